@@ -1,0 +1,57 @@
+# Rooms are the folders of src/. A room is an object library lh_<room>; the program and liblonghaul are made
+# of all of them, a test links only the rooms that it names.
+
+add_library(lh_flags INTERFACE)
+target_compile_options(lh_flags INTERFACE $<$<COMPILE_LANGUAGE:C>:-Wall -Wextra -Werror -Wshadow -Wstrict-prototypes -Wno-unknown-pragmas>)
+target_include_directories(lh_flags INTERFACE ${CMAKE_SOURCE_DIR}/src)
+target_compile_definitions(lh_flags INTERFACE _GNU_SOURCE)
+target_link_libraries(lh_flags INTERFACE OpenMP::OpenMP_C Threads::Threads m)
+if(LH_SANITIZE)
+    target_compile_options(lh_flags INTERFACE -fsanitize=${LH_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer -g)
+    target_link_options(lh_flags INTERFACE -fsanitize=${LH_SANITIZE})
+endif()
+# assert() is for faults of our own and stays on in every build.
+string(REPLACE "-DNDEBUG" "" CMAKE_C_FLAGS_RELEASE "${CMAKE_C_FLAGS_RELEASE}")
+string(REPLACE "-DNDEBUG" "" CMAKE_C_FLAGS_RELWITHDEBINFO "${CMAKE_C_FLAGS_RELWITHDEBINFO}")
+
+# lh_room(<room> SOURCES <files…> [LIBS <targets…>])
+function(lh_room room)
+    cmake_parse_arguments(ARG "" "" "SOURCES;LIBS" ${ARGN})
+    add_library(lh_${room} OBJECT ${ARG_SOURCES})
+    target_link_libraries(lh_${room} PUBLIC lh_flags ${ARG_LIBS})
+    set_property(GLOBAL APPEND PROPERTY LH_ROOMS lh_${room})
+endfunction()
+
+# lh_test(<name> SOURCES <files…> ROOMS <rooms…> [LIBS …] [LABELS …] [TIMEOUT s])  a Check program, forks
+function(lh_test name)
+    cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;ROOMS;LIBS;LABELS" ${ARGN})
+    lh_test_program(${name} SOURCES ${ARG_SOURCES} ROOMS ${ARG_ROOMS} LIBS ${ARG_LIBS})
+    add_test(NAME ${name} COMMAND ${name})
+    if(NOT ARG_TIMEOUT)
+        set(ARG_TIMEOUT 300)
+    endif()
+    set_tests_properties(${name} PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS "${ARG_LABELS}")
+endfunction()
+
+# The program alone, in <build>/tests/.
+function(lh_test_program name)
+    cmake_parse_arguments(ARG "" "" "SOURCES;ROOMS;LIBS" ${ARGN})
+    add_executable(${name} ${ARG_SOURCES})
+    list(TRANSFORM ARG_ROOMS PREPEND lh_)
+    target_link_libraries(${name} PRIVATE lh_flags PkgConfig::CHECK ${ARG_ROOMS} ${ARG_LIBS})
+    target_include_directories(${name} PRIVATE ${CMAKE_SOURCE_DIR}/tests)
+    set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+endfunction()
+
+# lh_mpi_test(<name> RANKS 1 2 3 4 …)  the program <name> (made by lh_test_program) under mpirun, one CTest test a rank count
+function(lh_mpi_test name)
+    cmake_parse_arguments(ARG "" "TIMEOUT" "RANKS;LABELS;ARGS" ${ARGN})
+    if(NOT ARG_TIMEOUT)
+        set(ARG_TIMEOUT 300)
+    endif()
+    foreach(ranks ${ARG_RANKS})
+        add_test(NAME ${name}_${ranks}r COMMAND ${MPIEXEC_EXECUTABLE} -n ${ranks} $<TARGET_FILE:${name}> ${ARG_ARGS})
+        set_tests_properties(${name}_${ranks}r PROPERTIES TIMEOUT ${ARG_TIMEOUT} PROCESSORS 2 LABELS "mpi;${ARG_LABELS}"
+            ENVIRONMENT "OMPI_ALLOW_RUN_AS_ROOT=1;OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1;OMPI_MCA_rmaps_base_oversubscribe=1;OMPI_MCA_hwloc_base_binding_policy=none;OMP_NUM_THREADS=1;OMP_WAIT_POLICY=passive")
+    endforeach()
+endfunction()

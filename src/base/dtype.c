@@ -1,0 +1,96 @@
+#include "base/dtype.h"
+
+#include <assert.h>
+
+static const struct {
+    const char *name;
+    int64_t bytes;
+} types[LH_DTYPES] = {
+    [LH_F32] = {"f32", 4}, [LH_F16] = {"f16", 2}, [LH_BF16] = {"bf16", 2},
+    [LH_I32] = {"i32", 4}, [LH_I64] = {"i64", 8}, [LH_U8] = {"u8", 1},
+};
+
+const char *lh_dtype_name(lh_dtype type)
+{
+    return types[type].name;
+}
+
+int64_t lh_dtype_bytes(lh_dtype type)
+{
+    return types[type].bytes;
+}
+
+int lh_dtype_find(const char *name, lh_dtype *out)
+{
+    for (int i = 0; i < LH_DTYPES; i++) {
+        if (strcmp(types[i].name, name) == 0) {
+            *out = (lh_dtype)i;
+            return 1;
+        }
+    }
+    return 0;
+}
+
+float lh_f16_to_f32(uint16_t h)
+{
+    uint32_t sign = (uint32_t)(h & 0x8000u) << 16, exp = (h >> 10) & 0x1fu, frac = h & 0x3ffu, u;
+    float f;
+    if (exp == 0x1f) {
+        u = sign | 0x7f800000u | (frac << 13);
+    } else if (exp) {
+        u = sign | ((exp + 112) << 23) | (frac << 13);
+    } else { /* zero and subnormals: frac * 2^-24 is exact */
+        f = (float)frac * 0x1p-24f;
+        memcpy(&u, &f, sizeof u);
+        u |= sign;
+    }
+    memcpy(&f, &u, sizeof f);
+    return f;
+}
+
+uint16_t lh_f32_to_f16(float f)
+{
+    uint32_t u;
+    memcpy(&u, &f, sizeof u);
+    uint16_t sign = (uint16_t)((u >> 16) & 0x8000u);
+    uint32_t a = u & 0x7fffffffu;
+    if (a > 0x7f800000u) return (uint16_t)(sign | 0x7e00u | ((a >> 13) & 0x3ffu));
+    if (a >= 0x477ff000u) return (uint16_t)(sign | 0x7c00u); /* 65520 and above round to infinity */
+    if (a < 0x38800000u) {                                   /* below 2^-14: a multiple of 2^-24 */
+        if (a < 0x33000000u) return sign;                    /* below 2^-25 */
+        uint32_t frac = (a & 0x7fffffu) | 0x800000u, shift = 126u - (a >> 23);
+        uint32_t half = 1u << (shift - 1), low = frac & ((1u << shift) - 1u), q = frac >> shift;
+        if (low > half || (low == half && (q & 1u))) q++;
+        return (uint16_t)(sign | q);
+    }
+    uint32_t r = a + 0xfffu + ((a >> 13) & 1u);
+    return (uint16_t)(sign | ((r - 0x38000000u) >> 13));
+}
+
+static float load(const void *p, lh_dtype type, int64_t i)
+{
+    switch (type) {
+    case LH_F16: return lh_f16_to_f32(((const uint16_t *)p)[i]);
+    case LH_BF16: return lh_bf16_to_f32(((const uint16_t *)p)[i]);
+    default: return ((const float *)p)[i];
+    }
+}
+
+static void store(void *p, lh_dtype type, int64_t i, float f)
+{
+    switch (type) {
+    case LH_F16: ((uint16_t *)p)[i] = lh_f32_to_f16(f); break;
+    case LH_BF16: ((uint16_t *)p)[i] = lh_f32_to_bf16(f); break;
+    default: ((float *)p)[i] = f; break;
+    }
+}
+
+void lh_dtype_convert(void *dst, lh_dtype dst_type, const void *src, lh_dtype src_type, int64_t n)
+{
+    assert(dst_type <= LH_BF16 && src_type <= LH_BF16);
+    if (dst_type == src_type) {
+        memmove(dst, src, (size_t)(n * types[dst_type].bytes));
+        return;
+    }
+    for (int64_t i = 0; i < n; i++) store(dst, dst_type, i, load(src, src_type, i));
+}

@@ -1,0 +1,39 @@
+/* dtype.h - element types, and the two 16-bit floats. Conversions round to nearest even and keep NaN. */
+#ifndef LH_BASE_DTYPE_H
+#define LH_BASE_DTYPE_H
+
+#include <stdint.h>
+#include <string.h>
+
+typedef enum lh_dtype { LH_F32, LH_F16, LH_BF16, LH_I32, LH_I64, LH_U8, LH_DTYPES } lh_dtype;
+
+/* "f32", "f16", "bf16", "i32", "i64", "u8". */
+const char *lh_dtype_name(lh_dtype type);
+int64_t lh_dtype_bytes(lh_dtype type);
+
+/* The type called `name` in *out and 1, or 0 when there is none. */
+int lh_dtype_find(const char *name, lh_dtype *out);
+
+static inline float lh_bf16_to_f32(uint16_t b)
+{
+    uint32_t u = (uint32_t)b << 16;
+    float f;
+    memcpy(&f, &u, sizeof f);
+    return f;
+}
+
+static inline uint16_t lh_f32_to_bf16(float f)
+{
+    uint32_t u;
+    memcpy(&u, &f, sizeof u);
+    if ((u & 0x7fffffffu) > 0x7f800000u) return (uint16_t)((u >> 16) | 0x40u); /* NaN stays NaN */
+    return (uint16_t)((u + 0x7fffu + ((u >> 16) & 1u)) >> 16);
+}
+
+float lh_f16_to_f32(uint16_t h);
+uint16_t lh_f32_to_f16(float f);
+
+/* dst[i] = src[i] for n elements, between any two of f32, f16 and bf16. May alias only when equal types. */
+void lh_dtype_convert(void *dst, lh_dtype dst_type, const void *src, lh_dtype src_type, int64_t n);
+
+#endif

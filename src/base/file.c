@@ -1,0 +1,143 @@
+#include "base/file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+lh_status lh_file_read(lh_buf *out, const char *path, int64_t limit_bytes)
+{
+    lh_status st = LH_OK;
+    char block[1 << 16];
+    int fd = strcmp(path, "-") == 0 ? 0 : open(path, O_RDONLY | O_CLOEXEC);
+    int64_t start = out->bytes;
+    if (fd < 0) LH_FAIL(LH_EINPUT, "cannot open '%s': %s", path, strerror(errno));
+    for (;;) {
+        ssize_t n = read(fd, block, sizeof block);
+        if (n < 0 && errno == EINTR) continue;
+        if (n < 0) LH_FAIL(LH_EINPUT, "cannot read '%s': %s", path, strerror(errno));
+        LH_TRY(lh_buf_append(out, block, n));
+        if (n == 0) break;
+        if (out->bytes - start > limit_bytes)
+            LH_FAIL(LH_EINPUT, "'%s' is larger than the %lld bytes that are sensible here", path,
+                    (long long)limit_bytes);
+    }
+done:
+    if (fd > 0) close(fd);
+    return st;
+}
+
+lh_status lh_map_open(lh_map *map, const char *path)
+{
+    lh_status st = LH_OK;
+    struct stat info;
+    void *p = MAP_FAILED;
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    *map = (lh_map){0};
+    if (fd < 0 || fstat(fd, &info) != 0) LH_FAIL(LH_EINPUT, "cannot open '%s': %s", path, strerror(errno));
+    if (!S_ISREG(info.st_mode)) LH_FAIL(LH_EINPUT, "'%s' is not a regular file", path);
+    if (info.st_size == 0) LH_FAIL(LH_EINPUT, "'%s' is empty", path);
+    p = mmap(NULL, (size_t)info.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+    if (p == MAP_FAILED) LH_FAIL(LH_EINPUT, "cannot map '%s': %s", path, strerror(errno));
+    *map = (lh_map){p, info.st_size};
+done:
+    if (fd >= 0) close(fd);
+    return st;
+}
+
+void lh_map_close(lh_map *map)
+{
+    if (map->data) munmap((void *)(uintptr_t)map->data, (size_t)map->bytes);
+    *map = (lh_map){0};
+}
+
+int lh_file_exists(const char *path)
+{
+    return access(path, F_OK) == 0;
+}
+
+int lh_file_is_folder(const char *path)
+{
+    struct stat info;
+    return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
+}
+
+lh_status lh_path_join(char **out, const char *folder, const char *name)
+{
+    size_t n = strlen(folder);
+    return lh_asprintf(out, "%s%s%s", folder, n && folder[n - 1] == '/' ? "" : "/", name);
+}
+
+lh_status lh_partial_name(char **out, const char *path)
+{
+    return lh_asprintf(out, "%s.partial", path);
+}
+
+lh_status lh_partial_commit(const char *path)
+{
+    lh_status st = LH_OK;
+    char *partial = NULL;
+    int fd = -1;
+    LH_TRY(lh_partial_name(&partial, path));
+    fd = open(partial, O_RDONLY | O_CLOEXEC);
+    if (fd < 0 || fsync(fd) != 0) LH_FAIL(LH_EWRITE, "cannot flush '%s': %s", partial, strerror(errno));
+    if (rename(partial, path) != 0)
+        LH_FAIL(LH_EWRITE, "cannot rename '%s' to '%s': %s", partial, path, strerror(errno));
+done:
+    if (fd >= 0) close(fd);
+    lh_free(partial);
+    return st;
+}
+
+void lh_partial_drop(const char *path)
+{
+    char *partial = NULL;
+    if (lh_partial_name(&partial, path) == LH_OK) unlink(partial);
+    lh_free(partial);
+}
+
+lh_status lh_file_write(const char *path, const void *data, int64_t bytes)
+{
+    lh_status st = LH_OK;
+    char *partial = NULL;
+    int fd = -1;
+    LH_TRY(lh_partial_name(&partial, path));
+    fd = open(partial, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    if (fd < 0) LH_FAIL(LH_EWRITE, "cannot create '%s': %s", partial, strerror(errno));
+    for (int64_t at = 0; at < bytes;) {
+        ssize_t n = write(fd, (const char *)data + at, (size_t)(bytes - at));
+        if (n < 0 && errno == EINTR) continue;
+        if (n < 0) LH_FAIL(LH_EWRITE, "cannot write '%s': %s", path, strerror(errno));
+        at += n;
+    }
+    LH_TRY(lh_partial_commit(path));
+done:
+    if (fd >= 0) close(fd);
+    if (st != LH_OK && fd >= 0) lh_partial_drop(path);
+    lh_free(partial);
+    return st;
+}
+
+lh_status lh_file_check_writable(const char *path, int64_t bytes)
+{
+    lh_status st = LH_OK;
+    char *partial = NULL;
+    struct statvfs fs;
+    int fd = -1;
+    if (lh_file_is_folder(path)) LH_FAIL(LH_EWRITE, "cannot write '%s': it is a folder", path);
+    LH_TRY(lh_partial_name(&partial, path));
+    fd = open(partial, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+    if (fd < 0) LH_FAIL(LH_EWRITE, "cannot create '%s': %s", partial, strerror(errno));
+    if (fstatvfs(fd, &fs) == 0 && (double)fs.f_bavail * (double)fs.f_frsize < (double)bytes)
+        LH_FAIL(LH_EWRITE, "no room for '%s': it needs %.1f MiB and %.1f MiB are free", path, (double)bytes / (1 << 20),
+                (double)fs.f_bavail * (double)fs.f_frsize / (1 << 20));
+done:
+    if (fd >= 0) close(fd);
+    if (fd >= 0) unlink(partial);
+    lh_free(partial);
+    return st;
+}

@@ -1,0 +1,41 @@
+/* file.h - files in one piece. Inputs fail with LH_EINPUT, outputs with LH_EWRITE; messages name the file. */
+#ifndef LH_BASE_FILE_H
+#define LH_BASE_FILE_H
+
+#include <stdint.h>
+
+#include "base/mem.h"
+#include "base/status.h"
+
+/* Whole file at the end of *out (NUL-terminated); "-" is stdin. Refuses more than limit_bytes. */
+lh_status lh_file_read(lh_buf *out, const char *path, int64_t limit_bytes);
+
+/* A read-only mapping of a whole regular file. */
+typedef struct lh_map {
+    const uint8_t *data;
+    int64_t bytes;
+} lh_map;
+
+lh_status lh_map_open(lh_map *map, const char *path);
+void lh_map_close(lh_map *map);
+
+int lh_file_exists(const char *path);
+int lh_file_is_folder(const char *path);
+
+/* "folder/name" as a new string. */
+lh_status lh_path_join(char **out, const char *folder, const char *name);
+
+/* Output goes to "path.partial" first: *out is that name. lh_partial_commit syncs it and renames it to
+ * `path`; lh_partial_drop removes it. */
+lh_status lh_partial_name(char **out, const char *path);
+lh_status lh_partial_commit(const char *path);
+void lh_partial_drop(const char *path);
+
+/* Write `bytes` bytes to `path` by way of the partial file. */
+lh_status lh_file_write(const char *path, const void *data, int64_t bytes);
+
+/* Fails with LH_EWRITE unless a file can be made beside `path` and, where the file system tells, `bytes`
+ * are free there: asked before long work, not after it. */
+lh_status lh_file_check_writable(const char *path, int64_t bytes);
+
+#endif

@@ -1,0 +1,82 @@
+#include "base/log.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/mem.h"
+
+/* The one place with process-wide state: stderr is one, too. */
+static struct {
+    lh_log_level level;
+    int rank, ranks, file;
+} state = {.level = LH_LOG_INFO, .ranks = 1, .file = -1};
+
+void lh_log_set_level(lh_log_level level)
+{
+    state.level = level;
+}
+
+void lh_log_set_rank(int rank, int ranks)
+{
+    state.rank = rank;
+    state.ranks = ranks;
+}
+
+lh_status lh_log_open(const char *path)
+{
+    lh_status st = LH_OK;
+    lh_buf name = {0};
+    for (const char *c = path; *c; c++) {
+        if (c[0] == '%' && c[1] == 'r') {
+            LH_TRY(lh_buf_printf(&name, "%d", state.rank));
+            c++;
+        } else {
+            LH_TRY(lh_buf_append(&name, c, 1));
+        }
+    }
+    lh_log_close();
+    state.file = open(name.data ? name.data : "", O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+    if (state.file < 0) LH_FAIL(LH_EWRITE, "cannot open log file '%s': %s", path, strerror(errno));
+done:
+    lh_buf_clear(&name);
+    return st;
+}
+
+void lh_log_close(void)
+{
+    if (state.file >= 0) close(state.file);
+    state.file = -1;
+}
+
+lh_log_level lh_log_level_now(void)
+{
+    return state.level;
+}
+
+int lh_log_rank(void)
+{
+    return state.rank;
+}
+
+void lh_log(lh_log_level level, int all_ranks, const char *format, ...)
+{
+    static const char *const prefix[] = {"longhaul: ", "longhaul: warning: ", "", ""};
+    char line[4096];
+    if (level > state.level || (state.rank != 0 && !all_ranks && state.file < 0)) return;
+    int n = snprintf(line, sizeof line, "%s", prefix[level]);
+    if (all_ranks && state.ranks > 1) n += snprintf(line + n, sizeof line - (size_t)n, "[rank %d] ", state.rank);
+    va_list ap;
+    va_start(ap, format);
+    int m = vsnprintf(line + n, sizeof line - (size_t)n - 1, format, ap);
+    va_end(ap);
+    n = m < 0 ? n : n + m;
+    if (n > (int)sizeof line - 2) n = (int)sizeof line - 2;
+    line[n++] = '\n';
+    /* A log line that cannot be written has nowhere to be reported. */
+    if ((state.rank == 0 || all_ranks) && write(2, line, (size_t)n) < 0) return;
+    if (state.file >= 0 && write(state.file, line, (size_t)n) < 0) return;
+}

@@ -1,0 +1,29 @@
+/* log.h - what the program says on stderr. One call is one line is one write(2). lh_info speaks on rank 0
+ * only, lh_info_all on every rank, with its number in front. */
+#ifndef LH_BASE_LOG_H
+#define LH_BASE_LOG_H
+
+#include "base/status.h"
+
+typedef enum lh_log_level { LH_LOG_ERROR, LH_LOG_WARN, LH_LOG_INFO, LH_LOG_DEBUG } lh_log_level;
+
+/* Before the first line. level: what is said (-q: LH_LOG_WARN, -v: LH_LOG_DEBUG). */
+void lh_log_set_level(lh_log_level level);
+void lh_log_set_rank(int rank, int ranks);
+
+/* Also write every line to `path`; "%r" in it becomes the rank. Fails with LH_EWRITE. */
+lh_status lh_log_open(const char *path);
+void lh_log_close(void);
+
+void lh_log(lh_log_level level, int all_ranks, const char *format, ...) __attribute__((format(printf, 3, 4)));
+
+#define lh_info(...) lh_log(LH_LOG_INFO, 0, __VA_ARGS__)
+#define lh_info_all(...) lh_log(LH_LOG_INFO, 1, __VA_ARGS__)
+#define lh_warn(...) lh_log(LH_LOG_WARN, 0, __VA_ARGS__)
+#define lh_debug(...) lh_log(LH_LOG_DEBUG, 0, __VA_ARGS__)
+
+/* Level, rank and whether rank 0 speaks here: for progress lines. */
+lh_log_level lh_log_level_now(void);
+int lh_log_rank(void);
+
+#endif

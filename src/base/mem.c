@@ -1,0 +1,135 @@
+#include "base/mem.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static lh_status total_bytes(size_t *out, int64_t count, int64_t size)
+{
+    lh_status st = LH_OK;
+    int64_t total;
+    if (count < 0 || size < 0 || __builtin_mul_overflow(count, size, &total) || total > (INT64_C(1) << 62))
+        LH_FAIL(LH_ENOMEM, "%lld things of %lld bytes are more than any memory holds", (long long)count,
+                (long long)size);
+    *out = total ? (size_t)total : 1;
+done:
+    return st;
+}
+
+lh_status lh_calloc(void *out, int64_t count, int64_t size)
+{
+    lh_status st = LH_OK;
+    size_t total = 0;
+    void *p = NULL;
+    LH_TRY(total_bytes(&total, count, size));
+    p = calloc(total, 1);
+    if (!p) LH_FAIL(LH_ENOMEM, "cannot allocate %.1f MiB of host memory", (double)total / (1 << 20));
+    memcpy(out, &p, sizeof p);
+done:
+    return st;
+}
+
+lh_status lh_realloc(void *inout, int64_t count, int64_t size)
+{
+    lh_status st = LH_OK;
+    size_t total = 0;
+    void *old, *p = NULL;
+    memcpy(&old, inout, sizeof old);
+    LH_TRY(total_bytes(&total, count, size));
+    p = realloc(old, total);
+    if (!p) LH_FAIL(LH_ENOMEM, "cannot allocate %.1f MiB of host memory", (double)total / (1 << 20));
+    memcpy(inout, &p, sizeof p);
+done:
+    return st;
+}
+
+lh_status lh_strndup(char **out, const char *text, int64_t bytes)
+{
+    lh_status st = LH_OK;
+    char *copy = NULL;
+    LH_TRY(lh_calloc(&copy, bytes + 1, 1));
+    memcpy(copy, text, (size_t)bytes);
+    *out = copy;
+done:
+    return st;
+}
+
+lh_status lh_strdup(char **out, const char *text)
+{
+    return lh_strndup(out, text, (int64_t)strlen(text));
+}
+
+lh_status lh_asprintf(char **out, const char *format, ...)
+{
+    lh_status st = LH_OK;
+    char *text = NULL;
+    va_list ap;
+    va_start(ap, format);
+    int n = vsnprintf(NULL, 0, format, ap);
+    va_end(ap);
+    LH_TRY(lh_calloc(&text, (int64_t)n + 1, 1));
+    va_start(ap, format);
+    vsnprintf(text, (size_t)n + 1, format, ap);
+    va_end(ap);
+    *out = text;
+done:
+    return st;
+}
+
+void lh_free(void *p)
+{
+    free(p);
+}
+
+static lh_status reserve(lh_buf *buf, int64_t more)
+{
+    lh_status st = LH_OK;
+    int64_t need = buf->bytes + more + 1;
+    if (need > buf->cap_bytes) {
+        int64_t cap = buf->cap_bytes ? buf->cap_bytes : 64;
+        while (cap < need) cap *= 2;
+        LH_TRY(lh_realloc(&buf->data, cap, 1));
+        buf->cap_bytes = cap;
+    }
+done:
+    return st;
+}
+
+lh_status lh_buf_append(lh_buf *buf, const void *data, int64_t bytes)
+{
+    lh_status st = LH_OK;
+    LH_TRY(reserve(buf, bytes));
+    if (bytes) memcpy(buf->data + buf->bytes, data, (size_t)bytes);
+    buf->bytes += bytes;
+    buf->data[buf->bytes] = '\0';
+done:
+    return st;
+}
+
+lh_status lh_buf_puts(lh_buf *buf, const char *text)
+{
+    return lh_buf_append(buf, text, (int64_t)strlen(text));
+}
+
+lh_status lh_buf_printf(lh_buf *buf, const char *format, ...)
+{
+    lh_status st = LH_OK;
+    va_list ap;
+    va_start(ap, format);
+    int n = vsnprintf(NULL, 0, format, ap);
+    va_end(ap);
+    LH_TRY(reserve(buf, n));
+    va_start(ap, format);
+    vsnprintf(buf->data + buf->bytes, (size_t)n + 1, format, ap);
+    va_end(ap);
+    buf->bytes += n;
+done:
+    return st;
+}
+
+void lh_buf_clear(lh_buf *buf)
+{
+    lh_free(buf->data);
+    *buf = (lh_buf){0};
+}

@@ -1,0 +1,38 @@
+/* mem.h - host memory for small things. What a model or cache takes comes from device/device.h, which
+ * counts it. Sizes are checked: a negative count or a product above 2^62 fails with LH_ENOMEM. */
+#ifndef LH_BASE_MEM_H
+#define LH_BASE_MEM_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/status.h"
+
+/* *out = `count` zeroed things of `size` bytes; never NULL on success, also for count 0. */
+lh_status lh_calloc(void *out, int64_t count, int64_t size);
+
+/* Grow *inout to `count` things of `size` bytes, keeping what it holds; new bytes are not cleared. */
+lh_status lh_realloc(void *inout, int64_t count, int64_t size);
+
+/* Copy of a string; with `bytes` >= 0 its first `bytes` bytes and a NUL. */
+lh_status lh_strdup(char **out, const char *text);
+lh_status lh_strndup(char **out, const char *text, int64_t bytes);
+
+/* printf into a new string. */
+lh_status lh_asprintf(char **out, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* NULL is fine. */
+void lh_free(void *p);
+
+/* Growable bytes; all zero is empty. `data` is NUL-terminated after any append. */
+typedef struct lh_buf {
+    char *data;
+    int64_t bytes, cap_bytes;
+} lh_buf;
+
+lh_status lh_buf_append(lh_buf *buf, const void *data, int64_t bytes);
+lh_status lh_buf_puts(lh_buf *buf, const char *text);
+lh_status lh_buf_printf(lh_buf *buf, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void lh_buf_clear(lh_buf *buf); /* frees */
+
+#endif

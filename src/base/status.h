@@ -1,0 +1,56 @@
+/* status.h - how a function says that it failed.
+ *
+ * A function that can fail returns lh_status, names it `st` and leaves through `done:`. LH_FAIL writes
+ * the message once, where the cause is known; LH_TRY only adds a line to the trace. Message and trace
+ * belong to the calling thread and last until lh_error_clear or the next LH_FAIL. */
+#ifndef LH_BASE_STATUS_H
+#define LH_BASE_STATUS_H
+
+/* The values are the exit codes of the program. */
+typedef enum lh_status {
+    LH_OK = 0,
+    LH_EPARTIAL = 1,      /* some requests failed, the output is complete */
+    LH_EUSAGE = 2,        /* the command line asks for something that cannot be */
+    LH_EINPUT = 3,        /* a bad or missing input file (model source, prompt, tokenizer) */
+    LH_EFILE = 4,         /* a bad checkpoint, cache or trace */
+    LH_ENOMEM = 5,        /* does not fit in memory */
+    LH_EWRITE = 6,        /* cannot write */
+    LH_ECOMM = 7,         /* communication between ranks */
+    LH_EINTERNAL = 8,     /* a check of our own failed */
+    LH_EINTERRUPTED = 75, /* interrupted, what there was is saved */
+} lh_status;
+
+/* Record a failure and return `code`. Keeps the first 2,047 bytes of the message. */
+lh_status lh_fail(lh_status code, const char *file, int line, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
+
+/* Add "file:line" to the trace of the failure that is under way; returns `code`. */
+lh_status lh_fail_trace(lh_status code, const char *file, int line);
+
+/* Put `context` and ": " before the message of the failure that is under way; returns `code`. */
+lh_status lh_fail_within(lh_status code, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* Never NULL; "" when nothing failed. Borrowed from the calling thread. */
+const char *lh_error_message(void);
+const char *lh_error_trace(void);
+void lh_error_clear(void);
+
+/* Short name of a status, as "bad input file". */
+const char *lh_status_name(lh_status st);
+
+#define LH_FAIL(code, ...)                                     \
+    do {                                                       \
+        st = lh_fail((code), __FILE__, __LINE__, __VA_ARGS__); \
+        goto done;                                             \
+    } while (0)
+
+#define LH_TRY(call)                               \
+    do {                                           \
+        st = (call);                               \
+        if (st != LH_OK) {                         \
+            lh_fail_trace(st, __FILE__, __LINE__); \
+            goto done;                             \
+        }                                          \
+    } while (0)
+
+#endif
