@@ -1,0 +1,86 @@
+/* comm.h - ranks and what they say to each other. Every rank of a communicator calls every collective, in the
+ * same order: local work first, then agree, then talk. Buffers are host memory for `self` and `mpi`; a call on a
+ * device's buffers comes after its stream. Counts are int64: messages above 2^31 bytes are
+ * split inside. A collective that takes longer than the time-out ends the program with LH_ECOMM and a message that
+ * names rank, host, operation and step: MPI itself never notices a hung peer. */
+#ifndef LH_COMM_COMM_H
+#define LH_COMM_COMM_H
+
+#include <stdint.h>
+
+#include "base/dtype.h"
+#include "base/status.h"
+#include "device/device.h"
+
+typedef struct lh_comm lh_comm;
+
+typedef enum lh_reduce { LH_SUM, LH_MAX, LH_MIN } lh_reduce;
+
+/* One rank, no MPI. */
+lh_status lh_comm_open_self(lh_comm **out);
+
+/* All ranks of mpirun or srun: initialises MPI (once). timeout_s: 0 turns the watchdog off. */
+lh_status lh_comm_open_mpi(lh_comm **out, double timeout_s);
+
+/* self, unless the environment says that this process was started by an MPI launcher with more than one rank. */
+lh_status lh_comm_open_world(lh_comm **out, double timeout_s);
+
+/* 1 when the environment shows an MPI launcher; rank and size as it says (0 and 1 without one). No MPI call:
+ * usable before MPI starts. */
+int lh_comm_launched(int *rank, int *size);
+
+/* Collective over `comm`: ranks with the same color make a new communicator, ordered by their rank. */
+lh_status lh_comm_split(lh_comm *comm, int color, lh_comm **out);
+
+/* Wraps `inner` (not owned) and misbehaves at one of its collectives, for tests. plan: "drop:3", "delay:3:0.5",
+ * "kill:3", "fail:3" = at the 3rd collective (from 1) of rank `rank`: do not take part, wait 0.5 s, _exit(42),
+ * return LH_ECOMM. */
+lh_status lh_comm_open_faulty(lh_comm **out, lh_comm *inner, int rank, const char *plan);
+
+/* The last communicator closed finalises MPI. NULL is fine. */
+void lh_comm_close(lh_comm *comm);
+
+int lh_comm_rank(const lh_comm *comm);
+int lh_comm_size(const lh_comm *comm);
+int lh_comm_local_rank(const lh_comm *comm);   /* among the ranks of this host */
+const char *lh_comm_name(const lh_comm *comm); /* "self", "mpi", "faulty" */
+const char *lh_comm_host(const lh_comm *comm);
+
+/* What the watchdog calls the work under way, as "prefill of layer 3". Borrowed until the next call: a literal
+ * or memory that outlives it. */
+void lh_comm_step(lh_comm *comm, const char *step, int64_t number);
+
+/* Collectives. `type` is f32, i32 or i64 for reductions. In-place reduction; every rank gets the result, but not
+ * necessarily the same bits twice: where bits matter, all-gather and add in order. */
+lh_status lh_comm_allreduce(lh_comm *comm, void *buf, int64_t count, lh_dtype type, lh_reduce op);
+
+/* recv = size blocks of `bytes` bytes in rank order; send may be its own block in recv. */
+lh_status lh_comm_allgather(lh_comm *comm, const void *send, void *recv, int64_t bytes);
+
+/* bytes[r] from rank r at recv + at[r]; both arrays equal on all ranks. Own block may be in place. */
+lh_status lh_comm_allgatherv(lh_comm *comm, const void *send, void *recv, const int64_t *bytes, const int64_t *at);
+
+/* As allgatherv, but only `root` gets the result; recv may be NULL elsewhere. */
+lh_status lh_comm_gatherv(lh_comm *comm, int root, const void *send, void *recv, const int64_t *bytes,
+                          const int64_t *at);
+
+lh_status lh_comm_bcast(lh_comm *comm, int root, void *buf, int64_t bytes);
+lh_status lh_comm_barrier(lh_comm *comm);
+
+/* A failure on one rank becomes everyone's. `st` is the caller's own status so far. Returns LH_OK on every rank or
+ * on none: then the status of the lowest failing rank, with its message, prefixed on every other rank by
+ * "rank N on HOST". */
+lh_status lh_comm_agree(lh_comm *comm, lh_status st);
+
+/* All ranks must hold the same `bytes` bytes, as the options of a run; else LH_EUSAGE naming `what` and the first rank
+ * that differs. */
+lh_status lh_comm_same(lh_comm *comm, const void *data, int64_t bytes, const char *what);
+
+/* Bytes this rank has sent in collectives so far (its own contribution, each counted once). */
+int64_t lh_comm_sent_bytes(const lh_comm *comm);
+
+/* Leave without a collective: flush what is written and end this process with `code`; under MPI the launcher is not
+ * waited for. For Ctrl-C and for failures where the peers cannot be reached. */
+void lh_comm_leave(lh_comm *comm, int code) __attribute__((noreturn));
+
+#endif

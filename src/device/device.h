@@ -1,0 +1,61 @@
+/* device.h - the memory and the clock of what a rank computes on. Every byte of weights, cache and workspace
+ * comes from lh_device_alloc and is counted there, exactly; nothing else allocates memory by the size of a model
+ * or a prompt. Work is enqueued on a stream; on a CPU it is done when the call returns. */
+#ifndef LH_DEVICE_DEVICE_H
+#define LH_DEVICE_DEVICE_H
+
+#include <stdint.h>
+
+#include "base/status.h"
+
+typedef struct lh_device lh_device;
+typedef struct lh_stream lh_stream;
+typedef struct lh_event lh_event;
+
+typedef enum lh_device_kind { LH_DEVICE_CPU, LH_DEVICE_CUDA } lh_device_kind;
+
+/* What memory is for; counted apart. */
+typedef enum lh_mem { LH_MEM_WEIGHTS, LH_MEM_KV, LH_MEM_WORK, LH_MEM_KINDS } lh_mem;
+
+/* limit_bytes: an allocation that would pass it fails with LH_ENOMEM; 0: what the machine has. */
+lh_status lh_device_open(lh_device **out, lh_device_kind kind, int64_t limit_bytes);
+void lh_device_close(lh_device *device); /* asserts that everything was freed */
+
+lh_device_kind lh_device_kind_of(const lh_device *device);
+const char *lh_device_name(const lh_device *device); /* as "AMD EPYC, 2 threads" */
+
+/* *out = `bytes` bytes, aligned to 64, cleared to zero by nobody; 0 bytes gives NULL. The message of a failure says how
+ * much was asked for, how much is held and what the limit is. */
+lh_status lh_device_alloc(lh_device *device, void *out, int64_t bytes, lh_mem what);
+void lh_device_free(lh_device *device, void *p); /* NULL is fine */
+
+typedef struct lh_mem_usage {
+    int64_t now[LH_MEM_KINDS], peak[LH_MEM_KINDS]; /* bytes; a kind's own peak */
+    int64_t now_total, peak_total;                 /* of all kinds together */
+} lh_mem_usage;
+
+lh_mem_usage lh_device_usage(const lh_device *device);
+void lh_device_reset_peak(lh_device *device);
+
+/* Memory of the machine that is free for this process now, in bytes; respects the cgroup's limit. */
+int64_t lh_device_free_bytes(const lh_device *device);
+
+lh_status lh_stream_open(lh_stream **out, lh_device *device);
+void lh_stream_close(lh_stream *stream);
+lh_device *lh_stream_device(const lh_stream *stream);
+
+/* Wait until all that was enqueued is done; gives the first error of it. */
+lh_status lh_stream_sync(lh_stream *stream);
+
+typedef enum lh_copy_way { LH_COPY_TO_DEVICE, LH_COPY_TO_HOST, LH_COPY_ON_DEVICE } lh_copy_way;
+lh_status lh_stream_copy(lh_stream *stream, void *dst, const void *src, int64_t bytes, lh_copy_way way);
+lh_status lh_stream_zero(lh_stream *stream, void *dst, int64_t bytes);
+
+/* Times on the clock of the device. */
+lh_status lh_event_open(lh_event **out, lh_device *device);
+void lh_event_close(lh_event *event);
+lh_status lh_event_record(lh_event *event, lh_stream *stream);
+/* Seconds from `first` to `last`, both recorded; waits for `last`. */
+lh_status lh_event_seconds(lh_event *first, lh_event *last, double *seconds);
+
+#endif
