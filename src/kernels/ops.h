@@ -1,0 +1,277 @@
+/* ops.h - the table of operations that a backend fills. An operation takes a stream and one struct, enqueues and does
+ * not block. All pointers are device memory unless a comment says host. `ref` is the definition (plain loops, double
+ * sums); `cpu` is compared with it on odd sizes. Matrices are row by row; `ld` is the distance of rows in elements.
+ * [a, b] shapes list the slowest dimension first. Zero sizes are allowed and do nothing.
+ *
+ * Bits: with LH_ORDER_FIXED (and in every operation but gemm always) the bits of an output row depend on its own inputs
+ * only, not on how many rows, heads, threads or ranks there are. */
+#ifndef LH_KERNELS_OPS_H
+#define LH_KERNELS_OPS_H
+
+#include <stdint.h>
+
+#include "base/dtype.h"
+#include "base/status.h"
+#include "device/device.h"
+#include "kernels/ragged.h"
+
+/* y[t,:] = scale * table[ids[t] - first, :] when first <= ids[t] < first + rows, else 0. y: [tokens, dim]. */
+typedef struct lh_embed_args {
+    float *y;
+    const void *table; /* [rows, dim] of type */
+    lh_dtype type;
+    const int32_t *ids;
+    int64_t tokens, dim, first, rows;
+    float scale;
+} lh_embed_args;
+
+/* y[t,h,i] = x[t,h,i] / sqrt(mean_i(x[t,h,:]^2) + eps) * (offset + w[i]). x: row t, head h starts at
+ * t * x_ld + h * dim; y alike with y_ld; may alias when y_type is f32. heads = 1 for a norm of whole rows. */
+typedef struct lh_rmsnorm_args {
+    void *y;
+    lh_dtype y_type; /* f32 or bf16 */
+    const float *x, *w;
+    int64_t tokens, heads, dim, x_ld, y_ld;
+    float eps, offset;
+} lh_rmsnorm_args;
+
+/* y[t,o] = sum_i x[t,i] * w[o,i] + bias[o]. x: [tokens, in], w: [out, in], y: [tokens, out]; bias may be NULL.
+ * Products and sums in f32 at least. x and w are both f32 or both bf16. LH_ORDER_FIXED: one fused multiply-add chain
+ * over i = 0, 1, … . */
+typedef enum lh_order { LH_ORDER_ANY, LH_ORDER_FIXED } lh_order;
+typedef struct lh_gemm_args {
+    float *y;
+    const void *x, *w;
+    lh_dtype type; /* of x and w */
+    const float *bias;
+    int64_t tokens, out, in, y_ld, x_ld, w_ld;
+    lh_order order;
+} lh_gemm_args;
+
+/* dst[r,i] = src[r,i], between f32 and bf16 (either way, or equal). */
+typedef struct lh_convert_args {
+    void *dst;
+    const void *src;
+    lh_dtype dst_type, src_type;
+    int64_t rows, cols, dst_ld, src_ld;
+} lh_convert_args;
+
+/* In place, the halves of the first `rotary` dimensions as pairs (Hugging Face's rotate_half): with a =
+ * f32(positions[t])
+ * * inv_freq[i] in f32, c = cos(a) * scale, s = sin(a) * scale:
+ * x[i], x[i + rotary/2] = x[i] * c - x[i + rotary/2] * s, x[i + rotary/2] * c + x[i] * s.
+ * x: row t, head h starts at t * ld + h * dim. */
+typedef struct lh_rope_args {
+    float *x;
+    const int32_t *positions; /* [tokens] */
+    const float *inv_freq;    /* [rotary / 2] */
+    int64_t tokens, heads, dim, rotary, ld;
+    float scale;
+} lh_rope_args;
+
+/* Append `tokens` entries to every head of every sequence at slot offset[h] + len[h] and raise len. k, v: sequence b,
+ * token t, head h starts at (b * tokens + t) * ld + h * head_dim. positions: [batch * tokens], stored where the cache
+ * has positions. The caller has left room. */
+typedef struct lh_append_args {
+    lh_ragged *seqs; /* [batch] */
+    int64_t batch, tokens, ld;
+    const float *k, *v;
+    const int32_t *positions;
+} lh_append_args;
+
+/* Softmax attention of a block of rows that are already in the cache: the last `tokens` entries of every head are the
+ * rows' own, in order, so row t of head h sees slots 0 .. len[h] - tokens + t, as far as the window allows.
+ * o[t,i,:] = sum_j a_tj v_j; lse[t,i] = log sum_j exp(s_tj) (NULL: not wanted). q, o: row t, head i starts at t * ld +
+ * i * head_dim. */
+typedef struct lh_attend_block_args {
+    float *o;
+    float *lse; /* [tokens, heads] */
+    const float *q;
+    const int32_t *positions; /* [tokens] of the rows */
+    const lh_ragged *kv;      /* one sequence */
+    lh_grouping map;
+    lh_logit logit;
+    int64_t tokens, q_ld, o_ld;
+} lh_attend_block_args;
+
+/* One row a sequence over all entries it may see. q, o: [batch, heads, head_dim], lse: [batch, heads] or NULL. Slots
+ * are in no particular order. */
+typedef struct lh_attend_decode_args {
+    float *o, *lse;
+    const float *q;
+    const int32_t *positions; /* [batch] of the rows */
+    const lh_ragged *seqs;    /* [batch] */
+    int64_t batch, q_ld, o_ld;
+    lh_grouping map;
+    lh_logit logit;
+} lh_attend_decode_args;
+
+/* y[t,i] = f(gate[t,i]) * up[t,i]; f: silu, gelu with tanh, or exact gelu. y may be bf16. */
+typedef enum lh_gate { LH_GATE_SILU, LH_GATE_GELU_TANH, LH_GATE_GELU } lh_gate;
+typedef struct lh_gated_args {
+    void *y;
+    lh_dtype y_type;
+    const float *gate, *up;
+    int64_t tokens, dim, y_ld, ld;
+    lh_gate gate_kind;
+} lh_gated_args;
+
+/* y[t,i] += x[t,i]. */
+typedef struct lh_add_args {
+    float *y;
+    const float *x;
+    int64_t tokens, dim, y_ld, x_ld;
+} lh_add_args;
+
+/* y[n] = parts[0][n] + parts[1][n] + … in this order, f32. parts: [shards, count]; y must not alias them. */
+typedef struct lh_sum_shards_args {
+    float *y;
+    const float *parts;
+    int64_t shards, count;
+} lh_sum_shards_args;
+
+/* x[i] = cap * tanh(x[i] / cap). */
+typedef struct lh_softcap_args {
+    float *x;
+    int64_t count;
+    float cap;
+} lh_softcap_args;
+
+/* The k largest of each row, sorted by (value descending, index ascending), k <= cols. NaN sorts last. */
+typedef struct lh_top_logits_args {
+    float *values;    /* [rows, k] */
+    int32_t *indices; /* [rows, k] */
+    const float *x;
+    int64_t rows, cols, ld, k;
+} lh_top_logits_args;
+
+/* sums[i, j - first] = sum over rows of exp(s_rj - lse[r,i]) for query head i and the slots j in [first, first + cols)
+ * of its KV head; 0 where row r does not see j or j >= len. q: row r, head i starts at r * q_ld + i * head_dim. Rows
+ * added in order. */
+typedef struct lh_column_sums_args {
+    float *sums;              /* [heads, ld] */
+    const float *q, *lse;     /* lse: [rows, heads] */
+    const int32_t *positions; /* [rows] */
+    const lh_ragged *kv;
+    lh_grouping map;
+    lh_logit logit;
+    int64_t rows, first, cols, q_ld, ld;
+} lh_column_sums_args;
+
+/* y[h,j] = factor * reduce over i of x[h * group + i, j]: mean, max or sum. y may be x. */
+typedef enum lh_group_kind { LH_GROUP_MEAN, LH_GROUP_MAX, LH_GROUP_SUM } lh_group_kind;
+typedef struct lh_group_reduce_args {
+    float *y;
+    const float *x;
+    int64_t heads, group, cols, y_ld, x_ld;
+    lh_group_kind kind;
+    float factor;
+} lh_group_reduce_args;
+
+/* Pool over the competing entries of a row in slot order, gaps ignored: with c_0, c_1, … the competing entries,
+ * y[c_n] = max (padding -inf) or sum / k (zero padding) of x[c_m], |m - n| <= (k - 1) / 2. Others: y = 0. k odd.
+ * Row r belongs to KV head r / rows_per_head of state. y must not alias x. */
+typedef enum lh_pool_kind { LH_POOL_NONE, LH_POOL_MAX, LH_POOL_AVG } lh_pool_kind;
+typedef struct lh_pool_args {
+    float *y;
+    const float *x;
+    const uint8_t *state; /* [rows / rows_per_head, ld] lh_entry_state */
+    const int64_t *len;   /* [rows / rows_per_head] */
+    int64_t rows, rows_per_head, ld, k;
+    lh_pool_kind kind;
+} lh_pool_args;
+
+/* y[h,s] = position of the entry in slot s of head h, as float. y: [heads, ld]. */
+typedef struct lh_position_scores_args {
+    float *y;
+    const lh_ragged *kv;
+    int64_t ld;
+} lh_position_scores_args;
+
+/* state[h,s] for position p: DROP where p < visible_from; else KEEP where p < sinks or p >= recent_from; else COMPETES.
+ * state: [heads, ld]. */
+typedef struct lh_classify_args {
+    uint8_t *state;
+    const lh_ragged *kv;
+    int64_t ld, visible_from, sinks, recent_from;
+} lh_classify_args;
+
+/* The order-preserving integer image of a score: key(x) < key(y) exactly when x < y; -0 and 0 share the key of 0. */
+static inline uint32_t lh_score_key(float x)
+{
+    uint32_t u;
+    x += 0.0f;
+    memcpy(&u, &x, sizeof u);
+    return u & 0x80000000u ? ~u : u | 0x80000000u;
+}
+
+/* bins[b] = number of competing entries of heads [head, head + heads) whose key has `prefix` in its upper `prefix_bits`
+ * bits and b in the next `bits` bits; all heads together. bins: [2^bits], overwritten. */
+typedef struct lh_histogram_args {
+    int64_t *bins;
+    const float *scores;  /* [heads, ld] */
+    const uint8_t *state; /* [heads, ld] */
+    const int64_t *len;   /* [heads] */
+    int64_t heads, ld;
+    uint32_t prefix;
+    int prefix_bits, bits;
+} lh_histogram_args;
+
+/* above[h], at[h]: competing entries of head h with key > threshold and key == threshold. */
+typedef struct lh_count_at_args {
+    int64_t *above, *at; /* [heads] */
+    const float *scores;
+    const uint8_t *state;
+    const int64_t *len;
+    int64_t heads, ld;
+    uint32_t threshold;
+} lh_count_at_args;
+
+/* In each head the counts[h] best competing entries become KEEP, the others DROP; order: score descending, position
+ * ascending. At most as many as compete. */
+typedef struct lh_select_top_args {
+    uint8_t *state; /* [heads, ld] */
+    const float *scores;
+    const lh_ragged *kv;   /* positions and lengths */
+    const int64_t *counts; /* [heads] */
+    int64_t ld;
+} lh_select_top_args;
+
+/* Move the entries that are KEEP to the front of their head in dst and set dst's len; positions go with them (dst has
+ * positions). dst may be src's pools with offsets <= src's: then in place. IN_ORDER keeps the order of slots; FILL (in
+ * place with equal offsets only) fills each hole with the last kept entry behind it, moving as few as there are holes.
+ */
+typedef enum lh_compact_kind { LH_COMPACT_IN_ORDER, LH_COMPACT_FILL } lh_compact_kind;
+typedef struct lh_compact_args {
+    const lh_ragged *dst, *src;
+    const uint8_t *state; /* [heads, ld] */
+    int64_t ld;
+    lh_compact_kind kind;
+} lh_compact_args;
+
+typedef struct lh_ops {
+    const char *name; /* of the backend */
+#define LH_OP(op, summary) lh_status (*op)(lh_stream * stream, const lh_##op##_args *args);
+#include "kernels/ops_list.h"
+#undef LH_OP
+} lh_ops;
+
+extern const lh_ops lh_ops_ref, lh_ops_cpu;
+
+/* Backends by name ("ref", "cpu"), NULL when there is none; by number, NULL behind the last. */
+const lh_ops *lh_ops_find(const char *name);
+const lh_ops *lh_ops_at(int i);
+
+/* Names and summaries of the operations, by number; NULL behind the last. */
+const char *lh_op_name(int i);
+const char *lh_op_summary(int i);
+
+/* LH_EINTERNAL naming the first operation that a table lacks. */
+lh_status lh_ops_check(const lh_ops *ops);
+
+/* Instruction set that `cpu` uses here ("avx512-bf16", "avx512", "avx2", "generic"), and the library behind gemm of a
+ * type. */
+const char *lh_cpu_isa(void);
+const char *lh_cpu_gemm_library(lh_dtype type);
+
+#endif

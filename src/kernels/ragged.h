@@ -1,0 +1,36 @@
+/* ragged.h - how operations see the keys and values of one layer of one sequence: every KV head has a length of its
+ * own. All pointers are device memory; the struct itself is passed in device memory too (an array [batch]) where an
+ * operation takes a batch. */
+#ifndef LH_KERNELS_RAGGED_H
+#define LH_KERNELS_RAGGED_H
+
+#include <stdint.h>
+
+#include "base/dtype.h"
+
+typedef struct lh_ragged {
+    void *k, *v;           /* [slots, head_dim] of `type`, rotated keys; head h holds slots offset[h] .. + len[h] */
+    lh_dtype type;         /* f32 or bf16 */
+    int32_t *positions;    /* [slots] position of the entry in a slot; NULL: slot - offset[h] */
+    const int64_t *offset; /* [heads] first slot of a head */
+    int64_t *len;          /* [heads] entries held */
+    int64_t heads, head_dim;
+} lh_ragged;
+
+/* How local query heads share local KV heads: query head i uses KV head (first + i) / group. `first` is not 0 where a
+ * rank begins in the middle of a group. */
+typedef struct lh_grouping {
+    int64_t heads, group, first;
+} lh_grouping;
+
+/* The logit of a query and a key: s = scale * q.k; with a soft cap s = cap * tanh(s / cap). A row at position p sees
+ * the entries at positions <= p, and with a window > 0 only those > p - window. */
+typedef struct lh_logit {
+    float scale, softcap;
+    int64_t window;
+} lh_logit;
+
+/* What may become of an entry at an eviction. */
+typedef enum lh_entry_state { LH_ENTRY_DROP, LH_ENTRY_KEEP, LH_ENTRY_COMPETES } lh_entry_state;
+
+#endif
