@@ -5,6 +5,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "base/mem.h"
@@ -13,6 +14,7 @@
 static struct {
     lh_log_level level;
     int rank, ranks, file;
+    int bar; /* 1: the terminal's last line is a bar */
 } state = {.level = LH_LOG_INFO, .ranks = 1, .file = -1};
 
 void lh_log_set_level(lh_log_level level)
@@ -62,11 +64,35 @@ int lh_log_rank(void)
     return state.rank;
 }
 
+void lh_log_bar(const char *format, ...)
+{
+    static const char erase[] = "\r\033[K";
+    char text[512] = "";
+    struct winsize size = {0};
+    int n = 0, columns = ioctl(2, TIOCGWINSZ, &size) == 0 && size.ws_col ? size.ws_col : 80;
+    if (!format && !state.bar) return;
+    if (format) {
+        va_list ap;
+        va_start(ap, format);
+        n = snprintf(text, sizeof text, "%s", erase);
+        int m = vsnprintf(text + n, sizeof text - (size_t)n, format, ap);
+        va_end(ap);
+        if (m > columns - 1) m = columns - 1;
+        if (m > 0) n += m;
+        if (n > (int)sizeof text - 1) n = (int)sizeof text - 1;
+    } else {
+        n = snprintf(text, sizeof text, "%s", erase);
+    }
+    state.bar = format != NULL;
+    if (write(2, text, (size_t)n) < 0) return;
+}
+
 void lh_log(lh_log_level level, int all_ranks, const char *format, ...)
 {
     static const char *const prefix[] = {"longhaul: ", "longhaul: warning: ", "", ""};
     char line[4096];
     if (level > state.level || (state.rank != 0 && !all_ranks && state.file < 0)) return;
+    lh_log_bar(NULL);
     int n = snprintf(line, sizeof line, "%s", prefix[level]);
     if (all_ranks && state.ranks > 1) n += snprintf(line + n, sizeof line - (size_t)n, "[rank %d] ", state.rank);
     va_list ap;

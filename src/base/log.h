@@ -17,6 +17,10 @@ void lh_log_close(void);
 
 void lh_log(lh_log_level level, int all_ranks, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
+/* Draw the last line of a terminal anew, without ending it; the next log line takes its place. NULL: take it away. For
+ * progress.h, where stderr is a terminal. */
+void lh_log_bar(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
 #define lh_info(...) lh_log(LH_LOG_INFO, 0, __VA_ARGS__)
 #define lh_info_all(...) lh_log(LH_LOG_INFO, 1, __VA_ARGS__)
 #define lh_warn(...) lh_log(LH_LOG_WARN, 0, __VA_ARGS__)

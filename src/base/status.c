@@ -11,10 +11,12 @@ static _Thread_local char trace[TRACE_BYTES];
 
 lh_status lh_fail(lh_status code, const char *file, int line, const char *format, ...)
 {
+    char text[MESSAGE_BYTES]; /* the arguments may quote the message that is there */
     va_list ap;
     va_start(ap, format);
-    vsnprintf(message, sizeof message, format, ap);
+    vsnprintf(text, sizeof text, format, ap);
     va_end(ap);
+    memcpy(message, text, sizeof message);
     trace[0] = '\0';
     return lh_fail_trace(code, file, line);
 }
@@ -32,9 +34,11 @@ lh_status lh_fail_within(lh_status code, const char *format, ...)
     char inner[MESSAGE_BYTES];
     va_list ap;
     memcpy(inner, message, sizeof inner);
+    char text[MESSAGE_BYTES];
     va_start(ap, format);
-    vsnprintf(message, sizeof message, format, ap);
+    vsnprintf(text, sizeof text, format, ap);
     va_end(ap);
+    memcpy(message, text, sizeof message);
     size_t used = strlen(message);
     snprintf(message + used, sizeof message - used, ": %s", inner);
     return code;

@@ -1,0 +1,432 @@
+#include "base/options.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct lh_options {
+    const lh_syntax *syntax;
+    void *values;
+    int64_t *given; /* by number of the option, in the order of the groups */
+    int64_t n;
+    lh_strings args;
+};
+
+/* An option and where it lies. */
+typedef struct place {
+    const lh_option *row;
+    void *field;
+    int64_t number;
+} place;
+
+static const size_t field_bytes[LH_OPT_TYPES] = {
+    [LH_OPT_FLAG] = sizeof(int),         [LH_OPT_I64] = sizeof(int64_t),     [LH_OPT_F64] = sizeof(double),
+    [LH_OPT_STR] = sizeof(const char *), [LH_OPT_LIST] = sizeof(lh_strings), [LH_OPT_ENUM] = sizeof(int),
+};
+
+/* ---- walking over all options of all groups ---- */
+
+typedef struct walk {
+    const lh_syntax *syntax;
+    void *values;
+    int64_t group, row, number;
+} walk;
+
+static int walk_next(walk *w, place *out)
+{
+    for (; w->syntax->groups[w->group].table; w->group++, w->row = 0) {
+        const lh_option_group *group = &w->syntax->groups[w->group];
+        const lh_option *row = &group->table->rows[w->row];
+        if (!row->name) continue;
+        assert(row->type < LH_OPT_TYPES && row->bytes == field_bytes[row->type]);
+        *out = (place){row, w->values ? (char *)w->values + group->at + row->at : NULL, w->number++};
+        w->row++;
+        return 1;
+    }
+    return 0;
+}
+
+static int find_name(const lh_options *o, const char *name, size_t bytes, place *out)
+{
+    walk w = {.syntax = o->syntax, .values = o->values};
+    while (walk_next(&w, out))
+        if (strlen(out->row->name) == bytes && memcmp(out->row->name, name, bytes) == 0) return 1;
+    return 0;
+}
+
+static int find_letter(const lh_options *o, char letter, place *out)
+{
+    walk w = {.syntax = o->syntax, .values = o->values};
+    while (walk_next(&w, out))
+        if (out->row->letter == letter) return 1;
+    return 0;
+}
+
+/* ---- guessing what was meant ---- */
+
+enum { WORD_BYTES = 64 };
+
+/* Edits (insert, delete, replace, swap neighbours) that turn a into b, for words below WORD_BYTES. */
+static int64_t distance(const char *a, const char *b)
+{
+    int64_t rows[3][WORD_BYTES + 1];
+    int64_t n = (int64_t)strlen(a), m = (int64_t)strlen(b);
+    if (n > WORD_BYTES || m > WORD_BYTES) return WORD_BYTES;
+    for (int64_t j = 0; j <= m; j++) rows[0][j] = j;
+    for (int64_t i = 1; i <= n; i++) {
+        int64_t *now = rows[i % 3], *up = rows[(i + 2) % 3], *upup = rows[(i + 1) % 3];
+        now[0] = i;
+        for (int64_t j = 1; j <= m; j++) {
+            int64_t best = up[j - 1] + (a[i - 1] != b[j - 1]);
+            if (up[j] + 1 < best) best = up[j] + 1;
+            if (now[j - 1] + 1 < best) best = now[j - 1] + 1;
+            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] && upup[j - 2] + 1 < best)
+                best = upup[j - 2] + 1;
+            now[j] = best;
+        }
+    }
+    return rows[n % 3][m];
+}
+
+const char *lh_nearest(const char *word, const char *const *names)
+{
+    const char *best = NULL;
+    int64_t n = (int64_t)strlen(word), least = 2 + n / 4;
+    if (n < 2) return NULL;
+    for (int64_t i = 0; names[i]; i++) {
+        int64_t d = distance(word, names[i]);
+        if (n >= 3 && strncmp(names[i], word, (size_t)n) == 0) d = 1; /* the beginning of a name */
+        if (d < least && d < (int64_t)strlen(names[i])) {
+            least = d;
+            best = names[i];
+        }
+    }
+    return best;
+}
+
+static lh_status fail_unknown(const lh_options *o, const char *word, size_t bytes)
+{
+    lh_status st = LH_OK;
+    const char **names = NULL;
+    char *name = NULL;
+    walk w = {.syntax = o->syntax};
+    place p;
+    LH_TRY(lh_strndup(&name, word, (int64_t)bytes));
+    LH_TRY(lh_calloc(&names, o->n + 1, sizeof *names));
+    while (walk_next(&w, &p)) names[p.number] = p.row->name;
+    const char *near = lh_nearest(name, names);
+    if (near)
+        LH_FAIL(LH_EUSAGE, "unknown option '--%s', did you mean '--%s'? ('%s %s --help' lists all)", name, near,
+                o->syntax->program, o->syntax->name);
+    LH_FAIL(LH_EUSAGE, "unknown option '--%s', '%s %s --help' lists those there are", name, o->syntax->program,
+            o->syntax->name);
+done:
+    lh_free(names);
+    lh_free(name);
+    return st;
+}
+
+/* ---- values ---- */
+
+static lh_status set_i64(const lh_option *row, const char *text, int64_t *out)
+{
+    lh_status st = LH_OK;
+    char *end = NULL;
+    errno = 0;
+    long long value = strtoll(text, &end, 10);
+    int bad = end == text || *end || errno == ERANGE;
+    if (bad && row->min == row->max)
+        LH_FAIL(LH_EUSAGE, "option '--%s' got '%s', it must be a whole number", row->name, text);
+    if (bad || (row->min != row->max && (value < row->min || value > row->max))) {
+        if (row->max == INT64_MAX)
+            LH_FAIL(LH_EUSAGE, "option '--%s' got '%s', it must be a whole number of %lld or more", row->name, text,
+                    (long long)row->min);
+        LH_FAIL(LH_EUSAGE, "option '--%s' got '%s', it must be a whole number between %lld and %lld", row->name, text,
+                (long long)row->min, (long long)row->max);
+    }
+    *out = value;
+done:
+    return st;
+}
+
+static lh_status set_f64(const lh_option *row, const char *text, double *out)
+{
+    lh_status st = LH_OK;
+    char *end = NULL;
+    double value = strtod(text, &end);
+    int bad = end == text || *end || !isfinite(value);
+    if (bad && row->low == row->high)
+        LH_FAIL(LH_EUSAGE, "option '--%s' got '%s', it must be a number", row->name, text);
+    if (bad || (row->low != row->high && (value < row->low || value > row->high)))
+        LH_FAIL(LH_EUSAGE, "option '--%s' got '%s', it must be a number between %g and %g", row->name, text, row->low,
+                row->high);
+    *out = value;
+done:
+    return st;
+}
+
+static lh_status set_enum(const lh_option *row, const char *text, int *out)
+{
+    lh_status st = LH_OK;
+    lh_buf list = {0};
+    for (int i = 0; row->choices[i]; i++) {
+        if (strcmp(row->choices[i], text) == 0) {
+            *out = i;
+            goto done;
+        }
+        LH_TRY(lh_buf_printf(&list, "%s%s", i ? ", " : "", row->choices[i]));
+    }
+    const char *near = lh_nearest(text, row->choices);
+    if (near)
+        LH_FAIL(LH_EUSAGE, "option '--%s' got '%s', did you mean '%s'? (one of %s)", row->name, text, near, list.data);
+    LH_FAIL(LH_EUSAGE, "option '--%s' got '%s', it must be one of %s", row->name, text, list.data);
+done:
+    lh_buf_clear(&list);
+    return st;
+}
+
+static lh_status push(lh_strings *list, const char *text)
+{
+    lh_status st = LH_OK;
+    LH_TRY(lh_realloc(&list->at, list->n + 1, sizeof *list->at));
+    list->at[list->n++] = text;
+done:
+    return st;
+}
+
+static lh_status set(const place *p, const char *text)
+{
+    switch (p->row->type) {
+    case LH_OPT_FLAG: *(int *)p->field = 1; return LH_OK;
+    case LH_OPT_I64: return set_i64(p->row, text, p->field);
+    case LH_OPT_F64: return set_f64(p->row, text, p->field);
+    case LH_OPT_STR: *(const char **)p->field = text; return LH_OK;
+    case LH_OPT_LIST: return push(p->field, text);
+    default: return set_enum(p->row, text, p->field);
+    }
+}
+
+static void set_defaults(const lh_options *o)
+{
+    walk w = {.syntax = o->syntax, .values = o->values};
+    place p;
+    while (walk_next(&w, &p)) {
+        memset(p.field, 0, p.row->bytes);
+        if (!p.row->def) continue;
+        assert(p.row->type != LH_OPT_FLAG && p.row->type != LH_OPT_LIST);
+        lh_status st = set(&p, p.row->def);
+        assert(st == LH_OK);
+        (void)st;
+    }
+}
+
+/* ---- the command line ---- */
+
+typedef struct line {
+    char **argv;
+    int argc, at;
+} line;
+
+/* The value of an option that stands in argv[at - 1]: behind '=' (or behind the letter), or the next argument. */
+static lh_status take_value(const lh_options *o, const lh_option *row, const char *joined, line *l, const char **out)
+{
+    lh_status st = LH_OK;
+    place p;
+    *out = joined;
+    if (joined) goto done;
+    if (l->at >= l->argc)
+        LH_FAIL(LH_EUSAGE, "option '--%s' needs a value: '--%s %s'", row->name, row->name,
+                row->arg ? row->arg : "VALUE");
+    const char *next = l->argv[l->at];
+    if (strncmp(next, "--", 2) == 0 && find_name(o, next + 2, strcspn(next + 2, "="), &p))
+        LH_FAIL(LH_EUSAGE,
+                "option '--%s' needs a value, but option '%s' follows (write '--%s=%s' if that is the value)",
+                row->name, next, row->name, next);
+    *out = next;
+    l->at++;
+done:
+    return st;
+}
+
+static lh_status apply(lh_options *o, const place *p, const char *joined, line *l)
+{
+    lh_status st = LH_OK;
+    const char *value = NULL;
+    if (p->row->type == LH_OPT_FLAG) {
+        if (joined) LH_FAIL(LH_EUSAGE, "option '--%s' takes no value, but got '%s'", p->row->name, joined);
+    } else {
+        LH_TRY(take_value(o, p->row, joined, l, &value));
+    }
+    LH_TRY(set(p, value));
+    o->given[p->number]++;
+done:
+    return st;
+}
+
+static lh_status take_long(lh_options *o, const char *word, line *l)
+{
+    lh_status st = LH_OK;
+    size_t bytes = strcspn(word, "=");
+    place p;
+    if (!find_name(o, word, bytes, &p)) LH_TRY(fail_unknown(o, word, bytes));
+    LH_TRY(apply(o, &p, word[bytes] ? word + bytes + 1 : NULL, l));
+done:
+    return st;
+}
+
+static lh_status take_letters(lh_options *o, const char *letters, line *l)
+{
+    lh_status st = LH_OK;
+    place p;
+    for (; *letters; letters++) {
+        if (!find_letter(o, *letters, &p))
+            LH_FAIL(LH_EUSAGE, "unknown option '-%c', '%s %s --help' lists those there are", *letters,
+                    o->syntax->program, o->syntax->name);
+        if (p.row->type != LH_OPT_FLAG) {
+            LH_TRY(apply(o, &p, letters[1] ? letters + 1 : NULL, l));
+            goto done;
+        }
+        LH_TRY(apply(o, &p, NULL, l));
+    }
+done:
+    return st;
+}
+
+static lh_status check_complete(const lh_options *o)
+{
+    lh_status st = LH_OK;
+    walk w = {.syntax = o->syntax, .values = o->values};
+    place p;
+    while (walk_next(&w, &p))
+        if (p.row->required && !o->given[p.number])
+            LH_FAIL(LH_EUSAGE, "'%s %s' needs '--%s %s' (usage: %s %s %s)", o->syntax->program, o->syntax->name,
+                    p.row->name, p.row->arg ? p.row->arg : "VALUE", o->syntax->program, o->syntax->name,
+                    o->syntax->usage);
+done:
+    return st;
+}
+
+lh_status lh_options_parse(lh_options **out, const lh_syntax *syntax, void *values, int argc, char **argv)
+{
+    lh_status st = LH_OK;
+    lh_options *o = NULL;
+    line l = {argv, argc, 0};
+    walk w = {.syntax = syntax};
+    place p;
+    LH_TRY(lh_calloc(&o, 1, sizeof *o));
+    o->syntax = syntax;
+    while (walk_next(&w, &p)) o->n++;
+    LH_TRY(lh_calloc(&o->given, o->n, sizeof *o->given));
+    o->values = values;
+    set_defaults(o);
+    for (int open = 1; l.at < argc;) {
+        const char *word = argv[l.at++];
+        if (open && strcmp(word, "--") == 0) {
+            open = 0;
+        } else if (open && strncmp(word, "--", 2) == 0) {
+            LH_TRY(take_long(o, word + 2, &l));
+        } else if (open && word[0] == '-' && word[1]) {
+            LH_TRY(take_letters(o, word + 1, &l));
+        } else if (o->args.n == syntax->max_args) {
+            LH_FAIL(LH_EUSAGE, "'%s' is one argument too many (usage: %s %s %s)", word, syntax->program, syntax->name,
+                    syntax->usage);
+        } else {
+            LH_TRY(push(&o->args, word));
+        }
+    }
+    LH_TRY(check_complete(o));
+    *out = o;
+    o = NULL;
+done:
+    lh_options_close(o);
+    return st;
+}
+
+void lh_options_close(lh_options *options)
+{
+    if (!options) return;
+    walk w = {.syntax = options->syntax, .values = options->values};
+    place p;
+    while (options->values && walk_next(&w, &p)) {
+        if (p.row->type != LH_OPT_LIST) continue;
+        lh_strings *list = p.field;
+        lh_free(list->at);
+        *list = (lh_strings){0};
+    }
+    lh_free(options->args.at);
+    lh_free(options->given);
+    lh_free(options);
+}
+
+int64_t lh_options_given(const lh_options *options, const char *name)
+{
+    place p;
+    int found = find_name(options, name, strlen(name), &p);
+    assert(found);
+    return found ? options->given[p.number] : 0;
+}
+
+const char *lh_options_arg(const lh_options *options, int64_t i)
+{
+    return i < options->args.n ? options->args.at[i] : NULL;
+}
+
+int lh_options_help_asked(int argc, char **argv)
+{
+    for (int i = 0; i < argc && strcmp(argv[i], "--") != 0; i++)
+        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) return 1;
+    return 0;
+}
+
+/* ---- the record ---- */
+
+/* A command line may hold any bytes; JSON holds UTF-8, so what is not becomes U+FFFD. */
+static json_t *json_text(const char *text)
+{
+    json_t *value = text ? json_string(text) : json_null();
+    return value ? value : json_string("\xef\xbf\xbd");
+}
+
+static json_t *json_texts(const lh_strings *list)
+{
+    json_t *array = json_array();
+    for (int64_t i = 0; array && i < list->n; i++) json_array_append_new(array, json_text(list->at[i]));
+    return array;
+}
+
+static json_t *json_value(const place *p, int64_t given)
+{
+    const lh_option *row = p->row;
+    if (row->type == LH_OPT_FLAG) return json_boolean(*(const int *)p->field);
+    if (row->type == LH_OPT_LIST) return json_texts(p->field);
+    if (!given && !row->def) return json_null();
+    switch (row->type) {
+    case LH_OPT_I64: return json_integer(*(const int64_t *)p->field);
+    case LH_OPT_F64: return json_real(*(const double *)p->field);
+    case LH_OPT_ENUM: return json_string(row->choices[*(const int *)p->field]);
+    default: return json_text(*(const char *const *)p->field);
+    }
+}
+
+lh_status lh_options_json(const lh_options *options, json_t **out)
+{
+    lh_status st = LH_OK;
+    json_t *values = json_object(), *given = json_array();
+    walk w = {.syntax = options->syntax, .values = options->values};
+    place p;
+    while (walk_next(&w, &p)) {
+        json_object_set_new(values, p.row->name, json_value(&p, options->given[p.number]));
+        if (options->given[p.number]) json_array_append_new(given, json_string(p.row->name));
+    }
+    json_t *record = json_pack("{s:s, s:o, s:O, s:O}", "command", options->syntax->name, "arguments",
+                               json_texts(&options->args), "options", values, "given", given);
+    if (!record) LH_FAIL(LH_ENOMEM, "cannot allocate the record of the options");
+    *out = record;
+done:
+    json_decref(values);
+    json_decref(given);
+    return st;
+}

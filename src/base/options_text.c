@@ -1,0 +1,221 @@
+/* The texts that are made from the tables of options.h. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/options.h"
+
+enum { COLUMNS = 96, HELP_AT = 30 };
+
+/* ---- --help ---- */
+
+/* The words of `text`, wrapped at COLUMNS, every line but the first beginning at column `at`; `used` columns of the
+ * first line are taken. Empty lines stay. */
+static lh_status wrap(lh_buf *out, const char *text, int at, int used)
+{
+    lh_status st = LH_OK;
+    int column = used, first = 1;
+    while (*text) {
+        int n = (int)strcspn(text, " \n");
+        if (n) {
+            if (!first && column + 1 + n > COLUMNS) {
+                LH_TRY(lh_buf_printf(out, "\n%*s", at, ""));
+                column = at;
+                first = 1;
+            }
+            LH_TRY(lh_buf_printf(out, "%s%.*s", first ? "" : " ", n, text));
+            column += n + !first;
+            first = 0;
+            text += n;
+        } else if (strncmp(text, "\n\n", 2) == 0) {
+            LH_TRY(lh_buf_printf(out, "\n\n%*s", at, ""));
+            column = at;
+            first = 1;
+            text += 2;
+        } else {
+            text++;
+        }
+    }
+    LH_TRY(lh_buf_puts(out, "\n"));
+done:
+    return st;
+}
+
+/* "TOKENS", or the choices of an enumeration. */
+static lh_status argument(lh_buf *out, const lh_option *row)
+{
+    lh_status st = LH_OK;
+    if (row->type == LH_OPT_FLAG) goto done;
+    if (row->type != LH_OPT_ENUM || row->arg) {
+        LH_TRY(lh_buf_printf(out, " %s", row->arg ? row->arg : "VALUE"));
+        goto done;
+    }
+    for (int i = 0; row->choices[i]; i++) LH_TRY(lh_buf_printf(out, "%s%s", i ? "|" : " ", row->choices[i]));
+done:
+    return st;
+}
+
+/* Help, then what the table knows: default, whether it repeats, whether it is needed. */
+static lh_status explain(lh_buf *out, const lh_option *row)
+{
+    lh_status st = LH_OK;
+    LH_TRY(lh_buf_puts(out, row->help));
+    if (row->type == LH_OPT_LIST) LH_TRY(lh_buf_puts(out, " May be given several times."));
+    if (row->required) LH_TRY(lh_buf_puts(out, " [required]"));
+    if (row->def) LH_TRY(lh_buf_printf(out, " [%s]", *row->def ? row->def : "empty"));
+done:
+    return st;
+}
+
+static lh_status help_row(lh_buf *out, const lh_option *row)
+{
+    lh_status st = LH_OK;
+    lh_buf left = {0}, right = {0};
+    if (row->letter)
+        LH_TRY(lh_buf_printf(&left, "  -%c, --%s", row->letter, row->name));
+    else
+        LH_TRY(lh_buf_printf(&left, "      --%s", row->name));
+    LH_TRY(argument(&left, row));
+    LH_TRY(explain(&right, row));
+    if (left.bytes + 2 > HELP_AT)
+        LH_TRY(lh_buf_printf(out, "%s\n%*s", left.data, HELP_AT, ""));
+    else
+        LH_TRY(lh_buf_printf(out, "%-*s", HELP_AT, left.data));
+    LH_TRY(wrap(out, right.data, HELP_AT, HELP_AT));
+done:
+    lh_buf_clear(&left);
+    lh_buf_clear(&right);
+    return st;
+}
+
+lh_status lh_options_help(lh_buf *out, const lh_syntax *s)
+{
+    lh_status st = LH_OK;
+    LH_TRY(lh_buf_printf(out, "usage: %s %s %s\n\n%s.\n", s->program, s->name, s->usage, s->summary));
+    if (s->text) {
+        LH_TRY(lh_buf_puts(out, "\n"));
+        LH_TRY(wrap(out, s->text, 0, 0));
+    }
+    for (const lh_option_group *g = s->groups; g->table; g++) {
+        LH_TRY(lh_buf_printf(out, "\n%s:\n", g->table->heading));
+        for (const lh_option *row = g->table->rows; row->name; row++) LH_TRY(help_row(out, row));
+    }
+    if (s->examples) LH_TRY(lh_buf_puts(out, "\nexamples:\n"));
+    for (const lh_example *e = s->examples; e && e->line; e++)
+        LH_TRY(lh_buf_printf(out, "  # %s\n  %s\n", e->what, e->line));
+done:
+    return st;
+}
+
+/* ---- the man page ---- */
+
+/* Text with what troff would take for a request or an escape made harmless. */
+static lh_status troff(lh_buf *out, const char *text)
+{
+    lh_status st = LH_OK;
+    for (int start = 1; *text; text++) {
+        if (start && (*text == '.' || *text == '\'')) LH_TRY(lh_buf_puts(out, "\\&"));
+        start = *text == '\n';
+        if (strncmp(text, "\n\n", 2) == 0) {
+            LH_TRY(lh_buf_puts(out, "\n.PP\n"));
+            text++;
+        } else if (*text == '\\') {
+            LH_TRY(lh_buf_puts(out, "\\e"));
+        } else if (*text == '-') {
+            LH_TRY(lh_buf_puts(out, "\\-"));
+        } else {
+            LH_TRY(lh_buf_append(out, text, 1));
+        }
+    }
+done:
+    return st;
+}
+
+static lh_status man_row(lh_buf *out, const lh_option *row)
+{
+    lh_status st = LH_OK;
+    lh_buf arg = {0}, text = {0};
+    LH_TRY(argument(&arg, row));
+    LH_TRY(explain(&text, row));
+    LH_TRY(lh_buf_puts(out, ".TP\n"));
+    if (row->letter) LH_TRY(lh_buf_printf(out, "\\fB\\-%c\\fR, ", row->letter));
+    LH_TRY(lh_buf_puts(out, "\\fB\\-\\-"));
+    LH_TRY(troff(out, row->name));
+    LH_TRY(lh_buf_puts(out, "\\fR"));
+    if (arg.data) LH_TRY(lh_buf_puts(out, " \\fI"));
+    if (arg.data) LH_TRY(troff(out, arg.data + 1));
+    if (arg.data) LH_TRY(lh_buf_puts(out, "\\fR"));
+    LH_TRY(lh_buf_puts(out, "\n"));
+    LH_TRY(troff(out, text.data));
+    LH_TRY(lh_buf_puts(out, "\n"));
+done:
+    lh_buf_clear(&arg);
+    lh_buf_clear(&text);
+    return st;
+}
+
+lh_status lh_options_man(lh_buf *out, const lh_syntax *s)
+{
+    lh_status st = LH_OK;
+    LH_TRY(lh_buf_printf(out, ".SS \"%s %s %s\"\n", s->program, s->name, s->usage));
+    LH_TRY(troff(out, s->summary));
+    LH_TRY(lh_buf_puts(out, ".\n"));
+    if (s->text) {
+        LH_TRY(lh_buf_puts(out, ".PP\n"));
+        LH_TRY(troff(out, s->text));
+        LH_TRY(lh_buf_puts(out, "\n"));
+    }
+    for (const lh_option_group *g = s->groups; g->table; g++) {
+        LH_TRY(lh_buf_printf(out, ".PP\n\\fI%s:\\fR\n", g->table->heading));
+        for (const lh_option *row = g->table->rows; row->name; row++) LH_TRY(man_row(out, row));
+    }
+    for (const lh_example *e = s->examples; e && e->line; e++) {
+        LH_TRY(lh_buf_puts(out, ".PP\n"));
+        LH_TRY(troff(out, e->what));
+        LH_TRY(lh_buf_puts(out, ":\n.PP\n.nf\n.RS\n"));
+        LH_TRY(troff(out, e->line));
+        LH_TRY(lh_buf_puts(out, "\n.RE\n.fi\n"));
+    }
+done:
+    return st;
+}
+
+/* ---- completion ---- */
+
+static int is_path(const lh_option *row)
+{
+    return row->arg && (strncmp(row->arg, "FILE", 4) == 0 || strncmp(row->arg, "FOLDER", 6) == 0);
+}
+
+/* One line of `case "$prev"`: what may follow this option. */
+static lh_status completion_row(lh_buf *out, const lh_option *row)
+{
+    lh_status st = LH_OK;
+    if (row->type == LH_OPT_FLAG) goto done;
+    LH_TRY(lh_buf_printf(out, "            --%s", row->name));
+    if (row->letter) LH_TRY(lh_buf_printf(out, "|-%c", row->letter));
+    LH_TRY(lh_buf_puts(out, ") "));
+    if (row->type == LH_OPT_ENUM) {
+        LH_TRY(lh_buf_puts(out, "COMPREPLY=($(compgen -W \""));
+        for (int i = 0; row->choices[i]; i++) LH_TRY(lh_buf_printf(out, "%s%s", i ? " " : "", row->choices[i]));
+        LH_TRY(lh_buf_puts(out, "\" -- \"$cur\")); "));
+    } else if (is_path(row)) {
+        LH_TRY(lh_buf_puts(out, "COMPREPLY=($(compgen -f -- \"$cur\")); "));
+    }
+    LH_TRY(lh_buf_puts(out, "return ;;\n"));
+done:
+    return st;
+}
+
+lh_status lh_options_completion(lh_buf *out, const lh_syntax *s)
+{
+    lh_status st = LH_OK;
+    LH_TRY(lh_buf_printf(out, "    %s)\n        case \"$prev\" in\n", s->name));
+    for (const lh_option_group *g = s->groups; g->table; g++)
+        for (const lh_option *row = g->table->rows; row->name; row++) LH_TRY(completion_row(out, row));
+    LH_TRY(lh_buf_puts(out, "        esac\n        words=\"--help"));
+    for (const lh_option_group *g = s->groups; g->table; g++)
+        for (const lh_option *row = g->table->rows; row->name; row++) LH_TRY(lh_buf_printf(out, " --%s", row->name));
+    LH_TRY(lh_buf_puts(out, "\" ;;\n"));
+done:
+    return st;
+}

@@ -1,0 +1,87 @@
+#include "base/progress.h"
+
+#include <stdio.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/log.h"
+
+static const double FIRST_S = 1.0, BAR_S = 0.1, LINE_S = 10.0;
+enum { BAR_CELLS = 24, TEXT_BYTES = 256 };
+
+static double now_s(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+void lh_progress_init(lh_progress *p, const char *what, const char *unit, int64_t total)
+{
+    *p = (lh_progress){.what = what, .unit = unit, .total = total, .started_s = now_s()};
+    p->shown_s = p->started_s;
+}
+
+/* "75 s", "12 min", "3.1 h": a whole number of the unit that reads best. */
+static void left_text(double seconds, char *out, size_t bytes)
+{
+    if (seconds < 120)
+        snprintf(out, bytes, "%.0f s", seconds);
+    else if (seconds < 7200)
+        snprintf(out, bytes, "%.0f min", seconds / 60);
+    else
+        snprintf(out, bytes, "%.1f h", seconds / 3600);
+}
+
+void lh_progress_text(const lh_progress *p, int64_t done, double elapsed_s, char *out, int64_t bytes)
+{
+    const int is_bytes = p->unit[0] == 'b' && p->unit[1] == 'y';
+    const double scale = is_bytes ? 1.0 / (1 << 20) : 1.0;
+    const char *unit = is_bytes ? "MiB" : p->unit;
+    double rate = elapsed_s > 0 ? (double)done / elapsed_s : 0;
+    char left[32] = "", rate_text[64] = "";
+    if (rate > 0) snprintf(rate_text, sizeof rate_text, ", %.*f %s/s", rate * scale < 10 ? 1 : 0, rate * scale, unit);
+    if (p->total <= 0) {
+        snprintf(out, (size_t)bytes, "%s %.0f %s%s", p->what, (double)done * scale, unit, rate_text);
+        return;
+    }
+    if (rate > 0) left_text((double)(p->total - done) / rate, left, sizeof left);
+    snprintf(out, (size_t)bytes, "%s %.0f/%.0f %s (%.0f%%)%s%s%s%s", p->what, (double)done * scale,
+             (double)p->total * scale, unit, 100.0 * (double)done / (double)p->total, rate_text, *left ? ", " : "",
+             left, *left ? " left" : "");
+}
+
+static void show_bar(lh_progress *p, int64_t done, const char *text)
+{
+    char bar[BAR_CELLS + 1];
+    int64_t full = p->total > 0 ? done * BAR_CELLS / p->total : 0;
+    for (int i = 0; i < BAR_CELLS; i++) bar[i] = i < full ? '#' : '.';
+    bar[BAR_CELLS] = '\0';
+    if (p->total > 0)
+        lh_log_bar("[%s] %s", bar, text);
+    else
+        lh_log_bar("%s", text);
+    p->bar = 1;
+}
+
+void lh_progress_update(lh_progress *p, int64_t done)
+{
+    if (lh_log_rank() != 0 || lh_log_level_now() < LH_LOG_INFO) return;
+    double now = now_s();
+    if (now - p->started_s < FIRST_S || now - p->shown_s < BAR_S) return;
+    const int bar = isatty(2);
+    if (!bar && now - p->shown_s < LINE_S) return;
+    char text[TEXT_BYTES];
+    lh_progress_text(p, done, now - p->started_s, text, sizeof text);
+    p->shown_s = now;
+    if (bar)
+        show_bar(p, done, text);
+    else
+        lh_info("%s", text);
+}
+
+void lh_progress_clear(lh_progress *p)
+{
+    if (p->bar) lh_log_bar(NULL);
+    p->bar = 0;
+}
