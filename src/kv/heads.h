@@ -1,0 +1,26 @@
+/* heads.h - which heads a rank owns. KV heads go in contiguous ranges, with their query heads, as even as they can
+ * (3 on 2 ranks: 2 + 1). With more ranks than KV heads the query heads go in contiguous ranges, and a rank holds the KV
+ * heads that its query heads touch: then a KV head may lie on several ranks, and the lowest of them counts it. */
+#ifndef LH_KV_HEADS_H
+#define LH_KV_HEADS_H
+
+#include <stdint.h>
+
+#include "base/status.h"
+#include "kernels/ragged.h"
+
+typedef struct lh_heads {
+    int64_t heads, kv_heads, group;       /* of the model; group = heads / kv_heads */
+    int64_t q_first, q_count;             /* this rank's query heads */
+    int64_t kv_first, kv_count;           /* the KV heads they touch */
+    int64_t counted_first, counted_count; /* those of them that no lower rank holds */
+    int split; /* 1: some group lies on several ranks (of this communicator, not only here) */
+} lh_heads;
+
+/* LH_EUSAGE when there are more ranks than query heads, or heads is no multiple of kv_heads. */
+lh_status lh_heads_of(lh_heads *out, int64_t heads, int64_t kv_heads, int rank, int ranks);
+
+/* The mapping that operations take, for the heads of this rank. */
+lh_grouping lh_heads_grouping(const lh_heads *heads);
+
+#endif

@@ -1,0 +1,118 @@
+/* kv.h - the keys and values that a rank remembers of one sequence: ragged, head-sharded, and evicted as a policy says.
+ *
+ * Prefill is layer-major. For each layer: lh_kv_prefill_begin gives a view with room for the whole prompt; the caller
+ * appends and attends chunk by chunk and hands every chunk's queries to lh_kv_record; lh_kv_prefill_end observes,
+ * evicts and frees. Then blocks (a question) and single steps: lh_kv_room before, lh_kv_settle after all layers have
+ * seen the tokens. Positions are original positions. Calls marked collective are made by every rank of the TP group, in
+ * the same order. */
+#ifndef LH_KV_KV_H
+#define LH_KV_KV_H
+
+#include <stdint.h>
+
+#include "comm/comm.h"
+#include "kernels/ops.h"
+#include "kv/heads.h"
+#include "policies/policy.h"
+
+typedef struct lh_kv lh_kv;
+
+typedef struct lh_kv_shape {
+    lh_heads heads;
+    int64_t layers, head_dim;
+    lh_dtype type;          /* of the entries: f32 or bf16 */
+    float scale, softcap;   /* of the logits */
+    int64_t window;         /* keys that a row of a sliding layer sees */
+    const uint8_t *sliding; /* [layers], borrowed for the life of the cache; NULL: none slides */
+} lh_kv_shape;
+
+/* Where a cache lives and whom it talks to. All borrowed for its life. */
+typedef struct lh_kv_place {
+    const lh_ops *ops;
+    lh_stream *stream;
+    lh_comm *comm;
+} lh_kv_place;
+
+/* What the cache tells while it works (traces, keep sets, progress); any member may be NULL. Called on every rank. */
+typedef struct lh_kv_listener {
+    void *self;
+    /* after the eviction of a layer at the end of prefill: the layer's view as it is kept */
+    lh_status (*kept)(void *self, int64_t layer, const lh_ragged *view);
+} lh_kv_listener;
+
+lh_status lh_kv_open(lh_kv **out, const lh_kv_place *place, const lh_kv_shape *shape, const lh_policy_plan *plan);
+void lh_kv_close(lh_kv *kv); /* NULL is fine */
+void lh_kv_listen(lh_kv *kv, const lh_kv_listener *listener);
+
+/* Begin: a prompt of `tokens` tokens, after which at most `more` tokens are expected (slack; more is possible, at the
+ * price of a re-copy). Makes the budgets of all layers. The cache must be empty. */
+lh_status lh_kv_begin(lh_kv *kv, int64_t tokens, int64_t more);
+
+/* The layer's view for the prompt: device memory, len 0, room for all its tokens. */
+lh_status lh_kv_prefill_begin(lh_kv *kv, int64_t layer, lh_ragged **view);
+
+/* A chunk's queries, rotated ([tokens, q_count, head_dim], rows q_ld apart) and their log-sum-exp [tokens, q_count];
+ * `first` is the position of its first row. Keeps what the policy observes. `lh_kv_wants_rows`: the first position
+ * whose rows it will look at (tokens when none), so that the caller need not compute log-sum-exps before. */
+typedef struct lh_kv_rows {
+    const float *q, *lse;
+    int64_t first, tokens, q_ld;
+} lh_kv_rows;
+int64_t lh_kv_wants_rows(const lh_kv *kv, int64_t layer);
+lh_status lh_kv_record(lh_kv *kv, int64_t layer, const lh_kv_rows *rows);
+
+/* Collective. Observe, evict, free. */
+lh_status lh_kv_prefill_end(lh_kv *kv, int64_t layer);
+
+/* Room for `tokens` more entries in every head of a layer; *view may be another one than before. Not collective. */
+lh_status lh_kv_room(lh_kv *kv, int64_t layer, int64_t tokens, lh_ragged **view);
+
+/* Collective. All layers have taken in `tokens` tokens. LH_KV_BLOCK: a question; if decoding evicts, one eviction
+ * follows. LH_KV_STEP: a generated token that was fed back; evicts at every m-th. Sliding layers lose what the next row
+ * cannot see. */
+typedef enum lh_kv_taken { LH_KV_BLOCK, LH_KV_STEP } lh_kv_taken;
+lh_status lh_kv_settle(lh_kv *kv, lh_kv_taken what, int64_t tokens);
+
+int64_t lh_kv_seen(const lh_kv *kv); /* tokens seen: the position of the next one */
+
+/* Remember this state and come back to it, any number of times: every question starts from the state after the context.
+ */
+lh_status lh_kv_mark(lh_kv *kv);
+lh_status lh_kv_rewind(lh_kv *kv);
+
+/* Figures. entries: this rank's heads; counted: those that no lower rank counts (sum over ranks = the model's). */
+typedef struct lh_kv_stats {
+    int64_t entries_seen; /* tokens seen x KV heads x layers, of this rank */
+    int64_t entries_held, entries_counted;
+    int64_t bytes_held;     /* entries_held x 2 x head_dim x element size */
+    int64_t bytes_capacity; /* allocated pools, slack included */
+    int64_t bytes_full;     /* what `full` would hold: entries_seen x … */
+    int64_t summary_bytes;  /* sent in score summaries, this rank, so far */
+    double evict_s;         /* spent in observation, selection and compaction */
+} lh_kv_stats;
+lh_kv_stats lh_kv_stats_of(const lh_kv *kv);
+
+/* Budget of a layer in entries per KV head (after lh_kv_begin). */
+int64_t lh_kv_layer_budget(const lh_kv *kv, int64_t layer);
+
+/* Positions held by every head of a layer, of all ranks, on rank 0 (elsewhere empty): ascending within a head.
+ * Collective. Arrays are new memory of the caller. */
+typedef struct lh_kv_positions {
+    int64_t heads;
+    int64_t *offsets;   /* [heads + 1] */
+    int32_t *positions; /* [offsets[heads]] */
+} lh_kv_positions;
+lh_status lh_kv_gather_positions(lh_kv *kv, int64_t layer, lh_kv_positions *out);
+void lh_kv_positions_clear(lh_kv_positions *positions);
+
+/* Memory that a prompt will take on this rank, in bytes; adaptive heads are taken as uniform. */
+typedef struct lh_kv_forecast {
+    int64_t held;      /* pools after prefill, slack included */
+    int64_t one_layer; /* the layer that is being prefilled, whole */
+    int64_t observed;  /* rows, scores and states while a layer is evicted */
+    int64_t entries;   /* kept entries of this rank's heads */
+} lh_kv_forecast;
+lh_status lh_kv_plan(const lh_kv_shape *shape, const lh_policy_plan *plan, int64_t tokens, int64_t more,
+                     lh_kv_forecast *out);
+
+#endif

@@ -1,0 +1,117 @@
+/* policy.h - eviction policies as rows of parts. A preset is a row of text, exactly what the command line would say; it
+ * and the options that were given are resolved into numbers once, and everything else reads those. No MPI, no device,
+ * no array of scores here. */
+#ifndef LH_POLICIES_POLICY_H
+#define LH_POLICIES_POLICY_H
+
+#include <jansson.h>
+#include <stdint.h>
+
+#include "base/mem.h"
+#include "base/status.h"
+
+/* The parts of a policy as text, as its options are called: NULL where nothing was said. A preset is such a row (what
+ * it leaves NULL it does not use), and so are the options of a run. */
+#define LH_POLICY_PARTS(X)                                                                                        \
+    X(rows)                                                                                                       \
+    X(statistic) X(group) X(group_stage) X(pool) X(pool_size) X(window) X(sinks) X(recents) X(alpha) X(safeguard) \
+        X(head_budget) X(layer_budget) X(beta) X(select) X(evict) X(positions)
+
+typedef struct lh_policy_parts {
+#define LH_PART(part) const char *part;
+    LH_POLICY_PARTS(LH_PART)
+#undef LH_PART
+} lh_policy_parts;
+
+typedef struct lh_policy {
+    const char *name, *summary, *paper;
+    lh_policy_parts parts;
+} lh_policy;
+
+const lh_policy *lh_policy_find(const char *name); /* NULL when there is none */
+const lh_policy *lh_policy_at(int i);              /* NULL behind the last */
+
+/* What the user asked for. budget: entries or "20%"; NULL: none given. */
+typedef struct lh_policy_options {
+    const char *policy, *budget;
+    lh_policy_parts parts;
+} lh_policy_options;
+
+typedef enum lh_score_source { LH_SCORE_NONE, LH_SCORE_POSITION, LH_SCORE_ATTENTION } lh_score_source;
+typedef enum lh_heads_budget { LH_HEADS_UNIFORM, LH_HEADS_ADAPTIVE } lh_heads_budget;
+typedef enum lh_layers_budget { LH_LAYERS_UNIFORM, LH_LAYERS_PYRAMID } lh_layers_budget;
+typedef enum lh_safeguard { LH_SAFEGUARD_INTERP, LH_SAFEGUARD_FLOOR } lh_safeguard;
+
+/* A decimal as it was written: value = digits / 10^scale. Shares are taken of it in whole numbers. */
+typedef struct lh_decimal {
+    int64_t digits;
+    int scale;
+} lh_decimal;
+
+/* A resolved policy. */
+typedef struct lh_policy_plan {
+    char name[64];
+    int evicts;          /* 0: `full`, nothing below means anything */
+    int budget_is_share; /* budget_share (percent) of the prompt, else budget_entries */
+    int64_t budget_entries;
+    lh_decimal budget_share;
+    lh_score_source source;
+    int64_t rows;              /* observed rows; 0 for position scores */
+    int mean;                  /* divide by the rows really observed */
+    int group_kind, pool_kind; /* lh_group_kind, lh_pool_kind of kernels/ops.h, as numbers */
+    int group_after_pool;
+    int64_t pool_size, window, sinks, recents;
+    lh_heads_budget heads;
+    lh_layers_budget layers;
+    lh_safeguard safeguard;
+    lh_decimal alpha;
+    int64_t beta;
+    int64_t every; /* decode: evict at every m-th generated token; 0: never */
+} lh_policy_plan;
+
+/* Resolve. Fails with LH_EUSAGE on an unknown preset (naming the nearest), a value that is none, an option that the
+ * resolved policy would ignore, a budget of 0, a policy that evicts without a budget. options->policy NULL: `full`
+ * without a budget, else the default policy. */
+lh_status lh_policy_resolve(lh_policy_plan *out, const lh_policy_options *options);
+
+/* The resolved parts, complete, as JSON: new reference. And back from what a cache file stored: LH_EFILE when it cannot
+ * be. */
+lh_status lh_policy_json(const lh_policy_plan *plan, json_t **out);
+lh_status lh_policy_from_json(lh_policy_plan *out, const json_t *json, const char *name);
+
+/* Entries per KV head for a prompt of `seen` tokens: at least 1; `seen` or more means nothing is evicted. */
+int64_t lh_policy_entries(const lh_policy_plan *plan, int64_t seen);
+
+/* floor(n * decimal) and floor(n * percent / 100), exact. */
+int64_t lh_decimal_of(lh_decimal share, int64_t n);
+int64_t lh_percent_of(lh_decimal percent, int64_t n);
+
+/* How the budget of one layer divides for heads of `held` visible entries: protected ones and those that compete. */
+typedef struct lh_protection {
+    int64_t budget;  /* C of the layer, at most held */
+    int64_t sinks;   /* s' */
+    int64_t recents; /* r' */
+    int64_t base;    /* budget - sinks - recents: what a head may keep of the competing entries, on average */
+} lh_protection;
+
+lh_protection lh_policy_protect(const lh_policy_plan *plan, int64_t budget, int64_t held);
+
+/* Budgets of all layers (entries per KV head, protected ones included), exact in total. sliding: [layers] or NULL;
+ * window: their keys. */
+typedef struct lh_layers_request {
+    int64_t layers, seen, window;
+    const uint8_t *sliding;
+} lh_layers_request;
+
+lh_status lh_policy_layers(const lh_policy_plan *plan, const lh_layers_request *request, int64_t *budgets);
+
+/* AdaKV's `interp`: from counts[h] of the flat top-(heads * base) and room[h] (competing entries held) to budgets[h] of
+ * competing entries, Σ = min(heads * base, Σ room). All heads of the layer, in global order. */
+void lh_policy_interp(const lh_policy_plan *plan, int64_t heads, int64_t base, const int64_t *counts,
+                      const int64_t *room, int64_t *budgets);
+
+/* What a user should know before a long run, as "window 64 is larger than the budget 32: …"; appended to *out as lines.
+ */
+lh_status lh_policy_warnings(const lh_policy_plan *plan, int64_t seen, lh_buf *out);
+
+#endif
