@@ -60,8 +60,8 @@ static lh_status explain(lh_buf *out, const lh_option *row)
     lh_status st = LH_OK;
     LH_TRY(lh_buf_puts(out, row->help));
     if (row->type == LH_OPT_LIST) LH_TRY(lh_buf_puts(out, " May be given several times."));
-    if (row->required) LH_TRY(lh_buf_puts(out, " [required]"));
-    if (row->def) LH_TRY(lh_buf_printf(out, " [%s]", *row->def ? row->def : "empty"));
+    if (row->required) LH_TRY(lh_buf_puts(out, " (required)"));
+    if (row->def) LH_TRY(lh_buf_printf(out, " (default: %s)", *row->def ? row->def : "empty"));
 done:
     return st;
 }

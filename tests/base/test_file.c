@@ -1,0 +1,163 @@
+#include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "suite.h"
+
+/* Every test works in a folder of its own, which lh_test_leave removes. */
+static void enter(char *folder)
+{
+    strcpy(folder, "/tmp/longhaul-file-XXXXXX");
+    ck_assert_ptr_nonnull(mkdtemp(folder));
+    ck_assert_int_eq(chdir(folder), 0);
+}
+
+static void leave(const char *folder)
+{
+    ck_assert_int_eq(chdir("/"), 0);
+    ck_assert_int_eq(rmdir(folder), 0); /* fails when the test left files behind */
+}
+
+static void says(lh_status st, lh_status want, const char *part)
+{
+    ck_assert_int_eq(st, want);
+    ck_assert_msg(strstr(lh_error_message(), part), "'%s' does not name %s", lh_error_message(), part);
+}
+
+START_TEST(test_what_was_written_is_read)
+{
+    char folder[64];
+    enter(folder);
+    lh_buf text = {0};
+    static char data[200000];
+    for (size_t i = 0; i < sizeof data; i++) data[i] = (char)(i * 31);
+    ck_assert_int_eq(lh_file_write("a", data, sizeof data), LH_OK);
+    ck_assert(!lh_file_exists("a.partial"));
+    ck_assert_int_eq(lh_buf_puts(&text, "before"), LH_OK);
+    ck_assert_int_eq(lh_file_read(&text, "a", 1 << 20), LH_OK);
+    ck_assert_int_eq(text.bytes, 6 + (int64_t)sizeof data);
+    ck_assert_mem_eq(text.data + 6, data, sizeof data);
+    lh_map map;
+    ck_assert_int_eq(lh_map_open(&map, "a"), LH_OK);
+    ck_assert_int_eq(map.bytes, (int64_t)sizeof data);
+    ck_assert_mem_eq(map.data, data, sizeof data);
+    lh_map_close(&map);
+    lh_map_close(&map);
+    lh_buf_clear(&text);
+    unlink("a");
+    leave(folder);
+}
+END_TEST
+
+START_TEST(test_an_empty_file_is_empty_text)
+{
+    char folder[64];
+    enter(folder);
+    lh_buf text = {0};
+    lh_map map;
+    ck_assert_int_eq(lh_file_write("a", "", 0), LH_OK);
+    ck_assert_int_eq(lh_file_read(&text, "a", 0), LH_OK);
+    ck_assert_int_eq(text.bytes, 0);
+    ck_assert_str_eq(text.data, "");
+    says(lh_map_open(&map, "a"), LH_EINPUT, "'a' is empty");
+    lh_buf_clear(&text);
+    unlink("a");
+    leave(folder);
+}
+END_TEST
+
+START_TEST(test_bad_inputs_are_named)
+{
+    char folder[64];
+    enter(folder);
+    lh_buf text = {0};
+    lh_map map;
+    says(lh_file_read(&text, "no-such-file", 100), LH_EINPUT, "'no-such-file'");
+    says(lh_map_open(&map, "no-such-file"), LH_EINPUT, "'no-such-file'");
+    says(lh_map_open(&map, "/"), LH_EINPUT, "not a regular file");
+    says(lh_file_read(&text, "/", 100), LH_EINPUT, "'/'");
+    ck_assert_int_eq(lh_file_write("b", "12345", 5), LH_OK);
+    says(lh_file_read(&text, "b", 4), LH_EINPUT, "larger than the 4 bytes");
+    lh_buf_clear(&text);
+    ck_assert_int_eq(lh_file_read(&text, "b", 5), LH_OK);
+    lh_buf_clear(&text);
+    unlink("b");
+    leave(folder);
+}
+END_TEST
+
+START_TEST(test_a_result_appears_whole_or_not_at_all)
+{
+    char folder[64];
+    enter(folder);
+    char *partial = NULL;
+    ck_assert_int_eq(lh_file_write("r", "old", 3), LH_OK);
+    ck_assert_int_eq(lh_partial_name(&partial, "r"), LH_OK);
+    FILE *f = fopen(partial, "w");
+    fputs("new", f);
+    fclose(f);
+    lh_buf text = {0};
+    ck_assert_int_eq(lh_file_read(&text, "r", 10), LH_OK);
+    ck_assert_str_eq(text.data, "old");
+    ck_assert_int_eq(lh_partial_commit("r"), LH_OK);
+    ck_assert(!lh_file_exists(partial));
+    lh_buf_clear(&text);
+    ck_assert_int_eq(lh_file_read(&text, "r", 10), LH_OK);
+    ck_assert_str_eq(text.data, "new");
+    says(lh_partial_commit("r"), LH_EWRITE, "r.partial");
+    f = fopen(partial, "w");
+    fclose(f);
+    lh_partial_drop("r");
+    ck_assert(!lh_file_exists(partial));
+    lh_buf_clear(&text);
+    lh_free(partial);
+    unlink("r");
+    leave(folder);
+}
+END_TEST
+
+START_TEST(test_outputs_that_cannot_be_are_refused_before_the_work)
+{
+    char folder[64];
+    enter(folder);
+    mkdir("d", 0777);
+    says(lh_file_check_writable("d", 1), LH_EWRITE, "'d': it is a folder");
+    says(lh_file_check_writable("no/such/x", 1), LH_EWRITE, "no/such/x");
+    says(lh_file_check_writable("x", INT64_C(1) << 60), LH_EWRITE, "no room for 'x'");
+    ck_assert_int_eq(lh_file_check_writable("x", 1), LH_OK);
+    ck_assert(!lh_file_exists("x") && !lh_file_exists("x.partial"));
+    says(lh_file_write("no/such/x", "1", 1), LH_EWRITE, "no/such/x");
+    says(lh_file_write("/dev/full/x", "1", 1), LH_EWRITE, "/dev/full/x");
+    rmdir("d");
+    leave(folder);
+}
+END_TEST
+
+START_TEST(test_paths_join_with_one_slash)
+{
+    char *a = NULL, *b = NULL;
+    ck_assert_int_eq(lh_path_join(&a, "m", "config.json"), LH_OK);
+    ck_assert_int_eq(lh_path_join(&b, "m/", "config.json"), LH_OK);
+    ck_assert_str_eq(a, "m/config.json");
+    ck_assert_str_eq(b, "m/config.json");
+    ck_assert(lh_file_is_folder("/") && lh_file_exists("/") && !lh_file_is_folder("/dev/null"));
+    lh_free(a);
+    lh_free(b);
+}
+END_TEST
+
+int main(void)
+{
+    const TTest *const tests[] = {test_what_was_written_is_read,
+                                  test_an_empty_file_is_empty_text,
+                                  test_bad_inputs_are_named,
+                                  test_a_result_appears_whole_or_not_at_all,
+                                  test_outputs_that_cannot_be_are_refused_before_the_work,
+                                  test_paths_join_with_one_slash,
+                                  NULL};
+    return suite_run("file", tests);
+}

@@ -1,0 +1,134 @@
+#include <check.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/log.h"
+#include "base/version.h"
+#include "suite.h"
+
+/* What is said on stderr goes to a file, which is read back. */
+static void said(char *out, size_t bytes)
+{
+    lseek(2, 0, SEEK_SET);
+    ssize_t n = read(2, out, bytes - 1);
+    ck_assert_int_ge(n, 0);
+    out[n] = '\0';
+    ck_assert_int_eq(ftruncate(2, 0), 0);
+    lseek(2, 0, SEEK_SET);
+}
+
+static void capture(void)
+{
+    char path[] = "/tmp/longhaul-log-XXXXXX";
+    int fd = mkstemp(path);
+    ck_assert_int_ge(fd, 0);
+    unlink(path);
+    ck_assert_int_eq(dup2(fd, 2), 2);
+    close(fd);
+}
+
+START_TEST(test_levels_choose_what_is_said)
+{
+    char text[512];
+    capture();
+    lh_info("loaded %d layers", 30);
+    lh_debug("not this");
+    lh_warn("w");
+    lh_log(LH_LOG_ERROR, 0, "e");
+    said(text, sizeof text);
+    ck_assert_str_eq(text, "loaded 30 layers\nlonghaul: warning: w\nlonghaul: e\n");
+    lh_log_set_level(LH_LOG_WARN);
+    lh_info("not this");
+    lh_warn("w");
+    said(text, sizeof text);
+    ck_assert_str_eq(text, "longhaul: warning: w\n");
+    lh_log_set_level(LH_LOG_DEBUG);
+    lh_debug("d");
+    said(text, sizeof text);
+    ck_assert_str_eq(text, "d\n");
+}
+END_TEST
+
+START_TEST(test_only_rank_0_speaks_unless_all_are_asked)
+{
+    char text[512];
+    capture();
+    lh_log_set_rank(2, 3);
+    lh_info("not this");
+    lh_info_all("here");
+    said(text, sizeof text);
+    ck_assert_str_eq(text, "[rank 2] here\n");
+}
+END_TEST
+
+START_TEST(test_every_rank_writes_its_log_file)
+{
+    char folder[] = "/tmp/longhaul-log-XXXXXX", pattern[64], path[64], text[64];
+    ck_assert_ptr_nonnull(mkdtemp(folder));
+    snprintf(pattern, sizeof pattern, "%s/run.%%r.log", folder);
+    snprintf(path, sizeof path, "%s/run.2.log", folder);
+    capture();
+    lh_log_set_rank(2, 3);
+    ck_assert_int_eq(lh_log_open(pattern), LH_OK);
+    lh_info("one line");
+    lh_log_close();
+    lh_buf log = {0};
+    ck_assert_int_eq(lh_file_read(&log, path, 100), LH_OK);
+    ck_assert_str_eq(log.data, "one line\n");
+    said(text, sizeof text);
+    ck_assert_str_eq(text, "");
+    ck_assert_int_eq(lh_log_open("/no/such/folder/x"), LH_EWRITE);
+    lh_buf_clear(&log);
+    unlink(path);
+    rmdir(folder);
+}
+END_TEST
+
+START_TEST(test_long_lines_are_cut_and_still_one_line)
+{
+    char text[8192], line[6000];
+    memset(line, 'x', sizeof line);
+    line[sizeof line - 1] = '\0';
+    capture();
+    lh_info("%s", line);
+    said(text, sizeof text);
+    ck_assert_uint_le(strlen(text), 4096);
+    ck_assert_ptr_eq(strchr(text, '\n'), text + strlen(text) - 1);
+}
+END_TEST
+
+START_TEST(test_a_line_takes_the_place_of_a_bar)
+{
+    char text[512];
+    capture();
+    lh_log_bar("[##..] %d", 50);
+    lh_info("line");
+    lh_log_bar(NULL);
+    said(text, sizeof text);
+    ck_assert_str_eq(text, "\r\033[K[##..] 50\r\033[Kline\n");
+}
+END_TEST
+
+START_TEST(test_the_version_is_told)
+{
+    ck_assert_int_gt((int)strlen(lh_version()), 4);
+    ck_assert_int_gt((int)strlen(lh_version_build()), 4);
+    ck_assert_ptr_nonnull(lh_version_git());
+}
+END_TEST
+
+int main(void)
+{
+    const TTest *const tests[] = {test_levels_choose_what_is_said,
+                                  test_only_rank_0_speaks_unless_all_are_asked,
+                                  test_every_rank_writes_its_log_file,
+                                  test_long_lines_are_cut_and_still_one_line,
+                                  test_a_line_takes_the_place_of_a_bar,
+                                  test_the_version_is_told,
+                                  NULL};
+    return suite_run("log", tests);
+}

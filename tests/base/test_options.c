@@ -1,0 +1,258 @@
+#include <check.h>
+#include <math.h>
+#include <string.h>
+
+#include "base/options.h"
+#include "suite.h"
+
+struct common {
+    int verbose, quiet;
+};
+
+struct shared {
+    int64_t max_new, seed;
+    double alpha;
+    const char *model, *prompt;
+    lh_strings questions;
+    int dtype;
+};
+
+struct values {
+    int before;
+    struct common common;
+    struct shared shared;
+};
+
+static const char *const dtypes[] = {"auto", "f32", "bf16", NULL};
+
+#define FIELD(member) LH_FIELD(struct common, member)
+static const lh_option common_rows[] = {
+    {.type = LH_OPT_FLAG, .letter = 'v', .name = "verbose", FIELD(verbose), .help = "Say more."},
+    {.type = LH_OPT_FLAG, .letter = 'q', .name = "quiet", FIELD(quiet), .help = "Say less."},
+    {0}};
+#undef FIELD
+#define FIELD(member) LH_FIELD(struct shared, member)
+static const lh_option shared_rows[] = {
+    {.type = LH_OPT_STR,
+     .letter = 'm',
+     .required = 1,
+     .name = "model",
+     FIELD(model),
+     .arg = "FILE",
+     .help = "The model."},
+    {.type = LH_OPT_I64,
+     .letter = 'n',
+     .name = "max-new",
+     FIELD(max_new),
+     .arg = "TOKENS",
+     .def = "128",
+     .min = 1,
+     .max = 1 << 30,
+     .help = "Tokens to generate at most."},
+    {.type = LH_OPT_I64, .name = "seed", FIELD(seed), .arg = "N", .help = "Seed."},
+    {.type = LH_OPT_F64,
+     .name = "alpha",
+     FIELD(alpha),
+     .arg = "X",
+     .def = "0.5",
+     .low = 0,
+     .high = 1,
+     .help = "Share."},
+    {.type = LH_OPT_STR, .name = "prompt", FIELD(prompt), .arg = "TEXT", .help = "What to read."},
+    {.type = LH_OPT_LIST, .name = "question", FIELD(questions), .arg = "TEXT", .help = "What to ask."},
+    {.type = LH_OPT_ENUM, .name = "dtype", FIELD(dtype), .def = "auto", .choices = dtypes, .help = "Type."},
+    {0}};
+static const lh_option_table common_table = {"common", common_rows}, shared_table = {"model", shared_rows};
+static const lh_option_group groups[] = {
+    {&shared_table, offsetof(struct values, shared)}, {&common_table, offsetof(struct values, common)}, {0}};
+static const lh_syntax syntax = {.program = "longhaul",
+                                 .name = "try",
+                                 .usage = "[SRC] -m FILE",
+                                 .summary = "tries",
+                                 .max_args = 1,
+                                 .groups = groups};
+
+enum { MOST = 16 };
+
+/* Parse up to MOST words, NULL behind the last. */
+static lh_status parse(lh_options **out, struct values *values, const char *const *words)
+{
+    char *argv[MOST];
+    int argc = 0;
+    memset(values, 0x55, sizeof *values);
+    for (; words[argc]; argc++) argv[argc] = (char *)(uintptr_t)words[argc];
+    *out = NULL;
+    return lh_options_parse(out, &syntax, values, argc, argv);
+}
+
+#define WORDS(...) ((const char *const[]){__VA_ARGS__, NULL})
+
+static void refuses(const char *const *words, const char *part)
+{
+    struct values v;
+    lh_options *o = NULL;
+    ck_assert_int_eq(parse(&o, &v, words), LH_EUSAGE);
+    ck_assert_ptr_null(o);
+    ck_assert_msg(strstr(lh_error_message(), part), "'%s' does not say \"%s\"", lh_error_message(), part);
+}
+
+START_TEST(test_what_is_not_given_is_the_default)
+{
+    struct values v;
+    lh_options *o;
+    ck_assert_int_eq(parse(&o, &v, WORDS("-m", "x.h5")), LH_OK);
+    ck_assert_int_eq(v.shared.max_new, 128);
+    ck_assert_int_eq(v.shared.seed, 0);
+    ck_assert(v.shared.alpha == 0.5);
+    ck_assert_str_eq(v.shared.model, "x.h5");
+    ck_assert_ptr_null(v.shared.prompt);
+    ck_assert_int_eq(v.shared.questions.n, 0);
+    ck_assert_int_eq(v.shared.dtype, 0);
+    ck_assert_int_eq(v.common.verbose, 0);
+    ck_assert_int_eq(v.before, 0x55555555);
+    ck_assert_int_eq(lh_options_given(o, "max-new"), 0);
+    ck_assert_int_eq(lh_options_given(o, "model"), 1);
+    ck_assert_ptr_null(lh_options_arg(o, 0));
+    lh_options_close(o);
+}
+END_TEST
+
+START_TEST(test_all_ways_of_writing_a_value_mean_the_same)
+{
+    static const char *const ways[][3] = {{"--max-new", "7"}, {"--max-new=7", "-q"}, {"-n", "7"},
+                                          {"-n7", "-q"},      {"-vn7", "-q"},        {"-qn", "7"}};
+    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
+        struct values v;
+        lh_options *o;
+        ck_assert_int_eq(parse(&o, &v, WORDS("-mx", ways[i][0], ways[i][1])), LH_OK);
+        ck_assert_int_eq(v.shared.max_new, 7);
+        lh_options_close(o);
+    }
+}
+END_TEST
+
+START_TEST(test_the_last_of_several_wins_and_lists_collect)
+{
+    struct values v;
+    lh_options *o;
+    ck_assert_int_eq(parse(&o, &v,
+                           WORDS("-m", "a", "--model=b", "--question", "who?", "--question=", "--alpha", "1",
+                                 "--alpha=0.25", "-vvq")),
+                     LH_OK);
+    ck_assert_str_eq(v.shared.model, "b");
+    ck_assert(v.shared.alpha == 0.25);
+    ck_assert_int_eq(v.shared.questions.n, 2);
+    ck_assert_str_eq(v.shared.questions.at[0], "who?");
+    ck_assert_str_eq(v.shared.questions.at[1], "");
+    ck_assert_int_eq(lh_options_given(o, "verbose"), 2);
+    ck_assert_int_eq(v.common.quiet, 1);
+    lh_options_close(o);
+    ck_assert_int_eq(v.shared.questions.n, 0);
+}
+END_TEST
+
+START_TEST(test_arguments_dashes_and_the_end_of_options)
+{
+    struct values v;
+    lh_options *o;
+    ck_assert_int_eq(parse(&o, &v, WORDS("-m", "-", "--prompt", "- a list", "--seed", "-5", "-")), LH_OK);
+    ck_assert_str_eq(lh_options_arg(o, 0), "-");
+    ck_assert_str_eq(v.shared.model, "-");
+    ck_assert_str_eq(v.shared.prompt, "- a list");
+    ck_assert_int_eq(v.shared.seed, -5);
+    lh_options_close(o);
+    ck_assert_int_eq(parse(&o, &v, WORDS("-mx", "--prompt=--max-new", "--", "--verbose")), LH_OK);
+    ck_assert_str_eq(lh_options_arg(o, 0), "--verbose");
+    ck_assert_str_eq(v.shared.prompt, "--max-new");
+    ck_assert_int_eq(v.common.verbose, 0);
+    lh_options_close(o);
+    refuses(WORDS("-mx", "one", "two"), "'two' is one argument too many");
+}
+END_TEST
+
+START_TEST(test_bad_values_say_what_would_be_right)
+{
+    static const char *const bad[] = {"", "abc", "12x", "1.5", "0", "-3", "1073741825", "99999999999999999999"};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        refuses(WORDS("-mx", "--max-new", bad[i]), "it must be a whole number between 1 and 1073741824");
+    refuses(WORDS("-mx", "--seed", "one"), "option '--seed' got 'one', it must be a whole number");
+    refuses(WORDS("-mx", "--seed", "9223372036854775808"), "whole number");
+    refuses(WORDS("-mx", "--alpha", "1.01"), "option '--alpha' got '1.01', it must be a number between 0 and 1");
+    refuses(WORDS("-mx", "--alpha", "nan"), "number between 0 and 1");
+    refuses(WORDS("-mx", "--alpha", "half"), "number between 0 and 1");
+    refuses(WORDS("-mx", "--dtype", "fp8"), "option '--dtype' got 'fp8', it must be one of auto, f32, bf16");
+    refuses(WORDS("-mx", "--dtype", "f23"), "did you mean 'f32'?");
+    refuses(WORDS("-mx", "--verbose=1"), "'--verbose' takes no value");
+    refuses(WORDS("-mx", "--max-new"), "'--max-new' needs a value: '--max-new TOKENS'");
+    refuses(WORDS("-mx", "--prompt", "--max-new", "4"), "option '--max-new' follows");
+}
+END_TEST
+
+START_TEST(test_unknown_options_name_the_nearest)
+{
+    refuses(WORDS("-mx", "--max-mew", "4"), "unknown option '--max-mew', did you mean '--max-new'?");
+    refuses(WORDS("-mx", "--modle=4"), "unknown option '--modle', did you mean '--model'?");
+    refuses(WORDS("-mx", "--verb"), "did you mean '--verbose'?");
+    refuses(WORDS("-mx", "--frobnicate"), "unknown option '--frobnicate', 'longhaul try --help' lists");
+    refuses(WORDS("-mx", "-z"), "unknown option '-z'");
+    refuses(WORDS("-mx", "-vz"), "unknown option '-z'");
+    refuses(WORDS("--verbose"), "'longhaul try' needs '--model FILE'");
+}
+END_TEST
+
+START_TEST(test_nearest_prefers_small_slips_and_refuses_strangers)
+{
+    static const char *const names[] = {"snapkv", "pyramidkv", "streaming", "full", NULL};
+    ck_assert_str_eq(lh_nearest("snapvk", names), "snapkv");
+    ck_assert_str_eq(lh_nearest("pyramid-kv", names), "pyramidkv");
+    ck_assert_str_eq(lh_nearest("stream", names), "streaming");
+    ck_assert_str_eq(lh_nearest("ful", names), "full");
+    ck_assert_ptr_null(lh_nearest("quantum", names));
+    ck_assert_ptr_null(lh_nearest("", names));
+    ck_assert_ptr_null(lh_nearest("x", names));
+}
+END_TEST
+
+START_TEST(test_the_record_holds_every_option_and_what_was_given)
+{
+    struct values v;
+    lh_options *o;
+    json_t *record = NULL, *want;
+    ck_assert_int_eq(parse(&o, &v, WORDS("src", "--dtype", "bf16", "-m", "a\xff", "--question", "q", "-q")), LH_OK);
+    ck_assert_int_eq(lh_options_json(o, &record), LH_OK);
+    want = json_pack("{s:s, s:[s], s:{s:s, s:i, s:n, s:f, s:n, s:[s], s:s, s:b, s:b}, s:[s,s,s,s]}", "command", "try",
+                     "arguments", "src", "options", "model", "\xef\xbf\xbd", "max-new", 128, "seed", "alpha", 0.5,
+                     "prompt", "question", "q", "dtype", "bf16", "verbose", 0, "quiet", 1, "given", "model", "question",
+                     "dtype", "quiet");
+    ck_assert_ptr_nonnull(want);
+    ck_assert(json_equal(record, want));
+    json_decref(record);
+    json_decref(want);
+    lh_options_close(o);
+}
+END_TEST
+
+START_TEST(test_help_is_found_before_the_end_of_options)
+{
+    char *a[] = {"-m", "--help"}, *b[] = {"x", "-h"}, *c[] = {"--", "--help"}, *d[] = {"--prompt=--help"};
+    ck_assert(lh_options_help_asked(2, a));
+    ck_assert(lh_options_help_asked(2, b));
+    ck_assert(!lh_options_help_asked(2, c));
+    ck_assert(!lh_options_help_asked(1, d));
+}
+END_TEST
+
+int main(void)
+{
+    const TTest *const tests[] = {test_what_is_not_given_is_the_default,
+                                  test_all_ways_of_writing_a_value_mean_the_same,
+                                  test_the_last_of_several_wins_and_lists_collect,
+                                  test_arguments_dashes_and_the_end_of_options,
+                                  test_bad_values_say_what_would_be_right,
+                                  test_unknown_options_name_the_nearest,
+                                  test_nearest_prefers_small_slips_and_refuses_strangers,
+                                  test_the_record_holds_every_option_and_what_was_given,
+                                  test_help_is_found_before_the_end_of_options,
+                                  NULL};
+    return suite_run("options", tests);
+}

@@ -1,0 +1,142 @@
+#include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/options.h"
+#include "suite.h"
+
+struct values {
+    int64_t max_new;
+    const char *model;
+    lh_strings stops;
+    int dtype, json;
+};
+
+static const char *const dtypes[] = {"auto", "f32", "bf16", NULL};
+
+#define FIELD(member) LH_FIELD(struct values, member)
+static const lh_option rows[] = {
+    {.type = LH_OPT_STR,
+     .letter = 'm',
+     .required = 1,
+     .name = "model",
+     FIELD(model),
+     .arg = "FILE",
+     .help = "The model."},
+    {.type = LH_OPT_I64,
+     .letter = 'n',
+     .name = "max-new",
+     FIELD(max_new),
+     .arg = "TOKENS",
+     .def = "128",
+     .min = 1,
+     .max = 1 << 30,
+     .help = "Tokens to generate at most, which this text explains in so many words that they need a second line."},
+    {.type = LH_OPT_LIST,
+     .name = "stop",
+     FIELD(stops),
+     .arg = "TEXT",
+     .help = ".Begins with a dot \\ and a backslash."},
+    {.type = LH_OPT_ENUM, .name = "dtype", FIELD(dtype), .def = "auto", .choices = dtypes, .help = "Type."},
+    {.type = LH_OPT_FLAG, .name = "json", FIELD(json), .help = "Print JSON."},
+    {0}};
+static const lh_option_table table = {"trying", rows};
+static const lh_option_group groups[] = {{&table, 0}, {0}};
+static const lh_example examples[] = {{"longhaul try -m m.h5", "try it"}, {0}};
+static const lh_syntax syntax = {.program = "longhaul",
+                                 .name = "try",
+                                 .usage = "-m FILE [options]",
+                                 .summary = "Tries",
+                                 .text = "One paragraph.\n\nAnother one.",
+                                 .groups = groups,
+                                 .examples = examples};
+
+START_TEST(test_help_teaches_usage_options_defaults_and_examples)
+{
+    lh_buf help = {0};
+    ck_assert_int_eq(lh_options_help(&help, &syntax), LH_OK);
+    ck_assert_str_eq(
+        help.data, "usage: longhaul try -m FILE [options]\n\nTries.\n\nOne paragraph.\n\nAnother one.\n\ntrying:\n"
+                   "  -m, --model FILE            The model. (required)\n"
+                   "  -n, --max-new TOKENS        Tokens to generate at most, which this text explains in so many\n"
+                   "                              words that they need a second line. (default: 128)\n"
+                   "      --stop TEXT             .Begins with a dot \\ and a backslash. May be given several times.\n"
+                   "      --dtype auto|f32|bf16   Type. (default: auto)\n"
+                   "      --json                  Print JSON.\n"
+                   "\nexamples:\n  # try it\n  longhaul try -m m.h5\n");
+    lh_buf_clear(&help);
+}
+END_TEST
+
+START_TEST(test_help_fits_in_its_columns)
+{
+    lh_buf help = {0};
+    ck_assert_int_eq(lh_options_help(&help, &syntax), LH_OK);
+    for (const char *line = help.data; *line; line += strcspn(line, "\n") + 1)
+        ck_assert_uint_le(strcspn(line, "\n"), 96);
+    lh_buf_clear(&help);
+}
+END_TEST
+
+START_TEST(test_troff_requests_in_texts_are_harmless)
+{
+    lh_buf man = {0};
+    ck_assert_int_eq(lh_options_man(&man, &syntax), LH_OK);
+    ck_assert_ptr_nonnull(strstr(man.data, "\n\\&.Begins with a dot \\e and a backslash."));
+    ck_assert_ptr_nonnull(strstr(man.data, "\\fB\\-n\\fR, \\fB\\-\\-max\\-new\\fR \\fITOKENS\\fR\n"));
+    ck_assert_ptr_nonnull(strstr(man.data, "\\fIauto|f32|bf16\\fR"));
+    ck_assert_ptr_nonnull(strstr(man.data, "longhaul try \\-m m.h5"));
+    lh_buf_clear(&man);
+}
+END_TEST
+
+/* The case is put into a function and bash is asked, as a terminal would. */
+static void completes(const char *previous, const char *begun, const char *want)
+{
+    lh_buf script = {0};
+    char answer[256] = "";
+    ck_assert_int_eq(lh_buf_puts(&script, "f() { local cur=$2 prev=$1 words=; COMPREPLY=()\n    case try in\n"), LH_OK);
+    ck_assert_int_eq(lh_options_completion(&script, &syntax), LH_OK);
+    ck_assert_int_eq(lh_buf_printf(&script,
+                                   "    esac\n COMPREPLY=($(compgen -W \"$words\" -- \"$cur\"))\n}\nf '%s' '%s'\n"
+                                   "echo -n \"${COMPREPLY[*]}\"\n",
+                                   previous, begun),
+                     LH_OK);
+    char path[] = "/tmp/longhaul-completion-XXXXXX", command[128];
+    int fd = mkstemp(path);
+    ck_assert_int_ge(fd, 0);
+    close(fd);
+    ck_assert_int_eq(lh_file_write(path, script.data, script.bytes), LH_OK);
+    snprintf(command, sizeof command, "bash --norc %s", path);
+    FILE *pipe = popen(command, "r");
+    ck_assert_ptr_nonnull(pipe);
+    size_t n = fread(answer, 1, sizeof answer - 1, pipe);
+    answer[n] = '\0';
+    ck_assert_int_eq(pclose(pipe), 0);
+    ck_assert_str_eq(answer, want);
+    unlink(path);
+    lh_buf_clear(&script);
+}
+
+START_TEST(test_bash_completes_options_choices_and_paths)
+{
+    completes("try", "--m", "--model --max-new");
+    completes("--dtype", "", "auto f32 bf16");
+    completes("--dtype", "b", "bf16");
+    completes("-m", "/et", "/etc");
+    completes("--max-new", "", "");
+    completes("--json", "--st", "--stop");
+}
+END_TEST
+
+int main(void)
+{
+    const TTest *const tests[] = {test_help_teaches_usage_options_defaults_and_examples, test_help_fits_in_its_columns,
+                                  test_troff_requests_in_texts_are_harmless,
+                                  test_bash_completes_options_choices_and_paths, NULL};
+    return suite_run("options_text", tests);
+}

@@ -1,0 +1,59 @@
+#include <check.h>
+#include <string.h>
+
+#include "base/progress.h"
+#include "suite.h"
+
+static void shows(const lh_progress *p, int64_t done, double elapsed_s, const char *want)
+{
+    char text[256];
+    lh_progress_text(p, done, elapsed_s, text, sizeof text);
+    ck_assert_str_eq(text, want);
+}
+
+START_TEST(test_a_line_has_done_total_rate_and_time_left)
+{
+    lh_progress p;
+    lh_progress_init(&p, "prefill", "tokens", 7061);
+    shows(&p, 0, 0, "prefill 0/7061 tokens (0%)");
+    shows(&p, 2048, 2, "prefill 2048/7061 tokens (29%), 1024 tokens/s, 5 s left");
+    shows(&p, 10, 20, "prefill 10/7061 tokens (0%), 0.5 tokens/s, 3.9 h left");
+    shows(&p, 7061, 7, "prefill 7061/7061 tokens (100%), 1009 tokens/s, 0 s left");
+    lh_progress_clear(&p);
+}
+END_TEST
+
+START_TEST(test_bytes_are_shown_as_mebibytes)
+{
+    lh_progress p;
+    lh_progress_init(&p, "import", "bytes", INT64_C(1) << 40);
+    shows(&p, INT64_C(1) << 30, 4, "import 1024/1048576 MiB (0%), 256 MiB/s, 68 min left");
+    lh_progress_clear(&p);
+}
+END_TEST
+
+START_TEST(test_without_a_total_there_is_no_share)
+{
+    lh_progress p;
+    lh_progress_init(&p, "verify", "datasets", 0);
+    shows(&p, 12, 2, "verify 12 datasets, 6.0 datasets/s");
+    lh_progress_clear(&p);
+}
+END_TEST
+
+START_TEST(test_a_short_buffer_is_not_overrun)
+{
+    lh_progress p;
+    char text[8];
+    lh_progress_init(&p, "prefill", "tokens", 100);
+    lh_progress_text(&p, 50, 1, text, sizeof text);
+    ck_assert_uint_eq(strlen(text), 7);
+}
+END_TEST
+
+int main(void)
+{
+    const TTest *const tests[] = {test_a_line_has_done_total_rate_and_time_left, test_bytes_are_shown_as_mebibytes,
+                                  test_without_a_total_there_is_no_share, test_a_short_buffer_is_not_overrun, NULL};
+    return suite_run("progress", tests);
+}
