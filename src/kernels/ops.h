@@ -1,7 +1,9 @@
 /* ops.h - the table of operations that a backend fills. An operation takes a stream and one struct, enqueues and does
  * not block. All pointers are device memory unless a comment says host. `ref` is the definition (plain loops, double
  * sums); `cpu` is compared with it on odd sizes. Matrices are row by row; `ld` is the distance of rows in elements.
- * [a, b] shapes list the slowest dimension first. Zero sizes are allowed and do nothing.
+ * [a, b] shapes list the slowest dimension first. Zero sizes are allowed: without an output nothing is done, and a sum
+ * over nothing is 0 (gemm with in = 0 gives the bias, column_sums without rows gives 0). Of arrays [heads, ld] over the
+ * entries of a cache the slots at len[h] and behind are not read, and what is left in them is unspecified.
  *
  * Bits: with LH_ORDER_FIXED (and in every operation but gemm always) the bits of an output row depend on its own inputs
  * only, not on how many rows, heads, threads or ranks there are. */
@@ -18,7 +20,7 @@
 /* y[t,:] = scale * table[ids[t] - first, :] when first <= ids[t] < first + rows, else 0. y: [tokens, dim]. */
 typedef struct lh_embed_args {
     float *y;
-    const void *table; /* [rows, dim] of type */
+    const void *table; /* [rows, dim] of type: f32 or bf16 */
     lh_dtype type;
     const int32_t *ids;
     int64_t tokens, dim, first, rows;
@@ -36,8 +38,8 @@ typedef struct lh_rmsnorm_args {
 } lh_rmsnorm_args;
 
 /* y[t,o] = sum_i x[t,i] * w[o,i] + bias[o]. x: [tokens, in], w: [out, in], y: [tokens, out]; bias may be NULL.
- * Products and sums in f32 at least. x and w are both f32 or both bf16. LH_ORDER_FIXED: one fused multiply-add chain
- * over i = 0, 1, … . */
+ * Products and sums in f32 at least. x and w are both f32 or both bf16. LH_ORDER_FIXED: one fused multiply-add chain in
+ * f32 from 0 over i = 0, 1, … , then the bias is added: the same bits on every backend. */
 typedef enum lh_order { LH_ORDER_ANY, LH_ORDER_FIXED } lh_order;
 typedef struct lh_gemm_args {
     float *y;
@@ -57,8 +59,7 @@ typedef struct lh_convert_args {
 } lh_convert_args;
 
 /* In place, the halves of the first `rotary` dimensions as pairs (Hugging Face's rotate_half): with a =
- * f32(positions[t])
- * * inv_freq[i] in f32, c = cos(a) * scale, s = sin(a) * scale:
+ * f32(positions[t]) * inv_freq[i] in f32, c = cos(a) * scale, s = sin(a) * scale:
  * x[i], x[i + rotary/2] = x[i] * c - x[i + rotary/2] * s, x[i + rotary/2] * c + x[i] * s.
  * x: row t, head h starts at t * ld + h * dim. */
 typedef struct lh_rope_args {
@@ -81,21 +82,21 @@ typedef struct lh_append_args {
 
 /* Softmax attention of a block of rows that are already in the cache: the last `tokens` entries of every head are the
  * rows' own, in order, so row t of head h sees slots 0 .. len[h] - tokens + t, as far as the window allows.
- * o[t,i,:] = sum_j a_tj v_j; lse[t,i] = log sum_j exp(s_tj) (NULL: not wanted). q, o: row t, head i starts at t * ld +
- * i * head_dim. */
+ * o[t,i,:] = sum_j a_tj v_j; lse[t,i] = log sum_j exp(s_tj) (NULL: not wanted); a row that sees nothing: o = 0, lse =
+ * -inf. q, o: row t, head i starts at t * ld + i * head_dim. */
 typedef struct lh_attend_block_args {
     float *o;
     float *lse; /* [tokens, heads] */
     const float *q;
-    const int32_t *positions; /* [tokens] of the rows */
+    const int32_t *positions; /* [tokens] of the rows, for the window */
     const lh_ragged *kv;      /* one sequence */
     lh_grouping map;
     lh_logit logit;
     int64_t tokens, q_ld, o_ld;
 } lh_attend_block_args;
 
-/* One row a sequence over all entries it may see. q, o: [batch, heads, head_dim], lse: [batch, heads] or NULL. Slots
- * are in no particular order. */
+/* One row a sequence over all entries it may see; o and lse as in attend_block. q, o: sequence b, head i starts at
+ * b * ld + i * head_dim; lse: [batch, heads] or NULL. Slots are in no particular order. */
 typedef struct lh_attend_decode_args {
     float *o, *lse;
     const float *q;
@@ -146,8 +147,9 @@ typedef struct lh_top_logits_args {
 } lh_top_logits_args;
 
 /* sums[i, j - first] = sum over rows of exp(s_rj - lse[r,i]) for query head i and the slots j in [first, first + cols)
- * of its KV head; 0 where row r does not see j or j >= len. q: row r, head i starts at r * q_ld + i * head_dim. Rows
- * added in order. */
+ * of its KV head, a row adding 0 where it does not see j; 0 where j >= len. lse is that of attend_block or
+ * attend_decode, over all entries that the row sees. q: row r, head i starts at r * q_ld + i * head_dim. Rows added in
+ * order. */
 typedef struct lh_column_sums_args {
     float *sums;              /* [heads, ld] */
     const float *q, *lse;     /* lse: [rows, heads] */
@@ -158,7 +160,8 @@ typedef struct lh_column_sums_args {
     int64_t rows, first, cols, q_ld, ld;
 } lh_column_sums_args;
 
-/* y[h,j] = factor * reduce over i of x[h * group + i, j]: mean, max or sum. y may be x. */
+/* y[h,j] = factor * reduce over i < group of x[h * group + i, j]: mean, max or sum. x: [heads * group, x_ld]. y may be
+ * x, with the same ld. */
 typedef enum lh_group_kind { LH_GROUP_MEAN, LH_GROUP_MAX, LH_GROUP_SUM } lh_group_kind;
 typedef struct lh_group_reduce_args {
     float *y;
@@ -169,7 +172,8 @@ typedef struct lh_group_reduce_args {
 } lh_group_reduce_args;
 
 /* Pool over the competing entries of a row in slot order, gaps ignored: with c_0, c_1, … the competing entries,
- * y[c_n] = max (padding -inf) or sum / k (zero padding) of x[c_m], |m - n| <= (k - 1) / 2. Others: y = 0. k odd.
+ * y[c_n] = max (padding -inf) or sum / k (zero padding) of x[c_m], |m - n| <= (k - 1) / 2; without a kind y[c_n] =
+ * x[c_n]. Others: y = 0. k odd, and may be longer than the row.
  * Row r belongs to KV head r / rows_per_head of state. y must not alias x. */
 typedef enum lh_pool_kind { LH_POOL_NONE, LH_POOL_MAX, LH_POOL_AVG } lh_pool_kind;
 typedef struct lh_pool_args {
@@ -196,17 +200,19 @@ typedef struct lh_classify_args {
     int64_t ld, visible_from, sinks, recent_from;
 } lh_classify_args;
 
-/* The order-preserving integer image of a score: key(x) < key(y) exactly when x < y; -0 and 0 share the key of 0. */
+/* The order-preserving integer image of a score: key(x) < key(y) exactly when x < y; -0 and 0 share the key of 0. NaN
+ * comes below every number: its key is 0. */
 static inline uint32_t lh_score_key(float x)
 {
     uint32_t u;
+    if (x != x) return 0;
     x += 0.0f;
     memcpy(&u, &x, sizeof u);
     return u & 0x80000000u ? ~u : u | 0x80000000u;
 }
 
-/* bins[b] = number of competing entries of heads [head, head + heads) whose key has `prefix` in its upper `prefix_bits`
- * bits and b in the next `bits` bits; all heads together. bins: [2^bits], overwritten. */
+/* bins[b] = number of competing entries whose key has `prefix` in its upper `prefix_bits` bits and b in the next `bits`
+ * bits; all heads together. bins: [2^bits], overwritten. */
 typedef struct lh_histogram_args {
     int64_t *bins;
     const float *scores;  /* [heads, ld] */
@@ -227,8 +233,9 @@ typedef struct lh_count_at_args {
     uint32_t threshold;
 } lh_count_at_args;
 
-/* In each head the counts[h] best competing entries become KEEP, the others DROP; order: score descending, position
- * ascending. At most as many as compete. */
+/* In each head the counts[h] best competing entries become KEEP, the other competing ones DROP, and what does not
+ * compete stays what it is; order: lh_score_key of the score descending, position ascending. Where less than counts[h]
+ * compete all of them stay. */
 typedef struct lh_select_top_args {
     uint8_t *state; /* [heads, ld] */
     const float *scores;
@@ -238,8 +245,9 @@ typedef struct lh_select_top_args {
 } lh_select_top_args;
 
 /* Move the entries that are KEEP to the front of their head in dst and set dst's len; positions go with them (dst has
- * positions). dst may be src's pools with offsets <= src's: then in place. IN_ORDER keeps the order of slots; FILL (in
- * place with equal offsets only) fills each hole with the last kept entry behind it, moving as few as there are holes.
+ * positions). dst may be src's pools with offsets <= src's, ascending over the heads: then in place, and dst's len may
+ * be src's. Otherwise nothing of dst lies in src. IN_ORDER keeps the order of slots; FILL (in place with equal offsets
+ * only) fills the holes, first to last, each with the last kept entry not yet moved, moving as few as there are holes.
  */
 typedef enum lh_compact_kind { LH_COMPACT_IN_ORDER, LH_COMPACT_FILL } lh_compact_kind;
 typedef struct lh_compact_args {

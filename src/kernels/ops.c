@@ -1,0 +1,56 @@
+#include "kernels/ops.h"
+
+#include <stddef.h>
+
+static const lh_ops *const backends[] = {
+    &lh_ops_ref,
+#ifdef LH_OPS_CPU
+    &lh_ops_cpu,
+#endif
+};
+#define BACKENDS ((int)(sizeof backends / sizeof backends[0]))
+
+static const struct {
+    const char *name, *summary;
+    size_t member; /* where lh_ops has its function */
+} operations[] = {
+#define LH_OP(op, text) {#op, text, offsetof(lh_ops, op)},
+#include "kernels/ops_list.h"
+#undef LH_OP
+};
+#define OPERATIONS ((int)(sizeof operations / sizeof operations[0]))
+
+const lh_ops *lh_ops_find(const char *name)
+{
+    for (int i = 0; i < BACKENDS; i++) {
+        if (strcmp(backends[i]->name, name) == 0) return backends[i];
+    }
+    return NULL;
+}
+
+const lh_ops *lh_ops_at(int i)
+{
+    return i >= 0 && i < BACKENDS ? backends[i] : NULL;
+}
+
+const char *lh_op_name(int i)
+{
+    return i >= 0 && i < OPERATIONS ? operations[i].name : NULL;
+}
+
+const char *lh_op_summary(int i)
+{
+    return i >= 0 && i < OPERATIONS ? operations[i].summary : NULL;
+}
+
+lh_status lh_ops_check(const lh_ops *ops)
+{
+    lh_status st = LH_OK;
+    for (int i = 0; i < OPERATIONS; i++) {
+        void (*function)(void);
+        memcpy(&function, (const char *)ops + operations[i].member, sizeof function);
+        if (!function) LH_FAIL(LH_EINTERNAL, "backend '%s' lacks the operation '%s'", ops->name, operations[i].name);
+    }
+done:
+    return st;
+}

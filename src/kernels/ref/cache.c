@@ -1,0 +1,71 @@
+#include <string.h>
+
+#include "kernels/ref/ref.h"
+
+static void append_token(lh_ragged *kv, const lh_append_args *a, int64_t h, int64_t row)
+{
+    int64_t slot = kv->offset[h] + kv->len[h];
+    for (int64_t i = 0; i < kv->head_dim; i++) {
+        ref_store(kv->k, kv->type, slot * kv->head_dim + i, a->k[row * a->ld + h * kv->head_dim + i]);
+        ref_store(kv->v, kv->type, slot * kv->head_dim + i, a->v[row * a->ld + h * kv->head_dim + i]);
+    }
+    if (kv->positions) kv->positions[slot] = a->positions[row];
+    kv->len[h]++;
+}
+
+lh_status lh_ref_append(lh_stream *stream, const lh_append_args *a)
+{
+    (void)stream;
+    for (int64_t b = 0; b < a->batch; b++) {
+        for (int64_t h = 0; h < a->seqs[b].heads; h++) {
+            for (int64_t t = 0; t < a->tokens; t++) append_token(&a->seqs[b], a, h, b * a->tokens + t);
+        }
+    }
+    return LH_OK;
+}
+
+/* Entry `to` of head h in dst = entry `from` of head h in src. */
+static void move_entry(const lh_ragged *dst, int64_t to, const lh_ragged *src, int64_t from, int64_t h)
+{
+    int64_t bytes = src->head_dim * lh_dtype_bytes(src->type), at = dst->offset[h] + to, of = src->offset[h] + from;
+    memmove((char *)dst->k + at * bytes, (const char *)src->k + of * bytes, (size_t)bytes);
+    memmove((char *)dst->v + at * bytes, (const char *)src->v + of * bytes, (size_t)bytes);
+    dst->positions[at] = (int32_t)ref_position(src, h, from);
+}
+
+static int64_t compact_in_order(const lh_compact_args *a, int64_t h)
+{
+    int64_t kept = 0;
+    for (int64_t s = 0; s < a->src->len[h]; s++) {
+        if (a->state[h * a->ld + s] == LH_ENTRY_KEEP) move_entry(a->dst, kept++, a->src, s, h);
+    }
+    return kept;
+}
+
+static int64_t compact_fill(const lh_compact_args *a, int64_t h)
+{
+    const uint8_t *state = a->state + h * a->ld;
+    int64_t kept = 0, last = a->src->len[h];
+    for (int64_t s = 0; s < a->src->len[h]; s++) kept += state[s] == LH_ENTRY_KEEP;
+    for (int64_t s = 0; s < kept; s++) {
+        int64_t from = s;
+        if (state[s] != LH_ENTRY_KEEP) {
+            do {
+                last--;
+            } while (state[last] != LH_ENTRY_KEEP);
+            from = last;
+        }
+        move_entry(a->dst, s, a->src, from, h);
+    }
+    return kept;
+}
+
+/* Heads in ascending order, each from its first slot: what an earlier head leaves behind in place is never read by a
+ * later one, because offsets ascend and dst's are at most src's. */
+lh_status lh_ref_compact(lh_stream *stream, const lh_compact_args *a)
+{
+    (void)stream;
+    for (int64_t h = 0; h < a->src->heads; h++)
+        a->dst->len[h] = a->kind == LH_COMPACT_FILL ? compact_fill(a, h) : compact_in_order(a, h);
+    return LH_OK;
+}

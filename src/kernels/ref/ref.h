@@ -1,0 +1,37 @@
+/* ref.h - the functions of the `ref` backend, and what several of them need. Plain loops and double sums: the
+ * definition that the other backends are compared with, so nothing here is ever made faster. */
+#ifndef LH_KERNELS_REF_REF_H
+#define LH_KERNELS_REF_REF_H
+
+#include <assert.h>
+
+#include "kernels/ops.h"
+
+/* lh_ref_embed, lh_ref_rmsnorm, … */
+#define LH_OP(op, summary) lh_status lh_ref_##op(lh_stream *stream, const lh_##op##_args *args);
+#include "kernels/ops_list.h"
+#undef LH_OP
+
+/* Element i of x, and y[i] = value rounded to the type of y. f32 or bf16. */
+static inline double ref_load(const void *x, lh_dtype type, int64_t i)
+{
+    assert(type == LH_F32 || type == LH_BF16);
+    return type == LH_F32 ? ((const float *)x)[i] : lh_bf16_to_f32(((const uint16_t *)x)[i]);
+}
+
+static inline void ref_store(void *y, lh_dtype type, int64_t i, double value)
+{
+    assert(type == LH_F32 || type == LH_BF16);
+    if (type == LH_F32)
+        ((float *)y)[i] = (float)value;
+    else
+        ((uint16_t *)y)[i] = lh_f32_to_bf16((float)value);
+}
+
+/* Position of the entry in slot s of head h. */
+static inline int64_t ref_position(const lh_ragged *kv, int64_t h, int64_t s)
+{
+    return kv->positions ? kv->positions[kv->offset[h] + s] : s;
+}
+
+#endif

@@ -1,0 +1,97 @@
+#include <math.h>
+
+#include "kernels/ref/ref.h"
+
+lh_status lh_ref_embed(lh_stream *stream, const lh_embed_args *a)
+{
+    (void)stream;
+    for (int64_t t = 0; t < a->tokens; t++) {
+        int64_t row = a->ids[t] - a->first;
+        for (int64_t i = 0; i < a->dim; i++) {
+            double x = row >= 0 && row < a->rows ? ref_load(a->table, a->type, row * a->dim + i) : 0.0;
+            a->y[t * a->dim + i] = (float)(a->scale * x);
+        }
+    }
+    return LH_OK;
+}
+
+lh_status lh_ref_rmsnorm(lh_stream *stream, const lh_rmsnorm_args *a)
+{
+    (void)stream;
+    for (int64_t t = 0; t < a->tokens; t++) {
+        for (int64_t h = 0; h < a->heads; h++) {
+            const float *x = a->x + t * a->x_ld + h * a->dim;
+            double squares = 0.0;
+            for (int64_t i = 0; i < a->dim; i++) squares += (double)x[i] * x[i];
+            double root = sqrt(squares / (double)a->dim + a->eps);
+            for (int64_t i = 0; i < a->dim; i++)
+                ref_store(a->y, a->y_type, t * a->y_ld + h * a->dim + i, x[i] / root * ((double)a->offset + a->w[i]));
+        }
+    }
+    return LH_OK;
+}
+
+lh_status lh_ref_convert(lh_stream *stream, const lh_convert_args *a)
+{
+    (void)stream;
+    for (int64_t r = 0; r < a->rows; r++) {
+        for (int64_t i = 0; i < a->cols; i++)
+            ref_store(a->dst, a->dst_type, r * a->dst_ld + i, ref_load(a->src, a->src_type, r * a->src_ld + i));
+    }
+    return LH_OK;
+}
+
+lh_status lh_ref_rope(lh_stream *stream, const lh_rope_args *a)
+{
+    (void)stream;
+    int64_t half = a->rotary / 2;
+    for (int64_t t = 0; t < a->tokens; t++) {
+        for (int64_t h = 0; h < a->heads; h++) {
+            float *x = a->x + t * a->ld + h * a->dim;
+            for (int64_t i = 0; i < half; i++) {
+                float angle = (float)a->positions[t] * a->inv_freq[i];
+                double c = cos(angle) * a->scale, s = sin(angle) * a->scale;
+                double low = x[i], high = x[i + half];
+                x[i] = (float)(low * c - high * s);
+                x[i + half] = (float)(high * c + low * s);
+            }
+        }
+    }
+    return LH_OK;
+}
+
+static double silu(double x)
+{
+    return x / (1.0 + exp(-x));
+}
+
+static double gelu_tanh(double x)
+{
+    return 0.5 * x * (1.0 + tanh(sqrt(2.0 / M_PI) * (x + 0.044715 * x * x * x)));
+}
+
+static double gelu(double x)
+{
+    return 0.5 * x * (1.0 + erf(x * M_SQRT1_2));
+}
+
+lh_status lh_ref_gated(lh_stream *stream, const lh_gated_args *a)
+{
+    static double (*const gates[])(double) = {
+        [LH_GATE_SILU] = silu, [LH_GATE_GELU_TANH] = gelu_tanh, [LH_GATE_GELU] = gelu};
+    (void)stream;
+    for (int64_t t = 0; t < a->tokens; t++) {
+        for (int64_t i = 0; i < a->dim; i++) {
+            double y = gates[a->gate_kind](a->gate[t * a->ld + i]) * a->up[t * a->ld + i];
+            ref_store(a->y, a->y_type, t * a->y_ld + i, y);
+        }
+    }
+    return LH_OK;
+}
+
+lh_status lh_ref_softcap(lh_stream *stream, const lh_softcap_args *a)
+{
+    (void)stream;
+    for (int64_t i = 0; i < a->count; i++) a->x[i] = (float)(a->cap * tanh((double)a->x[i] / a->cap));
+    return LH_OK;
+}

@@ -1,0 +1,101 @@
+#include "kernels/ref/ref.h"
+
+lh_status lh_ref_top_logits(lh_stream *stream, const lh_top_logits_args *a)
+{
+    (void)stream;
+    assert(a->k <= a->cols);
+    for (int64_t r = 0; r < a->rows; r++) {
+        const float *x = a->x + r * a->ld;
+        int64_t last = -1; /* index of the one found before: the next is the best of those behind it in the order */
+        for (int64_t n = 0; n < a->k; n++) {
+            int64_t best = -1;
+            for (int64_t i = 0; i < a->cols; i++) {
+                uint32_t key = lh_score_key(x[i]);
+                int behind = last < 0 || key < lh_score_key(x[last]) || (key == lh_score_key(x[last]) && i > last);
+                if (behind && (best < 0 || key > lh_score_key(x[best]))) best = i;
+            }
+            a->values[r * a->k + n] = x[best];
+            a->indices[r * a->k + n] = (int32_t)best;
+            last = best;
+        }
+    }
+    return LH_OK;
+}
+
+lh_status lh_ref_histogram(lh_stream *stream, const lh_histogram_args *a)
+{
+    int64_t bins = (int64_t)1 << a->bits;
+    (void)stream;
+    assert(a->bits > 0 && a->prefix_bits + a->bits <= 32);
+    for (int64_t b = 0; b < bins; b++) a->bins[b] = 0;
+    for (int64_t h = 0; h < a->heads; h++) {
+        for (int64_t s = 0; s < a->len[h]; s++) {
+            if (a->state[h * a->ld + s] != LH_ENTRY_COMPETES) continue;
+            uint64_t key = lh_score_key(a->scores[h * a->ld + s]);
+            if (key >> (32 - a->prefix_bits) != a->prefix) continue;
+            a->bins[(int64_t)(key >> (32 - a->prefix_bits - a->bits)) & (bins - 1)]++;
+        }
+    }
+    return LH_OK;
+}
+
+lh_status lh_ref_count_at(lh_stream *stream, const lh_count_at_args *a)
+{
+    (void)stream;
+    for (int64_t h = 0; h < a->heads; h++) {
+        int64_t above = 0, at = 0;
+        for (int64_t s = 0; s < a->len[h]; s++) {
+            if (a->state[h * a->ld + s] != LH_ENTRY_COMPETES) continue;
+            uint32_t key = lh_score_key(a->scores[h * a->ld + s]);
+            above += key > a->threshold;
+            at += key == a->threshold;
+        }
+        a->above[h] = above;
+        a->at[h] = at;
+    }
+    return LH_OK;
+}
+
+/* Competing entries of head h that come before or at (key, position) in the order of select_top. */
+static int64_t count_until(const lh_select_top_args *a, int64_t h, uint32_t key, int64_t position)
+{
+    int64_t count = 0;
+    for (int64_t s = 0; s < a->kv->len[h]; s++) {
+        if (a->state[h * a->ld + s] != LH_ENTRY_COMPETES) continue;
+        uint32_t mine = lh_score_key(a->scores[h * a->ld + s]);
+        count += mine > key || (mine == key && ref_position(a->kv, h, s) <= position);
+    }
+    return count;
+}
+
+/* The count-th best entry as (key, position), found bit by bit; count is at least 1 and at most what competes. */
+static void find_last(const lh_select_top_args *a, int64_t h, int64_t count, uint32_t *key, int64_t *position)
+{
+    *key = 0; /* the largest key that still has `count` entries at it or above */
+    for (uint32_t bit = 1u << 31; bit; bit >>= 1) {
+        if (count_until(a, h, *key | bit, INT32_MAX) >= count) *key |= bit;
+    }
+    *position = INT32_MAX; /* the lowest position that completes them */
+    for (int64_t bit = (int64_t)1 << 30; bit; bit >>= 1) {
+        if (count_until(a, h, *key, *position - bit) >= count) *position -= bit;
+    }
+}
+
+lh_status lh_ref_select_top(lh_stream *stream, const lh_select_top_args *a)
+{
+    (void)stream;
+    for (int64_t h = 0; h < a->kv->heads; h++) {
+        int64_t held = count_until(a, h, 0, INT32_MAX), count = a->counts[h] < held ? a->counts[h] : held;
+        uint32_t key = UINT32_MAX;
+        int64_t position = -1; /* of a count of 0: before every entry */
+        if (count > 0) find_last(a, h, count, &key, &position);
+        for (int64_t s = 0; s < a->kv->len[h]; s++) {
+            uint8_t *state = a->state + h * a->ld + s;
+            if (*state != LH_ENTRY_COMPETES) continue;
+            uint32_t mine = lh_score_key(a->scores[h * a->ld + s]);
+            int keep = mine > key || (mine == key && ref_position(a->kv, h, s) <= position);
+            *state = keep ? LH_ENTRY_KEEP : LH_ENTRY_DROP;
+        }
+    }
+    return LH_OK;
+}

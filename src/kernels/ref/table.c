@@ -1,0 +1,8 @@
+#include "kernels/ref/ref.h"
+
+const lh_ops lh_ops_ref = {
+    .name = "ref",
+#define LH_OP(op, summary) .op = lh_ref_##op,
+#include "kernels/ops_list.h"
+#undef LH_OP
+};
