@@ -12,12 +12,28 @@ typedef struct lh_device lh_device;
 typedef struct lh_stream lh_stream;
 typedef struct lh_event lh_event;
 
-typedef enum lh_device_kind { LH_DEVICE_CPU, LH_DEVICE_CUDA } lh_device_kind;
+typedef enum lh_device_kind { LH_DEVICE_CPU, LH_DEVICE_CUDA, LH_DEVICE_KINDS } lh_device_kind;
+
+/* "cpu", "cuda". */
+const char *lh_device_kind_name(lh_device_kind kind);
+
+/* The kind called `name` in *out and 1, or 0 when there is none. */
+int lh_device_kind_find(const char *name, lh_device_kind *out);
+
+/* What this machine has of a kind, found without opening anything. text: the devices' names, or what is missing, as
+ * "no driver". count is 0 then. */
+typedef struct lh_device_found {
+    int count;
+    char text[512];
+} lh_device_found;
+
+void lh_device_find(lh_device_kind kind, lh_device_found *found);
 
 /* What memory is for; counted apart. */
 typedef enum lh_mem { LH_MEM_WEIGHTS, LH_MEM_KV, LH_MEM_WORK, LH_MEM_KINDS } lh_mem;
 
-/* limit_bytes: an allocation that would pass it fails with LH_ENOMEM; 0: what the machine has. */
+/* limit_bytes: an allocation that would pass it fails with LH_ENOMEM; 0: what the machine has free at this moment. A
+ * kind that cannot be opened here fails with LH_EUSAGE. A device may be used by several threads. */
 lh_status lh_device_open(lh_device **out, lh_device_kind kind, int64_t limit_bytes);
 void lh_device_close(lh_device *device); /* asserts that everything was freed */
 
@@ -25,7 +41,8 @@ lh_device_kind lh_device_kind_of(const lh_device *device);
 const char *lh_device_name(const lh_device *device); /* as "AMD EPYC, 2 threads" */
 
 /* *out = `bytes` bytes, aligned to 64, cleared to zero by nobody; 0 bytes gives NULL. The message of a failure says how
- * much was asked for, how much is held and what the limit is. */
+ * much was asked for, how much is held and what the limit is. Counted are the bytes asked for. Large blocks go back to
+ * the machine when they are freed. */
 lh_status lh_device_alloc(lh_device *device, void *out, int64_t bytes, lh_mem what);
 void lh_device_free(lh_device *device, void *p); /* NULL is fine */
 
@@ -44,9 +61,18 @@ lh_status lh_stream_open(lh_stream **out, lh_device *device);
 void lh_stream_close(lh_stream *stream);
 lh_device *lh_stream_device(const lh_stream *stream);
 
-/* Wait until all that was enqueued is done; gives the first error of it. */
+/* Workspace of an operation: at least `bytes` bytes, aligned to 64, that stay valid until the next call on this stream.
+ * Grown when needed, kept for the next operation, counted as LH_MEM_WORK. */
+lh_status lh_stream_scratch(lh_stream *stream, void *out, int64_t bytes);
+
+/* An operation that was enqueued failed with `st` (LH_OK: nothing happens). The first such failure is kept, with the
+ * calling thread's message, for the next lh_stream_sync. */
+void lh_stream_fail(lh_stream *stream, lh_status st);
+
+/* Wait until all that was enqueued is done; gives the first error of it, once. */
 lh_status lh_stream_sync(lh_stream *stream);
 
+/* Enqueue a copy or a fill. The blocks of a copy may overlap on one device. */
 typedef enum lh_copy_way { LH_COPY_TO_DEVICE, LH_COPY_TO_HOST, LH_COPY_ON_DEVICE } lh_copy_way;
 lh_status lh_stream_copy(lh_stream *stream, void *dst, const void *src, int64_t bytes, lh_copy_way way);
 lh_status lh_stream_zero(lh_stream *stream, void *dst, int64_t bytes);

@@ -1,0 +1,157 @@
+/* The processors and memory of the host. A stream does its work before the call returns. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "device/device_impl.h"
+
+/* From this size on a block is a mapping of its own: malloc keeps what it is given back (its limit for mappings grows
+ * to 32 MiB as blocks are freed), and a run's peak must not stay with it. */
+static const int64_t MAPPED_BYTES = 256 << 10;
+
+/* Mappings of at least one huge page start on one. */
+static const int64_t HUGE_BYTES = 2 << 20;
+
+static lh_status open_cpu(lh_device *device)
+{
+    lh_device_found found = {0};
+    lh_cpu_device_find(&found);
+    snprintf(device->name, sizeof device->name, "%s", found.text);
+    return LH_OK;
+}
+
+static void close_cpu(lh_device *device)
+{
+    (void)device;
+}
+
+static int64_t mapped_bytes(int64_t bytes)
+{
+    int64_t page = sysconf(_SC_PAGESIZE);
+    return (bytes + page - 1) / page * page;
+}
+
+static void alloc_cpu(lh_device *device, void **out, int64_t bytes)
+{
+    (void)device;
+    *out = NULL;
+    if (bytes < MAPPED_BYTES) {
+        if (posix_memalign(out, 64, (size_t)bytes) != 0) *out = NULL;
+        return;
+    }
+    /* Map one huge page more than is needed and give back what lies before and after the aligned part. */
+    int64_t keep = mapped_bytes(bytes), more = bytes >= HUGE_BYTES ? HUGE_BYTES : 0;
+    char *p = mmap(NULL, (size_t)(keep + more), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (p == MAP_FAILED) return;
+    if (more) {
+        int64_t before = (int64_t)((HUGE_BYTES - (uintptr_t)p % (uintptr_t)HUGE_BYTES) % (uintptr_t)HUGE_BYTES);
+        if (before) munmap(p, (size_t)before);
+        if (more - before) munmap(p + before + keep, (size_t)(more - before));
+        p += before;
+        madvise(p, (size_t)keep, MADV_HUGEPAGE); /* a kernel without huge pages refuses; nothing is lost */
+    }
+    *out = p;
+}
+
+static void free_cpu(lh_device *device, void *p, int64_t bytes)
+{
+    (void)device;
+    if (bytes < MAPPED_BYTES)
+        free(p);
+    else
+        munmap(p, (size_t)mapped_bytes(bytes));
+}
+
+static int64_t free_bytes_cpu(const lh_device *device)
+{
+    (void)device;
+    return lh_machine_free_bytes("");
+}
+
+static lh_status open_stream(lh_stream *stream)
+{
+    (void)stream;
+    return LH_OK;
+}
+
+static void close_stream(lh_stream *stream)
+{
+    (void)stream;
+}
+
+/* Nothing is ever pending. */
+static lh_status sync_stream(lh_stream *stream)
+{
+    (void)stream;
+    return LH_OK;
+}
+
+static lh_status copy_bytes(lh_stream *stream, void *dst, const void *src, int64_t bytes, lh_copy_way way)
+{
+    (void)stream, (void)way;
+    memmove(dst, src, (size_t)bytes);
+    return LH_OK;
+}
+
+static lh_status zero_bytes(lh_stream *stream, void *dst, int64_t bytes)
+{
+    (void)stream;
+    memset(dst, 0, (size_t)bytes);
+    return LH_OK;
+}
+
+static lh_status open_event(lh_event *event)
+{
+    (void)event;
+    return LH_OK;
+}
+
+static void close_event(lh_event *event)
+{
+    (void)event;
+}
+
+static lh_status record_event(lh_event *event, lh_stream *stream)
+{
+    struct timespec now;
+    (void)stream;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    event->time_ns = (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+    return LH_OK;
+}
+
+static lh_status seconds_between(lh_event *first, lh_event *last, double *seconds)
+{
+    *seconds = (double)(last->time_ns - first->time_ns) * 1e-9;
+    return LH_OK;
+}
+
+void lh_cpu_device_find(lh_device_found *found)
+{
+    char name[96];
+    int threads = lh_machine_threads();
+    lh_machine_cpu_name("", name, sizeof name);
+    found->count = 1;
+    snprintf(found->text, sizeof found->text, "%s, %d thread%s", name, threads, threads == 1 ? "" : "s");
+}
+
+const lh_device_ops lh_cpu_device_ops = {
+    .open = open_cpu,
+    .close = close_cpu,
+    .alloc = alloc_cpu,
+    .free = free_cpu,
+    .free_bytes = free_bytes_cpu,
+    .stream_open = open_stream,
+    .stream_close = close_stream,
+    .stream_sync = sync_stream,
+    .copy = copy_bytes,
+    .zero = zero_bytes,
+    .event_open = open_event,
+    .event_close = close_event,
+    .event_record = record_event,
+    .event_seconds = seconds_between,
+};

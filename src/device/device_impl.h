@@ -1,0 +1,77 @@
+/* device_impl.h - what a kind of device has to provide. device.c counts the memory and keeps the errors; a kind only
+ * moves bytes. A new kind is one table of these and one entry in device.c. */
+#ifndef LH_DEVICE_DEVICE_IMPL_H
+#define LH_DEVICE_DEVICE_IMPL_H
+
+#include <pthread.h>
+
+#include "device/device.h"
+
+typedef struct lh_device_ops {
+    /* Fills lh_device.name; fails when the kind cannot be used. */
+    lh_status (*open)(lh_device *device);
+    void (*close)(lh_device *device);
+
+    /* *out: `bytes` > 0 bytes aligned to 64, or NULL when the machine has no more. free gets the same size. */
+    void (*alloc)(lh_device *device, void **out, int64_t bytes);
+    void (*free)(lh_device *device, void *p, int64_t bytes);
+    int64_t (*free_bytes)(const lh_device *device);
+
+    lh_status (*stream_open)(lh_stream *stream);
+    void (*stream_close)(lh_stream *stream);
+    lh_status (*stream_sync)(lh_stream *stream);
+    lh_status (*copy)(lh_stream *stream, void *dst, const void *src, int64_t bytes, lh_copy_way way);
+    lh_status (*zero)(lh_stream *stream, void *dst, int64_t bytes);
+
+    lh_status (*event_open)(lh_event *event);
+    void (*event_close)(lh_event *event);
+    lh_status (*event_record)(lh_event *event, lh_stream *stream);
+    lh_status (*event_seconds)(lh_event *first, lh_event *last, double *seconds);
+} lh_device_ops;
+
+typedef struct lh_block {
+    void *p;
+    int64_t bytes;
+    lh_mem what;
+} lh_block;
+
+struct lh_device {
+    const lh_device_ops *ops;
+    lh_device_kind kind;
+    char name[512];
+    int64_t limit_bytes;
+    pthread_mutex_t lock; /* of what follows */
+    lh_block *blocks;     /* ordered by address */
+    int64_t blocks_held, blocks_cap;
+    lh_mem_usage usage;
+};
+
+struct lh_stream {
+    lh_device *device;
+    lh_status failed; /* the first failure since the last sync */
+    char message[2048];
+};
+
+struct lh_event {
+    lh_device *device;
+    int recorded;
+    int64_t time_ns; /* cpu: on the monotonic clock */
+};
+
+extern const lh_device_ops lh_cpu_device_ops;
+void lh_cpu_device_find(lh_device_found *found);
+void lh_cuda_device_find(lh_device_found *found);
+
+/* machine.c, with every path below `root` ("" for the machine itself; tests make a tree of their own). */
+
+/* Memory a process here can still take, in bytes: what the kernel calls available, or less where a cgroup (v1 or v2) or
+ * one of its parents has a limit. Page cache counts as free: it goes when it is needed. */
+int64_t lh_machine_free_bytes(const char *root);
+
+/* The processor, as /proc/cpuinfo calls it, else the architecture's name. */
+void lh_machine_cpu_name(const char *root, char *out, int64_t cap_bytes);
+
+/* Processors this process may run on. */
+int lh_machine_threads(void);
+
+#endif
