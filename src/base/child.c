@@ -1,0 +1,121 @@
+#include "base/child.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#if defined(__SANITIZE_ADDRESS__)
+enum { CAN_LIMIT_MEMORY = 0 }; /* its shadow is larger than any sensible limit */
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+enum { CAN_LIMIT_MEMORY = 0 };
+#else
+enum { CAN_LIMIT_MEMORY = 1 };
+#endif
+#else
+enum { CAN_LIMIT_MEMORY = 1 };
+#endif
+
+typedef struct child_report {
+    int st;
+    char message[2048];
+} child_report;
+
+static int64_t mapped_bytes(void)
+{
+    long long pages = 0;
+    FILE *f = fopen("/proc/self/statm", "r");
+    if (!f) return 0;
+    if (fscanf(f, "%lld", &pages) != 1) pages = 0;
+    fclose(f);
+    return (int64_t)pages * sysconf(_SC_PAGESIZE);
+}
+
+static void set_limits(const lh_child_limits *limits)
+{
+    const struct rlimit no_core = {0, 0};
+    setrlimit(RLIMIT_CORE, &no_core);
+    if (limits->cpu_s > 0) {
+        const struct rlimit cpu = {(rlim_t)limits->cpu_s, (rlim_t)limits->cpu_s + 1};
+        setrlimit(RLIMIT_CPU, &cpu);
+    }
+    if (limits->memory_bytes > 0 && CAN_LIMIT_MEMORY) {
+        const rlim_t bytes = (rlim_t)(limits->memory_bytes + mapped_bytes());
+        const struct rlimit memory = {bytes, bytes};
+        setrlimit(RLIMIT_AS, &memory);
+    }
+}
+
+static void run_in_child(const lh_child_work *work, const lh_child_limits *limits, int fd)
+{
+    child_report report = {0};
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    signal(SIGXCPU, SIG_DFL);
+    signal(SIGSEGV, SIG_DFL);
+    signal(SIGBUS, SIG_DFL);
+    signal(SIGABRT, SIG_DFL);
+    signal(SIGFPE, SIG_DFL);
+    set_limits(limits);
+    lh_error_clear();
+    report.st = work->work(work->arg);
+    snprintf(report.message, sizeof report.message, "%s", lh_error_message());
+    fflush(NULL);
+    for (size_t at = 0; at < sizeof report;) {
+        ssize_t n = write(fd, (const char *)&report + at, sizeof report - at);
+        if (n < 0 && errno != EINTR) break;
+        if (n > 0) at += (size_t)n;
+    }
+    _exit(0);
+}
+
+/* 1 when the whole report came, 0 when the child died before. */
+static int read_report(int fd, child_report *report)
+{
+    size_t at = 0;
+    while (at < sizeof *report) {
+        ssize_t n = read(fd, (char *)report + at, sizeof *report - at);
+        if (n == 0 || (n < 0 && errno != EINTR)) return 0;
+        if (n > 0) at += (size_t)n;
+    }
+    report->message[sizeof report->message - 1] = '\0';
+    return 1;
+}
+
+lh_status lh_child_run(const lh_child_work *work, const lh_child_limits *limits)
+{
+    lh_status st = LH_OK;
+    child_report report = {0};
+    int ends[2] = {-1, -1}, how = 0;
+    pid_t child = -1;
+    if (pipe(ends) != 0) LH_FAIL(LH_EINTERNAL, "cannot make a pipe: %s", strerror(errno));
+    fflush(NULL);
+    child = fork();
+    if (child < 0) LH_FAIL(LH_ENOMEM, "cannot start a process to check '%s' in: %s", work->what, strerror(errno));
+    if (child == 0) {
+        close(ends[0]);
+        run_in_child(work, limits, ends[1]);
+    }
+    close(ends[1]);
+    ends[1] = -1;
+    int whole = read_report(ends[0], &report);
+    while (waitpid(child, &how, 0) < 0 && errno == EINTR) continue;
+    if (whole && report.st != LH_OK) LH_FAIL((lh_status)report.st, "%s", report.message);
+    if (whole) goto done;
+    if (WIFSIGNALED(how) && (WTERMSIG(how) == SIGINT || WTERMSIG(how) == SIGTERM))
+        LH_FAIL(LH_EINTERRUPTED, "interrupted while reading '%s'", work->what);
+    if (WIFSIGNALED(how) && (WTERMSIG(how) == SIGXCPU || WTERMSIG(how) == SIGKILL))
+        LH_FAIL(work->code, "'%s' is damaged: reading it did not end within %lld s", work->what,
+                (long long)limits->cpu_s);
+    if (WIFSIGNALED(how))
+        LH_FAIL(work->code, "'%s' is damaged: reading it crashed (%s)", work->what, strsignal(WTERMSIG(how)));
+    LH_FAIL(work->code, "'%s' is damaged: reading it ended with exit code %d", work->what, WEXITSTATUS(how));
+done:
+    if (ends[0] >= 0) close(ends[0]);
+    if (ends[1] >= 0) close(ends[1]);
+    return st;
+}

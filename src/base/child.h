@@ -1,0 +1,27 @@
+/* child.h - work that may crash, hang or eat memory on hostile input, done in a process of its own. Call it
+ * before MPI and before any OpenMP region of the parent: neither survives a fork. */
+#ifndef LH_BASE_CHILD_H
+#define LH_BASE_CHILD_H
+
+#include <stdint.h>
+
+#include "base/status.h"
+
+typedef struct lh_child_limits {
+    int64_t cpu_s;        /* processor time, 0: no limit. A hang burns it, waiting for a disk does not */
+    int64_t memory_bytes; /* beyond what the parent holds, 0: no limit (none under sanitizers either) */
+} lh_child_limits;
+
+/* Run work(arg) in a child and return its status, with its message. When the child dies the status is `code`
+ * and the message says that reading `what` crashed, or took longer or more memory than it may. What `work`
+ * writes to memory stays in the child. */
+typedef struct lh_child_work {
+    lh_status (*work)(void *arg);
+    void *arg;
+    const char *what;
+    lh_status code;
+} lh_child_work;
+
+lh_status lh_child_run(const lh_child_work *work, const lh_child_limits *limits);
+
+#endif

@@ -1,0 +1,223 @@
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/h5_impl.h"
+#include "base/version.h"
+
+enum { ALIGN_ABOVE_BYTES = 1 << 20, ALIGN_BYTES = 4096 };
+
+lh_status lh_h5_code(const lh_h5 *h5)
+{
+    return h5->partial ? LH_EWRITE : LH_EFILE;
+}
+
+static herr_t take_reason(unsigned n, const H5E_error2_t *error, void *out)
+{
+    lh_h5_reason *reason = out;
+    if (n == 0) snprintf(reason->text, sizeof reason->text, "%s", error->desc ? error->desc : "");
+    return 0;
+}
+
+const char *lh_h5_why(lh_h5_reason *reason)
+{
+    snprintf(reason->text, sizeof reason->text, "HDF5 gives no reason");
+    H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, take_reason, reason);
+    return reason->text;
+}
+
+/* Every failure is reported by us, so the library itself stays silent. */
+static void silence(void)
+{
+    H5Eset_auto2(H5E_DEFAULT, NULL, NULL);
+}
+
+static hid_t access_list(void)
+{
+    hid_t list = H5Pcreate(H5P_FILE_ACCESS);
+    H5Pset_fclose_degree(list, H5F_CLOSE_STRONG);
+    H5Pset_alignment(list, ALIGN_ABOVE_BYTES, ALIGN_BYTES);
+    H5Pset_file_locking(list, 0, 1); /* cluster file systems often have none */
+    return list;
+}
+
+static void release(lh_h5 *h5)
+{
+    if (h5->file >= 0) H5Fclose(h5->file);
+    lh_free(h5->path);
+    lh_free(h5->partial);
+    lh_free(h5->kind);
+    lh_free(h5);
+}
+
+static lh_status new_handle(lh_h5 **out, const char *path)
+{
+    lh_status st = LH_OK;
+    lh_h5 *h5 = NULL;
+    LH_TRY(lh_calloc(&h5, 1, sizeof *h5));
+    h5->file = -1;
+    LH_TRY(lh_strdup(&h5->path, path));
+    *out = h5;
+    h5 = NULL;
+done:
+    lh_h5_close(h5);
+    return st;
+}
+
+static lh_status put_author(lh_h5 *h5)
+{
+    char author[128];
+    const char *git = lh_version_git();
+    snprintf(author, sizeof author, *git ? "longhaul %s (%s)" : "longhaul %s%s", lh_version(), git);
+    return lh_h5_put_string(h5, "/", "created_by", author);
+}
+
+lh_status lh_h5_create(lh_h5 **out, const char *path, const lh_h5_head *head)
+{
+    lh_status st = LH_OK;
+    lh_h5 *h5 = NULL;
+    lh_h5_reason why;
+    hid_t access = -1;
+    silence();
+    LH_TRY(lh_file_check_writable(path, 0));
+    LH_TRY(new_handle(&h5, path));
+    LH_TRY(lh_partial_name(&h5->partial, path));
+    LH_TRY(lh_strdup(&h5->kind, head->kind));
+    h5->schema = head->schema;
+    access = access_list();
+    if (lh_h5_sink_use(access, &h5->write_errno) >= 0)
+        h5->file = H5Fcreate(h5->partial, H5F_ACC_TRUNC, H5P_DEFAULT, access);
+    if (h5->file < 0)
+        LH_FAIL(LH_EWRITE, "cannot create '%s': %s", h5->partial,
+                h5->write_errno ? strerror(h5->write_errno) : lh_h5_why(&why));
+    LH_TRY(lh_h5_put_string(h5, "/", "longhaul", head->kind));
+    LH_TRY(lh_h5_put_i64(h5, "/", "schema", head->schema));
+    LH_TRY(put_author(h5));
+    if (head->run) LH_TRY(lh_h5_put_string(h5, "/", "run", head->run));
+    *out = h5;
+    h5 = NULL;
+done:
+    if (access >= 0) H5Pclose(access);
+    lh_h5_close(h5);
+    return st;
+}
+
+lh_status lh_h5_commit(lh_h5 *h5)
+{
+    lh_status st = LH_OK;
+    lh_h5_reason why;
+    /* Closed in any case: what is left to write goes to the driver, which knows whether it arrived. */
+    herr_t flushed = H5Fflush(h5->file, H5F_SCOPE_GLOBAL), closed = H5Fclose(h5->file);
+    h5->file = -1;
+    if (h5->write_errno) LH_FAIL(LH_EWRITE, "cannot write '%s': %s", h5->path, strerror(h5->write_errno));
+    if (flushed < 0 || closed < 0) LH_FAIL(LH_EWRITE, "cannot write '%s': %s", h5->path, lh_h5_why(&why));
+    if (h5->failed) LH_FAIL(LH_EWRITE, "'%s' was not written in full", h5->path);
+    if (lh_h5_check(h5->partial) != LH_OK) {
+        st = lh_fail_within(LH_EWRITE, "what was written cannot be read back");
+        goto done;
+    }
+    LH_TRY(lh_partial_commit(h5->path));
+done:
+    if (st != LH_OK) unlink(h5->partial);
+    release(h5);
+    return st;
+}
+
+lh_status lh_h5_open(lh_h5 **out, const char *path, const lh_h5_head *want)
+{
+    lh_status st = LH_OK;
+    lh_h5 *h5 = NULL;
+    lh_h5_reason why;
+    struct stat info;
+    hid_t access = -1;
+    silence();
+    LH_TRY(new_handle(&h5, path));
+    if (stat(path, &info) != 0) LH_FAIL(LH_EFILE, "cannot open '%s': %s", path, strerror(errno));
+    if (!S_ISREG(info.st_mode)) LH_FAIL(LH_EFILE, "'%s' is not a regular file", path);
+    if (info.st_size == 0) LH_FAIL(LH_EFILE, "'%s' is empty", path);
+    h5->file_bytes = info.st_size;
+    access = access_list();
+    h5->file = H5Fopen(path, H5F_ACC_RDONLY, access);
+    if (h5->file < 0 && H5Fis_hdf5(path) == 0) LH_FAIL(LH_EFILE, "'%s' is not an HDF5 file", path);
+    if (h5->file < 0) LH_FAIL(LH_EFILE, "cannot open '%s': %s", path, lh_h5_why(&why));
+    LH_TRY(lh_h5_get_string(h5, "/", "longhaul", &h5->kind));
+    LH_TRY(lh_h5_get_i64(h5, "/", "schema", &h5->schema));
+    if (!h5->kind || h5->schema < 1)
+        LH_FAIL(LH_EFILE, "'%s' was not written by longhaul: it lacks the root attributes 'longhaul' and 'schema'",
+                path);
+    if (want->kind && strcmp(want->kind, h5->kind) != 0)
+        LH_FAIL(LH_EFILE, "'%s' is a %s, not a %s", path, h5->kind, want->kind);
+    if (want->schema > 0 && h5->schema > want->schema)
+        LH_FAIL(LH_EFILE, "'%s' has schema %lld: this version reads up to %lld, a newer one wrote it", path,
+                (long long)h5->schema, (long long)want->schema);
+    *out = h5;
+    h5 = NULL;
+done:
+    if (access >= 0) H5Pclose(access);
+    lh_h5_close(h5);
+    return st;
+}
+
+void lh_h5_close(lh_h5 *h5)
+{
+    if (!h5) return;
+    if (h5->partial && h5->file >= 0) {
+        H5Fclose(h5->file);
+        h5->file = -1;
+        unlink(h5->partial);
+    }
+    release(h5);
+}
+
+const char *lh_h5_path(const lh_h5 *h5)
+{
+    return h5->path;
+}
+
+const char *lh_h5_kind(const lh_h5 *h5)
+{
+    return h5->kind;
+}
+
+int64_t lh_h5_schema(const lh_h5 *h5)
+{
+    return h5->schema;
+}
+
+int lh_h5_has(lh_h5 *h5, const char *name)
+{
+    char part[1024];
+    size_t n = strlen(name);
+    if (strcmp(name, "/") == 0) return 1;
+    if (n >= sizeof part) return 0;
+    /* H5Lexists fails where a group above is missing: ask from the top. */
+    for (size_t i = 1; i <= n; i++) {
+        if (name[i] != '/' && name[i] != '\0') continue;
+        memcpy(part, name, i);
+        part[i] = '\0';
+        if (H5Lexists(h5->file, part, H5P_DEFAULT) <= 0) return 0;
+    }
+    return 1;
+}
+
+lh_status lh_h5_group(lh_h5 *h5, const char *name)
+{
+    lh_status st = LH_OK;
+    lh_h5_reason why;
+    hid_t links = -1, group = -1;
+    if (lh_h5_has(h5, name)) goto done;
+    links = H5Pcreate(H5P_LINK_CREATE);
+    H5Pset_create_intermediate_group(links, 1);
+    group = H5Gcreate2(h5->file, name, links, H5P_DEFAULT, H5P_DEFAULT);
+    if (group < 0) {
+        h5->failed = 1;
+        LH_FAIL(LH_EWRITE, "cannot make '%s' in '%s': %s", name, h5->path, lh_h5_why(&why));
+    }
+done:
+    if (group >= 0) H5Gclose(group);
+    if (links >= 0) H5Pclose(links);
+    return st;
+}

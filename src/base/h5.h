@@ -1,0 +1,101 @@
+/* h5.h - HDF5 files the way Longhaul keeps them. One process per file; the library is not thread-safe, so
+ * neither is this. Reading fails with LH_EFILE, writing with LH_EWRITE; messages name file and object.
+ *
+ * A name is a path from the root, as "/layers/000/k". 16-bit floats are stored bit for bit in the committed
+ * types /types/bfloat16 and /types/float16, and every transfer has memory type = file type: HDF5's own
+ * conversion of 16-bit floats is wrong (1.10.8 halves values after a subnormal one). */
+#ifndef LH_BASE_H5_H
+#define LH_BASE_H5_H
+
+#include <stdint.h>
+
+#include "base/dtype.h"
+#include "base/mem.h"
+#include "base/status.h"
+
+typedef struct lh_h5 lh_h5; /* an open file */
+
+/* ---- files ---- */
+typedef struct lh_h5_head {
+    const char *kind; /* root attribute `longhaul`: "checkpoint", "cache", "keep-sets", … */
+    int64_t schema;   /* root attribute `schema`, from 1 */
+    const char *run;  /* root attribute `run`: the resolved options as JSON, or NULL for none */
+} lh_h5_head;
+
+/* Write to `path`.partial, which has the root attributes (created_by too). lh_h5_commit closes the file, reads
+ * its structure back, syncs and renames it; it frees `h5` also when it fails, and then the partial file is
+ * removed. lh_h5_close without commit removes it, too. After any failed write commit fails: HDF5 itself closes
+ * a file on a full disk as if it were whole. */
+lh_status lh_h5_create(lh_h5 **out, const char *path, const lh_h5_head *head);
+lh_status lh_h5_commit(lh_h5 *h5);
+
+/* Open for reading. `want`: kind that it must be (NULL: any) and the newest schema that is understood (0: any).
+ * Foreign files: lh_h5_probe first, in another process. */
+lh_status lh_h5_open(lh_h5 **out, const char *path, const lh_h5_head *want);
+void lh_h5_close(lh_h5 *h5); /* NULL is fine */
+
+const char *lh_h5_path(const lh_h5 *h5);
+const char *lh_h5_kind(const lh_h5 *h5);
+int64_t lh_h5_schema(const lh_h5 *h5);
+
+/* Walk over everything a file holds without reading arrays: links, types, shapes, attributes; no array may be
+ * larger than the file, no link may leave it. lh_h5_check does it here, lh_h5_probe in a child with limits,
+ * because a damaged file can crash or hang the library itself: before MPI is started. LH_EFILE. */
+lh_status lh_h5_check(const char *path);
+lh_status lh_h5_probe(const char *path);
+
+/* ---- arrays ---- */
+enum { LH_H5_RANK = 4 };
+
+typedef struct lh_h5_shape {
+    lh_dtype type;
+    int rank; /* 0: a scalar */
+    int64_t dims[LH_H5_RANK];
+} lh_h5_shape;
+
+int64_t lh_h5_shape_count(const lh_h5_shape *shape); /* elements */
+
+typedef struct lh_h5_array lh_h5_array; /* an open dataset; close before the file */
+
+/* New array, contiguous in the file; groups above it are made. 16-bit floats get the attribute `dtype`. */
+lh_status lh_h5_array_create(lh_h5_array **out, lh_h5 *h5, const char *name, const lh_h5_shape *shape);
+lh_status lh_h5_array_open(lh_h5_array **out, lh_h5 *h5, const char *name);
+void lh_h5_array_close(lh_h5_array *array); /* NULL is fine */
+const lh_h5_shape *lh_h5_array_shape(const lh_h5_array *array);
+
+/* The part [at, at + count) of every dimension, dense in memory. At most 1 GiB goes to HDF5 at a time. */
+typedef struct lh_h5_part {
+    int64_t at[LH_H5_RANK], count[LH_H5_RANK];
+} lh_h5_part;
+
+lh_status lh_h5_array_write(lh_h5_array *array, const lh_h5_part *part, const void *data);
+lh_status lh_h5_array_read(lh_h5_array *array, const lh_h5_part *part, void *data);
+
+/* A whole array in one call. lh_h5_get allocates *data (lh_free) and fills *shape; `want` gives type and rank
+ * that it must have, and with dims >= 0 also these (-1: any). */
+lh_status lh_h5_put(lh_h5 *h5, const char *name, const lh_h5_shape *shape, const void *data);
+lh_status lh_h5_get(lh_h5 *h5, const char *name, const lh_h5_shape *want, lh_h5_shape *shape, void *data);
+
+/* Text as a scalar dataset: for what is too long for an attribute. lh_h5_get_text gives NUL-terminated memory. */
+lh_status lh_h5_put_text(lh_h5 *h5, const char *name, const char *text, int64_t bytes);
+lh_status lh_h5_get_text(lh_h5 *h5, const char *name, char **text, int64_t *bytes);
+
+/* ---- structure ---- */
+int lh_h5_has(lh_h5 *h5, const char *name);
+
+/* Make a group and those above it; nothing happens when it is there. */
+lh_status lh_h5_group(lh_h5 *h5, const char *name);
+
+/* Called for every dataset in order of names; its failure ends the walk and is returned. */
+typedef lh_status (*lh_h5_visit)(void *arg, lh_h5 *h5, const char *name);
+lh_status lh_h5_each_array(lh_h5 *h5, lh_h5_visit visit, void *arg);
+
+/* ---- attributes of the object `name` ("/" is the root). A missing attribute: *out keeps what it held. ---- */
+lh_status lh_h5_put_i64(lh_h5 *h5, const char *name, const char *attr, int64_t value);
+lh_status lh_h5_put_f64(lh_h5 *h5, const char *name, const char *attr, double value);
+lh_status lh_h5_put_string(lh_h5 *h5, const char *name, const char *attr, const char *value);
+lh_status lh_h5_get_i64(lh_h5 *h5, const char *name, const char *attr, int64_t *out);
+lh_status lh_h5_get_f64(lh_h5 *h5, const char *name, const char *attr, double *out);
+lh_status lh_h5_get_string(lh_h5 *h5, const char *name, const char *attr, char **out); /* lh_free; NULL: absent */
+
+#endif

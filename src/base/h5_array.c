@@ -1,0 +1,333 @@
+#include <assert.h>
+#include <string.h>
+
+#include "base/h5_impl.h"
+
+/* Independent access moves at most 2 GiB - 1 in one call. */
+#define SLICE_BYTES (INT64_C(1) << 30)
+
+int64_t lh_h5_shape_count(const lh_h5_shape *shape)
+{
+    int64_t n = 1;
+    for (int d = 0; d < shape->rank; d++) n *= shape->dims[d];
+    return n;
+}
+
+/* A 16-bit float: sign at bit 15, `exponent` bits of exponent, the rest mantissa. */
+static hid_t make_half(size_t exponent, size_t bias)
+{
+    hid_t id = H5Tcopy(H5T_IEEE_F32LE);
+    size_t mantissa = 15 - exponent;
+    H5Tset_fields(id, 15, mantissa, exponent, 0, mantissa);
+    H5Tset_size(id, 2); /* after the fields: they must fit at any time */
+    H5Tset_ebias(id, bias);
+    return id;
+}
+
+hid_t lh_h5_type_make(lh_dtype type)
+{
+    switch (type) {
+    case LH_F16: return make_half(5, 15);
+    case LH_BF16: return make_half(8, 127);
+    case LH_I32: return H5Tcopy(H5T_STD_I32LE);
+    case LH_I64: return H5Tcopy(H5T_STD_I64LE);
+    case LH_U8: return H5Tcopy(H5T_STD_U8LE);
+    default: return H5Tcopy(H5T_IEEE_F32LE);
+    }
+}
+
+int lh_h5_type_find(hid_t id, lh_dtype *out)
+{
+    int found = 0;
+    for (int t = 0; t < LH_DTYPES && !found; t++) {
+        hid_t ours = lh_h5_type_make((lh_dtype)t);
+        found = H5Tequal(id, ours) > 0;
+        H5Tclose(ours);
+        if (found) *out = (lh_dtype)t;
+    }
+    return found;
+}
+
+/* Where the bytes of a dataset lie: inside this file, and not more of them than the file has. */
+static lh_status check_storage(const lh_h5 *h5, hid_t dataset, const char *name, int64_t bytes)
+{
+    lh_status st = LH_OK;
+    hid_t plist = H5Dget_create_plist(dataset);
+    H5D_layout_t layout = plist >= 0 ? H5Pget_layout(plist) : H5D_LAYOUT_ERROR;
+    if (layout == H5D_LAYOUT_ERROR || layout == H5D_VIRTUAL || H5Pget_external_count(plist) != 0)
+        LH_FAIL(lh_h5_code(h5), "'%s' of '%s' is not stored in the file itself", name, h5->path);
+    if (bytes > h5->file_bytes)
+        LH_FAIL(lh_h5_code(h5), "'%s' of '%s' claims %lld bytes, the file has %lld", name, h5->path, (long long)bytes,
+                (long long)h5->file_bytes);
+    if (layout == H5D_CONTIGUOUS && bytes > 0) {
+        haddr_t at = H5Dget_offset(dataset);
+        hsize_t stored = H5Dget_storage_size(dataset);
+        if (at == HADDR_UNDEF || at > (haddr_t)h5->file_bytes || (hsize_t)bytes > (haddr_t)h5->file_bytes - at ||
+            stored < (hsize_t)bytes)
+            LH_FAIL(lh_h5_code(h5), "'%s' lies outside of '%s': the file is cut off or damaged", name, h5->path);
+    }
+done:
+    if (plist >= 0) H5Pclose(plist);
+    return st;
+}
+
+lh_status lh_h5_shape_of(const lh_h5 *h5, hid_t dataset, const char *name, lh_h5_shape *out)
+{
+    lh_status st = LH_OK;
+    hsize_t dims[LH_H5_RANK] = {0};
+    lh_h5_shape shape = {0};
+    int64_t bytes;
+    hid_t type = H5Dget_type(dataset), space = H5Dget_space(dataset);
+    if (type < 0 || space < 0) LH_FAIL(lh_h5_code(h5), "cannot read the shape of '%s' in '%s'", name, h5->path);
+    if (!lh_h5_type_find(type, &shape.type))
+        LH_FAIL(lh_h5_code(h5), "'%s' of '%s' has an element type that is none of f32, f16, bf16, i32, i64, u8", name,
+                h5->path);
+    shape.rank = H5Sget_simple_extent_ndims(space);
+    if (shape.rank < 0 || shape.rank > LH_H5_RANK || H5Sget_simple_extent_type(space) == H5S_NULL)
+        LH_FAIL(lh_h5_code(h5), "'%s' of '%s' has %d dimensions, at most %d are known here", name, h5->path, shape.rank,
+                LH_H5_RANK);
+    H5Sget_simple_extent_dims(space, dims, NULL);
+    bytes = lh_dtype_bytes(shape.type);
+    for (int d = 0; d < shape.rank; d++) {
+        shape.dims[d] = (int64_t)dims[d];
+        if (shape.dims[d] < 0 || __builtin_mul_overflow(bytes, shape.dims[d], &bytes))
+            LH_FAIL(lh_h5_code(h5), "'%s' of '%s' claims more bytes than any file has", name, h5->path);
+    }
+    if (!h5->partial) LH_TRY(check_storage(h5, dataset, name, bytes));
+    *out = shape;
+done:
+    if (space >= 0) H5Sclose(space);
+    if (type >= 0) H5Tclose(type);
+    return st;
+}
+
+/* The type of a new dataset: committed once per file for the 16-bit floats. */
+static lh_status file_type(lh_h5 *h5, lh_dtype type, hid_t *out)
+{
+    lh_status st = LH_OK;
+    lh_h5_reason why;
+    const char *name = type == LH_BF16 ? "/types/bfloat16" : "/types/float16";
+    if (type != LH_F16 && type != LH_BF16) {
+        *out = lh_h5_type_make(type);
+        goto done;
+    }
+    if (lh_h5_has(h5, name)) {
+        *out = H5Topen2(h5->file, name, H5P_DEFAULT);
+        if (*out < 0) LH_FAIL(LH_EWRITE, "cannot open '%s' of '%s': %s", name, h5->path, lh_h5_why(&why));
+        goto done;
+    }
+    LH_TRY(lh_h5_group(h5, "/types"));
+    *out = lh_h5_type_make(type);
+    if (H5Tcommit2(h5->file, name, *out, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT) < 0)
+        LH_FAIL(LH_EWRITE, "cannot write '%s' of '%s': %s", name, h5->path, lh_h5_why(&why));
+done:
+    return st;
+}
+
+static hid_t new_dataset(lh_h5 *h5, const char *name, hid_t type, hid_t space)
+{
+    hid_t links = H5Pcreate(H5P_LINK_CREATE), plist = H5Pcreate(H5P_DATASET_CREATE);
+    H5Pset_create_intermediate_group(links, 1);
+    H5Pset_layout(plist, H5D_CONTIGUOUS);
+    H5Pset_alloc_time(plist, H5D_ALLOC_TIME_EARLY);
+    H5Pset_fill_time(plist, H5D_FILL_TIME_NEVER);
+    H5Pset_obj_track_times(plist, 0); /* same input, same bytes */
+    hid_t id = H5Dcreate2(h5->file, name, type, space, links, plist, H5P_DEFAULT);
+    H5Pclose(plist);
+    H5Pclose(links);
+    return id;
+}
+
+lh_status lh_h5_array_create(lh_h5_array **out, lh_h5 *h5, const char *name, const lh_h5_shape *shape)
+{
+    lh_status st = LH_OK;
+    lh_h5_reason why;
+    lh_h5_array *array = NULL;
+    hid_t space = -1;
+    hsize_t dims[LH_H5_RANK];
+    assert(h5->partial && shape->rank >= 0 && shape->rank <= LH_H5_RANK);
+    LH_TRY(lh_calloc(&array, 1, sizeof *array));
+    *array = (lh_h5_array){.h5 = h5, .id = -1, .type = -1, .shape = *shape};
+    LH_TRY(lh_strdup(&array->name, name));
+    LH_TRY(file_type(h5, shape->type, &array->type));
+    for (int d = 0; d < shape->rank; d++) dims[d] = (hsize_t)shape->dims[d];
+    space = shape->rank ? H5Screate_simple(shape->rank, dims, NULL) : H5Screate(H5S_SCALAR);
+    array->id = new_dataset(h5, name, array->type, space);
+    if (array->id < 0) LH_FAIL(LH_EWRITE, "cannot make '%s' in '%s': %s", name, h5->path, lh_h5_why(&why));
+    if (shape->type == LH_F16 || shape->type == LH_BF16)
+        LH_TRY(lh_h5_put_string(h5, name, "dtype", lh_dtype_name(shape->type)));
+    *out = array;
+    array = NULL;
+done:
+    if (st != LH_OK) h5->failed = 1;
+    if (space >= 0) H5Sclose(space);
+    lh_h5_array_close(array);
+    return st;
+}
+
+lh_status lh_h5_array_open(lh_h5_array **out, lh_h5 *h5, const char *name)
+{
+    lh_status st = LH_OK;
+    lh_h5_reason why;
+    lh_h5_array *array = NULL;
+    if (!lh_h5_has(h5, name)) LH_FAIL(lh_h5_code(h5), "'%s' has no '%s'", h5->path, name);
+    LH_TRY(lh_calloc(&array, 1, sizeof *array));
+    *array = (lh_h5_array){.h5 = h5, .id = -1, .type = -1};
+    LH_TRY(lh_strdup(&array->name, name));
+    array->id = H5Dopen2(h5->file, name, H5P_DEFAULT);
+    if (array->id < 0) LH_FAIL(lh_h5_code(h5), "cannot open '%s' of '%s': %s", name, h5->path, lh_h5_why(&why));
+    LH_TRY(lh_h5_shape_of(h5, array->id, name, &array->shape));
+    array->type = H5Dget_type(array->id);
+    *out = array;
+    array = NULL;
+done:
+    lh_h5_array_close(array);
+    return st;
+}
+
+void lh_h5_array_close(lh_h5_array *array)
+{
+    if (!array) return;
+    if (array->type >= 0) H5Tclose(array->type);
+    if (array->id >= 0) H5Dclose(array->id);
+    lh_free(array->name);
+    lh_free(array);
+}
+
+const lh_h5_shape *lh_h5_array_shape(const lh_h5_array *array)
+{
+    return &array->shape;
+}
+
+typedef enum direction { READ, WRITE } direction;
+
+static int64_t part_count(const lh_h5_array *array, const lh_h5_part *part)
+{
+    int64_t n = 1;
+    for (int d = 0; d < array->shape.rank; d++) {
+        assert(part->at[d] >= 0 && part->count[d] >= 0 && part->at[d] <= array->shape.dims[d] - part->count[d]);
+        n *= part->count[d];
+    }
+    return n;
+}
+
+static herr_t transfer(lh_h5_array *array, const lh_h5_part *part, void *data, direction way)
+{
+    hid_t file = H5S_ALL, memory = H5S_ALL;
+    herr_t rc = 0;
+    if (array->shape.rank > 0) {
+        hsize_t at[LH_H5_RANK], count[LH_H5_RANK];
+        for (int d = 0; d < array->shape.rank; d++) {
+            at[d] = (hsize_t)part->at[d];
+            count[d] = (hsize_t)part->count[d];
+        }
+        file = H5Dget_space(array->id);
+        memory = H5Screate_simple(array->shape.rank, count, NULL);
+        rc = H5Sselect_hyperslab(file, H5S_SELECT_SET, at, NULL, count, NULL);
+    }
+    if (rc >= 0 && way == READ) rc = H5Dread(array->id, array->type, memory, file, H5P_DEFAULT, data);
+    if (rc >= 0 && way == WRITE) rc = H5Dwrite(array->id, array->type, memory, file, H5P_DEFAULT, data);
+    if (memory != H5S_ALL) H5Sclose(memory);
+    if (file != H5S_ALL) H5Sclose(file);
+    return rc;
+}
+
+/* Halves the part until it is at most SLICE_BYTES. Both halves are dense in memory, since only the first
+ * dimension that is longer than 1 is cut. */
+static lh_status transfer_sliced(lh_h5_array *array, const lh_h5_part *part, void *data, direction way)
+{
+    lh_status st = LH_OK;
+    lh_h5_reason why;
+    int64_t n = part_count(array, part), size = lh_dtype_bytes(array->shape.type);
+    int d = 0;
+    if (n == 0) goto done;
+    if (n * size > SLICE_BYTES) {
+        lh_h5_part half = *part;
+        while (part->count[d] == 1) d++;
+        half.count[d] = part->count[d] / 2;
+        LH_TRY(transfer_sliced(array, &half, data, way));
+        int64_t first = part_count(array, &half);
+        half.at[d] += half.count[d];
+        half.count[d] = part->count[d] - half.count[d];
+        LH_TRY(transfer_sliced(array, &half, (char *)data + first * size, way));
+    } else if (transfer(array, part, data, way) < 0) {
+        LH_FAIL(lh_h5_code(array->h5), "cannot %s '%s' of '%s': %s", way == READ ? "read" : "write", array->name,
+                array->h5->path, lh_h5_why(&why));
+    }
+done:
+    return st;
+}
+
+lh_status lh_h5_array_write(lh_h5_array *array, const lh_h5_part *part, const void *data)
+{
+    lh_status st = LH_OK;
+    void *bytes;
+    memcpy(&bytes, &data, sizeof bytes); /* HDF5 does not write to what it writes from */
+    LH_TRY(transfer_sliced(array, part, bytes, WRITE));
+    if (array->h5->write_errno)
+        LH_FAIL(LH_EWRITE, "cannot write '%s': %s", array->h5->path, strerror(array->h5->write_errno));
+done:
+    if (st != LH_OK) array->h5->failed = 1;
+    return st;
+}
+
+lh_status lh_h5_array_read(lh_h5_array *array, const lh_h5_part *part, void *data)
+{
+    return transfer_sliced(array, part, data, READ);
+}
+
+static lh_h5_part whole(const lh_h5_shape *shape)
+{
+    lh_h5_part part = {0};
+    for (int d = 0; d < shape->rank; d++) part.count[d] = shape->dims[d];
+    return part;
+}
+
+lh_status lh_h5_put(lh_h5 *h5, const char *name, const lh_h5_shape *shape, const void *data)
+{
+    lh_status st = LH_OK;
+    lh_h5_array *array = NULL;
+    const lh_h5_part part = whole(shape);
+    LH_TRY(lh_h5_array_create(&array, h5, name, shape));
+    LH_TRY(lh_h5_array_write(array, &part, data));
+done:
+    lh_h5_array_close(array);
+    return st;
+}
+
+static lh_status check_wanted(const lh_h5_array *array, const lh_h5_shape *want)
+{
+    lh_status st = LH_OK;
+    const lh_h5_shape *have = &array->shape;
+    const char *name = array->name, *path = array->h5->path;
+    if (have->type != want->type)
+        LH_FAIL(LH_EFILE, "'%s' of '%s' is %s, it must be %s", name, path, lh_dtype_name(have->type),
+                lh_dtype_name(want->type));
+    if (have->rank != want->rank)
+        LH_FAIL(LH_EFILE, "'%s' of '%s' has %d dimensions, it must have %d", name, path, have->rank, want->rank);
+    for (int d = 0; d < have->rank; d++)
+        if (want->dims[d] >= 0 && have->dims[d] != want->dims[d])
+            LH_FAIL(LH_EFILE, "dimension %d of '%s' of '%s' is %lld, it must be %lld", d, name, path,
+                    (long long)have->dims[d], (long long)want->dims[d]);
+done:
+    return st;
+}
+
+lh_status lh_h5_get(lh_h5 *h5, const char *name, const lh_h5_shape *want, lh_h5_shape *shape, void *data)
+{
+    lh_status st = LH_OK;
+    lh_h5_array *array = NULL;
+    void *values = NULL;
+    LH_TRY(lh_h5_array_open(&array, h5, name));
+    LH_TRY(check_wanted(array, want));
+    const lh_h5_part part = whole(&array->shape);
+    LH_TRY(lh_calloc(&values, lh_h5_shape_count(&array->shape), lh_dtype_bytes(array->shape.type)));
+    LH_TRY(lh_h5_array_read(array, &part, values));
+    *shape = array->shape;
+    memcpy(data, &values, sizeof values);
+    values = NULL;
+done:
+    lh_free(values);
+    lh_h5_array_close(array);
+    return st;
+}

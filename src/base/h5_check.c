@@ -1,0 +1,156 @@
+/* The structure of a foreign file: everything is looked at before anything is believed. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/child.h"
+#include "base/h5_impl.h"
+
+enum { OBJECTS_MAX = 1000000, ATTRS_MAX = 1000, PROBE_CPU_S = 60 };
+#define PROBE_MEMORY_BYTES (INT64_C(1) << 30)
+
+static herr_t visit_link(hid_t root, const char *name, const H5L_info_t *info, void *arg)
+{
+    lh_status st = LH_OK;
+    lh_h5_walk *walk = arg;
+    lh_h5_reason why;
+    char full[1024];
+    hid_t object = -1;
+    if (snprintf(full, sizeof full, "/%s", name) >= (int)sizeof full || ++walk->objects > OBJECTS_MAX)
+        LH_FAIL(LH_EFILE, "'%s' holds more or longer names than any file of longhaul", walk->h5->path);
+    if (info->type != H5L_TYPE_HARD)
+        LH_FAIL(LH_EFILE, "'%s' of '%s' is a link to somewhere else", full, walk->h5->path);
+    object = H5Oopen(root, name, H5P_DEFAULT);
+    if (object < 0) LH_FAIL(LH_EFILE, "cannot open '%s' of '%s': %s", full, walk->h5->path, lh_h5_why(&why));
+    LH_TRY(walk->object(walk, object, full));
+done:
+    if (object >= 0) H5Oclose(object);
+    walk->st = st;
+    return st == LH_OK ? 0 : -1;
+}
+
+lh_status lh_h5_walk_run(lh_h5_walk *walk)
+{
+    lh_status st = LH_OK;
+    lh_h5_reason why;
+    herr_t rc = H5Lvisit(walk->h5->file, H5_INDEX_NAME, H5_ITER_INC, visit_link, walk);
+    LH_TRY(walk->st);
+    if (rc < 0) LH_FAIL(LH_EFILE, "cannot read the structure of '%s': %s", walk->h5->path, lh_h5_why(&why));
+done:
+    return st;
+}
+
+/* Every attribute is one number or one string, and can be read. */
+static lh_status check_attrs(lh_h5 *h5, hid_t object, const char *name)
+{
+    lh_status st = LH_OK;
+    char attr[256], *text = NULL;
+    double number;
+    hid_t id = -1, type = -1;
+    int n = H5Aget_num_attrs(object);
+    if (n < 0 || n > ATTRS_MAX) LH_FAIL(LH_EFILE, "cannot read the attributes of '%s' in '%s'", name, h5->path);
+    for (int i = 0; i < n; i++) {
+        id = H5Aopen_by_idx(object, ".", H5_INDEX_NAME, H5_ITER_INC, (hsize_t)i, H5P_DEFAULT, H5P_DEFAULT);
+        if (id < 0 || H5Aget_name(id, sizeof attr, attr) < 0)
+            LH_FAIL(LH_EFILE, "cannot read the attributes of '%s' in '%s'", name, h5->path);
+        type = H5Aget_type(id);
+        int is_string = H5Tget_class(type) == H5T_STRING;
+        if (is_string) LH_TRY(lh_h5_get_string(h5, name, attr, &text));
+        if (!is_string) LH_TRY(lh_h5_get_f64(h5, name, attr, &number));
+        lh_free(text);
+        text = NULL;
+        H5Tclose(type);
+        H5Aclose(id);
+        id = type = -1;
+    }
+done:
+    lh_free(text);
+    if (type >= 0) H5Tclose(type);
+    if (id >= 0) H5Aclose(id);
+    return st;
+}
+
+static lh_status check_object(lh_h5_walk *walk, hid_t object, const char *name)
+{
+    lh_status st = LH_OK;
+    lh_h5 *h5 = walk->h5;
+    lh_h5_shape shape;
+    char *text = NULL;
+    int64_t bytes;
+    hid_t type = -1;
+    H5I_type_t kind = H5Iget_type(object);
+    if (kind == H5I_DATASET) {
+        type = H5Dget_type(object);
+        if (H5Tget_class(type) == H5T_STRING)
+            LH_TRY(lh_h5_get_text(h5, name, &text, &bytes));
+        else
+            LH_TRY(lh_h5_shape_of(h5, object, name, &shape));
+    } else if (kind != H5I_GROUP && kind != H5I_DATATYPE) {
+        LH_FAIL(LH_EFILE, "'%s' of '%s' is neither a group, an array nor a type", name, h5->path);
+    }
+    LH_TRY(check_attrs(h5, object, name));
+done:
+    lh_free(text);
+    if (type >= 0) H5Tclose(type);
+    return st;
+}
+
+lh_status lh_h5_check(const char *path)
+{
+    lh_status st = LH_OK;
+    lh_h5 *h5 = NULL;
+    const lh_h5_head any = {0};
+    hid_t root = -1;
+    LH_TRY(lh_h5_open(&h5, path, &any));
+    root = H5Oopen(h5->file, "/", H5P_DEFAULT);
+    if (root < 0) LH_FAIL(LH_EFILE, "cannot open the root of '%s'", path);
+    LH_TRY(check_attrs(h5, root, "/"));
+    lh_h5_walk walk = {.h5 = h5, .object = check_object};
+    LH_TRY(lh_h5_walk_run(&walk));
+done:
+    if (root >= 0) H5Oclose(root);
+    lh_h5_close(h5);
+    return st;
+}
+
+static lh_status check_in_child(void *path)
+{
+    return lh_h5_check(path);
+}
+
+lh_status lh_h5_probe(const char *path)
+{
+    lh_status st = LH_OK;
+    char *copy = NULL;
+    LH_TRY(lh_strdup(&copy, path));
+    const lh_child_work work = {check_in_child, copy, path, LH_EFILE};
+    const lh_child_limits limits = {.cpu_s = PROBE_CPU_S, .memory_bytes = PROBE_MEMORY_BYTES};
+    LH_TRY(lh_child_run(&work, &limits));
+done:
+    lh_free(copy);
+    return st;
+}
+
+typedef struct each_array {
+    lh_h5_visit visit;
+    void *arg;
+} each_array;
+
+static lh_status each_object(lh_h5_walk *walk, hid_t object, const char *name)
+{
+    lh_status st = LH_OK;
+    const each_array *each = walk->arg;
+    hid_t type = -1;
+    if (H5Iget_type(object) != H5I_DATASET) goto done;
+    type = H5Dget_type(object);
+    if (H5Tget_class(type) != H5T_STRING) LH_TRY(each->visit(each->arg, walk->h5, name));
+done:
+    if (type >= 0) H5Tclose(type);
+    return st;
+}
+
+lh_status lh_h5_each_array(lh_h5 *h5, lh_h5_visit visit, void *arg)
+{
+    each_array each = {visit, arg};
+    lh_h5_walk walk = {.h5 = h5, .object = each_object, .arg = &each};
+    return lh_h5_walk_run(&walk);
+}

@@ -1,0 +1,60 @@
+/* h5_impl.h - what the files h5*.c share. Everybody else includes h5.h, which needs no hdf5.h. */
+#ifndef LH_BASE_H5_IMPL_H
+#define LH_BASE_H5_IMPL_H
+
+#include <hdf5.h>
+
+#include "base/h5.h"
+
+struct lh_h5 {
+    hid_t file;
+    char *path, *partial; /* partial: NULL when reading */
+    char *kind;
+    int64_t schema;
+    int64_t file_bytes; /* when reading: no array can be larger */
+    int failed;         /* a write went wrong: never commit */
+    int write_errno;    /* the driver's first error */
+};
+
+struct lh_h5_array {
+    lh_h5 *h5;
+    char *name;
+    hid_t id, type; /* type: of the file, and of memory */
+    lh_h5_shape shape;
+};
+
+/* LH_EFILE or LH_EWRITE, as the file is read or written. */
+lh_status lh_h5_code(const lh_h5 *h5);
+
+/* The innermost reason that HDF5 gives for its last failure, borrowed from *reason. */
+typedef struct lh_h5_reason {
+    char text[256];
+} lh_h5_reason;
+
+const char *lh_h5_why(lh_h5_reason *reason);
+
+/* Write by way of h5_sink.c: the first error goes to *error, HDF5 sees none. */
+herr_t lh_h5_sink_use(hid_t access, int *error);
+
+/* New id of the type (H5Tclose); 16-bit floats and f32, i32, i64, u8 as stored in a file. */
+hid_t lh_h5_type_make(lh_dtype type);
+
+/* The element type an HDF5 type stands for: 1 and *out, or 0. */
+int lh_h5_type_find(hid_t id, lh_dtype *out);
+
+/* Shape of an open dataset; refuses more than LH_H5_RANK dimensions, unknown element types, data outside the
+ * file and arrays larger than it. */
+lh_status lh_h5_shape_of(const lh_h5 *h5, hid_t dataset, const char *name, lh_h5_shape *out);
+
+/* A walk over all links below the root, in order of names; refuses links that are not hard. */
+typedef struct lh_h5_walk {
+    lh_h5 *h5;
+    lh_status (*object)(struct lh_h5_walk *walk, hid_t object, const char *name);
+    void *arg;
+    int64_t objects;
+    lh_status st;
+} lh_h5_walk;
+
+lh_status lh_h5_walk_run(lh_h5_walk *walk);
+
+#endif

@@ -1,0 +1,336 @@
+/* Laws of base/h5.h and base/child.h. */
+#include <check.h>
+#include <errno.h>
+#include <hdf5.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/child.h"
+#include "base/file.h"
+#include "base/h5.h"
+
+static char folder[64], path[128];
+
+static void make_folder(void)
+{
+    snprintf(folder, sizeof folder, "/tmp/lh-h5-XXXXXX");
+    ck_assert_ptr_nonnull(mkdtemp(folder));
+    snprintf(path, sizeof path, "%s/a.h5", folder);
+}
+
+static void remove_folder(void)
+{
+    char command[128];
+    snprintf(command, sizeof command, "rm -rf %s", folder);
+    ck_assert_int_eq(system(command), 0);
+}
+
+static const lh_h5_head head = {.kind = "cache", .schema = 2, .run = "{\"seed\": 1}"};
+static const lh_h5_shape cube = {.type = LH_I32, .rank = 3, .dims = {5, 7, 11}};
+
+static void write_sample(void)
+{
+    lh_h5 *h5;
+    int32_t values[5 * 7 * 11];
+    const float floats[3] = {1.5f, -2.0f, 0x1p-140f};
+    const lh_h5_shape three = {.type = LH_F32, .rank = 1, .dims = {3}};
+    for (int i = 0; i < 5 * 7 * 11; i++) values[i] = i * i;
+    ck_assert_int_eq(lh_h5_create(&h5, path, &head), LH_OK);
+    ck_assert_int_eq(lh_h5_put(h5, "/layers/000/k", &cube, values), LH_OK);
+    ck_assert_int_eq(lh_h5_put(h5, "/layers/001/v", &three, floats), LH_OK);
+    ck_assert_int_eq(lh_h5_put_f64(h5, "/layers/000/k", "unit", 0.25), LH_OK);
+    ck_assert_int_eq(lh_h5_put_text(h5, "/config", "{\"a\": \"ä\"}", 11), LH_OK);
+    ck_assert_int_eq(lh_h5_commit(h5), LH_OK);
+}
+
+START_TEST(test_sixteen_bit_floats_keep_every_bit)
+{
+    lh_h5 *h5;
+    uint16_t *all, *back;
+    const lh_h5_shape shape = {.rank = 1, .dims = {65536}};
+    ck_assert_int_eq(lh_calloc(&all, 65536, 2), LH_OK);
+    for (int i = 0; i < 65536; i++) all[i] = (uint16_t)i;
+    ck_assert_int_eq(lh_h5_create(&h5, path, &head), LH_OK);
+    for (int i = 0; i < 2; i++) {
+        lh_h5_shape typed = shape;
+        typed.type = i ? LH_F16 : LH_BF16;
+        ck_assert_int_eq(lh_h5_put(h5, i ? "/half" : "/brain", &typed, all), LH_OK);
+    }
+    ck_assert_int_eq(lh_h5_commit(h5), LH_OK);
+    ck_assert_int_eq(lh_h5_open(&h5, path, &head), LH_OK);
+    ck_assert(lh_h5_has(h5, "/types/bfloat16") && lh_h5_has(h5, "/types/float16"));
+    for (int i = 0; i < 2; i++) {
+        lh_h5_shape typed = shape, have;
+        char *dtype = NULL;
+        typed.type = i ? LH_F16 : LH_BF16;
+        ck_assert_int_eq(lh_h5_get(h5, i ? "/half" : "/brain", &typed, &have, &back), LH_OK);
+        ck_assert_int_eq(memcmp(all, back, 131072), 0);
+        ck_assert_int_eq(lh_h5_get_string(h5, i ? "/half" : "/brain", "dtype", &dtype), LH_OK);
+        ck_assert_str_eq(dtype, i ? "f16" : "bf16");
+        lh_free(dtype);
+        lh_free(back);
+    }
+    lh_h5_close(h5);
+    lh_free(all);
+}
+END_TEST
+
+START_TEST(test_a_part_is_the_slice_of_the_whole)
+{
+    lh_h5 *h5;
+    lh_h5_array *array;
+    lh_h5_shape shape;
+    int32_t *all, part[5 * 7 * 11];
+    write_sample();
+    ck_assert_int_eq(lh_h5_open(&h5, path, &head), LH_OK);
+    ck_assert_int_eq(lh_h5_get(h5, "/layers/000/k", &cube, &shape, &all), LH_OK);
+    ck_assert_int_eq(lh_h5_array_open(&array, h5, "/layers/000/k"), LH_OK);
+    const lh_h5_part p = {.at = {1, 2, 3}, .count = {3, 4, 5}};
+    ck_assert_int_eq(lh_h5_array_read(array, &p, part), LH_OK);
+    for (int i = 0; i < 3; i++)
+        for (int j = 0; j < 4; j++)
+            for (int k = 0; k < 5; k++)
+                ck_assert_int_eq(part[(i * 4 + j) * 5 + k], all[((i + 1) * 7 + j + 2) * 11 + k + 3]);
+    const lh_h5_part none = {.at = {5, 0, 0}, .count = {0, 7, 11}};
+    ck_assert_int_eq(lh_h5_array_read(array, &none, part), LH_OK);
+    lh_h5_array_close(array);
+    lh_free(all);
+    lh_h5_close(h5);
+}
+END_TEST
+
+START_TEST(test_attributes_and_text_come_back)
+{
+    lh_h5 *h5;
+    double unit = 0;
+    int64_t kept = 77, bytes;
+    char *text = NULL, *absent = NULL, *run = NULL, *author = NULL;
+    write_sample();
+    ck_assert_int_eq(lh_h5_open(&h5, path, &head), LH_OK);
+    ck_assert_str_eq(lh_h5_kind(h5), "cache");
+    ck_assert_int_eq(lh_h5_schema(h5), 2);
+    ck_assert_int_eq(lh_h5_get_string(h5, "/", "run", &run), LH_OK);
+    ck_assert_str_eq(run, "{\"seed\": 1}");
+    ck_assert_int_eq(lh_h5_get_string(h5, "/", "created_by", &author), LH_OK);
+    ck_assert(strncmp(author, "longhaul ", 9) == 0);
+    ck_assert_int_eq(lh_h5_get_f64(h5, "/layers/000/k", "unit", &unit), LH_OK);
+    ck_assert(unit == 0.25);
+    ck_assert_int_eq(lh_h5_get_i64(h5, "/layers/000/k", "no such", &kept), LH_OK);
+    ck_assert_int_eq(kept, 77);
+    ck_assert_int_eq(lh_h5_get_string(h5, "/", "no such", &absent), LH_OK);
+    ck_assert_ptr_null(absent);
+    ck_assert_int_eq(lh_h5_get_text(h5, "/config", &text, &bytes), LH_OK);
+    ck_assert_str_eq(text, "{\"a\": \"ä\"}");
+    ck_assert_int_eq(bytes, 11);
+    lh_free(text);
+    lh_free(run);
+    lh_free(author);
+    lh_h5_close(h5);
+}
+END_TEST
+
+START_TEST(test_nothing_lies_under_the_name_before_commit)
+{
+    lh_h5 *h5;
+    char partial[160];
+    snprintf(partial, sizeof partial, "%s.partial", path);
+    ck_assert_int_eq(lh_h5_create(&h5, path, &head), LH_OK);
+    ck_assert(lh_file_exists(partial) && !lh_file_exists(path));
+    lh_h5_close(h5);
+    ck_assert(!lh_file_exists(partial) && !lh_file_exists(path));
+}
+END_TEST
+
+START_TEST(test_same_contents_same_bytes)
+{
+    lh_buf first = {0}, second = {0};
+    write_sample();
+    ck_assert_int_eq(lh_file_read(&first, path, 1 << 20), LH_OK);
+    sleep(1); /* a time stamp would show */
+    write_sample();
+    ck_assert_int_eq(lh_file_read(&second, path, 1 << 20), LH_OK);
+    ck_assert_int_eq(first.bytes, second.bytes);
+    ck_assert_int_eq(memcmp(first.data, second.data, (size_t)first.bytes), 0);
+    lh_buf_clear(&first);
+    lh_buf_clear(&second);
+}
+END_TEST
+
+START_TEST(test_a_full_disk_is_a_failure_and_leaves_nothing)
+{
+    lh_h5 *h5;
+    char partial[160], *zeros;
+    const struct rlimit limit = {300000, 300000};
+    const lh_h5_shape big = {.type = LH_U8, .rank = 1, .dims = {1000000}};
+    snprintf(partial, sizeof partial, "%s.partial", path);
+    ck_assert_int_eq(lh_calloc(&zeros, 1000000, 1), LH_OK);
+    signal(SIGXFSZ, SIG_IGN);
+    ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &limit), 0);
+    ck_assert_int_eq(lh_h5_create(&h5, path, &head), LH_OK);
+    ck_assert_int_eq(lh_h5_put(h5, "/big", &big, zeros), LH_EWRITE);
+    ck_assert(strstr(lh_error_message(), strerror(EFBIG)) != NULL);
+    ck_assert_int_eq(lh_h5_put(h5, "/more", &big, zeros), LH_EWRITE);
+    ck_assert_int_eq(lh_h5_commit(h5), LH_EWRITE);
+    ck_assert(strstr(lh_error_message(), path) != NULL);
+    ck_assert(!lh_file_exists(partial) && !lh_file_exists(path));
+    lh_free(zeros);
+}
+END_TEST
+
+START_TEST(test_another_kind_or_schema_is_refused)
+{
+    lh_h5 *h5;
+    const lh_h5_head other = {.kind = "checkpoint", .schema = 9}, older = {.kind = "cache", .schema = 1};
+    write_sample();
+    ck_assert_int_eq(lh_h5_open(&h5, path, &other), LH_EFILE);
+    ck_assert(strstr(lh_error_message(), "is a cache, not a checkpoint") != NULL);
+    ck_assert_int_eq(lh_h5_open(&h5, path, &older), LH_EFILE);
+    ck_assert(strstr(lh_error_message(), "schema 2") != NULL);
+    ck_assert_int_eq(lh_h5_open(&h5, "/nowhere/x.h5", &head), LH_EFILE);
+    ck_assert_int_eq(lh_file_write(path, "text", 4), LH_OK);
+    ck_assert_int_eq(lh_h5_probe(path), LH_EFILE);
+    ck_assert(strstr(lh_error_message(), "not an HDF5 file") != NULL);
+}
+END_TEST
+
+START_TEST(test_a_file_cut_anywhere_is_refused)
+{
+    lh_buf whole = {0};
+    write_sample();
+    ck_assert_int_eq(lh_h5_probe(path), LH_OK);
+    ck_assert_int_eq(lh_file_read(&whole, path, 1 << 20), LH_OK);
+    for (int64_t n = 0; n < whole.bytes; n += n < 600 ? 13 : 167) {
+        ck_assert_int_eq(lh_file_write(path, whole.data, n), LH_OK);
+        ck_assert_int_eq(lh_h5_probe(path), LH_EFILE);
+    }
+    lh_buf_clear(&whole);
+}
+END_TEST
+
+START_TEST(test_flipped_bytes_never_reach_this_process)
+{
+    lh_buf whole = {0};
+    write_sample();
+    ck_assert_int_eq(lh_file_read(&whole, path, 1 << 20), LH_OK);
+    for (int64_t n = 0; n < whole.bytes; n += 31) {
+        whole.data[n] = (char)(whole.data[n] ^ 0xff);
+        ck_assert_int_eq(lh_file_write(path, whole.data, whole.bytes), LH_OK);
+        lh_status st = lh_h5_probe(path);
+        ck_assert(st == LH_OK || st == LH_EFILE);
+        whole.data[n] = (char)(whole.data[n] ^ 0xff);
+    }
+    lh_buf_clear(&whole);
+}
+END_TEST
+
+START_TEST(test_links_out_of_the_file_are_refused)
+{
+    write_sample();
+    hid_t f = H5Fopen(path, H5F_ACC_RDWR, H5P_DEFAULT);
+    ck_assert_int_ge(H5Lcreate_external("/etc/passwd", "/x", f, "/out", H5P_DEFAULT, H5P_DEFAULT), 0);
+    H5Fclose(f);
+    ck_assert_int_eq(lh_h5_probe(path), LH_EFILE);
+    ck_assert(strstr(lh_error_message(), "'/out'") != NULL);
+}
+END_TEST
+
+START_TEST(test_an_array_larger_than_the_file_is_refused)
+{
+    hsize_t dims[2] = {1 << 20, 1 << 20}, chunk[2] = {16, 16};
+    write_sample();
+    hid_t f = H5Fopen(path, H5F_ACC_RDWR, H5P_DEFAULT), space = H5Screate_simple(2, dims, NULL);
+    hid_t plist = H5Pcreate(H5P_DATASET_CREATE);
+    H5Pset_chunk(plist, 2, chunk);
+    hid_t set = H5Dcreate2(f, "/huge", H5T_IEEE_F32LE, space, H5P_DEFAULT, plist, H5P_DEFAULT);
+    ck_assert_int_ge(set, 0);
+    H5Dclose(set), H5Sclose(space), H5Pclose(plist), H5Fclose(f);
+    ck_assert_int_eq(lh_h5_probe(path), LH_EFILE);
+    ck_assert(strstr(lh_error_message(), "'/huge'") != NULL);
+}
+END_TEST
+
+static lh_status count_array(void *arg, lh_h5 *h5, const char *name)
+{
+    (void)h5;
+    return lh_buf_printf(arg, "%s ", name);
+}
+
+START_TEST(test_every_array_is_visited_in_order)
+{
+    lh_h5 *h5;
+    lh_buf names = {0};
+    write_sample();
+    ck_assert_int_eq(lh_h5_open(&h5, path, &head), LH_OK);
+    ck_assert_int_eq(lh_h5_each_array(h5, count_array, &names), LH_OK);
+    ck_assert_str_eq(names.data, "/layers/000/k /layers/001/v ");
+    lh_buf_clear(&names);
+    lh_h5_close(h5);
+}
+END_TEST
+
+static lh_status misbehave(void *arg)
+{
+    lh_status st = LH_OK;
+    volatile char *p = NULL;
+    const char *how = arg;
+    if (strcmp(how, "fail") == 0) LH_FAIL(LH_EINPUT, "the child says no");
+    if (strcmp(how, "crash") == 0) raise(SIGSEGV);
+    while (strcmp(how, "hang") == 0) p = (volatile char *)&how;
+    (void)p;
+done:
+    return st;
+}
+
+START_TEST(test_a_child_dies_alone)
+{
+    static const struct {
+        const char *how;
+        lh_status st;
+        const char *says;
+    } rows[] = {{"well", LH_OK, ""},
+                {"fail", LH_EINPUT, "the child says no"},
+                {"crash", LH_EFILE, "'x.h5' is damaged: reading it crashed"},
+                {"hang", LH_EFILE, "did not end within 1 s"}};
+    const lh_child_limits limits = {.cpu_s = 1, .memory_bytes = 1 << 28};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char how[16];
+        snprintf(how, sizeof how, "%s", rows[i].how);
+        const lh_child_work work = {misbehave, how, "x.h5", LH_EFILE};
+        lh_error_clear();
+        ck_assert_int_eq(lh_child_run(&work, &limits), rows[i].st);
+        ck_assert(strstr(lh_error_message(), rows[i].says) != NULL);
+    }
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("h5");
+    TCase *tc = tcase_create("laws");
+    tcase_set_timeout(tc, 120);
+    tcase_add_checked_fixture(tc, make_folder, remove_folder);
+    tcase_add_test(tc, test_sixteen_bit_floats_keep_every_bit);
+    tcase_add_test(tc, test_a_part_is_the_slice_of_the_whole);
+    tcase_add_test(tc, test_attributes_and_text_come_back);
+    tcase_add_test(tc, test_nothing_lies_under_the_name_before_commit);
+    tcase_add_test(tc, test_same_contents_same_bytes);
+    tcase_add_test(tc, test_a_full_disk_is_a_failure_and_leaves_nothing);
+    tcase_add_test(tc, test_another_kind_or_schema_is_refused);
+    tcase_add_test(tc, test_a_file_cut_anywhere_is_refused);
+    tcase_add_test(tc, test_flipped_bytes_never_reach_this_process);
+    tcase_add_test(tc, test_links_out_of_the_file_are_refused);
+    tcase_add_test(tc, test_an_array_larger_than_the_file_is_refused);
+    tcase_add_test(tc, test_every_array_is_visited_in_order);
+    tcase_add_test(tc, test_a_child_dies_alone);
+    suite_add_tcase(suite, tc);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed ? 1 : 0;
+}
