@@ -1,0 +1,75 @@
+# shellcheck shell=bash disable=SC2034
+# Sourced by jobs/demo.sh and tests/run.sh: packages, building, and saying what is done. Needs `set -euo pipefail`.
+
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+cores=$(nproc)
+logs=$(mktemp -d "${TMPDIR:-/tmp}/longhaul-XXXXXX")
+started=$SECONDS
+trap 'rm -rf "$logs"' EXIT
+
+packages=(build-essential cmake ninja-build pkg-config git
+    libopenmpi-dev openmpi-bin libhdf5-openmpi-dev libjansson-dev libpcre2-dev libutf8proc-dev libxxhash-dev
+    libopenblas-openmp-dev)
+optional_packages=(libdnnl-dev) # bf16 matrix products where the processor has them
+
+# MPI as root, and more ranks than cores; threads are given to each rank by the program.
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
+export OMPI_MCA_hwloc_base_binding_policy=none
+
+say() { printf '%4d s  %s\n' "$((SECONDS - started))" "$*"; }
+fail() {
+    printf 'error: %s\n' "$*" >&2
+    exit 1
+}
+
+# quietly NAME COMMAND…: runs it, shows its output only when it fails.
+quietly() {
+    local log="$logs/$1.log"
+    shift
+    if ! "$@" >"$log" 2>&1; then
+        tail -n 60 "$log" >&2
+        fail "'$*' failed"
+    fi
+}
+
+as_root() {
+    if [ "$(id -u)" = 0 ]; then
+        "$@"
+    elif command -v sudo >/dev/null; then
+        sudo "$@"
+    else
+        fail "these packages are missing and need root or sudo to be installed: ${missing[*]}"
+    fi
+}
+
+is_installed() { [ "$(dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null)" = installed ]; }
+
+# install PACKAGE…: what of them is missing, with apt-get.
+install() {
+    missing=()
+    local p
+    for p in "$@"; do is_installed "$p" || missing+=("$p"); done
+    for p in "${optional_packages[@]}"; do
+        is_installed "$p" || ! apt-cache policy "$p" 2>/dev/null | grep -q "Candidate: [0-9]" || missing+=("$p")
+    done
+    [ ${#missing[@]} = 0 ] && return
+    command -v apt-get >/dev/null || fail "these Debian packages are missing: ${missing[*]}"
+    say "installing ${missing[*]}"
+    quietly apt-update as_root apt-get update
+    quietly apt-install as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "${missing[@]}"
+}
+
+# build PRESET FOLDER [TARGET…] [-- CMAKE OPTIONS…]: everything, or the targets.
+build() {
+    local preset=$1 folder=$2 generator=(-G Ninja) targets=()
+    shift 2
+    while [ $# -gt 0 ] && [ "$1" != -- ]; do
+        targets+=("$1")
+        shift
+    done
+    [ $# -gt 0 ] && shift
+    [ -e "$root/$folder/CMakeCache.txt" ] && generator=() # made before, perhaps with another generator
+    say "building $folder"
+    (cd "$root" && quietly "configure-$folder" cmake --preset "$preset" "${generator[@]}" "$@")
+    quietly "build-$folder" cmake --build "$root/$folder" -j "$cores" ${targets[0]+--target "${targets[@]}"}
+}

@@ -1,0 +1,43 @@
+#!/usr/bin/env bash
+# Installs what is missing, builds and runs every test: units, one to four ranks, and the parsers under the address and
+# undefined behaviour sanitizers with a short fuzz. `--long` adds the long loops and a million mutations.
+# For Debian 12, as root or with sudo. Can be run again at any time; ends with the summary of ctest.
+set -euo pipefail
+# shellcheck source=jobs/common.sh
+. "$(dirname "${BASH_SOURCE[0]}")/../jobs/common.sh"
+
+case "${1-}" in
+'') ;;
+--long) export LONGHAUL_LONG=1 ;;
+*)
+    echo "usage: tests/run.sh [--long]"
+    [ "$1" = --help ] && exit 0
+    exit 2
+    ;;
+esac
+
+# run_tests FOLDER [CTEST OPTIONS…]: says what failed and how; the summary stays in $logs/FOLDER.tests.
+run_tests() {
+    local folder=$1 name
+    name=${folder//\//-}
+    shift
+    ctest --test-dir "$root/$folder" --output-on-failure -j "$cores" "$@" >"$logs/$name.tests" 2>&1 && return
+    failed=1
+    say "tests of $folder failed:"
+    # What ctest says of the tests that passed is left out.
+    grep -Ev '^ *(Start +[0-9]+:|[0-9]+/[0-9]+ Test +#.* Passed )' "$logs/$name.tests" | tail -n 200
+}
+
+failed=0
+install "${packages[@]}" check
+build release build
+build asan build-asan
+say "testing the parsers under the sanitizers"
+for room in base model fuzz; do
+    [ -d "$root/build-asan/tests/$room" ] && run_tests "build-asan/tests/$room" -LE slow
+done
+say "testing everything, on 1, 2, 3 and 4 ranks"
+run_tests build
+say "done"
+sed -n '/tests passed/,$p' "$logs/build.tests"
+exit "$failed"
