@@ -42,6 +42,7 @@ void lh_comm_close(lh_comm *comm);
 
 int lh_comm_rank(const lh_comm *comm);
 int lh_comm_size(const lh_comm *comm);
+int lh_comm_local_size(const lh_comm *comm);   /* ranks of this host */
 int lh_comm_local_rank(const lh_comm *comm);   /* among the ranks of this host */
 const char *lh_comm_name(const lh_comm *comm); /* "self", "mpi", "faulty" */
 const char *lh_comm_host(const lh_comm *comm);
@@ -71,6 +72,11 @@ lh_status lh_comm_barrier(lh_comm *comm);
  * on none: then the status of the lowest failing rank, with its message, prefixed on every other rank by
  * "rank N on HOST". */
 lh_status lh_comm_agree(lh_comm *comm, lh_status st);
+
+/* 1 when the last lh_comm_agree or lh_comm_same on this communicator (or one split from it) ended in a failure: every
+ * rank has it, rank 0 reports it and all may close. A failure for which it is 0 is this rank's alone: it reports and
+ * leaves. */
+int lh_comm_agreed(const lh_comm *comm);
 
 /* All ranks must hold the same `bytes` bytes, as the options of a run; else LH_EUSAGE naming `what` and the first rank
  * that differs. */

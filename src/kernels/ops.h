@@ -117,7 +117,7 @@ typedef struct lh_gated_args {
     lh_gate gate_kind;
 } lh_gated_args;
 
-/* y[t,i] += x[t,i]. */
+/* y[t,i] += x[t,i]. x_ld 0 adds one row to all. */
 typedef struct lh_add_args {
     float *y;
     const float *x;

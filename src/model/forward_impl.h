@@ -1,0 +1,64 @@
+/* forward_impl.h - the state that forward.c (tokens) and layer.c (one layer) share. */
+#ifndef LH_MODEL_FORWARD_IMPL_H
+#define LH_MODEL_FORWARD_IMPL_H
+
+#include "model/model_impl.h"
+
+typedef struct rotation {
+    float *inv_freq; /* [rotary_dim / 2], device */
+    float scale;
+} rotation;
+
+/* Logical shards of a product whose inner dimension is cut over ranks: query heads, or blocks of channels. */
+typedef struct lh_parts {
+    int64_t *first;  /* [ranks + 1] first part of every rank */
+    int64_t *bounds; /* [own + 1] columns of this rank where its parts begin */
+} lh_parts;
+
+struct lh_forward {
+    lh_model *model;
+    const lh_config *config;
+    const lh_shard *shard;
+    lh_kv_place place;
+    lh_device *device;
+    int64_t chunk;
+    rotation rotations[2]; /* global, local */
+    lh_parts head_parts, block_parts;
+    int64_t *gather_bytes, *gather_at; /* [ranks] */
+    /* workspace of one chunk of t tokens, device */
+    int32_t *ids, *positions; /* [t] */
+    float *x;                 /* [t, hidden] */
+    void *normed;             /* [t, hidden], of the model's type */
+    float *qkv;               /* [t, (q_count + 2 kv_count) * head_dim] */
+    float *attended;          /* [t, q_count * head_dim] */
+    void *attended_cast;      /* the same in bf16 */
+    float *lse;               /* [t, q_count] */
+    float *gate_up;           /* [t, 2 ff_count] */
+    void *gated;              /* [t, ff_count] */
+    float *y;                 /* [t, hidden] */
+    float *parts;             /* [parts, t, hidden] */
+    /* the last rows */
+    int64_t keep, rows;
+    float *last;       /* [keep, hidden] */
+    void *last_normed; /* [keep, hidden] */
+    float *logits;     /* [keep, vocab_count] */
+};
+
+/* A chunk of tokens in one layer. */
+typedef struct lh_rows_at {
+    int64_t layer, first, tokens; /* first: position of the first one */
+    lh_ragged *view;
+    float *x; /* [tokens, hidden], updated in place */
+} lh_rows_at;
+
+/* Norm, projections, rotation; keys and values into the cache, rotated queries left in f->qkv. */
+lh_status lh_layer_append(lh_forward *f, const lh_rows_at *rows);
+
+/* Attention of the queries in f->qkv into f->attended, of a block or of one row. lse may be NULL. */
+lh_status lh_layer_attend(lh_forward *f, const lh_rows_at *rows, float *lse);
+lh_status lh_layer_attend_step(lh_forward *f, const lh_rows_at *rows);
+
+/* Output projection, residual, MLP, residual. Collective. */
+lh_status lh_layer_output(lh_forward *f, const lh_rows_at *rows);
+
+#endif

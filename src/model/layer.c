@@ -1,0 +1,278 @@
+/* layer.c - one decoder layer over a chunk of tokens, for this rank's heads and channels. */
+#include "model/forward_impl.h"
+
+static const lh_layer *layer_of(const lh_forward *f, int64_t layer)
+{
+    return &f->model->layers[layer];
+}
+
+static int sliding(const lh_forward *f, int64_t layer)
+{
+    return f->config->window > 0 && f->config->sliding[layer];
+}
+
+/* Widths of a row of f->qkv. */
+static int64_t q_dim(const lh_forward *f)
+{
+    return f->shard->heads.q_count * f->config->head_dim;
+}
+
+static int64_t kv_dim(const lh_forward *f)
+{
+    return f->shard->heads.kv_count * f->config->head_dim;
+}
+
+static int64_t qkv_ld(const lh_forward *f)
+{
+    return q_dim(f) + 2 * kv_dim(f);
+}
+
+/* Whole rows: y may be x (then f32). */
+static lh_status norm_rows(lh_forward *f, const float *x, const float *w, void *y, lh_dtype y_type, int64_t tokens)
+{
+    int64_t hidden = f->config->hidden;
+    return f->place.ops->rmsnorm(f->place.stream, &(lh_rmsnorm_args){.y = y,
+                                                                     .y_type = y_type,
+                                                                     .x = x,
+                                                                     .w = w,
+                                                                     .tokens = tokens,
+                                                                     .heads = 1,
+                                                                     .dim = hidden,
+                                                                     .x_ld = hidden,
+                                                                     .y_ld = hidden,
+                                                                     .eps = (float)f->config->norm_eps,
+                                                                     .offset = (float)f->config->norm_offset});
+}
+
+/* Heads inside f->qkv, in place. */
+static lh_status norm_heads(lh_forward *f, float *x, const float *w, int64_t heads, int64_t tokens)
+{
+    return f->place.ops->rmsnorm(f->place.stream, &(lh_rmsnorm_args){.y = x,
+                                                                     .y_type = LH_F32,
+                                                                     .x = x,
+                                                                     .w = w,
+                                                                     .tokens = tokens,
+                                                                     .heads = heads,
+                                                                     .dim = f->config->head_dim,
+                                                                     .x_ld = qkv_ld(f),
+                                                                     .y_ld = qkv_ld(f),
+                                                                     .eps = (float)f->config->norm_eps,
+                                                                     .offset = (float)f->config->norm_offset});
+}
+
+static lh_status rotate(lh_forward *f, float *x, int64_t heads, const lh_rows_at *rows)
+{
+    const rotation *r = &f->rotations[sliding(f, rows->layer)];
+    return f->place.ops->rope(f->place.stream, &(lh_rope_args){.x = x,
+                                                               .positions = f->positions,
+                                                               .inv_freq = r->inv_freq,
+                                                               .tokens = rows->tokens,
+                                                               .heads = heads,
+                                                               .dim = f->config->head_dim,
+                                                               .rotary = f->config->rotary_dim,
+                                                               .ld = qkv_ld(f),
+                                                               .scale = r->scale});
+}
+
+lh_status lh_layer_append(lh_forward *f, const lh_rows_at *rows)
+{
+    lh_status st = LH_OK;
+    const lh_layer *w = layer_of(f, rows->layer);
+    const lh_heads *heads = &f->shard->heads;
+    int64_t t = rows->tokens, hidden = f->config->hidden;
+    float *q = f->qkv, *k = q + q_dim(f), *v = k + kv_dim(f);
+    LH_TRY(norm_rows(f, rows->x, w->attn_norm, f->normed, f->model->options.dtype, t));
+    LH_TRY(f->place.ops->gemm(f->place.stream, &(lh_gemm_args){.y = f->qkv,
+                                                               .x = f->normed,
+                                                               .w = w->qkv,
+                                                               .type = f->model->options.dtype,
+                                                               .bias = w->qkv_bias,
+                                                               .tokens = t,
+                                                               .out = qkv_ld(f),
+                                                               .in = hidden,
+                                                               .y_ld = qkv_ld(f),
+                                                               .x_ld = hidden,
+                                                               .w_ld = hidden,
+                                                               .order = f->model->options.order}));
+    if (w->q_norm) LH_TRY(norm_heads(f, q, w->q_norm, heads->q_count, t));
+    if (w->k_norm) LH_TRY(norm_heads(f, k, w->k_norm, heads->kv_count, t));
+    LH_TRY(rotate(f, q, heads->q_count, rows));
+    LH_TRY(rotate(f, k, heads->kv_count, rows));
+    LH_TRY(f->place.ops->append(
+        f->place.stream,
+        &(lh_append_args){
+            .seqs = rows->view, .batch = 1, .tokens = t, .ld = qkv_ld(f), .k = k, .v = v, .positions = f->positions}));
+done:
+    return st;
+}
+
+static lh_logit logit_of(const lh_forward *f, int64_t layer)
+{
+    return (lh_logit){(float)f->config->attn_scale, (float)f->config->attn_softcap,
+                      sliding(f, layer) ? f->config->window : 0};
+}
+
+lh_status lh_layer_attend(lh_forward *f, const lh_rows_at *rows, float *lse)
+{
+    return f->place.ops->attend_block(f->place.stream,
+                                      &(lh_attend_block_args){.o = f->attended,
+                                                              .lse = lse,
+                                                              .q = f->qkv,
+                                                              .positions = f->positions,
+                                                              .kv = rows->view,
+                                                              .map = lh_heads_grouping(&f->shard->heads),
+                                                              .logit = logit_of(f, rows->layer),
+                                                              .tokens = rows->tokens,
+                                                              .q_ld = qkv_ld(f),
+                                                              .o_ld = q_dim(f)});
+}
+
+lh_status lh_layer_attend_step(lh_forward *f, const lh_rows_at *rows)
+{
+    return f->place.ops->attend_decode(f->place.stream,
+                                       &(lh_attend_decode_args){.o = f->attended,
+                                                                .q = f->qkv,
+                                                                .positions = f->positions,
+                                                                .seqs = rows->view,
+                                                                .batch = 1,
+                                                                .q_ld = qkv_ld(f),
+                                                                .o_ld = q_dim(f),
+                                                                .map = lh_heads_grouping(&f->shard->heads),
+                                                                .logit = logit_of(f, rows->layer)});
+}
+
+/* A product whose inner dimension is cut over the ranks: y = sum over ranks of x · wᵀ, then + bias. */
+typedef struct cut_product {
+    const void *x, *w;
+    const float *bias; /* [hidden] or NULL */
+    int64_t in;        /* columns of this rank */
+    const lh_parts *parts;
+} cut_product;
+
+static lh_status multiply(lh_forward *f, const cut_product *p, int64_t from, int64_t to, float *y, int64_t tokens)
+{
+    int64_t element = lh_dtype_bytes(f->model->options.dtype), hidden = f->config->hidden;
+    if (from == to) return lh_stream_zero(f->place.stream, y, tokens * hidden * 4);
+    return f->place.ops->gemm(f->place.stream, &(lh_gemm_args){.y = y,
+                                                               .x = (const char *)p->x + from * element,
+                                                               .w = (const char *)p->w + from * element,
+                                                               .type = f->model->options.dtype,
+                                                               .tokens = tokens,
+                                                               .out = hidden,
+                                                               .in = to - from,
+                                                               .y_ld = hidden,
+                                                               .x_ld = p->in,
+                                                               .w_ld = p->in,
+                                                               .order = f->model->options.order});
+}
+
+/* One product a logical shard, gathered and added in the order of shards: the same bits on any number of ranks. */
+static lh_status sum_in_order(lh_forward *f, const cut_product *p, int64_t tokens)
+{
+    lh_status st = LH_OK;
+    int rank = f->shard->rank, ranks = f->shard->ranks;
+    int64_t block = tokens * f->config->hidden, first = p->parts->first[rank], own = p->parts->first[rank + 1] - first;
+    for (int64_t i = 0; i < own; i++)
+        LH_TRY(multiply(f, p, p->parts->bounds[i], p->parts->bounds[i + 1], f->parts + (first + i) * block, tokens));
+    if (ranks > 1) {
+        for (int r = 0; r < ranks; r++) {
+            f->gather_at[r] = p->parts->first[r] * block * 4;
+            f->gather_bytes[r] = (p->parts->first[r + 1] - p->parts->first[r]) * block * 4;
+        }
+        LH_TRY(lh_stream_sync(f->place.stream));
+        LH_TRY(lh_comm_allgatherv(f->place.comm, f->parts + first * block, f->parts, f->gather_bytes, f->gather_at));
+    }
+    LH_TRY(f->place.ops->sum_shards(f->place.stream,
+                                    &(lh_sum_shards_args){f->y, f->parts, p->parts->first[ranks], block}));
+done:
+    return st;
+}
+
+/* f->y = the product, whole on every rank. */
+static lh_status multiply_cut(lh_forward *f, const cut_product *p, int64_t tokens)
+{
+    lh_status st = LH_OK;
+    int64_t hidden = f->config->hidden;
+    if (f->model->options.order == LH_ORDER_FIXED) {
+        LH_TRY(sum_in_order(f, p, tokens));
+    } else {
+        LH_TRY(multiply(f, p, 0, p->in, f->y, tokens));
+        if (f->shard->ranks > 1) {
+            LH_TRY(lh_stream_sync(f->place.stream));
+            LH_TRY(lh_comm_allreduce(f->place.comm, f->y, tokens * hidden, LH_F32, LH_SUM));
+        }
+    }
+    if (p->bias) LH_TRY(f->place.ops->add(f->place.stream, &(lh_add_args){f->y, p->bias, tokens, hidden, hidden, 0}));
+done:
+    return st;
+}
+
+/* x += norm(f->y), where the family has a norm there. */
+static lh_status add_residual(lh_forward *f, const float *post_norm, float *x, int64_t tokens)
+{
+    lh_status st = LH_OK;
+    int64_t hidden = f->config->hidden;
+    if (post_norm) LH_TRY(norm_rows(f, f->y, post_norm, f->y, LH_F32, tokens));
+    LH_TRY(f->place.ops->add(f->place.stream, &(lh_add_args){x, f->y, tokens, hidden, hidden, hidden}));
+done:
+    return st;
+}
+
+static lh_status mlp(lh_forward *f, const lh_rows_at *rows)
+{
+    static const lh_gate gates[] = {
+        [LH_ACT_SILU] = LH_GATE_SILU, [LH_ACT_GELU_TANH] = LH_GATE_GELU_TANH, [LH_ACT_GELU] = LH_GATE_GELU};
+    lh_status st = LH_OK;
+    const lh_layer *w = layer_of(f, rows->layer);
+    int64_t t = rows->tokens, hidden = f->config->hidden, ff = f->shard->ff_count;
+    LH_TRY(norm_rows(f, rows->x, w->mlp_norm, f->normed, f->model->options.dtype, t));
+    LH_TRY(f->place.ops->gemm(f->place.stream, &(lh_gemm_args){.y = f->gate_up,
+                                                               .x = f->normed,
+                                                               .w = w->gate_up,
+                                                               .type = f->model->options.dtype,
+                                                               .bias = w->gate_up_bias,
+                                                               .tokens = t,
+                                                               .out = 2 * ff,
+                                                               .in = hidden,
+                                                               .y_ld = 2 * ff,
+                                                               .x_ld = hidden,
+                                                               .w_ld = hidden,
+                                                               .order = f->model->options.order}));
+    LH_TRY(f->place.ops->gated(f->place.stream, &(lh_gated_args){.y = f->gated,
+                                                                 .y_type = f->model->options.dtype,
+                                                                 .gate = f->gate_up,
+                                                                 .up = f->gate_up + ff,
+                                                                 .tokens = t,
+                                                                 .dim = ff,
+                                                                 .y_ld = ff,
+                                                                 .ld = 2 * ff,
+                                                                 .gate_kind = gates[f->config->activation]}));
+    LH_TRY(multiply_cut(f, &(cut_product){f->gated, w->down, w->down_bias, ff, &f->block_parts}, t));
+    LH_TRY(add_residual(f, w->mlp_post_norm, rows->x, t));
+done:
+    return st;
+}
+
+lh_status lh_layer_output(lh_forward *f, const lh_rows_at *rows)
+{
+    lh_status st = LH_OK;
+    const lh_layer *w = layer_of(f, rows->layer);
+    const void *attended = f->attended;
+    int64_t t = rows->tokens, width = q_dim(f);
+    if (f->model->options.dtype != LH_F32) {
+        LH_TRY(f->place.ops->convert(f->place.stream, &(lh_convert_args){.dst = f->attended_cast,
+                                                                         .src = f->attended,
+                                                                         .dst_type = f->model->options.dtype,
+                                                                         .src_type = LH_F32,
+                                                                         .rows = t,
+                                                                         .cols = width,
+                                                                         .dst_ld = width,
+                                                                         .src_ld = width}));
+        attended = f->attended_cast;
+    }
+    LH_TRY(multiply_cut(f, &(cut_product){attended, w->o, w->o_bias, width, &f->head_parts}, t));
+    LH_TRY(add_residual(f, w->attn_post_norm, rows->x, t));
+    LH_TRY(mlp(f, rows));
+done:
+    return st;
+}

@@ -1,0 +1,193 @@
+#include "model/model.h"
+
+#include <assert.h>
+#include <stddef.h>
+
+#include "base/json.h"
+#include "base/mem.h"
+#include "model/model_impl.h"
+
+/* A piece of device memory: one tensor, or several whose rows stand one below the other. */
+typedef struct piece {
+    size_t field;
+    lh_weight parts[3];
+    int count;
+} piece;
+
+#define PIECE(where, field, ...)                                                                             \
+    {                                                                                                        \
+        offsetof(where, field), {__VA_ARGS__}, (int)(sizeof((lh_weight[]){__VA_ARGS__}) / sizeof(lh_weight)) \
+    }
+
+static const piece layer_pieces[] = {
+    PIECE(lh_layer, attn_norm, LH_W_ATTN_NORM),
+    PIECE(lh_layer, attn_post_norm, LH_W_ATTN_POST_NORM),
+    PIECE(lh_layer, mlp_norm, LH_W_MLP_NORM),
+    PIECE(lh_layer, mlp_post_norm, LH_W_MLP_POST_NORM),
+    PIECE(lh_layer, q_norm, LH_W_Q_NORM),
+    PIECE(lh_layer, k_norm, LH_W_K_NORM),
+    PIECE(lh_layer, qkv, LH_W_Q, LH_W_K, LH_W_V),
+    PIECE(lh_layer, qkv_bias, LH_W_Q_BIAS, LH_W_K_BIAS, LH_W_V_BIAS),
+    PIECE(lh_layer, o, LH_W_O),
+    PIECE(lh_layer, o_bias, LH_W_O_BIAS),
+    PIECE(lh_layer, gate_up, LH_W_GATE, LH_W_UP),
+    PIECE(lh_layer, gate_up_bias, LH_W_GATE_BIAS, LH_W_UP_BIAS),
+    PIECE(lh_layer, down, LH_W_DOWN),
+    PIECE(lh_layer, down_bias, LH_W_DOWN_BIAS),
+};
+
+static const piece model_pieces[] = {
+    PIECE(lh_model, embed, LH_W_EMBED),
+    PIECE(lh_model, norm, LH_W_NORM),
+    PIECE(lh_model, head, LH_W_HEAD),
+};
+
+enum {
+    LAYER_PIECES = sizeof layer_pieces / sizeof *layer_pieces,
+    MODEL_PIECES = sizeof model_pieces / sizeof *model_pieces
+};
+
+/* The part of a tensor that a shard owns; rows 0 when the model does not have it. */
+static lh_weight_range range_of(const lh_config *config, const lh_shard *shard, lh_weight w)
+{
+    const lh_weight_info *info = lh_weight_info_of(w);
+    lh_weight_range range = {.weight = w};
+    int64_t first = 0, count = 0;
+    lh_weight_shape(config, w, &range.rows, &range.cols);
+    if (range.rows == 0 || info->part == LH_PART_ALL) return range;
+    lh_shard_range(shard, config, info->unit, &first, &count);
+    if (info->part == LH_PART_ROWS) {
+        range.row = first;
+        range.rows = count;
+    } else {
+        range.col = first;
+        range.cols = count;
+    }
+    return range;
+}
+
+static int64_t piece_bytes(const lh_config *config, const lh_shard *shard, lh_dtype type, const piece *p)
+{
+    int64_t bytes = 0;
+    for (int i = 0; i < p->count; i++) {
+        lh_weight_range range = range_of(config, shard, p->parts[i]);
+        lh_dtype stored = lh_weight_info_of(p->parts[i])->rank == 2 ? type : LH_F32;
+        bytes += range.rows * range.cols * lh_dtype_bytes(stored);
+    }
+    return bytes;
+}
+
+int64_t lh_model_bytes(const lh_config *config, const lh_shard *shard, lh_dtype type)
+{
+    int64_t bytes = 0;
+    for (int i = 0; i < MODEL_PIECES; i++) bytes += piece_bytes(config, shard, type, &model_pieces[i]);
+    for (int i = 0; i < LAYER_PIECES; i++) bytes += config->layers * piece_bytes(config, shard, type, &layer_pieces[i]);
+    return bytes;
+}
+
+typedef struct loader {
+    lh_checkpoint *ck;
+    lh_model *model;
+    const lh_load_progress *progress;
+    int64_t done, total;
+} loader;
+
+static lh_status load_piece(loader *in, const piece *p, int64_t layer, void *where)
+{
+    lh_status st = LH_OK;
+    lh_model *m = in->model;
+    char *memory = NULL, *at;
+    int64_t bytes = piece_bytes(&m->config, &m->shard, m->options.dtype, p);
+    LH_TRY(lh_device_alloc(lh_stream_device(m->place.stream), &memory, bytes, LH_MEM_WEIGHTS));
+    memcpy((char *)where + p->field, &memory, sizeof memory); /* freed by lh_model_close from now on */
+    at = memory;
+    for (int i = 0; i < p->count; i++) {
+        lh_weight_range range = range_of(&m->config, &m->shard, p->parts[i]);
+        lh_dtype type = lh_weight_info_of(p->parts[i])->rank == 2 ? m->options.dtype : LH_F32;
+        int64_t part = range.rows * range.cols;
+        range.layer = layer;
+        if (part == 0) continue;
+        LH_TRY(lh_checkpoint_read(in->ck, &range, at, type, range.cols));
+        at += part * lh_dtype_bytes(type);
+    }
+    in->done += bytes;
+    if (in->progress && in->progress->done) in->progress->done(in->progress->self, in->done, in->total);
+done:
+    return st;
+}
+
+lh_status lh_model_load(lh_model **out, lh_checkpoint *ck, const lh_kv_place *place, const lh_model_options *options,
+                        const lh_load_progress *progress)
+{
+    lh_status st = LH_OK;
+    lh_model *m = NULL;
+    json_t *json = NULL;
+    const char *text = lh_checkpoint_config_json(ck);
+    LH_TRY(lh_calloc(&m, 1, sizeof *m));
+    m->place = *place;
+    m->options = *options;
+    LH_TRY(lh_json_parse(&json, "/config", text, (int64_t)strlen(text)));
+    LH_TRY(lh_config_parse(&m->config, json, "/config"));
+    LH_TRY(lh_shard_of(&m->shard, &m->config, lh_comm_rank(place->comm), lh_comm_size(place->comm)));
+    LH_TRY(lh_calloc(&m->layers, m->config.layers, sizeof *m->layers));
+    loader in = {ck, m, progress, 0, lh_model_bytes(&m->config, &m->shard, options->dtype)};
+    for (int i = 0; i < MODEL_PIECES; i++) LH_TRY(load_piece(&in, &model_pieces[i], 0, m));
+    if (m->config.tied) m->head = m->embed;
+    for (int64_t l = 0; l < m->config.layers; l++)
+        for (int i = 0; i < LAYER_PIECES; i++) LH_TRY(load_piece(&in, &layer_pieces[i], l, &m->layers[l]));
+    *out = m;
+    m = NULL;
+done:
+    json_decref(json);
+    lh_model_close(m);
+    return st;
+}
+
+static void free_pieces(lh_device *device, const piece *pieces, int count, void *where)
+{
+    for (int i = 0; i < count; i++) {
+        void *memory;
+        memcpy(&memory, (char *)where + pieces[i].field, sizeof memory);
+        lh_device_free(device, memory);
+    }
+}
+
+void lh_model_close(lh_model *model)
+{
+    if (!model) return;
+    lh_device *device = lh_stream_device(model->place.stream);
+    if (model->head == model->embed) model->head = NULL;
+    free_pieces(device, model_pieces, MODEL_PIECES, model);
+    for (int64_t l = 0; model->layers && l < model->config.layers; l++)
+        free_pieces(device, layer_pieces, LAYER_PIECES, &model->layers[l]);
+    lh_free(model->layers);
+    lh_config_clear(&model->config);
+    lh_free(model);
+}
+
+const lh_config *lh_model_config(const lh_model *model)
+{
+    return &model->config;
+}
+
+const lh_shard *lh_model_shard(const lh_model *model)
+{
+    return &model->shard;
+}
+
+lh_kv_shape lh_config_kv_shape(const lh_config *config, const lh_shard *shard, lh_dtype kv_type)
+{
+    return (lh_kv_shape){.heads = shard->heads,
+                         .layers = config->layers,
+                         .head_dim = config->head_dim,
+                         .type = kv_type,
+                         .scale = (float)config->attn_scale,
+                         .softcap = (float)config->attn_softcap,
+                         .window = config->window,
+                         .sliding = config->window ? config->sliding : NULL};
+}
+
+lh_kv_shape lh_model_kv_shape(const lh_model *model, lh_dtype kv_type)
+{
+    return lh_config_kv_shape(&model->config, &model->shard, kv_type);
+}

@@ -1,0 +1,75 @@
+/* model.h - the weights of one rank on its device, and the forward pass over them. Read-only once loaded. */
+#ifndef LH_MODEL_MODEL_H
+#define LH_MODEL_MODEL_H
+
+#include "kv/kv.h"
+#include "model/checkpoint.h"
+#include "model/shard.h"
+
+typedef struct lh_model lh_model;
+
+typedef struct lh_model_options {
+    lh_dtype dtype; /* of matrices in memory and of products: f32 or bf16 */
+    lh_order order; /* LH_ORDER_FIXED: the same bits on any number of ranks */
+} lh_model_options;
+
+/* Read this rank's part of every tensor. Not collective: agree afterwards. `progress` may be NULL. */
+typedef struct lh_load_progress {
+    void *self;
+    void (*done)(void *self, int64_t bytes, int64_t total_bytes);
+} lh_load_progress;
+
+lh_status lh_model_load(lh_model **out, lh_checkpoint *ck, const lh_kv_place *place, const lh_model_options *options,
+                        const lh_load_progress *progress);
+void lh_model_close(lh_model *model);
+
+const lh_config *lh_model_config(const lh_model *model);
+const lh_shard *lh_model_shard(const lh_model *model);
+
+/* The cache that fits this model: everything but the type of its entries. */
+lh_kv_shape lh_model_kv_shape(const lh_model *model, lh_dtype kv_type);
+lh_kv_shape lh_config_kv_shape(const lh_config *config, const lh_shard *shard, lh_dtype kv_type);
+
+/* Bytes of the weights of a shard in memory. */
+int64_t lh_model_bytes(const lh_config *config, const lh_shard *shard, lh_dtype type);
+
+/* ---- the forward pass ---- */
+
+/* Workspace for one timeline: tokens go through in chunks of at most lh_forward_chunk(order) tokens. `length` is the
+ * length of the whole run in tokens, on which some rotary scalings depend. */
+typedef struct lh_forward lh_forward;
+
+int64_t lh_forward_chunk(lh_order order);
+
+/* Bytes of workspace that lh_forward_open takes, and that a prompt of `tokens` tokens takes on top while it is
+ * prefilled. */
+int64_t lh_forward_bytes(const lh_config *config, const lh_shard *shard, const lh_model_options *options);
+int64_t lh_forward_prompt_bytes(const lh_config *config, int64_t tokens);
+
+lh_status lh_forward_open(lh_forward **out, lh_model *model, const lh_kv_place *place, int64_t length);
+void lh_forward_close(lh_forward *f);
+
+/* Called on every rank now and then: tokens x layers done of all. Not LH_OK: stop with this status. */
+typedef struct lh_forward_progress {
+    void *self;
+    lh_status (*done)(void *self, int64_t done, int64_t total);
+} lh_forward_progress;
+
+/* Collective, all of them. Take in tokens; the cache evicts as it is told. After any of them lh_forward_logits gives
+ * the logits of the last min(n, rows) tokens, as asked for by lh_forward_keep (1 unless said). */
+lh_status lh_forward_prefill(lh_forward *f, lh_kv *kv, const int32_t *ids, int64_t n,
+                             const lh_forward_progress *progress);
+lh_status lh_forward_block(lh_forward *f, lh_kv *kv, const int32_t *ids, int64_t n);
+lh_status lh_forward_step(lh_forward *f, lh_kv *kv, int32_t id);
+
+/* Rows whose logits are wanted from now on. */
+lh_status lh_forward_keep(lh_forward *f, int64_t rows);
+
+/* This rank's part of the logits of the last rows: [rows, vocab_count] in device memory, valid until the next call. */
+typedef struct lh_logits_view {
+    const float *logits;
+    int64_t rows, first, count; /* vocabulary first .. first + count */
+} lh_logits_view;
+lh_logits_view lh_forward_logits(const lh_forward *f);
+
+#endif

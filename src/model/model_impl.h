@@ -1,0 +1,32 @@
+/* model_impl.h - what model.c fills and forward.c reads. */
+#ifndef LH_MODEL_MODEL_IMPL_H
+#define LH_MODEL_MODEL_IMPL_H
+
+#include "model/model.h"
+
+/* One layer of one rank, in device memory; NULL where the family has no such tensor. Matrices are of the model's type,
+ * vectors f32. */
+typedef struct lh_layer {
+    float *attn_norm, *attn_post_norm, *mlp_norm, *mlp_post_norm; /* [hidden] */
+    float *q_norm, *k_norm;                                       /* [head_dim] */
+    void *qkv; /* [(q_count + 2 kv_count) * head_dim, hidden]: queries, keys, values */
+    float *qkv_bias;
+    void *o;       /* [hidden, q_count * head_dim] */
+    float *o_bias; /* [hidden], whole on every rank: added after the ranks' products */
+    void *gate_up; /* [2 ff_count, hidden]: gate, up */
+    float *gate_up_bias;
+    void *down; /* [hidden, ff_count] */
+    float *down_bias;
+} lh_layer;
+
+struct lh_model {
+    lh_config config;
+    lh_shard shard;
+    lh_model_options options;
+    lh_kv_place place;
+    lh_layer *layers;
+    void *embed, *head; /* [vocab_count, hidden]; head is embed when tied */
+    float *norm;
+};
+
+#endif
