@@ -168,7 +168,7 @@ done:
     return st;
 }
 
-static lh_status set_enum(const lh_option *row, const char *text, int *out)
+static lh_status find_choice(const lh_option *row, const char *text, int *out)
 {
     lh_status st = LH_OK;
     lh_buf list = {0};
@@ -188,6 +188,16 @@ done:
     return st;
 }
 
+static lh_status set_text(const lh_option *row, const char *text, const char **out)
+{
+    lh_status st = LH_OK;
+    int choice = 0;
+    if (row->choices) LH_TRY(find_choice(row, text, &choice));
+    *out = row->choices ? row->choices[choice] : text;
+done:
+    return st;
+}
+
 static lh_status push(lh_strings *list, const char *text)
 {
     lh_status st = LH_OK;
@@ -203,9 +213,9 @@ static lh_status set(const place *p, const char *text)
     case LH_OPT_FLAG: *(int *)p->field = 1; return LH_OK;
     case LH_OPT_I64: return set_i64(p->row, text, p->field);
     case LH_OPT_F64: return set_f64(p->row, text, p->field);
-    case LH_OPT_STR: *(const char **)p->field = text; return LH_OK;
+    case LH_OPT_STR: return set_text(p->row, text, p->field);
     case LH_OPT_LIST: return push(p->field, text);
-    default: return set_enum(p->row, text, p->field);
+    default: return find_choice(p->row, text, p->field);
     }
 }
 

@@ -32,7 +32,7 @@ typedef enum lh_option_type {
     LH_OPT_FLAG, /* int: 1 when given */
     LH_OPT_I64,  /* int64_t in [min, max] */
     LH_OPT_F64,  /* double in [low, high], finite */
-    LH_OPT_STR,  /* const char *, NULL without a default */
+    LH_OPT_STR,  /* const char *, NULL without a default; with choices one of them */
     LH_OPT_LIST, /* lh_strings: may be given several times, no default */
     LH_OPT_ENUM, /* int or an enum: the number of the choice */
     LH_OPT_TYPES
@@ -49,7 +49,7 @@ typedef struct lh_option {
     size_t at, bytes;           /* the field: LH_FIELD */
     int64_t min, max;           /* of an I64; equal: any */
     double low, high;           /* of an F64; equal: any */
-    const char *const *choices; /* of an ENUM, ends with NULL */
+    const char *const *choices; /* of an ENUM or STR, ends with NULL */
 } lh_option;
 
 #define LH_FIELD(type, member) .at = offsetof(type, member), .bytes = sizeof(((type *)0)->member)

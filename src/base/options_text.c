@@ -45,7 +45,7 @@ static lh_status argument(lh_buf *out, const lh_option *row)
 {
     lh_status st = LH_OK;
     if (row->type == LH_OPT_FLAG) goto done;
-    if (row->type != LH_OPT_ENUM || row->arg) {
+    if (!row->choices || row->arg) {
         LH_TRY(lh_buf_printf(out, " %s", row->arg ? row->arg : "VALUE"));
         goto done;
     }
@@ -194,7 +194,7 @@ static lh_status completion_row(lh_buf *out, const lh_option *row)
     LH_TRY(lh_buf_printf(out, "            --%s", row->name));
     if (row->letter) LH_TRY(lh_buf_printf(out, "|-%c", row->letter));
     LH_TRY(lh_buf_puts(out, ") "));
-    if (row->type == LH_OPT_ENUM) {
+    if (row->choices) {
         LH_TRY(lh_buf_puts(out, "COMPREPLY=($(compgen -W \""));
         for (int i = 0; row->choices[i]; i++) LH_TRY(lh_buf_printf(out, "%s%s", i ? " " : "", row->choices[i]));
         LH_TRY(lh_buf_puts(out, "\" -- \"$cur\")); "));

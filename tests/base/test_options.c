@@ -15,6 +15,7 @@ struct shared {
     const char *model, *prompt;
     lh_strings questions;
     int dtype;
+    const char *pool;
 };
 
 struct values {
@@ -24,6 +25,7 @@ struct values {
 };
 
 static const char *const dtypes[] = {"auto", "f32", "bf16", NULL};
+static const char *const pools[] = {"none", "max", NULL};
 
 #define FIELD(member) LH_FIELD(struct common, member)
 static const lh_option common_rows[] = {
@@ -61,6 +63,7 @@ static const lh_option shared_rows[] = {
     {.type = LH_OPT_STR, .name = "prompt", FIELD(prompt), .arg = "TEXT", .help = "What to read."},
     {.type = LH_OPT_LIST, .name = "question", FIELD(questions), .arg = "TEXT", .help = "What to ask."},
     {.type = LH_OPT_ENUM, .name = "dtype", FIELD(dtype), .def = "auto", .choices = dtypes, .help = "Type."},
+    {.type = LH_OPT_STR, .name = "pool", FIELD(pool), .choices = pools, .help = "Pool."},
     {0}};
 static const lh_option_table common_table = {"common", common_rows}, shared_table = {"model", shared_rows};
 static const lh_option_group groups[] = {
@@ -108,6 +111,7 @@ START_TEST(test_what_is_not_given_is_the_default)
     ck_assert_ptr_null(v.shared.prompt);
     ck_assert_int_eq(v.shared.questions.n, 0);
     ck_assert_int_eq(v.shared.dtype, 0);
+    ck_assert_ptr_null(v.shared.pool);
     ck_assert_int_eq(v.common.verbose, 0);
     ck_assert_int_eq(v.before, 0x55555555);
     ck_assert_int_eq(lh_options_given(o, "max-new"), 0);
@@ -182,6 +186,7 @@ START_TEST(test_bad_values_say_what_would_be_right)
     refuses(WORDS("-mx", "--alpha", "half"), "number between 0 and 1");
     refuses(WORDS("-mx", "--dtype", "fp8"), "option '--dtype' got 'fp8', it must be one of auto, f32, bf16");
     refuses(WORDS("-mx", "--dtype", "f23"), "did you mean 'f32'?");
+    refuses(WORDS("-mx", "--pool", "median"), "option '--pool' got 'median', it must be one of none, max");
     refuses(WORDS("-mx", "--verbose=1"), "'--verbose' takes no value");
     refuses(WORDS("-mx", "--max-new"), "'--max-new' needs a value: '--max-new TOKENS'");
     refuses(WORDS("-mx", "--prompt", "--max-new", "4"), "option '--max-new' follows");
@@ -218,12 +223,13 @@ START_TEST(test_the_record_holds_every_option_and_what_was_given)
     struct values v;
     lh_options *o;
     json_t *record = NULL, *want;
-    ck_assert_int_eq(parse(&o, &v, WORDS("src", "--dtype", "bf16", "-m", "a\xff", "--question", "q", "-q")), LH_OK);
+    ck_assert_int_eq(
+        parse(&o, &v, WORDS("src", "--dtype", "bf16", "-m", "a\xff", "--question", "q", "-q", "--pool", "max")), LH_OK);
     ck_assert_int_eq(lh_options_json(o, &record), LH_OK);
-    want = json_pack("{s:s, s:[s], s:{s:s, s:i, s:n, s:f, s:n, s:[s], s:s, s:b, s:b}, s:[s,s,s,s]}", "command", "try",
-                     "arguments", "src", "options", "model", "\xef\xbf\xbd", "max-new", 128, "seed", "alpha", 0.5,
-                     "prompt", "question", "q", "dtype", "bf16", "verbose", 0, "quiet", 1, "given", "model", "question",
-                     "dtype", "quiet");
+    want = json_pack("{s:s, s:[s], s:{s:s, s:i, s:n, s:f, s:n, s:[s], s:s, s:s, s:b, s:b}, s:[s,s,s,s,s]}", "command",
+                     "try", "arguments", "src", "options", "model", "\xef\xbf\xbd", "max-new", 128, "seed", "alpha",
+                     0.5, "prompt", "question", "q", "dtype", "bf16", "pool", "max", "verbose", 0, "quiet", 1, "given",
+                     "model", "question", "dtype", "pool", "quiet");
     ck_assert_ptr_nonnull(want);
     ck_assert(json_equal(record, want));
     json_decref(record);
