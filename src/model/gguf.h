@@ -10,7 +10,8 @@
 typedef struct lh_gguf lh_gguf;
 
 lh_status lh_gguf_open(lh_gguf **out, const char *path);
-void lh_gguf_close(lh_gguf *gguf);
+void lh_gguf_close(lh_gguf *gguf); /* NULL is fine */
+const char *lh_gguf_path(const lh_gguf *gguf);
 
 /* Typed metadata. Absent key: *out keeps what it held. Another type: LH_EINPUT. Any integer type is read as
  * i64, any float type as f64. Strings are not NUL-terminated: borrowed from the mapping, valid until close. */
@@ -24,7 +25,8 @@ lh_status lh_gguf_f64(const lh_gguf *gguf, const char *key, double *out);
 lh_status lh_gguf_bool(const lh_gguf *gguf, const char *key, int *out);
 lh_status lh_gguf_string(const lh_gguf *gguf, const char *key, lh_gguf_text *out);
 
-/* Arrays: new memory of the caller (lh_free); the texts inside stay borrowed. Absent: *out NULL, *n 0. */
+/* Arrays: new memory of the caller (lh_free); the texts inside stay borrowed. Absent: *out NULL, *n 0. A single
+ * number is an array of one. */
 lh_status lh_gguf_strings(const lh_gguf *gguf, const char *key, lh_gguf_text **out, int64_t *n);
 lh_status lh_gguf_i64s(const lh_gguf *gguf, const char *key, int64_t **out, int64_t *n);
 lh_status lh_gguf_f64s(const lh_gguf *gguf, const char *key, double **out, int64_t *n);
@@ -35,7 +37,7 @@ typedef struct lh_gguf_tensor {
     int type; /* ggml's number: lh_ggml_type_find in ggml_types.h */
     int rank;
     int64_t dims[4];
-    const uint8_t *data; /* inside the mapping */
+    const uint8_t *data; /* inside the mapping; NULL, and bytes 0, where the type is unknown */
     int64_t bytes;
 } lh_gguf_tensor;
 

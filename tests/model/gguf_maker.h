@@ -1,0 +1,79 @@
+/* gguf_maker.h - GGUF files made in memory, for tests. Every call appends to a lh_buf. */
+#ifndef LH_TESTS_GGUF_MAKER_H
+#define LH_TESTS_GGUF_MAKER_H
+
+#include <check.h>
+#include <string.h>
+
+#include "base/mem.h"
+
+static inline void gm_bytes(lh_buf *b, const void *data, int64_t n)
+{
+    ck_assert_int_eq(lh_buf_append(b, data, n), LH_OK);
+}
+
+static inline void gm_u32(lh_buf *b, uint32_t v)
+{
+    gm_bytes(b, &v, 4);
+}
+
+static inline void gm_u64(lh_buf *b, uint64_t v)
+{
+    gm_bytes(b, &v, 8);
+}
+
+static inline void gm_text(lh_buf *b, const char *s)
+{
+    gm_u64(b, strlen(s));
+    gm_bytes(b, s, (int64_t)strlen(s));
+}
+
+static inline void gm_head(lh_buf *b, uint32_t version, uint64_t tensors, uint64_t keys)
+{
+    gm_bytes(b, "GGUF", 4);
+    gm_u32(b, version);
+    gm_u64(b, tensors);
+    gm_u64(b, keys);
+}
+
+static inline void gm_key(lh_buf *b, const char *key, uint32_t type)
+{
+    gm_text(b, key);
+    gm_u32(b, type);
+}
+
+static inline void gm_key_u32(lh_buf *b, const char *key, uint32_t v)
+{
+    gm_key(b, key, 4);
+    gm_u32(b, v);
+}
+
+static inline void gm_key_f32(lh_buf *b, const char *key, float v)
+{
+    gm_key(b, key, 6);
+    gm_bytes(b, &v, 4);
+}
+
+static inline void gm_key_text(lh_buf *b, const char *key, const char *v)
+{
+    gm_key(b, key, 8);
+    gm_text(b, v);
+}
+
+/* A tensor's description; cols runs fastest, rows 0: a vector. */
+static inline void gm_tensor(lh_buf *b, const char *name, int64_t rows, int64_t cols, uint32_t type, uint64_t offset)
+{
+    gm_text(b, name);
+    gm_u32(b, rows ? 2 : 1);
+    gm_u64(b, (uint64_t)cols);
+    if (rows) gm_u64(b, (uint64_t)rows);
+    gm_u32(b, type);
+    gm_u64(b, offset);
+}
+
+static inline void gm_align(lh_buf *b, int64_t alignment)
+{
+    while (b->bytes % alignment) gm_bytes(b, "", 1);
+}
+
+#endif
