@@ -1,0 +1,48 @@
+#include "policies/policy.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "policies/policy_impl.h"
+
+#define LH_POLICY(x) extern const lh_policy lh_policy_##x;
+#include "policies/policy_list.h"
+#undef LH_POLICY
+
+static const lh_policy *const presets[] = {
+#define LH_POLICY(x) &lh_policy_##x,
+#include "policies/policy_list.h"
+#undef LH_POLICY
+};
+
+enum { PRESETS = sizeof presets / sizeof *presets };
+
+const lh_policy_parts lh_policy_defaults = {.window = "32",
+                                            .group = "mean",
+                                            .group_stage = "weight",
+                                            .pool = "none",
+                                            .pool_size = "7",
+                                            .sinks = "0",
+                                            .recents = "0",
+                                            .alpha = "0.5",
+                                            .safeguard = "interp",
+                                            .head_budget = "uniform",
+                                            .layer_budget = "uniform",
+                                            .beta = "20",
+                                            .select = "topk",
+                                            .evict = "never",
+                                            .positions = "original"};
+
+const lh_policy lh_policy_by_default = {.name = "ada-snapkv", .parts = {.pool_size = "31"}};
+
+const lh_policy *lh_policy_find(const char *name)
+{
+    for (int i = 0; i < PRESETS; i++)
+        if (strcmp(presets[i]->name, name) == 0) return presets[i];
+    return NULL;
+}
+
+const lh_policy *lh_policy_at(int i)
+{
+    return i >= 0 && i < PRESETS ? presets[i] : NULL;
+}

@@ -1,0 +1,6 @@
+#include "policies/policy.h"
+
+const lh_policy lh_policy_recency = {
+    .name = "recency",
+    .summary = "the most recent tokens",
+    .parts = {.statistic = "position", .sinks = "0", .head_budget = "uniform", .select = "topk", .evict = "every:1"}};

@@ -1,0 +1,7 @@
+#include "policies/policy.h"
+
+const lh_policy lh_policy_streaming = {
+    .name = "streaming",
+    .summary = "attention sinks and the most recent tokens",
+    .paper = "arXiv 2309.17453",
+    .parts = {.statistic = "position", .sinks = "4", .head_budget = "uniform", .select = "topk", .evict = "every:1"}};
