@@ -102,6 +102,31 @@ done:
     return st;
 }
 
+void lh_forward_keep(lh_forward *f, int64_t rows)
+{
+    f->keep_next = rows;
+}
+
+/* Room for the rows that are wanted from now on; the ones of the call before are gone. */
+static lh_status apply_keep(lh_forward *f)
+{
+    lh_status st = LH_OK;
+    int64_t rows = f->keep_next;
+    if (rows == f->keep) return LH_OK;
+    lh_device_free(f->device, f->last);
+    lh_device_free(f->device, f->last_normed);
+    lh_device_free(f->device, f->logits);
+    f->last = f->logits = NULL;
+    f->last_normed = NULL;
+    LH_TRY(lh_device_alloc(f->device, &f->last, rows * f->config->hidden * 4, LH_MEM_WORK));
+    LH_TRY(lh_device_alloc(f->device, &f->last_normed,
+                           rows * f->config->hidden * lh_dtype_bytes(f->model->options.dtype), LH_MEM_WORK));
+    LH_TRY(lh_device_alloc(f->device, &f->logits, rows * f->shard->vocab_count * 4, LH_MEM_WORK));
+    f->keep = rows;
+done:
+    return st;
+}
+
 lh_status lh_forward_open(lh_forward **out, lh_model *model, const lh_kv_place *place, int64_t length)
 {
     lh_status st = LH_OK;
@@ -119,7 +144,8 @@ lh_status lh_forward_open(lh_forward **out, lh_model *model, const lh_kv_place *
     LH_TRY(open_rope(f, &f->config->rope_global, length, &f->rotations[0]));
     LH_TRY(open_rope(f, &f->config->rope_local, length, &f->rotations[1]));
     LH_TRY(open_parts(f));
-    LH_TRY(lh_forward_keep(f, 1));
+    lh_forward_keep(f, 1);
+    LH_TRY(apply_keep(f));
     *out = f;
     f = NULL;
 done:
@@ -144,23 +170,6 @@ void lh_forward_close(lh_forward *f)
     lh_free(f->gather_bytes);
     lh_free(f->gather_at);
     lh_free(f);
-}
-
-lh_status lh_forward_keep(lh_forward *f, int64_t rows)
-{
-    lh_status st = LH_OK;
-    lh_device_free(f->device, f->last);
-    lh_device_free(f->device, f->last_normed);
-    lh_device_free(f->device, f->logits);
-    f->last = f->logits = NULL;
-    f->last_normed = NULL;
-    f->keep = rows;
-    LH_TRY(lh_device_alloc(f->device, &f->last, rows * f->config->hidden * 4, LH_MEM_WORK));
-    LH_TRY(lh_device_alloc(f->device, &f->last_normed,
-                           rows * f->config->hidden * lh_dtype_bytes(f->model->options.dtype), LH_MEM_WORK));
-    LH_TRY(lh_device_alloc(f->device, &f->logits, rows * f->shard->vocab_count * 4, LH_MEM_WORK));
-done:
-    return st;
 }
 
 lh_logits_view lh_forward_logits(const lh_forward *f)
@@ -272,8 +281,9 @@ lh_status lh_forward_prefill(lh_forward *f, lh_kv *kv, const int32_t *ids, int64
 {
     lh_status st = LH_OK;
     float *x = NULL;
-    int64_t hidden = f->config->hidden, rows = f->keep < n ? f->keep : n;
-    st = lh_device_alloc(f->device, &x, lh_forward_prompt_bytes(f->config, n), LH_MEM_WORK);
+    int64_t hidden = f->config->hidden, rows = f->keep_next < n ? f->keep_next : n;
+    st = apply_keep(f);
+    if (st == LH_OK) st = lh_device_alloc(f->device, &x, lh_forward_prompt_bytes(f->config, n), LH_MEM_WORK);
     LH_TRY(lh_comm_agree(f->place.comm, st));
     for (int64_t at = 0; at < n; at += f->chunk)
         LH_TRY(embed(f, ids + at, n - at < f->chunk ? n - at : f->chunk, x + at * hidden));
@@ -305,6 +315,7 @@ static lh_status take_in(lh_forward *f, lh_kv *kv, const int32_t *ids, int64_t n
 {
     lh_status st = LH_OK;
     int64_t seen = lh_kv_seen(kv);
+    LH_TRY(apply_keep(f));
     for (int64_t at = 0; at < n; at += f->chunk) {
         int64_t t = n - at < f->chunk ? n - at : f->chunk;
         LH_TRY(embed(f, ids + at, t, f->x));

@@ -38,7 +38,9 @@ struct lh_forward {
     float *y;                 /* [t, hidden] */
     float *parts;             /* [parts, t, hidden] */
     /* the last rows */
-    int64_t keep, rows;
+    int64_t keep_next; /* rows wanted by the next call */
+    int64_t keep;      /* rows there is room for */
+    int64_t rows;      /* rows of the last call */
     float *last;       /* [keep, hidden] */
     void *last_normed; /* [keep, hidden] */
     float *logits;     /* [keep, vocab_count] */

@@ -62,8 +62,8 @@ lh_status lh_forward_prefill(lh_forward *f, lh_kv *kv, const int32_t *ids, int64
 lh_status lh_forward_block(lh_forward *f, lh_kv *kv, const int32_t *ids, int64_t n);
 lh_status lh_forward_step(lh_forward *f, lh_kv *kv, int32_t id);
 
-/* Rows whose logits are wanted from now on. */
-lh_status lh_forward_keep(lh_forward *f, int64_t rows);
+/* Rows whose logits are wanted by the next calls; those of the last call stay until then. Not collective. */
+void lh_forward_keep(lh_forward *f, int64_t rows);
 
 /* This rank's part of the logits of the last rows: [rows, vocab_count] in device memory, valid until the next call. */
 typedef struct lh_logits_view {

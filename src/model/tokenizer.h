@@ -28,6 +28,7 @@ void lh_tokenizer_close(lh_tokenizer *tok);
 int64_t lh_tokenizer_vocab(const lh_tokenizer *tok); /* largest id + 1 */
 int32_t lh_tokenizer_bos(const lh_tokenizer *tok);   /* -1: none */
 int lh_tokenizer_adds_bos(const lh_tokenizer *tok);
+int32_t lh_tokenizer_eos(const lh_tokenizer *tok); /* the first of the end tokens, -1: none */
 int lh_tokenizer_is_eos(const lh_tokenizer *tok, int32_t id);
 int32_t lh_tokenizer_find(const lh_tokenizer *tok, const char *token); /* id of an exact token, -1: none */
 const char *lh_tokenizer_chat_format(const lh_tokenizer *tok);         /* name in chat.h's table, or NULL */

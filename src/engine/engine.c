@@ -1,0 +1,222 @@
+#include "engine/engine.h"
+
+#include <omp.h>
+#include <sched.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/progress.h"
+#include "engine/clock.h"
+
+struct lh_engine {
+    lh_comm *comm;
+    lh_device *device;
+    lh_stream *stream;
+    lh_kv_place place;
+    lh_checkpoint *ck;
+    lh_tokenizer *tokenizer;
+    lh_model *model;
+    lh_dtype dtype, kv_dtype;
+    int deterministic;
+    int64_t replicas;
+    double load_s;
+};
+
+lh_status lh_engine_backend(const char *device, const lh_ops **out)
+{
+    lh_status st = LH_OK;
+    const char *name = strcmp(device, "auto") == 0 ? "cpu" : device;
+    *out = lh_ops_find(name);
+    if (!*out && strcmp(name, "cuda") == 0)
+        LH_FAIL(LH_EUSAGE, "--device cuda: this build has no CUDA backend, use cpu");
+    if (!*out) LH_FAIL(LH_EUSAGE, "--device '%s' is none of auto, cpu, ref", device);
+    LH_TRY(lh_ops_check(*out));
+done:
+    return st;
+}
+
+lh_status lh_engine_dtypes(const lh_engine_options *options, const lh_checkpoint *ck, lh_dtype *dtype,
+                           lh_dtype *kv_dtype)
+{
+    lh_status st = LH_OK;
+    *dtype = lh_checkpoint_dtype(ck) == LH_BF16 ? LH_BF16 : LH_F32;
+    if (strcmp(options->dtype, "auto") != 0 &&
+        (!lh_dtype_find(options->dtype, dtype) || (*dtype != LH_F32 && *dtype != LH_BF16)))
+        LH_FAIL(LH_EUSAGE, "--dtype '%s' is none of auto, f32, bf16", options->dtype);
+    *kv_dtype = *dtype;
+    if (strcmp(options->kv_dtype, "auto") != 0 &&
+        (!lh_dtype_find(options->kv_dtype, kv_dtype) || (*kv_dtype != LH_F32 && *kv_dtype != LH_BF16)))
+        LH_FAIL(LH_EUSAGE, "--kv-dtype '%s' is none of auto, f32, bf16", options->kv_dtype);
+done:
+    return st;
+}
+
+static int64_t cores(void)
+{
+    cpu_set_t set;
+    return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+}
+
+/* Threads, device and backend of this rank. */
+static lh_status open_device(lh_engine *e, const lh_engine_options *o)
+{
+    lh_status st = LH_OK;
+    int64_t local = lh_comm_local_size(e->comm), threads = o->threads ? o->threads : cores() / local;
+    omp_set_num_threads(threads < 1 ? 1 : (int)threads);
+    LH_TRY(lh_engine_backend(o->device, &e->place.ops));
+    /* Ranks of one host share its memory: each may take its part of what is free. */
+    LH_TRY(lh_device_open(&e->device, LH_DEVICE_CPU, 0));
+    int64_t limit = lh_device_free_bytes(e->device) / local;
+    lh_device_close(e->device);
+    e->device = NULL;
+    LH_TRY(lh_device_open(&e->device, LH_DEVICE_CPU, limit));
+    LH_TRY(lh_stream_open(&e->stream, e->device));
+    e->place.stream = e->stream;
+    e->place.comm = e->comm;
+done:
+    return st;
+}
+
+static lh_status open_model(lh_engine *e, const lh_engine_options *o)
+{
+    lh_status st = LH_OK;
+    int64_t json_bytes = 0, meta_bytes = 0;
+    const char *json, *meta;
+    LH_TRY(lh_checkpoint_open(&e->ck, o->model));
+    LH_TRY(lh_engine_dtypes(o, e->ck, &e->dtype, &e->kv_dtype));
+    json = lh_checkpoint_tokenizer(e->ck, &json_bytes);
+    meta = lh_checkpoint_tokenizer_meta(e->ck, &meta_bytes);
+    if (json) LH_TRY(lh_tokenizer_parse(&e->tokenizer, o->model, json, json_bytes, meta, meta_bytes));
+done:
+    return st;
+}
+
+static void show_loading(void *self, int64_t bytes, int64_t total_bytes)
+{
+    lh_progress *p = self;
+    p->total = total_bytes;
+    lh_progress_update(p, bytes);
+}
+
+static lh_status load(lh_engine *e)
+{
+    lh_status st = LH_OK;
+    lh_progress progress;
+    lh_shard shard;
+    const lh_config *config = lh_checkpoint_config(e->ck);
+    LH_TRY(lh_shard_of(&shard, config, lh_comm_rank(e->comm), lh_comm_size(e->comm)));
+    int64_t need = lh_model_bytes(config, &shard, e->dtype), have = lh_device_free_bytes(e->device);
+    if (need > have)
+        LH_FAIL(LH_ENOMEM,
+                "the weights take %.1f GiB on this rank and %.1f GiB are free: use more ranks or --dtype bf16",
+                (double)need / (1 << 30), (double)have / (1 << 30));
+    lh_progress_init(&progress, "loading weights", "bytes", need);
+    st = lh_model_load(&e->model, e->ck, &e->place,
+                       &(lh_model_options){e->dtype, e->deterministic ? LH_ORDER_FIXED : LH_ORDER_ANY},
+                       &(lh_load_progress){&progress, show_loading});
+    lh_progress_clear(&progress);
+done:
+    return st;
+}
+
+lh_status lh_engine_open(lh_engine **out, lh_comm *world, const lh_engine_options *options)
+{
+    lh_status st = LH_OK;
+    lh_engine *e = NULL;
+    double start = lh_clock_s();
+    int64_t size = lh_comm_size(world), tp = options->tp ? options->tp : size;
+    LH_TRY(lh_calloc(&e, 1, sizeof *e));
+    if (tp < 1 || tp > size || size % tp)
+        LH_FAIL(LH_EUSAGE, "--tp %lld does not divide the %lld ranks of this run", (long long)tp, (long long)size);
+    e->replicas = size / tp;
+    e->deterministic = options->deterministic;
+    LH_TRY(lh_comm_split(world, (int)(lh_comm_rank(world) / tp), &e->comm));
+    st = open_device(e, options);
+    if (st == LH_OK) st = open_model(e, options);
+    LH_TRY(lh_comm_agree(world, st));
+    lh_comm_step(world, "loading weights", 0);
+    st = load(e);
+    LH_TRY(lh_comm_agree(world, st));
+    e->load_s = lh_clock_s() - start;
+    lh_debug("loaded %lld layers of %s as %s, %.1f MiB on this rank, %.2f s", (long long)lh_engine_config(e)->layers,
+             lh_config_family_name(lh_engine_config(e)), lh_dtype_name(e->dtype),
+             (double)lh_device_usage(e->device).now[LH_MEM_WEIGHTS] / (1 << 20), e->load_s);
+    *out = e;
+    e = NULL;
+done:
+    lh_engine_close(e);
+    return st;
+}
+
+void lh_engine_close(lh_engine *e)
+{
+    if (!e) return;
+    lh_model_close(e->model);
+    lh_tokenizer_close(e->tokenizer);
+    lh_checkpoint_close(e->ck);
+    if (e->stream) lh_stream_close(e->stream);
+    if (e->device) lh_device_close(e->device);
+    lh_comm_close(e->comm);
+    lh_free(e);
+}
+
+lh_model *lh_engine_model(const lh_engine *e)
+{
+    return e->model;
+}
+
+const lh_config *lh_engine_config(const lh_engine *e)
+{
+    return lh_model_config(e->model);
+}
+
+const lh_tokenizer *lh_engine_tokenizer(const lh_engine *e)
+{
+    return e->tokenizer;
+}
+
+lh_comm *lh_engine_comm(const lh_engine *e)
+{
+    return e->comm;
+}
+
+const lh_kv_place *lh_engine_place(const lh_engine *e)
+{
+    return &e->place;
+}
+
+lh_device *lh_engine_device(const lh_engine *e)
+{
+    return e->device;
+}
+
+lh_dtype lh_engine_kv_dtype(const lh_engine *e)
+{
+    return e->kv_dtype;
+}
+
+lh_dtype lh_engine_dtype(const lh_engine *e)
+{
+    return e->dtype;
+}
+
+int lh_engine_deterministic(const lh_engine *e)
+{
+    return e->deterministic;
+}
+
+uint64_t lh_engine_identity(const lh_engine *e)
+{
+    return lh_checkpoint_identity(e->ck);
+}
+
+double lh_engine_load_s(const lh_engine *e)
+{
+    return e->load_s;
+}
+
+int64_t lh_engine_replicas(const lh_engine *e)
+{
+    return e->replicas;
+}

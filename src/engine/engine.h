@@ -1,0 +1,48 @@
+/* engine.h - a model that is ready to run: weights of this rank, tokenizer, device, communicators. Read-only once open,
+ * shared by any number of sessions. */
+#ifndef LH_ENGINE_ENGINE_H
+#define LH_ENGINE_ENGINE_H
+
+#include "comm/comm.h"
+#include "kv/kv.h"
+#include "model/checkpoint.h"
+#include "model/model.h"
+#include "model/tokenizer.h"
+
+typedef struct lh_engine lh_engine;
+
+typedef struct lh_engine_options {
+    const char *model;    /* a checkpoint */
+    int64_t tp;           /* ranks that share one copy of the model; 0: all of them */
+    const char *device;   /* "auto", "cpu", "ref" */
+    const char *dtype;    /* "auto", "f32", "bf16" */
+    const char *kv_dtype; /* "auto" (as dtype), "f32", "bf16" */
+    int64_t threads;      /* of this rank; 0: the cores of the host, shared by its ranks */
+    int deterministic;    /* 1: the same bits on any number of ranks */
+} lh_engine_options;
+
+/* Collective over `world`. `comm` stays the caller's. Fails on all ranks or on none. */
+lh_status lh_engine_open(lh_engine **out, lh_comm *world, const lh_engine_options *options);
+void lh_engine_close(lh_engine *engine);
+
+lh_model *lh_engine_model(const lh_engine *engine);
+const lh_config *lh_engine_config(const lh_engine *engine);
+const lh_tokenizer *lh_engine_tokenizer(const lh_engine *engine); /* NULL: the model has none */
+lh_comm *lh_engine_comm(const lh_engine *engine);                 /* of the TP group */
+const lh_kv_place *lh_engine_place(const lh_engine *engine);
+lh_device *lh_engine_device(const lh_engine *engine);
+lh_dtype lh_engine_kv_dtype(const lh_engine *engine);
+lh_dtype lh_engine_dtype(const lh_engine *engine);
+int lh_engine_deterministic(const lh_engine *engine);
+uint64_t lh_engine_identity(const lh_engine *engine); /* of the checkpoint */
+double lh_engine_load_s(const lh_engine *engine);
+int64_t lh_engine_replicas(const lh_engine *engine); /* world size / tp */
+
+/* What "auto" means for a checkpoint: bf16 where it stores bf16, else f32. */
+lh_status lh_engine_dtypes(const lh_engine_options *options, const lh_checkpoint *ck, lh_dtype *dtype,
+                           lh_dtype *kv_dtype);
+
+/* The table of operations for `device`; LH_EUSAGE naming those that there are. */
+lh_status lh_engine_backend(const char *device, const lh_ops **out);
+
+#endif

@@ -1,0 +1,384 @@
+/* generate.c - the run of `generate`: restore or prefill, save, then answer after answer. */
+#include "engine/generate.h"
+
+#include <string.h>
+
+#include "base/file.h"
+#include "base/mem.h"
+#include "engine/clock.h"
+#include "engine/logits_file.h"
+
+typedef struct run {
+    lh_engine *engine;
+    const lh_generate_request *request;
+    lh_generation *out;
+    lh_session *session;
+    lh_cache_file *cache;
+    lh_keep_sets *sets;
+    lh_logits_file *logits;
+    int evicts_decoding;
+    double decode_s;
+    int64_t decoded; /* tokens fed back */
+} run;
+
+const char *lh_finish_name(lh_finish finish)
+{
+    static const char *const names[] = {"stop", "length", "interrupted"};
+    return names[finish];
+}
+
+/* Tokens that questions and answers may add behind the prompt, at most, for one question. */
+static int64_t tokens_more(const lh_generate_request *r)
+{
+    int64_t longest = 0;
+    for (int64_t i = 0; i < r->question_count; i++)
+        if (r->questions[i].n > longest) longest = r->questions[i].n;
+    return longest + r->max_new;
+}
+
+static lh_status check_ids(const lh_tokens *ids, int64_t vocab)
+{
+    lh_status st = LH_OK;
+    for (int64_t i = 0; i < ids->n; i++)
+        if (ids->ids[i] < 0 || ids->ids[i] >= vocab)
+            LH_FAIL(LH_EUSAGE, "token id %d is not in the model's vocabulary of %lld", ids->ids[i], (long long)vocab);
+done:
+    return st;
+}
+
+static lh_status check(const run *r, int64_t before)
+{
+    lh_status st = LH_OK;
+    const lh_generate_request *q = r->request;
+    const lh_config *c = lh_engine_config(r->engine);
+    int64_t total = before + q->prompt.n + tokens_more(q);
+    if (lh_engine_replicas(r->engine) > 1)
+        LH_FAIL(LH_EUSAGE, "generate runs one copy of the model: leave --tp out, or start as many ranks as it says");
+    if (before + q->prompt.n == 0) LH_FAIL(LH_EUSAGE, "the prompt is empty");
+    for (int64_t i = 0; i < q->question_count; i++)
+        if (q->questions[i].n == 0) LH_FAIL(LH_EUSAGE, "question %lld is empty", (long long)i + 1);
+    if (total > c->max_positions)
+        LH_FAIL(LH_EUSAGE,
+                "%lld tokens of prompt and %lld more to come are longer than the %lld positions of the model",
+                (long long)(before + q->prompt.n), (long long)tokens_more(q), (long long)c->max_positions);
+    if (q->logits && q->question_count > 1) LH_FAIL(LH_EUSAGE, "--logits follows one answer: give one question");
+    if (q->keep_sets && q->question_count > 1 && r->evicts_decoding)
+        LH_FAIL(LH_EUSAGE, "--keep-sets follows one answer where decoding evicts: give one question");
+    if (q->keep_sets && q->load_cache)
+        LH_FAIL(LH_EUSAGE, "--keep-sets shows an eviction at the end of a prefill, which --load-cache has not");
+    LH_TRY(lh_sampling_check(&q->sampling));
+    LH_TRY(check_ids(&q->prompt, c->vocab));
+    LH_TRY(check_ids(&q->force, c->vocab));
+    for (int64_t i = 0; i < q->question_count; i++) LH_TRY(check_ids(&q->questions[i], c->vocab));
+done:
+    return st;
+}
+
+/* Outputs are tried before long work, on rank 0. */
+static lh_status check_outputs(const run *r)
+{
+    lh_status st = LH_OK;
+    const char *const outputs[] = {r->request->save_cache, r->request->keep_sets, r->request->logits};
+    if (lh_comm_rank(lh_engine_comm(r->engine)) == 0)
+        for (int i = 0; i < 3; i++)
+            if (outputs[i]) LH_TRY(lh_file_check_writable(outputs[i], 1 << 20));
+done:
+    return st;
+}
+
+static lh_status open_run(run *r)
+{
+    lh_status st = LH_OK;
+    const lh_generate_request *q = r->request;
+    lh_comm *comm = lh_engine_comm(r->engine);
+    int64_t before = 0;
+    if (q->load_cache) st = lh_cache_open(&r->cache, q->load_cache);
+    LH_TRY(lh_comm_agree(comm, st));
+    r->out->policy = q->policy ? *q->policy : *lh_cache_policy(r->cache);
+    if (r->cache) before = lh_cache_extra_of(r->cache).n;
+    r->evicts_decoding = r->out->policy.evicts && r->out->policy.every > 0;
+    st = check(r, before);
+    if (st == LH_OK) st = check_outputs(r);
+    LH_TRY(lh_comm_agree(comm, st));
+    LH_TRY(lh_session_open(&r->session, r->engine,
+                           &(lh_session_options){.policy = &r->out->policy,
+                                                 .prompt = r->cache ? 0 : q->prompt.n,
+                                                 .more = tokens_more(q) + (r->cache ? q->prompt.n : 0),
+                                                 .length = before + q->prompt.n + tokens_more(q)}));
+    if (q->keep_sets) st = lh_keep_sets_open(&r->sets, lh_session_kv(r->session));
+    if (st == LH_OK && q->logits) st = lh_logits_file_open(&r->logits, lh_engine_config(r->engine)->vocab);
+    LH_TRY(lh_comm_agree(comm, st));
+done:
+    return st;
+}
+
+static lh_status show_prefill(void *self, int64_t done, int64_t total)
+{
+    const lh_generate_events *events = self;
+    if (events->prefill) events->prefill(events->self, done, total);
+    return LH_OK;
+}
+
+/* One number of every rank, gathered. */
+static lh_status gather_figure(const run *r, int64_t own, int64_t *all)
+{
+    return lh_comm_allgather(lh_engine_comm(r->engine), &own, all, sizeof own);
+}
+
+static lh_status take_figures(run *r)
+{
+    lh_status st = LH_OK;
+    lh_kv_stats s = lh_kv_stats_of(lh_session_kv(r->session));
+    const lh_config *c = lh_engine_config(r->engine);
+    lh_generation *g = r->out;
+    LH_TRY(gather_figure(r, s.entries_seen, g->entries));
+    LH_TRY(gather_figure(r, s.entries_held, g->entries_kept));
+    LH_TRY(gather_figure(r, s.bytes_full, g->bytes));
+    LH_TRY(gather_figure(r, s.bytes_held, g->bytes_kept));
+    LH_TRY(gather_figure(r, s.bytes_capacity, g->bytes_allocated));
+    LH_TRY(gather_figure(r, s.summary_bytes, g->summary_bytes));
+    g->counted = lh_kv_seen(lh_session_kv(r->session)) * c->layers * c->kv_heads;
+    g->counted_kept = s.entries_counted;
+    g->evict_s = s.evict_s;
+    LH_TRY(lh_comm_allreduce(lh_engine_comm(r->engine), &g->counted_kept, 1, LH_I64, LH_SUM));
+done:
+    return st;
+}
+
+static lh_status write_logits(run *r)
+{
+    lh_status st = LH_OK;
+    const float *rows = NULL;
+    int64_t n = 0;
+    if (!r->request->logits) return LH_OK;
+    LH_TRY(lh_session_logits(r->session, &rows, &n));
+    if (rows) st = lh_logits_file_add(r->logits, rows, n, lh_session_tokens(r->session)->n - n);
+done:
+    return st;
+}
+
+/* The prompt: from a cache, or through the model. */
+static lh_status take_prompt(run *r)
+{
+    lh_status st = LH_OK;
+    const lh_generate_request *q = r->request;
+    double start = lh_clock_s();
+    lh_session_keep_logits(r->session, q->logits && q->question_count == 0 ? q->logits_last : 1);
+    if (r->cache) {
+        LH_TRY(lh_session_restore(r->session, r->cache));
+        if (q->prompt.n) LH_TRY(lh_session_block(r->session, q->prompt.ids, q->prompt.n));
+    } else {
+        lh_forward_progress progress = {(void *)&q->events, show_prefill};
+        LH_TRY(lh_session_prefill(r->session, q->prompt.ids, q->prompt.n, &progress));
+    }
+    r->out->prefill_s = lh_clock_s() - start;
+    r->out->prompt_tokens = lh_session_tokens(r->session)->n;
+    r->out->budget = lh_policy_entries(&r->out->policy, r->out->prompt_tokens);
+    LH_TRY(take_figures(r));
+    if (q->keep_sets) LH_TRY(lh_keep_sets_take(r->sets, LH_KEEP_KEPT));
+    if (q->save_cache) LH_TRY(lh_session_save(r->session, q->save_cache, q->sampling.seed, q->run));
+    if (q->question_count == 0) LH_TRY(write_logits(r));
+done:
+    return st;
+}
+
+/* Text that became certain; cut at the first stop text. What could be the beginning of one is held back. */
+typedef struct writer {
+    const run *r;
+    int64_t answer, shown; /* bytes given to the listener */
+    lh_answer *a;
+    lh_detokenizer decoder;
+    int stopped;
+} writer;
+
+static void show(writer *w, int32_t id, int64_t until)
+{
+    const lh_generate_events *e = &w->r->request->events;
+    if (e->token && until >= w->shown)
+        e->token(e->self, w->answer, id, w->a->text.data ? w->a->text.data + w->shown : "", until - w->shown);
+    w->shown = until > w->shown ? until : w->shown;
+}
+
+static void look_for_stops(writer *w, int64_t *certain)
+{
+    const lh_generate_request *q = w->r->request;
+    lh_buf *text = &w->a->text;
+    *certain = text->bytes;
+    for (int64_t i = 0; i < q->stop_count && text->bytes; i++) {
+        int64_t n = (int64_t)strlen(q->stops[i]);
+        char *at = n ? memmem(text->data + w->shown, (size_t)(text->bytes - w->shown), q->stops[i], (size_t)n) : NULL;
+        if (at) {
+            text->bytes = at - text->data;
+            *at = '\0';
+            *certain = text->bytes;
+            w->stopped = 1;
+        }
+        for (int64_t k = n - 1; k > 0; k--) { /* the text may end with the first k bytes of the stop text */
+            if (w->stopped || text->bytes - k < w->shown ||
+                memcmp(text->data + text->bytes - k, q->stops[i], (size_t)k))
+                continue;
+            if (text->bytes - k < *certain) *certain = text->bytes - k;
+            break;
+        }
+    }
+}
+
+static lh_status write_token(writer *w, int32_t id)
+{
+    lh_status st = LH_OK;
+    int64_t certain = 0;
+    LH_TRY(lh_tokens_push(&w->a->ids, id));
+    if (w->decoder.tok) LH_TRY(lh_detokenizer_push(&w->decoder, id, &w->a->text));
+    look_for_stops(w, &certain);
+    show(w, id, certain);
+done:
+    return st;
+}
+
+static lh_status finish_text(writer *w)
+{
+    lh_status st = LH_OK;
+    int64_t certain = 0;
+    if (w->decoder.tok && !w->stopped) {
+        LH_TRY(lh_detokenizer_finish(&w->decoder, &w->a->text));
+        look_for_stops(w, &certain);
+    }
+    show(w, -1, w->a->text.bytes);
+done:
+    return st;
+}
+
+/* Tokens of one answer, from the state that the session is in. */
+static lh_status decode(run *r, writer *w)
+{
+    lh_status st = LH_OK;
+    const lh_generate_request *q = r->request;
+    const lh_tokenizer *tok = lh_engine_tokenizer(r->engine);
+    lh_sampling sampling = q->sampling;
+    sampling.request += (uint64_t)w->answer;
+    w->a->finish = LH_FINISH_LENGTH;
+    for (int64_t i = 0; i < q->max_new; i++) {
+        int32_t id;
+        if (i < q->force.n)
+            id = q->force.ids[i];
+        else
+            LH_TRY(lh_session_sample(r->session, &sampling, i, &id));
+        if (!q->ignore_eos && tok && lh_tokenizer_is_eos(tok, id)) {
+            LH_TRY(lh_tokens_push(&w->a->ids, id));
+            w->a->finish = LH_FINISH_STOP;
+            break;
+        }
+        LH_TRY(write_token(w, id));
+        if (w->stopped) {
+            w->a->finish = LH_FINISH_STOP;
+            break;
+        }
+        if (i + 1 == q->max_new) break; /* the last one is never fed */
+        LH_TRY(lh_session_step(r->session, id));
+        r->decoded++;
+        LH_TRY(write_logits(r));
+    }
+    LH_TRY(finish_text(w));
+done:
+    return st;
+}
+
+static lh_status answer(run *r, int64_t i)
+{
+    lh_status st = LH_OK;
+    const lh_generate_request *q = r->request;
+    writer w = {.r = r, .answer = i, .a = &r->out->answers[i], .decoder = {.tok = lh_engine_tokenizer(r->engine)}};
+    double start;
+    if (i > 0) LH_TRY(lh_session_rewind(r->session));
+    if (q->question_count) {
+        start = lh_clock_s();
+        if (q->logits) lh_session_keep_logits(r->session, q->logits_last);
+        LH_TRY(lh_session_block(r->session, q->questions[i].ids, q->questions[i].n));
+        LH_TRY(write_logits(r));
+        r->out->prompt_tokens += q->questions[i].n;
+        r->out->prefill_s += lh_clock_s() - start;
+    }
+    lh_session_keep_logits(r->session, 1);
+    start = lh_clock_s();
+    LH_TRY(decode(r, &w));
+    r->decode_s += lh_clock_s() - start;
+    r->out->new_tokens += w.a->ids.n;
+done:
+    lh_detokenizer_clear(&w.decoder);
+    return st;
+}
+
+/* Files that are written at the end, by rank 0. */
+static lh_status write_files(run *r)
+{
+    lh_status st = LH_OK;
+    const lh_generate_request *q = r->request;
+    const lh_tokens *tokens = lh_session_tokens(r->session);
+    lh_comm *comm = lh_engine_comm(r->engine);
+    if (q->keep_sets) {
+        if (r->evicts_decoding) LH_TRY(lh_keep_sets_take(r->sets, LH_KEEP_FINAL));
+        LH_TRY(lh_keep_sets_write(r->sets, q->keep_sets,
+                                  &(lh_cache_extra){.tokens = tokens->ids, .n = tokens->n, .run = q->run}));
+    }
+    if (q->logits && lh_comm_rank(comm) == 0) st = lh_logits_file_write(r->logits, q->logits, tokens, q->run);
+    LH_TRY(lh_comm_agree(comm, st));
+done:
+    return st;
+}
+
+static lh_status open_generation(const run *r)
+{
+    lh_status st = LH_OK;
+    lh_generation *g = r->out;
+    int64_t **const arrays[] = {&g->entries,         &g->entries_kept, &g->bytes,        &g->bytes_kept,
+                                &g->bytes_allocated, &g->peak_bytes,   &g->summary_bytes};
+    g->ranks = lh_comm_size(lh_engine_comm(r->engine));
+    g->answer_count = r->request->question_count ? r->request->question_count : 1;
+    LH_TRY(lh_calloc(&g->answers, g->answer_count, sizeof *g->answers));
+    for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++) LH_TRY(lh_calloc(arrays[i], g->ranks, sizeof(int64_t)));
+done:
+    return st;
+}
+
+lh_status lh_generate(lh_engine *engine, const lh_generate_request *request, lh_generation *out)
+{
+    lh_status st = LH_OK;
+    run r = {.engine = engine, .request = request, .out = out};
+    *out = (lh_generation){0};
+    LH_TRY(open_generation(&r));
+    lh_device_reset_peak(lh_engine_device(engine));
+    LH_TRY(open_run(&r));
+    LH_TRY(take_prompt(&r));
+    if (out->answer_count > 1) LH_TRY(lh_session_mark(r.session));
+    for (int64_t i = 0; i < out->answer_count; i++) LH_TRY(answer(&r, i));
+    LH_TRY(write_files(&r));
+    LH_TRY(gather_figure(&r, lh_device_usage(lh_engine_device(engine)).peak_total, out->peak_bytes));
+    out->load_s = lh_engine_load_s(engine);
+    out->decode_s = r.decode_s;
+    out->evict_s = lh_kv_stats_of(lh_session_kv(r.session)).evict_s;
+    out->prefill_tokens_per_s = out->prefill_s > 0 && !r.cache ? (double)out->prompt_tokens / out->prefill_s : 0;
+    out->decode_tokens_per_s = r.decode_s > 0 ? (double)r.decoded / r.decode_s : 0;
+done:
+    lh_logits_file_close(r.logits);
+    lh_keep_sets_close(r.sets);
+    lh_session_close(r.session);
+    lh_cache_close(r.cache);
+    return st;
+}
+
+void lh_generation_clear(lh_generation *g)
+{
+    for (int64_t i = 0; g->answers && i < g->answer_count; i++) {
+        lh_tokens_clear(&g->answers[i].ids);
+        lh_buf_clear(&g->answers[i].text);
+    }
+    lh_free(g->answers);
+    lh_free(g->entries);
+    lh_free(g->entries_kept);
+    lh_free(g->bytes);
+    lh_free(g->bytes_kept);
+    lh_free(g->bytes_allocated);
+    lh_free(g->peak_bytes);
+    lh_free(g->summary_bytes);
+    *g = (lh_generation){0};
+}

@@ -1,0 +1,99 @@
+/* generation_json.c - what a run of `generate` reports, as JSON. */
+#include "base/version.h"
+#include "engine/generate.h"
+
+static json_t *ids_of(const lh_tokens *ids)
+{
+    json_t *list = json_array();
+    for (int64_t i = 0; i < ids->n; i++) json_array_append_new(list, json_integer(ids->ids[i]));
+    return list;
+}
+
+/* Text that a model made may end in the middle of a character: what is no UTF-8 becomes U+FFFD. */
+static json_t *text_of(const lh_buf *text)
+{
+    json_t *value = json_stringn(text->data ? text->data : "", (size_t)text->bytes);
+    lh_buf clean = {0};
+    for (int64_t i = 0; !value && i < text->bytes;) {
+        int64_t n = 1;
+        json_t *piece = NULL;
+        while (n <= 4 && i + n <= text->bytes && !(piece = json_stringn(text->data + i, (size_t)n))) n++;
+        if (lh_buf_append(&clean, piece ? text->data + i : "\xef\xbf\xbd", piece ? n : 3) != LH_OK) i = text->bytes;
+        i += piece ? n : 1;
+        json_decref(piece);
+    }
+    if (!value) value = json_stringn(clean.data ? clean.data : "", (size_t)clean.bytes);
+    lh_buf_clear(&clean);
+    return value;
+}
+
+static json_t *answer_json(const lh_answer *a)
+{
+    json_t *o = json_object();
+    json_object_set_new(o, "text", text_of(&a->text));
+    json_object_set_new(o, "token_ids", ids_of(&a->ids));
+    json_object_set_new(o, "finish_reason", json_string(lh_finish_name(a->finish)));
+    return o;
+}
+
+static json_t *by_rank(const int64_t *values, int ranks)
+{
+    json_t *list = json_array();
+    for (int r = 0; r < ranks; r++) json_array_append_new(list, json_integer(values[r]));
+    return list;
+}
+
+static json_t *kv_json(const lh_generation *g)
+{
+    json_t *o = json_object();
+    json_object_set_new(o, "budget", g->policy.evicts ? json_integer(g->budget) : json_null());
+    json_object_set_new(o, "entries", by_rank(g->entries, g->ranks));
+    json_object_set_new(o, "entries_kept", by_rank(g->entries_kept, g->ranks));
+    json_object_set_new(o, "bytes", by_rank(g->bytes, g->ranks));
+    json_object_set_new(o, "bytes_kept", by_rank(g->bytes_kept, g->ranks));
+    json_object_set_new(o, "bytes_allocated", by_rank(g->bytes_allocated, g->ranks));
+    json_object_set_new(o, "peak_bytes", by_rank(g->peak_bytes, g->ranks));
+    json_object_set_new(o, "summary_bytes", by_rank(g->summary_bytes, g->ranks));
+    json_object_set_new(o, "model_entries", json_integer(g->counted));
+    json_object_set_new(o, "model_entries_kept", json_integer(g->counted_kept));
+    return o;
+}
+
+static json_t *timing_json(const lh_generation *g)
+{
+    json_t *o = json_object();
+    json_object_set_new(o, "load_s", json_real(g->load_s));
+    json_object_set_new(o, "prefill_s", json_real(g->prefill_s));
+    json_object_set_new(o, "evict_s", json_real(g->evict_s));
+    json_object_set_new(o, "decode_s", json_real(g->decode_s));
+    json_object_set_new(o, "prefill_tokens_per_s", json_real(g->prefill_tokens_per_s));
+    json_object_set_new(o, "decode_tokens_per_s", json_real(g->decode_tokens_per_s));
+    return o;
+}
+
+lh_status lh_generation_json(const lh_engine *engine, const lh_generation *g, json_t **out)
+{
+    lh_status st = LH_OK;
+    json_t *o = NULL, *policy = NULL, *answers = json_array();
+    LH_TRY(lh_policy_json(&g->policy, &policy));
+    o = answer_json(&g->answers[0]); /* a run without questions reads its answer here */
+    json_object_set_new(o, "prompt_tokens", json_integer(g->prompt_tokens));
+    json_object_set_new(o, "new_tokens", json_integer(g->new_tokens));
+    for (int64_t i = 0; g->answer_count > 1 && i < g->answer_count; i++)
+        json_array_append_new(answers, answer_json(&g->answers[i]));
+    if (g->answer_count > 1) json_object_set(o, "answers", answers);
+    json_object_set(o, "policy", policy);
+    json_object_set_new(o, "kv", kv_json(g));
+    json_object_set_new(o, "timing", timing_json(g));
+    json_object_set_new(o, "ranks", json_integer(g->ranks));
+    json_object_set_new(o, "device", json_string(lh_device_name(lh_engine_device(engine))));
+    json_object_set_new(o, "backend", json_string(lh_engine_place(engine)->ops->name));
+    json_object_set_new(o, "dtype", json_string(lh_dtype_name(lh_engine_dtype(engine))));
+    json_object_set_new(o, "kv_dtype", json_string(lh_dtype_name(lh_engine_kv_dtype(engine))));
+    json_object_set_new(o, "version", json_string(lh_version()));
+    *out = o;
+done:
+    json_decref(policy);
+    json_decref(answers);
+    return st;
+}

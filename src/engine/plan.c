@@ -1,0 +1,133 @@
+#include "engine/plan.h"
+
+#include "base/mem.h"
+
+/* An all-reduce sends its buffer once; the reproducible mode gathers one product a logical shard instead. */
+static int64_t sent_per_token(const lh_config *c, const lh_shard *s, int deterministic)
+{
+    if (s->ranks == 1) return 0;
+    int64_t row = c->hidden * 4, products = deterministic ? s->heads.q_count + s->block_count : 2;
+    return row + c->layers * products * row;
+}
+
+static lh_status plan_rank(lh_plan_rank *out, const lh_plan_request *r, const lh_config *c, const lh_plan *plan,
+                           int rank)
+{
+    lh_status st = LH_OK;
+    lh_shard shard;
+    lh_kv_forecast kv;
+    LH_TRY(lh_shard_of(&shard, c, rank, (int)plan->tp));
+    lh_model_options options = {plan->dtype, r->engine->deterministic ? LH_ORDER_FIXED : LH_ORDER_ANY};
+    lh_kv_shape shape = lh_config_kv_shape(c, &shard, plan->kv_dtype);
+    LH_TRY(lh_kv_plan(&shape, r->policy, r->context, r->max_new, &kv));
+    int64_t element = lh_dtype_bytes(plan->kv_dtype) * 2 * c->head_dim;
+    *out = (lh_plan_rank){.heads = shard.heads.q_count,
+                          .kv_heads = shard.heads.kv_count,
+                          .weights = lh_model_bytes(c, &shard, plan->dtype),
+                          .kv_kept = kv.entries * element,
+                          .kv_allocated = kv.held,
+                          .kv_one_layer = kv.one_layer,
+                          .hidden = lh_forward_prompt_bytes(c, r->context),
+                          .work = lh_forward_bytes(c, &shard, &options) + kv.observed};
+    out->peak = out->weights + out->kv_allocated + out->kv_one_layer + out->hidden + out->work;
+    out->decode_read = out->weights + out->kv_kept;
+    if (c->tied == 0)
+        out->decode_read -= shard.vocab_count * c->hidden * lh_dtype_bytes(plan->dtype); /* the embedding: one row */
+    out->decode_sent = sent_per_token(c, &shard, r->engine->deterministic);
+    out->prefill_sent = out->decode_sent * r->context;
+done:
+    return st;
+}
+
+static lh_status plan_all(lh_plan *plan, const lh_plan_request *r, const lh_config *c)
+{
+    lh_status st = LH_OK;
+    lh_device *device = NULL;
+    if (r->context < 1) LH_FAIL(LH_EUSAGE, "--context must be at least 1 token");
+    if (r->context + r->max_new > c->max_positions)
+        LH_FAIL(LH_EUSAGE, "%lld tokens of context and %lld more are longer than the %lld positions of the model",
+                (long long)r->context, (long long)r->max_new, (long long)c->max_positions);
+    LH_TRY(lh_calloc(&plan->ranks, plan->tp, sizeof *plan->ranks));
+    for (int rank = 0; rank < plan->tp; rank++) LH_TRY(plan_rank(&plan->ranks[rank], r, c, plan, rank));
+    LH_TRY(lh_device_open(&device, LH_DEVICE_CPU, 0));
+    plan->free_bytes = lh_device_free_bytes(device);
+    plan->fits = 1;
+    for (int rank = 0; rank < plan->tp; rank++) plan->fits &= plan->ranks[rank].peak <= plan->free_bytes / plan->tp;
+    plan->budget = lh_policy_entries(r->policy, r->context);
+    plan->entries = r->context * c->kv_heads * c->layers;
+    lh_heads all;
+    lh_kv_forecast whole;
+    LH_TRY(lh_heads_of(&all, c->heads, c->kv_heads, 0, 1));
+    lh_shard one = {.heads = all, .ranks = 1};
+    lh_kv_shape shape = lh_config_kv_shape(c, &one, plan->kv_dtype);
+    LH_TRY(lh_kv_plan(&shape, r->policy, r->context, r->max_new, &whole));
+    plan->entries_kept = whole.entries;
+done:
+    lh_device_close(device);
+    return st;
+}
+
+lh_status lh_plan_make(lh_plan *out, const lh_plan_request *request)
+{
+    lh_status st = LH_OK;
+    lh_checkpoint *ck = NULL;
+    lh_plan plan = {.tp = request->engine->tp ? request->engine->tp : 1};
+    LH_TRY(lh_checkpoint_open(&ck, request->engine->model));
+    LH_TRY(lh_engine_dtypes(request->engine, ck, &plan.dtype, &plan.kv_dtype));
+    LH_TRY(plan_all(&plan, request, lh_checkpoint_config(ck)));
+    *out = plan;
+    plan.ranks = NULL;
+done:
+    lh_plan_clear(&plan);
+    lh_checkpoint_close(ck);
+    return st;
+}
+
+void lh_plan_clear(lh_plan *plan)
+{
+    lh_free(plan->ranks);
+    plan->ranks = NULL;
+}
+
+static json_t *rank_json(const lh_plan_rank *r)
+{
+    json_t *o = json_object();
+    json_object_set_new(o, "heads", json_integer(r->heads));
+    json_object_set_new(o, "kv_heads", json_integer(r->kv_heads));
+    json_object_set_new(o, "weights_bytes", json_integer(r->weights));
+    json_object_set_new(o, "kv_kept_bytes", json_integer(r->kv_kept));
+    json_object_set_new(o, "kv_allocated_bytes", json_integer(r->kv_allocated));
+    json_object_set_new(o, "kv_one_layer_bytes", json_integer(r->kv_one_layer));
+    json_object_set_new(o, "hidden_bytes", json_integer(r->hidden));
+    json_object_set_new(o, "work_bytes", json_integer(r->work));
+    json_object_set_new(o, "peak_bytes", json_integer(r->peak));
+    json_object_set_new(o, "decode_read_bytes_per_token", json_integer(r->decode_read));
+    json_object_set_new(o, "prefill_sent_bytes", json_integer(r->prefill_sent));
+    json_object_set_new(o, "decode_sent_bytes_per_token", json_integer(r->decode_sent));
+    return o;
+}
+
+lh_status lh_plan_json(const lh_plan *plan, const lh_plan_request *request, json_t **out)
+{
+    lh_status st = LH_OK;
+    json_t *o = NULL, *policy = NULL, *ranks = json_array();
+    LH_TRY(lh_policy_json(request->policy, &policy));
+    o = json_object();
+    for (int64_t r = 0; r < plan->tp; r++) json_array_append_new(ranks, rank_json(&plan->ranks[r]));
+    json_object_set_new(o, "context", json_integer(request->context));
+    json_object_set_new(o, "max_new", json_integer(request->max_new));
+    json_object_set(o, "policy", policy);
+    json_object_set_new(o, "budget", request->policy->evicts ? json_integer(plan->budget) : json_null());
+    json_object_set_new(o, "entries", json_integer(plan->entries));
+    json_object_set_new(o, "entries_kept", json_integer(plan->entries_kept));
+    json_object_set_new(o, "dtype", json_string(lh_dtype_name(plan->dtype)));
+    json_object_set_new(o, "kv_dtype", json_string(lh_dtype_name(plan->kv_dtype)));
+    json_object_set(o, "ranks", ranks);
+    json_object_set_new(o, "free_bytes", json_integer(plan->free_bytes));
+    json_object_set_new(o, "fits", json_boolean(plan->fits));
+    *out = o;
+done:
+    json_decref(policy);
+    json_decref(ranks);
+    return st;
+}

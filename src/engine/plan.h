@@ -1,0 +1,38 @@
+/* plan.h - what a run will take, before it is started: memory and traffic of every rank, from the configuration alone.
+ */
+#ifndef LH_ENGINE_PLAN_H
+#define LH_ENGINE_PLAN_H
+
+#include <jansson.h>
+
+#include "engine/engine.h"
+
+typedef struct lh_plan_request {
+    const lh_engine_options *engine; /* model, tp (0: 1), device, dtype, kv_dtype, deterministic */
+    const lh_policy_plan *policy;
+    int64_t context, max_new;
+} lh_plan_request;
+
+/* Bytes of one rank. */
+typedef struct lh_plan_rank {
+    int64_t heads, kv_heads;
+    int64_t weights, kv_kept, kv_allocated, kv_one_layer, hidden, work;
+    int64_t peak;                      /* the most at any one time */
+    int64_t decode_read;               /* weights and cache that one token reads */
+    int64_t prefill_sent, decode_sent; /* to other ranks, all-reduces and summaries: of the prompt, of one token */
+} lh_plan_rank;
+
+typedef struct lh_plan {
+    lh_plan_rank *ranks;                       /* [tp] */
+    int64_t tp, budget, entries_kept, entries; /* of the model */
+    int64_t free_bytes;                        /* of this machine for one of `tp` ranks */
+    int fits;                                  /* every rank's peak is below free_bytes, were they all here */
+    lh_dtype dtype, kv_dtype;
+} lh_plan;
+
+/* Not collective. LH_EFILE, LH_EUSAGE. */
+lh_status lh_plan_make(lh_plan *out, const lh_plan_request *request);
+void lh_plan_clear(lh_plan *plan);
+lh_status lh_plan_json(const lh_plan *plan, const lh_plan_request *request, json_t **out);
+
+#endif

@@ -1,0 +1,158 @@
+#include "engine/prompt.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/mem.h"
+#include "model/chat.h"
+
+/* Text of a token, "" for none: templates write it. */
+static lh_status token_text(const lh_tokenizer *tok, int32_t id, lh_buf *out)
+{
+    lh_status st = LH_OK;
+    LH_TRY(lh_buf_puts(out, ""));
+    if (id >= 0) LH_TRY(lh_tokenizer_decode(tok, &id, 1, out));
+done:
+    return st;
+}
+
+static lh_status chat_format(const lh_tokenizer *tok, const lh_prompt_text *in, const lh_chat_format **out)
+{
+    lh_status st = LH_OK;
+    const char *name = lh_tokenizer_chat_format(tok);
+    if (in->chat_template)
+        LH_TRY(lh_chat_resolve(out, in->chat_template));
+    else if (!name || !(*out = lh_chat_find(name)))
+        LH_FAIL(LH_EUSAGE, "the model brings no chat format that is known here: name one with --chat-template");
+done:
+    return st;
+}
+
+/* The user's turn: the text, and behind an empty line the question. */
+static lh_status user_turn(const lh_prompt_text *in, const char *question, lh_buf *out)
+{
+    lh_status st = LH_OK;
+    LH_TRY(lh_buf_append(out, in->text, in->bytes));
+    if (question && in->bytes) LH_TRY(lh_buf_puts(out, "\n\n"));
+    if (question) LH_TRY(lh_buf_puts(out, question));
+done:
+    return st;
+}
+
+/* Where the question begins in a rendering: templates may trim contents, so it is looked for from the end of its
+ * message. */
+static int64_t find_question(const lh_chat_text *text, const char *question)
+{
+    while (isspace((unsigned char)*question)) question++;
+    int64_t n = (int64_t)strlen(question);
+    while (n > 0 && isspace((unsigned char)question[n - 1])) n--;
+    for (int64_t i = text->n - 1; i >= 0; i--) {
+        const lh_chat_piece *p = &text->pieces[i];
+        if (!p->from_content) continue;
+        for (int64_t at = p->start + p->bytes - n; at >= p->start; at--)
+            if (memcmp(text->text.data + at, question, (size_t)n) == 0) return at;
+    }
+    return -1;
+}
+
+/* One conversation: the system's text, if any, and one turn of the user. question NULL: all goes to *prompt. */
+static lh_status encode_chat(const lh_tokenizer *tok, const lh_prompt_text *in, const char *question, lh_tokens *prompt,
+                             lh_tokens *rest)
+{
+    lh_status st = LH_OK;
+    const lh_chat_format *format = NULL;
+    lh_chat_text text = {0};
+    lh_buf user = {0}, bos = {0}, eos = {0};
+    lh_message messages[2];
+    int64_t n = 0, cut;
+    LH_TRY(chat_format(tok, in, &format));
+    LH_TRY(user_turn(in, question, &user));
+    LH_TRY(token_text(tok, lh_tokenizer_bos(tok), &bos));
+    LH_TRY(token_text(tok, lh_tokenizer_eos(tok), &eos));
+    if (in->system) messages[n++] = (lh_message){"system", in->system};
+    messages[n++] = (lh_message){"user", user.data ? user.data : ""};
+    LH_TRY(lh_chat_render(format, &(lh_chat_request){messages, n, 1, bos.data, eos.data}, &text));
+    cut = question ? find_question(&text, question) : text.text.bytes;
+    if (cut < 0)
+        LH_FAIL(LH_EUSAGE, "the chat format '%s' changes the question, so it cannot be cut there",
+                lh_chat_name(format));
+    if (prompt) LH_TRY(lh_chat_encode(tok, &text, 0, cut, prompt));
+    if (rest) LH_TRY(lh_chat_encode(tok, &text, cut, text.text.bytes, rest));
+done:
+    lh_chat_text_clear(&text);
+    lh_buf_clear(&user);
+    lh_buf_clear(&bos);
+    lh_buf_clear(&eos);
+    return st;
+}
+
+/* A first token that the template wrote itself is not added again. */
+static lh_status add_first(const lh_tokenizer *tok, const lh_prompt_text *in, lh_tokens *prompt)
+{
+    lh_status st = LH_OK;
+    int32_t bos = lh_tokenizer_bos(tok);
+    if (in->behind_cache || in->chat || !lh_tokenizer_adds_bos(tok) || bos < 0) return LH_OK;
+    LH_TRY(lh_tokens_push(prompt, bos));
+done:
+    return st;
+}
+
+lh_status lh_prompt_encode(const lh_tokenizer *tok, const lh_prompt_text *in, lh_tokens *prompt, lh_tokens **questions)
+{
+    lh_status st = LH_OK;
+    lh_tokens *list = NULL;
+    if (!tok) LH_FAIL(LH_EUSAGE, "the model has no tokenizer: give ids with --prompt-tokens");
+    if (in->behind_cache && in->chat && (in->bytes || !in->question_count))
+        LH_FAIL(LH_EUSAGE, "behind a loaded cache --chat takes questions only: give --question");
+    if (memchr(in->text, '\0', (size_t)in->bytes) && in->chat)
+        LH_FAIL(LH_EINPUT, "the prompt holds a zero byte: it is not text");
+    LH_TRY(lh_calloc(&list, in->question_count, sizeof *list));
+    LH_TRY(add_first(tok, in, prompt));
+    if (in->chat && in->question_count == 0) LH_TRY(encode_chat(tok, in, NULL, prompt, NULL));
+    if (!in->chat) LH_TRY(lh_tokenizer_encode(tok, in->text, in->bytes, LH_ENCODE_SPECIAL, prompt));
+    for (int64_t i = 0; i < in->question_count; i++) {
+        const char *q = in->questions[i];
+        if (in->chat)
+            LH_TRY(encode_chat(tok, in, q, i == 0 && !in->behind_cache ? prompt : NULL, &list[i]));
+        else
+            LH_TRY(lh_tokenizer_encode(tok, q, (int64_t)strlen(q), LH_ENCODE_SPECIAL, &list[i]));
+    }
+    *questions = list;
+    list = NULL;
+done:
+    for (int64_t i = 0; list && i < in->question_count; i++) lh_tokens_clear(&list[i]);
+    lh_free(list);
+    return st;
+}
+
+lh_status lh_prompt_ids(const char *path, int64_t vocab, lh_tokens *out)
+{
+    lh_status st = LH_OK;
+    lh_buf text = {0};
+    LH_TRY(lh_file_read(&text, path, INT64_C(1) << 32));
+    for (char *at = text.data ? text.data : ""; *at;) {
+        char *end;
+        if (isspace((unsigned char)*at)) {
+            at++;
+            continue;
+        }
+        errno = 0;
+        long long id = strtoll(at, &end, 10);
+        if (end == at || errno || (*end && !isspace((unsigned char)*end)))
+            LH_FAIL(LH_EINPUT, "'%s': '%.20s' is not a token id; ids are whole numbers separated by white space", path,
+                    at);
+        if (id < 0 || id >= vocab)
+            LH_FAIL(LH_EINPUT, "'%s': token id %lld is not in the model's vocabulary of %lld", path, id,
+                    (long long)vocab);
+        LH_TRY(lh_tokens_push(out, (int32_t)id));
+        at = end;
+    }
+    if (text.data && (int64_t)strlen(text.data) < text.bytes)
+        LH_FAIL(LH_EINPUT, "'%s' holds a zero byte: it is not a list of ids", path);
+done:
+    lh_buf_clear(&text);
+    return st;
+}

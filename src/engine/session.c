@@ -1,0 +1,214 @@
+#include "engine/session.h"
+
+#include <string.h>
+
+#include "base/mem.h"
+
+struct lh_session {
+    lh_engine *engine;
+    lh_kv *kv;
+    lh_forward *forward;
+    lh_tokens tokens;
+    lh_session_options options;
+    float *logits;          /* [rows, vocab], rank 0 */
+    float *restored_logits; /* [vocab] after the last token of a restored cache, until tokens are taken in */
+    float *marked_logits;   /* the last row at the mark, this rank's part */
+    int64_t marked_tokens;
+};
+
+static lh_status push_tokens(lh_session *s, const int32_t *ids, int64_t n)
+{
+    lh_status st = LH_OK;
+    for (int64_t i = 0; i < n; i++) LH_TRY(lh_tokens_push(&s->tokens, ids[i]));
+done:
+    return st;
+}
+
+lh_status lh_session_open(lh_session **out, lh_engine *engine, const lh_session_options *options)
+{
+    lh_status st = LH_OK;
+    lh_session *s = NULL;
+    const lh_kv_place *place = lh_engine_place(engine);
+    LH_TRY(lh_calloc(&s, 1, sizeof *s));
+    s->engine = engine;
+    s->options = *options;
+    lh_kv_shape shape = lh_model_kv_shape(lh_engine_model(engine), lh_engine_kv_dtype(engine));
+    st = lh_forward_open(&s->forward, lh_engine_model(engine), place, options->length);
+    if (st == LH_OK) st = lh_kv_open(&s->kv, place, &shape, options->policy);
+    if (st == LH_OK && options->prompt) st = lh_kv_begin(s->kv, options->prompt, options->more);
+    LH_TRY(lh_comm_agree(place->comm, st));
+    if (options->listener) lh_kv_listen(s->kv, options->listener);
+    *out = s;
+    s = NULL;
+done:
+    lh_session_close(s);
+    return st;
+}
+
+void lh_session_close(lh_session *s)
+{
+    if (!s) return;
+    lh_kv_close(s->kv);
+    lh_forward_close(s->forward);
+    lh_tokens_clear(&s->tokens);
+    lh_free(s->logits);
+    lh_free(s->restored_logits);
+    lh_free(s->marked_logits);
+    lh_free(s);
+}
+
+static void forget_restored(lh_session *s)
+{
+    lh_free(s->restored_logits);
+    s->restored_logits = NULL;
+}
+
+lh_status lh_session_prefill(lh_session *s, const int32_t *ids, int64_t n, const lh_forward_progress *progress)
+{
+    lh_status st = LH_OK;
+    LH_TRY(push_tokens(s, ids, n));
+    LH_TRY(lh_forward_prefill(s->forward, s->kv, ids, n, progress));
+done:
+    return st;
+}
+
+lh_status lh_session_block(lh_session *s, const int32_t *ids, int64_t n)
+{
+    lh_status st = LH_OK;
+    forget_restored(s);
+    LH_TRY(push_tokens(s, ids, n));
+    LH_TRY(lh_forward_block(s->forward, s->kv, ids, n));
+done:
+    return st;
+}
+
+lh_status lh_session_step(lh_session *s, int32_t id)
+{
+    lh_status st = LH_OK;
+    forget_restored(s);
+    LH_TRY(push_tokens(s, &id, 1));
+    LH_TRY(lh_forward_step(s->forward, s->kv, id));
+done:
+    return st;
+}
+
+void lh_session_keep_logits(lh_session *s, int64_t rows)
+{
+    lh_forward_keep(s->forward, rows);
+}
+
+/* This rank's part of the last row: computed, or restored. */
+static lh_logits_view last_row(const lh_session *s)
+{
+    lh_logits_view view = lh_forward_logits(s->forward);
+    if (s->restored_logits)
+        view.logits = s->restored_logits + view.first;
+    else
+        view.logits += (view.rows - 1) * view.count;
+    view.rows = 1;
+    return view;
+}
+
+lh_status lh_session_mark(lh_session *s)
+{
+    lh_status st = LH_OK;
+    lh_logits_view view = last_row(s);
+    const lh_kv_place *place = lh_engine_place(s->engine);
+    lh_free(s->marked_logits);
+    s->marked_logits = NULL;
+    LH_TRY(lh_calloc(&s->marked_logits, view.first + view.count, sizeof(float)));
+    LH_TRY(lh_stream_copy(place->stream, s->marked_logits + view.first, view.logits, view.count * 4, LH_COPY_TO_HOST));
+    LH_TRY(lh_stream_sync(place->stream));
+    s->marked_tokens = s->tokens.n;
+    LH_TRY(lh_kv_mark(s->kv));
+done:
+    return st;
+}
+
+lh_status lh_session_rewind(lh_session *s)
+{
+    lh_status st = LH_OK;
+    lh_logits_view view = lh_forward_logits(s->forward);
+    LH_TRY(lh_kv_rewind(s->kv));
+    s->tokens.n = s->marked_tokens;
+    forget_restored(s);
+    LH_TRY(lh_calloc(&s->restored_logits, view.first + view.count, sizeof(float)));
+    memcpy(s->restored_logits + view.first, s->marked_logits + view.first, (size_t)view.count * sizeof(float));
+done:
+    return st;
+}
+
+lh_status lh_session_logits(lh_session *s, const float **logits, int64_t *rows)
+{
+    lh_status st = LH_OK;
+    const lh_kv_place *place = lh_engine_place(s->engine);
+    int64_t vocab = lh_engine_config(s->engine)->vocab;
+    lh_logits_view view = s->restored_logits ? last_row(s) : lh_forward_logits(s->forward);
+    int root = lh_comm_rank(place->comm) == 0;
+    if (root) LH_TRY(lh_realloc(&s->logits, view.rows * vocab, sizeof(float)));
+    LH_TRY(lh_logits_gather(place, &view, vocab, 0, s->logits));
+    *logits = root ? s->logits : NULL;
+    *rows = view.rows;
+done:
+    return st;
+}
+
+lh_status lh_session_sample(lh_session *s, const lh_sampling *sampling, int64_t step, int32_t *id)
+{
+    lh_logits_view row = last_row(s);
+    lh_sample_at at = {lh_engine_place(s->engine), s->tokens.ids, s->tokens.n, step};
+    return lh_sample(sampling, &at, &row, id);
+}
+
+const lh_tokens *lh_session_tokens(const lh_session *s)
+{
+    return &s->tokens;
+}
+
+lh_kv *lh_session_kv(const lh_session *s)
+{
+    return s->kv;
+}
+
+lh_status lh_session_save(lh_session *s, const char *path, uint64_t seed, const char *run)
+{
+    lh_status st = LH_OK;
+    const lh_kv_place *place = lh_engine_place(s->engine);
+    int64_t vocab = lh_engine_config(s->engine)->vocab;
+    lh_logits_view row = last_row(s);
+    float *logits = NULL;
+    if (lh_comm_rank(place->comm) == 0) LH_TRY(lh_calloc(&logits, vocab, sizeof *logits));
+    LH_TRY(lh_logits_gather(place, &row, vocab, 0, logits));
+    LH_TRY(lh_cache_save(s->kv, path,
+                         &(lh_cache_extra){.model = lh_engine_identity(s->engine),
+                                           .tokens = s->tokens.ids,
+                                           .n = s->tokens.n,
+                                           .logits = logits,
+                                           .vocab = vocab,
+                                           .seed = seed,
+                                           .run = run}));
+done:
+    lh_free(logits);
+    return st;
+}
+
+static lh_status restore(lh_session *s, lh_cache_file *file)
+{
+    lh_status st = LH_OK;
+    lh_cache_extra extra = lh_cache_extra_of(file);
+    int64_t vocab = lh_engine_config(s->engine)->vocab;
+    LH_TRY(lh_cache_restore(file, s->kv, lh_engine_identity(s->engine), s->options.more));
+    if (extra.vocab != vocab)
+        LH_FAIL(LH_EFILE, "the cache holds %lld logits and the model has %lld", (long long)extra.vocab,
+                (long long)vocab);
+    LH_TRY(push_tokens(s, extra.tokens, extra.n));
+    LH_TRY(lh_calloc(&s->restored_logits, vocab, sizeof(float)));
+    memcpy(s->restored_logits, extra.logits, (size_t)vocab * sizeof(float));
+done:
+    return st;
+}
+
+lh_status lh_session_restore(lh_session *s, lh_cache_file *file)
+{
+    return lh_comm_agree(lh_engine_comm(s->engine), restore(s, file));
+}

@@ -1,0 +1,50 @@
+/* session.h - one timeline: a prompt, its cache, questions, generated tokens. An engine has any number of them; nothing
+ * about one prompt is kept elsewhere. */
+#ifndef LH_ENGINE_SESSION_H
+#define LH_ENGINE_SESSION_H
+
+#include "engine/engine.h"
+#include "kv/cache_file.h"
+#include "model/sampler.h"
+
+typedef struct lh_session lh_session;
+
+typedef struct lh_session_options {
+    const lh_policy_plan *policy;
+    int64_t prompt; /* tokens that the first prefill will bring, 0 when a cache is restored */
+    int64_t more;   /* tokens that are expected after it: questions and answers */
+    int64_t length; /* tokens of the whole run, prompt and more together; some rotary scalings depend on it */
+    const lh_kv_listener *listener; /* NULL: none */
+} lh_session_options;
+
+/* Collective, as all calls below unless said. */
+lh_status lh_session_open(lh_session **out, lh_engine *engine, const lh_session_options *options);
+void lh_session_close(lh_session *session); /* not collective */
+
+/* The prompt, once, into an empty session; `progress` may be NULL. Then questions and single tokens behind it. */
+lh_status lh_session_prefill(lh_session *s, const int32_t *ids, int64_t n, const lh_forward_progress *progress);
+lh_status lh_session_block(lh_session *s, const int32_t *ids, int64_t n);
+lh_status lh_session_step(lh_session *s, int32_t id);
+
+/* Remember this state; come back to it. */
+lh_status lh_session_mark(lh_session *s);
+lh_status lh_session_rewind(lh_session *s);
+
+/* How many of the last rows' logits are kept by the next call that takes in tokens (1 unless said). Not collective. */
+void lh_session_keep_logits(lh_session *s, int64_t rows);
+
+/* The kept rows, whole, on rank 0: [rows, vocab] in host memory, borrowed until the next call; elsewhere NULL. */
+lh_status lh_session_logits(lh_session *s, const float **logits, int64_t *rows);
+
+/* The next token after the last row. */
+lh_status lh_session_sample(lh_session *s, const lh_sampling *sampling, int64_t step, int32_t *id);
+
+/* Tokens taken in so far. Borrowed. Not collective. */
+const lh_tokens *lh_session_tokens(const lh_session *s);
+lh_kv *lh_session_kv(const lh_session *s);
+
+/* The state after what was taken in so far, to a file and back; `run`: options as JSON. */
+lh_status lh_session_save(lh_session *s, const char *path, uint64_t seed, const char *run);
+lh_status lh_session_restore(lh_session *s, lh_cache_file *file);
+
+#endif

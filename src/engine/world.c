@@ -1,0 +1,61 @@
+#include "engine/world.h"
+
+#include <string.h>
+
+#include "base/h5.h"
+#include "base/log.h"
+#include "base/mem.h"
+
+struct lh_world {
+    lh_comm *comm;
+};
+
+static lh_status probe(const char *const *files)
+{
+    lh_status st = LH_OK;
+    for (int i = 0; files && files[i]; i++) LH_TRY(lh_h5_probe(files[i]));
+done:
+    return st;
+}
+
+lh_status lh_world_open(lh_world **out, const lh_world_options *options)
+{
+    lh_status st = LH_OK, probed = LH_OK;
+    lh_world *w = NULL;
+    int rank = 0, size = 1;
+    lh_comm_launched(&rank, &size);
+    lh_log_set_rank(rank, size);
+    *out = NULL;
+    LH_TRY(lh_calloc(&w, 1, sizeof *w));
+    *out = w;
+    if (rank == 0) probed = probe(options->files);
+    st = lh_comm_open_world(&w->comm, options->comm_timeout_s);
+    if (st != LH_OK) goto done;
+    lh_log_set_rank(lh_comm_rank(w->comm), lh_comm_size(w->comm));
+    LH_TRY(lh_comm_agree(w->comm, probed));
+    if (options->same) LH_TRY(lh_comm_same(w->comm, options->same, (int64_t)strlen(options->same), "the options"));
+done:
+    return st;
+}
+
+lh_comm *lh_world_comm(const lh_world *world)
+{
+    return world ? world->comm : NULL;
+}
+
+int lh_world_close(lh_world *world, lh_status st)
+{
+    lh_comm *comm = lh_world_comm(world);
+    int alone = st != LH_OK && comm && lh_comm_size(comm) > 1 && !lh_comm_agreed(comm);
+    if (st != LH_OK && st != LH_EPARTIAL && st != LH_EINTERRUPTED) {
+        if (alone)
+            lh_log(LH_LOG_ERROR, 1, "rank %d on %s: %s", lh_comm_rank(comm), lh_comm_host(comm), lh_error_message());
+        else
+            lh_log(LH_LOG_ERROR, 0, "%s", lh_error_message());
+        lh_debug("at %s", lh_error_trace());
+    }
+    if (alone) lh_comm_leave(comm, (int)st);
+    lh_comm_close(comm);
+    lh_free(world);
+    return (int)st;
+}

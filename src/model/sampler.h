@@ -1,0 +1,36 @@
+/* sampler.h - the next token from logits that lie in parts on the ranks of a TP group. Ranks send only what the choice
+ * needs: their best logit for greedy, their k best for top-k, all logits where a probability over the whole vocabulary
+ * is asked for. */
+#ifndef LH_MODEL_SAMPLER_H
+#define LH_MODEL_SAMPLER_H
+
+#include "model/model.h"
+
+/* In this order: repeat penalty, temperature, top-k, top-p, min-p. */
+typedef struct lh_sampling {
+    double temperature;  /* 0: greedy, the largest logit, the lowest id among equals */
+    int64_t top_k;       /* 0: off */
+    double top_p, min_p; /* 1 and 0: off */
+    double
+        repeat_penalty; /* 1: off; logits of tokens seen are divided by it where positive, multiplied where negative */
+    uint64_t seed, request;
+} lh_sampling;
+
+/* LH_EUSAGE naming the option that cannot be. */
+lh_status lh_sampling_check(const lh_sampling *sampling);
+
+/* What the choice depends on besides the logits. */
+typedef struct lh_sample_at {
+    const lh_kv_place *place;
+    const int32_t *seen; /* tokens of the run so far, for the repeat penalty */
+    int64_t n, step;     /* step: number of the draw; the draw is keyed by (seed, request, step) */
+} lh_sample_at;
+
+/* Collective. row: this rank's part of one row of logits. All ranks get the same id. LH_EINTERNAL when every logit is
+ * NaN. */
+lh_status lh_sample(const lh_sampling *sampling, const lh_sample_at *at, const lh_logits_view *row, int32_t *id);
+
+/* Collective. Rows of logits whole: row r at out + r * vocab on every rank (root < 0) or on `root` alone. */
+lh_status lh_logits_gather(const lh_kv_place *place, const lh_logits_view *view, int64_t vocab, int root, float *out);
+
+#endif
