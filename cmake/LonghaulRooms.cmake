@@ -43,15 +43,23 @@ function(lh_test_program name)
     set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
 endfunction()
 
-# lh_mpi_test(<name> RANKS 1 2 3 4 …)  the program <name> (made by lh_test_program) under mpirun, one CTest test a rank count
+# What mpirun needs to run more ranks than there are cores, as any user, without a rank being tied to one core.
+set(LH_MPI_ENVIRONMENT "OMPI_ALLOW_RUN_AS_ROOT=1;OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1;OMPI_MCA_rmaps_base_oversubscribe=1;OMPI_MCA_hwloc_base_binding_policy=none;OMP_NUM_THREADS=1;OMP_WAIT_POLICY=passive")
+
+# lh_mpi_test(<name> RANKS 1 2 3 4 …)  the program <name> (made by lh_test_program, with ROOMS comm device base among others)
+# under mpirun, one CTest test a rank count; it uses tests/mpi_check.h
 function(lh_mpi_test name)
     cmake_parse_arguments(ARG "" "TIMEOUT" "RANKS;LABELS;ARGS" ${ARGN})
     if(NOT ARG_TIMEOUT)
         set(ARG_TIMEOUT 300)
     endif()
+    get_target_property(sources ${name} SOURCES)
+    if(NOT "${CMAKE_SOURCE_DIR}/tests/mpi_check.c" IN_LIST sources)
+        target_sources(${name} PRIVATE ${CMAKE_SOURCE_DIR}/tests/mpi_check.c)
+    endif()
     foreach(ranks ${ARG_RANKS})
         add_test(NAME ${name}_${ranks}r COMMAND ${MPIEXEC_EXECUTABLE} -n ${ranks} $<TARGET_FILE:${name}> ${ARG_ARGS})
         set_tests_properties(${name}_${ranks}r PROPERTIES TIMEOUT ${ARG_TIMEOUT} PROCESSORS 2 LABELS "mpi;${ARG_LABELS}"
-            ENVIRONMENT "OMPI_ALLOW_RUN_AS_ROOT=1;OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1;OMPI_MCA_rmaps_base_oversubscribe=1;OMPI_MCA_hwloc_base_binding_policy=none;OMP_NUM_THREADS=1;OMP_WAIT_POLICY=passive")
+            ENVIRONMENT "${LH_MPI_ENVIRONMENT}")
     endforeach()
 endfunction()

@@ -19,10 +19,12 @@ typedef enum lh_reduce { LH_SUM, LH_MAX, LH_MIN } lh_reduce;
 /* One rank, no MPI. */
 lh_status lh_comm_open_self(lh_comm **out);
 
-/* All ranks of mpirun or srun: initialises MPI (once). timeout_s: 0 turns the watchdog off. */
+/* All ranks of mpirun or srun: initialises MPI (once). timeout_s: 0 turns the watchdog off. Communication happens on
+ * the calling thread only (MPI_THREAD_FUNNELED). */
 lh_status lh_comm_open_mpi(lh_comm **out, double timeout_s);
 
-/* self, unless the environment says that this process was started by an MPI launcher with more than one rank. */
+/* self, unless the environment says that this process was started by an MPI launcher with more than one rank. Fails
+ * with LH_ECOMM when the launcher and MPI do not agree on the number of ranks. */
 lh_status lh_comm_open_world(lh_comm **out, double timeout_s);
 
 /* 1 when the environment shows an MPI launcher; rank and size as it says (0 and 1 without one). No MPI call:
@@ -33,26 +35,30 @@ int lh_comm_launched(int *rank, int *size);
 lh_status lh_comm_split(lh_comm *comm, int color, lh_comm **out);
 
 /* Wraps `inner` (not owned) and misbehaves at one of its collectives, for tests. plan: "drop:3", "delay:3:0.5",
- * "kill:3", "fail:3" = at the 3rd collective (from 1) of rank `rank`: do not take part, wait 0.5 s, _exit(42),
- * return LH_ECOMM. */
+ * "kill:3", "fail:3" = at the 3rd collective (from 1) of rank `rank`: do not take part, then or ever again (the call
+ * does not return), wait 0.5 s, _exit(42), return LH_ECOMM without taking part. What is split off counts on and
+ * misbehaves too. Another plan fails with LH_EUSAGE. */
 lh_status lh_comm_open_faulty(lh_comm **out, lh_comm *inner, int rank, const char *plan);
 
-/* The last communicator closed finalises MPI. NULL is fine. */
+/* The last communicator closed finalises MPI, unless communication has failed: the peers may be gone then. NULL is
+ * fine. */
 void lh_comm_close(lh_comm *comm);
 
 int lh_comm_rank(const lh_comm *comm);
 int lh_comm_size(const lh_comm *comm);
 int lh_comm_local_size(const lh_comm *comm);   /* ranks of this host */
-int lh_comm_local_rank(const lh_comm *comm);   /* among the ranks of this host */
+int lh_comm_local_rank(const lh_comm *comm);   /* among the ranks of the world on this host */
+int lh_comm_world_rank(const lh_comm *comm);   /* in messages a rank is called by this number, also after a split */
 const char *lh_comm_name(const lh_comm *comm); /* "self", "mpi", "faulty" */
 const char *lh_comm_host(const lh_comm *comm);
 
-/* What the watchdog calls the work under way, as "prefill of layer 3". Borrowed until the next call: a literal
- * or memory that outlives it. */
+/* What the watchdog calls the work under way: "prefill of layer", 3; number < 0 is not shown. One for all communicators
+ * of a world. Borrowed until the next call: a literal or memory that outlives it. */
 void lh_comm_step(lh_comm *comm, const char *step, int64_t number);
 
-/* Collectives. `type` is f32, i32 or i64 for reductions. In-place reduction; every rank gets the result, but not
- * necessarily the same bits twice: where bits matter, all-gather and add in order. */
+/* Collectives. After one has failed with LH_ECOMM every other fails with it at once. `type` is f32, i32 or i64 for
+ * reductions. In-place reduction; every rank gets the result, but not necessarily the same bits twice: where bits
+ * matter, all-gather and add in order. */
 lh_status lh_comm_allreduce(lh_comm *comm, void *buf, int64_t count, lh_dtype type, lh_reduce op);
 
 /* recv = size blocks of `bytes` bytes in rank order; send may be its own block in recv. */
@@ -68,9 +74,10 @@ lh_status lh_comm_gatherv(lh_comm *comm, int root, const void *send, void *recv,
 lh_status lh_comm_bcast(lh_comm *comm, int root, void *buf, int64_t bytes);
 lh_status lh_comm_barrier(lh_comm *comm);
 
-/* A failure on one rank becomes everyone's. `st` is the caller's own status so far. Returns LH_OK on every rank or
- * on none: then the status of the lowest failing rank, with its message, prefixed on every other rank by
- * "rank N on HOST". */
+/* A failure on one rank becomes everyone's. `st` is the caller's own status so far, its message the calling thread's.
+ * Returns LH_OK on every rank or on none: then the status of the lowest failing rank, with its message, prefixed on
+ * every other rank by "rank N on HOST". One all-gather of 4 bytes when all is well. A rank whose own status is LH_ECOMM
+ * from a collective cannot be heard: it gets its status back at once. */
 lh_status lh_comm_agree(lh_comm *comm, lh_status st);
 
 /* 1 when the last lh_comm_agree or lh_comm_same on this communicator (or one split from it) ended in a failure: every
@@ -82,11 +89,16 @@ int lh_comm_agreed(const lh_comm *comm);
  * that differs. */
 lh_status lh_comm_same(lh_comm *comm, const void *data, int64_t bytes, const char *what);
 
-/* Bytes this rank has sent in collectives so far (its own contribution, each counted once). */
+/* Bytes this rank has sent in collectives of this communicator so far: its own contribution, each counted once,
+ * whatever the way it takes. all-reduce: the buffer; gathers: the own block (not at the root of a gatherv); broadcast:
+ * the buffer, at the root; agree: 4, and the message of a failure at the rank that has it. With one rank nothing is
+ * sent. */
 int64_t lh_comm_sent_bytes(const lh_comm *comm);
 
 /* Leave without a collective: flush what is written and end this process with `code`; under MPI the launcher is not
- * waited for. For Ctrl-C and for failures where the peers cannot be reached. */
+ * waited for. For Ctrl-C and for failures where the peers cannot be reached. Launchers end the other ranks when one has
+ * left with a code other than 0, and report the first code: so rank 0 leaves at once, and every other rank stays until
+ * rank 0 has left, 10 s at most. */
 void lh_comm_leave(lh_comm *comm, int code) __attribute__((noreturn));
 
 #endif

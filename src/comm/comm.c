@@ -1,0 +1,258 @@
+#include "comm/comm.h"
+
+#include <assert.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+#include "base/mem.h"
+#include "comm/comm_impl.h"
+
+/* What lh_comm_agree broadcasts of a failure. */
+typedef struct verdict {
+    char host[LH_HOST_BYTES];
+    char message[2048];
+} verdict;
+
+void lh_comm_get_host(char *host)
+{
+    if (gethostname(host, LH_HOST_BYTES - 1) != 0) snprintf(host, LH_HOST_BYTES, "unknown host");
+    host[LH_HOST_BYTES - 1] = '\0';
+}
+
+lh_status lh_comm_create(lh_comm **out)
+{
+    lh_status st = LH_OK;
+    lh_comm *comm = NULL;
+    LH_TRY(lh_calloc(&comm, 1, sizeof *comm));
+    LH_TRY(lh_calloc(&comm->words, 1, sizeof *comm->words));
+    LH_TRY(lh_calloc(&comm->world, 1, sizeof *comm->world));
+    comm->world->refs = 1;
+    comm->size = 1;
+    lh_comm_get_host(comm->host);
+    *out = comm;
+    comm = NULL;
+done:
+    if (comm) lh_free(comm->words);
+    lh_free(comm);
+    return st;
+}
+
+void lh_comm_close(lh_comm *comm)
+{
+    if (!comm) return;
+    comm->world->refs--;
+    if (comm->ops) comm->ops->close(comm);
+    if (comm->world->refs == 0) {
+        if (comm->world->finish) comm->world->finish(comm->world);
+        lh_watch_close(comm->world->watch);
+        lh_free(comm->world);
+    }
+    lh_free(comm->words);
+    lh_free(comm);
+}
+
+int lh_comm_rank(const lh_comm *comm)
+{
+    return comm->rank;
+}
+
+int lh_comm_size(const lh_comm *comm)
+{
+    return comm->size;
+}
+
+int lh_comm_local_rank(const lh_comm *comm)
+{
+    return comm->local_rank;
+}
+
+int lh_comm_world_rank(const lh_comm *comm)
+{
+    return comm->world_rank;
+}
+
+const char *lh_comm_name(const lh_comm *comm)
+{
+    return comm->ops->name;
+}
+
+const char *lh_comm_host(const lh_comm *comm)
+{
+    return comm->host;
+}
+
+int64_t lh_comm_sent_bytes(const lh_comm *comm)
+{
+    return comm->sent_bytes;
+}
+
+void lh_comm_step(lh_comm *comm, const char *step, int64_t number)
+{
+    lh_watch_step(comm->world->watch, step, number);
+}
+
+/* Before a collective: nothing is said once a collective has failed. */
+static lh_status begin(lh_comm *comm, const char *operation, int64_t bytes)
+{
+    lh_status st = LH_OK;
+    if (comm->world->broken)
+        LH_FAIL(LH_ECOMM, "rank %d on %s: no %s after communication has failed", comm->world_rank, comm->host,
+                operation);
+    lh_watch_enter(comm->world->watch, operation, bytes);
+done:
+    return st;
+}
+
+static lh_status end(lh_comm *comm, lh_status st, int64_t sent_bytes)
+{
+    lh_watch_leave(comm->world->watch);
+    if (st == LH_ECOMM) comm->world->broken = 1;
+    if (comm->size > 1) comm->sent_bytes += sent_bytes;
+    return st;
+}
+
+lh_status lh_comm_split(lh_comm *comm, int color, lh_comm **out)
+{
+    lh_status st = LH_OK;
+    lh_comm *child = NULL;
+    assert(color >= 0);
+    LH_TRY(begin(comm, "split", -1));
+    LH_TRY(lh_calloc(&child, 1, sizeof *child));
+    *child = (lh_comm){.world = comm->world, .size = 1, .local_rank = comm->local_rank};
+    comm->world->refs++;
+    child->world_rank = comm->world_rank;
+    memcpy(child->host, comm->host, sizeof child->host);
+    LH_TRY(lh_calloc(&child->words, comm->size, sizeof *child->words));
+    LH_TRY(comm->ops->split(comm, color, child));
+    *out = child;
+    child = NULL;
+done:
+    lh_comm_close(child);
+    return end(comm, st, 0);
+}
+
+lh_status lh_comm_allreduce(lh_comm *comm, void *buf, int64_t count, lh_dtype type, lh_reduce op)
+{
+    lh_status st = LH_OK;
+    int64_t bytes = count * lh_dtype_bytes(type);
+    assert(count >= 0 && (type == LH_F32 || type == LH_I32 || type == LH_I64));
+    LH_TRY(begin(comm, "all-reduce", bytes));
+    st = end(comm, comm->ops->allreduce(comm, buf, count, type, op), bytes);
+done:
+    return st;
+}
+
+static lh_status gather(lh_comm *comm, const char *operation, const void *send, void *recv, int64_t bytes)
+{
+    lh_status st = LH_OK;
+    LH_TRY(begin(comm, operation, bytes));
+    st = end(comm, comm->ops->allgather(comm, send, recv, bytes), bytes);
+done:
+    return st;
+}
+
+lh_status lh_comm_allgather(lh_comm *comm, const void *send, void *recv, int64_t bytes)
+{
+    assert(bytes >= 0);
+    return gather(comm, "all-gather", send, recv, bytes);
+}
+
+lh_status lh_comm_allgatherv(lh_comm *comm, const void *send, void *recv, const int64_t *bytes, const int64_t *at)
+{
+    lh_status st = LH_OK;
+    LH_TRY(begin(comm, "all-gather", bytes[comm->rank]));
+    st = end(comm, comm->ops->allgatherv(comm, send, recv, bytes, at), bytes[comm->rank]);
+done:
+    return st;
+}
+
+lh_status lh_comm_gatherv(lh_comm *comm, int root, const void *send, void *recv, const int64_t *bytes,
+                          const int64_t *at)
+{
+    lh_status st = LH_OK;
+    assert(root >= 0 && root < comm->size);
+    LH_TRY(begin(comm, "gather", bytes[comm->rank]));
+    st = end(comm, comm->ops->gatherv(comm, root, send, recv, bytes, at), comm->rank == root ? 0 : bytes[comm->rank]);
+done:
+    return st;
+}
+
+static lh_status broadcast(lh_comm *comm, const char *operation, int root, void *buf, int64_t bytes)
+{
+    lh_status st = LH_OK;
+    LH_TRY(begin(comm, operation, bytes));
+    st = end(comm, comm->ops->bcast(comm, root, buf, bytes), comm->rank == root ? bytes : 0);
+done:
+    return st;
+}
+
+lh_status lh_comm_bcast(lh_comm *comm, int root, void *buf, int64_t bytes)
+{
+    assert(bytes >= 0 && root >= 0 && root < comm->size);
+    return broadcast(comm, "broadcast", root, buf, bytes);
+}
+
+lh_status lh_comm_barrier(lh_comm *comm)
+{
+    lh_status st = LH_OK;
+    LH_TRY(begin(comm, "barrier", -1));
+    st = end(comm, comm->ops->barrier(comm), 0);
+done:
+    return st;
+}
+
+lh_status lh_comm_agree(lh_comm *comm, lh_status mine)
+{
+    lh_status st = LH_OK;
+    verdict why = {0};
+    int32_t own = (int32_t)mine, *all = (int32_t *)(void *)comm->words;
+    int first = 0;
+    if (mine != LH_OK && comm->world->broken) return mine;
+    /* Taken before anything below can write over it. */
+    if (mine != LH_OK) snprintf(why.message, sizeof why.message, "%s", lh_error_message());
+    LH_TRY(gather(comm, "agreement", &own, all, sizeof own));
+    while (first < comm->size && all[first] == LH_OK) first++;
+    if (first == comm->size) return LH_OK;
+    st = (lh_status)all[first];
+    int sender = comm->rank == first;
+    why.host[0] = '\0';
+    if (sender) snprintf(why.host, sizeof why.host, "%d on %.40s", comm->world_rank, comm->host);
+    lh_status told = broadcast(comm, "agreement", first, &why, sizeof why);
+    if (told != LH_OK) LH_TRY(told);
+    if (!sender) LH_FAIL(st, "rank %s: %s", why.host, why.message);
+    lh_fail_trace(st, __FILE__, __LINE__);
+done:
+    return st;
+}
+
+lh_status lh_comm_same(lh_comm *comm, const void *data, int64_t bytes, const char *what)
+{
+    lh_status st = LH_OK;
+    XXH128_hash_t hash = XXH3_128bits(data, (size_t)bytes);
+    lh_comm_word own = {.bytes = bytes, .hash = {hash.low64, hash.high64}};
+    const lh_comm_word *all = comm->words;
+    memcpy(own.host, comm->host, sizeof own.host);
+    LH_TRY(gather(comm, "comparison", &own, comm->words, sizeof own));
+    for (int r = 1; r < comm->size; r++)
+        if (all[r].bytes != all[0].bytes || memcmp(all[r].hash, all[0].hash, sizeof all[0].hash) != 0)
+            LH_FAIL(LH_EUSAGE,
+                    "%s of rank %d on %s differ from those of rank 0 on %s: they must be the same on all ranks", what,
+                    r, all[r].host, all[0].host);
+done:
+    return st;
+}
+
+void lh_comm_leave(lh_comm *comm, int code)
+{
+    fflush(NULL);
+    if (comm->world_rank != 0 && comm->world->watch) {
+        signal(SIGTERM, SIG_DFL);
+        for (int i = 0; i < 500 && lh_watch_alive(comm->world->watch, 0) != 0; i++)
+            nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);
+    }
+    _exit(code);
+}

@@ -1,0 +1,86 @@
+/* comm_impl.h - what an implementation of comm.h has to provide. comm.c checks, counts and watches; an implementation
+ * only moves bytes. A new one is one table of these and a function that opens it. */
+#ifndef LH_COMM_COMM_IMPL_H
+#define LH_COMM_COMM_IMPL_H
+
+#include "comm/comm.h"
+
+enum { LH_HOST_BYTES = 64 };
+
+/* watch.c - the watchdog. It knows what the main thread waits for and since when; a thread of its own looks at it now
+ * and then. That thread makes no MPI call: it writes one message and ends the process, and the launcher ends the rest.
+ * Ranks speak one after the other (3 s apart), so that the first message is the only one. */
+typedef struct lh_watch lh_watch;
+
+/* timeout_s 0: no thread; only remembers the step for messages. `rank` is the rank in the world. */
+lh_status lh_watch_open(lh_watch **out, double timeout_s, int rank, const char *host);
+void lh_watch_close(lh_watch *watch); /* NULL is fine */
+
+/* The processes of the world's ranks on this host: when one of them is gone while this rank waits, it ends with that
+ * message, without waiting for the time-out. pids that are not visible from here are ignored. Replaces the last list.
+ */
+lh_status lh_watch_peers(lh_watch *watch, const int *ranks, const int *pids, int count);
+
+/* 1: the process of that rank runs, 0: it has ended, -1: not known. */
+int lh_watch_alive(const lh_watch *watch, int rank);
+
+void lh_watch_step(lh_watch *watch, const char *step, int64_t number);
+
+/* Around everything that waits for peers. `operation`: a literal, as "all-reduce". bytes < 0: not said. NULL is fine.
+ */
+void lh_watch_enter(lh_watch *watch, const char *operation, int64_t bytes);
+void lh_watch_leave(lh_watch *watch);
+
+/* "all-reduce of 8192 bytes in 'prefill of layer 3'", cut at cap_bytes. */
+void lh_watch_describe(const lh_watch *watch, char *out, int64_t cap_bytes);
+
+/* Shared by the communicators that come from one open. */
+typedef struct lh_comm_world {
+    int refs;
+    int broken;                                  /* a collective failed: talk no more */
+    lh_watch *watch;                             /* NULL: nobody to wait for */
+    void (*finish)(struct lh_comm_world *world); /* after the last was closed; may be NULL */
+} lh_comm_world;
+
+/* Semantics as in comm.h. Buffers may be NULL where there are 0 bytes; counts of 0 arrive here. */
+typedef struct lh_comm_ops {
+    const char *name;
+    void (*close)(lh_comm *comm); /* frees impl; not the world */
+    lh_status (*split)(lh_comm *comm, int color, lh_comm *child);
+    lh_status (*allreduce)(lh_comm *comm, void *buf, int64_t count, lh_dtype type, lh_reduce op);
+    lh_status (*allgather)(lh_comm *comm, const void *send, void *recv, int64_t bytes);
+    lh_status (*allgatherv)(lh_comm *comm, const void *send, void *recv, const int64_t *bytes, const int64_t *at);
+    lh_status (*gatherv)(lh_comm *comm, int root, const void *send, void *recv, const int64_t *bytes,
+                         const int64_t *at);
+    lh_status (*bcast)(lh_comm *comm, int root, void *buf, int64_t bytes);
+    lh_status (*barrier)(lh_comm *comm);
+} lh_comm_ops;
+
+/* What a rank says of itself in lh_comm_agree and lh_comm_same. */
+typedef struct lh_comm_word {
+    int64_t bytes;
+    uint64_t hash[2];
+    char host[LH_HOST_BYTES];
+} lh_comm_word;
+
+struct lh_comm {
+    const lh_comm_ops *ops;
+    lh_comm_world *world;
+    int rank, size, local_rank, world_rank;
+    char host[LH_HOST_BYTES];
+    int64_t sent_bytes;
+    lh_comm_word *words; /* [size], so that agreeing allocates nothing */
+    void *impl;          /* the implementation's own */
+};
+
+extern const lh_comm_ops lh_comm_self_ops;
+
+/* A communicator without ops, as the only rank of a world of its own; the constructor fills in the rest. */
+lh_status lh_comm_create(lh_comm **out);
+
+void lh_comm_get_host(char *host); /* [LH_HOST_BYTES] */
+
+/* The most that the mpi implementation puts into one MPI call, in bytes (1 GiB); for tests. Children inherit it. */
+void lh_comm_mpi_set_piece(lh_comm *comm, int64_t piece_bytes);
+
+#endif

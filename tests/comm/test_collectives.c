@@ -1,0 +1,257 @@
+/* Laws of the collectives, at any number of ranks and with messages cut into pieces of any size. */
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "comm/comm_impl.h"
+#include "mpi_check.h"
+
+/* Pieces so small that every message is cut, odd ones, and what is usual. */
+static const int64_t pieces[] = {1, 7, 64, 1000, 1 << 30};
+static const int64_t counts[] = {0, 1, 2, 3, 17, 256, 2049, 20011};
+enum { PIECES = sizeof pieces / sizeof *pieces, COUNTS = sizeof counts / sizeof *counts };
+
+/* The byte at i of what rank r sends. */
+static uint8_t byte_of(int r, int64_t i)
+{
+    return (uint8_t)(r * 53 + i * 7 + (i >> 8) * 3 + 1);
+}
+
+static void fill(uint8_t *p, int r, int64_t bytes)
+{
+    for (int64_t i = 0; i < bytes; i++) p[i] = byte_of(r, i);
+}
+
+static int holds(const uint8_t *p, int r, int64_t bytes)
+{
+    for (int64_t i = 0; i < bytes; i++)
+        if (p[i] != byte_of(r, i)) return 0;
+    return 1;
+}
+
+static void *room(int64_t bytes)
+{
+    void *p = NULL;
+    mt_try(lh_calloc(&p, bytes, 1));
+    return p;
+}
+
+/* Every loop test runs once for each of the pieces. */
+static lh_comm *comm_with(int piece)
+{
+    lh_comm_mpi_set_piece(mt_comm(), pieces[piece]);
+    return mt_comm();
+}
+
+/* Skips what would be millions of messages of one byte. */
+static int too_many(int64_t bytes, int64_t piece)
+{
+    return bytes / piece > 3000;
+}
+
+START_TEST(test_allreduce_is_exact_on_integers_and_near_on_floats)
+{
+    lh_comm *comm = comm_with(_i);
+    int n = mt_size(), rank = mt_rank();
+    for (int c = 0; c < COUNTS; c++) {
+        int64_t count = counts[c], *wide = room(count * 8);
+        int32_t *narrow = room(count * 4);
+        float *real = room(count * 4);
+        for (int64_t i = 0; i < count; i++) {
+            wide[i] = (INT64_C(1) << 40) * (rank + 1) + i;
+            narrow[i] = (int32_t)((rank + i) % n * 10 - i);
+            real[i] = (float)(rank + 1) * (float)i;
+        }
+        int64_t sent = lh_comm_sent_bytes(comm);
+        mt_try(lh_comm_allreduce(comm, wide, count, LH_I64, LH_SUM));
+        mt_try(lh_comm_allreduce(comm, narrow, count, LH_I32, LH_MAX));
+        mt_try(lh_comm_allreduce(comm, real, count, LH_F32, LH_SUM));
+        mt_check(lh_comm_sent_bytes(comm) - sent == (n > 1 ? 16 * count : 0), "sent bytes are off by something");
+        double ranks = n * (n + 1) / 2.0;
+        for (int64_t i = 0; i < count; i++) {
+            mt_check(wide[i] == (INT64_C(1) << 40) * (int64_t)ranks + n * i, "sum at %lld of %lld", (long long)i,
+                     (long long)count);
+            mt_check(narrow[i] == (n - 1) * 10 - i, "maximum at %lld of %lld", (long long)i, (long long)count);
+            mt_check(real[i] == (float)(ranks * (double)i), "float at %lld: %g", (long long)i, real[i]);
+            narrow[i] = (int32_t)((rank + i) % n * 10 - i);
+        }
+        mt_try(lh_comm_allreduce(comm, narrow, count, LH_I32, LH_MIN));
+        for (int64_t i = 0; i < count; i++) mt_check(narrow[i] == -i, "minimum at %lld", (long long)i);
+        lh_free(wide);
+        lh_free(narrow);
+        lh_free(real);
+    }
+    mt_end();
+}
+END_TEST
+
+START_TEST(test_allgather_gives_every_rank_all_blocks)
+{
+    lh_comm *comm = comm_with(_i);
+    int n = mt_size(), rank = mt_rank();
+    for (int c = 0; c < COUNTS; c++) {
+        int64_t bytes = too_many(counts[c], pieces[_i]) ? 2049 : counts[c];
+        uint8_t *own = room(bytes), *all = room(bytes * n + 1), *again = room(bytes * n);
+        fill(own, rank, bytes);
+        all[bytes * n] = 0xee;
+        int64_t sent = lh_comm_sent_bytes(comm);
+        mt_try(lh_comm_allgather(comm, bytes ? own : NULL, bytes ? all : NULL, bytes));
+        mt_check(lh_comm_sent_bytes(comm) - sent == (n > 1 ? bytes : 0), "sent bytes");
+        for (int r = 0; r < n; r++)
+            mt_check(holds(all + r * bytes, r, bytes), "block %d of %lld bytes", r, (long long)bytes);
+        mt_check(all[bytes * n] == 0xee, "wrote behind the last of %lld bytes", (long long)bytes);
+        fill(again + rank * bytes, rank, bytes);
+        mt_try(lh_comm_allgather(comm, again + rank * bytes, again, bytes));
+        mt_check(memcmp(again, all, (size_t)(bytes * n)) == 0, "in place is not the same");
+        lh_free(own);
+        lh_free(all);
+        lh_free(again);
+    }
+    mt_end();
+}
+END_TEST
+
+/* Ragged blocks with gaps between them, some empty, in an order that is not that of the ranks. */
+static int64_t lay_out(int64_t round, int64_t piece, int64_t *bytes, int64_t *at)
+{
+    int n = mt_size();
+    int64_t end = 3;
+    for (int k = 0; k < n; k++) {
+        int r = (int)((k + round) % n);
+        bytes[r] = counts[(r * 31 + round * 17) % COUNTS];
+        if ((r + round) % 3 == 0) bytes[r] = 0;
+        if (too_many(bytes[r], piece)) bytes[r] = 2049;
+        at[r] = end;
+        end += bytes[r] + 5;
+    }
+    return end;
+}
+
+START_TEST(test_ragged_gathers_fill_their_blocks_and_nothing_else)
+{
+    lh_comm *comm = comm_with(_i);
+    int n = mt_size(), rank = mt_rank();
+    int64_t *bytes = room(8 * n), *at = room(8 * n);
+    for (int64_t round = 0; round < 12; round++) {
+        int64_t end = lay_out(round, pieces[_i], bytes, at);
+        int root = (int)(round % n), in_place = round % 2 == 1;
+        uint8_t *own = room(bytes[rank]), *all = room(end), *some = room(end);
+        memset(all, 0xee, (size_t)end);
+        memset(some, 0xee, (size_t)end);
+        fill(own, rank, bytes[rank]);
+        fill(all + at[rank], rank, in_place ? bytes[rank] : 0);
+        if (rank == root) fill(some + at[rank], rank, in_place ? bytes[rank] : 0);
+        int64_t sent = lh_comm_sent_bytes(comm);
+        mt_try(lh_comm_allgatherv(comm, in_place ? all + at[rank] : own, all, bytes, at));
+        mt_try(lh_comm_gatherv(comm, root, in_place && rank == root ? some + at[rank] : own, rank == root ? some : NULL,
+                               bytes, at));
+        mt_check(lh_comm_sent_bytes(comm) - sent == (n > 1 ? bytes[rank] * (rank == root ? 1 : 2) : 0), "sent bytes");
+        for (int r = 0; r < n; r++) mt_check(holds(all + at[r], r, bytes[r]), "block %d, round %d", r, (int)round);
+        mt_check(rank != root || memcmp(all, some, (size_t)end) == 0, "the root has something else than all");
+        for (int r = 0; r < n; r++) memset(all + at[r], 0xee, (size_t)bytes[r]);
+        for (int64_t i = 0; i < end; i++) mt_check(all[i] == 0xee, "gap at %lld was written", (long long)i);
+        lh_free(own);
+        lh_free(all);
+        lh_free(some);
+    }
+    memset(bytes, 0, 8 * (size_t)n);
+    mt_try(lh_comm_allgatherv(comm, NULL, NULL, bytes, bytes));
+    mt_try(lh_comm_gatherv(comm, n - 1, NULL, NULL, bytes, bytes));
+    lh_free(bytes);
+    lh_free(at);
+    mt_end();
+}
+END_TEST
+
+START_TEST(test_broadcast_reaches_everyone_from_any_root)
+{
+    lh_comm *comm = comm_with(_i);
+    int n = mt_size();
+    for (int root = 0; root < n; root++)
+        for (int c = 0; c < COUNTS; c++) {
+            int64_t bytes = too_many(counts[c], pieces[_i]) ? 2049 : counts[c];
+            uint8_t *p = room(bytes);
+            if (mt_rank() == root) fill(p, root, bytes);
+            int64_t sent = lh_comm_sent_bytes(comm);
+            mt_try(lh_comm_bcast(comm, root, p, bytes));
+            mt_check(lh_comm_sent_bytes(comm) - sent == (n > 1 && mt_rank() == root ? bytes : 0), "sent bytes");
+            mt_check(holds(p, root, bytes), "%lld bytes from rank %d", (long long)bytes, root);
+            lh_free(p);
+        }
+    mt_try(lh_comm_barrier(comm));
+    mt_end();
+}
+END_TEST
+
+/* Replicas x TP group, as --tp makes them: every group works on its own, and ranks keep their order. */
+START_TEST(test_split_makes_groups_that_do_not_hear_each_other)
+{
+    lh_comm *world = comm_with(_i), *group = NULL, *half = NULL;
+    int n = mt_size(), rank = mt_rank();
+    for (int tp = 1; tp <= n; tp++) {
+        int64_t sum = rank, expected = 0;
+        int first = rank / tp * tp, size = n - first < tp ? n - first : tp;
+        mt_try(lh_comm_split(world, rank / tp, &group));
+        mt_check(lh_comm_size(group) == size, "group of %d ranks, not %d", lh_comm_size(group), size);
+        mt_check(lh_comm_rank(group) == rank - first, "rank %d of its group", lh_comm_rank(group));
+        mt_check(lh_comm_world_rank(group) == rank, "world rank %d", lh_comm_world_rank(group));
+        mt_check(lh_comm_local_rank(group) == lh_comm_local_rank(world), "local rank changed");
+        for (int r = first; r < first + size; r++) expected += r;
+        mt_try(lh_comm_allreduce(group, &sum, 1, LH_I64, LH_SUM));
+        mt_check(sum == expected, "sum %d of a group, not %d", (int)sum, (int)expected);
+        mt_check(lh_comm_sent_bytes(group) == (size > 1 ? 8 : 0), "sent bytes");
+        mt_try(lh_comm_split(group, lh_comm_rank(group) % 2, &half)); /* groups can be split again */
+        sum = 1;
+        mt_try(lh_comm_allreduce(half, &sum, 1, LH_I64, LH_SUM));
+        mt_check(sum == lh_comm_size(half), "%d ranks in a half", (int)sum);
+        lh_status st = LH_OK; /* a failure is the group's own */
+        if (rank == 0) st = lh_fail(LH_EFILE, __FILE__, __LINE__, "only the first group");
+        mt_expect(lh_comm_agree(group, st), rank / tp == 0 ? LH_EFILE : LH_OK);
+        lh_comm_close(half);
+        lh_comm_close(group);
+    }
+    mt_end();
+}
+END_TEST
+
+START_TEST(test_reversed_colors_order_groups_by_rank)
+{
+    lh_comm *group = NULL;
+    uint8_t order[64] = {0}, own = (uint8_t)mt_rank();
+    mt_try(lh_comm_split(mt_comm(), 1000 - mt_rank() % 2, &group));
+    mt_try(lh_comm_allgather(group, &own, order, 1));
+    for (int r = 0; r < lh_comm_size(group); r++)
+        mt_check(order[r] == mt_rank() % 2 + 2 * r, "rank %d stands at %d", order[r], r);
+    lh_comm_close(group);
+    mt_end();
+}
+END_TEST
+
+START_TEST(test_ranks_know_who_they_are)
+{
+    lh_comm *comm = mt_comm();
+    int rank, size, expected = mt_size() > 1;
+    mt_check(lh_comm_launched(&rank, &size) == 1 || mt_size() == 1, "no launcher was seen");
+    mt_check(rank == mt_rank() && size == mt_size(), "launched as %d of %d", rank, size);
+    mt_check(strcmp(lh_comm_name(comm), expected ? "mpi" : "self") == 0, "called %s", lh_comm_name(comm));
+    mt_check(lh_comm_local_rank(comm) == mt_rank(), "local rank %d", lh_comm_local_rank(comm)); /* one host here */
+    mt_check(strlen(lh_comm_host(comm)) > 0, "no name of the host");
+    mt_end();
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("collectives");
+    TCase *all = tcase_create("all");
+    tcase_add_loop_test(all, test_allreduce_is_exact_on_integers_and_near_on_floats, 0, PIECES);
+    tcase_add_loop_test(all, test_allgather_gives_every_rank_all_blocks, 0, PIECES);
+    tcase_add_loop_test(all, test_ragged_gathers_fill_their_blocks_and_nothing_else, 0, PIECES);
+    tcase_add_loop_test(all, test_broadcast_reaches_everyone_from_any_root, 0, PIECES);
+    tcase_add_loop_test(all, test_split_makes_groups_that_do_not_hear_each_other, 0, PIECES);
+    tcase_add_test(all, test_reversed_colors_order_groups_by_rank);
+    tcase_add_test(all, test_ranks_know_who_they_are);
+    suite_add_tcase(suite, all);
+    return mt_run(suite);
+}
