@@ -1,6 +1,7 @@
 #include "base/child.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -55,6 +56,8 @@ static void run_in_child(const lh_child_work *work, const lh_child_limits *limit
 {
     child_report report = {0};
     prctl(PR_SET_PDEATHSIG, SIGKILL);
+    int null = work->voice == LH_CHILD_SILENT ? open("/dev/null", O_WRONLY | O_CLOEXEC) : -1;
+    if (null >= 0) dup2(null, 2);
     signal(SIGXCPU, SIG_DFL);
     signal(SIGSEGV, SIG_DFL);
     signal(SIGBUS, SIG_DFL);

@@ -12,6 +12,11 @@ typedef struct lh_child_limits {
     int64_t memory_bytes; /* beyond what the parent holds, 0: no limit (none under sanitizers either) */
 } lh_child_limits;
 
+typedef enum lh_child_voice {
+    LH_CHILD_SPEAKS,
+    LH_CHILD_SILENT, /* its stderr is dropped: a crash inside libc writes there */
+} lh_child_voice;
+
 /* Run work(arg) in a child and return its status, with its message. When the child dies the status is `code`
  * and the message says that reading `what` crashed, or took longer or more memory than it may. What `work`
  * writes to memory stays in the child. */
@@ -20,6 +25,7 @@ typedef struct lh_child_work {
     void *arg;
     const char *what;
     lh_status code;
+    lh_child_voice voice;
 } lh_child_work;
 
 lh_status lh_child_run(const lh_child_work *work, const lh_child_limits *limits);

@@ -40,7 +40,8 @@ static hid_t access_list(void)
     hid_t list = H5Pcreate(H5P_FILE_ACCESS);
     H5Pset_fclose_degree(list, H5F_CLOSE_STRONG);
     H5Pset_alignment(list, ALIGN_ABOVE_BYTES, ALIGN_BYTES);
-    H5Pset_file_locking(list, 0, 1); /* cluster file systems often have none */
+    H5Pset_libver_bounds(list, H5F_LIBVER_V18, H5F_LIBVER_V18); /* its object headers carry checksums */
+    H5Pset_file_locking(list, 0, 1);                            /* cluster file systems often have none */
     return list;
 }
 
@@ -80,7 +81,7 @@ lh_status lh_h5_create(lh_h5 **out, const char *path, const lh_h5_head *head)
     lh_status st = LH_OK;
     lh_h5 *h5 = NULL;
     lh_h5_reason why;
-    hid_t access = -1;
+    hid_t access = -1, creation = -1;
     silence();
     LH_TRY(lh_file_check_writable(path, 0));
     LH_TRY(new_handle(&h5, path));
@@ -88,8 +89,10 @@ lh_status lh_h5_create(lh_h5 **out, const char *path, const lh_h5_head *head)
     LH_TRY(lh_strdup(&h5->kind, head->kind));
     h5->schema = head->schema;
     access = access_list();
+    creation = H5Pcreate(H5P_FILE_CREATE);
+    H5Pset_obj_track_times(creation, 0); /* same input, same bytes */
     if (lh_h5_sink_use(access, &h5->write_errno) >= 0)
-        h5->file = H5Fcreate(h5->partial, H5F_ACC_TRUNC, H5P_DEFAULT, access);
+        h5->file = H5Fcreate(h5->partial, H5F_ACC_TRUNC, creation, access);
     if (h5->file < 0)
         LH_FAIL(LH_EWRITE, "cannot create '%s': %s", h5->partial,
                 h5->write_errno ? strerror(h5->write_errno) : lh_h5_why(&why));
@@ -100,6 +103,7 @@ lh_status lh_h5_create(lh_h5 **out, const char *path, const lh_h5_head *head)
     *out = h5;
     h5 = NULL;
 done:
+    if (creation >= 0) H5Pclose(creation);
     if (access >= 0) H5Pclose(access);
     lh_h5_close(h5);
     return st;
@@ -109,6 +113,7 @@ lh_status lh_h5_commit(lh_h5 *h5)
 {
     lh_status st = LH_OK;
     lh_h5_reason why;
+    if (lh_h5_seal(h5) != LH_OK) h5->failed = 1;
     /* Closed in any case: what is left to write goes to the driver, which knows whether it arrived. */
     herr_t flushed = H5Fflush(h5->file, H5F_SCOPE_GLOBAL), closed = H5Fclose(h5->file);
     h5->file = -1;
@@ -203,21 +208,49 @@ int lh_h5_has(lh_h5 *h5, const char *name)
     return 1;
 }
 
-lh_status lh_h5_group(lh_h5 *h5, const char *name)
+/* One group, whose parent is there. */
+static lh_status make_group(lh_h5 *h5, const char *name)
 {
     lh_status st = LH_OK;
     lh_h5_reason why;
-    hid_t links = -1, group = -1;
-    if (lh_h5_has(h5, name)) goto done;
-    links = H5Pcreate(H5P_LINK_CREATE);
-    H5Pset_create_intermediate_group(links, 1);
-    group = H5Gcreate2(h5->file, name, links, H5P_DEFAULT, H5P_DEFAULT);
+    hid_t creation = H5Pcreate(H5P_GROUP_CREATE);
+    H5Pset_obj_track_times(creation, 0);
+    hid_t group = H5Gcreate2(h5->file, name, H5P_DEFAULT, creation, H5P_DEFAULT);
     if (group < 0) {
         h5->failed = 1;
         LH_FAIL(LH_EWRITE, "cannot make '%s' in '%s': %s", name, h5->path, lh_h5_why(&why));
     }
 done:
     if (group >= 0) H5Gclose(group);
-    if (links >= 0) H5Pclose(links);
+    H5Pclose(creation);
+    return st;
+}
+
+lh_status lh_h5_group(lh_h5 *h5, const char *name)
+{
+    lh_status st = LH_OK;
+    char *part = NULL;
+    LH_TRY(lh_strdup(&part, name));
+    for (size_t i = 1; *name && i <= strlen(name); i++) {
+        if (name[i] != '/' && name[i] != '\0') continue;
+        part[i] = '\0';
+        if (!lh_h5_has(h5, part)) LH_TRY(make_group(h5, part));
+        part[i] = name[i];
+    }
+done:
+    lh_free(part);
+    return st;
+}
+
+lh_status lh_h5_group_above(lh_h5 *h5, const char *name)
+{
+    lh_status st = LH_OK;
+    char *above = NULL;
+    const char *slash = strrchr(name, '/');
+    if (!slash || slash == name) goto done;
+    LH_TRY(lh_strndup(&above, name, slash - name));
+    LH_TRY(lh_h5_group(h5, above));
+done:
+    lh_free(above);
     return st;
 }

@@ -57,7 +57,7 @@ int64_t lh_h5_shape_count(const lh_h5_shape *shape); /* elements */
 
 typedef struct lh_h5_array lh_h5_array; /* an open dataset; close before the file */
 
-/* New array, contiguous in the file; groups above it are made. 16-bit floats get the attribute `dtype`. */
+/* New array, contiguous in the file; groups above it are made. It gets the attribute `dtype`. */
 lh_status lh_h5_array_create(lh_h5_array **out, lh_h5 *h5, const char *name, const lh_h5_shape *shape);
 lh_status lh_h5_array_open(lh_h5_array **out, lh_h5 *h5, const char *name);
 void lh_h5_array_close(lh_h5_array *array); /* NULL is fine */
@@ -71,12 +71,13 @@ typedef struct lh_h5_part {
 lh_status lh_h5_array_write(lh_h5_array *array, const lh_h5_part *part, const void *data);
 lh_status lh_h5_array_read(lh_h5_array *array, const lh_h5_part *part, void *data);
 
-/* A whole array in one call. lh_h5_get allocates *data (lh_free) and fills *shape; `want` gives type and rank
- * that it must have, and with dims >= 0 also these (-1: any). */
+/* A whole array in one call, with the attribute `xxh64`. lh_h5_get allocates *data (lh_free) and fills *shape; `want`
+ * gives type and rank that it must have, and with dims >= 0 also these (-1: any). */
 lh_status lh_h5_put(lh_h5 *h5, const char *name, const lh_h5_shape *shape, const void *data);
 lh_status lh_h5_get(lh_h5 *h5, const char *name, const lh_h5_shape *want, lh_h5_shape *shape, void *data);
 
-/* Text as a scalar dataset: for what is too long for an attribute. lh_h5_get_text gives NUL-terminated memory. */
+/* Text as a scalar dataset, with `xxh64`: for what is too long for an attribute. lh_h5_get_text gives NUL-terminated
+ * memory. */
 lh_status lh_h5_put_text(lh_h5 *h5, const char *name, const char *text, int64_t bytes);
 lh_status lh_h5_get_text(lh_h5 *h5, const char *name, char **text, int64_t *bytes);
 
@@ -97,5 +98,9 @@ lh_status lh_h5_put_string(lh_h5 *h5, const char *name, const char *attr, const 
 lh_status lh_h5_get_i64(lh_h5 *h5, const char *name, const char *attr, int64_t *out);
 lh_status lh_h5_get_f64(lh_h5 *h5, const char *name, const char *attr, double *out);
 lh_status lh_h5_get_string(lh_h5 *h5, const char *name, const char *attr, char **out); /* lh_free; NULL: absent */
+
+/* Attribute `xxh64`: lh_hash64 of an array's bytes as stored, 16 hexadecimal digits. `longhaul verify` compares. */
+lh_status lh_h5_put_hash(lh_h5 *h5, const char *name, uint64_t hash);
+lh_status lh_h5_get_hash(lh_h5 *h5, const char *name, uint64_t *hash, int *found);
 
 #endif

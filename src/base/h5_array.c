@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "base/h5_impl.h"
+#include "base/hash.h"
 
 /* Independent access moves at most 2 GiB - 1 in one call. */
 #define SLICE_BYTES (INT64_C(1) << 30)
@@ -106,6 +107,7 @@ static lh_status file_type(lh_h5 *h5, lh_dtype type, hid_t *out)
 {
     lh_status st = LH_OK;
     lh_h5_reason why;
+    hid_t plist = -1;
     const char *name = type == LH_BF16 ? "/types/bfloat16" : "/types/float16";
     if (type != LH_F16 && type != LH_BF16) {
         *out = lh_h5_type_make(type);
@@ -118,23 +120,24 @@ static lh_status file_type(lh_h5 *h5, lh_dtype type, hid_t *out)
     }
     LH_TRY(lh_h5_group(h5, "/types"));
     *out = lh_h5_type_make(type);
-    if (H5Tcommit2(h5->file, name, *out, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT) < 0)
+    plist = H5Pcreate(H5P_DATATYPE_CREATE);
+    H5Pset_obj_track_times(plist, 0);
+    if (H5Tcommit2(h5->file, name, *out, H5P_DEFAULT, plist, H5P_DEFAULT) < 0)
         LH_FAIL(LH_EWRITE, "cannot write '%s' of '%s': %s", name, h5->path, lh_h5_why(&why));
 done:
+    if (plist >= 0) H5Pclose(plist);
     return st;
 }
 
 static hid_t new_dataset(lh_h5 *h5, const char *name, hid_t type, hid_t space)
 {
-    hid_t links = H5Pcreate(H5P_LINK_CREATE), plist = H5Pcreate(H5P_DATASET_CREATE);
-    H5Pset_create_intermediate_group(links, 1);
+    hid_t plist = H5Pcreate(H5P_DATASET_CREATE);
     H5Pset_layout(plist, H5D_CONTIGUOUS);
     H5Pset_alloc_time(plist, H5D_ALLOC_TIME_EARLY);
     H5Pset_fill_time(plist, H5D_FILL_TIME_NEVER);
     H5Pset_obj_track_times(plist, 0); /* same input, same bytes */
-    hid_t id = H5Dcreate2(h5->file, name, type, space, links, plist, H5P_DEFAULT);
+    hid_t id = H5Dcreate2(h5->file, name, type, space, H5P_DEFAULT, plist, H5P_DEFAULT);
     H5Pclose(plist);
-    H5Pclose(links);
     return id;
 }
 
@@ -149,13 +152,13 @@ lh_status lh_h5_array_create(lh_h5_array **out, lh_h5 *h5, const char *name, con
     LH_TRY(lh_calloc(&array, 1, sizeof *array));
     *array = (lh_h5_array){.h5 = h5, .id = -1, .type = -1, .shape = *shape};
     LH_TRY(lh_strdup(&array->name, name));
+    LH_TRY(lh_h5_group_above(h5, name));
     LH_TRY(file_type(h5, shape->type, &array->type));
     for (int d = 0; d < shape->rank; d++) dims[d] = (hsize_t)shape->dims[d];
     space = shape->rank ? H5Screate_simple(shape->rank, dims, NULL) : H5Screate(H5S_SCALAR);
     array->id = new_dataset(h5, name, array->type, space);
     if (array->id < 0) LH_FAIL(LH_EWRITE, "cannot make '%s' in '%s': %s", name, h5->path, lh_h5_why(&why));
-    if (shape->type == LH_F16 || shape->type == LH_BF16)
-        LH_TRY(lh_h5_put_string(h5, name, "dtype", lh_dtype_name(shape->type)));
+    LH_TRY(lh_h5_put_string(h5, name, "dtype", lh_dtype_name(shape->type)));
     *out = array;
     array = NULL;
 done:
@@ -290,6 +293,7 @@ lh_status lh_h5_put(lh_h5 *h5, const char *name, const lh_h5_shape *shape, const
     const lh_h5_part part = whole(shape);
     LH_TRY(lh_h5_array_create(&array, h5, name, shape));
     LH_TRY(lh_h5_array_write(array, &part, data));
+    LH_TRY(lh_h5_put_hash(h5, name, lh_hash64(data, lh_h5_shape_count(shape) * lh_dtype_bytes(shape->type))));
 done:
     lh_h5_array_close(array);
     return st;

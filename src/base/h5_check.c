@@ -4,8 +4,9 @@
 
 #include "base/child.h"
 #include "base/h5_impl.h"
+#include "base/hash.h"
 
-enum { OBJECTS_MAX = 1000000, ATTRS_MAX = 1000, PROBE_CPU_S = 60 };
+enum { OBJECTS_MAX = 1000000, ATTRS_MAX = 1000, PROBE_CPU_S = 5 };
 #define PROBE_MEMORY_BYTES (INT64_C(1) << 30)
 
 static herr_t visit_link(hid_t root, const char *name, const H5L_info_t *info, void *arg)
@@ -39,32 +40,53 @@ done:
     return st;
 }
 
-/* Every attribute is one number or one string, and can be read. */
-static lh_status check_attrs(lh_h5 *h5, hid_t object, const char *name)
+/* The seal is a hash of all attributes but itself: HDF5's checksums do not reach the strings among them. */
+static const char seal_name[] = "attributes_xxh64";
+
+/* One attribute is one number or one string, can be read, and goes into `hash`. */
+static lh_status check_attr(lh_h5 *h5, hid_t id, const char *name, lh_hasher *hash)
 {
     lh_status st = LH_OK;
-    char attr[256], *text = NULL;
-    double number;
-    hid_t id = -1, type = -1;
-    int n = H5Aget_num_attrs(object);
-    if (n < 0 || n > ATTRS_MAX) LH_FAIL(LH_EFILE, "cannot read the attributes of '%s' in '%s'", name, h5->path);
-    for (int i = 0; i < n; i++) {
-        id = H5Aopen_by_idx(object, ".", H5_INDEX_NAME, H5_ITER_INC, (hsize_t)i, H5P_DEFAULT, H5P_DEFAULT);
-        if (id < 0 || H5Aget_name(id, sizeof attr, attr) < 0)
-            LH_FAIL(LH_EFILE, "cannot read the attributes of '%s' in '%s'", name, h5->path);
-        type = H5Aget_type(id);
-        int is_string = H5Tget_class(type) == H5T_STRING;
-        if (is_string) LH_TRY(lh_h5_get_string(h5, name, attr, &text));
-        if (!is_string) LH_TRY(lh_h5_get_f64(h5, name, attr, &number));
-        lh_free(text);
-        text = NULL;
-        H5Tclose(type);
-        H5Aclose(id);
-        id = type = -1;
+    char attr[256] = "", *text = NULL;
+    double real = 0;
+    int64_t whole = 0;
+    hid_t type = H5Aget_type(id);
+    if (type < 0 || H5Aget_name(id, sizeof attr, attr) < 0)
+        LH_FAIL(lh_h5_code(h5), "cannot read the attributes of '%s' in '%s'", name, h5->path);
+    if (strcmp(name, "/") == 0 && strcmp(attr, seal_name) == 0) goto done;
+    lh_hasher_add(hash, attr, (int64_t)strlen(attr) + 1);
+    switch (H5Tget_class(type)) {
+    case H5T_STRING:
+        LH_TRY(lh_h5_get_string(h5, name, attr, &text));
+        lh_hasher_add(hash, text, (int64_t)strlen(text) + 1);
+        break;
+    case H5T_INTEGER:
+        LH_TRY(lh_h5_get_i64(h5, name, attr, &whole));
+        lh_hasher_add(hash, &whole, sizeof whole);
+        break;
+    default: LH_TRY(lh_h5_get_f64(h5, name, attr, &real)); lh_hasher_add(hash, &real, sizeof real);
     }
 done:
     lh_free(text);
     if (type >= 0) H5Tclose(type);
+    return st;
+}
+
+static lh_status check_attrs(lh_h5 *h5, hid_t object, const char *name, lh_hasher *hash)
+{
+    lh_status st = LH_OK;
+    hid_t id = -1;
+    int n = H5Aget_num_attrs(object);
+    if (n < 0 || n > ATTRS_MAX) LH_FAIL(lh_h5_code(h5), "cannot read the attributes of '%s' in '%s'", name, h5->path);
+    lh_hasher_add(hash, name, (int64_t)strlen(name) + 1);
+    for (int i = 0; i < n; i++) {
+        id = H5Aopen_by_idx(object, ".", H5_INDEX_NAME, H5_ITER_INC, (hsize_t)i, H5P_DEFAULT, H5P_DEFAULT);
+        if (id < 0) LH_FAIL(lh_h5_code(h5), "cannot read the attributes of '%s' in '%s'", name, h5->path);
+        LH_TRY(check_attr(h5, id, name, hash));
+        H5Aclose(id);
+        id = -1;
+    }
+done:
     if (id >= 0) H5Aclose(id);
     return st;
 }
@@ -87,10 +109,40 @@ static lh_status check_object(lh_h5_walk *walk, hid_t object, const char *name)
     } else if (kind != H5I_GROUP && kind != H5I_DATATYPE) {
         LH_FAIL(LH_EFILE, "'%s' of '%s' is neither a group, an array nor a type", name, h5->path);
     }
-    LH_TRY(check_attrs(h5, object, name));
+    LH_TRY(check_attrs(h5, object, name, walk->arg));
 done:
     lh_free(text);
     if (type >= 0) H5Tclose(type);
+    return st;
+}
+
+/* Everything looked at, and the hash of all attributes. */
+static lh_status look_at_all(lh_h5 *h5, uint64_t *out)
+{
+    lh_status st = LH_OK;
+    lh_hasher *hash = NULL;
+    hid_t root = H5Oopen(h5->file, "/", H5P_DEFAULT);
+    if (root < 0) LH_FAIL(lh_h5_code(h5), "cannot open the root of '%s'", h5->path);
+    LH_TRY(lh_hasher_open(&hash));
+    LH_TRY(check_attrs(h5, root, "/", hash));
+    lh_h5_walk walk = {.h5 = h5, .object = check_object, .arg = hash};
+    LH_TRY(lh_h5_walk_run(&walk));
+    *out = lh_hasher_value(hash);
+done:
+    lh_hasher_close(hash);
+    if (root >= 0) H5Oclose(root);
+    return st;
+}
+
+lh_status lh_h5_seal(lh_h5 *h5)
+{
+    lh_status st = LH_OK;
+    uint64_t hash = 0;
+    char hex[17];
+    LH_TRY(look_at_all(h5, &hash));
+    snprintf(hex, sizeof hex, "%016llx", (unsigned long long)hash);
+    LH_TRY(lh_h5_put_string(h5, "/", seal_name, hex));
+done:
     return st;
 }
 
@@ -99,15 +151,16 @@ lh_status lh_h5_check(const char *path)
     lh_status st = LH_OK;
     lh_h5 *h5 = NULL;
     const lh_h5_head any = {0};
-    hid_t root = -1;
+    char *seal = NULL, hex[17];
+    uint64_t hash = 0;
     LH_TRY(lh_h5_open(&h5, path, &any));
-    root = H5Oopen(h5->file, "/", H5P_DEFAULT);
-    if (root < 0) LH_FAIL(LH_EFILE, "cannot open the root of '%s'", path);
-    LH_TRY(check_attrs(h5, root, "/"));
-    lh_h5_walk walk = {.h5 = h5, .object = check_object};
-    LH_TRY(lh_h5_walk_run(&walk));
+    LH_TRY(look_at_all(h5, &hash));
+    LH_TRY(lh_h5_get_string(h5, "/", seal_name, &seal));
+    snprintf(hex, sizeof hex, "%016llx", (unsigned long long)hash);
+    if (seal && strcmp(seal, hex) != 0)
+        LH_FAIL(LH_EFILE, "'%s' is damaged: its attributes hash to %s, '%s' says %s", path, hex, seal_name, seal);
 done:
-    if (root >= 0) H5Oclose(root);
+    lh_free(seal);
     lh_h5_close(h5);
     return st;
 }
@@ -122,7 +175,7 @@ lh_status lh_h5_probe(const char *path)
     lh_status st = LH_OK;
     char *copy = NULL;
     LH_TRY(lh_strdup(&copy, path));
-    const lh_child_work work = {check_in_child, copy, path, LH_EFILE};
+    const lh_child_work work = {check_in_child, copy, path, LH_EFILE, LH_CHILD_SILENT};
     const lh_child_limits limits = {.cpu_s = PROBE_CPU_S, .memory_bytes = PROBE_MEMORY_BYTES};
     LH_TRY(lh_child_run(&work, &limits));
 done:

@@ -46,6 +46,12 @@ int lh_h5_type_find(hid_t id, lh_dtype *out);
  * file and arrays larger than it. */
 lh_status lh_h5_shape_of(const lh_h5 *h5, hid_t dataset, const char *name, lh_h5_shape *out);
 
+/* Make the groups above `name`. */
+lh_status lh_h5_group_above(lh_h5 *h5, const char *name);
+
+/* The last thing written: a hash of all attributes, which lie outside of HDF5's own checksums. */
+lh_status lh_h5_seal(lh_h5 *h5);
+
 /* A walk over all links below the root, in order of names; refuses links that are not hard. */
 typedef struct lh_h5_walk {
     lh_h5 *h5;

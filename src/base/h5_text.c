@@ -1,8 +1,11 @@
 /* Attributes, and text in datasets. Both kinds of HDF5 string are read; attributes are written with variable
  * length, because h5py gives those as str. */
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/h5_impl.h"
+#include "base/hash.h"
 
 /* An attribute or a dataset: the calls differ in nothing but their name. */
 typedef struct holder {
@@ -177,26 +180,48 @@ lh_status lh_h5_put_string(lh_h5 *h5, const char *name, const char *attr, const 
     return st;
 }
 
+lh_status lh_h5_put_hash(lh_h5 *h5, const char *name, uint64_t hash)
+{
+    char hex[17];
+    snprintf(hex, sizeof hex, "%016llx", (unsigned long long)hash);
+    return lh_h5_put_string(h5, name, "xxh64", hex);
+}
+
+lh_status lh_h5_get_hash(lh_h5 *h5, const char *name, uint64_t *hash, int *found)
+{
+    lh_status st = LH_OK;
+    char *hex = NULL, *end = NULL;
+    *found = 0;
+    LH_TRY(lh_h5_get_string(h5, name, "xxh64", &hex));
+    if (!hex) goto done;
+    *hash = strtoull(hex, &end, 16);
+    if (strlen(hex) != 16 || *end)
+        LH_FAIL(lh_h5_code(h5), "attribute 'xxh64' of '%s' in '%s' must be 16 hexadecimal digits", name, h5->path);
+    *found = 1;
+done:
+    lh_free(hex);
+    return st;
+}
+
 lh_status lh_h5_put_text(lh_h5 *h5, const char *name, const char *text, int64_t bytes)
 {
     lh_status st = LH_OK;
     lh_h5_reason why;
-    hid_t type = H5Tcopy(H5T_C_S1), space = H5Screate(H5S_SCALAR), links = H5Pcreate(H5P_LINK_CREATE),
-          plist = H5Pcreate(H5P_DATASET_CREATE), id = -1;
+    hid_t type = H5Tcopy(H5T_C_S1), space = H5Screate(H5S_SCALAR), plist = H5Pcreate(H5P_DATASET_CREATE), id = -1;
     H5Tset_size(type, bytes ? (size_t)bytes : 1);
     H5Tset_strpad(type, H5T_STR_NULLPAD);
     H5Tset_cset(type, H5T_CSET_UTF8);
-    H5Pset_create_intermediate_group(links, 1);
     H5Pset_obj_track_times(plist, 0);
-    id = H5Dcreate2(h5->file, name, type, space, links, plist, H5P_DEFAULT);
+    LH_TRY(lh_h5_group_above(h5, name));
+    id = H5Dcreate2(h5->file, name, type, space, H5P_DEFAULT, plist, H5P_DEFAULT);
     if (id < 0 || H5Dwrite(id, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, bytes ? text : "") < 0) {
         h5->failed = 1;
         LH_FAIL(LH_EWRITE, "cannot write '%s' of '%s': %s", name, h5->path, lh_h5_why(&why));
     }
+    LH_TRY(lh_h5_put_hash(h5, name, lh_hash64(text, bytes)));
 done:
     if (id >= 0) H5Dclose(id);
     H5Pclose(plist);
-    H5Pclose(links);
     H5Sclose(space);
     H5Tclose(type);
     return st;

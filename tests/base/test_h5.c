@@ -300,7 +300,7 @@ START_TEST(test_a_child_dies_alone)
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         char how[16];
         snprintf(how, sizeof how, "%s", rows[i].how);
-        const lh_child_work work = {misbehave, how, "x.h5", LH_EFILE};
+        const lh_child_work work = {misbehave, how, "x.h5", LH_EFILE, LH_CHILD_SPEAKS};
         lh_error_clear();
         ck_assert_int_eq(lh_child_run(&work, &limits), rows[i].st);
         ck_assert(strstr(lh_error_message(), rows[i].says) != NULL);
