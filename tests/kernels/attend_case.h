@@ -1,0 +1,53 @@
+/* attend_case.h - attention over ragged caches in a test: rows, caches and masks of every kind, the three operations on
+ * them, and the same from the formula. */
+#ifndef LH_TESTS_KERNELS_ATTEND_CASE_H
+#define LH_TESTS_KERNELS_ATTEND_CASE_H
+
+#include "rig.h"
+
+enum { BATCH_MOST = 4 };
+
+typedef struct attend_case {
+    cache kv[BATCH_MOST]; /* a block has one */
+    int64_t batch, tokens;
+    lh_grouping map;
+    lh_logit logit;
+    int64_t q_ld, o_ld;
+    float *q;           /* [batch or tokens, q_ld] */
+    int32_t *positions; /* [batch or tokens] */
+} attend_case;
+
+typedef struct attend_size {
+    int64_t dim, tokens, past; /* past: entries before the rows' own, at most */
+    lh_grouping map;
+    int variant; /* chooses type, order of slots, window, soft cap, gaps and lengths */
+} attend_size;
+
+/* A block of rows at the end of one cache. Heads have different lengths, some shorter than the block. */
+void block_make(lot *m, attend_case *c, const attend_size *size);
+
+/* One row for each of 1 to 4 caches, tokens being ignored: some see a part of the entries only, some heads are empty.
+ */
+void decode_make(lot *m, attend_case *c, const attend_size *size);
+
+int64_t kv_heads_of(lh_grouping map);
+
+/* What the operations give; o: [rows, o_ld] with the gaps, lse: [rows, heads]. */
+typedef struct attended {
+    float *o, *lse;
+    int64_t o_count, lse_count;
+} attended;
+
+attended block_run(lot *m, rig *g, const attend_case *c);
+attended decode_run(lot *m, rig *g, const attend_case *c);
+
+/* sums: [heads, cols + 3] with the gaps, for the rows of a block with their lse. */
+float *columns_run(lot *m, rig *g, const attend_case *c, const float *lse, const int64_t range[2]);
+
+/* The weights [slots held] of one row and head by the formula, in f64, with the mask read from positions alone;
+ * returns the log of the sum. */
+double row_weights(const attend_case *c, const cache *kv, int64_t row, int64_t i, double *weights);
+
+void check_attended(const attended *got, const attended *want, tolerance tol, const char *what, int case_number);
+
+#endif

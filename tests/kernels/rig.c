@@ -1,0 +1,236 @@
+#include "rig.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/rng.h"
+
+#define GUARD 256 /* bytes on either side */
+#define UNWRITTEN 0xff
+
+const int64_t test_dims[10] = {1, 3, 20, 24, 48, 64, 80, 96, 128, 256};
+const int64_t test_tokens[6] = {1, 2, 5, 17, 64, 129};
+
+void *lot_new(lot *m, int64_t bytes)
+{
+    ck_assert_int_lt(m->count, 512);
+    ck_assert_int_eq(lh_calloc(&m->held[m->count], bytes, 1), LH_OK);
+    return m->held[m->count++];
+}
+
+void *lot_copy(lot *m, const void *data, int64_t bytes)
+{
+    void *copy = lot_new(m, bytes);
+    if (bytes > 0) memcpy(copy, data, (size_t)bytes);
+    return copy;
+}
+
+float *lot_normals(lot *m, int64_t n, float scale, uint64_t seed)
+{
+    float *x = lot_new(m, n * 4);
+    lh_normals(x, seed, 0, 0, n);
+    for (int64_t i = 0; i < n; i++) x[i] *= scale;
+    return x;
+}
+
+uint16_t *lot_bf16(lot *m, const float *x, int64_t n)
+{
+    uint16_t *y = lot_new(m, n * 2);
+    for (int64_t i = 0; i < n; i++) y[i] = lh_f32_to_bf16(x[i]);
+    return y;
+}
+
+void lot_end(lot *m)
+{
+    while (m->count > 0) lh_free(m->held[--m->count]);
+}
+
+int64_t draw(uint64_t seed, uint64_t n, int64_t below)
+{
+    uint32_t out[4], key[2] = {(uint32_t)seed, (uint32_t)(seed >> 32)};
+    lh_philox(out, key, (const uint32_t[4]){(uint32_t)n, (uint32_t)(n >> 32), 7, 7});
+    return (int64_t)(((uint64_t)out[0] << 31 | out[1] >> 1) % (uint64_t)below);
+}
+
+void rig_open(rig *g, const lh_ops *ops)
+{
+    *g = (rig){.ops = ops};
+    ck_assert_int_eq(lh_device_open(&g->device, LH_DEVICE_CPU, 0), LH_OK);
+    ck_assert_int_eq(lh_stream_open(&g->stream, g->device), LH_OK);
+}
+
+void rig_close(rig *g)
+{
+    rig_reset(g);
+    lh_stream_close(g->stream);
+    lh_device_close(g->device);
+}
+
+void rig_reset(rig *g)
+{
+    unsigned char guard[GUARD];
+    while (g->count > 0) {
+        struct rig_block *block = &g->blocks[--g->count];
+        for (int side = 0; side < 2; side++) {
+            rig_get(g, guard, block->at + (side ? GUARD + block->bytes : 0), GUARD);
+            for (int i = 0; i < GUARD; i++) {
+                if (guard[i] != UNWRITTEN)
+                    ck_abort_msg("%s wrote %d bytes %s an array of %lld bytes", g->ops->name, side ? i : GUARD - i,
+                                 side ? "behind" : "before", (long long)block->bytes);
+            }
+        }
+        lh_device_free(g->device, block->at);
+    }
+}
+
+void *rig_new(rig *g, int64_t bytes)
+{
+    struct rig_block *block = &g->blocks[g->count++];
+    char *ones = NULL;
+    ck_assert_int_le(g->count, 256);
+    block->bytes = bytes;
+    ck_assert_int_eq(lh_device_alloc(g->device, &block->at, bytes + 2 * GUARD, LH_MEM_WORK), LH_OK);
+    ck_assert_int_eq(lh_calloc(&ones, bytes + 2 * GUARD, 1), LH_OK);
+    memset(ones, UNWRITTEN, (size_t)(bytes + 2 * GUARD));
+    ck_assert_int_eq(lh_stream_copy(g->stream, block->at, ones, bytes + 2 * GUARD, LH_COPY_TO_DEVICE), LH_OK);
+    ck_assert_int_eq(lh_stream_sync(g->stream), LH_OK);
+    lh_free(ones);
+    return block->at + GUARD;
+}
+
+void *rig_put(rig *g, const void *host, int64_t bytes)
+{
+    void *at = rig_new(g, bytes);
+    ck_assert_int_eq(lh_stream_copy(g->stream, at, host, bytes, LH_COPY_TO_DEVICE), LH_OK);
+    ck_assert_int_eq(lh_stream_sync(g->stream), LH_OK);
+    return at;
+}
+
+void rig_get(rig *g, void *host, const void *device, int64_t bytes)
+{
+    ck_assert_int_eq(lh_stream_copy(g->stream, host, device, bytes, LH_COPY_TO_HOST), LH_OK);
+    ck_assert_int_eq(lh_stream_sync(g->stream), LH_OK);
+}
+
+void rig_done(rig *g, lh_status st, const char *op)
+{
+    if (st == LH_OK) st = lh_stream_sync(g->stream);
+    ck_assert_msg(st == LH_OK, "%s of %s: %s", op, g->ops->name, lh_error_message());
+}
+
+/* Ascending positions below `last`, in a ragged pattern: the last in_order ones end at last - 1 without a gap. */
+static void place(int32_t *positions, const cache_spec *spec, int64_t h)
+{
+    int64_t n = spec->len[h], tail = spec->in_order < n ? spec->in_order : n, old = n - tail;
+    int64_t room = spec->last - tail, at = 0;
+    for (int64_t s = 0; s < old; s++) {
+        int64_t spare = room - at - (old - s); /* how many may be left out */
+        at += spare > 0 ? draw(spec->seed + 11, (uint64_t)(h * 100003 + s), 1 + (spare < 4 ? spare : 4)) : 0;
+        positions[s] = (int32_t)at++;
+    }
+    for (int64_t s = 0; s < tail; s++) positions[old + s] = (int32_t)(spec->last - tail + s);
+    for (int64_t s = old - 1; s > 0 && spec->order == CACHE_SHUFFLED; s--) {
+        int64_t other = draw(spec->seed + 12, (uint64_t)(h * 100003 + s), s + 1);
+        int32_t held = positions[s];
+        positions[s] = positions[other];
+        positions[other] = held;
+    }
+}
+
+void cache_make(lot *m, cache *out, const cache_spec *spec)
+{
+    int64_t *offset = lot_new(m, spec->heads * 8), *len = lot_copy(m, spec->len, spec->heads * 8), slots = 0;
+    for (int64_t h = 0; h < spec->heads; h++) {
+        offset[h] = slots;
+        slots += len[h] + spec->slack;
+    }
+    int32_t *positions = lot_new(m, slots * 4);
+    for (int64_t h = 0; h < spec->heads; h++) {
+        ck_assert_int_le(len[h], spec->last);
+        place(positions + offset[h], spec, h);
+    }
+    void *k = lot_normals(m, slots * spec->head_dim, 1.0f, spec->seed + 1);
+    void *v = lot_normals(m, slots * spec->head_dim, 1.0f, spec->seed + 2);
+    if (spec->type == LH_BF16) {
+        k = lot_bf16(m, k, slots * spec->head_dim);
+        v = lot_bf16(m, v, slots * spec->head_dim);
+    }
+    out->slots = slots;
+    out->host = (lh_ragged){.k = k,
+                            .v = v,
+                            .type = spec->type,
+                            .positions = spec->order == CACHE_SLOTS ? NULL : positions,
+                            .offset = offset,
+                            .len = len,
+                            .heads = spec->heads,
+                            .head_dim = spec->head_dim};
+}
+
+lh_ragged rig_cache(rig *g, const cache *c)
+{
+    lh_ragged r = c->host;
+    int64_t bytes = c->slots * r.head_dim * lh_dtype_bytes(r.type);
+    r.k = rig_put(g, r.k, bytes);
+    r.v = rig_put(g, r.v, bytes);
+    r.positions = r.positions ? rig_put(g, r.positions, c->slots * 4) : NULL;
+    r.offset = rig_put(g, r.offset, r.heads * 8);
+    r.len = rig_put(g, r.len, r.heads * 8);
+    return r;
+}
+
+double cache_number(const lh_ragged *host, const void *k_or_v, int64_t i)
+{
+    return host->type == LH_F32 ? ((const float *)k_or_v)[i] : lh_bf16_to_f32(((const uint16_t *)k_or_v)[i]);
+}
+
+int64_t cache_position(const lh_ragged *host, int64_t h, int64_t s)
+{
+    return host->positions ? host->positions[host->offset[h] + s] : s;
+}
+
+static void compare(double got, double want, tolerance tol, int64_t i, const char *what)
+{
+    double diff = fabs(got - want);
+    if (!(diff <= tol.abs + tol.rel * fabs(want)))
+        ck_abort_msg("%s: element %lld is %.9g, not %.9g (off by %.3g)", what, (long long)i, got, want, diff);
+}
+
+void check_near(const float *got, const float *want, int64_t n, tolerance tol, const char *format, ...)
+{
+    char what[256];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(what, sizeof what, format, args);
+    va_end(args);
+    for (int64_t i = 0; i < n; i++) {
+        if (memcmp(&got[i], &want[i], 4) != 0) compare(got[i], want[i], tol, i, what);
+    }
+}
+
+void check_near_bf16(const uint16_t *got, const uint16_t *want, int64_t n, tolerance tol, const char *format, ...)
+{
+    char what[256];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(what, sizeof what, format, args);
+    va_end(args);
+    for (int64_t i = 0; i < n; i++) {
+        if (got[i] != want[i]) compare(lh_bf16_to_f32(got[i]), lh_bf16_to_f32(want[i]), tol, i, what);
+    }
+}
+
+void check_same(const void *got, const void *want, int64_t bytes, const char *format, ...)
+{
+    char what[256];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(what, sizeof what, format, args);
+    va_end(args);
+    const unsigned char *a = got, *b = want;
+    for (int64_t i = 0; i < bytes; i++) {
+        if (a[i] != b[i]) ck_abort_msg("%s: byte %lld is 0x%02x, not 0x%02x", what, (long long)i, a[i], b[i]);
+    }
+}

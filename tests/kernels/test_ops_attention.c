@@ -1,0 +1,394 @@
+#include <math.h>
+#include <string.h>
+
+#include "attend_case.h"
+#include "suite.h"
+
+/* f32 dot products of up to 256 terms have errors of a few 1e-7 of their size; logits here stay below about 15, so a
+ * weight is off by at most 1e-5 of itself, and values stay below 5. 5e-5 allows for that and for any order of adding.
+ */
+static const tolerance near_f32 = {1e-5, 5e-5};
+
+/* ref adds in f64: what is left is the rounding of the result. */
+static const tolerance near_f64 = {2e-7, 2e-7};
+
+/* Attention over 4 entries of 2 dimensions, by numpy: rows at positions 2 and 3; plain, window 2, cap 2, and both. */
+static const struct {
+    float softcap;
+    int64_t window;
+    float o[4], lse[2], sums[4];
+} numbers[] = {
+    {0,
+     0,
+     {2.45474312f, 3.45474312f, 3.65969497f, 4.27580873f},
+     {0.96330444f, 2.67999774f},
+     {0.819596291f, 0.327581264f, 0.828829556f, 0.0239928901f}},
+    {0,
+     2,
+     {4.17323516f, 5.17323516f, 5.08218256f, 5.42472211f},
+     {0.183382155f, 2.14195939f},
+     {0.0f, 0.413382421f, 1.5455263f, 0.0410912782f}},
+    {2,
+     0,
+     {2.46275945f, 3.46275945f, 3.41851396f, 3.83500885f},
+     {0.967573059f, 2.3481912f},
+     {0.857344715f, 0.381142936f, 0.72504328f, 0.0364690693f}},
+    {2,
+     2,
+     {4.16170831f, 5.16170831f, 5.14801327f, 4.9639071f},
+     {0.196785258f, 1.64050093f},
+     {0.0f, 0.419145843f, 1.50684752f, 0.0740066354f}},
+};
+
+static const float few_k[8] = {1, 0, 0, 1, 1, 1, -1, 0.5f}, few_v[8] = {1, 2, 3, 4, 5, 6, 7, -8};
+static const float few_q[4] = {0.5f, -1, 2, 1};
+
+/* The entries in this order of slots, with positions or without. */
+static void few_make(lot *m, attend_case *c, const int order[4], int with_positions)
+{
+    int64_t zero = 0, four = 4;
+    float *k = lot_new(m, 32), *v = lot_new(m, 32);
+    int32_t *positions = lot_new(m, 16), rows[2] = {2, 3};
+    for (int s = 0; s < 4; s++) {
+        memcpy(k + 2 * s, few_k + 2 * order[s], 8);
+        memcpy(v + 2 * s, few_v + 2 * order[s], 8);
+        positions[s] = order[s];
+    }
+    *c = (attend_case){.batch = 1, .tokens = 2, .map = {1, 1, 0}, .logit = {.scale = 0.7f}, .q_ld = 2, .o_ld = 2};
+    c->q = lot_copy(m, few_q, sizeof few_q);
+    c->positions = lot_copy(m, rows, sizeof rows);
+    c->kv[0] = (cache){.slots = 4,
+                       .host = {.k = k,
+                                .v = v,
+                                .type = LH_F32,
+                                .positions = with_positions ? positions : NULL,
+                                .offset = lot_copy(m, &zero, 8),
+                                .len = lot_copy(m, &four, 8),
+                                .heads = 1,
+                                .head_dim = 2}};
+}
+
+static void check_few(rig *g, int kind, const int order[4])
+{
+    lot m = {0};
+    attend_case c;
+    int in_slots = order[0] == 0;
+    few_make(&m, &c, order, !in_slots || kind % 2);
+    c.logit.softcap = numbers[kind].softcap;
+    c.logit.window = numbers[kind].window;
+    const char *name = g->ops->name;
+    if (in_slots) {
+        attended block = block_run(&m, g, &c);
+        check_near(block.o, numbers[kind].o, 4, near_f32, "block, %s", name);
+        check_near(block.lse, numbers[kind].lse, 2, near_f32, "lse of a block, %s", name);
+    }
+    const float *sums = columns_run(&m, g, &c, numbers[kind].lse, (const int64_t[]){0, 4});
+    for (int s = 0; s < 4; s++) check_near(&sums[s], &numbers[kind].sums[order[s]], 1, near_f32, "columns, %s", name);
+    c.kv[1] = c.kv[0];
+    c.batch = 2;
+    attended rows = decode_run(&m, g, &c);
+    check_near(rows.o, numbers[kind].o, 4, near_f32, "decode, %s", name);
+    check_near(rows.lse, numbers[kind].lse, 2, near_f32, "lse of decode, %s", name);
+    lot_end(&m);
+}
+
+START_TEST(test_attention_gives_the_numbers_of_numpy)
+{
+    for (int b = 0; lh_ops_at(b); b++) {
+        rig g;
+        rig_open(&g, lh_ops_at(b));
+        for (int kind = 0; kind < 4; kind++) {
+            check_few(&g, kind, (const int[]){0, 1, 2, 3});
+            check_few(&g, kind, (const int[]){3, 1, 0, 2});
+        }
+        rig_close(&g);
+    }
+}
+END_TEST
+
+/* Rows of the case by the formula; the mask comes from positions, where the operation counts slots. */
+static void check_formula(const attend_case *c, const attended *got, const char *what)
+{
+    int64_t rows = c->tokens ? c->tokens : c->batch;
+    for (int64_t r = 0; r < rows; r++) {
+        const cache *kv = c->tokens ? &c->kv[0] : &c->kv[r];
+        int64_t d = kv->host.head_dim;
+        lot m = {0};
+        double *w = lot_new(&m, kv->slots * 8), *sum = lot_new(&m, d * 8);
+        for (int64_t i = 0; i < c->map.heads; i++) {
+            int64_t h = (c->map.first + i) / c->map.group;
+            float lse = (float)row_weights(c, kv, r, i, w);
+            memset(sum, 0, (size_t)d * 8);
+            for (int64_t j = 0; j < kv->host.len[h]; j++) {
+                for (int64_t x = 0; x < d && w[j] > 0; x++)
+                    sum[x] += w[j] * cache_number(&kv->host, kv->host.v, (kv->host.offset[h] + j) * d + x);
+            }
+            for (int64_t x = 0; x < d; x++) {
+                float want = (float)sum[x];
+                check_near(&got->o[r * c->o_ld + i * d + x], &want, 1, near_f64, "%s", what);
+            }
+            check_near(&got->lse[r * c->map.heads + i], &lse, 1, near_f64, "lse of %s", what);
+        }
+        lot_end(&m);
+    }
+}
+
+static lh_grouping grouping_at(int n)
+{
+    int64_t group = 1 + n % 8, heads = 1 + n / 3 % 9;
+    return (lh_grouping){.heads = heads, .group = group, .first = n % 3 ? n / 2 % (2 * group) : 0};
+}
+
+START_TEST(test_ref_is_softmax_over_the_positions_that_a_row_sees)
+{
+    rig g;
+    rig_open(&g, &lh_ops_ref);
+    for (int n = 0; n < 180; n++) {
+        lot m = {0};
+        attend_case c;
+        attend_size size = {test_dims[n % 10], test_tokens[n / 10 % 5], n % 50, grouping_at(n), n};
+        attended got;
+        block_make(&m, &c, &size);
+        got = block_run(&m, &g, &c);
+        check_formula(&c, &got, "attend_block");
+        decode_make(&m, &c, &size);
+        got = decode_run(&m, &g, &c);
+        check_formula(&c, &got, "attend_decode");
+        lot_end(&m);
+    }
+    rig_close(&g);
+}
+END_TEST
+
+/* One case for both operations on `mine` and `ref`. */
+static void compare_with_ref(rig *mine, rig *ref, const attend_size *size, int n)
+{
+    lot m = {0};
+    attend_case c;
+    attended got, want;
+    block_make(&m, &c, size);
+    got = block_run(&m, mine, &c), want = block_run(&m, ref, &c);
+    check_attended(&got, &want, near_f32, "attend_block", n);
+    decode_make(&m, &c, size);
+    got = decode_run(&m, mine, &c), want = decode_run(&m, ref, &c);
+    check_attended(&got, &want, near_f32, "attend_decode", n);
+    lot_end(&m);
+}
+
+START_TEST(test_attention_of_every_backend_is_that_of_ref_at_all_head_dimensions_and_block_lengths)
+{
+    for (int b = 1; lh_ops_at(b); b++) {
+        rig ref, mine;
+        rig_open(&ref, lh_ops_at(0));
+        rig_open(&mine, lh_ops_at(b));
+        for (int n = 0; n < 60 * 4; n++) {
+            attend_size size = {test_dims[n % 10], test_tokens[n / 10 % 6], n * 7 % 90, grouping_at(n * 5), n};
+            compare_with_ref(&mine, &ref, &size, n);
+        }
+        rig_close(&ref);
+        rig_close(&mine);
+    }
+}
+END_TEST
+
+START_TEST(test_attention_of_every_backend_is_that_of_ref_at_all_head_counts_and_groups)
+{
+    for (int b = 1; lh_ops_at(b); b++) {
+        rig ref, mine;
+        rig_open(&ref, lh_ops_at(0));
+        rig_open(&mine, lh_ops_at(b));
+        int n = 0;
+        for (int64_t heads = 0; heads <= 9; heads++) {
+            for (int64_t group = 1; group <= 8; group++) {
+                for (int64_t first = 0; first < 2 * group; first += 1 + group / 3, n++) {
+                    attend_size size = {test_dims[n % 8], test_tokens[n % 4], n % 41, {heads, group, first}, n};
+                    compare_with_ref(&mine, &ref, &size, n);
+                }
+            }
+        }
+        rig_close(&ref);
+        rig_close(&mine);
+    }
+}
+END_TEST
+
+/* Caches of many tiles: with a window whole tiles before (in order) or anywhere (shuffled) are invisible. */
+START_TEST(test_attention_of_every_backend_is_that_of_ref_over_long_caches)
+{
+    for (int b = 1; lh_ops_at(b); b++) {
+        rig ref, mine;
+        rig_open(&ref, lh_ops_at(0));
+        rig_open(&mine, lh_ops_at(b));
+        for (int n = 0; n < 40; n++) {
+            attend_size size = {n % 3 ? 64 : 96, test_tokens[n % 5], 700 + n * 53, {3, 3, n % 4}, n};
+            compare_with_ref(&mine, &ref, &size, n);
+        }
+        rig_close(&ref);
+        rig_close(&mine);
+    }
+}
+END_TEST
+
+/* A cache of one head in which entry j has the key (steps[j], steps[j], …): with q = 1 and a scale of a power of two
+ * every logit, scale * dim * steps[j], is an exact f32 number in any order of adding. */
+static void steps_make(lot *m, attend_case *c, const cache_spec *spec, const int *steps)
+{
+    *c = (attend_case){.batch = 1, .tokens = 1, .map = {1, 1, 0}, .q_ld = spec->head_dim, .o_ld = spec->head_dim};
+    cache_make(m, &c->kv[0], spec);
+    c->q = lot_new(m, spec->head_dim * 4);
+    c->positions = lot_new(m, 4);
+    c->positions[0] = (int32_t)spec->last - 1;
+    for (int64_t i = 0; i < spec->head_dim; i++) c->q[i] = 1;
+    for (int64_t s = 0; s < spec->len[0]; s++) {
+        for (int64_t i = 0; i < spec->head_dim; i++) {
+            int64_t at = s * spec->head_dim + i;
+            if (spec->type == LH_F32)
+                ((float *)c->kv[0].host.k)[at] = (float)steps[s];
+            else
+                ((uint16_t *)c->kv[0].host.k)[at] = lh_f32_to_bf16((float)steps[s]);
+        }
+    }
+}
+
+START_TEST(test_huge_logits_do_not_overflow)
+{
+    const int shapes[3][6] = {{-7, 7, 3, 7, 0, -7}, {-7, -7, -7, -7, -7, -7}, {-3, -2, -1, -2, -3, -7}};
+    const float scales[] = {0x1p10f, 0x1p60f, 0x1p100f};
+    const int64_t len = 6;
+    for (int b = 0; lh_ops_at(b); b++) {
+        rig g;
+        rig_open(&g, lh_ops_at(b));
+        for (int n = 0; n < 3 * 3 * 10 * 2; n++) {
+            lot m = {0};
+            attend_case c;
+            const int *steps = shapes[n % 3];
+            int64_t dim = test_dims[n / 9 % 10];
+            cache_spec spec = {.heads = 1, .head_dim = dim, .last = 6, .len = &len, .seed = 5, .order = CACHE_GAPS};
+            spec.type = n / 90 ? LH_BF16 : LH_F32;
+            steps_make(&m, &c, &spec, steps);
+            c.logit.scale = scales[n / 3 % 3];
+            int top = -7, tops = 0;
+            for (int s = 0; s < 6; s++) top = steps[s] > top ? steps[s] : top;
+            for (int s = 0; s < 6; s++) tops += steps[s] == top;
+            float lse = (float)((double)c.logit.scale * (double)dim * top + log(tops));
+            attended block = block_run(&m, &g, &c), row = decode_run(&m, &g, &c);
+            for (int64_t i = 0; i < dim; i++) { /* the others' weights are below exp(-1000) */
+                double sum = 0;
+                for (int s = 0; s < 6; s++)
+                    sum += steps[s] == top ? cache_number(&c.kv[0].host, c.kv[0].host.v, s * dim + i) : 0;
+                float want = (float)(sum / tops);
+                check_near(&block.o[i], &want, 1, (tolerance){1e-6, 1e-6}, "huge logits, block, %s", g.ops->name);
+                check_near(&row.o[i], &want, 1, (tolerance){1e-6, 1e-6}, "huge logits, decode, %s", g.ops->name);
+            }
+            check_near(block.lse, &lse, 1, (tolerance){3e-7, 0}, "lse of huge logits, block, %s", g.ops->name);
+            check_near(row.lse, &lse, 1, (tolerance){3e-7, 0}, "lse of huge logits, decode, %s", g.ops->name);
+            lot_end(&m);
+        }
+        rig_close(&g);
+    }
+}
+END_TEST
+
+START_TEST(test_a_row_that_sees_nothing_gives_zero_and_minus_infinity)
+{
+    for (int b = 0; lh_ops_at(b); b++) {
+        rig g;
+        rig_open(&g, lh_ops_at(b));
+        for (int n = 0; n < 60; n++) {
+            lot m = {0};
+            attend_case c;
+            int64_t dim = test_dims[n % 10], len = n / 10 % 2 ? 33 : 0, tokens = 1 + n % 3;
+            cache_spec spec = {.heads = 1, .head_dim = dim, .last = 40, .len = &len, .order = CACHE_GAPS, .seed = 9};
+            spec.type = n % 2 ? LH_BF16 : LH_F32;
+            c = (attend_case){.batch = 1, .map = {2, 2, 0}, .logit = {.scale = 1}, .q_ld = 2 * dim, .o_ld = 2 * dim};
+            cache_make(&m, &c.kv[0], &spec);
+            c.q = lot_normals(&m, tokens * 2 * dim, 1.0f, 3);
+            c.positions = lot_new(&m, tokens * 4);
+            c.positions[0] = n / 20 ? 400 : -1; /* behind the window of all, or before all */
+            c.logit.window = n / 20 ? 5 : 0;
+            attended got = decode_run(&m, &g, &c);
+            for (int64_t i = 0; i < got.o_count; i++) ck_assert(got.o[i] == 0);
+            for (int64_t i = 0; i < got.lse_count; i++) ck_assert(got.lse[i] == -INFINITY);
+            if (len == 0) {
+                c.tokens = tokens;
+                got = block_run(&m, &g, &c);
+                for (int64_t i = 0; i < got.o_count; i++) ck_assert(got.o[i] == 0);
+                for (int64_t i = 0; i < got.lse_count; i++) ck_assert(got.lse[i] == -INFINITY);
+            }
+            lot_end(&m);
+        }
+        rig_close(&g);
+    }
+}
+END_TEST
+
+START_TEST(test_no_rows_and_no_heads_do_nothing)
+{
+    for (int b = 0; lh_ops_at(b); b++) {
+        rig g;
+        rig_open(&g, lh_ops_at(b));
+        for (int n = 0; n < 2; n++) {
+            lot m = {0};
+            attend_case c;
+            attend_size size = {64, n ? 5 : 0, 10, {n ? 0 : 4, 2, 0}, 1};
+            block_make(&m, &c, &size);
+            ck_assert_int_eq(block_run(&m, &g, &c).lse_count, 0);
+            decode_make(&m, &c, &size);
+            c.batch = n ? c.batch : 0;
+            ck_assert_int_eq(decode_run(&m, &g, &c).lse_count, 0);
+            lot_end(&m);
+        }
+        rig_close(&g);
+    }
+}
+END_TEST
+
+START_TEST(test_the_log_sum_may_be_left_out)
+{
+    for (int b = 0; lh_ops_at(b); b++) {
+        lot m = {0};
+        rig g;
+        attend_case c;
+        attend_size size = {48, 5, 30, {4, 2, 1}, 2};
+        rig_open(&g, lh_ops_at(b));
+        block_make(&m, &c, &size);
+        attended want = block_run(&m, &g, &c);
+        float *got = lot_new(&m, want.o_count * 4), *o = rig_new(&g, want.o_count * 4);
+        lh_ragged kv = rig_cache(&g, &c.kv[0]);
+        RUN(&g, attend_block, .o = o, .q = rig_put(&g, c.q, 5 * c.q_ld * 4),
+            .positions = rig_put(&g, c.positions, 5 * 4), .kv = &kv, .map = c.map, .logit = c.logit, .tokens = 5,
+            .q_ld = c.q_ld, .o_ld = c.o_ld);
+        rig_get(&g, got, o, want.o_count * 4);
+        check_same(got, want.o, want.o_count * 4, "block without lse, %s", g.ops->name);
+        decode_make(&m, &c, &size);
+        want = decode_run(&m, &g, &c);
+        lh_ragged seqs[BATCH_MOST];
+        for (int64_t r = 0; r < c.batch; r++) seqs[r] = rig_cache(&g, &c.kv[r]);
+        o = rig_new(&g, want.o_count * 4);
+        got = lot_new(&m, want.o_count * 4);
+        RUN(&g, attend_decode, .o = o, .q = rig_put(&g, c.q, c.batch * c.q_ld * 4),
+            .positions = rig_put(&g, c.positions, c.batch * 4), .seqs = rig_put(&g, seqs, sizeof seqs),
+            .batch = c.batch, .q_ld = c.q_ld, .o_ld = c.o_ld, .map = c.map, .logit = c.logit);
+        rig_get(&g, got, o, want.o_count * 4);
+        check_same(got, want.o, want.o_count * 4, "decode without lse, %s", g.ops->name);
+        rig_close(&g);
+        lot_end(&m);
+    }
+}
+END_TEST
+
+int main(void)
+{
+    const TTest *const tests[] = {
+        test_attention_gives_the_numbers_of_numpy,
+        test_ref_is_softmax_over_the_positions_that_a_row_sees,
+        test_attention_of_every_backend_is_that_of_ref_at_all_head_dimensions_and_block_lengths,
+        test_attention_of_every_backend_is_that_of_ref_at_all_head_counts_and_groups,
+        test_attention_of_every_backend_is_that_of_ref_over_long_caches,
+        test_huge_logits_do_not_overflow,
+        test_a_row_that_sees_nothing_gives_zero_and_minus_infinity,
+        test_no_rows_and_no_heads_do_nothing,
+        test_the_log_sum_may_be_left_out,
+        NULL};
+    return suite_run("kernels/attention", tests);
+}

@@ -1,0 +1,227 @@
+#include <omp.h>
+#include <string.h>
+
+#include "rig.h"
+#include "suite.h"
+
+static int64_t entry_bytes(const lh_ragged *r)
+{
+    return r->head_dim * lh_dtype_bytes(r->type);
+}
+
+/* The caches of a batch with room for `tokens` more entries in every head, some with positions and some without. */
+static void batch_make(lot *m, cache *seqs, int64_t batch, int64_t tokens, int n)
+{
+    int64_t heads = 1 + n % 5;
+    for (int64_t b = 0; b < batch; b++) {
+        int64_t *len = lot_new(m, heads * 8);
+        for (int64_t h = 0; h < heads; h++) len[h] = draw(4, (uint64_t)(n * 100 + b * 10 + h), 30);
+        cache_spec spec = {.heads = heads, .head_dim = test_dims[n % 10], .slack = tokens + n % 3, .last = 60};
+        spec.len = len;
+        spec.type = n % 2 ? LH_BF16 : LH_F32;
+        spec.order = (cache_order)((n + b) % CACHE_ORDERS);
+        spec.seed = (uint64_t)(n + 40 * b);
+        cache_make(m, &seqs[b], &spec);
+    }
+}
+
+/* Put the rows from `first` on where they belong in the host's copy of one sequence. */
+static void append_host(lh_ragged *r, const lh_append_args *rows, int64_t first)
+{
+    for (int64_t h = 0; h < r->heads; h++) {
+        for (int64_t t = first; t < first + rows->tokens; t++) {
+            int64_t slot = r->offset[h] + r->len[h]++, at = t * rows->ld + h * r->head_dim;
+            lh_dtype_convert((char *)r->k + slot * entry_bytes(r), r->type, rows->k + at, LH_F32, r->head_dim);
+            lh_dtype_convert((char *)r->v + slot * entry_bytes(r), r->type, rows->v + at, LH_F32, r->head_dim);
+            if (r->positions) r->positions[slot] = rows->positions[t];
+        }
+    }
+}
+
+START_TEST(test_append_puts_rows_behind_every_head_and_touches_nothing_else)
+{
+    for (int b = 0; lh_ops_at(b); b++) {
+        rig g;
+        rig_open(&g, lh_ops_at(b));
+        for (int n = 0; n < 90; n++) {
+            lot m = {0};
+            cache seqs[3];
+            lh_ragged on[3];
+            int64_t batch = n % 4, tokens = n % 11 == 7 ? 70 : n % 7;
+            batch_make(&m, seqs, batch, tokens, n);
+            int64_t ld = (1 + n % 5) * test_dims[n % 10] + n % 4, count = batch * tokens * ld;
+            float *k = lot_normals(&m, count, 1.0f, 90), *v = lot_normals(&m, count, 1.0f, 91);
+            int32_t *positions = lot_new(&m, batch * tokens * 4);
+            for (int64_t i = 0; i < batch * tokens; i++) positions[i] = (int32_t)(60 + 3 * i);
+            for (int64_t s = 0; s < batch; s++) on[s] = rig_cache(&g, &seqs[s]);
+            RUN(&g, append, .seqs = rig_put(&g, on, batch * (int64_t)sizeof *on), .batch = batch, .tokens = tokens,
+                .ld = ld, .k = rig_put(&g, k, count * 4), .v = rig_put(&g, v, count * 4),
+                .positions = rig_put(&g, positions, batch * tokens * 4));
+            for (int64_t s = 0; s < batch; s++) {
+                lh_ragged *want = &seqs[s].host;
+                int64_t bytes = seqs[s].slots * entry_bytes(want);
+                char *got = lot_new(&m, bytes + seqs[s].slots * 4);
+                append_host(want, &(lh_append_args){.tokens = tokens, .ld = ld, .k = k, .v = v, .positions = positions},
+                            s * tokens);
+                rig_get(&g, got, on[s].k, bytes);
+                check_same(got, want->k, bytes, "appended keys, case %d, %s", n, g.ops->name);
+                rig_get(&g, got, on[s].v, bytes);
+                check_same(got, want->v, bytes, "appended values, case %d, %s", n, g.ops->name);
+                rig_get(&g, got, on[s].len, want->heads * 8);
+                check_same(got, want->len, want->heads * 8, "lengths, case %d, %s", n, g.ops->name);
+                if (!want->positions) continue;
+                rig_get(&g, got, on[s].positions, seqs[s].slots * 4);
+                check_same(got, want->positions, seqs[s].slots * 4, "positions, case %d, %s", n, g.ops->name);
+            }
+            rig_reset(&g);
+            lot_end(&m);
+        }
+        rig_close(&g);
+    }
+}
+END_TEST
+
+/* Where the kept entries of a compaction go. */
+typedef enum target { TARGET_SAME, TARGET_PACKED, TARGET_ELSEWHERE, TARGETS } target;
+
+typedef struct compaction {
+    cache src;
+    uint8_t *state; /* [heads, ld] */
+    int64_t ld;
+    lh_compact_kind kind;
+    target where;
+    int own_len; /* dst has an array of lengths of its own */
+} compaction;
+
+static uint8_t state_at(int pattern, int64_t s, int64_t len, uint64_t dice)
+{
+    int keep[] = {0,
+                  1,
+                  s % 2 == 0,
+                  s < len / 2,
+                  s >= len / 2,
+                  draw(6, dice, 2) == 0,
+                  draw(6, dice, 10) == 0,
+                  draw(6, dice, 10) != 0};
+    return keep[pattern] ? LH_ENTRY_KEEP : draw(7, dice, 2) ? LH_ENTRY_DROP : LH_ENTRY_COMPETES;
+}
+
+static void compaction_make(lot *m, compaction *c, int n)
+{
+    int64_t heads = n % 10, most = 0, *len = lot_new(m, heads * 8);
+    *c = (compaction){.where = (target)(n % TARGETS), .own_len = n / 3 % 2};
+    c->kind = c->where == TARGET_SAME && n % 2 ? LH_COMPACT_FILL : LH_COMPACT_IN_ORDER;
+    for (int64_t h = 0; h < heads; h++) {
+        len[h] = draw(5, (uint64_t)(n * 10 + h), n % 4 ? 50 : 300);
+        most = len[h] > most ? len[h] : most;
+    }
+    cache_spec spec = {.heads = heads, .head_dim = test_dims[n / 2 % 10], .slack = n % 3, .last = most + 30};
+    spec.len = len;
+    spec.type = n / 4 % 2 ? LH_BF16 : LH_F32;
+    spec.order = (cache_order)(n / 5 % CACHE_ORDERS);
+    spec.seed = (uint64_t)n;
+    cache_make(m, &c->src, &spec);
+    c->ld = most + n % 4;
+    c->state = lot_new(m, heads * c->ld);
+    for (int64_t h = 0; h < heads; h++) {
+        for (int64_t s = 0; s < c->ld; s++)
+            c->state[h * c->ld + s] =
+                state_at((n + (int)h) % 8, s, len[h], (uint64_t)(n * 1000 + h) * 1000 + (uint64_t)s);
+    }
+}
+
+/* The slots of head h in the order in which they stand afterwards; returns how many. */
+static int64_t survivors(const compaction *c, int64_t h, int64_t *order)
+{
+    const uint8_t *state = c->state + h * c->ld;
+    int64_t kept = 0, last = c->src.host.len[h] - 1;
+    for (int64_t s = 0; s <= last; s++) {
+        if (state[s] == LH_ENTRY_KEEP) order[kept++] = s;
+    }
+    if (c->kind == LH_COMPACT_IN_ORDER) return kept;
+    for (int64_t s = 0; s < kept; s++) {
+        order[s] = s;
+        if (state[s] == LH_ENTRY_KEEP) continue;
+        while (state[last] != LH_ENTRY_KEEP) last--;
+        order[s] = last--;
+    }
+    return kept;
+}
+
+/* The target on the device for a source on the device: the same pools, or others. */
+static lh_ragged target_make(lot *m, rig *g, const compaction *c, const lh_ragged *src)
+{
+    lh_ragged dst = *src;
+    const lh_ragged *host = &c->src.host;
+    int64_t *order = lot_new(m, c->ld * 8), *offset = lot_new(m, host->heads * 8), at = 0;
+    for (int64_t h = 0; h < host->heads; h++) {
+        offset[h] = at;
+        at += survivors(c, h, order);
+    }
+    if (c->where != TARGET_SAME) dst.offset = rig_put(g, offset, host->heads * 8);
+    if (c->where == TARGET_ELSEWHERE) {
+        dst.k = rig_new(g, at * entry_bytes(host));
+        dst.v = rig_new(g, at * entry_bytes(host));
+    }
+    if (c->where == TARGET_ELSEWHERE || !dst.positions) dst.positions = rig_new(g, c->src.slots * 4);
+    if (c->where == TARGET_ELSEWHERE || c->own_len) dst.len = rig_new(g, host->heads * 8);
+    return dst;
+}
+
+static void check_compaction(rig *g, const compaction *c, int n)
+{
+    lot m = {0};
+    const lh_ragged *host = &c->src.host;
+    lh_ragged src = rig_cache(g, &c->src), dst = target_make(&m, g, c, &src);
+    int64_t *len = lot_new(&m, host->heads * 8), *offset = lot_new(&m, host->heads * 8), bytes = entry_bytes(host);
+    int64_t *order = lot_new(&m, c->ld * 8);
+    char *got = lot_new(&m, bytes);
+    RUN(g, compact, .dst = &dst, .src = &src, .state = rig_put(g, c->state, host->heads * c->ld), .ld = c->ld,
+        .kind = c->kind);
+    rig_get(g, len, dst.len, host->heads * 8);
+    rig_get(g, offset, dst.offset, host->heads * 8);
+    for (int64_t h = 0; h < host->heads; h++) {
+        int64_t kept = survivors(c, h, order);
+        ck_assert_msg(len[h] == kept, "%s, case %d: head %d keeps %d, not %d", g->ops->name, n, (int)h, (int)len[h],
+                      (int)kept);
+        for (int64_t s = 0; s < kept; s++) {
+            int64_t from = (host->offset[h] + order[s]) * bytes, to = (offset[h] + s) * bytes;
+            int32_t position, want = (int32_t)cache_position(host, h, order[s]);
+            rig_get(g, &position, dst.positions + offset[h] + s, 4);
+            if (position != want)
+                ck_abort_msg("%s, case %d: position %d in slot %d of head %d, not %d", g->ops->name, n, position,
+                             (int)s, (int)h, want);
+            rig_get(g, got, (char *)dst.k + to, bytes);
+            check_same(got, (char *)host->k + from, bytes, "kept key, case %d, %s", n, g->ops->name);
+            rig_get(g, got, (char *)dst.v + to, bytes);
+            check_same(got, (char *)host->v + from, bytes, "kept value, case %d, %s", n, g->ops->name);
+        }
+    }
+    rig_reset(g);
+    lot_end(&m);
+}
+
+START_TEST(test_compact_keeps_what_is_marked_in_place_packed_and_elsewhere)
+{
+    for (int b = 0; lh_ops_at(b); b++) {
+        rig g;
+        rig_open(&g, lh_ops_at(b));
+        for (int n = 0; n < 480; n++) {
+            lot m = {0};
+            compaction c;
+            omp_set_num_threads(1 + n % 4);
+            compaction_make(&m, &c, n);
+            check_compaction(&g, &c, n);
+            lot_end(&m);
+        }
+        rig_close(&g);
+    }
+}
+END_TEST
+
+int main(void)
+{
+    const TTest *const tests[] = {test_append_puts_rows_behind_every_head_and_touches_nothing_else,
+                                  test_compact_keeps_what_is_marked_in_place_packed_and_elsewhere, NULL};
+    return suite_run("kernels/cache", tests);
+}

@@ -1,0 +1,314 @@
+#include <math.h>
+#include <string.h>
+
+#include "rig.h"
+#include "suite.h"
+
+/* Numbers called "numpy" were computed in f64 by numpy from the formulas. A correctly rounded f32 is within 6e-8 of
+ * them in relative terms; vectorised functions may take a few units of the last place more. */
+static const tolerance few_ulp = {1e-6, 1e-7};
+
+/* Two backends may round a bf16 result to neighbours: one unit of the last place is at most 2^-7 of it. */
+static const tolerance bf16_ulp = {0x1p-7, 1e-7};
+
+START_TEST(test_embed_looks_up_own_rows_and_gives_zero_for_others)
+{
+    const int32_t ids[] = {3, 10, 6, 2, 7, 3, 0};
+    for (int b = 0; lh_ops_at(b); b++) {
+        rig g;
+        rig_open(&g, lh_ops_at(b));
+        for (int n = 0; n < 24; n++) {
+            lot m = {0};
+            int64_t dim = 1 + n * 5, rows = 4, first = 3, tokens = n == 5 ? 0 : 7;
+            float scale = n % 3 ? 1.0f : 33.94f, *table = lot_normals(&m, rows * dim, 1.0f, 1);
+            const uint16_t *table16 = lot_bf16(&m, table, rows * dim);
+            float *want = lot_new(&m, tokens * dim * 4), *got = lot_new(&m, tokens * dim * 4);
+            float *y = rig_new(&g, tokens * dim * 4);
+            for (int64_t t = 0; t < tokens; t++) {
+                for (int64_t i = 0; i < dim && ids[t] >= 3 && ids[t] < 7; i++) {
+                    int64_t at = (ids[t] - first) * dim + i;
+                    want[t * dim + i] = scale * (n % 2 ? lh_bf16_to_f32(table16[at]) : table[at]);
+                }
+            }
+            RUN(&g, embed, .y = y,
+                .table = n % 2 ? rig_put(&g, table16, rows * dim * 2) : rig_put(&g, table, rows * dim * 4),
+                .type = n % 2 ? LH_BF16 : LH_F32, .ids = rig_put(&g, ids, sizeof ids), .tokens = tokens, .dim = dim,
+                .first = first, .rows = rows, .scale = scale);
+            rig_get(&g, got, y, tokens * dim * 4);
+            check_near(got, want, tokens * dim, (tolerance){0, 0}, "embed of width %lld, %s", (long long)dim,
+                       g.ops->name);
+            rig_reset(&g);
+            lot_end(&m);
+        }
+        rig_close(&g);
+    }
+}
+END_TEST
+
+START_TEST(test_rmsnorm_gives_the_numbers_of_numpy)
+{
+    const float x[8] = {1, -2, 3, 0.5f, 0.1f, 0.2f, -0.3f, 0.4f}, w[4] = {1, 0.5f, -2, 3};
+    const float plain[8] = {0.529812199f, -0.529812199f, -3.1788732f, 0.794718299f,
+                            0.365124031f, 0.365124031f,  2.19074419f, 4.38148837f};
+    const float offset[8] = {1.0596244f,   -1.5894366f, -1.5894366f, 1.0596244f,
+                             0.730248062f, 1.09537209f, 1.09537209f, 5.84198449f};
+    for (int b = 0; lh_ops_at(b); b++) {
+        rig g;
+        rig_open(&g, lh_ops_at(b));
+        for (int kind = 0; kind < 4; kind++) { /* as two rows, or as two heads of a row; in place */
+            float got[8], *y = rig_put(&g, x, sizeof x);
+            RUN(&g, rmsnorm, .y = y, .y_type = LH_F32, .x = y, .w = rig_put(&g, w, sizeof w),
+                .tokens = kind & 1 ? 1 : 2, .heads = kind & 1 ? 2 : 1, .dim = 4, .x_ld = kind & 1 ? 8 : 4,
+                .y_ld = kind & 1 ? 8 : 4, .eps = 1e-5f, .offset = kind & 2 ? 1.0f : 0.0f);
+            rig_get(&g, got, y, sizeof got);
+            check_near(got, kind & 2 ? offset : plain, 8, few_ulp, "rmsnorm, %s", g.ops->name);
+            rig_reset(&g);
+        }
+        rig_close(&g);
+    }
+}
+END_TEST
+
+static void *norm(lot *m, rig *g, int n, lh_dtype type)
+{
+    const int64_t dims[] = {1, 3, 64, 96, 576, 2049};
+    int64_t dim = dims[n % 6], tokens = n % 5, heads = 1 + n % 3, x_ld = heads * dim + n % 4,
+            y_ld = heads * dim + n % 7;
+    int64_t bytes = tokens * y_ld * lh_dtype_bytes(type);
+    const float *x = lot_normals(m, tokens * x_ld, n % 2 ? 1.0f : 300.0f, 1), *w = lot_normals(m, dim, 1.0f, 2);
+    void *y = rig_new(g, bytes), *host = lot_new(m, bytes);
+    RUN(g, rmsnorm, .y = y, .y_type = type, .x = rig_put(g, x, tokens * x_ld * 4), .w = rig_put(g, w, dim * 4),
+        .tokens = tokens, .heads = heads, .dim = dim, .x_ld = x_ld, .y_ld = y_ld, .eps = 1e-6f,
+        .offset = n % 3 ? 0.0f : 1.0f);
+    rig_get(g, host, y, bytes);
+    rig_reset(g);
+    return host;
+}
+
+/* The mean of squares in f32 over 2,049 elements: the terms are positive, so the relative error stays below a few units
+ * of the last place in any blocked order; 4e-6 also allows one chain of 8 lanes. */
+START_TEST(test_rmsnorm_of_every_backend_is_that_of_ref)
+{
+    for (int b = 1; lh_ops_at(b); b++) {
+        rig ref, mine;
+        rig_open(&ref, lh_ops_at(0));
+        rig_open(&mine, lh_ops_at(b));
+        for (int n = 0; n < 420; n++) {
+            const int64_t dims[] = {1, 3, 64, 96, 576, 2049};
+            int64_t count = n % 5 * ((1 + n % 3) * dims[n % 6] + n % 7);
+            lot m = {0};
+            check_near(norm(&m, &mine, n, LH_F32), norm(&m, &ref, n, LH_F32), count, (tolerance){4e-6, 1e-7},
+                       "rmsnorm, case %d, %s", n, mine.ops->name);
+            check_near_bf16(norm(&m, &mine, n, LH_BF16), norm(&m, &ref, n, LH_BF16), count, bf16_ulp,
+                            "rmsnorm to bf16, case %d, %s", n, mine.ops->name);
+            lot_end(&m);
+        }
+        rig_close(&ref);
+        rig_close(&mine);
+    }
+}
+END_TEST
+
+/* All four ways, with the values where bf16 rounding is hard among them, odd widths and gaps. */
+START_TEST(test_convert_rounds_as_the_base_does_and_leaves_the_gaps)
+{
+    const float hard[] = {0.0f,     -0.0f,  1.00390625f, 1.01171875f, 3.4e38f,
+                          -3.4e38f, 1e-45f, 1e-40f,      INFINITY,    -INFINITY};
+    for (int b = 0; lh_ops_at(b); b++) {
+        rig g;
+        rig_open(&g, lh_ops_at(b));
+        for (int n = 0; n < 80; n++) {
+            lot m = {0};
+            lh_dtype from = n & 1 ? LH_BF16 : LH_F32, to = n & 2 ? LH_BF16 : LH_F32;
+            int64_t rows = n % 5, cols = n % 9 * 7 + n % 4, src_ld = cols + n % 3, dst_ld = cols + n % 6;
+            int64_t src_size = lh_dtype_bytes(from), dst_size = lh_dtype_bytes(to);
+            float *x = lot_normals(&m, rows * src_ld, 1.0f, 1);
+            for (int64_t i = 0; i < rows * src_ld && i < 10; i++) x[i] = hard[i];
+            const void *src = from == LH_BF16 ? (const void *)lot_bf16(&m, x, rows * src_ld) : x;
+            char *want = lot_new(&m, rows * dst_ld * dst_size), *got = lot_new(&m, rows * dst_ld * dst_size);
+            void *dst = rig_new(&g, rows * dst_ld * dst_size);
+            rig_get(&g, want, dst, rows * dst_ld * dst_size);
+            for (int64_t r = 0; r < rows; r++)
+                lh_dtype_convert(want + r * dst_ld * dst_size, to, (const char *)src + r * src_ld * src_size, from,
+                                 cols);
+            RUN(&g, convert, .dst = dst, .src = rig_put(&g, src, rows * src_ld * src_size), .dst_type = to,
+                .src_type = from, .rows = rows, .cols = cols, .dst_ld = dst_ld, .src_ld = src_ld);
+            rig_get(&g, got, dst, rows * dst_ld * dst_size);
+            check_same(got, want, rows * dst_ld * dst_size, "convert %s to %s, %s", lh_dtype_name(from),
+                       lh_dtype_name(to), g.ops->name);
+            rig_reset(&g);
+            lot_end(&m);
+        }
+        rig_close(&g);
+    }
+}
+END_TEST
+
+START_TEST(test_rope_gives_the_numbers_of_numpy_and_leaves_the_rest_of_a_head)
+{
+    const float want[18] = {0.25f,          0.5f,        0.75f,       1.0f,        1.25f, 1.5f,
+                            -0.947780681f,  1.97490042f, 2.68825441f, 2.51987467f, 2.75f, 3.0f,
+                            -0.0135174186f, 3.21165711f, 4.9623399f,  4.23500397f, 4.25f, 4.5f};
+    const int32_t positions[3] = {0, 1, 7};
+    const float inv_freq[2] = {1.0f, 0.01f};
+    for (int b = 0; lh_ops_at(b); b++) {
+        float x[18], got[18];
+        rig g;
+        rig_open(&g, lh_ops_at(b));
+        for (int i = 0; i < 18; i++) x[i] = (float)(i + 1) / 4;
+        float *on = rig_put(&g, x, sizeof x);
+        RUN(&g, rope, .x = on, .positions = rig_put(&g, positions, sizeof positions),
+            .inv_freq = rig_put(&g, inv_freq, sizeof inv_freq), .tokens = 3, .heads = 1, .dim = 6, .rotary = 4, .ld = 6,
+            .scale = 1.0f);
+        rig_get(&g, got, on, sizeof got);
+        check_near(got, want, 18, few_ulp, "rope, %s", g.ops->name);
+        rig_close(&g);
+    }
+}
+END_TEST
+
+static float *rotate(lot *m, rig *g, int n)
+{
+    const int64_t dims[] = {2, 4, 20, 64, 80, 96, 128, 256};
+    int64_t dim = dims[n % 8], rotary = n % 3 ? dim : dim / 4 * 2, tokens = n % 7, heads = n % 10;
+    int64_t ld = heads * dim + n % 5, count = tokens * ld;
+    int32_t positions[7];
+    float *inv_freq = lot_new(m, dim * 4), *got = lot_new(m, count * 4);
+    for (int t = 0; t < 7; t++) positions[t] = (int32_t)draw(9, (uint64_t)(n * 7 + t), t % 2 ? 64 : 1000000);
+    for (int64_t i = 0; i < rotary / 2; i++) inv_freq[i] = (float)pow(10000.0, -2.0 * (double)i / (double)rotary);
+    float *x = rig_put(g, lot_normals(m, count, 1.0f, 1), count * 4);
+    RUN(g, rope, .x = x, .positions = rig_put(g, positions, sizeof positions),
+        .inv_freq = rig_put(g, inv_freq, rotary / 2 * 4), .tokens = tokens, .heads = heads, .dim = dim,
+        .rotary = rotary, .ld = ld, .scale = n % 4 ? 1.0f : 1.19f);
+    rig_get(g, got, x, count * 4);
+    rig_reset(g);
+    return got;
+}
+
+/* The angle is the same f32 number everywhere, up to a million radians: what is left is the sine's own rounding times
+ * elements of up to 5. */
+START_TEST(test_rope_of_every_backend_is_that_of_ref_at_far_positions)
+{
+    for (int b = 1; lh_ops_at(b); b++) {
+        const int64_t dims[] = {2, 4, 20, 64, 80, 96, 128, 256};
+        rig ref, mine;
+        rig_open(&ref, lh_ops_at(0));
+        rig_open(&mine, lh_ops_at(b));
+        for (int n = 0; n < 560; n++) {
+            lot m = {0};
+            check_near(rotate(&m, &mine, n), rotate(&m, &ref, n), n % 7 * (n % 10 * dims[n % 8] + n % 5),
+                       (tolerance){1e-6, 2e-6}, "rope, case %d, %s", n, mine.ops->name);
+            lot_end(&m);
+        }
+        rig_close(&ref);
+        rig_close(&mine);
+    }
+}
+END_TEST
+
+START_TEST(test_gates_give_the_numbers_of_numpy_and_do_not_overflow)
+{
+    const float gate[13] = {-8, -3, -1, -0.25f, 0, 0.5f, 1, 2.5f, 6, -1e4f, -1e30f, 1e4f, 1e30f};
+    const float up[13] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
+    const float want[][13] = {
+        [LH_GATE_SILU] = {-0.00268280104f, -0.14227762f, -0.268941421f, -0.109455875f, 0.0f, 0.311229666f, 0.731058579f,
+                          2.31035455f, 5.98516426f, 0, 0, 1e4f, 1e30f},
+        [LH_GATE_GELU] = {-4.88498131e-15f, -0.00404969409f, -0.158655254f, -0.100323419f, 0.0f, 0.345731231f,
+                          0.841344746f, 2.48447584f, 5.99999999f, 0, 0, 1e4f, 1e30f},
+        [LH_GATE_GELU_TANH] = {0, -0.00363739208f, -0.158808009f, -0.100324649f, 0.0f, 0.34571401f, 0.841191991f,
+                               2.48491573f, 6.0f, 0, 0, 1e4f, 1e30f}};
+    for (int b = 0; lh_ops_at(b); b++) {
+        for (int kind = LH_GATE_SILU; kind <= LH_GATE_GELU; kind++) {
+            float got[13], *y;
+            rig g;
+            rig_open(&g, lh_ops_at(b));
+            y = rig_new(&g, sizeof got);
+            RUN(&g, gated, .y = y, .y_type = LH_F32, .gate = rig_put(&g, gate, sizeof gate),
+                .up = rig_put(&g, up, sizeof up), .tokens = 1, .dim = 13, .y_ld = 13, .ld = 13,
+                .gate_kind = (lh_gate)kind);
+            rig_get(&g, got, y, sizeof got);
+            /* 1 + tanh and 1 + erf cancel for negative gates: 3e-7 of the gate is what f32 leaves there. */
+            check_near(got, want[kind], 13, (tolerance){1e-6, 1e-6}, "gate %d, %s", kind, g.ops->name);
+            rig_close(&g);
+        }
+    }
+}
+END_TEST
+
+static void *gate(lot *m, rig *g, int n, lh_dtype type)
+{
+    int64_t tokens = n % 6, dim = n % 11 * 9 + n % 4, ld = dim + n % 5, y_ld = dim + n % 3;
+    int64_t bytes = tokens * y_ld * lh_dtype_bytes(type);
+    const float *x = lot_normals(m, tokens * ld, 3.0f, 1), *up = lot_normals(m, tokens * ld, 1.0f, 2);
+    void *y = rig_new(g, bytes), *host = lot_new(m, bytes);
+    RUN(g, gated, .y = y, .y_type = type, .gate = rig_put(g, x, tokens * ld * 4), .up = rig_put(g, up, tokens * ld * 4),
+        .tokens = tokens, .dim = dim, .y_ld = y_ld, .ld = ld, .gate_kind = (lh_gate)(n / 2 % 3));
+    rig_get(g, host, y, bytes);
+    rig_reset(g);
+    return host;
+}
+
+START_TEST(test_gated_of_every_backend_is_that_of_ref)
+{
+    for (int b = 1; lh_ops_at(b); b++) {
+        rig ref, mine;
+        rig_open(&ref, lh_ops_at(0));
+        rig_open(&mine, lh_ops_at(b));
+        for (int n = 0; n < 400; n++) {
+            int64_t count = n % 6 * (n % 11 * 9 + n % 4 + n % 3);
+            lot m = {0};
+            check_near(gate(&m, &mine, n, LH_F32), gate(&m, &ref, n, LH_F32), count, (tolerance){1e-6, 4e-6},
+                       "gated, case %d, %s", n, mine.ops->name);
+            check_near_bf16(gate(&m, &mine, n, LH_BF16), gate(&m, &ref, n, LH_BF16), count, (tolerance){0x1p-7, 4e-6},
+                            "gated to bf16, case %d, %s", n, mine.ops->name);
+            lot_end(&m);
+        }
+        rig_close(&ref);
+        rig_close(&mine);
+    }
+}
+END_TEST
+
+START_TEST(test_softcap_gives_the_numbers_of_numpy_and_never_passes_the_cap)
+{
+    const float x[9] = {-100, -30, -1, 0, 0.5f, 15, 60, 1e30f, -INFINITY};
+    const float want[9] = {-29.923739f, -22.8478247f, -0.999629794f, 0.0f,  0.499953709f,
+                           13.8635147f, 28.9208274f,  30.0f,         -30.0f};
+    for (int b = 0; lh_ops_at(b); b++) {
+        rig g;
+        rig_open(&g, lh_ops_at(b));
+        for (int64_t count = 0; count <= 300; count = 2 * count + 1) {
+            lot m = {0};
+            float *many = lot_normals(&m, count, 40.0f, 1), *got = lot_new(&m, count * 4), *on;
+            for (int64_t i = 0; i < count && i < 9; i++) many[i] = x[i];
+            on = rig_put(&g, many, count * 4);
+            RUN(&g, softcap, .x = on, .count = count, .cap = 30.0f);
+            rig_get(&g, got, on, count * 4);
+            check_near(got, want, count < 9 ? count : 9, few_ulp, "softcap, %s", g.ops->name);
+            for (int64_t i = 0; i < count; i++) {
+                float right = (float)(30.0 * tanh((double)many[i] / 30.0));
+                check_near(&got[i], &right, 1, few_ulp, "softcap of %g, %s", many[i], g.ops->name);
+                ck_assert(fabsf(got[i]) <= 30.0f);
+            }
+            rig_reset(&g);
+            lot_end(&m);
+        }
+        rig_close(&g);
+    }
+}
+END_TEST
+
+int main(void)
+{
+    const TTest *const tests[] = {test_embed_looks_up_own_rows_and_gives_zero_for_others,
+                                  test_rmsnorm_gives_the_numbers_of_numpy,
+                                  test_rmsnorm_of_every_backend_is_that_of_ref,
+                                  test_convert_rounds_as_the_base_does_and_leaves_the_gaps,
+                                  test_rope_gives_the_numbers_of_numpy_and_leaves_the_rest_of_a_head,
+                                  test_rope_of_every_backend_is_that_of_ref_at_far_positions,
+                                  test_gates_give_the_numbers_of_numpy_and_do_not_overflow,
+                                  test_gated_of_every_backend_is_that_of_ref,
+                                  test_softcap_gives_the_numbers_of_numpy_and_never_passes_the_cap,
+                                  NULL};
+    return suite_run("kernels/rows", tests);
+}
