@@ -2,9 +2,11 @@
  *
  * Prefill is layer-major. For each layer: lh_kv_prefill_begin gives a view with room for the whole prompt; the caller
  * appends and attends chunk by chunk and hands every chunk's queries to lh_kv_record; lh_kv_prefill_end observes,
- * evicts and frees. Then blocks (a question) and single steps: lh_kv_room before, lh_kv_settle after all layers have
- * seen the tokens. Positions are original positions. Calls marked collective are made by every rank of the TP group, in
- * the same order. */
+ * evicts and frees. Then blocks (a question) and single steps: lh_kv_room before, lh_kv_record where the layer wants
+ * rows, lh_kv_settle after all layers have seen the tokens. Positions are original positions.
+ *
+ * Calls marked collective are made by every rank of the TP group, in the same order, and fail on all ranks or on none.
+ * The others may fail on one rank alone: agree (lh_comm_agree) before the next collective. */
 #ifndef LH_KV_KV_H
 #define LH_KV_KV_H
 
@@ -33,9 +35,21 @@ typedef struct lh_kv_place {
     lh_comm *comm;
 } lh_kv_place;
 
+/* The scores of one layer's eviction, on this rank: [kv_count, ld], of slots in the order of the view. Device memory
+ * that is valid during the call. */
+typedef struct lh_kv_scores {
+    const lh_ragged *view; /* before the eviction */
+    const float *raw;      /* before pooling, NULL where nothing is pooled or heads are joined after it */
+    const float *scores;   /* what is ranked */
+    const uint8_t *state;  /* lh_entry_state before the selection */
+    int64_t ld;
+} lh_kv_scores;
+
 /* What the cache tells while it works (traces, keep sets, progress); any member may be NULL. Called on every rank. */
 typedef struct lh_kv_listener {
     void *self;
+    /* at the end of a layer's prefill, when attention scored its entries: before the selection */
+    lh_status (*scored)(void *self, int64_t layer, const lh_kv_scores *scores);
     /* after the eviction of a layer at the end of prefill: the layer's view as it is kept */
     lh_status (*kept)(void *self, int64_t layer, const lh_ragged *view);
 } lh_kv_listener;
@@ -51,9 +65,10 @@ lh_status lh_kv_begin(lh_kv *kv, int64_t tokens, int64_t more);
 /* The layer's view for the prompt: device memory, len 0, room for all its tokens. */
 lh_status lh_kv_prefill_begin(lh_kv *kv, int64_t layer, lh_ragged **view);
 
-/* A chunk's queries, rotated ([tokens, q_count, head_dim], rows q_ld apart) and their log-sum-exp [tokens, q_count];
- * `first` is the position of its first row. Keeps what the policy observes. `lh_kv_wants_rows`: the first position
- * whose rows it will look at (tokens when none), so that the caller need not compute log-sum-exps before. */
+/* A chunk's queries, rotated ([tokens, q_count, head_dim], rows q_ld apart) and their log-sum-exp [tokens, q_count]
+ * over all keys that the row sees; `first` is the position of its first row. Keeps what the policy observes.
+ * `lh_kv_wants_rows`: the first position whose rows it will look at, so that the caller need not compute log-sum-exps
+ * before; in prefill `tokens` when it wants none, afterwards INT64_MAX. */
 typedef struct lh_kv_rows {
     const float *q, *lse;
     int64_t first, tokens, q_ld;
@@ -61,7 +76,7 @@ typedef struct lh_kv_rows {
 int64_t lh_kv_wants_rows(const lh_kv *kv, int64_t layer);
 lh_status lh_kv_record(lh_kv *kv, int64_t layer, const lh_kv_rows *rows);
 
-/* Collective. Observe, evict, free. */
+/* Collective. Observe, evict, free. LH_EFILE when the recorded log-sum-exps are not finite: the weights are damaged. */
 lh_status lh_kv_prefill_end(lh_kv *kv, int64_t layer);
 
 /* Room for `tokens` more entries in every head of a layer; *view may be another one than before. Not collective. */
@@ -76,7 +91,7 @@ lh_status lh_kv_settle(lh_kv *kv, lh_kv_taken what, int64_t tokens);
 int64_t lh_kv_seen(const lh_kv *kv); /* tokens seen: the position of the next one */
 
 /* Remember this state and come back to it, any number of times: every question starts from the state after the context.
- */
+ * The entries come back in the same slots. Layers that evict afterwards are copied, once, before they do. */
 lh_status lh_kv_mark(lh_kv *kv);
 lh_status lh_kv_rewind(lh_kv *kv);
 
@@ -85,15 +100,19 @@ typedef struct lh_kv_stats {
     int64_t entries_seen; /* tokens seen x KV heads x layers, of this rank */
     int64_t entries_held, entries_counted;
     int64_t bytes_held;     /* entries_held x 2 x head_dim x element size */
-    int64_t bytes_capacity; /* allocated pools, slack included */
+    int64_t bytes_capacity; /* allocated pools: slack, positions and what a mark saved included */
     int64_t bytes_full;     /* what `full` would hold: entries_seen x … */
     int64_t summary_bytes;  /* sent in score summaries, this rank, so far */
+    int64_t evictions;      /* while decoding, so far: settlements that evicted */
     double evict_s;         /* spent in observation, selection and compaction */
 } lh_kv_stats;
 lh_kv_stats lh_kv_stats_of(const lh_kv *kv);
 
 /* Budget of a layer in entries per KV head (after lh_kv_begin). */
 int64_t lh_kv_layer_budget(const lh_kv *kv, int64_t layer);
+
+/* The layer's view as it is now: borrowed until the next call on the cache. */
+const lh_ragged *lh_kv_view(const lh_kv *kv, int64_t layer);
 
 /* Positions held by every head of a layer, of all ranks, on rank 0 (elsewhere empty): ascending within a head.
  * Collective. Arrays are new memory of the caller. */
@@ -105,11 +124,14 @@ typedef struct lh_kv_positions {
 lh_status lh_kv_gather_positions(lh_kv *kv, int64_t layer, lh_kv_positions *out);
 void lh_kv_positions_clear(lh_kv_positions *positions);
 
-/* Memory that a prompt will take on this rank, in bytes; adaptive heads are taken as uniform. */
+/* Memory that a prompt will take on this rank, in bytes, exactly; adaptive heads are taken as uniform. What operations
+ * take as scratch is not in it. */
 typedef struct lh_kv_forecast {
     int64_t held;      /* pools after prefill, slack included */
-    int64_t one_layer; /* the layer that is being prefilled, whole */
+    int64_t one_layer; /* the layer that is being prefilled, whole; 0 when no layer evicts */
     int64_t observed;  /* rows, scores and states while a layer is evicted */
+    int64_t decoding;  /* scores and states of evictions while decoding */
+    int64_t peak;      /* the most at any moment of prefill */
     int64_t entries;   /* kept entries of this rank's heads */
 } lh_kv_forecast;
 lh_status lh_kv_plan(const lh_kv_shape *shape, const lh_policy_plan *plan, int64_t tokens, int64_t more,

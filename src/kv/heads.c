@@ -1,0 +1,65 @@
+#include "kv/heads.h"
+
+/* Part r of `count` things in `parts` contiguous ranges, the larger ones first. */
+static void part_of(int64_t count, int r, int parts, int64_t *first, int64_t *n)
+{
+    int64_t each = count / parts, more = count % parts;
+    *first = r * each + (r < more ? r : more);
+    *n = each + (r < more);
+}
+
+static void fill(lh_heads *h)
+{
+    if (h->ranks <= h->kv_heads) {
+        part_of(h->kv_heads, h->rank, h->ranks, &h->kv_first, &h->kv_count);
+        h->q_first = h->kv_first * h->group;
+        h->q_count = h->kv_count * h->group;
+    } else {
+        part_of(h->heads, h->rank, h->ranks, &h->q_first, &h->q_count);
+        h->kv_first = h->q_first / h->group;
+        h->kv_count = (h->q_first + h->q_count - 1) / h->group - h->kv_first + 1;
+    }
+    /* a KV head is counted where its first query head lies */
+    h->counted_first = (h->q_first + h->group - 1) / h->group;
+    h->counted_count = (h->q_first + h->q_count + h->group - 1) / h->group - h->counted_first;
+    h->split = h->ranks > h->kv_heads;
+}
+
+lh_status lh_heads_of(lh_heads *out, int64_t heads, int64_t kv_heads, int rank, int ranks)
+{
+    lh_status st = LH_OK;
+    if (kv_heads < 1 || heads < 1 || heads % kv_heads)
+        LH_FAIL(LH_EUSAGE, "%lld query heads cannot be shared by %lld KV heads: it must be a multiple",
+                (long long)heads, (long long)kv_heads);
+    if (ranks > heads)
+        LH_FAIL(LH_EUSAGE, "the model has %lld query heads and cannot be divided over %d ranks: use at most %lld",
+                (long long)heads, ranks, (long long)heads);
+    *out = (lh_heads){.heads = heads, .kv_heads = kv_heads, .group = heads / kv_heads, .rank = rank, .ranks = ranks};
+    fill(out);
+done:
+    return st;
+}
+
+lh_heads lh_heads_at(const lh_heads *heads, int rank)
+{
+    lh_heads other = *heads;
+    other.rank = rank;
+    fill(&other);
+    return other;
+}
+
+void lh_heads_sharers(const lh_heads *heads, int64_t kv_head, int *first, int *count)
+{
+    *first = *count = 0;
+    for (int r = 0; r < heads->ranks; r++) {
+        lh_heads other = lh_heads_at(heads, r);
+        if (kv_head < other.kv_first || kv_head >= other.kv_first + other.kv_count) continue;
+        if (!(*count)++) *first = r;
+    }
+}
+
+lh_grouping lh_heads_grouping(const lh_heads *heads)
+{
+    return (lh_grouping){
+        .heads = heads->q_count, .group = heads->group, .first = heads->q_first - heads->kv_first * heads->group};
+}

@@ -1,0 +1,159 @@
+#include <assert.h>
+#include <string.h>
+#include <time.h>
+
+#include "kv/kv_impl.h"
+
+double lh_kv_now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+lh_device *lh_kv_device(const lh_kv *kv)
+{
+    return lh_stream_device(kv->place.stream);
+}
+
+lh_status lh_traffic_init(lh_traffic *t, const lh_heads *h)
+{
+    lh_status st = LH_OK;
+    int64_t bins = LH_SUMMARY_BINS;
+    if (2 * h->kv_heads > bins)
+        LH_FAIL(LH_EUSAGE, "a model with %lld KV heads cannot be cached: at most %lld are", (long long)h->kv_heads,
+                (long long)bins / 2);
+    LH_TRY(lh_calloc(&t->bytes, 2 * h->ranks + 4 * h->kv_heads + 2 * h->kv_count + bins, sizeof *t->bytes));
+    t->at = t->bytes + h->ranks;
+    t->floors = t->at + h->ranks;
+    t->counts = t->floors + h->kv_heads;
+    t->room = t->counts + h->kv_heads;
+    t->share = t->room + h->kv_heads;
+    t->kept = t->share + h->kv_heads;
+    t->above = t->kept + h->kv_count;
+    t->bins = t->above + h->kv_count;
+    LH_TRY(lh_calloc(&t->mine, (1 + h->ranks) * bins, sizeof *t->mine));
+    t->all = t->mine + bins;
+done:
+    return st;
+}
+
+void lh_traffic_clear(lh_traffic *t)
+{
+    lh_free(t->bytes);
+    lh_free(t->mine);
+    *t = (lh_traffic){0};
+}
+
+lh_status lh_kv_open(lh_kv **out, const lh_kv_place *place, const lh_kv_shape *shape, const lh_policy_plan *plan)
+{
+    lh_status st = LH_OK;
+    lh_kv *kv = NULL;
+    int64_t heads = shape->heads.kv_count;
+    LH_TRY(lh_calloc(&kv, 1, sizeof *kv));
+    kv->place = *place;
+    kv->shape = *shape;
+    kv->plan = kv->fixed = *plan;
+    kv->last_evicted = -1;
+    LH_TRY(lh_calloc(&kv->layers, shape->layers, sizeof *kv->layers));
+    LH_TRY(lh_calloc(&kv->budgets, shape->layers, sizeof *kv->budgets));
+    LH_TRY(lh_traffic_init(&kv->traffic, &shape->heads));
+    LH_TRY(lh_device_alloc(lh_kv_device(kv), &kv->blocks, lh_kv_blocks_bytes(shape), LH_MEM_KV));
+    for (int64_t l = 0; l < shape->layers; l++)
+        LH_TRY(lh_pool_init(&kv->layers[l].pool, shape, kv->blocks + l * 2 * heads,
+                            plan->evicts || lh_kv_slides(shape, l)));
+    LH_TRY(lh_pool_init(&kv->scratch, shape, kv->blocks + shape->layers * 2 * heads, 0));
+    *out = kv;
+    kv = NULL;
+done:
+    lh_kv_close(kv);
+    return st;
+}
+
+void lh_kv_close(lh_kv *kv)
+{
+    if (!kv) return;
+    for (int64_t l = 0; kv->layers && l < kv->shape.layers; l++) {
+        lh_kv_drop_saved(kv, l);
+        lh_pool_clear(&kv->layers[l].pool, kv->place.stream);
+    }
+    lh_pool_clear(&kv->scratch, kv->place.stream);
+    lh_work_free(&kv->work, kv->place.stream);
+    lh_traffic_clear(&kv->traffic);
+    lh_device_free(lh_kv_device(kv), kv->blocks);
+    lh_free(kv->layers);
+    lh_free(kv->budgets);
+    lh_free(kv);
+}
+
+void lh_kv_listen(lh_kv *kv, const lh_kv_listener *listener)
+{
+    kv->listener = *listener;
+}
+
+void lh_kv_make_budgets(lh_kv *kv, int64_t seen)
+{
+    const lh_kv_shape *s = &kv->shape;
+    lh_policy_layers(
+        &kv->fixed, &(lh_layers_request){.layers = s->layers, .seen = seen, .window = s->window, .sliding = s->sliding},
+        kv->budgets);
+    kv->clock.budgets_made = kv->fixed.evicts && lh_policy_entries(&kv->fixed, seen) < seen;
+}
+
+lh_status lh_kv_begin_layers(lh_kv *kv, const lh_prompt *prompt)
+{
+    lh_status st = LH_OK;
+    if (kv->begun) LH_FAIL(LH_EINTERNAL, "the cache is not empty: it holds %lld tokens", (long long)kv->clock.seen);
+    kv->prompt = *prompt;
+    kv->fixed = lh_kv_fix(&kv->plan, prompt->tokens);
+    lh_kv_make_budgets(kv, prompt->tokens);
+    for (int64_t l = 0; l < kv->shape.layers; l++)
+        kv->layers[l].plan = lh_kv_layer_plan(
+            &kv->shape, &kv->fixed, &(lh_layer_request){.layer = l, .budget = kv->budgets[l], .prompt = *prompt});
+    kv->begun = 1;
+done:
+    return st;
+}
+
+int64_t lh_kv_seen(const lh_kv *kv)
+{
+    return kv->clock.seen;
+}
+
+int64_t lh_kv_layer_budget(const lh_kv *kv, int64_t layer)
+{
+    return kv->budgets[layer];
+}
+
+const lh_ragged *lh_kv_view(const lh_kv *kv, int64_t layer)
+{
+    return &kv->layers[layer].pool.view;
+}
+
+static int64_t pool_capacity(const lh_kv *kv, const lh_pool *pool)
+{
+    return lh_pool_bytes(&kv->shape, pool->slots, pool->with_positions);
+}
+
+lh_kv_stats lh_kv_stats_of(const lh_kv *kv)
+{
+    const lh_heads *h = &kv->shape.heads;
+    int64_t entry = 2 * kv->shape.head_dim * lh_dtype_bytes(kv->shape.type);
+    lh_kv_stats s = {.entries_seen = kv->clock.seen * h->kv_count * kv->shape.layers,
+                     .summary_bytes = kv->summary_bytes,
+                     .evictions = kv->clock.evictions,
+                     .evict_s = kv->evict_s,
+                     .bytes_capacity = pool_capacity(kv, &kv->scratch)};
+    for (int64_t l = 0; l < kv->shape.layers; l++) {
+        const lh_kv_layer *layer = &kv->layers[l];
+        s.entries_held += lh_pool_entries(&layer->pool);
+        s.bytes_capacity += pool_capacity(kv, &layer->pool);
+        for (int64_t h_ = 0; h_ < h->counted_count; h_++)
+            s.entries_counted += layer->pool.len[h->counted_first - h->kv_first + h_];
+        for (int64_t h_ = 0; layer->saved.taken && h_ < h->kv_count; h_++)
+            s.bytes_capacity += lh_pool_bytes(&kv->shape, layer->saved.len[h_], layer->pool.with_positions);
+    }
+    s.bytes_held = s.entries_held * entry;
+    s.bytes_full = s.entries_seen * entry;
+    return s;
+}

@@ -1,0 +1,83 @@
+#include <string.h>
+
+#include "kv/kv_impl.h"
+
+static void free_saved(lh_kv *kv, lh_saved *saved)
+{
+    lh_device_free(lh_kv_device(kv), saved->view.k);
+    lh_device_free(lh_kv_device(kv), saved->view.v);
+    lh_device_free(lh_kv_device(kv), saved->view.positions);
+    saved->view = (lh_ragged){0};
+    saved->taken = 0;
+}
+
+void lh_kv_drop_saved(lh_kv *kv, int64_t layer)
+{
+    lh_saved *saved = &kv->layers[layer].saved;
+    free_saved(kv, saved);
+    lh_free(saved->len);
+    saved->len = NULL;
+}
+
+lh_status lh_kv_mark(lh_kv *kv)
+{
+    lh_status st = LH_OK;
+    int64_t heads = kv->shape.heads.kv_count;
+    for (int64_t l = 0; l < kv->shape.layers; l++) {
+        lh_saved *saved = &kv->layers[l].saved;
+        free_saved(kv, saved);
+        if (!saved->len) LH_TRY(lh_calloc(&saved->len, heads, sizeof *saved->len));
+        memcpy(saved->len, kv->layers[l].pool.len, (size_t)heads * sizeof *saved->len);
+    }
+    kv->marked = kv->clock;
+    kv->is_marked = 1;
+done:
+    return st;
+}
+
+lh_status lh_kv_save_layer(lh_kv *kv, int64_t layer)
+{
+    lh_status st = LH_OK;
+    const lh_pool *pool = &kv->layers[layer].pool;
+    lh_saved *saved = &kv->layers[layer].saved;
+    int64_t entries = 0, entry = pool->view.head_dim * lh_dtype_bytes(pool->view.type), at = 0;
+    if (!kv->is_marked || saved->taken) goto done;
+    for (int64_t h = 0; h < pool->view.heads; h++) entries += saved->len[h];
+    saved->view = (lh_ragged){.type = pool->view.type, .heads = pool->view.heads, .head_dim = pool->view.head_dim};
+    LH_TRY(lh_device_alloc(lh_kv_device(kv), &saved->view.k, entries * entry, LH_MEM_KV));
+    LH_TRY(lh_device_alloc(lh_kv_device(kv), &saved->view.v, entries * entry, LH_MEM_KV));
+    LH_TRY(lh_device_alloc(lh_kv_device(kv), &saved->view.positions, entries * (int64_t)sizeof(int32_t), LH_MEM_KV));
+    for (int64_t h = 0; h < pool->view.heads; h++) {
+        LH_TRY(lh_slots_copy(kv->place.stream, &(lh_slots){&saved->view, at}, &(lh_slots){&pool->view, pool->offset[h]},
+                             saved->len[h]));
+        at += saved->len[h];
+    }
+    saved->taken = 1;
+done:
+    if (st != LH_OK) free_saved(kv, saved);
+    return st;
+}
+
+lh_status lh_kv_rewind(lh_kv *kv)
+{
+    lh_status st = LH_OK;
+    if (!kv->is_marked) LH_FAIL(LH_EINTERNAL, "the cache has no mark to go back to");
+    for (int64_t l = 0; l < kv->shape.layers; l++) {
+        lh_pool *pool = &kv->layers[l].pool;
+        const lh_saved *saved = &kv->layers[l].saved;
+        int64_t at = 0;
+        for (int64_t h = 0; h < pool->view.heads; h++) {
+            if (saved->taken)
+                LH_TRY(lh_slots_copy(kv->place.stream, &(lh_slots){&pool->view, pool->offset[h]},
+                                     &(lh_slots){&saved->view, at}, saved->len[h]));
+            at += saved->len[h];
+            pool->len[h] = saved->len[h];
+        }
+        LH_TRY(lh_pool_push_len(pool, kv->place.stream));
+    }
+    kv->clock = kv->marked;
+    if (!kv->clock.budgets_made) lh_kv_make_budgets(kv, kv->clock.seen);
+    LH_TRY(lh_stream_sync(kv->place.stream));
+done:
+    return st;
+}

@@ -1,0 +1,136 @@
+#include <string.h>
+
+#include "kv/kv_impl.h"
+
+int64_t lh_pool_bytes(const lh_kv_shape *shape, int64_t slots, int with_positions)
+{
+    return slots *
+           (2 * shape->head_dim * lh_dtype_bytes(shape->type) + (with_positions ? (int64_t)sizeof(int32_t) : 0));
+}
+
+lh_status lh_pool_init(lh_pool *pool, const lh_kv_shape *shape, int64_t *block, int with_positions)
+{
+    lh_status st = LH_OK;
+    int64_t heads = shape->heads.kv_count, *host = NULL;
+    LH_TRY(lh_calloc(&host, 3 * heads, sizeof *host));
+    *pool = (lh_pool){
+        .offset = host,
+        .len = host + heads,
+        .cap = host + 2 * heads,
+        .heads_block = block,
+        .with_positions = with_positions,
+        .view = {
+            .type = shape->type, .offset = block, .len = block + heads, .heads = heads, .head_dim = shape->head_dim}};
+done:
+    return st;
+}
+
+void lh_pool_free(lh_pool *pool, lh_stream *stream)
+{
+    lh_device *device = lh_stream_device(stream);
+    lh_device_free(device, pool->view.k);
+    lh_device_free(device, pool->view.v);
+    lh_device_free(device, pool->view.positions);
+    pool->view.k = pool->view.v = NULL;
+    pool->view.positions = NULL;
+    pool->slots = 0;
+    for (int64_t h = 0; h < pool->view.heads; h++) pool->cap[h] = pool->len[h] = pool->offset[h] = 0;
+}
+
+void lh_pool_clear(lh_pool *pool, lh_stream *stream)
+{
+    if (pool->offset) lh_pool_free(pool, stream);
+    lh_free(pool->offset);
+    *pool = (lh_pool){0};
+}
+
+lh_status lh_pool_push_len(lh_pool *pool, lh_stream *stream)
+{
+    return lh_stream_copy(stream, pool->view.len, pool->len, pool->view.heads * (int64_t)sizeof(int64_t),
+                          LH_COPY_TO_DEVICE);
+}
+
+lh_status lh_pool_pull_len(lh_pool *pool, lh_stream *stream)
+{
+    lh_status st = LH_OK;
+    LH_TRY(lh_stream_copy(stream, pool->len, pool->view.len, pool->view.heads * (int64_t)sizeof(int64_t),
+                          LH_COPY_TO_HOST));
+    LH_TRY(lh_stream_sync(stream));
+done:
+    return st;
+}
+
+lh_status lh_pool_alloc(lh_pool *pool, lh_stream *stream, const int64_t *cap)
+{
+    lh_status st = LH_OK;
+    lh_device *device = lh_stream_device(stream);
+    int64_t slots = 0, heads = pool->view.heads;
+    int64_t entry = pool->view.head_dim * lh_dtype_bytes(pool->view.type);
+    for (int64_t h = 0; h < heads; h++) {
+        pool->offset[h] = slots;
+        pool->cap[h] = cap[h];
+        pool->len[h] = 0;
+        slots += cap[h];
+    }
+    LH_TRY(lh_device_alloc(device, &pool->view.k, slots * entry, LH_MEM_KV));
+    LH_TRY(lh_device_alloc(device, &pool->view.v, slots * entry, LH_MEM_KV));
+    if (pool->with_positions)
+        LH_TRY(lh_device_alloc(device, &pool->view.positions, slots * (int64_t)sizeof(int32_t), LH_MEM_KV));
+    LH_TRY(lh_stream_copy(stream, pool->heads_block, pool->offset, 2 * heads * (int64_t)sizeof(int64_t),
+                          LH_COPY_TO_DEVICE));
+    pool->slots = slots;
+done:
+    if (st != LH_OK) lh_pool_free(pool, stream);
+    return st;
+}
+
+lh_status lh_slots_copy(lh_stream *stream, const lh_slots *dst, const lh_slots *src, int64_t entries)
+{
+    lh_status st = LH_OK;
+    const lh_ragged *d = dst->view, *s = src->view;
+    int64_t entry = s->head_dim * lh_dtype_bytes(s->type);
+    LH_TRY(lh_stream_copy(stream, (char *)d->k + dst->slot * entry, (char *)s->k + src->slot * entry, entries * entry,
+                          LH_COPY_ON_DEVICE));
+    LH_TRY(lh_stream_copy(stream, (char *)d->v + dst->slot * entry, (char *)s->v + src->slot * entry, entries * entry,
+                          LH_COPY_ON_DEVICE));
+    if (d->positions)
+        LH_TRY(lh_stream_copy(stream, d->positions + dst->slot, s->positions + src->slot,
+                              entries * (int64_t)sizeof(int32_t), LH_COPY_ON_DEVICE));
+done:
+    return st;
+}
+
+lh_status lh_pool_resize(lh_pool *pool, lh_stream *stream, const int64_t *cap)
+{
+    lh_status st = LH_OK;
+    lh_pool bigger = *pool;
+    int64_t heads = pool->view.heads;
+    bigger.view.k = bigger.view.v = NULL;
+    bigger.view.positions = NULL;
+    bigger.offset = NULL;
+    LH_TRY(lh_calloc(&bigger.offset, 3 * heads, sizeof *bigger.offset));
+    bigger.len = bigger.offset + heads;
+    bigger.cap = bigger.offset + 2 * heads;
+    LH_TRY(lh_pool_alloc(&bigger, stream, cap));
+    for (int64_t h = 0; h < heads; h++) {
+        LH_TRY(lh_slots_copy(stream, &(lh_slots){&bigger.view, bigger.offset[h]},
+                             &(lh_slots){&pool->view, pool->offset[h]}, pool->len[h]));
+        bigger.len[h] = pool->len[h];
+    }
+    LH_TRY(lh_pool_push_len(&bigger, stream));
+    LH_TRY(lh_stream_sync(stream));
+    lh_pool swap = *pool;
+    *pool = bigger;
+    bigger = swap;
+done:
+    if (bigger.offset) lh_pool_free(&bigger, stream);
+    lh_free(bigger.offset);
+    return st;
+}
+
+int64_t lh_pool_entries(const lh_pool *pool)
+{
+    int64_t entries = 0;
+    for (int64_t h = 0; h < pool->view.heads; h++) entries += pool->len[h];
+    return entries;
+}
