@@ -246,12 +246,20 @@ done:
     return st;
 }
 
+int lh_comm_speaks(const lh_comm *comm)
+{
+    if (comm->world->broken && comm->world->watch) return lh_watch_speak(comm->world->watch);
+    return comm->world_rank == 0;
+}
+
 void lh_comm_leave(lh_comm *comm, int code)
 {
+    lh_watch *watch = comm->world->watch;
     fflush(NULL);
-    if (comm->world_rank != 0 && comm->world->watch) {
+    if (watch) lh_watch_speak(watch); /* that this rank is gone is no news for the watchdogs */
+    if (watch && comm->world_rank != 0) {
         signal(SIGTERM, SIG_DFL);
-        for (int i = 0; i < 500 && lh_watch_alive(comm->world->watch, 0) != 0; i++)
+        for (int i = 0; i < 500 && lh_watch_alive(watch, 0) != 0; i++)
             nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);
     }
     _exit(code);

@@ -95,6 +95,10 @@ lh_status lh_comm_same(lh_comm *comm, const void *data, int64_t bytes, const cha
  * sent. */
 int64_t lh_comm_sent_bytes(const lh_comm *comm);
 
+/* 1 on the one rank that prints the message of a run that failed: rank 0 after an agreement, and when
+ * communication itself has failed the first rank of a host that asks. */
+int lh_comm_speaks(const lh_comm *comm);
+
 /* Leave without a collective: flush what is written and end this process with `code`; under MPI the launcher is not
  * waited for. For Ctrl-C and for failures where the peers cannot be reached. Launchers end the other ranks when one has
  * left with a code other than 0, and report the first code: so rank 0 leaves at once, and every other rank stays until

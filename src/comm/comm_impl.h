@@ -8,21 +8,34 @@
 enum { LH_HOST_BYTES = 64 };
 
 /* watch.c - the watchdog. It knows what the main thread waits for and since when; a thread of its own looks at it now
- * and then. That thread makes no MPI call: it writes one message and ends the process, and the launcher ends the rest.
- * Ranks speak one after the other (3 s apart), so that the first message is the only one. */
+ * and then. That thread makes no MPI call: it writes a message and ends the process, and the launcher ends the rest. */
 typedef struct lh_watch lh_watch;
 
 /* timeout_s 0: no thread; only remembers the step for messages. `rank` is the rank in the world. */
 lh_status lh_watch_open(lh_watch **out, double timeout_s, int rank, const char *host);
 void lh_watch_close(lh_watch *watch); /* NULL is fine */
 
-/* The processes of the world's ranks on this host: when one of them is gone while this rank waits, it ends with that
- * message, without waiting for the time-out. pids that are not visible from here are ignored. Replaces the last list.
- */
-lh_status lh_watch_peers(lh_watch *watch, const int *ranks, const int *pids, int count);
+/* What the ranks of one host show each other, in memory that they share: so the one that waits can name the one that
+ * does not come, a rank that has died is noticed at once, and only one speaks. Seats are in the order of ranks. */
+typedef struct lh_seat {
+    int rank, pid;
+    _Atomic int waiting;
+    char step[64]; /* as text, torn at worst */
+} lh_seat;
+
+typedef struct lh_board {
+    _Atomic int spoken;
+    lh_seat seats[];
+} lh_board;
+
+/* The board outlives its use: leave it with NULL before it goes. Every seat has its rank and pid. */
+void lh_watch_sit(lh_watch *watch, lh_board *board, int seats, int own);
 
 /* 1: the process of that rank runs, 0: it has ended, -1: not known. */
 int lh_watch_alive(const lh_watch *watch, int rank);
+
+/* 1 the first time on this host. Who gets it says what went wrong, the others keep quiet. */
+int lh_watch_speak(lh_watch *watch);
 
 void lh_watch_step(lh_watch *watch, const char *step, int64_t number);
 
@@ -38,7 +51,9 @@ void lh_watch_describe(const lh_watch *watch, char *out, int64_t cap_bytes);
 typedef struct lh_comm_world {
     int refs;
     int broken;                                  /* a collective failed: talk no more */
+    int finalize;                                /* MPI is ours to finalise */
     lh_watch *watch;                             /* NULL: nobody to wait for */
+    void *handle;                                /* the implementation's own, for finish */
     void (*finish)(struct lh_comm_world *world); /* after the last was closed; may be NULL */
 } lh_comm_world;
 

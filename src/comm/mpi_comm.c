@@ -152,14 +152,25 @@ static void close_mpi(lh_comm *comm)
     lh_free(m);
 }
 
-/* Ranks may be through MPI_Finalize and gone while others are still in it. */
-static void finalize(lh_comm_world *world)
+/* What the ranks of one host share. */
+typedef struct host {
+    MPI_Comm comm;
+    MPI_Win window; /* holds the board */
+} host;
+
+/* Nobody looks at the board any more: ranks may be through MPI_Finalize and gone while others are still in it. */
+static void finish(lh_comm_world *world)
 {
-    if (world->broken) return;
-    lh_watch_peers(world->watch, NULL, NULL, 0);
-    lh_watch_enter(world->watch, "end", -1);
-    MPI_Finalize();
-    lh_watch_leave(world->watch);
+    host *h = world->handle;
+    lh_watch_sit(world->watch, NULL, 0, 0);
+    if (!world->broken) {
+        lh_watch_enter(world->watch, "end", -1);
+        if (h && h->window != MPI_WIN_NULL) MPI_Win_free(&h->window);
+        if (h && h->comm != MPI_COMM_NULL) MPI_Comm_free(&h->comm);
+        if (world->finalize) MPI_Finalize();
+        lh_watch_leave(world->watch);
+    }
+    lh_free(h);
 }
 
 /* Takes over `handle`. `comm` has its world and table; ranks of the world's numbering stay as they are. */
@@ -216,26 +227,31 @@ void lh_comm_mpi_set_piece(lh_comm *comm, int64_t piece_bytes)
     if (comm->ops == &mpi_ops) ((mpi *)comm->impl)->piece_bytes = piece_bytes;
 }
 
-/* Numbers the ranks of this host and tells the watchdog their processes. */
+/* Numbers the ranks of this host and puts up their board. Without shared memory there is none. */
 static lh_status meet_host(lh_comm *comm, MPI_Comm world)
 {
     lh_status st = LH_OK;
-    MPI_Comm host = MPI_COMM_NULL;
-    int own[2] = {comm->rank, (int)getpid()}, *all = NULL, *ranks = NULL, count = 0;
-    LH_TRY(check(comm, MPI_Comm_split_type(world, MPI_COMM_TYPE_SHARED, comm->rank, MPI_INFO_NULL, &host)));
-    MPI_Comm_rank(host, &comm->local_rank);
-    MPI_Comm_size(host, &count);
-    LH_TRY(lh_calloc(&all, count, 4 * (int64_t)sizeof *all));
-    LH_TRY(check(comm, MPI_Allgather(own, 2, MPI_INT, all, 2, MPI_INT, host)));
-    ranks = all + 2 * count; /* then the processes: two lists out of the pairs */
-    for (int r = 0; r < count; r++) {
-        ranks[r] = all[2 * r];
-        ranks[count + r] = all[2 * r + 1];
-    }
-    LH_TRY(lh_watch_peers(comm->world->watch, ranks, ranks + count, count));
+    lh_board *board = NULL;
+    host *h = NULL;
+    int count = 0, unit;
+    MPI_Aint bytes;
+    LH_TRY(lh_calloc(&h, 1, sizeof *h));
+    *h = (host){MPI_COMM_NULL, MPI_WIN_NULL};
+    comm->world->handle = h;
+    LH_TRY(check(comm, MPI_Comm_split_type(world, MPI_COMM_TYPE_SHARED, comm->rank, MPI_INFO_NULL, &h->comm)));
+    MPI_Comm_rank(h->comm, &comm->local_rank);
+    MPI_Comm_size(h->comm, &count);
+    bytes = comm->local_rank == 0 ? (MPI_Aint)(sizeof *board + (size_t)count * sizeof *board->seats) : 0;
+    MPI_Comm_set_errhandler(h->comm, MPI_ERRORS_RETURN);
+    if (MPI_Win_allocate_shared(bytes, 1, MPI_INFO_NULL, h->comm, &board, &h->window) != MPI_SUCCESS) return LH_OK;
+    LH_TRY(check(comm, MPI_Win_shared_query(h->window, 0, &bytes, &unit, &board)));
+    if (comm->local_rank == 0) memset(board, 0, (size_t)bytes);
+    LH_TRY(check(comm, MPI_Barrier(h->comm)));
+    board->seats[comm->local_rank].rank = comm->rank;
+    board->seats[comm->local_rank].pid = (int)getpid();
+    LH_TRY(check(comm, MPI_Barrier(h->comm)));
+    lh_watch_sit(comm->world->watch, board, count, comm->local_rank);
 done:
-    if (host != MPI_COMM_NULL) MPI_Comm_free(&host);
-    lh_free(all);
     return st;
 }
 
@@ -257,7 +273,7 @@ static lh_status start_mpi(lh_comm *comm)
     if (!started) {
         tune();
         LH_TRY(check(comm, MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &level)));
-        comm->world->finish = finalize;
+        comm->world->finalize = 1;
         if (level < MPI_THREAD_FUNNELED) LH_FAIL(LH_ECOMM, "this MPI has no support for threads");
     }
 done:
@@ -273,6 +289,7 @@ lh_status lh_comm_open_mpi(lh_comm **out, double timeout_s)
     LH_TRY(lh_comm_create(&comm));
     lh_comm_launched(&rank, &size);
     LH_TRY(lh_watch_open(&comm->world->watch, timeout_s, rank, comm->host));
+    comm->world->finish = finish;
     lh_watch_enter(comm->world->watch, "start", -1);
     LH_TRY(start_mpi(comm));
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);

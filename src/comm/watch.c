@@ -11,21 +11,17 @@
 #include "base/mem.h"
 #include "comm/comm_impl.h"
 
-/* How often the thread looks, how long a wait is before a missing peer is reported, and how far apart ranks speak.
- * mpirun sends SIGTERM 1 s after a rank has failed and SIGKILL 1 s later, so a rank's turn comes after that. */
-static const double LOOK_S = 0.2, MISSING_S = 0.5, TURN_S = 3;
+/* How often the thread looks, and how long a wait is before a peer that has ended is reported. Hosts speak one after
+ * the other, so that the first message is the only one: mpirun ends the rest 1 to 2 s after a rank has failed. */
+static const double LOOK_S = 0.2, ENDED_S = 0.5, TURN_S = 3;
 enum { MAX_TURNS = 4 };
-
-typedef struct peer {
-    int rank, pid;
-} peer;
 
 struct lh_watch {
     double timeout_s;
     int rank;
     char host[LH_HOST_BYTES];
-    peer *peers;
-    int peer_count;
+    lh_board *board; /* NULL: nobody shares this host */
+    int seats, own;
 
     /* Written by the main thread, read by the watching one. */
     _Atomic int64_t since_ns; /* 0: waits for nobody */
@@ -35,7 +31,7 @@ struct lh_watch {
 
     int threaded;
     pthread_t thread;
-    pthread_mutex_t lock; /* of stop and of the peers */
+    pthread_mutex_t lock; /* of stop and of the board */
     pthread_cond_t wake;
     int stop;
 };
@@ -47,16 +43,25 @@ static int64_t now_ns(void)
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
+/* "prefill of layer 3"; a number below 0 is not shown. */
+static void put_step(char *out, size_t cap_bytes, const char *step, int64_t number)
+{
+    char text[32] = "";
+    if (number >= 0) snprintf(text, sizeof text, " %lld", (long long)number);
+    snprintf(out, cap_bytes, "%s%s", step, text);
+}
+
 void lh_watch_describe(const lh_watch *watch, char *out, int64_t cap_bytes)
 {
     const char *step = watch->step;
-    char size[32] = "", number[32] = "";
+    char size[32] = "", text[96];
     if (watch->bytes >= 0) snprintf(size, sizeof size, " of %lld bytes", (long long)watch->bytes);
-    if (watch->number >= 0) snprintf(number, sizeof number, " %lld", (long long)watch->number);
-    if (step)
-        snprintf(out, (size_t)cap_bytes, "%s%s in '%s%s'", watch->operation, size, step, number);
-    else
+    if (!step) {
         snprintf(out, (size_t)cap_bytes, "%s%s before the first step", watch->operation, size);
+        return;
+    }
+    put_step(text, sizeof text, step, watch->number);
+    snprintf(out, (size_t)cap_bytes, "%s%s in '%s'", watch->operation, size, text);
 }
 
 static int gone(int pid)
@@ -64,33 +69,54 @@ static int gone(int pid)
     return kill(pid, 0) != 0 && errno == ESRCH;
 }
 
-/* The first peer on this host that has ended, or NULL. */
-static const peer *find_gone(const lh_watch *watch)
+int lh_watch_speak(lh_watch *watch)
 {
-    for (int i = 0; i < watch->peer_count; i++)
-        if (gone(watch->peers[i].pid)) return &watch->peers[i];
+    return !watch->board || atomic_exchange(&watch->board->spoken, 1) == 0;
+}
+
+/* The seat of the first rank on this host that has ended, or that runs and waits for nobody; or NULL. */
+static const lh_seat *find_ended(const lh_watch *watch)
+{
+    for (int i = 0; i < watch->seats; i++)
+        if (i != watch->own && gone(watch->board->seats[i].pid)) return &watch->board->seats[i];
     return NULL;
+}
+
+static const lh_seat *find_absent(const lh_watch *watch)
+{
+    for (int i = 0; i < watch->seats; i++)
+        if (i != watch->own && !watch->board->seats[i].waiting) return &watch->board->seats[i];
+    return NULL;
+}
+
+static void tell(const lh_watch *watch, const lh_seat *ended, double waited_s)
+{
+    char what[256], who[160] = "a peer does not take part";
+    lh_watch_describe(watch, what, sizeof what);
+    if (ended) {
+        lh_log(LH_LOG_ERROR, 1, "rank %d (process %d on %s) has ended while rank %d waited in %s", ended->rank,
+               ended->pid, watch->host, watch->rank, what);
+        return;
+    }
+    const lh_seat *absent = find_absent(watch);
+    if (absent)
+        snprintf(who, sizeof who, "rank %d does not take part, its last step is '%.*s'", absent->rank,
+                 (int)sizeof absent->step - 1, absent->step);
+    lh_log(LH_LOG_ERROR, 1, "rank %d on %s has waited %.0f s in %s: %s (--comm-timeout sets the time)", watch->rank,
+           watch->host, waited_s, what, who);
 }
 
 /* Called now and then with the lock held. Does not return when the wait is a hopeless one. */
 static void look(lh_watch *watch)
 {
-    char what[256];
     int64_t waits = watch->waits, since = watch->since_ns;
     if (!since) return;
-    double waited_s = (double)(now_ns() - since) * 1e-9;
-    double turn_s = TURN_S * (watch->rank < MAX_TURNS ? watch->rank : MAX_TURNS);
-    const peer *missing = waited_s > MISSING_S + turn_s ? find_gone(watch) : NULL;
-    if (!missing && waited_s < watch->timeout_s + turn_s) return;
+    int first = watch->seats ? watch->board->seats[0].rank : watch->rank;
+    double waited_s = (double)(now_ns() - since) * 1e-9, turn_s = TURN_S * (first < MAX_TURNS ? first : MAX_TURNS);
+    const lh_seat *ended = waited_s > ENDED_S ? find_ended(watch) : NULL;
+    if (!ended && waited_s < watch->timeout_s + turn_s) return;
     if (watch->waits != waits || watch->since_ns != since) return; /* it came after all */
-    lh_watch_describe(watch, what, sizeof what);
-    if (missing)
-        lh_log(LH_LOG_ERROR, 1, "rank %d (process %d on %s) has ended while rank %d waited for it in %s", missing->rank,
-               missing->pid, watch->host, watch->rank, what);
-    else
-        lh_log(LH_LOG_ERROR, 1,
-               "rank %d on %s has waited %.0f s in %s: a peer does not take part (--comm-timeout sets the time)",
-               watch->rank, watch->host, waited_s, what);
+    if (lh_watch_speak(watch)) tell(watch, ended, waited_s);
     _exit(LH_ECOMM);
 }
 
@@ -161,31 +187,25 @@ void lh_watch_close(lh_watch *watch)
     }
     pthread_cond_destroy(&watch->wake);
     pthread_mutex_destroy(&watch->lock);
-    lh_free(watch->peers);
     lh_free(watch);
 }
 
-lh_status lh_watch_peers(lh_watch *watch, const int *ranks, const int *pids, int count)
+void lh_watch_sit(lh_watch *watch, lh_board *board, int seats, int own)
 {
-    lh_status st = LH_OK;
-    peer *peers = NULL;
-    int n = 0;
-    LH_TRY(lh_calloc(&peers, count, sizeof *peers));
-    for (int i = 0; i < count; i++)
-        if (ranks[i] != watch->rank && !gone(pids[i])) peers[n++] = (peer){ranks[i], pids[i]};
     pthread_mutex_lock(&watch->lock);
-    lh_free(watch->peers);
-    watch->peers = peers;
-    watch->peer_count = n;
+    watch->board = board;
+    watch->seats = seats;
+    watch->own = own;
+    /* Processes that cannot be seen from here (each rank in a container of its own) tell nothing. */
+    for (int i = 0; i < seats; i++)
+        if (gone(board->seats[i].pid)) watch->seats = 0;
     pthread_mutex_unlock(&watch->lock);
-done:
-    return st;
 }
 
 int lh_watch_alive(const lh_watch *watch, int rank)
 {
-    for (int i = 0; i < watch->peer_count; i++)
-        if (watch->peers[i].rank == rank) return !gone(watch->peers[i].pid);
+    for (int i = 0; i < watch->seats; i++)
+        if (watch->board->seats[i].rank == rank) return !gone(watch->board->seats[i].pid);
     return -1;
 }
 
@@ -194,6 +214,12 @@ void lh_watch_step(lh_watch *watch, const char *step, int64_t number)
     if (!watch) return;
     watch->number = number;
     watch->step = step;
+    if (watch->board) put_step(watch->board->seats[watch->own].step, sizeof watch->board->seats->step, step, number);
+}
+
+static void show_waiting(lh_watch *watch, int waiting)
+{
+    if (watch->board) watch->board->seats[watch->own].waiting = waiting;
 }
 
 void lh_watch_enter(lh_watch *watch, const char *operation, int64_t bytes)
@@ -202,10 +228,14 @@ void lh_watch_enter(lh_watch *watch, const char *operation, int64_t bytes)
     watch->operation = operation;
     watch->bytes = bytes;
     atomic_fetch_add_explicit(&watch->waits, 1, memory_order_relaxed);
-    watch->since_ns = watch->threaded ? now_ns() : 0;
+    if (!watch->threaded) return;
+    watch->since_ns = now_ns();
+    show_waiting(watch, 1);
 }
 
 void lh_watch_leave(lh_watch *watch)
 {
-    if (watch) watch->since_ns = 0;
+    if (!watch || !watch->threaded) return;
+    watch->since_ns = 0;
+    show_waiting(watch, 0);
 }
