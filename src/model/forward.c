@@ -250,6 +250,21 @@ done:
     return st;
 }
 
+/* Attention of a chunk; its queries go to the cache where the policy will look at them. One row is a step of decoding.
+ */
+static lh_status attend_and_record(lh_forward *f, lh_kv *kv, const lh_rows_at *rows)
+{
+    lh_status st = LH_OK;
+    int wanted = rows->first + rows->tokens > lh_kv_wants_rows(kv, rows->layer);
+    float *lse = wanted ? f->lse : NULL;
+    LH_TRY(rows->tokens == 1 ? lh_layer_attend_step(f, rows, lse) : lh_layer_attend(f, rows, lse));
+    if (wanted)
+        LH_TRY(lh_kv_record(kv, rows->layer,
+                            &(lh_kv_rows){f->qkv, f->lse, rows->first, rows->tokens, qkv_dim(f->config, f->shard)}));
+done:
+    return st;
+}
+
 /* One layer of the prompt: x [n, hidden] in place. In the last layer only the rows from `needed` on go through the MLP.
  */
 static lh_status prefill_layer(lh_forward *f, lh_kv *kv, int64_t layer, float *x, int64_t n)
@@ -266,9 +281,7 @@ static lh_status prefill_layer(lh_forward *f, lh_kv *kv, int64_t layer, float *x
         LH_TRY(set_positions(f, at, t));
         LH_TRY(lh_layer_append(f, &rows_at));
         if (at + t <= needed) continue;
-        LH_TRY(lh_layer_attend(f, &rows_at, at + t > wanted ? f->lse : NULL));
-        if (at + t > wanted)
-            LH_TRY(lh_kv_record(kv, layer, &(lh_kv_rows){f->qkv, f->lse, at, t, qkv_dim(f->config, f->shard)}));
+        LH_TRY(attend_and_record(f, kv, &rows_at));
         LH_TRY(lh_layer_output(f, &rows_at));
     }
     LH_TRY(lh_kv_prefill_end(kv, layer));
@@ -325,7 +338,7 @@ static lh_status take_in(lh_forward *f, lh_kv *kv, const int32_t *ids, int64_t n
             /* Only the first chunk can need memory; a failure here is this rank's alone and ends the run. */
             LH_TRY(lh_kv_room(kv, l, at == 0 ? n : t, &rows.view));
             LH_TRY(lh_layer_append(f, &rows));
-            LH_TRY(n == 1 ? lh_layer_attend_step(f, &rows) : lh_layer_attend(f, &rows, NULL));
+            LH_TRY(attend_and_record(f, kv, &rows));
             LH_TRY(lh_layer_output(f, &rows));
         }
         LH_TRY(keep_last(f, f->x, at, t, n));

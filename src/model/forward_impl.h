@@ -58,7 +58,7 @@ lh_status lh_layer_append(lh_forward *f, const lh_rows_at *rows);
 
 /* Attention of the queries in f->qkv into f->attended, of a block or of one row. lse may be NULL. */
 lh_status lh_layer_attend(lh_forward *f, const lh_rows_at *rows, float *lse);
-lh_status lh_layer_attend_step(lh_forward *f, const lh_rows_at *rows);
+lh_status lh_layer_attend_step(lh_forward *f, const lh_rows_at *rows, float *lse);
 
 /* Output projection, residual, MLP, residual. Collective. */
 lh_status lh_layer_output(lh_forward *f, const lh_rows_at *rows);

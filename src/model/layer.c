@@ -127,10 +127,11 @@ lh_status lh_layer_attend(lh_forward *f, const lh_rows_at *rows, float *lse)
                                                               .o_ld = q_dim(f)});
 }
 
-lh_status lh_layer_attend_step(lh_forward *f, const lh_rows_at *rows)
+lh_status lh_layer_attend_step(lh_forward *f, const lh_rows_at *rows, float *lse)
 {
     return f->place.ops->attend_decode(f->place.stream,
                                        &(lh_attend_decode_args){.o = f->attended,
+                                                                .lse = lse,
                                                                 .q = f->qkv,
                                                                 .positions = f->positions,
                                                                 .seqs = rows->view,
