@@ -21,4 +21,8 @@ lh_status lh_json_f64(const json_t *object, const char *name, const char *key, d
 lh_status lh_json_bool(const json_t *object, const char *name, const char *key, int *out);
 lh_status lh_json_string(const json_t *object, const char *name, const char *key, const char **out);
 
+/* A JSON string of text that may be no UTF-8: what is none becomes U+FFFD, as a decoder that replaces does it (one for
+ * every maximal part of a character). New reference; NULL when memory is out. */
+json_t *lh_json_text(const char *text, int64_t bytes);
+
 #endif

@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json.h"
+
 struct lh_options {
     const lh_syntax *syntax;
     void *values;
@@ -393,17 +395,11 @@ int lh_options_help_asked(int argc, char **argv)
 
 /* ---- the record ---- */
 
-/* A command line may hold any bytes; JSON holds UTF-8, so what is not becomes U+FFFD. */
-static json_t *json_text(const char *text)
-{
-    json_t *value = text ? json_string(text) : json_null();
-    return value ? value : json_string("\xef\xbf\xbd");
-}
-
 static json_t *json_texts(const lh_strings *list)
 {
     json_t *array = json_array();
-    for (int64_t i = 0; array && i < list->n; i++) json_array_append_new(array, json_text(list->at[i]));
+    for (int64_t i = 0; array && i < list->n; i++)
+        json_array_append_new(array, lh_json_text(list->at[i], (int64_t)strlen(list->at[i])));
     return array;
 }
 
@@ -417,8 +413,10 @@ static json_t *json_value(const place *p, int64_t given)
     case LH_OPT_I64: return json_integer(*(const int64_t *)p->field);
     case LH_OPT_F64: return json_real(*(const double *)p->field);
     case LH_OPT_ENUM: return json_string(row->choices[*(const int *)p->field]);
-    default: return json_text(*(const char *const *)p->field);
+    default: break;
     }
+    const char *text = *(const char *const *)p->field;
+    return lh_json_text(text, (int64_t)strlen(text));
 }
 
 lh_status lh_options_json(const lh_options *options, json_t **out)

@@ -94,6 +94,28 @@ START_TEST(test_nul_inside_strings_and_doubled_keys_are_allowed)
 }
 END_TEST
 
+START_TEST(test_what_is_no_utf8_is_replaced_and_the_rest_is_kept)
+{
+    static const struct {
+        const char *text, *want;
+    } cases[] = {{"plain \xc3\xa9 \xf0\x9f\x98\x80", "plain \xc3\xa9 \xf0\x9f\x98\x80"},
+                 {"a\xff\xfe", "a\xef\xbf\xbd\xef\xbf\xbd"},
+                 {"\xf0\x9f\x98", "\xef\xbf\xbd"}, /* a torn character is one */
+                 {"\xf0\x9f\x98z", "\xef\xbf\xbdz"},
+                 {"\xe0\x80\x80", "\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd"}, /* overlong */
+                 {"\xed\xa0\x80", "\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd"}, /* a surrogate */
+                 {"\xc3(\xc3\xa9", "\xef\xbf\xbd(\xc3\xa9"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        json_t *value = lh_json_text(cases[i].text, (int64_t)strlen(cases[i].text));
+        ck_assert_str_eq(json_string_value(value), cases[i].want);
+        json_decref(value);
+    }
+    json_t *value = lh_json_text("x\0\xff", 3);
+    ck_assert_uint_eq(json_string_length(value), 5);
+    json_decref(value);
+}
+END_TEST
+
 int main(void)
 {
     const TTest *const tests[] = {test_damaged_text_is_located,
@@ -101,6 +123,7 @@ int main(void)
                                   test_members_are_typed_and_bounded,
                                   test_absent_and_null_members_keep_the_default,
                                   test_nul_inside_strings_and_doubled_keys_are_allowed,
+                                  test_what_is_no_utf8_is_replaced_and_the_rest_is_kept,
                                   NULL};
     return suite_run("json", tests);
 }

@@ -227,7 +227,7 @@ START_TEST(test_the_record_holds_every_option_and_what_was_given)
         parse(&o, &v, WORDS("src", "--dtype", "bf16", "-m", "a\xff", "--question", "q", "-q", "--pool", "max")), LH_OK);
     ck_assert_int_eq(lh_options_json(o, &record), LH_OK);
     want = json_pack("{s:s, s:[s], s:{s:s, s:i, s:n, s:f, s:n, s:[s], s:s, s:s, s:b, s:b}, s:[s,s,s,s,s]}", "command",
-                     "try", "arguments", "src", "options", "model", "\xef\xbf\xbd", "max-new", 128, "seed", "alpha",
+                     "try", "arguments", "src", "options", "model", "a\xef\xbf\xbd", "max-new", 128, "seed", "alpha",
                      0.5, "prompt", "question", "q", "dtype", "bf16", "pool", "max", "verbose", 0, "quiet", 1, "given",
                      "model", "question", "dtype", "pool", "quiet");
     ck_assert_ptr_nonnull(want);
