@@ -215,6 +215,7 @@ done:
 void lh_stream_close(lh_stream *stream)
 {
     if (!stream) return;
+    lh_device_free(stream->device, stream->scratch);
     stream->device->ops->stream_close(stream);
     lh_free(stream);
 }
@@ -236,6 +237,23 @@ lh_status lh_stream_sync(lh_stream *stream)
     lh_status st = stream->device->ops->stream_sync(stream), failed = stream->failed;
     stream->failed = LH_OK;
     if (failed != LH_OK) LH_FAIL(failed, "%s", stream->message);
+done:
+    return st;
+}
+
+/* The old block goes first: the peak is that of the largest operation, not of two. */
+lh_status lh_stream_scratch(lh_stream *stream, void *out, int64_t bytes)
+{
+    lh_status st = LH_OK;
+    if (bytes > stream->scratch_bytes) {
+        LH_TRY(lh_stream_sync(stream)); /* what is under way may still use it */
+        lh_device_free(stream->device, stream->scratch);
+        stream->scratch = NULL;
+        stream->scratch_bytes = 0;
+        LH_TRY(lh_device_alloc(stream->device, &stream->scratch, bytes, LH_MEM_WORK));
+        stream->scratch_bytes = bytes;
+    }
+    memcpy(out, &stream->scratch, sizeof stream->scratch);
 done:
     return st;
 }

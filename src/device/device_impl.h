@@ -50,6 +50,8 @@ struct lh_stream {
     lh_device *device;
     lh_status failed; /* the first failure since the last sync */
     char message[2048];
+    void *scratch; /* of lh_stream_scratch */
+    int64_t scratch_bytes;
 };
 
 struct lh_event {

@@ -4,9 +4,7 @@
 
 static const lh_ops *const backends[] = {
     &lh_ops_ref,
-#ifdef LH_OPS_CPU
     &lh_ops_cpu,
-#endif
 };
 #define BACKENDS ((int)(sizeof backends / sizeof backends[0]))
 

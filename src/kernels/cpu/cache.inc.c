@@ -1,0 +1,97 @@
+/* Appending to ragged caches and moving what is kept together. */
+#include "kernels/cpu/inner.h"
+
+static void append_head(const lh_append_args *a, int64_t b, int64_t h)
+{
+    lh_ragged *kv = &a->seqs[b];
+    int64_t d = kv->head_dim, slot = kv->offset[h] + kv->len[h];
+    for (int64_t t = 0; t < a->tokens; t++, slot++) {
+        int64_t row = b * a->tokens + t, at = row * a->ld + h * d;
+        for (int64_t i = 0; i < d; i += VL) {
+            vf_store_any_first(kv->k, kv->type, slot * d + i, vf_load_first(a->k + at + i, d - i), d - i);
+            vf_store_any_first(kv->v, kv->type, slot * d + i, vf_load_first(a->v + at + i, d - i), d - i);
+        }
+        if (kv->positions) kv->positions[slot] = a->positions[row];
+    }
+    kv->len[h] += a->tokens;
+}
+
+static lh_status op_append(lh_stream *stream, const lh_append_args *a)
+{
+    (void)stream;
+    for (int64_t b = 0; b < a->batch; b++) {
+        lh_ragged *kv = &a->seqs[b];
+#pragma omp parallel for if (a->tokens * kv->heads * kv->head_dim >= PARALLEL_FROM)
+        for (int64_t h = 0; h < kv->heads; h++) append_head(a, b, h);
+    }
+    return LH_OK;
+}
+
+/* Entries [from, from + n) of head h in src to `to` of head h in dst. */
+static void move_entries(const lh_compact_args *a, int64_t h, int64_t to, int64_t from, int64_t n)
+{
+    const lh_ragged *dst = a->dst, *src = a->src;
+    int64_t bytes = src->head_dim * lh_dtype_bytes(src->type), at = dst->offset[h] + to, of = src->offset[h] + from;
+    if (at != of || dst->k != src->k) {
+        memmove((char *)dst->k + at * bytes, (const char *)src->k + of * bytes, (size_t)(n * bytes));
+        memmove((char *)dst->v + at * bytes, (const char *)src->v + of * bytes, (size_t)(n * bytes));
+    }
+    for (int64_t i = 0; i < n; i++) dst->positions[at + i] = entry_position(src, h, from + i);
+}
+
+static void compact_in_order(const lh_compact_args *a, int64_t h)
+{
+    const uint8_t *state = a->state + h * a->ld;
+    int64_t len = a->src->len[h], kept = 0;
+    for (int64_t s = 0; s < len;) {
+        int64_t from = s;
+        while (s < len && state[s] == LH_ENTRY_KEEP) s++;
+        move_entries(a, h, kept, from, s - from);
+        kept += s - from;
+        while (s < len && state[s] != LH_ENTRY_KEEP) s++;
+    }
+    a->dst->len[h] = kept;
+}
+
+static void compact_fill(const lh_compact_args *a, int64_t h)
+{
+    const uint8_t *state = a->state + h * a->ld;
+    int64_t last = a->src->len[h], kept = 0;
+    for (int64_t s = 0; s < last; s++) kept += state[s] == LH_ENTRY_KEEP;
+    for (int64_t s = 0; s < kept; s++) {
+        if (state[s] == LH_ENTRY_KEEP) {
+            move_entries(a, h, s, s, 1);
+            continue;
+        }
+        do {
+            last--;
+        } while (state[last] != LH_ENTRY_KEEP);
+        move_entries(a, h, s, last, 1);
+    }
+    a->dst->len[h] = kept;
+}
+
+/* 1 when no head writes where another one has yet to read. */
+static int heads_are_apart(const lh_compact_args *a)
+{
+    if (a->dst->k != a->src->k) return 1;
+    for (int64_t h = 0; h < a->src->heads; h++) {
+        if (a->dst->offset[h] != a->src->offset[h]) return 0;
+    }
+    return 1;
+}
+
+/* In place with other offsets heads go one after the other: offsets ascend, so that what an earlier head leaves behind
+ * is never read by a later one. */
+static lh_status op_compact(lh_stream *stream, const lh_compact_args *a)
+{
+    (void)stream;
+#pragma omp parallel for schedule(dynamic) if (heads_are_apart(a))
+    for (int64_t h = 0; h < a->src->heads; h++) {
+        if (a->kind == LH_COMPACT_FILL)
+            compact_fill(a, h);
+        else
+            compact_in_order(a, h);
+    }
+    return LH_OK;
+}

@@ -1,0 +1,85 @@
+/* The table that the program sees: every operation goes to the table of the chosen instruction set. */
+#include "kernels/cpu/cpu.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+
+static int always(void)
+{
+    return 1;
+}
+
+#if defined(__x86_64__)
+static int has_avx2(void)
+{
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+}
+
+static int has_avx512(void)
+{
+    return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+           __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+}
+#endif
+
+/* Best first. */
+static const struct {
+    const char *name;
+    const lh_ops *ops;
+    int (*runs_here)(void);
+} sets[] = {
+#if defined(__x86_64__)
+    {"avx512", &lh_cpu_ops_avx512, has_avx512},
+    {"avx2", &lh_cpu_ops_avx2, has_avx2},
+#endif
+    {"generic", &lh_cpu_ops_generic, always},
+};
+enum { SETS = sizeof sets / sizeof sets[0] };
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static int chosen;
+
+/* LONGHAUL_CPU_ISA names a lower set than the best one, for tests and comparisons. */
+static void choose(void)
+{
+    const char *wanted = getenv("LONGHAUL_CPU_ISA");
+    while (!sets[chosen].runs_here()) chosen++;
+    if (!wanted || !*wanted) return;
+    for (int i = chosen; i < SETS; i++) {
+        if (strcmp(sets[i].name, wanted) == 0 && sets[i].runs_here()) {
+            chosen = i;
+            return;
+        }
+    }
+    lh_warn("LONGHAUL_CPU_ISA is '%s', which this processor or program does not have: using '%s'", wanted,
+            sets[chosen].name);
+}
+
+static int chosen_set(void)
+{
+    pthread_once(&once, choose);
+    return chosen;
+}
+
+const char *lh_cpu_isa(void)
+{
+    return sets[chosen_set()].name;
+}
+
+#define LH_OP(op, summary)                                                   \
+    static lh_status run_##op(lh_stream *stream, const lh_##op##_args *args) \
+    {                                                                        \
+        return sets[chosen_set()].ops->op(stream, args);                     \
+    }
+#include "kernels/ops_list.h"
+#undef LH_OP
+
+const lh_ops lh_ops_cpu = {
+    .name = "cpu",
+#define LH_OP(op, summary) .op = run_##op,
+#include "kernels/ops_list.h"
+#undef LH_OP
+};

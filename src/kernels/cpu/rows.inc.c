@@ -1,0 +1,194 @@
+/* Operations on rows of activations. */
+#include "kernels/cpu/inner.h"
+
+static lh_status op_embed(lh_stream *stream, const lh_embed_args *a)
+{
+    vf scale = vf_set1(a->scale);
+    (void)stream;
+#pragma omp parallel for if (a->tokens * a->dim >= PARALLEL_FROM)
+    for (int64_t t = 0; t < a->tokens; t++) {
+        int64_t row = a->ids[t] - a->first;
+        int here = row >= 0 && row < a->rows;
+        for (int64_t i = 0; i < a->dim; i += VL) {
+            vf x = here ? vf_load_any_first(a->table, a->type, row * a->dim + i, a->dim - i) : vf_zero();
+            vf_store_first(a->y + t * a->dim + i, scale * x, a->dim - i);
+        }
+    }
+    return LH_OK;
+}
+
+static float sum_squares(const float *x, int64_t n)
+{
+    vf s0 = vf_zero(), s1 = s0, s2 = s0, s3 = s0;
+    int64_t i = 0;
+    for (; i + 4 * VL <= n; i += 4 * VL) {
+        vf x0 = vf_load(x + i), x1 = vf_load(x + i + VL), x2 = vf_load(x + i + 2 * VL), x3 = vf_load(x + i + 3 * VL);
+        s0 = vf_fma(x0, x0, s0), s1 = vf_fma(x1, x1, s1), s2 = vf_fma(x2, x2, s2), s3 = vf_fma(x3, x3, s3);
+    }
+    for (; i < n; i += VL) {
+        vf x0 = vf_load_first(x + i, n - i);
+        s0 = vf_fma(x0, x0, s0);
+    }
+    return vf_sum((s0 + s1) + (s2 + s3));
+}
+
+static lh_status op_rmsnorm(lh_stream *stream, const lh_rmsnorm_args *a)
+{
+    vf offset = vf_set1(a->offset);
+    (void)stream;
+#pragma omp parallel for if (a->tokens * a->heads * a->dim >= PARALLEL_FROM)
+    for (int64_t t = 0; t < a->tokens; t++) {
+        for (int64_t h = 0; h < a->heads; h++) {
+            const float *x = a->x + t * a->x_ld + h * a->dim;
+            float mean = sum_squares(x, a->dim) / (float)a->dim;
+            vf factor = vf_set1(1.0f / sqrtf(mean + a->eps));
+            for (int64_t i = 0; i < a->dim; i += VL) {
+                vf w = offset + vf_load_first(a->w + i, a->dim - i);
+                vf y = (vf_load_first(x + i, a->dim - i) * factor) * w;
+                vf_store_any_first(a->y, a->y_type, t * a->y_ld + h * a->dim + i, y, a->dim - i);
+            }
+        }
+    }
+    return LH_OK;
+}
+
+static lh_status op_convert(lh_stream *stream, const lh_convert_args *a)
+{
+    int64_t bytes = lh_dtype_bytes(a->src_type);
+    (void)stream;
+#pragma omp parallel for if (a->rows * a->cols >= PARALLEL_FROM)
+    for (int64_t r = 0; r < a->rows; r++) {
+        if (a->src_type == a->dst_type) {
+            memcpy((char *)a->dst + r * a->dst_ld * bytes, (const char *)a->src + r * a->src_ld * bytes,
+                   (size_t)(a->cols * bytes));
+            continue;
+        }
+        for (int64_t i = 0; i < a->cols; i += VL) {
+            vf x = vf_load_any_first(a->src, a->src_type, r * a->src_ld + i, a->cols - i);
+            vf_store_any_first(a->dst, a->dst_type, r * a->dst_ld + i, x, a->cols - i);
+        }
+    }
+    return LH_OK;
+}
+
+/* One row, dimensions [i, i + n) of the first half and their partners. */
+enum { ROPE_BLOCK = 64 };
+
+static void rope_block(const lh_rope_args *a, int64_t t, int64_t i, int64_t n)
+{
+    float c[ROPE_BLOCK], s[ROPE_BLOCK], position = (float)a->positions[t];
+    for (int64_t j = 0; j < n; j++) {
+        sin_cos(position * a->inv_freq[i + j], &s[j], &c[j]);
+        c[j] *= a->scale;
+        s[j] *= a->scale;
+    }
+    for (int64_t h = 0; h < a->heads; h++) {
+        float *low = a->x + t * a->ld + h * a->dim + i, *high = low + a->rotary / 2;
+        for (int64_t j = 0; j < n; j += VL) {
+            vf x = vf_load_first(low + j, n - j), y = vf_load_first(high + j, n - j);
+            vf cosine = vf_load_first(c + j, n - j), sine = vf_load_first(s + j, n - j);
+            vf_store_first(low + j, x * cosine - y * sine, n - j);
+            vf_store_first(high + j, y * cosine + x * sine, n - j);
+        }
+    }
+}
+
+static lh_status op_rope(lh_stream *stream, const lh_rope_args *a)
+{
+    int64_t half = a->rotary / 2;
+    (void)stream;
+#pragma omp parallel for if (a->tokens * a->heads * a->rotary >= PARALLEL_FROM / 4)
+    for (int64_t t = 0; t < a->tokens; t++) {
+        for (int64_t i = 0; i < half; i += ROPE_BLOCK)
+            rope_block(a, t, i, half - i < ROPE_BLOCK ? half - i : ROPE_BLOCK);
+    }
+    return LH_OK;
+}
+
+VEC_FN vf silu(vf x)
+{
+    return x / (vf_set1(1.0f) + vf_exp(vf_zero() - x));
+}
+
+VEC_FN vf gelu_tanh(vf x)
+{
+    vf inner = vf_set1(0.797884561f) * vf_fma(vf_set1(0.044715f) * x, x * x, x);
+    /* (1 + tanh(u)) / 2 = 1 / (1 + e^-2u), which does not cancel where tanh comes near -1. */
+    return x / (vf_set1(1.0f) + vf_exp(vf_set1(-2.0f) * inner));
+}
+
+VEC_FN vf gelu(vf x)
+{
+    return vf_set1(0.5f) * x * vf_one_plus_erf(x * vf_set1(0.707106781f));
+}
+
+VEC_FN void gated_row(const lh_gated_args *a, int64_t t, vf (*gate)(vf))
+{
+    const float *g = a->gate + t * a->ld, *u = a->up + t * a->ld;
+    for (int64_t i = 0; i < a->dim; i += VL) {
+        vf y = gate(vf_load_first(g + i, a->dim - i)) * vf_load_first(u + i, a->dim - i);
+        vf_store_any_first(a->y, a->y_type, t * a->y_ld + i, y, a->dim - i);
+    }
+}
+
+static void silu_row(const lh_gated_args *a, int64_t t)
+{
+    gated_row(a, t, silu);
+}
+
+static void gelu_tanh_row(const lh_gated_args *a, int64_t t)
+{
+    gated_row(a, t, gelu_tanh);
+}
+
+static void gelu_row(const lh_gated_args *a, int64_t t)
+{
+    gated_row(a, t, gelu);
+}
+
+static lh_status op_gated(lh_stream *stream, const lh_gated_args *a)
+{
+    static void (*const rows[])(const lh_gated_args *, int64_t) = {
+        [LH_GATE_SILU] = silu_row, [LH_GATE_GELU_TANH] = gelu_tanh_row, [LH_GATE_GELU] = gelu_row};
+    (void)stream;
+#pragma omp parallel for if (a->tokens * a->dim >= PARALLEL_FROM / 4)
+    for (int64_t t = 0; t < a->tokens; t++) rows[a->gate_kind](a, t);
+    return LH_OK;
+}
+
+static lh_status op_add(lh_stream *stream, const lh_add_args *a)
+{
+    (void)stream;
+#pragma omp parallel for if (a->tokens * a->dim >= PARALLEL_FROM)
+    for (int64_t t = 0; t < a->tokens; t++) {
+        for (int64_t i = 0; i < a->dim; i++) a->y[t * a->y_ld + i] += a->x[t * a->x_ld + i];
+    }
+    return LH_OK;
+}
+
+/* Elements of long arrays are shared out in blocks. */
+enum { BLOCK = 4096 };
+
+static lh_status op_sum_shards(lh_stream *stream, const lh_sum_shards_args *a)
+{
+    (void)stream;
+#pragma omp parallel for if (a->shards * a->count >= PARALLEL_FROM)
+    for (int64_t n = 0; n < a->count; n += BLOCK) {
+        int64_t end = n + BLOCK < a->count ? n + BLOCK : a->count;
+        for (int64_t i = n; i < end; i++) a->y[i] = a->shards ? a->parts[i] : 0.0f;
+        for (int64_t r = 1; r < a->shards; r++) {
+            for (int64_t i = n; i < end; i++) a->y[i] += a->parts[r * a->count + i];
+        }
+    }
+    return LH_OK;
+}
+
+static lh_status op_softcap(lh_stream *stream, const lh_softcap_args *a)
+{
+    vf cap = vf_set1(a->cap), inverse = vf_set1(1.0f / a->cap);
+    (void)stream;
+#pragma omp parallel for if (a->count >= PARALLEL_FROM / 4)
+    for (int64_t i = 0; i < a->count; i += VL)
+        vf_store_first(a->x + i, cap * vf_tanh(inverse * vf_load_first(a->x + i, a->count - i)), a->count - i);
+    return LH_OK;
+}

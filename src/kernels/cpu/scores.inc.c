@@ -1,0 +1,124 @@
+/* Shaping of scores. */
+#include "kernels/cpu/inner.h"
+
+/* Columns are shared out in blocks of a row. */
+enum { COLUMNS = 2048 };
+
+static void group_reduce_block(const lh_group_reduce_args *a, int64_t h, int64_t j)
+{
+    int64_t end = j + COLUMNS < a->cols ? j + COLUMNS : a->cols;
+    double group = a->kind == LH_GROUP_MEAN ? (double)a->group : 1.0;
+    for (; j < end; j++) {
+        const float *x = a->x + h * a->group * a->x_ld + j;
+        double sum = 0.0;
+        float top = -INFINITY;
+        for (int64_t i = 0; i < a->group; i++) {
+            sum += x[i * a->x_ld];
+            top = fmaxf(top, x[i * a->x_ld]);
+        }
+        a->y[h * a->y_ld + j] = (float)(a->factor * (a->kind == LH_GROUP_MAX ? top : sum / group));
+    }
+}
+
+/* y may be x, and then row h of y lies over a row of an earlier or the same group: heads in order. */
+static lh_status op_group_reduce(lh_stream *stream, const lh_group_reduce_args *a)
+{
+    (void)stream;
+    for (int64_t h = 0; h < a->heads; h++) {
+#pragma omp parallel for if (a->cols * a->group >= PARALLEL_FROM)
+        for (int64_t j = 0; j < a->cols; j += COLUMNS) group_reduce_block(a, h, j);
+    }
+    return LH_OK;
+}
+
+/* b[i] = max of b[i .. i + k - 1] for i < n: runs of 1, 2, 4, ..., then two overlapping ones of the longest. */
+static void slide_max(float *b, int64_t n, int64_t k)
+{
+    int64_t run = 1;
+    for (; 2 * run <= k; run *= 2) {
+        for (int64_t i = 0; i + run < n + k - 1; i++) b[i] = b[i] > b[i + run] ? b[i] : b[i + run];
+    }
+    for (int64_t i = 0; i < n; i++) b[i] = b[i] > b[i + k - run] ? b[i] : b[i + k - run];
+}
+
+/* b[i] = sum of b[i .. i + k - 1] / k for i < n, every sum from its first term to its last, so that equal runs have
+ * equal sums wherever they lie. */
+static void slide_mean(float *b, int64_t n, int64_t k)
+{
+    enum { PART = 512 };
+    for (int64_t first = 0; first < n; first += PART) {
+        int64_t count = n - first < PART ? n - first : PART;
+        double sums[PART] = {0};
+        for (int64_t m = 0; m < k; m++) {
+            for (int64_t i = 0; i < count; i++) sums[i] += b[first + i + m];
+        }
+        for (int64_t i = 0; i < count; i++) b[first + i] = (float)(sums[i] / (double)k);
+    }
+}
+
+static void pool_row(const lh_pool_args *a, int64_t r, float *b)
+{
+    int64_t h = r / a->rows_per_head, len = a->len[h], half = (a->k - 1) / 2, n = 0;
+    const uint8_t *state = a->state + h * a->ld;
+    float padding = a->kind == LH_POOL_MAX ? -INFINITY : 0.0f;
+    for (int64_t i = 0; i < half; i++) b[i] = padding;
+    for (int64_t s = 0; s < len; s++) {
+        if (state[s] == LH_ENTRY_COMPETES) b[half + n++] = a->x[r * a->ld + s];
+    }
+    for (int64_t i = 0; i < half; i++) b[half + n + i] = padding;
+    if (a->kind == LH_POOL_MAX)
+        slide_max(b, n, a->k);
+    else
+        slide_mean(b, n, a->k);
+    n = 0;
+    for (int64_t s = 0; s < len; s++) a->y[r * a->ld + s] = state[s] == LH_ENTRY_COMPETES ? b[n++] : 0.0f;
+}
+
+static void copy_competing(const lh_pool_args *a, int64_t r)
+{
+    int64_t h = r / a->rows_per_head;
+    const uint8_t *state = a->state + h * a->ld;
+    for (int64_t s = 0; s < a->len[h]; s++)
+        a->y[r * a->ld + s] = state[s] == LH_ENTRY_COMPETES ? a->x[r * a->ld + s] : 0.0f;
+}
+
+static lh_status op_pool(lh_stream *stream, const lh_pool_args *a)
+{
+    lh_status st = LH_OK;
+    float *work = NULL;
+    int64_t stride = a->ld + 2 * a->k;
+    assert(a->kind == LH_POOL_NONE || a->k % 2 == 1);
+    if (a->kind != LH_POOL_NONE)
+        LH_TRY(lh_stream_scratch(stream, &work, omp_get_max_threads() * stride * (int64_t)sizeof *work));
+#pragma omp parallel for schedule(dynamic) if (a->rows * a->ld >= PARALLEL_FROM)
+    for (int64_t r = 0; r < a->rows; r++) {
+        if (a->kind == LH_POOL_NONE)
+            copy_competing(a, r);
+        else
+            pool_row(a, r, work + omp_get_thread_num() * stride);
+    }
+done:
+    return st;
+}
+
+static lh_status op_position_scores(lh_stream *stream, const lh_position_scores_args *a)
+{
+    (void)stream;
+    for (int64_t h = 0; h < a->kv->heads; h++) {
+        for (int64_t s = 0; s < a->kv->len[h]; s++) a->y[h * a->ld + s] = (float)entry_position(a->kv, h, s);
+    }
+    return LH_OK;
+}
+
+static lh_status op_classify(lh_stream *stream, const lh_classify_args *a)
+{
+    (void)stream;
+    for (int64_t h = 0; h < a->kv->heads; h++) {
+        for (int64_t s = 0; s < a->kv->len[h]; s++) {
+            int64_t p = entry_position(a->kv, h, s);
+            uint8_t held = p < a->sinks || p >= a->recent_from ? LH_ENTRY_KEEP : LH_ENTRY_COMPETES;
+            a->state[h * a->ld + s] = p < a->visible_from ? LH_ENTRY_DROP : held;
+        }
+    }
+    return LH_OK;
+}

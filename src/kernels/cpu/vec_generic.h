@@ -1,0 +1,193 @@
+/* vec_generic.h - vectors of 4 floats in the compiler's own words: SSE2 on a plain x86-64, NEON on arm64. What the
+ * names promise is in vec.h. */
+#ifndef LH_KERNELS_CPU_VEC_GENERIC_H
+#define LH_KERNELS_CPU_VEC_GENERIC_H
+
+enum { VL = 4 };
+typedef float vf __attribute__((vector_size(16)));
+typedef int32_t vi __attribute__((vector_size(16)));
+typedef vi vm;
+
+VEC_FN vf vf_load(const float *p)
+{
+    vf x;
+    memcpy(&x, p, sizeof x);
+    return x;
+}
+
+VEC_FN void vf_store(float *p, vf x)
+{
+    memcpy(p, &x, sizeof x);
+}
+
+VEC_FN vf vf_set1(float x)
+{
+    return (vf){x, x, x, x};
+}
+
+VEC_FN vi vi_set1(int32_t x)
+{
+    return (vi){x, x, x, x};
+}
+
+VEC_FN vi vi_load(const int32_t *p)
+{
+    vi x;
+    memcpy(&x, p, sizeof x);
+    return x;
+}
+
+VEC_FN vi vi_iota(void)
+{
+    return (vi){0, 1, 2, 3};
+}
+
+VEC_FN vi vi_add(vi a, vi b)
+{
+    return a + b;
+}
+
+VEC_FN vm vi_gt(vi a, vi b)
+{
+    return a > b;
+}
+
+VEC_FN vm vm_and(vm a, vm b)
+{
+    return a & b;
+}
+
+VEC_FN vm vm_not(vm m)
+{
+    return ~m;
+}
+
+VEC_FN vm vm_first(int64_t n)
+{
+    return vi_gt(vi_set1(n >= VL ? VL : (int32_t)n), vi_iota());
+}
+
+VEC_FN int vm_any(vm m)
+{
+    return (m[0] | m[1] | m[2] | m[3]) != 0;
+}
+
+VEC_FN vf vf_where(vm m, vf a, vf b)
+{
+    return (vf)(((vi)a & m) | ((vi)b & ~m));
+}
+
+VEC_FN vm vf_lt(vf a, vf b)
+{
+    return a < b;
+}
+
+VEC_FN vf vf_fma(vf a, vf b, vf c)
+{
+    return a * b + c;
+}
+
+VEC_FN vf vf_fused(vf a, vf b, vf c)
+{
+    return (vf){fmaf(a[0], b[0], c[0]), fmaf(a[1], b[1], c[1]), fmaf(a[2], b[2], c[2]), fmaf(a[3], b[3], c[3])};
+}
+
+VEC_FN vf vf_max(vf a, vf b)
+{
+    return vf_where(a > b, a, b);
+}
+
+VEC_FN vf vf_min(vf a, vf b)
+{
+    return vf_where(a < b, a, b);
+}
+
+VEC_FN vf vf_abs(vf x)
+{
+    return (vf)((vi)x & vi_set1(INT32_MAX));
+}
+
+VEC_FN vf vf_with_sign(vf x, vf sign)
+{
+    return (vf)((vi)x | ((vi)sign & vi_set1(INT32_MIN)));
+}
+
+/* |x| < 2^22. */
+VEC_FN vf vf_round(vf x)
+{
+    const vf whole = vf_set1(12582912.0f); /* 1.5 * 2^23: the sum has no room for a fraction */
+    return (x + whole) - whole;
+}
+
+/* n in [-252, 254], in two steps so that the results may be subnormal. */
+VEC_FN vf vf_scale2(vf x, vf n)
+{
+    vi whole = {(int32_t)n[0], (int32_t)n[1], (int32_t)n[2], (int32_t)n[3]}, half = whole >> 1, rest = whole - half;
+    return x * (vf)((half + 127) << 23) * (vf)((rest + 127) << 23);
+}
+
+VEC_FN float vf_sum(vf x)
+{
+    return (x[0] + x[2]) + (x[1] + x[3]);
+}
+
+VEC_FN float vf_top(vf x)
+{
+    return fmaxf(fmaxf(x[0], x[2]), fmaxf(x[1], x[3]));
+}
+
+VEC_FN vf vf_load_first(const float *p, int64_t n)
+{
+    vf x = {0};
+    if (n >= VL) return vf_load(p);
+    for (int64_t i = 0; i < n; i++) x[i] = p[i];
+    return x;
+}
+
+VEC_FN void vf_store_first(float *p, vf x, int64_t n)
+{
+    for (int64_t i = 0; i < (n < VL ? n : VL); i++) p[i] = x[i];
+}
+
+VEC_FN vf vf_load_bf16(const uint16_t *p)
+{
+    return (vf){lh_bf16_to_f32(p[0]), lh_bf16_to_f32(p[1]), lh_bf16_to_f32(p[2]), lh_bf16_to_f32(p[3])};
+}
+
+VEC_FN vf vf_load_bf16_first(const uint16_t *p, int64_t n)
+{
+    vf x = {0};
+    for (int64_t i = 0; i < (n < VL ? n : VL); i++) x[i] = lh_bf16_to_f32(p[i]);
+    return x;
+}
+
+VEC_FN void vf_store_bf16_first(uint16_t *p, vf x, int64_t n)
+{
+    for (int64_t i = 0; i < (n < VL ? n : VL); i++) p[i] = lh_f32_to_bf16(x[i]);
+}
+
+VEC_FN void vf_store_bf16(uint16_t *p, vf x)
+{
+    vf_store_bf16_first(p, x, VL);
+}
+
+VEC_FN void vf_load_bf16_pairs(const uint16_t *p, vf *even, vf *odd)
+{
+    for (int i = 0; i < VL; i++) {
+        (*even)[i] = lh_bf16_to_f32(p[2 * i]);
+        (*odd)[i] = lh_bf16_to_f32(p[2 * i + 1]);
+    }
+}
+
+VEC_FN void vf_transpose(vf x[VL])
+{
+    for (int i = 0; i < VL; i++) {
+        for (int j = 0; j < i; j++) {
+            float upper = x[j][i];
+            x[j][i] = x[i][j];
+            x[i][j] = upper;
+        }
+    }
+}
+
+#endif
