@@ -1,0 +1,231 @@
+/* The whole-number arithmetic of budgets, against the definitions done step by step. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "policies/policy.h"
+#include "suite.h"
+
+static lh_policy_plan plan_of(const char *policy, const char *budget, const lh_policy_parts *parts)
+{
+    lh_policy_plan plan;
+    lh_policy_options o = {.policy = policy, .budget = budget};
+    if (parts) o.parts = *parts;
+    ck_assert_msg(lh_policy_resolve(&plan, &o) == LH_OK, "%s", lh_error_message());
+    return plan;
+}
+
+static const char *text_of(char *text, size_t bytes, int64_t n)
+{
+    snprintf(text, bytes, "%lld", (long long)n);
+    return text;
+}
+
+/* ---- shares ---- */
+
+START_TEST(test_shares_are_floors_of_the_written_decimal)
+{
+    static const struct {
+        const char *share;
+        int64_t digits, scale;
+    } shares[] = {{"29%", 29, 0},   {"0.1%", 1, 1},       {"33.3%", 333, 1},
+                  {"100%", 100, 0}, {"0.007%", 7, 3},     {"14.285714285714285%", INT64_C(14285714285714285), 15},
+                  {"57%", 57, 0},   {"99.999%", 99999, 3}};
+    for (size_t i = 0; i < sizeof shares / sizeof *shares; i++) {
+        lh_policy_plan plan = plan_of("snapkv", shares[i].share, NULL);
+        __int128 ten = 100;
+        for (int64_t s = 0; s < shares[i].scale; s++) ten *= 10;
+        for (int64_t n = 1; n < 20000000000; n = n * 3 / 2 + 1) {
+            int64_t got = lh_policy_entries(&plan, n);
+            __int128 exact = (__int128)n * shares[i].digits; /* over ten */
+            if (got == 1 && exact < ten) continue;           /* never less than one entry */
+            ck_assert(got * ten <= exact && exact < (got + 1) * ten);
+        }
+    }
+    /* floating point gives 28 and 57 - 1 here */
+    ck_assert_int_eq(
+        lh_policy_entries(&(lh_policy_plan){.evicts = 1, .budget_is_share = 1, .budget_share = {29, 0}}, 100), 29);
+    ck_assert_int_eq(lh_decimal_of((lh_decimal){.digits = 57, .scale = 2}, 100), 57);
+    ck_assert_int_eq(lh_percent_of((lh_decimal){.digits = 100, .scale = 0}, INT64_C(1) << 61), INT64_C(1) << 61);
+}
+END_TEST
+
+/* ---- protection ---- */
+
+START_TEST(test_protected_and_competing_entries_make_up_the_budget)
+{
+    for (int64_t sinks = 0; sinks < 6; sinks++)
+        for (int64_t recents = 0; recents < 6; recents++)
+            for (int64_t window = 0; window < 6; window += 2)
+                for (int64_t budget = 1; budget < 12; budget++)
+                    for (int64_t from = 0; from < 9; from++) {
+                        const int64_t seen = 9;
+                        lh_policy_plan plan = {.evicts = 1, .sinks = sinks, .recents = recents, .window = window};
+                        lh_protection p = lh_policy_protect(
+                            &plan, &(lh_protect_request){.budget = budget, .seen = seen, .visible_from = from});
+                        /* entry by entry: sinks that can be seen come first, then the newest */
+                        int64_t room = budget < seen - from ? budget : seen - from, s = 0, r = 0;
+                        int64_t most_recent = recents > window ? recents : window;
+                        ck_assert_int_eq(p.budget, room);
+                        for (int64_t pos = from; pos < sinks && pos < seen && s < room; pos++) s++;
+                        while (r < most_recent && s + r < room) r++;
+                        ck_assert_int_eq(p.sinks, s);
+                        ck_assert_int_eq(p.recents, r);
+                        ck_assert_int_eq(p.base, room - s - r);
+                    }
+}
+END_TEST
+
+/* ---- layers ---- */
+
+/* PyramidKV as policies of this kind define it, with fractions over `den` and one entry at a time. */
+static void pyramid_by_hand(const lh_policy_plan *plan, const lh_layers_request *q, int64_t *out)
+{
+    int64_t C = lh_policy_entries(plan, q->seen), w = plan->window, N = q->layers, base = C - w, missing = N * base;
+    int64_t m = base, M = 2 * base * plan->beta - base; /* over beta */
+    if (M > (q->seen - w) * plan->beta) M = (q->seen - w) * plan->beta, m = 2 * base * plan->beta - M;
+    int64_t most[64];
+    for (int64_t l = 0; l < N; l++) {
+        int64_t x = 0, held = q->sliding && q->sliding[l] && q->window < q->seen ? q->window : q->seen;
+        while ((x + 1) * plan->beta * (N - 1) <= M * (N - 1) - l * (M - m)) x++;
+        most[l] = held;
+        out[l] = x + w < held ? x + w : held;
+        missing -= out[l] - w;
+    }
+    for (int64_t l = 0, idle = 0; missing > 0 && idle < N; l = (l + 1) % N) {
+        idle++;
+        if (out[l] >= most[l]) continue;
+        out[l]++, missing--, idle = 0;
+    }
+}
+
+static void check_layers(int64_t N, int64_t C, int64_t seen, const lh_policy_parts *parts, int64_t slide)
+{
+    char budget[32];
+    uint8_t sliding[64] = {0};
+    int64_t got[64], want[64], sum = 0, room = 0;
+    lh_policy_plan plan = plan_of("pyramidkv", text_of(budget, sizeof budget, C), parts);
+    for (int64_t l = 0; l < N; l++) sliding[l] = slide && l % 3 != 2;
+    lh_layers_request q = {.layers = N, .seen = seen, .window = slide, .sliding = slide ? sliding : NULL};
+    lh_policy_layers(&plan, &q, got);
+    for (int64_t l = 0; l < N; l++) {
+        int64_t held = sliding[l] && slide < seen ? slide : seen;
+        sum += got[l];
+        room += held;
+        ck_assert_int_ge(got[l], 1);
+        if (C < seen) ck_assert_int_le(got[l], held);
+    }
+    if (C >= seen || C <= plan.window || N == 1) {
+        for (int64_t l = 0; l < N; l++) ck_assert_int_eq(got[l], sliding[l] && slide < C ? slide : C);
+        return;
+    }
+    pyramid_by_hand(&plan, &q, want);
+    for (int64_t l = 0; l < N; l++)
+        ck_assert_msg(got[l] == want[l], "layer %lld of %lld, C %lld, L %lld: %lld, by hand %lld", (long long)l,
+                      (long long)N, (long long)C, (long long)seen, (long long)got[l], (long long)want[l]);
+    ck_assert_int_eq(sum, N * C < room ? N * C : room);
+    for (int64_t l = 1; l < N && !slide; l++) ck_assert_int_ge(got[l - 1], got[l]);
+}
+
+START_TEST(test_pyramids_are_exact_and_sum_to_the_budget)
+{
+    static const char *const betas[] = {"1", "2", "7", "20", "1000"}, *const windows[] = {"1", "4", "32"};
+    for (int b = 0; b < 5; b++)
+        for (int w = 0; w < 3; w++)
+            for (int64_t N = 1; N < 32; N += N < 6 ? 1 : 5)
+                for (int64_t C = 1; C < 140; C += C < 10 ? 1 : 13)
+                    for (int64_t seen = 40; seen < 260; seen += 53) {
+                        lh_policy_parts parts = {.beta = betas[b], .window = windows[w]};
+                        check_layers(N, C, seen, &parts, 0);
+                        check_layers(N, C, seen, &parts, 24);
+                    }
+}
+END_TEST
+
+START_TEST(test_pyramids_of_long_prompts_do_not_overflow)
+{
+    int64_t budgets[126], sum = 0;
+    lh_policy_plan plan = plan_of("pyramidkv", "1000000000", &(lh_policy_parts){.beta = "1000000000"});
+    lh_policy_layers(&plan, &(lh_layers_request){.layers = 126, .seen = INT64_C(2000000000)}, budgets);
+    for (int l = 0; l < 126; l++) sum += budgets[l];
+    ck_assert_int_eq(sum, INT64_C(126000000000));
+}
+END_TEST
+
+START_TEST(test_uniform_layers_take_what_they_can_hold)
+{
+    uint8_t sliding[3] = {0, 1, 1};
+    int64_t got[3];
+    lh_policy_plan plan = plan_of("snapkv", "100", NULL);
+    lh_layers_request q = {.layers = 3, .seen = 500, .window = 64, .sliding = sliding};
+    lh_policy_layers(&plan, &q, got);
+    ck_assert(got[0] == 100 && got[1] == 64 && got[2] == 64);
+    plan = plan_of(NULL, NULL, NULL);
+    lh_policy_layers(&plan, &q, got);
+    ck_assert(got[0] == 500 && got[1] == 64 && got[2] == 64);
+}
+END_TEST
+
+/* ---- heads ---- */
+
+/* x_h over `ten`, and the missing entries one at a time to the head that is furthest behind. */
+static void interp_by_hand(int64_t digits, int64_t ten, const lh_interp_request *q, int64_t *out)
+{
+    int64_t missing = q->heads * q->base, room = 0, x[16];
+    for (int64_t h = 0; h < q->heads; h++) {
+        x[h] = q->counts[h] * (ten - digits) + digits * q->base / ten * ten;
+        out[h] = 0;
+        while (out[h] < q->room[h] && (out[h] + 1) * ten <= x[h]) out[h]++;
+        room += q->room[h];
+        missing -= out[h];
+    }
+    if (room < q->heads * q->base) missing -= q->heads * q->base - room;
+    for (; missing > 0; missing--) {
+        int64_t best = -1;
+        for (int64_t h = q->heads - 1; h >= 0; h--)
+            if (out[h] < q->room[h] && (best < 0 || x[h] - out[h] * ten >= x[best] - out[best] * ten)) best = h;
+        out[best]++;
+    }
+}
+
+START_TEST(test_interp_is_exact_and_sums_to_the_budget)
+{
+    static const struct {
+        const char *text;
+        int64_t digits, ten;
+    } alphas[] = {{"0", 0, 1}, {"1", 1, 1}, {"0.5", 5, 10}, {"0.2", 2, 10}, {"0.333", 333, 1000}, {"0.07", 7, 100}};
+    srand(7);
+    for (int trial = 0; trial < 20000; trial++) {
+        int64_t heads = 1 + rand() % 9, base = rand() % 40, counts[16], room[16], got[16], want[16], sum = 0, held = 0;
+        int a = rand() % 6;
+        for (int64_t h = 0; h < heads; h++) counts[h] = 0, held += room[h] = rand() % 3 ? 60 : rand() % 50;
+        int64_t all = heads * base < held ? heads * base : held;
+        for (int64_t n = 0; n < all; n++) { /* a flat top gives no head more than it holds */
+            int64_t h = rand() % heads * (rand() % 2);
+            while (counts[h] == room[h]) h = (h + 1) % heads;
+            counts[h]++;
+        }
+        lh_policy_plan plan = plan_of("ada-snapkv", "64", &(lh_policy_parts){.alpha = alphas[a].text});
+        lh_interp_request q = {.heads = heads, .base = base, .counts = counts, .room = room};
+        lh_policy_interp(&plan, &q, got);
+        interp_by_hand(alphas[a].digits, alphas[a].ten, &q, want);
+        for (int64_t h = 0; h < heads; h++) {
+            ck_assert_int_eq(got[h], want[h]);
+            ck_assert_int_le(got[h], room[h]);
+            if (a == 0) ck_assert_int_eq(got[h], counts[h]);
+            if (a == 1 && held == 60 * heads) ck_assert_int_eq(got[h], base);
+            sum += got[h];
+        }
+        ck_assert_int_eq(sum, all);
+    }
+}
+END_TEST
+
+int main(void)
+{
+    return suite_run("budgets", (const TTest *const[]){test_shares_are_floors_of_the_written_decimal,
+                                                       test_protected_and_competing_entries_make_up_the_budget,
+                                                       test_pyramids_are_exact_and_sum_to_the_budget,
+                                                       test_pyramids_of_long_prompts_do_not_overflow,
+                                                       test_uniform_layers_take_what_they_can_hold,
+                                                       test_interp_is_exact_and_sums_to_the_budget, NULL});
+}
