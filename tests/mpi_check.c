@@ -6,18 +6,36 @@
 
 #include "base/log.h"
 
+static const double TIMEOUT_S = 120;
+
 #ifndef __has_feature
 #define __has_feature(x) 0
 #endif
 #if defined(__SANITIZE_ADDRESS__) || __has_feature(address_sanitizer)
 int __lsan_do_recoverable_leak_check(void);
+void __lsan_disable(void);
+void __lsan_enable(void);
+const char *__lsan_default_options(void);
 const char *__lsan_default_suppressions(void);
 const char *__asan_default_options(void);
 
-/* MPI keeps much until the process ends. */
+/* MPI keeps much until the process ends, from its start on and from its first messages. */
+static lh_status open_world(lh_comm **comm)
+{
+    __lsan_disable();
+    lh_status st = lh_comm_open_world(comm, TIMEOUT_S);
+    __lsan_enable();
+    return st;
+}
+
 const char *__lsan_default_suppressions(void)
 {
     return "leak:libmpi\nleak:libopen-pal\nleak:libopen-rte\nleak:libpmix\nleak:libhwloc\nleak:mca_\nleak:libevent\n";
+}
+
+const char *__lsan_default_options(void)
+{
+    return "print_suppressions=0";
 }
 
 /* What MPI_Finalize unloads cannot be told from a leak any more: look before it instead. */
@@ -31,6 +49,11 @@ static int leaked(void)
     return __lsan_do_recoverable_leak_check();
 }
 #else
+static lh_status open_world(lh_comm **comm)
+{
+    return lh_comm_open_world(comm, TIMEOUT_S);
+}
+
 static int leaked(void)
 {
     return 0;
@@ -91,7 +114,7 @@ int mt_run(Suite *suite)
     SRunner *runner = srunner_create(suite);
     int failed = 1;
     srunner_set_fork_status(runner, CK_NOFORK);
-    if (lh_comm_open_world(&now.comm, 120) != LH_OK) {
+    if (open_world(&now.comm) != LH_OK) {
         fprintf(stderr, "%s\n", lh_error_message());
         srunner_free(runner);
         return LH_ECOMM;
