@@ -191,11 +191,16 @@ int64_t cache_position(const lh_ragged *host, int64_t h, int64_t s)
     return host->positions ? host->positions[host->offset[h] + s] : s;
 }
 
-static void compare(double got, double want, tolerance tol, int64_t i, const char *what)
+static int is_off(double got, double want, tolerance tol)
 {
-    double diff = fabs(got - want);
-    if (!(diff <= tol.abs + tol.rel * fabs(want)))
-        ck_abort_msg("%s: element %lld is %.9g, not %.9g (off by %.3g)", what, (long long)i, got, want, diff);
+    return !(fabs(got - want) <= tol.abs + tol.rel * fabs(want));
+}
+
+/* What the caller of a check says about it. */
+static const char *say(char what[256], const char *format, va_list args)
+{
+    vsnprintf(what, 256, format, args);
+    return what;
 }
 
 void check_near(const float *got, const float *want, int64_t n, tolerance tol, const char *format, ...)
@@ -203,11 +208,12 @@ void check_near(const float *got, const float *want, int64_t n, tolerance tol, c
     char what[256];
     va_list args;
     va_start(args, format);
-    vsnprintf(what, sizeof what, format, args);
-    va_end(args);
     for (int64_t i = 0; i < n; i++) {
-        if (memcmp(&got[i], &want[i], 4) != 0) compare(got[i], want[i], tol, i, what);
+        if (memcmp(&got[i], &want[i], 4) != 0 && is_off(got[i], want[i], tol))
+            ck_abort_msg("%s: element %lld is %.9g, not %.9g (off by %.3g)", say(what, format, args), (long long)i,
+                         got[i], want[i], fabs((double)got[i] - want[i]));
     }
+    va_end(args);
 }
 
 void check_near_bf16(const uint16_t *got, const uint16_t *want, int64_t n, tolerance tol, const char *format, ...)
@@ -215,11 +221,12 @@ void check_near_bf16(const uint16_t *got, const uint16_t *want, int64_t n, toler
     char what[256];
     va_list args;
     va_start(args, format);
-    vsnprintf(what, sizeof what, format, args);
-    va_end(args);
     for (int64_t i = 0; i < n; i++) {
-        if (got[i] != want[i]) compare(lh_bf16_to_f32(got[i]), lh_bf16_to_f32(want[i]), tol, i, what);
+        double a = lh_bf16_to_f32(got[i]), b = lh_bf16_to_f32(want[i]);
+        if (got[i] != want[i] && is_off(a, b, tol))
+            ck_abort_msg("%s: element %lld is %.9g, not %.9g", say(what, format, args), (long long)i, a, b);
     }
+    va_end(args);
 }
 
 void check_same(const void *got, const void *want, int64_t bytes, const char *format, ...)
@@ -227,10 +234,10 @@ void check_same(const void *got, const void *want, int64_t bytes, const char *fo
     char what[256];
     va_list args;
     va_start(args, format);
-    vsnprintf(what, sizeof what, format, args);
-    va_end(args);
     const unsigned char *a = got, *b = want;
     for (int64_t i = 0; i < bytes; i++) {
-        if (a[i] != b[i]) ck_abort_msg("%s: byte %lld is 0x%02x, not 0x%02x", what, (long long)i, a[i], b[i]);
+        if (a[i] != b[i])
+            ck_abort_msg("%s: byte %lld is 0x%02x, not 0x%02x", say(what, format, args), (long long)i, a[i], b[i]);
     }
+    va_end(args);
 }
