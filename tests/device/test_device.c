@@ -207,6 +207,23 @@ START_TEST(test_stream_copies_and_gives_its_first_error_once)
 }
 END_TEST
 
+START_TEST(test_scratch_grows_and_is_counted_once)
+{
+    lh_stream *stream = NULL;
+    void *small, *same, *large;
+    ck_assert_int_eq(lh_stream_open(&stream, device), LH_OK);
+    ck_assert_int_eq(lh_stream_scratch(stream, &small, 1000), LH_OK);
+    ck_assert_int_eq(lh_stream_scratch(stream, &same, 10), LH_OK);
+    ck_assert_ptr_eq(same, small);
+    ck_assert_int_eq(lh_stream_scratch(stream, &large, 5000), LH_OK);
+    memset(large, 1, 5000);
+    ck_assert_int_eq(lh_device_usage(device).now[LH_MEM_WORK], 5000);
+    ck_assert_int_eq(lh_device_usage(device).peak[LH_MEM_WORK], 5000);
+    lh_stream_close(stream);
+    ck_assert_int_eq(lh_device_usage(device).now_total, 0);
+}
+END_TEST
+
 START_TEST(test_events_measure_time)
 {
     lh_stream *stream = NULL;
@@ -342,6 +359,7 @@ int main(void)
     tcase_add_test(memory, test_freed_blocks_go_back_to_the_machine);
     tcase_add_test(memory, test_threads_share_a_device);
     tcase_add_test(memory, test_stream_copies_and_gives_its_first_error_once);
+    tcase_add_test(memory, test_scratch_grows_and_is_counted_once);
     tcase_add_test(memory, test_events_measure_time);
     tcase_add_test(memory, test_kinds_have_names);
     suite_add_tcase(suite, memory);
