@@ -1,0 +1,274 @@
+#include "kv_rig.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/rng.h"
+
+float rig_element(const rig_case *of, char what, int64_t layer, int64_t token, int64_t head, int64_t i)
+{
+    uint32_t out[4], key[2] = {(uint32_t)of->seed, (uint32_t)what};
+    uint32_t counter[4] = {(uint32_t)i, (uint32_t)token, (uint32_t)head, (uint32_t)layer};
+    if (what == 'k' && of->equal_keys) counter[1] = 0;
+    lh_philox(out, key, counter);
+    float x = 3.0f * (lh_uniform(out[0]) + lh_uniform(out[1]) - 1.0f);
+    return of->type == LH_BF16 && what != 'q' ? lh_bf16_to_f32(lh_f32_to_bf16(x)) : x;
+}
+
+lh_kv_shape rig_shape(const rig *r)
+{
+    return (lh_kv_shape){.heads = r->heads,
+                         .layers = r->of->layers,
+                         .head_dim = r->of->dim,
+                         .type = r->of->type,
+                         .scale = 1.0f / sqrtf((float)r->of->dim),
+                         .window = r->of->window,
+                         .sliding = r->of->sliding};
+}
+
+static void *host(int64_t count, int64_t size)
+{
+    void *p = NULL;
+    mt_try(lh_calloc(&p, count, size));
+    return p;
+}
+
+/* ---- what the cache tells ---- */
+
+static lh_status scored(void *self, int64_t layer, const lh_kv_scores *s)
+{
+    rig *r = self;
+    int64_t n = r->heads.kv_count * r->of->tokens;
+    r->result->scores[layer] = host(n, sizeof(float));
+    r->result->state[layer] = host(n, 1);
+    for (int64_t h = 0; h < r->heads.kv_count; h++) {
+        size_t tokens = (size_t)r->of->tokens;
+        memcpy(r->result->scores[layer] + h * r->of->tokens, s->scores + h * s->ld, tokens * sizeof(float));
+        memcpy(r->result->state[layer] + h * r->of->tokens, s->state + h * s->ld, tokens);
+    }
+    if (!s->raw) return LH_OK;
+    r->result->raw[layer] = host(n, sizeof(float));
+    for (int64_t h = 0; h < r->heads.kv_count; h++)
+        memcpy(r->result->raw[layer] + h * r->of->tokens, s->raw + h * s->ld, (size_t)r->of->tokens * sizeof(float));
+    return LH_OK;
+}
+
+static lh_status kept(void *self, int64_t layer, const lh_ragged *view)
+{
+    rig *r = self;
+    (void)layer;
+    mt_check(view->heads == r->heads.kv_count, "the view has %lld heads", (long long)view->heads);
+    return LH_OK;
+}
+
+/* ---- open and close ---- */
+
+void rig_open(rig *r, const rig_case *of, lh_comm *comm, const lh_ops *ops)
+{
+    *r = (rig){.of = of, .comm = comm, .ops = ops, .chunk = 37};
+    mt_try(lh_policy_resolve(&r->plan, &of->policy));
+    mt_try(lh_device_open(&r->device, LH_DEVICE_CPU, 0));
+    mt_try(lh_stream_open(&r->stream, r->device));
+    mt_try(lh_heads_of(&r->heads, of->heads, of->kv_heads, lh_comm_rank(comm), lh_comm_size(comm)));
+    lh_kv_shape shape = rig_shape(r);
+    mt_try(lh_kv_open(&r->kv, &(lh_kv_place){.ops = ops, .stream = r->stream, .comm = comm}, &shape, &r->plan));
+    lh_kv_listen(r->kv, &(lh_kv_listener){.self = r, .scored = scored, .kept = kept});
+    int64_t kv_width = r->heads.kv_count * of->dim, q_width = r->heads.q_count * of->dim;
+    r->k = host(of->tokens * kv_width, sizeof(float));
+    r->v = host(of->tokens * kv_width, sizeof(float));
+    r->q = host(of->tokens * (q_width + 3), sizeof(float)); /* rows further apart than they are wide */
+    r->o = host(of->tokens * q_width, sizeof(float));
+    r->lse = host(of->tokens * r->heads.q_count, sizeof(float));
+    r->positions = host(of->tokens, sizeof(int32_t));
+}
+
+void rig_close(rig *r)
+{
+    lh_kv_close(r->kv);
+    lh_stream_close(r->stream);
+    lh_device_close(r->device); /* asserts that the cache gave everything back */
+    lh_free(r->k), lh_free(r->v), lh_free(r->q), lh_free(r->o), lh_free(r->lse), lh_free(r->positions);
+    *r = (rig){0};
+}
+
+/* ---- feeding ---- */
+
+static void make_rows(rig *r, int64_t layer, int64_t first, int64_t tokens)
+{
+    const rig_case *c = r->of;
+    const lh_heads *h = &r->heads;
+    for (int64_t t = 0; t < tokens; t++) {
+        r->positions[t] = (int32_t)(first + t);
+        for (int64_t g = 0; g < h->kv_count; g++)
+            for (int64_t i = 0; i < c->dim; i++) {
+                r->k[(t * h->kv_count + g) * c->dim + i] = rig_element(c, 'k', layer, first + t, h->kv_first + g, i);
+                r->v[(t * h->kv_count + g) * c->dim + i] = rig_element(c, 'v', layer, first + t, h->kv_first + g, i);
+            }
+        for (int64_t g = 0; g < h->q_count; g++)
+            for (int64_t i = 0; i < c->dim; i++)
+                r->q[t * (h->q_count * c->dim + 3) + g * c->dim + i] =
+                    rig_element(c, 'q', layer, first + t, h->q_first + g, i);
+    }
+}
+
+void rig_feed(rig *r, lh_ragged *view, int64_t layer, int64_t first, int64_t tokens)
+{
+    const rig_case *c = r->of;
+    const lh_heads *h = &r->heads;
+    int64_t q_ld = h->q_count * c->dim + 3;
+    make_rows(r, layer, first, tokens);
+    mt_try(r->ops->append(r->stream, &(lh_append_args){.seqs = view,
+                                                       .batch = 1,
+                                                       .tokens = tokens,
+                                                       .ld = h->kv_count * c->dim,
+                                                       .k = r->k,
+                                                       .v = r->v,
+                                                       .positions = r->positions}));
+    mt_try(r->ops->attend_block(
+        r->stream, &(lh_attend_block_args){.o = r->o,
+                                           .lse = r->lse,
+                                           .q = r->q,
+                                           .positions = r->positions,
+                                           .kv = view,
+                                           .map = lh_heads_grouping(h),
+                                           .logit = {.scale = 1.0f / sqrtf((float)c->dim),
+                                                     .window = c->sliding && c->sliding[layer] ? c->window : 0},
+                                           .tokens = tokens,
+                                           .q_ld = q_ld,
+                                           .o_ld = h->q_count * c->dim}));
+    if (lh_kv_wants_rows(r->kv, layer) < first + tokens)
+        mt_try(lh_kv_record(r->kv, layer,
+                            &(lh_kv_rows){.q = r->q, .lse = r->lse, .first = first, .tokens = tokens, .q_ld = q_ld}));
+}
+
+void rig_prefill(rig *r, rig_result *out)
+{
+    const rig_case *c = r->of;
+    *out = (rig_result){0};
+    r->result = out;
+    mt_try(lh_kv_begin(r->kv, c->tokens, c->more));
+    for (int64_t l = 0; l < c->layers; l++) {
+        lh_ragged *view = NULL;
+        mt_try(lh_kv_prefill_begin(r->kv, l, &view));
+        for (int64_t t = 0; t < c->tokens; t += r->chunk)
+            rig_feed(r, view, l, t, c->tokens - t < r->chunk ? c->tokens - t : r->chunk);
+        mt_try(lh_kv_prefill_end(r->kv, l));
+    }
+    rig_gather(r, out);
+}
+
+void rig_take(rig *r, lh_kv_taken what, int64_t tokens)
+{
+    for (int64_t l = 0; l < r->of->layers; l++) {
+        lh_ragged *view = NULL;
+        mt_try(lh_kv_room(r->kv, l, tokens, &view));
+        rig_feed(r, view, l, lh_kv_seen(r->kv), tokens);
+    }
+    mt_try(lh_kv_settle(r->kv, what, tokens));
+}
+
+void rig_gather(rig *r, rig_result *out)
+{
+    for (int64_t l = 0; l < r->of->layers; l++) {
+        lh_kv_positions_clear(&out->kept[l]);
+        mt_try(lh_kv_gather_positions(r->kv, l, &out->kept[l]));
+    }
+    out->stats = lh_kv_stats_of(r->kv);
+}
+
+void rig_result_clear(rig_result *result)
+{
+    for (int l = 0; l < 8; l++) {
+        lh_kv_positions_clear(&result->kept[l]);
+        lh_free(result->raw[l]);
+        lh_free(result->scores[l]);
+        lh_free(result->state[l]);
+    }
+    *result = (rig_result){0};
+}
+
+int rig_entries_are_whole(rig *r)
+{
+    const rig_case *c = r->of;
+    for (int64_t l = 0; l < c->layers; l++) {
+        const lh_ragged *view = lh_kv_view(r->kv, l);
+        for (int64_t h = 0; h < view->heads; h++)
+            for (int64_t s = view->offset[h]; s < view->offset[h] + view->len[h]; s++) {
+                int64_t p = view->positions ? view->positions[s] : s - view->offset[h];
+                for (int64_t i = 0; i < c->dim; i++) {
+                    float k, v;
+                    lh_dtype_convert(&k, LH_F32, (char *)view->k + (s * c->dim + i) * lh_dtype_bytes(c->type), c->type,
+                                     1);
+                    lh_dtype_convert(&v, LH_F32, (char *)view->v + (s * c->dim + i) * lh_dtype_bytes(c->type), c->type,
+                                     1);
+                    if (k != rig_element(c, 'k', l, p, r->heads.kv_first + h, i)) return 0;
+                    if (v != rig_element(c, 'v', l, p, r->heads.kv_first + h, i)) return 0;
+                }
+            }
+    }
+    return 1;
+}
+
+/* ---- choosing by sorting ---- */
+
+typedef struct entry {
+    float score;
+    int64_t head, position;
+} entry;
+
+static int better(const void *a, const void *b)
+{
+    const entry *x = a, *y = b;
+    if (x->score != y->score) return x->score > y->score ? -1 : 1;
+    if (x->head != y->head) return x->head < y->head ? -1 : 1;
+    return x->position < y->position ? -1 : x->position > y->position;
+}
+
+/* All competing entries of a layer in order; returns how many. room[h]: of each head. */
+static int64_t sorted(const rig *r, const float *scores, const uint8_t *state, entry *all, int64_t *room)
+{
+    int64_t n = 0, tokens = r->of->tokens;
+    for (int64_t h = 0; h < r->of->kv_heads; h++) {
+        room[h] = 0;
+        for (int64_t p = 0; p < tokens; p++) {
+            if (state[h * tokens + p] != LH_ENTRY_COMPETES) continue;
+            all[n++] = (entry){.score = scores[h * tokens + p], .head = h, .position = p};
+            room[h]++;
+        }
+    }
+    qsort(all, (size_t)n, sizeof *all, better);
+    return n;
+}
+
+void rig_choose(const rig *r, int64_t layer, const float *scores, const uint8_t *state, uint8_t *keep)
+{
+    const rig_case *c = r->of;
+    int64_t heads = c->kv_heads, tokens = c->tokens, room[64], counts[64] = {0}, given[64] = {0}, left = 0;
+    entry *all = host(heads * tokens, sizeof *all);
+    int64_t n = sorted(r, scores, state, all, room), protected_ = 0;
+    for (int64_t i = 0; i < heads * tokens; i++) keep[i] = state[i] == LH_ENTRY_KEEP;
+    for (int64_t p = 0; p < tokens; p++) protected_ += keep[p];
+    int64_t base = lh_kv_layer_budget(r->kv, layer) - protected_;
+    if (r->plan.heads == LH_HEADS_UNIFORM) {
+        for (int64_t h = 0; h < heads; h++) counts[h] = base;
+    } else if (r->plan.safeguard == LH_SAFEGUARD_FLOOR) {
+        left = heads * base;
+        for (int64_t i = 0; i < n; i++) { /* the best of each head up to its floor, then the best of all others */
+            if (counts[all[i].head] >= lh_decimal_of(r->plan.alpha, base)) continue;
+            counts[all[i].head]++, left--;
+            all[i].score = INFINITY;
+        }
+        for (int64_t i = 0; i < n && left > 0; i++)
+            if (all[i].score < INFINITY) counts[all[i].head]++, left--;
+        n = sorted(r, scores, state, all, room);
+    } else {
+        for (int64_t i = 0; i < n && i < heads * base; i++) given[all[i].head]++;
+        lh_policy_interp(&r->plan, &(lh_interp_request){.heads = heads, .base = base, .counts = given, .room = room},
+                         counts);
+    }
+    for (int64_t i = 0; i < n; i++)
+        if (counts[all[i].head]-- > 0) keep[all[i].head * tokens + all[i].position] = 1;
+    lh_free(all);
+}

@@ -1,0 +1,70 @@
+/* kv_rig.h - caches without a model: keys, values and queries of a seed, run through a cache as the engine would, on
+ * any ranks; and what must come out, done by sorting. */
+#ifndef LH_TESTS_KV_RIG_H
+#define LH_TESTS_KV_RIG_H
+
+#include "kv/kv.h"
+#include "mpi_check.h"
+
+typedef struct rig_case {
+    int64_t heads, kv_heads, dim, layers, tokens, more;
+    lh_dtype type;
+    int64_t window;         /* of sliding layers */
+    const uint8_t *sliding; /* [layers] */
+    uint64_t seed;
+    int equal_keys; /* 1: all keys are the same, so that all scores are */
+    lh_policy_options policy;
+} rig_case;
+
+/* What a run left on this rank: positions of every layer (complete on rank 0 of its communicator) and the scores that
+ * were ranked ([kv_count, tokens] of this rank, NULL where none were). */
+typedef struct rig_result {
+    lh_kv_positions kept[8];
+    float *raw[8], *scores[8];
+    uint8_t *state[8];
+    lh_kv_stats stats;
+} rig_result;
+
+typedef struct rig {
+    const rig_case *of;
+    lh_device *device;
+    lh_stream *stream;
+    const lh_ops *ops;
+    lh_comm *comm;
+    lh_heads heads;
+    lh_kv *kv;
+    lh_policy_plan plan;
+    int64_t chunk; /* tokens appended at a time */
+    float *k, *v, *q, *o, *lse;
+    int32_t *positions;
+    rig_result *result; /* where the listener writes, NULL: it does not listen */
+} rig;
+
+/* Opens a cache of the case over `comm` and `ops`. */
+void rig_open(rig *r, const rig_case *of, lh_comm *comm, const lh_ops *ops);
+void rig_close(rig *r);
+lh_kv_shape rig_shape(const rig *r);
+
+/* Append, attend and record `tokens` tokens from `first` on in a layer's view. */
+void rig_feed(rig *r, lh_ragged *view, int64_t layer, int64_t first, int64_t tokens);
+
+/* The whole prompt through all layers. */
+void rig_prefill(rig *r, rig_result *out);
+
+/* Tokens after the prompt. */
+void rig_take(rig *r, lh_kv_taken what, int64_t tokens);
+
+void rig_gather(rig *r, rig_result *out);
+void rig_result_clear(rig_result *result);
+
+/* Element i of token t, head h, layer l of k, v or q ('k', 'v', 'q'). */
+float rig_element(const rig_case *of, char what, int64_t layer, int64_t token, int64_t head, int64_t i);
+
+/* Every entry of every head lies here as it was made: its key and value belong to its position. */
+int rig_entries_are_whole(rig *r);
+
+/* Which entries of the heads must stay given the scores and states [kv_heads, tokens] that were ranked: keep[h * tokens
+ * + p] = 1. By sorting. */
+void rig_choose(const rig *r, int64_t layer, const float *scores, const uint8_t *state, uint8_t *keep);
+
+#endif

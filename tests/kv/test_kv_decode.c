@@ -1,0 +1,276 @@
+/* Laws of what comes after the prompt: steps and questions, evictions while decoding, marks. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "kv_rig.h"
+
+static rig_case base_case(const lh_policy_options *policy)
+{
+    return (rig_case){.heads = 9,
+                      .kv_heads = 3,
+                      .dim = 8,
+                      .layers = 2,
+                      .tokens = 101,
+                      .more = 40,
+                      .type = LH_BF16,
+                      .seed = 5,
+                      .policy = *policy};
+}
+
+/* Head h of a layer must hold exactly the positions p < seen with keep(p). */
+static void check_positions(const lh_kv_positions *k, const uint8_t *keep, int64_t seen, const char *when)
+{
+    for (int64_t h = 0; h < k->heads; h++) {
+        int64_t i = k->offsets[h];
+        for (int64_t p = 0; p < seen; p++)
+            if (keep[p]) {
+                mt_check(i < k->offsets[h + 1] && k->positions[i] == p, "%s: head %lld lacks position %lld", when,
+                         (long long)h, (long long)p);
+                i++;
+            }
+        mt_check(i == k->offsets[h + 1], "%s: head %lld holds %lld entries too many", when, (long long)h,
+                 (long long)(k->offsets[h + 1] - i));
+    }
+}
+
+/* One eviction by position, as the definition says: the sinks and the newest entries. */
+static void evict_by_hand(uint8_t *keep, int64_t seen, int64_t sinks, int64_t budget)
+{
+    int64_t held = 0, s = sinks < budget ? sinks : budget;
+    for (int64_t p = 0; p < seen; p++) held += keep[p];
+    for (int64_t p = s; p < seen && held > budget; p++) held -= keep[p], keep[p] = 0;
+}
+
+START_TEST(test_entries_that_are_taken_in_are_kept_and_evicted_by_position)
+{
+    static const struct {
+        lh_policy_options options;
+        int64_t sinks, budget, every;
+    } cases[] = {
+        {{.policy = "streaming", .budget = "30"}, 4, 30, 1},
+        {{.policy = "recency", .budget = "30"}, 0, 30, 1},
+        {{.policy = "streaming", .budget = "30", .parts = {.evict = "every:7"}}, 4, 30, 7},
+        {{.policy = "streaming", .budget = "3", .parts = {.evict = "every:2"}}, 4, 3, 2},
+        {{.policy = "recency", .budget = "20%", .parts = {.evict = "every:5"}}, 0, 20, 5}, /* of the prompt */
+        {{.policy = "streaming", .budget = "120", .parts = {.evict = "every:3"}}, 4, 120, 3},
+        {{.policy = "streaming", .budget = "30", .parts = {.evict = "never"}}, 4, 30, 0},
+        {{0}, 0, 1 << 20, 0},
+    };
+    for (int n = 0; n < 8; n++) {
+        rig_case c = base_case(&cases[n].options);
+        rig r;
+        rig_result got;
+        uint8_t keep[256];
+        memset(keep, 1, sizeof keep);
+        rig_open(&r, &c, mt_comm(), lh_ops_at(_i));
+        rig_prefill(&r, &got);
+        evict_by_hand(keep, c.tokens, cases[n].sinks, cases[n].budget);
+        if (mt_rank() == 0) check_positions(&got.kept[1], keep, c.tokens, "prefill");
+        rig_take(&r, LH_KV_BLOCK, 9);
+        int64_t seen = c.tokens + 9;
+        if (cases[n].every) evict_by_hand(keep, seen, cases[n].sinks, cases[n].budget);
+        for (int64_t step = 1; step <= 50; step++) {
+            rig_take(&r, LH_KV_STEP, 1);
+            seen++;
+            if (cases[n].every && step % cases[n].every == 0)
+                evict_by_hand(keep, seen, cases[n].sinks, cases[n].budget);
+            mt_check(lh_kv_seen(r.kv) == seen, "%lld tokens seen", (long long)lh_kv_seen(r.kv));
+            if (step % 10 == 0) {
+                rig_gather(&r, &got);
+                if (mt_rank() == 0) check_positions(&got.kept[0], keep, seen, "step");
+            }
+        }
+        mt_check(rig_entries_are_whole(&r), "an entry is not what was appended");
+        mt_check(got.stats.evictions == (cases[n].every ? 1 + 50 / cases[n].every : 0), "%lld evictions",
+                 (long long)got.stats.evictions);
+        rig_result_clear(&got);
+        rig_close(&r);
+    }
+    mt_end();
+}
+END_TEST
+
+START_TEST(test_decoding_with_evictions_takes_no_more_memory)
+{
+    static const uint8_t sliding[2] = {1, 0};
+    static const lh_policy_options on[] = {{.policy = "streaming", .budget = "30"},
+                                           {.policy = "recency", .budget = "25", .parts = {.evict = "every:6"}},
+                                           {.policy = "streaming", .budget = "100"}};
+    for (int n = 0; n < 6; n++) {
+        rig_case c = base_case(&on[n % 3]);
+        rig r;
+        rig_result got;
+        lh_kv_forecast f;
+        c.more = 1000;
+        if (n >= 3) c.sliding = sliding, c.window = 20;
+        rig_open(&r, &c, mt_comm(), lh_ops_at(_i));
+        lh_kv_shape shape = rig_shape(&r);
+        mt_try(lh_kv_plan(&shape, &r.plan, c.tokens, c.more, &f));
+        rig_prefill(&r, &got);
+        int64_t held = lh_device_usage(r.device).now[LH_MEM_KV], work = lh_device_usage(r.device).now[LH_MEM_WORK];
+        mt_check(held == f.held, "%lld bytes, %lld were forecast", (long long)held, (long long)f.held);
+        for (int step = 0; step < 200; step++) rig_take(&r, LH_KV_STEP, 1);
+        lh_mem_usage u = lh_device_usage(r.device);
+        mt_check(u.now[LH_MEM_KV] == held, "the cache grew from %lld to %lld bytes", (long long)held,
+                 (long long)u.now[LH_MEM_KV]);
+        mt_check(u.now[LH_MEM_WORK] == work + f.decoding, "%lld bytes of work space, %lld were forecast",
+                 (long long)(u.now[LH_MEM_WORK] - work), (long long)f.decoding);
+        mt_check(rig_entries_are_whole(&r), "an entry is not what was appended");
+        rig_result_clear(&got);
+        rig_close(&r);
+    }
+    mt_end();
+}
+END_TEST
+
+START_TEST(test_sliding_layers_hold_what_the_next_row_sees_and_full_ones_all)
+{
+    static const uint8_t sliding[2] = {0, 1};
+    static const lh_policy_options full = {0};
+    rig_case c = base_case(&full);
+    rig r;
+    rig_result got;
+    uint8_t keep[256];
+    c.sliding = sliding;
+    c.window = 24;
+    rig_open(&r, &c, mt_comm(), lh_ops_at(_i));
+    rig_prefill(&r, &got);
+    for (int step = 0; step < 60; step++) {
+        rig_take(&r, step % 20 ? LH_KV_STEP : LH_KV_BLOCK, step % 20 ? 1 : 30);
+        int64_t seen = lh_kv_seen(r.kv);
+        rig_gather(&r, &got);
+        if (mt_rank()) continue;
+        memset(keep, 1, sizeof keep);
+        check_positions(&got.kept[0], keep, seen, "a layer that does not slide");
+        memset(keep, 0, (size_t)(seen - 23));
+        check_positions(&got.kept[1], keep, seen, "a sliding layer");
+    }
+    rig_result_clear(&got);
+    rig_close(&r);
+    mt_end();
+}
+END_TEST
+
+/* All slots of this rank: lengths, positions, keys and values, in slot order. */
+static lh_buf snapshot(rig *r)
+{
+    lh_buf b = {0};
+    for (int64_t l = 0; l < r->of->layers; l++) {
+        const lh_ragged *v = lh_kv_view(r->kv, l);
+        int64_t entry = v->head_dim * lh_dtype_bytes(v->type);
+        for (int64_t h = 0; h < v->heads; h++) {
+            mt_try(lh_buf_append(&b, &v->len[h], sizeof *v->len));
+            mt_try(lh_buf_append(&b, (char *)v->k + v->offset[h] * entry, v->len[h] * entry));
+            mt_try(lh_buf_append(&b, (char *)v->v + v->offset[h] * entry, v->len[h] * entry));
+            if (v->positions) mt_try(lh_buf_append(&b, v->positions + v->offset[h], v->len[h] * 4));
+        }
+    }
+    return b;
+}
+
+static void check_same(const lh_buf *a, const lh_buf *b, const char *what)
+{
+    mt_check(a->bytes == b->bytes && memcmp(a->data, b->data, (size_t)a->bytes) == 0, "%s differ", what);
+}
+
+START_TEST(test_rewinding_gives_every_slot_back)
+{
+    static const uint8_t sliding[2] = {1, 0};
+    static const lh_policy_options on[] = {{0},
+                                           {.policy = "streaming", .budget = "30"},
+                                           {.policy = "recency", .budget = "40", .parts = {.evict = "every:3"}},
+                                           {.policy = "ada-snapkv", .budget = "40"},
+                                           {.policy = "streaming", .budget = "105"}};
+    for (int n = 0; n < 10; n++) {
+        rig_case c = base_case(&on[n % 5]);
+        rig r;
+        rig_result got;
+        c.more = n; /* so that some have to grow */
+        if (n >= 5) c.sliding = sliding, c.window = 33;
+        rig_open(&r, &c, mt_comm(), lh_ops_at(_i));
+        rig_prefill(&r, &got);
+        for (int step = 0; step < 4; step++) rig_take(&r, LH_KV_STEP, 1); /* slots out of order */
+        mt_try(lh_kv_mark(r.kv));
+        lh_buf marked = snapshot(&r), first = {0};
+        int64_t seen = lh_kv_seen(r.kv), evictions = lh_kv_stats_of(r.kv).evictions;
+        for (int question = 0; question < 3; question++) {
+            rig_take(&r, LH_KV_BLOCK, 11);
+            for (int step = 0; step < 20; step++) rig_take(&r, LH_KV_STEP, 1);
+            lh_buf now = snapshot(&r);
+            if (question)
+                check_same(&first, &now, "answers to the same question");
+            else
+                first = now, now = (lh_buf){0};
+            lh_buf_clear(&now);
+            mt_try(lh_kv_rewind(r.kv));
+            now = snapshot(&r);
+            check_same(&marked, &now, "a state and what came back");
+            lh_buf_clear(&now);
+            mt_check(lh_kv_seen(r.kv) == seen && lh_kv_stats_of(r.kv).evictions == evictions, "the clock went on");
+        }
+        lh_buf_clear(&marked);
+        lh_buf_clear(&first);
+        rig_result_clear(&got);
+        rig_close(&r);
+    }
+    mt_end();
+}
+END_TEST
+
+START_TEST(test_a_second_mark_replaces_the_first)
+{
+    rig_case c = base_case(&(lh_policy_options){.policy = "streaming", .budget = "30"});
+    rig r;
+    rig_result got;
+    rig_open(&r, &c, mt_comm(), lh_ops_at(_i));
+    mt_expect(lh_kv_rewind(r.kv), LH_EINTERNAL);
+    rig_prefill(&r, &got);
+    mt_try(lh_kv_mark(r.kv));
+    for (int step = 0; step < 9; step++) rig_take(&r, LH_KV_STEP, 1);
+    mt_try(lh_kv_mark(r.kv));
+    lh_buf marked = snapshot(&r);
+    for (int step = 0; step < 9; step++) rig_take(&r, LH_KV_STEP, 1);
+    mt_try(lh_kv_rewind(r.kv));
+    lh_buf back = snapshot(&r);
+    check_same(&marked, &back, "the second mark and what came back");
+    lh_buf_clear(&marked);
+    lh_buf_clear(&back);
+    rig_result_clear(&got);
+    rig_close(&r);
+    mt_end();
+}
+END_TEST
+
+START_TEST(test_a_cache_that_is_not_empty_cannot_begin)
+{
+    rig_case c = base_case(&(lh_policy_options){.policy = "streaming", .budget = "30"});
+    rig r;
+    rig_result got;
+    rig_open(&r, &c, mt_comm(), lh_ops_at(_i));
+    mt_expect(lh_kv_begin(r.kv, 0, 0), LH_EUSAGE);
+    mt_expect(lh_kv_begin(r.kv, INT64_C(1) << 31, 0), LH_EUSAGE);
+    rig_prefill(&r, &got);
+    mt_expect(lh_kv_begin(r.kv, 10, 0), LH_EINTERNAL);
+    rig_result_clear(&got);
+    rig_close(&r);
+    mt_end();
+}
+END_TEST
+
+int main(void)
+{
+    int backends = 0;
+    while (lh_ops_at(backends)) backends++;
+    Suite *suite = suite_create("decode");
+    TCase *laws = tcase_create("laws");
+    tcase_set_timeout(laws, 0);
+    tcase_add_loop_test(laws, test_entries_that_are_taken_in_are_kept_and_evicted_by_position, 0, backends);
+    tcase_add_loop_test(laws, test_decoding_with_evictions_takes_no_more_memory, 0, backends);
+    tcase_add_loop_test(laws, test_sliding_layers_hold_what_the_next_row_sees_and_full_ones_all, 0, backends);
+    tcase_add_loop_test(laws, test_rewinding_gives_every_slot_back, 0, backends);
+    tcase_add_loop_test(laws, test_a_second_mark_replaces_the_first, 0, backends);
+    tcase_add_loop_test(laws, test_a_cache_that_is_not_empty_cannot_begin, 0, backends);
+    suite_add_tcase(suite, laws);
+    return mt_run(suite);
+}

@@ -1,0 +1,398 @@
+/* Laws of the eviction at the end of prefill, for every policy and its variants, on every backend. The same cache is
+ * made twice: over all ranks, and whole on each of them alone; both must keep the same entries, those that sorting the
+ * scores gives. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "kv_rig.h"
+
+static const lh_policy_options policies[] = {
+    {.policy = "recency", .budget = "40"},
+    {.policy = "streaming", .budget = "20%"},
+    {.policy = "snapkv", .budget = "64"},
+    {.policy = "snapkv", .budget = "48", .parts = {.pool = "avg", .pool_size = "5", .window = "16"}},
+    {.policy = "snapkv", .budget = "48", .parts = {.group = "max", .group_stage = "score"}},
+    {.policy = "snapkv", .budget = "48", .parts = {.pool = "none", .statistic = "sum", .group = "sum"}},
+    {.policy = "snapkv", .budget = "60", .parts = {.sinks = "4", .recents = "40", .rows = "last:3"}},
+    {.policy = "snapkv", .budget = "50", .parts = {.rows = "30%", .window = "8"}},
+    {.policy = "pyramidkv", .budget = "64"},
+    {.policy = "pyramidkv", .budget = "60%", .parts = {.beta = "5"}},
+    {.policy = "ada-snapkv", .budget = "64"},
+    {.policy = "ada-snapkv", .budget = "41", .parts = {.alpha = "0.2", .pool = "none"}},
+    {.policy = "ada-snapkv", .budget = "64", .parts = {.safeguard = "floor", .alpha = "0.2"}},
+    {.policy = "ada-snapkv", .budget = "57", .parts = {.safeguard = "floor", .alpha = "0.5", .group_stage = "score"}},
+    {.policy = "ada-snapkv", .budget = "35", .parts = {.safeguard = "floor", .alpha = "1", .sinks = "2"}},
+    {.policy = "ada-snapkv", .budget = "99", .parts = {.alpha = "0"}},
+    {.policy = "ada-pyramid", .budget = "50"},
+    {.budget = "30%"},
+    {.policy = "snapkv", .budget = "16"},     /* the window is larger than the budget */
+    {.policy = "ada-snapkv", .budget = "32"}, /* and as large */
+    {.policy = "streaming", .budget = "1"},
+};
+enum { POLICIES = sizeof policies / sizeof *policies };
+
+static const struct {
+    int64_t heads, kv_heads;
+} shapes[] = {{9, 3}, {5, 5}, {8, 2}, {4, 1}};
+enum { SHAPES = sizeof shapes / sizeof *shapes };
+
+static rig_case case_of(int shape, int policy)
+{
+    return (rig_case){.heads = shapes[shape].heads,
+                      .kv_heads = shapes[shape].kv_heads,
+                      .dim = 8,
+                      .layers = 3,
+                      .tokens = 151,
+                      .more = 5,
+                      .type = policy % 2 ? LH_BF16 : LH_F32,
+                      .seed = (uint64_t)(100 + policy),
+                      .policy = policies[policy]};
+}
+
+static lh_comm *alone(void)
+{
+    lh_comm *self = NULL;
+    mt_try(lh_comm_open_self(&self));
+    return self;
+}
+
+static int same_positions(const lh_kv_positions *a, const lh_kv_positions *b)
+{
+    return a->heads == b->heads && memcmp(a->offsets, b->offsets, (size_t)(a->heads + 1) * sizeof *a->offsets) == 0 &&
+           memcmp(a->positions, b->positions, (size_t)a->offsets[a->heads] * sizeof *a->positions) == 0;
+}
+
+static int holds(const lh_kv_positions *p, int64_t head, int64_t position)
+{
+    for (int64_t i = p->offsets[head]; i < p->offsets[head + 1]; i++)
+        if (p->positions[i] == position) return 1;
+    return 0;
+}
+
+/* ---- laws of one run on one rank, which has all heads ---- */
+
+static void check_budgets(const rig *r, const rig_result *got)
+{
+    const rig_case *c = r->of;
+    int64_t all = 0, entries = lh_policy_entries(&r->plan, c->tokens);
+    for (int64_t l = 0; l < c->layers; l++) {
+        const lh_kv_positions *k = &got->kept[l];
+        int64_t budget = lh_kv_layer_budget(r->kv, l), kept = k->offsets[c->kv_heads];
+        mt_check(kept == c->kv_heads * budget, "layer %lld keeps %lld entries of a budget of %lld a head", (long long)l,
+                 (long long)kept, (long long)budget);
+        for (int64_t h = 0; h < c->kv_heads && r->plan.heads == LH_HEADS_UNIFORM; h++)
+            mt_check(k->offsets[h + 1] - k->offsets[h] == budget, "a head keeps %lld",
+                     (long long)(k->offsets[h + 1] - k->offsets[h]));
+        all += kept;
+    }
+    mt_check(all == c->layers * c->kv_heads * entries, "all layers keep %lld entries, the budget is %lld a head",
+             (long long)all, (long long)entries);
+    mt_check(got->stats.entries_held == all && got->stats.entries_counted == all, "the figures say %lld and %lld",
+             (long long)got->stats.entries_held, (long long)got->stats.entries_counted);
+}
+
+static void check_protected(const rig *r, const rig_result *got)
+{
+    const rig_case *c = r->of;
+    int64_t recents = r->plan.recents > r->plan.window ? r->plan.recents : r->plan.window;
+    for (int64_t l = 0; l < c->layers; l++)
+        for (int64_t h = 0; h < c->kv_heads; h++) {
+            int64_t held = lh_kv_layer_budget(r->kv, l), sinks = r->plan.sinks < held ? r->plan.sinks : held;
+            for (int64_t p = 0; p < sinks; p++) mt_check(holds(&got->kept[l], h, p), "sink %lld is gone", (long long)p);
+            for (int64_t p = c->tokens - 1; p >= c->tokens - recents && p >= c->tokens - (held - sinks); p--)
+                mt_check(holds(&got->kept[l], h, p), "recent entry %lld is gone", (long long)p);
+        }
+}
+
+/* Sorting what was ranked gives what was kept. */
+static void check_choice(const rig *r, const rig_result *got)
+{
+    const rig_case *c = r->of;
+    uint8_t *keep = NULL;
+    mt_try(lh_calloc(&keep, c->kv_heads * c->tokens, 1));
+    for (int64_t l = 0; l < c->layers; l++) {
+        if (!got->scores[l]) continue;
+        rig_choose(r, l, got->scores[l], got->state[l], keep);
+        for (int64_t h = 0; h < c->kv_heads; h++)
+            for (int64_t p = 0; p < c->tokens; p++)
+                mt_check(keep[h * c->tokens + p] == holds(&got->kept[l], h, p),
+                         "layer %lld head %lld position %lld (%s): sorting says %d", (long long)l, (long long)h,
+                         (long long)p, r->plan.name, keep[h * c->tokens + p]);
+    }
+    lh_free(keep);
+}
+
+/* Attention of the observed rows by the definition, in double, joined over the group before any pool. */
+static void raw_by_hand(const rig *r, int64_t l, int64_t g, double *raw)
+{
+    const rig_case *c = r->of;
+    int64_t group = c->heads / c->kv_heads, rows = lh_policy_rows(&r->plan, c->tokens);
+    double *s = NULL;
+    mt_try(lh_calloc(&s, c->tokens, sizeof *s));
+    for (int64_t p = 0; p < c->tokens; p++) raw[p] = 0;
+    for (int64_t q = g * group; q < (g + 1) * group; q++)
+        for (int64_t t = c->tokens - rows; t < c->tokens; t++) {
+            double sum = 0;
+            for (int64_t p = 0; p <= t; p++) {
+                double dot = 0;
+                for (int64_t i = 0; i < c->dim; i++)
+                    dot += (double)rig_element(c, 'q', l, t, q, i) * (double)rig_element(c, 'k', l, p, g, i);
+                sum += s[p] = exp(dot / sqrt((double)c->dim));
+            }
+            double share = r->plan.group_kind == LH_GROUP_MEAN ? 1.0 / (double)group : 1.0;
+            for (int64_t p = 0; p <= t; p++) raw[p] += s[p] / sum * share / (r->plan.mean ? (double)rows : 1.0);
+        }
+    lh_free(s);
+}
+
+static void check_raw(const rig *r, const rig_result *got)
+{
+    const rig_case *c = r->of;
+    double *want = NULL;
+    if (r->plan.group_kind == LH_GROUP_MAX || !got->raw[0]) return;
+    mt_try(lh_calloc(&want, c->tokens, sizeof *want));
+    for (int64_t g = 0; g < c->kv_heads; g++) {
+        raw_by_hand(r, 0, g, want);
+        for (int64_t p = 0; p < c->tokens; p++) /* sums of some hundred float32 terms below 1 */
+            mt_check(fabs(got->raw[0][g * c->tokens + p] - want[p]) <= 2e-5 * (want[p] + 0.01),
+                     "head %lld position %lld: score %.9g, by hand %.9g", (long long)g, (long long)p,
+                     (double)got->raw[0][g * c->tokens + p], want[p]);
+    }
+    lh_free(want);
+}
+
+/* ---- the tests ---- */
+
+START_TEST(test_ranks_keep_what_one_rank_keeps_and_that_is_right)
+{
+    lh_comm *self = alone();
+    for (int b = 0; lh_ops_at(b); b++)
+        for (int shape = 0; shape < SHAPES; shape++) {
+            rig_case c = case_of(shape, _i);
+            rig one, all;
+            rig_result mine, shared;
+            rig_open(&one, &c, self, lh_ops_at(b));
+            rig_open(&all, &c, mt_comm(), lh_ops_at(b));
+            rig_prefill(&one, &mine);
+            rig_prefill(&all, &shared);
+            check_budgets(&one, &mine);
+            check_protected(&one, &mine);
+            check_choice(&one, &mine);
+            if (b == 0) check_raw(&one, &mine);
+            mt_check(rig_entries_are_whole(&one), "an entry is not what was appended");
+            mt_check(rig_entries_are_whole(&all), "an entry is not what was appended, on several ranks");
+            for (int64_t l = 0; l < c.layers && mt_rank() == 0; l++)
+                mt_check(same_positions(&mine.kept[l], &shared.kept[l]), "%s, %lld heads, layer %lld: %d ranks differ",
+                         one.plan.name, (long long)c.heads, (long long)l, mt_size());
+            mt_check(shared.stats.summary_bytes <= c.layers * 28 * 1024, "%lld bytes of summaries",
+                     (long long)shared.stats.summary_bytes);
+            rig_result_clear(&mine);
+            rig_result_clear(&shared);
+            rig_close(&one);
+            rig_close(&all);
+        }
+    lh_comm_close(self);
+    mt_end();
+}
+END_TEST
+
+START_TEST(test_a_budget_of_the_whole_prompt_changes_nothing)
+{
+    for (int p = 0; p < POLICIES; p++) {
+        rig_case c = case_of(p % SHAPES, p);
+        rig r;
+        rig_result got;
+        c.policy.budget = p % 2 ? "151" : "100%";
+        rig_open(&r, &c, mt_comm(), &lh_ops_ref);
+        rig_prefill(&r, &got);
+        for (int64_t l = 0; l < c.layers; l++) {
+            const lh_ragged *v = lh_kv_view(r.kv, l);
+            for (int64_t h = 0; h < v->heads; h++) {
+                mt_check(v->len[h] == c.tokens, "%lld entries are left", (long long)v->len[h]);
+                for (int64_t s = 0; s < v->len[h]; s++)
+                    mt_check(!v->positions || v->positions[v->offset[h] + s] == s, "the order changed");
+            }
+        }
+        mt_check(rig_entries_are_whole(&r), "an entry changed");
+        mt_check(got.stats.summary_bytes == 0, "something was ranked");
+        rig_result_clear(&got);
+        rig_close(&r);
+    }
+    mt_end();
+}
+END_TEST
+
+START_TEST(test_more_budget_keeps_what_less_budget_kept)
+{
+    static const lh_policy_options uniform[] = {{.policy = "snapkv"},
+                                                {.policy = "streaming"},
+                                                {.policy = "recency"},
+                                                {.policy = "snapkv", .parts = {.pool = "none", .sinks = "3"}}};
+    for (int p = 0; p < 4; p++) {
+        rig_case c = case_of(p, 2);
+        rig_result before = {0}, now;
+        for (int budget = 30; budget < 70; budget += 3) {
+            rig r;
+            char text[16];
+            c.policy = uniform[p];
+            snprintf(text, sizeof text, "%d", budget);
+            c.policy.budget = text;
+            rig_open(&r, &c, mt_comm(), &lh_ops_ref);
+            rig_prefill(&r, &now);
+            for (int64_t l = 0; l < c.layers && before.kept[0].heads; l++)
+                for (int64_t h = 0; h < c.kv_heads; h++)
+                    for (int64_t i = before.kept[l].offsets[h]; i < before.kept[l].offsets[h + 1]; i++)
+                        mt_check(holds(&now.kept[l], h, before.kept[l].positions[i]), "position %d is gone with more",
+                                 before.kept[l].positions[i]);
+            rig_result_clear(&before);
+            before = now;
+            rig_close(&r);
+        }
+        rig_result_clear(&before);
+    }
+    mt_end();
+}
+END_TEST
+
+START_TEST(test_of_equal_scores_lower_heads_and_positions_stay)
+{
+    static const lh_policy_options equal[] = {
+        {.policy = "snapkv", .budget = "50", .parts = {.window = "10", .pool = "max"}},
+        {.policy = "ada-snapkv", .budget = "50", .parts = {.window = "10", .alpha = "0.5", .pool = "none"}},
+        {.policy = "ada-snapkv", .budget = "50", .parts = {.window = "10", .alpha = "0", .pool = "none"}}};
+    for (int p = 0; p < 3; p++) {
+        rig_case c = case_of(1, 0);
+        rig r;
+        rig_result got;
+        c.equal_keys = 1;
+        c.policy = equal[p];
+        rig_open(&r, &c, mt_comm(), &lh_ops_ref);
+        rig_prefill(&r, &got);
+        for (int64_t h = 0; h < c.kv_heads && mt_rank() == 0; h++) {
+            const lh_kv_positions *k = &got.kept[0];
+            int64_t n = k->offsets[h + 1] - k->offsets[h];
+            for (int64_t i = 0; i < n - 10; i++)
+                mt_check(k->positions[k->offsets[h] + i] == i, "head %lld keeps position %d as its %lldth",
+                         (long long)h, k->positions[k->offsets[h] + i], (long long)i);
+        }
+        rig_result_clear(&got);
+        rig_close(&r);
+    }
+    mt_end();
+}
+END_TEST
+
+START_TEST(test_sliding_layers_keep_only_what_the_next_row_sees)
+{
+    static const uint8_t sliding[3] = {1, 0, 1};
+    static const lh_policy_options on[] = {{0},
+                                           {.policy = "snapkv", .budget = "50"},
+                                           {.policy = "ada-snapkv", .budget = "60", .parts = {.sinks = "4"}},
+                                           {.policy = "ada-snapkv", .budget = "20", .parts = {.window = "8"}},
+                                           {.policy = "pyramidkv", .budget = "50"},
+                                           {.policy = "streaming", .budget = "30"}};
+    for (int p = 0; p < 6; p++) {
+        rig_case c = case_of(0, 0);
+        rig r;
+        rig_result got;
+        c.sliding = sliding;
+        c.window = 40;
+        c.policy = on[p];
+        rig_open(&r, &c, mt_comm(), &lh_ops_ref);
+        rig_prefill(&r, &got);
+        int64_t all = 0;
+        for (int64_t l = 0; l < c.layers && mt_rank() == 0; l++) {
+            const lh_kv_positions *k = &got.kept[l];
+            int64_t budget = lh_kv_layer_budget(r.kv, l), most = sliding[l] ? 39 : c.tokens;
+            for (int64_t i = 0; sliding[l] && i < k->offsets[c.kv_heads]; i++)
+                mt_check(k->positions[i] > c.tokens - 40, "position %d is out of sight", k->positions[i]);
+            mt_check(k->offsets[c.kv_heads] == c.kv_heads * (budget < most ? budget : most),
+                     "layer %lld keeps %lld entries, its budget is %lld", (long long)l,
+                     (long long)k->offsets[c.kv_heads], (long long)budget);
+            all += budget;
+        }
+        if (p == 4 && mt_rank() == 0) mt_check(all == 3 * 50, "the budgets sum to %lld", (long long)all);
+        mt_check(rig_entries_are_whole(&r), "an entry is not what was appended");
+        rig_result_clear(&got);
+        rig_close(&r);
+    }
+    mt_end();
+}
+END_TEST
+
+START_TEST(test_attention_that_is_not_finite_is_refused_on_all_ranks)
+{
+    for (int shape = 0; shape < SHAPES; shape++) {
+        rig_case c = case_of(shape, 10);
+        rig r;
+        rig_result none = {0};
+        lh_ragged *view = NULL;
+        rig_open(&r, &c, mt_comm(), &lh_ops_ref);
+        r.result = &none;
+        mt_try(lh_kv_begin(r.kv, c.tokens, 0));
+        mt_try(lh_kv_prefill_begin(r.kv, 0, &view));
+        r.chunk = c.tokens;
+        rig_feed(&r, view, 0, 0, c.tokens);
+        if (mt_rank() == mt_size() - 1) r.lse[(c.tokens - 1) * r.heads.q_count] = NAN;
+        mt_try(lh_kv_record(
+            r.kv, 0, &(lh_kv_rows){.q = r.q, .lse = r.lse, .tokens = c.tokens, .q_ld = r.heads.q_count * c.dim + 3}));
+        mt_expect(lh_kv_prefill_end(r.kv, 0), LH_EFILE);
+        mt_check(strstr(lh_error_message(), "not finite") != NULL, "the message is '%s'", lh_error_message());
+        rig_result_clear(&none);
+        rig_close(&r);
+    }
+    mt_end();
+}
+END_TEST
+
+START_TEST(test_memory_is_what_was_forecast)
+{
+    static const uint8_t sliding[3] = {0, 1, 0};
+    for (int p = -1; p < POLICIES; p++)
+        for (int slides = 0; slides < 2; slides++)
+            for (int shape = 0; shape < SHAPES; shape++) {
+                rig_case c = case_of(shape, p < 0 ? 0 : p);
+                rig r;
+                rig_result got;
+                lh_kv_forecast f;
+                if (p < 0) c.policy = (lh_policy_options){0};
+                c.window = 30;
+                c.sliding = slides ? sliding : NULL;
+                rig_open(&r, &c, mt_comm(), &lh_ops_ref);
+                lh_kv_shape s = rig_shape(&r);
+                mt_try(lh_kv_plan(&s, &r.plan, c.tokens, c.more, &f));
+                rig_prefill(&r, &got);
+                lh_mem_usage u = lh_device_usage(r.device);
+                int64_t peak = u.peak_total - u.now[LH_MEM_WORK]; /* the operations' scratch stays with the stream */
+                int even = r.plan.heads == LH_HEADS_UNIFORM;
+                mt_check(!even || u.now[LH_MEM_KV] == f.held, "%lld bytes are held, %lld were forecast",
+                         (long long)u.now[LH_MEM_KV], (long long)f.held);
+                mt_check(!even || peak == f.peak, "the peak is %lld bytes, %lld were forecast (%s)", (long long)peak,
+                         (long long)f.peak, r.plan.name);
+                mt_check(!even || got.stats.entries_held == f.entries, "%lld entries, %lld were forecast",
+                         (long long)got.stats.entries_held, (long long)f.entries);
+                mt_check(got.stats.bytes_held == got.stats.entries_held * 2 * c.dim * lh_dtype_bytes(c.type), "bytes");
+                rig_result_clear(&got);
+                rig_close(&r);
+            }
+    mt_end();
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("evict");
+    TCase *laws = tcase_create("laws");
+    tcase_set_timeout(laws, 0);
+    tcase_add_loop_test(laws, test_ranks_keep_what_one_rank_keeps_and_that_is_right, 0, POLICIES);
+    tcase_add_test(laws, test_a_budget_of_the_whole_prompt_changes_nothing);
+    tcase_add_test(laws, test_more_budget_keeps_what_less_budget_kept);
+    tcase_add_test(laws, test_of_equal_scores_lower_heads_and_positions_stay);
+    tcase_add_test(laws, test_sliding_layers_keep_only_what_the_next_row_sees);
+    tcase_add_test(laws, test_attention_that_is_not_finite_is_refused_on_all_ranks);
+    tcase_add_test(laws, test_memory_is_what_was_forecast);
+    suite_add_tcase(suite, laws);
+    return mt_run(suite);
+}
