@@ -99,9 +99,8 @@ void lh_comm_step(lh_comm *comm, const char *step, int64_t number)
 static lh_status begin(lh_comm *comm, const char *operation, int64_t bytes)
 {
     lh_status st = LH_OK;
-    if (comm->world->broken)
-        LH_FAIL(LH_ECOMM, "rank %d on %s: no %s after communication has failed", comm->world_rank, comm->host,
-                operation);
+    if (comm->world->broken) LH_FAIL(LH_ECOMM, "no %s is possible: communication has failed before", operation);
+    comm->world->agreed = 0;
     lh_watch_enter(comm->world->watch, operation, bytes);
 done:
     return st;
@@ -223,10 +222,16 @@ lh_status lh_comm_agree(lh_comm *comm, lh_status mine)
     if (sender) snprintf(why.host, sizeof why.host, "%d on %.40s", comm->world_rank, comm->host);
     lh_status told = broadcast(comm, "agreement", first, &why, sizeof why);
     if (told != LH_OK) LH_TRY(told);
+    comm->world->agreed = 1;
     if (!sender) LH_FAIL(st, "rank %s: %s", why.host, why.message);
     lh_fail_trace(st, __FILE__, __LINE__);
 done:
     return st;
+}
+
+int lh_comm_agreed(const lh_comm *comm)
+{
+    return comm->world->agreed;
 }
 
 lh_status lh_comm_same(lh_comm *comm, const void *data, int64_t bytes, const char *what)
@@ -237,19 +242,14 @@ lh_status lh_comm_same(lh_comm *comm, const void *data, int64_t bytes, const cha
     const lh_comm_word *all = comm->words;
     memcpy(own.host, comm->host, sizeof own.host);
     LH_TRY(gather(comm, "comparison", &own, comm->words, sizeof own));
-    for (int r = 1; r < comm->size; r++)
-        if (all[r].bytes != all[0].bytes || memcmp(all[r].hash, all[0].hash, sizeof all[0].hash) != 0)
-            LH_FAIL(LH_EUSAGE,
-                    "%s of rank %d on %s differ from those of rank 0 on %s: they must be the same on all ranks", what,
-                    r, all[r].host, all[0].host);
+    for (int r = 1; r < comm->size; r++) {
+        if (all[r].bytes == all[0].bytes && memcmp(all[r].hash, all[0].hash, sizeof all[0].hash) == 0) continue;
+        comm->world->agreed = 1;
+        LH_FAIL(LH_EUSAGE, "%s of rank %d on %s differ from those of rank 0 on %s: they must be the same on all ranks",
+                what, r, all[r].host, all[0].host);
+    }
 done:
     return st;
-}
-
-int lh_comm_speaks(const lh_comm *comm)
-{
-    if (comm->world->broken && comm->world->watch) return lh_watch_speak(comm->world->watch);
-    return comm->world_rank == 0;
 }
 
 void lh_comm_leave(lh_comm *comm, int code)
@@ -257,7 +257,7 @@ void lh_comm_leave(lh_comm *comm, int code)
     lh_watch *watch = comm->world->watch;
     fflush(NULL);
     if (watch) lh_watch_speak(watch); /* that this rank is gone is no news for the watchdogs */
-    if (watch && comm->world_rank != 0) {
+    if (watch && comm->world_rank != 0 && code == LH_EINTERRUPTED) {
         signal(SIGTERM, SIG_DFL);
         for (int i = 0; i < 500 && lh_watch_alive(watch, 0) != 0; i++)
             nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);

@@ -80,9 +80,9 @@ lh_status lh_comm_barrier(lh_comm *comm);
  * from a collective cannot be heard: it gets its status back at once. */
 lh_status lh_comm_agree(lh_comm *comm, lh_status st);
 
-/* 1 when the last lh_comm_agree or lh_comm_same on this communicator (or one split from it) ended in a failure: every
- * rank has it, rank 0 reports it and all may close. A failure for which it is 0 is this rank's alone: it reports and
- * leaves. */
+/* 1 when the last collective of this world was an lh_comm_agree or lh_comm_same that ended in a failure: every rank of
+ * its communicator has it, rank 0 reports it and all may close. A failure for which it is 0 is this rank's alone: it
+ * reports and leaves. */
 int lh_comm_agreed(const lh_comm *comm);
 
 /* All ranks must hold the same `bytes` bytes, as the options of a run; else LH_EUSAGE naming `what` and the first rank
@@ -95,14 +95,10 @@ lh_status lh_comm_same(lh_comm *comm, const void *data, int64_t bytes, const cha
  * sent. */
 int64_t lh_comm_sent_bytes(const lh_comm *comm);
 
-/* 1 on the one rank that prints the message of a run that failed: rank 0 after an agreement, and when
- * communication itself has failed the first rank of a host that asks. */
-int lh_comm_speaks(const lh_comm *comm);
-
 /* Leave without a collective: flush what is written and end this process with `code`; under MPI the launcher is not
- * waited for. For Ctrl-C and for failures where the peers cannot be reached. Launchers end the other ranks when one has
- * left with a code other than 0, and report the first code: so rank 0 leaves at once, and every other rank stays until
- * rank 0 has left, 10 s at most. */
+ * waited for. For Ctrl-C and for failures that were not agreed on. Watchdogs of peers on this host end them quietly
+ * then. Launchers end the other ranks when one has left with a code other than 0, and report the first code. So with
+ * LH_EINTERRUPTED, which comes to all, ranks other than 0 stay until rank 0 has left, 10 s at most. */
 void lh_comm_leave(lh_comm *comm, int code) __attribute__((noreturn));
 
 #endif

@@ -34,7 +34,7 @@ void lh_watch_sit(lh_watch *watch, lh_board *board, int seats, int own);
 /* 1: the process of that rank runs, 0: it has ended, -1: not known. */
 int lh_watch_alive(const lh_watch *watch, int rank);
 
-/* 1 the first time on this host. Who gets it says what went wrong, the others keep quiet. */
+/* 1 the first time on this host. Who gets it says what went wrong, the other watchdogs keep quiet. */
 int lh_watch_speak(lh_watch *watch);
 
 void lh_watch_step(lh_watch *watch, const char *step, int64_t number);
@@ -50,10 +50,12 @@ void lh_watch_describe(const lh_watch *watch, char *out, int64_t cap_bytes);
 /* Shared by the communicators that come from one open. */
 typedef struct lh_comm_world {
     int refs;
-    int broken;                                  /* a collective failed: talk no more */
-    int finalize;                                /* MPI is ours to finalise */
-    lh_watch *watch;                             /* NULL: nobody to wait for */
-    void *handle;                                /* the implementation's own, for finish */
+    int broken;      /* a collective failed: talk no more */
+    int agreed;      /* the last collective was an agreement that something has failed */
+    int finalize;    /* MPI is ours to finalise */
+    lh_watch *watch; /* NULL: nobody to wait for */
+    void *handle;    /* the implementation's own, for finish */
+
     void (*finish)(struct lh_comm_world *world); /* after the last was closed; may be NULL */
 } lh_comm_world;
 

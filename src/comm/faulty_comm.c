@@ -48,8 +48,8 @@ static lh_status kill_rank(lh_comm *comm, const plan *p)
 
 static lh_status fail(lh_comm *comm, const plan *p)
 {
-    return lh_fail(LH_ECOMM, __FILE__, __LINE__, "rank %d on %s fails at collective %lld, as it was told",
-                   comm->world_rank, comm->host, (long long)p->at);
+    (void)comm;
+    return lh_fail(LH_ECOMM, __FILE__, __LINE__, "collective %lld fails, as it was told", (long long)p->at);
 }
 
 static const struct {

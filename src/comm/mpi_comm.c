@@ -27,7 +27,7 @@ static lh_status check(lh_comm *comm, int rc)
     if (rc == MPI_SUCCESS) return LH_OK;
     MPI_Error_string(rc, why, &n);
     if (comm->world->watch) lh_watch_describe(comm->world->watch, what, sizeof what);
-    LH_FAIL(LH_ECOMM, "rank %d on %s: %s failed: %s", comm->world_rank, comm->host, what, why);
+    LH_FAIL(LH_ECOMM, "%s failed: %s", what, why);
 done:
     return st;
 }

@@ -1,7 +1,9 @@
 /* A small run with five steps of collectives, for faults.sh: fault_run RANK PLAN TIMEOUT_S. Plans are those of
  * lh_comm_open_faulty and:
  *   leave:N  at step N all ranks leave with code 75, as after Ctrl-C; RANK takes its time to write a line first
+ *   first:N  the same, but the others know nothing of it and go on
  *   alone:N  at step N RANK goes away with code 3 and tells nobody
+ *   agreed:N RANK fails at step N, and all agree on it
  *   none     nothing happens
  * Ends as the program does: one message, the status as the exit code. */
 #include <stdio.h>
@@ -12,12 +14,12 @@
 #include "base/log.h"
 #include "comm/comm.h"
 
-static lh_status one_step(lh_comm *comm, int64_t step)
+static lh_status one_step(lh_comm *comm, int64_t step, lh_status mine)
 {
     lh_status st = LH_OK;
     int64_t ones[4] = {1, 1, 1, step}, all[64], own = lh_comm_rank(comm);
     lh_comm_step(comm, "loop", step);
-    LH_TRY(lh_comm_agree(comm, LH_OK));
+    LH_TRY(lh_comm_agree(comm, mine));
     LH_TRY(lh_comm_allreduce(comm, ones, 4, LH_I64, LH_SUM));
     LH_TRY(lh_comm_allgather(comm, &own, all, sizeof own));
     LH_TRY(lh_comm_bcast(comm, 0, all, sizeof all));
@@ -27,16 +29,39 @@ done:
     return st;
 }
 
+/* 1 when `plan` is "name:step". */
+static int planned(const char *plan, const char *name, int step)
+{
+    size_t n = strlen(name);
+    return strncmp(plan, name, n) == 0 && plan[n] == ':' && atoi(plan + n + 1) == step;
+}
+
 static void misbehave(lh_comm *comm, const char *plan, int here, int step)
 {
-    if (strncmp(plan, "leave:", 6) == 0 && atoi(plan + 6) == step) {
+    int first = planned(plan, "first", step) && here;
+    if (first || planned(plan, "leave", step)) {
         if (here) {
             usleep(400000);
             printf("written before leaving\n");
         }
         lh_comm_leave(comm, LH_EINTERRUPTED);
     }
-    if (strncmp(plan, "alone:", 6) == 0 && atoi(plan + 6) == step && here) _exit(3);
+    if (here && planned(plan, "alone", step)) _exit(3);
+}
+
+static lh_status fails_at(const char *plan, int here, int step)
+{
+    if (!here || !planned(plan, "agreed", step)) return LH_OK;
+    return lh_fail(LH_EFILE, __FILE__, __LINE__, "a bad file at step %d", step);
+}
+
+/* 1 for a plan of this program, 0 for one of lh_comm_open_faulty. */
+static int is_own(const char *plan)
+{
+    static const char *const own[] = {"leave:", "first:", "alone:", "agreed:", "none"};
+    for (size_t i = 0; i < sizeof own / sizeof *own; i++)
+        if (strncmp(plan, own[i], strlen(own[i])) == 0) return 1;
+    return 0;
 }
 
 int main(int argc, char **argv)
@@ -45,20 +70,26 @@ int main(int argc, char **argv)
     lh_comm *world = NULL, *faulty = NULL, *comm = NULL;
     if (argc != 4) return LH_EUSAGE;
     const char *plan = argv[2];
+    int here = 0;
     LH_TRY(lh_comm_open_world(&world, atof(argv[3])));
     lh_log_set_rank(lh_comm_rank(world), lh_comm_size(world));
     comm = world;
-    if (strncmp(plan, "leave", 5) != 0 && strncmp(plan, "alone", 5) != 0 && strcmp(plan, "none") != 0) {
+    here = lh_comm_rank(world) == atoi(argv[1]);
+    if (!is_own(plan)) {
         LH_TRY(lh_comm_open_faulty(&faulty, world, atoi(argv[1]), plan));
         comm = faulty;
     }
     for (int step = 0; step < 5; step++) {
-        misbehave(comm, plan, lh_comm_rank(comm) == atoi(argv[1]), step);
-        LH_TRY(one_step(comm, step));
+        misbehave(comm, plan, here, step);
+        LH_TRY(one_step(comm, step, fails_at(plan, here, step)));
     }
     if (lh_comm_rank(world) == 0) printf("all steps done\n");
 done:
-    if (st != LH_OK && (!world || lh_comm_speaks(world))) lh_log(LH_LOG_ERROR, 1, "%s", lh_error_message());
+    if (st != LH_OK && world && !lh_comm_agreed(world)) {
+        lh_log(LH_LOG_ERROR, 1, "rank %d on %s: %s", lh_comm_rank(world), lh_comm_host(world), lh_error_message());
+        lh_comm_leave(world, (int)st);
+    }
+    if (st != LH_OK) lh_log(LH_LOG_ERROR, 0, "%s", lh_error_message());
     lh_comm_close(faulty);
     lh_comm_close(world);
     return st;

@@ -66,16 +66,27 @@ done
 for bad in 0 2; do
     run 20 3 $bad fail:10 600
     ends_with 7
-    says "rank $bad on .* fails at collective 10"
+    says "rank $bad on .*: collective 10 fails, as it was told"
     says_once "longhaul: "
 done
 
-# Ctrl-C: all leave without a collective, the code survives, and rank 0 is not cut short.
-for ranks in 1 2 4; do
-    run 20 $ranks 0 leave:3 600
-    ends_with 75
-    prints "written before leaving"
-    check "is quiet" test "$(grep -c "longhaul: " "$out/err")" = 0
+# What all agree on is told once, by rank 0, with where it happened; all end with its code.
+for bad in 0 2; do
+    run 20 3 $bad agreed:3 600
+    ends_with 4
+    says "a bad file at step 3"
+    says_once "longhaul: "
+    [ $bad = 0 ] || says "longhaul: rank 2 on .*: a bad file at step 3"
+done
+
+# Ctrl-C: all leave without a collective, or rank 0 alone; the code survives, and rank 0 is not cut short.
+for plan in leave:3 first:3; do
+    for ranks in 1 2 4; do
+        run 20 $ranks 0 $plan 600
+        ends_with 75
+        prints "written before leaving"
+        check "is quiet" test "$(grep -c "longhaul: " "$out/err")" = 0
+    done
 done
 
 if [ $failures = 0 ]; then echo "all faults end well"; fi

@@ -26,8 +26,10 @@ START_TEST(test_nobody_fails_alone)
         mt_check(says(text), "message is '%s'", lh_error_message());
         snprintf(text, sizeof text, "rank %d on %s: no luck", bad, lh_comm_host(comm));
         mt_check(says(text) == (mt_rank() != bad), "others say where it was, not '%s'", lh_error_message());
+        mt_check(lh_comm_agreed(comm), "a failure that all know is no agreement");
         lh_error_clear();
         mt_try(lh_comm_agree(comm, LH_OK));
+        mt_check(!lh_comm_agreed(comm), "nothing has failed");
     }
     mt_end();
 }
@@ -78,7 +80,7 @@ START_TEST(test_different_data_names_what_and_who)
     for (int odd = 1; odd < mt_size(); odd++) {
         mt_expect(lh_comm_same(comm, mt_rank() >= odd ? "budget 65" : "budget 64", 9, "options"), LH_EUSAGE);
         snprintf(text, sizeof text, "options of rank %d on ", odd);
-        mt_check(says(text), "message is '%s'", lh_error_message());
+        mt_check(says(text) && lh_comm_agreed(comm), "message is '%s'", lh_error_message());
         mt_expect(lh_comm_same(comm, "budget 64", mt_rank() == odd ? 8 : 9, "options"), LH_EUSAGE);
         mt_check(says(text), "message is '%s'", lh_error_message());
     }
@@ -134,9 +136,10 @@ START_TEST(test_after_a_failure_nothing_is_said)
     mt_try(lh_comm_open_faulty(&faulty, inner, 0, "fail:2"));
     mt_try(lh_comm_allreduce(faulty, &x, 1, LH_I64, LH_SUM));
     lh_status st = lh_comm_allreduce(faulty, &x, 1, LH_I64, LH_SUM);
-    mt_check(st == LH_ECOMM && says("fails at collective 2"), "message is '%s'", lh_error_message());
+    mt_check(st == LH_ECOMM && says("collective 2 fails"), "message is '%s'", lh_error_message());
     mt_expect(lh_comm_agree(faulty, st), LH_ECOMM);
-    mt_check(says("fails at collective 2"), "the cause is lost: '%s'", lh_error_message());
+    mt_check(says("collective 2 fails"), "the cause is lost: '%s'", lh_error_message());
+    mt_check(!lh_comm_agreed(faulty), "nobody has agreed");
     mt_expect(lh_comm_barrier(faulty), LH_ECOMM);
     mt_expect(lh_comm_barrier(inner), LH_ECOMM);
     mt_expect(lh_comm_agree(inner, LH_OK), LH_ECOMM);
