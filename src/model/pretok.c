@@ -1,0 +1,443 @@
+#include "model/pretok.h"
+
+#include <string.h>
+
+#include "base/json.h"
+#include "model/unicode.h"
+
+/* What happens to the matches of a Split, in Hugging Face's words. */
+typedef enum behaviour { REMOVED, ISOLATED, MERGED_WITH_PREVIOUS, MERGED_WITH_NEXT, CONTIGUOUS, BEHAVIOURS } behaviour;
+
+static const char *const behaviour_names[BEHAVIOURS] = {
+    [REMOVED] = "Removed",
+    [ISOLATED] = "Isolated",
+    [MERGED_WITH_PREVIOUS] = "MergedWithPrevious",
+    [MERGED_WITH_NEXT] = "MergedWithNext",
+    [CONTIGUOUS] = "Contiguous",
+};
+
+typedef enum prepend { PREPEND_NEVER, PREPEND_FIRST, PREPEND_ALWAYS } prepend;
+
+typedef struct step step;
+struct step {
+    lh_status (*run)(const step *s, lh_matcher *matcher, lh_place place, const lh_words *in, lh_words *out);
+    lh_pattern *pattern; /* split */
+    behaviour behaviour;
+    int invert;
+    prepend prepend; /* prefix: a space, or a space's replacement, before a word that does not begin with it */
+    char text[8];    /* ... it. Metaspace: the replacement */
+};
+
+enum { STEPS = 64, DEPTH = 16 };
+
+struct lh_pretok {
+    step steps[STEPS];
+    int n;
+};
+
+/* ---- words ---- */
+
+lh_status lh_words_extend(lh_words *words, const char *text, int64_t bytes)
+{
+    lh_status st = LH_OK;
+    LH_TRY(lh_buf_append(&words->text, text, bytes));
+    words->ends[words->n - 1] = words->text.bytes;
+done:
+    return st;
+}
+
+lh_status lh_words_add(lh_words *words, const char *text, int64_t bytes)
+{
+    lh_status st = LH_OK;
+    if (words->n == words->cap) {
+        int64_t cap = words->cap ? 2 * words->cap : 64;
+        LH_TRY(lh_realloc(&words->ends, cap, sizeof *words->ends));
+        words->cap = cap;
+    }
+    words->ends[words->n++] = words->text.bytes;
+    LH_TRY(lh_words_extend(words, text, bytes));
+done:
+    return st;
+}
+
+void lh_words_empty(lh_words *words)
+{
+    words->text.bytes = 0;
+    words->n = 0;
+}
+
+void lh_words_clear(lh_words *words)
+{
+    lh_buf_clear(&words->text);
+    lh_free(words->ends);
+    *words = (lh_words){0};
+}
+
+static lh_subject word_at(const lh_words *words, int64_t i)
+{
+    int64_t start = i ? words->ends[i - 1] : 0;
+    return (lh_subject){words->text.data + start, words->ends[i] - start};
+}
+
+/* ---- steps ---- */
+
+/* One part of a word that is being split: as Hugging Face's NormalizedString::split folds it. */
+typedef struct parts {
+    lh_words *out;
+    int64_t first;      /* words of `out` before this word's */
+    int before_matches; /* the part before was a match */
+} parts;
+
+static lh_status add_part(parts *p, const step *s, lh_subject part, int matches)
+{
+    lh_status st = LH_OK;
+    int extend = 0, have = p->out->n > p->first;
+    matches ^= s->invert;
+    switch (s->behaviour) {
+    case MERGED_WITH_PREVIOUS: extend = have && matches && !p->before_matches; break;
+    case MERGED_WITH_NEXT: extend = have && !matches && p->before_matches; break;
+    case CONTIGUOUS: extend = have && matches == p->before_matches; break;
+    default: break;
+    }
+    p->before_matches = matches;
+    if (part.bytes == 0 || (s->behaviour == REMOVED && matches)) goto done;
+    LH_TRY(extend ? lh_words_extend(p->out, part.text, part.bytes) : lh_words_add(p->out, part.text, part.bytes));
+done:
+    return st;
+}
+
+static lh_status split(const step *s, lh_matcher *matcher, lh_place place, const lh_words *in, lh_words *out)
+{
+    lh_status st = LH_OK;
+    (void)place;
+    for (int64_t i = 0; i < in->n; i++) {
+        lh_subject word = word_at(in, i);
+        parts p = {out, out->n, 0};
+        lh_match match = {0};
+        for (;;) {
+            int64_t from = match.end;
+            LH_TRY(lh_pattern_next(s->pattern, matcher, word, &match));
+            int64_t until = match.found ? match.start : word.bytes;
+            if (until > from) LH_TRY(add_part(&p, s, (lh_subject){word.text + from, until - from}, 0));
+            if (!match.found) break;
+            LH_TRY(add_part(&p, s, (lh_subject){word.text + match.start, match.end - match.start}, 1));
+        }
+    }
+done:
+    return st;
+}
+
+static int prepends(const step *s, lh_place place, int64_t i)
+{
+    if (i == 0 && place == LH_PLACE_CONTINUES) return 0;
+    return s->prepend == PREPEND_ALWAYS || (s->prepend == PREPEND_FIRST && i == 0 && place == LH_PLACE_START);
+}
+
+static lh_status prefix(const step *s, lh_matcher *matcher, lh_place place, const lh_words *in, lh_words *out)
+{
+    lh_status st = LH_OK;
+    (void)matcher;
+    int64_t bytes = (int64_t)strlen(s->text);
+    for (int64_t i = 0; i < in->n; i++) {
+        lh_subject word = word_at(in, i);
+        int begins = word.bytes >= bytes && memcmp(word.text, s->text, (size_t)bytes) == 0;
+        LH_TRY(lh_words_add(out, s->text, prepends(s, place, i) && !begins ? bytes : 0));
+        LH_TRY(lh_words_extend(out, word.text, word.bytes));
+    }
+done:
+    return st;
+}
+
+/* Metaspace's first half: every space becomes the replacement. */
+static lh_status replace_spaces(const step *s, lh_matcher *matcher, lh_place place, const lh_words *in, lh_words *out)
+{
+    lh_status st = LH_OK;
+    (void)matcher, (void)place;
+    for (int64_t i = 0; i < in->n; i++) {
+        lh_subject word = word_at(in, i);
+        LH_TRY(lh_words_add(out, NULL, 0));
+        for (int64_t from = 0; from < word.bytes;) {
+            const char *space = memchr(word.text + from, ' ', (size_t)(word.bytes - from));
+            int64_t until = space ? space - word.text : word.bytes;
+            LH_TRY(lh_words_extend(out, word.text + from, until - from));
+            if (space) LH_TRY(lh_words_extend(out, s->text, (int64_t)strlen(s->text)));
+            from = until + 1;
+        }
+    }
+done:
+    return st;
+}
+
+static lh_status map_bytes(const step *s, lh_matcher *matcher, lh_place place, const lh_words *in, lh_words *out)
+{
+    lh_status st = LH_OK;
+    char chars[256][4], mapped[512];
+    int lengths[256];
+    (void)s, (void)matcher, (void)place;
+    for (int b = 0; b < 256; b++) lengths[b] = lh_utf8_write(chars[b], lh_byte_to_char((uint8_t)b));
+    for (int64_t i = 0; i < in->n; i++) {
+        lh_subject word = word_at(in, i);
+        int64_t n = 0;
+        LH_TRY(lh_words_add(out, NULL, 0));
+        for (int64_t k = 0; k < word.bytes; k++) {
+            unsigned char b = (unsigned char)word.text[k];
+            if (n > (int64_t)sizeof mapped - 4) {
+                LH_TRY(lh_words_extend(out, mapped, n));
+                n = 0;
+            }
+            memcpy(mapped + n, chars[b], (size_t)lengths[b]);
+            n += lengths[b];
+        }
+        LH_TRY(lh_words_extend(out, mapped, n));
+    }
+done:
+    return st;
+}
+
+lh_status lh_pretok_run(const lh_pretok *pretok, lh_matcher *matcher, lh_place place, lh_words *words, lh_words *spare)
+{
+    lh_status st = LH_OK;
+    int64_t limit_bytes = 64 * words->text.bytes + (1 << 24); /* steps can double the text, and there are many */
+    for (int i = 0; i < pretok->n; i++) {
+        if (words->text.bytes > limit_bytes)
+            LH_FAIL(LH_EINPUT, "the tokenizer's 'pre_tokenizer' makes more than %lld bytes of the text",
+                    (long long)limit_bytes);
+        lh_words_empty(spare);
+        LH_TRY(pretok->steps[i].run(&pretok->steps[i], matcher, place, words, spare));
+        lh_words swap = *words;
+        *words = *spare;
+        *spare = swap;
+    }
+done:
+    return st;
+}
+
+/* ---- parsing ---- */
+
+typedef struct parser {
+    lh_pretok *pretok;
+    const char *name;
+    int depth;
+} parser;
+
+static lh_status new_step(parser *p, step **out)
+{
+    lh_status st = LH_OK;
+    if (p->pretok->n == STEPS) LH_FAIL(LH_EINPUT, "'%s': more than %d steps in 'pre_tokenizer'", p->name, (int)STEPS);
+    *out = &p->pretok->steps[p->pretok->n++];
+done:
+    return st;
+}
+
+static lh_status add_split(parser *p, const char *regex, behaviour how)
+{
+    lh_status st = LH_OK;
+    step *s = NULL;
+    LH_TRY(new_step(p, &s));
+    *s = (step){.run = split, .behaviour = how};
+    LH_TRY(lh_pattern_regex(&s->pattern, p->name, regex));
+done:
+    return st;
+}
+
+static lh_status add_prefix(parser *p, prepend when, const char *text)
+{
+    lh_status st = LH_OK;
+    step *s = NULL;
+    if (when == PREPEND_NEVER) goto done;
+    LH_TRY(new_step(p, &s));
+    *s = (step){.run = prefix, .prepend = when};
+    memcpy(s->text, text, strlen(text));
+done:
+    return st;
+}
+
+static lh_status parse_behaviour(parser *p, const json_t *spec, behaviour *out)
+{
+    lh_status st = LH_OK;
+    const char *name = behaviour_names[*out];
+    LH_TRY(lh_json_string(spec, p->name, "behavior", &name));
+    for (int b = 0; b < BEHAVIOURS; b++)
+        if (strcmp(name, behaviour_names[b]) == 0) {
+            *out = (behaviour)b;
+            goto done;
+        }
+    LH_FAIL(LH_EINPUT,
+            "'%s': behaviour '%s' of a pre-tokenizer is not known, known are Removed, Isolated, MergedWithPrevious, "
+            "MergedWithNext, Contiguous",
+            p->name, name);
+done:
+    return st;
+}
+
+static lh_status parse_split(parser *p, const json_t *spec)
+{
+    lh_status st = LH_OK;
+    step *s = NULL;
+    LH_TRY(new_step(p, &s));
+    *s = (step){.run = split, .behaviour = ISOLATED};
+    LH_TRY(parse_behaviour(p, spec, &s->behaviour));
+    LH_TRY(lh_json_bool(spec, p->name, "invert", &s->invert));
+    LH_TRY(lh_pattern_parse(&s->pattern, p->name, json_object_get(spec, "pattern")));
+done:
+    return st;
+}
+
+static lh_status parse_byte_level(parser *p, const json_t *spec)
+{
+    lh_status st = LH_OK;
+    step *s = NULL;
+    int space = 1, regex = 1;
+    LH_TRY(lh_json_bool(spec, p->name, "add_prefix_space", &space));
+    LH_TRY(lh_json_bool(spec, p->name, "use_regex", &regex));
+    LH_TRY(add_prefix(p, space ? PREPEND_ALWAYS : PREPEND_NEVER, " "));
+    if (regex) /* GPT-2's */
+        LH_TRY(add_split(p, "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+",
+                         ISOLATED));
+    LH_TRY(new_step(p, &s));
+    *s = (step){.run = map_bytes};
+done:
+    return st;
+}
+
+static lh_status parse_digits(parser *p, const json_t *spec)
+{
+    lh_status st = LH_OK;
+    int individual = 0;
+    LH_TRY(lh_json_bool(spec, p->name, "individual_digits", &individual));
+    LH_TRY(add_split(p, "\\p{N}", individual ? ISOLATED : CONTIGUOUS));
+done:
+    return st;
+}
+
+static lh_status parse_whitespace(parser *p, const json_t *spec)
+{
+    lh_status st = LH_OK;
+    (void)spec;
+    LH_TRY(add_split(p, "\\w+|[^\\w\\s]+", REMOVED));
+    p->pretok->steps[p->pretok->n - 1].invert = 1;
+done:
+    return st;
+}
+
+static lh_status parse_whitespace_split(parser *p, const json_t *spec)
+{
+    (void)spec;
+    return add_split(p, "\\s", REMOVED);
+}
+
+static lh_status parse_punctuation(parser *p, const json_t *spec)
+{
+    lh_status st = LH_OK;
+    behaviour how = ISOLATED;
+    LH_TRY(parse_behaviour(p, spec, &how));
+    LH_TRY(add_split(p, "[\\p{P}$+<=>^`|~]", how));
+done:
+    return st;
+}
+
+static lh_status parse_delimiter(parser *p, const json_t *spec)
+{
+    lh_status st = LH_OK;
+    step *s = NULL;
+    LH_TRY(new_step(p, &s));
+    *s = (step){.run = split, .behaviour = REMOVED};
+    LH_TRY(lh_pattern_parse(&s->pattern, p->name, json_object_get(spec, "delimiter")));
+done:
+    return st;
+}
+
+static lh_status parse_metaspace(parser *p, const json_t *spec)
+{
+    lh_status st = LH_OK;
+    step *s = NULL;
+    const char *replacement = "\xE2\x96\x81", *scheme = NULL;
+    int space = 1, splits = 1;
+    LH_TRY(lh_json_string(spec, p->name, "replacement", &replacement));
+    LH_TRY(lh_json_string(spec, p->name, "prepend_scheme", &scheme));
+    LH_TRY(lh_json_bool(spec, p->name, "add_prefix_space", &space)); /* older files; prepend_scheme wins */
+    LH_TRY(lh_json_bool(spec, p->name, "split", &splits));
+    if (!*replacement || (int64_t)strlen(replacement) != lh_utf8_length(replacement))
+        LH_FAIL(LH_EINPUT, "'%s': 'replacement' of Metaspace must be one character", p->name);
+    prepend when = space ? PREPEND_ALWAYS : PREPEND_NEVER;
+    if (scheme) {
+        if (strcmp(scheme, "always") != 0 && strcmp(scheme, "first") != 0 && strcmp(scheme, "never") != 0)
+            LH_FAIL(LH_EINPUT, "'%s': 'prepend_scheme' is '%s', it must be 'always', 'first' or 'never'", p->name,
+                    scheme);
+        when = *scheme == 'a' ? PREPEND_ALWAYS : *scheme == 'f' ? PREPEND_FIRST : PREPEND_NEVER;
+    }
+    LH_TRY(new_step(p, &s));
+    *s = (step){.run = replace_spaces};
+    memcpy(s->text, replacement, strlen(replacement));
+    LH_TRY(add_prefix(p, when, replacement));
+    if (!splits) goto done;
+    LH_TRY(new_step(p, &s));
+    *s = (step){.run = split, .behaviour = MERGED_WITH_NEXT};
+    json_t *pattern = json_string(replacement);
+    st = lh_pattern_parse(&s->pattern, p->name, pattern);
+    json_decref(pattern);
+done:
+    return st;
+}
+
+static lh_status parse_sequence(parser *p, const json_t *spec);
+
+static const struct {
+    const char *type;
+    lh_status (*parse)(parser *p, const json_t *spec);
+} kinds[] = {
+    {"Sequence", parse_sequence},       {"Split", parse_split},           {"ByteLevel", parse_byte_level},
+    {"Digits", parse_digits},           {"Whitespace", parse_whitespace}, {"WhitespaceSplit", parse_whitespace_split},
+    {"Punctuation", parse_punctuation}, {"Metaspace", parse_metaspace},   {"CharDelimiterSplit", parse_delimiter},
+};
+
+static lh_status parse_any(parser *p, const json_t *spec)
+{
+    lh_status st = LH_OK;
+    const char *type = "";
+    LH_TRY(lh_json_string(spec, p->name, "type", &type));
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        if (strcmp(type, kinds[i].type) == 0) {
+            LH_TRY(kinds[i].parse(p, spec));
+            goto done;
+        }
+    LH_FAIL(LH_EINPUT,
+            "'%s': pre_tokenizer '%s' is not known, known are Sequence, Split, ByteLevel, Digits, Whitespace, "
+            "WhitespaceSplit, Punctuation, CharDelimiterSplit, Metaspace",
+            p->name, type);
+done:
+    return st;
+}
+
+static lh_status parse_sequence(parser *p, const json_t *spec)
+{
+    lh_status st = LH_OK;
+    const json_t *list = json_object_get(spec, "pretokenizers");
+    if (!json_is_array(list)) LH_FAIL(LH_EINPUT, "'%s': 'pretokenizers' of a Sequence must be a list", p->name);
+    if (++p->depth > DEPTH) LH_FAIL(LH_EINPUT, "'%s': 'pre_tokenizer' is nested too deep", p->name);
+    for (size_t i = 0; i < json_array_size(list); i++) LH_TRY(parse_any(p, json_array_get(list, i)));
+    p->depth--;
+done:
+    return st;
+}
+
+lh_status lh_pretok_parse(lh_pretok **out, const char *name, const json_t *spec)
+{
+    lh_status st = LH_OK;
+    lh_pretok *pretok = NULL;
+    LH_TRY(lh_calloc(&pretok, 1, sizeof *pretok));
+    parser p = {pretok, name, 0};
+    if (spec && !json_is_null(spec)) LH_TRY(parse_any(&p, spec));
+    *out = pretok;
+    pretok = NULL;
+done:
+    lh_pretok_free(pretok);
+    return st;
+}
+
+void lh_pretok_free(lh_pretok *pretok)
+{
+    if (!pretok) return;
+    for (int i = 0; i < pretok->n; i++) lh_pattern_free(pretok->steps[i].pattern);
+    lh_free(pretok);
+}

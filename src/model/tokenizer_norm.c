@@ -1,0 +1,282 @@
+#include "model/tokenizer_norm.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <utf8proc.h>
+
+#include "base/json.h"
+#include "model/unicode.h"
+
+typedef struct work {
+    lh_matcher *matcher;
+    int64_t limit_bytes; /* of the text: replacements of replacements could grow without end */
+} work;
+
+typedef struct step step;
+struct step {
+    lh_status (*run)(const step *s, const work *w, const lh_buf *in, lh_buf *out);
+    int options; /* utf8proc's */
+    int left, right;
+    lh_pattern *pattern;
+    char *text; /* replacement, or what is put in front */
+    int64_t bytes;
+};
+
+enum { STEPS = 64, DEPTH = 16 };
+
+struct lh_norm {
+    step steps[STEPS];
+    int n;
+};
+
+/* ---- steps ---- */
+
+static lh_status compose(const step *s, const work *w, const lh_buf *in, lh_buf *out)
+{
+    lh_status st = LH_OK;
+    utf8proc_uint8_t *mapped = NULL;
+    (void)w;
+    utf8proc_ssize_t n = utf8proc_map((const utf8proc_uint8_t *)in->data, (utf8proc_ssize_t)in->bytes, &mapped,
+                                      (utf8proc_option_t)s->options);
+    if (n < 0) LH_FAIL(LH_EINPUT, "cannot normalise the text: %s", utf8proc_errmsg(n));
+    LH_TRY(lh_buf_append(out, mapped, n));
+done:
+    free(mapped);
+    return st;
+}
+
+static lh_status lowercase(const step *s, const work *w, const lh_buf *in, lh_buf *out)
+{
+    lh_status st = LH_OK;
+    (void)s, (void)w;
+    for (int64_t at = 0; at < in->bytes;) {
+        uint32_t cp;
+        int skip;
+        char c[4];
+        lh_utf8_read(in->data + at, in->bytes - at, &cp, &skip);
+        at += skip;
+        if (cp == 0x130) { /* the only lower case of two characters */
+            LH_TRY(lh_buf_append(out, "i\xCC\x87", 3));
+            continue;
+        }
+        LH_TRY(lh_buf_append(out, c, lh_utf8_write(c, (uint32_t)utf8proc_tolower((utf8proc_int32_t)cp))));
+    }
+done:
+    return st;
+}
+
+static lh_status strip_accents(const step *s, const work *w, const lh_buf *in, lh_buf *out)
+{
+    lh_status st = LH_OK;
+    (void)s, (void)w;
+    for (int64_t at = 0; at < in->bytes;) {
+        uint32_t cp;
+        int skip;
+        lh_utf8_read(in->data + at, in->bytes - at, &cp, &skip);
+        utf8proc_category_t category = utf8proc_category((utf8proc_int32_t)cp);
+        if (category != UTF8PROC_CATEGORY_MN && category != UTF8PROC_CATEGORY_MC && category != UTF8PROC_CATEGORY_ME)
+            LH_TRY(lh_buf_append(out, in->data + at, skip));
+        at += skip;
+    }
+done:
+    return st;
+}
+
+static lh_status strip(const step *s, const work *w, const lh_buf *in, lh_buf *out)
+{
+    int64_t start = 0, end = in->bytes;
+    uint32_t cp;
+    int skip;
+    (void)w;
+    while (s->left && start < end) {
+        lh_utf8_read(in->data + start, end - start, &cp, &skip);
+        if (!lh_char_is_space(cp)) break;
+        start += skip;
+    }
+    while (s->right && start < end) {
+        int64_t last = end - 1;
+        while (last > start && ((unsigned char)in->data[last] & 0xC0) == 0x80) last--;
+        lh_utf8_read(in->data + last, end - last, &cp, &skip);
+        if (!lh_char_is_space(cp)) break;
+        end = last;
+    }
+    return lh_buf_append(out, in->data + start, end - start);
+}
+
+static lh_status replace(const step *s, const work *w, const lh_buf *in, lh_buf *out)
+{
+    lh_status st = LH_OK;
+    lh_match match = {0};
+    for (;;) {
+        int64_t from = match.end;
+        LH_TRY(lh_pattern_next(s->pattern, w->matcher, (lh_subject){in->data, in->bytes}, &match));
+        LH_TRY(lh_buf_append(out, in->data + from, (match.found ? match.start : in->bytes) - from));
+        if (!match.found) break;
+        LH_TRY(lh_buf_append(out, s->text, s->bytes));
+        if (out->bytes > w->limit_bytes)
+            LH_FAIL(LH_EINPUT, "the tokenizer's 'normalizer' makes more than %lld bytes of the text",
+                    (long long)w->limit_bytes);
+    }
+done:
+    return st;
+}
+
+static lh_status put_in_front(const step *s, const work *w, const lh_buf *in, lh_buf *out)
+{
+    lh_status st = LH_OK;
+    (void)w;
+    if (in->bytes) LH_TRY(lh_buf_append(out, s->text, s->bytes));
+    LH_TRY(lh_buf_append(out, in->data, in->bytes));
+done:
+    return st;
+}
+
+static int is_ascii(const lh_buf *text)
+{
+    unsigned char all = 0;
+    for (int64_t i = 0; i < text->bytes; i++) all |= (unsigned char)text->data[i];
+    return all < 0x80;
+}
+
+lh_status lh_norm_run(const lh_norm *norm, lh_matcher *matcher, lh_place place, lh_buf *text, lh_buf *spare)
+{
+    lh_status st = LH_OK;
+    work w = {matcher, 64 * text->bytes + (1 << 24)};
+    LH_TRY(lh_buf_append(text, NULL, 0)); /* so that data is never NULL */
+    for (int i = 0; i < norm->n; i++) {
+        const step *s = &norm->steps[i];
+        if (s->run == compose && is_ascii(text)) continue;
+        if (s->run == put_in_front && place == LH_PLACE_CONTINUES) continue;
+        spare->bytes = 0;
+        LH_TRY(lh_buf_append(spare, NULL, 0));
+        LH_TRY(s->run(s, &w, text, spare));
+        lh_buf swap = *text;
+        *text = *spare;
+        *spare = swap;
+    }
+done:
+    return st;
+}
+
+/* ---- parsing ---- */
+
+typedef struct parser {
+    lh_norm *norm;
+    const char *name;
+    int depth;
+} parser;
+
+static lh_status set_text(parser *p, step *s, const json_t *spec, const char *key)
+{
+    lh_status st = LH_OK;
+    const json_t *text = json_object_get(spec, key);
+    if (!json_is_string(text)) LH_FAIL(LH_EINPUT, "'%s': '%s' of a normalizer must be a string", p->name, key);
+    s->bytes = (int64_t)json_string_length(text);
+    LH_TRY(lh_strndup(&s->text, json_string_value(text), s->bytes));
+done:
+    return st;
+}
+
+static lh_status parse_strip(parser *p, step *s, const json_t *spec)
+{
+    lh_status st = LH_OK;
+    s->left = s->right = 1;
+    LH_TRY(lh_json_bool(spec, p->name, "strip_left", &s->left));
+    LH_TRY(lh_json_bool(spec, p->name, "strip_right", &s->right));
+done:
+    return st;
+}
+
+static lh_status parse_replace(parser *p, step *s, const json_t *spec)
+{
+    lh_status st = LH_OK;
+    LH_TRY(lh_pattern_parse(&s->pattern, p->name, json_object_get(spec, "pattern")));
+    LH_TRY(set_text(p, s, spec, "content"));
+done:
+    return st;
+}
+
+static lh_status parse_prepend(parser *p, step *s, const json_t *spec)
+{
+    return set_text(p, s, spec, "prepend");
+}
+
+static const struct {
+    const char *type;
+    lh_status (*run)(const step *s, const work *w, const lh_buf *in, lh_buf *out);
+    lh_status (*parse)(parser *p, step *s, const json_t *spec); /* NULL: no members */
+    int options;
+} kinds[] = {
+    {"NFC", compose, NULL, UTF8PROC_STABLE | UTF8PROC_COMPOSE},
+    {"NFD", compose, NULL, UTF8PROC_STABLE | UTF8PROC_DECOMPOSE},
+    {"NFKC", compose, NULL, UTF8PROC_STABLE | UTF8PROC_COMPOSE | UTF8PROC_COMPAT},
+    {"NFKD", compose, NULL, UTF8PROC_STABLE | UTF8PROC_DECOMPOSE | UTF8PROC_COMPAT},
+    {"Lowercase", lowercase, NULL, 0},
+    {"Strip", strip, parse_strip, 0},
+    {"StripAccents", strip_accents, NULL, 0},
+    {"Replace", replace, parse_replace, 0},
+    {"Prepend", put_in_front, parse_prepend, 0},
+};
+
+static lh_status parse_any(parser *p, const json_t *spec);
+
+static lh_status parse_sequence(parser *p, const json_t *spec)
+{
+    lh_status st = LH_OK;
+    const json_t *list = json_object_get(spec, "normalizers");
+    if (!json_is_array(list)) LH_FAIL(LH_EINPUT, "'%s': 'normalizers' of a Sequence must be a list", p->name);
+    if (++p->depth > DEPTH) LH_FAIL(LH_EINPUT, "'%s': 'normalizer' is nested too deep", p->name);
+    for (size_t i = 0; i < json_array_size(list); i++) LH_TRY(parse_any(p, json_array_get(list, i)));
+    p->depth--;
+done:
+    return st;
+}
+
+static lh_status parse_any(parser *p, const json_t *spec)
+{
+    lh_status st = LH_OK;
+    const char *type = "";
+    LH_TRY(lh_json_string(spec, p->name, "type", &type));
+    if (strcmp(type, "Sequence") == 0) {
+        LH_TRY(parse_sequence(p, spec));
+        goto done;
+    }
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        if (strcmp(type, kinds[i].type) != 0) continue;
+        if (p->norm->n == STEPS) LH_FAIL(LH_EINPUT, "'%s': more than %d steps in 'normalizer'", p->name, (int)STEPS);
+        step *s = &p->norm->steps[p->norm->n++];
+        *s = (step){.run = kinds[i].run, .options = kinds[i].options};
+        if (kinds[i].parse) LH_TRY(kinds[i].parse(p, s, spec));
+        goto done;
+    }
+    LH_FAIL(LH_EINPUT,
+            "'%s': normalizer '%s' is not known, known are Sequence, NFC, NFD, NFKC, NFKD, Lowercase, Strip, "
+            "StripAccents, Replace, Prepend",
+            p->name, type);
+done:
+    return st;
+}
+
+lh_status lh_norm_parse(lh_norm **out, const char *name, const json_t *spec)
+{
+    lh_status st = LH_OK;
+    lh_norm *norm = NULL;
+    LH_TRY(lh_calloc(&norm, 1, sizeof *norm));
+    parser p = {norm, name, 0};
+    if (spec && !json_is_null(spec)) LH_TRY(parse_any(&p, spec));
+    *out = norm;
+    norm = NULL;
+done:
+    lh_norm_free(norm);
+    return st;
+}
+
+void lh_norm_free(lh_norm *norm)
+{
+    if (!norm) return;
+    for (int i = 0; i < norm->n; i++) {
+        lh_pattern_free(norm->steps[i].pattern);
+        lh_free(norm->steps[i].text);
+    }
+    lh_free(norm);
+}
