@@ -31,7 +31,7 @@ lh_status lh_comm_create(lh_comm **out)
     LH_TRY(lh_calloc(&comm->words, 1, sizeof *comm->words));
     LH_TRY(lh_calloc(&comm->world, 1, sizeof *comm->world));
     comm->world->refs = 1;
-    comm->size = 1;
+    comm->size = comm->local_size = 1;
     lh_comm_get_host(comm->host);
     *out = comm;
     comm = NULL;
@@ -68,6 +68,11 @@ int lh_comm_size(const lh_comm *comm)
 int lh_comm_local_rank(const lh_comm *comm)
 {
     return comm->local_rank;
+}
+
+int lh_comm_local_size(const lh_comm *comm)
+{
+    return comm->local_size;
 }
 
 int lh_comm_world_rank(const lh_comm *comm)
@@ -122,8 +127,9 @@ lh_status lh_comm_split(lh_comm *comm, int color, lh_comm **out)
     LH_TRY(begin(comm, "split", -1));
     LH_TRY(lh_calloc(&child, 1, sizeof *child));
     *child = (lh_comm){.world = comm->world, .size = 1, .local_rank = comm->local_rank};
-    comm->world->refs++;
+    child->local_size = comm->local_size;
     child->world_rank = comm->world_rank;
+    comm->world->refs++;
     memcpy(child->host, comm->host, sizeof child->host);
     LH_TRY(lh_calloc(&child->words, comm->size, sizeof *child->words));
     LH_TRY(comm->ops->split(comm, color, child));

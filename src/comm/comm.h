@@ -46,7 +46,7 @@ void lh_comm_close(lh_comm *comm);
 
 int lh_comm_rank(const lh_comm *comm);
 int lh_comm_size(const lh_comm *comm);
-int lh_comm_local_size(const lh_comm *comm);   /* ranks of this host */
+int lh_comm_local_size(const lh_comm *comm);   /* ranks of the world on this host */
 int lh_comm_local_rank(const lh_comm *comm);   /* among the ranks of the world on this host */
 int lh_comm_world_rank(const lh_comm *comm);   /* in messages a rank is called by this number, also after a split */
 const char *lh_comm_name(const lh_comm *comm); /* "self", "mpi", "faulty" */

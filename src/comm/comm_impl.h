@@ -83,7 +83,7 @@ typedef struct lh_comm_word {
 struct lh_comm {
     const lh_comm_ops *ops;
     lh_comm_world *world;
-    int rank, size, local_rank, world_rank;
+    int rank, size, local_rank, local_size, world_rank;
     char host[LH_HOST_BYTES];
     int64_t sent_bytes;
     lh_comm_word *words; /* [size], so that agreeing allocates nothing */

@@ -106,6 +106,7 @@ static lh_status wrap(lh_comm *comm, lh_comm *inner, plan *p)
     comm->rank = inner->rank;
     comm->size = inner->size;
     comm->local_rank = inner->local_rank;
+    comm->local_size = inner->local_size;
     comm->world_rank = inner->world_rank;
     memcpy(comm->host, inner->host, sizeof comm->host);
 done:

@@ -241,6 +241,7 @@ static lh_status meet_host(lh_comm *comm, MPI_Comm world)
     LH_TRY(check(comm, MPI_Comm_split_type(world, MPI_COMM_TYPE_SHARED, comm->rank, MPI_INFO_NULL, &h->comm)));
     MPI_Comm_rank(h->comm, &comm->local_rank);
     MPI_Comm_size(h->comm, &count);
+    comm->local_size = count;
     bytes = comm->local_rank == 0 ? (MPI_Aint)(sizeof *board + (size_t)count * sizeof *board->seats) : 0;
     MPI_Comm_set_errhandler(h->comm, MPI_ERRORS_RETURN);
     if (MPI_Win_allocate_shared(bytes, 1, MPI_INFO_NULL, h->comm, &board, &h->window) != MPI_SUCCESS) return LH_OK;

@@ -197,6 +197,7 @@ START_TEST(test_split_makes_groups_that_do_not_hear_each_other)
         mt_check(lh_comm_rank(group) == rank - first, "rank %d of its group", lh_comm_rank(group));
         mt_check(lh_comm_world_rank(group) == rank, "world rank %d", lh_comm_world_rank(group));
         mt_check(lh_comm_local_rank(group) == lh_comm_local_rank(world), "local rank changed");
+        mt_check(lh_comm_local_size(group) == n, "%d ranks on this host", lh_comm_local_size(group));
         for (int r = first; r < first + size; r++) expected += r;
         mt_try(lh_comm_allreduce(group, &sum, 1, LH_I64, LH_SUM));
         mt_check(sum == expected, "sum %d of a group, not %d", (int)sum, (int)expected);
