@@ -28,8 +28,9 @@ const lh_policy_plan *lh_cache_policy(const lh_cache_file *file);
 /* Borrowed arrays, valid until close. */
 lh_cache_extra lh_cache_extra_of(const lh_cache_file *file);
 
-/* Fill an empty cache with the heads of this rank. `more` as in lh_kv_begin. LH_EFILE when shapes, model or type do not
- * fit, naming what the file has and what is wanted. Not collective: agree afterwards. */
+/* Fill an empty cache with the heads of this rank, in the slots that the file says. `more` as in lh_kv_begin. LH_EFILE
+ * when shapes, model or type do not fit, naming what the file has and what is wanted; LH_EUSAGE when the cache was
+ * opened with another policy than the file's. Not collective: agree afterwards. */
 lh_status lh_cache_restore(lh_cache_file *file, lh_kv *kv, uint64_t model, int64_t more);
 
 /* Keep sets, collected layer by layer on rank 0: at the end of prefill (kept) and, if decoding evicted, at the end of

@@ -74,6 +74,10 @@ typedef struct lh_layer_request {
     lh_prompt prompt;
 } lh_layer_request;
 
+/* Slots that a head holding `held` entries gets beyond them: what it can grow by before something goes again. */
+int64_t lh_kv_slack(const lh_kv_shape *shape, const lh_policy_plan *fixed, const lh_layer_request *request,
+                    int64_t held);
+
 lh_layer_plan lh_kv_layer_plan(const lh_kv_shape *shape, const lh_policy_plan *fixed, const lh_layer_request *request);
 
 /* ---- work space of an eviction ---- */
@@ -134,6 +138,7 @@ typedef struct lh_kv_clock { /* what time has done: comes back with a mark */
 typedef struct lh_traffic {
     int64_t *bytes, *at;                     /* [ranks] */
     int64_t *floors, *counts, *room, *share; /* [kv_heads of the model] */
+    int64_t *offsets;                        /* [kv_heads + 1] */
     int64_t *kept, *above;                   /* [kv_count] */
     int64_t *bins;                           /* [LH_SUMMARY_BINS] */
     uint32_t *mine, *all;                    /* [LH_SUMMARY_BINS], [ranks, LH_SUMMARY_BINS] */

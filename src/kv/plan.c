@@ -33,6 +33,15 @@ int64_t lh_kv_visible_from(const lh_kv_shape *shape, int64_t layer, int64_t seen
     return lh_kv_slides(shape, layer) ? most(0, seen - shape->window + 1) : 0;
 }
 
+int64_t lh_kv_slack(const lh_kv_shape *shape, const lh_policy_plan *fixed, const lh_layer_request *request,
+                    int64_t held)
+{
+    int64_t slack = request->prompt.more;
+    if (fixed->evicts && fixed->every) slack = least(slack, most(0, request->budget - held) + fixed->every);
+    if (lh_kv_slides(shape, request->layer)) slack = least(slack, most(0, shape->window - held));
+    return slack;
+}
+
 lh_layer_plan lh_kv_layer_plan(const lh_kv_shape *shape, const lh_policy_plan *fixed, const lh_layer_request *request)
 {
     lh_layer_plan p = {.budget = request->budget};
@@ -45,10 +54,7 @@ lh_layer_plan lh_kv_layer_plan(const lh_kv_shape *shape, const lh_policy_plan *f
     p.ranked = p.protect.base > 0 && p.kept < tokens - p.visible_from;
     p.scored = p.ranked && fixed->source == LH_SCORE_ATTENTION;
     p.with_positions = fixed->evicts || lh_kv_slides(shape, request->layer);
-    /* what the heads can grow to before something goes again */
-    p.slack = request->prompt.more;
-    if (fixed->evicts && fixed->every) p.slack = least(p.slack, most(0, p.budget - p.kept) + fixed->every);
-    if (lh_kv_slides(shape, request->layer)) p.slack = least(p.slack, shape->window - p.kept);
+    p.slack = lh_kv_slack(shape, fixed, request, p.kept);
     return p;
 }
 

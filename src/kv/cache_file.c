@@ -1,0 +1,215 @@
+#include "kv/cache_file.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/h5.h"
+#include "base/hash.h"
+#include "kv/cache_impl.h"
+
+enum { CHUNK_BYTES = 4 << 20 };
+
+/* ---- arrays that come from all ranks ---- */
+
+typedef enum array_kind { POSITIONS, KEYS, VALUES } array_kind;
+
+static const char *const array_names[] = {"positions", "k", "v"};
+
+/* A cache on its way to the file: `mine` is what this rank sends, `all` what rank 0 receives. */
+typedef struct writer {
+    lh_kv *kv;
+    lh_h5 *h5; /* on rank 0 */
+    char *mine, *all;
+    lh_hasher *hasher;
+    lh_h5_array *array;
+    lh_status local; /* of this rank alone: it goes on taking part */
+} writer;
+
+/* Entries of one head, from slot `at` of it on. */
+typedef struct piece {
+    array_kind kind;
+    int64_t layer, head, at, entries;
+} piece;
+
+static int64_t entry_bytes(const lh_kv *kv, array_kind kind)
+{
+    return kind == POSITIONS ? (int64_t)sizeof(int32_t) : kv->shape.head_dim * lh_dtype_bytes(kv->shape.type);
+}
+
+static int counts_head(const lh_heads *heads, int64_t head)
+{
+    return head >= heads->counted_first && head < heads->counted_first + heads->counted_count;
+}
+
+static lh_status read_piece(writer *w, const piece *p)
+{
+    lh_status st = LH_OK;
+    const lh_kv *kv = w->kv;
+    const lh_pool *pool = &kv->layers[p->layer].pool;
+    int64_t bytes = entry_bytes(kv, p->kind), slot = pool->offset[p->head - kv->shape.heads.kv_first] + p->at;
+    const char *from = p->kind == KEYS ? pool->view.k : p->kind == VALUES ? pool->view.v : (void *)pool->view.positions;
+    if (from)
+        LH_TRY(lh_stream_copy(kv->place.stream, w->mine, from + slot * bytes, p->entries * bytes, LH_COPY_TO_HOST));
+    for (int64_t i = 0; !from && i < p->entries; i++) ((int32_t *)w->mine)[i] = (int32_t)(p->at + i);
+    LH_TRY(lh_stream_sync(kv->place.stream));
+done:
+    return st;
+}
+
+/* Collective. One piece goes from the rank that counts its head to rank 0 and into the file, at entry `row`. */
+static lh_status pass_piece(writer *w, const piece *p, int64_t row)
+{
+    lh_status st = LH_OK;
+    lh_kv *kv = w->kv;
+    const lh_heads *h = &kv->shape.heads;
+    int64_t bytes = p->entries * entry_bytes(kv, p->kind);
+    for (int r = 0; r < h->ranks; r++) {
+        lh_heads other = lh_heads_at(h, r);
+        kv->traffic.at[r] = 0;
+        kv->traffic.bytes[r] = counts_head(&other, p->head) ? bytes : 0;
+    }
+    if (w->local == LH_OK && kv->traffic.bytes[h->rank]) w->local = read_piece(w, p);
+    LH_TRY(lh_comm_gatherv(kv->place.comm, 0, w->mine, w->all, kv->traffic.bytes, kv->traffic.at));
+    if (h->rank || w->local != LH_OK) goto done;
+    lh_hasher_add(w->hasher, w->all, bytes);
+    w->local =
+        lh_h5_array_write(w->array, &(lh_h5_part){.at = {row}, .count = {p->entries, kv->shape.head_dim}}, w->all);
+done:
+    return st;
+}
+
+/* Collective. All heads of one array of a layer; lens: of all heads. */
+static lh_status pass_array(writer *w, int64_t layer, array_kind kind, const int64_t *lens)
+{
+    lh_status st = LH_OK;
+    const lh_kv *kv = w->kv;
+    int64_t heads = kv->shape.heads.kv_heads, entries = 0, row = 0, chunk = CHUNK_BYTES / entry_bytes(kv, kind);
+    lh_layer_name name;
+    for (int64_t g = 0; g < heads; g++) entries += lens[g];
+    if (kv->shape.heads.rank == 0 && w->local == LH_OK) w->local = lh_hasher_open(&w->hasher);
+    if (kv->shape.heads.rank == 0 && w->local == LH_OK)
+        w->local = lh_h5_array_create(&w->array, w->h5, lh_layer_array(&name, layer, array_names[kind]),
+                                      &(lh_h5_shape){.type = kind == POSITIONS ? LH_I32 : kv->shape.type,
+                                                     .rank = kind == POSITIONS ? 1 : 2,
+                                                     .dims = {entries, kv->shape.head_dim}});
+    for (int64_t g = 0; g < heads; g++)
+        for (int64_t at = 0; at < lens[g]; at += chunk) {
+            piece p = {.kind = kind, .layer = layer, .head = g, .at = at, .entries = lens[g] - at};
+            if (p.entries > chunk) p.entries = chunk;
+            LH_TRY(pass_piece(w, &p, row));
+            row += p.entries;
+        }
+    lh_h5_array_close(w->array);
+    w->array = NULL;
+    if (kv->shape.heads.rank == 0 && w->local == LH_OK)
+        w->local = lh_h5_put_hash(w->h5, name.text, lh_hasher_value(w->hasher));
+done:
+    lh_h5_array_close(w->array);
+    lh_hasher_close(w->hasher);
+    w->array = NULL;
+    w->hasher = NULL;
+    return st;
+}
+
+/* ---- what rank 0 knows alone ---- */
+
+static lh_status write_layer_head(writer *w, int64_t layer, const int64_t *lens)
+{
+    lh_status st = LH_OK;
+    lh_kv *kv = w->kv;
+    int64_t heads = kv->shape.heads.kv_heads, *offsets = kv->traffic.offsets;
+    lh_protection p = lh_policy_protect(
+        &kv->fixed, &(lh_protect_request){.budget = kv->budgets[layer],
+                                          .seen = kv->clock.seen,
+                                          .visible_from = lh_kv_visible_from(&kv->shape, layer, kv->clock.seen)});
+    lh_layer_name name;
+    offsets[0] = 0;
+    for (int64_t g = 0; g < heads; g++) offsets[g + 1] = offsets[g] + lens[g];
+    LH_TRY(lh_h5_put(w->h5, lh_layer_array(&name, layer, "offsets"),
+                     &(lh_h5_shape){.type = LH_I64, .rank = 1, .dims = {heads + 1}}, offsets));
+    lh_layer_array(&name, layer, NULL);
+    LH_TRY(lh_h5_put_i64(w->h5, name.text, "budget", kv->budgets[layer]));
+    LH_TRY(lh_h5_put_i64(w->h5, name.text, "protected_sinks", p.sinks));
+    LH_TRY(lh_h5_put_i64(w->h5, name.text, "protected_recents", p.recents));
+    LH_TRY(lh_h5_put_i64(w->h5, name.text, "sliding", lh_kv_slides(&kv->shape, layer)));
+done:
+    return st;
+}
+
+static lh_status write_numbers(writer *w, const lh_cache_extra *extra)
+{
+    lh_status st = LH_OK;
+    const lh_kv *kv = w->kv;
+    char model[24];
+    snprintf(model, sizeof model, "%016llx", (unsigned long long)extra->model);
+    const struct {
+        const char *name;
+        int64_t value;
+    } numbers[] = {{"layers", kv->shape.layers},
+                   {"heads", kv->shape.heads.heads},
+                   {"kv_heads", kv->shape.heads.kv_heads},
+                   {"head_dim", kv->shape.head_dim},
+                   {"window", kv->shape.window},
+                   {"entries", kv->fixed.budget_entries}, /* C */
+                   {"prompt_tokens", kv->prompt.tokens},
+                   {"seen_tokens", kv->clock.seen},
+                   {"steps", kv->clock.steps},
+                   {"evictions", kv->clock.evictions},
+                   {"budgets_made", kv->clock.budgets_made},
+                   {"seed", (int64_t)extra->seed}};
+    LH_TRY(lh_h5_group(w->h5, "/state"));
+    LH_TRY(lh_h5_put_string(w->h5, "/state", "model", model));
+    LH_TRY(lh_h5_put_string(w->h5, "/state", "positions", "original"));
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        LH_TRY(lh_h5_put_i64(w->h5, "/state", numbers[i].name, numbers[i].value));
+done:
+    return st;
+}
+
+static lh_status write_head(writer *w, const char *path, const lh_cache_extra *extra)
+{
+    lh_status st = LH_OK;
+    json_t *json = NULL;
+    char *text = NULL;
+    LH_TRY(lh_h5_create(&w->h5, path, &(lh_h5_head){.kind = "cache", .schema = LH_CACHE_SCHEMA, .run = extra->run}));
+    LH_TRY(lh_policy_json(&w->kv->plan, &json));
+    text = json_dumps(json, JSON_COMPACT);
+    if (!text) LH_FAIL(LH_ENOMEM, "cannot allocate host memory for the policy as JSON");
+    LH_TRY(lh_h5_put_text(w->h5, "/policy", text, (int64_t)strlen(text)));
+    LH_TRY(write_numbers(w, extra));
+    LH_TRY(lh_h5_put(w->h5, "/tokens", &(lh_h5_shape){.type = LH_I32, .rank = 1, .dims = {extra->n}}, extra->tokens));
+    LH_TRY(
+        lh_h5_put(w->h5, "/logits", &(lh_h5_shape){.type = LH_F32, .rank = 1, .dims = {extra->vocab}}, extra->logits));
+done:
+    free(text);
+    json_decref(json);
+    return st;
+}
+
+lh_status lh_cache_save(lh_kv *kv, const char *path, const lh_cache_extra *extra)
+{
+    lh_status st = LH_OK;
+    writer w = {.kv = kv};
+    int64_t *lens = kv->traffic.share;
+    int root = kv->shape.heads.rank == 0;
+    w.local = lh_calloc(&w.mine, CHUNK_BYTES, 1);
+    if (w.local == LH_OK && root) w.local = lh_calloc(&w.all, CHUNK_BYTES, 1);
+    if (w.local == LH_OK && root) w.local = write_head(&w, path, extra);
+    LH_TRY(lh_comm_agree(kv->place.comm, w.local));
+    for (int64_t l = 0; l < kv->shape.layers; l++) {
+        const lh_pool *pool = &kv->layers[l].pool;
+        LH_TRY(lh_kv_gather_lens(kv, pool->len + kv->shape.heads.counted_first - kv->shape.heads.kv_first, lens));
+        if (root && w.local == LH_OK) w.local = write_layer_head(&w, l, lens);
+        for (array_kind kind = POSITIONS; kind <= VALUES; kind++) LH_TRY(pass_array(&w, l, kind, lens));
+    }
+    if (root && w.local == LH_OK) {
+        w.local = lh_h5_commit(w.h5);
+        w.h5 = NULL;
+    }
+    LH_TRY(lh_comm_agree(kv->place.comm, w.local));
+done:
+    lh_h5_close(w.h5);
+    lh_free(w.mine);
+    lh_free(w.all);
+    return st;
+}

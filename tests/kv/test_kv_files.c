@@ -1,0 +1,378 @@
+/* Laws of cache files and keep sets: saved on any number of ranks, restored on any other with the same bits in the same
+ * slots; damaged files are refused. */
+#include <hdf5.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/h5.h"
+#include "base/mem.h"
+#include "kv/cache_file.h"
+#include "kv_rig.h"
+
+enum { VOCAB = 11, MODEL = 4711 };
+
+static const uint8_t sliding[3] = {0, 1, 0};
+
+static const lh_policy_options policies[] = {{0},
+                                             {.policy = "streaming", .budget = "30"},
+                                             {.policy = "recency", .budget = "20%", .parts = {.evict = "every:5"}},
+                                             {.policy = "ada-snapkv", .budget = "40"},
+                                             {.policy = "ada-pyramid", .budget = "50"},
+                                             {.budget = "256"}};
+enum { POLICIES = sizeof policies / sizeof *policies };
+
+static const struct {
+    int64_t heads, kv_heads;
+} shapes[] = {{9, 3}, {5, 5}, {8, 2}, {4, 1}};
+
+static rig_case case_of(int shape, int policy)
+{
+    return (rig_case){.heads = shapes[shape].heads,
+                      .kv_heads = shapes[shape].kv_heads,
+                      .dim = 8,
+                      .layers = 3,
+                      .tokens = 97,
+                      .more = 30,
+                      .type = policy % 2 ? LH_F32 : LH_BF16,
+                      .window = 40,
+                      .sliding = shape % 2 ? sliding : NULL,
+                      .seed = 8,
+                      .policy = policies[policy]};
+}
+
+/* A file in a folder that all ranks know; removed by forget_path. */
+static char *make_path(void)
+{
+    char name[256] = "";
+    char *path = NULL;
+    const char *tmp = getenv("TMPDIR");
+    if (mt_rank() == 0) {
+        snprintf(name, sizeof name, "%s/longhaul-kv-XXXXXX", tmp ? tmp : "/tmp");
+        mt_check(mkdtemp(name) != NULL, "no folder '%s'", name);
+    }
+    mt_try(lh_comm_bcast(mt_comm(), 0, name, sizeof name));
+    mt_try(lh_path_join(&path, name, "cache.h5"));
+    return path;
+}
+
+static void forget_path(char *path)
+{
+    mt_try(lh_comm_barrier(mt_comm()));
+    if (mt_rank() == 0) {
+        remove(path);
+        *strrchr(path, '/') = '\0';
+        mt_check(rmdir(path) == 0, "files were left in '%s'", path);
+    }
+    lh_free(path);
+}
+
+static int32_t tokens[512];
+static float logits[VOCAB];
+
+static lh_cache_extra extra_of(rig *r)
+{
+    for (int i = 0; i < 512; i++) tokens[i] = i * 7;
+    for (int i = 0; i < VOCAB; i++) logits[i] = (float)i - 3.5f;
+    return (lh_cache_extra){.model = MODEL,
+                            .tokens = tokens,
+                            .n = lh_kv_seen(r->kv),
+                            .logits = logits,
+                            .vocab = VOCAB,
+                            .seed = UINT64_MAX - 5,
+                            .run = "{\"command\": \"generate\"}"};
+}
+
+/* Slots of this rank's heads are those of another cache that holds all heads. */
+static void check_slots(rig *part, rig *whole, const char *when)
+{
+    for (int64_t l = 0; l < part->of->layers; l++) {
+        const lh_ragged *a = lh_kv_view(part->kv, l), *b = lh_kv_view(whole->kv, l);
+        int64_t entry = a->head_dim * lh_dtype_bytes(a->type);
+        for (int64_t h = 0; h < a->heads; h++) {
+            int64_t g = part->heads.kv_first + h, n = a->len[h], x = a->offset[h], y = b->offset[g];
+            mt_check(n == b->len[g], "%s: layer %lld head %lld has %lld entries, %lld were saved", when, (long long)l,
+                     (long long)g, (long long)n, (long long)b->len[g]);
+            int same = n == b->len[g] &&
+                       memcmp((char *)a->k + x * entry, (char *)b->k + y * entry, (size_t)(n * entry)) == 0 &&
+                       memcmp((char *)a->v + x * entry, (char *)b->v + y * entry, (size_t)(n * entry)) == 0;
+            if (same && a->positions) same = memcmp(a->positions + x, b->positions + y, (size_t)n * 4) == 0;
+            mt_check(same, "%s: layer %lld head %lld differs", when, (long long)l, (long long)g);
+        }
+    }
+}
+
+/* Restore on the first `ranks` ranks and go on for some steps, beside `whole`, which went on alone. */
+static void restore_on(const rig_case *c, const char *path, int ranks, rig *whole)
+{
+    lh_comm *some = NULL;
+    lh_cache_file *file = NULL;
+    rig r;
+    mt_try(lh_comm_split(mt_comm(), mt_rank() < ranks, &some));
+    if (mt_rank() < ranks) {
+        mt_try(lh_cache_open(&file, path));
+        lh_cache_extra extra = lh_cache_extra_of(file);
+        mt_check(extra.model == MODEL && extra.n == c->tokens + 9 && extra.vocab == VOCAB &&
+                     extra.seed == UINT64_MAX - 5,
+                 "what goes with the entries");
+        mt_check(memcmp(extra.tokens, tokens, (size_t)extra.n * 4) == 0 &&
+                     memcmp(extra.logits, logits, sizeof logits) == 0,
+                 "tokens or logits");
+        rig_open(&r, c, some, &lh_ops_ref);
+        mt_try(lh_cache_restore(file, r.kv, MODEL, c->more));
+        mt_check(lh_kv_seen(r.kv) == c->tokens + 9, "%lld tokens seen", (long long)lh_kv_seen(r.kv));
+        check_slots(&r, whole, "restored");
+        for (int step = 0; step < 13; step++) rig_take(&r, LH_KV_STEP, 1);
+    }
+    lh_cache_close(file);
+    for (int step = 0; step < 13; step++) rig_take(whole, LH_KV_STEP, 1);
+    if (mt_rank() < ranks) {
+        check_slots(&r, whole, "gone on");
+        rig_close(&r);
+    }
+    mt_try(lh_kv_rewind(whole->kv));
+    lh_comm_close(some);
+}
+
+START_TEST(test_a_cache_comes_back_on_any_number_of_ranks)
+{
+    lh_comm *self = NULL;
+    mt_try(lh_comm_open_self(&self));
+    for (int shape = 0; shape < 4; shape++) {
+        rig_case c = case_of(shape, _i);
+        rig all, whole;
+        rig_result got;
+        char *path = make_path();
+        rig_open(&all, &c, mt_comm(), &lh_ops_ref);
+        rig_open(&whole, &c, self, &lh_ops_ref);
+        rig_prefill(&all, &got);
+        rig_result_clear(&got);
+        rig_prefill(&whole, &got);
+        rig_result_clear(&got);
+        for (int step = 0; step < 9; step++) { /* slots out of order */
+            rig_take(&all, LH_KV_STEP, 1);
+            rig_take(&whole, LH_KV_STEP, 1);
+        }
+        lh_cache_extra extra = extra_of(&all);
+        mt_try(lh_cache_save(all.kv, path, &extra));
+        mt_try(lh_kv_mark(whole.kv));
+        if (mt_rank() == 0) mt_try(lh_h5_check(path));
+        for (int ranks = 1; ranks <= mt_size(); ranks++) restore_on(&c, path, ranks, &whole);
+        rig_close(&all);
+        rig_close(&whole);
+        forget_path(path);
+    }
+    lh_comm_close(self);
+    mt_end();
+}
+END_TEST
+
+START_TEST(test_a_file_that_cannot_be_written_fails_on_all_ranks)
+{
+    rig_case c = case_of(0, 1);
+    rig r;
+    rig_result got;
+    lh_keep_sets *sets = NULL;
+    rig_open(&r, &c, mt_comm(), &lh_ops_ref);
+    rig_prefill(&r, &got);
+    lh_cache_extra extra = extra_of(&r);
+    mt_expect(lh_cache_save(r.kv, "/proc/nowhere/cache.h5", &extra), LH_EWRITE);
+    mt_try(lh_keep_sets_open(&sets, r.kv));
+    mt_try(lh_keep_sets_take(sets, LH_KEEP_KEPT));
+    mt_expect(lh_keep_sets_write(sets, "/proc/nowhere/keep.h5", &extra), LH_EWRITE);
+    lh_keep_sets_close(sets);
+    rig_result_clear(&got);
+    rig_close(&r);
+    mt_end();
+}
+END_TEST
+
+START_TEST(test_keep_sets_say_what_every_head_keeps)
+{
+    rig_case c = case_of(0, 3 - _i * 2);
+    rig r;
+    rig_result got;
+    lh_keep_sets *sets = NULL;
+    char *path = make_path();
+    rig_open(&r, &c, mt_comm(), &lh_ops_ref);
+    rig_prefill(&r, &got);
+    mt_try(lh_keep_sets_open(&sets, r.kv));
+    mt_try(lh_keep_sets_take(sets, LH_KEEP_KEPT));
+    for (int step = 0; step < 5; step++) rig_take(&r, LH_KV_STEP, 1);
+    if (_i) mt_try(lh_keep_sets_take(sets, LH_KEEP_FINAL));
+    lh_cache_extra extra = extra_of(&r);
+    mt_try(lh_keep_sets_write(sets, path, &extra));
+    if (mt_rank() == 0) {
+        lh_h5 *h5 = NULL;
+        lh_h5_shape shape;
+        int64_t *offsets = NULL;
+        int32_t *positions = NULL, *budgets = NULL;
+        mt_try(lh_h5_open(&h5, path, &(lh_h5_head){.kind = "keep-sets", .schema = 1}));
+        mt_try(lh_h5_get(h5, "/layers/002/kept/offsets", &(lh_h5_shape){.type = LH_I64, .rank = 1, .dims = {4}}, &shape,
+                         &offsets));
+        mt_try(lh_h5_get(h5, "/layers/002/kept/positions", &(lh_h5_shape){.type = LH_I32, .rank = 1, .dims = {-1}},
+                         &shape, &positions));
+        mt_try(lh_h5_get(h5, "/layers/002/kept/budgets", &(lh_h5_shape){.type = LH_I32, .rank = 1, .dims = {3}}, &shape,
+                         &budgets));
+        mt_check(memcmp(offsets, got.kept[2].offsets, 4 * sizeof *offsets) == 0, "offsets");
+        mt_check(memcmp(positions, got.kept[2].positions, (size_t)offsets[3] * 4) == 0, "positions");
+        for (int g = 0; g < 3; g++) mt_check(budgets[g] == offsets[g + 1] - offsets[g], "budget of head %d", g);
+        mt_check(lh_h5_has(h5, "/tokens"), "no tokens");
+        mt_check(lh_h5_has(h5, "/layers/000/final/positions") == _i, "the final sets");
+        lh_h5_close(h5);
+        lh_free(offsets), lh_free(positions), lh_free(budgets);
+    }
+    lh_keep_sets_close(sets);
+    rig_result_clear(&got);
+    rig_close(&r);
+    forget_path(path);
+    mt_end();
+}
+END_TEST
+
+/* ---- damage, on rank 0 alone ---- */
+
+/* One element of a dataset, or with `attr` that integer attribute, becomes `value`; INFINITY: the object is removed. */
+typedef struct damage {
+    const char *object, *attr;
+    hsize_t at;
+    double value;
+    const char *words; /* of the message */
+} damage;
+
+static void apply(const char *path, const damage *d)
+{
+    hid_t f = H5Fopen(path, H5F_ACC_RDWR, H5P_DEFAULT);
+    long long whole = (long long)d->value;
+    mt_check(f >= 0, "'%s' does not open", path);
+    if (d->attr) {
+        H5Adelete_by_name(f, d->object, d->attr, H5P_DEFAULT);
+        hid_t space = H5Screate(H5S_SCALAR);
+        hid_t a = H5Acreate_by_name(f, d->object, d->attr, H5T_STD_I64LE, space, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
+        mt_check(H5Awrite(a, H5T_NATIVE_LLONG, &whole) >= 0, "attribute '%s'", d->attr);
+        H5Aclose(a);
+        H5Sclose(space);
+    } else if (isinf(d->value)) {
+        mt_check(H5Ldelete(f, d->object, H5P_DEFAULT) >= 0, "object '%s'", d->object);
+    } else {
+        hid_t a = H5Dopen2(f, d->object, H5P_DEFAULT), space = H5Dget_space(a);
+        hsize_t at[2] = {d->at, 0}, one[2] = {1, 1};
+        hid_t memory = H5Screate_simple(1, one, NULL);
+        H5Sselect_hyperslab(space, H5S_SELECT_SET, at, NULL, one, NULL);
+        herr_t rc = isnan(d->value) ? H5Dwrite(a, H5T_NATIVE_DOUBLE, memory, space, H5P_DEFAULT, &d->value)
+                                    : H5Dwrite(a, H5T_NATIVE_LLONG, memory, space, H5P_DEFAULT, &whole);
+        mt_check(rc >= 0, "dataset '%s'", d->object);
+        H5Sclose(memory);
+        H5Sclose(space);
+        H5Dclose(a);
+    }
+    H5Fclose(f);
+}
+
+static const damage damages[] = {
+    {.object = "/layers/000/offsets", .at = 0, .value = 1, .words = "does not rise"},
+    {.object = "/layers/001/offsets", .at = 1, .value = -1, .words = "does not rise"},
+    {.object = "/layers/001/offsets", .at = 1, .value = 1000, .words = "does not rise"},
+    {.object = "/layers/001/offsets", .at = 1, .value = 1e18, .words = "does not rise"},
+    {.object = "/layers/001/offsets", .at = 3, .value = 80, .words = "shape"},
+    {.object = "/layers/001/positions", .at = 3, .value = -1, .words = "cannot be"},
+    {.object = "/layers/001/positions", .at = 3, .value = 100000, .words = "cannot be"},
+    {.object = "/layers/001/positions", .at = 3, .value = 1, .words = "cannot be"},
+    {.object = "/layers/002/k", .at = 5, .value = NAN, .words = "not finite"},
+    {.object = "/layers/002/v", .at = 5, .value = NAN, .words = "not finite"},
+    {.object = "/layers/002/v", .value = INFINITY, .words = "/layers/002/v"},
+    {.object = "/layers/000", .value = INFINITY, .words = "/layers/000"},
+    {.object = "/tokens", .value = INFINITY, .words = "/tokens"},
+    {.object = "/tokens", .at = 2, .value = -5, .words = "token 2"},
+    {.object = "/logits", .at = 2, .value = NAN, .words = "not finite"},
+    {.object = "/policy", .value = INFINITY, .words = "/policy"},
+    {.object = "/state", .value = INFINITY, .words = "/state"},
+    {.object = "/state", .attr = "layers", .value = 4, .words = "4 layers"},
+    {.object = "/state", .attr = "kv_heads", .value = 1e15, .words = "kv_heads"},
+    {.object = "/state", .attr = "head_dim", .value = 0, .words = "head_dim"},
+    {.object = "/state", .attr = "seen_tokens", .value = 1 << 20, .words = "1048576"},
+    {.object = "/state", .attr = "prompt_tokens", .value = -3, .words = "prompt_tokens"},
+    {.object = "/layers/001", .attr = "budget", .value = 0, .words = "budget"},
+};
+
+START_TEST(test_damaged_caches_are_refused)
+{
+    lh_comm *self = NULL;
+    rig_case c = case_of(0, 1);
+    rig r;
+    rig_result got;
+    char *path = make_path();
+    mt_try(lh_comm_open_self(&self));
+    for (size_t i = 0; i < sizeof damages / sizeof *damages && mt_rank() == 0; i++) {
+        lh_cache_file *file = NULL;
+        rig back;
+        rig_open(&r, &c, self, &lh_ops_ref);
+        rig_prefill(&r, &got);
+        lh_cache_extra extra = extra_of(&r);
+        mt_try(lh_cache_save(r.kv, path, &extra));
+        apply(path, &damages[i]);
+        rig_open(&back, &c, self, &lh_ops_ref);
+        lh_status st = lh_cache_open(&file, path);
+        if (st == LH_OK) st = lh_cache_restore(file, back.kv, MODEL, 5);
+        mt_check(st == LH_EFILE, "damage %d of '%s' gives status %d", (int)i, damages[i].object, (int)st);
+        mt_check(strstr(lh_error_message(), damages[i].words) != NULL, "damage %d: '%s'", (int)i, lh_error_message());
+        lh_cache_close(file);
+        rig_close(&back);
+        rig_result_clear(&got);
+        rig_close(&r);
+    }
+    forget_path(path);
+    lh_comm_close(self);
+    mt_end();
+}
+END_TEST
+
+START_TEST(test_a_cache_that_does_not_fit_is_refused)
+{
+    rig_case c = case_of(0, 1);
+    static const lh_policy_options other = {.policy = "streaming", .budget = "31"};
+    char *path = make_path();
+    rig r;
+    rig_result got;
+    rig_open(&r, &c, mt_comm(), &lh_ops_ref);
+    rig_prefill(&r, &got);
+    lh_cache_extra extra = extra_of(&r);
+    mt_try(lh_cache_save(r.kv, path, &extra));
+    rig_result_clear(&got);
+    rig_close(&r);
+    for (int n = 0; n < 5; n++) {
+        static const char *const words[] = {"another model", "f32", "'--policy'", "layers", "dimensions"};
+        rig_case d = c;
+        lh_cache_file *file = NULL;
+        if (n == 1) d.type = LH_BF16;
+        if (n == 2) d.policy = other;
+        if (n == 3) d.layers = 2;
+        if (n == 4) d.dim = 16;
+        rig_open(&r, &d, mt_comm(), &lh_ops_ref);
+        mt_try(lh_cache_open(&file, path));
+        mt_expect(lh_cache_restore(file, r.kv, n ? MODEL : 1, 5), n == 2 ? LH_EUSAGE : LH_EFILE);
+        mt_check(strstr(lh_error_message(), words[n]) != NULL, "'%s'", lh_error_message());
+        lh_cache_close(file);
+        rig_close(&r);
+    }
+    forget_path(path);
+    mt_end();
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("files");
+    TCase *laws = tcase_create("laws");
+    tcase_set_timeout(laws, 0);
+    tcase_add_loop_test(laws, test_a_cache_comes_back_on_any_number_of_ranks, 0, POLICIES);
+    tcase_add_test(laws, test_a_file_that_cannot_be_written_fails_on_all_ranks);
+    tcase_add_loop_test(laws, test_keep_sets_say_what_every_head_keeps, 0, 2);
+    tcase_add_test(laws, test_damaged_caches_are_refused);
+    tcase_add_test(laws, test_a_cache_that_does_not_fit_is_refused);
+    suite_add_tcase(suite, laws);
+    return mt_run(suite);
+}
