@@ -112,13 +112,15 @@ lh_status lh_prompt_encode(const lh_tokenizer *tok, const lh_prompt_text *in, lh
     LH_TRY(lh_calloc(&list, in->question_count, sizeof *list));
     LH_TRY(add_first(tok, in, prompt));
     if (in->chat && in->question_count == 0) LH_TRY(encode_chat(tok, in, NULL, prompt, NULL));
-    if (!in->chat) LH_TRY(lh_tokenizer_encode(tok, in->text, in->bytes, LH_ENCODE_SPECIAL, prompt));
+    if (!in->chat)
+        LH_TRY(lh_tokenizer_encode(tok, in->text, in->bytes,
+                                   LH_ENCODE_SPECIAL | (in->behind_cache ? LH_ENCODE_CONTINUES : 0), prompt));
     for (int64_t i = 0; i < in->question_count; i++) {
         const char *q = in->questions[i];
         if (in->chat)
             LH_TRY(encode_chat(tok, in, q, i == 0 && !in->behind_cache ? prompt : NULL, &list[i]));
         else
-            LH_TRY(lh_tokenizer_encode(tok, q, (int64_t)strlen(q), LH_ENCODE_SPECIAL, &list[i]));
+            LH_TRY(lh_tokenizer_encode(tok, q, (int64_t)strlen(q), LH_ENCODE_SPECIAL | LH_ENCODE_CONTINUES, &list[i]));
     }
     *questions = list;
     list = NULL;

@@ -1,0 +1,20 @@
+/* tiny_model.h - a checkpoint with seeded weights, made in the test: large enough for uneven shards, small enough to
+ * run in a blink. */
+#ifndef LH_TESTS_TINY_MODEL_H
+#define LH_TESTS_TINY_MODEL_H
+
+#include <stdint.h>
+
+typedef struct tiny_shape {
+    const char *name;
+    int64_t heads, kv_heads, head_dim, layers, ff, vocab;
+    int64_t window; /* 0: none slides; else all layers do (mistral) */
+} tiny_shape;
+
+/* Writes the checkpoint to `path`; asserts that it works. One process. */
+void tiny_model_make(const char *path, const tiny_shape *shape);
+
+/* n token ids below vocab that are the same everywhere. */
+void tiny_model_tokens(int32_t *ids, int64_t n, int64_t vocab);
+
+#endif
