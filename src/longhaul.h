@@ -16,7 +16,9 @@
 #include "engine/session.h"
 #include "engine/world.h"
 #include "model/chat.h"
+#include "model/import.h"
 #include "model/tokenizer.h"
+#include "model/verify.h"
 #include "policies/policy.h"
 
 #endif

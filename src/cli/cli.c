@@ -1,0 +1,147 @@
+#include "cli/cli.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/h5.h"
+#include "base/log.h"
+
+int lh_cli_first(void)
+{
+    return lh_log_rank() == 0;
+}
+
+lh_status lh_cli_write(const void *data, int64_t bytes)
+{
+    lh_status st = LH_OK;
+    if (fwrite(data, 1, (size_t)bytes, stdout) != (size_t)bytes || fflush(stdout) != 0)
+        LH_FAIL(LH_EWRITE, "cannot write to standard output: %s", strerror(errno));
+done:
+    return st;
+}
+
+lh_status lh_cli_write_json(const json_t *value)
+{
+    lh_status st = LH_OK;
+    char *text = json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY | JSON_REAL_PRECISION(9));
+    if (!text) LH_FAIL(LH_ENOMEM, "cannot allocate memory for the JSON text");
+    LH_TRY(lh_cli_write(text, (int64_t)strlen(text)));
+    LH_TRY(lh_cli_write("\n", 1));
+done:
+    free(text);
+    return st;
+}
+
+static lh_status tree(lh_buf *out, const json_t *value, int depth);
+
+/* What fits on a line. */
+static int is_leaf(const json_t *value)
+{
+    size_t i;
+    json_t *item;
+    if (json_is_object(value)) return json_object_size(value) == 0;
+    json_array_foreach((json_t *)(uintptr_t)value, i, item)
+    {
+        if (json_is_object(item) || json_is_array(item)) return 0;
+    }
+    return 1;
+}
+
+static lh_status leaf(lh_buf *out, const json_t *value)
+{
+    lh_status st = LH_OK;
+    char *text = NULL;
+    if (json_is_array(value)) {
+        for (size_t i = 0; i < json_array_size(value); i++) {
+            if (i) LH_TRY(lh_buf_puts(out, ", "));
+            LH_TRY(leaf(out, json_array_get(value, i)));
+        }
+    } else if (json_is_string(value)) {
+        LH_TRY(lh_buf_append(out, json_string_value(value), (int64_t)json_string_length(value)));
+    } else if (json_is_boolean(value)) {
+        LH_TRY(lh_buf_puts(out, json_is_true(value) ? "yes" : "no"));
+    } else if (json_is_null(value)) {
+        LH_TRY(lh_buf_puts(out, "none"));
+    } else {
+        text = json_dumps(value, JSON_ENCODE_ANY | JSON_REAL_PRECISION(6));
+        if (!text) LH_FAIL(LH_ENOMEM, "cannot allocate memory for the text");
+        LH_TRY(lh_buf_puts(out, text));
+    }
+done:
+    free(text);
+    return st;
+}
+
+static lh_status branch(lh_buf *out, const char *name, const json_t *value, int depth)
+{
+    lh_status st = LH_OK;
+    LH_TRY(lh_buf_printf(out, "%*s%s:", 2 * depth, "", name));
+    if (is_leaf(value)) {
+        LH_TRY(lh_buf_puts(out, " "));
+        LH_TRY(leaf(out, value));
+        LH_TRY(lh_buf_puts(out, "\n"));
+    } else {
+        LH_TRY(lh_buf_puts(out, "\n"));
+        LH_TRY(tree(out, value, depth + 1));
+    }
+done:
+    return st;
+}
+
+static lh_status tree(lh_buf *out, const json_t *value, int depth)
+{
+    lh_status st = LH_OK;
+    const char *key;
+    json_t *item;
+    char number[32];
+    size_t i;
+    json_object_foreach((json_t *)(uintptr_t)value, key, item)
+    {
+        LH_TRY(branch(out, key, item, depth));
+    }
+    json_array_foreach((json_t *)(uintptr_t)value, i, item)
+    {
+        snprintf(number, sizeof number, "%zu", i);
+        LH_TRY(branch(out, number, item, depth));
+    }
+done:
+    return st;
+}
+
+lh_status lh_cli_write_tree(const json_t *value)
+{
+    lh_status st = LH_OK;
+    lh_buf text = {0};
+    LH_TRY(tree(&text, value, 0));
+    LH_TRY(lh_cli_write(text.data ? text.data : "", text.bytes));
+done:
+    lh_buf_clear(&text);
+    return st;
+}
+
+lh_status lh_cli_probe(const char *path)
+{
+    static const unsigned char signature[8] = {0x89, 'H', 'D', 'F', '\r', '\n', 0x1a, '\n'};
+    unsigned char head[8];
+    FILE *f = fopen(path, "rb");
+    int hdf5 = f && fread(head, 1, sizeof head, f) == sizeof head && memcmp(head, signature, sizeof head) == 0;
+    if (f) fclose(f);
+    return hdf5 ? lh_h5_probe(path) : LH_OK;
+}
+
+lh_status lh_cli_open_world(lh_call *call, const char *const *files)
+{
+    lh_status st = LH_OK;
+    json_t *record = NULL;
+    char *text = NULL;
+    const lh_cli_common *common = call->values;
+    LH_TRY(lh_options_json(call->options, &record));
+    text = json_dumps(record, JSON_COMPACT);
+    if (!text) LH_FAIL(LH_ENOMEM, "cannot allocate memory for the record of the options");
+    LH_TRY(lh_world_open(&call->world, &(lh_world_options){common->comm_timeout_s, files, text}));
+done:
+    json_decref(record);
+    free(text);
+    return st;
+}

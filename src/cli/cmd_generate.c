@@ -1,0 +1,255 @@
+#include <string.h>
+
+#include "base/log.h"
+#include "cli/generate_input.h"
+#include "cli/generate_output.h"
+#include "cli/interrupt.h"
+
+struct answer_options {
+    int64_t max_new;
+    int ignore_eos;
+    lh_strings stops;
+};
+
+struct file_options {
+    int json;
+    int64_t logits_last;
+    const char *load_cache, *save_cache, *keep_sets, *logits;
+};
+
+struct values {
+    lh_cli_common common;
+    lh_engine_options engine;
+    lh_policy_options policy;
+    lh_input_options input;
+    lh_sampling sampling;
+    struct answer_options answer;
+    struct file_options files;
+};
+
+#define FIELD(member) LH_FIELD(struct answer_options, member)
+static const lh_option answer_rows[] = {
+    {.type = LH_OPT_I64,
+     .letter = 'n',
+     .name = "max-new",
+     FIELD(max_new),
+     .arg = "TOKENS",
+     .def = "128",
+     .max = 1 << 30,
+     .help = "Tokens to generate at most."},
+    {.type = LH_OPT_LIST, .name = "stop", FIELD(stops), .arg = "TEXT", .help = "End the answer before this text."},
+    {.type = LH_OPT_FLAG, .name = "ignore-eos", FIELD(ignore_eos), .help = "Do not end at the model's end tokens."},
+    {0}};
+#undef FIELD
+static const lh_option_table answer_table = {"answer", answer_rows};
+
+#define FIELD(member) LH_FIELD(struct file_options, member)
+static const lh_option file_rows[] = {
+    {.type = LH_OPT_FLAG,
+     .name = "json",
+     FIELD(json),
+     .help = "Print one JSON object: text, ids, policy, cache and times, instead of the text as it is made."},
+    {.type = LH_OPT_STR,
+     .name = "save-cache",
+     FIELD(save_cache),
+     .arg = "FILE",
+     .help = "Write the cache after the prompt."},
+    {.type = LH_OPT_STR,
+     .name = "load-cache",
+     FIELD(load_cache),
+     .arg = "FILE",
+     .help = "Go on behind a cache that was saved, on any number of ranks, with the policy it was made with."},
+    {.type = LH_OPT_STR,
+     .name = "keep-sets",
+     FIELD(keep_sets),
+     .arg = "FILE",
+     .help = "Write the positions that every head kept (HDF5)."},
+    {.type = LH_OPT_STR,
+     .name = "logits",
+     FIELD(logits),
+     .arg = "FILE",
+     .help = "Write logits (HDF5): of the last prompt tokens, then of each generated token that was fed back."},
+    {.type = LH_OPT_I64,
+     .name = "logits-last",
+     FIELD(logits_last),
+     .arg = "N",
+     .def = "1",
+     .min = 1,
+     .max = 1 << 30,
+     .help = "Prompt tokens in --logits."},
+    {0}};
+#undef FIELD
+static const lh_option_table file_table = {"output", file_rows};
+
+static const lh_option_group groups[] = {{&lh_input_option_table, offsetof(struct values, input)},
+                                         {&answer_table, offsetof(struct values, answer)},
+                                         {&lh_cli_sampling_options, offsetof(struct values, sampling)},
+                                         {&lh_cli_policy_options, offsetof(struct values, policy)},
+                                         {&lh_cli_engine_options, offsetof(struct values, engine)},
+                                         {&file_table, offsetof(struct values, files)},
+                                         {&lh_cli_common_options, offsetof(struct values, common)},
+                                         {0}};
+static const lh_example examples[] = {
+    {"longhaul generate -m m.h5 --prompt 'Once upon a time'", "go on with a text"},
+    {"mpirun -n 2 longhaul generate -m m.h5 --chat -f book.txt --question 'Who did it?' --budget 512",
+     "ask about a long document, on two ranks, with 512 entries kept per head"},
+    {"longhaul generate -m m.h5 -f book.txt -n 0 --budget 10% --save-cache book.cache.h5",
+     "read a document once, keep a tenth of the cache"},
+    {"longhaul generate -m m.h5 --load-cache book.cache.h5 --chat --question 'Who?' --question 'Why?'",
+     "and ask later, as often as you like"},
+    {0}};
+static const lh_syntax syntax = {
+    .program = "longhaul",
+    .name = "generate",
+    .usage = "-m FILE [-p TEXT | -f FILE] [options]",
+    .summary = "Read a prompt and write what the model says next",
+    .text = "The prompt is read whole, layer by layer; the policy then keeps a part of the cache, and the answer is "
+            "generated from that. With --question the cache is cut before the question is known, and every question is "
+            "answered from the same state.\n\nThe text goes to standard output as it is made. Ctrl-C ends with what "
+            "there is, and exit code 75.",
+    .groups = groups,
+    .examples = examples};
+
+/* ---- the run ---- */
+
+typedef struct run {
+    lh_call *call;
+    struct values *v;
+    lh_policy_plan policy;
+    int policy_given; /* 0: the policy is the loaded cache's own */
+    lh_input_texts texts;
+    lh_input_ids ids;
+    lh_engine *engine;
+    lh_generation generation;
+    lh_output output;
+    char *record;
+} run;
+
+/* What can be refused before anything is opened; the same on all ranks. */
+static lh_status check(run *r)
+{
+    lh_status st = LH_OK;
+    const struct values *v = r->v;
+    const lh_policy_parts *parts = &v->policy.parts;
+    static const lh_policy_parts none = {0};
+    r->policy_given = v->policy.policy || v->policy.budget || memcmp(parts, &none, sizeof none) != 0;
+    if (v->files.load_cache && r->policy_given)
+        LH_FAIL(LH_EUSAGE, "a loaded cache goes on with the policy it was made with: leave out '--policy', '--budget' "
+                           "and the parts of a policy");
+    LH_TRY(lh_policy_resolve(&r->policy, &v->policy));
+    LH_TRY(lh_input_check(r->call->options, &v->input, v->files.load_cache != NULL));
+    LH_TRY(lh_sampling_check(&v->sampling));
+    if (lh_options_given(r->call->options, "logits-last") && !v->files.logits)
+        LH_FAIL(LH_EUSAGE, "'--logits-last' counts the rows of '--logits': give that, too");
+done:
+    return st;
+}
+
+static lh_status open_all(run *r)
+{
+    lh_status st = LH_OK;
+    struct values *v = r->v;
+    const char *const files[] = {v->engine.model, v->files.load_cache, NULL};
+    LH_TRY(lh_cli_open_world(r->call, files));
+    lh_comm *world = lh_world_comm(r->call->world);
+    if (v->engine.tp && v->engine.tp != lh_comm_size(world))
+        st = lh_fail(LH_EUSAGE, __FILE__, __LINE__,
+                     "'--tp %lld' is not the %d ranks of this run: 'generate' runs one copy of the model on all of "
+                     "them, leave it out",
+                     (long long)v->engine.tp, lh_comm_size(world));
+    if (st == LH_OK) st = lh_input_read(&r->texts, &v->input, v->files.load_cache != NULL);
+    LH_TRY(lh_comm_agree(world, st));
+    LH_TRY(lh_engine_open(&r->engine, world, &v->engine));
+    LH_TRY(lh_input_encode(r->engine, &v->input, &r->texts, v->files.load_cache != NULL, &r->ids));
+done:
+    return st;
+}
+
+/* What is said before the work begins. */
+static lh_status announce(const run *r)
+{
+    lh_status st = LH_OK;
+    lh_buf text = {0}, warnings = {0};
+    if (r->v->files.load_cache || !lh_cli_first()) goto done;
+    LH_TRY(lh_policy_text(&r->policy, &text));
+    if (r->policy.by_default)
+        lh_info("policy: %s (what a budget alone means; '--policy' names another)", text.data);
+    else
+        lh_debug("policy: %s", text.data);
+    LH_TRY(lh_policy_warnings(&r->policy, r->ids.prompt.n, &warnings));
+    for (char *line = warnings.data, *end; line && *line; line = end + 1) {
+        end = line + strcspn(line, "\n");
+        lh_warn("%.*s", (int)(end - line), line);
+        if (!*end) break;
+    }
+done:
+    lh_buf_clear(&text);
+    lh_buf_clear(&warnings);
+    return st;
+}
+
+static lh_status make_record(run *r)
+{
+    lh_status st = LH_OK;
+    json_t *record = NULL;
+    LH_TRY(lh_options_json(r->call->options, &record));
+    r->record = json_dumps(record, JSON_COMPACT);
+    if (!r->record) LH_FAIL(LH_ENOMEM, "cannot allocate memory for the record of the options");
+done:
+    json_decref(record);
+    return st;
+}
+
+static lh_status generate(run *r)
+{
+    lh_status st = LH_OK;
+    const struct values *v = r->v;
+    r->output = (lh_output){.json = v->files.json,
+                            .comm = lh_engine_comm(r->engine),
+                            .questions = (const char *const *)r->texts.questions,
+                            .question_count = r->texts.n,
+                            .answer = -1};
+    lh_generate_request request = {.prompt = r->ids.prompt,
+                                   .questions = r->ids.questions,
+                                   .question_count = r->ids.n,
+                                   .max_new = v->answer.max_new,
+                                   .ignore_eos = v->answer.ignore_eos,
+                                   .stops = v->answer.stops.at,
+                                   .stop_count = v->answer.stops.n,
+                                   .sampling = v->sampling,
+                                   .force = r->ids.force,
+                                   .policy = v->files.load_cache ? NULL : &r->policy,
+                                   .load_cache = v->files.load_cache,
+                                   .save_cache = v->files.save_cache,
+                                   .keep_sets = v->files.keep_sets,
+                                   .logits = v->files.logits,
+                                   .logits_last = v->files.logits_last,
+                                   .run = r->record,
+                                   .events = {&r->output, lh_output_prefill, lh_output_token}};
+    lh_interrupt_begin();
+    LH_TRY(lh_generate(r->engine, &request, &r->generation));
+    LH_TRY(lh_output_finish(&r->output, r->engine, &r->generation));
+done:
+    return st;
+}
+
+static lh_status run_generate(lh_call *call)
+{
+    lh_status st = LH_OK;
+    run r = {.call = call, .v = call->values};
+    LH_TRY(check(&r));
+    LH_TRY(make_record(&r));
+    LH_TRY(open_all(&r));
+    LH_TRY(announce(&r));
+    LH_TRY(generate(&r));
+done:
+    lh_output_clear(&r.output);
+    lh_generation_clear(&r.generation);
+    lh_engine_close(r.engine);
+    lh_input_ids_clear(&r.ids);
+    lh_input_clear(&r.texts);
+    free(r.record);
+    return st;
+}
+
+const lh_command lh_command_generate = {&syntax, sizeof(struct values), run_generate};

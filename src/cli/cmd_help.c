@@ -1,0 +1,50 @@
+#include "cli/cli.h"
+
+struct values {
+    lh_cli_common common;
+    int man, completion;
+};
+
+#define FIELD(member) LH_FIELD(struct values, member)
+static const lh_option rows[] = {
+    {.type = LH_OPT_FLAG, .name = "man", FIELD(man), .help = "Print the man page (troff)."},
+    {.type = LH_OPT_FLAG, .name = "completion", FIELD(completion), .help = "Print the completion script of bash."},
+    {0}};
+static const lh_option_table table = {"texts", rows};
+static const lh_option_group groups[] = {{&table, 0}, {&lh_cli_common_options, offsetof(struct values, common)}, {0}};
+static const lh_example examples[] = {{"longhaul help generate", "the options of a command"},
+                                      {"source <(longhaul help --completion)", "completion in this shell"},
+                                      {"longhaul help --man | man -l -", "the man page"},
+                                      {0}};
+static const lh_syntax syntax = {.program = "longhaul",
+                                 .name = "help",
+                                 .usage = "[COMMAND]",
+                                 .summary = "Explain the commands",
+                                 .max_args = 1,
+                                 .groups = groups,
+                                 .examples = examples};
+
+static lh_status run(lh_call *call)
+{
+    lh_status st = LH_OK;
+    const struct values *v = call->values;
+    const char *name = lh_options_arg(call->options, 0);
+    const lh_command *command = name ? lh_command_find(name) : NULL;
+    lh_buf text = {0};
+    if (!lh_cli_first()) goto done;
+    if (name && !command) LH_FAIL(LH_EUSAGE, "unknown command '%s', 'longhaul --help' lists those there are", name);
+    if (v->man)
+        LH_TRY(lh_cli_man(&text));
+    else if (v->completion)
+        LH_TRY(lh_cli_completion(&text));
+    else if (command)
+        LH_TRY(lh_options_help(&text, command->syntax));
+    else
+        LH_TRY(lh_cli_list(&text));
+    LH_TRY(lh_cli_write(text.data, text.bytes));
+done:
+    lh_buf_clear(&text);
+    return st;
+}
+
+const lh_command lh_command_help = {&syntax, sizeof(struct values), run};

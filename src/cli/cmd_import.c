@@ -1,0 +1,99 @@
+#include "base/log.h"
+#include "base/progress.h"
+#include "cli/cli.h"
+#include "cli/interrupt.h"
+
+struct values {
+    lh_cli_common common;
+    const char *out, *dtype, *random;
+    int64_t seed;
+};
+
+static const char *const stored_types[] = {"auto", "f32", "f16", "bf16", NULL};
+
+#define FIELD(member) LH_FIELD(struct values, member)
+static const lh_option rows[] = {
+    {.type = LH_OPT_STR,
+     .letter = 'o',
+     .required = 1,
+     .name = "output",
+     FIELD(out),
+     .arg = "FILE",
+     .help = "The checkpoint to write."},
+    {.type = LH_OPT_STR,
+     .name = "dtype",
+     FIELD(dtype),
+     .def = "auto",
+     .choices = stored_types,
+     .help = "Type of what is stored. auto: as the source; what is quantised becomes bf16."},
+    {.type = LH_OPT_STR,
+     .name = "random",
+     FIELD(random),
+     .arg = "SHAPE",
+     .help = "Without SRC: seeded weights of a named shape, for benchmarks ('longhaul info' lists them)."},
+    {.type = LH_OPT_I64,
+     .name = "seed",
+     FIELD(seed),
+     .arg = "N",
+     .def = "0",
+     .max = INT64_MAX,
+     .help = "Of the weights of --random."},
+    {0}};
+#undef FIELD
+static const lh_option_table table = {"checkpoint", rows};
+static const lh_option_group groups[] = {{&table, 0}, {&lh_cli_common_options, offsetof(struct values, common)}, {0}};
+static const lh_example examples[] = {
+    {"longhaul import ~/models/Llama-3.2-1B -o llama.h5", "a Hugging Face folder"},
+    {"longhaul import model.Q4_K_M.gguf -o m.h5", "a GGUF file; 4-bit weights are stored as bf16"},
+    {"longhaul import --random llama-3.1-8b -o random.h5", "a model that says nothing, for measuring"},
+    {0}};
+static const lh_syntax syntax = {
+    .program = "longhaul",
+    .name = "import",
+    .usage = "SRC -o FILE [options]",
+    .summary = "Make a checkpoint from a Hugging Face folder or a GGUF file",
+    .text = "SRC is a folder with config.json, *.safetensors and tokenizer.json, or a GGUF file. Tensors are streamed: "
+            "the memory that this takes does not depend on the model. The checkpoint is HDF5; 'longhaul info' shows "
+            "what it holds.",
+    .max_args = 1,
+    .groups = groups,
+    .examples = examples};
+
+static lh_status show(void *self, int64_t done_bytes, int64_t total_bytes)
+{
+    lh_status st = LH_OK;
+    lh_progress *p = self;
+    p->total = total_bytes;
+    lh_progress_update(p, done_bytes);
+    if (lh_interrupt_asked()) LH_FAIL(LH_EINTERRUPTED, "interrupted");
+done:
+    return st;
+}
+
+static lh_status run(lh_call *call)
+{
+    lh_status st = LH_OK;
+    const struct values *v = call->values;
+    const char *src = lh_options_arg(call->options, 0);
+    lh_progress progress;
+    lh_progress_init(&progress, "importing", "bytes", 0);
+    if (src && v->random) LH_FAIL(LH_EUSAGE, "'%s' and '--random' are both the source, give one", src);
+    if (!src && !v->random) LH_FAIL(LH_EUSAGE, "nothing to import: give a folder or a GGUF file, or '--random SHAPE'");
+    if (src && lh_options_given(call->options, "seed"))
+        LH_FAIL(LH_EUSAGE, "'--seed' is of '--random', which is not given");
+    if (!lh_cli_first()) goto done;
+    lh_interrupt_begin();
+    LH_TRY(lh_import(&(lh_import_options){.src = src,
+                                          .random = v->random,
+                                          .out = v->out,
+                                          .dtype = v->dtype,
+                                          .seed = (uint64_t)v->seed,
+                                          .progress = {&progress, show}}));
+    lh_info("wrote '%s'", v->out);
+done:
+    lh_progress_clear(&progress);
+    if (st == LH_EINTERRUPTED) lh_warn("interrupted: '%s' was not written", v->out);
+    return st;
+}
+
+const lh_command lh_command_import = {&syntax, sizeof(struct values), run};

@@ -1,0 +1,151 @@
+#include <string.h>
+
+#include "cli/cli.h"
+
+struct values {
+    lh_cli_common common;
+    lh_cli_format format;
+};
+
+static const lh_option_group groups[] = {{&lh_cli_format_options, offsetof(struct values, format)},
+                                         {&lh_cli_common_options, offsetof(struct values, common)},
+                                         {0}};
+static const lh_example examples[] = {{"longhaul info m.h5", "what a checkpoint holds"},
+                                      {"mpirun -n 2 longhaul info", "this build, the ranks and what they run on"},
+                                      {0}};
+static const lh_syntax syntax = {.program = "longhaul",
+                                 .name = "info",
+                                 .usage = "[FILE] [options]",
+                                 .summary = "Tell what a file holds, or what this program and its ranks are",
+                                 .text = "FILE is a checkpoint, a cache, keep sets or an analysis. Without it: build, "
+                                         "ranks, devices, backends, policies, chat formats, operations.",
+                                 .max_args = 1,
+                                 .groups = groups,
+                                 .examples = examples};
+
+/* ---- the program and its ranks ---- */
+
+static json_t *build_json(void)
+{
+    return json_pack("{s:s, s:s, s:s}", "version", lh_version(), "git", lh_version_git(), "build", lh_version_build());
+}
+
+static json_t *backends_json(void)
+{
+    json_t *object = json_object(), *names = json_array();
+    for (int i = 0; lh_ops_at(i); i++) json_array_append_new(names, json_string(lh_ops_at(i)->name));
+    json_object_set_new(object, "names", names);
+    json_object_set_new(object, "cpu_instructions", json_string(lh_cpu_isa()));
+    json_object_set_new(object, "cpu_gemm_f32", json_string(lh_cpu_gemm_library(LH_F32)));
+    json_object_set_new(object, "cpu_gemm_bf16", json_string(lh_cpu_gemm_library(LH_BF16)));
+    return object;
+}
+
+static json_t *policies_json(void)
+{
+    json_t *object = json_object();
+    for (int i = 0; lh_policy_at(i); i++)
+        json_object_set_new(object, lh_policy_at(i)->name, json_string(lh_policy_at(i)->summary));
+    return object;
+}
+
+static json_t *chats_json(void)
+{
+    json_t *list = json_array();
+    for (int i = 0; lh_chat_at(i); i++) json_array_append_new(list, json_string(lh_chat_name(lh_chat_at(i))));
+    return list;
+}
+
+static json_t *shapes_json(void)
+{
+    json_t *object = json_object();
+    for (int i = 0; lh_random_shape_name(i); i++)
+        json_object_set_new(object, lh_random_shape_name(i), json_string(lh_random_shape_summary(i)));
+    return object;
+}
+
+static json_t *operations_json(void)
+{
+    json_t *object = json_object();
+    for (int i = 0; lh_op_name(i); i++) json_object_set_new(object, lh_op_name(i), json_string(lh_op_summary(i)));
+    return object;
+}
+
+/* What a rank says of itself. */
+typedef struct about_rank {
+    char host[128], device[128];
+    int64_t free_bytes;
+} about_rank;
+
+static lh_status describe(lh_comm *comm, about_rank *out)
+{
+    lh_status st = LH_OK;
+    lh_device *device = NULL;
+    LH_TRY(lh_device_open(&device, LH_DEVICE_CPU, 0));
+    snprintf(out->host, sizeof out->host, "%s", lh_comm_host(comm));
+    snprintf(out->device, sizeof out->device, "%s", lh_device_name(device));
+    out->free_bytes = lh_device_free_bytes(device);
+done:
+    lh_device_close(device);
+    return st;
+}
+
+/* Collective. */
+static lh_status ranks_json(lh_comm *comm, json_t **out)
+{
+    lh_status st = LH_OK;
+    about_rank own = {0}, *all = NULL;
+    json_t *list = json_array();
+    st = describe(comm, &own);
+    if (st == LH_OK) st = lh_calloc(&all, lh_comm_size(comm), sizeof *all);
+    LH_TRY(lh_comm_agree(comm, st));
+    LH_TRY(lh_comm_allgather(comm, &own, all, sizeof own));
+    for (int r = 0; r < lh_comm_size(comm); r++)
+        json_array_append_new(list, json_pack("{s:s, s:s, s:I}", "host", all[r].host, "device", all[r].device,
+                                              "free_bytes", (json_int_t)all[r].free_bytes));
+    *out = list;
+    list = NULL;
+done:
+    json_decref(list);
+    lh_free(all);
+    return st;
+}
+
+static lh_status about_program(lh_call *call, json_t **out)
+{
+    lh_status st = LH_OK;
+    json_t *ranks = NULL;
+    LH_TRY(lh_cli_open_world(call, NULL));
+    LH_TRY(ranks_json(lh_world_comm(call->world), &ranks));
+    *out = json_object();
+    json_object_set_new(*out, "longhaul", build_json());
+    json_object_set_new(*out, "communication", json_string(lh_comm_name(lh_world_comm(call->world))));
+    json_object_set(*out, "ranks", ranks);
+    json_object_set_new(*out, "backends", backends_json());
+    json_object_set_new(*out, "policies", policies_json());
+    json_object_set_new(*out, "chat_formats", chats_json());
+    json_object_set_new(*out, "random_shapes", shapes_json());
+    json_object_set_new(*out, "operations", operations_json());
+done:
+    json_decref(ranks);
+    return st;
+}
+
+static lh_status run(lh_call *call)
+{
+    lh_status st = LH_OK;
+    const struct values *v = call->values;
+    const char *path = lh_options_arg(call->options, 0);
+    json_t *object = NULL;
+    if (path && !lh_cli_first()) goto done;
+    if (path)
+        LH_TRY(lh_info_json(path, &object));
+    else
+        LH_TRY(about_program(call, &object));
+    if (lh_cli_first()) LH_TRY(v->format.json ? lh_cli_write_json(object) : lh_cli_write_tree(object));
+done:
+    json_decref(object);
+    return st;
+}
+
+const lh_command lh_command_info = {&syntax, sizeof(struct values), run};

@@ -1,0 +1,114 @@
+#include "cli/cli.h"
+
+struct plan_options {
+    int64_t context, max_new;
+};
+
+struct values {
+    lh_cli_common common;
+    struct plan_options plan;
+    lh_engine_options engine;
+    lh_policy_options policy;
+    lh_cli_format format;
+};
+
+#define FIELD(member) LH_FIELD(struct plan_options, member)
+static const lh_option rows[] = {{.type = LH_OPT_I64,
+                                  .letter = 'c',
+                                  .required = 1,
+                                  .name = "context",
+                                  FIELD(context),
+                                  .arg = "TOKENS",
+                                  .min = 1,
+                                  .max = INT64_C(1) << 40,
+                                  .help = "Length of the prompt."},
+                                 {.type = LH_OPT_I64,
+                                  .letter = 'n',
+                                  .name = "max-new",
+                                  FIELD(max_new),
+                                  .arg = "TOKENS",
+                                  .def = "128",
+                                  .max = 1 << 30,
+                                  .help = "Tokens that will be generated."},
+                                 {0}};
+#undef FIELD
+static const lh_option_table table = {"the run", rows};
+static const lh_option_group groups[] = {{&table, offsetof(struct values, plan)},
+                                         {&lh_cli_engine_options, offsetof(struct values, engine)},
+                                         {&lh_cli_policy_options, offsetof(struct values, policy)},
+                                         {&lh_cli_format_options, offsetof(struct values, format)},
+                                         {&lh_cli_common_options, offsetof(struct values, common)},
+                                         {0}};
+static const lh_example examples[] = {
+    {"longhaul plan -m m.h5 --context 128000 --tp 4", "what a long prompt takes on four ranks"},
+    {"longhaul plan -m m.h5 --context 128000 --budget 1024", "and with 1,024 entries kept per head"},
+    {0}};
+static const lh_syntax syntax = {
+    .program = "longhaul",
+    .name = "plan",
+    .usage = "-m FILE --context TOKENS [options]",
+    .summary = "Tell the memory and traffic of a run before it is started",
+    .text = "Reads the configuration only, no weights. Whether it fits is told for this machine, were all ranks here.",
+    .groups = groups,
+    .examples = examples};
+
+static double mib(int64_t bytes)
+{
+    return (double)bytes / (1 << 20);
+}
+
+static lh_status print(const lh_plan *plan, const struct values *v, const lh_policy_plan *policy)
+{
+    lh_status st = LH_OK;
+    lh_buf text = {0}, name = {0};
+    LH_TRY(lh_policy_text(policy, &name));
+    LH_TRY(lh_buf_printf(&text, "%lld tokens of prompt, %lld to generate; weights %s, cache %s; policy %s\n",
+                         (long long)v->plan.context, (long long)v->plan.max_new, lh_dtype_name(plan->dtype),
+                         lh_dtype_name(plan->kv_dtype), name.data));
+    LH_TRY(lh_buf_printf(&text, "entries of the cache: %lld of %lld kept after the prompt\n\n",
+                         (long long)plan->entries_kept, (long long)plan->entries));
+    LH_TRY(lh_buf_puts(&text,
+                       "memory in MiB\n"
+                       "rank heads kv |  weights    cache  1 layer   hidden     work |     peak | read a token\n"));
+    for (int64_t r = 0; r < plan->tp; r++) {
+        const lh_plan_rank *p = &plan->ranks[r];
+        LH_TRY(lh_buf_printf(&text, "%4lld %5lld %2lld | %8.1f %8.1f %8.1f %8.1f %8.1f | %8.1f | %8.1f\n", (long long)r,
+                             (long long)p->heads, (long long)p->kv_heads, mib(p->weights), mib(p->kv_allocated),
+                             mib(p->kv_one_layer), mib(p->hidden), mib(p->work), mib(p->peak), mib(p->decode_read)));
+    }
+    LH_TRY(lh_buf_printf(&text, "\nsent to other ranks, each: %.1f MiB for the prompt, %.1f KiB for a token\n",
+                         mib(plan->ranks[0].prefill_sent), (double)plan->ranks[0].decode_sent / 1024));
+    LH_TRY(lh_buf_printf(&text, "fits on this machine: %s (%.1f MiB are free)\n", plan->fits ? "yes" : "no",
+                         mib(plan->free_bytes)));
+    LH_TRY(lh_cli_write(text.data, text.bytes));
+done:
+    lh_buf_clear(&text);
+    lh_buf_clear(&name);
+    return st;
+}
+
+static lh_status run(lh_call *call)
+{
+    lh_status st = LH_OK;
+    const struct values *v = call->values;
+    lh_policy_plan policy;
+    lh_plan plan = {0};
+    json_t *object = NULL;
+    lh_plan_request request = {&v->engine, &policy, v->plan.context, v->plan.max_new};
+    LH_TRY(lh_policy_resolve(&policy, &v->policy));
+    if (!lh_cli_first()) goto done;
+    LH_TRY(lh_cli_probe(v->engine.model));
+    LH_TRY(lh_plan_make(&plan, &request));
+    if (v->format.json) {
+        LH_TRY(lh_plan_json(&plan, &request, &object));
+        LH_TRY(lh_cli_write_json(object));
+    } else {
+        LH_TRY(print(&plan, v, &policy));
+    }
+done:
+    json_decref(object);
+    lh_plan_clear(&plan);
+    return st;
+}
+
+const lh_command lh_command_plan = {&syntax, sizeof(struct values), run};

@@ -1,0 +1,395 @@
+#include <string.h>
+
+#include "base/file.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "cli/cli.h"
+
+struct values {
+    lh_cli_common common;
+    const char *model, *prompt, *prompt_file;
+    int decode, count, bos, jsonl, json;
+    int chat, text;
+    const char *chat_template, *system;
+};
+
+#define FIELD(member) LH_FIELD(struct values, member)
+static const lh_option rows[] = {
+    {.type = LH_OPT_STR,
+     .letter = 'm',
+     .required = 1,
+     .name = "model",
+     FIELD(model),
+     .arg = "FILE|FOLDER",
+     .help = "Where the tokenizer comes from: a checkpoint, a GGUF file, a Hugging Face folder or a tokenizer.json."},
+    {.type = LH_OPT_STR,
+     .letter = 'p',
+     .name = "prompt",
+     FIELD(prompt),
+     .arg = "TEXT",
+     .help = "The text. Without this and --prompt-file it is read from standard input."},
+    {.type = LH_OPT_STR,
+     .letter = 'f',
+     .name = "prompt-file",
+     FIELD(prompt_file),
+     .arg = "FILE",
+     .help = "A file with the text, taken as it is; '-' is standard input."},
+    {.type = LH_OPT_FLAG, .name = "bos", FIELD(bos), .help = "Add the first token that the tokenizer asks for."},
+    {.type = LH_OPT_FLAG,
+     .name = "decode",
+     FIELD(decode),
+     .help = "The other way: the text of ids that are separated by white space."},
+    {.type = LH_OPT_FLAG, .name = "count", FIELD(count), .help = "Print the number of ids only."},
+    {.type = LH_OPT_FLAG,
+     .name = "jsonl",
+     FIELD(jsonl),
+     .help = "One JSON value a line, in and out: a string (with --decode an array of ids, with --chat an object with "
+             "\"messages\" and \"add_generation_prompt\"). null where a template refuses the messages."},
+    {0}};
+static const lh_option chat_rows[] = {
+    {.type = LH_OPT_FLAG, .name = "chat", FIELD(chat), .help = "Put the text into the user's turn of a chat."},
+    {.type = LH_OPT_STR,
+     .name = "chat-template",
+     FIELD(chat_template),
+     .arg = "NAME|FILE",
+     .help = "Another chat format than the tokenizer's: a name, or a file with a Jinja template that is recognised."},
+    {.type = LH_OPT_STR, .name = "system", FIELD(system), .arg = "TEXT", .help = "The system's turn."},
+    {.type = LH_OPT_FLAG, .name = "text", FIELD(text), .help = "Print the rendered text instead of its ids."},
+    {0}};
+#undef FIELD
+static const lh_option_table table = {"text", rows}, chat_table = {"chat", chat_rows};
+static const lh_option_group groups[] = {
+    {&table, 0}, {&chat_table, 0}, {&lh_cli_common_options, offsetof(struct values, common)}, {0}};
+static const lh_example examples[] = {{"longhaul tokenize -m m.h5 --prompt 'Hello, world'", "ids of a text"},
+                                      {"longhaul tokenize -m tokenizer.json --count < book.txt", "how long is it"},
+                                      {"longhaul tokenize -m m.h5 --decode --prompt '9906 11'", "and back"},
+                                      {0}};
+static const lh_syntax syntax = {
+    .program = "longhaul",
+    .name = "tokenize",
+    .usage = "-m SRC [-p TEXT | -f FILE] [options]",
+    .summary = "Turn text into token ids, and back",
+    .text = "No first token is added ('generate' adds what the tokenizer asks for). Special tokens are recognised in "
+            "text, but not in the contents of messages.",
+    .groups = groups,
+    .examples = examples};
+
+static const int64_t TEXT_BYTES = INT64_C(1) << 32;
+
+typedef struct run {
+    const struct values *v;
+    const char *name; /* of the input, for messages */
+    lh_tokenizer *tok;
+    const lh_chat_format *format;
+    lh_buf bos, eos; /* their texts, which templates write */
+} run;
+
+/* ---- chat ---- */
+
+static lh_status open_chat(run *r)
+{
+    lh_status st = LH_OK;
+    const struct values *v = r->v;
+    const char *name = lh_tokenizer_chat_format(r->tok);
+    int32_t bos = lh_tokenizer_bos(r->tok), eos = lh_tokenizer_eos(r->tok);
+    if (v->chat_template)
+        LH_TRY(lh_chat_resolve(&r->format, v->chat_template));
+    else if (!name || !(r->format = lh_chat_find(name)))
+        LH_FAIL(LH_EUSAGE, "'%s' brings no chat format that is known here: name one with '--chat-template'", v->model);
+    LH_TRY(lh_buf_puts(&r->bos, ""));
+    LH_TRY(lh_buf_puts(&r->eos, ""));
+    if (bos >= 0) LH_TRY(lh_tokenizer_decode(r->tok, &bos, 1, &r->bos));
+    if (eos >= 0) LH_TRY(lh_tokenizer_decode(r->tok, &eos, 1, &r->eos));
+done:
+    return st;
+}
+
+static lh_status render(const run *r, const lh_message *messages, int64_t n, int add_generation_prompt,
+                        lh_chat_text *out)
+{
+    return lh_chat_render(r->format, &(lh_chat_request){messages, n, add_generation_prompt, r->bos.data, r->eos.data},
+                          out);
+}
+
+/* ---- one text ---- */
+
+static lh_status print_ids(const run *r, const lh_tokens *ids)
+{
+    lh_status st = LH_OK;
+    lh_buf text = {0};
+    if (r->v->count)
+        LH_TRY(lh_buf_printf(&text, "%lld", (long long)ids->n));
+    else
+        for (int64_t i = 0; i < ids->n; i++) LH_TRY(lh_buf_printf(&text, "%s%d", i ? " " : "", ids->ids[i]));
+    LH_TRY(lh_buf_puts(&text, "\n"));
+    LH_TRY(lh_cli_write(text.data, text.bytes));
+done:
+    lh_buf_clear(&text);
+    return st;
+}
+
+static lh_status chat_one(const run *r, const lh_buf *in)
+{
+    lh_status st = LH_OK;
+    lh_tokens ids = {0};
+    lh_chat_text text = {0};
+    lh_message messages[2];
+    int64_t n = 0;
+    if ((int64_t)strlen(in->data) < in->bytes) LH_FAIL(LH_EINPUT, "%s holds a zero byte: it is not text", r->name);
+    if (r->v->system) messages[n++] = (lh_message){"system", r->v->system};
+    messages[n++] = (lh_message){"user", in->data};
+    LH_TRY(render(r, messages, n, 1, &text));
+    if (r->v->text) {
+        LH_TRY(lh_cli_write(text.text.data, text.text.bytes));
+    } else {
+        LH_TRY(lh_chat_encode(r->tok, &text, 0, text.text.bytes, &ids));
+        LH_TRY(print_ids(r, &ids));
+    }
+done:
+    lh_tokens_clear(&ids);
+    lh_chat_text_clear(&text);
+    return st;
+}
+
+/* Ids separated by white space. */
+static lh_status read_ids(const run *r, const lh_buf *in, lh_tokens *ids)
+{
+    static const char space[] = " \t\r\n\f\v";
+    lh_status st = LH_OK;
+    for (const char *at = in->data + strspn(in->data, space); at < in->data + in->bytes; at += strspn(at, space)) {
+        char *end;
+        long long id = strtoll(at, &end, 10);
+        if (end == at || !strchr(space, *end) || (!*end && end < in->data + in->bytes) || id < 0 ||
+            id >= lh_tokenizer_vocab(r->tok))
+            LH_FAIL(LH_EINPUT, "%s: '%.20s' does not begin with a token id below %lld", r->name, at,
+                    (long long)lh_tokenizer_vocab(r->tok));
+        LH_TRY(lh_tokens_push(ids, (int32_t)id));
+        at = end;
+    }
+done:
+    return st;
+}
+
+static lh_status decode_one(const run *r, const lh_buf *in)
+{
+    lh_status st = LH_OK;
+    lh_tokens ids = {0};
+    lh_buf text = {0};
+    LH_TRY(read_ids(r, in, &ids));
+    LH_TRY(lh_tokenizer_decode(r->tok, ids.ids, ids.n, &text));
+    LH_TRY(lh_cli_write(text.data ? text.data : "", text.bytes));
+done:
+    lh_tokens_clear(&ids);
+    lh_buf_clear(&text);
+    return st;
+}
+
+static lh_status add_first(const run *r, lh_tokens *ids)
+{
+    return r->v->bos && lh_tokenizer_bos(r->tok) >= 0 ? lh_tokens_push(ids, lh_tokenizer_bos(r->tok)) : LH_OK;
+}
+
+static lh_status encode_one(const run *r, const lh_buf *in)
+{
+    lh_status st = LH_OK;
+    lh_tokens ids = {0};
+    LH_TRY(add_first(r, &ids));
+    LH_TRY(lh_tokenizer_encode(r->tok, in->data, in->bytes, LH_ENCODE_SPECIAL, &ids));
+    LH_TRY(print_ids(r, &ids));
+done:
+    lh_tokens_clear(&ids);
+    return st;
+}
+
+/* ---- a value a line ---- */
+
+static json_t *ids_json(const run *r, const lh_tokens *ids)
+{
+    json_t *list = r->v->count ? json_integer(ids->n) : json_array();
+    for (int64_t i = 0; !r->v->count && i < ids->n; i++) json_array_append_new(list, json_integer(ids->ids[i]));
+    return list;
+}
+
+static lh_status encode_line(const run *r, const char *where, const json_t *in, json_t **out)
+{
+    lh_status st = LH_OK;
+    lh_tokens ids = {0};
+    if (!json_is_string(in)) LH_FAIL(LH_EINPUT, "%s must be a JSON string", where);
+    LH_TRY(add_first(r, &ids));
+    LH_TRY(
+        lh_tokenizer_encode(r->tok, json_string_value(in), (int64_t)json_string_length(in), LH_ENCODE_SPECIAL, &ids));
+    *out = ids_json(r, &ids);
+done:
+    lh_tokens_clear(&ids);
+    return st;
+}
+
+/* Text of single tokens need not be UTF-8; JSON is. */
+static lh_status decode_line(const run *r, const char *where, const json_t *in, json_t **out)
+{
+    lh_status st = LH_OK;
+    lh_tokens ids = {0};
+    lh_buf text = {0};
+    if (!json_is_array(in)) LH_FAIL(LH_EINPUT, "%s must be a JSON array of ids", where);
+    for (size_t i = 0; i < json_array_size(in); i++) {
+        const json_t *id = json_array_get(in, i);
+        if (!json_is_integer(id) || json_integer_value(id) < 0 || json_integer_value(id) >= lh_tokenizer_vocab(r->tok))
+            LH_FAIL(LH_EINPUT, "%s: element %zu must be a token id below %lld", where, i,
+                    (long long)lh_tokenizer_vocab(r->tok));
+        LH_TRY(lh_tokens_push(&ids, (int32_t)json_integer_value(id)));
+    }
+    LH_TRY(lh_tokenizer_decode(r->tok, ids.ids, ids.n, &text));
+    *out = lh_json_text(text.data ? text.data : "", text.bytes);
+    if (!*out) LH_FAIL(LH_ENOMEM, "cannot allocate memory for the text of %s", where);
+done:
+    lh_tokens_clear(&ids);
+    lh_buf_clear(&text);
+    return st;
+}
+
+/* The members of a message are borrowed from `in`. */
+static lh_status read_messages(const char *where, const json_t *in, lh_message **out, int64_t *n)
+{
+    lh_status st = LH_OK;
+    lh_message *messages = NULL;
+    const json_t *list = json_object_get(in, "messages");
+    if (!json_is_array(list)) LH_FAIL(LH_EINPUT, "%s must be an object with an array 'messages'", where);
+    LH_TRY(lh_calloc(&messages, (int64_t)json_array_size(list), sizeof *messages));
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const char *role = json_string_value(json_object_get(json_array_get(list, i), "role"));
+        const json_t *content = json_object_get(json_array_get(list, i), "content");
+        if (!role || !json_is_string(content) || strlen(json_string_value(content)) != json_string_length(content))
+            LH_FAIL(LH_EINPUT, "%s: message %zu must have the texts 'role' and 'content'", where, i);
+        messages[i] = (lh_message){role, json_string_value(content)};
+    }
+    *out = messages;
+    *n = (int64_t)json_array_size(list);
+    messages = NULL;
+done:
+    lh_free(messages);
+    return st;
+}
+
+static lh_status chat_line(const run *r, const char *where, const json_t *in, json_t **out)
+{
+    lh_status st = LH_OK;
+    lh_message *messages = NULL;
+    lh_chat_text text = {0};
+    lh_tokens ids = {0};
+    int64_t n = 0;
+    LH_TRY(read_messages(where, in, &messages, &n));
+    st = render(r, messages, n, json_is_true(json_object_get(in, "add_generation_prompt")), &text);
+    if (st == LH_EINPUT) { /* the template refuses: the lines go on */
+        lh_warn("%s: %s", where, lh_error_message());
+        lh_error_clear();
+        *out = json_null();
+        st = LH_OK;
+        goto done;
+    }
+    LH_TRY(st);
+    if (r->v->text) {
+        *out = lh_json_text(text.text.data, text.text.bytes);
+    } else {
+        LH_TRY(lh_chat_encode(r->tok, &text, 0, text.text.bytes, &ids));
+        *out = ids_json(r, &ids);
+    }
+done:
+    lh_free(messages);
+    lh_chat_text_clear(&text);
+    lh_tokens_clear(&ids);
+    return st;
+}
+
+static lh_status one_line(const run *r, const char *where, const char *line, int64_t bytes)
+{
+    lh_status st = LH_OK;
+    json_t *in = NULL, *out = NULL;
+    LH_TRY(lh_json_parse(&in, where, line, bytes));
+    if (r->v->chat || r->v->chat_template)
+        LH_TRY(chat_line(r, where, in, &out));
+    else if (r->v->decode)
+        LH_TRY(decode_line(r, where, in, &out));
+    else
+        LH_TRY(encode_line(r, where, in, &out));
+    LH_TRY(lh_cli_write_json(out));
+done:
+    json_decref(in);
+    json_decref(out);
+    return st;
+}
+
+/* Lines end at \n only: strings may hold what other standards call an end of line. */
+static lh_status all_lines(const run *r, const lh_buf *in)
+{
+    lh_status st = LH_OK;
+    lh_buf where = {0};
+    int64_t number = 0;
+    for (int64_t at = 0; at < in->bytes;) {
+        const char *end = memchr(in->data + at, '\n', (size_t)(in->bytes - at));
+        int64_t bytes = end ? end - (in->data + at) : in->bytes - at;
+        number++;
+        where.bytes = 0;
+        LH_TRY(lh_buf_printf(&where, "line %lld of %s", (long long)number, r->name));
+        if (bytes) LH_TRY(one_line(r, where.data, in->data + at, bytes));
+        at += bytes + 1;
+    }
+done:
+    lh_buf_clear(&where);
+    return st;
+}
+
+/* ---- the command ---- */
+
+static lh_status check(const struct values *v)
+{
+    lh_status st = LH_OK;
+    const int chat = v->chat || v->chat_template;
+    if (v->prompt && v->prompt_file) LH_FAIL(LH_EUSAGE, "'--prompt' and '--prompt-file' are both the text, give one");
+    if (v->decode && (chat || v->count || v->bos))
+        LH_FAIL(LH_EUSAGE, "'--decode' makes text of ids: '--%s' has no meaning with it",
+                chat       ? "chat"
+                : v->count ? "count"
+                           : "bos");
+    if (v->text && !chat) LH_FAIL(LH_EUSAGE, "'--text' shows a rendered chat: give '--chat', too");
+    if (v->system && (!chat || v->jsonl))
+        LH_FAIL(LH_EUSAGE, "'--system' is a turn beside one text of a chat: give '--chat', and no '--jsonl'");
+    if (chat && v->bos) LH_FAIL(LH_EUSAGE, "a chat format writes the first token itself: leave out '--bos'");
+done:
+    return st;
+}
+
+static lh_status run_tokenize(lh_call *call)
+{
+    lh_status st = LH_OK;
+    const struct values *v = call->values;
+    run r = {.v = v, .name = "standard input"};
+    const char *path = v->prompt_file ? v->prompt_file : "-";
+    lh_buf in = {0};
+    LH_TRY(check(v));
+    if (!lh_cli_first()) goto done;
+    if (v->prompt) r.name = "'--prompt'";
+    if (v->prompt_file) r.name = v->prompt_file;
+    LH_TRY(lh_cli_probe(v->model));
+    LH_TRY(lh_tokenizer_open(&r.tok, v->model));
+    if (v->chat || v->chat_template) LH_TRY(open_chat(&r));
+    if (v->prompt)
+        LH_TRY(lh_buf_puts(&in, v->prompt));
+    else
+        LH_TRY(lh_file_read(&in, path, TEXT_BYTES));
+    if (v->jsonl)
+        LH_TRY(all_lines(&r, &in));
+    else if (v->decode)
+        LH_TRY(decode_one(&r, &in));
+    else if (v->chat || v->chat_template)
+        LH_TRY(chat_one(&r, &in));
+    else
+        LH_TRY(encode_one(&r, &in));
+done:
+    lh_tokenizer_close(r.tok);
+    lh_buf_clear(&r.bos);
+    lh_buf_clear(&r.eos);
+    lh_buf_clear(&in);
+    return st;
+}
+
+const lh_command lh_command_tokenize = {&syntax, sizeof(struct values), run_tokenize};

@@ -1,0 +1,73 @@
+#include "base/progress.h"
+#include "cli/cli.h"
+
+struct values {
+    lh_cli_common common;
+    lh_cli_format format;
+};
+
+static const lh_option_group groups[] = {{&lh_cli_format_options, offsetof(struct values, format)},
+                                         {&lh_cli_common_options, offsetof(struct values, common)},
+                                         {0}};
+static const lh_example examples[] = {{"longhaul verify m.h5", "is the checkpoint whole?"}, {0}};
+static const lh_syntax syntax = {
+    .program = "longhaul",
+    .name = "verify",
+    .usage = "FILE [options]",
+    .summary = "Check that a file is whole: structure, shapes, checksums, finite values",
+    .text = "Reads everything. A flipped bit is found here; loading checks structure and finite values only.",
+    .max_args = 1,
+    .groups = groups,
+    .examples = examples};
+
+/* Called in the child that reads: it can show, and remembers nothing. */
+static lh_status show(void *self, int64_t done_bytes, int64_t total_bytes)
+{
+    lh_progress *p = self;
+    p->total = total_bytes;
+    lh_progress_update(p, done_bytes);
+    return LH_OK;
+}
+
+static lh_status print(const lh_verify_report *report, const char *path, int json)
+{
+    lh_status st = LH_OK;
+    json_t *object = NULL;
+    lh_buf text = {0};
+    if (json) {
+        object = json_pack("{s:s, s:s, s:b, s:I, s:I, s:I}", "file", path, "kind", report->kind, "whole", 1, "arrays",
+                           (json_int_t)report->arrays, "bytes", (json_int_t)report->bytes, "hashes",
+                           (json_int_t)report->hashes);
+        if (!object) LH_FAIL(LH_ENOMEM, "cannot allocate memory for the report");
+        LH_TRY(lh_cli_write_json(object));
+    } else {
+        LH_TRY(lh_buf_printf(&text, "%s is whole: %s, %lld arrays, %.1f MiB read, %lld checksums compared\n", path,
+                             report->kind, (long long)report->arrays, (double)report->bytes / (1 << 20),
+                             (long long)report->hashes));
+        LH_TRY(lh_cli_write(text.data, text.bytes));
+    }
+done:
+    json_decref(object);
+    lh_buf_clear(&text);
+    return st;
+}
+
+static lh_status run(lh_call *call)
+{
+    lh_status st = LH_OK;
+    const struct values *v = call->values;
+    const char *path = lh_options_arg(call->options, 0);
+    lh_verify_report report;
+    lh_progress progress;
+    lh_progress_init(&progress, "verifying", "bytes", 0);
+    if (!path) LH_FAIL(LH_EUSAGE, "nothing to verify: give a file");
+    if (!lh_cli_first()) goto done;
+    st = lh_verify(path, &(lh_import_progress){&progress, show}, &report);
+    lh_progress_clear(&progress);
+    LH_TRY(st);
+    LH_TRY(print(&report, path, v->format.json));
+done:
+    return st;
+}
+
+const lh_command lh_command_verify = {&syntax, sizeof(struct values), run};

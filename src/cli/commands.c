@@ -1,0 +1,93 @@
+/* The table of commands, and the texts made from it. */
+#include <string.h>
+
+#include "base/version.h"
+#include "cli/cli.h"
+
+#define LH_COMMAND(name) extern const lh_command lh_command_##name;
+#include "cli/command_list.h"
+#undef LH_COMMAND
+
+static const lh_command *const commands[] = {
+#define LH_COMMAND(name) &lh_command_##name,
+#include "cli/command_list.h"
+#undef LH_COMMAND
+    NULL};
+
+const lh_command *lh_command_at(int i)
+{
+    return commands[i];
+}
+
+const lh_command *lh_command_find(const char *name)
+{
+    for (int i = 0; commands[i]; i++)
+        if (strcmp(commands[i]->syntax->name, name) == 0) return commands[i];
+    return NULL;
+}
+
+lh_status lh_cli_list(lh_buf *out)
+{
+    lh_status st = LH_OK;
+    LH_TRY(lh_buf_puts(out, "usage: longhaul COMMAND [options]\n"
+                            "       mpirun -n RANKS longhaul COMMAND [options]\n\n"
+                            "Very long prompts on MPI clusters, keeping only the part of the key-value cache that "
+                            "matters.\n\ncommands:\n"));
+    for (int i = 0; commands[i]; i++)
+        LH_TRY(lh_buf_printf(out, "  %-10s %s\n", commands[i]->syntax->name, commands[i]->syntax->summary));
+    LH_TRY(
+        lh_buf_puts(out, "\n'longhaul COMMAND --help' explains a command, 'longhaul --version' tells the version.\n"));
+done:
+    return st;
+}
+
+static const struct {
+    lh_status st;
+    const char *meaning;
+} exit_codes[] = {{LH_OK, "done"},
+                  {LH_EPARTIAL, "some requests failed, the output is complete"},
+                  {LH_EUSAGE, "usage: the command line asks for something that cannot be"},
+                  {LH_EINPUT, "bad input file"},
+                  {LH_EFILE, "bad checkpoint, cache or trace"},
+                  {LH_ENOMEM, "does not fit in memory"},
+                  {LH_EWRITE, "cannot write"},
+                  {LH_ECOMM, "communication between ranks"},
+                  {LH_EINTERNAL, "internal check"},
+                  {LH_EINTERRUPTED, "interrupted, what there was is saved: run again"}};
+
+lh_status lh_cli_man(lh_buf *out)
+{
+    lh_status st = LH_OK;
+    LH_TRY(lh_buf_printf(out, ".TH LONGHAUL 1 \"\" \"longhaul %s\" \"User Commands\"\n", lh_version()));
+    LH_TRY(lh_buf_puts(out, ".SH NAME\nlonghaul \\- very long prompts on MPI clusters with evicting key-value caches\n"
+                            ".SH SYNOPSIS\n.B longhaul\n.I COMMAND\n[options]\n.br\n.B mpirun \\-n\n.I RANKS\n"
+                            ".B longhaul\n.I COMMAND\n[options]\n"
+                            ".SH DESCRIPTION\nLonghaul runs large language models over very long prompts on MPI "
+                            "clusters, and keeps only the part of the key\\-value cache that matters. One rank drives "
+                            "one device; ranks share a model by its heads. The result of a command goes to standard "
+                            "output, everything else to standard error.\n.SH COMMANDS\n"));
+    for (int i = 0; commands[i]; i++) LH_TRY(lh_options_man(out, commands[i]->syntax));
+    LH_TRY(lh_buf_puts(out, ".SH EXIT STATUS\n"));
+    for (size_t i = 0; i < sizeof exit_codes / sizeof *exit_codes; i++)
+        LH_TRY(lh_buf_printf(out, ".TP\n.B %d\n%s\n", (int)exit_codes[i].st, exit_codes[i].meaning));
+done:
+    return st;
+}
+
+lh_status lh_cli_completion(lh_buf *out)
+{
+    lh_status st = LH_OK;
+    LH_TRY(lh_buf_puts(out, "# bash completion for longhaul, made from its tables of options\n"
+                            "_longhaul() {\n    local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} "
+                            "words=\n    COMPREPLY=()\n    if [ \"$COMP_CWORD\" = 1 ]; then\n"
+                            "        COMPREPLY=($(compgen -W \"--help --version"));
+    for (int i = 0; commands[i]; i++) LH_TRY(lh_buf_printf(out, " %s", commands[i]->syntax->name));
+    LH_TRY(lh_buf_puts(out, "\" -- \"$cur\"))\n        return\n    fi\n    case ${COMP_WORDS[1]} in\n"));
+    for (int i = 0; commands[i]; i++) LH_TRY(lh_options_completion(out, commands[i]->syntax));
+    LH_TRY(lh_buf_puts(out, "    esac\n    if [[ $cur == -* ]]; then\n"
+                            "        COMPREPLY=($(compgen -W \"$words\" -- \"$cur\"))\n    else\n"
+                            "        COMPREPLY=($(compgen -f -- \"$cur\"))\n    fi\n}\n"
+                            "complete -o filenames -F _longhaul longhaul\n"));
+done:
+    return st;
+}

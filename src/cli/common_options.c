@@ -1,0 +1,237 @@
+/* The tables of options that several commands share. */
+#include "cli/cli.h"
+
+#define FIELD(member) LH_FIELD(lh_cli_common, member)
+static const lh_option common_rows[] = {
+    {.type = LH_OPT_FLAG, .letter = 'v', .name = "verbose", FIELD(verbose), .help = "Say more on stderr."},
+    {.type = LH_OPT_FLAG, .letter = 'q', .name = "quiet", FIELD(quiet), .help = "Say warnings and errors only."},
+    {.type = LH_OPT_STR,
+     .name = "log-file",
+     FIELD(log_file),
+     .arg = "FILE",
+     .help = "Write the lines of stderr to FILE, too; '%r' in it becomes the rank."},
+    {.type = LH_OPT_F64,
+     .name = "comm-timeout",
+     FIELD(comm_timeout_s),
+     .arg = "SECONDS",
+     .def = "600",
+     .low = 0,
+     .high = 1e9,
+     .help =
+         "End the run when ranks have waited this long for each other; the message names rank, operation and step. 0: "
+         "wait for ever."},
+    {0}};
+#undef FIELD
+const lh_option_table lh_cli_common_options = {"common options", common_rows};
+
+#define FIELD(member) LH_FIELD(lh_cli_format, member)
+static const lh_option format_rows[] = {
+    {.type = LH_OPT_FLAG, .name = "json", FIELD(json), .help = "Print one JSON object instead of text."}, {0}};
+#undef FIELD
+const lh_option_table lh_cli_format_options = {"output", format_rows};
+
+static const char *const devices[] = {"auto", "cpu", "cuda", "ref", NULL};
+static const char *const run_types[] = {"auto", "f32", "bf16", NULL};
+
+#define FIELD(member) LH_FIELD(lh_engine_options, member)
+static const lh_option engine_rows[] = {
+    {.type = LH_OPT_STR,
+     .letter = 'm',
+     .required = 1,
+     .name = "model",
+     FIELD(model),
+     .arg = "FILE",
+     .help = "The checkpoint (made by 'longhaul import')."},
+    {.type = LH_OPT_I64,
+     .name = "tp",
+     FIELD(tp),
+     .arg = "RANKS",
+     .def = "0",
+     .max = 1 << 20,
+     .help = "Ranks that share one copy of the model. 0: all ranks of the run; for 'plan': one."},
+    {.type = LH_OPT_STR,
+     .name = "device",
+     FIELD(device),
+     .def = "auto",
+     .choices = devices,
+     .help = "What computes. ref is plain C, slow, the definition of every operation."},
+    {.type = LH_OPT_STR,
+     .name = "dtype",
+     FIELD(dtype),
+     .def = "auto",
+     .choices = run_types,
+     .help = "Type of the weights in memory. auto: bf16 where the checkpoint stores bf16, else f32."},
+    {.type = LH_OPT_STR,
+     .name = "kv-dtype",
+     FIELD(kv_dtype),
+     .def = "auto",
+     .choices = run_types,
+     .help = "Type of the cached keys and values. auto: as --dtype."},
+    {.type = LH_OPT_I64,
+     .name = "threads",
+     FIELD(threads),
+     .arg = "N",
+     .def = "0",
+     .max = 1 << 16,
+     .help = "Threads of each rank. 0: the cores of the machine, shared by its ranks."},
+    {.type = LH_OPT_FLAG,
+     .name = "deterministic",
+     FIELD(deterministic),
+     .help = "The same bits on any number of ranks; may be slower."},
+    {0}};
+#undef FIELD
+const lh_option_table lh_cli_engine_options = {"model and ranks", engine_rows};
+
+static const char *const statistics[] = {"sum", "mean", "position", NULL};
+static const char *const reductions[] = {"mean", "max", "sum", NULL};
+static const char *const stages[] = {"weight", "score", NULL};
+static const char *const pools[] = {"none", "max", "avg", NULL};
+static const char *const safeguards[] = {"interp", "floor", NULL};
+static const char *const over_heads[] = {"uniform", "adaptive", NULL};
+static const char *const over_layers[] = {"uniform", "pyramid", NULL};
+static const char *const selections[] = {"topk", NULL};
+static const char *const positions[] = {"original", NULL};
+
+#define FIELD(member) LH_FIELD(lh_policy_options, member)
+static const lh_option policy_rows[] = {
+    {.type = LH_OPT_STR,
+     .name = "policy",
+     FIELD(policy),
+     .arg = "NAME",
+     .help = "What is kept of the cache: a preset of the parts below ('longhaul info' lists them). full keeps "
+             "everything and is what holds without --budget; --budget alone means ada-snapkv with --pool-size 31."},
+    {.type = LH_OPT_STR,
+     .letter = 'b',
+     .name = "budget",
+     FIELD(budget),
+     .arg = "N|P%",
+     .help = "Entries kept per KV head, averaged over the heads of a layer, protected ones included; or a share of the "
+             "prompt, as 20%."},
+    {.type = LH_OPT_STR,
+     .name = "window",
+     FIELD(parts.window),
+     .arg = "N",
+     .help = "The last N rows of the prompt score the entries, and are kept."},
+    {.type = LH_OPT_STR,
+     .name = "rows",
+     FIELD(parts.rows),
+     .arg = "last:N|P%",
+     .help = "Rows that score, when they are others than the window."},
+    {.type = LH_OPT_STR,
+     .name = "statistic",
+     FIELD(parts.statistic),
+     .choices = statistics,
+     .help = "What is made of the attention that an entry receives; position: later is better."},
+    {.type = LH_OPT_STR,
+     .name = "group",
+     FIELD(parts.group),
+     .choices = reductions,
+     .help = "How the query heads that share a KV head are joined."},
+    {.type = LH_OPT_STR,
+     .name = "group-stage",
+     FIELD(parts.group_stage),
+     .choices = stages,
+     .help = "Join them before pooling (weight) or after it (score)."},
+    {.type = LH_OPT_STR, .name = "pool", FIELD(parts.pool), .choices = pools, .help = "Pool scores along positions."},
+    {.type = LH_OPT_STR, .name = "pool-size", FIELD(parts.pool_size), .arg = "N", .help = "Entries in a pool, odd."},
+    {.type = LH_OPT_STR,
+     .name = "sinks",
+     FIELD(parts.sinks),
+     .arg = "N",
+     .help = "First entries that are always kept."},
+    {.type = LH_OPT_STR,
+     .name = "recents",
+     FIELD(parts.recents),
+     .arg = "N",
+     .help = "Last entries that are always kept."},
+    {.type = LH_OPT_STR,
+     .name = "head-budget",
+     FIELD(parts.head_budget),
+     .choices = over_heads,
+     .help = "Every head keeps as much, or the heads of a layer compete (AdaKV)."},
+    {.type = LH_OPT_STR,
+     .name = "alpha",
+     FIELD(parts.alpha),
+     .arg = "X",
+     .help = "Share of the budget that every head is sure of, when heads compete."},
+    {.type = LH_OPT_STR,
+     .name = "safeguard",
+     FIELD(parts.safeguard),
+     .choices = safeguards,
+     .help = "How that share is given: mixed into the counts, or first."},
+    {.type = LH_OPT_STR,
+     .name = "layer-budget",
+     FIELD(parts.layer_budget),
+     .choices = over_layers,
+     .help = "Every layer keeps as much, or lower layers keep more (PyramidKV)."},
+    {.type = LH_OPT_STR, .name = "beta", FIELD(parts.beta), .arg = "N", .help = "How steep the pyramid is."},
+    {.type = LH_OPT_STR,
+     .name = "select",
+     FIELD(parts.select),
+     .choices = selections,
+     .help = "How entries are chosen by their scores."},
+    {.type = LH_OPT_STR,
+     .name = "evict",
+     FIELD(parts.evict),
+     .arg = "never|every:M",
+     .help = "Eviction while decoding: never, or down to the budget at every M-th token."},
+    {.type = LH_OPT_STR,
+     .name = "positions",
+     FIELD(parts.positions),
+     .choices = positions,
+     .help = "Positions of the kept entries."},
+    {0}};
+#undef FIELD
+const lh_option_table lh_cli_policy_options = {"eviction", policy_rows};
+
+#define FIELD(member) LH_FIELD(lh_sampling, member)
+static const lh_option sampling_rows[] = {
+    {.type = LH_OPT_F64,
+     .name = "temperature",
+     FIELD(temperature),
+     .arg = "X",
+     .def = "0",
+     .low = 0,
+     .high = 100,
+     .help = "0: the most likely token, always."},
+    {.type = LH_OPT_I64,
+     .name = "top-k",
+     FIELD(top_k),
+     .arg = "N",
+     .def = "0",
+     .max = 1 << 30,
+     .help = "Choose among the N most likely tokens. 0: among all."},
+    {.type = LH_OPT_F64,
+     .name = "top-p",
+     FIELD(top_p),
+     .arg = "X",
+     .def = "1",
+     .low = 0,
+     .high = 1,
+     .help = "Choose among the most likely tokens that have this probability together."},
+    {.type = LH_OPT_F64,
+     .name = "min-p",
+     FIELD(min_p),
+     .arg = "X",
+     .def = "0",
+     .low = 0,
+     .high = 1,
+     .help = "Leave out tokens below this share of the most likely one."},
+    {.type = LH_OPT_F64,
+     .name = "repeat-penalty",
+     FIELD(repeat_penalty),
+     .arg = "X",
+     .def = "1",
+     .low = 0.01,
+     .high = 100,
+     .help = "Make tokens less likely that were there before."},
+    {.type = LH_OPT_I64,
+     .name = "seed",
+     FIELD(seed),
+     .arg = "N",
+     .def = "0",
+     .max = INT64_MAX,
+     .help = "Of every random choice: the same seed gives the same text."},
+    {0}};
+#undef FIELD
+const lh_option_table lh_cli_sampling_options = {"sampling", sampling_rows};

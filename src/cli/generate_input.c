@@ -1,0 +1,193 @@
+#include "cli/generate_input.h"
+
+#include <string.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/log.h"
+
+/* A text is read whole: what is longer than any model's context is a mistake. */
+static const int64_t TEXT_BYTES = INT64_C(1) << 32;
+
+#define FIELD(member) LH_FIELD(lh_input_options, member)
+static const lh_option rows[] = {
+    {.type = LH_OPT_STR,
+     .letter = 'p',
+     .name = "prompt",
+     FIELD(prompt),
+     .arg = "TEXT",
+     .help = "The prompt. Without any of these options it is read from standard input."},
+    {.type = LH_OPT_STR,
+     .letter = 'f',
+     .name = "prompt-file",
+     FIELD(prompt_file),
+     .arg = "FILE",
+     .help = "A file with the prompt, taken as it is; '-' is standard input."},
+    {.type = LH_OPT_STR,
+     .name = "prompt-tokens",
+     FIELD(prompt_tokens),
+     .arg = "FILE",
+     .help = "A file with token ids, separated by white space, instead of text. No first token is added."},
+    {.type = LH_OPT_LIST,
+     .name = "question",
+     FIELD(questions),
+     .arg = "TEXT",
+     .help = "Evict on the prompt alone, then answer this question behind it; each starts from the same cache."},
+    {.type = LH_OPT_LIST,
+     .name = "question-file",
+     FIELD(question_files),
+     .arg = "FILE",
+     .help = "A file with one question; they come after those of --question."},
+    {.type = LH_OPT_FLAG,
+     .name = "chat",
+     FIELD(chat),
+     .help = "Put prompt and question into the user's turn of the model's chat format."},
+    {.type = LH_OPT_STR,
+     .name = "chat-template",
+     FIELD(chat_template),
+     .arg = "NAME|FILE",
+     .help = "Another chat format: a name ('longhaul info' lists them), or a file with a Jinja template that is one of "
+             "them. Means --chat."},
+    {.type = LH_OPT_STR, .name = "system", FIELD(system), .arg = "TEXT", .help = "The system's turn of the chat."},
+    {.type = LH_OPT_STR,
+     .name = "force-tokens",
+     FIELD(force_tokens),
+     .arg = "FILE",
+     .help = "Feed these ids instead of the generated ones."},
+    {0}};
+#undef FIELD
+const lh_option_table lh_input_option_table = {"prompt", rows};
+
+lh_status lh_input_check(const lh_options *options, const lh_input_options *in, int behind_cache)
+{
+    static const char *const texts[] = {"prompt", "prompt-file", "prompt-tokens"};
+    lh_status st = LH_OK;
+    const char *first = NULL;
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        if (!lh_options_given(options, texts[i])) continue;
+        if (first) LH_FAIL(LH_EUSAGE, "'--%s' and '--%s' are both the prompt, give one", first, texts[i]);
+        first = texts[i];
+    }
+    int chat = in->chat || in->chat_template;
+    if (in->system && !chat) LH_FAIL(LH_EUSAGE, "'--system' is a turn of a chat: give '--chat', too");
+    if (in->prompt_tokens && chat)
+        LH_FAIL(LH_EUSAGE, "'--prompt-tokens' are ids already and '--chat' renders text: give one of them");
+    if (behind_cache && !first && in->questions.n + in->question_files.n == 0)
+        LH_FAIL(LH_EUSAGE, "a loaded cache needs something to answer: give '--question', or '--prompt' to go on with");
+done:
+    return st;
+}
+
+static lh_status read_questions(lh_input_texts *out, const lh_input_options *in)
+{
+    lh_status st = LH_OK;
+    lh_buf text = {0};
+    LH_TRY(lh_calloc(&out->questions, in->questions.n + in->question_files.n, sizeof *out->questions));
+    for (int64_t i = 0; i < in->questions.n; i++) LH_TRY(lh_strdup(&out->questions[i], in->questions.at[i]));
+    for (int64_t i = 0; i < in->question_files.n; i++) {
+        const char *path = in->question_files.at[i];
+        lh_buf_clear(&text);
+        LH_TRY(lh_file_read(&text, path, TEXT_BYTES));
+        while (text.bytes && text.data[text.bytes - 1] == '\n') text.data[--text.bytes] = '\0';
+        if ((int64_t)strlen(text.data) < text.bytes) LH_FAIL(LH_EINPUT, "'%s' holds a zero byte: it is not text", path);
+        LH_TRY(lh_strdup(&out->questions[in->questions.n + i], text.data));
+    }
+done:
+    lh_buf_clear(&text);
+    return st;
+}
+
+lh_status lh_input_read(lh_input_texts *out, const lh_input_options *in, int behind_cache)
+{
+    lh_status st = LH_OK;
+    const char *path = in->prompt_file ? in->prompt_file : "-";
+    out->n = in->questions.n + in->question_files.n;
+    if (!lh_cli_first()) goto done;
+    if (in->prompt) {
+        LH_TRY(lh_buf_puts(&out->prompt, in->prompt));
+    } else if (!in->prompt_tokens && (in->prompt_file || !behind_cache)) {
+        if (strcmp(path, "-") == 0 && isatty(0)) lh_info("reading the prompt from the terminal, Ctrl-D ends it");
+        LH_TRY(lh_file_read(&out->prompt, path, TEXT_BYTES));
+        if (out->prompt.bytes == 0 && out->n == 0)
+            LH_FAIL(LH_EINPUT, "the prompt is empty: nothing was read from %s%s%s", in->prompt_file ? "'" : "",
+                    in->prompt_file ? path : "standard input", in->prompt_file ? "'" : "");
+    }
+    if (in->prompt && !*in->prompt && out->n == 0) LH_FAIL(LH_EUSAGE, "the prompt is empty: '--prompt' got no text");
+    LH_TRY(read_questions(out, in));
+done:
+    return st;
+}
+
+void lh_input_clear(lh_input_texts *texts)
+{
+    lh_buf_clear(&texts->prompt);
+    for (int64_t i = 0; texts->questions && i < texts->n; i++) lh_free(texts->questions[i]);
+    lh_free(texts->questions);
+    *texts = (lh_input_texts){0};
+}
+
+static lh_status encode(const lh_engine *engine, const lh_input_options *in, const lh_input_texts *texts,
+                        int behind_cache, lh_input_ids *out)
+{
+    lh_status st = LH_OK;
+    const int64_t vocab = lh_engine_config(engine)->vocab;
+    lh_tokens none = {0}; /* of a text that is not there: ids are the context, questions are text */
+    lh_prompt_text text = {.text = texts->prompt.data ? texts->prompt.data : "",
+                           .bytes = texts->prompt.bytes,
+                           .questions = (const char *const *)texts->questions,
+                           .question_count = texts->n,
+                           .chat = in->chat || in->chat_template,
+                           .chat_template = in->chat_template,
+                           .system = in->system,
+                           .behind_cache = behind_cache};
+    if (in->prompt_tokens) LH_TRY(lh_prompt_ids(in->prompt_tokens, vocab, &out->prompt));
+    if (!in->prompt_tokens || texts->n)
+        LH_TRY(lh_prompt_encode(lh_engine_tokenizer(engine), &text, in->prompt_tokens ? &none : &out->prompt,
+                                &out->questions));
+    if (in->force_tokens) LH_TRY(lh_prompt_ids(in->force_tokens, vocab, &out->force));
+done:
+    lh_tokens_clear(&none);
+    return st;
+}
+
+/* Rank 0's ids to everybody. */
+static lh_status share(lh_comm *comm, lh_tokens *ids)
+{
+    lh_status st = LH_OK;
+    int64_t n = ids->n;
+    LH_TRY(lh_comm_bcast(comm, 0, &n, sizeof n));
+    if (!lh_cli_first()) st = lh_realloc(&ids->ids, n, sizeof *ids->ids);
+    LH_TRY(lh_comm_agree(comm, st));
+    if (!lh_cli_first()) ids->cap = n;
+    ids->n = n;
+    if (n) LH_TRY(lh_comm_bcast(comm, 0, ids->ids, n * (int64_t)sizeof *ids->ids));
+done:
+    return st;
+}
+
+lh_status lh_input_encode(lh_engine *engine, const lh_input_options *in, const lh_input_texts *texts, int behind_cache,
+                          lh_input_ids *out)
+{
+    lh_status st = LH_OK;
+    lh_comm *comm = lh_engine_comm(engine);
+    if (lh_cli_first())
+        st = encode(engine, in, texts, behind_cache, out);
+    else
+        st = lh_calloc(&out->questions, texts->n, sizeof *out->questions);
+    LH_TRY(lh_comm_agree(comm, st));
+    out->n = texts->n;
+    LH_TRY(share(comm, &out->prompt));
+    LH_TRY(share(comm, &out->force));
+    for (int64_t i = 0; i < out->n; i++) LH_TRY(share(comm, &out->questions[i]));
+done:
+    return st;
+}
+
+void lh_input_ids_clear(lh_input_ids *ids)
+{
+    lh_tokens_clear(&ids->prompt);
+    lh_tokens_clear(&ids->force);
+    for (int64_t i = 0; ids->questions && i < ids->n; i++) lh_tokens_clear(&ids->questions[i]);
+    lh_free(ids->questions);
+    *ids = (lh_input_ids){0};
+}

@@ -1,0 +1,42 @@
+/* generate_input.h - what `generate` reads: rank 0 reads and tokenizes, everybody gets the ids. */
+#ifndef LH_CLI_GENERATE_INPUT_H
+#define LH_CLI_GENERATE_INPUT_H
+
+#include "cli/cli.h"
+
+/* Where the prompt comes from, and how it is put. */
+typedef struct lh_input_options {
+    const char *prompt, *prompt_file, *prompt_tokens;
+    lh_strings questions, question_files;
+    int chat;
+    const char *chat_template, *system, *force_tokens;
+} lh_input_options;
+
+extern const lh_option_table lh_input_option_table;
+
+/* LH_EUSAGE where the options contradict each other. behind_cache: a cache is loaded, so that a prompt may be missing.
+ */
+lh_status lh_input_check(const lh_options *options, const lh_input_options *in, int behind_cache);
+
+/* Texts as they were read, on rank 0 (elsewhere empty). */
+typedef struct lh_input_texts {
+    lh_buf prompt;
+    char **questions; /* [n] */
+    int64_t n;        /* on every rank */
+} lh_input_texts;
+
+/* Local to rank 0: agree afterwards. Without any option the prompt is standard input. */
+lh_status lh_input_read(lh_input_texts *out, const lh_input_options *in, int behind_cache);
+void lh_input_clear(lh_input_texts *texts);
+
+/* Collective: the ids of prompt, questions and forced tokens, in the request; questions is memory of the caller. */
+typedef struct lh_input_ids {
+    lh_tokens prompt, force, *questions;
+    int64_t n;
+} lh_input_ids;
+
+lh_status lh_input_encode(lh_engine *engine, const lh_input_options *in, const lh_input_texts *texts, int behind_cache,
+                          lh_input_ids *out);
+void lh_input_ids_clear(lh_input_ids *ids);
+
+#endif

@@ -1,0 +1,146 @@
+#include "cli/generate_output.h"
+
+#include <string.h>
+
+#include "base/log.h"
+#include "cli/interrupt.h"
+
+/* A failure to write is kept: an answer that nobody reads is still counted. */
+static void write_text(lh_output *out, const char *text, int64_t bytes)
+{
+    if (out->failed == LH_OK && bytes) out->failed = lh_cli_write(text, bytes);
+}
+
+static void end_line(lh_output *out)
+{
+    if (out->text.bytes == 0 || out->text.data[out->text.bytes - 1] != '\n') write_text(out, "\n", 1);
+}
+
+/* ---- interrupted ---- */
+
+static json_t *answer_json(const lh_output *out)
+{
+    json_t *ids = json_array(), *object = json_object();
+    json_t *text = json_stringn(out->text.data ? out->text.data : "", (size_t)out->text.bytes);
+    for (int64_t i = 0; i < out->ids.n; i++) json_array_append_new(ids, json_integer(out->ids.ids[i]));
+    json_object_set_new(object, "text", text ? text : json_string(""));
+    json_object_set_new(object, "token_ids", ids);
+    json_object_set_new(object, "finish_reason", json_string(lh_finish_name(LH_FINISH_INTERRUPTED)));
+    return object;
+}
+
+static void leave(lh_output *out)
+{
+    json_t *object = answer_json(out);
+    lh_progress_clear(&out->progress);
+    if (out->json) {
+        if (out->answers) json_array_append(out->answers, object);
+        if (out->answers) json_object_set(object, "answers", out->answers);
+        out->failed = lh_cli_write_json(object);
+    } else if (out->answer >= 0) {
+        end_line(out);
+    }
+    if (out->failed != LH_OK) lh_log(LH_LOG_ERROR, 0, "%s", lh_error_message());
+    lh_warn("interrupted after %lld generated tokens; files of '--keep-sets' and '--logits' were not written",
+            (long long)out->ids.n);
+    lh_comm_leave(out->comm, out->failed != LH_OK ? (int)out->failed : LH_EINTERRUPTED);
+}
+
+static void look_for_interrupt(lh_output *out)
+{
+    if (lh_cli_first() && lh_interrupt_asked()) leave(out);
+}
+
+/* ---- events ---- */
+
+void lh_output_prefill(void *self, int64_t done, int64_t total)
+{
+    lh_output *out = self;
+    if (!out->progress.what) lh_progress_init(&out->progress, "reading the prompt", "tokens x layers", total);
+    lh_progress_update(&out->progress, done);
+    if (done >= total) lh_progress_clear(&out->progress);
+    look_for_interrupt(out);
+}
+
+/* The first token of an answer: the one before is finished. */
+static void begin_answer(lh_output *out, int64_t answer)
+{
+    if (out->answer >= 0) {
+        if (!out->json) end_line(out);
+        if (!out->answers) out->answers = json_array();
+        json_t *before = answer_json(out);
+        json_object_del(before, "finish_reason");
+        json_array_append_new(out->answers, before);
+    }
+    out->answer = answer;
+    out->text.bytes = 0;
+    out->ids.n = 0;
+    if (out->question_count < 2 || out->json) return;
+    if (answer) write_text(out, "\n", 1);
+    write_text(out, "> ", 2);
+    write_text(out, out->questions[answer], (int64_t)strlen(out->questions[answer]));
+    write_text(out, "\n", 1);
+}
+
+void lh_output_token(void *self, int64_t answer, int32_t id, const char *text, int64_t bytes)
+{
+    lh_output *out = self;
+    if (!lh_cli_first()) return;
+    if (answer != out->answer) begin_answer(out, answer);
+    if (!out->json) write_text(out, text, bytes);
+    /* What does not fit in memory is missing from an interrupted run's record only. */
+    if (lh_buf_append(&out->text, text, bytes) != LH_OK || (id >= 0 && lh_tokens_push(&out->ids, id) != LH_OK))
+        lh_error_clear();
+    look_for_interrupt(out);
+}
+
+/* ---- the end ---- */
+
+static int64_t sum(const int64_t *values, int ranks)
+{
+    int64_t total = 0;
+    for (int r = 0; r < ranks; r++) total += values[r];
+    return total;
+}
+
+static void summarise(const lh_generation *g)
+{
+    static const double mib = 1 << 20;
+    lh_info("prompt: %lld tokens in %.2f s (%.0f tokens/s); generated: %lld tokens in %.2f s (%.1f tokens/s)",
+            (long long)g->prompt_tokens, g->prefill_s, g->prefill_tokens_per_s, (long long)g->new_tokens, g->decode_s,
+            g->decode_tokens_per_s);
+    if (!g->policy.evicts)
+        lh_info("cache: all entries kept, %.2f MiB on %d %s", (double)sum(g->bytes_kept, g->ranks) / mib, g->ranks,
+                g->ranks == 1 ? "rank" : "ranks");
+    else
+        lh_info("cache: %.2f of %.2f MiB kept on %d %s, %lld entries per head on average%s",
+                (double)sum(g->bytes_kept, g->ranks) / mib, (double)sum(g->bytes, g->ranks) / mib, g->ranks,
+                g->ranks == 1 ? "rank" : "ranks", (long long)g->budget,
+                g->policy.every ? "" : "; it grows by one with every generated token");
+}
+
+lh_status lh_output_finish(lh_output *out, const lh_engine *engine, const lh_generation *generation)
+{
+    lh_status st = LH_OK;
+    json_t *object = NULL;
+    if (!lh_cli_first()) goto done;
+    if (!out->json) end_line(out);
+    LH_TRY(out->failed);
+    if (out->json) {
+        LH_TRY(lh_generation_json(engine, generation, &object));
+        LH_TRY(lh_cli_write_json(object));
+    }
+    summarise(generation);
+done:
+    json_decref(object);
+    return st;
+}
+
+void lh_output_clear(lh_output *out)
+{
+    lh_progress_clear(&out->progress);
+    lh_buf_clear(&out->text);
+    lh_tokens_clear(&out->ids);
+    json_decref(out->answers);
+    out->answers = NULL;
+}
