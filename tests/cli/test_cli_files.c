@@ -1,0 +1,165 @@
+#include <check.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/program.h"
+#include "cli/tiny.h"
+#include "suite.h"
+
+static void refuses(int ranks, int code, const char *part, const char *line)
+{
+    program_result r = {0};
+    program_run(&r, ranks, "%s", line);
+    ck_assert_msg(r.code == code, "'%s' gives %d, not %d; stderr:\n%s", line, r.code, code, r.err.data);
+    program_says(&r, part);
+    ck_assert_str_eq(r.out.data, "");
+    program_clear(&r);
+}
+
+START_TEST(test_bad_inputs_have_one_message_and_their_code)
+{
+    static const struct {
+        int code;
+        const char *part, *line;
+    } cases[] = {
+        {3, "'no-such'", "import no-such -o x.h5"},
+        {3, "'empty'", "import empty -o x.h5"},
+        {3, "nothing", "import nothing -o x.h5"},
+        {3, "noise", "import noise -o x.h5"},
+        {6, "no/such/x.h5", "import tiny -o no/such/x.h5"},
+        {4, "no-such.h5", "generate -m no-such.h5 -p a"},
+        {4, "empty", "generate -m empty -p a"},
+        {4, "noise", "generate -m noise -p a"},
+        {4, "torn.h5", "generate -m torn.h5 -p a"},
+        {4, "torn.h5", "plan -m torn.h5 --context 100"},
+        {4, "torn.h5", "verify torn.h5"},
+        {4, "torn.h5", "info torn.h5"},
+        {3, "'no-such'", "generate -m tiny.h5 -f no-such"},
+        {3, "'empty'", "generate -m tiny.h5 -f empty"},
+        {2, "the prompt is empty", "generate -m tiny.h5 -p ''"},
+        {3, "standard input", "generate -m tiny.h5 < empty"},
+        {3, "'letters'", "generate -m tiny.h5 --prompt-tokens letters"},
+        {3, "vocabulary of 258", "generate -m tiny.h5 --prompt-tokens high"},
+        {2, "longer than the 4096 positions", "generate -m tiny.h5 -p a -n 5000"},
+        {2, "longer than the 4096 positions", "plan -m tiny.h5 --context 5000"},
+        {2, "no tokenizer", "generate -m bare.h5 -p a"},
+        {2, "no-such-template", "generate -m tiny.h5 -p a --chat-template no-such-template"},
+        {2, "--device", "generate -m tiny.h5 -p a --device cuda"},
+        {2, "'--tp 3'", "generate -m tiny.h5 -p a --tp 3"},
+        {6, "no/such/k.h5", "generate -m tiny.h5 -p abc --keep-sets no/such/k.h5"},
+        {6, "no/such/l.h5", "generate -m tiny.h5 -p abc --logits no/such/l.h5"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        refuses(1, cases[i].code, cases[i].part, cases[i].line);
+        if (i % 3 == 0) refuses(2, cases[i].code, cases[i].part, cases[i].line); /* starting ranks takes its time */
+    }
+}
+END_TEST
+
+START_TEST(test_more_ranks_than_query_heads_is_usage)
+{
+    refuses(5, 2, "ranks", "generate -m tiny.h5 -p a");
+}
+END_TEST
+
+START_TEST(test_a_flipped_bit_is_found_by_verify)
+{
+    program_result r = {0};
+    program_run(&r, 1, "verify tiny.h5");
+    program_exits(&r, 0);
+    /* A byte near the end of the file lies in the last weights. */
+    program_run(&r, 1,
+                "--version && cp tiny.h5 flipped.h5 && size=$(stat -c %%s flipped.h5) && "
+                "printf '\\377' | dd of=flipped.h5 bs=1 seek=$((size / 2)) conv=notrunc 2>/dev/null");
+    program_exits(&r, 0);
+    program_run(&r, 1, "verify flipped.h5");
+    program_exits(&r, 4);
+    program_says(&r, "flipped.h5");
+    program_clear(&r);
+}
+END_TEST
+
+START_TEST(test_files_written_by_a_run_are_described)
+{
+    program_result r = {0};
+    program_run(&r, 2,
+                "generate -m tiny.h5 -f prompt -n 4 --ignore-eos --budget 16 --window 4 --keep-sets k.h5 --logits l.h5 "
+                "--save-cache c.h5 --logits-last 3 -q");
+    program_exits(&r, 0);
+    static const struct {
+        const char *file, *kind;
+    } files[] = {{"tiny.h5", "checkpoint"}, {"k.h5", "keep-sets"}, {"l.h5", "analysis"}, {"c.h5", "cache"}};
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        program_run(&r, 1, "info %s", files[i].file);
+        program_exits(&r, 0);
+        ck_assert_msg(strstr(r.out.data, files[i].kind), "'info %s' does not say %s:\n%s", files[i].file, files[i].kind,
+                      r.out.data);
+        program_run(&r, 1, "info %s --json", files[i].file);
+        program_exits(&r, 0);
+        json_t *o = json_loads(r.out.data, 0, NULL);
+        ck_assert_ptr_nonnull(o);
+        json_decref(o);
+        program_run(&r, 1, "verify %s", files[i].file);
+        program_exits(&r, 0);
+    }
+    program_clear(&r);
+}
+END_TEST
+
+START_TEST(test_a_plan_tells_every_rank)
+{
+    program_result r = {0};
+    program_run(&r, 1, "plan -m tiny.h5 --context 2000 --tp 3 --budget 10%% --json");
+    program_exits(&r, 0);
+    json_t *o = json_loads(r.out.data, 0, NULL);
+    ck_assert_uint_eq(json_array_size(json_object_get(o, "ranks")), 3);
+    ck_assert_int_eq(json_integer_value(json_object_get(o, "budget")), 200);
+    ck_assert_int_eq(json_integer_value(json_object_get(o, "entries_kept")), 3 * 2 * 200);
+    json_decref(o);
+    program_run(&r, 1, "plan -m tiny.h5 --context 2000");
+    program_exits(&r, 0);
+    ck_assert_int_eq(program_lines(r.out.data, "fits on this machine: yes"), 1);
+    program_clear(&r);
+}
+END_TEST
+
+START_TEST(test_an_import_leaves_the_old_file_when_it_fails)
+{
+    program_result r = {0};
+    program_run(&r, 1, "--version && cp tiny.h5 kept.h5");
+    refuses(1, 3, "nothing", "import nothing -o kept.h5");
+    program_run(&r, 1, "verify kept.h5 && test ! -e kept.h5.partial");
+    program_exits(&r, 0);
+    program_clear(&r);
+}
+END_TEST
+
+int main(void)
+{
+    const TTest *const tests[] = {test_bad_inputs_have_one_message_and_their_code,
+                                  test_more_ranks_than_query_heads_is_usage,
+                                  test_a_flipped_bit_is_found_by_verify,
+                                  test_files_written_by_a_run_are_described,
+                                  test_a_plan_tells_every_rank,
+                                  test_an_import_leaves_the_old_file_when_it_fails,
+                                  NULL};
+    program_enter();
+    tiny_write("tiny");
+    tiny_write("bare");
+    program_file("prompt", "It was the best of times, it was the worst of times, it was the age of wisdom");
+    program_file("empty", "");
+    program_file("noise", "This is neither a model nor a checkpoint, and long enough to be looked at twice.");
+    program_file("letters", "1 2 c");
+    program_file("high", "1 2 258");
+    program_result r = {0};
+    program_run(&r, 1,
+                "import tiny -o tiny.h5 -q && rm bare/token* && mkdir nothing && " LONGHAUL
+                " import bare -o bare.h5 -q && head -c 5000 tiny.h5 > torn.h5");
+    int code = r.code;
+    if (code) fprintf(stderr, "%s", r.err.data);
+    program_clear(&r);
+    if (code == 0) code = suite_run("cli files", tests);
+    program_leave();
+    return code;
+}

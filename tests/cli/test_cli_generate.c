@@ -1,0 +1,253 @@
+#include <check.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/program.h"
+#include "cli/tiny.h"
+#include "suite.h"
+
+static const char PROMPT[] =
+    "It was the best of times, it was the worst of times, it was the age of wisdom, it was the age "
+    "of foolishness, it was the epoch of belief, it was the epoch of incredulity";
+enum { PROMPT_BYTES = sizeof PROMPT - 1 };
+
+/* The JSON object that a run prints. */
+static json_t *generate(int ranks, const char *options)
+{
+    program_result r = {0};
+    json_error_t error;
+    program_run(&r, ranks, "generate -m tiny.h5 --json %s", options);
+    program_exits(&r, 0);
+    json_t *object = json_loads(r.out.data, 0, &error);
+    ck_assert_msg(object != NULL, "no JSON: %s\n%s", error.text, r.out.data);
+    program_clear(&r);
+    return object;
+}
+
+static void same_answer(const json_t *a, const json_t *b)
+{
+    ck_assert_msg(json_equal(json_object_get(a, "token_ids"), json_object_get(b, "token_ids")), "other tokens");
+    ck_assert_str_eq(json_string_value(json_object_get(a, "text")), json_string_value(json_object_get(b, "text")));
+}
+
+static json_int_t number(const json_t *object, const char *group, const char *name)
+{
+    const json_t *value = json_object_get(group ? json_object_get(object, group) : object, name);
+    ck_assert_msg(json_is_integer(value), "'%s' is no whole number", name);
+    return json_integer_value(value);
+}
+
+static json_int_t total(const json_t *object, const char *name)
+{
+    json_int_t sum = 0;
+    const json_t *list = json_object_get(json_object_get(object, "kv"), name);
+    ck_assert_msg(json_is_array(list), "'%s' is no array", name);
+    for (size_t i = 0; i < json_array_size(list); i++) sum += json_integer_value(json_array_get(list, i));
+    return sum;
+}
+
+START_TEST(test_the_record_of_a_run_is_complete)
+{
+    static const char *const members[] = {"text", "token_ids", "prompt_tokens", "new_tokens", "finish_reason", "policy",
+                                          "kv",   "timing",    "ranks",         "device",     "version"};
+    static const char *const kv[] = {"budget", "entries", "entries_kept", "bytes", "bytes_kept", "peak_bytes"};
+    static const char *const timing[] = {
+        "load_s", "prefill_s", "evict_s", "decode_s", "prefill_tokens_per_s", "decode_tokens_per_s"};
+    json_t *o = generate(2, "-f prompt -n 8 --ignore-eos --policy streaming --budget 20");
+    for (size_t i = 0; i < sizeof members / sizeof *members; i++)
+        ck_assert_msg(json_object_get(o, members[i]), "no '%s'", members[i]);
+    for (size_t i = 0; i < sizeof kv / sizeof *kv; i++)
+        ck_assert_msg(json_object_get(json_object_get(o, "kv"), kv[i]), "no '%s'", kv[i]);
+    for (size_t i = 0; i < sizeof timing / sizeof *timing; i++)
+        ck_assert_msg(json_is_real(json_object_get(json_object_get(o, "timing"), timing[i])), "no '%s'", timing[i]);
+    ck_assert_int_eq(number(o, NULL, "prompt_tokens"), PROMPT_BYTES);
+    ck_assert_int_eq(number(o, NULL, "new_tokens"), 8);
+    ck_assert_int_eq(number(o, NULL, "ranks"), 2);
+    ck_assert_int_eq(number(o, "kv", "budget"), 20);
+    ck_assert_int_eq(total(o, "entries_kept"), 3 * 2 * 20);    /* layers, KV heads, entries */
+    ck_assert_int_eq(total(o, "bytes_kept"), 3 * 2 * 20 * 64); /* 2 x head_dim 8 x f32 */
+    ck_assert_int_eq(total(o, "entries"), 3 * 2 * PROMPT_BYTES);
+    ck_assert_str_eq(json_string_value(json_object_get(o, "finish_reason")), "length");
+    ck_assert_str_eq(json_string_value(json_object_get(json_object_get(o, "policy"), "name")), "streaming");
+    json_decref(o);
+}
+END_TEST
+
+START_TEST(test_the_text_does_not_depend_on_ranks_when_deterministic)
+{
+    json_t *one = generate(1, "-f prompt -n 24 --ignore-eos --deterministic --budget 40 --window 8");
+    for (int ranks = 2; ranks <= 4; ranks++) {
+        json_t *more = generate(ranks, "-f prompt -n 24 --ignore-eos --deterministic --budget 40 --window 8");
+        same_answer(one, more);
+        ck_assert_int_eq(number(one, "kv", "model_entries_kept"), number(more, "kv", "model_entries_kept"));
+        json_decref(more);
+    }
+    json_decref(one);
+}
+END_TEST
+
+START_TEST(test_prompt_comes_from_option_file_input_and_ids_alike)
+{
+    json_t *file = generate(1, "-f prompt -n 8 --ignore-eos");
+    static const char *const others[] = {"-n 8 --ignore-eos < prompt", "-f - -n 8 --ignore-eos < prompt",
+                                         "--prompt-tokens ids -n 8 --ignore-eos",
+                                         "--prompt \"$(cat prompt)\" -n 8 --ignore-eos"};
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        json_t *other = generate(1, others[i]);
+        same_answer(file, other);
+        json_decref(other);
+    }
+    json_t *ranks = generate(2, "-n 8 --ignore-eos < prompt"); /* rank 0's input is everybody's */
+    same_answer(file, ranks);
+    json_decref(ranks);
+    json_decref(file);
+}
+END_TEST
+
+START_TEST(test_a_budget_that_holds_everything_changes_nothing)
+{
+    json_t *full = generate(1, "-f prompt -n 16 --ignore-eos");
+    json_t *all = generate(1, "-f prompt -n 16 --ignore-eos --budget 100%");
+    same_answer(full, all);
+    ck_assert_int_eq(total(full, "entries"), total(all, "entries_kept"));
+    json_decref(full);
+    json_decref(all);
+}
+END_TEST
+
+START_TEST(test_every_question_starts_from_the_state_after_the_context)
+{
+    json_t *both =
+        generate(2, "-f prompt -n 8 --ignore-eos --budget 32 --window 8 --question 'Who?' --question 'And why?'");
+    json_t *second = generate(2, "-f prompt -n 8 --ignore-eos --budget 32 --window 8 --question 'And why?'");
+    const json_t *answers = json_object_get(both, "answers");
+    ck_assert_uint_eq(json_array_size(answers), 2);
+    same_answer(json_array_get(answers, 1), second);
+    same_answer(json_array_get(answers, 0), both); /* the first one stands at the top, too */
+    program_file("why", "And why?\n");
+    json_t *file = generate(1, "-f prompt -n 8 --ignore-eos --budget 32 --window 8 --question-file why");
+    ck_assert_str_eq(json_string_value(json_object_get(file, "text")),
+                     json_string_value(json_object_get(second, "text")));
+    json_decref(file);
+    json_decref(both);
+    json_decref(second);
+}
+END_TEST
+
+START_TEST(test_text_is_shown_as_it_is_made)
+{
+    program_result r = {0};
+    json_t *o = generate(1, "-f prompt -n 12 --ignore-eos");
+    program_run(&r, 1, "generate -m tiny.h5 -f prompt -n 12 --ignore-eos -q");
+    program_exits(&r, 0);
+    ck_assert_str_eq(r.err.data, "");
+    ck_assert_int_eq(r.out.data[r.out.bytes - 1], '\n');
+    program_run(&r, 1, "generate -m tiny.h5 -f prompt -n 4 --ignore-eos --question A --question B");
+    program_exits(&r, 0);
+    ck_assert_int_eq(program_lines(r.out.data, "> A"), 1);
+    ck_assert_int_eq(program_lines(r.out.data, "> B"), 1);
+    ck_assert_int_eq(program_lines(r.err.data, "prompt: "), 1); /* the summary */
+    program_clear(&r);
+    json_decref(o);
+}
+END_TEST
+
+START_TEST(test_a_stop_text_ends_the_answer_before_it)
+{
+    json_t *whole = generate(1, "-f prompt -n 40 --ignore-eos --temperature 1 --seed 5");
+    const char *text = json_string_value(json_object_get(whole, "text"));
+    const char *at = text;
+    while (*at && (at - text < 8 || *at < '0' || *at > 'z' || *at == '\\' || *at == '\'')) at++;
+    ck_assert_msg(*at, "the text has no plain character to stop at: %s", text);
+    char options[128];
+    snprintf(options, sizeof options,
+             "-f prompt -n 40 --ignore-eos --temperature 1 --seed 5 --stop 'xyzzy' --stop '%c'", *at);
+    json_t *cut = generate(1, options);
+    const char *first = strchr(text, *at);
+    ck_assert_int_eq((int)strlen(json_string_value(json_object_get(cut, "text"))), (int)(first - text));
+    ck_assert_str_eq(json_string_value(json_object_get(cut, "finish_reason")), "stop");
+    json_decref(whole);
+    json_decref(cut);
+}
+END_TEST
+
+START_TEST(test_samples_depend_on_the_seed_and_on_nothing_else)
+{
+    json_t *a = generate(1, "-f prompt -n 16 --ignore-eos --temperature 1.5 --seed 7 --deterministic");
+    json_t *b = generate(2, "-f prompt -n 16 --ignore-eos --temperature 1.5 --seed 7 --deterministic");
+    json_t *c = generate(1, "-f prompt -n 16 --ignore-eos --temperature 1.5 --seed 8 --deterministic");
+    same_answer(a, b);
+    ck_assert(!json_equal(json_object_get(a, "token_ids"), json_object_get(c, "token_ids")));
+    json_decref(a);
+    json_decref(b);
+    json_decref(c);
+}
+END_TEST
+
+START_TEST(test_forced_tokens_are_fed)
+{
+    json_t *o = generate(1, "-f prompt -n 5 --ignore-eos --force-tokens forced");
+    const json_t *ids = json_object_get(o, "token_ids");
+    ck_assert_uint_eq(json_array_size(ids), 5);
+    for (size_t i = 0; i < 3; i++) ck_assert_int_eq(json_integer_value(json_array_get(ids, i)), 104 + (json_int_t)i);
+    json_decref(o);
+}
+END_TEST
+
+/* An answer of a minute, interrupted after a moment. */
+#define LONG_ANSWER "generate -m long.h5 -p a -n 100000 --ignore-eos"
+#define INTERRUPT(signal, wait_s) " > shown & p=$!; sleep " wait_s "; kill -" signal " $p; wait $p"
+
+START_TEST(test_an_interrupt_ends_with_what_there_is)
+{
+    program_result r = {0};
+    json_error_t error;
+    program_run(&r, 1, LONG_ANSWER INTERRUPT("INT", "1"));
+    program_exits(&r, 75);
+    ck_assert_int_eq(program_lines(r.err.data, "longhaul: warning: interrupted after"), 1);
+    program_run(&r, 1, "--version > version; test $(stat -c %%s shown) -gt 100"); /* text came as it was made */
+    program_exits(&r, 0);
+    program_run(&r, 1, LONG_ANSWER " --json" INTERRUPT("TERM", "1"));
+    program_exits(&r, 75);
+    json_t *o = json_load_file("shown", 0, &error);
+    ck_assert_ptr_nonnull(o);
+    ck_assert_str_eq(json_string_value(json_object_get(o, "finish_reason")), "interrupted");
+    ck_assert_uint_gt(json_array_size(json_object_get(o, "token_ids")), 10);
+    json_decref(o);
+    program_run(&r, 2, LONG_ANSWER INTERRUPT("USR1", "3"));
+    program_exits(&r, 75);
+    ck_assert_int_eq(program_lines(r.err.data, "longhaul: warning: interrupted after"), 1);
+    program_clear(&r);
+}
+END_TEST
+
+int main(void)
+{
+    const TTest *const tests[] = {test_the_record_of_a_run_is_complete,
+                                  test_the_text_does_not_depend_on_ranks_when_deterministic,
+                                  test_prompt_comes_from_option_file_input_and_ids_alike,
+                                  test_a_budget_that_holds_everything_changes_nothing,
+                                  test_every_question_starts_from_the_state_after_the_context,
+                                  test_text_is_shown_as_it_is_made,
+                                  test_a_stop_text_ends_the_answer_before_it,
+                                  test_samples_depend_on_the_seed_and_on_nothing_else,
+                                  test_forced_tokens_are_fed,
+                                  test_an_interrupt_ends_with_what_there_is,
+                                  NULL};
+    program_enter();
+    tiny_write("tiny");
+    program_file("prompt", PROMPT);
+    program_file("forced", "104 105 106\n");
+    program_result r = {0};
+    program_run(&r, 1,
+                "import tiny -o tiny.h5 -q && " LONGHAUL " tokenize -m tiny.h5 -f prompt > ids && " LONGHAUL
+                " import --random tiny -o long.h5 -q");
+    int code = r.code;
+    if (code) fprintf(stderr, "%s", r.err.data);
+    program_clear(&r);
+    if (code == 0) code = suite_run("cli generate", tests);
+    program_leave();
+    return code;
+}

@@ -1,0 +1,164 @@
+#include <check.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/program.h"
+#include "suite.h"
+
+static const char *const commands[] = {"import", "info", "verify", "tokenize", "plan", "generate", "help"};
+enum { COMMANDS = sizeof commands / sizeof *commands };
+
+START_TEST(test_every_command_explains_itself_without_ranks)
+{
+    program_result r = {0};
+    program_run(&r, 1, "--help");
+    program_exits(&r, 0);
+    for (int i = 0; i < COMMANDS; i++) ck_assert_ptr_nonnull(strstr(r.out.data, commands[i]));
+    for (int i = 0; i < COMMANDS; i++) {
+        program_run(&r, 1, "%s --help", commands[i]);
+        program_exits(&r, 0);
+        ck_assert_int_eq(program_lines(r.out.data, "usage: longhaul "), 1);
+        ck_assert_int_eq(program_lines(r.out.data, "examples:"), 1);
+        ck_assert_int_eq(program_lines(r.out.data, "common options:"), 1);
+        ck_assert_str_eq(r.err.data, "");
+    }
+    program_clear(&r);
+}
+END_TEST
+
+START_TEST(test_help_wins_over_what_is_wrong_beside_it)
+{
+    program_result r = {0};
+    program_run(&r, 1, "generate --no-such-option --help");
+    program_exits(&r, 0);
+    program_run(&r, 2, "generate -h");
+    program_exits(&r, 0);
+    ck_assert_int_eq(program_lines(r.out.data, "usage: longhaul "), 1); /* rank 0 speaks */
+    program_clear(&r);
+}
+END_TEST
+
+START_TEST(test_usage_is_refused_with_one_message_on_any_number_of_ranks)
+{
+    static const struct {
+        const char *line, *part;
+    } cases[] = {
+        {"", "no command"},
+        {"generat -m x.h5", "unknown command 'generat', did you mean 'generate'?"},
+        {"frobnicate", "unknown command 'frobnicate'"},
+        {"generate", "'longhaul generate' needs '--model FILE'"},
+        {"generate -m x.h5 --max-mew 4", "unknown option '--max-mew', did you mean '--max-new'?"},
+        {"generate -m x.h5 --max-new many", "option '--max-new' got 'many'"},
+        {"generate -m x.h5 -p a -f b", "'--prompt' and '--prompt-file' are both the prompt"},
+        {"generate -m x.h5 -p a --policy snapvk --budget 8", "did you mean 'snapkv'"},
+        {"generate -m x.h5 -p a --policy snapkv", "needs a budget"},
+        {"generate -m x.h5 -p a --budget 0", "--budget '0'"},
+        {"generate -m x.h5 -p a --budget 120%", "--budget '120%'"},
+        {"generate -m x.h5 -p a --pool-size 7", "needs a budget"},
+        {"generate -m x.h5 -p a --budget 8 --policy streaming --pool-size 7", "--pool-size"},
+        {"generate -m x.h5 -p a --policy full --sinks 4", "would ignore '--sinks'"},
+        {"generate -m x.h5 -p a --system s", "'--system' is a turn of a chat"},
+        {"generate -m x.h5 --prompt-tokens a --chat", "'--prompt-tokens' are ids"},
+        {"generate -m x.h5 -p a --logits-last 2", "'--logits-last'"},
+        {"generate -m x.h5 --load-cache c.h5 --budget 5 --question q", "with the policy it was made with"},
+        {"generate -m x.h5 --load-cache c.h5", "needs something to answer"},
+        {"generate -m x.h5 -p a -v -q", "'--verbose' and '--quiet'"},
+        {"generate -m x.h5 -p a --comm-timeout -1", "option '--comm-timeout' got '-1'"},
+        {"generate -m x.h5 -p a extra", "'extra' is one argument too many"},
+        {"import -o x.h5", "nothing to import"},
+        {"import a --random tiny -o x.h5", "both the source"},
+        {"import --random tinny -o x.h5", "'tinny'"},
+        {"import a -o x.h5 --dtype f64", "option '--dtype' got 'f64'"},
+        {"tokenize -m x -p a -f b", "are both the text"},
+        {"tokenize -m x --decode --chat", "'--decode' makes text of ids"},
+        {"tokenize -m x --text", "'--text' shows a rendered chat"},
+        {"plan -m x.h5", "'longhaul plan' needs '--context TOKENS'"},
+        {"plan -m x.h5 --context 0", "option '--context' got '0'"},
+        {"info a b", "'b' is one argument too many"},
+        {"verify", "nothing to verify"},
+        {"help frobnicate", "unknown command 'frobnicate'"},
+    };
+    program_result r = {0};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        int ranks = i % 8 == 0 ? 2 : 1; /* starting ranks takes its time */
+        program_run(&r, ranks, "%s", cases[i].line);
+        ck_assert_msg(r.code == 2, "'%s' gives %d; stderr:\n%s", cases[i].line, r.code, r.err.data);
+        program_says(&r, cases[i].part);
+        ck_assert_str_eq(r.out.data, "");
+    }
+    program_clear(&r);
+}
+END_TEST
+
+START_TEST(test_the_version_is_told)
+{
+    program_result r = {0};
+    program_run(&r, 1, "--version");
+    program_exits(&r, 0);
+    ck_assert_int_eq(program_lines(r.out.data, "longhaul 0."), 1);
+    program_clear(&r);
+}
+END_TEST
+
+START_TEST(test_manual_and_completion_name_every_command)
+{
+    program_result r = {0};
+    char heading[64];
+    program_run(&r, 1, "help --man");
+    program_exits(&r, 0);
+    for (int i = 0; i < COMMANDS; i++) {
+        snprintf(heading, sizeof heading, ".SS \"longhaul %s", commands[i]);
+        ck_assert_int_eq(program_lines(r.out.data, heading), 1);
+    }
+    program_run(&r, 1,
+                "help --completion > completion && bash -n completion && bash --norc -c '"
+                ". ./completion; COMP_WORDS=(longhaul generate --pool-); COMP_CWORD=2; _longhaul; "
+                "echo \"${COMPREPLY[*]}\"; COMP_WORDS=(longhaul t); COMP_CWORD=1; _longhaul; "
+                "echo \"${COMPREPLY[*]}\"'");
+    program_exits(&r, 0);
+    ck_assert_str_eq(r.out.data, "--pool-size\ntokenize\n");
+    program_clear(&r);
+}
+END_TEST
+
+START_TEST(test_info_alone_tells_build_ranks_and_tables)
+{
+    program_result r = {0};
+    program_run(&r, 2, "info");
+    program_exits(&r, 0);
+    static const char *const parts[] = {"version: 0.", "backends:", "ada-snapkv:", "attend_decode:", "chatml", "tiny:"};
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+        ck_assert_msg(strstr(r.out.data, parts[i]), "no '%s' in:\n%s", parts[i], r.out.data);
+    ck_assert_int_eq(program_lines(r.out.data, "    host: "), 2); /* two ranks */
+    program_clear(&r);
+}
+END_TEST
+
+START_TEST(test_output_that_cannot_be_written_is_said)
+{
+    program_result r = {0};
+    program_run(&r, 1, "--help > /dev/full");
+    program_exits(&r, 6);
+    program_says(&r, "cannot write to standard output");
+    program_run(&r, 1, "info --log-file no/such/folder/x");
+    program_exits(&r, 6);
+    program_says(&r, "no/such/folder/x");
+    program_clear(&r);
+}
+END_TEST
+
+int main(void)
+{
+    const TTest *const tests[] = {test_every_command_explains_itself_without_ranks,
+                                  test_help_wins_over_what_is_wrong_beside_it,
+                                  test_usage_is_refused_with_one_message_on_any_number_of_ranks,
+                                  test_the_version_is_told,
+                                  test_manual_and_completion_name_every_command,
+                                  test_info_alone_tells_build_ranks_and_tables,
+                                  test_output_that_cannot_be_written_is_said,
+                                  NULL};
+    program_enter();
+    int code = suite_run("cli usage", tests);
+    program_leave();
+    return code;
+}
