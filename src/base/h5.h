@@ -7,6 +7,7 @@
 #ifndef LH_BASE_H5_H
 #define LH_BASE_H5_H
 
+#include <jansson.h>
 #include <stdint.h>
 
 #include "base/dtype.h"
@@ -90,6 +91,11 @@ lh_status lh_h5_group(lh_h5 *h5, const char *name);
 /* Called for every dataset in order of names; its failure ends the walk and is returned. */
 typedef lh_status (*lh_h5_visit)(void *arg, lh_h5 *h5, const char *name);
 lh_status lh_h5_each_array(lh_h5 *h5, lh_h5_visit visit, void *arg);
+lh_status lh_h5_each_text(lh_h5 *h5, lh_h5_visit visit, void *arg); /* ... that is a string */
+
+/* What an open file holds, as members of `object`: kind, bytes, the attributes of the root, an object for each group
+ * with attributes; and *arrays (json_decref), a list of {name, dtype, shape, its attributes}. */
+lh_status lh_h5_describe(lh_h5 *h5, json_t *object, json_t **arrays);
 
 /* ---- attributes of the object `name` ("/" is the root). A missing attribute: *out keeps what it held. ---- */
 lh_status lh_h5_put_i64(lh_h5 *h5, const char *name, const char *attr, int64_t value);

@@ -183,19 +183,20 @@ done:
     return st;
 }
 
-typedef struct each_array {
+typedef struct each_dataset {
     lh_h5_visit visit;
     void *arg;
-} each_array;
+    int text; /* 1: strings, 0: all others */
+} each_dataset;
 
 static lh_status each_object(lh_h5_walk *walk, hid_t object, const char *name)
 {
     lh_status st = LH_OK;
-    const each_array *each = walk->arg;
+    const each_dataset *each = walk->arg;
     hid_t type = -1;
     if (H5Iget_type(object) != H5I_DATASET) goto done;
     type = H5Dget_type(object);
-    if (H5Tget_class(type) != H5T_STRING) LH_TRY(each->visit(each->arg, walk->h5, name));
+    if ((H5Tget_class(type) == H5T_STRING) == each->text) LH_TRY(each->visit(each->arg, walk->h5, name));
 done:
     if (type >= 0) H5Tclose(type);
     return st;
@@ -203,7 +204,14 @@ done:
 
 lh_status lh_h5_each_array(lh_h5 *h5, lh_h5_visit visit, void *arg)
 {
-    each_array each = {visit, arg};
+    each_dataset each = {visit, arg, 0};
+    lh_h5_walk walk = {.h5 = h5, .object = each_object, .arg = &each};
+    return lh_h5_walk_run(&walk);
+}
+
+lh_status lh_h5_each_text(lh_h5 *h5, lh_h5_visit visit, void *arg)
+{
+    each_dataset each = {visit, arg, 1};
     lh_h5_walk walk = {.h5 = h5, .object = each_object, .arg = &each};
     return lh_h5_walk_run(&walk);
 }

@@ -147,6 +147,7 @@ static lh_status open_folder(lh_source *s)
     lh_status st = LH_OK;
     char *config_path = NULL, *single = NULL, *index_path = NULL;
     json_t *config = NULL, *index = NULL;
+    lh_config known = {0};
     lh_buf text = {0};
     int changed = 0;
     LH_TRY(lh_path_join(&config_path, s->path, "config.json"));
@@ -155,6 +156,7 @@ static lh_status open_folder(lh_source *s)
     if (!lh_file_exists(config_path)) LH_FAIL(LH_EINPUT, "'%s' has no 'config.json'", s->path);
     LH_TRY(lh_file_read(&text, config_path, CONFIG_BYTES_MAX));
     LH_TRY(lh_json_parse(&config, config_path, text.data, text.bytes));
+    LH_TRY(lh_config_parse(&known, config, config_path)); /* an unknown family is said first */
     LH_TRY(merge_generation(s, config, &changed));
     if (changed)
         LH_TRY(dump(&s->config, config));
@@ -169,6 +171,7 @@ static lh_status open_folder(lh_source *s)
         LH_TRY(no_safetensors(s));
     }
 done:
+    lh_config_clear(&known);
     lh_buf_clear(&text);
     json_decref(index);
     json_decref(config);
