@@ -61,10 +61,14 @@ lh_status lh_tokenizer_source(const char *src, lh_buf *json, lh_buf *meta)
 {
     lh_status st = LH_OK;
     lh_tokenizer *tok = NULL;
-    if (lh_file_is_folder(src))
+    int64_t start = json->bytes;
+    if (lh_file_is_folder(src)) {
         LH_TRY(read_folder(src, &tok, json, meta));
-    else
-        LH_TRY(read_gguf(src, json, meta));
+        goto done;
+    }
+    LH_TRY(read_gguf(src, json, meta));
+    if (json->bytes > start) /* what cannot be read back is found now, not by who opens the checkpoint */
+        LH_TRY(lh_tokenizer_parse(&tok, src, json->data + start, json->bytes - start, NULL, 0));
 done:
     lh_tokenizer_close(tok);
     return st;
