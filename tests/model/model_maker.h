@@ -106,11 +106,20 @@ static inline void mm_safetensors(lh_buf *out, const mm_model *m, int first, int
     lh_buf_clear(&header);
 }
 
+/* A file at once, without the sync that makes thousands of them slow. */
+static inline void mm_put(const char *path, const void *data, int64_t bytes)
+{
+    FILE *f = fopen(path, "wb");
+    ck_assert_ptr_nonnull(f);
+    if (bytes) ck_assert_int_eq(fwrite(data, 1, (size_t)bytes, f), bytes);
+    ck_assert_int_eq(fclose(f), 0);
+}
+
 static inline void mm_write(const char *folder, const char *name, const void *data, int64_t bytes)
 {
     char *path = NULL;
     ck_assert_int_eq(lh_path_join(&path, folder, name), LH_OK);
-    ck_assert_int_eq(lh_file_write(path, data, bytes), LH_OK);
+    mm_put(path, data, bytes);
     lh_free(path);
 }
 

@@ -7,6 +7,7 @@
 #include "model/checkpoint.h"
 #include "model/checkpoint_impl.h"
 #include "model/import.h"
+#include "model/import_source.h"
 #include "model/tokenizer.h"
 #include "model_maker.h"
 
@@ -47,7 +48,7 @@ static float *read_weight(lh_checkpoint *ck, lh_weight weight, int64_t layer, in
     return values;
 }
 
-/* Every value of a weight is `scale` times the named tensor's, from its row `first` on, plus `offset`. */
+/* A weight is the named tensor, from its row `first` on. */
 static void check_weight(lh_checkpoint *ck, lh_weight weight, int64_t layer, const char *name, int64_t first)
 {
     int64_t n, rows, cols;
@@ -201,7 +202,7 @@ static void make_gguf(const char *path, const mm_model *m)
         }
         gm_align(&b, 32);
     }
-    ck_assert_int_eq(lh_file_write(path, b.data, b.bytes), LH_OK);
+    mm_put(path, b.data, b.bytes);
     lh_buf_clear(&b);
 }
 
@@ -217,6 +218,105 @@ START_TEST(test_gguf_rows_are_put_back)
     ck_assert(c->norm_eps == 1e-5 && c->head_dim == 6 && !c->tied && lh_checkpoint_dtype(ck) == LH_F32);
     check_llama(ck);
     lh_checkpoint_close(ck);
+}
+END_TEST
+
+/* Factors that frequencies are divided by, as the converter of Llama 3.1 writes them: theta 500000, dimension 6. */
+START_TEST(test_llama3_scaling_is_found_again)
+{
+    static const char embed[] = "token_embd.weight";
+    static const float llama31[3] = {1, 1, 8}, others[3] = {1, 2, 3};
+    for (int k = 0; k < 2; k++) {
+        lh_buf b = {0};
+        json_t *json;
+        lh_gguf *gguf;
+        gm_head(&b, 3, 2, 8);
+        gm_key_text(&b, "general.architecture", "llama");
+        gm_key_u32(&b, "llama.block_count", 2);
+        gm_key_u32(&b, "llama.context_length", 131072);
+        gm_key_u32(&b, "llama.embedding_length", 24);
+        gm_key_u32(&b, "llama.feed_forward_length", 20);
+        gm_key_u32(&b, "llama.attention.head_count", 4);
+        gm_key_f32(&b, "llama.attention.layer_norm_rms_epsilon", 1e-5f);
+        gm_key_f32(&b, "llama.rope.freq_base", 500000);
+        gm_tensor(&b, embed, 40, 24, 0, 0);
+        gm_tensor(&b, "rope_freqs.weight", 0, 3, 0, 40 * 24 * 4);
+        gm_align(&b, 32);
+        for (int i = 0; i < 40 * 24; i++) gm_bytes(&b, "\0\0\0", 4);
+        gm_bytes(&b, k ? others : llama31, sizeof llama31);
+        mm_put(other, b.data, b.bytes);
+        ck_assert_int_eq(lh_gguf_open(&gguf, other), LH_OK);
+        ck_assert_int_eq(lh_gguf_config(&json, gguf), LH_OK);
+        lh_config c;
+        ck_assert_int_eq(lh_config_parse(&c, json, "config"), LH_OK);
+        if (k == 0) {
+            ck_assert(c.rope_global.kind == LH_ROPE_LLAMA3 && c.rope_global.factor == 8);
+            ck_assert(c.rope_global.original_positions == 8192 && c.rope_global.high_freq_factor == 4);
+        } else { /* the same factors at any length */
+            ck_assert(c.rope_global.kind == LH_ROPE_LONGROPE && c.rope_global.attention_factor == 1);
+            ck_assert(c.rope_global.long_factor[2] == 3 && c.rope_global.short_factor[1] == 2);
+        }
+        lh_config_clear(&c);
+        json_decref(json);
+        lh_gguf_close(gguf);
+        lh_buf_clear(&b);
+    }
+}
+END_TEST
+
+/* Gemma's norms are stored as 1 + w there, and as w here. */
+START_TEST(test_gemma_norms_lose_their_one)
+{
+    static const struct {
+        const char *name;
+        int64_t rows, cols;
+        int norm;
+    } tensors[] = {{"token_embd.weight", 40, 24, 0},        {"output_norm.weight", 24, 0, 1},
+                   {"blk.0.attn_norm.weight", 24, 0, 1},    {"blk.0.attn_q.weight", 24, 24, 0},
+                   {"blk.0.attn_k.weight", 12, 24, 0},      {"blk.0.attn_v.weight", 12, 24, 0},
+                   {"blk.0.attn_output.weight", 24, 24, 0}, {"blk.0.post_attention_norm.weight", 24, 0, 1},
+                   {"blk.0.ffn_norm.weight", 24, 0, 1},     {"blk.0.ffn_gate.weight", 20, 24, 0},
+                   {"blk.0.ffn_up.weight", 20, 24, 0},      {"blk.0.ffn_down.weight", 24, 20, 0},
+                   {"blk.0.post_ffw_norm.weight", 24, 0, 1}};
+    enum { N = sizeof tensors / sizeof *tensors };
+    lh_buf b = {0};
+    lh_checkpoint *ck;
+    uint64_t offset = 0;
+    gm_head(&b, 3, N, 9);
+    gm_key_text(&b, "general.architecture", "gemma2");
+    gm_key_u32(&b, "gemma2.block_count", 1);
+    gm_key_u32(&b, "gemma2.context_length", 64);
+    gm_key_u32(&b, "gemma2.embedding_length", 24);
+    gm_key_u32(&b, "gemma2.feed_forward_length", 20);
+    gm_key_u32(&b, "gemma2.attention.head_count", 4);
+    gm_key_u32(&b, "gemma2.attention.head_count_kv", 2);
+    gm_key_u32(&b, "gemma2.attention.key_length", 6);
+    gm_key_u32(&b, "gemma2.attention.value_length", 6);
+    for (int i = 0; i < N; i++) {
+        int64_t cols = tensors[i].cols ? tensors[i].cols : tensors[i].rows;
+        gm_tensor(&b, tensors[i].name, tensors[i].cols ? tensors[i].rows : 0, cols, 0, offset);
+        offset += (uint64_t)(tensors[i].rows * (tensors[i].cols ? tensors[i].cols : 1) * 4 + 31) / 32 * 32;
+    }
+    gm_align(&b, 32);
+    for (int i = 0; i < N; i++) {
+        for (int64_t k = 0; k < tensors[i].rows * (tensors[i].cols ? tensors[i].cols : 1); k++) {
+            float f = mm_value(tensors[i].name, k) + (float)tensors[i].norm;
+            gm_bytes(&b, &f, 4);
+        }
+        gm_align(&b, 32);
+    }
+    mm_put(other, b.data, b.bytes);
+    ck_assert_msg(import_as(other, out, "auto") == LH_OK, "%s", lh_error_message());
+    ck_assert_int_eq(lh_checkpoint_open(&ck, out), LH_OK);
+    ck_assert(lh_checkpoint_config(ck)->norm_offset == 1 && lh_checkpoint_config(ck)->tied);
+    check_weight(ck, LH_W_NORM, 0, "output_norm.weight", 0);
+    check_weight(ck, LH_W_ATTN_NORM, 0, "blk.0.attn_norm.weight", 0);
+    check_weight(ck, LH_W_ATTN_POST_NORM, 0, "blk.0.post_attention_norm.weight", 0);
+    check_weight(ck, LH_W_MLP_NORM, 0, "blk.0.ffn_norm.weight", 0);
+    check_weight(ck, LH_W_MLP_POST_NORM, 0, "blk.0.post_ffw_norm.weight", 0);
+    check_weight(ck, LH_W_Q, 0, "blk.0.attn_q.weight", 0); /* Gemma's rows are in order */
+    lh_checkpoint_close(ck);
+    lh_buf_clear(&b);
 }
 END_TEST
 
@@ -291,7 +391,7 @@ static void poke(const char *tensor, int64_t index, uint32_t bits)
     memcpy(&header, b.data, 8);
     for (int i = 0; strcmp(llama.tensors[i].name, tensor) != 0; i++) at += 4 * mm_count(&llama.tensors[i]);
     memcpy(b.data + 8 + header + at + 4 * index, &bits, 4);
-    ck_assert_int_eq(lh_file_write(path, b.data, b.bytes), LH_OK);
+    mm_put(path, b.data, b.bytes);
     lh_buf_clear(&b);
 }
 
@@ -363,7 +463,7 @@ START_TEST(test_an_interrupted_import_leaves_what_was_there)
     int64_t total = 0;
     const lh_import_options options = {.src = folder, .out = out, .dtype = "auto", .progress = {&total, stop_at_half}};
     mm_folder(folder, &llama, MM_LLAMA_CONFIG, LH_F32);
-    ck_assert_int_eq(lh_file_write(out, "old", 3), LH_OK);
+    mm_put(out, "old", 3);
     ck_assert_int_eq(lh_import(&options), LH_EINTERRUPTED);
     lh_buf b = {0};
     ck_assert_int_eq(lh_file_read(&b, out, 100), LH_OK);
@@ -440,6 +540,8 @@ int main(void)
     tcase_add_loop_test(tc, test_every_type_survives_in_every_type, 0, 3);
     tcase_add_test(tc, test_shards_do_not_show);
     tcase_add_test(tc, test_gguf_rows_are_put_back);
+    tcase_add_test(tc, test_llama3_scaling_is_found_again);
+    tcase_add_test(tc, test_gemma_norms_lose_their_one);
     tcase_add_test(tc, test_fused_projections_are_split);
     tcase_add_test(tc, test_tensors_that_contradict_the_configuration);
     tcase_add_test(tc, test_values_that_are_not_finite);
