@@ -23,6 +23,12 @@ static int has_avx512(void)
     return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
            __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
 }
+
+/* Intel's first processors with these instructions run them at half the rate of f32 multiply-adds, AMD's at twice. */
+static int has_fast_pairs(void)
+{
+    return has_avx512() && __builtin_cpu_supports("avx512bf16") && !__builtin_cpu_is("intel");
+}
 #endif
 
 /* Best first. */
@@ -30,12 +36,14 @@ static const struct {
     const char *name;
     const lh_ops *ops;
     int (*runs_here)(void);
+    int has_bf16; /* instructions that multiply it */
 } sets[] = {
 #if defined(__x86_64__)
-    {"avx512", &lh_cpu_ops_avx512, has_avx512},
-    {"avx2", &lh_cpu_ops_avx2, has_avx2},
+    {"avx512-bf16", &lh_cpu_ops_avx512_bf16, has_fast_pairs, 1},
+    {"avx512", &lh_cpu_ops_avx512, has_avx512, 0},
+    {"avx2", &lh_cpu_ops_avx2, has_avx2, 0},
 #endif
-    {"generic", &lh_cpu_ops_generic, always},
+    {"generic", &lh_cpu_ops_generic, always, 0},
 };
 enum { SETS = sizeof sets / sizeof sets[0] };
 
@@ -67,6 +75,12 @@ static int chosen_set(void)
 const char *lh_cpu_isa(void)
 {
     return sets[chosen_set()].name;
+}
+
+const char *lh_cpu_gemm_library(lh_dtype type)
+{
+    if (type == LH_F32) return "OpenBLAS";
+    return sets[chosen_set()].has_bf16 && lh_cpu_onednn_there() ? "oneDNN" : "own tiles in f32";
 }
 
 #define LH_OP(op, summary)                                                   \

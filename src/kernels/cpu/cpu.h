@@ -5,9 +5,13 @@
 
 #include "kernels/ops.h"
 
-extern const lh_ops lh_cpu_ops_generic, lh_cpu_ops_avx2, lh_cpu_ops_avx512;
+extern const lh_ops lh_cpu_ops_generic, lh_cpu_ops_avx2, lh_cpu_ops_avx512, lh_cpu_ops_avx512_bf16;
 
-/* gemm in any order, by a library: OpenBLAS, or oneDNN for bf16 where it is there and the processor multiplies bf16. */
-lh_status lh_cpu_gemm_library_run(lh_stream *stream, const lh_gemm_args *args);
+/* gemm of f32 in any order. */
+lh_status lh_cpu_openblas_gemm(lh_stream *stream, const lh_gemm_args *args);
+
+/* gemm of bf16 in any order, where the processor multiplies bf16 and the program was built with oneDNN. */
+int lh_cpu_onednn_there(void);
+lh_status lh_cpu_onednn_gemm(lh_stream *stream, const lh_gemm_args *args);
 
 #endif

@@ -1,23 +1,23 @@
 /* Matrix products: few rows stream the weights once; in fixed order the tile; everything else is a library's. */
 #include "kernels/cpu/tile.h"
 
-/* y[t, o] for the rows of a packed block of x. */
-enum { ORDERED_DEPTH = 256, ORDERED_PANELS = 2, FEW_TOKENS = 8 };
+/* ---- by tiles, each output one chain of fused multiply-adds ---- */
 
-typedef struct lh_ordered {
+enum { TILED_DEPTH = 256, TILED_PANELS = 2 };
+
+typedef struct lh_tiled {
     const lh_gemm_args *args;
     const float *x; /* packed: [blocks][in][TILE_ROWS] */
-    float *w;       /* of this thread: ORDERED_PANELS panels of ORDERED_DEPTH */
+    float *w;       /* of this thread: TILED_PANELS panels of TILED_DEPTH */
     float *y;       /* of this thread: a tile whose columns end early */
-} lh_ordered;
+} lh_tiled;
 
-/* Output columns [o, o + n), n <= TILE_COLS, of one block of rows over depth [i, i + depth). */
-static void ordered_tile(const lh_ordered *g, int64_t block, const float *w, int64_t o, int64_t i)
+/* Output columns [o, o + n), n <= TILE_COLS, of one block of rows over [i, i + TILED_DEPTH) of the depth. */
+static void tiled_part(const lh_tiled *g, int64_t block, const float *w, int64_t o, int64_t i)
 {
     const lh_gemm_args *a = g->args;
-    int64_t first = block * TILE_ROWS, rows = a->tokens - first < TILE_ROWS ? a->tokens - first : TILE_ROWS;
-    int64_t n = a->out - o < TILE_COLS ? a->out - o : TILE_COLS,
-            depth = a->in - i < ORDERED_DEPTH ? a->in - i : ORDERED_DEPTH;
+    int64_t first = block * TILE_ROWS, rows = least(a->tokens - first, TILE_ROWS), n = least(a->out - o, TILE_COLS);
+    int64_t depth = least(a->in - i, TILED_DEPTH);
     float *y = a->y + first * a->y_ld + o;
     lh_tile tile = {.a = g->x + (block * a->in + i) * TILE_ROWS,
                     .b = w,
@@ -41,28 +41,28 @@ static void ordered_tile(const lh_ordered *g, int64_t block, const float *w, int
     }
 }
 
-/* Output columns [o, o + ORDERED_PANELS * TILE_COLS), all rows. */
-static void ordered_columns(const lh_ordered *g, int64_t o)
+/* Output columns [o, o + TILED_PANELS * TILE_COLS), all rows. */
+static void tiled_columns(const lh_tiled *g, int64_t o)
 {
     const lh_gemm_args *a = g->args;
-    int64_t count = a->out - o < ORDERED_PANELS * TILE_COLS ? a->out - o : ORDERED_PANELS * TILE_COLS;
-    for (int64_t i = 0; i < a->in; i += ORDERED_DEPTH) {
-        int64_t depth = a->in - i < ORDERED_DEPTH ? a->in - i : ORDERED_DEPTH;
+    int64_t count = least(a->out - o, TILED_PANELS * TILE_COLS);
+    for (int64_t i = 0; i < a->in; i += TILED_DEPTH) {
+        int64_t depth = least(a->in - i, TILED_DEPTH);
         lh_columns columns = {
             .src = a->w, .type = a->type, .first = o * a->w_ld + i, .ld = a->w_ld, .count = count, .depth = depth};
         pack_columns(g->w, &columns);
         for (int64_t block = 0; block * TILE_ROWS < a->tokens; block++) {
-            for (int64_t c = 0; c < count; c += TILE_COLS) ordered_tile(g, block, g->w + c * depth, o + c, i);
+            for (int64_t c = 0; c < count; c += TILE_COLS) tiled_part(g, block, g->w + c * depth, o + c, i);
         }
     }
 }
 
-static lh_status gemm_ordered(lh_stream *stream, const lh_gemm_args *a)
+static lh_status gemm_tiled(lh_stream *stream, const lh_gemm_args *a)
 {
     lh_status st = LH_OK;
     float *x = NULL;
-    int64_t blocks = (a->tokens + TILE_ROWS - 1) / TILE_ROWS, step = ORDERED_PANELS * TILE_COLS;
-    int64_t packed = blocks * TILE_ROWS * a->in, own = (step * ORDERED_DEPTH + TILE_ROWS * TILE_COLS);
+    int64_t blocks = (a->tokens + TILE_ROWS - 1) / TILE_ROWS, step = TILED_PANELS * TILE_COLS;
+    int64_t packed = blocks * TILE_ROWS * a->in, own = step * TILED_DEPTH + TILE_ROWS * TILE_COLS;
     lh_rows rows = {.src = a->x,
                     .type = a->type,
                     .outer_ld = a->x_ld,
@@ -74,39 +74,120 @@ static lh_status gemm_ordered(lh_stream *stream, const lh_gemm_args *a)
 #pragma omp parallel if (a->tokens * a->in * a->out >= PARALLEL_FROM)
     {
         float *mine = x + packed + omp_get_thread_num() * own;
-        lh_ordered g = {.args = a, .x = x, .w = mine, .y = mine + step * ORDERED_DEPTH};
+        lh_tiled g = {.args = a, .x = x, .w = mine, .y = mine + step * TILED_DEPTH};
 #pragma omp for
         for (int64_t b = 0; b < blocks; b++) pack_rows(x + b * TILE_ROWS * a->in, &rows, b);
 #pragma omp for schedule(dynamic)
-        for (int64_t o = 0; o < a->out; o += step) ordered_columns(&g, o);
+        for (int64_t o = 0; o < a->out; o += step) tiled_columns(&g, o);
     }
 done:
     return st;
 }
 
-/* x in f32, [tokens, in]. */
-static void few_column(const lh_gemm_args *a, const float *x, int64_t o)
+/* ---- few tokens: every row of the weights is read once, as it lies ---- */
+
+/* Rows of weights that pass by together, and tokens that do. More tokens meet the rows again in the first-level cache.
+ */
+enum { FEW_TOKENS = 8, FEW_ROWS = 4, FEW_TOGETHER = VL == 16 ? 4 : 2 };
+
+/* x lies in steps of what one vector of weights holds: VL floats, or 2 VL elements as words of bf16 where these are
+ * multiplied, else as VL even and VL odd ones. Zero behind the end. */
+typedef struct lh_few {
+    const lh_gemm_args *args;
+    float *x;
+    int64_t step, x_step, x_ld; /* elements of w and floats of x in a step; floats of a token */
+} lh_few;
+
+/* What one vector of weights adds for one token. */
+VEC_FN vf few_add(vf w, const float *x, vf sum, const lh_dtype type)
 {
+    if (type == LH_F32) return vf_fma(w, vf_load(x), sum);
+    if (PAIRS) return vf_dot(w, vf_load(x), sum);
+    return vf_fma(vf_odd(w), vf_load(x + VL), vf_fma(vf_even(w), vf_load(x), sum));
+}
+
+VEC_FN vf few_load(const lh_gemm_args *a, int64_t at, int64_t n, const lh_dtype type)
+{
+    return type == LH_F32 ? vf_load_first((const float *)a->w + at, n) : vf_load_words((const uint16_t *)a->w + at, n);
+}
+
+/* y[t .. t + tokens, o .. o + rows]. rows, tokens and type are constants at each call. */
+VEC_FN void few_tile(const lh_few *f, int64_t o, int64_t t, const int rows, const int tokens, const lh_dtype type)
+{
+    const lh_gemm_args *a = f->args;
+    const float *x = f->x + t * f->x_ld;
+    vf sum[FEW_ROWS][FEW_TOGETHER];
+    for (int r = 0; r < rows; r++) {
+        for (int c = 0; c < tokens; c++) sum[r][c] = vf_zero();
+    }
+    for (int64_t i = 0; i < a->in; i += f->step, x += f->x_step) {
+#pragma GCC unroll 4
+        for (int r = 0; r < rows; r++) {
+            vf w = few_load(a, (o + r) * a->w_ld + i, a->in - i, type);
+#pragma GCC unroll 4
+            for (int c = 0; c < tokens; c++) sum[r][c] = few_add(w, x + c * f->x_ld, sum[r][c], type);
+        }
+    }
+    for (int r = 0; r < rows; r++) {
+        for (int c = 0; c < tokens; c++)
+            a->y[(t + c) * a->y_ld + o + r] = vf_sum(sum[r][c]) + (a->bias ? a->bias[o + r] : 0.0f);
+    }
+}
+
+VEC_FN void few_rows(const lh_few *f, int64_t o, const int rows, const lh_dtype type)
+{
+    int64_t t = 0, tokens = f->args->tokens;
+    for (; t + FEW_TOGETHER <= tokens; t += FEW_TOGETHER) few_tile(f, o, t, rows, FEW_TOGETHER, type);
+    for (; t + 2 <= tokens; t += 2) few_tile(f, o, t, rows, 2, type);
+    if (t < tokens) few_tile(f, o, t, rows, 1, type);
+}
+
+VEC_FN void few_range(const lh_few *f, int64_t o, int64_t end, const lh_dtype type)
+{
+    for (; o + FEW_ROWS <= end; o += FEW_ROWS) few_rows(f, o, FEW_ROWS, type);
+    for (; o < end; o++) few_rows(f, o, 1, type);
+}
+
+static void few_range_f32(const lh_few *f, int64_t o, int64_t end)
+{
+    few_range(f, o, end, LH_F32);
+}
+
+static void few_range_bf16(const lh_few *f, int64_t o, int64_t end)
+{
+    few_range(f, o, end, LH_BF16);
+}
+
+static void few_pack(const lh_few *f)
+{
+    const lh_gemm_args *a = f->args;
     for (int64_t t = 0; t < a->tokens; t++) {
-        vf sum = vf_zero();
-        for (int64_t i = 0; i < a->in; i += VL)
-            sum = vf_fma(vf_load_any_first(a->w, a->type, o * a->w_ld + i, a->in - i),
-                         vf_load_first(x + t * a->in + i, a->in - i), sum);
-        a->y[t * a->y_ld + o] = vf_sum(sum) + (a->bias ? a->bias[o] : 0.0f);
+        float *x = f->x + t * f->x_ld;
+        for (int64_t i = 0; i < a->in; i += f->step, x += f->x_step) {
+            vf words = few_load(&(lh_gemm_args){.w = a->x}, t * a->x_ld + i, a->in - i, a->type);
+            int split = a->type == LH_BF16 && !PAIRS;
+            vf_store(x, split ? vf_even(words) : words);
+            if (split) vf_store(x + VL, vf_odd(words));
+        }
     }
 }
 
 static lh_status gemm_few(lh_stream *stream, const lh_gemm_args *a)
 {
+    enum { ROWS = 64 };
     lh_status st = LH_OK;
-    float *x = NULL;
-    LH_TRY(lh_stream_scratch(stream, &x, a->tokens * a->in * (int64_t)sizeof *x));
-    for (int64_t t = 0; t < a->tokens; t++) {
-        for (int64_t i = 0; i < a->in; i += VL)
-            vf_store_first(x + t * a->in + i, vf_load_any_first(a->x, a->type, t * a->x_ld + i, a->in - i), a->in - i);
-    }
+    lh_few f = {.args = a, .step = a->type == LH_F32 ? VL : 2 * VL, .x_step = a->type == LH_F32 || PAIRS ? VL : 2 * VL};
+    f.x_ld = (a->in + f.step - 1) / f.step * f.x_step;
+    LH_TRY(lh_stream_scratch(stream, &f.x, a->tokens * f.x_ld * (int64_t)sizeof *f.x));
+    few_pack(&f);
 #pragma omp parallel for if (a->out * a->in >= PARALLEL_FROM)
-    for (int64_t o = 0; o < a->out; o++) few_column(a, x, o);
+    for (int64_t o = 0; o < a->out; o += ROWS) {
+        int64_t end = least(o + ROWS, a->out);
+        if (a->type == LH_F32)
+            few_range_f32(&f, o, end);
+        else
+            few_range_bf16(&f, o, end);
+    }
 done:
     return st;
 }
@@ -126,6 +207,9 @@ static lh_status op_gemm(lh_stream *stream, const lh_gemm_args *a)
         fill_bias(a);
         return LH_OK;
     }
-    if (a->order == LH_ORDER_FIXED) return gemm_ordered(stream, a);
-    return a->tokens <= FEW_TOKENS ? gemm_few(stream, a) : lh_cpu_gemm_library_run(stream, a);
+    if (a->order == LH_ORDER_FIXED) return gemm_tiled(stream, a);
+    if (a->tokens <= FEW_TOKENS) return gemm_few(stream, a);
+    if (a->type == LH_F32) return lh_cpu_openblas_gemm(stream, a);
+    /* Without instructions for bf16 the tiles, which widen while they pack, are faster than OpenBLAS behind a copy. */
+    return PAIRS && lh_cpu_onednn_there() ? lh_cpu_onednn_gemm(stream, a) : gemm_tiled(stream, a);
 }

@@ -22,8 +22,16 @@ typedef struct lh_tile {
 /* Keys of a tile of attention: tiles begin at multiples of it, counted from a head's first slot. */
 enum { KEYS = 256 };
 
+typedef enum lh_tile_kind { TILE_FAST, TILE_FUSED, TILE_PAIRS } lh_tile_kind;
+
+VEC_FN vf tile_add(vf a, vf b, vf sum, const lh_tile_kind kind)
+{
+    return kind == TILE_PAIRS ? vf_dot(a, b, sum) : kind == TILE_FUSED ? vf_fused(a, b, sum) : vf_fma(a, b, sum);
+}
+
 /* Everything but `t` is a constant at each call. */
-VEC_FN void tile_run(const lh_tile *t, const int rows, const int64_t a_row, const int64_t a_step, const int fused)
+VEC_FN void tile_run(const lh_tile *t, const int rows, const int64_t a_row, const int64_t a_step,
+                     const lh_tile_kind kind)
 {
     vf sum[TILE_ROWS][2];
     const float *a = t->a, *b = t->b;
@@ -37,8 +45,8 @@ VEC_FN void tile_run(const lh_tile *t, const int rows, const int64_t a_row, cons
 #pragma GCC unroll 16
         for (int r = 0; r < rows; r++) {
             vf x = vf_set1(a[r * a_row]);
-            sum[r][0] = fused ? vf_fused(x, b0, sum[r][0]) : vf_fma(x, b0, sum[r][0]);
-            sum[r][1] = fused ? vf_fused(x, b1, sum[r][1]) : vf_fma(x, b1, sum[r][1]);
+            sum[r][0] = tile_add(x, b0, sum[r][0], kind);
+            sum[r][1] = tile_add(x, b1, sum[r][1], kind);
         }
         a += a_step;
         b += t->b_ld;
@@ -52,28 +60,30 @@ VEC_FN void tile_run(const lh_tile *t, const int rows, const int64_t a_row, cons
 
 typedef void (*lh_tile_fn)(const lh_tile *t);
 
-#define TILE_FAMILY(name, a_row, a_step, fused)           \
-    static void name##_full(const lh_tile *t)             \
-    {                                                     \
-        tile_run(t, TILE_ROWS, a_row, a_step, fused);     \
-    }                                                     \
-    static void name##_half(const lh_tile *t)             \
-    {                                                     \
-        tile_run(t, TILE_ROWS / 2, a_row, a_step, fused); \
-    }                                                     \
-    static void name##_two(const lh_tile *t)              \
-    {                                                     \
-        tile_run(t, 2, a_row, a_step, fused);             \
-    }                                                     \
-    static void name##_one(const lh_tile *t)              \
-    {                                                     \
-        tile_run(t, 1, a_row, a_step, fused);             \
-    }                                                     \
+#define TILE_FAMILY(name, a_row, a_step, kind)           \
+    static void name##_full(const lh_tile *t)            \
+    {                                                    \
+        tile_run(t, TILE_ROWS, a_row, a_step, kind);     \
+    }                                                    \
+    static void name##_half(const lh_tile *t)            \
+    {                                                    \
+        tile_run(t, TILE_ROWS / 2, a_row, a_step, kind); \
+    }                                                    \
+    static void name##_two(const lh_tile *t)             \
+    {                                                    \
+        tile_run(t, 2, a_row, a_step, kind);             \
+    }                                                    \
+    static void name##_one(const lh_tile *t)             \
+    {                                                    \
+        tile_run(t, 1, a_row, a_step, kind);             \
+    }                                                    \
     static const lh_tile_fn name[] = {name##_full, name##_half, name##_two, name##_one};
 
-TILE_FAMILY(tile_packed, 1, TILE_ROWS, 0)  /* logits */
-TILE_FAMILY(tile_ordered, 1, TILE_ROWS, 1) /* gemm in fixed order */
-TILE_FAMILY(tile_weights, KEYS, 1, 0)      /* weights times values */
+TILE_FAMILY(tile_packed, 1, TILE_ROWS, TILE_FAST)        /* logits */
+TILE_FAMILY(tile_packed_pairs, 1, TILE_ROWS, TILE_PAIRS) /* logits and gemm */
+TILE_FAMILY(tile_ordered, 1, TILE_ROWS, TILE_FUSED)      /* gemm in fixed order */
+TILE_FAMILY(tile_weights, KEYS, 1, TILE_FAST)            /* weights times values */
+TILE_FAMILY(tile_weights_pairs, KEYS, 1, TILE_PAIRS)
 
 /* `rows` <= TILE_ROWS rows by any number of columns; b's next TILE_COLS columns lie b_next further. a_row: distance of
  * rows in a. */
@@ -82,7 +92,7 @@ typedef struct lh_strip {
     int64_t a_row, b_next, rows, cols;
 } lh_strip;
 
-static void tile_strip(const lh_tile *t, const lh_strip *strip)
+static inline void tile_strip(const lh_tile *t, const lh_strip *strip)
 {
     static const int64_t sizes[] = {TILE_ROWS, TILE_ROWS / 2, 2, 1};
     int64_t row = 0;
@@ -100,8 +110,8 @@ static void tile_strip(const lh_tile *t, const lh_strip *strip)
     }
 }
 
-/* dst[block][i][r] = factor * row (block * TILE_ROWS + r)[i], zero where there is no such row. A row r of src begins at
- * element `at(r)`: rows of several heads lie interleaved. */
+/* dst[block][i][r] = factor * row (block * TILE_ROWS + r)[i], zero where there is no such row: `depth` elements as f32,
+ * or as words of two bf16. The rows of several heads may lie interleaved in src. */
 typedef struct lh_rows {
     const void *src;
     lh_dtype type;
@@ -110,52 +120,94 @@ typedef struct lh_rows {
     float factor;
 } lh_rows;
 
-static void pack_rows(float *dst, const lh_rows *rows, int64_t block)
+VEC_FN float row_element(const lh_rows *rows, int64_t at)
+{
+    return rows->type == LH_F32 ? ((const float *)rows->src)[at] : lh_bf16_to_f32(((const uint16_t *)rows->src)[at]);
+}
+
+static inline void pack_rows(float *dst, const lh_rows *rows, int64_t block)
 {
     for (int64_t r = 0; r < TILE_ROWS; r++) {
         int64_t row = block * TILE_ROWS + r;
         int64_t at = rows->first + row / rows->inner * rows->outer_ld + row % rows->inner * rows->inner_ld;
-        if (row >= rows->count) {
-            for (int64_t i = 0; i < rows->depth; i++) dst[i * TILE_ROWS + r] = 0.0f;
-        } else if (rows->type == LH_F32) {
-            const float *x = (const float *)rows->src + at;
-            for (int64_t i = 0; i < rows->depth; i++) dst[i * TILE_ROWS + r] = rows->factor * x[i];
-        } else {
-            const uint16_t *x = (const uint16_t *)rows->src + at;
-            for (int64_t i = 0; i < rows->depth; i++) dst[i * TILE_ROWS + r] = rows->factor * lh_bf16_to_f32(x[i]);
+        for (int64_t i = 0; i < rows->depth; i++)
+            dst[i * TILE_ROWS + r] = row < rows->count ? rows->factor * row_element(rows, at + i) : 0.0f;
+    }
+}
+
+static inline void pack_row_pairs(float *dst, const lh_rows *rows, int64_t block)
+{
+    for (int64_t r = 0; r < TILE_ROWS; r++) {
+        int64_t row = block * TILE_ROWS + r;
+        int64_t at = rows->first + row / rows->inner * rows->outer_ld + row % rows->inner * rows->inner_ld;
+        for (int64_t i = 0; i < rows->depth; i += 2) {
+            uint16_t word[2] = {0};
+            for (int64_t e = 0; e < 2 && row < rows->count && i + e < rows->depth; e++)
+                word[e] = lh_f32_to_bf16(rows->factor * row_element(rows, at + i + e));
+            memcpy(dst + i / 2 * TILE_ROWS + r, word, sizeof word);
         }
     }
 }
 
 /* dst[panel][i][j] = row (panel * TILE_COLS + j)[i] of src, `count` rows of `depth` elements, ld apart, from element
- * `first`; whole panels, zero where there is no row. */
+ * `first`; whole panels, zero where there is no row. As f32, or as words of two bf16 (src is bf16 then). */
 typedef struct lh_columns {
     const void *src;
     lh_dtype type;
     int64_t first, ld, count, depth;
 } lh_columns;
 
-/* VL rows from j, VL elements from i; at the edges zero or not stored. */
-VEC_FN void pack_square(float *dst, const lh_columns *c, int64_t j, int64_t i)
+/* VL rows from j on; VL floats of each from i on, n of them there. */
+VEC_FN void pack_floats(float *dst, const lh_columns *c, int64_t j, int64_t i)
 {
     vf x[VL];
-    int64_t n = c->depth - i < VL ? c->depth - i : VL;
+    int64_t n = least(c->depth - i, VL);
+    const float *src = (const float *)c->src + c->first + j * c->ld + i;
 #pragma GCC unroll 16
-    for (int r = 0; r < VL; r++)
-        x[r] = j + r < c->count ? vf_load_any_first(c->src, c->type, c->first + (j + r) * c->ld + i, n) : vf_zero();
+    for (int r = 0; r < VL; r++) x[r] = j + r < c->count ? vf_load_first(src + r * c->ld, n) : vf_zero();
     vf_transpose(x);
     for (int64_t s = 0; s < n; s++) vf_store(dst + s * TILE_COLS, x[s]);
 }
 
-static void pack_columns(float *dst, const lh_columns *c)
+/* The same with VL words of two bf16 from element i on, stored as words or as floats one behind the other. */
+VEC_FN void pack_words(float *dst, const lh_columns *c, int64_t j, int64_t i, const int pairs)
 {
-    for (int64_t j = 0; j < c->count; j += VL) {
-        float *panel = dst + j / TILE_COLS * TILE_COLS * c->depth + j % TILE_COLS;
-        for (int64_t i = 0; i < c->depth; i += VL) pack_square(panel + i * TILE_COLS, c, j, i);
-        if (j % TILE_COLS == 0 && j + VL >= c->count) { /* nothing in the second half of the last panel */
-            for (int64_t i = 0; i < c->depth; i++) vf_store(panel + i * TILE_COLS + VL, vf_zero());
-        }
+    vf x[VL];
+    int64_t n = least(c->depth - i, 2 * VL);
+    const uint16_t *src = (const uint16_t *)c->src + c->first + j * c->ld + i;
+#pragma GCC unroll 16
+    for (int r = 0; r < VL; r++) x[r] = j + r < c->count ? vf_load_words(src + r * c->ld, n) : vf_zero();
+    vf_transpose(x);
+    if (pairs) {
+        for (int64_t s = 0; s < (n + 1) / 2; s++) vf_store(dst + s * TILE_COLS, x[s]);
+        return;
     }
+    for (int64_t s = 0; s < n / 2; s++) {
+        vf_store(dst + 2 * s * TILE_COLS, vf_even(x[s]));
+        vf_store(dst + (2 * s + 1) * TILE_COLS, vf_odd(x[s]));
+    }
+    if (n % 2) vf_store(dst + (n - 1) * TILE_COLS, vf_even(x[n / 2]));
+}
+
+VEC_FN void pack_panels(float *dst, const lh_columns *c, const int pairs)
+{
+    int64_t depth = pairs ? (c->depth + 1) / 2 : c->depth;
+    for (int64_t j = 0; j < round_up(c->count, TILE_COLS); j += VL) {
+        float *panel = dst + j / TILE_COLS * TILE_COLS * depth + j % TILE_COLS;
+        for (int64_t i = 0; i < c->depth && c->type == LH_F32; i += VL) pack_floats(panel + i * TILE_COLS, c, j, i);
+        for (int64_t i = 0; i < c->depth && c->type == LH_BF16; i += 2 * VL)
+            pack_words(panel + (pairs ? i / 2 : i) * TILE_COLS, c, j, i, pairs);
+    }
+}
+
+static inline void pack_columns(float *dst, const lh_columns *c)
+{
+    pack_panels(dst, c, 0);
+}
+
+static inline void pack_column_pairs(float *dst, const lh_columns *c)
+{
+    pack_panels(dst, c, 1);
 }
 
 #endif

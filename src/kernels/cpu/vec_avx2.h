@@ -4,7 +4,7 @@
 
 #include <immintrin.h>
 
-enum { VL = 8 };
+enum { VL = 8, PAIRS = 0 };
 typedef __m256 vf;
 typedef __m256i vi;
 typedef __m256i vm;
@@ -189,11 +189,19 @@ VEC_FN void vf_store_bf16_first(uint16_t *p, vf x, int64_t n)
     memcpy(p, whole, (size_t)(n >= VL ? VL : n) * sizeof *p);
 }
 
-VEC_FN void vf_load_bf16_pairs(const uint16_t *p, vf *even, vf *odd)
+VEC_FN vf vf_even(vf words)
 {
-    __m256i u = _mm256_loadu_si256((const __m256i *)p);
-    *even = _mm256_castsi256_ps(_mm256_slli_epi32(u, 16));
-    *odd = _mm256_castsi256_ps(_mm256_and_si256(u, _mm256_set1_epi32((int32_t)0xffff0000)));
+    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_castps_si256(words), 16));
+}
+
+VEC_FN vf vf_odd(vf words)
+{
+    return _mm256_castsi256_ps(_mm256_and_si256(_mm256_castps_si256(words), _mm256_set1_epi32((int32_t)0xffff0000)));
+}
+
+VEC_FN vf vf_dot(vf a, vf b, vf c)
+{
+    return vf_fma(vf_odd(a), vf_odd(b), vf_fma(vf_even(a), vf_even(b), c));
 }
 
 VEC_FN void vf_transpose(vf x[VL])

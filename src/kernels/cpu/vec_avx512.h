@@ -5,6 +5,11 @@
 #include <immintrin.h>
 
 enum { VL = 16 };
+#if defined(__AVX512BF16__)
+enum { PAIRS = 1 };
+#else
+enum { PAIRS = 0 };
+#endif
 typedef __m512 vf;
 typedef __m512i vi;
 typedef __mmask16 vm;
@@ -174,13 +179,27 @@ VEC_FN void vf_store_bf16_first(uint16_t *p, vf x, int64_t n)
     _mm256_mask_storeu_epi16(p, vm_first(n), vf_to_bf16(x));
 }
 
-/* 2 VL consecutive bf16: the even ones in *even, the odd ones in *odd. */
-VEC_FN void vf_load_bf16_pairs(const uint16_t *p, vf *even, vf *odd)
+VEC_FN vf vf_even(vf words)
 {
-    __m512i u = _mm512_loadu_si512(p);
-    *even = _mm512_castsi512_ps(_mm512_slli_epi32(u, 16));
-    *odd = _mm512_castsi512_ps(_mm512_and_si512(u, _mm512_set1_epi32((int32_t)0xffff0000)));
+    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_castps_si512(words), 16));
 }
+
+VEC_FN vf vf_odd(vf words)
+{
+    return _mm512_castsi512_ps(_mm512_and_si512(_mm512_castps_si512(words), _mm512_set1_epi32((int32_t)0xffff0000)));
+}
+
+#if defined(__AVX512BF16__)
+VEC_FN vf vf_dot(vf a, vf b, vf c)
+{
+    return _mm512_dpbf16_ps(c, (__m512bh)a, (__m512bh)b);
+}
+#else
+VEC_FN vf vf_dot(vf a, vf b, vf c)
+{
+    return vf_fma(vf_odd(a), vf_odd(b), vf_fma(vf_even(a), vf_even(b), c));
+}
+#endif
 
 VEC_FN void vf_transpose(vf x[VL])
 {

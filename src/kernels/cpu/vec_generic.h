@@ -3,7 +3,7 @@
 #ifndef LH_KERNELS_CPU_VEC_GENERIC_H
 #define LH_KERNELS_CPU_VEC_GENERIC_H
 
-enum { VL = 4 };
+enum { VL = 4, PAIRS = 0 };
 typedef float vf __attribute__((vector_size(16)));
 typedef int32_t vi __attribute__((vector_size(16)));
 typedef vi vm;
@@ -171,12 +171,19 @@ VEC_FN void vf_store_bf16(uint16_t *p, vf x)
     vf_store_bf16_first(p, x, VL);
 }
 
-VEC_FN void vf_load_bf16_pairs(const uint16_t *p, vf *even, vf *odd)
+VEC_FN vf vf_even(vf words)
 {
-    for (int i = 0; i < VL; i++) {
-        (*even)[i] = lh_bf16_to_f32(p[2 * i]);
-        (*odd)[i] = lh_bf16_to_f32(p[2 * i + 1]);
-    }
+    return (vf)((vi)words << 16);
+}
+
+VEC_FN vf vf_odd(vf words)
+{
+    return (vf)((vi)words & vi_set1((int32_t)0xffff0000));
+}
+
+VEC_FN vf vf_dot(vf a, vf b, vf c)
+{
+    return vf_fma(vf_odd(a), vf_odd(b), vf_fma(vf_even(a), vf_even(b), c));
 }
 
 VEC_FN void vf_transpose(vf x[VL])
