@@ -22,7 +22,8 @@ typedef struct writer {
     char *mine, *all;
     lh_hasher *hasher;
     lh_h5_array *array;
-    lh_status local; /* of this rank alone: it goes on taking part */
+    lh_layer_name name; /* of the array */
+    lh_status local;    /* of this rank alone: it goes on taking part */
 } writer;
 
 /* Entries of one head, from slot `at` of it on. */
@@ -78,20 +79,35 @@ done:
     return st;
 }
 
+/* On rank 0: a new array of a layer, and the hash of what goes into it. */
+static void open_array(writer *w, int64_t layer, const char *array, const lh_h5_shape *shape)
+{
+    if (w->kv->shape.heads.rank || w->local != LH_OK) return;
+    w->local = lh_hasher_open(&w->hasher);
+    lh_layer_array(&w->name, layer, array);
+    if (w->local == LH_OK) w->local = lh_h5_array_create(&w->array, w->h5, w->name.text, shape);
+}
+
+static void close_array(writer *w)
+{
+    lh_h5_array_close(w->array);
+    if (w->array && w->local == LH_OK) w->local = lh_h5_put_hash(w->h5, w->name.text, lh_hasher_value(w->hasher));
+    lh_hasher_close(w->hasher);
+    w->array = NULL;
+    w->hasher = NULL;
+}
+
 /* Collective. All heads of one array of a layer; lens: of all heads. */
 static lh_status pass_array(writer *w, int64_t layer, array_kind kind, const int64_t *lens)
 {
     lh_status st = LH_OK;
     const lh_kv *kv = w->kv;
     int64_t heads = kv->shape.heads.kv_heads, entries = 0, row = 0, chunk = CHUNK_BYTES / entry_bytes(kv, kind);
-    lh_layer_name name;
     for (int64_t g = 0; g < heads; g++) entries += lens[g];
-    if (kv->shape.heads.rank == 0 && w->local == LH_OK) w->local = lh_hasher_open(&w->hasher);
-    if (kv->shape.heads.rank == 0 && w->local == LH_OK)
-        w->local = lh_h5_array_create(&w->array, w->h5, lh_layer_array(&name, layer, array_names[kind]),
-                                      &(lh_h5_shape){.type = kind == POSITIONS ? LH_I32 : kv->shape.type,
-                                                     .rank = kind == POSITIONS ? 1 : 2,
-                                                     .dims = {entries, kv->shape.head_dim}});
+    open_array(w, layer, array_names[kind],
+               &(lh_h5_shape){.type = kind == POSITIONS ? LH_I32 : kv->shape.type,
+                              .rank = kind == POSITIONS ? 1 : 2,
+                              .dims = {entries, kv->shape.head_dim}});
     for (int64_t g = 0; g < heads; g++)
         for (int64_t at = 0; at < lens[g]; at += chunk) {
             piece p = {.kind = kind, .layer = layer, .head = g, .at = at, .entries = lens[g] - at};
@@ -99,15 +115,70 @@ static lh_status pass_array(writer *w, int64_t layer, array_kind kind, const int
             LH_TRY(pass_piece(w, &p, row));
             row += p.entries;
         }
-    lh_h5_array_close(w->array);
-    w->array = NULL;
-    if (kv->shape.heads.rank == 0 && w->local == LH_OK)
-        w->local = lh_h5_put_hash(w->h5, name.text, lh_hasher_value(w->hasher));
+    close_array(w);
 done:
-    lh_h5_array_close(w->array);
-    lh_hasher_close(w->hasher);
-    w->array = NULL;
-    w->hasher = NULL;
+    return st;
+}
+
+/* ---- rings ---- */
+
+/* Rows [at, at + rows) of the ring, counted from the oldest, of this rank's query heads. */
+static lh_status read_rows(writer *w, int64_t layer, int64_t at, int64_t rows)
+{
+    lh_status st = LH_OK;
+    const lh_kv *kv = w->kv;
+    int64_t size = kv->fixed.rows, width = kv->shape.heads.q_count * kv->shape.head_dim;
+    int64_t first = kv->clock.seen - lh_kv_ring_rows(kv);
+    const float *ring = kv->layers[layer].ring.q;
+    for (int64_t r = 0; r < rows; r++)
+        LH_TRY(lh_stream_copy(kv->place.stream, (float *)w->mine + r * width, ring + (first + at + r) % size * width,
+                              width * (int64_t)sizeof *ring, LH_COPY_TO_HOST));
+    LH_TRY(lh_stream_sync(kv->place.stream));
+done:
+    return st;
+}
+
+/* Collective. The same rows of all query heads, gathered by rank and written row by row. */
+static lh_status pass_rows(writer *w, int64_t layer, int64_t at, int64_t rows)
+{
+    lh_status st = LH_OK;
+    lh_kv *kv = w->kv;
+    const lh_heads *h = &kv->shape.heads;
+    int64_t head = kv->shape.head_dim * (int64_t)sizeof(float);
+    for (int r = 0; r < h->ranks; r++) {
+        lh_heads other = lh_heads_at(h, r);
+        kv->traffic.bytes[r] = rows * other.q_count * head;
+        kv->traffic.at[r] = rows * other.q_first * head;
+    }
+    if (w->local == LH_OK) w->local = read_rows(w, layer, at, rows);
+    LH_TRY(lh_comm_gatherv(kv->place.comm, 0, w->mine, w->all, kv->traffic.bytes, kv->traffic.at));
+    if (h->rank || w->local != LH_OK) goto done;
+    for (int r = 0; r < h->ranks; r++) {
+        lh_heads other = lh_heads_at(h, r);
+        for (int64_t t = 0; t < rows; t++)
+            memcpy(w->mine + (t * h->heads + other.q_first) * head,
+                   w->all + kv->traffic.at[r] + t * other.q_count * head, (size_t)(other.q_count * head));
+    }
+    lh_hasher_add(w->hasher, w->mine, rows * h->heads * head);
+    w->local =
+        lh_h5_array_write(w->array, &(lh_h5_part){.at = {at}, .count = {rows, h->heads, kv->shape.head_dim}}, w->mine);
+done:
+    return st;
+}
+
+/* Collective. The last query rows of a layer, where decoding observes them. */
+static lh_status pass_ring(writer *w, int64_t layer)
+{
+    lh_status st = LH_OK;
+    const lh_kv *kv = w->kv;
+    int64_t rows = lh_kv_ring_rows(kv), row_bytes = kv->shape.heads.heads * kv->shape.head_dim * (int64_t)sizeof(float);
+    int64_t chunk = CHUNK_BYTES / row_bytes;
+    if (!kv->layers[layer].ring.q) goto done;
+    open_array(w, layer, "ring",
+               &(lh_h5_shape){.type = LH_F32, .rank = 3, .dims = {rows, kv->shape.heads.heads, kv->shape.head_dim}});
+    for (int64_t at = 0; at < rows; at += chunk) LH_TRY(pass_rows(w, layer, at, rows - at < chunk ? rows - at : chunk));
+    close_array(w);
+done:
     return st;
 }
 
@@ -201,6 +272,7 @@ lh_status lh_cache_save(lh_kv *kv, const char *path, const lh_cache_extra *extra
         LH_TRY(lh_kv_gather_lens(kv, pool->len + kv->shape.heads.counted_first - kv->shape.heads.kv_first, lens));
         if (root && w.local == LH_OK) w.local = write_layer_head(&w, l, lens);
         for (array_kind kind = POSITIONS; kind <= VALUES; kind++) LH_TRY(pass_array(&w, l, kind, lens));
+        LH_TRY(pass_ring(&w, l));
     }
     if (root && w.local == LH_OK) {
         w.local = lh_h5_commit(w.h5);
@@ -208,6 +280,7 @@ lh_status lh_cache_save(lh_kv *kv, const char *path, const lh_cache_extra *extra
     }
     LH_TRY(lh_comm_agree(kv->place.comm, w.local));
 done:
+    close_array(&w);
     lh_h5_close(w.h5);
     lh_free(w.mine);
     lh_free(w.all);

@@ -171,7 +171,7 @@ typedef struct layer_reader {
     lh_kv *kv;
     int64_t layer;
     int64_t *offsets; /* [kv_heads + 1] */
-    lh_h5_array *positions, *k, *v;
+    lh_h5_array *positions, *k, *v, *ring;
 } layer_reader;
 
 static void close_layer(layer_reader *r)
@@ -180,8 +180,9 @@ static void close_layer(layer_reader *r)
     lh_h5_array_close(r->positions);
     lh_h5_array_close(r->k);
     lh_h5_array_close(r->v);
+    lh_h5_array_close(r->ring);
     r->offsets = NULL;
-    r->positions = r->k = r->v = NULL;
+    r->positions = r->k = r->v = r->ring = NULL;
 }
 
 static lh_status open_array(layer_reader *r, const char *array, const lh_h5_shape *want, lh_h5_array **out)
@@ -311,6 +312,31 @@ done:
     return st;
 }
 
+static lh_status read_ring(layer_reader *r)
+{
+    lh_status st = LH_OK;
+    lh_kv *kv = r->kv;
+    const lh_heads *h = &kv->shape.heads;
+    int64_t seen = r->f->clock.seen, size = kv->fixed.rows, rows = seen < size ? seen : size;
+    int64_t width = h->q_count * kv->shape.head_dim;
+    float *row = NULL, *ring = kv->layers[r->layer].ring.q;
+    if (!ring) goto done;
+    LH_TRY(open_array(
+        r, "ring", &(lh_h5_shape){.type = LH_F32, .rank = 3, .dims = {rows, h->heads, kv->shape.head_dim}}, &r->ring));
+    LH_TRY(lh_calloc(&row, width, sizeof *row));
+    for (int64_t t = 0; t < rows; t++) {
+        LH_TRY(lh_h5_array_read(
+            r->ring, &(lh_h5_part){.at = {t, h->q_first}, .count = {1, h->q_count, kv->shape.head_dim}}, row));
+        LH_TRY(check_finite(r->f, "ring", row, width));
+        LH_TRY(lh_stream_copy(kv->place.stream, ring + (seen - rows + t) % size * width, row,
+                              width * (int64_t)sizeof *row, LH_COPY_TO_DEVICE));
+        LH_TRY(lh_stream_sync(kv->place.stream));
+    }
+done:
+    lh_free(row);
+    return st;
+}
+
 static lh_status restore_layer(layer_reader *r)
 {
     lh_status st = LH_OK;
@@ -326,6 +352,7 @@ static lh_status restore_layer(layer_reader *r)
     LH_TRY(lh_pool_alloc(pool, kv->place.stream, caps));
     for (int64_t h = 0; h < pool->view.heads; h++) LH_TRY(read_head(r, h));
     LH_TRY(lh_pool_push_len(pool, kv->place.stream));
+    LH_TRY(read_ring(r));
 done:
     close_layer(r);
     return st;

@@ -19,15 +19,16 @@ done:
     return st;
 }
 
-/* Work space for evictions of entries that are scored by position, for heads as long as they are now. */
-static lh_status make_work(lh_kv *kv)
+/* Work space for evictions of heads as long as they are now, and for `cols` slots at least. */
+static lh_status make_work(lh_kv *kv, int64_t cols)
 {
     lh_status st = LH_OK;
-    lh_work_request need = {.ranked = kv->fixed.evicts && kv->fixed.every > 0};
+    int64_t ld = cols;
     for (int64_t l = 0; l < kv->shape.layers; l++)
         for (int64_t h = 0; h < kv->shape.heads.kv_count; h++)
-            if (kv->layers[l].pool.cap[h] > need.ld) need.ld = kv->layers[l].pool.cap[h];
-    if (need.ld <= kv->work.ld) goto done;
+            if (kv->layers[l].pool.cap[h] > ld) ld = kv->layers[l].pool.cap[h];
+    if (ld <= kv->work.ld) goto done;
+    lh_work_request need = lh_kv_decode_work(&kv->fixed, ld);
     lh_work_free(&kv->work, kv->place.stream);
     lh_work_size(&kv->work, &kv->shape, &kv->fixed, &need);
     LH_TRY(lh_work_alloc(&kv->work, kv->place.stream));
@@ -38,12 +39,14 @@ done:
 static lh_status compact(lh_kv *kv, const lh_eviction *e)
 {
     lh_status st = LH_OK;
+    /* pools run in the order of positions, so slots have to */
+    lh_compact_kind kind = kv->fixed.source == LH_SCORE_ATTENTION ? LH_COMPACT_IN_ORDER : LH_COMPACT_FILL;
     LH_TRY(lh_kv_save_layer(kv, e->layer));
     LH_TRY(kv->place.ops->compact(kv->place.stream, &(lh_compact_args){.dst = &e->pool->view,
                                                                        .src = &e->pool->view,
                                                                        .state = kv->work.at[LH_WORK_STATE],
                                                                        .ld = kv->work.ld,
-                                                                       .kind = LH_COMPACT_FILL}));
+                                                                       .kind = kind}));
     LH_TRY(lh_pool_pull_len(e->pool, kv->place.stream));
 done:
     return st;
@@ -62,30 +65,48 @@ done:
     return st;
 }
 
-static lh_status evict_layer(lh_kv *kv, const lh_eviction *e)
+/* What an eviction by the policy finds, in `heads` heads of lens[g] entries. 1: there is something to evict. */
+static int measure(lh_kv *kv, lh_eviction *e, const int64_t *lens, int64_t heads)
+{
+    int64_t held = 0, budget = e->protect.budget;
+    e->cols = 0;
+    for (int64_t g = 0; g < heads; g++) {
+        int64_t room = lens[g] - e->protect.sinks - e->protect.recents;
+        kv->traffic.room[g] = room > 0 ? room : 0;
+        held += lens[g];
+        if (lens[g] > e->cols) e->cols = lens[g];
+    }
+    e->room = kv->traffic.room;
+    e->ranked = e->protect.base > 0;
+    e->scored = e->again = e->ranked && kv->fixed.source == LH_SCORE_ATTENTION;
+    return kv->fixed.heads == LH_HEADS_ADAPTIVE ? held > heads * budget : e->cols > budget;
+}
+
+/* Collective where attention ranks or heads are adaptive: then no rank can tell alone what is held. */
+static lh_status evict_layer(lh_kv *kv, lh_eviction *e, lh_status *local)
 {
     lh_status st = LH_OK;
-    int64_t *counts = kv->traffic.kept, longest = 0;
-    float *scores = kv->work.at[LH_WORK_RAW];
-    for (int64_t h = 0; h < e->pool->view.heads; h++) {
-        counts[h] = e->protect.base;
-        if (e->pool->len[h] > longest) longest = e->pool->len[h];
+    const lh_heads *h = &kv->shape.heads;
+    const int64_t *lens = e->pool->len;
+    int64_t heads = h->kv_count;
+    if (kv->fixed.source == LH_SCORE_ATTENTION || kv->fixed.heads == LH_HEADS_ADAPTIVE) {
+        LH_TRY(lh_kv_gather_lens(kv, lens + h->counted_first - h->kv_first, kv->traffic.offsets));
+        lens = kv->traffic.offsets;
+        heads = h->kv_heads;
     }
-    if (longest <= e->protect.budget) goto done;
-    LH_TRY(lh_kv_classify(kv, e));
-    LH_TRY(kv->place.ops->position_scores(
-        kv->place.stream, &(lh_position_scores_args){.y = scores, .kv = &e->pool->view, .ld = kv->work.ld}));
-    LH_TRY(lh_kv_select(kv, e, scores, counts));
-    LH_TRY(compact(kv, e));
+    if (!measure(kv, e, lens, heads)) goto done;
+    if (*local == LH_OK) *local = make_work(kv, e->cols);
+    LH_TRY(lh_kv_choose(kv, e, local, kv->traffic.kept));
+    if (*local == LH_OK) *local = compact(kv, e);
 done:
     return st;
 }
 
-/* All that this rank has to do; no collective. */
-static lh_status evict(lh_kv *kv, int by_policy)
+/* Collective where evict_layer is. */
+static lh_status evict(lh_kv *kv, int by_policy, lh_status *local)
 {
     lh_status st = LH_OK;
-    LH_TRY(make_work(kv));
+    if (*local == LH_OK) *local = make_work(kv, 0);
     for (int64_t l = 0; l < kv->shape.layers; l++) {
         lh_eviction e = {.layer = l,
                          .pool = &kv->layers[l].pool,
@@ -94,8 +115,8 @@ static lh_status evict(lh_kv *kv, int by_policy)
         e.protect = lh_policy_protect(
             &kv->fixed,
             &(lh_protect_request){.budget = kv->budgets[l], .seen = e.seen, .visible_from = e.visible_from});
-        LH_TRY(drop_unseen(kv, &e));
-        if (by_policy) LH_TRY(evict_layer(kv, &e));
+        if (*local == LH_OK) *local = drop_unseen(kv, &e);
+        if (by_policy) LH_TRY(evict_layer(kv, &e, local));
     }
 done:
     return st;
@@ -103,7 +124,7 @@ done:
 
 lh_status lh_kv_settle(lh_kv *kv, lh_kv_taken what, int64_t tokens)
 {
-    lh_status st = LH_OK;
+    lh_status st = LH_OK, local = LH_OK;
     double start = lh_kv_now();
     int64_t every = kv->fixed.evicts ? kv->fixed.every : 0, before = kv->clock.steps;
     int slides = 0;
@@ -117,7 +138,8 @@ lh_status lh_kv_settle(lh_kv *kv, lh_kv_taken what, int64_t tokens)
     if (!due && !slides) goto done;
     if (due && !kv->clock.budgets_made) lh_kv_make_budgets(kv, kv->clock.seen);
     kv->clock.evictions += due;
-    LH_TRY(lh_comm_agree(kv->place.comm, evict(kv, due)));
+    LH_TRY(evict(kv, due, &local));
+    LH_TRY(lh_comm_agree(kv->place.comm, local));
 done:
     kv->evict_s += lh_kv_now() - start;
     return st;

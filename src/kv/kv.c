@@ -76,6 +76,7 @@ void lh_kv_close(lh_kv *kv)
     if (!kv) return;
     for (int64_t l = 0; kv->layers && l < kv->shape.layers; l++) {
         lh_kv_drop_saved(kv, l);
+        lh_device_free(lh_kv_device(kv), kv->layers[l].ring.q);
         lh_pool_clear(&kv->layers[l].pool, kv->place.stream);
     }
     lh_pool_clear(&kv->scratch, kv->place.stream);
@@ -111,6 +112,9 @@ lh_status lh_kv_begin_layers(lh_kv *kv, const lh_prompt *prompt)
     for (int64_t l = 0; l < kv->shape.layers; l++)
         kv->layers[l].plan = lh_kv_layer_plan(
             &kv->shape, &kv->fixed, &(lh_layer_request){.layer = l, .budget = kv->budgets[l], .prompt = *prompt});
+    int64_t ring = lh_kv_ring_bytes(&kv->shape, &kv->fixed);
+    for (int64_t l = 0; l < kv->shape.layers && ring; l++)
+        LH_TRY(lh_device_alloc(lh_kv_device(kv), &kv->layers[l].ring.q, ring, LH_MEM_KV));
     kv->begun = 1;
 done:
     return st;
@@ -149,6 +153,8 @@ lh_kv_stats lh_kv_stats_of(const lh_kv *kv)
         const lh_kv_layer *layer = &kv->layers[l];
         s.entries_held += lh_pool_entries(&layer->pool);
         s.bytes_capacity += pool_capacity(kv, &layer->pool);
+        if (layer->ring.q) s.bytes_capacity += lh_kv_ring_bytes(&kv->shape, &kv->fixed);
+        if (layer->ring.saved) s.bytes_capacity += lh_kv_ring_bytes(&kv->shape, &kv->fixed);
         for (int64_t h_ = 0; h_ < h->counted_count; h_++)
             s.entries_counted += layer->pool.len[h->counted_first - h->kv_first + h_];
         for (int64_t h_ = 0; layer->saved.taken && h_ < h->kv_count; h_++)

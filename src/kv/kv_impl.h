@@ -93,6 +93,8 @@ typedef enum lh_work_part {
     LH_WORK_COUNTS, /* [3, kv_count] int64: to select; above and at the threshold */
     LH_WORK_BINS,   /* [2048] int64 */
     LH_WORK_PIECES, /* columns that the ranks observed of shared KV heads */
+    LH_WORK_AGAIN,  /* [rows, q_count, head_dim + 1] f32: what rows that are observed again attend to, log-sum-exps */
+    LH_WORK_VIEWS,  /* [rows] lh_ragged: the layer's view, for every row that is observed again */
     LH_WORK_PARTS
 } lh_work_part;
 
@@ -105,9 +107,12 @@ typedef struct lh_work {
 } lh_work;
 
 typedef struct lh_work_request {
-    int64_t ld, rows; /* slots of the longest head, observed rows */
-    int ranked, scored;
+    int64_t ld, rows;          /* slots of the longest head, observed rows */
+    int ranked, scored, again; /* again: rows of a ring, while decoding */
 } lh_work_request;
+
+/* What evictions while decoding need, for heads of up to `ld` slots. */
+lh_work_request lh_kv_decode_work(const lh_policy_plan *fixed, int64_t ld);
 
 /* Sizes alone; alloc takes them. Returns all bytes. */
 int64_t lh_work_size(lh_work *work, const lh_kv_shape *shape, const lh_policy_plan *fixed, const lh_work_request *need);
@@ -123,9 +128,16 @@ typedef struct lh_saved {
     int taken;      /* 0: the entries still lie in the pool */
 } lh_saved;
 
+/* The last query rows, kept where decoding observes them again: row of position p at p % rows. */
+typedef struct lh_ring {
+    float *q;     /* device, [rows, q_count, head_dim] */
+    float *saved; /* as it was at the mark; NULL: nothing was recorded since */
+} lh_ring;
+
 typedef struct lh_kv_layer {
     lh_pool pool;
     lh_saved saved;
+    lh_ring ring;
     lh_layer_plan plan;
 } lh_kv_layer;
 
@@ -170,36 +182,53 @@ int64_t lh_kv_blocks_bytes(const lh_kv_shape *shape);
 lh_device *lh_kv_device(const lh_kv *kv);
 double lh_kv_now(void);
 
+lh_logit lh_kv_logit(const lh_kv *kv, int64_t layer);
+
 /* Make the budgets of all layers for `seen` tokens. */
 void lh_kv_make_budgets(lh_kv *kv, int64_t seen);
 
 /* Begin without a prompt: what restoring needs. Slack as after a prompt of `tokens` tokens. */
 lh_status lh_kv_begin_layers(lh_kv *kv, const lh_prompt *prompt);
 
-/* An eviction of one layer: `pool` shrinks by `plan`; in place, or into `into` when that is another pool. Scores lie in
- * kv->work. */
+/* An eviction of one layer. Scores and states lie in kv->work. */
 typedef struct lh_eviction {
     int64_t layer;
     lh_pool *pool;
     int64_t seen, visible_from;
     lh_protection protect;
+    int64_t cols;        /* slots of the longest head of all ranks */
+    int ranked;          /* entries compete and not all of them stay */
+    int scored;          /* attention ranks them */
+    int again;           /* rows come from the ring, while decoding */
+    const int64_t *room; /* [kv_heads of the model] entries that compete; for adaptive heads */
 } lh_eviction;
 
 /* Classify the entries into the work's states. */
 lh_status lh_kv_classify(lh_kv *kv, const lh_eviction *e);
 
-/* Mark in the states that counts[h] competing entries of each head stay, the best by `scores`. */
-lh_status lh_kv_select(lh_kv *kv, const lh_eviction *e, const float *scores, const int64_t *counts);
+/* Collective where attention ranks or heads are adaptive. Classify, score, and mark in the states what stays;
+ * counts[h]: competing entries of this rank's head h that stay, as far as there are so many. A failure of this rank
+ * alone goes to *local, and the rank goes on taking part. */
+lh_status lh_kv_choose(lh_kv *kv, const lh_eviction *e, lh_status *local, int64_t *counts);
 
-/* Collective. Attention scores of the recorded rows -> *scores [kv_count, ld]. A failure of this rank alone goes to
- * *local, and the rank goes on taking part. */
+/* Collective. Attention scores of the observed rows -> *scores [kv_count, ld]. */
 lh_status lh_kv_observe(lh_kv *kv, const lh_eviction *e, lh_status *local, const float **scores);
 
-/* AdaKV's selection over all heads of all ranks. room: [kv_heads of the model] competing entries; budgets alike. */
+/* Log-sum-exps of `rows` rows from row `row` on into this rank's block of the work space. */
+lh_status lh_kv_keep_lse(lh_kv *kv, const float *lse, int64_t row, int64_t rows);
+
+/* Rings: none where decoding does not observe. */
+int64_t lh_kv_ring_bytes(const lh_kv_shape *shape, const lh_policy_plan *fixed);
+int64_t lh_kv_ring_rows(const lh_kv *kv); /* that it holds */
+lh_status lh_kv_ring_record(lh_kv *kv, int64_t layer, const lh_kv_rows *rows);
+/* The ring's rows in the order of their positions into this rank's block of the work space, with log-sum-exps over the
+ * entries that are held now. */
+lh_status lh_kv_ring_unroll(lh_kv *kv, const lh_eviction *e);
+
+/* AdaKV's selection over all heads of all ranks. budgets: [kv_heads of the model] competing entries that stay. */
 typedef struct lh_share {
     const lh_eviction *e;
     const float *scores;
-    const int64_t *room;
 } lh_share;
 lh_status lh_kv_share(lh_kv *kv, const lh_share *q, lh_status *local, int64_t *budgets);
 
@@ -211,6 +240,8 @@ void lh_kv_traffic_of_heads(lh_kv *kv, const int64_t *lens, int64_t entry_bytes)
 
 /* Remember a layer before its entries move. Does nothing without a mark, or the second time. */
 lh_status lh_kv_save_layer(lh_kv *kv, int64_t layer);
+/* Alike, its ring before a row is recorded. */
+lh_status lh_kv_save_ring(lh_kv *kv, int64_t layer);
 void lh_kv_drop_saved(lh_kv *kv, int64_t layer);
 
 #endif

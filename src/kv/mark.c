@@ -11,10 +11,17 @@ static void free_saved(lh_kv *kv, lh_saved *saved)
     saved->taken = 0;
 }
 
+static void free_ring(lh_kv *kv, lh_ring *ring)
+{
+    lh_device_free(lh_kv_device(kv), ring->saved);
+    ring->saved = NULL;
+}
+
 void lh_kv_drop_saved(lh_kv *kv, int64_t layer)
 {
     lh_saved *saved = &kv->layers[layer].saved;
     free_saved(kv, saved);
+    free_ring(kv, &kv->layers[layer].ring);
     lh_free(saved->len);
     saved->len = NULL;
 }
@@ -26,6 +33,7 @@ lh_status lh_kv_mark(lh_kv *kv)
     for (int64_t l = 0; l < kv->shape.layers; l++) {
         lh_saved *saved = &kv->layers[l].saved;
         free_saved(kv, saved);
+        free_ring(kv, &kv->layers[l].ring);
         if (!saved->len) LH_TRY(lh_calloc(&saved->len, heads, sizeof *saved->len));
         memcpy(saved->len, kv->layers[l].pool.len, (size_t)heads * sizeof *saved->len);
     }
@@ -58,6 +66,18 @@ done:
     return st;
 }
 
+lh_status lh_kv_save_ring(lh_kv *kv, int64_t layer)
+{
+    lh_status st = LH_OK;
+    lh_ring *ring = &kv->layers[layer].ring;
+    int64_t bytes = lh_kv_ring_bytes(&kv->shape, &kv->fixed);
+    if (!kv->is_marked || ring->saved) goto done;
+    LH_TRY(lh_device_alloc(lh_kv_device(kv), &ring->saved, bytes, LH_MEM_KV));
+    LH_TRY(lh_stream_copy(kv->place.stream, ring->saved, ring->q, bytes, LH_COPY_ON_DEVICE));
+done:
+    return st;
+}
+
 lh_status lh_kv_rewind(lh_kv *kv)
 {
     lh_status st = LH_OK;
@@ -74,6 +94,10 @@ lh_status lh_kv_rewind(lh_kv *kv)
             pool->len[h] = saved->len[h];
         }
         LH_TRY(lh_pool_push_len(pool, kv->place.stream));
+        const lh_ring *ring = &kv->layers[l].ring;
+        if (ring->saved)
+            LH_TRY(lh_stream_copy(kv->place.stream, ring->q, ring->saved, lh_kv_ring_bytes(&kv->shape, &kv->fixed),
+                                  LH_COPY_ON_DEVICE));
     }
     kv->clock = kv->marked;
     if (!kv->clock.budgets_made) lh_kv_make_budgets(kv, kv->clock.seen);

@@ -3,35 +3,6 @@
 
 #include "kv/kv_impl.h"
 
-lh_status lh_kv_classify(lh_kv *kv, const lh_eviction *e)
-{
-    const lh_protection *p = &e->protect;
-    int64_t recent_from = e->seen - p->recents;
-    if (p->budget >= e->seen - e->visible_from) recent_from = e->visible_from; /* all that can be seen stays */
-    return kv->place.ops->classify(kv->place.stream, &(lh_classify_args){.state = kv->work.at[LH_WORK_STATE],
-                                                                         .kv = &e->pool->view,
-                                                                         .ld = kv->work.ld,
-                                                                         .visible_from = e->visible_from,
-                                                                         .sinks = e->visible_from + p->sinks,
-                                                                         .recent_from = recent_from});
-}
-
-lh_status lh_kv_select(lh_kv *kv, const lh_eviction *e, const float *scores, const int64_t *counts)
-{
-    lh_status st = LH_OK;
-    int64_t *device = kv->work.at[LH_WORK_COUNTS];
-    LH_TRY(lh_stream_copy(kv->place.stream, device, counts, e->pool->view.heads * (int64_t)sizeof *counts,
-                          LH_COPY_TO_DEVICE));
-    LH_TRY(kv->place.ops->select_top(kv->place.stream, &(lh_select_top_args){.state = kv->work.at[LH_WORK_STATE],
-                                                                             .scores = scores,
-                                                                             .kv = &e->pool->view,
-                                                                             .counts = device,
-                                                                             .ld = kv->work.ld}));
-    LH_TRY(lh_stream_sync(kv->place.stream));
-done:
-    return st;
-}
-
 /* ---- rows ---- */
 
 /* Query heads of one rank that belong to one KV head, and where their rows lie in the work space. */
@@ -55,8 +26,9 @@ static segment segment_of(const lh_kv *kv, int64_t kv_head, int rank)
                      .lse = (float *)kv->work.at[LH_WORK_LSE] + kv->work.rows * from};
 }
 
-/* One NaN among the weights makes every score of a row NaN, and maxima would hide it: the log-sum-exps tell. */
-static lh_status check_rows(lh_kv *kv, int64_t layer)
+/* One NaN among the weights makes every score of a row NaN, and maxima would hide it: the log-sum-exps tell. Of a row
+ * that is observed again no entry need be left: -inf. */
+static lh_status check_rows(lh_kv *kv, const lh_eviction *e)
 {
     lh_status st = LH_OK;
     const lh_heads *h = &kv->shape.heads;
@@ -67,11 +39,11 @@ static lh_status check_rows(lh_kv *kv, int64_t layer)
     LH_TRY(lh_stream_copy(kv->place.stream, lse, own, count * (int64_t)sizeof *lse, LH_COPY_TO_HOST));
     LH_TRY(lh_stream_sync(kv->place.stream));
     for (int64_t i = 0; i < count; i++)
-        if (!isfinite(lse[i]))
+        if (!isfinite(lse[i]) && !(e->again && isinf(lse[i]) && lse[i] < 0))
             LH_FAIL(LH_EFILE,
-                    "layer %lld: the attention of query head %lld is not finite, so its cache cannot be ranked; "
+                    "layer %lld: the attention of the query heads is not finite, so that the cache cannot be ranked; "
                     "'longhaul verify' tells whether the weights are damaged",
-                    (long long)layer, (long long)(h->q_first + (h->split ? 0 : i % h->q_count)));
+                    (long long)e->layer);
 done:
     lh_free(lse);
     return st;
@@ -112,6 +84,13 @@ static columns columns_of(int64_t ld, int i, int sharers)
     return (columns){.first = first, .count = ld * (i + 1) / sharers - first};
 }
 
+lh_logit lh_kv_logit(const lh_kv *kv, int64_t layer)
+{
+    return (lh_logit){.scale = kv->shape.scale,
+                      .softcap = kv->shape.softcap,
+                      .window = lh_kv_slides(&kv->shape, layer) ? kv->shape.window : 0};
+}
+
 static lh_status sum_columns(lh_kv *kv, const lh_eviction *e, const segment *s, lh_column_sums_args *args)
 {
     args->q = s->q;
@@ -119,9 +98,7 @@ static lh_status sum_columns(lh_kv *kv, const lh_eviction *e, const segment *s, 
     args->q_ld = s->q_ld;
     args->rows = kv->work.rows;
     args->positions = kv->work.at[LH_WORK_ROWS];
-    args->logit = (lh_logit){.scale = kv->shape.scale,
-                             .softcap = kv->shape.softcap,
-                             .window = lh_kv_slides(&kv->shape, e->layer) ? kv->shape.window : 0};
+    args->logit = lh_kv_logit(kv, e->layer);
     return kv->place.ops->column_sums(kv->place.stream, args);
 }
 
@@ -143,9 +120,9 @@ static lh_status observe_whole(lh_kv *kv, const lh_eviction *e)
     const lh_heads *h = &kv->shape.heads;
     segment all = {
         .heads = h->q_count, .q_ld = h->q_count * kv->shape.head_dim, .q = w->at[LH_WORK_Q], .lse = w->at[LH_WORK_LSE]};
-    for (int64_t at = 0; at < e->seen; at += w->tile) {
+    for (int64_t at = 0; at < e->cols; at += w->tile) {
         float *raw = (float *)w->at[LH_WORK_RAW] + at, *sums = w->at[LH_WORK_SUMS];
-        int64_t cols = e->seen - at < w->tile ? e->seen - at : w->tile;
+        int64_t cols = e->cols - at < w->tile ? e->cols - at : w->tile;
         lh_column_sums_args args = {.sums = sums ? sums : raw,
                                     .ld = sums ? w->tile : w->ld,
                                     .kv = &e->pool->view,
@@ -174,7 +151,7 @@ static lh_status observe_shared(lh_kv *kv, const lh_eviction *e, int64_t g)
     view.heads = 1;
     int first, sharers;
     lh_heads_sharers(h, h->kv_first + g, &first, &sharers);
-    columns mine = columns_of(e->seen, h->rank - first, sharers);
+    columns mine = columns_of(e->cols, h->rank - first, sharers);
     for (int64_t at = mine.first; at < mine.first + mine.count; at += w->tile) {
         float *raw = (float *)w->at[LH_WORK_RAW] + g * w->rows_per_head * w->ld + at, *sums = w->at[LH_WORK_SUMS];
         int64_t left = mine.first + mine.count - at, cols = left < w->tile ? left : w->tile;
@@ -199,7 +176,7 @@ done:
 
 /* Copy the pieces of the shared KV heads that rank r observed: from raw to its place among all pieces (r is this rank),
  * or back for those KV heads that lie here too. */
-static lh_status move_pieces(lh_kv *kv, int r)
+static lh_status move_pieces(lh_kv *kv, int64_t cols, int r)
 {
     lh_status st = LH_OK;
     const lh_work *w = &kv->work;
@@ -210,7 +187,7 @@ static lh_status move_pieces(lh_kv *kv, int r)
         int first, sharers;
         lh_heads_sharers(h, g, &first, &sharers);
         if (sharers == 1) continue;
-        columns c = columns_of(kv->prompt.tokens, r - first, sharers);
+        columns c = columns_of(cols, r - first, sharers);
         for (int64_t i = 0; i < w->rows_per_head; i++, piece += c.count) {
             if (g < h->kv_first || g >= h->kv_first + h->kv_count) continue;
             float *raw = (float *)w->at[LH_WORK_RAW] + ((g - h->kv_first) * w->rows_per_head + i) * w->ld + c.first;
@@ -223,7 +200,7 @@ done:
 }
 
 /* Collective. Columns of shared KV heads go to all ranks that hold them. */
-static lh_status exchange_columns(lh_kv *kv, lh_status *local)
+static lh_status exchange_columns(lh_kv *kv, int64_t cols, lh_status *local)
 {
     lh_status st = LH_OK;
     const lh_heads *h = &kv->shape.heads;
@@ -235,18 +212,17 @@ static lh_status exchange_columns(lh_kv *kv, lh_status *local)
             int first, sharers;
             lh_heads_sharers(h, g, &first, &sharers);
             if (sharers > 1)
-                end += columns_of(kv->prompt.tokens, r - first, sharers).count * kv->work.rows_per_head *
-                       (int64_t)sizeof(float);
+                end += columns_of(cols, r - first, sharers).count * kv->work.rows_per_head * (int64_t)sizeof(float);
         }
         kv->traffic.bytes[r] = end - kv->traffic.at[r];
     }
-    assert(end == kv->work.bytes[LH_WORK_PIECES]);
-    if (*local == LH_OK) *local = move_pieces(kv, h->rank);
+    assert(end <= kv->work.bytes[LH_WORK_PIECES]);
+    if (*local == LH_OK) *local = move_pieces(kv, cols, h->rank);
     if (*local == LH_OK) *local = lh_stream_sync(kv->place.stream);
     char *all = kv->work.at[LH_WORK_PIECES];
     LH_TRY(lh_comm_allgatherv(kv->place.comm, all + kv->traffic.at[h->rank], all, kv->traffic.bytes, kv->traffic.at));
     for (int r = 0; r < h->ranks && *local == LH_OK; r++)
-        if (r != h->rank) *local = move_pieces(kv, r);
+        if (r != h->rank) *local = move_pieces(kv, cols, r);
 done:
     return st;
 }
@@ -275,7 +251,7 @@ static lh_status shape_scores(lh_kv *kv, const lh_eviction *e, const float **sco
     LH_TRY(join(kv, &(lh_group_reduce_args){.y = w->at[LH_WORK_RAW],
                                             .x = w->at[LH_WORK_SHAPED],
                                             .heads = heads,
-                                            .cols = e->seen,
+                                            .cols = e->cols,
                                             .y_ld = w->ld,
                                             .x_ld = w->ld}));
     *scores = w->at[LH_WORK_RAW];
@@ -299,13 +275,14 @@ lh_status lh_kv_observe(lh_kv *kv, const lh_eviction *e, lh_status *local, const
 {
     lh_status st = LH_OK;
     const lh_heads *h = &kv->shape.heads;
-    if (*local == LH_OK) *local = check_rows(kv, e->layer);
+    if (*local == LH_OK && e->again) *local = lh_kv_ring_unroll(kv, e);
+    if (*local == LH_OK) *local = check_rows(kv, e);
     if (!h->split) {
         if (*local == LH_OK) *local = observe_whole(kv, e);
     } else {
         LH_TRY(exchange_rows(kv, local));
         for (int64_t g = 0; g < h->kv_count && *local == LH_OK; g++) *local = observe_shared(kv, e, g);
-        LH_TRY(exchange_columns(kv, local));
+        LH_TRY(exchange_columns(kv, e->cols, local));
     }
     if (*local == LH_OK) *local = shape_scores(kv, e, scores);
     if (*local == LH_OK) *local = tell(kv, e, *scores);

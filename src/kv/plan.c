@@ -99,6 +99,8 @@ int64_t lh_work_size(lh_work *work, const lh_kv_shape *shape, const lh_policy_pl
         bytes[LH_WORK_ROWS] = need->rows * (int64_t)sizeof(int32_t);
         if (!fixed->group_after_pool) bytes[LH_WORK_SUMS] = (h->split ? h->group : h->q_count) * work->tile * f32;
         if (fixed->pool_kind != LH_POOL_NONE) bytes[LH_WORK_SHAPED] = scores;
+        if (need->again) bytes[LH_WORK_AGAIN] = need->rows * h->q_count * (shape->head_dim + 1) * f32;
+        if (need->again) bytes[LH_WORK_VIEWS] = need->rows * (int64_t)sizeof(lh_ragged);
         if (h->split) bytes[LH_WORK_PIECES] = pieces_count(h, work->rows_per_head, need->ld) * f32;
     }
     for (int i = 0; i < LH_WORK_PARTS; i++) all += bytes[i];
@@ -121,6 +123,13 @@ void lh_work_free(lh_work *work, lh_stream *stream)
     memset(work, 0, sizeof *work);
 }
 
+lh_work_request lh_kv_decode_work(const lh_policy_plan *fixed, int64_t ld)
+{
+    int evicts = fixed->evicts && fixed->every > 0, scored = evicts && fixed->source == LH_SCORE_ATTENTION;
+    return (lh_work_request){
+        .ld = ld, .rows = scored ? fixed->rows : 0, .ranked = evicts, .scored = scored, .again = scored};
+}
+
 /* ---- forecast ---- */
 
 lh_status lh_kv_plan(const lh_kv_shape *shape, const lh_policy_plan *plan, int64_t tokens, int64_t more,
@@ -130,7 +139,7 @@ lh_status lh_kv_plan(const lh_kv_shape *shape, const lh_policy_plan *plan, int64
     int64_t *budgets = NULL, pools = 0, heads = shape->heads.kv_count, longest = 0;
     lh_policy_plan fixed = lh_kv_fix(plan, tokens);
     lh_work_request need = {.ld = tokens, .rows = lh_policy_rows(&fixed, tokens)};
-    lh_kv_forecast f = {.held = lh_kv_blocks_bytes(shape)};
+    lh_kv_forecast f = {.held = lh_kv_blocks_bytes(shape) + shape->layers * lh_kv_ring_bytes(shape, &fixed)};
     lh_work work;
     LH_TRY(lh_calloc(&budgets, shape->layers, sizeof *budgets));
     lh_policy_layers(&fixed,
@@ -150,8 +159,8 @@ lh_status lh_kv_plan(const lh_kv_shape *shape, const lh_policy_plan *plan, int64
         pools = f.held; /* those that lie beside the scratch at the last eviction */
     }
     if (f.one_layer) f.observed = lh_work_size(&work, shape, &fixed, &need);
-    f.decoding = lh_work_size(&work, shape, &fixed,
-                              &(lh_work_request){.ld = longest, .ranked = fixed.evicts && fixed.every > 0});
+    lh_work_request later = lh_kv_decode_work(&fixed, longest);
+    f.decoding = lh_work_size(&work, shape, &fixed, &later);
     f.peak = most(f.held, pools + f.one_layer + f.observed);
     *out = f;
 done:

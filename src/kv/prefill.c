@@ -70,22 +70,14 @@ done:
     return st;
 }
 
-int64_t lh_kv_wants_rows(const lh_kv *kv, int64_t layer)
-{
-    if (kv->clock.seen) return INT64_MAX;
-    return kv->prompt.tokens - (kv->layers[layer].plan.scored ? kv->work.rows : 0);
-}
-
-/* Log-sum-exps of `rows` rows to the rank's own block, one KV head after the other: column_sums wants the heads of a
- * call beside each other. */
-static lh_status keep_lse(lh_kv *kv, const float *lse, int64_t row, int64_t rows)
+lh_status lh_kv_keep_lse(lh_kv *kv, const float *lse, int64_t row, int64_t rows)
 {
     lh_status st = LH_OK;
     const lh_heads *h = &kv->shape.heads;
     float *own = (float *)kv->work.at[LH_WORK_LSE] + (h->split ? kv->work.rows * h->q_first : 0);
     int64_t at = 0;
     for (int64_t g = 0; g < (h->split ? h->kv_count : 1); g++) {
-        int64_t n = h->q_count;
+        int64_t n = h->q_count; /* column_sums wants the heads of a call beside each other: one KV head after another */
         if (h->split) n = (h->kv_first + g + 1) * h->group - h->q_first - at;
         if (n > h->q_count - at) n = h->q_count - at;
         float *dst = own + kv->work.rows * at + row * n;
@@ -99,11 +91,12 @@ done:
     return st;
 }
 
-lh_status lh_kv_record(lh_kv *kv, int64_t layer, const lh_kv_rows *rows)
+/* Rows that the layer's own eviction observes, at the end of its prefill. */
+static lh_status keep_rows(lh_kv *kv, const lh_kv_rows *rows)
 {
     lh_status st = LH_OK;
     const lh_heads *h = &kv->shape.heads;
-    int64_t from = lh_kv_wants_rows(kv, layer), width = h->q_count * kv->shape.head_dim;
+    int64_t from = kv->prompt.tokens - kv->work.rows, width = h->q_count * kv->shape.head_dim;
     int64_t skip = from > rows->first ? from - rows->first : 0, count = rows->tokens - skip;
     if (count <= 0) goto done;
     int64_t row = rows->first + skip - from;
@@ -113,48 +106,28 @@ lh_status lh_kv_record(lh_kv *kv, int64_t layer, const lh_kv_rows *rows)
     for (int64_t r = 0; r < (dense ? 1 : count); r++)
         LH_TRY(lh_stream_copy(kv->place.stream, dst + (row + r) * width, rows->q + (skip + r) * rows->q_ld,
                               (dense ? count : 1) * width * (int64_t)sizeof(float), LH_COPY_ON_DEVICE));
-    LH_TRY(keep_lse(kv, rows->lse + skip * h->q_count, row, count));
+    LH_TRY(lh_kv_keep_lse(kv, rows->lse + skip * h->q_count, row, count));
+done:
+    return st;
+}
+
+int64_t lh_kv_wants_rows(const lh_kv *kv, int64_t layer)
+{
+    const lh_kv_layer *l = &kv->layers[layer];
+    if (kv->clock.seen) return l->ring.q ? 0 : INT64_MAX;
+    return kv->prompt.tokens - (l->plan.scored || l->ring.q ? lh_policy_rows(&kv->fixed, kv->prompt.tokens) : 0);
+}
+
+lh_status lh_kv_record(lh_kv *kv, int64_t layer, const lh_kv_rows *rows)
+{
+    lh_status st = LH_OK;
+    if (kv->layers[layer].ring.q) LH_TRY(lh_kv_ring_record(kv, layer, rows));
+    if (!kv->clock.seen && kv->layers[layer].plan.scored) LH_TRY(keep_rows(kv, rows));
 done:
     return st;
 }
 
 /* ---- the end of a layer ---- */
-
-/* Collective. What every head keeps of its competing entries, here all of the same number. budgets: [kv_heads]. */
-static lh_status share_out(lh_kv *kv, const lh_eviction *e, const float *scores, lh_status *local, int64_t *budgets)
-{
-    lh_status st = LH_OK;
-    const lh_protection *p = &e->protect;
-    int64_t heads = kv->shape.heads.kv_heads, *room = kv->traffic.room;
-    for (int64_t h = 0; h < heads; h++) budgets[h] = p->base;
-    if (kv->fixed.heads == LH_HEADS_UNIFORM) goto done;
-    for (int64_t h = 0; h < heads; h++) room[h] = e->seen - e->visible_from - p->sinks - p->recents;
-    LH_TRY(lh_kv_share(kv, &(lh_share){.e = e, .scores = scores, .room = room}, local, budgets));
-done:
-    return st;
-}
-
-/* Collective. The states of all entries of the layer in the scratch; counts[h]: competing entries that stay. */
-static lh_status choose(lh_kv *kv, const lh_eviction *e, lh_status *local, int64_t *counts)
-{
-    lh_status st = LH_OK;
-    const lh_layer_plan *plan = &kv->layers[e->layer].plan;
-    int64_t *budgets = kv->traffic.share;
-    const float *scores = kv->work.at[LH_WORK_RAW];
-    if (*local == LH_OK) *local = lh_kv_classify(kv, e);
-    if (!plan->ranked) goto done;
-    if (plan->scored)
-        LH_TRY(lh_kv_observe(kv, e, local, &scores));
-    else if (*local == LH_OK)
-        *local = kv->place.ops->position_scores(
-            kv->place.stream,
-            &(lh_position_scores_args){.y = kv->work.at[LH_WORK_RAW], .kv = &e->pool->view, .ld = kv->work.ld});
-    LH_TRY(share_out(kv, e, scores, local, budgets));
-    memcpy(counts, budgets + kv->shape.heads.kv_first, (size_t)e->pool->view.heads * sizeof *counts);
-    if (*local == LH_OK) *local = lh_kv_select(kv, e, scores, counts);
-done:
-    return st;
-}
 
 /* The entries that stay, from the scratch into a pool of the layer's own. */
 static lh_status compact(lh_kv *kv, const lh_eviction *e, int64_t *counts)
@@ -191,6 +164,14 @@ done:
     return st;
 }
 
+/* Competing entries of every head, while all heads hold the whole prompt. */
+static const int64_t *even_room(lh_kv *kv, const lh_layer_plan *plan)
+{
+    for (int64_t g = 0; g < kv->shape.heads.kv_heads; g++)
+        kv->traffic.room[g] = kv->prompt.tokens - plan->visible_from - plan->protect.sinks - plan->protect.recents;
+    return kv->traffic.room;
+}
+
 lh_status lh_kv_prefill_end(lh_kv *kv, int64_t layer)
 {
     lh_status st = LH_OK, local = LH_OK;
@@ -202,11 +183,14 @@ lh_status lh_kv_prefill_end(lh_kv *kv, int64_t layer)
                      .pool = pool,
                      .seen = kv->prompt.tokens,
                      .visible_from = plan->visible_from,
-                     .protect = plan->protect};
+                     .protect = plan->protect,
+                     .cols = kv->prompt.tokens,
+                     .ranked = plan->ranked,
+                     .scored = plan->scored,
+                     .room = even_room(kv, plan)};
     local = check_appended(kv, layer, pool);
     if (plan->evicts) {
-        memset(counts, 0, (size_t)pool->view.heads * sizeof *counts);
-        LH_TRY(choose(kv, &e, &local, counts));
+        LH_TRY(lh_kv_choose(kv, &e, &local, counts));
         if (local == LH_OK) local = compact(kv, &e, counts);
     }
     if (layer == kv->last_evicted) {

@@ -166,9 +166,9 @@ lh_status lh_kv_share(lh_kv *kv, const lh_share *q, lh_status *local, int64_t *b
     int64_t *floors = kv->traffic.floors, *counts = kv->traffic.counts;
     int64_t floor_ = kv->fixed.safeguard == LH_SAFEGUARD_FLOOR ? lh_decimal_of(kv->fixed.alpha, base) : 0;
     for (int64_t g = 0; g < heads; g++) {
-        floors[g] = least(floor_, q->room[g]);
+        floors[g] = least(floor_, q->e->room[g]);
         given += floors[g];
-        room += q->room[g];
+        room += q->e->room[g];
     }
     int64_t rest = least(heads * base, room) - given;
     search s = {.kv = kv, .q = q, .floors = floors, .above = kv->traffic.above, .want = rest};
@@ -176,8 +176,9 @@ lh_status lh_kv_share(lh_kv *kv, const lh_share *q, lh_status *local, int64_t *b
     for (int i = 0; i < ROUNDS; i++) LH_TRY(refine(&s, round_bits[i], local));
     LH_TRY(gather_heads(&s, rest, local, counts));
     if (kv->fixed.safeguard == LH_SAFEGUARD_INTERP)
-        lh_policy_interp(
-            &kv->fixed, &(lh_interp_request){.heads = heads, .base = base, .counts = counts, .room = q->room}, budgets);
+        lh_policy_interp(&kv->fixed,
+                         &(lh_interp_request){.heads = heads, .base = base, .counts = counts, .room = q->e->room},
+                         budgets);
     else
         for (int64_t g = 0; g < heads; g++) budgets[g] = floors[g] + counts[g];
 done:

@@ -73,9 +73,6 @@ lh_status lh_policy_resolve(lh_policy_plan *out, const lh_policy_options *option
             LH_FAIL(LH_EUSAGE, "policy '%s' as it is resolved would ignore '--%s': it needs %s", name, part->option,
                     part->needs);
     }
-    if (plan.every && plan.source == LH_SCORE_ATTENTION)
-        LH_FAIL(LH_EUSAGE,
-                "policy '%s' cannot evict while decoding yet: leave out '--evict', or take '--policy streaming'", name);
 keep:
     memcpy(out, &plan, sizeof plan);
 done:

@@ -41,6 +41,7 @@ static lh_status scored(void *self, int64_t layer, const lh_kv_scores *s)
 {
     rig *r = self;
     int64_t n = r->heads.kv_count * r->of->tokens;
+    if (!r->result) return LH_OK;
     r->result->scores[layer] = host(n, sizeof(float));
     r->result->state[layer] = host(n, 1);
     for (int64_t h = 0; h < r->heads.kv_count; h++) {
@@ -156,6 +157,7 @@ void rig_prefill(rig *r, rig_result *out)
             rig_feed(r, view, l, t, c->tokens - t < r->chunk ? c->tokens - t : r->chunk);
         mt_try(lh_kv_prefill_end(r->kv, l));
     }
+    r->result = NULL;
     rig_gather(r, out);
 }
 
@@ -209,66 +211,4 @@ int rig_entries_are_whole(rig *r)
             }
     }
     return 1;
-}
-
-/* ---- choosing by sorting ---- */
-
-typedef struct entry {
-    float score;
-    int64_t head, position;
-} entry;
-
-static int better(const void *a, const void *b)
-{
-    const entry *x = a, *y = b;
-    if (x->score != y->score) return x->score > y->score ? -1 : 1;
-    if (x->head != y->head) return x->head < y->head ? -1 : 1;
-    return x->position < y->position ? -1 : x->position > y->position;
-}
-
-/* All competing entries of a layer in order; returns how many. room[h]: of each head. */
-static int64_t sorted(const rig *r, const float *scores, const uint8_t *state, entry *all, int64_t *room)
-{
-    int64_t n = 0, tokens = r->of->tokens;
-    for (int64_t h = 0; h < r->of->kv_heads; h++) {
-        room[h] = 0;
-        for (int64_t p = 0; p < tokens; p++) {
-            if (state[h * tokens + p] != LH_ENTRY_COMPETES) continue;
-            all[n++] = (entry){.score = scores[h * tokens + p], .head = h, .position = p};
-            room[h]++;
-        }
-    }
-    qsort(all, (size_t)n, sizeof *all, better);
-    return n;
-}
-
-void rig_choose(const rig *r, int64_t layer, const float *scores, const uint8_t *state, uint8_t *keep)
-{
-    const rig_case *c = r->of;
-    int64_t heads = c->kv_heads, tokens = c->tokens, room[64], counts[64] = {0}, given[64] = {0}, left = 0;
-    entry *all = host(heads * tokens, sizeof *all);
-    int64_t n = sorted(r, scores, state, all, room), protected_ = 0;
-    for (int64_t i = 0; i < heads * tokens; i++) keep[i] = state[i] == LH_ENTRY_KEEP;
-    for (int64_t p = 0; p < tokens; p++) protected_ += keep[p];
-    int64_t base = lh_kv_layer_budget(r->kv, layer) - protected_;
-    if (r->plan.heads == LH_HEADS_UNIFORM) {
-        for (int64_t h = 0; h < heads; h++) counts[h] = base;
-    } else if (r->plan.safeguard == LH_SAFEGUARD_FLOOR) {
-        left = heads * base;
-        for (int64_t i = 0; i < n; i++) { /* the best of each head up to its floor, then the best of all others */
-            if (counts[all[i].head] >= lh_decimal_of(r->plan.alpha, base)) continue;
-            counts[all[i].head]++, left--;
-            all[i].score = INFINITY;
-        }
-        for (int64_t i = 0; i < n && left > 0; i++)
-            if (all[i].score < INFINITY) counts[all[i].head]++, left--;
-        n = sorted(r, scores, state, all, room);
-    } else {
-        for (int64_t i = 0; i < n && i < heads * base; i++) given[all[i].head]++;
-        lh_policy_interp(&r->plan, &(lh_interp_request){.heads = heads, .base = base, .counts = given, .room = room},
-                         counts);
-    }
-    for (int64_t i = 0; i < n; i++)
-        if (counts[all[i].head]-- > 0) keep[all[i].head * tokens + all[i].position] = 1;
-    lh_free(all);
 }

@@ -1,5 +1,5 @@
 /* kv_rig.h - caches without a model: keys, values and queries of a seed, run through a cache as the engine would, on
- * any ranks; and what must come out, done by sorting. */
+ * any ranks. */
 #ifndef LH_TESTS_KV_RIG_H
 #define LH_TESTS_KV_RIG_H
 
@@ -37,7 +37,7 @@ typedef struct rig {
     int64_t chunk; /* tokens appended at a time */
     float *k, *v, *q, *o, *lse;
     int32_t *positions;
-    rig_result *result; /* where the listener writes, NULL: it does not listen */
+    rig_result *result; /* where the listener writes during the prompt */
 } rig;
 
 /* Opens a cache of the case over `comm` and `ops`. */
@@ -62,9 +62,5 @@ float rig_element(const rig_case *of, char what, int64_t layer, int64_t token, i
 
 /* Every entry of every head lies here as it was made: its key and value belong to its position. */
 int rig_entries_are_whole(rig *r);
-
-/* Which entries of the heads must stay given the scores and states [kv_heads, tokens] that were ranked: keep[h * tokens
- * + p] = 1. By sorting. */
-void rig_choose(const rig *r, int64_t layer, const float *scores, const uint8_t *state, uint8_t *keep);
 
 #endif

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "kv_rig.h"
+#include "kv_oracle.h"
 
 static rig_case base_case(const lh_policy_options *policy)
 {
@@ -96,14 +96,15 @@ START_TEST(test_decoding_with_evictions_takes_no_more_memory)
     static const uint8_t sliding[2] = {1, 0};
     static const lh_policy_options on[] = {{.policy = "streaming", .budget = "30"},
                                            {.policy = "recency", .budget = "25", .parts = {.evict = "every:6"}},
-                                           {.policy = "streaming", .budget = "100"}};
-    for (int n = 0; n < 6; n++) {
-        rig_case c = base_case(&on[n % 3]);
+                                           {.policy = "streaming", .budget = "100"},
+                                           {.policy = "snapkv", .budget = "50", .parts = {.evict = "every:9"}}};
+    for (int n = 0; n < 8; n++) {
+        rig_case c = base_case(&on[n % 4]);
         rig r;
         rig_result got;
         lh_kv_forecast f;
         c.more = 1000;
-        if (n >= 3) c.sliding = sliding, c.window = 20;
+        if (n >= 4) c.sliding = sliding, c.window = 40;
         rig_open(&r, &c, mt_comm(), lh_ops_at(_i));
         lh_kv_shape shape = rig_shape(&r);
         mt_try(lh_kv_plan(&shape, &r.plan, c.tokens, c.more, &f));
@@ -258,6 +259,64 @@ START_TEST(test_a_cache_that_is_not_empty_cannot_begin)
 }
 END_TEST
 
+START_TEST(test_windows_are_observed_again_over_what_is_held)
+{
+    static const uint8_t slides[2] = {1, 0};
+    static const struct {
+        lh_policy_options options;
+        int64_t slide;
+    } cases[] = {
+        {{.policy = "snapkv", .budget = "40", .parts = {.evict = "every:7", .window = "8"}}, 0},
+        {{.policy = "snapkv", .budget = "30", .parts = {.evict = "every:3", .window = "8", .pool = "none"}}, 0},
+        {{.policy = "snapkv", .budget = "36", .parts = {.evict = "every", .window = "6", .sinks = "3"}}, 0},
+        {{.policy = "snapkv", .budget = "40", .parts = {.evict = "every:5", .group = "max", .group_stage = "score"}},
+         0},
+        {{.policy = "snapkv", .budget = "40", .parts = {.evict = "every:4", .rows = "last:50", .window = "4"}}, 0},
+        {{.policy = "snapkv", .budget = "125", .parts = {.evict = "every:5", .rows = "last:200"}}, 0},
+        {{.policy = "ada-snapkv", .budget = "40", .parts = {.evict = "every:7", .window = "8"}}, 0},
+        {{.policy = "ada-snapkv", .budget = "30", .parts = {.evict = "every:4", .window = "8", .alpha = "0"}}, 0},
+        {{.policy = "ada-snapkv", .budget = "44", .parts = {.evict = "every:6", .safeguard = "floor"}}, 0},
+        {{.policy = "ada-pyramid", .budget = "50", .parts = {.evict = "every:9", .window = "8"}}, 0},
+        {{.policy = "pyramidkv", .budget = "110", .parts = {.evict = "every:9", .window = "8"}}, 0},
+        {{.policy = "ada-snapkv", .budget = "20", .parts = {.evict = "every:2", .window = "30"}},
+         0}, /* nothing ranked */
+        {{.policy = "snapkv", .budget = "24", .parts = {.evict = "every:4", .window = "6"}}, 45},
+        {{.policy = "ada-snapkv", .budget = "24", .parts = {.evict = "every:4", .window = "6"}}, 45},
+        {{.policy = "streaming", .budget = "24", .parts = {.head_budget = "adaptive"}}, 0},
+    };
+    static const struct {
+        int64_t heads, kv_heads;
+    } shape[] = {{9, 3}, {8, 2}, {4, 1}, {5, 5}};
+    for (size_t n = 0; n < sizeof cases / sizeof *cases; n++) {
+        rig_case c = base_case(&cases[n].options);
+        rig r;
+        rig_result got;
+        oracle o;
+        c.heads = shape[n % 4].heads;
+        c.kv_heads = shape[n % 4].kv_heads;
+        c.type = LH_F32;
+        c.seed = 40 + n;
+        if (cases[n].slide) c.sliding = slides, c.window = cases[n].slide;
+        rig_open(&r, &c, mt_comm(), lh_ops_at(_i));
+        rig_prefill(&r, &got);
+        oracle_open(&o, &c, c.tokens + 60);
+        for (int step = 0; step < 31; step++) {
+            lh_kv_taken what = step == 11 ? LH_KV_BLOCK : LH_KV_STEP;
+            if (step == 9) mt_try(lh_kv_mark(r.kv)), rig_take(&r, LH_KV_BLOCK, 20), mt_try(lh_kv_rewind(r.kv));
+            rig_take(&r, what, what == LH_KV_BLOCK ? 13 : 1);
+            if (mt_rank() == 0) oracle_take(&o, what, what == LH_KV_BLOCK ? 13 : 1);
+            rig_gather(&r, &got);
+            for (int64_t l = 0; l < c.layers && mt_rank() == 0; l++) oracle_check(&o, l, &got.kept[l], r.plan.name);
+        }
+        mt_check(rig_entries_are_whole(&r), "an entry is not what was appended");
+        oracle_close(&o);
+        rig_result_clear(&got);
+        rig_close(&r);
+    }
+    mt_end();
+}
+END_TEST
+
 int main(void)
 {
     int backends = 0;
@@ -269,6 +328,7 @@ int main(void)
     tcase_add_loop_test(laws, test_decoding_with_evictions_takes_no_more_memory, 0, backends);
     tcase_add_loop_test(laws, test_sliding_layers_hold_what_the_next_row_sees_and_full_ones_all, 0, backends);
     tcase_add_loop_test(laws, test_rewinding_gives_every_slot_back, 0, backends);
+    tcase_add_loop_test(laws, test_windows_are_observed_again_over_what_is_held, 0, backends);
     tcase_add_loop_test(laws, test_a_second_mark_replaces_the_first, 0, backends);
     tcase_add_loop_test(laws, test_a_cache_that_is_not_empty_cannot_begin, 0, backends);
     suite_add_tcase(suite, laws);

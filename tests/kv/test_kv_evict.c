@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "kv_rig.h"
+#include "kv_oracle.h"
 
 static const lh_policy_options policies[] = {
     {.policy = "recency", .budget = "40"},
@@ -106,22 +106,44 @@ static void check_protected(const rig *r, const rig_result *got)
         }
 }
 
-/* Sorting what was ranked gives what was kept. */
+/* Sorting what was ranked gives what was kept, whatever the last bits of the scores are. */
 static void check_choice(const rig *r, const rig_result *got)
 {
     const rig_case *c = r->of;
+    int64_t n = c->kv_heads * c->tokens;
     uint8_t *keep = NULL;
-    mt_try(lh_calloc(&keep, c->kv_heads * c->tokens, 1));
+    double *scores = NULL;
+    mt_try(lh_calloc(&keep, n, 1));
+    mt_try(lh_calloc(&scores, n, sizeof *scores));
     for (int64_t l = 0; l < c->layers; l++) {
         if (!got->scores[l]) continue;
-        rig_choose(r, l, got->scores[l], got->state[l], keep);
+        int64_t base = lh_kv_layer_budget(r->kv, l);
+        for (int64_t i = 0; i < n; i++) scores[i] = (double)got->scores[l][i];
+        for (int64_t p = 0; p < c->tokens; p++) base -= got->state[l][p] == LH_ENTRY_KEEP;
+        oracle_choose(&(oracle_choice){.plan = &r->plan,
+                                       .heads = c->kv_heads,
+                                       .cols = c->tokens,
+                                       .base = base,
+                                       .scores = scores,
+                                       .state = got->state[l],
+                                       .keep = keep});
         for (int64_t h = 0; h < c->kv_heads; h++)
             for (int64_t p = 0; p < c->tokens; p++)
                 mt_check(keep[h * c->tokens + p] == holds(&got->kept[l], h, p),
                          "layer %lld head %lld position %lld (%s): sorting says %d", (long long)l, (long long)h,
                          (long long)p, r->plan.name, keep[h * c->tokens + p]);
     }
+    lh_free(scores);
     lh_free(keep);
+}
+
+/* And scores by the definition, in double, keep the same: no near ties in these cases. */
+static void check_definition(const rig *r, const rig_result *got)
+{
+    oracle o;
+    oracle_open(&o, r->of, r->of->tokens);
+    for (int64_t l = 0; l < r->of->layers; l++) oracle_check(&o, l, &got->kept[l], r->plan.name);
+    oracle_close(&o);
 }
 
 /* Attention of the observed rows by the definition, in double, joined over the group before any pool. */
@@ -181,6 +203,7 @@ START_TEST(test_ranks_keep_what_one_rank_keeps_and_that_is_right)
             check_protected(&one, &mine);
             check_choice(&one, &mine);
             if (b == 0) check_raw(&one, &mine);
+            if (mt_rank() == 0) check_definition(&one, &mine);
             mt_check(rig_entries_are_whole(&one), "an entry is not what was appended");
             mt_check(rig_entries_are_whole(&all), "an entry is not what was appended, on several ranks");
             for (int64_t l = 0; l < c.layers && mt_rank() == 0; l++)
@@ -313,6 +336,10 @@ START_TEST(test_sliding_layers_keep_only_what_the_next_row_sees)
                      (long long)k->offsets[c.kv_heads], (long long)budget);
             all += budget;
         }
+        oracle o;
+        oracle_open(&o, &c, c.tokens);
+        for (int64_t l = 0; l < c.layers && mt_rank() == 0; l++) oracle_check(&o, l, &got.kept[l], "sliding layers");
+        oracle_close(&o);
         if (p == 4 && mt_rank() == 0) mt_check(all == 3 * 50, "the budgets sum to %lld", (long long)all);
         mt_check(rig_entries_are_whole(&r), "an entry is not what was appended");
         rig_result_clear(&got);

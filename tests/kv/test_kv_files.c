@@ -17,12 +17,15 @@ enum { VOCAB = 11, MODEL = 4711 };
 
 static const uint8_t sliding[3] = {0, 1, 0};
 
-static const lh_policy_options policies[] = {{0},
-                                             {.policy = "streaming", .budget = "30"},
-                                             {.policy = "recency", .budget = "20%", .parts = {.evict = "every:5"}},
-                                             {.policy = "ada-snapkv", .budget = "40"},
-                                             {.policy = "ada-pyramid", .budget = "50"},
-                                             {.budget = "256"}};
+static const lh_policy_options policies[] = {
+    {0},
+    {.policy = "streaming", .budget = "30"},
+    {.policy = "recency", .budget = "20%", .parts = {.evict = "every:5"}},
+    {.policy = "ada-snapkv", .budget = "40"},
+    {.policy = "ada-pyramid", .budget = "50"},
+    {.policy = "ada-snapkv", .budget = "40", .parts = {.evict = "every:4", .window = "8", .rows = "last:11"}},
+    {.policy = "snapkv", .budget = "99", .parts = {.evict = "every:3", .rows = "last:300", .window = "8"}},
+    {.budget = "256"}};
 enum { POLICIES = sizeof policies / sizeof *policies };
 
 static const struct {
@@ -241,6 +244,7 @@ typedef struct damage {
     hsize_t at;
     double value;
     const char *words; /* of the message */
+    int policy;        /* of the cache, else `streaming` */
 } damage;
 
 static void apply(const char *path, const damage *d)
@@ -259,7 +263,7 @@ static void apply(const char *path, const damage *d)
         mt_check(H5Ldelete(f, d->object, H5P_DEFAULT) >= 0, "object '%s'", d->object);
     } else {
         hid_t a = H5Dopen2(f, d->object, H5P_DEFAULT), space = H5Dget_space(a);
-        hsize_t at[2] = {d->at, 0}, one[2] = {1, 1};
+        hsize_t at[3] = {d->at}, one[3] = {1, 1, 1};
         hid_t memory = H5Screate_simple(1, one, NULL);
         H5Sselect_hyperslab(space, H5S_SELECT_SET, at, NULL, one, NULL);
         herr_t rc = isnan(d->value) ? H5Dwrite(a, H5T_NATIVE_DOUBLE, memory, space, H5P_DEFAULT, &d->value)
@@ -296,18 +300,21 @@ static const damage damages[] = {
     {.object = "/state", .attr = "seen_tokens", .value = 1 << 20, .words = "1048576"},
     {.object = "/state", .attr = "prompt_tokens", .value = -3, .words = "prompt_tokens"},
     {.object = "/layers/001", .attr = "budget", .value = 0, .words = "budget"},
+    {.object = "/layers/001/ring", .at = 1, .value = NAN, .words = "not finite", .policy = 5},
+    {.object = "/layers/001/ring", .value = INFINITY, .words = "ring", .policy = 5},
+    {.object = "/state", .attr = "seen_tokens", .value = 96, .words = "does not rise", .policy = 6},
 };
 
 START_TEST(test_damaged_caches_are_refused)
 {
     lh_comm *self = NULL;
-    rig_case c = case_of(0, 1);
     rig r;
     rig_result got;
     char *path = make_path();
     mt_try(lh_comm_open_self(&self));
     for (size_t i = 0; i < sizeof damages / sizeof *damages && mt_rank() == 0; i++) {
         lh_cache_file *file = NULL;
+        rig_case c = case_of(0, damages[i].policy ? damages[i].policy : 1);
         rig back;
         rig_open(&r, &c, self, &lh_ops_ref);
         rig_prefill(&r, &got);

@@ -146,6 +146,7 @@ START_TEST(test_values_that_are_none_are_refused)
         {{.policy = "pyramidkv", .budget = "64", .parts = {.beta = "0"}}, "from 1 on"},
         {{.policy = "streaming", .budget = "64", .parts = {.evict = "every:0"}}, "every:M"},
         {{.policy = "streaming", .budget = "64", .parts = {.evict = "sometimes"}}, "never"},
+        {{.policy = "streaming", .budget = "64", .parts = {.evict = "every"}}, "every:M"},
         {{.policy = "streaming", .budget = "64", .parts = {.select = "std-scope"}}, "topk"},
         {{.policy = "streaming", .budget = "64", .parts = {.positions = "slot"}}, "original"},
     };
@@ -169,6 +170,8 @@ START_TEST(test_options_make_the_variants)
                                       .budget = "8",
                                       .parts = {.head_budget = "adaptive", .layer_budget = "pyramid", .beta = "3"}});
     ck_assert(p.alpha.digits == 5 && p.alpha.scale == 1 && p.beta == 3);
+    p = resolved(&(lh_policy_options){.policy = "snapkv", .budget = "8", .parts = {.evict = "every"}});
+    ck_assert_int_eq(p.every, 32); /* the window's rows are all new then */
     p = resolved(&(lh_policy_options){.policy = "snapkv", .budget = "8", .parts = {.statistic = "position"}});
     ck_assert(p.source == LH_SCORE_POSITION && p.window == 0 && p.every == 0);
 }
