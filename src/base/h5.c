@@ -40,7 +40,6 @@ static hid_t access_list(void)
     hid_t list = H5Pcreate(H5P_FILE_ACCESS);
     H5Pset_fclose_degree(list, H5F_CLOSE_STRONG);
     H5Pset_alignment(list, ALIGN_ABOVE_BYTES, ALIGN_BYTES);
-    H5Pset_libver_bounds(list, H5F_LIBVER_V18, H5F_LIBVER_V18); /* its object headers carry checksums */
     H5Pset_file_locking(list, 0, 1);                            /* cluster file systems often have none */
     return list;
 }
@@ -89,6 +88,7 @@ lh_status lh_h5_create(lh_h5 **out, const char *path, const lh_h5_head *head)
     LH_TRY(lh_strdup(&h5->kind, head->kind));
     h5->schema = head->schema;
     access = access_list();
+    H5Pset_libver_bounds(access, H5F_LIBVER_V18, H5F_LIBVER_V18); /* its object headers carry checksums */
     creation = H5Pcreate(H5P_FILE_CREATE);
     H5Pset_obj_track_times(creation, 0); /* same input, same bytes */
     if (lh_h5_sink_use(access, &h5->write_errno) >= 0)
