@@ -137,7 +137,7 @@ static lh_status check(run *r)
         LH_FAIL(LH_EUSAGE, "a loaded cache goes on with the policy it was made with: leave out '--policy', '--budget' "
                            "and the parts of a policy");
     LH_TRY(lh_policy_resolve(&r->policy, &v->policy));
-    LH_TRY(lh_input_check(r->call->options, &v->input, v->files.load_cache != NULL));
+    LH_TRY(lh_input_check(r->call->options, &v->input));
     LH_TRY(lh_sampling_check(&v->sampling));
     if (lh_options_given(r->call->options, "logits-last") && !v->files.logits)
         LH_FAIL(LH_EUSAGE, "'--logits-last' counts the rows of '--logits': give that, too");
@@ -205,6 +205,7 @@ static lh_status generate(run *r)
     lh_status st = LH_OK;
     const struct values *v = r->v;
     r->output = (lh_output){.json = v->files.json,
+                            .writes_at_end = v->files.keep_sets || v->files.logits,
                             .comm = lh_engine_comm(r->engine),
                             .questions = (const char *const *)r->texts.questions,
                             .question_count = r->texts.n,
@@ -218,6 +219,7 @@ static lh_status generate(run *r)
                                    .stop_count = v->answer.stops.n,
                                    .sampling = v->sampling,
                                    .force = r->ids.force,
+                                   .ends = r->ids.ends,
                                    .policy = v->files.load_cache ? NULL : &r->policy,
                                    .load_cache = v->files.load_cache,
                                    .save_cache = v->files.save_cache,

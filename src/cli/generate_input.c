@@ -58,7 +58,7 @@ static const lh_option rows[] = {
 #undef FIELD
 const lh_option_table lh_input_option_table = {"prompt", rows};
 
-lh_status lh_input_check(const lh_options *options, const lh_input_options *in, int behind_cache)
+lh_status lh_input_check(const lh_options *options, const lh_input_options *in)
 {
     static const char *const texts[] = {"prompt", "prompt-file", "prompt-tokens"};
     lh_status st = LH_OK;
@@ -72,8 +72,6 @@ lh_status lh_input_check(const lh_options *options, const lh_input_options *in, 
     if (in->system && !chat) LH_FAIL(LH_EUSAGE, "'--system' is a turn of a chat: give '--chat', too");
     if (in->prompt_tokens && chat)
         LH_FAIL(LH_EUSAGE, "'--prompt-tokens' are ids already and '--chat' renders text: give one of them");
-    if (behind_cache && !first && in->questions.n + in->question_files.n == 0)
-        LH_FAIL(LH_EUSAGE, "a loaded cache needs something to answer: give '--question', or '--prompt' to go on with");
 done:
     return st;
 }
@@ -144,6 +142,7 @@ static lh_status encode(const lh_engine *engine, const lh_input_options *in, con
     if (!in->prompt_tokens || texts->n)
         LH_TRY(lh_prompt_encode(lh_engine_tokenizer(engine), &text, in->prompt_tokens ? &none : &out->prompt,
                                 &out->questions));
+    if (!in->prompt_tokens || texts->n) LH_TRY(lh_prompt_ends(lh_engine_tokenizer(engine), &text, &out->ends));
     if (in->force_tokens) LH_TRY(lh_prompt_ids(in->force_tokens, vocab, &out->force));
 done:
     lh_tokens_clear(&none);
@@ -178,6 +177,7 @@ lh_status lh_input_encode(lh_engine *engine, const lh_input_options *in, const l
     out->n = texts->n;
     LH_TRY(share(comm, &out->prompt));
     LH_TRY(share(comm, &out->force));
+    LH_TRY(share(comm, &out->ends));
     for (int64_t i = 0; i < out->n; i++) LH_TRY(share(comm, &out->questions[i]));
 done:
     return st;
@@ -187,6 +187,7 @@ void lh_input_ids_clear(lh_input_ids *ids)
 {
     lh_tokens_clear(&ids->prompt);
     lh_tokens_clear(&ids->force);
+    lh_tokens_clear(&ids->ends);
     for (int64_t i = 0; ids->questions && i < ids->n; i++) lh_tokens_clear(&ids->questions[i]);
     lh_free(ids->questions);
     *ids = (lh_input_ids){0};

@@ -14,9 +14,8 @@ typedef struct lh_input_options {
 
 extern const lh_option_table lh_input_option_table;
 
-/* LH_EUSAGE where the options contradict each other. behind_cache: a cache is loaded, so that a prompt may be missing.
- */
-lh_status lh_input_check(const lh_options *options, const lh_input_options *in, int behind_cache);
+/* LH_EUSAGE where the options contradict each other. */
+lh_status lh_input_check(const lh_options *options, const lh_input_options *in);
 
 /* Texts as they were read, on rank 0 (elsewhere empty). */
 typedef struct lh_input_texts {
@@ -25,13 +24,15 @@ typedef struct lh_input_texts {
     int64_t n;        /* on every rank */
 } lh_input_texts;
 
-/* Local to rank 0: agree afterwards. Without any option the prompt is standard input. */
+/* Local to rank 0: agree afterwards. Without any option the prompt is standard input, or nothing where behind_cache: a
+ * cache is loaded and the answer may just go on behind it. */
 lh_status lh_input_read(lh_input_texts *out, const lh_input_options *in, int behind_cache);
 void lh_input_clear(lh_input_texts *texts);
 
-/* Collective: the ids of prompt, questions and forced tokens, in the request; questions is memory of the caller. */
+/* Collective: the ids of prompt, questions, forced tokens and end tokens, in the request; questions is memory of the
+ * caller. */
 typedef struct lh_input_ids {
-    lh_tokens prompt, force, *questions;
+    lh_tokens prompt, force, ends, *questions;
     int64_t n;
 } lh_input_ids;
 

@@ -248,6 +248,13 @@ done:
     return st;
 }
 
+static int ends_answer(const lh_generate_request *q, const lh_tokenizer *tok, int32_t id)
+{
+    int ends = tok && lh_tokenizer_is_eos(tok, id);
+    for (int64_t i = 0; i < q->ends.n; i++) ends |= q->ends.ids[i] == id;
+    return ends && !q->ignore_eos;
+}
+
 /* Tokens of one answer, from the state that the session is in. */
 static lh_status decode(run *r, writer *w)
 {
@@ -263,7 +270,7 @@ static lh_status decode(run *r, writer *w)
             id = q->force.ids[i];
         else
             LH_TRY(lh_session_sample(r->session, &sampling, i, &id));
-        if (!q->ignore_eos && tok && lh_tokenizer_is_eos(tok, id)) {
+        if (ends_answer(q, tok, id)) {
             LH_TRY(lh_tokens_push(&w->a->ids, id));
             w->a->finish = LH_FINISH_STOP;
             break;

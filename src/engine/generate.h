@@ -22,6 +22,7 @@ typedef struct lh_generate_request {
     int64_t question_count;     /* 0: the prompt itself is answered */
     int64_t max_new;            /* tokens an answer has at most */
     int ignore_eos;
+    lh_tokens ends;           /* ids that end an answer, besides the tokenizer's end tokens */
     const char *const *stops; /* texts that end an answer, and are not part of it */
     int64_t stop_count;
     lh_sampling sampling;

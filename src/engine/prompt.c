@@ -42,22 +42,6 @@ done:
     return st;
 }
 
-/* Where the question begins in a rendering: templates may trim contents, so it is looked for from the end of its
- * message. */
-static int64_t find_question(const lh_chat_text *text, const char *question)
-{
-    while (isspace((unsigned char)*question)) question++;
-    int64_t n = (int64_t)strlen(question);
-    while (n > 0 && isspace((unsigned char)question[n - 1])) n--;
-    for (int64_t i = text->n - 1; i >= 0; i--) {
-        const lh_chat_piece *p = &text->pieces[i];
-        if (!p->from_content) continue;
-        for (int64_t at = p->start + p->bytes - n; at >= p->start; at--)
-            if (memcmp(text->text.data + at, question, (size_t)n) == 0) return at;
-    }
-    return -1;
-}
-
 /* One conversation: the system's text, if any, and one turn of the user. question NULL: all goes to *prompt. */
 static lh_status encode_chat(const lh_tokenizer *tok, const lh_prompt_text *in, const char *question, lh_tokens *prompt,
                              lh_tokens *rest)
@@ -70,14 +54,15 @@ static lh_status encode_chat(const lh_tokenizer *tok, const lh_prompt_text *in, 
     int64_t n = 0, cut;
     LH_TRY(chat_format(tok, in, &format));
     LH_TRY(user_turn(in, question, &user));
+    int64_t context = question ? user.bytes - (int64_t)strlen(question) : 0;
     LH_TRY(token_text(tok, lh_tokenizer_bos(tok), &bos));
     LH_TRY(token_text(tok, lh_tokenizer_eos(tok), &eos));
     if (in->system) messages[n++] = (lh_message){"system", in->system};
     messages[n++] = (lh_message){"user", user.data ? user.data : ""};
     LH_TRY(lh_chat_render(format, &(lh_chat_request){messages, n, 1, bos.data, eos.data}, &text));
-    cut = question ? find_question(&text, question) : text.text.bytes;
+    cut = question ? lh_chat_cut(&text, n - 1, context) : text.text.bytes;
     if (cut < 0)
-        LH_FAIL(LH_EUSAGE, "the chat format '%s' changes the question, so it cannot be cut there",
+        LH_FAIL(LH_EUSAGE, "the chat format '%s' does not show the user's turn, so it cannot be cut there",
                 lh_chat_name(format));
     if (prompt) LH_TRY(lh_chat_encode(tok, &text, 0, cut, prompt));
     if (rest) LH_TRY(lh_chat_encode(tok, &text, cut, text.text.bytes, rest));
@@ -104,15 +89,16 @@ lh_status lh_prompt_encode(const lh_tokenizer *tok, const lh_prompt_text *in, lh
 {
     lh_status st = LH_OK;
     lh_tokens *list = NULL;
-    if (!tok) LH_FAIL(LH_EUSAGE, "the model has no tokenizer: give ids with --prompt-tokens");
+    LH_TRY(lh_calloc(&list, in->question_count, sizeof *list));
+    if (!tok && (in->bytes || in->question_count || in->chat))
+        LH_FAIL(LH_EUSAGE, "the model has no tokenizer: give ids with --prompt-tokens");
     if (in->behind_cache && in->chat && (in->bytes || !in->question_count))
         LH_FAIL(LH_EUSAGE, "behind a loaded cache --chat takes questions only: give --question");
     if (memchr(in->text, '\0', (size_t)in->bytes) && in->chat)
         LH_FAIL(LH_EINPUT, "the prompt holds a zero byte: it is not text");
-    LH_TRY(lh_calloc(&list, in->question_count, sizeof *list));
-    LH_TRY(add_first(tok, in, prompt));
+    if (tok) LH_TRY(add_first(tok, in, prompt));
     if (in->chat && in->question_count == 0) LH_TRY(encode_chat(tok, in, NULL, prompt, NULL));
-    if (!in->chat)
+    if (!in->chat && in->bytes)
         LH_TRY(lh_tokenizer_encode(tok, in->text, in->bytes,
                                    LH_ENCODE_SPECIAL | (in->behind_cache ? LH_ENCODE_CONTINUES : 0), prompt));
     for (int64_t i = 0; i < in->question_count; i++) {
@@ -156,5 +142,18 @@ lh_status lh_prompt_ids(const char *path, int64_t vocab, lh_tokens *out)
         LH_FAIL(LH_EINPUT, "'%s' holds a zero byte: it is not a list of ids", path);
 done:
     lh_buf_clear(&text);
+    return st;
+}
+
+lh_status lh_prompt_ends(const lh_tokenizer *tok, const lh_prompt_text *in, lh_tokens *ends)
+{
+    lh_status st = LH_OK;
+    const lh_chat_format *format = NULL;
+    int32_t id;
+    if (!in->chat) return LH_OK;
+    LH_TRY(chat_format(tok, in, &format));
+    id = lh_tokenizer_find(tok, lh_chat_end(format));
+    if (id >= 0) LH_TRY(lh_tokens_push(ends, id));
+done:
     return st;
 }

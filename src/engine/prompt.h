@@ -20,6 +20,9 @@ typedef struct lh_prompt_text {
  * line, the question. */
 lh_status lh_prompt_encode(const lh_tokenizer *tok, const lh_prompt_text *in, lh_tokens *prompt, lh_tokens **questions);
 
+/* Tokens that end an answer in the chat format, besides the tokenizer's own end tokens; none without a chat. */
+lh_status lh_prompt_ends(const lh_tokenizer *tok, const lh_prompt_text *in, lh_tokens *ends);
+
 /* Ids separated by white space; each in [0, vocab). LH_EINPUT naming file and number. */
 lh_status lh_prompt_ids(const char *path, int64_t vocab, lh_tokens *out);
 
