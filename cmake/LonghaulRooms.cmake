@@ -30,7 +30,8 @@ function(lh_test name)
     if(NOT ARG_TIMEOUT)
         set(ARG_TIMEOUT 300)
     endif()
-    set_tests_properties(${name} PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS "${ARG_LABELS}")
+    # Tests share the cores: a thread that waits must not spin.
+    set_tests_properties(${name} PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS "${ARG_LABELS}" ENVIRONMENT OMP_WAIT_POLICY=passive)
 endfunction()
 
 # The program alone, in <build>/tests/.
