@@ -23,11 +23,10 @@ int lh_decimal_read(lh_decimal *out, const char *text, int64_t bytes)
         } else if (c < '0' || c > '9') {
             return 0;
         } else {
-            digits++;
-            if (d.digits || c != '0' || point) d.scale += point;
+            if (++digits > MOST_DIGITS) return 0;
+            d.scale += point;
             d.digits = d.digits * 10 + (c - '0');
         }
-        if (digits > MOST_DIGITS) return 0;
     }
     if (!digits) return 0;
     while (d.scale && d.digits % 10 == 0) { /* 0.50 is 0.5: equal plans are equal bytes */
