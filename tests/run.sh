@@ -30,12 +30,14 @@ run_tests() {
 
 failed=0
 install "${packages[@]}" check
-build release build
-build asan build-asan
-say "testing the parsers under the sanitizers"
+build release build -- -DLH_TESTS=ON
+parsers=()
 for room in base model fuzz; do
-    [ -d "$root/build-asan/tests/$room" ] && run_tests "build-asan/tests/$room" -LE slow
+    [ -e "$root/tests/$room/CMakeLists.txt" ] && parsers+=("tests/$room")
 done
+build asan build-asan "${parsers[@]/%//all}" -- -DLH_TESTS=ON
+say "testing the parsers under the address and undefined behaviour sanitizers"
+for folder in "${parsers[@]}"; do run_tests "build-asan/$folder"; done
 say "testing everything, on 1, 2, 3 and 4 ranks"
 run_tests build
 say "done"

@@ -41,8 +41,8 @@ static void leave(lh_output *out)
         end_line(out);
     }
     if (out->failed != LH_OK) lh_log(LH_LOG_ERROR, 0, "%s", lh_error_message());
-    lh_warn("interrupted after %lld generated tokens; files of '--keep-sets' and '--logits' were not written",
-            (long long)out->ids.n);
+    lh_warn("interrupted after %lld generated tokens%s", (long long)out->ids.n,
+            out->writes_at_end ? "; the files of '--keep-sets' and '--logits' were not written" : "");
     lh_comm_leave(out->comm, out->failed != LH_OK ? (int)out->failed : LH_EINTERRUPTED);
 }
 

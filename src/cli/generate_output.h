@@ -6,7 +6,7 @@
 #include "cli/cli.h"
 
 typedef struct lh_output {
-    int json;
+    int json, writes_at_end; /* writes_at_end: there are files that an interrupted run does not write */
     lh_comm *comm;
     const char *const *questions; /* shown above their answers when there are several, on rank 0 */
     int64_t question_count;
