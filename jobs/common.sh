@@ -44,18 +44,18 @@ as_root() {
 
 is_installed() { [ "$(dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null)" = installed ]; }
 
-# install PACKAGE…: what of them is missing, with apt-get.
+# install PACKAGE…: what of them is missing, with apt-get; the optional ones come along where this Debian has them.
 install() {
     missing=()
     local p
     for p in "$@"; do is_installed "$p" || missing+=("$p"); done
-    for p in "${optional_packages[@]}"; do
-        is_installed "$p" || ! apt-cache policy "$p" 2>/dev/null | grep -q "Candidate: [0-9]" || missing+=("$p")
-    done
     [ ${#missing[@]} = 0 ] && return
     command -v apt-get >/dev/null || fail "these Debian packages are missing: ${missing[*]}"
-    say "installing ${missing[*]}"
     quietly apt-update as_root apt-get update
+    for p in "${optional_packages[@]}"; do
+        apt-cache policy "$p" | grep -q "Candidate: [0-9]" && missing+=("$p")
+    done
+    say "installing ${missing[*]}"
     quietly apt-install as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "${missing[@]}"
 }
 

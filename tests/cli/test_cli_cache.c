@@ -53,6 +53,18 @@ START_TEST(test_a_loaded_cache_takes_more_prompt)
 }
 END_TEST
 
+START_TEST(test_a_loaded_cache_may_just_go_on)
+{
+    json_t *direct = generate(2, "-f prompt --budget 30 --window 8 --save-cache c.h5");
+    for (int ranks = 1; ranks <= 3; ranks++) {
+        json_t *later = generate(ranks, "--load-cache c.h5");
+        same_ids(direct, later);
+        json_decref(later);
+    }
+    json_decref(direct);
+}
+END_TEST
+
 START_TEST(test_caches_that_do_not_fit_are_refused)
 {
     program_result r = {0};
@@ -89,8 +101,11 @@ END_TEST
 int main(void)
 {
     const TTest *const tests[] = {test_a_cache_goes_on_where_it_was_saved_on_any_number_of_ranks,
-                                  test_a_loaded_cache_takes_more_prompt, test_caches_that_do_not_fit_are_refused,
-                                  test_a_cache_that_cannot_be_written_is_said_before_the_work, NULL};
+                                  test_a_loaded_cache_takes_more_prompt,
+                                  test_a_loaded_cache_may_just_go_on,
+                                  test_caches_that_do_not_fit_are_refused,
+                                  test_a_cache_that_cannot_be_written_is_said_before_the_work,
+                                  NULL};
     program_enter();
     tiny_write("tiny");
     program_file("prompt", "It was the best of times, it was the worst of times, it was the age of wisdom");

@@ -61,7 +61,6 @@ START_TEST(test_usage_is_refused_with_one_message_on_any_number_of_ranks)
         {"generate -m x.h5 --prompt-tokens a --chat", "'--prompt-tokens' are ids"},
         {"generate -m x.h5 -p a --logits-last 2", "'--logits-last'"},
         {"generate -m x.h5 --load-cache c.h5 --budget 5 --question q", "with the policy it was made with"},
-        {"generate -m x.h5 --load-cache c.h5", "needs something to answer"},
         {"generate -m x.h5 -p a -v -q", "'--verbose' and '--quiet'"},
         {"generate -m x.h5 -p a --comm-timeout -1", "option '--comm-timeout' got '-1'"},
         {"generate -m x.h5 -p a extra", "'extra' is one argument too many"},
