@@ -122,6 +122,32 @@ done:
     return st;
 }
 
+/* A question made the heads longer than decoding will: what was evicted after it goes back. A mark's entries keep their
+ * room. */
+static lh_status trim(lh_kv *kv)
+{
+    lh_status st = LH_OK;
+    int64_t *caps = kv->traffic.kept;
+    lh_work_free(&kv->work, kv->place.stream);
+    for (int64_t l = 0; l < kv->shape.layers; l++) {
+        lh_pool *pool = &kv->layers[l].pool;
+        lh_layer_request request = {.layer = l, .budget = kv->budgets[l], .prompt = kv->prompt};
+        int shrinks = 0;
+        for (int64_t h = 0; h < pool->view.heads; h++) {
+            int64_t marked = kv->is_marked ? kv->layers[l].saved.len[h] : 0;
+            caps[h] = pool->len[h] + lh_kv_slack(&kv->shape, &kv->fixed, &request, pool->len[h]);
+            if (caps[h] < marked) caps[h] = marked;
+            if (caps[h] < pool->cap[h])
+                shrinks = 1;
+            else
+                caps[h] = pool->cap[h];
+        }
+        if (shrinks) LH_TRY(lh_pool_resize(pool, kv->place.stream, caps));
+    }
+done:
+    return st;
+}
+
 lh_status lh_kv_settle(lh_kv *kv, lh_kv_taken what, int64_t tokens)
 {
     lh_status st = LH_OK, local = LH_OK;
@@ -139,6 +165,7 @@ lh_status lh_kv_settle(lh_kv *kv, lh_kv_taken what, int64_t tokens)
     if (due && !kv->clock.budgets_made) lh_kv_make_budgets(kv, kv->clock.seen);
     kv->clock.evictions += due;
     LH_TRY(evict(kv, due, &local));
+    if (local == LH_OK && what == LH_KV_BLOCK) local = trim(kv);
     LH_TRY(lh_comm_agree(kv->place.comm, local));
 done:
     kv->evict_s += lh_kv_now() - start;

@@ -44,6 +44,10 @@ lh_status lh_kv_begin(lh_kv *kv, int64_t tokens, int64_t more)
     if (tokens < 1 || tokens > INT32_MAX || more < 0)
         LH_FAIL(LH_EUSAGE, "a prompt of %lld tokens and %lld more cannot be cached: it must have 1 to 2^31 - 1 tokens",
                 (long long)tokens, (long long)more);
+    /* the bins of score summaries count in 32 bits */
+    if (kv->plan.heads == LH_HEADS_ADAPTIVE && tokens > UINT32_MAX / kv->shape.heads.kv_count)
+        LH_FAIL(LH_EUSAGE, "a prompt of %lld tokens is too long for adaptive heads, %lld of which lie on this rank",
+                (long long)tokens, (long long)kv->shape.heads.kv_count);
     LH_TRY(lh_kv_begin_layers(kv, &(lh_prompt){.tokens = tokens, .more = more}));
     for (int64_t l = 0; l < kv->shape.layers; l++)
         if (kv->layers[l].plan.evicts) kv->last_evicted = l;

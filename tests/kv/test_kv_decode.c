@@ -96,7 +96,7 @@ START_TEST(test_decoding_with_evictions_takes_no_more_memory)
     static const uint8_t sliding[2] = {1, 0};
     static const lh_policy_options on[] = {{.policy = "streaming", .budget = "30"},
                                            {.policy = "recency", .budget = "25", .parts = {.evict = "every:6"}},
-                                           {.policy = "streaming", .budget = "100"},
+                                           {.policy = "streaming", .budget = "66"},
                                            {.policy = "snapkv", .budget = "50", .parts = {.evict = "every:9"}}};
     for (int n = 0; n < 8; n++) {
         rig_case c = base_case(&on[n % 4]);
@@ -111,7 +111,7 @@ START_TEST(test_decoding_with_evictions_takes_no_more_memory)
         rig_prefill(&r, &got);
         int64_t held = lh_device_usage(r.device).now[LH_MEM_KV], work = lh_device_usage(r.device).now[LH_MEM_WORK];
         mt_check(held == f.held, "%lld bytes, %lld were forecast", (long long)held, (long long)f.held);
-        for (int step = 0; step < 200; step++) rig_take(&r, LH_KV_STEP, 1);
+        for (int step = 0; step < 200; step++) rig_take(&r, step == 77 ? LH_KV_BLOCK : LH_KV_STEP, step == 77 ? 35 : 1);
         lh_mem_usage u = lh_device_usage(r.device);
         mt_check(u.now[LH_MEM_KV] == held, "the cache grew from %lld to %lld bytes", (long long)held,
                  (long long)u.now[LH_MEM_KV]);
