@@ -53,7 +53,7 @@ install() {
     command -v apt-get >/dev/null || fail "these Debian packages are missing: ${missing[*]}"
     quietly apt-update as_root apt-get update
     for p in "${optional_packages[@]}"; do
-        apt-cache policy "$p" | grep -q "Candidate: [0-9]" && missing+=("$p")
+        apt-cache show "$p" >/dev/null 2>&1 && missing+=("$p")
     done
     say "installing ${missing[*]}"
     quietly apt-install as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "${missing[@]}"
