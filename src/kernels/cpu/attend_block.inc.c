@@ -1,7 +1,8 @@
-/* Attention of a block of rows: flash attention over tiles of KEYS slots. An item of work is a KV head and a run of
- * rows; its rows are those of all query heads of the group, token by token, so that a packed tile of keys and values
- * serves them all. Every step of a row's arithmetic is laid out by absolute slots, so its bits do not depend on the
- * rows beside it. */
+/* Attention of a block of rows: flash attention over tiles of KEYS slots. An
+ * item of work is a KV head and a run of rows; its rows are those of all query
+ * heads of the group, token by token, so that a packed tile of keys and values
+ * serves them all. Every step of a row's arithmetic is laid out by absolute
+ * slots, so its bits do not depend on the rows beside it. */
 #include "kernels/cpu/softmax.h"
 #include "kernels/cpu/tile.h"
 
@@ -9,25 +10,32 @@ typedef struct lh_block {
     const lh_attend_block_args *args;
     int64_t d, d_padded; /* head_dim, and rounded up to TILE_COLS */
     int64_t most_rows;   /* of an item */
+    int64_t pairs;       /* 1: queries, keys, values and weights are multiplied as words
+                            of two bf16 */
+    int64_t depth;       /* places of a row of queries: d, or words */
 } lh_block;
 
-/* An item and the memory of the thread that has it. Rows are (token - t0) * group + (head - i0). */
+/* An item and the memory of the thread that has it. Rows are (token - t0) *
+ * group + (head - i0). */
 typedef struct lh_block_item {
     const lh_block *block;
-    int64_t head, i0, group, t0, t1, rows,
-        blocks;        /* KV head, query heads, tokens; rows and their blocks of TILE_ROWS */
-    float *q;          /* [blocks][d][TILE_ROWS] */
-    float *o;          /* [blocks * TILE_ROWS, d_padded] */
-    float *top, *mass; /* [rows] */
-    float *k;          /* [KEYS / TILE_COLS][d][TILE_COLS] */
-    float *v;          /* [d_padded / TILE_COLS][KEYS][TILE_COLS] */
-    float *s;          /* [TILE_ROWS, KEYS] */
+    int64_t head, i0, group, t0, t1, rows, blocks; /* KV head, query heads, tokens; rows and their blocks of
+                                                      TILE_ROWS */
+    int64_t window_from;                           /* rows from this position on do not see all of the tile
+                                                      at hand */
+    float *q;                                      /* [blocks][depth][TILE_ROWS] */
+    float *o;                                      /* [blocks * TILE_ROWS, d_padded] */
+    float *top, *mass;                             /* [rows] */
+    float *k;                                      /* [KEYS / TILE_COLS][depth][TILE_COLS] */
+    float *v;                                      /* [d_padded / TILE_COLS][KEYS][TILE_COLS]; pairs: every other row
+                                                      is left out */
+    float *s;                                      /* [TILE_ROWS, KEYS] */
 } lh_block_item;
 
 static int64_t item_floats(const lh_block *b)
 {
     int64_t rows = round_up(b->most_rows, TILE_ROWS);
-    return round_up(rows * (b->d + b->d_padded + 2) + KEYS * (b->d + b->d_padded) + TILE_ROWS * KEYS, 16);
+    return round_up(rows * (b->depth + b->d_padded + 2) + KEYS * (b->depth + b->d_padded) + TILE_ROWS * KEYS, 16);
 }
 
 static void item_place(lh_block_item *item, float *memory)
@@ -35,10 +43,10 @@ static void item_place(lh_block_item *item, float *memory)
     const lh_block *b = item->block;
     int64_t rows = round_up(b->most_rows, TILE_ROWS);
     item->k = memory;
-    item->v = item->k + KEYS * b->d;
+    item->v = item->k + KEYS * b->depth;
     item->s = item->v + KEYS * b->d_padded;
     item->q = item->s + TILE_ROWS * KEYS;
-    item->o = item->q + rows * b->d;
+    item->o = item->q + rows * b->depth;
     item->top = item->o + rows * b->d_padded;
     item->mass = item->top + rows;
 }
@@ -56,7 +64,8 @@ static void item_begin(lh_block_item *item)
                     .count = item->rows,
                     .depth = d,
                     .factor = query_factor(&a->logit)};
-    for (int64_t b = 0; b < item->blocks; b++) pack_rows(item->q + b * TILE_ROWS * d, &rows, b);
+    void (*pack)(float *, const lh_rows *, int64_t) = item->block->pairs ? pack_row_pairs : pack_rows;
+    for (int64_t b = 0; b < item->blocks; b++) pack(item->q + b * TILE_ROWS * item->block->depth, &rows, b);
     memset(item->o, 0, (size_t)(item->blocks * TILE_ROWS * item->block->d_padded) * sizeof *item->o);
     for (int64_t r = 0; r < item->rows; r++) {
         item->top[r] = -INFINITY;
@@ -71,21 +80,36 @@ static int64_t row_end(const lh_block_item *item, int64_t r)
     return a->kv->len[item->head] - a->tokens + item->t0 + r / item->group + 1;
 }
 
-/* Keys [first, first + n) transposed and values in panels, both f32. */
-static void load_tile(const lh_block_item *item, int64_t first, int64_t n)
+/* Values [first, first + n) in panels. */
+static void load_values(const lh_block_item *item, int64_t first, int64_t n)
+{
+    const lh_ragged *kv = item->block->args->kv;
+    int64_t d = item->block->d, at = (kv->offset[item->head] + first) * d, step = 1 + item->block->pairs;
+    for (int64_t i = 0; i < item->block->d_padded; i += VL) {
+        float *v = item->v + i / TILE_COLS * TILE_COLS * KEYS + i % TILE_COLS;
+        for (int64_t j = 0; j < n; j += step, v += TILE_COLS) {
+            int64_t here = at + j * d + i, left = i < d ? d - i : 0;
+            vf x = vf_load_any_first(kv->v, kv->type, here, left);
+            if (step == 2) x = vf_pair(x, j + 1 < n ? vf_load_any_first(kv->v, kv->type, here + d, left) : vf_zero());
+            vf_store(v, x);
+        }
+    }
+}
+
+/* Keys [first, first + n) transposed. */
+static void load_keys(const lh_block_item *item, int64_t first, int64_t n)
 {
     const lh_ragged *kv = item->block->args->kv;
     int64_t d = item->block->d, at = (kv->offset[item->head] + first) * d;
     lh_columns keys = {.src = kv->k, .type = kv->type, .first = at, .ld = d, .count = n, .depth = d};
-    pack_columns(item->k, &keys);
-    for (int64_t i = 0; i < item->block->d_padded; i += VL) {
-        float *v = item->v + i / TILE_COLS * TILE_COLS * KEYS + i % TILE_COLS;
-        for (int64_t j = 0; j < n; j++)
-            vf_store(v + j * TILE_COLS, i < d ? vf_load_any_first(kv->v, kv->type, at + j * d + i, d - i) : vf_zero());
-    }
+    if (item->block->pairs)
+        pack_column_pairs(item->k, &keys);
+    else
+        pack_columns(item->k, &keys);
 }
 
-/* -inf where the window of a row at `position` leaves the slots [first, first + n). */
+/* -inf where the window of a row at `position` leaves the slots [first, first +
+ * n). */
 static void mask_window(const lh_block_item *item, float *s, int64_t position, int64_t first, int64_t n)
 {
     const lh_attend_block_args *a = item->block->args;
@@ -94,36 +118,58 @@ static void mask_window(const lh_block_item *item, float *s, int64_t position, i
     }
 }
 
-/* One block of rows against the n keys of a tile that begins at slot `first`. masked: the window may cut in. */
-static void attend_rows(const lh_block_item *item, int64_t b, int64_t first, int64_t n, int64_t window_from)
+/* Logits of a block's rows become weights; what the rows have so far is shrunk
+ * as they demand. */
+static void weigh_rows(const lh_block_item *item, int64_t row, int64_t rows, int64_t first, int64_t n)
+{
+    const lh_attend_block_args *a = item->block->args;
+    for (int64_t r = 0; r < rows; r++) {
+        float *s = item->s + r * KEYS, *o = item->o + (row + r) * item->block->d_padded;
+        float *top = item->top + row + r, *mass = item->mass + row + r;
+        int64_t seen = least(row_end(item, row + r) - first, n),
+                position = a->positions[item->t0 + (row + r) / item->group];
+        seen = seen < 0 ? 0 : seen;
+        if (a->logit.softcap > 0) cap_logits(s, seen, a->logit.softcap);
+        if (item->window_from <= position) mask_window(item, s, position, first, seen);
+        float shrink = item->block->pairs ? soften(s, seen, n, top, mass, 1) : soften(s, seen, n, top, mass, 0);
+        for (int64_t i = 0; i < item->block->d_padded && shrink != 1; i += VL)
+            vf_store(o + i, vf_set1(shrink) * vf_load(o + i));
+    }
+}
+
+/* A block of rows against the n keys of the tile that begins at slot `first`.
+ */
+static void attend_rows(const lh_block_item *item, int64_t b, int64_t first, int64_t n)
 {
     const lh_block *block = item->block;
-    int64_t row = b * TILE_ROWS, rows = item->rows - row < TILE_ROWS ? item->rows - row : TILE_ROWS;
-    int64_t end = row_end(item, row + rows - 1) - first, d = block->d, padded = block->d_padded;
-    n = end < n ? end : n;
-    if (n <= 0) return;
-    lh_tile tile = {.a = item->q + row * d,
+    int64_t row = b * TILE_ROWS, rows = least(item->rows - row, TILE_ROWS), padded = block->d_padded;
+    lh_tile tile = {.a = item->q + row * block->depth,
                     .b = item->k,
                     .c = item->s,
-                    .depth = d,
+                    .depth = block->depth,
                     .b_ld = TILE_COLS,
                     .c_ld = KEYS,
                     .from_zero = 1};
-    lh_strip strip = {.family = tile_packed, .a_row = 1, .b_next = TILE_COLS * d, .rows = rows, .cols = n};
+    lh_strip strip = {.family = block->pairs ? tile_packed_pairs : tile_packed,
+                      .a_row = 1,
+                      .b_next = TILE_COLS * block->depth,
+                      .rows = rows};
+    n = least(n, row_end(item, row + rows - 1) - first);
+    if (n <= 0) return;
+    strip.cols = n;
     tile_strip(&tile, &strip);
-    for (int64_t r = 0; r < rows; r++) {
-        float *s = item->s + r * KEYS, *o = item->o + (row + r) * padded;
-        int64_t seen = row_end(item, row + r) - first,
-                position = block->args->positions[item->t0 + (row + r) / item->group];
-        seen = seen < 0 ? 0 : seen < n ? seen : n;
-        if (block->args->logit.softcap > 0) cap_logits(s, seen, block->args->logit.softcap);
-        if (window_from <= position) mask_window(item, s, position, first, seen);
-        vf shrink = vf_set1(soften(s, seen, n, item->top + row + r, item->mass + row + r));
-        for (int64_t i = 0; i < padded; i += VL) vf_store(o + i, shrink * vf_load(o + i));
-    }
-    tile = (lh_tile){
-        .a = item->s, .b = item->v, .c = item->o + row * padded, .depth = n, .b_ld = TILE_COLS, .c_ld = padded};
-    strip = (lh_strip){.family = tile_weights, .a_row = KEYS, .b_next = KEYS * TILE_COLS, .rows = rows, .cols = padded};
+    weigh_rows(item, row, rows, first, n);
+    tile = (lh_tile){.a = item->s,
+                     .b = item->v,
+                     .c = item->o + row * padded,
+                     .depth = block->pairs ? (n + 1) / 2 : n,
+                     .b_ld = TILE_COLS,
+                     .c_ld = padded};
+    strip = (lh_strip){.family = block->pairs ? tile_weights_pairs : tile_weights,
+                       .a_row = KEYS,
+                       .b_next = KEYS * TILE_COLS,
+                       .rows = rows,
+                       .cols = padded};
     tile_strip(&tile, &strip);
 }
 
@@ -164,19 +210,22 @@ static void attend_item(lh_block_item *item)
     item_begin(item);
     for (int64_t t = item->t0; t < item->t1; t++) lowest = a->positions[t] < lowest ? a->positions[t] : lowest;
     for (int64_t first = 0; first < end; first += KEYS) {
-        int64_t n = end - first < KEYS ? end - first : KEYS, low, high, window_from = INT64_MAX;
+        int64_t n = end - first < KEYS ? end - first : KEYS, low, high;
+        item->window_from = INT64_MAX;
         if (window > 0) {
             position_range(item, first, n, &low, &high);
             if (high <= lowest - window) continue;
-            window_from = low + window; /* rows from this position on do not see all of the tile */
+            item->window_from = low + window;
         }
-        load_tile(item, first, n);
-        for (int64_t b = 0; b < item->blocks; b++) attend_rows(item, b, first, n, window_from);
+        load_keys(item, first, n);
+        load_values(item, first, n);
+        for (int64_t b = 0; b < item->blocks; b++) attend_rows(item, b, first, n);
     }
     item_end(item);
 }
 
-/* Rows of an item: as many as keep queries and sums in the second-level cache, fewer where threads would be idle. */
+/* Rows of an item: as many as keep queries and sums in the second-level cache,
+ * fewer where threads would be idle. */
 static int64_t choose_rows(const lh_attend_block_args *a, int64_t d)
 {
     enum { ITEM_FLOATS = 1 << 15, ITEMS_PER_THREAD = 4, LEAST_BLOCKS = 4 };
@@ -189,7 +238,8 @@ static lh_status op_attend_block(lh_stream *stream, const lh_attend_block_args *
 {
     lh_status st = LH_OK;
     int64_t d = a->kv->head_dim, heads, tokens, pieces;
-    lh_block block = {.args = a, .d = d, .d_padded = round_up(d, TILE_COLS)};
+    lh_block block = {.args = a, .d = d, .d_padded = round_up(d, TILE_COLS), .pairs = PAIRS && a->kv->type == LH_BF16};
+    block.depth = block.pairs ? (d + 1) / 2 : d;
     float *memory = NULL;
     if (a->tokens == 0 || a->map.heads == 0 || d == 0) return LH_OK;
     heads = head_end(&a->map) - head_first(&a->map);

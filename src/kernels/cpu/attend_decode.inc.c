@@ -1,5 +1,6 @@
-/* Attention of one row a sequence. An item of work is a chunk of CHUNK entries of one KV head: all query heads of its
- * group pass over it together, so every key and value is read once. Chunks are joined in their order. */
+/* Attention of one row a sequence. An item of work is a chunk of CHUNK entries
+ * of one KV head: all query heads of its group pass over it together, so every
+ * key and value is read once. Chunks are joined in their order. */
 #include "kernels/cpu/softmax.h"
 
 enum { CHUNK = 256 };
@@ -44,7 +45,7 @@ static void attend_chunk(const lh_attend_decode_args *a, const lh_chunk *c, floa
         float *o = c->part + g * (d + 2), *top = o + d, *mass = top + 1;
         *top = -INFINITY;
         *mass = 0.0f;
-        soften(s + g * CHUNK, c->n, c->n, top, mass);
+        soften(s + g * CHUNK, c->n, c->n, top, mass, 0);
         for (int64_t i = 0; i < d; i++) o[i] = 0.0f;
         for (int64_t j = 0; j < c->n; j++) {
             vf weight = vf_set1(s[g * CHUNK + j]);
@@ -56,7 +57,8 @@ static void attend_chunk(const lh_attend_decode_args *a, const lh_chunk *c, floa
     }
 }
 
-/* The query head i of sequence b from the parts of its chunks, which lie one behind the other from `part`. */
+/* The query head i of sequence b from the parts of its chunks, which lie one
+ * behind the other from `part`. */
 static void join_chunks(const lh_attend_decode_args *a, const lh_chunk *c, int64_t chunks, int64_t g)
 {
     int64_t d = a->seqs[c->b].head_dim, stride = c->group * (d + 2), i = c->i0 + g;

@@ -81,8 +81,8 @@ static int heads_are_apart(const lh_compact_args *a)
     return 1;
 }
 
-/* In place with other offsets heads go one after the other: offsets ascend, so that what an earlier head leaves behind
- * is never read by a later one. */
+/* In place with other offsets heads go one after the other: offsets ascend, so
+ * that what an earlier head leaves behind is never read by a later one. */
 static lh_status op_compact(lh_stream *stream, const lh_compact_args *a)
 {
     (void)stream;

@@ -1,12 +1,15 @@
-/* Attention that columns receive. An item of work is a KV head and a tile of KEYS columns: its keys are packed once and
- * meet the rows of all query heads of the group. */
+/* Attention that columns receive. An item of work is a KV head and a tile of
+ * KEYS columns: its keys are packed once and meet the rows of all query heads
+ * of the group. */
 #include "kernels/cpu/softmax.h"
 #include "kernels/cpu/tile.h"
 
 typedef struct lh_columns_item {
     const lh_column_sums_args *args;
-    const float *q;                    /* of the item's KV head: [blocks][d][TILE_ROWS], row r * group + (head - i0) */
-    float *k, *s, *sums;               /* this thread's: packed keys, [TILE_ROWS, KEYS] logits, [group, KEYS] sums */
+    const float *q;                    /* of the item's KV head: [blocks][d][TILE_ROWS], row r *
+                                          group + (head - i0) */
+    float *k, *s, *sums;               /* this thread's: packed keys, [TILE_ROWS, KEYS] logits,
+                                          [group, KEYS] sums */
     int32_t *positions;                /* [KEYS] */
     int64_t head, i0, group, first, n; /* first: slot */
 } lh_columns_item;

@@ -1,4 +1,5 @@
-/* The table that the program sees: every operation goes to the table of the chosen instruction set. */
+/* The table that the program sees: every operation goes to the table of the
+ * chosen instruction set. */
 #include "kernels/cpu/cpu.h"
 
 #include <pthread.h>
@@ -24,7 +25,8 @@ static int has_avx512(void)
            __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
 }
 
-/* Intel's first processors with these instructions run them at half the rate of f32 multiply-adds, AMD's at twice. */
+/* Intel's first processors with these instructions run them at half the rate of
+ * f32 multiply-adds, AMD's at twice. */
 static int has_fast_pairs(void)
 {
     return has_avx512() && __builtin_cpu_supports("avx512bf16") && !__builtin_cpu_is("intel");
@@ -50,7 +52,8 @@ enum { SETS = sizeof sets / sizeof sets[0] };
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static int chosen;
 
-/* LONGHAUL_CPU_ISA names a lower set than the best one, for tests and comparisons. */
+/* LONGHAUL_CPU_ISA names a lower set than the best one, for tests and
+ * comparisons. */
 static void choose(void)
 {
     const char *wanted = getenv("LONGHAUL_CPU_ISA");
@@ -62,8 +65,9 @@ static void choose(void)
             return;
         }
     }
-    lh_warn("LONGHAUL_CPU_ISA is '%s', which this processor or program does not have: using '%s'", wanted,
-            sets[chosen].name);
+    lh_warn("LONGHAUL_CPU_ISA is '%s', which this processor or program does not "
+            "have: using '%s'",
+            wanted, sets[chosen].name);
 }
 
 static int chosen_set(void)

@@ -1,5 +1,6 @@
-/* cpu.h - what the parts of the `cpu` backend share. The operations are compiled once per instruction set into a table
- * of their own (backend.inc.c); cpu.c chooses one at run time. */
+/* cpu.h - what the parts of the `cpu` backend share. The operations are
+ * compiled once per instruction set into a table of their own (backend.inc.c);
+ * cpu.c chooses one at run time. */
 #ifndef LH_KERNELS_CPU_CPU_H
 #define LH_KERNELS_CPU_CPU_H
 
@@ -10,7 +11,8 @@ extern const lh_ops lh_cpu_ops_generic, lh_cpu_ops_avx2, lh_cpu_ops_avx512, lh_c
 /* gemm of f32 in any order. */
 lh_status lh_cpu_openblas_gemm(lh_stream *stream, const lh_gemm_args *args);
 
-/* gemm of bf16 in any order, where the processor multiplies bf16 and the program was built with oneDNN. */
+/* gemm of bf16 in any order, where the processor multiplies bf16 and the
+ * program was built with oneDNN. */
 int lh_cpu_onednn_there(void);
 lh_status lh_cpu_onednn_gemm(lh_stream *stream, const lh_gemm_args *args);
 

@@ -1,4 +1,5 @@
-/* Matrix products: few rows stream the weights once; in fixed order the tile; everything else is a library's. */
+/* Matrix products: few rows stream the weights once; in fixed order the tile;
+ * everything else is a library's. */
 #include "kernels/cpu/tile.h"
 
 /* ---- by tiles, each output one chain of fused multiply-adds ---- */
@@ -12,7 +13,8 @@ typedef struct lh_tiled {
     float *y;       /* of this thread: a tile whose columns end early */
 } lh_tiled;
 
-/* Output columns [o, o + n), n <= TILE_COLS, of one block of rows over [i, i + TILED_DEPTH) of the depth. */
+/* Output columns [o, o + n), n <= TILE_COLS, of one block of rows over [i, i +
+ * TILED_DEPTH) of the depth. */
 static void tiled_part(const lh_tiled *g, int64_t block, const float *w, int64_t o, int64_t i)
 {
     const lh_gemm_args *a = g->args;
@@ -86,12 +88,14 @@ done:
 
 /* ---- few tokens: every row of the weights is read once, as it lies ---- */
 
-/* Rows of weights that pass by together, and tokens that do. More tokens meet the rows again in the first-level cache.
- */
-enum { FEW_TOKENS = 8, FEW_ROWS = 4, FEW_TOGETHER = VL == 16 ? 4 : 2 };
+/* One token passes along one row at a time, in FEW_CHAINS sums: several rows would be several streams, which are
+ * prefetched worse (rows of 576 bf16: 14 instead of 33 GB/s on one core). More tokens meet FEW_ROWS rows
+ * at once, FEW_TOGETHER of them at a time, or else their own numbers come from the second-level cache for each row. */
+enum { FEW_TOKENS = 8, FEW_CHAINS = 4, FEW_ROWS = 4, FEW_TOGETHER = VL == 16 ? 4 : 2 };
 
-/* x lies in steps of what one vector of weights holds: VL floats, or 2 VL elements as words of bf16 where these are
- * multiplied, else as VL even and VL odd ones. Zero behind the end. */
+/* x lies in steps of what one vector of weights holds: VL floats, or 2 VL
+ * elements as words of bf16 where these are multiplied, else as VL even and VL
+ * odd ones. Zero behind the end. */
 typedef struct lh_few {
     const lh_gemm_args *args;
     float *x;
@@ -106,46 +110,68 @@ VEC_FN vf few_add(vf w, const float *x, vf sum, const lh_dtype type)
     return vf_fma(vf_odd(w), vf_load(x + VL), vf_fma(vf_even(w), vf_load(x), sum));
 }
 
-VEC_FN vf few_load(const lh_gemm_args *a, int64_t at, int64_t n, const lh_dtype type)
+VEC_FN vf few_load(const void *p, int64_t at, int64_t n, const lh_dtype type)
 {
-    return type == LH_F32 ? vf_load_first((const float *)a->w + at, n) : vf_load_words((const uint16_t *)a->w + at, n);
+    return type == LH_F32 ? vf_load_first((const float *)p + at, n) : vf_load_words((const uint16_t *)p + at, n);
 }
 
-/* y[t .. t + tokens, o .. o + rows]. rows, tokens and type are constants at each call. */
-VEC_FN void few_tile(const lh_few *f, int64_t o, int64_t t, const int rows, const int tokens, const lh_dtype type)
+/* y[t, o] in FEW_CHAINS sums. type is a constant at each call. */
+VEC_FN void few_one(const lh_few *f, int64_t o, int64_t t, const lh_dtype type)
 {
     const lh_gemm_args *a = f->args;
     const float *x = f->x + t * f->x_ld;
-    vf sum[FEW_ROWS][FEW_TOGETHER];
-    for (int r = 0; r < rows; r++) {
-        for (int c = 0; c < tokens; c++) sum[r][c] = vf_zero();
-    }
-    for (int64_t i = 0; i < a->in; i += f->step, x += f->x_step) {
+    int64_t step = type == LH_F32 ? VL : 2 * VL, x_step = type == LH_F32 || PAIRS ? VL : 2 * VL, i = 0;
+    vf sum[FEW_CHAINS];
 #pragma GCC unroll 4
-        for (int r = 0; r < rows; r++) {
-            vf w = few_load(a, (o + r) * a->w_ld + i, a->in - i, type);
+    for (int u = 0; u < FEW_CHAINS; u++) sum[u] = vf_zero();
+    for (; i + FEW_CHAINS * step <= a->in; i += FEW_CHAINS * step, x += FEW_CHAINS * x_step) {
 #pragma GCC unroll 4
-            for (int c = 0; c < tokens; c++) sum[r][c] = few_add(w, x + c * f->x_ld, sum[r][c], type);
-        }
+        for (int u = 0; u < FEW_CHAINS; u++)
+            sum[u] = few_add(few_load(a->w, o * a->w_ld + i + u * step, step, type), x + u * x_step, sum[u], type);
     }
-    for (int r = 0; r < rows; r++) {
-        for (int c = 0; c < tokens; c++)
-            a->y[(t + c) * a->y_ld + o + r] = vf_sum(sum[r][c]) + (a->bias ? a->bias[o + r] : 0.0f);
-    }
+    for (; i < a->in; i += step, x += x_step)
+        sum[0] = few_add(few_load(a->w, o * a->w_ld + i, least(step, a->in - i), type), x, sum[0], type);
+    a->y[t * a->y_ld + o] = vf_sum((sum[0] + sum[1]) + (sum[2] + sum[3])) + (a->bias ? a->bias[o] : 0.0f);
 }
 
-VEC_FN void few_rows(const lh_few *f, int64_t o, const int rows, const lh_dtype type)
+/* y[t .. t + tokens, o .. o + FEW_ROWS]. tokens and type are constants at each call. */
+VEC_FN void few_block(const lh_few *f, int64_t o, int64_t t, const int tokens, const lh_dtype type)
 {
-    int64_t t = 0, tokens = f->args->tokens;
-    for (; t + FEW_TOGETHER <= tokens; t += FEW_TOGETHER) few_tile(f, o, t, rows, FEW_TOGETHER, type);
-    for (; t + 2 <= tokens; t += 2) few_tile(f, o, t, rows, 2, type);
-    if (t < tokens) few_tile(f, o, t, rows, 1, type);
+    const lh_gemm_args *a = f->args;
+    int64_t step = type == LH_F32 ? VL : 2 * VL, x_step = type == LH_F32 || PAIRS ? VL : 2 * VL, i = 0;
+    const float *x = f->x + t * f->x_ld;
+    vf sum[FEW_ROWS][FEW_TOGETHER];
+#pragma GCC unroll 16
+    for (int n = 0; n < FEW_ROWS * tokens; n++) sum[n / tokens][n % tokens] = vf_zero();
+    for (; i + step <= a->in; i += step, x += x_step) {
+#pragma GCC unroll 16
+        for (int n = 0; n < FEW_ROWS * tokens; n++) {
+            vf w = few_load(a->w, (o + n / tokens) * a->w_ld + i, step, type);
+            sum[n / tokens][n % tokens] = few_add(w, x + n % tokens * f->x_ld, sum[n / tokens][n % tokens], type);
+        }
+    }
+#pragma GCC unroll 16
+    for (int n = 0; n < FEW_ROWS * tokens; n++) {
+        int r = n / tokens, c = n % tokens;
+        if (i < a->in)
+            sum[r][c] =
+                few_add(few_load(a->w, (o + r) * a->w_ld + i, a->in - i, type), x + c * f->x_ld, sum[r][c], type);
+        a->y[(t + c) * a->y_ld + o + r] = vf_sum(sum[r][c]) + (a->bias ? a->bias[o + r] : 0.0f);
+    }
 }
 
 VEC_FN void few_range(const lh_few *f, int64_t o, int64_t end, const lh_dtype type)
 {
-    for (; o + FEW_ROWS <= end; o += FEW_ROWS) few_rows(f, o, FEW_ROWS, type);
-    for (; o < end; o++) few_rows(f, o, 1, type);
+    int64_t tokens = f->args->tokens, blocks = tokens - tokens % 2;
+    for (; o + FEW_ROWS <= end; o += FEW_ROWS) {
+        int64_t t = 0;
+        for (; t + FEW_TOGETHER <= blocks; t += FEW_TOGETHER) few_block(f, o, t, FEW_TOGETHER, type);
+        for (; t + 2 <= blocks; t += 2) few_block(f, o, t, 2, type);
+        for (int64_t r = 0; r < FEW_ROWS && t < tokens; r++) few_one(f, o + r, t, type);
+    }
+    for (; o < end; o++) {
+        for (int64_t t = 0; t < tokens; t++) few_one(f, o, t, type);
+    }
 }
 
 static void few_range_f32(const lh_few *f, int64_t o, int64_t end)
@@ -164,7 +190,7 @@ static void few_pack(const lh_few *f)
     for (int64_t t = 0; t < a->tokens; t++) {
         float *x = f->x + t * f->x_ld;
         for (int64_t i = 0; i < a->in; i += f->step, x += f->x_step) {
-            vf words = few_load(&(lh_gemm_args){.w = a->x}, t * a->x_ld + i, a->in - i, a->type);
+            vf words = few_load(a->x, t * a->x_ld + i, a->in - i, a->type);
             int split = a->type == LH_BF16 && !PAIRS;
             vf_store(x, split ? vf_even(words) : words);
             if (split) vf_store(x + VL, vf_odd(words));
@@ -210,6 +236,7 @@ static lh_status op_gemm(lh_stream *stream, const lh_gemm_args *a)
     if (a->order == LH_ORDER_FIXED) return gemm_tiled(stream, a);
     if (a->tokens <= FEW_TOKENS) return gemm_few(stream, a);
     if (a->type == LH_F32) return lh_cpu_openblas_gemm(stream, a);
-    /* Without instructions for bf16 the tiles, which widen while they pack, are faster than OpenBLAS behind a copy. */
+    /* Without instructions for bf16 the tiles, which widen while they pack, are
+     * faster than OpenBLAS behind a copy. */
     return PAIRS && lh_cpu_onednn_there() ? lh_cpu_onednn_gemm(stream, a) : gemm_tiled(stream, a);
 }

@@ -1,4 +1,5 @@
-/* inner.h - what every file of the backend starts from, in one instruction set. */
+/* inner.h - what every file of the backend starts from, in one instruction set.
+ */
 #ifndef LH_KERNELS_CPU_INNER_H
 #define LH_KERNELS_CPU_INNER_H
 

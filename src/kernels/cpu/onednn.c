@@ -1,5 +1,6 @@
-/* bf16 products by oneDNN. Weights are used as they lie, [out, in], as a transposed matrix. A primitive costs some
- * microseconds after the first time: oneDNN keeps what it generated. Its workspace is the stream's. */
+/* bf16 products by oneDNN. Weights are used as they lie, [out, in], as a
+ * transposed matrix. A primitive costs some microseconds after the first time:
+ * oneDNN keeps what it generated. Its workspace is the stream's. */
 #include <dnnl.h>
 
 #include "kernels/cpu/cpu.h"

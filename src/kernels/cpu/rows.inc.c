@@ -113,7 +113,8 @@ VEC_FN vf silu(vf x)
 VEC_FN vf gelu_tanh(vf x)
 {
     vf inner = vf_set1(0.797884561f) * vf_fma(vf_set1(0.044715f) * x, x * x, x);
-    /* (1 + tanh(u)) / 2 = 1 / (1 + e^-2u), which does not cancel where tanh comes near -1. */
+    /* (1 + tanh(u)) / 2 = 1 / (1 + e^-2u), which does not cancel where tanh comes
+     * near -1. */
     return x / (vf_set1(1.0f) + vf_exp(vf_set1(-2.0f) * inner));
 }
 

@@ -20,7 +20,8 @@ static void group_reduce_block(const lh_group_reduce_args *a, int64_t h, int64_t
     }
 }
 
-/* y may be x, and then row h of y lies over a row of an earlier or the same group: heads in order. */
+/* y may be x, and then row h of y lies over a row of an earlier or the same
+ * group: heads in order. */
 static lh_status op_group_reduce(lh_stream *stream, const lh_group_reduce_args *a)
 {
     (void)stream;
@@ -31,7 +32,8 @@ static lh_status op_group_reduce(lh_stream *stream, const lh_group_reduce_args *
     return LH_OK;
 }
 
-/* b[i] = max of b[i .. i + k - 1] for i < n: runs of 1, 2, 4, ..., then two overlapping ones of the longest. */
+/* b[i] = max of b[i .. i + k - 1] for i < n: runs of 1, 2, 4, ..., then two
+ * overlapping ones of the longest. */
 static void slide_max(float *b, int64_t n, int64_t k)
 {
     int64_t run = 1;
@@ -41,8 +43,8 @@ static void slide_max(float *b, int64_t n, int64_t k)
     for (int64_t i = 0; i < n; i++) b[i] = b[i] > b[i + k - run] ? b[i] : b[i + k - run];
 }
 
-/* b[i] = sum of b[i .. i + k - 1] / k for i < n, every sum from its first term to its last, so that equal runs have
- * equal sums wherever they lie. */
+/* b[i] = sum of b[i .. i + k - 1] / k for i < n, every sum from its first term
+ * to its last, so that equal runs have equal sums wherever they lie. */
 static void slide_mean(float *b, int64_t n, int64_t k)
 {
     enum { PART = 512 };

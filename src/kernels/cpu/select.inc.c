@@ -57,10 +57,12 @@ static lh_status op_count_at(lh_stream *stream, const lh_count_at_args *a)
     return LH_OK;
 }
 
-/* What a radix selection looks at: the key of slot s, or -1 where the slot does not take part. */
+/* What a radix selection looks at: the key of slot s, or -1 where the slot does
+ * not take part. */
 typedef struct lh_keys {
     const lh_select_top_args *args;
-    int64_t head, tie; /* tie < 0: keys of scores; else: of positions among the entries whose score key is `tie` */
+    int64_t head, tie; /* tie < 0: keys of scores; else: of positions among the
+                          entries whose score key is `tie` */
 } lh_keys;
 
 /* Lower positions have higher keys. */
@@ -74,8 +76,8 @@ VEC_FN int64_t key_of(const lh_keys *keys, int64_t s)
     return key == keys->tie ? (int64_t)UINT32_MAX - entry_position(a->kv, keys->head, s) : -1;
 }
 
-/* The count-th largest key in 11 + 11 + 10 bits, and in *above how many are larger. count is at least 1 and at most the
- * number of keys. */
+/* The count-th largest key in 11 + 11 + 10 bits, and in *above how many are
+ * larger. count is at least 1 and at most the number of keys. */
 static int64_t find_key(const lh_keys *keys, int64_t count, int64_t *above)
 {
     int64_t len = keys->args->kv->len[keys->head], prefix = 0;

@@ -6,7 +6,8 @@
 
 static const float LOG2E = 1.44269504f;
 
-/* What queries are multiplied by: then their products with keys are logits, or what the soft cap's tanh is taken of. */
+/* What queries are multiplied by: then their products with keys are logits, or
+ * what the soft cap's tanh is taken of. */
 static inline float query_factor(const lh_logit *logit)
 {
     return logit->softcap > 0 ? logit->scale / logit->softcap : logit->scale;
@@ -37,9 +38,10 @@ VEC_FN void cap_logits(float *s, int64_t n, float cap)
     for (int64_t j = 0; j < n; j += VL) vf_store(s + j, factor * vf_tanh(vf_load(s + j)));
 }
 
-/* s[0, seen) become weights, s[seen, n) zero; returns what earlier weights and sums are to be multiplied by. s has room
- * for whole vectors. */
-static inline float soften(float *s, int64_t seen, int64_t n, float *top, float *mass)
+/* s[0, seen) become weights, s[seen, n) zero; returns what earlier weights and
+ * sums are to be multiplied by. s has room for whole vectors. With pairs the
+ * weights come out as bf16, from the same place on. */
+VEC_FN float soften(float *s, int64_t seen, int64_t n, float *top, float *mass, const int pairs)
 {
     vf highest = vf_set1(*top), sum = vf_zero();
     for (int64_t j = 0; j < seen; j += VL) {
@@ -54,7 +56,10 @@ static inline float soften(float *s, int64_t seen, int64_t n, float *top, float 
     for (int64_t j = 0; j < n; j += VL) {
         vf weight = j < seen ? vf_exp2_negative((vf_load(s + j) - vf_set1(base)) * vf_set1(LOG2E)) : vf_zero();
         sum = sum + weight;
-        vf_store(s + j, weight);
+        if (pairs)
+            vf_store_weights((uint16_t *)(void *)s + j, weight);
+        else
+            vf_store(s + j, weight);
     }
     float shrink = *top == now ? 1.0f : expf(*top - base);
     *mass = *mass * shrink + vf_sum(sum);

@@ -1,5 +1,6 @@
-/* The largest logits of a row: the k-th largest of the maxima of blocks bounds the k-th largest element from below, so
- * that only the few elements at or above it are sorted. */
+/* The largest logits of a row: the k-th largest of the maxima of blocks bounds
+ * the k-th largest element from below, so that only the few elements at or
+ * above it are sorted. */
 #include "kernels/cpu/inner.h"
 
 typedef struct lh_candidate {
@@ -15,7 +16,8 @@ static uint32_t logit_key(float x)
     return x == x ? lh_score_key(x) : 0;
 }
 
-/* Sort by key descending; equal keys stay in their order. The result is in `c`; `spare` is as long. */
+/* Sort by key descending; equal keys stay in their order. The result is in `c`;
+ * `spare` is as long. */
 static void sort_candidates(lh_candidate *c, lh_candidate *spare, int64_t n)
 {
     for (int shift = 0; shift < 32; shift += 8) {

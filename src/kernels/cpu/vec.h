@@ -1,19 +1,25 @@
-/* vec.h - vectors of VL floats in one instruction set. The file isa_*.c that compiles the backend for a set chooses the
- * header below; everything else is written once, in these words:
+/* vec.h - vectors of VL floats in one instruction set. The file isa_*.c that
+ * compiles the backend for a set chooses the header below; everything else is
+ * written once, in these words:
  *
  *   vf, vi, vm                   VL floats, VL int32, a mask of VL lanes
- *   vf_load, vf_store, vi_load   from and to any address; vf_load_bf16, vf_store_bf16: bf16 there, f32 here
- *   …_first(…, n)                the first min(n, VL) elements only; the other lanes of a load are 0
- *   vf_even, vf_odd              2 VL bf16 in VL words: those of even and those of odd index as floats
- *   vf_set1, vi_set1, vi_iota    one value in all lanes; 0, 1, 2, …
- *   vf_fma, vf_fused             a * b + c; vf_fused always with one rounding, vf_fma where that is fast
- *   vf_max, vf_min, vf_abs, vf_with_sign, vf_round (nearest even), vf_scale2 (x * 2^n)
+ *   vf_load, vf_store, vi_load   from and to any address; vf_load_bf16,
+ * vf_store_bf16: bf16 there, f32 here …_first(…, n)                the first
+ * min(n, VL) elements only; the other lanes of a load are 0 vf_even, vf_odd 2
+ * VL bf16 in VL words: those of even and those of odd index as floats vf_set1,
+ * vi_set1, vi_iota    one value in all lanes; 0, 1, 2, … vf_fma, vf_fused a * b
+ * + c; vf_fused always with one rounding, vf_fma where that is fast vf_max,
+ * vf_min, vf_abs, vf_with_sign, vf_round (nearest even), vf_scale2 (x * 2^n)
  *   vf_sum, vf_top               over the lanes, always in the same order
  *   vf_transpose(x)              x[i] lane j = x[j] lane i, for VL vectors
- *   vf_lt, vi_gt, vi_add, vm_and, vm_not, vm_first(n), vm_any, vf_where(m, a, b): a where m is set, else b
+ *   vf_lt, vi_gt, vi_add, vm_and, vm_not, vm_first(n), vm_any, vf_where(m, a,
+ * b): a where m is set, else b
  *
- *   vf_dot(a, b, c)              c + the products of both bf16 in each word of a and b; PAIRS: 1 where that is an
- *                                instruction, and faster than two multiply-adds
+ *   vf_pair(even, odd)           the reverse: words of floats that are exact in
+ * bf16 vf_store_weights             vf_store_bf16 for what is 0 or normal
+ *   vf_dot(a, b, c)              c + the products of both bf16 in each word of
+ * a and b; PAIRS: 1 where that is an instruction, and faster than two
+ * multiply-adds
  *
  * + - * / work on vf. */
 #ifndef LH_KERNELS_CPU_VEC_H
@@ -34,7 +40,8 @@ VEC_FN vf vf_zero(void)
     return vf_set1(0.0f);
 }
 
-/* VL words of two bf16, of which the first n elements are there; the others are 0. */
+/* VL words of two bf16, of which the first n elements are there; the others are
+ * 0. */
 VEC_FN vf vf_load_words(const uint16_t *p, int64_t n)
 {
     uint16_t whole[2 * VL] = {0};

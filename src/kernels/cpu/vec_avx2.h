@@ -199,9 +199,20 @@ VEC_FN vf vf_odd(vf words)
     return _mm256_castsi256_ps(_mm256_and_si256(_mm256_castps_si256(words), _mm256_set1_epi32((int32_t)0xffff0000)));
 }
 
+VEC_FN vf vf_pair(vf even, vf odd)
+{
+    return _mm256_castsi256_ps(
+        _mm256_or_si256(_mm256_srli_epi32(_mm256_castps_si256(even), 16), _mm256_castps_si256(odd)));
+}
+
 VEC_FN vf vf_dot(vf a, vf b, vf c)
 {
     return vf_fma(vf_odd(a), vf_odd(b), vf_fma(vf_even(a), vf_even(b), c));
+}
+
+VEC_FN void vf_store_weights(uint16_t *p, vf x)
+{
+    vf_store_bf16(p, x);
 }
 
 VEC_FN void vf_transpose(vf x[VL])

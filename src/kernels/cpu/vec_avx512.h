@@ -139,12 +139,15 @@ VEC_FN float vf_top(vf x)
 
 VEC_FN vf vf_load_first(const float *p, int64_t n)
 {
-    return _mm512_maskz_loadu_ps(vm_first(n), p);
+    return n >= VL ? vf_load(p) : _mm512_maskz_loadu_ps(vm_first(n), p);
 }
 
 VEC_FN void vf_store_first(float *p, vf x, int64_t n)
 {
-    _mm512_mask_storeu_ps(p, vm_first(n), x);
+    if (n >= VL)
+        vf_store(p, x);
+    else
+        _mm512_mask_storeu_ps(p, vm_first(n), x);
 }
 
 VEC_FN vf vf_load_bf16(const uint16_t *p)
@@ -154,6 +157,7 @@ VEC_FN vf vf_load_bf16(const uint16_t *p)
 
 VEC_FN vf vf_load_bf16_first(const uint16_t *p, int64_t n)
 {
+    if (n >= VL) return vf_load_bf16(p);
     __m256i raw = _mm256_maskz_loadu_epi16(vm_first(n), p);
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(raw), 16));
 }
@@ -176,7 +180,10 @@ VEC_FN void vf_store_bf16(uint16_t *p, vf x)
 
 VEC_FN void vf_store_bf16_first(uint16_t *p, vf x, int64_t n)
 {
-    _mm256_mask_storeu_epi16(p, vm_first(n), vf_to_bf16(x));
+    if (n >= VL)
+        vf_store_bf16(p, x);
+    else
+        _mm256_mask_storeu_epi16(p, vm_first(n), vf_to_bf16(x));
 }
 
 VEC_FN vf vf_even(vf words)
@@ -189,15 +196,31 @@ VEC_FN vf vf_odd(vf words)
     return _mm512_castsi512_ps(_mm512_and_si512(_mm512_castps_si512(words), _mm512_set1_epi32((int32_t)0xffff0000)));
 }
 
+VEC_FN vf vf_pair(vf even, vf odd)
+{
+    return _mm512_castsi512_ps(
+        _mm512_or_si512(_mm512_srli_epi32(_mm512_castps_si512(even), 16), _mm512_castps_si512(odd)));
+}
+
 #if defined(__AVX512BF16__)
 VEC_FN vf vf_dot(vf a, vf b, vf c)
 {
     return _mm512_dpbf16_ps(c, (__m512bh)a, (__m512bh)b);
 }
+
+VEC_FN void vf_store_weights(uint16_t *p, vf x)
+{
+    _mm256_storeu_si256((__m256i *)p, (__m256i)_mm512_cvtneps_pbh(x));
+}
 #else
 VEC_FN vf vf_dot(vf a, vf b, vf c)
 {
     return vf_fma(vf_odd(a), vf_odd(b), vf_fma(vf_even(a), vf_even(b), c));
+}
+
+VEC_FN void vf_store_weights(uint16_t *p, vf x)
+{
+    vf_store_bf16(p, x);
 }
 #endif
 

@@ -1,10 +1,14 @@
-/* vec_generic.h - vectors of 4 floats in the compiler's own words: SSE2 on a plain x86-64, NEON on arm64. What the
- * names promise is in vec.h. */
+/* vec_generic.h - vectors of 4 floats in the compiler's own words: SSE2 on a
+ * plain x86-64, NEON on arm64. What the names promise is in vec.h. */
 #ifndef LH_KERNELS_CPU_VEC_GENERIC_H
 #define LH_KERNELS_CPU_VEC_GENERIC_H
 
+#if defined(__aarch64__)
+#include <arm_neon.h>
+#endif
+
 enum { VL = 4, PAIRS = 0 };
-typedef float vf __attribute__((vector_size(16)));
+typedef float vf __attribute__((vector_size(16))); /* what arm_neon.h calls float32x4_t */
 typedef int32_t vi __attribute__((vector_size(16)));
 typedef vi vm;
 
@@ -87,10 +91,17 @@ VEC_FN vf vf_fma(vf a, vf b, vf c)
     return a * b + c;
 }
 
+#if defined(__aarch64__)
+VEC_FN vf vf_fused(vf a, vf b, vf c)
+{
+    return vfmaq_f32(c, a, b);
+}
+#else
 VEC_FN vf vf_fused(vf a, vf b, vf c)
 {
     return (vf){fmaf(a[0], b[0], c[0]), fmaf(a[1], b[1], c[1]), fmaf(a[2], b[2], c[2]), fmaf(a[3], b[3], c[3])};
 }
+#endif
 
 VEC_FN vf vf_max(vf a, vf b)
 {
@@ -181,9 +192,19 @@ VEC_FN vf vf_odd(vf words)
     return (vf)((vi)words & vi_set1((int32_t)0xffff0000));
 }
 
+VEC_FN vf vf_pair(vf even, vf odd)
+{
+    return (vf)(((vi)even >> 16 & vi_set1(0xffff)) | (vi)odd);
+}
+
 VEC_FN vf vf_dot(vf a, vf b, vf c)
 {
     return vf_fma(vf_odd(a), vf_odd(b), vf_fma(vf_even(a), vf_even(b), c));
+}
+
+VEC_FN void vf_store_weights(uint16_t *p, vf x)
+{
+    vf_store_bf16(p, x);
 }
 
 VEC_FN void vf_transpose(vf x[VL])

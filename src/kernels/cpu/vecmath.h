@@ -1,12 +1,14 @@
-/* vecmath.h - elementary functions of vectors. Errors are relative unless said otherwise; all are tested against libm.
+/* vecmath.h - elementary functions of vectors. Errors are relative unless said
+ * otherwise; all are tested against libm.
  */
 #ifndef LH_KERNELS_CPU_VECMATH_H
 #define LH_KERNELS_CPU_VECMATH_H
 
 #include "kernels/cpu/vec.h"
 
-/* 2^(n + f), |f| <= 1/2, n in [-252, 128]; error 1e-7, and 2^0 is exactly 1. The polynomial is the minimax one for
- * (2^f - 1) / f: its error of 8e-9 is below that of the arithmetic. */
+/* 2^(n + f), |f| <= 1/2, n in [-252, 128]; error 1e-7, and 2^0 is exactly 1.
+ * The polynomial is the minimax one for (2^f - 1) / f: its error of 8e-9 is
+ * below that of the arithmetic. */
 VEC_FN vf vf_exp2_parts(vf n, vf f)
 {
     vf p = vf_set1(0.000154696376f);
@@ -54,8 +56,8 @@ VEC_FN vf vf_tanh(vf x)
     return vf_where(vf_lt(size, vf_set1(0.625f)), vf_fma(p * z, x, x), vf_with_sign(large, x));
 }
 
-/* 1 + erf(x), also relative where it is small: above t = |x| = 0.93, 1 - erf(t) is the exponential of a polynomial,
- * below it erf is an odd polynomial. */
+/* 1 + erf(x), also relative where it is small: above t = |x| = 0.93, 1 - erf(t)
+ * is the exponential of a polynomial, below it erf is an odd polynomial. */
 VEC_FN vf vf_one_plus_erf(vf x)
 {
     vf t = vf_abs(x), s = x * x, one = vf_set1(1.0f);
@@ -75,8 +77,9 @@ VEC_FN vf vf_one_plus_erf(vf x)
     return vf_where(vf_lt(t, vf_set1(0.927734375f)), one + vf_fma(p, x, x), large);
 }
 
-/* Cosine and sine of any f32 below 2^24, rounded from double. A loop over it becomes vector code: the quadrant is read
- * off the low bits of a sum that leaves no room for a fraction. */
+/* Cosine and sine of any f32 below 2^24, rounded from double. A loop over it
+ * becomes vector code: the quadrant is read off the low bits of a sum that
+ * leaves no room for a fraction. */
 VEC_FN void sin_cos(float angle, float *sine, float *cosine)
 {
     const double whole = 6755399441055744.0; /* 1.5 * 2^52 */
