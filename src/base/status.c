@@ -9,6 +9,13 @@ enum { MESSAGE_BYTES = 2048, TRACE_BYTES = 1024 };
 static _Thread_local char message[MESSAGE_BYTES];
 static _Thread_local char trace[TRACE_BYTES];
 
+/* A message is one line, and what a file of somebody else's calls its parts says nothing to the terminal. */
+static void make_plain(char *text)
+{
+    for (; *text; text++)
+        if ((unsigned char)*text < 0x20 || *text == 0x7f) *text = '?';
+}
+
 lh_status lh_fail(lh_status code, const char *file, int line, const char *format, ...)
 {
     char text[MESSAGE_BYTES]; /* the arguments may quote the message that is there */
@@ -16,6 +23,7 @@ lh_status lh_fail(lh_status code, const char *file, int line, const char *format
     va_start(ap, format);
     vsnprintf(text, sizeof text, format, ap);
     va_end(ap);
+    make_plain(text);
     memcpy(message, text, sizeof message);
     trace[0] = '\0';
     return lh_fail_trace(code, file, line);
@@ -38,6 +46,7 @@ lh_status lh_fail_within(lh_status code, const char *format, ...)
     va_start(ap, format);
     vsnprintf(text, sizeof text, format, ap);
     va_end(ap);
+    make_plain(text);
     memcpy(message, text, sizeof message);
     size_t used = strlen(message);
     snprintf(message + used, sizeof message - used, ": %s", inner);

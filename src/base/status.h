@@ -20,7 +20,7 @@ typedef enum lh_status {
     LH_EINTERRUPTED = 75, /* interrupted, what there was is saved */
 } lh_status;
 
-/* Record a failure and return `code`. Keeps the first 2,047 bytes of the message. */
+/* Record a failure and return `code`. Keeps the first 2,047 bytes of the message, control characters as '?'. */
 lh_status lh_fail(lh_status code, const char *file, int line, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 

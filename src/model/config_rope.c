@@ -10,7 +10,7 @@
  * object or one per sort of layer. */
 typedef struct words {
     const json_t *json, *scaling; /* scaling: NULL when there is none */
-    const char *name;             /* of the scaling object in messages */
+    const char *name, *file;      /* of the scaling object in messages, and of what it is in */
     const lh_config *config;
     double theta;
     int v5;
@@ -155,6 +155,7 @@ static lh_status read_rope(const words *w, lh_rope *rope)
     if (!isfinite(rope->attention_factor) || rope->attention_factor < 0)
         LH_FAIL(LH_EINPUT, "'%s': 'attention_factor' must not be negative", w->name);
 done:
+    if (st != LH_OK) lh_fail_within(st, "'%s'", w->file);
     return st;
 }
 
@@ -172,7 +173,7 @@ lh_status lh_config_rope(lh_config *config, const json_t *json, const char *name
     const json_t *parameters = object_or_null(json, "rope_parameters");
     LH_TRY(lh_json_f64(json, name, "rope_theta", &theta));
     if (local_theta > 0) LH_TRY(lh_json_f64(json, name, "rope_local_base_freq", &local_theta));
-    words global = {.json = json, .name = "rope_scaling", .config = config, .theta = theta}, local = global;
+    words global = {.json = json, .name = "rope_scaling", .file = name, .config = config, .theta = theta}, local = global;
     global.scaling = object_or_null(json, "rope_scaling");
     local.theta = local_theta;
     if (parameters) {

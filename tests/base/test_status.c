@@ -69,6 +69,15 @@ START_TEST(test_a_message_may_quote_the_one_before)
 }
 END_TEST
 
+START_TEST(test_a_message_is_one_plain_line)
+{
+    inner("a\nb\x1b[31m\x7f\xc3\xa9");
+    ck_assert_str_eq(lh_error_message(), "cannot read 'a?b?[31m?\xc3\xa9'");
+    lh_fail_within(LH_EFILE, "c\td");
+    ck_assert_str_eq(lh_error_message(), "c?d: cannot read 'a?b?[31m?\xc3\xa9'");
+}
+END_TEST
+
 START_TEST(test_long_messages_and_traces_are_cut_not_overrun)
 {
     char name[5000];
@@ -115,6 +124,7 @@ int main(void)
     const TTest *const tests[] = {test_the_message_is_the_causes_and_the_trace_the_way,
                                   test_context_goes_before_the_message,
                                   test_a_message_may_quote_the_one_before,
+                                  test_a_message_is_one_plain_line,
                                   test_long_messages_and_traces_are_cut_not_overrun,
                                   test_messages_belong_to_their_thread,
                                   test_statuses_are_the_exit_codes_and_have_names,

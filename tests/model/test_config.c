@@ -172,6 +172,7 @@ START_TEST(test_what_cannot_be_is_refused_by_name)
         lh_config c;
         ck_assert_int_eq(parse(&c, rows[i].text), LH_EINPUT);
         ck_assert_msg(strstr(lh_error_message(), rows[i].says) != NULL, "%s", lh_error_message());
+        ck_assert_msg(strstr(lh_error_message(), "'config.json'") != NULL, "%s", lh_error_message());
     }
 }
 END_TEST

@@ -1,0 +1,268 @@
+/* Inputs without damage: HDF5 files. Each comes three times: as the program writes it; without the hash of its
+ * attributes, which would find most damage before anything else does; and in HDF5's oldest format, whose headers carry
+ * no checksums of their own. */
+#include <hdf5.h>
+#include <math.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "fuzz.h"
+#include "kv/cache_file.h"
+#include "model/import.h"
+
+/* ---- one file, three times ---- */
+
+static herr_t copy_attribute(hid_t from, const char *name, const H5A_info_t *info, void *arg)
+{
+    hid_t to = *(hid_t *)arg, a = H5Aopen(from, name, H5P_DEFAULT), type = H5Aget_type(a), space = H5Aget_space(a);
+    hid_t b = H5Acreate2(to, name, type, space, H5P_DEFAULT, H5P_DEFAULT);
+    char value[256] = {0}; /* a number, or the address of a string */
+    (void)info;
+    herr_t rc = H5Tget_size(type) <= sizeof value && H5Aread(a, type, value) >= 0 ? H5Awrite(b, type, value) : -1;
+    H5Dvlen_reclaim(type, space, H5P_DEFAULT, value);
+    H5Aclose(a), H5Aclose(b), H5Tclose(type), H5Sclose(space);
+    return rc;
+}
+
+static herr_t copy_attributes(hid_t from, hid_t to)
+{
+    hsize_t at = 0;
+    return H5Aiterate2(from, H5_INDEX_NAME, H5_ITER_INC, &at, copy_attribute, &to);
+}
+
+static herr_t copy_attributes_of(hid_t from, const char *name, const H5L_info_t *info, void *arg)
+{
+    hid_t a = H5Oopen(from, name, H5P_DEFAULT), b = H5Oopen(*(hid_t *)arg, name, H5P_DEFAULT);
+    (void)info;
+    herr_t rc = copy_attributes(a, b);
+    H5Oclose(a), H5Oclose(b);
+    return rc;
+}
+
+static herr_t copy_object(hid_t from, const char *name, const H5L_info_t *info, void *arg)
+{
+    hid_t how = H5Pcreate(H5P_OBJECT_COPY);
+    (void)info;
+    H5Pset_copy_object(how, H5O_COPY_WITHOUT_ATTR_FLAG); /* HDF5 1.10 crashes on texts among more than 8 */
+    herr_t rc = H5Ocopy(from, name, *(hid_t *)arg, name, how, H5P_DEFAULT);
+    H5Pclose(how);
+    return rc;
+}
+
+/* `to` becomes a copy of `from` in HDF5's oldest format. */
+static lh_status copy_to_oldest(const char *from, const char *to)
+{
+    lh_status st = LH_OK;
+    hid_t a = H5Fopen(from, H5F_ACC_RDONLY, H5P_DEFAULT), b = -1;
+    if (a >= 0) b = H5Fcreate(to, H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
+    if (b < 0 || H5Literate(a, H5_INDEX_NAME, H5_ITER_INC, NULL, copy_object, &b) < 0 || copy_attributes(a, b) < 0 ||
+        H5Lvisit(a, H5_INDEX_NAME, H5_ITER_INC, copy_attributes_of, &b) < 0)
+        LH_FAIL(LH_EINTERNAL, "cannot copy '%s' to '%s'", from, to);
+done:
+    if (b >= 0) H5Fclose(b);
+    if (a >= 0) H5Fclose(a);
+    return st;
+}
+
+static lh_status remove_seal(const char *path)
+{
+    lh_status st = LH_OK;
+    hid_t f = H5Fopen(path, H5F_ACC_RDWR, H5P_DEFAULT);
+    if (f < 0 || H5Adelete(f, "attributes_xxh64") < 0) LH_FAIL(LH_EINTERNAL, "'%s' has no seal", path);
+done:
+    if (f >= 0) H5Fclose(f);
+    return st;
+}
+
+static lh_status add_three(fz_seeds *seeds, const char *path)
+{
+    lh_status st = LH_OK;
+    char *oldest = NULL;
+    LH_TRY(lh_asprintf(&oldest, "%s.oldest", path));
+    LH_TRY(fz_seeds_add_file(seeds, path));
+    LH_TRY(remove_seal(path));
+    LH_TRY(fz_seeds_add_file(seeds, path));
+    LH_TRY(copy_to_oldest(path, oldest));
+    LH_TRY(fz_seeds_add_file(seeds, oldest));
+done:
+    if (oldest) unlink(oldest);
+    unlink(path);
+    lh_free(oldest);
+    return st;
+}
+
+lh_status fz_checkpoint_seeds(fz_seeds *seeds, const char *folder)
+{
+    static const char *const types[] = {"f32", "bf16"};
+    lh_status st = LH_OK;
+    char *source = NULL, *path = NULL;
+    LH_TRY(lh_path_join(&source, folder, "source"));
+    LH_TRY(lh_path_join(&path, folder, "seed.h5"));
+    LH_TRY(fz_put_model(source));
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+        LH_TRY(lh_import(&(lh_import_options){.src = source, .out = path, .dtype = types[i]}));
+        LH_TRY(add_three(seeds, path));
+    }
+done:
+    lh_free(source);
+    lh_free(path);
+    return st;
+}
+
+/* ---- caches ---- */
+
+enum { MODEL = 4711, LAYERS = 2, HEADS = 4, KV_HEADS = 2, DIM = 4, TOKENS = 40, MORE = 8, VOCAB = 5 };
+
+static const lh_policy_options policies[FZ_CACHES] = {
+    {.policy = "streaming", .budget = "12"},
+    {.policy = "ada-snapkv", .budget = "16", .parts = {.evict = "every:4", .window = "4", .pool_size = "3"}}};
+
+struct fz_cache {
+    lh_device *device;
+    lh_stream *stream;
+    lh_comm *comm;
+    lh_heads heads;
+    uint8_t sliding[LAYERS];
+    float rows[TOKENS * HEADS * DIM], lse[TOKENS * HEADS];
+    int32_t positions[TOKENS];
+};
+
+lh_status fz_cache_open(fz_cache **out)
+{
+    lh_status st = LH_OK;
+    fz_cache *c = NULL;
+    LH_TRY(lh_calloc(&c, 1, sizeof *c));
+    LH_TRY(lh_device_open(&c->device, LH_DEVICE_CPU, 0));
+    LH_TRY(lh_stream_open(&c->stream, c->device));
+    LH_TRY(lh_comm_open_self(&c->comm));
+    LH_TRY(lh_heads_of(&c->heads, HEADS, KV_HEADS, 0, 1));
+    c->sliding[1] = 1;
+    for (int i = 0; i < TOKENS * HEADS * DIM; i++) c->rows[i] = sinf((float)i);
+    for (int i = 0; i < TOKENS * HEADS; i++) c->lse[i] = 4;
+    for (int i = 0; i < TOKENS; i++) c->positions[i] = i;
+    *out = c;
+    c = NULL;
+done:
+    fz_cache_close(c);
+    return st;
+}
+
+void fz_cache_close(fz_cache *c)
+{
+    if (!c) return;
+    lh_comm_close(c->comm);
+    if (c->stream) lh_stream_close(c->stream);
+    if (c->device) lh_device_close(c->device);
+    lh_free(c);
+}
+
+static lh_status open_kv(fz_cache *c, int kind, lh_kv **kv)
+{
+    lh_status st = LH_OK;
+    lh_policy_plan plan;
+    lh_kv_shape shape = {.heads = c->heads,
+                         .layers = LAYERS,
+                         .head_dim = DIM,
+                         .type = kind ? LH_BF16 : LH_F32,
+                         .scale = 0.5f,
+                         .window = 20,
+                         .sliding = c->sliding};
+    LH_TRY(lh_policy_resolve(&plan, &policies[kind]));
+    LH_TRY(lh_kv_open(kv, &(lh_kv_place){&lh_ops_ref, c->stream, c->comm}, &shape, &plan));
+done:
+    return st;
+}
+
+static lh_status fill(fz_cache *c, lh_kv *kv)
+{
+    lh_status st = LH_OK;
+    LH_TRY(lh_kv_begin(kv, TOKENS, MORE));
+    for (int64_t l = 0; l < LAYERS; l++) {
+        lh_ragged *view = NULL;
+        LH_TRY(lh_kv_prefill_begin(kv, l, &view));
+        LH_TRY(lh_ops_ref.append(c->stream, &(lh_append_args){.seqs = view,
+                                                              .batch = 1,
+                                                              .tokens = TOKENS,
+                                                              .ld = HEADS * DIM,
+                                                              .k = c->rows,
+                                                              .v = c->rows + KV_HEADS * DIM,
+                                                              .positions = c->positions}));
+        if (lh_kv_wants_rows(kv, l) < TOKENS)
+            LH_TRY(
+                lh_kv_record(kv, l, &(lh_kv_rows){.q = c->rows, .lse = c->lse, .tokens = TOKENS, .q_ld = HEADS * DIM}));
+        LH_TRY(lh_kv_prefill_end(kv, l));
+    }
+done:
+    return st;
+}
+
+typedef lh_status (*save)(lh_kv *kv, const char *path, const lh_cache_extra *extra);
+
+static lh_status save_keep_sets(lh_kv *kv, const char *path, const lh_cache_extra *extra)
+{
+    lh_status st = LH_OK;
+    lh_keep_sets *sets = NULL;
+    LH_TRY(lh_keep_sets_open(&sets, kv));
+    LH_TRY(lh_keep_sets_take(sets, LH_KEEP_KEPT));
+    LH_TRY(lh_keep_sets_take(sets, LH_KEEP_FINAL));
+    LH_TRY(lh_keep_sets_write(sets, path, extra));
+done:
+    lh_keep_sets_close(sets);
+    return st;
+}
+
+static lh_status add_caches(fz_seeds *seeds, const char *folder, save how)
+{
+    static const float logits[VOCAB] = {1, 2, 3, 2, 1};
+    lh_status st = LH_OK;
+    fz_cache *c = NULL;
+    lh_kv *kv = NULL;
+    char *path = NULL;
+    LH_TRY(lh_path_join(&path, folder, "seed.h5"));
+    LH_TRY(fz_cache_open(&c));
+    const lh_cache_extra extra = {.model = MODEL,
+                                  .tokens = c->positions,
+                                  .n = TOKENS,
+                                  .logits = logits,
+                                  .vocab = VOCAB,
+                                  .seed = 1,
+                                  .run = "{\"command\": \"generate\"}"};
+    for (int kind = 0; kind < FZ_CACHES; kind++) {
+        LH_TRY(open_kv(c, kind, &kv));
+        LH_TRY(fill(c, kv));
+        LH_TRY(how(kv, path, &extra));
+        LH_TRY(add_three(seeds, path));
+        lh_kv_close(kv);
+        kv = NULL;
+    }
+done:
+    lh_kv_close(kv);
+    fz_cache_close(c);
+    lh_free(path);
+    return st;
+}
+
+lh_status fz_cache_seeds(fz_seeds *seeds, const char *folder)
+{
+    return add_caches(seeds, folder, lh_cache_save);
+}
+
+lh_status fz_keep_sets_seeds(fz_seeds *seeds, const char *folder)
+{
+    return add_caches(seeds, folder, save_keep_sets);
+}
+
+lh_status fz_cache_restore(fz_cache *c, int kind, const char *path)
+{
+    lh_status st = LH_OK;
+    lh_cache_file *file = NULL;
+    lh_kv *kv = NULL;
+    LH_TRY(open_kv(c, kind, &kv));
+    LH_TRY(lh_cache_open(&file, path));
+    LH_TRY(lh_cache_restore(file, kv, MODEL, MORE));
+done:
+    lh_cache_close(file);
+    lh_kv_close(kv);
+    return st;
+}

@@ -1,0 +1,140 @@
+/* What reads Longhaul's own files when others damaged them. As in the program the structure is probed in a child
+ * process first: there HDF5 may crash, and the file is then refused. What passes is opened here. */
+#include <jansson.h>
+
+#include "base/h5.h"
+#include "fuzz.h"
+#include "model/checkpoint.h"
+#include "model/checkpoint_impl.h"
+#include "model/verify.h"
+#include "targets.h"
+
+typedef struct reader {
+    lh_checkpoint *ck;
+    float *values;
+} reader;
+
+static lh_status read_weight(void *self, lh_weight weight, int64_t layer)
+{
+    lh_status st = LH_OK;
+    reader *r = self;
+    lh_weight_range range = {.weight = weight, .layer = layer};
+    lh_weight_shape(lh_checkpoint_config(r->ck), weight, &range.rows, &range.cols);
+    LH_TRY(lh_realloc(&r->values, range.rows * range.cols, sizeof *r->values));
+    LH_TRY(lh_checkpoint_read(r->ck, &range, r->values, LH_F32, range.cols));
+done:
+    return st;
+}
+
+lh_status fz_read_checkpoint(const char *path)
+{
+    lh_status st = LH_OK;
+    reader r = {0};
+    lh_tokenizer *tok = NULL;
+    LH_TRY(lh_checkpoint_open(&r.ck, path));
+    int64_t json_bytes, meta_bytes;
+    const char *json = lh_checkpoint_tokenizer(r.ck, &json_bytes);
+    const char *meta = lh_checkpoint_tokenizer_meta(r.ck, &meta_bytes);
+    if (json) LH_TRY(lh_tokenizer_parse(&tok, path, json, json_bytes, meta, meta_bytes));
+    LH_TRY(lh_checkpoint_each(lh_checkpoint_config(r.ck), read_weight, &r));
+done:
+    lh_tokenizer_close(tok);
+    lh_checkpoint_close(r.ck);
+    lh_free(r.values);
+    return st;
+}
+
+static lh_status describe(const char *path)
+{
+    lh_status st = LH_OK;
+    json_t *json = NULL;
+    LH_TRY(lh_info_json(path, &json));
+done:
+    json_decref(json);
+    return st;
+}
+
+static lh_status verify(const char *path)
+{
+    lh_verify_report report;
+    return lh_verify(path, NULL, &report);
+}
+
+static lh_status run_checkpoint(fz_case *c)
+{
+    lh_status st = LH_OK;
+    switch (fz_below(&c->rng, 4)) {
+    case 0: LH_TRY(verify(c->path)); break;
+    case 1: LH_TRY(describe(c->path)); break;
+    default: LH_TRY(lh_h5_probe(c->path)); LH_TRY(fz_read_checkpoint(c->path));
+    }
+done:
+    return st;
+}
+
+static lh_status open_cache(void **state, const char *folder)
+{
+    lh_status st = LH_OK;
+    fz_cache *cache = NULL;
+    (void)folder;
+    LH_TRY(fz_cache_open(&cache));
+    *state = cache;
+done:
+    return st;
+}
+
+static void close_cache(void *state)
+{
+    fz_cache_close(state);
+}
+
+static lh_status run_cache(fz_case *c)
+{
+    lh_status st = LH_OK;
+    if (fz_below(&c->rng, 8) == 0) {
+        LH_TRY(verify(c->path));
+        goto done;
+    }
+    LH_TRY(lh_h5_probe(c->path));
+    for (int kind = 0; kind < FZ_CACHES; kind++) {
+        st = fz_cache_restore(c->state, kind, c->path);
+        if (st == LH_OK) break;
+    }
+    if (st == LH_EUSAGE) st = lh_fail_within(LH_EFILE, "of another policy");
+done:
+    return st;
+}
+
+static lh_status run_keep_sets(fz_case *c)
+{
+    return fz_below(&c->rng, 3) ? verify(c->path) : describe(c->path);
+}
+
+const fz_target fz_checkpoint = {.name = "checkpoint",
+                                 .summary = "structure and weights of a checkpoint",
+                                 .file = "model.h5",
+                                 .form = FZ_BINARY,
+                                 .quick = 60,
+                                 .share = 3000,
+                                 .seeds = fz_checkpoint_seeds,
+                                 .run = run_checkpoint};
+
+const fz_target fz_cache_file = {.name = "cache",
+                                 .summary = "a cache file, restored",
+                                 .file = "cache.h5",
+                                 .form = FZ_BINARY,
+                                 .quick = 60,
+                                 .share = 3000,
+                                 .seeds = fz_cache_seeds,
+                                 .prepare = open_cache,
+                                 .forget = close_cache,
+                                 .run = run_cache};
+
+const fz_target fz_keep_sets = {.name = "keep-sets",
+                                .summary = "a file of keep sets, verified and described",
+                                .file = "keep.h5",
+                                .form = FZ_BINARY,
+                                .quick = 60,
+                                .share = 2000,
+                                .seeds = fz_keep_sets_seeds,
+                                .run = run_keep_sets};

@@ -1,0 +1,208 @@
+/* What reads models that others wrote: safetensors, GGUF, and the import of both. */
+#include <string.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "fuzz.h"
+#include "model/checkpoint.h"
+#include "model/gguf.h"
+#include "model/import.h"
+#include "model/import_source.h"
+#include "model/safetensors.h"
+#include "model/tokenizer.h"
+#include "model/vocab_gguf.h"
+#include "targets.h"
+
+static lh_status run_safetensors(fz_case *c)
+{
+    lh_status st = LH_OK;
+    lh_safetensors *file = NULL;
+    LH_TRY(lh_safetensors_open(&file, c->path));
+    for (int64_t i = 0; i < lh_safetensors_count(file); i++) {
+        const lh_safetensor *t = lh_safetensors_at(file, i);
+        int64_t values = 1;
+        for (int d = 0; d < t->rank; d++) values *= t->shape[d];
+        fz_touch(t->name, (int64_t)strlen(t->name));
+        fz_touch(t->dtype, (int64_t)strlen(t->dtype));
+        fz_touch(t->data, t->type ? values * t->type->block_bytes : t->bytes);
+    }
+done:
+    lh_safetensors_close(file);
+    return st;
+}
+
+/* ---- GGUF ---- */
+
+static lh_status read_tensor(const lh_gguf_tensor *t)
+{
+    enum { VALUES = 4096 };
+    lh_status st = LH_OK;
+    const lh_ggml_type *type = lh_ggml_type_find(t->type);
+    float *values = NULL;
+    fz_touch(t->name.data, t->name.bytes);
+    fz_touch(t->data, t->bytes);
+    if (!type || !type->to_f32) return LH_OK;
+    int64_t blocks = t->bytes / type->block_bytes;
+    if (blocks > VALUES / type->block_values) blocks = VALUES / type->block_values;
+    LH_TRY(lh_calloc(&values, blocks * type->block_values, sizeof *values));
+    type->to_f32(values, t->data, blocks);
+    fz_touch(values, blocks * type->block_values * (int64_t)sizeof *values);
+done:
+    lh_free(values);
+    return st;
+}
+
+static lh_status run_gguf(fz_case *c)
+{
+    lh_status st = LH_OK;
+    lh_gguf *gguf = NULL;
+    lh_gguf_text *texts = NULL, text = {0};
+    double *reals = NULL;
+    int64_t n = 0;
+    LH_TRY(lh_gguf_open(&gguf, c->path));
+    for (int64_t i = 0; i < lh_gguf_tensors(gguf); i++) LH_TRY(read_tensor(lh_gguf_tensor_at(gguf, i)));
+    LH_TRY(lh_gguf_string(gguf, "general.architecture", &text));
+    fz_touch(text.data, text.bytes);
+    LH_TRY(lh_gguf_strings(gguf, "tokenizer.ggml.tokens", &texts, &n));
+    for (int64_t i = 0; i < n; i++) fz_touch(texts[i].data, texts[i].bytes);
+    LH_TRY(lh_gguf_f64s(gguf, "tokenizer.ggml.scores", &reals, &n));
+done:
+    lh_free(texts);
+    lh_free(reals);
+    lh_gguf_close(gguf);
+    return st;
+}
+
+static lh_status run_gguf_config(fz_case *c)
+{
+    lh_status st = LH_OK;
+    lh_gguf *gguf = NULL;
+    json_t *json = NULL;
+    lh_config config = {0};
+    LH_TRY(lh_gguf_open(&gguf, c->path));
+    LH_TRY(lh_gguf_config(&json, gguf));
+    LH_TRY(lh_config_parse(&config, json, c->path));
+    fz_use_config(&config);
+done:
+    lh_config_clear(&config);
+    json_decref(json);
+    lh_gguf_close(gguf);
+    return st;
+}
+
+static lh_status run_gguf_vocab(fz_case *c)
+{
+    lh_status st = LH_OK;
+    lh_tokenizer *tok = NULL;
+    LH_TRY(lh_tokenizer_open(&tok, c->path));
+    LH_TRY(fz_use_tokenizer(tok, &c->rng));
+done:
+    lh_tokenizer_close(tok);
+    return st;
+}
+
+/* ---- import ---- */
+
+static lh_status import(fz_case *c, const char *src)
+{
+    lh_status st = LH_OK;
+    char *out = NULL;
+    LH_TRY(lh_path_join(&out, c->folder, "imported.h5"));
+    LH_TRY(lh_import(&(lh_import_options){.src = src, .out = out, .dtype = fz_below(&c->rng, 2) ? "auto" : "bf16"}));
+    LH_TRY(fz_read_checkpoint(out));
+done:
+    if (out) unlink(out);
+    lh_free(out);
+    return st;
+}
+
+static lh_status run_import_file(fz_case *c)
+{
+    return import(c, c->path);
+}
+
+static lh_status run_import_folder(fz_case *c)
+{
+    return import(c, c->folder);
+}
+
+static lh_status put_model(void **state, const char *folder)
+{
+    *state = NULL;
+    return fz_put_model(folder);
+}
+
+const fz_target fz_safetensors = {.name = "safetensors",
+                                  .summary = "header and tensors of a safetensors file",
+                                  .file = "model.safetensors",
+                                  .form = FZ_SAFETENSORS,
+                                  .quick = 3000,
+                                  .share = 160000,
+                                  .seeds = fz_safetensors_seeds,
+                                  .run = run_safetensors};
+
+const fz_target fz_gguf = {.name = "gguf",
+                           .summary = "keys and tensors of a GGUF file",
+                           .file = "model.gguf",
+                           .form = FZ_BINARY,
+                           .quick = 3000,
+                           .share = 160000,
+                           .corpus = "gguf",
+                           .seeds = fz_gguf_seeds,
+                           .run = run_gguf};
+
+const fz_target fz_gguf_config = {.name = "gguf-config",
+                                  .summary = "the configuration that a GGUF file describes",
+                                  .file = "model.gguf",
+                                  .form = FZ_BINARY,
+                                  .quick = 2000,
+                                  .share = 50000,
+                                  .seeds = fz_gguf_seeds,
+                                  .run = run_gguf_config};
+
+const fz_target fz_gguf_vocab = {.name = "gguf-vocab",
+                                 .summary = "the vocabulary of a GGUF file, and the tokenizer made of it",
+                                 .file = "model.gguf",
+                                 .form = FZ_BINARY,
+                                 .quick = 2000,
+                                 .share = 80000,
+                                 .corpus = "gguf",
+                                 .run = run_gguf_vocab};
+
+const fz_target fz_import_gguf = {.name = "import-gguf",
+                                  .summary = "import of a whole GGUF file",
+                                  .file = "model.gguf",
+                                  .form = FZ_BINARY,
+                                  .quick = 100,
+                                  .share = 3000,
+                                  .seeds = fz_gguf_seeds,
+                                  .run = run_import_file};
+
+const fz_target fz_import_tensors = {.name = "import-tensors",
+                                     .summary = "import of a folder whose safetensors file is damaged",
+                                     .file = "model.safetensors",
+                                     .form = FZ_SAFETENSORS,
+                                     .quick = 100,
+                                     .share = 4000,
+                                     .seeds = fz_safetensors_seeds,
+                                     .prepare = put_model,
+                                     .run = run_import_folder};
+
+const fz_target fz_import_config = {.name = "import-config",
+                                    .summary = "import of a folder whose config.json is damaged",
+                                    .file = "config.json",
+                                    .form = FZ_JSON,
+                                    .quick = 100,
+                                    .share = 4000,
+                                    .corpus = "config",
+                                    .prepare = put_model,
+                                    .run = run_import_folder};
+
+const fz_target fz_import_index = {.name = "import-index",
+                                   .summary = "import of a folder whose index of shards is damaged",
+                                   .file = "model.safetensors.index.json",
+                                   .form = FZ_JSON,
+                                   .quick = 60,
+                                   .share = 2000,
+                                   .seeds = fz_index_seeds,
+                                   .run = run_import_folder};

@@ -1,0 +1,324 @@
+/* What reads text: JSON, configurations, tokenizers, chat templates, prompts. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/json.h"
+#include "engine/prompt.h"
+#include "fuzz.h"
+#include "model/chat.h"
+#include "targets.h"
+
+void fz_touch(const void *data, int64_t bytes)
+{
+    const volatile unsigned char *at = data;
+    for (int64_t i = 0; i < bytes; i++) (void)at[i];
+}
+
+/* ---- JSON and configurations ---- */
+
+static lh_status run_json(fz_case *c)
+{
+    lh_status st = LH_OK;
+    json_t *json = NULL, *text = lh_json_text(c->data, c->bytes);
+    int64_t whole = 0;
+    double real = 0;
+    int truth = 0;
+    const char *string = "";
+    if (!text) LH_FAIL(LH_EINTERNAL, "'%s' gives no text", c->path);
+    LH_TRY(lh_json_parse(&json, c->path, c->data, c->bytes));
+    LH_TRY(lh_json_i64(json, c->path, "hidden_size", 0, 1 << 20, &whole));
+    LH_TRY(lh_json_f64(json, c->path, "rope_theta", &real));
+    LH_TRY(lh_json_bool(json, c->path, "use_cache", &truth));
+    LH_TRY(lh_json_string(json, c->path, "model_type", &string));
+    fz_touch(string, (int64_t)strlen(string));
+done:
+    json_decref(json);
+    json_decref(text);
+    return st;
+}
+
+void fz_use_config(const lh_config *config)
+{
+    static const int64_t lengths[] = {1, 100, 1 << 20};
+    float inv_freq[4096], scale;
+    for (int64_t l = 0; l < config->layers; l++) fz_touch(&config->sliding[l], 1);
+    for (size_t i = 0; i < sizeof lengths / sizeof *lengths && config->rotary_dim <= 8192; i++) {
+        lh_rope_frequencies(&config->rope_global, config->rotary_dim, lengths[i], inv_freq, &scale);
+        lh_rope_frequencies(&config->rope_local, config->rotary_dim, lengths[i], inv_freq, &scale);
+    }
+    for (int w = 0; w < LH_WEIGHTS; w++) {
+        int64_t rows, cols;
+        lh_weight_shape(config, (lh_weight)w, &rows, &cols);
+    }
+}
+
+static lh_status run_config(fz_case *c)
+{
+    lh_status st = LH_OK;
+    json_t *json = NULL;
+    lh_config config = {0};
+    LH_TRY(lh_json_parse(&json, c->path, c->data, c->bytes));
+    LH_TRY(lh_config_parse(&config, json, c->path));
+    fz_use_config(&config);
+done:
+    lh_config_clear(&config);
+    json_decref(json);
+    return st;
+}
+
+/* ---- tokenizers ---- */
+
+static lh_status use_text(const lh_tokenizer *tok, const char *text, int64_t bytes, fz_rng *rng)
+{
+    lh_status st = LH_OK;
+    lh_tokens ids = {0};
+    lh_buf out = {0};
+    lh_detokenizer d = {.tok = tok};
+    LH_TRY(lh_tokenizer_encode(tok, text, bytes, (lh_encode)fz_below(rng, 4), &ids));
+    LH_TRY(lh_tokenizer_decode(tok, ids.ids, ids.n, &out));
+    for (int64_t i = 0; i < ids.n && i < 20; i++) LH_TRY(lh_detokenizer_push(&d, ids.ids[i], &out));
+    for (int i = 0; i < 5; i++) LH_TRY(lh_detokenizer_push(&d, (int32_t)fz_below(rng, 400) - 3, &out));
+    LH_TRY(lh_detokenizer_finish(&d, &out));
+done:
+    lh_detokenizer_clear(&d);
+    lh_buf_clear(&out);
+    lh_tokens_clear(&ids);
+    return st;
+}
+
+lh_status fz_use_tokenizer(const lh_tokenizer *tok, fz_rng *rng)
+{
+    static const char *const texts[] = {
+        "hello world  \n 123 <|special|> <s> \xff\xe4 \xe4\xb8\xad\xe6\x96\x87 \xf0\x9f\x99\x82 \xe2\x96\x81", "",
+        "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
+        "<x> <x><added>\xc3\xa9\xcc\x81\xc4\xb0\t\r\n  "};
+    lh_status st = LH_OK;
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
+        LH_TRY(use_text(tok, texts[i], (int64_t)strlen(texts[i]), rng));
+    lh_tokenizer_find(tok, "a");
+    lh_tokenizer_token(tok, (int32_t)fz_below(rng, 500) - 5);
+    lh_tokenizer_is_eos(tok, 3);
+done:
+    return st;
+}
+
+static const char meta[] = "{\"bos\": 1, \"eos\": [2, 3], \"add_bos\": true, \"chat_format\": \"chatml\"}";
+
+static lh_status run_tokenizer(fz_case *c)
+{
+    lh_status st = LH_OK;
+    lh_tokenizer *tok = NULL;
+    int with_meta = fz_below(&c->rng, 2) != 0;
+    LH_TRY(lh_tokenizer_parse(&tok, c->path, c->data, c->bytes, with_meta ? meta : NULL,
+                              with_meta ? (int64_t)sizeof meta - 1 : 0));
+    LH_TRY(fz_use_tokenizer(tok, &c->rng));
+done:
+    lh_tokenizer_close(tok);
+    return st;
+}
+
+/* A tokenizer of the corpus, for the targets that damage something else. */
+static lh_status read_tokenizer(lh_buf *json, const char *name)
+{
+    lh_status st = LH_OK;
+    char *path = NULL;
+    LH_TRY(lh_path_join(&path, LH_FUZZ_CORPUS "/tokenizer", name));
+    LH_TRY(lh_file_read(json, path, 1 << 20));
+done:
+    lh_free(path);
+    return st;
+}
+
+static lh_status put_tokenizer(void **state, const char *folder)
+{
+    lh_status st = LH_OK;
+    lh_buf json = {0};
+    *state = NULL;
+    LH_TRY(read_tokenizer(&json, "byte-level.json"));
+    LH_TRY(fz_put(folder, "tokenizer.json", json.data, json.bytes));
+done:
+    lh_buf_clear(&json);
+    return st;
+}
+
+/* What lies beside a tokenizer.json, and what a checkpoint stores of it. */
+static lh_status run_tokenizer_meta(fz_case *c)
+{
+    lh_status st = LH_OK;
+    lh_tokenizer *tok = NULL;
+    lh_buf json = {0}, made = {0};
+    LH_TRY(lh_tokenizer_source(c->folder, &json, &made));
+    LH_TRY(lh_tokenizer_parse(&tok, c->path, json.data, json.bytes, made.data, made.bytes));
+    LH_TRY(fz_use_tokenizer(tok, &c->rng));
+    lh_tokenizer_close(tok);
+    tok = NULL;
+    LH_TRY(lh_tokenizer_parse(&tok, c->path, json.data, json.bytes, c->data, c->bytes));
+    LH_TRY(fz_use_tokenizer(tok, &c->rng));
+done:
+    lh_tokenizer_close(tok);
+    lh_buf_clear(&json);
+    lh_buf_clear(&made);
+    return st;
+}
+
+/* ---- text ---- */
+
+typedef struct tokenizers {
+    lh_tokenizer *at[2];
+} tokenizers;
+
+static void close_tokenizers(void *state)
+{
+    tokenizers *t = state;
+    for (int i = 0; t && i < 2; i++) lh_tokenizer_close(t->at[i]);
+    lh_free(t);
+}
+
+static lh_status open_tokenizers(void **state, const char *folder)
+{
+    static const char *const names[] = {"byte-level.json", "sentence.json"};
+    lh_status st = LH_OK;
+    tokenizers *t = NULL;
+    lh_buf json = {0};
+    (void)folder;
+    LH_TRY(lh_calloc(&t, 1, sizeof *t));
+    for (int i = 0; i < 2; i++) {
+        lh_buf_clear(&json);
+        LH_TRY(read_tokenizer(&json, names[i]));
+        LH_TRY(lh_tokenizer_parse(&t->at[i], names[i], json.data, json.bytes, NULL, 0));
+    }
+    *state = t;
+    t = NULL;
+done:
+    close_tokenizers(t);
+    lh_buf_clear(&json);
+    return st;
+}
+
+static lh_status run_text(fz_case *c)
+{
+    lh_status st = LH_OK;
+    tokenizers *t = c->state;
+    for (int i = 0; i < 2; i++) LH_TRY(use_text(t->at[i], c->data, c->bytes, &c->rng));
+done:
+    return st;
+}
+
+/* ---- chat templates ---- */
+
+/* A conversation of roles that exist and one that does not, cut somewhere. */
+static lh_status talk(const lh_chat_format *format, const tokenizers *t, fz_rng *rng)
+{
+    static const char *const roles[] = {"user", "assistant", "system", "tool", "someone"};
+    static const char letters[] = "\n <think></think>x\xe2\x96\x81[INST]";
+    lh_status st = LH_OK;
+    lh_message messages[4];
+    lh_chat_text text = {0};
+    lh_tokens ids = {0};
+    char contents[4][64];
+    for (int i = 0; i < 4; i++) {
+        int64_t n = fz_below(rng, 64);
+        for (int64_t j = 0; j < n; j++) contents[i][j] = letters[fz_below(rng, (int64_t)sizeof letters - 1)];
+        contents[i][n] = '\0';
+        messages[i] = (lh_message){roles[fz_below(rng, 8) ? i % 2 : fz_below(rng, 5)], contents[i]};
+    }
+    lh_status rendered = lh_chat_render(
+        format, &(lh_chat_request){messages, 1 + fz_below(rng, 4), (int)fz_below(rng, 2), "<s>", NULL}, &text);
+    if (rendered != LH_OK) goto done; /* the template refuses such messages */
+    int64_t cut = lh_chat_cut(&text, fz_below(rng, 4), fz_below(rng, 70));
+    if (cut < 0) cut = text.text.bytes;
+    LH_TRY(lh_chat_encode(t->at[fz_below(rng, 2)], &text, 0, cut, &ids));
+    LH_TRY(lh_chat_encode(t->at[fz_below(rng, 2)], &text, cut, text.text.bytes, &ids));
+done:
+    lh_tokens_clear(&ids);
+    lh_chat_text_clear(&text);
+    return st;
+}
+
+static lh_status run_chat(fz_case *c)
+{
+    lh_status st = LH_OK;
+    const lh_chat_format *format = lh_chat_recognise(c->data, c->bytes);
+    if (!format) LH_FAIL(LH_EINPUT, "'%s' is no template of the table", c->path);
+    LH_TRY(talk(format, c->state, &c->rng));
+done:
+    return st;
+}
+
+static lh_status run_ids(fz_case *c)
+{
+    lh_tokens ids = {0};
+    lh_status st = lh_prompt_ids(c->path, 1000, &ids);
+    fz_touch(ids.ids, ids.n * (int64_t)sizeof *ids.ids);
+    lh_tokens_clear(&ids);
+    return st;
+}
+
+const fz_target fz_json = {.name = "json",
+                           .summary = "JSON and its typed members",
+                           .file = "config.json",
+                           .form = FZ_TEXT,
+                           .quick = 5000,
+                           .share = 160000,
+                           .corpus = "config",
+                           .run = run_json};
+
+const fz_target fz_config = {.name = "config",
+                             .summary = "the configuration of a model",
+                             .file = "config.json",
+                             .form = FZ_JSON,
+                             .quick = 4000,
+                             .share = 120000,
+                             .corpus = "config",
+                             .run = run_config};
+
+const fz_target fz_tokenizer = {.name = "tokenizer",
+                                .summary = "tokenizer.json, and text through what it makes",
+                                .file = "tokenizer.json",
+                                .form = FZ_JSON,
+                                .quick = 1000,
+                                .share = 60000,
+                                .corpus = "tokenizer",
+                                .run = run_tokenizer};
+
+const fz_target fz_tokenizer_meta = {.name = "tokenizer-meta",
+                                     .summary = "what lies beside a tokenizer.json, and what a checkpoint keeps of it",
+                                     .file = "tokenizer_config.json",
+                                     .form = FZ_JSON,
+                                     .quick = 300,
+                                     .share = 15000,
+                                     .corpus = "meta",
+                                     .prepare = put_tokenizer,
+                                     .run = run_tokenizer_meta};
+
+const fz_target fz_text = {.name = "text",
+                           .summary = "any bytes as text, through two tokenizers",
+                           .file = "prompt.txt",
+                           .form = FZ_TEXT,
+                           .quick = 1000,
+                           .share = 50000,
+                           .corpus = "text",
+                           .prepare = open_tokenizers,
+                           .forget = close_tokenizers,
+                           .run = run_text};
+
+const fz_target fz_chat = {.name = "chat",
+                           .summary = "chat templates, and conversations in those that are recognised",
+                           .file = "chat_template.jinja",
+                           .form = FZ_TEXT,
+                           .quick = 2000,
+                           .share = 80000,
+                           .corpus = "../../model/chat",
+                           .prepare = open_tokenizers,
+                           .forget = close_tokenizers,
+                           .run = run_chat};
+
+const fz_target fz_ids = {.name = "ids",
+                          .summary = "a file of token ids",
+                          .file = "ids.txt",
+                          .form = FZ_TEXT,
+                          .quick = 4000,
+                          .share = 60000,
+                          .corpus = "ids",
+                          .run = run_ids};
