@@ -251,7 +251,7 @@ static lh_status check_positions(layer_reader *r, const int32_t *positions, int6
     const int32_t *p = sorted ? sorted : positions;
     for (int64_t i = 0; i < n; i++) {
         int wrong = p[i] < 0 || p[i] >= r->f->clock.seen || (i && p[i] == p[i - 1]);
-        if (wrong || (!pool->with_positions && positions[i] != i))
+        if (wrong || (pool->positions == LH_POSITIONS_IMPLIED && positions[i] != i))
             LH_FAIL(LH_EFILE, "'%s': layer %lld holds an entry at position %d, which cannot be", lh_h5_path(r->f->h5),
                     (long long)r->layer, p[i]);
     }
@@ -300,7 +300,7 @@ static lh_status read_head(layer_reader *r, int64_t h)
     LH_TRY(lh_calloc(&positions, s.entries, sizeof *positions));
     LH_TRY(lh_h5_array_read(r->positions, &(lh_h5_part){.at = {row}, .count = {s.entries}}, positions));
     LH_TRY(check_positions(r, positions, s.entries));
-    if (pool->with_positions)
+    if (pool->positions == LH_POSITIONS_STORED)
         LH_TRY(lh_stream_copy(kv->place.stream, pool->view.positions + s.slot, positions,
                               s.entries * (int64_t)sizeof *positions, LH_COPY_TO_DEVICE));
     LH_TRY(lh_stream_sync(kv->place.stream));

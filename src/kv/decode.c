@@ -89,21 +89,25 @@ static lh_status evict_layer(lh_kv *kv, lh_eviction *e, lh_status *local)
     const lh_heads *h = &kv->shape.heads;
     const int64_t *lens = e->pool->len;
     int64_t heads = h->kv_count;
-    if (kv->fixed.source == LH_SCORE_ATTENTION || kv->fixed.heads == LH_HEADS_ADAPTIVE) {
+    int together = kv->fixed.source == LH_SCORE_ATTENTION || kv->fixed.heads == LH_HEADS_ADAPTIVE;
+    if (together) {
         LH_TRY(lh_kv_gather_lens(kv, lens + h->counted_first - h->kv_first, kv->traffic.offsets));
         lens = kv->traffic.offsets;
         heads = h->kv_heads;
     }
     if (!measure(kv, e, lens, heads)) goto done;
     if (*local == LH_OK) *local = make_work(kv, e->cols);
+    if (together) LH_TRY(lh_comm_agree(kv->place.comm, *local)); /* what is exchanged needs the work space */
     LH_TRY(lh_kv_choose(kv, e, local, kv->traffic.kept));
     if (*local == LH_OK) *local = compact(kv, e);
 done:
     return st;
 }
 
+typedef enum occasion { UNSEEN_GO, POLICY_IS_DUE } occasion;
+
 /* Collective where evict_layer is. */
-static lh_status evict(lh_kv *kv, int by_policy, lh_status *local)
+static lh_status evict(lh_kv *kv, occasion when, lh_status *local)
 {
     lh_status st = LH_OK;
     if (*local == LH_OK) *local = make_work(kv, 0);
@@ -116,7 +120,7 @@ static lh_status evict(lh_kv *kv, int by_policy, lh_status *local)
             &kv->fixed,
             &(lh_protect_request){.budget = kv->budgets[l], .seen = e.seen, .visible_from = e.visible_from});
         if (*local == LH_OK) *local = drop_unseen(kv, &e);
-        if (by_policy) LH_TRY(evict_layer(kv, &e, local));
+        if (when == POLICY_IS_DUE) LH_TRY(evict_layer(kv, &e, local));
     }
 done:
     return st;
@@ -164,7 +168,7 @@ lh_status lh_kv_settle(lh_kv *kv, lh_kv_taken what, int64_t tokens)
     if (!due && !slides) goto done;
     if (due && !kv->clock.budgets_made) lh_kv_make_budgets(kv, kv->clock.seen);
     kv->clock.evictions += due;
-    LH_TRY(evict(kv, due, &local));
+    LH_TRY(evict(kv, due ? POLICY_IS_DUE : UNSEEN_GO, &local));
     if (local == LH_OK && what == LH_KV_BLOCK) local = trim(kv);
     LH_TRY(lh_comm_agree(kv->place.comm, local));
 done:

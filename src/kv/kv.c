@@ -61,9 +61,9 @@ lh_status lh_kv_open(lh_kv **out, const lh_kv_place *place, const lh_kv_shape *s
     LH_TRY(lh_traffic_init(&kv->traffic, &shape->heads));
     LH_TRY(lh_device_alloc(lh_kv_device(kv), &kv->blocks, lh_kv_blocks_bytes(shape), LH_MEM_KV));
     for (int64_t l = 0; l < shape->layers; l++)
-        LH_TRY(lh_pool_init(&kv->layers[l].pool, shape, kv->blocks + l * 2 * heads,
-                            plan->evicts || lh_kv_slides(shape, l)));
-    LH_TRY(lh_pool_init(&kv->scratch, shape, kv->blocks + shape->layers * 2 * heads, 0));
+        LH_TRY(
+            lh_pool_init(&kv->layers[l].pool, shape, kv->blocks + l * 2 * heads, lh_kv_positions_of(shape, plan, l)));
+    LH_TRY(lh_pool_init(&kv->scratch, shape, kv->blocks + shape->layers * 2 * heads, LH_POSITIONS_IMPLIED));
     *out = kv;
     kv = NULL;
 done:
@@ -137,28 +137,36 @@ const lh_ragged *lh_kv_view(const lh_kv *kv, int64_t layer)
 
 static int64_t pool_capacity(const lh_kv *kv, const lh_pool *pool)
 {
-    return lh_pool_bytes(&kv->shape, pool->slots, pool->with_positions);
+    return lh_pool_bytes(&kv->shape, pool->slots, pool->positions);
+}
+
+static int64_t entries_of(const int64_t *lens, int64_t heads)
+{
+    int64_t entries = 0;
+    for (int64_t h = 0; h < heads; h++) entries += lens[h];
+    return entries;
 }
 
 lh_kv_stats lh_kv_stats_of(const lh_kv *kv)
 {
-    const lh_heads *h = &kv->shape.heads;
+    const lh_heads *heads = &kv->shape.heads;
     int64_t entry = 2 * kv->shape.head_dim * lh_dtype_bytes(kv->shape.type);
-    lh_kv_stats s = {.entries_seen = kv->clock.seen * h->kv_count * kv->shape.layers,
+    int64_t ring = lh_kv_ring_bytes(&kv->shape, &kv->fixed);
+    lh_kv_stats s = {.entries_seen = kv->clock.seen * heads->kv_count * kv->shape.layers,
                      .summary_bytes = kv->summary_bytes,
                      .evictions = kv->clock.evictions,
                      .evict_s = kv->evict_s,
                      .bytes_capacity = pool_capacity(kv, &kv->scratch)};
     for (int64_t l = 0; l < kv->shape.layers; l++) {
         const lh_kv_layer *layer = &kv->layers[l];
-        s.entries_held += lh_pool_entries(&layer->pool);
+        const int64_t *lens = layer->pool.len;
+        s.entries_held += entries_of(lens, heads->kv_count);
+        s.entries_counted += entries_of(lens + heads->counted_first - heads->kv_first, heads->counted_count);
         s.bytes_capacity += pool_capacity(kv, &layer->pool);
-        if (layer->ring.q) s.bytes_capacity += lh_kv_ring_bytes(&kv->shape, &kv->fixed);
-        if (layer->ring.saved) s.bytes_capacity += lh_kv_ring_bytes(&kv->shape, &kv->fixed);
-        for (int64_t h_ = 0; h_ < h->counted_count; h_++)
-            s.entries_counted += layer->pool.len[h->counted_first - h->kv_first + h_];
-        for (int64_t h_ = 0; layer->saved.taken && h_ < h->kv_count; h_++)
-            s.bytes_capacity += lh_pool_bytes(&kv->shape, layer->saved.len[h_], layer->pool.with_positions);
+        if (layer->saved.taken)
+            s.bytes_capacity +=
+                lh_pool_bytes(&kv->shape, entries_of(layer->saved.len, heads->kv_count), layer->pool.positions);
+        s.bytes_capacity += (layer->ring.q ? ring : 0) + (layer->ring.saved ? ring : 0);
     }
     s.bytes_held = s.entries_held * entry;
     s.bytes_full = s.entries_seen * entry;

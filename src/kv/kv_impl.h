@@ -6,6 +6,9 @@
 
 /* ---- pools: the memory of one layer ---- */
 
+/* Whether the position of an entry is stored with it, or is its slot: in pools that nothing is evicted from. */
+typedef enum lh_positions { LH_POSITIONS_IMPLIED, LH_POSITIONS_STORED } lh_positions;
+
 /* Head h owns slots offset[h] .. offset[h] + cap[h] - 1 and holds len[h] entries. The host arrays say what the device's
  * copies in `view` say whenever no call is under way, but during a prefill or a step, when the caller appends. */
 typedef struct lh_pool {
@@ -13,13 +16,13 @@ typedef struct lh_pool {
     int64_t *offset, *len, *cap; /* host, [heads], one block */
     int64_t *heads_block;        /* device: offset and len, borrowed from the cache */
     int64_t slots;
-    int with_positions;
+    lh_positions positions;
 } lh_pool;
 
-int64_t lh_pool_bytes(const lh_kv_shape *shape, int64_t slots, int with_positions);
+int64_t lh_pool_bytes(const lh_kv_shape *shape, int64_t slots, lh_positions positions);
 
 /* `block`: device memory for 2 x heads int64. */
-lh_status lh_pool_init(lh_pool *pool, const lh_kv_shape *shape, int64_t *block, int with_positions);
+lh_status lh_pool_init(lh_pool *pool, const lh_kv_shape *shape, int64_t *block, lh_positions positions);
 void lh_pool_clear(lh_pool *pool, lh_stream *stream);
 
 /* Memory for cap[h] slots a head, all empty. */
@@ -41,8 +44,6 @@ lh_status lh_pool_resize(lh_pool *pool, lh_stream *stream, const int64_t *cap);
 lh_status lh_pool_push_len(lh_pool *pool, lh_stream *stream);
 lh_status lh_pool_pull_len(lh_pool *pool, lh_stream *stream);
 
-int64_t lh_pool_entries(const lh_pool *pool);
-
 /* ---- what a policy means for one layer of a prompt ---- */
 
 typedef struct lh_layer_plan {
@@ -54,7 +55,7 @@ typedef struct lh_layer_plan {
     int evicts;    /* 0: keeps all and is prefilled in its own pool */
     int ranked;    /* entries compete and not all of them stay */
     int scored;    /* attention ranks them */
-    int with_positions;
+    lh_positions positions;
 } lh_layer_plan;
 
 typedef struct lh_prompt {
@@ -65,6 +66,7 @@ typedef struct lh_prompt {
 lh_policy_plan lh_kv_fix(const lh_policy_plan *plan, int64_t tokens);
 
 int lh_kv_slides(const lh_kv_shape *shape, int64_t layer);
+lh_positions lh_kv_positions_of(const lh_kv_shape *shape, const lh_policy_plan *plan, int64_t layer);
 
 /* The first position that a row at position `seen` sees. */
 int64_t lh_kv_visible_from(const lh_kv_shape *shape, int64_t layer, int64_t seen);

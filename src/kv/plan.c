@@ -28,6 +28,11 @@ int lh_kv_slides(const lh_kv_shape *shape, int64_t layer)
     return shape->sliding && shape->sliding[layer] && shape->window > 0;
 }
 
+lh_positions lh_kv_positions_of(const lh_kv_shape *shape, const lh_policy_plan *plan, int64_t layer)
+{
+    return plan->evicts || lh_kv_slides(shape, layer) ? LH_POSITIONS_STORED : LH_POSITIONS_IMPLIED;
+}
+
 int64_t lh_kv_visible_from(const lh_kv_shape *shape, int64_t layer, int64_t seen)
 {
     return lh_kv_slides(shape, layer) ? most(0, seen - shape->window + 1) : 0;
@@ -53,7 +58,7 @@ lh_layer_plan lh_kv_layer_plan(const lh_kv_shape *shape, const lh_policy_plan *f
     p.evicts = p.kept < tokens;
     p.ranked = p.protect.base > 0 && p.kept < tokens - p.visible_from;
     p.scored = p.ranked && fixed->source == LH_SCORE_ATTENTION;
-    p.with_positions = fixed->evicts || lh_kv_slides(shape, request->layer);
+    p.positions = lh_kv_positions_of(shape, fixed, request->layer);
     p.slack = lh_kv_slack(shape, fixed, request, p.kept);
     return p;
 }
@@ -150,12 +155,12 @@ lh_status lh_kv_plan(const lh_kv_shape *shape, const lh_policy_plan *plan, int64
         lh_layer_plan p = lh_kv_layer_plan(
             shape, &fixed, &(lh_layer_request){.layer = l, .budget = budgets[l], .prompt = {tokens, more}});
         f.entries += heads * p.kept;
-        f.held += lh_pool_bytes(shape, heads * (p.kept + p.slack), p.with_positions);
+        f.held += lh_pool_bytes(shape, heads * (p.kept + p.slack), p.positions);
         need.ranked |= p.ranked;
         need.scored |= p.scored;
         longest = most(longest, p.kept + p.slack);
         if (!p.evicts) continue;
-        f.one_layer = lh_pool_bytes(shape, heads * tokens, 0);
+        f.one_layer = lh_pool_bytes(shape, heads * tokens, LH_POSITIONS_IMPLIED);
         pools = f.held; /* those that lie beside the scratch at the last eviction */
     }
     if (f.one_layer) f.observed = lh_work_size(&work, shape, &fixed, &need);

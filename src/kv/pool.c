@@ -2,13 +2,13 @@
 
 #include "kv/kv_impl.h"
 
-int64_t lh_pool_bytes(const lh_kv_shape *shape, int64_t slots, int with_positions)
+int64_t lh_pool_bytes(const lh_kv_shape *shape, int64_t slots, lh_positions positions)
 {
-    return slots *
-           (2 * shape->head_dim * lh_dtype_bytes(shape->type) + (with_positions ? (int64_t)sizeof(int32_t) : 0));
+    return slots * (2 * shape->head_dim * lh_dtype_bytes(shape->type) +
+                    (positions == LH_POSITIONS_STORED ? (int64_t)sizeof(int32_t) : 0));
 }
 
-lh_status lh_pool_init(lh_pool *pool, const lh_kv_shape *shape, int64_t *block, int with_positions)
+lh_status lh_pool_init(lh_pool *pool, const lh_kv_shape *shape, int64_t *block, lh_positions positions)
 {
     lh_status st = LH_OK;
     int64_t heads = shape->heads.kv_count, *host = NULL;
@@ -18,7 +18,7 @@ lh_status lh_pool_init(lh_pool *pool, const lh_kv_shape *shape, int64_t *block, 
         .len = host + heads,
         .cap = host + 2 * heads,
         .heads_block = block,
-        .with_positions = with_positions,
+        .positions = positions,
         .view = {
             .type = shape->type, .offset = block, .len = block + heads, .heads = heads, .head_dim = shape->head_dim}};
 done:
@@ -74,7 +74,7 @@ lh_status lh_pool_alloc(lh_pool *pool, lh_stream *stream, const int64_t *cap)
     }
     LH_TRY(lh_device_alloc(device, &pool->view.k, slots * entry, LH_MEM_KV));
     LH_TRY(lh_device_alloc(device, &pool->view.v, slots * entry, LH_MEM_KV));
-    if (pool->with_positions)
+    if (pool->positions == LH_POSITIONS_STORED)
         LH_TRY(lh_device_alloc(device, &pool->view.positions, slots * (int64_t)sizeof(int32_t), LH_MEM_KV));
     LH_TRY(lh_stream_copy(stream, pool->heads_block, pool->offset, 2 * heads * (int64_t)sizeof(int64_t),
                           LH_COPY_TO_DEVICE));
@@ -126,11 +126,4 @@ done:
     if (bigger.offset) lh_pool_free(&bigger, stream);
     lh_free(bigger.offset);
     return st;
-}
-
-int64_t lh_pool_entries(const lh_pool *pool)
-{
-    int64_t entries = 0;
-    for (int64_t h = 0; h < pool->view.heads; h++) entries += pool->len[h];
-    return entries;
 }

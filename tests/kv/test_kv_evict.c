@@ -374,6 +374,78 @@ START_TEST(test_attention_that_is_not_finite_is_refused_on_all_ranks)
 }
 END_TEST
 
+/* Operations that fail, for one rank alone. */
+#define FAILING(op)                                                       \
+    static lh_status op##_fails(lh_stream *s, const lh_##op##_args *a)    \
+    {                                                                     \
+        (void)s, (void)a;                                                 \
+        return lh_fail(LH_EINTERNAL, __FILE__, __LINE__, "made to fail"); \
+    }
+FAILING(classify)
+FAILING(column_sums)
+FAILING(group_reduce)
+FAILING(pool)
+FAILING(histogram)
+FAILING(count_at)
+FAILING(select_top)
+FAILING(compact)
+FAILING(attend_decode)
+
+enum { FAILURES = 9 };
+
+static lh_ops failing_ops(int which)
+{
+    lh_ops ops = lh_ops_ref;
+    if (which == 0) ops.classify = classify_fails;
+    if (which == 1) ops.column_sums = column_sums_fails;
+    if (which == 2) ops.group_reduce = group_reduce_fails;
+    if (which == 3) ops.pool = pool_fails;
+    if (which == 4) ops.histogram = histogram_fails;
+    if (which == 5) ops.count_at = count_at_fails;
+    if (which == 6) ops.select_top = select_top_fails;
+    if (which == 7) ops.compact = compact_fails;
+    if (which == 8) ops.attend_decode = attend_decode_fails;
+    return ops;
+}
+
+START_TEST(test_a_failure_of_one_rank_is_everyones_and_nothing_hangs)
+{
+    for (int which = 0; which < FAILURES; which++)
+        for (int decoding = which == FAILURES - 1; decoding < 2; decoding++)
+            for (int shape = 0; shape < SHAPES; shape++) {
+                rig_case c = case_of(shape, 10);
+                rig r;
+                rig_result none = {0};
+                lh_ops bad = failing_ops(which), ops = lh_ops_ref;
+                c.policy.parts.evict = "every:1";
+                rig_open(&r, &c, mt_comm(), &ops);
+                if (decoding) {
+                    rig_prefill(&r, &none);
+                    for (int64_t l = 0; l < c.layers; l++) {
+                        lh_ragged *view = NULL;
+                        mt_try(lh_kv_room(r.kv, l, 1, &view));
+                        rig_feed(&r, view, l, lh_kv_seen(r.kv), 1);
+                    }
+                    if (mt_rank() == 0) ops = bad; /* it counts heads, at any number of ranks */
+                    mt_expect(lh_kv_settle(r.kv, LH_KV_STEP, 1), LH_EINTERNAL);
+                } else {
+                    lh_ragged *view = NULL;
+                    mt_try(lh_kv_begin(r.kv, c.tokens, 0));
+                    mt_try(lh_kv_prefill_begin(r.kv, 0, &view));
+                    for (int64_t t = 0; t < c.tokens; t += r.chunk)
+                        rig_feed(&r, view, 0, t, c.tokens - t < r.chunk ? c.tokens - t : r.chunk);
+                    if (mt_rank() == 0) ops = bad; /* it counts heads, at any number of ranks */
+                    mt_expect(lh_kv_prefill_end(r.kv, 0), LH_EINTERNAL);
+                }
+                mt_check(strstr(lh_error_message(), "made to fail") != NULL, "operation %d: '%s'", which,
+                         lh_error_message());
+                rig_result_clear(&none);
+                rig_close(&r);
+            }
+    mt_end();
+}
+END_TEST
+
 START_TEST(test_memory_is_what_was_forecast)
 {
     static const uint8_t sliding[3] = {0, 1, 0};
@@ -419,6 +491,7 @@ int main(void)
     tcase_add_test(laws, test_of_equal_scores_lower_heads_and_positions_stay);
     tcase_add_test(laws, test_sliding_layers_keep_only_what_the_next_row_sees);
     tcase_add_test(laws, test_attention_that_is_not_finite_is_refused_on_all_ranks);
+    tcase_add_test(laws, test_a_failure_of_one_rank_is_everyones_and_nothing_hangs);
     tcase_add_test(laws, test_memory_is_what_was_forecast);
     suite_add_tcase(suite, laws);
     return mt_run(suite);
