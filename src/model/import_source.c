@@ -240,6 +240,7 @@ lh_status lh_source_open(lh_source **out, const char *path)
         LH_TRY(open_gguf(s));
     else
         LH_FAIL(LH_EINPUT, "'%s' is neither a Hugging Face folder nor a GGUF file", path);
+    if (s->count == 0) LH_FAIL(LH_EINPUT, "'%s' holds no tensors: it is no model", path);
     qsort(s->tensors, (size_t)s->count, sizeof *s->tensors, compare_names);
     for (int64_t i = 1; i < s->count; i++)
         if (strcmp(s->tensors[i].name, s->tensors[i - 1].name) == 0)

@@ -102,6 +102,12 @@ done:
     return st;
 }
 
+lh_status fz_config_seeds(fz_seeds *seeds, const char *folder)
+{
+    (void)folder;
+    return fz_seeds_add(seeds, MM_LLAMA_CONFIG, sizeof MM_LLAMA_CONFIG - 1);
+}
+
 /* The index of two shards, which are put into the folder. */
 lh_status fz_index_seeds(fz_seeds *seeds, const char *folder)
 {

@@ -194,7 +194,7 @@ const fz_target fz_import_config = {.name = "import-config",
                                     .form = FZ_JSON,
                                     .quick = 100,
                                     .share = 4000,
-                                    .corpus = "config",
+                                    .seeds = fz_config_seeds,
                                     .prepare = put_model,
                                     .run = run_import_folder};
 

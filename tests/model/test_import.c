@@ -423,6 +423,8 @@ START_TEST(test_sources_that_are_none)
     check_refused(folder, "auto", LH_EINPUT, "PyTorch");
     mm_write(folder, "model.safetensors", "", 0);
     check_refused(folder, "auto", LH_EINPUT, "is empty");
+    mm_write(folder, "model.safetensors", "\2\0\0\0\0\0\0\0{}", 10);
+    check_refused(folder, "auto", LH_EINPUT, "holds no tensors");
     snprintf(path, sizeof path, "%s/config.json", folder);
     check_refused(path, "auto", LH_EINPUT, "neither a Hugging Face folder nor a GGUF file");
     mm_write(folder, "config.json", "{\"model_type\": \"rwkv\"}", 22);
