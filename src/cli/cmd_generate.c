@@ -93,9 +93,9 @@ static const lh_example examples[] = {
     {"longhaul generate -m m.h5 --prompt 'Once upon a time'", "go on with a text"},
     {"mpirun -n 2 longhaul generate -m m.h5 --chat -f book.txt --question 'Who did it?' --budget 512",
      "ask about a long document, on two ranks, with 512 entries kept per head"},
-    {"longhaul generate -m m.h5 -f book.txt -n 0 --budget 10% --save-cache book.cache.h5",
-     "read a document once, keep a tenth of the cache"},
-    {"longhaul generate -m m.h5 --load-cache book.cache.h5 --chat --question 'Who?' --question 'Why?'",
+    {"longhaul generate -m m.h5 --chat -f book.txt --question 'Who?' --budget 10% --save-cache book.cache.h5",
+     "read a document once, keep a tenth of its cache"},
+    {"longhaul generate -m m.h5 --load-cache book.cache.h5 --chat --question 'Why?' --question 'How?'",
      "and ask later, as often as you like"},
     {0}};
 static const lh_syntax syntax = {

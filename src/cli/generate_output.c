@@ -1,5 +1,6 @@
 #include "cli/generate_output.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/log.h"
@@ -106,8 +107,10 @@ static int64_t sum(const int64_t *values, int ranks)
 static void summarise(const lh_generation *g)
 {
     static const double mib = 1 << 20;
-    lh_info("prompt: %lld tokens in %.2f s (%.0f tokens/s); generated: %lld tokens in %.2f s (%.1f tokens/s)",
-            (long long)g->prompt_tokens, g->prefill_s, g->prefill_tokens_per_s, (long long)g->new_tokens, g->decode_s,
+    char rate[48] = ""; /* behind a loaded cache there is none */
+    if (g->prefill_tokens_per_s > 0) snprintf(rate, sizeof rate, " (%.0f tokens/s)", g->prefill_tokens_per_s);
+    lh_info("prompt: %lld tokens in %.2f s%s; generated: %lld tokens in %.2f s (%.1f tokens/s)",
+            (long long)g->prompt_tokens, g->prefill_s, rate, (long long)g->new_tokens, g->decode_s,
             g->decode_tokens_per_s);
     if (!g->policy.evicts)
         lh_info("cache: all entries kept, %.2f MiB on %d %s", (double)sum(g->bytes_kept, g->ranks) / mib, g->ranks,

@@ -1,0 +1,81 @@
+#include <check.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/program.h"
+#include "suite.h"
+
+/* What goes wrong between ranks, seen from outside. Lines begin with a command that does nothing, because mpirun is
+ * called by hand. */
+#define BY_HAND "--version > version; "
+
+START_TEST(test_ranks_with_different_options_are_told_apart)
+{
+    program_result r = {0};
+    program_run(&r, 1,
+                BY_HAND MPIEXEC " -n 1 " LONGHAUL " generate -m m.h5 -p a -n 4 : -n 1 " LONGHAUL
+                                " generate -m m.h5 -p a -n 5");
+    program_exits(&r, 2);
+    program_says(&r, "the options of rank 1");
+    program_clear(&r);
+}
+END_TEST
+
+/* Rank 1 is killed in the middle of an answer of a minute. */
+START_TEST(test_a_rank_that_dies_ends_the_run)
+{
+    program_result r = {0};
+    program_run(&r, 1,
+                BY_HAND MPIEXEC " -n 2 " LONGHAUL " generate -m m.h5 -p a -n 100000 --ignore-eos > shown & p=$!; "
+                                "sleep 3; read one two rest < /proc/$p/task/$p/children; echo $one $two > ranks; "
+                                "kill -KILL $two; wait $p");
+    ck_assert_int_ne(r.code, 0);
+    ck_assert_int_ne(r.code, 75);
+    program_run(&r, 1, BY_HAND "sleep 1; read one two < ranks; kill -0 $one || kill -0 $two"); /* nobody is left */
+    program_exits(&r, 1);
+    program_clear(&r);
+}
+END_TEST
+
+START_TEST(test_commands_on_files_work_once)
+{
+    program_result r = {0};
+    program_run(&r, 2, "info m.h5");
+    program_exits(&r, 0);
+    ck_assert_int_eq(program_lines(r.out.data, "kind: checkpoint"), 1);
+    program_run(&r, 3, "verify m.h5");
+    program_exits(&r, 0);
+    ck_assert_int_eq(program_lines(r.out.data, "m.h5 is whole"), 1);
+    program_run(&r, 2, "import --random tiny -o twice.h5");
+    program_exits(&r, 0);
+    program_run(&r, 1, "verify twice.h5");
+    program_exits(&r, 0);
+    program_clear(&r);
+}
+END_TEST
+
+START_TEST(test_every_rank_writes_its_log)
+{
+    program_result r = {0};
+    program_run(&r, 2,
+                "generate -m m.h5 -p a -n 2 --ignore-eos --log-file 'run.%%r.log' > shown && test -s run.0.log -a -e "
+                "run.1.log");
+    program_exits(&r, 0);
+    program_clear(&r);
+}
+END_TEST
+
+int main(void)
+{
+    const TTest *const tests[] = {test_ranks_with_different_options_are_told_apart, test_a_rank_that_dies_ends_the_run,
+                                  test_commands_on_files_work_once, test_every_rank_writes_its_log, NULL};
+    program_enter();
+    program_result r = {0};
+    program_run(&r, 1, "import --random tiny -o m.h5 -q");
+    int code = r.code;
+    if (code) fprintf(stderr, "%s", r.err.data);
+    program_clear(&r);
+    if (code == 0) code = suite_run("cli ranks", tests);
+    program_leave();
+    return code;
+}
