@@ -26,7 +26,7 @@ const char *__lsan_default_suppressions(void)
 }
 
 /* HDF5 itself reads where it must not when a file is damaged, and the sanitizer sees it in memcpy and the like. That is
- * the library's crash, and ends the process as one would without the sanitizer. */
+ * the library's crash, and ends the process as one would without the sanitizer (gcc's, which is a library itself). */
 void __asan_on_error(void)
 {
     void *frames[64];
