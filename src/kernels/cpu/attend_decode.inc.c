@@ -1,103 +1,274 @@
-/* Attention of one row a sequence. An item of work is a chunk of CHUNK entries
- * of one KV head: all query heads of its group pass over it together, so every
- * key and value is read once. Chunks are joined in their order. */
+/* Attention of one row a sequence. An item of work is a chunk of CHUNK entries of one KV head: the query heads of its
+ * group pass over it together, so that every key and value is read once. Chunks are joined in their order.
+ *
+ * Heads go in teams of up to 4; the logits and weights of a team lie [entry][head], so that a vector holds those of
+ * VL / team entries and nothing is done one number at a time. */
 #include "kernels/cpu/softmax.h"
+#include "kernels/cpu/stream.h"
 
-enum { CHUNK = 256 };
+enum { CHUNK = 256, TEAM_MOST = 4, AHEAD = 32 };
 
 typedef struct lh_chunk {
     int64_t b, head, i0, group, first, n; /* sequence, KV head, query heads; slots [first, first + n) */
-    float *part;                          /* [group][head_dim + 2]: sums of values, highest logit, mass */
+    float *part;                          /* [group][part_ld]: see lh_decode */
 } lh_chunk;
 
-/* Logits, [group, CHUNK]. */
-static void chunk_logits(const lh_attend_decode_args *a, const lh_chunk *c, float *s)
+typedef struct lh_decode {
+    const lh_attend_decode_args *args;
+    int64_t d_most;  /* largest head_dim */
+    int64_t part_ld; /* floats of one head's part: sums of values as packed vectors, highest logit, mass */
+    int64_t own;     /* floats of a thread */
+} lh_decode;
+
+/* A team at a chunk, and the memory of its thread. */
+typedef struct lh_team {
+    const lh_ragged *kv;
+    lh_logit logit;
+    int64_t position;
+    int64_t at, n, q_ld; /* first element of keys and values; entries; floats of a packed vector */
+    float *q;            /* [TEAM_MOST, q_ld], times the factor of queries; zero where the team lacks heads */
+    float *s;            /* [CHUNK, TEAM_MOST] logits, then weights */
+    float *o;            /* [TEAM_MOST, q_ld] sums of values */
+    float top[TEAM_MOST], mass[TEAM_MOST];
+} lh_team;
+
+/* Places that a team takes. */
+VEC_FN int team_of(const int heads)
 {
-    const lh_ragged *kv = &a->seqs[c->b];
-    int64_t d = kv->head_dim, at = (kv->offset[c->head] + c->first) * d;
-    float cap = a->logit.softcap, factor = query_factor(&a->logit);
-    for (int64_t j = 0; j < c->n; j++) {
-        int64_t p = entry_position(kv, c->head, c->first + j), row = a->positions[c->b];
-        int seen = p <= row && (a->logit.window <= 0 || p > row - a->logit.window);
-        for (int64_t g = 0; g < c->group; g++) {
-            const float *q = a->q + c->b * a->q_ld + (c->i0 + g) * d;
-            vf sum = vf_zero();
-            for (int64_t i = 0; i < d; i += VL)
-                sum =
-                    vf_fma(vf_load_first(q + i, d - i), vf_load_any_first(kv->k, kv->type, at + j * d + i, d - i), sum);
-            s[g * CHUNK + j] = seen ? factor * vf_sum(sum) : -INFINITY;
+    return heads == 3 ? 4 : heads;
+}
+
+/* Ask for the keys or values of entries [j, j + n) of the chunk, or of those behind it: what comes next in memory is on
+ * its way while numbers are worked on. */
+static inline void prefetch_entries(const lh_team *t, const void *keys_or_values, int64_t j, int64_t n)
+{
+    int64_t bytes = lh_dtype_bytes(t->kv->type), d = t->kv->head_dim;
+    const char *p = (const char *)keys_or_values + (t->at + j * d) * bytes;
+    for (int64_t i = 0; i < n * d * bytes; i += 64) __builtin_prefetch(p + i, 0, 2);
+}
+
+/* Logits of VL / team entries from j on: lane k * team + h is entry j + k with head h, for h < heads. Behind the end
+ * the last entry stands in. */
+VEC_FN vf team_logits(const lh_team *t, int64_t j, const int heads, const lh_meet kind)
+{
+    int64_t d = t->kv->head_dim, step = step_elements(kind), i = 0, last = t->n - 1 - j;
+    const int team = team_of(heads);
+    const float *q = t->q;
+    vf sum[VL];
+#pragma GCC unroll 16
+    for (int n = 0; n < VL; n++) sum[n] = vf_zero();
+    for (; i + step <= d; i += step, q += step_floats(kind)) {
+#pragma GCC unroll 16
+        for (int n = 0; n < VL; n++) {
+            if (n % team >= heads) continue;
+            vf key = step_load(t->kv->k, t->at + (j + least(n / team, last)) * d + i, step, kind);
+            sum[n] = step_add(key, q + n % team * t->q_ld, sum[n], kind);
         }
     }
-    for (int64_t g = 0; g < c->group && cap > 0; g++) {
-        for (int64_t j = 0; j < c->n; j++) {
-            float *x = s + g * CHUNK + j;
-            if (*x != -INFINITY) *x = cap * tanhf(*x);
+#pragma GCC unroll 16
+    for (int n = 0; n < VL && i < d; n++) {
+        if (n % team >= heads) continue;
+        vf key = step_load(t->kv->k, t->at + (j + least(n / team, last)) * d + i, d - i, kind);
+        sum[n] = step_add(key, q + n % team * t->q_ld, sum[n], kind);
+    }
+    return vf_sums(sum);
+}
+
+/* Vectors of one head's sums that are in registers at once, and entries that pass before they are stored. */
+enum { TOGETHER = VL == 16 ? 4 : 2, PASS = 32 };
+
+/* Values of entries [j, j + m) times their weights are added to the sums from element i on: `vectors` vectors of each
+ * head, of which n elements are there. */
+VEC_FN void team_add(const lh_team *t, const int64_t at[4], const int vectors, const int heads, const lh_meet kind)
+{
+    int64_t end = at[1], i = at[2], n = at[3], step = step_elements(kind), d = t->kv->head_dim;
+    const int per_step = kind == MEET_F32 ? 1 : 2, team = team_of(heads);
+    float *o = t->o + i / step * step_floats(kind);
+    vf sum[TEAM_MOST][TOGETHER];
+#pragma GCC unroll 16
+    for (int c = 0; c < heads * vectors; c++)
+        sum[c / vectors][c % vectors] = vf_load(o + c / vectors * t->q_ld + c % vectors * VL);
+    for (int64_t j = at[0]; j < end; j++) {
+#pragma GCC unroll 16
+        for (int c = 0; c < vectors; c++) {
+            int64_t from = c / per_step * step;
+            vf value = step_load(t->kv->v, t->at + j * d + i + from, n - from, kind);
+            if (kind != MEET_F32) value = c % 2 ? vf_odd(value) : vf_even(value);
+#pragma GCC unroll 4
+            for (int h = 0; h < heads; h++) sum[h][c] = vf_fma(vf_set1(t->s[j * team + h]), value, sum[h][c]);
+        }
+    }
+#pragma GCC unroll 16
+    for (int c = 0; c < heads * vectors; c++)
+        vf_store(o + c / vectors * t->q_ld + c % vectors * VL, sum[c / vectors][c % vectors]);
+}
+
+VEC_FN void team_values(const lh_team *t, const int heads, const lh_meet kind)
+{
+    const int small = kind == MEET_F32 ? 1 : 2; /* vectors of a step */
+    int64_t d = t->kv->head_dim, step = step_elements(kind), block = TOGETHER / small * step;
+    for (int64_t j = 0; j < t->n; j += PASS) {
+        int64_t at[4] = {j, least(j + PASS, t->n), 0, block};
+        prefetch_entries(t, t->kv->k, t->n + j, PASS); /* the next chunk is this thread's, too */
+        for (; at[2] + block <= d; at[2] += block) team_add(t, at, TOGETHER, heads, kind);
+        for (at[3] = step; at[2] + step <= d; at[2] += step) team_add(t, at, small, heads, kind);
+        at[3] = d - at[2];
+        if (at[3] > 0) team_add(t, at, small, heads, kind);
+    }
+}
+
+static int decode_sees(const lh_team *t, int64_t position)
+{
+    return position <= t->position && (t->logit.window <= 0 || position > t->position - t->logit.window);
+}
+
+/* -inf for entries that the row does not see, and behind the last one up to a whole vector of them. */
+static void team_mask(const lh_team *t, const lh_chunk *c, int team)
+{
+    int seen = 1;
+    for (int64_t j = 0; j < t->n; j++) seen &= decode_sees(t, entry_position(t->kv, c->head, c->first + j));
+    for (int64_t j = 0; j < t->n && !seen; j++) {
+        if (decode_sees(t, entry_position(t->kv, c->head, c->first + j))) continue;
+        for (int h = 0; h < team; h++) t->s[j * team + h] = -INFINITY;
+    }
+    for (int64_t i = t->n * team; i < round_up(t->n, VL) * team; i++) t->s[i] = -INFINITY;
+}
+
+/* Highest of the lanes of each head. */
+VEC_FN void team_tops(lh_team *t, vf highest, const int team)
+{
+    float lanes[VL];
+    vf_store(lanes, highest);
+    for (int h = 0; h < team; h++) {
+        t->top[h] = lanes[h];
+        for (int n = h + team; n < VL; n += team) t->top[h] = fmaxf(t->top[h], lanes[n]);
+    }
+}
+
+/* Logits become weights, which are added up in VL sums a head, entry j to sum j % VL, whatever the size of the team:
+ * the bits of a head do not depend on the heads beside it. */
+VEC_FN void team_weigh(lh_team *t, const int team)
+{
+    float lanes[VL * TEAM_MOST];
+    vf base, sum[TEAM_MOST];
+    for (int n = 0; n < VL; n++) lanes[n] = t->top[n % team] == -INFINITY ? 0.0f : t->top[n % team];
+    base = vf_load(lanes);
+#pragma GCC unroll 4
+    for (int u = 0; u < team; u++) sum[u] = vf_zero();
+    for (int64_t i = 0; i < t->n * team; i += VL * team) {
+#pragma GCC unroll 4
+        for (int u = 0; u < team; u++) {
+            float *s = t->s + i + u * VL;
+            vf weight = vf_exp2_negative((vf_load(s) - base) * vf_set1(LOG2E));
+            vf_store(s, weight);
+            sum[u] = sum[u] + weight;
+        }
+    }
+#pragma GCC unroll 4
+    for (int u = 0; u < team; u++) vf_store(lanes + u * VL, sum[u]);
+    for (int h = 0; h < team; h++) {
+        t->mass[h] = 0.0f;
+        for (int n = h; n < VL * team; n += team) t->mass[h] += lanes[n];
+    }
+}
+
+/* A team over its chunk: sums of values, highest logit, mass. heads and kind are constants at each call. */
+VEC_FN void team_attend(lh_team *t, const lh_chunk *c, const int heads, const lh_meet kind)
+{
+    const int team = team_of(heads);
+    int64_t numbers = round_up(t->n, VL) * team;
+    vf highest = vf_set1(-INFINITY);
+    for (int64_t j = 0; j < t->n; j += VL / team) {
+        prefetch_entries(t, t->kv->k, j + AHEAD, VL / team);
+        prefetch_entries(t, t->kv->v, j, VL / team);
+        vf_store(t->s + j * team, team_logits(t, j, heads, kind));
+    }
+    if (t->logit.softcap > 0) cap_logits(t->s, t->n * team, t->logit.softcap);
+    team_mask(t, c, team);
+    for (int64_t i = 0; i < numbers; i += VL) highest = vf_max(vf_load(t->s + i), highest);
+    team_tops(t, highest, team);
+    team_weigh(t, team);
+    memset(t->o, 0, (size_t)(team * t->q_ld) * sizeof *t->o);
+    team_values(t, heads, kind);
+}
+
+#define TEAM(heads, name, kind)                               \
+    static void name##_##heads(lh_team *t, const lh_chunk *c) \
+    {                                                         \
+        team_attend(t, c, heads, kind);                       \
+    }
+TEAM(1, team_f32, MEET_F32)
+TEAM(2, team_f32, MEET_F32)
+TEAM(3, team_f32, MEET_F32)
+TEAM(4, team_f32, MEET_F32)
+TEAM(1, team_bf16, MEET_SPLIT)
+TEAM(2, team_bf16, MEET_SPLIT)
+TEAM(3, team_bf16, MEET_SPLIT)
+TEAM(4, team_bf16, MEET_SPLIT)
+
+/* By heads. */
+static void (*const teams_f32[])(lh_team *, const lh_chunk *) = {NULL, team_f32_1, team_f32_2, team_f32_3, team_f32_4};
+static void (*const teams_bf16[])(lh_team *, const lh_chunk *) = {NULL, team_bf16_1, team_bf16_2, team_bf16_3,
+                                                                  team_bf16_4};
+
+static lh_meet decode_kind(const lh_ragged *kv)
+{
+    return kv->type == LH_F32 ? MEET_F32 : MEET_SPLIT;
+}
+
+static void attend_chunk(const lh_decode *decode, const lh_chunk *c, float *memory)
+{
+    const lh_attend_decode_args *a = decode->args;
+    const lh_ragged *kv = &a->seqs[c->b];
+    int64_t d = kv->head_dim;
+    lh_meet kind = decode_kind(kv);
+    lh_team t = {.kv = kv,
+                 .logit = a->logit,
+                 .position = a->positions[c->b],
+                 .at = (kv->offset[c->head] + c->first) * d,
+                 .n = c->n,
+                 .q_ld = packed_floats(d, kind),
+                 .s = memory};
+    t.q = t.s + CHUNK * TEAM_MOST;
+    t.o = t.q + TEAM_MOST * t.q_ld;
+    for (int64_t g = 0; g < c->group; g += TEAM_MOST) {
+        int64_t heads = least(c->group - g, TEAM_MOST);
+        const float *q = a->q + c->b * a->q_ld + (c->i0 + g) * d;
+        memset(t.q, 0, (size_t)(TEAM_MOST * t.q_ld) * sizeof *t.q);
+        for (int64_t h = 0; h < heads; h++)
+            pack_floats_for(t.q + h * t.q_ld, q + h * d, d, query_factor(&a->logit), kind);
+        (kind == MEET_F32 ? teams_f32 : teams_bf16)[heads](&t, c);
+        for (int64_t h = 0; h < heads; h++) {
+            float *part = c->part + (g + h) * decode->part_ld;
+            memcpy(part, t.o + h * t.q_ld, (size_t)t.q_ld * sizeof *part);
+            part[decode->part_ld - 2] = t.top[h];
+            part[decode->part_ld - 1] = t.mass[h];
         }
     }
 }
 
-static void attend_chunk(const lh_attend_decode_args *a, const lh_chunk *c, float *s)
+/* One query head from the parts of its `chunks` chunks, which lie one behind the other; the first part is overwritten.
+ */
+static void join_chunks(const lh_decode *decode, const lh_chunk *c, int64_t chunks, int64_t g)
 {
+    const lh_attend_decode_args *a = decode->args;
     const lh_ragged *kv = &a->seqs[c->b];
-    int64_t d = kv->head_dim, at = (kv->offset[c->head] + c->first) * d;
-    chunk_logits(a, c, s);
-    for (int64_t g = 0; g < c->group; g++) {
-        float *o = c->part + g * (d + 2), *top = o + d, *mass = top + 1;
-        *top = -INFINITY;
-        *mass = 0.0f;
-        soften(s + g * CHUNK, c->n, c->n, top, mass, 0);
-        for (int64_t i = 0; i < d; i++) o[i] = 0.0f;
-        for (int64_t j = 0; j < c->n; j++) {
-            vf weight = vf_set1(s[g * CHUNK + j]);
-            for (int64_t i = 0; i < d; i += VL) {
-                vf v = vf_load_any_first(kv->v, kv->type, at + j * d + i, d - i);
-                vf_store_first(o + i, vf_fma(weight, v, vf_load_first(o + i, d - i)), d - i);
-            }
+    int64_t d = kv->head_dim, stride = c->group * decode->part_ld, i = c->i0 + g, top_at = decode->part_ld - 2;
+    int64_t floats = packed_floats(d, decode_kind(kv));
+    float *sum = c->part + g * decode->part_ld, top = -INFINITY, mass = 0.0f;
+    for (int64_t n = 0; n < chunks; n++) top = fmaxf(top, sum[n * stride + top_at]);
+    for (int64_t n = 0; n < chunks; n++) {
+        const float *part = sum + n * stride;
+        float factor = part[top_at + 1] > 0 ? expf(part[top_at] - top) : 0.0f;
+        mass += factor * part[top_at + 1];
+        for (int64_t k = 0; k < floats; k += VL) {
+            vf so_far = n > 0 ? vf_load(sum + k) : vf_zero();
+            vf_store(sum + k, vf_fma(vf_set1(factor), vf_load(part + k), so_far));
         }
     }
-}
-
-/* The query head i of sequence b from the parts of its chunks, which lie one
- * behind the other from `part`. */
-static void join_chunks(const lh_attend_decode_args *a, const lh_chunk *c, int64_t chunks, int64_t g)
-{
-    int64_t d = a->seqs[c->b].head_dim, stride = c->group * (d + 2), i = c->i0 + g;
-    const float *part = c->part + g * (d + 2);
-    float *o = a->o + c->b * a->o_ld + i * d, top = -INFINITY, mass = 0.0f;
-    for (int64_t n = 0; n < chunks; n++) top = fmaxf(top, part[n * stride + d]);
-    for (int64_t k = 0; k < d; k++) o[k] = 0.0f;
-    for (int64_t n = 0; n < chunks; n++, part += stride) {
-        float factor = part[d + 1] > 0 ? expf(part[d] - top) : 0.0f;
-        for (int64_t k = 0; k < d; k++) o[k] += factor * part[k];
-        mass += factor * part[d + 1];
-    }
-    for (int64_t k = 0; k < d; k++) o[k] = mass > 0 ? o[k] / mass : 0.0f;
+    for (int64_t k = 0; k < floats; k++) sum[k] = mass > 0 ? sum[k] / mass : 0.0f;
+    unpack_floats(a->o + c->b * a->o_ld + i * d, sum, d, decode_kind(kv));
     if (a->lse) a->lse[c->b * a->map.heads + i] = top + logf(mass);
-}
-
-static int64_t chunks_of(const lh_attend_decode_args *a, int64_t b, int64_t head)
-{
-    return (a->seqs[b].len[head] + CHUNK - 1) / CHUNK;
-}
-
-/* Fills `chunks` unless it is NULL, and returns how many there are. */
-static int64_t list_chunks(const lh_attend_decode_args *a, lh_chunk *chunks, float *parts)
-{
-    int64_t count = 0;
-    for (int64_t b = 0; b < a->batch; b++) {
-        for (int64_t h = head_first(&a->map); h < head_end(&a->map); h++) {
-            int64_t len = a->seqs[b].len[h];
-            for (int64_t first = 0; first < len; first += CHUNK, count++) {
-                if (!chunks) continue;
-                lh_chunk c = {
-                    .b = b, .head = h, .first = first, .n = len - first < CHUNK ? len - first : CHUNK, .part = parts};
-                head_range(&a->map, h, &c.i0, &c.group);
-                chunks[count] = c;
-                parts += c.group * (a->seqs[b].head_dim + 2);
-            }
-        }
-    }
-    return count;
 }
 
 static void blank_row(const lh_attend_decode_args *a, int64_t b, int64_t i)
@@ -107,37 +278,68 @@ static void blank_row(const lh_attend_decode_args *a, int64_t b, int64_t i)
     if (a->lse) a->lse[b * a->map.heads + i] = -INFINITY;
 }
 
+/* The first chunk of KV head h of sequence b is chunks[starts[b * heads + h]]; one more start ends the list. Fills
+ * `chunks` unless it is NULL, and returns how many there are. */
+static int64_t list_chunks(const lh_decode *decode, lh_chunk *chunks, int64_t *starts, float *parts)
+{
+    const lh_attend_decode_args *a = decode->args;
+    int64_t count = 0;
+    for (int64_t b = 0; b < a->batch; b++) {
+        for (int64_t h = head_first(&a->map); h < head_end(&a->map); h++) {
+            int64_t len = a->seqs[b].len[h];
+            if (chunks) *starts++ = count;
+            for (int64_t first = 0; first < len; first += CHUNK, count++) {
+                lh_chunk c = {.b = b, .head = h, .first = first, .n = least(len - first, CHUNK), .part = parts};
+                if (!chunks) continue;
+                head_range(&a->map, h, &c.i0, &c.group);
+                chunks[count] = c;
+                parts += c.group * decode->part_ld;
+            }
+        }
+    }
+    if (chunks) *starts = count;
+    return count;
+}
+
+/* All query heads of one KV head of one sequence. */
+static void join_head(const lh_decode *decode, const lh_chunk *chunks, const int64_t *starts, int64_t n)
+{
+    const lh_attend_decode_args *a = decode->args;
+    int64_t heads = head_end(&a->map) - head_first(&a->map), b = n / heads, i0, group;
+    head_range(&a->map, head_first(&a->map) + n % heads, &i0, &group);
+    for (int64_t g = 0; g < group; g++) {
+        if (starts[n] < starts[n + 1])
+            join_chunks(decode, &chunks[starts[n]], starts[n + 1] - starts[n], g);
+        else
+            blank_row(a, b, i0 + g);
+    }
+}
+
 static lh_status op_attend_decode(lh_stream *stream, const lh_attend_decode_args *a)
 {
     lh_status st = LH_OK;
-    int64_t count, d = 0, own = a->map.group * CHUNK;
+    lh_decode decode = {.args = a};
     char *memory = NULL;
     if (a->batch == 0 || a->map.heads == 0) return LH_OK;
-    count = list_chunks(a, NULL, NULL);
-    for (int64_t b = 0; b < a->batch; b++) d = a->seqs[b].head_dim > d ? a->seqs[b].head_dim : d;
-    int64_t list = (count * (int64_t)sizeof(lh_chunk) + 63) / 64 * 64, parts = count * a->map.group * (d + 2) * 4;
-    parts = (parts + 63) / 64 * 64;
-    LH_TRY(lh_stream_scratch(stream, &memory, list + parts + omp_get_max_threads() * own * (int64_t)sizeof(float)));
+    int64_t rows = a->batch * (head_end(&a->map) - head_first(&a->map)), count = list_chunks(&decode, NULL, NULL, NULL);
+    for (int64_t b = 0; b < a->batch; b++)
+        decode.d_most = a->seqs[b].head_dim > decode.d_most ? a->seqs[b].head_dim : decode.d_most;
+    decode.part_ld = packed_floats(decode.d_most, MEET_SPLIT) + 2;
+    decode.own = TEAM_MOST * (CHUNK + 2 * packed_floats(decode.d_most, MEET_SPLIT));
+    int64_t list = round_up(count * (int64_t)sizeof(lh_chunk) + (rows + 1) * 8, 64);
+    int64_t parts = round_up(count * a->map.group * decode.part_ld * 4, 64);
+    LH_TRY(
+        lh_stream_scratch(stream, &memory, list + parts + omp_get_max_threads() * decode.own * (int64_t)sizeof(float)));
     lh_chunk *chunks = (lh_chunk *)memory;
-    list_chunks(a, chunks, (float *)(memory + list));
-#pragma omp parallel
+    int64_t *starts = (int64_t *)(chunks + count);
+    list_chunks(&decode, chunks, starts, (float *)(memory + list));
+#pragma omp parallel if (count > 1)
     {
-        float *s = (float *)(memory + list + parts) + omp_get_thread_num() * own;
-#pragma omp for schedule(dynamic)
-        for (int64_t n = 0; n < count; n++) attend_chunk(a, &chunks[n], s);
-    }
-    for (int64_t b = 0, n = 0; b < a->batch; b++) {
-        for (int64_t h = head_first(&a->map); h < head_end(&a->map); h++) {
-            int64_t i0, group, mine = chunks_of(a, b, h);
-            head_range(&a->map, h, &i0, &group);
-            for (int64_t g = 0; g < group; g++) {
-                if (mine)
-                    join_chunks(a, &chunks[n], mine, g);
-                else
-                    blank_row(a, b, i0 + g);
-            }
-            n += mine;
-        }
+        float *own = (float *)(memory + list + parts) + omp_get_thread_num() * decode.own;
+#pragma omp for schedule(static)
+        for (int64_t n = 0; n < count; n++) attend_chunk(&decode, &chunks[n], own);
+#pragma omp for
+        for (int64_t n = 0; n < rows; n++) join_head(&decode, chunks, starts, n);
     }
 done:
     return st;

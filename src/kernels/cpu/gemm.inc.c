@@ -1,5 +1,6 @@
 /* Matrix products: few rows stream the weights once; in fixed order the tile;
  * everything else is a library's. */
+#include "kernels/cpu/stream.h"
 #include "kernels/cpu/tile.h"
 
 /* ---- by tiles, each output one chain of fused multiply-adds ---- */
@@ -93,61 +94,45 @@ done:
  * at once, FEW_TOGETHER of them at a time, or else their own numbers come from the second-level cache for each row. */
 enum { FEW_TOKENS = 8, FEW_CHAINS = 4, FEW_ROWS = 4, FEW_TOGETHER = VL == 16 ? 4 : 2 };
 
-/* x lies in steps of what one vector of weights holds: VL floats, or 2 VL
- * elements as words of bf16 where these are multiplied, else as VL even and VL
- * odd ones. Zero behind the end. */
 typedef struct lh_few {
     const lh_gemm_args *args;
-    float *x;
-    int64_t step, x_step, x_ld; /* elements of w and floats of x in a step; floats of a token */
+    float *x; /* packed vectors, x_ld apart */
+    int64_t x_ld;
 } lh_few;
 
-/* What one vector of weights adds for one token. */
-VEC_FN vf few_add(vf w, const float *x, vf sum, const lh_dtype type)
-{
-    if (type == LH_F32) return vf_fma(w, vf_load(x), sum);
-    if (PAIRS) return vf_dot(w, vf_load(x), sum);
-    return vf_fma(vf_odd(w), vf_load(x + VL), vf_fma(vf_even(w), vf_load(x), sum));
-}
-
-VEC_FN vf few_load(const void *p, int64_t at, int64_t n, const lh_dtype type)
-{
-    return type == LH_F32 ? vf_load_first((const float *)p + at, n) : vf_load_words((const uint16_t *)p + at, n);
-}
-
-/* y[t, o] in FEW_CHAINS sums. type is a constant at each call. */
-VEC_FN void few_one(const lh_few *f, int64_t o, int64_t t, const lh_dtype type)
+/* y[t, o] in FEW_CHAINS sums. kind is a constant at each call. */
+VEC_FN void few_one(const lh_few *f, int64_t o, int64_t t, const lh_meet kind)
 {
     const lh_gemm_args *a = f->args;
     const float *x = f->x + t * f->x_ld;
-    int64_t step = type == LH_F32 ? VL : 2 * VL, x_step = type == LH_F32 || PAIRS ? VL : 2 * VL, i = 0;
+    int64_t step = step_elements(kind), x_step = step_floats(kind), i = 0;
     vf sum[FEW_CHAINS];
 #pragma GCC unroll 4
     for (int u = 0; u < FEW_CHAINS; u++) sum[u] = vf_zero();
     for (; i + FEW_CHAINS * step <= a->in; i += FEW_CHAINS * step, x += FEW_CHAINS * x_step) {
 #pragma GCC unroll 4
         for (int u = 0; u < FEW_CHAINS; u++)
-            sum[u] = few_add(few_load(a->w, o * a->w_ld + i + u * step, step, type), x + u * x_step, sum[u], type);
+            sum[u] = step_add(step_load(a->w, o * a->w_ld + i + u * step, step, kind), x + u * x_step, sum[u], kind);
     }
     for (; i < a->in; i += step, x += x_step)
-        sum[0] = few_add(few_load(a->w, o * a->w_ld + i, least(step, a->in - i), type), x, sum[0], type);
+        sum[0] = step_add(step_load(a->w, o * a->w_ld + i, least(step, a->in - i), kind), x, sum[0], kind);
     a->y[t * a->y_ld + o] = vf_sum((sum[0] + sum[1]) + (sum[2] + sum[3])) + (a->bias ? a->bias[o] : 0.0f);
 }
 
-/* y[t .. t + tokens, o .. o + FEW_ROWS]. tokens and type are constants at each call. */
-VEC_FN void few_block(const lh_few *f, int64_t o, int64_t t, const int tokens, const lh_dtype type)
+/* y[t .. t + tokens, o .. o + FEW_ROWS]. tokens and kind are constants at each call. */
+VEC_FN void few_block(const lh_few *f, int64_t o, int64_t t, const int tokens, const lh_meet kind)
 {
     const lh_gemm_args *a = f->args;
-    int64_t step = type == LH_F32 ? VL : 2 * VL, x_step = type == LH_F32 || PAIRS ? VL : 2 * VL, i = 0;
+    int64_t step = step_elements(kind), i = 0;
     const float *x = f->x + t * f->x_ld;
     vf sum[FEW_ROWS][FEW_TOGETHER];
 #pragma GCC unroll 16
     for (int n = 0; n < FEW_ROWS * tokens; n++) sum[n / tokens][n % tokens] = vf_zero();
-    for (; i + step <= a->in; i += step, x += x_step) {
+    for (; i + step <= a->in; i += step, x += step_floats(kind)) {
 #pragma GCC unroll 16
         for (int n = 0; n < FEW_ROWS * tokens; n++) {
-            vf w = few_load(a->w, (o + n / tokens) * a->w_ld + i, step, type);
-            sum[n / tokens][n % tokens] = few_add(w, x + n % tokens * f->x_ld, sum[n / tokens][n % tokens], type);
+            vf w = step_load(a->w, (o + n / tokens) * a->w_ld + i, step, kind);
+            sum[n / tokens][n % tokens] = step_add(w, x + n % tokens * f->x_ld, sum[n / tokens][n % tokens], kind);
         }
     }
 #pragma GCC unroll 16
@@ -155,64 +140,53 @@ VEC_FN void few_block(const lh_few *f, int64_t o, int64_t t, const int tokens, c
         int r = n / tokens, c = n % tokens;
         if (i < a->in)
             sum[r][c] =
-                few_add(few_load(a->w, (o + r) * a->w_ld + i, a->in - i, type), x + c * f->x_ld, sum[r][c], type);
+                step_add(step_load(a->w, (o + r) * a->w_ld + i, a->in - i, kind), x + c * f->x_ld, sum[r][c], kind);
         a->y[(t + c) * a->y_ld + o + r] = vf_sum(sum[r][c]) + (a->bias ? a->bias[o + r] : 0.0f);
     }
 }
 
-VEC_FN void few_range(const lh_few *f, int64_t o, int64_t end, const lh_dtype type)
+VEC_FN void few_range(const lh_few *f, int64_t o, int64_t end, const lh_meet kind)
 {
     int64_t tokens = f->args->tokens, blocks = tokens - tokens % 2;
     for (; o + FEW_ROWS <= end; o += FEW_ROWS) {
         int64_t t = 0;
-        for (; t + FEW_TOGETHER <= blocks; t += FEW_TOGETHER) few_block(f, o, t, FEW_TOGETHER, type);
-        for (; t + 2 <= blocks; t += 2) few_block(f, o, t, 2, type);
-        for (int64_t r = 0; r < FEW_ROWS && t < tokens; r++) few_one(f, o + r, t, type);
+        for (; t + FEW_TOGETHER <= blocks; t += FEW_TOGETHER) few_block(f, o, t, FEW_TOGETHER, kind);
+        for (; t + 2 <= blocks; t += 2) few_block(f, o, t, 2, kind);
+        for (int64_t r = 0; r < FEW_ROWS && t < tokens; r++) few_one(f, o + r, t, kind);
     }
     for (; o < end; o++) {
-        for (int64_t t = 0; t < tokens; t++) few_one(f, o, t, type);
+        for (int64_t t = 0; t < tokens; t++) few_one(f, o, t, kind);
     }
 }
 
+static const lh_meet meet_bf16 = PAIRS ? MEET_PAIRS : MEET_SPLIT;
+
 static void few_range_f32(const lh_few *f, int64_t o, int64_t end)
 {
-    few_range(f, o, end, LH_F32);
+    few_range(f, o, end, MEET_F32);
 }
 
 static void few_range_bf16(const lh_few *f, int64_t o, int64_t end)
 {
-    few_range(f, o, end, LH_BF16);
-}
-
-static void few_pack(const lh_few *f)
-{
-    const lh_gemm_args *a = f->args;
-    for (int64_t t = 0; t < a->tokens; t++) {
-        float *x = f->x + t * f->x_ld;
-        for (int64_t i = 0; i < a->in; i += f->step, x += f->x_step) {
-            vf words = few_load(a->x, t * a->x_ld + i, a->in - i, a->type);
-            int split = a->type == LH_BF16 && !PAIRS;
-            vf_store(x, split ? vf_even(words) : words);
-            if (split) vf_store(x + VL, vf_odd(words));
-        }
-    }
+    few_range(f, o, end, meet_bf16);
 }
 
 static lh_status gemm_few(lh_stream *stream, const lh_gemm_args *a)
 {
     enum { ROWS = 64 };
     lh_status st = LH_OK;
-    lh_few f = {.args = a, .step = a->type == LH_F32 ? VL : 2 * VL, .x_step = a->type == LH_F32 || PAIRS ? VL : 2 * VL};
-    f.x_ld = (a->in + f.step - 1) / f.step * f.x_step;
+    lh_meet kind = a->type == LH_F32 ? MEET_F32 : meet_bf16;
+    int64_t bytes = lh_dtype_bytes(a->type);
+    lh_few f = {.args = a, .x_ld = packed_floats(a->in, kind)};
     LH_TRY(lh_stream_scratch(stream, &f.x, a->tokens * f.x_ld * (int64_t)sizeof *f.x));
-    few_pack(&f);
+    for (int64_t t = 0; t < a->tokens; t++)
+        pack_vector(f.x + t * f.x_ld, (const char *)a->x + t * a->x_ld * bytes, a->in, kind);
 #pragma omp parallel for if (a->out * a->in >= PARALLEL_FROM)
     for (int64_t o = 0; o < a->out; o += ROWS) {
-        int64_t end = least(o + ROWS, a->out);
         if (a->type == LH_F32)
-            few_range_f32(&f, o, end);
+            few_range_f32(&f, o, least(o + ROWS, a->out));
         else
-            few_range_bf16(&f, o, end);
+            few_range_bf16(&f, o, least(o + ROWS, a->out));
     }
 done:
     return st;

@@ -235,4 +235,19 @@ VEC_FN void vf_transpose(vf x[VL])
     }
 }
 
+VEC_FN vf vf_sums(const vf x[VL])
+{
+    __m256d u[4];
+    vf v[2];
+    for (int i = 0; i < 4; i++) {
+        vf low = _mm256_unpacklo_ps(x[2 * i], x[2 * i + 1]), high = _mm256_unpackhi_ps(x[2 * i], x[2 * i + 1]);
+        u[i] = _mm256_castps_pd(_mm256_add_ps(low, high));
+    }
+    for (int i = 0; i < 2; i++) {
+        vf low = _mm256_castpd_ps(_mm256_unpacklo_pd(u[2 * i], u[2 * i + 1]));
+        v[i] = _mm256_add_ps(low, _mm256_castpd_ps(_mm256_unpackhi_pd(u[2 * i], u[2 * i + 1])));
+    }
+    return _mm256_add_ps(_mm256_permute2f128_ps(v[0], v[1], 0x20), _mm256_permute2f128_ps(v[0], v[1], 0x31));
+}
+
 #endif

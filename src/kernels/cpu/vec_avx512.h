@@ -248,4 +248,21 @@ VEC_FN void vf_transpose(vf x[VL])
     }
 }
 
+VEC_FN vf vf_sums(const vf x[VL])
+{
+    __m512d u[8];
+    vf v[4];
+    for (int i = 0; i < 8; i++) {
+        vf low = _mm512_unpacklo_ps(x[2 * i], x[2 * i + 1]), high = _mm512_unpackhi_ps(x[2 * i], x[2 * i + 1]);
+        u[i] = _mm512_castps_pd(_mm512_add_ps(low, high));
+    }
+    for (int i = 0; i < 4; i++) {
+        vf low = _mm512_castpd_ps(_mm512_unpacklo_pd(u[2 * i], u[2 * i + 1]));
+        v[i] = _mm512_add_ps(low, _mm512_castpd_ps(_mm512_unpackhi_pd(u[2 * i], u[2 * i + 1])));
+    }
+    for (int i = 0; i < 4; i += 2)
+        v[i] = _mm512_add_ps(_mm512_shuffle_f32x4(v[i], v[i + 1], 0x88), _mm512_shuffle_f32x4(v[i], v[i + 1], 0xdd));
+    return _mm512_add_ps(_mm512_shuffle_f32x4(v[0], v[2], 0x88), _mm512_shuffle_f32x4(v[0], v[2], 0xdd));
+}
+
 #endif

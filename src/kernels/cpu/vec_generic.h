@@ -218,4 +218,9 @@ VEC_FN void vf_transpose(vf x[VL])
     }
 }
 
+VEC_FN vf vf_sums(const vf x[VL])
+{
+    return (vf){vf_sum(x[0]), vf_sum(x[1]), vf_sum(x[2]), vf_sum(x[3])};
+}
+
 #endif

@@ -1,0 +1,72 @@
+/* stream.h - rows in memory (weights, keys, values) that are read once, as they lie, while the few vectors they meet
+ * stay in the nearest cache. A row is taken in steps of one vector load: VL floats, or 2 VL bf16 as words of two. */
+#ifndef LH_KERNELS_CPU_STREAM_H
+#define LH_KERNELS_CPU_STREAM_H
+
+#include "kernels/cpu/inner.h"
+
+/* How a row meets a vector: as floats; as words that are split into floats of even and of odd index; as words of which
+ * both halves are multiplied with those of bf16 words. */
+typedef enum lh_meet { MEET_F32, MEET_SPLIT, MEET_PAIRS } lh_meet;
+
+/* Elements of a row, and floats (or words) of the vector, in a step. */
+VEC_FN int64_t step_elements(const lh_meet kind)
+{
+    return kind == MEET_F32 ? VL : 2 * VL;
+}
+
+VEC_FN int64_t step_floats(const lh_meet kind)
+{
+    return kind == MEET_SPLIT ? 2 * VL : VL;
+}
+
+/* Floats of a packed vector of n elements: whole steps. */
+static inline int64_t packed_floats(int64_t n, lh_meet kind)
+{
+    return (n + step_elements(kind) - 1) / step_elements(kind) * step_floats(kind);
+}
+
+/* The step of a row that begins at element `at` and has n elements. */
+VEC_FN vf step_load(const void *row, int64_t at, int64_t n, const lh_meet kind)
+{
+    return kind == MEET_F32 ? vf_load_first((const float *)row + at, n) : vf_load_words((const uint16_t *)row + at, n);
+}
+
+/* sum + the products of a step and x. */
+VEC_FN vf step_add(vf row, const float *x, vf sum, const lh_meet kind)
+{
+    if (kind == MEET_F32) return vf_fma(row, vf_load(x), sum);
+    if (kind == MEET_PAIRS) return vf_dot(row, vf_load(x), sum);
+    return vf_fma(vf_odd(row), vf_load(x + VL), vf_fma(vf_even(row), vf_load(x), sum));
+}
+
+/* n elements of bf16 (MEET_SPLIT, MEET_PAIRS) or f32 (MEET_F32) from src as the vector, zero up to a whole step. */
+static inline void pack_vector(float *dst, const void *src, int64_t n, lh_meet kind)
+{
+    for (int64_t i = 0; i < n; i += step_elements(kind), dst += step_floats(kind)) {
+        vf x = step_load(src, i, n - i, kind);
+        vf_store(dst, kind == MEET_SPLIT ? vf_even(x) : x);
+        if (kind == MEET_SPLIT) vf_store(dst + VL, vf_odd(x));
+    }
+}
+
+/* factor * n floats as the vector for rows of f32 or of split bf16. */
+static inline void pack_floats_for(float *dst, const float *src, int64_t n, float factor, lh_meet kind)
+{
+    for (int64_t i = 0; i < packed_floats(n, kind); i++) {
+        int64_t inside = i % (2 * VL), from = i - inside + inside % VL * 2 + inside / VL;
+        if (kind == MEET_F32) from = i;
+        dst[i] = from < n ? factor * src[from] : 0.0f;
+    }
+}
+
+/* The reverse: n elements. */
+static inline void unpack_floats(float *dst, const float *src, int64_t n, lh_meet kind)
+{
+    for (int64_t i = 0; i < n; i++) {
+        int64_t inside = i % (2 * VL), from = i - inside + inside % 2 * VL + inside / 2;
+        dst[i] = src[kind == MEET_F32 ? i : from];
+    }
+}
+
+#endif
