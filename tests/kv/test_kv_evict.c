@@ -137,7 +137,8 @@ static void check_choice(const rig *r, const rig_result *got)
     lh_free(keep);
 }
 
-/* And scores by the definition, in double, keep the same: no near ties in these cases. */
+/* And scores by the definition, in double, keep the same: no near ties in these cases, where queries are not rounded.
+ */
 static void check_definition(const rig *r, const rig_result *got)
 {
     oracle o;
@@ -203,7 +204,7 @@ START_TEST(test_ranks_keep_what_one_rank_keeps_and_that_is_right)
             check_protected(&one, &mine);
             check_choice(&one, &mine);
             if (b == 0) check_raw(&one, &mine);
-            if (mt_rank() == 0) check_definition(&one, &mine);
+            if (mt_rank() == 0 && (lh_ops_at(b) == &lh_ops_ref || c.type == LH_F32)) check_definition(&one, &mine);
             mt_check(rig_entries_are_whole(&one), "an entry is not what was appended");
             mt_check(rig_entries_are_whole(&all), "an entry is not what was appended, on several ranks");
             for (int64_t l = 0; l < c.layers && mt_rank() == 0; l++)
