@@ -1,13 +1,13 @@
 #include "engine/engine.h"
 
 #include <omp.h>
-#include <sched.h>
 #include <string.h>
 
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/progress.h"
 #include "engine/clock.h"
+#include "engine/threads.h"
 
 struct lh_engine {
     lh_comm *comm;
@@ -52,18 +52,12 @@ done:
     return st;
 }
 
-static int64_t cores(void)
-{
-    cpu_set_t set;
-    return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
-}
-
 /* Threads, device and backend of this rank. */
-static lh_status open_device(lh_engine *e, const lh_engine_options *o)
+static lh_status open_device(lh_engine *e, const lh_engine_options *o, int64_t threads)
 {
     lh_status st = LH_OK;
-    int64_t local = lh_comm_local_size(e->comm), threads = o->threads ? o->threads : cores() / local;
-    omp_set_num_threads(threads < 1 ? 1 : (int)threads);
+    int64_t local = lh_comm_local_size(e->comm);
+    omp_set_num_threads((int)(o->threads ? o->threads : threads));
     LH_TRY(lh_engine_backend(o->device, &e->place.ops));
     /* Ranks of one host share its memory: each may take its part of what is free. */
     LH_TRY(lh_device_open(&e->device, LH_DEVICE_CPU, 0));
@@ -125,14 +119,15 @@ lh_status lh_engine_open(lh_engine **out, lh_comm *world, const lh_engine_option
     lh_status st = LH_OK;
     lh_engine *e = NULL;
     double start = lh_clock_s();
-    int64_t size = lh_comm_size(world), tp = options->tp ? options->tp : size;
+    int64_t size = lh_comm_size(world), tp = options->tp ? options->tp : size, threads = 1;
     LH_TRY(lh_calloc(&e, 1, sizeof *e));
     if (tp < 1 || tp > size || size % tp)
         LH_FAIL(LH_EUSAGE, "--tp %lld does not divide the %lld ranks of this run", (long long)tp, (long long)size);
     e->replicas = size / tp;
     e->deterministic = options->deterministic;
     LH_TRY(lh_comm_split(world, (int)(lh_comm_rank(world) / tp), &e->comm));
-    st = open_device(e, options);
+    LH_TRY(lh_threads_share(world, &threads));
+    st = open_device(e, options, threads);
     if (st == LH_OK) st = open_model(e, options);
     LH_TRY(lh_comm_agree(world, st));
     lh_comm_step(world, "loading weights", 0);
