@@ -206,7 +206,6 @@ static lh_status read_everything(void *self)
     lh_h5 *h5 = NULL;
     lh_checkpoint *ck = NULL;
     const lh_h5_head any = {0};
-    LH_TRY(lh_h5_check(v->path));
     LH_TRY(lh_h5_open(&h5, v->path, &any));
     const char *kind = lh_h5_kind(h5);
     snprintf(v->report->kind, sizeof v->report->kind, "%s", kind);
@@ -229,8 +228,9 @@ lh_status lh_verify(const char *path, const lh_import_progress *progress, lh_ver
 {
     lh_status st = LH_OK;
     struct stat info;
-    verifier v = {.path = path, .progress = progress};
+    verifier v = {.path = path, .progress = progress, .report = MAP_FAILED};
     *report = (lh_verify_report){0};
+    LH_TRY(lh_h5_probe(path)); /* what hangs does so in the structure: seconds, not the minutes of reading everything */
     if (stat(path, &info) == 0) v.total_bytes = info.st_size;
     /* What the child finds out reaches us through this page. */
     v.report = mmap(NULL, sizeof *report, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
