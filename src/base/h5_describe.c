@@ -1,16 +1,21 @@
+#include <math.h>
 #include <string.h>
 
 #include "base/h5_impl.h"
+#include "base/json.h"
 
-static lh_status put(json_t *object, const char *key, json_t *value)
+static lh_status put(const lh_h5 *h5, json_t *object, const char *key, json_t *value)
 {
     lh_status st = LH_OK;
-    if (!value || json_object_set_new(object, key, value) != 0) LH_FAIL(LH_ENOMEM, "cannot hold a description");
+    if (!value) LH_FAIL(LH_ENOMEM, "cannot hold a description");
+    if (json_object_set_new(object, key, value) != 0)
+        LH_FAIL(lh_h5_code(h5), "the name '%s' in '%s' is not UTF-8 text", key, h5->path);
 done:
     return st;
 }
 
-/* One attribute: a number, or a string; a string that is a JSON object is shown as one (`run`). */
+/* One attribute: a number (null where it is not finite), or a string; a string that is a JSON object is shown as one
+ * (`run`). */
 static lh_status put_attr(lh_h5 *h5, const char *name, const char *attr, json_t *object)
 {
     lh_status st = LH_OK;
@@ -24,14 +29,16 @@ static lh_status put_attr(lh_h5 *h5, const char *name, const char *attr, json_t 
     case H5T_STRING:
         LH_TRY(lh_h5_get_string(h5, name, attr, &text));
         inner = json_loads(text, 0, NULL);
-        if (!inner) inner = json_string(text);
-        LH_TRY(put(object, attr, inner ? inner : json_null()));
+        if (!inner) inner = lh_json_text(text, (int64_t)strlen(text));
+        LH_TRY(put(h5, object, attr, inner));
         break;
     case H5T_INTEGER:
         LH_TRY(lh_h5_get_i64(h5, name, attr, &whole));
-        LH_TRY(put(object, attr, json_integer(whole)));
+        LH_TRY(put(h5, object, attr, json_integer(whole)));
         break;
-    default: LH_TRY(lh_h5_get_f64(h5, name, attr, &real)); LH_TRY(put(object, attr, json_real(real)));
+    default:
+        LH_TRY(lh_h5_get_f64(h5, name, attr, &real));
+        LH_TRY(put(h5, object, attr, isfinite(real) ? json_real(real) : json_null()));
     }
 done:
     lh_free(text);
@@ -69,7 +76,7 @@ static lh_status describe_object(lh_h5_walk *walk, hid_t id, const char *name)
     if (H5Iget_type(id) == H5I_GROUP && H5Aget_num_attrs(id) > 0) {
         entry = json_object();
         LH_TRY(put_attrs(walk->h5, id, name, entry));
-        LH_TRY(put(d->object, name, json_incref(entry)));
+        LH_TRY(put(walk->h5, d->object, name, json_incref(entry)));
     }
     if (H5Iget_type(id) != H5I_DATASET) goto done;
     type = H5Dget_type(id);
@@ -78,10 +85,10 @@ static lh_status describe_object(lh_h5_walk *walk, hid_t id, const char *name)
     entry = json_object();
     dims = json_array();
     for (int i = 0; i < shape.rank; i++) json_array_append_new(dims, json_integer(shape.dims[i]));
-    LH_TRY(put(entry, "name", json_string(name)));
-    LH_TRY(put(entry, "shape", json_incref(dims)));
+    LH_TRY(put(walk->h5, entry, "name", lh_json_text(name, (int64_t)strlen(name))));
+    LH_TRY(put(walk->h5, entry, "shape", json_incref(dims)));
     LH_TRY(put_attrs(walk->h5, id, name, entry));
-    LH_TRY(put(entry, "dtype", json_string(lh_dtype_name(shape.type))));
+    LH_TRY(put(walk->h5, entry, "dtype", json_string(lh_dtype_name(shape.type))));
     if (json_array_append(d->arrays, entry) != 0) LH_FAIL(LH_ENOMEM, "cannot hold a description");
 done:
     if (type >= 0) H5Tclose(type);
@@ -96,9 +103,9 @@ lh_status lh_h5_describe(lh_h5 *h5, json_t *object, json_t **arrays)
     describer d = {object, json_array()};
     hid_t root = H5Oopen(h5->file, "/", H5P_DEFAULT);
     if (root < 0 || !d.arrays) LH_FAIL(lh_h5_code(h5), "cannot open the root of '%s'", h5->path);
-    LH_TRY(put(object, "kind", json_string(h5->kind)));
+    LH_TRY(put(h5, object, "kind", lh_json_text(h5->kind, (int64_t)strlen(h5->kind))));
     LH_TRY(put_attrs(h5, root, "/", object));
-    LH_TRY(put(object, "bytes", json_integer(h5->file_bytes)));
+    LH_TRY(put(h5, object, "bytes", json_integer(h5->file_bytes)));
     lh_h5_walk walk = {.h5 = h5, .object = describe_object, .arg = &d};
     LH_TRY(lh_h5_walk_run(&walk));
     json_object_del(object, "longhaul"); /* is `kind` */

@@ -2,6 +2,7 @@
 #include <check.h>
 #include <errno.h>
 #include <hdf5.h>
+#include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -140,6 +141,32 @@ START_TEST(test_attributes_and_text_come_back)
     lh_free(run);
     lh_free(author);
     lh_h5_close(h5);
+}
+END_TEST
+
+START_TEST(test_what_is_no_json_is_described_all_the_same)
+{
+    lh_h5 *h5;
+    json_t *object = json_object(), *arrays = NULL;
+    ck_assert_int_eq(lh_h5_create(&h5, path, &head), LH_OK);
+    ck_assert_int_eq(lh_h5_put_string(h5, "/", "text", "a\xff"), LH_OK);
+    ck_assert_int_eq(lh_h5_put_f64(h5, "/", "number", NAN), LH_OK);
+    ck_assert_int_eq(lh_h5_commit(h5), LH_OK);
+    ck_assert_int_eq(lh_h5_open(&h5, path, &head), LH_OK);
+    ck_assert_msg(lh_h5_describe(h5, object, &arrays) == LH_OK, "%s", lh_error_message());
+    ck_assert_str_eq(json_string_value(json_object_get(object, "text")), "a\xef\xbf\xbd");
+    ck_assert(json_is_null(json_object_get(object, "number")));
+    json_decref(object), json_decref(arrays);
+    object = json_object();
+    lh_h5_close(h5);
+    ck_assert_int_eq(lh_h5_create(&h5, path, &head), LH_OK);
+    ck_assert_int_eq(lh_h5_put_i64(h5, "/", "b\xff", 1), LH_OK);
+    ck_assert_int_eq(lh_h5_commit(h5), LH_OK);
+    ck_assert_int_eq(lh_h5_open(&h5, path, &head), LH_OK);
+    ck_assert_int_eq(lh_h5_describe(h5, object, &arrays), LH_EFILE);
+    ck_assert(strstr(lh_error_message(), path) != NULL);
+    lh_h5_close(h5);
+    json_decref(object);
 }
 END_TEST
 
@@ -326,6 +353,7 @@ int main(void)
     tcase_add_test(tc, test_sixteen_bit_floats_keep_every_bit);
     tcase_add_test(tc, test_a_part_is_the_slice_of_the_whole);
     tcase_add_test(tc, test_attributes_and_text_come_back);
+    tcase_add_test(tc, test_what_is_no_json_is_described_all_the_same);
     tcase_add_test(tc, test_nothing_lies_under_the_name_before_commit);
     tcase_add_test(tc, test_same_contents_same_bytes);
     tcase_add_test(tc, test_a_full_disk_is_a_failure_and_leaves_nothing);
