@@ -24,8 +24,9 @@ run_tests() {
     ctest --test-dir "$root/$folder" --output-on-failure -j "$cores" "$@" >"$logs/$name.tests" 2>&1 && return
     failed=1
     say "tests of $folder failed:"
-    # What ctest says of the tests that passed is left out.
-    grep -Ev '^ *(Start +[0-9]+:|[0-9]+/[0-9]+ Test +#.* Passed )' "$logs/$name.tests" | tail -n 200
+    # Without what ctest says of the tests that passed, and without its summary.
+    sed '/tests passed/,$d' "$logs/$name.tests" | grep -Ev '^ *(Start +[0-9]+:|[0-9]+/[0-9]+ Test +#.* Passed )' |
+        tail -n 200
 }
 
 failed=0
