@@ -1,4 +1,6 @@
 /* Laws of the division of heads over ranks, for all small numbers of them. */
+#include <stddef.h>
+
 #include "kv/heads.h"
 #include "suite.h"
 
@@ -54,7 +56,8 @@ START_TEST(test_heads_are_divided_for_all_small_numbers)
                 for (int r = 0; r < ranks; r++) {
                     ck_assert_int_eq(lh_heads_of(&of[r], kv_heads * group, kv_heads, r, ranks), LH_OK);
                     lh_heads other = lh_heads_at(&of[0], r);
-                    ck_assert_mem_eq(&other, &of[r], sizeof other);
+                    ck_assert_mem_eq(&other, &of[r],
+                                     offsetof(lh_heads, ranks) + sizeof other.ranks); /* not its padding */
                 }
                 check_ranks(of, ranks);
                 check_sharers(of, ranks);
