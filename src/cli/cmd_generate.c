@@ -117,7 +117,7 @@ typedef struct run {
     struct values *v;
     lh_policy_plan policy;
     int policy_given; /* 0: the policy is the loaded cache's own */
-    lh_input_texts texts;
+    lh_input input;
     lh_input_ids ids;
     lh_engine *engine;
     lh_generation generation;
@@ -157,10 +157,10 @@ static lh_status open_all(run *r)
                      "'--tp %lld' is not the %d ranks of this run: 'generate' runs one copy of the model on all of "
                      "them, leave it out",
                      (long long)v->engine.tp, lh_comm_size(world));
-    if (st == LH_OK) st = lh_input_read(&r->texts, &v->input, v->files.load_cache != NULL);
+    if (st == LH_OK) st = lh_input_read(&r->input);
     LH_TRY(lh_comm_agree(world, st));
     LH_TRY(lh_engine_open(&r->engine, world, &v->engine));
-    LH_TRY(lh_input_encode(r->engine, &v->input, &r->texts, v->files.load_cache != NULL, &r->ids));
+    LH_TRY(lh_input_encode(&r->input, r->engine, &r->ids));
 done:
     return st;
 }
@@ -207,8 +207,8 @@ static lh_status generate(run *r)
     r->output = (lh_output){.json = v->files.json,
                             .writes_at_end = v->files.keep_sets || v->files.logits,
                             .comm = lh_engine_comm(r->engine),
-                            .questions = (const char *const *)r->texts.questions,
-                            .question_count = r->texts.n,
+                            .questions = (const char *const *)r->input.questions,
+                            .question_count = r->input.n,
                             .answer = -1};
     lh_generate_request request = {.prompt = r->ids.prompt,
                                    .questions = r->ids.questions,
@@ -238,7 +238,8 @@ done:
 static lh_status run_generate(lh_call *call)
 {
     lh_status st = LH_OK;
-    run r = {.call = call, .v = call->values};
+    struct values *v = call->values;
+    run r = {.call = call, .v = v, .input = {.options = &v->input, .behind_cache = v->files.load_cache != NULL}};
     LH_TRY(check(&r));
     LH_TRY(make_record(&r));
     LH_TRY(open_all(&r));
@@ -249,7 +250,7 @@ done:
     lh_generation_clear(&r.generation);
     lh_engine_close(r.engine);
     lh_input_ids_clear(&r.ids);
-    lh_input_clear(&r.texts);
+    lh_input_clear(&r.input);
     free(r.record);
     return st;
 }

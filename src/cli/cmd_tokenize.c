@@ -104,11 +104,12 @@ done:
     return st;
 }
 
-static lh_status render(const run *r, const lh_message *messages, int64_t n, int add_generation_prompt,
-                        lh_chat_text *out)
+/* bos and eos of the request are filled in here. */
+static lh_status render(const run *r, lh_chat_request request, lh_chat_text *out)
 {
-    return lh_chat_render(r->format, &(lh_chat_request){messages, n, add_generation_prompt, r->bos.data, r->eos.data},
-                          out);
+    request.bos = r->bos.data;
+    request.eos = r->eos.data;
+    return lh_chat_render(r->format, &request, out);
 }
 
 /* ---- one text ---- */
@@ -138,7 +139,7 @@ static lh_status chat_one(const run *r, const lh_buf *in)
     if ((int64_t)strlen(in->data) < in->bytes) LH_FAIL(LH_EINPUT, "%s holds a zero byte: it is not text", r->name);
     if (r->v->system) messages[n++] = (lh_message){"system", r->v->system};
     messages[n++] = (lh_message){"user", in->data};
-    LH_TRY(render(r, messages, n, 1, &text));
+    LH_TRY(render(r, (lh_chat_request){.messages = messages, .n = n, .add_generation_prompt = 1}, &text));
     if (r->v->text) {
         LH_TRY(lh_cli_write(text.text.data, text.text.bytes));
     } else {
@@ -278,7 +279,9 @@ static lh_status chat_line(const run *r, const char *where, const json_t *in, js
     lh_tokens ids = {0};
     int64_t n = 0;
     LH_TRY(read_messages(where, in, &messages, &n));
-    st = render(r, messages, n, json_is_true(json_object_get(in, "add_generation_prompt")), &text);
+    lh_chat_request request = {.messages = messages, .n = n};
+    request.add_generation_prompt = json_is_true(json_object_get(in, "add_generation_prompt"));
+    st = render(r, request, &text);
     if (st == LH_EINPUT) { /* the template refuses: the lines go on */
         lh_warn("%s: %s", where, lh_error_message());
         lh_error_clear();

@@ -29,12 +29,12 @@ static lh_status show(void *self, int64_t done_bytes, int64_t total_bytes)
     return LH_OK;
 }
 
-static lh_status print(const lh_verify_report *report, const char *path, int json)
+static lh_status print(const lh_verify_report *report, const char *path, const struct values *v)
 {
     lh_status st = LH_OK;
     json_t *object = NULL;
     lh_buf text = {0};
-    if (json) {
+    if (v->format.json) {
         object = json_pack("{s:s, s:s, s:b, s:I, s:I, s:I}", "file", path, "kind", report->kind, "whole", 1, "arrays",
                            (json_int_t)report->arrays, "bytes", (json_int_t)report->bytes, "hashes",
                            (json_int_t)report->hashes);
@@ -65,7 +65,7 @@ static lh_status run(lh_call *call)
     st = lh_verify(path, &(lh_import_progress){&progress, show}, &report);
     lh_progress_clear(&progress);
     LH_TRY(st);
-    LH_TRY(print(&report, path, v->format.json));
+    LH_TRY(print(&report, path, v));
 done:
     return st;
 }

@@ -76,9 +76,10 @@ done:
     return st;
 }
 
-static lh_status read_questions(lh_input_texts *out, const lh_input_options *in)
+static lh_status read_questions(lh_input *out)
 {
     lh_status st = LH_OK;
+    const lh_input_options *in = out->options;
     lh_buf text = {0};
     LH_TRY(lh_calloc(&out->questions, in->questions.n + in->question_files.n, sizeof *out->questions));
     for (int64_t i = 0; i < in->questions.n; i++) LH_TRY(lh_strdup(&out->questions[i], in->questions.at[i]));
@@ -95,15 +96,16 @@ done:
     return st;
 }
 
-lh_status lh_input_read(lh_input_texts *out, const lh_input_options *in, int behind_cache)
+lh_status lh_input_read(lh_input *out)
 {
     lh_status st = LH_OK;
+    const lh_input_options *in = out->options;
     const char *path = in->prompt_file ? in->prompt_file : "-";
     out->n = in->questions.n + in->question_files.n;
     if (!lh_cli_first()) goto done;
     if (in->prompt) {
         LH_TRY(lh_buf_puts(&out->prompt, in->prompt));
-    } else if (!in->prompt_tokens && (in->prompt_file || !behind_cache)) {
+    } else if (!in->prompt_tokens && (in->prompt_file || !out->behind_cache)) {
         if (strcmp(path, "-") == 0 && isatty(0)) lh_info("reading the prompt from the terminal, Ctrl-D ends it");
         LH_TRY(lh_file_read(&out->prompt, path, TEXT_BYTES));
         if (out->prompt.bytes == 0 && out->n == 0)
@@ -111,38 +113,39 @@ lh_status lh_input_read(lh_input_texts *out, const lh_input_options *in, int beh
                     in->prompt_file ? path : "standard input", in->prompt_file ? "'" : "");
     }
     if (in->prompt && !*in->prompt && out->n == 0) LH_FAIL(LH_EUSAGE, "the prompt is empty: '--prompt' got no text");
-    LH_TRY(read_questions(out, in));
+    LH_TRY(read_questions(out));
 done:
     return st;
 }
 
-void lh_input_clear(lh_input_texts *texts)
+void lh_input_clear(lh_input *input)
 {
-    lh_buf_clear(&texts->prompt);
-    for (int64_t i = 0; texts->questions && i < texts->n; i++) lh_free(texts->questions[i]);
-    lh_free(texts->questions);
-    *texts = (lh_input_texts){0};
+    lh_buf_clear(&input->prompt);
+    for (int64_t i = 0; input->questions && i < input->n; i++) lh_free(input->questions[i]);
+    lh_free(input->questions);
+    *input = (lh_input){0};
 }
 
-static lh_status encode(const lh_engine *engine, const lh_input_options *in, const lh_input_texts *texts,
-                        int behind_cache, lh_input_ids *out)
+static lh_status encode(const lh_input *input, const lh_engine *engine, lh_input_ids *out)
 {
     lh_status st = LH_OK;
+    const lh_input_options *in = input->options;
     const int64_t vocab = lh_engine_config(engine)->vocab;
     lh_tokens none = {0}; /* of a text that is not there: ids are the context, questions are text */
-    lh_prompt_text text = {.text = texts->prompt.data ? texts->prompt.data : "",
-                           .bytes = texts->prompt.bytes,
-                           .questions = (const char *const *)texts->questions,
-                           .question_count = texts->n,
+    lh_prompt_text text = {.text = input->prompt.data ? input->prompt.data : "",
+                           .bytes = input->prompt.bytes,
+                           .questions = (const char *const *)input->questions,
+                           .question_count = input->n,
                            .chat = in->chat || in->chat_template,
                            .chat_template = in->chat_template,
                            .system = in->system,
-                           .behind_cache = behind_cache};
+                           .behind_cache = input->behind_cache};
     if (in->prompt_tokens) LH_TRY(lh_prompt_ids(in->prompt_tokens, vocab, &out->prompt));
-    if (!in->prompt_tokens || texts->n)
+    if (!in->prompt_tokens || input->n) {
         LH_TRY(lh_prompt_encode(lh_engine_tokenizer(engine), &text, in->prompt_tokens ? &none : &out->prompt,
                                 &out->questions));
-    if (!in->prompt_tokens || texts->n) LH_TRY(lh_prompt_ends(lh_engine_tokenizer(engine), &text, &out->ends));
+        LH_TRY(lh_prompt_ends(lh_engine_tokenizer(engine), &text, &out->ends));
+    }
     if (in->force_tokens) LH_TRY(lh_prompt_ids(in->force_tokens, vocab, &out->force));
 done:
     lh_tokens_clear(&none);
@@ -164,17 +167,16 @@ done:
     return st;
 }
 
-lh_status lh_input_encode(lh_engine *engine, const lh_input_options *in, const lh_input_texts *texts, int behind_cache,
-                          lh_input_ids *out)
+lh_status lh_input_encode(const lh_input *input, lh_engine *engine, lh_input_ids *out)
 {
     lh_status st = LH_OK;
     lh_comm *comm = lh_engine_comm(engine);
+    out->n = input->n;
     if (lh_cli_first())
-        st = encode(engine, in, texts, behind_cache, out);
+        st = encode(input, engine, out);
     else
-        st = lh_calloc(&out->questions, texts->n, sizeof *out->questions);
+        st = lh_calloc(&out->questions, input->n, sizeof *out->questions);
     LH_TRY(lh_comm_agree(comm, st));
-    out->n = texts->n;
     LH_TRY(share(comm, &out->prompt));
     LH_TRY(share(comm, &out->force));
     LH_TRY(share(comm, &out->ends));

@@ -17,17 +17,18 @@ extern const lh_option_table lh_input_option_table;
 /* LH_EUSAGE where the options contradict each other. */
 lh_status lh_input_check(const lh_options *options, const lh_input_options *in);
 
-/* Texts as they were read, on rank 0 (elsewhere empty). */
-typedef struct lh_input_texts {
+/* What is read. The first two are the caller's; the texts are there on rank 0, elsewhere empty. */
+typedef struct lh_input {
+    const lh_input_options *options;
+    int behind_cache; /* 1: a cache is loaded, and the answer may just go on behind it */
     lh_buf prompt;
     char **questions; /* [n] */
     int64_t n;        /* on every rank */
-} lh_input_texts;
+} lh_input;
 
-/* Local to rank 0: agree afterwards. Without any option the prompt is standard input, or nothing where behind_cache: a
- * cache is loaded and the answer may just go on behind it. */
-lh_status lh_input_read(lh_input_texts *out, const lh_input_options *in, int behind_cache);
-void lh_input_clear(lh_input_texts *texts);
+/* Local to rank 0: agree afterwards. Without any option the prompt is standard input, or nothing behind a cache. */
+lh_status lh_input_read(lh_input *input);
+void lh_input_clear(lh_input *input);
 
 /* Collective: the ids of prompt, questions, forced tokens and end tokens, in the request; questions is memory of the
  * caller. */
@@ -36,8 +37,7 @@ typedef struct lh_input_ids {
     int64_t n;
 } lh_input_ids;
 
-lh_status lh_input_encode(lh_engine *engine, const lh_input_options *in, const lh_input_texts *texts, int behind_cache,
-                          lh_input_ids *out);
+lh_status lh_input_encode(const lh_input *input, lh_engine *engine, lh_input_ids *out);
 void lh_input_ids_clear(lh_input_ids *ids);
 
 #endif
