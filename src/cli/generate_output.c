@@ -116,7 +116,7 @@ static void summarise(const lh_generation *g)
         lh_info("cache: all entries kept, %.2f MiB on %d %s", (double)sum(g->bytes_kept, g->ranks) / mib, g->ranks,
                 g->ranks == 1 ? "rank" : "ranks");
     else
-        lh_info("cache: %.2f of %.2f MiB kept on %d %s, %lld entries per head on average%s",
+        lh_info("cache: %.2f of %.2f MiB kept on %d %s, budget %lld entries per head%s",
                 (double)sum(g->bytes_kept, g->ranks) / mib, (double)sum(g->bytes, g->ranks) / mib, g->ranks,
                 g->ranks == 1 ? "rank" : "ranks", (long long)g->budget,
                 g->policy.every ? "" : "; it grows by one with every generated token");
