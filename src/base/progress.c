@@ -7,7 +7,7 @@
 #include "base/log.h"
 
 static const double FIRST_S = 1.0, BAR_S = 0.1, LINE_S = 10.0;
-enum { BAR_CELLS = 24, TEXT_BYTES = 256 };
+enum { BAR_CELLS = 16, TEXT_BYTES = 256 };
 
 static double now_s(void)
 {

@@ -209,6 +209,7 @@ static lh_status generate(run *r)
                             .comm = lh_engine_comm(r->engine),
                             .questions = (const char *const *)r->input.questions,
                             .question_count = r->input.n,
+                            .prompt_tokens = r->ids.prompt.n,
                             .answer = -1};
     lh_generate_request request = {.prompt = r->ids.prompt,
                                    .questions = r->ids.questions,

@@ -57,8 +57,8 @@ static void look_for_interrupt(lh_output *out)
 void lh_output_prefill(void *self, int64_t done, int64_t total)
 {
     lh_output *out = self;
-    if (!out->progress.what) lh_progress_init(&out->progress, "reading the prompt", "tokens x layers", total);
-    lh_progress_update(&out->progress, done);
+    if (!out->progress.what) lh_progress_init(&out->progress, "reading", "tokens", out->prompt_tokens);
+    lh_progress_update(&out->progress, (int64_t)((double)done / (double)total * (double)out->prompt_tokens));
     if (done >= total) lh_progress_clear(&out->progress);
     look_for_interrupt(out);
 }

@@ -10,6 +10,7 @@ typedef struct lh_output {
     lh_comm *comm;
     const char *const *questions; /* shown above their answers when there are several, on rank 0 */
     int64_t question_count;
+    int64_t prompt_tokens; /* that prefill takes in */
     lh_progress progress;
     int64_t answer; /* the one under way, -1: none yet */
     lh_buf text;    /* of the answer under way, with its ids: what an interrupt leaves */
