@@ -45,7 +45,7 @@ static void must(lh_status st)
 #else
 #define WITH(set) __attribute__((noinline))
 #endif
-enum { CHAINS = 12, STEPS = 4000000 };
+enum { CHAINS = 12, STEPS = 10000000 };
 
 /* Multiply-adds in CHAINS independent chains of vectors of `lanes` floats. */
 #define FMA_LOOP(name, set, lanes)                                                             \
@@ -53,7 +53,7 @@ enum { CHAINS = 12, STEPS = 4000000 };
     {                                                                                          \
         typedef float vector __attribute__((vector_size(4 * (lanes))));                        \
         vector sum[CHAINS], x = (vector){0} + 0.5f, y = (vector){0} + 0.25f;                   \
-        for (int c = 0; c < CHAINS; c++) sum[c] = x + (float)c;                                \
+        for (int c = 0; c < CHAINS; c++) sum[c] = x + (float)(c + 1);                          \
         for (int n = 0; n < STEPS; n++) {                                                      \
             _Pragma("GCC unroll 12") for (int c = 0; c < CHAINS; c++) sum[c] = sum[c] * x + y; \
         }                                                                                      \

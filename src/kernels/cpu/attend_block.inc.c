@@ -118,59 +118,77 @@ static void mask_window(const lh_block_item *item, float *s, int64_t position, i
     }
 }
 
-/* Logits of a block's rows become weights; what the rows have so far is shrunk
- * as they demand. */
-static void weigh_rows(const lh_block_item *item, int64_t row, int64_t rows, int64_t first, int64_t n)
+/* How many of the n keys from slot `first` on row r sees when only order counts. */
+static int64_t row_sees(const lh_block_item *item, int64_t r, int64_t first, int64_t n)
+{
+    int64_t seen = least(row_end(item, r) - first, n);
+    return seen < 0 ? 0 : seen;
+}
+
+/* Rows of a block, or a part of it: logits in item->s become weights; what the rows have so far is shrunk as they
+ * demand. */
+typedef struct lh_weighed {
+    int64_t row, rows, first, n; /* of the item; slots [first, first + n) */
+    float *s;
+} lh_weighed;
+
+VEC_FN void weigh_rows(const lh_block_item *item, const lh_weighed *w, const int pairs)
 {
     const lh_attend_block_args *a = item->block->args;
-    for (int64_t r = 0; r < rows; r++) {
-        float *s = item->s + r * KEYS, *o = item->o + (row + r) * item->block->d_padded;
-        float *top = item->top + row + r, *mass = item->mass + row + r;
-        int64_t seen = least(row_end(item, row + r) - first, n),
-                position = a->positions[item->t0 + (row + r) / item->group];
-        seen = seen < 0 ? 0 : seen;
+    float tops[VL], shrinks[VL], *top = item->top + w->row, *mass = item->mass + w->row;
+    for (int64_t r = 0; r < w->rows; r++) {
+        float *s = w->s + r * KEYS;
+        int64_t seen = row_sees(item, w->row + r, w->first, w->n);
+        int64_t position = a->positions[item->t0 + (w->row + r) / item->group];
         if (a->logit.softcap > 0) cap_logits(s, seen, a->logit.softcap);
-        if (item->window_from <= position) mask_window(item, s, position, first, seen);
-        float shrink = item->block->pairs ? soften(s, seen, n, top, mass, 1) : soften(s, seen, n, top, mass, 0);
-        for (int64_t i = 0; i < item->block->d_padded && shrink != 1; i += VL)
-            vf_store(o + i, vf_set1(shrink) * vf_load(o + i));
+        if (item->window_from <= position) mask_window(item, s, position, w->first, seen);
+        tops[r] = row_top(s, seen, top[r]);
+        shrinks[r] = tops[r] == -INFINITY ? -INFINITY : top[r] - tops[r];
+        top[r] = tops[r];
+    }
+    for (int64_t r = w->rows; r < VL; r++) shrinks[r] = 0.0f;
+    vf_store(shrinks, vf_exp_negative(vf_load(shrinks)));
+    for (int64_t r = 0; r < w->rows; r++) {
+        float *o = item->o + (w->row + r) * item->block->d_padded, base = tops[r] == -INFINITY ? 0.0f : tops[r];
+        float sum = row_weigh(w->s + r * KEYS, row_sees(item, w->row + r, w->first, w->n), w->n, base, pairs);
+        mass[r] = mass[r] * shrinks[r] + sum;
+        for (int64_t i = 0; i < item->block->d_padded && shrinks[r] != 1; i += VL)
+            vf_store(o + i, vf_set1(shrinks[r]) * vf_load(o + i));
     }
 }
 
-/* A block of rows against the n keys of the tile that begins at slot `first`.
- */
+/* A block of rows against the n keys of the tile that begins at slot `first`. */
 static void attend_rows(const lh_block_item *item, int64_t b, int64_t first, int64_t n)
 {
     const lh_block *block = item->block;
     int64_t row = b * TILE_ROWS, rows = least(item->rows - row, TILE_ROWS), padded = block->d_padded;
-    lh_tile tile = {.a = item->q + row * block->depth,
-                    .b = item->k,
-                    .c = item->s,
-                    .depth = block->depth,
-                    .b_ld = TILE_COLS,
-                    .c_ld = KEYS,
-                    .from_zero = 1};
-    lh_strip strip = {.family = block->pairs ? tile_packed_pairs : tile_packed,
-                      .a_row = 1,
-                      .b_next = TILE_COLS * block->depth,
-                      .rows = rows};
     n = least(n, row_end(item, row + rows - 1) - first);
     if (n <= 0) return;
-    strip.cols = n;
-    tile_strip(&tile, &strip);
-    weigh_rows(item, row, rows, first, n);
-    tile = (lh_tile){.a = item->s,
-                     .b = item->v,
-                     .c = item->o + row * padded,
-                     .depth = block->pairs ? (n + 1) / 2 : n,
-                     .b_ld = TILE_COLS,
-                     .c_ld = padded};
-    strip = (lh_strip){.family = block->pairs ? tile_weights_pairs : tile_weights,
-                       .a_row = KEYS,
-                       .b_next = KEYS * TILE_COLS,
-                       .rows = rows,
-                       .cols = padded};
-    tile_strip(&tile, &strip);
+    lh_tile logits = {.a = item->q + row * block->depth,
+                      .b = item->k,
+                      .c = item->s,
+                      .depth = block->depth,
+                      .cols = n,
+                      .b_next = TILE_COLS * block->depth,
+                      .c_ld = KEYS,
+                      .from_zero = 1};
+    lh_tile sums = {.a = item->s,
+                    .b = item->v,
+                    .c = item->o + row * padded,
+                    .depth = block->pairs ? (n + 1) / 2 : n,
+                    .cols = padded,
+                    .b_next = KEYS * TILE_COLS,
+                    .c_ld = padded};
+    lh_weighed w = {row, rows, first, n, item->s};
+    if (block->pairs) {
+        tile_strip(&logits, tile_packed_pairs, rows, 1);
+        weigh_rows(item, &w, 1);
+        tile_strip(&sums, tile_weights_pairs, rows, KEYS);
+    } else {
+        tile_strip(&logits, tile_packed, rows, 1);
+        weigh_rows(item, &w, 0);
+        tile_strip(&sums, tile_weights, rows, KEYS);
+    }
 }
 
 static void item_end(const lh_block_item *item)

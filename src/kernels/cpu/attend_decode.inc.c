@@ -159,7 +159,7 @@ VEC_FN void team_weigh(lh_team *t, const int team)
 #pragma GCC unroll 4
         for (int u = 0; u < team; u++) {
             float *s = t->s + i + u * VL;
-            vf weight = vf_exp2_negative((vf_load(s) - base) * vf_set1(LOG2E));
+            vf weight = vf_exp_negative(vf_load(s) - base);
             vf_store(s, weight);
             sum[u] = sum[u] + weight;
         }

@@ -28,7 +28,7 @@ static void add_row(const lh_columns_item *item, const float *s, int64_t r)
         vi p = vi_load(item->positions + j);
         vm seen = vm_and(vi_gt(p, before), vm_not(vi_gt(p, last)));
         if (cap > 0) x = vf_set1(cap) * vf_tanh(x);
-        vf weight = vf_exp2((x - lse) * vf_set1(LOG2E));
+        vf weight = vf_exp(x - lse);
         vf_store(sums + j, vf_load(sums + j) + vf_where(seen, weight, vf_zero()));
     }
 }
@@ -49,11 +49,11 @@ static void sum_item(const lh_columns_item *item)
                         .b = item->k,
                         .c = item->s,
                         .depth = d,
-                        .b_ld = TILE_COLS,
+                        .cols = item->n,
+                        .b_next = TILE_COLS * d,
                         .c_ld = KEYS,
                         .from_zero = 1};
-        lh_strip strip = {.family = tile_packed, .a_row = 1, .b_next = TILE_COLS * d, .rows = n, .cols = item->n};
-        tile_strip(&tile, &strip);
+        tile_strip(&tile, tile_packed, n, 1);
         for (int64_t r = 0; r < n; r++) add_row(item, item->s + r * KEYS, row + r);
     }
     for (int64_t i = 0; i < item->group; i++)

@@ -26,17 +26,16 @@ static void tiled_part(const lh_tiled *g, int64_t block, const float *w, int64_t
                     .b = w,
                     .c = y,
                     .depth = depth,
-                    .b_ld = TILE_COLS,
+                    .cols = TILE_COLS,
                     .c_ld = a->y_ld,
                     .from_zero = i == 0};
-    lh_strip strip = {.family = tile_ordered, .a_row = 1, .rows = rows, .cols = TILE_COLS};
     if (n < TILE_COLS) {
         tile.c = g->y;
         tile.c_ld = TILE_COLS;
         for (int64_t r = 0; r < rows && i > 0; r++)
             memcpy(g->y + r * TILE_COLS, y + r * a->y_ld, (size_t)n * sizeof *y);
     }
-    tile_strip(&tile, &strip);
+    tile_strip(&tile, tile_ordered, rows, 1);
     for (int64_t r = 0; r < rows && n < TILE_COLS; r++)
         memcpy(y + r * a->y_ld, g->y + r * TILE_COLS, (size_t)n * sizeof *y);
     for (int64_t r = 0; r < rows && a->bias && i + depth == a->in; r++) {

@@ -4,8 +4,6 @@
 
 #include "kernels/cpu/inner.h"
 
-static const float LOG2E = 1.44269504f;
-
 /* What queries are multiplied by: then their products with keys are logits, or
  * what the soft cap's tanh is taken of. */
 static inline float query_factor(const lh_logit *logit)
@@ -38,33 +36,32 @@ VEC_FN void cap_logits(float *s, int64_t n, float cap)
     for (int64_t j = 0; j < n; j += VL) vf_store(s + j, factor * vf_tanh(vf_load(s + j)));
 }
 
-/* s[0, seen) become weights, s[seen, n) zero; returns what earlier weights and
- * sums are to be multiplied by. s has room for whole vectors. With pairs the
- * weights come out as bf16, from the same place on. */
-VEC_FN float soften(float *s, int64_t seen, int64_t n, float *top, float *mass, const int pairs)
+/* The highest of s[0, seen) and so_far. */
+VEC_FN float row_top(const float *s, int64_t seen, float so_far)
 {
-    vf highest = vf_set1(*top), sum = vf_zero();
-    for (int64_t j = 0; j < seen; j += VL) {
-        vf x = vf_load(s + j);
-        if (seen - j < VL) {
-            x = vf_where(vm_first(seen - j), x, vf_set1(-INFINITY));
-            vf_store(s + j, x);
-        }
-        highest = vf_max(x, highest);
-    }
-    float now = vf_top(highest), base = now == -INFINITY ? 0.0f : now;
+    vf highest = vf_set1(so_far);
+    int64_t j = 0;
+    for (; j + VL <= seen; j += VL) highest = vf_max(vf_load(s + j), highest);
+    if (j < seen) highest = vf_max(vf_where(vm_first(seen - j), vf_load(s + j), vf_set1(-INFINITY)), highest);
+    return vf_top(highest);
+}
+
+/* s[0, seen) become weights e^(s - base), s[seen, n) zero; returns their sum. s has room for whole vectors. With pairs
+ * the weights come out as bf16, from the same place on. */
+VEC_FN float row_weigh(float *s, int64_t seen, int64_t n, float base, const int pairs)
+{
+    vf sum = vf_zero(), lowest = vf_set1(base);
     for (int64_t j = 0; j < n; j += VL) {
-        vf weight = j < seen ? vf_exp2_negative((vf_load(s + j) - vf_set1(base)) * vf_set1(LOG2E)) : vf_zero();
+        vf weight = vf_zero();
+        if (j < seen) weight = vf_exp_negative(vf_load(s + j) - lowest);
+        if (j < seen && seen < j + VL) weight = vf_where(vm_first(seen - j), weight, vf_zero());
         sum = sum + weight;
         if (pairs)
             vf_store_weights((uint16_t *)(void *)s + j, weight);
         else
             vf_store(s + j, weight);
     }
-    float shrink = *top == now ? 1.0f : expf(*top - base);
-    *mass = *mass * shrink + vf_sum(sum);
-    *top = now;
-    return shrink;
+    return vf_sum(sum);
 }
 
 #endif

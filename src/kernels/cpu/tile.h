@@ -10,14 +10,14 @@
 
 #define TILE_COLS (2 * VL)
 
-/* c[r, :] = (from_zero ? 0 : c[r, :]) + sum over i < depth of a[r, i] * b[i,
- * :]. b: [depth, TILE_COLS] with b_ld; c: with c_ld. a lies in one of two ways:
- * packed by pack_rows ([depth, TILE_ROWS]), or, as the weights of attention do,
- * row by row with a distance of KEYS. */
+/* c[r, j] = (from_zero ? 0 : c[r, j]) + sum over i < depth of a[r, i] * b[i, j] for j < cols, rounded up to TILE_COLS.
+ * b: panels [depth, TILE_COLS], b_next apart; c: with c_ld. a lies in one of two ways: packed by pack_rows ([depth,
+ * TILE_ROWS]), or, as the weights of attention do, row by row with a distance of KEYS. An element of a and b may be a
+ * word of two bf16 (the lower half first) and stand for two terms of the sum. */
 typedef struct lh_tile {
     const float *a, *b;
     float *c;
-    int64_t depth, b_ld, c_ld;
+    int64_t depth, cols, b_next, c_ld;
     int from_zero;
 } lh_tile;
 
@@ -36,28 +36,31 @@ VEC_FN vf tile_add(vf a, vf b, vf sum, const lh_tile_kind kind)
 VEC_FN void tile_run(const lh_tile *t, const int rows, const int64_t a_row, const int64_t a_step,
                      const lh_tile_kind kind)
 {
-    vf sum[TILE_ROWS][2];
-    const float *a = t->a, *b = t->b;
-#pragma GCC unroll 16
-    for (int r = 0; r < rows; r++) {
-        sum[r][0] = t->from_zero ? vf_zero() : vf_load(t->c + r * t->c_ld);
-        sum[r][1] = t->from_zero ? vf_zero() : vf_load(t->c + r * t->c_ld + VL);
-    }
-    for (int64_t i = 0; i < t->depth; i++) {
-        vf b0 = vf_load(b), b1 = vf_load(b + VL);
+    const int64_t depth = t->depth, c_ld = t->c_ld;
+    const int from_zero = t->from_zero;
+    for (int64_t col = 0; col < t->cols; col += TILE_COLS) {
+        const float *a = t->a, *b = t->b + col / TILE_COLS * t->b_next;
+        float *c = t->c + col;
+        vf sum[TILE_ROWS][2];
 #pragma GCC unroll 16
         for (int r = 0; r < rows; r++) {
-            vf x = vf_set1(a[r * a_row]);
-            sum[r][0] = tile_add(x, b0, sum[r][0], kind);
-            sum[r][1] = tile_add(x, b1, sum[r][1], kind);
+            sum[r][0] = from_zero ? vf_zero() : vf_load(c + r * c_ld);
+            sum[r][1] = from_zero ? vf_zero() : vf_load(c + r * c_ld + VL);
         }
-        a += a_step;
-        b += t->b_ld;
-    }
+        for (int64_t i = 0; i < depth; i++, a += a_step, b += TILE_COLS) {
+            vf b0 = vf_load(b), b1 = vf_load(b + VL);
 #pragma GCC unroll 16
-    for (int r = 0; r < rows; r++) {
-        vf_store(t->c + r * t->c_ld, sum[r][0]);
-        vf_store(t->c + r * t->c_ld + VL, sum[r][1]);
+            for (int r = 0; r < rows; r++) {
+                vf x = vf_set1(a[r * a_row]);
+                sum[r][0] = tile_add(x, b0, sum[r][0], kind);
+                sum[r][1] = tile_add(x, b1, sum[r][1], kind);
+            }
+        }
+#pragma GCC unroll 16
+        for (int r = 0; r < rows; r++) {
+            vf_store(c + r * c_ld, sum[r][0]);
+            vf_store(c + r * c_ld + VL, sum[r][1]);
+        }
     }
 }
 
@@ -88,27 +91,16 @@ TILE_FAMILY(tile_ordered, 1, TILE_ROWS, TILE_FUSED)      /* gemm in fixed order 
 TILE_FAMILY(tile_weights, KEYS, 1, TILE_FAST)            /* weights times values */
 TILE_FAMILY(tile_weights_pairs, KEYS, 1, TILE_PAIRS)
 
-/* `rows` <= TILE_ROWS rows by any number of columns; b's next TILE_COLS columns
- * lie b_next further. a_row: distance of rows in a. */
-typedef struct lh_strip {
-    const lh_tile_fn *family;
-    int64_t a_row, b_next, rows, cols;
-} lh_strip;
-
-static inline void tile_strip(const lh_tile *t, const lh_strip *strip)
+/* `rows` <= TILE_ROWS rows, a_row apart in a. */
+static inline void tile_strip(const lh_tile *t, const lh_tile_fn *family, int64_t rows, int64_t a_row)
 {
     static const int64_t sizes[] = {TILE_ROWS, TILE_ROWS / 2, 2, 1};
-    int64_t row = 0;
-    for (int size = 0; row < strip->rows; size++) {
-        for (; strip->rows - row >= sizes[size]; row += sizes[size]) {
-            lh_tile part = *t;
-            part.a += row * strip->a_row;
-            part.c += row * t->c_ld;
-            for (int64_t col = 0; col < strip->cols; col += TILE_COLS) {
-                strip->family[size](&part);
-                part.b += strip->b_next;
-                part.c += TILE_COLS;
-            }
+    lh_tile part = *t;
+    for (int size = 0; rows > 0; size++) {
+        for (; rows >= sizes[size]; rows -= sizes[size]) {
+            family[size](&part);
+            part.a += sizes[size] * a_row;
+            part.c += sizes[size] * t->c_ld;
         }
     }
 }

@@ -10,6 +10,7 @@
  * vi_set1, vi_iota    one value in all lanes; 0, 1, 2, … vf_fma, vf_fused a * b
  * + c; vf_fused always with one rounding, vf_fma where that is fast vf_max,
  * vf_min, vf_abs, vf_with_sign, vf_round (nearest even), vf_scale2 (x * 2^n)
+ *   vf_add_exponent(x, y)        x * 2^n for y = 1.5 * 2^23 + n and normal results
  *   vf_sum, vf_top               over the lanes, always in the same order; vf_sums(x): lane i is the sum of x[i]
  *   vf_transpose(x)              x[i] lane j = x[j] lane i, for VL vectors
  *   vf_lt, vi_gt, vi_add, vm_and, vm_not, vm_first(n), vm_any, vf_where(m, a,

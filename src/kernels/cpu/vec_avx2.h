@@ -124,6 +124,12 @@ VEC_FN vf vf_scale2(vf x, vf n)
     return _mm256_mul_ps(_mm256_mul_ps(x, first), second);
 }
 
+VEC_FN vf vf_add_exponent(vf x, vf whole)
+{
+    return _mm256_castsi256_ps(
+        _mm256_add_epi32(_mm256_castps_si256(x), _mm256_slli_epi32(_mm256_castps_si256(whole), 23)));
+}
+
 VEC_FN float vf_sum(vf x)
 {
     __m128 s = _mm_add_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps(x, 1));

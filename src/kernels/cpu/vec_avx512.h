@@ -127,6 +127,12 @@ VEC_FN vf vf_scale2(vf x, vf n)
     return _mm512_scalef_ps(x, n);
 }
 
+VEC_FN vf vf_add_exponent(vf x, vf whole)
+{
+    return _mm512_castsi512_ps(
+        _mm512_add_epi32(_mm512_castps_si512(x), _mm512_slli_epi32(_mm512_castps_si512(whole), 23)));
+}
+
 VEC_FN float vf_sum(vf x)
 {
     return _mm512_reduce_add_ps(x);

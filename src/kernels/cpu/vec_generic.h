@@ -137,6 +137,11 @@ VEC_FN vf vf_scale2(vf x, vf n)
     return x * (vf)((half + 127) << 23) * (vf)((rest + 127) << 23);
 }
 
+VEC_FN vf vf_add_exponent(vf x, vf whole)
+{
+    return (vf)((vi)x + ((vi)whole << 23));
+}
+
 VEC_FN float vf_sum(vf x)
 {
     return (x[0] + x[2]) + (x[1] + x[3]);

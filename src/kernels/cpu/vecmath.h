@@ -6,10 +6,9 @@
 
 #include "kernels/cpu/vec.h"
 
-/* 2^(n + f), |f| <= 1/2, n in [-252, 128]; error 1e-7, and 2^0 is exactly 1.
- * The polynomial is the minimax one for (2^f - 1) / f: its error of 8e-9 is
- * below that of the arithmetic. */
-VEC_FN vf vf_exp2_parts(vf n, vf f)
+/* 2^f for |f| <= 1/2; error 1e-7, and 2^0 is exactly 1. The polynomial is the minimax one for (2^f - 1) / f: its error
+ * of 8e-9 is below that of the arithmetic. */
+VEC_FN vf vf_exp2_fraction(vf f)
 {
     vf p = vf_set1(0.000154696376f);
     p = vf_fma(p, f, vf_set1(0.0013390698f));
@@ -17,21 +16,16 @@ VEC_FN vf vf_exp2_parts(vf n, vf f)
     p = vf_fma(p, f, vf_set1(0.0555035770f));
     p = vf_fma(p, f, vf_set1(0.240226507f));
     p = vf_fma(p, f, vf_set1(0.693147182f));
-    return vf_scale2(vf_fma(p, f, vf_set1(1.0f)), n);
+    return vf_fma(p, f, vf_set1(1.0f));
 }
 
-/* 2^t for t <= 0, -inf included; 0 below -125. */
-VEC_FN vf vf_exp2_negative(vf t)
+/* e^x for x <= 0, -inf included; 0 below -86. Exactly 1 at 0. The sum with 1.5 * 2^23 rounds to a whole number and has
+ * it in its lowest bits. */
+VEC_FN vf vf_exp_negative(vf x)
 {
-    vf bound = vf_set1(-125.0f), bounded = vf_max(t, bound), n = vf_round(bounded);
-    return vf_where(vf_lt(t, bound), vf_zero(), vf_exp2_parts(n, bounded - n));
-}
-
-/* 2^t; 0 below -125, at most 2^127. */
-VEC_FN vf vf_exp2(vf t)
-{
-    vf bounded = vf_min(vf_max(t, vf_set1(-125.0f)), vf_set1(127.0f)), n = vf_round(bounded);
-    return vf_where(vf_lt(t, vf_set1(-125.0f)), vf_zero(), vf_exp2_parts(n, bounded - n));
+    const vf log2e = vf_set1(1.44269504f), whole = vf_set1(12582912.0f);
+    vf shifted = vf_fma(x, log2e, whole), f = vf_fma(x, log2e, whole - shifted);
+    return vf_where(vf_lt(x, vf_set1(-86.0f)), vf_zero(), vf_add_exponent(vf_exp2_fraction(f), shifted));
 }
 
 /* e^x; 0 from -104 down, at most 2^128 * 0.9. */
@@ -40,7 +34,7 @@ VEC_FN vf vf_exp(vf x)
     const vf log2e = vf_set1(1.44269504f), rest = vf_set1(1.92596303e-8f);
     x = vf_min(vf_max(x, vf_set1(-104.5f)), vf_set1(88.5f));
     vf n = vf_round(x * log2e);
-    return vf_exp2_parts(n, vf_fma(x, rest, vf_fma(x, log2e, vf_zero() - n)));
+    return vf_scale2(vf_exp2_fraction(vf_fma(x, rest, vf_fma(x, log2e, vf_zero() - n))), n);
 }
 
 /* Cephes' polynomial where e^2x would cancel. */
