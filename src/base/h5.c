@@ -40,7 +40,7 @@ static hid_t access_list(void)
     hid_t list = H5Pcreate(H5P_FILE_ACCESS);
     H5Pset_fclose_degree(list, H5F_CLOSE_STRONG);
     H5Pset_alignment(list, ALIGN_ABOVE_BYTES, ALIGN_BYTES);
-    H5Pset_file_locking(list, 0, 1);                            /* cluster file systems often have none */
+    H5Pset_file_locking(list, 0, 1); /* cluster file systems often have none */
     return list;
 }
 
@@ -146,8 +146,10 @@ lh_status lh_h5_open(lh_h5 **out, const char *path, const lh_h5_head *want)
     h5->file_bytes = info.st_size;
     access = access_list();
     h5->file = H5Fopen(path, H5F_ACC_RDONLY, access);
-    if (h5->file < 0 && H5Fis_hdf5(path) == 0) LH_FAIL(LH_EFILE, "'%s' is not an HDF5 file", path);
-    if (h5->file < 0) LH_FAIL(LH_EFILE, "cannot open '%s': %s", path, lh_h5_why(&why));
+    if (h5->file < 0) lh_h5_why(&why); /* before the next call clears it */
+    if (h5->file < 0 && H5Fis_hdf5(path) == 0)
+        LH_FAIL(LH_EFILE, "'%s' is not an HDF5 file: 'longhaul import' makes one of a model", path);
+    if (h5->file < 0) LH_FAIL(LH_EFILE, "cannot open '%s', it is cut off or damaged: %s", path, why.text);
     LH_TRY(lh_h5_get_string(h5, "/", "longhaul", &h5->kind));
     LH_TRY(lh_h5_get_i64(h5, "/", "schema", &h5->schema));
     if (!h5->kind || h5->schema < 1)

@@ -1,4 +1,5 @@
 /* generation_json.c - what a run of `generate` reports, as JSON. */
+#include "base/json.h"
 #include "base/version.h"
 #include "engine/generate.h"
 
@@ -9,28 +10,11 @@ static json_t *ids_of(const lh_tokens *ids)
     return list;
 }
 
-/* Text that a model made may end in the middle of a character: what is no UTF-8 becomes U+FFFD. */
-static json_t *text_of(const lh_buf *text)
-{
-    json_t *value = json_stringn(text->data ? text->data : "", (size_t)text->bytes);
-    lh_buf clean = {0};
-    for (int64_t i = 0; !value && i < text->bytes;) {
-        int64_t n = 1;
-        json_t *piece = NULL;
-        while (n <= 4 && i + n <= text->bytes && !(piece = json_stringn(text->data + i, (size_t)n))) n++;
-        if (lh_buf_append(&clean, piece ? text->data + i : "\xef\xbf\xbd", piece ? n : 3) != LH_OK) i = text->bytes;
-        i += piece ? n : 1;
-        json_decref(piece);
-    }
-    if (!value) value = json_stringn(clean.data ? clean.data : "", (size_t)clean.bytes);
-    lh_buf_clear(&clean);
-    return value;
-}
-
 static json_t *answer_json(const lh_answer *a)
 {
     json_t *o = json_object();
-    json_object_set_new(o, "text", text_of(&a->text));
+    /* a model's text may end in the middle of a character */
+    json_object_set_new(o, "text", lh_json_text(a->text.data ? a->text.data : "", a->text.bytes));
     json_object_set_new(o, "token_ids", ids_of(&a->ids));
     json_object_set_new(o, "finish_reason", json_string(lh_finish_name(a->finish)));
     return o;
