@@ -8,6 +8,9 @@
 
 enum { CHUNK = 256, TEAM_MOST = 4, AHEAD = 32 };
 
+/* Chunks times query heads that one thread has done before another one is awake. */
+enum { DECODE_ALONE = 4 };
+
 typedef struct lh_chunk {
     int64_t b, head, i0, group, first, n; /* sequence, KV head, query heads; slots [first, first + n) */
     float *part;                          /* [group][part_ld]: see lh_decode */
@@ -333,7 +336,7 @@ static lh_status op_attend_decode(lh_stream *stream, const lh_attend_decode_args
     lh_chunk *chunks = (lh_chunk *)memory;
     int64_t *starts = (int64_t *)(chunks + count);
     list_chunks(&decode, chunks, starts, (float *)(memory + list));
-#pragma omp parallel if (count > 1)
+#pragma omp parallel if (count * a->map.heads >= 2 * DECODE_ALONE)
     {
         float *own = (float *)(memory + list + parts) + omp_get_thread_num() * decode.own;
 #pragma omp for schedule(static)

@@ -1,8 +1,8 @@
 /* Attention that columns receive. An item of work is a KV head and a tile of
  * KEYS columns: its keys are packed once and meet the rows of all query heads
  * of the group. */
+#include "kernels/cpu/pack.h"
 #include "kernels/cpu/softmax.h"
-#include "kernels/cpu/tile.h"
 
 typedef struct lh_columns_item {
     const lh_column_sums_args *args;
@@ -88,7 +88,7 @@ static lh_status op_column_sums(lh_stream *stream, const lh_column_sums_args *a)
     heads = head_end(&a->map) - head_first(&a->map);
     LH_TRY(
         lh_stream_scratch(stream, &memory, (heads * packed + omp_get_max_threads() * own) * (int64_t)sizeof *memory));
-#pragma omp parallel
+#pragma omp parallel if (heads * tiles > 1 && a->rows * a->cols * a->map.heads >= PARALLEL_FROM / 32)
     {
         float *mine = memory + heads * packed + omp_get_thread_num() * own;
 #pragma omp for

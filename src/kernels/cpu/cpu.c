@@ -1,5 +1,4 @@
-/* The table that the program sees: every operation goes to the table of the
- * chosen instruction set. */
+/* The table that the program sees: every operation goes to the table of the chosen instruction set. */
 #include "kernels/cpu/cpu.h"
 
 #include <pthread.h>
@@ -7,6 +6,12 @@
 #include <string.h>
 
 #include "base/log.h"
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
 
 static int always(void)
 {
@@ -25,11 +30,25 @@ static int has_avx512(void)
            __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
 }
 
-/* Intel's first processors with these instructions run them at half the rate of
- * f32 multiply-adds, AMD's at twice. */
+static int has_pairs(void)
+{
+    return has_avx512() && __builtin_cpu_supports("avx512bf16");
+}
+
+/* Measured: Intel's processors run these instructions at half the rate of f32 multiply-adds, AMD's at twice. */
 static int has_fast_pairs(void)
 {
-    return has_avx512() && __builtin_cpu_supports("avx512bf16") && !__builtin_cpu_is("intel");
+    return has_pairs() && !__builtin_cpu_is("intel");
+}
+
+/* Linux hands the tile registers out only to processes that ask (arch_prctl(ARCH_REQ_XCOMP_PERM, XTILEDATA)). */
+static int has_amx(void)
+{
+    enum { ARCH_REQ_XCOMP_PERM = 0x1023, XTILEDATA = 18, AMX_BF16 = 1 << 22, AMX_TILE = 1 << 24 };
+    unsigned a, b, c, d;
+    if (!has_pairs() || !__get_cpuid_count(7, 0, &a, &b, &c, &d)) return 0;
+    if (!(d & AMX_BF16) || !(d & AMX_TILE)) return 0;
+    return syscall(SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, XTILEDATA) == 0;
 }
 #endif
 
@@ -38,12 +57,11 @@ static const struct {
     const char *name;
     const lh_ops *ops;
     int (*runs_here)(void);
-    int has_bf16; /* instructions that multiply it */
+    int multiplies_bf16; /* faster than f32 */
 } sets[] = {
 #if defined(__x86_64__)
-    {"avx512-bf16", &lh_cpu_ops_avx512_bf16, has_fast_pairs, 1},
-    {"avx512", &lh_cpu_ops_avx512, has_avx512, 0},
-    {"avx2", &lh_cpu_ops_avx2, has_avx2, 0},
+    {"amx-bf16", &lh_cpu_ops_amx, has_amx, 1},     {"avx512-bf16", &lh_cpu_ops_avx512_bf16, has_fast_pairs, 1},
+    {"avx512", &lh_cpu_ops_avx512, has_avx512, 0}, {"avx2", &lh_cpu_ops_avx2, has_avx2, 0},
 #endif
     {"generic", &lh_cpu_ops_generic, always, 0},
 };
@@ -52,8 +70,7 @@ enum { SETS = sizeof sets / sizeof sets[0] };
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static int chosen;
 
-/* LONGHAUL_CPU_ISA names a lower set than the best one, for tests and
- * comparisons. */
+/* LONGHAUL_CPU_ISA names a lower set than the best one, for tests and comparisons. */
 static void choose(void)
 {
     const char *wanted = getenv("LONGHAUL_CPU_ISA");
@@ -65,9 +82,8 @@ static void choose(void)
             return;
         }
     }
-    lh_warn("LONGHAUL_CPU_ISA is '%s', which this processor or program does not "
-            "have: using '%s'",
-            wanted, sets[chosen].name);
+    lh_warn("LONGHAUL_CPU_ISA is '%s', which this processor or program does not have: using '%s'", wanted,
+            sets[chosen].name);
 }
 
 static int chosen_set(void)
@@ -83,8 +99,7 @@ const char *lh_cpu_isa(void)
 
 const char *lh_cpu_gemm_library(lh_dtype type)
 {
-    if (type == LH_F32) return "OpenBLAS";
-    return sets[chosen_set()].has_bf16 && lh_cpu_onednn_there() ? "oneDNN" : "own tiles in f32";
+    return type == LH_BF16 && sets[chosen_set()].multiplies_bf16 && lh_cpu_onednn_there() ? "oneDNN" : "own tiles";
 }
 
 #define LH_OP(op, summary)                                                   \

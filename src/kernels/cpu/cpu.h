@@ -6,10 +6,7 @@
 
 #include "kernels/ops.h"
 
-extern const lh_ops lh_cpu_ops_generic, lh_cpu_ops_avx2, lh_cpu_ops_avx512, lh_cpu_ops_avx512_bf16;
-
-/* gemm of f32 in any order. */
-lh_status lh_cpu_openblas_gemm(lh_stream *stream, const lh_gemm_args *args);
+extern const lh_ops lh_cpu_ops_generic, lh_cpu_ops_avx2, lh_cpu_ops_avx512, lh_cpu_ops_avx512_bf16, lh_cpu_ops_amx;
 
 /* gemm of bf16 in any order, where the processor multiplies bf16 and the
  * program was built with oneDNN. */

@@ -1,5 +1,6 @@
 /* The backend for AVX2 with FMA. */
 #define LH_VEC_HEADER "kernels/cpu/vec_avx2.h"
+#define LH_PAIRS_HEADER "kernels/cpu/pairs_vec.h"
 #define LH_TABLE lh_cpu_ops_avx2
 #define TILE_ROWS 6
 

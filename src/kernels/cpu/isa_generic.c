@@ -1,5 +1,6 @@
 /* The backend for the compiler's plain instruction set (SSE2, NEON). */
 #define LH_VEC_HEADER "kernels/cpu/vec_generic.h"
+#define LH_PAIRS_HEADER "kernels/cpu/pairs_vec.h"
 #define LH_TABLE lh_cpu_ops_generic
 #define TILE_ROWS 4
 

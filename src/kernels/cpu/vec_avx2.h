@@ -109,21 +109,6 @@ VEC_FN vf vf_with_sign(vf x, vf sign)
     return _mm256_or_ps(x, _mm256_and_ps(sign, _mm256_castsi256_ps(_mm256_set1_epi32(INT32_MIN))));
 }
 
-VEC_FN vf vf_round(vf x)
-{
-    return _mm256_round_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
-}
-
-/* n in [-252, 254], in two steps so that the results may be subnormal. */
-VEC_FN vf vf_scale2(vf x, vf n)
-{
-    __m256i whole = _mm256_cvtps_epi32(n), half = _mm256_srai_epi32(whole, 1), rest = _mm256_sub_epi32(whole, half);
-    __m256i bias = _mm256_set1_epi32(127);
-    __m256 first = _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(half, bias), 23));
-    __m256 second = _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(rest, bias), 23));
-    return _mm256_mul_ps(_mm256_mul_ps(x, first), second);
-}
-
 VEC_FN vf vf_add_exponent(vf x, vf whole)
 {
     return _mm256_castsi256_ps(
@@ -191,8 +176,12 @@ VEC_FN void vf_store_bf16(uint16_t *p, vf x)
 VEC_FN void vf_store_bf16_first(uint16_t *p, vf x, int64_t n)
 {
     uint16_t whole[8];
-    vf_store_bf16(whole, x);
-    memcpy(p, whole, (size_t)(n >= VL ? VL : n) * sizeof *p);
+    if (n >= VL) {
+        vf_store_bf16(p, x);
+    } else {
+        vf_store_bf16(whole, x);
+        memcpy(p, whole, (size_t)n * sizeof *p);
+    }
 }
 
 VEC_FN vf vf_even(vf words)

@@ -116,17 +116,6 @@ VEC_FN vf vf_with_sign(vf x, vf sign)
     return _mm512_castsi512_ps(_mm512_or_si512(_mm512_castps_si512(x), bit));
 }
 
-VEC_FN vf vf_round(vf x)
-{
-    return _mm512_roundscale_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
-}
-
-/* x * 2^n for whole n. */
-VEC_FN vf vf_scale2(vf x, vf n)
-{
-    return _mm512_scalef_ps(x, n);
-}
-
 VEC_FN vf vf_add_exponent(vf x, vf whole)
 {
     return _mm512_castsi512_ps(

@@ -123,20 +123,6 @@ VEC_FN vf vf_with_sign(vf x, vf sign)
     return (vf)((vi)x | ((vi)sign & vi_set1(INT32_MIN)));
 }
 
-/* |x| < 2^22. */
-VEC_FN vf vf_round(vf x)
-{
-    const vf whole = vf_set1(12582912.0f); /* 1.5 * 2^23: the sum has no room for a fraction */
-    return (x + whole) - whole;
-}
-
-/* n in [-252, 254], in two steps so that the results may be subnormal. */
-VEC_FN vf vf_scale2(vf x, vf n)
-{
-    vi whole = {(int32_t)n[0], (int32_t)n[1], (int32_t)n[2], (int32_t)n[3]}, half = whole >> 1, rest = whole - half;
-    return x * (vf)((half + 127) << 23) * (vf)((rest + 127) << 23);
-}
-
 VEC_FN vf vf_add_exponent(vf x, vf whole)
 {
     return (vf)((vi)x + ((vi)whole << 23));
