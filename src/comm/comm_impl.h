@@ -97,7 +97,8 @@ lh_status lh_comm_create(lh_comm **out);
 
 void lh_comm_get_host(char *host); /* [LH_HOST_BYTES] */
 
-/* The most that the mpi implementation puts into one MPI call, in bytes (1 GiB); for tests. Children inherit it. */
+/* For tests of the mpi implementation: messages go as between hosts, in MPI calls of at most so many bytes; 0: as usual
+ * again (1 GiB, and ranks of one host reduce in shared memory). Children inherit it. */
 void lh_comm_mpi_set_piece(lh_comm *comm, int64_t piece_bytes);
 
 #endif

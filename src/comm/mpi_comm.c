@@ -7,6 +7,7 @@
 
 #include "base/mem.h"
 #include "comm/comm_impl.h"
+#include "comm/host_reduce.h"
 
 static const int64_t PIECE_BYTES = 1 << 30;
 enum { TAG_GATHER = 1 };
@@ -15,6 +16,8 @@ typedef struct mpi {
     MPI_Comm comm;
     int64_t piece_bytes;
     int *counts, *starts; /* [size] */
+    lh_host_reduce *near; /* NULL: the ranks are on several hosts */
+    int apart;            /* do as if they were */
 } mpi;
 
 static const lh_comm_ops mpi_ops;
@@ -39,6 +42,7 @@ static lh_status allreduce(lh_comm *comm, void *buf, int64_t count, lh_dtype typ
     mpi *m = comm->impl;
     MPI_Datatype element = type == LH_F32 ? MPI_FLOAT : type == LH_I32 ? MPI_INT32_T : MPI_INT64_T;
     int64_t size = lh_dtype_bytes(type), most = m->piece_bytes / size > 0 ? m->piece_bytes / size : 1;
+    if (m->near && !m->apart) return check(comm, lh_host_reduce_all(m->near, buf, count * size, element, ops[op]));
     for (int64_t i = 0; i < count; i += most) {
         int64_t n = count - i < most ? count - i : most;
         LH_TRY(check(comm, MPI_Allreduce(MPI_IN_PLACE, (char *)buf + i * size, (int)n, element, ops[op], m->comm)));
@@ -144,6 +148,7 @@ static void close_mpi(lh_comm *comm)
     if (!m) return;
     if (!comm->world->broken && m->comm != MPI_COMM_NULL) {
         lh_watch_enter(comm->world->watch, "end", -1);
+        lh_host_reduce_close(m->near);
         MPI_Comm_free(&m->comm);
         lh_watch_leave(comm->world->watch);
     }
@@ -174,7 +179,7 @@ static void finish(lh_comm_world *world)
 }
 
 /* Takes over `handle`. `comm` has its world and table; ranks of the world's numbering stay as they are. */
-static lh_status adopt(lh_comm *comm, MPI_Comm handle, int64_t piece_bytes)
+static lh_status adopt(lh_comm *comm, MPI_Comm handle)
 {
     lh_status st = LH_OK;
     mpi *m = NULL;
@@ -183,13 +188,22 @@ static lh_status adopt(lh_comm *comm, MPI_Comm handle, int64_t piece_bytes)
     MPI_Comm_size(handle, &comm->size);
     LH_TRY(lh_calloc(&m, 1, sizeof *m));
     m->comm = handle;
-    m->piece_bytes = piece_bytes;
+    m->piece_bytes = PIECE_BYTES;
     comm->impl = m;
     comm->ops = &mpi_ops;
     LH_TRY(lh_calloc(&m->counts, comm->size, sizeof *m->counts));
     LH_TRY(lh_calloc(&m->starts, comm->size, sizeof *m->starts));
+    LH_TRY(lh_host_reduce_open(&m->near, handle));
 done:
     return st;
+}
+
+void lh_comm_mpi_set_piece(lh_comm *comm, int64_t piece_bytes)
+{
+    mpi *m = comm->impl;
+    if (comm->ops != &mpi_ops) return;
+    m->apart = piece_bytes != 0;
+    m->piece_bytes = piece_bytes ? piece_bytes : PIECE_BYTES;
 }
 
 static lh_status split(lh_comm *comm, int color, lh_comm *child)
@@ -204,7 +218,8 @@ static lh_status split(lh_comm *comm, int color, lh_comm *child)
         MPI_Comm_free(&part);
         child->ops = &lh_comm_self_ops;
     } else {
-        LH_TRY(adopt(child, part, m->piece_bytes));
+        LH_TRY(adopt(child, part));
+        lh_comm_mpi_set_piece(child, m->apart ? m->piece_bytes : 0);
     }
 done:
     return st;
@@ -221,11 +236,6 @@ static const lh_comm_ops mpi_ops = {
     .bcast = bcast,
     .barrier = barrier,
 };
-
-void lh_comm_mpi_set_piece(lh_comm *comm, int64_t piece_bytes)
-{
-    if (comm->ops == &mpi_ops) ((mpi *)comm->impl)->piece_bytes = piece_bytes;
-}
 
 /* Numbers the ranks of this host and puts up their board. Without shared memory there is none. */
 static lh_status meet_host(lh_comm *comm, MPI_Comm world)
@@ -300,7 +310,7 @@ lh_status lh_comm_open_mpi(lh_comm **out, double timeout_s)
     LH_TRY(start_mpi(comm));
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     LH_TRY(check(comm, MPI_Comm_dup(MPI_COMM_WORLD, &handle)));
-    LH_TRY(adopt(comm, handle, PIECE_BYTES));
+    LH_TRY(adopt(comm, handle));
     comm->world_rank = comm->rank;
     LH_TRY(lh_realloc(&comm->words, comm->size, sizeof *comm->words));
     LH_TRY(meet_host(comm, handle));

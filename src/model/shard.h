@@ -1,6 +1,8 @@
 /* shard.h - what a rank of a TP group owns of a model: contiguous ranges of heads, of MLP channels and of vocabulary
  * rows. Channels go by whole blocks, of which there is a fixed number whatever the number of ranks, so that the
- * reproducible mode can add their products in one order. A rank with fewer heads gets more channels. */
+ * reproducible mode can add their products in one order. They are shared out evenly whatever the heads are: ranks meet
+ * after the attention and after the MLP, so one that had less to do in the first cannot make up for it in the second.
+ */
 #ifndef LH_MODEL_SHARD_H
 #define LH_MODEL_SHARD_H
 
