@@ -47,14 +47,17 @@ static lh_status read_shape(lh_safetensor *t, const json_t *entry, const char *p
         LH_FAIL(LH_EINPUT, "'%s': 'shape' of tensor '%s' must be a list of at most %d sizes", path, t->name,
                 LH_SAFETENSOR_RANK);
     t->rank = (int)json_array_size(shape);
+    int64_t product = 1; /* of the sizes that are not 0: no product of some of them overflows either */
     *values = 1;
     for (int d = 0; d < t->rank; d++) {
         const json_t *size = json_array_get(shape, (size_t)d);
         t->shape[d] = json_integer_value(size);
-        if (!json_is_integer(size) || t->shape[d] < 0 || __builtin_mul_overflow(*values, t->shape[d], values) ||
-            *values > INT64_MAX / 8)
+        if (!json_is_integer(size) || t->shape[d] < 0 ||
+            __builtin_mul_overflow(product, t->shape[d] ? t->shape[d] : 1, &product) || product > INT64_MAX / 8)
             LH_FAIL(LH_EINPUT, "'%s': 'shape' of tensor '%s' has sizes that no file can hold", path, t->name);
+        if (t->shape[d] == 0) *values = 0;
     }
+    *values *= product;
 done:
     return st;
 }

@@ -132,6 +132,7 @@ START_TEST(test_headers_that_cannot_be_are_refused)
         {"{'t':{'dtype':'F32','shape':[2],'data_offsets':[0]}}", 8, "data_offsets"},
         {"{'t':{'dtype':'F32','shape':[4294967296,4294967296],'data_offsets':[0,8]}}", 8, "sizes"},
         {"{'t':{'dtype':'F32','shape':[4611686018427387904],'data_offsets':[0,0]}}", 0, "sizes"},
+        {"{'t':{'dtype':'F32','shape':[0,1,1,4611686018427387904,4],'data_offsets':[0,0]}}", 0, "sizes"},
         {"{'t':{'dtype':'F32','shape':[-2],'data_offsets':[0,8]}}", 8, "sizes"},
         {"{'t':{'dtype':'F32','shape':[1,1,1,1,1,1,1,1,2],'data_offsets':[0,8]}}", 8, "shape"},
         {"{'t':{'dtype':'F32','shape':'2','data_offsets':[0,8]}}", 8, "shape"},
