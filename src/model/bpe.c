@@ -131,13 +131,22 @@ done:
     return st;
 }
 
-static lh_status parse_options(lh_bpe *bpe, const char *name, const json_t *model)
+/* Said before anything else: other models have other members. */
+static lh_status check_type(const char *name, const json_t *model)
 {
     lh_status st = LH_OK;
-    const char *type = "BPE", *prefix = "", *suffix = "", *unk = NULL;
+    const char *type = "BPE";
     LH_TRY(lh_json_string(model, name, "type", &type));
     if (strcmp(type, "BPE") != 0)
         LH_FAIL(LH_EINPUT, "'%s': the tokenizer's model is '%s', only 'BPE' is known", name, type);
+done:
+    return st;
+}
+
+static lh_status parse_options(lh_bpe *bpe, const char *name, const json_t *model)
+{
+    lh_status st = LH_OK;
+    const char *prefix = "", *suffix = "", *unk = NULL;
     LH_TRY(lh_json_string(model, name, "continuing_subword_prefix", &prefix));
     LH_TRY(lh_json_string(model, name, "end_of_word_suffix", &suffix));
     if (*prefix || *suffix)
@@ -161,6 +170,7 @@ lh_status lh_bpe_parse(lh_bpe **out, const char *name, const json_t *model, int6
     lh_status st = LH_OK;
     lh_bpe *bpe = NULL;
     if (!json_is_object(model)) LH_FAIL(LH_EINPUT, "'%s' has no 'model': it is not a tokenizer.json", name);
+    LH_TRY(check_type(name, model));
     LH_TRY(lh_calloc(&bpe, 1, sizeof *bpe));
     LH_TRY(parse_vocab(bpe, name, json_object_get(model, "vocab"), limit < INT32_MAX ? limit : INT32_MAX));
     LH_TRY(parse_options(bpe, name, model));

@@ -322,6 +322,7 @@ START_TEST(test_damaged_files_are_refused_by_name)
         {"[1]", "must be an object"},
         {"{}", "no 'model'"},
         {"{'model': {'type': 'Unigram', 'vocab': {}}}", "only 'BPE'"},
+        {"{'model': {'type': 'Unigram', 'unk_id': 0, 'vocab': [['<unk>', 0.0]]}}", "only 'BPE'"},
         {"{'model': {'type': 'BPE', 'merges': []}}", "'vocab'"},
         {"{'model': {'vocab': {'a': 'b'}, 'merges': []}}", "whole number"},
         {"{'model': {'vocab': {'a': -1}, 'merges': []}}", "whole number"},
