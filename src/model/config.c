@@ -236,10 +236,17 @@ done:
     return st;
 }
 
-static lh_status read_ids(lh_config *c, const json_t *json, const char *name)
+/* A member of the text model, or of the whole model where the text model leaves it open. */
+static const json_t *member_of(const json_t *text, const json_t *whole, const char *key)
+{
+    const json_t *value = json_object_get(text, key);
+    return value && !json_is_null(value) ? value : json_object_get(whole, key);
+}
+
+static lh_status read_ids(lh_config *c, const json_t *text, const json_t *whole, const char *name)
 {
     lh_status st = LH_OK;
-    const json_t *bos = json_object_get(json, "bos_token_id"), *eos = json_object_get(json, "eos_token_id"), *id;
+    const json_t *bos = member_of(text, whole, "bos_token_id"), *eos = member_of(text, whole, "eos_token_id"), *id;
     size_t i;
     c->bos = bos ? -1 : c->family->defaults.bos;
     if (json_is_array(bos)) bos = json_array_get(bos, 0);
@@ -251,6 +258,18 @@ static lh_status read_ids(lh_config *c, const json_t *json, const char *name)
         LH_TRY(push_eos(c, eos, name));
 done:
     return st;
+}
+
+/* What the scaling stretches the model to: max_position_embeddings is often left as it was before, as Hugging Face
+ * asks for with linear and dynamic scaling. Gemma 3 (with two rotary embeddings) states what it was stretched to. */
+static void stretch(lh_config *c)
+{
+    const lh_rope *rope = &c->rope_global;
+    double reach = (double)c->max_positions;
+    if (rope->kind == LH_ROPE_YARN) reach = (double)rope->original_positions * rope->factor;
+    if (rope->kind == LH_ROPE_DYNAMIC || (rope->kind == LH_ROPE_LINEAR && c->family->defaults.local_theta == 0))
+        reach *= rope->factor;
+    if (reach > (double)c->max_positions && reach < 0x1p40) c->max_positions = (int64_t)reach;
 }
 
 lh_status lh_config_parse(lh_config *config, const json_t *json, const char *name)
@@ -269,12 +288,8 @@ lh_status lh_config_parse(lh_config *config, const json_t *json, const char *nam
     LH_TRY(read_switches(&c, json, name));
     LH_TRY(read_windows(&c, json, name));
     LH_TRY(lh_config_rope(&c, json, name));
-    LH_TRY(read_ids(&c, json_object_get(json, "eos_token_id") ? json : outer, name));
-    /* What the scaling stretches the model to; max_position_embeddings is often left as it was before. */
-    double reach = (double)c.max_positions;
-    if (c.rope_global.kind == LH_ROPE_YARN) reach = (double)c.rope_global.original_positions * c.rope_global.factor;
-    if (c.rope_global.kind == LH_ROPE_DYNAMIC) reach *= c.rope_global.factor;
-    if (reach > (double)c.max_positions && reach < 0x1p40) c.max_positions = (int64_t)reach;
+    LH_TRY(read_ids(&c, json, outer, name));
+    stretch(&c);
     *config = c;
     c = (lh_config){0};
 done:

@@ -106,6 +106,12 @@ START_TEST(test_gemma_peculiarities)
     ck_assert(c.rope_local.kind == LH_ROPE_DEFAULT && c.rope_local.theta == 10000);
     ck_assert(c.attn_softcap == 0 && c.final_softcap == 0); /* the member is there, the model ignores it */
     lh_config_clear(&c);
+    /* Members that a nested configuration leaves open are those of the whole model. */
+    ck_assert_int_eq(parse(&c, "{'model_type':'gemma3','bos_token_id':7,'eos_token_id':[1,106],'text_config':"
+                               "{'model_type':'gemma3_text','bos_token_id':null,'eos_token_id':null}}"),
+                     LH_OK);
+    ck_assert(c.bos == 7 && c.eos_count == 2 && c.eos[1] == 106);
+    lh_config_clear(&c);
     ck_assert_int_eq(parse(&c, "{'model_type':'gemma3_text'," SIZES ",'num_key_value_heads':2,'head_dim':16,"
                                "'layer_types':['full_attention','sliding_attention','full_attention',"
                                "'sliding_attention'],'rope_parameters':{'full_attention':{'rope_type':'linear',"
@@ -185,6 +191,16 @@ START_TEST(test_stretched_models_reach_further)
                            "'rope_scaling':{'type':'yarn','factor':4.0,'original_max_position_embeddings':32768}}"),
                      LH_OK);
     ck_assert(c.max_positions == 131072 && c.rope_global.max_positions == 32768);
+    lh_config_clear(&c);
+    ck_assert_int_eq(parse(&c, "{'model_type':'llama'," SIZES ",'max_position_embeddings':4096,"
+                               "'rope_scaling':{'type':'linear','factor':4.0}}"),
+                     LH_OK);
+    ck_assert(c.max_positions == 16384 && c.rope_global.max_positions == 4096);
+    lh_config_clear(&c);
+    /* Gemma 3 states what it was stretched to. */
+    ck_assert_int_eq(parse(&c, "{'model_type':'gemma3_text','rope_scaling':{'rope_type':'linear','factor':8.0}}"),
+                     LH_OK);
+    ck_assert(c.max_positions == 131072);
     lh_config_clear(&c);
 }
 END_TEST
