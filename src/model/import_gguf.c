@@ -271,9 +271,13 @@ static lh_status add_typed_scaling(const maker *m, json_t *scaling, const lh_ggu
     int yarn = type->bytes == 4 && memcmp(type->data, "yarn", 4) == 0,
         linear = type->bytes == 6 && memcmp(type->data, "linear", 6) == 0;
     if (type->bytes == 4 && memcmp(type->data, "none", 4) == 0) goto done;
+    if (type->bytes == 8 && memcmp(type->data, "longrope", 8) == 0)
+        LH_FAIL(LH_EINPUT, "'%s' has no tensor 'rope_factors_long.weight', which its rope scaling 'longrope' needs",
+                lh_gguf_path(m->gguf));
     if (!yarn && !linear)
         LH_FAIL(LH_EINPUT, "'%s': rope scaling '%.*s' is unknown: none, linear, yarn and longrope are known",
                 lh_gguf_path(m->gguf), (int)(type->bytes < 40 ? type->bytes : 40), type->data);
+    LH_TRY(get_f64(m, "rope.scale_linear", &factor)); /* its first name */
     LH_TRY(get_f64(m, "rope.scaling.factor", &factor));
     if (!(factor > 0)) goto done; /* llama.cpp: no scaling */
     LH_TRY(set(scaling, "rope_type", json_string(yarn ? "yarn" : "linear")));
@@ -281,7 +285,9 @@ static lh_status add_typed_scaling(const maker *m, json_t *scaling, const lh_ggu
     LH_TRY(get_i64(m, "rope.scaling.original_context_length", &original));
     if (yarn && original > 0) LH_TRY(set(scaling, "original_max_position_embeddings", json_integer(original)));
     LH_TRY(get_f64(m, "rope.scaling.attn_factor", &attention));
-    if (yarn && attention > 0) LH_TRY(set(scaling, "attention_factor", shortest(attention)));
+    /* ggml multiplies it onto what YaRN has by itself (rope_yarn); Hugging Face puts it in that one's place. */
+    if (yarn && attention > 0)
+        LH_TRY(set(scaling, "attention_factor", json_real(attention * (factor > 1 ? 0.1 * log(factor) + 1 : 1))));
 done:
     return st;
 }
@@ -293,7 +299,7 @@ static lh_status add_scaling(const maker *m)
     char *key = NULL;
     double *factors = NULL;
     int64_t n = 0;
-    lh_gguf_text type = {.data = "none", .bytes = 4};
+    lh_gguf_text type = {.data = "linear", .bytes = 6}; /* as llama.cpp has it, where there is a factor */
     if (!scaling) LH_FAIL(LH_ENOMEM, "cannot hold the configuration");
     LH_TRY(key_of(m, "rope.scaling.type", &key));
     LH_TRY(lh_gguf_string(m->gguf, key, &type));

@@ -264,6 +264,66 @@ START_TEST(test_llama3_scaling_is_found_again)
 }
 END_TEST
 
+/* The configuration of a GGUF file with these lines more, which say something of its rotary scaling. */
+static lh_status scaled_config(lh_config *c, const char *type, const char *factor_key, float attn_factor)
+{
+    lh_buf b = {0};
+    json_t *json = NULL;
+    lh_gguf *gguf = NULL;
+    gm_head(&b, 3, 1, (uint64_t)(6 + (type != NULL) + (factor_key != NULL) + (attn_factor > 0)));
+    gm_key_text(&b, "general.architecture", "llama");
+    gm_key_u32(&b, "llama.block_count", 2);
+    gm_key_u32(&b, "llama.context_length", 4096);
+    gm_key_u32(&b, "llama.embedding_length", 24);
+    gm_key_u32(&b, "llama.feed_forward_length", 20);
+    gm_key_u32(&b, "llama.attention.head_count", 4);
+    if (type) gm_key_text(&b, "llama.rope.scaling.type", type);
+    if (factor_key) gm_key_f32(&b, factor_key, 4);
+    if (attn_factor > 0) gm_key_f32(&b, "llama.rope.scaling.attn_factor", attn_factor);
+    gm_tensor(&b, "token_embd.weight", 40, 24, 0, 0);
+    gm_align(&b, 32);
+    for (int i = 0; i < 40 * 24; i++) gm_bytes(&b, "\0\0\0", 4);
+    mm_put(other, b.data, b.bytes);
+    ck_assert_int_eq(lh_gguf_open(&gguf, other), LH_OK);
+    lh_status st = lh_gguf_config(&json, gguf);
+    if (st == LH_OK) st = lh_config_parse(c, json, "config");
+    json_decref(json);
+    lh_gguf_close(gguf);
+    lh_buf_clear(&b);
+    return st;
+}
+
+/* llama.cpp: without a type the scaling is linear; the oldest files call its factor scale_linear. YaRN's attn_factor is
+ * multiplied onto 0.1 ln(factor) + 1 (ggml's rope_yarn). */
+START_TEST(test_scaling_of_a_gguf_is_llama_cpps)
+{
+    static const char factor[] = "llama.rope.scaling.factor", old[] = "llama.rope.scale_linear";
+    static const struct {
+        const char *type, *key;
+        float attn_factor;
+        lh_rope_kind kind;
+        double attention;
+    } rows[] = {{"linear", factor, 0, LH_ROPE_LINEAR, 0},
+                {NULL, factor, 0, LH_ROPE_LINEAR, 0},
+                {NULL, old, 0, LH_ROPE_LINEAR, 0},
+                {"none", factor, 0, LH_ROPE_DEFAULT, 0},
+                {NULL, NULL, 0, LH_ROPE_DEFAULT, 0},
+                {"yarn", factor, 0, LH_ROPE_YARN, 0},
+                {"yarn", factor, 1, LH_ROPE_YARN, 1.1386294},
+                {"yarn", factor, 0.5f, LH_ROPE_YARN, 0.5693147}};
+    lh_config c;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        ck_assert_int_eq(scaled_config(&c, rows[i].type, rows[i].key, rows[i].attn_factor), LH_OK);
+        ck_assert_msg(c.rope_global.kind == rows[i].kind, "%zu: %d", i, c.rope_global.kind);
+        if (rows[i].kind != LH_ROPE_DEFAULT) ck_assert(c.rope_global.factor == 4);
+        ck_assert(fabs(c.rope_global.attention_factor - rows[i].attention) < 1e-6);
+        lh_config_clear(&c);
+    }
+    ck_assert_int_eq(scaled_config(&c, "longrope", NULL, 0), LH_EINPUT);
+    ck_assert(strstr(lh_error_message(), "has no tensor 'rope_factors_long.weight'") != NULL);
+}
+END_TEST
+
 /* Gemma's norms are stored as 1 + w there, and as w here. */
 START_TEST(test_gemma_norms_lose_their_one)
 {
@@ -543,6 +603,7 @@ int main(void)
     tcase_add_test(tc, test_shards_do_not_show);
     tcase_add_test(tc, test_gguf_rows_are_put_back);
     tcase_add_test(tc, test_llama3_scaling_is_found_again);
+    tcase_add_test(tc, test_scaling_of_a_gguf_is_llama_cpps);
     tcase_add_test(tc, test_gemma_norms_lose_their_one);
     tcase_add_test(tc, test_fused_projections_are_split);
     tcase_add_test(tc, test_tensors_that_contradict_the_configuration);
