@@ -1,8 +1,10 @@
 #include "model/pretok.h"
 
+#include <assert.h>
 #include <string.h>
 
 #include "base/json.h"
+#include "model/tokenizer_spec.h"
 #include "model/unicode.h"
 
 /* What happens to the matches of a Split, in Hugging Face's words. */
@@ -28,7 +30,8 @@ struct step {
     char text[8];    /* ... it. Metaspace: the replacement */
 };
 
-enum { STEPS = 64, DEPTH = 16 };
+/* A part makes three steps at most. */
+enum { STEPS = 3 * LH_SPEC_PARTS };
 
 struct lh_pretok {
     step steps[STEPS];
@@ -73,7 +76,7 @@ void lh_words_clear(lh_words *words)
     *words = (lh_words){0};
 }
 
-static lh_subject word_at(const lh_words *words, int64_t i)
+lh_subject lh_words_at(const lh_words *words, int64_t i)
 {
     int64_t start = i ? words->ends[i - 1] : 0;
     return (lh_subject){words->text.data + start, words->ends[i] - start};
@@ -111,7 +114,7 @@ static lh_status split(const step *s, lh_matcher *matcher, lh_place place, const
     lh_status st = LH_OK;
     (void)place;
     for (int64_t i = 0; i < in->n; i++) {
-        lh_subject word = word_at(in, i);
+        lh_subject word = lh_words_at(in, i);
         parts p = {out, out->n, 0};
         lh_match match = {0};
         for (;;) {
@@ -139,7 +142,7 @@ static lh_status prefix(const step *s, lh_matcher *matcher, lh_place place, cons
     (void)matcher;
     int64_t bytes = (int64_t)strlen(s->text);
     for (int64_t i = 0; i < in->n; i++) {
-        lh_subject word = word_at(in, i);
+        lh_subject word = lh_words_at(in, i);
         int begins = word.bytes >= bytes && memcmp(word.text, s->text, (size_t)bytes) == 0;
         LH_TRY(lh_words_add(out, s->text, prepends(s, place, i) && !begins ? bytes : 0));
         LH_TRY(lh_words_extend(out, word.text, word.bytes));
@@ -154,7 +157,7 @@ static lh_status replace_spaces(const step *s, lh_matcher *matcher, lh_place pla
     lh_status st = LH_OK;
     (void)matcher, (void)place;
     for (int64_t i = 0; i < in->n; i++) {
-        lh_subject word = word_at(in, i);
+        lh_subject word = lh_words_at(in, i);
         LH_TRY(lh_words_add(out, NULL, 0));
         for (int64_t from = 0; from < word.bytes;) {
             const char *space = memchr(word.text + from, ' ', (size_t)(word.bytes - from));
@@ -176,7 +179,7 @@ static lh_status map_bytes(const step *s, lh_matcher *matcher, lh_place place, c
     (void)s, (void)matcher, (void)place;
     for (int b = 0; b < 256; b++) lengths[b] = lh_utf8_write(chars[b], lh_byte_to_char((uint8_t)b));
     for (int64_t i = 0; i < in->n; i++) {
-        lh_subject word = word_at(in, i);
+        lh_subject word = lh_words_at(in, i);
         int64_t n = 0;
         LH_TRY(lh_words_add(out, NULL, 0));
         for (int64_t k = 0; k < word.bytes; k++) {
@@ -216,47 +219,34 @@ done:
 
 typedef struct parser {
     lh_pretok *pretok;
-    const char *name;
-    int depth;
+    const lh_spec *spec;
 } parser;
 
-static lh_status new_step(parser *p, step **out)
+static step *add_step(parser *p, step s)
 {
-    lh_status st = LH_OK;
-    if (p->pretok->n == STEPS) LH_FAIL(LH_EINPUT, "'%s': more than %d steps in 'pre_tokenizer'", p->name, (int)STEPS);
-    *out = &p->pretok->steps[p->pretok->n++];
-done:
-    return st;
+    assert(p->pretok->n < STEPS);
+    p->pretok->steps[p->pretok->n] = s;
+    return &p->pretok->steps[p->pretok->n++];
 }
 
 static lh_status add_split(parser *p, const char *regex, behaviour how)
 {
-    lh_status st = LH_OK;
-    step *s = NULL;
-    LH_TRY(new_step(p, &s));
-    *s = (step){.run = split, .behaviour = how};
-    LH_TRY(lh_pattern_regex(&s->pattern, p->name, regex));
-done:
-    return st;
+    step *s = add_step(p, (step){.run = split, .behaviour = how});
+    return lh_pattern_regex(&s->pattern, p->spec->name, regex);
 }
 
-static lh_status add_prefix(parser *p, prepend when, const char *text)
+static void add_prefix(parser *p, prepend when, const char *text)
 {
-    lh_status st = LH_OK;
-    step *s = NULL;
-    if (when == PREPEND_NEVER) goto done;
-    LH_TRY(new_step(p, &s));
-    *s = (step){.run = prefix, .prepend = when};
+    if (when == PREPEND_NEVER) return;
+    step *s = add_step(p, (step){.run = prefix, .prepend = when});
     memcpy(s->text, text, strlen(text));
-done:
-    return st;
 }
 
 static lh_status parse_behaviour(parser *p, const json_t *spec, behaviour *out)
 {
     lh_status st = LH_OK;
     const char *name = behaviour_names[*out];
-    LH_TRY(lh_json_string(spec, p->name, "behavior", &name));
+    LH_TRY(lh_json_string(spec, p->spec->name, "behavior", &name));
     for (int b = 0; b < BEHAVIOURS; b++)
         if (strcmp(name, behaviour_names[b]) == 0) {
             *out = (behaviour)b;
@@ -265,7 +255,7 @@ static lh_status parse_behaviour(parser *p, const json_t *spec, behaviour *out)
     LH_FAIL(LH_EINPUT,
             "'%s': behaviour '%s' of a pre-tokenizer is not known, known are Removed, Isolated, MergedWithPrevious, "
             "MergedWithNext, Contiguous",
-            p->name, name);
+            p->spec->name, name);
 done:
     return st;
 }
@@ -273,12 +263,10 @@ done:
 static lh_status parse_split(parser *p, const json_t *spec)
 {
     lh_status st = LH_OK;
-    step *s = NULL;
-    LH_TRY(new_step(p, &s));
-    *s = (step){.run = split, .behaviour = ISOLATED};
+    step *s = add_step(p, (step){.run = split, .behaviour = ISOLATED});
     LH_TRY(parse_behaviour(p, spec, &s->behaviour));
-    LH_TRY(lh_json_bool(spec, p->name, "invert", &s->invert));
-    LH_TRY(lh_pattern_parse(&s->pattern, p->name, json_object_get(spec, "pattern")));
+    LH_TRY(lh_json_bool(spec, p->spec->name, "invert", &s->invert));
+    LH_TRY(lh_pattern_parse(&s->pattern, p->spec->name, json_object_get(spec, "pattern")));
 done:
     return st;
 }
@@ -286,16 +274,14 @@ done:
 static lh_status parse_byte_level(parser *p, const json_t *spec)
 {
     lh_status st = LH_OK;
-    step *s = NULL;
     int space = 1, regex = 1;
-    LH_TRY(lh_json_bool(spec, p->name, "add_prefix_space", &space));
-    LH_TRY(lh_json_bool(spec, p->name, "use_regex", &regex));
-    LH_TRY(add_prefix(p, space ? PREPEND_ALWAYS : PREPEND_NEVER, " "));
+    LH_TRY(lh_json_bool(spec, p->spec->name, "add_prefix_space", &space));
+    LH_TRY(lh_json_bool(spec, p->spec->name, "use_regex", &regex));
+    add_prefix(p, space ? PREPEND_ALWAYS : PREPEND_NEVER, " ");
     if (regex) /* GPT-2's */
         LH_TRY(add_split(p, "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+",
                          ISOLATED));
-    LH_TRY(new_step(p, &s));
-    *s = (step){.run = map_bytes};
+    add_step(p, (step){.run = map_bytes});
 done:
     return st;
 }
@@ -304,7 +290,7 @@ static lh_status parse_digits(parser *p, const json_t *spec)
 {
     lh_status st = LH_OK;
     int individual = 0;
-    LH_TRY(lh_json_bool(spec, p->name, "individual_digits", &individual));
+    LH_TRY(lh_json_bool(spec, p->spec->name, "individual_digits", &individual));
     LH_TRY(add_split(p, "\\p{N}", individual ? ISOLATED : CONTIGUOUS));
 done:
     return st;
@@ -338,13 +324,8 @@ done:
 
 static lh_status parse_delimiter(parser *p, const json_t *spec)
 {
-    lh_status st = LH_OK;
-    step *s = NULL;
-    LH_TRY(new_step(p, &s));
-    *s = (step){.run = split, .behaviour = REMOVED};
-    LH_TRY(lh_pattern_parse(&s->pattern, p->name, json_object_get(spec, "delimiter")));
-done:
-    return st;
+    step *s = add_step(p, (step){.run = split, .behaviour = REMOVED});
+    return lh_pattern_parse(&s->pattern, p->spec->name, json_object_get(spec, "delimiter"));
 }
 
 static lh_status parse_metaspace(parser *p, const json_t *spec)
@@ -353,85 +334,67 @@ static lh_status parse_metaspace(parser *p, const json_t *spec)
     step *s = NULL;
     const char *replacement = "\xE2\x96\x81", *scheme = NULL;
     int space = 1, splits = 1;
-    LH_TRY(lh_json_string(spec, p->name, "replacement", &replacement));
-    LH_TRY(lh_json_string(spec, p->name, "prepend_scheme", &scheme));
-    LH_TRY(lh_json_bool(spec, p->name, "add_prefix_space", &space)); /* older files; prepend_scheme wins */
-    LH_TRY(lh_json_bool(spec, p->name, "split", &splits));
+    LH_TRY(lh_json_string(spec, p->spec->name, "replacement", &replacement));
+    LH_TRY(lh_json_string(spec, p->spec->name, "prepend_scheme", &scheme));
+    LH_TRY(lh_json_bool(spec, p->spec->name, "add_prefix_space", &space)); /* older files; prepend_scheme wins */
+    LH_TRY(lh_json_bool(spec, p->spec->name, "split", &splits));
     if (!*replacement || (int64_t)strlen(replacement) != lh_utf8_length(replacement))
-        LH_FAIL(LH_EINPUT, "'%s': 'replacement' of Metaspace must be one character", p->name);
+        LH_FAIL(LH_EINPUT, "'%s': 'replacement' of Metaspace must be one character", p->spec->name);
     prepend when = space ? PREPEND_ALWAYS : PREPEND_NEVER;
     if (scheme) {
         if (strcmp(scheme, "always") != 0 && strcmp(scheme, "first") != 0 && strcmp(scheme, "never") != 0)
-            LH_FAIL(LH_EINPUT, "'%s': 'prepend_scheme' is '%s', it must be 'always', 'first' or 'never'", p->name,
+            LH_FAIL(LH_EINPUT, "'%s': 'prepend_scheme' is '%s', it must be 'always', 'first' or 'never'", p->spec->name,
                     scheme);
         when = *scheme == 'a' ? PREPEND_ALWAYS : *scheme == 'f' ? PREPEND_FIRST : PREPEND_NEVER;
     }
-    LH_TRY(new_step(p, &s));
-    *s = (step){.run = replace_spaces};
+    s = add_step(p, (step){.run = replace_spaces});
     memcpy(s->text, replacement, strlen(replacement));
-    LH_TRY(add_prefix(p, when, replacement));
+    add_prefix(p, when, replacement);
     if (!splits) goto done;
-    LH_TRY(new_step(p, &s));
-    *s = (step){.run = split, .behaviour = MERGED_WITH_NEXT};
+    s = add_step(p, (step){.run = split, .behaviour = MERGED_WITH_NEXT});
     json_t *pattern = json_string(replacement);
-    st = lh_pattern_parse(&s->pattern, p->name, pattern);
+    st = lh_pattern_parse(&s->pattern, p->spec->name, pattern);
     json_decref(pattern);
 done:
     return st;
 }
 
-static lh_status parse_sequence(parser *p, const json_t *spec);
-
 static const struct {
     const char *type;
     lh_status (*parse)(parser *p, const json_t *spec);
 } kinds[] = {
-    {"Sequence", parse_sequence},       {"Split", parse_split},           {"ByteLevel", parse_byte_level},
-    {"Digits", parse_digits},           {"Whitespace", parse_whitespace}, {"WhitespaceSplit", parse_whitespace_split},
-    {"Punctuation", parse_punctuation}, {"Metaspace", parse_metaspace},   {"CharDelimiterSplit", parse_delimiter},
+    {"Split", parse_split},
+    {"ByteLevel", parse_byte_level},
+    {"Digits", parse_digits},
+    {"Whitespace", parse_whitespace},
+    {"WhitespaceSplit", parse_whitespace_split},
+    {"Punctuation", parse_punctuation},
+    {"Metaspace", parse_metaspace},
+    {"CharDelimiterSplit", parse_delimiter},
 };
 
-static lh_status parse_any(parser *p, const json_t *spec)
+static const char *type_at(int i)
 {
-    lh_status st = LH_OK;
-    const char *type = "";
-    LH_TRY(lh_json_string(spec, p->name, "type", &type));
-    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
-        if (strcmp(type, kinds[i].type) == 0) {
-            LH_TRY(kinds[i].parse(p, spec));
-            goto done;
-        }
-    LH_FAIL(LH_EINPUT,
-            "'%s': pre_tokenizer '%s' is not known, known are Sequence, Split, ByteLevel, Digits, Whitespace, "
-            "WhitespaceSplit, Punctuation, CharDelimiterSplit, Metaspace",
-            p->name, type);
-done:
-    return st;
+    return i < (int)(sizeof kinds / sizeof *kinds) ? kinds[i].type : NULL;
 }
 
-static lh_status parse_sequence(parser *p, const json_t *spec)
+static lh_status read_steps(void *self, int type, const json_t *spec)
 {
-    lh_status st = LH_OK;
-    const json_t *list = json_object_get(spec, "pretokenizers");
-    if (!json_is_array(list)) LH_FAIL(LH_EINPUT, "'%s': 'pretokenizers' of a Sequence must be a list", p->name);
-    if (++p->depth > DEPTH) LH_FAIL(LH_EINPUT, "'%s': 'pre_tokenizer' is nested too deep", p->name);
-    for (size_t i = 0; i < json_array_size(list); i++) LH_TRY(parse_any(p, json_array_get(list, i)));
-    p->depth--;
-done:
-    return st;
+    return kinds[type].parse(self, spec);
 }
 
-lh_status lh_pretok_parse(lh_pretok **out, const char *name, const json_t *spec)
+lh_status lh_pretok_parse(lh_pretok **out, const char *name, const json_t *json)
 {
     lh_status st = LH_OK;
-    lh_pretok *pretok = NULL;
-    LH_TRY(lh_calloc(&pretok, 1, sizeof *pretok));
-    parser p = {pretok, name, 0};
-    if (spec && !json_is_null(spec)) LH_TRY(parse_any(&p, spec));
-    *out = pretok;
-    pretok = NULL;
+    parser p = {0};
+    const lh_spec spec = {name, "pre_tokenizer", "pretokenizers", type_at, &p, read_steps};
+    LH_TRY(lh_calloc(&p.pretok, 1, sizeof *p.pretok));
+    p.spec = &spec;
+    LH_TRY(lh_spec_read(&spec, json));
+    *out = p.pretok;
+    p.pretok = NULL;
 done:
-    lh_pretok_free(pretok);
+    lh_pretok_free(p.pretok);
     return st;
 }
 

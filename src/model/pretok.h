@@ -20,8 +20,9 @@ typedef struct lh_words {
 /* Append bytes as a word of their own, or to the last word. */
 lh_status lh_words_add(lh_words *words, const char *text, int64_t bytes);
 lh_status lh_words_extend(lh_words *words, const char *text, int64_t bytes);
-void lh_words_empty(lh_words *words); /* keeps the memory */
-void lh_words_clear(lh_words *words); /* frees it */
+lh_subject lh_words_at(const lh_words *words, int64_t i); /* borrowed until words are added */
+void lh_words_empty(lh_words *words);                     /* keeps the memory */
+void lh_words_clear(lh_words *words);                     /* frees it */
 
 /* Where a piece of text stands: some steps put a space before the first piece or before each. */
 typedef enum lh_place {
@@ -32,8 +33,8 @@ typedef enum lh_place {
 
 typedef struct lh_pretok lh_pretok; /* read-only once parsed */
 
-/* `spec`: the member pre_tokenizer, NULL or null for none. LH_EINPUT where it is none of the known ones. */
-lh_status lh_pretok_parse(lh_pretok **out, const char *name, const json_t *spec);
+/* `json`: the member pre_tokenizer, NULL or null for none. LH_EINPUT where it is none of the known ones. */
+lh_status lh_pretok_parse(lh_pretok **out, const char *name, const json_t *json);
 void lh_pretok_free(lh_pretok *pretok);
 
 /* In place: what is one word before becomes the words of the text. `spare` is working memory. */

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/json.h"
+#include "model/tokenizer_spec.h"
 #include "model/unicode.h"
 
 typedef struct step step;
@@ -15,20 +16,12 @@ struct step {
     int first;           /* Metaspace: in the first piece it vanishes */
 };
 
-enum { STEPS = 64, DEPTH = 16 };
-
 struct lh_decoder {
-    step steps[STEPS];
+    step steps[LH_SPEC_PARTS];
     int n;
     int joins; /* no decoder at all: pieces are joined by spaces */
     lh_settles settles;
 };
-
-static lh_subject piece_at(const lh_words *words, int64_t i)
-{
-    int64_t start = i ? words->ends[i - 1] : 0;
-    return (lh_subject){words->text.data + start, words->ends[i] - start};
-}
 
 int lh_piece_is_byte(const char *piece, int64_t bytes)
 {
@@ -55,7 +48,7 @@ static lh_status from_bytes(const step *s, lh_matcher *matcher, const lh_words *
     lh_buf bytes = {0}, text = {0};
     (void)s, (void)matcher;
     for (int64_t i = 0; i < in->n; i++) {
-        lh_subject piece = piece_at(in, i);
+        lh_subject piece = lh_words_at(in, i);
         int64_t before = bytes.bytes;
         for (int64_t at = 0; at < piece.bytes;) {
             uint32_t cp;
@@ -85,7 +78,7 @@ static lh_status replace(const step *s, lh_matcher *matcher, const lh_words *in,
 {
     lh_status st = LH_OK;
     for (int64_t i = 0; i < in->n; i++) {
-        lh_subject piece = piece_at(in, i);
+        lh_subject piece = lh_words_at(in, i);
         lh_match match = {0};
         LH_TRY(lh_words_add(out, NULL, 0));
         for (;;) {
@@ -120,7 +113,7 @@ static lh_status byte_fallback(const step *s, lh_matcher *matcher, const lh_word
     lh_buf run = {0};
     (void)s, (void)matcher;
     for (int64_t i = 0; i < in->n; i++) {
-        lh_subject piece = piece_at(in, i);
+        lh_subject piece = lh_words_at(in, i);
         int byte = lh_piece_is_byte(piece.text, piece.bytes);
         char c = (char)byte;
         if (byte >= 0) {
@@ -160,7 +153,7 @@ static lh_status strip(const step *s, lh_matcher *matcher, const lh_words *in, l
     lh_status st = LH_OK;
     (void)matcher;
     for (int64_t i = 0; i < in->n; i++) {
-        lh_subject piece = piece_at(in, i);
+        lh_subject piece = lh_words_at(in, i);
         for (int64_t n = 0; n < s->start && begins_with(s, piece); n++) piece.text += s->bytes, piece.bytes -= s->bytes;
         for (int64_t n = 0; n < s->stop && ends_with(s, piece); n++) piece.bytes -= s->bytes;
         LH_TRY(lh_words_add(out, piece.text, piece.bytes));
@@ -174,7 +167,7 @@ static lh_status metaspace(const step *s, lh_matcher *matcher, const lh_words *i
     lh_status st = LH_OK;
     (void)matcher;
     for (int64_t i = 0; i < in->n; i++) {
-        lh_subject piece = piece_at(in, i);
+        lh_subject piece = lh_words_at(in, i);
         LH_TRY(lh_words_add(out, NULL, 0));
         while (piece.bytes) {
             int found = begins_with(s, piece), n = found ? (int)s->bytes : lh_utf8_length(piece.text);
@@ -195,7 +188,7 @@ lh_status lh_decoder_run(const lh_decoder *decoder, lh_matcher *matcher, lh_word
         lh_words_empty(spare);
         LH_TRY(lh_words_add(spare, NULL, 0));
         for (int64_t i = 0; i < pieces->n; i++) {
-            lh_subject piece = piece_at(pieces, i);
+            lh_subject piece = lh_words_at(pieces, i);
             if (i) LH_TRY(lh_words_extend(spare, " ", 1));
             LH_TRY(lh_words_extend(spare, piece.text, piece.bytes));
         }
@@ -226,27 +219,16 @@ lh_settles lh_decoder_settles(const lh_decoder *decoder)
 
 typedef struct parser {
     lh_decoder *decoder;
-    const char *name;
-    int depth;
+    const lh_spec *spec;
     int fused; /* a step before joined the pieces */
 } parser;
-
-static lh_status set_text(parser *p, step *s, const json_t *text, const char *what)
-{
-    lh_status st = LH_OK;
-    if (!json_is_string(text)) LH_FAIL(LH_EINPUT, "'%s': '%s' of a decoder must be a string", p->name, what);
-    s->bytes = (int64_t)json_string_length(text);
-    LH_TRY(lh_strndup(&s->text, json_string_value(text), s->bytes));
-done:
-    return st;
-}
 
 static lh_status set_char(parser *p, step *s, const json_t *text, const char *what)
 {
     lh_status st = LH_OK;
-    LH_TRY(set_text(p, s, text, what));
+    LH_TRY(lh_spec_text(p->spec, what, text, &s->text, &s->bytes));
     if (s->bytes == 0 || s->bytes != lh_utf8_length(s->text))
-        LH_FAIL(LH_EINPUT, "'%s': '%s' of a decoder must be one character", p->name, what);
+        LH_FAIL(LH_EINPUT, "'%s': '%s' of a decoder must be one character", p->spec->name, what);
 done:
     return st;
 }
@@ -263,8 +245,8 @@ static lh_status parse_replace(parser *p, step *s, const json_t *spec)
     lh_status st = LH_OK;
     const json_t *literal = json_object_get(json_object_get(spec, "pattern"), "String");
     const char *text = json_is_string(literal) ? json_string_value(literal) : "";
-    LH_TRY(lh_pattern_parse(&s->pattern, p->name, json_object_get(spec, "pattern")));
-    LH_TRY(set_text(p, s, json_object_get(spec, "content"), "content"));
+    LH_TRY(lh_pattern_parse(&s->pattern, p->spec->name, json_object_get(spec, "pattern")));
+    LH_TRY(lh_spec_text(p->spec, "content", json_object_get(spec, "content"), &s->text, &s->bytes));
     /* Once pieces are joined, only a single character is found for sure without looking at what follows. */
     if (p->fused && (!*text || (int64_t)strlen(text) != lh_utf8_length(text))) p->decoder->settles = LH_SETTLES_END;
 done:
@@ -289,8 +271,8 @@ static lh_status parse_strip(parser *p, step *s, const json_t *spec)
 {
     lh_status st = LH_OK;
     LH_TRY(set_char(p, s, json_object_get(spec, "content"), "content"));
-    LH_TRY(lh_json_i64(spec, p->name, "start", 0, INT32_MAX, &s->start));
-    LH_TRY(lh_json_i64(spec, p->name, "stop", 0, INT32_MAX, &s->stop));
+    LH_TRY(lh_json_i64(spec, p->spec->name, "start", 0, INT32_MAX, &s->start));
+    LH_TRY(lh_json_i64(spec, p->spec->name, "stop", 0, INT32_MAX, &s->stop));
     /* The first piece of a stream may be shorter than what is stripped of it, or what comes last not last. */
     if (p->fused && (s->start > 1 || s->stop > 0)) p->decoder->settles = LH_SETTLES_END;
 done:
@@ -306,8 +288,8 @@ static lh_status parse_metaspace(parser *p, step *s, const json_t *spec)
     const json_t *replacement = json_object_get(spec, "replacement");
     if (!replacement) replacement = usual = json_string("\xE2\x96\x81");
     LH_TRY(set_char(p, s, replacement, "replacement"));
-    LH_TRY(lh_json_string(spec, p->name, "prepend_scheme", &scheme));
-    LH_TRY(lh_json_bool(spec, p->name, "add_prefix_space", &space));
+    LH_TRY(lh_json_string(spec, p->spec->name, "prepend_scheme", &scheme));
+    LH_TRY(lh_json_bool(spec, p->spec->name, "add_prefix_space", &space));
     s->first = scheme ? strcmp(scheme, "never") != 0 : space;
 done:
     json_decref(usual);
@@ -327,57 +309,32 @@ static const struct {
     {"Metaspace", metaspace, parse_metaspace},
 };
 
-static lh_status parse_any(parser *p, const json_t *spec);
-
-static lh_status parse_sequence(parser *p, const json_t *spec)
+static const char *type_at(int i)
 {
-    lh_status st = LH_OK;
-    const json_t *list = json_object_get(spec, "decoders");
-    if (!json_is_array(list)) LH_FAIL(LH_EINPUT, "'%s': 'decoders' of a Sequence must be a list", p->name);
-    if (++p->depth > DEPTH) LH_FAIL(LH_EINPUT, "'%s': 'decoder' is nested too deep", p->name);
-    for (size_t i = 0; i < json_array_size(list); i++) LH_TRY(parse_any(p, json_array_get(list, i)));
-    p->depth--;
-done:
-    return st;
+    return i < (int)(sizeof kinds / sizeof *kinds) ? kinds[i].type : NULL;
 }
 
-static lh_status parse_any(parser *p, const json_t *spec)
+static lh_status read_step(void *self, int type, const json_t *spec)
 {
-    lh_status st = LH_OK;
-    const char *type = "";
-    LH_TRY(lh_json_string(spec, p->name, "type", &type));
-    if (strcmp(type, "Sequence") == 0) {
-        LH_TRY(parse_sequence(p, spec));
-        goto done;
-    }
-    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
-        if (strcmp(type, kinds[i].type) != 0) continue;
-        if (p->decoder->n == STEPS) LH_FAIL(LH_EINPUT, "'%s': more than %d steps in 'decoder'", p->name, (int)STEPS);
-        step *s = &p->decoder->steps[p->decoder->n++];
-        *s = (step){.run = kinds[i].run};
-        LH_TRY(kinds[i].parse(p, s, spec));
-        goto done;
-    }
-    LH_FAIL(LH_EINPUT,
-            "'%s': decoder '%s' is not known, known are Sequence, ByteLevel, Replace, ByteFallback, Fuse, Strip, "
-            "Metaspace",
-            p->name, type);
-done:
-    return st;
+    parser *p = self;
+    step *s = &p->decoder->steps[p->decoder->n++];
+    *s = (step){.run = kinds[type].run};
+    return kinds[type].parse(p, s, spec);
 }
 
-lh_status lh_decoder_parse(lh_decoder **out, const char *name, const json_t *spec)
+lh_status lh_decoder_parse(lh_decoder **out, const char *name, const json_t *json)
 {
     lh_status st = LH_OK;
-    lh_decoder *decoder = NULL;
-    LH_TRY(lh_calloc(&decoder, 1, sizeof *decoder));
-    parser p = {decoder, name, 0, 0};
-    decoder->joins = !spec || json_is_null(spec);
-    if (!decoder->joins) LH_TRY(parse_any(&p, spec));
-    *out = decoder;
-    decoder = NULL;
+    parser p = {0};
+    const lh_spec spec = {name, "decoder", "decoders", type_at, &p, read_step};
+    LH_TRY(lh_calloc(&p.decoder, 1, sizeof *p.decoder));
+    p.spec = &spec;
+    p.decoder->joins = !json || json_is_null(json);
+    LH_TRY(lh_spec_read(&spec, json));
+    *out = p.decoder;
+    p.decoder = NULL;
 done:
-    lh_decoder_free(decoder);
+    lh_decoder_free(p.decoder);
     return st;
 }
 

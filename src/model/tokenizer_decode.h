@@ -9,8 +9,8 @@
 
 typedef struct lh_decoder lh_decoder; /* read-only once parsed */
 
-/* `spec`: the member decoder; NULL or null: pieces are joined by spaces. LH_EINPUT where it is not known. */
-lh_status lh_decoder_parse(lh_decoder **out, const char *name, const json_t *spec);
+/* `json`: the member decoder; NULL or null: pieces are joined by spaces. LH_EINPUT where it is not known. */
+lh_status lh_decoder_parse(lh_decoder **out, const char *name, const json_t *json);
 void lh_decoder_free(lh_decoder *decoder);
 
 /* pieces: words in, one word out. `spare` is working memory. */

@@ -5,6 +5,7 @@
 #include <utf8proc.h>
 
 #include "base/json.h"
+#include "model/tokenizer_spec.h"
 #include "model/unicode.h"
 
 typedef struct work {
@@ -22,10 +23,8 @@ struct step {
     int64_t bytes;
 };
 
-enum { STEPS = 64, DEPTH = 16 };
-
 struct lh_norm {
-    step steps[STEPS];
+    step steps[LH_SPEC_PARTS];
     int n;
 };
 
@@ -162,27 +161,15 @@ done:
 
 typedef struct parser {
     lh_norm *norm;
-    const char *name;
-    int depth;
+    const lh_spec *spec;
 } parser;
-
-static lh_status set_text(parser *p, step *s, const json_t *spec, const char *key)
-{
-    lh_status st = LH_OK;
-    const json_t *text = json_object_get(spec, key);
-    if (!json_is_string(text)) LH_FAIL(LH_EINPUT, "'%s': '%s' of a normalizer must be a string", p->name, key);
-    s->bytes = (int64_t)json_string_length(text);
-    LH_TRY(lh_strndup(&s->text, json_string_value(text), s->bytes));
-done:
-    return st;
-}
 
 static lh_status parse_strip(parser *p, step *s, const json_t *spec)
 {
     lh_status st = LH_OK;
     s->left = s->right = 1;
-    LH_TRY(lh_json_bool(spec, p->name, "strip_left", &s->left));
-    LH_TRY(lh_json_bool(spec, p->name, "strip_right", &s->right));
+    LH_TRY(lh_json_bool(spec, p->spec->name, "strip_left", &s->left));
+    LH_TRY(lh_json_bool(spec, p->spec->name, "strip_right", &s->right));
 done:
     return st;
 }
@@ -190,15 +177,15 @@ done:
 static lh_status parse_replace(parser *p, step *s, const json_t *spec)
 {
     lh_status st = LH_OK;
-    LH_TRY(lh_pattern_parse(&s->pattern, p->name, json_object_get(spec, "pattern")));
-    LH_TRY(set_text(p, s, spec, "content"));
+    LH_TRY(lh_pattern_parse(&s->pattern, p->spec->name, json_object_get(spec, "pattern")));
+    LH_TRY(lh_spec_text(p->spec, "content", json_object_get(spec, "content"), &s->text, &s->bytes));
 done:
     return st;
 }
 
 static lh_status parse_prepend(parser *p, step *s, const json_t *spec)
 {
-    return set_text(p, s, spec, "prepend");
+    return lh_spec_text(p->spec, "prepend", json_object_get(spec, "prepend"), &s->text, &s->bytes);
 }
 
 static const struct {
@@ -218,56 +205,31 @@ static const struct {
     {"Prepend", put_in_front, parse_prepend, 0},
 };
 
-static lh_status parse_any(parser *p, const json_t *spec);
-
-static lh_status parse_sequence(parser *p, const json_t *spec)
+static const char *type_at(int i)
 {
-    lh_status st = LH_OK;
-    const json_t *list = json_object_get(spec, "normalizers");
-    if (!json_is_array(list)) LH_FAIL(LH_EINPUT, "'%s': 'normalizers' of a Sequence must be a list", p->name);
-    if (++p->depth > DEPTH) LH_FAIL(LH_EINPUT, "'%s': 'normalizer' is nested too deep", p->name);
-    for (size_t i = 0; i < json_array_size(list); i++) LH_TRY(parse_any(p, json_array_get(list, i)));
-    p->depth--;
-done:
-    return st;
+    return i < (int)(sizeof kinds / sizeof *kinds) ? kinds[i].type : NULL;
 }
 
-static lh_status parse_any(parser *p, const json_t *spec)
+static lh_status read_step(void *self, int type, const json_t *spec)
 {
-    lh_status st = LH_OK;
-    const char *type = "";
-    LH_TRY(lh_json_string(spec, p->name, "type", &type));
-    if (strcmp(type, "Sequence") == 0) {
-        LH_TRY(parse_sequence(p, spec));
-        goto done;
-    }
-    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
-        if (strcmp(type, kinds[i].type) != 0) continue;
-        if (p->norm->n == STEPS) LH_FAIL(LH_EINPUT, "'%s': more than %d steps in 'normalizer'", p->name, (int)STEPS);
-        step *s = &p->norm->steps[p->norm->n++];
-        *s = (step){.run = kinds[i].run, .options = kinds[i].options};
-        if (kinds[i].parse) LH_TRY(kinds[i].parse(p, s, spec));
-        goto done;
-    }
-    LH_FAIL(LH_EINPUT,
-            "'%s': normalizer '%s' is not known, known are Sequence, NFC, NFD, NFKC, NFKD, Lowercase, Strip, "
-            "StripAccents, Replace, Prepend",
-            p->name, type);
-done:
-    return st;
+    parser *p = self;
+    step *s = &p->norm->steps[p->norm->n++];
+    *s = (step){.run = kinds[type].run, .options = kinds[type].options};
+    return kinds[type].parse ? kinds[type].parse(p, s, spec) : LH_OK;
 }
 
-lh_status lh_norm_parse(lh_norm **out, const char *name, const json_t *spec)
+lh_status lh_norm_parse(lh_norm **out, const char *name, const json_t *json)
 {
     lh_status st = LH_OK;
-    lh_norm *norm = NULL;
-    LH_TRY(lh_calloc(&norm, 1, sizeof *norm));
-    parser p = {norm, name, 0};
-    if (spec && !json_is_null(spec)) LH_TRY(parse_any(&p, spec));
-    *out = norm;
-    norm = NULL;
+    parser p = {0};
+    const lh_spec spec = {name, "normalizer", "normalizers", type_at, &p, read_step};
+    LH_TRY(lh_calloc(&p.norm, 1, sizeof *p.norm));
+    p.spec = &spec;
+    LH_TRY(lh_spec_read(&spec, json));
+    *out = p.norm;
+    p.norm = NULL;
 done:
-    lh_norm_free(norm);
+    lh_norm_free(p.norm);
     return st;
 }
 

@@ -10,8 +10,8 @@
 
 typedef struct lh_norm lh_norm; /* read-only once parsed */
 
-/* `spec`: the member normalizer, NULL or null for none. LH_EINPUT where it is none of the known ones. */
-lh_status lh_norm_parse(lh_norm **out, const char *name, const json_t *spec);
+/* `json`: the member normalizer, NULL or null for none. LH_EINPUT where it is none of the known ones. */
+lh_status lh_norm_parse(lh_norm **out, const char *name, const json_t *json);
 void lh_norm_free(lh_norm *norm);
 
 /* *text, valid UTF-8, is normalised in place; `spare` is working memory. */

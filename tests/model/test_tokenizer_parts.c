@@ -173,6 +173,42 @@ START_TEST(test_decoders)
 }
 END_TEST
 
+/* n parts in one Sequence, within `depth` more of them. */
+static json_t *nested(const char *list, const char *part, int n, int depth)
+{
+    json_t *spec = json_pack("{s:s, s:[]}", "type", "Sequence", list);
+    for (int i = 0; i < n; i++) json_array_append_new(json_object_get(spec, list), json_pack("{s:s}", "type", part));
+    for (int i = 0; i < depth; i++) spec = json_pack("{s:s, s:[o]}", "type", "Sequence", list, spec);
+    return spec;
+}
+
+START_TEST(test_sequences_have_an_end)
+{
+    static const struct {
+        int n, depth;
+        const char *says;
+    } rows[] = {{64, 15, NULL}, {65, 0, "more than 64 steps"}, {1, 16, "nested too deep"}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        json_t *norms = nested("normalizers", "Lowercase", rows[i].n, rows[i].depth),
+               *decoders = nested("decoders", "Fuse", rows[i].n, rows[i].depth),
+               *pretoks = nested("pretokenizers", "ByteLevel", rows[i].n, rows[i].depth);
+        lh_norm *norm = NULL;
+        lh_decoder *decoder = NULL;
+        lh_pretok *pretok = NULL;
+        const lh_status want = rows[i].says ? LH_EINPUT : LH_OK;
+        ck_assert_int_eq(lh_norm_parse(&norm, "test", norms), want);
+        if (rows[i].says) ck_assert(strstr(lh_error_message(), rows[i].says) && strstr(lh_error_message(), "'test'"));
+        ck_assert_int_eq(lh_decoder_parse(&decoder, "test", decoders), want);
+        ck_assert_int_eq(lh_pretok_parse(&pretok, "test", pretoks), want);
+        if (rows[i].says) ck_assert(strstr(lh_error_message(), "'pre_tokenizer'") != NULL);
+        lh_norm_free(norm);
+        lh_decoder_free(decoder);
+        lh_pretok_free(pretok);
+        json_decref(norms), json_decref(decoders), json_decref(pretoks);
+    }
+}
+END_TEST
+
 START_TEST(test_a_pattern_without_end_fails_instead_of_hanging)
 {
     json_t *spec = spec_of("{'type': 'Split', 'pattern': {'Regex': '(a+)+$'}, 'behavior': 'Isolated'}");
@@ -218,6 +254,7 @@ END_TEST
 int main(void)
 {
     return suite_run("tokenizer parts", (const TTest *const[]){test_pre_tokenizers, test_normalizers, test_decoders,
+                                                               test_sequences_have_an_end,
                                                                test_a_pattern_without_end_fails_instead_of_hanging,
                                                                test_utf8_reads_what_it_writes_and_nothing_else, NULL});
 }
