@@ -100,11 +100,25 @@ void lh_partial_drop(const char *path)
     lh_free(partial);
 }
 
+/* The rename at the end would put a plain file into the place of what is there: never of a device, as /dev/null. */
+static lh_status check_replaceable(const char *path)
+{
+    lh_status st = LH_OK;
+    struct stat info;
+    if (!*path) LH_FAIL(LH_EWRITE, "cannot write '': an output needs the name of a file");
+    if (stat(path, &info) != 0 || S_ISREG(info.st_mode)) goto done;
+    if (S_ISDIR(info.st_mode)) LH_FAIL(LH_EWRITE, "cannot write '%s': it is a folder", path);
+    LH_FAIL(LH_EWRITE, "cannot write '%s': it is a device, a pipe or a socket, name a file", path);
+done:
+    return st;
+}
+
 lh_status lh_file_write(const char *path, const void *data, int64_t bytes)
 {
     lh_status st = LH_OK;
     char *partial = NULL;
     int fd = -1;
+    LH_TRY(check_replaceable(path));
     LH_TRY(lh_partial_name(&partial, path));
     fd = open(partial, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     if (fd < 0) LH_FAIL(LH_EWRITE, "cannot create '%s': %s", partial, strerror(errno));
@@ -128,7 +142,7 @@ lh_status lh_file_check_writable(const char *path, int64_t bytes)
     char *partial = NULL;
     struct statvfs fs;
     int fd = -1;
-    if (lh_file_is_folder(path)) LH_FAIL(LH_EWRITE, "cannot write '%s': it is a folder", path);
+    LH_TRY(check_replaceable(path));
     LH_TRY(lh_partial_name(&partial, path));
     fd = open(partial, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
     if (fd < 0) LH_FAIL(LH_EWRITE, "cannot create '%s': %s", partial, strerror(errno));

@@ -34,8 +34,8 @@ void lh_partial_drop(const char *path);
 /* Write `bytes` bytes to `path` by way of the partial file. */
 lh_status lh_file_write(const char *path, const void *data, int64_t bytes);
 
-/* Fails with LH_EWRITE unless a file can be made beside `path` and, where the file system tells, `bytes`
- * are free there: asked before long work, not after it. */
+/* Fails with LH_EWRITE unless `path` is new or a regular file, a file can be made beside it and, where the file system
+ * tells, `bytes` are free there: asked before long work, not after it. */
 lh_status lh_file_check_writable(const char *path, int64_t bytes);
 
 #endif

@@ -132,7 +132,22 @@ START_TEST(test_outputs_that_cannot_be_are_refused_before_the_work)
     ck_assert(!lh_file_exists("x") && !lh_file_exists("x.partial"));
     says(lh_file_write("no/such/x", "1", 1), LH_EWRITE, "no/such/x");
     says(lh_file_write("/dev/full/x", "1", 1), LH_EWRITE, "/dev/full/x");
+    says(lh_file_check_writable("", 1), LH_EWRITE, "the name of a file");
     rmdir("d");
+    leave(folder);
+}
+END_TEST
+
+START_TEST(test_a_device_is_never_replaced_by_a_file)
+{
+    char folder[64];
+    struct stat info;
+    enter(folder);
+    ck_assert_int_eq(mkfifo("pipe", 0666), 0); /* as /dev/null, it is no regular file */
+    says(lh_file_check_writable("pipe", 1), LH_EWRITE, "'pipe': it is a device, a pipe or a socket");
+    says(lh_file_write("pipe", "1", 1), LH_EWRITE, "'pipe'");
+    ck_assert(stat("pipe", &info) == 0 && S_ISFIFO(info.st_mode));
+    unlink("pipe");
     leave(folder);
 }
 END_TEST
@@ -157,6 +172,7 @@ int main(void)
                                   test_bad_inputs_are_named,
                                   test_a_result_appears_whole_or_not_at_all,
                                   test_outputs_that_cannot_be_are_refused_before_the_work,
+                                  test_a_device_is_never_replaced_by_a_file,
                                   test_paths_join_with_one_slash,
                                   NULL};
     return suite_run("file", tests);
