@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/json.h"
 #include "base/log.h"
 #include "cli/interrupt.h"
 
@@ -22,9 +23,8 @@ static void end_line(lh_output *out)
 static json_t *answer_json(const lh_output *out)
 {
     json_t *ids = json_array(), *object = json_object();
-    json_t *text = json_stringn(out->text.data ? out->text.data : "", (size_t)out->text.bytes);
     for (int64_t i = 0; i < out->ids.n; i++) json_array_append_new(ids, json_integer(out->ids.ids[i]));
-    json_object_set_new(object, "text", text ? text : json_string(""));
+    json_object_set_new(object, "text", lh_json_text(out->text.data ? out->text.data : "", out->text.bytes));
     json_object_set_new(object, "token_ids", ids);
     json_object_set_new(object, "finish_reason", json_string(lh_finish_name(LH_FINISH_INTERRUPTED)));
     return object;
@@ -35,7 +35,8 @@ static void leave(lh_output *out)
     json_t *object = answer_json(out);
     lh_progress_clear(&out->progress);
     if (out->json) {
-        if (out->answers) json_array_append(out->answers, object);
+        if (out->answers)
+            json_array_append_new(out->answers, json_copy(object)); /* an object that holds itself is no JSON */
         if (out->answers) json_object_set(object, "answers", out->answers);
         out->failed = lh_cli_write_json(object);
     } else if (out->answer >= 0) {

@@ -219,6 +219,31 @@ START_TEST(test_an_interrupt_ends_with_what_there_is)
     program_run(&r, 2, LONG_ANSWER INTERRUPT("USR1", "3"));
     program_exits(&r, 75);
     ck_assert_int_eq(program_lines(r.err.data, "longhaul: warning: interrupted after"), 1);
+    /* Ctrl-C of mpirun: its own exit code, but rank 0's words. */
+    program_run(&r, 2, LONG_ANSWER INTERRUPT("INT", "3"));
+    ck_assert_int_ne(r.code, 0);
+    ck_assert_int_eq(program_lines(r.err.data, "longhaul: warning: interrupted after"), 1);
+    program_clear(&r);
+}
+END_TEST
+
+/* Four hundred answers of a moment each, some of them done. */
+START_TEST(test_an_interrupt_keeps_the_answers_before)
+{
+    program_result r = {0};
+    json_error_t error;
+    program_run(&r, 1,
+                "generate -m long.h5 -p a -n 500 --ignore-eos --json $(yes -- '--question b' | head -400)" INTERRUPT(
+                    "INT", "2"));
+    program_exits(&r, 75);
+    json_t *o = json_load_file("shown", 0, &error);
+    ck_assert_msg(o != NULL, "no JSON: %s", error.text);
+    const json_t *answers = json_object_get(o, "answers");
+    ck_assert_uint_gt(json_array_size(answers), 1);
+    ck_assert_uint_eq(json_array_size(json_object_get(json_array_get(answers, 0), "token_ids")), 500);
+    const json_t *last = json_array_get(answers, json_array_size(answers) - 1);
+    ck_assert_str_eq(json_string_value(json_object_get(last, "finish_reason")), "interrupted");
+    json_decref(o);
     program_clear(&r);
 }
 END_TEST
@@ -235,6 +260,7 @@ int main(void)
                                   test_samples_depend_on_the_seed_and_on_nothing_else,
                                   test_forced_tokens_are_fed,
                                   test_an_interrupt_ends_with_what_there_is,
+                                  test_an_interrupt_keeps_the_answers_before,
                                   NULL};
     program_enter();
     tiny_write("tiny");
