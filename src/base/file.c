@@ -66,6 +66,13 @@ int lh_file_is_folder(const char *path)
     return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
 }
 
+int lh_file_is_same(const char *a, const char *b)
+{
+    struct stat one, other;
+    if (strcmp(a, b) == 0) return 1;
+    return stat(a, &one) == 0 && stat(b, &other) == 0 && one.st_dev == other.st_dev && one.st_ino == other.st_ino;
+}
+
 lh_status lh_path_join(char **out, const char *folder, const char *name)
 {
     size_t n = strlen(folder);

@@ -22,6 +22,9 @@ void lh_map_close(lh_map *map);
 int lh_file_exists(const char *path);
 int lh_file_is_folder(const char *path);
 
+/* 1 when both names are one file, or the same name of a file that is not there yet. */
+int lh_file_is_same(const char *a, const char *b);
+
 /* "folder/name" as a new string. */
 lh_status lh_path_join(char **out, const char *folder, const char *name);
 

@@ -1,5 +1,6 @@
 #include <string.h>
 
+#include "base/file.h"
 #include "base/log.h"
 #include "cli/generate_input.h"
 #include "cli/generate_output.h"
@@ -125,6 +126,40 @@ typedef struct run {
     char *record;
 } run;
 
+/* An option that names a file. */
+typedef struct named_file {
+    const char *option, *path; /* path NULL: not given */
+} named_file;
+
+/* A run replaces nothing that it reads, and no file of its own. (A cache may be replaced by the one that goes on behind
+ * it.) */
+static lh_status check_files(const struct values *v)
+{
+    lh_status st = LH_OK;
+    const lh_strings *questions = &v->input.question_files;
+    const named_file files[] = {{"save-cache", v->files.save_cache},
+                                {"keep-sets", v->files.keep_sets},
+                                {"logits", v->files.logits},
+                                {"model", v->engine.model},
+                                {"prompt-file", v->input.prompt_file},
+                                {"prompt-tokens", v->input.prompt_tokens},
+                                {"force-tokens", v->input.force_tokens}};
+    enum { WRITTEN = 3 }; /* the first ones */
+    for (size_t o = 0; o < WRITTEN; o++) {
+        if (!files[o].path) continue;
+        for (size_t i = o + 1; i < sizeof files / sizeof *files; i++)
+            if (files[i].path && lh_file_is_same(files[o].path, files[i].path))
+                LH_FAIL(LH_EUSAGE, "'--%s' and '--%s' are both '%s': name another file to write", files[o].option,
+                        files[i].option, files[o].path);
+        for (int64_t i = 0; i < questions->n; i++)
+            if (lh_file_is_same(files[o].path, questions->at[i]))
+                LH_FAIL(LH_EUSAGE, "'--%s' and '--question-file' are both '%s': name another file to write",
+                        files[o].option, files[o].path);
+    }
+done:
+    return st;
+}
+
 /* What can be refused before anything is opened; the same on all ranks. */
 static lh_status check(run *r)
 {
@@ -138,6 +173,12 @@ static lh_status check(run *r)
                            "and the parts of a policy");
     LH_TRY(lh_policy_resolve(&r->policy, &v->policy));
     LH_TRY(lh_input_check(r->call->options, &v->input));
+    LH_TRY(check_files(v));
+    if (v->files.load_cache && v->input.system)
+        LH_FAIL(LH_EUSAGE, "'--system' is the beginning of a chat, and a loaded cache holds that already: give it to "
+                           "the run that saves the cache");
+    for (int64_t i = 0; i < v->answer.stops.n; i++)
+        if (!*v->answer.stops.at[i]) LH_FAIL(LH_EUSAGE, "'--stop' got no text to end the answer at");
     LH_TRY(lh_sampling_check(&v->sampling));
     if (lh_options_given(r->call->options, "logits-last") && !v->files.logits)
         LH_FAIL(LH_EUSAGE, "'--logits-last' counts the rows of '--logits': give that, too");

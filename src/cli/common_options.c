@@ -72,7 +72,7 @@ static const lh_option engine_rows[] = {
      FIELD(threads),
      .arg = "N",
      .def = "0",
-     .max = 1 << 16,
+     .max = 1024,
      .help = "Threads of each rank. 0: the cores of the machine, shared by its ranks."},
     {.type = LH_OPT_FLAG,
      .name = "deterministic",

@@ -59,7 +59,8 @@ static lh_status check(const run *r, int64_t before)
         if (q->questions[i].n == 0) LH_FAIL(LH_EUSAGE, "question %lld is empty", (long long)i + 1);
     if (total > c->max_positions)
         LH_FAIL(LH_EUSAGE,
-                "%lld tokens of prompt and %lld more to come are longer than the %lld positions of the model",
+                "%lld tokens of prompt and %lld more to come are longer than the %lld positions of the model: shorten "
+                "the prompt, or generate less ('--max-new')",
                 (long long)(before + q->prompt.n), (long long)tokens_more(q), (long long)c->max_positions);
     if (q->logits && q->question_count > 1) LH_FAIL(LH_EUSAGE, "--logits follows one answer: give one question");
     if (q->keep_sets && q->question_count > 1 && r->evicts_decoding)
@@ -157,13 +158,22 @@ done:
     return st;
 }
 
+/* Rows of logits of the tokens that come next: what `logits` wants of them (NULL: nothing), and the last one at least.
+ * Room is made for as many as there are, not for as many as were asked for. */
+static void keep_rows(const run *r, const lh_tokens *wanted)
+{
+    int64_t rows = wanted && r->request->logits ? r->request->logits_last : 1;
+    if (wanted && rows > wanted->n) rows = wanted->n;
+    lh_session_keep_logits(r->session, rows > 1 ? rows : 1);
+}
+
 /* The prompt: from a cache, or through the model. */
 static lh_status take_prompt(run *r)
 {
     lh_status st = LH_OK;
     const lh_generate_request *q = r->request;
     double start = lh_clock_s();
-    lh_session_keep_logits(r->session, q->logits && q->question_count == 0 ? q->logits_last : 1);
+    keep_rows(r, q->question_count == 0 ? &q->prompt : NULL);
     if (r->cache) {
         LH_TRY(lh_session_restore(r->session, r->cache));
         if (q->prompt.n) LH_TRY(lh_session_block(r->session, q->prompt.ids, q->prompt.n));
@@ -299,7 +309,7 @@ static lh_status answer(run *r, int64_t i)
     if (i > 0) LH_TRY(lh_session_rewind(r->session));
     if (q->question_count) {
         start = lh_clock_s();
-        if (q->logits) lh_session_keep_logits(r->session, q->logits_last);
+        keep_rows(r, &q->questions[i]);
         LH_TRY(lh_session_block(r->session, q->questions[i].ids, q->questions[i].n));
         LH_TRY(write_logits(r));
         r->out->prompt_tokens += q->questions[i].n;

@@ -45,7 +45,10 @@ static lh_status plan_all(lh_plan *plan, const lh_plan_request *r, const lh_conf
     lh_device *device = NULL;
     if (r->context < 1) LH_FAIL(LH_EUSAGE, "--context must be at least 1 token");
     if (r->context + r->max_new > c->max_positions)
-        LH_FAIL(LH_EUSAGE, "%lld tokens of context and %lld more are longer than the %lld positions of the model",
+        LH_FAIL(LH_EUSAGE,
+                "%lld tokens of context and %lld more are longer than the %lld positions of the model: shorten the "
+                "context, "
+                "or generate less ('--max-new')",
                 (long long)r->context, (long long)r->max_new, (long long)c->max_positions);
     LH_TRY(lh_calloc(&plan->ranks, plan->tp, sizeof *plan->ranks));
     for (int rank = 0; rank < plan->tp; rank++) LH_TRY(plan_rank(&plan->ranks[rank], r, c, plan, rank));
@@ -71,7 +74,9 @@ lh_status lh_plan_make(lh_plan *out, const lh_plan_request *request)
 {
     lh_status st = LH_OK;
     lh_checkpoint *ck = NULL;
+    const lh_ops *ops;
     lh_plan plan = {.tp = request->engine->tp ? request->engine->tp : 1};
+    LH_TRY(lh_engine_backend(request->engine->device, &ops));
     LH_TRY(lh_checkpoint_open(&ck, request->engine->model));
     LH_TRY(lh_engine_dtypes(request->engine, ck, &plan.dtype, &plan.kv_dtype));
     LH_TRY(plan_all(&plan, request, lh_checkpoint_config(ck)));

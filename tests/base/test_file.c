@@ -159,6 +159,8 @@ START_TEST(test_paths_join_with_one_slash)
     ck_assert_int_eq(lh_path_join(&b, "m/", "config.json"), LH_OK);
     ck_assert_str_eq(a, "m/config.json");
     ck_assert_str_eq(b, "m/config.json");
+    ck_assert(lh_file_is_same("/dev/null", "/dev/../dev/null") && lh_file_is_same("no such", "no such"));
+    ck_assert(!lh_file_is_same("/dev/null", "/dev/zero") && !lh_file_is_same("/dev/null", "no such"));
     ck_assert(lh_file_is_folder("/") && lh_file_exists("/") && !lh_file_is_folder("/dev/null"));
     lh_free(a);
     lh_free(b);

@@ -107,6 +107,22 @@ START_TEST(test_files_written_by_a_run_are_described)
 }
 END_TEST
 
+START_TEST(test_no_more_rows_of_logits_than_there_are_tokens)
+{
+    program_result r = {0};
+    program_run(&r, 2,
+                "generate -m tiny.h5 -p abc -n 2 --ignore-eos --logits rows.h5 --logits-last 1000000000 -q > shown");
+    program_exits(&r, 0);
+    program_run(&r, 1, "info rows.h5 --json");
+    program_exits(&r, 0);
+    ck_assert_msg(strstr(r.out.data, "\"shape\":[4,258]"), "not 3 rows of the prompt and 1 of the answer:\n%s",
+                  r.out.data);
+    /* One file by two names. */
+    refuses(1, 2, "'--logits' and '--model' are both", "generate -m tiny.h5 -p a --logits ./tiny.h5");
+    program_clear(&r);
+}
+END_TEST
+
 START_TEST(test_a_plan_tells_every_rank)
 {
     program_result r = {0};
@@ -141,6 +157,7 @@ int main(void)
                                   test_more_ranks_than_query_heads_is_usage,
                                   test_a_flipped_bit_is_found_by_verify,
                                   test_files_written_by_a_run_are_described,
+                                  test_no_more_rows_of_logits_than_there_are_tokens,
                                   test_a_plan_tells_every_rank,
                                   test_an_import_leaves_the_old_file_when_it_fails,
                                   NULL};
