@@ -136,7 +136,7 @@ static lh_status chat_one(const run *r, const lh_buf *in)
     lh_chat_text text = {0};
     lh_message messages[2];
     int64_t n = 0;
-    if ((int64_t)strlen(in->data) < in->bytes) LH_FAIL(LH_EINPUT, "%s holds a zero byte: it is not text", r->name);
+    if ((int64_t)strlen(in->data) < in->bytes) LH_FAIL(LH_EINPUT, "'%s' holds a zero byte: it is not text", r->name);
     if (r->v->system) messages[n++] = (lh_message){"system", r->v->system};
     messages[n++] = (lh_message){"user", in->data};
     LH_TRY(render(r, (lh_chat_request){.messages = messages, .n = n, .add_generation_prompt = 1}, &text));
@@ -152,31 +152,12 @@ done:
     return st;
 }
 
-/* Ids separated by white space. */
-static lh_status read_ids(const run *r, const lh_buf *in, lh_tokens *ids)
-{
-    static const char space[] = " \t\r\n\f\v";
-    lh_status st = LH_OK;
-    for (const char *at = in->data + strspn(in->data, space); at < in->data + in->bytes; at += strspn(at, space)) {
-        char *end;
-        long long id = strtoll(at, &end, 10);
-        if (end == at || !strchr(space, *end) || (!*end && end < in->data + in->bytes) || id < 0 ||
-            id >= lh_tokenizer_vocab(r->tok))
-            LH_FAIL(LH_EINPUT, "%s: '%.20s' does not begin with a token id below %lld", r->name, at,
-                    (long long)lh_tokenizer_vocab(r->tok));
-        LH_TRY(lh_tokens_push(ids, (int32_t)id));
-        at = end;
-    }
-done:
-    return st;
-}
-
 static lh_status decode_one(const run *r, const lh_buf *in)
 {
     lh_status st = LH_OK;
     lh_tokens ids = {0};
     lh_buf text = {0};
-    LH_TRY(read_ids(r, in, &ids));
+    LH_TRY(lh_prompt_ids_parse(r->name, in, lh_tokenizer_vocab(r->tok), &ids));
     LH_TRY(lh_tokenizer_decode(r->tok, ids.ids, ids.n, &text));
     LH_TRY(lh_cli_write(text.data ? text.data : "", text.bytes));
 done:
@@ -354,6 +335,7 @@ static lh_status check(const struct values *v)
                 : v->count ? "count"
                            : "bos");
     if (v->text && !chat) LH_FAIL(LH_EUSAGE, "'--text' shows a rendered chat: give '--chat', too");
+    if (v->text && v->count) LH_FAIL(LH_EUSAGE, "'--text' shows the text and '--count' the number of ids: give one");
     if (v->system && (!chat || v->jsonl))
         LH_FAIL(LH_EUSAGE, "'--system' is a turn beside one text of a chat: give '--chat', and no '--jsonl'");
     if (chat && v->bos) LH_FAIL(LH_EUSAGE, "a chat format writes the first token itself: leave out '--bos'");
@@ -370,7 +352,7 @@ static lh_status run_tokenize(lh_call *call)
     lh_buf in = {0};
     LH_TRY(check(v));
     if (!lh_cli_first()) goto done;
-    if (v->prompt) r.name = "'--prompt'";
+    if (v->prompt) r.name = "--prompt";
     if (v->prompt_file) r.name = v->prompt_file;
     LH_TRY(lh_cli_probe(v->model));
     LH_TRY(lh_tokenizer_open(&r.tok, v->model));

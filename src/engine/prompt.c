@@ -116,30 +116,44 @@ done:
     return st;
 }
 
+/* Bytes up to the next white space, as far as a message shows them. */
+static int word_length(const char *text)
+{
+    int n = 0;
+    while (n < 20 && text[n] && !isspace((unsigned char)text[n])) n++;
+    return n;
+}
+
+lh_status lh_prompt_ids_parse(const char *name, const lh_buf *text, int64_t vocab, lh_tokens *out)
+{
+    lh_status st = LH_OK;
+    const char *at = text->data ? text->data : "";
+    if ((int64_t)strlen(at) < text->bytes) LH_FAIL(LH_EINPUT, "'%s' holds a zero byte: it is not a list of ids", name);
+    for (;;) {
+        char *end;
+        while (isspace((unsigned char)*at)) at++;
+        if (!*at) break;
+        errno = 0;
+        long long id = strtoll(at, &end, 10);
+        if (end == at || errno || (*end && !isspace((unsigned char)*end)))
+            LH_FAIL(LH_EINPUT, "'%s': '%.*s' is not a token id: ids are whole numbers separated by white space", name,
+                    word_length(at), at);
+        if (id < 0 || id >= vocab)
+            LH_FAIL(LH_EINPUT, "'%s': token id %lld is not in the vocabulary, ids must be from 0 to %lld", name, id,
+                    (long long)vocab - 1);
+        LH_TRY(lh_tokens_push(out, (int32_t)id));
+        at = end;
+    }
+done:
+    return st;
+}
+
 lh_status lh_prompt_ids(const char *path, int64_t vocab, lh_tokens *out)
 {
     lh_status st = LH_OK;
     lh_buf text = {0};
     LH_TRY(lh_file_read(&text, path, INT64_C(1) << 32));
-    for (char *at = text.data ? text.data : ""; *at;) {
-        char *end;
-        if (isspace((unsigned char)*at)) {
-            at++;
-            continue;
-        }
-        errno = 0;
-        long long id = strtoll(at, &end, 10);
-        if (end == at || errno || (*end && !isspace((unsigned char)*end)))
-            LH_FAIL(LH_EINPUT, "'%s': '%.20s' is not a token id; ids are whole numbers separated by white space", path,
-                    at);
-        if (id < 0 || id >= vocab)
-            LH_FAIL(LH_EINPUT, "'%s': token id %lld is not in the model's vocabulary of %lld", path, id,
-                    (long long)vocab);
-        LH_TRY(lh_tokens_push(out, (int32_t)id));
-        at = end;
-    }
-    if (text.data && (int64_t)strlen(text.data) < text.bytes)
-        LH_FAIL(LH_EINPUT, "'%s' holds a zero byte: it is not a list of ids", path);
+    LH_TRY(lh_prompt_ids_parse(path, &text, vocab, out));
 done:
     lh_buf_clear(&text);
     return st;

@@ -23,7 +23,9 @@ lh_status lh_prompt_encode(const lh_tokenizer *tok, const lh_prompt_text *in, lh
 /* Tokens that end an answer in the chat format, besides the tokenizer's own end tokens; none without a chat. */
 lh_status lh_prompt_ends(const lh_tokenizer *tok, const lh_prompt_text *in, lh_tokens *ends);
 
-/* Ids separated by white space; each in [0, vocab). LH_EINPUT naming file and number. */
+/* Append ids that are written separated by white space, each in [0, vocab): those of a file, or of a text that
+ * messages call `name`. LH_EINPUT naming it and what is no such id. */
 lh_status lh_prompt_ids(const char *path, int64_t vocab, lh_tokens *out);
+lh_status lh_prompt_ids_parse(const char *name, const lh_buf *text, int64_t vocab, lh_tokens *out);
 
 #endif

@@ -50,8 +50,9 @@ START_TEST(test_decoding_goes_back)
     prints("--decode --prompt ' 72 105\n33 '", "Hi!");
     program_file("ids", "72 105 33 10");
     prints("--decode -f ids", "Hi!\n");
-    refuses("tiny --decode --prompt '72 x'", 3, "'x' does not begin with a token id");
-    refuses("tiny --decode --prompt '72 258'", 3, "'258' does not begin with a token id below 258");
+    refuses("tiny --decode --prompt '72 x'", 3, "'x' is not a token id");
+    refuses("tiny --decode --prompt '72 258'", 3, "'--prompt': token id 258 is not in the vocabulary");
+    refuses("tiny --decode --prompt '72 -1'", 3, "ids must be from 0 to 257");
     refuses("tiny --decode --prompt '7x'", 3, "'7x'");
 }
 END_TEST
