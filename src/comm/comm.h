@@ -31,6 +31,12 @@ lh_status lh_comm_open_world(lh_comm **out, double timeout_s);
  * usable before MPI starts. */
 int lh_comm_launched(int *rank, int *size);
 
+/* For a failure before MPI has started, as of a wrong option: mostly all ranks have it, and rank 0 tells it. The others
+ * must not be gone before, mpirun would end rank 0: so they wait here for it to end them. 1: it did not within wait_s
+ * seconds, since no other rank has failed; this one has to tell. 0 on rank 0, and where the launcher (srun) ends
+ * nobody. The process has to end afterwards. */
+int lh_comm_failed_alone(double wait_s);
+
 /* Collective over `comm`: ranks with the same color make a new communicator, ordered by their rank. */
 lh_status lh_comm_split(lh_comm *comm, int color, lh_comm **out);
 

@@ -1,5 +1,7 @@
 /* How this process was started. */
+#include <signal.h>
 #include <stdlib.h>
+#include <time.h>
 
 #include "comm/comm_impl.h"
 
@@ -7,10 +9,12 @@
  * (PMIx says the rank only). A job script itself has no SLURM_STEP_NUM_TASKS, only what srun starts has. */
 static const struct {
     const char *rank, *size;
-} launchers[] = {{"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
-                 {"PMI_RANK", "PMI_SIZE"},
-                 {"PMIX_RANK", "SLURM_STEP_NUM_TASKS"},
-                 {"SLURM_PROCID", "SLURM_STEP_NUM_TASKS"}};
+    int ends_others; /* 1: when a rank has failed it sends SIGCONT to the others, SIGTERM a second later */
+} launchers[] = {{"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", 1},
+                 {"PMI_RANK", "PMI_SIZE", 0},
+                 {"PMIX_RANK", "SLURM_STEP_NUM_TASKS", 0},
+                 {"SLURM_PROCID", "SLURM_STEP_NUM_TASKS", 0}};
+enum { LAUNCHERS = sizeof launchers / sizeof *launchers };
 
 static int number(const char *name, int *out)
 {
@@ -23,13 +27,33 @@ static int number(const char *name, int *out)
     return 1;
 }
 
-int lh_comm_launched(int *rank, int *size)
+/* Index of the launcher, LAUNCHERS without one. */
+static int find_launcher(int *rank, int *size)
 {
-    for (size_t i = 0; i < sizeof launchers / sizeof *launchers; i++)
-        if (number(launchers[i].rank, rank) && number(launchers[i].size, size) && *rank < *size) return 1;
+    for (int i = 0; i < LAUNCHERS; i++)
+        if (number(launchers[i].rank, rank) && number(launchers[i].size, size) && *rank < *size) return i;
     *rank = 0;
     *size = 1;
-    return 0;
+    return LAUNCHERS;
+}
+
+int lh_comm_launched(int *rank, int *size)
+{
+    return find_launcher(rank, size) < LAUNCHERS;
+}
+
+int lh_comm_failed_alone(double wait_s)
+{
+    int rank, size, by = find_launcher(&rank, &size);
+    struct timespec wait = {.tv_sec = (time_t)wait_s};
+    sigset_t ends;
+    wait.tv_nsec = (long)((wait_s - (double)wait.tv_sec) * 1e9);
+    if (rank == 0 || !launchers[by].ends_others) return 0;
+    sigemptyset(&ends);
+    sigaddset(&ends, SIGCONT);
+    sigaddset(&ends, SIGTERM);
+    sigprocmask(SIG_BLOCK, &ends, NULL);
+    return sigtimedwait(&ends, NULL, &wait) < 0;
 }
 
 lh_status lh_comm_open_world(lh_comm **out, double timeout_s)

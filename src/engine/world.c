@@ -43,6 +43,9 @@ lh_comm *lh_world_comm(const lh_world *world)
     return world ? world->comm : NULL;
 }
 
+/* How long a rank that fails before there is a communicator waits for rank 0 to fail, too. */
+static const double ALONE_S = 5;
+
 int lh_world_close(lh_world *world, lh_status st)
 {
     lh_comm *comm = lh_world_comm(world);
@@ -51,7 +54,7 @@ int lh_world_close(lh_world *world, lh_status st)
         if (alone)
             lh_log(LH_LOG_ERROR, 1, "rank %d on %s: %s", lh_comm_rank(comm), lh_comm_host(comm), lh_error_message());
         else
-            lh_log(LH_LOG_ERROR, 0, "%s", lh_error_message());
+            lh_log(LH_LOG_ERROR, !comm && lh_comm_failed_alone(ALONE_S), "%s", lh_error_message());
         lh_debug("at %s", lh_error_trace());
     }
     if (alone) lh_comm_leave(comm, (int)st);

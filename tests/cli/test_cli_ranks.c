@@ -21,6 +21,35 @@ START_TEST(test_ranks_with_different_options_are_told_apart)
 }
 END_TEST
 
+/* Who fails first must not take the launcher's end to the one that speaks. */
+START_TEST(test_rank_0_speaks_when_all_ranks_fail_at_the_start)
+{
+    program_result r = {0};
+    program_run(&r, 1,
+                BY_HAND MPIEXEC " -n 1 sh -c 'sleep 1.5; exec " LONGHAUL
+                                " generate -m m.h5 -p a --alpha 2' : -n 2 " LONGHAUL
+                                " generate -m m.h5 -p a --alpha 2");
+    program_exits(&r, 2);
+    program_says(&r, "longhaul: '--alpha' needs a budget");
+    program_clear(&r);
+}
+END_TEST
+
+START_TEST(test_a_rank_that_fails_alone_at_the_start_says_so)
+{
+    program_result r = {0};
+    program_run(&r, 1,
+                BY_HAND MPIEXEC " -n 1 " LONGHAUL " generate -m m.h5 -p a : -n 1 " LONGHAUL
+                                " generate -m m.h5 -p a --bogus");
+    program_exits(&r, 2);
+    program_says(&r, "longhaul: [rank 1] unknown option '--bogus'");
+    program_run(&r, 2, "generate -m m.h5 -p a -n 1 --log-file 'logs.%%r/run'"); /* there is a folder for rank 0 only */
+    program_exits(&r, 6);
+    program_says(&r, "longhaul: [rank 1] cannot open log file");
+    program_clear(&r);
+}
+END_TEST
+
 /* Rank 1 is killed in the middle of an answer of a minute. */
 START_TEST(test_a_rank_that_dies_ends_the_run)
 {
@@ -67,11 +96,16 @@ END_TEST
 
 int main(void)
 {
-    const TTest *const tests[] = {test_ranks_with_different_options_are_told_apart, test_a_rank_that_dies_ends_the_run,
-                                  test_commands_on_files_work_once, test_every_rank_writes_its_log, NULL};
+    const TTest *const tests[] = {test_ranks_with_different_options_are_told_apart,
+                                  test_rank_0_speaks_when_all_ranks_fail_at_the_start,
+                                  test_a_rank_that_fails_alone_at_the_start_says_so,
+                                  test_a_rank_that_dies_ends_the_run,
+                                  test_commands_on_files_work_once,
+                                  test_every_rank_writes_its_log,
+                                  NULL};
     program_enter();
     program_result r = {0};
-    program_run(&r, 1, "import --random tiny -o m.h5 -q");
+    program_run(&r, 1, "import --random tiny -o m.h5 -q && mkdir logs.0");
     int code = r.code;
     if (code) fprintf(stderr, "%s", r.err.data);
     program_clear(&r);
