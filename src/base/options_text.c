@@ -199,7 +199,7 @@ static lh_status completion_row(lh_buf *out, const lh_option *row)
         for (int i = 0; row->choices[i]; i++) LH_TRY(lh_buf_printf(out, "%s%s", i ? " " : "", row->choices[i]));
         LH_TRY(lh_buf_puts(out, "\" -- \"$cur\")); "));
     } else if (is_path(row)) {
-        LH_TRY(lh_buf_puts(out, "COMPREPLY=($(compgen -f -- \"$cur\")); "));
+        LH_TRY(lh_buf_puts(out, "mapfile -t COMPREPLY < <(compgen -f -- \"$cur\"); "));
     }
     LH_TRY(lh_buf_puts(out, "return ;;\n"));
 done:

@@ -41,6 +41,17 @@ done:
     return st;
 }
 
+/* A line of bash that offers the names of the commands, and `more`. */
+static lh_status offer_commands(lh_buf *out, const char *more)
+{
+    lh_status st = LH_OK;
+    LH_TRY(lh_buf_printf(out, "        COMPREPLY=($(compgen -W \"%s", more));
+    for (int i = 0; commands[i]; i++) LH_TRY(lh_buf_printf(out, " %s", commands[i]->syntax->name));
+    LH_TRY(lh_buf_puts(out, "\" -- \"$cur\"))\n"));
+done:
+    return st;
+}
+
 static const struct {
     lh_status st;
     const char *meaning;
@@ -79,14 +90,19 @@ lh_status lh_cli_completion(lh_buf *out)
     lh_status st = LH_OK;
     LH_TRY(lh_buf_puts(out, "# bash completion for longhaul, made from its tables of options\n"
                             "_longhaul() {\n    local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} "
-                            "words=\n    COMPREPLY=()\n    if [ \"$COMP_CWORD\" = 1 ]; then\n"
-                            "        COMPREPLY=($(compgen -W \"--help --version"));
-    for (int i = 0; commands[i]; i++) LH_TRY(lh_buf_printf(out, " %s", commands[i]->syntax->name));
-    LH_TRY(lh_buf_puts(out, "\" -- \"$cur\"))\n        return\n    fi\n    case ${COMP_WORDS[1]} in\n"));
+                            "words=\n    COMPREPLY=()\n    if [ \"$COMP_CWORD\" = 1 ]; then\n"));
+    LH_TRY(offer_commands(out, "--help --version"));
+    /* bash cuts "--option=value" into three words. */
+    LH_TRY(lh_buf_puts(out, "        return\n    fi\n"
+                            "    if [ \"$cur\" = = ]; then cur=\n"
+                            "    elif [ \"$prev\" = = ]; then prev=${COMP_WORDS[COMP_CWORD-2]}\n    fi\n"
+                            "    case ${COMP_WORDS[1]} in\n"));
     for (int i = 0; commands[i]; i++) LH_TRY(lh_options_completion(out, commands[i]->syntax));
     LH_TRY(lh_buf_puts(out, "    esac\n    if [[ $cur == -* ]]; then\n"
-                            "        COMPREPLY=($(compgen -W \"$words\" -- \"$cur\"))\n    else\n"
-                            "        COMPREPLY=($(compgen -f -- \"$cur\"))\n    fi\n}\n"
+                            "        COMPREPLY=($(compgen -W \"$words\" -- \"$cur\"))\n"
+                            "    elif [ \"${COMP_WORDS[1]}\" = help ]; then\n"));
+    LH_TRY(offer_commands(out, ""));
+    LH_TRY(lh_buf_puts(out, "    else\n        mapfile -t COMPREPLY < <(compgen -f -- \"$cur\")\n    fi\n}\n"
                             "complete -o filenames -F _longhaul longhaul\n"));
 done:
     return st;

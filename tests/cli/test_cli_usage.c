@@ -76,6 +76,7 @@ START_TEST(test_usage_is_refused_with_one_message_on_any_number_of_ranks)
         {"import a -o x.h5 --dtype f64", "option '--dtype' got 'f64'"},
         {"tokenize -m x -p a -f b", "are both the text"},
         {"tokenize -m x --decode --chat", "'--decode' makes text of ids"},
+        {"tokenize -m x --chat --text --count", "'--text' shows the text and '--count'"},
         {"tokenize -m x --text", "'--text' shows a rendered chat"},
         {"plan -m x.h5 --context 10 --device cuda", "--device cuda"},
         {"plan -m x.h5", "'longhaul plan' needs '--context TOKENS'"},
@@ -116,13 +117,14 @@ START_TEST(test_manual_and_completion_name_every_command)
         snprintf(heading, sizeof heading, ".SS \"longhaul %s", commands[i]);
         ck_assert_int_eq(program_lines(r.out.data, heading), 1);
     }
+    program_file("a book", "");
     program_run(&r, 1,
-                "help --completion > completion && bash -n completion && bash --norc -c '"
-                ". ./completion; COMP_WORDS=(longhaul generate --pool-); COMP_CWORD=2; _longhaul; "
-                "echo \"${COMPREPLY[*]}\"; COMP_WORDS=(longhaul t); COMP_CWORD=1; _longhaul; "
-                "echo \"${COMPREPLY[*]}\"'");
+                "help --completion > completion && bash -n completion && bash --norc -c '. ./completion; "
+                "try() { COMP_WORDS=(\"$@\"); COMP_CWORD=$(($# - 1)); _longhaul; (IFS=,; echo \"${COMPREPLY[*]}\"); }; "
+                "try longhaul generate --pool-; try longhaul t; try longhaul help gen; try longhaul generate -f a; "
+                "try longhaul generate --device = c; try longhaul generate --group =; try longhaul plan --threads 1'");
     program_exits(&r, 0);
-    ck_assert_str_eq(r.out.data, "--pool-size\ntokenize\n");
+    ck_assert_str_eq(r.out.data, "--pool-size\ntokenize\ngenerate\na book\ncpu,cuda\nmean,max,sum\n\n");
     program_clear(&r);
 }
 END_TEST
