@@ -221,6 +221,62 @@ START_TEST(test_gguf_rows_are_put_back)
 }
 END_TEST
 
+/* Models for images and text keep the text model under one of two names, beside tensors that are no use here. */
+START_TEST(test_the_text_model_of_one_for_images_too)
+{
+    static const char config[] =
+        "{\"model_type\": \"gemma3\", \"architectures\": [\"Gemma3ForConditionalGeneration\"], \"eos_token_id\": [1, "
+        "2],"
+        " \"text_config\": {\"model_type\": \"gemma3_text\", \"vocab_size\": 40, \"hidden_size\": 24, \"head_dim\": 6,"
+        " \"intermediate_size\": 20, \"num_hidden_layers\": 1, \"num_attention_heads\": 4, \"num_key_value_heads\": 2,"
+        " \"tie_word_embeddings\": false}, \"vision_config\": {\"hidden_size\": 8}}";
+    static const struct {
+        const char *prefix, *head;
+    } names[] = {{"language_model.model.", "language_model.lm_head.weight"},
+                 {"model.language_model.", "lm_head.weight"}};
+    static const struct {
+        lh_weight weight;
+        int64_t rows, cols;
+        const char *name;
+    } rows[] = {{LH_W_EMBED, 40, 24, "embed_tokens.weight"},
+                {LH_W_NORM, 24, 0, "norm.weight"},
+                {LH_W_ATTN_NORM, 24, 0, "layers.0.input_layernorm.weight"},
+                {LH_W_Q, 24, 24, "layers.0.self_attn.q_proj.weight"},
+                {LH_W_K, 12, 24, "layers.0.self_attn.k_proj.weight"},
+                {LH_W_V, 12, 24, "layers.0.self_attn.v_proj.weight"},
+                {LH_W_O, 24, 24, "layers.0.self_attn.o_proj.weight"},
+                {LH_W_Q_NORM, 6, 0, "layers.0.self_attn.q_norm.weight"},
+                {LH_W_K_NORM, 6, 0, "layers.0.self_attn.k_norm.weight"},
+                {LH_W_ATTN_POST_NORM, 24, 0, "layers.0.post_attention_layernorm.weight"},
+                {LH_W_MLP_NORM, 24, 0, "layers.0.pre_feedforward_layernorm.weight"},
+                {LH_W_MLP_POST_NORM, 24, 0, "layers.0.post_feedforward_layernorm.weight"},
+                {LH_W_GATE, 20, 24, "layers.0.mlp.gate_proj.weight"},
+                {LH_W_UP, 20, 24, "layers.0.mlp.up_proj.weight"},
+                {LH_W_DOWN, 24, 20, "layers.0.mlp.down_proj.weight"}};
+    for (size_t k = 0; k < sizeof names / sizeof *names; k++) {
+        mm_model m = {0};
+        lh_checkpoint *ck;
+        char full[96];
+        for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+            snprintf(full, sizeof full, "%s%s", names[k].prefix, rows[i].name);
+            mm_add(&m, rows[i].rows, rows[i].cols, full);
+        }
+        mm_add(&m, 40, 24, names[k].head);
+        mm_add(&m, 8, 8, "vision_tower.vision_model.encoder.layers.0.self_attn.q_proj.weight");
+        mm_folder(folder, &m, config, LH_F32);
+        ck_assert_int_eq(import_as(folder, out, "auto"), LH_OK);
+        ck_assert_int_eq(lh_checkpoint_open(&ck, out), LH_OK);
+        check_weight(ck, LH_W_HEAD, 0, names[k].head, 0);
+        for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+            snprintf(full, sizeof full, "%s%s", names[k].prefix, rows[i].name);
+            check_weight(ck, rows[i].weight, 0, full, 0);
+        }
+        ck_assert(lh_checkpoint_config(ck)->eos_count == 2 && lh_checkpoint_config(ck)->eos[1] == 2);
+        lh_checkpoint_close(ck);
+    }
+}
+END_TEST
+
 /* Factors that frequencies are divided by, as the converter of Llama 3.1 writes them: theta 500000, dimension 6. */
 START_TEST(test_llama3_scaling_is_found_again)
 {
@@ -601,6 +657,7 @@ int main(void)
     tcase_add_checked_fixture(tc, set_up, tear_down);
     tcase_add_loop_test(tc, test_every_type_survives_in_every_type, 0, 3);
     tcase_add_test(tc, test_shards_do_not_show);
+    tcase_add_test(tc, test_the_text_model_of_one_for_images_too);
     tcase_add_test(tc, test_gguf_rows_are_put_back);
     tcase_add_test(tc, test_llama3_scaling_is_found_again);
     tcase_add_test(tc, test_scaling_of_a_gguf_is_llama_cpps);
