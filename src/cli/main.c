@@ -1,4 +1,5 @@
 /* main.c - finds the command, reads its options, runs it, ends the run with its exit code. */
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -86,10 +87,20 @@ done:;
     return code;
 }
 
+/* A stream that came closed is closed in what it is for, but its number is taken: else the next file that is opened, a
+ * checkpoint under way perhaps, gets what is said to it. */
+static void take_closed_streams(void)
+{
+    static const int ways[] = {O_WRONLY, O_RDONLY, O_RDONLY}; /* neither to be read nor to be written */
+    for (int fd = 0; fd < 3; fd++)
+        if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", ways[fd]) < 0) return;
+}
+
 int main(int argc, char **argv)
 {
     lh_status st = LH_OK;
     int rank = 0, size = 1;
+    take_closed_streams();
     lh_comm_launched(&rank, &size);
     lh_log_set_rank(rank, size);
     const char *name = argc > 1 ? argv[1] : NULL;

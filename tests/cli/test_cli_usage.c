@@ -151,6 +151,15 @@ START_TEST(test_output_that_cannot_be_written_is_said)
     program_run(&r, 1, "info --log-file no/such/folder/x");
     program_exits(&r, 6);
     program_says(&r, "no/such/folder/x");
+    program_run(&r, 1, "info >&-");
+    program_exits(&r, 6);
+    program_says(&r, "cannot write to standard output");
+    /* A line for a stderr that is closed or full goes to the log, and not into the file that is written. */
+    program_run(&r, 1, "import --random tiny -o m.h5 --log-file log 2>/dev/full && grep -q wrote log");
+    program_exits(&r, 0);
+    program_run(&r, 1,
+                "import --random tiny -o m.h5 --log-file %%r 2>&- && grep -q wrote 0 && " LONGHAUL " verify m.h5");
+    program_exits(&r, 0);
     program_clear(&r);
 }
 END_TEST
