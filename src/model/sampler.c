@@ -77,9 +77,9 @@ static lh_status gather_best(const lh_sample_at *in, const lh_logits_view *row, 
     LH_TRY(in->place->ops->top_logits(
         in->place->stream, &(lh_top_logits_args){values, indices, row->logits, 1, row->count, row->count, own}));
     LH_TRY(lh_stream_sync(in->place->stream));
+    /* A part with fewer than k is filled up with what comes behind everything, NaN too. */
     for (int64_t i = 0; i < k; i++)
-        mine[i] =
-            i < own ? (candidate){values[i], (int32_t)(indices[i] + row->first)} : (candidate){-INFINITY, INT32_MAX};
+        mine[i] = i < own ? (candidate){values[i], (int32_t)(indices[i] + row->first)} : (candidate){NAN, INT32_MAX};
     LH_TRY(lh_comm_allgather(in->place->comm, mine, all, k * (int64_t)sizeof *mine));
     qsort(all, (size_t)(k * ranks), sizeof *all, better_first);
     *n = k;
