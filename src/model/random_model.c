@@ -12,6 +12,7 @@
 #include "model/checkpoint_impl.h"
 #include "model/convert.h"
 #include "model/import_impl.h"
+#include "model/unicode.h"
 
 /* clang-format off */
 static const struct {
@@ -79,28 +80,12 @@ const char *lh_random_shape_summary(int i)
 
 /* ---- a tokenizer whose tokens are the bytes, and three special ones ---- */
 
-/* The character that byte-level vocabularies write for a byte (GPT-2's encoder.py, bytes_to_unicode). */
-static int byte_character(int byte)
-{
-    int others = 0;
-    for (int b = 0; b < BYTES; b++) {
-        int printable = (b >= 33 && b <= 126) || (b >= 161 && b <= 172) || b >= 174;
-        if (b == byte) return printable ? b : BYTES + others;
-        others += !printable;
-    }
-    return 0;
-}
-
 static json_t *byte_vocabulary(void)
 {
     json_t *vocab = json_object();
     for (int b = 0; b < BYTES; b++) {
-        int c = byte_character(b);
-        char text[3] = {(char)c, 0, 0};
-        if (c >= 0x80) {
-            text[0] = (char)(0xc0 | c >> 6);
-            text[1] = (char)(0x80 | (c & 63));
-        }
+        char text[5] = "";
+        lh_utf8_write(text, lh_byte_to_char((uint8_t)b));
         json_object_set_new(vocab, text, json_integer(b));
     }
     return vocab;
