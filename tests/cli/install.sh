@@ -11,8 +11,7 @@ cmake --install "$build" --prefix "$prefix" >/dev/null
 "$prefix/bin/longhaul" --version
 
 config=$(dirname "$(find "$prefix" -name longhaul.pc)")
-# The prefix of the file is the one that the build was configured with; this is where it lies now.
-flags() { PKG_CONFIG_PATH=$config pkg-config --define-variable=prefix="$prefix" "$@" longhaul; }
+flags() { PKG_CONFIG_PATH=$config pkg-config "$@" longhaul; }
 cat >"$prefix/try.c" <<'C'
 #include <longhaul.h>
 #include <stdio.h>
