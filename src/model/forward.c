@@ -118,6 +118,7 @@ static lh_status apply_keep(lh_forward *f)
     lh_device_free(f->device, f->logits);
     f->last = f->logits = NULL;
     f->last_normed = NULL;
+    f->keep = 0; /* if one of these fails, there is no room for any */
     LH_TRY(lh_device_alloc(f->device, &f->last, rows * f->config->hidden * 4, LH_MEM_WORK));
     LH_TRY(lh_device_alloc(f->device, &f->last_normed,
                            rows * f->config->hidden * lh_dtype_bytes(f->model->options.dtype), LH_MEM_WORK));

@@ -329,6 +329,18 @@ done:
     return st;
 }
 
+static lh_status warn_no_tokenizer(const char *src)
+{
+    lh_status st = LH_OK;
+    char *other = NULL;
+    LH_TRY(lh_path_join(&other, src, "tokenizer.model"));
+    lh_warn("'%s' has no tokenizer%s: the checkpoint takes token ids, but no text", src,
+            lh_file_exists(other) ? ".json, and its tokenizer.model is not read" : "");
+done:
+    lh_free(other);
+    return st;
+}
+
 static lh_status import_source(importer *im)
 {
     lh_status st = LH_OK;
@@ -337,8 +349,7 @@ static lh_status import_source(importer *im)
     LH_TRY(lh_source_open(&im->source, im->options->src));
     LH_TRY(make_plan(im));
     LH_TRY(lh_tokenizer_source(im->options->src, &tokenizer, &meta));
-    if (tokenizer.bytes == 0)
-        lh_warn("'%s' has no tokenizer: the checkpoint takes token ids, but no text", im->options->src);
+    if (tokenizer.bytes == 0) LH_TRY(warn_no_tokenizer(im->options->src));
     LH_TRY(lh_file_check_writable(im->options->out, im->meter.total_bytes));
     LH_TRY(allocate(im));
     const lh_checkpoint_meta all = {.config_json = lh_source_config(im->source),
