@@ -146,6 +146,8 @@ END_TEST
 
 START_TEST(test_rope_gives_the_numbers_of_numpy_and_leaves_the_rest_of_a_head)
 {
+    /* Sine, cosine and a product are rounded, and 3.25 * 0.75 - 3.75 * 0.66 cancels: 3e-8 * 7 + 1.2e-7 at most. */
+    const tolerance rounded = {1e-6, 4e-7};
     const float want[18] = {0.25f,          0.5f,        0.75f,       1.0f,        1.25f, 1.5f,
                             -0.947780681f,  1.97490042f, 2.68825441f, 2.51987467f, 2.75f, 3.0f,
                             -0.0135174186f, 3.21165711f, 4.9623399f,  4.23500397f, 4.25f, 4.5f};
@@ -161,7 +163,7 @@ START_TEST(test_rope_gives_the_numbers_of_numpy_and_leaves_the_rest_of_a_head)
             .inv_freq = rig_put(&g, inv_freq, sizeof inv_freq), .tokens = 3, .heads = 1, .dim = 6, .rotary = 4, .ld = 6,
             .scale = 1.0f);
         rig_get(&g, got, on, sizeof got);
-        check_near(got, want, 18, few_ulp, "rope, %s", g.ops->name);
+        check_near(got, want, 18, rounded, "rope, %s", g.ops->name);
         rig_close(&g);
     }
 }
