@@ -150,11 +150,19 @@ done:
     return st;
 }
 
-static lh_status read_switches(lh_config *c, const json_t *json, const char *name)
+/* A member of the text model, or of the whole model where the text model leaves it open. */
+static const json_t *member_of(const json_t *text, const json_t *whole, const char *key)
+{
+    const json_t *value = json_object_get(text, key);
+    return value && !json_is_null(value) ? value : json_object_get(whole, key);
+}
+
+static lh_status read_switches(lh_config *c, const json_t *json, const json_t *whole, const char *name)
 {
     lh_status st = LH_OK;
     int attention_bias = 0, bidirectional = 0;
     c->tied = c->family->defaults.tied;
+    LH_TRY(lh_json_bool(whole, name, "tie_word_embeddings", &c->tied));
     LH_TRY(lh_json_bool(json, name, "tie_word_embeddings", &c->tied));
     LH_TRY(lh_json_bool(json, name, "attention_bias", &attention_bias));
     c->qkv_bias = c->family->bias == LH_BIAS_QKV;
@@ -164,7 +172,7 @@ static lh_status read_switches(lh_config *c, const json_t *json, const char *nam
     }
     LH_TRY(lh_json_bool(json, name, "use_bidirectional_attention", &bidirectional));
     if (bidirectional) LH_FAIL(LH_EINPUT, "'%s': 'use_bidirectional_attention' is not for causal models", name);
-    const json_t *quantised = json_object_get(json, "quantization_config");
+    const json_t *quantised = member_of(json, whole, "quantization_config");
     if (quantised && !json_is_null(quantised))
         LH_FAIL(LH_EINPUT,
                 "'%s': 'quantization_config' says that the weights are quantised: F32, F16 and BF16 "
@@ -236,13 +244,6 @@ done:
     return st;
 }
 
-/* A member of the text model, or of the whole model where the text model leaves it open. */
-static const json_t *member_of(const json_t *text, const json_t *whole, const char *key)
-{
-    const json_t *value = json_object_get(text, key);
-    return value && !json_is_null(value) ? value : json_object_get(whole, key);
-}
-
 static lh_status read_ids(lh_config *c, const json_t *text, const json_t *whole, const char *name)
 {
     lh_status st = LH_OK;
@@ -285,7 +286,7 @@ lh_status lh_config_parse(lh_config *config, const json_t *json, const char *nam
     LH_TRY(read_sizes(&c, json, name));
     LH_TRY(read_activation(&c, json, name));
     LH_TRY(read_scales(&c, json, name));
-    LH_TRY(read_switches(&c, json, name));
+    LH_TRY(read_switches(&c, json, outer, name));
     LH_TRY(read_windows(&c, json, name));
     LH_TRY(lh_config_rope(&c, json, name));
     LH_TRY(read_ids(&c, json, outer, name));

@@ -107,10 +107,11 @@ START_TEST(test_gemma_peculiarities)
     ck_assert(c.attn_softcap == 0 && c.final_softcap == 0); /* the member is there, the model ignores it */
     lh_config_clear(&c);
     /* Members that a nested configuration leaves open are those of the whole model. */
-    ck_assert_int_eq(parse(&c, "{'model_type':'gemma3','bos_token_id':7,'eos_token_id':[1,106],'text_config':"
+    ck_assert_int_eq(parse(&c, "{'model_type':'gemma3','bos_token_id':7,'eos_token_id':[1,106],"
+                               "'tie_word_embeddings':false,'text_config':"
                                "{'model_type':'gemma3_text','bos_token_id':null,'eos_token_id':null}}"),
                      LH_OK);
-    ck_assert(c.bos == 7 && c.eos_count == 2 && c.eos[1] == 106);
+    ck_assert(c.bos == 7 && c.eos_count == 2 && c.eos[1] == 106 && !c.tied);
     lh_config_clear(&c);
     ck_assert_int_eq(parse(&c, "{'model_type':'gemma3_text'," SIZES ",'num_key_value_heads':2,'head_dim':16,"
                                "'layer_types':['full_attention','sliding_attention','full_attention',"
