@@ -336,6 +336,45 @@ START_TEST(test_a_row_that_sees_nothing_gives_zero_and_minus_infinity)
 }
 END_TEST
 
+/* What is damaged must not look whole: a soft cap, a maximum or a sum of nothing would hide it. */
+START_TEST(test_rows_that_see_a_key_that_is_not_a_number_are_none)
+{
+    for (int b = 0; lh_ops_at(b); b++) {
+        rig g;
+        rig_open(&g, lh_ops_at(b));
+        for (int n = 0; n < 16; n++) {
+            lot m = {0};
+            attend_case c;
+            few_make(&m, &c, (const int[]){0, 1, 2, 3}, 1);
+            c.logit.softcap = n & 1 ? 5 : 0;
+            c.logit.window = n & 2 ? 3 : 0;
+            uint32_t nan = n & 4 ? 0x7fc00000 : 0xffc00000;
+            lh_ragged *kv = &c.kv[0].host;
+            if (n & 8) {
+                kv->k = lot_bf16(&m, kv->k, 8);
+                kv->v = lot_bf16(&m, kv->v, 8);
+                kv->type = LH_BF16;
+                ((uint16_t *)kv->k)[3] = (uint16_t)(nan >> 16);
+            } else {
+                memcpy((float *)kv->k + 3, &nan, sizeof nan); /* of position 1, which both rows see */
+            }
+            attended got = block_run(&m, &g, &c);
+            for (int i = 0; i < 4; i++) ck_assert_msg(isnan(got.o[i]), "block, %s, case %d", g.ops->name, n);
+            for (int i = 0; i < 2; i++) ck_assert_msg(isnan(got.lse[i]), "lse of a block, %s, case %d", g.ops->name, n);
+            const float *sums = columns_run(&m, &g, &c, (const float[]){1, 1}, (const int64_t[]){0, 4});
+            ck_assert_msg(isnan(sums[1]) && !isnan(sums[2]), "columns, %s, case %d", g.ops->name, n);
+            c.kv[1] = c.kv[0];
+            c.batch = 2;
+            got = decode_run(&m, &g, &c);
+            for (int i = 0; i < 4; i++) ck_assert_msg(isnan(got.o[i]), "decode, %s, case %d", g.ops->name, n);
+            for (int i = 0; i < 2; i++) ck_assert_msg(isnan(got.lse[i]), "lse of decode, %s, case %d", g.ops->name, n);
+            lot_end(&m);
+        }
+        rig_close(&g);
+    }
+}
+END_TEST
+
 START_TEST(test_no_rows_and_no_heads_do_nothing)
 {
     for (int b = 0; lh_ops_at(b); b++) {
@@ -401,6 +440,7 @@ int main(void)
         test_attention_of_every_backend_is_that_of_ref_over_long_caches,
         test_huge_logits_do_not_overflow,
         test_a_row_that_sees_nothing_gives_zero_and_minus_infinity,
+        test_rows_that_see_a_key_that_is_not_a_number_are_none,
         test_no_rows_and_no_heads_do_nothing,
         test_the_log_sum_may_be_left_out,
         NULL};

@@ -300,6 +300,37 @@ START_TEST(test_softcap_gives_the_numbers_of_numpy_and_never_passes_the_cap)
 }
 END_TEST
 
+/* What is damaged must not look whole. */
+START_TEST(test_caps_and_gates_of_what_is_not_a_number_are_none)
+{
+    for (int b = 0; lh_ops_at(b); b++) {
+        rig g;
+        rig_open(&g, lh_ops_at(b));
+        for (int n = 0; n < 4; n++) {
+            float x[19], up[19], got[19], *on;
+            for (int i = 0; i < 19; i++) x[i] = 0.5f, up[i] = 1.0f;
+            uint32_t nan = n % 2 ? 0x7fc00000 : 0xffc00000;
+            memcpy(&x[n * 5], &nan, sizeof nan);
+            on = rig_put(&g, x, sizeof x);
+            RUN(&g, softcap, .x = on, .count = 19, .cap = 30.0f);
+            rig_get(&g, got, on, sizeof got);
+            for (int i = 0; i < 19; i++) ck_assert_msg(isnan(got[i]) == (i == n * 5), "softcap, %s", g.ops->name);
+            for (int kind = LH_GATE_SILU; kind <= LH_GATE_GELU; kind++) {
+                on = rig_new(&g, sizeof got);
+                RUN(&g, gated, .y = on, .y_type = LH_F32, .gate = rig_put(&g, x, sizeof x),
+                    .up = rig_put(&g, up, sizeof up), .tokens = 1, .dim = 19, .y_ld = 19, .ld = 19,
+                    .gate_kind = (lh_gate)kind);
+                rig_get(&g, got, on, sizeof got);
+                for (int i = 0; i < 19; i++)
+                    ck_assert_msg(isnan(got[i]) == (i == n * 5), "gate %d, %s", kind, g.ops->name);
+            }
+            rig_reset(&g);
+        }
+        rig_close(&g);
+    }
+}
+END_TEST
+
 int main(void)
 {
     const TTest *const tests[] = {test_embed_looks_up_own_rows_and_gives_zero_for_others,
@@ -311,6 +342,7 @@ int main(void)
                                   test_gates_give_the_numbers_of_numpy_and_do_not_overflow,
                                   test_gated_of_every_backend_is_that_of_ref,
                                   test_softcap_gives_the_numbers_of_numpy_and_never_passes_the_cap,
+                                  test_caps_and_gates_of_what_is_not_a_number_are_none,
                                   NULL};
     return suite_run("kernels/rows", tests);
 }

@@ -159,7 +159,7 @@ static void item_end(const lh_block_item *item)
     int64_t d = item->block->d;
     for (int64_t r = 0; r < item->rows; r++) {
         int64_t t = item->t0 + r / item->group, i = item->i0 + r % item->group;
-        vf share = vf_set1(item->mass[r] > 0 ? 1.0f / item->mass[r] : 0.0f);
+        vf share = vf_set1(item->mass[r] != 0 ? 1.0f / item->mass[r] : 0.0f);
         const float *from = item->o + r * item->block->d_padded;
         float *o = a->o + t * a->o_ld + i * d;
         for (int64_t c = 0; c < d; c += VL) vf_store_first(o + c, share * vf_load(from + c), d - c);

@@ -262,14 +262,14 @@ static void join_chunks(const lh_decode *decode, const lh_chunk *c, int64_t chun
     for (int64_t n = 0; n < chunks; n++) top = fmaxf(top, sum[n * stride + top_at]);
     for (int64_t n = 0; n < chunks; n++) {
         const float *part = sum + n * stride;
-        float factor = part[top_at + 1] > 0 ? expf(part[top_at] - top) : 0.0f;
+        float factor = part[top_at + 1] != 0 ? expf(part[top_at] - top) : 0.0f;
         mass += factor * part[top_at + 1];
         for (int64_t k = 0; k < floats; k += VL) {
             vf so_far = n > 0 ? vf_load(sum + k) : vf_zero();
             vf_store(sum + k, vf_fma(vf_set1(factor), vf_load(part + k), so_far));
         }
     }
-    for (int64_t k = 0; k < floats; k++) sum[k] = mass > 0 ? sum[k] / mass : 0.0f;
+    for (int64_t k = 0; k < floats; k++) sum[k] = mass != 0 ? sum[k] / mass : 0.0f;
     unpack_floats(a->o + c->b * a->o_ld + i * d, sum, d, decode_kind(kv));
     if (a->lse) a->lse[c->b * a->map.heads + i] = top + logf(mass);
 }

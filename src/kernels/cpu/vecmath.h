@@ -28,11 +28,11 @@ VEC_FN vf vf_exp_negative(vf x)
     return vf_where(vf_lt(x, vf_set1(-86.0f)), vf_zero(), vf_add_exponent(vf_exp2_fraction(f), shifted));
 }
 
-/* e^x; 0 below -87, at most 2^127 * 1.3. */
+/* e^x; 0 below -87, at most 2^127 * 1.3. The bounds come first, so that NaN passes them. */
 VEC_FN vf vf_exp(vf x)
 {
     const vf log2e = vf_set1(1.44269504f), rest = vf_set1(1.92596303e-8f), whole = vf_set1(12582912.0f);
-    vf bounded = vf_min(vf_max(x, vf_set1(-87.0f)), vf_set1(88.3f)), shifted = vf_fma(bounded, log2e, whole);
+    vf bounded = vf_min(vf_set1(88.3f), vf_max(vf_set1(-87.0f), x)), shifted = vf_fma(bounded, log2e, whole);
     vf f = vf_fma(bounded, rest, vf_fma(bounded, log2e, whole - shifted));
     return vf_where(vf_lt(x, vf_set1(-87.0f)), vf_zero(), vf_add_exponent(vf_exp2_fraction(f), shifted));
 }

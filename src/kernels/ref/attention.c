@@ -49,8 +49,8 @@ static void attend(const lh_ref_row *row, int (*visible)(const lh_ref_row *, int
         for (int64_t i = 0; i < kv->head_dim; i++) sum[i] += weight * ref_load(kv->v, kv->type, at + i);
         mass += weight;
     }
-    for (int64_t i = 0; i < kv->head_dim; i++) o[i] = mass > 0 ? (float)(sum[i] / mass) : 0.0f;
-    if (lse) *lse = mass > 0 ? (float)(top + log(mass)) : -INFINITY;
+    for (int64_t i = 0; i < kv->head_dim; i++) o[i] = mass != 0 ? (float)(sum[i] / mass) : 0.0f;
+    if (lse) *lse = mass != 0 ? (float)(top + log(mass)) : -INFINITY;
 }
 
 /* Workspace for rows of any head of kv. */
