@@ -61,7 +61,8 @@ static void give_to_layers(const lh_layers_request *q, int64_t missing, int64_t 
 }
 
 /* PyramidKV (arXiv 2406.02069): x_l falls in a straight line from M to m. With both over beta, x_l is the quotient of
- * whole numbers, and its floor exact. */
+ * whole numbers, and its floor exact. Without a window the last layers may get less than one entry: they get one, which
+ * is never too much in all, because x_l + x_(N-1-l) is whole: their partners have lost as much. */
 static void pyramid(const lh_policy_plan *plan, const lh_layers_request *q, int64_t entries, int64_t *budgets)
 {
     int64_t base = entries - plan->window, given = 0;
@@ -73,7 +74,7 @@ static void pyramid(const lh_policy_plan *plan, const lh_layers_request *q, int6
     }
     for (int64_t l = 0; l < q->layers; l++) {
         wide x = (high * (q->layers - 1) - l * (high - low)) / ((wide)plan->beta * (q->layers - 1));
-        budgets[l] = layer_most(q, l, (int64_t)x + plan->window);
+        budgets[l] = layer_most(q, l, most(1, (int64_t)x + plan->window));
         given += budgets[l];
     }
     give_to_layers(q, q->layers * entries - given, budgets);

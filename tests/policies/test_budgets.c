@@ -87,6 +87,7 @@ static void pyramid_by_hand(const lh_policy_plan *plan, const lh_layers_request 
     for (int64_t l = 0; l < N; l++) {
         int64_t x = 0, held = q->sliding && q->sliding[l] && q->window < q->seen ? q->window : q->seen;
         while ((x + 1) * plan->beta * (N - 1) <= M * (N - 1) - l * (M - m)) x++;
+        if (x + w < 1) x = 1; /* at least one entry is always kept */
         most[l] = held;
         out[l] = x + w < held ? x + w : held;
         missing -= out[l] - w;
@@ -128,13 +129,13 @@ static void check_layers(int64_t N, int64_t C, int64_t seen, const lh_policy_par
 
 START_TEST(test_pyramids_are_exact_and_sum_to_the_budget)
 {
-    static const char *const betas[] = {"1", "2", "7", "20", "1000"}, *const windows[] = {"1", "4", "32"};
+    static const char *const betas[] = {"1", "2", "7", "20", "1000"}, *const windows[] = {"0", "1", "4", "32"};
     for (int b = 0; b < 5; b++)
-        for (int w = 0; w < 3; w++)
+        for (int w = 0; w < 4; w++)
             for (int64_t N = 1; N < 32; N += N < 6 ? 1 : 5)
                 for (int64_t C = 1; C < 140; C += C < 10 ? 1 : 13)
                     for (int64_t seen = 40; seen < 260; seen += 53) {
-                        lh_policy_parts parts = {.beta = betas[b], .window = windows[w]};
+                        lh_policy_parts parts = {.beta = betas[b], .window = windows[w], .rows = "last:9"};
                         check_layers(N, C, seen, &parts, 0);
                         check_layers(N, C, seen, &parts, 24);
                     }
