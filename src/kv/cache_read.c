@@ -7,6 +7,8 @@
 #include "base/json.h"
 #include "kv/cache_impl.h"
 
+static const int64_t most_entries = INT64_C(1) << 40; /* of a budget, as its option may say */
+
 struct lh_cache_file {
     lh_h5 *h5;
     lh_policy_plan plan;
@@ -223,7 +225,9 @@ static lh_status open_layer(layer_reader *r)
     int64_t budget = 0;
     lh_layer_array(&name, r->layer, NULL);
     LH_TRY(lh_h5_get_i64(f->h5, name.text, "budget", &budget));
-    if (budget < 1) LH_FAIL(LH_EFILE, "'%s': '%s' has no budget", lh_h5_path(f->h5), name.text);
+    if (budget < 1 || budget > most_entries)
+        LH_FAIL(LH_EFILE, "'%s': the budget of '%s' is missing or %lld, it must be between 1 and %lld",
+                lh_h5_path(f->h5), name.text, (long long)budget, (long long)most_entries);
     r->kv->budgets[r->layer] = budget;
 done:
     return st;

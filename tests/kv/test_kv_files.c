@@ -300,6 +300,7 @@ static const damage damages[] = {
     {.object = "/state", .attr = "seen_tokens", .value = 1 << 20, .words = "1048576"},
     {.object = "/state", .attr = "prompt_tokens", .value = -3, .words = "prompt_tokens"},
     {.object = "/layers/001", .attr = "budget", .value = 0, .words = "budget"},
+    {.object = "/layers/001", .attr = "budget", .value = 9.2e18, .words = "budget"},
     {.object = "/layers/001/ring", .at = 1, .value = NAN, .words = "not finite", .policy = 5},
     {.object = "/layers/001/ring", .value = INFINITY, .words = "ring", .policy = 5},
     {.object = "/state", .attr = "seen_tokens", .value = 96, .words = "does not rise", .policy = 6},
