@@ -8,6 +8,7 @@
 
 #include "base/h5.h"
 #include "engine/generate.h"
+#include "engine/plan.h"
 #include "mpi_check.h"
 #include "tiny_model.h"
 
@@ -310,7 +311,7 @@ START_TEST(test_a_saved_cache_goes_on_where_it_stopped)
 }
 END_TEST
 
-START_TEST(test_memory_is_what_the_plan_says)
+START_TEST(test_memory_is_entries_times_their_size)
 {
     make_fixture();
     lh_engine *engine = open_engine(mt_comm(), 0, 0);
@@ -328,6 +329,48 @@ START_TEST(test_memory_is_what_the_plan_says)
         lh_generation_clear(&g);
         mt_check(lh_device_usage(lh_engine_device(engine)).now[LH_MEM_KV] == 0, "%s left cache memory behind",
                  policies[p].policy);
+    }
+    lh_engine_close(engine);
+    remove_fixture();
+    mt_end();
+}
+END_TEST
+
+enum { LONG = 8000 }; /* so long that what a backend takes for itself is small beside it */
+
+static void compare_with_plan(const lh_engine *engine, const request *q, const lh_generation *g)
+{
+    const int r = mt_rank();
+    lh_plan plan = {0};
+    lh_engine_options options = {
+        .model = fix.model[0], .tp = mt_size(), .device = "cpu", .dtype = "f32", .kv_dtype = "f32"};
+    mt_try(lh_plan_make(&plan, &(lh_plan_request){&options, &q->plan, LONG, NEW}));
+    if (!plan.ranks) return;
+    double said = (double)plan.ranks[r].peak, took = (double)g->peak_bytes[r];
+    mt_check(fabs(said - took) <= 0.1 * took, "%s: the plan says %.0f bytes, the run took %.0f", q->plan.name, said,
+             took);
+    mt_check(plan.ranks[r].weights == lh_device_usage(lh_engine_device(engine)).now[LH_MEM_WEIGHTS],
+             "the plan says %lld bytes of weights", (long long)plan.ranks[r].weights);
+    mt_check(plan.entries == g->counted && plan.entries_kept == g->counted_kept,
+             "%s: the plan says %lld of %lld entries, the run kept %lld of %lld", q->plan.name,
+             (long long)plan.entries_kept, (long long)plan.entries, (long long)g->counted_kept, (long long)g->counted);
+    mt_check(plan.budget == g->budget, "%s: another budget", q->plan.name);
+    lh_plan_clear(&plan);
+}
+
+START_TEST(test_a_run_takes_what_its_plan_says)
+{
+    static int32_t ids[LONG];
+    make_fixture();
+    tiny_model_tokens(ids, LONG, VOCAB);
+    lh_engine *engine = open_engine(mt_comm(), 0, 0);
+    for (int p = 0; p < POLICIES; p += 3) {
+        lh_generation g = {0};
+        request q = make_request(&policies[p], PROMPT);
+        q.r.prompt = (lh_tokens){ids, LONG, LONG};
+        generate(engine, &q, &g);
+        compare_with_plan(engine, &q, &g);
+        lh_generation_clear(&g);
     }
     lh_engine_close(engine);
     remove_fixture();
@@ -429,7 +472,8 @@ int main(void)
         test_a_budget_of_the_whole_prompt_changes_nothing,
         test_every_question_starts_from_the_context,
         test_a_saved_cache_goes_on_where_it_stopped,
-        test_memory_is_what_the_plan_says,
+        test_memory_is_entries_times_their_size,
+        test_a_run_takes_what_its_plan_says,
         test_forced_tokens_are_fed,
         test_sampling_depends_on_its_seed_only,
         test_requests_that_cannot_be_are_refused_on_all_ranks,
