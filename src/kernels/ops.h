@@ -279,8 +279,8 @@ const char *lh_op_summary(int i);
 /* LH_EINTERNAL naming the first operation that a table lacks. */
 lh_status lh_ops_check(const lh_ops *ops);
 
-/* Instruction set that `cpu` uses here ("avx512-bf16", "avx512", "avx2", "generic"), and the library behind gemm of a
- * type. */
+/* Instruction set that `cpu` uses here ("amx-bf16", "avx512-bf16", "avx512", "avx2", "generic"), and the library behind
+ * gemm of a type. */
 const char *lh_cpu_isa(void);
 const char *lh_cpu_gemm_library(lh_dtype type);
 

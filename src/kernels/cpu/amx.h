@@ -20,6 +20,10 @@ static inline void amx_end(void)
 {
 }
 
+static inline void amx_written(void)
+{
+}
+
 static inline void amx_zero(int tile)
 {
     memset(amx_tiles[tile], 0, sizeof amx_tiles[tile]);
@@ -75,6 +79,13 @@ static inline void amx_begin(void)
 static inline void amx_end(void)
 {
     _tile_release();
+}
+
+/* Before loads of what ordinary code has written: gcc 12's _tile_loadd does not tell the compiler that it reads memory.
+ */
+static inline void amx_written(void)
+{
+    __asm__ volatile("" : : : "memory");
 }
 
 #define amx_zero(tile) _tile_zero(tile)

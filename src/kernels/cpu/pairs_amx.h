@@ -61,6 +61,7 @@ static inline void amx_run(const lh_tile *t, int64_t a_stride)
 {
     int64_t col = 0;
     _Static_assert(TILE_COLS == 32 && VL == 16, "a panel is two tiles wide");
+    amx_written();
     for (; col + TILE_COLS < t->cols; col += 2 * TILE_COLS) amx_columns(t, col, a_stride, 1);
     if (col < t->cols) amx_columns(t, col, a_stride, 0);
 }

@@ -39,11 +39,6 @@ VEC_FN vi vi_iota(void)
     return _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
 }
 
-VEC_FN vi vi_add(vi a, vi b)
-{
-    return _mm256_add_epi32(a, b);
-}
-
 VEC_FN vm vi_gt(vi a, vi b)
 {
     return _mm256_cmpgt_epi32(a, b);

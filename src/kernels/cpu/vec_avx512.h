@@ -44,11 +44,6 @@ VEC_FN vi vi_iota(void)
     return _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
 }
 
-VEC_FN vi vi_add(vi a, vi b)
-{
-    return _mm512_add_epi32(a, b);
-}
-
 VEC_FN vm vi_gt(vi a, vi b)
 {
     return _mm512_cmpgt_epi32_mask(a, b);

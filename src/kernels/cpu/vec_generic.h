@@ -46,11 +46,6 @@ VEC_FN vi vi_iota(void)
     return (vi){0, 1, 2, 3};
 }
 
-VEC_FN vi vi_add(vi a, vi b)
-{
-    return a + b;
-}
-
 VEC_FN vm vi_gt(vi a, vi b)
 {
     return a > b;
