@@ -61,9 +61,9 @@ END_TEST
 
 static void pooling_make(lot *m, pooling *p, int n)
 {
-    const int64_t lens[] = {0, 1, 2, 7, 64, 129, 300}, ks[] = {1, 3, 5, 7, 21, 31, 999};
+    const int64_t lens[] = {0, 1, 2, 7, 64, 129, 300}, ks[] = {1, 3, 5, 7, 21, 31, 999, (INT64_C(1) << 40) - 1};
     int64_t most = 0;
-    *p = (pooling){.heads = n % 5, .rows_per_head = 1 + n % 4, .k = ks[n % 7], .kind = (lh_pool_kind)(n / 7 % 3)};
+    *p = (pooling){.heads = n % 5, .rows_per_head = 1 + n % 4, .k = ks[n % 8], .kind = (lh_pool_kind)(n / 8 % 3)};
     int64_t *len = lot_new(m, p->heads * 8);
     for (int64_t h = 0; h < p->heads; h++) {
         len[h] = lens[draw(1, (uint64_t)(n * 10 + h), 7)];

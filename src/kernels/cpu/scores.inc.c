@@ -43,9 +43,9 @@ static void slide_max(float *b, int64_t n, int64_t k)
     for (int64_t i = 0; i < n; i++) b[i] = b[i] > b[i + k - run] ? b[i] : b[i + k - run];
 }
 
-/* b[i] = sum of b[i .. i + k - 1] / k for i < n, every sum from its first term
- * to its last, so that equal runs have equal sums wherever they lie. */
-static void slide_mean(float *b, int64_t n, int64_t k)
+/* b[i] = sum of b[i .. i + k - 1] / divisor for i < n, every sum from its first term to its last, so that equal runs
+ * have equal sums wherever they lie. */
+static void slide_mean(float *b, int64_t n, int64_t k, int64_t divisor)
 {
     enum { PART = 512 };
     for (int64_t first = 0; first < n; first += PART) {
@@ -54,13 +54,19 @@ static void slide_mean(float *b, int64_t n, int64_t k)
         for (int64_t m = 0; m < k; m++) {
             for (int64_t i = 0; i < count; i++) sums[i] += b[first + i + m];
         }
-        for (int64_t i = 0; i < count; i++) b[first + i] = (float)(sums[i] / (double)k);
+        for (int64_t i = 0; i < count; i++) b[first + i] = (float)(sums[i] / (double)divisor);
     }
+}
+
+/* Entries on each side of the middle: a pool that is longer than the row reaches over all of it. */
+static int64_t pool_half(const lh_pool_args *a)
+{
+    return least((a->k - 1) / 2, a->ld);
 }
 
 static void pool_row(const lh_pool_args *a, int64_t r, float *b)
 {
-    int64_t h = r / a->rows_per_head, len = a->len[h], half = (a->k - 1) / 2, n = 0;
+    int64_t h = r / a->rows_per_head, len = a->len[h], half = pool_half(a), n = 0;
     const uint8_t *state = a->state + h * a->ld;
     float padding = a->kind == LH_POOL_MAX ? -INFINITY : 0.0f;
     for (int64_t i = 0; i < half; i++) b[i] = padding;
@@ -69,9 +75,9 @@ static void pool_row(const lh_pool_args *a, int64_t r, float *b)
     }
     for (int64_t i = 0; i < half; i++) b[half + n + i] = padding;
     if (a->kind == LH_POOL_MAX)
-        slide_max(b, n, a->k);
+        slide_max(b, n, 2 * half + 1);
     else
-        slide_mean(b, n, a->k);
+        slide_mean(b, n, 2 * half + 1, a->k);
     n = 0;
     for (int64_t s = 0; s < len; s++) a->y[r * a->ld + s] = state[s] == LH_ENTRY_COMPETES ? b[n++] : 0.0f;
 }
@@ -88,7 +94,7 @@ static lh_status op_pool(lh_stream *stream, const lh_pool_args *a)
 {
     lh_status st = LH_OK;
     float *work = NULL;
-    int64_t stride = a->ld + 2 * a->k;
+    int64_t stride = a->ld + 2 * pool_half(a);
     assert(a->kind == LH_POOL_NONE || a->k % 2 == 1);
     if (a->kind != LH_POOL_NONE)
         LH_TRY(lh_stream_scratch(stream, &work, omp_get_max_threads() * stride * (int64_t)sizeof *work));
