@@ -266,24 +266,41 @@ done:
     return st;
 }
 
-/* One layer of the prompt: x [n, hidden] in place. In the last layer only the rows from `needed` on go through the MLP.
- */
-static lh_status prefill_layer(lh_forward *f, lh_kv *kv, int64_t layer, float *x, int64_t n)
+/* A prompt on its way through the layers. */
+typedef struct prompt {
+    lh_kv *kv;
+    float *x; /* [n, hidden], in place */
+    int64_t n;
+    const lh_forward_progress *progress; /* may be NULL */
+} prompt;
+
+/* After every chunk: a layer of a long prompt can take minutes, and an interrupt is looked for here. */
+static lh_status tell(const lh_forward *f, const prompt *p, int64_t layer, int64_t done)
+{
+    if (!p->progress || !p->progress->done) return LH_OK;
+    return p->progress->done(p->progress->self, layer * p->n + done, f->config->layers * p->n);
+}
+
+/* One layer of the prompt. In the last one only the rows from `needed` on go through the MLP. */
+static lh_status prefill_layer(lh_forward *f, const prompt *p, int64_t layer)
 {
     lh_status st = LH_OK;
+    lh_kv *kv = p->kv;
     lh_ragged *view = NULL;
-    int64_t wanted = lh_kv_wants_rows(kv, layer), rows = f->keep < n ? f->keep : n;
+    int64_t n = p->n, wanted = lh_kv_wants_rows(kv, layer), rows = f->keep < n ? f->keep : n;
     int64_t needed = layer + 1 < f->config->layers ? 0 : (n - rows < wanted ? n - rows : wanted);
     st = lh_kv_prefill_begin(kv, layer, &view); /* allocates: may fail on one rank only */
     LH_TRY(lh_comm_agree(f->place.comm, st));
     for (int64_t at = 0; at < n; at += f->chunk) {
         int64_t t = n - at < f->chunk ? n - at : f->chunk;
-        lh_rows_at rows_at = {.layer = layer, .first = at, .tokens = t, .view = view, .x = x + at * f->config->hidden};
+        lh_rows_at rows_at = {
+            .layer = layer, .first = at, .tokens = t, .view = view, .x = p->x + at * f->config->hidden};
         LH_TRY(set_positions(f, at, t));
         LH_TRY(lh_layer_append(f, &rows_at));
         if (at + t <= needed) continue;
         LH_TRY(attend_and_record(f, kv, &rows_at));
         LH_TRY(lh_layer_output(f, &rows_at));
+        LH_TRY(tell(f, p, layer, at + t));
     }
     LH_TRY(lh_kv_prefill_end(kv, layer));
 done:
@@ -303,8 +320,7 @@ lh_status lh_forward_prefill(lh_forward *f, lh_kv *kv, const int32_t *ids, int64
         LH_TRY(embed(f, ids + at, n - at < f->chunk ? n - at : f->chunk, x + at * hidden));
     for (int64_t l = 0; l < f->config->layers; l++) {
         lh_comm_step(f->place.comm, "prefill of layer", l);
-        LH_TRY(prefill_layer(f, kv, l, x, n));
-        if (progress && progress->done) LH_TRY(progress->done(progress->self, (l + 1) * n, f->config->layers * n));
+        LH_TRY(prefill_layer(f, &(prompt){kv, x, n, progress}, l));
     }
     LH_TRY(head(f, x + (n - rows) * hidden, rows));
 done:

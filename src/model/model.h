@@ -49,7 +49,7 @@ int64_t lh_forward_prompt_bytes(const lh_config *config, int64_t tokens);
 lh_status lh_forward_open(lh_forward **out, lh_model *model, const lh_kv_place *place, int64_t length);
 void lh_forward_close(lh_forward *f);
 
-/* Called on every rank now and then: tokens x layers done of all. Not LH_OK: stop with this status. */
+/* Called on every rank after every chunk of a layer: tokens x layers done of all. Not LH_OK: stop with this status. */
 typedef struct lh_forward_progress {
     void *self;
     lh_status (*done)(void *self, int64_t done, int64_t total);

@@ -358,6 +358,12 @@ static void compare_with_plan(const lh_engine *engine, const request *q, const l
     lh_plan_clear(&plan);
 }
 
+static void count_prefill(void *self, int64_t done, int64_t total)
+{
+    int *calls = self;
+    if (done <= total) ++*calls;
+}
+
 START_TEST(test_a_run_takes_what_its_plan_says)
 {
     static int32_t ids[LONG];
@@ -367,9 +373,12 @@ START_TEST(test_a_run_takes_what_its_plan_says)
     for (int p = 0; p < POLICIES; p += 3) {
         lh_generation g = {0};
         request q = make_request(&policies[p], PROMPT);
+        int calls = 0; /* more than one a layer: Ctrl-C must not wait for a whole layer */
         q.r.prompt = (lh_tokens){ids, LONG, LONG};
+        q.r.events = (lh_generate_events){.self = &calls, .prefill = count_prefill};
         generate(engine, &q, &g);
         compare_with_plan(engine, &q, &g);
+        mt_check(calls > 2 * shapes[0].layers, "%d calls of the listener while the prompt was read", calls);
         lh_generation_clear(&g);
     }
     lh_engine_close(engine);
