@@ -40,7 +40,7 @@ START_TEST(test_bad_inputs_have_one_message_and_their_code)
         {2, "the prompt is empty", "generate -m tiny.h5 -p ''"},
         {3, "standard input", "generate -m tiny.h5 < empty"},
         {3, "'letters'", "generate -m tiny.h5 --prompt-tokens letters"},
-        {3, "vocabulary of 258", "generate -m tiny.h5 --prompt-tokens high"},
+        {3, "'high': token id 258 is not in the vocabulary", "generate -m tiny.h5 --prompt-tokens high"},
         {2, "longer than the 4096 positions", "generate -m tiny.h5 -p a -n 5000"},
         {2, "longer than the 4096 positions", "plan -m tiny.h5 --context 5000"},
         {2, "no tokenizer", "generate -m bare.h5 -p a"},
