@@ -1,7 +1,8 @@
 /* longhaul.h - the public face of liblonghaul. Everything returns lh_status; message and trace are thread-local
  * (base/status.h).
  *
- * A run: lh_world_open → lh_engine_open → lh_generate (or a session of one's own) → lh_engine_close → lh_world_close.
+ * A run: lh_world_open → lh_engine_open → lh_generate, lh_needle_run, lh_fidelity_run (or a session of one's own) →
+ * lh_engine_close → lh_world_close.
  * Under mpirun every rank makes the same calls. Work on files alone (lh_import, lh_verify, lh_info_json, tokenizers,
  * lh_plan_make) needs no world and is one process's. */
 #ifndef LONGHAUL_H
@@ -15,10 +16,14 @@
 #include "engine/prompt.h"
 #include "engine/session.h"
 #include "engine/world.h"
+#include "eval/fidelity.h"
+#include "eval/needle.h"
 #include "model/chat.h"
 #include "model/import.h"
 #include "model/tokenizer.h"
 #include "model/verify.h"
+#include "policies/list.h"
 #include "policies/policy.h"
+#include "policies/profile.h"
 
 #endif

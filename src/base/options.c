@@ -25,8 +25,14 @@ typedef struct place {
 } place;
 
 static const size_t field_bytes[LH_OPT_TYPES] = {
-    [LH_OPT_FLAG] = sizeof(int),         [LH_OPT_I64] = sizeof(int64_t),     [LH_OPT_F64] = sizeof(double),
-    [LH_OPT_STR] = sizeof(const char *), [LH_OPT_LIST] = sizeof(lh_strings), [LH_OPT_ENUM] = sizeof(int),
+    [LH_OPT_FLAG] = sizeof(int),
+    [LH_OPT_I64] = sizeof(int64_t),
+    [LH_OPT_F64] = sizeof(double),
+    [LH_OPT_STR] = sizeof(const char *),
+    [LH_OPT_LIST] = sizeof(lh_strings),
+    [LH_OPT_ENUM] = sizeof(int),
+    [LH_OPT_WORD_OR_FILE] = sizeof(const char *),
+    [LH_OPT_SWITCH] = sizeof(const char *),
 };
 
 /* ---- walking over all options of all groups ---- */
@@ -215,7 +221,9 @@ static lh_status set(const place *p, const char *text)
     case LH_OPT_FLAG: *(int *)p->field = 1; return LH_OK;
     case LH_OPT_I64: return set_i64(p->row, text, p->field);
     case LH_OPT_F64: return set_f64(p->row, text, p->field);
-    case LH_OPT_STR: return set_text(p->row, text, p->field);
+    case LH_OPT_STR:
+    case LH_OPT_SWITCH: return set_text(p->row, text, p->field);
+    case LH_OPT_WORD_OR_FILE: *(const char **)p->field = text; return LH_OK;
     case LH_OPT_LIST: return push(p->field, text);
     default: return find_choice(p->row, text, p->field);
     }
@@ -269,6 +277,8 @@ static lh_status apply(lh_options *o, const place *p, const char *joined, line *
     const char *value = NULL;
     if (p->row->type == LH_OPT_FLAG) {
         if (joined) LH_FAIL(LH_EUSAGE, "option '--%s' takes no value, but got '%s'", p->row->name, joined);
+    } else if (p->row->type == LH_OPT_SWITCH) {
+        value = joined ? joined : "on";
     } else {
         LH_TRY(take_value(o, p->row, joined, l, &value));
     }

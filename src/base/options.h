@@ -29,12 +29,14 @@ typedef struct lh_strings {
 } lh_strings;
 
 typedef enum lh_option_type {
-    LH_OPT_FLAG, /* int: 1 when given */
-    LH_OPT_I64,  /* int64_t in [min, max] */
-    LH_OPT_F64,  /* double in [low, high], finite */
-    LH_OPT_STR,  /* const char *, NULL without a default; with choices one of them */
-    LH_OPT_LIST, /* lh_strings: may be given several times, no default */
-    LH_OPT_ENUM, /* int or an enum: the number of the choice */
+    LH_OPT_FLAG,         /* int: 1 when given */
+    LH_OPT_I64,          /* int64_t in [min, max] */
+    LH_OPT_F64,          /* double in [low, high], finite */
+    LH_OPT_STR,          /* const char *, NULL without a default; with choices one of them */
+    LH_OPT_LIST,         /* lh_strings: may be given several times, no default */
+    LH_OPT_ENUM,         /* int or an enum: the number of the choice */
+    LH_OPT_WORD_OR_FILE, /* const char *, NULL without a default: one of the choices, or a file */
+    LH_OPT_SWITCH,       /* const char *, NULL when not given: "on", or what "--name=on|off" says; no letter */
     LH_OPT_TYPES
 } lh_option_type;
 
@@ -49,7 +51,7 @@ typedef struct lh_option {
     size_t at, bytes;           /* the field: LH_FIELD */
     int64_t min, max;           /* of an I64; equal: any */
     double low, high;           /* of an F64; equal: any */
-    const char *const *choices; /* of an ENUM or STR, ends with NULL */
+    const char *const *choices; /* of an ENUM, STR, WORD_OR_FILE or SWITCH, ends with NULL */
 } lh_option;
 
 #define LH_FIELD(type, member) .at = offsetof(type, member), .bytes = sizeof(((type *)0)->member)
@@ -83,10 +85,10 @@ typedef struct lh_syntax {
 typedef struct lh_options lh_options;
 
 /* Fill `values`, the struct that the groups point into, with the defaults and then from argv[0 .. argc - 1] (program
- * and command taken off). "--name value", "--name=value", "-n value", "-nvalue", flags also joined ("-vq"); the last of
- * several wins; "--" ends the options; "-" is an argument. Texts are borrowed from argv. Fails with LH_EUSAGE: an
- * unknown option (with the nearest one), a bad or missing value (with what would be right), a required option left out,
- * too many arguments. */
+ * and command taken off). "--name value", "--name=value", "-n value", "-nvalue", flags also joined ("-vq"), switches
+ * "--name" or "--name=off"; the last of several wins; "--" ends the options; "-" is an argument. Texts are borrowed
+ * from argv. Fails with LH_EUSAGE: an unknown option (with the nearest one), a bad or missing value (with what would be
+ * right), a required option left out, too many arguments. */
 lh_status lh_options_parse(lh_options **out, const lh_syntax *syntax, void *values, int argc, char **argv);
 void lh_options_close(lh_options *options);
 

@@ -45,11 +45,16 @@ static lh_status argument(lh_buf *out, const lh_option *row)
 {
     lh_status st = LH_OK;
     if (row->type == LH_OPT_FLAG) goto done;
+    if (row->type == LH_OPT_SWITCH) {
+        LH_TRY(lh_buf_puts(out, "[=off]"));
+        goto done;
+    }
     if (!row->choices || row->arg) {
         LH_TRY(lh_buf_printf(out, " %s", row->arg ? row->arg : "VALUE"));
         goto done;
     }
     for (int i = 0; row->choices[i]; i++) LH_TRY(lh_buf_printf(out, "%s%s", i ? "|" : " ", row->choices[i]));
+    if (row->type == LH_OPT_WORD_OR_FILE) LH_TRY(lh_buf_puts(out, "|FILE"));
 done:
     return st;
 }
@@ -141,8 +146,8 @@ static lh_status man_row(lh_buf *out, const lh_option *row)
     LH_TRY(lh_buf_puts(out, "\\fB\\-\\-"));
     LH_TRY(troff(out, row->name));
     LH_TRY(lh_buf_puts(out, "\\fR"));
-    if (arg.data) LH_TRY(lh_buf_puts(out, " \\fI"));
-    if (arg.data) LH_TRY(troff(out, arg.data + 1));
+    if (arg.data) LH_TRY(lh_buf_puts(out, *arg.data == ' ' ? " \\fI" : "\\fI"));
+    if (arg.data) LH_TRY(troff(out, arg.data + (*arg.data == ' ')));
     if (arg.data) LH_TRY(lh_buf_puts(out, "\\fR"));
     LH_TRY(lh_buf_puts(out, "\n"));
     LH_TRY(troff(out, text.data));
@@ -190,14 +195,15 @@ static int is_path(const lh_option *row)
 static lh_status completion_row(lh_buf *out, const lh_option *row)
 {
     lh_status st = LH_OK;
-    if (row->type == LH_OPT_FLAG) goto done;
+    if (row->type == LH_OPT_FLAG || row->type == LH_OPT_SWITCH) goto done;
     LH_TRY(lh_buf_printf(out, "            --%s", row->name));
     if (row->letter) LH_TRY(lh_buf_printf(out, "|-%c", row->letter));
     LH_TRY(lh_buf_puts(out, ") "));
     if (row->choices) {
-        LH_TRY(lh_buf_puts(out, "COMPREPLY=($(compgen -W \""));
+        int file = row->type == LH_OPT_WORD_OR_FILE;
+        LH_TRY(lh_buf_puts(out, file ? "mapfile -t COMPREPLY < <(compgen -f -W \"" : "COMPREPLY=($(compgen -W \""));
         for (int i = 0; row->choices[i]; i++) LH_TRY(lh_buf_printf(out, "%s%s", i ? " " : "", row->choices[i]));
-        LH_TRY(lh_buf_puts(out, "\" -- \"$cur\")); "));
+        LH_TRY(lh_buf_puts(out, file ? "\" -- \"$cur\"); " : "\" -- \"$cur\")); "));
     } else if (is_path(row)) {
         LH_TRY(lh_buf_puts(out, "mapfile -t COMPREPLY < <(compgen -f -- \"$cur\"); "));
     }

@@ -145,3 +145,17 @@ done:
     free(text);
     return st;
 }
+
+lh_status lh_cli_same_profiles(const lh_call *call, const lh_profiles *profiles)
+{
+    lh_status st = LH_OK;
+    lh_buf hashes = {0};
+    if (!profiles->n) goto done; /* so it is on all ranks: the options that name files are the same */
+    for (int64_t i = 0; i < profiles->n; i++)
+        LH_TRY(lh_buf_append(&hashes, &profiles->at[i]->hash, sizeof profiles->at[i]->hash));
+    LH_TRY(lh_comm_same(lh_world_comm(call->world), hashes.data, hashes.bytes,
+                        "the files of '--layer-budget' and '--head-budget'"));
+done:
+    lh_buf_clear(&hashes);
+    return st;
+}

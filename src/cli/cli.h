@@ -37,13 +37,18 @@ typedef struct lh_call {
 typedef struct lh_command {
     const lh_syntax *syntax;
     int64_t values_bytes;
-    lh_status (*run)(lh_call *call);
+    lh_status (*run)(lh_call *call);       /* NULL where there are tasks */
+    const struct lh_command *const *tasks; /* ends with NULL; NULL: none. Commands of their own, named "command task" */
 } lh_command;
 
 const lh_command *lh_command_at(int i); /* NULL behind the last */
 
 /* NULL when there is none. */
 const lh_command *lh_command_find(const char *name);
+const lh_command *lh_command_task(const lh_command *command, const char *task);
+
+/* The name of a command, behind that of the command whose task it is. */
+const char *lh_command_word(const lh_command *command);
 
 /* The list of commands, the man page and the completion script, appended to *out. */
 lh_status lh_cli_list(lh_buf *out);
@@ -63,6 +68,9 @@ lh_status lh_cli_write_tree(const json_t *value);
 /* The structure of the files that are HDF5, probed in a child process: they are other people's. NULL entries are
  * skipped. LH_EFILE. For commands without a world, which does it itself. */
 lh_status lh_cli_probe(const char *path);
+
+/* Collective. The weights of budgets that every rank has read for itself must be the same on all. LH_EUSAGE. */
+lh_status lh_cli_same_profiles(const lh_call *call, const lh_profiles *profiles);
 
 /* Open the world of this call: ranks, and the same options on all of them. files: HDF5 that will be read, ends with
  * NULL. */

@@ -117,7 +117,8 @@ typedef struct run {
     lh_call *call;
     struct values *v;
     lh_policy_plan policy;
-    int policy_given; /* 0: the policy is the loaded cache's own */
+    lh_profiles profiles; /* that it names */
+    int policy_given;     /* 0: the policy is the loaded cache's own */
     lh_input input;
     lh_input_ids ids;
     lh_engine *engine;
@@ -133,9 +134,11 @@ typedef struct named_file {
 
 /* A run replaces nothing that it reads, and no file of its own. (A cache may be replaced by the one that goes on behind
  * it.) */
-static lh_status check_files(const struct values *v)
+static lh_status check_files(const run *r)
 {
     lh_status st = LH_OK;
+    const struct values *v = r->v;
+    const lh_policy_parts *parts = &v->policy.parts;
     const lh_strings *questions = &v->input.question_files;
     const named_file files[] = {{"save-cache", v->files.save_cache},
                                 {"keep-sets", v->files.keep_sets},
@@ -143,7 +146,9 @@ static lh_status check_files(const struct values *v)
                                 {"model", v->engine.model},
                                 {"prompt-file", v->input.prompt_file},
                                 {"prompt-tokens", v->input.prompt_tokens},
-                                {"force-tokens", v->input.force_tokens}};
+                                {"force-tokens", v->input.force_tokens},
+                                {"layer-budget", r->policy.layer_profile ? parts->layer_budget : NULL},
+                                {"head-budget", r->policy.head_profile ? parts->head_budget : NULL}};
     enum { WRITTEN = 3 }; /* the first ones */
     for (size_t o = 0; o < WRITTEN; o++) {
         if (!files[o].path) continue;
@@ -171,9 +176,10 @@ static lh_status check(run *r)
     if (v->files.load_cache && r->policy_given)
         LH_FAIL(LH_EUSAGE, "a loaded cache goes on with the policy it was made with: leave out '--policy', '--budget' "
                            "and the parts of a policy");
+    r->v->policy.profiles = &r->profiles;
     LH_TRY(lh_policy_resolve(&r->policy, &v->policy));
     LH_TRY(lh_input_check(r->call->options, &v->input));
-    LH_TRY(check_files(v));
+    LH_TRY(check_files(r));
     if (v->files.load_cache && v->input.system)
         LH_FAIL(LH_EUSAGE, "'--system' is the beginning of a chat, and a loaded cache holds that already: give it to "
                            "the run that saves the cache");
@@ -192,6 +198,7 @@ static lh_status open_all(run *r)
     struct values *v = r->v;
     const char *const files[] = {v->engine.model, v->files.load_cache, NULL};
     LH_TRY(lh_cli_open_world(r->call, files));
+    LH_TRY(lh_cli_same_profiles(r->call, &r->profiles));
     lh_comm *world = lh_world_comm(r->call->world);
     if (v->engine.tp && v->engine.tp != lh_comm_size(world))
         st = lh_fail(LH_EUSAGE, __FILE__, __LINE__,
@@ -263,6 +270,7 @@ static lh_status generate(run *r)
                                    .force = r->ids.force,
                                    .ends = r->ids.ends,
                                    .policy = v->files.load_cache ? NULL : &r->policy,
+                                   .profiles = &r->profiles,
                                    .load_cache = v->files.load_cache,
                                    .save_cache = v->files.save_cache,
                                    .keep_sets = v->files.keep_sets,
@@ -293,8 +301,9 @@ done:
     lh_engine_close(r.engine);
     lh_input_ids_clear(&r.ids);
     lh_input_clear(&r.input);
+    lh_profiles_clear(&r.profiles);
     free(r.record);
     return st;
 }
 
-const lh_command lh_command_generate = {&syntax, sizeof(struct values), run_generate};
+const lh_command lh_command_generate = {&syntax, sizeof(struct values), run_generate, NULL};

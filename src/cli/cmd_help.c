@@ -18,9 +18,9 @@ static const lh_example examples[] = {{"longhaul help generate", "the options of
                                       {0}};
 static const lh_syntax syntax = {.program = "longhaul",
                                  .name = "help",
-                                 .usage = "[COMMAND]",
+                                 .usage = "[COMMAND [TASK]]",
                                  .summary = "Explain the commands",
-                                 .max_args = 1,
+                                 .max_args = 2,
                                  .groups = groups,
                                  .examples = examples};
 
@@ -29,10 +29,14 @@ static lh_status run(lh_call *call)
     lh_status st = LH_OK;
     const struct values *v = call->values;
     const char *name = lh_options_arg(call->options, 0);
+    const char *task = lh_options_arg(call->options, 1);
     const lh_command *command = name ? lh_command_find(name) : NULL;
     lh_buf text = {0};
     if (!lh_cli_first()) goto done;
     if (name && !command) LH_FAIL(LH_EUSAGE, "unknown command '%s', 'longhaul --help' lists those there are", name);
+    if (task && !lh_command_task(command, task))
+        LH_FAIL(LH_EUSAGE, "'%s' has no task '%s', 'longhaul help %s' tells what it has", name, task, name);
+    if (task) command = lh_command_task(command, task);
     if (v->man)
         LH_TRY(lh_cli_man(&text));
     else if (v->completion)
@@ -47,4 +51,4 @@ done:
     return st;
 }
 
-const lh_command lh_command_help = {&syntax, sizeof(struct values), run};
+const lh_command lh_command_help = {&syntax, sizeof(struct values), run, NULL};

@@ -96,4 +96,4 @@ done:
     return st;
 }
 
-const lh_command lh_command_import = {&syntax, sizeof(struct values), run};
+const lh_command lh_command_import = {&syntax, sizeof(struct values), run, NULL};

@@ -148,4 +148,4 @@ done:
     return st;
 }
 
-const lh_command lh_command_info = {&syntax, sizeof(struct values), run};
+const lh_command lh_command_info = {&syntax, sizeof(struct values), run, NULL};

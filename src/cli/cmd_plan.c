@@ -57,6 +57,19 @@ static double mib(int64_t bytes)
     return (double)bytes / (1 << 20);
 }
 
+/* What layers get where it differs. */
+static lh_status put_layers(lh_buf *text, const lh_plan *plan)
+{
+    int64_t least = plan->layer_budgets[0], most = least;
+    for (int64_t l = 1; l < plan->layers; l++) {
+        int64_t budget = plan->layer_budgets[l];
+        if (budget < least) least = budget;
+        if (budget > most) most = budget;
+    }
+    if (least == most) return LH_OK;
+    return lh_buf_printf(text, ", %lld to %lld a head by layer", (long long)least, (long long)most);
+}
+
 static lh_status print(const lh_plan *plan, const struct values *v, const lh_policy_plan *policy)
 {
     lh_status st = LH_OK;
@@ -65,8 +78,10 @@ static lh_status print(const lh_plan *plan, const struct values *v, const lh_pol
     LH_TRY(lh_buf_printf(&text, "%lld tokens of prompt, %lld to generate; weights %s, cache %s; policy %s\n",
                          (long long)v->plan.context, (long long)v->plan.max_new, lh_dtype_name(plan->dtype),
                          lh_dtype_name(plan->kv_dtype), name.data));
-    LH_TRY(lh_buf_printf(&text, "entries of the cache: %lld of %lld kept after the prompt\n\n",
+    LH_TRY(lh_buf_printf(&text, "entries of the cache: %lld of %lld kept after the prompt",
                          (long long)plan->entries_kept, (long long)plan->entries));
+    LH_TRY(put_layers(&text, plan));
+    LH_TRY(lh_buf_puts(&text, "\n\n"));
     LH_TRY(lh_buf_puts(&text,
                        "memory in MiB\n"
                        "rank heads kv |  weights    cache  1 layer   hidden     work |     peak | read a token\n"));
@@ -90,11 +105,13 @@ done:
 static lh_status run(lh_call *call)
 {
     lh_status st = LH_OK;
-    const struct values *v = call->values;
+    struct values *v = call->values;
     lh_policy_plan policy;
+    lh_profiles profiles = {0};
     lh_plan plan = {0};
     json_t *object = NULL;
-    lh_plan_request request = {&v->engine, &policy, v->plan.context, v->plan.max_new};
+    lh_plan_request request = {&v->engine, &policy, v->plan.context, v->plan.max_new, &profiles};
+    v->policy.profiles = &profiles;
     LH_TRY(lh_policy_resolve(&policy, &v->policy));
     if (!lh_cli_first()) goto done;
     LH_TRY(lh_cli_probe(v->engine.model));
@@ -108,7 +125,8 @@ static lh_status run(lh_call *call)
 done:
     json_decref(object);
     lh_plan_clear(&plan);
+    lh_profiles_clear(&profiles);
     return st;
 }
 
-const lh_command lh_command_plan = {&syntax, sizeof(struct values), run};
+const lh_command lh_command_plan = {&syntax, sizeof(struct values), run, NULL};

@@ -377,4 +377,4 @@ done:
     return st;
 }
 
-const lh_command lh_command_tokenize = {&syntax, sizeof(struct values), run_tokenize};
+const lh_command lh_command_tokenize = {&syntax, sizeof(struct values), run_tokenize, NULL};

@@ -70,4 +70,4 @@ done:
     return st;
 }
 
-const lh_command lh_command_verify = {&syntax, sizeof(struct values), run};
+const lh_command lh_command_verify = {&syntax, sizeof(struct values), run, NULL};

@@ -26,6 +26,19 @@ const lh_command *lh_command_find(const char *name)
     return NULL;
 }
 
+const char *lh_command_word(const lh_command *command)
+{
+    const char *space = strrchr(command->syntax->name, ' ');
+    return space ? space + 1 : command->syntax->name;
+}
+
+const lh_command *lh_command_task(const lh_command *command, const char *task)
+{
+    for (int i = 0; command->tasks && command->tasks[i]; i++)
+        if (strcmp(lh_command_word(command->tasks[i]), task) == 0) return command->tasks[i];
+    return NULL;
+}
+
 lh_status lh_cli_list(lh_buf *out)
 {
     lh_status st = LH_OK;
@@ -77,10 +90,34 @@ lh_status lh_cli_man(lh_buf *out)
                             "clusters, and keeps only the part of the key\\-value cache that matters. One rank drives "
                             "one device; ranks share a model by its heads. The result of a command goes to standard "
                             "output, everything else to standard error.\n.SH COMMANDS\n"));
-    for (int i = 0; commands[i]; i++) LH_TRY(lh_options_man(out, commands[i]->syntax));
+    for (int i = 0; commands[i]; i++) {
+        LH_TRY(lh_options_man(out, commands[i]->syntax));
+        for (int k = 0; commands[i]->tasks && commands[i]->tasks[k]; k++)
+            LH_TRY(lh_options_man(out, commands[i]->tasks[k]->syntax));
+    }
     LH_TRY(lh_buf_puts(out, ".SH EXIT STATUS\n"));
     for (size_t i = 0; i < sizeof exit_codes / sizeof *exit_codes; i++)
         LH_TRY(lh_buf_printf(out, ".TP\n.B %d\n%s\n", (int)exit_codes[i].st, exit_codes[i].meaning));
+done:
+    return st;
+}
+
+/* A command with tasks: a case of cases. */
+static lh_status complete_tasks(lh_buf *out, const lh_command *command)
+{
+    lh_status st = LH_OK;
+    LH_TRY(lh_buf_printf(out,
+                         "    %s)\n        if [ \"$COMP_CWORD\" = 2 ]; then\n"
+                         "            COMPREPLY=($(compgen -W \"--help",
+                         command->syntax->name));
+    for (int i = 0; command->tasks[i]; i++) LH_TRY(lh_buf_printf(out, " %s", lh_command_word(command->tasks[i])));
+    LH_TRY(lh_buf_puts(out, "\" -- \"$cur\"))\n            return\n        fi\n        case ${COMP_WORDS[2]} in\n"));
+    for (int i = 0; command->tasks[i]; i++) {
+        lh_syntax syntax = *command->tasks[i]->syntax;
+        syntax.name = lh_command_word(command->tasks[i]);
+        LH_TRY(lh_options_completion(out, &syntax));
+    }
+    LH_TRY(lh_buf_puts(out, "        esac ;;\n"));
 done:
     return st;
 }
@@ -97,7 +134,8 @@ lh_status lh_cli_completion(lh_buf *out)
                             "    if [ \"$cur\" = = ]; then cur=\n"
                             "    elif [ \"$prev\" = = ]; then prev=${COMP_WORDS[COMP_CWORD-2]}\n    fi\n"
                             "    case ${COMP_WORDS[1]} in\n"));
-    for (int i = 0; commands[i]; i++) LH_TRY(lh_options_completion(out, commands[i]->syntax));
+    for (int i = 0; commands[i]; i++)
+        LH_TRY(commands[i]->tasks ? complete_tasks(out, commands[i]) : lh_options_completion(out, commands[i]->syntax));
     LH_TRY(lh_buf_puts(out, "    esac\n    if [[ $cur == -* ]]; then\n"
                             "        COMPREPLY=($(compgen -W \"$words\" -- \"$cur\"))\n"
                             "    elif [ \"${COMP_WORDS[1]}\" = help ]; then\n"));

@@ -82,24 +82,15 @@ static const lh_option engine_rows[] = {
 #undef FIELD
 const lh_option_table lh_cli_engine_options = {"model and ranks", engine_rows};
 
-static const char *const statistics[] = {"sum", "mean", "position", NULL};
-static const char *const reductions[] = {"mean", "max", "sum", NULL};
-static const char *const stages[] = {"weight", "score", NULL};
-static const char *const pools[] = {"none", "max", "avg", NULL};
-static const char *const safeguards[] = {"interp", "floor", NULL};
-static const char *const over_heads[] = {"uniform", "adaptive", NULL};
-static const char *const over_layers[] = {"uniform", "pyramid", NULL};
-static const char *const selections[] = {"topk", NULL};
-static const char *const positions[] = {"original", NULL};
-
 #define FIELD(member) LH_FIELD(lh_policy_options, member)
 static const lh_option policy_rows[] = {
     {.type = LH_OPT_STR,
      .name = "policy",
      FIELD(policy),
      .arg = "NAME",
-     .help = "What is kept of the cache: a preset of the parts below ('longhaul info' lists them). full keeps "
-             "everything and is what holds without --budget; --budget alone means ada-snapkv with --pool-size 31."},
+     .help = "What is kept of the cache: a preset of the parts below. '--policy help' lists them, '--policy NAME "
+             "--help' explains one. full keeps everything and is what holds without --budget; --budget alone means "
+             "ada-snapkv with --pool-size 31."},
     {.type = LH_OPT_STR,
      .letter = 'b',
      .name = "budget",
@@ -107,80 +98,11 @@ static const lh_option policy_rows[] = {
      .arg = "N|P%",
      .help = "Entries kept per KV head, averaged over the heads of a layer, protected ones included; or a share of the "
              "prompt, as 20%."},
-    {.type = LH_OPT_STR,
-     .name = "window",
-     FIELD(parts.window),
-     .arg = "N",
-     .help = "The last N rows of the prompt score the entries, and are kept."},
-    {.type = LH_OPT_STR,
-     .name = "rows",
-     FIELD(parts.rows),
-     .arg = "last:N|P%",
-     .help = "Rows that score, when they are others than the window."},
-    {.type = LH_OPT_STR,
-     .name = "statistic",
-     FIELD(parts.statistic),
-     .choices = statistics,
-     .help = "What is made of the attention that an entry receives; position: later is better."},
-    {.type = LH_OPT_STR,
-     .name = "group",
-     FIELD(parts.group),
-     .choices = reductions,
-     .help = "How the query heads that share a KV head are joined."},
-    {.type = LH_OPT_STR,
-     .name = "group-stage",
-     FIELD(parts.group_stage),
-     .choices = stages,
-     .help = "Join them before pooling (weight) or after it (score)."},
-    {.type = LH_OPT_STR, .name = "pool", FIELD(parts.pool), .choices = pools, .help = "Pool scores along positions."},
-    {.type = LH_OPT_STR, .name = "pool-size", FIELD(parts.pool_size), .arg = "N", .help = "Entries in a pool, odd."},
-    {.type = LH_OPT_STR,
-     .name = "sinks",
-     FIELD(parts.sinks),
-     .arg = "N",
-     .help = "First entries that are always kept."},
-    {.type = LH_OPT_STR,
-     .name = "recents",
-     FIELD(parts.recents),
-     .arg = "N",
-     .help = "Last entries that are always kept."},
-    {.type = LH_OPT_STR,
-     .name = "head-budget",
-     FIELD(parts.head_budget),
-     .choices = over_heads,
-     .help = "Every head keeps as much, or the heads of a layer compete (AdaKV)."},
-    {.type = LH_OPT_STR,
-     .name = "alpha",
-     FIELD(parts.alpha),
-     .arg = "X",
-     .help = "Share of the budget that every head is sure of, when heads compete."},
-    {.type = LH_OPT_STR,
-     .name = "safeguard",
-     FIELD(parts.safeguard),
-     .choices = safeguards,
-     .help = "How that share is given: mixed into the counts, or first."},
-    {.type = LH_OPT_STR,
-     .name = "layer-budget",
-     FIELD(parts.layer_budget),
-     .choices = over_layers,
-     .help = "Every layer keeps as much, or lower layers keep more (PyramidKV)."},
-    {.type = LH_OPT_STR, .name = "beta", FIELD(parts.beta), .arg = "N", .help = "How steep the pyramid is."},
-    {.type = LH_OPT_STR,
-     .name = "select",
-     FIELD(parts.select),
-     .choices = selections,
-     .help = "How entries are chosen by their scores."},
-    {.type = LH_OPT_STR,
-     .name = "evict",
-     FIELD(parts.evict),
-     .arg = "never|every:M",
-     .help = "Eviction while decoding: never, or down to the budget at every M-th token."},
-    {.type = LH_OPT_STR,
-     .name = "positions",
-     FIELD(parts.positions),
-     .choices = positions,
-     .help = "Positions of the kept entries."},
-    {0}};
+#define LH_PART(member, option, kind, list, value, sentence) \
+    {.type = kind, .name = option, FIELD(parts.member), .arg = value, .choices = list, .help = sentence},
+    LH_POLICY_PARTS(LH_PART)
+#undef LH_PART
+        {0}};
 #undef FIELD
 const lh_option_table lh_cli_policy_options = {"eviction", policy_rows};
 

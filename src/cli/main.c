@@ -7,6 +7,7 @@
 #include "base/mem.h"
 #include "base/version.h"
 #include "cli/cli.h"
+#include "cli/policy_help.h"
 
 static lh_status say_list(void)
 {
@@ -25,6 +26,17 @@ static lh_status say_help(const lh_command *command)
     lh_buf text = {0};
     LH_TRY(lh_options_help(&text, command->syntax));
     LH_TRY(lh_cli_write(text.data, text.bytes));
+done:
+    lh_buf_clear(&text);
+    return st;
+}
+
+static lh_status say_policies(int argc, char **argv)
+{
+    lh_status st = LH_OK;
+    lh_buf text = {0};
+    LH_TRY(lh_cli_policy_help(&text, argc, argv)); /* what is wrong is wrong on every rank */
+    if (lh_cli_first()) LH_TRY(lh_cli_write(text.data, text.bytes));
 done:
     lh_buf_clear(&text);
     return st;
@@ -68,6 +80,31 @@ static lh_status begin_log(const lh_cli_common *common)
     return common->log_file ? lh_log_open(common->log_file) : LH_OK;
 }
 
+/* Of the tasks of a command the one that argv names first: *command becomes it, *skip counts its word. */
+static lh_status find_task(const lh_command **command, int argc, char **argv, int *skip)
+{
+    lh_status st = LH_OK;
+    const char *names[16] = {NULL}, *name = argc > 0 ? argv[0] : NULL;
+    lh_buf all = {0};
+    if (!(*command)->tasks || lh_cli_policy_help_asked(*command, argc, argv)) goto done;
+    if (name && (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0)) goto done;
+    for (int i = 0; (*command)->tasks[i]; i++) {
+        names[i] = lh_command_word((*command)->tasks[i]);
+        LH_TRY(lh_buf_printf(&all, "%s%s", i ? ", " : "", names[i]));
+    }
+    if (!name || *name == '-')
+        LH_FAIL(LH_EUSAGE, "'%s' needs a task behind its name: %s", (*command)->syntax->name, all.data);
+    const lh_command *task = lh_command_task(*command, name);
+    const char *near = task ? NULL : lh_nearest(name, names);
+    if (near) LH_FAIL(LH_EUSAGE, "unknown task '%s', did you mean '%s'?", name, near);
+    if (!task) LH_FAIL(LH_EUSAGE, "unknown task '%s', there are: %s", name, all.data);
+    *command = task;
+    ++*skip;
+done:
+    lh_buf_clear(&all);
+    return st;
+}
+
 /* The command, to its exit code. argv: behind the name of the command. */
 static int run(const lh_command *command, int argc, char **argv)
 {
@@ -99,7 +136,7 @@ static void take_closed_streams(void)
 int main(int argc, char **argv)
 {
     lh_status st = LH_OK;
-    int rank = 0, size = 1;
+    int rank = 0, size = 1, skip = 2; /* words before the options */
     take_closed_streams();
     lh_comm_launched(&rank, &size);
     lh_log_set_rank(rank, size);
@@ -113,9 +150,13 @@ int main(int argc, char **argv)
         st = rank == 0 ? say_version() : LH_OK;
     else if (!command)
         st = fail_unknown(name);
-    else if (lh_options_help_asked(argc - 2, argv + 2))
+    else if ((st = find_task(&command, argc - skip, argv + skip, &skip)) != LH_OK)
+        lh_fail_trace(st, __FILE__, __LINE__);
+    else if (lh_cli_policy_help_asked(command, argc - skip, argv + skip))
+        st = say_policies(argc - skip, argv + skip);
+    else if (lh_options_help_asked(argc - skip, argv + skip))
         st = rank == 0 ? say_help(command) : LH_OK;
     else
-        return run(command, argc - 2, argv + 2);
+        return run(command, argc - skip, argv + skip);
     return lh_world_close(NULL, st);
 }

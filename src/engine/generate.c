@@ -101,11 +101,14 @@ static lh_status open_run(run *r)
     st = check(r, before);
     if (st == LH_OK) st = check_outputs(r);
     LH_TRY(lh_comm_agree(comm, st));
-    LH_TRY(lh_session_open(&r->session, r->engine,
-                           &(lh_session_options){.policy = &r->out->policy,
-                                                 .prompt = r->cache ? 0 : q->prompt.n,
-                                                 .more = tokens_more(q) + (r->cache ? q->prompt.n : 0),
-                                                 .length = before + q->prompt.n + tokens_more(q)}));
+    LH_TRY(
+        lh_session_open(&r->session, r->engine,
+                        &(lh_session_options){.policy = &r->out->policy,
+                                              .profiles = q->policy ? q->profiles : lh_cache_profiles(r->cache),
+                                              .prompt = r->cache ? 0 : q->prompt.n,
+                                              .more = tokens_more(q) + (r->cache ? q->prompt.n : 0),
+                                              .length = before + q->prompt.n + tokens_more(q),
+                                              .seed = r->cache ? lh_cache_extra_of(r->cache).seed : q->sampling.seed}));
     if (q->keep_sets) st = lh_keep_sets_open(&r->sets, lh_session_kv(r->session));
     if (st == LH_OK && q->logits) st = lh_logits_file_open(&r->logits, lh_engine_config(r->engine)->vocab);
     LH_TRY(lh_comm_agree(comm, st));

@@ -28,6 +28,7 @@ typedef struct lh_generate_request {
     lh_sampling sampling;
     lh_tokens force;                                          /* ids fed in place of the sampled ones */
     const lh_policy_plan *policy;                             /* NULL with load_cache: the cache's own */
+    const lh_profiles *profiles;                              /* those that it names are in it */
     const char *load_cache, *save_cache, *keep_sets, *logits; /* files, NULL: none */
     int64_t logits_last;                                      /* rows of the prompt in `logits` */
     const char *run;                                          /* resolved options, JSON: stored with every file */

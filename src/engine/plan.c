@@ -19,6 +19,7 @@ static lh_status plan_rank(lh_plan_rank *out, const lh_plan_request *r, const lh
     LH_TRY(lh_shard_of(&shard, c, rank, (int)plan->tp));
     lh_model_options options = {plan->dtype, r->engine->deterministic ? LH_ORDER_FIXED : LH_ORDER_ANY};
     lh_kv_shape shape = lh_config_kv_shape(c, &shard, plan->kv_dtype);
+    shape.profiles = r->profiles;
     LH_TRY(lh_kv_plan(&shape, r->policy, r->context, r->max_new, &kv));
     int64_t element = lh_dtype_bytes(plan->kv_dtype) * 2 * c->head_dim;
     *out = (lh_plan_rank){.heads = shard.heads.q_count,
@@ -35,6 +36,22 @@ static lh_status plan_rank(lh_plan_rank *out, const lh_plan_request *r, const lh
         out->decode_read -= shard.vocab_count * c->hidden * lh_dtype_bytes(plan->dtype); /* the embedding: one row */
     out->decode_sent = sent_per_token(c, &shard, r->engine->deterministic);
     out->prefill_sent = out->decode_sent * r->context;
+done:
+    return st;
+}
+
+static lh_status make_layer_budgets(lh_plan *plan, const lh_plan_request *r, const lh_kv_shape *shape)
+{
+    lh_status st = LH_OK;
+    plan->layers = shape->layers;
+    LH_TRY(lh_calloc(&plan->layer_budgets, plan->layers, sizeof *plan->layer_budgets));
+    lh_policy_layers(r->policy,
+                     &(lh_layers_request){.layers = shape->layers,
+                                          .seen = r->context,
+                                          .window = shape->window,
+                                          .sliding = shape->sliding,
+                                          .profile = lh_profiles_find(r->profiles, r->policy->layer_profile)},
+                     plan->layer_budgets);
 done:
     return st;
 }
@@ -63,8 +80,10 @@ static lh_status plan_all(lh_plan *plan, const lh_plan_request *r, const lh_conf
     LH_TRY(lh_heads_of(&all, c->heads, c->kv_heads, 0, 1));
     lh_shard one = {.heads = all, .ranks = 1};
     lh_kv_shape shape = lh_config_kv_shape(c, &one, plan->kv_dtype);
+    shape.profiles = r->profiles;
     LH_TRY(lh_kv_plan(&shape, r->policy, r->context, r->max_new, &whole));
     plan->entries_kept = whole.entries;
+    LH_TRY(make_layer_budgets(plan, r, &shape));
 done:
     lh_device_close(device);
     return st;
@@ -81,7 +100,7 @@ lh_status lh_plan_make(lh_plan *out, const lh_plan_request *request)
     LH_TRY(lh_engine_dtypes(request->engine, ck, &plan.dtype, &plan.kv_dtype));
     LH_TRY(plan_all(&plan, request, lh_checkpoint_config(ck)));
     *out = plan;
-    plan.ranks = NULL;
+    plan = (lh_plan){0};
 done:
     lh_plan_clear(&plan);
     lh_checkpoint_close(ck);
@@ -91,7 +110,9 @@ done:
 void lh_plan_clear(lh_plan *plan)
 {
     lh_free(plan->ranks);
+    lh_free(plan->layer_budgets);
     plan->ranks = NULL;
+    plan->layer_budgets = NULL;
 }
 
 static json_t *rank_json(const lh_plan_rank *r)
@@ -115,14 +136,16 @@ static json_t *rank_json(const lh_plan_rank *r)
 lh_status lh_plan_json(const lh_plan *plan, const lh_plan_request *request, json_t **out)
 {
     lh_status st = LH_OK;
-    json_t *o = NULL, *policy = NULL, *ranks = json_array();
+    json_t *o = NULL, *policy = NULL, *ranks = json_array(), *budgets = json_array();
     LH_TRY(lh_policy_json(request->policy, &policy));
     o = json_object();
     for (int64_t r = 0; r < plan->tp; r++) json_array_append_new(ranks, rank_json(&plan->ranks[r]));
+    for (int64_t l = 0; l < plan->layers; l++) json_array_append_new(budgets, json_integer(plan->layer_budgets[l]));
     json_object_set_new(o, "context", json_integer(request->context));
     json_object_set_new(o, "max_new", json_integer(request->max_new));
     json_object_set(o, "policy", policy);
     json_object_set_new(o, "budget", request->policy->evicts ? json_integer(plan->budget) : json_null());
+    json_object_set(o, "layer_budgets", request->policy->evicts ? budgets : json_null());
     json_object_set_new(o, "entries", json_integer(plan->entries));
     json_object_set_new(o, "entries_kept", json_integer(plan->entries_kept));
     json_object_set_new(o, "dtype", json_string(lh_dtype_name(plan->dtype)));
@@ -134,5 +157,6 @@ lh_status lh_plan_json(const lh_plan *plan, const lh_plan_request *request, json
 done:
     json_decref(policy);
     json_decref(ranks);
+    json_decref(budgets);
     return st;
 }

@@ -11,6 +11,7 @@ typedef struct lh_plan_request {
     const lh_engine_options *engine; /* model, tp (0: 1), device, dtype, kv_dtype, deterministic */
     const lh_policy_plan *policy;
     int64_t context, max_new;
+    const lh_profiles *profiles; /* those that the policy names are in it; NULL where it names none */
 } lh_plan_request;
 
 /* Bytes of one rank. */
@@ -25,8 +26,10 @@ typedef struct lh_plan_rank {
 typedef struct lh_plan {
     lh_plan_rank *ranks;                       /* [tp] */
     int64_t tp, budget, entries_kept, entries; /* of the model */
-    int64_t free_bytes;                        /* of this machine for one of `tp` ranks */
-    int fits;                                  /* every rank's peak is below free_bytes, were they all here */
+    int64_t *layer_budgets;                    /* [layers] entries per KV head */
+    int64_t layers;
+    int64_t free_bytes; /* of this machine for one of `tp` ranks */
+    int fits;           /* every rank's peak is below free_bytes, were they all here */
     lh_dtype dtype, kv_dtype;
 } lh_plan;
 

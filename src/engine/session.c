@@ -6,7 +6,8 @@
 
 struct lh_session {
     lh_engine *engine;
-    lh_kv *kv;
+    lh_kv **caches; /* [1 + other_count] */
+    lh_kv *kv;      /* the one in work */
     lh_forward *forward;
     lh_tokens tokens;
     lh_session_options options;
@@ -14,12 +15,35 @@ struct lh_session {
     float *restored_logits; /* [vocab] after the last token of a restored cache, until tokens are taken in */
     float *marked_logits;   /* the last row at the mark, this rank's part */
     int64_t marked_tokens;
+    float *prompt_logits; /* the last row after the prefill, this rank's part, where it is wanted again */
+    uint8_t *marked;      /* [1 + other_count] caches that lh_session_switch can bring back */
 };
 
 static lh_status push_tokens(lh_session *s, const int32_t *ids, int64_t n)
 {
     lh_status st = LH_OK;
     for (int64_t i = 0; i < n; i++) LH_TRY(lh_tokens_push(&s->tokens, ids[i]));
+done:
+    return st;
+}
+
+/* The caches: the first one's prefill fills all. */
+static lh_status open_caches(lh_session *s)
+{
+    lh_status st = LH_OK;
+    const lh_session_options *o = &s->options;
+    lh_kv_shape shape = lh_model_kv_shape(lh_engine_model(s->engine), lh_engine_kv_dtype(s->engine));
+    shape.rotations = lh_forward_rotations(s->forward);
+    shape.profiles = o->profiles;
+    LH_TRY(lh_calloc(&s->caches, 1 + o->other_count, sizeof *s->caches));
+    LH_TRY(lh_calloc(&s->marked, 1 + o->other_count, sizeof *s->marked));
+    for (int64_t i = 0; i <= o->other_count; i++) {
+        LH_TRY(lh_kv_open(&s->caches[i], lh_engine_place(s->engine), &shape, i ? &o->others[i - 1] : o->policy));
+        lh_kv_seed(s->caches[i], o->seed, 0);
+        if (i) LH_TRY(lh_kv_follow(s->caches[i], s->caches[0]));
+    }
+    s->kv = s->caches[0];
+    if (o->prompt) LH_TRY(lh_kv_begin(s->kv, o->prompt, o->more));
 done:
     return st;
 }
@@ -32,10 +56,8 @@ lh_status lh_session_open(lh_session **out, lh_engine *engine, const lh_session_
     LH_TRY(lh_calloc(&s, 1, sizeof *s));
     s->engine = engine;
     s->options = *options;
-    lh_kv_shape shape = lh_model_kv_shape(lh_engine_model(engine), lh_engine_kv_dtype(engine));
     st = lh_forward_open(&s->forward, lh_engine_model(engine), place, options->length);
-    if (st == LH_OK) st = lh_kv_open(&s->kv, place, &shape, options->policy);
-    if (st == LH_OK && options->prompt) st = lh_kv_begin(s->kv, options->prompt, options->more);
+    if (st == LH_OK) st = open_caches(s);
     LH_TRY(lh_comm_agree(place->comm, st));
     if (options->listener) lh_kv_listen(s->kv, options->listener);
     *out = s;
@@ -48,12 +70,15 @@ done:
 void lh_session_close(lh_session *s)
 {
     if (!s) return;
-    lh_kv_close(s->kv);
+    for (int64_t i = s->caches ? s->options.other_count : -1; i >= 0; i--) lh_kv_close(s->caches[i]);
     lh_forward_close(s->forward);
     lh_tokens_clear(&s->tokens);
     lh_free(s->logits);
     lh_free(s->restored_logits);
     lh_free(s->marked_logits);
+    lh_free(s->prompt_logits);
+    lh_free(s->marked);
+    lh_free(s->caches);
     lh_free(s);
 }
 
@@ -61,15 +86,6 @@ static void forget_restored(lh_session *s)
 {
     lh_free(s->restored_logits);
     s->restored_logits = NULL;
-}
-
-lh_status lh_session_prefill(lh_session *s, const int32_t *ids, int64_t n, const lh_forward_progress *progress)
-{
-    lh_status st = LH_OK;
-    LH_TRY(push_tokens(s, ids, n));
-    LH_TRY(lh_forward_prefill(s->forward, s->kv, ids, n, progress));
-done:
-    return st;
 }
 
 lh_status lh_session_block(lh_session *s, const int32_t *ids, int64_t n)
@@ -109,18 +125,49 @@ static lh_logits_view last_row(const lh_session *s)
     return view;
 }
 
-lh_status lh_session_mark(lh_session *s)
+/* This rank's part of the last row, to host memory: [first + count]. */
+static lh_status copy_last_row(lh_session *s, float **out)
 {
     lh_status st = LH_OK;
     lh_logits_view view = last_row(s);
     const lh_kv_place *place = lh_engine_place(s->engine);
-    lh_free(s->marked_logits);
-    s->marked_logits = NULL;
-    LH_TRY(lh_calloc(&s->marked_logits, view.first + view.count, sizeof(float)));
-    LH_TRY(lh_stream_copy(place->stream, s->marked_logits + view.first, view.logits, view.count * 4, LH_COPY_TO_HOST));
+    lh_free(*out);
+    *out = NULL;
+    LH_TRY(lh_calloc(out, view.first + view.count, sizeof(float)));
+    LH_TRY(lh_stream_copy(place->stream, *out + view.first, view.logits, view.count * 4, LH_COPY_TO_HOST));
     LH_TRY(lh_stream_sync(place->stream));
+done:
+    return st;
+}
+
+lh_status lh_session_prefill(lh_session *s, const int32_t *ids, int64_t n, const lh_forward_progress *progress)
+{
+    lh_status st = LH_OK;
+    LH_TRY(push_tokens(s, ids, n));
+    LH_TRY(lh_forward_prefill(s->forward, s->kv, ids, n, progress));
+    if (s->options.other_count) LH_TRY(copy_last_row(s, &s->prompt_logits));
+done:
+    return st;
+}
+
+lh_status lh_session_mark(lh_session *s)
+{
+    lh_status st = LH_OK;
+    LH_TRY(copy_last_row(s, &s->marked_logits));
     s->marked_tokens = s->tokens.n;
     LH_TRY(lh_kv_mark(s->kv));
+done:
+    return st;
+}
+
+/* The last row is that one again, until tokens are taken in. */
+static lh_status restore_row(lh_session *s, const float *row)
+{
+    lh_status st = LH_OK;
+    lh_logits_view view = lh_forward_logits(s->forward);
+    forget_restored(s);
+    LH_TRY(lh_calloc(&s->restored_logits, view.first + view.count, sizeof(float)));
+    memcpy(s->restored_logits + view.first, row + view.first, (size_t)view.count * sizeof(float));
 done:
     return st;
 }
@@ -128,12 +175,23 @@ done:
 lh_status lh_session_rewind(lh_session *s)
 {
     lh_status st = LH_OK;
-    lh_logits_view view = lh_forward_logits(s->forward);
     LH_TRY(lh_kv_rewind(s->kv));
     s->tokens.n = s->marked_tokens;
-    forget_restored(s);
-    LH_TRY(lh_calloc(&s->restored_logits, view.first + view.count, sizeof(float)));
-    memcpy(s->restored_logits + view.first, s->marked_logits + view.first, (size_t)view.count * sizeof(float));
+    LH_TRY(restore_row(s, s->marked_logits));
+done:
+    return st;
+}
+
+lh_status lh_session_switch(lh_session *s, int64_t cache)
+{
+    lh_status st = LH_OK;
+    if (!s->prompt_logits) LH_TRY(copy_last_row(s, &s->prompt_logits));
+    s->kv = s->caches[cache];
+    if (s->marked[cache]) LH_TRY(lh_kv_rewind(s->kv));
+    if (!s->marked[cache]) LH_TRY(lh_kv_mark(s->kv));
+    s->marked[cache] = 1;
+    s->tokens.n = s->options.prompt;
+    LH_TRY(restore_row(s, s->prompt_logits));
 done:
     return st;
 }

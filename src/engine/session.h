@@ -11,9 +11,15 @@ typedef struct lh_session lh_session;
 
 typedef struct lh_session_options {
     const lh_policy_plan *policy;
-    int64_t prompt; /* tokens that the first prefill will bring, 0 when a cache is restored */
-    int64_t more;   /* tokens that are expected after it: questions and answers */
+    /* Further caches that the same prefill fills, each as a policy of its own says, which evicts once at its end (or
+     * not at all): NULL and 0 for none. See lh_session_switch. */
+    const lh_policy_plan *others;
+    int64_t other_count;
+    const lh_profiles *profiles; /* those that the policies name are in it; NULL where none does */
+    int64_t prompt;              /* tokens that the first prefill will bring, 0 when a cache is restored */
+    int64_t more;                /* tokens that are expected after it: questions and answers */
     int64_t length; /* tokens of the whole run, prompt and more together; some rotary scalings depend on it */
+    uint64_t seed;  /* of the policy's random choices */
     const lh_kv_listener *listener; /* NULL: none */
 } lh_session_options;
 
@@ -29,6 +35,10 @@ lh_status lh_session_step(lh_session *s, int32_t id);
 /* Remember this state; come back to it. */
 lh_status lh_session_mark(lh_session *s);
 lh_status lh_session_rewind(lh_session *s);
+
+/* After the prefill: work goes on with cache `cache` (0: the one of options.policy, then the others), from the state
+ * that it had at the end of the prefill, any number of times. */
+lh_status lh_session_switch(lh_session *s, int64_t cache);
 
 /* How many of the last rows' logits are kept by the next call that takes in tokens (1 unless said). Not collective. */
 void lh_session_keep_logits(lh_session *s, int64_t rows);

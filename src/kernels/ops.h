@@ -2,8 +2,8 @@
  * not block. All pointers are device memory unless a comment says host. `ref` is the definition (plain loops, double
  * sums); `cpu` is compared with it on odd sizes. Matrices are row by row; `ld` is the distance of rows in elements.
  * [a, b] shapes list the slowest dimension first. Zero sizes are allowed: without an output nothing is done, and a sum
- * over nothing is 0 (gemm with in = 0 gives the bias, column_sums without rows gives 0). Of arrays [heads, ld] over the
- * entries of a cache the slots at len[h] and behind are not read, and what is left in them is unspecified.
+ * over nothing is 0 (gemm with in = 0 gives the bias, column_stats without rows adds nothing). Of arrays [heads, ld]
+ * over the entries of a cache the slots at len[h] and behind are not read, and what is left in them is unspecified.
  *
  * Bits: with LH_ORDER_FIXED (and in every operation but gemm always) the bits of an output row depend on its own inputs
  * only, not on how many rows, heads, threads or ranks there are. */
@@ -72,7 +72,7 @@ typedef struct lh_rope_args {
 
 /* Append `tokens` entries to every head of every sequence at slot offset[h] + len[h] and raise len. k, v: sequence b,
  * token t, head h starts at (b * tokens + t) * ld + h * head_dim. positions: [batch * tokens], stored where the cache
- * has positions. The caller has left room. */
+ * has positions; statistics begin with 0. The caller has left room. */
 typedef struct lh_append_args {
     lh_ragged *seqs; /* [batch] */
     int64_t batch, tokens, ld;
@@ -148,19 +148,52 @@ typedef struct lh_top_logits_args {
     int64_t rows, cols, ld, k;
 } lh_top_logits_args;
 
-/* sums[i, j - first] = sum over rows of exp(s_rj - lse[r,i]) for query head i and the slots j in [first, first + cols)
- * of its KV head, a row adding 0 where it does not see j; 0 where j >= len. lse is that of attend_block or
- * attend_decode, over all entries that the row sees. q: row r, head i starts at r * q_ld + i * head_dim. Rows added in
- * order. */
-typedef struct lh_column_sums_args {
-    float *sums;              /* [heads, ld] */
-    const float *q, *lse;     /* lse: [rows, heads] */
-    const int32_t *positions; /* [rows] */
+/* Query rows that look at a cache. Row r is at positions[r] and sees the entries at positions <= until[r] (NULL:
+ * positions[r]), with a window > 0 only those > positions[r] - window. Its logit of an entry is gains[r] (NULL: 1)
+ * times what `logit` says, s_rj. q: row r, head i starts at r * q_ld + i * head_dim. */
+typedef struct lh_observed {
+    const float *q;
+    const int32_t *positions, *until; /* [rows] */
+    const float *gains;               /* [rows] */
     const lh_ragged *kv;
     lh_grouping map;
     lh_logit logit;
-    int64_t rows, first, cols, q_ld, ld;
-} lh_column_sums_args;
+    int64_t rows, q_ld;
+} lh_observed;
+
+/* lse[r,i] = log sum over the entries that row r sees of exp(s_rj); -inf where it sees none. */
+typedef struct lh_row_lse_args {
+    float *lse; /* [rows, heads] */
+    lh_observed rows;
+} lh_row_lse_args;
+
+/* What the slots in [first, first + cols) of every KV head receive from the rows, added to what is there; slots at len
+ * and behind are left alone. The map begins and ends with whole groups. With a_i = exp(s_rj - lse[r,i]) where row r
+ * sees j, else 0, for query head i of the group, and m = mean of a_i over the group: sums[c] += sum over rows of m
+ * (parts = 1), or of a_c for every c of the group (parts = group); squares += sum over rows of m * m; counts += number
+ * of rows with m > 1 / n, n = entries of the head that the row sees. What is not wanted is NULL. Rows are added in
+ * order, first among themselves and then to what is there. A row whose lse is -inf adds nothing. Over a bf16 cache a
+ * backend may round q to bf16, as attend_block does. */
+typedef struct lh_column_stats_args {
+    lh_slot_floats sums, squares, counts;
+    lh_observed rows;
+    const float *lse; /* [rows, heads] with lse_ld */
+    int64_t lse_ld, parts, first, cols;
+} lh_column_stats_args;
+
+/* y[h * parts + c, s] from the numbers x_c of an entry, n = its visits: rows among those at positions first_row .. seen
+ * - 1 that saw it, n = min(seen, p + window) - max(p, first_row) at position p (seen alone without a window): PLAIN:
+ * factor * x; PER_VISIT: factor * x / n, 0 where n <= 0; DEVIATION: sqrt(max(0, squares / n - (x / n)^2)), 0 where n <=
+ * 0. */
+typedef enum lh_finish_kind { LH_FINISH_PLAIN, LH_FINISH_PER_VISIT, LH_FINISH_DEVIATION } lh_finish_kind;
+typedef struct lh_finish_scores_args {
+    float *y; /* [heads * parts, ld] */
+    lh_slot_floats x, squares;
+    const lh_ragged *kv;
+    int64_t ld, parts, first_row, seen, window;
+    lh_finish_kind kind;
+    float factor;
+} lh_finish_scores_args;
 
 /* y[h,j] = factor * reduce over i < group of x[h * group + i, j]: mean, max or sum. x: [heads * group, x_ld]. y may be
  * x, with the same ld. */
@@ -186,6 +219,145 @@ typedef struct lh_pool_args {
     int64_t rows, rows_per_head, ld, k;
     lh_pool_kind kind;
 } lh_pool_args;
+
+/* y of slots from[h] .. len[h] - 1 (from NULL: 0) = ||x||_2 (L2), its square (SQUARE) or its negative (MINUS_L2), x the
+ * key or the value of the entry. */
+typedef enum lh_entry_part { LH_PART_KEY, LH_PART_VALUE } lh_entry_part;
+typedef enum lh_norm_kind { LH_NORM_L2, LH_NORM_SQUARE, LH_NORM_MINUS_L2 } lh_norm_kind;
+typedef struct lh_entry_norms_args {
+    lh_slot_floats y;
+    const lh_ragged *kv;
+    const int64_t *from; /* [heads] */
+    lh_entry_part part;
+    lh_norm_kind kind;
+} lh_entry_norms_args;
+
+/* y of slots from[h] .. len[h] - 1 (from NULL: 0) = factor * sum over the query heads i of the map that use KV head h,
+ * in order, of sum over o < out of |sum over d of v[d] * w[o, i * head_dim + d]| (CriticalKV, arXiv 2502.03805: L1 norm
+ * behind the output projection). w: [out, heads * head_dim] with w_ld, f32 or bf16. Over a bf16 cache or with bf16
+ * weights a backend may round v to bf16. */
+typedef struct lh_projected_norms_args {
+    lh_slot_floats y;
+    const lh_ragged *kv;
+    lh_grouping map;
+    const int64_t *from; /* [heads] */
+    const void *w;
+    lh_dtype type;
+    int64_t out, w_ld;
+    float factor;
+} lh_projected_norms_args;
+
+/* y of slots s = from[h] .. len[h] - 1 (from NULL: 0) = x[h, s - from[h]]. x: [heads, ld]. */
+typedef struct lh_put_stats_args {
+    lh_slot_floats y;
+    const float *x;
+    const lh_ragged *kv;
+    const int64_t *from; /* [heads] */
+    int64_t ld;
+} lh_put_stats_args;
+
+/* y[h,s] = (x[h,s] + add) * norms of slot s. y: [heads, ld], may be x. */
+typedef struct lh_weigh_scores_args {
+    float *y;
+    const float *x;
+    lh_slot_floats norms;
+    const int64_t *len; /* [heads] */
+    int64_t heads, ld;
+    float add;
+} lh_weigh_scores_args;
+
+/* y[h,s] *= prior[h,s] / max over the competing entries of head h of prior; where that is 0, y = 0. Entries that do not
+ * compete are left alone. */
+typedef struct lh_apply_prior_args {
+    float *y;
+    const float *prior;   /* [heads, ld] */
+    const uint8_t *state; /* [heads, ld] */
+    const int64_t *len;
+    int64_t heads, ld;
+} lh_apply_prior_args;
+
+/* y[h,s] = a number in [0, 1) that depends on the key, on `counter` (layer and eviction, as the caller counts them), on
+ * the global KV head first_head + h and on the position of the entry: word 0 of Philox(key, {counter[0], counter[1],
+ * head, position}). */
+typedef struct lh_draw {
+    uint32_t key[2], counter[2];
+    int64_t first_head;
+} lh_draw;
+typedef struct lh_random_scores_args {
+    float *y;
+    const lh_ragged *kv;
+    int64_t ld;
+    lh_draw draw;
+} lh_random_scores_args;
+
+/* y[h,s] = x[h,s] / temperature + g, g = -log(-log(u)) with u in (0, 1] drawn as in random_scores (lh_uniform_open; u =
+ * 1 gives +inf): the k largest are a sample without replacement with probabilities softmax(x / temperature). */
+typedef struct lh_gumbel_scores_args {
+    float *y;
+    const float *x;
+    const lh_ragged *kv;
+    int64_t ld;
+    float temperature;
+    lh_draw draw;
+} lh_gumbel_scores_args;
+
+/* sums[i, a] += sum over rows of q[r, i, a], products[i, a, b] += sum over rows of q[r, i, a] * q[r, i, b]. Rows are added
+ * in order, first among themselves. */
+typedef struct lh_query_moments_args {
+    double *sums;     /* [heads, dim] */
+    double *products; /* [heads, dim, dim] */
+    const float *q;   /* row r, head i starts at r * q_ld + i * dim */
+    int64_t rows, heads, dim, q_ld;
+} lh_query_moments_args;
+
+/* y[i, s] = softmax over the competing entries of query head i's KV head of scale * m.k + scale^2 / 2 * k'Ck, the
+ * logarithm of what exp(scale * q.k) is on average where q is of mean m and covariance C (expected attention, arXiv
+ * 2510.00636, eq. 6); 0 for the others. The map begins and ends with whole groups. y: [heads, ld]. */
+typedef struct lh_expected_scores_args {
+    float *y;
+    const float *means;       /* [heads, head_dim] */
+    const float *covariances; /* [heads, head_dim, head_dim], symmetric */
+    const uint8_t *state;     /* [KV heads, ld] */
+    const lh_ragged *kv;
+    lh_grouping map;
+    int64_t ld;
+    float scale;
+} lh_expected_scores_args;
+
+/* y[h,s] = -cos(k_s, mean over the entries of head h of k / ||k||) (KeyDiff, arXiv 2504.15364); norms are taken as 1e-8
+ * at least. */
+typedef struct lh_key_difference_args {
+    float *y;
+    const lh_ragged *kv;
+    int64_t ld;
+} lh_key_difference_args;
+
+/* *y = the largest absolute score of the competing entries of all heads; 0 without any, and NaN counts as 0. */
+typedef struct lh_max_score_args {
+    float *y;
+    const float *scores;  /* [heads, ld] */
+    const uint8_t *state; /* [heads, ld] */
+    const int64_t *len;
+    int64_t heads, ld;
+} lh_max_score_args;
+
+/* sums[s] = sum over heads of llrint(scores[h,s] * scale), in double; slots at len[h] and behind add 0, NaN adds 0.
+ * Whole numbers, so that ranks may add them in any order. sums: [cols]. */
+typedef struct lh_add_heads_args {
+    int64_t *sums;
+    const float *scores;
+    const int64_t *len;
+    int64_t heads, cols, ld;
+    double scale;
+} lh_add_heads_args;
+
+/* y[h,s] = (float)(sums[s] * factor) for every head. */
+typedef struct lh_share_scores_args {
+    float *y;
+    const int64_t *sums;
+    int64_t heads, cols, ld;
+    double factor;
+} lh_share_scores_args;
 
 /* y[h,s] = position of the entry in slot s of head h, as float. y: [heads, ld]. */
 typedef struct lh_position_scores_args {
@@ -235,21 +407,23 @@ typedef struct lh_count_at_args {
     uint32_t threshold;
 } lh_count_at_args;
 
-/* In each head the counts[h] best competing entries become KEEP, the other competing ones DROP, and what does not
- * compete stays what it is; order: lh_score_key of the score descending, position ascending. Where less than counts[h]
- * compete all of them stay. */
+/* In each head the counts[h] best competing entries become KEEP, the other competing ones `others` (DROP, or COMPETES
+ * for another stage), and what does not compete stays what it is; order: lh_score_key of the score descending, position
+ * ascending. Where less than counts[h] compete all of them stay. */
 typedef struct lh_select_top_args {
     uint8_t *state; /* [heads, ld] */
     const float *scores;
     const lh_ragged *kv;   /* positions and lengths */
     const int64_t *counts; /* [heads] */
     int64_t ld;
+    lh_entry_state others;
 } lh_select_top_args;
 
 /* Move the entries that are KEEP to the front of their head in dst and set dst's len; positions go with them (dst has
- * positions). dst may be src's pools with offsets <= src's, ascending over the heads: then in place, and dst's len may
- * be src's. Otherwise nothing of dst lies in src. IN_ORDER keeps the order of slots; FILL (in place with equal offsets
- * only) fills the holes, first to last, each with the last kept entry not yet moved, moving as few as there are holes.
+ * positions), and statistics where dst has them (then src has as many). dst may be src's pools with offsets <= src's,
+ * ascending over the heads: then in place, and dst's len may be src's. Otherwise nothing of dst lies in src. IN_ORDER
+ * keeps the order of slots; FILL (in place with equal offsets only) fills the holes, first to last, each with the last
+ * kept entry not yet moved, moving as few as there are holes.
  */
 typedef enum lh_compact_kind { LH_COMPACT_IN_ORDER, LH_COMPACT_FILL } lh_compact_kind;
 typedef struct lh_compact_args {

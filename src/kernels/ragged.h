@@ -9,9 +9,11 @@
 #include "base/dtype.h"
 
 typedef struct lh_ragged {
-    void *k, *v;           /* [slots, head_dim] of `type`, rotated keys; head h holds slots offset[h] .. + len[h] */
-    lh_dtype type;         /* f32 or bf16 */
-    int32_t *positions;    /* [slots] position of the entry in a slot; NULL: slot - offset[h] */
+    void *k, *v;        /* [slots, head_dim] of `type`, rotated keys; head h holds slots offset[h] .. + len[h] */
+    lh_dtype type;      /* f32 or bf16 */
+    int32_t *positions; /* [slots] position of the entry in a slot; NULL: slot - offset[h] */
+    float *stats;       /* [slots, stat_count] numbers that go with an entry; NULL: none */
+    int64_t stat_count;
     const int64_t *offset; /* [heads] first slot of a head */
     int64_t *len;          /* [heads] entries held */
     int64_t heads, head_dim;
@@ -29,6 +31,15 @@ typedef struct lh_logit {
     float scale, softcap;
     int64_t window;
 } lh_logit;
+
+/* Numbers of slots, in memory of any shape: number c of slot s of KV head h lies at
+ * at[((starts ? starts[h] : h * ld) + s) * step + c * next]. As statistics of a cache: starts = offset, step =
+ * stat_count, next = 1; as rows [heads * parts, n]: ld = parts * n, step = 1, next = n. */
+typedef struct lh_slot_floats {
+    float *at; /* NULL: not there, or not wanted */
+    const int64_t *starts;
+    int64_t ld, step, next;
+} lh_slot_floats;
 
 /* What may become of an entry at an eviction. */
 typedef enum lh_entry_state { LH_ENTRY_DROP, LH_ENTRY_KEEP, LH_ENTRY_COMPETES } lh_entry_state;

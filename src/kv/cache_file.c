@@ -11,9 +11,9 @@ enum { CHUNK_BYTES = 4 << 20 };
 
 /* ---- arrays that come from all ranks ---- */
 
-typedef enum array_kind { POSITIONS, KEYS, VALUES } array_kind;
+typedef enum array_kind { POSITIONS, KEYS, VALUES, STATS } array_kind;
 
-static const char *const array_names[] = {"positions", "k", "v"};
+static const char *const array_names[] = {"positions", "k", "v", "stats"};
 
 /* A cache on its way to the file: `mine` is what this rank sends, `all` what rank 0 receives. */
 typedef struct writer {
@@ -32,9 +32,22 @@ typedef struct piece {
     int64_t layer, head, at, entries;
 } piece;
 
+/* Numbers an entry in an array of that kind, and their type. */
+static int64_t entry_width(const lh_kv *kv, array_kind kind)
+{
+    const int64_t widths[] = {1, kv->shape.head_dim, kv->shape.head_dim, kv->layers[0].pool.form.stats};
+    return widths[kind];
+}
+
+static lh_dtype entry_type(const lh_kv *kv, array_kind kind)
+{
+    const lh_dtype types[] = {LH_I32, kv->shape.type, kv->shape.type, LH_F32};
+    return types[kind];
+}
+
 static int64_t entry_bytes(const lh_kv *kv, array_kind kind)
 {
-    return kind == POSITIONS ? (int64_t)sizeof(int32_t) : kv->shape.head_dim * lh_dtype_bytes(kv->shape.type);
+    return entry_width(kv, kind) * lh_dtype_bytes(entry_type(kv, kind));
 }
 
 static int counts_head(const lh_heads *heads, int64_t head)
@@ -48,7 +61,8 @@ static lh_status read_piece(writer *w, const piece *p)
     const lh_kv *kv = w->kv;
     const lh_pool *pool = &kv->layers[p->layer].pool;
     int64_t bytes = entry_bytes(kv, p->kind), slot = pool->offset[p->head - kv->shape.heads.kv_first] + p->at;
-    const char *from = p->kind == KEYS ? pool->view.k : p->kind == VALUES ? pool->view.v : (void *)pool->view.positions;
+    const void *const arrays[] = {pool->view.positions, pool->view.k, pool->view.v, pool->view.stats};
+    const char *from = arrays[p->kind];
     if (from)
         LH_TRY(lh_stream_copy(kv->place.stream, w->mine, from + slot * bytes, p->entries * bytes, LH_COPY_TO_HOST));
     for (int64_t i = 0; !from && i < p->entries; i++) ((int32_t *)w->mine)[i] = (int32_t)(p->at + i);
@@ -73,8 +87,8 @@ static lh_status pass_piece(writer *w, const piece *p, int64_t row)
     LH_TRY(lh_comm_gatherv(kv->place.comm, 0, w->mine, w->all, kv->traffic.bytes, kv->traffic.at));
     if (h->rank || w->local != LH_OK) goto done;
     lh_hasher_add(w->hasher, w->all, bytes);
-    w->local =
-        lh_h5_array_write(w->array, &(lh_h5_part){.at = {row}, .count = {p->entries, kv->shape.head_dim}}, w->all);
+    w->local = lh_h5_array_write(w->array, &(lh_h5_part){.at = {row}, .count = {p->entries, entry_width(kv, p->kind)}},
+                                 w->all);
 done:
     return st;
 }
@@ -102,12 +116,14 @@ static lh_status pass_array(writer *w, int64_t layer, array_kind kind, const int
 {
     lh_status st = LH_OK;
     const lh_kv *kv = w->kv;
-    int64_t heads = kv->shape.heads.kv_heads, entries = 0, row = 0, chunk = CHUNK_BYTES / entry_bytes(kv, kind);
+    int64_t heads = kv->shape.heads.kv_heads, entries = 0, row = 0, chunk;
+    if (entry_width(kv, kind) == 0) return LH_OK;
+    chunk = CHUNK_BYTES / entry_bytes(kv, kind);
     for (int64_t g = 0; g < heads; g++) entries += lens[g];
     open_array(w, layer, array_names[kind],
-               &(lh_h5_shape){.type = kind == POSITIONS ? LH_I32 : kv->shape.type,
+               &(lh_h5_shape){.type = entry_type(kv, kind),
                               .rank = kind == POSITIONS ? 1 : 2,
-                              .dims = {entries, kv->shape.head_dim}});
+                              .dims = {entries, entry_width(kv, kind)}});
     for (int64_t g = 0; g < heads; g++)
         for (int64_t at = 0; at < lens[g]; at += chunk) {
             piece p = {.kind = kind, .layer = layer, .head = g, .at = at, .entries = lens[g] - at};
@@ -203,6 +219,7 @@ static lh_status write_layer_head(writer *w, int64_t layer, const int64_t *lens)
     LH_TRY(lh_h5_put_i64(w->h5, name.text, "protected_sinks", p.sinks));
     LH_TRY(lh_h5_put_i64(w->h5, name.text, "protected_recents", p.recents));
     LH_TRY(lh_h5_put_i64(w->h5, name.text, "sliding", lh_kv_slides(&kv->shape, layer)));
+    if (kv->layout.norms >= 0) LH_TRY(lh_h5_put_i64(w->h5, name.text, "fresh", kv->layers[layer].fresh));
 done:
     return st;
 }
@@ -221,7 +238,7 @@ static lh_status write_numbers(writer *w, const lh_cache_extra *extra)
                    {"kv_heads", kv->shape.heads.kv_heads},
                    {"head_dim", kv->shape.head_dim},
                    {"window", kv->shape.window},
-                   {"entries", kv->fixed.budget_entries}, /* C */
+                   {"entries", lh_policy_entries(&kv->fixed, kv->prompt.tokens)}, /* C */
                    {"prompt_tokens", kv->prompt.tokens},
                    {"seen_tokens", kv->clock.seen},
                    {"steps", kv->clock.steps},
@@ -230,7 +247,7 @@ static lh_status write_numbers(writer *w, const lh_cache_extra *extra)
                    {"seed", (int64_t)extra->seed}};
     LH_TRY(lh_h5_group(w->h5, "/state"));
     LH_TRY(lh_h5_put_string(w->h5, "/state", "model", model));
-    LH_TRY(lh_h5_put_string(w->h5, "/state", "positions", "original"));
+    LH_TRY(lh_h5_put_string(w->h5, "/state", "positions", lh_kv_turns(&kv->fixed) ? "slot" : "original"));
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
         LH_TRY(lh_h5_put_i64(w->h5, "/state", numbers[i].name, numbers[i].value));
 done:
@@ -244,6 +261,7 @@ static lh_status write_head(writer *w, const char *path, const lh_cache_extra *e
     char *text = NULL;
     LH_TRY(lh_h5_create(&w->h5, path, &(lh_h5_head){.kind = "cache", .schema = LH_CACHE_SCHEMA, .run = extra->run}));
     LH_TRY(lh_policy_json(&w->kv->plan, &json));
+    LH_TRY(lh_profiles_put_json(w->kv->shape.profiles, &w->kv->plan, json));
     text = json_dumps(json, JSON_COMPACT);
     if (!text) LH_FAIL(LH_ENOMEM, "cannot allocate host memory for the policy as JSON");
     LH_TRY(lh_h5_put_text(w->h5, "/policy", text, (int64_t)strlen(text)));
@@ -271,7 +289,7 @@ lh_status lh_cache_save(lh_kv *kv, const char *path, const lh_cache_extra *extra
         const lh_pool *pool = &kv->layers[l].pool;
         LH_TRY(lh_kv_gather_lens(kv, pool->len + kv->shape.heads.counted_first - kv->shape.heads.kv_first, lens));
         if (root && w.local == LH_OK) w.local = write_layer_head(&w, l, lens);
-        for (array_kind kind = POSITIONS; kind <= VALUES; kind++) LH_TRY(pass_array(&w, l, kind, lens));
+        for (array_kind kind = POSITIONS; kind <= STATS; kind++) LH_TRY(pass_array(&w, l, kind, lens));
         LH_TRY(pass_ring(&w, l));
     }
     if (root && w.local == LH_OK) {

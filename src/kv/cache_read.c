@@ -12,6 +12,7 @@ static const int64_t most_entries = INT64_C(1) << 40; /* of a budget, as its opt
 struct lh_cache_file {
     lh_h5 *h5;
     lh_policy_plan plan;
+    lh_profiles profiles; /* that it names */
     lh_kv_clock clock;
     int64_t layers, heads, kv_heads, head_dim, window, entries, prompt_tokens, budgets_made;
     int32_t *tokens;
@@ -31,6 +32,7 @@ static lh_status read_policy(lh_cache_file *f)
     const char *path = lh_h5_path(f->h5);
     LH_TRY(lh_h5_get_text(f->h5, "/policy", &text, &bytes));
     if (lh_json_parse(&json, path, text, bytes) != LH_OK) LH_FAIL(LH_EFILE, "the policy in %s", lh_error_message());
+    LH_TRY(lh_profiles_get_json(&f->profiles, json, path));
     LH_TRY(lh_policy_from_json(&f->plan, json, path));
 done:
     json_decref(json);
@@ -94,6 +96,8 @@ lh_status lh_cache_open(lh_cache_file **out, const char *path)
     LH_TRY(lh_h5_open(&f->h5, path, &(lh_h5_head){.kind = "cache", .schema = LH_CACHE_SCHEMA}));
     LH_TRY(read_policy(f));
     LH_TRY(read_numbers(f));
+    if (lh_profiles_check(&f->profiles, &f->plan, f->layers, f->kv_heads) != LH_OK)
+        LH_FAIL(LH_EFILE, "the policy in '%s' does not fit: %s", path, lh_error_message());
     LH_TRY(lh_h5_get(f->h5, "/tokens", &(lh_h5_shape){.type = LH_I32, .rank = 1, .dims = {-1}}, &shape, &f->tokens));
     f->extra.n = shape.dims[0];
     if (f->extra.n < f->clock.seen)
@@ -120,12 +124,18 @@ void lh_cache_close(lh_cache_file *f)
     lh_free(f->tokens);
     lh_free(f->logits);
     lh_free(f->model_text);
+    lh_profiles_clear(&f->profiles);
     lh_free(f);
 }
 
 const lh_policy_plan *lh_cache_policy(const lh_cache_file *f)
 {
     return &f->plan;
+}
+
+const lh_profiles *lh_cache_profiles(const lh_cache_file *f)
+{
+    return &f->profiles;
 }
 
 lh_cache_extra lh_cache_extra_of(const lh_cache_file *f)
@@ -173,7 +183,7 @@ typedef struct layer_reader {
     lh_kv *kv;
     int64_t layer;
     int64_t *offsets; /* [kv_heads + 1] */
-    lh_h5_array *positions, *k, *v, *ring;
+    lh_h5_array *positions, *k, *v, *stats, *ring;
 } layer_reader;
 
 static void close_layer(layer_reader *r)
@@ -182,9 +192,10 @@ static void close_layer(layer_reader *r)
     lh_h5_array_close(r->positions);
     lh_h5_array_close(r->k);
     lh_h5_array_close(r->v);
+    lh_h5_array_close(r->stats);
     lh_h5_array_close(r->ring);
     r->offsets = NULL;
-    r->positions = r->k = r->v = r->ring = NULL;
+    r->positions = r->k = r->v = r->stats = r->ring = NULL;
 }
 
 static lh_status open_array(layer_reader *r, const char *array, const lh_h5_shape *want, lh_h5_array **out)
@@ -222,13 +233,18 @@ static lh_status open_layer(layer_reader *r)
     entries = (lh_h5_shape){.type = r->kv->shape.type, .rank = 2, .dims = {r->offsets[f->kv_heads], f->head_dim}};
     LH_TRY(open_array(r, "k", &entries, &r->k));
     LH_TRY(open_array(r, "v", &entries, &r->v));
-    int64_t budget = 0;
+    int64_t budget = 0, stats = r->kv->layers[r->layer].pool.form.stats;
+    entries = (lh_h5_shape){.type = LH_F32, .rank = 2, .dims = {r->offsets[f->kv_heads], stats}};
+    if (stats) LH_TRY(open_array(r, "stats", &entries, &r->stats));
     lh_layer_array(&name, r->layer, NULL);
     LH_TRY(lh_h5_get_i64(f->h5, name.text, "budget", &budget));
     if (budget < 1 || budget > most_entries)
         LH_FAIL(LH_EFILE, "'%s': the budget of '%s' is missing or %lld, it must be between 1 and %lld",
                 lh_h5_path(f->h5), name.text, (long long)budget, (long long)most_entries);
     r->kv->budgets[r->layer] = budget;
+    if (r->kv->layout.norms >= 0) LH_TRY(lh_h5_get_i64(f->h5, name.text, "fresh", &r->kv->layers[r->layer].fresh));
+    if (r->kv->layers[r->layer].fresh < 0)
+        LH_FAIL(LH_EFILE, "'%s': '%s' has a negative 'fresh'", lh_h5_path(f->h5), name.text);
 done:
     return st;
 }
@@ -255,7 +271,7 @@ static lh_status check_positions(layer_reader *r, const int32_t *positions, int6
     const int32_t *p = sorted ? sorted : positions;
     for (int64_t i = 0; i < n; i++) {
         int wrong = p[i] < 0 || p[i] >= r->f->clock.seen || (i && p[i] == p[i - 1]);
-        if (wrong || (pool->positions == LH_POSITIONS_IMPLIED && positions[i] != i))
+        if (wrong || (pool->form.positions == LH_POSITIONS_IMPLIED && positions[i] != i))
             LH_FAIL(LH_EFILE, "'%s': layer %lld holds an entry at position %d, which cannot be", lh_h5_path(r->f->h5),
                     (long long)r->layer, p[i]);
     }
@@ -293,6 +309,25 @@ done:
     return st;
 }
 
+/* Statistics of one head. */
+static lh_status read_stats(layer_reader *r, const span *s)
+{
+    lh_status st = LH_OK;
+    lh_pool *pool = &r->kv->layers[r->layer].pool;
+    int64_t n = pool->form.stats;
+    float *values = NULL;
+    if (!n) goto done;
+    LH_TRY(lh_calloc(&values, s->entries * n, sizeof *values));
+    LH_TRY(lh_h5_array_read(r->stats, &(lh_h5_part){.at = {s->row}, .count = {s->entries, n}}, values));
+    LH_TRY(check_finite(r->f, "stats", values, s->entries * n));
+    LH_TRY(lh_stream_copy(r->kv->place.stream, pool->view.stats + s->slot * n, values,
+                          s->entries * n * (int64_t)sizeof *values, LH_COPY_TO_DEVICE));
+    LH_TRY(lh_stream_sync(r->kv->place.stream));
+done:
+    lh_free(values);
+    return st;
+}
+
 static lh_status read_head(layer_reader *r, int64_t h)
 {
     lh_status st = LH_OK;
@@ -304,12 +339,13 @@ static lh_status read_head(layer_reader *r, int64_t h)
     LH_TRY(lh_calloc(&positions, s.entries, sizeof *positions));
     LH_TRY(lh_h5_array_read(r->positions, &(lh_h5_part){.at = {row}, .count = {s.entries}}, positions));
     LH_TRY(check_positions(r, positions, s.entries));
-    if (pool->positions == LH_POSITIONS_STORED)
+    if (pool->form.positions == LH_POSITIONS_STORED)
         LH_TRY(lh_stream_copy(kv->place.stream, pool->view.positions + s.slot, positions,
                               s.entries * (int64_t)sizeof *positions, LH_COPY_TO_DEVICE));
     LH_TRY(lh_stream_sync(kv->place.stream));
     LH_TRY(read_entries(r, r->k, pool->view.k, &s));
     LH_TRY(read_entries(r, r->v, pool->view.v, &s));
+    LH_TRY(read_stats(r, &s));
     pool->len[h] = s.entries;
 done:
     lh_free(positions);

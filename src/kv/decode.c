@@ -19,8 +19,7 @@ done:
     return st;
 }
 
-/* Work space for evictions of heads as long as they are now, and for `cols` slots at least. */
-static lh_status make_work(lh_kv *kv, int64_t cols)
+lh_status lh_kv_make_work(lh_kv *kv, int64_t cols)
 {
     lh_status st = LH_OK;
     int64_t ld = cols;
@@ -31,7 +30,7 @@ static lh_status make_work(lh_kv *kv, int64_t cols)
     lh_work_request need = lh_kv_decode_work(&kv->fixed, ld);
     lh_work_free(&kv->work, kv->place.stream);
     lh_work_size(&kv->work, &kv->shape, &kv->fixed, &need);
-    LH_TRY(lh_work_alloc(&kv->work, kv->place.stream));
+    LH_TRY(lh_parts_alloc(kv->work.at, kv->work.bytes, LH_WORK_PARTS, kv->place.stream));
 done:
     return st;
 }
@@ -39,8 +38,9 @@ done:
 static lh_status compact(lh_kv *kv, const lh_eviction *e)
 {
     lh_status st = LH_OK;
-    /* pools run in the order of positions, so slots have to */
-    lh_compact_kind kind = kv->fixed.source == LH_SCORE_ATTENTION ? LH_COMPACT_IN_ORDER : LH_COMPACT_FILL;
+    /* pools run in the order of positions, so slots have to; and entries without a norm are the last */
+    int ordered = kv->fixed.source == LH_SCORE_ATTENTION && (kv->fixed.pool_kind || kv->layout.norms >= 0);
+    lh_compact_kind kind = ordered ? LH_COMPACT_IN_ORDER : LH_COMPACT_FILL;
     LH_TRY(lh_kv_save_layer(kv, e->layer));
     LH_TRY(kv->place.ops->compact(kv->place.stream, &(lh_compact_args){.dst = &e->pool->view,
                                                                        .src = &e->pool->view,
@@ -52,8 +52,7 @@ done:
     return st;
 }
 
-/* What the next row cannot see goes. */
-static lh_status drop_unseen(lh_kv *kv, const lh_eviction *e)
+lh_status lh_kv_drop_unseen(lh_kv *kv, const lh_eviction *e)
 {
     lh_status st = LH_OK;
     lh_eviction all = *e;
@@ -78,25 +77,25 @@ static int measure(lh_kv *kv, lh_eviction *e, const int64_t *lens, int64_t heads
     }
     e->room = kv->traffic.room;
     e->ranked = e->protect.base > 0;
-    e->scored = e->again = e->ranked && kv->fixed.source == LH_SCORE_ATTENTION;
-    return kv->fixed.heads == LH_HEADS_ADAPTIVE ? held > heads * budget : e->cols > budget;
+    e->scored = e->ranked && kv->fixed.source != LH_SCORE_POSITION;
+    e->again = e->ranked && kv->fixed.source == LH_SCORE_ATTENTION && !kv->fixed.running;
+    return kv->fixed.heads != LH_HEADS_UNIFORM ? held > heads * budget : e->cols > budget;
 }
 
-/* Collective where attention ranks or heads are adaptive: then no rank can tell alone what is held. */
-static lh_status evict_layer(lh_kv *kv, lh_eviction *e, lh_status *local)
+lh_status lh_kv_evict_layer(lh_kv *kv, lh_eviction *e, lh_status *local)
 {
     lh_status st = LH_OK;
     const lh_heads *h = &kv->shape.heads;
     const int64_t *lens = e->pool->len;
     int64_t heads = h->kv_count;
-    int together = kv->fixed.source == LH_SCORE_ATTENTION || kv->fixed.heads == LH_HEADS_ADAPTIVE;
+    int together = kv->fixed.source == LH_SCORE_ATTENTION || kv->fixed.heads != LH_HEADS_UNIFORM || kv->fixed.joint;
     if (together) {
         LH_TRY(lh_kv_gather_lens(kv, lens + h->counted_first - h->kv_first, kv->traffic.offsets));
         lens = kv->traffic.offsets;
         heads = h->kv_heads;
     }
     if (!measure(kv, e, lens, heads)) goto done;
-    if (*local == LH_OK) *local = make_work(kv, e->cols);
+    if (*local == LH_OK) *local = lh_kv_make_work(kv, e->cols);
     if (together) LH_TRY(lh_comm_agree(kv->place.comm, *local)); /* what is exchanged needs the work space */
     LH_TRY(lh_kv_choose(kv, e, local, kv->traffic.kept));
     if (*local == LH_OK) *local = compact(kv, e);
@@ -110,17 +109,19 @@ typedef enum occasion { UNSEEN_GO, POLICY_IS_DUE } occasion;
 static lh_status evict(lh_kv *kv, occasion when, lh_status *local)
 {
     lh_status st = LH_OK;
-    if (*local == LH_OK) *local = make_work(kv, 0);
+    if (*local == LH_OK) *local = lh_kv_make_work(kv, 0);
     for (int64_t l = 0; l < kv->shape.layers; l++) {
         lh_eviction e = {.layer = l,
                          .pool = &kv->layers[l].pool,
                          .seen = kv->clock.seen,
-                         .visible_from = lh_kv_visible_from(&kv->shape, l, kv->clock.seen)};
+                         .visible_from = lh_kv_visible_from(&kv->shape, l, kv->clock.seen),
+                         .number =
+                             kv->clock.evictions + lh_kv_block_count(&kv->fixed, kv->budgets[l], kv->prompt.tokens)};
         e.protect = lh_policy_protect(
             &kv->fixed,
             &(lh_protect_request){.budget = kv->budgets[l], .seen = e.seen, .visible_from = e.visible_from});
-        if (*local == LH_OK) *local = drop_unseen(kv, &e);
-        if (when == POLICY_IS_DUE) LH_TRY(evict_layer(kv, &e, local));
+        if (*local == LH_OK) *local = lh_kv_drop_unseen(kv, &e);
+        if (when == POLICY_IS_DUE) LH_TRY(lh_kv_evict_layer(kv, &e, local));
     }
 done:
     return st;
@@ -154,18 +155,22 @@ done:
 
 lh_status lh_kv_settle(lh_kv *kv, lh_kv_taken what, int64_t tokens)
 {
-    lh_status st = LH_OK, local = LH_OK;
+    lh_status st = LH_OK, local = kv->counting;
     double start = lh_kv_now();
     int64_t every = kv->fixed.evicts ? kv->fixed.every : 0, before = kv->clock.steps;
     int slides = 0;
     for (int64_t l = 0; l < kv->shape.layers; l++) {
         for (int64_t h = 0; h < kv->shape.heads.kv_count; h++) kv->layers[l].pool.len[h] += tokens;
         slides |= lh_kv_slides(&kv->shape, l);
+        if (kv->layout.norms >= 0) kv->layers[l].fresh += tokens;
     }
     kv->clock.seen += tokens;
     if (what == LH_KV_STEP) kv->clock.steps += tokens;
     int due = every && (what == LH_KV_BLOCK || kv->clock.steps / every > before / every);
-    if (!due && !slides) goto done;
+    if (!due && !slides) {
+        st = local;
+        goto done;
+    }
     if (due && !kv->clock.budgets_made) lh_kv_make_budgets(kv, kv->clock.seen);
     kv->clock.evictions += due;
     LH_TRY(evict(kv, due ? POLICY_IS_DUE : UNSEEN_GO, &local));

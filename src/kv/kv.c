@@ -23,11 +23,12 @@ lh_status lh_traffic_init(lh_traffic *t, const lh_heads *h)
     if (2 * h->kv_heads > bins)
         LH_FAIL(LH_EUSAGE, "a model with %lld KV heads cannot be cached: at most %lld are", (long long)h->kv_heads,
                 (long long)bins / 2);
-    LH_TRY(lh_calloc(&t->bytes, 2 * h->ranks + 5 * h->kv_heads + 1 + 2 * h->kv_count + bins, sizeof *t->bytes));
+    LH_TRY(lh_calloc(&t->bytes, 2 * h->ranks + 6 * h->kv_heads + 1 + 2 * h->kv_count + bins, sizeof *t->bytes));
     t->at = t->bytes + h->ranks;
     t->floors = t->at + h->ranks;
     t->counts = t->floors + h->kv_heads;
-    t->room = t->counts + h->kv_heads;
+    t->ties = t->counts + h->kv_heads;
+    t->room = t->ties + h->kv_heads;
     t->share = t->room + h->kv_heads;
     t->offsets = t->share + h->kv_heads;
     t->kept = t->offsets + h->kv_heads + 1;
@@ -55,15 +56,22 @@ lh_status lh_kv_open(lh_kv **out, const lh_kv_place *place, const lh_kv_shape *s
     kv->place = *place;
     kv->shape = *shape;
     kv->plan = kv->fixed = *plan;
+    kv->layout = lh_kv_stat_layout(shape, plan);
+    if ((plan->select == LH_SELECT_TWO_STAGE && !shape->projections) ||
+        ((plan->source == LH_SCORE_EXPECTED || lh_kv_turns(plan)) && !shape->rotations))
+        LH_FAIL(LH_EINTERNAL, "policy '%s' needs projections or rotations of the model, which are not at hand",
+                plan->name);
+    LH_TRY(lh_profiles_check(shape->profiles, plan, shape->layers, shape->heads.kv_heads));
+    kv->layer_profile = lh_profiles_find(shape->profiles, plan->layer_profile);
+    kv->head_profile = lh_profiles_find(shape->profiles, plan->head_profile);
     kv->last_evicted = -1;
     LH_TRY(lh_calloc(&kv->layers, shape->layers, sizeof *kv->layers));
     LH_TRY(lh_calloc(&kv->budgets, shape->layers, sizeof *kv->budgets));
     LH_TRY(lh_traffic_init(&kv->traffic, &shape->heads));
     LH_TRY(lh_device_alloc(lh_kv_device(kv), &kv->blocks, lh_kv_blocks_bytes(shape), LH_MEM_KV));
     for (int64_t l = 0; l < shape->layers; l++)
-        LH_TRY(
-            lh_pool_init(&kv->layers[l].pool, shape, kv->blocks + l * 2 * heads, lh_kv_positions_of(shape, plan, l)));
-    LH_TRY(lh_pool_init(&kv->scratch, shape, kv->blocks + shape->layers * 2 * heads, LH_POSITIONS_IMPLIED));
+        LH_TRY(lh_pool_init(&kv->layers[l].pool, shape, kv->blocks + l * 2 * heads, lh_kv_form_of(shape, plan, l)));
+    LH_TRY(lh_pool_init(&kv->scratch, shape, kv->blocks + shape->layers * 2 * heads, lh_kv_scratch_form(shape, plan)));
     *out = kv;
     kv = NULL;
 done:
@@ -74,6 +82,7 @@ done:
 void lh_kv_close(lh_kv *kv)
 {
     if (!kv) return;
+    if (kv->leader) lh_kv_take_back(kv); /* nothing of the leader's is freed here */
     for (int64_t l = 0; kv->layers && l < kv->shape.layers; l++) {
         lh_kv_drop_saved(kv, l);
         lh_device_free(lh_kv_device(kv), kv->layers[l].ring.q);
@@ -81,8 +90,12 @@ void lh_kv_close(lh_kv *kv)
     }
     lh_pool_clear(&kv->scratch, kv->place.stream);
     lh_work_free(&kv->work, kv->place.stream);
+    lh_row_space_free(&kv->rows, kv->place.stream);
+    lh_turn_free(kv);
+    lh_kv_close_over_layers(kv);
     lh_traffic_clear(&kv->traffic);
     lh_device_free(lh_kv_device(kv), kv->blocks);
+    lh_free(kv->followers);
     lh_free(kv->layers);
     lh_free(kv->budgets);
     lh_free(kv);
@@ -93,12 +106,22 @@ void lh_kv_listen(lh_kv *kv, const lh_kv_listener *listener)
     kv->listener = *listener;
 }
 
+void lh_kv_seed(lh_kv *kv, uint64_t seed, uint32_t request)
+{
+    kv->seed = seed;
+    kv->request = request;
+}
+
 void lh_kv_make_budgets(lh_kv *kv, int64_t seen)
 {
     const lh_kv_shape *s = &kv->shape;
-    lh_policy_layers(
-        &kv->fixed, &(lh_layers_request){.layers = s->layers, .seen = seen, .window = s->window, .sliding = s->sliding},
-        kv->budgets);
+    lh_policy_layers(&kv->fixed,
+                     &(lh_layers_request){.layers = s->layers,
+                                          .seen = seen,
+                                          .window = s->window,
+                                          .sliding = s->sliding,
+                                          .profile = kv->layer_profile},
+                     kv->budgets);
     kv->clock.budgets_made = kv->fixed.evicts && lh_policy_entries(&kv->fixed, seen) < seen;
 }
 
@@ -107,7 +130,7 @@ lh_status lh_kv_begin_layers(lh_kv *kv, const lh_prompt *prompt)
     lh_status st = LH_OK;
     if (kv->begun) LH_FAIL(LH_EINTERNAL, "the cache is not empty: it holds %lld tokens", (long long)kv->clock.seen);
     kv->prompt = *prompt;
-    kv->fixed = lh_kv_fix(&kv->plan, prompt->tokens);
+    kv->fixed = lh_policy_fix(&kv->plan, prompt->tokens);
     lh_kv_make_budgets(kv, prompt->tokens);
     for (int64_t l = 0; l < kv->shape.layers; l++)
         kv->layers[l].plan = lh_kv_layer_plan(
@@ -115,9 +138,16 @@ lh_status lh_kv_begin_layers(lh_kv *kv, const lh_prompt *prompt)
     int64_t ring = lh_kv_ring_bytes(&kv->shape, &kv->fixed);
     for (int64_t l = 0; l < kv->shape.layers && ring; l++)
         LH_TRY(lh_device_alloc(lh_kv_device(kv), &kv->layers[l].ring.q, ring, LH_MEM_KV));
+    if (lh_kv_observes_again(&kv->fixed)) LH_TRY(lh_kv_alloc_rows(kv, 0));
     kv->begun = 1;
 done:
     return st;
+}
+
+lh_status lh_kv_alloc_rows(lh_kv *kv, int64_t tokens)
+{
+    lh_row_space_size(&kv->rows, &kv->shape, &kv->fixed, tokens);
+    return lh_parts_alloc(kv->rows.at, kv->rows.bytes, LH_ROWS_PARTS, kv->place.stream);
 }
 
 int64_t lh_kv_seen(const lh_kv *kv)
@@ -137,7 +167,7 @@ const lh_ragged *lh_kv_view(const lh_kv *kv, int64_t layer)
 
 static int64_t pool_capacity(const lh_kv *kv, const lh_pool *pool)
 {
-    return lh_pool_bytes(&kv->shape, pool->slots, pool->positions);
+    return lh_pool_bytes(&kv->shape, pool->slots, pool->form);
 }
 
 static int64_t entries_of(const int64_t *lens, int64_t heads)
@@ -164,8 +194,11 @@ lh_kv_stats lh_kv_stats_of(const lh_kv *kv)
         s.entries_counted += entries_of(lens + heads->counted_first - heads->kv_first, heads->counted_count);
         s.bytes_capacity += pool_capacity(kv, &layer->pool);
         if (layer->saved.taken)
+            s.bytes_capacity += lh_pool_bytes(&kv->shape, entries_of(layer->saved.len, heads->kv_count),
+                                              (lh_pool_form){.positions = layer->pool.form.positions});
+        if (layer->saved.view.stats)
             s.bytes_capacity +=
-                lh_pool_bytes(&kv->shape, entries_of(layer->saved.len, heads->kv_count), layer->pool.positions);
+                entries_of(layer->saved.len, heads->kv_count) * layer->pool.form.stats * (int64_t)sizeof(float);
         s.bytes_capacity += (layer->ring.q ? ring : 0) + (layer->ring.saved ? ring : 0);
     }
     s.bytes_held = s.entries_held * entry;

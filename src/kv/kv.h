@@ -16,8 +16,23 @@
 #include "kernels/ops.h"
 #include "kv/heads.h"
 #include "policies/policy.h"
+#include "policies/profile.h"
 
 typedef struct lh_kv lh_kv;
+
+/* The output projection of a layer, for policies that weigh values by what it makes of them: this rank's columns. */
+typedef struct lh_kv_projection {
+    const void *w; /* [hidden, q_count * head_dim] with `ld` */
+    lh_dtype type;
+    int64_t ld;
+} lh_kv_projection;
+
+/* How queries and keys of a layer are rotated. */
+typedef struct lh_kv_rotation {
+    const float *inv_freq; /* [rotary / 2], device */
+    int64_t rotary;        /* dimensions */
+    float scale;
+} lh_kv_rotation;
 
 typedef struct lh_kv_shape {
     lh_heads heads;
@@ -26,6 +41,11 @@ typedef struct lh_kv_shape {
     float scale, softcap;   /* of the logits */
     int64_t window;         /* keys that a row of a sliding layer sees */
     const uint8_t *sliding; /* [layers], borrowed for the life of the cache; NULL: none slides */
+    int64_t hidden;
+    /* borrowed; NULL where no policy will ask for them */
+    const lh_kv_projection *projections; /* [layers] */
+    const lh_kv_rotation *rotations;     /* [2]: of layers that do not slide, and of those that do */
+    const lh_profiles *profiles;         /* those that the policy names are in it */
 } lh_kv_shape;
 
 /* Where a cache lives and whom it talks to. All borrowed for its life. */
@@ -54,9 +74,19 @@ typedef struct lh_kv_listener {
     lh_status (*kept)(void *self, int64_t layer, const lh_ragged *view);
 } lh_kv_listener;
 
+/* LH_EINPUT, naming the file, when a profile of the policy is for another shape. */
 lh_status lh_kv_open(lh_kv **out, const lh_kv_place *place, const lh_kv_shape *shape, const lh_policy_plan *plan);
 void lh_kv_close(lh_kv *kv); /* NULL is fine */
 void lh_kv_listen(lh_kv *kv, const lh_kv_listener *listener);
+
+/* What random choices are keyed by, beside layer, KV head, position and eviction; before lh_kv_begin. 0 and 0 unless
+ * said. */
+void lh_kv_seed(lh_kv *kv, uint64_t seed, uint32_t request);
+
+/* `kv` is filled by the prefill of `leader`, which does what is said below of a prompt for both: begins it, hands on
+ * the rows, evicts. Both are empty, of one shape and one place; kv's policy evicts once. Not for a leader that itself
+ * follows. kv is closed first. */
+lh_status lh_kv_follow(lh_kv *kv, lh_kv *leader);
 
 /* Begin: a prompt of `tokens` tokens, after which at most `more` tokens are expected (slack; more is possible, at the
  * price of a re-copy). Makes the budgets of all layers. The cache must be empty. */
@@ -65,12 +95,20 @@ lh_status lh_kv_begin(lh_kv *kv, int64_t tokens, int64_t more);
 /* The layer's view for the prompt: device memory, len 0, room for all its tokens. */
 lh_status lh_kv_prefill_begin(lh_kv *kv, int64_t layer, lh_ragged **view);
 
+/* Before the chunk that begins at token `at` of a layer's prefill: how many of the at most *tokens tokens come next.
+ * Where the policy evicts while it prefills (`block:n`), it does so here when it is due, and makes room; *view may be
+ * another one then. Collective in that case. */
+lh_status lh_kv_prefill_next(lh_kv *kv, int64_t layer, int64_t at, int64_t *tokens, lh_ragged **view);
+
 /* A chunk's queries, rotated ([tokens, q_count, head_dim], rows q_ld apart) and their log-sum-exp [tokens, q_count]
- * over all keys that the row sees; `first` is the position of its first row. Keeps what the policy observes.
+ * over all keys that the row sees; `first` is the position of its first row, positions[tokens] (device) are those of
+ * all. The chunk's keys are in the view, and nothing behind them. Keeps or counts what the policy observes; collective
+ * where statistics go on and groups are split.
  * `lh_kv_wants_rows`: the first position whose rows it will look at, so that the caller need not compute log-sum-exps
  * before; in prefill `tokens` when it wants none, afterwards INT64_MAX. */
 typedef struct lh_kv_rows {
     const float *q, *lse;
+    const int32_t *positions;
     int64_t first, tokens, q_ld;
 } lh_kv_rows;
 int64_t lh_kv_wants_rows(const lh_kv *kv, int64_t layer);
@@ -81,6 +119,15 @@ lh_status lh_kv_prefill_end(lh_kv *kv, int64_t layer);
 
 /* Room for `tokens` more entries in every head of a layer; *view may be another one than before. Not collective. */
 lh_status lh_kv_room(lh_kv *kv, int64_t layer, int64_t tokens, lh_ragged **view);
+
+/* The position by which the token at `position` is rotated: its own, or with slot positions the slot that it gets in
+ * this layer. After the prefill keys are then appended as they are, not rotated. */
+int64_t lh_kv_slot_of(const lh_kv *kv, int64_t layer, int64_t position);
+int lh_kv_by_slots(const lh_kv *kv);
+
+/* The view that rows attend to, after the tokens up to position `seen` were appended to that of lh_kv_room: the same,
+ * or with keys that are turned by their slots; until the next call. */
+lh_status lh_kv_turned(lh_kv *kv, int64_t layer, int64_t seen, lh_ragged **view);
 
 /* Collective. All layers have taken in `tokens` tokens. LH_KV_BLOCK: a question; if decoding evicts, one eviction
  * follows. LH_KV_STEP: a generated token that was fed back; evicts at every m-th. Sliding layers lose what the next row
@@ -100,7 +147,7 @@ typedef struct lh_kv_stats {
     int64_t entries_seen; /* tokens seen x KV heads x layers, of this rank */
     int64_t entries_held, entries_counted;
     int64_t bytes_held;     /* entries_held x 2 x head_dim x element size */
-    int64_t bytes_capacity; /* allocated pools: slack, positions and what a mark saved included */
+    int64_t bytes_capacity; /* allocated pools: slack, positions, statistics and what a mark saved included */
     int64_t bytes_full;     /* what `full` would hold: entries_seen x … */
     int64_t summary_bytes;  /* sent in score summaries, this rank, so far */
     int64_t evictions;      /* while decoding, so far: settlements that evicted */
@@ -130,7 +177,7 @@ typedef struct lh_kv_forecast {
     int64_t held;      /* pools after prefill, slack included */
     int64_t one_layer; /* the layer that is being prefilled, whole; 0 when no layer evicts */
     int64_t observed;  /* rows, scores and states while a layer is evicted */
-    int64_t decoding;  /* scores and states of evictions while decoding */
+    int64_t decoding;  /* rows, scores and states of evictions while decoding */
     int64_t peak;      /* the most at any moment of prefill */
     int64_t entries;   /* kept entries of this rank's heads */
 } lh_kv_forecast;

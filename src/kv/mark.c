@@ -7,6 +7,7 @@ static void free_saved(lh_kv *kv, lh_saved *saved)
     lh_device_free(lh_kv_device(kv), saved->view.k);
     lh_device_free(lh_kv_device(kv), saved->view.v);
     lh_device_free(lh_kv_device(kv), saved->view.positions);
+    lh_device_free(lh_kv_device(kv), saved->view.stats);
     saved->view = (lh_ragged){0};
     saved->taken = 0;
 }
@@ -36,9 +37,49 @@ lh_status lh_kv_mark(lh_kv *kv)
         free_ring(kv, &kv->layers[l].ring);
         if (!saved->len) LH_TRY(lh_calloc(&saved->len, heads, sizeof *saved->len));
         memcpy(saved->len, kv->layers[l].pool.len, (size_t)heads * sizeof *saved->len);
+        saved->fresh = kv->layers[l].fresh;
     }
     kv->marked = kv->clock;
     kv->is_marked = 1;
+done:
+    return st;
+}
+
+static int64_t entries_of(const lh_saved *saved, int64_t heads)
+{
+    int64_t entries = 0;
+    for (int64_t h = 0; h < heads; h++) entries += saved->len[h];
+    return entries;
+}
+
+/* Statistics of all entries of the mark, between the pool and where they are saved. */
+typedef enum direction { SAVE, RESTORE } direction;
+static lh_status move_stats(lh_kv *kv, int64_t layer, direction to)
+{
+    lh_status st = LH_OK;
+    const lh_pool *pool = &kv->layers[layer].pool;
+    const lh_saved *saved = &kv->layers[layer].saved;
+    int64_t at = 0;
+    for (int64_t h = 0; h < pool->view.heads; at += saved->len[h], h++) {
+        lh_slots there = {&saved->view, at}, here = {&pool->view, pool->offset[h]};
+        LH_TRY(
+            lh_stats_copy(kv->place.stream, to == SAVE ? &there : &here, to == SAVE ? &here : &there, saved->len[h]));
+    }
+done:
+    return st;
+}
+
+lh_status lh_kv_save_stats(lh_kv *kv, int64_t layer)
+{
+    lh_status st = LH_OK;
+    const lh_pool *pool = &kv->layers[layer].pool;
+    lh_saved *saved = &kv->layers[layer].saved;
+    int64_t floats = pool->form.stats;
+    if (!kv->is_marked || !floats || saved->view.stats) goto done;
+    LH_TRY(lh_device_alloc(lh_kv_device(kv), &saved->view.stats,
+                           entries_of(saved, pool->view.heads) * floats * (int64_t)sizeof(float), LH_MEM_KV));
+    saved->view.stat_count = floats;
+    LH_TRY(move_stats(kv, layer, SAVE));
 done:
     return st;
 }
@@ -48,16 +89,19 @@ lh_status lh_kv_save_layer(lh_kv *kv, int64_t layer)
     lh_status st = LH_OK;
     const lh_pool *pool = &kv->layers[layer].pool;
     lh_saved *saved = &kv->layers[layer].saved;
-    int64_t entries = 0, entry = pool->view.head_dim * lh_dtype_bytes(pool->view.type), at = 0;
+    int64_t entries, entry = pool->view.head_dim * lh_dtype_bytes(pool->view.type), at = 0;
     if (!kv->is_marked || saved->taken) goto done;
-    for (int64_t h = 0; h < pool->view.heads; h++) entries += saved->len[h];
-    saved->view = (lh_ragged){.type = pool->view.type, .heads = pool->view.heads, .head_dim = pool->view.head_dim};
+    LH_TRY(lh_kv_save_stats(kv, layer));
+    entries = entries_of(saved, pool->view.heads);
+    saved->view.type = pool->view.type;
+    saved->view.heads = pool->view.heads;
+    saved->view.head_dim = pool->view.head_dim;
     LH_TRY(lh_device_alloc(lh_kv_device(kv), &saved->view.k, entries * entry, LH_MEM_KV));
     LH_TRY(lh_device_alloc(lh_kv_device(kv), &saved->view.v, entries * entry, LH_MEM_KV));
     LH_TRY(lh_device_alloc(lh_kv_device(kv), &saved->view.positions, entries * (int64_t)sizeof(int32_t), LH_MEM_KV));
     for (int64_t h = 0; h < pool->view.heads; h++) {
-        LH_TRY(lh_slots_copy(kv->place.stream, &(lh_slots){&saved->view, at}, &(lh_slots){&pool->view, pool->offset[h]},
-                             saved->len[h]));
+        LH_TRY(lh_entries_copy(kv->place.stream, &(lh_slots){&saved->view, at},
+                               &(lh_slots){&pool->view, pool->offset[h]}, saved->len[h]));
         at += saved->len[h];
     }
     saved->taken = 1;
@@ -88,11 +132,13 @@ lh_status lh_kv_rewind(lh_kv *kv)
         int64_t at = 0;
         for (int64_t h = 0; h < pool->view.heads; h++) {
             if (saved->taken)
-                LH_TRY(lh_slots_copy(kv->place.stream, &(lh_slots){&pool->view, pool->offset[h]},
-                                     &(lh_slots){&saved->view, at}, saved->len[h]));
+                LH_TRY(lh_entries_copy(kv->place.stream, &(lh_slots){&pool->view, pool->offset[h]},
+                                       &(lh_slots){&saved->view, at}, saved->len[h]));
             at += saved->len[h];
             pool->len[h] = saved->len[h];
         }
+        if (saved->view.stats) LH_TRY(move_stats(kv, l, RESTORE));
+        kv->layers[l].fresh = saved->fresh;
         LH_TRY(lh_pool_push_len(pool, kv->place.stream));
         const lh_ring *ring = &kv->layers[l].ring;
         if (ring->saved)
@@ -100,7 +146,7 @@ lh_status lh_kv_rewind(lh_kv *kv)
                                   LH_COPY_ON_DEVICE));
     }
     kv->clock = kv->marked;
-    if (!kv->clock.budgets_made) lh_kv_make_budgets(kv, kv->clock.seen);
+    if (!kv->clock.budgets_made) lh_kv_make_budgets(kv, kv->prompt.tokens); /* as they were */
     LH_TRY(lh_stream_sync(kv->place.stream));
 done:
     return st;

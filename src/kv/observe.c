@@ -1,206 +1,186 @@
+/* Attention that columns receive: counted while the rows pass (statistics that go on), or of the rows that were kept.
+ * Of a KV head that several ranks hold each counts a share of the columns, and they put them together. */
 #include <assert.h>
-#include <math.h>
 
 #include "kv/kv_impl.h"
 
-/* ---- rows ---- */
+/* ---- what is counted, and where ---- */
 
-/* Query heads of one rank that belong to one KV head, and where their rows lie in the work space. */
-typedef struct segment {
-    int64_t first, heads; /* in the group */
-    int64_t q_ld;
-    const float *q, *lse;
-} segment;
-
-static segment segment_of(const lh_kv *kv, int64_t kv_head, int rank)
+/* Numbers that go with the entries. */
+static lh_columns carried(const lh_kv *kv, const lh_ragged *view)
 {
-    lh_heads other = lh_heads_at(&kv->shape.heads, rank);
-    int64_t from = kv_head * other.group, to = from + other.group, dim = kv->shape.head_dim;
-    if (from < other.q_first) from = other.q_first;
-    if (to > other.q_first + other.q_count) to = other.q_first + other.q_count;
-    return (segment){.first = from - kv_head * other.group,
-                     .heads = to - from,
-                     .q_ld = other.q_count * dim,
-                     .q =
-                         (float *)kv->work.at[LH_WORK_Q] + (kv->work.rows * other.q_first + from - other.q_first) * dim,
-                     .lse = (float *)kv->work.at[LH_WORK_LSE] + kv->work.rows * from};
+    const lh_stat_layout *l = &kv->layout;
+    return (lh_columns){.sums = lh_kv_stat(view, l->sums),
+                        .squares = lh_kv_stat(view, l->squares),
+                        .counts = lh_kv_stat(view, l->counts),
+                        .parts = l->parts};
 }
 
-/* One NaN among the weights makes every score of a row NaN, and maxima would hide it: the log-sum-exps tell. Of a row
- * that is observed again no entry need be left: -inf. */
-static lh_status check_rows(lh_kv *kv, const lh_eviction *e)
+/* Arrays of the work space, of rows that are observed for one eviction. */
+static lh_columns observed(const lh_kv *kv)
 {
-    lh_status st = LH_OK;
-    const lh_heads *h = &kv->shape.heads;
-    int64_t count = kv->work.rows * h->q_count;
-    const float *own = (float *)kv->work.at[LH_WORK_LSE] + (h->split ? kv->work.rows * h->q_first : 0);
-    float *lse = NULL;
-    LH_TRY(lh_calloc(&lse, count, sizeof *lse));
-    LH_TRY(lh_stream_copy(kv->place.stream, lse, own, count * (int64_t)sizeof *lse, LH_COPY_TO_HOST));
-    LH_TRY(lh_stream_sync(kv->place.stream));
-    for (int64_t i = 0; i < count; i++)
-        if (!isfinite(lse[i]) && !(e->again && isinf(lse[i]) && lse[i] < 0))
-            LH_FAIL(LH_EFILE,
-                    "layer %lld: the attention of the query heads is not finite, so that the cache cannot be ranked; "
-                    "'longhaul verify' tells whether the weights are damaged",
-                    (long long)e->layer);
-done:
-    lh_free(lse);
-    return st;
+    int64_t parts = lh_kv_parts(&kv->shape, &kv->fixed), ld = kv->work.ld;
+    lh_slot_floats raw = lh_kv_rows_of(kv->work.at[LH_WORK_RAW], parts, ld);
+    int counts = kv->fixed.statistic == LH_STAT_COUNT;
+    return (lh_columns){.sums = counts ? (lh_slot_floats){0} : raw,
+                        .squares = lh_kv_rows_of(kv->work.at[LH_WORK_SQUARES], 1, ld),
+                        .counts = counts ? raw : (lh_slot_floats){0},
+                        .parts = parts};
 }
 
-/* Collective. Every rank gets the rows of all. */
-static lh_status exchange_rows(lh_kv *kv, lh_status *local)
-{
-    lh_status st = LH_OK;
-    const lh_heads *h = &kv->shape.heads;
-    const lh_work_part parts[] = {LH_WORK_Q, LH_WORK_LSE};
-    if (*local == LH_OK) *local = lh_stream_sync(kv->place.stream);
-    for (int i = 0; i < 2; i++) {
-        int64_t head = kv->work.rows * (int64_t)sizeof(float) * (i ? 1 : kv->shape.head_dim);
-        char *all = kv->work.at[parts[i]];
-        for (int r = 0; r < h->ranks; r++) {
-            lh_heads other = lh_heads_at(h, r);
-            kv->traffic.bytes[r] = head * other.q_count;
-            kv->traffic.at[r] = head * other.q_first;
-        }
-        LH_TRY(
-            lh_comm_allgatherv(kv->place.comm, all + kv->traffic.at[h->rank], all, kv->traffic.bytes, kv->traffic.at));
-    }
-done:
-    return st;
-}
-
-/* ---- columns ---- */
-
-typedef struct columns {
+typedef struct range {
     int64_t first, count;
-} columns;
+} range;
 
-/* The columns of a KV head that its i-th sharer observes. */
-static columns columns_of(int64_t ld, int i, int sharers)
+/* The columns of a KV head that its i-th sharer counts. */
+static range range_of(int64_t cols, int i, int sharers)
 {
-    int64_t first = ld * i / sharers;
-    return (columns){.first = first, .count = ld * (i + 1) / sharers - first};
+    int64_t first = cols * i / sharers;
+    return (range){.first = first, .count = cols * (i + 1) / sharers - first};
 }
 
-lh_logit lh_kv_logit(const lh_kv *kv, int64_t layer)
+/* ---- counting ---- */
+
+static lh_status count(lh_kv *kv, const lh_eviction *e, const lh_row_block *b, lh_column_stats_args *args)
 {
-    return (lh_logit){.scale = kv->shape.scale,
-                      .softcap = kv->shape.softcap,
-                      .window = lh_kv_slides(&kv->shape, layer) ? kv->shape.window : 0};
+    args->rows.positions = b->positions;
+    args->rows.until = b->until;
+    args->rows.gains = b->gains;
+    args->rows.logit = lh_kv_logit(kv, e->layer);
+    args->rows.rows = b->rows;
+    args->rows.q_ld = b->q_ld;
+    args->lse_ld = b->lse_ld;
+    return kv->place.ops->column_stats(kv->place.stream, args);
 }
 
-static lh_status sum_columns(lh_kv *kv, const lh_eviction *e, const segment *s, lh_column_sums_args *args)
+static lh_status count_all(lh_kv *kv, const lh_eviction *e, const lh_row_block *b, const lh_columns *to)
 {
-    args->q = s->q;
-    args->lse = s->lse;
-    args->q_ld = s->q_ld;
-    args->rows = kv->work.rows;
-    args->positions = kv->work.at[LH_WORK_ROWS];
-    args->logit = lh_kv_logit(kv, e->layer);
-    return kv->place.ops->column_sums(kv->place.stream, args);
+    const lh_heads *h = &kv->shape.heads;
+    lh_column_stats_args args = {
+        .sums = to->sums,
+        .squares = to->squares,
+        .counts = to->counts,
+        .parts = to->parts,
+        .lse = b->lse,
+        .cols = e->cols,
+        .rows = {.q = b->q, .kv = &e->pool->view, .map = {.heads = h->kv_count * h->group, .group = h->group}}};
+    return count(kv, e, b, &args);
 }
 
-/* Sums of a tile of columns -> raw: joined over the group, or as they are where that comes after the pool. */
-static lh_status join(lh_kv *kv, const lh_group_reduce_args *shape)
-{
-    lh_group_reduce_args args = *shape;
-    args.group = kv->shape.heads.group;
-    args.kind = (lh_group_kind)kv->fixed.group_kind;
-    args.factor = kv->fixed.mean ? 1.0f / (float)kv->work.rows : 1.0f;
-    return kv->place.ops->group_reduce(kv->place.stream, &args);
-}
-
-/* The groups lie whole on this rank: all heads at once. */
-static lh_status observe_whole(lh_kv *kv, const lh_eviction *e)
+/* Of every KV head the columns that are this rank's share. `cols`: all of them, of the finished layer. */
+static lh_status count_shares(lh_kv *kv, const lh_eviction *e, const lh_row_block *b, const lh_columns *to)
 {
     lh_status st = LH_OK;
-    const lh_work *w = &kv->work;
     const lh_heads *h = &kv->shape.heads;
-    segment all = {
-        .heads = h->q_count, .q_ld = h->q_count * kv->shape.head_dim, .q = w->at[LH_WORK_Q], .lse = w->at[LH_WORK_LSE]};
-    for (int64_t at = 0; at < e->cols; at += w->tile) {
-        float *raw = (float *)w->at[LH_WORK_RAW] + at, *sums = w->at[LH_WORK_SUMS];
-        int64_t cols = e->cols - at < w->tile ? e->cols - at : w->tile;
-        lh_column_sums_args args = {.sums = sums ? sums : raw,
-                                    .ld = sums ? w->tile : w->ld,
-                                    .kv = &e->pool->view,
-                                    .map = lh_heads_grouping(h),
-                                    .first = at,
-                                    .cols = cols};
-        LH_TRY(sum_columns(kv, e, &all, &args));
-        if (sums)
-            LH_TRY(
-                join(kv, &(lh_group_reduce_args){
-                             .y = raw, .x = sums, .heads = h->kv_count, .cols = cols, .y_ld = w->ld, .x_ld = w->tile}));
+    for (int64_t g = 0; g < h->kv_count; g++) {
+        int first, sharers;
+        lh_heads_sharers(h, h->kv_first + g, &first, &sharers);
+        range mine = range_of(e->cols, h->rank - first, sharers);
+        lh_ragged view = lh_kv_one_head(&e->pool->view, g);
+        lh_column_stats_args args = {.sums = lh_kv_from_head(to->sums, g),
+                                     .squares = lh_kv_from_head(to->squares, g),
+                                     .counts = lh_kv_from_head(to->counts, g),
+                                     .parts = to->parts,
+                                     .lse = b->lse + g * h->group,
+                                     .first = mine.first,
+                                     .cols = mine.count,
+                                     .rows = {.q = b->q + g * h->group * kv->shape.head_dim,
+                                              .kv = &view,
+                                              .map = {.heads = h->group, .group = h->group}}};
+        LH_TRY(count(kv, e, b, &args));
     }
 done:
     return st;
 }
 
-/* All query heads of one KV head, from the ranks that have them, over this rank's columns. */
-static lh_status observe_shared(lh_kv *kv, const lh_eviction *e, int64_t g)
+/* ---- columns of shared KV heads go to all ranks that hold them ---- */
+
+/* Floats of one KV head that lie in a row: `rows` rows of `per_slot` floats a slot, row_ld apart. */
+typedef struct stretch {
+    float *at; /* of slot 0, in the first row */
+    int64_t rows, per_slot, row_ld;
+} stretch;
+
+static stretch carried_stretch(const lh_pool *pool, int64_t g)
+{
+    int64_t n = pool->view.stat_count;
+    return (stretch){.at = pool->view.stats + pool->offset[g] * n, .rows = 1, .per_slot = n};
+}
+
+static stretch observed_stretch(const lh_kv *kv, lh_work_part part, int64_t parts, int64_t g)
+{
+    return (stretch){.at = (float *)kv->work.at[part] + g * parts * kv->work.ld,
+                     .rows = parts,
+                     .per_slot = 1,
+                     .row_ld = kv->work.ld};
+}
+
+/* All that goes with the columns of a KV head of this rank. Returns how many. */
+static int stretches(const lh_kv *kv, const lh_eviction *e, int64_t g, stretch out[2])
+{
+    if (kv->fixed.running) {
+        out[0] = carried_stretch(e->pool, g);
+        return 1;
+    }
+    out[0] = observed_stretch(kv, LH_WORK_RAW, lh_kv_parts(&kv->shape, &kv->fixed), g);
+    if (kv->work.at[LH_WORK_SQUARES]) out[1] = observed_stretch(kv, LH_WORK_SQUARES, 1, g);
+    return kv->work.at[LH_WORK_SQUARES] ? 2 : 1;
+}
+
+/* Columns of one KV head of this rank among all pieces. */
+typedef enum way { INTO_PIECES, OUT_OF_PIECES } way;
+typedef struct piece {
+    int64_t g;
+    range columns;
+    float *at;
+} piece;
+
+static lh_status move_piece(lh_kv *kv, const lh_eviction *e, const piece *p, way to)
 {
     lh_status st = LH_OK;
-    const lh_work *w = &kv->work;
-    const lh_heads *h = &kv->shape.heads;
-    lh_ragged view = e->pool->view;
-    view.offset += g;
-    view.len += g;
-    view.heads = 1;
-    int first, sharers;
-    lh_heads_sharers(h, h->kv_first + g, &first, &sharers);
-    columns mine = columns_of(e->cols, h->rank - first, sharers);
-    for (int64_t at = mine.first; at < mine.first + mine.count; at += w->tile) {
-        float *raw = (float *)w->at[LH_WORK_RAW] + g * w->rows_per_head * w->ld + at, *sums = w->at[LH_WORK_SUMS];
-        int64_t left = mine.first + mine.count - at, cols = left < w->tile ? left : w->tile;
-        for (int r = first; r < first + sharers; r++) {
-            segment s = segment_of(kv, h->kv_first + g, r);
-            int64_t ld = sums ? w->tile : w->ld;
-            lh_column_sums_args args = {.sums = (sums ? sums : raw) + s.first * ld,
-                                        .ld = ld,
-                                        .kv = &view,
-                                        .map = {.heads = s.heads, .group = h->group},
-                                        .first = at,
-                                        .cols = cols};
-            LH_TRY(sum_columns(kv, e, &s, &args));
+    stretch s[2];
+    float *at = p->at;
+    int n = stretches(kv, e, p->g, s);
+    for (int i = 0; i < n; i++)
+        for (int64_t r = 0; r < s[i].rows; r++) {
+            float *own = s[i].at + r * s[i].row_ld + p->columns.first * s[i].per_slot;
+            int64_t floats = p->columns.count * s[i].per_slot;
+            LH_TRY(lh_stream_copy(kv->place.stream, to == INTO_PIECES ? at : own, to == INTO_PIECES ? own : at,
+                                  floats * (int64_t)sizeof(float), LH_COPY_ON_DEVICE));
+            at += floats;
         }
-        if (sums)
-            LH_TRY(join(kv, &(lh_group_reduce_args){
-                                .y = raw, .x = sums, .heads = 1, .cols = cols, .y_ld = w->ld, .x_ld = w->tile}));
-    }
 done:
     return st;
 }
 
-/* Copy the pieces of the shared KV heads that rank r observed: from raw to its place among all pieces (r is this rank),
- * or back for those KV heads that lie here too. */
-static lh_status move_pieces(lh_kv *kv, int64_t cols, int r)
+static int64_t floats_a_column(const lh_kv *kv)
+{
+    if (kv->fixed.running) return kv->layout.count;
+    return lh_kv_parts(&kv->shape, &kv->fixed) + (kv->work.at[LH_WORK_SQUARES] != NULL);
+}
+
+/* The pieces that rank r counted: out of this rank's columns (r is this rank), or into those that lie here too. */
+static lh_status move_pieces(lh_kv *kv, const lh_eviction *e, int r)
 {
     lh_status st = LH_OK;
-    const lh_work *w = &kv->work;
     const lh_heads *h = &kv->shape.heads;
     lh_heads other = lh_heads_at(h, r);
-    float *piece = (float *)w->at[LH_WORK_PIECES] + kv->traffic.at[r] / (int64_t)sizeof(float);
+    piece p = {.at = (float *)kv->work.at[LH_WORK_PIECES] + kv->traffic.at[r] / (int64_t)sizeof(float)};
     for (int64_t g = other.kv_first; g < other.kv_first + other.kv_count; g++) {
         int first, sharers;
         lh_heads_sharers(h, g, &first, &sharers);
         if (sharers == 1) continue;
-        columns c = columns_of(cols, r - first, sharers);
-        for (int64_t i = 0; i < w->rows_per_head; i++, piece += c.count) {
-            if (g < h->kv_first || g >= h->kv_first + h->kv_count) continue;
-            float *raw = (float *)w->at[LH_WORK_RAW] + ((g - h->kv_first) * w->rows_per_head + i) * w->ld + c.first;
-            LH_TRY(lh_stream_copy(kv->place.stream, r == h->rank ? piece : raw, r == h->rank ? raw : piece,
-                                  c.count * (int64_t)sizeof(float), LH_COPY_ON_DEVICE));
-        }
+        p.g = g - h->kv_first;
+        p.columns = range_of(e->cols, r - first, sharers);
+        if (p.g >= 0 && p.g < h->kv_count) LH_TRY(move_piece(kv, e, &p, r == h->rank ? INTO_PIECES : OUT_OF_PIECES));
+        p.at += p.columns.count * floats_a_column(kv);
     }
 done:
     return st;
 }
 
-/* Collective. Columns of shared KV heads go to all ranks that hold them. */
-static lh_status exchange_columns(lh_kv *kv, int64_t cols, lh_status *local)
+/* Collective. */
+static lh_status exchange_columns(lh_kv *kv, const lh_eviction *e, lh_status *local)
 {
     lh_status st = LH_OK;
     const lh_heads *h = &kv->shape.heads;
@@ -212,80 +192,142 @@ static lh_status exchange_columns(lh_kv *kv, int64_t cols, lh_status *local)
             int first, sharers;
             lh_heads_sharers(h, g, &first, &sharers);
             if (sharers > 1)
-                end += columns_of(cols, r - first, sharers).count * kv->work.rows_per_head * (int64_t)sizeof(float);
+                end += range_of(e->cols, r - first, sharers).count * floats_a_column(kv) * (int64_t)sizeof(float);
         }
         kv->traffic.bytes[r] = end - kv->traffic.at[r];
     }
     assert(end <= kv->work.bytes[LH_WORK_PIECES]);
-    if (*local == LH_OK) *local = move_pieces(kv, cols, h->rank);
+    if (*local == LH_OK) *local = move_pieces(kv, e, h->rank);
     if (*local == LH_OK) *local = lh_stream_sync(kv->place.stream);
     char *all = kv->work.at[LH_WORK_PIECES];
     LH_TRY(lh_comm_allgatherv(kv->place.comm, all + kv->traffic.at[h->rank], all, kv->traffic.bytes, kv->traffic.at));
     for (int r = 0; r < h->ranks && *local == LH_OK; r++)
-        if (r != h->rank) *local = move_pieces(kv, cols, r);
+        if (r != h->rank) *local = move_pieces(kv, e, r);
 done:
     return st;
 }
 
-/* ---- shape ---- */
+lh_status lh_kv_join_stats(lh_kv *kv, const lh_eviction *e, lh_status *local)
+{
+    return kv->shape.heads.split ? exchange_columns(kv, e, local) : LH_OK;
+}
 
-/* Pool the competing entries, and join the group where that comes after it. */
-static lh_status shape_scores(lh_kv *kv, const lh_eviction *e, const float **scores)
+/* ---- rows that pass ---- */
+
+/* Where groups are split, a slice of this rank's rows goes into its block of the row space. */
+static lh_status take_slice(lh_kv *kv, const lh_kv_rows *rows, lh_row_block *b)
 {
     lh_status st = LH_OK;
-    const lh_work *w = &kv->work;
-    int64_t heads = kv->shape.heads.kv_count;
-    *scores = w->at[LH_WORK_RAW];
-    if (kv->fixed.pool_kind == LH_POOL_NONE) goto done;
-    LH_TRY(kv->place.ops->pool(kv->place.stream, &(lh_pool_args){.y = w->at[LH_WORK_SHAPED],
-                                                                 .x = w->at[LH_WORK_RAW],
-                                                                 .state = w->at[LH_WORK_STATE],
-                                                                 .len = e->pool->view.len,
-                                                                 .rows = heads * w->rows_per_head,
-                                                                 .rows_per_head = w->rows_per_head,
-                                                                 .ld = w->ld,
-                                                                 .k = kv->fixed.pool_size,
-                                                                 .kind = (lh_pool_kind)kv->fixed.pool_kind}));
-    *scores = w->at[LH_WORK_SHAPED];
-    if (!kv->fixed.group_after_pool) goto done;
-    LH_TRY(join(kv, &(lh_group_reduce_args){.y = w->at[LH_WORK_RAW],
-                                            .x = w->at[LH_WORK_SHAPED],
-                                            .heads = heads,
-                                            .cols = e->cols,
-                                            .y_ld = w->ld,
-                                            .x_ld = w->ld}));
-    *scores = w->at[LH_WORK_RAW];
+    int64_t width = kv->shape.heads.q_count * kv->shape.head_dim;
+    float *q = lh_kv_own_q(kv, b->rows), *lse = lh_kv_own_lse(kv, b->rows);
+    for (int64_t r = 0; r < b->rows; r++)
+        LH_TRY(lh_stream_copy(kv->place.stream, q + r * width, b->q + r * rows->q_ld, width * (int64_t)sizeof *q,
+                              LH_COPY_ON_DEVICE));
+    LH_TRY(
+        lh_stream_copy(kv->place.stream, lse, b->lse, b->rows * b->lse_ld * (int64_t)sizeof *lse, LH_COPY_ON_DEVICE));
+    b->q = q;
+    b->lse = lse;
+    b->q_ld = width;
 done:
     return st;
 }
 
-static lh_status tell(lh_kv *kv, const lh_eviction *e, const float *scores)
+static int64_t longest(const lh_pool *pool)
 {
-    int raw = scores == kv->work.at[LH_WORK_SHAPED];
-    if (!kv->listener.scored) return LH_OK;
-    return kv->listener.scored(kv->listener.self, e->layer,
-                               &(lh_kv_scores){.view = &e->pool->view,
-                                               .raw = raw ? kv->work.at[LH_WORK_RAW] : NULL,
-                                               .scores = scores,
-                                               .state = kv->work.at[LH_WORK_STATE],
-                                               .ld = kv->work.ld});
+    int64_t most = 0;
+    for (int64_t g = 0; g < pool->view.heads; g++) most = pool->len[g] > most ? pool->len[g] : most;
+    return most;
 }
 
-lh_status lh_kv_observe(lh_kv *kv, const lh_eviction *e, lh_status *local, const float **scores)
+/* Collective where groups are split. The rows of one slice are added to what their columns carry. */
+static lh_status count_slice(lh_kv *kv, const lh_eviction *e, const lh_row_block *own, lh_status *local)
+{
+    lh_status st = LH_OK;
+    lh_row_block b = *own;
+    lh_columns to = carried(kv, &e->pool->view);
+    int in_prefill = kv->clock.seen == 0;
+    if (*local == LH_OK && in_prefill) *local = lh_kv_check_rows(kv, e->layer, own, 0);
+    LH_TRY(lh_kv_join_rows(kv, e, own, local, &b));
+    if (*local != LH_OK) goto done;
+    *local = kv->shape.heads.split && in_prefill && !kv->fixed.block ? count_shares(kv, e, &b, &to)
+                                                                     : count_all(kv, e, &b, &to);
+done:
+    return st;
+}
+
+int64_t lh_kv_first_counted(const lh_kv *kv)
+{
+    return kv->fixed.block ? 0 : kv->prompt.tokens - lh_policy_rows(&kv->fixed, kv->prompt.tokens);
+}
+
+lh_status lh_kv_count_rows(lh_kv *kv, int64_t layer, const lh_kv_rows *rows)
 {
     lh_status st = LH_OK;
     const lh_heads *h = &kv->shape.heads;
-    if (*local == LH_OK && e->again) *local = lh_kv_ring_unroll(kv, e);
-    if (*local == LH_OK) *local = check_rows(kv, e);
-    if (!h->split) {
-        if (*local == LH_OK) *local = observe_whole(kv, e);
-    } else {
-        LH_TRY(exchange_rows(kv, local));
-        for (int64_t g = 0; g < h->kv_count && *local == LH_OK; g++) *local = observe_shared(kv, e, g);
-        LH_TRY(exchange_columns(kv, e->cols, local));
+    int in_prefill = kv->clock.seen == 0;
+    lh_pool *pool = in_prefill ? lh_kv_prefill_pool(kv, layer) : &kv->layers[layer].pool;
+    int64_t from = in_prefill ? lh_kv_first_counted(kv) : 0;
+    int64_t skip = from > rows->first ? from - rows->first : 0;
+    if (!in_prefill && lh_kv_turns(&kv->fixed)) pool = &kv->turn.pool; /* rows look at turned keys */
+    lh_eviction e = {.layer = layer, .pool = pool, .seen = rows->first + rows->tokens, .cols = kv->prompt.tokens};
+    if (kv->fixed.block && in_prefill) {
+        if (kv->counting == LH_OK) kv->counting = lh_pool_pull_len(pool, kv->place.stream);
+        e.cols = longest(pool);
     }
-    if (*local == LH_OK) *local = shape_scores(kv, e, scores);
-    if (*local == LH_OK) *local = tell(kv, e, *scores);
+    for (int64_t g = 0; g < h->kv_count && !in_prefill; g++) {
+        int64_t held = pool->len[g] + rows->first + rows->tokens - kv->clock.seen; /* len is from before them */
+        if (g == 0 || held > e.cols) e.cols = held;
+    }
+    if (kv->counting == LH_OK && !in_prefill) kv->counting = lh_kv_save_stats(kv, layer);
+    for (int64_t at = skip; at < rows->tokens; at += LH_ROWS_AT_ONCE) {
+        lh_row_block b = {.q = rows->q + at * rows->q_ld,
+                          .lse = rows->lse + at * h->q_count,
+                          .positions = rows->positions + at,
+                          .rows = rows->tokens - at < LH_ROWS_AT_ONCE ? rows->tokens - at : LH_ROWS_AT_ONCE,
+                          .first = rows->first + at,
+                          .q_ld = rows->q_ld,
+                          .lse_ld = h->q_count};
+        if (h->split && kv->counting == LH_OK) kv->counting = take_slice(kv, rows, &b);
+        LH_TRY(count_slice(kv, &e, &b, &kv->counting));
+    }
+done:
+    return st;
+}
+
+/* ---- rows that were kept ---- */
+
+static lh_status clear(lh_kv *kv)
+{
+    lh_status st = LH_OK;
+    static const lh_work_part parts[] = {LH_WORK_RAW, LH_WORK_SQUARES};
+    for (int i = 0; i < 2; i++)
+        if (kv->work.at[parts[i]])
+            LH_TRY(lh_stream_zero(kv->place.stream, kv->work.at[parts[i]], kv->work.bytes[parts[i]]));
+done:
+    return st;
+}
+
+lh_status lh_kv_observe(lh_kv *kv, const lh_eviction *e, lh_status *local)
+{
+    lh_status st = LH_OK;
+    const lh_heads *h = &kv->shape.heads;
+    lh_columns to = observed(kv);
+    int64_t rows = lh_policy_rows(&kv->fixed, e->seen);
+    lh_row_block own = {.q = lh_kv_own_q(kv, rows),
+                        .lse = e->again ? NULL : lh_kv_own_lse(kv, rows), /* again: of the entries that are held now */
+                        .positions = kv->rows.at[LH_ROWS_AT],
+                        .rows = rows,
+                        .first = e->seen - rows,
+                        .q_ld = h->q_count * kv->shape.head_dim,
+                        .lse_ld = h->q_count};
+    lh_row_block b = own;
+    if (*local == LH_OK && e->again) *local = lh_kv_ring_unroll(kv, e);
+    if (*local == LH_OK && !e->again) *local = lh_kv_check_rows(kv, e->layer, &own, 0);
+    LH_TRY(lh_kv_join_rows(kv, e, &own, local, &b));
+    if (*local == LH_OK && e->again) *local = lh_kv_check_rows(kv, e->layer, &b, 1);
+    if (*local == LH_OK) *local = clear(kv);
+    if (*local == LH_OK) *local = h->split ? count_shares(kv, e, &b, &to) : count_all(kv, e, &b, &to);
+    if (h->split) LH_TRY(exchange_columns(kv, e, local));
 done:
     return st;
 }

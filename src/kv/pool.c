@@ -2,13 +2,13 @@
 
 #include "kv/kv_impl.h"
 
-int64_t lh_pool_bytes(const lh_kv_shape *shape, int64_t slots, lh_positions positions)
+int64_t lh_pool_bytes(const lh_kv_shape *shape, int64_t slots, lh_pool_form form)
 {
-    return slots * (2 * shape->head_dim * lh_dtype_bytes(shape->type) +
-                    (positions == LH_POSITIONS_STORED ? (int64_t)sizeof(int32_t) : 0));
+    return slots * (2 * shape->head_dim * lh_dtype_bytes(shape->type) + form.stats * (int64_t)sizeof(float) +
+                    (form.positions == LH_POSITIONS_STORED ? (int64_t)sizeof(int32_t) : 0));
 }
 
-lh_status lh_pool_init(lh_pool *pool, const lh_kv_shape *shape, int64_t *block, lh_positions positions)
+lh_status lh_pool_init(lh_pool *pool, const lh_kv_shape *shape, int64_t *block, lh_pool_form form)
 {
     lh_status st = LH_OK;
     int64_t heads = shape->heads.kv_count, *host = NULL;
@@ -18,7 +18,7 @@ lh_status lh_pool_init(lh_pool *pool, const lh_kv_shape *shape, int64_t *block, 
         .len = host + heads,
         .cap = host + 2 * heads,
         .heads_block = block,
-        .positions = positions,
+        .form = form,
         .view = {
             .type = shape->type, .offset = block, .len = block + heads, .heads = heads, .head_dim = shape->head_dim}};
 done:
@@ -31,8 +31,10 @@ void lh_pool_free(lh_pool *pool, lh_stream *stream)
     lh_device_free(device, pool->view.k);
     lh_device_free(device, pool->view.v);
     lh_device_free(device, pool->view.positions);
+    lh_device_free(device, pool->view.stats);
     pool->view.k = pool->view.v = NULL;
     pool->view.positions = NULL;
+    pool->view.stats = NULL;
     pool->slots = 0;
     for (int64_t h = 0; h < pool->view.heads; h++) pool->cap[h] = pool->len[h] = pool->offset[h] = 0;
 }
@@ -74,8 +76,12 @@ lh_status lh_pool_alloc(lh_pool *pool, lh_stream *stream, const int64_t *cap)
     }
     LH_TRY(lh_device_alloc(device, &pool->view.k, slots * entry, LH_MEM_KV));
     LH_TRY(lh_device_alloc(device, &pool->view.v, slots * entry, LH_MEM_KV));
-    if (pool->positions == LH_POSITIONS_STORED)
+    if (pool->form.positions == LH_POSITIONS_STORED)
         LH_TRY(lh_device_alloc(device, &pool->view.positions, slots * (int64_t)sizeof(int32_t), LH_MEM_KV));
+    pool->view.stat_count = pool->form.stats;
+    if (pool->form.stats)
+        LH_TRY(
+            lh_device_alloc(device, &pool->view.stats, slots * pool->form.stats * (int64_t)sizeof(float), LH_MEM_KV));
     LH_TRY(lh_stream_copy(stream, pool->heads_block, pool->offset, 2 * heads * (int64_t)sizeof(int64_t),
                           LH_COPY_TO_DEVICE));
     pool->slots = slots;
@@ -84,7 +90,7 @@ done:
     return st;
 }
 
-lh_status lh_slots_copy(lh_stream *stream, const lh_slots *dst, const lh_slots *src, int64_t entries)
+lh_status lh_entries_copy(lh_stream *stream, const lh_slots *dst, const lh_slots *src, int64_t entries)
 {
     lh_status st = LH_OK;
     const lh_ragged *d = dst->view, *s = src->view;
@@ -100,6 +106,14 @@ done:
     return st;
 }
 
+lh_status lh_stats_copy(lh_stream *stream, const lh_slots *dst, const lh_slots *src, int64_t entries)
+{
+    int64_t count = dst->view->stat_count;
+    if (!dst->view->stats || !src->view->stats) return LH_OK;
+    return lh_stream_copy(stream, dst->view->stats + dst->slot * count, src->view->stats + src->slot * count,
+                          entries * count * (int64_t)sizeof(float), LH_COPY_ON_DEVICE);
+}
+
 lh_status lh_pool_resize(lh_pool *pool, lh_stream *stream, const int64_t *cap)
 {
     lh_status st = LH_OK;
@@ -107,14 +121,16 @@ lh_status lh_pool_resize(lh_pool *pool, lh_stream *stream, const int64_t *cap)
     int64_t heads = pool->view.heads;
     bigger.view.k = bigger.view.v = NULL;
     bigger.view.positions = NULL;
+    bigger.view.stats = NULL;
     bigger.offset = NULL;
     LH_TRY(lh_calloc(&bigger.offset, 3 * heads, sizeof *bigger.offset));
     bigger.len = bigger.offset + heads;
     bigger.cap = bigger.offset + 2 * heads;
     LH_TRY(lh_pool_alloc(&bigger, stream, cap));
     for (int64_t h = 0; h < heads; h++) {
-        LH_TRY(lh_slots_copy(stream, &(lh_slots){&bigger.view, bigger.offset[h]},
-                             &(lh_slots){&pool->view, pool->offset[h]}, pool->len[h]));
+        lh_slots to = {&bigger.view, bigger.offset[h]}, from = {&pool->view, pool->offset[h]};
+        LH_TRY(lh_entries_copy(stream, &to, &from, pool->len[h]));
+        LH_TRY(lh_stats_copy(stream, &to, &from, pool->len[h]));
         bigger.len[h] = pool->len[h];
     }
     LH_TRY(lh_pool_push_len(&bigger, stream));

@@ -3,24 +3,33 @@
 
 #include "kv/kv_impl.h"
 
-/* Work space for the evictions of the whole prefill; the positions of the observed rows are the prompt's last. */
+/* Work space for the evictions of the whole prefill. */
 static lh_status make_work(lh_kv *kv)
 {
     lh_status st = LH_OK;
-    lh_stream *stream = kv->place.stream;
-    int32_t *positions = NULL;
-    lh_work_request need = {.ld = kv->prompt.tokens, .rows = lh_policy_rows(&kv->fixed, kv->prompt.tokens)};
-    for (int64_t l = 0; l < kv->shape.layers; l++) {
-        need.ranked |= kv->layers[l].plan.ranked;
-        need.scored |= kv->layers[l].plan.scored;
-    }
+    lh_work_request need = {.ld = kv->prompt.tokens, .fresh = kv->prompt.tokens};
+    for (int64_t l = 0; l < kv->shape.layers; l++) lh_kv_add_need(&need, &kv->shape, &kv->fixed, &kv->layers[l].plan);
+    if ((kv->last_evicted < 0 && !need.counted && !kv->leader) || kv->fixed.block) goto done;
     lh_work_size(&kv->work, &kv->shape, &kv->fixed, &need);
-    LH_TRY(lh_work_alloc(&kv->work, stream));
-    LH_TRY(lh_calloc(&positions, kv->work.rows, sizeof *positions));
-    for (int64_t r = 0; r < kv->work.rows; r++) positions[r] = (int32_t)(kv->prompt.tokens - kv->work.rows + r);
-    LH_TRY(
-        lh_stream_copy(stream, kv->work.at[LH_WORK_ROWS], positions, kv->work.bytes[LH_WORK_ROWS], LH_COPY_TO_DEVICE));
-    LH_TRY(lh_stream_sync(stream));
+    LH_TRY(lh_parts_alloc(kv->work.at, kv->work.bytes, LH_WORK_PARTS, kv->place.stream));
+    if (!lh_kv_needs_rows(&kv->fixed) || lh_kv_observes_again(&kv->fixed) || !need.scored) goto done;
+    LH_TRY(lh_kv_alloc_rows(kv, kv->prompt.tokens));
+done:
+    return st;
+}
+
+/* Positions of the observed rows of a prompt: its last. */
+static lh_status number_rows(lh_kv *kv)
+{
+    lh_status st = LH_OK;
+    int64_t rows = lh_policy_rows(&kv->fixed, kv->prompt.tokens);
+    int32_t *positions = NULL;
+    if (!kv->rows.at[LH_ROWS_AT]) goto done;
+    LH_TRY(lh_calloc(&positions, rows, sizeof *positions));
+    for (int64_t r = 0; r < rows; r++) positions[r] = (int32_t)(kv->prompt.tokens - rows + r);
+    LH_TRY(lh_stream_copy(kv->place.stream, kv->rows.at[LH_ROWS_AT], positions, rows * (int64_t)sizeof *positions,
+                          LH_COPY_TO_DEVICE));
+    LH_TRY(lh_stream_sync(kv->place.stream));
 done:
     lh_free(positions);
     return st;
@@ -51,7 +60,19 @@ lh_status lh_kv_begin(lh_kv *kv, int64_t tokens, int64_t more)
     LH_TRY(lh_kv_begin_layers(kv, &(lh_prompt){.tokens = tokens, .more = more}));
     for (int64_t l = 0; l < kv->shape.layers; l++)
         if (kv->layers[l].plan.evicts) kv->last_evicted = l;
-    if (kv->last_evicted >= 0) LH_TRY(make_work(kv));
+    if (kv->fixed.evicts && kv->fixed.layers == LH_LAYERS_ADAPTIVE) LH_TRY(lh_kv_open_over_layers(kv));
+    LH_TRY(make_work(kv));
+    LH_TRY(number_rows(kv));
+    for (int64_t i = 0; i < kv->follower_count; i++) LH_TRY(lh_kv_begin(kv->followers[i], tokens, more));
+done:
+    return st;
+}
+
+static lh_status begin_expecting(lh_kv *kv, int64_t layer)
+{
+    lh_status st = LH_OK;
+    if (kv->fixed.source == LH_SCORE_EXPECTED && kv->layers[layer].plan.scored) LH_TRY(lh_kv_expect_begin(kv));
+    for (int64_t i = 0; i < kv->follower_count; i++) LH_TRY(begin_expecting(kv->followers[i], layer));
 done:
     return st;
 }
@@ -60,37 +81,17 @@ lh_status lh_kv_prefill_begin(lh_kv *kv, int64_t layer, lh_ragged **view)
 {
     lh_status st = LH_OK;
     const lh_layer_plan *plan = &kv->layers[layer].plan;
-    lh_pool *pool = &kv->layers[layer].pool;
+    lh_pool *pool = lh_kv_prefill_pool(kv, layer);
     if (plan->evicts) {
-        pool = &kv->scratch;
         if (!pool->slots) LH_TRY(alloc_even(kv, pool, kv->prompt.tokens));
         memset(pool->len, 0, (size_t)pool->view.heads * sizeof *pool->len);
         LH_TRY(lh_pool_push_len(pool, kv->place.stream));
     } else {
         LH_TRY(alloc_even(kv, pool, plan->kept + plan->slack));
     }
+    LH_TRY(lh_kv_lend(kv, layer));
+    LH_TRY(begin_expecting(kv, layer));
     *view = &pool->view;
-done:
-    return st;
-}
-
-lh_status lh_kv_keep_lse(lh_kv *kv, const float *lse, int64_t row, int64_t rows)
-{
-    lh_status st = LH_OK;
-    const lh_heads *h = &kv->shape.heads;
-    float *own = (float *)kv->work.at[LH_WORK_LSE] + (h->split ? kv->work.rows * h->q_first : 0);
-    int64_t at = 0;
-    for (int64_t g = 0; g < (h->split ? h->kv_count : 1); g++) {
-        int64_t n = h->q_count; /* column_sums wants the heads of a call beside each other: one KV head after another */
-        if (h->split) n = (h->kv_first + g + 1) * h->group - h->q_first - at;
-        if (n > h->q_count - at) n = h->q_count - at;
-        float *dst = own + kv->work.rows * at + row * n;
-        int dense = n == h->q_count;
-        for (int64_t r = 0; r < (dense ? 1 : rows); r++)
-            LH_TRY(lh_stream_copy(kv->place.stream, dst + r * n, lse + r * h->q_count + at,
-                                  (dense ? rows : 1) * n * (int64_t)sizeof(float), LH_COPY_ON_DEVICE));
-        at += n;
-    }
 done:
     return st;
 }
@@ -100,41 +101,86 @@ static lh_status keep_rows(lh_kv *kv, const lh_kv_rows *rows)
 {
     lh_status st = LH_OK;
     const lh_heads *h = &kv->shape.heads;
-    int64_t from = kv->prompt.tokens - kv->work.rows, width = h->q_count * kv->shape.head_dim;
-    int64_t skip = from > rows->first ? from - rows->first : 0, count = rows->tokens - skip;
+    int64_t kept = lh_policy_rows(&kv->fixed, kv->prompt.tokens), from = kv->prompt.tokens - kept;
+    int64_t width = h->q_count * kv->shape.head_dim, skip = from > rows->first ? from - rows->first : 0;
+    int64_t count = rows->tokens - skip, row = rows->first + skip - from;
     if (count <= 0) goto done;
-    int64_t row = rows->first + skip - from;
-    assert(row + count <= kv->work.rows);
-    float *dst = (float *)kv->work.at[LH_WORK_Q] + (h->split ? kv->work.rows * h->q_first * kv->shape.head_dim : 0);
+    assert(row + count <= kept);
+    float *q = lh_kv_own_q(kv, kept) + row * width, *lse = lh_kv_own_lse(kv, kept) + row * h->q_count;
     int dense = rows->q_ld == width;
     for (int64_t r = 0; r < (dense ? 1 : count); r++)
-        LH_TRY(lh_stream_copy(kv->place.stream, dst + (row + r) * width, rows->q + (skip + r) * rows->q_ld,
-                              (dense ? count : 1) * width * (int64_t)sizeof(float), LH_COPY_ON_DEVICE));
-    LH_TRY(lh_kv_keep_lse(kv, rows->lse + skip * h->q_count, row, count));
+        LH_TRY(lh_stream_copy(kv->place.stream, q + r * width, rows->q + (skip + r) * rows->q_ld,
+                              (dense ? count : 1) * width * (int64_t)sizeof *q, LH_COPY_ON_DEVICE));
+    LH_TRY(lh_stream_copy(kv->place.stream, lse, rows->lse + skip * h->q_count,
+                          count * h->q_count * (int64_t)sizeof *lse, LH_COPY_ON_DEVICE));
 done:
     return st;
 }
 
+/* What becomes of query rows: they are kept until the layer's eviction, counted as they pass, or make up what is
+ * expected of others. */
+typedef enum use { UNUSED, KEPT, COUNTED, EXPECTED } use;
+
+static use use_of_rows(const lh_kv *kv, int64_t layer)
+{
+    const lh_layer_plan *plan = &kv->layers[layer].plan;
+    if (kv->fixed.source == LH_SCORE_EXPECTED) return plan->scored && !kv->clock.seen ? EXPECTED : UNUSED;
+    if (kv->fixed.source != LH_SCORE_ATTENTION) return UNUSED;
+    if (kv->fixed.running) {
+        int counts = kv->clock.seen ? kv->fixed.every > 0 : lh_kv_counts(&kv->fixed, plan) && !kv->twin;
+        return counts ? COUNTED : UNUSED;
+    }
+    return plan->scored && !kv->clock.seen ? KEPT : UNUSED;
+}
+
+/* Whether the last rows are kept to be observed again. */
+static int rings(const lh_kv *kv, int64_t layer)
+{
+    return kv->layers[layer].ring.q && (kv->fixed.every || !kv->clock.seen);
+}
+
 int64_t lh_kv_wants_rows(const lh_kv *kv, int64_t layer)
 {
-    const lh_kv_layer *l = &kv->layers[layer];
-    if (kv->clock.seen) return l->ring.q ? 0 : INT64_MAX;
-    return kv->prompt.tokens - (l->plan.scored || l->ring.q ? lh_policy_rows(&kv->fixed, kv->prompt.tokens) : 0);
+    int wanted = rings(kv, layer) || use_of_rows(kv, layer) != UNUSED;
+    if (wanted && kv->fixed.block && !kv->clock.seen) return 0;
+    if (kv->clock.seen) return wanted ? 0 : INT64_MAX;
+    int64_t first = kv->prompt.tokens - (wanted ? lh_policy_rows(&kv->fixed, kv->prompt.tokens) : 0);
+    if (use_of_rows(kv, layer) == EXPECTED) first = 0;
+    for (int64_t i = 0; i < kv->follower_count; i++) {
+        int64_t other = lh_kv_wants_rows(kv->followers[i], layer);
+        first = other < first ? other : first;
+    }
+    return first;
+}
+
+/* Collective where statistics go on and groups are split. */
+static lh_status use_rows(lh_kv *kv, int64_t layer, const lh_kv_rows *rows)
+{
+    lh_status st = LH_OK;
+    use what = use_of_rows(kv, layer);
+    double start = lh_kv_now();
+    if (rings(kv, layer)) LH_TRY(lh_kv_ring_record(kv, layer, rows));
+    if (what == KEPT) LH_TRY(keep_rows(kv, rows));
+    if (what == COUNTED) LH_TRY(lh_kv_count_rows(kv, layer, rows));
+    if (what == EXPECTED) LH_TRY(lh_kv_expect_rows(kv, layer, rows));
+done:
+    kv->evict_s += lh_kv_now() - start;
+    return st;
 }
 
 lh_status lh_kv_record(lh_kv *kv, int64_t layer, const lh_kv_rows *rows)
 {
     lh_status st = LH_OK;
-    if (kv->layers[layer].ring.q) LH_TRY(lh_kv_ring_record(kv, layer, rows));
-    if (!kv->clock.seen && kv->layers[layer].plan.scored) LH_TRY(keep_rows(kv, rows));
+    LH_TRY(use_rows(kv, layer, rows));
+    for (int64_t i = 0; i < kv->follower_count && !kv->clock.seen; i++)
+        LH_TRY(lh_kv_record(kv->followers[i], layer, rows));
 done:
     return st;
 }
 
 /* ---- the end of a layer ---- */
 
-/* The entries that stay, from the scratch into a pool of the layer's own. */
-static lh_status compact(lh_kv *kv, const lh_eviction *e, int64_t *counts)
+lh_status lh_kv_compact_out(lh_kv *kv, const lh_eviction *e, int64_t *counts)
 {
     lh_status st = LH_OK;
     const lh_layer_plan *plan = &kv->layers[e->layer].plan;
@@ -176,12 +222,37 @@ static const int64_t *even_room(lh_kv *kv, const lh_layer_plan *plan)
     return kv->traffic.room;
 }
 
-lh_status lh_kv_prefill_end(lh_kv *kv, int64_t layer)
+/* What stays goes from the pool of the prefill into the layer's own. */
+static lh_status settle_layer(lh_kv *kv, lh_eviction *e, lh_status *local)
 {
-    lh_status st = LH_OK, local = LH_OK;
-    const lh_layer_plan *plan = &kv->layers[layer].plan;
-    lh_pool *pool = plan->evicts ? &kv->scratch : &kv->layers[layer].pool;
+    lh_status st = LH_OK;
+    const lh_layer_plan *plan = &kv->layers[e->layer].plan;
+    lh_pool *own = &kv->layers[e->layer].pool;
     int64_t *counts = kv->traffic.kept;
+    if (e->pool == own) goto done;
+    if (own->form.positions == LH_POSITIONS_IMPLIED) { /* all of it stays */
+        if (*local == LH_OK) *local = alloc_even(kv, own, plan->kept + plan->slack);
+        for (int64_t h = 0; h < own->view.heads && *local == LH_OK; h++) {
+            own->len[h] = kv->prompt.tokens;
+            *local = lh_entries_copy(kv->place.stream, &(lh_slots){&own->view, own->offset[h]},
+                                     &(lh_slots){&e->pool->view, e->pool->offset[h]}, own->len[h]);
+        }
+        if (*local == LH_OK) *local = lh_pool_push_len(own, kv->place.stream);
+        goto done;
+    }
+    if (kv->over && e->ranked) return lh_kv_settle_over_layers(kv, e, local);
+    LH_TRY(lh_kv_choose(kv, e, local, counts));
+    if (*local == LH_OK) *local = lh_kv_compact_out(kv, e, counts);
+done:
+    return st;
+}
+
+/* Collective. */
+static lh_status end_layer(lh_kv *kv, int64_t layer)
+{
+    lh_status st = LH_OK, local = kv->counting;
+    const lh_layer_plan *plan = &kv->layers[layer].plan;
+    lh_pool *pool = lh_kv_prefill_pool(kv, layer);
     double start = lh_kv_now();
     lh_eviction e = {.layer = layer,
                      .pool = pool,
@@ -192,20 +263,32 @@ lh_status lh_kv_prefill_end(lh_kv *kv, int64_t layer)
                      .ranked = plan->ranked,
                      .scored = plan->scored,
                      .room = even_room(kv, plan)};
-    local = check_appended(kv, layer, pool);
-    if (plan->evicts) {
-        LH_TRY(lh_kv_choose(kv, &e, &local, counts));
-        if (local == LH_OK) local = compact(kv, &e, counts);
-    }
-    if (layer == kv->last_evicted) {
-        lh_pool_free(&kv->scratch, kv->place.stream);
+    kv->layers[layer].fresh = kv->layout.norms < 0 ? 0 : kv->prompt.tokens;
+    if (local == LH_OK) local = kv->fixed.block ? lh_kv_end_blocks(kv, layer) : check_appended(kv, layer, pool);
+    if (lh_kv_counts(&kv->fixed, plan) && !kv->twin && !kv->fixed.block) LH_TRY(lh_kv_join_stats(kv, &e, &local));
+    LH_TRY(settle_layer(kv, &e, &local));
+    if (local == LH_OK) local = lh_kv_unturn(kv, layer);
+    if (layer == kv->last_evicted && !kv->leader) lh_pool_free(&kv->scratch, kv->place.stream);
+    if (layer == kv->shape.layers - 1) {
         lh_work_free(&kv->work, kv->place.stream);
+        if (!lh_kv_observes_again(&kv->fixed)) lh_row_space_free(&kv->rows, kv->place.stream);
+        kv->clock.seen = kv->prompt.tokens;
     }
     if (local == LH_OK && kv->listener.kept)
         local = kv->listener.kept(kv->listener.self, layer, &kv->layers[layer].pool.view);
-    if (layer == kv->shape.layers - 1) kv->clock.seen = kv->prompt.tokens;
     kv->evict_s += lh_kv_now() - start;
     LH_TRY(lh_comm_agree(kv->place.comm, local));
+done:
+    return st;
+}
+
+lh_status lh_kv_prefill_end(lh_kv *kv, int64_t layer)
+{
+    lh_status st = LH_OK;
+    for (int64_t i = 0; i < kv->follower_count; i++) LH_TRY(end_layer(kv->followers[i], layer));
+    LH_TRY(end_layer(kv, layer));
+    /* not before: followers may share statistics */
+    for (int64_t i = 0; i < kv->follower_count && layer == kv->shape.layers - 1; i++) lh_kv_take_back(kv->followers[i]);
 done:
     return st;
 }

@@ -17,7 +17,7 @@ static int64_t qkv_dim(const lh_config *c, const lh_shard *s)
 }
 
 /* The workspace as a list: which pointer, how many bytes. One list for opening, closing and planning. */
-enum { BUFFERS = 12 };
+enum { BUFFERS = 13 };
 typedef struct buffer {
     void *where;
     int64_t bytes;
@@ -32,6 +32,7 @@ static void list_buffers(lh_forward *f, const lh_config *c, const lh_shard *s, c
     const buffer list[BUFFERS] = {
         {&f->ids, t * 4},
         {&f->positions, t * 4},
+        {&f->turns, t * 4},
         {&f->x, t * c->hidden * f32},
         {&f->normed, t * c->hidden * type},
         {&f->qkv, t * qkv_dim(c, s) * f32},
@@ -61,15 +62,17 @@ int64_t lh_forward_prompt_bytes(const lh_config *config, int64_t tokens)
     return tokens * config->hidden * 4;
 }
 
-static lh_status open_rope(lh_forward *f, const lh_rope *rope, int64_t length, rotation *out)
+static lh_status open_rope(lh_forward *f, const lh_rope *rope, int64_t length, lh_kv_rotation *out)
 {
     lh_status st = LH_OK;
     int64_t half = f->config->rotary_dim / 2;
-    float *host = NULL;
+    float *host = NULL, *device = NULL;
     LH_TRY(lh_calloc(&host, half, sizeof *host));
     lh_rope_frequencies(rope, f->config->rotary_dim, length, host, &out->scale);
-    LH_TRY(lh_device_alloc(f->device, &out->inv_freq, half * 4, LH_MEM_WORK));
-    LH_TRY(lh_stream_copy(f->place.stream, out->inv_freq, host, half * 4, LH_COPY_TO_DEVICE));
+    LH_TRY(lh_device_alloc(f->device, &device, half * 4, LH_MEM_WORK));
+    out->inv_freq = device;
+    out->rotary = f->config->rotary_dim;
+    LH_TRY(lh_stream_copy(f->place.stream, device, host, half * 4, LH_COPY_TO_DEVICE));
     LH_TRY(lh_stream_sync(f->place.stream)); /* before `host` goes */
 done:
     lh_free(host);
@@ -100,6 +103,11 @@ static lh_status open_parts(lh_forward *f)
         f->block_parts.bounds[i] = lh_ff_block(f->config->ff, f->shard->block_first + i) - f->shard->ff_first;
 done:
     return st;
+}
+
+const lh_kv_rotation *lh_forward_rotations(const lh_forward *f)
+{
+    return f->rotations;
 }
 
 void lh_forward_keep(lh_forward *f, int64_t rows)
@@ -160,7 +168,7 @@ void lh_forward_close(lh_forward *f)
     buffer list[BUFFERS];
     list_buffers(f, f->config, f->shard, &f->model->options, list);
     for (int i = 0; i < BUFFERS; i++) lh_device_free(f->device, *(void **)list[i].where);
-    for (int i = 0; i < 2; i++) lh_device_free(f->device, f->rotations[i].inv_freq);
+    for (int i = 0; i < 2; i++) lh_device_free(f->device, (float *)f->rotations[i].inv_freq);
     lh_device_free(f->device, f->last);
     lh_device_free(f->device, f->last_normed);
     lh_device_free(f->device, f->logits);
@@ -201,15 +209,15 @@ done:
     return st;
 }
 
-/* Positions first .. first + n on the device, and the host's array reused for the next chunk only after a copy. */
-static lh_status set_positions(lh_forward *f, int64_t first, int64_t n)
+/* Numbers first .. first + n on the device. */
+static lh_status number(lh_forward *f, int32_t *device, int64_t first, int64_t n)
 {
     lh_status st = LH_OK;
     int32_t *host = NULL;
     LH_TRY(lh_calloc(&host, n, sizeof *host));
     for (int64_t t = 0; t < n; t++) host[t] = (int32_t)(first + t);
-    LH_TRY(lh_stream_copy(f->place.stream, f->positions, host, n * 4, LH_COPY_TO_DEVICE));
-    LH_TRY(lh_stream_sync(f->place.stream));
+    LH_TRY(lh_stream_copy(f->place.stream, device, host, n * 4, LH_COPY_TO_DEVICE));
+    LH_TRY(lh_stream_sync(f->place.stream)); /* before `host` goes */
 done:
     lh_free(host);
     return st;
@@ -261,7 +269,12 @@ static lh_status attend_and_record(lh_forward *f, lh_kv *kv, const lh_rows_at *r
     LH_TRY(rows->tokens == 1 ? lh_layer_attend_step(f, rows, lse) : lh_layer_attend(f, rows, lse));
     if (wanted)
         LH_TRY(lh_kv_record(kv, rows->layer,
-                            &(lh_kv_rows){f->qkv, f->lse, rows->first, rows->tokens, qkv_dim(f->config, f->shard)}));
+                            &(lh_kv_rows){.q = f->qkv,
+                                          .lse = f->lse,
+                                          .positions = f->positions,
+                                          .first = rows->first,
+                                          .tokens = rows->tokens,
+                                          .q_ld = qkv_dim(f->config, f->shard)}));
 done:
     return st;
 }
@@ -291,11 +304,12 @@ static lh_status prefill_layer(lh_forward *f, const prompt *p, int64_t layer)
     int64_t needed = layer + 1 < f->config->layers ? 0 : (n - rows < wanted ? n - rows : wanted);
     st = lh_kv_prefill_begin(kv, layer, &view); /* allocates: may fail on one rank only */
     LH_TRY(lh_comm_agree(f->place.comm, st));
-    for (int64_t at = 0; at < n; at += f->chunk) {
-        int64_t t = n - at < f->chunk ? n - at : f->chunk;
+    for (int64_t at = 0, t; at < n; at += t) {
+        t = n - at < f->chunk ? n - at : f->chunk;
+        LH_TRY(lh_kv_prefill_next(kv, layer, at, &t, &view));
         lh_rows_at rows_at = {
             .layer = layer, .first = at, .tokens = t, .view = view, .x = p->x + at * f->config->hidden};
-        LH_TRY(set_positions(f, at, t));
+        LH_TRY(number(f, f->positions, at, t));
         LH_TRY(lh_layer_append(f, &rows_at));
         if (at + t <= needed) continue;
         LH_TRY(attend_and_record(f, kv, &rows_at));
@@ -349,12 +363,18 @@ static lh_status take_in(lh_forward *f, lh_kv *kv, const int32_t *ids, int64_t n
     for (int64_t at = 0; at < n; at += f->chunk) {
         int64_t t = n - at < f->chunk ? n - at : f->chunk;
         LH_TRY(embed(f, ids + at, t, f->x));
-        LH_TRY(set_positions(f, seen + at, t));
+        LH_TRY(number(f, f->positions, seen + at, t));
         for (int64_t l = 0; l < f->config->layers; l++) {
             lh_rows_at rows = {.layer = l, .first = seen + at, .tokens = t, .x = f->x};
             /* Only the first chunk can need memory; a failure here is this rank's alone and ends the run. */
             LH_TRY(lh_kv_room(kv, l, at == 0 ? n : t, &rows.view));
+            if (lh_kv_by_slots(kv)) {
+                LH_TRY(number(f, f->turns, lh_kv_slot_of(kv, l, rows.first), t));
+                rows.turns = f->turns;
+                rows.keys_as_they_are = 1;
+            }
             LH_TRY(lh_layer_append(f, &rows));
+            LH_TRY(lh_kv_turned(kv, l, rows.first + t, &rows.view));
             LH_TRY(attend_and_record(f, kv, &rows));
             LH_TRY(lh_layer_output(f, &rows));
         }

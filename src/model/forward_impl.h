@@ -4,11 +4,6 @@
 
 #include "model/model_impl.h"
 
-typedef struct rotation {
-    float *inv_freq; /* [rotary_dim / 2], device */
-    float scale;
-} rotation;
-
 /* Logical shards of a product whose inner dimension is cut over ranks: query heads, or blocks of channels. */
 typedef struct lh_parts {
     int64_t *first;  /* [ranks + 1] first part of every rank */
@@ -22,11 +17,11 @@ struct lh_forward {
     lh_kv_place place;
     lh_device *device;
     int64_t chunk;
-    rotation rotations[2]; /* global, local */
+    lh_kv_rotation rotations[2]; /* global, local */
     lh_parts head_parts, block_parts;
     int64_t *gather_bytes, *gather_at; /* [ranks] */
     /* workspace of one chunk of t tokens, device */
-    int32_t *ids, *positions; /* [t] */
+    int32_t *ids, *positions, *turns; /* [t] */
     float *x;                 /* [t, hidden] */
     void *normed;             /* [t, hidden], of the model's type */
     float *qkv;               /* [t, (q_count + 2 kv_count) * head_dim] */
@@ -50,6 +45,8 @@ struct lh_forward {
 typedef struct lh_rows_at {
     int64_t layer, first, tokens; /* first: position of the first one */
     lh_ragged *view;
+    const int32_t *turns; /* device, [tokens]: by what queries and keys are rotated; NULL: their positions */
+    int keys_as_they_are; /* 1: keys are appended without rotation */
     float *x; /* [tokens, hidden], updated in place */
 } lh_rows_at;
 

@@ -62,9 +62,9 @@ static lh_status norm_heads(lh_forward *f, float *x, const float *w, int64_t hea
 
 static lh_status rotate(lh_forward *f, float *x, int64_t heads, const lh_rows_at *rows)
 {
-    const rotation *r = &f->rotations[sliding(f, rows->layer)];
+    const lh_kv_rotation *r = &f->rotations[sliding(f, rows->layer)];
     return f->place.ops->rope(f->place.stream, &(lh_rope_args){.x = x,
-                                                               .positions = f->positions,
+                                                               .positions = rows->turns ? rows->turns : f->positions,
                                                                .inv_freq = r->inv_freq,
                                                                .tokens = rows->tokens,
                                                                .heads = heads,
@@ -97,7 +97,7 @@ lh_status lh_layer_append(lh_forward *f, const lh_rows_at *rows)
     if (w->q_norm) LH_TRY(norm_heads(f, q, w->q_norm, heads->q_count, t));
     if (w->k_norm) LH_TRY(norm_heads(f, k, w->k_norm, heads->kv_count, t));
     LH_TRY(rotate(f, q, heads->q_count, rows));
-    LH_TRY(rotate(f, k, heads->kv_count, rows));
+    if (!rows->keys_as_they_are) LH_TRY(rotate(f, k, heads->kv_count, rows));
     LH_TRY(f->place.ops->append(
         f->place.stream,
         &(lh_append_args){

@@ -130,11 +130,15 @@ lh_status lh_model_load(lh_model **out, lh_checkpoint *ck, const lh_kv_place *pl
     LH_TRY(lh_config_parse(&m->config, json, "/config"));
     LH_TRY(lh_shard_of(&m->shard, &m->config, lh_comm_rank(place->comm), lh_comm_size(place->comm)));
     LH_TRY(lh_calloc(&m->layers, m->config.layers, sizeof *m->layers));
+    LH_TRY(lh_calloc(&m->projections, m->config.layers, sizeof *m->projections));
     loader in = {ck, m, progress, 0, lh_model_bytes(&m->config, &m->shard, options->dtype)};
     for (int i = 0; i < MODEL_PIECES; i++) LH_TRY(load_piece(&in, &model_pieces[i], 0, m));
     if (m->config.tied) m->head = m->embed;
     for (int64_t l = 0; l < m->config.layers; l++)
         for (int i = 0; i < LAYER_PIECES; i++) LH_TRY(load_piece(&in, &layer_pieces[i], l, &m->layers[l]));
+    for (int64_t l = 0; l < m->config.layers; l++)
+        m->projections[l] = (lh_kv_projection){
+            .w = m->layers[l].o, .type = options->dtype, .ld = m->shard.heads.q_count * m->config.head_dim};
     *out = m;
     m = NULL;
 done:
@@ -161,6 +165,7 @@ void lh_model_close(lh_model *model)
     for (int64_t l = 0; model->layers && l < model->config.layers; l++)
         free_pieces(device, layer_pieces, LAYER_PIECES, &model->layers[l]);
     lh_free(model->layers);
+    lh_free(model->projections);
     lh_config_clear(&model->config);
     lh_free(model);
 }
@@ -184,10 +189,13 @@ lh_kv_shape lh_config_kv_shape(const lh_config *config, const lh_shard *shard, l
                          .scale = (float)config->attn_scale,
                          .softcap = (float)config->attn_softcap,
                          .window = config->window,
-                         .sliding = config->window ? config->sliding : NULL};
+                         .sliding = config->window ? config->sliding : NULL,
+                         .hidden = config->hidden};
 }
 
 lh_kv_shape lh_model_kv_shape(const lh_model *model, lh_dtype kv_type)
 {
-    return lh_config_kv_shape(&model->config, &model->shard, kv_type);
+    lh_kv_shape shape = lh_config_kv_shape(&model->config, &model->shard, kv_type);
+    shape.projections = model->projections;
+    return shape;
 }

@@ -49,6 +49,9 @@ int64_t lh_forward_prompt_bytes(const lh_config *config, int64_t tokens);
 lh_status lh_forward_open(lh_forward **out, lh_model *model, const lh_kv_place *place, int64_t length);
 void lh_forward_close(lh_forward *f);
 
+/* How it rotates: [2], of layers that do not slide and of those that do. Borrowed. */
+const lh_kv_rotation *lh_forward_rotations(const lh_forward *forward);
+
 /* Called on every rank after every chunk of a layer: tokens x layers done of all. Not LH_OK: stop with this status. */
 typedef struct lh_forward_progress {
     void *self;

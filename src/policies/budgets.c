@@ -1,117 +1,162 @@
 #include <assert.h>
-#include <stdlib.h>
+#include <string.h>
 
 #include "policies/policy_impl.h"
 
 typedef __int128 wide;
 
-static int64_t least(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
-static int64_t most(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
-}
+/* ---- shares of a prompt ---- */
 
 int64_t lh_policy_entries(const lh_policy_plan *plan, int64_t seen)
 {
     if (!plan->evicts) return seen;
-    return plan->budget_is_share ? most(1, lh_percent_of(plan->budget_share, seen)) : plan->budget_entries;
+    return plan->budget_is_share ? lh_most(1, lh_percent_of(plan->budget_share, seen)) : plan->budget_entries;
+}
+
+/* NaCl's proxies, which protect themselves: a quarter of the budget at most. */
+static int64_t proxies(const lh_policy_plan *plan, int64_t seen)
+{
+    return lh_most(1, lh_least(lh_percent_of(plan->proxies_share, seen), lh_policy_entries(plan, seen) / 4));
+}
+
+static int64_t rows(const lh_policy_plan *plan, int64_t seen)
+{
+    if (plan->has_proxies) return proxies(plan, seen);
+    return plan->rows_is_share ? lh_most(1, lh_percent_of(plan->rows_share, seen)) : plan->rows;
 }
 
 int64_t lh_policy_rows(const lh_policy_plan *plan, int64_t seen)
 {
-    if (!plan->evicts || plan->source != LH_SCORE_ATTENTION) return 0;
-    return least(seen, plan->rows_is_share ? most(1, lh_percent_of(plan->rows_share, seen)) : plan->rows);
+    return plan->evicts && lh_plan_attends(plan) ? lh_least(seen, rows(plan, seen)) : 0;
+}
+
+lh_policy_plan lh_policy_fix(const lh_policy_plan *plan, int64_t seen)
+{
+    lh_policy_plan fixed;
+    memcpy(&fixed, plan, sizeof fixed);
+    if (!plan->evicts) return fixed;
+    fixed.budget_entries = lh_policy_entries(plan, seen);
+    fixed.budget_is_share = 0;
+    fixed.budget_share = (lh_decimal){0};
+    if (plan->recents_is_share) fixed.recents = lh_percent_of(plan->recents_share, fixed.budget_entries);
+    fixed.recents_is_share = 0;
+    fixed.recents_share = (lh_decimal){0};
+    fixed.rows = rows(plan, seen);
+    fixed.rows_is_share = 0;
+    fixed.rows_share = (lh_decimal){0};
+    if (!plan->has_proxies) return fixed;
+    fixed.window = fixed.rows;
+    fixed.sinks = lh_least(plan->sinks, fixed.rows / 2);
+    if (plan->every_is_rows) fixed.every = fixed.rows;
+    fixed.has_proxies = fixed.every_is_rows = 0;
+    fixed.proxies_share = (lh_decimal){0};
+    return fixed;
 }
 
 lh_protection lh_policy_protect(const lh_policy_plan *plan, const lh_protect_request *request)
 {
-    lh_protection p = {.budget = least(request->budget, request->seen - request->visible_from)};
-    p.sinks = least(most(0, least(plan->sinks, request->seen) - request->visible_from), p.budget);
-    p.recents = least(most(plan->recents, plan->window), p.budget - p.sinks);
+    lh_protection p = {.budget = lh_least(request->budget, request->seen - request->visible_from)};
+    p.sinks = lh_least(lh_most(0, lh_least(plan->sinks, request->seen) - request->visible_from), p.budget);
+    p.recents = lh_least(lh_most(plan->recents, plan->window), p.budget - p.sinks);
     p.base = p.budget - p.sinks - p.recents;
     return p;
 }
 
-/* ---- over layers ---- */
+/* ---- stages of the selection ---- */
 
-static int64_t layer_most(const lh_layers_request *q, int64_t l, int64_t entries)
+static int64_t inside(int64_t n, int64_t kept)
 {
-    return q->sliding && q->sliding[l] ? least(entries, q->window) : entries;
+    return lh_most(0, lh_least(n, kept));
 }
 
-/* Give `missing` entries one each to layers 0, 1, … that have room below most[l], round after round; whole rounds at
- * once. */
-static void give_to_layers(const lh_layers_request *q, int64_t missing, int64_t *budgets)
+/* What kvpress makes sure of for each head, its protected entries included: int(n_kept * alpha), at least 1. */
+static int64_t sure_of_budget(const lh_policy_plan *plan, const lh_protection *protect)
 {
-    while (missing > 0) {
-        int64_t open = 0, room = missing;
-        for (int64_t l = 0; l < q->layers; l++) {
-            int64_t r = layer_most(q, l, q->seen) - budgets[l];
-            if (r > 0) open++, room = least(room, r);
-        }
-        if (!open) return;
-        int64_t each = most(1, least(room, missing / open));
-        for (int64_t l = 0; l < q->layers && missing > 0; l++)
-            if (layer_most(q, l, q->seen) > budgets[l]) budgets[l] += each, missing -= each;
+    return plan->alpha.digits ? lh_most(1, lh_decimal_of(plan->alpha, protect->budget)) : 0;
+}
+
+/* Of the whole budget: the protected entries are the best ones of the first stage. What the floor gave is there too. */
+static int64_t first_of_budget(const lh_policy_plan *plan, const lh_protection *protect, int64_t kept)
+{
+    int64_t protected_ = protect->sinks + protect->recents;
+    int64_t first = lh_decimal_of(plan->first_stage, kept + protected_);
+    if (plan->heads == LH_HEADS_ADAPTIVE)
+        first = lh_most(first, sure_of_budget(plan, protect));
+    else if (plan->first_stage.digits)
+        first = lh_most(first, 1);
+    return inside(first - protected_, kept);
+}
+
+int64_t lh_policy_first_stage(const lh_policy_plan *plan, const lh_protection *protect, int64_t kept)
+{
+    switch (plan->select) {
+    case LH_SELECT_TWO_STAGE:
+        if (plan->shares_of == LH_SHARES_OF_BUDGET) return first_of_budget(plan, protect, kept);
+        return lh_decimal_of(plan->first_stage, kept);
+    case LH_SELECT_STD_SCOPE: return inside(lh_decimal_of(plan->std_share, protect->budget), kept);
+    case LH_SELECT_TOPK_SAMPLE: return kept - lh_fraction_of(plan->random_share, kept);
+    default: return kept;
     }
 }
 
-/* PyramidKV (arXiv 2406.02069): x_l falls in a straight line from M to m. With both over beta, x_l is the quotient of
- * whole numbers, and its floor exact. Without a window the last layers may get less than one entry: they get one, which
- * is never too much in all, because x_l + x_(N-1-l) is whole: their partners have lost as much. */
-static void pyramid(const lh_policy_plan *plan, const lh_layers_request *q, int64_t entries, int64_t *budgets)
+int64_t lh_policy_floor(const lh_policy_plan *plan, const lh_protection *protect, int64_t room)
 {
-    int64_t base = entries - plan->window, given = 0;
-    wide low = base, high = 2 * (wide)base * plan->beta - base;
-    wide ceiling = (wide)(q->seen - plan->window) * plan->beta;
-    if (high > ceiling) {
-        high = ceiling;
-        low = 2 * (wide)base * plan->beta - high;
-    }
-    for (int64_t l = 0; l < q->layers; l++) {
-        wide x = (high * (q->layers - 1) - l * (high - low)) / ((wide)plan->beta * (q->layers - 1));
-        budgets[l] = layer_most(q, l, most(1, (int64_t)x + plan->window));
-        given += budgets[l];
-    }
-    give_to_layers(q, q->layers * entries - given, budgets);
-}
-
-void lh_policy_layers(const lh_policy_plan *plan, const lh_layers_request *request, int64_t *budgets)
-{
-    int64_t entries = lh_policy_entries(plan, request->seen);
-    if (plan->evicts && plan->layers == LH_LAYERS_PYRAMID && request->layers > 1 && entries > plan->window &&
-        entries < request->seen) {
-        pyramid(plan, request, entries, budgets);
-        return;
-    }
-    for (int64_t l = 0; l < request->layers; l++) budgets[l] = layer_most(request, l, entries);
+    if (plan->shares_of == LH_SHARES_OF_BUDGET)
+        return inside(sure_of_budget(plan, protect) - protect->sinks - protect->recents, room);
+    return lh_least(lh_decimal_of(plan->alpha, protect->base), room);
 }
 
 /* ---- over heads ---- */
 
+/* x_h of one head over ten^scale. */
+static wide interp_of(const lh_policy_plan *plan, const lh_interp_request *q, int64_t h)
+{
+    wide ten = 1;
+    for (int64_t i = 0; i < plan->alpha.scale; i++) ten *= 10;
+    return q->counts[h] * (ten - plan->alpha.digits) +
+           lh_decimal_of(plan->alpha, q->bases ? q->bases[h] : q->base) * ten;
+}
+
 void lh_policy_interp(const lh_policy_plan *plan, const lh_interp_request *request, int64_t *budgets)
 {
     wide ten = 1;
-    for (int i = 0; i < plan->alpha.scale; i++) ten *= 10;
-    int64_t floor_ = lh_decimal_of(plan->alpha, request->base), given = 0, held = 0;
+    int64_t given = 0, held = 0, all = 0;
+    for (int64_t i = 0; i < plan->alpha.scale; i++) ten *= 10;
     for (int64_t h = 0; h < request->heads; h++) {
-        wide x = request->counts[h] * (ten - plan->alpha.digits) + floor_ * ten; /* x_h over ten */
-        budgets[h] = least((int64_t)(x / ten), request->room[h]);
+        budgets[h] = lh_least((int64_t)(interp_of(plan, request, h) / ten), request->room[h]);
         given += budgets[h];
         held += request->room[h];
+        all += request->bases ? request->bases[h] : request->base;
     }
-    for (int64_t missing = least(request->heads * request->base, held) - given; missing > 0; missing--) {
+    for (int64_t missing = lh_least(all, held) - given; missing > 0; missing--) {
         int64_t best = -1;
         wide lag = 0;
         for (int64_t h = 0; h < request->heads; h++) {
-            wide x = request->counts[h] * (ten - plan->alpha.digits) + floor_ * ten - budgets[h] * ten;
+            wide x = interp_of(plan, request, h) - budgets[h] * ten;
             if (budgets[h] < request->room[h] && (best < 0 || x > lag)) best = h, lag = x;
         }
         assert(best >= 0);
         budgets[best]++;
     }
+}
+
+static int64_t held(const void *of, int64_t h)
+{
+    const lh_heads_request *q = of;
+    return q->room[h] + q->protect->sinks + q->protect->recents;
+}
+
+void lh_policy_heads(const lh_heads_request *request, int64_t *budgets)
+{
+    const lh_protection *p = request->protect;
+    int64_t heads = request->heads, protected_ = p->sinks + p->recents;
+    assert(request->profile && request->profile->heads == heads);
+    lh_portions_share(&(lh_portions){.n = heads,
+                                     .total = heads * p->budget,
+                                     .least = lh_most(1, protected_),
+                                     .weights = request->profile->weights + request->layer * heads,
+                                     .most = held,
+                                     .of = request},
+                      budgets);
+    for (int64_t h = 0; h < heads; h++) budgets[h] -= protected_;
 }

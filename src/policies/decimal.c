@@ -3,9 +3,11 @@
 
 #include "policies/policy_impl.h"
 
-enum { MOST_DIGITS = 18 };
+enum { MOST_SCALE = 18 };
 
-static __int128 power_of_ten(int n)
+static const int64_t most_digits = INT64_C(999999999999999999), most_number = INT64_C(1) << 40;
+
+static __int128 power_of_ten(int64_t n)
 {
     __int128 p = 1;
     while (n-- > 0) p *= 10;
@@ -23,7 +25,8 @@ int lh_decimal_read(lh_decimal *out, const char *text, int64_t bytes)
         } else if (c < '0' || c > '9') {
             return 0;
         } else {
-            if (++digits > MOST_DIGITS) return 0;
+            if (d.digits > (most_digits - (c - '0')) / 10 || d.scale + point > MOST_SCALE) return 0;
+            digits++;
             d.scale += point;
             d.digits = d.digits * 10 + (c - '0');
         }
@@ -42,9 +45,74 @@ void lh_decimal_write(lh_decimal value, lh_part_value *out)
     long long whole = (long long)(value.digits / (int64_t)power_of_ten(value.scale));
     long long rest = (long long)(value.digits % (int64_t)power_of_ten(value.scale));
     if (value.scale)
-        snprintf(out->text, sizeof out->text, "%lld.%0*lld", whole, value.scale, rest);
+        snprintf(out->text, sizeof out->text, "%lld.%0*lld", whole, (int)value.scale, rest);
     else
         snprintf(out->text, sizeof out->text, "%lld", whole);
+}
+
+static int at_most(lh_decimal d, int64_t most)
+{
+    return lh_decimal_of(d, 1) < most || (lh_decimal_of(d, 1) == most && !d.scale);
+}
+
+int lh_share_read(lh_decimal *out, const char *text)
+{
+    return lh_decimal_read(out, text, (int64_t)strlen(text)) && at_most(*out, 1);
+}
+
+int lh_percent_read(lh_decimal *out, const char *text)
+{
+    lh_decimal d;
+    size_t n = strlen(text);
+    if (!n || text[n - 1] != '%' || !lh_decimal_read(&d, text, (int64_t)n - 1) || !d.digits || !at_most(d, 100))
+        return 0;
+    *out = d;
+    return 1;
+}
+
+void lh_percent_write(lh_decimal value, lh_part_value *out)
+{
+    lh_decimal_write(value, out);
+    strcat(out->text, "%");
+}
+
+int lh_fraction_read(lh_fraction *out, const char *text)
+{
+    const char *slash = strchr(text, '/');
+    size_t bytes = slash ? (size_t)(slash - text) : strlen(text);
+    lh_decimal above, below = {1, 0};
+    if (!lh_decimal_read(&above, text, (int64_t)bytes)) return 0;
+    if (slash && (!lh_decimal_read(&below, slash + 1, (int64_t)strlen(slash + 1)) || above.scale || below.scale))
+        return 0;
+    int64_t b = slash ? below.digits : (int64_t)power_of_ten(above.scale), a = above.digits, x = a, y = b;
+    if (b == 0 || a > b) return 0;
+    while (y) {
+        int64_t rest = x % y;
+        x = y;
+        y = rest;
+    }
+    *out = (lh_fraction){a / x, b / x};
+    return 1;
+}
+
+/* As a decimal where it is one. */
+void lh_fraction_write(lh_fraction value, lh_part_value *out)
+{
+    for (int scale = 0; scale <= MOST_SCALE; scale++) {
+        __int128 digits = (__int128)value.above * power_of_ten(scale);
+        if (digits % value.below) continue;
+        lh_decimal_write((lh_decimal){(int64_t)(digits / value.below), scale}, out);
+        return;
+    }
+    snprintf(out->text, sizeof out->text, "%lld/%lld", (long long)value.above, (long long)value.below);
+}
+
+int lh_whole_read(int64_t *out, const char *text, int64_t bytes, int64_t min)
+{
+    lh_decimal d;
+    if (!lh_decimal_read(&d, text, bytes) || memchr(text, '.', (size_t)bytes)) return 0;
+    *out = d.digits;
+    return d.digits >= min && d.digits <= most_number;
 }
 
 int64_t lh_decimal_of(lh_decimal share, int64_t n)
@@ -55,4 +123,9 @@ int64_t lh_decimal_of(lh_decimal share, int64_t n)
 int64_t lh_percent_of(lh_decimal percent, int64_t n)
 {
     return (int64_t)((__int128)n * percent.digits / power_of_ten(percent.scale + 2));
+}
+
+int64_t lh_fraction_of(lh_fraction share, int64_t n)
+{
+    return (int64_t)((__int128)n * share.above / share.below);
 }

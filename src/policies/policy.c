@@ -17,19 +17,29 @@ static const lh_policy *const presets[] = {
 
 enum { PRESETS = sizeof presets / sizeof *presets };
 
-const lh_policy_parts lh_policy_defaults = {.window = "32",
+const lh_policy_parts lh_policy_defaults = {.proxies = "none",
+                                            .window = "32",
+                                            .gain = "off",
+                                            .gain_floor = "off",
+                                            .non_causal = "off",
+                                            .value_prior = "off",
                                             .group = "mean",
-                                            .group_stage = "weight",
                                             .pool = "none",
                                             .pool_size = "7",
+                                            .group_stage = "weight",
                                             .sinks = "0",
                                             .recents = "0",
+                                            .head_budget = "uniform",
                                             .alpha = "0.5",
                                             .safeguard = "interp",
-                                            .head_budget = "uniform",
                                             .layer_budget = "uniform",
                                             .beta = "20",
                                             .select = "topk",
+                                            .first_stage = "0.5",
+                                            .std_share = "0.3",
+                                            .random_share = "7/19",
+                                            .shares_of = "competing",
+                                            .set_per = "head",
                                             .evict = "never",
                                             .positions = "original"};
 

@@ -9,24 +9,35 @@
 
 #include "base/mem.h"
 #include "base/status.h"
+#include "policies/part_list.h"
 
-/* The parts of a policy as text, as its options are called: NULL where nothing was said. A preset is such a row, and so
- * are the options of a run. What neither says, but what they make necessary, comes from lh_policy_defaults. */
-#define LH_POLICY_PARTS(X)                                                                                          \
-    X(rows)                                                                                                         \
-    X(statistic)                                                                                                    \
-    X(group) X(group_stage) X(pool) X(pool_size) X(window) X(sinks) X(recents) X(alpha) X(safeguard) X(head_budget) \
-        X(layer_budget) X(beta) X(select) X(evict) X(positions)
-
+/* The parts of a policy as text, as its options say it (part_list.h): NULL where nothing was said. A preset is such a
+ * row, and so are the options of a run. What neither says, but what they make necessary, comes from lh_policy_defaults.
+ */
 typedef struct lh_policy_parts {
-#define LH_PART(part) const char *part;
+#define LH_PART(member, ...) const char *member;
     LH_POLICY_PARTS(LH_PART)
 #undef LH_PART
 } lh_policy_parts;
 
+/* Words of the parts that have words, in the order of their numbers; each ends with NULL. */
+extern const char *const lh_policy_statistics[],
+    *const lh_policy_switch[], *const lh_policy_groups[],
+                                   *const lh_policy_pools[],
+                                       *const lh_policy_group_stages[],
+                                           *const lh_policy_over_heads[],
+                                               *const lh_policy_safeguards[],
+                                                   *const lh_policy_over_layers[],
+                                                       *const lh_policy_selections[],
+                                                           *const lh_policy_shares[],
+                                                               *const lh_policy_sets[],
+                                                                   *const lh_policy_position_modes[];
+
 /* A preset. Without a statistic it evicts nothing. */
+typedef enum lh_policy_kind { LH_POLICY_OF_PAPER, LH_POLICY_BASELINE, LH_POLICY_COMPATIBLE } lh_policy_kind;
 typedef struct lh_policy {
-    const char *name, *summary, *paper;
+    const char *name, *summary, *paper; /* paper may be NULL */
+    lh_policy_kind kind;
     lh_policy_parts parts;
 } lh_policy;
 
@@ -37,22 +48,55 @@ extern const lh_policy_parts lh_policy_defaults;
 /* What a budget without a policy means: a preset's name and what is changed in it. */
 extern const lh_policy lh_policy_by_default;
 
-/* What the user asked for. budget: entries or "20%"; NULL: none given. */
+/* Weights of budgets that files give (profile.h). */
+typedef struct lh_profile lh_profile;
+typedef struct lh_profiles lh_profiles;
+
+/* What the user asked for. budget: entries or "20%"; NULL: none given. profiles: where the files that parts name are
+ * read to; NULL: no files. */
 typedef struct lh_policy_options {
     const char *policy, *budget;
     lh_policy_parts parts;
+    lh_profiles *profiles;
 } lh_policy_options;
 
-typedef enum lh_score_source { LH_SCORE_NONE, LH_SCORE_POSITION, LH_SCORE_ATTENTION } lh_score_source;
-typedef enum lh_heads_budget { LH_HEADS_UNIFORM, LH_HEADS_ADAPTIVE } lh_heads_budget;
-typedef enum lh_layers_budget { LH_LAYERS_UNIFORM, LH_LAYERS_PYRAMID } lh_layers_budget;
+/* What a score is made of. */
+typedef enum lh_score_source {
+    LH_SCORE_NONE,
+    LH_SCORE_POSITION,
+    LH_SCORE_ATTENTION, /* a statistic of the observed rows */
+    LH_SCORE_RANDOM,
+    LH_SCORE_KEY_NORM,       /* small norms first to stay (arXiv 2406.11430) */
+    LH_SCORE_KEY_DIFFERENCE, /* KeyDiff (arXiv 2504.15364) */
+    LH_SCORE_EXPECTED        /* expected attention (arXiv 2510.00636) */
+} lh_score_source;
+typedef enum lh_statistic { LH_STAT_SUM, LH_STAT_MEAN, LH_STAT_MAS, LH_STAT_COUNT, LH_STAT_LAST } lh_statistic;
+typedef enum lh_heads_budget { LH_HEADS_UNIFORM, LH_HEADS_ADAPTIVE, LH_HEADS_PROFILE } lh_heads_budget;
+/* PYRAMID_ROUNDED: as kvpress makes it: of the whole budget, window included, rounded and not exact in total. */
+typedef enum lh_layers_budget {
+    LH_LAYERS_UNIFORM,
+    LH_LAYERS_PYRAMID,
+    LH_LAYERS_PYRAMID_ROUNDED,
+    LH_LAYERS_ADAPTIVE, /* the heads of all layers compete */
+    LH_LAYERS_PROFILE
+} lh_layers_budget;
 typedef enum lh_safeguard { LH_SAFEGUARD_INTERP, LH_SAFEGUARD_FLOOR } lh_safeguard;
+typedef enum lh_select { LH_SELECT_TOPK, LH_SELECT_TWO_STAGE, LH_SELECT_STD_SCOPE, LH_SELECT_TOPK_SAMPLE } lh_select;
+/* What alpha and the first stage are shares of: the entries that a head may keep beside the protected ones, or of its
+ * whole budget, where the protected ones count as the best (kvpress). */
+typedef enum lh_shares_of { LH_SHARES_OF_COMPETING, LH_SHARES_OF_BUDGET } lh_shares_of;
+typedef enum lh_position_mode { LH_POSITION_ORIGINAL, LH_POSITION_SLOT } lh_position_mode;
 
-/* A decimal as it was written: value = digits / 10^scale, scale <= 18. Shares are taken of it in whole numbers. */
+/* A decimal as it was written: value = digits / 10^scale, scale <= 18. Shares are taken of it in whole numbers. No
+ * padding: plans are compared byte by byte. */
 typedef struct lh_decimal {
-    int64_t digits;
-    int scale;
+    int64_t digits, scale;
 } lh_decimal;
+
+/* A share as it was written, "7/19" or a decimal: above / below, both at most 10^18. */
+typedef struct lh_fraction {
+    int64_t above, below;
+} lh_fraction;
 
 /* A resolved policy. */
 typedef struct lh_policy_plan {
@@ -63,24 +107,43 @@ typedef struct lh_policy_plan {
     int64_t budget_entries;
     lh_decimal budget_share;
     lh_score_source source;
+    /* attention: */
+    lh_statistic statistic;
     int rows_is_share; /* rows_share (percent) of the prompt, else rows; see lh_policy_rows */
-    int64_t rows;      /* observed rows; 0 for position scores */
+    int64_t rows;      /* observed rows, INT64_MAX: all; 0 for scores without rows */
     lh_decimal rows_share;
-    int mean;                  /* divide by the rows really observed */
+    int running; /* statistics go on while decoding; else the last rows are observed again at each eviction */
+    int gain, gain_floor, non_causal, value_prior;
     int group_kind, pool_kind; /* lh_group_kind, lh_pool_kind of kernels/ops.h, as numbers */
     int group_after_pool;
-    int64_t pool_size, window, sinks, recents; /* window is 0 for position scores */
+    int64_t pool_size, window;
+    int has_proxies; /* proxies_share (percent) of the prompt are observed and protected, see lh_policy_fix */
+    lh_decimal proxies_share;
+    int64_t sinks;
+    int recents_is_share; /* recents_share (percent) of the budget, else recents */
+    int64_t recents;
+    lh_decimal recents_share;
     lh_heads_budget heads;
     lh_layers_budget layers;
+    uint64_t head_profile, layer_profile; /* their hashes, 0: none */
     lh_safeguard safeguard;
     lh_decimal alpha;
     int64_t beta;
-    int64_t every; /* decode: evict at every m-th generated token; 0: never */
+    lh_select select;
+    lh_shares_of shares_of;
+    lh_decimal first_stage, std_share; /* shares of 1 */
+    lh_fraction random_share;
+    int joint;         /* 1: one keep set for all heads of a layer */
+    int64_t every;     /* decode: evict at every m-th generated token; 0: never */
+    int every_is_rows; /* as many tokens as there are proxies: lh_policy_fix makes `every` of them, 1 until then */
+    int64_t block;     /* prefill: evict before each block of so many tokens; 0: once, at its end */
+    lh_position_mode positions;
 } lh_policy_plan;
 
 /* Resolve. Fails with LH_EUSAGE on an unknown preset (naming the nearest), a value that is none, an option that the
- * resolved policy would ignore, a budget of 0, a policy that evicts without a budget. options->policy NULL: `full`
- * without a budget, else the default policy. Equal plans are equal byte by byte. */
+ * resolved policy would ignore, a budget of 0, a policy that evicts without a budget; with LH_EINPUT on a file that is
+ * no profile. options->policy NULL: `full` without a budget, else the default policy. Equal plans are equal byte by
+ * byte. */
 lh_status lh_policy_resolve(lh_policy_plan *out, const lh_policy_options *options);
 
 /* The policy in words of the command line, as "ada-snapkv --pool-size 31 --budget 256": the preset and what differs
@@ -96,12 +159,22 @@ lh_status lh_policy_from_json(lh_policy_plan *out, const json_t *json, const cha
  * many as were seen. */
 int64_t lh_policy_entries(const lh_policy_plan *plan, int64_t seen);
 
-/* Query rows to observe of a prompt of `seen` tokens, at most `seen`; 0 for position scores. */
+/* LH_EUSAGE where the length of the prompt makes a plan impossible: a block must be smaller than the budget. What does
+ * not depend on the length was refused by lh_policy_resolve. */
+lh_status lh_policy_check(const lh_policy_plan *plan, int64_t seen);
+
+/* Query rows to observe of a prompt of `seen` tokens, at most `seen`; 0 for scores without rows. With proxies: P. */
 int64_t lh_policy_rows(const lh_policy_plan *plan, int64_t seen);
+
+/* The plan with every share turned into a number for a prompt of `seen` tokens: budget, rows, recents; proxies become
+ * rows and window (P = max(1, min(floor(L * p / 100), floor(C / 4))), NaCl, arXiv 2408.03675), and the sinks beside
+ * them are P / 2 at most. Resolving shares again changes nothing. */
+lh_policy_plan lh_policy_fix(const lh_policy_plan *plan, int64_t seen);
 
 /* floor(n * decimal) and floor(n * percent / 100), exact. n < 2^62. */
 int64_t lh_decimal_of(lh_decimal share, int64_t n);
 int64_t lh_percent_of(lh_decimal percent, int64_t n);
+int64_t lh_fraction_of(lh_fraction share, int64_t n);
 
 /* What an eviction finds: the budget of the layer, and `seen` tokens of which those before `visible_from` can no longer
  * be seen by the next row (0 but in sliding layers). */
@@ -121,18 +194,42 @@ typedef struct lh_protection {
 lh_protection lh_policy_protect(const lh_policy_plan *plan, const lh_protect_request *request);
 
 /* Budgets of all layers (entries per KV head, protected ones included), exact in total. sliding: [layers] or NULL;
- * window: their keys. Where nothing is evicted (seen <= C): C for every layer, the window at most for a sliding one. */
+ * window: their keys; profile: the plan's, of layers. Where nothing is evicted (seen <= C): C for every layer, the
+ * window at most for a sliding one. By a profile: N * C entries in proportion to the weights, a layer whose part would
+ * be less than one entry gets one; what rounding leaves goes to the largest remainders, ties to the lower layer; what a
+ * layer cannot hold goes one each to layers 0, 1, ... that have room. */
 typedef struct lh_layers_request {
     int64_t layers, seen, window;
     const uint8_t *sliding;
+    const lh_profile *profile;
 } lh_layers_request;
 
 void lh_policy_layers(const lh_policy_plan *plan, const lh_layers_request *request, int64_t *budgets);
+
+/* One layer's budget shared out over its heads by a profile, in the same way: of heads * budget entries each head gets
+ * its part, the protected ones and one entry at least, what it holds at most. room[h]: competing entries held;
+ * budgets[h]: those that stay. All heads of the layer, in global order. */
+typedef struct lh_heads_request {
+    int64_t layer, heads;
+    const lh_protection *protect;
+    const int64_t *room;
+    const lh_profile *profile;
+} lh_heads_request;
+
+void lh_policy_heads(const lh_heads_request *request, int64_t *budgets);
+
+/* Of `kept` competing entries that a head may keep: how many the first stage of the selection takes, by the score
+ * (std-scope: by the deviation); the second stage takes the others. topk: all of them. A fixed plan. */
+int64_t lh_policy_first_stage(const lh_policy_plan *plan, const lh_protection *protect, int64_t kept);
+
+/* What a head keeps of its competing entries before the heads compete (`floor`), at most `room`. A fixed plan. */
+int64_t lh_policy_floor(const lh_policy_plan *plan, const lh_protection *protect, int64_t room);
 
 /* AdaKV's `interp`: from counts[h] of the flat top-(heads * base) and room[h] (competing entries held) to budgets[h] of
  * competing entries, Σ = min(heads * base, Σ room). All heads of the layer, in global order. */
 typedef struct lh_interp_request {
     int64_t heads, base;
+    const int64_t *bases; /* [heads] in place of base, where heads are of several layers; else NULL */
     const int64_t *counts, *room;
 } lh_interp_request;
 
@@ -141,5 +238,9 @@ void lh_policy_interp(const lh_policy_plan *plan, const lh_interp_request *reque
 /* What a user should know before a long run of `seen` tokens, as "window 64 is not smaller than the budget 32: …";
  * appended to *out as lines. */
 lh_status lh_policy_warnings(const lh_policy_plan *plan, int64_t seen, lh_buf *out);
+
+/* The resolved parts, a line each: the option, its value and what it does; then what happens while decoding. Appended.
+ */
+lh_status lh_policy_describe(const lh_policy_plan *plan, lh_buf *out);
 
 #endif

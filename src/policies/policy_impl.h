@@ -1,44 +1,149 @@
-/* policy_impl.h - what the files of this room share: the parts as a table. */
+/* policy_impl.h - what the files of this room share: the parts as a table, and their texts. */
 #ifndef LH_POLICIES_POLICY_IMPL_H
 #define LH_POLICIES_POLICY_IMPL_H
 
 #include <stddef.h>
 
 #include "policies/policy.h"
+#include "policies/profile.h"
 
 /* A piece of text as an option says it. */
 typedef struct lh_part_value {
-    char text[48];
+    char text[64];
 } lh_part_value;
 
-/* One part: how its option is called, when the resolved policy uses it, how its text becomes numbers of the plan and
- * back. */
+/* One part: when the resolved policy uses it, how its text becomes numbers of the plan and back. Reading looks at one
+ * text alone; what cannot go together is refused by lh_policy_check. */
 typedef struct lh_part {
     const char *option; /* without the dashes */
-    size_t text_at;     /* in lh_policy_parts */
+    const char *help;
+    size_t text_at; /* in lh_policy_parts */
     int (*used)(const lh_policy_plan *plan);
     const char *needs; /* what would have to be said for it to be used */
-    lh_status (*read)(lh_policy_plan *plan, const struct lh_part *part, const char *text);
+    /* What the parts before leave no choice but to say, in place of a preset; NULL, or NULL from it: nothing. */
+    const char *(*forced)(const lh_policy_plan *plan);
+    lh_status (*read)(lh_policy_plan *plan, const struct lh_part *part, const char *text); /* text may be NULL */
     void (*write)(const lh_policy_plan *plan, const struct lh_part *part, lh_part_value *out);
-    size_t at;                /* of its number in the plan: an int for words, int64_t for numbers */
+    size_t at;                /* of its number in the plan: an int for words, int64_t for numbers, lh_decimal */
     const char *const *words; /* in the order of their numbers, ends with NULL */
     int64_t min;
+    const struct lh_profile_part *profile; /* where a file of weights may stand for a word; its number is the next */
 } lh_part;
 
-/* The parts in the order in which they are read: what decides whether another is used comes first. NULL behind the
- * last. */
+/* What a file of weights is to a part. */
+typedef struct lh_profile_part {
+    lh_profile_kind kind;
+    size_t hash_at; /* in the plan: uint64_t */
+    const char *meaning;
+} lh_profile_part;
+
+/* The parts in the order in which they are read. NULL behind the last. */
 const lh_part *lh_part_at(int i);
 const char *lh_part_text(const lh_part *part, const lh_policy_parts *parts);
+void lh_part_say(const lh_part *part, lh_policy_parts *parts, const char *text);
+
+/* Whether observed rows score, and whether they are rows other than the last one. */
+int lh_plan_attends(const lh_policy_plan *plan);
+int lh_plan_observes(const lh_policy_plan *plan);
 
 /* A budget: "256" or "20%". */
 lh_status lh_budget_read(lh_policy_plan *plan, const char *text);
 void lh_budget_write(const lh_policy_plan *plan, lh_part_value *out);
 
-/* Digits with at most one point, as "20", "0.5", ".25": 1, or 0 when it is none or longer than 18 digits. */
-int lh_decimal_read(lh_decimal *out, const char *text, int64_t bytes);
-void lh_decimal_write(lh_decimal value, lh_part_value *out);
+/* Every part by its text, none of it checked against another. options->policy NULL: the default policy. */
+lh_status lh_parts_read(lh_policy_plan *out, const lh_policy *preset, const lh_policy_options *options);
+
+/* LH_EUSAGE naming the first two parts that cannot go together. */
+lh_status lh_parts_check(const lh_policy_plan *plan);
+
+/* Budgets of layers where they differ: 1, or 0 when every layer takes what the policy gives it. A fixed plan. */
+int lh_layers_narrow(const lh_policy_plan *fixed, const lh_layers_request *request, int64_t *budgets);
+
+enum { LH_WEIGHT_SCALE = 9 }; /* of the weights of a profile */
+
+/* n things get `total` entries in proportion to their weights, which are not all 0: each `least`, or as many as it can
+ * hold; then what rounding leaves to the largest remainders; then what some cannot hold to the others. */
+typedef struct lh_portions {
+    int64_t n, total, least;
+    const int64_t *weights;
+    int64_t (*most)(const void *of, int64_t i); /* that thing i can hold */
+    const void *of;
+} lh_portions;
+
+void lh_portions_share(const lh_portions *q, int64_t *out);
+
+/* One each to things 0, 1, ... that have room, round after round, until `missing` are given. */
+void lh_portions_give(const lh_portions *q, int64_t missing, int64_t *out);
+
+static inline int64_t lh_least(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+static inline int64_t lh_most(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+/* ---- words.c, numbers.c ---- */
 
 /* One of `words` (ends with NULL): its number in *out, or LH_EUSAGE naming the nearest. */
 lh_status lh_word_read(int *out, const char *what, const char *const *words, const char *text);
+/* A sentence, NULL where the word needs none (a switch). */
+const char *lh_word_meaning(const char *const *words, const char *text);
+lh_status lh_part_read_word(lh_policy_plan *plan, const lh_part *part, const char *text);
+void lh_part_write_word(const lh_policy_plan *plan, const lh_part *part, lh_part_value *out);
+lh_status lh_part_read_number(lh_policy_plan *plan, const lh_part *part, const char *text);
+void lh_part_write_number(const lh_policy_plan *plan, const lh_part *part, lh_part_value *out);
+lh_status lh_part_read_odd(lh_policy_plan *plan, const lh_part *part, const char *text);
+
+/* The first line of a profile. */
+const char *lh_profile_header(lh_profile_kind kind);
+
+/* A word, or "profile:" and a hash. */
+lh_status lh_part_read_profile(lh_policy_plan *plan, const lh_part *part, const char *text);
+void lh_part_write_profile(const lh_policy_plan *plan, const lh_part *part, lh_part_value *out);
+
+/* *text is a part's value: where it names a file, the file is read into options->profiles, and *text becomes what names
+ * the profile, in *value. */
+lh_status lh_part_read_file(const lh_part *part, const lh_policy_options *options, lh_part_value *value,
+                            const char **text);
+
+/* A share of 1, as a decimal. */
+lh_status lh_part_read_share(lh_policy_plan *plan, const lh_part *part, const char *text);
+void lh_part_write_share(const lh_policy_plan *plan, const lh_part *part, lh_part_value *out);
+
+/* Parts with a text of their own. */
+lh_status lh_statistic_read(lh_policy_plan *plan, const lh_part *part, const char *text);
+void lh_statistic_write(const lh_policy_plan *plan, const lh_part *part, lh_part_value *out);
+lh_status lh_proxies_read(lh_policy_plan *plan, const lh_part *part, const char *text);
+void lh_proxies_write(const lh_policy_plan *plan, const lh_part *part, lh_part_value *out);
+lh_status lh_rows_read(lh_policy_plan *plan, const lh_part *part, const char *text);
+void lh_rows_write(const lh_policy_plan *plan, const lh_part *part, lh_part_value *out);
+lh_status lh_recents_read(lh_policy_plan *plan, const lh_part *part, const char *text);
+void lh_recents_write(const lh_policy_plan *plan, const lh_part *part, lh_part_value *out);
+lh_status lh_random_share_read(lh_policy_plan *plan, const lh_part *part, const char *text);
+void lh_random_share_write(const lh_policy_plan *plan, const lh_part *part, lh_part_value *out);
+lh_status lh_evict_read(lh_policy_plan *plan, const lh_part *part, const char *text);
+void lh_evict_write(const lh_policy_plan *plan, const lh_part *part, lh_part_value *out);
+
+/* ---- decimal.c ---- */
+
+/* Digits with at most one point, as "20", "0.5", ".25": 1, or 0 when it is none, above 10^18 - 1 without its
+ * point, or finer than 10^-18. */
+int lh_decimal_read(lh_decimal *out, const char *text, int64_t bytes);
+void lh_decimal_write(lh_decimal value, lh_part_value *out);
+
+/* A decimal in [0, 1], or in (0%, 100%] with a '%' behind it: 1, or 0 when it is none. */
+int lh_share_read(lh_decimal *out, const char *text);
+int lh_percent_read(lh_decimal *out, const char *text);
+void lh_percent_write(lh_decimal value, lh_part_value *out);
+
+/* A fraction in [0, 1], as "7/19" or a decimal: 1, or 0 when it is none. In lowest terms. */
+int lh_fraction_read(lh_fraction *out, const char *text);
+void lh_fraction_write(lh_fraction value, lh_part_value *out);
+
+/* A whole number in [min, 2^40]: 1, or 0. */
+int lh_whole_read(int64_t *out, const char *text, int64_t bytes, int64_t min);
 
 #endif

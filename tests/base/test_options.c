@@ -15,7 +15,7 @@ struct shared {
     const char *model, *prompt;
     lh_strings questions;
     int dtype;
-    const char *pool;
+    const char *pool, *gain;
 };
 
 struct values {
@@ -26,6 +26,7 @@ struct values {
 
 static const char *const dtypes[] = {"auto", "f32", "bf16", NULL};
 static const char *const pools[] = {"none", "max", NULL};
+static const char *const switches[] = {"off", "on", NULL};
 
 #define FIELD(member) LH_FIELD(struct common, member)
 static const lh_option common_rows[] = {
@@ -64,6 +65,7 @@ static const lh_option shared_rows[] = {
     {.type = LH_OPT_LIST, .name = "question", FIELD(questions), .arg = "TEXT", .help = "What to ask."},
     {.type = LH_OPT_ENUM, .name = "dtype", FIELD(dtype), .def = "auto", .choices = dtypes, .help = "Type."},
     {.type = LH_OPT_STR, .name = "pool", FIELD(pool), .choices = pools, .help = "Pool."},
+    {.type = LH_OPT_SWITCH, .name = "gain", FIELD(gain), .choices = switches, .help = "Gain."},
     {0}};
 static const lh_option_table common_table = {"common", common_rows}, shared_table = {"model", shared_rows};
 static const lh_option_group groups[] = {
@@ -112,6 +114,7 @@ START_TEST(test_what_is_not_given_is_the_default)
     ck_assert_int_eq(v.shared.questions.n, 0);
     ck_assert_int_eq(v.shared.dtype, 0);
     ck_assert_ptr_null(v.shared.pool);
+    ck_assert_ptr_null(v.shared.gain);
     ck_assert_int_eq(v.common.verbose, 0);
     ck_assert_int_eq(v.before, 0x55555555);
     ck_assert_int_eq(lh_options_given(o, "max-new"), 0);
@@ -132,6 +135,23 @@ START_TEST(test_all_ways_of_writing_a_value_mean_the_same)
         ck_assert_int_eq(v.shared.max_new, 7);
         lh_options_close(o);
     }
+}
+END_TEST
+
+START_TEST(test_switches_are_on_or_say_what_they_are)
+{
+    static const struct {
+        const char *word, *value;
+    } ways[] = {{"--gain", "on"}, {"--gain=on", "on"}, {"--gain=off", "off"}};
+    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
+        struct values v;
+        lh_options *o;
+        ck_assert_int_eq(parse(&o, &v, WORDS("-mx", ways[i].word, "src")), LH_OK);
+        ck_assert_str_eq(v.shared.gain, ways[i].value);
+        ck_assert_str_eq(lh_options_arg(o, 0), "src");
+        lh_options_close(o);
+    }
+    refuses(WORDS("-mx", "--gain=yes"), "option '--gain' got 'yes', it must be one of off, on");
 }
 END_TEST
 
@@ -226,10 +246,10 @@ START_TEST(test_the_record_holds_every_option_and_what_was_given)
     ck_assert_int_eq(
         parse(&o, &v, WORDS("src", "--dtype", "bf16", "-m", "a\xff", "--question", "q", "-q", "--pool", "max")), LH_OK);
     ck_assert_int_eq(lh_options_json(o, &record), LH_OK);
-    want = json_pack("{s:s, s:[s], s:{s:s, s:i, s:n, s:f, s:n, s:[s], s:s, s:s, s:b, s:b}, s:[s,s,s,s,s]}", "command",
-                     "try", "arguments", "src", "options", "model", "a\xef\xbf\xbd", "max-new", 128, "seed", "alpha",
-                     0.5, "prompt", "question", "q", "dtype", "bf16", "pool", "max", "verbose", 0, "quiet", 1, "given",
-                     "model", "question", "dtype", "pool", "quiet");
+    want = json_pack("{s:s, s:[s], s:{s:s, s:i, s:n, s:f, s:n, s:[s], s:s, s:s, s:n, s:b, s:b}, s:[s,s,s,s,s]}",
+                     "command", "try", "arguments", "src", "options", "model", "a\xef\xbf\xbd", "max-new", 128, "seed",
+                     "alpha", 0.5, "prompt", "question", "q", "dtype", "bf16", "pool", "max", "gain", "verbose", 0,
+                     "quiet", 1, "given", "model", "question", "dtype", "pool", "quiet");
     ck_assert_ptr_nonnull(want);
     ck_assert(json_equal(record, want));
     json_decref(record);
@@ -252,6 +272,7 @@ int main(void)
 {
     const TTest *const tests[] = {test_what_is_not_given_is_the_default,
                                   test_all_ways_of_writing_a_value_mean_the_same,
+                                  test_switches_are_on_or_say_what_they_are,
                                   test_the_last_of_several_wins_and_lists_collect,
                                   test_arguments_dashes_and_the_end_of_options,
                                   test_bad_values_say_what_would_be_right,

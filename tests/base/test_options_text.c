@@ -14,9 +14,11 @@ struct values {
     const char *model;
     lh_strings stops;
     int dtype, json;
+    const char *gain;
 };
 
 static const char *const dtypes[] = {"auto", "f32", "bf16", NULL};
+static const char *const switches[] = {"off", "on", NULL};
 
 #define FIELD(member) LH_FIELD(struct values, member)
 static const lh_option rows[] = {
@@ -43,6 +45,7 @@ static const lh_option rows[] = {
      .help = ".Begins with a dot \\ and a backslash."},
     {.type = LH_OPT_ENUM, .name = "dtype", FIELD(dtype), .def = "auto", .choices = dtypes, .help = "Type."},
     {.type = LH_OPT_FLAG, .name = "json", FIELD(json), .help = "Print JSON."},
+    {.type = LH_OPT_SWITCH, .name = "gain", FIELD(gain), .choices = switches, .help = "Gain."},
     {0}};
 static const lh_option_table table = {"trying", rows};
 static const lh_option_group groups[] = {{&table, 0}, {0}};
@@ -67,6 +70,7 @@ START_TEST(test_help_teaches_usage_options_defaults_and_examples)
                    "      --stop TEXT             .Begins with a dot \\ and a backslash. May be given several times.\n"
                    "      --dtype auto|f32|bf16   Type. (default: auto)\n"
                    "      --json                  Print JSON.\n"
+                   "      --gain[=off]            Gain.\n"
                    "\nexamples:\n  # try it\n  longhaul try -m m.h5\n");
     lh_buf_clear(&help);
 }
@@ -89,6 +93,7 @@ START_TEST(test_troff_requests_in_texts_are_harmless)
     ck_assert_ptr_nonnull(strstr(man.data, "\n\\&.Begins with a dot \\e and a backslash."));
     ck_assert_ptr_nonnull(strstr(man.data, "\\fB\\-n\\fR, \\fB\\-\\-max\\-new\\fR \\fITOKENS\\fR\n"));
     ck_assert_ptr_nonnull(strstr(man.data, "\\fIauto|f32|bf16\\fR"));
+    ck_assert_ptr_nonnull(strstr(man.data, "\\fB\\-\\-gain\\fR\\fI[=off]\\fR\n"));
     ck_assert_ptr_nonnull(strstr(man.data, "longhaul try \\-m m.h5"));
     lh_buf_clear(&man);
 }
@@ -130,6 +135,7 @@ START_TEST(test_bash_completes_options_choices_and_paths)
     completes("-m", "/et", "/etc");
     completes("--max-new", "", "");
     completes("--json", "--st", "--stop");
+    completes("--gain", "--st", "--stop");
 }
 END_TEST
 

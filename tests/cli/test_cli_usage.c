@@ -38,6 +38,27 @@ START_TEST(test_help_wins_over_what_is_wrong_beside_it)
 }
 END_TEST
 
+START_TEST(test_policies_explain_themselves_without_a_model)
+{
+    program_result r = {0};
+    program_run(&r, 2, "generate --policy help");
+    program_exits(&r, 0);
+    ck_assert_int_eq(program_lines(r.out.data, "  snapkv  "), 1); /* rank 0 speaks */
+    ck_assert_ptr_nonnull(strstr(r.out.data, "(arXiv 2407.11550)"));
+    program_run(&r, 1, "plan --policy=nacl --random-share 0.5 --help");
+    program_exits(&r, 0);
+    ck_assert_int_eq(program_lines(r.out.data, "  --proxies 1%  "), 1);
+    ck_assert_int_eq(program_lines(r.out.data, "  --random-share 0.5  "), 1);
+    ck_assert_int_eq(program_lines(r.out.data, "while decoding: "), 1);
+    program_run(&r, 2, "generate --policy snapkv --pool-size 4 --help");
+    program_exits(&r, 2);
+    ck_assert_ptr_nonnull(strstr(r.err.data, "must be odd"));
+    program_run(&r, 1, "info --policy help"); /* takes no policy */
+    program_exits(&r, 2);
+    program_clear(&r);
+}
+END_TEST
+
 START_TEST(test_usage_is_refused_with_one_message_on_any_number_of_ranks)
 {
     static const struct {
@@ -168,6 +189,7 @@ int main(void)
 {
     const TTest *const tests[] = {test_every_command_explains_itself_without_ranks,
                                   test_help_wins_over_what_is_wrong_beside_it,
+                                  test_policies_explain_themselves_without_a_model,
                                   test_usage_is_refused_with_one_message_on_any_number_of_ranks,
                                   test_the_version_is_told,
                                   test_manual_and_completion_name_every_command,

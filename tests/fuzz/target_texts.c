@@ -7,6 +7,7 @@
 #include "engine/prompt.h"
 #include "fuzz.h"
 #include "model/chat.h"
+#include "policies/profile.h"
 #include "targets.h"
 
 void fz_touch(const void *data, int64_t bytes)
@@ -255,6 +256,44 @@ static lh_status run_ids(fz_case *c)
     return st;
 }
 
+/* Budgets by what was read. */
+static void use_profile(const lh_profile *p)
+{
+    int64_t budgets[64], room[64];
+    lh_policy_plan plan = {.evicts = 1, .budget_entries = 100, .layers = LH_LAYERS_PROFILE};
+    lh_protection protect = {.budget = 30, .sinks = 2, .recents = 3, .base = 25};
+    fz_touch(p->weights, p->layers * p->heads * (int64_t)sizeof *p->weights);
+    if (p->kind == LH_PROFILE_OF_LAYERS && p->layers <= 64)
+        lh_policy_layers(&plan, &(lh_layers_request){.layers = p->layers, .seen = 500, .profile = p}, budgets);
+    for (int64_t h = 0; h < 64; h++) room[h] = 50 * (h % 3);
+    if (p->kind == LH_PROFILE_OF_HEADS && p->heads <= 64)
+        lh_policy_heads(&(lh_heads_request){p->layers - 1, p->heads, &protect, room, p}, budgets);
+}
+
+static lh_status run_profile(fz_case *c)
+{
+    lh_status st = LH_OK, other;
+    lh_profiles all = {0}, back = {0};
+    lh_policy_plan plan = {0};
+    json_t *json = json_object();
+    uint64_t hash;
+    lh_profile_kind kind = fz_below(&c->rng, 2) ? LH_PROFILE_OF_HEADS : LH_PROFILE_OF_LAYERS;
+    other = lh_profile_read(&all, kind, c->path, &hash);
+    if (other != LH_OK) LH_TRY(lh_profile_read(&all, (lh_profile_kind)!kind, c->path, &hash));
+    const lh_profile *p = lh_profiles_find(&all, hash);
+    use_profile(p);
+    if (p->kind == LH_PROFILE_OF_LAYERS) plan.layer_profile = hash;
+    if (p->kind == LH_PROFILE_OF_HEADS) plan.head_profile = hash;
+    LH_TRY(lh_profiles_put_json(&all, &plan, json));
+    LH_TRY(lh_profiles_get_json(&back, json, c->path));
+    if (!lh_profiles_find(&back, hash)) LH_FAIL(LH_EINTERNAL, "'%s' comes back as another profile", c->path);
+done:
+    json_decref(json);
+    lh_profiles_clear(&all);
+    lh_profiles_clear(&back);
+    return st;
+}
+
 const fz_target fz_json = {.name = "json",
                            .summary = "JSON and its typed members",
                            .file = "config.json",
@@ -322,3 +361,12 @@ const fz_target fz_ids = {.name = "ids",
                           .share = 60000,
                           .corpus = "ids",
                           .run = run_ids};
+
+const fz_target fz_profile = {.name = "profile",
+                              .summary = "weights of budgets",
+                              .file = "weights.csv",
+                              .form = FZ_TEXT,
+                              .quick = 4000,
+                              .share = 60000,
+                              .corpus = "profile",
+                              .run = run_profile};

@@ -3,6 +3,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "kernels/slots.h"
+
 int64_t kv_heads_of(lh_grouping map)
 {
     return map.heads ? (map.first + map.heads - 1) / map.group + 1 : 1;
@@ -45,6 +47,33 @@ void block_make(lot *m, attend_case *c, const attend_size *size)
     c->q = lot_normals(m, size->tokens * c->q_ld, 2.0f, seed + 77);
     c->positions = lot_new(m, size->tokens * 4);
     for (int64_t t = 0; t < size->tokens; t++) c->positions[t] = (int32_t)(spec.last - size->tokens + t);
+}
+
+int64_t longest_head(const attend_case *c)
+{
+    int64_t most = 0;
+    for (int64_t h = 0; h < c->kv[0].host.heads; h++) most = c->kv[0].host.len[h] > most ? c->kv[0].host.len[h] : most;
+    return most;
+}
+
+void observed_make(lot *m, attend_case *c, const attend_size *size)
+{
+    uint64_t seed = (uint64_t)size->variant;
+    block_make(m, c, size);
+    lh_ragged *kv = &c->kv[0].host;
+    for (int64_t h = 0; h < kv->heads && size->variant % 4 == 1; h++)
+        kv->len[h] = draw(seed + 40, (uint64_t)h, kv->len[h] + 1);
+    if (size->variant % 3 == 1) c->gains = lot_new(m, size->tokens * 4);
+    if (size->variant % 5 > 2) c->until = lot_new(m, size->tokens * 4);
+    for (int64_t t = 0; t < size->tokens; t++) {
+        int64_t p = c->positions[t];
+        if (c->gains) c->gains[t] = 0.25f * (float)draw(seed + 41, (uint64_t)t, 6);
+        if (c->until && size->variant % 5 == 3) c->until[t] = c->positions[size->tokens - 1];
+        if (c->until && size->variant % 5 == 4) c->until[t] = (int32_t)(p / 2 + draw(seed + 42, (uint64_t)t, p + 1));
+    }
+    float factor = c->logit.softcap > 0 ? c->logit.scale / c->logit.softcap : c->logit.scale;
+    for (int64_t i = 0; i < size->tokens * c->q_ld && kv->type == LH_BF16; i++)
+        c->q[i] = lh_bf16_to_f32(lh_f32_to_bf16(c->q[i] * factor)) / factor;
 }
 
 void decode_make(lot *m, attend_case *c, const attend_size *size)
@@ -106,16 +135,61 @@ attended decode_run(lot *m, rig *g, const attend_case *c)
     return out;
 }
 
-float *columns_run(lot *m, rig *g, const attend_case *c, const float *lse, const int64_t range[2])
+/* The rows on the device. */
+static lh_observed rows_put(rig *g, const attend_case *c, const lh_ragged *kv)
 {
-    int64_t cols = range[1] - range[0], ld = cols + 3, count = c->map.heads * ld;
-    float *host = lot_new(m, count * 4), *sums = rig_new(g, count * 4);
+    return (lh_observed){.q = rig_put(g, c->q, c->tokens * c->q_ld * 4),
+                         .positions = rig_put(g, c->positions, c->tokens * 4),
+                         .until = c->until ? rig_put(g, c->until, c->tokens * 4) : NULL,
+                         .gains = c->gains ? rig_put(g, c->gains, c->tokens * 4) : NULL,
+                         .kv = kv,
+                         .map = c->map,
+                         .logit = c->logit,
+                         .rows = c->tokens,
+                         .q_ld = c->q_ld};
+}
+
+float *row_lse_run(lot *m, rig *g, const attend_case *c)
+{
+    int64_t bytes = c->tokens * c->map.heads * 4;
+    float *host = lot_new(m, bytes), *lse = rig_new(g, bytes);
     lh_ragged kv = rig_cache(g, &c->kv[0]);
-    RUN(g, column_sums, .sums = sums, .q = rig_put(g, c->q, c->tokens * c->q_ld * 4),
-        .lse = rig_put(g, lse, c->tokens * c->map.heads * 4), .positions = rig_put(g, c->positions, c->tokens * 4),
-        .kv = &kv, .map = c->map, .logit = c->logit, .rows = c->tokens, .first = range[0], .cols = cols,
-        .q_ld = c->q_ld, .ld = ld);
-    rig_get(g, host, sums, count * 4);
+    RUN(g, row_lse, .lse = lse, .rows = rows_put(g, c, &kv));
+    rig_get(g, host, lse, bytes);
+    rig_reset(g);
+    return host;
+}
+
+/* The places of what is wanted in an array that begins at `at`. */
+static columns columns_at(float *at, const int64_t *offset, const attend_case *c, const columns_spec *spec)
+{
+    int64_t n = longest_head(c) + 3, parts = spec->parts;
+    lh_slot_floats place = {.at = at, .ld = (parts + 2) * n, .step = 1, .next = n};
+    if (spec->place == COLUMNS_STATS)
+        place = (lh_slot_floats){.at = at, .starts = offset, .step = parts + 3, .next = 1};
+    columns out = {.numbers = at, .sums = place, .squares = place, .counts = place};
+    out.count = spec->place == COLUMNS_STATS ? c->kv[0].slots * place.step : c->kv[0].host.heads * place.ld;
+    out.squares.at += parts * place.next;
+    out.counts.at += (parts + 1) * place.next;
+    if (!(spec->wanted & WANT_SUMS)) out.sums.at = NULL;
+    if (!(spec->wanted & WANT_SQUARES)) out.squares.at = NULL;
+    if (!(spec->wanted & WANT_COUNTS)) out.counts.at = NULL;
+    return out;
+}
+
+columns columns_run(lot *m, rig *g, const attend_case *c, const columns_spec *spec, const columns *before)
+{
+    int64_t bytes = columns_at(NULL, NULL, c, spec).count * 4, lse_ld = c->map.heads + 2;
+    columns host = columns_at(lot_new(m, bytes), c->kv[0].host.offset, c, spec);
+    float *lse = lot_new(m, c->tokens * lse_ld * 4);
+    lh_ragged kv = rig_cache(g, &c->kv[0]);
+    columns out = columns_at(rig_put(g, before ? before->numbers : host.numbers, bytes), kv.offset, c, spec);
+    for (int64_t r = 0; r < c->tokens; r++)
+        memcpy(lse + r * lse_ld, spec->lse + r * c->map.heads, (size_t)c->map.heads * 4);
+    RUN(g, column_stats, .sums = out.sums, .squares = out.squares, .counts = out.counts, .rows = rows_put(g, c, &kv),
+        .lse = rig_put(g, lse, c->tokens * lse_ld * 4), .lse_ld = lse_ld, .parts = spec->parts, .first = spec->first,
+        .cols = spec->cols);
+    rig_get(g, host.numbers, out.numbers, bytes);
     rig_reset(g);
     return host;
 }
@@ -123,7 +197,7 @@ float *columns_run(lot *m, rig *g, const attend_case *c, const float *lse, const
 double row_weights(const attend_case *c, const cache *kv, int64_t row, int64_t i, double *weights)
 {
     const lh_ragged *r = &kv->host;
-    int64_t h = (c->map.first + i) / c->map.group, p = c->positions[row];
+    int64_t h = (c->map.first + i) / c->map.group, p = c->positions[row], last = c->until ? c->until[row] : p;
     double top = -INFINITY, mass = 0;
     for (int64_t j = 0; j < r->len[h]; j++) {
         int64_t at = cache_position(r, h, j);
@@ -133,7 +207,8 @@ double row_weights(const attend_case *c, const cache *kv, int64_t row, int64_t i
                 c->q[row * c->q_ld + i * r->head_dim + x] * cache_number(r, r->k, (r->offset[h] + j) * r->head_dim + x);
         dot *= c->logit.scale;
         if (c->logit.softcap > 0) dot = c->logit.softcap * tanh(dot / c->logit.softcap);
-        int visible = at <= p && (c->logit.window == 0 || p - at < c->logit.window);
+        if (c->gains) dot *= c->gains[row];
+        int visible = at <= last && (c->logit.window == 0 || at > p - c->logit.window);
         weights[j] = visible ? dot : -INFINITY;
         if (weights[j] > top) top = weights[j];
     }

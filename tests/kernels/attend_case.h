@@ -1,5 +1,5 @@
-/* attend_case.h - attention over ragged caches in a test: rows, caches and masks of every kind, the three operations on
- * them, and the same from the formula. */
+/* attend_case.h - attention over ragged caches in a test: rows, caches and masks of every kind, the operations on them,
+ * and the same from the formula. */
 #ifndef LH_TESTS_KERNELS_ATTEND_CASE_H
 #define LH_TESTS_KERNELS_ATTEND_CASE_H
 
@@ -15,6 +15,8 @@ typedef struct attend_case {
     int64_t q_ld, o_ld;
     float *q;           /* [batch or tokens, q_ld] */
     int32_t *positions; /* [batch or tokens] */
+    int32_t *until;     /* [tokens], of observed rows alone; NULL as in lh_observed */
+    float *gains;
 } attend_case;
 
 typedef struct attend_size {
@@ -30,7 +32,12 @@ void block_make(lot *m, attend_case *c, const attend_size *size);
  */
 void decode_make(lot *m, attend_case *c, const attend_size *size);
 
+/* Rows that look at one cache: as block_make's, with gains and other ends of sight, and heads without entries, or
+ * without the rows' own. Queries are exact in bf16 where the cache is of bf16. */
+void observed_make(lot *m, attend_case *c, const attend_size *size);
+
 int64_t kv_heads_of(lh_grouping map);
+int64_t longest_head(const attend_case *c);
 
 /* What the operations give; o: [rows, o_ld] with the gaps, lse: [rows, heads]. */
 typedef struct attended {
@@ -41,8 +48,27 @@ typedef struct attended {
 attended block_run(lot *m, rig *g, const attend_case *c);
 attended decode_run(lot *m, rig *g, const attend_case *c);
 
-/* sums: [heads, cols + 3] with the gaps, for the rows of a block with their lse. */
-float *columns_run(lot *m, rig *g, const attend_case *c, const float *lse, const int64_t range[2]);
+float *row_lse_run(lot *m, rig *g, const attend_case *c); /* [tokens, heads] */
+
+/* What column_stats is asked for, and where it goes. */
+typedef enum columns_place { COLUMNS_ROWS, COLUMNS_STATS } columns_place;
+enum { WANT_SUMS = 1, WANT_SQUARES = 2, WANT_COUNTS = 4, WANT_ALL = 7 };
+typedef struct columns_spec {
+    const float *lse; /* [tokens, heads] */
+    int64_t first, cols, parts;
+    columns_place place;
+    int wanted;
+} columns_spec;
+
+/* All numbers, with the gaps, and where those of a slot are; rows begin with the sums of the first head. */
+typedef struct columns {
+    float *numbers;
+    int64_t count;
+    lh_slot_floats sums, squares, counts;
+} columns;
+
+/* before: what is there, of the same shape; NULL: zeros. */
+columns columns_run(lot *m, rig *g, const attend_case *c, const columns_spec *spec, const columns *before);
 
 /* The weights [slots held] of one row and head by the formula, in f64, with the mask read from positions alone;
  * returns the log of the sum. */

@@ -93,8 +93,11 @@ static void check_few(rig *g, int kind, const int order[4])
         check_near(block.o, numbers[kind].o, 4, near_f32, "block, %s", name);
         check_near(block.lse, numbers[kind].lse, 2, near_f32, "lse of a block, %s", name);
     }
-    const float *sums = columns_run(&m, g, &c, numbers[kind].lse, (const int64_t[]){0, 4});
+    const columns_spec spec = {.lse = numbers[kind].lse, .cols = 4, .parts = 1, .wanted = WANT_SUMS};
+    const float *sums = columns_run(&m, g, &c, &spec, NULL).numbers;
     for (int s = 0; s < 4; s++) check_near(&sums[s], &numbers[kind].sums[order[s]], 1, near_f32, "columns, %s", name);
+    const float *lse = row_lse_run(&m, g, &c);
+    check_near(lse, numbers[kind].lse, 2, near_f32, "lse of rows, %s", name);
     c.kv[1] = c.kv[0];
     c.batch = 2;
     attended rows = decode_run(&m, g, &c);
@@ -361,8 +364,10 @@ START_TEST(test_rows_that_see_a_key_that_is_not_a_number_are_none)
             attended got = block_run(&m, &g, &c);
             for (int i = 0; i < 4; i++) ck_assert_msg(isnan(got.o[i]), "block, %s, case %d", g.ops->name, n);
             for (int i = 0; i < 2; i++) ck_assert_msg(isnan(got.lse[i]), "lse of a block, %s, case %d", g.ops->name, n);
-            const float *sums = columns_run(&m, &g, &c, (const float[]){1, 1}, (const int64_t[]){0, 4});
-            ck_assert_msg(isnan(sums[1]) && !isnan(sums[2]), "columns, %s, case %d", g.ops->name, n);
+            columns sums = columns_run(
+                &m, &g, &c, &(columns_spec){.lse = (const float[]){1, 1}, .cols = 4, .parts = 1, .wanted = WANT_SUMS},
+                NULL);
+            ck_assert_msg(isnan(sums.numbers[1]) && !isnan(sums.numbers[2]), "columns, %s, case %d", g.ops->name, n);
             c.kv[1] = c.kv[0];
             c.batch = 2;
             got = decode_run(&m, &g, &c);

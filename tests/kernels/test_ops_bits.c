@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "attend_case.h"
+#include "kernels/slots.h"
 #include "suite.h"
 
 /* Ranges [from, to) that cut n things in parts, odd ones and single ones among them. */
@@ -240,35 +241,72 @@ START_TEST(test_sequences_and_heads_of_a_batch_stand_alone)
 }
 END_TEST
 
+/* Whole groups, as column_stats wants them. */
+static attend_size observed_size(int n)
+{
+    attend_size size = size_at(n);
+    int64_t group = size.map.group;
+    size.map = (lh_grouping){.heads = (1 + n % 4) * group, .group = group, .first = n % 3 * group};
+    return size;
+}
+
+/* The numbers of slots [first, first + cols) of KV head `head` of the part are those of head at[0] of the whole. */
+static void same_columns(const columns *part, const columns *whole, const columns_spec *spec, const int64_t at[2],
+                         const char *what)
+{
+    const lh_slot_floats *got[] = {&part->sums, &part->squares, &part->counts};
+    const lh_slot_floats *want[] = {&whole->sums, &whole->squares, &whole->counts};
+    for (int64_t j = spec->first; j < spec->first + spec->cols; j++) {
+        for (int i = 0; i < 3; i++) {
+            for (int64_t c = 0; c < (i ? 1 : spec->parts); c++)
+                check_same(lh_slot_at(got[i], at[1], j, c), lh_slot_at(want[i], at[0], j, c), 4,
+                           "%s: number %d of slot %d of head %d", what, i, (int)j, (int)at[0]);
+        }
+    }
+}
+
 static void columns_law(rig *g, int n)
 {
     lot m = {0};
     attend_case c;
-    attend_size size = size_at(n);
-    size.tokens = size.tokens > 64 ? 64 : size.tokens;
-    block_make(&m, &c, &size);
-    const float *lse = block_run(&m, g, &c).lse;
-    int64_t cols = size.past + size.tokens;
-    const float *whole = columns_run(&m, g, &c, lse, (const int64_t[]){0, cols});
+    attend_size size = observed_size(n);
+    observed_make(&m, &c, &size);
+    const float *lse = row_lse_run(&m, g, &c);
+    const int64_t *len = c.kv[0].host.len, group = c.map.group;
+    int64_t low = c.map.first / group, cols = longest_head(&c);
+    columns_spec all = {.lse = lse,
+                        .cols = cols,
+                        .parts = n % 2 ? group : 1,
+                        .place = n % 3 ? COLUMNS_STATS : COLUMNS_ROWS,
+                        .wanted = WANT_ALL};
+    columns whole = columns_run(&m, g, &c, &all, NULL);
     omp_set_num_threads(1 + n % 3);
     int step = n;
     for (int64_t j = 0, to; j < cols; j = to) {
         to = step % 3 ? cut(cols, j, step) : (j + cols + 1) / 2;
         step++;
         lot of_part = {0};
-        const float *part = columns_run(&of_part, g, &c, lse, (const int64_t[]){j, to});
-        for (int64_t i = 0; i < c.map.heads; i++)
-            check_same(part + i * (to - j + 3), whole + i * (cols + 3) + j, (to - j) * 4,
-                       "columns from %d of head %d, case %d, %s", (int)j, (int)i, n, g->ops->name);
+        columns_spec spec = all;
+        spec.first = j;
+        spec.cols = to - j;
+        columns part = columns_run(&of_part, g, &c, &spec, NULL);
+        for (int64_t h = low; h < c.kv[0].host.heads; h++) {
+            spec.cols = to < len[h] ? to - j : len[h] - j;
+            same_columns(&part, &whole, &spec, (const int64_t[]){h, h}, g->ops->name);
+        }
         lot_end(&of_part);
     }
-    for (int64_t i = 0; i < c.map.heads; i++) {
-        attend_case rank = rank_of(&m, &c, i, i + 1);
-        float *own = lot_new(&m, c.tokens * 4);
-        for (int64_t r = 0; r < c.tokens; r++) own[r] = lse[r * c.map.heads + i];
-        const float *part = columns_run(&m, g, &rank, own, (const int64_t[]){0, cols});
-        check_same(part, whole + i * (cols + 3), cols * 4, "columns of head %d alone, case %d, %s", (int)i, n,
-                   g->ops->name);
+    for (int64_t i = 0; i < c.map.heads; i += group) {
+        lot of_part = {0};
+        attend_case rank = rank_of(&of_part, &c, i, i + group);
+        columns_spec spec = all;
+        float *own = lot_new(&of_part, c.tokens * group * 4);
+        for (int64_t r = 0; r < c.tokens; r++) memcpy(own + r * group, lse + r * c.map.heads + i, (size_t)group * 4);
+        spec.lse = own;
+        columns part = columns_run(&of_part, g, &rank, &spec, NULL);
+        spec.cols = len[low + i / group];
+        same_columns(&part, &whole, &spec, (const int64_t[]){low + i / group, 0}, "a head alone");
+        lot_end(&of_part);
     }
     lot_end(&m);
 }
@@ -276,6 +314,44 @@ static void columns_law(rig *g, int n)
 START_TEST(test_columns_and_their_heads_stand_alone)
 {
     hold(columns_law, 80);
+}
+END_TEST
+
+/* Also of a part of a group. */
+static void row_lse_law(rig *g, int n)
+{
+    lot m = {0};
+    attend_case c;
+    attend_size size = size_at(n);
+    observed_make(&m, &c, &size);
+    const float *whole = row_lse_run(&m, g, &c);
+    omp_set_num_threads(1 + n % 3);
+    int step = n;
+    for (int64_t t = 0, to; t < c.tokens; t = to) {
+        to = cut(c.tokens, t, step++);
+        attend_case part = c;
+        part.tokens = to - t;
+        part.q += t * c.q_ld;
+        part.positions += t;
+        if (part.until) part.until += t;
+        if (part.gains) part.gains += t;
+        check_same(row_lse_run(&m, g, &part), whole + t * c.map.heads, part.tokens * c.map.heads * 4,
+                   "lse of rows from %d, case %d, %s", (int)t, n, g->ops->name);
+    }
+    for (int64_t i = 0, to; i < c.map.heads; i = to) {
+        to = i + 1 + n % 3 < c.map.heads ? i + 1 + n % 3 : c.map.heads;
+        attend_case rank = rank_of(&m, &c, i, to);
+        const float *part = row_lse_run(&m, g, &rank);
+        for (int64_t r = 0; r < c.tokens; r++)
+            check_same(part + r * (to - i), whole + r * c.map.heads + i, (to - i) * 4,
+                       "lse of row %d, heads from %d, case %d, %s", (int)r, (int)i, n, g->ops->name);
+    }
+    lot_end(&m);
+}
+
+START_TEST(test_lse_of_rows_and_heads_stand_alone)
+{
+    hold(row_lse_law, 120);
 }
 END_TEST
 
@@ -432,6 +508,7 @@ int main(void)
                                   test_heads_of_a_block_stand_alone_also_in_a_cache_of_their_own,
                                   test_sequences_and_heads_of_a_batch_stand_alone,
                                   test_columns_and_their_heads_stand_alone,
+                                  test_lse_of_rows_and_heads_stand_alone,
                                   test_elements_of_gates_and_soft_caps_stand_alone,
                                   test_norm_and_rotation_of_a_head_stand_alone,
                                   test_pooled_rows_and_joined_heads_stand_alone,

@@ -9,6 +9,21 @@ static int64_t entry_bytes(const lh_ragged *r)
     return r->head_dim * lh_dtype_bytes(r->type);
 }
 
+/* Numbers that go with the entries: `count` a slot, none where it is 0. */
+static void stats_make(lot *m, cache *c, int64_t count)
+{
+    c->host.stat_count = count;
+    c->host.stats = count ? lot_normals(m, c->slots * count, 1.0f, 92) : NULL;
+}
+
+/* rig_cache with the statistics. */
+static lh_ragged put_cache(rig *g, const cache *c)
+{
+    lh_ragged on = rig_cache(g, c);
+    if (on.stats) on.stats = rig_put(g, on.stats, c->slots * on.stat_count * 4);
+    return on;
+}
+
 /* The caches of a batch with room for `tokens` more entries in every head, some with positions and some without. */
 static void batch_make(lot *m, cache *seqs, int64_t batch, int64_t tokens, int n)
 {
@@ -22,6 +37,7 @@ static void batch_make(lot *m, cache *seqs, int64_t batch, int64_t tokens, int n
         spec.order = (cache_order)((n + b) % CACHE_ORDERS);
         spec.seed = (uint64_t)(n + 40 * b);
         cache_make(m, &seqs[b], &spec);
+        stats_make(m, &seqs[b], n / 2 % 4);
     }
 }
 
@@ -34,6 +50,7 @@ static void append_host(lh_ragged *r, const lh_append_args *rows, int64_t first)
             lh_dtype_convert((char *)r->k + slot * entry_bytes(r), r->type, rows->k + at, LH_F32, r->head_dim);
             lh_dtype_convert((char *)r->v + slot * entry_bytes(r), r->type, rows->v + at, LH_F32, r->head_dim);
             if (r->positions) r->positions[slot] = rows->positions[t];
+            for (int64_t i = 0; i < r->stat_count; i++) r->stats[slot * r->stat_count + i] = 0;
         }
     }
 }
@@ -53,14 +70,14 @@ START_TEST(test_append_puts_rows_behind_every_head_and_touches_nothing_else)
             float *k = lot_normals(&m, count, 1.0f, 90), *v = lot_normals(&m, count, 1.0f, 91);
             int32_t *positions = lot_new(&m, batch * tokens * 4);
             for (int64_t i = 0; i < batch * tokens; i++) positions[i] = (int32_t)(60 + 3 * i);
-            for (int64_t s = 0; s < batch; s++) on[s] = rig_cache(&g, &seqs[s]);
+            for (int64_t s = 0; s < batch; s++) on[s] = put_cache(&g, &seqs[s]);
             RUN(&g, append, .seqs = rig_put(&g, on, batch * (int64_t)sizeof *on), .batch = batch, .tokens = tokens,
                 .ld = ld, .k = rig_put(&g, k, count * 4), .v = rig_put(&g, v, count * 4),
                 .positions = rig_put(&g, positions, batch * tokens * 4));
             for (int64_t s = 0; s < batch; s++) {
                 lh_ragged *want = &seqs[s].host;
-                int64_t bytes = seqs[s].slots * entry_bytes(want);
-                char *got = lot_new(&m, bytes + seqs[s].slots * 4);
+                int64_t bytes = seqs[s].slots * entry_bytes(want), stats = seqs[s].slots * want->stat_count * 4;
+                char *got = lot_new(&m, bytes + stats + seqs[s].slots * 4);
                 append_host(want, &(lh_append_args){.tokens = tokens, .ld = ld, .k = k, .v = v, .positions = positions},
                             s * tokens);
                 rig_get(&g, got, on[s].k, bytes);
@@ -69,6 +86,8 @@ START_TEST(test_append_puts_rows_behind_every_head_and_touches_nothing_else)
                 check_same(got, want->v, bytes, "appended values, case %d, %s", n, g.ops->name);
                 rig_get(&g, got, on[s].len, want->heads * 8);
                 check_same(got, want->len, want->heads * 8, "lengths, case %d, %s", n, g.ops->name);
+                if (want->stats) rig_get(&g, got, on[s].stats, stats);
+                check_same(got, want->stats, stats, "statistics, case %d, %s", n, g.ops->name);
                 if (!want->positions) continue;
                 rig_get(&g, got, on[s].positions, seqs[s].slots * 4);
                 check_same(got, want->positions, seqs[s].slots * 4, "positions, case %d, %s", n, g.ops->name);
@@ -90,7 +109,8 @@ typedef struct compaction {
     int64_t ld;
     lh_compact_kind kind;
     target where;
-    int own_len; /* dst has an array of lengths of its own */
+    int own_len;  /* dst has an array of lengths of its own */
+    int no_stats; /* dst has none, src may have */
 } compaction;
 
 static uint8_t state_at(int pattern, int64_t s, int64_t len, uint64_t dice)
@@ -109,7 +129,7 @@ static uint8_t state_at(int pattern, int64_t s, int64_t len, uint64_t dice)
 static void compaction_make(lot *m, compaction *c, int n)
 {
     int64_t heads = n % 10, most = 0, *len = lot_new(m, heads * 8);
-    *c = (compaction){.where = (target)(n % TARGETS), .own_len = n / 3 % 2};
+    *c = (compaction){.where = (target)(n % TARGETS), .own_len = n / 3 % 2, .no_stats = n / 7 % 3 == 0};
     c->kind = c->where == TARGET_SAME && n % 2 ? LH_COMPACT_FILL : LH_COMPACT_IN_ORDER;
     for (int64_t h = 0; h < heads; h++) {
         len[h] = draw(5, (uint64_t)(n * 10 + h), n % 4 ? 50 : 300);
@@ -121,6 +141,7 @@ static void compaction_make(lot *m, compaction *c, int n)
     spec.order = (cache_order)(n / 5 % CACHE_ORDERS);
     spec.seed = (uint64_t)n;
     cache_make(m, &c->src, &spec);
+    stats_make(m, &c->src, n / 6 % 4);
     c->ld = most + n % 4;
     c->state = lot_new(m, heads * c->ld);
     for (int64_t h = 0; h < heads; h++) {
@@ -159,7 +180,9 @@ static lh_ragged target_make(lot *m, rig *g, const compaction *c, const lh_ragge
         at += survivors(c, h, order);
     }
     if (c->where != TARGET_SAME) dst.offset = rig_put(g, offset, host->heads * 8);
+    if (c->no_stats) dst.stats = NULL;
     if (c->where == TARGET_ELSEWHERE) {
+        if (dst.stats) dst.stats = rig_new(g, at * dst.stat_count * 4);
         dst.k = rig_new(g, at * entry_bytes(host));
         dst.v = rig_new(g, at * entry_bytes(host));
     }
@@ -172,10 +195,11 @@ static void check_compaction(rig *g, const compaction *c, int n)
 {
     lot m = {0};
     const lh_ragged *host = &c->src.host;
-    lh_ragged src = rig_cache(g, &c->src), dst = target_make(&m, g, c, &src);
+    lh_ragged src = put_cache(g, &c->src), dst = target_make(&m, g, c, &src);
     int64_t *len = lot_new(&m, host->heads * 8), *offset = lot_new(&m, host->heads * 8), bytes = entry_bytes(host);
     int64_t *order = lot_new(&m, c->ld * 8);
     char *got = lot_new(&m, bytes);
+    float *numbers = lot_new(&m, host->stat_count * 4);
     RUN(g, compact, .dst = &dst, .src = &src, .state = rig_put(g, c->state, host->heads * c->ld), .ld = c->ld,
         .kind = c->kind);
     rig_get(g, len, dst.len, host->heads * 8);
@@ -195,6 +219,10 @@ static void check_compaction(rig *g, const compaction *c, int n)
             check_same(got, (char *)host->k + from, bytes, "kept key, case %d, %s", n, g->ops->name);
             rig_get(g, got, (char *)dst.v + to, bytes);
             check_same(got, (char *)host->v + from, bytes, "kept value, case %d, %s", n, g->ops->name);
+            if (!dst.stats) continue;
+            rig_get(g, numbers, dst.stats + (offset[h] + s) * dst.stat_count, dst.stat_count * 4);
+            check_same(numbers, host->stats + (host->offset[h] + order[s]) * dst.stat_count, dst.stat_count * 4,
+                       "kept statistics, case %d, %s", n, g->ops->name);
         }
     }
     rig_reset(g);

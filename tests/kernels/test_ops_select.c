@@ -141,6 +141,41 @@ START_TEST(test_select_top_keeps_the_best_of_each_head)
 }
 END_TEST
 
+/* What the first stage leaves competes in the second. */
+START_TEST(test_select_top_twice_is_once_for_both_counts)
+{
+    for (int b = 0; lh_ops_at(b); b++) {
+        rig g;
+        rig_open(&g, lh_ops_at(b));
+        for (int n = 0; n < 210; n++) {
+            lot m = {0};
+            layer l;
+            layer_make(&m, &l, n);
+            uint8_t *want = lot_new(&m, l.heads * l.ld);
+            int64_t *first = lot_new(&m, l.heads * 8), *rest = lot_new(&m, l.heads * 8);
+            int64_t *both = lot_new(&m, l.heads * 8);
+            for (int64_t h = 0; h < l.heads; h++) {
+                first[h] = draw(33, (uint64_t)(n * 10 + h), l.ld + 1);
+                rest[h] = draw(34, (uint64_t)(n * 10 + h), n % 2 ? l.ld + 1 : 4);
+                both[h] = first[h] + rest[h];
+            }
+            placed once = layer_put(&g, &l), twice = layer_put(&g, &l);
+            RUN(&g, select_top, .state = once.state, .scores = once.scores, .kv = &once.kv,
+                .counts = rig_put(&g, both, l.heads * 8), .ld = l.ld);
+            RUN(&g, select_top, .state = twice.state, .scores = twice.scores, .kv = &twice.kv,
+                .counts = rig_put(&g, first, l.heads * 8), .ld = l.ld, .others = LH_ENTRY_COMPETES);
+            RUN(&g, select_top, .state = twice.state, .scores = twice.scores, .kv = &twice.kv,
+                .counts = rig_put(&g, rest, l.heads * 8), .ld = l.ld, .others = LH_ENTRY_DROP);
+            rig_get(&g, want, once.state, l.heads * l.ld);
+            check_states(&g, &twice, &l, want, n);
+            rig_reset(&g);
+            lot_end(&m);
+        }
+        rig_close(&g);
+    }
+}
+END_TEST
+
 START_TEST(test_histogram_counts_the_keys_of_a_prefix)
 {
     const int splits[][2] = {{0, 11}, {11, 11}, {22, 10}, {0, 1}, {31, 1}, {0, 16}, {16, 16}, {5, 8}};
@@ -349,6 +384,7 @@ END_TEST
 int main(void)
 {
     const TTest *const tests[] = {test_select_top_keeps_the_best_of_each_head,
+                                  test_select_top_twice_is_once_for_both_counts,
                                   test_histogram_counts_the_keys_of_a_prefix,
                                   test_count_at_counts_above_and_at_the_threshold,
                                   test_radix_rounds_over_ranks_keep_what_sorting_all_heads_together_keeps,

@@ -6,152 +6,85 @@
 
 #include "base/mem.h"
 
-static void *host(int64_t count, int64_t size)
+void *oracle_alloc(int64_t count, int64_t size)
 {
     void *p = NULL;
     mt_try(lh_calloc(&p, count, size));
     return p;
 }
 
-/* ---- choosing ---- */
-
-typedef struct entry {
-    double score;
-    int64_t head, position;
-} entry;
-
-static int better(const void *a, const void *b)
-{
-    const entry *x = a, *y = b;
-    if (x->score != y->score) return x->score > y->score ? -1 : 1;
-    if (x->head != y->head) return x->head < y->head ? -1 : 1;
-    return x->position < y->position ? -1 : x->position > y->position;
-}
-
-/* counts[h] of `floor`: the best of each head up to its floor, then the best of all others. */
-static void floor_counts(const oracle_choice *c, const entry *all, int64_t n, int64_t *counts)
-{
-    int64_t given[64] = {0}, rest = c->heads * c->base;
-    uint8_t *taken = host(n, 1);
-    for (int64_t i = 0; i < n; i++) {
-        if (given[all[i].head] >= lh_decimal_of(c->plan->alpha, c->base)) continue;
-        given[all[i].head]++, rest--;
-        taken[i] = 1;
-    }
-    for (int64_t i = 0; i < n && rest > 0; i++)
-        if (!taken[i]) given[all[i].head]++, rest--;
-    memcpy(counts, given, (size_t)c->heads * sizeof *counts);
-    lh_free(taken);
-}
-
-void oracle_choose(const oracle_choice *c)
-{
-    int64_t room[64] = {0}, counts[64] = {0}, given[64] = {0}, n = 0;
-    entry *all = host(c->heads * c->cols, sizeof *all);
-    for (int64_t h = 0; h < c->heads; h++)
-        for (int64_t p = 0; p < c->cols; p++) {
-            int64_t i = h * c->cols + p;
-            c->keep[i] = c->state[i] == LH_ENTRY_KEEP;
-            if (c->state[i] != LH_ENTRY_COMPETES) continue;
-            all[n++] = (entry){.score = c->scores[i], .head = h, .position = p};
-            room[h]++;
-        }
-    qsort(all, (size_t)n, sizeof *all, better);
-    if (c->plan->heads == LH_HEADS_UNIFORM) {
-        for (int64_t h = 0; h < c->heads; h++) counts[h] = c->base;
-    } else if (c->plan->safeguard == LH_SAFEGUARD_FLOOR) {
-        floor_counts(c, all, n, counts);
-    } else {
-        for (int64_t i = 0; i < n && i < c->heads * c->base; i++) given[all[i].head]++;
-        lh_policy_interp(
-            c->plan, &(lh_interp_request){.heads = c->heads, .base = c->base, .counts = given, .room = room}, counts);
-    }
-    for (int64_t i = 0; i < n; i++)
-        if (counts[all[i].head]-- > 0) c->keep[all[i].head * c->cols + all[i].position] = 1;
-    lh_free(all);
-}
-
-/* ---- scores ---- */
-
-static uint8_t *held_of(const oracle *o, int64_t l, int64_t g)
-{
-    return o->held + (l * o->of->kv_heads + g) * o->cap;
-}
-
-static int64_t window_of(const oracle *o, int64_t l)
+int64_t oracle_window(const oracle *o, int64_t l)
 {
     return o->of->sliding && o->of->sliding[l] ? o->of->window : INT32_MAX;
 }
 
-/* What every held entry of KV head g receives from one query head over the observed rows. */
-static void attend(const oracle *o, int64_t l, int64_t q, double *sums)
+static int64_t group_of(const oracle *o)
 {
-    const rig_case *c = o->of;
-    int64_t g = q / (c->heads / c->kv_heads), rows = o->plan.rows < o->seen ? o->plan.rows : o->seen;
-    const uint8_t *held = held_of(o, l, g);
-    double *e = host(o->cap, sizeof *e);
-    memset(sums, 0, (size_t)o->cap * sizeof *sums);
-    for (int64_t t = o->seen - rows; t < o->seen; t++) {
-        double all = 0;
-        for (int64_t p = 0; p <= t; p++) {
-            double dot = 0;
-            e[p] = 0;
-            if (!held[p] || p <= t - window_of(o, l)) continue;
-            for (int64_t i = 0; i < c->dim; i++)
-                dot += (double)rig_element(c, 'q', l, t, q, i) * (double)rig_element(c, 'k', l, p, g, i);
-            all += e[p] = exp(dot / sqrt((double)c->dim));
-        }
-        for (int64_t p = 0; p <= t && all > 0; p++) sums[p] += e[p] / all;
-    }
-    lh_free(e);
+    return o->of->heads / o->of->kv_heads;
 }
 
-/* Over the entries that compete, in order; gaps are ignored. */
-static void pool(const oracle *o, const uint8_t *state, double *x)
+static int64_t heads_of(const oracle *o)
 {
-    int64_t *at = host(o->seen, sizeof *at), n = 0, half = (o->plan.pool_size - 1) / 2;
-    double *y = host(o->seen, sizeof *y);
-    for (int64_t p = 0; p < o->seen; p++)
-        if (state[p] == LH_ENTRY_COMPETES) at[n++] = p;
-    for (int64_t i = 0; i < n; i++) {
-        double sum = 0, top = -INFINITY;
-        for (int64_t m = i > half ? i - half : 0; m < n && m <= i + half; m++) {
-            sum += x[at[m]];
-            top = fmax(top, x[at[m]]);
-        }
-        y[at[i]] = o->plan.pool_kind == LH_POOL_MAX ? top : sum / (double)o->plan.pool_size;
-    }
-    memcpy(x, y, (size_t)o->seen * sizeof *x);
-    lh_free(at);
-    lh_free(y);
+    return o->of->layers * o->of->kv_heads;
 }
 
-static void score_head(const oracle *o, int64_t l, int64_t g, const uint8_t *state, double *scores)
+static int32_t *gone_of(const oracle *o, int64_t l, int64_t g)
 {
-    int64_t group = o->of->heads / o->of->kv_heads, after = o->plan.group_after_pool;
-    double *one = host(o->cap, sizeof *one);
-    int pools = o->plan.pool_kind != LH_POOL_NONE;
-    for (int64_t i = 0; i < group; i++) {
-        attend(o, l, g * group + i, one);
-        if (pools && after) pool(o, state, one);
-        for (int64_t p = 0; p < o->seen; p++)
-            scores[p] = o->plan.group_kind == LH_GROUP_MAX ? (i ? fmax(scores[p], one[p]) : one[p])
-                                                           : (i ? scores[p] + one[p] : one[p]);
-    }
-    if (pools && !after) pool(o, state, scores);
-    lh_free(one);
+    return o->gone + (l * o->of->kv_heads + g) * o->cap;
+}
+
+/* ---- tallies ---- */
+
+static oracle_tally make_tally(const oracle *o)
+{
+    int64_t group = group_of(o);
+    oracle_tally t = {.sums = oracle_alloc((group + 4) * o->cap, sizeof *t.sums), .group = group, .cap = o->cap};
+    t.squares = t.sums + group * o->cap;
+    t.counts = t.squares + o->cap;
+    t.unsure = t.counts + o->cap;
+    t.visits = t.unsure + o->cap;
+    return t;
+}
+
+void oracle_tally_clear(oracle_tally *t)
+{
+    lh_free(t->sums);
+    *t = (oracle_tally){0};
+}
+
+oracle_tally oracle_recount(const oracle *o, int64_t l, int64_t g)
+{
+    oracle_tally t = make_tally(o);
+    int64_t rows = o->plan.rows < o->seen ? o->plan.rows : o->seen;
+    oracle_observe(o,
+                   &(oracle_rows){.layer = l,
+                                  .g = g,
+                                  .from = o->plan.running ? o->first_row : o->seen - rows,
+                                  .to = o->seen,
+                                  .now = !o->plan.running},
+                   &t);
+    return t;
+}
+
+/* Rows that have passed since. */
+static void go_on(oracle *o, int64_t l)
+{
+    for (int64_t g = 0; g < o->of->kv_heads && o->plan.running; g++)
+        oracle_observe(o, &(oracle_rows){.layer = l, .g = g, .from = o->counted[l], .to = o->seen},
+                       &o->tallies[l * o->of->kv_heads + g]);
+    o->counted[l] = o->seen;
 }
 
 /* ---- evictions ---- */
 
 static void classify(const oracle *o, int64_t l, int64_t g, const lh_protection *p, uint8_t *state)
 {
-    const uint8_t *held = held_of(o, l, g);
-    int64_t sinks = p->sinks, from = o->seen - window_of(o, l) + 1;
+    const int32_t *gone = gone_of(o, l, g);
+    int64_t sinks = p->sinks, from = o->seen - oracle_window(o, l) + 1;
     for (int64_t pos = 0; pos < o->seen; pos++) {
         int keep = pos >= o->seen - p->recents;
         if (pos < o->plan.sinks && pos >= from && sinks > 0) keep = 1, sinks--;
-        state[pos] = !held[pos] || pos < from ? LH_ENTRY_DROP : keep ? LH_ENTRY_KEEP : LH_ENTRY_COMPETES;
+        state[pos] = gone[pos] != INT32_MAX || pos < from ? LH_ENTRY_DROP : keep ? LH_ENTRY_KEEP : LH_ENTRY_COMPETES;
     }
 }
 
@@ -159,37 +92,55 @@ static void drop_unseen(oracle *o)
 {
     for (int64_t l = 0; l < o->of->layers; l++)
         for (int64_t g = 0; g < o->of->kv_heads; g++)
-            for (int64_t p = 0; p <= o->seen - window_of(o, l); p++) held_of(o, l, g)[p] = 0;
+            for (int64_t p = 0; p <= o->seen - oracle_window(o, l); p++)
+                if (gone_of(o, l, g)[p] == INT32_MAX) gone_of(o, l, g)[p] = (int32_t)o->seen;
+}
+
+/* Whether heads hold more than the budget lets them. */
+static int too_much(const oracle *o, int64_t l, int64_t from, int64_t budget)
+{
+    int64_t heads = o->of->kv_heads, all = 0, longest = 0;
+    for (int64_t g = 0; g < heads; g++) {
+        int64_t n = 0;
+        for (int64_t p = from; p < o->seen; p++) n += gone_of(o, l, g)[p] == INT32_MAX;
+        all += n;
+        if (n > longest) longest = n;
+    }
+    return o->plan.heads == LH_HEADS_ADAPTIVE ? all > heads * budget : longest > budget;
 }
 
 static void evict_layer(oracle *o, int64_t l, int64_t budget)
 {
-    int64_t heads = o->of->kv_heads, from = o->seen - window_of(o, l) + 1, all = 0, longest = 0;
-    lh_protection p = lh_policy_protect(
-        &o->plan, &(lh_protect_request){.budget = budget, .seen = o->seen, .visible_from = from > 0 ? from : 0});
-    for (int64_t g = 0; g < heads; g++) {
-        int64_t n = 0;
-        for (int64_t pos = from > 0 ? from : 0; pos < o->seen; pos++) n += held_of(o, l, g)[pos];
-        all += n;
-        if (n > longest) longest = n;
-    }
-    if (o->plan.heads == LH_HEADS_ADAPTIVE ? all <= heads * p.budget : longest <= p.budget) return;
-    double *scores = host(heads * o->cap, sizeof *scores);
-    uint8_t *state = host(heads * o->cap, 1);
-    for (int64_t g = 0; g < heads; g++) {
-        classify(o, l, g, &p, state + g * o->cap);
-        for (int64_t pos = 0; pos < o->seen; pos++) scores[g * o->cap + pos] = (double)pos;
-        if (o->plan.source == LH_SCORE_ATTENTION) score_head(o, l, g, state + g * o->cap, scores + g * o->cap);
-    }
+    int64_t heads = o->of->kv_heads, n = heads * o->cap, from = o->seen - oracle_window(o, l) + 1;
+    if (from < 0) from = 0;
+    lh_protection p =
+        lh_policy_protect(&o->plan, &(lh_protect_request){.budget = budget, .seen = o->seen, .visible_from = from});
+    uint8_t *doubt = o->doubt + l * n;
+    memset(doubt, 0, (size_t)n);
+    if (!too_much(o, l, from, p.budget)) return;
+    uint8_t *state = oracle_alloc(n, 1), *keep = oracle_alloc(n, 1);
+    oracle_scores scores;
+    for (int64_t g = 0; g < heads; g++) classify(o, l, g, &p, state + g * o->cap);
+    go_on(o, l);
+    oracle_score(o, l, state, &scores);
     oracle_choose(&(oracle_choice){.plan = &o->plan,
+                                   .protect = p,
                                    .heads = heads,
                                    .cols = o->cap,
-                                   .base = p.base,
-                                   .scores = scores,
+                                   .first = scores.first,
+                                   .flat = scores.flat,
+                                   .second = scores.second,
                                    .state = state,
-                                   .keep = held_of(o, l, 0)});
-    lh_free(scores);
+                                   .keep = keep,
+                                   .doubt = doubt});
+    for (int64_t i = 0; i < n; i++) {
+        o->decided += state[i] == LH_ENTRY_COMPETES;
+        o->doubted += doubt[i];
+        if (state[i] != LH_ENTRY_DROP && !keep[i]) o->gone[l * n + i] = (int32_t)o->seen;
+    }
+    oracle_scores_clear(&scores);
     lh_free(state);
+    lh_free(keep);
 }
 
 static void evict(oracle *o)
@@ -204,53 +155,127 @@ static void evict(oracle *o)
     for (int64_t l = 0; l < o->of->layers; l++) evict_layer(o, l, o->budgets[l]);
 }
 
-static void append(oracle *o, int64_t tokens)
+/* ---- time ---- */
+
+static double *matrix(const oracle *o, char what, int64_t tokens, int64_t heads)
 {
-    for (int64_t h = 0; h < o->of->layers * o->of->kv_heads; h++)
-        memset(o->held + h * o->cap + o->seen, 1, (size_t)tokens);
-    o->seen += tokens;
+    int64_t dim = o->of->dim;
+    double *m = oracle_alloc(o->of->layers * tokens * heads * dim, sizeof *m), *at = m;
+    for (int64_t l = 0; l < o->of->layers; l++)
+        for (int64_t t = 0; t < tokens; t++)
+            for (int64_t h = 0; h < heads; h++)
+                for (int64_t i = 0; i < dim; i++) *at++ = (double)rig_element(o->of, what, l, t, h, i);
+    return m;
 }
 
 void oracle_open(oracle *o, const rig_case *of, int64_t cap)
 {
-    *o = (oracle){.of = of, .cap = cap};
+    *o = (oracle){.of = of, .cap = cap, .seen = of->tokens};
     mt_try(lh_policy_resolve(&o->plan, &of->policy));
-    /* shares are of the prompt */
-    o->plan.budget_entries = lh_policy_entries(&o->plan, of->tokens);
-    o->plan.rows = o->plan.rows_is_share ? lh_policy_rows(&o->plan, of->tokens) : o->plan.rows;
-    o->plan.budget_is_share = o->plan.rows_is_share = 0;
-    o->held = host(of->layers * of->kv_heads * cap, 1);
-    append(o, of->tokens);
-    /* scored over all that the rows saw; what the next row cannot see goes with the eviction */
+    o->plan = lh_policy_fix(&o->plan, of->tokens); /* shares are of the prompt */
+    o->first_row = of->tokens - lh_policy_rows(&o->plan, of->tokens);
+    o->k = matrix(o, 'k', cap, of->kv_heads);
+    o->v = matrix(o, 'v', cap, of->kv_heads);
+    o->q = matrix(o, 'q', cap, of->heads);
+    o->w = matrix(o, 'w', RIG_HIDDEN, of->heads);
+    o->gone = oracle_alloc(heads_of(o) * cap, sizeof *o->gone);
+    o->doubt = oracle_alloc(heads_of(o) * cap, 1);
+    o->tallies = oracle_alloc(heads_of(o), sizeof *o->tallies);
+    for (int64_t i = 0; i < heads_of(o) * cap; i++) o->gone[i] = INT32_MAX;
+    for (int64_t h = 0; h < heads_of(o) && o->plan.running; h++) o->tallies[h] = make_tally(o);
+    for (int64_t l = 0; l < of->layers; l++) o->counted[l] = o->first_row;
     if (o->plan.evicts) evict(o);
-    drop_unseen(o);
+    drop_unseen(o); /* after it: the prompt's rows saw them */
 }
 
 void oracle_close(oracle *o)
 {
-    lh_free(o->held);
+    if (o->marked) {
+        for (int64_t h = 0; h < heads_of(o); h++) oracle_tally_clear(&o->marked->tallies[h]);
+        lh_free(o->marked->tallies);
+        lh_free(o->marked->gone);
+        lh_free(o->marked);
+    }
+    for (int64_t h = 0; h < heads_of(o); h++) oracle_tally_clear(&o->tallies[h]);
+    lh_free(o->k), lh_free(o->v), lh_free(o->q), lh_free(o->w);
+    lh_free(o->gone), lh_free(o->doubt), lh_free(o->tallies);
     *o = (oracle){0};
 }
 
 void oracle_take(oracle *o, lh_kv_taken what, int64_t tokens)
 {
-    append(o, tokens);
-    o->steps += what == LH_KV_STEP;
+    mt_check(o->seen + tokens <= o->cap, "the oracle has room for %lld tokens", (long long)o->cap);
+    int64_t before = o->steps;
+    o->seen += tokens;
+    if (what == LH_KV_STEP) o->steps += tokens;
+    for (int64_t l = 0; l < o->of->layers; l++) go_on(o, l);
+    memset(o->doubt, 0, (size_t)(heads_of(o) * o->cap));
     drop_unseen(o);
     if (!o->plan.evicts || !o->plan.every) return;
-    if (what == LH_KV_BLOCK || o->steps % o->plan.every == 0) evict(o);
+    if (what != LH_KV_BLOCK && o->steps / o->plan.every == before / o->plan.every) return;
+    o->evictions++;
+    evict(o);
 }
 
-void oracle_check(const oracle *o, int64_t layer, const lh_kv_positions *got, const char *when)
+/* What changes with time, from one to another. */
+static void copy_state(oracle *to, const oracle *from, oracle keep)
 {
+    int64_t heads = heads_of(from);
+    memcpy(keep.gone, from->gone, (size_t)(heads * from->cap) * sizeof *from->gone);
+    for (int64_t h = 0; h < heads && from->plan.running; h++)
+        memcpy(keep.tallies[h].sums, from->tallies[h].sums,
+               (size_t)((group_of(from) + 4) * from->cap) * sizeof *from->tallies[h].sums);
+    *to = *from;
+    to->gone = keep.gone;
+    to->tallies = keep.tallies;
+    to->marked = keep.marked;
+}
+
+void oracle_mark(oracle *o)
+{
+    oracle *m = o->marked;
+    if (!m) {
+        m = oracle_alloc(1, sizeof *m);
+        m->gone = oracle_alloc(heads_of(o) * o->cap, sizeof *m->gone);
+        m->tallies = oracle_alloc(heads_of(o), sizeof *m->tallies);
+        for (int64_t h = 0; h < heads_of(o) && o->plan.running; h++) m->tallies[h] = make_tally(o);
+    }
+    copy_state(m, o, *m);
+    o->marked = m;
+}
+
+void oracle_rewind(oracle *o)
+{
+    copy_state(o, o->marked, *o);
+}
+
+/* ---- comparing ---- */
+
+/* Where rounding decides, what is there is right. */
+static void adopt(oracle *o, int64_t l, int64_t g, int64_t p, int there)
+{
+    gone_of(o, l, g)[p] = there ? INT32_MAX : (int32_t)o->seen;
+}
+
+void oracle_check(oracle *o, int64_t l, const lh_kv_positions *got, const char *when)
+{
+    int64_t all = 0;
     for (int64_t g = 0; g < got->heads; g++) {
-        int64_t at = got->offsets[g];
+        int64_t at = got->offsets[g], held = 0;
         for (int64_t p = 0; p < o->seen; p++) {
-            int there = at < got->offsets[g + 1] && got->positions[at] == p;
-            mt_check(there == held_of(o, layer, g)[p], "%s: layer %lld head %lld position %lld is %s, which is wrong",
-                     when, (long long)layer, (long long)g, (long long)p, there ? "there" : "gone");
+            int there = at < got->offsets[g + 1] && got->positions[at] == p, want = gone_of(o, l, g)[p] == INT32_MAX;
+            mt_check(there == want || o->doubt[(l * o->of->kv_heads + g) * o->cap + p],
+                     "%s: after %lld tokens layer %lld head %lld position %lld is %s, which is wrong", when,
+                     (long long)o->seen, (long long)l, (long long)g, (long long)p, there ? "there" : "gone");
+            if (there != want) adopt(o, l, g, p, there);
             at += there;
+            held += want;
         }
         mt_check(at == got->offsets[g + 1], "%s: positions out of order", when);
+        mt_check(o->plan.heads == LH_HEADS_ADAPTIVE || at - got->offsets[g] == held, "%s: a head keeps %lld entries",
+                 when, (long long)(at - got->offsets[g]));
+        all += held;
     }
+    mt_check(all == got->offsets[got->heads], "%s: layer %lld keeps %lld entries, not %lld", when, (long long)l,
+             (long long)got->offsets[got->heads], (long long)all);
 }

@@ -1,36 +1,88 @@
-/* kv_oracle.h - what a policy keeps, by its definition: in double, entry by entry, with sorting. All heads of the model
- * at once, for the keys and queries of a rig's case. */
+/* kv_oracle.h - what a policy keeps, by its definition: in double, entry by entry, over whole rows of weights, with
+ * sorting. All heads of the model at once, for the keys, values and queries of a rig's case. An entry remembers when it
+ * went, so that statistics of any number of steps can be made again from the first row on. */
 #ifndef LH_TESTS_KV_ORACLE_H
 #define LH_TESTS_KV_ORACLE_H
 
 #include "kv_rig.h"
 
+/* A score, and how far from it one made of floats may lie. */
+typedef struct oracle_number {
+    double x, error;
+} oracle_number;
+
+/* What rows gave to the entries of one KV head; each [cap], sums [group, cap]. unsure: rows of which rounding decides
+ * whether they count. */
+typedef struct oracle_tally {
+    double *sums, *squares, *counts, *unsure, *visits;
+    int64_t group, cap;
+} oracle_tally;
+
 typedef struct oracle {
     const rig_case *of;
-    lh_policy_plan plan;
-    int64_t cap, seen, steps; /* cap: tokens there can be */
-    int64_t budgets[8];
-    int made;      /* the budgets are final */
-    uint8_t *held; /* [layers, kv_heads, cap] 1: the entry is there */
+    lh_policy_plan plan; /* without shares */
+    int64_t cap;         /* tokens there can be */
+    int64_t seen, steps, evictions, first_row;
+    int64_t budgets[8], counted[8]; /* counted: rows of a layer that its tallies have */
+    int made;                       /* the budgets are final */
+    double *k, *v, *q, *w;          /* [layers, cap, heads, dim]; w: [layers, hidden, heads, dim] */
+    int32_t *gone;                  /* [layers, kv_heads, cap] tokens seen when an entry went, INT32_MAX: it is there */
+    uint8_t *doubt;                 /* alike: the last eviction may have decided otherwise, but for rounding */
+    oracle_tally *tallies;          /* [layers, kv_heads], where statistics go on */
+    int64_t decided, doubted;       /* entries that competed, and of them those in doubt, so far */
+    struct oracle *marked;
 } oracle;
 
 /* After the prompt and its eviction. */
 void oracle_open(oracle *o, const rig_case *of, int64_t cap);
 void oracle_close(oracle *o);
 void oracle_take(oracle *o, lh_kv_taken what, int64_t tokens);
+void oracle_mark(oracle *o);
+void oracle_rewind(oracle *o);
 
-/* The gathered positions of a layer are those that the oracle holds. */
-void oracle_check(const oracle *o, int64_t layer, const lh_kv_positions *got, const char *when);
+/* The gathered positions of a layer are those that the oracle holds. To be called after every eviction: where rounding
+ * decides, the oracle goes on with what is there. */
+void oracle_check(oracle *o, int64_t layer, const lh_kv_positions *got, const char *when);
 
-/* keep[h, p] of the entries that compete, by score, and 1 for those that are protected. scores, state, keep: [heads,
- * cols]; base: entries a head may keep of those that compete, on average. */
+/* Statistics of KV head g from the first row on, made anew; the arrays are the caller's (oracle_tally_clear). */
+oracle_tally oracle_recount(const oracle *o, int64_t layer, int64_t g);
+void oracle_tally_clear(oracle_tally *t);
+
+/* CriticalKV's norm of an entry, and AhaKV's. */
+double oracle_projected_norm(const oracle *o, int64_t layer, int64_t g, int64_t p);
+double oracle_value_square(const oracle *o, int64_t layer, int64_t g, int64_t p);
+
+/* keep[h, p]: what stays of the entries that compete, and 1 for those that are protected. doubt (may be NULL): rounding
+ * decides. first, second, state, keep, doubt: [heads, cols]; heads compete by `flat`. A fixed plan. second NULL: one
+ * stage. */
 typedef struct oracle_choice {
     const lh_policy_plan *plan;
-    int64_t heads, cols, base;
-    const double *scores;
+    lh_protection protect;
+    int64_t heads, cols;
+    const oracle_number *first, *flat, *second;
     const uint8_t *state;
-    uint8_t *keep;
+    uint8_t *keep, *doubt;
 } oracle_choice;
 void oracle_choose(const oracle_choice *c);
+
+/* Scores of one layer for an eviction, by kv_oracle_scores.c. state: [kv_heads, cap]; each array alike, owned by the
+ * caller. second is NULL with one stage; flat is first or second. */
+typedef struct oracle_scores {
+    oracle_number *first, *second, *flat;
+} oracle_scores;
+void oracle_score(oracle *o, int64_t layer, const uint8_t *state, oracle_scores *out);
+void oracle_scores_clear(oracle_scores *s);
+
+/* Add rows [from, to) of a layer to the tally of KV head g: over the entries of their time, or (1) those that are there
+ * now. */
+typedef struct oracle_rows {
+    int64_t layer, g, from, to;
+    int now;
+} oracle_rows;
+void oracle_observe(const oracle *o, const oracle_rows *rows, oracle_tally *to);
+
+/* [count] of `size` bytes, zero. */
+void *oracle_alloc(int64_t count, int64_t size);
+int64_t oracle_window(const oracle *o, int64_t layer); /* INT32_MAX: all */
 
 #endif

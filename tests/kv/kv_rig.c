@@ -7,14 +7,29 @@
 #include "base/mem.h"
 #include "base/rng.h"
 
+enum { BLOCK_MOST = 64 }; /* tokens after the prompt that are taken in at once */
+
+int64_t rig_kind(const rig_case *of, int64_t token)
+{
+    if (token >= of->tokens - of->apart) return token + of->kinds;
+    return ((token << of->shuffle) + of->shuffle) % (of->tokens - of->apart) % of->kinds;
+}
+
 float rig_element(const rig_case *of, char what, int64_t layer, int64_t token, int64_t head, int64_t i)
 {
     uint32_t out[4], key[2] = {(uint32_t)of->seed, (uint32_t)what};
     uint32_t counter[4] = {(uint32_t)i, (uint32_t)token, (uint32_t)head, (uint32_t)layer};
     if (what == 'k' && of->equal_keys) counter[1] = 0;
+    if (what == 'k' && of->kinds) counter[1] = (uint32_t)rig_kind(of, token);
+    if ((what == 'q' || what == 'w') && of->equal_groups) counter[2] = (uint32_t)(head / (of->heads / of->kv_heads));
     lh_philox(out, key, counter);
     float x = 3.0f * (lh_uniform(out[0]) + lh_uniform(out[1]) - 1.0f);
     return of->type == LH_BF16 && what != 'q' ? lh_bf16_to_f32(lh_f32_to_bf16(x)) : x;
+}
+
+float rig_frequency(const rig_case *of, int64_t i)
+{
+    return powf(100.0f, -2.0f * (float)i / (float)of->dim);
 }
 
 lh_kv_shape rig_shape(const rig *r)
@@ -24,8 +39,14 @@ lh_kv_shape rig_shape(const rig *r)
                          .head_dim = r->of->dim,
                          .type = r->of->type,
                          .scale = 1.0f / sqrtf((float)r->of->dim),
+                         .softcap = r->of->softcap,
                          .window = r->of->window,
-                         .sliding = r->of->sliding};
+                         .sliding = r->of->sliding,
+                         .hidden = RIG_HIDDEN,
+                         .projections = r->projections,
+                         .rotations = r->rotations,
+
+                         .profiles = r->of->policy.profiles};
 }
 
 static void *host(int64_t count, int64_t size)
@@ -66,6 +87,30 @@ static lh_status kept(void *self, int64_t layer, const lh_ragged *view)
 
 /* ---- open and close ---- */
 
+/* This rank's columns of the output projections of all layers. */
+static void make_projections(rig *r)
+{
+    const rig_case *c = r->of;
+    int64_t ld = r->heads.q_count * c->dim;
+    r->w = host(c->layers * RIG_HIDDEN * ld, sizeof(float));
+    for (int64_t l = 0; l < c->layers; l++) {
+        float *w = r->w + l * RIG_HIDDEN * ld;
+        for (int64_t o = 0; o < RIG_HIDDEN; o++)
+            for (int64_t x = 0; x < ld; x++)
+                w[o * ld + x] = rig_element(c, 'w', l, o, r->heads.q_first + x / c->dim, x % c->dim);
+        r->projections[l] = (lh_kv_projection){.w = w, .type = LH_F32, .ld = ld};
+    }
+}
+
+static void make_rotations(rig *r)
+{
+    int64_t half = r->of->dim / 2;
+    r->frequencies = host(half, sizeof(float));
+    for (int64_t i = 0; i < half; i++) r->frequencies[i] = rig_frequency(r->of, i);
+    for (int slides = 0; slides < 2; slides++)
+        r->rotations[slides] = (lh_kv_rotation){.inv_freq = r->frequencies, .rotary = r->of->dim, .scale = 1.0f};
+}
+
 void rig_open(rig *r, const rig_case *of, lh_comm *comm, const lh_ops *ops)
 {
     *r = (rig){.of = of, .comm = comm, .ops = ops, .chunk = 37};
@@ -73,16 +118,20 @@ void rig_open(rig *r, const rig_case *of, lh_comm *comm, const lh_ops *ops)
     mt_try(lh_device_open(&r->device, LH_DEVICE_CPU, 0));
     mt_try(lh_stream_open(&r->stream, r->device));
     mt_try(lh_heads_of(&r->heads, of->heads, of->kv_heads, lh_comm_rank(comm), lh_comm_size(comm)));
+    make_projections(r);
+    make_rotations(r);
     lh_kv_shape shape = rig_shape(r);
     mt_try(lh_kv_open(&r->kv, &(lh_kv_place){.ops = ops, .stream = r->stream, .comm = comm}, &shape, &r->plan));
+    lh_kv_seed(r->kv, of->seed, RIG_REQUEST);
     lh_kv_listen(r->kv, &(lh_kv_listener){.self = r, .scored = scored, .kept = kept});
+    int64_t room = of->tokens > BLOCK_MOST ? of->tokens : BLOCK_MOST;
     int64_t kv_width = r->heads.kv_count * of->dim, q_width = r->heads.q_count * of->dim;
-    r->k = host(of->tokens * kv_width, sizeof(float));
-    r->v = host(of->tokens * kv_width, sizeof(float));
-    r->q = host(of->tokens * (q_width + 3), sizeof(float)); /* rows further apart than they are wide */
-    r->o = host(of->tokens * q_width, sizeof(float));
-    r->lse = host(of->tokens * r->heads.q_count, sizeof(float));
-    r->positions = host(of->tokens, sizeof(int32_t));
+    r->k = host(room * kv_width, sizeof(float));
+    r->v = host(room * kv_width, sizeof(float));
+    r->q = host(room * (q_width + 3), sizeof(float)); /* rows further apart than they are wide */
+    r->o = host(room * q_width, sizeof(float));
+    r->lse = host(room * r->heads.q_count, sizeof(float));
+    r->positions = host(room, sizeof(int32_t));
 }
 
 void rig_close(rig *r)
@@ -91,6 +140,7 @@ void rig_close(rig *r)
     lh_stream_close(r->stream);
     lh_device_close(r->device); /* asserts that the cache gave everything back */
     lh_free(r->k), lh_free(r->v), lh_free(r->q), lh_free(r->o), lh_free(r->lse), lh_free(r->positions);
+    lh_free(r->w), lh_free(r->frequencies);
     *r = (rig){0};
 }
 
@@ -135,13 +185,20 @@ void rig_feed(rig *r, lh_ragged *view, int64_t layer, int64_t first, int64_t tok
                                            .kv = view,
                                            .map = lh_heads_grouping(h),
                                            .logit = {.scale = 1.0f / sqrtf((float)c->dim),
+                                                     .softcap = c->softcap,
                                                      .window = c->sliding && c->sliding[layer] ? c->window : 0},
                                            .tokens = tokens,
                                            .q_ld = q_ld,
                                            .o_ld = h->q_count * c->dim}));
-    if (lh_kv_wants_rows(r->kv, layer) < first + tokens)
-        mt_try(lh_kv_record(r->kv, layer,
-                            &(lh_kv_rows){.q = r->q, .lse = r->lse, .first = first, .tokens = tokens, .q_ld = q_ld}));
+    if (lh_kv_wants_rows(r->kv, layer) >= first + tokens) return;
+    lh_status st = lh_kv_record(
+        r->kv, layer,
+        &(lh_kv_rows){
+            .q = r->q, .lse = r->lse, .positions = r->positions, .first = first, .tokens = tokens, .q_ld = q_ld});
+    if (r->recorded)
+        *r->recorded = st;
+    else
+        mt_try(st);
 }
 
 void rig_prefill(rig *r, rig_result *out)
@@ -153,8 +210,11 @@ void rig_prefill(rig *r, rig_result *out)
     for (int64_t l = 0; l < c->layers; l++) {
         lh_ragged *view = NULL;
         mt_try(lh_kv_prefill_begin(r->kv, l, &view));
-        for (int64_t t = 0; t < c->tokens; t += r->chunk)
-            rig_feed(r, view, l, t, c->tokens - t < r->chunk ? c->tokens - t : r->chunk);
+        for (int64_t t = 0, n; t < c->tokens; t += n) {
+            n = c->tokens - t < r->chunk ? c->tokens - t : r->chunk;
+            mt_try(lh_kv_prefill_next(r->kv, l, t, &n, &view));
+            rig_feed(r, view, l, t, n);
+        }
         mt_try(lh_kv_prefill_end(r->kv, l));
     }
     r->result = NULL;

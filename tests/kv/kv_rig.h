@@ -11,8 +11,12 @@ typedef struct rig_case {
     lh_dtype type;
     int64_t window;         /* of sliding layers */
     const uint8_t *sliding; /* [layers] */
+    float softcap;
     uint64_t seed;
-    int equal_keys; /* 1: all keys are the same, so that all scores are */
+    int equal_keys;         /* 1: all keys are the same, so that all scores are */
+    int equal_groups;       /* 1: the query heads of a group are the same */
+    int64_t kinds;          /* so many different keys, but for those of the last `apart` tokens; 0: all differ */
+    int64_t apart, shuffle; /* shuffle: which token has which key (the others are odd in number) */
     lh_policy_options policy;
 } rig_case;
 
@@ -35,9 +39,13 @@ typedef struct rig {
     lh_kv *kv;
     lh_policy_plan plan;
     int64_t chunk; /* tokens appended at a time */
-    float *k, *v, *q, *o, *lse;
+    float *k, *v, *q, *o, *lse, *w;
     int32_t *positions;
-    rig_result *result; /* where the listener writes during the prompt */
+    float *frequencies;
+    lh_kv_projection projections[8];
+    lh_kv_rotation rotations[2];
+    rig_result *result;  /* where the listener writes during the prompt */
+    lh_status *recorded; /* where what recording gave is put; NULL: it must not fail */
 } rig;
 
 /* Opens a cache of the case over `comm` and `ops`. */
@@ -57,8 +65,16 @@ void rig_take(rig *r, lh_kv_taken what, int64_t tokens);
 void rig_gather(rig *r, rig_result *out);
 void rig_result_clear(rig_result *result);
 
-/* Element i of token t, head h, layer l of k, v or q ('k', 'v', 'q'). */
+/* Element i of token t, head h, layer l of k, v or q ('k', 'v', 'q'); of the output projection ('w') `token` is the
+ * channel of the hidden state, below RIG_HIDDEN. */
+enum { RIG_HIDDEN = 13, RIG_REQUEST = 7 };
 float rig_element(const rig_case *of, char what, int64_t layer, int64_t token, int64_t head, int64_t i);
+
+/* Tokens of one kind have one key, where a case has kinds. */
+int64_t rig_kind(const rig_case *of, int64_t token);
+
+/* Frequency i of the rotation that queries are taken to have. */
+float rig_frequency(const rig_case *of, int64_t i);
 
 /* Every entry of every head lies here as it was made: its key and value belong to its position. */
 int rig_entries_are_whole(rig *r);

@@ -112,19 +112,21 @@ static void check_choice(const rig *r, const rig_result *got)
     const rig_case *c = r->of;
     int64_t n = c->kv_heads * c->tokens;
     uint8_t *keep = NULL;
-    double *scores = NULL;
+    oracle_number *scores = NULL;
+    lh_policy_plan fixed = lh_policy_fix(&r->plan, c->tokens);
     mt_try(lh_calloc(&keep, n, 1));
     mt_try(lh_calloc(&scores, n, sizeof *scores));
     for (int64_t l = 0; l < c->layers; l++) {
         if (!got->scores[l]) continue;
-        int64_t base = lh_kv_layer_budget(r->kv, l);
-        for (int64_t i = 0; i < n; i++) scores[i] = (double)got->scores[l][i];
-        for (int64_t p = 0; p < c->tokens; p++) base -= got->state[l][p] == LH_ENTRY_KEEP;
-        oracle_choose(&(oracle_choice){.plan = &r->plan,
+        lh_protection protect = {.base = lh_kv_layer_budget(r->kv, l)};
+        for (int64_t i = 0; i < n; i++) scores[i].x = (double)got->scores[l][i];
+        for (int64_t i = 0; i < c->tokens; i++) protect.base -= got->state[l][i] == LH_ENTRY_KEEP;
+        oracle_choose(&(oracle_choice){.plan = &fixed,
+                                       .protect = protect,
                                        .heads = c->kv_heads,
                                        .cols = c->tokens,
-                                       .base = base,
-                                       .scores = scores,
+                                       .first = scores,
+                                       .flat = scores,
                                        .state = got->state[l],
                                        .keep = keep});
         for (int64_t h = 0; h < c->kv_heads; h++)
@@ -165,7 +167,8 @@ static void raw_by_hand(const rig *r, int64_t l, int64_t g, double *raw)
                 sum += s[p] = exp(dot / sqrt((double)c->dim));
             }
             double share = r->plan.group_kind == LH_GROUP_MEAN ? 1.0 / (double)group : 1.0;
-            for (int64_t p = 0; p <= t; p++) raw[p] += s[p] / sum * share / (r->plan.mean ? (double)rows : 1.0);
+            for (int64_t p = 0; p <= t; p++)
+                raw[p] += s[p] / sum * share / (r->plan.statistic == LH_STAT_MEAN ? (double)rows : 1.0);
         }
     lh_free(s);
 }
@@ -375,74 +378,108 @@ START_TEST(test_attention_that_is_not_finite_is_refused_on_all_ranks)
 }
 END_TEST
 
-/* Operations that fail, for one rank alone. */
-#define FAILING(op)                                                       \
+/* Operations that fail, for one rank alone; they note that they were called. */
+static int was_called;
+#define LH_OP(op, summary)                                                \
     static lh_status op##_fails(lh_stream *s, const lh_##op##_args *a)    \
     {                                                                     \
         (void)s, (void)a;                                                 \
+        was_called = 1;                                                   \
         return lh_fail(LH_EINTERNAL, __FILE__, __LINE__, "made to fail"); \
     }
-FAILING(classify)
-FAILING(column_sums)
-FAILING(group_reduce)
-FAILING(pool)
-FAILING(histogram)
-FAILING(count_at)
-FAILING(select_top)
-FAILING(compact)
-FAILING(attend_decode)
-
-enum { FAILURES = 9 };
+#include "kernels/ops_list.h"
+#undef LH_OP
 
 static lh_ops failing_ops(int which)
 {
     lh_ops ops = lh_ops_ref;
-    if (which == 0) ops.classify = classify_fails;
-    if (which == 1) ops.column_sums = column_sums_fails;
-    if (which == 2) ops.group_reduce = group_reduce_fails;
-    if (which == 3) ops.pool = pool_fails;
-    if (which == 4) ops.histogram = histogram_fails;
-    if (which == 5) ops.count_at = count_at_fails;
-    if (which == 6) ops.select_top = select_top_fails;
-    if (which == 7) ops.compact = compact_fails;
-    if (which == 8) ops.attend_decode = attend_decode_fails;
+    int i = 0;
+#define LH_OP(op, summary) \
+    if (i++ == which) ops.op = op##_fails;
+#include "kernels/ops_list.h"
+#undef LH_OP
     return ops;
+}
+
+/* Operations that a cache calls: all that come after those of the model. */
+static int first_of_kv(void)
+{
+    int i = 0;
+    while (strcmp(lh_op_name(i), "row_lse") != 0) i++;
+    return i;
+}
+
+/* Together they call every one of them. */
+static const lh_policy_options failing_policies[] = {
+    {.policy = "ada-snapkv", .budget = "64"},
+    {.policy = "roco", .budget = "50"},
+    {.policy = "ahakv", .budget = "60"},
+    {.policy = "critical-snapkv", .budget = "60", .parts = {.evict = "every:1"}},
+    {.policy = "nacl", .budget = "60", .parts = {.evict = "every:1"}},
+    {.policy = "tova", .budget = "40"},
+    {.policy = "snapkv", .budget = "60", .parts = {.group = "max", .evict = "every:1"}},
+    {.policy = "streaming", .budget = "40"},
+    {.policy = "random", .budget = "40"},
+    {.policy = "keydiff", .budget = "40"},
+    {.policy = "expected-attention", .budget = "40"},
+};
+enum { FAILING_POLICIES = sizeof failing_policies / sizeof *failing_policies, OPS_MOST = 64 };
+
+enum { WHILE_RECORDING = 1, DECODING = 2, OCCASIONS = 4 };
+
+/* One eviction, in which rank 0 (it counts heads, at any number of ranks) has an operation that fails: at the eviction
+ * alone or from the recording of the last rows on; of a prompt or of a step. 1: it was called. */
+static int fail_once(rig_case *c, int which, int when)
+{
+    rig r;
+    rig_result none = {0};
+    lh_ops ops = lh_ops_ref;
+    lh_ragged *view = NULL;
+    int decoding = when & DECODING;
+    lh_status st = LH_OK;
+    rig_open(&r, c, mt_comm(), &ops);
+    if (decoding)
+        rig_prefill(&r, &none);
+    else
+        mt_try(lh_kv_begin(r.kv, c->tokens, 0));
+    int64_t tokens = decoding ? 1 : c->tokens, layers = decoding ? c->layers : 1;
+    for (int64_t l = 0; l < layers; l++) {
+        mt_try(decoding ? lh_kv_room(r.kv, l, 1, &view) : lh_kv_prefill_begin(r.kv, l, &view));
+        r.chunk = tokens;
+        was_called = 0;
+        r.recorded = &st;
+        if (mt_rank() == 0 && when & WHILE_RECORDING && l == layers - 1) ops = failing_ops(which);
+        rig_feed(&r, view, l, lh_kv_seen(r.kv), tokens);
+    }
+    if (mt_rank() == 0) ops = failing_ops(which);
+    st = lh_comm_agree(mt_comm(), st);
+    if (st == LH_OK) st = decoding ? lh_kv_settle(r.kv, LH_KV_STEP, 1) : lh_kv_prefill_end(r.kv, 0);
+    int called = was_called;
+    mt_try(lh_comm_bcast(mt_comm(), 0, &called, sizeof called));
+    mt_check(st == (called ? LH_EINTERNAL : LH_OK), "'%s' fails in %s of '%s': status %d", lh_op_name(which),
+             decoding ? "a step" : "the prefill", r.plan.name, (int)st);
+    if (called)
+        mt_check(strstr(lh_error_message(), "made to fail") != NULL, "'%s': '%s'", lh_op_name(which),
+                 lh_error_message());
+    rig_result_clear(&none);
+    rig_close(&r);
+    return called;
 }
 
 START_TEST(test_a_failure_of_one_rank_is_everyones_and_nothing_hangs)
 {
-    for (int which = 0; which < FAILURES; which++)
-        for (int decoding = which == FAILURES - 1; decoding < 2; decoding++)
-            for (int shape = 0; shape < SHAPES; shape++) {
-                rig_case c = case_of(shape, 10);
-                rig r;
-                rig_result none = {0};
-                lh_ops bad = failing_ops(which), ops = lh_ops_ref;
-                c.policy.parts.evict = "every:1";
-                rig_open(&r, &c, mt_comm(), &ops);
-                if (decoding) {
-                    rig_prefill(&r, &none);
-                    for (int64_t l = 0; l < c.layers; l++) {
-                        lh_ragged *view = NULL;
-                        mt_try(lh_kv_room(r.kv, l, 1, &view));
-                        rig_feed(&r, view, l, lh_kv_seen(r.kv), 1);
-                    }
-                    if (mt_rank() == 0) ops = bad; /* it counts heads, at any number of ranks */
-                    mt_expect(lh_kv_settle(r.kv, LH_KV_STEP, 1), LH_EINTERNAL);
-                } else {
-                    lh_ragged *view = NULL;
-                    mt_try(lh_kv_begin(r.kv, c.tokens, 0));
-                    mt_try(lh_kv_prefill_begin(r.kv, 0, &view));
-                    for (int64_t t = 0; t < c.tokens; t += r.chunk)
-                        rig_feed(&r, view, 0, t, c.tokens - t < r.chunk ? c.tokens - t : r.chunk);
-                    if (mt_rank() == 0) ops = bad; /* it counts heads, at any number of ranks */
-                    mt_expect(lh_kv_prefill_end(r.kv, 0), LH_EINTERNAL);
-                }
-                mt_check(strstr(lh_error_message(), "made to fail") != NULL, "operation %d: '%s'", which,
-                         lh_error_message());
-                rig_result_clear(&none);
-                rig_close(&r);
+    int called[OPS_MOST] = {0};
+    for (int p = 0; p < FAILING_POLICIES; p++)
+        for (int which = first_of_kv(); lh_op_name(which); which++)
+            for (int when = 0; when < OCCASIONS; when++) {
+                rig_case c = case_of((p + which) % SHAPES, 10);
+                c.tokens = 81;
+                c.layers = 2;
+                c.policy = failing_policies[p];
+                called[which] |= fail_once(&c, which, when);
             }
+    for (int which = first_of_kv(); lh_op_name(which); which++)
+        mt_check(called[which], "no policy called '%s'", lh_op_name(which));
     mt_end();
 }
 END_TEST

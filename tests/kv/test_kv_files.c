@@ -103,6 +103,9 @@ static void check_slots(rig *part, rig *whole, const char *when)
                        memcmp((char *)a->k + x * entry, (char *)b->k + y * entry, (size_t)(n * entry)) == 0 &&
                        memcmp((char *)a->v + x * entry, (char *)b->v + y * entry, (size_t)(n * entry)) == 0;
             if (same && a->positions) same = memcmp(a->positions + x, b->positions + y, (size_t)n * 4) == 0;
+            if (same && a->stats)
+                same = memcmp(a->stats + x * a->stat_count, b->stats + y * a->stat_count,
+                              (size_t)(n * a->stat_count) * sizeof *a->stats) == 0;
             mt_check(same, "%s: layer %lld head %lld differs", when, (long long)l, (long long)g);
         }
     }
@@ -140,35 +143,60 @@ static void restore_on(const rig_case *c, const char *path, int ranks, rig *whol
     lh_comm_close(some);
 }
 
-START_TEST(test_a_cache_comes_back_on_any_number_of_ranks)
+/* Saved on all ranks, restored on some. */
+static void save_and_restore(const rig_case *of)
 {
     lh_comm *self = NULL;
     mt_try(lh_comm_open_self(&self));
+    rig_case c = *of;
+    rig all, whole;
+    rig_result got;
+    char *path = make_path();
+    rig_open(&all, &c, mt_comm(), &lh_ops_ref);
+    rig_open(&whole, &c, self, &lh_ops_ref);
+    rig_prefill(&all, &got);
+    rig_result_clear(&got);
+    rig_prefill(&whole, &got);
+    rig_result_clear(&got);
+    for (int step = 0; step < 9; step++) { /* slots out of order */
+        rig_take(&all, LH_KV_STEP, 1);
+        rig_take(&whole, LH_KV_STEP, 1);
+    }
+    lh_cache_extra extra = extra_of(&all);
+    mt_try(lh_cache_save(all.kv, path, &extra));
+    mt_try(lh_kv_mark(whole.kv));
+    if (mt_rank() == 0) mt_try(lh_h5_check(path));
+    for (int ranks = 1; ranks <= mt_size(); ranks++) restore_on(&c, path, ranks, &whole);
+    rig_close(&all);
+    rig_close(&whole);
+    forget_path(path);
+    lh_comm_close(self);
+}
+
+START_TEST(test_a_cache_comes_back_on_any_number_of_ranks)
+{
     for (int shape = 0; shape < 4; shape++) {
         rig_case c = case_of(shape, _i);
-        rig all, whole;
-        rig_result got;
-        char *path = make_path();
-        rig_open(&all, &c, mt_comm(), &lh_ops_ref);
-        rig_open(&whole, &c, self, &lh_ops_ref);
-        rig_prefill(&all, &got);
-        rig_result_clear(&got);
-        rig_prefill(&whole, &got);
-        rig_result_clear(&got);
-        for (int step = 0; step < 9; step++) { /* slots out of order */
-            rig_take(&all, LH_KV_STEP, 1);
-            rig_take(&whole, LH_KV_STEP, 1);
-        }
-        lh_cache_extra extra = extra_of(&all);
-        mt_try(lh_cache_save(all.kv, path, &extra));
-        mt_try(lh_kv_mark(whole.kv));
-        if (mt_rank() == 0) mt_try(lh_h5_check(path));
-        for (int ranks = 1; ranks <= mt_size(); ranks++) restore_on(&c, path, ranks, &whole);
-        rig_close(&all);
-        rig_close(&whole);
-        forget_path(path);
+        save_and_restore(&c);
     }
-    lh_comm_close(self);
+    mt_end();
+}
+END_TEST
+
+/* With what goes with its entries, so that evictions go on where they stopped. */
+START_TEST(test_every_preset_goes_on_where_it_was_saved)
+{
+    const lh_policy *preset = lh_policy_at(_i);
+    lh_policy_plan plan;
+    int is_long = getenv("LONGHAUL_LONG") != NULL; /* else one of the two */
+    for (int when = 0; when < 2; when++) {
+        if (!is_long && when != _i % 2) continue;
+        rig_case c = case_of((_i + when) % 4, 0);
+        c.type = LH_F32;
+        c.policy = (lh_policy_options){.policy = preset->name, .budget = preset->parts.statistic ? "40" : NULL};
+        if (when) c.policy.parts.evict = "every:4";
+        if (lh_policy_resolve(&plan, &c.policy) == LH_OK) save_and_restore(&c);
+    }
     mt_end();
 }
 END_TEST
@@ -373,10 +401,13 @@ END_TEST
 
 int main(void)
 {
+    int presets = 0;
+    while (lh_policy_at(presets)) presets++;
     Suite *suite = suite_create("files");
     TCase *laws = tcase_create("laws");
     tcase_set_timeout(laws, 0);
     tcase_add_loop_test(laws, test_a_cache_comes_back_on_any_number_of_ranks, 0, POLICIES);
+    tcase_add_loop_test(laws, test_every_preset_goes_on_where_it_was_saved, 0, presets);
     tcase_add_test(laws, test_a_file_that_cannot_be_written_fails_on_all_ranks);
     tcase_add_loop_test(laws, test_keep_sets_say_what_every_head_keeps, 0, 2);
     tcase_add_test(laws, test_damaged_caches_are_refused);

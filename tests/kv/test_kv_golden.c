@@ -96,7 +96,7 @@ START_TEST(test_recorded_scores_give_the_recorded_keep_sets)
     lh_h5 *h5 = open_golden();
     lh_policy_plan plan;
     uint8_t state[HEADS * TOKENS], keep[HEADS * TOKENS];
-    double scores[HEADS * TOKENS];
+    static oracle_number scores[HEADS * TOKENS];
     mt_try(lh_policy_resolve(&plan, &choices[_i].options));
     for (int i = 0; i < HEADS * TOKENS; i++)
         state[i] = i % TOKENS < TOKENS - WINDOW ? LH_ENTRY_COMPETES : LH_ENTRY_KEEP;
@@ -110,12 +110,13 @@ START_TEST(test_recorded_scores_give_the_recorded_keep_sets)
         snprintf(name, sizeof name, "/%s/%s/layers/%03d/kept/positions", choices[_i].group, choices[_i].budget,
                  layers[l]);
         int32_t *positions = get(h5, name, LH_I32, 1);
-        for (int i = 0; i < HEADS * TOKENS; i++) scores[i] = (double)pooled[i];
+        for (int i = 0; i < HEADS * TOKENS; i++) scores[i].x = (double)pooled[i];
         oracle_choose(&(oracle_choice){.plan = &plan,
                                        .heads = HEADS,
                                        .cols = TOKENS,
-                                       .base = lh_policy_entries(&plan, TOKENS) - WINDOW,
-                                       .scores = scores,
+                                       .protect = {.base = lh_policy_entries(&plan, TOKENS) - WINDOW},
+                                       .first = scores,
+                                       .flat = scores,
                                        .state = state,
                                        .keep = keep});
         for (int64_t h = 0; h < HEADS; h++) {

@@ -135,7 +135,8 @@ START_TEST(test_pyramids_are_exact_and_sum_to_the_budget)
             for (int64_t N = 1; N < 32; N += N < 6 ? 1 : 5)
                 for (int64_t C = 1; C < 140; C += C < 10 ? 1 : 13)
                     for (int64_t seen = 40; seen < 260; seen += 53) {
-                        lh_policy_parts parts = {.beta = betas[b], .window = windows[w], .rows = "last:9"};
+                        lh_policy_parts parts = {
+                            .beta = betas[b], .window = windows[w], .rows = "last:9", .statistic = "sum"};
                         check_layers(N, C, seen, &parts, 0);
                         check_layers(N, C, seen, &parts, 24);
                     }

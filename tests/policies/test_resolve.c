@@ -34,25 +34,95 @@ START_TEST(test_every_preset_resolves_and_is_found_by_its_name)
         ck_assert_int_eq(plan.evicts, evicts);
         ck_assert_int_eq(plan.by_default, 0);
     }
-    ck_assert_int_eq(n, 7);
+    ck_assert_int_eq(n, 31);
     ck_assert_ptr_null(lh_policy_find("none"));
     ck_assert_ptr_null(lh_policy_at(-1));
 }
 END_TEST
 
+/* The table of presets once more, as numbers: rows 0 for scores without rows, ALL for all. */
+enum { ALL = -1 };
+static const struct {
+    const char *name;
+    lh_score_source source;
+    lh_statistic statistic;
+    int64_t rows, window, sinks, recents; /* of 1,000 entries and 20,000 tokens, fixed */
+    lh_pool_kind pool;
+    int64_t pool_size;
+    lh_heads_budget heads;
+    lh_layers_budget layers;
+    lh_select select;
+    int joint, running;
+    int64_t every;
+} table[] = {
+    {"random", LH_SCORE_RANDOM, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1},
+    {"recency", LH_SCORE_POSITION, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1},
+    {"streaming", LH_SCORE_POSITION, 0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 1},
+    {"h2o", LH_SCORE_ATTENTION, LH_STAT_SUM, ALL, 0, 0, 500, 0, 0, 0, 0, 0, 0, 1, 1},
+    {"scissorhands", LH_SCORE_ATTENTION, LH_STAT_COUNT, 400, 0, 0, 500, 0, 0, 0, 0, 0, 0, 1, 1},
+    {"tova", LH_SCORE_ATTENTION, LH_STAT_LAST, 1, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 1},
+    {"mas", LH_SCORE_ATTENTION, LH_STAT_MAS, ALL, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1},
+    {"roco", LH_SCORE_ATTENTION, LH_STAT_MAS, ALL, 0, 4, 10, 0, 0, 0, 0, LH_SELECT_STD_SCOPE, 0, 1, 1},
+    {"snapkv", LH_SCORE_ATTENTION, LH_STAT_MEAN, 32, 32, 0, 0, LH_POOL_MAX, 7, 0, 0, 0, 0, 0, 0},
+    {"pyramidkv", LH_SCORE_ATTENTION, LH_STAT_MEAN, 32, 32, 0, 0, LH_POOL_MAX, 7, 0, LH_LAYERS_PYRAMID, 0, 0, 0, 0},
+    {"ada-snapkv", LH_SCORE_ATTENTION, LH_STAT_MEAN, 32, 32, 0, 0, LH_POOL_MAX, 7, LH_HEADS_ADAPTIVE, 0, 0, 0, 0, 0},
+    {"ada-pyramid", LH_SCORE_ATTENTION, LH_STAT_MEAN, 32, 32, 0, 0, LH_POOL_MAX, 7, LH_HEADS_ADAPTIVE,
+     LH_LAYERS_PYRAMID, 0, 0, 0, 0},
+    {"critical-snapkv", LH_SCORE_ATTENTION, LH_STAT_MEAN, 32, 32, 0, 0, LH_POOL_MAX, 7, 0, 0, LH_SELECT_TWO_STAGE, 0, 0,
+     0},
+    {"critical-ada-snapkv", LH_SCORE_ATTENTION, LH_STAT_MEAN, 32, 32, 0, 0, LH_POOL_MAX, 7, LH_HEADS_ADAPTIVE, 0,
+     LH_SELECT_TWO_STAGE, 0, 0, 0},
+    {"nacl", LH_SCORE_ATTENTION, LH_STAT_SUM, 200, 200, 100, 0, 0, 0, 0, 0, LH_SELECT_TOPK_SAMPLE, 0, 0, 200},
+    {"ahakv", LH_SCORE_ATTENTION, LH_STAT_SUM, 32, 0, 0, 32, 0, 0, 0, 0, 0, 0, 1, 1},
+    {"snapkv@kvpress", LH_SCORE_ATTENTION, LH_STAT_MEAN, 64, 64, 0, 0, LH_POOL_AVG, 5, 0, 0, 0, 0, 0, 0},
+    {"pyramidkv@kvpress", LH_SCORE_ATTENTION, LH_STAT_MEAN, 64, 64, 0, 0, LH_POOL_AVG, 5, 0, LH_LAYERS_PYRAMID_ROUNDED,
+     0, 0, 0, 0},
+    {"adakv@kvpress", LH_SCORE_ATTENTION, LH_STAT_MEAN, 64, 64, 0, 0, LH_POOL_AVG, 5, LH_HEADS_ADAPTIVE, 0, 0, 0, 0, 0},
+    {"critical@kvpress", LH_SCORE_ATTENTION, LH_STAT_MEAN, 64, 64, 0, 0, LH_POOL_AVG, 5, 0, 0, LH_SELECT_TWO_STAGE, 0,
+     0, 0},
+    {"critical-ada@kvpress", LH_SCORE_ATTENTION, LH_STAT_MEAN, 64, 64, 0, 0, LH_POOL_AVG, 5, LH_HEADS_ADAPTIVE, 0,
+     LH_SELECT_TWO_STAGE, 0, 0, 0},
+    {"tova@kvpress", LH_SCORE_ATTENTION, LH_STAT_LAST, 1, 0, 0, 1, 0, 0, 0, 0, 0, 1, 0, 0},
+    {"observed@kvpress", LH_SCORE_ATTENTION, LH_STAT_MAS, ALL, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0},
+    {"streaming@kvpress", LH_SCORE_POSITION, 0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0},
+    {"knorm", LH_SCORE_KEY_NORM, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1},
+    {"knorm@kvpress", LH_SCORE_KEY_NORM, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0},
+    {"keydiff", LH_SCORE_KEY_DIFFERENCE, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1},
+    {"keydiff@kvpress", LH_SCORE_KEY_DIFFERENCE, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0},
+    {"expected-attention", LH_SCORE_EXPECTED, 0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0},
+    {"expected-attention@kvpress", LH_SCORE_EXPECTED, 0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0},
+};
+
 START_TEST(test_presets_are_what_their_papers_say)
 {
-    lh_policy_plan p = resolved(&(lh_policy_options){.policy = "snapkv", .budget = "64"});
-    ck_assert(p.source == LH_SCORE_ATTENTION && p.mean && p.window == 32 && p.rows == 32 && p.pool_size == 7);
-    ck_assert(p.pool_kind == LH_POOL_MAX && p.group_kind == LH_GROUP_MEAN && !p.group_after_pool && !p.every);
-    ck_assert(p.heads == LH_HEADS_UNIFORM && p.layers == LH_LAYERS_UNIFORM && p.sinks == 0 && p.recents == 0);
-    p = resolved(&(lh_policy_options){.policy = "ada-pyramid", .budget = "64"});
-    ck_assert(p.heads == LH_HEADS_ADAPTIVE && p.layers == LH_LAYERS_PYRAMID && p.beta == 20);
-    ck_assert(p.safeguard == LH_SAFEGUARD_INTERP && p.alpha.digits == 5 && p.alpha.scale == 1);
-    p = resolved(&(lh_policy_options){.policy = "streaming", .budget = "64"});
-    ck_assert(p.source == LH_SCORE_POSITION && p.sinks == 4 && p.every == 1 && p.window == 0 && p.rows == 0);
-    p = resolved(&(lh_policy_options){.policy = "recency", .budget = "64"});
-    ck_assert(p.source == LH_SCORE_POSITION && p.sinks == 0 && p.every == 1);
+    int n = sizeof table / sizeof *table;
+    for (int i = 0; i < n; i++) {
+        lh_policy_plan p = resolved(&(lh_policy_options){.policy = table[i].name, .budget = "5%"});
+        p = lh_policy_fix(&p, 20000);
+        int same = p.source == table[i].source && p.statistic == table[i].statistic &&
+                   p.rows == (table[i].rows == ALL ? INT64_MAX : table[i].rows) && p.window == table[i].window &&
+                   p.sinks == table[i].sinks && p.recents == table[i].recents && p.pool_kind == (int)table[i].pool &&
+                   p.pool_size == table[i].pool_size && p.heads == table[i].heads && p.layers == table[i].layers &&
+                   p.select == table[i].select && p.joint == table[i].joint && p.running == table[i].running &&
+                   p.every == table[i].every && p.group_kind == LH_GROUP_MEAN && !p.block &&
+                   p.positions == LH_POSITION_ORIGINAL;
+        ck_assert_msg(same, "'%s' is not what it should be", table[i].name);
+    }
+    for (int i = 0; lh_policy_at(i); i++) {
+        const lh_policy *p = lh_policy_at(i);
+        int kvpress = strstr(p->name, "@kvpress") != NULL;
+        ck_assert_int_eq(p->kind == LH_POLICY_COMPATIBLE, kvpress);
+        if (p->kind != LH_POLICY_BASELINE) ck_assert_int_eq(strncmp(p->paper, "arXiv ", 6), 0);
+    }
+    lh_policy_plan p = resolved(&(lh_policy_options){.policy = "ada-pyramid", .budget = "64"});
+    ck_assert(p.beta == 20 && p.safeguard == LH_SAFEGUARD_INTERP && p.alpha.digits == 5 && p.alpha.scale == 1);
+    p = resolved(&(lh_policy_options){.policy = "critical-ada@kvpress", .budget = "64"});
+    ck_assert(p.shares_of == LH_SHARES_OF_BUDGET && p.safeguard == LH_SAFEGUARD_FLOOR && p.group_after_pool);
+    ck_assert(p.alpha.digits == 2 && p.alpha.scale == 1 && p.first_stage.digits == 5 && p.first_stage.scale == 1);
+    p = resolved(&(lh_policy_options){.policy = "ahakv", .budget = "64"});
+    ck_assert(p.gain && !p.gain_floor && p.value_prior && !p.non_causal);
+    p = resolved(&(lh_policy_options){.policy = "nacl", .budget = "64"});
+    ck_assert(p.random_share.above == 7 && p.random_share.below == 19 && p.has_proxies && p.every_is_rows);
 }
 END_TEST
 
@@ -112,6 +182,25 @@ START_TEST(test_what_would_be_ignored_is_refused)
         {{.policy = "recency", .budget = "64", .parts = {.group = "max"}}, "'--group'"},
         {{.policy = "ada-snapkv", .budget = "64", .parts = {.head_budget = "uniform", .alpha = "0.5"}}, "'--alpha'"},
         {{.policy = "snapkv", .budget = "64", .parts = {.statistic = "position", .window = "32"}}, "'--window'"},
+        {{.policy = "nacl", .budget = "64", .parts = {.window = "32"}}, "'--proxies none'"},
+        {{.policy = "nacl", .budget = "64", .parts = {.rows = "all"}}, "'--proxies none'"},
+        {{.policy = "tova", .budget = "64", .parts = {.window = "32"}}, "'--window'"},
+        {{.policy = "tova", .budget = "64", .parts = {.proxies = "1%"}}, "'--proxies'"},
+        {{.policy = "tova", .budget = "64", .parts = {.non_causal = "on"}}, "'--non-causal'"},
+        {{.policy = "h2o", .budget = "64", .parts = {.non_causal = "on"}}, "observed again"},
+        {{.policy = "snapkv", .budget = "64", .parts = {.gain_floor = "on"}}, "'--gain'"},
+        {{.policy = "ahakv", .budget = "64", .parts = {.gain = "off", .gain_floor = "on"}}, "'--gain'"},
+        {{.policy = "streaming", .budget = "64", .parts = {.gain = "on"}}, "'--gain'"},
+        {{.policy = "random", .budget = "64", .parts = {.value_prior = "on"}}, "'--value-prior'"},
+        {{.policy = "knorm", .budget = "64", .parts = {.pool = "max"}}, "'--pool'"},
+        {{.policy = "scissorhands", .budget = "64", .parts = {.group = "max"}}, "'--group'"},
+        {{.policy = "scissorhands", .budget = "64", .parts = {.pool = "max", .group_stage = "score"}}, "--group-stage"},
+        {{.policy = "snapkv", .budget = "64", .parts = {.first_stage = "0.4"}}, "'--select two-stage'"},
+        {{.policy = "snapkv", .budget = "64", .parts = {.std_share = "0.4"}}, "'--select std-scope'"},
+        {{.policy = "snapkv", .budget = "64", .parts = {.random_share = "0.4"}}, "'--select topk+sample'"},
+        {{.policy = "snapkv", .budget = "64", .parts = {.shares_of = "budget"}}, "'--shares-of'"},
+        {{.policy = "random", .budget = "64", .parts = {.rows = "all"}}, "'--rows'"},
+        {{.policy = "expected-attention", .budget = "64", .parts = {.proxies = "1%"}}, "'--proxies'"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) refused(&cases[i].options, cases[i].words);
 }
@@ -145,12 +234,63 @@ START_TEST(test_values_that_are_none_are_refused)
         {{.policy = "ada-snapkv", .budget = "64", .parts = {.alpha = "1e-1"}}, "decimal"},
         {{.policy = "pyramidkv", .budget = "64", .parts = {.beta = "0"}}, "from 1 on"},
         {{.policy = "streaming", .budget = "64", .parts = {.evict = "every:0"}}, "every:M"},
+        {{.policy = "streaming", .budget = "64", .parts = {.evict = "block:0"}}, "block:N"},
+        {{.policy = "streaming", .budget = "64", .parts = {.evict = "block:8,"}}, "block:N"},
+        {{.policy = "streaming", .budget = "64", .parts = {.evict = "block:8,never"}}, "block:N"},
+        {{.policy = "streaming", .budget = "64", .parts = {.evict = "every:3,block:8"}}, "block:N"},
+        {{.policy = "nacl", .budget = "64", .parts = {.proxies = "5"}}, "--proxies '5'"},
+        {{.policy = "nacl", .budget = "64", .parts = {.proxies = "0%"}}, "--proxies '0%'"},
+        {{.policy = "nacl", .budget = "64", .parts = {.random_share = "19/7"}}, "7/19"},
+        {{.policy = "nacl", .budget = "64", .parts = {.random_share = "1/0"}}, "7/19"},
+        {{.policy = "nacl", .budget = "64", .parts = {.random_share = "1.5/3"}}, "7/19"},
+        {{.policy = "nacl", .budget = "64", .parts = {.random_share = "/3"}}, "7/19"},
+        {{.policy = "nacl", .budget = "64", .parts = {.random_share = "1.2"}}, "7/19"},
+        {{.policy = "h2o", .budget = "64", .parts = {.recents = "101%"}}, "--recents '101%'"},
+        {{.policy = "h2o", .budget = "64", .parts = {.recents = "half"}}, "--recents 'half'"},
+        {{.policy = "roco", .budget = "64", .parts = {.std_share = "2"}}, "from 0 to 1"},
+        {{.policy = "critical-snapkv", .budget = "64", .parts = {.first_stage = "-0.1"}}, "from 0 to 1"},
+        {{.policy = "ahakv", .budget = "64", .parts = {.gain = "yes"}}, "off, on"},
+        {{.policy = "h2o", .budget = "64", .parts = {.rows = "every"}}, "all, last:N"},
         {{.policy = "streaming", .budget = "64", .parts = {.evict = "sometimes"}}, "never"},
-        {{.policy = "streaming", .budget = "64", .parts = {.evict = "every"}}, "every:M"},
-        {{.policy = "streaming", .budget = "64", .parts = {.select = "std-scope"}}, "topk"},
-        {{.policy = "streaming", .budget = "64", .parts = {.positions = "slot"}}, "original"},
+        {{.policy = "streaming", .budget = "64", .parts = {.select = "std-scope"}}, "give '--select topk'"},
+        {{.policy = "streaming", .budget = "64", .parts = {.positions = "slots"}}, "original"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) refused(&cases[i].options, cases[i].words);
+}
+END_TEST
+
+START_TEST(test_parts_that_cannot_go_together_are_refused)
+{
+    static const struct {
+        lh_policy_options options;
+        const char *words;
+    } cases[] = {
+        {{.policy = "snapkv", .budget = "64", .parts = {.rows = "all"}}, "use sum or mas"},
+        {{.policy = "h2o", .budget = "64", .parts = {.statistic = "mean"}}, "use sum or mas"},
+        {{.policy = "tova", .budget = "64", .parts = {.rows = "last:2"}}, "the last row alone"},
+        {{.policy = "tova", .budget = "64", .parts = {.rows = "all"}}, "the last row alone"},
+        {{.policy = "tova", .budget = "64", .parts = {.rows = "1%"}}, "the last row alone"},
+        {{.policy = "roco", .budget = "64", .parts = {.statistic = "sum"}}, "'--statistic mas'"},
+        {{.policy = "roco", .budget = "64", .parts = {.group = "max"}}, "'--group mean'"},
+        {{.policy = "roco", .budget = "64", .parts = {.head_budget = "adaptive"}}, "deviations"},
+        {{.policy = "tova", .budget = "64", .parts = {.head_budget = "adaptive"}}, "'--set-per head'"},
+        {{.policy = "streaming", .budget = "64", .parts = {.head_budget = "adaptive"}}, "score alike"},
+        {{.policy = "streaming", .budget = "64", .parts = {.set_per = "layer"}}, "score alike"},
+        {{.policy = "critical-snapkv", .budget = "64", .parts = {.set_per = "layer"}}, "'--set-per layer'"},
+        {{.policy = "random", .budget = "64", .parts = {.select = "topk+sample"}}, "statistic of attention"},
+        {{.policy = "adakv@kvpress", .budget = "99", .parts = {.safeguard = "interp"}}, "'--safeguard floor'"},
+        {{.policy = "ada-snapkv", .budget = "64", .parts = {.shares_of = "budget"}}, "'--safeguard floor'"},
+        {{.policy = "snapkv", .budget = "64", .parts = {.positions = "slot"}}, "observed again"},
+        {{.policy = "tova", .budget = "64", .parts = {.positions = "slot", .set_per = "head"}}, "observed again"},
+        {{.policy = "random", .budget = "64", .parts = {.positions = "slot", .set_per = "layer"}}, "one position"},
+        {{.policy = "h2o", .budget = "64", .parts = {.positions = "slot", .head_budget = "adaptive"}}, "one position"},
+        {{.policy = "h2o", .budget = "64", .parts = {.evict = "block:64"}}, "smaller than the budget of 64"},
+        {{.policy = "pyramidkv", .budget = "64", .parts = {.evict = "block:8"}}, "'--layer-budget uniform'"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) refused(&cases[i].options, cases[i].words);
+    lh_policy_plan p = resolved(&(lh_policy_options){.policy = "h2o", .budget = "10%", .parts = {.evict = "block:64"}});
+    ck_assert_int_eq(lh_policy_check(&p, 650), LH_OK);
+    ck_assert_int_eq(lh_policy_check(&p, 649), LH_EUSAGE);
 }
 END_TEST
 
@@ -158,7 +298,7 @@ START_TEST(test_options_make_the_variants)
 {
     lh_policy_plan p = resolved(&(lh_policy_options){
         .policy = "snapkv", .budget = "20%", .parts = {.rows = "12.5%", .statistic = "sum", .sinks = "4"}});
-    ck_assert(p.budget_is_share && p.rows_is_share && !p.mean && p.sinks == 4 && p.window == 32);
+    ck_assert(p.budget_is_share && p.rows_is_share && p.statistic == LH_STAT_SUM && p.sinks == 4 && p.window == 32);
     ck_assert_int_eq(lh_policy_rows(&p, 1000), 125);
     ck_assert_int_eq(lh_policy_rows(&p, 3), 1);
     ck_assert_int_eq(lh_policy_entries(&p, 1512), 302);
@@ -174,80 +314,24 @@ START_TEST(test_options_make_the_variants)
     ck_assert_int_eq(p.every, 32); /* the window's rows are all new then */
     p = resolved(&(lh_policy_options){.policy = "snapkv", .budget = "8", .parts = {.statistic = "position"}});
     ck_assert(p.source == LH_SCORE_POSITION && p.window == 0 && p.every == 0);
-}
-END_TEST
-
-/* Text and JSON of a plan give it back, byte by byte. */
-static void round_trip(const lh_policy_options *options)
-{
-    lh_policy_plan plan = resolved(options), back;
-    json_t *json = NULL;
-    lh_buf text = {0};
-    ck_assert_int_eq(lh_policy_json(&plan, &json), LH_OK);
-    char *dump = json_dumps(json, 0);
-    json_decref(json);
-    json = json_loads(dump, 0, NULL);
-    free(dump);
-    ck_assert_msg(lh_policy_from_json(&back, json, "cache.h5") == LH_OK, "%s", lh_error_message());
-    json_decref(json);
-    plan.by_default = 0;
-    ck_assert_mem_eq(&plan, &back, sizeof plan);
-    ck_assert_int_eq(lh_policy_text(&plan, &text), LH_OK);
-    ck_assert(strncmp(text.data, plan.name, strlen(plan.name)) == 0);
-    lh_buf_clear(&text);
-}
-
-START_TEST(test_json_gives_the_plan_back)
-{
-    for (int i = 0; lh_policy_at(i); i++)
-        round_trip(&(lh_policy_options){.policy = lh_policy_at(i)->name,
-                                        .budget = lh_policy_at(i)->parts.statistic ? "33.30%" : NULL});
-    round_trip(&(lh_policy_options){.budget = "7"});
-    round_trip(&(lh_policy_options){.policy = "ada-pyramid",
-                                    .budget = "0.125%",
-                                    .parts = {.rows = "5%",
-                                              .alpha = ".250",
-                                              .safeguard = "floor",
-                                              .group = "sum",
-                                              .group_stage = "score",
-                                              .pool = "avg",
-                                              .pool_size = "11",
-                                              .recents = "40",
-                                              .sinks = "2",
-                                              .beta = "7"}});
-    round_trip(&(lh_policy_options){.policy = "streaming", .budget = "64", .parts = {.evict = "every:16"}});
-}
-END_TEST
-
-START_TEST(test_text_says_what_differs_from_the_preset)
-{
-    lh_buf text = {0};
-    lh_policy_plan p = resolved(&(lh_policy_options){
-        .policy = "ada-snapkv",
-        .budget = "20%",
-        .parts = {.window = "64", .alpha = "0.20", .pool = "avg", .safeguard = "interp", .group = "max"}});
-    ck_assert_int_eq(lh_policy_text(&p, &text), LH_OK);
-    ck_assert_str_eq(text.data, "ada-snapkv --window 64 --group max --pool avg --alpha 0.2 --budget 20%");
-    lh_buf_clear(&text);
-}
-END_TEST
-
-START_TEST(test_foreign_json_is_refused)
-{
-    static const char *const texts[] = {"[]",
-                                        "{}",
-                                        "{\"name\": 3.5}",
-                                        "{\"name\": \"none\"}",
-                                        "{\"name\": \"snapkv\", \"budget\": true}",
-                                        "{\"name\": \"snapkv\", \"budget\": 64, \"window\": -3}",
-                                        "{\"name\": \"snapkv\", \"budget\": 64, \"alpha\": \"0.5\"}"};
-    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
-        lh_policy_plan plan;
-        json_t *json = json_loads(texts[i], 0, NULL);
-        ck_assert_int_eq(lh_policy_from_json(&plan, json, "cache.h5"), LH_EFILE);
-        ck_assert_ptr_nonnull(strstr(lh_error_message(), "cache.h5"));
-        json_decref(json);
-    }
+    p = resolved(&(lh_policy_options){.policy = "tova", .budget = "8", .parts = {.rows = "last:1", .evict = "every"}});
+    ck_assert(p.rows == 1 && !p.running && p.every == 1);
+    p = resolved(&(lh_policy_options){.policy = "scissorhands", .budget = "8", .parts = {.statistic = "last"}});
+    ck_assert(p.rows == 1 && !p.running); /* the preset's 400 rows go with its count */
+    p = resolved(&(lh_policy_options){.policy = "h2o", .budget = "8", .parts = {.evict = "block:7,every"}});
+    ck_assert(p.block == 7 && p.every == 1 && p.running);
+    p = resolved(&(lh_policy_options){.policy = "h2o", .budget = "8", .parts = {.rows = "5%", .positions = "slot"}});
+    ck_assert(p.running && p.rows_is_share && p.positions == LH_POSITION_SLOT);
+    p = resolved(&(lh_policy_options){.policy = "h2o", .budget = "8", .parts = {.window = "16"}});
+    ck_assert(p.running && p.rows == INT64_MAX && p.window == 16); /* protected, and not all that is observed */
+    p = resolved(&(lh_policy_options){.policy = "ahakv", .budget = "8", .parts = {.window = "16", .evict = "every"}});
+    ck_assert(!p.running && p.rows == 32 && p.every == 16);
+    p = resolved(&(lh_policy_options){.policy = "snapkv", .budget = "8", .parts = {.proxies = "2%", .evict = "every"}});
+    ck_assert(p.has_proxies && !p.window && !p.running && p.every_is_rows && p.statistic == LH_STAT_MEAN);
+    p = resolved(&(lh_policy_options){.policy = "nacl", .budget = "8", .parts = {.proxies = "none", .rows = "all"}});
+    ck_assert(!p.has_proxies && p.running && p.window == 32);
+    p = resolved(&(lh_policy_options){.policy = "nacl", .budget = "8", .parts = {.set_per = "layer"}});
+    ck_assert(p.joint && p.select == LH_SELECT_TOPK_SAMPLE);
 }
 END_TEST
 
@@ -264,6 +348,17 @@ START_TEST(test_warnings_name_the_option)
         {{.policy = "snapkv", .budget = "1000"}, "nothing is evicted"},
         {{.policy = "snapkv", .budget = "64"}, NULL},
         {{.policy = "streaming", .budget = "3"}, NULL},
+        {{.policy = "h2o", .budget = "100", .parts = {.recents = "100%"}}, "'--recents'"},
+        {{.policy = "nacl", .budget = "3"}, NULL},
+        {{.policy = "nacl", .budget = "1"}, "'--proxies'"},
+        {{.policy = "snapkv", .budget = "64", .parts = {.evict = "block:32"}}, "'--evict block:N'"},
+        {{.policy = "snapkv", .budget = "64", .parts = {.evict = "block:31"}}, NULL},
+        {{.policy = "ahakv", .budget = "700"}, "the gain of the last row is 0.84"}, /* sqrt(2 ln(1000 / 700)) */
+        {{.policy = "ahakv", .budget = "700", .parts = {.gain_floor = "on"}}, NULL},
+        {{.policy = "ahakv", .budget = "606"}, NULL}, /* 1000 / sqrt(e) = 606.5 */
+        {{.policy = "ahakv", .budget = "607"}, "'--gain-floor'"},
+        {{.policy = "pyramidkv@kvpress", .budget = "128"}, "every layer gets 128 entries"},
+        {{.policy = "pyramidkv@kvpress", .budget = "600"}, NULL},
         {{0}, NULL},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -279,12 +374,13 @@ END_TEST
 
 int main(void)
 {
-    return suite_run("resolve",
-                     (const TTest *const[]){
-                         test_every_preset_resolves_and_is_found_by_its_name, test_presets_are_what_their_papers_say,
-                         test_words_have_the_numbers_of_the_operations,
-                         test_a_budget_alone_is_the_default_policy_and_says_so, test_what_would_be_ignored_is_refused,
-                         test_values_that_are_none_are_refused, test_options_make_the_variants,
-                         test_json_gives_the_plan_back, test_text_says_what_differs_from_the_preset,
-                         test_foreign_json_is_refused, test_warnings_name_the_option, NULL});
+    return suite_run(
+        "resolve",
+        (const TTest *const[]){test_every_preset_resolves_and_is_found_by_its_name,
+                               test_presets_are_what_their_papers_say, test_words_have_the_numbers_of_the_operations,
+                               test_a_budget_alone_is_the_default_policy_and_says_so,
+                               test_what_would_be_ignored_is_refused, test_values_that_are_none_are_refused,
+                               test_parts_that_cannot_go_together_are_refused, test_options_make_the_variants,
+
+                               test_warnings_name_the_option, NULL});
 }

@@ -2,22 +2,8 @@
  * rows; its rows are those of all query heads of the group, token by token, so that a packed tile of keys and values
  * serves them all. Every step of a row's arithmetic is laid out by absolute slots, so its bits do not depend on the
  * rows beside it. */
-#include "kernels/cpu/pack.h"
-#include "kernels/cpu/pairs.h"
 #include "kernels/cpu/softmax.h"
-
-/* The two ways of multiplying: floats, or words of two bf16. */
-typedef struct lh_block_way {
-    int64_t rows;                                                      /* of a block, at most VL */
-    int64_t (*places)(int64_t n);                                      /* floats or words of n elements */
-    void (*pack_rows)(float *dst, const lh_rows *rows, int64_t block); /* [places, rows] in an order of its own */
-    void (*pack_keys)(float *dst, const lh_columns *keys);             /* panels [places, TILE_COLS] */
-    void (*pack_values)(float *dst, const lh_columns *values);         /* panels [places of KEYS, TILE_COLS] */
-    void (*logits)(const lh_tile *t, int64_t rows);                    /* queries times keys */
-    float (*weigh)(float *s, int64_t seen, int64_t n, float base);     /* logits to weights, softmax.h's row_weigh */
-    void (*sums)(const lh_tile *t, int64_t rows);                      /* weights times values */
-    void (*begin)(void), (*end)(void);                                 /* around an item */
-} lh_block_way;
+#include "kernels/cpu/ways.h"
 
 typedef struct lh_block {
     const lh_attend_block_args *args;
@@ -213,99 +199,6 @@ static void attend_item(lh_block_item *item)
     item_end(item);
 }
 
-/* ---- in floats ---- */
-
-static int64_t float_places(int64_t n)
-{
-    return n;
-}
-
-static void pack_float_values(float *dst, const lh_columns *values)
-{
-    for (int64_t i = 0; i < values->depth; i += VL) {
-        float *panel = dst + i / TILE_COLS * TILE_COLS * KEYS + i % TILE_COLS;
-        for (int64_t j = 0; j < values->count; j++)
-            vf_store(panel + j * TILE_COLS, vf_load_any_first(values->src, values->type,
-                                                              values->first + j * values->ld + i, values->depth - i));
-        if (i % TILE_COLS == 0 && i + VL >= values->depth) { /* nothing in the second half of the last panel */
-            for (int64_t j = 0; j < values->count; j++) vf_store(panel + j * TILE_COLS + VL, vf_zero());
-        }
-    }
-}
-
-static void float_logits(const lh_tile *t, int64_t rows)
-{
-    tile_strip(t, tile_packed, rows, 1);
-}
-
-static float float_weigh(float *s, int64_t seen, int64_t n, float base)
-{
-    return row_weigh(s, seen, n, base, 0);
-}
-
-static void float_sums(const lh_tile *t, int64_t rows)
-{
-    tile_strip(t, tile_weights, rows, KEYS);
-}
-
-static void nothing(void)
-{
-}
-
-static const lh_block_way in_floats = {.rows = TILE_ROWS,
-                                       .places = float_places,
-                                       .pack_rows = pack_rows,
-                                       .pack_keys = pack_columns,
-                                       .pack_values = pack_float_values,
-                                       .logits = float_logits,
-                                       .weigh = float_weigh,
-                                       .sums = float_sums,
-                                       .begin = nothing,
-                                       .end = nothing};
-
-/* ---- in pairs of bf16 ---- */
-
-static void pack_pair_keys(float *dst, const lh_columns *keys)
-{
-    pack_column_words(dst, keys, pair_words(keys->depth));
-}
-
-/* VL elements of value j from i on, zero behind the end. */
-VEC_FN vf value_or_zero(const lh_columns *values, int64_t j, int64_t i)
-{
-    if (j >= values->count || i >= values->depth) return vf_zero();
-    return vf_load_bf16_first((const uint16_t *)values->src + values->first + j * values->ld + i, values->depth - i);
-}
-
-static void pack_pair_values(float *dst, const lh_columns *values)
-{
-    for (int64_t i = 0; i < round_up(values->depth, TILE_COLS); i += VL) {
-        float *panel = dst + i / TILE_COLS * TILE_COLS * KEYS + i % TILE_COLS;
-        for (int64_t word = 0; word < pair_words(values->count); word++)
-            vf_store(panel + word * TILE_COLS,
-                     vf_pair(value_or_zero(values, 2 * word, i), value_or_zero(values, 2 * word + 1, i)));
-    }
-}
-
-/* Zero as far as the words of n weights go. */
-static float pair_weigh(float *s, int64_t seen, int64_t n, float base)
-{
-    return row_weigh(s, seen, 2 * pair_words(n), base, 1);
-}
-
-static const lh_block_way in_pairs = {.rows = PAIR_ROWS,
-                                      .places = pair_words,
-                                      .pack_rows = pack_row_pairs,
-                                      .pack_keys = pack_pair_keys,
-                                      .pack_values = pack_pair_values,
-                                      .logits = pairs_logits,
-                                      .weigh = pair_weigh,
-                                      .sums = pairs_sums,
-                                      .begin = pairs_begin,
-                                      .end = pairs_end};
-
-/* ---- the operation ---- */
-
 /* Tokens of an item: as many as keep queries and sums in the second-level cache, fewer where threads would be idle. */
 static int64_t item_tokens(const lh_attend_block_args *a)
 {
@@ -319,7 +212,7 @@ static int64_t item_tokens(const lh_attend_block_args *a)
 static lh_status op_attend_block(lh_stream *stream, const lh_attend_block_args *a)
 {
     lh_status st = LH_OK;
-    const lh_block_way *way = BLOCK_IN_PAIRS && a->kv->type == LH_BF16 ? &in_pairs : &in_floats;
+    const lh_block_way *way = way_of(a->kv);
     int64_t d = a->kv->head_dim, tokens, pieces, heads, own;
     float *memory = NULL;
     if (a->tokens == 0 || a->map.heads == 0 || d == 0) return LH_OK;

@@ -1,10 +1,13 @@
 /* Appending to ragged caches and moving what is kept together. */
 #include "kernels/cpu/inner.h"
+#include "kernels/slots.h"
 
 static void append_head(const lh_append_args *a, int64_t b, int64_t h)
 {
     lh_ragged *kv = &a->seqs[b];
     int64_t d = kv->head_dim, slot = kv->offset[h] + kv->len[h];
+    if (kv->stats)
+        memset(kv->stats + slot * kv->stat_count, 0, (size_t)(a->tokens * kv->stat_count) * sizeof *kv->stats);
     for (int64_t t = 0; t < a->tokens; t++, slot++) {
         int64_t row = b * a->tokens + t, at = row * a->ld + h * d;
         for (int64_t i = 0; i < d; i += VL) {
@@ -27,6 +30,18 @@ static lh_status op_append(lh_stream *stream, const lh_append_args *a)
     return LH_OK;
 }
 
+static lh_status op_put_stats(lh_stream *stream, const lh_put_stats_args *a)
+{
+    (void)stream;
+#pragma omp parallel for if (a->kv->heads * a->ld >= PARALLEL_FROM)
+    for (int64_t h = 0; h < a->kv->heads; h++) {
+        int64_t from = a->from ? a->from[h] : 0, n = a->kv->len[h] - from;
+        float *y = lh_slot_at(&a->y, h, from, 0);
+        for (int64_t i = 0; i < n; i++) y[i * a->y.step] = a->x[h * a->ld + i];
+    }
+    return LH_OK;
+}
+
 /* Entries [from, from + n) of head h in src to `to` of head h in dst. */
 static void move_entries(const lh_compact_args *a, int64_t h, int64_t to, int64_t from, int64_t n)
 {
@@ -35,6 +50,9 @@ static void move_entries(const lh_compact_args *a, int64_t h, int64_t to, int64_
     if (at != of || dst->k != src->k) {
         memmove((char *)dst->k + at * bytes, (const char *)src->k + of * bytes, (size_t)(n * bytes));
         memmove((char *)dst->v + at * bytes, (const char *)src->v + of * bytes, (size_t)(n * bytes));
+        if (dst->stats)
+            memmove(dst->stats + at * dst->stat_count, src->stats + of * src->stat_count,
+                    (size_t)(n * dst->stat_count) * sizeof *dst->stats);
     }
     for (int64_t i = 0; i < n; i++) dst->positions[at + i] = entry_position(src, h, from + i);
 }
@@ -86,6 +104,7 @@ static int heads_are_apart(const lh_compact_args *a)
 static lh_status op_compact(lh_stream *stream, const lh_compact_args *a)
 {
     (void)stream;
+    assert(!a->dst->stats || a->dst->stat_count == a->src->stat_count);
 #pragma omp parallel for schedule(dynamic) if (heads_are_apart(a))
     for (int64_t h = 0; h < a->src->heads; h++) {
         if (a->kind == LH_COMPACT_FILL)

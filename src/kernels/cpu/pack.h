@@ -60,23 +60,31 @@ static inline void pack_rows(float *dst, const lh_rows *rows, int64_t block)
 }
 
 /* Rows of the right factor, which become columns: `count` rows of `depth` elements, ld apart, from element `first`. In
- * dst: panels [places, TILE_COLS]; zero where there is no row or no element. */
+ * dst: panels [places, TILE_COLS]; zero where there is no row or no element. Unless `ahead` is 0 the rows that are so
+ * much further on are asked for meanwhile: squares read memory in an order that no processor foresees. */
 typedef struct lh_columns {
     const void *src;
     lh_dtype type;
-    int64_t first, ld, count, depth;
+    int64_t first, ld, count, depth, ahead;
 } lh_columns;
+
+VEC_FN void ask_ahead(const lh_columns *c, int64_t at, int64_t bytes)
+{
+    if (c->ahead > 0) __builtin_prefetch((const char *)c->src + (at + c->ahead * c->ld) * bytes, 0, 2);
+}
 
 /* Row j of c from element i on, zero where there is nothing; `whole` promises that there is. */
 VEC_FN vf column_floats(const lh_columns *c, int64_t j, int64_t i, const int whole)
 {
     const float *src = (const float *)c->src + c->first + j * c->ld + i;
+    if (whole) ask_ahead(c, c->first + j * c->ld + i, sizeof *src);
     return whole ? vf_load(src) : j < c->count ? vf_load_first(src, c->depth - i) : vf_zero();
 }
 
 VEC_FN vf column_words(const lh_columns *c, int64_t j, int64_t i, const int whole)
 {
     const uint16_t *src = (const uint16_t *)c->src + c->first + j * c->ld + i;
+    if (whole) ask_ahead(c, c->first + j * c->ld + i, sizeof *src);
     return whole ? vf_load_words(src, 2 * VL) : j < c->count ? vf_load_words(src, c->depth - i) : vf_zero();
 }
 

@@ -1,8 +1,83 @@
-/* Shaping of scores. */
+/* Scores from statistics, and their shaping. */
 #include "kernels/cpu/inner.h"
+#include "kernels/slots.h"
 
 /* Columns are shared out in blocks of a row. */
 enum { COLUMNS = 2048 };
+
+/* Rows at positions [first_row, seen) that saw the entry at `position`. */
+static inline double visits(const lh_finish_scores_args *a, int64_t position)
+{
+    int64_t end = a->window > 0 ? least(a->seen, position + a->window) : a->seen;
+    return (double)(end - (position > a->first_row ? position : a->first_row));
+}
+
+/* Slots [first, end) of part c of head h; in double, because the difference of a deviation cancels. */
+static void finish_range(const lh_finish_scores_args *a, int64_t row, int64_t first, int64_t end)
+{
+    int64_t h = row / a->parts, c = row % a->parts;
+    float *y = a->y + row * a->ld;
+    for (int64_t s = first; s < end; s++) {
+        double x = *lh_slot_at(&a->x, h, s, c), n;
+        if (a->kind == LH_FINISH_PLAIN) {
+            y[s] = (float)(a->factor * x);
+            continue;
+        }
+        n = visits(a, entry_position(a->kv, h, s));
+        if (n <= 0)
+            y[s] = 0.0f;
+        else if (a->kind == LH_FINISH_PER_VISIT)
+            y[s] = (float)(a->factor * x / n);
+        else
+            y[s] = (float)sqrt(fmax(0.0, *lh_slot_at(&a->squares, h, s, c) / n - x / n * (x / n)));
+    }
+}
+
+static lh_status op_finish_scores(lh_stream *stream, const lh_finish_scores_args *a)
+{
+    int64_t rows = a->kv->heads * a->parts;
+    (void)stream;
+#pragma omp parallel for collapse(2) if (rows * a->ld >= PARALLEL_FROM / 4)
+    for (int64_t r = 0; r < rows; r++) {
+        for (int64_t first = 0; first < a->ld; first += COLUMNS)
+            finish_range(a, r, first, least(first + COLUMNS, a->kv->len[r / a->parts]));
+    }
+    return LH_OK;
+}
+
+static lh_status op_weigh_scores(lh_stream *stream, const lh_weigh_scores_args *a)
+{
+    (void)stream;
+#pragma omp parallel for if (a->heads * a->ld >= PARALLEL_FROM)
+    for (int64_t h = 0; h < a->heads; h++) {
+        const float *norms = lh_slot_at(&a->norms, h, 0, 0), *x = a->x + h * a->ld;
+        for (int64_t s = 0; s < a->len[h]; s++) a->y[h * a->ld + s] = (x[s] + a->add) * norms[s * a->norms.step];
+    }
+    return LH_OK;
+}
+
+static void apply_prior_head(const lh_apply_prior_args *a, int64_t h)
+{
+    const float *prior = a->prior + h * a->ld;
+    const uint8_t *state = a->state + h * a->ld;
+    float *y = a->y + h * a->ld, top = 0.0f; /* of norms */
+    for (int64_t s = 0; s < a->len[h]; s++) {
+        float x = state[s] == LH_ENTRY_COMPETES ? prior[s] : 0.0f;
+        top = x > top ? x : top;
+    }
+    for (int64_t s = 0; s < a->len[h]; s++) {
+        float shaped = top == 0 ? 0.0f : y[s] * (prior[s] / top);
+        y[s] = state[s] == LH_ENTRY_COMPETES ? shaped : y[s];
+    }
+}
+
+static lh_status op_apply_prior(lh_stream *stream, const lh_apply_prior_args *a)
+{
+    (void)stream;
+#pragma omp parallel for if (a->heads * a->ld >= PARALLEL_FROM)
+    for (int64_t h = 0; h < a->heads; h++) apply_prior_head(a, h);
+    return LH_OK;
+}
 
 static void group_reduce_block(const lh_group_reduce_args *a, int64_t h, int64_t j)
 {

@@ -114,7 +114,7 @@ static void select_head(const lh_select_top_args *a, int64_t h)
         if (state[s] != LH_ENTRY_COMPETES) continue;
         int64_t key = key_of(&keys, s);
         int keep = key > score || (key == score && (int64_t)UINT32_MAX - entry_position(a->kv, h, s) >= place);
-        state[s] = keep ? LH_ENTRY_KEEP : LH_ENTRY_DROP;
+        state[s] = (uint8_t)(keep ? LH_ENTRY_KEEP : a->others);
     }
 }
 

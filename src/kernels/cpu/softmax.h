@@ -1,4 +1,4 @@
-/* softmax.h - what block, decode and column sums share. */
+/* softmax.h - what block, decode and observed rows share. */
 #ifndef LH_KERNELS_CPU_SOFTMAX_H
 #define LH_KERNELS_CPU_SOFTMAX_H
 

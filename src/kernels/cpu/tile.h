@@ -1,6 +1,7 @@
-/* tile.h - the small matrix product under attention, column sums and gemm: up to TILE_ROWS rows by TILE_COLS columns in
- * registers, one chain of multiply-adds an output. Storing and reloading the accumulators changes no bit, so a chain
- * may be cut into calls, and the bits of an output depend neither on its neighbours nor on how many rows there are. */
+/* tile.h - the small matrix product under attention, column statistics and gemm: up to TILE_ROWS rows by TILE_COLS
+ * columns in registers, one chain of multiply-adds an output. Storing and reloading the accumulators changes no bit, so
+ * a chain may be cut into calls, and the bits of an output depend neither on its neighbours nor on how many rows there
+ * are. */
 #ifndef LH_KERNELS_CPU_TILE_H
 #define LH_KERNELS_CPU_TILE_H
 
@@ -63,6 +64,9 @@ VEC_FN void tile_run(const lh_tile *t, const int rows, const int64_t a_row, cons
 
 typedef void (*lh_tile_fn)(const lh_tile *t);
 
+/* Between two rows and half a tile. */
+enum { SOME_ROWS = TILE_ROWS / 2 > 4 ? 4 : 2 };
+
 /* Functions for TILE_ROWS rows and for less. */
 #define TILE_FAMILY(name, a_row, a_step, kind)           \
     static void name##_full(const lh_tile *t)            \
@@ -73,6 +77,10 @@ typedef void (*lh_tile_fn)(const lh_tile *t);
     {                                                    \
         tile_run(t, TILE_ROWS / 2, a_row, a_step, kind); \
     }                                                    \
+    static void name##_some(const lh_tile *t)            \
+    {                                                    \
+        tile_run(t, SOME_ROWS, a_row, a_step, kind);     \
+    }                                                    \
     static void name##_two(const lh_tile *t)             \
     {                                                    \
         tile_run(t, 2, a_row, a_step, kind);             \
@@ -81,7 +89,7 @@ typedef void (*lh_tile_fn)(const lh_tile *t);
     {                                                    \
         tile_run(t, 1, a_row, a_step, kind);             \
     }                                                    \
-    static const lh_tile_fn name[] = {name##_full, name##_half, name##_two, name##_one};
+    static const lh_tile_fn name[] = {name##_full, name##_half, name##_some, name##_two, name##_one};
 
 TILE_FAMILY(tile_packed, 1, TILE_ROWS, TILE_FAST)   /* logits, gemm */
 TILE_FAMILY(tile_ordered, 1, TILE_ROWS, TILE_FUSED) /* gemm in fixed order */
@@ -90,7 +98,7 @@ TILE_FAMILY(tile_weights, KEYS, 1, TILE_FAST)       /* weights times values */
 /* `rows` <= TILE_ROWS rows, a_row apart in a. */
 static inline void tile_strip(const lh_tile *t, const lh_tile_fn *family, int64_t rows, int64_t a_row)
 {
-    static const int64_t sizes[] = {TILE_ROWS, TILE_ROWS / 2, 2, 1};
+    static const int64_t sizes[] = {TILE_ROWS, TILE_ROWS / 2, SOME_ROWS, 2, 1};
     lh_tile part = *t;
     for (int size = 0; rows > 0; size++) {
         for (; rows >= sizes[size]; rows -= sizes[size]) {

@@ -110,6 +110,16 @@ VEC_FN vf vf_add_exponent(vf x, vf whole)
         _mm256_add_epi32(_mm256_castps_si256(x), _mm256_slli_epi32(_mm256_castps_si256(whole), 23)));
 }
 
+VEC_FN vf vf_round(vf x)
+{
+    return _mm256_round_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+}
+
+VEC_FN vf vf_scale2(vf x, vf n)
+{
+    return vf_add_exponent(x, n + vf_set1(12582912.0f));
+}
+
 VEC_FN float vf_sum(vf x)
 {
     __m128 s = _mm_add_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps(x, 1));

@@ -117,6 +117,17 @@ VEC_FN vf vf_add_exponent(vf x, vf whole)
         _mm512_add_epi32(_mm512_castps_si512(x), _mm512_slli_epi32(_mm512_castps_si512(whole), 23)));
 }
 
+/* To the nearest whole number. */
+VEC_FN vf vf_round(vf x)
+{
+    return _mm512_roundscale_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+}
+
+VEC_FN vf vf_scale2(vf x, vf n)
+{
+    return _mm512_scalef_ps(x, n);
+}
+
 VEC_FN float vf_sum(vf x)
 {
     return _mm512_reduce_add_ps(x);

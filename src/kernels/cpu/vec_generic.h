@@ -123,6 +123,17 @@ VEC_FN vf vf_add_exponent(vf x, vf whole)
     return (vf)((vi)x + ((vi)whole << 23));
 }
 
+VEC_FN vf vf_round(vf x)
+{
+    const vf whole = vf_set1(12582912.0f);
+    return (x + whole) - whole;
+}
+
+VEC_FN vf vf_scale2(vf x, vf n)
+{
+    return vf_add_exponent(x, n + vf_set1(12582912.0f));
+}
+
 VEC_FN float vf_sum(vf x)
 {
     return (x[0] + x[2]) + (x[1] + x[3]);

@@ -19,13 +19,12 @@ VEC_FN vf vf_exp2_fraction(vf f)
     return vf_fma(p, f, vf_set1(1.0f));
 }
 
-/* e^x for x <= 0, -inf included; 0 below -86. Exactly 1 at 0. The sum with 1.5 * 2^23 rounds to a whole number and has
- * it in its lowest bits. */
+/* e^x for x <= 0, -inf included; 0 below -86. Exactly 1 at 0. */
 VEC_FN vf vf_exp_negative(vf x)
 {
-    const vf log2e = vf_set1(1.44269504f), whole = vf_set1(12582912.0f);
-    vf shifted = vf_fma(x, log2e, whole), f = vf_fma(x, log2e, whole - shifted);
-    return vf_where(vf_lt(x, vf_set1(-86.0f)), vf_zero(), vf_add_exponent(vf_exp2_fraction(f), shifted));
+    const vf log2e = vf_set1(1.44269504f);
+    vf n = vf_round(x * log2e), f = vf_fma(x, log2e, vf_zero() - n);
+    return vf_where(vf_lt(x, vf_set1(-86.0f)), vf_zero(), vf_scale2(vf_exp2_fraction(f), n));
 }
 
 /* e^x; 0 below -87, at most 2^127 * 1.3. The bounds come first, so that NaN passes them. */

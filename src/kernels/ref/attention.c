@@ -1,6 +1,7 @@
 #include <math.h>
 
 #include "kernels/ref/ref.h"
+#include "kernels/slots.h"
 
 /* A query row of one head, and the entries of its KV head from which the mask chooses. */
 typedef struct lh_ref_row {
@@ -108,23 +109,93 @@ done:
     return st;
 }
 
-lh_status lh_ref_column_sums(lh_stream *stream, const lh_column_sums_args *a)
+/* The position up to which row r sees entries. */
+static int64_t last_seen(const lh_observed *o, int64_t r)
 {
+    return o->until ? o->until[r] : o->positions[r];
+}
+
+/* Whether row r sees the entry in a slot. */
+static int observes(const lh_observed *o, int64_t r, int64_t head, int64_t slot)
+{
+    int64_t p = ref_position(o->kv, head, slot);
+    return p <= last_seen(o, r) && (o->logit.window <= 0 || p > o->positions[r] - o->logit.window);
+}
+
+/* The logit of row r of query head i and an entry of its KV head. */
+static double observed_logit(const lh_observed *o, int64_t r, int64_t i, int64_t slot)
+{
+    lh_ref_row row = {.q = o->q + r * o->q_ld + i * o->kv->head_dim,
+                      .kv = o->kv,
+                      .logit = o->logit,
+                      .head = (o->map.first + i) / o->map.group};
+    return (o->gains ? o->gains[r] : 1.0) * logit_of(&row, slot);
+}
+
+lh_status lh_ref_row_lse(lh_stream *stream, const lh_row_lse_args *a)
+{
+    const lh_observed *o = &a->rows;
     (void)stream;
-    for (int64_t i = 0; i < a->map.heads; i++) {
-        int64_t head = (a->map.first + i) / a->map.group;
-        for (int64_t j = a->first; j < a->first + a->cols; j++) {
-            double sum = 0.0;
-            for (int64_t r = 0; r < a->rows && j < a->kv->len[head]; r++) {
-                lh_ref_row row = {.q = a->q + r * a->q_ld + i * a->kv->head_dim,
-                                  .kv = a->kv,
-                                  .logit = a->logit,
-                                  .head = head,
-                                  .position = a->positions[r]};
-                if (sees(&row, j)) sum += exp(logit_of(&row, j) - a->lse[r * a->map.heads + i]);
-            }
-            a->sums[i * a->ld + j - a->first] = (float)sum;
+    for (int64_t r = 0; r < o->rows; r++) {
+        for (int64_t i = 0; i < o->map.heads; i++) {
+            int64_t head = (o->map.first + i) / o->map.group;
+            double top = -INFINITY, mass = 0.0;
+            for (int64_t j = 0; j < o->kv->len[head]; j++)
+                if (observes(o, r, head, j)) top = fmax(top, observed_logit(o, r, i, j));
+            for (int64_t j = 0; j < o->kv->len[head]; j++)
+                if (observes(o, r, head, j)) mass += exp(observed_logit(o, r, i, j) - top);
+            a->lse[r * o->map.heads + i] = mass != 0 ? (float)(top + log(mass)) : -INFINITY;
         }
     }
     return LH_OK;
+}
+
+static double weight_of(const lh_column_stats_args *a, int64_t r, int64_t i, int64_t slot)
+{
+    double lse = a->lse[r * a->lse_ld + i];
+    return lse == -INFINITY ? 0.0 : exp(observed_logit(&a->rows, r, i, slot) - lse);
+}
+
+/* What one slot receives. seen: [rows] entries of the head that each row sees. A row that sees a single entry gives it
+ * 1, which is never above 1 / 1, whatever the rounding of lse makes of it. */
+static void add_column(const lh_column_stats_args *a, int64_t head, int64_t slot, const double *seen)
+{
+    const lh_observed *o = &a->rows;
+    int64_t i0 = head * o->map.group - o->map.first;
+    double sum = 0.0, squares = 0.0, count = 0.0;
+    for (int64_t r = 0; r < o->rows; r++) {
+        double mean = 0.0;
+        if (!observes(o, r, head, slot)) continue;
+        for (int64_t c = 0; c < o->map.group; c++) mean += weight_of(a, r, i0 + c, slot) / (double)o->map.group;
+        sum += mean;
+        squares += mean * mean;
+        count += seen[r] > 1 && mean > 1.0 / seen[r];
+    }
+    if (a->sums.at && a->parts == 1) *lh_slot_at(&a->sums, head, slot, 0) += (float)sum;
+    for (int64_t c = 0; c < a->parts && a->sums.at && a->parts > 1; c++) {
+        sum = 0.0;
+        for (int64_t r = 0; r < o->rows; r++)
+            if (observes(o, r, head, slot)) sum += weight_of(a, r, i0 + c, slot);
+        *lh_slot_at(&a->sums, head, slot, c) += (float)sum;
+    }
+    if (a->squares.at) *lh_slot_at(&a->squares, head, slot, 0) += (float)squares;
+    if (a->counts.at) *lh_slot_at(&a->counts, head, slot, 0) += (float)count;
+}
+
+lh_status lh_ref_column_stats(lh_stream *stream, const lh_column_stats_args *a)
+{
+    lh_status st = LH_OK;
+    const lh_observed *o = &a->rows;
+    double *seen = NULL;
+    if (o->map.heads == 0 || o->rows == 0 || a->cols == 0) return LH_OK;
+    LH_TRY(lh_stream_scratch(stream, &seen, o->rows * (int64_t)sizeof *seen));
+    for (int64_t head = o->map.first / o->map.group; head < (o->map.first + o->map.heads) / o->map.group; head++) {
+        for (int64_t r = 0; r < o->rows; r++) {
+            seen[r] = 0.0;
+            for (int64_t j = 0; j < o->kv->len[head]; j++) seen[r] += observes(o, r, head, j);
+        }
+        for (int64_t j = a->first; j < a->first + a->cols && j < o->kv->len[head]; j++) add_column(a, head, j, seen);
+    }
+done:
+    return st;
 }

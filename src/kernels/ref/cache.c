@@ -1,6 +1,7 @@
 #include <string.h>
 
 #include "kernels/ref/ref.h"
+#include "kernels/slots.h"
 
 static void append_token(lh_ragged *kv, const lh_append_args *a, int64_t h, int64_t row)
 {
@@ -10,6 +11,7 @@ static void append_token(lh_ragged *kv, const lh_append_args *a, int64_t h, int6
         ref_store(kv->v, kv->type, slot * kv->head_dim + i, a->v[row * a->ld + h * kv->head_dim + i]);
     }
     if (kv->positions) kv->positions[slot] = a->positions[row];
+    for (int64_t c = 0; kv->stats && c < kv->stat_count; c++) kv->stats[slot * kv->stat_count + c] = 0.0f;
     kv->len[h]++;
 }
 
@@ -24,6 +26,16 @@ lh_status lh_ref_append(lh_stream *stream, const lh_append_args *a)
     return LH_OK;
 }
 
+lh_status lh_ref_put_stats(lh_stream *stream, const lh_put_stats_args *a)
+{
+    (void)stream;
+    for (int64_t h = 0; h < a->kv->heads; h++) {
+        int64_t from = a->from ? a->from[h] : 0;
+        for (int64_t s = from; s < a->kv->len[h]; s++) *lh_slot_at(&a->y, h, s, 0) = a->x[h * a->ld + s - from];
+    }
+    return LH_OK;
+}
+
 /* Entry `to` of head h in dst = entry `from` of head h in src. */
 static void move_entry(const lh_ragged *dst, int64_t to, const lh_ragged *src, int64_t from, int64_t h)
 {
@@ -31,6 +43,8 @@ static void move_entry(const lh_ragged *dst, int64_t to, const lh_ragged *src, i
     memmove((char *)dst->k + at * bytes, (const char *)src->k + of * bytes, (size_t)bytes);
     memmove((char *)dst->v + at * bytes, (const char *)src->v + of * bytes, (size_t)bytes);
     dst->positions[at] = (int32_t)ref_position(src, h, from);
+    for (int64_t c = 0; dst->stats && c < dst->stat_count; c++)
+        dst->stats[at * dst->stat_count + c] = src->stats[of * src->stat_count + c];
 }
 
 static int64_t compact_in_order(const lh_compact_args *a, int64_t h)
@@ -65,6 +79,7 @@ static int64_t compact_fill(const lh_compact_args *a, int64_t h)
 lh_status lh_ref_compact(lh_stream *stream, const lh_compact_args *a)
 {
     (void)stream;
+    assert(!a->dst->stats || a->dst->stat_count == a->src->stat_count);
     for (int64_t h = 0; h < a->src->heads; h++)
         a->dst->len[h] = a->kind == LH_COMPACT_FILL ? compact_fill(a, h) : compact_in_order(a, h);
     return LH_OK;

@@ -1,6 +1,68 @@
 #include <math.h>
 
 #include "kernels/ref/ref.h"
+#include "kernels/slots.h"
+
+/* Rows at positions [first_row, seen) that saw the entry at `position`. */
+static double visits(const lh_finish_scores_args *a, int64_t position)
+{
+    int64_t end = a->seen, begin = position > a->first_row ? position : a->first_row;
+    if (a->window > 0 && position + a->window < end) end = position + a->window;
+    return (double)(end - begin);
+}
+
+static double finished(const lh_finish_scores_args *a, double x, double squares, double n)
+{
+    if (a->kind == LH_FINISH_PLAIN) return a->factor * x;
+    if (n <= 0) return 0.0;
+    if (a->kind == LH_FINISH_PER_VISIT) return a->factor * x / n;
+    return sqrt(fmax(0.0, squares / n - x / n * (x / n)));
+}
+
+lh_status lh_ref_finish_scores(lh_stream *stream, const lh_finish_scores_args *a)
+{
+    (void)stream;
+    for (int64_t h = 0; h < a->kv->heads; h++) {
+        for (int64_t c = 0; c < a->parts; c++) {
+            for (int64_t s = 0; s < a->kv->len[h]; s++) {
+                double squares = a->kind == LH_FINISH_DEVIATION ? *lh_slot_at(&a->squares, h, s, c) : 0.0;
+                double n = visits(a, ref_position(a->kv, h, s));
+                a->y[(h * a->parts + c) * a->ld + s] = (float)finished(a, *lh_slot_at(&a->x, h, s, c), squares, n);
+            }
+        }
+    }
+    return LH_OK;
+}
+
+lh_status lh_ref_weigh_scores(lh_stream *stream, const lh_weigh_scores_args *a)
+{
+    (void)stream;
+    for (int64_t h = 0; h < a->heads; h++) {
+        for (int64_t s = 0; s < a->len[h]; s++) {
+            double norm = *lh_slot_at(&a->norms, h, s, 0);
+            a->y[h * a->ld + s] = (float)(((double)a->x[h * a->ld + s] + a->add) * norm);
+        }
+    }
+    return LH_OK;
+}
+
+lh_status lh_ref_apply_prior(lh_stream *stream, const lh_apply_prior_args *a)
+{
+    (void)stream;
+    for (int64_t h = 0; h < a->heads; h++) {
+        float *y = a->y + h * a->ld;
+        const float *prior = a->prior + h * a->ld;
+        const uint8_t *state = a->state + h * a->ld;
+        double top = 0.0; /* of norms */
+        for (int64_t s = 0; s < a->len[h]; s++) {
+            if (state[s] == LH_ENTRY_COMPETES) top = fmax(top, prior[s]);
+        }
+        for (int64_t s = 0; s < a->len[h]; s++) {
+            if (state[s] == LH_ENTRY_COMPETES) y[s] = top == 0 ? 0.0f : (float)(y[s] * (prior[s] / top));
+        }
+    }
+    return LH_OK;
+}
 
 lh_status lh_ref_group_reduce(lh_stream *stream, const lh_group_reduce_args *a)
 {

@@ -94,7 +94,7 @@ lh_status lh_ref_select_top(lh_stream *stream, const lh_select_top_args *a)
             if (*state != LH_ENTRY_COMPETES) continue;
             uint32_t mine = lh_score_key(a->scores[h * a->ld + s]);
             int keep = mine > key || (mine == key && ref_position(a->kv, h, s) <= position);
-            *state = keep ? LH_ENTRY_KEEP : LH_ENTRY_DROP;
+            *state = (uint8_t)(keep ? LH_ENTRY_KEEP : a->others);
         }
     }
     return LH_OK;

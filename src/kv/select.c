@@ -1,3 +1,4 @@
+/* What stays: protected entries, and of the competing ones the best of every head, in one stage or two. */
 #include <string.h>
 
 #include "kv/kv_impl.h"
@@ -15,8 +16,8 @@ lh_status lh_kv_classify(lh_kv *kv, const lh_eviction *e)
                                                                          .recent_from = recent_from});
 }
 
-/* counts[h] competing entries of each head stay, the best by `scores`. */
-static lh_status mark_best(lh_kv *kv, const lh_eviction *e, const float *scores, const int64_t *counts)
+lh_status lh_kv_mark_best(lh_kv *kv, const lh_eviction *e, const float *scores, const int64_t *counts,
+                          lh_entry_state others)
 {
     lh_status st = LH_OK;
     int64_t *device = kv->work.at[LH_WORK_COUNTS];
@@ -26,8 +27,24 @@ static lh_status mark_best(lh_kv *kv, const lh_eviction *e, const float *scores,
                                                                              .scores = scores,
                                                                              .kv = &e->pool->view,
                                                                              .counts = device,
-                                                                             .ld = kv->work.ld}));
+                                                                             .ld = kv->work.ld,
+                                                                             .others = others}));
     LH_TRY(lh_stream_sync(kv->place.stream));
+done:
+    return st;
+}
+
+/* counts[h] entries in one stage, or in two. */
+static lh_status mark(lh_kv *kv, const lh_eviction *e, const lh_scores *scores, const int64_t *counts)
+{
+    lh_status st = LH_OK;
+    int64_t *stage = kv->traffic.above;
+    for (int64_t g = 0; g < e->pool->view.heads; g++)
+        stage[g] = lh_policy_first_stage(&kv->fixed, &e->protect, counts[g]);
+    LH_TRY(lh_kv_mark_best(kv, e, scores->first, stage, scores->second ? LH_ENTRY_COMPETES : LH_ENTRY_DROP));
+    if (!scores->second) goto done;
+    for (int64_t g = 0; g < e->pool->view.heads; g++) stage[g] = counts[g] - stage[g];
+    LH_TRY(lh_kv_mark_best(kv, e, scores->second, stage, LH_ENTRY_DROP));
 done:
     return st;
 }
@@ -35,28 +52,30 @@ done:
 /* Collective for adaptive heads. What every head of the model keeps of its competing entries. */
 static lh_status share_out(lh_kv *kv, const lh_eviction *e, const float *scores, lh_status *local, int64_t *budgets)
 {
+    if (kv->fixed.heads == LH_HEADS_ADAPTIVE) return lh_kv_share(kv, e, scores, local, budgets);
     for (int64_t g = 0; g < kv->shape.heads.kv_heads; g++) budgets[g] = e->protect.base;
-    if (kv->fixed.heads == LH_HEADS_UNIFORM) return LH_OK;
-    return lh_kv_share(kv, &(lh_share){.e = e, .scores = scores}, local, budgets);
+    if (kv->fixed.heads == LH_HEADS_PROFILE)
+        lh_policy_heads(&(lh_heads_request){.layer = e->layer,
+                                            .heads = kv->shape.heads.kv_heads,
+                                            .protect = &e->protect,
+                                            .room = e->room,
+                                            .profile = kv->head_profile},
+                        budgets);
+    return LH_OK;
 }
 
 lh_status lh_kv_choose(lh_kv *kv, const lh_eviction *e, lh_status *local, int64_t *counts)
 {
     lh_status st = LH_OK;
     int64_t *budgets = kv->traffic.share;
-    const float *scores = kv->work.at[LH_WORK_RAW];
+    lh_scores scores = {0};
     memset(counts, 0, (size_t)e->pool->view.heads * sizeof *counts);
     if (*local == LH_OK) *local = lh_kv_classify(kv, e);
     if (!e->ranked) goto done;
-    if (e->scored)
-        LH_TRY(lh_kv_observe(kv, e, local, &scores));
-    else if (*local == LH_OK)
-        *local = kv->place.ops->position_scores(
-            kv->place.stream,
-            &(lh_position_scores_args){.y = kv->work.at[LH_WORK_RAW], .kv = &e->pool->view, .ld = kv->work.ld});
-    LH_TRY(share_out(kv, e, scores, local, budgets));
+    LH_TRY(lh_kv_score(kv, e, local, &scores));
+    LH_TRY(share_out(kv, e, scores.heads, local, budgets));
     memcpy(counts, budgets + kv->shape.heads.kv_first, (size_t)e->pool->view.heads * sizeof *counts);
-    if (*local == LH_OK) *local = mark_best(kv, e, scores, counts);
+    if (*local == LH_OK) *local = mark(kv, e, &scores, counts);
 done:
     return st;
 }

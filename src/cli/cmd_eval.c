@@ -1,0 +1,22 @@
+/* The tasks of `eval`. Each is a command of its own, behind this one's name. */
+#include "cli/cli.h"
+
+extern const lh_command lh_command_eval_needle, lh_command_eval_fidelity;
+
+static const lh_command *const tasks[] = {&lh_command_eval_needle, &lh_command_eval_fidelity, NULL};
+
+static const lh_option_group groups[] = {{&lh_cli_common_options, 0}, {0}};
+static const lh_example examples[] = {
+    {"longhaul eval needle --help", "the options of a task"},
+    {"longhaul eval needle -m m.h5 --haystack essays/ --policy snapkv,h2o --budget 128,256", "a first comparison"},
+    {0}};
+static const lh_syntax syntax = {.program = "longhaul",
+                                 .name = "eval",
+                                 .usage = "TASK -m FILE [options]",
+                                 .summary = "Measure what policies and budgets do to answers",
+                                 .text = "TASK is needle (a sentence in a long text is asked for) or fidelity (what is "
+                                         "written with an evicted cache, compared with the full one).",
+                                 .groups = groups,
+                                 .examples = examples};
+
+const lh_command lh_command_eval = {&syntax, sizeof(lh_cli_common), NULL, tasks};

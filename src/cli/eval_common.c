@@ -1,0 +1,405 @@
+#include "cli/eval_common.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/h5.h"
+#include "base/log.h"
+#include "cli/interrupt.h"
+
+/* ---- options ---- */
+
+#define FIELD(member) LH_FIELD(lh_policy_options, member)
+static const lh_option policy_rows[] = {
+    {.type = LH_OPT_STR,
+     .name = "policy",
+     FIELD(policy),
+     .arg = "LIST",
+     .help = "Policies with commas between them, each a preset that may carry parts of its own, as "
+             "'snapkv,h2o,ada-snapkv --pool-size 31'; quotes around one that has a comma. all: every preset but those "
+             "for comparison. The full cache is always there, as the reference. '--policy help' lists the presets."},
+    {.type = LH_OPT_STR,
+     .letter = 'b',
+     .name = "budget",
+     FIELD(budget),
+     .arg = "LIST",
+     .help = "Budgets with commas between them, as '128,256,50%': entries kept per KV head, or a share of the prompt. "
+             "Every policy is taken with each."},
+#define LH_PART(member, option, kind, list, value, sentence) \
+    {.type = kind, .name = option, FIELD(parts.member), .arg = value, .choices = list, .help = sentence},
+    LH_POLICY_PARTS(LH_PART)
+#undef LH_PART
+        {0}};
+#undef FIELD
+const lh_option_table lh_cli_policy_list_options = {"eviction: parts hold for every policy of the list", policy_rows};
+
+#define FIELD(member) LH_FIELD(lh_eval_files, member)
+static const lh_option file_rows[] = {
+    {.type = LH_OPT_FLAG, .name = "json", FIELD(json), .help = "Print one JSON object instead of tables."},
+    {.type = LH_OPT_STR, .name = "csv", FIELD(csv), .arg = "FILE", .help = "Write the means."},
+    {.type = LH_OPT_STR,
+     .name = "answers",
+     FIELD(answers),
+     .arg = "FILE",
+     .help = "Write what the means were made of, each answer with its text, as CSV."},
+    {.type = LH_OPT_STR,
+     .letter = 'o',
+     .name = "output",
+     FIELD(output),
+     .arg = "FILE",
+     .help = "Write all tables as an analysis file (HDF5)."},
+    {0}};
+#undef FIELD
+const lh_option_table lh_eval_file_options = {"output", file_rows};
+
+/* ---- lists ---- */
+
+/* The item of a list with commas that begins at *at; *at goes behind its comma, NULL after the last. */
+static lh_status next_item(const char *option, const char **at, char *item, size_t bytes)
+{
+    lh_status st = LH_OK;
+    const size_t n = strcspn(*at, ",");
+    if (n == 0) LH_FAIL(LH_EUSAGE, "'--%s' has an empty item in its list", option);
+    if (n >= bytes) LH_FAIL(LH_EUSAGE, "'--%s' cannot take '%.*s…'", option, (int)bytes - 1, *at);
+    memcpy(item, *at, n);
+    item[n] = '\0';
+    *at = (*at)[n] ? *at + n + 1 : NULL;
+done:
+    return st;
+}
+
+static int64_t items_of(const char *text)
+{
+    int64_t n = 1;
+    for (; *text; text++) n += *text == ',';
+    return n;
+}
+
+enum { ITEM_BYTES = 64 };
+
+lh_status lh_eval_read_lengths(const char *option, const char *text, int64_t **out, int64_t *n)
+{
+    lh_status st = LH_OK;
+    int64_t *values = NULL;
+    char item[ITEM_BYTES], *end;
+    LH_TRY(lh_calloc(&values, items_of(text), sizeof *values));
+    *n = 0;
+    for (const char *at = text; at;) {
+        LH_TRY(next_item(option, &at, item, sizeof item));
+        errno = 0;
+        long long value = strtoll(item, &end, 10);
+        if (*end || errno || value < 1 || value > INT64_C(1) << 40)
+            LH_FAIL(LH_EUSAGE,
+                    "'--%s' takes numbers of tokens with commas between them, as 2000,6000, and '%s' is none", option,
+                    item);
+        values[(*n)++] = value;
+    }
+    *out = values;
+    values = NULL;
+done:
+    lh_free(values);
+    return st;
+}
+
+static lh_status read_share(const char *option, const char *item, double *out)
+{
+    lh_status st = LH_OK;
+    char *end;
+    *out = strtod(item, &end);
+    if (end == item || *end || !(*out >= 0 && *out <= 1))
+        LH_FAIL(LH_EUSAGE,
+                "'--%s' takes numbers from 0 to 1 with commas between them, or FROM:TO:COUNT, as "
+                "0.05:0.95:12; '%s' is neither",
+                option, item);
+done:
+    return st;
+}
+
+/* "0.05:0.95:12". */
+static lh_status read_range(const char *option, const char *text, double **out, int64_t *n)
+{
+    lh_status st = LH_OK;
+    char parts[3][ITEM_BYTES] = {"", "", ""}, *end;
+    double from, to, *values = NULL;
+    if (sscanf(text, "%63[^:]:%63[^:]:%63s", parts[0], parts[1], parts[2]) != 3)
+        LH_TRY(read_share(option, text, &from));
+    LH_TRY(read_share(option, parts[0], &from));
+    LH_TRY(read_share(option, parts[1], &to));
+    long long count = strtoll(parts[2], &end, 10);
+    if (*end || count < 2 || count > 100000)
+        LH_FAIL(LH_EUSAGE, "'--%s %s' needs a number from 2 to 100000 at its end", option, text);
+    LH_TRY(lh_calloc(&values, count, sizeof *values));
+    for (long long i = 0; i < count; i++) values[i] = from + (to - from) * (double)i / (double)(count - 1);
+    *out = values;
+    *n = count;
+done:
+    return st;
+}
+
+lh_status lh_eval_read_shares(const char *option, const char *text, double **out, int64_t *n)
+{
+    lh_status st = LH_OK;
+    double *values = NULL;
+    char item[ITEM_BYTES];
+    if (strchr(text, ':')) return read_range(option, text, out, n);
+    LH_TRY(lh_calloc(&values, items_of(text), sizeof *values));
+    *n = 0;
+    for (const char *at = text; at;) {
+        LH_TRY(next_item(option, &at, item, sizeof item));
+        LH_TRY(read_share(option, item, &values[(*n)++]));
+    }
+    *out = values;
+    values = NULL;
+done:
+    lh_free(values);
+    return st;
+}
+
+lh_status lh_eval_read_words(const char *option, const char *text, const char *const *words, int *wanted)
+{
+    lh_status st = LH_OK;
+    char item[ITEM_BYTES];
+    lh_buf all = {0};
+    for (int i = 0; words[i]; i++) LH_TRY(lh_buf_printf(&all, "%s%s", i ? ", " : "", words[i]));
+    for (const char *at = text; at;) {
+        int i = 0;
+        LH_TRY(next_item(option, &at, item, sizeof item));
+        while (words[i] && strcmp(words[i], item) != 0) i++;
+        if (!words[i]) LH_FAIL(LH_EUSAGE, "'--%s' cannot take '%s', there are: %s", option, item, all.data);
+        wanted[i] = 1;
+    }
+done:
+    lh_buf_clear(&all);
+    return st;
+}
+
+/* ---- the run ---- */
+
+lh_status lh_eval_check_files(const lh_eval_task *task, const char *const *read)
+{
+    lh_status st = LH_OK;
+    const struct {
+        const char *option, *path;
+    } written[] = {{"csv", task->files->csv}, {"answers", task->files->answers}, {"output", task->files->output}};
+    enum { WRITTEN = sizeof written / sizeof *written };
+    for (int i = 0; i < WRITTEN; i++) {
+        if (!written[i].path) continue;
+        for (int k = i + 1; k < WRITTEN; k++)
+            if (written[k].path && lh_file_is_same(written[i].path, written[k].path))
+                LH_FAIL(LH_EUSAGE, "'--%s' and '--%s' are both '%s': name another file to write", written[i].option,
+                        written[k].option, written[i].path);
+        for (int k = 0; read[k]; k++)
+            if (lh_file_is_same(written[i].path, read[k]))
+                LH_FAIL(LH_EUSAGE, "'--%s' would replace '%s', which is read: name another file to write",
+                        written[i].option, read[k]);
+    }
+done:
+    return st;
+}
+
+static lh_status make_record(lh_eval_task *task)
+{
+    lh_status st = LH_OK;
+    json_t *record = NULL;
+    LH_TRY(lh_options_json(task->call->options, &record));
+    task->record = json_dumps(record, JSON_COMPACT);
+    if (!task->record) LH_FAIL(LH_ENOMEM, "cannot allocate memory for the record of the options");
+done:
+    json_decref(record);
+    return st;
+}
+
+/* Outputs are tried before long work. */
+static lh_status check_outputs(const lh_eval_task *task)
+{
+    lh_status st = LH_OK;
+    const char *const paths[] = {task->files->csv, task->files->answers, task->files->output};
+    for (size_t i = 0; i < sizeof paths / sizeof *paths; i++)
+        if (paths[i]) LH_TRY(lh_file_check_writable(paths[i], 1 << 20));
+done:
+    return st;
+}
+
+lh_status lh_eval_open(lh_eval_task *task, lh_status (*load)(void *self), void *self)
+{
+    lh_status st = LH_OK;
+    const lh_engine_options *e = task->engine_options;
+    const char *const files[] = {e->model, NULL};
+    LH_TRY(make_record(task));
+    LH_TRY(lh_cli_open_world(task->call, files));
+    LH_TRY(lh_cli_same_profiles(task->call, &task->policies.profiles));
+    lh_comm *world = lh_world_comm(task->call->world);
+    if (e->tp && e->tp != lh_comm_size(world))
+        st = lh_fail(LH_EUSAGE, __FILE__, __LINE__,
+                     "'--tp %lld' is not the %d ranks of this run: 'eval' runs one copy of the model on all of them, "
+                     "leave it out",
+                     (long long)e->tp, lh_comm_size(world));
+    if (st == LH_OK && lh_cli_first()) st = check_outputs(task);
+    if (st == LH_OK && lh_cli_first()) st = load(self);
+    LH_TRY(lh_comm_agree(world, st));
+    LH_TRY(lh_engine_open(&task->engine, world, e));
+    lh_interrupt_begin();
+done:
+    return st;
+}
+
+lh_status lh_eval_chat(const lh_eval_task *task, const lh_eval_options *options, int *chat)
+{
+    lh_status st = LH_OK;
+    const lh_tokenizer *tok = lh_engine_tokenizer(task->engine);
+    const int has = tok && lh_tokenizer_chat_format(tok) != NULL;
+    const int asked = options->chat_template || (options->chat && strcmp(options->chat, "on") == 0);
+    *chat = asked || (!options->chat && has);
+    if (options->chat && !asked && options->system)
+        LH_FAIL(LH_EUSAGE, "'--system' is a turn of a chat, and '--chat=off' says that there is none");
+    if (asked && !has && !options->chat_template)
+        LH_FAIL(LH_EUSAGE, "the model brings no chat format that is known here: name one with '--chat-template'");
+    if (options->system && !*chat)
+        LH_FAIL(LH_EUSAGE, "'--system' is a turn of a chat, and the model has no chat format");
+done:
+    return st;
+}
+
+lh_status lh_eval_warn(const lh_eval_task *task, const int64_t *lengths, int64_t n)
+{
+    lh_status st = LH_OK;
+    lh_buf lines = {0};
+    for (int64_t p = 0; p < task->policies.n && lh_cli_first(); p++) {
+        const lh_policy_choice *choice = &task->policies.at[p];
+        lines.bytes = 0; /* what is true of one length mostly is of all: it is said once */
+        for (int64_t i = 0; i < n && lines.bytes == 0; i++)
+            LH_TRY(lh_policy_warnings(&choice->plan, lengths[i], &lines));
+        for (char *line = lines.bytes ? lines.data : NULL, *end; line && *line; line = *end ? end + 1 : end) {
+            end = line + strcspn(line, "\n");
+            lh_warn("%s --budget %s: %.*s", choice->name, choice->budget, (int)(end - line), line);
+        }
+    }
+done:
+    lh_buf_clear(&lines);
+    return st;
+}
+
+/* ---- results ---- */
+
+static lh_status write_csv(const lh_table *table, const char *path)
+{
+    lh_status st = LH_OK;
+    lh_buf text = {0};
+    LH_TRY(lh_table_csv(table, &text));
+    LH_TRY(lh_file_write(path, text.data, text.bytes));
+done:
+    lh_buf_clear(&text);
+    return st;
+}
+
+static lh_status write_analysis(const lh_eval_task *task, const lh_table *means, int interrupted)
+{
+    lh_status st = LH_OK;
+    lh_h5 *h5 = NULL;
+    const lh_table *table;
+    char *group = NULL, *path = NULL;
+    const char *name;
+    LH_TRY(lh_h5_create(&h5, task->files->output, &(lh_h5_head){"analysis", 1, task->record}));
+    LH_TRY(lh_asprintf(&group, "/%s", task->name));
+    LH_TRY(lh_h5_group(h5, group));
+    LH_TRY(lh_h5_put_i64(h5, group, "interrupted", interrupted));
+    LH_TRY(lh_asprintf(&path, "%s/means", group));
+    LH_TRY(lh_table_h5(means, h5, path));
+    for (int64_t i = 0; (table = task->table(task->result, i, &name)); i++) {
+        lh_free(path);
+        path = NULL;
+        LH_TRY(lh_asprintf(&path, "%s/%s", group, name));
+        LH_TRY(lh_table_h5(table, h5, path));
+    }
+    st = lh_h5_commit(h5);
+    h5 = NULL;
+    if (st != LH_OK) goto done;
+done:
+    lh_h5_close(h5);
+    lh_free(group);
+    lh_free(path);
+    return st;
+}
+
+static lh_status write_json(const lh_eval_task *task, const lh_table *means, int interrupted)
+{
+    lh_status st = LH_OK;
+    json_t *object = json_object(), *rows = NULL;
+    const lh_table *table;
+    const char *name;
+    json_object_set_new(object, "task", json_string(task->name));
+    json_object_set_new(object, "interrupted", json_boolean(interrupted));
+    LH_TRY(lh_table_json(means, &rows));
+    json_object_set_new(object, "means", rows);
+    for (int64_t i = 0; (table = task->table(task->result, i, &name)); i++) {
+        LH_TRY(lh_table_json(table, &rows));
+        json_object_set_new(object, name, rows);
+    }
+    json_object_set_new(object, "ranks", json_integer(lh_comm_size(lh_engine_comm(task->engine))));
+    json_object_set_new(object, "dtype", json_string(lh_dtype_name(lh_engine_dtype(task->engine))));
+    json_object_set_new(object, "kv_dtype", json_string(lh_dtype_name(lh_engine_kv_dtype(task->engine))));
+    json_object_set_new(object, "version", json_string(lh_version()));
+    LH_TRY(lh_cli_write_json(object));
+done:
+    json_decref(object);
+    return st;
+}
+
+static lh_status write_results(const lh_eval_task *task, int interrupted)
+{
+    lh_status st = LH_OK;
+    const lh_eval_files *f = task->files;
+    lh_table means = {0};
+    lh_buf text = {0};
+    const char *name;
+    LH_TRY(task->means(task->result, &means));
+    if (f->csv) LH_TRY(write_csv(&means, f->csv));
+    if (f->answers) LH_TRY(write_csv(task->table(task->result, 0, &name), f->answers));
+    if (f->output) LH_TRY(write_analysis(task, &means, interrupted));
+    if (f->json) {
+        LH_TRY(write_json(task, &means, interrupted));
+    } else {
+        LH_TRY(task->print(task->result, &text));
+        LH_TRY(lh_cli_write(text.data ? text.data : "", text.bytes));
+    }
+done:
+    lh_table_clear(&means);
+    lh_buf_clear(&text);
+    return st;
+}
+
+lh_status lh_eval_finish(lh_eval_task *task)
+{
+    lh_status st = LH_OK;
+    lh_progress_clear(&task->progress);
+    if (lh_cli_first()) st = write_results(task, 0);
+    return lh_comm_agree(lh_engine_comm(task->engine), st);
+}
+
+/* An interrupt: what there is is written, and the run ends here. */
+static void leave(lh_eval_task *task)
+{
+    lh_progress_clear(&task->progress);
+    lh_status st = write_results(task, 1);
+    if (st != LH_OK) lh_log(LH_LOG_ERROR, 0, "%s", lh_error_message());
+    lh_warn("interrupted: these are means of what there was");
+    lh_comm_leave(lh_engine_comm(task->engine), st != LH_OK ? (int)st : LH_EINTERRUPTED);
+}
+
+void lh_eval_show(void *self, int64_t done, int64_t total)
+{
+    lh_eval_task *task = self;
+    if (!task->progress.what) lh_progress_init(&task->progress, task->name, "tokens", total);
+    lh_progress_update(&task->progress, done);
+    if (lh_cli_first() && lh_interrupt_asked()) leave(task);
+}
+
+void lh_eval_clear(lh_eval_task *task)
+{
+    lh_progress_clear(&task->progress);
+    lh_policy_list_clear(&task->policies);
+    lh_engine_close(task->engine);
+    free(task->record);
+}

@@ -1,0 +1,135 @@
+#include "cli/policy_help.h"
+
+#include <string.h>
+
+#include "cli/eval_common.h"
+
+/* The options that tell of a policy, alone. */
+static const lh_option_group groups[] = {{&lh_cli_policy_options, 0}, {0}};
+static const lh_syntax syntax = {.program = "longhaul",
+                                 .name = "COMMAND",
+                                 .usage = "--policy NAME --help",
+                                 .summary = "Explain a policy",
+                                 .groups = groups};
+
+/* The row of the policy options that `word` names, NULL when it is none of them. */
+static const lh_option *row_of(const char *word)
+{
+    if (strcmp(word, "-b") == 0) word = "--budget";
+    if (strncmp(word, "--", 2) != 0 || !word[2]) return NULL;
+    size_t bytes = strcspn(word + 2, "=");
+    for (const lh_option *row = lh_cli_policy_options.rows; row->name; row++)
+        if (strlen(row->name) == bytes && strncmp(row->name, word + 2, bytes) == 0) return row;
+    return NULL;
+}
+
+/* Those words of argv that are options of a policy, and their values. policy: [argc + 1]. */
+static int policy_words(int argc, char **argv, char **policy)
+{
+    int n = 0;
+    for (int i = 0; i < argc && strcmp(argv[i], "--") != 0; i++) {
+        const lh_option *row = row_of(argv[i]);
+        if (!row) continue;
+        policy[n++] = argv[i];
+        if (row->type != LH_OPT_SWITCH && !strchr(argv[i], '=') && i + 1 < argc) policy[n++] = argv[++i];
+    }
+    return n;
+}
+
+/* The last '--policy', NULL when there is none. */
+static const char *policy_name(int argc, char **argv)
+{
+    const char *name = NULL;
+    for (int i = 0; i < argc && strcmp(argv[i], "--") != 0; i++) {
+        if (strncmp(argv[i], "--policy=", 9) == 0) name = argv[i] + 9;
+        if (strcmp(argv[i], "--policy") == 0 && i + 1 < argc) name = argv[++i];
+    }
+    return name;
+}
+
+int lh_cli_policy_help_asked(const lh_command *command, int argc, char **argv)
+{
+    const char *name = policy_name(argc, argv);
+    if (!name || (strcmp(name, "help") != 0 && !lh_options_help_asked(argc, argv))) return 0;
+    for (const lh_option_group *g = command->syntax->groups; g->table; g++)
+        if (g->table == &lh_cli_policy_options || g->table == &lh_cli_policy_list_options) return 1;
+    return 0;
+}
+
+static lh_status list(lh_buf *out)
+{
+    static const struct {
+        lh_policy_kind kind;
+        const char *heading;
+    } kinds[] = {{LH_POLICY_OF_PAPER, "policies of papers"},
+                 {LH_POLICY_BASELINE, "baselines"},
+                 {LH_POLICY_COMPATIBLE, "as other programs do it, for comparison"}};
+    lh_status st = LH_OK;
+    for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
+        LH_TRY(lh_buf_printf(out, "%s%s:\n", k ? "\n" : "", kinds[k].heading));
+        for (int i = 0; lh_policy_at(i); i++) {
+            const lh_policy *p = lh_policy_at(i);
+            if (p->kind != kinds[k].kind) continue;
+            LH_TRY(lh_buf_printf(out, "  %-27s %s%s%s%s\n", p->name, p->summary, p->paper ? " (" : "",
+                                 p->paper ? p->paper : "", p->paper ? ")" : ""));
+        }
+    }
+    LH_TRY(lh_buf_puts(out, "\n'--policy NAME --help' shows the parts of one; each can be changed by its option.\n"));
+done:
+    return st;
+}
+
+static lh_status explain_plan(lh_buf *out, const lh_policy_plan *plan)
+{
+    lh_status st = LH_OK;
+    const lh_policy *preset = lh_policy_find(plan->name);
+    LH_TRY(lh_buf_printf(out, "%s%s: %s%s%s%s\n\n", out->bytes ? "\n" : "", preset->name, preset->summary,
+                         preset->paper ? " (" : "", preset->paper ? preset->paper : "", preset->paper ? ")" : ""));
+    LH_TRY(lh_policy_describe(plan, out));
+done:
+    return st;
+}
+
+/* One policy, or every one of a list. */
+static lh_status explain(lh_buf *out, const lh_policy_options *given)
+{
+    lh_status st = LH_OK;
+    lh_policy_plan plan;
+    lh_policy_list list = {0};
+    lh_profiles profiles = {0};
+    lh_policy_options options = *given;
+    const lh_policy *preset = lh_policy_find(options.policy);
+    /* a share: no block of tokens is too large for it */
+    if (!options.budget && !(preset && !preset->parts.statistic)) options.budget = "100%";
+    options.profiles = &profiles;
+    if (!strpbrk(options.policy, ", ") && strcmp(options.policy, "all") != 0) {
+        LH_TRY(lh_policy_resolve(&plan, &options));
+        LH_TRY(explain_plan(out, &plan));
+        goto done;
+    }
+    LH_TRY(lh_policy_list_resolve(&list, &options));
+    for (int64_t i = 1; i < list.n; i++) LH_TRY(explain_plan(out, &list.at[i].plan));
+done:
+    lh_policy_list_clear(&list);
+    lh_profiles_clear(&profiles);
+    return st;
+}
+
+lh_status lh_cli_policy_help(lh_buf *out, int argc, char **argv)
+{
+    lh_status st = LH_OK;
+    lh_policy_options values = {0};
+    lh_options *options = NULL;
+    char **words = NULL;
+    if (strcmp(policy_name(argc, argv), "help") == 0) {
+        LH_TRY(list(out));
+        goto done;
+    }
+    LH_TRY(lh_calloc(&words, argc + 1, sizeof *words));
+    LH_TRY(lh_options_parse(&options, &syntax, &values, policy_words(argc, argv, words), words));
+    LH_TRY(explain(out, &values));
+done:
+    lh_options_close(options);
+    lh_free(words);
+    return st;
+}

@@ -1,0 +1,160 @@
+#include "eval/caches.h"
+
+void lh_eval_advance(lh_eval_work *work, int64_t tokens)
+{
+    work->done += tokens;
+    if (work->progress.advance) work->progress.advance(work->progress.self, work->done, work->total);
+}
+
+void lh_eval_show_part(const lh_eval_work *work, int64_t tokens)
+{
+    if (work->progress.advance) work->progress.advance(work->progress.self, work->done + tokens, work->total);
+}
+
+lh_status lh_eval_share(lh_comm *comm, lh_tokens *ids)
+{
+    lh_status st = LH_OK;
+    const int root = lh_comm_rank(comm) == 0;
+    int64_t n = ids->n;
+    LH_TRY(lh_comm_bcast(comm, 0, &n, sizeof n));
+    if (!root) st = lh_realloc(&ids->ids, n, sizeof *ids->ids);
+    LH_TRY(lh_comm_agree(comm, st));
+    if (!root) ids->cap = n;
+    ids->n = n;
+    if (n) LH_TRY(lh_comm_bcast(comm, 0, ids->ids, n * (int64_t)sizeof *ids->ids));
+done:
+    return st;
+}
+
+int lh_eval_ends(const lh_engine *engine, const lh_tokens *ends, int32_t id)
+{
+    const lh_tokenizer *tok = lh_engine_tokenizer(engine);
+    int yes = tok && lh_tokenizer_is_eos(tok, id);
+    for (int64_t i = 0; ends && i < ends->n; i++) yes |= ends->ids[i] == id;
+    return yes;
+}
+
+lh_status lh_eval_generate(lh_engine *engine, lh_session *session, const lh_eval_answer *how, lh_tokens *out)
+{
+    static const lh_sampling greedy = {.top_p = 1, .repeat_penalty = 1};
+    lh_status st = LH_OK;
+    for (int64_t i = 0; i < how->max_new; i++) {
+        int32_t id;
+        LH_TRY(lh_session_sample(session, &greedy, i, &id));
+        LH_TRY(lh_tokens_push(out, id));
+        if (lh_eval_ends(engine, how->ends, id) || i + 1 == how->max_new) break;
+        LH_TRY(lh_session_step(session, id));
+        lh_eval_show_part(how->work, i + 1);
+    }
+    lh_eval_advance(how->work, how->max_new);
+done:
+    return st;
+}
+
+lh_status lh_eval_text(const lh_tokenizer *tok, const int32_t *ids, int64_t n, lh_buf *out)
+{
+    lh_status st = LH_OK;
+    lh_detokenizer d = {.tok = tok};
+    LH_TRY(lh_buf_puts(out, ""));
+    for (int64_t i = 0; i < n; i++) LH_TRY(lh_detokenizer_push(&d, ids[i], out));
+    LH_TRY(lh_detokenizer_finish(&d, out));
+done:
+    lh_detokenizer_clear(&d);
+    return st;
+}
+
+/* ---- one prefill ---- */
+
+/* A part of the list: the caches that one prefill fills. */
+typedef struct batch {
+    lh_policy_plan *plans;
+    int64_t *numbers; /* in the list */
+    int64_t n;
+} batch;
+
+static lh_status follow_prefill(void *self, int64_t done, int64_t total)
+{
+    const lh_caches_request *r = self;
+    lh_eval_show_part(r->work, (int64_t)((double)done / (double)total * (double)r->prompt->n));
+    return LH_OK;
+}
+
+static lh_status run_batch(lh_engine *engine, const lh_caches_request *r, const batch *b, lh_cache_visit visit,
+                           void *self)
+{
+    lh_status st = LH_OK;
+    lh_session *session = NULL;
+    lh_forward_progress progress = {(void *)(uintptr_t)r, follow_prefill};
+    LH_TRY(lh_session_open(&session, engine,
+                           &(lh_session_options){.policy = &b->plans[0],
+                                                 .others = b->n > 1 ? b->plans + 1 : NULL,
+                                                 .other_count = b->n - 1,
+                                                 .profiles = &r->policies->profiles,
+                                                 .prompt = r->prompt->n,
+                                                 .more = r->more,
+                                                 .length = r->prompt->n + r->more,
+                                                 .seed = r->seed}));
+    LH_TRY(lh_session_prefill(session, r->prompt->ids, r->prompt->n, &progress));
+    lh_eval_advance(r->work, r->prompt->n);
+    for (int64_t i = 0; i < b->n; i++) {
+        lh_cache_at at = {b->numbers[i], session, i};
+        LH_TRY(lh_cache_restart(&at));
+        LH_TRY(visit(self, &at));
+    }
+done:
+    lh_session_close(session);
+    return st;
+}
+
+lh_status lh_cache_restart(const lh_cache_at *at)
+{
+    return lh_session_switch(at->session, at->cache);
+}
+
+/* ---- all of them ---- */
+
+static int shares(const lh_policy_list *policies, int64_t i)
+{
+    return policies->at[i].plan.block == 0;
+}
+
+int64_t lh_caches_prefills(const lh_policy_list *policies, int64_t together)
+{
+    int64_t sharing = 0;
+    for (int64_t i = 0; i < policies->n; i++) sharing += shares(policies, i);
+    if (together == 0) together = policies->n;
+    return (sharing + together - 1) / together + policies->n - sharing;
+}
+
+static void take(batch *b, const lh_policy_list *policies, int64_t i)
+{
+    b->plans[b->n] = policies->at[i].plan;
+    b->numbers[b->n++] = i;
+}
+
+lh_status lh_caches_each(lh_engine *engine, const lh_caches_request *r, lh_cache_visit visit, void *self)
+{
+    lh_status st = LH_OK;
+    const lh_policy_list *policies = r->policies;
+    const int64_t most = r->together ? r->together : policies->n;
+    batch b = {0};
+    st = lh_calloc(&b.plans, policies->n, sizeof *b.plans);
+    if (st == LH_OK) st = lh_calloc(&b.numbers, policies->n, sizeof *b.numbers);
+    LH_TRY(lh_comm_agree(lh_engine_comm(engine), st));
+    for (int64_t i = 0; i < policies->n; i++) {
+        if (shares(policies, i)) take(&b, policies, i);
+        if (b.n == 0 || (b.n < most && i + 1 < policies->n)) continue;
+        LH_TRY(run_batch(engine, r, &b, visit, self));
+        b.n = 0;
+    }
+    for (int64_t i = 0; i < policies->n; i++) {
+        if (shares(policies, i)) continue;
+        b.n = 0;
+        take(&b, policies, i);
+        LH_TRY(run_batch(engine, r, &b, visit, self));
+    }
+done:
+    lh_free(b.plans);
+    lh_free(b.numbers);
+    return st;
+}

@@ -1,0 +1,419 @@
+#include "eval/fidelity.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "engine/prompt.h"
+#include "eval/fidelity_impl.h"
+#include "eval/likeness.h"
+
+/* ---- windows ---- */
+
+typedef struct window {
+    lh_tokens ids;             /* with the first token that the tokenizer asks for */
+    lh_tokens context, behind; /* to be repeated: the window as a prompt, and the question */
+    lh_buf text;               /* rank 0 */
+    int64_t length, number;
+} window;
+
+typedef struct run {
+    lh_engine *engine;
+    const lh_fidelity_request *request;
+    lh_fidelity_result *out;
+    window *windows;
+    int64_t n;
+    lh_tokens ends; /* of what is repeated */
+    lh_eval_work work;
+    const window *now;
+    lh_tokens full;     /* the full cache's continuation of this window */
+    float *full_logits; /* [full.n - 1, vocab] behind its tokens, rank 0 */
+    lh_buf full_text;
+} run;
+
+static int is_root(const run *r)
+{
+    return lh_comm_rank(lh_engine_comm(r->engine)) == 0;
+}
+
+/* Ids of all texts, one behind the other; text t has [starts[t], starts[t + 1]). */
+static lh_status encode_texts(const run *r, lh_tokens *ids, int64_t *starts)
+{
+    lh_status st = LH_OK;
+    const lh_texts *texts = r->request->texts;
+    for (int64_t t = 0; t < texts->n; t++) {
+        const lh_buf *text = &texts->at[t];
+        if (text->bytes)
+            LH_TRY(lh_tokenizer_encode(lh_engine_tokenizer(r->engine), text->data, text->bytes, LH_ENCODE_PLAIN, ids));
+        starts[t + 1] = ids->n;
+    }
+done:
+    return st;
+}
+
+/* Window `number` of the `count` that are taken of all the whole windows that the texts have. */
+static int64_t window_start(const run *r, const int64_t *starts, int64_t tokens, int64_t number)
+{
+    int64_t all = 0, wanted;
+    for (int64_t t = 0; t < r->request->texts->n; t++) all += (starts[t + 1] - starts[t]) / tokens;
+    if (all < r->request->count) return -all - 1;
+    wanted = number * all / r->request->count;
+    for (int64_t t = 0;; t++) {
+        int64_t has = (starts[t + 1] - starts[t]) / tokens;
+        if (wanted < has) return starts[t] + wanted * tokens;
+        wanted -= has;
+    }
+}
+
+static lh_status ask_to_repeat(run *r, window *w)
+{
+    lh_status st = LH_OK;
+    const lh_fidelity_request *q = r->request;
+    lh_tokens *questions = NULL;
+    lh_buf question = {0};
+    LH_TRY(q->chat ? lh_buf_puts(&question, q->repeat) : lh_buf_printf(&question, "\n\n%s\n\n", q->repeat));
+    LH_TRY(lh_prompt_encode(lh_engine_tokenizer(r->engine),
+                            &(lh_prompt_text){.text = w->text.data,
+                                              .bytes = w->text.bytes,
+                                              .questions = (const char *const[]){question.data},
+                                              .question_count = 1,
+                                              .chat = q->chat,
+                                              .chat_template = q->chat_template},
+                            &w->context, &questions));
+    w->behind = questions[0];
+done:
+    lh_free(questions);
+    lh_buf_clear(&question);
+    return st;
+}
+
+static lh_status cut_window(run *r, window *w, const lh_tokens *ids, const int64_t *starts)
+{
+    lh_status st = LH_OK;
+    const lh_tokenizer *tok = lh_engine_tokenizer(r->engine);
+    const int first = lh_tokenizer_adds_bos(tok) && lh_tokenizer_bos(tok) >= 0;
+    const int64_t tokens = w->length - first;
+    if (tokens < 1) LH_FAIL(LH_EUSAGE, "'--length %lld' leaves no token of text", (long long)w->length);
+    const int64_t start = window_start(r, starts, tokens, w->number);
+    if (start < 0)
+        LH_FAIL(LH_EINPUT,
+                "the texts have %lld windows of %lld tokens, not %lld: give more text with '--text', or fewer "
+                "('--count') or shorter ('--length') windows",
+                (long long)(-start - 1), (long long)w->length, (long long)r->request->count);
+    if (first) LH_TRY(lh_tokens_push(&w->ids, lh_tokenizer_bos(tok)));
+    for (int64_t i = 0; i < tokens; i++) LH_TRY(lh_tokens_push(&w->ids, ids->ids[start + i]));
+    LH_TRY(lh_eval_text(tok, ids->ids + start, tokens, &w->text));
+    if (r->request->reconstruct) LH_TRY(ask_to_repeat(r, w));
+done:
+    return st;
+}
+
+static lh_status cut_windows(run *r)
+{
+    lh_status st = LH_OK;
+    const lh_fidelity_request *q = r->request;
+    lh_tokens ids = {0};
+    int64_t *starts = NULL;
+    LH_TRY(lh_calloc(&starts, q->texts->n + 1, sizeof *starts));
+    LH_TRY(encode_texts(r, &ids, starts));
+    for (int64_t i = 0; i < r->n; i++) LH_TRY(cut_window(r, &r->windows[i], &ids, starts));
+done:
+    lh_free(starts);
+    lh_tokens_clear(&ids);
+    return st;
+}
+
+/* Tokens of an answer that repeats a window. */
+static int64_t repeat_max(const run *r, const window *w)
+{
+    return r->request->repeat_max ? r->request->repeat_max : w->ids.n;
+}
+
+/* What can be refused before work begins; the same on all ranks. */
+static lh_status check(const run *r)
+{
+    lh_status st = LH_OK;
+    const lh_fidelity_request *q = r->request;
+    const lh_config *c = lh_engine_config(r->engine);
+    if (!lh_engine_tokenizer(r->engine))
+        LH_FAIL(LH_EUSAGE, "the model has no tokenizer, so it cannot read text: import it from a folder that has one");
+    if (q->max_new < 2)
+        LH_FAIL(LH_EUSAGE, "'--max-new' must be 2 or more: the first token is the same for every cache");
+    for (int64_t i = 0; i < q->length_count; i++) {
+        if (q->lengths[i] + q->max_new > c->max_positions)
+            LH_FAIL(LH_EUSAGE,
+                    "%lld tokens of text and %lld to go on with are longer than the %lld positions of the "
+                    "model: take shorter ones ('--length', '--max-new')",
+                    (long long)q->lengths[i], (long long)q->max_new, (long long)c->max_positions);
+        for (int64_t p = 0; p < q->policies->n; p++) LH_TRY(lh_policy_check(&q->policies->at[p].plan, q->lengths[i]));
+    }
+done:
+    return st;
+}
+
+/* ... and what depends on the windows. */
+static lh_status check_repeated(const run *r)
+{
+    lh_status st = LH_OK;
+    const lh_config *c = lh_engine_config(r->engine);
+    for (int64_t i = 0; i < r->n && r->request->reconstruct; i++) {
+        const window *w = &r->windows[i];
+        const int64_t all = w->context.n + w->behind.n + repeat_max(r, w);
+        if (all > c->max_positions)
+            LH_FAIL(LH_EUSAGE,
+                    "a window of %lld tokens, the question and what is repeated are %lld tokens, more than the "
+                    "%lld positions of the model: take shorter windows ('--length'), or let it repeat less "
+                    "('--repeat-max')",
+                    (long long)w->length, (long long)all, (long long)c->max_positions);
+    }
+done:
+    return st;
+}
+
+static lh_status open_run(run *r)
+{
+    lh_status st = LH_OK;
+    const lh_fidelity_request *q = r->request;
+    lh_comm *comm = lh_engine_comm(r->engine);
+    r->n = q->length_count * q->count;
+    st = check(r);
+    if (st == LH_OK) st = lh_calloc(&r->windows, r->n, sizeof *r->windows);
+    for (int64_t i = 0; r->windows && i < r->n; i++) {
+        r->windows[i].length = q->lengths[i / q->count];
+        r->windows[i].number = i % q->count;
+    }
+    if (st == LH_OK && is_root(r)) st = cut_windows(r);
+    if (st == LH_OK)
+        st = lh_prompt_ends(lh_engine_tokenizer(r->engine),
+                            &(lh_prompt_text){.chat = q->reconstruct && q->chat, .chat_template = q->chat_template},
+                            &r->ends);
+    LH_TRY(lh_comm_agree(comm, st));
+    const int64_t prefills = lh_caches_prefills(q->policies, q->together);
+    for (int64_t i = 0; i < r->n; i++) {
+        window *w = &r->windows[i];
+        LH_TRY(lh_eval_share(comm, &w->ids));
+        LH_TRY(lh_eval_share(comm, &w->context));
+        LH_TRY(lh_eval_share(comm, &w->behind));
+        r->work.total += prefills * w->ids.n + 2 * q->policies->n * q->max_new;
+        if (q->reconstruct) r->work.total += prefills * w->context.n + q->policies->n * repeat_max(r, w);
+    }
+    r->work.progress = q->progress;
+    LH_TRY(lh_comm_agree(comm, check_repeated(r)));
+done:
+    return st;
+}
+
+/* ---- going on ---- */
+
+static const lh_sampling greedy = {.top_p = 1, .repeat_penalty = 1};
+
+/* The full cache goes on: its tokens, and the logits behind all of them but the last. */
+static lh_status go_on(run *r, lh_session *session)
+{
+    lh_status st = LH_OK;
+    const int64_t vocab = lh_engine_config(r->engine)->vocab, most = r->request->max_new;
+    const float *row = NULL;
+    int64_t rows;
+    r->full.n = r->full_text.bytes = 0;
+    if (is_root(r) && !r->full_logits) st = lh_calloc(&r->full_logits, (most - 1) * vocab, sizeof(float));
+    LH_TRY(lh_comm_agree(lh_engine_comm(r->engine), st));
+    for (int64_t i = 0; i < most; i++) {
+        int32_t id;
+        if (i) LH_TRY(lh_session_logits(session, &row, &rows));
+        if (i && row) memcpy(r->full_logits + (i - 1) * vocab, row, (size_t)vocab * sizeof(float));
+        LH_TRY(lh_session_sample(session, &greedy, i, &id));
+        LH_TRY(lh_tokens_push(&r->full, id));
+        if (lh_eval_ends(r->engine, NULL, id) || i + 1 == most) break;
+        LH_TRY(lh_session_step(session, id));
+        lh_eval_show_part(&r->work, i + 1);
+    }
+    if (is_root(r)) LH_TRY(lh_eval_text(lh_engine_tokenizer(r->engine), r->full.ids, r->full.n, &r->full_text));
+done:
+    return st;
+}
+
+/* The full cache's tokens forced on a cache. *same: tokens before the first that it would have chosen otherwise. */
+static lh_status force(run *r, lh_session *session, double *kl, double *best, int64_t *same)
+{
+    lh_status st = LH_OK;
+    const int64_t vocab = lh_engine_config(r->engine)->vocab, n = r->full.n;
+    const float *row = NULL;
+    int64_t rows, agreed = 0;
+    double sum = 0;
+    int32_t first;
+    LH_TRY(lh_session_sample(session, &greedy, 0, &first));
+    *same = first == r->full.ids[0] ? n : 0;
+    for (int64_t i = 1; i < n; i++) {
+        LH_TRY(lh_session_step(session, r->full.ids[i - 1]));
+        LH_TRY(lh_session_logits(session, &row, &rows));
+        lh_eval_show_part(&r->work, i);
+        if (!row) continue;
+        const float *full = r->full_logits + (i - 1) * vocab;
+        const int64_t own = lh_best_of(row, vocab);
+        sum += lh_kl_of(full, row, vocab);
+        agreed += own == lh_best_of(full, vocab);
+        if (own != r->full.ids[i] && *same == n) *same = i;
+    }
+    *kl = n > 1 ? sum / (double)(n - 1) : (double)NAN;
+    *best = n > 1 ? (double)agreed / (double)(n - 1) : (double)NAN;
+    LH_TRY(lh_comm_bcast(lh_engine_comm(r->engine), 0, same, sizeof *same));
+done:
+    return st;
+}
+
+static lh_status judge(run *r, int64_t policy, const lh_tokens *ids, lh_cell *row)
+{
+    lh_status st = LH_OK;
+    const lh_policy_choice *choice = &r->request->policies->at[policy];
+    lh_buf text = {0};
+    lh_likeness like;
+    int64_t agreed = 0, same = 0;
+    const int64_t n = r->full.n;
+    LH_TRY(lh_eval_text(lh_engine_tokenizer(r->engine), ids->ids, ids->n, &text));
+    LH_TRY(lh_likeness_of(&like, r->full_text.data, text.data));
+    while (same < n && same < ids->n && ids->ids[same] == r->full.ids[same]) same++;
+    for (int64_t i = 1; i < n && i < ids->n; i++) agreed += ids->ids[i] == r->full.ids[i];
+    row[W_POLICY].text = choice->name;
+    row[W_BUDGET].text = choice->budget;
+    row[W_LENGTH].number = r->now->length;
+    row[W_WINDOW].number = r->now->number;
+    row[W_TOKENS].number = n;
+    row[W_AGREEMENT].value = n > 1 ? (double)agreed / (double)(n - 1) : (double)NAN;
+    row[W_DIVERGED].number = same;
+    row[W_ROUGE1].value = like.rouge1;
+    row[W_ROUGE2].value = like.rouge2;
+    row[W_ROUGEL].value = like.rougel;
+    row[W_BLEU].value = like.bleu;
+    row[W_TEXT].text = text.data;
+    LH_TRY(lh_table_add(&r->out->windows, row));
+done:
+    lh_buf_clear(&text);
+    return st;
+}
+
+static lh_status compare(void *self, const lh_cache_at *at)
+{
+    lh_status st = LH_OK;
+    run *r = self;
+    lh_cell row[W_COLUMNS] = {{0}};
+    lh_tokens own = {0};
+    const lh_tokens *ids = &r->full;
+    int64_t same = r->request->max_new;
+    row[W_KL].value = 0;
+    row[W_BEST].value = 1;
+    if (at->policy == 0) {
+        LH_TRY(go_on(r, at->session));
+        if (r->full.n < 2) row[W_KL].value = row[W_BEST].value = (double)NAN;
+    } else {
+        LH_TRY(force(r, at->session, &row[W_KL].value, &row[W_BEST].value, &same));
+    }
+    lh_eval_advance(&r->work, r->request->max_new);
+    if (same < r->full.n) { /* it goes another way: which one? */
+        LH_TRY(lh_cache_restart(at));
+        LH_TRY(lh_eval_generate(r->engine, at->session, &(lh_eval_answer){NULL, r->request->max_new, &r->work}, &own));
+        ids = &own;
+    } else {
+        lh_eval_advance(&r->work, r->request->max_new);
+    }
+    if (is_root(r)) st = judge(r, at->policy, ids, row);
+    LH_TRY(lh_comm_agree(lh_engine_comm(r->engine), st));
+done:
+    lh_tokens_clear(&own);
+    return st;
+}
+
+static lh_status judge_repeated(run *r, int64_t policy, const lh_tokens *ids)
+{
+    lh_status st = LH_OK;
+    const lh_policy_choice *choice = &r->request->policies->at[policy];
+    lh_buf text = {0};
+    lh_likeness like;
+    LH_TRY(lh_eval_text(lh_engine_tokenizer(r->engine), ids->ids, ids->n, &text));
+    LH_TRY(lh_likeness_of(&like, r->now->text.data, text.data));
+    LH_TRY(lh_table_add(&r->out->repeated, (lh_cell[R_COLUMNS]){[R_POLICY] = {.text = choice->name},
+                                                                [R_BUDGET] = {.text = choice->budget},
+                                                                [R_LENGTH] = {.number = r->now->length},
+                                                                [R_WINDOW] = {.number = r->now->number},
+                                                                [R_ROUGE1] = {.value = like.rouge1},
+                                                                [R_ROUGE2] = {.value = like.rouge2},
+                                                                [R_ROUGEL] = {.value = like.rougel},
+                                                                [R_BLEU] = {.value = like.bleu},
+                                                                [R_TEXT] = {.text = text.data}}));
+done:
+    lh_buf_clear(&text);
+    return st;
+}
+
+static lh_status repeat(void *self, const lh_cache_at *at)
+{
+    lh_status st = LH_OK;
+    run *r = self;
+    lh_tokens ids = {0};
+    LH_TRY(lh_session_block(at->session, r->now->behind.ids, r->now->behind.n));
+    LH_TRY(
+        lh_eval_generate(r->engine, at->session, &(lh_eval_answer){&r->ends, repeat_max(r, r->now), &r->work}, &ids));
+    if (is_root(r)) st = judge_repeated(r, at->policy, &ids);
+    LH_TRY(lh_comm_agree(lh_engine_comm(r->engine), st));
+done:
+    lh_tokens_clear(&ids);
+    return st;
+}
+
+static lh_status run_window(run *r)
+{
+    lh_status st = LH_OK;
+    const lh_fidelity_request *q = r->request;
+    const window *w = r->now;
+    LH_TRY(lh_caches_each(r->engine,
+                          &(lh_caches_request){.policies = q->policies,
+                                               .prompt = &w->ids,
+                                               .more = q->max_new,
+                                               .seed = q->seed + (uint64_t)w->number,
+                                               .together = q->together,
+                                               .work = &r->work},
+                          compare, r));
+    if (!q->reconstruct) goto done;
+    LH_TRY(lh_caches_each(r->engine,
+                          &(lh_caches_request){.policies = q->policies,
+                                               .prompt = &w->context,
+                                               .more = w->behind.n + repeat_max(r, w),
+                                               .seed = q->seed + (uint64_t)w->number,
+                                               .together = q->together,
+                                               .work = &r->work},
+                          repeat, r));
+done:
+    return st;
+}
+
+lh_status lh_fidelity_run(lh_fidelity_result *out, lh_engine *engine, const lh_fidelity_request *request)
+{
+    lh_status st = LH_OK;
+    run r = {.engine = engine, .request = request, .out = out};
+    *out = (lh_fidelity_result){.request = request};
+    lh_table_init(&out->windows, lh_fidelity_columns);
+    lh_table_init(&out->repeated, lh_repeated_columns);
+    LH_TRY(open_run(&r));
+    for (int64_t i = 0; i < r.n; i++) {
+        r.now = &r.windows[i];
+        LH_TRY(run_window(&r));
+    }
+done:
+    for (int64_t i = 0; r.windows && i < r.n; i++) {
+        lh_tokens_clear(&r.windows[i].ids);
+        lh_tokens_clear(&r.windows[i].context);
+        lh_tokens_clear(&r.windows[i].behind);
+        lh_buf_clear(&r.windows[i].text);
+    }
+    lh_free(r.windows);
+    lh_free(r.full_logits);
+    lh_buf_clear(&r.full_text);
+    lh_tokens_clear(&r.full);
+    lh_tokens_clear(&r.ends);
+    return st;
+}
+
+void lh_fidelity_result_clear(lh_fidelity_result *result)
+{
+    lh_table_clear(&result->windows);
+    lh_table_clear(&result->repeated);
+    *result = (lh_fidelity_result){0};
+}

@@ -1,0 +1,90 @@
+#include "eval/likeness.h"
+
+#include <math.h>
+
+#include "eval/words.h"
+
+static double f1(int64_t matches, int64_t reference, int64_t candidate)
+{
+    if (matches == 0) return 0;
+    double precision = (double)matches / (double)candidate, recall = (double)matches / (double)reference;
+    return 2 * precision * recall / (precision + recall);
+}
+
+static lh_status rouge(lh_likeness *out, const char *const texts[2])
+{
+    lh_status st = LH_OK;
+    lh_word_pair pair = {0};
+    int64_t one, two, common;
+    LH_TRY(lh_word_pair_make(&pair, texts, LH_CUT_ROUGE));
+    LH_TRY(lh_word_pair_matches(&pair, 1, &one));
+    LH_TRY(lh_word_pair_matches(&pair, 2, &two));
+    LH_TRY(lh_word_pair_common(&pair, &common));
+    out->rouge1 = f1(one, pair.n[0], pair.n[1]);
+    out->rouge2 = f1(two, pair.n[0] - 1, pair.n[1] - 1);
+    out->rougel = f1(common, pair.n[0], pair.n[1]);
+done:
+    lh_word_pair_clear(&pair);
+    return st;
+}
+
+static lh_status bleu(lh_likeness *out, const char *const texts[2])
+{
+    lh_status st = LH_OK;
+    lh_word_pair pair = {0};
+    double logs = 0;
+    int64_t matches, any = 0, missing = 1;
+    int orders = 0;
+    LH_TRY(lh_word_pair_make(&pair, texts, LH_CUT_13A));
+    const int64_t r = pair.n[0], c = pair.n[1];
+    while (orders < LH_WORD_RUNS && c > orders) {
+        LH_TRY(lh_word_pair_matches(&pair, orders + 1, &matches));
+        any += matches;
+        if (!matches) missing *= 2;
+        logs += log((matches ? (double)matches : 1 / (double)missing) / (double)(c - orders));
+        orders++;
+    }
+    double brevity = c < r && c > 0 ? exp(1 - (double)r / (double)c) : 1;
+    out->bleu = any ? brevity * exp(logs / orders) : 0;
+done:
+    lh_word_pair_clear(&pair);
+    return st;
+}
+
+lh_status lh_likeness_of(lh_likeness *out, const char *reference, const char *candidate)
+{
+    lh_status st = LH_OK;
+    const char *const texts[2] = {reference, candidate};
+    LH_TRY(rouge(out, texts));
+    LH_TRY(bleu(out, texts));
+done:
+    return st;
+}
+
+int64_t lh_best_of(const float *logits, int64_t vocab)
+{
+    int64_t best = 0;
+    for (int64_t i = 1; i < vocab; i++)
+        if (logits[i] > logits[best]) best = i;
+    return best;
+}
+
+/* ln Σ exp of a row. */
+static double log_sum(const float *logits, int64_t vocab)
+{
+    const double most = logits[lh_best_of(logits, vocab)];
+    double sum = 0;
+    for (int64_t i = 0; i < vocab; i++) sum += exp(logits[i] - most);
+    return most + log(sum);
+}
+
+double lh_kl_of(const float *p, const float *q, int64_t vocab)
+{
+    const double p_sum = log_sum(p, vocab), q_sum = log_sum(q, vocab);
+    double kl = 0;
+    for (int64_t i = 0; i < vocab; i++) {
+        double ln_p = p[i] - p_sum, ln_q = q[i] - q_sum;
+        kl += exp(ln_p) * (ln_p - ln_q);
+    }
+    return kl > 0 ? kl : 0; /* below 0 by rounding alone */
+}

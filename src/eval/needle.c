@@ -1,0 +1,355 @@
+#include "eval/needle.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "eval/grid.h"
+#include "eval/words.h"
+
+const char *const lh_scenario_names[] = {"question-aware", "context-only", NULL};
+
+enum {
+    P_POLICY,
+    P_BUDGET,
+    P_LENGTH,
+    P_SCENARIO,
+    P_DEPTH,
+    P_SEED,
+    P_TOKENS,
+    P_AT,
+    P_EXACT,
+    P_WORDS,
+    P_ANSWERED,
+    P_NAME,
+    P_SECRET,
+    P_ANSWER,
+    P_COLUMNS
+};
+const lh_column lh_needle_prompt_columns[] = {
+    [P_POLICY] = {"policy", "", LH_COLUMN_LABEL},
+    [P_BUDGET] = {"budget", "entries per KV head, or % of the prompt", LH_COLUMN_LABEL},
+    [P_LENGTH] = {"length", "tokens", LH_COLUMN_I64},
+    [P_SCENARIO] = {"scenario", "", LH_COLUMN_LABEL},
+    [P_DEPTH] = {"depth", "share of the haystack", LH_COLUMN_F64},
+    [P_SEED] = {"seed", "", LH_COLUMN_I64},
+    [P_TOKENS] = {"prompt_tokens", "tokens", LH_COLUMN_I64},
+    [P_AT] = {"needle_at", "tokens", LH_COLUMN_I64},
+    [P_EXACT] = {"exact", "1: yes", LH_COLUMN_I64},
+    [P_WORDS] = {"words", "share of the secret's words", LH_COLUMN_F64},
+    [P_ANSWERED] = {"answered", "1: the full cache's answer is exact", LH_COLUMN_I64},
+    [P_NAME] = {"name", "", LH_COLUMN_LABEL},
+    [P_SECRET] = {"secret", "", LH_COLUMN_TEXT},
+    [P_ANSWER] = {"answer", "", LH_COLUMN_TEXT},
+    [P_COLUMNS] = {NULL, NULL, LH_COLUMN_TEXT}};
+
+enum {
+    M_POLICY,
+    M_BUDGET,
+    M_LENGTH,
+    M_SCENARIO,
+    M_PROMPTS,
+    M_EXACT,
+    M_WORDS,
+    M_ANSWERED,
+    M_EXACT_ANSWERED,
+    M_WORDS_ANSWERED,
+    M_COLUMNS
+};
+const lh_column lh_needle_mean_columns[] = {
+    [M_POLICY] = {"policy", "", LH_COLUMN_LABEL},
+    [M_BUDGET] = {"budget", "entries per KV head, or % of the prompt", LH_COLUMN_LABEL},
+    [M_LENGTH] = {"length", "tokens", LH_COLUMN_I64},
+    [M_SCENARIO] = {"scenario", "", LH_COLUMN_LABEL},
+    [M_PROMPTS] = {"prompts", "prompts", LH_COLUMN_I64},
+    [M_EXACT] = {"exact", "share of the prompts", LH_COLUMN_F64},
+    [M_WORDS] = {"words", "mean share of the secret's words", LH_COLUMN_F64},
+    [M_ANSWERED] = {"prompts_answered", "prompts that the full cache answers", LH_COLUMN_I64},
+    [M_EXACT_ANSWERED] = {"exact_answered", "share of these prompts", LH_COLUMN_F64},
+    [M_WORDS_ANSWERED] = {"words_answered", "mean share of the secret's words", LH_COLUMN_F64},
+    [M_COLUMNS] = {NULL, NULL, LH_COLUMN_TEXT}};
+
+/* ---- prompts ---- */
+
+typedef struct run {
+    lh_engine *engine;
+    const lh_needle_request *request;
+    lh_needle_result *out;
+    lh_tokens ends;
+    lh_eval_work work;
+    /* under way: */
+    lh_needle_spec spec;
+    lh_needle needle;
+    lh_scenario scenario;
+    int answered; /* by the full cache, on rank 0 */
+} run;
+
+static int is_root(const run *r)
+{
+    return lh_comm_rank(lh_engine_comm(r->engine)) == 0;
+}
+
+/* What can be refused before work begins; the same on all ranks but for the haystack. */
+static lh_status check(const run *r)
+{
+    lh_status st = LH_OK;
+    const lh_needle_request *q = r->request;
+    const lh_config *c = lh_engine_config(r->engine);
+    if (!lh_engine_tokenizer(r->engine))
+        LH_FAIL(LH_EUSAGE, "the model has no tokenizer, so it cannot be asked: import it from a folder that has one");
+    LH_TRY(lh_needle_check(&q->form));
+    for (int64_t i = 0; i < q->length_count; i++) {
+        if (q->lengths[i] + q->max_new > c->max_positions)
+            LH_FAIL(LH_EUSAGE,
+                    "%lld tokens of prompt and %lld of the answer are longer than the %lld positions of the "
+                    "model: take shorter ones ('--length', '--max-new')",
+                    (long long)q->lengths[i], (long long)q->max_new, (long long)c->max_positions);
+        for (int64_t p = 0; p < q->policies->n; p++) LH_TRY(lh_policy_check(&q->policies->at[p].plan, q->lengths[i]));
+    }
+done:
+    return st;
+}
+
+/* Collective. The prompt of r->spec: made on rank 0, ids everywhere. */
+static lh_status make_prompt(run *r)
+{
+    lh_status st = LH_OK;
+    lh_comm *comm = lh_engine_comm(r->engine);
+    lh_needle *n = &r->needle;
+    lh_needle_clear(n);
+    if (is_root(r)) st = lh_needle_make(n, lh_engine_tokenizer(r->engine), &r->request->form, &r->spec);
+    LH_TRY(lh_comm_agree(comm, st));
+    LH_TRY(lh_eval_share(comm, &n->whole));
+    LH_TRY(lh_eval_share(comm, &n->context));
+    LH_TRY(lh_eval_share(comm, &n->behind));
+done:
+    return st;
+}
+
+/* One prompt of every length is made at once: what cannot be is said before the work begins. */
+static lh_status open_run(run *r)
+{
+    lh_status st = LH_OK;
+    const lh_needle_request *q = r->request;
+    st = check(r);
+    if (st == LH_OK)
+        st = lh_prompt_ends(lh_engine_tokenizer(r->engine),
+                            &(lh_prompt_text){.chat = q->form.chat, .chat_template = q->form.chat_template}, &r->ends);
+    LH_TRY(lh_comm_agree(lh_engine_comm(r->engine), st));
+    const int64_t prefills = lh_caches_prefills(q->policies, q->together), prompts = q->depth_count * q->seeds;
+    for (int64_t l = 0; l < q->length_count; l++) {
+        r->spec = (lh_needle_spec){q->lengths[l], q->depths[0], q->seed};
+        LH_TRY(make_prompt(r));
+        for (int s = 0; s < LH_SCENARIOS; s++)
+            if (q->scenarios[s])
+                r->work.total +=
+                    prompts * (prefills * (s == LH_QUESTION_AWARE ? r->needle.whole.n : r->needle.context.n) +
+                               q->policies->n * q->max_new);
+    }
+    r->work.progress = q->progress;
+done:
+    return st;
+}
+
+/* ---- answers ---- */
+
+static lh_status judge(run *r, int64_t policy, const lh_tokens *ids)
+{
+    lh_status st = LH_OK;
+    const lh_policy_choice *choice = &r->request->policies->at[policy];
+    const lh_needle *n = &r->needle;
+    lh_cell row[P_COLUMNS] = {{0}};
+    lh_buf answer = {0};
+    int exact = 0;
+    double words = 0;
+    LH_TRY(lh_eval_text(lh_engine_tokenizer(r->engine), ids->ids, ids->n, &answer));
+    LH_TRY(lh_words_contain(&exact, n->secret, answer.data));
+    LH_TRY(lh_words_found(&words, n->secret, answer.data));
+    if (policy == 0) r->answered = exact;
+    row[P_POLICY].text = choice->name;
+    row[P_BUDGET].text = choice->budget;
+    row[P_LENGTH].number = r->spec.length;
+    row[P_SCENARIO].text = lh_scenario_names[r->scenario];
+    row[P_DEPTH].value = r->spec.depth;
+    row[P_SEED].number = (int64_t)r->spec.seed;
+    row[P_TOKENS].number = r->scenario == LH_QUESTION_AWARE ? n->whole.n : n->context.n + n->behind.n;
+    row[P_AT].number = n->at_token;
+    row[P_EXACT].number = exact;
+    row[P_WORDS].value = words;
+    row[P_ANSWERED].number = r->answered;
+    row[P_NAME].text = n->name;
+    row[P_SECRET].text = n->secret;
+    row[P_ANSWER].text = answer.data;
+    LH_TRY(lh_table_add(&r->out->prompts, row));
+done:
+    lh_buf_clear(&answer);
+    return st;
+}
+
+static lh_status answer(void *self, const lh_cache_at *at)
+{
+    lh_status st = LH_OK;
+    run *r = self;
+    const lh_tokens *question = &r->needle.behind;
+    lh_tokens ids = {0};
+    if (r->scenario == LH_CONTEXT_ONLY) LH_TRY(lh_session_block(at->session, question->ids, question->n));
+    LH_TRY(lh_eval_generate(r->engine, at->session, &(lh_eval_answer){&r->ends, r->request->max_new, &r->work}, &ids));
+    if (is_root(r)) st = judge(r, at->policy, &ids);
+    LH_TRY(lh_comm_agree(lh_engine_comm(r->engine), st));
+done:
+    lh_tokens_clear(&ids);
+    return st;
+}
+
+/* The prompt of r->spec, in every scenario, for every policy. */
+static lh_status run_prompt(run *r)
+{
+    lh_status st = LH_OK;
+    const lh_needle_request *q = r->request;
+    const lh_needle *n = &r->needle;
+    LH_TRY(make_prompt(r));
+    for (int s = 0; s < LH_SCENARIOS; s++) {
+        if (!q->scenarios[s]) continue;
+        r->scenario = (lh_scenario)s;
+        lh_caches_request caches = {.policies = q->policies,
+                                    .prompt = s == LH_QUESTION_AWARE ? &n->whole : &n->context,
+                                    .more = q->max_new + (s == LH_CONTEXT_ONLY ? n->behind.n : 0),
+                                    .seed = r->spec.seed,
+                                    .together = q->together,
+                                    .work = &r->work};
+        LH_TRY(lh_caches_each(r->engine, &caches, answer, r));
+    }
+done:
+    return st;
+}
+
+lh_status lh_needle_run(lh_needle_result *out, lh_engine *engine, const lh_needle_request *request)
+{
+    lh_status st = LH_OK;
+    run r = {.engine = engine, .request = request, .out = out};
+    *out = (lh_needle_result){.request = request};
+    lh_table_init(&out->prompts, lh_needle_prompt_columns);
+    LH_TRY(open_run(&r));
+    for (int64_t l = 0; l < request->length_count; l++)
+        for (int64_t d = 0; d < request->depth_count; d++)
+            for (int64_t i = 0; i < request->seeds; i++) {
+                r.spec = (lh_needle_spec){request->lengths[l], request->depths[d], request->seed + (uint64_t)i};
+                LH_TRY(run_prompt(&r));
+            }
+done:
+    lh_needle_clear(&r.needle);
+    lh_tokens_clear(&r.ends);
+    return st;
+}
+
+void lh_needle_result_clear(lh_needle_result *result)
+{
+    lh_table_clear(&result->prompts);
+    *result = (lh_needle_result){0};
+}
+
+/* ---- means ---- */
+
+/* What the prompts of one policy, budget, length and scenario gave. */
+typedef struct sums {
+    int64_t n, exact, answered, exact_answered;
+    double words, words_answered;
+} sums;
+
+static int is_of(const lh_cell *row, const lh_policy_choice *choice, int64_t length, int scenario)
+{
+    return row[P_LENGTH].number == length && strcmp(row[P_SCENARIO].text, lh_scenario_names[scenario]) == 0 &&
+           strcmp(row[P_POLICY].text, choice->name) == 0 && strcmp(row[P_BUDGET].text, choice->budget) == 0;
+}
+
+static sums sum_up(const lh_needle_result *result, const lh_policy_choice *choice, int64_t length, int scenario)
+{
+    sums s = {0};
+    for (int64_t i = 0; i < result->prompts.n; i++) {
+        const lh_cell *row = lh_table_row(&result->prompts, i);
+        if (!is_of(row, choice, length, scenario)) continue;
+        s.n++;
+        s.exact += row[P_EXACT].number;
+        s.words += row[P_WORDS].value;
+        if (!row[P_ANSWERED].number) continue;
+        s.answered++;
+        s.exact_answered += row[P_EXACT].number;
+        s.words_answered += row[P_WORDS].value;
+    }
+    return s;
+}
+
+static double mean(double sum, int64_t n)
+{
+    return n ? sum / (double)n : (double)NAN;
+}
+
+lh_status lh_needle_means(const lh_needle_result *result, lh_table *means)
+{
+    lh_status st = LH_OK;
+    const lh_needle_request *q = result->request;
+    lh_table_init(means, lh_needle_mean_columns);
+    for (int64_t l = 0; l < q->length_count; l++)
+        for (int c = 0; c < LH_SCENARIOS; c++)
+            for (int64_t p = 0; p < q->policies->n; p++) {
+                const lh_policy_choice *choice = &q->policies->at[p];
+                const sums s = sum_up(result, choice, q->lengths[l], c);
+                if (s.n == 0) continue;
+                LH_TRY(lh_table_add(
+                    means,
+                    (lh_cell[M_COLUMNS]){[M_POLICY] = {.text = choice->name},
+                                         [M_BUDGET] = {.text = choice->budget},
+                                         [M_LENGTH] = {.number = q->lengths[l]},
+                                         [M_SCENARIO] = {.text = lh_scenario_names[c]},
+                                         [M_PROMPTS] = {.number = s.n},
+                                         [M_EXACT] = {.value = mean((double)s.exact, s.n)},
+                                         [M_WORDS] = {.value = mean(s.words, s.n)},
+                                         [M_ANSWERED] = {.number = s.answered},
+                                         [M_EXACT_ANSWERED] = {.value = mean((double)s.exact_answered, s.answered)},
+                                         [M_WORDS_ANSWERED] = {.value = mean(s.words_answered, s.answered)}}));
+            }
+done:
+    return st;
+}
+
+/* ---- text ---- */
+
+/* The cells of one table of the grid. */
+typedef struct cells {
+    const lh_needle_result *result;
+    int64_t length;
+    int scenario;
+    int answered; /* 1: of the prompts that the full cache answers */
+} cells;
+
+static lh_status write_cell(const void *self, const lh_policy_choice *choice, lh_buf *out)
+{
+    const cells *c = self;
+    const sums s = sum_up(c->result, choice, c->length, c->scenario);
+    const int64_t n = c->answered ? s.answered : s.n;
+    if (n == 0) return lh_buf_puts(out, "–");
+    return lh_buf_printf(out, "%lld/%lld %.2f", (long long)(c->answered ? s.exact_answered : s.exact), (long long)n,
+                         mean(c->answered ? s.words_answered : s.words, n));
+}
+
+lh_status lh_needle_print(const lh_needle_result *result, lh_buf *out)
+{
+    lh_status st = LH_OK;
+    const lh_needle_request *q = result->request;
+    for (int64_t l = 0; l < q->length_count; l++)
+        for (int s = 0; s < LH_SCENARIOS; s++) {
+            cells c = {result, q->lengths[l], s, 0};
+            const sums full = sum_up(result, &q->policies->at[0], q->lengths[l], s);
+            if (full.n == 0) continue;
+            LH_TRY(lh_buf_printf(out, "%s%lld tokens, %s: exact answers of %lld, mean share of the secret's words\n\n",
+                                 out->bytes ? "\n" : "", (long long)q->lengths[l], lh_scenario_names[s],
+                                 (long long)full.n));
+            LH_TRY(lh_grid_print(q->policies, &(lh_grid){&c, write_cell}, out));
+            if (full.answered == full.n || full.answered == 0) continue;
+            c.answered = 1;
+            LH_TRY(lh_buf_printf(out, "\nThe same of the %lld that the full cache answers:\n\n",
+                                 (long long)full.answered));
+            LH_TRY(lh_grid_print(q->policies, &(lh_grid){&c, write_cell}, out));
+        }
+done:
+    return st;
+}

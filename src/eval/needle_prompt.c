@@ -1,0 +1,345 @@
+#include "eval/needle_prompt.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/rng.h"
+
+static const char *const names[LH_NEEDLE_KEYS] = {"vault",  "safe",    "archive", "cabinet",   "gate",   "locker",
+                                                  "server", "garage",  "library", "tower",     "cellar", "harbour",
+                                                  "museum", "station", "bridge",  "greenhouse"};
+static const char *const adjectives[] = {
+    "amber",  "ancient", "bitter", "brave",  "bright", "broken",    "calm",   "clever", "copper", "crimson", "curious",
+    "dusty",  "eager",   "early",  "empty",  "faint",  "fancy",     "fierce", "frozen", "gentle", "golden",  "hidden",
+    "hollow", "humble",  "icy",    "jolly",  "lazy",   "little",    "lonely", "lucky",  "magic",  "mellow",  "misty",
+    "modest", "narrow",  "noble",  "olive",  "orange", "patient",   "plain",  "proud",  "purple", "quiet",   "rapid",
+    "rusty",  "scarlet", "rosy",   "shiny",  "silent", "silver",    "simple", "sleepy", "smooth", "solid",   "steady",
+    "stormy", "sunny",   "tidy",   "velvet", "violet", "wandering", "warm",   "wild",   "yellow"};
+static const char *const animals[] = {
+    "badger",   "beaver",   "bison",   "buffalo",  "camel",    "cheetah", "cobra",    "cougar",  "coyote",   "crane",
+    "dolphin",  "donkey",   "eagle",   "elephant", "falcon",   "ferret",  "flamingo", "fox",     "gazelle",  "giraffe",
+    "goose",    "gorilla",  "hamster", "hawk",     "hedgehog", "heron",   "horse",    "iguana",  "jackal",   "jaguar",
+    "kangaroo", "koala",    "lemur",   "leopard",  "lion",     "lizard",  "llama",    "lobster", "lynx",     "magpie",
+    "meerkat",  "mongoose", "moose",   "octopus",  "otter",    "panda",   "panther",  "parrot",  "peacock",  "pelican",
+    "penguin",  "pigeon",   "puffin",  "rabbit",   "raven",    "salmon",  "seal",     "sparrow", "squirrel", "swan",
+    "tiger",    "turtle",   "walrus",  "zebra"};
+
+enum { ADJECTIVES = sizeof adjectives / sizeof *adjectives, ANIMALS = sizeof animals / sizeof *animals };
+
+/* A draw of one prompt: what it is for, and which one of these. */
+enum { DRAW_NAMES, DRAW_ASKED, DRAW_SECRET, DRAW_START, DRAW_DEPTH };
+
+typedef struct draw {
+    uint32_t word[4];
+} draw;
+
+static draw draw_of(const lh_needle_spec *spec, uint32_t purpose, uint32_t number)
+{
+    draw d;
+    const uint32_t key[2] = {(uint32_t)spec->seed, (uint32_t)(spec->seed >> 32)};
+    const uint32_t counter[4] = {(uint32_t)spec->length, (uint32_t)llround(spec->depth * 1e6), purpose, number};
+    lh_philox(d.word, key, counter);
+    return d;
+}
+
+/* ---- texts ---- */
+
+/* The template with its {name} and {secret} replaced; appended. */
+static lh_status fill(lh_buf *out, const char *template, const char *name, const char *secret)
+{
+    static const char *const marks[] = {"{name}", "{secret}"};
+    const char *const values[] = {name, secret};
+    lh_status st = LH_OK;
+    while (*template) {
+        int64_t bytes = 1;
+        const char *text = template;
+        for (int i = 0; i < 2; i++) {
+            if (!values[i] || strncmp(template, marks[i], strlen(marks[i])) != 0) continue;
+            text = values[i];
+            bytes = (int64_t)strlen(text);
+            template += strlen(marks[i]) - 1;
+        }
+        LH_TRY(lh_buf_append(out, text, bytes));
+        template ++;
+    }
+done:
+    return st;
+}
+
+lh_status lh_needle_check(const lh_needle_form *form)
+{
+    lh_status st = LH_OK;
+    if (!strstr(form->needle, "{secret}"))
+        LH_FAIL(LH_EUSAGE, "'--needle' has no '{secret}' in it, where the secret goes: as \"The secret passphrase for "
+                           "the {name} is '{secret}'.\"");
+    if (form->keys < 1 || form->keys > LH_NEEDLE_KEYS)
+        LH_FAIL(LH_EUSAGE, "'--keys' must be from 1 to %d: so many names there are", LH_NEEDLE_KEYS);
+    if (form->keys > 1 && (!strstr(form->needle, "{name}") || !strstr(form->question, "{name}")))
+        LH_FAIL(LH_EUSAGE,
+                "with '--keys %lld' both '--needle' and '--question' need a '{name}', which tells the keys "
+                "apart",
+                (long long)form->keys);
+    if (!*form->question) LH_FAIL(LH_EUSAGE, "'--question' is empty");
+done:
+    return st;
+}
+
+/* One needle of a prompt. */
+typedef struct key {
+    const char *name;
+    char secret[64];
+    lh_buf sentence;
+    double depth;
+    int64_t at; /* byte of the haystack where it goes */
+    int asked;
+} key;
+
+static lh_status make_keys(key *keys, const lh_needle_form *form, const lh_needle_spec *spec)
+{
+    lh_status st = LH_OK;
+    const uint32_t first = draw_of(spec, DRAW_NAMES, 0).word[0], asked = draw_of(spec, DRAW_ASKED, 0).word[0];
+    const draw base = draw_of(spec, DRAW_SECRET, 0);
+    for (uint32_t i = 0; i < form->keys; i++) {
+        key *k = &keys[i];
+        const draw depth = draw_of(spec, DRAW_DEPTH, i);
+        /* no two of a prompt share a word, and neighbours of the lists do not meet: the steps have no factor in common
+         * with the lengths of the lists */
+        k->name = names[(first + i) % LH_NEEDLE_KEYS];
+        snprintf(k->secret, sizeof k->secret, "%s %s %u", adjectives[(base.word[0] + 27 * i) % ADJECTIVES],
+                 animals[(base.word[1] + 37 * i) % ANIMALS], 1000 + (base.word[2] % 9000 + 2477 * i) % 9000);
+        k->asked = i == asked % (uint32_t)form->keys;
+        k->depth = k->asked ? spec->depth : lh_uniform(depth.word[0]);
+        LH_TRY(fill(&k->sentence, form->needle, k->name, k->secret));
+    }
+done:
+    return st;
+}
+
+static int is_space(char c)
+{
+    return c == ' ' || c == '\n' || c == '\t' || c == '\r';
+}
+
+int lh_sentence_ends(const char *text, int64_t at)
+{
+    int64_t i = at - 1;
+    if (text[at] && !is_space(text[at])) return 0;
+    while (i >= 0 && strchr("\"')]", text[i])) i--;
+    return i >= 0 && strchr(".!?", text[i]) != NULL;
+}
+
+/* The end of a sentence in text[0 … bytes] that is nearest to byte `wanted`, the lower of two; 0 is one. */
+static int64_t nearest_end(const char *text, int64_t bytes, int64_t wanted)
+{
+    for (int64_t d = 0; d <= bytes; d++) {
+        if (wanted - d >= 0 && (wanted == d || lh_sentence_ends(text, wanted - d))) return wanted - d;
+        if (wanted + d <= bytes && lh_sentence_ends(text, wanted + d)) return wanted + d;
+    }
+    return 0;
+}
+
+static int by_place(const void *a, const void *b)
+{
+    const key *x = a, *y = b;
+    if (x->at != y->at) return x->at < y->at ? -1 : 1;
+    return (x->depth > y->depth) - (x->depth < y->depth);
+}
+
+/* hay[0 … bytes] with its needles. */
+static lh_status insert(lh_needle *out, const char *hay, int64_t bytes, key *keys, int64_t n)
+{
+    lh_status st = LH_OK;
+    int64_t from = 0;
+    for (int64_t i = 0; i < n; i++) keys[i].at = nearest_end(hay, bytes, llround(keys[i].depth * (double)bytes));
+    qsort(keys, (size_t)n, sizeof *keys, by_place);
+    out->text.bytes = 0;
+    LH_TRY(lh_buf_puts(&out->text, ""));
+    for (int64_t i = 0; i < n; i++) {
+        LH_TRY(lh_buf_append(&out->text, hay + from, keys[i].at - from));
+        if (out->text.bytes) LH_TRY(lh_buf_puts(&out->text, " "));
+        if (keys[i].asked) out->needle_at = out->text.bytes;
+        LH_TRY(lh_buf_append(&out->text, keys[i].sentence.data, keys[i].sentence.bytes));
+        from = keys[i].at;
+        if (from == 0 && bytes > 0 && (i + 1 == n || keys[i + 1].at > 0)) LH_TRY(lh_buf_puts(&out->text, " "));
+    }
+    LH_TRY(lh_buf_append(&out->text, hay + from, bytes - from));
+done:
+    return st;
+}
+
+/* ---- tokens ---- */
+
+/* The prompt's text as lh_prompt_encode takes it. questions: NULL, or the question apart. */
+static lh_prompt_text prompt_text(const lh_needle_form *form, const lh_buf *text, const char *const *questions)
+{
+    return (lh_prompt_text){.text = text->data,
+                            .bytes = text->bytes,
+                            .questions = questions,
+                            .question_count = questions != NULL,
+                            .chat = form->chat,
+                            .chat_template = form->chat_template,
+                            .system = form->system};
+}
+
+/* Without a chat format a text that goes on with the answer. */
+static lh_status question_text(lh_buf *out, const lh_needle_form *form, const char *question)
+{
+    return form->chat ? lh_buf_puts(out, question) : lh_buf_printf(out, "\n\nQuestion: %s\nAnswer:", question);
+}
+
+static lh_status encode(lh_needle *out, const lh_tokenizer *tok, const lh_needle_form *form)
+{
+    lh_status st = LH_OK;
+    lh_buf asked = {0}, all = {0};
+    lh_tokens *behind = NULL, *none = NULL;
+    out->whole.n = out->context.n = out->behind.n = 0;
+    LH_TRY(question_text(&asked, form, out->question.data));
+    LH_TRY(lh_buf_append(&all, out->text.data, out->text.bytes));
+    if (form->chat && all.bytes) LH_TRY(lh_buf_puts(&all, "\n\n"));
+    LH_TRY(lh_buf_append(&all, asked.data, asked.bytes));
+    lh_prompt_text aware = prompt_text(form, &all, NULL);
+    lh_prompt_text apart = prompt_text(form, &out->text, (const char *const[]){asked.data});
+    LH_TRY(lh_prompt_encode(tok, &aware, &out->whole, &none));
+    LH_TRY(lh_prompt_encode(tok, &apart, &out->context, &behind));
+    lh_tokens_clear(&out->behind);
+    out->behind = behind[0];
+done:
+    lh_free(behind);
+    lh_free(none);
+    lh_buf_clear(&asked);
+    lh_buf_clear(&all);
+    return st;
+}
+
+static int64_t tokens_of(const lh_needle *needle)
+{
+    int64_t apart = needle->context.n + needle->behind.n;
+    return needle->whole.n > apart ? needle->whole.n : apart;
+}
+
+/* What one prompt is made from. */
+typedef struct maker {
+    lh_needle *out;
+    const lh_tokenizer *tok;
+    const lh_needle_form *form;
+    const lh_needle_spec *spec;
+    lh_buf hay; /* from its start on, round over the end */
+    key keys[LH_NEEDLE_KEYS];
+} maker;
+
+/* Hay from the sentence on that begins behind a place that the seed chooses. */
+static lh_status turn_haystack(maker *m)
+{
+    lh_status st = LH_OK;
+    const lh_needle_form *f = m->form;
+    int64_t start = (int64_t)((double)lh_uniform(draw_of(m->spec, DRAW_START, 0).word[0]) * (double)f->haystack_bytes);
+    while (start > 0 && start < f->haystack_bytes && !lh_sentence_ends(f->haystack, start)) start++;
+    while (start < f->haystack_bytes && is_space(f->haystack[start])) start++;
+    if (start >= f->haystack_bytes) start = 0;
+    LH_TRY(lh_buf_append(&m->hay, f->haystack + start, f->haystack_bytes - start));
+    if (start == 0) goto done;
+    LH_TRY(lh_buf_puts(&m->hay, "\n\n"));
+    LH_TRY(lh_buf_append(&m->hay, f->haystack, start));
+done:
+    return st;
+}
+
+/* The prompt with the haystack up to the last end of a word at or before byte `until`; that end in *cut. */
+static lh_status try_cut(maker *m, int64_t until, int64_t *cut)
+{
+    lh_status st = LH_OK;
+    while (until > 0 && !(is_space(m->hay.data[until]) || until == m->hay.bytes)) until--;
+    while (until > 0 && is_space(m->hay.data[until - 1])) until--;
+    *cut = until;
+    LH_TRY(insert(m->out, m->hay.data, until, m->keys, m->form->keys));
+    LH_TRY(encode(m->out, m->tok, m->form));
+done:
+    return st;
+}
+
+/* The longest haystack with which the prompt is not longer than it may be. */
+static lh_status fit(maker *m)
+{
+    lh_status st = LH_OK;
+    const long long length = m->spec->length;
+    int64_t low, cut, high = 4 * m->spec->length + 256;
+    LH_TRY(try_cut(m, 0, &low));
+    if (tokens_of(m->out) > length)
+        LH_FAIL(LH_EUSAGE, "needles and question alone take %lld tokens: '--length %lld' is too short",
+                (long long)tokens_of(m->out), length);
+    for (;; high *= 2) { /* a length that is too long, in bytes */
+        if (high > m->hay.bytes) high = m->hay.bytes;
+        LH_TRY(try_cut(m, high, &cut));
+        if (tokens_of(m->out) > length) break;
+        low = cut;
+        if (high == m->hay.bytes && tokens_of(m->out) < length)
+            LH_FAIL(LH_EINPUT,
+                    "the haystack is too short: with all of it the prompt has %lld tokens, not %lld ('--length'): give "
+                    "more text with '--haystack'",
+                    (long long)tokens_of(m->out), length);
+        if (high == m->hay.bytes) goto done;
+    }
+    while (low + 1 < high) {
+        int64_t middle = low + (high - low) / 2;
+        LH_TRY(try_cut(m, middle, &cut));
+        if (tokens_of(m->out) <= length)
+            low = middle;
+        else
+            high = cut > low ? cut : low + 1; /* cuts between are this one, too */
+    }
+    LH_TRY(try_cut(m, low, &cut));
+done:
+    return st;
+}
+
+/* Tokens of the prompt before the needle. */
+static lh_status find_token(maker *m)
+{
+    lh_status st = LH_OK;
+    lh_needle *n = m->out;
+    lh_tokens rest = {0};
+    LH_TRY(lh_tokenizer_encode(m->tok, n->text.data + n->needle_at, n->text.bytes - n->needle_at, LH_ENCODE_CONTINUES,
+                               &rest));
+    /* behind the text there is an empty line at most */
+    n->at_token = n->context.n - rest.n > 0 ? n->context.n - rest.n : 0;
+done:
+    lh_tokens_clear(&rest);
+    return st;
+}
+
+lh_status lh_needle_make(lh_needle *out, const lh_tokenizer *tok, const lh_needle_form *form,
+                         const lh_needle_spec *spec)
+{
+    lh_status st = LH_OK;
+    maker m = {.out = out, .tok = tok, .form = form, .spec = spec};
+    *out = (lh_needle){0};
+    LH_TRY(make_keys(m.keys, form, spec));
+    for (int64_t i = 0; i < form->keys; i++) {
+        if (!m.keys[i].asked) continue;
+        LH_TRY(lh_strdup(&out->secret, m.keys[i].secret));
+        LH_TRY(lh_strdup(&out->name, m.keys[i].name));
+        LH_TRY(fill(&out->question, form->question, m.keys[i].name, NULL));
+    }
+    LH_TRY(turn_haystack(&m));
+    LH_TRY(fit(&m));
+    LH_TRY(find_token(&m));
+done:
+    for (int64_t i = 0; i < LH_NEEDLE_KEYS; i++) lh_buf_clear(&m.keys[i].sentence);
+    lh_buf_clear(&m.hay);
+    if (st != LH_OK) lh_needle_clear(out);
+    return st;
+}
+
+void lh_needle_clear(lh_needle *needle)
+{
+    lh_buf_clear(&needle->text);
+    lh_buf_clear(&needle->question);
+    lh_free(needle->secret);
+    lh_free(needle->name);
+    lh_tokens_clear(&needle->whole);
+    lh_tokens_clear(&needle->context);
+    lh_tokens_clear(&needle->behind);
+    *needle = (lh_needle){0};
+}

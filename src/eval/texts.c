@@ -1,0 +1,95 @@
+#include "eval/texts.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+
+static const int64_t TEXT_BYTES = INT64_C(1) << 32;
+
+static lh_status read_one(lh_texts *out, const char *path)
+{
+    lh_status st = LH_OK;
+    lh_buf text = {0};
+    LH_TRY(lh_file_read(&text, path, TEXT_BYTES));
+    if (text.bytes && memchr(text.data, '\0', (size_t)text.bytes))
+        LH_FAIL(LH_EINPUT, "'%s' holds a zero byte: it is not text", path);
+    LH_TRY(lh_realloc(&out->at, out->n + 1, sizeof *out->at));
+    out->at[out->n++] = text;
+    text = (lh_buf){0};
+done:
+    lh_buf_clear(&text);
+    return st;
+}
+
+static int is_text(const struct dirent *entry)
+{
+    const char *dot = strrchr(entry->d_name, '.');
+    return dot && dot != entry->d_name && (strcmp(dot, ".txt") == 0 || strcmp(dot, ".md") == 0);
+}
+
+/* By bytes: the same on every machine, whatever its language. */
+static int by_name(const struct dirent **a, const struct dirent **b)
+{
+    return strcmp((*a)->d_name, (*b)->d_name);
+}
+
+static lh_status read_folder(lh_texts *out, const char *what, const char *folder)
+{
+    lh_status st = LH_OK;
+    struct dirent **names = NULL;
+    char *path = NULL;
+    int n = scandir(folder, &names, is_text, by_name);
+    if (n < 0) LH_FAIL(LH_EINPUT, "cannot read the folder '%s': %s", folder, strerror(errno));
+    if (n == 0) LH_FAIL(LH_EINPUT, "the folder '%s' of %s has no text: files '*.txt' or '*.md'", folder, what);
+    for (int i = 0; i < n; i++) {
+        lh_free(path);
+        path = NULL;
+        LH_TRY(lh_path_join(&path, folder, names[i]->d_name));
+        if (!lh_file_is_folder(path)) LH_TRY(read_one(out, path));
+    }
+done:
+    for (int i = 0; i < n; i++) free(names[i]);
+    free(names);
+    lh_free(path);
+    return st;
+}
+
+lh_status lh_texts_read(lh_texts *out, const char *what, const char *path)
+{
+    lh_status st = LH_OK;
+    lh_texts texts = {0};
+    int64_t bytes = 0;
+    if (lh_file_is_folder(path))
+        LH_TRY(read_folder(&texts, what, path));
+    else
+        LH_TRY(read_one(&texts, path));
+    for (int64_t i = 0; i < texts.n; i++) bytes += texts.at[i].bytes;
+    if (bytes == 0) LH_FAIL(LH_EINPUT, "'%s' of %s is empty", path, what);
+    *out = texts;
+    texts = (lh_texts){0};
+done:
+    lh_texts_clear(&texts);
+    return st;
+}
+
+void lh_texts_clear(lh_texts *texts)
+{
+    for (int64_t i = 0; i < texts->n; i++) lh_buf_clear(&texts->at[i]);
+    lh_free(texts->at);
+    *texts = (lh_texts){0};
+}
+
+lh_status lh_texts_join(const lh_texts *texts, lh_buf *out)
+{
+    lh_status st = LH_OK;
+    LH_TRY(lh_buf_puts(out, ""));
+    for (int64_t i = 0; i < texts->n; i++) {
+        if (i) LH_TRY(lh_buf_puts(out, "\n\n"));
+        LH_TRY(lh_buf_append(out, texts->at[i].data ? texts->at[i].data : "", texts->at[i].bytes));
+    }
+done:
+    return st;
+}

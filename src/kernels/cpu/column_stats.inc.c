@@ -1,0 +1,194 @@
+/* What columns receive from observed rows. An item of work is a KV head and a step of its entries, whose keys are
+ * packed once and meet all rows; sums stay with the thread until the step is done. A block of rows holds whole groups,
+ * so that the mean weight of a group is there before it is squared. */
+#include "kernels/cpu/observed.h"
+#include "kernels/slots.h"
+
+/* Rows of a KV head, as their weights want them. */
+typedef struct lh_stats_rows {
+    float *gain, *minus_lse; /* [rows * group]; -inf for a row that adds nothing */
+    float *fair;             /* [rows]: a sum of weights over the group above it is counted */
+} lh_stats_rows;
+
+typedef struct lh_stats {
+    const lh_column_stats_args *args;
+    lh_watch watch;
+    lh_stats_rows *heads; /* [watch.heads] */
+} lh_stats;
+
+/* A step and its sums. */
+typedef struct lh_stats_item {
+    const lh_stats *stats;
+    const lh_stats_rows *rows;
+    lh_step step;
+    float *squares, *counts, *sums; /* [STEP], [STEP], [parts, STEP] */
+} lh_stats_item;
+
+/* What weights are added to, and whether there are entries that not all rows see. Constants at each call. */
+enum { ADD_EACH = 1, ADD_MORE = 2, ADD_MASKED = 4 };
+
+/* The rows of a block, over a vector of entries from j on. */
+VEC_FN void add_weights(const lh_stats_item *item, const int64_t range[2], int64_t j, const int kind)
+{
+    int64_t group = item->step.group;
+    const float *s = item->step.s + j, *gain = item->rows->gain + range[0] * group,
+                *minus_lse = item->rows->minus_lse + range[0] * group;
+    const lh_sight *sights = item->stats->watch.sights;
+    vf squares = vf_load(item->squares + j), counts = vf_load(item->counts + j), sum = vf_load(item->sums + j);
+    for (int64_t r = range[0]; r < range[1]; r++) {
+        vf all = vf_zero();
+        vm seen = kind & ADD_MASKED ? seen_by(item->step.positions + j, sights[r]) : vm_first(VL);
+        for (int64_t i = 0; i < group; i++, s += STEP, gain++, minus_lse++) {
+            vf weight = vf_exp_negative(vf_fma(vf_load(s), vf_set1(*gain), vf_set1(*minus_lse)));
+            if (kind & ADD_EACH) {
+                float *own = item->sums + i * STEP + j;
+                if (kind & ADD_MASKED) weight = vf_where(seen, weight, vf_zero());
+                vf_store(own, vf_load(own) + weight);
+            }
+            all = all + weight;
+        }
+        if (kind & ADD_MASKED) all = vf_where(seen, all, vf_zero());
+        sum = sum + all;
+        if (!(kind & ADD_MORE)) continue;
+        squares = vf_fma(all, all, squares);
+        counts = counts + vf_where(vf_lt(vf_set1(item->rows->fair[r]), all), vf_set1(1.0f), vf_zero());
+    }
+    if (!(kind & ADD_EACH)) vf_store(item->sums + j, sum);
+    if (!(kind & ADD_MORE)) return;
+    vf_store(item->squares + j, squares);
+    vf_store(item->counts + j, counts);
+}
+
+#define ADD_BLOCK(name, kind)                                                      \
+    static void name(const lh_stats_item *item, const int64_t range[2], int64_t n) \
+    {                                                                              \
+        for (int64_t j = 0; j < n; j += VL) add_weights(item, range, j, kind);     \
+    }
+ADD_BLOCK(add_means, 0)
+ADD_BLOCK(add_heads, ADD_EACH)
+ADD_BLOCK(add_means_more, ADD_MORE)
+ADD_BLOCK(add_heads_more, ADD_EACH | ADD_MORE)
+ADD_BLOCK(add_seen_means, ADD_MASKED)
+ADD_BLOCK(add_seen_heads, ADD_EACH | ADD_MASKED)
+ADD_BLOCK(add_seen_means_more, ADD_MORE | ADD_MASKED)
+ADD_BLOCK(add_seen_heads_more, ADD_EACH | ADD_MORE | ADD_MASKED)
+
+/* By kind. */
+static void (*const add_kinds[])(const lh_stats_item *, const int64_t[2],
+                                 int64_t) = {add_means,      add_heads,      add_means_more,      add_heads_more,
+                                             add_seen_means, add_seen_heads, add_seen_means_more, add_seen_heads_more};
+
+static void add_block(const lh_stats_item *item, int64_t block, lh_seen seen)
+{
+    const lh_column_stats_args *a = item->stats->args;
+    int64_t reach = seen == SEEN_ALL ? item->step.n : step_reach(&item->step, block);
+    int64_t first = block * item->stats->watch.way->rows, tokens = step_logits(&item->step, block, reach);
+    int kind = (a->parts > 1 ? ADD_EACH : 0) | (a->squares.at || a->counts.at ? ADD_MORE : 0) |
+               (seen == SEEN_ALL ? 0 : ADD_MASKED);
+    add_kinds[kind](item, (const int64_t[]){first, first + tokens}, reach);
+}
+
+/* y += factor * x for the entries of the step. */
+static void give(const lh_stats_item *item, const lh_slot_floats *y, int64_t c, const float *x, float factor)
+{
+    const lh_step *p = &item->step;
+    float *at = lh_slot_at(y, p->head, p->first, c);
+    for (int64_t j = 0; j < p->n; j++) at[j * y->step] += factor * x[j];
+}
+
+static void stats_item(lh_stats_item *item, float *memory)
+{
+    const lh_column_stats_args *a = item->stats->args;
+    float share = 1.0f / (float)item->step.group;
+    item->squares = memory;
+    item->counts = item->squares + STEP;
+    item->sums = item->counts + STEP;
+    memset(memory, 0, (size_t)(STEP * (a->parts + 2)) * sizeof *memory);
+    step_begin(&item->step, item->sums + STEP * a->parts);
+    for (int64_t b = 0; b < item->stats->watch.blocks; b++) {
+        lh_seen seen = step_seen(&item->step, b);
+        if (seen != SEEN_NONE) add_block(item, b, seen);
+    }
+    for (int64_t c = 0; c < a->parts && a->sums.at; c++)
+        give(item, &a->sums, c, item->sums + c * STEP, a->parts == 1 ? share : 1.0f);
+    if (a->squares.at) give(item, &a->squares, 0, item->squares, share * share);
+    if (a->counts.at) give(item, &a->counts, 0, item->counts, 1.0f);
+}
+
+/* Entries of a head that a row sees. */
+static int64_t count_seen(const lh_ragged *kv, int64_t head, lh_sight sight)
+{
+    int64_t len = kv->len[head];
+    int32_t count = 0;
+    if (!kv->positions) {
+        int64_t seen = least(len, (int64_t)sight.last + 1) - ((int64_t)sight.before + 1);
+        return seen < 0 ? 0 : seen;
+    }
+    for (const int32_t *p = kv->positions + kv->offset[head], *end = p + len; p < end; p++)
+        count += *p > sight.before && *p <= sight.last;
+    return count;
+}
+
+/* Block b of the rows of the n-th KV head. A row that sees a single entry gives it 1, which is not above 1 / 1,
+ * whatever rounding makes of it. */
+static void stats_rows(const lh_stats *stats, int64_t n, int64_t b)
+{
+    const lh_column_stats_args *a = stats->args;
+    const lh_observed *o = &a->rows;
+    const lh_stats_rows *rows = &stats->heads[n];
+    int64_t i0, group, whole = stats->watch.way->rows;
+    head_range(&o->map, stats->watch.first_head + n, &i0, &group);
+    for (int64_t r = b * whole; r < least((b + 1) * whole, o->rows); r++) {
+        int64_t seen = a->counts.at ? count_seen(o->kv, stats->watch.first_head + n, stats->watch.sights[r]) : 0;
+        rows->fair[r] = seen > 1 ? (float)group / (float)seen : INFINITY;
+        for (int64_t i = 0; i < group; i++) {
+            float lse = a->lse[r * a->lse_ld + i0 + i];
+            rows->gain[r * group + i] = row_gain(o, r);
+            rows->minus_lse[r * group + i] = lse == -INFINITY ? -INFINITY : -lse;
+        }
+    }
+}
+
+static lh_status op_column_stats(lh_stream *stream, const lh_column_stats_args *a)
+{
+    lh_status st = LH_OK;
+    const lh_observed *o = &a->rows;
+    lh_stats stats = {.args = a};
+    lh_watch *watch = &stats.watch;
+    int64_t steps = (a->cols + STEP - 1) / STEP, group = o->map.group, rows = o->rows;
+    char *memory = NULL;
+    if (o->map.heads == 0 || rows == 0 || a->cols == 0) return LH_OK;
+    watch_open(watch, o);
+    int64_t own = round_up(step_floats_of(watch) + STEP * (a->parts + 2), 16);
+    int64_t shared = watch_bytes(watch), listed = round_up(watch->heads * (int64_t)sizeof *stats.heads, 64);
+    int64_t numbers = round_up(watch->heads * rows * (2 * group + 1), 16) * 4;
+    LH_TRY(lh_stream_scratch(stream, &memory, shared + listed + numbers + omp_get_max_threads() * own * 4));
+    watch_place(watch, memory);
+    stats.heads = (lh_stats_rows *)(memory + shared);
+    for (int64_t n = 0; n < watch->heads; n++) {
+        float *at = (float *)(memory + shared + listed) + n * rows * (2 * group + 1);
+        stats.heads[n] = (lh_stats_rows){.gain = at, .minus_lse = at + rows * group, .fair = at + 2 * rows * group};
+    }
+#pragma omp parallel if (watch->heads * steps > 1 && rows * a->cols * o->map.heads >= PARALLEL_FROM / 32)
+    {
+        float *mine = (float *)(memory + shared + listed + numbers) + omp_get_thread_num() * own;
+#pragma omp for
+        for (int64_t n = 0; n < watch->heads * watch->blocks; n++) {
+            watch_pack(watch, n / watch->blocks, n % watch->blocks);
+            stats_rows(&stats, n / watch->blocks, n % watch->blocks);
+        }
+        watch->way->begin();
+#pragma omp for schedule(dynamic, steps_at_once(watch->heads *steps))
+        for (int64_t n = 0; n < watch->heads * steps; n++) {
+            lh_stats_item item = {.stats = &stats, .rows = &stats.heads[n / steps]};
+            lh_step *p = &item.step;
+            *p = (lh_step){.watch = watch, .head = watch->first_head + n / steps, .first = a->first + n % steps * STEP};
+            p->n = least(least(a->first + a->cols, o->kv->len[p->head]) - p->first, STEP);
+            head_range(&o->map, p->head, &p->i0, &p->group);
+            if (p->n > 0) stats_item(&item, mine);
+        }
+        watch->way->end();
+    }
+done:
+    return st;
+}

@@ -1,0 +1,117 @@
+/* Expected attention. Moments: a head is an item of work. Scores: blocks of entries of a query head, four entries at a
+ * time against each row of its covariance. */
+#include "kernels/cpu/inner.h"
+
+enum { MOMENT_ROWS = 128, EXPECTED_ENTRIES = 256, EXPECTED_AT_ONCE = 4 };
+
+/* products[x, y ...] of up to MOMENT_ROWS rows, one vector of y. */
+VEC_FN void add_products(const lh_query_moments_args *a, int64_t i, const int64_t range[2], int64_t x)
+{
+    int64_t d = a->dim;
+    for (int64_t y = 0; y < d; y += VL) {
+        vf sum = vf_zero();
+        float lanes[VL];
+        for (int64_t r = range[0]; r < range[1]; r++) {
+            const float *q = a->q + r * a->q_ld + i * d;
+            sum = vf_fma(vf_set1(q[x]), vf_load_first(q + y, d - y), sum);
+        }
+        vf_store(lanes, sum);
+        for (int64_t n = 0; n < VL && y + n < d; n++) a->products[(i * d + x) * d + y + n] += lanes[n];
+    }
+}
+
+static lh_status op_query_moments(lh_stream *stream, const lh_query_moments_args *a)
+{
+    (void)stream;
+#pragma omp parallel for schedule(dynamic) if (a->heads > 1 && a->rows * a->dim > 64)
+    for (int64_t i = 0; i < a->heads; i++)
+        for (int64_t from = 0; from < a->rows; from += MOMENT_ROWS) {
+            const int64_t range[2] = {from, least(from + MOMENT_ROWS, a->rows)};
+            for (int64_t x = 0; x < a->dim; x++) {
+                double sum = 0.0;
+                for (int64_t r = range[0]; r < range[1]; r++) sum += a->q[r * a->q_ld + i * a->dim + x];
+                a->sums[i * a->dim + x] += sum;
+                add_products(a, i, range, x);
+            }
+        }
+    return LH_OK;
+}
+
+/* Logits of EXPECTED_AT_ONCE entries; keys: [EXPECTED_AT_ONCE, d]. */
+VEC_FN void expect(const lh_expected_scores_args *a, int64_t i, const float *keys, float *out)
+{
+    int64_t d = a->kv->head_dim;
+    const float *mean = a->means + i * d, *covariance = a->covariances + i * d * d;
+    vf sums[EXPECTED_AT_ONCE];
+    for (int e = 0; e < EXPECTED_AT_ONCE; e++) sums[e] = vf_zero();
+    for (int64_t y = 0; y < d; y += VL) {
+        vf rows[EXPECTED_AT_ONCE], m = vf_set1(a->scale) * vf_load_first(mean + y, d - y);
+        for (int e = 0; e < EXPECTED_AT_ONCE; e++) rows[e] = vf_zero();
+        for (int64_t x = 0; x < d; x++) {
+            vf c = vf_load_first(covariance + x * d + y, d - y);
+            for (int e = 0; e < EXPECTED_AT_ONCE; e++) rows[e] = vf_fma(vf_set1(keys[e * d + x]), c, rows[e]);
+        }
+        for (int e = 0; e < EXPECTED_AT_ONCE; e++) {
+            vf half = vf_set1(0.5f * a->scale * a->scale);
+            sums[e] = vf_fma(vf_fma(half, rows[e], m), vf_load_first(keys + e * d + y, d - y), sums[e]);
+        }
+    }
+    for (int e = 0; e < EXPECTED_AT_ONCE; e++) out[e] = vf_sum(sums[e]);
+}
+
+/* Logits of the slots [first, end) of query head i. keys: [EXPECTED_AT_ONCE, d] floats of this thread. */
+static void expect_range(const lh_expected_scores_args *a, int64_t i, const int64_t range[2], float *keys)
+{
+    const lh_ragged *kv = a->kv;
+    int64_t d = kv->head_dim, h = (a->map.first + i) / a->map.group;
+    for (int64_t s = range[0]; s < range[1]; s += EXPECTED_AT_ONCE) {
+        int64_t n = least(EXPECTED_AT_ONCE, range[1] - s);
+        float out[EXPECTED_AT_ONCE];
+        memset(keys, 0, (size_t)(EXPECTED_AT_ONCE * d) * sizeof *keys);
+        lh_dtype_convert(keys, LH_F32, (const char *)kv->k + (kv->offset[h] + s) * d * lh_dtype_bytes(kv->type),
+                         kv->type, n * d);
+        expect(a, i, keys, out);
+        memcpy(a->y + i * a->ld + s, out, (size_t)n * sizeof *out);
+    }
+}
+
+/* Softmax over the competing entries, in place. */
+static void normalise_expected(const lh_expected_scores_args *a, int64_t i)
+{
+    int64_t h = (a->map.first + i) / a->map.group, len = a->kv->len[h];
+    const uint8_t *state = a->state + h * a->ld;
+    float *y = a->y + i * a->ld, top = -INFINITY;
+    double mass = 0.0;
+    for (int64_t s = 0; s < len; s++)
+        if (state[s] == LH_ENTRY_COMPETES && !(y[s] <= top)) top = y[s];
+    for (int64_t s = 0; s < len; s++) {
+        y[s] = state[s] == LH_ENTRY_COMPETES ? expf(y[s] - top) : 0.0f;
+        mass += y[s];
+    }
+    for (int64_t s = 0; s < len; s++) y[s] = state[s] == LH_ENTRY_COMPETES ? (float)(y[s] / mass) : 0.0f;
+}
+
+static lh_status op_expected_scores(lh_stream *stream, const lh_expected_scores_args *a)
+{
+    lh_status st = LH_OK;
+    int64_t d = a->kv->head_dim, most = 0, keys = EXPECTED_AT_ONCE * d;
+    float *memory = NULL;
+    for (int64_t h = 0; h < a->kv->heads; h++) most = a->kv->len[h] > most ? a->kv->len[h] : most;
+    int64_t blocks = (most + EXPECTED_ENTRIES - 1) / EXPECTED_ENTRIES, items = a->map.heads * blocks;
+    if (items == 0) return LH_OK;
+    LH_TRY(lh_stream_scratch(stream, &memory, omp_get_max_threads() * keys * (int64_t)sizeof *memory));
+#pragma omp parallel if (items > 1)
+    {
+#pragma omp for schedule(dynamic)
+        for (int64_t n = 0; n < items; n++) {
+            int64_t i = n / blocks, first = n % blocks * EXPECTED_ENTRIES;
+            int64_t len = a->kv->len[(a->map.first + i) / a->map.group];
+            const int64_t range[2] = {first, least(first + EXPECTED_ENTRIES, len)};
+            expect_range(a, i, range, memory + omp_get_thread_num() * keys);
+        }
+#pragma omp for
+        for (int64_t i = 0; i < a->map.heads; i++) normalise_expected(a, i);
+    }
+done:
+    return st;
+}

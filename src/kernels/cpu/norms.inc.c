@@ -1,0 +1,127 @@
+/* Norms of keys and values, and the scores that are made of keys alone. Entries are shared out in blocks of a head. */
+#include "kernels/cpu/inner.h"
+#include "kernels/slots.h"
+
+enum { NORM_ENTRIES = 1024 };
+
+/* Blocks that the longest head has. */
+static int64_t norm_blocks(const lh_ragged *kv)
+{
+    int64_t most = 0;
+    for (int64_t h = 0; h < kv->heads; h++) most = kv->len[h] > most ? kv->len[h] : most;
+    return (most + NORM_ENTRIES - 1) / NORM_ENTRIES;
+}
+
+/* Sum of the squares of n elements from `at` on. */
+VEC_FN float squares_of(const void *p, const lh_dtype type, int64_t at, int64_t n)
+{
+    vf sum = vf_zero();
+    for (int64_t i = 0; i < n; i += VL) {
+        vf x = vf_load_any_first(p, type, at + i, n - i);
+        sum = vf_fma(x, x, sum);
+    }
+    return vf_sum(sum);
+}
+
+static void entry_norms_range(const lh_entry_norms_args *a, int64_t h, int64_t first, int64_t end)
+{
+    const lh_ragged *kv = a->kv;
+    const void *part = a->part == LH_PART_KEY ? kv->k : kv->v;
+    for (int64_t s = first; s < end; s++) {
+        int64_t at = (kv->offset[h] + s) * kv->head_dim;
+        float squares = kv->type == LH_F32 ? squares_of(part, LH_F32, at, kv->head_dim)
+                                           : squares_of(part, LH_BF16, at, kv->head_dim);
+        float norm = a->kind == LH_NORM_SQUARE ? squares : sqrtf(squares);
+        *lh_slot_at(&a->y, h, s, 0) = a->kind == LH_NORM_MINUS_L2 ? -norm : norm;
+    }
+}
+
+static lh_status op_entry_norms(lh_stream *stream, const lh_entry_norms_args *a)
+{
+    int64_t blocks = norm_blocks(a->kv), items = a->kv->heads * blocks;
+    (void)stream;
+#pragma omp parallel for schedule(dynamic) if (items > 1)
+    for (int64_t n = 0; n < items; n++) {
+        int64_t h = n / blocks, first = n % blocks * NORM_ENTRIES, from = a->from ? a->from[h] : 0;
+        entry_norms_range(a, h, first > from ? first : from, least(first + NORM_ENTRIES, a->kv->len[h]));
+    }
+    return LH_OK;
+}
+
+/* ---- KeyDiff ---- */
+
+/* sums[i] = sum over the slots [first, end) of k / ||k||; y has the inverse norms then. */
+VEC_FN void add_directions(const lh_key_difference_args *a, int64_t h, const int64_t range[2], float *sums,
+                           const lh_dtype type)
+{
+    const lh_ragged *kv = a->kv;
+    int64_t d = kv->head_dim;
+    for (int64_t s = range[0]; s < range[1]; s++) {
+        int64_t at = (kv->offset[h] + s) * d;
+        float inverse = 1.0f / fmaxf(sqrtf(squares_of(kv->k, type, at, d)), 1e-8f);
+        for (int64_t i = 0; i < d; i += VL) {
+            vf x = vf_load_any_first(kv->k, type, at + i, d - i);
+            vf_store_first(sums + i, vf_fma(vf_set1(inverse), x, vf_load_first(sums + i, d - i)), d - i);
+        }
+        a->y[h * a->ld + s] = inverse;
+    }
+}
+
+/* y = -cos(k, mean); mean has length 1. */
+VEC_FN void compare_directions(const lh_key_difference_args *a, int64_t h, const int64_t range[2], const float *mean,
+                               const lh_dtype type)
+{
+    const lh_ragged *kv = a->kv;
+    int64_t d = kv->head_dim;
+    for (int64_t s = range[0]; s < range[1]; s++) {
+        int64_t at = (kv->offset[h] + s) * d;
+        vf dot = vf_zero();
+        for (int64_t i = 0; i < d; i += VL)
+            dot = vf_fma(vf_load_any_first(kv->k, type, at + i, d - i), vf_load_first(mean + i, d - i), dot);
+        a->y[h * a->ld + s] *= -vf_sum(dot);
+    }
+}
+
+/* The mean of the directions over the norm of the mean, in place of the sums of the first of a head's blocks. */
+static void mean_direction(float *sums, int64_t blocks, int64_t d, int64_t len)
+{
+    double squares = 0.0;
+    for (int64_t i = 0; i < d; i++) {
+        double sum = 0.0;
+        for (int64_t b = 0; b < blocks; b++) sum += sums[b * d + i];
+        sums[i] = (float)(sum / (double)len);
+        squares += (double)sums[i] * sums[i];
+    }
+    double inverse = 1.0 / fmax(sqrt(squares), 1e-8);
+    for (int64_t i = 0; i < d; i++) sums[i] = (float)(sums[i] * inverse);
+}
+
+static lh_status op_key_difference(lh_stream *stream, const lh_key_difference_args *a)
+{
+    lh_status st = LH_OK;
+    const lh_ragged *kv = a->kv;
+    int64_t blocks = norm_blocks(kv), items = kv->heads * blocks, d = kv->head_dim;
+    float *sums = NULL;
+    if (items == 0) return LH_OK;
+    LH_TRY(lh_stream_scratch(stream, &sums, items * d * (int64_t)sizeof *sums));
+#pragma omp parallel if (items > 1)
+    for (int pass = 0; pass < 2; pass++) {
+#pragma omp for schedule(dynamic)
+        for (int64_t n = 0; n < items; n++) {
+            int64_t h = n / blocks, first = n % blocks * NORM_ENTRIES;
+            const int64_t range[2] = {first, least(first + NORM_ENTRIES, kv->len[h])};
+            float *mine = sums + (pass == 0 ? n : h * blocks) * d;
+            if (pass == 0) memset(mine, 0, (size_t)d * sizeof *mine);
+            if (pass == 0 && kv->type == LH_F32) add_directions(a, h, range, mine, LH_F32);
+            if (pass == 0 && kv->type == LH_BF16) add_directions(a, h, range, mine, LH_BF16);
+            if (pass == 1 && kv->type == LH_F32) compare_directions(a, h, range, mine, LH_F32);
+            if (pass == 1 && kv->type == LH_BF16) compare_directions(a, h, range, mine, LH_BF16);
+        }
+        if (pass > 0) continue;
+#pragma omp for
+        for (int64_t h = 0; h < kv->heads; h++)
+            mean_direction(sums + h * blocks * d, (kv->len[h] + NORM_ENTRIES - 1) / NORM_ENTRIES, d, kv->len[h]);
+    }
+done:
+    return st;
+}

@@ -1,0 +1,211 @@
+/* observed.h - query rows that look at a cache (lh_observed), packed, for row_lse and column_stats. Rows go in blocks
+ * of way->rows tokens: the tokens of a block times the query heads of a group make whole tiles of logits, and hold
+ * whole groups. Entries go in steps of STEP. */
+#ifndef LH_KERNELS_CPU_OBSERVED_H
+#define LH_KERNELS_CPU_OBSERVED_H
+
+#include "kernels/cpu/softmax.h"
+#include "kernels/cpu/ways.h"
+
+/* Entries that meet a block of rows at once. */
+enum { STEP = 64 };
+
+/* Positions that a row sees: those in (before, last]. Of a block the least and the most of both. */
+typedef struct lh_sight {
+    int32_t before, last;
+} lh_sight;
+typedef struct lh_block_sight {
+    lh_sight least, most;
+} lh_block_sight;
+
+typedef struct lh_watch {
+    const lh_observed *rows;
+    const lh_block_way *way;
+    int64_t heads, first_head, blocks; /* KV heads that the map touches; blocks of rows */
+    int64_t d_places, head_floats;     /* floats or words of a row; of all packed rows of a KV head */
+    float *q;                          /* [heads, head_floats] */
+    lh_sight *sights;                  /* [rows] */
+    lh_block_sight *block_sights;      /* [blocks] */
+} lh_watch;
+
+/* Entries [first, first + n) of a KV head, n <= STEP, and the memory of the thread that has them. */
+typedef struct lh_step {
+    const lh_watch *watch;
+    int64_t head, i0, group, first, n; /* query heads i0 .. + group */
+    int32_t low, high;                 /* lowest and highest position */
+    int32_t *positions;                /* [STEP] */
+    float *k;                          /* packed keys */
+    float *s;                          /* [rows of a block, STEP] logits, row t * group + i of the block */
+} lh_step;
+
+static inline void watch_open(lh_watch *w, const lh_observed *rows)
+{
+    w->rows = rows;
+    w->way = way_of(rows->kv);
+    w->first_head = head_first(&rows->map);
+    w->heads = head_end(&rows->map) - w->first_head;
+    w->blocks = (rows->rows + w->way->rows - 1) / w->way->rows;
+    w->d_places = w->way->places(rows->kv->head_dim);
+    w->head_floats = w->blocks * w->way->rows * rows->map.group * w->d_places;
+}
+
+static inline int64_t watch_bytes(const lh_watch *w)
+{
+    return round_up(w->heads * w->head_floats * (int64_t)sizeof *w->q + w->rows->rows * (int64_t)sizeof *w->sights +
+                        w->blocks * (int64_t)sizeof *w->block_sights,
+                    64);
+}
+
+/* Memory of watch_bytes; what no thread need share is set. */
+static inline void watch_place(lh_watch *w, void *memory)
+{
+    const lh_observed *o = w->rows;
+    w->q = memory;
+    w->sights = (lh_sight *)(w->q + w->heads * w->head_floats);
+    w->block_sights = (lh_block_sight *)(w->sights + o->rows);
+    for (int64_t r = 0; r < o->rows; r++) {
+        int64_t before = o->logit.window > 0 ? o->positions[r] - o->logit.window : -1;
+        w->sights[r] =
+            (lh_sight){.before = before < -1 ? -1 : (int32_t)before, .last = o->until ? o->until[r] : o->positions[r]};
+    }
+    for (int64_t b = 0; b < w->blocks; b++) {
+        lh_block_sight all = {{INT32_MAX, INT32_MAX}, {INT32_MIN, INT32_MIN}};
+        for (int64_t r = b * w->way->rows; r < least((b + 1) * w->way->rows, o->rows); r++) {
+            lh_sight s = w->sights[r];
+            all.least.before = s.before < all.least.before ? s.before : all.least.before;
+            all.least.last = s.last < all.least.last ? s.last : all.least.last;
+            all.most.before = s.before > all.most.before ? s.before : all.most.before;
+            all.most.last = s.last > all.most.last ? s.last : all.most.last;
+        }
+        w->block_sights[b] = all;
+    }
+}
+
+/* Block b of the rows of the n-th KV head. */
+static inline void watch_pack(const lh_watch *w, int64_t n, int64_t b)
+{
+    const lh_observed *o = w->rows;
+    int64_t d = o->kv->head_dim, i0, group;
+    head_range(&o->map, w->first_head + n, &i0, &group);
+    lh_rows rows = {.src = o->q,
+                    .type = LH_F32,
+                    .first = i0 * d,
+                    .outer_ld = o->q_ld,
+                    .inner = group,
+                    .inner_ld = d,
+                    .count = o->rows * group,
+                    .depth = d,
+                    .factor = query_factor(&o->logit)};
+    for (int64_t tile = b * group; tile < (b + 1) * group && tile * w->way->rows < rows.count; tile++)
+        w->way->pack_rows(w->q + n * w->head_floats + tile * w->way->rows * w->d_places, &rows, tile);
+}
+
+static inline int64_t step_floats_of(const lh_watch *w)
+{
+    return STEP * (w->d_places + 1 + w->way->rows * w->rows->map.group);
+}
+
+/* Steps that a thread takes at once: one behind the other, unless threads would be idle. */
+static inline int steps_at_once(int64_t steps)
+{
+    enum { MOST = 8, PARTS_PER_THREAD = 8 };
+    int64_t n = least(steps / (PARTS_PER_THREAD * omp_get_max_threads()), MOST);
+    return n > 1 ? (int)n : 1;
+}
+
+/* stored: of the step's first entry on; NULL: slots are positions. */
+static inline void step_positions(lh_step *p, const int32_t *stored)
+{
+    int32_t low = INT32_MAX, high = INT32_MIN;
+    int32_t *at = p->positions;
+    for (int64_t j = 0; j < STEP; j++) at[j] = INT32_MAX;
+    if (stored) {
+        memcpy(at, stored, (size_t)p->n * sizeof *at);
+    } else {
+        for (int64_t j = 0; j < p->n; j++) at[j] = (int32_t)(p->first + j);
+    }
+    for (int64_t j = 0; j < p->n; j++) {
+        low = at[j] < low ? at[j] : low;
+        high = at[j] > high ? at[j] : high;
+    }
+    p->low = low;
+    p->high = high;
+}
+
+/* The step's memory is step_floats_of floats; its keys are packed. */
+static inline void step_begin(lh_step *p, float *memory)
+{
+    const lh_ragged *kv = p->watch->rows->kv;
+    int64_t d = kv->head_dim;
+    lh_columns keys = {.src = kv->k,
+                       .type = kv->type,
+                       .first = (kv->offset[p->head] + p->first) * d,
+                       .ld = d,
+                       .count = p->n,
+                       .depth = d,
+                       .ahead = STEP};
+    p->k = memory;
+    p->s = p->k + STEP * p->watch->d_places;
+    p->positions = (int32_t *)(p->s + STEP * p->watch->way->rows * p->watch->rows->map.group);
+    step_positions(p, kv->positions ? kv->positions + kv->offset[p->head] + p->first : NULL);
+    p->watch->way->pack_keys(p->k, &keys);
+}
+
+typedef enum lh_seen { SEEN_NONE, SEEN_SOME, SEEN_ALL } lh_seen;
+
+/* How much of the step the rows of block b see. */
+static inline lh_seen step_seen(const lh_step *p, int64_t b)
+{
+    const lh_block_sight *s = &p->watch->block_sights[b];
+    if (s->most.last < p->low || s->least.before >= p->high) return SEEN_NONE;
+    return s->least.last >= p->high && s->most.before < p->low ? SEEN_ALL : SEEN_SOME;
+}
+
+/* Entries of the step, in whole panels, behind which no row of block b sees one. */
+static inline int64_t step_reach(const lh_step *p, int64_t b)
+{
+    int32_t last = p->watch->block_sights[b].most.last;
+    int64_t n = p->n;
+    while (n > 0 && p->positions[n - 1] > last) n--;
+    return least(round_up(n, TILE_COLS), p->n);
+}
+
+/* The logits of the rows of block b with the first n entries, but for the gain; with a soft cap, of which the cap is
+ * still to be multiplied with. Returns the tokens of the block. */
+static inline int64_t step_logits(const lh_step *p, int64_t b, int64_t n)
+{
+    const lh_watch *w = p->watch;
+    const int64_t whole = w->way->rows, half = whole / 2;
+    int64_t tokens = least(w->rows->rows - b * whole, whole), rows = tokens * p->group;
+    const float *q = w->q + (p->head - w->first_head) * w->head_floats + b * p->group * whole * w->d_places;
+    for (int64_t r = 0; r < rows; r += whole) {
+        lh_tile tile = {.a = q + r * w->d_places,
+                        .b = p->k,
+                        .c = p->s + r * STEP,
+                        .depth = w->d_places,
+                        .cols = n,
+                        .b_next = TILE_COLS * w->d_places,
+                        .c_ld = STEP,
+                        .from_zero = 1};
+        int64_t left = rows - r; /* many rows at once are faster than some and then some more */
+        w->way->logits(&tile, left > half ? whole : left > SOME_ROWS ? half : left > 2 ? SOME_ROWS : left);
+    }
+    if (w->rows->logit.softcap > 0) {
+        for (int64_t i = 0; i < rows * STEP; i += VL) vf_store(p->s + i, vf_tanh(vf_load(p->s + i)));
+    }
+    return tokens;
+}
+
+/* What the logits of row r are still to be multiplied with. */
+static inline float row_gain(const lh_observed *o, int64_t r)
+{
+    return (o->gains ? o->gains[r] : 1.0f) * (o->logit.softcap > 0 ? o->logit.softcap : 1.0f);
+}
+
+VEC_FN vm seen_by(const int32_t *positions, lh_sight sight)
+{
+    vi p = vi_load(positions);
+    return vm_and(vi_gt(p, vi_set1(sight.before)), vm_not(vi_gt(p, vi_set1(sight.last))));
+}
+
+#endif

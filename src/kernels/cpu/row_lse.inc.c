@@ -1,0 +1,156 @@
+/* Log-sum-exp of observed rows. An item of work is a KV head and SPAN of its entries, of which every row keeps its
+ * highest logit and its mass, lane by lane; spans are joined in their order. Rows go in slabs of SLAB, which bounds the
+ * memory. Every step of a row's arithmetic is laid out by absolute slots. */
+#include "kernels/cpu/observed.h"
+
+enum { SPAN = 4 * STEP, SLAB = 128 };
+
+/* What lanes that have seen nothing have as their highest logit: finite, so that differences are numbers. */
+#define LOWEST (-3.0e38f)
+
+/* Of the lanes of a row, or of all of them. */
+typedef struct lh_lanes {
+    float top[VL], mass[VL];
+} lh_lanes;
+typedef struct lh_lse_part {
+    float top, mass;
+} lh_lse_part;
+
+typedef struct lh_slab {
+    const lh_observed *rows;
+    lh_watch watch;
+    int64_t spans;
+    lh_lse_part *parts; /* [heads, spans, rows * group] */
+    float *lse;         /* [rows, map.heads] */
+} lh_slab;
+
+static lh_lse_part *parts_of(const lh_slab *slab, int64_t n, int64_t span)
+{
+    return slab->parts + (n * slab->spans + span) * slab->rows->rows * slab->rows->map.group;
+}
+
+/* The logits of one row at a step. */
+VEC_FN void add_logits(const lh_step *p, float *s, int64_t r, lh_lanes *lanes, const int masked)
+{
+    vf gain = vf_set1(row_gain(p->watch->rows, r)), before = vf_load(lanes->top), top = before, mass;
+    for (int64_t j = 0; j < p->n; j += VL) {
+        vf x = gain * vf_load(s + j);
+        if (masked) x = vf_where(seen_by(p->positions + j, p->watch->sights[r]), x, vf_set1(-INFINITY));
+        vf_store(s + j, x);
+        top = vf_max(x, top);
+    }
+    mass = vf_load(lanes->mass) * vf_exp_negative(before - top);
+    for (int64_t j = 0; j < p->n; j += VL) mass = mass + vf_exp_negative(vf_load(s + j) - top);
+    vf_store(lanes->top, top);
+    vf_store(lanes->mass, mass);
+}
+
+/* The rows of a block at a step; behind the last entry of a head the vector is masked. */
+static void add_rows_of(const lh_step *p, int64_t block, lh_seen seen, lh_lanes *lanes)
+{
+    int64_t first = block * p->watch->way->rows, tokens = step_logits(p, block, p->n);
+    for (int64_t row = 0; row < tokens * p->group; row++) {
+        int64_t r = first + row / p->group;
+        if (seen == SEEN_ALL && p->n % VL == 0)
+            add_logits(p, p->s + row * STEP, r, &lanes[first * p->group + row], 0);
+        else
+            add_logits(p, p->s + row * STEP, r, &lanes[first * p->group + row], 1);
+    }
+}
+
+static void lse_item(const lh_slab *slab, int64_t n, int64_t span, float *memory)
+{
+    const lh_watch *w = &slab->watch;
+    const lh_observed *o = slab->rows;
+    lh_lanes *lanes = (lh_lanes *)memory;
+    lh_step p = {.watch = w, .head = w->first_head + n};
+    lh_lse_part *parts = parts_of(slab, n, span);
+    int64_t end = least((span + 1) * SPAN, o->kv->len[p.head]);
+    head_range(&o->map, p.head, &p.i0, &p.group);
+    for (int64_t row = 0; row < o->rows * p.group; row++) {
+        vf_store(lanes[row].top, vf_set1(LOWEST));
+        vf_store(lanes[row].mass, vf_zero());
+    }
+    for (p.first = span * SPAN; p.first < end; p.first += STEP) {
+        p.n = least(end - p.first, STEP);
+        step_begin(&p, (float *)(lanes + o->rows * o->map.group));
+        for (int64_t b = 0; b < w->blocks; b++) {
+            lh_seen seen = step_seen(&p, b);
+            if (seen != SEEN_NONE) add_rows_of(&p, b, seen, lanes);
+        }
+    }
+    for (int64_t row = 0; row < o->rows * p.group; row++) {
+        vf tops = vf_load(lanes[row].top);
+        float top = vf_top(tops);
+        vf shares = vf_exp_negative(tops - vf_set1(top));
+        parts[row] = (lh_lse_part){.top = top, .mass = vf_sum(shares * vf_load(lanes[row].mass))};
+    }
+}
+
+/* Row r of all query heads of the n-th KV head. */
+static void join_spans(const lh_slab *slab, int64_t n, int64_t r)
+{
+    const lh_observed *o = slab->rows;
+    int64_t i0, group;
+    head_range(&o->map, slab->watch.first_head + n, &i0, &group);
+    for (int64_t i = 0; i < group; i++) {
+        float top = LOWEST, mass = 0.0f;
+        for (int64_t span = 0; span < slab->spans; span++) top = fmaxf(top, parts_of(slab, n, span)[r * group + i].top);
+        for (int64_t span = 0; span < slab->spans; span++) {
+            lh_lse_part part = parts_of(slab, n, span)[r * group + i];
+            mass += part.mass * expf(part.top - top);
+        }
+        slab->lse[r * o->map.heads + i0 + i] = mass == 0 ? -INFINITY : top + logf(mass);
+    }
+}
+
+static lh_status run_slab(lh_stream *stream, lh_slab *slab)
+{
+    lh_status st = LH_OK;
+    const lh_observed *o = slab->rows;
+    lh_watch *w = &slab->watch;
+    int64_t longest = 0, rows = o->rows * o->map.group;
+    char *memory = NULL;
+    watch_open(w, o);
+    for (int64_t n = 0; n < w->heads; n++) {
+        int64_t len = o->kv->len[w->first_head + n];
+        longest = len > longest ? len : longest;
+    }
+    slab->spans = (longest + SPAN - 1) / SPAN;
+    int64_t shared = watch_bytes(w), parts = round_up(w->heads * slab->spans * rows * (int64_t)sizeof *slab->parts, 64);
+    int64_t own = round_up(rows * (int64_t)sizeof(lh_lanes) + step_floats_of(w) * (int64_t)sizeof(float), 64);
+    LH_TRY(lh_stream_scratch(stream, &memory, shared + parts + omp_get_max_threads() * own));
+    watch_place(w, memory);
+    slab->parts = (lh_lse_part *)(memory + shared);
+#pragma omp parallel if (w->heads * slab->spans > 1 && rows * longest * w->heads >= PARALLEL_FROM / 32)
+    {
+        float *mine = (float *)(memory + shared + parts + omp_get_thread_num() * own);
+#pragma omp for
+        for (int64_t n = 0; n < w->heads * w->blocks; n++) watch_pack(w, n / w->blocks, n % w->blocks);
+        w->way->begin();
+#pragma omp for schedule(dynamic)
+        for (int64_t n = 0; n < w->heads * slab->spans; n++) lse_item(slab, n / slab->spans, n % slab->spans, mine);
+        w->way->end();
+#pragma omp for
+        for (int64_t n = 0; n < w->heads * o->rows; n++) join_spans(slab, n / o->rows, n % o->rows);
+    }
+done:
+    return st;
+}
+
+static lh_status op_row_lse(lh_stream *stream, const lh_row_lse_args *a)
+{
+    lh_status st = LH_OK;
+    if (a->rows.map.heads == 0) return LH_OK;
+    for (int64_t r = 0; r < a->rows.rows; r += SLAB) {
+        lh_observed rows = a->rows;
+        rows.rows = least(a->rows.rows - r, SLAB);
+        rows.q += r * rows.q_ld;
+        rows.positions += r;
+        rows.until = rows.until ? rows.until + r : NULL;
+        rows.gains = rows.gains ? rows.gains + r : NULL;
+        LH_TRY(run_slab(stream, &(lh_slab){.rows = &rows, .lse = a->lse + r * rows.map.heads}));
+    }
+done:
+    return st;
+}

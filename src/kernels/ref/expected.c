@@ -1,0 +1,56 @@
+/* Expected attention: moments of the queries, and what they let an entry expect. */
+#include <math.h>
+
+#include "kernels/ref/ref.h"
+
+lh_status lh_ref_query_moments(lh_stream *stream, const lh_query_moments_args *a)
+{
+    (void)stream;
+    for (int64_t i = 0; i < a->heads; i++)
+        for (int64_t x = 0; x < a->dim; x++) {
+            double sum = 0.0;
+            for (int64_t r = 0; r < a->rows; r++) sum += a->q[r * a->q_ld + i * a->dim + x];
+            a->sums[i * a->dim + x] += sum;
+            for (int64_t y = 0; y < a->dim; y++) {
+                double product = 0.0;
+                for (int64_t r = 0; r < a->rows; r++) {
+                    const float *q = a->q + r * a->q_ld + i * a->dim;
+                    product += (double)q[x] * q[y];
+                }
+                a->products[(i * a->dim + x) * a->dim + y] += product;
+            }
+        }
+    return LH_OK;
+}
+
+static double expected_logit(const lh_expected_scores_args *a, int64_t i, int64_t h, int64_t s)
+{
+    int64_t d = a->kv->head_dim, at = (a->kv->offset[h] + s) * d;
+    const float *mean = a->means + i * d, *covariance = a->covariances + i * d * d;
+    double dot = 0.0, form = 0.0;
+    for (int64_t x = 0; x < d; x++) {
+        double k = ref_load(a->kv->k, a->kv->type, at + x), row = 0.0;
+        for (int64_t y = 0; y < d; y++) row += (double)covariance[x * d + y] * ref_load(a->kv->k, a->kv->type, at + y);
+        dot += mean[x] * k;
+        form += k * row;
+    }
+    return a->scale * dot + 0.5 * a->scale * a->scale * form;
+}
+
+lh_status lh_ref_expected_scores(lh_stream *stream, const lh_expected_scores_args *a)
+{
+    (void)stream;
+    for (int64_t i = 0; i < a->map.heads; i++) {
+        int64_t h = (a->map.first + i) / a->map.group, len = a->kv->len[h];
+        const uint8_t *state = a->state + h * a->ld;
+        float *y = a->y + i * a->ld;
+        double top = -INFINITY, mass = 0.0;
+        for (int64_t s = 0; s < len; s++)
+            if (state[s] == LH_ENTRY_COMPETES) top = fmax(top, expected_logit(a, i, h, s));
+        for (int64_t s = 0; s < len; s++)
+            if (state[s] == LH_ENTRY_COMPETES) mass += exp(expected_logit(a, i, h, s) - top);
+        for (int64_t s = 0; s < len; s++)
+            y[s] = state[s] == LH_ENTRY_COMPETES ? (float)(exp(expected_logit(a, i, h, s) - top) / mass) : 0.0f;
+    }
+    return LH_OK;
+}

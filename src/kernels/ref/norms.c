@@ -1,0 +1,96 @@
+/* Norms of keys and values, and the scores that are made of keys alone. */
+#include <math.h>
+
+#include "kernels/ref/ref.h"
+#include "kernels/slots.h"
+
+static double load_entry(const lh_ragged *kv, const void *part, int64_t h, int64_t s, int64_t i)
+{
+    return ref_load(part, kv->type, (kv->offset[h] + s) * kv->head_dim + i);
+}
+
+static double sum_of_squares(const lh_ragged *kv, const void *part, int64_t h, int64_t s)
+{
+    double sum = 0.0;
+    for (int64_t i = 0; i < kv->head_dim; i++) {
+        double x = load_entry(kv, part, h, s, i);
+        sum += x * x;
+    }
+    return sum;
+}
+
+lh_status lh_ref_entry_norms(lh_stream *stream, const lh_entry_norms_args *a)
+{
+    (void)stream;
+    for (int64_t h = 0; h < a->kv->heads; h++) {
+        for (int64_t s = a->from ? a->from[h] : 0; s < a->kv->len[h]; s++) {
+            double squares = sum_of_squares(a->kv, a->part == LH_PART_KEY ? a->kv->k : a->kv->v, h, s);
+            double norm = a->kind == LH_NORM_SQUARE ? squares : sqrt(squares);
+            *lh_slot_at(&a->y, h, s, 0) = (float)(a->kind == LH_NORM_MINUS_L2 ? -norm : norm);
+        }
+    }
+    return LH_OK;
+}
+
+/* L1 norm of the value of slot s of head h behind the projection of query head i. */
+static double projected_norm(const lh_projected_norms_args *a, int64_t h, int64_t s, int64_t i)
+{
+    double norm = 0.0;
+    for (int64_t o = 0; o < a->out; o++) {
+        double sum = 0.0;
+        for (int64_t d = 0; d < a->kv->head_dim; d++)
+            sum +=
+                load_entry(a->kv, a->kv->v, h, s, d) * ref_load(a->w, a->type, o * a->w_ld + i * a->kv->head_dim + d);
+        norm += fabs(sum);
+    }
+    return norm;
+}
+
+lh_status lh_ref_projected_norms(lh_stream *stream, const lh_projected_norms_args *a)
+{
+    (void)stream;
+    for (int64_t h = 0; h < a->kv->heads; h++) {
+        for (int64_t s = a->from ? a->from[h] : 0; s < a->kv->len[h]; s++) {
+            double sum = 0.0;
+            for (int64_t i = 0; i < a->map.heads; i++) {
+                if ((a->map.first + i) / a->map.group == h) sum += projected_norm(a, h, s, i);
+            }
+            *lh_slot_at(&a->y, h, s, 0) = (float)(a->factor * sum);
+        }
+    }
+    return LH_OK;
+}
+
+/* Norms are at least this, so that a key of zeros divides nothing by zero. */
+static double norm_of(double squares)
+{
+    return fmax(sqrt(squares), 1e-8);
+}
+
+lh_status lh_ref_key_difference(lh_stream *stream, const lh_key_difference_args *a)
+{
+    lh_status st = LH_OK;
+    const lh_ragged *kv = a->kv;
+    double *mean = NULL;
+    LH_TRY(lh_stream_scratch(stream, &mean, kv->head_dim * (int64_t)sizeof *mean));
+    for (int64_t h = 0; h < kv->heads; h++) {
+        double squares = 0.0;
+        for (int64_t i = 0; i < kv->head_dim; i++) mean[i] = 0.0;
+        for (int64_t s = 0; s < kv->len[h]; s++) {
+            double norm = norm_of(sum_of_squares(kv, kv->k, h, s));
+            for (int64_t i = 0; i < kv->head_dim; i++) mean[i] += load_entry(kv, kv->k, h, s, i) / norm;
+        }
+        for (int64_t i = 0; i < kv->head_dim; i++) {
+            mean[i] /= (double)kv->len[h];
+            squares += mean[i] * mean[i];
+        }
+        for (int64_t s = 0; s < kv->len[h]; s++) {
+            double dot = 0.0;
+            for (int64_t i = 0; i < kv->head_dim; i++) dot += load_entry(kv, kv->k, h, s, i) * mean[i];
+            double norms = norm_of(sum_of_squares(kv, kv->k, h, s)) * norm_of(squares);
+            a->y[h * a->ld + s] = (float)(-dot / norms);
+        }
+    }
+done:
+    return st;
+}

@@ -1,0 +1,203 @@
+/* Budgets over all layers: the competing entries of all heads of all layers are ranked together. Prefill goes layer by
+ * layer, and a layer's entries go as soon as so many better ones are there that they cannot stay; the threshold only
+ * rises. So memory is bounded by about twice what stays and the one layer under way, and in the end what stays is what
+ * a flat selection over whole layers would have kept. Scores go with their entries meanwhile. */
+#include <string.h>
+
+#include "kv/kv_impl.h"
+
+struct lh_over_layers {
+    lh_eviction *e; /* [layers] those that have come so far and whose entries compete */
+    int64_t sheets;
+    int64_t *room, *counts, *ties, *above, *floors, *bases, *budgets; /* [layers, kv_heads] */
+};
+
+lh_status lh_kv_open_over_layers(lh_kv *kv)
+{
+    lh_status st = LH_OK;
+    int64_t cells = kv->shape.layers * kv->shape.heads.kv_heads;
+    lh_over_layers *o = NULL;
+    LH_TRY(lh_calloc(&o, 1, sizeof *o));
+    kv->over = o;
+    LH_TRY(lh_calloc(&o->e, kv->shape.layers, sizeof *o->e));
+    LH_TRY(lh_calloc(&o->room, 7 * cells, sizeof *o->room));
+    o->counts = o->room + cells;
+    o->ties = o->room + 2 * cells;
+    o->above = o->room + 3 * cells;
+    o->floors = o->room + 4 * cells;
+    o->bases = o->room + 5 * cells;
+    o->budgets = o->room + 6 * cells;
+done:
+    return st;
+}
+
+void lh_kv_close_over_layers(lh_kv *kv)
+{
+    if (!kv->over) return;
+    lh_free(kv->over->e);
+    lh_free(kv->over->room);
+    lh_free(kv->over);
+    kv->over = NULL;
+}
+
+lh_status lh_kv_show_scores(lh_kv *kv, const lh_eviction *e, const float **scores)
+{
+    lh_status st = LH_OK;
+    *scores = kv->work.at[LH_WORK_RAW];
+    LH_TRY(lh_kv_classify(kv, e));
+    LH_TRY(kv->place.ops->finish_scores(kv->place.stream,
+                                        &(lh_finish_scores_args){.y = kv->work.at[LH_WORK_RAW],
+                                                                 .x = lh_kv_stat(&e->pool->view, kv->layout.score),
+                                                                 .kv = &e->pool->view,
+                                                                 .ld = kv->work.ld,
+                                                                 .parts = 1,
+                                                                 .kind = LH_FINISH_PLAIN,
+                                                                 .factor = 1.0f}));
+done:
+    return st;
+}
+
+/* Whether no layer behind this one competes. */
+static int is_last(const lh_kv *kv, int64_t layer)
+{
+    for (int64_t l = layer + 1; l < kv->shape.layers; l++)
+        if (kv->layers[l].plan.ranked) return 0;
+    return 1;
+}
+
+/* Competing entries that all layers together may keep. */
+static int64_t all_of(const lh_kv *kv)
+{
+    int64_t sum = 0;
+    for (int64_t l = 0; l < kv->shape.layers; l++)
+        if (kv->layers[l].plan.ranked) sum += kv->layers[l].plan.protect.base;
+    return sum * kv->shape.heads.kv_heads;
+}
+
+static int64_t least(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* Collective. Before the last layer: what may still be among the best. A head's final share is at most the larger of
+ * its share of the flat top and its layer's base, and one for what rounding leaves. */
+static lh_status share_meanwhile(lh_kv *kv, const lh_share *q, lh_status *local)
+{
+    lh_status st = LH_OK;
+    lh_over_layers *o = kv->over;
+    LH_TRY(lh_kv_flat_top(kv, q, local));
+    for (int64_t i = 0; i < o->sheets * kv->shape.heads.kv_heads; i++) {
+        int64_t most = o->counts[i] > o->bases[i] ? o->counts[i] : o->bases[i];
+        o->budgets[i] = least(o->room[i], most + 1);
+    }
+done:
+    return st;
+}
+
+/* Collective. With all layers: what stays. */
+static lh_status share_at_last(lh_kv *kv, const lh_share *q, lh_status *local)
+{
+    lh_status st = LH_OK;
+    lh_over_layers *o = kv->over;
+    lh_share share = *q;
+    int64_t heads = kv->shape.heads.kv_heads, cells = o->sheets * heads;
+    int floored = kv->fixed.safeguard == LH_SAFEGUARD_FLOOR;
+    for (int64_t i = 0; i < cells && floored; i++) {
+        o->floors[i] = lh_policy_floor(&kv->fixed, &o->e[i / heads].protect, o->room[i]);
+        share.want -= o->floors[i];
+    }
+    if (floored) share.floors = o->floors;
+    LH_TRY(lh_kv_flat_top(kv, &share, local));
+    if (floored)
+        for (int64_t i = 0; i < cells; i++) o->budgets[i] = o->floors[i] + o->counts[i];
+    else
+        lh_policy_interp(&kv->fixed,
+                         &(lh_interp_request){.heads = cells, .bases = o->bases, .counts = o->counts, .room = o->room},
+                         o->budgets);
+done:
+    return st;
+}
+
+/* Entries of one layer that stay; `slack`: free slots behind them. */
+static lh_status keep(lh_kv *kv, int64_t sheet, int is_new, lh_status *local)
+{
+    lh_status st = LH_OK;
+    lh_over_layers *o = kv->over;
+    const lh_heads *h = &kv->shape.heads;
+    lh_eviction *e = &o->e[sheet];
+    int64_t *own = kv->traffic.kept, *budgets = o->budgets + sheet * h->kv_heads;
+    const float *scores = NULL;
+    memcpy(own, budgets + h->kv_first, (size_t)h->kv_count * sizeof *own);
+    LH_TRY(lh_kv_show_scores(kv, e, &scores));
+    LH_TRY(lh_kv_mark_best(kv, e, scores, own, LH_ENTRY_DROP));
+    if (is_new) {
+        LH_TRY(lh_kv_compact_out(kv, e, own));
+        e->pool = &kv->layers[e->layer].pool;
+        goto done;
+    }
+    LH_TRY(kv->place.ops->compact(kv->place.stream, &(lh_compact_args){.dst = &e->pool->view,
+                                                                       .src = &e->pool->view,
+                                                                       .state = kv->work.at[LH_WORK_STATE],
+                                                                       .ld = kv->work.ld,
+                                                                       .kind = LH_COMPACT_IN_ORDER}));
+    LH_TRY(lh_pool_pull_len(e->pool, kv->place.stream));
+    for (int64_t g = 0; g < h->kv_count; g++) own[g] = e->pool->len[g] + kv->layers[e->layer].plan.slack;
+    LH_TRY(lh_pool_resize(e->pool, kv->place.stream, own));
+done:
+    if (st != LH_OK) *local = st;
+    return LH_OK;
+}
+
+/* Scores are of no use any more. */
+static void forget_scores(lh_kv *kv)
+{
+    for (int64_t l = 0; l < kv->shape.layers; l++) {
+        lh_pool *pool = &kv->layers[l].pool;
+        lh_device_free(lh_kv_device(kv), pool->view.stats);
+        pool->view.stats = NULL;
+        pool->view.stat_count = pool->form.stats = 0;
+    }
+}
+
+lh_status lh_kv_settle_over_layers(lh_kv *kv, const lh_eviction *e, lh_status *local)
+{
+    lh_status st = LH_OK;
+    lh_over_layers *o = kv->over;
+    int64_t heads = kv->shape.heads.kv_heads, first = o->sheets * heads, held = 0;
+    lh_scores scores = {0};
+    if (*local == LH_OK) *local = lh_kv_classify(kv, e);
+    LH_TRY(lh_kv_score(kv, e, local, &scores));
+    if (*local == LH_OK)
+        *local = kv->place.ops->put_stats(kv->place.stream,
+                                          &(lh_put_stats_args){.y = lh_kv_stat(&e->pool->view, kv->layout.score),
+                                                               .x = scores.heads,
+                                                               .kv = &e->pool->view,
+                                                               .ld = kv->work.ld});
+    o->e[o->sheets++] = *e;
+    for (int64_t g = 0; g < heads; g++) {
+        o->room[first + g] = e->room[g];
+        o->bases[first + g] = e->protect.base;
+    }
+    for (int64_t i = 0; i < o->sheets * heads; i++) held += o->room[i];
+    lh_share q = {.sheets = o->sheets,
+                  .e = o->e,
+                  .want = least(all_of(kv), held),
+                  .counts = o->counts,
+                  .ties = o->ties,
+                  .above = o->above};
+    int last = is_last(kv, e->layer);
+    if (last)
+        LH_TRY(share_at_last(kv, &q, local));
+    else if (held > q.want)
+        LH_TRY(share_meanwhile(kv, &q, local));
+    else
+        memcpy(o->budgets, o->room, (size_t)(o->sheets * heads) * sizeof *o->budgets);
+    for (int64_t s = 0; s < o->sheets; s++) {
+        int shrinks = memcmp(o->budgets + s * heads, o->room + s * heads, (size_t)heads * sizeof *o->room) != 0;
+        if (*local == LH_OK && (shrinks || s == o->sheets - 1)) LH_TRY(keep(kv, s, s == o->sheets - 1, local));
+    }
+    memcpy(o->room, o->budgets, (size_t)(o->sheets * heads) * sizeof *o->room);
+    if (last) forget_scores(kv);
+done:
+    return st;
+}

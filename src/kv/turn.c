@@ -1,0 +1,176 @@
+/* Slot positions (StreamingLLM, arXiv 2309.17453): what is kept stands close together, whatever was lost in between.
+ * Keys are kept as they were before their rotation, and turned by their slots whenever rows attend to them. */
+#include <string.h>
+
+#include "kv/kv_impl.h"
+
+int lh_kv_turns(const lh_policy_plan *plan)
+{
+    return plan->evicts && plan->positions == LH_POSITION_SLOT;
+}
+
+int lh_kv_by_slots(const lh_kv *kv)
+{
+    return lh_kv_turns(&kv->fixed) && kv->clock.seen;
+}
+
+int64_t lh_turn_bytes(const lh_kv_shape *shape, int64_t slots, int64_t longest)
+{
+    return slots * shape->head_dim * lh_dtype_bytes(shape->type) +
+           longest * (shape->head_dim * (int64_t)sizeof(float) + (int64_t)sizeof(int32_t)) +
+           shape->head_dim * (int64_t)sizeof(float);
+}
+
+void lh_turn_free(lh_kv *kv)
+{
+    lh_turn *t = &kv->turn;
+    lh_device_free(lh_kv_device(kv), t->pool.view.k);
+    lh_device_free(lh_kv_device(kv), t->keys);
+    lh_device_free(lh_kv_device(kv), t->slots);
+    lh_device_free(lh_kv_device(kv), t->inv_freq);
+    *t = (lh_turn){0};
+}
+
+/* Room for all slots of a pool, whose longest head has `longest`. */
+static lh_status grow(lh_kv *kv, int64_t slots, int64_t longest)
+{
+    lh_status st = LH_OK;
+    lh_device *device = lh_kv_device(kv);
+    lh_turn *t = &kv->turn;
+    int64_t dim = kv->shape.head_dim, entry = dim * lh_dtype_bytes(kv->shape.type);
+    int32_t *numbers = NULL;
+    void *k = NULL;
+    if (slots <= t->room && longest <= t->longest) goto done;
+    slots = slots > t->room ? slots : t->room;
+    longest = longest > t->longest ? longest : t->longest;
+    lh_turn_free(kv);
+    LH_TRY(lh_device_alloc(device, &k, slots * entry, LH_MEM_WORK));
+    t->pool.view.k = k;
+    LH_TRY(lh_device_alloc(device, &t->keys, longest * dim * (int64_t)sizeof(float), LH_MEM_WORK));
+    LH_TRY(lh_device_alloc(device, &t->slots, longest * (int64_t)sizeof(int32_t), LH_MEM_WORK));
+    LH_TRY(lh_device_alloc(device, &t->inv_freq, dim * (int64_t)sizeof(float), LH_MEM_WORK));
+    LH_TRY(lh_calloc(&numbers, longest, sizeof *numbers));
+    for (int64_t s = 0; s < longest; s++) numbers[s] = (int32_t)s;
+    LH_TRY(lh_stream_copy(kv->place.stream, t->slots, numbers, longest * (int64_t)sizeof *numbers, LH_COPY_TO_DEVICE));
+    LH_TRY(lh_stream_sync(kv->place.stream));
+    t->room = slots;
+    t->longest = longest;
+done:
+    lh_free(numbers);
+    return st;
+}
+
+/* Keys of n slots, turned by what `positions` says, from one pool into another or in place. */
+typedef struct turning {
+    const lh_kv_rotation *rotation;
+    const float *inv_freq;
+    const int32_t *positions;
+    float scale;
+    const void *from;
+    void *to;
+    int64_t n;
+} turning;
+
+static lh_status turn_keys(lh_kv *kv, const turning *q)
+{
+    lh_status st = LH_OK;
+    const lh_ops *ops = kv->place.ops;
+    lh_stream *stream = kv->place.stream;
+    int64_t dim = kv->shape.head_dim;
+    lh_convert_args convert = {.dst = kv->turn.keys,
+                               .src = q->from,
+                               .dst_type = LH_F32,
+                               .src_type = kv->shape.type,
+                               .rows = q->n,
+                               .cols = dim,
+                               .dst_ld = dim,
+                               .src_ld = dim};
+    LH_TRY(ops->convert(stream, &convert));
+    LH_TRY(ops->rope(stream, &(lh_rope_args){.x = kv->turn.keys,
+                                             .positions = q->positions,
+                                             .inv_freq = q->inv_freq,
+                                             .tokens = q->n,
+                                             .heads = 1,
+                                             .dim = dim,
+                                             .rotary = q->rotation->rotary,
+                                             .ld = dim,
+                                             .scale = q->scale}));
+    convert.dst = q->to;
+    convert.src = kv->turn.keys;
+    convert.dst_type = kv->shape.type;
+    convert.src_type = LH_F32;
+    LH_TRY(ops->convert(stream, &convert));
+done:
+    return st;
+}
+
+static const lh_kv_rotation *rotation_of(const lh_kv *kv, int64_t layer)
+{
+    return &kv->shape.rotations[lh_kv_slides(&kv->shape, layer)];
+}
+
+lh_status lh_kv_unturn(lh_kv *kv, int64_t layer)
+{
+    lh_status st = LH_OK;
+    lh_pool *pool = &kv->layers[layer].pool;
+    const lh_kv_rotation *r = rotation_of(kv, layer);
+    int64_t entry = kv->shape.head_dim * lh_dtype_bytes(kv->shape.type), half = r->rotary / 2, longest = 1;
+    float *frequencies = NULL;
+    if (!lh_kv_turns(&kv->fixed)) goto done;
+    for (int64_t h = 0; h < pool->view.heads; h++) longest = pool->len[h] > longest ? pool->len[h] : longest;
+    LH_TRY(grow(kv, 0, longest));
+    LH_TRY(lh_calloc(&frequencies, half, sizeof *frequencies));
+    LH_TRY(lh_stream_copy(kv->place.stream, frequencies, r->inv_freq, half * (int64_t)sizeof *frequencies,
+                          LH_COPY_TO_HOST));
+    LH_TRY(lh_stream_sync(kv->place.stream));
+    for (int64_t i = 0; i < half; i++) frequencies[i] = -frequencies[i];
+    LH_TRY(lh_stream_copy(kv->place.stream, kv->turn.inv_freq, frequencies, half * (int64_t)sizeof *frequencies,
+                          LH_COPY_TO_DEVICE));
+    LH_TRY(lh_stream_sync(kv->place.stream));
+    for (int64_t h = 0; h < pool->view.heads; h++) {
+        char *k = (char *)pool->view.k + pool->offset[h] * entry;
+        LH_TRY(turn_keys(kv, &(turning){.rotation = r,
+                                        .inv_freq = kv->turn.inv_freq,
+                                        .positions = pool->view.positions + pool->offset[h],
+                                        .scale = 1.0f / r->scale,
+                                        .from = k,
+                                        .to = k,
+                                        .n = pool->len[h]}));
+    }
+done:
+    lh_free(frequencies);
+    return st;
+}
+
+int64_t lh_kv_slot_of(const lh_kv *kv, int64_t layer, int64_t position)
+{
+    const lh_pool *pool = &kv->layers[layer].pool;
+    if (!lh_kv_turns(&kv->fixed) || !kv->clock.seen || !pool->view.heads) return position;
+    return pool->len[0] + position - kv->clock.seen;
+}
+
+lh_status lh_kv_turned(lh_kv *kv, int64_t layer, int64_t seen, lh_ragged **view)
+{
+    lh_status st = LH_OK;
+    lh_pool *pool = &kv->layers[layer].pool;
+    const lh_kv_rotation *r = rotation_of(kv, layer);
+    int64_t entry = kv->shape.head_dim * lh_dtype_bytes(kv->shape.type), more = seen - kv->clock.seen, longest = 1;
+    *view = &pool->view;
+    if (!lh_kv_turns(&kv->fixed)) goto done;
+    for (int64_t h = 0; h < pool->view.heads; h++) longest = pool->cap[h] > longest ? pool->cap[h] : longest;
+    LH_TRY(grow(kv, pool->slots, longest));
+    for (int64_t h = 0; h < pool->view.heads; h++)
+        LH_TRY(turn_keys(kv, &(turning){.rotation = r,
+                                        .inv_freq = r->inv_freq,
+                                        .positions = kv->turn.slots,
+                                        .scale = r->scale,
+                                        .from = (char *)pool->view.k + pool->offset[h] * entry,
+                                        .to = (char *)kv->turn.pool.view.k + pool->offset[h] * entry,
+                                        .n = pool->len[h] + more}));
+    void *k = kv->turn.pool.view.k;
+    kv->turn.pool = *pool;
+    kv->turn.pool.view.k = k;
+    *view = &kv->turn.pool.view;
+done:
+    return st;
+}

@@ -1,0 +1,158 @@
+/* Parts that cannot go together. */
+#include "policies/policy_impl.h"
+
+static int no_rows(const lh_policy_plan *p)
+{
+    return lh_plan_attends(p) && !p->has_proxies && !p->rows_is_share && !p->rows;
+}
+
+static int last_of_more(const lh_policy_plan *p)
+{
+    return lh_plan_attends(p) && p->statistic == LH_STAT_LAST && (p->rows != 1 || p->rows_is_share);
+}
+
+static int running_mean(const lh_policy_plan *p)
+{
+    return p->running && p->statistic == LH_STAT_MEAN;
+}
+
+static int chooses_without_attention(const lh_policy_plan *p)
+{
+    return p->select != LH_SELECT_TOPK && !lh_plan_attends(p);
+}
+
+static int deviates_without_mean(const lh_policy_plan *p)
+{
+    return p->select == LH_SELECT_STD_SCOPE && (p->statistic != LH_STAT_MAS || p->group_kind != 0);
+}
+
+static int adapts_to_deviation(const lh_policy_plan *p)
+{
+    return p->heads == LH_HEADS_ADAPTIVE && p->select == LH_SELECT_STD_SCOPE;
+}
+
+static int adapts_by_position(const lh_policy_plan *p)
+{
+    return p->heads == LH_HEADS_ADAPTIVE && p->source == LH_SCORE_POSITION;
+}
+
+static int adapts_jointly(const lh_policy_plan *p)
+{
+    return p->heads == LH_HEADS_ADAPTIVE && p->joint;
+}
+
+static int joins_a_profile(const lh_policy_plan *p)
+{
+    return p->heads == LH_HEADS_PROFILE && p->joint;
+}
+
+static int joins_positions(const lh_policy_plan *p)
+{
+    return p->joint && p->source == LH_SCORE_POSITION;
+}
+
+static int joins_stages(const lh_policy_plan *p)
+{
+    return p->joint && (p->select == LH_SELECT_TWO_STAGE || p->select == LH_SELECT_STD_SCOPE);
+}
+
+static int mixes_shares(const lh_policy_plan *p)
+{
+    return p->heads == LH_HEADS_ADAPTIVE && p->shares_of == LH_SHARES_OF_BUDGET && p->safeguard == LH_SAFEGUARD_INTERP;
+}
+
+static int slots_of_uneven_heads(const lh_policy_plan *p)
+{
+    return p->positions == LH_POSITION_SLOT && (p->heads != LH_HEADS_UNIFORM || p->joint);
+}
+
+static int slots_of_old_rows(const lh_policy_plan *p)
+{
+    return p->positions == LH_POSITION_SLOT && lh_plan_attends(p) && !p->running;
+}
+
+static int layers_compete(const lh_policy_plan *p)
+{
+    return p->layers == LH_LAYERS_ADAPTIVE && (p->heads != LH_HEADS_ADAPTIVE || p->select != LH_SELECT_TOPK);
+}
+
+static int layers_compete_later(const lh_policy_plan *p)
+{
+    return p->layers == LH_LAYERS_ADAPTIVE && (p->every || p->block);
+}
+
+static int blocks_of_slots(const lh_policy_plan *p)
+{
+    return p->positions == LH_POSITION_SLOT && p->block;
+}
+
+static int expects_later(const lh_policy_plan *p)
+{
+    return p->source == LH_SCORE_EXPECTED && (p->every || p->block);
+}
+
+static int narrows_blocks(const lh_policy_plan *p)
+{
+    return p->block && p->layers != LH_LAYERS_UNIFORM;
+}
+
+static const struct {
+    int (*clash)(const lh_policy_plan *plan);
+    const char *message;
+} clashes[] = {
+    {no_rows, "--window 0 leaves no row to observe: give '--rows all', '--rows last:N', or a window of at least 1"},
+    {last_of_more, "'--statistic last' observes the last row alone: leave '--rows' out, or give another statistic"},
+    {running_mean, "'--statistic mean' needs rows that are observed again ('--window N' or '--proxies P%', without "
+                   "'--rows all'); use sum or mas"},
+    {chooses_without_attention, "this '--select' needs a statistic of attention ('--statistic sum' or mean, mas, "
+                                "count, last): give '--select topk'"},
+    {deviates_without_mean, "'--select std-scope' compares each weight with the mean of an entry: it needs "
+                            "'--statistic mas' and '--group mean'"},
+    {adapts_to_deviation, "'--head-budget adaptive' compares the scores of heads, but '--select std-scope' chooses by "
+                          "deviations: give '--select topk', or '--head-budget uniform'"},
+    {adapts_by_position, "'--head-budget adaptive' would change nothing: by '--statistic position' all heads score "
+                         "alike"},
+    {adapts_jointly, "'--head-budget adaptive' needs '--set-per head': with one set for a layer no head gets more than "
+                     "another"},
+    {joins_a_profile, "'--head-budget FILE' needs '--set-per head': with one set for a layer no head gets more than "
+                      "another"},
+    {joins_positions, "'--set-per layer' would change nothing: by '--statistic position' all heads score alike"},
+    {joins_stages, "'--set-per layer' needs '--select topk' or topk+sample: value norms and deviations are each head's "
+                   "own"},
+    {layers_compete,
+     "'--layer-budget adaptive' lets the heads of all layers compete: it needs '--head-budget adaptive' and "
+     "'--select topk'"},
+    {layers_compete_later, "'--layer-budget adaptive' ranks the entries of all layers once, at the end of the prefill: "
+                           "it needs '--evict never'"},
+    {blocks_of_slots, "'--positions slot' begins after the prefill: it needs '--evict never' or every:N"},
+    {expects_later, "'--statistic expected' sums up the queries of the whole prompt: it needs '--evict never'"},
+    {mixes_shares, "'--shares-of budget' needs '--safeguard floor': interp mixes counts of competing entries"},
+    {slots_of_uneven_heads, "'--positions slot' needs '--head-budget uniform' and '--set-per head': a new row has one "
+                            "position, the number of entries that every head holds"},
+    {slots_of_old_rows, "'--positions slot' needs scores without attention, or statistics that go on ('--rows all', or "
+                        "'--window 0'): rows that are observed again were rotated before the slots changed"},
+    {narrows_blocks, "'--evict block:N' needs '--layer-budget uniform': in blocks a layer is cut before the length of "
+                     "the prompt shapes the budgets of layers"},
+};
+
+lh_status lh_parts_check(const lh_policy_plan *plan)
+{
+    lh_status st = LH_OK;
+    for (size_t i = 0; i < sizeof clashes / sizeof *clashes; i++)
+        if (clashes[i].clash(plan)) LH_FAIL(LH_EUSAGE, "%s", clashes[i].message);
+    if (!plan->budget_is_share) LH_TRY(lh_policy_check(plan, plan->budget_entries));
+done:
+    return st;
+}
+
+lh_status lh_policy_check(const lh_policy_plan *plan, int64_t seen)
+{
+    lh_status st = LH_OK;
+    int64_t entries = lh_policy_entries(plan, seen);
+    if (plan->evicts && plan->block >= entries)
+        LH_FAIL(LH_EUSAGE,
+                "'--evict block:%lld' must be smaller than the budget of %lld entries, which a block has to fit into",
+                (long long)plan->block, (long long)entries);
+done:
+    return st;
+}

@@ -1,0 +1,73 @@
+/* A resolved policy for people. */
+#include <stdio.h>
+#include <string.h>
+
+#include "policies/policy_impl.h"
+
+/* Parts that say "none" of an addition are left out: switches that are off, no proxies. */
+static int says_nothing(const lh_part *part, const char *text)
+{
+    return (part->words == lh_policy_switch && strcmp(text, "off") == 0) || (!part->words && strcmp(text, "none") == 0);
+}
+
+static lh_status describe_part(const lh_policy_plan *plan, const lh_part *part, lh_buf *out)
+{
+    lh_part_value value;
+    char said[128];
+    part->write(plan, part, &value);
+    if (says_nothing(part, value.text)) return LH_OK;
+    const char *meaning = part->words ? lh_word_meaning(part->words, value.text) : NULL;
+    if (part->profile && !meaning) meaning = part->profile->meaning;
+    const char *shown = part->words == lh_policy_switch ? "" : value.text;
+    snprintf(said, sizeof said, "--%s %s", part->option, shown);
+    return lh_buf_printf(out, "  %-29s %s\n", said, meaning ? meaning : part->help);
+}
+
+/* How often, and from what. */
+static lh_status describe_decoding(const lh_policy_plan *plan, lh_buf *out)
+{
+    lh_status st = LH_OK;
+    lh_part_value share;
+    LH_TRY(lh_buf_puts(out, "\nwhile decoding: "));
+    if (!plan->every) {
+        LH_TRY(lh_buf_puts(out, "nothing is evicted, the cache grows by one entry a head at every token\n"));
+        goto done;
+    }
+    if (plan->every_is_rows)
+        LH_TRY(lh_buf_puts(out, "down to the budget whenever all proxies are new ones; "));
+    else if (plan->every == 1)
+        LH_TRY(lh_buf_puts(out, "down to the budget at every token; "));
+    else
+        LH_TRY(lh_buf_printf(out, "down to the budget at every %lld tokens; ", (long long)plan->every));
+    if (!lh_plan_attends(plan)) {
+        LH_TRY(lh_buf_puts(out, "entries are scored anew\n"));
+    } else if (plan->running) {
+        LH_TRY(lh_buf_puts(out, "statistics go on from the prompt's\n"));
+    } else if (plan->statistic == LH_STAT_LAST) {
+        LH_TRY(lh_buf_puts(out, "the newest row is observed\n"));
+    } else if (plan->has_proxies || plan->rows_is_share) {
+        lh_percent_write(plan->has_proxies ? plan->proxies_share : plan->rows_share, &share);
+        LH_TRY(lh_buf_printf(out, "the last rows, as many as %s of the prompt, are observed again\n", share.text));
+    } else {
+        LH_TRY(lh_buf_printf(out, "the last %lld rows are observed again\n", (long long)plan->rows));
+    }
+done:
+    return st;
+}
+
+lh_status lh_policy_describe(const lh_policy_plan *plan, lh_buf *out)
+{
+    lh_status st = LH_OK;
+    if (!plan->evicts) {
+        LH_TRY(lh_buf_puts(out, "  nothing is evicted: no part is used\n"));
+        goto done;
+    }
+    for (int i = 0; lh_part_at(i); i++)
+        if (lh_part_at(i)->used(plan)) LH_TRY(describe_part(plan, lh_part_at(i), out));
+    if (plan->block)
+        LH_TRY(lh_buf_printf(out, "\nin the prompt: before each block of %lld tokens the cache makes room for it\n",
+                             (long long)plan->block));
+    LH_TRY(describe_decoding(plan, out));
+done:
+    return st;
+}

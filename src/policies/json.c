@@ -1,0 +1,82 @@
+/* A resolved policy as JSON, and back. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "policies/policy_impl.h"
+
+static lh_status set_text(json_t *object, const char *key, const char *text)
+{
+    lh_status st = LH_OK;
+    char *end;
+    long long number = strtoll(text, &end, 10);
+    /* whole numbers as numbers; decimals stay as they were written */
+    if (json_object_set_new(object, key, *end ? json_string(text) : json_integer(number)))
+        LH_FAIL(LH_ENOMEM, "cannot allocate host memory for the policy as JSON");
+done:
+    return st;
+}
+
+lh_status lh_policy_json(const lh_policy_plan *plan, json_t **out)
+{
+    lh_status st = LH_OK;
+    lh_part_value value;
+    json_t *object = json_object();
+    if (!object || json_object_set_new(object, "name", json_string(plan->name)))
+        LH_FAIL(LH_ENOMEM, "cannot allocate host memory for the policy as JSON");
+    if (plan->evicts) {
+        lh_budget_write(plan, &value);
+        LH_TRY(set_text(object, "budget", value.text));
+    }
+    for (int i = 0; plan->evicts && lh_part_at(i); i++) {
+        const lh_part *part = lh_part_at(i);
+        if (part->used(plan)) {
+            part->write(plan, part, &value);
+            LH_TRY(set_text(object, part->option, value.text));
+        } else if (json_object_set_new(object, part->option, json_null())) {
+            LH_FAIL(LH_ENOMEM, "cannot allocate host memory for the policy as JSON");
+        }
+    }
+    *out = object;
+    object = NULL;
+done:
+    json_decref(object);
+    return st;
+}
+
+/* A member as option text in `value`: its text, or NULL where it is absent or null. */
+static lh_status get_text(const json_t *json, const char *key, const char *name, lh_part_value *value, const char **out)
+{
+    lh_status st = LH_OK;
+    const json_t *member = json_object_get(json, key);
+    *out = NULL;
+    if (!member || json_is_null(member)) goto done;
+    if (json_is_integer(member))
+        snprintf(value->text, sizeof value->text, "%lld", (long long)json_integer_value(member));
+    else if (json_is_string(member) && json_string_length(member) < sizeof value->text)
+        snprintf(value->text, sizeof value->text, "%s", json_string_value(member));
+    else
+        LH_FAIL(LH_EFILE, "'%s': '%s' of the policy must be a whole number or a short text", name, key);
+    *out = value->text;
+done:
+    return st;
+}
+
+lh_status lh_policy_from_json(lh_policy_plan *out, const json_t *json, const char *name)
+{
+    lh_status st = LH_OK;
+    lh_policy_options options = {0};
+    lh_part_value policy, budget, values[sizeof(lh_policy_parts) / sizeof(char *)];
+    if (!json_is_object(json)) LH_FAIL(LH_EFILE, "'%s': the policy must be a JSON object", name);
+    LH_TRY(get_text(json, "name", name, &policy, &options.policy));
+    if (!options.policy) LH_FAIL(LH_EFILE, "'%s': the policy has no name", name);
+    LH_TRY(get_text(json, "budget", name, &budget, &options.budget));
+    for (int i = 0; lh_part_at(i); i++) {
+        const char *text;
+        LH_TRY(get_text(json, lh_part_at(i)->option, name, &values[i], &text));
+        lh_part_say(lh_part_at(i), &options.parts, text);
+    }
+    if (lh_policy_resolve(out, &options) != LH_OK)
+        LH_FAIL(LH_EFILE, "'%s' holds a policy that is none here: %s", name, lh_error_message());
+done:
+    return st;
+}

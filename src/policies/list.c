@@ -1,0 +1,219 @@
+#include "policies/list.h"
+
+#include <ctype.h>
+#include <string.h>
+
+#include "base/options.h"
+#include "policies/policy_impl.h"
+
+/* ---- one policy ---- */
+
+#define FIELD(member) LH_FIELD(lh_policy_options, member)
+static const lh_option rows[] = {{.type = LH_OPT_STR, .letter = 'b', .name = "budget", FIELD(budget), .help = ""},
+#define LH_PART(member, option, kind, list, value, sentence) \
+    {.type = kind, .name = option, FIELD(parts.member), .choices = list, .help = ""},
+                                 LH_POLICY_PARTS(LH_PART)
+#undef LH_PART
+                                     {0}};
+#undef FIELD
+static const lh_option_table table = {"a policy", rows};
+static const lh_option_group groups[] = {{&table, 0}, {0}};
+static const lh_syntax syntax = {
+    .program = "", .name = "policy", .usage = "", .summary = "", .max_args = 1, .groups = groups};
+
+/* Ends every word of `text` with a NUL; their number. words: as many as there are bytes, at most. */
+static int cut_words(char *text, char **words)
+{
+    int n = 0;
+    while (*text) {
+        while (isspace((unsigned char)*text)) *text++ = '\0';
+        if (*text) words[n++] = text;
+        while (*text && !isspace((unsigned char)*text)) text++;
+    }
+    return n;
+}
+
+lh_status lh_policy_options_parse(lh_policy_options *out, char **words, const char *text)
+{
+    lh_status st = LH_OK;
+    lh_policy_options values = {0};
+    lh_options *options = NULL;
+    char *copy = NULL, **argv = NULL;
+    LH_TRY(lh_strdup(&copy, text));
+    LH_TRY(lh_calloc(&argv, (int64_t)strlen(copy) + 1, sizeof *argv));
+    int argc = cut_words(copy, argv);
+    if (argc == 0) LH_FAIL(LH_EUSAGE, "a policy is missing: its name is empty");
+    st = lh_options_parse(&options, &syntax, &values, argc, argv);
+    if (st != LH_OK) LH_TRY(lh_fail_within(st, "policy '%s'", text));
+    values.policy = lh_options_arg(options, 0);
+    *out = values;
+    *words = copy;
+    copy = NULL;
+done:
+    lh_options_close(options);
+    lh_free(argv);
+    lh_free(copy);
+    return st;
+}
+
+/* ---- the list ---- */
+
+/* The next item of a list that begins at *at, in new memory; *at goes behind it and its comma, NULL after the last. */
+static lh_status next_item(const char **at, const char *what, char **item)
+{
+    lh_status st = LH_OK;
+    const char *from = *at + strspn(*at, " "), *until;
+    if (*from == '"' || *from == '\'') {
+        until = strchr(from + 1, *from);
+        if (!until) LH_FAIL(LH_EUSAGE, "'--%s %s' has no closing %c", what, from, *from);
+        LH_TRY(lh_strndup(item, from + 1, until - from - 1));
+        until++;
+        until += strspn(until, " ");
+        if (*until && *until != ',') LH_FAIL(LH_EUSAGE, "'--%s' needs a comma before '%s'", what, until);
+    } else {
+        until = from + strcspn(from, ",");
+        LH_TRY(lh_strndup(item, from, until - from));
+    }
+    if (!(*item)[strspn(*item, " ")]) LH_FAIL(LH_EUSAGE, "'--%s' has an empty item in its list", what);
+    *at = *until ? until + 1 : NULL;
+done:
+    return st;
+}
+
+static void clear_choice(lh_policy_choice *choice)
+{
+    lh_free(choice->name);
+    lh_free(choice->budget);
+}
+
+/* Takes a plan, unless it is there. */
+static lh_status add(lh_policy_list *list, const lh_policy_plan *plan)
+{
+    lh_status st = LH_OK;
+    lh_policy_choice choice = {.plan = *plan};
+    lh_buf text = {0};
+    lh_part_value budget = {""};
+    for (int64_t i = 0; i < list->n; i++)
+        if (memcmp(&list->at[i].plan, plan, sizeof *plan) == 0) return LH_OK;
+    if (plan->evicts) lh_budget_write(plan, &budget);
+    LH_TRY(lh_policy_text(plan, &text));
+    int64_t behind = plan->evicts ? (int64_t)strlen(" --budget ") + (int64_t)strlen(budget.text) : 0;
+    LH_TRY(lh_strndup(&choice.name, text.data, text.bytes - behind));
+    LH_TRY(lh_strdup(&choice.budget, budget.text));
+    if (list->n == list->cap) {
+        LH_TRY(lh_realloc(&list->at, 2 * list->cap + 8, sizeof *list->at));
+        list->cap = 2 * list->cap + 8;
+    }
+    list->at[list->n++] = choice;
+    choice = (lh_policy_choice){0};
+done:
+    clear_choice(&choice);
+    lh_buf_clear(&text);
+    return st;
+}
+
+/* One policy with each of the budgets. */
+static lh_status add_budgets(lh_policy_list *list, const lh_policy_options *options, const char *budgets)
+{
+    lh_status st = LH_OK;
+    const lh_policy *preset = options->policy ? lh_policy_find(options->policy) : NULL;
+    lh_policy_options one = *options;
+    lh_policy_plan plan;
+    char *item = NULL;
+    if (one.budget || !budgets || (preset && !preset->parts.statistic)) {
+        LH_TRY(lh_policy_resolve(&plan, &one));
+        LH_TRY(add(list, &plan));
+        goto done;
+    }
+    while (budgets) {
+        lh_free(item);
+        item = NULL;
+        LH_TRY(next_item(&budgets, "budget", &item));
+        one.budget = item;
+        LH_TRY(lh_policy_resolve(&plan, &one));
+        plan.by_default = 0; /* or it would not be the same as one that was named */
+        LH_TRY(add(list, &plan));
+    }
+done:
+    lh_free(item);
+    return st;
+}
+
+/* Parts that every policy has, beside those of its own words. */
+static void add_parts(lh_policy_options *options, const lh_policy_parts *shared)
+{
+    for (int i = 0; lh_part_at(i); i++)
+        if (!lh_part_text(lh_part_at(i), &options->parts))
+            lh_part_say(lh_part_at(i), &options->parts, lh_part_text(lh_part_at(i), shared));
+}
+
+static lh_status add_all(lh_policy_list *list, const lh_policy_options *options, const char *budgets)
+{
+    lh_status st = LH_OK;
+    for (int i = 0; lh_policy_at(i); i++) {
+        const lh_policy *preset = lh_policy_at(i);
+        lh_policy_options one = *options;
+        if (preset->kind == LH_POLICY_COMPATIBLE || !preset->parts.statistic) continue;
+        one.policy = preset->name;
+        LH_TRY(add_budgets(list, &one, budgets));
+    }
+done:
+    return st;
+}
+
+/* One item of the list. */
+static lh_status add_item(lh_policy_list *list, const char *item, const lh_policy_options *lists)
+{
+    lh_status st = LH_OK;
+    lh_policy_options options;
+    char *words = NULL;
+    LH_TRY(lh_policy_options_parse(&options, &words, item));
+    options.profiles = &list->profiles;
+    const lh_policy *preset = options.policy ? lh_policy_find(options.policy) : NULL;
+    if (preset && !preset->parts.statistic) { /* the reference: neither budgets nor parts of the others are its own */
+        st = lh_policy_resolve(&(lh_policy_plan){0}, &options);
+    } else {
+        add_parts(&options, &lists->parts);
+        if (options.policy && strcmp(options.policy, "all") == 0)
+            st = add_all(list, &options, lists->budget);
+        else
+            st = add_budgets(list, &options, lists->budget);
+    }
+    if (st != LH_OK) LH_TRY(lh_fail_within(st, "'%s'", item));
+done:
+    lh_free(words);
+    return st;
+}
+
+lh_status lh_policy_list_resolve(lh_policy_list *out, const lh_policy_options *lists)
+{
+    lh_status st = LH_OK;
+    lh_policy_list list = {0};
+    lh_policy_plan full;
+    char *item = NULL;
+    LH_TRY(lh_policy_resolve(&full, &(lh_policy_options){.policy = "full"}));
+    LH_TRY(add(&list, &full));
+    if (!lists->policy)
+        LH_TRY(
+            add_budgets(&list, &(lh_policy_options){.parts = lists->parts, .profiles = &list.profiles}, lists->budget));
+    for (const char *at = lists->policy; at;) {
+        lh_free(item);
+        item = NULL;
+        LH_TRY(next_item(&at, "policy", &item));
+        LH_TRY(add_item(&list, item, lists));
+    }
+    *out = list;
+    list = (lh_policy_list){0};
+done:
+    lh_free(item);
+    lh_policy_list_clear(&list);
+    return st;
+}
+
+void lh_policy_list_clear(lh_policy_list *list)
+{
+    for (int64_t i = 0; i < list->n; i++) clear_choice(&list->at[i]);
+    lh_free(list->at);
+    lh_profiles_clear(&list->profiles);
+    *list = (lh_policy_list){0};
+}

@@ -1,0 +1,16 @@
+#include "policies/policy.h"
+
+const lh_policy lh_policy_critical_ada_snapkv = {
+    .name = "critical-ada-snapkv",
+    .summary = "as ada-snapkv, half of it chosen by what the values add to the output",
+    .paper = "arXiv 2502.03805",
+    .parts = {.statistic = "mean",
+              .window = "32",
+              .pool = "max",
+              .pool_size = "7",
+              .head_budget = "adaptive",
+              .alpha = "0.5",
+              .safeguard = "interp",
+              .select = "two-stage",
+              .first_stage = "0.5",
+              .evict = "never"}};

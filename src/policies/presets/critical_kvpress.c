@@ -1,0 +1,17 @@
+#include "policies/policy.h"
+
+const lh_policy lh_policy_critical_kvpress = {.name = "critical@kvpress",
+                                              .summary = "CriticalKVPress over SnapKVPress of kvpress 0.5.5",
+                                              .paper = "arXiv 2502.03805",
+                                              .kind = LH_POLICY_COMPATIBLE,
+                                              .parts = {.statistic = "mean",
+                                                        .window = "64",
+                                                        .group = "mean",
+                                                        .pool = "avg",
+                                                        .pool_size = "5",
+                                                        .group_stage = "score",
+                                                        .head_budget = "uniform",
+                                                        .select = "two-stage",
+                                                        .first_stage = "0.5",
+                                                        .shares_of = "budget",
+                                                        .evict = "never"}};

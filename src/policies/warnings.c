@@ -1,0 +1,80 @@
+/* What a user should know before a long run. */
+#include <math.h>
+
+#include "policies/policy_impl.h"
+
+/* A run of which something is to be said: the plan as it was resolved, and fixed for the prompt. */
+typedef struct outlook {
+    const lh_policy_plan *plan;
+    lh_policy_plan fixed;
+    int64_t seen, entries; /* entries: what an eviction goes down to, less than the budget before a block */
+    lh_protection protect;
+} outlook;
+
+static lh_status warn_all_kept(const outlook *o, lh_buf *out)
+{
+    return lh_buf_printf(out, "the budget of %lld entries holds the whole prompt of %lld tokens: nothing is evicted\n",
+                         (long long)o->fixed.budget_entries, (long long)o->seen);
+}
+
+/* Which option protects so much, and what it says. */
+static const char *protector(const outlook *o, int64_t *value)
+{
+    const lh_policy_plan *p = &o->fixed;
+    *value = p->sinks;
+    if (o->protect.sinks == o->protect.budget) return "sinks";
+    *value = lh_most(p->window, p->recents);
+    if (p->recents > p->window) return "recents";
+    return o->plan->has_proxies ? "proxies" : "window";
+}
+
+static lh_status warn_protected(const outlook *o, lh_buf *out)
+{
+    int64_t value;
+    const char *option = protector(o, &value);
+    return lh_buf_printf(out,
+                         "%s %lld leaves nothing of the budget of %lld entries to compete for: nothing is scored, %lld "
+                         "sinks and the last %lld entries are kept; give a larger '--budget' or a smaller '--%s'\n",
+                         option, (long long)value, (long long)o->entries, (long long)o->protect.sinks,
+                         (long long)o->protect.recents, o->fixed.block ? "evict block:N" : option);
+}
+
+/* AhaKV's gain is sqrt(2 ln(i / k)) (arXiv 2506.03762): below 1 for i < k * sqrt(e), and 0 at k. */
+static lh_status warn_gain(const outlook *o, lh_buf *out)
+{
+    double ratio = (double)o->seen / (double)o->fixed.budget_entries;
+    if (!o->fixed.gain || o->fixed.gain_floor || ratio * ratio >= exp(1)) return LH_OK;
+    return lh_buf_printf(out,
+                         "the gain of the last row is %.2f: just above the budget of %lld entries it flattens the "
+                         "attention that scores; '--gain-floor' keeps it at 1\n",
+                         sqrt(2 * log(ratio)), (long long)o->fixed.budget_entries);
+}
+
+static lh_status warn_pyramid(const outlook *o, lh_buf *out)
+{
+    int64_t budgets[2];
+    lh_layers_request two = {.layers = 2, .seen = o->seen};
+    if (o->fixed.layers != LH_LAYERS_PYRAMID_ROUNDED || lh_layers_narrow(&o->fixed, &two, budgets)) return LH_OK;
+    return lh_buf_printf(out,
+                         "every layer gets %lld entries: the narrow end of the pyramid would be smaller than the "
+                         "window %lld, and '--layer-budget pyramid-rounded' then is uniform\n",
+                         (long long)o->fixed.budget_entries, (long long)o->fixed.window);
+}
+
+lh_status lh_policy_warnings(const lh_policy_plan *plan, int64_t seen, lh_buf *out)
+{
+    lh_status st = LH_OK;
+    if (!plan->evicts || seen <= 0) goto done;
+    outlook o = {.plan = plan, .fixed = lh_policy_fix(plan, seen), .seen = seen};
+    o.entries = lh_most(1, o.fixed.budget_entries - o.fixed.block);
+    o.protect = lh_policy_protect(&o.fixed, &(lh_protect_request){.budget = o.entries, .seen = seen});
+    if (o.fixed.budget_entries >= seen) {
+        LH_TRY(warn_all_kept(&o, out));
+        goto done;
+    }
+    if (o.protect.base == 0 && plan->source != LH_SCORE_POSITION) LH_TRY(warn_protected(&o, out));
+    LH_TRY(warn_gain(&o, out));
+    LH_TRY(warn_pyramid(&o, out));
+done:
+    return st;
+}

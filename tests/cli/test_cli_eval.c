@@ -1,0 +1,351 @@
+#include <check.h>
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "cli/program.h"
+#include "cli/tiny.h"
+#include "suite.h"
+
+#define POLICIES                                                                                             \
+    "--policy 'snapkv --window 8,streaming,ada-snapkv --window 8 --pool-size 5,h2o,nacl,tova,random,snapkv " \
+    "--window 8 --evict block:16' --budget 40,25%"
+enum { CHOICES = 1 + 8 * 2 };
+#define NEEDLE "eval needle -m tiny.h5 --haystack hay -q "
+#define SMALL "--length 420 --depth 0.2,0.9 -n 6 "
+#define FIDELITY "eval fidelity -m tiny.h5 --text hay -q "
+
+/* The JSON object that a run prints. */
+static json_t *eval(int ranks, const char *options)
+{
+    program_result r = {0};
+    json_error_t error;
+    program_run(&r, ranks, "%s --json", options);
+    program_exits(&r, 0);
+    json_t *object = json_loads(r.out.data, 0, &error);
+    ck_assert_msg(object != NULL, "no JSON: %s\n%s", error.text, r.out.data);
+    program_clear(&r);
+    return object;
+}
+
+static json_t *rows(const json_t *object, const char *table)
+{
+    json_t *list = json_object_get(object, table);
+    ck_assert_msg(json_is_array(list), "no '%s'", table);
+    return list;
+}
+
+static double value(const json_t *row, const char *name)
+{
+    const json_t *v = json_object_get(row, name);
+    ck_assert_msg(json_is_number(v), "'%s' is no number", name);
+    return json_number_value(v);
+}
+
+static const char *text(const json_t *row, const char *name)
+{
+    const char *v = json_string_value(json_object_get(row, name));
+    ck_assert_msg(v != NULL, "'%s' is no text", name);
+    return v;
+}
+
+/* What a run prints and writes, one behind the other. */
+static void everything(program_result *r, int ranks, const char *options)
+{
+    program_run(r, ranks, "%s --csv means.csv --answers answers.csv && cat means.csv answers.csv", options);
+    program_exits(r, 0);
+}
+
+START_TEST(test_needle_tables_are_complete)
+{
+    json_t *o = eval(1, NEEDLE SMALL POLICIES " --keys 2");
+    size_t i;
+    json_t *row;
+    ck_assert_uint_eq(json_array_size(rows(o, "prompts")), 2 * 2 * CHOICES); /* depths, scenarios */
+    ck_assert_uint_eq(json_array_size(rows(o, "means")), 2 * CHOICES);
+    json_array_foreach(rows(o, "prompts"), i, row)
+    {
+        ck_assert_double_le(value(row, "prompt_tokens"), 420);
+        ck_assert_double_ge(value(row, "prompt_tokens"), 400);
+        double exact = value(row, "exact"), words = value(row, "words");
+        ck_assert((exact == 0 || words == 1) && words >= 0 && words <= 1);
+    }
+    json_array_foreach(rows(o, "means"), i, row)
+    {
+        ck_assert_double_eq(value(row, "prompts"), 2);
+        /* nothing that this model answers: the second mean is of nothing */
+        ck_assert_double_eq(value(row, "prompts_answered"), 0);
+        ck_assert(json_is_null(json_object_get(row, "exact_answered")));
+    }
+    ck_assert_str_eq(text(json_array_get(rows(o, "means"), 0), "policy"), "full");
+    ck_assert(json_is_false(json_object_get(o, "interrupted")));
+    json_decref(o);
+}
+END_TEST
+
+START_TEST(test_needle_gives_the_same_bytes_on_any_number_of_ranks)
+{
+    program_result one = {0}, more = {0};
+    everything(&one, 1, NEEDLE SMALL POLICIES " --deterministic");
+    ck_assert_int_eq(program_lines(one.out.data, "420 tokens, question-aware"), 1);
+    ck_assert_int_eq(program_lines(one.out.data, "420 tokens, context-only"), 1);
+    ck_assert_int_eq(program_lines(one.out.data, "| h2o "), 2);
+    for (int ranks = 2; ranks <= 4; ranks++) {
+        everything(&more, ranks, NEEDLE SMALL POLICIES " --deterministic");
+        ck_assert_str_eq(one.out.data, more.out.data);
+    }
+    program_clear(&one);
+    program_clear(&more);
+}
+END_TEST
+
+START_TEST(test_fidelity_gives_the_same_bytes_on_any_number_of_ranks)
+{
+    static const char options[] =
+        FIDELITY "--length 300 --count 2 -n 8 --reconstruct --repeat-max 12 --deterministic " POLICIES;
+    program_result one = {0}, more = {0};
+    everything(&one, 1, options);
+    ck_assert_int_eq(program_lines(one.out.data, "300 tokens, 8 to go on with: means of 2 windows"), 1);
+    for (int ranks = 2; ranks <= 3; ranks++) {
+        everything(&more, ranks, options);
+        ck_assert_str_eq(one.out.data, more.out.data);
+    }
+    program_clear(&one);
+    program_clear(&more);
+}
+END_TEST
+
+/* How many caches a prefill fills is a matter of memory, not of results. */
+START_TEST(test_one_prefill_for_all_is_one_for_each)
+{
+    program_result all = {0}, each = {0};
+    everything(&all, 1, NEEDLE SMALL POLICIES);
+    for (int together = 1; together <= 3; together += 2) {
+        char options[512];
+        snprintf(options, sizeof options, "%s --together %d", NEEDLE SMALL POLICIES, together);
+        everything(&each, 1, options);
+        ck_assert_str_eq(all.out.data, each.out.data);
+    }
+    everything(&all, 1, FIDELITY "--length 300 --count 2 -n 8 " POLICIES);
+    everything(&each, 1, FIDELITY "--length 300 --count 2 -n 8 --together 1 " POLICIES);
+    ck_assert_str_eq(all.out.data, each.out.data);
+    program_clear(&all);
+    program_clear(&each);
+}
+END_TEST
+
+/* What keeps everything is the full cache. */
+START_TEST(test_a_budget_that_holds_everything_is_faithful)
+{
+    json_t *o = eval(2, FIDELITY "--length 200 --count 3 -n 12 --reconstruct --repeat-max 9 "
+                                 "--policy h2o,ada-snapkv,streaming --budget 5000");
+    static const char *const ones[] = {"agreement", "rouge1", "rougel", "bleu", "best"};
+    size_t i;
+    json_t *row, *full = json_array_get(rows(o, "means"), 0);
+    ck_assert_uint_eq(json_array_size(rows(o, "means")), 4);
+    json_array_foreach(rows(o, "windows"), i, row)
+    {
+        ck_assert_double_eq(value(row, "kl"), 0);
+        ck_assert_double_eq(value(row, "agreement"), 1);
+        ck_assert_double_eq(value(row, "best"), 1);
+        ck_assert_double_eq(value(row, "diverged_at"), value(row, "tokens"));
+    }
+    json_array_foreach(rows(o, "means"), i, row)
+    {
+        ck_assert_double_eq(value(row, "repeated_bleu"), value(full, "repeated_bleu"));
+        for (size_t k = 0; k < sizeof ones / sizeof *ones; k++)
+            ck_assert_double_eq(value(row, ones[k]), value(full, ones[k]));
+    }
+    json_decref(o);
+}
+END_TEST
+
+/* A window that is the whole text: what the task writes down is what `generate` says behind it. */
+START_TEST(test_answers_are_those_of_generate)
+{
+    static const char *const policies[] = {"full", "snapkv --window 8 --budget 30", "h2o --budget 25%",
+                                           "nacl --budget 40", "streaming --positions slot --budget 20"};
+    for (size_t p = 0; p < sizeof policies / sizeof *policies; p++) {
+        char options[256];
+        snprintf(options, sizeof options,
+                 "eval fidelity -m tiny.h5 --text passage -q --length 120 --count 1 -n 16 --policy '%s'", policies[p]);
+        json_t *o = eval(1, options), *list = rows(o, "windows");
+        const json_t *row = json_array_get(list, json_array_size(list) - 1);
+        snprintf(options, sizeof options, "generate -m tiny.h5 -f passage -n 16 --policy %s", policies[p]);
+        json_t *g = eval(1, options);
+        ck_assert_str_eq(text(g, "text"), text(row, "text"));
+        json_decref(o);
+        json_decref(g);
+    }
+}
+END_TEST
+
+/* Where everything that is kept is protected, nothing is measured of the scores. */
+START_TEST(test_budgets_that_leave_no_choice_are_warned_of)
+{
+    program_result r = {0};
+    program_run(&r, 2, NEEDLE SMALL "--depth 0.5 --scenario context-only --policy snapkv,streaming --budget 32,64");
+    program_exits(&r, 0);
+    ck_assert_int_eq(program_lines(r.err.data, "longhaul: warning: "), 1);
+    ck_assert_int_eq(program_lines(r.err.data, "longhaul: warning: snapkv --budget 32: "), 1);
+    program_clear(&r);
+}
+END_TEST
+
+START_TEST(test_an_analysis_is_whole_and_described)
+{
+    program_result r = {0};
+    program_run(&r, 2, NEEDLE SMALL "--policy snapkv --budget 40 -o needle.h5");
+    program_exits(&r, 0);
+    program_run(&r, 1, "verify needle.h5 && " LONGHAUL " info needle.h5");
+    program_exits(&r, 0);
+    static const char *const parts[] = {"kind: analysis", "/needle/means/exact", "/needle/prompts/words",
+                                        "unit: tokens", "labels: "};
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+        ck_assert_msg(strstr(r.out.data, parts[i]), "no '%s' in:\n%s", parts[i], r.out.data);
+    program_clear(&r);
+}
+END_TEST
+
+START_TEST(test_what_cannot_be_is_said)
+{
+    static const struct {
+        const char *options, *says;
+        int code;
+    } cases[] = {
+        {"eval", "'eval' needs a task behind its name: needle, fidelity", 2},
+        {"eval nedle -m tiny.h5", "unknown task 'nedle', did you mean 'needle'?", 2},
+        {"eval needle -m tiny.h5", "needs '--haystack FILE|FOLDER'", 2},
+        {NEEDLE "--policy snapkv,snapkw --budget 8", "'snapkw': --policy 'snapkw' is unknown, did you mean 'snapkv'?",
+         2},
+        {NEEDLE "--policy snapkv,random --budget 8 --window 4",
+         "'random': policy 'random' as it is resolved would ignore", 2},
+        {NEEDLE "--policy snapkv", "'snapkv': policy 'snapkv' needs a budget", 2},
+        {NEEDLE "--length 10,x", "'--length' takes numbers of tokens with commas between them, as 2000,6000, and 'x'",
+         2},
+        {NEEDLE "--length 0", "'0' is none", 2},
+        {NEEDLE "--depth 0.5,2", "'--depth' takes numbers from 0 to 1", 2},
+        {NEEDLE "--depth 0.1:0.9", "'--depth' takes numbers from 0 to 1", 2},
+        {NEEDLE "--depth 0.1:0.9:1", "needs a number from 2", 2},
+        {NEEDLE "--scenario aware", "'--scenario' cannot take 'aware', there are: question-aware, context-only", 2},
+        {NEEDLE "--needle 'no place'", "'--needle' has no '{secret}'", 2},
+        {NEEDLE "--length 100000", "longer than the 4096 positions", 2},
+        {NEEDLE "--length 60", "alone take", 2},
+        {NEEDLE "--csv tiny.h5", "'--csv' would replace 'tiny.h5', which is read", 2},
+        {NEEDLE "--csv a --answers a", "'--csv' and '--answers' are both 'a'", 2},
+        {NEEDLE "-o no/where.h5", "no/where.h5", 6},
+        {NEEDLE "--policy 'snapkv --evict block:50' --budget 40", "block", 2},
+        {"eval needle -m tiny.h5 --haystack nowhere", "nowhere", 3},
+        {"eval needle -m tiny.h5 --haystack empty", "has no text", 3},
+        {"eval needle -m tiny.h5 --haystack passage --length 500", "the haystack is too short", 3},
+        {"eval needle -m bare.h5 --haystack hay", "the model has no tokenizer", 2},
+        {FIDELITY "--length 2000 --count 500", "the texts have 3 windows of 2000 tokens, not 500", 3},
+        {FIDELITY "--repeat 'Again!'", "'--repeat' tells how a text is asked for: give '--reconstruct', too", 2},
+        {FIDELITY "-n 1", "--max-new", 2},
+        {"eval fidelity -m bare.h5 --text hay", "the model has no tokenizer", 2}};
+    program_result r = {0};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        program_run(&r, 1, "%s", cases[i].options);
+        program_exits(&r, cases[i].code);
+        program_says(&r, cases[i].says);
+    }
+    program_run(&r, 2, "eval needle -m tiny.h5 --haystack passage --length 500");
+    program_exits(&r, 3);
+    program_says(&r, "the haystack is too short");
+    program_clear(&r);
+}
+END_TEST
+
+/* A minute of answers, interrupted after a moment. */
+START_TEST(test_an_interrupt_writes_what_there_is)
+{
+    program_result r = {0};
+    json_error_t error;
+    for (int ranks = 1; ranks <= 2; ranks++) {
+        program_run(&r, ranks,
+                    NEEDLE
+                    "--length 300 --depth 0.1:0.9:5000 --policy h2o --budget 30 --csv cut.csv -o cut.h5 --json > shown "
+                    "& p=$!; sleep 3; kill -USR1 $p; wait $p");
+        program_exits(&r, 75);
+        ck_assert_int_eq(program_lines(r.err.data, "longhaul: warning: interrupted"), 1);
+        json_t *o = json_load_file("shown", 0, &error);
+        ck_assert_msg(o != NULL, "no JSON: %s", error.text);
+        ck_assert(json_is_true(json_object_get(o, "interrupted")));
+        ck_assert_uint_gt(json_array_size(rows(o, "prompts")), 1);
+        json_decref(o);
+        program_run(&r, 1, "verify cut.h5 && test $(wc -l < cut.csv) -gt 2 && rm cut.h5 cut.csv");
+        program_exits(&r, 0);
+    }
+    program_clear(&r);
+}
+END_TEST
+
+START_TEST(test_tasks_explain_themselves)
+{
+    program_result r = {0};
+    static const char *const lines[] = {"eval needle --help", "help eval fidelity", "eval --help", "help eval",
+                                        "eval needle --policy 'snapkv,nacl --sinks 2' --help"};
+    static const char *const starts[] = {"usage: longhaul eval needle ", "usage: longhaul eval fidelity ",
+                                         "usage: longhaul eval TASK ", "usage: longhaul eval TASK ", "nacl: "};
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
+        program_run(&r, 1, "%s", lines[i]);
+        program_exits(&r, 0);
+        ck_assert_msg(program_lines(r.out.data, starts[i]) == 1, "%s", r.out.data);
+    }
+    program_run(&r, 1, "eval needle --policy help");
+    program_exits(&r, 0);
+    program_run(
+        &r, 1,
+        "help --completion > completion && bash -n completion && bash --norc -c '. ./completion; "
+        "try() { COMP_WORDS=(\"$@\"); COMP_CWORD=$(($# - 1)); _longhaul; (IFS=,; echo \"${COMPREPLY[*]}\"); }; "
+        "try longhaul ev; try longhaul eval f; try longhaul eval needle --hay; try longhaul eval fidelity --recon'");
+    program_exits(&r, 0);
+    ck_assert_str_eq(r.out.data, "eval\nfidelity\n--haystack\n--reconstruct\n");
+    program_clear(&r);
+}
+END_TEST
+
+static void write_haystack(void)
+{
+    lh_buf hay = {0};
+    for (int i = 0; i < 150; i++)
+        program_must(lh_buf_printf(&hay, "Sentence %d speaks of thing %d and of %d others. ", i, i * 7 % 31,
+                                   i * i % 13) == LH_OK,
+                     "memory");
+    program_file("hay", hay.data);
+    hay.data[120] = '\0';
+    program_file("passage", hay.data);
+    lh_buf_clear(&hay);
+}
+
+int main(void)
+{
+    const TTest *const tests[] = {test_needle_tables_are_complete,
+                                  test_needle_gives_the_same_bytes_on_any_number_of_ranks,
+                                  test_fidelity_gives_the_same_bytes_on_any_number_of_ranks,
+                                  test_one_prefill_for_all_is_one_for_each,
+                                  test_a_budget_that_holds_everything_is_faithful,
+                                  test_answers_are_those_of_generate,
+                                  test_budgets_that_leave_no_choice_are_warned_of,
+                                  test_an_analysis_is_whole_and_described,
+                                  test_what_cannot_be_is_said,
+                                  test_an_interrupt_writes_what_there_is,
+                                  test_tasks_explain_themselves,
+                                  NULL};
+    program_enter();
+    tiny_write("tiny");
+    write_haystack();
+    program_result r = {0};
+    program_run(&r, 1,
+                "import tiny -o tiny.h5 -q && mkdir empty && cp -r tiny bare && rm bare/tokenizer* && " LONGHAUL
+                " import bare -o bare.h5 -q");
+    int code = r.code;
+    if (code) fprintf(stderr, "%s", r.err.data);
+    program_clear(&r);
+    if (code == 0) code = suite_run("cli eval", tests);
+    program_leave();
+    return code;
+}

@@ -1,0 +1,233 @@
+/* Laws of needle prompts, with a tokenizer of single bytes and with real ones. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/file.h"
+#include "cli/program.h"
+#include "cli/tiny.h"
+#include "eval/needle_prompt.h"
+#include "suite.h"
+
+static const char NEEDLE[] = "The secret passphrase for the {name} is '{secret}'.";
+static const char QUESTION[] = "What is the secret passphrase for the {name}?";
+
+#define OK(call) ck_assert_msg((call) == LH_OK, "%s", lh_error_message())
+
+/* Tokenizers: the one of single bytes, then those of the data folder that are there. `slack`: tokens that a word has at
+ * most, by which a prompt may be shorter than it could be. */
+static const struct {
+    const char *name; /* a folder of the data's tokenizers */
+    int chat;         /* it has a chat format */
+    int64_t slack;
+} tokenizers[] = {{"tiny", 1, 14}, {"smollm2", 0, 8}, {"llama3", 0, 8}, {"codellama", 0, 8}, {"gemma2", 0, 8}};
+enum { TOKENIZERS = sizeof tokenizers / sizeof *tokenizers };
+
+static lh_tokenizer *open_tokenizer(int i)
+{
+    lh_tokenizer *tok = NULL;
+    char path[1024];
+    const char *folder = getenv("LONGHAUL_TEST_DATA");
+    snprintf(path, sizeof path, "%s/tokenizers/%s/tokenizer.json", folder ? folder : LH_TEST_DATA, tokenizers[i].name);
+    if (i > 0 && !lh_file_exists(path)) {
+        printf("'%s' skipped\n", tokenizers[i].name);
+        return NULL;
+    }
+    OK(lh_tokenizer_open(&tok, i ? path : tokenizers[i].name));
+    return tok;
+}
+
+/* A text of sentences that are all different. */
+static char *make_haystack(int sentences)
+{
+    lh_buf text = {0};
+    static const char *const ends[] = {". ", "? ", "!\" ", ".)\n\n", "... "};
+    for (int i = 0; i < sentences; i++)
+        OK(lh_buf_printf(&text, "%sentence %d has some words, e.g%d%% of café-talk: it's No.%d%s", i % 7 ? "S" : "\"S",
+                         i, i * i % 97, i, ends[i % 5]));
+    return text.data;
+}
+
+static lh_needle_form form_of(const char *haystack, int64_t keys, int chat)
+{
+    return (lh_needle_form){.haystack = haystack,
+                            .haystack_bytes = (int64_t)strlen(haystack),
+                            .needle = NEEDLE,
+                            .question = QUESTION,
+                            .keys = keys,
+                            .chat = chat};
+}
+
+static int occurs(const char *text, const char *part)
+{
+    int n = 0;
+    for (const char *at = strstr(text, part); at; at = strstr(at + 1, part)) n++;
+    return n;
+}
+
+/* All that holds for one prompt. */
+static void check_prompt(const lh_tokenizer *tok, const lh_needle_form *form, const lh_needle_spec *spec, int64_t slack)
+{
+    lh_needle needle;
+    lh_buf sentence = {0}, text = {0};
+    OK(lh_needle_make(&needle, tok, form, spec));
+    const int64_t apart = needle.context.n + needle.behind.n, most = apart > needle.whole.n ? apart : needle.whole.n;
+    ck_assert_msg(most <= spec->length && most > spec->length - slack, "%lld of %lld tokens", (long long)most,
+                  (long long)spec->length);
+    /* the needle is there once, between two sentences */
+    OK(lh_buf_printf(&sentence, "The secret passphrase for the %s is '%s'.", needle.name, needle.secret));
+    ck_assert_int_eq(occurs(needle.text.data, sentence.data), 1);
+    ck_assert_int_eq(occurs(needle.text.data, "The secret passphrase"), (int)form->keys);
+    ck_assert_int_eq(occurs(needle.text.data, needle.secret), 1);
+    ck_assert(strncmp(needle.text.data + needle.needle_at, sentence.data, (size_t)sentence.bytes) == 0);
+    ck_assert(needle.needle_at == 0 || lh_sentence_ends(needle.text.data, needle.needle_at - 1));
+    /* as deep as it was asked for, but for a sentence and the other needles */
+    double at = (double)needle.needle_at / (double)needle.text.bytes;
+    double reach = (160.0 + 80 * (double)(form->keys)) / (double)needle.text.bytes;
+    ck_assert_msg(fabs(at - spec->depth) <= reach, "depth %g, wanted %g", at, spec->depth);
+    /* and as many tokens before it: single sentences differ */
+    double token = (double)needle.at_token / (double)needle.context.n;
+    ck_assert_msg(fabs(token - at) <= 0.12, "%g of the tokens, %g of the text", token, at);
+    /* both prompts say the same text */
+    OK(lh_tokenizer_decode(tok, needle.whole.ids, needle.whole.n, &text));
+    ck_assert_ptr_nonnull(strstr(text.data, sentence.data));
+    ck_assert_ptr_nonnull(strstr(text.data, needle.question.data));
+    text.bytes = 0;
+    OK(lh_tokenizer_decode(tok, needle.context.ids, needle.context.n, &text));
+    ck_assert_ptr_null(strstr(text.data, needle.question.data));
+    text.bytes = 0;
+    OK(lh_tokenizer_decode(tok, needle.behind.ids, needle.behind.n, &text));
+    ck_assert_ptr_nonnull(strstr(text.data, needle.question.data));
+    lh_buf_clear(&sentence);
+    lh_buf_clear(&text);
+    lh_needle_clear(&needle);
+}
+
+START_TEST(test_a_prompt_has_its_length_and_its_needle_once_at_its_depth)
+{
+    static const double depths[] = {0, 0.05, 0.31, 0.5, 0.95, 1};
+    static const int64_t lengths[] = {700, 1501, 3000};
+    char *haystack = make_haystack(200);
+    for (int i = 0; i < TOKENIZERS; i++) {
+        lh_tokenizer *tok = open_tokenizer(i);
+        for (int d = 0; tok && d < 6; d++)
+            for (int l = 0; l < 3; l++)
+                for (int chat = 0; chat <= tokenizers[i].chat; chat++) {
+                    lh_needle_form form = form_of(haystack, l == 0 ? 1 : 1 + d % 4, chat);
+                    check_prompt(tok, &form, &(lh_needle_spec){lengths[l], depths[d], (uint64_t)(10 * d + l)},
+                                 tokenizers[i].slack);
+                }
+        lh_tokenizer_close(tok);
+    }
+    free(haystack);
+}
+END_TEST
+
+START_TEST(test_the_seed_makes_the_prompt)
+{
+    char *haystack = make_haystack(200);
+    lh_tokenizer *tok = open_tokenizer(0);
+    lh_needle_form form = form_of(haystack, 3, 1);
+    lh_needle a, b;
+    int others = 0;
+    OK(lh_needle_make(&a, tok, &form, &(lh_needle_spec){2000, 0.5, 1}));
+    for (uint64_t seed = 1; seed < 9; seed++) {
+        OK(lh_needle_make(&b, tok, &form, &(lh_needle_spec){2000, 0.5, seed}));
+        int same = strcmp(a.text.data, b.text.data) == 0;
+        ck_assert_int_eq(same, seed == 1);
+        ck_assert(seed != 1 || strcmp(a.secret, b.secret) == 0);
+        others += strcmp(a.name, b.name) != 0;
+        lh_needle_clear(&b);
+    }
+    ck_assert_int_gt(others, 0);
+    lh_needle_clear(&a);
+    lh_tokenizer_close(tok);
+    free(haystack);
+}
+END_TEST
+
+/* No two needles of a prompt share a name, or a word of their secrets. */
+START_TEST(test_keys_are_told_apart)
+{
+    char *haystack = make_haystack(300);
+    lh_tokenizer *tok = open_tokenizer(0);
+    lh_needle_form form = form_of(haystack, LH_NEEDLE_KEYS, 0);
+    for (uint64_t seed = 0; seed < 5; seed++) {
+        lh_needle n;
+        char names[LH_NEEDLE_KEYS][32], secrets[LH_NEEDLE_KEYS][3][32];
+        OK(lh_needle_make(&n, tok, &form, &(lh_needle_spec){6000, 0.4, seed}));
+        const char *at = n.text.data;
+        for (int k = 0; k < LH_NEEDLE_KEYS; k++) {
+            at = strstr(at, "The secret passphrase for the ");
+            ck_assert_ptr_nonnull(at);
+            ck_assert_int_eq(sscanf(at, "The secret passphrase for the %31s is '%31s %31s %31[0-9]'.", names[k],
+                                    secrets[k][0], secrets[k][1], secrets[k][2]),
+                             4);
+            for (int j = 0; j < k; j++) {
+                ck_assert_str_ne(names[j], names[k]);
+                for (int w = 0; w < 3; w++) ck_assert_str_ne(secrets[j][w], secrets[k][w]);
+            }
+            at++;
+        }
+        lh_needle_clear(&n);
+    }
+    lh_tokenizer_close(tok);
+    free(haystack);
+}
+END_TEST
+
+START_TEST(test_what_cannot_be_is_refused)
+{
+    char *haystack = make_haystack(10);
+    lh_tokenizer *tok = open_tokenizer(0);
+    lh_needle_form form = form_of(haystack, 1, 0);
+    lh_needle n;
+    ck_assert_int_eq(lh_needle_make(&n, tok, &form, &(lh_needle_spec){5000, 0.5, 0}), LH_EINPUT);
+    ck_assert_msg(strstr(lh_error_message(), "the haystack is too short") != NULL, "%s", lh_error_message());
+    ck_assert_int_eq(lh_needle_make(&n, tok, &form, &(lh_needle_spec){40, 0.5, 0}), LH_EUSAGE);
+    ck_assert_msg(strstr(lh_error_message(), "alone take") != NULL, "%s", lh_error_message());
+    OK(lh_needle_check(&form));
+    form.needle = "no secret";
+    ck_assert_int_eq(lh_needle_check(&form), LH_EUSAGE);
+    form.needle = "'{secret}'";
+    OK(lh_needle_check(&form));
+    form.keys = 2;
+    ck_assert_int_eq(lh_needle_check(&form), LH_EUSAGE);
+    ck_assert_ptr_nonnull(strstr(lh_error_message(), "{name}"));
+    form.needle = NEEDLE;
+    form.keys = LH_NEEDLE_KEYS + 1;
+    ck_assert_int_eq(lh_needle_check(&form), LH_EUSAGE);
+    lh_tokenizer_close(tok);
+    free(haystack);
+}
+END_TEST
+
+START_TEST(test_where_sentences_end)
+{
+    static const char text[] = "One. Two? \"Three!\" (Four.) v1.5 e.g. Mr Five";
+    static const int64_t ends[] = {4, 9, 18, 26, 36};
+    size_t next = 0;
+    for (int64_t i = 0; i <= (int64_t)strlen(text); i++) {
+        int expected = next < 5 && ends[next] == i;
+        ck_assert_msg(lh_sentence_ends(text, i) == expected, "%lld", (long long)i);
+        next += (size_t)expected;
+    }
+}
+END_TEST
+
+int main(void)
+{
+    const TTest *const tests[] = {test_a_prompt_has_its_length_and_its_needle_once_at_its_depth,
+                                  test_the_seed_makes_the_prompt,
+                                  test_keys_are_told_apart,
+                                  test_what_cannot_be_is_refused,
+                                  test_where_sentences_end,
+                                  NULL};
+    program_enter();
+    tiny_write("tiny");
+    int code = suite_run("needle", tests);
+    program_leave();
+    return code;
+}

@@ -1,0 +1,213 @@
+#include <math.h>
+#include <omp.h>
+#include <string.h>
+
+#include "numbers.h"
+#include "suite.h"
+
+static void small_cache(lot *m, cache *c, int n)
+{
+    int64_t heads = n % 6, *len = lot_new(m, heads * 8);
+    for (int64_t h = 0; h < heads; h++) len[h] = draw(50, (uint64_t)(n * 10 + h), n % 3 ? 40 : 5000);
+    cache_spec spec = {.heads = heads, .head_dim = 1, .slack = n % 3, .in_order = 3, .last = 6000, .len = len};
+    spec.order = (cache_order)(n / 2 % CACHE_ORDERS);
+    spec.seed = (uint64_t)n;
+    cache_make(m, c, &spec);
+}
+
+static int64_t longest(const cache *c)
+{
+    int64_t most = 0;
+    for (int64_t h = 0; h < c->host.heads; h++) most = c->host.len[h] > most ? c->host.len[h] : most;
+    return most;
+}
+
+/* The rows in [first_row, seen) that saw position p, one by one. */
+static double count_visits(const lh_finish_scores_args *a, int64_t p)
+{
+    int64_t rows = 0;
+    for (int64_t r = a->first_row; r < a->seen; r++) rows += r >= p && (a->window == 0 || r < p + a->window);
+    return (double)rows;
+}
+
+static float finish_by_hand(const lh_finish_scores_args *a, double x, double squares, double n)
+{
+    if (a->kind == LH_FINISH_PLAIN) return (float)(a->factor * x);
+    if (n == 0) return 0;
+    if (a->kind == LH_FINISH_PER_VISIT) return (float)(a->factor * x / n);
+    double variance = squares / n - pow(x / n, 2);
+    return variance > 0 ? (float)sqrt(variance) : 0;
+}
+
+/* Counting visits row by row would take long for all: every third case has long heads, of which few slots are looked
+ * at. The tolerance is the rounding of a deviation that cancels, of numbers around 1. */
+START_TEST(test_finish_scores_divides_by_the_rows_that_saw_the_entry)
+{
+    for (int b = 0; lh_ops_at(b); b++) {
+        rig g;
+        rig_open(&g, lh_ops_at(b));
+        for (int n = 0; n < 162; n++) {
+            lot m = {0};
+            cache c;
+            numbers x, squares;
+            omp_set_num_threads(1 + n % 4);
+            small_cache(&m, &c, n);
+            int64_t parts = 1 + n % 4, ld = longest(&c) + n % 3, heads = c.host.heads;
+            numbers_make(&m, &x, &c, parts, (number_layout)(n % 2));
+            numbers_make(&m, &squares, &c, parts, (number_layout)(n / 3 % 2));
+            for (int64_t i = 0; i < squares.count; i++) squares.data[i] = fabsf(squares.data[i]) * (n % 5 ? 1 : 0.01f);
+            lh_ragged kv = rig_cache(&g, &c);
+            float *y = rig_new(&g, heads * parts * ld * 4), *got = lot_new(&m, heads * parts * ld * 4);
+            lh_finish_scores_args a = {.y = y,
+                                       .x = numbers_put(&g, &x, &kv),
+                                       .squares = numbers_put(&g, &squares, &kv),
+                                       .kv = &kv,
+                                       .ld = ld,
+                                       .parts = parts,
+                                       .first_row = n % 5 * 20,
+                                       .seen = n % 4 == 3 ? 15 : 6000 + n % 4,
+                                       .window = n % 3 == 2 ? 50 : 0,
+                                       .kind = (lh_finish_kind)(n / 54),
+                                       .factor = n % 2 ? 1.0f : 0.3f};
+            if (a.kind != LH_FINISH_DEVIATION) a.squares.at = NULL;
+            rig_done(&g, g.ops->finish_scores(g.stream, &a), "finish_scores");
+            rig_get(&g, got, y, heads * parts * ld * 4);
+            for (int64_t h = 0; h < heads; h++) {
+                for (int64_t i = 0; i<c.host.len[h] * parts; i += c.host.len[h]> 100 ? 37 : 1) {
+                    int64_t part = i % parts, s = i / parts;
+                    double visits = count_visits(&a, cache_position(&c.host, h, s));
+                    float want = finish_by_hand(&a, x.data[numbers_index(&x, h, s, part)],
+                                                squares.data[numbers_index(&squares, h, s, part)], visits);
+                    check_near(&got[(h * parts + part) * ld + s], &want, 1, (tolerance){1e-6, 1e-7},
+                               "finish_scores, case %d, %s", n, g.ops->name);
+                }
+            }
+            rig_reset(&g);
+            lot_end(&m);
+        }
+        rig_close(&g);
+    }
+}
+END_TEST
+
+START_TEST(test_weigh_scores_multiplies_with_the_norms_of_the_slots)
+{
+    for (int b = 0; lh_ops_at(b); b++) {
+        rig g;
+        rig_open(&g, lh_ops_at(b));
+        for (int n = 0; n < 60; n++) {
+            lot m = {0};
+            cache c;
+            numbers norms;
+            small_cache(&m, &c, n);
+            int64_t ld = longest(&c) + n % 3, heads = c.host.heads, count = heads * ld;
+            float add = n % 4 ? 1e-4f : 0.0f, *x = lot_normals(&m, count, 1.0f, 3), *got = lot_new(&m, count * 4);
+            numbers_make(&m, &norms, &c, 1, (number_layout)(n % 2));
+            lh_ragged kv = rig_cache(&g, &c);
+            float *on = rig_put(&g, x, count * 4), *y = n % 3 ? on : rig_new(&g, count * 4);
+            RUN(&g, weigh_scores, .y = y, .x = on, .norms = numbers_put(&g, &norms, &kv), .len = kv.len, .heads = heads,
+                .ld = ld, .add = add);
+            rig_get(&g, got, y, count * 4);
+            for (int64_t h = 0; h < heads; h++) {
+                for (int64_t s = 0; s < c.host.len[h]; s++) {
+                    float want = (float)(((double)x[h * ld + s] + add) * norms.data[numbers_index(&norms, h, s, 0)]);
+                    check_near(&got[h * ld + s], &want, 1, (tolerance){2e-7, 2e-7}, "weigh_scores, case %d, %s", n,
+                               g.ops->name);
+                }
+            }
+            rig_reset(&g);
+            lot_end(&m);
+        }
+        rig_close(&g);
+    }
+}
+END_TEST
+
+START_TEST(test_put_stats_writes_the_fresh_slots_and_nothing_else)
+{
+    for (int b = 0; lh_ops_at(b); b++) {
+        rig g;
+        rig_open(&g, lh_ops_at(b));
+        for (int n = 0; n < 60; n++) {
+            lot m = {0};
+            cache c;
+            numbers y;
+            small_cache(&m, &c, n);
+            int64_t ld = longest(&c) + n % 3, heads = c.host.heads, *from = lot_new(&m, heads * 8);
+            float *x = lot_normals(&m, heads * ld, 1.0f, 3);
+            numbers_make(&m, &y, &c, 2, (number_layout)(n % 2));
+            for (int64_t h = 0; h < heads && n % 4; h++) from[h] = draw(51, (uint64_t)(n + h), c.host.len[h] + 1);
+            lh_ragged kv = rig_cache(&g, &c);
+            lh_slot_floats on = numbers_put(&g, &y, &kv);
+            RUN(&g, put_stats, .y = on, .x = rig_put(&g, x, heads * ld * 4), .kv = &kv, .ld = ld,
+                .from = n % 4 ? rig_put(&g, from, heads * 8) : NULL);
+            for (int64_t h = 0; h < heads; h++) {
+                for (int64_t s = from[h]; s < c.host.len[h]; s++)
+                    y.data[numbers_index(&y, h, s, 0)] = x[h * ld + s - from[h]];
+            }
+            check_same(numbers_get(&m, &g, &y, &on), y.data, y.count * 4, "put_stats, case %d, %s", n, g.ops->name);
+            rig_reset(&g);
+            lot_end(&m);
+        }
+        rig_close(&g);
+    }
+}
+END_TEST
+
+/* kinds of priors: numbers, zeros only, a NaN among numbers (which is no maximum). */
+static void prior_make(float *prior, int64_t count, int n)
+{
+    for (int64_t i = 0; i < count; i++) {
+        prior[i] = n % 5 == 0 ? 0 : fabsf(prior[i]);
+        if (n % 5 == 1 && draw(52, (uint64_t)i, 9) == 0) prior[i] = NAN;
+    }
+}
+
+START_TEST(test_a_prior_is_relative_to_its_maximum_over_what_competes)
+{
+    for (int b = 0; lh_ops_at(b); b++) {
+        rig g;
+        rig_open(&g, lh_ops_at(b));
+        for (int n = 0; n < 90; n++) {
+            lot m = {0};
+            cache c;
+            small_cache(&m, &c, n);
+            int64_t ld = longest(&c) + n % 3, heads = c.host.heads, count = heads * ld;
+            float *y = lot_normals(&m, count, 1.0f, 4), *prior = lot_normals(&m, count, 1.0f, 5);
+            float *got = lot_new(&m, count * 4), *on = rig_put(&g, y, count * 4);
+            uint8_t *state = lot_new(&m, count);
+            for (int64_t i = 0; i < count; i++) state[i] = (uint8_t)draw(53, (uint64_t)(n * 10000 + i), 3);
+            prior_make(prior, count, n);
+            RUN(&g, apply_prior, .y = on, .prior = rig_put(&g, prior, count * 4), .state = rig_put(&g, state, count),
+                .len = rig_put(&g, c.host.len, heads * 8), .heads = heads, .ld = ld);
+            rig_get(&g, got, on, count * 4);
+            for (int64_t h = 0; h < heads; h++) {
+                double top = 0;
+                for (int64_t s = 0; s < c.host.len[h]; s++) {
+                    if (state[h * ld + s] == LH_ENTRY_COMPETES && prior[h * ld + s] > top) top = prior[h * ld + s];
+                }
+                for (int64_t s = 0; s < c.host.len[h]; s++) {
+                    double x = y[h * ld + s], nu = prior[h * ld + s];
+                    float want = (float)(state[h * ld + s] != LH_ENTRY_COMPETES ? x : top > 0 ? x * nu / top : 0);
+                    ck_assert_int_eq(isnan(want) != 0, isnan(got[h * ld + s]) != 0);
+                    if (!isnan(want))
+                        check_near(&got[h * ld + s], &want, 1, (tolerance){2e-7, 1e-12}, "apply_prior, case %d, %s", n,
+                                   g.ops->name);
+                }
+            }
+            rig_reset(&g);
+            lot_end(&m);
+        }
+        rig_close(&g);
+    }
+}
+END_TEST
+
+int main(void)
+{
+    const TTest *const tests[] = {test_finish_scores_divides_by_the_rows_that_saw_the_entry,
+                                  test_weigh_scores_multiplies_with_the_norms_of_the_slots,
+                                  test_put_stats_writes_the_fresh_slots_and_nothing_else,
+                                  test_a_prior_is_relative_to_its_maximum_over_what_competes, NULL};
+    return suite_run("kernels/finish", tests);
+}

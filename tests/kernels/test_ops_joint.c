@@ -1,0 +1,126 @@
+#include <math.h>
+#include <omp.h>
+#include <string.h>
+
+#include "rig.h"
+#include "suite.h"
+
+/* Scores of heads, some with odd numbers among them. */
+typedef struct heads {
+    int64_t count, ld, *len;
+    float *scores;
+    uint8_t *state;
+} heads;
+
+static void heads_make(lot *m, heads *l, int n)
+{
+    const float odd[] = {NAN, -NAN, -0.0f, -1e30f};
+    l->count = n % 10;
+    l->len = lot_new(m, l->count * 8);
+    l->ld = n % 3 ? 41 : 9001;
+    for (int64_t h = 0; h < l->count; h++) l->len[h] = draw(80, (uint64_t)(n * 10 + h), l->ld + 1);
+    l->scores = lot_normals(m, l->count * l->ld, n % 2 ? 1.0f : 1e-6f, (uint64_t)n);
+    l->state = lot_new(m, l->count * l->ld);
+    for (int64_t i = 0; i < l->count * l->ld; i++) {
+        uint64_t dice = (uint64_t)(n * 100000 + i);
+        if (n % 4 == 1 && draw(81, dice, 3) == 0) l->scores[i] = odd[draw(82, dice, 3 + n / 4 % 2)];
+        l->state[i] = (uint8_t)draw(83, dice, 3);
+    }
+}
+
+START_TEST(test_max_score_is_the_largest_size_that_competes)
+{
+    for (int b = 0; lh_ops_at(b); b++) {
+        rig g;
+        rig_open(&g, lh_ops_at(b));
+        for (int n = 0; n < 120; n++) {
+            lot m = {0};
+            heads l;
+            heads_make(&m, &l, n);
+            float got, want = 0, *y = rig_new(&g, 4);
+            omp_set_num_threads(1 + n % 4);
+            for (int64_t h = 0; h < l.count; h++) {
+                for (int64_t i = h * l.ld; i < h * l.ld + l.len[h]; i++) {
+                    if (l.state[i] == LH_ENTRY_COMPETES && fabsf(l.scores[i]) > want) want = fabsf(l.scores[i]);
+                }
+            }
+            RUN(&g, max_score, .y = y, .scores = rig_put(&g, l.scores, l.count * l.ld * 4),
+                .state = rig_put(&g, l.state, l.count * l.ld), .len = rig_put(&g, l.len, l.count * 8), .heads = l.count,
+                .ld = l.ld);
+            rig_get(&g, &got, y, 4);
+            ck_assert_msg(got == want, "%s, case %d: %.9g, not %.9g", g.ops->name, n, got, want);
+            rig_reset(&g);
+            lot_end(&m);
+        }
+        rig_close(&g);
+    }
+}
+END_TEST
+
+/* Heads on two ranks have the sums that they have on one: whole numbers. */
+START_TEST(test_sums_of_heads_are_whole_numbers_that_ranks_may_add_in_any_order)
+{
+    for (int b = 0; lh_ops_at(b); b++) {
+        rig g;
+        rig_open(&g, lh_ops_at(b));
+        for (int n = 0; n < 120; n++) {
+            lot m = {0};
+            heads l;
+            heads_make(&m, &l, n);
+            int64_t cols = n % 5 ? l.ld : l.ld - 3, split = n % (l.count + 1);
+            int64_t *want = lot_new(&m, cols * 8), *got = lot_new(&m, 2 * cols * 8), *sums = rig_new(&g, 2 * cols * 8);
+            double scale = n % 4 == 1 ? 1e-14 : n % 2 ? 0x1p40 : 12345.6;
+            const float *scores = rig_put(&g, l.scores, l.count * l.ld * 4);
+            const int64_t *len = rig_put(&g, l.len, l.count * 8);
+            omp_set_num_threads(1 + n % 4);
+            for (int64_t i = 0; i < l.count * l.ld; i++) {
+                if (i % l.ld >= l.len[i / l.ld] || i % l.ld >= cols || isnan(l.scores[i])) continue;
+                want[i % l.ld] += llrint((double)l.scores[i] * scale);
+            }
+            RUN(&g, add_heads, .sums = sums, .scores = scores, .len = len, .heads = split, .cols = cols, .ld = l.ld,
+                .scale = scale);
+            RUN(&g, add_heads, .sums = sums + cols, .scores = scores + split * l.ld, .len = len + split,
+                .heads = l.count - split, .cols = cols, .ld = l.ld, .scale = scale);
+            rig_get(&g, got, sums, 2 * cols * 8);
+            for (int64_t s = 0; s < cols; s++) got[s] += got[cols + s];
+            check_same(got, want, cols * 8, "add_heads, case %d, %s", n, g.ops->name);
+            rig_reset(&g);
+            lot_end(&m);
+        }
+        rig_close(&g);
+    }
+}
+END_TEST
+
+START_TEST(test_shared_scores_are_one_row_for_all_heads)
+{
+    for (int b = 0; lh_ops_at(b); b++) {
+        rig g;
+        rig_open(&g, lh_ops_at(b));
+        for (int n = 0; n < 40; n++) {
+            lot m = {0};
+            int64_t count = n % 10, cols = n % 3 ? n : 7001, ld = cols + n % 4, *sums = lot_new(&m, cols * 8);
+            for (int64_t s = 0; s < cols; s++) sums[s] = draw(84, (uint64_t)(n + 7 * s), INT64_MAX) >> n;
+            double factor = 0x1p-40 / (double)(n + 1);
+            float *y = rig_new(&g, count * ld * 4), *got = lot_new(&m, count * ld * 4);
+            RUN(&g, share_scores, .y = y, .sums = rig_put(&g, sums, cols * 8), .heads = count, .cols = cols, .ld = ld,
+                .factor = factor);
+            rig_get(&g, got, y, count * ld * 4);
+            for (int64_t i = 0; i < count * ld; i++) {
+                if (i % ld < cols) ck_assert(got[i] == (float)((double)sums[i % ld] * factor));
+            }
+            rig_reset(&g);
+            lot_end(&m);
+        }
+        rig_close(&g);
+    }
+}
+END_TEST
+
+int main(void)
+{
+    const TTest *const tests[] = {test_max_score_is_the_largest_size_that_competes,
+                                  test_sums_of_heads_are_whole_numbers_that_ranks_may_add_in_any_order,
+                                  test_shared_scores_are_one_row_for_all_heads, NULL};
+    return suite_run("kernels/joint", tests);
+}

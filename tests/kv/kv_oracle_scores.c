@@ -1,0 +1,420 @@
+/* Scores by their definitions, from whole matrices of keys, values and queries. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/rng.h"
+#include "kv_oracle.h"
+
+/* Sums of up to some thousand float32 terms, weights by exponentials of logits of about 10. */
+static const double ROUNDING = 1e-5;
+enum { PRIOR_POOL = 7, FUTURE = 512 };
+
+static int64_t group_of(const oracle *o)
+{
+    return o->of->heads / o->of->kv_heads;
+}
+
+static const int32_t *gone_of(const oracle *o, int64_t l, int64_t g)
+{
+    return o->gone + (l * o->of->kv_heads + g) * o->cap;
+}
+
+static const double *key_of(const oracle *o, int64_t l, int64_t p, int64_t g)
+{
+    return o->k + ((l * o->cap + p) * o->of->kv_heads + g) * o->of->dim;
+}
+
+static const double *value_of(const oracle *o, int64_t l, int64_t p, int64_t g)
+{
+    return o->v + ((l * o->cap + p) * o->of->kv_heads + g) * o->of->dim;
+}
+
+static const double *query_of(const oracle *o, int64_t l, int64_t t, int64_t i)
+{
+    return o->q + ((l * o->cap + t) * o->of->heads + i) * o->of->dim;
+}
+
+/* ---- rows ---- */
+
+static double gain_of(const oracle *o, int64_t t)
+{
+    double i = (double)(t + 1), k = (double)o->plan.budget_entries;
+    if (!o->plan.gain || i <= k) return 1;
+    double gain = sqrt(2 * log(i / k));
+    return o->plan.gain_floor ? fmax(gain, 1) : gain;
+}
+
+static double logit(const oracle *o, int64_t l, int64_t t, int64_t i, int64_t p)
+{
+    const double *q = query_of(o, l, t, i), *k = key_of(o, l, p, i / group_of(o));
+    double dot = 0, cap = (double)o->of->softcap;
+    for (int64_t x = 0; x < o->of->dim; x++) dot += q[x] * k[x];
+    dot /= sqrt((double)o->of->dim);
+    return cap > 0 ? cap * tanh(dot / cap) : dot;
+}
+
+/* Entries that row t sees, into at. */
+static int64_t seen_by(const oracle *o, const oracle_rows *rows, int64_t t, int64_t *at)
+{
+    const int32_t *gone = gone_of(o, rows->layer, rows->g);
+    int64_t n = 0, until = o->plan.non_causal ? rows->to - 1 : t;
+    for (int64_t p = 0; p <= until; p++)
+        if (p > t - oracle_window(o, rows->layer) && (rows->now ? gone[p] == INT32_MAX : gone[p] > t)) at[n++] = p;
+    return n;
+}
+
+void oracle_observe(const oracle *o, const oracle_rows *rows, oracle_tally *to)
+{
+    int64_t group = group_of(o), *at = oracle_alloc(o->cap, sizeof *at);
+    double *a = oracle_alloc(o->cap, sizeof *a), *mean = oracle_alloc(o->cap, sizeof *mean);
+    for (int64_t t = rows->from; t < rows->to; t++) {
+        int64_t n = seen_by(o, rows, t, at);
+        for (int64_t i = 0; i < n; i++) mean[i] = 0;
+        for (int64_t c = 0; c < group; c++) {
+            double top = -INFINITY, all = 0;
+            for (int64_t i = 0; i < n; i++) {
+                a[i] = gain_of(o, t) * logit(o, rows->layer, t, rows->g * group + c, at[i]);
+                top = fmax(top, a[i]);
+            }
+            for (int64_t i = 0; i < n; i++) all += a[i] = exp(a[i] - top);
+            for (int64_t i = 0; i < n; i++) {
+                to->sums[c * o->cap + at[i]] += a[i] / all;
+                mean[i] += a[i] / all / (double)group;
+            }
+        }
+        for (int64_t i = 0; i < n; i++) {
+            double times = mean[i] * (double)n; /* the mean weight of the row */
+            to->squares[at[i]] += mean[i] * mean[i];
+            to->counts[at[i]] += n > 1 && times > 1;
+            to->unsure[at[i]] += n > 1 && fabs(times - 1) < ROUNDING;
+            to->visits[at[i]] += 1;
+        }
+    }
+    lh_free(at);
+    lh_free(a);
+    lh_free(mean);
+}
+
+/* ---- attention ---- */
+
+static int64_t first_row(const oracle *o)
+{
+    int64_t rows = o->plan.rows < o->seen ? o->plan.rows : o->seen;
+    return o->plan.running ? o->first_row : o->seen - rows;
+}
+
+/* Statistic c of an entry. */
+static oracle_number statistic(const oracle *o, const oracle_tally *t, int64_t c, int64_t p)
+{
+    oracle_number n = {t->sums[c * o->cap + p], 0};
+    if (o->plan.statistic == LH_STAT_COUNT) return (oracle_number){t->counts[p], t->unsure[p]};
+    if (o->plan.statistic == LH_STAT_MEAN) n.x /= (double)(o->seen - first_row(o));
+    if (o->plan.statistic == LH_STAT_MAS) n.x = t->visits[p] > 0 ? n.x / t->visits[p] : 0;
+    n.error = ROUNDING * n.x;
+    return n;
+}
+
+static oracle_number deviation(const oracle *o, const oracle_tally *t, int64_t p)
+{
+    double n = t->visits[p], mean = 0, square = t->squares[p] / n;
+    if (n <= 0) return (oracle_number){0};
+    for (int64_t c = 0; c < t->group; c++) mean += t->sums[c * o->cap + p] / n / (double)t->group;
+    double variance = fmax(0, square - mean * mean), off = 2e-6 * (square + mean * mean), x = sqrt(variance);
+    if (n == 1) variance = x = 0;
+    return (oracle_number){x, fmax(sqrt(variance + off) - x, x - sqrt(fmax(0, variance - off)))};
+}
+
+/* Joins what the query heads of a group have: x [group, cap] -> y [cap]. */
+static void join(const oracle *o, const oracle_number *x, int64_t parts, oracle_number *y)
+{
+    for (int64_t p = 0; p < o->seen; p++) {
+        oracle_number n = {0};
+        for (int64_t c = 0; c < parts; c++) {
+            oracle_number one = x[c * o->cap + p];
+            if (o->plan.group_kind == LH_GROUP_MAX)
+                n = c && n.x > one.x ? n : one;
+            else
+                n.x += one.x, n.error += one.error;
+        }
+        if (o->plan.group_kind == LH_GROUP_MEAN) n.x /= (double)parts, n.error /= (double)parts;
+        y[p] = n;
+    }
+}
+
+/* Over the entries that compete, in order; gaps are ignored. In place. */
+static void pool(const oracle *o, const uint8_t *state, int kind, int64_t k, oracle_number *x)
+{
+    int64_t *at = oracle_alloc(o->seen, sizeof *at), n = 0, half = (k - 1) / 2;
+    oracle_number *y = oracle_alloc(o->seen, sizeof *y);
+    for (int64_t p = 0; p < o->seen; p++)
+        if (state[p] == LH_ENTRY_COMPETES) at[n++] = p;
+    for (int64_t i = 0; i < n; i++) {
+        oracle_number sum = {0}, top = x[at[i]];
+        for (int64_t m = i > half ? i - half : 0; m < n && m <= i + half; m++) {
+            sum.x += x[at[m]].x;
+            sum.error += x[at[m]].error;
+            if (x[at[m]].x > top.x) top = x[at[m]];
+        }
+        sum.x /= (double)k, sum.error /= (double)k; /* sums of counts are exact */
+        y[at[i]] = kind == LH_POOL_MAX ? top : sum;
+    }
+    memcpy(x, y, (size_t)o->seen * sizeof *x);
+    lh_free(at);
+    lh_free(y);
+}
+
+double oracle_value_square(const oracle *o, int64_t l, int64_t g, int64_t p)
+{
+    const double *v = value_of(o, l, p, g);
+    double sum = 0;
+    for (int64_t x = 0; x < o->of->dim; x++) sum += v[x] * v[x];
+    return sum;
+}
+
+double oracle_projected_norm(const oracle *o, int64_t l, int64_t g, int64_t p)
+{
+    int64_t group = group_of(o), dim = o->of->dim;
+    const double *v = value_of(o, l, p, g);
+    double sum = 0;
+    for (int64_t i = g * group; i < (g + 1) * group; i++)
+        for (int64_t h = 0; h < RIG_HIDDEN; h++) {
+            const double *w = o->w + ((l * RIG_HIDDEN + h) * o->of->heads + i) * dim;
+            double y = 0;
+            for (int64_t x = 0; x < dim; x++) y += v[x] * w[x];
+            sum += fabs(y);
+        }
+    return sum / (double)group;
+}
+
+static void apply_prior(const oracle *o, int64_t l, int64_t g, const uint8_t *state, oracle_number *scores)
+{
+    oracle_number *prior = oracle_alloc(o->cap, sizeof *prior);
+    double top = 0;
+    for (int64_t p = 0; p < o->seen; p++)
+        if (state[p] == LH_ENTRY_COMPETES) prior[p].x = oracle_value_square(o, l, g, p);
+    pool(o, state, LH_POOL_AVG, PRIOR_POOL, prior);
+    for (int64_t p = 0; p < o->seen; p++) top = fmax(top, prior[p].x);
+    for (int64_t p = 0; p < o->seen; p++) {
+        double share = top > 0 ? prior[p].x / top : 0;
+        scores[p] = (oracle_number){scores[p].x * share, (scores[p].error + ROUNDING * scores[p].x) * share};
+    }
+    lh_free(prior);
+}
+
+static void by_attention(oracle *o, int64_t l, int64_t g, const uint8_t *state, oracle_number *scores,
+                         oracle_number *deviations)
+{
+    int64_t parts = o->plan.statistic == LH_STAT_COUNT ? 1 : group_of(o);
+    oracle_tally own = {0}, *t = &o->tallies[l * o->of->kv_heads + g];
+    oracle_number *x = oracle_alloc(parts * o->cap, sizeof *x);
+    int pools = o->plan.pool_kind != LH_POOL_NONE;
+    if (!o->plan.running) {
+        own = oracle_recount(o, l, g);
+        t = &own;
+    }
+    for (int64_t c = 0; c < parts; c++) {
+        for (int64_t p = 0; p < o->seen; p++) x[c * o->cap + p] = statistic(o, t, c, p);
+        if (pools && o->plan.group_after_pool) pool(o, state, o->plan.pool_kind, o->plan.pool_size, x + c * o->cap);
+    }
+    for (int64_t p = 0; p < o->seen && deviations; p++) deviations[p] = deviation(o, t, p);
+    join(o, x, parts, scores);
+    if (pools && !o->plan.group_after_pool) pool(o, state, o->plan.pool_kind, o->plan.pool_size, scores);
+    if (o->plan.value_prior) apply_prior(o, l, g, state, scores);
+    oracle_tally_clear(&own);
+    lh_free(x);
+}
+
+/* ---- other sources ---- */
+
+static uint32_t draw(const oracle *o, int64_t l, int64_t g, int64_t p)
+{
+    uint64_t seed = o->of->seed;
+    uint32_t out[4], key[2] = {(uint32_t)seed, (uint32_t)(seed >> 32)};
+    uint32_t counter[4] = {(uint32_t)l << 16 ^ RIG_REQUEST, (uint32_t)o->evictions, (uint32_t)g, (uint32_t)p};
+    lh_philox(out, key, counter);
+    return out[0];
+}
+
+static double key_norm(const oracle *o, int64_t l, int64_t g, int64_t p)
+{
+    double sum = 0;
+    for (int64_t x = 0; x < o->of->dim; x++) sum += key_of(o, l, p, g)[x] * key_of(o, l, p, g)[x];
+    return sqrt(sum);
+}
+
+static void by_key_difference(const oracle *o, int64_t l, int64_t g, oracle_number *scores)
+{
+    const int32_t *gone = gone_of(o, l, g);
+    int64_t dim = o->of->dim;
+    double *mean = oracle_alloc(dim, sizeof *mean), length = 0;
+    for (int64_t p = 0; p < o->seen; p++)
+        for (int64_t x = 0; x < dim && gone[p] == INT32_MAX; x++)
+            mean[x] += key_of(o, l, p, g)[x] / key_norm(o, l, g, p);
+    for (int64_t x = 0; x < dim; x++) length += mean[x] * mean[x];
+    for (int64_t p = 0; p < o->seen; p++) {
+        double dot = 0;
+        for (int64_t x = 0; x < dim; x++) dot += mean[x] * key_of(o, l, p, g)[x];
+        scores[p] = (oracle_number){-dot / sqrt(length) / key_norm(o, l, g, p), 2e-6};
+    }
+    lh_free(mean);
+}
+
+/* ---- expected attention (arXiv 2510.00636) ---- */
+
+/* Pairs of halves of x, turned by the position times `sign`. */
+static void rotate(const oracle *o, double *x, double position)
+{
+    int64_t half = o->of->dim / 2;
+    for (int64_t i = 0; i < half; i++) {
+        double angle = (double)((float)position * rig_frequency(o->of, i)), a = x[i], b = x[i + half];
+        x[i] = a * cos(angle) - b * sin(angle);
+        x[i + half] = b * cos(angle) + a * sin(angle);
+    }
+}
+
+/* Queries before their rotation: [rows, dim] of query head i. */
+static double *unrotated(const oracle *o, int64_t l, int64_t i, int64_t rows)
+{
+    int64_t dim = o->of->dim, first = o->seen - rows;
+    double *q = oracle_alloc(rows * dim, sizeof *q);
+    for (int64_t r = 0; r < rows; r++) {
+        memcpy(q + r * dim, query_of(o, l, first + r, i), (size_t)dim * sizeof *q);
+        rotate(o, q + r * dim, -(double)(first + r));
+    }
+    return q;
+}
+
+/* The mean query, turned on average as the next positions will be. */
+static void turn(const oracle *o, double *x)
+{
+    int64_t dim = o->of->dim;
+    double *sum = oracle_alloc(dim, sizeof *sum), *one = oracle_alloc(dim, sizeof *one);
+    for (int64_t f = 0; f < FUTURE; f++) {
+        memcpy(one, x, (size_t)dim * sizeof *one);
+        rotate(o, one, (double)(o->seen + f));
+        for (int64_t i = 0; i < dim; i++) sum[i] += one[i] / FUTURE;
+    }
+    memcpy(x, sum, (size_t)dim * sizeof *x);
+    lh_free(sum);
+    lh_free(one);
+}
+
+/* What query head i is expected to give to every entry that competes, added. The variance of q.k is that of the rows'
+ * queries, each turned, along k. */
+static void expect(const oracle *o, int64_t l, int64_t i, const uint8_t *state, oracle_number *scores)
+{
+    int64_t dim = o->of->dim, rows = o->seen - o->plan.sinks, g = i / group_of(o);
+    if (rows <= 0) return; /* nothing competes */
+    double *q = unrotated(o, l, i, rows), *mean = oracle_alloc(dim, sizeof *mean),
+           *s = oracle_alloc(o->seen, sizeof *s);
+    double top = -INFINITY, all = 0, scale = 1 / sqrt((double)dim);
+    for (int64_t r = 0; r < rows; r++)
+        for (int64_t x = 0; x < dim; x++) mean[x] += q[r * dim + x] / (double)rows;
+    for (int64_t r = 0; r < rows; r++) {
+        for (int64_t x = 0; x < dim; x++) q[r * dim + x] -= mean[x];
+        turn(o, q + r * dim);
+    }
+    turn(o, mean);
+    for (int64_t p = 0; p < o->seen; p++) {
+        double variance = 0;
+        const double *k = key_of(o, l, p, g);
+        if (state[p] != LH_ENTRY_COMPETES) continue;
+        for (int64_t r = 0; r < rows; r++) {
+            double dot = 0;
+            for (int64_t x = 0; x < dim; x++) dot += q[r * dim + x] * k[x];
+            variance += dot * dot / (double)rows;
+        }
+        s[p] = scale * scale * variance / 2;
+        for (int64_t x = 0; x < dim; x++) s[p] += scale * mean[x] * k[x];
+        top = fmax(top, s[p]);
+    }
+    for (int64_t p = 0; p < o->seen; p++)
+        if (state[p] == LH_ENTRY_COMPETES) all += exp(s[p] - top);
+    for (int64_t p = 0; p < o->seen; p++)
+        if (state[p] == LH_ENTRY_COMPETES) scores[p].x += exp(s[p] - top) / all / (double)group_of(o);
+    lh_free(q);
+    lh_free(mean);
+    lh_free(s);
+}
+
+static void by_expectation(const oracle *o, int64_t l, int64_t g, const uint8_t *state, oracle_number *scores)
+{
+    for (int64_t i = g * group_of(o); i < (g + 1) * group_of(o); i++) expect(o, l, i, state, scores);
+    for (int64_t p = 0; p < o->seen; p++) {
+        scores[p].x *= sqrt(oracle_value_square(o, l, g, p));
+        scores[p].error = ROUNDING * scores[p].x;
+    }
+}
+
+/* ---- all of it ---- */
+
+static void score_head(oracle *o, int64_t l, int64_t g, const uint8_t *state, oracle_scores *out)
+{
+    oracle_number *scores = out->first + g * o->cap;
+    int deviates = o->plan.select == LH_SELECT_STD_SCOPE;
+    for (int64_t p = 0; p < o->seen; p++) {
+        double x = 0;
+        if (o->plan.source == LH_SCORE_POSITION) x = (double)p;
+        if (o->plan.source == LH_SCORE_RANDOM) x = (double)lh_uniform(draw(o, l, g, p));
+        if (o->plan.source == LH_SCORE_KEY_NORM) x = -key_norm(o, l, g, p);
+        scores[p] = (oracle_number){x, o->plan.source == LH_SCORE_KEY_NORM ? 1e-6 : 0};
+    }
+    if (o->plan.source == LH_SCORE_KEY_DIFFERENCE) by_key_difference(o, l, g, scores);
+    if (o->plan.source == LH_SCORE_ATTENTION)
+        by_attention(o, l, g, state, scores, deviates ? out->second + g * o->cap : NULL);
+    if (o->plan.source == LH_SCORE_EXPECTED) by_expectation(o, l, g, state, scores);
+}
+
+/* The same for all KV heads: their mean. */
+static void join_heads(const oracle *o, oracle_number *scores)
+{
+    int64_t heads = o->of->kv_heads;
+    for (int64_t p = 0; p < o->seen; p++) {
+        oracle_number mean = {0};
+        for (int64_t g = 0; g < heads; g++) {
+            mean.x += scores[g * o->cap + p].x / (double)heads;
+            mean.error += scores[g * o->cap + p].error / (double)heads;
+        }
+        for (int64_t g = 0; g < heads; g++) scores[g * o->cap + p] = mean;
+    }
+}
+
+static void second_stage(const oracle *o, int64_t l, int64_t g, oracle_scores *out)
+{
+    for (int64_t p = 0; p < o->seen; p++) {
+        oracle_number s = out->first[g * o->cap + p], *y = &out->second[g * o->cap + p];
+        if (o->plan.select == LH_SELECT_TWO_STAGE) {
+            double norm = oracle_projected_norm(o, l, g, p);
+            *y = (oracle_number){(s.x + 1e-4) * norm, (s.error + ROUNDING * (s.x + 1e-4)) * norm};
+        } else {
+            double u = (double)lh_uniform_open(draw(o, l, o->plan.joint ? 0 : g, p)), gumbel = -log(-log(u));
+            *y = (oracle_number){s.x + gumbel, isinf(gumbel) ? 0 : s.error + 1e-6 * (1 + s.x + fabs(gumbel))};
+        }
+    }
+}
+
+void oracle_score(oracle *o, int64_t l, const uint8_t *state, oracle_scores *out)
+{
+    int64_t heads = o->of->kv_heads;
+    *out = (oracle_scores){.first = oracle_alloc(heads * o->cap, sizeof *out->first)};
+    if (o->plan.select != LH_SELECT_TOPK) out->second = oracle_alloc(heads * o->cap, sizeof *out->second);
+    for (int64_t g = 0; g < heads; g++) score_head(o, l, g, state + g * o->cap, out);
+    if (o->plan.joint) join_heads(o, out->first);
+    out->flat = out->first;
+    if (o->plan.select == LH_SELECT_STD_SCOPE) { /* the deviations come first */
+        oracle_number *deviations = out->second;
+        out->second = out->first;
+        out->first = deviations;
+    } else if (out->second) {
+        for (int64_t g = 0; g < heads; g++) second_stage(o, l, g, out);
+    }
+}
+
+void oracle_scores_clear(oracle_scores *s)
+{
+    lh_free(s->first);
+    lh_free(s->second);
+    *s = (oracle_scores){0};
+}

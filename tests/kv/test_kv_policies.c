@@ -1,0 +1,360 @@
+/* Every policy of the table and chance combinations of their parts, against their definition in double: the prompt,
+ * steps with evictions, a question in between, marks and rewinds; on any ranks, any division of heads, any length and
+ * budget. A short sample as it is; with LONGHAUL_LONG=1 in the environment long prompts and some thousand cases. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/rng.h"
+#include "kv/kv_impl.h"
+#include "kv_oracle.h"
+
+static int is_long(void)
+{
+    return getenv("LONGHAUL_LONG") != NULL;
+}
+
+/* ---- chance ---- */
+
+/* The same on all ranks. */
+typedef struct dice {
+    uint32_t seed, count;
+} dice;
+
+static int64_t roll(dice *d, int64_t n)
+{
+    uint32_t out[4], key[2] = {d->seed, 77}, counter[4] = {d->count++};
+    lh_philox(out, key, counter);
+    return (int64_t)(out[0] % (uint64_t)n);
+}
+
+#define PICK(d, list) (list)[roll((d), (int64_t)(sizeof(list) / sizeof *(list)))]
+
+/* Values that a part may take. */
+static const struct {
+    const char *option;
+    const char *values[8];
+} values[] = {
+    {"statistic", {"sum", "mean", "mas", "count", "last", "key-norm", "random", "key-difference"}},
+    {"proxies", {"2%", "10%", "40%"}},
+    {"window", {"0", "1", "5", "16", "40"}},
+    {"rows", {"all", "last:1", "last:7", "last:60", "25%"}},
+    {"gain", {"on", "off"}},
+    {"gain-floor", {"on"}},
+    {"non-causal", {"on"}},
+    {"value-prior", {"on"}},
+    {"group", {"mean", "max", "sum"}},
+    {"pool", {"none", "max", "avg"}},
+    {"pool-size", {"1", "3", "7", "31", "501"}},
+    {"group-stage", {"weight", "score"}},
+    {"sinks", {"0", "1", "4", "30"}},
+    {"recents", {"0", "1", "12", "50%", "33%"}},
+    {"head-budget", {"uniform", "adaptive"}},
+    {"alpha", {"0", "0.2", "0.5", "1"}},
+    {"safeguard", {"interp", "floor"}},
+    {"layer-budget", {"uniform", "pyramid", "pyramid-rounded"}},
+    {"beta", {"1", "5", "20"}},
+    {"select", {"topk", "two-stage", "std-scope", "topk+sample"}},
+    {"first-stage", {"0", "0.3", "1"}},
+    {"std-share", {"0", "0.3", "1"}},
+    {"random-share", {"0", "7/19", "1"}},
+    {"shares-of", {"competing", "budget"}},
+    {"set-per", {"head", "layer"}},
+    {"evict", {"never", "every", "every:1", "every:2", "every:5"}},
+};
+
+static const char **part_of(lh_policy_parts *parts, const char *option)
+{
+#define LH_PART(member, name, ...) \
+    if (strcmp(option, name) == 0) return &parts->member;
+    LH_POLICY_PARTS(LH_PART)
+#undef LH_PART
+    return NULL;
+}
+
+static const struct {
+    int64_t heads, kv_heads;
+} shapes[] = {{9, 3}, {5, 5}, {4, 1}, {6, 2}, {8, 1}, {12, 6}, {7, 7}, {10, 2}};
+
+static const uint8_t sliding[] = {1, 0, 1};
+
+/* A case around a policy; budget text is the caller's. */
+static rig_case case_of(dice *d, const lh_policy_options *policy)
+{
+    static const int64_t tokens[] = {1, 2, 7, 33, 64, 101, 151};
+    static const float caps[] = {0, 0, 0, 5};
+    int shape = (int)roll(d, sizeof shapes / sizeof *shapes);
+    rig_case c = {.heads = shapes[shape].heads,
+                  .kv_heads = shapes[shape].kv_heads,
+                  .dim = 8,
+                  .layers = 2,
+                  .tokens = PICK(d, tokens),
+                  .more = roll(d, 30),
+                  .type = LH_F32,
+                  .seed = (uint64_t)roll(d, 1 << 30),
+                  .softcap = PICK(d, caps),
+                  .policy = *policy};
+    if (c.tokens > 30 && roll(d, 3)) c.tokens += roll(d, 20);
+    if (roll(d, 3) == 0) c.sliding = sliding, c.window = 1 + roll(d, c.tokens + 20);
+    return c;
+}
+
+static void make_budget(dice *d, int64_t tokens, char text[32])
+{
+    static const char *const shares[] = {"20%", "50%", "7.5%", "100%"};
+    if (roll(d, 4) == 0)
+        snprintf(text, 32, "%s", PICK(d, shares));
+    else
+        snprintf(text, 32, "%lld", (long long)(1 + roll(d, tokens + (roll(d, 8) ? 0 : 20))));
+}
+
+/* A preset with some parts changed that goes together. 0: this one does not. */
+static int make_policy(dice *d, lh_policy_options *out)
+{
+    lh_policy_plan plan;
+    int presets = 0, changes = (int)roll(d, 5);
+    while (lh_policy_at(presets)) presets++;
+    *out = (lh_policy_options){.policy = lh_policy_at((int)roll(d, presets))->name, .budget = "50"};
+    for (int i = 0; i < changes; i++) {
+        int which = (int)roll(d, sizeof values / sizeof *values), n = 0;
+        while (n < 8 && values[which].values[n]) n++;
+        *part_of(&out->parts, values[which].option) = values[which].values[roll(d, n)];
+    }
+    return lh_policy_resolve(&plan, out) == LH_OK && plan.evicts;
+}
+
+/* ---- one case ---- */
+
+/* What is carried with the entries is what counting the rows again gives. */
+static void check_stats(rig *r, const oracle *o, const char *when)
+{
+    const lh_heads *h = &r->heads;
+    lh_kv_shape shape = rig_shape(r);
+    lh_stat_layout at = lh_kv_stat_layout(&shape, &o->plan);
+    for (int64_t l = 0; l < r->of->layers; l++)
+        for (int64_t i = 0; i < h->kv_count; i++) {
+            const lh_ragged *v = lh_kv_view(r->kv, l);
+            if (!v->stats) continue;
+            int64_t g = h->kv_first + i, known = v->len[i] - r->kv->layers[l].fresh;
+            oracle_tally t = oracle_recount(o, l, g);
+            for (int64_t s = 0; s < v->len[i]; s++) {
+                const float *x = v->stats + (v->offset[i] + s) * v->stat_count;
+                int64_t p = v->positions ? v->positions[v->offset[i] + s] : s;
+                for (int64_t c = 0; c < at.parts && at.sums >= 0; c++) {
+                    double want = 0;
+                    for (int64_t q = 0; q < t.group; q++)
+                        if (at.parts > 1 ? q == c : 1) want += t.sums[q * t.cap + p];
+                    if (at.parts == 1) want /= (double)t.group;
+                    mt_check(fabs((double)x[at.sums + c] - want) <= 1e-5 * want + 1e-9,
+                             "%s: layer %lld head %lld position %lld carries a sum of %.9g, it is %.9g", when,
+                             (long long)l, (long long)g, (long long)p, (double)x[at.sums + c], want);
+                }
+                if (at.squares >= 0)
+                    mt_check(fabs((double)x[at.squares] - t.squares[p]) <= 1e-5 * t.squares[p] + 1e-9,
+                             "%s: a sum of squares of %.9g, it is %.9g", when, (double)x[at.squares], t.squares[p]);
+                if (at.counts >= 0)
+                    mt_check(fabs((double)x[at.counts] - t.counts[p]) <= t.unsure[p],
+                             "%s: layer %lld head %lld position %lld counts %g rows, they are %g", when, (long long)l,
+                             (long long)g, (long long)p, (double)x[at.counts], t.counts[p]);
+                if (at.norms < 0 || s >= known) continue;
+                double square = oracle_value_square(o, l, g, p);
+                mt_check(at.priors < 0 || fabs((double)x[at.priors] - square) <= 1e-5 * square,
+                         "%s: a square of %.9g, it is %.9g", when, (double)x[at.priors], square);
+                if (at.norms == at.priors) continue;
+                double norm = oracle_projected_norm(o, l, g, p);
+                mt_check(fabs((double)x[at.norms] - norm) <= 1e-5 * norm, "%s: a norm of %.9g, it is %.9g", when,
+                         (double)x[at.norms], norm);
+            }
+            oracle_tally_clear(&t);
+        }
+}
+
+/* Entries a head (or a layer's heads) hold: the budget after an eviction, and at most what came since more. */
+static void check_lengths(const rig *r, const rig_result *got, int64_t since)
+{
+    const rig_case *c = r->of;
+    lh_policy_plan fixed = lh_policy_fix(&r->plan, c->tokens);
+    for (int64_t l = 0; l < c->layers; l++) {
+        const lh_kv_positions *k = &got->kept[l];
+        int64_t budget = lh_kv_layer_budget(r->kv, l);
+        for (int64_t h = 0; h < c->kv_heads && fixed.heads == LH_HEADS_UNIFORM; h++)
+            mt_check(k->offsets[h + 1] - k->offsets[h] <= budget + since, "%s: a head holds %lld entries of %lld",
+                     r->plan.name, (long long)(k->offsets[h + 1] - k->offsets[h]), (long long)budget);
+        mt_check(k->offsets[c->kv_heads] <= c->kv_heads * (budget + since), "%s: a layer holds %lld entries",
+                 r->plan.name, (long long)k->offsets[c->kv_heads]);
+    }
+}
+
+static void check_scores(const rig *r, const rig_result *got)
+{
+    const rig_case *c = r->of;
+    for (int64_t l = 0; l < c->layers; l++)
+        for (int64_t i = 0; i < r->heads.kv_count * c->tokens && got->scores[l]; i++)
+            mt_check(got->state[l][i] != LH_ENTRY_COMPETES || !isnan(got->scores[l][i]), "a score is not a number");
+}
+
+/* Deterministic inputs: what one rank alone keeps. */
+static void check_alone(const rig_case *c, const lh_ops *ops, const rig_result *got)
+{
+    lh_comm *self = NULL;
+    rig r;
+    rig_result mine;
+    mt_try(lh_comm_open_self(&self));
+    rig_open(&r, c, self, ops);
+    rig_prefill(&r, &mine);
+    for (int64_t l = 0; l < c->layers; l++) {
+        const lh_kv_positions *a = &mine.kept[l], *b = &got->kept[l];
+        mt_check(memcmp(a->offsets, b->offsets, (size_t)(a->heads + 1) * sizeof *a->offsets) == 0 &&
+                     memcmp(a->positions, b->positions, (size_t)a->offsets[a->heads] * sizeof *a->positions) == 0,
+                 "%s: layer %lld: %d ranks differ from one", r.plan.name, (long long)l, mt_size());
+    }
+    rig_result_clear(&mine);
+    rig_close(&r);
+    lh_comm_close(self);
+}
+
+typedef struct run {
+    rig r;
+    oracle o;
+    rig_result got;
+    int64_t since; /* tokens since the last eviction */
+    const char *name;
+} run;
+
+static void take(run *x, lh_kv_taken what, int64_t tokens)
+{
+    int64_t before = lh_kv_stats_of(x->r.kv).evictions;
+    rig_take(&x->r, what, tokens);
+    rig_gather(&x->r, &x->got);
+    x->since = x->got.stats.evictions > before ? 0 : x->since + tokens;
+    if (mt_rank()) return;
+    oracle_take(&x->o, what, tokens);
+    for (int64_t l = 0; l < x->r.of->layers; l++) oracle_check(&x->o, l, &x->got.kept[l], x->name);
+    check_lengths(&x->r, &x->got, x->since);
+}
+
+/* Whether few scores can be close to each other. */
+static int is_sharp(const lh_policy_plan *fixed)
+{
+    return fixed->source == LH_SCORE_ATTENTION && fixed->pool_kind != LH_POOL_AVG && fixed->budget_entries > 8 &&
+           fixed->heads == LH_HEADS_UNIFORM && fixed->select != LH_SELECT_STD_SCOPE;
+}
+
+static void check_case(const rig_case *c, const lh_ops *ops, int steps)
+{
+    run x = {0};
+    lh_buf name = {0};
+    rig_open(&x.r, c, mt_comm(), ops);
+    mt_try(lh_policy_text(&x.r.plan, &name));
+    x.name = name.data;
+    rig_prefill(&x.r, &x.got);
+    check_scores(&x.r, &x.got);
+    if (mt_size() > 1 && mt_rank() == 0) check_alone(c, ops, &x.got);
+    if (mt_rank() == 0) {
+        oracle_open(&x.o, c, c->tokens + 2 * steps + 40);
+        for (int64_t l = 0; l < c->layers; l++) oracle_check(&x.o, l, &x.got.kept[l], x.name);
+        check_lengths(&x.r, &x.got, 0);
+        check_stats(&x.r, &x.o, x.name);
+    }
+    for (int step = 0; step < steps; step++) {
+        if (step == steps / 3) { /* another question first, and back */
+            mt_try(lh_kv_mark(x.r.kv));
+            if (mt_rank() == 0) oracle_mark(&x.o);
+            int64_t since = x.since;
+            take(&x, LH_KV_BLOCK, 9);
+            take(&x, LH_KV_STEP, 1);
+            mt_try(lh_kv_rewind(x.r.kv));
+            if (mt_rank() == 0) oracle_rewind(&x.o);
+            x.since = since;
+            take(&x, LH_KV_BLOCK, 5);
+        }
+        take(&x, LH_KV_STEP, 1);
+    }
+    if (mt_rank() == 0) {
+        check_stats(&x.r, &x.o, x.name);
+        mt_check(!is_sharp(&x.o.plan) || x.o.doubted * 20 <= x.o.decided + 400,
+                 "%s: rounding decides about %lld of %lld entries", x.name, (long long)x.o.doubted,
+                 (long long)x.o.decided);
+        oracle_close(&x.o);
+    }
+    mt_check(rig_entries_are_whole(&x.r), "%s: an entry is not what was appended", x.name);
+    rig_result_clear(&x.got);
+    rig_close(&x.r);
+    lh_buf_clear(&name);
+}
+
+/* ---- the tests ---- */
+
+START_TEST(test_every_preset_does_as_it_is_defined)
+{
+    static const char *const when[] = {NULL, "every:1", "every:4"};
+    char budget[32];
+    dice d = {.seed = (uint32_t)_i};
+    int rounds = is_long() ? 40 : 2;
+    for (int i = 0; i < rounds; i++) {
+        const lh_policy *preset = lh_policy_at(_i);
+        lh_policy_options options = {.policy = preset->name, .budget = budget, .parts.evict = when[i % 3]};
+        lh_policy_plan plan;
+        rig_case c = case_of(&d, &options);
+        make_budget(&d, c.tokens, budget);
+        if (lh_policy_resolve(&plan, &c.policy) != LH_OK) c.policy.parts.evict = NULL;
+        if (!preset->parts.statistic) c.policy.budget = c.policy.parts.evict = NULL; /* evicts nothing */
+        check_case(&c, lh_ops_at((int)roll(&d, 2)), is_long() ? 40 : 16);
+    }
+    mt_end();
+}
+END_TEST
+
+START_TEST(test_parts_combine_as_they_are_defined)
+{
+    char budget[32];
+    dice d = {.seed = 4000 + (uint32_t)_i};
+    int rounds = is_long() ? 150 : 6;
+    for (int i = 0; i < rounds;) {
+        lh_policy_options options;
+        lh_policy_plan plan;
+        if (!make_policy(&d, &options)) continue;
+        rig_case c = case_of(&d, &options);
+        make_budget(&d, c.tokens, budget);
+        c.policy.budget = budget;
+        if (lh_policy_resolve(&plan, &c.policy) != LH_OK) continue;
+        check_case(&c, lh_ops_at((int)roll(&d, 2)), 10);
+        i++;
+    }
+    mt_end();
+}
+END_TEST
+
+START_TEST(test_long_prompts_do_as_they_are_defined)
+{
+    char budget[32];
+    dice d = {.seed = 9000 + (uint32_t)_i};
+    if (!is_long()) return;
+    lh_policy_options options = {.policy = lh_policy_at(_i)->name, .budget = budget};
+    rig_case c = case_of(&d, &options);
+    c.heads = c.heads < 6 ? c.heads : 6;
+    c.kv_heads = 2 + (c.heads == 5) * 3 - (c.heads == 4);
+    c.layers = 1;
+    c.tokens = 1500 + roll(&d, 3501);
+    make_budget(&d, c.tokens, budget);
+    if (!lh_policy_at(_i)->parts.statistic) c.policy.budget = NULL;
+    check_case(&c, &lh_ops_cpu, 6);
+    mt_end();
+}
+END_TEST
+
+int main(void)
+{
+    int presets = 0;
+    while (lh_policy_at(presets)) presets++;
+    Suite *suite = suite_create("policies");
+    TCase *laws = tcase_create("laws");
+    tcase_set_timeout(laws, 0);
+    tcase_add_loop_test(laws, test_every_preset_does_as_it_is_defined, 0, presets);
+    tcase_add_loop_test(laws, test_parts_combine_as_they_are_defined, 0, 20);
+    tcase_add_loop_test(laws, test_long_prompts_do_as_they_are_defined, 0, presets);
+    suite_add_tcase(suite, laws);
+    return mt_run(suite);
+}

@@ -1,0 +1,269 @@
+/* Shares of a prompt and of a budget as numbers, against the definitions done entry by entry. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "policies/policy.h"
+#include "suite.h"
+
+static lh_policy_plan plan_of(const char *policy, int64_t budget, const lh_policy_parts *parts)
+{
+    lh_policy_plan plan;
+    char text[32];
+    snprintf(text, sizeof text, "%lld", (long long)budget);
+    lh_policy_options o = {.policy = policy, .budget = text};
+    if (parts) o.parts = *parts;
+    ck_assert_msg(lh_policy_resolve(&plan, &o) == LH_OK, "%s", lh_error_message());
+    return plan;
+}
+
+/* floor(above * n / below), by counting. */
+static int64_t part_of(int64_t above, int64_t below, int64_t n)
+{
+    int64_t x = 0;
+    while ((x + 1) * below <= above * n) x++;
+    return x;
+}
+
+static int64_t least(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* ---- the prompt ---- */
+
+START_TEST(test_proxies_are_a_share_of_the_prompt_and_a_quarter_of_the_budget_at_most)
+{
+    static const struct {
+        const char *text;
+        int64_t above, below;
+    } shares[] = {{"1%", 1, 100}, {"0.5%", 1, 200}, {"12.5%", 1, 8}, {"100%", 1, 1}};
+    for (int s = 0; s < 4; s++)
+        for (int64_t seen = 1; seen < 6000; seen += 1 + seen / 7)
+            for (int64_t C = 1; C < 3000; C += 1 + C / 3) {
+                lh_policy_plan p = plan_of("nacl", C, &(lh_policy_parts){.proxies = shares[s].text});
+                lh_policy_plan fixed = lh_policy_fix(&p, seen);
+                int64_t P = least(part_of(shares[s].above, shares[s].below, seen), C / 4);
+                if (P < 1) P = 1;
+                ck_assert_int_eq(fixed.rows, P);
+                ck_assert_int_eq(fixed.window, P);
+                ck_assert_int_eq(fixed.every, P);
+                ck_assert_int_eq(fixed.sinks, least(256, P / 2));
+                ck_assert_int_eq(lh_policy_rows(&p, seen), least(P, seen));
+                lh_protection q = lh_policy_protect(&fixed, &(lh_protect_request){.budget = C, .seen = seen});
+                if (C >= 4 && C < seen) ck_assert_int_gt(q.base, 0); /* something always competes */
+            }
+    lh_policy_plan p = plan_of("nacl", 128, NULL); /* as the goldens have it */
+    lh_policy_plan fixed = lh_policy_fix(&p, 1512);
+    ck_assert(fixed.rows == 15 && fixed.sinks == 7);
+    p = plan_of("nacl", 128, &(lh_policy_parts){.sinks = "3", .evict = "every:4"});
+    fixed = lh_policy_fix(&p, 1512);
+    ck_assert(fixed.sinks == 3 && fixed.every == 4);
+}
+END_TEST
+
+START_TEST(test_shares_of_recents_are_of_the_budget)
+{
+    for (int64_t C = 1; C < 400; C++) {
+        lh_policy_plan p = plan_of("h2o", C, NULL), third = plan_of("h2o", C, &(lh_policy_parts){.recents = "33.3%"});
+        p = lh_policy_fix(&p, 100000);
+        third = lh_policy_fix(&third, 100000);
+        ck_assert_int_eq(p.recents, C / 2);
+        ck_assert_int_eq(third.recents, part_of(333, 1000, C));
+        lh_protection q = lh_policy_protect(&p, &(lh_protect_request){.budget = C, .seen = 100000});
+        ck_assert(q.recents == C / 2 && q.base == C - C / 2);
+    }
+}
+END_TEST
+
+START_TEST(test_rows_are_what_was_said_and_never_more_than_there_are)
+{
+    for (int64_t seen = 1; seen < 1000; seen++) {
+        lh_policy_plan all = plan_of("mas", 8, NULL), some = plan_of("scissorhands", 8, NULL);
+        lh_policy_plan share = plan_of("mas", 8, &(lh_policy_parts){.rows = "12.5%"}), none = plan_of("knorm", 8, NULL);
+        int64_t eighth = part_of(1, 8, seen);
+        ck_assert_int_eq(lh_policy_rows(&all, seen), seen);
+        ck_assert_int_eq(lh_policy_rows(&some, seen), least(seen, 400));
+        ck_assert_int_eq(lh_policy_rows(&share, seen), eighth < 1 ? 1 : eighth);
+        ck_assert_int_eq(lh_policy_rows(&none, seen), 0);
+    }
+}
+END_TEST
+
+/* ---- stages ---- */
+
+static lh_protection protection(int64_t sinks, int64_t recents, int64_t base)
+{
+    return (lh_protection){.budget = sinks + recents + base, .sinks = sinks, .recents = recents, .base = base};
+}
+
+START_TEST(test_first_stages_are_shares_of_what_competes)
+{
+    lh_policy_plan top = plan_of("snapkv", 64, NULL), two = plan_of("critical-snapkv", 64, NULL);
+    lh_policy_plan ada = plan_of("critical-ada-snapkv", 64, &(lh_policy_parts){.first_stage = "0.29"});
+    lh_policy_plan roco = plan_of("roco", 64, NULL), nacl = plan_of("nacl", 64, NULL);
+    lh_policy_plan third = plan_of("nacl", 64, &(lh_policy_parts){.random_share = "1/3"});
+    for (int64_t kept = 0; kept < 300; kept++)
+        for (int64_t recents = 0; recents < 40; recents += 13) {
+            lh_protection p = protection(4, recents, kept);
+            ck_assert_int_eq(lh_policy_first_stage(&top, &p, kept), kept);
+            ck_assert_int_eq(lh_policy_first_stage(&two, &p, kept), kept / 2);
+            ck_assert_int_eq(lh_policy_first_stage(&ada, &p, kept), part_of(29, 100, kept));
+            ck_assert_int_eq(lh_policy_first_stage(&roco, &p, kept), least(part_of(3, 10, p.budget), kept));
+            ck_assert_int_eq(lh_policy_first_stage(&nacl, &p, kept), kept - part_of(7, 19, kept));
+            ck_assert_int_eq(lh_policy_first_stage(&third, &p, kept), kept - kept / 3);
+        }
+    /* RoCo (arXiv 2402.06262): min(0.3 C, C - 14) */
+    lh_policy_plan plan = lh_policy_fix(&roco, 1512);
+    for (int64_t C = 14; C < 300; C++) {
+        lh_protection p = lh_policy_protect(&plan, &(lh_protect_request){.budget = C, .seen = 1512});
+        ck_assert_int_eq(lh_policy_first_stage(&plan, &p, p.base), least(part_of(3, 10, C), C - 14));
+    }
+}
+END_TEST
+
+/* kvpress 0.5.5 on one head, whose entries are in the order of their scores and whose window has the largest ones:
+ * entries are marked as the first stage marks them, with those of the safeguard. Gives the marked ones behind the
+ * window. */
+static int64_t marked(int64_t window, int64_t sure, int64_t first, int64_t held)
+{
+    int64_t n = 0;
+    for (int64_t i = 0; i < held; i++) n += (i < sure || i < first) && i >= window;
+    return n;
+}
+
+START_TEST(test_shares_of_the_budget_are_those_of_kvpress)
+{
+    static const struct {
+        const char *text;
+        int64_t above, below;
+    } shares[] = {{"0.2", 1, 5}, {"0", 0, 1}, {"1", 1, 1}, {"0.07", 7, 100}, {"0.5", 1, 2}};
+    for (int a = 0; a < 5; a++)
+        for (int f = 0; f < 5; f++)
+            for (int64_t C = 1; C < 200; C += 1 + C / 9)
+                for (int64_t window = 0; window <= C && window <= 64; window += 1 + window * 3) {
+                    lh_policy_parts parts = {.alpha = shares[a].text, .first_stage = shares[f].text};
+                    lh_policy_plan ada = plan_of("critical-ada@kvpress", C, &parts);
+                    parts.alpha = NULL;
+                    lh_policy_plan even = plan_of("critical@kvpress", C, &parts);
+                    lh_protection p = protection(0, window, C - window);
+                    int64_t sure = part_of(shares[a].above, shares[a].below, C);
+                    if (shares[a].above && sure < 1) sure = 1;
+                    for (int64_t room = 0; room < 300; room += 37)
+                        ck_assert_int_eq(lh_policy_floor(&ada, &p, room), least(marked(window, sure, 0, C), room));
+                    int64_t first = part_of(shares[f].above, shares[f].below, C);
+                    if (shares[f].above && first < 1) first = 1;
+                    ck_assert_int_eq(lh_policy_first_stage(&even, &p, p.base), marked(window, 0, first, C));
+                    for (int64_t kept = 0; kept < 2 * C; kept += 1 + kept) { /* heads compete: B is the head's own */
+                        int64_t B = window + kept;
+                        if (B < sure) continue; /* the safeguard gave it that */
+                        first = part_of(shares[f].above, shares[f].below, B);
+                        ck_assert_int_eq(lh_policy_first_stage(&ada, &p, kept), marked(window, sure, first, B));
+                    }
+                }
+}
+END_TEST
+
+START_TEST(test_floors_are_shares_of_what_a_head_may_keep)
+{
+    lh_policy_plan p = plan_of("ada-snapkv", 64, &(lh_policy_parts){.safeguard = "floor", .alpha = "0.57"});
+    for (int64_t base = 0; base < 200; base++)
+        for (int64_t room = 0; room < 200; room += 9) {
+            lh_protection q = protection(3, 32, base);
+            ck_assert_int_eq(lh_policy_floor(&p, &q, room), least(part_of(57, 100, base), room));
+        }
+}
+END_TEST
+
+START_TEST(test_fractions_are_exact)
+{
+    ck_assert_int_eq(lh_fraction_of((lh_fraction){7, 19}, 19), 7);
+    ck_assert_int_eq(lh_fraction_of((lh_fraction){7, 19}, 18), 6);
+    ck_assert_int_eq(lh_fraction_of((lh_fraction){0, 1}, INT64_C(1) << 61), 0);
+    const int64_t n = INT64_C(999999999999999999);
+    ck_assert_int_eq(lh_fraction_of((lh_fraction){n - 1, n}, n), n - 1);
+    ck_assert_int_eq(lh_fraction_of((lh_fraction){1, 1}, INT64_C(1) << 61), INT64_C(1) << 61);
+}
+END_TEST
+
+/* ---- the pyramid of kvpress ---- */
+
+/* round(max - l * (max - min) / (N - 1)) of Python, all of it over beta * (N - 1): the whole number that is nearest, of
+ * two the even one. -1: no pyramid (kvpress takes the budget of every layer then). */
+static int64_t kvpress_layer(int64_t N, int64_t l, int64_t C, int64_t L, int64_t w, int64_t beta)
+{
+    int64_t steps = N > 1 ? N - 1 : 1, one = beta * steps;
+    int64_t min = C * steps, max = 2 * C * one - min;
+    if (max >= (L - w) * one) max = (L - w) * one, min = 2 * C * one - max;
+    if (!(L * one >= max && max >= min && min >= w * one)) return -1;
+    int64_t x = max - l * ((max - min) / steps), best = 0; /* min and max are multiples of steps */
+    for (int64_t n = 0; n <= L; n++) {
+        int64_t far = llabs(x - n * one), so_far = llabs(x - best * one);
+        if (far < so_far || (far == so_far && n % 2 == 0)) best = n;
+    }
+    return best;
+}
+
+START_TEST(test_rounded_pyramids_are_those_of_kvpress)
+{
+    static const int64_t betas[] = {1, 2, 3, 20};
+    static const char *const texts[] = {"1", "2", "3", "20"};
+    int pyramids = 0, flat = 0;
+    for (int b = 0; b < 4; b++)
+        for (int64_t N = 1; N < 40; N += N < 5 ? 1 : 7)
+            for (int64_t L = 90; L < 400; L += 101)
+                for (int64_t C = 1; C < L; C += C < 70 ? 9 : 17) {
+                    int64_t got[64];
+                    lh_policy_plan p = plan_of("pyramidkv@kvpress", C, &(lh_policy_parts){.beta = texts[b]});
+                    lh_policy_layers(&p, &(lh_layers_request){.layers = N, .seen = L}, got);
+                    for (int64_t l = 0; l < N; l++) {
+                        int64_t want = kvpress_layer(N, l, C, L, 64, betas[b]);
+                        ck_assert_msg(got[l] == (want < 0 ? C : want), "C %lld L %lld N %lld beta %lld: %lld, not %lld",
+                                      (long long)C, (long long)L, (long long)N, (long long)betas[b], (long long)got[l],
+                                      (long long)want);
+                        *(want < 0 ? &flat : &pyramids) += 1;
+                    }
+                }
+    ck_assert(pyramids > 100 && flat > 100);
+}
+END_TEST
+
+START_TEST(test_rounded_pyramids_round_halves_to_the_even_number)
+{
+    /* C 300, L 500, w 64: from min(2 C - C / 20, L - w) = 436 down to 2 C - 436 = 164 in 64 steps of 4.25 */
+    int64_t got[65];
+    lh_policy_plan p = plan_of("pyramidkv@kvpress", 300, NULL);
+    lh_policy_layers(&p, &(lh_layers_request){.layers = 65, .seen = 500}, got);
+    ck_assert(got[0] == 436 && got[32] == 300 && got[64] == 164);
+    ck_assert(got[2] == 428 && got[6] == 410 && got[10] == 394); /* 427.5, 410.5, 393.5 */
+    p = plan_of("pyramidkv@kvpress", 500, NULL);
+    lh_policy_layers(&p, &(lh_layers_request){.layers = 65, .seen = 500}, got);
+    ck_assert(got[0] == 500 && got[64] == 500); /* nothing is evicted */
+}
+END_TEST
+
+START_TEST(test_rounded_pyramids_of_long_prompts_do_not_overflow)
+{
+    int64_t got[126];
+    lh_policy_parts parts = {.beta = "1000000000000", .window = "0", .rows = "last:8", .statistic = "sum"};
+    lh_policy_plan p = plan_of("pyramidkv@kvpress", INT64_C(1) << 39, &parts);
+    lh_policy_layers(&p, &(lh_layers_request){.layers = 126, .seen = INT64_C(1) << 41}, got);
+    ck_assert_int_eq(got[0], (INT64_C(1) << 40) - 1); /* 2 C - 0.55 */
+    ck_assert_int_eq(got[125], 1);                    /* 0.55 */
+    p = plan_of("pyramidkv@kvpress", INT64_C(1) << 40, NULL);
+    lh_policy_layers(&p, &(lh_layers_request){.layers = 2, .seen = INT64_C(1) << 41}, got);
+    ck_assert_int_eq(got[0] + got[1], INT64_C(1) << 41);
+}
+END_TEST
+
+int main(void)
+{
+    return suite_run(
+        "stages",
+        (const TTest *const[]){
+            test_proxies_are_a_share_of_the_prompt_and_a_quarter_of_the_budget_at_most,
+            test_shares_of_recents_are_of_the_budget, test_rows_are_what_was_said_and_never_more_than_there_are,
+            test_first_stages_are_shares_of_what_competes, test_shares_of_the_budget_are_those_of_kvpress,
+            test_floors_are_shares_of_what_a_head_may_keep, test_fractions_are_exact,
+            test_rounded_pyramids_are_those_of_kvpress, test_rounded_pyramids_round_halves_to_the_even_number,
+            test_rounded_pyramids_of_long_prompts_do_not_overflow, NULL});
+}

@@ -1,0 +1,305 @@
+/* Laws of texts: whatever can be resolved can be written, in words of the command line and as JSON, and both give it
+ * back byte by byte. */
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "policies/policy.h"
+#include "suite.h"
+
+enum { MOST_VALUES = 12, PRESETS = 31 };
+
+/* Every part with some of its values. */
+static const struct {
+    const char *option;
+    size_t at;
+    const char *values[MOST_VALUES];
+} parts[] = {
+#define VALUES(member, name, ...)                \
+    {                                            \
+        name, offsetof(lh_policy_parts, member), \
+        {                                        \
+            __VA_ARGS__                          \
+        }                                        \
+    }
+    VALUES(statistic, "statistic", "sum", "mean", "mas", "count", "last", "position", "random", "key-norm",
+           "key-difference", "expected"),
+    VALUES(proxies, "proxies", "none", "1%", "2.50%", "100%"),
+    VALUES(window, "window", "0", "1", "32", "64"),
+    VALUES(rows, "rows", "all", "last:1", "last:32", "last:64", "5%", "0.125%"),
+    VALUES(gain, "gain", "on", "off"),
+    VALUES(gain_floor, "gain-floor", "on", "off"),
+    VALUES(non_causal, "non-causal", "on", "off"),
+    VALUES(value_prior, "value-prior", "on", "off"),
+    VALUES(group, "group", "mean", "max", "sum"),
+    VALUES(pool, "pool", "none", "max", "avg"),
+    VALUES(pool_size, "pool-size", "1", "7", "31"),
+    VALUES(group_stage, "group-stage", "weight", "score"),
+    VALUES(sinks, "sinks", "0", "4", "256"),
+    VALUES(recents, "recents", "0", "32", "50%", "33.3%"),
+    VALUES(head_budget, "head-budget", "uniform", "adaptive", "profile:0123456789abcdef"),
+    VALUES(alpha, "alpha", "0", "0.5", ".20", "1"),
+    VALUES(safeguard, "safeguard", "interp", "floor"),
+    VALUES(layer_budget, "layer-budget", "uniform", "pyramid", "pyramid-rounded", "profile:fedcba9876543210"),
+    VALUES(beta, "beta", "1", "20", "1000"),
+    VALUES(select, "select", "topk", "two-stage", "std-scope", "topk+sample"),
+    VALUES(first_stage, "first-stage", "0", "0.5", "0.123456789012345678"),
+    VALUES(std_share, "std-share", "0.3", "1"),
+    VALUES(random_share, "random-share", "0", "7/19", "0.25", "1/3", "1", "0.000000000000000001"),
+    VALUES(shares_of, "shares-of", "competing", "budget"),
+    VALUES(set_per, "set-per", "head", "layer"),
+    VALUES(evict, "evict", "never", "every", "every:1", "every:32", "block:8", "block:8,every", "block:9,every:5"),
+    VALUES(positions, "positions", "original", "slot"),
+};
+enum { PARTS = sizeof parts / sizeof *parts };
+_Static_assert(PARTS == sizeof(lh_policy_parts) / sizeof(char *), "values for every part");
+
+static void say(lh_policy_parts *to, int part, const char *text)
+{
+    memcpy((char *)to + parts[part].at, &text, sizeof text);
+}
+
+/* What a command line that says `text` makes of it. text is cut into words. */
+static lh_policy_options options_of(char *text)
+{
+    lh_policy_options o = {.policy = strtok(text, " ")};
+    for (char *word; (word = strtok(NULL, " "));) {
+        ck_assert_msg(strncmp(word, "--", 2) == 0, "'%s' is no option", word);
+        char *value = strchr(word, '=');
+        if (value) *value++ = '\0';
+        if (strcmp(word, "--budget") == 0) {
+            o.budget = strtok(NULL, " ");
+            continue;
+        }
+        int part = 0;
+        while (part < PARTS && strcmp(parts[part].option, word + 2) != 0) part++;
+        ck_assert_msg(part < PARTS, "'%s' is no part", word);
+        int is_switch = strcmp(parts[part].values[0], "on") == 0;
+        if (!value) value = is_switch ? "on" : strtok(NULL, " ");
+        say(&o.parts, part, value);
+    }
+    return o;
+}
+
+static void check_texts(const lh_policy_plan *plan)
+{
+    lh_policy_plan back, unnamed;
+    json_t *json = NULL;
+    lh_buf text = {0}, again = {0}, words = {0};
+    memcpy(&unnamed, plan, sizeof unnamed);
+    unnamed.by_default = 0; /* texts name the policy */
+    ck_assert_int_eq(lh_policy_text(plan, &text), LH_OK);
+    ck_assert_int_eq(lh_buf_puts(&words, text.data), LH_OK);
+    lh_policy_options o = options_of(words.data);
+    ck_assert_msg(lh_policy_resolve(&back, &o) == LH_OK, "'%s': %s", text.data, lh_error_message());
+    ck_assert_msg(memcmp(&unnamed, &back, sizeof back) == 0, "'%s' is another policy", text.data);
+    ck_assert_int_eq(lh_policy_text(&back, &again), LH_OK);
+    ck_assert_str_eq(text.data, again.data);
+    ck_assert_int_eq(lh_policy_json(plan, &json), LH_OK);
+    char *dump = json_dumps(json, 0);
+    json_decref(json);
+    json = json_loads(dump, 0, NULL);
+    ck_assert_msg(lh_policy_from_json(&back, json, "cache.h5") == LH_OK, "%s: %s", text.data, lh_error_message());
+    ck_assert_msg(memcmp(&unnamed, &back, sizeof back) == 0, "'%s' as JSON is another policy: %s", text.data, dump);
+    json_decref(json);
+    free(dump);
+    lh_buf_clear(&text);
+    lh_buf_clear(&again);
+    lh_buf_clear(&words);
+}
+
+static void check_fixed(const lh_policy_plan *plan, int64_t seen)
+{
+    lh_policy_plan fixed = lh_policy_fix(plan, seen), twice = lh_policy_fix(&fixed, seen), later;
+    ck_assert_mem_eq(&fixed, &twice, sizeof fixed);
+    later = lh_policy_fix(&fixed, seen + 1000); /* numbers stay */
+    ck_assert_mem_eq(&fixed, &later, sizeof fixed);
+    ck_assert(!fixed.budget_is_share && !fixed.rows_is_share && !fixed.recents_is_share && !fixed.has_proxies);
+    ck_assert_int_eq(lh_policy_entries(&fixed, seen), lh_policy_entries(plan, seen));
+    ck_assert_int_eq(lh_policy_rows(&fixed, seen), lh_policy_rows(plan, seen));
+}
+
+static const char *budget_of(const lh_policy *preset, const char *budget)
+{
+    return preset->parts.statistic ? budget : NULL;
+}
+
+START_TEST(test_presets_go_through_their_texts)
+{
+    static const char *const budgets[] = {"1", "64", "33.30%", "100%"};
+    for (int i = 0; lh_policy_at(i); i++)
+        for (size_t b = 0; b < sizeof budgets / sizeof *budgets; b++) {
+            lh_policy_plan plan;
+            const lh_policy *preset = lh_policy_at(i);
+            lh_policy_options o = {.policy = preset->name, .budget = budget_of(preset, budgets[b])};
+            ck_assert_msg(lh_policy_resolve(&plan, &o) == LH_OK, "%s", lh_error_message());
+            check_texts(&plan);
+            if (plan.evicts) check_fixed(&plan, 1000);
+        }
+}
+END_TEST
+
+START_TEST(test_whatever_resolves_goes_through_its_texts)
+{
+    static const char *const budgets[] = {"12", "64", "20%", "12.5%"};
+    int resolved = 0;
+    srand(11);
+    for (int trial = 0; trial < 20000; trial++) {
+        lh_policy_plan plan;
+        int named = rand() % 16;
+        const lh_policy *preset = lh_policy_at(rand() % PRESETS);
+        lh_policy_options o = {.policy = named ? preset->name : NULL,
+                               .budget = named ? budget_of(preset, budgets[rand() % 4]) : "77"};
+        for (int n = rand() % 5; n > 0; n--) {
+            int part = rand() % PARTS, values = 0;
+            while (values < MOST_VALUES && parts[part].values[values]) values++;
+            say(&o.parts, part, parts[part].values[rand() % values]);
+        }
+        lh_status st = lh_policy_resolve(&plan, &o);
+        ck_assert(st == LH_OK || st == LH_EUSAGE);
+        if (st != LH_OK) continue;
+        check_texts(&plan);
+        if (plan.evicts) check_fixed(&plan, 20 + rand() % 3000);
+        resolved++;
+    }
+    ck_assert_int_gt(resolved, 3000);
+}
+END_TEST
+
+/* Two values of an option are two policies: an option that is taken is never ignored. */
+START_TEST(test_an_option_that_is_taken_changes_the_policy)
+{
+    for (int i = 0; lh_policy_at(i); i++)
+        for (int part = 0; part < PARTS; part++) {
+            lh_policy_plan plans[MOST_VALUES];
+            int n = 0;
+            for (int v = 0; v < MOST_VALUES && parts[part].values[v]; v++) {
+                lh_policy_options o = {.policy = lh_policy_at(i)->name, .budget = budget_of(lh_policy_at(i), "64")};
+                const char *value = parts[part].values[v];
+                say(&o.parts, part, value);
+                lh_status st = lh_policy_resolve(&plans[n], &o);
+                ck_assert(st == LH_OK || st == LH_EUSAGE);
+                if (st == LH_OK && strcmp(value, "every") && strcmp(value, "block:8,every")) n++; /* one of the M */
+            }
+            for (int a = 0; a < n; a++)
+                for (int b = 0; b < a; b++)
+                    ck_assert_msg(memcmp(&plans[a], &plans[b], sizeof *plans), "'%s' ignores '--%s'",
+                                  lh_policy_at(i)->name, parts[part].option);
+        }
+}
+END_TEST
+
+START_TEST(test_text_says_what_differs_from_the_preset)
+{
+    static const struct {
+        lh_policy_options options;
+        const char *text;
+    } cases[] = {
+        {{.policy = "ada-snapkv",
+          .budget = "20%",
+          .parts = {.window = "64", .alpha = "0.20", .pool = "avg", .safeguard = "interp", .group = "max"}},
+         "ada-snapkv --window 64 --group max --pool avg --alpha 0.2 --budget 20%"},
+        {{.policy = "snapkv", .budget = "64", .parts = {.window = "64", .rows = "last:32"}},
+         "snapkv --window 64 --rows last:32 --budget 64"},
+        {{.policy = "snapkv", .budget = "64", .parts = {.rows = "last:32"}}, "snapkv --budget 64"},
+        {{.policy = "ahakv", .budget = "64", .parts = {.gain = "off"}}, "ahakv --gain=off --budget 64"},
+        {{.policy = "ahakv", .budget = "64", .parts = {.gain_floor = "on"}}, "ahakv --gain-floor --budget 64"},
+        {{.policy = "nacl", .budget = "1.0%", .parts = {.random_share = "14/38"}}, "nacl --budget 1%"},
+        {{.policy = "nacl", .budget = "9", .parts = {.random_share = "1/4"}}, "nacl --random-share 0.25 --budget 9"},
+        {{.policy = "nacl", .budget = "9", .parts = {.proxies = "none"}}, "nacl --proxies none --budget 9"},
+        {{.policy = "streaming", .budget = "9", .parts = {.evict = "block:4"}}, "streaming --evict block:4 --budget 9"},
+        {{.policy = "snapkv", .budget = "9", .parts = {.statistic = "last"}}, "snapkv --statistic last --budget 9"},
+        {{0}, "full"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        lh_buf text = {0};
+        lh_policy_plan plan;
+        ck_assert_msg(lh_policy_resolve(&plan, &cases[i].options) == LH_OK, "%s", lh_error_message());
+        ck_assert_int_eq(lh_policy_text(&plan, &text), LH_OK);
+        ck_assert_str_eq(text.data, cases[i].text);
+        lh_buf_clear(&text);
+    }
+}
+END_TEST
+
+START_TEST(test_json_has_every_part_by_the_name_of_its_option)
+{
+    lh_policy_plan plan;
+    json_t *json = NULL;
+    ck_assert_int_eq(lh_policy_resolve(&plan, &(lh_policy_options){.policy = "nacl", .budget = "20%"}), LH_OK);
+    ck_assert_int_eq(lh_policy_json(&plan, &json), LH_OK);
+    for (int part = 0; part < PARTS; part++) ck_assert_ptr_nonnull(json_object_get(json, parts[part].option));
+    ck_assert_str_eq(json_string_value(json_object_get(json, "random-share")), "7/19");
+    ck_assert_str_eq(json_string_value(json_object_get(json, "evict")), "every");
+    ck_assert_int_eq(json_integer_value(json_object_get(json, "sinks")), 256);
+    ck_assert(json_is_null(json_object_get(json, "window")) && json_is_null(json_object_get(json, "alpha")));
+    json_decref(json);
+}
+END_TEST
+
+START_TEST(test_foreign_json_is_refused)
+{
+    static const char *const texts[] = {"[]",
+                                        "{}",
+                                        "{\"name\": 3.5}",
+                                        "{\"name\": \"none\"}",
+                                        "{\"name\": \"snapkv\", \"budget\": true}",
+                                        "{\"name\": \"snapkv\", \"budget\": 64, \"window\": -3}",
+                                        "{\"name\": \"snapkv\", \"budget\": 64, \"alpha\": \"0.5\"}",
+                                        "{\"name\": \"ahakv\", \"budget\": 64, \"gain\": true}",
+                                        "{\"name\": \"h2o\", \"budget\": 64, \"statistic\": \"mean\"}"};
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        lh_policy_plan plan;
+        json_t *json = json_loads(texts[i], 0, NULL);
+        ck_assert_int_eq(lh_policy_from_json(&plan, json, "cache.h5"), LH_EFILE);
+        ck_assert_ptr_nonnull(strstr(lh_error_message(), "cache.h5"));
+        json_decref(json);
+    }
+}
+END_TEST
+
+/* A line for each part that adds something, and one that tells of decoding. */
+START_TEST(test_descriptions_name_every_part_that_is_used)
+{
+    static const struct {
+        const char *policy, *decoding;
+    } cases[] = {{"snapkv", "nothing is evicted"},
+                 {"streaming", "at every token; entries are scored anew"},
+                 {"h2o", "at every token; statistics go on"},
+                 {"tova", "at every token; the newest row is observed"},
+                 {"nacl", "all proxies are new"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        lh_policy_plan plan;
+        lh_buf text = {0};
+        json_t *json = NULL;
+        ck_assert_int_eq(lh_policy_resolve(&plan, &(lh_policy_options){.policy = cases[i].policy, .budget = "64"}),
+                         LH_OK);
+        ck_assert_int_eq(lh_policy_describe(&plan, &text), LH_OK);
+        ck_assert_int_eq(lh_policy_json(&plan, &json), LH_OK);
+        for (int part = 0; part < PARTS; part++) {
+            char start[64];
+            const json_t *value = json_object_get(json, parts[part].option);
+            const char *word = json_string_value(value);
+            int said =
+                !json_is_null(value) && (!word || (strcmp(word, "off") && strcmp(parts[part].option, "proxies")));
+            snprintf(start, sizeof start, "  --%s ", parts[part].option);
+            if (said) ck_assert_msg(strstr(text.data, start), "'%s' does not tell '%s'", cases[i].policy, start);
+            if (json_is_null(value)) ck_assert_ptr_null(strstr(text.data, start));
+        }
+        const char *decoding = strstr(text.data, "\nwhile decoding: ");
+        ck_assert(decoding && strstr(decoding, cases[i].decoding));
+        json_decref(json);
+        lh_buf_clear(&text);
+    }
+}
+END_TEST
+
+int main(void)
+{
+    return suite_run("texts",
+                     (const TTest *const[]){
+                         test_presets_go_through_their_texts, test_whatever_resolves_goes_through_its_texts,
+                         test_an_option_that_is_taken_changes_the_policy, test_text_says_what_differs_from_the_preset,
+                         test_json_has_every_part_by_the_name_of_its_option, test_foreign_json_is_refused,
+                         test_descriptions_name_every_part_that_is_used, NULL});
+}
