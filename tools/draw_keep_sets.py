@@ -121,8 +121,7 @@ def one(kept, ends):
     height = kept.layers * kept.heads * row
     scale = width / kept.length
     below = top + height
-    out = [f'<text class="name" x="{left}" y="18">{escape(kept.name)}</text>',
-           f'<text x="{left + 9 * len(kept.name) + 8}" y="18">{kept.summary()}</text>',
+    out = [f'<text x="{left}" y="18"><tspan class="name">{escape(kept.name)}</tspan><tspan dx="8">{kept.summary()}</tspan></text>',
            image(kept, max(1, round(1 / scale)), 2 if scale < 1 else 1, (left, top, f"{width:g}", height)),
            f'<path class="line" d="M{left - 1} {top}V{below + .5}H{left + width:g}"/>']
     for l in ticks(kept.layers - 1, 6):
@@ -155,7 +154,7 @@ def many(all_kept, columns):
     rows = -(-len(all_kept) // columns)
     first, bottom = all_kept[0], rows * (height + top + under)
     out.append(f'<text x="{left}" y="{bottom + 12}">rows: layer 0 (top) to {first.layers - 1}, {first.heads} heads each; columns: token 0 to '
-               f'{first.length - 1:,}; the darker, the more of the tokens under a dot are kept</text>')
+               f'{first.length - 1:,}; the stronger, the more of the tokens under a dot are kept</text>')
     return left * 2 + columns * (width + gap) - gap, bottom + 22, out
 
 
