@@ -354,7 +354,10 @@ int main(void)
     tcase_set_timeout(laws, 0);
     tcase_add_loop_test(laws, test_every_preset_does_as_it_is_defined, 0, presets);
     tcase_add_loop_test(laws, test_parts_combine_as_they_are_defined, 0, 20);
-    tcase_add_loop_test(laws, test_long_prompts_do_as_they_are_defined, 0, presets);
+    TCase *prompts = tcase_create("long");
+    tcase_set_timeout(prompts, 0);
+    tcase_add_loop_test(prompts, test_long_prompts_do_as_they_are_defined, 0, presets);
     suite_add_tcase(suite, laws);
+    suite_add_tcase(suite, prompts);
     return mt_run(suite);
 }
