@@ -297,6 +297,9 @@ START_TEST(test_tasks_explain_themselves)
     }
     program_run(&r, 1, "eval needle --policy help");
     program_exits(&r, 0);
+    program_run(&r, 1, "help --man");
+    program_exits(&r, 0);
+    ck_assert_int_eq(program_lines(r.out.data, ".SS \"longhaul eval "), 3); /* itself and its tasks */
     program_run(
         &r, 1,
         "help --completion > completion && bash -n completion && bash --norc -c '. ./completion; "

@@ -38,7 +38,7 @@ static lh_table some_table(void)
 /* The folder of this program, below which tests make files. */
 static void enter_folder(void)
 {
-    static char folder[] = "/tmp/longhaul-eval-XXXXXX";
+    char folder[] = "/tmp/longhaul-eval-XXXXXX";
     ck_assert_ptr_nonnull(mkdtemp(folder));
     ck_assert_int_eq(chdir(folder), 0);
 }
