@@ -113,10 +113,12 @@ lh_status lh_kv_unturn(lh_kv *kv, int64_t layer)
 {
     lh_status st = LH_OK;
     lh_pool *pool = &kv->layers[layer].pool;
-    const lh_kv_rotation *r = rotation_of(kv, layer);
-    int64_t entry = kv->shape.head_dim * lh_dtype_bytes(kv->shape.type), half = r->rotary / 2, longest = 1;
+    int64_t entry = kv->shape.head_dim * lh_dtype_bytes(kv->shape.type), half, longest = 1;
     float *frequencies = NULL;
+    const lh_kv_rotation *r;
     if (!lh_kv_turns(&kv->fixed)) goto done;
+    r = rotation_of(kv, layer);
+    half = r->rotary / 2;
     for (int64_t h = 0; h < pool->view.heads; h++) longest = pool->len[h] > longest ? pool->len[h] : longest;
     LH_TRY(grow(kv, 0, longest));
     LH_TRY(lh_calloc(&frequencies, half, sizeof *frequencies));
@@ -153,10 +155,11 @@ lh_status lh_kv_turned(lh_kv *kv, int64_t layer, int64_t seen, lh_ragged **view)
 {
     lh_status st = LH_OK;
     lh_pool *pool = &kv->layers[layer].pool;
-    const lh_kv_rotation *r = rotation_of(kv, layer);
     int64_t entry = kv->shape.head_dim * lh_dtype_bytes(kv->shape.type), more = seen - kv->clock.seen, longest = 1;
+    const lh_kv_rotation *r;
     *view = &pool->view;
     if (!lh_kv_turns(&kv->fixed)) goto done;
+    r = rotation_of(kv, layer);
     for (int64_t h = 0; h < pool->view.heads; h++) longest = pool->cap[h] > longest ? pool->cap[h] : longest;
     LH_TRY(grow(kv, pool->slots, longest));
     for (int64_t h = 0; h < pool->view.heads; h++)
