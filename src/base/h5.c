@@ -47,6 +47,7 @@ static hid_t access_list(void)
 static void release(lh_h5 *h5)
 {
     if (h5->file >= 0) H5Fclose(h5->file);
+    if (h5->access >= 0) H5Pclose(h5->access);
     lh_free(h5->path);
     lh_free(h5->partial);
     lh_free(h5->kind);
@@ -58,7 +59,7 @@ static lh_status new_handle(lh_h5 **out, const char *path)
     lh_status st = LH_OK;
     lh_h5 *h5 = NULL;
     LH_TRY(lh_calloc(&h5, 1, sizeof *h5));
-    h5->file = -1;
+    h5->file = h5->access = -1;
     LH_TRY(lh_strdup(&h5->path, path));
     *out = h5;
     h5 = NULL;
@@ -80,19 +81,19 @@ lh_status lh_h5_create(lh_h5 **out, const char *path, const lh_h5_head *head)
     lh_status st = LH_OK;
     lh_h5 *h5 = NULL;
     lh_h5_reason why;
-    hid_t access = -1, creation = -1;
+    hid_t creation = -1;
     silence();
     LH_TRY(lh_file_check_writable(path, 0));
     LH_TRY(new_handle(&h5, path));
     LH_TRY(lh_partial_name(&h5->partial, path));
     LH_TRY(lh_strdup(&h5->kind, head->kind));
     h5->schema = head->schema;
-    access = access_list();
-    H5Pset_libver_bounds(access, H5F_LIBVER_V18, H5F_LIBVER_V18); /* its object headers carry checksums */
+    h5->access = access_list();
+    H5Pset_libver_bounds(h5->access, H5F_LIBVER_V18, H5F_LIBVER_V18); /* its object headers carry checksums */
     creation = H5Pcreate(H5P_FILE_CREATE);
     H5Pset_obj_track_times(creation, 0); /* same input, same bytes */
-    if (lh_h5_sink_use(access, &h5->write_errno) >= 0)
-        h5->file = H5Fcreate(h5->partial, H5F_ACC_TRUNC, creation, access);
+    if (lh_h5_sink_use(h5->access, &h5->write_errno) >= 0)
+        h5->file = H5Fcreate(h5->partial, H5F_ACC_TRUNC, creation, h5->access);
     if (h5->file < 0)
         LH_FAIL(LH_EWRITE, "cannot create '%s': %s", h5->partial,
                 h5->write_errno ? strerror(h5->write_errno) : lh_h5_why(&why));
@@ -104,7 +105,6 @@ lh_status lh_h5_create(lh_h5 **out, const char *path, const lh_h5_head *head)
     h5 = NULL;
 done:
     if (creation >= 0) H5Pclose(creation);
-    if (access >= 0) H5Pclose(access);
     lh_h5_close(h5);
     return st;
 }
@@ -137,15 +137,14 @@ lh_status lh_h5_open(lh_h5 **out, const char *path, const lh_h5_head *want)
     lh_h5 *h5 = NULL;
     lh_h5_reason why;
     struct stat info;
-    hid_t access = -1;
     silence();
     LH_TRY(new_handle(&h5, path));
     if (stat(path, &info) != 0) LH_FAIL(LH_EFILE, "cannot open '%s': %s", path, strerror(errno));
     if (!S_ISREG(info.st_mode)) LH_FAIL(LH_EFILE, "'%s' is not a regular file", path);
     if (info.st_size == 0) LH_FAIL(LH_EFILE, "'%s' is empty", path);
     h5->file_bytes = info.st_size;
-    access = access_list();
-    h5->file = H5Fopen(path, H5F_ACC_RDONLY, access);
+    h5->access = access_list();
+    h5->file = H5Fopen(path, H5F_ACC_RDONLY, h5->access);
     if (h5->file < 0) lh_h5_why(&why); /* before the next call clears it */
     if (h5->file < 0 && H5Fis_hdf5(path) == 0)
         LH_FAIL(LH_EFILE, "'%s' is not an HDF5 file: 'longhaul import' makes one of a model", path);
@@ -163,7 +162,6 @@ lh_status lh_h5_open(lh_h5 **out, const char *path, const lh_h5_head *want)
     *out = h5;
     h5 = NULL;
 done:
-    if (access >= 0) H5Pclose(access);
     lh_h5_close(h5);
     return st;
 }

@@ -7,7 +7,7 @@
 #include "base/h5.h"
 
 struct lh_h5 {
-    hid_t file;
+    hid_t file, access; /* access: the list that holds the driver, which has to outlive the file */
     char *path, *partial; /* partial: NULL when reading */
     char *kind;
     int64_t schema;

@@ -184,7 +184,7 @@ typedef struct lh_column_stats_args {
 /* y[h * parts + c, s] from the numbers x_c of an entry, n = its visits: rows among those at positions first_row .. seen
  * - 1 that saw it, n = min(seen, p + window) - max(p, first_row) at position p (seen alone without a window): PLAIN:
  * factor * x; PER_VISIT: factor * x / n, 0 where n <= 0; DEVIATION: sqrt(max(0, squares / n - (x / n)^2)), 0 where n <=
- * 0. */
+ * 1. */
 typedef enum lh_finish_kind { LH_FINISH_PLAIN, LH_FINISH_PER_VISIT, LH_FINISH_DEVIATION } lh_finish_kind;
 typedef struct lh_finish_scores_args {
     float *y; /* [heads * parts, ld] */
@@ -301,8 +301,8 @@ typedef struct lh_gumbel_scores_args {
     lh_draw draw;
 } lh_gumbel_scores_args;
 
-/* sums[i, a] += sum over rows of q[r, i, a], products[i, a, b] += sum over rows of q[r, i, a] * q[r, i, b]. Rows are added
- * in order, first among themselves. */
+/* sums[i, a] += sum over rows of q[r, i, a], products[i, a, b] += sum over rows of q[r, i, a] * q[r, i, b]. Rows are
+ * added in order, first among themselves. */
 typedef struct lh_query_moments_args {
     double *sums;     /* [heads, dim] */
     double *products; /* [heads, dim, dim] */

@@ -35,6 +35,7 @@ static float finish_by_hand(const lh_finish_scores_args *a, double x, double squ
     if (a->kind == LH_FINISH_PLAIN) return (float)(a->factor * x);
     if (n == 0) return 0;
     if (a->kind == LH_FINISH_PER_VISIT) return (float)(a->factor * x / n);
+    if (n == 1) return 0; /* of one number */
     double variance = squares / n - pow(x / n, 2);
     return variance > 0 ? (float)sqrt(variance) : 0;
 }

@@ -119,10 +119,9 @@ static oracle_number statistic(const oracle *o, const oracle_tally *t, int64_t c
 static oracle_number deviation(const oracle *o, const oracle_tally *t, int64_t p)
 {
     double n = t->visits[p], mean = 0, square = t->squares[p] / n;
-    if (n <= 0) return (oracle_number){0};
+    if (n <= 1) return (oracle_number){0};
     for (int64_t c = 0; c < t->group; c++) mean += t->sums[c * o->cap + p] / n / (double)t->group;
     double variance = fmax(0, square - mean * mean), off = 2e-6 * (square + mean * mean), x = sqrt(variance);
-    if (n == 1) variance = x = 0;
     return (oracle_number){x, fmax(sqrt(variance + off) - x, x - sqrt(fmax(0, variance - off)))};
 }
 

@@ -24,7 +24,7 @@ static void finish_range(const lh_finish_scores_args *a, int64_t row, int64_t fi
             continue;
         }
         n = visits(a, entry_position(a->kv, h, s));
-        if (n <= 0)
+        if (n <= 0 || (a->kind == LH_FINISH_DEVIATION && n <= 1))
             y[s] = 0.0f;
         else if (a->kind == LH_FINISH_PER_VISIT)
             y[s] = (float)(a->factor * x / n);
