@@ -1,0 +1,106 @@
+/* Laws of `--evict block:n`: a layer never holds more than its budget while a prompt is taken in, and what stays at the
+ * end is known where positions score. On any number of ranks. */
+#include <string.h>
+
+#include "base/mem.h"
+#include "kv_rig.h"
+
+static const struct {
+    int64_t heads, kv_heads;
+} shapes[] = {{9, 3}, {5, 5}, {8, 2}, {4, 1}};
+enum { SHAPES = sizeof shapes / sizeof *shapes };
+
+/* Entries of a head after the prompt. */
+static int64_t left(int64_t tokens, int64_t budget, int64_t block)
+{
+    return tokens <= budget ? tokens : budget - block + (tokens - budget - 1) % block + 1;
+}
+
+static rig_case block_case(int shape, const char *policy, const char *block)
+{
+    return (rig_case){.heads = shapes[shape].heads,
+                      .kv_heads = shapes[shape].kv_heads,
+                      .dim = 8,
+                      .layers = 2,
+                      .tokens = 103,
+                      .more = 2,
+                      .type = LH_F32,
+                      .seed = 17,
+                      .policy = {.policy = policy, .budget = "32", .parts = {.evict = block}}};
+}
+
+START_TEST(test_sinks_and_the_last_tokens_stay)
+{
+    static const char *const blocks[] = {"block:1", "block:7", "block:16", "block:31"};
+    static const int64_t sizes[] = {1, 7, 16, 31};
+    for (int b = 0; b < 4; b++)
+        for (int sinks = 0; sinks <= 4; sinks += 4) {
+            rig_case c = block_case(_i, sinks ? "streaming" : "recency", blocks[b]);
+            /* four sinks and a block that leaves less room than them: the sinks stay, and nothing else */
+            if (sinks && 32 - sizes[b] < sinks) continue;
+            rig r;
+            rig_result got = {0};
+            rig_open(&r, &c, mt_comm(), &lh_ops_cpu);
+            rig_prefill(&r, &got);
+            rig_gather(&r, &got);
+            int64_t n = left(c.tokens, 32, sizes[b]);
+            for (int64_t l = 0; l < c.layers && mt_rank() == 0; l++)
+                for (int64_t g = 0; g < c.kv_heads; g++) {
+                    const lh_kv_positions *kept = &got.kept[l];
+                    mt_check(kept->offsets[g + 1] - kept->offsets[g] == n, "%s: %lld entries are not %lld", blocks[b],
+                             (long long)(kept->offsets[g + 1] - kept->offsets[g]), (long long)n);
+                    for (int64_t i = 0; i < n; i++) {
+                        int64_t want = i < sinks ? i : c.tokens - n + i, p = kept->positions[kept->offsets[g] + i];
+                        mt_check(p == want, "%s: entry %lld is at %lld, not %lld", blocks[b], (long long)i,
+                                 (long long)p, (long long)want);
+                    }
+                }
+            rig_result_clear(&got);
+            rig_close(&r);
+        }
+    mt_end();
+}
+END_TEST
+
+START_TEST(test_no_layer_ever_holds_more_than_its_budget)
+{
+    for (int p = 0; lh_policy_at(p); p++) {
+        const lh_policy *preset = lh_policy_at(p);
+        lh_policy_plan plan;
+        rig_case c = block_case(_i, preset->name, "block:8");
+        if (!preset->parts.statistic || lh_policy_resolve(&plan, &c.policy) != LH_OK) continue; /* they refuse blocks */
+        rig r;
+        rig_result got = {0};
+        rig_open(&r, &c, mt_comm(), &lh_ops_cpu);
+        rig_prefill(&r, &got);
+        rig_gather(&r, &got);
+        int64_t n = left(c.tokens, 32, 8), entries = 0;
+        for (int64_t l = 0; l < c.layers; l++) entries += lh_kv_view(r.kv, l)->heads * n;
+        int adaptive = r.plan.heads == LH_HEADS_ADAPTIVE;
+        mt_check(adaptive || got.stats.entries_held == entries, "%s: %lld entries are held, not %lld", preset->name,
+                 (long long)got.stats.entries_held, (long long)entries);
+        /* slots never shrink in a prompt: those of uniform heads tell the most that there ever was */
+        int64_t slot = 2 * c.dim * (int64_t)sizeof(float) + (int64_t)sizeof(int32_t) + 4 * (int64_t)sizeof(float);
+        int64_t most = c.layers * r.heads.kv_count * (32 + c.more) * slot;
+        int64_t ring = r.plan.running || r.plan.source != LH_SCORE_ATTENTION
+                           ? 0
+                           : c.layers * 400 * r.heads.q_count * c.dim * (int64_t)sizeof(float);
+        mt_check(adaptive || got.stats.bytes_capacity <= most + ring, "%s: %lld bytes are more than %lld", preset->name,
+                 (long long)got.stats.bytes_capacity, (long long)(most + ring));
+        mt_check(rig_entries_are_whole(&r), "%s: an entry is not the one of its position", preset->name);
+        rig_result_clear(&got);
+        rig_close(&r);
+    }
+    mt_end();
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("blocks");
+    TCase *laws = tcase_create("laws");
+    tcase_add_loop_test(laws, test_sinks_and_the_last_tokens_stay, 0, SHAPES);
+    tcase_add_loop_test(laws, test_no_layer_ever_holds_more_than_its_budget, 0, SHAPES);
+    suite_add_tcase(s, laws);
+    return mt_run(s);
+}
