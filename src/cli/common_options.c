@@ -1,5 +1,5 @@
 /* The tables of options that several commands share. */
-#include "cli/cli.h"
+#include "cli/policy_rows.h"
 
 #define FIELD(member) LH_FIELD(lh_cli_common, member)
 static const lh_option common_rows[] = {
@@ -82,28 +82,15 @@ static const lh_option engine_rows[] = {
 #undef FIELD
 const lh_option_table lh_cli_engine_options = {"model and ranks", engine_rows};
 
-#define FIELD(member) LH_FIELD(lh_policy_options, member)
 static const lh_option policy_rows[] = {
-    {.type = LH_OPT_STR,
-     .name = "policy",
-     FIELD(policy),
-     .arg = "NAME",
+    {LH_POLICY_ROW, .arg = "NAME",
      .help = "What is kept of the cache: a preset of the parts below. '--policy help' lists them, '--policy NAME "
              "--help' explains one. full keeps everything and is what holds without --budget; --budget alone means "
              "ada-snapkv with --pool-size 31."},
-    {.type = LH_OPT_STR,
-     .letter = 'b',
-     .name = "budget",
-     FIELD(budget),
-     .arg = "N|P%",
+    {LH_BUDGET_ROW, .arg = "N|P%",
      .help = "Entries kept per KV head, averaged over the heads of a layer, protected ones included; or a share of the "
              "prompt, as 20%."},
-#define LH_PART(member, option, kind, list, value, sentence) \
-    {.type = kind, .name = option, FIELD(parts.member), .arg = value, .choices = list, .help = sentence},
-    LH_POLICY_PARTS(LH_PART)
-#undef LH_PART
-        {0}};
-#undef FIELD
+    LH_POLICY_PARTS(LH_POLICY_PART_ROW){0}};
 const lh_option_table lh_cli_policy_options = {"eviction", policy_rows};
 
 #define FIELD(member) LH_FIELD(lh_sampling, member)

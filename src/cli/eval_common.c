@@ -8,31 +8,19 @@
 #include "base/h5.h"
 #include "base/log.h"
 #include "cli/interrupt.h"
+#include "cli/policy_rows.h"
 
 /* ---- options ---- */
 
-#define FIELD(member) LH_FIELD(lh_policy_options, member)
 static const lh_option policy_rows[] = {
-    {.type = LH_OPT_STR,
-     .name = "policy",
-     FIELD(policy),
-     .arg = "LIST",
+    {LH_POLICY_ROW, .arg = "LIST",
      .help = "Policies with commas between them, each a preset that may carry parts of its own, as "
              "'snapkv,h2o,ada-snapkv --pool-size 31'; quotes around one that has a comma. all: every preset but those "
              "for comparison. The full cache is always there, as the reference. '--policy help' lists the presets."},
-    {.type = LH_OPT_STR,
-     .letter = 'b',
-     .name = "budget",
-     FIELD(budget),
-     .arg = "LIST",
+    {LH_BUDGET_ROW, .arg = "LIST",
      .help = "Budgets with commas between them, as '128,256,50%': entries kept per KV head, or a share of the prompt. "
              "Every policy is taken with each."},
-#define LH_PART(member, option, kind, list, value, sentence) \
-    {.type = kind, .name = option, FIELD(parts.member), .arg = value, .choices = list, .help = sentence},
-    LH_POLICY_PARTS(LH_PART)
-#undef LH_PART
-        {0}};
-#undef FIELD
+    LH_POLICY_PARTS(LH_POLICY_PART_ROW){0}};
 const lh_option_table lh_cli_policy_list_options = {"eviction: parts hold for every policy of the list", policy_rows};
 
 #define FIELD(member) LH_FIELD(lh_eval_files, member)
@@ -79,7 +67,7 @@ static int64_t items_of(const char *text)
 
 enum { ITEM_BYTES = 64 };
 
-lh_status lh_eval_read_lengths(const char *option, const char *text, int64_t **out, int64_t *n)
+static lh_status read_lengths(const char *option, const char *text, int64_t **out, int64_t *n)
 {
     lh_status st = LH_OK;
     int64_t *values = NULL;
@@ -177,12 +165,20 @@ done:
 
 /* ---- the run ---- */
 
-lh_status lh_eval_check_files(const lh_eval_task *task, const char *const *read)
+static const lh_eval_values *values_of(const lh_eval_task *task)
+{
+    return task->call->values;
+}
+
+/* Refuse files that are written and read. */
+static lh_status check_files(const lh_eval_task *task)
 {
     lh_status st = LH_OK;
+    const lh_eval_files *files = &values_of(task)->files;
+    const char *const read[] = {values_of(task)->engine.model, task->input, NULL};
     const struct {
         const char *option, *path;
-    } written[] = {{"csv", task->files->csv}, {"answers", task->files->answers}, {"output", task->files->output}};
+    } written[] = {{"csv", files->csv}, {"answers", files->answers}, {"output", files->output}};
     enum { WRITTEN = sizeof written / sizeof *written };
     for (int i = 0; i < WRITTEN; i++) {
         if (!written[i].path) continue;
@@ -195,6 +191,19 @@ lh_status lh_eval_check_files(const lh_eval_task *task, const char *const *read)
                 LH_FAIL(LH_EUSAGE, "'--%s' would replace '%s', which is read: name another file to write",
                         written[i].option, read[k]);
     }
+done:
+    return st;
+}
+
+/* What can be refused before anything is opened; the same on all ranks. */
+static lh_status check(lh_eval_task *task)
+{
+    lh_status st = LH_OK;
+    const lh_eval_values *v = values_of(task);
+    LH_TRY(lh_policy_list_resolve(&task->policies, &v->policy));
+    LH_TRY(read_lengths("length", v->run.length, &task->lengths, &task->length_count));
+    LH_TRY(task->kind->check(task->self));
+    LH_TRY(check_files(task));
 done:
     return st;
 }
@@ -215,17 +224,19 @@ done:
 static lh_status check_outputs(const lh_eval_task *task)
 {
     lh_status st = LH_OK;
-    const char *const paths[] = {task->files->csv, task->files->answers, task->files->output};
+    const lh_eval_files *files = &values_of(task)->files;
+    const char *const paths[] = {files->csv, files->answers, files->output};
     for (size_t i = 0; i < sizeof paths / sizeof *paths; i++)
         if (paths[i]) LH_TRY(lh_file_check_writable(paths[i], 1 << 20));
 done:
     return st;
 }
 
-lh_status lh_eval_open(lh_eval_task *task, lh_status (*load)(void *self), void *self)
+/* The world; what rank 0 reads; the engine. */
+static lh_status open_engine(lh_eval_task *task)
 {
     lh_status st = LH_OK;
-    const lh_engine_options *e = task->engine_options;
+    const lh_engine_options *e = &values_of(task)->engine;
     const char *const files[] = {e->model, NULL};
     LH_TRY(make_record(task));
     LH_TRY(lh_cli_open_world(task->call, files));
@@ -237,7 +248,7 @@ lh_status lh_eval_open(lh_eval_task *task, lh_status (*load)(void *self), void *
                      "leave it out",
                      (long long)e->tp, lh_comm_size(world));
     if (st == LH_OK && lh_cli_first()) st = check_outputs(task);
-    if (st == LH_OK && lh_cli_first()) st = load(self);
+    if (st == LH_OK && lh_cli_first()) st = task->kind->load(task->self);
     LH_TRY(lh_comm_agree(world, st));
     LH_TRY(lh_engine_open(&task->engine, world, e));
     lh_interrupt_begin();
@@ -245,32 +256,35 @@ done:
     return st;
 }
 
-lh_status lh_eval_chat(const lh_eval_task *task, const lh_eval_options *options, int *chat)
+/* A chat format, or none. */
+static lh_status choose_chat(lh_eval_task *task)
 {
     lh_status st = LH_OK;
+    const lh_eval_options *options = &values_of(task)->run;
     const lh_tokenizer *tok = lh_engine_tokenizer(task->engine);
     const int has = tok && lh_tokenizer_chat_format(tok) != NULL;
     const int asked = options->chat_template || (options->chat && strcmp(options->chat, "on") == 0);
-    *chat = asked || (!options->chat && has);
+    task->chat = asked || (!options->chat && has);
     if (options->chat && !asked && options->system)
         LH_FAIL(LH_EUSAGE, "'--system' is a turn of a chat, and '--chat=off' says that there is none");
     if (asked && !has && !options->chat_template)
         LH_FAIL(LH_EUSAGE, "the model brings no chat format that is known here: name one with '--chat-template'");
-    if (options->system && !*chat)
+    if (options->system && !task->chat)
         LH_FAIL(LH_EUSAGE, "'--system' is a turn of a chat, and the model has no chat format");
 done:
     return st;
 }
 
-lh_status lh_eval_warn(const lh_eval_task *task, const int64_t *lengths, int64_t n)
+/* What a user should know of the policies before a long run. On rank 0. */
+static lh_status warn_of_policies(const lh_eval_task *task)
 {
     lh_status st = LH_OK;
     lh_buf lines = {0};
     for (int64_t p = 0; p < task->policies.n && lh_cli_first(); p++) {
         const lh_policy_choice *choice = &task->policies.at[p];
         lines.bytes = 0; /* what is true of one length mostly is of all: it is said once */
-        for (int64_t i = 0; i < n && lines.bytes == 0; i++)
-            LH_TRY(lh_policy_warnings(&choice->plan, lengths[i], &lines));
+        for (int64_t i = 0; i < task->length_count && lines.bytes == 0; i++)
+            LH_TRY(lh_policy_warnings(&choice->plan, task->lengths[i], &lines));
         for (char *line = lines.bytes ? lines.data : NULL, *end; line && *line; line = *end ? end + 1 : end) {
             end = line + strcspn(line, "\n");
             lh_warn("%s --budget %s: %.*s", choice->name, choice->budget, (int)(end - line), line);
@@ -301,13 +315,13 @@ static lh_status write_analysis(const lh_eval_task *task, const lh_table *means,
     const lh_table *table;
     char *group = NULL, *path = NULL;
     const char *name;
-    LH_TRY(lh_h5_create(&h5, task->files->output, &(lh_h5_head){"analysis", 1, task->record}));
-    LH_TRY(lh_asprintf(&group, "/%s", task->name));
+    LH_TRY(lh_h5_create(&h5, values_of(task)->files.output, &(lh_h5_head){"analysis", 1, task->record}));
+    LH_TRY(lh_asprintf(&group, "/%s", task->kind->name));
     LH_TRY(lh_h5_group(h5, group));
     LH_TRY(lh_h5_put_i64(h5, group, "interrupted", interrupted));
     LH_TRY(lh_asprintf(&path, "%s/means", group));
     LH_TRY(lh_table_h5(means, h5, path));
-    for (int64_t i = 0; (table = task->table(task->result, i, &name)); i++) {
+    for (int64_t i = 0; (table = task->kind->table(task->self, i, &name)); i++) {
         lh_free(path);
         path = NULL;
         LH_TRY(lh_asprintf(&path, "%s/%s", group, name));
@@ -329,11 +343,11 @@ static lh_status write_json(const lh_eval_task *task, const lh_table *means, int
     json_t *object = json_object(), *rows = NULL;
     const lh_table *table;
     const char *name;
-    json_object_set_new(object, "task", json_string(task->name));
+    json_object_set_new(object, "task", json_string(task->kind->name));
     json_object_set_new(object, "interrupted", json_boolean(interrupted));
     LH_TRY(lh_table_json(means, &rows));
     json_object_set_new(object, "means", rows);
-    for (int64_t i = 0; (table = task->table(task->result, i, &name)); i++) {
+    for (int64_t i = 0; (table = task->kind->table(task->self, i, &name)); i++) {
         LH_TRY(lh_table_json(table, &rows));
         json_object_set_new(object, name, rows);
     }
@@ -350,18 +364,18 @@ done:
 static lh_status write_results(const lh_eval_task *task, int interrupted)
 {
     lh_status st = LH_OK;
-    const lh_eval_files *f = task->files;
+    const lh_eval_files *f = &values_of(task)->files;
     lh_table means = {0};
     lh_buf text = {0};
     const char *name;
-    LH_TRY(task->means(task->result, &means));
+    LH_TRY(task->kind->means(task->self, &means));
     if (f->csv) LH_TRY(write_csv(&means, f->csv));
-    if (f->answers) LH_TRY(write_csv(task->table(task->result, 0, &name), f->answers));
+    if (f->answers) LH_TRY(write_csv(task->kind->table(task->self, 0, &name), f->answers));
     if (f->output) LH_TRY(write_analysis(task, &means, interrupted));
     if (f->json) {
         LH_TRY(write_json(task, &means, interrupted));
     } else {
-        LH_TRY(task->print(task->result, &text));
+        LH_TRY(task->kind->print(task->self, &text));
         LH_TRY(lh_cli_write(text.data ? text.data : "", text.bytes));
     }
 done:
@@ -370,7 +384,8 @@ done:
     return st;
 }
 
-lh_status lh_eval_finish(lh_eval_task *task)
+/* Results to standard output and files, on rank 0. */
+static lh_status finish(lh_eval_task *task)
 {
     lh_status st = LH_OK;
     lh_progress_clear(&task->progress);
@@ -391,15 +406,25 @@ static void leave(lh_eval_task *task)
 void lh_eval_show(void *self, int64_t done, int64_t total)
 {
     lh_eval_task *task = self;
-    if (!task->progress.what) lh_progress_init(&task->progress, task->name, "tokens", total);
+    if (!task->progress.what) lh_progress_init(&task->progress, task->kind->name, "tokens", total);
     lh_progress_update(&task->progress, done);
     if (lh_cli_first() && lh_interrupt_asked()) leave(task);
 }
 
-void lh_eval_clear(lh_eval_task *task)
+lh_status lh_eval_run(lh_eval_task *task)
 {
+    lh_status st = LH_OK;
+    LH_TRY(check(task));
+    LH_TRY(open_engine(task));
+    LH_TRY(choose_chat(task));
+    LH_TRY(lh_comm_agree(lh_engine_comm(task->engine), warn_of_policies(task)));
+    LH_TRY(task->kind->run(task->self));
+    LH_TRY(finish(task));
+done:
     lh_progress_clear(&task->progress);
     lh_policy_list_clear(&task->policies);
     lh_engine_close(task->engine);
+    lh_free(task->lengths);
     free(task->record);
+    return st;
 }

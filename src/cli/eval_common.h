@@ -24,49 +24,77 @@ typedef struct lh_eval_options {
     const char *chat_template, *system;
 } lh_eval_options;
 
-/* Lists: "2000,6000" in [1, 2^40]; "0.05:0.95:12" (from, to, how many) or "0.1,0.5" in [0, 1]. New memory of the
- * caller. LH_EUSAGE naming option and item. */
-lh_status lh_eval_read_lengths(const char *option, const char *text, int64_t **out, int64_t *n);
+/* Its rows, as far as they are the same for all tasks; each has a table of its own. */
+#define LH_EVAL_LENGTH \
+    .type = LH_OPT_STR, .name = "length", LH_FIELD(lh_eval_options, length), .arg = "LIST", .def = "2000"
+#define LH_EVAL_MAX_NEW \
+    .type = LH_OPT_I64, .letter = 'n', .name = "max-new", LH_FIELD(lh_eval_options, max_new), .arg = "TOKENS"
+#define LH_EVAL_CHAT .type = LH_OPT_SWITCH, .name = "chat", LH_FIELD(lh_eval_options, chat), .choices = lh_policy_switch
+#define LH_EVAL_CHAT_TEMPLATE                                                                                  \
+    .type = LH_OPT_STR, .name = "chat-template", LH_FIELD(lh_eval_options, chat_template), .arg = "NAME|FILE", \
+    .help = "Another chat format, as for 'generate'. Means --chat."
+#define LH_EVAL_SEED \
+    .type = LH_OPT_I64, .name = "seed", LH_FIELD(lh_eval_options, seed), .arg = "N", .def = "0", .max = INT64_MAX >> 1
+#define LH_EVAL_TOGETHER                                                                                 \
+    .type = LH_OPT_I64, .name = "together", LH_FIELD(lh_eval_options, together), .arg = "N", .def = "0", \
+    .max = 1 << 20, .help = "Caches that one prefill fills at most, where memory is short. 0: all."
+
+/* What the values of every task begin with. */
+typedef struct lh_eval_values {
+    lh_cli_common common;
+    lh_engine_options engine;
+    lh_policy_options policy;
+    lh_eval_options run;
+    lh_eval_files files;
+} lh_eval_values;
+
+/* The groups behind the task's own and that of `run`. */
+#define LH_EVAL_GROUPS                                               \
+    {&lh_cli_policy_list_options, offsetof(lh_eval_values, policy)}, \
+        {&lh_cli_engine_options, offsetof(lh_eval_values, engine)},  \
+        {&lh_eval_file_options, offsetof(lh_eval_values, files)},    \
+        {&lh_cli_common_options, offsetof(lh_eval_values, common)},
+
+/* Lists: "0.05:0.95:12" (from, to, how many) or "0.1,0.5" in [0, 1]. New memory of the caller. LH_EUSAGE naming option
+ * and item. */
 lh_status lh_eval_read_shares(const char *option, const char *text, double **out, int64_t *n);
 
 /* 1 in wanted[i] for every word of the list that is words[i]; `words` ends with NULL. */
 lh_status lh_eval_read_words(const char *option, const char *text, const char *const *words, int *wanted);
 
-/* A task under way. Its three functions give the results so far, on rank 0. */
-typedef struct lh_eval_task {
-    lh_call *call;
-    const char *name; /* "needle" */
-    const lh_engine_options *engine_options;
-    const lh_eval_files *files;
-    lh_policy_list policies;
-    lh_engine *engine;
-    const void *result; /* the task's own; NULL: nothing yet */
-    lh_status (*means)(const void *result, lh_table *means);
-    lh_status (*print)(const void *result, lh_buf *out);
+/* What a task does; each function takes the task's own. */
+typedef struct lh_eval_kind {
+    const char *name;               /* "needle" */
+    lh_status (*check)(void *self); /* what can be refused before anything is opened; the same on all ranks */
+    lh_status (*load)(void *self);  /* rank 0: what the task reads, and what it checks */
+    lh_status (*run)(void *self);   /* collective */
+    /* The results so far, on rank 0. */
+    lh_status (*means)(const void *self, lh_table *means);
+    lh_status (*print)(const void *self, lh_buf *out);
     /* tables beside the means: number i and its name, NULL behind the last; the first is the one of --answers */
-    const lh_table *(*table)(const void *result, int64_t i, const char **name);
+    const lh_table *(*table)(const void *self, int64_t i, const char **name);
+} lh_eval_kind;
+
+/* A task under way. The caller fills in the first four; `check` finds policies and lengths, `run` all. */
+typedef struct lh_eval_task {
+    const lh_eval_kind *kind;
+    void *self;
+    lh_call *call;
+    const char *input; /* the file that the task reads */
+    lh_policy_list policies;
+    int64_t *lengths, length_count; /* each in [1, 2^40] */
+    int chat;                       /* 1: prompts are put in a chat format */
+    lh_engine *engine;
     char *record; /* of the options */
     lh_progress progress;
 } lh_eval_task;
 
-/* Refuse files that are written and read. read: files that the task reads, ends with NULL. */
-lh_status lh_eval_check_files(const lh_eval_task *task, const char *const *read);
-
-/* The world; rank 0 calls `load` (what the task reads, and what it checks); the engine. */
-lh_status lh_eval_open(lh_eval_task *task, lh_status (*load)(void *self), void *self);
-
-/* 1 when prompts are put in a chat format. LH_EUSAGE where it was asked for and there is none. */
-lh_status lh_eval_chat(const lh_eval_task *task, const lh_eval_options *options, int *chat);
-
-/* What a user should know of the policies before a long run, for prompts of these lengths. On rank 0. */
-lh_status lh_eval_warn(const lh_eval_task *task, const int64_t *lengths, int64_t n);
+/* Collective. The whole task: options are checked, `check`, `load` and `run` called, and results go to standard output
+ * and files. What the task's own holds is the caller's to free. */
+lh_status lh_eval_run(lh_eval_task *task);
 
 /* For lh_eval_progress, with the task as `self`. An interrupt is looked for here: rank 0 writes what there is, and
  * leaves with LH_EINTERRUPTED; the launcher ends the others. */
 void lh_eval_show(void *self, int64_t done, int64_t total);
-
-/* Results to standard output and files, on rank 0. */
-lh_status lh_eval_finish(lh_eval_task *task);
-void lh_eval_clear(lh_eval_task *task);
 
 #endif

@@ -8,12 +8,8 @@ struct fidelity_options {
 };
 
 struct values {
-    lh_cli_common common;
-    lh_engine_options engine;
-    lh_policy_options policy;
-    lh_eval_options run;
+    lh_eval_values eval;
     struct fidelity_options fidelity;
-    lh_eval_files files;
 };
 
 #define FIELD(member) LH_FIELD(struct fidelity_options, member)
@@ -54,58 +50,19 @@ static const lh_option fidelity_rows[] = {
 #undef FIELD
 static const lh_option_table fidelity_table = {"fidelity", fidelity_rows};
 
-#define FIELD(member) LH_FIELD(lh_eval_options, member)
 static const lh_option run_rows[] = {
-    {.type = LH_OPT_STR,
-     .name = "length",
-     FIELD(length),
-     .arg = "LIST",
-     .def = "2000",
-     .help = "Tokens of a window, as '2000,6000'."},
-    {.type = LH_OPT_I64,
-     .letter = 'n',
-     .name = "max-new",
-     FIELD(max_new),
-     .arg = "TOKENS",
-     .def = "64",
-     .min = 2,
-     .max = 1 << 20,
-     .help = "Tokens to go on with."},
-    {.type = LH_OPT_SWITCH,
-     .name = "chat",
-     FIELD(chat),
-     .choices = lh_policy_switch,
-     .help = "Ask for the repetition in the model's chat format. On where the model has one."},
-    {.type = LH_OPT_STR,
-     .name = "chat-template",
-     FIELD(chat_template),
-     .arg = "NAME|FILE",
-     .help = "Another chat format, as for 'generate'. Means --chat."},
-    {.type = LH_OPT_I64,
-     .name = "seed",
-     FIELD(seed),
-     .arg = "N",
-     .def = "0",
-     .max = INT64_MAX >> 1,
-     .help = "Of the policies' random choices."},
-    {.type = LH_OPT_I64,
-     .name = "together",
-     FIELD(together),
-     .arg = "N",
-     .def = "0",
-     .max = 1 << 20,
-     .help = "Caches that one prefill fills at most, where memory is short. 0: all."},
+    {LH_EVAL_LENGTH, .help = "Tokens of a window, as '2000,6000'."},
+    {LH_EVAL_MAX_NEW, .def = "64", .min = 2, .max = 1 << 20, .help = "Tokens to go on with."},
+    {LH_EVAL_CHAT, .help = "Ask for the repetition in the model's chat format. On where the model has one."},
+    {LH_EVAL_CHAT_TEMPLATE},
+    {LH_EVAL_SEED, .help = "Of the policies' random choices."},
+    {LH_EVAL_TOGETHER},
     {0}};
-#undef FIELD
 static const lh_option_table run_table = {"windows", run_rows};
 
 static const lh_option_group groups[] = {{&fidelity_table, offsetof(struct values, fidelity)},
-                                         {&run_table, offsetof(struct values, run)},
-                                         {&lh_cli_policy_list_options, offsetof(struct values, policy)},
-                                         {&lh_cli_engine_options, offsetof(struct values, engine)},
-                                         {&lh_eval_file_options, offsetof(struct values, files)},
-                                         {&lh_cli_common_options, offsetof(struct values, common)},
-                                         {0}};
+                                         {&run_table, offsetof(struct values, eval.run)},
+                                         LH_EVAL_GROUPS{0}};
 static const lh_example examples[] = {
     {"longhaul eval fidelity -m m.h5 --text book.txt --policy snapkv,streaming --budget 256,20%",
      "two policies at two budgets against the full cache"},
@@ -132,41 +89,36 @@ static const lh_syntax syntax = {
 typedef struct run {
     lh_eval_task task;
     const struct values *v;
-    int64_t *lengths, length_count;
     lh_fidelity_request request;
     lh_fidelity_result result;
     lh_texts texts;
 } run;
 
-static lh_status means(const void *result, lh_table *out)
+static lh_status means(const void *self, lh_table *out)
 {
-    return lh_fidelity_means(result, out);
+    return lh_fidelity_means(&((const run *)self)->result, out);
 }
 
-static lh_status print(const void *result, lh_buf *out)
+static lh_status print(const void *self, lh_buf *out)
 {
-    return lh_fidelity_print(result, out);
+    return lh_fidelity_print(&((const run *)self)->result, out);
 }
 
-static const lh_table *table(const void *result, int64_t i, const char **name)
+static const lh_table *table(const void *self, int64_t i, const char **name)
 {
-    const lh_fidelity_result *r = result;
+    const lh_fidelity_result *r = &((const run *)self)->result;
     *name = i == 0 ? "windows" : "repeated";
     return i == 0 ? &r->windows : i == 1 && r->repeated.n ? &r->repeated : NULL;
 }
 
-/* What can be refused before anything is opened; the same on all ranks. */
-static lh_status check(run *r, const lh_options *options)
+static lh_status check(void *self)
 {
     lh_status st = LH_OK;
+    const run *r = self;
     static const char *const repeating[] = {"repeat", "repeat-max", "chat", "chat-template"};
-    const struct values *v = r->v;
-    LH_TRY(lh_policy_list_resolve(&r->task.policies, &v->policy));
-    LH_TRY(lh_eval_read_lengths("length", v->run.length, &r->lengths, &r->length_count));
     for (size_t i = 0; i < sizeof repeating / sizeof *repeating; i++)
-        if (lh_options_given(options, repeating[i]) && !v->fidelity.reconstruct)
+        if (lh_options_given(r->task.call->options, repeating[i]) && !r->v->fidelity.reconstruct)
             LH_FAIL(LH_EUSAGE, "'--%s' tells how a text is asked for: give '--reconstruct', too", repeating[i]);
-    LH_TRY(lh_eval_check_files(&r->task, (const char *const[]){v->engine.model, v->fidelity.text, NULL}));
 done:
     return st;
 }
@@ -177,43 +129,37 @@ static lh_status load(void *self)
     return lh_texts_read(&r->texts, "--text", r->v->fidelity.text);
 }
 
+static lh_status compare(void *self)
+{
+    run *r = self;
+    const struct values *v = r->v;
+    r->request = (lh_fidelity_request){.texts = &r->texts,
+                                       .policies = &r->task.policies,
+                                       .lengths = r->task.lengths,
+                                       .length_count = r->task.length_count,
+                                       .count = v->fidelity.count,
+                                       .max_new = v->eval.run.max_new,
+                                       .seed = (uint64_t)v->eval.run.seed,
+                                       .reconstruct = v->fidelity.reconstruct,
+                                       .repeat = v->fidelity.repeat,
+                                       .repeat_max = v->fidelity.repeat_max,
+                                       .chat = r->task.chat,
+                                       .chat_template = v->eval.run.chat_template,
+                                       .together = v->eval.run.together,
+                                       .progress = {&r->task, lh_eval_show}};
+    return lh_fidelity_run(&r->result, r->task.engine, &r->request);
+}
+
+static const lh_eval_kind kind = {"fidelity", check, load, compare, means, print, table};
+
 static lh_status run_fidelity(lh_call *call)
 {
-    lh_status st = LH_OK;
     const struct values *v = call->values;
     run r = {.v = v};
-    r.task = (lh_eval_task){.call = call,
-                            .name = "fidelity",
-                            .engine_options = &v->engine,
-                            .files = &v->files,
-                            .result = &r.result,
-                            .means = means,
-                            .print = print,
-                            .table = table};
-    LH_TRY(check(&r, call->options));
-    LH_TRY(lh_eval_open(&r.task, load, &r));
-    r.request = (lh_fidelity_request){.texts = &r.texts,
-                                      .policies = &r.task.policies,
-                                      .lengths = r.lengths,
-                                      .length_count = r.length_count,
-                                      .count = v->fidelity.count,
-                                      .max_new = v->run.max_new,
-                                      .seed = (uint64_t)v->run.seed,
-                                      .reconstruct = v->fidelity.reconstruct,
-                                      .repeat = v->fidelity.repeat,
-                                      .repeat_max = v->fidelity.repeat_max,
-                                      .chat_template = v->run.chat_template,
-                                      .together = v->run.together,
-                                      .progress = {&r.task, lh_eval_show}};
-    LH_TRY(lh_eval_chat(&r.task, &v->run, &r.request.chat));
-    LH_TRY(lh_comm_agree(lh_engine_comm(r.task.engine), lh_eval_warn(&r.task, r.lengths, r.length_count)));
-    LH_TRY(lh_fidelity_run(&r.result, r.task.engine, &r.request));
-    LH_TRY(lh_eval_finish(&r.task));
-done:
+    r.task = (lh_eval_task){.kind = &kind, .self = &r, .call = call, .input = v->fidelity.text};
+    lh_status st = lh_eval_run(&r.task);
     lh_fidelity_result_clear(&r.result);
-    lh_eval_clear(&r.task);
     lh_texts_clear(&r.texts);
-    lh_free(r.lengths);
     return st;
 }
 

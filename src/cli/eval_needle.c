@@ -7,12 +7,8 @@ struct needle_options {
 };
 
 struct values {
-    lh_cli_common common;
-    lh_engine_options engine;
-    lh_policy_options policy;
-    lh_eval_options run;
+    lh_eval_values eval;
     struct needle_options needle;
-    lh_eval_files files;
 };
 
 #define FIELD(member) LH_FIELD(struct needle_options, member)
@@ -72,61 +68,26 @@ static const lh_option needle_rows[] = {
 #undef FIELD
 static const lh_option_table needle_table = {"needle", needle_rows};
 
-#define FIELD(member) LH_FIELD(lh_eval_options, member)
 static const lh_option run_rows[] = {
+    {LH_EVAL_LENGTH, .help = "Tokens of a prompt, question and chat format included, as '2000,6000'. "
+                             "As much of the haystack is taken as fits."},
+    {LH_EVAL_MAX_NEW, .def = "32", .min = 1, .max = 1 << 30, .help = "Tokens of an answer at most."},
+    {LH_EVAL_CHAT, .help = "Put text and question into the user's turn of the model's chat format. On "
+                           "where the model has one."},
+    {LH_EVAL_CHAT_TEMPLATE},
     {.type = LH_OPT_STR,
-     .name = "length",
-     FIELD(length),
-     .arg = "LIST",
-     .def = "2000",
-     .help = "Tokens of a prompt, question and chat format included, as '2000,6000'. "
-             "As much of the haystack is taken as fits."},
-    {.type = LH_OPT_I64,
-     .letter = 'n',
-     .name = "max-new",
-     FIELD(max_new),
-     .arg = "TOKENS",
-     .def = "32",
-     .min = 1,
-     .max = 1 << 30,
-     .help = "Tokens of an answer at most."},
-    {.type = LH_OPT_SWITCH,
-     .name = "chat",
-     FIELD(chat),
-     .choices = lh_policy_switch,
-     .help = "Put text and question into the user's turn of the model's chat format. On "
-             "where the model has one."},
-    {.type = LH_OPT_STR,
-     .name = "chat-template",
-     FIELD(chat_template),
-     .arg = "NAME|FILE",
-     .help = "Another chat format, as for 'generate'. Means --chat."},
-    {.type = LH_OPT_STR, .name = "system", FIELD(system), .arg = "TEXT", .help = "The system's turn of the chat."},
-    {.type = LH_OPT_I64,
-     .name = "seed",
-     FIELD(seed),
-     .arg = "N",
-     .def = "0",
-     .max = INT64_MAX >> 1,
-     .help = "Of secrets, texts and the policies' random choices."},
-    {.type = LH_OPT_I64,
-     .name = "together",
-     FIELD(together),
-     .arg = "N",
-     .def = "0",
-     .max = 1 << 20,
-     .help = "Caches that one prefill fills at most, where memory is short. 0: all."},
+     .name = "system",
+     LH_FIELD(lh_eval_options, system),
+     .arg = "TEXT",
+     .help = "The system's turn of the chat."},
+    {LH_EVAL_SEED, .help = "Of secrets, texts and the policies' random choices."},
+    {LH_EVAL_TOGETHER},
     {0}};
-#undef FIELD
 static const lh_option_table run_table = {"prompts", run_rows};
 
 static const lh_option_group groups[] = {{&needle_table, offsetof(struct values, needle)},
-                                         {&run_table, offsetof(struct values, run)},
-                                         {&lh_cli_policy_list_options, offsetof(struct values, policy)},
-                                         {&lh_cli_engine_options, offsetof(struct values, engine)},
-                                         {&lh_eval_file_options, offsetof(struct values, files)},
-                                         {&lh_cli_common_options, offsetof(struct values, common)},
-                                         {0}};
+                                         {&run_table, offsetof(struct values, eval.run)},
+                                         LH_EVAL_GROUPS{0}};
 static const lh_example examples[] = {
     {"longhaul eval needle -m m.h5 --haystack essays/ --policy snapkv,h2o --budget 128,256,50%",
      "two policies at three budgets beside the full cache"},
@@ -156,7 +117,6 @@ static const lh_syntax syntax = {
 typedef struct run {
     lh_eval_task task;
     const struct values *v;
-    int64_t *lengths, length_count;
     double *depths;
     int64_t depth_count;
     lh_needle_request request;
@@ -164,39 +124,36 @@ typedef struct run {
     lh_buf haystack;
 } run;
 
-static lh_status means(const void *result, lh_table *out)
+static lh_status means(const void *self, lh_table *out)
 {
-    return lh_needle_means(result, out);
+    return lh_needle_means(&((const run *)self)->result, out);
 }
 
-static lh_status print(const void *result, lh_buf *out)
+static lh_status print(const void *self, lh_buf *out)
 {
-    return lh_needle_print(result, out);
+    return lh_needle_print(&((const run *)self)->result, out);
 }
 
-static const lh_table *table(const void *result, int64_t i, const char **name)
+static const lh_table *table(const void *self, int64_t i, const char **name)
 {
     *name = "prompts";
-    return i == 0 ? &((const lh_needle_result *)result)->prompts : NULL;
+    return i == 0 ? &((const run *)self)->result.prompts : NULL;
 }
 
-/* What can be refused before anything is opened; the same on all ranks. */
-static lh_status check(run *r)
+static lh_status check(void *self)
 {
     lh_status st = LH_OK;
+    run *r = self;
     const struct values *v = r->v;
-    LH_TRY(lh_policy_list_resolve(&r->task.policies, &v->policy));
-    LH_TRY(lh_eval_read_lengths("length", v->run.length, &r->lengths, &r->length_count));
     LH_TRY(lh_eval_read_shares("depth", v->needle.depth, &r->depths, &r->depth_count));
     LH_TRY(lh_eval_read_words("scenario", v->needle.scenario, lh_scenario_names, r->request.scenarios));
     r->request.form = (lh_needle_form){.haystack = "",
                                        .needle = v->needle.needle,
                                        .question = v->needle.question,
                                        .keys = v->needle.keys,
-                                       .chat_template = v->run.chat_template,
-                                       .system = v->run.system};
+                                       .chat_template = v->eval.run.chat_template,
+                                       .system = v->eval.run.system};
     LH_TRY(lh_needle_check(&r->request.form));
-    LH_TRY(lh_eval_check_files(&r->task, (const char *const[]){v->engine.model, v->needle.haystack, NULL}));
 done:
     return st;
 }
@@ -213,43 +170,37 @@ done:
     return st;
 }
 
+static lh_status ask(void *self)
+{
+    run *r = self;
+    const struct values *v = r->v;
+    lh_needle_request *q = &r->request;
+    q->form.chat = r->task.chat;
+    if (r->haystack.data) q->form.haystack = r->haystack.data;
+    q->form.haystack_bytes = r->haystack.bytes;
+    q->policies = &r->task.policies;
+    q->lengths = r->task.lengths;
+    q->length_count = r->task.length_count;
+    q->depths = r->depths;
+    q->depth_count = r->depth_count;
+    q->seed = (uint64_t)v->eval.run.seed;
+    q->seeds = v->needle.seeds;
+    q->max_new = v->eval.run.max_new;
+    q->together = v->eval.run.together;
+    q->progress = (lh_eval_progress){&r->task, lh_eval_show};
+    return lh_needle_run(&r->result, r->task.engine, q);
+}
+
+static const lh_eval_kind kind = {"needle", check, load, ask, means, print, table};
+
 static lh_status run_needle(lh_call *call)
 {
-    lh_status st = LH_OK;
     const struct values *v = call->values;
     run r = {.v = v};
-    r.task = (lh_eval_task){.call = call,
-                            .name = "needle",
-                            .engine_options = &v->engine,
-                            .files = &v->files,
-                            .result = &r.result,
-                            .means = means,
-                            .print = print,
-                            .table = table};
-    LH_TRY(check(&r));
-    LH_TRY(lh_eval_open(&r.task, load, &r));
-    lh_needle_request *q = &r.request;
-    LH_TRY(lh_eval_chat(&r.task, &v->run, &q->form.chat));
-    if (r.haystack.data) q->form.haystack = r.haystack.data;
-    q->form.haystack_bytes = r.haystack.bytes;
-    q->policies = &r.task.policies;
-    q->lengths = r.lengths;
-    q->length_count = r.length_count;
-    q->depths = r.depths;
-    q->depth_count = r.depth_count;
-    q->seed = (uint64_t)v->run.seed;
-    q->seeds = v->needle.seeds;
-    q->max_new = v->run.max_new;
-    q->together = v->run.together;
-    q->progress = (lh_eval_progress){&r.task, lh_eval_show};
-    LH_TRY(lh_comm_agree(lh_engine_comm(r.task.engine), lh_eval_warn(&r.task, r.lengths, r.length_count)));
-    LH_TRY(lh_needle_run(&r.result, r.task.engine, q));
-    LH_TRY(lh_eval_finish(&r.task));
-done:
+    r.task = (lh_eval_task){.kind = &kind, .self = &r, .call = call, .input = v->needle.haystack};
+    lh_status st = lh_eval_run(&r.task);
     lh_needle_result_clear(&r.result);
-    lh_eval_clear(&r.task);
     lh_buf_clear(&r.haystack);
-    lh_free(r.lengths);
     lh_free(r.depths);
     return st;
 }

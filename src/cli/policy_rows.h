@@ -1,0 +1,21 @@
+/* policy_rows.h - the rows of lh_policy_options. What a table says of policy and budget is its own, behind
+ * LH_POLICY_ROW and LH_BUDGET_ROW; the parts are the same for all:
+ *
+ *     {LH_POLICY_ROW, .arg = "NAME", .help = "What is kept."}, ... LH_POLICY_PARTS(LH_POLICY_PART_ROW){0}};
+ */
+#ifndef LH_CLI_POLICY_ROWS_H
+#define LH_CLI_POLICY_ROWS_H
+
+#include "cli/cli.h"
+
+#define LH_POLICY_ROW .type = LH_OPT_STR, .name = "policy", LH_FIELD(lh_policy_options, policy)
+#define LH_BUDGET_ROW .type = LH_OPT_STR, .letter = 'b', .name = "budget", LH_FIELD(lh_policy_options, budget)
+#define LH_POLICY_PART_ROW(member, option, kind, list, value, sentence) \
+    {.type = kind,                                                      \
+     .name = option,                                                    \
+     LH_FIELD(lh_policy_options, parts.member),                         \
+     .arg = value,                                                      \
+     .choices = list,                                                   \
+     .help = sentence},
+
+#endif
