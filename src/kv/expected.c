@@ -7,49 +7,22 @@
 
 enum { FUTURE_POSITIONS = 512 }; /* over which the rotation is averaged */
 
-static const lh_kv_rotation *rotation_of(const lh_kv *kv, int64_t layer)
-{
-    return &kv->shape.rotations[lh_kv_slides(&kv->shape, layer)];
-}
-
 /* ---- while rows pass ---- */
-
-/* Frequencies of a layer, on the host. */
-static lh_status fetch_frequencies(lh_kv *kv, int64_t layer, float **out)
-{
-    lh_status st = LH_OK;
-    const lh_kv_rotation *r = rotation_of(kv, layer);
-    LH_TRY(lh_calloc(out, r->rotary / 2, sizeof **out));
-    LH_TRY(lh_stream_copy(kv->place.stream, *out, r->inv_freq, r->rotary / 2 * (int64_t)sizeof **out, LH_COPY_TO_HOST));
-    LH_TRY(lh_stream_sync(kv->place.stream));
-done:
-    return st;
-}
 
 /* The rotation is taken back: the same angles, the other way. */
 static lh_status turn_back(lh_kv *kv, int64_t layer, float *q, const int32_t *positions, int64_t rows)
 {
-    lh_status st = LH_OK;
-    const lh_kv_rotation *r = rotation_of(kv, layer);
+    const lh_kv_rotation *r = lh_kv_rotation_of(kv, layer);
     const lh_heads *h = &kv->shape.heads;
-    float *frequencies = NULL, *device = kv->rows.at[LH_ROWS_TURN];
-    LH_TRY(fetch_frequencies(kv, layer, &frequencies));
-    for (int64_t i = 0; i < r->rotary / 2; i++) frequencies[i] = -frequencies[i];
-    LH_TRY(lh_stream_copy(kv->place.stream, device, frequencies, r->rotary / 2 * (int64_t)sizeof *device,
-                          LH_COPY_TO_DEVICE));
-    LH_TRY(lh_stream_sync(kv->place.stream));
-    LH_TRY(kv->place.ops->rope(kv->place.stream, &(lh_rope_args){.x = q,
+    return kv->place.ops->rope(kv->place.stream, &(lh_rope_args){.x = q,
                                                                  .positions = positions,
-                                                                 .inv_freq = device,
+                                                                 .inv_freq = kv->rows.at[LH_ROWS_TURN],
                                                                  .tokens = rows,
                                                                  .heads = h->q_count,
                                                                  .dim = kv->shape.head_dim,
                                                                  .rotary = r->rotary,
                                                                  .ld = h->q_count * kv->shape.head_dim,
-                                                                 .scale = 1.0f / r->scale}));
-done:
-    lh_free(frequencies);
-    return st;
+                                                                 .scale = 1.0f / r->scale});
 }
 
 /* Where this rank's query heads begin among those of all ranks (of its own, where groups are whole). */
@@ -84,12 +57,13 @@ done:
     return st;
 }
 
-lh_status lh_kv_expect_begin(lh_kv *kv)
+lh_status lh_kv_expect_begin(lh_kv *kv, int64_t layer)
 {
     lh_status st = LH_OK;
     static const lh_row_part parts[] = {LH_ROWS_SUMS, LH_ROWS_PRODUCTS};
     for (int i = 0; i < 2; i++)
         LH_TRY(lh_stream_zero(kv->place.stream, kv->rows.at[parts[i]], kv->rows.bytes[parts[i]]));
+    LH_TRY(lh_kv_put_backwards(kv, layer, kv->rows.at[LH_ROWS_TURN]));
 done:
     return st;
 }
@@ -105,12 +79,12 @@ typedef struct turn {
 static lh_status average_turn(lh_kv *kv, const lh_eviction *e, turn *out)
 {
     lh_status st = LH_OK;
-    const lh_kv_rotation *r = rotation_of(kv, e->layer);
+    const lh_kv_rotation *r = lh_kv_rotation_of(kv, e->layer);
     float *frequencies = NULL;
     out->half = r->rotary / 2;
     LH_TRY(lh_calloc(&out->cosines, out->half, sizeof *out->cosines));
     LH_TRY(lh_calloc(&out->sines, out->half, sizeof *out->sines));
-    LH_TRY(fetch_frequencies(kv, e->layer, &frequencies));
+    LH_TRY(lh_kv_fetch_frequencies(kv, e->layer, &frequencies));
     for (int64_t i = 0; i < out->half; i++)
         for (int64_t p = 0; p < FUTURE_POSITIONS; p++) {
             double angle = (double)((float)(e->seen + p) * frequencies[i]);

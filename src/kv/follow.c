@@ -9,11 +9,9 @@
 static int counts_the_same(const lh_kv *a, const lh_kv *b)
 {
     const lh_policy_plan *p = &a->plan, *q = &b->plan;
-    return p->running && q->running && a->layout.score < 0 && b->layout.score < 0 && !p->gain && !q->gain &&
-           p->statistic == q->statistic && p->rows == q->rows && !p->rows_is_share && !q->rows_is_share &&
-           a->layout.parts == b->layout.parts && a->layout.sums == b->layout.sums &&
-           a->layout.squares == b->layout.squares && a->layout.counts == b->layout.counts &&
-           a->layout.count == b->layout.count;
+    return p->running && q->running && a->layout.score < 0 && !p->gain && !q->gain && p->statistic == q->statistic &&
+           p->rows == q->rows && !p->rows_is_share && !q->rows_is_share &&
+           memcmp(&a->layout, &b->layout, sizeof a->layout) == 0;
 }
 
 lh_status lh_kv_follow(lh_kv *kv, lh_kv *leader)

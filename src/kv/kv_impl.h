@@ -329,6 +329,12 @@ typedef struct lh_eviction {
     const int64_t *room; /* [kv_heads of the model] entries that compete; where heads differ */
 } lh_eviction;
 
+/* ---- rotation ---- */
+
+const lh_kv_rotation *lh_kv_rotation_of(const lh_kv *kv, int64_t layer);
+lh_status lh_kv_fetch_frequencies(lh_kv *kv, int64_t layer, float **out); /* [rotary / 2], new memory of the host */
+lh_status lh_kv_put_backwards(lh_kv *kv, int64_t layer, float *device);   /* the same, negative, on the device */
+
 /* ---- slot positions (turn.c) ---- */
 
 int lh_kv_turns(const lh_policy_plan *plan);
@@ -409,7 +415,7 @@ lh_status lh_kv_observe(lh_kv *kv, const lh_eviction *e, lh_status *local);
 /* ---- expected attention (expected.c) ---- */
 
 /* Before a layer's first row; rows of its prefill; and the scores of its entries, collective where groups are split. */
-lh_status lh_kv_expect_begin(lh_kv *kv);
+lh_status lh_kv_expect_begin(lh_kv *kv, int64_t layer);
 lh_status lh_kv_expect_rows(lh_kv *kv, int64_t layer, const lh_kv_rows *rows);
 lh_status lh_kv_expect(lh_kv *kv, const lh_eviction *e, lh_status *local);
 

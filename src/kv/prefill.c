@@ -71,7 +71,7 @@ done:
 static lh_status begin_expecting(lh_kv *kv, int64_t layer)
 {
     lh_status st = LH_OK;
-    if (kv->fixed.source == LH_SCORE_EXPECTED && kv->layers[layer].plan.scored) LH_TRY(lh_kv_expect_begin(kv));
+    if (kv->fixed.source == LH_SCORE_EXPECTED && kv->layers[layer].plan.scored) LH_TRY(lh_kv_expect_begin(kv, layer));
     for (int64_t i = 0; i < kv->follower_count; i++) LH_TRY(begin_expecting(kv->followers[i], layer));
 done:
     return st;

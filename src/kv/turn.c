@@ -104,31 +104,17 @@ done:
     return st;
 }
 
-static const lh_kv_rotation *rotation_of(const lh_kv *kv, int64_t layer)
-{
-    return &kv->shape.rotations[lh_kv_slides(&kv->shape, layer)];
-}
-
 lh_status lh_kv_unturn(lh_kv *kv, int64_t layer)
 {
     lh_status st = LH_OK;
     lh_pool *pool = &kv->layers[layer].pool;
-    int64_t entry = kv->shape.head_dim * lh_dtype_bytes(kv->shape.type), half, longest = 1;
-    float *frequencies = NULL;
+    int64_t entry = kv->shape.head_dim * lh_dtype_bytes(kv->shape.type), longest = 1;
     const lh_kv_rotation *r;
     if (!lh_kv_turns(&kv->fixed)) goto done;
-    r = rotation_of(kv, layer);
-    half = r->rotary / 2;
+    r = lh_kv_rotation_of(kv, layer);
     for (int64_t h = 0; h < pool->view.heads; h++) longest = pool->len[h] > longest ? pool->len[h] : longest;
     LH_TRY(grow(kv, 0, longest));
-    LH_TRY(lh_calloc(&frequencies, half, sizeof *frequencies));
-    LH_TRY(lh_stream_copy(kv->place.stream, frequencies, r->inv_freq, half * (int64_t)sizeof *frequencies,
-                          LH_COPY_TO_HOST));
-    LH_TRY(lh_stream_sync(kv->place.stream));
-    for (int64_t i = 0; i < half; i++) frequencies[i] = -frequencies[i];
-    LH_TRY(lh_stream_copy(kv->place.stream, kv->turn.inv_freq, frequencies, half * (int64_t)sizeof *frequencies,
-                          LH_COPY_TO_DEVICE));
-    LH_TRY(lh_stream_sync(kv->place.stream));
+    LH_TRY(lh_kv_put_backwards(kv, layer, kv->turn.inv_freq));
     for (int64_t h = 0; h < pool->view.heads; h++) {
         char *k = (char *)pool->view.k + pool->offset[h] * entry;
         LH_TRY(turn_keys(kv, &(turning){.rotation = r,
@@ -140,7 +126,6 @@ lh_status lh_kv_unturn(lh_kv *kv, int64_t layer)
                                         .n = pool->len[h]}));
     }
 done:
-    lh_free(frequencies);
     return st;
 }
 
@@ -159,7 +144,7 @@ lh_status lh_kv_turned(lh_kv *kv, int64_t layer, int64_t seen, lh_ragged **view)
     const lh_kv_rotation *r;
     *view = &pool->view;
     if (!lh_kv_turns(&kv->fixed)) goto done;
-    r = rotation_of(kv, layer);
+    r = lh_kv_rotation_of(kv, layer);
     for (int64_t h = 0; h < pool->view.heads; h++) longest = pool->cap[h] > longest ? pool->cap[h] : longest;
     LH_TRY(grow(kv, pool->slots, longest));
     for (int64_t h = 0; h < pool->view.heads; h++)
