@@ -130,18 +130,26 @@ lh_status lh_cli_probe(const char *path)
     return hdf5 ? lh_h5_probe(path) : LH_OK;
 }
 
-lh_status lh_cli_open_world(lh_call *call, const char *const *files)
+lh_status lh_cli_record(const lh_call *call, char **out)
 {
     lh_status st = LH_OK;
     json_t *record = NULL;
-    char *text = NULL;
-    const lh_cli_common *common = call->values;
     LH_TRY(lh_options_json(call->options, &record));
-    text = json_dumps(record, JSON_COMPACT);
-    if (!text) LH_FAIL(LH_ENOMEM, "cannot allocate memory for the record of the options");
-    LH_TRY(lh_world_open(&call->world, &(lh_world_options){common->comm_timeout_s, files, text}));
+    *out = json_dumps(record, JSON_COMPACT);
+    if (!*out) LH_FAIL(LH_ENOMEM, "cannot allocate memory for the record of the options");
 done:
     json_decref(record);
+    return st;
+}
+
+lh_status lh_cli_open_world(lh_call *call, const char *const *files)
+{
+    lh_status st = LH_OK;
+    char *text = NULL;
+    const lh_cli_common *common = call->values;
+    LH_TRY(lh_cli_record(call, &text));
+    LH_TRY(lh_world_open(&call->world, &(lh_world_options){common->comm_timeout_s, files, text}));
+done:
     free(text);
     return st;
 }

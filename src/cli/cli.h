@@ -72,6 +72,9 @@ lh_status lh_cli_probe(const char *path);
 /* Collective. The weights of budgets that every rank has read for itself must be the same on all. LH_EUSAGE. */
 lh_status lh_cli_same_profiles(const lh_call *call, const lh_profiles *profiles);
 
+/* The resolved options as JSON, for what a run writes: new memory for free(). */
+lh_status lh_cli_record(const lh_call *call, char **out);
+
 /* Open the world of this call: ranks, and the same options on all of them. files: HDF5 that will be read, ends with
  * NULL. */
 lh_status lh_cli_open_world(lh_call *call, const char *const *files);

@@ -236,18 +236,6 @@ done:
     return st;
 }
 
-static lh_status make_record(run *r)
-{
-    lh_status st = LH_OK;
-    json_t *record = NULL;
-    LH_TRY(lh_options_json(r->call->options, &record));
-    r->record = json_dumps(record, JSON_COMPACT);
-    if (!r->record) LH_FAIL(LH_ENOMEM, "cannot allocate memory for the record of the options");
-done:
-    json_decref(record);
-    return st;
-}
-
 static lh_status generate(run *r)
 {
     lh_status st = LH_OK;
@@ -291,7 +279,7 @@ static lh_status run_generate(lh_call *call)
     struct values *v = call->values;
     run r = {.call = call, .v = v, .input = {.options = &v->input, .behind_cache = v->files.load_cache != NULL}};
     LH_TRY(check(&r));
-    LH_TRY(make_record(&r));
+    LH_TRY(lh_cli_record(r.call, &r.record));
     LH_TRY(open_all(&r));
     LH_TRY(announce(&r));
     LH_TRY(generate(&r));

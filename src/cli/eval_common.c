@@ -208,18 +208,6 @@ done:
     return st;
 }
 
-static lh_status make_record(lh_eval_task *task)
-{
-    lh_status st = LH_OK;
-    json_t *record = NULL;
-    LH_TRY(lh_options_json(task->call->options, &record));
-    task->record = json_dumps(record, JSON_COMPACT);
-    if (!task->record) LH_FAIL(LH_ENOMEM, "cannot allocate memory for the record of the options");
-done:
-    json_decref(record);
-    return st;
-}
-
 /* Outputs are tried before long work. */
 static lh_status check_outputs(const lh_eval_task *task)
 {
@@ -238,7 +226,7 @@ static lh_status open_engine(lh_eval_task *task)
     lh_status st = LH_OK;
     const lh_engine_options *e = &values_of(task)->engine;
     const char *const files[] = {e->model, NULL};
-    LH_TRY(make_record(task));
+    LH_TRY(lh_cli_record(task->call, &task->record));
     LH_TRY(lh_cli_open_world(task->call, files));
     LH_TRY(lh_cli_same_profiles(task->call, &task->policies.profiles));
     lh_comm *world = lh_world_comm(task->call->world);

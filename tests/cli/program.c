@@ -94,6 +94,16 @@ void program_says(const program_result *r, const char *part)
     ck_assert_msg(strstr(r->err.data, part), "stderr does not say \"%s\":\n%s", part, r->err.data);
 }
 
+void program_refuses(int ranks, int code, const char *part, const char *line)
+{
+    program_result r = {0};
+    program_run(&r, ranks, "%s", line);
+    ck_assert_msg(r.code == code, "'%s' gives %d, not %d; stderr:\n%s", line, r.code, code, r.err.data);
+    program_says(&r, part);
+    ck_assert_str_eq(r.out.data, "");
+    program_clear(&r);
+}
+
 void program_file(const char *name, const char *text)
 {
     program_must(lh_file_write(name, text, (int64_t)strlen(text)) == LH_OK, name);

@@ -30,6 +30,10 @@ void program_exits(const program_result *r, int code);
 /* Fail unless stderr has exactly one line of an error, and `part` is in it. */
 void program_says(const program_result *r, const char *part);
 
+/* The whole of a refusal: "longhaul <line>" ends with this code, says one error with `part` in it, and writes nothing to
+ * stdout. */
+void program_refuses(int ranks, int code, const char *part, const char *line);
+
 /* Number of lines in `text` that begin with `start`. */
 int program_lines(const char *text, const char *start);
 

@@ -7,16 +7,6 @@
 #include "cli/tiny.h"
 #include "suite.h"
 
-static void refuses(int ranks, int code, const char *part, const char *line)
-{
-    program_result r = {0};
-    program_run(&r, ranks, "%s", line);
-    ck_assert_msg(r.code == code, "'%s' gives %d, not %d; stderr:\n%s", line, r.code, code, r.err.data);
-    program_says(&r, part);
-    ck_assert_str_eq(r.out.data, "");
-    program_clear(&r);
-}
-
 START_TEST(test_bad_inputs_have_one_message_and_their_code)
 {
     static const struct {
@@ -51,15 +41,16 @@ START_TEST(test_bad_inputs_have_one_message_and_their_code)
         {6, "no/such/l.h5", "generate -m tiny.h5 -p abc --logits no/such/l.h5"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        refuses(1, cases[i].code, cases[i].part, cases[i].line);
-        if (i % 3 == 0) refuses(2, cases[i].code, cases[i].part, cases[i].line); /* starting ranks takes its time */
+        program_refuses(1, cases[i].code, cases[i].part, cases[i].line);
+        if (i % 3 == 0)
+            program_refuses(2, cases[i].code, cases[i].part, cases[i].line); /* starting ranks takes its time */
     }
 }
 END_TEST
 
 START_TEST(test_more_ranks_than_query_heads_is_usage)
 {
-    refuses(5, 2, "ranks", "generate -m tiny.h5 -p a");
+    program_refuses(5, 2, "ranks", "generate -m tiny.h5 -p a");
 }
 END_TEST
 
@@ -118,7 +109,7 @@ START_TEST(test_no_more_rows_of_logits_than_there_are_tokens)
     ck_assert_msg(strstr(r.out.data, "\"shape\":[4,258]"), "not 3 rows of the prompt and 1 of the answer:\n%s",
                   r.out.data);
     /* One file by two names. */
-    refuses(1, 2, "'--logits' and '--model' are both", "generate -m tiny.h5 -p a --logits ./tiny.h5");
+    program_refuses(1, 2, "'--logits' and '--model' are both", "generate -m tiny.h5 -p a --logits ./tiny.h5");
     program_clear(&r);
 }
 END_TEST
@@ -144,7 +135,7 @@ START_TEST(test_an_import_leaves_the_old_file_when_it_fails)
 {
     program_result r = {0};
     program_run(&r, 1, "--version && cp tiny.h5 kept.h5");
-    refuses(1, 3, "nothing", "import nothing -o kept.h5");
+    program_refuses(1, 3, "nothing", "import nothing -o kept.h5");
     program_run(&r, 1, "verify kept.h5 && test ! -e kept.h5.partial");
     program_exits(&r, 0);
     program_clear(&r);

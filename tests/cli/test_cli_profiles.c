@@ -11,16 +11,6 @@
 #define BY_HAND "--version > version; "
 #define RUN "generate -m tiny.h5 -f prompt -n 6 --ignore-eos --json -q --deterministic --policy streaming --budget 16 "
 
-static void refuses(int ranks, int code, const char *part, const char *line)
-{
-    program_result r = {0};
-    program_run(&r, ranks, "%s", line);
-    ck_assert_msg(r.code == code, "'%s' gives %d, not %d; stderr:\n%s", line, r.code, code, r.err.data);
-    program_says(&r, part);
-    ck_assert_str_eq(r.out.data, "");
-    program_clear(&r);
-}
-
 START_TEST(test_bad_files_of_weights_are_named)
 {
     static const struct {
@@ -46,8 +36,8 @@ START_TEST(test_bad_files_of_weights_are_named)
         {3, "'minus.csv', line 3", "generate --policy snapkv --head-budget minus.csv --help"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        refuses(1, cases[i].code, cases[i].part, cases[i].line);
-        if (i % 4 == 0) refuses(2, cases[i].code, cases[i].part, cases[i].line);
+        program_refuses(1, cases[i].code, cases[i].part, cases[i].line);
+        if (i % 4 == 0) program_refuses(2, cases[i].code, cases[i].part, cases[i].line);
     }
 }
 END_TEST
