@@ -166,7 +166,6 @@ static lh_status shape(lh_kv *kv, const lh_eviction *e, float **scores)
     lh_status st = LH_OK;
     int64_t parts = lh_kv_parts(&kv->shape, &kv->fixed);
     *scores = kv->work.at[LH_WORK_RAW];
-    if (kv->fixed.source != LH_SCORE_ATTENTION) goto done;
     if (kv->fixed.pool_kind != LH_POOL_NONE) {
         int apart = parts > 1 && kv->fixed.group_after_pool;
         LH_TRY(pool(kv, e,

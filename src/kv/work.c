@@ -93,7 +93,6 @@ static void size_attention(lh_work *work, const lh_kv_shape *shape, const lh_pol
     int64_t parts = lh_kv_parts(shape, fixed), row = h->kv_count * need->ld * f32, *bytes = work->bytes;
     lh_stat_layout layout = lh_kv_stat_layout(shape, fixed);
     int again = !fixed->running, squares = again && fixed->select == LH_SELECT_STD_SCOPE;
-    if (fixed->pool_kind != LH_POOL_NONE) bytes[LH_WORK_SHAPED] = parts * row;
     if (squares) bytes[LH_WORK_SQUARES] = row;
     if (fixed->value_prior) bytes[LH_WORK_PRIOR] = 2 * row;
     if (fixed->select == LH_SELECT_TWO_STAGE)
@@ -114,6 +113,7 @@ int64_t lh_work_size(lh_work *work, const lh_kv_shape *shape, const lh_policy_pl
     int attends = fixed->source == LH_SCORE_ATTENTION && (need->scored || need->counted);
     if (need->ranked) {
         bytes[LH_WORK_RAW] = lh_kv_parts(shape, fixed) * row;
+        if (fixed->pool_kind != LH_POOL_NONE) bytes[LH_WORK_SHAPED] = lh_kv_parts(shape, fixed) * row;
         if (fixed->select != LH_SELECT_TOPK || fixed->source == LH_SCORE_EXPECTED) bytes[LH_WORK_SECOND] = row;
         if (fixed->joint) bytes[LH_WORK_JOINT] = need->ld * i64;
         if (fixed->heads == LH_HEADS_ADAPTIVE) bytes[LH_WORK_BINS] = LH_SUMMARY_BINS * i64;

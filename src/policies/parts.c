@@ -131,7 +131,8 @@ static const lh_profile_part layer_profile = {LH_PROFILE_OF_LAYERS, offsetof(lh_
 #define ROW_value_prior ATTENTION, WORD, AT(value_prior)
 #define ROW_group \
     USED(joins, "a statistic that each query head has ('--statistic sum' or mean, mas, last)"), WORD, AT(group_kind)
-#define ROW_pool ATTENTION, WORD, AT(pool_kind)
+/* pooled positions stay in the same order */
+#define ROW_pool USED(ranks, "a statistic other than position"), WORD, AT(pool_kind)
 #define ROW_pool_size POOLS, ODD, AT(pool_size), .min = 1
 #define ROW_group_stage \
     USED(joins_and_pools, "'--pool max' or avg, and '--statistic sum' or mean, mas, last"), WORD, AT(group_after_pool)

@@ -364,6 +364,8 @@ static void score_head(oracle *o, int64_t l, int64_t g, const uint8_t *state, or
     if (o->plan.source == LH_SCORE_ATTENTION)
         by_attention(o, l, g, state, scores, deviates ? out->second + g * o->cap : NULL);
     if (o->plan.source == LH_SCORE_EXPECTED) by_expectation(o, l, g, state, scores);
+    if (o->plan.source != LH_SCORE_ATTENTION && o->plan.pool_kind != LH_POOL_NONE)
+        pool(o, state, o->plan.pool_kind, o->plan.pool_size, scores);
 }
 
 /* The same for all KV heads: their mean. */
