@@ -166,9 +166,9 @@ START_TEST(test_what_cannot_be_names_the_item)
     refused(&(lh_policy_options){.policy = "snapkv,h2o"}, "'snapkv': policy 'snapkv' needs a budget");
     refused(&(lh_policy_options){.policy = "'snapkv", .budget = "8"}, "no closing '");
     refused(&(lh_policy_options){.policy = "'snapkv' h2o", .budget = "8"}, "a comma before 'h2o'");
-    refused(&(lh_policy_options){.policy = "snapkv,random", .budget = "8", .parts = {.pool = "max"}},
-            "'random': policy 'random' as it is resolved would ignore '--pool'");
-    refused(&(lh_policy_options){.policy = "all", .budget = "8", .parts = {.pool = "max"}}, "'all': policy 'random'");
+    refused(&(lh_policy_options){.policy = "snapkv,recency", .budget = "8", .parts = {.pool = "max"}},
+            "'recency': policy 'recency' as it is resolved would ignore '--pool'");
+    refused(&(lh_policy_options){.policy = "all", .budget = "8", .parts = {.pool = "max"}}, "'all': policy 'recency'");
     refused(&(lh_policy_options){.policy = "full --window 3,snapkv", .budget = "8"}, "'full --window 3'");
     refused(&(lh_policy_options){.policy = "snapkv", .budget = "8,x"}, "x");
 }

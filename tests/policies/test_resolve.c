@@ -192,7 +192,7 @@ START_TEST(test_what_would_be_ignored_is_refused)
         {{.policy = "ahakv", .budget = "64", .parts = {.gain = "off", .gain_floor = "on"}}, "'--gain'"},
         {{.policy = "streaming", .budget = "64", .parts = {.gain = "on"}}, "'--gain'"},
         {{.policy = "random", .budget = "64", .parts = {.value_prior = "on"}}, "'--value-prior'"},
-        {{.policy = "knorm", .budget = "64", .parts = {.pool = "max"}}, "'--pool'"},
+        {{.policy = "knorm", .budget = "64", .parts = {.pool = "max", .group_stage = "score"}}, "'--group-stage'"},
         {{.policy = "scissorhands", .budget = "64", .parts = {.group = "max"}}, "'--group'"},
         {{.policy = "scissorhands", .budget = "64", .parts = {.pool = "max", .group_stage = "score"}}, "--group-stage"},
         {{.policy = "snapkv", .budget = "64", .parts = {.first_stage = "0.4"}}, "'--select two-stage'"},
