@@ -50,7 +50,7 @@ lh_status lh_kv_prefill_next(lh_kv *kv, int64_t layer, int64_t at, int64_t *toke
 {
     lh_status st = LH_OK;
     int64_t first = first_block(kv, layer), block = kv->fixed.block;
-    if (!kv->fixed.evicts || !block || kv->prompt.tokens <= kv->fixed.budget_entries) return LH_OK;
+    if (!kv->fixed.evicts || !block) return LH_OK;
     int64_t left = at < first ? first - at : block - (at - first) % block;
     if (*tokens > left) *tokens = left;
     if (at >= first && (at - first) % block == 0) {
@@ -64,7 +64,17 @@ done:
 
 lh_status lh_kv_end_blocks(lh_kv *kv, int64_t layer)
 {
+    lh_status st = LH_OK;
     int64_t first = first_block(kv, layer), tokens = kv->prompt.tokens;
+    lh_eviction e = {.layer = layer,
+                     .pool = &kv->layers[layer].pool,
+                     .seen = tokens,
+                     .visible_from = lh_kv_visible_from(&kv->shape, layer, tokens)};
     if (tokens > first && kv->layout.norms >= 0) kv->layers[layer].fresh = (tokens - first - 1) % kv->fixed.block + 1;
-    return lh_pool_pull_len(&kv->layers[layer].pool, kv->place.stream);
+    LH_TRY(lh_pool_pull_len(e.pool, kv->place.stream));
+    if (e.visible_from == 0) goto done;
+    LH_TRY(lh_kv_make_work(kv, 0));
+    LH_TRY(lh_kv_drop_unseen(kv, &e)); /* the last block's rows saw them */
+done:
+    return st;
 }

@@ -44,6 +44,7 @@ lh_policy_plan lh_policy_fix(const lh_policy_plan *plan, int64_t seen)
     fixed.rows = rows(plan, seen);
     fixed.rows_is_share = 0;
     fixed.rows_share = (lh_decimal){0};
+    if (seen <= fixed.budget_entries) fixed.block = 0;
     if (!plan->has_proxies) return fixed;
     fixed.window = fixed.rows;
     fixed.sinks = lh_least(plan->sinks, fixed.rows / 2);

@@ -168,7 +168,8 @@ int64_t lh_policy_rows(const lh_policy_plan *plan, int64_t seen);
 
 /* The plan with every share turned into a number for a prompt of `seen` tokens: budget, rows, recents; proxies become
  * rows and window (P = max(1, min(floor(L * p / 100), floor(C / 4))), NaCl, arXiv 2408.03675), and the sinks beside
- * them are P / 2 at most. Resolving shares again changes nothing. */
+ * them are P / 2 at most. A prompt that is no longer than the budget is not taken in in blocks. Resolving shares again
+ * changes nothing. */
 lh_policy_plan lh_policy_fix(const lh_policy_plan *plan, int64_t seen);
 
 /* floor(n * decimal) and floor(n * percent / 100), exact. n < 2^62. */
