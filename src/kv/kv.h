@@ -121,7 +121,8 @@ lh_status lh_kv_prefill_end(lh_kv *kv, int64_t layer);
 lh_status lh_kv_room(lh_kv *kv, int64_t layer, int64_t tokens, lh_ragged **view);
 
 /* The position by which the token at `position` is rotated: its own, or with slot positions the slot that it gets in
- * this layer. After the prefill keys are then appended as they are, not rotated. */
+ * this layer; in a sliding one that behind a whole window. After the prefill keys are then appended as they are, not
+ * rotated. */
 int64_t lh_kv_slot_of(const lh_kv *kv, int64_t layer, int64_t position);
 int lh_kv_by_slots(const lh_kv *kv);
 

@@ -134,7 +134,8 @@ lh_status lh_kv_plan(const lh_kv_shape *shape, const lh_policy_plan *plan, int64
     f.observed = f.one_layer || need.counted ? observed_bytes(shape, &fixed, &need) : later_rows;
     lh_work_request later = lh_kv_decode_work(&fixed, longest);
     f.decoding = later_rows + lh_work_size(&work, shape, &fixed, &later);
-    if (lh_kv_turns(&fixed)) f.decoding += lh_turn_bytes(shape, heads * longest, longest);
+    if (lh_kv_turns(&fixed))
+        f.decoding += lh_turn_bytes(shape, heads * longest, shape->sliding ? most(longest, shape->window) : longest);
     /* the work space stays until the last layer is done, be it one that evicts nothing */
     f.peak = most(f.held + f.observed, pools + f.one_layer + f.observed);
     *out = f;

@@ -129,11 +129,17 @@ done:
     return st;
 }
 
+/* By what the next row is turned. Heads that chose their entries for themselves lose them one by one where they slide
+ * out of sight, and come to hold more and less: there the row stands behind a whole window for all of them. */
+static int64_t next_slot(const lh_kv *kv, int64_t layer)
+{
+    return lh_kv_slides(&kv->shape, layer) ? kv->shape.window - 1 : kv->layers[layer].pool.len[0];
+}
+
 int64_t lh_kv_slot_of(const lh_kv *kv, int64_t layer, int64_t position)
 {
-    const lh_pool *pool = &kv->layers[layer].pool;
-    if (!lh_kv_turns(&kv->fixed) || !kv->clock.seen || !pool->view.heads) return position;
-    return pool->len[0] + position - kv->clock.seen;
+    if (!lh_kv_turns(&kv->fixed) || !kv->clock.seen || !kv->shape.heads.kv_count) return position;
+    return next_slot(kv, layer) + position - kv->clock.seen;
 }
 
 lh_status lh_kv_turned(lh_kv *kv, int64_t layer, int64_t seen, lh_ragged **view)
@@ -146,11 +152,12 @@ lh_status lh_kv_turned(lh_kv *kv, int64_t layer, int64_t seen, lh_ragged **view)
     if (!lh_kv_turns(&kv->fixed)) goto done;
     r = lh_kv_rotation_of(kv, layer);
     for (int64_t h = 0; h < pool->view.heads; h++) longest = pool->cap[h] > longest ? pool->cap[h] : longest;
-    LH_TRY(grow(kv, pool->slots, longest));
+    int64_t next = next_slot(kv, layer);
+    LH_TRY(grow(kv, pool->slots, longest > next + more ? longest : next + more));
     for (int64_t h = 0; h < pool->view.heads; h++)
         LH_TRY(turn_keys(kv, &(turning){.rotation = r,
                                         .inv_freq = r->inv_freq,
-                                        .positions = kv->turn.slots,
+                                        .positions = kv->turn.slots + (next - pool->len[h]),
                                         .scale = r->scale,
                                         .from = (char *)pool->view.k + pool->offset[h] * entry,
                                         .to = (char *)kv->turn.pool.view.k + pool->offset[h] * entry,
