@@ -15,10 +15,17 @@
 enum { PROMPT = 150, NEW = 12, VOCAB = 211 };
 
 static const tiny_shape shapes[] = {
-    {"9/3", 9, 3, 8, 3, 70, VOCAB, 0},
-    {"5/5", 5, 5, 12, 2, 64, VOCAB, 0},
-    {"4/1", 4, 1, 16, 2, 33, VOCAB, 0},
-    {"8/2 sliding", 8, 2, 8, 3, 50, VOCAB, 40},
+    {.name = "9/3", .heads = 9, .kv_heads = 3, .head_dim = 8, .layers = 3, .ff = 70, .vocab = VOCAB},
+    {.name = "5/5", .heads = 5, .kv_heads = 5, .head_dim = 12, .layers = 2, .ff = 64, .vocab = VOCAB},
+    {.name = "4/1", .heads = 4, .kv_heads = 1, .head_dim = 16, .layers = 2, .ff = 33, .vocab = VOCAB},
+    {.name = "8/2 sliding",
+     .heads = 8,
+     .kv_heads = 2,
+     .head_dim = 8,
+     .layers = 3,
+     .ff = 50,
+     .vocab = VOCAB,
+     .window = 40},
 };
 enum { SHAPES = sizeof shapes / sizeof *shapes };
 

@@ -10,14 +10,22 @@
 #include "base/rng.h"
 #include "model/checkpoint.h"
 
+static int is_norm(lh_weight w)
+{
+    return w == LH_W_NORM || w == LH_W_ATTN_NORM || w == LH_W_MLP_NORM || w == LH_W_Q_NORM || w == LH_W_K_NORM ||
+           w == LH_W_ATTN_POST_NORM || w == LH_W_MLP_POST_NORM;
+}
+
 /* As large as keeps a random model's activations of order one; biases and norms stay away from 0 and 1, so that a
  * forgotten one would show. */
-static void fill(float *values, lh_weight w, int64_t layer, int64_t rows, int64_t cols)
+static void fill(const lh_config *config, float *values, lh_weight w, int64_t layer)
 {
+    int64_t rows, cols;
+    lh_weight_shape(config, w, &rows, &cols);
     lh_normals(values, 7, (uint64_t)(w * 1000 + layer), 0, rows * cols);
     float scale = lh_weight_info_of(w)->rank == 2 ? 1.6f / sqrtf((float)cols) : 0.2f, offset = 0;
-    if (w == LH_W_NORM || w == LH_W_ATTN_NORM || w == LH_W_MLP_NORM) offset = 1;
-    if (w == LH_W_EMBED) scale = 1;
+    if (is_norm(w)) offset = 1 - (float)config->norm_offset;
+    if (w == LH_W_EMBED) scale = 1 / (float)config->embed_scale;
     for (int64_t i = 0; i < rows * cols; i++) values[i] = offset + scale * values[i];
 }
 
@@ -27,7 +35,7 @@ static void write_weight(lh_checkpoint_writer *out, const lh_config *config, lh_
     lh_weight_shape(config, w, &rows, &cols);
     if (rows == 0) return;
     float *values = malloc((size_t)(rows * cols) * sizeof *values);
-    fill(values, w, layer, rows, cols);
+    fill(config, values, w, layer);
     lh_status st = lh_checkpoint_begin(out, w, layer, LH_F32);
     if (st == LH_OK) st = lh_checkpoint_rows(out, values, rows);
     if (st == LH_OK) st = lh_checkpoint_end(out);
@@ -42,15 +50,18 @@ void tiny_model_make(const char *path, const tiny_shape *s)
     json_t *json = NULL;
     lh_config config;
     lh_checkpoint_writer *out = NULL;
-    snprintf(
-        text, sizeof text,
-        "{\"architectures\": [\"%s\"], \"model_type\": \"%s\", \"hidden_size\": %lld, \"num_attention_heads\": %lld, "
-        "\"num_key_value_heads\": %lld, \"head_dim\": %lld, \"num_hidden_layers\": %lld, \"intermediate_size\": %lld, "
-        "\"vocab_size\": %lld, \"max_position_embeddings\": 8192, \"rms_norm_eps\": 1e-5, \"rope_theta\": 10000.0, "
-        "\"hidden_act\": \"silu\", \"tie_word_embeddings\": false, \"sliding_window\": %lld}",
-        s->window ? "MistralForCausalLM" : "LlamaForCausalLM", s->window ? "mistral" : "llama",
-        (long long)(s->heads * s->head_dim), (long long)s->heads, (long long)s->kv_heads, (long long)s->head_dim,
-        (long long)s->layers, (long long)s->ff, (long long)s->vocab, (long long)s->window);
+    snprintf(text, sizeof text,
+             "{\"model_type\": \"%s\", \"hidden_size\": %lld, \"num_attention_heads\": %lld, "
+             "\"num_key_value_heads\": %lld, \"head_dim\": %lld, \"num_hidden_layers\": %lld, "
+             "\"intermediate_size\": %lld, \"vocab_size\": %lld, \"max_position_embeddings\": 8192, "
+             "\"rms_norm_eps\": 1e-5, \"rope_theta\": 10000.0, \"tie_word_embeddings\": false, "
+             "\"sliding_window\": %lld%s%s}",
+             s->family   ? s->family
+             : s->window ? "mistral"
+                         : "llama",
+             (long long)(s->hidden ? s->hidden : s->heads * s->head_dim), (long long)s->heads, (long long)s->kv_heads,
+             (long long)s->head_dim, (long long)s->layers, (long long)s->ff, (long long)s->vocab, (long long)s->window,
+             s->more ? ", " : "", s->more ? s->more : "");
     lh_status st = lh_json_parse(&json, "tiny", text, (int64_t)strlen(text));
     if (st == LH_OK) st = lh_config_parse(&config, json, "tiny");
     if (st == LH_OK) st = lh_checkpoint_create(&out, path, &(lh_checkpoint_meta){.config_json = text});

@@ -8,7 +8,10 @@
 typedef struct tiny_shape {
     const char *name;
     int64_t heads, kv_heads, head_dim, layers, ff, vocab;
-    int64_t window; /* 0: none slides; else all layers do (mistral) */
+    int64_t window;     /* 0: none slides; else all layers do (mistral), or those that the family lets */
+    int64_t hidden;     /* 0: heads * head_dim */
+    const char *family; /* model_type; NULL: llama, mistral with a window */
+    const char *more;   /* members of the configuration, separated by commas; NULL: none */
 } tiny_shape;
 
 /* Writes the checkpoint to `path`; asserts that it works. One process. */
