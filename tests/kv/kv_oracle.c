@@ -157,15 +157,33 @@ static void evict(oracle *o)
 
 /* ---- time ---- */
 
-static double *matrix(const oracle *o, char what, int64_t tokens, int64_t heads)
+/* Rows [from, to) of a matrix [layers, rows, heads, dim]. */
+typedef struct filling {
+    char what;
+    int64_t rows, heads, from, to;
+} filling;
+
+static void fill(const oracle *o, const filling *f, double *m)
 {
     int64_t dim = o->of->dim;
-    double *m = oracle_alloc(o->of->layers * tokens * heads * dim, sizeof *m), *at = m;
     for (int64_t l = 0; l < o->of->layers; l++)
-        for (int64_t t = 0; t < tokens; t++)
-            for (int64_t h = 0; h < heads; h++)
-                for (int64_t i = 0; i < dim; i++) *at++ = (double)rig_element(o->of, what, l, t, h, i);
-    return m;
+        for (int64_t t = f->from; t < f->to; t++)
+            for (int64_t h = 0; h < f->heads; h++)
+                for (int64_t i = 0; i < dim; i++)
+                    m[((l * f->rows + t) * f->heads + h) * dim + i] = (double)rig_element(o->of, f->what, l, t, h, i);
+}
+
+static double *matrix(const oracle *o, int64_t rows, int64_t heads)
+{
+    return oracle_alloc(o->of->layers * rows * heads * o->of->dim, sizeof(double));
+}
+
+/* Keys, values and queries of tokens [from, to). */
+static void take_rows(oracle *o, int64_t from, int64_t to)
+{
+    fill(o, &(filling){'k', o->cap, o->of->kv_heads, from, to}, o->k);
+    fill(o, &(filling){'v', o->cap, o->of->kv_heads, from, to}, o->v);
+    fill(o, &(filling){'q', o->cap, o->of->heads, from, to}, o->q);
 }
 
 void oracle_open(oracle *o, const rig_case *of, int64_t cap)
@@ -174,10 +192,13 @@ void oracle_open(oracle *o, const rig_case *of, int64_t cap)
     mt_try(lh_policy_resolve(&o->plan, &of->policy));
     o->plan = lh_policy_fix(&o->plan, of->tokens); /* shares are of the prompt */
     o->first_row = of->tokens - lh_policy_rows(&o->plan, of->tokens);
-    o->k = matrix(o, 'k', cap, of->kv_heads);
-    o->v = matrix(o, 'v', cap, of->kv_heads);
-    o->q = matrix(o, 'q', cap, of->heads);
-    o->w = matrix(o, 'w', RIG_HIDDEN, of->heads);
+    int64_t hidden = rig_hidden(of);
+    o->k = matrix(o, cap, of->kv_heads);
+    o->v = matrix(o, cap, of->kv_heads);
+    o->q = matrix(o, cap, of->heads);
+    o->w = matrix(o, hidden, of->heads);
+    fill(o, &(filling){'w', hidden, of->heads, 0, hidden}, o->w);
+    take_rows(o, 0, of->tokens);
     o->gone = oracle_alloc(heads_of(o) * cap, sizeof *o->gone);
     o->doubt = oracle_alloc(heads_of(o) * cap, 1);
     o->tallies = oracle_alloc(heads_of(o), sizeof *o->tallies);
@@ -206,6 +227,7 @@ void oracle_take(oracle *o, lh_kv_taken what, int64_t tokens)
 {
     mt_check(o->seen + tokens <= o->cap, "the oracle has room for %lld tokens", (long long)o->cap);
     int64_t before = o->steps;
+    take_rows(o, o->seen, o->seen + tokens);
     o->seen += tokens;
     if (what == LH_KV_STEP) o->steps += tokens;
     for (int64_t l = 0; l < o->of->layers; l++) go_on(o, l);

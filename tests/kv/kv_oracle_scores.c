@@ -51,7 +51,7 @@ static double logit(const oracle *o, int64_t l, int64_t t, int64_t i, int64_t p)
     const double *q = query_of(o, l, t, i), *k = key_of(o, l, p, i / group_of(o));
     double dot = 0, cap = (double)o->of->softcap;
     for (int64_t x = 0; x < o->of->dim; x++) dot += q[x] * k[x];
-    dot /= sqrt((double)o->of->dim);
+    dot *= rig_scale(o->of);
     return cap > 0 ? cap * tanh(dot / cap) : dot;
 }
 
@@ -174,12 +174,12 @@ double oracle_value_square(const oracle *o, int64_t l, int64_t g, int64_t p)
 
 double oracle_projected_norm(const oracle *o, int64_t l, int64_t g, int64_t p)
 {
-    int64_t group = group_of(o), dim = o->of->dim;
+    int64_t group = group_of(o), dim = o->of->dim, hidden = rig_hidden(o->of);
     const double *v = value_of(o, l, p, g);
     double sum = 0;
     for (int64_t i = g * group; i < (g + 1) * group; i++)
-        for (int64_t h = 0; h < RIG_HIDDEN; h++) {
-            const double *w = o->w + ((l * RIG_HIDDEN + h) * o->of->heads + i) * dim;
+        for (int64_t h = 0; h < hidden; h++) {
+            const double *w = o->w + ((l * hidden + h) * o->of->heads + i) * dim;
             double y = 0;
             for (int64_t x = 0; x < dim; x++) y += v[x] * w[x];
             sum += fabs(y);
@@ -231,7 +231,7 @@ static uint32_t draw(const oracle *o, int64_t l, int64_t g, int64_t p)
 {
     uint64_t seed = o->of->seed;
     uint32_t out[4], key[2] = {(uint32_t)seed, (uint32_t)(seed >> 32)};
-    uint32_t counter[4] = {(uint32_t)l << 16 ^ RIG_REQUEST, (uint32_t)o->evictions, (uint32_t)g, (uint32_t)p};
+    uint32_t counter[4] = {(uint32_t)l << 16 ^ rig_request(o->of), (uint32_t)o->evictions, (uint32_t)g, (uint32_t)p};
     lh_philox(out, key, counter);
     return out[0];
 }
@@ -263,11 +263,11 @@ static void by_key_difference(const oracle *o, int64_t l, int64_t g, oracle_numb
 /* ---- expected attention (arXiv 2510.00636) ---- */
 
 /* Pairs of halves of x, turned by the position times `sign`. */
-static void rotate(const oracle *o, double *x, double position)
+static void rotate(const oracle *o, int64_t l, double *x, double position)
 {
-    int64_t half = o->of->dim / 2;
+    int64_t half = rig_half(o->of);
     for (int64_t i = 0; i < half; i++) {
-        double angle = (double)((float)position * rig_frequency(o->of, i)), a = x[i], b = x[i + half];
+        double angle = (double)((float)position * rig_frequency_of(o->of, l, i)), a = x[i], b = x[i + half];
         x[i] = a * cos(angle) - b * sin(angle);
         x[i + half] = b * cos(angle) + a * sin(angle);
     }
@@ -280,19 +280,19 @@ static double *unrotated(const oracle *o, int64_t l, int64_t i, int64_t rows)
     double *q = oracle_alloc(rows * dim, sizeof *q);
     for (int64_t r = 0; r < rows; r++) {
         memcpy(q + r * dim, query_of(o, l, first + r, i), (size_t)dim * sizeof *q);
-        rotate(o, q + r * dim, -(double)(first + r));
+        rotate(o, l, q + r * dim, -(double)(first + r));
     }
     return q;
 }
 
 /* The mean query, turned on average as the next positions will be. */
-static void turn(const oracle *o, double *x)
+static void turn(const oracle *o, int64_t l, double *x)
 {
     int64_t dim = o->of->dim;
     double *sum = oracle_alloc(dim, sizeof *sum), *one = oracle_alloc(dim, sizeof *one);
     for (int64_t f = 0; f < FUTURE; f++) {
         memcpy(one, x, (size_t)dim * sizeof *one);
-        rotate(o, one, (double)(o->seen + f));
+        rotate(o, l, one, (double)(o->seen + f));
         for (int64_t i = 0; i < dim; i++) sum[i] += one[i] / FUTURE;
     }
     memcpy(x, sum, (size_t)dim * sizeof *x);
@@ -308,14 +308,14 @@ static void expect(const oracle *o, int64_t l, int64_t i, const uint8_t *state, 
     if (rows <= 0) return; /* nothing competes */
     double *q = unrotated(o, l, i, rows), *mean = oracle_alloc(dim, sizeof *mean),
            *s = oracle_alloc(o->seen, sizeof *s);
-    double top = -INFINITY, all = 0, scale = 1 / sqrt((double)dim);
+    double top = -INFINITY, all = 0, scale = rig_scale(o->of);
     for (int64_t r = 0; r < rows; r++)
         for (int64_t x = 0; x < dim; x++) mean[x] += q[r * dim + x] / (double)rows;
     for (int64_t r = 0; r < rows; r++) {
         for (int64_t x = 0; x < dim; x++) q[r * dim + x] -= mean[x];
-        turn(o, q + r * dim);
+        turn(o, l, q + r * dim);
     }
-    turn(o, mean);
+    turn(o, l, mean);
     for (int64_t p = 0; p < o->seen; p++) {
         double variance = 0;
         const double *k = key_of(o, l, p, g);

@@ -15,8 +15,24 @@ int64_t rig_kind(const rig_case *of, int64_t token)
     return ((token << of->shuffle) + of->shuffle) % (of->tokens - of->apart) % of->kinds;
 }
 
+/* Stored as the cache stores it. */
+static float stored(const rig_case *of, char what, float x)
+{
+    return of->type == LH_BF16 && what != 'q' ? lh_bf16_to_f32(lh_f32_to_bf16(x)) : x;
+}
+
+static float value_of(const rig_case *of, char what, int64_t layer, int64_t token, int64_t head, int64_t i)
+{
+    const rig_values *x = of->values;
+    int64_t row = layer * x->room + token;
+    if (what == 'w') return x->w[((layer * x->hidden + token) * of->heads + head) * of->dim + i];
+    if (what == 'q') return x->q[(row * of->heads + head) * of->dim + i];
+    return stored(of, what, (what == 'k' ? x->k : x->v)[(row * of->kv_heads + head) * of->dim + i]);
+}
+
 float rig_element(const rig_case *of, char what, int64_t layer, int64_t token, int64_t head, int64_t i)
 {
+    if (of->values) return value_of(of, what, layer, token, head, i);
     uint32_t out[4], key[2] = {(uint32_t)of->seed, (uint32_t)what};
     uint32_t counter[4] = {(uint32_t)i, (uint32_t)token, (uint32_t)head, (uint32_t)layer};
     if (what == 'k' && of->equal_keys) counter[1] = 0;
@@ -24,12 +40,37 @@ float rig_element(const rig_case *of, char what, int64_t layer, int64_t token, i
     if ((what == 'q' || what == 'w') && of->equal_groups) counter[2] = (uint32_t)(head / (of->heads / of->kv_heads));
     lh_philox(out, key, counter);
     float x = 3.0f * (lh_uniform(out[0]) + lh_uniform(out[1]) - 1.0f);
-    return of->type == LH_BF16 && what != 'q' ? lh_bf16_to_f32(lh_f32_to_bf16(x)) : x;
+    return stored(of, what, x);
 }
 
 float rig_frequency(const rig_case *of, int64_t i)
 {
     return powf(100.0f, -2.0f * (float)i / (float)of->dim);
+}
+
+float rig_frequency_of(const rig_case *of, int64_t layer, int64_t i)
+{
+    return of->values ? of->values->frequencies[of->sliding && of->sliding[layer]][i] : rig_frequency(of, i);
+}
+
+int64_t rig_half(const rig_case *of)
+{
+    return (of->values ? of->values->rotary : of->dim) / 2;
+}
+
+double rig_scale(const rig_case *of)
+{
+    return of->values ? of->values->scale : 1 / sqrt((double)of->dim);
+}
+
+int64_t rig_hidden(const rig_case *of)
+{
+    return of->values ? of->values->hidden : RIG_HIDDEN;
+}
+
+uint32_t rig_request(const rig_case *of)
+{
+    return of->values ? 0 : RIG_REQUEST;
 }
 
 lh_kv_shape rig_shape(const rig *r)

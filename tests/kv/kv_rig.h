@@ -6,6 +6,16 @@
 #include "kv/kv.h"
 #include "mpi_check.h"
 
+/* What a model computed, in place of numbers of a seed: a token's row in layer l is row l * room + token. */
+typedef struct rig_values {
+    const float *k, *v, *q; /* [layers, room, heads or kv_heads, dim], rotated */
+    const float *w;         /* output projections, [layers, hidden, heads * dim] */
+    int64_t room, hidden;
+    double scale;                /* of the logits */
+    const float *frequencies[2]; /* [rotary / 2] of layers that do not slide, and of those that do */
+    int64_t rotary;              /* dimensions */
+} rig_values;
+
 typedef struct rig_case {
     int64_t heads, kv_heads, dim, layers, tokens, more;
     lh_dtype type;
@@ -18,6 +28,7 @@ typedef struct rig_case {
     int64_t kinds;          /* so many different keys, but for those of the last `apart` tokens; 0: all differ */
     int64_t apart, shuffle; /* shuffle: which token has which key (the others are odd in number) */
     lh_policy_options policy;
+    const rig_values *values; /* NULL: all numbers follow from the seed; for the oracle alone, a rig has its own */
 } rig_case;
 
 /* What a run left on this rank: positions of every layer (complete on rank 0 of its communicator) and the scores that
@@ -66,8 +77,8 @@ void rig_gather(rig *r, rig_result *out);
 void rig_result_clear(rig_result *result);
 
 /* Element i of token t, head h, layer l of k, v or q ('k', 'v', 'q'); of the output projection ('w') `token` is the
- * channel of the hidden state, below RIG_HIDDEN. */
-enum { RIG_HIDDEN = 13, RIG_REQUEST = 7 };
+ * channel of the hidden state, below rig_hidden. */
+enum { RIG_HIDDEN = 13, RIG_REQUEST = 7 }; /* of cases without values; with them the request is 0 */
 float rig_element(const rig_case *of, char what, int64_t layer, int64_t token, int64_t head, int64_t i);
 
 /* Tokens of one kind have one key, where a case has kinds. */
@@ -75,6 +86,14 @@ int64_t rig_kind(const rig_case *of, int64_t token);
 
 /* Frequency i of the rotation that queries are taken to have. */
 float rig_frequency(const rig_case *of, int64_t i);
+
+/* The same of a layer, half of the dimensions that are rotated, the scale of the logits, channels of the hidden state,
+ * and the request by which chance is keyed: those of the values, where there are some. */
+float rig_frequency_of(const rig_case *of, int64_t layer, int64_t i);
+int64_t rig_half(const rig_case *of);
+double rig_scale(const rig_case *of);
+int64_t rig_hidden(const rig_case *of);
+uint32_t rig_request(const rig_case *of);
 
 /* Every entry of every head lies here as it was made: its key and value belong to its position. */
 int rig_entries_are_whole(rig *r);
