@@ -91,8 +91,8 @@ int family_is_long(void)
 
 int family_policy(lh_policy_options *out, int preset, int number)
 {
-    /* below a window, above one, so much that little goes, a share, all but one */
-    static const char *const budgets[] = {"80", "7", "40", "25%", "139"};
+    /* above all windows, hardly any, above those of policies alone, a share below all, all but one */
+    static const char *const budgets[] = {"80", "7", "40", "17%", "139"};
     static const char *const rules[] = {NULL, "every:1", "every:3", "block:6", "block:38,every:4", "never"};
     static const lh_policy_parts others[] = {{0}, {.layer_budget = "adaptive"}, {.positions = "slot"}};
     const lh_policy *p = lh_policy_at(preset);

@@ -26,7 +26,7 @@ void family_models_remove(family_models *m);
 int family_is_long(void);
 
 /* Case `number` of a preset, 0 to family_cases - 1: a budget, a decode rule or blocks, layers that compete, slot
- * positions. 0 where the policy does not allow it. Case 0 is the preset as it is, with a budget in the middle. */
+ * positions. 0 where the policy does not allow it. The first five are the preset as it is. */
 enum { FAMILY_CASES = 5 * 6 * 3 };
 int family_policy(lh_policy_options *out, int preset, int number);
 

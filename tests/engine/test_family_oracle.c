@@ -227,7 +227,8 @@ static void check_preset(lh_engine *engine, int model, int preset, tally *all)
             if (has_definition(preset, number, &policy)) check_case(engine, model, &policy, all);
         return;
     }
-    if (has_definition(preset, 0, &policy)) check_case(engine, model, &policy, all);
+    for (int number = 0; number < 4; number++) /* sliding layers, too, have to choose */
+        if (number != 1 && has_definition(preset, number, &policy)) check_case(engine, model, &policy, all);
     if (!lh_policy_at(preset)->parts.statistic) return;
     while (!has_definition(preset, 1 + (int)family_roll(&d, FAMILY_CASES - 1), &policy)) continue;
     check_case(engine, model, &policy, all);
