@@ -11,6 +11,10 @@
 #define BY_HAND "--version > version; "
 #define RUN "generate -m tiny.h5 -f prompt -n 6 --ignore-eos --json -q --deterministic --policy streaming --budget 16 "
 
+#define FILES "--layer-budget layers.csv --head-budget heads.csv "
+#define FIDELITY "eval fidelity -m tiny.h5 --text whole -q --length 160 --count 1 -n 12 --deterministic "
+#define NEEDLE "eval needle -m tiny.h5 --haystack passage -q --length 420 --depth 0.5 -n 4 --deterministic "
+
 START_TEST(test_bad_files_of_weights_are_named)
 {
     static const struct {
@@ -34,6 +38,11 @@ START_TEST(test_bad_files_of_weights_are_named)
         {2, "'--save-cache' and '--head-budget' are both",
          "generate -m tiny.h5 -p a --budget 8 --head-budget heads.csv --save-cache heads.csv"},
         {3, "'minus.csv', line 3", "generate --policy snapkv --head-budget minus.csv --help"},
+        {3, "'four.csv' has weights of 4 layers, the model has 3",
+         NEEDLE "--policy streaming,h2o --budget 8 --layer-budget four.csv"},
+        {3, "'minus.csv', line 3: the weight '-1'",
+         FIDELITY "--policy 'h2o,streaming --head-budget minus.csv' --budget 8"},
+        {2, "nor is there a file of that name", FIDELITY "--policy 'streaming --layer-budget no-such.csv' --budget 8"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         program_refuses(1, cases[i].code, cases[i].part, cases[i].line);
@@ -109,6 +118,89 @@ START_TEST(test_weights_say_what_is_kept)
 }
 END_TEST
 
+/* Row `row` of a table that eval prints. */
+static const json_t *row_of(const json_t *o, const char *table, size_t row)
+{
+    const json_t *one = json_array_get(json_object_get(o, table), row);
+    ck_assert_ptr_nonnull(one);
+    return one;
+}
+
+/* Where one prefill fills many caches, each is the one that its weights ask for: what `generate` says behind it. */
+START_TEST(test_eval_goes_by_weights_as_generate_does)
+{
+    static const char *const policies[] = {"streaming --budget 16 " FILES, "snapkv --window 4 --budget 12 " FILES,
+                                           "h2o --budget 20 --head-budget heads.csv",
+                                           "roco --budget 24 --layer-budget layers.csv", "streaming --budget 16"};
+    enum { POLICIES = sizeof policies / sizeof *policies };
+    char line[1024];
+    snprintf(line, sizeof line, FIDELITY "--json --policy '%s,%s,%s,%s,%s'", policies[0], policies[1], policies[2],
+             policies[3], policies[4]);
+    json_t *o = result_of(2, line);
+    ck_assert_uint_eq(json_array_size(json_object_get(o, "windows")), 1 + POLICIES);
+    int others = 0;
+    for (size_t p = 0; p < POLICIES; p++) {
+        snprintf(line, sizeof line,
+                 "generate -m tiny.h5 -f whole -n 12 --ignore-eos --json -q --deterministic --policy %s", policies[p]);
+        json_t *g = result_of(1, line);
+        const json_t *row = row_of(o, "windows", 1 + p);
+        const char *said = json_string_value(json_object_get(row, "text"));
+        ck_assert_msg(strcmp(said, json_string_value(json_object_get(g, "text"))) == 0, "%s: '%s'", policies[p], said);
+        others += json_number_value(json_object_get(row, "kl")) !=
+                  json_number_value(json_object_get(row_of(o, "windows", POLICIES), "kl"));
+        json_decref(g);
+    }
+    ck_assert_int_eq(others, POLICIES - 1); /* the last has no weights */
+    json_decref(o);
+}
+END_TEST
+
+START_TEST(test_eval_takes_weights_for_all_policies_or_for_one)
+{
+    program_result one = {0}, other = {0};
+    static const char *const tasks[] = {FIDELITY, NEEDLE};
+    for (int t = 0; t < 2; t++) {
+        program_run(&one, 1,
+                    "%s --policy 'streaming,snapkv --window 4' --budget 16,24 " FILES
+                    " --csv means.csv --answers answers.csv && cat means.csv answers.csv",
+                    tasks[t]);
+        program_exits(&one, 0);
+        ck_assert_msg(program_lines(one.out.data, "| streaming --head-budget profile:") == 2, "%s", one.out.data);
+        for (int ranks = 2; ranks <= 3; ranks++) {
+            program_run(&other, ranks,
+                        "%s --policy 'streaming " FILES ",snapkv --window 4 " FILES
+                        "' --budget 16,24 --csv means.csv --answers answers.csv && cat "
+                        "means.csv answers.csv",
+                        tasks[t]);
+            program_exits(&other, 0);
+            ck_assert_str_eq(one.out.data, other.out.data);
+        }
+    }
+    program_clear(&one);
+    program_clear(&other);
+}
+END_TEST
+
+START_TEST(test_even_weights_are_none)
+{
+    static const char *const files[] = {"", "--layer-budget even-layers.csv --head-budget even-heads.csv"};
+    json_t *results[2];
+    for (int i = 0; i < 2; i++) {
+        char line[512];
+        snprintf(line, sizeof line, FIDELITY "--json --policy streaming,h2o,random --budget 10,25%% %s", files[i]);
+        results[i] = result_of(1, line);
+    }
+    for (size_t row = 0; row < 7; row++)
+        for (int k = 0; k < 2; k++) {
+            const char *name = k ? "kl" : "text";
+            ck_assert(json_equal(json_object_get(row_of(results[0], "windows", row), name),
+                                 json_object_get(row_of(results[1], "windows", row), name)));
+        }
+    json_decref(results[0]);
+    json_decref(results[1]);
+}
+END_TEST
+
 START_TEST(test_a_cache_goes_on_without_its_files)
 {
     json_t *whole = result_of(1, RUN "--layer-budget layers.csv --head-budget heads.csv");
@@ -130,16 +222,37 @@ START_TEST(test_a_cache_goes_on_without_its_files)
 }
 END_TEST
 
+/* Text of single-byte tokens; the window of 160 is `whole`. */
+static void write_passage(void)
+{
+    char text[1200];
+    for (size_t i = 0; i + 1 < sizeof text; i++) text[i] = (char)('a' + i * i % 23);
+    for (size_t i = 9; i + 1 < sizeof text; i += 10) text[i] = i % 50 == 49 ? '.' : ' ';
+    text[sizeof text - 1] = '\0';
+    program_file("passage", text);
+    text[160] = '\0';
+    program_file("whole", text);
+}
+
 int main(void)
 {
-    const TTest *const tests[] = {test_bad_files_of_weights_are_named, test_ranks_with_different_weights_are_told_apart,
-                                  test_weights_say_what_is_kept, test_a_cache_goes_on_without_its_files, NULL};
+    const TTest *const tests[] = {test_bad_files_of_weights_are_named,
+                                  test_ranks_with_different_weights_are_told_apart,
+                                  test_weights_say_what_is_kept,
+                                  test_a_cache_goes_on_without_its_files,
+                                  test_eval_goes_by_weights_as_generate_does,
+                                  test_eval_takes_weights_for_all_policies_or_for_one,
+                                  test_even_weights_are_none,
+                                  NULL};
     static const char heads[] = "layer,head,weight\n0,0,1\n0,1,3\n1,0,0\n1,1,1\n2,0,7\n2,1,7\n";
     program_result r = {0};
     program_enter();
     tiny_write("tiny");
     program_file("prompt", "It was the best of times, it was the worst of times, it was the age of wisdom");
     program_file("empty", "");
+    write_passage();
+    program_file("even-layers.csv", "layer,weight\n0,3\n1,3\n2,3\n");
+    program_file("even-heads.csv", "layer,head,weight\n0,0,1\n0,1,1\n1,0,5\n1,1,5\n2,0,0.5\n2,1,0.5\n");
     program_file("layers.csv", "layer,weight # more and more\n0,0.5\n1,1\n2,1.5\n");
     program_file("heads.csv", heads);
     program_file("twice.csv", "layer,weight\n0,1\n1,1\n1,1\n");
