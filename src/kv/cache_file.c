@@ -138,17 +138,18 @@ done:
 
 /* ---- rings ---- */
 
-/* Rows [at, at + rows) of the ring, counted from the oldest, of this rank's query heads. */
+/* Rows [at, at + rows) of the ring in the order of their positions, of this rank's query heads. */
 static lh_status read_rows(writer *w, int64_t layer, int64_t at, int64_t rows)
 {
     lh_status st = LH_OK;
     const lh_kv *kv = w->kv;
-    int64_t size = kv->fixed.rows, width = kv->shape.heads.q_count * kv->shape.head_dim;
-    int64_t first = kv->clock.seen - lh_kv_ring_rows(kv);
+    int64_t width = kv->shape.heads.q_count * kv->shape.head_dim;
     const float *ring = kv->layers[layer].ring.q;
-    for (int64_t r = 0; r < rows; r++)
-        LH_TRY(lh_stream_copy(kv->place.stream, (float *)w->mine + r * width, ring + (first + at + r) % size * width,
+    for (int64_t r = 0; r < rows; r++) {
+        int64_t slot = lh_kv_ring_slot(kv, lh_policy_row_at(&kv->fixed, kv->clock.seen, at + r));
+        LH_TRY(lh_stream_copy(kv->place.stream, (float *)w->mine + r * width, ring + slot * width,
                               width * (int64_t)sizeof *ring, LH_COPY_TO_HOST));
+    }
     LH_TRY(lh_stream_sync(kv->place.stream));
 done:
     return st;

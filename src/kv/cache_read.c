@@ -357,7 +357,7 @@ static lh_status read_ring(layer_reader *r)
     lh_status st = LH_OK;
     lh_kv *kv = r->kv;
     const lh_heads *h = &kv->shape.heads;
-    int64_t seen = r->f->clock.seen, size = kv->fixed.rows, rows = seen < size ? seen : size;
+    int64_t seen = r->f->clock.seen, rows = lh_policy_rows(&kv->fixed, seen);
     int64_t width = h->q_count * kv->shape.head_dim;
     float *row = NULL, *ring = kv->layers[r->layer].ring.q;
     if (!ring) goto done;
@@ -368,8 +368,9 @@ static lh_status read_ring(layer_reader *r)
         LH_TRY(lh_h5_array_read(
             r->ring, &(lh_h5_part){.at = {t, h->q_first}, .count = {1, h->q_count, kv->shape.head_dim}}, row));
         LH_TRY(check_finite(r->f, "ring", row, width));
-        LH_TRY(lh_stream_copy(kv->place.stream, ring + (seen - rows + t) % size * width, row,
-                              width * (int64_t)sizeof *row, LH_COPY_TO_DEVICE));
+        int64_t slot = lh_kv_ring_slot(kv, lh_policy_row_at(&kv->fixed, seen, t));
+        LH_TRY(lh_stream_copy(kv->place.stream, ring + slot * width, row, width * (int64_t)sizeof *row,
+                              LH_COPY_TO_DEVICE));
         LH_TRY(lh_stream_sync(kv->place.stream));
     }
 done:

@@ -61,6 +61,7 @@ lh_status lh_kv_open(lh_kv **out, const lh_kv_place *place, const lh_kv_shape *s
         ((plan->source == LH_SCORE_EXPECTED || lh_kv_turns(plan)) && !shape->rotations))
         LH_FAIL(LH_EINTERNAL, "policy '%s' needs projections or rotations of the model, which are not at hand",
                 plan->name);
+    LH_TRY(lh_policy_check_question(plan));
     LH_TRY(lh_profiles_check(shape->profiles, plan, shape->layers, shape->heads.kv_heads));
     kv->layer_profile = lh_profiles_find(shape->profiles, plan->layer_profile);
     kv->head_profile = lh_profiles_find(shape->profiles, plan->head_profile);

@@ -74,7 +74,8 @@ typedef struct lh_kv_listener {
     lh_status (*kept)(void *self, int64_t layer, const lh_ragged *view);
 } lh_kv_listener;
 
-/* LH_EINPUT, naming the file, when a profile of the policy is for another shape. */
+/* LH_EINPUT, naming the file, when a profile of the policy is for another shape; LH_EUSAGE when the policy observes a
+ * question and was not told how long it is (lh_policy_ask). */
 lh_status lh_kv_open(lh_kv **out, const lh_kv_place *place, const lh_kv_shape *shape, const lh_policy_plan *plan);
 void lh_kv_close(lh_kv *kv); /* NULL is fine */
 void lh_kv_listen(lh_kv *kv, const lh_kv_listener *listener);

@@ -217,7 +217,8 @@ typedef struct lh_saved {
     int taken; /* 0: the entries still lie in the pool */
 } lh_saved;
 
-/* The last query rows, kept where decoding observes them again: row of position p at p % rows. */
+/* The last query rows, kept where decoding observes them again: row of position p at p % rows. Before them the first
+ * ones of the prompt, where they are observed, too. */
 typedef struct lh_ring {
     float *q;     /* device, [rows, q_count, head_dim] */
     float *saved; /* as it was at the mark; NULL: nothing was recorded since */
@@ -366,7 +367,8 @@ lh_status lh_kv_end_blocks(lh_kv *kv, int64_t layer);
 typedef struct lh_row_block {
     const float *q, *lse; /* lse NULL: not known */
     const int32_t *positions;
-    int64_t rows, first, q_ld, lse_ld; /* first: position of the first row; rows follow each other */
+    int64_t rows, q_ld, lse_ld;
+    int64_t first, head; /* row r is at position first + r, but for the first `head` rows, which are at position r */
     const int32_t *until;
     const float *gains;
 } lh_row_block;
@@ -458,8 +460,9 @@ lh_status lh_kv_choose(lh_kv *kv, const lh_eviction *e, lh_status *local, int64_
 /* Rings: none where decoding does not observe. */
 int64_t lh_kv_ring_bytes(const lh_kv_shape *shape, const lh_policy_plan *fixed);
 int64_t lh_kv_ring_rows(const lh_kv *kv); /* that it holds */
+int64_t lh_kv_ring_slot(const lh_kv *kv, int64_t position);
 lh_status lh_kv_ring_record(lh_kv *kv, int64_t layer, const lh_kv_rows *rows);
-/* The ring's rows in the order of their positions into this rank's block of kv->rows. */
+/* The ring's rows in the order of their positions (lh_policy_row_at) into this rank's block of kv->rows. */
 lh_status lh_kv_ring_unroll(lh_kv *kv, const lh_eviction *e);
 
 /* The best competing entries of all heads of all ranks, over one layer or several. */

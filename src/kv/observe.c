@@ -318,6 +318,7 @@ lh_status lh_kv_observe(lh_kv *kv, const lh_eviction *e, lh_status *local)
                         .positions = kv->rows.at[LH_ROWS_AT],
                         .rows = rows,
                         .first = e->seen - rows,
+                        .head = kv->fixed.head_rows,
                         .q_ld = h->q_count * kv->shape.head_dim,
                         .lse_ld = h->q_count};
     lh_row_block b = own;

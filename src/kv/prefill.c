@@ -18,7 +18,7 @@ done:
     return st;
 }
 
-/* Positions of the observed rows of a prompt: its last. */
+/* Positions of the observed rows of a prompt. */
 static lh_status number_rows(lh_kv *kv)
 {
     lh_status st = LH_OK;
@@ -26,7 +26,7 @@ static lh_status number_rows(lh_kv *kv)
     int32_t *positions = NULL;
     if (!kv->rows.at[LH_ROWS_AT]) goto done;
     LH_TRY(lh_calloc(&positions, rows, sizeof *positions));
-    for (int64_t r = 0; r < rows; r++) positions[r] = (int32_t)(kv->prompt.tokens - rows + r);
+    for (int64_t r = 0; r < rows; r++) positions[r] = (int32_t)lh_policy_row_at(&kv->fixed, kv->prompt.tokens, r);
     LH_TRY(lh_stream_copy(kv->place.stream, kv->rows.at[LH_ROWS_AT], positions, rows * (int64_t)sizeof *positions,
                           LH_COPY_TO_DEVICE));
     LH_TRY(lh_stream_sync(kv->place.stream));
@@ -96,14 +96,20 @@ done:
     return st;
 }
 
-/* Rows that the layer's own eviction observes, at the end of its prefill. */
-static lh_status keep_rows(lh_kv *kv, const lh_kv_rows *rows)
+/* Rows at positions [first, end) that are kept, from row `to` on. */
+typedef struct stretch {
+    int64_t first, end, to;
+} stretch;
+
+/* Those of them that are among `rows`. */
+static lh_status keep_stretch(lh_kv *kv, const lh_kv_rows *rows, const stretch *s)
 {
     lh_status st = LH_OK;
     const lh_heads *h = &kv->shape.heads;
-    int64_t kept = lh_policy_rows(&kv->fixed, kv->prompt.tokens), from = kv->prompt.tokens - kept;
-    int64_t width = h->q_count * kv->shape.head_dim, skip = from > rows->first ? from - rows->first : 0;
-    int64_t count = rows->tokens - skip, row = rows->first + skip - from;
+    int64_t kept = lh_policy_rows(&kv->fixed, kv->prompt.tokens), width = h->q_count * kv->shape.head_dim;
+    int64_t skip = s->first > rows->first ? s->first - rows->first : 0;
+    int64_t left = s->end - rows->first < rows->tokens ? s->end - rows->first : rows->tokens, count = left - skip;
+    int64_t row = s->to + rows->first + skip - s->first;
     if (count <= 0) goto done;
     assert(row + count <= kept);
     float *q = lh_kv_own_q(kv, kept) + row * width, *lse = lh_kv_own_lse(kv, kept) + row * h->q_count;
@@ -113,6 +119,18 @@ static lh_status keep_rows(lh_kv *kv, const lh_kv_rows *rows)
                               (dense ? count : 1) * width * (int64_t)sizeof *q, LH_COPY_ON_DEVICE));
     LH_TRY(lh_stream_copy(kv->place.stream, lse, rows->lse + skip * h->q_count,
                           count * h->q_count * (int64_t)sizeof *lse, LH_COPY_ON_DEVICE));
+done:
+    return st;
+}
+
+/* Rows that the layer's own eviction observes, at the end of its prefill: the first ones of the prompt, and the last.
+ */
+static lh_status keep_rows(lh_kv *kv, const lh_kv_rows *rows)
+{
+    lh_status st = LH_OK;
+    int64_t tokens = kv->prompt.tokens, head = kv->fixed.head_rows;
+    LH_TRY(keep_stretch(kv, rows, &(stretch){.end = head}));
+    LH_TRY(keep_stretch(kv, rows, &(stretch){tokens - lh_policy_rows(&kv->fixed, tokens) + head, tokens, head}));
 done:
     return st;
 }
@@ -145,7 +163,7 @@ int64_t lh_kv_wants_rows(const lh_kv *kv, int64_t layer)
     if (wanted && kv->fixed.block && !kv->clock.seen) return 0;
     if (kv->clock.seen) return wanted ? 0 : INT64_MAX;
     int64_t first = kv->prompt.tokens - (wanted ? lh_policy_rows(&kv->fixed, kv->prompt.tokens) : 0);
-    if (use_of_rows(kv, layer) == EXPECTED) first = 0;
+    if (use_of_rows(kv, layer) == EXPECTED || (wanted && kv->fixed.head_rows)) first = 0;
     for (int64_t i = 0; i < kv->follower_count; i++) {
         int64_t other = lh_kv_wants_rows(kv->followers[i], layer);
         first = other < first ? other : first;

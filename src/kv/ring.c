@@ -11,16 +11,24 @@ int64_t lh_kv_ring_rows(const lh_kv *kv)
     return kv->clock.seen < kv->fixed.rows ? kv->clock.seen : kv->fixed.rows;
 }
 
+int64_t lh_kv_ring_slot(const lh_kv *kv, int64_t position)
+{
+    int64_t head = kv->fixed.head_rows;
+    return position < head ? position : head + (position - head) % (kv->fixed.rows - head);
+}
+
 lh_status lh_kv_ring_record(lh_kv *kv, int64_t layer, const lh_kv_rows *rows)
 {
     lh_status st = LH_OK;
-    int64_t width = kv->shape.heads.q_count * kv->shape.head_dim, size = kv->fixed.rows;
-    int64_t skip = rows->tokens > size ? rows->tokens - size : 0;
+    int64_t width = kv->shape.heads.q_count * kv->shape.head_dim, head = kv->fixed.head_rows;
+    int64_t newest = rows->first + rows->tokens - (kv->fixed.rows - head); /* rows before it are overwritten */
     float *ring = kv->layers[layer].ring.q;
     LH_TRY(lh_kv_save_ring(kv, layer));
-    for (int64_t r = skip; r < rows->tokens; r++)
-        LH_TRY(lh_stream_copy(kv->place.stream, ring + (rows->first + r) % size * width, rows->q + r * rows->q_ld,
-                              width * (int64_t)sizeof(float), LH_COPY_ON_DEVICE));
+    for (int64_t p = rows->first; p < rows->first + rows->tokens; p++)
+        if (p < head || p >= newest)
+            LH_TRY(lh_stream_copy(kv->place.stream, ring + lh_kv_ring_slot(kv, p) * width,
+                                  rows->q + (p - rows->first) * rows->q_ld, width * (int64_t)sizeof(float),
+                                  LH_COPY_ON_DEVICE));
 done:
     return st;
 }
@@ -28,15 +36,16 @@ done:
 lh_status lh_kv_ring_unroll(lh_kv *kv, const lh_eviction *e)
 {
     lh_status st = LH_OK;
-    int64_t size = kv->fixed.rows, rows = e->seen < size ? e->seen : size, first = e->seen - rows;
+    int64_t rows = lh_policy_rows(&kv->fixed, e->seen);
     int64_t width = kv->shape.heads.q_count * kv->shape.head_dim, row_bytes = width * (int64_t)sizeof(float);
     float *q = lh_kv_own_q(kv, rows);
     const float *ring = kv->layers[e->layer].ring.q;
     int32_t *positions = NULL;
     LH_TRY(lh_calloc(&positions, rows, sizeof *positions));
-    for (int64_t r = 0; r < rows; r++) positions[r] = (int32_t)(first + r);
+    for (int64_t r = 0; r < rows; r++) positions[r] = (int32_t)lh_policy_row_at(&kv->fixed, e->seen, r);
     for (int64_t r = 0; r < rows;) {
-        int64_t slot = (first + r) % size, run = size - slot < rows - r ? size - slot : rows - r;
+        int64_t slot = lh_kv_ring_slot(kv, positions[r]), run = 1;
+        while (r + run < rows && lh_kv_ring_slot(kv, positions[r + run]) == slot + run) run++;
         LH_TRY(
             lh_stream_copy(kv->place.stream, q + r * width, ring + slot * width, run * row_bytes, LH_COPY_ON_DEVICE));
         r += run;

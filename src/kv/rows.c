@@ -117,7 +117,7 @@ static lh_status describe(lh_kv *kv, const lh_eviction *e, lh_row_block *b)
     LH_TRY(lh_calloc(&gains, b->rows, sizeof *gains));
     for (int64_t r = 0; r < b->rows; r++) {
         until[r] = (int32_t)(e->seen - 1);
-        gains[r] = step_gain(&kv->fixed, b->first + r + 1);
+        gains[r] = step_gain(&kv->fixed, (r < b->head ? r : b->first + r) + 1);
     }
     if (kv->fixed.non_causal) {
         b->until = kv->rows.at[LH_ROWS_UNTIL];

@@ -64,7 +64,7 @@ static lh_status finish(lh_kv *kv, const lh_eviction *e, lh_finish_kind kind, fl
     const lh_stat_layout *l = &kv->layout;
     const lh_ragged *view = &e->pool->view;
     int64_t parts = lh_kv_parts(&kv->shape, p), rows = lh_policy_rows(p, e->seen);
-    int64_t first = p->running ? lh_kv_first_counted(kv) : e->seen - rows;
+    int64_t first = p->running ? lh_kv_first_counted(kv) : e->seen - rows + p->head_rows;
     lh_finish_scores_args args = {.y = y,
                                   .x = lh_kv_rows_of(kv->work.at[LH_WORK_RAW], parts, kv->work.ld),
                                   .squares = lh_kv_rows_of(kv->work.at[LH_WORK_SQUARES], 1, kv->work.ld),
@@ -74,6 +74,7 @@ static lh_status finish(lh_kv *kv, const lh_eviction *e, lh_finish_kind kind, fl
                                   .first_row = first,
                                   .seen = e->seen,
                                   .window = lh_kv_logit(kv, e->layer).window,
+                                  .more = p->non_causal ? p->head_rows : 0,
                                   .kind = kind,
                                   .factor = p->statistic == LH_STAT_MEAN ? 1.0f / (float)rows : 1.0f};
     if (p->running) {

@@ -13,10 +13,16 @@ int64_t lh_policy_entries(const lh_policy_plan *plan, int64_t seen)
     return plan->budget_is_share ? lh_most(1, lh_percent_of(plan->budget_share, seen)) : plan->budget_entries;
 }
 
+void lh_policy_ask(lh_policy_plan *plan, int64_t question)
+{
+    if (plan->proxies_are_question) plan->question = question;
+}
+
 /* NaCl's proxies, which protect themselves: a quarter of the budget at most. */
 static int64_t proxies(const lh_policy_plan *plan, int64_t seen)
 {
-    return lh_most(1, lh_least(lh_percent_of(plan->proxies_share, seen), lh_policy_entries(plan, seen) / 4));
+    int64_t wanted = plan->proxies_are_question ? plan->question : lh_percent_of(plan->proxies_share, seen);
+    return lh_most(1, lh_least(wanted, lh_policy_entries(plan, seen) / 4));
 }
 
 static int64_t rows(const lh_policy_plan *plan, int64_t seen)
@@ -28,6 +34,11 @@ static int64_t rows(const lh_policy_plan *plan, int64_t seen)
 int64_t lh_policy_rows(const lh_policy_plan *plan, int64_t seen)
 {
     return plan->evicts && lh_plan_attends(plan) ? lh_least(seen, rows(plan, seen)) : 0;
+}
+
+int64_t lh_policy_row_at(const lh_policy_plan *fixed, int64_t seen, int64_t r)
+{
+    return r < fixed->head_rows ? r : seen - lh_policy_rows(fixed, seen) + r;
 }
 
 lh_policy_plan lh_policy_fix(const lh_policy_plan *plan, int64_t seen)
@@ -46,11 +57,13 @@ lh_policy_plan lh_policy_fix(const lh_policy_plan *plan, int64_t seen)
     fixed.rows_share = (lh_decimal){0};
     if (seen <= fixed.budget_entries) fixed.block = 0;
     if (!plan->has_proxies) return fixed;
-    fixed.window = fixed.rows;
-    fixed.sinks = lh_least(plan->sinks, fixed.rows / 2);
-    if (plan->every_is_rows) fixed.every = fixed.rows;
-    fixed.has_proxies = fixed.every_is_rows = 0;
+    if (plan->proxies_at == LH_PROXIES_AT_BOTH_ENDS) fixed.head_rows = fixed.rows / 2;
+    fixed.window = fixed.rows - fixed.head_rows;
+    fixed.sinks = lh_most(fixed.head_rows, lh_least(plan->sinks, fixed.rows / 2));
+    if (plan->every_is_rows) fixed.every = fixed.window;
+    fixed.has_proxies = fixed.proxies_are_question = fixed.proxies_at = fixed.every_is_rows = 0;
     fixed.proxies_share = (lh_decimal){0};
+    fixed.question = 0;
     return fixed;
 }
 

@@ -145,6 +145,16 @@ done:
     return st;
 }
 
+lh_status lh_policy_check_question(const lh_policy_plan *plan)
+{
+    lh_status st = LH_OK;
+    if (plan->proxies_are_question && !plan->question)
+        LH_FAIL(LH_EUSAGE, "'--proxies question' observes the tokens of the question that ends the prompt, and there "
+                           "is none here: give '--proxies P%%' of the prompt");
+done:
+    return st;
+}
+
 lh_status lh_policy_check(const lh_policy_plan *plan, int64_t seen)
 {
     lh_status st = LH_OK;

@@ -28,13 +28,15 @@ static lh_status describe_decoding(const lh_policy_plan *plan, lh_buf *out)
 {
     lh_status st = LH_OK;
     lh_part_value share;
+    int at_both_ends = plan->proxies_at == LH_PROXIES_AT_BOTH_ENDS;
     LH_TRY(lh_buf_puts(out, "\nwhile decoding: "));
     if (!plan->every) {
         LH_TRY(lh_buf_puts(out, "nothing is evicted, the cache grows by one entry a head at every token\n"));
         goto done;
     }
     if (plan->every_is_rows)
-        LH_TRY(lh_buf_puts(out, "down to the budget whenever all proxies are new ones; "));
+        LH_TRY(lh_buf_printf(out, "down to the budget whenever all proxies%s are new ones; ",
+                             at_both_ends ? " at the end" : ""));
     else if (plan->every == 1)
         LH_TRY(lh_buf_puts(out, "down to the budget at every token; "));
     else
@@ -45,9 +47,12 @@ static lh_status describe_decoding(const lh_policy_plan *plan, lh_buf *out)
         LH_TRY(lh_buf_puts(out, "statistics go on from the prompt's\n"));
     } else if (plan->statistic == LH_STAT_LAST) {
         LH_TRY(lh_buf_puts(out, "the newest row is observed\n"));
+    } else if (plan->proxies_are_question) {
+        LH_TRY(lh_buf_puts(out, "the last rows, as many as the question's that are proxies, are observed again\n"));
     } else if (plan->has_proxies || plan->rows_is_share) {
         lh_percent_write(plan->has_proxies ? plan->proxies_share : plan->rows_share, &share);
-        LH_TRY(lh_buf_printf(out, "the last rows, as many as %s of the prompt, are observed again\n", share.text));
+        LH_TRY(lh_buf_printf(out, "%s rows, as many as %s of the prompt, are observed again\n",
+                             at_both_ends ? "the first proxies and the last" : "the last", share.text));
     } else {
         LH_TRY(lh_buf_printf(out, "the last %lld rows are observed again\n", (long long)plan->rows));
     }

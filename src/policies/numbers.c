@@ -79,8 +79,10 @@ lh_status lh_proxies_read(lh_policy_plan *plan, const lh_part *part, const char 
 {
     lh_status st = LH_OK;
     plan->has_proxies = strcmp(text, "none") != 0;
-    if (plan->has_proxies && !lh_percent_read(&plan->proxies_share, text))
-        LH_FAIL(LH_EUSAGE, "--%s '%s' must be none, or a share of the prompt above 0%% and up to 100%%, as 1%%",
+    plan->proxies_are_question = strcmp(text, "question") == 0;
+    if (plan->has_proxies && !plan->proxies_are_question && !lh_percent_read(&plan->proxies_share, text))
+        LH_FAIL(LH_EUSAGE,
+                "--%s '%s' must be none, question, or a share of the prompt above 0%% and up to 100%%, as 1%%",
                 part->option, text);
 done:
     return st;
@@ -89,8 +91,8 @@ done:
 void lh_proxies_write(const lh_policy_plan *plan, const lh_part *part, lh_part_value *out)
 {
     (void)part;
-    snprintf(out->text, sizeof out->text, "none");
-    if (plan->has_proxies) lh_percent_write(plan->proxies_share, out);
+    snprintf(out->text, sizeof out->text, "%s", plan->has_proxies ? "question" : "none");
+    if (plan->has_proxies && !plan->proxies_are_question) lh_percent_write(plan->proxies_share, out);
 }
 
 /* Without a text of its own: the window's rows, so it is read after the window. */

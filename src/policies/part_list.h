@@ -8,8 +8,11 @@
 #define LH_POLICY_PARTS(X)                                                                                             \
     X(statistic, "statistic", LH_OPT_STR, lh_policy_statistics, NULL,                                                  \
       "What scores an entry: the attention that it receives, its position, its key, or chance.")                       \
-    X(proxies, "proxies", LH_OPT_STR, NULL, "P%|none",                                                                 \
-      "The last P% of the prompt, a quarter of the budget at most, score the entries, and are kept.")                  \
+    X(proxies, "proxies", LH_OPT_STR, NULL, "P%|question|none",                                                        \
+      "P% of the prompt, or the tokens of the question, score the entries, and are kept: a quarter of the budget at "  \
+      "most.")                                                                                                         \
+    X(proxies_at, "proxies-at", LH_OPT_STR, lh_policy_proxy_places, NULL,                                              \
+      "P% of the prompt at its end, or half of them at its beginning; they are the sinks then.")                       \
     X(window, "window", LH_OPT_STR, NULL, "N", "The last N rows score the entries, and are kept.")                     \
     X(rows, "rows", LH_OPT_STR, NULL, "all|last:N|P%", "Rows that score; without it those of the window.")             \
     X(gain, "gain", LH_OPT_SWITCH, lh_policy_switch, NULL,                                                             \

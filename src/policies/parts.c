@@ -26,6 +26,17 @@ static int has_window(const lh_policy_plan *plan)
     return lh_plan_observes(plan) && !plan->has_proxies;
 }
 
+static int has_share_of_proxies(const lh_policy_plan *plan)
+{
+    return plan->has_proxies && !plan->proxies_are_question;
+}
+
+/* Proxies at both ends are sinks themselves, and more than would be let in beside them. */
+static int has_sinks(const lh_policy_plan *plan)
+{
+    return plan->proxies_at != LH_PROXIES_AT_BOTH_ENDS;
+}
+
 static int has_rows(const lh_policy_plan *plan)
 {
     return lh_plan_attends(plan) && !plan->has_proxies;
@@ -119,6 +130,7 @@ static const lh_profile_part layer_profile = {LH_PROFILE_OF_LAYERS, offsetof(lh_
 
 #define ROW_statistic ALWAYS, OWN(statistic)
 #define ROW_proxies USED(lh_plan_observes, OBSERVED), OWN(proxies)
+#define ROW_proxies_at USED(has_share_of_proxies, "'--proxies P%'"), WORD, AT(proxies_at)
 #define ROW_window USED(has_window, OBSERVED " and '--proxies none'"), NUMBER, AT(window)
 #define ROW_rows                                                                                                   \
     USED(has_rows, "a statistic of attention ('--statistic sum' or mean, mas, count, last) and '--proxies none'"), \
@@ -136,7 +148,7 @@ static const lh_profile_part layer_profile = {LH_PROFILE_OF_LAYERS, offsetof(lh_
 #define ROW_pool_size POOLS, ODD, AT(pool_size), .min = 1
 #define ROW_group_stage \
     USED(joins_and_pools, "'--pool max' or avg, and '--statistic sum' or mean, mas, last"), WORD, AT(group_after_pool)
-#define ROW_sinks ALWAYS, NUMBER, AT(sinks)
+#define ROW_sinks USED(has_sinks, "'--proxies-at end': proxies at both ends are the sinks"), NUMBER, AT(sinks)
 /* by position the most recent entries are the best ones: protecting them would change nothing */
 #define ROW_recents USED(ranks, "a statistic other than position"), OWN(recents)
 #define ROW_head_budget ALWAYS, WORD_OR_FILE, AT(heads), .profile = &head_profile

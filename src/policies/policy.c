@@ -18,6 +18,7 @@ static const lh_policy *const presets[] = {
 enum { PRESETS = sizeof presets / sizeof *presets };
 
 const lh_policy_parts lh_policy_defaults = {.proxies = "none",
+                                            .proxies_at = "end",
                                             .window = "32",
                                             .gain = "off",
                                             .gain_floor = "off",

@@ -22,16 +22,17 @@ typedef struct lh_policy_parts {
 
 /* Words of the parts that have words, in the order of their numbers; each ends with NULL. */
 extern const char *const lh_policy_statistics[],
-    *const lh_policy_switch[], *const lh_policy_groups[],
-                                   *const lh_policy_pools[],
-                                       *const lh_policy_group_stages[],
-                                           *const lh_policy_over_heads[],
-                                               *const lh_policy_safeguards[],
-                                                   *const lh_policy_over_layers[],
-                                                       *const lh_policy_selections[],
-                                                           *const lh_policy_shares[],
-                                                               *const lh_policy_sets[],
-                                                                   *const lh_policy_position_modes[];
+    *const lh_policy_proxy_places[], *const lh_policy_switch[],
+                                         *const lh_policy_groups[],
+                                             *const lh_policy_pools[],
+                                                 *const lh_policy_group_stages[],
+                                                     *const lh_policy_over_heads[],
+                                                         *const lh_policy_safeguards[],
+                                                             *const lh_policy_over_layers[],
+                                                                 *const lh_policy_selections[],
+                                                                     *const lh_policy_shares[],
+                                                                         *const lh_policy_sets[],
+                                                                             *const lh_policy_position_modes[];
 
 /* A preset. Without a statistic it evicts nothing. */
 typedef enum lh_policy_kind { LH_POLICY_OF_PAPER, LH_POLICY_BASELINE, LH_POLICY_COMPATIBLE } lh_policy_kind;
@@ -71,6 +72,7 @@ typedef enum lh_score_source {
     LH_SCORE_EXPECTED        /* expected attention (arXiv 2510.00636) */
 } lh_score_source;
 typedef enum lh_statistic { LH_STAT_SUM, LH_STAT_MEAN, LH_STAT_MAS, LH_STAT_COUNT, LH_STAT_LAST } lh_statistic;
+typedef enum lh_proxies_at { LH_PROXIES_AT_END, LH_PROXIES_AT_BOTH_ENDS } lh_proxies_at;
 typedef enum lh_heads_budget { LH_HEADS_UNIFORM, LH_HEADS_ADAPTIVE, LH_HEADS_PROFILE } lh_heads_budget;
 /* PYRAMID_ROUNDED: as kvpress makes it: of the whole budget, window included, rounded and not exact in total. */
 typedef enum lh_layers_budget {
@@ -117,8 +119,12 @@ typedef struct lh_policy_plan {
     int group_kind, pool_kind; /* lh_group_kind, lh_pool_kind of kernels/ops.h, as numbers */
     int group_after_pool;
     int64_t pool_size, window;
-    int has_proxies; /* proxies_share (percent) of the prompt are observed and protected, see lh_policy_fix */
+    int has_proxies;          /* they are observed and protected, see lh_policy_fix: proxies_share (percent) of … */
+    int proxies_are_question; /* … the prompt, or as many as the question has tokens (lh_policy_ask) */
+    int proxies_at;           /* lh_proxies_at */
     lh_decimal proxies_share;
+    int64_t question;  /* 0: not known yet */
+    int64_t head_rows; /* of the observed rows, those that are the first ones of the prompt; the others are the last */
     int64_t sinks;
     int recents_is_share; /* recents_share (percent) of the budget, else recents */
     int64_t recents;
@@ -163,13 +169,24 @@ int64_t lh_policy_entries(const lh_policy_plan *plan, int64_t seen);
  * not depend on the length was refused by lh_policy_resolve. */
 lh_status lh_policy_check(const lh_policy_plan *plan, int64_t seen);
 
+/* Proxies that are the question's tokens: how many these are, of a prompt that ends with the question. Other plans are
+ * left as they are. */
+void lh_policy_ask(lh_policy_plan *plan, int64_t question);
+
+/* LH_EUSAGE where that would have to be known, and is not. */
+lh_status lh_policy_check_question(const lh_policy_plan *plan);
+
 /* Query rows to observe of a prompt of `seen` tokens, at most `seen`; 0 for scores without rows. With proxies: P. */
 int64_t lh_policy_rows(const lh_policy_plan *plan, int64_t seen);
 
+/* The position of the r-th of them, r < lh_policy_rows. A fixed plan. */
+int64_t lh_policy_row_at(const lh_policy_plan *fixed, int64_t seen, int64_t r);
+
 /* The plan with every share turned into a number for a prompt of `seen` tokens: budget, rows, recents; proxies become
- * rows and window (P = max(1, min(floor(L * p / 100), floor(C / 4))), NaCl, arXiv 2408.03675), and the sinks beside
- * them are P / 2 at most. A prompt that is no longer than the budget is not taken in in blocks. Resolving shares again
- * changes nothing. */
+ * rows and window (P = max(1, min(floor(L * p / 100), floor(C / 4))), or the question's tokens for the share of L;
+ * NaCl, arXiv 2408.03675), and the sinks beside them are P / 2 at most. At both ends (appendix A.3) P / 2 of them are
+ * the first rows and the sinks, and the others the window. A prompt that is no longer than the budget is not taken in
+ * in blocks. Resolving shares again changes nothing. */
 lh_policy_plan lh_policy_fix(const lh_policy_plan *plan, int64_t seen);
 
 /* floor(n * decimal) and floor(n * percent / 100), exact. n < 2^62. */

@@ -8,6 +8,7 @@
 /* The first ones are lh_statistic; the others are scores of another source. */
 const char *const lh_policy_statistics[] = {
     "sum", "mean", "mas", "count", "last", "position", "random", "key-norm", "key-difference", "expected", NULL};
+const char *const lh_policy_proxy_places[] = {"end", "both-ends", NULL}; /* lh_proxies_at */
 const char *const lh_policy_switch[] = {"off", "on", NULL};
 const char *const lh_policy_groups[] = {"mean", "max", "sum", NULL}; /* lh_group_kind */
 const char *const lh_policy_pools[] = {"none", "max", "avg", NULL};  /* lh_pool_kind */
@@ -98,6 +99,9 @@ static const struct {
       "How many rows give an entry more than their mean weight.", "The attention of the last row alone.",
       "The later the better.", "Chance.", "Keys of small norm first.", "Keys that differ from the mean key first.",
       "The attention that rows to come are expected to give."}},
+    {lh_policy_proxy_places,
+     {"Proxies are the end of the prompt.",
+      "Half of the proxies are the beginning of the prompt, the others its end."}},
     {lh_policy_groups,
      {"The mean of the query heads that share a KV head.", "The largest of the query heads that share a KV head.",
       "The sum of the query heads that share a KV head."}},

@@ -22,12 +22,12 @@ static int64_t longest(const cache *c)
     return most;
 }
 
-/* The rows in [first_row, seen) that saw position p, one by one. */
+/* The rows in [first_row, seen) that saw position p, one by one, and those that saw all. */
 static double count_visits(const lh_finish_scores_args *a, int64_t p)
 {
     int64_t rows = 0;
     for (int64_t r = a->first_row; r < a->seen; r++) rows += r >= p && (a->window == 0 || r < p + a->window);
-    return (double)rows;
+    return (double)(rows + a->more);
 }
 
 static float finish_by_hand(const lh_finish_scores_args *a, double x, double squares, double n)
@@ -68,6 +68,7 @@ START_TEST(test_finish_scores_divides_by_the_rows_that_saw_the_entry)
                                        .first_row = n % 5 * 20,
                                        .seen = n % 4 == 3 ? 15 : 6000 + n % 4,
                                        .window = n % 3 == 2 ? 50 : 0,
+                                       .more = n % 7 == 6 ? 4 : 0,
                                        .kind = (lh_finish_kind)(n / 54),
                                        .factor = n % 2 ? 1.0f : 0.3f};
             if (a.kind != LH_FINISH_DEVIATION) a.squares.at = NULL;

@@ -55,14 +55,11 @@ void oracle_tally_clear(oracle_tally *t)
 oracle_tally oracle_recount(const oracle *o, int64_t l, int64_t g)
 {
     oracle_tally t = make_tally(o);
-    int64_t rows = o->plan.rows < o->seen ? o->plan.rows : o->seen;
-    oracle_observe(o,
-                   &(oracle_rows){.layer = l,
-                                  .g = g,
-                                  .from = o->plan.running ? o->first_row : o->seen - rows,
-                                  .to = o->seen,
-                                  .now = !o->plan.running},
-                   &t);
+    int64_t rows = o->plan.rows < o->seen ? o->plan.rows : o->seen, head = o->plan.head_rows;
+    oracle_rows at = {.layer = l, .g = g, .from = o->first_row, .to = o->seen};
+    if (!o->plan.running) at.from = o->seen - rows + head, at.now = 1;
+    oracle_observe(o, &at, &t);
+    if (head) oracle_observe(o, &(oracle_rows){.layer = l, .g = g, .to = head, .now = 1}, &t);
     return t;
 }
 

@@ -59,7 +59,7 @@ static double logit(const oracle *o, int64_t l, int64_t t, int64_t i, int64_t p)
 static int64_t seen_by(const oracle *o, const oracle_rows *rows, int64_t t, int64_t *at)
 {
     const int32_t *gone = gone_of(o, rows->layer, rows->g);
-    int64_t n = 0, until = o->plan.non_causal ? rows->to - 1 : t;
+    int64_t n = 0, until = o->plan.non_causal ? o->seen - 1 : t;
     for (int64_t p = 0; p <= until; p++)
         if (p > t - oracle_window(o, rows->layer) && (rows->now ? gone[p] == INT32_MAX : gone[p] > t)) at[n++] = p;
     return n;

@@ -95,11 +95,50 @@ START_TEST(test_no_layer_ever_holds_more_than_its_budget)
 }
 END_TEST
 
+/* The first proxies are observed again before every block, with a cut that does not depend on who holds which head. */
+START_TEST(test_proxies_at_both_ends_stay_through_all_blocks)
+{
+    static const char *const switches[] = {"off", "on"};
+    for (int n = 0; n < 2; n++) {
+        rig_case c = block_case(_i, "nacl", "block:8");
+        rig r, one;
+        rig_result got = {0}, alone = {0};
+        lh_comm *self = NULL;
+        c.policy.parts.proxies = "20%"; /* 8 of 32 entries: a quarter */
+        c.policy.parts.proxies_at = "both-ends";
+        c.policy.parts.non_causal = switches[n];
+        mt_try(lh_comm_open_self(&self));
+        rig_open(&r, &c, mt_comm(), &lh_ops_ref);
+        rig_open(&one, &c, self, &lh_ops_ref);
+        rig_prefill(&r, &got);
+        rig_prefill(&one, &alone);
+        for (int64_t l = 0; l < c.layers && mt_rank() == 0; l++)
+            for (int64_t g = 0; g < c.kv_heads; g++) {
+                const lh_kv_positions *kept = &got.kept[l], *same = &alone.kept[l];
+                int64_t from = kept->offsets[g], end = kept->offsets[g + 1];
+                mt_check(end == same->offsets[g + 1], "%d ranks keep other entries than one", mt_size());
+                for (int64_t i = from; i < end; i++) {
+                    mt_check(kept->positions[i] == same->positions[i], "%d ranks differ from one", mt_size());
+                    if (i - from < 4) mt_check(kept->positions[i] == i - from, "a first proxy is gone");
+                    if (end - i <= 4) mt_check(kept->positions[i] == c.tokens - end + i, "a last proxy is gone");
+                }
+            }
+        rig_result_clear(&got);
+        rig_result_clear(&alone);
+        rig_close(&r);
+        rig_close(&one);
+        lh_comm_close(self);
+    }
+    mt_end();
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("blocks");
     TCase *laws = tcase_create("laws");
     tcase_add_loop_test(laws, test_sinks_and_the_last_tokens_stay, 0, SHAPES);
+    tcase_add_loop_test(laws, test_proxies_at_both_ends_stay_through_all_blocks, 0, SHAPES);
     tcase_add_loop_test(laws, test_no_layer_ever_holds_more_than_its_budget, 0, SHAPES);
     suite_add_tcase(s, laws);
     return mt_run(s);

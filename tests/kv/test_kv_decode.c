@@ -296,6 +296,23 @@ START_TEST(test_windows_are_observed_again_over_what_is_held)
         {{.policy = "snapkv", .budget = "24", .parts = {.evict = "every:4", .window = "6"}}, 45},
         {{.policy = "ada-snapkv", .budget = "24", .parts = {.evict = "every:4", .window = "6"}}, 45},
         {{.policy = "tova", .budget = "24", .parts = {.evict = "every:3"}}, 0},
+        {{.policy = "nacl", .budget = "44", .parts = {.proxies = "9%", .proxies_at = "both-ends"}}, 0},
+        {{.policy = "nacl",
+          .budget = "40",
+          .parts = {.proxies = "10%", .proxies_at = "both-ends", .non_causal = "on", .evict = "every:4"}},
+         0},
+        {{.policy = "nacl",
+          .budget = "36",
+          .parts = {.proxies = "7%", .proxies_at = "both-ends", .non_causal = "on", .evict = "every:3"}},
+         45},
+        {{.policy = "roco",
+          .budget = "48",
+          .parts = {.proxies = "12%", .proxies_at = "both-ends", .non_causal = "on", .evict = "every:2"}},
+         0},
+        {{.policy = "ada-snapkv",
+          .budget = "40",
+          .parts = {.proxies = "10%", .proxies_at = "both-ends", .non_causal = "on", .evict = "every:5"}},
+         0},
     };
     static const struct {
         int64_t heads, kv_heads;

@@ -25,6 +25,7 @@ static const lh_policy_options policies[] = {
     {.policy = "ada-pyramid", .budget = "50"},
     {.policy = "ada-snapkv", .budget = "40", .parts = {.evict = "every:4", .window = "8", .rows = "last:11"}},
     {.policy = "snapkv", .budget = "99", .parts = {.evict = "every:3", .rows = "last:300", .window = "8"}},
+    {.policy = "nacl", .budget = "44", .parts = {.proxies = "9%", .proxies_at = "both-ends", .evict = "every:3"}},
     {.budget = "256"}};
 enum { POLICIES = sizeof policies / sizeof *policies };
 

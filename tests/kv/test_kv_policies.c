@@ -39,6 +39,7 @@ static const struct {
 } values[] = {
     {"statistic", {"sum", "mean", "mas", "count", "last", "key-norm", "random", "key-difference"}},
     {"proxies", {"2%", "10%", "40%"}},
+    {"proxies-at", {"both-ends", "end"}},
     {"window", {"0", "1", "5", "16", "40"}},
     {"rows", {"all", "last:1", "last:7", "last:60", "25%"}},
     {"gain", {"on", "off"}},

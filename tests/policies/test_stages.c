@@ -61,6 +61,51 @@ START_TEST(test_proxies_are_a_share_of_the_prompt_and_a_quarter_of_the_budget_at
 }
 END_TEST
 
+START_TEST(test_proxies_at_both_ends_are_halves_and_the_first_half_the_sinks)
+{
+    for (int64_t seen = 1; seen < 6000; seen += 1 + seen / 7)
+        for (int64_t C = 1; C < 3000; C += 1 + C / 3) {
+            lh_policy_plan end = plan_of("nacl", C, &(lh_policy_parts){.proxies = "12.5%"});
+            lh_policy_plan ends = plan_of("nacl", C, &(lh_policy_parts){.proxies = "12.5%", .proxies_at = "both-ends"});
+            lh_policy_plan a = lh_policy_fix(&end, seen), b = lh_policy_fix(&ends, seen);
+            ck_assert_int_eq(b.rows, a.rows); /* P */
+            ck_assert_int_eq(b.head_rows, b.rows / 2);
+            ck_assert_int_eq(b.sinks, b.rows / 2);
+            ck_assert_int_eq(b.window, b.rows - b.rows / 2);
+            ck_assert_int_eq(b.every, b.window);
+            int64_t rows = lh_policy_rows(&b, seen), last = -1;
+            for (int64_t r = 0; r < rows; r++) { /* each once, in order: the first ones, and the last */
+                int64_t p = lh_policy_row_at(&b, seen, r);
+                ck_assert(p > last && (p < b.head_rows || p >= seen - b.window));
+                ck_assert_int_eq(lh_policy_row_at(&a, seen, r), seen - rows + r);
+                last = p;
+            }
+            ck_assert_int_eq(last, seen - 1);
+        }
+}
+END_TEST
+
+START_TEST(test_proxies_of_a_question_are_as_many_as_it_has_tokens)
+{
+    for (int64_t question = 1; question < 300; question += 1 + question / 5)
+        for (int64_t C = 1; C < 3000; C += 1 + C / 3) {
+            lh_policy_plan p = plan_of("nacl", C, &(lh_policy_parts){.proxies = "question"});
+            ck_assert_int_eq(lh_policy_check_question(&p), LH_EUSAGE);
+            lh_policy_ask(&p, question);
+            ck_assert_int_eq(lh_policy_check_question(&p), LH_OK);
+            lh_policy_plan fixed = lh_policy_fix(&p, 5000), share = plan_of("nacl", C, NULL), before = share;
+            int64_t P = least(question, C / 4);
+            if (P < 1) P = 1;
+            ck_assert(fixed.rows == P && fixed.window == P && fixed.every == P && !fixed.head_rows);
+            ck_assert_int_eq(fixed.sinks, least(256, P / 2));
+            ck_assert_int_eq(lh_policy_check_question(&fixed), LH_OK);
+            lh_policy_ask(&share, question); /* is not meant */
+            ck_assert_mem_eq(&share, &before, sizeof share);
+            ck_assert_int_eq(lh_policy_check_question(&share), LH_OK);
+        }
+}
+END_TEST
+
 START_TEST(test_shares_of_recents_are_of_the_budget)
 {
     for (int64_t C = 1; C < 400; C++) {
@@ -258,12 +303,13 @@ END_TEST
 int main(void)
 {
     return suite_run(
-        "stages",
-        (const TTest *const[]){
-            test_proxies_are_a_share_of_the_prompt_and_a_quarter_of_the_budget_at_most,
-            test_shares_of_recents_are_of_the_budget, test_rows_are_what_was_said_and_never_more_than_there_are,
-            test_first_stages_are_shares_of_what_competes, test_shares_of_the_budget_are_those_of_kvpress,
-            test_floors_are_shares_of_what_a_head_may_keep, test_fractions_are_exact,
-            test_rounded_pyramids_are_those_of_kvpress, test_rounded_pyramids_round_halves_to_the_even_number,
-            test_rounded_pyramids_of_long_prompts_do_not_overflow, NULL});
+        "stages", (const TTest *const[]){
+                      test_proxies_are_a_share_of_the_prompt_and_a_quarter_of_the_budget_at_most,
+                      test_proxies_at_both_ends_are_halves_and_the_first_half_the_sinks,
+                      test_proxies_of_a_question_are_as_many_as_it_has_tokens, test_shares_of_recents_are_of_the_budget,
+                      test_rows_are_what_was_said_and_never_more_than_there_are,
+                      test_first_stages_are_shares_of_what_competes, test_shares_of_the_budget_are_those_of_kvpress,
+                      test_floors_are_shares_of_what_a_head_may_keep, test_fractions_are_exact,
+                      test_rounded_pyramids_are_those_of_kvpress, test_rounded_pyramids_round_halves_to_the_even_number,
+                      test_rounded_pyramids_of_long_prompts_do_not_overflow, NULL});
 }

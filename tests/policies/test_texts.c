@@ -24,7 +24,8 @@ static const struct {
     }
     VALUES(statistic, "statistic", "sum", "mean", "mas", "count", "last", "position", "random", "key-norm",
            "key-difference", "expected"),
-    VALUES(proxies, "proxies", "none", "1%", "2.50%", "100%"),
+    VALUES(proxies, "proxies", "none", "question", "1%", "2.50%", "100%"),
+    VALUES(proxies_at, "proxies-at", "end", "both-ends"),
     VALUES(window, "window", "0", "1", "32", "64"),
     VALUES(rows, "rows", "all", "last:1", "last:32", "last:64", "5%", "0.125%"),
     VALUES(gain, "gain", "on", "off"),
@@ -115,6 +116,7 @@ static void check_fixed(const lh_policy_plan *plan, int64_t seen)
     later = lh_policy_fix(&fixed, seen + 1000); /* numbers stay */
     ck_assert_mem_eq(&fixed, &later, sizeof fixed);
     ck_assert(!fixed.budget_is_share && !fixed.rows_is_share && !fixed.recents_is_share && !fixed.has_proxies);
+    ck_assert(!fixed.proxies_are_question && fixed.head_rows * 2 <= fixed.rows && fixed.head_rows <= fixed.sinks);
     ck_assert_int_eq(lh_policy_entries(&fixed, seen), lh_policy_entries(plan, seen));
     ck_assert_int_eq(lh_policy_rows(&fixed, seen), lh_policy_rows(plan, seen));
 }
@@ -207,6 +209,9 @@ START_TEST(test_text_says_what_differs_from_the_preset)
         {{.policy = "nacl", .budget = "1.0%", .parts = {.random_share = "14/38"}}, "nacl --budget 1%"},
         {{.policy = "nacl", .budget = "9", .parts = {.random_share = "1/4"}}, "nacl --random-share 0.25 --budget 9"},
         {{.policy = "nacl", .budget = "9", .parts = {.proxies = "none"}}, "nacl --proxies none --budget 9"},
+        {{.policy = "nacl", .budget = "9", .parts = {.proxies = "question"}}, "nacl --proxies question --budget 9"},
+        {{.policy = "nacl", .budget = "9", .parts = {.proxies_at = "both-ends"}},
+         "nacl --proxies-at both-ends --budget 9"},
         {{.policy = "streaming", .budget = "9", .parts = {.evict = "block:4"}}, "streaming --evict block:4 --budget 9"},
         {{.policy = "snapkv", .budget = "9", .parts = {.statistic = "last"}}, "snapkv --statistic last --budget 9"},
         {{0}, "full"},
@@ -233,6 +238,7 @@ START_TEST(test_json_has_every_part_by_the_name_of_its_option)
     ck_assert_str_eq(json_string_value(json_object_get(json, "evict")), "every");
     ck_assert_int_eq(json_integer_value(json_object_get(json, "sinks")), 256);
     ck_assert(json_is_null(json_object_get(json, "window")) && json_is_null(json_object_get(json, "alpha")));
+    ck_assert_str_eq(json_string_value(json_object_get(json, "proxies-at")), "end");
     json_decref(json);
 }
 END_TEST
@@ -263,25 +269,27 @@ START_TEST(test_descriptions_name_every_part_that_is_used)
 {
     static const struct {
         const char *policy, *decoding;
-    } cases[] = {{"snapkv", "nothing is evicted"},
-                 {"streaming", "at every token; entries are scored anew"},
-                 {"h2o", "at every token; statistics go on"},
-                 {"tova", "at every token; the newest row is observed"},
-                 {"nacl", "all proxies are new"}};
+        lh_policy_parts parts;
+    } cases[] = {{"snapkv", "nothing is evicted", {0}},
+                 {"streaming", "at every token; entries are scored anew", {0}},
+                 {"h2o", "at every token; statistics go on", {0}},
+                 {"tova", "at every token; the newest row is observed", {0}},
+                 {"nacl", "all proxies are new ones; the last rows, as many as 1% of the prompt", {0}},
+                 {"nacl", "the last rows, as many as the question's", {.proxies = "question"}},
+                 {"nacl", "all proxies at the end are new ones; the first", {.proxies_at = "both-ends"}}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         lh_policy_plan plan;
         lh_buf text = {0};
         json_t *json = NULL;
-        ck_assert_int_eq(lh_policy_resolve(&plan, &(lh_policy_options){.policy = cases[i].policy, .budget = "64"}),
-                         LH_OK);
+        lh_policy_options options = {.policy = cases[i].policy, .budget = "64", .parts = cases[i].parts};
+        ck_assert_int_eq(lh_policy_resolve(&plan, &options), LH_OK);
         ck_assert_int_eq(lh_policy_describe(&plan, &text), LH_OK);
         ck_assert_int_eq(lh_policy_json(&plan, &json), LH_OK);
         for (int part = 0; part < PARTS; part++) {
             char start[64];
             const json_t *value = json_object_get(json, parts[part].option);
             const char *word = json_string_value(value);
-            int said =
-                !json_is_null(value) && (!word || (strcmp(word, "off") && strcmp(parts[part].option, "proxies")));
+            int said = !json_is_null(value) && (!word || (strcmp(word, "off") && strcmp(word, "none")));
             snprintf(start, sizeof start, "  --%s ", parts[part].option);
             if (said) ck_assert_msg(strstr(text.data, start), "'%s' does not tell '%s'", cases[i].policy, start);
             if (json_is_null(value)) ck_assert_ptr_null(strstr(text.data, start));

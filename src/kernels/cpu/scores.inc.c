@@ -5,11 +5,12 @@
 /* Columns are shared out in blocks of a row. */
 enum { COLUMNS = 2048 };
 
-/* Rows at positions [first_row, seen) that saw the entry at `position`. */
+/* Rows at positions [first_row, seen) that saw the entry at `position`, and those that saw all. */
 static inline double visits(const lh_finish_scores_args *a, int64_t position)
 {
     int64_t end = a->window > 0 ? least(a->seen, position + a->window) : a->seen;
-    return (double)(end - (position > a->first_row ? position : a->first_row));
+    int64_t begin = position > a->first_row ? position : a->first_row;
+    return (double)((end > begin ? end - begin : 0) + a->more);
 }
 
 /* Slots [first, end) of part c of head h; in double, because the difference of a deviation cancels. */

@@ -3,12 +3,12 @@
 #include "kernels/ref/ref.h"
 #include "kernels/slots.h"
 
-/* Rows at positions [first_row, seen) that saw the entry at `position`. */
+/* Rows at positions [first_row, seen) that saw the entry at `position`, and those that saw all. */
 static double visits(const lh_finish_scores_args *a, int64_t position)
 {
     int64_t end = a->seen, begin = position > a->first_row ? position : a->first_row;
     if (a->window > 0 && position + a->window < end) end = position + a->window;
-    return (double)(end - begin);
+    return (double)((end > begin ? end - begin : 0) + a->more);
 }
 
 static double finished(const lh_finish_scores_args *a, double x, double squares, double n)
