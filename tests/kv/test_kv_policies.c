@@ -328,6 +328,33 @@ START_TEST(test_parts_combine_as_they_are_defined)
 }
 END_TEST
 
+/* Rows at the beginning see what competes only where rows need not be causal. */
+START_TEST(test_proxies_at_both_ends_combine_as_they_are_defined)
+{
+    static const char *const shares[] = {"5%", "12%", "40%"};
+    char budget[32];
+    dice d = {.seed = 6000 + (uint32_t)_i};
+    int rounds = is_long() ? 100 : 5;
+    for (int i = 0; i < rounds;) {
+        lh_policy_options options;
+        lh_policy_plan plan;
+        if (!make_policy(&d, &options)) continue;
+        options.parts.proxies = PICK(&d, shares);
+        options.parts.proxies_at = "both-ends";
+        if (roll(&d, 4)) options.parts.non_causal = "on";
+        rig_case c = case_of(&d, &options);
+        make_budget(&d, c.tokens, budget);
+        c.policy.budget = budget;
+        if (lh_policy_resolve(&plan, &c.policy) != LH_OK) continue;
+        lh_policy_plan fixed = lh_policy_fix(&plan, c.tokens);
+        if (!fixed.head_rows) continue;
+        check_case(&c, lh_ops_at((int)roll(&d, 2)), 10);
+        i++;
+    }
+    mt_end();
+}
+END_TEST
+
 START_TEST(test_long_prompts_do_as_they_are_defined)
 {
     char budget[32];
@@ -355,6 +382,7 @@ int main(void)
     tcase_set_timeout(laws, 0);
     tcase_add_loop_test(laws, test_every_preset_does_as_it_is_defined, 0, presets);
     tcase_add_loop_test(laws, test_parts_combine_as_they_are_defined, 0, 20);
+    tcase_add_loop_test(laws, test_proxies_at_both_ends_combine_as_they_are_defined, 0, 10);
     TCase *prompts = tcase_create("long");
     tcase_set_timeout(prompts, 0);
     tcase_add_loop_test(prompts, test_long_prompts_do_as_they_are_defined, 0, presets);
