@@ -106,7 +106,8 @@ static const lh_syntax syntax = {
     .summary = "Read a prompt and write what the model says next",
     .text = "The prompt is read whole, layer by layer; the policy then keeps a part of the cache, and the answer is "
             "generated from that. With --question the cache is cut before the question is known, and every question is "
-            "answered from the same state.\n\nThe text goes to standard output as it is made. Ctrl-C ends with what "
+            "answered from the same state; with '--proxies question' the question is the end of the prompt, and its "
+            "tokens choose what is kept.\n\nThe text goes to standard output as it is made. Ctrl-C ends with what "
             "there is, and exit code 75.",
     .groups = groups,
     .examples = examples};
@@ -166,6 +167,24 @@ done:
 }
 
 /* What can be refused before anything is opened; the same on all ranks. */
+/* Proxies that are the question's tokens see one question, and it has to be there. */
+static lh_status check_question(const run *r)
+{
+    lh_status st = LH_OK;
+    int64_t questions = r->v->input.questions.n + r->v->input.question_files.n;
+    if (!r->policy.proxies_are_question) goto done;
+    if (questions == 0)
+        LH_FAIL(LH_EUSAGE, "'--proxies question' observes the question: give it with '--question TEXT', apart from the "
+                           "rest of the prompt");
+    if (questions > 1)
+        LH_FAIL(LH_EUSAGE,
+                "'--proxies question' evicts by what one question attends to, and %lld are given: give one, "
+                "and the others to runs of their own",
+                (long long)questions);
+done:
+    return st;
+}
+
 static lh_status check(run *r)
 {
     lh_status st = LH_OK;
@@ -179,6 +198,7 @@ static lh_status check(run *r)
     r->v->policy.profiles = &r->profiles;
     LH_TRY(lh_policy_resolve(&r->policy, &v->policy));
     LH_TRY(lh_input_check(r->call->options, &v->input));
+    LH_TRY(check_question(r));
     LH_TRY(check_files(r));
     if (v->files.load_cache && v->input.system)
         LH_FAIL(LH_EUSAGE, "'--system' is the beginning of a chat, and a loaded cache holds that already: give it to "
@@ -190,6 +210,21 @@ static lh_status check(run *r)
         LH_FAIL(LH_EUSAGE, "'--logits-last' counts the rows of '--logits': give that, too");
 done:
     return st;
+}
+
+/* Collective. Where the question's tokens are proxies, it is no longer apart but the end of the prompt. */
+static lh_status join_question(run *r)
+{
+    lh_status st = LH_OK;
+    lh_tokens *question = r->ids.questions;
+    if (!r->policy.proxies_are_question) return LH_OK;
+    if (question->n == 0) LH_FAIL(LH_EUSAGE, "the question is empty: '--question' got no text");
+    for (int64_t i = 0; i < question->n; i++) LH_TRY(lh_tokens_push(&r->ids.prompt, question->ids[i]));
+    lh_policy_ask(&r->policy, question->n);
+    lh_tokens_clear(question);
+    r->ids.n = 0;
+done:
+    return lh_comm_agree(lh_engine_comm(r->engine), st);
 }
 
 static lh_status open_all(run *r)
@@ -209,6 +244,7 @@ static lh_status open_all(run *r)
     LH_TRY(lh_comm_agree(world, st));
     LH_TRY(lh_engine_open(&r->engine, world, &v->engine));
     LH_TRY(lh_input_encode(&r->input, r->engine, &r->ids));
+    LH_TRY(join_question(r));
 done:
     return st;
 }

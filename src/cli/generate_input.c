@@ -32,7 +32,8 @@ static const lh_option rows[] = {
      .name = "question",
      FIELD(questions),
      .arg = "TEXT",
-     .help = "Evict on the prompt alone, then answer this question behind it; each starts from the same cache."},
+     .help = "Evict on the prompt alone, then answer this question behind it; each starts from the same cache. With "
+             "'--proxies question' the only question is the end of the prompt."},
     {.type = LH_OPT_LIST,
      .name = "question-file",
      FIELD(question_files),

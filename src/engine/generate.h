@@ -26,8 +26,10 @@ typedef struct lh_generate_request {
     const char *const *stops; /* texts that end an answer, and are not part of it */
     int64_t stop_count;
     lh_sampling sampling;
-    lh_tokens force;                                          /* ids fed in place of the sampled ones */
-    const lh_policy_plan *policy;                             /* NULL with load_cache: the cache's own */
+    lh_tokens force; /* ids fed in place of the sampled ones */
+    /* NULL with load_cache: the cache's own. One whose proxies are the question's tokens knows how many these are
+     * (lh_policy_ask), and the question is the end of the prompt. */
+    const lh_policy_plan *policy;
     const lh_profiles *profiles;                              /* those that it names are in it */
     const char *load_cache, *save_cache, *keep_sets, *logits; /* files, NULL: none */
     int64_t logits_last;                                      /* rows of the prompt in `logits` */

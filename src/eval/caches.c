@@ -126,9 +126,10 @@ int64_t lh_caches_prefills(const lh_policy_list *policies, int64_t together)
     return (sharing + together - 1) / together + policies->n - sharing;
 }
 
-static void take(batch *b, const lh_policy_list *policies, int64_t i)
+static void take(batch *b, const lh_caches_request *r, int64_t i)
 {
-    b->plans[b->n] = policies->at[i].plan;
+    b->plans[b->n] = r->policies->at[i].plan;
+    lh_policy_ask(&b->plans[b->n], r->question);
     b->numbers[b->n++] = i;
 }
 
@@ -142,7 +143,7 @@ lh_status lh_caches_each(lh_engine *engine, const lh_caches_request *r, lh_cache
     if (st == LH_OK) st = lh_calloc(&b.numbers, policies->n, sizeof *b.numbers);
     LH_TRY(lh_comm_agree(lh_engine_comm(engine), st));
     for (int64_t i = 0; i < policies->n; i++) {
-        if (shares(policies, i)) take(&b, policies, i);
+        if (shares(policies, i)) take(&b, r, i);
         if (b.n == 0 || (b.n < most && i + 1 < policies->n)) continue;
         LH_TRY(run_batch(engine, r, &b, visit, self));
         b.n = 0;
@@ -150,7 +151,7 @@ lh_status lh_caches_each(lh_engine *engine, const lh_caches_request *r, lh_cache
     for (int64_t i = 0; i < policies->n; i++) {
         if (shares(policies, i)) continue;
         b.n = 0;
-        take(&b, policies, i);
+        take(&b, r, i);
         LH_TRY(run_batch(engine, r, &b, visit, self));
     }
 done:

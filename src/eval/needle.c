@@ -105,6 +105,12 @@ static lh_status check(const run *r)
                     (long long)q->lengths[i], (long long)q->max_new, (long long)c->max_positions);
         for (int64_t p = 0; p < q->policies->n; p++) LH_TRY(lh_policy_check(&q->policies->at[p].plan, q->lengths[i]));
     }
+    for (int64_t p = 0; p < q->policies->n; p++)
+        if (q->scenarios[LH_CONTEXT_ONLY] && q->policies->at[p].plan.proxies_are_question)
+            LH_FAIL(LH_EUSAGE,
+                    "policy '%s' observes the question, which comes behind the eviction in the scenario context-only: "
+                    "give '--scenario question-aware'",
+                    q->policies->at[p].name);
 done:
     return st;
 }
@@ -212,6 +218,7 @@ static lh_status run_prompt(run *r)
         r->scenario = (lh_scenario)s;
         lh_caches_request caches = {.policies = q->policies,
                                     .prompt = s == LH_QUESTION_AWARE ? &n->whole : &n->context,
+                                    .question = s == LH_QUESTION_AWARE ? n->behind.n : 0,
                                     .more = q->max_new + (s == LH_CONTEXT_ONLY ? n->behind.n : 0),
                                     .seed = r->spec.seed,
                                     .together = q->together,

@@ -251,6 +251,7 @@ static lh_status write_numbers(writer *w, const lh_cache_extra *extra)
     LH_TRY(lh_h5_put_string(w->h5, "/state", "positions", lh_kv_turns(&kv->fixed) ? "slot" : "original"));
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
         LH_TRY(lh_h5_put_i64(w->h5, "/state", numbers[i].name, numbers[i].value));
+    if (kv->plan.proxies_are_question) LH_TRY(lh_h5_put_i64(w->h5, "/state", "question_tokens", kv->plan.question));
 done:
     return st;
 }

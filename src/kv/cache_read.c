@@ -77,6 +77,21 @@ done:
     return st;
 }
 
+/* Of the prompt, where the policy observes them. */
+static lh_status read_question(lh_cache_file *f)
+{
+    lh_status st = LH_OK;
+    int64_t tokens = 0;
+    if (!f->plan.proxies_are_question) goto done;
+    LH_TRY(lh_h5_get_i64(f->h5, "/state", "question_tokens", &tokens));
+    if (tokens < 1 || tokens > f->prompt_tokens)
+        LH_FAIL(LH_EFILE, "'%s': 'question_tokens' of '/state' is missing or %lld, it must be between 1 and %lld",
+                lh_h5_path(f->h5), (long long)tokens, (long long)f->prompt_tokens);
+    lh_policy_ask(&f->plan, tokens);
+done:
+    return st;
+}
+
 static lh_status check_finite(const lh_cache_file *f, const char *name, const float *values, int64_t n)
 {
     lh_status st = LH_OK;
@@ -96,6 +111,7 @@ lh_status lh_cache_open(lh_cache_file **out, const char *path)
     LH_TRY(lh_h5_open(&f->h5, path, &(lh_h5_head){.kind = "cache", .schema = LH_CACHE_SCHEMA}));
     LH_TRY(read_policy(f));
     LH_TRY(read_numbers(f));
+    LH_TRY(read_question(f));
     if (lh_profiles_check(&f->profiles, &f->plan, f->layers, f->kv_heads) != LH_OK)
         LH_FAIL(LH_EFILE, "the policy in '%s' does not fit: %s", path, lh_error_message());
     LH_TRY(lh_h5_get(f->h5, "/tokens", &(lh_h5_shape){.type = LH_I32, .rank = 1, .dims = {-1}}, &shape, &f->tokens));

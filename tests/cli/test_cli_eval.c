@@ -86,6 +86,30 @@ START_TEST(test_needle_tables_are_complete)
 }
 END_TEST
 
+/* Policies that observe the question share a prefill with those that do not; how many tokens it has, they are told. */
+START_TEST(test_needle_tells_policies_of_the_question)
+{
+    static const char options[] = NEEDLE SMALL
+        "--chat=off --scenario question-aware --deterministic --question 'Who?' --policy "
+        "'nacl --proxies question,nacl --proxies none --window 24 --sinks 12 --evict every,nacl,nacl --proxies-at "
+        "both-ends' --budget 120";
+    program_result one = {0}, more = {0};
+    everything(&one, 1, options);
+    for (int ranks = 2; ranks <= 3; ranks++) {
+        everything(&more, ranks, options);
+        ck_assert_str_eq(one.out.data, more.out.data);
+    }
+    json_t *o = eval(1, options), *list = rows(o, "prompts");
+    for (size_t i = 0; i < 2; i++) { /* depths; \n\nQuestion: Who?\nAnswer: has 24 bytes */
+        const json_t *asked = json_array_get(list, 5 * i + 1), *window = json_array_get(list, 5 * i + 2);
+        ck_assert_str_eq(text(asked, "answer"), text(window, "answer"));
+    }
+    json_decref(o);
+    program_clear(&one);
+    program_clear(&more);
+}
+END_TEST
+
 START_TEST(test_needle_gives_the_same_bytes_on_any_number_of_ranks)
 {
     program_result one = {0}, more = {0};
@@ -327,6 +351,7 @@ static void write_haystack(void)
 int main(void)
 {
     const TTest *const tests[] = {test_needle_tables_are_complete,
+                                  test_needle_tells_policies_of_the_question,
                                   test_needle_gives_the_same_bytes_on_any_number_of_ranks,
                                   test_fidelity_gives_the_same_bytes_on_any_number_of_ranks,
                                   test_one_prefill_for_all_is_one_for_each,

@@ -187,6 +187,7 @@ void oracle_open(oracle *o, const rig_case *of, int64_t cap)
 {
     *o = (oracle){.of = of, .cap = cap, .seen = of->tokens};
     mt_try(lh_policy_resolve(&o->plan, &of->policy));
+    lh_policy_ask(&o->plan, of->question);
     o->plan = lh_policy_fix(&o->plan, of->tokens); /* shares are of the prompt */
     o->first_row = of->tokens - lh_policy_rows(&o->plan, of->tokens);
     int64_t hidden = rig_hidden(of);

@@ -368,16 +368,18 @@ static void score_head(oracle *o, int64_t l, int64_t g, const uint8_t *state, or
         pool(o, state, o->plan.pool_kind, o->plan.pool_size, scores);
 }
 
-/* The same for all KV heads: their mean. */
+/* The same for all KV heads: their mean. A sum of counts is exact, so that equal ones are ties. */
 static void join_heads(const oracle *o, oracle_number *scores)
 {
     int64_t heads = o->of->kv_heads;
     for (int64_t p = 0; p < o->seen; p++) {
         oracle_number mean = {0};
         for (int64_t g = 0; g < heads; g++) {
-            mean.x += scores[g * o->cap + p].x / (double)heads;
-            mean.error += scores[g * o->cap + p].error / (double)heads;
+            mean.x += scores[g * o->cap + p].x;
+            mean.error += scores[g * o->cap + p].error;
         }
+        mean.x /= (double)heads, mean.error /= (double)heads;
+        if (o->plan.pool_kind == LH_POOL_AVG) mean.error += 1e-6 * mean.x; /* quotients are not */
         for (int64_t g = 0; g < heads; g++) scores[g * o->cap + p] = mean;
     }
 }

@@ -16,6 +16,7 @@ static rig_case base_case(const lh_policy_options *policy)
                       .more = 40,
                       .type = LH_BF16,
                       .seed = 5,
+                      .question = 13,
                       .policy = *policy};
 }
 
@@ -305,6 +306,7 @@ START_TEST(test_windows_are_observed_again_over_what_is_held)
           .budget = "36",
           .parts = {.proxies = "7%", .proxies_at = "both-ends", .non_causal = "on", .evict = "every:3"}},
          45},
+        {{.policy = "nacl", .budget = "60", .parts = {.proxies = "question"}}, 0},
         {{.policy = "roco",
           .budget = "48",
           .parts = {.proxies = "12%", .proxies_at = "both-ends", .non_causal = "on", .evict = "every:2"}},

@@ -26,6 +26,7 @@ static const lh_policy_options policies[] = {
     {.policy = "ada-snapkv", .budget = "40", .parts = {.evict = "every:4", .window = "8", .rows = "last:11"}},
     {.policy = "snapkv", .budget = "99", .parts = {.evict = "every:3", .rows = "last:300", .window = "8"}},
     {.policy = "nacl", .budget = "44", .parts = {.proxies = "9%", .proxies_at = "both-ends", .evict = "every:3"}},
+    {.policy = "nacl", .budget = "44", .parts = {.proxies = "question"}},
     {.budget = "256"}};
 enum { POLICIES = sizeof policies / sizeof *policies };
 
@@ -45,6 +46,7 @@ static rig_case case_of(int shape, int policy)
                       .window = 40,
                       .sliding = shape % 2 ? sliding : NULL,
                       .seed = 8,
+                      .question = 9,
                       .policy = policies[policy]};
 }
 
@@ -333,6 +335,8 @@ static const damage damages[] = {
     {.object = "/layers/001/ring", .at = 1, .value = NAN, .words = "not finite", .policy = 5},
     {.object = "/layers/001/ring", .value = INFINITY, .words = "ring", .policy = 5},
     {.object = "/state", .attr = "seen_tokens", .value = 96, .words = "does not rise", .policy = 6},
+    {.object = "/state", .attr = "question_tokens", .value = 0, .words = "question_tokens", .policy = 8},
+    {.object = "/state", .attr = "question_tokens", .value = 98, .words = "question_tokens", .policy = 8},
 };
 
 START_TEST(test_damaged_caches_are_refused)

@@ -38,7 +38,7 @@ static const struct {
     const char *values[8];
 } values[] = {
     {"statistic", {"sum", "mean", "mas", "count", "last", "key-norm", "random", "key-difference"}},
-    {"proxies", {"2%", "10%", "40%"}},
+    {"proxies", {"2%", "10%", "40%", "question"}},
     {"proxies-at", {"both-ends", "end"}},
     {"window", {"0", "1", "5", "16", "40"}},
     {"rows", {"all", "last:1", "last:7", "last:60", "25%"}},
@@ -98,6 +98,7 @@ static rig_case case_of(dice *d, const lh_policy_options *policy)
                   .softcap = PICK(d, caps),
                   .policy = *policy};
     if (c.tokens > 30 && roll(d, 3)) c.tokens += roll(d, 20);
+    c.question = 1 + roll(d, c.tokens < 20 ? c.tokens : 20);
     if (roll(d, 3) == 0) c.sliding = sliding, c.window = 1 + roll(d, c.tokens + 20);
     return c;
 }

@@ -1,0 +1,189 @@
+/* Proxies that are the tokens of a question: generate reads context and question as one prompt. */
+#include <check.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/h5.h"
+#include "cli/program.h"
+#include "cli/tiny.h"
+#include "suite.h"
+
+/* A token is a byte here, but for the two of the chat format. */
+#define CONTEXT                                                                                      \
+    "It was the best of times, it was the worst of times, it was the age of wisdom, it was the age " \
+    "of foolishness, it was the epoch of belief, it was the epoch of incredulity. "
+#define QUESTION "Which age was it?"
+enum {
+    LAYERS = 3,
+    HEADS = 2,
+    CONTEXT_TOKENS = sizeof CONTEXT - 1,
+    QUESTION_TOKENS = sizeof QUESTION - 1,
+    CHAT_BEHIND = 13 /* <|im_end|>, a line, <|im_start|>, assistant, a line */
+};
+
+/* A run of 30 tokens that writes its keep sets. */
+static json_t *generate(int ranks, const char *keep_sets, const char *options)
+{
+    program_result r = {0};
+    json_error_t error;
+    program_run(&r, ranks, "generate -m tiny.h5 --json -n 30 --ignore-eos --deterministic --keep-sets %s %s", keep_sets,
+                options);
+    program_exits(&r, 0);
+    json_t *object = json_loads(r.out.data, 0, &error);
+    ck_assert_msg(object != NULL, "no JSON: %s\n%s", error.text, r.out.data);
+    program_clear(&r);
+    return object;
+}
+
+/* The entries that all heads of all layers kept at the end of the prompt, and at the end of the answer. */
+static int same_sets(const char *a, const char *b)
+{
+    const char *const paths[] = {a, b};
+    static const char *const arrays[] = {"kept/offsets", "kept/positions", "final/offsets", "final/positions"};
+    int same = 1;
+    for (int l = 0; l < LAYERS; l++)
+        for (int i = 0; i < 4; i++) {
+            void *data[2] = {NULL, NULL};
+            lh_h5_shape shape[2], want = {.type = i % 2 ? LH_I32 : LH_I64, .rank = 1, .dims = {-1}};
+            for (int f = 0; f < 2; f++) {
+                lh_h5 *h5 = NULL;
+                char name[64];
+                snprintf(name, sizeof name, "/layers/%03d/%s", l, arrays[i]);
+                ck_assert_int_eq(lh_h5_open(&h5, paths[f], &(lh_h5_head){.kind = "keep-sets", .schema = 1}), LH_OK);
+                ck_assert_int_eq(lh_h5_get(h5, name, &want, &shape[f], &data[f]), LH_OK);
+                lh_h5_close(h5);
+            }
+            same &= shape[0].dims[0] == shape[1].dims[0] &&
+                    memcmp(data[0], data[1], (size_t)(shape[0].dims[0] * lh_dtype_bytes(want.type))) == 0;
+            lh_free(data[0]);
+            lh_free(data[1]);
+        }
+    return same;
+}
+
+static void same_ids(const json_t *a, const json_t *b)
+{
+    ck_assert(json_equal(json_object_get(a, "token_ids"), json_object_get(b, "token_ids")));
+}
+
+/* `asked` with the question apart is `window`, where all stands in one prompt, on any number of ranks. */
+static void check_law(const char *asked, const char *window, int64_t tokens)
+{
+    json_t *want = generate(1, "window.h5", window);
+    ck_assert_int_eq(json_integer_value(json_object_get(want, "prompt_tokens")), tokens);
+    for (int ranks = 1; ranks <= 3; ranks++) {
+        json_t *got = generate(ranks, "asked.h5", asked);
+        same_ids(want, got);
+        ck_assert_int_eq(json_integer_value(json_object_get(got, "prompt_tokens")), tokens);
+        const json_t *policy = json_object_get(got, "policy");
+        ck_assert_str_eq(json_string_value(json_object_get(policy, "proxies")), "question");
+        ck_assert_msg(same_sets("asked.h5", "window.h5"), "'%s' on %d ranks keeps other entries", asked, ranks);
+        json_decref(got);
+    }
+    json_decref(want);
+}
+
+START_TEST(test_a_question_of_proxies_is_a_window_of_as_many_rows)
+{
+    static const int budgets[] = {120, 40}; /* of the smaller one a quarter is less than the question */
+    char asked[256], window[256];
+    for (int i = 0; i < 2; i++) {
+        int P = budgets[i] / 4 < QUESTION_TOKENS ? budgets[i] / 4 : QUESTION_TOKENS;
+        snprintf(asked, sizeof asked, "-f context --question '" QUESTION "' --policy nacl --proxies question -b %d",
+                 budgets[i]);
+        snprintf(window, sizeof window,
+                 "-f all --policy nacl --proxies none --window %d --sinks %d --evict every -b %d", P, P / 2,
+                 budgets[i]);
+        check_law(asked, window, CONTEXT_TOKENS + QUESTION_TOKENS);
+        /* the law would hold of two runs that ignore it: it is not what the end of the prompt chooses */
+        snprintf(window, sizeof window, "-f all --policy nacl -b %d", budgets[i]);
+        json_t *other = generate(1, "other.h5", window);
+        ck_assert_msg(!same_sets("other.h5", "window.h5"), "the question chooses what 1%% of the prompt does");
+        json_decref(other);
+    }
+}
+END_TEST
+
+START_TEST(test_in_a_chat_the_question_lasts_to_the_end_of_the_prompt)
+{
+    char window[256];
+    int P = QUESTION_TOKENS + CHAT_BEHIND;
+    json_t *bare = generate(1, "bare.h5", "-f apart --chat --chat-template chatml --policy streaming -b 50");
+    int64_t tokens = json_integer_value(json_object_get(bare, "prompt_tokens"));
+    snprintf(window, sizeof window,
+             "-f apart --chat --chat-template chatml --policy nacl --proxies none --window %d --sinks %d --evict every "
+             "-b 140",
+             P, P / 2);
+    check_law("-f context --chat --chat-template chatml --question-file question --policy nacl --proxies question -b "
+              "140",
+              window, tokens);
+    json_decref(bare);
+}
+END_TEST
+
+/* The file says how many tokens the question had: as many rows are observed again. */
+START_TEST(test_a_cache_goes_on_with_the_proxies_that_it_was_made_with)
+{
+    program_result r = {0};
+    json_t *direct = generate(2, "k.h5",
+                              "-f context --question '" QUESTION "' --policy nacl --proxies question -b 100 "
+                              "--save-cache c.h5");
+    for (int ranks = 1; ranks <= 3; ranks++) {
+        program_run(&r, ranks, "generate -m tiny.h5 --json -n 30 --ignore-eos --deterministic --load-cache c.h5");
+        program_exits(&r, 0);
+        json_t *later = json_loads(r.out.data, 0, NULL);
+        ck_assert_ptr_nonnull(later);
+        same_ids(direct, later);
+        ck_assert(json_equal(json_object_get(direct, "policy"), json_object_get(later, "policy")));
+        json_decref(later);
+    }
+    json_decref(direct);
+    program_clear(&r);
+}
+END_TEST
+
+START_TEST(test_where_there_is_no_question_or_too_many_it_is_said)
+{
+    static const struct {
+        const char *part, *line;
+    } cases[] = {
+        {"give it with '--question TEXT'", "generate -m tiny.h5 -f all --policy nacl --proxies question -b 40"},
+        {"and 2 are given", "generate -m tiny.h5 -f context --question A --question-file question --policy nacl "
+                            "--proxies question -b 40"},
+        {"the question is empty",
+         "generate -m tiny.h5 -f context --question '' --policy nacl --proxies question -b 40"},
+        {"needs '--proxies P%'",
+         "generate -m tiny.h5 -f context --question A --policy nacl --proxies question --proxies-at both-ends -b 40"},
+        {"there is none here", "plan -m tiny.h5 --context 400 --policy nacl --proxies question -b 40"},
+        {"there is none here",
+         "eval fidelity -m tiny.h5 --text all --length 100 --policy nacl --proxies question --budget 40"},
+        {"'--scenario question-aware'",
+         "eval needle -m tiny.h5 --haystack all --length 400 --policy 'nacl --proxies question' --budget 40"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        program_refuses(i % 4 == 0 ? 2 : 1, 2, cases[i].part, cases[i].line);
+}
+END_TEST
+
+int main(void)
+{
+    const TTest *const tests[] = {test_a_question_of_proxies_is_a_window_of_as_many_rows,
+                                  test_in_a_chat_the_question_lasts_to_the_end_of_the_prompt,
+                                  test_a_cache_goes_on_with_the_proxies_that_it_was_made_with,
+                                  test_where_there_is_no_question_or_too_many_it_is_said, NULL};
+    program_enter();
+    tiny_write("tiny");
+    program_file("context", CONTEXT);
+    program_file("question", QUESTION "\n");
+    program_file("all", CONTEXT QUESTION);
+    program_file("apart", CONTEXT "\n\n" QUESTION);
+    program_result r = {0};
+    program_run(&r, 1, "import tiny -o tiny.h5 -q");
+    int code = r.code;
+    if (code) fprintf(stderr, "%s", r.err.data);
+    program_clear(&r);
+    if (code == 0) code = suite_run("cli question", tests);
+    program_leave();
+    return code;
+}
