@@ -52,7 +52,8 @@ static int64_t doubts(const entry *sorted, int64_t n, const cut *c, uint8_t *dou
 
 static int inexact_ties(const lh_policy_plan *p)
 {
-    return p->pool_kind == LH_POOL_AVG || p->value_prior || p->joint || p->source == LH_SCORE_KEY_DIFFERENCE ||
+    int joint = p->joint && p->statistic != LH_STAT_COUNT; /* sums of counts over heads are exact */
+    return p->pool_kind == LH_POOL_AVG || p->value_prior || joint || p->source == LH_SCORE_KEY_DIFFERENCE ||
            p->select == LH_SELECT_STD_SCOPE;
 }
 
