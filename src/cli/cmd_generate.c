@@ -166,7 +166,6 @@ done:
     return st;
 }
 
-/* What can be refused before anything is opened; the same on all ranks. */
 /* Proxies that are the question's tokens see one question, and it has to be there. */
 static lh_status check_question(const run *r)
 {
@@ -185,6 +184,7 @@ done:
     return st;
 }
 
+/* What can be refused before anything is opened; the same on all ranks. */
 static lh_status check(run *r)
 {
     lh_status st = LH_OK;

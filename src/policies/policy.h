@@ -21,18 +21,19 @@ typedef struct lh_policy_parts {
 } lh_policy_parts;
 
 /* Words of the parts that have words, in the order of their numbers; each ends with NULL. */
-extern const char *const lh_policy_statistics[],
-    *const lh_policy_proxy_places[], *const lh_policy_switch[],
-                                         *const lh_policy_groups[],
-                                             *const lh_policy_pools[],
-                                                 *const lh_policy_group_stages[],
-                                                     *const lh_policy_over_heads[],
-                                                         *const lh_policy_safeguards[],
-                                                             *const lh_policy_over_layers[],
-                                                                 *const lh_policy_selections[],
-                                                                     *const lh_policy_shares[],
-                                                                         *const lh_policy_sets[],
-                                                                             *const lh_policy_position_modes[];
+extern const char *const lh_policy_statistics[];
+extern const char *const lh_policy_proxy_places[];
+extern const char *const lh_policy_switch[];
+extern const char *const lh_policy_groups[];
+extern const char *const lh_policy_pools[];
+extern const char *const lh_policy_group_stages[];
+extern const char *const lh_policy_over_heads[];
+extern const char *const lh_policy_safeguards[];
+extern const char *const lh_policy_over_layers[];
+extern const char *const lh_policy_selections[];
+extern const char *const lh_policy_shares[];
+extern const char *const lh_policy_sets[];
+extern const char *const lh_policy_position_modes[];
 
 /* A preset. Without a statistic it evicts nothing. */
 typedef enum lh_policy_kind { LH_POLICY_OF_PAPER, LH_POLICY_BASELINE, LH_POLICY_COMPATIBLE } lh_policy_kind;
