@@ -148,6 +148,88 @@ START_TEST(test_a_budget_over_the_length_changes_no_bit)
 }
 END_TEST
 
+/* ---- one prefill for many caches ---- */
+
+enum { MANY = 128 };
+
+/* Presets as they are, with a budget above all windows and one below. */
+static int64_t many_plans(lh_policy_plan *plans)
+{
+    int64_t n = 0;
+    lh_policy_options o;
+    for (int p = 0; lh_policy_at(p); p++)
+        for (int number = 0; number < 4; number += 3)
+            if (family_policy(&o, p, number)) mt_try(lh_policy_resolve(&plans[n++], &o));
+    return n;
+}
+
+static lh_session *prefilled(lh_engine *engine, const lh_policy_plan *plans, int64_t n)
+{
+    lh_session *s = NULL;
+    mt_try(lh_session_open(&s, engine,
+                           &(lh_session_options){.policy = plans,
+                                                 .others = n > 1 ? plans + 1 : NULL,
+                                                 .other_count = n - 1,
+                                                 .prompt = FAMILY_PROMPT,
+                                                 .more = FAMILY_STEPS,
+                                                 .length = FAMILY_PROMPT + FAMILY_STEPS,
+                                                 .seed = 3}));
+    mt_try(lh_session_prefill(s, models.ids, FAMILY_PROMPT, NULL));
+    return s;
+}
+
+/* What two caches hold of a layer. */
+static void compare_layer(lh_kv *many, lh_kv *own, int64_t layer, const lh_policy_plan *plan)
+{
+    lh_kv_positions a = {0}, b = {0};
+    mt_try(lh_kv_gather_positions(many, layer, &a));
+    mt_try(lh_kv_gather_positions(own, layer, &b));
+    int64_t n = mt_rank() ? 0 : a.offsets[a.heads];
+    mt_check(mt_rank() || (memcmp(a.offsets, b.offsets, (size_t)(a.heads + 1) * sizeof *a.offsets) == 0 &&
+                           memcmp(a.positions, b.positions, (size_t)n * sizeof *a.positions) == 0),
+             "%s: layer %lld keeps other entries than by a prefill of its own", plan->name, (long long)layer);
+    lh_kv_positions_clear(&a);
+    lh_kv_positions_clear(&b);
+}
+
+/* After the prompt and three steps: entries, and the token that comes next. */
+static void compare_sessions(lh_session *many, lh_session *own, int model, const lh_policy_plan *plan)
+{
+    static const lh_sampling greedy = {.top_p = 1, .repeat_penalty = 1};
+    lh_session *const both[2] = {many, own};
+    int32_t next[2] = {0};
+    for (int step = 0; step < 4; step++) {
+        for (int64_t l = 0; l < family_shapes[model].layers; l++)
+            compare_layer(lh_session_kv(many), lh_session_kv(own), l, plan);
+        for (int i = 0; i < 2; i++) {
+            mt_try(lh_session_sample(both[i], &greedy, step, &next[i]));
+            if (step < 3) mt_try(lh_session_step(both[i], models.ids[FAMILY_PROMPT + step]));
+        }
+        mt_check(next[0] == next[1], "%s: another token than by a prefill of its own", plan->name);
+    }
+}
+
+START_TEST(test_one_prefill_fills_every_cache_as_its_own_would)
+{
+    static lh_policy_plan plans[MANY];
+    int64_t n = many_plans(plans);
+    family_dice d = {.seed = (uint32_t)(100 * mt_size() + 20 + _i)};
+    if (!runs_here(_i)) return;
+    lh_engine *engine = family_open(mt_comm(), models.paths[_i], "cpu", 0);
+    lh_session *many = prefilled(engine, plans, n);
+    for (int64_t i = 0; i < n; i++) {
+        if (mt_size() > 1 && !family_is_long() && family_roll(&d, 4)) continue;
+        lh_session *own = prefilled(engine, &plans[i], 1);
+        mt_try(lh_session_switch(many, i));
+        compare_sessions(many, own, _i, &plans[i]);
+        lh_session_close(own);
+    }
+    lh_session_close(many);
+    lh_engine_close(engine);
+    mt_end();
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("policies of families");
@@ -156,6 +238,7 @@ int main(void)
     tcase_add_unchecked_fixture(laws, set_up, tear_down);
     tcase_add_loop_test(laws, test_every_policy_keeps_the_same_on_any_ranks_and_device, 0, FAMILIES);
     tcase_add_loop_test(laws, test_a_budget_over_the_length_changes_no_bit, 0, FAMILIES);
+    tcase_add_loop_test(laws, test_one_prefill_fills_every_cache_as_its_own_would, 0, FAMILIES);
     suite_add_tcase(suite, laws);
     return mt_run(suite);
 }
