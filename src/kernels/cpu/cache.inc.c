@@ -71,22 +71,20 @@ static void compact_in_order(const lh_compact_args *a, int64_t h)
     a->dst->len[h] = kept;
 }
 
+/* Behind the last hole nothing moves. */
 static void compact_fill(const lh_compact_args *a, int64_t h)
 {
     const uint8_t *state = a->state + h * a->ld;
-    int64_t last = a->src->len[h], kept = 0;
-    for (int64_t s = 0; s < last; s++) kept += state[s] == LH_ENTRY_KEEP;
-    for (int64_t s = 0; s < kept; s++) {
-        if (state[s] == LH_ENTRY_KEEP) {
-            move_entries(a, h, s, s, 1);
-            continue;
-        }
+    int64_t end = a->src->len[h], s = 0;
+    if (a->dst->positions != a->src->positions) move_entries(a, h, 0, 0, end);
+    for (; s < end; s++) {
+        if (state[s] == LH_ENTRY_KEEP) continue;
         do {
-            last--;
-        } while (state[last] != LH_ENTRY_KEEP);
-        move_entries(a, h, s, last, 1);
+            end--;
+        } while (end > s && state[end] != LH_ENTRY_KEEP);
+        if (end > s) move_entries(a, h, s, end, 1);
     }
-    a->dst->len[h] = kept;
+    a->dst->len[h] = end;
 }
 
 /* 1 when no head writes where another one has yet to read. */
@@ -103,9 +101,11 @@ static int heads_are_apart(const lh_compact_args *a)
  * that what an earlier head leaves behind is never read by a later one. */
 static lh_status op_compact(lh_stream *stream, const lh_compact_args *a)
 {
+    /* holes to fill are few as a rule: finding them is the work */
+    int64_t work = a->src->heads * a->ld * (a->kind == LH_COMPACT_FILL ? 1 : a->src->head_dim);
     (void)stream;
     assert(!a->dst->stats || a->dst->stat_count == a->src->stat_count);
-#pragma omp parallel for schedule(dynamic) if (heads_are_apart(a))
+#pragma omp parallel for schedule(dynamic) if (work >= PARALLEL_FROM && heads_are_apart(a))
     for (int64_t h = 0; h < a->src->heads; h++) {
         if (a->kind == LH_COMPACT_FILL)
             compact_fill(a, h);

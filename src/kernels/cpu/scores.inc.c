@@ -194,15 +194,22 @@ static lh_status op_position_scores(lh_stream *stream, const lh_position_scores_
     return LH_OK;
 }
 
+/* Names of their own: a store of a state may change whatever a pointer leads to, as far as C knows. */
+static void classify_head(const lh_classify_args *a, int64_t h)
+{
+    const int32_t *positions = a->kv->positions ? a->kv->positions + a->kv->offset[h] : NULL;
+    const int64_t len = a->kv->len[h], from = a->visible_from, sinks = a->sinks, recent_from = a->recent_from;
+    uint8_t *state = a->state + h * a->ld;
+    for (int64_t s = 0; s < len; s++) {
+        int64_t p = positions ? positions[s] : s;
+        uint8_t held = p < sinks || p >= recent_from ? LH_ENTRY_KEEP : LH_ENTRY_COMPETES;
+        state[s] = p < from ? LH_ENTRY_DROP : held;
+    }
+}
+
 static lh_status op_classify(lh_stream *stream, const lh_classify_args *a)
 {
     (void)stream;
-    for (int64_t h = 0; h < a->kv->heads; h++) {
-        for (int64_t s = 0; s < a->kv->len[h]; s++) {
-            int64_t p = entry_position(a->kv, h, s);
-            uint8_t held = p < a->sinks || p >= a->recent_from ? LH_ENTRY_KEEP : LH_ENTRY_COMPETES;
-            a->state[h * a->ld + s] = p < a->visible_from ? LH_ENTRY_DROP : held;
-        }
-    }
+    for (int64_t h = 0; h < a->kv->heads; h++) classify_head(a, h);
     return LH_OK;
 }

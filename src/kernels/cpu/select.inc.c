@@ -57,71 +57,92 @@ static lh_status op_count_at(lh_stream *stream, const lh_count_at_args *a)
     return LH_OK;
 }
 
-/* What a radix selection looks at: the key of slot s, or -1 where the slot does
- * not take part. */
-typedef struct lh_keys {
-    const lh_select_top_args *args;
-    int64_t head, tie; /* tie < 0: keys of scores; else: of positions among the
-                          entries whose score key is `tie` */
-} lh_keys;
+/* ---- the best of each head ---- */
 
-/* Lower positions have higher keys. */
-VEC_FN int64_t key_of(const lh_keys *keys, int64_t s)
+/* Keys of a head's slots: 0 for what does not compete, and 1, which no number has, for NaN. Returns how many compete.
+ */
+static int64_t list_keys(const lh_select_top_args *a, int64_t h, uint32_t *keys)
 {
-    const lh_select_top_args *a = keys->args;
-    int64_t at = keys->head * a->ld + s;
-    if (a->state[at] != LH_ENTRY_COMPETES) return -1;
-    int64_t key = lh_score_key(a->scores[at]);
-    if (keys->tie < 0) return key;
-    return key == keys->tie ? (int64_t)UINT32_MAX - entry_position(a->kv, keys->head, s) : -1;
-}
-
-/* The count-th largest key in 11 + 11 + 10 bits, and in *above how many are
- * larger. count is at least 1 and at most the number of keys. */
-static int64_t find_key(const lh_keys *keys, int64_t count, int64_t *above)
-{
-    int64_t len = keys->args->kv->len[keys->head], prefix = 0;
-    *above = 0;
-    for (int round = 0; round < 3; round++) {
-        int bits = round < 2 ? 11 : 10, shift = round == 0 ? 21 : round == 1 ? 10 : 0;
-        int64_t bins[2048] = {0}, b = ((int64_t)1 << bits) - 1;
-        for (int64_t s = 0; s < len; s++) {
-            int64_t key = key_of(keys, s);
-            if (key >= 0 && key >> (shift + bits) == prefix) bins[(key >> shift) & b]++;
-        }
-        for (; *above + bins[b] < count; b--) *above += bins[b];
-        prefix = prefix << bits | b;
+    const float *scores = a->scores + h * a->ld;
+    const uint8_t *state = a->state + h * a->ld;
+    int64_t len = a->kv->len[h], held = 0;
+    for (int64_t s = 0; s < len; s++) {
+        uint32_t key = lh_score_key(scores[s]);
+        key = key ? key : 1;
+        keys[s] = state[s] == LH_ENTRY_COMPETES ? key : 0;
+        held += state[s] == LH_ENTRY_COMPETES;
     }
-    return prefix;
+    return held;
 }
 
-static void select_head(const lh_select_top_args *a, int64_t h)
+static int64_t count_from(const uint32_t *keys, int64_t n, uint32_t threshold)
 {
-    lh_keys keys = {.args = a, .head = h, .tie = -1};
-    uint8_t *state = a->state + h * a->ld;
-    int64_t len = a->kv->len[h], held = 0, at = 0, count = a->counts[h], above = 0, places;
-    int64_t score = INT64_MAX, place = INT64_MAX; /* entries at `score` need a key of at least `place` */
-    for (int64_t s = 0; s < len; s++) held += state[s] == LH_ENTRY_COMPETES;
-    count = count < held ? count : held;
-    if (count > 0) {
-        score = find_key(&keys, count, &above);
-        for (int64_t s = 0; s < len; s++) at += key_of(&keys, s) == score;
-        keys.tie = score;
-        place = above + at == count ? 0 : find_key(&keys, count - above, &places);
-        keys.tie = -1;
+    int64_t count = 0;
+    for (int64_t s = 0; s < n; s++) count += keys[s] >= threshold;
+    return count;
+}
+
+/* A threshold that exactly `count` keys reach, or the count-th largest key where others are equal to it. There are more
+ * than `count` keys that are not 0, and count is at least 1. *reach: keys that reach the threshold. */
+static uint32_t find_threshold(const uint32_t *keys, int64_t n, int64_t count, int64_t *reach)
+{
+    uint32_t low = UINT32_MAX, high = 0, trial;
+    for (int64_t s = 0; s < n; s++) {
+        low = keys[s] - 1 < low ? keys[s] - 1 : low;
+        high = keys[s] > high ? keys[s] : high;
+    }
+    low++; /* 0 - 1 is larger than any */
+    *reach = count + 1;
+    /* all but the lowest come first: that is what an eviction at every step asks for */
+    for (trial = low + 1; low < high; trial = low + (high - low + 1) / 2) {
+        int64_t n_trial = count_from(keys, n, trial);
+        if (n_trial >= count) {
+            low = trial;
+            *reach = n_trial;
+        } else {
+            high = trial - 1;
+        }
+        if (n_trial == count) break;
+    }
+    return low;
+}
+
+/* Keys above the threshold go to the top, those at it become keys of their positions below, the lowest position first;
+ * those below it stay the least. */
+static void break_ties(const lh_select_top_args *a, int64_t h, uint32_t *keys, uint32_t threshold)
+{
+    for (int64_t s = 0; s < a->kv->len[h]; s++) {
+        if (keys[s] == 0) continue;
+        uint32_t place = UINT32_MAX - 1 - (uint32_t)entry_position(a->kv, h, s);
+        keys[s] = keys[s] > threshold ? UINT32_MAX : keys[s] == threshold ? place : 1;
+    }
+}
+
+static void select_head(const lh_select_top_args *a, int64_t h, uint32_t *keys)
+{
+    uint8_t *state = a->state + h * a->ld, others = (uint8_t)a->others;
+    int64_t len = a->kv->len[h], held = list_keys(a, h, keys), count = a->counts[h], reach;
+    uint32_t threshold = count > 0 ? 1 : UINT32_MAX; /* all of them, or none: no key of a score is so large */
+    if (count > 0 && count < held) {
+        threshold = find_threshold(keys, len, count, &reach);
+        if (reach > count) {
+            break_ties(a, h, keys, threshold);
+            threshold = find_threshold(keys, len, count, &reach);
+        }
     }
     for (int64_t s = 0; s < len; s++) {
-        if (state[s] != LH_ENTRY_COMPETES) continue;
-        int64_t key = key_of(&keys, s);
-        int keep = key > score || (key == score && (int64_t)UINT32_MAX - entry_position(a->kv, h, s) >= place);
-        state[s] = (uint8_t)(keep ? LH_ENTRY_KEEP : a->others);
+        uint8_t chosen = keys[s] >= threshold ? LH_ENTRY_KEEP : others;
+        state[s] = keys[s] ? chosen : state[s];
     }
 }
 
 static lh_status op_select_top(lh_stream *stream, const lh_select_top_args *a)
 {
-    (void)stream;
+    lh_status st = LH_OK;
+    uint32_t *keys = NULL;
+    LH_TRY(lh_stream_scratch(stream, &keys, omp_get_max_threads() * a->ld * (int64_t)sizeof *keys));
 #pragma omp parallel for schedule(dynamic) if (a->kv->heads * a->ld >= PARALLEL_FROM)
-    for (int64_t h = 0; h < a->kv->heads; h++) select_head(a, h);
-    return LH_OK;
+    for (int64_t h = 0; h < a->kv->heads; h++) select_head(a, h, keys + omp_get_thread_num() * a->ld);
+done:
+    return st;
 }
