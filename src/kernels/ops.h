@@ -98,9 +98,11 @@ typedef struct lh_attend_block_args {
 } lh_attend_block_args;
 
 /* One row a sequence over all entries it may see; o and lse as in attend_block. q, o: sequence b, head i starts at
- * b * ld + i * head_dim; lse: [batch, heads] or NULL. Slots are in no particular order. */
+ * b * ld + i * head_dim; lse: [batch, heads] or NULL. Slots are in no particular order. logits: [batch * heads, ld],
+ * where they are wanted. */
 typedef struct lh_attend_decode_args {
     float *o, *lse;
+    lh_row_logits logits;
     const float *q;
     const int32_t *positions; /* [batch] of the rows */
     const lh_ragged *seqs;    /* [batch] */
@@ -150,9 +152,11 @@ typedef struct lh_top_logits_args {
 
 /* Query rows that look at a cache. Row r is at positions[r] and sees the entries at positions <= until[r] (NULL:
  * positions[r]), with a window > 0 only those > positions[r] - window. Its logit of an entry is gains[r] (NULL: 1)
- * times what `logit` says, s_rj. q: row r, head i starts at r * q_ld + i * head_dim. */
+ * times what `logit` says, s_rj. q: row r, head i starts at r * q_ld + i * head_dim. The logits of a single row may be
+ * given, which saves working them out: as attend_decode or row_lse left them, before any gain. */
 typedef struct lh_observed {
     const float *q;
+    lh_row_logits logits;             /* [heads], of a single row */
     const int32_t *positions, *until; /* [rows] */
     const float *gains;               /* [rows] */
     const lh_ragged *kv;
@@ -161,9 +165,11 @@ typedef struct lh_observed {
     int64_t rows, q_ld;
 } lh_observed;
 
-/* lse[r,i] = log sum over the entries that row r sees of exp(s_rj); -inf where it sees none. */
+/* lse[r,i] = log sum over the entries that row r sees of exp(s_rj); -inf where it sees none. The logits of a single
+ * row, before its gain, are left where they are wanted. */
 typedef struct lh_row_lse_args {
-    float *lse; /* [rows, heads] */
+    float *lse;           /* [rows, heads] */
+    lh_row_logits logits; /* [heads] */
     lh_observed rows;
 } lh_row_lse_args;
 

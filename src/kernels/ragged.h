@@ -32,6 +32,13 @@ typedef struct lh_logit {
     int64_t window;
 } lh_logit;
 
+/* Logits of one row a sequence: that of query head i with slot s at at[i * ld + s], as lh_logit says; of entries that
+ * the row does not see any number. */
+typedef struct lh_row_logits {
+    float *at; /* NULL: not known, or not wanted */
+    int64_t ld;
+} lh_row_logits;
+
 /* Numbers of slots, in memory of any shape: number c of slot s of KV head h lies at
  * at[((starts ? starts[h] : h * ld) + s) * step + c * next]. As statistics of a cache: starts = offset, step =
  * stat_count, next = 1; as rows [heads * parts, n]: ld = parts * n, step = 1, next = n. */

@@ -88,21 +88,30 @@ static int measure(lh_kv *kv, lh_eviction *e, const int64_t *lens, int64_t heads
     return kv->fixed.heads != LH_HEADS_UNIFORM ? held > heads * budget : e->cols > budget;
 }
 
+/* What is exchanged needs work space on all ranks. Collective. */
+static lh_status make_work_everywhere(lh_kv *kv, int64_t cols, lh_status *local)
+{
+    if (*local == LH_OK) *local = lh_kv_make_work(kv, cols);
+    return lh_comm_agree(kv->place.comm, *local);
+}
+
 lh_status lh_kv_evict_layer(lh_kv *kv, lh_eviction *e, lh_status *local)
 {
     lh_status st = LH_OK;
     const lh_heads *h = &kv->shape.heads;
     const int64_t *lens = e->pool->len;
     int64_t heads = h->kv_count;
-    int together = kv->fixed.source == LH_SCORE_ATTENTION || kv->fixed.heads != LH_HEADS_UNIFORM || kv->fixed.joint;
-    if (together) {
+    int apart = kv->fixed.heads != LH_HEADS_UNIFORM; /* heads have budgets of their own */
+    int together = (kv->fixed.source == LH_SCORE_ATTENTION && h->split) || kv->fixed.joint || apart;
+    int alike = !apart && !lh_kv_slides(&kv->shape, e->layer); /* all heads hold as many entries */
+    if (together && alike) LH_TRY(make_work_everywhere(kv, 0, local));
+    if (together && !alike) {
         LH_TRY(lh_kv_gather_lens(kv, lens + h->counted_first - h->kv_first, kv->traffic.offsets));
         lens = kv->traffic.offsets;
         heads = h->kv_heads;
     }
     if (!measure(kv, e, lens, heads)) goto done;
-    if (*local == LH_OK) *local = lh_kv_make_work(kv, e->cols);
-    if (together) LH_TRY(lh_comm_agree(kv->place.comm, *local)); /* what is exchanged needs the work space */
+    if (together && !alike) LH_TRY(make_work_everywhere(kv, e->cols, local));
     LH_TRY(lh_kv_choose(kv, e, local, kv->traffic.kept));
     if (*local == LH_OK) *local = compact(kv, e);
 done:

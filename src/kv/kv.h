@@ -109,11 +109,17 @@ lh_status lh_kv_prefill_next(lh_kv *kv, int64_t layer, int64_t at, int64_t *toke
  * before; in prefill `tokens` when it wants none, afterwards INT64_MAX. */
 typedef struct lh_kv_rows {
     const float *q, *lse;
+    lh_row_logits logits; /* of a single row, from lh_kv_row_logits */
     const int32_t *positions;
     int64_t first, tokens, q_ld;
 } lh_kv_rows;
 int64_t lh_kv_wants_rows(const lh_kv *kv, int64_t layer);
 lh_status lh_kv_record(lh_kv *kv, int64_t layer, const lh_kv_rows *rows);
+
+/* Where the attention of a single row may leave its logits with the entries of a layer (those of lh_kv_room, appended
+ * to) for lh_kv_record, which works them out otherwise, and then rounds queries as lh_column_stats_args says; NULL
+ * where nobody looks at them. Not collective. */
+lh_status lh_kv_row_logits(lh_kv *kv, int64_t layer, lh_row_logits *out);
 
 /* Collective. Observe, evict, free. LH_EFILE when the recorded log-sum-exps are not finite: the weights are damaged. */
 lh_status lh_kv_prefill_end(lh_kv *kv, int64_t layer);

@@ -173,6 +173,7 @@ typedef enum lh_work_part {
     LH_WORK_STATE,   /* [kv_count, ld] lh_entry_state */
     LH_WORK_COUNTS,  /* [3, kv_count] int64: to select; above and at the threshold */
     LH_WORK_BINS,    /* [2048] int64 */
+    LH_WORK_LOGITS,  /* [kv_count x group, ld] f32: of the row that a step of decoding adds */
     LH_WORK_PIECES,  /* columns that the ranks observed of shared KV heads */
     LH_WORK_PARTS
 } lh_work_part;
@@ -190,6 +191,7 @@ typedef struct lh_work_request {
     int64_t fresh;      /* entries whose norms are made at once */
     int ranked, scored; /* as of lh_layer_plan, of any layer */
     int counted;        /* statistics of a prompt are counted in columns of ranks and put together */
+    int steps;          /* single rows are observed */
 } lh_work_request;
 
 /* Sizes alone; alloc takes them. Returns all bytes. */
@@ -224,10 +226,19 @@ typedef struct lh_ring {
     float *saved; /* as it was at the mark; NULL: nothing was recorded since */
 } lh_ring;
 
+/* What the newest row gave to the entries, where decoding observes it alone: counted while the keys were at hand, for
+ * the eviction that follows. */
+typedef struct lh_latest {
+    float *sums; /* device, [kv_count x parts, ld] */
+    int64_t ld;
+    int64_t row; /* its position, -1: nothing that holds */
+} lh_latest;
+
 typedef struct lh_kv_layer {
     lh_pool pool;
     lh_saved saved;
     lh_ring ring;
+    lh_latest latest;
     lh_layer_plan plan;
     int64_t fresh; /* entries at the end of every head whose norms are not known yet */
 } lh_kv_layer;
@@ -347,8 +358,8 @@ lh_status lh_kv_unturn(lh_kv *kv, int64_t layer);
 
 /* ---- one eviction of a layer that lies in its own pool (decode.c) ---- */
 
-/* Collective where attention ranks, heads differ or are joined: what the next row cannot see goes, then what the
- * policy gives up. e: layer, seen, visible_from, protect and number. */
+/* Collective where attention ranks and groups are split, heads differ or are joined: what the next row cannot see goes,
+ * then what the policy gives up. e: layer, seen, visible_from, protect and number. */
 lh_status lh_kv_make_work(lh_kv *kv, int64_t cols); /* for heads as long as they are now, and `cols` slots at least */
 lh_status lh_kv_drop_unseen(lh_kv *kv, const lh_eviction *e);
 lh_status lh_kv_evict_layer(lh_kv *kv, lh_eviction *e, lh_status *local);
@@ -366,6 +377,7 @@ lh_status lh_kv_end_blocks(lh_kv *kv, int64_t layer);
 /* Query rows of this rank's query heads, and with lh_kv_join_rows of all query heads of its KV heads. */
 typedef struct lh_row_block {
     const float *q, *lse; /* lse NULL: not known */
+    lh_row_logits logits; /* of a single row */
     const int32_t *positions;
     int64_t rows, q_ld, lse_ld;
     int64_t first, head; /* row r is at position first + r, but for the first `head` rows, which are at position r */
@@ -411,7 +423,18 @@ lh_status lh_kv_count_rows(lh_kv *kv, int64_t layer, const lh_kv_rows *rows);
  * of a layer's prefill. */
 lh_status lh_kv_join_stats(lh_kv *kv, const lh_eviction *e, lh_status *local);
 
-/* Collective. The rows that were kept (or those of the ring) are observed, into kv->work. */
+/* Layers whose newest row is counted as it passes, and what that takes for heads of up to `ld` slots, 0 for others. */
+int lh_kv_counts_latest(const lh_kv_shape *shape, const lh_policy_plan *fixed, int64_t layer);
+int64_t lh_kv_latest_bytes(const lh_kv_shape *shape, const lh_policy_plan *fixed, int64_t ld);
+
+/* A single row whose logits are known, of such a layer. */
+lh_status lh_kv_count_latest(lh_kv *kv, int64_t layer, const lh_kv_rows *rows);
+
+/* Numbers of the entries that an eviction ranks by, of rows that are not counted on and on. */
+lh_slot_floats lh_kv_observed_sums(const lh_kv *kv, const lh_eviction *e);
+
+/* Collective. The rows that were kept (or those of the ring) are observed, into kv->work; the newest row alone was
+ * counted as it passed. */
 lh_status lh_kv_observe(lh_kv *kv, const lh_eviction *e, lh_status *local);
 
 /* ---- expected attention (expected.c) ---- */

@@ -43,6 +43,7 @@ static range range_of(int64_t cols, int i, int sharers)
 
 static lh_status count(lh_kv *kv, const lh_eviction *e, const lh_row_block *b, lh_column_stats_args *args)
 {
+    args->rows.logits = b->logits;
     args->rows.positions = b->positions;
     args->rows.until = b->until;
     args->rows.gains = b->gains;
@@ -87,7 +88,9 @@ static lh_status count_shares(lh_kv *kv, const lh_eviction *e, const lh_row_bloc
                                      .rows = {.q = b->q + g * h->group * kv->shape.head_dim,
                                               .kv = &view,
                                               .map = {.heads = h->group, .group = h->group}}};
-        LH_TRY(count(kv, e, b, &args));
+        lh_row_block own = *b;
+        if (own.logits.at) own.logits.at += g * h->group * own.logits.ld;
+        LH_TRY(count(kv, e, &own, &args));
     }
 done:
     return st;
@@ -282,6 +285,7 @@ lh_status lh_kv_count_rows(lh_kv *kv, int64_t layer, const lh_kv_rows *rows)
     for (int64_t at = skip; at < rows->tokens; at += LH_ROWS_AT_ONCE) {
         lh_row_block b = {.q = rows->q + at * rows->q_ld,
                           .lse = rows->lse + at * h->q_count,
+                          .logits = rows->logits,
                           .positions = rows->positions + at,
                           .rows = rows->tokens - at < LH_ROWS_AT_ONCE ? rows->tokens - at : LH_ROWS_AT_ONCE,
                           .first = rows->first + at,
@@ -292,6 +296,74 @@ lh_status lh_kv_count_rows(lh_kv *kv, int64_t layer, const lh_kv_rows *rows)
     }
 done:
     return st;
+}
+
+/* ---- the newest row ---- */
+
+int lh_kv_counts_latest(const lh_kv_shape *shape, const lh_policy_plan *fixed, int64_t layer)
+{
+    return lh_kv_latest_bytes(shape, fixed, 1) > 0 && !lh_kv_slides(shape, layer);
+}
+
+/* Gains, later rows and deviations are left to the ring. */
+int64_t lh_kv_latest_bytes(const lh_kv_shape *shape, const lh_policy_plan *fixed, int64_t ld)
+{
+    int alone = lh_kv_observes_again(fixed) && !fixed->running && fixed->rows == 1 && !shape->heads.split;
+    if (!alone || fixed->gain || fixed->non_causal || fixed->statistic == LH_STAT_COUNT ||
+        fixed->select == LH_SELECT_STD_SCOPE)
+        return 0;
+    return shape->heads.kv_count * lh_kv_parts(shape, fixed) * ld * (int64_t)sizeof(float);
+}
+
+static lh_status latest_room(lh_kv *kv, lh_latest *latest, int64_t ld)
+{
+    lh_status st = LH_OK;
+    if (latest->ld >= ld) goto done;
+    lh_device_free(lh_kv_device(kv), latest->sums);
+    *latest = (lh_latest){.row = -1};
+    LH_TRY(
+        lh_device_alloc(lh_kv_device(kv), &latest->sums, lh_kv_latest_bytes(&kv->shape, &kv->fixed, ld), LH_MEM_WORK));
+    latest->ld = ld;
+done:
+    return st;
+}
+
+lh_status lh_kv_count_latest(lh_kv *kv, int64_t layer, const lh_kv_rows *rows)
+{
+    lh_status st = LH_OK;
+    lh_latest *latest = &kv->layers[layer].latest;
+    lh_pool *pool = lh_kv_turns(&kv->fixed) ? &kv->turn.pool : &kv->layers[layer].pool;
+    lh_eviction e = {.layer = layer, .pool = pool, .seen = rows->first + 1, .cols = longest(pool) + 1};
+    lh_row_block b = {.q = rows->q,
+                      .lse = rows->lse,
+                      .logits = rows->logits,
+                      .positions = rows->positions,
+                      .rows = 1,
+                      .first = rows->first,
+                      .q_ld = rows->q_ld,
+                      .lse_ld = kv->shape.heads.q_count};
+    int64_t parts = lh_kv_parts(&kv->shape, &kv->fixed);
+    LH_TRY(lh_kv_check_rows(kv, layer, &b, 1));
+    LH_TRY(latest_room(kv, latest, kv->work.ld));
+    LH_TRY(lh_stream_zero(kv->place.stream, latest->sums, lh_kv_latest_bytes(&kv->shape, &kv->fixed, latest->ld)));
+    lh_columns to = {.sums = lh_kv_rows_of(latest->sums, parts, latest->ld), .parts = parts};
+    LH_TRY(count_all(kv, &e, &b, &to));
+    latest->row = rows->first;
+done:
+    return st;
+}
+
+static int is_latest(const lh_kv *kv, const lh_eviction *e)
+{
+    return e->again && kv->layers[e->layer].latest.sums && kv->layers[e->layer].latest.row == e->seen - 1;
+}
+
+lh_slot_floats lh_kv_observed_sums(const lh_kv *kv, const lh_eviction *e)
+{
+    const lh_latest *latest = &kv->layers[e->layer].latest;
+    int64_t parts = lh_kv_parts(&kv->shape, &kv->fixed);
+    if (is_latest(kv, e)) return lh_kv_rows_of(latest->sums, parts, latest->ld);
+    return lh_kv_rows_of(kv->work.at[LH_WORK_RAW], parts, kv->work.ld);
 }
 
 /* ---- rows that were kept ---- */
@@ -322,6 +394,7 @@ lh_status lh_kv_observe(lh_kv *kv, const lh_eviction *e, lh_status *local)
                         .q_ld = h->q_count * kv->shape.head_dim,
                         .lse_ld = h->q_count};
     lh_row_block b = own;
+    if (is_latest(kv, e)) goto done;
     if (*local == LH_OK && e->again) *local = lh_kv_ring_unroll(kv, e);
     if (*local == LH_OK && !e->again) *local = lh_kv_check_rows(kv, e->layer, &own, 0);
     LH_TRY(lh_kv_join_rows(kv, e, &own, local, &b));

@@ -135,6 +135,8 @@ lh_status lh_kv_plan(const lh_kv_shape *shape, const lh_policy_plan *plan, int64
     f.observed = f.one_layer || need.counted ? observed_bytes(shape, &fixed, &need) : later_rows;
     lh_work_request later = lh_kv_decode_work(&fixed, longest);
     f.decoding = later_rows + lh_work_size(&work, shape, &fixed, &later);
+    for (int64_t l = 0; l < shape->layers; l++)
+        if (lh_kv_counts_latest(shape, &fixed, l)) f.decoding += lh_kv_latest_bytes(shape, &fixed, longest);
     if (lh_kv_turns(&fixed))
         f.decoding += lh_turn_bytes(shape, heads * longest, shape->sliding ? most(longest, shape->window) : longest);
     /* the work space stays until the last layer is done, be it one that evicts nothing */

@@ -157,6 +157,12 @@ static int rings(const lh_kv *kv, int64_t layer)
     return kv->layers[layer].ring.q && (kv->fixed.every || !kv->clock.seen);
 }
 
+/* The last row is counted as it passes. */
+static int counts_latest(const lh_kv *kv, int64_t layer)
+{
+    return rings(kv, layer) && lh_kv_counts_latest(&kv->shape, &kv->fixed, layer);
+}
+
 int64_t lh_kv_wants_rows(const lh_kv *kv, int64_t layer)
 {
     int wanted = rings(kv, layer) || use_of_rows(kv, layer) != UNUSED;
@@ -171,6 +177,18 @@ int64_t lh_kv_wants_rows(const lh_kv *kv, int64_t layer)
     return first;
 }
 
+lh_status lh_kv_row_logits(lh_kv *kv, int64_t layer, lh_row_logits *out)
+{
+    lh_status st = LH_OK;
+    *out = (lh_row_logits){0};
+    if (!kv->clock.seen || kv->shape.heads.split || (use_of_rows(kv, layer) != COUNTED && !counts_latest(kv, layer)))
+        goto done;
+    LH_TRY(lh_kv_make_work(kv, 0));
+    *out = (lh_row_logits){kv->work.at[LH_WORK_LOGITS], kv->work.ld};
+done:
+    return st;
+}
+
 /* Collective where statistics go on and groups are split. */
 static lh_status use_rows(lh_kv *kv, int64_t layer, const lh_kv_rows *rows)
 {
@@ -178,6 +196,9 @@ static lh_status use_rows(lh_kv *kv, int64_t layer, const lh_kv_rows *rows)
     use what = use_of_rows(kv, layer);
     double start = lh_kv_now();
     if (rings(kv, layer)) LH_TRY(lh_kv_ring_record(kv, layer, rows));
+    kv->layers[layer].latest.row = -1;
+    if (rows->logits.at && counts_latest(kv, layer) && kv->counting == LH_OK)
+        kv->counting = lh_kv_count_latest(kv, layer, rows);
     if (what == KEPT) LH_TRY(keep_rows(kv, rows));
     if (what == COUNTED) LH_TRY(lh_kv_count_rows(kv, layer, rows));
     if (what == EXPECTED) LH_TRY(lh_kv_expect_rows(kv, layer, rows));

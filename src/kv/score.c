@@ -66,7 +66,7 @@ static lh_status finish(lh_kv *kv, const lh_eviction *e, lh_finish_kind kind, fl
     int64_t parts = lh_kv_parts(&kv->shape, p), rows = lh_policy_rows(p, e->seen);
     int64_t first = p->running ? lh_kv_first_counted(kv) : e->seen - rows + p->head_rows;
     lh_finish_scores_args args = {.y = y,
-                                  .x = lh_kv_rows_of(kv->work.at[LH_WORK_RAW], parts, kv->work.ld),
+                                  .x = lh_kv_observed_sums(kv, e),
                                   .squares = lh_kv_rows_of(kv->work.at[LH_WORK_SQUARES], 1, kv->work.ld),
                                   .kv = view,
                                   .ld = kv->work.ld,

@@ -97,6 +97,7 @@ static void size_attention(lh_work *work, const lh_kv_shape *shape, const lh_pol
     if (fixed->value_prior) bytes[LH_WORK_PRIOR] = 2 * row;
     if (fixed->select == LH_SELECT_TWO_STAGE)
         bytes[LH_WORK_NORMS] = ((h->split ? h->heads : h->q_count) + h->kv_count) * need->fresh * f32;
+    if (need->steps) bytes[LH_WORK_LOGITS] = h->group * row;
     int64_t floats = again ? parts + squares : layout.count;
     if (h->split && (again || need->counted)) bytes[LH_WORK_PIECES] = pieces_count(h, floats, need->ld) * f32;
 }
@@ -133,6 +134,9 @@ void lh_kv_add_need(lh_work_request *need, const lh_kv_shape *shape, const lh_po
 lh_work_request lh_kv_decode_work(const lh_policy_plan *fixed, int64_t ld)
 {
     int evicts = lh_kv_evicts_again(fixed);
-    return (lh_work_request){
-        .ld = ld, .fresh = ld, .ranked = evicts, .scored = evicts && fixed->source != LH_SCORE_POSITION};
+    return (lh_work_request){.ld = ld,
+                             .fresh = ld,
+                             .ranked = evicts,
+                             .scored = evicts && fixed->source != LH_SCORE_POSITION,
+                             .steps = evicts};
 }

@@ -265,12 +265,17 @@ static lh_status attend_and_record(lh_forward *f, lh_kv *kv, const lh_rows_at *r
 {
     lh_status st = LH_OK;
     int wanted = rows->first + rows->tokens > lh_kv_wants_rows(kv, rows->layer);
-    float *lse = wanted ? f->lse : NULL;
-    LH_TRY(rows->tokens == 1 ? lh_layer_attend_step(f, rows, lse) : lh_layer_attend(f, rows, lse));
+    lh_row_results out = {.lse = wanted ? f->lse : NULL};
+    /* groups that are split over ranks never have all logits of a row: the same bits on any number of ranks need the
+     * same way everywhere */
+    if (wanted && rows->tokens == 1 && f->model->options.order == LH_ORDER_ANY)
+        LH_TRY(lh_kv_row_logits(kv, rows->layer, &out.logits));
+    LH_TRY(rows->tokens == 1 ? lh_layer_attend_step(f, rows, &out) : lh_layer_attend(f, rows, out.lse));
     if (wanted)
         LH_TRY(lh_kv_record(kv, rows->layer,
                             &(lh_kv_rows){.q = f->qkv,
                                           .lse = f->lse,
+                                          .logits = out.logits,
                                           .positions = f->positions,
                                           .first = rows->first,
                                           .tokens = rows->tokens,

@@ -22,16 +22,16 @@ struct lh_forward {
     int64_t *gather_bytes, *gather_at; /* [ranks] */
     /* workspace of one chunk of t tokens, device */
     int32_t *ids, *positions, *turns; /* [t] */
-    float *x;                 /* [t, hidden] */
-    void *normed;             /* [t, hidden], of the model's type */
-    float *qkv;               /* [t, (q_count + 2 kv_count) * head_dim] */
-    float *attended;          /* [t, q_count * head_dim] */
-    void *attended_cast;      /* the same in bf16 */
-    float *lse;               /* [t, q_count] */
-    float *gate_up;           /* [t, 2 ff_count] */
-    void *gated;              /* [t, ff_count] */
-    float *y;                 /* [t, hidden] */
-    float *parts;             /* [parts, t, hidden] */
+    float *x;                         /* [t, hidden] */
+    void *normed;                     /* [t, hidden], of the model's type */
+    float *qkv;                       /* [t, (q_count + 2 kv_count) * head_dim] */
+    float *attended;                  /* [t, q_count * head_dim] */
+    void *attended_cast;              /* the same in bf16 */
+    float *lse;                       /* [t, q_count] */
+    float *gate_up;                   /* [t, 2 ff_count] */
+    void *gated;                      /* [t, ff_count] */
+    float *y;                         /* [t, hidden] */
+    float *parts;                     /* [parts, t, hidden] */
     /* the last rows */
     int64_t keep_next; /* rows wanted by the next call */
     int64_t keep;      /* rows there is room for */
@@ -47,15 +47,21 @@ typedef struct lh_rows_at {
     lh_ragged *view;
     const int32_t *turns; /* device, [tokens]: by what queries and keys are rotated; NULL: their positions */
     int keys_as_they_are; /* 1: keys are appended without rotation */
-    float *x; /* [tokens, hidden], updated in place */
+    float *x;             /* [tokens, hidden], updated in place */
 } lh_rows_at;
 
 /* Norm, projections, rotation; keys and values into the cache, rotated queries left in f->qkv. */
 lh_status lh_layer_append(lh_forward *f, const lh_rows_at *rows);
 
+/* What is wanted of the attention of one row beside its sums. */
+typedef struct lh_row_results {
+    float *lse; /* [q_count] or NULL */
+    lh_row_logits logits;
+} lh_row_results;
+
 /* Attention of the queries in f->qkv into f->attended, of a block or of one row. lse may be NULL. */
 lh_status lh_layer_attend(lh_forward *f, const lh_rows_at *rows, float *lse);
-lh_status lh_layer_attend_step(lh_forward *f, const lh_rows_at *rows, float *lse);
+lh_status lh_layer_attend_step(lh_forward *f, const lh_rows_at *rows, const lh_row_results *out);
 
 /* Output projection, residual, MLP, residual. Collective. */
 lh_status lh_layer_output(lh_forward *f, const lh_rows_at *rows);

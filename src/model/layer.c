@@ -127,11 +127,12 @@ lh_status lh_layer_attend(lh_forward *f, const lh_rows_at *rows, float *lse)
                                                               .o_ld = q_dim(f)});
 }
 
-lh_status lh_layer_attend_step(lh_forward *f, const lh_rows_at *rows, float *lse)
+lh_status lh_layer_attend_step(lh_forward *f, const lh_rows_at *rows, const lh_row_results *out)
 {
     return f->place.ops->attend_decode(f->place.stream,
                                        &(lh_attend_decode_args){.o = f->attended,
-                                                                .lse = lse,
+                                                                .lse = out->lse,
+                                                                .logits = out->logits,
                                                                 .q = f->qkv,
                                                                 .positions = f->positions,
                                                                 .seqs = rows->view,

@@ -135,18 +135,44 @@ attended decode_run(lot *m, rig *g, const attend_case *c)
     return out;
 }
 
+int64_t logits_ld(const attend_case *c)
+{
+    int64_t most = 0;
+    for (int64_t b = 0; b < (c->batch ? c->batch : 1); b++)
+        for (int64_t h = 0; h < c->kv[b].host.heads; h++)
+            most = c->kv[b].host.len[h] > most ? c->kv[b].host.len[h] : most;
+    return most + 2;
+}
+
+float *decode_logits_run(lot *m, rig *g, const attend_case *c)
+{
+    int64_t bytes = c->batch * c->map.heads * logits_ld(c) * 4;
+    float *host = lot_new(m, bytes), *logits = rig_put(g, host, bytes);
+    lh_ragged seqs[BATCH_MOST];
+    for (int64_t b = 0; b < c->batch; b++) seqs[b] = rig_cache(g, &c->kv[b]);
+    RUN(g, attend_decode, .o = rig_new(g, c->batch * c->o_ld * 4), .logits = {logits, logits_ld(c)},
+        .q = rig_put(g, c->q, c->batch * c->q_ld * 4), .positions = rig_put(g, c->positions, c->batch * 4),
+        .seqs = rig_put(g, seqs, c->batch * (int64_t)sizeof *seqs), .batch = c->batch, .q_ld = c->q_ld, .o_ld = c->o_ld,
+        .map = c->map, .logit = c->logit);
+    rig_get(g, host, logits, bytes);
+    rig_reset(g);
+    return host;
+}
+
 /* The rows on the device. */
 static lh_observed rows_put(rig *g, const attend_case *c, const lh_ragged *kv)
 {
-    return (lh_observed){.q = rig_put(g, c->q, c->tokens * c->q_ld * 4),
-                         .positions = rig_put(g, c->positions, c->tokens * 4),
-                         .until = c->until ? rig_put(g, c->until, c->tokens * 4) : NULL,
-                         .gains = c->gains ? rig_put(g, c->gains, c->tokens * 4) : NULL,
-                         .kv = kv,
-                         .map = c->map,
-                         .logit = c->logit,
-                         .rows = c->tokens,
-                         .q_ld = c->q_ld};
+    return (lh_observed){
+        .q = rig_put(g, c->q, c->tokens * c->q_ld * 4),
+        .logits = {c->logits ? rig_put(g, c->logits, c->map.heads * logits_ld(c) * 4) : NULL, logits_ld(c)},
+        .positions = rig_put(g, c->positions, c->tokens * 4),
+        .until = c->until ? rig_put(g, c->until, c->tokens * 4) : NULL,
+        .gains = c->gains ? rig_put(g, c->gains, c->tokens * 4) : NULL,
+        .kv = kv,
+        .map = c->map,
+        .logit = c->logit,
+        .rows = c->tokens,
+        .q_ld = c->q_ld};
 }
 
 float *row_lse_run(lot *m, rig *g, const attend_case *c)
@@ -156,6 +182,17 @@ float *row_lse_run(lot *m, rig *g, const attend_case *c)
     lh_ragged kv = rig_cache(g, &c->kv[0]);
     RUN(g, row_lse, .lse = lse, .rows = rows_put(g, c, &kv));
     rig_get(g, host, lse, bytes);
+    rig_reset(g);
+    return host;
+}
+
+float *row_logits_run(lot *m, rig *g, const attend_case *c)
+{
+    int64_t bytes = c->map.heads * logits_ld(c) * 4;
+    float *host = lot_new(m, bytes), *logits = rig_put(g, host, bytes);
+    lh_ragged kv = rig_cache(g, &c->kv[0]);
+    RUN(g, row_lse, .lse = rig_new(g, c->map.heads * 4), .logits = {logits, logits_ld(c)}, .rows = rows_put(g, c, &kv));
+    rig_get(g, host, logits, bytes);
     rig_reset(g);
     return host;
 }
@@ -194,6 +231,17 @@ columns columns_run(lot *m, rig *g, const attend_case *c, const columns_spec *sp
     return host;
 }
 
+double logit_by_formula(const attend_case *c, const cache *kv, const int64_t at[3])
+{
+    const lh_ragged *r = &kv->host;
+    const float *q = c->q + at[0] * c->q_ld + at[1] * r->head_dim;
+    int64_t h = (c->map.first + at[1]) / c->map.group, key = (r->offset[h] + at[2]) * r->head_dim;
+    double dot = 0;
+    for (int64_t x = 0; x < r->head_dim; x++) dot += q[x] * cache_number(r, r->k, key + x);
+    dot *= c->logit.scale;
+    return c->logit.softcap > 0 ? c->logit.softcap * tanh(dot / c->logit.softcap) : dot;
+}
+
 double row_weights(const attend_case *c, const cache *kv, int64_t row, int64_t i, double *weights)
 {
     const lh_ragged *r = &kv->host;
@@ -201,12 +249,7 @@ double row_weights(const attend_case *c, const cache *kv, int64_t row, int64_t i
     double top = -INFINITY, mass = 0;
     for (int64_t j = 0; j < r->len[h]; j++) {
         int64_t at = cache_position(r, h, j);
-        double dot = 0;
-        for (int64_t x = 0; x < r->head_dim; x++)
-            dot +=
-                c->q[row * c->q_ld + i * r->head_dim + x] * cache_number(r, r->k, (r->offset[h] + j) * r->head_dim + x);
-        dot *= c->logit.scale;
-        if (c->logit.softcap > 0) dot = c->logit.softcap * tanh(dot / c->logit.softcap);
+        double dot = logit_by_formula(c, kv, (const int64_t[]){row, i, j});
         if (c->gains) dot *= c->gains[row];
         int visible = at <= last && (c->logit.window == 0 || at > p - c->logit.window);
         weights[j] = visible ? dot : -INFINITY;

@@ -17,6 +17,7 @@ typedef struct attend_case {
     int32_t *positions; /* [batch or tokens] */
     int32_t *until;     /* [tokens], of observed rows alone; NULL as in lh_observed */
     float *gains;
+    float *logits; /* [heads, logits_ld(case)], of a single observed row: they are given; NULL: not */
 } attend_case;
 
 typedef struct attend_size {
@@ -49,6 +50,15 @@ attended block_run(lot *m, rig *g, const attend_case *c);
 attended decode_run(lot *m, rig *g, const attend_case *c);
 
 float *row_lse_run(lot *m, rig *g, const attend_case *c); /* [tokens, heads] */
+
+/* Logits that row_lse leaves of a single row, [heads, logits_ld], and attend_decode of each sequence's, [batch * heads,
+ * logits_ld]; 0 in what is behind the entries. */
+int64_t logits_ld(const attend_case *c);
+float *row_logits_run(lot *m, rig *g, const attend_case *c);
+float *decode_logits_run(lot *m, rig *g, const attend_case *c);
+
+/* The logit of row `row` of query head i and slot j of a cache, by the formula. */
+double logit_by_formula(const attend_case *c, const cache *kv, const int64_t at[3]);
 
 /* What column_stats is asked for, and where it goes. */
 typedef enum columns_place { COLUMNS_ROWS, COLUMNS_STATS } columns_place;

@@ -174,6 +174,37 @@ START_TEST(test_ref_is_softmax_over_the_positions_that_a_row_sees)
 }
 END_TEST
 
+/* Asking for them changes nothing else. */
+START_TEST(test_a_step_leaves_its_logits)
+{
+    for (int b = 0; lh_ops_at(b); b++) {
+        rig g;
+        rig_open(&g, lh_ops_at(b));
+        for (int n = 0; n < 120; n++) {
+            lot m = {0};
+            attend_case c;
+            attend_size size = {test_dims[n % 10], 1, n * 7 % 290, grouping_at(n), n};
+            decode_make(&m, &c, &size);
+            const float *got = decode_logits_run(&m, &g, &c);
+            for (int64_t row = 0; row < c.batch * c.map.heads; row++) {
+                int64_t s = row / c.map.heads, i = row % c.map.heads;
+                int64_t len = c.kv[s].host.len[(c.map.first + i) / c.map.group];
+                double *weights = lot_new(&m, len * 8 + 8);
+                row_weights(&c, &c.kv[s], s, i, weights);
+                for (int64_t j = 0; j < logits_ld(&c); j++) {
+                    if (j < len && weights[j] == 0) continue; /* not seen: any number */
+                    float want = j < len ? (float)logit_by_formula(&c, &c.kv[s], (const int64_t[]){s, i, j}) : 0;
+                    check_near(&got[row * logits_ld(&c) + j], &want, 1, (tolerance){1e-5, j < len ? 2e-5 : 0},
+                               "logit %d of row %d, case %d, %s", (int)j, (int)row, n, g.ops->name);
+                }
+            }
+            lot_end(&m);
+        }
+        rig_close(&g);
+    }
+}
+END_TEST
+
 /* One case for both operations on `mine` and `ref`. */
 static void compare_with_ref(rig *mine, rig *ref, const attend_size *size, int n)
 {
@@ -441,6 +472,7 @@ int main(void)
         test_attention_gives_the_numbers_of_numpy,
         test_ref_is_softmax_over_the_positions_that_a_row_sees,
         test_attention_of_every_backend_is_that_of_ref_at_all_head_dimensions_and_block_lengths,
+        test_a_step_leaves_its_logits,
         test_attention_of_every_backend_is_that_of_ref_at_all_head_counts_and_groups,
         test_attention_of_every_backend_is_that_of_ref_over_long_caches,
         test_huge_logits_do_not_overflow,

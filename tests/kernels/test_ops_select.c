@@ -123,8 +123,8 @@ START_TEST(test_select_top_keeps_the_best_of_each_head)
             for (int64_t h = 0; h < l.heads; h++) {
                 entry *best;
                 int64_t held = ranked(&m, &l, h, h + 1, &best);
-                const int64_t some[] = {0, 1, held / 2, held - 1, held, held + 5};
-                counts[h] = some[draw(30, (uint64_t)(n * 10 + h), 6)];
+                const int64_t some[] = {0, 1, 2, held / 2, held - 2, held - 1, held, held + 5};
+                counts[h] = some[draw(30, (uint64_t)(n * 10 + h), 8)];
                 counts[h] = counts[h] < 0 ? 0 : counts[h];
                 for (int64_t i = 0; i < held; i++)
                     want[h * l.ld + best[i].slot] = i < counts[h] ? LH_ENTRY_KEEP : LH_ENTRY_DROP;

@@ -206,6 +206,40 @@ static void make_rows(rig *r, int64_t layer, int64_t first, int64_t tokens)
     }
 }
 
+/* Attention of the rows into r->o and r->lse, and the logits of a single one where they are wanted. */
+static void attend(rig *r, lh_ragged *view, int64_t layer, int64_t tokens, lh_row_logits logits)
+{
+    const rig_case *c = r->of;
+    const lh_heads *h = &r->heads;
+    lh_logit logit = {.scale = 1.0f / sqrtf((float)c->dim),
+                      .softcap = c->softcap,
+                      .window = c->sliding && c->sliding[layer] ? c->window : 0};
+    int64_t q_ld = h->q_count * c->dim + 3, o_ld = h->q_count * c->dim;
+    if (logits.at)
+        mt_try(r->ops->attend_decode(r->stream, &(lh_attend_decode_args){.o = r->o,
+                                                                         .lse = r->lse,
+                                                                         .logits = logits,
+                                                                         .q = r->q,
+                                                                         .positions = r->positions,
+                                                                         .seqs = view,
+                                                                         .batch = 1,
+                                                                         .q_ld = q_ld,
+                                                                         .o_ld = o_ld,
+                                                                         .map = lh_heads_grouping(h),
+                                                                         .logit = logit}));
+    else
+        mt_try(r->ops->attend_block(r->stream, &(lh_attend_block_args){.o = r->o,
+                                                                       .lse = r->lse,
+                                                                       .q = r->q,
+                                                                       .positions = r->positions,
+                                                                       .kv = view,
+                                                                       .map = lh_heads_grouping(h),
+                                                                       .logit = logit,
+                                                                       .tokens = tokens,
+                                                                       .q_ld = q_ld,
+                                                                       .o_ld = o_ld}));
+}
+
 void rig_feed(rig *r, lh_ragged *view, int64_t layer, int64_t first, int64_t tokens)
 {
     const rig_case *c = r->of;
@@ -219,24 +253,20 @@ void rig_feed(rig *r, lh_ragged *view, int64_t layer, int64_t first, int64_t tok
                                                        .k = r->k,
                                                        .v = r->v,
                                                        .positions = r->positions}));
-    mt_try(r->ops->attend_block(
-        r->stream, &(lh_attend_block_args){.o = r->o,
-                                           .lse = r->lse,
-                                           .q = r->q,
-                                           .positions = r->positions,
-                                           .kv = view,
-                                           .map = lh_heads_grouping(h),
-                                           .logit = {.scale = 1.0f / sqrtf((float)c->dim),
-                                                     .softcap = c->softcap,
-                                                     .window = c->sliding && c->sliding[layer] ? c->window : 0},
-                                           .tokens = tokens,
-                                           .q_ld = q_ld,
-                                           .o_ld = h->q_count * c->dim}));
-    if (lh_kv_wants_rows(r->kv, layer) >= first + tokens) return;
-    lh_status st = lh_kv_record(
-        r->kv, layer,
-        &(lh_kv_rows){
-            .q = r->q, .lse = r->lse, .positions = r->positions, .first = first, .tokens = tokens, .q_ld = q_ld});
+    lh_row_logits logits = {0};
+    int wanted = lh_kv_wants_rows(r->kv, layer) < first + tokens;
+    /* every other step leaves its logits, the others have them worked out */
+    if (wanted && tokens == 1 && first % 2 && !c->works_out) mt_try(lh_kv_row_logits(r->kv, layer, &logits));
+    attend(r, view, layer, tokens, logits);
+    if (!wanted) return;
+    lh_status st = lh_kv_record(r->kv, layer,
+                                &(lh_kv_rows){.q = r->q,
+                                              .lse = r->lse,
+                                              .logits = logits,
+                                              .positions = r->positions,
+                                              .first = first,
+                                              .tokens = tokens,
+                                              .q_ld = q_ld});
     if (r->recorded)
         *r->recorded = st;
     else

@@ -28,6 +28,7 @@ typedef struct rig_case {
     int64_t kinds;          /* so many different keys, but for those of the last `apart` tokens; 0: all differ */
     int64_t apart, shuffle; /* shuffle: which token has which key (the others are odd in number) */
     int64_t question;       /* tokens of the question that ends the prompt, for policies that observe it */
+    int works_out;          /* 1: no step leaves its logits, so that the bits are the same where groups are split */
     lh_policy_options policy;
     const rig_values *values; /* NULL: all numbers follow from the seed; for the oracle alone, a rig has its own */
 } rig_case;

@@ -47,6 +47,7 @@ static rig_case case_of(int shape, int policy)
                       .sliding = shape % 2 ? sliding : NULL,
                       .seed = 8,
                       .question = 9,
+                      .works_out = 1,
                       .policy = policies[policy]};
 }
 

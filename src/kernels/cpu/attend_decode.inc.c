@@ -32,6 +32,7 @@ typedef struct lh_team {
     float *q;            /* [TEAM_MOST, q_ld], times the factor of queries; zero where the team lacks heads */
     float *s;            /* [CHUNK, TEAM_MOST] logits, then weights */
     float *o;            /* [TEAM_MOST, q_ld] sums of values */
+    lh_row_logits out;   /* of the chunk's first entry on */
     float top[TEAM_MOST], mass[TEAM_MOST];
 } lh_team;
 
@@ -175,6 +176,14 @@ VEC_FN void team_weigh(lh_team *t, const int team)
     }
 }
 
+VEC_FN void team_tell(const lh_team *t, const int heads)
+{
+    const int team = team_of(heads);
+    for (int h = 0; h < heads; h++) {
+        for (int64_t j = 0; j < t->n; j++) t->out.at[h * t->out.ld + j] = t->s[j * team + h];
+    }
+}
+
 /* A team over its chunk: sums of values, highest logit, mass. heads and kind are constants at each call. */
 VEC_FN void team_attend(lh_team *t, const lh_chunk *c, const int heads, const lh_meet kind)
 {
@@ -187,6 +196,7 @@ VEC_FN void team_attend(lh_team *t, const lh_chunk *c, const int heads, const lh
         vf_store(t->s + j * team, team_logits(t, j, heads, kind));
     }
     if (t->logit.softcap > 0) cap_logits(t->s, t->n * team, t->logit.softcap);
+    if (t->out.at) team_tell(t, heads);
     team_mask(t, c, team);
     for (int64_t i = 0; i < numbers; i += VL) highest = vf_max(vf_load(t->s + i), highest);
     team_tops(t, highest, team);
@@ -240,6 +250,9 @@ static void attend_chunk(const lh_decode *decode, const lh_chunk *c, float *memo
         memset(t.q, 0, (size_t)(TEAM_MOST * t.q_ld) * sizeof *t.q);
         for (int64_t h = 0; h < heads; h++)
             pack_floats_for(t.q + h * t.q_ld, q + h * d, d, query_factor(&a->logit), kind);
+        if (a->logits.at)
+            t.out = (lh_row_logits){a->logits.at + (c->b * a->map.heads + c->i0 + g) * a->logits.ld + c->first,
+                                    a->logits.ld};
         (kind == MEET_F32 ? teams_f32 : teams_bf16)[heads](&t, c);
         for (int64_t h = 0; h < heads; h++) {
             float *part = c->part + (g + h) * decode->part_ld;

@@ -157,6 +157,7 @@ static lh_status op_column_stats(lh_stream *stream, const lh_column_stats_args *
     lh_watch *watch = &stats.watch;
     int64_t steps = (a->cols + STEP - 1) / STEP, group = o->map.group, rows = o->rows;
     char *memory = NULL;
+    assert(rows == 1 || !o->logits.at);
     if (o->map.heads == 0 || rows == 0 || a->cols == 0) return LH_OK;
     watch_open(watch, o);
     int64_t own = round_up(step_floats_of(watch) + STEP * (a->parts + 2), 16);
@@ -169,7 +170,7 @@ static lh_status op_column_stats(lh_stream *stream, const lh_column_stats_args *
         float *at = (float *)(memory + shared + listed) + n * rows * (2 * group + 1);
         stats.heads[n] = (lh_stats_rows){.gain = at, .minus_lse = at + rows * group, .fair = at + 2 * rows * group};
     }
-#pragma omp parallel if (watch->heads * steps > 1 && rows * a->cols * o->map.heads >= PARALLEL_FROM / 32)
+#pragma omp parallel if (watch->heads * steps > 1 && watch_work(watch, a->cols) >= PARALLEL_FROM)
     {
         float *mine = (float *)(memory + shared + listed + numbers) + omp_get_thread_num() * own;
 #pragma omp for

@@ -2,7 +2,7 @@
 #include "kernels/cpu/inner.h"
 #include "kernels/slots.h"
 
-enum { NORM_ENTRIES = 1024 };
+enum { NORM_ENTRIES = 256 };
 
 /* Blocks that the longest head has. */
 static int64_t norm_blocks(const lh_ragged *kv)
@@ -12,28 +12,49 @@ static int64_t norm_blocks(const lh_ragged *kv)
     return (most + NORM_ENTRIES - 1) / NORM_ENTRIES;
 }
 
-/* Sum of the squares of n elements from `at` on. */
-VEC_FN float squares_of(const void *p, const lh_dtype type, int64_t at, int64_t n)
+/* Element at which the n-th of `count` vectors of d elements begins, which follow each other; behind the last one it
+ * stands in. */
+VEC_FN int64_t vector_at(int64_t at, int64_t d, int64_t n, int64_t count)
 {
-    vf sum = vf_zero();
-    for (int64_t i = 0; i < n; i += VL) {
-        vf x = vf_load_any_first(p, type, at + i, n - i);
-        sum = vf_fma(x, x, sum);
+    return at + least(n, count - 1) * d;
+}
+
+/* Lane n: the sum of the squares of the n-th vector. */
+VEC_FN vf squares_of(const void *p, const lh_dtype type, int64_t at, int64_t d, int64_t count)
+{
+    vf sum[VL];
+    for (int n = 0; n < VL; n++) {
+        int64_t from = vector_at(at, d, n, count);
+        sum[n] = vf_zero();
+        for (int64_t i = 0; i < d; i += VL) {
+            vf x = vf_load_any_first(p, type, from + i, d - i);
+            sum[n] = vf_fma(x, x, sum[n]);
+        }
     }
-    return vf_sum(sum);
+    return vf_sums(sum);
+}
+
+VEC_FN void entry_norms_of(const lh_entry_norms_args *a, int64_t h, const int64_t range[2], const lh_dtype type)
+{
+    const lh_ragged *kv = a->kv;
+    const void *part = a->part == LH_PART_KEY ? kv->k : kv->v;
+    for (int64_t s = range[0]; s < range[1]; s += VL) {
+        int64_t count = least(range[1] - s, VL);
+        float squares[VL], *y = lh_slot_at(&a->y, h, s, 0);
+        vf_store(squares, squares_of(part, type, (kv->offset[h] + s) * kv->head_dim, kv->head_dim, count));
+        for (int64_t n = 0; n < count; n++) {
+            float norm = a->kind == LH_NORM_SQUARE ? squares[n] : sqrtf(squares[n]);
+            y[n * a->y.step] = a->kind == LH_NORM_MINUS_L2 ? -norm : norm;
+        }
+    }
 }
 
 static void entry_norms_range(const lh_entry_norms_args *a, int64_t h, int64_t first, int64_t end)
 {
-    const lh_ragged *kv = a->kv;
-    const void *part = a->part == LH_PART_KEY ? kv->k : kv->v;
-    for (int64_t s = first; s < end; s++) {
-        int64_t at = (kv->offset[h] + s) * kv->head_dim;
-        float squares = kv->type == LH_F32 ? squares_of(part, LH_F32, at, kv->head_dim)
-                                           : squares_of(part, LH_BF16, at, kv->head_dim);
-        float norm = a->kind == LH_NORM_SQUARE ? squares : sqrtf(squares);
-        *lh_slot_at(&a->y, h, s, 0) = a->kind == LH_NORM_MINUS_L2 ? -norm : norm;
-    }
+    if (a->kv->type == LH_F32)
+        entry_norms_of(a, h, (const int64_t[]){first, end}, LH_F32);
+    else
+        entry_norms_of(a, h, (const int64_t[]){first, end}, LH_BF16);
 }
 
 static lh_status op_entry_norms(lh_stream *stream, const lh_entry_norms_args *a)
@@ -56,14 +77,18 @@ VEC_FN void add_directions(const lh_key_difference_args *a, int64_t h, const int
 {
     const lh_ragged *kv = a->kv;
     int64_t d = kv->head_dim;
-    for (int64_t s = range[0]; s < range[1]; s++) {
-        int64_t at = (kv->offset[h] + s) * d;
-        float inverse = 1.0f / fmaxf(sqrtf(squares_of(kv->k, type, at, d)), 1e-8f);
+    for (int64_t s = range[0]; s < range[1]; s += VL) {
+        int64_t at = (kv->offset[h] + s) * d, count = least(range[1] - s, VL);
+        float inverse[VL];
+        vf_store(inverse, squares_of(kv->k, type, at, d, count));
+        for (int n = 0; n < VL; n++) inverse[n] = 1.0f / fmaxf(sqrtf(inverse[n]), 1e-8f);
         for (int64_t i = 0; i < d; i += VL) {
-            vf x = vf_load_any_first(kv->k, type, at + i, d - i);
-            vf_store_first(sums + i, vf_fma(vf_set1(inverse), x, vf_load_first(sums + i, d - i)), d - i);
+            vf sum = vf_load_first(sums + i, d - i);
+            for (int64_t n = 0; n < count; n++)
+                sum = vf_fma(vf_set1(inverse[n]), vf_load_any_first(kv->k, type, at + n * d + i, d - i), sum);
+            vf_store_first(sums + i, sum, d - i);
         }
-        a->y[h * a->ld + s] = inverse;
+        memcpy(a->y + h * a->ld + s, inverse, (size_t)count * sizeof *inverse);
     }
 }
 
@@ -73,12 +98,18 @@ VEC_FN void compare_directions(const lh_key_difference_args *a, int64_t h, const
 {
     const lh_ragged *kv = a->kv;
     int64_t d = kv->head_dim;
-    for (int64_t s = range[0]; s < range[1]; s++) {
-        int64_t at = (kv->offset[h] + s) * d;
-        vf dot = vf_zero();
-        for (int64_t i = 0; i < d; i += VL)
-            dot = vf_fma(vf_load_any_first(kv->k, type, at + i, d - i), vf_load_first(mean + i, d - i), dot);
-        a->y[h * a->ld + s] *= -vf_sum(dot);
+    for (int64_t s = range[0]; s < range[1]; s += VL) {
+        int64_t at = (kv->offset[h] + s) * d, count = least(range[1] - s, VL);
+        float *y = a->y + h * a->ld + s;
+        vf dot[VL];
+        for (int n = 0; n < VL; n++) {
+            int64_t from = vector_at(at, d, n, count);
+            dot[n] = vf_zero();
+            for (int64_t i = 0; i < d; i += VL)
+                dot[n] =
+                    vf_fma(vf_load_any_first(kv->k, type, from + i, d - i), vf_load_first(mean + i, d - i), dot[n]);
+        }
+        vf_store_first(y, (vf_zero() - vf_load_first(y, count)) * vf_sums(dot), count);
     }
 }
 

@@ -49,6 +49,12 @@ static inline void watch_open(lh_watch *w, const lh_observed *rows)
     w->head_floats = w->blocks * w->way->rows * rows->map.group * w->d_places;
 }
 
+/* What all rows with `cols` entries of every KV head amount to; where their logits are known there is little to do. */
+static inline int64_t watch_work(const lh_watch *w, int64_t cols)
+{
+    return w->rows->rows * w->rows->map.heads * cols * (w->rows->logits.at ? 1 : 32);
+}
+
 static inline int64_t watch_bytes(const lh_watch *w)
 {
     return round_up(w->heads * w->head_floats * (int64_t)sizeof *w->q + w->rows->rows * (int64_t)sizeof *w->sights +
@@ -86,6 +92,7 @@ static inline void watch_pack(const lh_watch *w, int64_t n, int64_t b)
 {
     const lh_observed *o = w->rows;
     int64_t d = o->kv->head_dim, i0, group;
+    if (o->logits.at) return;
     head_range(&o->map, w->first_head + n, &i0, &group);
     lh_rows rows = {.src = o->q,
                     .type = LH_F32,
@@ -148,7 +155,7 @@ static inline void step_begin(lh_step *p, float *memory)
     p->s = p->k + STEP * p->watch->d_places;
     p->positions = (int32_t *)(p->s + STEP * p->watch->way->rows * p->watch->rows->map.group);
     step_positions(p, kv->positions ? kv->positions + kv->offset[p->head] + p->first : NULL);
-    p->watch->way->pack_keys(p->k, &keys);
+    if (!p->watch->rows->logits.at) p->watch->way->pack_keys(p->k, &keys);
 }
 
 typedef enum lh_seen { SEEN_NONE, SEEN_SOME, SEEN_ALL } lh_seen;
@@ -170,14 +177,29 @@ static inline int64_t step_reach(const lh_step *p, int64_t b)
     return least(round_up(n, TILE_COLS), p->n);
 }
 
-/* The logits of the rows of block b with the first n entries, but for the gain; with a soft cap, of which the cap is
- * still to be multiplied with. Returns the tokens of the block. */
+/* Logits that are given. */
+static inline void step_take(const lh_step *p)
+{
+    const lh_row_logits *given = &p->watch->rows->logits;
+    for (int64_t i = 0; i < p->group; i++) {
+        float *s = p->s + i * STEP;
+        memcpy(s, given->at + (p->i0 + i) * given->ld + p->first, (size_t)p->n * sizeof *s);
+        memset(s + p->n, 0, (size_t)(STEP - p->n) * sizeof *s);
+    }
+}
+
+/* The logits of the rows of block b with the first n entries, but for the gain; with a soft cap and no logits given, of
+ * which the cap is still to be multiplied with. Returns the tokens of the block. */
 static inline int64_t step_logits(const lh_step *p, int64_t b, int64_t n)
 {
     const lh_watch *w = p->watch;
     const int64_t whole = w->way->rows, half = whole / 2;
     int64_t tokens = least(w->rows->rows - b * whole, whole), rows = tokens * p->group;
     const float *q = w->q + (p->head - w->first_head) * w->head_floats + b * p->group * whole * w->d_places;
+    if (w->rows->logits.at) {
+        step_take(p);
+        return tokens;
+    }
     for (int64_t r = 0; r < rows; r += whole) {
         lh_tile tile = {.a = q + r * w->d_places,
                         .b = p->k,
@@ -196,10 +218,15 @@ static inline int64_t step_logits(const lh_step *p, int64_t b, int64_t n)
     return tokens;
 }
 
-/* What the logits of row r are still to be multiplied with. */
+/* What logits are still to be multiplied with before any gain, and those of row r with it. */
+static inline float cap_left(const lh_observed *o)
+{
+    return o->logit.softcap > 0 && !o->logits.at ? o->logit.softcap : 1.0f;
+}
+
 static inline float row_gain(const lh_observed *o, int64_t r)
 {
-    return (o->gains ? o->gains[r] : 1.0f) * (o->logit.softcap > 0 ? o->logit.softcap : 1.0f);
+    return (o->gains ? o->gains[r] : 1.0f) * cap_left(o);
 }
 
 VEC_FN vm seen_by(const int32_t *positions, lh_sight sight)

@@ -5,34 +5,73 @@
 /* Columns are shared out in blocks of a row. */
 enum { COLUMNS = 2048 };
 
-/* Rows at positions [first_row, seen) that saw the entry at `position`, and those that saw all. */
-static inline double visits(const lh_finish_scores_args *a, int64_t position)
+/* Slots [first, end) of a row of y, which may be the numbers themselves. In double: the difference of a deviation
+ * cancels, and positions are exact. */
+static void finish_plain(const lh_finish_scores_args *a, int64_t row, int64_t first, int64_t end)
 {
-    int64_t end = a->window > 0 ? least(a->seen, position + a->window) : a->seen;
-    int64_t begin = position > a->first_row ? position : a->first_row;
-    return (double)((end > begin ? end - begin : 0) + a->more);
+    const float *x = lh_slot_at(&a->x, row / a->parts, 0, row % a->parts);
+    const int64_t step = a->x.step;
+    const double factor = a->factor;
+    float *y = a->y + row * a->ld;
+#pragma omp simd
+    for (int64_t s = first; s < end; s++) y[s] = (float)(factor * x[s * step]);
 }
 
-/* Slots [first, end) of part c of head h; in double, because the difference of a deviation cancels. */
-static void finish_range(const lh_finish_scores_args *a, int64_t row, int64_t first, int64_t end)
+/* Rows at positions [first_row, seen) that saw the entries, and those that saw all. */
+typedef struct lh_visits {
+    const int32_t *positions; /* NULL: slots */
+    double from, seen, window, more;
+} lh_visits;
+
+static lh_visits visits_of(const lh_finish_scores_args *a, int64_t h)
 {
-    int64_t h = row / a->parts, c = row % a->parts;
+    return (lh_visits){.positions = a->kv->positions ? a->kv->positions + a->kv->offset[h] : NULL,
+                       .from = (double)a->first_row,
+                       .seen = (double)a->seen,
+                       .window = (double)(a->window > 0 ? a->window : a->seen),
+                       .more = (double)a->more};
+}
+
+static inline double visits_at(const lh_visits *v, int64_t s)
+{
+    double p = v->positions ? v->positions[s] : (double)s, until = p + v->window < v->seen ? p + v->window : v->seen;
+    double begin = p > v->from ? p : v->from;
+    return (until > begin ? until - begin : 0.0) + v->more;
+}
+
+static void finish_per_visit(const lh_finish_scores_args *a, int64_t row, int64_t first, int64_t end)
+{
+    const float *x = lh_slot_at(&a->x, row / a->parts, 0, row % a->parts);
+    const lh_visits visits = visits_of(a, row / a->parts);
+    const int64_t step = a->x.step;
+    const double factor = a->factor;
     float *y = a->y + row * a->ld;
+#pragma omp simd
     for (int64_t s = first; s < end; s++) {
-        double x = *lh_slot_at(&a->x, h, s, c), n;
-        if (a->kind == LH_FINISH_PLAIN) {
-            y[s] = (float)(a->factor * x);
-            continue;
-        }
-        n = visits(a, entry_position(a->kv, h, s));
-        if (n <= 0 || (a->kind == LH_FINISH_DEVIATION && n <= 1))
-            y[s] = 0.0f;
-        else if (a->kind == LH_FINISH_PER_VISIT)
-            y[s] = (float)(a->factor * x / n);
-        else
-            y[s] = (float)sqrt(fmax(0.0, *lh_slot_at(&a->squares, h, s, c) / n - x / n * (x / n)));
+        double n = visits_at(&visits, s), by = n > 0.0 ? n : 1.0;
+        y[s] = n > 0.0 ? (float)(factor * x[s * step] / by) : 0.0f;
     }
 }
+
+static void finish_deviation(const lh_finish_scores_args *a, int64_t row, int64_t first, int64_t end)
+{
+    const int64_t h = row / a->parts, c = row % a->parts, step = a->x.step, squares_step = a->squares.step;
+    const float *x = lh_slot_at(&a->x, h, 0, c), *squares = lh_slot_at(&a->squares, h, 0, c);
+    const lh_visits visits = visits_of(a, h);
+    float *y = a->y + row * a->ld;
+#pragma omp simd
+    for (int64_t s = first; s < end; s++) {
+        double n = visits_at(&visits, s), by = n > 1.0 ? n : 1.0, mean = x[s * step] / by;
+        double square = squares[s * squares_step] / by - mean * mean;
+        y[s] = n > 1.0 ? (float)sqrt(square > 0.0 ? square : 0.0) : 0.0f;
+    }
+}
+
+/* By kind. */
+static void (*const finish_kinds[])(const lh_finish_scores_args *, int64_t, int64_t,
+                                    int64_t) = {[LH_FINISH_PLAIN] = finish_plain,
+                                                [LH_FINISH_PER_VISIT] = finish_per_visit,
+                                                [LH_FINISH_DEVIATION] = finish_deviation};
 
 static lh_status op_finish_scores(lh_stream *stream, const lh_finish_scores_args *a)
 {
@@ -41,7 +80,7 @@ static lh_status op_finish_scores(lh_stream *stream, const lh_finish_scores_args
 #pragma omp parallel for collapse(2) if (rows * a->ld >= PARALLEL_FROM / 4)
     for (int64_t r = 0; r < rows; r++) {
         for (int64_t first = 0; first < a->ld; first += COLUMNS)
-            finish_range(a, r, first, least(first + COLUMNS, a->kv->len[r / a->parts]));
+            finish_kinds[a->kind](a, r, first, least(first + COLUMNS, a->kv->len[r / a->parts]));
     }
     return LH_OK;
 }

@@ -101,6 +101,8 @@ lh_status lh_ref_attend_decode(lh_stream *stream, const lh_attend_decode_args *a
                               .head = head,
                               .slots = kv->len[head],
                               .position = a->positions[b]};
+            for (int64_t s = 0; s < row.slots && a->logits.at; s++)
+                a->logits.at[(b * a->map.heads + i) * a->logits.ld + s] = (float)logit_of(&row, s);
             attend(&row, sees, work, a->o + b * a->o_ld + i * kv->head_dim,
                    a->lse ? a->lse + b * a->map.heads + i : NULL);
         }
@@ -122,14 +124,19 @@ static int observes(const lh_observed *o, int64_t r, int64_t head, int64_t slot)
     return p <= last_seen(o, r) && (o->logit.window <= 0 || p > o->positions[r] - o->logit.window);
 }
 
-/* The logit of row r of query head i and an entry of its KV head. */
-static double observed_logit(const lh_observed *o, int64_t r, int64_t i, int64_t slot)
+/* The logit of row r of query head i and an entry of its KV head, before the row's gain and with it. */
+static double plain_logit(const lh_observed *o, int64_t r, int64_t i, int64_t slot)
 {
     lh_ref_row row = {.q = o->q + r * o->q_ld + i * o->kv->head_dim,
                       .kv = o->kv,
                       .logit = o->logit,
                       .head = (o->map.first + i) / o->map.group};
-    return (o->gains ? o->gains[r] : 1.0) * logit_of(&row, slot);
+    return o->logits.at ? o->logits.at[i * o->logits.ld + slot] : logit_of(&row, slot);
+}
+
+static double observed_logit(const lh_observed *o, int64_t r, int64_t i, int64_t slot)
+{
+    return (o->gains ? o->gains[r] : 1.0) * plain_logit(o, r, i, slot);
 }
 
 lh_status lh_ref_row_lse(lh_stream *stream, const lh_row_lse_args *a)
@@ -140,6 +147,8 @@ lh_status lh_ref_row_lse(lh_stream *stream, const lh_row_lse_args *a)
         for (int64_t i = 0; i < o->map.heads; i++) {
             int64_t head = (o->map.first + i) / o->map.group;
             double top = -INFINITY, mass = 0.0;
+            for (int64_t j = 0; j < o->kv->len[head] && a->logits.at; j++)
+                a->logits.at[i * a->logits.ld + j] = (float)plain_logit(o, r, i, j);
             for (int64_t j = 0; j < o->kv->len[head]; j++)
                 if (observes(o, r, head, j)) top = fmax(top, observed_logit(o, r, i, j));
             for (int64_t j = 0; j < o->kv->len[head]; j++)
