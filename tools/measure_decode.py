@@ -40,7 +40,6 @@ def cut(ids, count, folder):
 
 def evictions(options, ids):
     """Prefill evicts too: a run without steps tells how long."""
-    rows = []
     for policy in options.policies.split(","):
         arguments = ["--policy", policy, "--budget", str(options.budget), "--evict", "every:1"]
         steps, shares = [], []
@@ -49,8 +48,7 @@ def evictions(options, ids):
             run = timing(options, ids, options.new + 1, arguments)
             steps.append(run["decode_s"] / options.new)
             shares.append((run["evict_s"] - before["evict_s"]) / run["decode_s"])
-        rows.append((policy, statistics.median(steps), statistics.median(shares)))
-    return rows
+        yield policy, statistics.median(steps), statistics.median(shares)
 
 
 def kept_or_short(options, whole, short):
@@ -81,7 +79,7 @@ def main():
         start = cut(ids, options.budget * 11 // 10, folder)
         print("| policy | a step, ms | evictions, of it |\n|---|---|---|")
         for policy, step, share in evictions(options, start):
-            print(f"| `{policy}` | {1e3 * step:.2f} | {100 * share:.1f}% |")
+            print(f"| `{policy}` | {1e3 * step:.2f} | {100 * share:.1f}% |", flush=True)
         print(f"\n| {options.budget} entries | tokens/s |\n|---|---|")
         for name, speed in kept_or_short(options, options.prompt, cut(ids, options.budget, folder)):
             print(f"| {name} | {speed:.1f} |")
