@@ -99,22 +99,26 @@ static void *host(int64_t count, int64_t size)
 
 /* ---- what the cache tells ---- */
 
+/* [kv_count, tokens] of [kv_count, ld]: blocks hold fewer entries than the prompt has tokens. */
+static void *copy_rows(const rig *r, const void *from, int64_t ld, size_t size)
+{
+    size_t tokens = (size_t)r->of->tokens, have = (size_t)ld < tokens ? (size_t)ld : tokens;
+    char *all = host(r->heads.kv_count * r->of->tokens, (int64_t)size);
+    for (size_t h = 0; h < (size_t)r->heads.kv_count; h++)
+        memcpy(all + h * tokens * size, (const char *)from + h * (size_t)ld * size, have * size);
+    return all;
+}
+
 static lh_status scored(void *self, int64_t layer, const lh_kv_scores *s)
 {
     rig *r = self;
-    int64_t n = r->heads.kv_count * r->of->tokens;
     if (!r->result) return LH_OK;
-    r->result->scores[layer] = host(n, sizeof(float));
-    r->result->state[layer] = host(n, 1);
-    for (int64_t h = 0; h < r->heads.kv_count; h++) {
-        size_t tokens = (size_t)r->of->tokens;
-        memcpy(r->result->scores[layer] + h * r->of->tokens, s->scores + h * s->ld, tokens * sizeof(float));
-        memcpy(r->result->state[layer] + h * r->of->tokens, s->state + h * s->ld, tokens);
-    }
-    if (!s->raw) return LH_OK;
-    r->result->raw[layer] = host(n, sizeof(float));
-    for (int64_t h = 0; h < r->heads.kv_count; h++)
-        memcpy(r->result->raw[layer] + h * r->of->tokens, s->raw + h * s->ld, (size_t)r->of->tokens * sizeof(float));
+    lh_free(r->result->scores[layer]);
+    lh_free(r->result->state[layer]);
+    lh_free(r->result->raw[layer]);
+    r->result->scores[layer] = copy_rows(r, s->scores, s->ld, sizeof(float));
+    r->result->state[layer] = copy_rows(r, s->state, s->ld, 1);
+    r->result->raw[layer] = s->raw ? copy_rows(r, s->raw, s->ld, sizeof(float)) : NULL;
     return LH_OK;
 }
 

@@ -161,9 +161,8 @@ static void check_stats(rig *r, const oracle *o, const char *when)
                              "%s: layer %lld head %lld position %lld counts %g rows, they are %g", when, (long long)l,
                              (long long)g, (long long)p, (double)x[at.counts], t.counts[p]);
                 if (at.norms < 0 || s >= known) continue;
-                double square = oracle_value_square(o, l, g, p);
-                mt_check(at.priors < 0 || fabs((double)x[at.priors] - square) <= 1e-5 * square,
-                         "%s: a square of %.9g, it is %.9g", when, (double)x[at.priors], square);
+                double square = oracle_value_square(o, l, g, p), got = at.priors < 0 ? square : (double)x[at.priors];
+                mt_check(fabs(got - square) <= 1e-5 * square, "%s: a square of %.9g, it is %.9g", when, got, square);
                 if (at.norms == at.priors) continue;
                 double norm = oracle_projected_norm(o, l, g, p);
                 mt_check(fabs((double)x[at.norms] - norm) <= 1e-5 * norm, "%s: a norm of %.9g, it is %.9g", when,
