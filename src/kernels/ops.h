@@ -238,31 +238,59 @@ typedef struct lh_entry_norms_args {
     lh_norm_kind kind;
 } lh_entry_norms_args;
 
-/* y of slots from[h] .. len[h] - 1 (from NULL: 0) = factor * sum over the query heads i of the map that use KV head h,
- * in order, of sum over o < out of |sum over d of v[d] * w[o, i * head_dim + d]| (CriticalKV, arXiv 2502.03805: L1 norm
- * behind the output projection). w: [out, heads * head_dim] with w_ld, f32 or bf16. Over a bf16 cache or with bf16
- * weights a backend may round v to bf16. */
+/* y[i, s] = sum over o < out of |sum over d of v[d] * w[o, i * head_dim + d]|, v the value in slot s of the KV head of
+ * query head i, where wanted of that KV head and slot is not 0, else 0 (CriticalKV, arXiv 2502.03805: L1 norm behind
+ * the output projection). w: [out, heads * head_dim] with w_ld, f32 or bf16. Over a bf16 cache or with bf16 weights a
+ * backend may round v to bf16. */
 typedef struct lh_projected_norms_args {
-    lh_slot_floats y;
+    float *y; /* [map.heads, y_ld] */
     const lh_ragged *kv;
     lh_grouping map;
-    const int64_t *from; /* [heads] */
+    const uint8_t *wanted; /* [KV heads, ld] */
     const void *w;
     lh_dtype type;
-    int64_t out, w_ld;
-    float factor;
+    int64_t out, w_ld, y_ld, ld;
 } lh_projected_norms_args;
 
-/* y of slots s = from[h] .. len[h] - 1 (from NULL: 0) = x[h, s - from[h]]. x: [heads, ld]. */
+/* y of slots from[h] .. len[h] - 1 (from NULL: 0) = -factor * sqrt(v'Mv), v the value of the entry and M the matrix of
+ * its head; -FLT_MAX where v'Mv is below LH_LEAST_FORM (then rounding may have eaten it), infinite or no number, and
+ * everywhere where matrices is NULL. */
+#define LH_LEAST_FORM 1e-30f
+typedef struct lh_value_bounds_args {
+    lh_slot_floats y;
+    const lh_ragged *kv;
+    const int64_t *from;   /* [heads] */
+    const float *matrices; /* [heads, head_dim, head_dim], symmetric; NULL: none are known */
+    float factor;
+} lh_value_bounds_args;
+
+/* Which norms a selection needs that are only bounded so far (their number is negative, as value_bounds leaves it):
+ * wanted[h,s] = 1 for competing entries of that kind that are, in the order of select_top, BEST: among the counts[h]
+ * best; RIVALS: before the counts[h]-th best of those whose norms are known, all where fewer are. Others: 0, and all of
+ * a head in which no more than counts[h] compete. Scores are made of norms and, where these are bounded, of bounds: so
+ * what is wanted of the best, and then of the rivals, makes a selection of counts[h] exact. */
+typedef enum lh_want_kind { LH_WANT_BEST, LH_WANT_RIVALS } lh_want_kind;
+typedef struct lh_want_norms_args {
+    uint8_t *wanted;     /* [heads, ld] */
+    const float *scores; /* [heads, ld] */
+    lh_slot_floats norms;
+    const uint8_t *state; /* [heads, ld] */
+    const lh_ragged *kv;  /* positions and lengths */
+    const int64_t *counts;
+    int64_t ld;
+    lh_want_kind kind;
+} lh_want_norms_args;
+
+/* y of slot s of head h = x[h,s], where `only` is NULL or only[h,s] is not 0. x: [heads, ld]. */
 typedef struct lh_put_stats_args {
     lh_slot_floats y;
     const float *x;
     const lh_ragged *kv;
-    const int64_t *from; /* [heads] */
-    int64_t ld;
+    const uint8_t *only; /* [heads, only_ld] */
+    int64_t ld, only_ld;
 } lh_put_stats_args;
 
-/* y[h,s] = (x[h,s] + add) * norms of slot s. y: [heads, ld], may be x. */
+/* y[h,s] = (x[h,s] + add) * |norms of slot s|, where -FLT_MAX stands for infinity. y: [heads, ld], may be x. */
 typedef struct lh_weigh_scores_args {
     float *y;
     const float *x;
@@ -307,14 +335,15 @@ typedef struct lh_gumbel_scores_args {
     lh_draw draw;
 } lh_gumbel_scores_args;
 
-/* sums[i, a] += sum over rows of q[r, i, a], products[i, a, b] += sum over rows of q[r, i, a] * q[r, i, b]. Rows are
+/* sums[i, a] += sum over rows of x[r, i, a], products[i, a, b] += sum over rows of x[r, i, a] * x[r, i, b]. Rows are
  * added in order, first among themselves. */
-typedef struct lh_query_moments_args {
-    double *sums;     /* [heads, dim] */
+typedef struct lh_row_moments_args {
+    double *sums;     /* [heads, dim]; NULL: not wanted */
     double *products; /* [heads, dim, dim] */
-    const float *q;   /* row r, head i starts at r * q_ld + i * dim */
-    int64_t rows, heads, dim, q_ld;
-} lh_query_moments_args;
+    const void *x;    /* row r, head i starts at r * x_ld + i * dim */
+    lh_dtype type;    /* of x: f32 or bf16 */
+    int64_t rows, heads, dim, x_ld;
+} lh_row_moments_args;
 
 /* y[i, s] = softmax over the competing entries of query head i's KV head of scale * m.k + scale^2 / 2 * k'Ck, the
  * logarithm of what exp(scale * q.k) is on average where q is of mean m and covariance C (expected attention, arXiv

@@ -45,13 +45,14 @@ lh_status lh_kv_expect_rows(lh_kv *kv, int64_t layer, const lh_kv_rows *rows)
             LH_TRY(lh_stream_copy(kv->place.stream, q + r * width, rows->q + (at + r) * rows->q_ld,
                                   width * (int64_t)sizeof *q, LH_COPY_ON_DEVICE));
         LH_TRY(turn_back(kv, layer, q, rows->positions + at, n));
-        LH_TRY(kv->place.ops->query_moments(kv->place.stream, &(lh_query_moments_args){.sums = sums,
-                                                                                       .products = products,
-                                                                                       .q = q,
-                                                                                       .rows = n,
-                                                                                       .heads = kv->shape.heads.q_count,
-                                                                                       .dim = dim,
-                                                                                       .q_ld = width}));
+        LH_TRY(kv->place.ops->row_moments(kv->place.stream, &(lh_row_moments_args){.sums = sums,
+                                                                                   .products = products,
+                                                                                   .x = q,
+                                                                                   .type = LH_F32,
+                                                                                   .rows = n,
+                                                                                   .heads = kv->shape.heads.q_count,
+                                                                                   .dim = dim,
+                                                                                   .x_ld = width}));
     }
 done:
     return st;

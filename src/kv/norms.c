@@ -1,14 +1,24 @@
 /* Norms that weigh scores: of values (AhaKV's prior, arXiv 2506.03762) or of what the output projection makes of them
- * (CriticalKV, arXiv 2502.03805). A value never changes, so its norm is made once and goes with the entry. */
-#include <string.h>
+ * (CriticalKV, arXiv 2502.03805). A value never changes, so its norm is made once and goes with the entry. A projected
+ * norm is dear, so at first an entry has only what its norm is at most, with a minus; the second stage asks for the
+ * norms that its selection turns on (weigh.c).
+ *
+ * The bound: with W the columns of a query head, ||vW||_1 <= sqrt(hidden) ||vW||_2, and the mean over the group is at
+ * most sqrt(hidden v'Mv), M the mean of the heads' WW' (Jensen). */
+#include <math.h>
 
 #include "kv/kv_impl.h"
 
-/* Entries of one eviction that have no norm yet: the last `count` of every head at most. */
+/* What rounding may do. To M's diagonal goes this part of its trace: v'Mv, M and the norm are off by less than a
+ * thousand roundings of f32 (6e-8) relative to trace(M) v'v, whatever cancels. Where values are rounded to bf16 for the
+ * norm alone the difference, of size 2^-9 ||v||, has a norm too: (a + b)^2 <= (1 + c) a^2 + (1 + 1 / c) b^2 with c =
+ * 2e-3 adds 2e-3. The slack takes this c, and roundings relative to the norm itself. */
+static const double RIDGE = 1e-4, ROUNDED_RIDGE = 2.1e-3, SLACK = 1e-3;
+
+/* Entries of one eviction of which nothing is known: the last `count` of every head at most. */
 typedef struct fresh {
     int64_t count;
-    const int64_t *from;   /* host, [kv_count] first slot */
-    const int64_t *device; /* the same */
+    const int64_t *device; /* [kv_count] first slot */
 } fresh;
 
 static lh_status find(lh_kv *kv, const lh_eviction *e, int64_t *from, fresh *out)
@@ -17,7 +27,6 @@ static lh_status find(lh_kv *kv, const lh_eviction *e, int64_t *from, fresh *out
     int64_t heads = e->pool->view.heads;
     out->count = kv->layers[e->layer].fresh;
     for (int64_t g = 0; g < heads; g++) from[g] = e->pool->len[g] > out->count ? e->pool->len[g] - out->count : 0;
-    out->from = from;
     out->device = kv->work.at[LH_WORK_COUNTS];
     LH_TRY(lh_stream_copy(kv->place.stream, kv->work.at[LH_WORK_COUNTS], from, heads * (int64_t)sizeof *from,
                           LH_COPY_TO_DEVICE));
@@ -36,70 +45,86 @@ static lh_status square_values(lh_kv *kv, const lh_eviction *e, const fresh *n)
                                                              .kind = LH_NORM_SQUARE});
 }
 
-/* Norms behind the columns of each query head of this rank: rows of LH_WORK_NORMS, where the row of query head 0 of the
- * ranks' is first. */
-static lh_status project(lh_kv *kv, const lh_eviction *e, const fresh *n)
+/* ---- bounds of projected norms ---- */
+
+/* WW' of this rank's query heads. */
+static lh_status multiply(lh_kv *kv, const lh_eviction *e)
 {
     lh_status st = LH_OK;
     const lh_heads *h = &kv->shape.heads;
     const lh_kv_projection *o = &kv->shape.projections[e->layer];
-    int64_t dim = kv->shape.head_dim, column = dim * lh_dtype_bytes(o->type);
-    for (int64_t i = 0; i < h->q_count; i++) {
-        int64_t g = (h->q_first + i) / h->group - h->kv_first, row = h->split ? h->q_first + i : i;
-        lh_ragged view = lh_kv_one_head(&e->pool->view, g);
-        float *y = (float *)kv->work.at[LH_WORK_NORMS] + row * n->count - n->from[g];
-        LH_TRY(kv->place.ops->projected_norms(kv->place.stream,
-                                              &(lh_projected_norms_args){.y = {.at = y, .step = 1},
-                                                                         .kv = &view,
-                                                                         .map = {.heads = 1, .group = 1},
-                                                                         .from = n->device + g,
-                                                                         .w = (const char *)o->w + i * column,
-                                                                         .type = o->type,
-                                                                         .out = kv->shape.hidden,
-                                                                         .w_ld = o->ld,
-                                                                         .factor = 1.0f}));
-    }
+    int64_t dim = kv->shape.head_dim, first = h->split ? h->q_first : 0;
+    double *products = (double *)kv->work.at[LH_WORK_MOMENTS] + first * dim * dim;
+    LH_TRY(lh_stream_zero(kv->place.stream, products, h->q_count * dim * dim * (int64_t)sizeof *products));
+    LH_TRY(kv->place.ops->row_moments(kv->place.stream, &(lh_row_moments_args){.products = products,
+                                                                               .x = o->w,
+                                                                               .type = o->type,
+                                                                               .rows = kv->shape.hidden,
+                                                                               .heads = h->q_count,
+                                                                               .dim = dim,
+                                                                               .x_ld = o->ld}));
 done:
     return st;
 }
 
-/* Collective. The rows of all ranks. */
-static lh_status exchange(lh_kv *kv, int64_t count, lh_status *local)
+/* The mean of `group` matrices [dim, dim], with its ridge. */
+static void join(const lh_heads *h, const double *products, int64_t dim, double ridge, float *form)
 {
-    const lh_heads *h = &kv->shape.heads;
-    int64_t row = count * (int64_t)sizeof(float);
-    char *all = kv->work.at[LH_WORK_NORMS];
-    for (int r = 0; r < h->ranks; r++) {
-        lh_heads other = lh_heads_at(h, r);
-        kv->traffic.at[r] = other.q_first * row;
-        kv->traffic.bytes[r] = other.q_count * row;
+    double trace = 0.0;
+    for (int64_t x = 0; x < dim * dim; x++) {
+        double sum = 0.0;
+        for (int64_t i = 0; i < h->group; i++) sum += products[i * dim * dim + x];
+        form[x] = (float)(sum / (double)h->group);
     }
-    if (*local == LH_OK) *local = lh_stream_sync(kv->place.stream);
-    return lh_comm_allgatherv(kv->place.comm, all + kv->traffic.at[h->rank], all, kv->traffic.bytes, kv->traffic.at);
+    for (int64_t x = 0; x < dim; x++) trace += form[x * dim + x];
+    for (int64_t x = 0; x < dim; x++) form[x * dim + x] += (float)(ridge * trace);
 }
 
-/* Means over the groups of this rank's KV heads go with the entries. */
-static lh_status put_means(lh_kv *kv, const lh_eviction *e, const fresh *n)
+/* M of this rank's KV heads. */
+static lh_status make_forms(lh_kv *kv, const lh_eviction *e)
 {
     lh_status st = LH_OK;
     const lh_heads *h = &kv->shape.heads;
-    float *rows = kv->work.at[LH_WORK_NORMS], *means = rows + (h->split ? h->heads : h->q_count) * n->count;
-    LH_TRY(kv->place.ops->group_reduce(
-        kv->place.stream, &(lh_group_reduce_args){.y = means,
-                                                  .x = rows + (h->split ? h->kv_first * h->group * n->count : 0),
-                                                  .heads = h->kv_count,
-                                                  .group = h->group,
-                                                  .cols = n->count,
-                                                  .y_ld = n->count,
-                                                  .x_ld = n->count,
-                                                  .kind = LH_GROUP_MEAN,
-                                                  .factor = 1.0f}));
-    LH_TRY(kv->place.ops->put_stats(kv->place.stream,
-                                    &(lh_put_stats_args){.y = lh_kv_stat(&e->pool->view, kv->layout.norms),
-                                                         .x = means,
-                                                         .kv = &e->pool->view,
-                                                         .from = n->device,
-                                                         .ld = n->count}));
+    int rounded = kv->shape.type == LH_F32 && kv->shape.projections[e->layer].type == LH_BF16;
+    int64_t matrix = kv->shape.head_dim * kv->shape.head_dim, n = h->kv_count * h->group;
+    const double *from = (double *)kv->work.at[LH_WORK_MOMENTS] + (h->split ? h->kv_first * h->group * matrix : 0);
+    double *products = NULL;
+    float *forms = NULL;
+    LH_TRY(lh_calloc(&products, n * matrix, sizeof *products));
+    LH_TRY(lh_calloc(&forms, h->kv_count * matrix, sizeof *forms));
+    LH_TRY(lh_stream_copy(kv->place.stream, products, from, n * matrix * (int64_t)sizeof *from, LH_COPY_TO_HOST));
+    LH_TRY(lh_stream_sync(kv->place.stream));
+    for (int64_t g = 0; g < h->kv_count; g++)
+        join(h, products + g * h->group * matrix, kv->shape.head_dim, rounded ? ROUNDED_RIDGE : RIDGE,
+             forms + g * matrix);
+    LH_TRY(lh_stream_copy(kv->place.stream, kv->work.at[LH_WORK_FORMS], forms,
+                          h->kv_count * matrix * (int64_t)sizeof *forms, LH_COPY_TO_DEVICE));
+    LH_TRY(lh_stream_sync(kv->place.stream));
+done:
+    lh_free(products);
+    lh_free(forms);
+    return st;
+}
+
+/* Collective where groups are split. The matrices of a layer cost as much as the norms of head_dim entries: fewer
+ * entries get norms at once, because an entry without a bound is always asked for. */
+static lh_status bound(lh_kv *kv, const lh_eviction *e, const fresh *n, lh_status *local)
+{
+    lh_status st = LH_OK;
+    int64_t dim = kv->shape.head_dim;
+    int known = kv->layers[e->layer].fresh > dim;
+    if (known && *local == LH_OK) *local = multiply(kv, e);
+    if (known && kv->shape.heads.split)
+        LH_TRY(lh_kv_exchange_work(kv, LH_WORK_MOMENTS, dim * dim * (int64_t)sizeof(double), local));
+    if (known && *local == LH_OK) *local = make_forms(kv, e);
+    if (*local == LH_OK)
+        *local = kv->place.ops->value_bounds(
+            kv->place.stream,
+            &(lh_value_bounds_args){.y = lh_kv_stat(&e->pool->view, kv->layout.norms),
+                                    .kv = &e->pool->view,
+                                    .from = n->device,
+                                    .matrices = known ? kv->work.at[LH_WORK_FORMS] : NULL,
+                                    .factor = (float)((1.0 + SLACK) * sqrt((double)kv->shape.hidden))});
 done:
     return st;
 }
@@ -112,11 +137,7 @@ lh_status lh_kv_make_norms(lh_kv *kv, const lh_eviction *e, lh_status *local)
     if (*local == LH_OK && kv->clock.seen) *local = lh_kv_save_stats(kv, e->layer);
     if (*local == LH_OK) *local = find(kv, e, kv->traffic.above, &n);
     if (kv->fixed.value_prior && *local == LH_OK) *local = square_values(kv, e, &n);
-    if (kv->fixed.select == LH_SELECT_TWO_STAGE) {
-        if (*local == LH_OK) *local = project(kv, e, &n);
-        if (kv->shape.heads.split) LH_TRY(exchange(kv, kv->layers[e->layer].fresh, local));
-        if (*local == LH_OK) *local = put_means(kv, e, &n);
-    }
+    if (kv->fixed.select == LH_SELECT_TWO_STAGE) LH_TRY(bound(kv, e, &n, local));
     kv->layers[e->layer].fresh = 0;
 done:
     return st;

@@ -101,7 +101,7 @@ lh_status lh_kv_plan(const lh_kv_shape *shape, const lh_policy_plan *plan, int64
     lh_status st = LH_OK;
     int64_t *budgets = NULL, pools = 0, heads = shape->heads.kv_count, longest = 0;
     lh_policy_plan fixed = lh_policy_fix(plan, tokens);
-    lh_work_request need = {.ld = tokens, .fresh = tokens};
+    lh_work_request need = {.ld = tokens};
     lh_kv_forecast f = {.held = lh_kv_blocks_bytes(shape) + shape->layers * lh_kv_ring_bytes(shape, &fixed)};
     lh_work work;
     lh_row_space rows;

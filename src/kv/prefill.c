@@ -7,7 +7,7 @@
 static lh_status make_work(lh_kv *kv)
 {
     lh_status st = LH_OK;
-    lh_work_request need = {.ld = kv->prompt.tokens, .fresh = kv->prompt.tokens};
+    lh_work_request need = {.ld = kv->prompt.tokens};
     for (int64_t l = 0; l < kv->shape.layers; l++) lh_kv_add_need(&need, &kv->shape, &kv->fixed, &kv->layers[l].plan);
     if ((kv->last_evicted < 0 && !need.counted && !kv->leader) || kv->fixed.block) goto done;
     lh_work_size(&kv->work, &kv->shape, &kv->fixed, &need);

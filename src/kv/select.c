@@ -34,17 +34,19 @@ done:
     return st;
 }
 
-/* counts[h] entries in one stage, or in two. */
-static lh_status mark(lh_kv *kv, const lh_eviction *e, const lh_scores *scores, const int64_t *counts)
+/* Collective where groups are split and norms weigh the second stage. counts[h] entries in one stage, or in two. */
+static lh_status mark(lh_kv *kv, const lh_eviction *e, const lh_scores *scores, const int64_t *counts, lh_status *local)
 {
     lh_status st = LH_OK;
+    lh_entry_state others = scores->second ? LH_ENTRY_COMPETES : LH_ENTRY_DROP;
     int64_t *stage = kv->traffic.above;
     for (int64_t g = 0; g < e->pool->view.heads; g++)
         stage[g] = lh_policy_first_stage(&kv->fixed, &e->protect, counts[g]);
-    LH_TRY(lh_kv_mark_best(kv, e, scores->first, stage, scores->second ? LH_ENTRY_COMPETES : LH_ENTRY_DROP));
+    if (*local == LH_OK) *local = lh_kv_mark_best(kv, e, scores->first, stage, others);
     if (!scores->second) goto done;
     for (int64_t g = 0; g < e->pool->view.heads; g++) stage[g] = counts[g] - stage[g];
-    LH_TRY(lh_kv_mark_best(kv, e, scores->second, stage, LH_ENTRY_DROP));
+    if (kv->fixed.select == LH_SELECT_TWO_STAGE) LH_TRY(lh_kv_weigh(kv, e, scores->first, stage, local));
+    if (*local == LH_OK) *local = lh_kv_mark_best(kv, e, scores->second, stage, LH_ENTRY_DROP);
 done:
     return st;
 }
@@ -75,7 +77,7 @@ lh_status lh_kv_choose(lh_kv *kv, const lh_eviction *e, lh_status *local, int64_
     LH_TRY(lh_kv_score(kv, e, local, &scores));
     LH_TRY(share_out(kv, e, scores.heads, local, budgets));
     memcpy(counts, budgets + kv->shape.heads.kv_first, (size_t)e->pool->view.heads * sizeof *counts);
-    if (*local == LH_OK) *local = mark(kv, e, &scores, counts);
+    LH_TRY(mark(kv, e, &scores, counts, local));
 done:
     return st;
 }

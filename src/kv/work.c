@@ -95,8 +95,13 @@ static void size_attention(lh_work *work, const lh_kv_shape *shape, const lh_pol
     int again = !fixed->running, squares = again && fixed->select == LH_SELECT_STD_SCOPE;
     if (squares) bytes[LH_WORK_SQUARES] = row;
     if (fixed->value_prior) bytes[LH_WORK_PRIOR] = 2 * row;
-    if (fixed->select == LH_SELECT_TWO_STAGE)
-        bytes[LH_WORK_NORMS] = ((h->split ? h->heads : h->q_count) + h->kv_count) * need->fresh * f32;
+    if (fixed->select == LH_SELECT_TWO_STAGE) {
+        int64_t q_heads = h->split ? h->heads : h->q_count, matrix = shape->head_dim * shape->head_dim;
+        bytes[LH_WORK_NORMS] = (q_heads + h->kv_count) * need->ld * f32;
+        bytes[LH_WORK_WANTED] = h->kv_count * need->ld;
+        bytes[LH_WORK_MOMENTS] = q_heads * matrix * (int64_t)sizeof(double);
+        bytes[LH_WORK_FORMS] = h->kv_count * matrix * f32;
+    }
     if (need->steps) bytes[LH_WORK_LOGITS] = h->group * row;
     int64_t floats = again ? parts + squares : layout.count;
     if (h->split && (again || need->counted)) bytes[LH_WORK_PIECES] = pieces_count(h, floats, need->ld) * f32;
@@ -134,9 +139,6 @@ void lh_kv_add_need(lh_work_request *need, const lh_kv_shape *shape, const lh_po
 lh_work_request lh_kv_decode_work(const lh_policy_plan *fixed, int64_t ld)
 {
     int evicts = lh_kv_evicts_again(fixed);
-    return (lh_work_request){.ld = ld,
-                             .fresh = ld,
-                             .ranked = evicts,
-                             .scored = evicts && fixed->source != LH_SCORE_POSITION,
-                             .steps = evicts};
+    return (lh_work_request){
+        .ld = ld, .ranked = evicts, .scored = evicts && fixed->source != LH_SCORE_POSITION, .steps = evicts};
 }

@@ -2,6 +2,7 @@
  *
  *     bench_scores [WORD…]     only the cases whose names contain one of the words */
 #include <stdio.h>
+#include <string.h>
 
 #include "bench.h"
 
@@ -12,6 +13,8 @@
     }
 CALL(gemm)
 CALL(projected_norms)
+CALL(value_bounds)
+CALL(row_moments)
 CALL(finish_scores)
 CALL(entry_norms)
 CALL(key_difference)
@@ -31,24 +34,12 @@ typedef struct projection {
 
 /* The product of which projected_norms adds the sizes up, by gemm, has as many operations: as deep as all query heads
  * together, which is the better case for gemm. */
-static void bench_projection(bench *b, lh_dtype type, const projection *p)
+static double bench_product(bench *b, lh_dtype type, const projection *p, const void *w)
 {
     int64_t in = p->group * p->dim;
-    lh_ragged kv = bench_cache(b, type, (const int64_t[]){1, p->entries, p->dim});
-    void *w = bench_normals(b, type, p->out * in, 0.05f), *x = bench_normals(b, type, p->entries * in, 1.0f);
-    float *norms = bench_zeros(b, p->entries * 4), *y = bench_zeros(b, p->entries * p->out * 4);
-    double flops = 2.0 * (double)p->entries * (double)in * (double)p->out;
-    bench_work mine = {.flops = flops,
-                       .call = call_projected_norms,
-                       .args = &(lh_projected_norms_args){.y = {.at = norms, .step = 1},
-                                                          .kv = &kv,
-                                                          .map = {p->group, p->group, 0},
-                                                          .w = w,
-                                                          .type = type,
-                                                          .out = p->out,
-                                                          .w_ld = in,
-                                                          .factor = 1.0f}};
-    bench_work gemm = {.flops = flops,
+    void *x = bench_normals(b, type, p->entries * in, 1.0f);
+    float *y = bench_zeros(b, p->entries * p->out * 4);
+    bench_work gemm = {.flops = 2.0 * (double)p->entries * (double)in * (double)p->out,
                        .call = call_gemm,
                        .args = &(lh_gemm_args){.y = y,
                                                .x = x,
@@ -60,15 +51,71 @@ static void bench_projection(bench *b, lh_dtype type, const projection *p)
                                                .y_ld = p->out,
                                                .x_ld = in,
                                                .w_ld = in}};
+    snprintf(gemm.name, sizeof gemm.name, "gemm beside projected_norms %s", lh_dtype_name(type));
+    double t = bench_run(b, &gemm);
+    bench_drop(b, x);
+    bench_drop(b, y);
+    return t;
+}
+
+/* What they are at most: matrices of the weights, and their forms of the values. */
+static void bench_bounds(bench *b, lh_dtype type, const projection *p, const lh_ragged *kv, const void *w)
+{
+    double flops = 2.0 * (double)p->dim * (double)p->dim;
+    double *products = bench_zeros(b, p->group * p->dim * p->dim * 8);
+    float *forms = bench_normals(b, LH_F32, p->dim * p->dim, 0.1f), *y = bench_zeros(b, p->entries * 4);
+    bench_work matrices = {.flops = flops * (double)(p->out * p->group),
+                           .call = call_row_moments,
+                           .args = &(lh_row_moments_args){.products = products,
+                                                          .x = w,
+                                                          .type = type,
+                                                          .rows = p->out,
+                                                          .heads = p->group,
+                                                          .dim = p->dim,
+                                                          .x_ld = p->group * p->dim}};
+    bench_work bounds = {
+        .flops = flops * (double)p->entries,
+        .call = call_value_bounds,
+        .args = &(lh_value_bounds_args){.y = {.at = y, .step = 1}, .kv = kv, .matrices = forms, .factor = 1.0f}};
+    snprintf(matrices.name, sizeof matrices.name, "row_moments %s %d x %d of %d", lh_dtype_name(type), (int)p->out,
+             (int)p->group, (int)p->dim);
+    snprintf(bounds.name, sizeof bounds.name, "value_bounds %s %d of %d", lh_dtype_name(type), (int)p->entries,
+             (int)p->dim);
+    bench_run(b, &matrices);
+    bench_run(b, &bounds);
+    bench_drop(b, products);
+    bench_drop(b, forms);
+    bench_drop(b, y);
+}
+
+static void bench_projection(bench *b, lh_dtype type, const projection *p)
+{
+    int64_t in = p->group * p->dim;
+    lh_ragged kv = bench_cache(b, type, (const int64_t[]){1, p->entries, p->dim});
+    void *w = bench_normals(b, type, p->out * in, 0.05f);
+    float *norms = bench_zeros(b, p->group * p->entries * 4);
+    uint8_t *wanted = bench_zeros(b, p->entries);
+    memset(wanted, 1, (size_t)p->entries);
+    bench_work mine = {.flops = 2.0 * (double)p->entries * (double)in * (double)p->out,
+                       .call = call_projected_norms,
+                       .args = &(lh_projected_norms_args){.y = norms,
+                                                          .kv = &kv,
+                                                          .map = {p->group, p->group, 0},
+                                                          .wanted = wanted,
+                                                          .w = w,
+                                                          .type = type,
+                                                          .out = p->out,
+                                                          .w_ld = in,
+                                                          .y_ld = p->entries,
+                                                          .ld = p->entries}};
     snprintf(mine.name, sizeof mine.name, "projected_norms %s %d, %d x %d -> %d", lh_dtype_name(type), (int)p->entries,
              (int)p->group, (int)p->dim, (int)p->out);
-    snprintf(gemm.name, sizeof gemm.name, "gemm beside projected_norms %s", lh_dtype_name(type));
-    double t = bench_run(b, &mine), by_gemm = bench_run(b, &gemm);
+    double t = bench_run(b, &mine), by_gemm = bench_product(b, type, p, w);
     if (t > 0 && by_gemm > 0) printf("%46s %9.2f of the rate of gemm\n", "", by_gemm / t);
+    bench_bounds(b, type, p, &kv, w);
     bench_drop(b, w);
-    bench_drop(b, x);
     bench_drop(b, norms);
-    bench_drop(b, y);
+    bench_drop(b, wanted);
     bench_cache_drop(b, &kv);
 }
 

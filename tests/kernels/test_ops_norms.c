@@ -1,3 +1,4 @@
+#include <float.h>
 #include <math.h>
 #include <omp.h>
 #include <string.h>
@@ -112,26 +113,45 @@ static void projection_make(lot *m, projection *p, int n)
     p->typed = half;
 }
 
-/* The norm of slot s of KV head h in *norm, and the sum of the sizes of all products in *size, which the rounding is
- * relative to. */
-static void project_by_hand(const projection *p, int64_t h, int64_t s, double *norm, double *size)
+static int64_t longest_of(const cache *c)
+{
+    int64_t longest = 0;
+    for (int64_t h = 0; h < c->host.heads; h++) longest = c->host.len[h] > longest ? c->host.len[h] : longest;
+    return longest;
+}
+
+/* KV head of query head i. */
+static int64_t head_of(const projection *p, int64_t i)
+{
+    return (i + p->map.first) / p->map.group;
+}
+
+/* The norm of slot s behind the columns of query head i in *norm, and the sum of the sizes of all products in *size,
+ * which the rounding is relative to. */
+static void project_by_hand(const projection *p, int64_t i, int64_t s, double *norm, double *size)
 {
     int64_t d = p->c.host.head_dim;
     double v[256];
-    for (int64_t k = 0; k < d; k++) v[k] = entry_number(&p->c.host, p->c.host.v, h, s, k);
+    for (int64_t k = 0; k < d; k++) v[k] = entry_number(&p->c.host, p->c.host.v, head_of(p, i), s, k);
     *norm = *size = 0;
-    for (int64_t i = 0; i < p->map.heads; i++) {
-        if ((i + p->map.first) / p->map.group != h) continue;
-        for (int64_t o = 0; o < p->out; o++) {
-            double sum = 0;
-            for (int64_t k = 0; k < d; k++) {
-                double product = v[k] * p->w[o * p->w_ld + i * d + k];
-                sum += product;
-                *size += fabs(product);
-            }
-            *norm += fabs(sum);
+    for (int64_t o = 0; o < p->out; o++) {
+        double sum = 0;
+        for (int64_t k = 0; k < d; k++) {
+            double product = v[k] * p->w[o * p->w_ld + i * d + k];
+            sum += product;
+            *size += fabs(product);
         }
+        *norm += fabs(sum);
     }
+}
+
+/* Which norms are wanted: in turn all, about half, about a tenth. */
+static uint8_t *wanted_make(lot *m, const cache *c, int64_t ld, int n)
+{
+    static const int64_t parts[] = {1, 2, 10};
+    uint8_t *wanted = lot_new(m, c->host.heads * ld);
+    for (int64_t i = 0; i < c->host.heads * ld; i++) wanted[i] = draw(63, (uint64_t)(n * 7 + i), parts[n % 3]) == 0;
+    return wanted;
 }
 
 /* Of the size of the products: chains of up to 256 roundings in f32; or values that are rounded to bf16. */
@@ -143,32 +163,25 @@ START_TEST(test_projected_norms_are_sums_of_sizes_behind_the_projection)
         for (int n = 0; n < 120; n++) {
             lot m = {0};
             projection p;
-            numbers y;
-            int64_t *from;
             omp_set_num_threads(1 + n % 4);
             projection_make(&m, &p, n);
-            numbers_make(&m, &y, &p.c, 1, (number_layout)(n / 2 % 2));
+            int64_t ld = longest_of(&p.c) + n % 3, y_ld = longest_of(&p.c) + n % 4, count = p.map.heads * y_ld;
+            const uint8_t *wanted = wanted_make(&m, &p.c, ld, n / 2);
             lh_ragged kv = rig_cache(&g, &p.c);
-            lh_slot_floats on = numbers_put(&g, &y, &kv);
-            const int64_t *from_on = from_make(&m, &g, &p.c, n, &from);
-            float factor = 1.0f / (float)p.map.group;
+            float *y = rig_new(&g, count * 4), *got = lot_new(&m, count * 4);
             const void *w = rig_put(&g, p.typed, p.out * p.w_ld * lh_dtype_bytes(p.type));
-            RUN(&g, projected_norms, .y = on, .kv = &kv, .map = p.map, .from = from_on, .w = w, .type = p.type,
-                .out = p.out, .w_ld = p.w_ld, .factor = factor);
-            float *got = numbers_get(&m, &g, &y, &on);
+            RUN(&g, projected_norms, .y = y, .kv = &kv, .map = p.map, .wanted = rig_put(&g, wanted, kv.heads * ld),
+                .w = w, .type = p.type, .out = p.out, .w_ld = p.w_ld, .y_ld = y_ld, .ld = ld);
+            rig_get(&g, got, y, count * 4);
             double eps = p.type == LH_BF16 && p.c.host.type == LH_F32 ? 0x1p-8 : 2e-6;
-            for (int64_t h = 0; h < kv.heads; h++) {
-                for (int64_t s = from[h]; s < p.c.host.len[h]; s++) {
-                    double norm, size;
-                    project_by_hand(&p, h, s, &norm, &size);
-                    int64_t at = numbers_index(&y, h, s, 0);
-                    y.data[at] = (float)(factor * norm);
-                    check_near(got + at, y.data + at, 1, (tolerance){1e-7, eps * factor * size},
+            for (int64_t i = 0; i < p.map.heads; i++) {
+                for (int64_t s = 0; s < p.c.host.len[head_of(&p, i)]; s++) {
+                    double norm = 0, size = 0;
+                    if (wanted[head_of(&p, i) * ld + s]) project_by_hand(&p, i, s, &norm, &size);
+                    check_near(&got[i * y_ld + s], &(float){(float)norm}, 1, (tolerance){1e-7, eps * size},
                                "projected_norms, case %d, %s", n, g.ops->name);
-                    got[at] = y.data[at];
                 }
             }
-            check_same(got, y.data, y.count * 4, "what projected_norms leaves alone, case %d, %s", n, g.ops->name);
             rig_reset(&g);
             lot_end(&m);
         }
@@ -177,35 +190,20 @@ START_TEST(test_projected_norms_are_sums_of_sizes_behind_the_projection)
 }
 END_TEST
 
-/* Rows of norms [heads, ld], one number a query head, as a rank makes them that has the query heads [i, end): a call
- * each for the slots from `split` on and for those before. */
-static float *norms_of(lot *m, rig *g, const projection *p, int64_t split)
+/* Rows of norms [query heads, ld] of the slots that are wanted, by calls of `heads` query heads each. */
+static float *norms_of(lot *m, rig *g, const projection *p, const uint8_t *wanted, int64_t heads)
 {
-    int64_t ld = 0, d = p->c.host.head_dim, heads = p->c.host.heads, bytes = lh_dtype_bytes(p->type);
-    for (int64_t h = 0; h < heads; h++) ld = p->c.host.len[h] > ld ? p->c.host.len[h] : ld;
-    int64_t *from = lot_new(m, heads * 8), *before = lot_new(m, heads * 8);
-    float *y = rig_new(g, p->map.heads * ld * 4), *got = lot_new(m, p->map.heads * ld * 4);
-    for (int64_t h = 0; h < heads; h++) {
-        int64_t len = p->c.host.len[h];
-        from[h] = before[h] = split < len ? split : len;
-    }
+    int64_t ld = longest_of(&p->c), d = p->c.host.head_dim, bytes = lh_dtype_bytes(p->type), all = p->map.heads * ld;
+    float *y = rig_new(g, all * 4), *got = lot_new(m, all * 4);
     lh_ragged kv = rig_cache(g, &p->c);
-    const int64_t *from_on = rig_put(g, from, heads * 8), *len = kv.len;
-    int64_t *before_on = rig_put(g, before, heads * 8);
     const char *w = rig_put(g, p->typed, p->out * p->w_ld * bytes);
-    for (int64_t i = 0; i < p->map.heads; i++) {
-        int64_t h = (p->map.first + i) / p->map.group;
-        for (int part = 0; part < 2; part++) {
-            lh_ragged one = kv;
-            one.heads = 1;
-            one.offset = kv.offset + h;
-            one.len = part ? (int64_t *)len + h : before_on + h;
-            RUN(g, projected_norms, .y = {.at = y + i * ld, .step = 1}, .kv = &one, .map = {1, 1, 0},
-                .from = part ? from_on + h : NULL, .w = w + i * d * bytes, .type = p->type, .out = p->out,
-                .w_ld = p->w_ld, .factor = 1.0f);
-        }
+    const uint8_t *on = rig_put(g, wanted, p->c.host.heads * ld);
+    for (int64_t i = 0; i < p->map.heads; i += heads) {
+        int64_t n = heads < p->map.heads - i ? heads : p->map.heads - i;
+        RUN(g, projected_norms, .y = y + i * ld, .kv = &kv, .map = {n, p->map.group, p->map.first + i}, .wanted = on,
+            .w = w + i * d * bytes, .type = p->type, .out = p->out, .w_ld = p->w_ld, .y_ld = ld, .ld = ld);
     }
-    rig_get(g, got, y, p->map.heads * ld * 4);
+    rig_get(g, got, y, all * 4);
     rig_reset(g);
     return got;
 }
@@ -218,27 +216,126 @@ START_TEST(test_projected_norms_have_the_same_bits_however_entries_heads_and_thr
         for (int n = 0; n < 60; n++) {
             lot m = {0};
             projection p;
-            numbers whole;
             projection_make(&m, &p, n);
-            int64_t ld = 0, group = p.map.group;
-            for (int64_t h = 0; h < p.c.host.heads; h++) ld = p.c.host.len[h] > ld ? p.c.host.len[h] : ld;
+            int64_t ld = longest_of(&p.c);
+            const uint8_t *all = wanted_make(&m, &p.c, ld, 0), *some = wanted_make(&m, &p.c, ld, n);
             omp_set_num_threads(1);
-            const float *one = norms_of(&m, &g, &p, 0);
+            const float *one = norms_of(&m, &g, &p, all, p.map.heads);
             omp_set_num_threads(3);
-            const float *other = norms_of(&m, &g, &p, n % 3 ? n : 160);
+            const float *other = norms_of(&m, &g, &p, some, 1 + n % 3);
             for (int64_t i = 0; i < p.map.heads; i++)
-                check_same(one + i * ld, other + i * ld, p.c.host.len[(p.map.first + i) / group] * 4,
-                           "projected_norms of a query head, case %d, %s", n, g.ops->name);
-            numbers_make(&m, &whole, &p.c, 1, NUMBERS_ROWS);
-            lh_ragged kv = rig_cache(&g, &p.c);
-            lh_slot_floats on = numbers_put(&g, &whole, &kv);
-            const void *w = rig_put(&g, p.typed, p.out * p.w_ld * lh_dtype_bytes(p.type));
-            RUN(&g, projected_norms, .y = on, .kv = &kv, .map = p.map, .w = w, .type = p.type, .out = p.out,
-                .w_ld = p.w_ld, .factor = 1.0f);
-            const float *got = numbers_get(&m, &g, &whole, &on);
-            for (int64_t i = 0; i < p.map.heads && group == 1; i++)
-                check_same(got + i * whole.host.ld, one + i * ld, p.c.host.len[i] * 4,
-                           "projected_norms of all heads, case %d, %s", n, g.ops->name);
+                for (int64_t s = 0; s < p.c.host.len[head_of(&p, i)]; s++)
+                    check_same(some[head_of(&p, i) * ld + s] ? &one[i * ld + s] : &(float){0}, &other[i * ld + s], 4,
+                               "projected_norms of a query head, case %d, %s", n, g.ops->name);
+            lot_end(&m);
+        }
+        rig_close(&g);
+    }
+}
+END_TEST
+
+/* ---- what they are at most ---- */
+
+/* The value in slot s of head 0. */
+static void fill_value(cache *c, int64_t s, float x)
+{
+    int64_t d = c->host.head_dim, at = (c->host.offset[0] + s) * d;
+    for (int64_t i = at; i < at + d; i++) {
+        if (c->host.type == LH_F32)
+            ((float *)c->host.v)[i] = x;
+        else
+            ((uint16_t *)c->host.v)[i] = lh_f32_to_bf16(x);
+    }
+}
+
+/* Forms of 256 x 256 products in f32, relative to the sum of their sizes. */
+START_TEST(test_value_bounds_are_forms_of_the_values)
+{
+    for (int b = 0; lh_ops_at(b); b++) {
+        rig g;
+        rig_open(&g, lh_ops_at(b));
+        for (int n = 0; n < 120; n++) {
+            lot m = {0};
+            cache c;
+            numbers y;
+            int64_t *from, d = test_dims[n % 10];
+            omp_set_num_threads(1 + n % 4);
+            shape p = {n % 5, n % 11 ? 40 : 600, d, n / 2 % 2 ? LH_BF16 : LH_F32};
+            values_make(&m, &c, &p, n);
+            if (p.heads > 0 && c.host.len[0] > 2) fill_value(&c, 1, 0.0f);
+            if (p.heads > 0 && c.host.len[0] > 2) fill_value(&c, 2, n % 3 ? NAN : INFINITY);
+            float *forms = lot_normals(&m, p.heads * d * d, 0.1f, (uint64_t)n);
+            for (int64_t h = 0; h < p.heads; h++)
+                for (int64_t x = 0; x < d * d; x++) {
+                    if (x / d < x % d) forms[h * d * d + x] = forms[h * d * d + x % d * d + x / d];
+                    if (x / d == x % d) forms[h * d * d + x] = 1.0f + (float)d * 0.1f;
+                }
+            numbers_make(&m, &y, &c, 2, (number_layout)(n % 2));
+            lh_ragged kv = rig_cache(&g, &c);
+            lh_slot_floats on = numbers_put(&g, &y, &kv);
+            const int64_t *from_on = from_make(&m, &g, &c, n, &from);
+            RUN(&g, value_bounds, .y = on, .kv = &kv, .from = from_on,
+                .matrices = n % 7 ? rig_put(&g, forms, p.heads * d * d * 4) : NULL, .factor = 3.0f);
+            float *got = numbers_get(&m, &g, &y, &on);
+            for (int64_t h = 0; h < p.heads; h++)
+                for (int64_t s = from[h]; s < c.host.len[h]; s++) {
+                    double form = 0, size = 0;
+                    for (int64_t x = 0; x < d * d && n % 7; x++) {
+                        double term = forms[h * d * d + x] * entry_number(&c.host, c.host.v, h, s, x / d) *
+                                      entry_number(&c.host, c.host.v, h, s, x % d);
+                        form += term;
+                        size += fabs(term);
+                    }
+                    int64_t at = numbers_index(&y, h, s, 0);
+                    float want = form >= 1e-30 && form < INFINITY ? (float)(-3.0 * sqrt(form)) : -FLT_MAX;
+                    double off = want == -FLT_MAX ? 0 : 3.0 * 4e-6 * size / sqrt(form);
+                    check_near(&got[at], &want, 1, (tolerance){2e-7, off}, "value_bounds, case %d, %s", n, g.ops->name);
+                    y.data[at] = got[at];
+                }
+            check_same(got, y.data, y.count * 4, "what value_bounds leaves alone, case %d, %s", n, g.ops->name);
+            rig_reset(&g);
+            lot_end(&m);
+        }
+        rig_close(&g);
+    }
+}
+END_TEST
+
+START_TEST(test_row_moments_are_sums_of_rows_and_of_their_products)
+{
+    for (int b = 0; lh_ops_at(b); b++) {
+        rig g;
+        rig_open(&g, lh_ops_at(b));
+        for (int n = 0; n < 60; n++) {
+            lot m = {0};
+            int64_t d = test_dims[n % 10], heads = 1 + n % 3, rows = n % 6 ? test_tokens[n % 6] : 300;
+            int64_t ld = heads * d + n % 4, products = heads * d * d;
+            float *x = lot_normals(&m, rows * ld, 1.0f, (uint64_t)n);
+            const uint16_t *half = lot_bf16(&m, x, rows * ld);
+            double *sums = lot_new(&m, heads * d * 8), *outer = lot_new(&m, products * 8);
+            for (int64_t i = 0; i < rows * ld && n % 2; i++) x[i] = lh_bf16_to_f32(half[i]);
+            for (int64_t i = 0; i < products; i++) outer[i] = (double)i;
+            double *sums_on = rig_put(&g, sums, heads * d * 8), *outer_on = rig_put(&g, outer, products * 8);
+            omp_set_num_threads(1 + n % 4);
+            RUN(&g, row_moments, .sums = n % 5 ? sums_on : NULL, .products = outer_on,
+                .x = n % 2 ? rig_put(&g, half, rows * ld * 2) : rig_put(&g, x, rows * ld * 4),
+                .type = n % 2 ? LH_BF16 : LH_F32, .rows = rows, .heads = heads, .dim = d, .x_ld = ld);
+            rig_get(&g, sums, sums_on, heads * d * 8);
+            rig_get(&g, outer, outer_on, products * 8);
+            for (int64_t i = 0; i < products; i++) {
+                int64_t h = i / d / d, at = h * d + i / d % d;
+                double sum = 0, product = (double)i, size = 1;
+                for (int64_t r = 0; r < rows; r++) {
+                    double one = x[r * ld + at], other = x[r * ld + h * d + i % d];
+                    sum += one;
+                    product += one * other;
+                    size += fabs(one) + fabs(one * other);
+                }
+                ck_assert_msg(fabs(outer[i] - product) <= 1e-5 * size, "a product of %.9g, it is %.9g, case %d, %s",
+                              outer[i], product, n, g.ops->name);
+                ck_assert_msg(fabs(sums[at] - (n % 5 ? sum : 0)) <= 1e-6 * size,
+                              "a sum of %.9g, it is %.9g, case %d, %s", sums[at], sum, n, g.ops->name);
+            }
             rig_reset(&g);
             lot_end(&m);
         }
@@ -313,6 +410,9 @@ int main(void)
     const TTest *const tests[] = {test_entry_norms_are_those_of_keys_or_values,
                                   test_projected_norms_are_sums_of_sizes_behind_the_projection,
                                   test_projected_norms_have_the_same_bits_however_entries_heads_and_threads_are_cut,
-                                  test_key_difference_is_the_cosine_with_the_mean_direction, NULL};
+                                  test_value_bounds_are_forms_of_the_values,
+                                  test_row_moments_are_sums_of_rows_and_of_their_products,
+                                  test_key_difference_is_the_cosine_with_the_mean_direction,
+                                  NULL};
     return suite_run("kernels/norms", tests);
 }

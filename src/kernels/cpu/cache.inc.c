@@ -35,9 +35,11 @@ static lh_status op_put_stats(lh_stream *stream, const lh_put_stats_args *a)
     (void)stream;
 #pragma omp parallel for if (a->kv->heads * a->ld >= PARALLEL_FROM)
     for (int64_t h = 0; h < a->kv->heads; h++) {
-        int64_t from = a->from ? a->from[h] : 0, n = a->kv->len[h] - from;
-        float *y = lh_slot_at(&a->y, h, from, 0);
-        for (int64_t i = 0; i < n; i++) y[i * a->y.step] = a->x[h * a->ld + i];
+        const float *x = a->x + h * a->ld;
+        const uint8_t *only = a->only ? a->only + h * a->only_ld : NULL;
+        float *y = lh_slot_at(&a->y, h, 0, 0);
+        for (int64_t s = 0; s < a->kv->len[h]; s++)
+            if (!only || only[s]) y[s * a->y.step] = x[s];
     }
     return LH_OK;
 }

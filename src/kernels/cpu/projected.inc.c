@@ -1,62 +1,63 @@
 /* Norms of values behind the output projection: a matrix product of which only the sums of absolute values are kept.
- * The weights of a query head are packed PROJECTED_COLS columns at a time, meet a run of entries, and what comes out is
- * added up by lanes at once. A section of PROJECTED_SECTION columns has a sum of its own, whose lanes take the columns
- * in order; the sums of the sections are added in order too. So bits depend neither on the entries beside one nor on
- * whether a thread has all sections of a run of entries (many entries) or one (few). Measured on Zen 4, one core,
- * beside gemm of the same operations: 1.0 in f32, 0.9 to 1.0 in pairs of bf16. */
+ * The weights of a query head are packed PROJECTED_COLS columns at a time, meet a run of the entries that are wanted,
+ * and what comes out is added up by lanes at once. A section of PROJECTED_SECTION columns has a sum of its own, whose
+ * lanes take the columns in order; the sums of the sections are added in order too. So bits depend neither on the
+ * entries beside one nor on whether a thread has all sections of a run of entries (many entries) or one (few). Measured
+ * on Zen 4, one core, beside gemm of the same operations: 1.0 in f32, 0.9 to 1.0 in pairs of bf16. */
 #include "kernels/cpu/pack.h"
 #include "kernels/cpu/pairs.h"
 #include "kernels/cpu/softmax.h"
-#include "kernels/slots.h"
 
 /* Packing a column costs as much as some ten entries, so a run has many. */
-enum { PROJECTED_COLS = 4 * TILE_COLS, PROJECTED_SECTION = 512, PROJECTED_ENTRIES = 512 };
+enum { PROJECTED_COLS = 4 * TILE_COLS, PROJECTED_SECTION = 512, PROJECTED_ENTRIES = 512, PROJECTED_LEAST = 96 };
 
 typedef struct lh_projected {
     const lh_projected_norms_args *args;
     int pairs;            /* products of bf16 pairs */
     int64_t rows, places; /* rows of a block; floats or words of a value */
     int64_t entries;      /* of a run, whole blocks */
-    int64_t runs;         /* of a head */
+    int64_t runs;         /* of a query head */
     int64_t sections;
+    int64_t longest;
+    int32_t *slots; /* [KV heads, longest] that are wanted */
+    int64_t *count; /* [KV heads] of them */
 } lh_projected;
 
-/* Sections [begin, end) of a run of entries, and the memory for it. */
+/* Sections [begin, end) of a run of entries of a query head, and the memory for it. */
 typedef struct lh_projected_item {
     const lh_projected *product;
-    int64_t head, first, count, i0, group; /* first: slot */
+    int64_t i, head, count;
+    const int32_t *slots; /* [count] */
     int64_t begin, end;
     float *v, *w, *c, *lanes; /* packed values and weights; [rows, PROJECTED_COLS] products; [entries, VL] */
-    float *sums;              /* [group, sections, entries] of the run */
+    float *plain;             /* [rows, head_dim] values of a block, as they are */
+    float *sums;              /* [sections, entries] of the run */
 } lh_projected_item;
 
 /* Floats of a thread, and of the sums of a run. */
 static int64_t projected_floats(const lh_projected *p)
 {
-    return p->entries * (p->places + VL) + PROJECTED_COLS * (p->places + p->rows);
+    return p->entries * (p->places + VL) + PROJECTED_COLS * (p->places + p->rows) + p->rows * p->args->kv->head_dim;
 }
 
 static int64_t projected_sums(const lh_projected *p)
 {
-    return p->args->map.group * p->sections * p->entries;
-}
-
-static int64_t projected_from(const lh_projected_norms_args *a, int64_t h)
-{
-    return a->from ? a->from[h] : 0;
+    return p->sections * p->entries;
 }
 
 static lh_projected_item projected_run(const lh_projected *p, int64_t run, float *memory, float *sums)
 {
     const lh_projected_norms_args *a = p->args;
-    lh_projected_item item = {.product = p, .head = run / p->runs, .end = p->sections, .sums = sums};
-    item.first = projected_from(a, item.head) + run % p->runs * p->entries;
-    item.count = least(a->kv->len[item.head] - item.first, p->entries);
-    head_range(&a->map, item.head, &item.i0, &item.group);
+    int64_t first = run % p->runs * p->entries;
+    lh_projected_item item = {.product = p, .i = run / p->runs, .end = p->sections, .sums = sums};
+    item.head = (a->map.first + item.i) / a->map.group;
+    item.slots = p->slots + item.head * p->longest + first;
+    item.count = least(p->count[item.head] - first, p->entries);
     item.v = memory;
     item.w = item.v + p->entries * p->places;
     item.c = item.w + PROJECTED_COLS * p->places;
     item.lanes = item.c + PROJECTED_COLS * p->rows;
+    item.plain = item.lanes + p->entries * VL;
     return item;
 }
 
@@ -64,29 +65,27 @@ static void projected_values(const lh_projected_item *item)
 {
     const lh_projected *p = item->product;
     const lh_ragged *kv = p->args->kv;
-    lh_rows rows = {.src = kv->v,
-                    .type = kv->type,
-                    .first = (kv->offset[item->head] + item->first) * kv->head_dim,
-                    .outer_ld = kv->head_dim,
-                    .inner = 1,
-                    .count = item->count,
-                    .depth = kv->head_dim,
-                    .factor = 1.0f};
-    for (int64_t b = 0; b * p->rows < item->count; b++) {
+    int64_t d = kv->head_dim, bytes = d * lh_dtype_bytes(kv->type);
+    lh_rows rows = {.src = item->plain, .type = kv->type, .outer_ld = d, .inner = 1, .depth = d, .factor = 1.0f};
+    for (int64_t first = 0; first < item->count; first += p->rows) {
+        rows.count = least(item->count - first, p->rows);
+        for (int64_t r = 0; r < rows.count; r++)
+            memcpy((char *)item->plain + r * bytes,
+                   (const char *)kv->v + (kv->offset[item->head] + item->slots[first + r]) * bytes, (size_t)bytes);
         if (p->pairs)
-            pack_row_pairs(item->v + b * p->rows * p->places, &rows, b);
+            pack_row_pairs(item->v + first * p->places, &rows, 0);
         else
-            pack_rows(item->v + b * p->rows * p->places, &rows, b);
+            pack_rows(item->v + first * p->places, &rows, 0);
     }
 }
 
-/* Output columns [o, o + count) of query head i. */
-static void projected_weights(const lh_projected_item *item, int64_t i, int64_t o, int64_t count)
+/* Output columns [o, o + count). */
+static void projected_weights(const lh_projected_item *item, int64_t o, int64_t count)
 {
     const lh_projected_norms_args *a = item->product->args;
     lh_columns columns = {.src = a->w,
                           .type = a->type,
-                          .first = o * a->w_ld + i * a->kv->head_dim,
+                          .first = o * a->w_ld + item->i * a->kv->head_dim,
                           .ld = a->w_ld,
                           .count = count,
                           .depth = a->kv->head_dim};
@@ -124,16 +123,15 @@ static void projected_columns(const lh_projected_item *item, int64_t count)
     }
 }
 
-/* One section of query head i0 + i. */
-static void projected_section(const lh_projected_item *item, int64_t i, int64_t section)
+static void projected_section(const lh_projected_item *item, int64_t section)
 {
     const lh_projected *p = item->product;
     int64_t end = least((section + 1) * PROJECTED_SECTION, p->args->out);
-    float *sums = item->sums + (i * p->sections + section) * p->entries;
+    float *sums = item->sums + section * p->entries;
     memset(item->lanes, 0, (size_t)(item->count * VL) * sizeof *item->lanes);
     for (int64_t o = section * PROJECTED_SECTION; o < end; o += PROJECTED_COLS) {
         int64_t count = least(PROJECTED_COLS, end - o);
-        projected_weights(item, item->i0 + i, o, count);
+        projected_weights(item, o, count);
         projected_columns(item, count);
     }
     for (int64_t r = 0; r < item->count; r++) sums[r] = vf_sum(vf_load(item->lanes + r * VL));
@@ -143,9 +141,7 @@ static void projected_work(const lh_projected_item *item)
 {
     projected_values(item);
     if (item->product->pairs) pairs_begin();
-    for (int64_t i = 0; i < item->group; i++) {
-        for (int64_t section = item->begin; section < item->end; section++) projected_section(item, i, section);
-    }
+    for (int64_t section = item->begin; section < item->end; section++) projected_section(item, section);
     if (item->product->pairs) pairs_end();
 }
 
@@ -154,25 +150,48 @@ static void projected_finish(const lh_projected_item *item)
     const lh_projected *p = item->product;
     for (int64_t r = 0; r < item->count; r++) {
         double sum = 0.0;
-        for (int64_t n = 0; n < item->group * p->sections; n++) sum += item->sums[n * p->entries + r];
-        *lh_slot_at(&p->args->y, item->head, item->first + r, 0) = (float)(p->args->factor * sum);
+        for (int64_t n = 0; n < p->sections; n++) sum += item->sums[n * p->entries + r];
+        p->args->y[item->i * p->args->y_ld + item->slots[r]] = (float)sum;
     }
 }
 
-/* How the entries are cut: into as many runs as leave every thread some, in whole blocks. */
-static void projected_cut(lh_projected *p)
+static int64_t projected_count(const lh_projected_norms_args *a, int64_t h)
+{
+    int64_t count = 0;
+    for (int64_t s = 0; s < a->kv->len[h]; s++) count += a->wanted[h * a->ld + s] != 0;
+    return count;
+}
+
+/* How the slots that are wanted are cut: into as many runs as leave every thread some, in whole blocks. Returns the
+ * slots of all query heads. */
+static int64_t projected_cut(lh_projected *p)
 {
     enum { TURNS = 4 };
     const lh_projected_norms_args *a = p->args;
-    int64_t all = 0, most = 0, share;
+    int64_t all = 0, most = 0;
     for (int64_t h = 0; h < a->kv->heads; h++) {
-        int64_t count = a->kv->len[h] - projected_from(a, h);
-        all += count > 0 ? count : 0;
+        int64_t i0, group, count = projected_count(a, h);
+        head_range(&a->map, h, &i0, &group);
+        all += group > 0 ? group * count : 0;
         most = count > most ? count : most;
+        p->longest = a->kv->len[h] > p->longest ? a->kv->len[h] : p->longest;
     }
-    share = least(all / (TURNS * omp_get_max_threads()), PROJECTED_ENTRIES);
-    p->entries = round_up(share > 4 * p->rows ? share : least(most, 4 * p->rows), p->rows);
+    int64_t share = least(all / (TURNS * omp_get_max_threads()), PROJECTED_ENTRIES);
+    p->entries = round_up(least(most, share > PROJECTED_LEAST ? share : PROJECTED_LEAST), p->rows);
     p->runs = p->entries > 0 ? (most + p->entries - 1) / p->entries : 0;
+    return all;
+}
+
+static void projected_list(const lh_projected *p)
+{
+    const lh_projected_norms_args *a = p->args;
+    for (int64_t h = 0; h < a->kv->heads; h++) {
+        p->count[h] = 0;
+        for (int64_t s = 0; s < a->kv->len[h]; s++)
+            if (a->wanted[h * a->ld + s]) p->slots[h * p->longest + p->count[h]++] = (int32_t)s;
+    }
+    for (int64_t i = 0; i < a->map.heads; i++)
+        memset(a->y + i * a->y_ld, 0, (size_t)a->kv->len[(a->map.first + i) / a->map.group] * sizeof *a->y);
 }
 
 static lh_status op_projected_norms(lh_stream *stream, const lh_projected_norms_args *a)
@@ -184,13 +203,17 @@ static lh_status op_projected_norms(lh_stream *stream, const lh_projected_norms_
     float *memory = NULL;
     p.rows = p.pairs ? PAIR_ROWS : TILE_ROWS;
     p.places = p.pairs ? pair_words(a->kv->head_dim) : a->kv->head_dim;
-    projected_cut(&p);
-    int64_t runs = a->kv->heads * p.runs, threads = omp_get_max_threads(), own = projected_floats(&p);
-    int64_t cuts = runs < 2 * threads && p.sections > 1 ? p.sections : 1, sums = projected_sums(&p),
-            work = p.entries * a->out * runs;
-    LH_TRY(lh_stream_scratch(stream, &memory,
-                             (threads * own + (cuts > 1 ? runs : threads) * sums) * (int64_t)sizeof *memory));
-#pragma omp parallel if (work * a->kv->head_dim >= PARALLEL_FROM)
+    int64_t slots = projected_cut(&p), runs = a->map.heads * p.runs, threads = omp_get_max_threads();
+    int64_t own = projected_floats(&p), sums = projected_sums(&p);
+    int64_t cuts = runs < 2 * threads && p.sections > 1 ? p.sections : 1;
+    int64_t floats = threads * own + (cuts > 1 ? runs : threads) * sums;
+    LH_TRY(lh_stream_scratch(stream, &p.count,
+                             a->kv->heads * (int64_t)(sizeof *p.count + p.longest * sizeof *p.slots) +
+                                 floats * (int64_t)sizeof *memory));
+    p.slots = (int32_t *)(p.count + a->kv->heads);
+    memory = (float *)(p.slots + a->kv->heads * p.longest);
+    projected_list(&p);
+#pragma omp parallel if (slots * a->out * a->kv->head_dim >= PARALLEL_FROM)
     {
         int64_t thread = omp_get_thread_num();
         float *mine = memory + thread * own, *all = memory + threads * own;

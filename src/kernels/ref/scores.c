@@ -1,3 +1,4 @@
+#include <float.h>
 #include <math.h>
 
 #include "kernels/ref/ref.h"
@@ -40,8 +41,9 @@ lh_status lh_ref_weigh_scores(lh_stream *stream, const lh_weigh_scores_args *a)
     (void)stream;
     for (int64_t h = 0; h < a->heads; h++) {
         for (int64_t s = 0; s < a->len[h]; s++) {
-            double norm = *lh_slot_at(&a->norms, h, s, 0);
-            a->y[h * a->ld + s] = (float)(((double)a->x[h * a->ld + s] + a->add) * norm);
+            float norm = *lh_slot_at(&a->norms, h, s, 0);
+            double size = norm == -FLT_MAX ? INFINITY : fabs((double)norm);
+            a->y[h * a->ld + s] = (float)(((double)a->x[h * a->ld + s] + a->add) * size);
         }
     }
     return LH_OK;
