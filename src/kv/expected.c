@@ -208,9 +208,8 @@ lh_status lh_kv_expect(lh_kv *kv, const lh_eviction *e, lh_status *local)
     lh_status st = LH_OK;
     int64_t dim = kv->shape.head_dim;
     if (kv->shape.heads.split) {
-        if (*local == LH_OK) *local = lh_stream_sync(kv->place.stream);
-        LH_TRY(lh_kv_exchange_heads(kv, LH_ROWS_SUMS, dim * (int64_t)sizeof(double)));
-        LH_TRY(lh_kv_exchange_heads(kv, LH_ROWS_PRODUCTS, dim * dim * (int64_t)sizeof(double)));
+        LH_TRY(lh_kv_exchange_heads(kv, kv->rows.at[LH_ROWS_SUMS], dim * (int64_t)sizeof(double), local));
+        LH_TRY(lh_kv_exchange_heads(kv, kv->rows.at[LH_ROWS_PRODUCTS], dim * dim * (int64_t)sizeof(double), local));
     }
     if (*local == LH_OK) *local = find_distributions(kv, e);
     if (*local == LH_OK) *local = score(kv, e);

@@ -2,6 +2,7 @@
 #ifndef LH_KV_KV_IMPL_H
 #define LH_KV_KV_IMPL_H
 
+#include "base/whole.h"
 #include "kv/kv.h"
 
 /* ---- pools: the memory of one layer ---- */
@@ -392,8 +393,8 @@ typedef struct lh_row_block {
 float *lh_kv_own_q(lh_kv *kv, int64_t rows);
 float *lh_kv_own_lse(lh_kv *kv, int64_t rows);
 
-/* Collective. Blocks of all ranks, in place, `head_bytes` bytes a query head. */
-lh_status lh_kv_exchange_heads(lh_kv *kv, lh_row_part part, int64_t head_bytes);
+/* Collective. `blocks` of all ranks (device), in place, `head_bytes` bytes a query head. */
+lh_status lh_kv_exchange_heads(lh_kv *kv, void *blocks, int64_t head_bytes, lh_status *local);
 
 /* LH_EFILE when log-sum-exps are not finite: the weights are damaged. `again`: of a row that is observed again no entry
  * need be left, -inf. */
@@ -452,9 +453,6 @@ lh_status lh_kv_expect(lh_kv *kv, const lh_eviction *e, lh_status *local);
 /* Collective where groups are split. Of the entries of which nothing is known yet, into their statistics: the squared
  * norms of their values, and what their projected norms are at most. */
 lh_status lh_kv_make_norms(lh_kv *kv, const lh_eviction *e, lh_status *local);
-
-/* Collective. Rows of a part of the work space, one a query head, of all ranks, in place. */
-lh_status lh_kv_exchange_work(lh_kv *kv, lh_work_part part, int64_t head_bytes, lh_status *local);
 
 /* Collective where groups are split. `scores` times norms into LH_WORK_SECOND: a selection of counts[g] of the
  * competing entries of each head by them is exact. What it cannot turn on has a bound in place of a norm. */

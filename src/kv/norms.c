@@ -115,7 +115,7 @@ static lh_status bound(lh_kv *kv, const lh_eviction *e, const fresh *n, lh_statu
     int known = kv->layers[e->layer].fresh > dim;
     if (known && *local == LH_OK) *local = multiply(kv, e);
     if (known && kv->shape.heads.split)
-        LH_TRY(lh_kv_exchange_work(kv, LH_WORK_MOMENTS, dim * dim * (int64_t)sizeof(double), local));
+        LH_TRY(lh_kv_exchange_heads(kv, kv->work.at[LH_WORK_MOMENTS], dim * dim * (int64_t)sizeof(double), local));
     if (known && *local == LH_OK) *local = make_forms(kv, e);
     if (*local == LH_OK)
         *local = kv->place.ops->value_bounds(

@@ -74,11 +74,6 @@ static int64_t all_of(const lh_kv *kv)
     return sum * kv->shape.heads.kv_heads;
 }
 
-static int64_t least(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
 /* Collective. Before the last layer: what may still be among the best. A head's final share is at most the larger of
  * its share of the flat top and its layer's base, and one for what rounding leaves. */
 static lh_status share_meanwhile(lh_kv *kv, const lh_share *q, lh_status *local)
@@ -88,7 +83,7 @@ static lh_status share_meanwhile(lh_kv *kv, const lh_share *q, lh_status *local)
     LH_TRY(lh_kv_flat_top(kv, q, local));
     for (int64_t i = 0; i < o->sheets * kv->shape.heads.kv_heads; i++) {
         int64_t most = o->counts[i] > o->bases[i] ? o->counts[i] : o->bases[i];
-        o->budgets[i] = least(o->room[i], most + 1);
+        o->budgets[i] = lh_least(o->room[i], most + 1);
     }
 done:
     return st;
@@ -181,7 +176,7 @@ lh_status lh_kv_settle_over_layers(lh_kv *kv, const lh_eviction *e, lh_status *l
     for (int64_t i = 0; i < o->sheets * heads; i++) held += o->room[i];
     lh_share q = {.sheets = o->sheets,
                   .e = o->e,
-                  .want = least(all_of(kv), held),
+                  .want = lh_least(all_of(kv), held),
                   .counts = o->counts,
                   .ties = o->ties,
                   .above = o->above};

@@ -2,16 +2,6 @@
 
 #include "kv/kv_impl.h"
 
-static int64_t least(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
-static int64_t most(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
-}
-
 int lh_kv_slides(const lh_kv_shape *shape, int64_t layer)
 {
     return shape->sliding && shape->sliding[layer] && shape->window > 0;
@@ -28,15 +18,15 @@ lh_pool_form lh_kv_form_of(const lh_kv_shape *shape, const lh_policy_plan *plan,
 
 int64_t lh_kv_visible_from(const lh_kv_shape *shape, int64_t layer, int64_t seen)
 {
-    return lh_kv_slides(shape, layer) ? most(0, seen - shape->window + 1) : 0;
+    return lh_kv_slides(shape, layer) ? lh_most(0, seen - shape->window + 1) : 0;
 }
 
 int64_t lh_kv_slack(const lh_kv_shape *shape, const lh_policy_plan *fixed, const lh_layer_request *request,
                     int64_t held)
 {
     int64_t slack = request->prompt.more;
-    if (fixed->evicts && fixed->every) slack = least(slack, most(0, request->budget - held) + fixed->every);
-    if (lh_kv_slides(shape, request->layer)) slack = least(slack, most(0, shape->window - held));
+    if (fixed->evicts && fixed->every) slack = lh_least(slack, lh_most(0, request->budget - held) + fixed->every);
+    if (lh_kv_slides(shape, request->layer)) slack = lh_least(slack, lh_most(0, shape->window - held));
     return slack;
 }
 
@@ -47,7 +37,7 @@ lh_layer_plan lh_kv_layer_plan(const lh_kv_shape *shape, const lh_policy_plan *f
     p.visible_from = lh_kv_visible_from(shape, request->layer, tokens);
     p.protect = lh_policy_protect(
         fixed, &(lh_protect_request){.budget = p.budget, .seen = tokens, .visible_from = p.visible_from});
-    p.kept = fixed->block ? least(p.budget, tokens) : p.protect.budget;
+    p.kept = fixed->block ? lh_least(p.budget, tokens) : p.protect.budget;
     p.evicts = p.kept < tokens && !fixed->block;
     p.ranked = p.evicts && p.protect.base > 0 && p.kept < tokens - p.visible_from;
     p.scored = p.ranked && fixed->source != LH_SCORE_POSITION;
@@ -123,7 +113,7 @@ lh_status lh_kv_plan(const lh_kv_shape *shape, const lh_policy_plan *plan, int64
         int64_t entries = 0;
         for (int64_t h = 0; h < heads; h++) {
             entries += kept[h];
-            longest = most(longest, kept[h] + p.slack);
+            longest = lh_most(longest, kept[h] + p.slack);
         }
         f.entries += entries;
         f.held += lh_pool_bytes(shape, entries + heads * p.slack, p.form);
@@ -138,9 +128,9 @@ lh_status lh_kv_plan(const lh_kv_shape *shape, const lh_policy_plan *plan, int64
     for (int64_t l = 0; l < shape->layers; l++)
         if (lh_kv_counts_latest(shape, &fixed, l)) f.decoding += lh_kv_latest_bytes(shape, &fixed, longest);
     if (lh_kv_turns(&fixed))
-        f.decoding += lh_turn_bytes(shape, heads * longest, shape->sliding ? most(longest, shape->window) : longest);
+        f.decoding += lh_turn_bytes(shape, heads * longest, shape->sliding ? lh_most(longest, shape->window) : longest);
     /* the work space stays until the last layer is done, be it one that evicts nothing */
-    f.peak = most(f.held + f.observed, pools + f.one_layer + f.observed);
+    f.peak = lh_most(f.held + f.observed, pools + f.one_layer + f.observed);
     *out = f;
 done:
     lh_free(budgets);

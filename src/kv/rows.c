@@ -45,15 +45,16 @@ done:
 
 /* ---- groups that lie on several ranks ---- */
 
-lh_status lh_kv_exchange_heads(lh_kv *kv, lh_row_part part, int64_t head_bytes)
+lh_status lh_kv_exchange_heads(lh_kv *kv, void *blocks, int64_t head_bytes, lh_status *local)
 {
     const lh_heads *h = &kv->shape.heads;
-    char *all = kv->rows.at[part];
+    char *all = blocks;
     for (int r = 0; r < h->ranks; r++) {
         lh_heads other = lh_heads_at(h, r);
         kv->traffic.bytes[r] = head_bytes * other.q_count;
         kv->traffic.at[r] = head_bytes * other.q_first;
     }
+    if (*local == LH_OK) *local = lh_stream_sync(kv->place.stream);
     return lh_comm_allgatherv(kv->place.comm, all + kv->traffic.at[h->rank], all, kv->traffic.bytes, kv->traffic.at);
 }
 
@@ -84,9 +85,8 @@ static lh_status gather_groups(lh_kv *kv, const lh_row_block *own, lh_status *lo
     lh_status st = LH_OK;
     const lh_heads *h = &kv->shape.heads;
     int64_t dim = kv->shape.head_dim, grouped = h->kv_count * h->group, lse = own->rows * (int64_t)sizeof(float);
-    if (*local == LH_OK) *local = lh_stream_sync(kv->place.stream);
-    LH_TRY(lh_kv_exchange_heads(kv, LH_ROWS_Q, lse * dim));
-    if (own->lse) LH_TRY(lh_kv_exchange_heads(kv, LH_ROWS_LSE, lse));
+    LH_TRY(lh_kv_exchange_heads(kv, kv->rows.at[LH_ROWS_Q], lse * dim, local));
+    if (own->lse) LH_TRY(lh_kv_exchange_heads(kv, kv->rows.at[LH_ROWS_LSE], lse, local));
     if (*local == LH_OK) *local = pick(kv, LH_ROWS_Q, LH_ROWS_GROUP_Q, own->rows, dim);
     if (*local == LH_OK && own->lse) *local = pick(kv, LH_ROWS_LSE, LH_ROWS_GROUP_LSE, own->rows, 1);
     out->q = kv->rows.at[LH_ROWS_GROUP_Q];

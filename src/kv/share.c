@@ -22,11 +22,6 @@ typedef struct search {
     int64_t want; /* entries to find at this prefix */
 } search;
 
-static int64_t least(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
 static lh_status open_sheet(search *s, int64_t sheet)
 {
     lh_status st = LH_OK;
@@ -92,7 +87,7 @@ static lh_status summarise(search *s, int bits)
             LH_TRY(count_bins(s, i, step, bits));
             int64_t skip = s->q->floors ? floor_of(s, i) - *above_of(s, i) : 0;
             for (int64_t b = bins - 1; b >= 0; b--) {
-                int64_t n = s->kv->traffic.bins[b], skipped = skip > 0 ? least(skip, n) : 0;
+                int64_t n = s->kv->traffic.bins[b], skipped = skip > 0 ? lh_least(skip, n) : 0;
                 skip -= skipped;
                 mine[b] += (uint32_t)(n - skipped);
             }
@@ -160,7 +155,7 @@ static lh_status count_heads(search *s)
     LH_TRY(lh_stream_sync(kv->place.stream));
     for (int64_t i = 0; i < n; i++) {
         int64_t over = kv->traffic.bins[i], on = kv->traffic.bins[h->kv_count + i];
-        int64_t given = least(floor_of(s, i), over + on);
+        int64_t given = lh_least(floor_of(s, i), over + on);
         kv->traffic.mine[2 * i] = (uint32_t)(given < over ? over - given : 0);
         kv->traffic.mine[2 * i + 1] = (uint32_t)(given < over ? on : over + on - given);
     }
@@ -202,7 +197,7 @@ lh_status lh_kv_flat_top(lh_kv *kv, const lh_share *q, lh_status *local)
     for (int i = 0; i < ROUNDS; i++) LH_TRY(refine(&s, round_bits[i], local));
     for (int64_t sheet = 0; sheet < q->sheets; sheet++) LH_TRY(gather_heads(&s, sheet, &rest, local));
     for (int64_t i = 0; i < cells && rest > 0; i++) {
-        int64_t more = least(rest, q->ties[i]);
+        int64_t more = lh_least(rest, q->ties[i]);
         q->counts[i] += more;
         rest -= more;
     }
@@ -226,7 +221,7 @@ lh_status lh_kv_share(lh_kv *kv, const lh_eviction *e, const float *scores, lh_s
                                       .e = e,
                                       .scores = scores,
                                       .floors = floored ? floors : NULL,
-                                      .want = least(heads * base, room) - given,
+                                      .want = lh_least(heads * base, room) - given,
                                       .counts = counts,
                                       .ties = kv->traffic.ties,
                                       .above = kv->traffic.above},

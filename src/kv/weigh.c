@@ -5,20 +5,6 @@
 
 static const float EPSILON = 1e-4f; /* added to scores */
 
-/* Collective. */
-lh_status lh_kv_exchange_work(lh_kv *kv, lh_work_part part, int64_t head_bytes, lh_status *local)
-{
-    const lh_heads *h = &kv->shape.heads;
-    char *all = kv->work.at[part];
-    for (int r = 0; r < h->ranks; r++) {
-        lh_heads other = lh_heads_at(h, r);
-        kv->traffic.at[r] = other.q_first * head_bytes;
-        kv->traffic.bytes[r] = other.q_count * head_bytes;
-    }
-    if (*local == LH_OK) *local = lh_stream_sync(kv->place.stream);
-    return lh_comm_allgatherv(kv->place.comm, all + kv->traffic.at[h->rank], all, kv->traffic.bytes, kv->traffic.at);
-}
-
 /* Scores by what is known of the norms. */
 static lh_status weigh(lh_kv *kv, const lh_eviction *e, const float *scores)
 {
@@ -105,7 +91,8 @@ static lh_status learn(lh_kv *kv, const lh_eviction *e, const float *scores, lh_
 {
     lh_status st = LH_OK;
     if (*local == LH_OK) *local = project(kv, e);
-    if (kv->shape.heads.split) LH_TRY(lh_kv_exchange_work(kv, LH_WORK_NORMS, e->cols * (int64_t)sizeof(float), local));
+    if (kv->shape.heads.split)
+        LH_TRY(lh_kv_exchange_heads(kv, kv->work.at[LH_WORK_NORMS], e->cols * (int64_t)sizeof(float), local));
     if (*local == LH_OK) *local = put_means(kv, e);
     if (*local == LH_OK) *local = weigh(kv, e, scores);
 done:

@@ -3,11 +3,6 @@
 
 #include "kv/kv_impl.h"
 
-static int64_t least(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
 lh_status lh_parts_alloc(void **at, const int64_t *bytes, int parts, lh_stream *stream)
 {
     lh_status st = LH_OK;
@@ -56,7 +51,7 @@ int64_t lh_row_space_size(lh_row_space *space, const lh_kv_shape *shape, const l
         bytes[LH_ROWS_COVARIANCES] = grouped * dim * dim * f32;
         return sum(bytes, LH_ROWS_PARTS);
     }
-    int64_t cap = fixed->running ? LH_ROWS_AT_ONCE : tokens ? least(fixed->rows, tokens) : fixed->rows;
+    int64_t cap = fixed->running ? LH_ROWS_AT_ONCE : tokens ? lh_least(fixed->rows, tokens) : fixed->rows;
     space->cap = cap;
     if (h->split || !fixed->running) { /* counted at once, rows stay where they are */
         bytes[LH_ROWS_Q] = cap * q_heads * shape->head_dim * f32;

@@ -4,6 +4,7 @@
 
 #include <stddef.h>
 
+#include "base/whole.h"
 #include "policies/policy.h"
 #include "policies/profile.h"
 
@@ -74,16 +75,6 @@ void lh_portions_share(const lh_portions *q, int64_t *out);
 
 /* One each to things 0, 1, ... that have room, round after round, until `missing` are given. */
 void lh_portions_give(const lh_portions *q, int64_t missing, int64_t *out);
-
-static inline int64_t lh_least(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
-static inline int64_t lh_most(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
-}
 
 /* ---- words.c, numbers.c ---- */
 

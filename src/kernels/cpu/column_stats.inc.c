@@ -121,7 +121,7 @@ static int64_t count_seen(const lh_ragged *kv, int64_t head, lh_sight sight)
     int64_t len = kv->len[head];
     int32_t count = 0;
     if (!kv->positions) {
-        int64_t seen = least(len, (int64_t)sight.last + 1) - ((int64_t)sight.before + 1);
+        int64_t seen = lh_least(len, (int64_t)sight.last + 1) - ((int64_t)sight.before + 1);
         return seen < 0 ? 0 : seen;
     }
     for (const int32_t *p = kv->positions + kv->offset[head], *end = p + len; p < end; p++)
@@ -138,7 +138,7 @@ static void stats_rows(const lh_stats *stats, int64_t n, int64_t b)
     const lh_stats_rows *rows = &stats->heads[n];
     int64_t i0, group, whole = stats->watch.way->rows;
     head_range(&o->map, stats->watch.first_head + n, &i0, &group);
-    for (int64_t r = b * whole; r < least((b + 1) * whole, o->rows); r++) {
+    for (int64_t r = b * whole; r < lh_least((b + 1) * whole, o->rows); r++) {
         int64_t seen = a->counts.at ? count_seen(o->kv, stats->watch.first_head + n, stats->watch.sights[r]) : 0;
         rows->fair[r] = seen > 1 ? (float)group / (float)seen : INFINITY;
         for (int64_t i = 0; i < group; i++) {
@@ -184,7 +184,7 @@ static lh_status op_column_stats(lh_stream *stream, const lh_column_stats_args *
             lh_stats_item item = {.stats = &stats, .rows = &stats.heads[n / steps]};
             lh_step *p = &item.step;
             *p = (lh_step){.watch = watch, .head = watch->first_head + n / steps, .first = a->first + n % steps * STEP};
-            p->n = least(least(a->first + a->cols, o->kv->len[p->head]) - p->first, STEP);
+            p->n = lh_least(lh_least(a->first + a->cols, o->kv->len[p->head]) - p->first, STEP);
             head_range(&o->map, p->head, &p->i0, &p->group);
             if (p->n > 0) stats_item(&item, mine);
         }

@@ -8,17 +8,13 @@
 #include <omp.h>
 #include <string.h>
 
+#include "base/whole.h"
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/vec.h"
 #include "kernels/cpu/vecmath.h"
 
 /* Work of fewer elements than this is over before other threads wake up. */
 enum { PARALLEL_FROM = 1 << 15 };
-
-static inline int64_t least(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
 
 static inline int64_t round_up(int64_t n, int64_t step)
 {

@@ -25,11 +25,11 @@ static lh_status op_add_heads(lh_stream *stream, const lh_add_heads_args *a)
     (void)stream;
 #pragma omp parallel for if (a->heads * a->cols >= PARALLEL_FROM)
     for (int64_t first = 0; first < a->cols; first += JOINT_SLOTS) {
-        int64_t end = least(first + JOINT_SLOTS, a->cols);
+        int64_t end = lh_least(first + JOINT_SLOTS, a->cols);
         memset(a->sums + first, 0, (size_t)(end - first) * sizeof *a->sums);
         for (int64_t h = 0; h < a->heads; h++) {
             const float *scores = a->scores + h * a->ld;
-            for (int64_t s = first; s < least(end, a->len[h]); s++) {
+            for (int64_t s = first; s < lh_least(end, a->len[h]); s++) {
                 double x = scores[s] * a->scale;
                 a->sums[s] += x == x ? llrint(x) : 0;
             }

@@ -16,7 +16,7 @@ static int64_t norm_blocks(const lh_ragged *kv)
  * stands in. */
 VEC_FN int64_t vector_at(int64_t at, int64_t d, int64_t n, int64_t count)
 {
-    return at + least(n, count - 1) * d;
+    return at + lh_least(n, count - 1) * d;
 }
 
 /* Lane n: the sum of the squares of the n-th vector. */
@@ -39,7 +39,7 @@ VEC_FN void entry_norms_of(const lh_entry_norms_args *a, int64_t h, const int64_
     const lh_ragged *kv = a->kv;
     const void *part = a->part == LH_PART_KEY ? kv->k : kv->v;
     for (int64_t s = range[0]; s < range[1]; s += VL) {
-        int64_t count = least(range[1] - s, VL);
+        int64_t count = lh_least(range[1] - s, VL);
         float squares[VL], *y = lh_slot_at(&a->y, h, s, 0);
         vf_store(squares, squares_of(part, type, (kv->offset[h] + s) * kv->head_dim, kv->head_dim, count));
         for (int64_t n = 0; n < count; n++) {
@@ -64,7 +64,7 @@ static lh_status op_entry_norms(lh_stream *stream, const lh_entry_norms_args *a)
 #pragma omp parallel for schedule(dynamic) if (items > 1)
     for (int64_t n = 0; n < items; n++) {
         int64_t h = n / blocks, first = n % blocks * NORM_ENTRIES, from = a->from ? a->from[h] : 0;
-        entry_norms_range(a, h, first > from ? first : from, least(first + NORM_ENTRIES, a->kv->len[h]));
+        entry_norms_range(a, h, first > from ? first : from, lh_least(first + NORM_ENTRIES, a->kv->len[h]));
     }
     return LH_OK;
 }
@@ -78,7 +78,7 @@ VEC_FN void add_directions(const lh_key_difference_args *a, int64_t h, const int
     const lh_ragged *kv = a->kv;
     int64_t d = kv->head_dim;
     for (int64_t s = range[0]; s < range[1]; s += VL) {
-        int64_t at = (kv->offset[h] + s) * d, count = least(range[1] - s, VL);
+        int64_t at = (kv->offset[h] + s) * d, count = lh_least(range[1] - s, VL);
         float inverse[VL];
         vf_store(inverse, squares_of(kv->k, type, at, d, count));
         for (int n = 0; n < VL; n++) inverse[n] = 1.0f / fmaxf(sqrtf(inverse[n]), 1e-8f);
@@ -99,7 +99,7 @@ VEC_FN void compare_directions(const lh_key_difference_args *a, int64_t h, const
     const lh_ragged *kv = a->kv;
     int64_t d = kv->head_dim;
     for (int64_t s = range[0]; s < range[1]; s += VL) {
-        int64_t at = (kv->offset[h] + s) * d, count = least(range[1] - s, VL);
+        int64_t at = (kv->offset[h] + s) * d, count = lh_least(range[1] - s, VL);
         float *y = a->y + h * a->ld + s;
         vf dot[VL];
         for (int n = 0; n < VL; n++) {
@@ -140,7 +140,7 @@ static lh_status op_key_difference(lh_stream *stream, const lh_key_difference_ar
 #pragma omp for schedule(dynamic)
         for (int64_t n = 0; n < items; n++) {
             int64_t h = n / blocks, first = n % blocks * NORM_ENTRIES;
-            const int64_t range[2] = {first, least(first + NORM_ENTRIES, kv->len[h])};
+            const int64_t range[2] = {first, lh_least(first + NORM_ENTRIES, kv->len[h])};
             float *mine = sums + (pass == 0 ? n : h * blocks) * d;
             if (pass == 0) memset(mine, 0, (size_t)d * sizeof *mine);
             if (pass == 0 && kv->type == LH_F32) add_directions(a, h, range, mine, LH_F32);

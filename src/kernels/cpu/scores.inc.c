@@ -82,7 +82,7 @@ static lh_status op_finish_scores(lh_stream *stream, const lh_finish_scores_args
 #pragma omp parallel for collapse(2) if (rows * a->ld >= PARALLEL_FROM / 4)
     for (int64_t r = 0; r < rows; r++) {
         for (int64_t first = 0; first < a->ld; first += COLUMNS)
-            finish_kinds[a->kind](a, r, first, least(first + COLUMNS, a->kv->len[r / a->parts]));
+            finish_kinds[a->kind](a, r, first, lh_least(first + COLUMNS, a->kv->len[r / a->parts]));
     }
     return LH_OK;
 }
@@ -181,7 +181,7 @@ static void slide_mean(float *b, int64_t n, int64_t k, int64_t divisor)
 /* Entries on each side of the middle: a pool that is longer than the row reaches over all of it. */
 static int64_t pool_half(const lh_pool_args *a)
 {
-    return least((a->k - 1) / 2, a->ld);
+    return lh_least((a->k - 1) / 2, a->ld);
 }
 
 static void pool_row(const lh_pool_args *a, int64_t r, float *b)
