@@ -75,8 +75,8 @@ fetch
 write_prompt
 say "question: $question (hidden in the prompt: $sentence)"
 run full
-run ada-snapkv --policy ada-snapkv --pool-size 31 --budget $budget
+run longhaul --budget $budget
 run streaming --policy streaming --budget $budget
 say "done"
 echo
-table full=full "ada-snapkv=ada-snapkv, $budget entries" "streaming=streaming, $budget entries"
+table full=full "longhaul=longhaul, $budget entries" "streaming=streaming, $budget entries"

@@ -86,7 +86,7 @@ static const lh_option policy_rows[] = {
     {LH_POLICY_ROW, .arg = "NAME",
      .help = "What is kept of the cache: a preset of the parts below. '--policy help' lists them, '--policy NAME "
              "--help' explains one. full keeps everything and is what holds without --budget; --budget alone means "
-             "ada-snapkv with --pool-size 31."},
+             "longhaul."},
     {LH_BUDGET_ROW, .arg = "N|P%",
      .help = "Entries kept per KV head, averaged over the heads of a layer, protected ones included; or a share of the "
              "prompt, as 20%."},

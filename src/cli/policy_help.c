@@ -61,7 +61,8 @@ static lh_status list(lh_buf *out)
     static const struct {
         lh_policy_kind kind;
         const char *heading;
-    } kinds[] = {{LH_POLICY_OF_PAPER, "policies of papers"},
+    } kinds[] = {{LH_POLICY_OWN, "what a budget alone means"},
+                 {LH_POLICY_OF_PAPER, "policies of papers"},
                  {LH_POLICY_BASELINE, "baselines"},
                  {LH_POLICY_COMPATIBLE, "as other programs do it, for comparison"}};
     lh_status st = LH_OK;

@@ -44,7 +44,7 @@ const lh_policy_parts lh_policy_defaults = {.proxies = "none",
                                             .evict = "never",
                                             .positions = "original"};
 
-const lh_policy lh_policy_by_default = {.name = "ada-snapkv", .parts = {.pool_size = "31"}};
+const char lh_policy_by_default[] = "longhaul";
 
 const lh_policy *lh_policy_find(const char *name)
 {

@@ -36,7 +36,12 @@ extern const char *const lh_policy_sets[];
 extern const char *const lh_policy_position_modes[];
 
 /* A preset. Without a statistic it evicts nothing. */
-typedef enum lh_policy_kind { LH_POLICY_OF_PAPER, LH_POLICY_BASELINE, LH_POLICY_COMPATIBLE } lh_policy_kind;
+typedef enum lh_policy_kind {
+    LH_POLICY_OF_PAPER,
+    LH_POLICY_OWN,
+    LH_POLICY_BASELINE,
+    LH_POLICY_COMPATIBLE
+} lh_policy_kind;
 typedef struct lh_policy {
     const char *name, *summary, *paper; /* paper may be NULL */
     lh_policy_kind kind;
@@ -47,8 +52,8 @@ const lh_policy *lh_policy_find(const char *name); /* NULL when there is none */
 const lh_policy *lh_policy_at(int i);              /* NULL behind the last */
 
 extern const lh_policy_parts lh_policy_defaults;
-/* What a budget without a policy means: a preset's name and what is changed in it. */
-extern const lh_policy lh_policy_by_default;
+/* The preset that a budget without a policy means. */
+extern const char lh_policy_by_default[];
 
 /* Weights of budgets that files give (profile.h). */
 typedef struct lh_profile lh_profile;

@@ -1,6 +1,7 @@
 /* policy_list.h - every preset, once. LH_POLICY(x): the row lh_policy_x in presets/. In the order of `longhaul info`;
  * '--policy help' takes each kind from here in this order. */
 LH_POLICY(full)
+LH_POLICY(longhaul)
 LH_POLICY(random)
 LH_POLICY(recency)
 LH_POLICY(streaming)

@@ -36,14 +36,13 @@ done:
     return st;
 }
 
-/* The text of a part: the option, else what the parts before leave no choice about, else what the default policy
- * changes, else the preset, else the default. */
+/* The text of a part: the option, else what the parts before leave no choice about, else the preset, else the default.
+ */
 static const char *resolved_text(const lh_policy_plan *plan, const lh_part *part, const lh_policy *preset,
                                  const lh_policy_options *options)
 {
     const char *text = lh_part_text(part, &options->parts);
     if (!text && part->forced) text = part->forced(plan);
-    if (!text && !options->policy) text = lh_part_text(part, &lh_policy_by_default.parts);
     if (!text) text = lh_part_text(part, &preset->parts);
     return text ? text : lh_part_text(part, &lh_policy_defaults);
 }
@@ -77,7 +76,7 @@ lh_status lh_policy_resolve(lh_policy_plan *out, const lh_policy_options *option
     lh_status st = LH_OK;
     lh_policy_plan plan;
     memset(&plan, 0, sizeof plan);
-    const char *name = options->policy ? options->policy : options->budget ? lh_policy_by_default.name : "full";
+    const char *name = options->policy ? options->policy : options->budget ? lh_policy_by_default : "full";
     const lh_policy *preset = lh_policy_find(name);
     if (!preset) LH_TRY(fail_unknown(name));
     if (!preset->parts.statistic) {
