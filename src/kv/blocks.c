@@ -70,7 +70,8 @@ lh_status lh_kv_end_blocks(lh_kv *kv, int64_t layer)
                      .pool = &kv->layers[layer].pool,
                      .seen = tokens,
                      .visible_from = lh_kv_visible_from(&kv->shape, layer, tokens)};
-    if (tokens > first && kv->layout.norms >= 0) kv->layers[layer].fresh = (tokens - first - 1) % kv->fixed.block + 1;
+    if (kv->layout.norms >= 0)
+        kv->layers[layer].fresh += tokens > first ? (tokens - first - 1) % kv->fixed.block + 1 : tokens;
     LH_TRY(lh_pool_pull_len(e.pool, kv->place.stream));
     if (e.visible_from == 0) goto done;
     LH_TRY(lh_kv_make_work(kv, 0));

@@ -230,6 +230,27 @@ done:
     return st;
 }
 
+/* Heads that nothing makes uneven hold as many entries as each other; in a sliding layer, what the next row sees at
+ * most. */
+static lh_status check_lengths(const layer_reader *r)
+{
+    lh_status st = LH_OK;
+    const lh_kv *kv = r->kv;
+    int slides = lh_kv_slides(&kv->shape, r->layer);
+    for (int64_t g = 0; g < r->f->kv_heads; g++) {
+        int64_t n = r->offsets[g + 1] - r->offsets[g];
+        if (slides && n >= kv->shape.window)
+            LH_FAIL(
+                LH_EFILE, "'%s': head %lld of layer %lld holds %lld entries, more than the %lld that its window shows",
+                lh_h5_path(r->f->h5), (long long)g, (long long)r->layer, (long long)n, (long long)kv->shape.window - 1);
+        if (!slides && kv->plan.heads == LH_HEADS_UNIFORM && n != r->offsets[1])
+            LH_FAIL(LH_EFILE, "'%s': the heads of layer %lld hold %lld and %lld entries, by '%s' they hold as many",
+                    lh_h5_path(r->f->h5), (long long)r->layer, (long long)r->offsets[1], (long long)n, kv->plan.name);
+    }
+done:
+    return st;
+}
+
 static lh_status open_layer(layer_reader *r)
 {
     lh_status st = LH_OK;
@@ -249,6 +270,7 @@ static lh_status open_layer(layer_reader *r)
     entries = (lh_h5_shape){.type = r->kv->shape.type, .rank = 2, .dims = {r->offsets[f->kv_heads], f->head_dim}};
     LH_TRY(open_array(r, "k", &entries, &r->k));
     LH_TRY(open_array(r, "v", &entries, &r->v));
+    LH_TRY(check_lengths(r));
     int64_t budget = 0, stats = r->kv->layers[r->layer].pool.form.stats;
     entries = (lh_h5_shape){.type = LH_F32, .rank = 2, .dims = {r->offsets[f->kv_heads], stats}};
     if (stats) LH_TRY(open_array(r, "stats", &entries, &r->stats));

@@ -32,6 +32,7 @@ lh_status lh_kv_make_work(lh_kv *kv, int64_t cols)
     lh_work_size(&kv->work, &kv->shape, &kv->fixed, &need);
     LH_TRY(lh_parts_alloc(kv->work.at, kv->work.bytes, LH_WORK_PARTS, kv->place.stream));
 done:
+    if (st != LH_OK) lh_work_free(&kv->work, kv->place.stream);
     return st;
 }
 
@@ -182,10 +183,7 @@ lh_status lh_kv_settle(lh_kv *kv, lh_kv_taken what, int64_t tokens)
     kv->clock.seen += tokens;
     if (what == LH_KV_STEP) kv->clock.steps += tokens;
     int due = every && (what == LH_KV_BLOCK || kv->clock.steps / every > before / every);
-    if (!due && !slides) {
-        st = local;
-        goto done;
-    }
+    if (!due && !slides) goto done;
     if (due && !kv->clock.budgets_made) lh_kv_make_budgets(kv, kv->clock.seen);
     kv->clock.evictions += due;
     LH_TRY(evict(kv, due ? POLICY_IS_DUE : UNSEEN_GO, &local));

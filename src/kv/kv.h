@@ -118,8 +118,8 @@ lh_status lh_kv_record(lh_kv *kv, int64_t layer, const lh_kv_rows *rows);
 
 /* Where the attention of a single row may leave its logits with the entries of a layer (those of lh_kv_room, appended
  * to) for lh_kv_record, which works them out otherwise, and then rounds queries as lh_column_stats_args says; NULL
- * where nobody looks at them. Not collective. */
-lh_status lh_kv_row_logits(lh_kv *kv, int64_t layer, lh_row_logits *out);
+ * where nobody looks at them. Not collective: what fails is told by the next agreement. */
+lh_row_logits lh_kv_row_logits(lh_kv *kv, int64_t layer);
 
 /* Collective. Observe, evict, free. LH_EFILE when the recorded log-sum-exps are not finite: the weights are damaged. */
 lh_status lh_kv_prefill_end(lh_kv *kv, int64_t layer);

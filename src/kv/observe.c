@@ -308,7 +308,8 @@ int lh_kv_counts_latest(const lh_kv_shape *shape, const lh_policy_plan *fixed, i
 /* Gains, later rows and deviations are left to the ring. */
 int64_t lh_kv_latest_bytes(const lh_kv_shape *shape, const lh_policy_plan *fixed, int64_t ld)
 {
-    int alone = lh_kv_observes_again(fixed) && !fixed->running && fixed->rows == 1 && !shape->heads.split;
+    int alone =
+        fixed->every > 0 && lh_kv_observes_again(fixed) && !fixed->running && fixed->rows == 1 && !shape->heads.split;
     if (!alone || fixed->gain || fixed->non_causal || fixed->statistic == LH_STAT_COUNT ||
         fixed->select == LH_SELECT_STD_SCOPE)
         return 0;
@@ -332,8 +333,10 @@ lh_status lh_kv_count_latest(lh_kv *kv, int64_t layer, const lh_kv_rows *rows)
 {
     lh_status st = LH_OK;
     lh_latest *latest = &kv->layers[layer].latest;
-    lh_pool *pool = lh_kv_turns(&kv->fixed) ? &kv->turn.pool : &kv->layers[layer].pool;
-    lh_eviction e = {.layer = layer, .pool = pool, .seen = rows->first + 1, .cols = longest(pool) + 1};
+    lh_pool *pool = &kv->layers[layer].pool;
+    /* lengths are those before the block that the row ends */
+    int64_t held = longest(pool) + rows->first + 1 - kv->clock.seen;
+    lh_eviction e = {.layer = layer, .pool = pool, .seen = rows->first + 1, .cols = held};
     lh_row_block b = {.q = rows->q,
                       .lse = rows->lse,
                       .logits = rows->logits,

@@ -116,15 +116,16 @@ lh_status lh_kv_plan(const lh_kv_shape *shape, const lh_policy_plan *plan, int64
             longest = lh_most(longest, kept[h] + p.slack);
         }
         f.entries += entries;
-        f.held += lh_pool_bytes(shape, entries + heads * p.slack, p.form);
+        f.held += lh_pool_bytes(shape, entries + heads * p.slack, lh_kv_form_of(shape, plan, l));
         lh_kv_add_need(&need, shape, &fixed, &p);
         if (!p.evicts) continue;
         f.one_layer = lh_pool_bytes(shape, heads * tokens, lh_kv_scratch_form(shape, &fixed));
         pools = f.held; /* those that lie beside the scratch at the last eviction */
     }
-    f.observed = f.one_layer || need.counted ? observed_bytes(shape, &fixed, &need) : later_rows;
     lh_work_request later = lh_kv_decode_work(&fixed, longest);
     f.decoding = later_rows + lh_work_size(&work, shape, &fixed, &later);
+    f.observed = f.one_layer || need.counted ? observed_bytes(shape, &fixed, &need) : later_rows;
+    if (fixed.block) f.observed = f.decoding; /* blocks are evicted as while decoding */
     for (int64_t l = 0; l < shape->layers; l++)
         if (lh_kv_counts_latest(shape, &fixed, l)) f.decoding += lh_kv_latest_bytes(shape, &fixed, longest);
     if (lh_kv_turns(&fixed))

@@ -177,16 +177,12 @@ int64_t lh_kv_wants_rows(const lh_kv *kv, int64_t layer)
     return first;
 }
 
-lh_status lh_kv_row_logits(lh_kv *kv, int64_t layer, lh_row_logits *out)
+lh_row_logits lh_kv_row_logits(lh_kv *kv, int64_t layer)
 {
-    lh_status st = LH_OK;
-    *out = (lh_row_logits){0};
-    if (!kv->clock.seen || kv->shape.heads.split || (use_of_rows(kv, layer) != COUNTED && !counts_latest(kv, layer)))
-        goto done;
-    LH_TRY(lh_kv_make_work(kv, 0));
-    *out = (lh_row_logits){kv->work.at[LH_WORK_LOGITS], kv->work.ld};
-done:
-    return st;
+    int counted = use_of_rows(kv, layer) == COUNTED || counts_latest(kv, layer);
+    if (!kv->clock.seen || kv->shape.heads.split || !counted) return (lh_row_logits){0};
+    if (kv->counting == LH_OK) kv->counting = lh_kv_make_work(kv, 0);
+    return kv->counting == LH_OK ? (lh_row_logits){kv->work.at[LH_WORK_LOGITS], kv->work.ld} : (lh_row_logits){0};
 }
 
 /* Collective where statistics go on and groups are split. */
@@ -302,7 +298,7 @@ static lh_status end_layer(lh_kv *kv, int64_t layer)
                      .ranked = plan->ranked,
                      .scored = plan->scored,
                      .room = even_room(kv, plan)};
-    kv->layers[layer].fresh = kv->layout.norms < 0 ? 0 : kv->prompt.tokens;
+    if (kv->layout.norms >= 0 && !kv->fixed.block) kv->layers[layer].fresh = kv->prompt.tokens;
     if (local == LH_OK) local = kv->fixed.block ? lh_kv_end_blocks(kv, layer) : check_appended(kv, layer, pool);
     if (lh_kv_counts(&kv->fixed, plan) && !kv->twin && !kv->fixed.block) LH_TRY(lh_kv_join_stats(kv, &e, &local));
     LH_TRY(settle_layer(kv, &e, &local));

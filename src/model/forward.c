@@ -269,7 +269,7 @@ static lh_status attend_and_record(lh_forward *f, lh_kv *kv, const lh_rows_at *r
     /* groups that are split over ranks never have all logits of a row: the same bits on any number of ranks need the
      * same way everywhere */
     if (wanted && rows->tokens == 1 && f->model->options.order == LH_ORDER_ANY)
-        LH_TRY(lh_kv_row_logits(kv, rows->layer, &out.logits));
+        out.logits = lh_kv_row_logits(kv, rows->layer);
     LH_TRY(rows->tokens == 1 ? lh_layer_attend_step(f, rows, &out) : lh_layer_attend(f, rows, out.lse));
     if (wanted)
         LH_TRY(lh_kv_record(kv, rows->layer,

@@ -260,7 +260,7 @@ void rig_feed(rig *r, lh_ragged *view, int64_t layer, int64_t first, int64_t tok
     lh_row_logits logits = {0};
     int wanted = lh_kv_wants_rows(r->kv, layer) < first + tokens;
     /* every other step leaves its logits, the others have them worked out */
-    if (wanted && tokens == 1 && first % 2 && !c->works_out) mt_try(lh_kv_row_logits(r->kv, layer, &logits));
+    if (wanted && tokens == 1 && first % 2 && !c->works_out) logits = lh_kv_row_logits(r->kv, layer);
     attend(r, view, layer, tokens, logits);
     if (!wanted) return;
     lh_status st = lh_kv_record(r->kv, layer,
@@ -299,10 +299,15 @@ void rig_prefill(rig *r, rig_result *out)
 
 void rig_take(rig *r, lh_kv_taken what, int64_t tokens)
 {
-    for (int64_t l = 0; l < r->of->layers; l++) {
-        lh_ragged *view = NULL;
-        mt_try(lh_kv_room(r->kv, l, tokens, &view));
-        rig_feed(r, view, l, lh_kv_seen(r->kv), tokens);
+    int64_t seen = lh_kv_seen(r->kv);
+    for (int64_t at = 0; at < tokens;) { /* of a block the last row comes alone */
+        int64_t t = at + 1 < tokens ? tokens - 1 - at : 1;
+        for (int64_t l = 0; l < r->of->layers; l++) {
+            lh_ragged *view = NULL;
+            mt_try(lh_kv_room(r->kv, l, at == 0 ? tokens : t, &view));
+            rig_feed(r, view, l, seen + at, t);
+        }
+        at += t;
     }
     mt_try(lh_kv_settle(r->kv, what, tokens));
 }

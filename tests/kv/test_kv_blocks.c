@@ -133,12 +133,39 @@ START_TEST(test_proxies_at_both_ends_stay_through_all_blocks)
 }
 END_TEST
 
+START_TEST(test_blocks_take_the_memory_that_was_forecast)
+{
+    static const char *const names[] = {"snapkv", "tova", "critical-snapkv", "streaming", "h2o", "roco"};
+    for (size_t n = 0; n < 2 * sizeof names / sizeof *names; n++) {
+        rig_case c = block_case(_i, names[n / 2], "block:8");
+        rig r;
+        rig_result got = {0};
+        lh_kv_forecast f;
+        if (n % 2) c.tokens = 20; /* it fits the budget: there are no blocks */
+        rig_open(&r, &c, mt_comm(), &lh_ops_ref);
+        lh_kv_shape shape = rig_shape(&r);
+        mt_try(lh_kv_plan(&shape, &r.plan, c.tokens, c.more, &f));
+        rig_prefill(&r, &got);
+        lh_mem_usage u = lh_device_usage(r.device);
+        int64_t peak = u.peak_total - u.now[LH_MEM_WORK]; /* the operations' scratch stays with the stream */
+        mt_check(u.now[LH_MEM_KV] == f.held, "%s, %lld tokens: %lld bytes are held, %lld were forecast", r.plan.name,
+                 (long long)c.tokens, (long long)u.now[LH_MEM_KV], (long long)f.held);
+        mt_check(peak <= f.peak, "%s, %lld tokens: the peak is %lld bytes, %lld were forecast", r.plan.name,
+                 (long long)c.tokens, (long long)peak, (long long)f.peak);
+        rig_result_clear(&got);
+        rig_close(&r);
+    }
+    mt_end();
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("blocks");
     TCase *laws = tcase_create("laws");
     tcase_add_loop_test(laws, test_sinks_and_the_last_tokens_stay, 0, SHAPES);
     tcase_add_loop_test(laws, test_proxies_at_both_ends_stay_through_all_blocks, 0, SHAPES);
+    tcase_add_loop_test(laws, test_blocks_take_the_memory_that_was_forecast, 0, SHAPES);
     tcase_add_loop_test(laws, test_no_layer_ever_holds_more_than_its_budget, 0, SHAPES);
     suite_add_tcase(s, laws);
     return mt_run(s);

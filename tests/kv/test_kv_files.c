@@ -314,6 +314,7 @@ static const damage damages[] = {
     {.object = "/layers/001/offsets", .at = 1, .value = 1000, .words = "does not rise"},
     {.object = "/layers/001/offsets", .at = 1, .value = 1e18, .words = "does not rise"},
     {.object = "/layers/001/offsets", .at = 3, .value = 80, .words = "shape"},
+    {.object = "/layers/001/offsets", .at = 1, .value = 31, .words = "hold 31 and 29 entries"},
     {.object = "/layers/001/positions", .at = 3, .value = -1, .words = "cannot be"},
     {.object = "/layers/001/positions", .at = 3, .value = 100000, .words = "cannot be"},
     {.object = "/layers/001/positions", .at = 3, .value = 1, .words = "cannot be"},

@@ -191,7 +191,7 @@ static void projected_list(const lh_projected *p)
             if (a->wanted[h * a->ld + s]) p->slots[h * p->longest + p->count[h]++] = (int32_t)s;
     }
     for (int64_t i = 0; i < a->map.heads; i++)
-        memset(a->y + i * a->y_ld, 0, (size_t)a->kv->len[(a->map.first + i) / a->map.group] * sizeof *a->y);
+        memset(a->y + i * a->y_ld, 0, (size_t)a->y_ld * sizeof *a->y);
 }
 
 static lh_status op_projected_norms(lh_stream *stream, const lh_projected_norms_args *a)
