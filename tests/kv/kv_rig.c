@@ -353,3 +353,9 @@ int rig_entries_are_whole(rig *r)
     }
     return 1;
 }
+
+int64_t rig_peak(const rig *r)
+{
+    lh_mem_usage u = lh_device_usage(r->device);
+    return u.peak_total - u.now[LH_MEM_WORK];
+}

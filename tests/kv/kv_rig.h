@@ -100,4 +100,7 @@ uint32_t rig_request(const rig_case *of);
 /* Every entry of every head lies here as it was made: its key and value belong to its position. */
 int rig_entries_are_whole(rig *r);
 
+/* The most bytes there ever were, without the scratch of operations, which stays with the stream. */
+int64_t rig_peak(const rig *r);
+
 #endif

@@ -84,9 +84,7 @@ static lh_status op_value_bounds(lh_stream *stream, const lh_value_bounds_args *
     lh_status st = LH_OK;
     const lh_ragged *kv = a->kv;
     float *memory = NULL;
-    int64_t most = 0, own = bound_floats(kv->head_dim);
-    for (int64_t h = 0; h < kv->heads; h++) most = kv->len[h] > most ? kv->len[h] : most;
-    int64_t blocks = (most + BOUND_ENTRIES - 1) / BOUND_ENTRIES, items = kv->heads * blocks;
+    int64_t own = bound_floats(kv->head_dim), blocks = blocks_of(kv, BOUND_ENTRIES), items = kv->heads * blocks;
     LH_TRY(lh_stream_scratch(stream, &memory, omp_get_max_threads() * own * (int64_t)sizeof *memory));
 #pragma omp parallel for schedule(dynamic) if (items > 1)
     for (int64_t n = 0; n < items; n++) {

@@ -130,10 +130,9 @@ static void normalise_expected(const lh_expected_scores_args *a, int64_t i)
 static lh_status op_expected_scores(lh_stream *stream, const lh_expected_scores_args *a)
 {
     lh_status st = LH_OK;
-    int64_t d = a->kv->head_dim, most = 0, keys = EXPECTED_AT_ONCE * d;
+    int64_t d = a->kv->head_dim, keys = EXPECTED_AT_ONCE * d;
     float *memory = NULL;
-    for (int64_t h = 0; h < a->kv->heads; h++) most = a->kv->len[h] > most ? a->kv->len[h] : most;
-    int64_t blocks = (most + EXPECTED_ENTRIES - 1) / EXPECTED_ENTRIES, items = a->map.heads * blocks;
+    int64_t blocks = blocks_of(a->kv, EXPECTED_ENTRIES), items = a->map.heads * blocks;
     if (items == 0) return LH_OK;
     LH_TRY(lh_stream_scratch(stream, &memory, omp_get_max_threads() * keys * (int64_t)sizeof *memory));
 #pragma omp parallel if (items > 1)

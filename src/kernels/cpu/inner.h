@@ -26,4 +26,12 @@ static inline int64_t entry_position(const lh_ragged *kv, int64_t h, int64_t s)
     return kv->positions ? kv->positions[kv->offset[h] + s] : s;
 }
 
+/* Blocks of `entries` that the longest head has. */
+static inline int64_t blocks_of(const lh_ragged *kv, int64_t entries)
+{
+    int64_t most = 0;
+    for (int64_t h = 0; h < kv->heads; h++) most = lh_most(most, kv->len[h]);
+    return (most + entries - 1) / entries;
+}
+
 #endif

@@ -4,14 +4,6 @@
 
 enum { NORM_ENTRIES = 256 };
 
-/* Blocks that the longest head has. */
-static int64_t norm_blocks(const lh_ragged *kv)
-{
-    int64_t most = 0;
-    for (int64_t h = 0; h < kv->heads; h++) most = kv->len[h] > most ? kv->len[h] : most;
-    return (most + NORM_ENTRIES - 1) / NORM_ENTRIES;
-}
-
 /* Element at which the n-th of `count` vectors of d elements begins, which follow each other; behind the last one it
  * stands in. */
 VEC_FN int64_t vector_at(int64_t at, int64_t d, int64_t n, int64_t count)
@@ -59,7 +51,7 @@ static void entry_norms_range(const lh_entry_norms_args *a, int64_t h, int64_t f
 
 static lh_status op_entry_norms(lh_stream *stream, const lh_entry_norms_args *a)
 {
-    int64_t blocks = norm_blocks(a->kv), items = a->kv->heads * blocks;
+    int64_t blocks = blocks_of(a->kv, NORM_ENTRIES), items = a->kv->heads * blocks;
     (void)stream;
 #pragma omp parallel for schedule(dynamic) if (items > 1)
     for (int64_t n = 0; n < items; n++) {
@@ -131,7 +123,7 @@ static lh_status op_key_difference(lh_stream *stream, const lh_key_difference_ar
 {
     lh_status st = LH_OK;
     const lh_ragged *kv = a->kv;
-    int64_t blocks = norm_blocks(kv), items = kv->heads * blocks, d = kv->head_dim;
+    int64_t blocks = blocks_of(kv, NORM_ENTRIES), items = kv->heads * blocks, d = kv->head_dim;
     float *sums = NULL;
     if (items == 0) return LH_OK;
     LH_TRY(lh_stream_scratch(stream, &sums, items * d * (int64_t)sizeof *sums));
