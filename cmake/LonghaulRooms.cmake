@@ -3,11 +3,15 @@
 
 add_library(lh_flags INTERFACE)
 target_compile_options(lh_flags INTERFACE $<$<COMPILE_LANGUAGE:C>:-Wall -Wextra -Werror -Wshadow -Wstrict-prototypes -Wno-unknown-pragmas>)
+target_compile_options(lh_flags INTERFACE $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall,-Wextra,-Wno-unknown-pragmas,-Werror;-Werror=all-warnings;-std=c++17>)
 target_include_directories(lh_flags INTERFACE ${CMAKE_SOURCE_DIR}/src)
 target_compile_definitions(lh_flags INTERFACE _GNU_SOURCE)
-target_link_libraries(lh_flags INTERFACE OpenMP::OpenMP_C Threads::Threads m)
+target_link_libraries(lh_flags INTERFACE Threads::Threads m)
+target_compile_options(lh_flags INTERFACE $<$<COMPILE_LANGUAGE:C>:${OpenMP_C_FLAGS}>)
+target_link_libraries(lh_flags INTERFACE ${OpenMP_C_LIBRARIES})
 if(LH_SANITIZE)
-    target_compile_options(lh_flags INTERFACE -fsanitize=${LH_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer -g)
+    target_compile_options(lh_flags INTERFACE
+        $<$<COMPILE_LANGUAGE:C,CXX>:-fsanitize=${LH_SANITIZE};-fno-sanitize-recover=all;-fno-omit-frame-pointer;-g>)
     target_link_options(lh_flags INTERFACE -fsanitize=${LH_SANITIZE})
 endif()
 # assert() is for faults of our own and stays on in every build.

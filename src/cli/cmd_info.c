@@ -81,7 +81,7 @@ static lh_status describe(lh_comm *comm, about_rank *out)
 {
     lh_status st = LH_OK;
     lh_device *device = NULL;
-    LH_TRY(lh_device_open(&device, LH_DEVICE_CPU, 0));
+    LH_TRY(lh_device_open(&device, &(lh_device_choice){.kind = LH_DEVICE_CPU}));
     snprintf(out->host, sizeof out->host, "%s", lh_comm_host(comm));
     snprintf(out->device, sizeof out->device, "%s", lh_device_name(device));
     out->free_bytes = lh_device_free_bytes(device);

@@ -16,9 +16,10 @@ static const int64_t MAPPED_BYTES = 256 << 10;
 /* Mappings of at least one huge page start on one. */
 static const int64_t HUGE_BYTES = 2 << 20;
 
-static lh_status open_cpu(lh_device *device)
+static lh_status open_cpu(lh_device *device, int index)
 {
     lh_device_found found = {0};
+    (void)index;
     lh_cpu_device_find(&found);
     snprintf(device->name, sizeof device->name, "%s", found.text);
     return LH_OK;
@@ -70,6 +71,19 @@ static int64_t free_bytes_cpu(const lh_device *device)
 {
     (void)device;
     return lh_machine_free_bytes("");
+}
+
+static void *alloc_host(lh_device *device, int64_t bytes)
+{
+    void *p = NULL;
+    (void)device;
+    return posix_memalign(&p, 64, (size_t)bytes) == 0 ? p : NULL;
+}
+
+static void free_host(lh_device *device, void *p)
+{
+    (void)device;
+    free(p);
 }
 
 static lh_status open_stream(lh_stream *stream)
@@ -145,6 +159,8 @@ const lh_device_ops lh_cpu_device_ops = {
     .alloc = alloc_cpu,
     .free = free_cpu,
     .free_bytes = free_bytes_cpu,
+    .alloc_host = alloc_host,
+    .free_host = free_host,
     .stream_open = open_stream,
     .stream_close = close_stream,
     .stream_sync = sync_stream,

@@ -1,21 +1,73 @@
-/* Which CUDA devices this machine has. A program linked with the CUDA runtime starts without a driver, too; every call
- * of it fails then, which means: no device. */
-#include <cuda_runtime_api.h>
+/* CUDA devices. Memory comes from the driver's pool, which keeps little of what is given back; a block is taken and
+ * given back on a stream of the device's own, which waits for all others and they for it. A program linked with the
+ * CUDA runtime starts without a driver, too; every call of it fails then, which means: no device. */
 #include <stdio.h>
+#include <string.h>
 
+#include "base/mem.h"
+#include "device/cuda.h"
 #include "device/device_impl.h"
+
+/* What the pool keeps of freed memory, as a share of the device's. */
+enum { IDLE_SHARE = 64 };
+
+/* An overlapping copy goes through a block of so many bytes. */
+static const int64_t OVERLAP_BYTES = 16 << 20;
+
+typedef struct cuda_device {
+    int index, processors;
+    cudaStream_t home; /* takes and gives back memory */
+    cudaEvent_t ready; /* what is passed between the home stream and the others */
+    cudaMemPool_t pool;
+    lh_stream *streams; /* all that are open */
+} cuda_device;
+
+typedef struct cuda_stream {
+    cudaStream_t stream;
+    lh_stream *next; /* of its device */
+} cuda_stream;
+
+lh_status lh_cuda_check(cudaError_t rc, const char *what)
+{
+    lh_status st = LH_OK;
+    if (rc == cudaSuccess) return LH_OK;
+    (void)cudaGetLastError(); /* it is told once */
+    LH_FAIL(rc == cudaErrorMemoryAllocation ? LH_ENOMEM : LH_EINTERNAL, "%s failed on the CUDA device: %s (%s)", what,
+            cudaGetErrorString(rc), cudaGetErrorName(rc));
+done:
+    return st;
+}
+
+cudaStream_t lh_stream_cuda(const lh_stream *stream)
+{
+    return ((const cuda_stream *)stream->impl)->stream;
+}
+
+int lh_cuda_processors(const lh_stream *stream)
+{
+    return ((const cuda_device *)stream->device->impl)->processors;
+}
+
+/* ---- finding and opening ---- */
+
+static int describe(const struct cudaDeviceProp *prop, char *out, size_t cap)
+{
+    return snprintf(out, cap, "%s, sm_%d%d, %.1f GiB", prop->name, prop->major, prop->minor,
+                    (double)prop->totalGlobalMem / (1 << 30));
+}
 
 static void name_devices(lh_device_found *found)
 {
     size_t used = 0;
     for (int i = 0; i < found->count && used < sizeof found->text; i++) {
         struct cudaDeviceProp prop;
+        char name[320];
         cudaError_t rc = cudaGetDeviceProperties(&prop, i);
-        int n = rc == cudaSuccess
-                    ? snprintf(found->text + used, sizeof found->text - used, "%s%s, sm_%d%d, %.1f GiB", i ? "; " : "",
-                               prop.name, prop.major, prop.minor, (double)prop.totalGlobalMem / (1 << 30))
-                    : snprintf(found->text + used, sizeof found->text - used, "%sdevice %d: %s", i ? "; " : "", i,
-                               cudaGetErrorString(rc));
+        if (rc == cudaSuccess)
+            describe(&prop, name, sizeof name);
+        else
+            snprintf(name, sizeof name, "device %d: %s", i, cudaGetErrorString(rc));
+        int n = snprintf(found->text + used, sizeof found->text - used, "%s%s", i ? "; " : "", name);
         used += n > 0 ? (size_t)n : 0;
     }
 }
@@ -40,3 +92,252 @@ void lh_cuda_device_find(lh_device_found *found)
              rc == cudaSuccess ? "the driver lists none" : cudaGetErrorString(rc), driver / 1000, driver % 1000 / 10,
              runtime / 1000, runtime % 1000 / 10);
 }
+
+/* Kernels are compiled for compute capability 8.0 and above. */
+enum { LEAST_MAJOR = 8 };
+
+static lh_status open_pool(cuda_device *d)
+{
+    lh_status st = LH_OK;
+    size_t free_bytes = 0, total = 0;
+    LH_TRY(lh_cuda_check(cudaMemGetInfo(&free_bytes, &total), "asking for free memory"));
+    unsigned long long keep = total / IDLE_SHARE;
+    LH_TRY(lh_cuda_check(cudaDeviceGetDefaultMemPool(&d->pool, d->index), "finding the memory pool"));
+    LH_TRY(lh_cuda_check(cudaMemPoolSetAttribute(d->pool, cudaMemPoolAttrReleaseThreshold, &keep),
+                         "setting up the memory pool"));
+done:
+    return st;
+}
+
+static void close_cuda(lh_device *device)
+{
+    cuda_device *d = device->impl;
+    if (d->ready) cudaEventDestroy(d->ready);
+    if (d->home) {
+        cudaStreamSynchronize(d->home);
+        cudaStreamDestroy(d->home);
+        cudaMemPoolTrimTo(d->pool, 0);
+    }
+    lh_free(d);
+    device->impl = NULL;
+}
+
+static lh_status open_cuda(lh_device *device, int index)
+{
+    lh_status st = LH_OK;
+    lh_device_found found = {0};
+    struct cudaDeviceProp prop;
+    cuda_device *d = NULL;
+    lh_cuda_device_find(&found);
+    if (found.count == 0) LH_FAIL(LH_EUSAGE, "device 'cuda' cannot be used: %s; --device cpu always works", found.text);
+    if (index >= found.count)
+        LH_FAIL(LH_EUSAGE, "there is no CUDA device %d: this host shows %d (%s)", index, found.count, found.text);
+    LH_TRY(lh_cuda_check(cudaGetDeviceProperties(&prop, index), "asking for the device"));
+    describe(&prop, device->name, sizeof device->name);
+    if (prop.major < LEAST_MAJOR)
+        LH_FAIL(LH_EUSAGE, "CUDA device %d (%s) is too old: this build has kernels for sm_%d0 and later", index,
+                device->name, LEAST_MAJOR);
+    LH_TRY(lh_calloc(&d, 1, sizeof *d));
+    device->impl = d;
+    d->index = index;
+    d->processors = prop.multiProcessorCount;
+    LH_TRY(lh_cuda_check(cudaSetDevice(index), "choosing the device"));
+    LH_TRY(lh_cuda_check(cudaDeviceGetPCIBusId(device->bus, sizeof device->bus, index), "asking for the device's bus"));
+    LH_TRY(lh_cuda_check(cudaStreamCreateWithFlags(&d->home, cudaStreamNonBlocking), "making a stream"));
+    LH_TRY(lh_cuda_check(cudaEventCreateWithFlags(&d->ready, cudaEventDisableTiming), "making an event"));
+    LH_TRY(open_pool(d));
+done:
+    if (st != LH_OK && device->impl) close_cuda(device);
+    return st;
+}
+
+/* ---- memory ---- */
+
+/* `second` goes on when all that is enqueued on `first` is done. */
+static void order(cuda_device *d, cudaStream_t first, cudaStream_t second)
+{
+    cudaEventRecord(d->ready, first);
+    cudaStreamWaitEvent(second, d->ready, 0);
+}
+
+static void alloc_cuda(lh_device *device, void **out, int64_t bytes)
+{
+    cuda_device *d = device->impl;
+    cudaError_t rc = cudaMallocAsync(out, (size_t)bytes, d->home);
+    if (rc == cudaErrorMemoryAllocation) { /* what is idle goes back, and what is being freed is waited for */
+        (void)cudaGetLastError();
+        cudaStreamSynchronize(d->home);
+        cudaMemPoolTrimTo(d->pool, 0);
+        rc = cudaMallocAsync(out, (size_t)bytes, d->home);
+    }
+    if (rc != cudaSuccess) {
+        (void)cudaGetLastError();
+        *out = NULL;
+        return;
+    }
+    for (lh_stream *s = d->streams; s; s = ((cuda_stream *)s->impl)->next) order(d, d->home, lh_stream_cuda(s));
+}
+
+static void free_cuda(lh_device *device, void *p, int64_t bytes)
+{
+    cuda_device *d = device->impl;
+    (void)bytes;
+    for (lh_stream *s = d->streams; s; s = ((cuda_stream *)s->impl)->next) order(d, lh_stream_cuda(s), d->home);
+    cudaFreeAsync(p, d->home);
+}
+
+/* What the driver has free, and what the pool holds without need. */
+static int64_t free_bytes_cuda(const lh_device *device)
+{
+    const cuda_device *d = device->impl;
+    size_t free_bytes = 0, total = 0;
+    unsigned long long reserved = 0;
+    if (cudaMemGetInfo(&free_bytes, &total) != cudaSuccess) return 0;
+    if (cudaMemPoolGetAttribute(d->pool, cudaMemPoolAttrReservedMemCurrent, &reserved) != cudaSuccess) reserved = 0;
+    int64_t idle = (int64_t)reserved - device->usage.now_total;
+    return (int64_t)free_bytes + (idle > 0 ? idle : 0);
+}
+
+static void *alloc_host(lh_device *device, int64_t bytes)
+{
+    void *p = NULL;
+    (void)device;
+    if (cudaMallocHost(&p, (size_t)bytes) == cudaSuccess) return p;
+    (void)cudaGetLastError();
+    return NULL;
+}
+
+static void free_host(lh_device *device, void *p)
+{
+    (void)device;
+    cudaFreeHost(p);
+}
+
+/* ---- streams ---- */
+
+static lh_status open_stream(lh_stream *stream)
+{
+    lh_status st = LH_OK;
+    cuda_device *d = stream->device->impl;
+    cuda_stream *s = NULL;
+    LH_TRY(lh_calloc(&s, 1, sizeof *s));
+    LH_TRY(lh_cuda_check(cudaSetDevice(d->index), "choosing the device"));
+    LH_TRY(lh_cuda_check(cudaStreamCreateWithFlags(&s->stream, cudaStreamNonBlocking), "making a stream"));
+    s->next = d->streams;
+    d->streams = stream;
+    stream->impl = s;
+    order(d, d->home, s->stream);
+    s = NULL;
+done:
+    lh_free(s);
+    return st;
+}
+
+static void close_stream(lh_stream *stream)
+{
+    cuda_device *d = stream->device->impl;
+    cuda_stream *s = stream->impl;
+    lh_stream **at = &d->streams;
+    while (*at != stream) at = &((cuda_stream *)(*at)->impl)->next;
+    *at = s->next;
+    cudaStreamSynchronize(s->stream);
+    cudaStreamDestroy(s->stream);
+    lh_free(s);
+}
+
+static lh_status sync_stream(lh_stream *stream)
+{
+    return lh_cuda_check(cudaStreamSynchronize(lh_stream_cuda(stream)), "work that was under way");
+}
+
+static lh_status copy_apart(lh_stream *stream, void *dst, const void *src, int64_t bytes)
+{
+    return lh_cuda_check(cudaMemcpyAsync(dst, src, (size_t)bytes, cudaMemcpyDeviceToDevice, lh_stream_cuda(stream)),
+                         "a copy");
+}
+
+/* Piece by piece through a block of its own, from the end that is not overwritten before it is read. */
+static lh_status copy_overlapping(lh_stream *stream, char *dst, const char *src, int64_t bytes)
+{
+    lh_status st = LH_OK;
+    int64_t piece = bytes < OVERLAP_BYTES ? bytes : OVERLAP_BYTES;
+    cudaStream_t on = lh_stream_cuda(stream);
+    void *between = NULL;
+    LH_TRY(lh_cuda_check(cudaMallocAsync(&between, (size_t)piece, on), "room for a copy"));
+    for (int64_t done = 0; done < bytes; done += piece) {
+        int64_t n = bytes - done < piece ? bytes - done : piece, at = dst < src ? done : bytes - done - n;
+        LH_TRY(copy_apart(stream, between, src + at, n));
+        LH_TRY(copy_apart(stream, dst + at, between, n));
+    }
+done:
+    if (between) cudaFreeAsync(between, on);
+    return st;
+}
+
+static lh_status copy_bytes(lh_stream *stream, void *dst, const void *src, int64_t bytes, lh_copy_way way)
+{
+    static const enum cudaMemcpyKind kinds[] = {[LH_COPY_TO_DEVICE] = cudaMemcpyHostToDevice,
+                                                [LH_COPY_TO_HOST] = cudaMemcpyDeviceToHost,
+                                                [LH_COPY_ON_DEVICE] = cudaMemcpyDeviceToDevice};
+    const char *a = dst, *b = src;
+    if (way == LH_COPY_ON_DEVICE) {
+        if (a == b) return LH_OK;
+        if (a < b + bytes && b < a + bytes) return copy_overlapping(stream, dst, src, bytes);
+    }
+    return lh_cuda_check(cudaMemcpyAsync(dst, src, (size_t)bytes, kinds[way], lh_stream_cuda(stream)), "a copy");
+}
+
+static lh_status zero_bytes(lh_stream *stream, void *dst, int64_t bytes)
+{
+    return lh_cuda_check(cudaMemsetAsync(dst, 0, (size_t)bytes, lh_stream_cuda(stream)), "clearing memory");
+}
+
+/* ---- events ---- */
+
+static lh_status open_event(lh_event *event)
+{
+    cudaEvent_t e = NULL;
+    lh_status st = lh_cuda_check(cudaEventCreateWithFlags(&e, cudaEventDefault), "making an event");
+    event->impl = e;
+    return st;
+}
+
+static void close_event(lh_event *event)
+{
+    cudaEventDestroy(event->impl);
+}
+
+static lh_status record_event(lh_event *event, lh_stream *stream)
+{
+    return lh_cuda_check(cudaEventRecord(event->impl, lh_stream_cuda(stream)), "recording an event");
+}
+
+static lh_status seconds_between(lh_event *first, lh_event *last, double *seconds)
+{
+    lh_status st = LH_OK;
+    float ms = 0;
+    LH_TRY(lh_cuda_check(cudaEventSynchronize(last->impl), "waiting for an event"));
+    LH_TRY(lh_cuda_check(cudaEventElapsedTime(&ms, first->impl, last->impl), "reading an event"));
+    *seconds = (double)ms * 1e-3;
+done:
+    return st;
+}
+
+const lh_device_ops lh_cuda_device_ops = {
+    .open = open_cuda,
+    .close = close_cuda,
+    .alloc = alloc_cuda,
+    .free = free_cuda,
+    .free_bytes = free_bytes_cuda,
+    .alloc_host = alloc_host,
+    .free_host = free_host,
+    .stream_open = open_stream,
+    .stream_close = close_stream,
+    .stream_sync = sync_stream,
+    .copy = copy_bytes,
+    .zero = zero_bytes,
+    .event_open = open_event,
+    .event_close = close_event,
+    .event_record = record_event,
+    .event_seconds = seconds_between,
+};

@@ -14,10 +14,10 @@ static const int64_t LARGE_BYTES = 64 << 20;
 static const struct {
     const char *name;
     void (*find)(lh_device_found *found);
-    const lh_device_ops *ops; /* NULL: this build finds such devices but cannot compute on them */
+    const lh_device_ops *ops;
 } kinds[LH_DEVICE_KINDS] = {
     [LH_DEVICE_CPU] = {"cpu", lh_cpu_device_find, &lh_cpu_device_ops},
-    [LH_DEVICE_CUDA] = {"cuda", lh_cuda_device_find, NULL},
+    [LH_DEVICE_CUDA] = {"cuda", lh_cuda_device_find, &lh_cuda_device_ops},
 };
 
 static const char *const what_names[LH_MEM_KINDS] = {
@@ -44,17 +44,15 @@ void lh_device_find(lh_device_kind kind, lh_device_found *found)
     kinds[kind].find(found);
 }
 
-lh_status lh_device_open(lh_device **out, lh_device_kind kind, int64_t limit_bytes)
+lh_status lh_device_open(lh_device **out, const lh_device_choice *choice)
 {
     lh_status st = LH_OK;
     lh_device *device = NULL;
-    if (!kinds[kind].ops)
-        LH_FAIL(LH_EUSAGE, "this build cannot compute on device '%s'; device 'cpu' always works", kinds[kind].name);
     LH_TRY(lh_calloc(&device, 1, sizeof *device));
-    device->ops = kinds[kind].ops;
-    device->kind = kind;
-    LH_TRY(device->ops->open(device));
-    device->limit_bytes = limit_bytes > 0 ? limit_bytes : device->ops->free_bytes(device);
+    device->ops = kinds[choice->kind].ops;
+    device->kind = choice->kind;
+    LH_TRY(device->ops->open(device, choice->index));
+    device->limit_bytes = choice->limit_bytes > 0 ? choice->limit_bytes : device->ops->free_bytes(device);
     pthread_mutex_init(&device->lock, NULL);
     *out = device;
     device = NULL;
@@ -81,6 +79,11 @@ lh_device_kind lh_device_kind_of(const lh_device *device)
 const char *lh_device_name(const lh_device *device)
 {
     return device->name;
+}
+
+const char *lh_device_bus(const lh_device *device)
+{
+    return device->bus;
 }
 
 int64_t lh_device_free_bytes(const lh_device *device)
@@ -121,7 +124,7 @@ static lh_status check_limit(const lh_device *device, int64_t bytes, lh_mem what
     if (bytes >= LARGE_BYTES) {
         int64_t free_bytes = device->ops->free_bytes(device);
         if (bytes > free_bytes)
-            LH_FAIL(LH_ENOMEM, "cannot allocate %.3f GiB for %s: %.3f GiB are held and %.3f GiB are free on this host",
+            LH_FAIL(LH_ENOMEM, "cannot allocate %.3f GiB for %s: %.3f GiB are held and %.3f GiB are free on the device",
                     (double)bytes / gib, what_names[what], (double)held / gib, (double)free_bytes / gib);
     }
 done:
@@ -215,8 +218,10 @@ done:
 void lh_stream_close(lh_stream *stream)
 {
     if (!stream) return;
-    lh_device_free(stream->device, stream->scratch);
-    stream->device->ops->stream_close(stream);
+    lh_device *device = stream->device;
+    lh_device_free(device, stream->scratch);
+    device->ops->stream_close(stream);
+    if (stream->staging) device->ops->free_host(device, stream->staging);
     lh_free(stream);
 }
 
@@ -254,6 +259,24 @@ lh_status lh_stream_scratch(lh_stream *stream, void *out, int64_t bytes)
         stream->scratch_bytes = bytes;
     }
     memcpy(out, &stream->scratch, sizeof stream->scratch);
+done:
+    return st;
+}
+
+lh_status lh_stream_staging(lh_stream *stream, void *out, int64_t bytes)
+{
+    lh_status st = LH_OK;
+    lh_device *device = stream->device;
+    if (bytes > stream->staging_bytes) {
+        LH_TRY(lh_stream_sync(stream)); /* copies under way may still use it */
+        if (stream->staging) device->ops->free_host(device, stream->staging);
+        stream->staging_bytes = 0;
+        stream->staging = device->ops->alloc_host(device, bytes);
+        if (!stream->staging)
+            LH_FAIL(LH_ENOMEM, "cannot allocate %.3f GiB of the host's memory for copies", (double)bytes / (1 << 30));
+        stream->staging_bytes = bytes;
+    }
+    memcpy(out, &stream->staging, sizeof stream->staging);
 done:
     return st;
 }

@@ -32,13 +32,25 @@ void lh_device_find(lh_device_kind kind, lh_device_found *found);
 /* What memory is for; counted apart. */
 typedef enum lh_mem { LH_MEM_WEIGHTS, LH_MEM_KV, LH_MEM_WORK, LH_MEM_KINDS } lh_mem;
 
-/* limit_bytes: an allocation that would pass it fails with LH_ENOMEM; 0: what the machine has free at this moment. A
- * kind that cannot be opened here fails with LH_EUSAGE. A device may be used by several threads. */
-lh_status lh_device_open(lh_device **out, lh_device_kind kind, int64_t limit_bytes);
+/* Which device of this host. limit_bytes: an allocation that would pass it fails with LH_ENOMEM; 0: what the device has
+ * free at this moment. */
+typedef struct lh_device_choice {
+    lh_device_kind kind;
+    int index; /* among those of its kind */
+    int64_t limit_bytes;
+} lh_device_choice;
+
+/* A device that cannot be opened here fails with LH_EUSAGE and says what is missing. A device may be used by several
+ * threads. */
+lh_status lh_device_open(lh_device **out, const lh_device_choice *choice);
 void lh_device_close(lh_device *device); /* asserts that everything was freed */
 
 lh_device_kind lh_device_kind_of(const lh_device *device);
 const char *lh_device_name(const lh_device *device); /* as "AMD EPYC, 2 threads" */
+
+/* Where the device is on its host, as "0000:3b:00.0": two ranks of one host that say the same share it. "" for the
+ * host itself. */
+const char *lh_device_bus(const lh_device *device);
 
 /* *out = `bytes` bytes, aligned to 64, cleared to zero by nobody; 0 bytes gives NULL. The message of a failure says how
  * much was asked for, how much is held and what the limit is. Counted are the bytes asked for. Large blocks go back to
@@ -65,6 +77,10 @@ lh_device *lh_stream_device(const lh_stream *stream);
  * Grown when needed, kept for the next operation, counted as LH_MEM_WORK. */
 lh_status lh_stream_scratch(lh_stream *stream, void *out, int64_t bytes);
 
+/* Memory of the host for copies of this stream (page-locked, where that makes them faster): at least `bytes` bytes,
+ * aligned to 64, valid until the next call on this stream, which waits for its work when it needs more. */
+lh_status lh_stream_staging(lh_stream *stream, void *out, int64_t bytes);
+
 /* An operation that was enqueued failed with `st` (LH_OK: nothing happens). The first such failure is kept, with the
  * calling thread's message, for the next lh_stream_sync. */
 void lh_stream_fail(lh_stream *stream, lh_status st);
@@ -72,7 +88,8 @@ void lh_stream_fail(lh_stream *stream, lh_status st);
 /* Wait until all that was enqueued is done; gives the first error of it, once. */
 lh_status lh_stream_sync(lh_stream *stream);
 
-/* Enqueue a copy or a fill. The blocks of a copy may overlap on one device. */
+/* Enqueue a copy or a fill. The blocks of a copy may overlap on one device. Host memory may go or be read only after
+ * the next lh_stream_sync. */
 typedef enum lh_copy_way { LH_COPY_TO_DEVICE, LH_COPY_TO_HOST, LH_COPY_ON_DEVICE } lh_copy_way;
 lh_status lh_stream_copy(lh_stream *stream, void *dst, const void *src, int64_t bytes, lh_copy_way way);
 lh_status lh_stream_zero(lh_stream *stream, void *dst, int64_t bytes);

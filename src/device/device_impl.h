@@ -8,14 +8,18 @@
 #include "device/device.h"
 
 typedef struct lh_device_ops {
-    /* Fills lh_device.name; fails when the kind cannot be used. */
-    lh_status (*open)(lh_device *device);
+    /* Device `index` of its kind on this host. Fills lh_device.name and bus; fails when it cannot be used. */
+    lh_status (*open)(lh_device *device, int index);
     void (*close)(lh_device *device);
 
     /* *out: `bytes` > 0 bytes aligned to 64, or NULL when the machine has no more. free gets the same size. */
     void (*alloc)(lh_device *device, void **out, int64_t bytes);
     void (*free)(lh_device *device, void *p, int64_t bytes);
     int64_t (*free_bytes)(const lh_device *device);
+
+    /* Memory of the host for copies, aligned to 64, or NULL. */
+    void *(*alloc_host)(lh_device *device, int64_t bytes);
+    void (*free_host)(lh_device *device, void *p);
 
     lh_status (*stream_open)(lh_stream *stream);
     void (*stream_close)(lh_stream *stream);
@@ -39,6 +43,8 @@ struct lh_device {
     const lh_device_ops *ops;
     lh_device_kind kind;
     char name[512];
+    char bus[32]; /* where the device is on its host; "": it is the host */
+    void *impl;   /* the kind's own */
     int64_t limit_bytes;
     pthread_mutex_t lock; /* of what follows */
     lh_block *blocks;     /* ordered by address */
@@ -52,15 +58,19 @@ struct lh_stream {
     char message[2048];
     void *scratch; /* of lh_stream_scratch */
     int64_t scratch_bytes;
+    void *staging; /* of lh_stream_staging, host */
+    int64_t staging_bytes;
+    void *impl; /* the kind's own */
 };
 
 struct lh_event {
     lh_device *device;
     int recorded;
     int64_t time_ns; /* cpu: on the monotonic clock */
+    void *impl;      /* the kind's own */
 };
 
-extern const lh_device_ops lh_cpu_device_ops;
+extern const lh_device_ops lh_cpu_device_ops, lh_cuda_device_ops;
 void lh_cpu_device_find(lh_device_found *found);
 void lh_cuda_device_find(lh_device_found *found);
 

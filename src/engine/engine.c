@@ -60,11 +60,11 @@ static lh_status open_device(lh_engine *e, const lh_engine_options *o, int64_t t
     omp_set_num_threads((int)(o->threads ? o->threads : threads));
     LH_TRY(lh_engine_backend(o->device, &e->place.ops));
     /* Ranks of one host share its memory: each may take its part of what is free. */
-    LH_TRY(lh_device_open(&e->device, LH_DEVICE_CPU, 0));
+    LH_TRY(lh_device_open(&e->device, &(lh_device_choice){.kind = LH_DEVICE_CPU}));
     int64_t limit = lh_device_free_bytes(e->device) / local;
     lh_device_close(e->device);
     e->device = NULL;
-    LH_TRY(lh_device_open(&e->device, LH_DEVICE_CPU, limit));
+    LH_TRY(lh_device_open(&e->device, &(lh_device_choice){.kind = LH_DEVICE_CPU, .limit_bytes = limit}));
     LH_TRY(lh_stream_open(&e->stream, e->device));
     e->place.stream = e->stream;
     e->place.comm = e->comm;

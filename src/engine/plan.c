@@ -69,7 +69,7 @@ static lh_status plan_all(lh_plan *plan, const lh_plan_request *r, const lh_conf
                 (long long)r->context, (long long)r->max_new, (long long)c->max_positions);
     LH_TRY(lh_calloc(&plan->ranks, plan->tp, sizeof *plan->ranks));
     for (int rank = 0; rank < plan->tp; rank++) LH_TRY(plan_rank(&plan->ranks[rank], r, c, plan, rank));
-    LH_TRY(lh_device_open(&device, LH_DEVICE_CPU, 0));
+    LH_TRY(lh_device_open(&device, &(lh_device_choice){.kind = LH_DEVICE_CPU}));
     plan->free_bytes = lh_device_free_bytes(device);
     plan->fits = 1;
     for (int rank = 0; rank < plan->tp; rank++) plan->fits &= plan->ranks[rank].peak <= plan->free_bytes / plan->tp;

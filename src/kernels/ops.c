@@ -3,8 +3,7 @@
 #include <stddef.h>
 
 static const lh_ops *const backends[] = {
-    &lh_ops_ref,
-    &lh_ops_cpu,
+    &lh_ops_ref, &lh_ops_cpu, &lh_ops_cuda, /* the last: may be missing */
 };
 #define BACKENDS ((int)(sizeof backends / sizeof backends[0]))
 
@@ -21,7 +20,7 @@ static const struct {
 const lh_ops *lh_ops_find(const char *name)
 {
     for (int i = 0; i < BACKENDS; i++) {
-        if (strcmp(backends[i]->name, name) == 0) return backends[i];
+        if (backends[i] && strcmp(backends[i]->name, name) == 0) return backends[i];
     }
     return NULL;
 }

@@ -12,6 +12,7 @@
 
 #include <stdint.h>
 
+#include "base/both.h"
 #include "base/dtype.h"
 #include "base/status.h"
 #include "device/device.h"
@@ -74,7 +75,7 @@ typedef struct lh_rope_args {
  * token t, head h starts at (b * tokens + t) * ld + h * head_dim. positions: [batch * tokens], stored where the cache
  * has positions; statistics begin with 0. The caller has left room. */
 typedef struct lh_append_args {
-    lh_ragged *seqs; /* [batch] */
+    lh_ragged *seqs; /* [batch], host */
     int64_t batch, tokens, ld;
     const float *k, *v;
     const int32_t *positions;
@@ -105,7 +106,7 @@ typedef struct lh_attend_decode_args {
     lh_row_logits logits;
     const float *q;
     const int32_t *positions; /* [batch] of the rows */
-    const lh_ragged *seqs;    /* [batch] */
+    const lh_ragged *seqs;    /* [batch], host */
     int64_t batch, q_ld, o_ld;
     lh_grouping map;
     lh_logit logit;
@@ -411,7 +412,7 @@ typedef struct lh_classify_args {
 
 /* The order-preserving integer image of a score: key(x) < key(y) exactly when x < y; -0 and 0 share the key of 0. NaN
  * comes below every number: its key is 0. */
-static inline uint32_t lh_score_key(float x)
+static LH_BOTH inline uint32_t lh_score_key(float x)
 {
     uint32_t u;
     if (x != x) return 0;
@@ -470,14 +471,16 @@ typedef struct lh_compact_args {
 
 typedef struct lh_ops {
     const char *name; /* of the backend */
+    lh_device_kind device;
 #define LH_OP(op, summary) lh_status (*op)(lh_stream * stream, const lh_##op##_args *args);
 #include "kernels/ops_list.h"
 #undef LH_OP
 } lh_ops;
 
 extern const lh_ops lh_ops_ref, lh_ops_cpu;
+extern const lh_ops lh_ops_cuda __attribute__((weak)); /* at NULL in a build without CUDA */
 
-/* Backends by name ("ref", "cpu"), NULL when there is none; by number, NULL behind the last. */
+/* Backends by name ("ref", "cpu", "cuda"), NULL when there is none; by number, NULL behind the last. */
 const lh_ops *lh_ops_find(const char *name);
 const lh_ops *lh_ops_at(int i);
 

@@ -1,6 +1,6 @@
 /* ragged.h - how operations see the keys and values of one layer of one sequence: every KV head has a length of its
- * own. All pointers are device memory; the struct itself is passed in device memory too (an array [batch]) where an
- * operation takes a batch. */
+ * own. All pointers are device memory; the struct itself is the host's, also where an operation takes an array of them,
+ * and is read when the operation is called. */
 #ifndef LH_KERNELS_RAGGED_H
 #define LH_KERNELS_RAGGED_H
 

@@ -133,7 +133,7 @@ lh_status fz_cache_open(fz_cache **out)
     lh_status st = LH_OK;
     fz_cache *c = NULL;
     LH_TRY(lh_calloc(&c, 1, sizeof *c));
-    LH_TRY(lh_device_open(&c->device, LH_DEVICE_CPU, 0));
+    LH_TRY(lh_device_open(&c->device, &(lh_device_choice){.kind = LH_DEVICE_CPU}));
     LH_TRY(lh_stream_open(&c->stream, c->device));
     LH_TRY(lh_comm_open_self(&c->comm));
     LH_TRY(lh_heads_of(&c->heads, HEADS, KV_HEADS, 0, 1));

@@ -127,8 +127,8 @@ attended decode_run(lot *m, rig *g, const attend_case *c)
     lh_ragged seqs[BATCH_MOST];
     for (int64_t b = 0; b < c->batch; b++) seqs[b] = rig_cache(g, &c->kv[b]);
     RUN(g, attend_decode, .o = o, .lse = lse, .q = rig_put(g, c->q, c->batch * c->q_ld * 4),
-        .positions = rig_put(g, c->positions, c->batch * 4), .seqs = rig_put(g, seqs, c->batch * (int64_t)sizeof *seqs),
-        .batch = c->batch, .q_ld = c->q_ld, .o_ld = c->o_ld, .map = c->map, .logit = c->logit);
+        .positions = rig_put(g, c->positions, c->batch * 4), .seqs = seqs, .batch = c->batch, .q_ld = c->q_ld,
+        .o_ld = c->o_ld, .map = c->map, .logit = c->logit);
     rig_get(g, out.o, o, out.o_count * 4);
     rig_get(g, out.lse, lse, out.lse_count * 4);
     rig_reset(g);
@@ -152,8 +152,7 @@ float *decode_logits_run(lot *m, rig *g, const attend_case *c)
     for (int64_t b = 0; b < c->batch; b++) seqs[b] = rig_cache(g, &c->kv[b]);
     RUN(g, attend_decode, .o = rig_new(g, c->batch * c->o_ld * 4), .logits = {logits, logits_ld(c)},
         .q = rig_put(g, c->q, c->batch * c->q_ld * 4), .positions = rig_put(g, c->positions, c->batch * 4),
-        .seqs = rig_put(g, seqs, c->batch * (int64_t)sizeof *seqs), .batch = c->batch, .q_ld = c->q_ld, .o_ld = c->o_ld,
-        .map = c->map, .logit = c->logit);
+        .seqs = seqs, .batch = c->batch, .q_ld = c->q_ld, .o_ld = c->o_ld, .map = c->map, .logit = c->logit);
     rig_get(g, host, logits, bytes);
     rig_reset(g);
     return host;

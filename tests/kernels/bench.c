@@ -101,7 +101,7 @@ static void measure_machine(bench *b)
 void bench_open(bench *b, int argc, char **argv)
 {
     *b = (bench){.words = argc - 1, .word = argv + 1};
-    bench_must(lh_device_open(&b->device, LH_DEVICE_CPU, 0));
+    bench_must(lh_device_open(&b->device, &(lh_device_choice){.kind = LH_DEVICE_CPU}));
     bench_must(lh_stream_open(&b->stream, b->device));
     measure_machine(b);
 }

@@ -3,6 +3,7 @@
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/mem.h"
@@ -55,10 +56,26 @@ int64_t draw(uint64_t seed, uint64_t n, int64_t below)
     return (int64_t)(((uint64_t)out[0] << 31 | out[1] >> 1) % (uint64_t)below);
 }
 
+static int is_compared(const lh_ops *ops)
+{
+    lh_device_found found;
+    const char *only = getenv("LONGHAUL_TEST_BACKEND");
+    if (only && ops != &lh_ops_ref && strcmp(only, ops->name) != 0) return 0;
+    lh_device_find(ops->device, &found);
+    return found.count > 0;
+}
+
+const lh_ops *rig_backend(int i)
+{
+    for (int b = 0; lh_ops_at(b); b++)
+        if (is_compared(lh_ops_at(b)) && i-- == 0) return lh_ops_at(b);
+    return NULL;
+}
+
 void rig_open(rig *g, const lh_ops *ops)
 {
     *g = (rig){.ops = ops};
-    ck_assert_int_eq(lh_device_open(&g->device, LH_DEVICE_CPU, 0), LH_OK);
+    ck_assert_int_eq(lh_device_open(&g->device, &(lh_device_choice){.kind = ops->device}), LH_OK);
     ck_assert_int_eq(lh_stream_open(&g->stream, g->device), LH_OK);
 }
 

@@ -34,6 +34,10 @@ typedef struct rig {
     int count;
 } rig;
 
+/* The backends that a test compares, `ref` first, then those whose device is there; NULL behind the last. With
+ * LONGHAUL_TEST_BACKEND only `ref` and the one of that name. */
+const lh_ops *rig_backend(int i);
+
 void rig_open(rig *g, const lh_ops *ops);
 void rig_close(rig *g);
 

@@ -108,9 +108,9 @@ static void check_few(rig *g, int kind, const int order[4])
 
 START_TEST(test_attention_gives_the_numbers_of_numpy)
 {
-    for (int b = 0; lh_ops_at(b); b++) {
+    for (int b = 0; rig_backend(b); b++) {
         rig g;
-        rig_open(&g, lh_ops_at(b));
+        rig_open(&g, rig_backend(b));
         for (int kind = 0; kind < 4; kind++) {
             check_few(&g, kind, (const int[]){0, 1, 2, 3});
             check_few(&g, kind, (const int[]){3, 1, 0, 2});
@@ -177,9 +177,9 @@ END_TEST
 /* Asking for them changes nothing else. */
 START_TEST(test_a_step_leaves_its_logits)
 {
-    for (int b = 0; lh_ops_at(b); b++) {
+    for (int b = 0; rig_backend(b); b++) {
         rig g;
-        rig_open(&g, lh_ops_at(b));
+        rig_open(&g, rig_backend(b));
         for (int n = 0; n < 120; n++) {
             lot m = {0};
             attend_case c;
@@ -222,10 +222,10 @@ static void compare_with_ref(rig *mine, rig *ref, const attend_size *size, int n
 
 START_TEST(test_attention_of_every_backend_is_that_of_ref_at_all_head_dimensions_and_block_lengths)
 {
-    for (int b = 1; lh_ops_at(b); b++) {
+    for (int b = 1; rig_backend(b); b++) {
         rig ref, mine;
-        rig_open(&ref, lh_ops_at(0));
-        rig_open(&mine, lh_ops_at(b));
+        rig_open(&ref, rig_backend(0));
+        rig_open(&mine, rig_backend(b));
         for (int n = 0; n < 60 * 4; n++) {
             attend_size size = {test_dims[n % 10], test_tokens[n / 10 % 6], n * 7 % 90, grouping_at(n * 5), n};
             compare_with_ref(&mine, &ref, &size, n);
@@ -238,10 +238,10 @@ END_TEST
 
 START_TEST(test_attention_of_every_backend_is_that_of_ref_at_all_head_counts_and_groups)
 {
-    for (int b = 1; lh_ops_at(b); b++) {
+    for (int b = 1; rig_backend(b); b++) {
         rig ref, mine;
-        rig_open(&ref, lh_ops_at(0));
-        rig_open(&mine, lh_ops_at(b));
+        rig_open(&ref, rig_backend(0));
+        rig_open(&mine, rig_backend(b));
         int n = 0;
         for (int64_t heads = 0; heads <= 9; heads++) {
             for (int64_t group = 1; group <= 8; group++) {
@@ -260,10 +260,10 @@ END_TEST
 /* Caches of many tiles: with a window whole tiles before (in order) or anywhere (shuffled) are invisible. */
 START_TEST(test_attention_of_every_backend_is_that_of_ref_over_long_caches)
 {
-    for (int b = 1; lh_ops_at(b); b++) {
+    for (int b = 1; rig_backend(b); b++) {
         rig ref, mine;
-        rig_open(&ref, lh_ops_at(0));
-        rig_open(&mine, lh_ops_at(b));
+        rig_open(&ref, rig_backend(0));
+        rig_open(&mine, rig_backend(b));
         for (int n = 0; n < 40; n++) {
             attend_size size = {n % 3 ? 64 : 96, test_tokens[n % 5], 700 + n * 53, {3, 3, n % 4}, n};
             compare_with_ref(&mine, &ref, &size, n);
@@ -303,9 +303,9 @@ START_TEST(test_huge_logits_do_not_overflow)
     const int shapes[3][6] = {{-7, 7, 3, 7, 0, -7}, {-7, -7, -7, -7, -7, -7}, {-3, -2, -1, -2, -3, -7}};
     const float scales[] = {0x1p10f, 0x1p60f, 0x1p100f};
     const int64_t len = 6;
-    for (int b = 0; lh_ops_at(b); b++) {
+    for (int b = 0; rig_backend(b); b++) {
         rig g;
-        rig_open(&g, lh_ops_at(b));
+        rig_open(&g, rig_backend(b));
         for (int n = 0; n < 3 * 3 * 10 * 2; n++) {
             lot m = {0};
             attend_case c;
@@ -339,9 +339,9 @@ END_TEST
 
 START_TEST(test_a_row_that_sees_nothing_gives_zero_and_minus_infinity)
 {
-    for (int b = 0; lh_ops_at(b); b++) {
+    for (int b = 0; rig_backend(b); b++) {
         rig g;
-        rig_open(&g, lh_ops_at(b));
+        rig_open(&g, rig_backend(b));
         for (int n = 0; n < 60; n++) {
             lot m = {0};
             attend_case c;
@@ -373,9 +373,9 @@ END_TEST
 /* What is damaged must not look whole: a soft cap, a maximum or a sum of nothing would hide it. */
 START_TEST(test_rows_that_see_a_key_that_is_not_a_number_are_none)
 {
-    for (int b = 0; lh_ops_at(b); b++) {
+    for (int b = 0; rig_backend(b); b++) {
         rig g;
-        rig_open(&g, lh_ops_at(b));
+        rig_open(&g, rig_backend(b));
         for (int n = 0; n < 16; n++) {
             lot m = {0};
             attend_case c;
@@ -413,9 +413,9 @@ END_TEST
 
 START_TEST(test_no_rows_and_no_heads_do_nothing)
 {
-    for (int b = 0; lh_ops_at(b); b++) {
+    for (int b = 0; rig_backend(b); b++) {
         rig g;
-        rig_open(&g, lh_ops_at(b));
+        rig_open(&g, rig_backend(b));
         for (int n = 0; n < 2; n++) {
             lot m = {0};
             attend_case c;
@@ -434,12 +434,12 @@ END_TEST
 
 START_TEST(test_the_log_sum_may_be_left_out)
 {
-    for (int b = 0; lh_ops_at(b); b++) {
+    for (int b = 0; rig_backend(b); b++) {
         lot m = {0};
         rig g;
         attend_case c;
         attend_size size = {48, 5, 30, {4, 2, 1}, 2};
-        rig_open(&g, lh_ops_at(b));
+        rig_open(&g, rig_backend(b));
         block_make(&m, &c, &size);
         attended want = block_run(&m, &g, &c);
         float *got = lot_new(&m, want.o_count * 4), *o = rig_new(&g, want.o_count * 4);
@@ -456,8 +456,8 @@ START_TEST(test_the_log_sum_may_be_left_out)
         o = rig_new(&g, want.o_count * 4);
         got = lot_new(&m, want.o_count * 4);
         RUN(&g, attend_decode, .o = o, .q = rig_put(&g, c.q, c.batch * c.q_ld * 4),
-            .positions = rig_put(&g, c.positions, c.batch * 4), .seqs = rig_put(&g, seqs, sizeof seqs),
-            .batch = c.batch, .q_ld = c.q_ld, .o_ld = c.o_ld, .map = c.map, .logit = c.logit);
+            .positions = rig_put(&g, c.positions, c.batch * 4), .seqs = seqs, .batch = c.batch, .q_ld = c.q_ld,
+            .o_ld = c.o_ld, .map = c.map, .logit = c.logit);
         rig_get(&g, got, o, want.o_count * 4);
         check_same(got, want.o, want.o_count * 4, "decode without lse, %s", g.ops->name);
         rig_close(&g);

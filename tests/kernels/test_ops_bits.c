@@ -22,9 +22,9 @@ typedef void (*law)(rig *g, int n);
 static void hold(law check, int cases)
 {
     const int threads[] = {1, 2, 3, 5};
-    for (int b = 0; lh_ops_at(b); b++) {
+    for (int b = 0; rig_backend(b); b++) {
         rig g;
-        rig_open(&g, lh_ops_at(b));
+        rig_open(&g, rig_backend(b));
         for (int n = 0; n < cases; n++) {
             omp_set_num_threads(threads[n % 4]);
             check(&g, n);

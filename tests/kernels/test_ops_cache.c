@@ -57,9 +57,9 @@ static void append_host(lh_ragged *r, const lh_append_args *rows, int64_t first)
 
 START_TEST(test_append_puts_rows_behind_every_head_and_touches_nothing_else)
 {
-    for (int b = 0; lh_ops_at(b); b++) {
+    for (int b = 0; rig_backend(b); b++) {
         rig g;
-        rig_open(&g, lh_ops_at(b));
+        rig_open(&g, rig_backend(b));
         for (int n = 0; n < 90; n++) {
             lot m = {0};
             cache seqs[3];
@@ -71,9 +71,8 @@ START_TEST(test_append_puts_rows_behind_every_head_and_touches_nothing_else)
             int32_t *positions = lot_new(&m, batch * tokens * 4);
             for (int64_t i = 0; i < batch * tokens; i++) positions[i] = (int32_t)(60 + 3 * i);
             for (int64_t s = 0; s < batch; s++) on[s] = put_cache(&g, &seqs[s]);
-            RUN(&g, append, .seqs = rig_put(&g, on, batch * (int64_t)sizeof *on), .batch = batch, .tokens = tokens,
-                .ld = ld, .k = rig_put(&g, k, count * 4), .v = rig_put(&g, v, count * 4),
-                .positions = rig_put(&g, positions, batch * tokens * 4));
+            RUN(&g, append, .seqs = on, .batch = batch, .tokens = tokens, .ld = ld, .k = rig_put(&g, k, count * 4),
+                .v = rig_put(&g, v, count * 4), .positions = rig_put(&g, positions, batch * tokens * 4));
             for (int64_t s = 0; s < batch; s++) {
                 lh_ragged *want = &seqs[s].host;
                 int64_t bytes = seqs[s].slots * entry_bytes(want), stats = seqs[s].slots * want->stat_count * 4;
@@ -231,9 +230,9 @@ static void check_compaction(rig *g, const compaction *c, int n)
 
 START_TEST(test_compact_keeps_what_is_marked_in_place_packed_and_elsewhere)
 {
-    for (int b = 0; lh_ops_at(b); b++) {
+    for (int b = 0; rig_backend(b); b++) {
         rig g;
-        rig_open(&g, lh_ops_at(b));
+        rig_open(&g, rig_backend(b));
         for (int n = 0; n < 480; n++) {
             lot m = {0};
             compaction c;

@@ -118,9 +118,9 @@ static void check_formula(const attend_case *c, const columns_spec *spec, const 
 START_TEST(test_every_backend_adds_what_the_formula_says)
 {
     rig ref, g;
-    rig_open(&ref, lh_ops_at(0));
-    for (int b = 0; lh_ops_at(b); b++) {
-        rig_open(&g, lh_ops_at(b));
+    rig_open(&ref, rig_backend(0));
+    for (int b = 0; rig_backend(b); b++) {
+        rig_open(&g, rig_backend(b));
         for (int n = 0; n < (b ? 300 : 100); n++) {
             lot m = {0};
             attend_case c;
@@ -140,9 +140,9 @@ END_TEST
 START_TEST(test_what_is_not_asked_for_is_left_alone)
 {
     rig ref, g;
-    rig_open(&ref, lh_ops_at(0));
-    for (int b = 0; lh_ops_at(b); b++) {
-        rig_open(&g, lh_ops_at(b));
+    rig_open(&ref, rig_backend(0));
+    for (int b = 0; rig_backend(b); b++) {
+        rig_open(&g, rig_backend(b));
         for (int n = 0; n < 100; n++) {
             lot m = {0};
             attend_case c;
@@ -183,9 +183,9 @@ static columns run_in_two(lot *m, rig *g, const attend_case *c, const columns_sp
 START_TEST(test_rows_may_be_added_in_several_calls)
 {
     rig ref, g;
-    rig_open(&ref, lh_ops_at(0));
-    for (int b = 0; lh_ops_at(b); b++) {
-        rig_open(&g, lh_ops_at(b));
+    rig_open(&ref, rig_backend(0));
+    for (int b = 0; rig_backend(b); b++) {
+        rig_open(&g, rig_backend(b));
         for (int n = 0; n < 100; n++) {
             lot m = {0};
             attend_case c;
@@ -205,8 +205,8 @@ END_TEST
 START_TEST(test_the_columns_of_a_head_hold_the_mass_of_its_rows)
 {
     rig g;
-    for (int b = 0; lh_ops_at(b); b++) {
-        rig_open(&g, lh_ops_at(b));
+    for (int b = 0; rig_backend(b); b++) {
+        rig_open(&g, rig_backend(b));
         for (int n = 0; n < 80; n++) {
             lot m = {0};
             attend_case c;
@@ -234,8 +234,8 @@ END_TEST
 START_TEST(test_a_row_that_sees_one_entry_counts_none)
 {
     rig g;
-    for (int b = 0; lh_ops_at(b); b++) {
-        rig_open(&g, lh_ops_at(b));
+    for (int b = 0; rig_backend(b); b++) {
+        rig_open(&g, rig_backend(b));
         for (int n = 0; n < 60; n++) {
             lot m = {0};
             attend_case c;
@@ -260,8 +260,8 @@ END_TEST
 START_TEST(test_lse_of_rows_is_that_of_the_formula)
 {
     rig g;
-    for (int b = 0; lh_ops_at(b); b++) {
-        rig_open(&g, lh_ops_at(b));
+    for (int b = 0; rig_backend(b); b++) {
+        rig_open(&g, rig_backend(b));
         for (int n = 0; n < (b ? 240 : 80); n++) {
             lot m = {0};
             attend_case c;
@@ -288,8 +288,8 @@ END_TEST
 START_TEST(test_lse_of_rows_is_that_of_attention)
 {
     rig g;
-    for (int b = 0; lh_ops_at(b); b++) {
-        rig_open(&g, lh_ops_at(b));
+    for (int b = 0; rig_backend(b); b++) {
+        rig_open(&g, rig_backend(b));
         for (int n = 0; n < 60; n++) {
             lot m = {0};
             attend_case c;
@@ -308,9 +308,9 @@ END_TEST
 START_TEST(test_logits_of_a_row_stand_for_its_queries)
 {
     rig ref, g;
-    rig_open(&ref, lh_ops_at(0));
-    for (int b = 0; lh_ops_at(b); b++) {
-        rig_open(&g, lh_ops_at(b));
+    rig_open(&ref, rig_backend(0));
+    for (int b = 0; rig_backend(b); b++) {
+        rig_open(&g, rig_backend(b));
         for (int n = 0; n < 480; n++) {
             lot m = {0};
             attend_case c;

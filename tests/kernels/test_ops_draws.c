@@ -43,9 +43,9 @@ static lh_ragged heads_from(const lh_ragged *kv, int64_t h, int64_t count)
 /* To the bit, and for every split of the heads over two ranks: a number is that of its head and position. */
 START_TEST(test_random_scores_belong_to_heads_and_positions_wherever_these_are)
 {
-    for (int b = 0; lh_ops_at(b); b++) {
+    for (int b = 0; rig_backend(b); b++) {
         rig g;
-        rig_open(&g, lh_ops_at(b));
+        rig_open(&g, rig_backend(b));
         for (int n = 0; n < 84; n++) {
             lot m = {0};
             cache c;
@@ -78,9 +78,9 @@ END_TEST
 START_TEST(test_gumbel_scores_are_perturbed_by_the_same_draws)
 {
     const float temperatures[] = {1.0f, 0.5f, 3.0f};
-    for (int b = 0; lh_ops_at(b); b++) {
+    for (int b = 0; rig_backend(b); b++) {
         rig g;
-        rig_open(&g, lh_ops_at(b));
+        rig_open(&g, rig_backend(b));
         for (int n = 0; n < 84; n++) {
             lot m = {0};
             cache c;
@@ -117,9 +117,9 @@ START_TEST(test_the_ends_of_the_draws_are_infinite_and_finite)
     int64_t len[1] = {2}, offset[1] = {0};
     int32_t positions[2] = {6487204, 12577386};
     float x[2] = {-3, -3}, got[2];
-    for (int b = 0; lh_ops_at(b); b++) {
+    for (int b = 0; rig_backend(b); b++) {
         rig g;
-        rig_open(&g, lh_ops_at(b));
+        rig_open(&g, rig_backend(b));
         lh_ragged kv = {.positions = rig_put(&g, positions, 8),
                         .offset = rig_put(&g, offset, 8),
                         .len = rig_put(&g, len, 8),
@@ -200,9 +200,9 @@ static void choose_sets(rig *g, int64_t k, float temperature, int64_t counts[LAW
 START_TEST(test_gumbel_top_k_samples_without_replacement_with_the_softmax)
 {
     const float temperatures[] = {1.0f, 0.5f, 2.0f};
-    for (int b = 0; lh_ops_at(b); b++) {
+    for (int b = 0; rig_backend(b); b++) {
         rig g;
-        rig_open(&g, lh_ops_at(b));
+        rig_open(&g, rig_backend(b));
         for (int n = 0; n < 4 * 3; n++) {
             int64_t counts[LAW_SETS] = {0}, k = 1 + n % 4;
             double off = 0, total = 0, tries = LAW_HEADS * LAW_ROUNDS;

@@ -45,9 +45,9 @@ static float finish_by_hand(const lh_finish_scores_args *a, double x, double squ
  * at. The tolerance is the rounding of a deviation that cancels, of numbers around 1. */
 START_TEST(test_finish_scores_divides_by_the_rows_that_saw_the_entry)
 {
-    for (int b = 0; lh_ops_at(b); b++) {
+    for (int b = 0; rig_backend(b); b++) {
         rig g;
-        rig_open(&g, lh_ops_at(b));
+        rig_open(&g, rig_backend(b));
         for (int n = 0; n < 162; n++) {
             lot m = {0};
             cache c;
@@ -95,9 +95,9 @@ END_TEST
 
 START_TEST(test_weigh_scores_multiplies_with_the_sizes_of_the_norms_of_the_slots)
 {
-    for (int b = 0; lh_ops_at(b); b++) {
+    for (int b = 0; rig_backend(b); b++) {
         rig g;
-        rig_open(&g, lh_ops_at(b));
+        rig_open(&g, rig_backend(b));
         for (int n = 0; n < 60; n++) {
             lot m = {0};
             cache c;
@@ -131,9 +131,9 @@ END_TEST
 
 START_TEST(test_put_stats_writes_the_slots_that_are_meant_and_nothing_else)
 {
-    for (int b = 0; lh_ops_at(b); b++) {
+    for (int b = 0; rig_backend(b); b++) {
         rig g;
-        rig_open(&g, lh_ops_at(b));
+        rig_open(&g, rig_backend(b));
         for (int n = 0; n < 60; n++) {
             lot m = {0};
             cache c;
@@ -172,9 +172,9 @@ static void prior_make(float *prior, int64_t count, int n)
 
 START_TEST(test_a_prior_is_relative_to_its_maximum_over_what_competes)
 {
-    for (int b = 0; lh_ops_at(b); b++) {
+    for (int b = 0; rig_backend(b); b++) {
         rig g;
-        rig_open(&g, lh_ops_at(b));
+        rig_open(&g, rig_backend(b));
         for (int n = 0; n < 90; n++) {
             lot m = {0};
             cache c;

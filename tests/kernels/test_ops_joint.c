@@ -30,9 +30,9 @@ static void heads_make(lot *m, heads *l, int n)
 
 START_TEST(test_max_score_is_the_largest_size_that_competes)
 {
-    for (int b = 0; lh_ops_at(b); b++) {
+    for (int b = 0; rig_backend(b); b++) {
         rig g;
-        rig_open(&g, lh_ops_at(b));
+        rig_open(&g, rig_backend(b));
         for (int n = 0; n < 120; n++) {
             lot m = {0};
             heads l;
@@ -60,9 +60,9 @@ END_TEST
 /* Heads on two ranks have the sums that they have on one: whole numbers. */
 START_TEST(test_sums_of_heads_are_whole_numbers_that_ranks_may_add_in_any_order)
 {
-    for (int b = 0; lh_ops_at(b); b++) {
+    for (int b = 0; rig_backend(b); b++) {
         rig g;
-        rig_open(&g, lh_ops_at(b));
+        rig_open(&g, rig_backend(b));
         for (int n = 0; n < 120; n++) {
             lot m = {0};
             heads l;
@@ -94,9 +94,9 @@ END_TEST
 
 START_TEST(test_shared_scores_are_one_row_for_all_heads)
 {
-    for (int b = 0; lh_ops_at(b); b++) {
+    for (int b = 0; rig_backend(b); b++) {
         rig g;
-        rig_open(&g, lh_ops_at(b));
+        rig_open(&g, rig_backend(b));
         for (int n = 0; n < 40; n++) {
             lot m = {0};
             int64_t count = n % 10, cols = n % 3 ? n : 7001, ld = cols + n % 4, *sums = lot_new(&m, cols * 8);

@@ -50,11 +50,11 @@ START_TEST(test_gemm_of_small_whole_numbers_is_exact)
 {
     const float x[2 * 3] = {1, 2, 3, -4, 5, 6}, w[4 * 3] = {1, 0, 0, 0, 1, 0, 2, -1, 0.5f, 1, 1, 1};
     const float bias[4] = {100, 200, 300, 400}, want[2 * 4] = {101, 202, 301.5f, 406, 96, 205, 290, 407};
-    for (int b = 0; lh_ops_at(b); b++) {
+    for (int b = 0; rig_backend(b); b++) {
         for (int kind = 0; kind < 4; kind++) {
             lot m = {0};
             rig g;
-            rig_open(&g, lh_ops_at(b));
+            rig_open(&g, rig_backend(b));
             product p = {.tokens = 2, .out = 4, .in = 3, .x = x, .w = w, .bias = bias};
             p.type = kind & 1 ? LH_BF16 : LH_F32;
             p.order = kind & 2 ? LH_ORDER_FIXED : LH_ORDER_ANY;
@@ -68,10 +68,10 @@ END_TEST
 
 START_TEST(test_fixed_gemm_is_one_fused_chain_then_the_bias)
 {
-    for (int b = 0; lh_ops_at(b); b++) {
+    for (int b = 0; rig_backend(b); b++) {
         lot m = {0};
         rig g;
-        rig_open(&g, lh_ops_at(b));
+        rig_open(&g, rig_backend(b));
         product p = make_product(&m, 4, 3, 101);
         p.order = LH_ORDER_FIXED;
         ck_assert_ptr_nonnull(p.bias);
@@ -93,11 +93,11 @@ END_TEST
 START_TEST(test_gemm_over_nothing_gives_the_bias_or_zero)
 {
     const float bias[3] = {1, -2, 3}, zero[3] = {0};
-    for (int b = 0; lh_ops_at(b); b++) {
+    for (int b = 0; rig_backend(b); b++) {
         for (int kind = 0; kind < 8; kind++) {
             lot m = {0};
             rig g;
-            rig_open(&g, lh_ops_at(b));
+            rig_open(&g, rig_backend(b));
             product p = {.tokens = 2, .out = 3, .in = 0, .x = zero, .w = zero, .bias = kind & 4 ? bias : NULL};
             p.type = kind & 1 ? LH_BF16 : LH_F32;
             p.order = kind & 2 ? LH_ORDER_FIXED : LH_ORDER_ANY;
@@ -113,10 +113,10 @@ END_TEST
 START_TEST(test_gemm_of_every_backend_is_that_of_ref)
 {
     const int64_t tokens[] = {0, 1, 2, 5, 17, 64, 129}, outs[] = {0, 1, 7, 48, 257}, ins[] = {1, 3, 16, 64, 577};
-    for (int b = 1; lh_ops_at(b); b++) {
+    for (int b = 1; rig_backend(b); b++) {
         rig ref, mine;
-        rig_open(&ref, lh_ops_at(0));
-        rig_open(&mine, lh_ops_at(b));
+        rig_open(&ref, rig_backend(0));
+        rig_open(&mine, rig_backend(b));
         for (int n = 0; n < 7 * 5 * 5 * 4; n++) {
             lot m = {0};
             product p = make_product(&m, tokens[n % 7], outs[n / 7 % 5], ins[n / 35 % 5]);
@@ -137,9 +137,9 @@ END_TEST
 
 START_TEST(test_add_adds_in_place_and_leaves_the_gaps)
 {
-    for (int b = 0; lh_ops_at(b); b++) {
+    for (int b = 0; rig_backend(b); b++) {
         rig g;
-        rig_open(&g, lh_ops_at(b));
+        rig_open(&g, rig_backend(b));
         for (int n = 0; n < 30; n++) {
             lot m = {0};
             int64_t tokens = n % 6, dim = n % 5 * 13 + n % 3, y_ld = dim + n % 2 * 3, x_ld = dim + n % 4;
@@ -164,9 +164,9 @@ END_TEST
 /* In f32 a different order gives different bits: with parts of sizes far apart nearly every sum shows it. */
 START_TEST(test_shards_are_added_in_their_order)
 {
-    for (int b = 0; lh_ops_at(b); b++) {
+    for (int b = 0; rig_backend(b); b++) {
         rig g;
-        rig_open(&g, lh_ops_at(b));
+        rig_open(&g, rig_backend(b));
         for (int n = 0; n < 40; n++) {
             lot m = {0};
             int64_t shards = n % 10, count = n * n;

@@ -47,9 +47,9 @@ static double squares_by_hand(const lh_ragged *r, const void *part, int64_t h, i
 /* Sums of up to 256 squares in f32. */
 START_TEST(test_entry_norms_are_those_of_keys_or_values)
 {
-    for (int b = 0; lh_ops_at(b); b++) {
+    for (int b = 0; rig_backend(b); b++) {
         rig g;
-        rig_open(&g, lh_ops_at(b));
+        rig_open(&g, rig_backend(b));
         for (int n = 0; n < 120; n++) {
             lot m = {0};
             cache c;
@@ -157,9 +157,9 @@ static uint8_t *wanted_make(lot *m, const cache *c, int64_t ld, int n)
 /* Of the size of the products: chains of up to 256 roundings in f32; or values that are rounded to bf16. */
 START_TEST(test_projected_norms_are_sums_of_sizes_behind_the_projection)
 {
-    for (int b = 0; lh_ops_at(b); b++) {
+    for (int b = 0; rig_backend(b); b++) {
         rig g;
-        rig_open(&g, lh_ops_at(b));
+        rig_open(&g, rig_backend(b));
         for (int n = 0; n < 120; n++) {
             lot m = {0};
             projection p;
@@ -210,9 +210,9 @@ static float *norms_of(lot *m, rig *g, const projection *p, const uint8_t *wante
 
 START_TEST(test_projected_norms_have_the_same_bits_however_entries_heads_and_threads_are_cut)
 {
-    for (int b = 0; lh_ops_at(b); b++) {
+    for (int b = 0; rig_backend(b); b++) {
         rig g;
-        rig_open(&g, lh_ops_at(b));
+        rig_open(&g, rig_backend(b));
         for (int n = 0; n < 60; n++) {
             lot m = {0};
             projection p;
@@ -251,9 +251,9 @@ static void fill_value(cache *c, int64_t s, float x)
 /* Forms of 256 x 256 products in f32, relative to the sum of their sizes. */
 START_TEST(test_value_bounds_are_forms_of_the_values)
 {
-    for (int b = 0; lh_ops_at(b); b++) {
+    for (int b = 0; rig_backend(b); b++) {
         rig g;
-        rig_open(&g, lh_ops_at(b));
+        rig_open(&g, rig_backend(b));
         for (int n = 0; n < 120; n++) {
             lot m = {0};
             cache c;
@@ -303,9 +303,9 @@ END_TEST
 
 START_TEST(test_row_moments_are_sums_of_rows_and_of_their_products)
 {
-    for (int b = 0; lh_ops_at(b); b++) {
+    for (int b = 0; rig_backend(b); b++) {
         rig g;
-        rig_open(&g, lh_ops_at(b));
+        rig_open(&g, rig_backend(b));
         for (int n = 0; n < 60; n++) {
             lot m = {0};
             int64_t d = test_dims[n % 10], heads = 1 + n % 3, rows = n % 6 ? test_tokens[n % 6] : 300;
@@ -370,9 +370,9 @@ static void difference_by_hand(const cache *c, int64_t h, double *y)
 /* Cosines are off by some roundings of the mean, which is small where many directions cancel. */
 START_TEST(test_key_difference_is_the_cosine_with_the_mean_direction)
 {
-    for (int b = 0; lh_ops_at(b); b++) {
+    for (int b = 0; rig_backend(b); b++) {
         rig g;
-        rig_open(&g, lh_ops_at(b));
+        rig_open(&g, rig_backend(b));
         for (int n = 0; n < 90; n++) {
             lot m = {0};
             cache c;

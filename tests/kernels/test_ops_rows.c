@@ -14,9 +14,9 @@ static const tolerance bf16_ulp = {0x1p-7, 1e-7};
 START_TEST(test_embed_looks_up_own_rows_and_gives_zero_for_others)
 {
     const int32_t ids[] = {3, 10, 6, 2, 7, 3, 0};
-    for (int b = 0; lh_ops_at(b); b++) {
+    for (int b = 0; rig_backend(b); b++) {
         rig g;
-        rig_open(&g, lh_ops_at(b));
+        rig_open(&g, rig_backend(b));
         for (int n = 0; n < 24; n++) {
             lot m = {0};
             int64_t dim = 1 + n * 5, rows = 4, first = 3, tokens = n == 5 ? 0 : 7;
@@ -52,9 +52,9 @@ START_TEST(test_rmsnorm_gives_the_numbers_of_numpy)
                             0.365124031f, 0.365124031f,  2.19074419f, 4.38148837f};
     const float offset[8] = {1.0596244f,   -1.5894366f, -1.5894366f, 1.0596244f,
                              0.730248062f, 1.09537209f, 1.09537209f, 5.84198449f};
-    for (int b = 0; lh_ops_at(b); b++) {
+    for (int b = 0; rig_backend(b); b++) {
         rig g;
-        rig_open(&g, lh_ops_at(b));
+        rig_open(&g, rig_backend(b));
         for (int kind = 0; kind < 4; kind++) { /* as two rows, or as two heads of a row; in place */
             float got[8], *y = rig_put(&g, x, sizeof x);
             RUN(&g, rmsnorm, .y = y, .y_type = LH_F32, .x = y, .w = rig_put(&g, w, sizeof w),
@@ -89,10 +89,10 @@ static void *norm(lot *m, rig *g, int n, lh_dtype type)
  * of the last place in any blocked order; 4e-6 also allows one chain of 8 lanes. */
 START_TEST(test_rmsnorm_of_every_backend_is_that_of_ref)
 {
-    for (int b = 1; lh_ops_at(b); b++) {
+    for (int b = 1; rig_backend(b); b++) {
         rig ref, mine;
-        rig_open(&ref, lh_ops_at(0));
-        rig_open(&mine, lh_ops_at(b));
+        rig_open(&ref, rig_backend(0));
+        rig_open(&mine, rig_backend(b));
         for (int n = 0; n < 420; n++) {
             const int64_t dims[] = {1, 3, 64, 96, 576, 2049};
             int64_t count = n % 5 * ((1 + n % 3) * dims[n % 6] + n % 7);
@@ -114,9 +114,9 @@ START_TEST(test_convert_rounds_as_the_base_does_and_leaves_the_gaps)
 {
     const float hard[] = {0.0f,     -0.0f,  1.00390625f, 1.01171875f, 3.4e38f,
                           -3.4e38f, 1e-45f, 1e-40f,      INFINITY,    -INFINITY};
-    for (int b = 0; lh_ops_at(b); b++) {
+    for (int b = 0; rig_backend(b); b++) {
         rig g;
-        rig_open(&g, lh_ops_at(b));
+        rig_open(&g, rig_backend(b));
         for (int n = 0; n < 80; n++) {
             lot m = {0};
             lh_dtype from = n & 1 ? LH_BF16 : LH_F32, to = n & 2 ? LH_BF16 : LH_F32;
@@ -153,10 +153,10 @@ START_TEST(test_rope_gives_the_numbers_of_numpy_and_leaves_the_rest_of_a_head)
                             -0.0135174186f, 3.21165711f, 4.9623399f,  4.23500397f, 4.25f, 4.5f};
     const int32_t positions[3] = {0, 1, 7};
     const float inv_freq[2] = {1.0f, 0.01f};
-    for (int b = 0; lh_ops_at(b); b++) {
+    for (int b = 0; rig_backend(b); b++) {
         float x[18], got[18];
         rig g;
-        rig_open(&g, lh_ops_at(b));
+        rig_open(&g, rig_backend(b));
         for (int i = 0; i < 18; i++) x[i] = (float)(i + 1) / 4;
         float *on = rig_put(&g, x, sizeof x);
         RUN(&g, rope, .x = on, .positions = rig_put(&g, positions, sizeof positions),
@@ -191,11 +191,11 @@ static float *rotate(lot *m, rig *g, int n)
  * elements of up to 5. */
 START_TEST(test_rope_of_every_backend_is_that_of_ref_at_far_positions)
 {
-    for (int b = 1; lh_ops_at(b); b++) {
+    for (int b = 1; rig_backend(b); b++) {
         const int64_t dims[] = {2, 4, 20, 64, 80, 96, 128, 256};
         rig ref, mine;
-        rig_open(&ref, lh_ops_at(0));
-        rig_open(&mine, lh_ops_at(b));
+        rig_open(&ref, rig_backend(0));
+        rig_open(&mine, rig_backend(b));
         for (int n = 0; n < 560; n++) {
             lot m = {0};
             check_near(rotate(&m, &mine, n), rotate(&m, &ref, n), n % 7 * (n % 10 * dims[n % 8] + n % 5),
@@ -219,11 +219,11 @@ START_TEST(test_gates_give_the_numbers_of_numpy_and_do_not_overflow)
                           0.841344746f, 2.48447584f, 5.99999999f, 0, 0, 1e4f, 1e30f},
         [LH_GATE_GELU_TANH] = {0, -0.00363739208f, -0.158808009f, -0.100324649f, 0.0f, 0.34571401f, 0.841191991f,
                                2.48491573f, 6.0f, 0, 0, 1e4f, 1e30f}};
-    for (int b = 0; lh_ops_at(b); b++) {
+    for (int b = 0; rig_backend(b); b++) {
         for (int kind = LH_GATE_SILU; kind <= LH_GATE_GELU; kind++) {
             float got[13], *y;
             rig g;
-            rig_open(&g, lh_ops_at(b));
+            rig_open(&g, rig_backend(b));
             y = rig_new(&g, sizeof got);
             RUN(&g, gated, .y = y, .y_type = LH_F32, .gate = rig_put(&g, gate, sizeof gate),
                 .up = rig_put(&g, up, sizeof up), .tokens = 1, .dim = 13, .y_ld = 13, .ld = 13,
@@ -252,10 +252,10 @@ static void *gate(lot *m, rig *g, int n, lh_dtype type)
 
 START_TEST(test_gated_of_every_backend_is_that_of_ref)
 {
-    for (int b = 1; lh_ops_at(b); b++) {
+    for (int b = 1; rig_backend(b); b++) {
         rig ref, mine;
-        rig_open(&ref, lh_ops_at(0));
-        rig_open(&mine, lh_ops_at(b));
+        rig_open(&ref, rig_backend(0));
+        rig_open(&mine, rig_backend(b));
         for (int n = 0; n < 400; n++) {
             int64_t count = n % 6 * (n % 11 * 9 + n % 4 + n % 3);
             lot m = {0};
@@ -276,9 +276,9 @@ START_TEST(test_softcap_gives_the_numbers_of_numpy_and_never_passes_the_cap)
     const float x[9] = {-100, -30, -1, 0, 0.5f, 15, 60, 1e30f, -INFINITY};
     const float want[9] = {-29.923739f, -22.8478247f, -0.999629794f, 0.0f,  0.499953709f,
                            13.8635147f, 28.9208274f,  30.0f,         -30.0f};
-    for (int b = 0; lh_ops_at(b); b++) {
+    for (int b = 0; rig_backend(b); b++) {
         rig g;
-        rig_open(&g, lh_ops_at(b));
+        rig_open(&g, rig_backend(b));
         for (int64_t count = 0; count <= 300; count = 2 * count + 1) {
             lot m = {0};
             float *many = lot_normals(&m, count, 40.0f, 1), *got = lot_new(&m, count * 4), *on;
@@ -303,9 +303,9 @@ END_TEST
 /* What is damaged must not look whole. */
 START_TEST(test_caps_and_gates_of_what_is_not_a_number_are_none)
 {
-    for (int b = 0; lh_ops_at(b); b++) {
+    for (int b = 0; rig_backend(b); b++) {
         rig g;
-        rig_open(&g, lh_ops_at(b));
+        rig_open(&g, rig_backend(b));
         for (int n = 0; n < 4; n++) {
             float x[19], up[19], got[19], *on;
             for (int i = 0; i < 19; i++) x[i] = 0.5f, up[i] = 1.0f;

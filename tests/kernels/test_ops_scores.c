@@ -42,9 +42,9 @@ START_TEST(test_pool_joins_competing_neighbours_and_ignores_the_gaps)
     } cases[] = {{LH_POOL_MAX, 3, max3}, {LH_POOL_MAX, 5, max5},  {LH_POOL_MAX, 99, max99}, {LH_POOL_AVG, 3, avg3},
                  {LH_POOL_AVG, 5, avg5}, {LH_POOL_NONE, 0, none}, {LH_POOL_MAX, 1, none},   {LH_POOL_AVG, 1, none}};
     const int64_t len = 10;
-    for (int b = 0; lh_ops_at(b); b++) {
+    for (int b = 0; rig_backend(b); b++) {
         rig g;
-        rig_open(&g, lh_ops_at(b));
+        rig_open(&g, rig_backend(b));
         for (int i = 0; i < 8; i++) {
             lot m = {0};
             pooling p = {.heads = 1, .rows_per_head = 1, .ld = 10, .x = x, .state = state, .len = &len};
@@ -84,10 +84,10 @@ static void pooling_make(lot *m, pooling *p, int n)
  * sum (about 30), hence 1e-4 / k; a maximum is exact. */
 START_TEST(test_pool_of_every_backend_is_that_of_ref)
 {
-    for (int b = 1; lh_ops_at(b); b++) {
+    for (int b = 1; rig_backend(b); b++) {
         rig ref, mine;
-        rig_open(&ref, lh_ops_at(0));
-        rig_open(&mine, lh_ops_at(b));
+        rig_open(&ref, rig_backend(0));
+        rig_open(&mine, rig_backend(b));
         for (int n = 0; n < 420; n++) {
             lot m = {0};
             pooling p;
@@ -112,9 +112,9 @@ START_TEST(test_max_pool_of_equal_plateaus_is_wide_by_the_window)
     float x[41] = {0};
     memset(state, LH_ENTRY_COMPETES, sizeof state);
     x[20] = 1;
-    for (int b = 0; lh_ops_at(b); b++) {
+    for (int b = 0; rig_backend(b); b++) {
         rig g;
-        rig_open(&g, lh_ops_at(b));
+        rig_open(&g, rig_backend(b));
         for (int64_t k = 1; k < 43; k += 2) {
             lot m = {0};
             pooling p = {1, 1, 41, k, LH_POOL_MAX, x, state, &len};
@@ -130,9 +130,9 @@ END_TEST
 /* The law of the formula in f64, in place and out of place. max times the factor is one rounding: exact. */
 START_TEST(test_group_reduce_joins_the_heads_of_a_group)
 {
-    for (int b = 0; lh_ops_at(b); b++) {
+    for (int b = 0; rig_backend(b); b++) {
         rig g;
-        rig_open(&g, lh_ops_at(b));
+        rig_open(&g, rig_backend(b));
         for (int n = 0; n < 9 * 8 * 3; n++) {
             lot m = {0};
             int64_t heads = n % 9, group = 1 + n / 9 % 8, cols = n % 6 * 23 + n % 5, x_ld = cols + n % 4;
@@ -179,9 +179,9 @@ static void positions_make(lot *m, cache *c, int n)
 
 START_TEST(test_position_scores_and_states_are_those_of_the_positions)
 {
-    for (int b = 0; lh_ops_at(b); b++) {
+    for (int b = 0; rig_backend(b); b++) {
         rig g;
-        rig_open(&g, lh_ops_at(b));
+        rig_open(&g, rig_backend(b));
         for (int n = 0; n < 120; n++) {
             lot m = {0};
             cache c;

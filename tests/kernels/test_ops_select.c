@@ -112,9 +112,9 @@ static void check_states(rig *g, const placed *on, const layer *l, const uint8_t
 
 START_TEST(test_select_top_keeps_the_best_of_each_head)
 {
-    for (int b = 0; lh_ops_at(b); b++) {
+    for (int b = 0; rig_backend(b); b++) {
         rig g;
-        rig_open(&g, lh_ops_at(b));
+        rig_open(&g, rig_backend(b));
         for (int n = 0; n < 420; n++) {
             lot m = {0};
             layer l;
@@ -145,9 +145,9 @@ END_TEST
 /* What the first stage leaves competes in the second. */
 START_TEST(test_select_top_twice_is_once_for_both_counts)
 {
-    for (int b = 0; lh_ops_at(b); b++) {
+    for (int b = 0; rig_backend(b); b++) {
         rig g;
-        rig_open(&g, lh_ops_at(b));
+        rig_open(&g, rig_backend(b));
         for (int n = 0; n < 210; n++) {
             lot m = {0};
             layer l;
@@ -180,9 +180,9 @@ END_TEST
 START_TEST(test_histogram_counts_the_keys_of_a_prefix)
 {
     const int splits[][2] = {{0, 11}, {11, 11}, {22, 10}, {0, 1}, {31, 1}, {0, 16}, {16, 16}, {5, 8}};
-    for (int b = 0; lh_ops_at(b); b++) {
+    for (int b = 0; rig_backend(b); b++) {
         rig g;
-        rig_open(&g, lh_ops_at(b));
+        rig_open(&g, rig_backend(b));
         for (int n = 0; n < 280; n++) {
             lot m = {0};
             layer l;
@@ -217,9 +217,9 @@ END_TEST
 
 START_TEST(test_count_at_counts_above_and_at_the_threshold)
 {
-    for (int b = 0; lh_ops_at(b); b++) {
+    for (int b = 0; rig_backend(b); b++) {
         rig g;
-        rig_open(&g, lh_ops_at(b));
+        rig_open(&g, rig_backend(b));
         for (int n = 0; n < 280; n++) {
             lot m = {0};
             layer l;
@@ -317,9 +317,9 @@ static void select_flat(rig *g, const placed *on, const layer *l, int64_t ranks,
 
 START_TEST(test_radix_rounds_over_ranks_keep_what_sorting_all_heads_together_keeps)
 {
-    for (int b = 0; lh_ops_at(b); b++) {
+    for (int b = 0; rig_backend(b); b++) {
         rig g;
-        rig_open(&g, lh_ops_at(b));
+        rig_open(&g, rig_backend(b));
         for (int n = 0; n < 350; n++) {
             lot m = {0};
             layer l;
@@ -346,9 +346,9 @@ END_TEST
 
 START_TEST(test_top_logits_are_those_of_sorting)
 {
-    for (int b = 0; lh_ops_at(b); b++) {
+    for (int b = 0; rig_backend(b); b++) {
         rig g;
-        rig_open(&g, lh_ops_at(b));
+        rig_open(&g, rig_backend(b));
         for (int n = 0; n < 280; n++) {
             lot m = {0};
             const int64_t ks[] = {1, 2, 5, 40, 0, 1000};
@@ -386,9 +386,9 @@ END_TEST
 
 START_TEST(test_want_norms_asks_for_the_bounds_before_the_line)
 {
-    for (int b = 0; lh_ops_at(b); b++) {
+    for (int b = 0; rig_backend(b); b++) {
         rig g;
-        rig_open(&g, lh_ops_at(b));
+        rig_open(&g, rig_backend(b));
         for (int n = 0; n < 420; n++) {
             lot m = {0};
             layer l;
@@ -454,9 +454,9 @@ static void learn(rig *g, const placed *on, const layer *l, const float *norms, 
 /* Scores as attention gives them, not negative; NaN too. */
 START_TEST(test_a_selection_by_the_norms_that_are_wanted_is_that_by_all_norms)
 {
-    for (int b = 0; lh_ops_at(b); b++) {
+    for (int b = 0; rig_backend(b); b++) {
         rig g;
-        rig_open(&g, lh_ops_at(b));
+        rig_open(&g, rig_backend(b));
         for (int n = 0; n < 840; n++) {
             lot m = {0};
             layer l;

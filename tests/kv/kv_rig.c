@@ -161,7 +161,7 @@ void rig_open(rig *r, const rig_case *of, lh_comm *comm, const lh_ops *ops)
     *r = (rig){.of = of, .comm = comm, .ops = ops, .chunk = 37};
     mt_try(lh_policy_resolve(&r->plan, &of->policy));
     lh_policy_ask(&r->plan, of->question);
-    mt_try(lh_device_open(&r->device, LH_DEVICE_CPU, 0));
+    mt_try(lh_device_open(&r->device, &(lh_device_choice){.kind = LH_DEVICE_CPU}));
     mt_try(lh_stream_open(&r->stream, r->device));
     mt_try(lh_heads_of(&r->heads, of->heads, of->kv_heads, lh_comm_rank(comm), lh_comm_size(comm)));
     make_projections(r);

@@ -43,7 +43,7 @@ START_TEST(test_pooling_gives_the_recorded_scores)
     lh_stream *stream = NULL;
     uint8_t state[HEADS * TOKENS];
     int64_t len[HEADS] = {TOKENS, TOKENS, TOKENS};
-    mt_try(lh_device_open(&device, LH_DEVICE_CPU, 0));
+    mt_try(lh_device_open(&device, &(lh_device_choice){.kind = LH_DEVICE_CPU}));
     mt_try(lh_stream_open(&stream, device));
     for (int i = 0; i < HEADS * TOKENS; i++)
         state[i] = i % TOKENS < TOKENS - WINDOW ? LH_ENTRY_COMPETES : LH_ENTRY_KEEP;

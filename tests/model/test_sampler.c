@@ -20,7 +20,7 @@ typedef struct rig {
 
 static void open_rig(rig *r)
 {
-    mt_try(lh_device_open(&r->device, LH_DEVICE_CPU, 0));
+    mt_try(lh_device_open(&r->device, &(lh_device_choice){.kind = LH_DEVICE_CPU}));
     mt_try(lh_stream_open(&r->stream, r->device));
     mt_try(lh_comm_open_self(&r->self));
     r->all = (lh_kv_place){.ops = lh_ops_find("cpu"), .stream = r->stream, .comm = mt_comm()};

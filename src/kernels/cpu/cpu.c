@@ -112,6 +112,7 @@ const char *lh_cpu_gemm_library(lh_dtype type)
 
 const lh_ops lh_ops_cpu = {
     .name = "cpu",
+    .device = LH_DEVICE_CPU,
 #define LH_OP(op, summary) .op = run_##op,
 #include "kernels/ops_list.h"
 #undef LH_OP

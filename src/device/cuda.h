@@ -1,0 +1,19 @@
+/* cuda.h - what CUDA code of other rooms needs of a device: its stream, and its errors as statuses. */
+#ifndef LH_DEVICE_CUDA_H
+#define LH_DEVICE_CUDA_H
+
+#include <cuda_runtime_api.h>
+
+#include "device/device.h"
+
+/* The stream behind `stream`, of a device of kind LH_DEVICE_CUDA. */
+cudaStream_t lh_stream_cuda(const lh_stream *stream);
+
+/* Multiprocessors of the device, for the sizes of grids. */
+int lh_cuda_processors(const lh_stream *stream);
+
+/* LH_OK for cudaSuccess; else a message that begins with `what`, as "launch of 'rope'", LH_ENOMEM where memory is
+ * missing and LH_EINTERNAL for the rest. */
+lh_status lh_cuda_check(cudaError_t rc, const char *what);
+
+#endif

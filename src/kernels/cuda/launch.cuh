@@ -1,0 +1,76 @@
+/* launch.cuh - how operations launch their kernels: a shape, a stream, an error as a status. */
+#ifndef LH_KERNELS_CUDA_LAUNCH_CUH
+#define LH_KERNELS_CUDA_LAUNCH_CUH
+
+#include <cuda_bf16.h>
+#include <cuda_runtime.h>
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+extern "C" {
+#include "device/cuda.h"
+#include "kernels/cuda/cuda.h"
+#include "kernels/slots.h"
+}
+
+/* `blocks` of `threads` threads (a multiple of 32, at most 1024), `shared` bytes of dynamic shared memory each. */
+typedef struct lh_shape {
+    dim3 blocks;
+    int threads;
+    int64_t shared;
+} lh_shape;
+
+/* More dynamic shared memory than this has to be asked for. */
+#define LH_SHARED_PLAIN (48 << 10)
+
+/* Dynamic shared memory of a block, aligned to 16. */
+#ifdef LH_SIMT
+#define lh_shared() ((unsigned char *)simt_dynamic_shared())
+#else
+extern __shared__ __align__(16) unsigned char lh_dynamic_shared[];
+#define lh_shared() lh_dynamic_shared
+#endif
+
+/* kernel<<<shape, stream>>>(args…). Without blocks nothing happens. `name`: the operation, for messages. */
+template <typename... P, typename... A>
+static lh_status lh_launch(lh_stream *stream, const char *name, lh_shape shape, void (*kernel)(P...), A... args)
+{
+    lh_status st = LH_OK;
+    if (!shape.blocks.x || !shape.blocks.y || !shape.blocks.z) return LH_OK;
+    if (shape.shared > LH_SHARED_PLAIN)
+        LH_TRY(lh_cuda_check(
+            cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shape.shared), name));
+#ifdef LH_SIMT
+    LH_TRY(lh_cuda_check(simt_launch(lh_stream_cuda(stream),
+                                     simt_shape{shape.blocks, dim3((unsigned)shape.threads), (size_t)shape.shared},
+                                     [=] { kernel(args...); }),
+                         name));
+#else
+    kernel<<<shape.blocks, dim3((unsigned)shape.threads), (size_t)shape.shared, lh_stream_cuda(stream)>>>(args...);
+    LH_TRY(lh_cuda_check(cudaGetLastError(), name));
+#endif
+done:
+    return st;
+}
+
+/* Blocks for `n` things, `each` a block: enough for all, or as many as keep a device busy; kernels go on with a stride
+ * (lh_grid_first, lh_grid_step). */
+static inline unsigned lh_blocks(int64_t n, int64_t each)
+{
+    const int64_t most = 1 << 16;
+    int64_t blocks = (n + each - 1) / each;
+    return (unsigned)(blocks < most ? blocks : most);
+}
+
+static __device__ __forceinline__ int64_t lh_grid_first(void)
+{
+    return (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+}
+
+static __device__ __forceinline__ int64_t lh_grid_step(void)
+{
+    return (int64_t)gridDim.x * blockDim.x;
+}
+
+#endif

@@ -1,0 +1,319 @@
+/* cuda_runtime.h - CUDA C++ device code on the host, for tests (threads.cpp). A kernel runs block after block; the
+ * threads of a block are fibers, and one runs until it ends or waits at a barrier or for its warp. The order of blocks,
+ * and of the threads between two barriers, comes from LONGHAUL_SIMT_SEED: what depends on it is a race. Warp functions
+ * want all 32 lanes. A barrier that not all threads reach, or that they reach at different lines, ends the program with
+ * a message. Shared memory starts as NaN in every block. */
+#ifndef LH_TESTS_SIMT_CUDA_RUNTIME_H
+#define LH_TESTS_SIMT_CUDA_RUNTIME_H
+
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <functional>
+#include <tuple>
+
+#include "cuda_runtime_api.h"
+
+#define __global__
+#define __device__
+#define __host__
+#define __constant__ static const
+#define __shared__ static
+#define __forceinline__ inline
+#define __launch_bounds__(...)
+
+struct dim3 {
+    unsigned x, y, z;
+    dim3(unsigned a = 1, unsigned b = 1, unsigned c = 1) : x(a), y(b), z(c)
+    {
+    }
+};
+
+/* ---- where a thread is ---- */
+
+struct simt_place {
+    dim3 thread, block, block_dim, grid_dim;
+};
+extern simt_place *simt_here;
+#define threadIdx (simt_here->thread)
+#define blockIdx (simt_here->block)
+#define blockDim (simt_here->block_dim)
+#define gridDim (simt_here->grid_dim)
+#define warpSize 32
+
+/* ---- barriers and warps ---- */
+
+void simt_barrier(const char *file, int line);
+#define __syncthreads() simt_barrier(__FILE__, __LINE__)
+
+/* Gives `bytes` <= 64 bytes to the warp and waits for all lanes: what lane i gave lies at [i * 64] until the next one.
+ */
+const unsigned char *simt_warp(const void *mine, int bytes);
+
+static inline void __syncwarp(unsigned mask = 0xffffffffu)
+{
+    (void)mask;
+    simt_warp(nullptr, 0);
+}
+
+static inline int simt_lane(void)
+{
+    return (int)((threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z)) % 32);
+}
+
+template <typename T>
+static inline T simt_from(T x, int lane)
+{
+    T y;
+    const unsigned char *all = simt_warp(&x, sizeof x);
+    memcpy(&y, all + lane * 64, sizeof y);
+    return y;
+}
+
+template <typename T>
+static inline T __shfl_sync(unsigned, T x, int lane, int width = 32)
+{
+    return simt_from(x, simt_lane() / width * width + (lane & (width - 1)));
+}
+template <typename T>
+static inline T __shfl_xor_sync(unsigned, T x, int with, int width = 32)
+{
+    int lane = simt_lane(), other = lane ^ with;
+    return simt_from(x, other / width <= lane / width ? other : lane);
+}
+template <typename T>
+static inline T __shfl_up_sync(unsigned, T x, unsigned by, int width = 32)
+{
+    int lane = simt_lane(), at = lane % width;
+    return simt_from(x, at >= (int)by ? lane - (int)by : lane);
+}
+template <typename T>
+static inline T __shfl_down_sync(unsigned, T x, unsigned by, int width = 32)
+{
+    int lane = simt_lane(), at = lane % width;
+    return simt_from(x, at + (int)by < width ? lane + (int)by : lane);
+}
+static inline unsigned __ballot_sync(unsigned, int predicate)
+{
+    unsigned bits = 0;
+    int is = predicate != 0;
+    const unsigned char *all = simt_warp(&is, sizeof is);
+    for (int i = 0; i < 32; i++) {
+        int other;
+        memcpy(&other, all + i * 64, sizeof other);
+        bits |= (unsigned)other << i;
+    }
+    return bits;
+}
+static inline int __any_sync(unsigned mask, int predicate)
+{
+    return __ballot_sync(mask, predicate) != 0;
+}
+static inline int __all_sync(unsigned mask, int predicate)
+{
+    return __ballot_sync(mask, predicate) == 0xffffffffu;
+}
+
+/* ---- memory ---- */
+
+void *simt_dynamic_shared(void);
+
+/* Nothing runs at the same time. */
+static inline void __threadfence(void)
+{
+}
+static inline void __threadfence_block(void)
+{
+}
+
+template <typename T>
+static inline T atomicAdd(T *at, T x)
+{
+    T old = *at;
+    *at = old + x;
+    return old;
+}
+template <typename T>
+static inline T atomicMax(T *at, T x)
+{
+    T old = *at;
+    *at = old > x ? old : x;
+    return old;
+}
+template <typename T>
+static inline T atomicMin(T *at, T x)
+{
+    T old = *at;
+    *at = old < x ? old : x;
+    return old;
+}
+template <typename T>
+static inline T atomicOr(T *at, T x)
+{
+    T old = *at;
+    *at = old | x;
+    return old;
+}
+template <typename T>
+static inline T atomicExch(T *at, T x)
+{
+    T old = *at;
+    *at = x;
+    return old;
+}
+template <typename T>
+static inline T atomicCAS(T *at, T compare, T x)
+{
+    T old = *at;
+    if (old == compare) *at = x;
+    return old;
+}
+static inline unsigned atomicInc(unsigned *at, unsigned most)
+{
+    unsigned old = *at;
+    *at = old >= most ? 0 : old + 1;
+    return old;
+}
+template <typename T>
+static inline T __ldg(const T *p)
+{
+    return *p;
+}
+
+/* ---- vectors ---- */
+
+struct alignas(8) float2 {
+    float x, y;
+};
+struct alignas(16) float4 {
+    float x, y, z, w;
+};
+struct alignas(8) int2 {
+    int x, y;
+};
+struct alignas(16) int4 {
+    int x, y, z, w;
+};
+struct alignas(8) uint2 {
+    unsigned x, y;
+};
+struct alignas(16) uint4 {
+    unsigned x, y, z, w;
+};
+static inline float2 make_float2(float x, float y)
+{
+    return {x, y};
+}
+static inline float4 make_float4(float x, float y, float z, float w)
+{
+    return {x, y, z, w};
+}
+static inline int2 make_int2(int x, int y)
+{
+    return {x, y};
+}
+static inline uint2 make_uint2(unsigned x, unsigned y)
+{
+    return {x, y};
+}
+static inline uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w)
+{
+    return {x, y, z, w};
+}
+
+/* ---- numbers ---- */
+
+static inline unsigned __float_as_uint(float x)
+{
+    unsigned u;
+    memcpy(&u, &x, sizeof u);
+    return u;
+}
+static inline float __uint_as_float(unsigned u)
+{
+    float x;
+    memcpy(&x, &u, sizeof x);
+    return x;
+}
+static inline int __popc(unsigned x)
+{
+    return __builtin_popcount(x);
+}
+static inline int __ffs(int x)
+{
+    return __builtin_ffs(x);
+}
+static inline int __clz(int x)
+{
+    return x ? __builtin_clz((unsigned)x) : 32;
+}
+static inline unsigned __umulhi(unsigned a, unsigned b)
+{
+    return (unsigned)((unsigned long long)a * b >> 32);
+}
+/* Rounded as written, never contracted. */
+static inline float __fmul_rn(float a, float b)
+{
+    volatile float y = a * b;
+    return y;
+}
+static inline float __fadd_rn(float a, float b)
+{
+    volatile float y = a + b;
+    return y;
+}
+static inline double __dmul_rn(double a, double b)
+{
+    volatile double y = a * b;
+    return y;
+}
+static inline double __dadd_rn(double a, double b)
+{
+    volatile double y = a + b;
+    return y;
+}
+static inline float __fdividef(float a, float b)
+{
+    return a / b;
+}
+static inline float __fdiv_rn(float a, float b)
+{
+    return a / b;
+}
+static inline float __fsqrt_rn(float x)
+{
+    return sqrtf(x);
+}
+static inline float rsqrtf(float x)
+{
+    return 1.0f / sqrtf(x);
+}
+template <typename T>
+static inline T min(T a, T b)
+{
+    return b < a ? b : a;
+}
+template <typename T>
+static inline T max(T a, T b)
+{
+    return a < b ? b : a;
+}
+
+/* ---- launches ---- */
+
+/* kernel<<<grid, block, shared_bytes, stream>>>: `body` is one thread's call. */
+struct simt_shape {
+    dim3 grid, block;
+    size_t shared_bytes;
+};
+cudaError_t simt_launch(cudaStream_t stream, const simt_shape &shape, std::function<void()> body);
+
+enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize = 8 };
+template <typename F>
+static inline cudaError_t cudaFuncSetAttribute(F *, cudaFuncAttribute, int bytes)
+{
+    return bytes <= 227 * 1024 ? cudaSuccess : cudaErrorInvalidValue;
+}
+
+#endif

@@ -1,0 +1,478 @@
+/* Devices, memory, streams, events and graphs of the emulation. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <time.h>
+
+#include <deque>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "simt.h"
+
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/asan_interface.h>
+#define POISON(p, bytes) __asan_poison_memory_region(p, bytes)
+#define UNPOISON(p, bytes) __asan_unpoison_memory_region(p, bytes)
+#else
+#define POISON(p, bytes) ((void)0)
+#define UNPOISON(p, bytes) ((void)0)
+#endif
+
+typedef std::function<void()> work;
+
+struct simt_stream {
+    std::deque<work> queue;
+    std::vector<work> *captured; /* NULL: not capturing */
+};
+/* A record of an event. Who waits for it waits for this one, whatever becomes of the event. */
+struct moment {
+    simt_stream *stream;
+    bool done;
+    double ms;
+};
+struct simt_event {
+    std::shared_ptr<moment> last; /* NULL: never recorded */
+};
+struct simt_graph {
+    std::vector<work> nodes;
+};
+struct simt_graph_exec {
+    std::vector<work> nodes;
+};
+struct simt_pool {
+    char nothing;
+};
+
+namespace
+{
+
+const size_t ALIGN = 512, GUARD = 512;
+
+cudaError_t last;
+int current;
+simt_pool pool;
+std::map<char *, size_t> pinned;
+
+cudaError_t keep(cudaError_t rc)
+{
+    if (rc != cudaSuccess) last = rc;
+    return rc;
+}
+
+size_t number_from(const char *name, size_t otherwise)
+{
+    const char *value = getenv(name);
+    return value ? strtoull(value, nullptr, 10) : otherwise;
+}
+
+/* ---- device memory: one range of addresses, first fit ---- */
+
+struct arena {
+    char *base;
+    size_t bytes, used;
+    int opened;
+    std::map<char *, size_t> blocks;
+} memory;
+
+void make_arena()
+{
+    if (memory.base) return;
+    memory.bytes = number_from("LONGHAUL_SIMT_MEMORY", (size_t)1 << 30);
+    size_t range = 2 * memory.bytes + (1 << 20); /* room for guards and gaps */
+    void *p = mmap(nullptr, range, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (p == MAP_FAILED) simt_fault("no addresses for device memory");
+    memory.base = (char *)p;
+}
+
+/* Device memory can be touched while this is there. */
+struct open_fence {
+    open_fence()
+    {
+        if (memory.base && memory.opened++ == 0) protect(PROT_READ | PROT_WRITE);
+    }
+    ~open_fence()
+    {
+        if (memory.base && --memory.opened == 0) protect(PROT_NONE);
+    }
+    static void protect(int how)
+    {
+        if (memory.blocks.empty()) return;
+        char *end = memory.blocks.rbegin()->first + memory.blocks.rbegin()->second + GUARD;
+        size_t bytes = ((size_t)(end - memory.base) + 4095) / 4096 * 4096;
+        mprotect(memory.base, bytes, how);
+    }
+};
+
+/* Whether bytes [p, p + bytes) lie in one block. */
+bool is_device(const void *p, size_t bytes)
+{
+    auto after = memory.blocks.upper_bound((char *)p);
+    if (after == memory.blocks.begin()) return false;
+    --after;
+    return (char *)p + bytes <= after->first + after->second;
+}
+
+bool is_pinned(const void *p, size_t bytes)
+{
+    auto after = pinned.upper_bound((char *)p);
+    if (after == pinned.begin()) return false;
+    --after;
+    return (char *)p + bytes <= after->first + after->second;
+}
+
+char *take(size_t bytes)
+{
+    make_arena();
+    if (memory.used + bytes > memory.bytes) return nullptr;
+    char *at = memory.base + GUARD;
+    for (auto &b : memory.blocks) {
+        if ((size_t)(b.first - at) >= bytes + GUARD && b.first > at) break;
+        at = b.first + (b.second + ALIGN - 1) / ALIGN * ALIGN + GUARD;
+    }
+    if (at + bytes + GUARD > memory.base + 2 * memory.bytes) return nullptr;
+    memory.blocks[at] = bytes;
+    memory.used += bytes;
+    open_fence open;
+    open_fence::protect(PROT_READ | PROT_WRITE);
+    POISON(at - GUARD, GUARD);
+    POISON(at + bytes, (ALIGN - bytes % ALIGN) % ALIGN + GUARD);
+    UNPOISON(at, bytes);
+    memset(at, 0xff, bytes); /* so that what nobody wrote is seen */
+    return at;
+}
+
+void give_back(char *p)
+{
+    auto block = memory.blocks.find(p);
+    if (block == memory.blocks.end()) simt_fault("memory is freed that is not a block");
+    open_fence open;
+    POISON(p, block->second);
+    memory.used -= block->second;
+    memory.blocks.erase(block);
+}
+
+/* ---- streams ---- */
+
+cudaError_t enqueue(simt_stream *s, work w)
+{
+    if (!s) simt_fault("work on the default stream");
+    if (s->captured)
+        s->captured->push_back(w);
+    else
+        s->queue.push_back(w);
+    return cudaSuccess;
+}
+
+void run_next(simt_stream *s)
+{
+    work w = s->queue.front();
+    s->queue.pop_front();
+    open_fence open;
+    w();
+}
+
+void drain(simt_stream *s)
+{
+    while (!s->queue.empty()) run_next(s);
+}
+
+double now_ms()
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
+}
+
+/* Does the work of a stream up to the record. */
+void wait_for(const std::shared_ptr<moment> &m)
+{
+    while (m && !m->done) {
+        if (m->stream->queue.empty()) simt_fault("a wait for an event of a stream that is not there any more");
+        run_next(m->stream);
+    }
+}
+
+} // namespace
+
+/* ---- errors and devices ---- */
+
+const char *cudaGetErrorName(cudaError_t rc)
+{
+    switch (rc) {
+    case cudaSuccess: return "cudaSuccess";
+    case cudaErrorInvalidValue: return "cudaErrorInvalidValue";
+    case cudaErrorMemoryAllocation: return "cudaErrorMemoryAllocation";
+    case cudaErrorInsufficientDriver: return "cudaErrorInsufficientDriver";
+    case cudaErrorNoDevice: return "cudaErrorNoDevice";
+    case cudaErrorInvalidDevice: return "cudaErrorInvalidDevice";
+    case cudaErrorNotReady: return "cudaErrorNotReady";
+    case cudaErrorLaunchFailure: return "cudaErrorLaunchFailure";
+    case cudaErrorStreamCaptureUnsupported: return "cudaErrorStreamCaptureUnsupported";
+    }
+    return "unknown";
+}
+const char *cudaGetErrorString(cudaError_t rc)
+{
+    return cudaGetErrorName(rc);
+}
+cudaError_t cudaGetLastError(void)
+{
+    cudaError_t rc = last;
+    last = cudaSuccess;
+    return rc;
+}
+cudaError_t cudaPeekAtLastError(void)
+{
+    return last;
+}
+cudaError_t cudaGetDeviceCount(int *count)
+{
+    *count = (int)number_from("LONGHAUL_SIMT_DEVICES", 4);
+    return *count ? cudaSuccess : keep(cudaErrorNoDevice);
+}
+cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *prop, int device)
+{
+    int count;
+    cudaGetDeviceCount(&count);
+    if (device < 0 || device >= count) return keep(cudaErrorInvalidDevice);
+    make_arena();
+    *prop = cudaDeviceProp{};
+    snprintf(prop->name, sizeof prop->name, "emulated device %d", device);
+    prop->major = 9;
+    prop->multiProcessorCount = 4;
+    prop->totalGlobalMem = memory.bytes;
+    prop->sharedMemPerBlock = 48 << 10;
+    prop->sharedMemPerBlockOptin = 227 << 10;
+    return cudaSuccess;
+}
+cudaError_t cudaSetDevice(int device)
+{
+    int count;
+    cudaGetDeviceCount(&count);
+    if (device < 0 || device >= count) return keep(cudaErrorInvalidDevice);
+    current = device;
+    return cudaSuccess;
+}
+cudaError_t cudaGetDevice(int *device)
+{
+    *device = current;
+    return cudaSuccess;
+}
+cudaError_t cudaDriverGetVersion(int *version)
+{
+    *version = CUDART_VERSION;
+    return cudaSuccess;
+}
+cudaError_t cudaRuntimeGetVersion(int *version)
+{
+    *version = CUDART_VERSION;
+    return cudaSuccess;
+}
+cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *total_bytes)
+{
+    make_arena();
+    *free_bytes = memory.bytes - memory.used;
+    *total_bytes = memory.bytes;
+    return cudaSuccess;
+}
+cudaError_t cudaDeviceGetAttribute(int *value, cudaDeviceAttr attribute, int)
+{
+    *value = attribute == cudaDevAttrMultiProcessorCount ? 4 : 227 << 10;
+    return cudaSuccess;
+}
+cudaError_t cudaDeviceGetPCIBusId(char *id, int bytes, int device)
+{
+    snprintf(id, (size_t)bytes, "0000:%02x:00.0", device);
+    return cudaSuccess;
+}
+
+/* ---- streams and events ---- */
+
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t *out, unsigned)
+{
+    *out = new simt_stream();
+    return cudaSuccess;
+}
+cudaError_t cudaStreamDestroy(cudaStream_t stream)
+{
+    drain(stream);
+    delete stream;
+    return cudaSuccess;
+}
+cudaError_t cudaStreamSynchronize(cudaStream_t stream)
+{
+    if (stream->captured) return keep(cudaErrorStreamCaptureUnsupported);
+    drain(stream);
+    return cudaSuccess;
+}
+cudaError_t cudaStreamQuery(cudaStream_t stream)
+{
+    drain(stream);
+    return cudaSuccess;
+}
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned)
+{
+    std::shared_ptr<moment> m = event->last;
+    if (!m || m->stream == stream || m->done) return cudaSuccess;
+    return enqueue(stream, [m] { wait_for(m); });
+}
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t *out, unsigned)
+{
+    *out = new simt_event();
+    return cudaSuccess;
+}
+cudaError_t cudaEventDestroy(cudaEvent_t event)
+{
+    delete event;
+    return cudaSuccess;
+}
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
+{
+    auto m = std::make_shared<moment>(moment{stream, false, 0});
+    event->last = m;
+    return enqueue(stream, [m] {
+        m->ms = now_ms();
+        m->done = true;
+    });
+}
+cudaError_t cudaEventSynchronize(cudaEvent_t event)
+{
+    wait_for(event->last);
+    return cudaSuccess;
+}
+cudaError_t cudaEventQuery(cudaEvent_t event)
+{
+    wait_for(event->last);
+    return cudaSuccess;
+}
+cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t first, cudaEvent_t last_one)
+{
+    if (!first->last || !last_one->last || !first->last->done || !last_one->last->done) return keep(cudaErrorNotReady);
+    *ms = (float)(last_one->last->ms - first->last->ms);
+    return cudaSuccess;
+}
+
+/* ---- memory ---- */
+
+cudaError_t cudaMallocAsync(void **out, size_t bytes, cudaStream_t stream)
+{
+    if (stream->captured) return keep(cudaErrorStreamCaptureUnsupported);
+    *out = take(bytes);
+    return *out ? cudaSuccess : keep(cudaErrorMemoryAllocation);
+}
+cudaError_t cudaFreeAsync(void *p, cudaStream_t stream)
+{
+    return enqueue(stream, [p] { give_back((char *)p); });
+}
+cudaError_t cudaMallocHost(void **out, size_t bytes)
+{
+    *out = malloc(bytes);
+    if (!*out) return keep(cudaErrorMemoryAllocation);
+    pinned[(char *)*out] = bytes;
+    return cudaSuccess;
+}
+cudaError_t cudaFreeHost(void *p)
+{
+    pinned.erase((char *)p);
+    free(p);
+    return cudaSuccess;
+}
+
+static cudaError_t copy_from_host(void *dst, const void *src, size_t bytes, cudaStream_t stream)
+{
+    if (!is_device(dst, bytes) || is_device(src, 1)) return keep(cudaErrorInvalidValue);
+    if (is_pinned(src, bytes)) return enqueue(stream, [=] { memcpy(dst, src, bytes); });
+    if (stream->captured) return keep(cudaErrorStreamCaptureUnsupported);
+    auto staged = std::make_shared<std::vector<char>>((const char *)src, (const char *)src + bytes);
+    return enqueue(stream, [=] { memcpy(dst, staged->data(), bytes); });
+}
+
+static cudaError_t copy_to_host(void *dst, const void *src, size_t bytes, cudaStream_t stream)
+{
+    if (!is_device(src, bytes) || is_device(dst, 1)) return keep(cudaErrorInvalidValue);
+    if (!is_pinned(dst, bytes) && stream->captured) return keep(cudaErrorStreamCaptureUnsupported);
+    enqueue(stream, [=] { memcpy(dst, src, bytes); });
+    if (!is_pinned(dst, bytes)) drain(stream);
+    return cudaSuccess;
+}
+
+cudaError_t cudaMemcpyAsync(void *dst, const void *src, size_t bytes, cudaMemcpyKind kind, cudaStream_t stream)
+{
+    if (kind == cudaMemcpyHostToDevice) return copy_from_host(dst, src, bytes, stream);
+    if (kind == cudaMemcpyDeviceToHost) return copy_to_host(dst, src, bytes, stream);
+    if (!is_device(dst, bytes) || !is_device(src, bytes)) return keep(cudaErrorInvalidValue);
+    const char *a = (const char *)dst, *b = (const char *)src;
+    if (a < b + bytes && b < a + bytes && a != b) simt_fault("the two blocks of a copy overlap");
+    return enqueue(stream, [=] { memcpy(dst, src, bytes); });
+}
+cudaError_t cudaMemsetAsync(void *dst, int byte, size_t bytes, cudaStream_t stream)
+{
+    if (!is_device(dst, bytes)) return keep(cudaErrorInvalidValue);
+    return enqueue(stream, [=] { memset(dst, byte, bytes); });
+}
+
+cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t *out, int)
+{
+    *out = &pool;
+    return cudaSuccess;
+}
+cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t, cudaMemPoolAttr, void *)
+{
+    return cudaSuccess;
+}
+cudaError_t cudaMemPoolGetAttribute(cudaMemPool_t, cudaMemPoolAttr, void *value)
+{
+    unsigned long long used = memory.used;
+    memcpy(value, &used, sizeof used);
+    return cudaSuccess;
+}
+cudaError_t cudaMemPoolTrimTo(cudaMemPool_t, size_t)
+{
+    return cudaSuccess;
+}
+
+/* ---- graphs ---- */
+
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode)
+{
+    if (stream->captured) return keep(cudaErrorStreamCaptureUnsupported);
+    stream->captured = new std::vector<work>();
+    return cudaSuccess;
+}
+cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *out)
+{
+    if (!stream->captured) return keep(cudaErrorInvalidValue);
+    *out = new simt_graph{*stream->captured};
+    delete stream->captured;
+    stream->captured = nullptr;
+    return cudaSuccess;
+}
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t *out, cudaGraph_t graph, unsigned long long)
+{
+    *out = new simt_graph_exec{graph->nodes};
+    return cudaSuccess;
+}
+cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream)
+{
+    for (const work &w : exec->nodes) enqueue(stream, w);
+    return cudaSuccess;
+}
+cudaError_t cudaGraphDestroy(cudaGraph_t graph)
+{
+    delete graph;
+    return cudaSuccess;
+}
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec)
+{
+    delete exec;
+    return cudaSuccess;
+}
+
+/* ---- launches ---- */
+
+cudaError_t simt_launch(cudaStream_t stream, const simt_shape &shape, std::function<void()> body)
+{
+    return enqueue(stream, [shape, body] { simt_run(shape, body); });
+}

@@ -1,0 +1,16 @@
+/* simt.h - what the files of the emulation share. */
+#ifndef LH_TESTS_SIMT_SIMT_H
+#define LH_TESTS_SIMT_SIMT_H
+
+#include "cuda_runtime.h"
+
+/* Runs a grid to its end; device memory must be open. threads.cpp */
+void simt_run(const simt_shape &shape, const std::function<void()> &body);
+
+/* A fault of the code under test: a message and the end of the program. */
+[[noreturn]] void simt_fault(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* A pseudorandom permutation of 0 .. n - 1; another one at every call. */
+void simt_shuffle(int *order, int n);
+
+#endif

@@ -1,0 +1,242 @@
+/* Laws of the emulated device: what it runs, and which faults it sees. */
+#include <check.h>
+#include <signal.h>
+#include <stdlib.h>
+
+#include "kernels/cuda/warp.cuh"
+
+static cudaStream_t stream;
+
+static void set_up(void)
+{
+    ck_assert_int_eq(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), cudaSuccess);
+}
+
+static void tear_down(void)
+{
+    ck_assert_int_eq(cudaStreamDestroy(stream), cudaSuccess);
+}
+
+template <typename T>
+static T *device_array(int64_t n)
+{
+    void *p = NULL;
+    ck_assert_int_eq(cudaMallocAsync(&p, (size_t)n * sizeof(T), stream), cudaSuccess);
+    return (T *)p;
+}
+
+template <typename T>
+static void fetch(T *host, const T *device, int64_t n)
+{
+    ck_assert_int_eq(cudaMemcpyAsync(host, device, (size_t)n * sizeof(T), cudaMemcpyDeviceToHost, stream), cudaSuccess);
+    ck_assert_int_eq(cudaStreamSynchronize(stream), cudaSuccess);
+}
+
+template <typename... A>
+static void run(dim3 blocks, int threads, int64_t shared, void (*kernel)(A...), A... args)
+{
+    simt_shape shape = {blocks, dim3((unsigned)threads), (size_t)shared};
+    ck_assert_int_eq(simt_launch(stream, shape, [=] { kernel(args...); }), cudaSuccess);
+}
+
+/* ---- what it runs ---- */
+
+static __global__ void sums_kernel(int *sums, int *before)
+{
+    __shared__ int room[32];
+    int x = (int)(threadIdx.x * 3 + blockIdx.x), all = lh_block_sum(x, room), total;
+    int earlier = lh_block_before(x, room, &total);
+    int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+    sums[i] = all == total && all == lh_block_max(all, room) ? all : -1;
+    before[i] = earlier;
+}
+
+START_TEST(test_blocks_add_up_and_scan)
+{
+    enum { BLOCKS = 5, THREADS = 192, N = BLOCKS * THREADS };
+    int sums[N], before[N], *on = device_array<int>(N), *off = device_array<int>(N);
+    run(dim3(BLOCKS), THREADS, 0, sums_kernel, on, off);
+    fetch(sums, on, N);
+    fetch(before, off, N);
+    for (int b = 0; b < BLOCKS; b++) {
+        int sum = 0;
+        for (int t = 0; t < THREADS; t++) {
+            ck_assert_int_eq(before[b * THREADS + t], sum);
+            sum += t * 3 + b;
+        }
+        for (int t = 0; t < THREADS; t++) ck_assert_int_eq(sums[b * THREADS + t], sum);
+    }
+}
+END_TEST
+
+/* The last block adds what all have left; a counter tells which one it is. */
+static __global__ void last_block_kernel(int *parts, unsigned *counter, int *out)
+{
+    __shared__ int is_last;
+    if (threadIdx.x == 0) {
+        parts[blockIdx.x] = (int)blockIdx.x + 1;
+        __threadfence();
+        is_last = atomicAdd(counter, 1u) == gridDim.x - 1;
+    }
+    __syncthreads();
+    if (!is_last || threadIdx.x) return;
+    *out = 0;
+    for (unsigned i = 0; i < gridDim.x; i++) *out += parts[i];
+}
+
+START_TEST(test_the_last_block_sees_all_others)
+{
+    int out, *parts = device_array<int>(40), *sum = device_array<int>(1);
+    unsigned *counter = device_array<unsigned>(1);
+    cudaMemsetAsync(counter, 0, sizeof *counter, stream);
+    run(dim3(40), 64, 0, last_block_kernel, parts, counter, sum);
+    fetch(&out, sum, 1);
+    ck_assert_int_eq(out, 40 * 41 / 2);
+}
+END_TEST
+
+static __global__ void count_kernel(int *x)
+{
+    if (threadIdx.x == 0) *x += 1;
+}
+
+START_TEST(test_a_graph_does_its_work_again_and_again)
+{
+    int x = 7, *on = device_array<int>(1);
+    cudaGraph_t graph;
+    cudaGraphExec_t exec;
+    cudaMemcpyAsync(on, &x, sizeof x, cudaMemcpyHostToDevice, stream);
+    ck_assert_int_eq(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), cudaSuccess);
+    run(dim3(1), 32, 0, count_kernel, on);
+    ck_assert_int_eq(cudaStreamSynchronize(stream), cudaErrorStreamCaptureUnsupported);
+    ck_assert_int_eq(cudaStreamEndCapture(stream, &graph), cudaSuccess);
+    ck_assert_int_eq(cudaGraphInstantiate(&exec, graph, 0), cudaSuccess);
+    ck_assert_int_eq(cudaGraphDestroy(graph), cudaSuccess);
+    for (int i = 0; i < 3; i++) ck_assert_int_eq(cudaGraphLaunch(exec, stream), cudaSuccess);
+    fetch(&x, on, 1);
+    ck_assert_int_eq(x, 10);
+    ck_assert_int_eq(cudaGraphExecDestroy(exec), cudaSuccess);
+}
+END_TEST
+
+START_TEST(test_a_stream_waits_for_the_event_as_it_was_recorded)
+{
+    int x = 1, y = 2, *on = device_array<int>(1), *pinned;
+    cudaStream_t other;
+    cudaEvent_t event;
+    cudaStreamCreateWithFlags(&other, 0);
+    cudaEventCreateWithFlags(&event, 0);
+    cudaMemcpyAsync(on, &x, sizeof x, cudaMemcpyHostToDevice, stream);
+    cudaEventRecord(event, stream);
+    cudaStreamWaitEvent(other, event, 0);
+    cudaMemcpyAsync(on, &y, sizeof y, cudaMemcpyHostToDevice, stream); /* behind the record */
+    cudaMallocHost((void **)&pinned, sizeof *pinned);
+    cudaMemcpyAsync(pinned, on, sizeof x, cudaMemcpyDeviceToHost, other);
+    cudaStreamSynchronize(other);
+    ck_assert_int_eq(*pinned, 1);
+    cudaFreeHost(pinned);
+    cudaEventDestroy(event);
+    cudaStreamDestroy(other);
+}
+END_TEST
+
+/* ---- which faults it sees ---- */
+
+START_TEST(test_the_host_cannot_touch_device_memory)
+{
+    int *on = device_array<int>(4);
+    cudaMemsetAsync(on, 0, 16, stream);
+    cudaStreamSynchronize(stream);
+    *(volatile int *)on = 1;
+}
+END_TEST
+
+START_TEST(test_work_is_not_done_before_somebody_waits)
+{
+    int *pinned, *on = device_array<int>(1);
+    cudaMallocHost((void **)&pinned, sizeof *pinned);
+    *pinned = 5;
+    cudaMemsetAsync(on, 0, sizeof *on, stream);
+    cudaMemcpyAsync(pinned, on, sizeof *on, cudaMemcpyDeviceToHost, stream);
+    ck_assert_int_eq(*pinned, 5);
+    cudaStreamSynchronize(stream);
+    ck_assert_int_eq(*pinned, 0);
+    cudaFreeHost(pinned);
+}
+END_TEST
+
+START_TEST(test_copies_stay_in_one_block)
+{
+    int host[8] = {0}, *on = device_array<int>(4);
+    ck_assert_int_eq(cudaMemcpyAsync(on, host, 17, cudaMemcpyHostToDevice, stream), cudaErrorInvalidValue);
+    ck_assert_int_eq(cudaMemcpyAsync(host, on + 3, 5, cudaMemcpyDeviceToHost, stream), cudaErrorInvalidValue);
+    ck_assert_int_eq(cudaMemcpyAsync(host, host, 4, cudaMemcpyHostToDevice, stream), cudaErrorInvalidValue);
+    ck_assert_int_eq(cudaMemcpyAsync(on, host, 16, cudaMemcpyHostToDevice, stream), cudaSuccess);
+}
+END_TEST
+
+static __global__ void half_barrier_kernel(int *x)
+{
+    if (threadIdx.x < 32) __syncthreads();
+    if (threadIdx.x >= 32) lh_warp_sum(*x);
+    if (threadIdx.x >= 32) __syncthreads();
+}
+
+START_TEST(test_threads_at_different_barriers_are_a_fault)
+{
+    run(dim3(1), 64, 0, half_barrier_kernel, device_array<int>(1));
+    cudaStreamSynchronize(stream);
+}
+END_TEST
+
+static __global__ void half_warp_kernel(int *x)
+{
+    if (threadIdx.x < 16) *x = lh_warp_sum((int)threadIdx.x);
+}
+
+START_TEST(test_half_a_warp_is_a_fault)
+{
+    run(dim3(1), 32, 0, half_warp_kernel, device_array<int>(1));
+    cudaStreamSynchronize(stream);
+}
+END_TEST
+
+static __global__ void race_kernel(int *out)
+{
+    __shared__ int turned[64];
+    turned[threadIdx.x] = (int)threadIdx.x;
+    out[threadIdx.x] = turned[63 - threadIdx.x]; /* a barrier is missing */
+}
+
+START_TEST(test_a_missing_barrier_shows)
+{
+    int x[64], wrong = 0, *on = device_array<int>(64);
+    run(dim3(1), 64, 0, race_kernel, on);
+    fetch(x, on, 64);
+    for (int i = 0; i < 64; i++) wrong += x[i] != 63 - i;
+    ck_assert_int_gt(wrong, 0);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("simt");
+    TCase *tc = tcase_create("simt");
+    tcase_add_checked_fixture(tc, set_up, tear_down);
+    tcase_add_test(tc, test_blocks_add_up_and_scan);
+    tcase_add_test(tc, test_the_last_block_sees_all_others);
+    tcase_add_test(tc, test_a_graph_does_its_work_again_and_again);
+    tcase_add_test(tc, test_a_stream_waits_for_the_event_as_it_was_recorded);
+    tcase_add_test(tc, test_work_is_not_done_before_somebody_waits);
+    tcase_add_test(tc, test_copies_stay_in_one_block);
+    tcase_add_test(tc, test_a_missing_barrier_shows);
+    tcase_add_test_raise_signal(tc, test_the_host_cannot_touch_device_memory, SIGSEGV);
+    tcase_add_test_raise_signal(tc, test_threads_at_different_barriers_are_a_fault, SIGABRT);
+    tcase_add_test_raise_signal(tc, test_half_a_warp_is_a_fault, SIGABRT);
+    suite_add_tcase(s, tc);
+    SRunner *runner = srunner_create(s);
+    srunner_run_all(runner, CK_ENV);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed != 0;
+}

@@ -1,0 +1,266 @@
+/* The threads of a block as fibers. A fiber is left at barriers and warp functions only, and entered in an order that
+ * is drawn anew in every round. */
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <ucontext.h>
+
+#include <vector>
+
+#include "simt.h"
+
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/common_interface_defs.h>
+#define LEAVE(fake, bottom, size) __sanitizer_start_switch_fiber(fake, bottom, size)
+#define ENTER(fake, bottom, size) __sanitizer_finish_switch_fiber(fake, bottom, size)
+#else
+#define LEAVE(fake, bottom, size) ((void)(fake), (void)(bottom), (void)(size))
+#define ENTER(fake, bottom, size) ((void)(fake), (void)(bottom), (void)(size))
+#endif
+
+simt_place *simt_here;
+
+namespace
+{
+
+const size_t STACK = 256 << 10;
+const int LANES = 32, SLOT = 64;
+
+enum state { READY, AT_BARRIER, AT_WARP, ENDED };
+
+struct warp {
+    int arrived, turn;
+    unsigned char given[2][LANES * SLOT]; /* in turns: nobody is two rounds ahead */
+};
+
+struct fiber {
+    simt_place place;
+    enum state state;
+    struct warp *warp;
+    const char *file;
+    int line;
+    void *jump[5];
+    void *fake;
+    char *stack;
+    bool started;
+};
+
+struct block {
+    std::vector<fiber *> fibers; /* kept for later blocks */
+    std::vector<warp> warps;
+    std::vector<int> order;
+    std::vector<unsigned char> shared;
+    const std::function<void()> *body;
+    fiber *self;
+    int threads, ended, waiting;
+    void *jump[5]; /* of the scheduler */
+    void *fake;
+    const void *bottom;
+    size_t size;
+} now;
+
+/* Two functions, neither inlined: what one saves is restored by a jump from the other. */
+__attribute__((noinline)) void jump_to(void **where)
+{
+    __builtin_longjmp(where, 1);
+}
+
+__attribute__((noinline)) void to_scheduler(fiber *f)
+{
+    LEAVE(f->state == ENDED ? nullptr : &f->fake, now.bottom, now.size);
+    if (__builtin_setjmp(f->jump) == 0) jump_to(now.jump);
+    ENTER(now.self->fake, &now.bottom, &now.size);
+}
+
+void fiber_main()
+{
+    ENTER(nullptr, &now.bottom, &now.size);
+    for (;;) {
+        (*now.body)();
+        now.self->state = ENDED;
+        to_scheduler(now.self);
+    }
+}
+
+__attribute__((noinline)) void start(fiber *f, ucontext_t *own)
+{
+    ucontext_t first;
+    getcontext(&first);
+    first.uc_stack.ss_sp = f->stack;
+    first.uc_stack.ss_size = STACK;
+    first.uc_link = nullptr;
+    makecontext(&first, fiber_main, 0);
+    swapcontext(own, &first);
+}
+
+__attribute__((noinline)) void to_fiber(fiber *f)
+{
+    ucontext_t own;
+    now.self = f;
+    simt_here = &f->place;
+    LEAVE(&now.fake, f->stack, STACK);
+    if (__builtin_setjmp(now.jump) == 0) {
+        if (f->started) jump_to(f->jump);
+        f->started = true;
+        start(f, &own);
+    }
+    ENTER(now.fake, nullptr, nullptr);
+}
+
+fiber *new_fiber()
+{
+    fiber *f = new fiber();
+    f->stack = (char *)mmap(nullptr, STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (f->stack == MAP_FAILED) simt_fault("no memory for a thread's stack");
+    return f;
+}
+
+void release_barrier()
+{
+    for (int i = 0; i < now.threads; i++)
+        if (now.fibers[(size_t)i]->state == AT_BARRIER) now.fibers[(size_t)i]->state = READY;
+    now.waiting = 0;
+}
+
+/* Where the waiting threads stand, when none can go on. */
+void report_deadlock()
+{
+    for (int i = 0; i < now.threads; i++) {
+        const fiber *f = now.fibers[(size_t)i];
+        if (f->state == AT_BARRIER) fprintf(stderr, "  thread %d waits at %s:%d\n", i, f->file, f->line);
+        if (f->state == AT_WARP) fprintf(stderr, "  thread %d waits for its warp\n", i);
+    }
+    const simt_place *p = &now.fibers[0]->place;
+    simt_fault("block %u, %u, %u: the threads above wait for others that have ended or wait elsewhere", p->block.x,
+               p->block.y, p->block.z);
+}
+
+void run_block(const simt_shape &shape, dim3 at)
+{
+    now.ended = now.waiting = 0;
+    for (warp &w : now.warps) w = warp{};
+    std::fill(now.shared.begin(), now.shared.end(), (unsigned char)0xff);
+    for (int i = 0; i < now.threads; i++) {
+        fiber *f = now.fibers[(size_t)i];
+        unsigned n = (unsigned)i;
+        f->state = READY;
+        f->warp = &now.warps[(size_t)(i / LANES)];
+        f->place.thread =
+            dim3(n % shape.block.x, n / shape.block.x % shape.block.y, n / (shape.block.x * shape.block.y));
+        f->place.block = at;
+        f->place.block_dim = shape.block;
+        f->place.grid_dim = shape.grid;
+    }
+    while (now.ended < now.threads) {
+        bool moved = false;
+        simt_shuffle(now.order.data(), now.threads);
+        for (int i : now.order) {
+            fiber *f = now.fibers[(size_t)i];
+            if (f->state != READY) continue;
+            moved = true;
+            to_fiber(f);
+            if (f->state == ENDED) now.ended++;
+            if (now.waiting && now.waiting == now.threads - now.ended) release_barrier();
+        }
+        if (!moved) report_deadlock();
+    }
+}
+
+} // namespace
+
+void simt_fault(const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    fprintf(stderr, "emulated device: ");
+    vfprintf(stderr, format, args);
+    fprintf(stderr, "\n");
+    va_end(args);
+    abort();
+}
+
+void simt_shuffle(int *order, int n)
+{
+    static uint64_t state;
+    if (!state) {
+        const char *seed = getenv("LONGHAUL_SIMT_SEED");
+        state = 2 * (seed ? strtoull(seed, nullptr, 10) : 0) + 1;
+    }
+    for (int i = 0; i < n; i++) order[i] = i;
+    for (int i = n - 1; i > 0; i--) {
+        state = state * 6364136223846793005u + 1442695040888963407u;
+        int j = (int)((state >> 33) % (unsigned)(i + 1)), held = order[i];
+        order[i] = order[j];
+        order[j] = held;
+    }
+}
+
+void simt_barrier(const char *file, int line)
+{
+    fiber *f = now.self;
+    f->file = file;
+    f->line = line;
+    for (int i = 0; i < now.threads; i++) {
+        const fiber *other = now.fibers[(size_t)i];
+        if (other->state == AT_BARRIER && other->line != line)
+            simt_fault("threads of a block wait at different barriers: %s:%d and %s:%d", file, line, other->file,
+                       other->line);
+        if (other->state == AT_BARRIER) break;
+    }
+    now.waiting++;
+    if (now.waiting == now.threads - now.ended) {
+        release_barrier();
+        return;
+    }
+    f->state = AT_BARRIER;
+    to_scheduler(f);
+}
+
+const unsigned char *simt_warp(const void *mine, int bytes)
+{
+    fiber *f = now.self;
+    struct warp *w = f->warp;
+    int turn = w->turn;
+    if (bytes > SLOT) simt_fault("a warp function of %d bytes", bytes);
+    if (bytes) memcpy(w->given[turn] + simt_lane() * SLOT, mine, (size_t)bytes);
+    if (++w->arrived == LANES) {
+        w->arrived = 0;
+        w->turn = !turn;
+        size_t first = (size_t)(w - now.warps.data()) * LANES;
+        for (size_t i = first; i < first + LANES; i++)
+            if (now.fibers[i]->state == AT_WARP) now.fibers[i]->state = READY;
+        return w->given[turn];
+    }
+    f->state = AT_WARP;
+    to_scheduler(f);
+    return w->given[turn];
+}
+
+void *simt_dynamic_shared(void)
+{
+    return now.shared.data();
+}
+
+void simt_run(const simt_shape &shape, const std::function<void()> &body)
+{
+    unsigned threads = shape.block.x * shape.block.y * shape.block.z;
+    uint64_t blocks = (uint64_t)shape.grid.x * shape.grid.y * shape.grid.z;
+    if (!threads || threads > 1024 || threads % LANES) simt_fault("blocks of %u threads", threads);
+    if (!blocks || shape.grid.y > 65535 || shape.grid.z > 65535 || blocks > INT32_MAX)
+        simt_fault("a grid of %u x %u x %u blocks", shape.grid.x, shape.grid.y, shape.grid.z);
+    if (shape.shared_bytes > 227 * 1024) simt_fault("%zu bytes of shared memory", shape.shared_bytes);
+    now.threads = (int)threads;
+    while (now.fibers.size() < threads) now.fibers.push_back(new_fiber());
+    now.order.resize(threads);
+    now.warps.resize(threads / LANES);
+    std::vector<unsigned char>(shape.shared_bytes).swap(now.shared); /* to the byte, for the address sanitizer */
+    now.body = &body;
+    std::vector<int> order((size_t)blocks);
+    simt_shuffle(order.data(), (int)blocks);
+    for (int b : order) {
+        unsigned n = (unsigned)b, x = shape.grid.x, y = shape.grid.y;
+        run_block(shape, dim3(n % x, n / x % y, n / (x * y)));
+    }
+    simt_here = nullptr;
+}
