@@ -210,6 +210,11 @@ done:
     return st;
 }
 
+lh_status lh_comm_flush(lh_comm *comm)
+{
+    return comm->ops->flush(comm);
+}
+
 lh_status lh_comm_agree(lh_comm *comm, lh_status mine)
 {
     lh_status st = LH_OK;

@@ -1,6 +1,6 @@
 /* comm.h - ranks and what they say to each other. Every rank of a communicator calls every collective, in the
- * same order: local work first, then agree, then talk. Buffers are host memory for `self` and `mpi`; a call on a
- * device's buffers comes after its stream. Counts are int64: messages above 2^31 bytes are
+ * same order: local work first, then agree, then talk. Buffers are host memory, but those of a communicator that was
+ * opened for a stream (lh_comm_open_on): memory of its device. Counts are int64: messages above 2^31 bytes are
  * split inside. A collective that takes longer than the time-out ends the program with LH_ECOMM and a message that
  * names rank, host, operation and step: MPI itself never notices a hung peer. */
 #ifndef LH_COMM_COMM_H
@@ -46,6 +46,35 @@ lh_status lh_comm_split(lh_comm *comm, int color, lh_comm **out);
  * misbehaves too. Another plan fails with LH_EUSAGE. */
 lh_status lh_comm_open_faulty(lh_comm **out, lh_comm *inner, int rank, const char *plan);
 
+/* How device memory goes from rank to rank. */
+typedef enum lh_comm_way {
+    LH_COMM_AUTO,   /* direct for a host's own memory; else nccl where it can be had, and staged where it cannot */
+    LH_COMM_DIRECT, /* the buffers are host memory */
+    LH_COMM_STAGED, /* through page-locked memory of the host, over `host` */
+    LH_COMM_NCCL,   /* enqueued on the stream; nothing waits for it but lh_stream_sync */
+    LH_COMM_WAYS
+} lh_comm_way;
+
+/* "auto", "direct", "staged", "nccl". */
+const char *lh_comm_way_name(lh_comm_way way);
+
+/* Collective over `host`, of which it has the ranks, and which stays the caller's and is closed later. Its collectives
+ * take memory of the stream's device and come in the order of the stream; with nccl they fail, or are found to hang, at
+ * the next lh_stream_sync. It can reduce, gather and broadcast; agreements are for `host`. A way that cannot be had
+ * fails on all ranks with LH_EUSAGE; `apart` is 1 when every rank has a device of its own, without which there is no
+ * nccl. */
+typedef struct lh_comm_on {
+    lh_comm *host;
+    lh_stream *stream;
+    lh_comm_way way;
+    int apart;
+} lh_comm_on;
+lh_status lh_comm_open_on(lh_comm **out, const lh_comm_on *on);
+
+/* Before a collective of device memory: waits for the stream's work, unless the collective itself does. Local: gives
+ * the first error of that work. */
+lh_status lh_comm_flush(lh_comm *comm);
+
 /* The last communicator closed finalises MPI, unless communication has failed: the peers may be gone then. NULL is
  * fine. */
 void lh_comm_close(lh_comm *comm);
@@ -55,7 +84,7 @@ int lh_comm_size(const lh_comm *comm);
 int lh_comm_local_size(const lh_comm *comm);   /* ranks of the world on this host */
 int lh_comm_local_rank(const lh_comm *comm);   /* among the ranks of the world on this host */
 int lh_comm_world_rank(const lh_comm *comm);   /* in messages a rank is called by this number, also after a split */
-const char *lh_comm_name(const lh_comm *comm); /* "self", "mpi", "faulty" */
+const char *lh_comm_name(const lh_comm *comm); /* "self", "mpi", "faulty"; "direct", … */
 const char *lh_comm_host(const lh_comm *comm);
 
 /* What the watchdog calls the work under way: "prefill of layer", 3; number < 0 is not shown. One for all communicators

@@ -44,6 +44,9 @@ void lh_watch_step(lh_watch *watch, const char *step, int64_t number);
 void lh_watch_enter(lh_watch *watch, const char *operation, int64_t bytes);
 void lh_watch_leave(lh_watch *watch);
 
+/* What is done before the watchdog ends the process, on its thread. NULL: nothing. */
+void lh_watch_at_end(lh_watch *watch, void (*end)(void *self), void *self);
+
 /* "all-reduce of 8192 bytes in 'prefill of layer 3'", cut at cap_bytes. */
 void lh_watch_describe(const lh_watch *watch, char *out, int64_t cap_bytes);
 
@@ -71,6 +74,7 @@ typedef struct lh_comm_ops {
                          const int64_t *at);
     lh_status (*bcast)(lh_comm *comm, int root, void *buf, int64_t bytes);
     lh_status (*barrier)(lh_comm *comm);
+    lh_status (*flush)(lh_comm *comm); /* NULL: of host memory alone, which cannot be flushed */
 } lh_comm_ops;
 
 /* What a rank says of itself in lh_comm_agree and lh_comm_same. */
@@ -91,6 +95,10 @@ struct lh_comm {
 };
 
 extern const lh_comm_ops lh_comm_self_ops;
+
+/* on_stream.c, nccl_comm.c: fill `comm`, which has the ranks of on->host, for device memory. LH_EUSAGE where nccl
+ * cannot be had, with the reason; collective over on->host. */
+lh_status lh_comm_open_nccl(lh_comm *comm, const lh_comm_on *on);
 
 /* A communicator without ops, as the only rank of a world of its own; the constructor fills in the rest. */
 lh_status lh_comm_create(lh_comm **out);

@@ -14,7 +14,7 @@
 /* How often the thread looks, and how long a wait is before a peer that has ended is reported. Hosts speak one after
  * the other, so that the first message is the only one: mpirun ends the rest 1 to 2 s after a rank has failed. */
 static const double LOOK_S = 0.2, ENDED_S = 0.5, TURN_S = 3;
-enum { MAX_TURNS = 4 };
+enum { MAX_TURNS = 4, END_S = 10 };
 
 struct lh_watch {
     double timeout_s;
@@ -28,6 +28,9 @@ struct lh_watch {
     _Atomic int64_t waits;    /* how often it has begun to wait */
     _Atomic(const char *) operation, step;
     _Atomic int64_t bytes, number;
+
+    void (*end)(void *self); /* before the process ends; of `lock` */
+    void *end_self;
 
     int threaded;
     pthread_t thread;
@@ -117,6 +120,8 @@ static void look(lh_watch *watch)
     if (!ended && waited_s < watch->timeout_s + turn_s) return;
     if (watch->waits != waits || watch->since_ns != since) return; /* it came after all */
     if (lh_watch_speak(watch)) tell(watch, ended, waited_s);
+    alarm(END_S); /* should `end` hang, too */
+    if (watch->end) watch->end(watch->end_self);
     _exit(LH_ECOMM);
 }
 
@@ -199,6 +204,15 @@ void lh_watch_sit(lh_watch *watch, lh_board *board, int seats, int own)
     /* Processes that cannot be seen from here (each rank in a container of its own) tell nothing. */
     for (int i = 0; i < seats; i++)
         if (gone(board->seats[i].pid)) watch->seats = 0;
+    pthread_mutex_unlock(&watch->lock);
+}
+
+void lh_watch_at_end(lh_watch *watch, void (*end)(void *self), void *self)
+{
+    if (!watch) return;
+    pthread_mutex_lock(&watch->lock);
+    watch->end = end;
+    watch->end_self = self;
     pthread_mutex_unlock(&watch->lock);
 }
 

@@ -3,6 +3,7 @@
  * CUDA runtime starts without a driver, too; every call of it fails then, which means: no device. */
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/mem.h"
 #include "device/cuda.h"
@@ -245,8 +246,27 @@ static void close_stream(lh_stream *stream)
     lh_free(s);
 }
 
+/* While somebody has to know: most waits are short, so the first are busy ones. */
+static lh_status wait_and_ask(lh_stream *stream)
+{
+    enum { BUSY = 4096, ASK_EVERY = 64 };
+    const lh_stream_waiter *w = &stream->waiter;
+    cudaStream_t on = lh_stream_cuda(stream);
+    cudaError_t rc;
+    lh_status st = LH_OK;
+    for (int64_t turn = 1; (rc = cudaStreamQuery(on)) == cudaErrorNotReady; turn++) {
+        (void)cudaGetLastError();
+        if (turn > BUSY) nanosleep(&(struct timespec){.tv_nsec = 50000}, NULL);
+        if (turn % ASK_EVERY == 0) LH_TRY(w->during(w->self));
+    }
+    LH_TRY(lh_cuda_check(rc, "work that was under way"));
+done:
+    return st;
+}
+
 static lh_status sync_stream(lh_stream *stream)
 {
+    if (stream->waiter.during) return wait_and_ask(stream);
     return lh_cuda_check(cudaStreamSynchronize(lh_stream_cuda(stream)), "work that was under way");
 }
 

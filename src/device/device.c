@@ -237,9 +237,17 @@ void lh_stream_fail(lh_stream *stream, lh_status st)
     snprintf(stream->message, sizeof stream->message, "%s", lh_error_message());
 }
 
+void lh_stream_watch(lh_stream *stream, const lh_stream_waiter *waiter)
+{
+    stream->waiter = waiter ? *waiter : (lh_stream_waiter){0};
+}
+
 lh_status lh_stream_sync(lh_stream *stream)
 {
+    const lh_stream_waiter *w = &stream->waiter;
+    if (w->before) w->before(w->self);
     lh_status st = stream->device->ops->stream_sync(stream), failed = stream->failed;
+    if (w->behind) w->behind(w->self);
     stream->failed = LH_OK;
     if (failed != LH_OK) LH_FAIL(failed, "%s", stream->message);
 done:

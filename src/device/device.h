@@ -88,6 +88,17 @@ void lh_stream_fail(lh_stream *stream, lh_status st);
 /* Wait until all that was enqueued is done; gives the first error of it, once. */
 lh_status lh_stream_sync(lh_stream *stream);
 
+/* Who has to know that a stream is waited for, as a communicator whose collectives are enqueued on it: called by
+ * lh_stream_sync before it waits, now and then while it waits (a failure ends the wait), and behind it. NULL: nobody.
+ */
+typedef struct lh_stream_waiter {
+    void *self;
+    void (*before)(void *self);
+    lh_status (*during)(void *self);
+    void (*behind)(void *self);
+} lh_stream_waiter;
+void lh_stream_watch(lh_stream *stream, const lh_stream_waiter *waiter);
+
 /* Enqueue a copy or a fill. The blocks of a copy may overlap on one device. Host memory may go or be read only after
  * the next lh_stream_sync. */
 typedef enum lh_copy_way { LH_COPY_TO_DEVICE, LH_COPY_TO_HOST, LH_COPY_ON_DEVICE } lh_copy_way;

@@ -60,6 +60,7 @@ struct lh_stream {
     int64_t scratch_bytes;
     void *staging; /* of lh_stream_staging, host */
     int64_t staging_bytes;
+    lh_stream_waiter waiter;
     void *impl; /* the kind's own */
 };
 

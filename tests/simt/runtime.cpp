@@ -22,9 +22,14 @@
 
 typedef std::function<void()> work;
 
+/* What is captured, and whether it waits for nothing. */
+struct nodes {
+    std::vector<work> all;
+    bool now;
+};
 struct simt_stream {
     std::deque<work> queue;
-    std::vector<work> *captured; /* NULL: not capturing */
+    nodes *captured; /* NULL: not capturing */
 };
 /* A record of an event. Who waits for it waits for this one, whatever becomes of the event. */
 struct moment {
@@ -36,10 +41,10 @@ struct simt_event {
     std::shared_ptr<moment> last; /* NULL: never recorded */
 };
 struct simt_graph {
-    std::vector<work> nodes;
+    nodes held;
 };
 struct simt_graph_exec {
-    std::vector<work> nodes;
+    nodes held;
 };
 struct simt_pool {
     char nothing;
@@ -159,7 +164,7 @@ cudaError_t enqueue(simt_stream *s, work w)
 {
     if (!s) simt_fault("work on the default stream");
     if (s->captured)
-        s->captured->push_back(w);
+        s->captured->all.push_back(w);
     else
         s->queue.push_back(w);
     return cudaSuccess;
@@ -195,6 +200,15 @@ void wait_for(const std::shared_ptr<moment> &m)
 }
 
 } // namespace
+
+void simt_enqueue_now(cudaStream_t stream, work w)
+{
+    enqueue(stream, w);
+    if (stream->captured)
+        stream->captured->now = true;
+    else
+        drain(stream);
+}
 
 /* ---- errors and devices ---- */
 
@@ -438,7 +452,7 @@ cudaError_t cudaMemPoolTrimTo(cudaMemPool_t, size_t)
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode)
 {
     if (stream->captured) return keep(cudaErrorStreamCaptureUnsupported);
-    stream->captured = new std::vector<work>();
+    stream->captured = new nodes();
     return cudaSuccess;
 }
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *out)
@@ -451,12 +465,13 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *out)
 }
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t *out, cudaGraph_t graph, unsigned long long)
 {
-    *out = new simt_graph_exec{graph->nodes};
+    *out = new simt_graph_exec{graph->held};
     return cudaSuccess;
 }
 cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream)
 {
-    for (const work &w : exec->nodes) enqueue(stream, w);
+    for (const work &w : exec->held.all) enqueue(stream, w);
+    if (exec->held.now) drain(stream);
     return cudaSuccess;
 }
 cudaError_t cudaGraphDestroy(cudaGraph_t graph)

@@ -1,0 +1,195 @@
+/* Collectives of device memory, enqueued on a stream by NCCL. The ranks find each other over MPI. A failure, or a peer
+ * that does not come, shows where the stream is waited for: the watchdog knows of that wait, and takes the
+ * communicator down before it ends the process. */
+#include <string.h>
+
+#include "base/mem.h"
+#include "comm/comm_impl.h"
+#include "comm/nccl_library.h"
+#include "device/cuda.h"
+
+typedef struct nccl {
+    const lh_nccl *f;
+    ncclComm_t comm;
+    lh_stream *stream;
+    lh_comm *owner;
+    cudaStream_t on;
+} nccl;
+
+static lh_status check(const nccl *n, ncclResult_t rc, const char *what)
+{
+    lh_status st = LH_OK;
+    if (rc != ncclSuccess && rc != ncclInProgress)
+        LH_FAIL(LH_ECOMM, "%s failed in NCCL: %s", what, n->f->GetErrorString(rc));
+done:
+    return st;
+}
+
+static ncclDataType_t type_of(lh_dtype type)
+{
+    return type == LH_F32 ? ncclFloat32 : type == LH_I32 ? ncclInt32 : ncclInt64;
+}
+
+static lh_status allreduce(lh_comm *comm, void *buf, int64_t count, lh_dtype type, lh_reduce op)
+{
+    static const ncclRedOp_t ops[] = {[LH_SUM] = ncclSum, [LH_MAX] = ncclMax, [LH_MIN] = ncclMin};
+    const nccl *n = comm->impl;
+    if (!count) return LH_OK;
+    return check(n, n->f->AllReduce(buf, buf, (size_t)count, type_of(type), ops[op], n->comm, n->on), "an all-reduce");
+}
+
+static lh_status allgather(lh_comm *comm, const void *send, void *recv, int64_t bytes)
+{
+    const nccl *n = comm->impl;
+    if (!bytes) return LH_OK;
+    return check(n, n->f->AllGather(send, recv, (size_t)bytes, ncclUint8, n->comm, n->on), "an all-gather");
+}
+
+/* NCCL gathers blocks of one size: ragged ones are broadcast by their ranks, in one group. */
+static lh_status allgatherv(lh_comm *comm, const void *send, void *recv, const int64_t *bytes, const int64_t *at)
+{
+    lh_status st = LH_OK;
+    const nccl *n = comm->impl;
+    LH_TRY(check(n, n->f->GroupStart(), "a group"));
+    for (int r = 0; r < comm->size; r++) {
+        char *block = (char *)recv + at[r];
+        if (bytes[r])
+            LH_TRY(check(
+                n,
+                n->f->Broadcast(r == comm->rank ? send : block, block, (size_t)bytes[r], ncclUint8, r, n->comm, n->on),
+                "an all-gather"));
+    }
+    LH_TRY(check(n, n->f->GroupEnd(), "an all-gather"));
+done:
+    return st;
+}
+
+static lh_status gatherv(lh_comm *comm, int root, const void *send, void *recv, const int64_t *bytes, const int64_t *at)
+{
+    lh_status st = LH_OK;
+    const nccl *n = comm->impl;
+    LH_TRY(check(n, n->f->GroupStart(), "a group"));
+    if (bytes[comm->rank])
+        LH_TRY(check(n, n->f->Send(send, (size_t)bytes[comm->rank], ncclUint8, root, n->comm, n->on), "a gather"));
+    for (int r = 0; r < comm->size && comm->rank == root; r++)
+        if (bytes[r])
+            LH_TRY(
+                check(n, n->f->Recv((char *)recv + at[r], (size_t)bytes[r], ncclUint8, r, n->comm, n->on), "a gather"));
+    LH_TRY(check(n, n->f->GroupEnd(), "a gather"));
+done:
+    return st;
+}
+
+static lh_status bcast(lh_comm *comm, int root, void *buf, int64_t bytes)
+{
+    const nccl *n = comm->impl;
+    if (!bytes) return LH_OK;
+    return check(n, n->f->Broadcast(buf, buf, (size_t)bytes, ncclUint8, root, n->comm, n->on), "a broadcast");
+}
+
+/* Enqueued collectives come in the order of the stream: there is nothing to wait for. */
+static lh_status flush(lh_comm *comm)
+{
+    (void)comm;
+    return LH_OK;
+}
+
+/* ---- waiting ---- */
+
+static void before_wait(void *self)
+{
+    const nccl *n = self;
+    lh_watch_enter(n->owner->world->watch, "NCCL's collectives", -1);
+}
+
+static lh_status during_wait(void *self)
+{
+    lh_status st = LH_OK;
+    const nccl *n = self;
+    ncclResult_t error = ncclSuccess;
+    LH_TRY(check(n, n->f->CommGetAsyncError(n->comm, &error), "a look at its state"));
+    LH_TRY(check(n, error, "a collective"));
+done:
+    if (st != LH_OK) n->owner->world->broken = 1;
+    return st;
+}
+
+static void behind_wait(void *self)
+{
+    const nccl *n = self;
+    lh_watch_leave(n->owner->world->watch);
+}
+
+static void take_down(void *self)
+{
+    const nccl *n = self;
+    n->f->CommAbort(n->comm);
+}
+
+/* ---- opening and closing ---- */
+
+static void close_nccl(lh_comm *comm)
+{
+    nccl *n = comm->impl;
+    if (!n) return;
+    if (n->comm) {
+        lh_stream_watch(n->stream, NULL);
+        lh_watch_at_end(comm->world->watch, NULL, NULL);
+        if (comm->world->broken)
+            n->f->CommAbort(n->comm); /* peers may be gone */
+        else
+            n->f->CommDestroy(n->comm);
+    }
+    lh_free(n);
+}
+
+static const lh_comm_ops nccl_ops = {.name = "nccl",
+                                     .close = close_nccl,
+                                     .allreduce = allreduce,
+                                     .allgather = allgather,
+                                     .allgatherv = allgatherv,
+                                     .gatherv = gatherv,
+                                     .bcast = bcast,
+                                     .flush = flush};
+
+/* The ranks agree on whether each has the library before one waits for the others in it. */
+static lh_status find_library(const lh_comm_on *on, nccl *n)
+{
+    lh_status st = LH_OK, own = lh_nccl_open(&n->f);
+    if (own == LH_OK && !on->apart)
+        own = lh_fail(LH_EUSAGE, __FILE__, __LINE__, "NCCL wants a device for every rank, and ranks share one here");
+    LH_TRY(lh_comm_agree(on->host, own));
+done:
+    return st;
+}
+
+lh_status lh_comm_open_nccl(lh_comm *comm, const lh_comm_on *on)
+{
+    lh_status st = LH_OK, own = LH_OK;
+    nccl *n = NULL;
+    ncclUniqueId id;
+    memset(&id, 0, sizeof id);
+    LH_TRY(lh_calloc(&n, 1, sizeof *n));
+    comm->impl = n;
+    comm->ops = &nccl_ops;
+    n->stream = on->stream;
+    n->owner = comm;
+    LH_TRY(find_library(on, n));
+    n->on = lh_stream_cuda(on->stream);
+    if (comm->rank == 0) own = check(n, n->f->GetUniqueId(&id), "making an id");
+    LH_TRY(lh_comm_agree(on->host, own));
+    LH_TRY(lh_comm_bcast(on->host, 0, &id, sizeof id));
+    lh_watch_enter(comm->world->watch, "start of NCCL", -1);
+    own = check(n, n->f->CommInitRank(&n->comm, comm->size, id, comm->rank), "its start");
+    lh_watch_leave(comm->world->watch);
+    LH_TRY(lh_comm_agree(on->host, own));
+    lh_stream_watch(on->stream, &(lh_stream_waiter){n, before_wait, during_wait, behind_wait});
+    lh_watch_at_end(comm->world->watch, take_down, n);
+done:
+    if (st != LH_OK && n) {
+        close_nccl(comm);
+        comm->impl = NULL;
+        comm->ops = NULL;
+    }
+    return st;
+}

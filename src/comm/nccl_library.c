@@ -1,0 +1,43 @@
+#include "comm/nccl_library.h"
+
+#include <dlfcn.h>
+#include <string.h>
+
+static const char library[] = "libnccl.so.2";
+
+/* ncclCommAbort, grouped sends and asynchronous errors as they are used here. */
+enum { LEAST_VERSION = 21000 };
+
+static lh_status find_all(void *handle, lh_nccl *out)
+{
+    lh_status st = LH_OK;
+#define LH_NCCL(result, name, arguments)                                          \
+    do {                                                                          \
+        void *found = dlsym(handle, "nccl" #name);                                \
+        if (!found) LH_FAIL(LH_EUSAGE, "%s has no function nccl" #name, library); \
+        memcpy(&out->name, &found, sizeof found);                                 \
+    } while (0);
+    LH_NCCL_FUNCTIONS
+#undef LH_NCCL
+done:
+    return st;
+}
+
+lh_status lh_nccl_open(const lh_nccl **out)
+{
+    static lh_nccl functions; /* filled once; ranks have one thread that communicates */
+    static int filled;
+    lh_status st = LH_OK;
+    int version = 0;
+    if (!filled) {
+        void *handle = dlopen(library, RTLD_NOW | RTLD_LOCAL);
+        if (!handle) LH_FAIL(LH_EUSAGE, "NCCL was not found (%s)", dlerror());
+        LH_TRY(find_all(handle, &functions));
+        if (functions.GetVersion(&version) != ncclSuccess || version < LEAST_VERSION)
+            LH_FAIL(LH_EUSAGE, "%s is of version %d; 2.10 or later is needed", library, version);
+        filled = 1;
+    }
+    *out = &functions;
+done:
+    return st;
+}

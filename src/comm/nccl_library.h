@@ -1,0 +1,42 @@
+/* nccl_library.h - NCCL's functions, found when they are needed: one program runs with and without the library. */
+#ifndef LH_COMM_NCCL_LIBRARY_H
+#define LH_COMM_NCCL_LIBRARY_H
+
+#include <nccl.h>
+
+#include "base/status.h"
+
+/* LH_NCCL(result, name, arguments): what is used of it, without the prefix. */
+#define LH_NCCL_FUNCTIONS                                                                                            \
+    LH_NCCL(ncclResult_t, GetVersion, (int *version))                                                                \
+    LH_NCCL(ncclResult_t, GetUniqueId, (ncclUniqueId * id))                                                          \
+    LH_NCCL(ncclResult_t, CommInitRank, (ncclComm_t * comm, int ranks, ncclUniqueId id, int rank))                   \
+    LH_NCCL(ncclResult_t, CommDestroy, (ncclComm_t comm))                                                            \
+    LH_NCCL(ncclResult_t, CommAbort, (ncclComm_t comm))                                                              \
+    LH_NCCL(ncclResult_t, CommGetAsyncError, (ncclComm_t comm, ncclResult_t * error))                                \
+    LH_NCCL(ncclResult_t, AllReduce,                                                                                 \
+            (const void *send, void *recv, size_t count, ncclDataType_t type, ncclRedOp_t op, ncclComm_t comm,       \
+             cudaStream_t stream))                                                                                   \
+    LH_NCCL(ncclResult_t, AllGather,                                                                                 \
+            (const void *send, void *recv, size_t count, ncclDataType_t type, ncclComm_t comm, cudaStream_t stream)) \
+    LH_NCCL(ncclResult_t, Broadcast,                                                                                 \
+            (const void *send, void *recv, size_t count, ncclDataType_t type, int root, ncclComm_t comm,             \
+             cudaStream_t stream))                                                                                   \
+    LH_NCCL(ncclResult_t, Send,                                                                                      \
+            (const void *send, size_t count, ncclDataType_t type, int peer, ncclComm_t comm, cudaStream_t stream))   \
+    LH_NCCL(ncclResult_t, Recv,                                                                                      \
+            (void *recv, size_t count, ncclDataType_t type, int peer, ncclComm_t comm, cudaStream_t stream))         \
+    LH_NCCL(ncclResult_t, GroupStart, (void))                                                                        \
+    LH_NCCL(ncclResult_t, GroupEnd, (void))                                                                          \
+    LH_NCCL(const char *, GetErrorString, (ncclResult_t rc))
+
+typedef struct lh_nccl {
+#define LH_NCCL(result, name, arguments) result(*name) arguments;
+    LH_NCCL_FUNCTIONS
+#undef LH_NCCL
+} lh_nccl;
+
+/* Of this process, for its life. LH_EUSAGE, naming the library, where it is missing or too old. */
+lh_status lh_nccl_open(const lh_nccl **out);
+
+#endif

@@ -1,0 +1,11 @@
+/* A build without NCCL's header. */
+#include "comm/comm_impl.h"
+
+lh_status lh_comm_open_nccl(lh_comm *comm, const lh_comm_on *on)
+{
+    lh_status st = LH_OK;
+    (void)comm, (void)on;
+    LH_FAIL(LH_EUSAGE, "this build has no NCCL (its header, nccl.h, was not found)");
+done:
+    return st;
+}

@@ -1,0 +1,273 @@
+/* Communicators for the memory of a device, over one for the memory of hosts: direct where both are the same, staged
+ * through page-locked memory elsewhere. nccl_comm.c has the one that needs no host. */
+#include <assert.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/mem.h"
+#include "comm/comm_impl.h"
+
+static const char *const names[LH_COMM_WAYS] = {
+    [LH_COMM_AUTO] = "auto", [LH_COMM_DIRECT] = "direct", [LH_COMM_STAGED] = "staged", [LH_COMM_NCCL] = "nccl"};
+
+const char *lh_comm_way_name(lh_comm_way way)
+{
+    return names[way];
+}
+
+typedef struct over {
+    lh_comm *host;
+    lh_stream *stream;
+} over;
+
+static void close_over(lh_comm *comm)
+{
+    lh_free(comm->impl);
+}
+
+static lh_status flush(lh_comm *comm)
+{
+    const over *o = comm->impl;
+    return lh_stream_sync(o->stream);
+}
+
+/* ---- direct: the host's own memory ---- */
+
+static lh_status direct_allreduce(lh_comm *comm, void *buf, int64_t count, lh_dtype type, lh_reduce op)
+{
+    const over *o = comm->impl;
+    return o->host->ops->allreduce(o->host, buf, count, type, op);
+}
+
+static lh_status direct_allgather(lh_comm *comm, const void *send, void *recv, int64_t bytes)
+{
+    const over *o = comm->impl;
+    return o->host->ops->allgather(o->host, send, recv, bytes);
+}
+
+static lh_status direct_allgatherv(lh_comm *comm, const void *send, void *recv, const int64_t *bytes, const int64_t *at)
+{
+    const over *o = comm->impl;
+    return o->host->ops->allgatherv(o->host, send, recv, bytes, at);
+}
+
+static lh_status direct_gatherv(lh_comm *comm, int root, const void *send, void *recv, const int64_t *bytes,
+                                const int64_t *at)
+{
+    const over *o = comm->impl;
+    return o->host->ops->gatherv(o->host, root, send, recv, bytes, at);
+}
+
+static lh_status direct_bcast(lh_comm *comm, int root, void *buf, int64_t bytes)
+{
+    const over *o = comm->impl;
+    return o->host->ops->bcast(o->host, root, buf, bytes);
+}
+
+static const lh_comm_ops direct_ops = {.name = "direct",
+                                       .close = close_over,
+                                       .allreduce = direct_allreduce,
+                                       .allgather = direct_allgather,
+                                       .allgatherv = direct_allgatherv,
+                                       .gatherv = direct_gatherv,
+                                       .bcast = direct_bcast,
+                                       .flush = flush};
+
+/* ---- staged ----
+ * A failure of this rank alone must not keep it from a collective: it takes part with what there is, and fails then. */
+
+/* Bytes of a reduction that are staged at a time. */
+static const int64_t PIECE_BYTES = 32 << 20;
+
+static void keep_first(lh_status *st, lh_status other)
+{
+    if (*st == LH_OK) *st = other;
+}
+
+/* To the host, or from there, and done. */
+static lh_status move(const over *o, void *dst, const void *src, int64_t bytes, lh_copy_way way)
+{
+    lh_status st = LH_OK;
+    LH_TRY(lh_stream_copy(o->stream, dst, src, bytes, way));
+    LH_TRY(lh_stream_sync(o->stream));
+done:
+    return st;
+}
+
+static lh_status staged_allreduce(lh_comm *comm, void *buf, int64_t count, lh_dtype type, lh_reduce op)
+{
+    lh_status st = LH_OK, own = LH_OK;
+    const over *o = comm->impl;
+    int64_t element = lh_dtype_bytes(type), most = PIECE_BYTES / element;
+    void *host = NULL;
+    LH_TRY(lh_stream_staging(o->stream, &host, (count < most ? count : most) * element));
+    for (int64_t done = 0; done < count; done += most) {
+        int64_t n = count - done < most ? count - done : most;
+        char *at = (char *)buf + done * element;
+        keep_first(&own, move(o, host, at, n * element, LH_COPY_TO_HOST));
+        LH_TRY(o->host->ops->allreduce(o->host, host, n, type, op));
+        keep_first(&own, move(o, at, host, n * element, LH_COPY_TO_DEVICE));
+    }
+    st = own;
+done:
+    return st;
+}
+
+/* Where the blocks of all ranks lie, from the first to the last. */
+typedef struct extent {
+    int64_t first, bytes;
+} extent;
+
+static extent extent_of(const lh_comm *comm, const int64_t *bytes, const int64_t *at)
+{
+    int64_t first = INT64_MAX, end = 0;
+    for (int r = 0; r < comm->size; r++) {
+        if (!bytes[r]) continue;
+        if (at[r] < first) first = at[r];
+        if (at[r] + bytes[r] > end) end = at[r] + bytes[r];
+    }
+    return first < end ? (extent){first, end - first} : (extent){0, 0};
+}
+
+/* The blocks of all ranks, but for the own one, from the host. */
+static lh_status put_others(const lh_comm *comm, const char *host, char *recv, const int64_t *bytes, const int64_t *at)
+{
+    lh_status st = LH_OK;
+    const over *o = comm->impl;
+    for (int r = 0; r < comm->size; r++)
+        LH_TRY(lh_stream_copy(o->stream, recv + at[r], host + at[r], bytes[r], LH_COPY_TO_DEVICE));
+    LH_TRY(lh_stream_sync(o->stream));
+done:
+    return st;
+}
+
+/* root < 0: every rank gets the result. */
+static lh_status staged_gather(lh_comm *comm, int root, const void *send, void *recv, const int64_t *bytes,
+                               const int64_t *at)
+{
+    lh_status st = LH_OK, own = LH_OK;
+    const over *o = comm->impl;
+    extent all = extent_of(comm, bytes, at);
+    char *host = NULL;
+    LH_TRY(lh_stream_staging(o->stream, &host, all.bytes ? all.bytes : 1));
+    host -= all.first;
+    if (bytes[comm->rank]) own = move(o, host + at[comm->rank], send, bytes[comm->rank], LH_COPY_TO_HOST);
+    LH_TRY(root < 0 ? o->host->ops->allgatherv(o->host, host + at[comm->rank], host, bytes, at)
+                    : o->host->ops->gatherv(o->host, root, host + at[comm->rank], host, bytes, at));
+    if (root < 0 || root == comm->rank) keep_first(&own, put_others(comm, host, recv, bytes, at));
+    st = own;
+done:
+    return st;
+}
+
+static lh_status staged_allgatherv(lh_comm *comm, const void *send, void *recv, const int64_t *bytes, const int64_t *at)
+{
+    return staged_gather(comm, -1, send, recv, bytes, at);
+}
+
+static lh_status staged_gatherv(lh_comm *comm, int root, const void *send, void *recv, const int64_t *bytes,
+                                const int64_t *at)
+{
+    return staged_gather(comm, root, send, recv, bytes, at);
+}
+
+static lh_status staged_allgather(lh_comm *comm, const void *send, void *recv, int64_t bytes)
+{
+    lh_status st = LH_OK;
+    int64_t *all = NULL;
+    LH_TRY(lh_calloc(&all, 2 * comm->size, sizeof *all));
+    for (int r = 0; r < comm->size; r++) {
+        all[r] = bytes;
+        all[comm->size + r] = r * bytes;
+    }
+    st = staged_gather(comm, -1, send, recv, all, all + comm->size);
+done:
+    lh_free(all);
+    return st;
+}
+
+static lh_status staged_bcast(lh_comm *comm, int root, void *buf, int64_t bytes)
+{
+    lh_status st = LH_OK, own = LH_OK;
+    const over *o = comm->impl;
+    void *host = NULL;
+    if (!bytes) return LH_OK;
+    LH_TRY(lh_stream_staging(o->stream, &host, bytes));
+    if (comm->rank == root) own = move(o, host, buf, bytes, LH_COPY_TO_HOST);
+    LH_TRY(o->host->ops->bcast(o->host, root, host, bytes));
+    if (comm->rank != root) own = move(o, buf, host, bytes, LH_COPY_TO_DEVICE);
+    st = own;
+done:
+    return st;
+}
+
+static const lh_comm_ops staged_ops = {.name = "staged",
+                                       .close = close_over,
+                                       .allreduce = staged_allreduce,
+                                       .allgather = staged_allgather,
+                                       .allgatherv = staged_allgatherv,
+                                       .gatherv = staged_gatherv,
+                                       .bcast = staged_bcast,
+                                       .flush = flush};
+
+/* ---- opening ---- */
+
+static lh_status open_over(lh_comm *comm, const lh_comm_on *on, const lh_comm_ops *ops)
+{
+    lh_status st = LH_OK;
+    over *o = NULL;
+    LH_TRY(lh_calloc(&o, 1, sizeof *o));
+    *o = (over){on->host, on->stream};
+    comm->impl = o;
+    comm->ops = ops;
+done:
+    return st;
+}
+
+/* The ranks and the world of `host`, without ops. */
+static lh_status like(lh_comm **out, lh_comm *host)
+{
+    lh_status st = LH_OK;
+    lh_comm *comm = NULL;
+    LH_TRY(lh_calloc(&comm, 1, sizeof *comm));
+    *comm = *host;
+    comm->ops = NULL;
+    comm->impl = NULL;
+    comm->words = NULL;
+    comm->sent_bytes = 0;
+    comm->world->refs++;
+    *out = comm;
+done:
+    return st;
+}
+
+static lh_status open_way(lh_comm *comm, const lh_comm_on *on)
+{
+    lh_status st = LH_OK;
+    int on_host = lh_device_kind_of(lh_stream_device(on->stream)) == LH_DEVICE_CPU;
+    if (on->way == LH_COMM_STAGED) return open_over(comm, on, &staged_ops);
+    if (on->way == LH_COMM_DIRECT && !on_host) LH_FAIL(LH_EINTERNAL, "memory of a device cannot be sent directly");
+    if (on_host && on->way != LH_COMM_NCCL) return open_over(comm, on, &direct_ops);
+    if (on->host->size == 1) return open_over(comm, on, &staged_ops); /* nothing is sent */
+    if (on->way == LH_COMM_NCCL) return lh_comm_open_nccl(comm, on);
+    st = on->apart ? lh_comm_open_nccl(comm, on) : LH_EUSAGE;
+    if (st != LH_EUSAGE) return st;
+    lh_debug("device memory goes through the host: %s", on->apart ? lh_error_message() : "ranks share a device");
+    lh_error_clear();
+    return open_over(comm, on, &staged_ops);
+done:
+    return st;
+}
+
+lh_status lh_comm_open_on(lh_comm **out, const lh_comm_on *on)
+{
+    lh_status st = LH_OK;
+    lh_comm *comm = NULL;
+    LH_TRY(like(&comm, on->host));
+    LH_TRY(open_way(comm, on));
+    *out = comm;
+    comm = NULL;
+done:
+    lh_comm_close(comm);
+    return st;
+}

@@ -1,0 +1,219 @@
+/* NCCL's collectives through memory that the processes share, piece by piece. */
+#include <fcntl.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <atomic>
+
+extern "C" {
+#include "comm/nccl_library.h"
+}
+#include "simt.h"
+
+namespace
+{
+
+const size_t PIECE = 256 << 10;
+const int MOST = 8; /* ranks */
+
+struct shared {
+    std::atomic<int> arrived, turn;
+    std::atomic<int> full[MOST][MOST]; /* mailboxes, from and to */
+    char slots[MOST][PIECE];
+    char mail[MOST][MOST][PIECE];
+};
+
+} // namespace
+
+struct simt_nccl {
+    shared *all;
+    int ranks, rank;
+    char name[64];
+};
+
+namespace
+{
+
+void barrier(simt_nccl *c)
+{
+    int turn = c->all->turn;
+    if (++c->all->arrived == c->ranks) {
+        c->all->arrived = 0;
+        c->all->turn++;
+        return;
+    }
+    while (c->all->turn == turn) sched_yield();
+}
+
+size_t least(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+int grouped; /* depth; blocks are small enough that those of a group may come one after the other */
+
+ncclResult_t enqueue(cudaStream_t stream, std::function<void()> work)
+{
+    simt_enqueue_now(stream, work);
+    return ncclSuccess;
+}
+
+template <typename T>
+void reduce(T *to, const T *from, size_t n, ncclRedOp_t op)
+{
+    for (size_t i = 0; i < n; i++)
+        to[i] = op == ncclSum   ? to[i] + from[i]
+                : op == ncclMax ? (from[i] > to[i] ? from[i] : to[i])
+                                : (from[i] < to[i] ? from[i] : to[i]);
+}
+
+void reduce_bytes(char *to, const char *from, size_t bytes, ncclDataType_t type, ncclRedOp_t op)
+{
+    if (type == ncclFloat32) reduce((float *)to, (const float *)from, bytes / 4, op);
+    if (type == ncclInt32) reduce((int *)to, (const int *)from, bytes / 4, op);
+    if (type == ncclInt64) reduce((int64_t *)to, (const int64_t *)from, bytes / 8, op);
+}
+
+ncclResult_t all_reduce(const void *send, void *recv, size_t count, ncclDataType_t type, ncclRedOp_t op, ncclComm_t c,
+                        cudaStream_t stream)
+{
+    size_t bytes = count * (type == ncclInt64 ? 8 : 4);
+    return enqueue(stream, [=] {
+        for (size_t at = 0; at < bytes; at += PIECE) {
+            size_t n = least(PIECE, bytes - at);
+            char *to = (char *)recv + at;
+            memcpy(c->all->slots[c->rank], (const char *)send + at, n);
+            barrier(c);
+            memcpy(to, c->all->slots[0], n);
+            for (int r = 1; r < c->ranks; r++) reduce_bytes(to, c->all->slots[r], n, type, op);
+            barrier(c);
+        }
+    });
+}
+
+ncclResult_t all_gather(const void *send, void *recv, size_t bytes, ncclDataType_t, ncclComm_t c, cudaStream_t stream)
+{
+    return enqueue(stream, [=] {
+        for (size_t at = 0; at < bytes; at += PIECE) {
+            size_t n = least(PIECE, bytes - at);
+            memcpy(c->all->slots[c->rank], (const char *)send + at, n);
+            barrier(c);
+            for (int r = 0; r < c->ranks; r++) memcpy((char *)recv + (size_t)r * bytes + at, c->all->slots[r], n);
+            barrier(c);
+        }
+    });
+}
+
+ncclResult_t broadcast(const void *send, void *recv, size_t bytes, ncclDataType_t, int root, ncclComm_t c,
+                       cudaStream_t stream)
+{
+    return enqueue(stream, [=] {
+        for (size_t at = 0; at < bytes; at += PIECE) {
+            size_t n = least(PIECE, bytes - at);
+            if (c->rank == root) memcpy(c->all->slots[root], (const char *)send + at, n);
+            barrier(c);
+            memcpy((char *)recv + at, c->all->slots[root], n);
+            barrier(c);
+        }
+    });
+}
+
+/* A block to a peer. One to oneself is read by the receive behind it: at most a piece. */
+ncclResult_t send_to(const void *send, size_t bytes, ncclDataType_t, int peer, ncclComm_t c, cudaStream_t stream)
+{
+    if (peer == c->rank && bytes > PIECE) simt_fault("%zu bytes to oneself", bytes);
+    return enqueue(stream, [=] {
+        for (size_t at = 0; at < bytes; at += PIECE) {
+            while (c->all->full[c->rank][peer]) sched_yield();
+            memcpy(c->all->mail[c->rank][peer], (const char *)send + at, least(PIECE, bytes - at));
+            c->all->full[c->rank][peer] = 1;
+        }
+    });
+}
+
+ncclResult_t receive(void *recv, size_t bytes, ncclDataType_t, int peer, ncclComm_t c, cudaStream_t stream)
+{
+    return enqueue(stream, [=] {
+        for (size_t at = 0; at < bytes; at += PIECE) {
+            while (!c->all->full[peer][c->rank]) sched_yield();
+            memcpy((char *)recv + at, c->all->mail[peer][c->rank], least(PIECE, bytes - at));
+            c->all->full[peer][c->rank] = 0;
+        }
+    });
+}
+
+ncclResult_t get_version(int *version)
+{
+    *version = 22809;
+    return ncclSuccess;
+}
+
+/* The one who makes the id makes the memory. */
+ncclResult_t get_unique_id(ncclUniqueId *id)
+{
+    static int count;
+    memset(id, 0, sizeof *id);
+    snprintf(id->internal, sizeof id->internal, "/longhaul-simt-%d-%d", (int)getpid(), count++);
+    int fd = shm_open(id->internal, O_CREAT | O_EXCL | O_RDWR, 0600);
+    if (fd < 0 || ftruncate(fd, sizeof(shared)) != 0) return ncclSystemError;
+    close(fd);
+    return ncclSuccess;
+}
+
+ncclResult_t comm_init_rank(ncclComm_t *out, int ranks, ncclUniqueId id, int rank)
+{
+    int fd = shm_open(id.internal, O_RDWR, 0600);
+    if (fd < 0 || ranks > MOST) return ncclSystemError;
+    void *p = mmap(nullptr, sizeof(shared), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    close(fd);
+    if (p == MAP_FAILED) return ncclSystemError;
+    ncclComm_t c = new simt_nccl{(shared *)p, ranks, rank, {0}};
+    barrier(c);
+    if (rank == 0) shm_unlink(id.internal);
+    *out = c;
+    return ncclSuccess;
+}
+
+ncclResult_t comm_destroy(ncclComm_t c)
+{
+    munmap(c->all, sizeof(shared));
+    delete c;
+    return ncclSuccess;
+}
+
+ncclResult_t comm_get_async_error(ncclComm_t, ncclResult_t *error)
+{
+    *error = ncclSuccess;
+    return ncclSuccess;
+}
+
+ncclResult_t group_start(void)
+{
+    grouped++;
+    return ncclSuccess;
+}
+
+ncclResult_t group_end(void)
+{
+    return grouped-- > 0 ? ncclSuccess : ncclInvalidArgument;
+}
+
+const char *get_error_string(ncclResult_t rc)
+{
+    return rc == ncclSuccess ? "success" : "an error of the emulation";
+}
+
+} // namespace
+
+extern "C" lh_status lh_nccl_open(const lh_nccl **out)
+{
+    static const lh_nccl functions = {
+        get_version, get_unique_id,   comm_init_rank, comm_destroy, comm_destroy, comm_get_async_error,
+        all_reduce,  all_gather,      broadcast,      send_to,      receive,      group_start,
+        group_end,   get_error_string};
+    *out = &functions;
+    return LH_OK;
+}
