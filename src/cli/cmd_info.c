@@ -73,7 +73,7 @@ static json_t *operations_json(void)
 
 /* What a rank says of itself. */
 typedef struct about_rank {
-    char host[128], device[128];
+    char host[128], device[128], cuda[512];
     int64_t free_bytes;
 } about_rank;
 
@@ -81,10 +81,13 @@ static lh_status describe(lh_comm *comm, about_rank *out)
 {
     lh_status st = LH_OK;
     lh_device *device = NULL;
+    lh_device_found found;
     LH_TRY(lh_device_open(&device, &(lh_device_choice){.kind = LH_DEVICE_CPU}));
     snprintf(out->host, sizeof out->host, "%s", lh_comm_host(comm));
     snprintf(out->device, sizeof out->device, "%s", lh_device_name(device));
     out->free_bytes = lh_device_free_bytes(device);
+    lh_device_find(LH_DEVICE_CUDA, &found);
+    snprintf(out->cuda, sizeof out->cuda, "%s", found.text);
 done:
     lh_device_close(device);
     return st;
@@ -101,8 +104,8 @@ static lh_status ranks_json(lh_comm *comm, json_t **out)
     LH_TRY(lh_comm_agree(comm, st));
     LH_TRY(lh_comm_allgather(comm, &own, all, sizeof own));
     for (int r = 0; r < lh_comm_size(comm); r++)
-        json_array_append_new(list, json_pack("{s:s, s:s, s:I}", "host", all[r].host, "device", all[r].device,
-                                              "free_bytes", (json_int_t)all[r].free_bytes));
+        json_array_append_new(list, json_pack("{s:s, s:s, s:I, s:s}", "host", all[r].host, "device", all[r].device,
+                                              "free_bytes", (json_int_t)all[r].free_bytes, "cuda", all[r].cuda));
     *out = list;
     list = NULL;
 done:

@@ -54,7 +54,12 @@ static const lh_option engine_rows[] = {
      FIELD(device),
      .def = "auto",
      .choices = devices,
-     .help = "What computes. ref is plain C, slow, the definition of every operation."},
+     .help = "What computes. auto: cuda where every rank finds a device, else cpu. ref is plain C, slow, the "
+             "definition of every operation."},
+    {.type = LH_OPT_FLAG,
+     .name = "share-device",
+     FIELD(share_device),
+     .help = "Let ranks of one host compute on the same CUDA device. They then talk through the host."},
     {.type = LH_OPT_STR,
      .name = "dtype",
      FIELD(dtype),

@@ -61,6 +61,11 @@ done:
     return st;
 }
 
+void lh_device_set_limit(lh_device *device, int64_t limit_bytes)
+{
+    device->limit_bytes = limit_bytes;
+}
+
 void lh_device_close(lh_device *device)
 {
     if (!device) return;

@@ -7,10 +7,11 @@
 #include "base/mem.h"
 #include "base/progress.h"
 #include "engine/clock.h"
+#include "engine/devices.h"
 #include "engine/threads.h"
 
 struct lh_engine {
-    lh_comm *comm;
+    lh_comm *comm, *device_comm;
     lh_device *device;
     lh_stream *stream;
     lh_kv_place place;
@@ -22,19 +23,6 @@ struct lh_engine {
     int64_t replicas;
     double load_s;
 };
-
-lh_status lh_engine_backend(const char *device, const lh_ops **out)
-{
-    lh_status st = LH_OK;
-    const char *name = strcmp(device, "auto") == 0 ? "cpu" : device;
-    *out = lh_ops_find(name);
-    if (!*out && strcmp(name, "cuda") == 0)
-        LH_FAIL(LH_EUSAGE, "--device cuda: this build has no CUDA backend, use cpu");
-    if (!*out) LH_FAIL(LH_EUSAGE, "--device '%s' is none of auto, cpu, ref", device);
-    LH_TRY(lh_ops_check(*out));
-done:
-    return st;
-}
 
 lh_status lh_engine_dtypes(const lh_engine_options *options, const lh_checkpoint *ck, lh_dtype *dtype,
                            lh_dtype *kv_dtype)
@@ -52,22 +40,21 @@ done:
     return st;
 }
 
-/* Threads, device and backend of this rank. */
-static lh_status open_device(lh_engine *e, const lh_engine_options *o, int64_t threads)
+/* Collective: threads, device, backend and communicators of this rank. */
+static lh_status open_place(lh_engine *e, lh_comm *world, const lh_engine_options *o)
 {
     lh_status st = LH_OK;
-    int64_t local = lh_comm_local_size(e->comm);
+    lh_devices devices;
+    int64_t threads = 1;
+    LH_TRY(lh_threads_share(world, &threads));
     omp_set_num_threads((int)(o->threads ? o->threads : threads));
-    LH_TRY(lh_engine_backend(o->device, &e->place.ops));
-    /* Ranks of one host share its memory: each may take its part of what is free. */
-    LH_TRY(lh_device_open(&e->device, &(lh_device_choice){.kind = LH_DEVICE_CPU}));
-    int64_t limit = lh_device_free_bytes(e->device) / local;
-    lh_device_close(e->device);
-    e->device = NULL;
-    LH_TRY(lh_device_open(&e->device, &(lh_device_choice){.kind = LH_DEVICE_CPU, .limit_bytes = limit}));
-    LH_TRY(lh_stream_open(&e->stream, e->device));
-    e->place.stream = e->stream;
-    e->place.comm = e->comm;
+    LH_TRY(lh_devices_open(&devices, world, &(lh_devices_wish){.device = o->device, .share = o->share_device}));
+    e->device = devices.device;
+    st = lh_stream_open(&e->stream, e->device);
+    LH_TRY(lh_comm_agree(world, st));
+    LH_TRY(
+        lh_comm_open_on(&e->device_comm, &(lh_comm_on){.host = e->comm, .stream = e->stream, .apart = devices.apart}));
+    e->place = (lh_kv_place){.ops = devices.ops, .stream = e->stream, .comm = e->comm, .device_comm = e->device_comm};
 done:
     return st;
 }
@@ -119,16 +106,15 @@ lh_status lh_engine_open(lh_engine **out, lh_comm *world, const lh_engine_option
     lh_status st = LH_OK;
     lh_engine *e = NULL;
     double start = lh_clock_s();
-    int64_t size = lh_comm_size(world), tp = options->tp ? options->tp : size, threads = 1;
+    int64_t size = lh_comm_size(world), tp = options->tp ? options->tp : size;
     LH_TRY(lh_calloc(&e, 1, sizeof *e));
     if (tp < 1 || tp > size || size % tp)
         LH_FAIL(LH_EUSAGE, "--tp %lld does not divide the %lld ranks of this run", (long long)tp, (long long)size);
     e->replicas = size / tp;
     e->deterministic = options->deterministic;
     LH_TRY(lh_comm_split(world, (int)(lh_comm_rank(world) / tp), &e->comm));
-    LH_TRY(lh_threads_share(world, &threads));
-    st = open_device(e, options, threads);
-    if (st == LH_OK) st = open_model(e, options);
+    LH_TRY(open_place(e, world, options));
+    st = open_model(e, options);
     LH_TRY(lh_comm_agree(world, st));
     lh_comm_step(world, "loading weights", 0);
     st = load(e);
@@ -150,6 +136,7 @@ void lh_engine_close(lh_engine *e)
     lh_model_close(e->model);
     lh_tokenizer_close(e->tokenizer);
     lh_checkpoint_close(e->ck);
+    lh_comm_close(e->device_comm);
     if (e->stream) lh_stream_close(e->stream);
     if (e->device) lh_device_close(e->device);
     lh_comm_close(e->comm);

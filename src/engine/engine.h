@@ -14,7 +14,8 @@ typedef struct lh_engine lh_engine;
 typedef struct lh_engine_options {
     const char *model;    /* a checkpoint */
     int64_t tp;           /* ranks that share one copy of the model; 0: all of them */
-    const char *device;   /* "auto", "cpu", "ref" */
+    const char *device;   /* "auto", "cpu", "cuda", "ref" */
+    int share_device;     /* 1: ranks of one host may compute on the same CUDA device */
     const char *dtype;    /* "auto", "f32", "bf16" */
     const char *kv_dtype; /* "auto" (as dtype), "f32", "bf16" */
     int64_t threads;      /* of this rank; 0: the cores of the host, shared by its ranks */
@@ -41,8 +42,5 @@ int64_t lh_engine_replicas(const lh_engine *engine); /* world size / tp */
 /* What "auto" means for a checkpoint: bf16 where it stores bf16, else f32. */
 lh_status lh_engine_dtypes(const lh_engine_options *options, const lh_checkpoint *ck, lh_dtype *dtype,
                            lh_dtype *kv_dtype);
-
-/* The table of operations for `device`; LH_EUSAGE naming those that there are. */
-lh_status lh_engine_backend(const char *device, const lh_ops **out);
 
 #endif

@@ -1,6 +1,7 @@
 #include "engine/plan.h"
 
 #include "base/mem.h"
+#include "engine/devices.h"
 
 /* An all-reduce sends its buffer once; the reproducible mode gathers one product a logical shard instead. */
 static int64_t sent_per_token(const lh_config *c, const lh_shard *s, int deterministic)
@@ -59,7 +60,7 @@ done:
 static lh_status plan_all(lh_plan *plan, const lh_plan_request *r, const lh_config *c)
 {
     lh_status st = LH_OK;
-    lh_device *device = NULL;
+    lh_devices_room room;
     if (r->context < 1) LH_FAIL(LH_EUSAGE, "--context must be at least 1 token");
     if (r->context + r->max_new > c->max_positions)
         LH_FAIL(LH_EUSAGE,
@@ -69,10 +70,11 @@ static lh_status plan_all(lh_plan *plan, const lh_plan_request *r, const lh_conf
                 (long long)r->context, (long long)r->max_new, (long long)c->max_positions);
     LH_TRY(lh_calloc(&plan->ranks, plan->tp, sizeof *plan->ranks));
     for (int rank = 0; rank < plan->tp; rank++) LH_TRY(plan_rank(&plan->ranks[rank], r, c, plan, rank));
-    LH_TRY(lh_device_open(&device, &(lh_device_choice){.kind = LH_DEVICE_CPU}));
-    plan->free_bytes = lh_device_free_bytes(device);
+    LH_TRY(lh_devices_look(&room, r->engine->device));
+    plan->free_bytes = room.free_bytes;
     plan->fits = 1;
-    for (int rank = 0; rank < plan->tp; rank++) plan->fits &= plan->ranks[rank].peak <= plan->free_bytes / plan->tp;
+    for (int rank = 0; rank < plan->tp; rank++)
+        plan->fits &= plan->ranks[rank].peak <= room.free_bytes / (room.shared ? plan->tp : 1);
     plan->budget = lh_policy_entries(r->policy, r->context);
     plan->entries = r->context * c->kv_heads * c->layers;
     lh_heads all;
@@ -85,7 +87,6 @@ static lh_status plan_all(lh_plan *plan, const lh_plan_request *r, const lh_conf
     plan->entries_kept = whole.entries;
     LH_TRY(make_layer_budgets(plan, r, &shape));
 done:
-    lh_device_close(device);
     return st;
 }
 
@@ -93,9 +94,7 @@ lh_status lh_plan_make(lh_plan *out, const lh_plan_request *request)
 {
     lh_status st = LH_OK;
     lh_checkpoint *ck = NULL;
-    const lh_ops *ops;
     lh_plan plan = {.tp = request->engine->tp ? request->engine->tp : 1};
-    LH_TRY(lh_engine_backend(request->engine->device, &ops));
     LH_TRY(lh_checkpoint_open(&ck, request->engine->model));
     LH_TRY(lh_engine_dtypes(request->engine, ck, &plan.dtype, &plan.kv_dtype));
     LH_TRY(plan_all(&plan, request, lh_checkpoint_config(ck)));

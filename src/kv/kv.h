@@ -52,7 +52,8 @@ typedef struct lh_kv_shape {
 typedef struct lh_kv_place {
     const lh_ops *ops;
     lh_stream *stream;
-    lh_comm *comm;
+    lh_comm *comm;        /* of host memory */
+    lh_comm *device_comm; /* the same ranks, for memory of the stream's device (lh_comm_open_on) */
 } lh_kv_place;
 
 /* The scores of one layer's eviction, on this rank: [kv_count, ld], of slots in the order of the view. Device memory

@@ -201,9 +201,9 @@ static lh_status exchange_columns(lh_kv *kv, const lh_eviction *e, lh_status *lo
     }
     assert(end <= kv->work.bytes[LH_WORK_PIECES]);
     if (*local == LH_OK) *local = move_pieces(kv, e, h->rank);
-    if (*local == LH_OK) *local = lh_stream_sync(kv->place.stream);
+    if (*local == LH_OK) *local = lh_comm_flush(kv->place.device_comm);
     char *all = kv->work.at[LH_WORK_PIECES];
-    LH_TRY(lh_comm_allgatherv(kv->place.comm, all + kv->traffic.at[h->rank], all, kv->traffic.bytes, kv->traffic.at));
+    LH_TRY(lh_comm_allgatherv(kv->place.device_comm, all + kv->traffic.at[h->rank], all, kv->traffic.bytes, kv->traffic.at));
     for (int r = 0; r < h->ranks && *local == LH_OK; r++)
         if (r != h->rank) *local = move_pieces(kv, e, r);
 done:

@@ -54,8 +54,8 @@ lh_status lh_kv_exchange_heads(lh_kv *kv, void *blocks, int64_t head_bytes, lh_s
         kv->traffic.bytes[r] = head_bytes * other.q_count;
         kv->traffic.at[r] = head_bytes * other.q_first;
     }
-    if (*local == LH_OK) *local = lh_stream_sync(kv->place.stream);
-    return lh_comm_allgatherv(kv->place.comm, all + kv->traffic.at[h->rank], all, kv->traffic.bytes, kv->traffic.at);
+    if (*local == LH_OK) *local = lh_comm_flush(kv->place.device_comm);
+    return lh_comm_allgatherv(kv->place.device_comm, all + kv->traffic.at[h->rank], all, kv->traffic.bytes, kv->traffic.at);
 }
 
 /* From the blocks of all ranks, those query heads that share a KV head with one of this rank: dst [rows, kv_count *

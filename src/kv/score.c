@@ -214,8 +214,8 @@ lh_status lh_kv_join_scores(lh_kv *kv, const lh_eviction *e, lh_status *local, f
                                                                        .cols = e->cols,
                                                                        .ld = ld,
                                                                        .scale = scale});
-    if (*local == LH_OK) *local = lh_stream_sync(kv->place.stream);
-    LH_TRY(lh_comm_allreduce(kv->place.comm, sums, e->cols, LH_I64, LH_SUM));
+    if (*local == LH_OK) *local = lh_comm_flush(kv->place.device_comm);
+    LH_TRY(lh_comm_allreduce(kv->place.device_comm, sums, e->cols, LH_I64, LH_SUM));
     if (*local == LH_OK)
         *local =
             ops->share_scores(kv->place.stream, &(lh_share_scores_args){.y = scores,

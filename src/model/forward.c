@@ -202,8 +202,8 @@ static lh_status embed(lh_forward *f, const int32_t *ids, int64_t n, float *x)
                                                                  .rows = s->vocab_count,
                                                                  .scale = (float)f->config->embed_scale}));
     if (s->ranks > 1) { /* one rank has the row, the others zeros: the sum is exact */
-        LH_TRY(lh_stream_sync(f->place.stream));
-        LH_TRY(lh_comm_allreduce(f->place.comm, x, n * f->config->hidden, LH_F32, LH_SUM));
+        LH_TRY(lh_comm_flush(f->place.device_comm));
+        LH_TRY(lh_comm_allreduce(f->place.device_comm, x, n * f->config->hidden, LH_F32, LH_SUM));
     }
 done:
     return st;

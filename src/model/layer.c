@@ -181,8 +181,8 @@ static lh_status sum_in_order(lh_forward *f, const cut_product *p, int64_t token
             f->gather_at[r] = p->parts->first[r] * block * 4;
             f->gather_bytes[r] = (p->parts->first[r + 1] - p->parts->first[r]) * block * 4;
         }
-        LH_TRY(lh_stream_sync(f->place.stream));
-        LH_TRY(lh_comm_allgatherv(f->place.comm, f->parts + first * block, f->parts, f->gather_bytes, f->gather_at));
+        LH_TRY(lh_comm_flush(f->place.device_comm));
+        LH_TRY(lh_comm_allgatherv(f->place.device_comm, f->parts + first * block, f->parts, f->gather_bytes, f->gather_at));
     }
     LH_TRY(f->place.ops->sum_shards(f->place.stream,
                                     &(lh_sum_shards_args){f->y, f->parts, p->parts->first[ranks], block}));
@@ -200,8 +200,8 @@ static lh_status multiply_cut(lh_forward *f, const cut_product *p, int64_t token
     } else {
         LH_TRY(multiply(f, p, 0, p->in, f->y, tokens));
         if (f->shard->ranks > 1) {
-            LH_TRY(lh_stream_sync(f->place.stream));
-            LH_TRY(lh_comm_allreduce(f->place.comm, f->y, tokens * hidden, LH_F32, LH_SUM));
+            LH_TRY(lh_comm_flush(f->place.device_comm));
+            LH_TRY(lh_comm_allreduce(f->place.device_comm, f->y, tokens * hidden, LH_F32, LH_SUM));
         }
     }
     if (p->bias) LH_TRY(f->place.ops->add(f->place.stream, &(lh_add_args){f->y, p->bias, tokens, hidden, hidden, 0}));

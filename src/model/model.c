@@ -5,6 +5,7 @@
 
 #include "base/json.h"
 #include "base/mem.h"
+#include "base/whole.h"
 #include "model/model_impl.h"
 
 /* A piece of device memory: one tensor, or several whose rows stand one below the other. */
@@ -92,6 +93,31 @@ typedef struct loader {
     int64_t done, total;
 } loader;
 
+/* Bytes of rows that go through the host at a time. */
+static const int64_t STAGED_BYTES = 64 << 20;
+
+/* A range of rows into device memory: read where it belongs, or through the host. */
+static lh_status load_range(loader *in, const lh_weight_range *range, char *at, lh_dtype type)
+{
+    lh_status st = LH_OK;
+    lh_stream *stream = in->model->place.stream;
+    lh_weight_range some = *range;
+    int64_t row_bytes = range->cols * lh_dtype_bytes(type), most = STAGED_BYTES / row_bytes + 1;
+    void *host = NULL;
+    if (lh_device_kind_of(lh_stream_device(stream)) == LH_DEVICE_CPU)
+        return lh_checkpoint_read(in->ck, range, at, type, range->cols);
+    LH_TRY(lh_stream_staging(stream, &host, lh_least(most, range->rows) * row_bytes));
+    for (int64_t done = 0; done < range->rows; done += some.rows) {
+        some.row = range->row + done;
+        some.rows = lh_least(most, range->rows - done);
+        LH_TRY(lh_checkpoint_read(in->ck, &some, host, type, range->cols));
+        LH_TRY(lh_stream_copy(stream, at + done * row_bytes, host, some.rows * row_bytes, LH_COPY_TO_DEVICE));
+        LH_TRY(lh_stream_sync(stream));
+    }
+done:
+    return st;
+}
+
 static lh_status load_piece(loader *in, const piece *p, int64_t layer, void *where)
 {
     lh_status st = LH_OK;
@@ -107,7 +133,7 @@ static lh_status load_piece(loader *in, const piece *p, int64_t layer, void *whe
         int64_t part = range.rows * range.cols;
         range.layer = layer;
         if (part == 0) continue;
-        LH_TRY(lh_checkpoint_read(in->ck, &range, at, type, range.cols));
+        LH_TRY(load_range(in, &range, at, type));
         at += part * lh_dtype_bytes(type);
     }
     in->done += bytes;

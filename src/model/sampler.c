@@ -70,16 +70,22 @@ static lh_status gather_best(const lh_sample_at *in, const lh_logits_view *row, 
     float *values = NULL;
     int32_t *indices = NULL;
     candidate *mine = NULL, *all = NULL;
+    float *best = NULL;
+    int32_t *at = NULL;
+    LH_TRY(lh_calloc(&best, own, sizeof *best));
+    LH_TRY(lh_calloc(&at, own, sizeof *at));
     LH_TRY(lh_device_alloc(device, &values, own * 4, LH_MEM_WORK));
     LH_TRY(lh_device_alloc(device, &indices, own * 4, LH_MEM_WORK));
     LH_TRY(lh_calloc(&mine, k, sizeof *mine));
     LH_TRY(lh_calloc(&all, k * ranks, sizeof *all));
     LH_TRY(in->place->ops->top_logits(
         in->place->stream, &(lh_top_logits_args){values, indices, row->logits, 1, row->count, row->count, own}));
+    LH_TRY(lh_stream_copy(in->place->stream, best, values, own * 4, LH_COPY_TO_HOST));
+    LH_TRY(lh_stream_copy(in->place->stream, at, indices, own * 4, LH_COPY_TO_HOST));
     LH_TRY(lh_stream_sync(in->place->stream));
     /* A part with fewer than k is filled up with what comes behind everything, NaN too. */
     for (int64_t i = 0; i < k; i++)
-        mine[i] = i < own ? (candidate){values[i], (int32_t)(indices[i] + row->first)} : (candidate){NAN, INT32_MAX};
+        mine[i] = i < own ? (candidate){best[i], (int32_t)(at[i] + row->first)} : (candidate){NAN, INT32_MAX};
     LH_TRY(lh_comm_allgather(in->place->comm, mine, all, k * (int64_t)sizeof *mine));
     qsort(all, (size_t)(k * ranks), sizeof *all, better_first);
     *n = k;
@@ -89,6 +95,8 @@ static lh_status gather_best(const lh_sample_at *in, const lh_logits_view *row, 
 done:
     lh_free(all);
     lh_free(mine);
+    lh_free(best);
+    lh_free(at);
     lh_device_free(device, values);
     lh_device_free(device, indices);
     return st;

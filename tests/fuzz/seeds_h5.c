@@ -169,7 +169,7 @@ static lh_status open_kv(fz_cache *c, int kind, lh_kv **kv)
                          .window = 20,
                          .sliding = c->sliding};
     LH_TRY(lh_policy_resolve(&plan, &policies[kind]));
-    LH_TRY(lh_kv_open(kv, &(lh_kv_place){&lh_ops_ref, c->stream, c->comm}, &shape, &plan));
+    LH_TRY(lh_kv_open(kv, &(lh_kv_place){.ops = &lh_ops_ref, .stream = c->stream, .comm = c->comm}, &shape, &plan));
 done:
     return st;
 }

@@ -163,11 +163,13 @@ void rig_open(rig *r, const rig_case *of, lh_comm *comm, const lh_ops *ops)
     lh_policy_ask(&r->plan, of->question);
     mt_try(lh_device_open(&r->device, &(lh_device_choice){.kind = LH_DEVICE_CPU}));
     mt_try(lh_stream_open(&r->stream, r->device));
+    mt_try(lh_comm_open_on(&r->device_comm, &(lh_comm_on){.host = comm, .stream = r->stream}));
     mt_try(lh_heads_of(&r->heads, of->heads, of->kv_heads, lh_comm_rank(comm), lh_comm_size(comm)));
     make_projections(r);
     make_rotations(r);
     lh_kv_shape shape = rig_shape(r);
-    mt_try(lh_kv_open(&r->kv, &(lh_kv_place){.ops = ops, .stream = r->stream, .comm = comm}, &shape, &r->plan));
+    lh_kv_place place = {.ops = ops, .stream = r->stream, .comm = comm, .device_comm = r->device_comm};
+    mt_try(lh_kv_open(&r->kv, &place, &shape, &r->plan));
     lh_kv_seed(r->kv, of->seed, RIG_REQUEST);
     lh_kv_listen(r->kv, &(lh_kv_listener){.self = r, .scored = scored, .kept = kept});
     int64_t room = of->tokens > BLOCK_MOST ? of->tokens : BLOCK_MOST;
@@ -183,6 +185,7 @@ void rig_open(rig *r, const rig_case *of, lh_comm *comm, const lh_ops *ops)
 void rig_close(rig *r)
 {
     lh_kv_close(r->kv);
+    lh_comm_close(r->device_comm);
     lh_stream_close(r->stream);
     lh_device_close(r->device); /* asserts that the cache gave everything back */
     lh_free(r->k), lh_free(r->v), lh_free(r->q), lh_free(r->o), lh_free(r->lse), lh_free(r->positions);

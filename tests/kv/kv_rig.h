@@ -47,7 +47,7 @@ typedef struct rig {
     lh_device *device;
     lh_stream *stream;
     const lh_ops *ops;
-    lh_comm *comm;
+    lh_comm *comm, *device_comm;
     lh_heads heads;
     lh_kv *kv;
     lh_policy_plan plan;

@@ -50,10 +50,13 @@ struct simt_pool {
     char nothing;
 };
 
+extern "C" void simt_open_memory(void);
+extern "C" void simt_close_memory(void);
+
 namespace
 {
 
-const size_t ALIGN = 512, GUARD = 512;
+const size_t ALIGN = 512, GUARD = 512, HUGE_PAGE = 2 << 20;
 
 cudaError_t last;
 int current;
@@ -85,27 +88,28 @@ void make_arena()
 {
     if (memory.base) return;
     memory.bytes = number_from("LONGHAUL_SIMT_MEMORY", (size_t)1 << 30);
-    size_t range = 2 * memory.bytes + (1 << 20); /* room for guards and gaps */
+    size_t range = 2 * memory.bytes + 2 * HUGE_PAGE; /* room for guards and gaps */
     void *p = mmap(nullptr, range, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (p == MAP_FAILED) simt_fault("no addresses for device memory");
-    memory.base = (char *)p;
+    memory.base = (char *)(((uintptr_t)p + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE);
+    madvise(memory.base, range - HUGE_PAGE, MADV_HUGEPAGE); /* the fence moves at every piece of work: few pages */
 }
 
 /* Device memory can be touched while this is there. */
 struct open_fence {
     open_fence()
     {
-        if (memory.base && memory.opened++ == 0) protect(PROT_READ | PROT_WRITE);
+        simt_open_memory();
     }
     ~open_fence()
     {
-        if (memory.base && --memory.opened == 0) protect(PROT_NONE);
+        simt_close_memory();
     }
     static void protect(int how)
     {
         if (memory.blocks.empty()) return;
         char *end = memory.blocks.rbegin()->first + memory.blocks.rbegin()->second + GUARD;
-        size_t bytes = ((size_t)(end - memory.base) + 4095) / 4096 * 4096;
+        size_t bytes = ((size_t)(end - memory.base) + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
         mprotect(memory.base, bytes, how);
     }
 };
@@ -200,6 +204,16 @@ void wait_for(const std::shared_ptr<moment> &m)
 }
 
 } // namespace
+
+void simt_open_memory(void)
+{
+    if (memory.base && memory.opened++ == 0) open_fence::protect(PROT_READ | PROT_WRITE);
+}
+
+void simt_close_memory(void)
+{
+    if (memory.base && --memory.opened == 0) open_fence::protect(PROT_NONE);
+}
 
 void simt_enqueue_now(cudaStream_t stream, work w)
 {

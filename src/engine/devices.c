@@ -1,0 +1,127 @@
+#include "engine/devices.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/mem.h"
+
+/* What a rank tells the others. */
+typedef struct seat {
+    char host[64], bus[32];
+    int32_t found; /* CUDA devices that it sees */
+} seat;
+
+lh_status lh_devices_ops(const char *device, const lh_ops **out)
+{
+    lh_status st = LH_OK;
+    *out = lh_ops_find(device);
+    if (!*out && strcmp(device, "cuda") == 0)
+        LH_FAIL(LH_EUSAGE, "--device cuda: this build has no CUDA backend (configure it with -DLH_CUDA=ON where the "
+                           "CUDA toolkit is); --device cpu always works");
+    if (!*out) LH_FAIL(LH_EUSAGE, "--device '%s' is none of auto, cpu, cuda, ref", device);
+    LH_TRY(lh_ops_check(*out));
+done:
+    return st;
+}
+
+/* What "auto" is: the same on all ranks. */
+static const char *resolve(const char *device, const seat *seats, int ranks)
+{
+    if (strcmp(device, "auto") != 0) return device;
+    if (!lh_ops_find("cuda")) return "cpu";
+    for (int r = 0; r < ranks; r++)
+        if (seats[r].found == 0) return "cpu";
+    return "cuda";
+}
+
+lh_status lh_devices_look(lh_devices_room *out, const char *device)
+{
+    lh_status st = LH_OK;
+    const lh_ops *ops;
+    lh_device *opened = NULL;
+    lh_device_found found;
+    lh_device_find(LH_DEVICE_CUDA, &found);
+    LH_TRY(lh_devices_ops(resolve(device, &(seat){.found = found.count}, 1), &ops));
+    LH_TRY(lh_device_open(&opened, &(lh_device_choice){.kind = ops->device}));
+    *out = (lh_devices_room){.free_bytes = lh_device_free_bytes(opened), .shared = ops->device == LH_DEVICE_CPU};
+done:
+    lh_device_close(opened);
+    return st;
+}
+
+static int same_device(const seat *a, const seat *b)
+{
+    return a->bus[0] && strcmp(a->bus, b->bus) == 0 && strcmp(a->host, b->host) == 0;
+}
+
+/* How many ranks compute on the device of `rank`; the other one that has it in *other. */
+static int sharers_of(const seat *seats, int ranks, int rank, int *other)
+{
+    int n = 0;
+    for (int r = 0; r < ranks; r++) {
+        if (!same_device(&seats[rank], &seats[r])) continue;
+        if (r != rank) *other = r;
+        n++;
+    }
+    return n;
+}
+
+/* Every rank knows the same of all and finds the same. */
+static lh_status check_apart(const seat *seats, int ranks, const lh_devices_wish *wish, int *apart)
+{
+    lh_status st = LH_OK;
+    *apart = 1;
+    for (int r = 0; r < ranks; r++) {
+        int other = r;
+        if (sharers_of(seats, ranks, r, &other) < 2) continue;
+        *apart = 0;
+        if (!wish->share)
+            LH_FAIL(LH_EUSAGE,
+                    "ranks %d and %d on %s would share the CUDA device at %s: start one rank a device, or say "
+                    "--share-device or --device cpu",
+                    r, other, seats[r].host, seats[r].bus);
+    }
+done:
+    return st;
+}
+
+static lh_status tell(lh_comm *world, const lh_device *device, seat *all)
+{
+    lh_device_found found;
+    seat own = {0};
+    lh_device_find(LH_DEVICE_CUDA, &found);
+    own.found = found.count;
+    snprintf(own.host, sizeof own.host, "%s", lh_comm_host(world));
+    if (device) snprintf(own.bus, sizeof own.bus, "%s", lh_device_bus(device));
+    return lh_comm_allgather(world, &own, all, sizeof own);
+}
+
+lh_status lh_devices_open(lh_devices *out, lh_comm *world, const lh_devices_wish *wish)
+{
+    lh_status st = LH_OK;
+    int ranks = lh_comm_size(world), rank = lh_comm_rank(world), other = 0;
+    seat *seats = NULL;
+    lh_devices d = {0};
+    LH_TRY(lh_calloc(&seats, ranks, sizeof *seats));
+    LH_TRY(tell(world, NULL, seats));
+    st = lh_devices_ops(resolve(wish->device, seats, ranks), &d.ops);
+    if (st == LH_OK) {
+        lh_device_choice choice = {.kind = d.ops->device};
+        if (choice.kind == LH_DEVICE_CUDA && seats[rank].found)
+            choice.index = lh_comm_local_rank(world) % seats[rank].found;
+        st = lh_device_open(&d.device, &choice);
+    }
+    LH_TRY(lh_comm_agree(world, st));
+    LH_TRY(tell(world, d.device, seats));
+    LH_TRY(check_apart(seats, ranks, wish, &d.apart));
+    /* Ranks of one host share its memory, those of one device that one's: each may take its part of what is free. */
+    int on_host = d.ops->device == LH_DEVICE_CPU;
+    int sharers = on_host ? lh_comm_local_size(world) : sharers_of(seats, ranks, rank, &other);
+    lh_device_set_limit(d.device, lh_device_free_bytes(d.device) / sharers);
+    *out = d;
+    d.device = NULL;
+done:
+    lh_device_close(d.device);
+    lh_free(seats);
+    return st;
+}

@@ -1,0 +1,34 @@
+/* devices.h - what each rank of a run computes on: one device a rank, unless they may share. */
+#ifndef LH_ENGINE_DEVICES_H
+#define LH_ENGINE_DEVICES_H
+
+#include "comm/comm.h"
+#include "kernels/ops.h"
+
+typedef struct lh_devices_wish {
+    const char *device; /* "auto": cuda where every rank finds a device, else cpu; "cpu", "cuda", "ref" */
+    int share;          /* 1: ranks of one host may share a CUDA device */
+} lh_devices_wish;
+
+typedef struct lh_devices {
+    const lh_ops *ops;
+    lh_device *device; /* of this rank; new, with its part of the free memory as its limit */
+    int apart;         /* no two ranks share a CUDA device */
+} lh_devices;
+
+/* Collective over `world`; fails on all ranks or on none. LH_EUSAGE says what is missing, or which ranks would share a
+ * device. */
+lh_status lh_devices_open(lh_devices *out, lh_comm *world, const lh_devices_wish *wish);
+
+/* What a rank of a run on this host would have: memory that is free now, and whether ranks share it (a CUDA device is
+ * for one rank). "auto" is cuda where there is a device. */
+typedef struct lh_devices_room {
+    int64_t free_bytes;
+    int shared;
+} lh_devices_room;
+lh_status lh_devices_look(lh_devices_room *out, const char *device);
+
+/* The operations of a device by its name, without "auto"; LH_EUSAGE naming those that there are. */
+lh_status lh_devices_ops(const char *device, const lh_ops **out);
+
+#endif
