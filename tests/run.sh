@@ -1,16 +1,19 @@
 #!/usr/bin/env bash
 # Installs what is missing, builds and runs every test: units, one to four ranks, and the parsers under the address and
-# undefined behaviour sanitizers with a short fuzz. `--long` adds the long loops and a million mutations.
+# undefined behaviour sanitizers with a short fuzz. `--long` adds the long loops and a million mutations; `--gpu` runs
+# the tests that need a CUDA device, alone.
 # For Debian 12, as root or with sudo. Can be run again at any time; ends with the summary of ctest.
 set -euo pipefail
 # shellcheck source=jobs/common.sh
 . "$(dirname "${BASH_SOURCE[0]}")/../jobs/common.sh"
 
+gpu=
 case "${1-}" in
 '') ;;
 --long) export LONGHAUL_LONG=1 ;;
+--gpu) gpu=ON ;;
 *)
-    echo "usage: tests/run.sh [--long]"
+    echo "usage: tests/run.sh [--long | --gpu]"
     [ "$1" = --help ] && exit 0
     exit 2
     ;;
@@ -31,7 +34,19 @@ run_tests() {
 
 failed=0
 install "${packages[@]}" check
-build release build -- -DLH_TESTS=ON
+if [ "$gpu" ]; then
+    build cuda build-cuda -- -DLH_TESTS=ON
+    say "testing on a CUDA device"
+    run_tests build-cuda -L gpu
+    sed -n '/tests passed/,$p' "$logs/build-cuda.tests"
+    exit "$failed"
+fi
+build release build -- -DLH_TESTS=ON -DLH_CUDA=AUTO
+if grep -q '^CMAKE_CUDA_COMPILER:' "$root/build/CMakeCache.txt"; then
+    say "with the CUDA toolkit: kernels are compiled for devices, too"
+else
+    say "without a CUDA toolkit: kernels run on the emulated device alone"
+fi
 parsers=()
 for room in base model fuzz; do
     [ -e "$root/tests/$room/CMakeLists.txt" ] && parsers+=("tests/$room")

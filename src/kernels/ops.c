@@ -3,7 +3,9 @@
 #include <stddef.h>
 
 static const lh_ops *const backends[] = {
-    &lh_ops_ref, &lh_ops_cpu, &lh_ops_cuda, /* the last: may be missing */
+    &lh_ops_ref,
+    &lh_ops_cpu, /* this and the next: at NULL where they are not linked */
+    &lh_ops_cuda,
 };
 #define BACKENDS ((int)(sizeof backends / sizeof backends[0]))
 
@@ -27,7 +29,9 @@ const lh_ops *lh_ops_find(const char *name)
 
 const lh_ops *lh_ops_at(int i)
 {
-    return i >= 0 && i < BACKENDS ? backends[i] : NULL;
+    for (int b = 0; b < BACKENDS && i >= 0; b++)
+        if (backends[b] && i-- == 0) return backends[b];
+    return NULL;
 }
 
 const char *lh_op_name(int i)

@@ -477,7 +477,8 @@ typedef struct lh_ops {
 #undef LH_OP
 } lh_ops;
 
-extern const lh_ops lh_ops_ref, lh_ops_cpu;
+extern const lh_ops lh_ops_ref;
+extern const lh_ops lh_ops_cpu __attribute__((weak));  /* at NULL in tests that do without */
 extern const lh_ops lh_ops_cuda __attribute__((weak)); /* at NULL in a build without CUDA */
 
 /* Backends by name ("ref", "cpu", "cuda"), NULL when there is none; by number, NULL behind the last. */
