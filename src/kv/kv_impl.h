@@ -101,7 +101,6 @@ typedef struct lh_layer_plan {
     int evicts;    /* 0: keeps all and is prefilled in its own pool */
     int ranked;    /* entries compete and not all of them stay */
     int scored;    /* they are ranked by more than their position */
-    lh_pool_form form;
 } lh_layer_plan;
 
 typedef struct lh_prompt {

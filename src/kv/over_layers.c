@@ -27,6 +27,8 @@ lh_status lh_kv_open_over_layers(lh_kv *kv)
     o->floors = o->room + 4 * cells;
     o->bases = o->room + 5 * cells;
     o->budgets = o->room + 6 * cells;
+    for (int64_t l = 0; l < kv->shape.layers; l++)
+        if (kv->layers[l].plan.ranked) kv->layers[l].pool.form.stats = kv->layout.count;
 done:
     return st;
 }

@@ -11,9 +11,7 @@ lh_pool_form lh_kv_form_of(const lh_kv_shape *shape, const lh_policy_plan *plan,
 {
     int stored = plan->evicts || lh_kv_slides(shape, layer);
     return (lh_pool_form){.positions = stored ? LH_POSITIONS_STORED : LH_POSITIONS_IMPLIED,
-                          .stats = lh_kv_evicts_again(plan) || plan->layers == LH_LAYERS_ADAPTIVE
-                                       ? lh_kv_stat_layout(shape, plan).count
-                                       : 0};
+                          .stats = lh_kv_evicts_again(plan) ? lh_kv_stat_layout(shape, plan).count : 0};
 }
 
 int64_t lh_kv_visible_from(const lh_kv_shape *shape, int64_t layer, int64_t seen)
@@ -41,7 +39,6 @@ lh_layer_plan lh_kv_layer_plan(const lh_kv_shape *shape, const lh_policy_plan *f
     p.evicts = p.kept < tokens && !fixed->block;
     p.ranked = p.evicts && p.protect.base > 0 && p.kept < tokens - p.visible_from;
     p.scored = p.ranked && fixed->source != LH_SCORE_POSITION;
-    p.form = lh_kv_form_of(shape, fixed, request->layer);
     p.slack = lh_kv_slack(shape, fixed, request, p.kept);
     return p;
 }
@@ -89,7 +86,7 @@ lh_status lh_kv_plan(const lh_kv_shape *shape, const lh_policy_plan *plan, int64
                      lh_kv_forecast *out)
 {
     lh_status st = LH_OK;
-    int64_t *budgets = NULL, pools = 0, heads = shape->heads.kv_count, longest = 0;
+    int64_t *budgets = NULL, pools = 0, scores = 0, heads = shape->heads.kv_count, longest = 0;
     lh_policy_plan fixed = lh_policy_fix(plan, tokens);
     lh_work_request need = {.ld = tokens};
     lh_kv_forecast f = {.held = lh_kv_blocks_bytes(shape) + shape->layers * lh_kv_ring_bytes(shape, &fixed)};
@@ -117,6 +114,8 @@ lh_status lh_kv_plan(const lh_kv_shape *shape, const lh_policy_plan *plan, int64
         }
         f.entries += entries;
         f.held += lh_pool_bytes(shape, entries + heads * p.slack, lh_kv_form_of(shape, plan, l));
+        if (fixed.layers == LH_LAYERS_ADAPTIVE && p.ranked)
+            scores += (entries + heads * p.slack) * lh_kv_stat_layout(shape, plan).count * (int64_t)sizeof(float);
         lh_kv_add_need(&need, shape, &fixed, &p);
         if (!p.evicts) continue;
         f.one_layer = lh_pool_bytes(shape, heads * tokens, lh_kv_scratch_form(shape, &fixed));
@@ -131,7 +130,7 @@ lh_status lh_kv_plan(const lh_kv_shape *shape, const lh_policy_plan *plan, int64
     if (lh_kv_turns(&fixed))
         f.decoding += lh_turn_bytes(shape, heads * longest, shape->sliding ? lh_most(longest, shape->window) : longest);
     /* the work space stays until the last layer is done, be it one that evicts nothing */
-    f.peak = lh_most(f.held + f.observed, pools + f.one_layer + f.observed);
+    f.peak = lh_most(f.held + f.observed, pools + scores + f.one_layer + f.observed);
     *out = f;
 done:
     lh_free(budgets);

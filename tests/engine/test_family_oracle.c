@@ -190,7 +190,7 @@ static void check_case(lh_engine *engine, int model, const lh_policy_options *po
              policy->budget ? policy->budget : "-", policy->parts.evict ? policy->parts.evict : "-");
     mt_try(lh_kv_begin(x.kv, FAMILY_PROMPT, FAMILY_STEPS));
     mt_try(lh_forward_prefill(x.forward, x.kv, models.ids, FAMILY_PROMPT, NULL));
-    oracle_open(&x.o, &x.of, ROOM);
+    oracle_open(&x.o, &x.of, ROOM, NULL);
     check(&x);
     for (int64_t at = FAMILY_PROMPT; at < ROOM; at += lh_kv_seen(x.kv) - at) {
         int asks = at == FAMILY_PROMPT + 4;

@@ -85,12 +85,11 @@ static void classify(const oracle *o, int64_t l, int64_t g, const lh_protection 
     }
 }
 
-static void drop_unseen(oracle *o)
+static void drop_unseen(oracle *o, int64_t l)
 {
-    for (int64_t l = 0; l < o->of->layers; l++)
-        for (int64_t g = 0; g < o->of->kv_heads; g++)
-            for (int64_t p = 0; p <= o->seen - oracle_window(o, l); p++)
-                if (gone_of(o, l, g)[p] == INT32_MAX) gone_of(o, l, g)[p] = (int32_t)o->seen;
+    for (int64_t g = 0; g < o->of->kv_heads; g++)
+        for (int64_t p = 0; p <= o->seen - oracle_window(o, l); p++)
+            if (gone_of(o, l, g)[p] == INT32_MAX) gone_of(o, l, g)[p] = (int32_t)o->seen;
 }
 
 /* Whether heads hold more than the budget lets them. */
@@ -106,41 +105,85 @@ static int too_much(const oracle *o, int64_t l, int64_t from, int64_t budget)
     return o->plan.heads == LH_HEADS_ADAPTIVE ? all > heads * budget : longest > budget;
 }
 
-static void evict_layer(oracle *o, int64_t l, int64_t budget)
+/* Layers whose heads choose at once: one, or all of those that compete. */
+typedef struct sheets {
+    int64_t n, layers[8];
+    lh_protection protect[8];
+} sheets;
+
+/* States and scores of the sheets, [n * kv_heads, cap]. */
+typedef struct ranking {
+    uint8_t *state, *keep, *doubt;
+    oracle_number *first, *second, *flat; /* second: NULL, with one stage */
+} ranking;
+
+static void rank_sheets(oracle *o, const sheets *s, ranking *r)
 {
-    int64_t heads = o->of->kv_heads, n = heads * o->cap, from = o->seen - oracle_window(o, l) + 1;
+    int64_t heads = o->of->kv_heads, each = heads * o->cap, all = s->n * each;
+    *r = (ranking){.state = oracle_alloc(3 * all, 1), .first = oracle_alloc(2 * all, sizeof *r->first)};
+    r->keep = r->state + all;
+    r->doubt = r->keep + all;
+    r->flat = r->first;
+    for (int64_t i = 0; i < s->n; i++) {
+        oracle_scores scores;
+        uint8_t *state = r->state + i * each;
+        for (int64_t g = 0; g < heads; g++) classify(o, s->layers[i], g, &s->protect[i], state + g * o->cap);
+        go_on(o, s->layers[i]);
+        oracle_score(o, s->layers[i], state, &scores);
+        memcpy(r->first + i * each, scores.first, (size_t)each * sizeof *r->first);
+        if (scores.second) {
+            r->second = r->first + all;
+            memcpy(r->second + i * each, scores.second, (size_t)each * sizeof *r->first);
+            if (scores.flat == scores.second) r->flat = r->second;
+        }
+        oracle_scores_clear(&scores);
+    }
+}
+
+static void evict_sheets(oracle *o, const sheets *s)
+{
+    int64_t heads = o->of->kv_heads, each = heads * o->cap;
+    ranking r;
+    if (!s->n) return;
+    rank_sheets(o, s, &r);
+    oracle_choose(&(oracle_choice){.plan = &o->plan,
+                                   .protect = s->protect,
+                                   .layers = s->n,
+                                   .heads = s->n * heads,
+                                   .cols = o->cap,
+                                   .first = r.first,
+                                   .flat = r.flat,
+                                   .second = r.second,
+                                   .state = r.state,
+                                   .keep = r.keep,
+                                   .doubt = r.doubt});
+    for (int64_t i = 0; i < s->n * each; i++) {
+        int64_t at = s->layers[i / each] * each + i % each;
+        o->decided += r.state[i] == LH_ENTRY_COMPETES;
+        o->doubted += r.doubt[i];
+        o->doubt[at] = r.doubt[i];
+        if (r.state[i] != LH_ENTRY_DROP && !r.keep[i]) o->gone[at] = (int32_t)o->seen;
+    }
+    lh_free(r.state);
+    lh_free(r.first);
+}
+
+/* A layer goes down to `budget` entries a head; or joins those that compete, if it is one of them. */
+static void evict_layer(oracle *o, int64_t l, int64_t budget, sheets *competing)
+{
+    int64_t n = o->of->kv_heads * o->cap, from = o->seen - oracle_window(o, l) + 1;
     if (from < 0) from = 0;
     lh_protection p =
         lh_policy_protect(&o->plan, &(lh_protect_request){.budget = budget, .seen = o->seen, .visible_from = from});
-    uint8_t *doubt = o->doubt + l * n;
-    memset(doubt, 0, (size_t)n);
+    memset(o->doubt + l * n, 0, (size_t)n);
     if (!too_much(o, l, from, p.budget)) return;
-    uint8_t *state = oracle_alloc(n, 1), *keep = oracle_alloc(n, 1);
-    oracle_scores scores;
-    for (int64_t g = 0; g < heads; g++) classify(o, l, g, &p, state + g * o->cap);
-    go_on(o, l);
-    oracle_score(o, l, state, &scores);
-    oracle_choose(&(oracle_choice){.plan = &o->plan,
-                                   .protect = p,
-                                   .heads = heads,
-                                   .cols = o->cap,
-                                   .first = scores.first,
-                                   .flat = scores.flat,
-                                   .second = scores.second,
-                                   .state = state,
-                                   .keep = keep,
-                                   .doubt = doubt});
-    for (int64_t i = 0; i < n; i++) {
-        o->decided += state[i] == LH_ENTRY_COMPETES;
-        o->doubted += doubt[i];
-        if (state[i] != LH_ENTRY_DROP && !keep[i]) o->gone[l * n + i] = (int32_t)o->seen;
-    }
-    oracle_scores_clear(&scores);
-    lh_free(state);
-    lh_free(keep);
+    sheets alone = {0}, *s = o->plan.layers == LH_LAYERS_ADAPTIVE && p.base > 0 ? competing : &alone;
+    s->layers[s->n] = l;
+    s->protect[s->n++] = p;
+    evict_sheets(o, &alone);
 }
 
-static void evict(oracle *o)
+static void make_budgets(oracle *o)
 {
     if (!o->made) /* a pyramid's budgets are made once, when there is something to evict */
         lh_policy_layers(
@@ -149,7 +192,40 @@ static void evict(oracle *o)
                 .layers = o->of->layers, .seen = o->seen, .window = o->of->window, .sliding = o->of->sliding},
             o->budgets);
     o->made = o->seen > o->plan.budget_entries;
-    for (int64_t l = 0; l < o->of->layers; l++) evict_layer(o, l, o->budgets[l]);
+}
+
+static void evict(oracle *o)
+{
+    sheets competing = {0};
+    make_budgets(o);
+    for (int64_t l = 0; l < o->of->layers; l++) evict_layer(o, l, o->budgets[l], &competing);
+    evict_sheets(o, &competing);
+}
+
+/* EasyKV's stride: the first C tokens whole, and before each block of n tokens down to C - n. A layer whose window is
+ * in the budget loses what slides out of sight alone. */
+static void take_in_blocks(oracle *o, const rig_result *got)
+{
+    int64_t tokens = o->seen, block = o->plan.block, budget = o->plan.budget_entries;
+    make_budgets(o);
+    for (int64_t l = 0; l < o->of->layers; l++) {
+        int64_t i = 0;
+        for (int64_t at = o->budgets[l]; at < tokens; at += block, i++) {
+            o->seen = at;
+            o->blocks = i;
+            drop_unseen(o, l);
+            if (budget < oracle_window(o, l)) evict_layer(o, l, budget - block, NULL);
+            mt_check(i < got->block_count[l], "layer %lld was cut before %lld blocks", (long long)l,
+                     (long long)got->block_count[l]);
+            if (i < got->block_count[l]) oracle_check(o, l, &got->blocks[l][i], "block");
+        }
+        mt_check(i == got->block_count[l], "layer %lld was cut before %lld blocks, not %lld", (long long)l,
+                 (long long)got->block_count[l], (long long)i);
+        o->seen = tokens;
+        go_on(o, l);
+    }
+    o->blocks = (tokens - budget + block - 1) / block;
+    memset(o->doubt, 0, (size_t)(heads_of(o) * o->cap));
 }
 
 /* ---- time ---- */
@@ -183,13 +259,13 @@ static void take_rows(oracle *o, int64_t from, int64_t to)
     fill(o, &(filling){'q', o->cap, o->of->heads, from, to}, o->q);
 }
 
-void oracle_open(oracle *o, const rig_case *of, int64_t cap)
+void oracle_open(oracle *o, const rig_case *of, int64_t cap, const rig_result *got)
 {
     *o = (oracle){.of = of, .cap = cap, .seen = of->tokens};
     mt_try(lh_policy_resolve(&o->plan, &of->policy));
     lh_policy_ask(&o->plan, of->question);
     o->plan = lh_policy_fix(&o->plan, of->tokens); /* shares are of the prompt */
-    o->first_row = of->tokens - lh_policy_rows(&o->plan, of->tokens);
+    o->first_row = o->plan.block ? 0 : of->tokens - lh_policy_rows(&o->plan, of->tokens);
     int64_t hidden = rig_hidden(of);
     o->k = matrix(o, cap, of->kv_heads);
     o->v = matrix(o, cap, of->kv_heads);
@@ -199,12 +275,16 @@ void oracle_open(oracle *o, const rig_case *of, int64_t cap)
     take_rows(o, 0, of->tokens);
     o->gone = oracle_alloc(heads_of(o) * cap, sizeof *o->gone);
     o->doubt = oracle_alloc(heads_of(o) * cap, 1);
+    o->began = oracle_alloc(cap, sizeof *o->began);
     o->tallies = oracle_alloc(heads_of(o), sizeof *o->tallies);
     for (int64_t i = 0; i < heads_of(o) * cap; i++) o->gone[i] = INT32_MAX;
     for (int64_t h = 0; h < heads_of(o) && o->plan.running; h++) o->tallies[h] = make_tally(o);
     for (int64_t l = 0; l < of->layers; l++) o->counted[l] = o->first_row;
-    if (o->plan.evicts) evict(o);
-    drop_unseen(o); /* after it: the prompt's rows saw them */
+    if (o->plan.evicts && o->plan.block)
+        take_in_blocks(o, got);
+    else if (o->plan.evicts)
+        evict(o);
+    for (int64_t l = 0; l < of->layers; l++) drop_unseen(o, l); /* after it: the prompt's rows saw them */
 }
 
 void oracle_close(oracle *o)
@@ -217,7 +297,7 @@ void oracle_close(oracle *o)
     }
     for (int64_t h = 0; h < heads_of(o); h++) oracle_tally_clear(&o->tallies[h]);
     lh_free(o->k), lh_free(o->v), lh_free(o->q), lh_free(o->w);
-    lh_free(o->gone), lh_free(o->doubt), lh_free(o->tallies);
+    lh_free(o->gone), lh_free(o->doubt), lh_free(o->began), lh_free(o->tallies);
     *o = (oracle){0};
 }
 
@@ -226,11 +306,12 @@ void oracle_take(oracle *o, lh_kv_taken what, int64_t tokens)
     mt_check(o->seen + tokens <= o->cap, "the oracle has room for %lld tokens", (long long)o->cap);
     int64_t before = o->steps;
     take_rows(o, o->seen, o->seen + tokens);
+    for (int64_t t = o->seen; t < o->seen + tokens; t++) o->began[t] = (int32_t)o->seen;
     o->seen += tokens;
     if (what == LH_KV_STEP) o->steps += tokens;
     for (int64_t l = 0; l < o->of->layers; l++) go_on(o, l);
     memset(o->doubt, 0, (size_t)(heads_of(o) * o->cap));
-    drop_unseen(o);
+    for (int64_t l = 0; l < o->of->layers; l++) drop_unseen(o, l);
     if (!o->plan.evicts || !o->plan.every) return;
     if (what != LH_KV_BLOCK && o->steps / o->plan.every == before / o->plan.every) return;
     o->evictions++;
@@ -296,6 +377,12 @@ void oracle_check(oracle *o, int64_t l, const lh_kv_positions *got, const char *
                  when, (long long)(at - got->offsets[g]));
         all += held;
     }
-    mt_check(all == got->offsets[got->heads], "%s: layer %lld keeps %lld entries, not %lld", when, (long long)l,
-             (long long)got->offsets[got->heads], (long long)all);
+    if (l == 0) o->checked[0] = o->checked[1] = 0;
+    o->checked[0] += all;
+    o->checked[1] += got->offsets[got->heads];
+    int shared = o->plan.layers == LH_LAYERS_ADAPTIVE, last = l == o->of->layers - 1; /* rounding may move some on */
+    mt_check(shared || all == got->offsets[got->heads], "%s: layer %lld keeps %lld entries, not %lld", when,
+             (long long)l, (long long)got->offsets[got->heads], (long long)all);
+    mt_check(!shared || !last || o->checked[0] == o->checked[1], "%s: all layers keep %lld entries, not %lld", when,
+             (long long)o->checked[1], (long long)o->checked[0]);
 }

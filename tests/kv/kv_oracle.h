@@ -23,6 +23,8 @@ typedef struct oracle {
     lh_policy_plan plan; /* without shares */
     int64_t cap;         /* tokens there can be */
     int64_t seen, steps, evictions, first_row;
+    int64_t blocks;                 /* evictions of a layer while the prompt was taken in */
+    int32_t *began;                 /* [cap] tokens seen before those that a row came with */
     int64_t budgets[8], counted[8]; /* counted: rows of a layer that its tallies have */
     int made;                       /* the budgets are final */
     double *k, *v, *q, *w;          /* [layers, cap, heads, dim]; w: [layers, hidden, heads, dim] */
@@ -30,11 +32,13 @@ typedef struct oracle {
     uint8_t *doubt;                 /* alike: the last eviction may have decided otherwise, but for rounding */
     oracle_tally *tallies;          /* [layers, kv_heads], where statistics go on */
     int64_t decided, doubted;       /* entries that competed, and of them those in doubt, so far */
+    int64_t checked[2];             /* entries of the layers checked so far: wanted, and there */
     struct oracle *marked;
 } oracle;
 
-/* After the prompt and its eviction. */
-void oracle_open(oracle *o, const rig_case *of, int64_t cap);
+/* After the prompt and its eviction. Where it is taken in in blocks, `got` has what layers held before each of them,
+ * which is checked; elsewhere NULL will do. */
+void oracle_open(oracle *o, const rig_case *of, int64_t cap, const rig_result *got);
 void oracle_close(oracle *o);
 void oracle_take(oracle *o, lh_kv_taken what, int64_t tokens);
 void oracle_mark(oracle *o);
@@ -43,6 +47,9 @@ void oracle_rewind(oracle *o);
 /* The gathered positions of a layer are those that the oracle holds. To be called after every eviction: where rounding
  * decides, the oracle goes on with what is there. */
 void oracle_check(oracle *o, int64_t layer, const lh_kv_positions *got, const char *when);
+
+/* Log-sum-exps of the newest row, [layers, heads], are those over the entries that it saw. */
+void oracle_check_lse(const oracle *o, const float *got, const char *when);
 
 /* Statistics of KV head g from the first row on, made anew; the arrays are the caller's (oracle_tally_clear). */
 oracle_tally oracle_recount(const oracle *o, int64_t layer, int64_t g);
@@ -53,12 +60,12 @@ double oracle_projected_norm(const oracle *o, int64_t layer, int64_t g, int64_t 
 double oracle_value_square(const oracle *o, int64_t layer, int64_t g, int64_t p);
 
 /* keep[h, p]: what stays of the entries that compete, and 1 for those that are protected. doubt (may be NULL): rounding
- * decides. first, second, state, keep, doubt: [heads, cols]; heads compete by `flat`. A fixed plan. second NULL: one
- * stage. */
+ * decides. first, second, state, keep, doubt: [heads, cols]; heads, of one layer or of `layers` in their order, compete
+ * by `flat`. A fixed plan. second NULL: one stage. */
 typedef struct oracle_choice {
     const lh_policy_plan *plan;
-    lh_protection protect;
-    int64_t heads, cols;
+    const lh_protection *protect; /* [layers] */
+    int64_t layers, heads, cols;  /* heads: of all layers */
     const oracle_number *first, *flat, *second;
     const uint8_t *state;
     uint8_t *keep, *doubt;
@@ -74,12 +81,18 @@ void oracle_score(oracle *o, int64_t layer, const uint8_t *state, oracle_scores 
 void oracle_scores_clear(oracle_scores *s);
 
 /* Add rows [from, to) of a layer to the tally of KV head g: over the entries of their time, or (1) those that are there
- * now. */
+ * now; causal (1): whatever the policy says. */
 typedef struct oracle_rows {
     int64_t layer, g, from, to;
-    int now;
+    int now, causal;
 } oracle_rows;
 void oracle_observe(const oracle *o, const oracle_rows *rows, oracle_tally *to);
+
+/* How far sums of weights may lie from those of floats, relatively. */
+double oracle_rounding(const oracle *o);
+
+/* Whether a row's keys and its query stand at slots. */
+int oracle_stands_at_slots(const oracle *o, int64_t row);
 
 /* [count] of `size` bytes, zero. */
 void *oracle_alloc(int64_t count, int64_t size);

@@ -50,6 +50,53 @@ static int64_t doubts(const entry *sorted, int64_t n, const cut *c, uint8_t *dou
     return count;
 }
 
+static const lh_protection *protection_of(const oracle_choice *c, int64_t h)
+{
+    return &c->protect[h / (c->heads / c->layers)];
+}
+
+/* floor(x * n) of a decimal. */
+static int64_t part_of(lh_decimal x, int64_t n)
+{
+    int64_t one = 1;
+    for (int64_t i = 0; i < x.scale; i++) one *= 10;
+    return x.digits * n / one;
+}
+
+/* What AdaKV's `floor` gives a head first: its share of what competes, or (kvpress) of its budget, in which the
+ * protected entries are. */
+static int64_t floor_of(const oracle_choice *c, int64_t h, int64_t room)
+{
+    const lh_protection *p = protection_of(c, h);
+    int64_t sure = part_of(c->plan->alpha, p->base);
+    if (c->plan->safeguard != LH_SAFEGUARD_FLOOR) return 0;
+    if (c->plan->shares_of == LH_SHARES_OF_BUDGET) {
+        sure = part_of(c->plan->alpha, p->budget);
+        if (sure < 1 && c->plan->alpha.digits) sure = 1;
+        sure -= p->sinks + p->recents;
+    }
+    return sure < 0 ? 0 : sure < room ? sure : room;
+}
+
+/* AdaKV's `interp`: x = given * (1 - alpha) + floor(alpha * base), in whole numbers over 10^scale; floors of them, at
+ * most what a head has, and one each to the largest rest until `all` are given. */
+static void mix(const oracle_choice *c, const int64_t *given, const int64_t *room, int64_t all, int64_t *counts)
+{
+    int64_t one = 1, x[HEADS];
+    for (int64_t i = 0; i < c->plan->alpha.scale; i++) one *= 10;
+    for (int64_t h = 0; h < c->heads; h++) {
+        x[h] = given[h] * (one - c->plan->alpha.digits) + part_of(c->plan->alpha, protection_of(c, h)->base) * one;
+        counts[h] = x[h] / one < room[h] ? x[h] / one : room[h];
+        all -= counts[h];
+    }
+    for (; all > 0; all--) {
+        int64_t best = -1;
+        for (int64_t h = 0; h < c->heads; h++)
+            if (counts[h] < room[h] && (best < 0 || x[h] - counts[h] * one > x[best] - counts[best] * one)) best = h;
+        counts[best]++;
+    }
+}
+
 static int inexact_ties(const lh_policy_plan *p)
 {
     int joint = p->joint && p->statistic != LH_STAT_COUNT; /* sums of counts over heads are exact */
@@ -71,18 +118,18 @@ static int64_t sorted_entries(const oracle_choice *c, const oracle_number *score
 /* What each head keeps of its competing entries; returns by how many that may be off. */
 static int64_t share_out(const oracle_choice *c, entry *all, uint8_t *doubt, int64_t *counts)
 {
-    int64_t room[HEADS] = {0}, floors[HEADS] = {0}, given[HEADS] = {0}, held = 0, kept = 0;
+    int64_t room[HEADS] = {0}, floors[HEADS] = {0}, given[HEADS] = {0}, held = 0, sure = 0, most = 0;
     const lh_policy_plan *p = c->plan;
-    for (int64_t h = 0; h < c->heads; h++) counts[h] = c->protect.base;
+    for (int64_t h = 0; h < c->heads; h++) most += counts[h] = protection_of(c, h)->base;
     if (p->heads == LH_HEADS_UNIFORM) return 0;
     int64_t n = sorted_entries(c, c->flat, NULL, all), rest = 0;
     for (int64_t i = 0; i < n; i++) room[all[i].head]++;
     for (int64_t h = 0; h < c->heads; h++) {
-        floors[h] = p->safeguard == LH_SAFEGUARD_FLOOR ? lh_policy_floor(p, &c->protect, room[h]) : 0;
+        floors[h] = floor_of(c, h, room[h]);
         held += room[h];
-        kept += floors[h];
+        sure += floors[h];
     }
-    kept = (c->heads * c->protect.base < held ? c->heads * c->protect.base : held) - kept;
+    int64_t all_kept = most < held ? most : held, kept = all_kept - sure;
     for (int64_t i = 0; i < n; i++) /* the best of each head up to its floor have their place already */
         if (given[all[i].head] < floors[all[i].head])
             given[all[i].head]++;
@@ -92,8 +139,7 @@ static int64_t share_out(const oracle_choice *c, entry *all, uint8_t *doubt, int
     memset(given, 0, sizeof given);
     for (int64_t i = 0; i < rest && i < kept; i++) given[all[i].head]++;
     if (p->safeguard == LH_SAFEGUARD_INTERP)
-        lh_policy_interp(
-            p, &(lh_interp_request){.heads = c->heads, .base = c->protect.base, .counts = given, .room = room}, counts);
+        mix(c, given, room, all_kept, counts);
     else
         for (int64_t h = 0; h < c->heads; h++) counts[h] = floors[h] + given[h];
     return kept > 0 && kept < rest && doubtful ? doubtful + 1 : 0;
@@ -131,7 +177,7 @@ void oracle_choose(const oracle_choice *c)
         if (c->doubt) c->doubt[i] = 0;
     }
     for (int64_t h = 0; h < c->heads; h++) {
-        int64_t stage = c->second ? lh_policy_first_stage(c->plan, &c->protect, counts[h]) : counts[h];
+        int64_t stage = c->second ? lh_policy_first_stage(c->plan, protection_of(c, h), counts[h]) : counts[h];
         int64_t doubtful = take(c, h, c->first, &(cut){.k = stage, .slack = slack, .ties = ties});
         if (c->second) take(c, h, c->second, &(cut){.k = counts[h] - stage, .slack = slack + doubtful, .ties = ties});
     }

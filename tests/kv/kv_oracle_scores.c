@@ -46,36 +46,102 @@ static double gain_of(const oracle *o, int64_t t)
     return o->plan.gain_floor ? fmax(gain, 1) : gain;
 }
 
-static double logit(const oracle *o, int64_t l, int64_t t, int64_t i, int64_t p)
+/* Pairs of halves of x, turned by a position, or backwards by a negative one. */
+static void rotate(const oracle *o, int64_t l, double *x, double position)
 {
-    const double *q = query_of(o, l, t, i), *k = key_of(o, l, p, i / group_of(o));
+    int64_t half = rig_half(o->of);
+    for (int64_t i = 0; i < half; i++) {
+        double angle = (double)((float)position * rig_frequency_of(o->of, l, i)), a = x[i], b = x[i + half];
+        x[i] = a * cos(angle) - b * sin(angle);
+        x[i + half] = b * cos(angle) + a * sin(angle);
+    }
+}
+
+int oracle_stands_at_slots(const oracle *o, int64_t row)
+{
+    return o->plan.evicts && o->plan.positions == LH_POSITION_SLOT && row >= o->of->tokens;
+}
+
+double oracle_rounding(const oracle *o)
+{
+    return oracle_stands_at_slots(o, o->seen - 1) ? 2 * ROUNDING : ROUNDING; /* keys are turned twice */
+}
+
+/* A row of one KV head's query heads: the entries that it sees, and keys and queries as they stand to each other. */
+typedef struct row {
+    int64_t t, n, *at;
+    double *k, *q; /* [n, dim], [group, dim] */
+} row;
+
+/* x, rotated by its position, as if by a slot. */
+static void move(const oracle *o, int64_t l, double *x, int64_t position, int64_t slot)
+{
+    rotate(o, l, x, -(double)position);
+    rotate(o, l, x, (double)slot);
+}
+
+/* Keys stand at the numbers of their entries, the rows that came together behind them; in a sliding layer the first of
+ * these rows stands where a whole window would end, and all that is held close before it. */
+static void move_to_slots(const oracle *o, const oracle_rows *rows, row *r)
+{
+    const int32_t *gone = gone_of(o, rows->layer, rows->g);
+    int64_t began = o->began[r->t], window = oracle_window(o, rows->layer), held = 0, slot = 0, i = 0;
+    for (int64_t p = 0; p < began; p++) held += gone[p] > r->t;
+    int64_t shift = window == INT32_MAX ? 0 : window - 1 - held;
+    for (int64_t p = 0; p <= r->t; p++) {
+        if (i < r->n && r->at[i] == p) move(o, rows->layer, r->k + i++ * o->of->dim, p, slot + shift);
+        slot += gone[p] > r->t;
+    }
+    for (int64_t c = 0; c < group_of(o); c++)
+        move(o, rows->layer, r->q + c * o->of->dim, r->t, held + shift + r->t - began);
+}
+
+static row open_row(const oracle *o, const oracle_rows *rows, int64_t t)
+{
+    int64_t dim = o->of->dim, group = group_of(o);
+    const int32_t *gone = gone_of(o, rows->layer, rows->g);
+    int64_t until = o->plan.non_causal && !rows->causal ? o->seen - 1 : t;
+    row r = {.t = t, .at = oracle_alloc(o->cap, sizeof *r.at)};
+    for (int64_t p = 0; p <= until; p++)
+        if (p > t - oracle_window(o, rows->layer) && (rows->now ? gone[p] == INT32_MAX : gone[p] > t)) r.at[r.n++] = p;
+    r.k = oracle_alloc((r.n + group) * dim, sizeof *r.k);
+    r.q = r.k + r.n * dim;
+    for (int64_t i = 0; i < r.n; i++)
+        memcpy(r.k + i * dim, key_of(o, rows->layer, r.at[i], rows->g), (size_t)dim * sizeof *r.k);
+    for (int64_t c = 0; c < group; c++)
+        memcpy(r.q + c * dim, query_of(o, rows->layer, t, rows->g * group + c), (size_t)dim * sizeof *r.q);
+    if (oracle_stands_at_slots(o, t)) move_to_slots(o, rows, &r);
+    return r;
+}
+
+static void close_row(row *r)
+{
+    lh_free(r->at);
+    lh_free(r->k);
+}
+
+/* Of query head c of the group and entry i. */
+static double logit(const oracle *o, const row *r, int64_t c, int64_t i)
+{
+    const double *q = r->q + c * o->of->dim, *k = r->k + i * o->of->dim;
     double dot = 0, cap = (double)o->of->softcap;
     for (int64_t x = 0; x < o->of->dim; x++) dot += q[x] * k[x];
     dot *= rig_scale(o->of);
     return cap > 0 ? cap * tanh(dot / cap) : dot;
 }
 
-/* Entries that row t sees, into at. */
-static int64_t seen_by(const oracle *o, const oracle_rows *rows, int64_t t, int64_t *at)
-{
-    const int32_t *gone = gone_of(o, rows->layer, rows->g);
-    int64_t n = 0, until = o->plan.non_causal ? o->seen - 1 : t;
-    for (int64_t p = 0; p <= until; p++)
-        if (p > t - oracle_window(o, rows->layer) && (rows->now ? gone[p] == INT32_MAX : gone[p] > t)) at[n++] = p;
-    return n;
-}
-
 void oracle_observe(const oracle *o, const oracle_rows *rows, oracle_tally *to)
 {
-    int64_t group = group_of(o), *at = oracle_alloc(o->cap, sizeof *at);
+    int64_t group = group_of(o);
     double *a = oracle_alloc(o->cap, sizeof *a), *mean = oracle_alloc(o->cap, sizeof *mean);
     for (int64_t t = rows->from; t < rows->to; t++) {
-        int64_t n = seen_by(o, rows, t, at);
+        row r = open_row(o, rows, t);
+        int64_t n = r.n, *at = r.at;
         for (int64_t i = 0; i < n; i++) mean[i] = 0;
         for (int64_t c = 0; c < group; c++) {
             double top = -INFINITY, all = 0;
             for (int64_t i = 0; i < n; i++) {
-                a[i] = gain_of(o, t) * logit(o, rows->layer, t, rows->g * group + c, at[i]);
+                a[i] = gain_of(o, t) * logit(o, &r, c, i);
                 top = fmax(top, a[i]);
             }
             for (int64_t i = 0; i < n; i++) all += a[i] = exp(a[i] - top);
@@ -88,13 +154,38 @@ void oracle_observe(const oracle *o, const oracle_rows *rows, oracle_tally *to)
             double times = mean[i] * (double)n; /* the mean weight of the row */
             to->squares[at[i]] += mean[i] * mean[i];
             to->counts[at[i]] += n > 1 && times > 1;
-            to->unsure[at[i]] += n > 1 && fabs(times - 1) < ROUNDING;
+            to->unsure[at[i]] += n > 1 && fabs(times - 1) < oracle_rounding(o);
             to->visits[at[i]] += 1;
         }
+        close_row(&r);
     }
-    lh_free(at);
     lh_free(a);
     lh_free(mean);
+}
+
+/* Of query head c of the row's group. */
+static double log_sum_exp(const oracle *o, const row *r, int64_t c)
+{
+    double top = -INFINITY, all = 0;
+    for (int64_t i = 0; i < r->n; i++) top = fmax(top, logit(o, r, c, i));
+    for (int64_t i = 0; i < r->n; i++) all += exp(logit(o, r, c, i) - top);
+    return top + log(all);
+}
+
+void oracle_check_lse(const oracle *o, const float *got, const char *when)
+{
+    for (int64_t l = 0; l < o->of->layers; l++)
+        for (int64_t g = 0; g < o->of->kv_heads; g++) {
+            row r = open_row(o, &(oracle_rows){.layer = l, .g = g, .causal = 1}, o->seen - 1);
+            for (int64_t c = 0; c < group_of(o); c++) {
+                double want = log_sum_exp(o, &r, c), have = (double)got[l * o->of->heads + g * group_of(o) + c];
+                mt_check(fabs(want - have) < 1e-4,
+                         "%s: layer %lld, the row at %lld: query head %lld of KV head %lld "
+                         "has a log-sum-exp of %.7g, not %.7g",
+                         when, (long long)l, (long long)r.t, (long long)c, (long long)g, have, want);
+            }
+            close_row(&r);
+        }
 }
 
 /* ---- attention ---- */
@@ -112,7 +203,7 @@ static oracle_number statistic(const oracle *o, const oracle_tally *t, int64_t c
     if (o->plan.statistic == LH_STAT_COUNT) return (oracle_number){t->counts[p], t->unsure[p]};
     if (o->plan.statistic == LH_STAT_MEAN) n.x /= (double)(o->seen - first_row(o));
     if (o->plan.statistic == LH_STAT_MAS) n.x = t->visits[p] > 0 ? n.x / t->visits[p] : 0;
-    n.error = ROUNDING * n.x;
+    n.error = oracle_rounding(o) * n.x;
     return n;
 }
 
@@ -231,7 +322,8 @@ static uint32_t draw(const oracle *o, int64_t l, int64_t g, int64_t p)
 {
     uint64_t seed = o->of->seed;
     uint32_t out[4], key[2] = {(uint32_t)seed, (uint32_t)(seed >> 32)};
-    uint32_t counter[4] = {(uint32_t)l << 16 ^ rig_request(o->of), (uint32_t)o->evictions, (uint32_t)g, (uint32_t)p};
+    uint32_t counter[4] = {(uint32_t)l << 16 ^ rig_request(o->of), (uint32_t)(o->blocks + o->evictions), (uint32_t)g,
+                           (uint32_t)p};
     lh_philox(out, key, counter);
     return out[0];
 }
@@ -243,35 +335,30 @@ static double key_norm(const oracle *o, int64_t l, int64_t g, int64_t p)
     return sqrt(sum);
 }
 
+/* Keys as they are kept: those that stand at slots, as they were before their rotation. */
 static void by_key_difference(const oracle *o, int64_t l, int64_t g, oracle_number *scores)
 {
     const int32_t *gone = gone_of(o, l, g);
     int64_t dim = o->of->dim;
+    double *k = oracle_alloc(o->seen * dim, sizeof *k);
+    for (int64_t p = 0; p < o->seen; p++) {
+        memcpy(k + p * dim, key_of(o, l, p, g), (size_t)dim * sizeof *k);
+        if (oracle_stands_at_slots(o, o->seen - 1)) rotate(o, l, k + p * dim, -(double)p);
+    }
     double *mean = oracle_alloc(dim, sizeof *mean), length = 0;
     for (int64_t p = 0; p < o->seen; p++)
-        for (int64_t x = 0; x < dim && gone[p] == INT32_MAX; x++)
-            mean[x] += key_of(o, l, p, g)[x] / key_norm(o, l, g, p);
+        for (int64_t x = 0; x < dim && gone[p] == INT32_MAX; x++) mean[x] += k[p * dim + x] / key_norm(o, l, g, p);
     for (int64_t x = 0; x < dim; x++) length += mean[x] * mean[x];
     for (int64_t p = 0; p < o->seen; p++) {
         double dot = 0;
-        for (int64_t x = 0; x < dim; x++) dot += mean[x] * key_of(o, l, p, g)[x];
+        for (int64_t x = 0; x < dim; x++) dot += mean[x] * k[p * dim + x];
         scores[p] = (oracle_number){-dot / sqrt(length) / key_norm(o, l, g, p), 2e-6};
     }
     lh_free(mean);
+    lh_free(k);
 }
 
 /* ---- expected attention (arXiv 2510.00636) ---- */
-
-/* Pairs of halves of x, turned by the position times `sign`. */
-static void rotate(const oracle *o, int64_t l, double *x, double position)
-{
-    int64_t half = rig_half(o->of);
-    for (int64_t i = 0; i < half; i++) {
-        double angle = (double)((float)position * rig_frequency_of(o->of, l, i)), a = x[i], b = x[i + half];
-        x[i] = a * cos(angle) - b * sin(angle);
-        x[i + half] = b * cos(angle) + a * sin(angle);
-    }
-}
 
 /* Queries before their rotation: [rows, dim] of query head i. */
 static double *unrotated(const oracle *o, int64_t l, int64_t i, int64_t rows)

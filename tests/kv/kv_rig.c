@@ -179,6 +179,7 @@ void rig_open(rig *r, const rig_case *of, lh_comm *comm, const lh_ops *ops)
     r->q = host(room * (q_width + 3), sizeof(float)); /* rows further apart than they are wide */
     r->o = host(room * q_width, sizeof(float));
     r->lse = host(room * r->heads.q_count, sizeof(float));
+    r->newest = host(of->layers * r->heads.q_count, sizeof(float));
     r->positions = host(room, sizeof(int32_t));
 }
 
@@ -188,17 +189,32 @@ void rig_close(rig *r)
     lh_comm_close(r->device_comm);
     lh_stream_close(r->stream);
     lh_device_close(r->device); /* asserts that the cache gave everything back */
-    lh_free(r->k), lh_free(r->v), lh_free(r->q), lh_free(r->o), lh_free(r->lse), lh_free(r->positions);
+    lh_free(r->k), lh_free(r->v), lh_free(r->q), lh_free(r->o), lh_free(r->lse), lh_free(r->newest),
+        lh_free(r->positions);
     lh_free(r->w), lh_free(r->frequencies);
     *r = (rig){0};
 }
 
 /* ---- feeding ---- */
 
+/* x, rotated by one position, as if by another: [heads, dim]. */
+static void turn(const rig_case *c, float *x, int64_t heads, int64_t from, int64_t to)
+{
+    int64_t half = c->dim / 2;
+    for (int64_t h = 0; h < heads; h++, x += c->dim)
+        for (int64_t i = 0; i < half; i++) {
+            float f = rig_frequency(c, i);
+            double angle = (double)((float)to * f) - (double)((float)from * f), a = x[i], b = x[i + half];
+            x[i] = (float)(a * cos(angle) - b * sin(angle));
+            x[i + half] = (float)(b * cos(angle) + a * sin(angle));
+        }
+}
+
 static void make_rows(rig *r, int64_t layer, int64_t first, int64_t tokens)
 {
     const rig_case *c = r->of;
     const lh_heads *h = &r->heads;
+    int64_t slot = lh_kv_slot_of(r->kv, layer, first);
     for (int64_t t = 0; t < tokens; t++) {
         r->positions[t] = (int32_t)(first + t);
         for (int64_t g = 0; g < h->kv_count; g++)
@@ -210,6 +226,9 @@ static void make_rows(rig *r, int64_t layer, int64_t first, int64_t tokens)
             for (int64_t i = 0; i < c->dim; i++)
                 r->q[t * (h->q_count * c->dim + 3) + g * c->dim + i] =
                     rig_element(c, 'q', layer, first + t, h->q_first + g, i);
+        if (!lh_kv_by_slots(r->kv)) continue;
+        turn(c, r->k + t * h->kv_count * c->dim, h->kv_count, first + t, 0);
+        turn(c, r->q + t * (h->q_count * c->dim + 3), h->q_count, first + t, slot + t);
     }
 }
 
@@ -264,7 +283,9 @@ void rig_feed(rig *r, lh_ragged *view, int64_t layer, int64_t first, int64_t tok
     int wanted = lh_kv_wants_rows(r->kv, layer) < first + tokens;
     /* every other step leaves its logits, the others have them worked out */
     if (wanted && tokens == 1 && first % 2 && !c->works_out) logits = lh_kv_row_logits(r->kv, layer);
+    if (lh_kv_by_slots(r->kv)) mt_try(lh_kv_turned(r->kv, layer, first + tokens, &view));
     attend(r, view, layer, tokens, logits);
+    memcpy(r->newest + layer * h->q_count, r->lse + (tokens - 1) * h->q_count, (size_t)h->q_count * sizeof *r->lse);
     if (!wanted) return;
     lh_status st = lh_kv_record(r->kv, layer,
                                 &(lh_kv_rows){.q = r->q,
@@ -280,6 +301,17 @@ void rig_feed(rig *r, lh_ragged *view, int64_t layer, int64_t first, int64_t tok
         mt_try(st);
 }
 
+/* What a layer holds before the block that begins at token t, where one does. */
+static void gather_block(rig *r, int64_t layer, int64_t t)
+{
+    rig_result *out = r->result;
+    lh_policy_plan fixed = lh_policy_fix(&r->plan, r->of->tokens);
+    int64_t first = lh_kv_layer_budget(r->kv, layer), *n = &out->block_count[layer];
+    if (!fixed.evicts || !fixed.block || t < first || (t - first) % fixed.block) return;
+    mt_try(lh_realloc(&out->blocks[layer], *n + 1, sizeof *out->blocks[layer]));
+    mt_try(lh_kv_gather_positions(r->kv, layer, &out->blocks[layer][(*n)++]));
+}
+
 void rig_prefill(rig *r, rig_result *out)
 {
     const rig_case *c = r->of;
@@ -292,6 +324,7 @@ void rig_prefill(rig *r, rig_result *out)
         for (int64_t t = 0, n; t < c->tokens; t += n) {
             n = c->tokens - t < r->chunk ? c->tokens - t : r->chunk;
             mt_try(lh_kv_prefill_next(r->kv, l, t, &n, &view));
+            gather_block(r, l, t);
             rig_feed(r, view, l, t, n);
         }
         mt_try(lh_kv_prefill_end(r->kv, l));
@@ -315,8 +348,23 @@ void rig_take(rig *r, lh_kv_taken what, int64_t tokens)
     mt_try(lh_kv_settle(r->kv, what, tokens));
 }
 
+static void gather_newest(rig *r, rig_result *out)
+{
+    const rig_case *c = r->of;
+    int64_t bytes[64], at[64];
+    if (!out->lse) out->lse = host(c->layers * c->heads, sizeof *out->lse);
+    for (int i = 0; i < r->heads.ranks; i++) {
+        lh_heads other = lh_heads_at(&r->heads, i);
+        bytes[i] = other.q_count * (int64_t)sizeof(float);
+        at[i] = other.q_first * (int64_t)sizeof(float);
+    }
+    for (int64_t l = 0; l < c->layers; l++)
+        mt_try(lh_comm_allgatherv(r->comm, r->newest + l * r->heads.q_count, out->lse + l * c->heads, bytes, at));
+}
+
 void rig_gather(rig *r, rig_result *out)
 {
+    gather_newest(r, out);
     for (int64_t l = 0; l < r->of->layers; l++) {
         lh_kv_positions_clear(&out->kept[l]);
         mt_try(lh_kv_gather_positions(r->kv, l, &out->kept[l]));
@@ -328,11 +376,23 @@ void rig_result_clear(rig_result *result)
 {
     for (int l = 0; l < 8; l++) {
         lh_kv_positions_clear(&result->kept[l]);
+        for (int64_t i = 0; i < result->block_count[l]; i++) lh_kv_positions_clear(&result->blocks[l][i]);
+        lh_free(result->blocks[l]);
         lh_free(result->raw[l]);
         lh_free(result->scores[l]);
         lh_free(result->state[l]);
     }
+    lh_free(result->lse);
     *result = (rig_result){0};
+}
+
+/* The key of position p, as the cache keeps it: [dim]. Returns how far from it a turned one may lie. */
+static float kept_key(const rig *r, int64_t layer, int64_t p, int64_t head, float *k)
+{
+    for (int64_t i = 0; i < r->of->dim; i++) k[i] = rig_element(r->of, 'k', layer, p, head, i);
+    if (!lh_kv_by_slots(r->kv)) return 0;
+    turn(r->of, k, 1, p, 0);
+    return r->of->type == LH_BF16 ? 0.03f : 1e-5f;
 }
 
 int rig_entries_are_whole(rig *r)
@@ -343,13 +403,14 @@ int rig_entries_are_whole(rig *r)
         for (int64_t h = 0; h < view->heads; h++)
             for (int64_t s = view->offset[h]; s < view->offset[h] + view->len[h]; s++) {
                 int64_t p = view->positions ? view->positions[s] : s - view->offset[h];
+                float key[64], off = kept_key(r, l, p, r->heads.kv_first + h, key);
                 for (int64_t i = 0; i < c->dim; i++) {
                     float k, v;
                     lh_dtype_convert(&k, LH_F32, (char *)view->k + (s * c->dim + i) * lh_dtype_bytes(c->type), c->type,
                                      1);
                     lh_dtype_convert(&v, LH_F32, (char *)view->v + (s * c->dim + i) * lh_dtype_bytes(c->type), c->type,
                                      1);
-                    if (k != rig_element(c, 'k', l, p, r->heads.kv_first + h, i)) return 0;
+                    if (!(fabsf(k - key[i]) <= off)) return 0;
                     if (v != rig_element(c, 'v', l, p, r->heads.kv_first + h, i)) return 0;
                 }
             }

@@ -33,10 +33,13 @@ typedef struct rig_case {
     const rig_values *values; /* NULL: all numbers follow from the seed; for the oracle alone, a rig has its own */
 } rig_case;
 
-/* What a run left on this rank: positions of every layer (complete on rank 0 of its communicator) and the scores that
- * were ranked ([kv_count, tokens] of this rank, NULL where none were). */
+/* What a run left on this rank: positions of every layer, those that it held before each block of the prompt (complete
+ * on rank 0 of its communicator), the log-sum-exps of the newest row [layers, heads] (of all ranks), and the scores
+ * that were ranked ([kv_count, tokens] of this rank, NULL where none were). */
 typedef struct rig_result {
-    lh_kv_positions kept[8];
+    lh_kv_positions kept[8], *blocks[8];
+    int64_t block_count[8];
+    float *lse;
     float *raw[8], *scores[8];
     uint8_t *state[8];
     lh_kv_stats stats;
@@ -53,6 +56,7 @@ typedef struct rig {
     lh_policy_plan plan;
     int64_t chunk; /* tokens appended at a time */
     float *k, *v, *q, *o, *lse, *w;
+    float *newest; /* [layers, q_count]: log-sum-exps of the last row that a layer took in */
     int32_t *positions;
     float *frequencies;
     lh_kv_projection projections[8];
@@ -66,7 +70,8 @@ void rig_open(rig *r, const rig_case *of, lh_comm *comm, const lh_ops *ops);
 void rig_close(rig *r);
 lh_kv_shape rig_shape(const rig *r);
 
-/* Append, attend and record `tokens` tokens from `first` on in a layer's view. */
+/* Append, attend and record `tokens` tokens from `first` on in a layer's view. With slot positions, behind the prompt,
+ * keys go in as they were before their rotation and queries are turned by their slots. */
 void rig_feed(rig *r, lh_ragged *view, int64_t layer, int64_t first, int64_t tokens);
 
 /* The whole prompt through all layers. */

@@ -331,7 +331,7 @@ START_TEST(test_windows_are_observed_again_over_what_is_held)
         if (cases[n].slide) c.sliding = slides, c.window = cases[n].slide;
         rig_open(&r, &c, mt_comm(), lh_ops_at(_i));
         rig_prefill(&r, &got);
-        oracle_open(&o, &c, c.tokens + 60);
+        oracle_open(&o, &c, c.tokens + 60, NULL);
         for (int step = 0; step < 31; step++) {
             lh_kv_taken what = step == 11 ? LH_KV_BLOCK : LH_KV_STEP;
             if (step == 9) mt_try(lh_kv_mark(r.kv)), rig_take(&r, LH_KV_BLOCK, 20), mt_try(lh_kv_rewind(r.kv));

@@ -122,7 +122,8 @@ static void check_choice(const rig *r, const rig_result *got)
         for (int64_t i = 0; i < n; i++) scores[i].x = (double)got->scores[l][i];
         for (int64_t i = 0; i < c->tokens; i++) protect.base -= got->state[l][i] == LH_ENTRY_KEEP;
         oracle_choose(&(oracle_choice){.plan = &fixed,
-                                       .protect = protect,
+                                       .protect = &protect,
+                                       .layers = 1,
                                        .heads = c->kv_heads,
                                        .cols = c->tokens,
                                        .first = scores,
@@ -144,7 +145,7 @@ static void check_choice(const rig *r, const rig_result *got)
 static void check_definition(const rig *r, const rig_result *got)
 {
     oracle o;
-    oracle_open(&o, r->of, r->of->tokens);
+    oracle_open(&o, r->of, r->of->tokens, NULL);
     for (int64_t l = 0; l < r->of->layers; l++) oracle_check(&o, l, &got->kept[l], r->plan.name);
     oracle_close(&o);
 }
@@ -341,7 +342,7 @@ START_TEST(test_sliding_layers_keep_only_what_the_next_row_sees)
             all += budget;
         }
         oracle o;
-        oracle_open(&o, &c, c.tokens);
+        oracle_open(&o, &c, c.tokens, NULL);
         for (int64_t l = 0; l < c.layers && mt_rank() == 0; l++) oracle_check(&o, l, &got.kept[l], "sliding layers");
         oracle_close(&o);
         if (p == 4 && mt_rank() == 0) mt_check(all == 3 * 50, "the budgets sum to %lld", (long long)all);

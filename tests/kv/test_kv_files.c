@@ -192,13 +192,14 @@ START_TEST(test_every_preset_goes_on_where_it_was_saved)
 {
     const lh_policy *preset = lh_policy_at(_i);
     lh_policy_plan plan;
-    int is_long = getenv("LONGHAUL_LONG") != NULL; /* else one of the two */
-    for (int when = 0; when < 2; when++) {
-        if (!is_long && when != _i % 2) continue;
+    int is_long = getenv("LONGHAUL_LONG") != NULL; /* else one of the three */
+    for (int when = 0; when < 3; when++) {
+        if (!is_long && when != _i % 3) continue;
         rig_case c = case_of((_i + when) % 4, 0);
         c.type = LH_F32;
         c.policy = (lh_policy_options){.policy = preset->name, .budget = preset->parts.statistic ? "40" : NULL};
-        if (when) c.policy.parts.evict = "every:4";
+        if (when == 1) c.policy.parts.evict = "every:4";
+        if (when == 2) c.policy.parts.layer_budget = c.policy.parts.head_budget = "adaptive";
         if (lh_policy_resolve(&plan, &c.policy) == LH_OK) save_and_restore(&c);
     }
     mt_end();

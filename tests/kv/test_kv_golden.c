@@ -112,9 +112,10 @@ START_TEST(test_recorded_scores_give_the_recorded_keep_sets)
         int32_t *positions = get(h5, name, LH_I32, 1);
         for (int i = 0; i < HEADS * TOKENS; i++) scores[i].x = (double)pooled[i];
         oracle_choose(&(oracle_choice){.plan = &plan,
+                                       .layers = 1,
                                        .heads = HEADS,
                                        .cols = TOKENS,
-                                       .protect = {.base = lh_policy_entries(&plan, TOKENS) - WINDOW},
+                                       .protect = &(lh_protection){.base = lh_policy_entries(&plan, TOKENS) - WINDOW},
                                        .first = scores,
                                        .flat = scores,
                                        .state = state,

@@ -305,7 +305,7 @@ typedef struct layer_view {
 
 static void open_layer(layer_view *y, const rig_case *c, const rig_result *got)
 {
-    oracle_open(&y->o, c, c->tokens);
+    oracle_open(&y->o, c, c->tokens, NULL);
     for (int64_t i = 0; i < c->kv_heads * c->tokens; i++) y->o.gone[i] = INT32_MAX;
     y->keep = oracle_alloc(c->kv_heads * c->tokens, 1);
     for (int64_t g = 0; g < c->kv_heads; g++) {
@@ -484,7 +484,7 @@ START_TEST(test_entries_are_drawn_as_often_as_softmax_says)
                   .policy = all_drawn,
                   .seed = 12};
     oracle o;
-    oracle_open(&o, &c, c.tokens);
+    oracle_open(&o, &c, c.tokens, NULL);
     for (int i = 0; i < 2 * (COMPETE + 1); i++) o.gone[i] = INT32_MAX;
     for (int g = 0; g < 2; g++) {
         double weight[COMPETE];

@@ -139,6 +139,16 @@ static void check_same(const rig_case *c, const rig_result *one, const rig_resul
     }
 }
 
+/* All heads lie here, so that what they hold together is known before. */
+static void check_memory(rig *r)
+{
+    lh_kv_forecast f;
+    lh_kv_shape shape = rig_shape(r);
+    mt_try(lh_kv_plan(&shape, &r->plan, r->of->tokens, r->of->more, &f));
+    int64_t held = lh_device_usage(r->device).now[LH_MEM_KV];
+    mt_check(held == f.held, "%lld bytes are held, %lld were forecast", (long long)held, (long long)f.held);
+}
+
 START_TEST(test_layers_compete_as_if_all_of_them_were_there)
 {
     lh_comm *self = NULL;
@@ -152,6 +162,7 @@ START_TEST(test_layers_compete_as_if_all_of_them_were_there)
         alone.plan = lh_policy_fix(&alone.plan, c.tokens);
         rig_prefill(&alone, &one);
         rig_gather(&alone, &one);
+        check_memory(&alone);
         rank_all(&k, &alone, &one);
         share_by_hand(&k, &alone.plan);
         for (int64_t cell = 0; cell < k.cells; cell++) check_cell(&k, &alone, &one, cell);
