@@ -75,8 +75,9 @@ lh_status lh_comm_open_on(lh_comm **out, const lh_comm_on *on);
  * the first error of that work. */
 lh_status lh_comm_flush(lh_comm *comm);
 
-/* The last communicator closed finalises MPI, unless communication has failed: the peers may be gone then. NULL is
- * fine. */
+/* Waits for nobody but when it closes the last communicator of a world: that gives back what the ranks share and
+ * finalises MPI, unless communication has failed: the peers may be gone then. So a rank that failed alone may close
+ * what it split off, report, and leave. NULL is fine. */
 void lh_comm_close(lh_comm *comm);
 
 int lh_comm_rank(const lh_comm *comm);

@@ -18,7 +18,15 @@ typedef struct mpi {
     int *counts, *starts; /* [size] */
     lh_host_reduce *near; /* NULL: the ranks are on several hosts */
     int apart;            /* do as if they were */
+    struct mpi *next;     /* closed after it */
 } mpi;
+
+/* What the ranks of one host share, and what is given back at the end. */
+typedef struct host {
+    MPI_Comm comm;
+    MPI_Win window; /* holds the board */
+    mpi *closed;    /* the first of them */
+} host;
 
 static const lh_comm_ops mpi_ops;
 
@@ -142,39 +150,49 @@ static lh_status barrier(lh_comm *comm)
     return check(comm, MPI_Barrier(((mpi *)comm->impl)->comm));
 }
 
+/* Windows and communicators are given back by all ranks together, when the last one of their world is closed: a rank
+ * that fails alone closes what it has before it can say so, and would wait here for the others. */
 static void close_mpi(lh_comm *comm)
 {
-    mpi *m = comm->impl;
+    mpi *m = comm->impl, **last;
+    host *h = comm->world->handle;
     if (!m) return;
-    if (!comm->world->broken && m->comm != MPI_COMM_NULL) {
-        lh_watch_enter(comm->world->watch, "end", -1);
-        lh_host_reduce_close(m->near);
-        MPI_Comm_free(&m->comm);
-        lh_watch_leave(comm->world->watch);
-    }
     lh_free(m->counts);
     lh_free(m->starts);
-    lh_free(m);
+    m->counts = m->starts = NULL;
+    if (!h) { /* the world was never whole */
+        lh_free(m);
+        return;
+    }
+    for (last = &h->closed; *last; last = &(*last)->next) continue;
+    *last = m;
 }
 
-/* What the ranks of one host share. */
-typedef struct host {
-    MPI_Comm comm;
-    MPI_Win window; /* holds the board */
-} host;
+/* In the order in which they were closed, which is the same on all ranks. */
+static void give_back(lh_comm_world *world, host *h)
+{
+    while (h && h->closed) {
+        mpi *m = h->closed;
+        h->closed = m->next;
+        if (!world->broken) lh_host_reduce_close(m->near);
+        if (!world->broken) MPI_Comm_free(&m->comm);
+        lh_free(m);
+    }
+}
 
 /* Nobody looks at the board any more: ranks may be through MPI_Finalize and gone while others are still in it. */
 static void finish(lh_comm_world *world)
 {
     host *h = world->handle;
     lh_watch_sit(world->watch, NULL, 0, 0);
+    lh_watch_enter(world->watch, "end", -1);
+    give_back(world, h);
     if (!world->broken) {
-        lh_watch_enter(world->watch, "end", -1);
         if (h && h->window != MPI_WIN_NULL) MPI_Win_free(&h->window);
         if (h && h->comm != MPI_COMM_NULL) MPI_Comm_free(&h->comm);
         if (world->finalize) MPI_Finalize();
-        lh_watch_leave(world->watch);
     }
+    lh_watch_leave(world->watch);
     lh_free(h);
 }
 
@@ -246,7 +264,7 @@ static lh_status meet_host(lh_comm *comm, MPI_Comm world)
     int count = 0, unit;
     MPI_Aint bytes;
     LH_TRY(lh_calloc(&h, 1, sizeof *h));
-    *h = (host){MPI_COMM_NULL, MPI_WIN_NULL};
+    *h = (host){MPI_COMM_NULL, MPI_WIN_NULL, NULL};
     comm->world->handle = h;
     LH_TRY(check(comm, MPI_Comm_split_type(world, MPI_COMM_TYPE_SHARED, comm->rank, MPI_INFO_NULL, &h->comm)));
     MPI_Comm_rank(h->comm, &comm->local_rank);

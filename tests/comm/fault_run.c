@@ -4,6 +4,7 @@
  *   first:N  the same, but the others know nothing of it and go on
  *   alone:N  at step N RANK goes away with code 3 and tells nobody
  *   agreed:N RANK fails at step N, and all agree on it
+ *   own:N    RANK fails at step N, tells nobody, and closes what it shares with the others before it says so
  *   none     nothing happens
  * Ends as the program does: one message, the status as the exit code. */
 #include <stdio.h>
@@ -49,16 +50,16 @@ static void misbehave(lh_comm *comm, const char *plan, int here, int step)
     if (here && planned(plan, "alone", step)) _exit(3);
 }
 
-static lh_status fails_at(const char *plan, int here, int step)
+static lh_status fails_at(const char *plan, const char *name, int here, int step)
 {
-    if (!here || !planned(plan, "agreed", step)) return LH_OK;
+    if (!here || !planned(plan, name, step)) return LH_OK;
     return lh_fail(LH_EFILE, __FILE__, __LINE__, "a bad file at step %d", step);
 }
 
 /* 1 for a plan of this program, 0 for one of lh_comm_open_faulty. */
 static int is_own(const char *plan)
 {
-    static const char *const own[] = {"leave:", "first:", "alone:", "agreed:", "none"};
+    static const char *const own[] = {"leave:", "first:", "alone:", "agreed:", "own:", "none"};
     for (size_t i = 0; i < sizeof own / sizeof *own; i++)
         if (strncmp(plan, own[i], strlen(own[i])) == 0) return 1;
     return 0;
@@ -67,7 +68,7 @@ static int is_own(const char *plan)
 int main(int argc, char **argv)
 {
     lh_status st = LH_OK;
-    lh_comm *world = NULL, *faulty = NULL, *comm = NULL;
+    lh_comm *world = NULL, *faulty = NULL, *part = NULL, *comm = NULL;
     if (argc != 4) return LH_EUSAGE;
     const char *plan = argv[2];
     int here = 0;
@@ -79,12 +80,15 @@ int main(int argc, char **argv)
         LH_TRY(lh_comm_open_faulty(&faulty, world, atoi(argv[1]), plan));
         comm = faulty;
     }
+    LH_TRY(lh_comm_split(world, 0, &part)); /* as the engine does */
     for (int step = 0; step < 5; step++) {
         misbehave(comm, plan, here, step);
-        LH_TRY(one_step(comm, step, fails_at(plan, here, step)));
+        LH_TRY(fails_at(plan, "own", here, step));
+        LH_TRY(one_step(strncmp(plan, "own:", 4) == 0 ? part : comm, step, fails_at(plan, "agreed", here, step)));
     }
     if (lh_comm_rank(world) == 0) printf("all steps done\n");
 done:
+    lh_comm_close(part);
     if (st != LH_OK && world && !lh_comm_agreed(world)) {
         lh_log(LH_LOG_ERROR, 1, "rank %d on %s: %s", lh_comm_rank(world), lh_comm_host(world), lh_error_message());
         lh_comm_leave(world, (int)st);

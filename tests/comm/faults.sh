@@ -70,6 +70,16 @@ for bad in 0 2; do
     says_once "longhaul: "
 done
 
+# A rank that fails alone closes what it shares with the others, and says why; nobody waits for the time-out.
+for ranks in 2 4; do
+    for bad in 0 1; do
+        run 20 $ranks $bad own:3 600
+        ends_with 4
+        says "rank $bad on .*: a bad file at step 3"
+        says_once "longhaul: "
+    done
+done
+
 # What all agree on is told once, by rank 0, with where it happened; all end with its code.
 for bad in 0 2; do
     run 20 3 $bad agreed:3 600

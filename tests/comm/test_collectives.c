@@ -1,5 +1,5 @@
-/* Laws of the collectives, at any number of ranks, with messages cut into pieces of any size and through the memory that
- * ranks of one host share. */
+/* Laws of the collectives, at any number of ranks, with messages cut into pieces of any size and through the memory
+ * that ranks of one host share. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
