@@ -19,6 +19,32 @@ done:
     return st;
 }
 
+/* Tokens that every head of this rank has slots for. */
+static int64_t least_room(const lh_kv *kv)
+{
+    int64_t room = INT32_MAX;
+    for (int64_t l = 0; l < kv->shape.layers; l++)
+        for (int64_t h = 0; h < kv->shape.heads.kv_count; h++)
+            room = lh_least(room, kv->layers[l].pool.cap[h] - kv->layers[l].pool.len[h]);
+    return room;
+}
+
+lh_status lh_kv_reserve(lh_kv *kv, int64_t tokens)
+{
+    lh_status st = LH_OK, local = LH_OK;
+    lh_ragged *view;
+    int64_t room = -1;
+    if (tokens == 1 && kv->assured > 0) goto done;
+    for (int64_t l = 0; l < kv->shape.layers && local == LH_OK; l++) local = lh_kv_room(kv, l, tokens, &view);
+    if (local == LH_OK) local = lh_kv_reserve_turn(kv, tokens);
+    if (local == LH_OK) room = least_room(kv);
+    LH_TRY(lh_comm_allreduce(kv->place.comm, &room, 1, LH_I64, LH_MIN));
+    if (room < 0) LH_TRY(lh_comm_agree(kv->place.comm, local)); /* some rank has failed */
+    kv->assured = room;
+done:
+    return st;
+}
+
 lh_status lh_kv_make_work(lh_kv *kv, int64_t cols)
 {
     lh_status st = LH_OK;
@@ -149,6 +175,7 @@ static lh_status trim(lh_kv *kv)
 {
     lh_status st = LH_OK;
     int64_t *caps = kv->traffic.kept;
+    kv->assured = 0;
     lh_work_free(&kv->work, kv->place.stream);
     for (int64_t l = 0; l < kv->shape.layers; l++) {
         lh_pool *pool = &kv->layers[l].pool;
@@ -181,6 +208,7 @@ lh_status lh_kv_settle(lh_kv *kv, lh_kv_taken what, int64_t tokens)
         if (kv->layout.norms >= 0) kv->layers[l].fresh += tokens;
     }
     kv->clock.seen += tokens;
+    kv->assured = lh_most(0, kv->assured - tokens); /* evictions make room, and nothing else takes any */
     if (what == LH_KV_STEP) kv->clock.steps += tokens;
     int due = every && (what == LH_KV_BLOCK || kv->clock.steps / every > before / every);
     if (!due && !slides) goto done;

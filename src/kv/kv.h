@@ -2,8 +2,9 @@
  *
  * Prefill is layer-major. For each layer: lh_kv_prefill_begin gives a view with room for the whole prompt; the caller
  * appends and attends chunk by chunk and hands every chunk's queries to lh_kv_record; lh_kv_prefill_end observes,
- * evicts and frees. Then blocks (a question) and single steps: lh_kv_room before, lh_kv_record where the layer wants
- * rows, lh_kv_settle after all layers have seen the tokens. Positions are original positions.
+ * evicts and frees. Then blocks (a question) and single steps: lh_kv_reserve before all layers, lh_kv_room before each,
+ * lh_kv_record where the layer wants rows, lh_kv_settle after all layers have seen the tokens. Positions are original
+ * positions.
  *
  * Calls marked collective are made by every rank of the TP group, in the same order, and fail on all ranks or on none.
  * The others may fail on one rank alone: agree (lh_comm_agree) before the next collective. */
@@ -125,7 +126,12 @@ lh_row_logits lh_kv_row_logits(lh_kv *kv, int64_t layer);
 /* Collective. Observe, evict, free. LH_EFILE when the recorded log-sum-exps are not finite: the weights are damaged. */
 lh_status lh_kv_prefill_end(lh_kv *kv, int64_t layer);
 
-/* Room for `tokens` more entries in every head of a layer; *view may be another one than before. Not collective. */
+/* Collective. Memory for `tokens` tokens in all layers, so that no rank runs out of it between the collectives of a
+ * forward pass. Ranks talk only when what they were sure of is used up. */
+lh_status lh_kv_reserve(lh_kv *kv, int64_t tokens);
+
+/* Room for `tokens` more entries in every head of a layer; *view may be another one than before. Not collective, and
+ * allocates nothing of what was reserved. */
 lh_status lh_kv_room(lh_kv *kv, int64_t layer, int64_t tokens, lh_ragged **view);
 
 /* The position by which the token at `position` is rotated: its own, or with slot positions the slot that it gets in

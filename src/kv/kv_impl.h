@@ -290,6 +290,7 @@ struct lh_kv {
     lh_over_layers *over; /* NULL: layers have budgets of their own */
     lh_pool scratch;      /* the layer that is being prefilled and will evict */
     int64_t last_evicted; /* the last layer that takes the scratch, -1: none */
+    int64_t assured;      /* single tokens that all ranks have room for */
     lh_kv *leader;        /* whose prefill fills this cache; NULL: its own */
     lh_kv *twin;          /* an earlier follower that counts the same statistics; NULL: counts for itself */
     lh_kv **followers;
@@ -355,6 +356,9 @@ lh_status lh_kv_put_backwards(lh_kv *kv, int64_t layer, float *device);   /* the
 int lh_kv_turns(const lh_policy_plan *plan);
 int64_t lh_turn_bytes(const lh_kv_shape *shape, int64_t slots, int64_t longest);
 void lh_turn_free(lh_kv *kv);
+
+/* Space for turning the keys of any layer when `tokens` tokens come to them. */
+lh_status lh_kv_reserve_turn(lh_kv *kv, int64_t tokens);
 
 /* At the end of a layer's prefill: its keys as they were before their rotation. */
 lh_status lh_kv_unturn(lh_kv *kv, int64_t layer);

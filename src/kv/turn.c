@@ -142,6 +142,19 @@ int64_t lh_kv_slot_of(const lh_kv *kv, int64_t layer, int64_t position)
     return next_slot(kv, layer) + position - kv->clock.seen;
 }
 
+lh_status lh_kv_reserve_turn(lh_kv *kv, int64_t tokens)
+{
+    int64_t slots = 0, longest = 1;
+    if (!lh_kv_turns(&kv->fixed) || !kv->shape.heads.kv_count) return LH_OK;
+    for (int64_t l = 0; l < kv->shape.layers; l++) {
+        const lh_pool *pool = &kv->layers[l].pool;
+        slots = lh_most(slots, pool->slots);
+        longest = lh_most(longest, next_slot(kv, l) + tokens);
+        for (int64_t h = 0; h < pool->view.heads; h++) longest = lh_most(longest, pool->cap[h]);
+    }
+    return grow(kv, slots, longest);
+}
+
 lh_status lh_kv_turned(lh_kv *kv, int64_t layer, int64_t seen, lh_ragged **view)
 {
     lh_status st = LH_OK;

@@ -136,6 +136,12 @@ done:
     return st;
 }
 
+/* Collective where the number of rows changes, which it does on all ranks. */
+static lh_status agree_keep(lh_forward *f)
+{
+    return f->keep_next == f->keep ? LH_OK : lh_comm_agree(f->place.comm, apply_keep(f));
+}
+
 lh_status lh_forward_open(lh_forward **out, lh_model *model, const lh_kv_place *place, int64_t length)
 {
     lh_status st = LH_OK;
@@ -364,14 +370,14 @@ static lh_status take_in(lh_forward *f, lh_kv *kv, const int32_t *ids, int64_t n
 {
     lh_status st = LH_OK;
     int64_t seen = lh_kv_seen(kv);
-    LH_TRY(apply_keep(f));
+    LH_TRY(agree_keep(f));
+    LH_TRY(lh_kv_reserve(kv, n));
     for (int64_t at = 0; at < n; at += f->chunk) {
         int64_t t = n - at < f->chunk ? n - at : f->chunk;
         LH_TRY(embed(f, ids + at, t, f->x));
         LH_TRY(number(f, f->positions, seen + at, t));
         for (int64_t l = 0; l < f->config->layers; l++) {
             lh_rows_at rows = {.layer = l, .first = seen + at, .tokens = t, .x = f->x};
-            /* Only the first chunk can need memory; a failure here is this rank's alone and ends the run. */
             LH_TRY(lh_kv_room(kv, l, at == 0 ? n : t, &rows.view));
             if (lh_kv_by_slots(kv)) {
                 LH_TRY(number(f, f->turns, lh_kv_slot_of(kv, l, rows.first), t));

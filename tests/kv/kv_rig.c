@@ -99,13 +99,15 @@ static void *host(int64_t count, int64_t size)
 
 /* ---- what the cache tells ---- */
 
-/* [kv_count, tokens] of [kv_count, ld]: blocks hold fewer entries than the prompt has tokens. */
-static void *copy_rows(const rig *r, const void *from, int64_t ld, size_t size)
+/* [kv_count, tokens] of [kv_count, ld], zero behind the entries of a head: blocks hold fewer than the prompt has
+ * tokens.
+ */
+static void *copy_rows(const rig *r, const lh_kv_scores *s, const void *from, size_t size)
 {
-    size_t tokens = (size_t)r->of->tokens, have = (size_t)ld < tokens ? (size_t)ld : tokens;
+    size_t tokens = (size_t)r->of->tokens;
     char *all = host(r->heads.kv_count * r->of->tokens, (int64_t)size);
     for (size_t h = 0; h < (size_t)r->heads.kv_count; h++)
-        memcpy(all + h * tokens * size, (const char *)from + h * (size_t)ld * size, have * size);
+        memcpy(all + h * tokens * size, (const char *)from + h * (size_t)s->ld * size, (size_t)s->view->len[h] * size);
     return all;
 }
 
@@ -116,9 +118,9 @@ static lh_status scored(void *self, int64_t layer, const lh_kv_scores *s)
     lh_free(r->result->scores[layer]);
     lh_free(r->result->state[layer]);
     lh_free(r->result->raw[layer]);
-    r->result->scores[layer] = copy_rows(r, s->scores, s->ld, sizeof(float));
-    r->result->state[layer] = copy_rows(r, s->state, s->ld, 1);
-    r->result->raw[layer] = s->raw ? copy_rows(r, s->raw, s->ld, sizeof(float)) : NULL;
+    r->result->scores[layer] = copy_rows(r, s, s->scores, sizeof(float));
+    r->result->state[layer] = copy_rows(r, s, s->state, 1);
+    r->result->raw[layer] = s->raw ? copy_rows(r, s, s->raw, sizeof(float)) : NULL;
     return LH_OK;
 }
 
@@ -336,6 +338,7 @@ void rig_prefill(rig *r, rig_result *out)
 void rig_take(rig *r, lh_kv_taken what, int64_t tokens)
 {
     int64_t seen = lh_kv_seen(r->kv);
+    mt_try(lh_kv_reserve(r->kv, tokens));
     for (int64_t at = 0; at < tokens;) { /* of a block the last row comes alone */
         int64_t t = at + 1 < tokens ? tokens - 1 - at : 1;
         for (int64_t l = 0; l < r->of->layers; l++) {

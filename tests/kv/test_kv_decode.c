@@ -232,6 +232,47 @@ START_TEST(test_rewinding_gives_every_slot_back)
 }
 END_TEST
 
+/* A rank that has no memory for what comes next says so before the others wait for it. */
+START_TEST(test_a_rank_without_memory_fails_on_all_ranks)
+{
+    static const lh_policy_options on[] = {{0},
+                                           {.policy = "ada-snapkv", .budget = "40"},
+                                           {.policy = "streaming", .budget = "30", .parts = {.positions = "slot"}}};
+    for (int n = 0; n < 3; n++) {
+        rig_case c = base_case(&on[n]);
+        rig r;
+        rig_result got;
+        rig_open(&r, &c, mt_comm(), lh_ops_at(_i));
+        rig_prefill(&r, &got);
+        for (int step = 0; step < 50; step++) rig_take(&r, LH_KV_STEP, 1); /* more than was expected */
+        int64_t tokens = mt_rank() == mt_size() - 1 ? INT64_C(1) << 50 : 5;
+        mt_expect(lh_kv_reserve(r.kv, tokens), LH_ENOMEM);
+        rig_result_clear(&got);
+        rig_close(&r);
+    }
+    mt_end();
+}
+END_TEST
+
+/* Ranks do not talk of memory at every token. */
+START_TEST(test_what_was_reserved_is_told_once)
+{
+    rig_case c = base_case(&(lh_policy_options){.policy = "recency", .budget = "30", .parts = {.evict = "never"}});
+    rig r;
+    rig_result got;
+    rig_open(&r, &c, mt_comm(), lh_ops_at(_i));
+    rig_prefill(&r, &got);
+    int64_t before = lh_comm_sent_bytes(r.comm);
+    for (int64_t step = 0; step < c.more; step++) rig_take(&r, LH_KV_STEP, 1);
+    int64_t sent = lh_comm_sent_bytes(r.comm) - before, once = mt_size() > 1 ? (int64_t)sizeof(int64_t) : 0;
+    mt_check(sent == once, "%lld bytes were sent for %lld tokens, not %lld", (long long)sent, (long long)c.more,
+             (long long)once);
+    rig_result_clear(&got);
+    rig_close(&r);
+    mt_end();
+}
+END_TEST
+
 START_TEST(test_a_second_mark_replaces_the_first)
 {
     rig_case c = base_case(&(lh_policy_options){.policy = "streaming", .budget = "30"});
@@ -361,6 +402,8 @@ int main(void)
     tcase_add_loop_test(laws, test_sliding_layers_hold_what_the_next_row_sees_and_full_ones_all, 0, backends);
     tcase_add_loop_test(laws, test_rewinding_gives_every_slot_back, 0, backends);
     tcase_add_loop_test(laws, test_windows_are_observed_again_over_what_is_held, 0, backends);
+    tcase_add_loop_test(laws, test_a_rank_without_memory_fails_on_all_ranks, 0, backends);
+    tcase_add_loop_test(laws, test_what_was_reserved_is_told_once, 0, backends);
     tcase_add_loop_test(laws, test_a_second_mark_replaces_the_first, 0, backends);
     tcase_add_loop_test(laws, test_a_cache_that_is_not_empty_cannot_begin, 0, backends);
     suite_add_tcase(suite, laws);
