@@ -52,6 +52,8 @@ typedef struct lh_option {
     int64_t min, max;           /* of an I64; equal: any */
     double low, high;           /* of an F64; equal: any */
     const char *const *choices; /* of an ENUM, STR, WORD_OR_FILE or SWITCH, ends with NULL */
+    const char *(*word)(int i); /* of a STR without choices: words that the shell proposes, several with commas between
+                                   them where `arg` is LIST; NULL behind the last. Others may be given, too */
 } lh_option;
 
 #define LH_FIELD(type, member) .at = offsetof(type, member), .bytes = sizeof(((type *)0)->member)

@@ -191,6 +191,18 @@ static int is_path(const lh_option *row)
     return row->arg && (strncmp(row->arg, "FILE", 4) == 0 || strncmp(row->arg, "FOLDER", 6) == 0);
 }
 
+/* Words, of which any may be given, or of a list the next one behind its last comma. */
+static lh_status propose(lh_buf *out, const lh_option *row)
+{
+    lh_status st = LH_OK;
+    int list = row->arg && strcmp(row->arg, "LIST") == 0;
+    LH_TRY(lh_buf_printf(out, "COMPREPLY=($(compgen %s-W \"", list ? "-P \"${cur%\"${cur##*,}\"}\" " : ""));
+    for (int i = 0; row->word(i); i++) LH_TRY(lh_buf_printf(out, "%s%s", i ? " " : "", row->word(i)));
+    LH_TRY(lh_buf_printf(out, "\" -- \"%s\")); ", list ? "${cur##*,}" : "$cur"));
+done:
+    return st;
+}
+
 /* One line of `case "$prev"`: what may follow this option. */
 static lh_status completion_row(lh_buf *out, const lh_option *row)
 {
@@ -204,6 +216,8 @@ static lh_status completion_row(lh_buf *out, const lh_option *row)
         LH_TRY(lh_buf_puts(out, file ? "mapfile -t COMPREPLY < <(compgen -f -W \"" : "COMPREPLY=($(compgen -W \""));
         for (int i = 0; row->choices[i]; i++) LH_TRY(lh_buf_printf(out, "%s%s", i ? " " : "", row->choices[i]));
         LH_TRY(lh_buf_puts(out, file ? "\" -- \"$cur\"); " : "\" -- \"$cur\")); "));
+    } else if (row->word) {
+        LH_TRY(propose(out, row));
     } else if (is_path(row)) {
         LH_TRY(lh_buf_puts(out, "mapfile -t COMPREPLY < <(compgen -f -- \"$cur\"); "));
     }

@@ -88,7 +88,7 @@ static const lh_option engine_rows[] = {
 const lh_option_table lh_cli_engine_options = {"model and ranks", engine_rows};
 
 static const lh_option policy_rows[] = {
-    {LH_POLICY_ROW, .arg = "NAME",
+    {LH_POLICY_ROW, .arg = "NAME", .word = lh_cli_policy_word,
      .help = "What is kept of the cache: a preset of the parts below. '--policy help' lists them, '--policy NAME "
              "--help' explains one. full keeps everything and is what holds without --budget; --budget alone means "
              "longhaul."},

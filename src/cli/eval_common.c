@@ -13,7 +13,7 @@
 /* ---- options ---- */
 
 static const lh_option policy_rows[] = {
-    {LH_POLICY_ROW, .arg = "LIST",
+    {LH_POLICY_ROW, .arg = "LIST", .word = lh_cli_policy_list_word,
      .help = "Policies with commas between them, each a preset that may carry parts of its own, as "
              "'snapkv,h2o,ada-snapkv --pool-size 31'; quotes around one that has a comma. all: every preset but those "
              "for comparison. The full cache is always there, as the reference. '--policy help' lists the presets."},

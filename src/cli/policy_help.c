@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "cli/eval_common.h"
+#include "cli/policy_rows.h"
 
 /* The options that tell of a policy, alone. */
 static const lh_option_group groups[] = {{&lh_cli_policy_options, 0}, {0}};
@@ -54,6 +55,17 @@ int lh_cli_policy_help_asked(const lh_command *command, int argc, char **argv)
     for (const lh_option_group *g = command->syntax->groups; g->table; g++)
         if (g->table == &lh_cli_policy_options || g->table == &lh_cli_policy_list_options) return 1;
     return 0;
+}
+
+const char *lh_cli_policy_word(int i)
+{
+    const lh_policy *p = i ? lh_policy_at(i - 1) : NULL;
+    return i ? (p ? p->name : NULL) : "help";
+}
+
+const char *lh_cli_policy_list_word(int i)
+{
+    return i ? lh_cli_policy_word(i - 1) : "all";
 }
 
 static lh_status list(lh_buf *out)

@@ -8,6 +8,10 @@
 
 #include "cli/cli.h"
 
+/* What the shell proposes for '--policy' (base/options.h), and for a list of policies; by policy_help.c. */
+const char *lh_cli_policy_word(int i);
+const char *lh_cli_policy_list_word(int i);
+
 #define LH_POLICY_ROW .type = LH_OPT_STR, .name = "policy", LH_FIELD(lh_policy_options, policy)
 #define LH_BUDGET_ROW .type = LH_OPT_STR, .letter = 'b', .name = "budget", LH_FIELD(lh_policy_options, budget)
 #define LH_POLICY_PART_ROW(member, option, kind, list, value, sentence) \

@@ -120,6 +120,25 @@ done:
     return st;
 }
 
+/* Of sliding layers; without it llama.cpp has the same default as the family. Scaling is of the other layers alone. */
+static lh_status add_local_theta(const maker *m)
+{
+    lh_status st = LH_OK;
+    double local = NAN, theta = m->family->defaults.theta;
+    LH_TRY(get_f64(m, "rope.freq_base", &theta));
+    LH_TRY(get_f64(m, "rope.freq_base_swa", &local));
+    if (!isfinite(local)) goto done;
+    if (m->family->defaults.local_theta > 0)
+        LH_TRY(set(m->json, "rope_local_base_freq", shortest(local)));
+    else if (local != theta)
+        LH_FAIL(LH_EINPUT,
+                "'%s': '%s.rope.freq_base_swa' %g is not '%s.rope.freq_base' %g, and this family rotates all "
+                "layers alike here",
+                lh_gguf_path(m->gguf), m->family->gguf, local, m->family->gguf, theta);
+done:
+    return st;
+}
+
 static lh_status copy_numbers(const maker *m)
 {
     static const struct {
@@ -135,6 +154,7 @@ static lh_status copy_numbers(const maker *m)
         LH_TRY(get_f64(m, rows[i].gguf, &value));
         if (isfinite(value)) LH_TRY(set(m->json, rows[i].hf, shortest(value)));
     }
+    LH_TRY(add_local_theta(m));
     LH_TRY(get_i64(m, "attention.sliding_window", &window));
     if (window > 0) LH_TRY(set(m->json, "sliding_window", json_integer(window)));
 done:

@@ -143,9 +143,12 @@ START_TEST(test_manual_and_completion_name_every_command)
                 "help --completion > completion && bash -n completion && bash --norc -c '. ./completion; "
                 "try() { COMP_WORDS=(\"$@\"); COMP_CWORD=$(($# - 1)); _longhaul; (IFS=,; echo \"${COMPREPLY[*]}\"); }; "
                 "try longhaul generate --pool-; try longhaul t; try longhaul help gen; try longhaul generate -f a; "
-                "try longhaul generate --device = c; try longhaul generate --group =; try longhaul plan --threads 1'");
+                "try longhaul generate --device = c; try longhaul generate --group =; try longhaul plan --threads 1; "
+                "try longhaul generate --policy ada-; try longhaul plan --policy he; "
+                "try longhaul eval needle --policy al; try longhaul eval fidelity --policy h2o,pyr'");
     program_exits(&r, 0);
-    ck_assert_str_eq(r.out.data, "--pool-size\ntokenize\ngenerate\na book\ncpu,cuda\nmean,max,sum\n\n");
+    ck_assert_str_eq(r.out.data, "--pool-size\ntokenize\ngenerate\na book\ncpu,cuda\nmean,max,sum\n\n"
+                                 "ada-snapkv,ada-pyramid\nhelp\nall\nh2o,pyramidkv,h2o,pyramidkv@kvpress\n");
     program_clear(&r);
 }
 END_TEST

@@ -380,6 +380,66 @@ START_TEST(test_scaling_of_a_gguf_is_llama_cpps)
 }
 END_TEST
 
+/* The configuration of a GGUF file of a family whose layers slide, with a base of sliding layers (0: none). */
+static lh_status local_config(lh_config *c, const char *family, float swa, float factor)
+{
+    static const struct {
+        const char *key;
+        uint32_t value;
+    } sizes[] = {{"block_count", 6},          {"context_length", 4096},    {"embedding_length", 24},
+                 {"feed_forward_length", 20}, {"attention.head_count", 4}, {"attention.sliding_window", 64}};
+    enum { SIZES = sizeof sizes / sizeof *sizes };
+    lh_buf b = {0};
+    json_t *json = NULL;
+    lh_gguf *gguf = NULL;
+    char key[64];
+    gm_head(&b, 3, 1, (uint64_t)(SIZES + 2 + (swa > 0) + (factor > 0)));
+    gm_key_text(&b, "general.architecture", family);
+    for (int i = 0; i < SIZES; i++) {
+        snprintf(key, sizeof key, "%s.%s", family, sizes[i].key);
+        gm_key_u32(&b, key, sizes[i].value);
+    }
+    snprintf(key, sizeof key, "%s.rope.freq_base", family);
+    gm_key_f32(&b, key, 500000);
+    snprintf(key, sizeof key, "%s.rope.freq_base_swa", family);
+    if (swa > 0) gm_key_f32(&b, key, swa);
+    snprintf(key, sizeof key, "%s.rope.scaling.factor", family);
+    if (factor > 0) gm_key_f32(&b, key, factor);
+    gm_tensor(&b, "token_embd.weight", 40, 24, 0, 0);
+    gm_align(&b, 32);
+    for (int i = 0; i < 40 * 24; i++) gm_bytes(&b, "\0\0\0", 4);
+    mm_put(other, b.data, b.bytes);
+    ck_assert_int_eq(lh_gguf_open(&gguf, other), LH_OK);
+    lh_status st = lh_gguf_config(&json, gguf);
+    if (st == LH_OK) st = lh_config_parse(c, json, "config");
+    json_decref(json);
+    lh_gguf_close(gguf);
+    lh_buf_clear(&b);
+    return st;
+}
+
+/* llama.cpp's rope_freq_base_train_swa: 10000 where nothing is said; the scaling is of the layers that see all. */
+START_TEST(test_sliding_layers_have_a_base_of_their_own)
+{
+    static const float bases[] = {0, 10000, 25000};
+    lh_config c;
+    for (int i = 0; i < 6; i++) {
+        float factor = i % 2 ? 8 : 0;
+        ck_assert_msg(local_config(&c, "gemma3", bases[i / 2], factor) == LH_OK, "%s", lh_error_message());
+        ck_assert(c.rope_global.theta == 500000 && c.rope_local.theta == (i / 2 == 2 ? 25000 : 10000));
+        ck_assert(c.rope_global.kind == (factor > 0 ? LH_ROPE_LINEAR : LH_ROPE_DEFAULT));
+        ck_assert(c.rope_local.kind == LH_ROPE_DEFAULT);
+        if (factor > 0) ck_assert(c.rope_global.factor == 8);
+        lh_config_clear(&c);
+    }
+    ck_assert_msg(local_config(&c, "gemma2", 500000, 0) == LH_OK, "%s", lh_error_message());
+    ck_assert(c.rope_local.theta == 500000);
+    lh_config_clear(&c);
+    ck_assert_int_eq(local_config(&c, "gemma2", 10000, 0), LH_EINPUT);
+    ck_assert(strstr(lh_error_message(), "'gemma2.rope.freq_base_swa' 10000 is not 'gemma2.rope.freq_base' 500000"));
+}
+END_TEST
+
 /* Gemma's norms are stored as 1 + w there, and as w here. */
 START_TEST(test_gemma_norms_lose_their_one)
 {
@@ -661,6 +721,7 @@ int main(void)
     tcase_add_test(tc, test_gguf_rows_are_put_back);
     tcase_add_test(tc, test_llama3_scaling_is_found_again);
     tcase_add_test(tc, test_scaling_of_a_gguf_is_llama_cpps);
+    tcase_add_test(tc, test_sliding_layers_have_a_base_of_their_own);
     tcase_add_test(tc, test_gemma_norms_lose_their_one);
     tcase_add_test(tc, test_fused_projections_are_split);
     tcase_add_test(tc, test_tensors_that_contradict_the_configuration);
