@@ -104,11 +104,13 @@ static const lh_syntax syntax = {
     .name = "generate",
     .usage = "-m FILE [-p TEXT | -f FILE] [options]",
     .summary = "Read a prompt and write what the model says next",
-    .text = "The prompt is read whole, layer by layer; the policy then keeps a part of the cache, and the answer is "
-            "generated from that. With --question the cache is cut before the question is known, and every question is "
-            "answered from the same state; with '--proxies question' the question is the end of the prompt, and its "
-            "tokens choose what is kept.\n\nThe text goes to standard output as it is made. Ctrl-C ends with what "
-            "there is, and exit code 75.",
+    .text =
+        "The prompt is read whole, layer by layer; the policy then keeps a part of the cache, and the answer is "
+        "generated from that. With --question the cache is cut before the question is known, and every question is "
+        "answered from the same state (context-only); with '--scenario question-aware' the only question is the end "
+        "of the prompt, and the policy sees it first.\n\nThe text goes to standard output as it is made. Ctrl-C ends "
+        "with what "
+        "there is, and exit code 75.",
     .groups = groups,
     .examples = examples};
 
@@ -166,20 +168,37 @@ done:
     return st;
 }
 
-/* Proxies that are the question's tokens see one question, and it has to be there. */
+/* Whether the question is the end of the prompt, before the eviction. */
+static int sees_question(const run *r)
+{
+    return r->policy.proxies_are_question || r->v->input.scenario == LH_QUESTION_AWARE;
+}
+
+/* A policy that sees the question sees one, and it has to be there. */
 static lh_status check_question(const run *r)
 {
     lh_status st = LH_OK;
     int64_t questions = r->v->input.questions.n + r->v->input.question_files.n;
-    if (!r->policy.proxies_are_question) goto done;
-    if (questions == 0)
+    int given = lh_options_given(r->call->options, "scenario");
+    const char *why = r->policy.proxies_are_question ? "--proxies question" : "--scenario question-aware";
+    if (r->policy.proxies_are_question && questions == 0)
         LH_FAIL(LH_EUSAGE, "'--proxies question' observes the question: give it with '--question TEXT', apart from the "
                            "rest of the prompt");
+    if (given && questions == 0)
+        LH_FAIL(LH_EUSAGE, "'--scenario' says when the question comes: give it with '--question TEXT', apart from the "
+                           "rest of the prompt");
+    if (r->policy.proxies_are_question && r->v->input.scenario == LH_CONTEXT_ONLY && given)
+        LH_FAIL(LH_EUSAGE, "'--proxies question' observes the question, which comes behind the eviction with "
+                           "'--scenario context-only': leave one of them out");
+    if (!sees_question(r)) goto done;
+    if (r->v->files.load_cache)
+        LH_FAIL(LH_EUSAGE, "'--scenario question-aware' evicts when the question is known, and a loaded cache has "
+                           "evicted already: leave it out");
     if (questions > 1)
         LH_FAIL(LH_EUSAGE,
-                "'--proxies question' evicts by what one question attends to, and %lld are given: give one, "
-                "and the others to runs of their own",
-                (long long)questions);
+                "'%s' evicts by what one question attends to, and %lld are given: give one, and the others to runs of "
+                "their own",
+                why, (long long)questions);
 done:
     return st;
 }
@@ -212,12 +231,12 @@ done:
     return st;
 }
 
-/* Collective. Where the question's tokens are proxies, it is no longer apart but the end of the prompt. */
+/* Collective. A question that the policy sees is no longer apart but the end of the prompt. */
 static lh_status join_question(run *r)
 {
     lh_status st = LH_OK;
     lh_tokens *question = r->ids.questions;
-    if (!r->policy.proxies_are_question) return LH_OK;
+    if (!sees_question(r)) return LH_OK;
     if (question->n == 0) LH_FAIL(LH_EUSAGE, "the question is empty: '--question' got no text");
     for (int64_t i = 0; i < question->n; i++) LH_TRY(lh_tokens_push(&r->ids.prompt, question->ids[i]));
     lh_policy_ask(&r->policy, question->n);

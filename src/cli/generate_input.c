@@ -32,13 +32,20 @@ static const lh_option rows[] = {
      .name = "question",
      FIELD(questions),
      .arg = "TEXT",
-     .help = "Evict on the prompt alone, then answer this question behind it; each starts from the same cache. With "
-             "'--proxies question' the only question is the end of the prompt."},
+     .help = "Evict on the prompt alone, then answer this question behind it; each starts from the same cache. "
+             "'--scenario' says otherwise."},
     {.type = LH_OPT_LIST,
      .name = "question-file",
      FIELD(question_files),
      .arg = "FILE",
      .help = "A file with one question; they come after those of --question."},
+    {.type = LH_OPT_ENUM,
+     .name = "scenario",
+     FIELD(scenario),
+     .def = "context-only",
+     .choices = lh_scenario_names,
+     .help = "question-aware: the only question is the end of the prompt, and policies that look there see it before "
+             "they evict; so it is with '--proxies question'. context-only: it comes behind the eviction."},
     {.type = LH_OPT_FLAG,
      .name = "chat",
      FIELD(chat),

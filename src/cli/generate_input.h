@@ -8,6 +8,7 @@
 typedef struct lh_input_options {
     const char *prompt, *prompt_file, *prompt_tokens;
     lh_strings questions, question_files;
+    lh_scenario scenario;
     int chat;
     const char *chat_template, *system, *force_tokens;
 } lh_input_options;

@@ -1,4 +1,5 @@
-/* Proxies that are the tokens of a question: generate reads context and question as one prompt. */
+/* Questions that the policy sees, because their tokens are proxies or because the scenario says so: generate reads
+ * context and question as one prompt. */
 #include <check.h>
 #include <jansson.h>
 #include <stdio.h>
@@ -143,6 +144,47 @@ START_TEST(test_a_cache_goes_on_with_the_proxies_that_it_was_made_with)
 }
 END_TEST
 
+START_TEST(test_any_policy_sees_the_question_of_a_question_aware_run)
+{
+    static const char *const policies[] = {"snapkv -b 40 --window 16 --evict every",
+                                           "ada-snapkv -b 30 --window 8 --evict every:4", "h2o -b 40",
+                                           "longhaul -b 25% --evict every:5"};
+    char asked[512], all[256], behind[256];
+    for (size_t i = 0; i < sizeof policies / sizeof *policies; i++) {
+        snprintf(all, sizeof all, "-f all --policy %s", policies[i]);
+        snprintf(behind, sizeof behind, "-f context --question '" QUESTION "' --policy %s", policies[i]);
+        snprintf(asked, sizeof asked, "%s --scenario question-aware", behind);
+        json_t *want = generate(1, "all.h5", all);
+        for (int ranks = 1; ranks <= 4; ranks++) {
+            json_t *got = generate(ranks, "asked.h5", asked);
+            same_ids(want, got);
+            ck_assert(json_equal(json_object_get(got, "policy"), json_object_get(want, "policy")));
+            ck_assert_int_eq(json_integer_value(json_object_get(got, "prompt_tokens")),
+                             CONTEXT_TOKENS + QUESTION_TOKENS);
+            ck_assert_msg(same_sets("asked.h5", "all.h5"), "'%s' on %d ranks keeps other entries", asked, ranks);
+            json_decref(got);
+        }
+        json_t *apart = generate(1, "apart.h5", behind); /* so that it is no law of any two runs */
+        ck_assert_msg(!same_sets("apart.h5", "all.h5"), "'%s' does not see the question either way", policies[i]);
+        snprintf(asked, sizeof asked, "%s --scenario context-only", behind);
+        json_t *said = generate(2, "said.h5", asked);
+        same_ids(apart, said);
+        ck_assert_msg(same_sets("apart.h5", "said.h5"), "'%s' is not the default", asked);
+        json_decref(said);
+        json_decref(apart);
+        json_decref(want);
+    }
+    json_t *want = generate(1, "all.h5", "-f apart --chat --chat-template chatml --policy h2o -b 60");
+    json_t *got = generate(3, "asked.h5",
+                           "-f context --chat --chat-template chatml --question-file question "
+                           "--scenario question-aware --policy h2o -b 60");
+    same_ids(want, got);
+    ck_assert(same_sets("asked.h5", "all.h5"));
+    json_decref(got);
+    json_decref(want);
+}
+END_TEST
+
 START_TEST(test_where_there_is_no_question_or_too_many_it_is_said)
 {
     static const struct {
@@ -155,6 +197,14 @@ START_TEST(test_where_there_is_no_question_or_too_many_it_is_said)
          "generate -m tiny.h5 -f context --question '' --policy nacl --proxies question -b 40"},
         {"needs '--proxies P%'",
          "generate -m tiny.h5 -f context --question A --policy nacl --proxies question --proxies-at both-ends -b 40"},
+        {"'--scenario' says when the question comes", "generate -m tiny.h5 -f all --scenario question-aware -b 40"},
+        {"'--scenario' says when the question comes", "generate -m tiny.h5 -f all --scenario context-only -b 40"},
+        {"and 2 are given", "generate -m tiny.h5 -f context --question A --question B --scenario question-aware -b 40"},
+        {"the question is empty", "generate -m tiny.h5 -f context --question '' --scenario question-aware -b 40"},
+        {"leave one of them out", "generate -m tiny.h5 -f context --question A --scenario context-only --policy nacl "
+                                  "--proxies question -b 40"},
+        {"a loaded cache has evicted already",
+         "generate -m tiny.h5 --load-cache c.h5 --question A --scenario question-aware"},
         {"there is none here", "plan -m tiny.h5 --context 400 --policy nacl --proxies question -b 40"},
         {"there is none here",
          "eval fidelity -m tiny.h5 --text all --length 100 --policy nacl --proxies question --budget 40"},
@@ -171,7 +221,9 @@ int main(void)
     const TTest *const tests[] = {test_a_question_of_proxies_is_a_window_of_as_many_rows,
                                   test_in_a_chat_the_question_lasts_to_the_end_of_the_prompt,
                                   test_a_cache_goes_on_with_the_proxies_that_it_was_made_with,
-                                  test_where_there_is_no_question_or_too_many_it_is_said, NULL};
+                                  test_any_policy_sees_the_question_of_a_question_aware_run,
+                                  test_where_there_is_no_question_or_too_many_it_is_said,
+                                  NULL};
     program_enter();
     tiny_write("tiny");
     program_file("context", CONTEXT);

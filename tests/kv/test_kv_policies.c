@@ -244,11 +244,13 @@ static void take(run *x, lh_kv_taken what, int64_t tokens)
     check_lengths(&x->r, &x->got, x->since);
 }
 
-/* Whether few scores can be close to each other. */
+/* Whether few scores can be close to each other. Maxima of neighbours are equal, which the sums over joined heads need
+ * not be. */
 static int is_sharp(const lh_policy_plan *fixed)
 {
-    return fixed->source == LH_SCORE_ATTENTION && fixed->pool_kind != LH_POOL_AVG && fixed->budget_entries > 8 &&
-           fixed->heads == LH_HEADS_UNIFORM && fixed->select != LH_SELECT_STD_SCOPE;
+    int plateaus = fixed->joint && fixed->pool_kind == LH_POOL_MAX;
+    return !plateaus && fixed->source == LH_SCORE_ATTENTION && fixed->pool_kind != LH_POOL_AVG &&
+           fixed->budget_entries > 8 && fixed->heads == LH_HEADS_UNIFORM && fixed->select != LH_SELECT_STD_SCOPE;
 }
 
 static void check_case(const rig_case *c, const lh_ops *ops, int steps)
