@@ -59,13 +59,26 @@ static void move_entries(const lh_compact_args *a, int64_t h, int64_t to, int64_
     for (int64_t i = 0; i < n; i++) dst->positions[at + i] = entry_position(src, h, from + i);
 }
 
+/* The first slot from s on, before `end`, that is not kept: eight at a time. */
+static int64_t next_hole(const uint8_t *state, int64_t s, int64_t end)
+{
+    uint8_t kept[8], eight[8];
+    memset(kept, LH_ENTRY_KEEP, sizeof kept);
+    for (; s + 8 <= end; s += 8) {
+        memcpy(eight, state + s, sizeof eight);
+        if (memcmp(eight, kept, sizeof kept) != 0) break;
+    }
+    while (s < end && state[s] == LH_ENTRY_KEEP) s++;
+    return s;
+}
+
 static void compact_in_order(const lh_compact_args *a, int64_t h)
 {
     const uint8_t *state = a->state + h * a->ld;
     int64_t len = a->src->len[h], kept = 0;
     for (int64_t s = 0; s < len;) {
         int64_t from = s;
-        while (s < len && state[s] == LH_ENTRY_KEEP) s++;
+        s = next_hole(state, s, len);
         move_entries(a, h, kept, from, s - from);
         kept += s - from;
         while (s < len && state[s] != LH_ENTRY_KEEP) s++;
@@ -77,10 +90,9 @@ static void compact_in_order(const lh_compact_args *a, int64_t h)
 static void compact_fill(const lh_compact_args *a, int64_t h)
 {
     const uint8_t *state = a->state + h * a->ld;
-    int64_t end = a->src->len[h], s = 0;
+    int64_t end = a->src->len[h];
     if (a->dst->positions != a->src->positions) move_entries(a, h, 0, 0, end);
-    for (; s < end; s++) {
-        if (state[s] == LH_ENTRY_KEEP) continue;
+    for (int64_t s = 0; (s = next_hole(state, s, end)) < end; s++) {
         do {
             end--;
         } while (end > s && state[end] != LH_ENTRY_KEEP);

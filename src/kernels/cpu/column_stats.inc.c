@@ -88,12 +88,46 @@ static void add_block(const lh_stats_item *item, int64_t block, lh_seen seen)
     add_kinds[kind](item, (const int64_t[]){first, first + tokens}, reach);
 }
 
+/* The only row sees all entries of the step, and its logits are known: its weights are the sums. The same bits as
+ * add_block's. */
+static void take_weights(const lh_stats_item *item)
+{
+    const lh_column_stats_args *a = item->stats->args;
+    const lh_step *p = &item->step;
+    const lh_row_logits *given = &a->rows.logits;
+    const int each = a->parts > 1, more = a->squares.at || a->counts.at;
+    for (int64_t j = 0; j < p->n; j += VL) {
+        const float *s = given->at + p->i0 * given->ld + p->first + j;
+        vf all = vf_zero();
+        for (int64_t i = 0; i < p->group; i++, s += given->ld) {
+            vf x = vf_load_first(s, p->n - j);
+            vf weight = vf_exp_negative(vf_fma(x, vf_set1(item->rows->gain[i]), vf_set1(item->rows->minus_lse[i])));
+            if (each) vf_store(item->sums + i * STEP + j, weight);
+            all = all + weight;
+        }
+        if (!each) vf_store(item->sums + j, all);
+        if (!more) continue;
+        vf_store(item->squares + j, all * all);
+        vf_store(item->counts + j, vf_where(vf_lt(vf_set1(item->rows->fair[0]), all), vf_set1(1.0f), vf_zero()));
+    }
+}
+
+static void add_blocks(const lh_stats_item *item)
+{
+    memset(item->squares, 0, (size_t)(STEP * (item->stats->args->parts + 2)) * sizeof *item->squares);
+    for (int64_t b = 0; b < item->stats->watch.blocks; b++) {
+        lh_seen seen = step_seen(&item->step, b);
+        if (seen != SEEN_NONE) add_block(item, b, seen);
+    }
+}
+
 /* y += factor * x for the entries of the step. */
 static void give(const lh_stats_item *item, const lh_slot_floats *y, int64_t c, const float *x, float factor)
 {
     const lh_step *p = &item->step;
+    const int64_t n = p->n, step = y->step;
     float *at = lh_slot_at(y, p->head, p->first, c);
-    for (int64_t j = 0; j < p->n; j++) at[j * y->step] += factor * x[j];
+    for (int64_t j = 0; j < n; j++) at[j * step] += factor * x[j];
 }
 
 static void stats_item(lh_stats_item *item, float *memory)
@@ -103,12 +137,11 @@ static void stats_item(lh_stats_item *item, float *memory)
     item->squares = memory;
     item->counts = item->squares + STEP;
     item->sums = item->counts + STEP;
-    memset(memory, 0, (size_t)(STEP * (a->parts + 2)) * sizeof *memory);
     step_begin(&item->step, item->sums + STEP * a->parts);
-    for (int64_t b = 0; b < item->stats->watch.blocks; b++) {
-        lh_seen seen = step_seen(&item->step, b);
-        if (seen != SEEN_NONE) add_block(item, b, seen);
-    }
+    if (a->rows.logits.at && step_seen(&item->step, 0) == SEEN_ALL)
+        take_weights(item);
+    else
+        add_blocks(item);
     for (int64_t c = 0; c < a->parts && a->sums.at; c++)
         give(item, &a->sums, c, item->sums + c * STEP, a->parts == 1 ? share : 1.0f);
     if (a->squares.at) give(item, &a->squares, 0, item->squares, share * share);

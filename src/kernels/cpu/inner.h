@@ -26,6 +26,23 @@ static inline int64_t entry_position(const lh_ragged *kv, int64_t h, int64_t s)
     return kv->positions ? kv->positions[kv->offset[h] + s] : s;
 }
 
+/* The largest |x| of the slots that compete; NaN is none. As whole numbers, whose order is the same: the compiler takes
+ * many at once. */
+static inline float largest_competing(const float *x, const uint8_t *state, int64_t n)
+{
+    int32_t top = 0;
+    float largest;
+    for (int64_t s = 0; s < n; s++) {
+        int32_t bits;
+        memcpy(&bits, &x[s], sizeof bits);
+        bits &= INT32_MAX;
+        bits = state[s] == LH_ENTRY_COMPETES && bits <= 0x7f800000 ? bits : 0; /* infinity */
+        top = bits > top ? bits : top;
+    }
+    memcpy(&largest, &top, sizeof largest);
+    return largest;
+}
+
 /* Blocks of `entries` that the longest head has. */
 static inline int64_t blocks_of(const lh_ragged *kv, int64_t entries)
 {

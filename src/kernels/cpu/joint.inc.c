@@ -9,15 +9,20 @@ static lh_status op_max_score(lh_stream *stream, const lh_max_score_args *a)
     (void)stream;
 #pragma omp parallel for reduction(max : top) if (a->heads * a->ld >= PARALLEL_FROM)
     for (int64_t h = 0; h < a->heads; h++) {
-        const float *scores = a->scores + h * a->ld;
-        const uint8_t *state = a->state + h * a->ld;
-        for (int64_t s = 0; s < a->len[h]; s++) {
-            float x = state[s] == LH_ENTRY_COMPETES ? fabsf(scores[s]) : 0.0f;
-            top = x > top ? x : top; /* not for NaN */
-        }
+        float x = largest_competing(a->scores + h * a->ld, a->state + h * a->ld, a->len[h]);
+        top = x > top ? x : top;
     }
     *a->y = top;
     return LH_OK;
+}
+
+static void add_whole(int64_t *sums, const float *scores, int64_t n, double scale)
+{
+#pragma omp simd
+    for (int64_t s = 0; s < n; s++) {
+        double x = scores[s] * scale;
+        sums[s] += (int64_t)rint(x == x ? x : 0.0);
+    }
 }
 
 static lh_status op_add_heads(lh_stream *stream, const lh_add_heads_args *a)
@@ -27,13 +32,8 @@ static lh_status op_add_heads(lh_stream *stream, const lh_add_heads_args *a)
     for (int64_t first = 0; first < a->cols; first += JOINT_SLOTS) {
         int64_t end = lh_least(first + JOINT_SLOTS, a->cols);
         memset(a->sums + first, 0, (size_t)(end - first) * sizeof *a->sums);
-        for (int64_t h = 0; h < a->heads; h++) {
-            const float *scores = a->scores + h * a->ld;
-            for (int64_t s = first; s < lh_least(end, a->len[h]); s++) {
-                double x = scores[s] * a->scale;
-                a->sums[s] += x == x ? llrint(x) : 0;
-            }
-        }
+        for (int64_t h = 0; h < a->heads; h++)
+            add_whole(a->sums + first, a->scores + h * a->ld + first, lh_least(end, a->len[h]) - first, a->scale);
     }
     return LH_OK;
 }
@@ -43,7 +43,8 @@ static lh_status op_share_scores(lh_stream *stream, const lh_share_scores_args *
     (void)stream;
 #pragma omp parallel for if (a->heads * a->cols >= PARALLEL_FROM)
     for (int64_t h = 0; h < a->heads; h++) {
-        for (int64_t s = 0; s < a->cols; s++) a->y[h * a->ld + s] = (float)((double)a->sums[s] * a->factor);
+        float *y = a->y + h * a->ld;
+        for (int64_t s = 0; s < a->cols; s++) y[s] = (float)((double)a->sums[s] * a->factor);
     }
     return LH_OK;
 }

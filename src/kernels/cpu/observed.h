@@ -112,31 +112,37 @@ static inline int64_t step_floats_of(const lh_watch *w)
     return STEP * (w->d_places + 1 + w->way->rows * w->rows->map.group);
 }
 
-/* Steps that a thread takes at once: one behind the other, unless threads would be idle. */
+/* Steps that a thread of the team takes at once: one behind the other, unless threads would be idle. */
 static inline int steps_at_once(int64_t steps)
 {
     enum { MOST = 8, PARTS_PER_THREAD = 8 };
-    int64_t n = lh_least(steps / (PARTS_PER_THREAD * omp_get_max_threads()), MOST);
+    int64_t n = lh_least(steps / (PARTS_PER_THREAD * omp_get_num_threads()), MOST);
+    if (omp_get_num_threads() == 1) n = lh_least(steps, INT32_MAX);
     return n > 1 ? (int)n : 1;
 }
 
-/* stored: of the step's first entry on; NULL: slots are positions. */
-static inline void step_positions(lh_step *p, const int32_t *stored)
+/* stored: of the step's first entry on; NULL: slots are positions. n: p->n. */
+VEC_FN void list_positions(lh_step *p, const int32_t *stored, const int64_t n)
 {
     int32_t low = INT32_MAX, high = INT32_MIN;
     int32_t *at = p->positions;
-    for (int64_t j = 0; j < STEP; j++) at[j] = INT32_MAX;
-    if (stored) {
-        memcpy(at, stored, (size_t)p->n * sizeof *at);
-    } else {
-        for (int64_t j = 0; j < p->n; j++) at[j] = (int32_t)(p->first + j);
-    }
-    for (int64_t j = 0; j < p->n; j++) {
+    for (int64_t j = 0; j < n; j++) {
+        at[j] = stored ? stored[j] : (int32_t)(p->first + j);
         low = at[j] < low ? at[j] : low;
         high = at[j] > high ? at[j] : high;
     }
+    for (int64_t j = n; j < STEP; j++) at[j] = INT32_MAX;
     p->low = low;
     p->high = high;
+}
+
+/* Most steps are whole, and the compiler knows their size. */
+static inline void step_positions(lh_step *p, const int32_t *stored)
+{
+    if (p->n == STEP)
+        list_positions(p, stored, STEP);
+    else
+        list_positions(p, stored, p->n);
 }
 
 /* The step's memory is step_floats_of floats; its keys are packed. */
@@ -183,8 +189,10 @@ static inline void step_take(const lh_step *p)
     const lh_row_logits *given = &p->watch->rows->logits;
     for (int64_t i = 0; i < p->group; i++) {
         float *s = p->s + i * STEP;
-        memcpy(s, given->at + (p->i0 + i) * given->ld + p->first, (size_t)p->n * sizeof *s);
-        memset(s + p->n, 0, (size_t)(STEP - p->n) * sizeof *s);
+        const float *from = given->at + (p->i0 + i) * given->ld + p->first;
+        int64_t j = 0;
+        for (; j < p->n; j += VL) vf_store(s + j, vf_load_first(from + j, p->n - j));
+        for (; j < STEP; j += VL) vf_store(s + j, vf_zero());
     }
 }
 

@@ -140,7 +140,7 @@ static lh_status run_slab(lh_stream *stream, lh_slab *slab)
 #pragma omp for
         for (int64_t n = 0; n < w->heads * w->blocks; n++) watch_pack(w, n / w->blocks, n % w->blocks);
         w->way->begin();
-#pragma omp for schedule(dynamic)
+#pragma omp for schedule(dynamic, steps_at_once(w->heads * slab->spans))
         for (int64_t n = 0; n < w->heads * slab->spans; n++) lse_item(slab, n / slab->spans, n % slab->spans, mine);
         w->way->end();
 #pragma omp for

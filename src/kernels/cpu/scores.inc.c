@@ -7,17 +7,11 @@
 /* Columns are shared out in blocks of a row. */
 enum { COLUMNS = 2048 };
 
-/* Slots [first, end) of a row of y, which may be the numbers themselves. In double: the difference of a deviation
- * cancels, and positions are exact. */
-static void finish_plain(const lh_finish_scores_args *a, int64_t row, int64_t first, int64_t end)
-{
-    const float *x = lh_slot_at(&a->x, row / a->parts, 0, row % a->parts);
-    const int64_t step = a->x.step;
-    const double factor = a->factor;
-    float *y = a->y + row * a->ld;
-#pragma omp simd
-    for (int64_t s = first; s < end; s++) y[s] = (float)(factor * x[s * step]);
-}
+/* Slots [first, end) of a row of y, which may be the numbers themselves. */
+typedef struct lh_finish {
+    const lh_finish_scores_args *args;
+    int64_t row, first, end;
+} lh_finish;
 
 /* Rows at positions [first_row, seen) that saw the entries, and those that saw all. */
 typedef struct lh_visits {
@@ -41,39 +35,53 @@ static inline double visits_at(const lh_visits *v, int64_t s)
     return (until > begin ? until - begin : 0.0) + v->more;
 }
 
-static void finish_per_visit(const lh_finish_scores_args *a, int64_t row, int64_t first, int64_t end)
+/* In double: positions are exact, and the difference of a deviation cancels. Numbers of slots lie singly or in pairs as
+ * a rule, and `step` is a constant then: what would be gathered is loaded. */
+VEC_FN void finish_slots(const lh_finish *f, const int64_t step, const int64_t squares_step, const lh_finish_kind kind)
 {
-    const float *x = lh_slot_at(&a->x, row / a->parts, 0, row % a->parts);
-    const lh_visits visits = visits_of(a, row / a->parts);
-    const int64_t step = a->x.step;
+    const lh_finish_scores_args *a = f->args;
+    const int64_t h = f->row / a->parts, c = f->row % a->parts, first = f->first, end = f->end;
+    const float *x = lh_slot_at(&a->x, h, 0, c);
+    const float *squares = kind == LH_FINISH_DEVIATION ? lh_slot_at(&a->squares, h, 0, c) : NULL;
+    const lh_visits visits = visits_of(a, h);
     const double factor = a->factor;
-    float *y = a->y + row * a->ld;
+    float *y = a->y + f->row * a->ld;
 #pragma omp simd
     for (int64_t s = first; s < end; s++) {
-        double n = visits_at(&visits, s), by = n > 0.0 ? n : 1.0;
-        y[s] = n > 0.0 ? (float)(factor * x[s * step] / by) : 0.0f;
+        if (kind == LH_FINISH_PLAIN) {
+            y[s] = (float)(factor * x[s * step]);
+        } else if (kind == LH_FINISH_PER_VISIT) {
+            double n = visits_at(&visits, s), by = n > 0.0 ? n : 1.0;
+            y[s] = n > 0.0 ? (float)(factor * x[s * step]) / (float)by : 0.0f;
+        } else {
+            double n = visits_at(&visits, s), share = 1.0 / (n > 1.0 ? n : 1.0), mean = x[s * step] * share;
+            double square = squares[s * squares_step] * share - mean * mean;
+            y[s] = n > 1.0 ? sqrtf(square > 0.0 ? (float)square : 0.0f) : 0.0f;
+        }
     }
 }
 
-static void finish_deviation(const lh_finish_scores_args *a, int64_t row, int64_t first, int64_t end)
-{
-    const int64_t h = row / a->parts, c = row % a->parts, step = a->x.step, squares_step = a->squares.step;
-    const float *x = lh_slot_at(&a->x, h, 0, c), *squares = lh_slot_at(&a->squares, h, 0, c);
-    const lh_visits visits = visits_of(a, h);
-    float *y = a->y + row * a->ld;
-#pragma omp simd
-    for (int64_t s = first; s < end; s++) {
-        double n = visits_at(&visits, s), by = n > 1.0 ? n : 1.0, mean = x[s * step] / by;
-        double square = squares[s * squares_step] / by - mean * mean;
-        y[s] = n > 1.0 ? (float)sqrt(square > 0.0 ? square : 0.0) : 0.0f;
+#define FINISH(name, kind)                                                \
+    static void name(const lh_finish *f)                                  \
+    {                                                                     \
+        const lh_finish_scores_args *a = f->args;                         \
+        const int64_t step = a->x.step, squares = a->squares.step;        \
+        const int alike = kind != LH_FINISH_DEVIATION || squares == step; \
+        if (alike && step == 1)                                           \
+            finish_slots(f, 1, 1, kind);                                  \
+        else if (alike && step == 2)                                      \
+            finish_slots(f, 2, 2, kind);                                  \
+        else                                                              \
+            finish_slots(f, step, squares, kind);                         \
     }
-}
+FINISH(finish_plain, LH_FINISH_PLAIN)
+FINISH(finish_per_visit, LH_FINISH_PER_VISIT)
+FINISH(finish_deviation, LH_FINISH_DEVIATION)
 
 /* By kind. */
-static void (*const finish_kinds[])(const lh_finish_scores_args *, int64_t, int64_t,
-                                    int64_t) = {[LH_FINISH_PLAIN] = finish_plain,
-                                                [LH_FINISH_PER_VISIT] = finish_per_visit,
-                                                [LH_FINISH_DEVIATION] = finish_deviation};
+static void (*const finish_kinds[])(const lh_finish *) = {[LH_FINISH_PLAIN] = finish_plain,
+                                                          [LH_FINISH_PER_VISIT] = finish_per_visit,
+                                                          [LH_FINISH_DEVIATION] = finish_deviation};
 
 static lh_status op_finish_scores(lh_stream *stream, const lh_finish_scores_args *a)
 {
@@ -82,7 +90,8 @@ static lh_status op_finish_scores(lh_stream *stream, const lh_finish_scores_args
 #pragma omp parallel for collapse(2) if (rows * a->ld >= PARALLEL_FROM / 4)
     for (int64_t r = 0; r < rows; r++) {
         for (int64_t first = 0; first < a->ld; first += COLUMNS)
-            finish_kinds[a->kind](a, r, first, lh_least(first + COLUMNS, a->kv->len[r / a->parts]));
+            finish_kinds[a->kind](&(lh_finish){
+                .args = a, .row = r, .first = first, .end = lh_least(first + COLUMNS, a->kv->len[r / a->parts])});
     }
     return LH_OK;
 }
@@ -105,12 +114,10 @@ static void apply_prior_head(const lh_apply_prior_args *a, int64_t h)
 {
     const float *prior = a->prior + h * a->ld;
     const uint8_t *state = a->state + h * a->ld;
-    float *y = a->y + h * a->ld, top = 0.0f; /* of norms */
-    for (int64_t s = 0; s < a->len[h]; s++) {
-        float x = state[s] == LH_ENTRY_COMPETES ? prior[s] : 0.0f;
-        top = x > top ? x : top;
-    }
-    for (int64_t s = 0; s < a->len[h]; s++) {
+    const int64_t len = a->len[h];
+    float *y = a->y + h * a->ld, top = largest_competing(prior, state, len); /* norms are not negative */
+#pragma omp simd
+    for (int64_t s = 0; s < len; s++) {
         float shaped = top == 0 ? 0.0f : y[s] * (prior[s] / top);
         y[s] = state[s] == LH_ENTRY_COMPETES ? shaped : y[s];
     }
@@ -168,13 +175,14 @@ static void slide_max(float *b, int64_t n, int64_t k)
 static void slide_mean(float *b, int64_t n, int64_t k, int64_t divisor)
 {
     enum { PART = 512 };
+    const double share = 1.0 / (double)divisor;
     for (int64_t first = 0; first < n; first += PART) {
         int64_t count = n - first < PART ? n - first : PART;
         double sums[PART] = {0};
         for (int64_t m = 0; m < k; m++) {
             for (int64_t i = 0; i < count; i++) sums[i] += b[first + i + m];
         }
-        for (int64_t i = 0; i < count; i++) b[first + i] = (float)(sums[i] / (double)divisor);
+        for (int64_t i = 0; i < count; i++) b[first + i] = (float)(sums[i] * share);
     }
 }
 
