@@ -1,48 +1,62 @@
-/* One number after another: sums, soft caps, gates, conversions. */
-#include "kernels/cuda/warp.cuh"
+/* One number after another: sums, soft caps, gates, conversions. Each input is read once and each output written once,
+ * four numbers a thread, neighbours by neighbours; enough threads are there to keep the memory busy. */
+#include "kernels/cuda/vector.cuh"
 
-enum { THREADS = 256 };
-
-static lh_shape each(int64_t n)
+static int width_of(int one, int other)
 {
-    return lh_shape{dim3(lh_blocks(n, THREADS)), THREADS, 0};
+    return one == 4 && other == 4 ? 4 : 1;
 }
 
-static __global__ void add_kernel(lh_add_args a)
+/* y and x read, y written: 12 bytes a number. */
+static __global__ void add_kernel(lh_add_args a, int width)
 {
-    for (int64_t i = lh_grid_first(); i < a.tokens * a.dim; i += lh_grid_step()) {
-        int64_t t = i / a.dim, c = i % a.dim;
-        a.y[t * a.y_ld + c] += a.x[t * a.x_ld + c];
+    for (int64_t t = blockIdx.y; t < a.tokens; t += gridDim.y) {
+        for (int64_t i = 4 * lh_grid_first(); i < a.dim; i += 4 * lh_grid_step()) {
+            lh_four y = lh_get4(a.y + t * a.y_ld + i, a.dim - i, width);
+            lh_four x = lh_get4(a.x + t * a.x_ld + i, a.dim - i, width);
+            for (int j = 0; j < 4; j++) y.at[j] += x.at[j];
+            lh_put4(a.y + t * a.y_ld + i, y, a.dim - i, width);
+        }
     }
 }
 
 lh_status lh_cuda_add(lh_stream *stream, const lh_add_args *a)
 {
-    return lh_launch(stream, "add", each(a->tokens * a->dim), add_kernel, *a);
+    int width = width_of(lh_width(a->y, a->y_ld, LH_F32), lh_width(a->x, a->x_ld, LH_F32));
+    return lh_launch(stream, "add", lh_fours_shape(a->tokens, a->dim), add_kernel, *a, width);
 }
 
-static __global__ void softcap_kernel(lh_softcap_args a)
+static __global__ void softcap_kernel(lh_softcap_args a, int width)
 {
-    for (int64_t i = lh_grid_first(); i < a.count; i += lh_grid_step()) a.x[i] = a.cap * tanhf(a.x[i] / a.cap);
+    for (int64_t i = 4 * lh_grid_first(); i < a.count; i += 4 * lh_grid_step()) {
+        lh_four x = lh_get4(a.x + i, a.count - i, width);
+        for (int j = 0; j < 4; j++) x.at[j] = a.cap * tanhf(x.at[j] / a.cap);
+        lh_put4(a.x + i, x, a.count - i, width);
+    }
 }
 
 lh_status lh_cuda_softcap(lh_stream *stream, const lh_softcap_args *a)
 {
-    return lh_launch(stream, "softcap", each(a->count), softcap_kernel, *a);
+    return lh_launch(stream, "softcap", lh_fours_shape(1, a->count), softcap_kernel, *a, lh_width(a->x, 0, LH_F32));
 }
 
-static __global__ void sum_shards_kernel(lh_sum_shards_args a)
+static __global__ void sum_shards_kernel(lh_sum_shards_args a, int width)
 {
-    for (int64_t i = lh_grid_first(); i < a.count; i += lh_grid_step()) {
-        float sum = a.shards > 0 ? a.parts[i] : 0.0f;
-        for (int64_t s = 1; s < a.shards; s++) sum += a.parts[s * a.count + i];
-        a.y[i] = sum;
+    for (int64_t i = 4 * lh_grid_first(); i < a.count; i += 4 * lh_grid_step()) {
+        lh_four sum = {{0, 0, 0, 0}};
+        if (a.shards > 0) sum = lh_get4(a.parts + i, a.count - i, width);
+        for (int64_t s = 1; s < a.shards; s++) {
+            lh_four part = lh_get4(a.parts + s * a.count + i, a.count - i, width);
+            for (int j = 0; j < 4; j++) sum.at[j] += part.at[j];
+        }
+        lh_put4(a.y + i, sum, a.count - i, width);
     }
 }
 
 lh_status lh_cuda_sum_shards(lh_stream *stream, const lh_sum_shards_args *a)
 {
-    return lh_launch(stream, "sum_shards", each(a->count), sum_shards_kernel, *a);
+    int width = width_of(lh_width(a->y, 0, LH_F32), lh_width(a->parts, a->shards > 1 ? a->count : 0, LH_F32));
+    return lh_launch(stream, "sum_shards", lh_fours_shape(1, a->count), sum_shards_kernel, *a, width);
 }
 
 static __device__ float gate_of(float x, lh_gate kind)
@@ -53,28 +67,36 @@ static __device__ float gate_of(float x, lh_gate kind)
     return 0.5f * x * (1.0f + tanhf(root_2_over_pi * (x + 0.044715f * x * x * x)));
 }
 
+/* gate and up read, y written: 10 or 12 bytes a number. */
 template <typename Y>
-static __global__ void gated_kernel(lh_gated_args a)
+static __global__ void gated_kernel(lh_gated_args a, int width)
 {
-    for (int64_t i = lh_grid_first(); i < a.tokens * a.dim; i += lh_grid_step()) {
-        int64_t t = i / a.dim, c = i % a.dim;
-        float y = gate_of(a.gate[t * a.ld + c], a.gate_kind) * a.up[t * a.ld + c];
-        lh_put((Y *)a.y + t * a.y_ld + c, y);
+    for (int64_t t = blockIdx.y; t < a.tokens; t += gridDim.y) {
+        for (int64_t i = 4 * lh_grid_first(); i < a.dim; i += 4 * lh_grid_step()) {
+            lh_four gate = lh_get4(a.gate + t * a.ld + i, a.dim - i, width);
+            lh_four y = lh_get4(a.up + t * a.ld + i, a.dim - i, width);
+            for (int j = 0; j < 4; j++) y.at[j] *= gate_of(gate.at[j], a.gate_kind);
+            lh_put4((Y *)a.y + t * a.y_ld + i, y, a.dim - i, width);
+        }
     }
 }
 
 lh_status lh_cuda_gated(lh_stream *stream, const lh_gated_args *a)
 {
     auto *kernel = a->y_type == LH_F32 ? gated_kernel<float> : gated_kernel<__nv_bfloat16>;
-    return lh_launch(stream, "gated", each(a->tokens * a->dim), kernel, *a);
+    int width = width_of(lh_width(a->gate, a->ld, LH_F32), lh_width(a->up, a->ld, LH_F32));
+    width = width_of(width, lh_width(a->y, a->y_ld, a->y_type));
+    return lh_launch(stream, "gated", lh_fours_shape(a->tokens, a->dim), kernel, *a, width);
 }
 
 template <typename Y, typename X>
-static __global__ void convert_kernel(lh_convert_args a)
+static __global__ void convert_kernel(lh_convert_args a, int width)
 {
-    for (int64_t i = lh_grid_first(); i < a.rows * a.cols; i += lh_grid_step()) {
-        int64_t r = i / a.cols, c = i % a.cols;
-        lh_put((Y *)a.dst + r * a.dst_ld + c, lh_number(((const X *)a.src)[r * a.src_ld + c]));
+    for (int64_t r = blockIdx.y; r < a.rows; r += gridDim.y) {
+        for (int64_t i = 4 * lh_grid_first(); i < a.cols; i += 4 * lh_grid_step()) {
+            lh_four x = lh_get4((const X *)a.src + r * a.src_ld + i, a.cols - i, width);
+            lh_put4((Y *)a.dst + r * a.dst_ld + i, x, a.cols - i, width);
+        }
     }
 }
 
@@ -84,5 +106,6 @@ lh_status lh_cuda_convert(lh_stream *stream, const lh_convert_args *a)
     auto *kernel = a->dst_type == LH_F32
                        ? (a->src_type == LH_F32 ? convert_kernel<float, float> : convert_kernel<float, bf16>)
                        : (a->src_type == LH_F32 ? convert_kernel<bf16, float> : convert_kernel<bf16, bf16>);
-    return lh_launch(stream, "convert", each(a->rows * a->cols), kernel, *a);
+    int width = width_of(lh_width(a->dst, a->dst_ld, a->dst_type), lh_width(a->src, a->src_ld, a->src_type));
+    return lh_launch(stream, "convert", lh_fours_shape(a->rows, a->cols), kernel, *a, width);
 }

@@ -20,4 +20,13 @@ static inline __nv_bfloat16 __float2bfloat16_rn(float x)
     return {(unsigned short)((u + 0x7fffu + (u >> 16 & 1u)) >> 16)};
 }
 
+/* Two of them in a word, the first in its lower half. */
+struct alignas(4) __nv_bfloat162 {
+    __nv_bfloat16 x, y;
+};
+static inline __nv_bfloat162 __floats2bfloat162_rn(float x, float y)
+{
+    return {__float2bfloat16_rn(x), __float2bfloat16_rn(y)};
+}
+
 #endif

@@ -1,0 +1,90 @@
+/* vector.cuh - numbers of a row four at a time: one access of 16 bytes (f32) or 8 (bf16) where the row allows it, else
+ * one by one. What a thread computes with them is the same either way, so bits do not depend on where a row lies. */
+#ifndef LH_KERNELS_CUDA_VECTOR_CUH
+#define LH_KERNELS_CUDA_VECTOR_CUH
+
+#include "kernels/cuda/warp.cuh"
+
+typedef struct lh_four {
+    float at[4];
+} lh_four;
+
+/* How many numbers may be moved at once, 4 or 1, in rows that begin at p + t * ld. NULL: 4. */
+static inline int lh_width(const void *p, int64_t ld, lh_dtype type)
+{
+    return (uintptr_t)p % (uintptr_t)(4 * lh_dtype_bytes(type)) == 0 && ld % 4 == 0 ? 4 : 1;
+}
+
+/* Rows of `cols` numbers: a thread owns fours of a row, threads lie along the row (x), rows along y. Kernels go on with
+ * strides in both. */
+static inline lh_shape lh_fours_shape(int64_t rows, int64_t cols)
+{
+    const int64_t most = 256, most_rows = 65535;
+    int64_t fours = (cols + 3) / 4, threads = fours < most ? (fours + LH_WARP - 1) / LH_WARP * LH_WARP : most;
+    if (rows <= 0 || cols <= 0) return lh_shape{dim3(0, 0), LH_WARP, 0};
+    return lh_shape{dim3(lh_blocks(fours, threads), (unsigned)(rows < most_rows ? rows : most_rows)), (int)threads, 0};
+}
+
+/* The numbers p[0 .. 3], 0 for those at n and behind. */
+static __device__ __forceinline__ lh_four lh_get4(const float *p, int64_t n, int width)
+{
+    lh_four x = {{0, 0, 0, 0}};
+    if (width == 4 && n >= 4) {
+        float4 all = *(const float4 *)p;
+        return {{all.x, all.y, all.z, all.w}};
+    }
+    for (int j = 0; j < 4; j++)
+        if (j < n) x.at[j] = p[j];
+    return x;
+}
+
+/* The two bf16 numbers in a word, the first in its lower half. */
+static __device__ __forceinline__ float lh_low(unsigned word)
+{
+    return __uint_as_float(word << 16);
+}
+static __device__ __forceinline__ float lh_high(unsigned word)
+{
+    return __uint_as_float(word & 0xffff0000u);
+}
+static __device__ __forceinline__ unsigned lh_word(float low, float high)
+{
+    __nv_bfloat162 two = __floats2bfloat162_rn(low, high);
+    unsigned word;
+    memcpy(&word, &two, sizeof word);
+    return word;
+}
+
+static __device__ __forceinline__ lh_four lh_get4(const __nv_bfloat16 *p, int64_t n, int width)
+{
+    lh_four x = {{0, 0, 0, 0}};
+    if (width == 4 && n >= 4) {
+        uint2 all = *(const uint2 *)p;
+        return {{lh_low(all.x), lh_high(all.x), lh_low(all.y), lh_high(all.y)}};
+    }
+    for (int j = 0; j < 4; j++)
+        if (j < n) x.at[j] = lh_number(p[j]);
+    return x;
+}
+
+/* p[0 .. min(n, 4) - 1] = x. */
+static __device__ __forceinline__ void lh_put4(float *p, lh_four x, int64_t n, int width)
+{
+    if (width == 4 && n >= 4) {
+        *(float4 *)p = make_float4(x.at[0], x.at[1], x.at[2], x.at[3]);
+        return;
+    }
+    for (int j = 0; j < 4; j++)
+        if (j < n) p[j] = x.at[j];
+}
+static __device__ __forceinline__ void lh_put4(__nv_bfloat16 *p, lh_four x, int64_t n, int width)
+{
+    if (width == 4 && n >= 4) {
+        *(uint2 *)p = make_uint2(lh_word(x.at[0], x.at[1]), lh_word(x.at[2], x.at[3]));
+        return;
+    }
+    for (int j = 0; j < 4; j++)
+        if (j < n) lh_put(p + j, x.at[j]);
+}
+
+#endif
