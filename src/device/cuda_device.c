@@ -26,6 +26,7 @@ typedef struct cuda_device {
 typedef struct cuda_stream {
     cudaStream_t stream;
     lh_stream *next; /* of its device */
+    lh_cuda_kept kept[LH_CUDA_LIBRARIES];
 } cuda_stream;
 
 lh_status lh_cuda_check(cudaError_t rc, const char *what)
@@ -42,6 +43,11 @@ done:
 cudaStream_t lh_stream_cuda(const lh_stream *stream)
 {
     return ((const cuda_stream *)stream->impl)->stream;
+}
+
+lh_cuda_kept *lh_stream_kept(lh_stream *stream, lh_cuda_library library)
+{
+    return &((cuda_stream *)stream->impl)->kept[library];
 }
 
 int lh_cuda_processors(const lh_stream *stream)
@@ -242,6 +248,8 @@ static void close_stream(lh_stream *stream)
     while (*at != stream) at = &((cuda_stream *)(*at)->impl)->next;
     *at = s->next;
     cudaStreamSynchronize(s->stream);
+    for (int i = 0; i < LH_CUDA_LIBRARIES; i++)
+        if (s->kept[i].what) s->kept[i].close(s->kept[i].what);
     cudaStreamDestroy(s->stream);
     lh_free(s);
 }

@@ -23,6 +23,7 @@
 #define __forceinline__ inline
 #define __launch_bounds__(...)
 #define __grid_constant__
+#define __align__(bytes) __attribute__((aligned(bytes)))
 
 struct dim3 {
     unsigned x, y, z;

@@ -1,0 +1,77 @@
+/* cuBLAS on a stream: one handle a stream, with room of its own, so that products can be captured and give the same
+ * bits again. */
+#include "kernels/cuda/blas.h"
+
+#include "base/mem.h"
+#include "device/cuda.h"
+#include "kernels/cuda/blas_library.h"
+
+typedef struct blas {
+    lh_cublas call;
+    cublasHandle_t handle;
+    lh_device *device;
+    void *room;
+} blas;
+
+static lh_status check(const blas *b, cublasStatus_t rc, const char *what)
+{
+    lh_status st = LH_OK;
+    if (rc != CUBLAS_STATUS_SUCCESS)
+        LH_FAIL(rc == CUBLAS_STATUS_ALLOC_FAILED ? LH_ENOMEM : LH_EINTERNAL, "%s failed in cuBLAS: %s", what,
+                b->call.GetStatusString(rc));
+done:
+    return st;
+}
+
+static void close_blas(void *what)
+{
+    blas *b = what;
+    if (b->handle) b->call.Destroy(b->handle);
+    lh_device_free(b->device, b->room);
+    lh_free(b);
+}
+
+/* Sums stay in f32 also where a product is split (the default lets the library choose). */
+static lh_status open_blas(blas **out, lh_stream *stream)
+{
+    lh_status st = LH_OK;
+    blas *b = NULL;
+    LH_TRY(lh_calloc(&b, 1, sizeof *b));
+    b->device = lh_stream_device(stream);
+    LH_TRY(lh_cublas_open(&b->call));
+    LH_TRY(check(b, b->call.Create(&b->handle), "opening"));
+    LH_TRY(check(b, b->call.SetStream(b->handle, lh_stream_cuda(stream)), "choosing the stream"));
+    LH_TRY(lh_device_alloc(b->device, &b->room, LH_BLAS_ROOM_BYTES, LH_MEM_WORK));
+    LH_TRY(check(b, b->call.SetWorkspace(b->handle, b->room, LH_BLAS_ROOM_BYTES), "giving room"));
+    LH_TRY(check(b,
+                 b->call.SetMathMode(
+                     b->handle, (cublasMath_t)(CUBLAS_DEFAULT_MATH | CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION)),
+                 "choosing the arithmetic"));
+    *out = b;
+    b = NULL;
+done:
+    if (b) close_blas(b);
+    return st;
+}
+
+/* cuBLAS sees matrices column by column: ours are their transposes, so y' [out, tokens] = w [out, in] x' [in, tokens],
+ * where memory holds w' and x'. */
+lh_status lh_blas_gemm(lh_stream *stream, const lh_gemm_args *a, float keep)
+{
+    const float one = 1;
+    const cudaDataType type = a->type == LH_F32 ? CUDA_R_32F : CUDA_R_16BF;
+    lh_status st = LH_OK;
+    lh_cuda_kept *kept = lh_stream_kept(stream, LH_CUDA_BLAS);
+    blas *b = kept->what;
+    if (!b) {
+        LH_TRY(open_blas(&b, stream));
+        *kept = (lh_cuda_kept){.what = b, .close = close_blas};
+    }
+    LH_TRY(check(b,
+                 b->call.GemmEx(b->handle, CUBLAS_OP_T, CUBLAS_OP_N, a->out, a->tokens, a->in, &one, a->w, type,
+                                a->w_ld, a->x, type, a->x_ld, &keep, a->y, CUDA_R_32F, a->y_ld, CUBLAS_COMPUTE_32F,
+                                CUBLAS_GEMM_DEFAULT),
+                 "a matrix product"));
+done:
+    return st;
+}

@@ -1,0 +1,38 @@
+/* Which way a matrix product goes, and what it begins with. */
+#include "kernels/cuda/gemm.cuh"
+#include "kernels/cuda/vector.cuh"
+
+extern "C" {
+#include "kernels/cuda/blas.h"
+}
+
+/* y[t,o] = bias[o], or 0: 4 bytes a number written. */
+static __global__ void begin_kernel(lh_gemm_args a, int width)
+{
+    for (int64_t t = blockIdx.y; t < a.tokens; t += gridDim.y) {
+        for (int64_t o = 4 * lh_grid_first(); o < a.out; o += 4 * lh_grid_step()) {
+            lh_four y = {{0, 0, 0, 0}};
+            if (a.bias) y = lh_get4(a.bias + o, a.out - o, width);
+            lh_put4(a.y + t * a.y_ld + o, y, a.out - o, width);
+        }
+    }
+}
+
+static lh_status begin(lh_stream *stream, const lh_gemm_args *a)
+{
+    int is_wide = lh_width(a->y, a->y_ld, LH_F32) == 4 && lh_width(a->bias, 0, LH_F32) == 4;
+    return lh_launch(stream, "gemm", lh_fours_shape(a->tokens, a->out), begin_kernel, *a, is_wide ? 4 : 1);
+}
+
+lh_status lh_cuda_gemm(lh_stream *stream, const lh_gemm_args *a)
+{
+    lh_status st = LH_OK;
+    if (a->tokens == 0 || a->out == 0) return LH_OK;
+    if (a->in == 0) return begin(stream, a);
+    if (a->order == LH_ORDER_FIXED) return lh_gemm_fixed(stream, a);
+    if (a->tokens <= LH_FEW_TOKENS) return lh_gemm_few(stream, a);
+    if (a->bias) LH_TRY(begin(stream, a));
+    LH_TRY(lh_blas_gemm(stream, a, a->bias ? 1.0f : 0.0f));
+done:
+    return st;
+}

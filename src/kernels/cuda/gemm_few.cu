@@ -1,0 +1,137 @@
+/* Products of a few tokens with large weights, as in decoding: the time is that of reading the weights. A block owns
+ * ROWS outputs and its warps take turns along them, 512 bytes a row and turn, 16 a lane: so ROWS loads of weights and
+ * one a token of x, which L1 has, are under way for every lane, two turns at a time. A lane adds up its part of all
+ * ROWS x TOKENS outputs, then the lanes join theirs, then the warps. Bytes: out * in * 2 or 4. */
+#include "kernels/cuda/gemm.cuh"
+#include "kernels/cuda/vector.cuh"
+
+enum { ROWS = 4, WARPS = 4 };
+
+/* Weights are read once: they leave L1 to x. */
+static __device__ __forceinline__ uint4 load_once(const void *p)
+{
+#ifdef LH_SIMT
+    return *(const uint4 *)p;
+#else
+    uint4 x;
+    asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(x.x), "=r"(x.y), "=r"(x.z), "=r"(x.w)
+                 : "l"(p));
+    return x;
+#endif
+}
+
+/* 16 bytes of a row, as words of one f32 or two bf16 numbers. */
+struct pack {
+    unsigned word[4];
+};
+
+static __device__ __forceinline__ pack pack_of(uint4 x)
+{
+    return {{x.x, x.y, x.z, x.w}};
+}
+
+/* The same where rows do not lie on 16 bytes or end between: number by number, 0 at n and behind. */
+static __device__ pack gather(const float *p, int64_t n)
+{
+    pack x = {};
+    for (int j = 0; j < 4; j++) x.word[j] = j < n ? __float_as_uint(p[j]) : 0;
+    return x;
+}
+static __device__ pack gather(const __nv_bfloat16 *p, int64_t n)
+{
+    pack x = {};
+    for (int j = 0; j < 4; j++)
+        x.word[j] = lh_word(2 * j < n ? lh_number(p[2 * j]) : 0, 2 * j + 1 < n ? lh_number(p[2 * j + 1]) : 0);
+    return x;
+}
+
+static __device__ __forceinline__ float dot(unsigned x, unsigned w, float sum, float)
+{
+    return fmaf(__uint_as_float(x), __uint_as_float(w), sum);
+}
+static __device__ __forceinline__ float dot(unsigned x, unsigned w, float sum, __nv_bfloat16)
+{
+    return fmaf(lh_high(x), lh_high(w), fmaf(lh_low(x), lh_low(w), sum));
+}
+
+/* Adds sum[0 .. N - 1] over the lanes. Halves change hands, so that a lane soon holds few: the result is number
+ * lane / (32 / N), in sum[0]. N: a power of two <= 32. */
+template <int N>
+static __device__ __forceinline__ void join_lanes(float (&sum)[N])
+{
+    int count = N;
+#pragma unroll
+    for (int with = LH_WARP / 2; with > 0; with /= 2) {
+        int is_upper = lh_lane() & with;
+        if (count > 1) count /= 2;
+        if (with >= LH_WARP / N) {
+#pragma unroll
+            for (int i = 0; i < count; i++) {
+                float gives = is_upper ? sum[i] : sum[i + count], keeps = is_upper ? sum[i + count] : sum[i];
+                sum[i] = keeps + __shfl_xor_sync(LH_ALL, gives, with);
+            }
+        } else {
+            sum[0] += __shfl_xor_sync(LH_ALL, sum[0], with);
+        }
+    }
+}
+
+/* TOKENS >= the tokens there are, of which the last stands for those that are not; the last output alike. IS_WIDE: rows
+ * are whole 16 bytes. */
+template <typename T, int TOKENS, int IS_WIDE>
+static __global__ void few_kernel(lh_gemm_args a)
+{
+    constexpr int N = ROWS * TOKENS, EACH = 16 / (int)sizeof(T);
+    __shared__ float parts[WARPS][N];
+    int64_t o0 = (int64_t)blockIdx.x * ROWS;
+    const T *w[ROWS], *x[TOKENS];
+    float sum[N] = {};
+#pragma unroll
+    for (int r = 0; r < ROWS; r++) w[r] = (const T *)a.w + (o0 + r < a.out ? o0 + r : a.out - 1) * a.w_ld;
+#pragma unroll
+    for (int t = 0; t < TOKENS; t++) x[t] = (const T *)a.x + (t < a.tokens ? t : a.tokens - 1) * a.x_ld;
+#pragma unroll 2
+    for (int64_t i = (int64_t)threadIdx.x * EACH; i < a.in; i += WARPS * LH_WARP * EACH) {
+        pack ws[ROWS], xs[TOKENS];
+#pragma unroll
+        for (int r = 0; r < ROWS; r++) ws[r] = IS_WIDE ? pack_of(load_once(w[r] + i)) : gather(w[r] + i, a.in - i);
+#pragma unroll
+        for (int t = 0; t < TOKENS; t++)
+            xs[t] = IS_WIDE ? pack_of(*(const uint4 *)(x[t] + i)) : gather(x[t] + i, a.in - i);
+#pragma unroll
+        for (int j = 0; j < 4; j++) {
+#pragma unroll
+            for (int n = 0; n < N; n++) sum[n] = dot(xs[n / ROWS].word[j], ws[n % ROWS].word[j], sum[n], T());
+        }
+    }
+    join_lanes<N>(sum);
+    if (lh_lane() % (LH_WARP / N) == 0) parts[lh_warp()][lh_lane() / (LH_WARP / N)] = sum[0];
+    __syncthreads();
+    int n = (int)threadIdx.x, t = n / ROWS;
+    int64_t o = o0 + n % ROWS;
+    if (n >= N || t >= a.tokens || o >= a.out) return;
+    float y = a.bias ? a.bias[o] : 0.0f;
+    for (int k = 0; k < WARPS; k++) y += parts[k][n];
+    a.y[t * a.y_ld + o] = y;
+}
+
+template <typename T, int IS_WIDE>
+static lh_status launch(lh_stream *stream, const lh_gemm_args *a)
+{
+    lh_shape shape = {dim3((unsigned)((a->out + ROWS - 1) / ROWS)), WARPS * LH_WARP, 0};
+    auto *kernel = a->tokens == 1   ? few_kernel<T, 1, IS_WIDE>
+                   : a->tokens == 2 ? few_kernel<T, 2, IS_WIDE>
+                   : a->tokens <= 4 ? few_kernel<T, 4, IS_WIDE>
+                                    : few_kernel<T, 8, IS_WIDE>;
+    return lh_launch(stream, "gemm", shape, kernel, *a);
+}
+
+lh_status lh_gemm_few(lh_stream *stream, const lh_gemm_args *a)
+{
+    int64_t each = 16 / lh_dtype_bytes(a->type);
+    int is_wide = ((uintptr_t)a->x | (uintptr_t)a->w) % 16 == 0 && a->in % each == 0 &&
+                  (a->tokens == 1 || a->x_ld % each == 0) && (a->out == 1 || a->w_ld % each == 0);
+    if (a->type == LH_F32) return is_wide ? launch<float, 1>(stream, a) : launch<float, 0>(stream, a);
+    return is_wide ? launch<__nv_bfloat16, 1>(stream, a) : launch<__nv_bfloat16, 0>(stream, a);
+}
