@@ -351,9 +351,9 @@ START_TEST(test_top_logits_are_those_of_sorting)
         rig_open(&g, rig_backend(b));
         for (int n = 0; n < 280; n++) {
             lot m = {0};
-            const int64_t ks[] = {1, 2, 5, 40, 0, 1000};
-            int64_t rows = n % 4, cols = n % 9 ? draw(40, (uint64_t)n, 300) + 1 : 5003, ld = cols + n % 5;
-            int64_t k = ks[n % 6] < cols ? ks[n % 6] : cols;
+            const int64_t ks[] = {1, 2, 5, 40, 0, 1000, 2500};
+            int64_t rows = n % 4, cols = n % 9 ? draw(40, (uint64_t)n, 300) + 1 : n % 27 ? 5003 : 20011;
+            int64_t ld = cols + n % 5, k = ks[n % 7] < cols ? ks[n % 7] : cols;
             float *x = lot_normals(&m, rows * ld, 1.0f, (uint64_t)n), *want = lot_new(&m, rows * k * 4);
             for (int64_t i = 0; i < rows * ld; i++) x[i] = score_at(n % SCORE_KINDS, (uint64_t)(n * 99991 + i), &x[i]);
             int32_t *want_at = lot_new(&m, rows * k * 4), *at = lot_new(&m, rows * k * 4);
