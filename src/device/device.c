@@ -225,6 +225,7 @@ void lh_stream_close(lh_stream *stream)
     if (!stream) return;
     lh_device *device = stream->device;
     lh_device_free(device, stream->scratch);
+    lh_device_free(device, stream->counters);
     device->ops->stream_close(stream);
     if (stream->staging) device->ops->free_host(device, stream->staging);
     lh_free(stream);
@@ -272,6 +273,24 @@ lh_status lh_stream_scratch(lh_stream *stream, void *out, int64_t bytes)
         stream->scratch_bytes = bytes;
     }
     memcpy(out, &stream->scratch, sizeof stream->scratch);
+done:
+    return st;
+}
+
+lh_status lh_stream_counters(lh_stream *stream, uint32_t **out, int64_t count)
+{
+    lh_status st = LH_OK;
+    int64_t bytes = count * (int64_t)sizeof *stream->counters;
+    if (count > stream->counter_count) {
+        LH_TRY(lh_stream_sync(stream)); /* what is under way may still count */
+        lh_device_free(stream->device, stream->counters);
+        stream->counters = NULL;
+        stream->counter_count = 0;
+        LH_TRY(lh_device_alloc(stream->device, &stream->counters, bytes, LH_MEM_WORK));
+        stream->counter_count = count;
+        LH_TRY(lh_stream_zero(stream, stream->counters, bytes));
+    }
+    *out = stream->counters;
 done:
     return st;
 }

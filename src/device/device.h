@@ -78,6 +78,10 @@ lh_device *lh_stream_device(const lh_stream *stream);
  * Grown when needed, kept for the next operation, counted as LH_MEM_WORK. */
 lh_status lh_stream_scratch(lh_stream *stream, void *out, int64_t bytes);
 
+/* Counters of operations that find out in a kernel which block is the last one: `count` numbers that are 0, valid until
+ * the next call on this stream. Whoever counts with them leaves them at 0. Grown when needed, counted as LH_MEM_WORK. */
+lh_status lh_stream_counters(lh_stream *stream, uint32_t **out, int64_t count);
+
 /* Memory of the host for copies of this stream (page-locked, where that makes them faster): at least `bytes` bytes,
  * aligned to 64, valid until the next call on this stream, which waits for its work when it needs more. */
 lh_status lh_stream_staging(lh_stream *stream, void *out, int64_t bytes);

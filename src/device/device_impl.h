@@ -58,6 +58,8 @@ struct lh_stream {
     char message[2048];
     void *scratch; /* of lh_stream_scratch */
     int64_t scratch_bytes;
+    uint32_t *counters; /* of lh_stream_counters */
+    int64_t counter_count;
     void *staging; /* of lh_stream_staging, host */
     int64_t staging_bytes;
     lh_stream_waiter waiter;

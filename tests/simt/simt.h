@@ -10,6 +10,8 @@ void simt_run(const simt_shape &shape, const std::function<void()> &body);
 /* Work that no later wait may hold up: it is done at once, after all that was enqueued before, and as part of a graph
  * when that is launched. runtime.cpp */
 void simt_enqueue_now(cudaStream_t stream, std::function<void()> work);
+/* A block has ended: copies of it that nobody waited for are a fault. tensor.cpp */
+void simt_copies_end(void);
 
 /* A fault of the code under test: a message and the end of the program. */
 [[noreturn]] void simt_fault(const char *format, ...) __attribute__((format(printf, 1, 2)));

@@ -165,6 +165,7 @@ void run_block(const simt_shape &shape, dim3 at)
         }
         if (!moved) report_deadlock();
     }
+    simt_copies_end();
 }
 
 } // namespace

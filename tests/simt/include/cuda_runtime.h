@@ -182,6 +182,11 @@ static inline T __ldg(const T *p)
 {
     return *p;
 }
+template <typename T>
+static inline T __ldcg(const T *p)
+{
+    return *p;
+}
 
 /* ---- vectors ---- */
 
@@ -237,6 +242,14 @@ static inline float __uint_as_float(unsigned u)
     float x;
     memcpy(&x, &u, sizeof x);
     return x;
+}
+/* Bytes of b:a by number; one digit of `which` (0 to 7) a byte. */
+static inline unsigned __byte_perm(unsigned a, unsigned b, unsigned which)
+{
+    uint64_t both = (uint64_t)b << 32 | a;
+    unsigned y = 0;
+    for (int i = 0; i < 4; i++) y |= (unsigned)(both >> 8 * (which >> 4 * i & 7) & 0xff) << 8 * i;
+    return y;
 }
 static inline int __popc(unsigned x)
 {
@@ -301,6 +314,21 @@ static inline T max(T a, T b)
 {
     return a < b ? b : a;
 }
+
+/* ---- tensor cores and copies that do not wait (tensor.cpp) ---- */
+
+/* mma.sync.m16n8k16 of bf16: c += a * b, every lane with its share of the matrices as PTX lays them out. Sums are cut
+ * to f32, towards 0, as the cards do. */
+void simt_mma_bf16(float c[4], const unsigned a[4], const unsigned b[2]);
+
+/* movmatrix.trans of 8 x 8 numbers of 16 bits. */
+unsigned simt_transposed(unsigned word);
+
+/* cp.async of 16 bytes, of which the first `bytes` come from src and the others are 0; cp.async.commit_group;
+ * cp.async.wait_group. What is copied arrives with the wait, and is NaN until then. */
+void simt_copy_async(void *dst, const void *src, int bytes);
+void simt_copy_commit(void);
+void simt_copy_wait(int groups_left);
 
 /* ---- launches ---- */
 

@@ -1,0 +1,444 @@
+/* scan_kernel.cuh - entries times rows of a tile on the tensor cores, whatever the type of the cache (queries and
+ * weights in three parts: nothing is rounded to bf16), and every byte of the cache read once for up to 16 rows.
+ *
+ * A warp takes 16 entries at a time: their keys (and values) come from device memory straight to where the products
+ * want them, 16 bytes a lane, 64 or 128 of a row together. Entries are the 16 rows of a product and query rows its 8
+ * columns, so a group of 8 heads or less wastes nothing but what it has less. With 16 x 128 bf16 numbers of keys and of
+ * values 8 KiB are under way a warp, 96 KiB a multiprocessor, three times what hides the memory's latency; the products
+ * take a fifth of the time of the bytes. */
+#ifndef LH_KERNELS_CUDA_SCAN_KERNEL_CUH
+#define LH_KERNELS_CUDA_SCAN_KERNEL_CUH
+
+#include "kernels/cuda/scan.cuh"
+
+/* Three parts of a query and of a weight. */
+enum { SCAN_PARTS = 3 };
+
+template <typename T_, int D_, int HALVES_, int VALUES_>
+struct scan_kind {
+    typedef T_ T;
+    enum {
+        D = D_,           /* dimensions that there is room for */
+        HALVES = HALVES_, /* rows of a tile / 8 */
+        VALUES = VALUES_, /* whether values are summed */
+        ROWS = 8 * HALVES_,
+        KEY_CHUNKS = D_ / 32, /* a lane has 8 numbers of each */
+        VALUE_CHUNKS = D_ / 64,
+        PARTS = lh_parts<T_>::COUNT,
+        PITCH = D_ + 32, /* of rows of queries in shared memory, in bf16: rows in turn begin 16 banks apart */
+        SMALL = sizeof(T_) == 2 && D_ <= 128,      /* whether there are registers for values beside keys */
+        STAGE = SMALL ? D_ / 32 : 2,               /* chunks of keys under way */
+        BLOCKS = D_ <= 128 && HALVES_ == 1 ? 3 : 2 /* of a multiprocessor */
+    };
+};
+
+/* A warp's share of the rows: lane 4 g + t has rows 8 h + 2 t and 8 h + 2 t + 1 (i = 0, 1), of these a share of the
+ * mass and the sums of values of the dimensions 64 c + 8 g + 2 j (sum[c][j][h][i]) and 64 c + 8 g + 2 j + 1 ([2 + i]).
+ */
+template <typename K>
+struct scan_state {
+    float top[K::HALVES][2], mass[K::HALVES][2];
+    float sum[K::VALUE_CHUNKS][4][K::HALVES][4];
+};
+
+/* What a lane knows of its rows. */
+template <typename K>
+struct scan_rows {
+    lh_sight sight[K::HALVES][2];
+    float gain[K::HALVES][2];
+    float *logits[K::HALVES][2]; /* of slot 0; NULL: not wanted */
+};
+
+/* The 16 entries of a warp from `slot` on. k: of entry g, from dimension 8 t on; at: positions of g and 8 + g, -1: not
+ * in the piece. v: of entry 2 t, from dimension 8 g on; seen: whether rows see 2 t, 2 t + 1, 2 t + 8, 2 t + 9. */
+template <typename K>
+struct scan_entry {
+    const typename K::T *k, *v;
+    int64_t slot;
+    int at[2], seen[4];
+};
+
+/* Queries of the tile in shared memory: [SCAN_PARTS, ROWS, PITCH] bf16, zeros behind rows and dimensions. */
+template <typename K>
+static __device__ void stage_queries(const lh_scan &a, const lh_scan_place &p, unsigned *to)
+{
+    enum { PAIRS = K::D / 2, PITCH = K::PITCH / 2 };
+    for (int n = (int)threadIdx.x; n < K::ROWS * PAIRS; n += LH_SCAN_THREADS) {
+        int k = n / PAIRS, x = n % PAIRS * 2;
+        unsigned word[SCAN_PARTS];
+        float pair[2] = {0, 0};
+        if (k < p.rows) {
+            int64_t r, i;
+            lh_scan_row(a, p, k, &r, &i);
+            const float *q = a.q + r * a.q_ld + i * a.form.dim;
+            if (x < a.form.dim) pair[0] = q[x];
+            if (x + 1 < a.form.dim) pair[1] = q[x + 1];
+        }
+        lh_cut_pair<SCAN_PARTS>(word, pair[0], pair[1]);
+#pragma unroll
+        for (int part = 0; part < SCAN_PARTS; part++) to[(part * K::ROWS + k) * PITCH + x / 2] = word[part];
+    }
+}
+
+/* Rows behind those of the tile see what its last one sees; nobody looks at what becomes of them. */
+template <typename K>
+static __device__ void describe_rows(const lh_scan &a, const lh_scan_place &p, scan_rows<K> *rows)
+{
+#pragma unroll
+    for (int n = 0; n < 2 * K::HALVES; n++) {
+        int k = n / 2 * 8 + lh_lane() % 4 * 2 + n % 2, at = k < p.rows ? k : p.rows - 1;
+        int64_t r, i;
+        lh_scan_row(a, p, at, &r, &i);
+        rows->sight[n / 2][n % 2] = lh_sight_of(a.positions, a.until, a.logit.window, r);
+        rows->gain[n / 2][n % 2] = a.gains ? a.gains[r] : 1.0f;
+        rows->logits[n / 2][n % 2] =
+            a.logits.at && k < p.rows ? a.logits.at + (r * a.map.heads + i) * a.logits.ld : NULL;
+    }
+}
+
+/* ---- logits ---- */
+
+/* The entries from `slot` on. Returns whether any row of the warp sees one of them. Where values are summed all rows
+ * see the same. */
+template <typename K>
+static __device__ __forceinline__ int find_entries(scan_entry<K> *entry, const lh_scan &a, const lh_scan_place &p,
+                                                   const scan_rows<K> &rows, int64_t slot)
+{
+    const lh_ragged &kv = a.seqs[p.seq];
+    int g = lh_lane() / 4, t = lh_lane() % 4;
+    unsigned seen[2];
+    entry->slot = slot;
+    entry->k = (const typename K::T *)kv.k + (p.slots + slot + g) * a.form.dim + 8 * t;
+    entry->v = (const typename K::T *)kv.v + (p.slots + slot + 2 * t) * a.form.dim + 8 * g;
+#pragma unroll
+    for (int n = 0; n < 2; n++) {
+        int64_t s = slot + 8 * n + g;
+        int any = 0, at = s >= p.end ? -1 : kv.positions ? kv.positions[p.slots + s] : (int)s;
+#pragma unroll
+        for (int i = 0; i < 2 * K::HALVES; i++) any |= lh_sees(rows.sight[i / 2][i % 2], at);
+        entry->at[n] = at;
+        seen[n] = __ballot_sync(LH_ALL, any);
+    }
+#pragma unroll
+    for (int e = 0; e < 4; e++) entry->seen[e] = seen[e / 2] >> 4 * (2 * t + e % 2) & 1;
+    return (seen[0] | seen[1]) != 0;
+}
+
+/* Chunks from .. from + STAGE - 1 of the keys of entries g and 8 + g. */
+template <typename K>
+static __device__ __forceinline__ void load_keys(lh_eight<typename K::T> keys[K::STAGE][2], const lh_scan &a,
+                                                 const scan_entry<K> &entry, int from)
+{
+#pragma unroll
+    for (int c = 0; c < K::STAGE; c++) {
+        int left = a.form.dim - 32 * (from + c) - 8 * (lh_lane() % 4);
+#pragma unroll
+        for (int n = 0; n < 2; n++)
+            lh_load(&keys[c][n], entry.k + 32 * (from + c) + 8 * n * a.form.dim, entry.at[n] >= 0 ? left : 0,
+                    a.form.wide);
+    }
+}
+
+/* A chunk of 32 dimensions of the 16 keys, times the rows. q: the words of row g. */
+template <typename K>
+static __device__ __forceinline__ void add_chunk(float s[K::HALVES][4], float rest[K::HALVES][4],
+                                                 const lh_eight<typename K::T> key[2],
+                                                 const uint4 q[K::HALVES][SCAN_PARTS])
+{
+#pragma unroll
+    for (int e = 0; e < 2; e++) {
+        unsigned a[K::PARTS][4], b[SCAN_PARTS][2], word[K::PARTS];
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            lh_cut_along(word, key[i % 2], 2 * e + i / 2);
+#pragma unroll
+            for (int part = 0; part < K::PARTS; part++) a[part][i] = word[part];
+        }
+#pragma unroll
+        for (int h = 0; h < K::HALVES; h++) {
+#pragma unroll
+            for (int i = 0; i < 2 * SCAN_PARTS; i++) b[i / 2][i % 2] = lh_of(q[h][i / 2], 2 * e + i % 2);
+            lh_mma_parts<K::PARTS, SCAN_PARTS>(s[h], rest[h], a, b);
+        }
+    }
+}
+
+/* s: q.k of entry g with the lane's rows, then of entry 8 + g. keys: the first stage. */
+template <typename K>
+static __device__ __forceinline__ void products(float s[K::HALVES][4], const lh_scan &a,
+                                                lh_eight<typename K::T> keys[K::STAGE][2], const scan_entry<K> &entry)
+{
+    const uint4 *queries = (const uint4 *)lh_shared() + lh_lane() / 4 * (K::PITCH / 8) + lh_lane() % 4;
+    float rest[K::HALVES][4] = {};
+#pragma unroll
+    for (int from = 0; from < K::KEY_CHUNKS; from += K::STAGE) {
+        if (from) load_keys<K>(keys, a, entry, from);
+#pragma unroll
+        for (int c = 0; c < K::STAGE; c++) {
+            uint4 q[K::HALVES][SCAN_PARTS];
+#pragma unroll
+            for (int part = 0; part < SCAN_PARTS; part++) {
+#pragma unroll
+                for (int h = 0; h < K::HALVES; h++)
+                    q[h][part] = queries[(part * K::ROWS + 8 * h) * (K::PITCH / 8) + 4 * (from + c)];
+            }
+            add_chunk<K>(s, rest, keys[c], q);
+        }
+    }
+#pragma unroll
+    for (int i = 0; i < 4 * K::HALVES; i++) s[i / 4][i % 4] += rest[i / 4][i % 4];
+}
+
+/* From products to logits, -inf where a row does not see the entry. */
+template <typename K>
+static __device__ __forceinline__ void mask(float s[K::HALVES][4], const lh_scan &a, const scan_rows<K> &rows,
+                                            const scan_entry<K> &entry)
+{
+#pragma unroll
+    for (int h = 0; h < K::HALVES; h++) {
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            float x = lh_capped(s[h][i] * a.logit.scale, a.logit.softcap), *logits = rows.logits[h][i % 2];
+            int at = entry.at[i / 2];
+            if (logits && at >= 0) logits[entry.slot + i / 2 * 8 + lh_lane() / 4] = x;
+            s[h][i] = lh_sees(rows.sight[h][i % 2], at) ? x * rows.gain[h][i % 2] : -INFINITY;
+        }
+    }
+}
+
+/* ---- weights and sums ---- */
+
+/* Logits become weights; masses and sums so far are brought to the new highest logit. */
+template <typename K>
+static __device__ __forceinline__ void weigh(float s[K::HALVES][4], scan_state<K> *state)
+{
+    float shrink[K::HALVES][2];
+    int moved = 0;
+#pragma unroll
+    for (int h = 0; h < K::HALVES; h++) {
+#pragma unroll
+        for (int i = 0; i < 2; i++) {
+            float top = fmaxf(s[h][i], s[h][2 + i]), shift;
+            for (int with = 4; with < LH_WARP; with *= 2) top = fmaxf(top, __shfl_xor_sync(LH_ALL, top, with));
+            top = fmaxf(top, state->top[h][i]);
+            shift = lh_shift(top);
+            shrink[h][i] = lh_weight(state->top[h][i], shift);
+            moved |= top != state->top[h][i];
+            state->top[h][i] = top;
+            s[h][i] = lh_weight(s[h][i], shift);
+            s[h][2 + i] = lh_weight(s[h][2 + i], shift);
+            state->mass[h][i] = fmaf(state->mass[h][i], shrink[h][i], s[h][i] + s[h][2 + i]);
+        }
+    }
+    if constexpr (K::VALUES) {
+        if (!__any_sync(LH_ALL, moved)) return;
+#pragma unroll
+        for (int n = 0; n < K::VALUE_CHUNKS * 4 * K::HALVES; n++) {
+            float *sum = state->sum[n / (4 * K::HALVES)][n / K::HALVES % 4][n % K::HALVES];
+#pragma unroll
+            for (int i = 0; i < 4; i++) sum[i] *= shrink[n % K::HALVES][i % 2];
+        }
+    }
+}
+
+/* Numbers 64 c + 8 g .. + 7 of the values of entries 2 t, 2 t + 1, 2 t + 8, 2 t + 9; 0 where an entry is not seen:
+ * 0 times what is left there may be no number. */
+template <typename K>
+static __device__ __forceinline__ void load_values(lh_eight<typename K::T> v[4], const lh_scan &a,
+                                                   const scan_entry<K> &entry, int c)
+{
+    int left = a.form.dim - 64 * c - 8 * (lh_lane() / 4);
+#pragma unroll
+    for (int e = 0; e < 4; e++)
+        lh_load(&v[e], entry.v + 64 * c + (e / 2 * 8 + e % 2) * a.form.dim, entry.seen[e] ? left : 0, a.form.wide);
+}
+
+/* p: weights of row g with the entries of v. */
+template <typename K>
+static __device__ __forceinline__ void add_values(float sum[4][K::HALVES][4], const lh_eight<typename K::T> v[4],
+                                                  const unsigned p[K::HALVES][SCAN_PARTS][2])
+{
+#pragma unroll
+    for (int j = 0; j < 4; j++) {
+        unsigned a[K::PARTS][4], word[K::PARTS];
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            lh_cut_across(word, v[i / 2 * 2], v[i / 2 * 2 + 1], 2 * j + i % 2);
+#pragma unroll
+            for (int part = 0; part < K::PARTS; part++) a[part][i] = word[part];
+        }
+#pragma unroll
+        for (int h = 0; h < K::HALVES; h++) lh_mma_parts<K::PARTS, SCAN_PARTS>(sum[j][h], sum[j][h], a, p[h]);
+    }
+}
+
+/* s: weights. values: the first chunks, where they are there already. */
+template <typename K>
+static __device__ __forceinline__ void add_weighed(scan_state<K> *state, const lh_scan &a, const float s[K::HALVES][4],
+                                                   lh_eight<typename K::T> values[K::VALUE_CHUNKS][4],
+                                                   const scan_entry<K> &entry)
+{
+    unsigned weights[K::HALVES][SCAN_PARTS][2], word[SCAN_PARTS];
+#pragma unroll
+    for (int h = 0; h < K::HALVES; h++) {
+#pragma unroll
+        for (int n = 0; n < 2; n++) {
+            lh_cut_pair<SCAN_PARTS>(word, s[h][2 * n], s[h][2 * n + 1]);
+#pragma unroll
+            for (int part = 0; part < SCAN_PARTS; part++) weights[h][part][n] = lh_transposed(word[part]);
+        }
+    }
+#pragma unroll
+    for (int c = 0; c < K::VALUE_CHUNKS; c++) {
+        if (!K::SMALL) load_values<K>(values[c], a, entry, c);
+        add_values<K>(state->sum[c], values[c], weights);
+    }
+}
+
+/* The warp's 16 entries from `slot` on. */
+template <typename K>
+static __device__ __forceinline__ void scan_entries(scan_state<K> *state, const lh_scan &a, const lh_scan_place &p,
+                                                    const scan_rows<K> &rows, int64_t slot)
+{
+    scan_entry<K> entry;
+    lh_eight<typename K::T> keys[K::STAGE][2], values[K::VALUE_CHUNKS][4] = {};
+    float s[K::HALVES][4] = {};
+    if (!find_entries<K>(&entry, a, p, rows, slot)) return;
+    load_keys<K>(keys, a, entry, 0);
+    if constexpr (K::SMALL && K::VALUES) {
+#pragma unroll
+        for (int c = 0; c < K::VALUE_CHUNKS; c++) load_values<K>(values[c], a, entry, c);
+    }
+    products<K>(s, a, keys, entry);
+    mask<K>(s, a, rows, entry);
+    weigh<K>(s, state);
+    if constexpr (K::VALUES) add_weighed<K>(state, a, s, values, entry);
+}
+
+/* ---- from warps to the block, from blocks to the row ---- */
+
+/* Shared memory: queries while entries are scanned, then sums [tile, dim] or weights of pieces; and of the warps'
+ * rows the highest logits and masses. */
+template <typename K>
+struct scan_room {
+    enum {
+        QUERY_BYTES = 2 * SCAN_PARTS * K::ROWS * K::PITCH, /* more than the sums */
+        WEIGHT_BYTES = 4 * K::ROWS * LH_SPLITS,
+        FIRST = (int)QUERY_BYTES > (int)WEIGHT_BYTES ? (int)QUERY_BYTES : (int)WEIGHT_BYTES,
+        BYTES = FIRST + 4 * K::ROWS * (2 * LH_SCAN_WARPS + 2)
+    };
+    float *sums;          /* [ROWS, D] */
+    float *tops, *masses; /* [LH_SCAN_WARPS, ROWS] */
+    lh_scan_joint joint;
+};
+
+template <typename K>
+static __device__ __forceinline__ scan_room<K> room_of(void)
+{
+    float *sums = (float *)lh_shared(), *tops = (float *)(lh_shared() + scan_room<K>::FIRST);
+    float *masses = tops + LH_SCAN_WARPS * K::ROWS, *top = masses + LH_SCAN_WARPS * K::ROWS;
+    return scan_room<K>{sums, tops, masses, {top, top + K::ROWS, sums}};
+}
+
+/* Sums of a warp, brought to the highest logit of all warps, are set (by the first warp) or added. */
+template <typename K>
+static __device__ void give_sums(const scan_state<K> &state, const float shrink[K::HALVES][2], const scan_room<K> &room)
+{
+    int g = lh_lane() / 4, t = lh_lane() % 4;
+#pragma unroll
+    for (int c = 0; c < K::VALUE_CHUNKS; c++) {
+#pragma unroll
+        for (int n = 0; n < 2 * K::HALVES; n++) {
+            float *at = room.sums + (n / 2 * 8 + 2 * t + n % 2) * K::D + 64 * c + 8 * g;
+#pragma unroll
+            for (int x = 0; x < 8; x++) {
+                float before = lh_warp() ? at[x] : 0.0f;
+                at[x] = fmaf(shrink[n / 2][n % 2], state.sum[c][x / 2][n / 2][x % 2 * 2 + n % 2], before);
+            }
+        }
+    }
+}
+
+/* The warps' shares become the block's: sums, highest logits and masses. */
+template <typename K>
+static __device__ void join_warps(const scan_state<K> &state, const scan_room<K> &room)
+{
+    float shrink[K::HALVES][2];
+#pragma unroll
+    for (int n = 0; n < 2 * K::HALVES; n++) {
+        int k = n / 2 * 8 + lh_lane() % 4 * 2 + n % 2;
+        float mass = state.mass[n / 2][n % 2];
+        for (int with = 4; with < LH_WARP; with *= 2) mass += __shfl_xor_sync(LH_ALL, mass, with);
+        if (lh_lane() < 4) room.tops[lh_warp() * K::ROWS + k] = state.top[n / 2][n % 2];
+        if (lh_lane() < 4) room.masses[lh_warp() * K::ROWS + k] = mass;
+    }
+    __syncthreads();
+#pragma unroll
+    for (int n = 0; n < 2 * K::HALVES; n++) {
+        int k = n / 2 * 8 + lh_lane() % 4 * 2 + n % 2;
+        float top = room.tops[k], mass = 0.0f;
+        for (int w = 1; w < LH_SCAN_WARPS; w++) top = fmaxf(top, room.tops[w * K::ROWS + k]);
+        for (int w = 0; w < LH_SCAN_WARPS; w++)
+            mass = fmaf(lh_weight(room.tops[w * K::ROWS + k], lh_shift(top)), room.masses[w * K::ROWS + k], mass);
+        shrink[n / 2][n % 2] = lh_weight(state.top[n / 2][n % 2], lh_shift(top));
+        if (threadIdx.x < 4) room.joint.top[k] = top, room.joint.mass[k] = mass;
+    }
+    if constexpr (K::VALUES) {
+        for (int w = 0; w < LH_SCAN_WARPS; w++) {
+            if (lh_warp() == w) give_sums<K>(state, shrink, room);
+            __syncthreads();
+        }
+    }
+    __syncthreads();
+}
+
+/* The results of a head in one piece, or this piece of them. */
+template <typename K>
+static __device__ void leave(const lh_scan &a, const lh_scan_place &p, const scan_room<K> &room)
+{
+    int dim = a.form.dim, alone = p.splits == 1, k = (int)threadIdx.x;
+    if (k < p.rows && alone) lh_scan_tell(a, p, k, room.joint.top[k], room.joint.mass[k]);
+    if (k < p.rows && !alone)
+        a.part[(p.unit * a.tile + k) * LH_SPLITS + p.split] = make_float2(room.joint.top[k], room.joint.mass[k]);
+    for (int n = (int)threadIdx.x; K::VALUES && n < p.rows * dim; n += LH_SCAN_THREADS) {
+        int x = n % dim;
+        k = n / dim;
+        float sum = room.sums[k * K::D + x];
+        int64_t r, i;
+        lh_scan_row(a, p, k, &r, &i);
+        if (alone)
+            a.o[r * a.o_ld + i * dim + x] = lh_quotient(sum, room.joint.mass[k]);
+        else
+            a.part_o[((p.unit * LH_SPLITS + p.split) * a.tile + k) * dim + x] = sum;
+    }
+}
+
+template <typename K>
+static __global__ void __launch_bounds__(LH_SCAN_THREADS, K::BLOCKS) scan_kernel(const __grid_constant__ lh_scan a)
+{
+    lh_scan_place p;
+    scan_state<K> state = {};
+    scan_rows<K> rows;
+    scan_room<K> room = room_of<K>();
+    if (!lh_scan_find(a, &p)) return;
+    stage_queries<K>(a, p, (unsigned *)lh_shared());
+    describe_rows<K>(a, p, &rows);
+    for (int n = 0; n < 2 * K::HALVES; n++) state.top[n / 2][n % 2] = -INFINITY;
+    __syncthreads();
+    int64_t first = p.first, end = p.end;
+    if (K::VALUES && !a.seqs[p.seq].positions) { /* slots are positions, and all rows see the same */
+        lh_sight sight = rows.sight[0][0];
+        int64_t skipped = sight.before + 1 - first;
+        if (skipped > 0) first += skipped / LH_SCAN_STEP * LH_SCAN_STEP;
+        if (end > (int64_t)sight.last + 1) end = (int64_t)sight.last + 1;
+    }
+    for (int64_t slot = first + lh_warp() * LH_SCAN_KEYS; slot < end; slot += LH_SCAN_STEP)
+        scan_entries<K>(&state, a, p, rows, slot);
+    __syncthreads(); /* before queries are written over */
+    join_warps<K>(state, room);
+    leave<K>(a, p, room);
+    if (p.splits == 1 || !lh_scan_is_last(a, p)) return;
+    lh_scan_merge(a, p, room.joint);
+}
+
+#endif

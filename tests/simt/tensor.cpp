@@ -1,0 +1,117 @@
+/* What tensor cores and asynchronous copies do, for a warp of fibers. */
+#include <vector>
+
+#include "cuda_bf16.h"
+#include "simt.h"
+
+namespace
+{
+
+struct shares {
+    unsigned a[4], b[2];
+};
+
+double half_of(unsigned word, int upper)
+{
+    return __uint_as_float(upper ? word & 0xffff0000u : word << 16);
+}
+
+/* Towards 0. */
+float cut(double x)
+{
+    float y = (float)x;
+    return isfinite(y) && fabs((double)y) > fabs(x) ? nextafterf(y, 0.0f) : y;
+}
+
+/* A copy that is under way, and the group it was committed with (-1: none yet). */
+struct copy {
+    unsigned char *dst;
+    const unsigned char *src;
+    int bytes, group;
+};
+struct copies {
+    std::vector<copy> waiting;
+    int groups; /* committed so far */
+};
+std::vector<copies> of_threads;
+
+copies &mine()
+{
+    const simt_place *p = simt_here;
+    size_t i = p->thread.x + p->block_dim.x * (p->thread.y + (size_t)p->block_dim.y * p->thread.z);
+    if (of_threads.size() <= i) of_threads.resize(i + 1);
+    return of_threads[i];
+}
+
+} // namespace
+
+/* Row g of the lane's part of a is held by lanes 4 g .. 4 g + 3, column n of b by lanes 4 n .. 4 n + 3; a lane holds
+ * k = 2 t, 2 t + 1 (first word) and those 8 further on (second word). */
+void simt_mma_bf16(float c[4], const unsigned a[4], const unsigned b[2])
+{
+    shares own = {{a[0], a[1], a[2], a[3]}, {b[0], b[1]}}, all[32];
+    const unsigned char *given = simt_warp(&own, sizeof own);
+    int lane = simt_lane(), row = lane / 4, col = lane % 4 * 2;
+    for (int i = 0; i < 32; i++) memcpy(&all[i], given + i * 64, sizeof all[i]);
+    for (int i = 0; i < 4; i++) {
+        double sum = c[i];
+        for (int t = 0; t < 4; t++) {
+            const shares *of_a = &all[4 * row + t], *of_b = &all[4 * (col + i % 2) + t];
+            for (int k = 0; k < 4; k++)
+                sum += half_of(of_a->a[k / 2 * 2 + i / 2], k % 2) * half_of(of_b->b[k / 2], k % 2);
+        }
+        c[i] = cut(sum);
+    }
+}
+
+unsigned simt_transposed(unsigned word)
+{
+    const unsigned char *given = simt_warp(&word, sizeof word);
+    int row = simt_lane() / 4, col = simt_lane() % 4 * 2;
+    unsigned y = 0;
+    for (int i = 0; i < 2; i++) {
+        unsigned short number;
+        memcpy(&number, given + (4 * (col + i) + row / 2) * 64 + row % 2 * 2, sizeof number);
+        y |= (unsigned)number << 16 * i;
+    }
+    return y;
+}
+
+void simt_copy_async(void *dst, const void *src, int bytes)
+{
+    if ((uintptr_t)dst % 16 || (bytes && (uintptr_t)src % 16) || bytes < 0 || bytes > 16)
+        simt_fault("a copy of %d bytes, or not at multiples of 16", bytes);
+    memset(dst, 0xff, 16);
+    mine().waiting.push_back({(unsigned char *)dst, (const unsigned char *)src, bytes, -1});
+}
+
+void simt_copy_commit(void)
+{
+    copies &m = mine();
+    for (copy &c : m.waiting)
+        if (c.group < 0) c.group = m.groups;
+    m.groups++;
+}
+
+void simt_copy_wait(int groups_left)
+{
+    copies &m = mine();
+    std::vector<copy> later;
+    for (const copy &c : m.waiting) {
+        if (c.group < 0 || c.group >= m.groups - groups_left) {
+            later.push_back(c);
+            continue;
+        }
+        memset(c.dst, 0, 16);
+        memcpy(c.dst, c.src, (size_t)c.bytes);
+    }
+    m.waiting.swap(later);
+}
+
+void simt_copies_end(void)
+{
+    for (copies &m : of_threads) {
+        if (!m.waiting.empty()) simt_fault("a block ended before its copies");
+        m.groups = 0;
+    }
+}
