@@ -103,15 +103,15 @@ static __device__ __forceinline__ unsigned lh_round_pair(float x, float y)
 template <int PARTS>
 static __device__ __forceinline__ void lh_cut_pair(unsigned word[PARTS], float x, float y)
 {
-    if (PARTS == 1) {
+    if constexpr (PARTS == 1) {
         word[0] = lh_round_pair(x, y);
-        return;
-    }
+    } else {
 #pragma unroll
-    for (int p = 0; p < PARTS; p++) {
-        word[p] = __byte_perm(__float_as_uint(x), __float_as_uint(y), 0x7632);
-        x = __fadd_rn(x, -__uint_as_float(__float_as_uint(x) & LH_UPPER));
-        y = __fadd_rn(y, -__uint_as_float(__float_as_uint(y) & LH_UPPER));
+        for (int p = 0; p < PARTS; p++) {
+            word[p] = __byte_perm(__float_as_uint(x), __float_as_uint(y), 0x7632);
+            x = __fadd_rn(x, -__uint_as_float(__float_as_uint(x) & LH_UPPER));
+            y = __fadd_rn(y, -__uint_as_float(__float_as_uint(y) & LH_UPPER));
+        }
     }
 }
 
@@ -235,27 +235,6 @@ static __device__ __forceinline__ void lh_load(lh_eight<T> *e, const T *at, int 
         lh_take(e, at);
     else
         lh_take_some(e, at, left);
-}
-
-/* ---- softmax ---- */
-
-#define LH_LOG2E 1.4426950408889634f
-
-/* What is subtracted from logits of which the highest is `top`: -inf would make numbers of nothing. */
-static __device__ __forceinline__ float lh_shift(float top)
-{
-    return top == -INFINITY ? 0.0f : top;
-}
-
-/* exp(x - shift) */
-static __device__ __forceinline__ float lh_weight(float x, float shift)
-{
-    return exp2f((x - shift) * LH_LOG2E);
-}
-
-static __device__ __forceinline__ float lh_capped(float s, float cap)
-{
-    return cap > 0 ? cap * tanhf(s / cap) : s;
 }
 
 #endif

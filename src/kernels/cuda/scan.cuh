@@ -10,6 +10,7 @@
 #define LH_KERNELS_CUDA_SCAN_CUH
 
 #include "kernels/cuda/mma.cuh"
+#include "kernels/cuda/softmax.cuh"
 
 enum {
     LH_SPLITS = 128,   /* pieces of a head, at most */
@@ -96,23 +97,6 @@ static __device__ __forceinline__ void lh_scan_row(const lh_scan &a, const lh_sc
     int64_t at = p.row0 + k;
     *r = p.seq * a.rows + at / p.count;
     *i = p.i0 + at % p.count;
-}
-
-/* Positions that a row sees: those in (before, last]. Positions of entries are not negative. */
-typedef struct lh_sight {
-    int before, last;
-} lh_sight;
-
-static __device__ __forceinline__ lh_sight lh_sight_of(const int32_t *positions, const int32_t *until, int64_t window,
-                                                       int64_t r)
-{
-    int64_t p = positions[r], before = window > 0 ? p - window : -1;
-    return lh_sight{before < -1 ? -1 : (int)before, until ? until[r] : (int)p};
-}
-
-static __device__ __forceinline__ int lh_sees(lh_sight s, int position)
-{
-    return position > s.before && position <= s.last;
 }
 
 /* What a row of the tile became: o = sum / mass (0 where there is no mass), lse. */

@@ -1,0 +1,403 @@
+/* column_stats: what entries receive from query rows whose log-sum-exps are known.
+ *
+ * A warp owns 16 or 32 entries (columns) of a KV head and keeps their keys in registers; all rows pass by, 8 of one
+ * query head at a time, so that the weights of a group for one row and entry meet in one lane: their mean is squared
+ * and counted there, in the order of the rows, and written once. Keys are read once; queries (packed before, as bf16 or
+ * as parts of f32) come from the caches, 64 bytes of a row together. With 32 rows of 4 heads the products take about
+ * twice the time of the keys' bytes. */
+#include "kernels/cuda/mma.cuh"
+#include "kernels/cuda/softmax.cuh"
+
+enum { COLUMN_WARPS = 4, COLUMN_TOKENS = 8, COLUMN_SLAB = 2048 /* rows of a launch: bounds the packed queries */ };
+#define COLUMN_THREADS (COLUMN_WARPS * LH_WARP)
+
+template <typename T_, int D_>
+struct column_kind {
+    typedef T_ T;
+    enum {
+        D = D_,
+        PARTS = lh_parts<T_>::COUNT,
+        CHUNKS = D_ / 32,
+        TILES = sizeof(T_) == 2 && D_ <= 128 ? 2 : 1, /* of 16 entries that a warp has */
+        COLUMNS = COLUMN_WARPS * 16 * TILES           /* of a block */
+    };
+};
+
+/* What all blocks know. Rows of a slab; padded: to whole tiles of COLUMN_TOKENS. */
+typedef struct column_job {
+    lh_slot_floats sums, squares, counts;
+    lh_ragged kv;
+    lh_observed rows; /* its kv is not looked at */
+    const float *lse;
+    int64_t lse_ld, first, cols, padded;
+    int64_t first_head, heads; /* KV heads */
+    int64_t averaged;          /* query heads whose weights are averaged: the group, or 1 for sums of each */
+    int64_t parts;
+    lh_form form;
+    unsigned *packed; /* [query heads, parts, padded, D] bf16, times what makes of it a logit */
+    lh_sight *sights; /* [padded]; rows behind the last see nothing */
+    float2 *factors;  /* [query heads, padded] weight = 2 ^ (x * logit + y) */
+    float *fair;      /* [KV heads, padded] a sum of weights above it counts */
+} column_job;
+
+/* ---- what is made ready ---- */
+
+/* A warp for each row of each query head. */
+template <typename K>
+static __global__ void pack_kernel(const __grid_constant__ column_job a)
+{
+    int64_t warps = (int64_t)gridDim.x * (blockDim.x / LH_WARP), heads = a.rows.map.heads;
+    float cap = a.rows.logit.softcap, factor = cap > 0 ? a.rows.logit.scale / cap : a.rows.logit.scale;
+    for (int64_t n = lh_grid_first() / LH_WARP; n < a.padded * heads; n += warps) {
+        int64_t r = n / heads, i = n % heads;
+        const float *q = a.rows.q + r * a.rows.q_ld + i * a.form.dim;
+        for (int x = 2 * lh_lane(); x < K::D; x += 2 * LH_WARP) {
+            unsigned word[K::PARTS];
+            float pair[2] = {0, 0};
+            if (r < a.rows.rows && x < a.form.dim) pair[0] = q[x] * factor;
+            if (r < a.rows.rows && x + 1 < a.form.dim) pair[1] = q[x + 1] * factor;
+            lh_cut_pair<K::PARTS>(word, pair[0], pair[1]);
+            for (int part = 0; part < K::PARTS; part++)
+                a.packed[(((i * K::PARTS + part) * a.padded + r) * K::D + x) / 2] = word[part];
+        }
+    }
+}
+
+/* A thread for each row. */
+static __global__ void rows_kernel(const __grid_constant__ column_job a)
+{
+    const lh_observed &o = a.rows;
+    float cap = o.logit.softcap > 0 ? o.logit.softcap : 1.0f;
+    for (int64_t r = lh_grid_first(); r < a.padded; r += lh_grid_step()) {
+        int there = r < o.rows;
+        float gain = there && o.gains ? o.gains[r] : 1.0f;
+        a.sights[r] = there ? lh_sight_of(o.positions, o.until, o.logit.window, r) : lh_sight{INT32_MAX, -1};
+        for (int64_t i = 0; i < o.map.heads; i++) {
+            float lse = there ? a.lse[r * a.lse_ld + i] : 0.0f;
+            /* A row that sees nothing has -inf, and gives weights of 0. */
+            a.factors[i * a.padded + r] =
+                make_float2(gain * cap * LH_LOG2E, lse == -INFINITY ? -INFINITY : -lse * LH_LOG2E);
+        }
+    }
+}
+
+enum { FAIR_ROWS = 8, FAIR_THREADS = 512 };
+
+/* Entries that rows see, counted where positions are stored; a block for FAIR_ROWS rows of a KV head. A row that sees a
+ * single one gives it 1, which is not above 1 / 1, whatever rounding makes of it. */
+static __global__ void __launch_bounds__(FAIR_THREADS) fair_kernel(const __grid_constant__ column_job a)
+{
+    __shared__ int seen[FAIR_ROWS];
+    int64_t n = blockIdx.y, head = a.first_head + n, r0 = (int64_t)blockIdx.x * FAIR_ROWS, len = a.kv.len[head];
+    const int32_t *positions = a.kv.positions ? a.kv.positions + a.kv.offset[head] : NULL;
+    lh_sight sights[FAIR_ROWS];
+    int count[FAIR_ROWS] = {};
+    if (threadIdx.x < FAIR_ROWS) seen[threadIdx.x] = 0;
+#pragma unroll
+    for (int i = 0; i < FAIR_ROWS; i++) sights[i] = a.sights[r0 + i];
+    for (int64_t j = threadIdx.x; j < len; j += FAIR_THREADS) {
+        int at = positions ? positions[j] : (int)j;
+#pragma unroll
+        for (int i = 0; i < FAIR_ROWS; i++) count[i] += lh_sees(sights[i], at);
+    }
+    __syncthreads();
+#pragma unroll
+    for (int i = 0; i < FAIR_ROWS; i++) {
+        int of_warp = lh_warp_sum(count[i]);
+        if (lh_lane() == 0) atomicAdd(&seen[i], of_warp);
+    }
+    __syncthreads();
+    if (threadIdx.x < FAIR_ROWS) {
+        int all = seen[threadIdx.x];
+        a.fair[n * a.padded + r0 + threadIdx.x] = all > 1 ? (float)a.averaged / (float)all : INFINITY;
+    }
+}
+
+/* ---- the columns ---- */
+
+/* The entries of a warp: lane 4 g + t has entries g and 8 + g of each tile. */
+template <typename K>
+struct column_entries {
+    lh_eight<typename K::T> keys[K::TILES][K::CHUNKS][2];
+    int at[K::TILES][2]; /* positions; -1: not there */
+    int low, high;       /* of all entries of the warp */
+};
+
+/* What they have received from the lane's rows. */
+template <typename K>
+struct column_sums {
+    float sum[K::TILES][2], squares[K::TILES][2], count[K::TILES][2];
+};
+
+template <typename K>
+static __device__ void take_entries(const column_job &a, column_entries<K> *e, int64_t head, int64_t slot)
+{
+    int64_t len = a.kv.len[head], end = a.first + a.cols < len ? a.first + a.cols : len, offset = a.kv.offset[head];
+    int g = lh_lane() / 4, t = lh_lane() % 4, low = INT32_MAX;
+    e->high = -1;
+#pragma unroll
+    for (int n = 0; n < 2 * K::TILES; n++) {
+        int64_t s = slot + 8 * n + g;
+        const typename K::T *row = (const typename K::T *)a.kv.k + (offset + s) * a.form.dim + 8 * t;
+        int at = s >= end ? -1 : a.kv.positions ? a.kv.positions[offset + s] : (int)s;
+        e->at[n / 2][n % 2] = at;
+        e->high = at > e->high ? at : e->high;
+        low = at >= 0 && at < low ? at : low;
+#pragma unroll
+        for (int c = 0; c < K::CHUNKS; c++)
+            lh_load(&e->keys[n / 2][c][n % 2], row + 32 * c, at >= 0 ? a.form.dim - 32 * c - 8 * t : 0, a.form.wide);
+    }
+    e->high = lh_warp_max(e->high);
+    e->low = -lh_warp_max(-low);
+}
+
+/* all += the weights that the entries have for rows 8 T + 2 t and 8 T + 2 t + 1 (i = 0, 1; entry g, then 8 + g) of one
+ * query head. */
+template <typename K>
+static __device__ __forceinline__ void add_head(const column_job &a, const column_entries<K> &e, float all[K::TILES][4],
+                                                int64_t i, int64_t tile)
+{
+    enum { WORDS = K::D / 8 }; /* of 16 bytes, in a row */
+    int64_t r = tile * COLUMN_TOKENS;
+    const uint4 *q = (const uint4 *)a.packed + (i * K::PARTS * a.padded + r + lh_lane() / 4) * WORDS + lh_lane() % 4;
+    const float4 factors = *(const float4 *)(a.factors + i * a.padded + r + 2 * (lh_lane() % 4));
+    float s[K::TILES][4] = {}, rest[K::TILES][4] = {};
+#pragma unroll
+    for (int c = 0; c < K::CHUNKS; c++) {
+        uint4 words[K::PARTS];
+#pragma unroll
+        for (int part = 0; part < K::PARTS; part++) words[part] = q[part * a.padded * WORDS + 4 * c];
+#pragma unroll
+        for (int n = 0; n < 2 * K::TILES; n++) {
+            unsigned x[K::PARTS][4], y[K::PARTS][2], word[K::PARTS];
+#pragma unroll
+            for (int w = 0; w < 4; w++) {
+                lh_cut_along(word, e.keys[n / 2][c][w % 2], n % 2 * 2 + w / 2);
+#pragma unroll
+                for (int part = 0; part < K::PARTS; part++) x[part][w] = word[part];
+            }
+#pragma unroll
+            for (int part = 0; part < K::PARTS; part++) {
+                y[part][0] = lh_of(words[part], n % 2 * 2);
+                y[part][1] = lh_of(words[part], n % 2 * 2 + 1);
+            }
+            lh_mma_parts<K::PARTS, K::PARTS>(s[n / 2], rest[n / 2], x, y);
+        }
+    }
+#pragma unroll
+    for (int n = 0; n < 4 * K::TILES; n++) {
+        float x = s[n / 4][n % 4] + rest[n / 4][n % 4];
+        if (a.rows.logit.softcap > 0) x = tanhf(x);
+        all[n / 4][n % 4] += exp2f(n % 2 ? fmaf(x, factors.z, factors.w) : fmaf(x, factors.x, factors.y));
+    }
+}
+
+/* A tile of rows, of all heads that are averaged. */
+template <typename K>
+static __device__ __forceinline__ void add_rows(const column_job &a, const column_entries<K> &e, column_sums<K> *to,
+                                                int64_t n, int64_t tile)
+{
+    int64_t r = tile * COLUMN_TOKENS + 2 * (lh_lane() % 4), i0 = n * a.averaged;
+    lh_sight sight[2] = {a.sights[r], a.sights[r + 1]};
+    float all[K::TILES][4] = {}, fair[2] = {INFINITY, INFINITY};
+    int none = 1, whole = 1;
+#pragma unroll
+    for (int i = 0; i < 2; i++) {
+        none &= sight[i].last < e.low || sight[i].before >= e.high;
+        whole &= sight[i].last >= e.high && sight[i].before < e.low;
+    }
+    if (__all_sync(LH_ALL, none)) return;
+    whole = __all_sync(LH_ALL, whole);
+    for (int64_t i = 0; i < a.averaged; i++) add_head<K>(a, e, all, i0 + i, tile);
+    if (a.counts.at) fair[0] = a.fair[n * a.padded + r], fair[1] = a.fair[n * a.padded + r + 1];
+#pragma unroll
+    for (int x = 0; x < 4 * K::TILES; x++) {
+        int m = x / 4, entry = x % 4 / 2, i = x % 2;
+        float weight = whole || lh_sees(sight[i], e.at[m][entry]) ? all[m][x % 4] : 0.0f;
+        to->sum[m][entry] += weight;
+        to->squares[m][entry] = fmaf(weight, weight, to->squares[m][entry]);
+        to->count[m][entry] += weight > fair[i] ? 1.0f : 0.0f;
+    }
+}
+
+/* Over the four lanes that share an entry. */
+static __device__ __forceinline__ float of_four(float x)
+{
+    x += __shfl_xor_sync(LH_ALL, x, 1);
+    return x + __shfl_xor_sync(LH_ALL, x, 2);
+}
+
+static __device__ __forceinline__ void give(const lh_slot_floats &y, int64_t head, int64_t slot, int64_t c, float x)
+{
+    *lh_slot_at(&y, head, slot, c) += x;
+}
+
+/* blockIdx.x: entries; y: KV heads, or query heads where sums of each are wanted. */
+template <typename K>
+static __global__ void __launch_bounds__(COLUMN_THREADS, 2) columns_kernel(const __grid_constant__ column_job a)
+{
+    int64_t n = blockIdx.y, i0 = a.first_head * a.rows.map.group + n * a.averaged, head = i0 / a.rows.map.group;
+    int64_t slot = a.first + ((int64_t)blockIdx.x * COLUMN_WARPS + lh_warp()) * 16 * K::TILES;
+    float share = 1.0f / (float)a.averaged;
+    column_entries<K> e;
+    column_sums<K> sums = {};
+    take_entries<K>(a, &e, head, slot);
+    if (e.high < 0) return; /* the whole warp: no entries */
+    for (int64_t tile = 0; tile < a.padded / COLUMN_TOKENS; tile++) add_rows<K>(a, e, &sums, n, tile);
+#pragma unroll
+    for (int x = 0; x < 2 * K::TILES; x++) {
+        int64_t s = slot + 8 * x + lh_lane() / 4, c = i0 % a.rows.map.group;
+        float sum = of_four(sums.sum[x / 2][x % 2]), squares = of_four(sums.squares[x / 2][x % 2]),
+              count = of_four(sums.count[x / 2][x % 2]);
+        if (lh_lane() % 4 || e.at[x / 2][x % 2] < 0) continue;
+        if (a.sums.at) give(a.sums, head, s, c, share * sum);
+        if (a.squares.at) give(a.squares, head, s, 0, share * share * squares);
+        if (a.counts.at) give(a.counts, head, s, 0, count);
+    }
+}
+
+/* ---- a single row whose logits are given ---- */
+
+static __global__ void given_kernel(const __grid_constant__ column_job a)
+{
+    int64_t n = blockIdx.y, head = a.first_head + n, len = a.kv.len[head], offset = a.kv.offset[head];
+    int64_t end = a.first + a.cols < len ? a.first + a.cols : len, i0 = head * a.rows.map.group - a.rows.map.first;
+    float share = 1.0f / (float)a.averaged, gain = a.rows.gains ? a.rows.gains[0] : 1.0f;
+    lh_sight sight = a.sights[0];
+    for (int64_t s = a.first + lh_grid_first(); s < end; s += lh_grid_step()) {
+        float all = 0.0f;
+        if (!lh_sees(sight, a.kv.positions ? a.kv.positions[offset + s] : (int)s)) continue;
+        for (int64_t i = 0; i < a.rows.map.group; i++) {
+            float y = a.factors[(i0 + i) * a.padded].y;
+            float weight = exp2f(fmaf(a.rows.logits.at[(i0 + i) * a.rows.logits.ld + s], gain * LH_LOG2E, y));
+            if (a.sums.at && a.parts > 1) give(a.sums, head, s, i, weight);
+            all += weight;
+        }
+        if (a.sums.at && a.parts == 1) give(a.sums, head, s, 0, share * all);
+        if (a.squares.at) give(a.squares, head, s, 0, share * share * all * all);
+        if (a.counts.at) give(a.counts, head, s, 0, all > a.fair[n * a.padded] ? 1.0f : 0.0f);
+    }
+}
+
+/* ---- the operation ---- */
+
+typedef void (*column_function)(column_job);
+typedef struct column_way {
+    column_function pack, columns;
+    int64_t room, columns_of_block, parts;
+} column_way;
+
+template <typename T, int D>
+static column_way way_for(void)
+{
+    typedef column_kind<T, D> K;
+    return column_way{pack_kernel<K>, columns_kernel<K>, K::D, K::COLUMNS, K::PARTS};
+}
+
+template <typename T>
+static column_way way_of(int64_t dim)
+{
+    if (dim <= 64) return way_for<T, 64>();
+    return dim <= 128 ? way_for<T, 128>() : way_for<T, 256>();
+}
+
+/* Memory for what is made ready of `rows` rows. */
+static lh_status open_job(lh_stream *stream, column_job *a, const column_way *way, int64_t rows)
+{
+    lh_status st = LH_OK;
+    int64_t heads = a->rows.map.heads, padded = (rows + COLUMN_TOKENS - 1) / COLUMN_TOKENS * COLUMN_TOKENS;
+    int64_t packed = a->rows.logits.at ? 0 : heads * way->parts * padded * way->room * 2;
+    char *memory = NULL;
+    LH_TRY(lh_stream_scratch(stream, &memory, packed + padded * (heads * 8 + a->heads * 4 + 8)));
+    a->packed = (unsigned *)memory;
+    a->factors = (float2 *)(memory + packed);
+    a->sights = (lh_sight *)(a->factors + heads * padded);
+    a->fair = (float *)(a->sights + padded);
+done:
+    return st;
+}
+
+static lh_status launch_columns(lh_stream *stream, const column_job *a, const column_way *way)
+{
+    int64_t blocks = (a->cols + way->columns_of_block - 1) / way->columns_of_block;
+    dim3 grid((unsigned)blocks, (unsigned)(a->rows.map.heads / a->averaged));
+    return lh_launch(stream, "column_stats", lh_shape{grid, COLUMN_THREADS, 0}, way->columns, *a);
+}
+
+/* Sums of each query head are counted apart from what is made of means. */
+static lh_status add_columns(lh_stream *stream, const column_job *job, const column_way *way)
+{
+    lh_status st = LH_OK;
+    column_job a = *job;
+    if (a.sums.at && a.parts > 1) {
+        a.averaged = 1;
+        a.squares.at = a.counts.at = NULL;
+        LH_TRY(launch_columns(stream, &a, way));
+        a = *job;
+        a.sums.at = NULL;
+    }
+    if (a.sums.at || a.squares.at || a.counts.at) LH_TRY(launch_columns(stream, &a, way));
+done:
+    return st;
+}
+
+/* The rows of a slab, which a->rows holds. */
+static lh_status add_slab(lh_stream *stream, column_job *a, const column_way *way)
+{
+    lh_status st = LH_OK;
+    dim3 rows(lh_blocks(a->rows.rows, COLUMN_THREADS));
+    a->padded = (a->rows.rows + COLUMN_TOKENS - 1) / COLUMN_TOKENS * COLUMN_TOKENS;
+    LH_TRY(lh_launch(stream, "column_stats", lh_shape{rows, COLUMN_THREADS, 0}, rows_kernel, *a));
+    if (a->counts.at) {
+        dim3 grid((unsigned)(a->padded / FAIR_ROWS), (unsigned)a->heads);
+        LH_TRY(lh_launch(stream, "column_stats", lh_shape{grid, FAIR_THREADS, 0}, fair_kernel, *a));
+    }
+    if (a->rows.logits.at) {
+        dim3 grid(lh_blocks(a->cols, COLUMN_THREADS), (unsigned)a->heads);
+        LH_TRY(lh_launch(stream, "column_stats", lh_shape{grid, COLUMN_THREADS, 0}, given_kernel, *a));
+    } else {
+        dim3 grid(lh_blocks(a->padded * a->rows.map.heads, COLUMN_WARPS));
+        LH_TRY(lh_launch(stream, "column_stats", lh_shape{grid, COLUMN_THREADS, 0}, way->pack, *a));
+        LH_TRY(add_columns(stream, a, way));
+    }
+done:
+    return st;
+}
+
+lh_status lh_cuda_column_stats(lh_stream *stream, const lh_column_stats_args *args)
+{
+    lh_status st = LH_OK;
+    const lh_observed *o = &args->rows;
+    int64_t rows = o->rows, group = o->map.group;
+    column_way way;
+    column_job a = {};
+    if (o->map.heads == 0 || rows == 0 || args->cols == 0) return LH_OK;
+    a.kv = *o->kv;
+    a.form = lh_form_of(o->kv);
+    if (a.form.dim > 256)
+        LH_FAIL(LH_EINTERNAL, "column_stats on a GPU: heads of %d dimensions, more than 256", a.form.dim);
+    way = o->kv->type == LH_F32 ? way_of<float>(a.form.dim) : way_of<__nv_bfloat16>(a.form.dim);
+    a.sums = args->sums;
+    a.squares = args->squares;
+    a.counts = args->counts;
+    a.rows = *o;
+    a.lse_ld = args->lse_ld;
+    a.first = args->first;
+    a.cols = args->cols;
+    a.parts = args->parts;
+    a.averaged = group;
+    a.first_head = o->map.first / group;
+    a.heads = o->map.heads / group;
+    LH_TRY(open_job(stream, &a, &way, rows < COLUMN_SLAB ? rows : +COLUMN_SLAB));
+    for (int64_t r = 0; r < rows; r += COLUMN_SLAB) {
+        a.rows.rows = rows - r < COLUMN_SLAB ? rows - r : +COLUMN_SLAB;
+        a.rows.q = o->q + r * o->q_ld;
+        a.rows.positions = o->positions + r;
+        a.rows.until = o->until ? o->until + r : NULL;
+        a.rows.gains = o->gains ? o->gains + r : NULL;
+        a.lse = args->lse + r * args->lse_ld;
+        LH_TRY(add_slab(stream, &a, &way));
+    }
+done:
+    return st;
+}

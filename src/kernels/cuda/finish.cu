@@ -1,0 +1,71 @@
+/* finish_scores and group_reduce: what was counted becomes scores. Every number is read and written once. */
+#include "kernels/cuda/warp.cuh"
+
+enum { THREADS = 256 };
+
+typedef struct finish_job {
+    lh_finish_scores_args args;
+    lh_ragged kv;
+} finish_job;
+
+/* Rows at positions [first_row, seen) that saw the entry at `position`, and those that saw all. */
+static __device__ __forceinline__ float visits(const lh_finish_scores_args &a, int64_t position)
+{
+    int64_t end = a.seen, begin = position > a.first_row ? position : a.first_row;
+    if (a.window > 0 && position + a.window < end) end = position + a.window;
+    return (float)((end > begin ? end - begin : 0) + a.more);
+}
+
+/* In f64 where numbers cancel: cards are slow at it, but this waits for memory. */
+static __device__ __forceinline__ float finished(const lh_finish_scores_args &a, float x, float squares, float n)
+{
+    if (a.kind == LH_FINISH_PLAIN) return a.factor * x;
+    if (n <= 0) return 0.0f;
+    if (a.kind == LH_FINISH_PER_VISIT) return (float)((double)a.factor * (double)x / (double)n);
+    if (n <= 1) return 0.0f; /* one number has no deviation, whatever rounding says */
+    double mean = (double)x / (double)n;
+    return sqrtf((float)fmax(0.0, (double)squares / (double)n - mean * mean));
+}
+
+/* blockIdx.y: rows [heads * parts]; a thread a slot. */
+static __global__ void finish_kernel(const __grid_constant__ finish_job job)
+{
+    const lh_finish_scores_args &a = job.args;
+    int64_t row = blockIdx.y, h = row / a.parts, c = row % a.parts, len = job.kv.len[h];
+    const int32_t *positions = job.kv.positions ? job.kv.positions + job.kv.offset[h] : NULL;
+    const float *x = lh_slot_at(&a.x, h, 0, c), *squares = NULL;
+    if (a.kind == LH_FINISH_DEVIATION) squares = lh_slot_at(&a.squares, h, 0, c);
+    for (int64_t s = lh_grid_first(); s < len; s += lh_grid_step()) {
+        float n = a.kind == LH_FINISH_PLAIN ? 0.0f : visits(a, positions ? positions[s] : s);
+        a.y[row * a.ld + s] = finished(a, x[s * a.x.step], squares ? squares[s * a.squares.step] : 0.0f, n);
+    }
+}
+
+/* Lengths are the device's: there are threads for `ld` slots of every row. */
+lh_status lh_cuda_finish_scores(lh_stream *stream, const lh_finish_scores_args *a)
+{
+    dim3 grid(lh_blocks(a->ld, THREADS), (unsigned)(a->kv->heads * a->parts));
+    return lh_launch(stream, "finish_scores", lh_shape{grid, THREADS, 0}, finish_kernel, finish_job{*a, *a->kv});
+}
+
+/* blockIdx.y: heads; a thread a column. A maximum passes over what is no number, and a sum does not. */
+static __global__ void reduce_kernel(lh_group_reduce_args a)
+{
+    const float *x = a.x + blockIdx.y * a.group * a.x_ld;
+    for (int64_t j = lh_grid_first(); j < a.cols; j += lh_grid_step()) {
+        double sum = 0.0;
+        float top = -INFINITY;
+        for (int64_t i = 0; i < a.group; i++) {
+            sum += (double)x[i * a.x_ld + j];
+            top = fmaxf(top, x[i * a.x_ld + j]);
+        }
+        double reduced = a.kind == LH_GROUP_MAX ? (double)top : a.kind == LH_GROUP_MEAN ? sum / (double)a.group : sum;
+        a.y[blockIdx.y * a.y_ld + j] = (float)((double)a.factor * reduced);
+    }
+}
+
+lh_status lh_cuda_group_reduce(lh_stream *stream, const lh_group_reduce_args *a)
+{
+    dim3 grid(lh_blocks(a->cols, THREADS), (unsigned)a->heads);
+    return lh_launch(stream, "group_reduce", lh_shape{grid, THREADS, 0}, reduce_kernel, *a);
+}

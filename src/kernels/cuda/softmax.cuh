@@ -1,0 +1,43 @@
+/* softmax.cuh - what a row sees, its logits and its weights. */
+#ifndef LH_KERNELS_CUDA_SOFTMAX_CUH
+#define LH_KERNELS_CUDA_SOFTMAX_CUH
+
+#include "kernels/cuda/warp.cuh"
+
+/* Positions that a row sees: those in (before, last]. Positions of entries are not negative. */
+typedef struct lh_sight {
+    int before, last;
+} lh_sight;
+
+static __device__ __forceinline__ lh_sight lh_sight_of(const int32_t *positions, const int32_t *until, int64_t window,
+                                                       int64_t r)
+{
+    int64_t p = positions[r], before = window > 0 ? p - window : -1;
+    return lh_sight{before < -1 ? -1 : (int)before, until ? until[r] : (int)p};
+}
+
+static __device__ __forceinline__ int lh_sees(lh_sight s, int position)
+{
+    return position > s.before && position <= s.last;
+}
+
+#define LH_LOG2E 1.4426950408889634f
+
+/* What is subtracted from logits of which the highest is `top`: -inf would make numbers of nothing. */
+static __device__ __forceinline__ float lh_shift(float top)
+{
+    return top == -INFINITY ? 0.0f : top;
+}
+
+/* exp(x - shift) */
+static __device__ __forceinline__ float lh_weight(float x, float shift)
+{
+    return exp2f((x - shift) * LH_LOG2E);
+}
+
+static __device__ __forceinline__ float lh_capped(float s, float cap)
+{
+    return cap > 0 ? cap * tanhf(s / cap) : s;
+}
+
+#endif
