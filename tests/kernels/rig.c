@@ -86,6 +86,11 @@ void rig_close(rig *g)
     lh_device_close(g->device);
 }
 
+int rig_scale(const rig *g)
+{
+    return strstr(lh_device_name(g->device), "emulated") ? 3 : 1;
+}
+
 void rig_reset(rig *g)
 {
     unsigned char guard[GUARD];

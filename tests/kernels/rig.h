@@ -41,6 +41,9 @@ const lh_ops *rig_backend(int i);
 void rig_open(rig *g, const lh_ops *ops);
 void rig_close(rig *g);
 
+/* What a test may divide its repetitions by: 1, and more where the device is emulated. */
+int rig_scale(const rig *g);
+
 /* Give up all arrays. */
 void rig_reset(rig *g);
 

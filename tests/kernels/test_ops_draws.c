@@ -179,7 +179,7 @@ static void choose_sets(rig *g, int64_t k, float temperature, int64_t counts[LAW
     const int64_t *many_on = rig_put(g, many, sizeof many);
     float *y = rig_new(g, all * 4);
     uint8_t *state_on = rig_new(g, all);
-    for (uint32_t round = 0; round < LAW_ROUNDS; round++) {
+    for (uint32_t round = 0; round < (uint32_t)(LAW_ROUNDS / rig_scale(g)); round++) {
         lh_draw of = {.key = {12, 34}, .counter = {7, round}};
         ck_assert_int_eq(lh_stream_copy(g->stream, state_on, state, all, LH_COPY_TO_DEVICE), LH_OK);
         RUN(g, gumbel_scores, .y = y, .x = on, .kv = &kv, .ld = LAW_ENTRIES, .temperature = temperature, .draw = of);
@@ -205,7 +205,7 @@ START_TEST(test_gumbel_top_k_samples_without_replacement_with_the_softmax)
         rig_open(&g, rig_backend(b));
         for (int n = 0; n < 4 * 3; n++) {
             int64_t counts[LAW_SETS] = {0}, k = 1 + n % 4;
-            double off = 0, total = 0, tries = LAW_HEADS * LAW_ROUNDS;
+            double off = 0, total = 0, tries = LAW_HEADS * (LAW_ROUNDS / rig_scale(&g));
             choose_sets(&g, k, temperatures[n / 4], counts);
             for (int set = 0; set < LAW_SETS; set++) {
                 if (__builtin_popcount((unsigned)set) != k) {

@@ -344,6 +344,106 @@ START_TEST(test_row_moments_are_sums_of_rows_and_of_their_products)
 }
 END_TEST
 
+/* ---- expected attention ---- */
+
+/* Symmetric, not necessarily of a distribution. */
+static float *covariances_make(lot *m, int64_t heads, int64_t d, int n)
+{
+    float *c = lot_normals(m, heads * d * d, 0.05f, (uint64_t)n);
+    for (int64_t h = 0; h < heads; h++)
+        for (int64_t x = 0; x < d * d; x++) {
+            if (x / d < x % d) c[h * d * d + x] = c[h * d * d + x % d * d + x / d];
+            if (x / d == x % d) c[h * d * d + x] = 1.0f;
+        }
+    return c;
+}
+
+/* The logit of slot s of KV head h, and in *size the sum of the sizes of its terms, which rounding is relative to. */
+static double expected_by_hand(const lh_expected_scores_args *a, const int64_t at[2], int64_t s, double *size)
+{
+    int64_t d = a->kv->head_dim, i = at[0], h = at[1];
+    double logit = 0, k[256];
+    for (int64_t x = 0; x < d; x++) k[x] = entry_number(a->kv, a->kv->k, h, s, x);
+    *size = 0;
+    for (int64_t x = 0; x < d; x++) {
+        double term = a->scale * a->means[i * d + x] * k[x];
+        logit += term;
+        *size += fabs(term);
+        for (int64_t y = 0; y < d; y++) {
+            term = 0.5 * a->scale * a->scale * k[x] * a->covariances[(i * d + x) * d + y] * k[y];
+            logit += term;
+            *size += fabs(term);
+        }
+    }
+    return logit;
+}
+
+/* A row of want, and the error that rounding allows in *rel: of a logit, which is that of its exponential relatively.
+ */
+static void expect_by_hand(const lh_expected_scores_args *a, int64_t i, double *want, double *rel)
+{
+    const int64_t h = (a->map.first + i) / a->map.group, at[2] = {i, h};
+    double mass = 0, top = -INFINITY, size = 0;
+    *rel = 1e-6;
+    for (int64_t s = 0; s < a->kv->len[h]; s++) {
+        want[s] = 0;
+        if (a->state[h * a->ld + s] != LH_ENTRY_COMPETES) continue;
+        want[s] = expected_by_hand(a, at, s, &size);
+        top = fmax(top, want[s]);
+        *rel = fmax(*rel, 1e-6 + 2 * 4e-6 * size);
+    }
+    for (int64_t s = 0; s < a->kv->len[h]; s++) {
+        want[s] = a->state[h * a->ld + s] == LH_ENTRY_COMPETES ? exp(want[s] - top) : 0;
+        mass += want[s];
+    }
+    for (int64_t s = 0; s < a->kv->len[h]; s++) want[s] = mass > 0 ? want[s] / mass : 0;
+}
+
+START_TEST(test_expected_scores_are_the_softmax_of_what_queries_give_on_average)
+{
+    for (int b = 0; rig_backend(b); b++) {
+        rig g;
+        rig_open(&g, rig_backend(b));
+        for (int n = 0; n < 60; n++) {
+            lot m = {0};
+            cache c;
+            int64_t d = test_dims[n % 10], group = 1 + n % 3, first = n % 4 == 3, heads = 1 + n / 2 % 3;
+            shape p = {first + heads, n == 21 ? 4400 : 150, n == 21 ? 20 : d, n / 2 % 2 ? LH_BF16 : LH_F32};
+            d = p.head_dim;
+            omp_set_num_threads(1 + n % 4);
+            values_make(&m, &c, &p, n);
+            int64_t ld = p.longest + n % 3, rows = heads * group;
+            uint8_t *state = lot_new(&m, p.heads * ld);
+            for (int64_t s = 0; s < p.heads * ld; s++)
+                state[s] = n % 9 == 8 ? LH_ENTRY_KEEP : (uint8_t)draw(64, (uint64_t)(n * 1000 + s), 3);
+            lh_expected_scores_args a = {.means = lot_normals(&m, rows * d, 1.0f, 5),
+                                         .covariances = covariances_make(&m, rows, d, n),
+                                         .state = state,
+                                         .kv = &c.host,
+                                         .map = {rows, group, first * group},
+                                         .ld = ld,
+                                         .scale = 1.0f / sqrtf((float)d)};
+            float *y = rig_new(&g, rows * ld * 4), *got = lot_new(&m, rows * ld * 4);
+            double *want = lot_new(&m, ld * 8), rel;
+            lh_ragged kv = rig_cache(&g, &c);
+            RUN(&g, expected_scores, .y = y, .means = rig_put(&g, a.means, rows * d * 4),
+                .covariances = rig_put(&g, a.covariances, rows * d * d * 4), .state = rig_put(&g, state, p.heads * ld),
+                .kv = &kv, .map = a.map, .ld = ld, .scale = a.scale);
+            rig_get(&g, got, y, rows * ld * 4);
+            for (int64_t i = 0; i < rows; i++) {
+                expect_by_hand(&a, i, want, &rel);
+                for (int64_t s = 0; s < c.host.len[(a.map.first + i) / group]; s++)
+                    check_near(&got[i * ld + s], &(float){(float)want[s]}, 1, (tolerance){rel, 1e-30},
+                               "expected_scores, case %d, %s", n, g.ops->name);
+            }
+            rig_reset(&g);
+            lot_end(&m);
+        }
+        rig_close(&g);
+    }
+}
+END_TEST
+
 /* ---- KeyDiff ---- */
 
 static double norm_by_hand(double squares)
@@ -412,6 +512,7 @@ int main(void)
                                   test_projected_norms_have_the_same_bits_however_entries_heads_and_threads_are_cut,
                                   test_value_bounds_are_forms_of_the_values,
                                   test_row_moments_are_sums_of_rows_and_of_their_products,
+                                  test_expected_scores_are_the_softmax_of_what_queries_give_on_average,
                                   test_key_difference_is_the_cosine_with_the_mean_direction,
                                   NULL};
     return suite_run("kernels/norms", tests);

@@ -66,7 +66,7 @@ static void pooling_make(lot *m, pooling *p, int n)
     *p = (pooling){.heads = n % 5, .rows_per_head = 1 + n % 4, .k = ks[n % 8], .kind = (lh_pool_kind)(n / 8 % 3)};
     int64_t *len = lot_new(m, p->heads * 8);
     for (int64_t h = 0; h < p->heads; h++) {
-        len[h] = lens[draw(1, (uint64_t)(n * 10 + h), 7)];
+        len[h] = n % 21 == 20 ? 4500 : lens[draw(1, (uint64_t)(n * 10 + h), 7)];
         most = len[h] > most ? len[h] : most;
     }
     p->len = len;

@@ -32,9 +32,11 @@ static float score_at(int kind, uint64_t n, const float *normals)
 
 static void layer_make(lot *m, layer *l, int n)
 {
-    int64_t heads = n % 10, most = 0, *len = lot_new(m, heads * 8);
+    int64_t long_ld = n % 47 == 21 ? 33000 : n % 47 == 22 ? 2000 : 0; /* which backends may do in another way */
+    int64_t heads = long_ld ? 1 + n % 2 : n % 10, most = 0, *len = lot_new(m, heads * 8);
+    int64_t longest = long_ld ? (long_ld < 9000 ? long_ld : 9000) : n % 4 ? 40 : 700;
     for (int64_t h = 0; h < heads; h++) {
-        len[h] = draw(20, (uint64_t)(n * 10 + h), 5) ? draw(26, (uint64_t)(n * 10 + h), n % 4 ? 40 : 700) : 0;
+        len[h] = draw(20, (uint64_t)(n * 10 + h), 5) ? draw(26, (uint64_t)(n * 10 + h), longest) : 0;
         most = len[h] > most ? len[h] : most;
     }
     cache_spec spec = {.heads = heads, .head_dim = 1, .slack = n % 3, .in_order = n % 5, .last = most + 100};
@@ -43,7 +45,7 @@ static void layer_make(lot *m, layer *l, int n)
     spec.seed = (uint64_t)n;
     cache_make(m, &l->kv, &spec);
     l->heads = heads;
-    l->ld = most + n % 3;
+    l->ld = most + n % 3 > long_ld ? most + n % 3 : long_ld;
     l->scores = lot_normals(m, heads * l->ld, 1.0f, (uint64_t)n);
     l->state = lot_new(m, heads * l->ld);
     for (int64_t i = 0; i < heads * l->ld; i++) {

@@ -1,0 +1,98 @@
+/* entries.cuh - what kernels over the entries of a ragged cache share: grids over [heads, slots], positions, and loads
+ * of 16 bytes. */
+#ifndef LH_KERNELS_CUDA_ENTRIES_CUH
+#define LH_KERNELS_CUDA_ENTRIES_CUH
+
+#include "kernels/cuda/warp.cuh"
+
+/* blockIdx.y: the head; along x the block's slots, lh_grid_first and lh_grid_step. Blocks behind a head's end are idle.
+ * `each`: slots of a block. */
+static inline lh_shape lh_over_slots(int64_t heads, int64_t ld, int threads, int64_t each)
+{
+    return lh_shape{dim3(lh_blocks(ld, each), (unsigned)heads), threads, 0};
+}
+
+/* Blocks of 256 threads a head that keep the device busy, where the host knows no length of a head. */
+static inline unsigned lh_blocks_per_head(const lh_stream *stream, int64_t heads)
+{
+    const int64_t resident = 8; /* such blocks of a multiprocessor */
+    int64_t blocks = heads > 0 ? lh_cuda_processors(stream) * resident / heads : 1;
+    return (unsigned)(blocks > 1 ? blocks : 1);
+}
+
+/* Position of the entry in slot s of head h. */
+static __device__ __forceinline__ int64_t lh_position(const lh_ragged &kv, int64_t h, int64_t s)
+{
+    return kv.positions ? kv.positions[kv.offset[h] + s] : s;
+}
+
+/* Numbers in 16 bytes. */
+template <typename T>
+static __host__ __device__ constexpr int lh_wide(void)
+{
+    return 16 / (int)sizeof(T);
+}
+
+/* x = the numbers in the 16 bytes at p, which is aligned to them. */
+static __device__ __forceinline__ void lh_load_wide(float (&x)[4], const float *p)
+{
+    float4 v = *(const float4 *)p;
+    x[0] = v.x;
+    x[1] = v.y;
+    x[2] = v.z;
+    x[3] = v.w;
+}
+
+static __device__ __forceinline__ void lh_load_wide(float (&x)[8], const __nv_bfloat16 *p)
+{
+    uint4 v = *(const uint4 *)p;
+    const unsigned words[4] = {v.x, v.y, v.z, v.w};
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        x[2 * i] = __uint_as_float(words[i] << 16);
+        x[2 * i + 1] = __uint_as_float(words[i] & 0xffff0000u);
+    }
+}
+
+/* x = p[0 .. n - 1] and zeros; p as it may be, n may be less than nothing or more than there is room for. */
+template <typename T, int N>
+static __device__ __forceinline__ void lh_load_some(float (&x)[N], const T *p, int64_t n)
+{
+    if (n >= N && (uintptr_t)p % 16 == 0) {
+        lh_load_wide(x, p);
+        return;
+    }
+#pragma unroll
+    for (int i = 0; i < N; i++) x[i] = i < n ? lh_number(p[i]) : 0.0f;
+}
+
+/* The same for N numbers, some times 16 bytes; p may be NULL, for zeros. */
+template <typename T, int N>
+static __device__ __forceinline__ void lh_load_many(float (&x)[N], const T *p, int64_t n)
+{
+    float part[lh_wide<T>()];
+#pragma unroll
+    for (int i = 0; i < N; i += lh_wide<T>()) {
+        lh_load_some(part, p + i, p ? n - i : 0);
+#pragma unroll
+        for (int c = 0; c < lh_wide<T>(); c++) x[i + c] = part[c];
+    }
+}
+
+/* Lanes that share a vector of d numbers, 16 bytes each and more than once where 32 do not suffice: a power of two. */
+static inline int lh_lanes_of(int64_t d, lh_dtype type)
+{
+    int64_t wide = 16 / lh_dtype_bytes(type);
+    int lanes = 1;
+    while (lanes < LH_WARP && lanes * wide < d) lanes *= 2;
+    return lanes;
+}
+
+/* The sum over the `lanes` neighbours that share a vector; all of them get it. */
+static __device__ __forceinline__ float lh_lanes_sum(float x, int lanes)
+{
+    for (int with = lanes / 2; with > 0; with /= 2) x += __shfl_xor_sync(LH_ALL, x, with);
+    return x;
+}
+
+#endif

@@ -1,0 +1,174 @@
+/* Quadratic forms of keys and values: bounds of norms, and what attention an entry may expect. A block has 64 entries
+ * of a head; the product of an entry and the matrix meets the entry again and is never stored (product.cuh). Bound by
+ * arithmetic, 2 * head_dim^2 operations an entry. */
+#include <float.h>
+
+#include "kernels/cuda/product.cuh"
+
+enum { THREADS = 256, SLOTS = 4 * THREADS, MASS_SLOTS = 4096 };
+
+/* forms[i] = half * x'Mx + factor * m.x, x the entry that is this thread's row i of the tile; count entries. */
+template <typename T>
+struct lh_forms {
+    const T *entries;           /* [count, depth] */
+    const float *matrix, *mean; /* mean: NULL for zeros */
+    int64_t count, depth;
+    float half, factor;
+};
+
+template <typename T>
+static __device__ void find_forms(float (&forms)[8], const lh_forms<T> &f, lh_product_room *room)
+{
+    int64_t at = (int64_t)threadIdx.x % PRODUCT_ROWS;
+    lh_factors<T, float> factors = {at < f.count ? f.entries + at * f.depth : NULL, f.matrix, f.depth, f.depth,
+                                    f.depth};
+    for (int i = 0; i < 8; i++) forms[i] = 0.0f;
+    for (int64_t first = 0; first < f.depth; first += PRODUCT_COLS) {
+        float sums[8][8];
+        lh_product_tile(sums, factors, first, room);
+#pragma unroll
+        for (int j = 0; j < 8; j++) {
+            int64_t col = first + lh_product_col(j);
+            float m = f.mean && col < f.depth ? f.factor * f.mean[col] : 0.0f;
+#pragma unroll
+            for (int i = 0; i < 8; i++) {
+                int64_t row = lh_product_row(i);
+                if (row < f.count && col < f.depth)
+                    forms[i] = fmaf(fmaf(f.half, sums[i][j], m), lh_number(f.entries[row * f.depth + col]), forms[i]);
+            }
+        }
+    }
+    for (int i = 0; i < 8; i++) forms[i] = lh_product_across(forms[i]);
+}
+
+/* ---- value_bounds ---- */
+
+template <typename T>
+static __global__ void __launch_bounds__(PRODUCT_THREADS) value_bounds_kernel(lh_value_bounds_args a, lh_ragged kv)
+{
+    __shared__ lh_product_room room;
+    int64_t h = blockIdx.y, d = kv.head_dim, len = kv.len[h], first = a.from ? a.from[h] : 0;
+    for (first += (int64_t)blockIdx.x * PRODUCT_ROWS; first < len; first += (int64_t)gridDim.x * PRODUCT_ROWS) {
+        const T *entries = (const T *)kv.v + (kv.offset[h] + first) * d;
+        lh_forms<T> f = {entries, a.matrices + h * d * d, NULL, len - first, d, 1.0f, 0.0f};
+        float forms[8];
+        find_forms(forms, f, &room);
+        for (int i = 0; i < 8; i++) {
+            int64_t row = lh_product_row(i);
+            int known = forms[i] >= LH_LEAST_FORM && forms[i] <= FLT_MAX;
+            if (threadIdx.x % 16 == 0 && row < f.count)
+                *lh_slot_at(&a.y, h, first + row, 0) = known ? -a.factor * sqrtf(forms[i]) : -FLT_MAX;
+        }
+    }
+}
+
+static __global__ void no_bounds_kernel(lh_value_bounds_args a, lh_ragged kv)
+{
+    int64_t h = blockIdx.y, len = kv.len[h];
+    for (int64_t s = (a.from ? a.from[h] : 0) + lh_grid_first(); s < len; s += lh_grid_step())
+        *lh_slot_at(&a.y, h, s, 0) = -FLT_MAX;
+}
+
+lh_status lh_cuda_value_bounds(lh_stream *stream, const lh_value_bounds_args *a)
+{
+    const lh_ragged *kv = a->kv;
+    lh_shape shape = {dim3(lh_blocks_per_head(stream, kv->heads), (unsigned)kv->heads), PRODUCT_THREADS, 0};
+    auto *kernel = kv->type == LH_F32 ? value_bounds_kernel<float> : value_bounds_kernel<__nv_bfloat16>;
+    return lh_launch(stream, "value_bounds", shape, a->matrices ? kernel : no_bounds_kernel, *a, *kv);
+}
+
+/* ---- expected_scores ---- */
+
+typedef struct lh_expected {
+    lh_expected_scores_args args;
+    lh_ragged kv;
+    unsigned *tops; /* [query heads] keys of the largest logits that compete */
+    double *masses; /* [query heads, parts] of MASS_SLOTS slots */
+    int64_t parts;
+} lh_expected;
+
+static __device__ __forceinline__ int64_t kv_head_of(const lh_expected &e, int64_t i)
+{
+    return (e.args.map.first + i) / e.args.map.group;
+}
+
+static __device__ __forceinline__ int competes(const lh_expected &e, int64_t h, int64_t s)
+{
+    return e.args.state[h * e.args.ld + s] == LH_ENTRY_COMPETES;
+}
+
+/* y = logits. */
+template <typename T>
+static __global__ void __launch_bounds__(PRODUCT_THREADS) expected_logits_kernel(lh_expected e)
+{
+    __shared__ lh_product_room room;
+    int64_t i = blockIdx.y, h = kv_head_of(e, i), d = e.kv.head_dim, len = e.kv.len[h];
+    float scale = e.args.scale;
+    unsigned top = 0;
+    for (int64_t first = (int64_t)blockIdx.x * PRODUCT_ROWS; first < len; first += (int64_t)gridDim.x * PRODUCT_ROWS) {
+        const T *entries = (const T *)e.kv.k + (e.kv.offset[h] + first) * d;
+        lh_forms<T> f = {
+            entries, e.args.covariances + i * d * d, e.args.means + i * d, len - first, d, 0.5f * scale * scale, scale};
+        float forms[8];
+        find_forms(forms, f, &room);
+        for (int n = 0; n < 8; n++) {
+            int64_t row = lh_product_row(n);
+            if (threadIdx.x % 16 != 0 || row >= f.count) continue;
+            e.args.y[i * e.args.ld + first + row] = forms[n];
+            if (competes(e, h, first + row)) top = max(top, lh_score_key(forms[n]));
+        }
+    }
+    if (top) atomicMax(e.tops + i, top);
+}
+
+/* The weight of slot s, before they are made to add up to 1. */
+static __device__ __forceinline__ float weight_of(const lh_expected &e, int64_t i, int64_t s)
+{
+    unsigned key = e.tops[i];
+    float top = __uint_as_float(key & 0x80000000u ? key & 0x7fffffffu : ~key);
+    return expf(e.args.y[i * e.args.ld + s] - top);
+}
+
+/* blockIdx.x: the part. */
+static __global__ void expected_masses_kernel(lh_expected e)
+{
+    __shared__ double room[LH_WARP];
+    int64_t i = blockIdx.y, h = kv_head_of(e, i), len = e.kv.len[h], first = (int64_t)blockIdx.x * MASS_SLOTS;
+    double mass = 0.0;
+    if (first >= len) return;
+    for (int64_t s = first + threadIdx.x; s < first + MASS_SLOTS && s < len; s += THREADS)
+        if (competes(e, h, s)) mass += weight_of(e, i, s);
+    mass = lh_block_sum(mass, room);
+    if (threadIdx.x == 0) e.masses[i * e.parts + blockIdx.x] = mass;
+}
+
+static __global__ void expected_weights_kernel(lh_expected e)
+{
+    __shared__ double room[LH_WARP];
+    int64_t i = blockIdx.y, h = kv_head_of(e, i), len = e.kv.len[h], parts = (len + MASS_SLOTS - 1) / MASS_SLOTS;
+    double mass = 0.0;
+    for (int64_t p = threadIdx.x; p < parts; p += THREADS) mass += e.masses[i * e.parts + p];
+    mass = lh_block_sum(mass, room);
+    for (int64_t s = lh_grid_first(); s < len; s += lh_grid_step())
+        e.args.y[i * e.args.ld + s] = competes(e, h, s) ? (float)(weight_of(e, i, s) / mass) : 0.0f;
+}
+
+lh_status lh_cuda_expected_scores(lh_stream *stream, const lh_expected_scores_args *a)
+{
+    lh_status st = LH_OK;
+    int64_t heads = a->map.heads, parts = (a->ld + MASS_SLOTS - 1) / MASS_SLOTS;
+    lh_expected e = {*a, *a->kv, NULL, NULL, parts};
+    lh_shape logits = lh_over_slots(heads, a->ld, PRODUCT_THREADS, PRODUCT_ROWS);
+    lh_shape masses = {dim3((unsigned)parts, (unsigned)heads), THREADS, 0};
+    auto *kernel = a->kv->type == LH_F32 ? expected_logits_kernel<float> : expected_logits_kernel<__nv_bfloat16>;
+    if (heads == 0 || a->ld == 0) return LH_OK;
+    LH_TRY(lh_stream_scratch(stream, &e.masses, heads * (parts * (int64_t)sizeof *e.masses + (int64_t)sizeof *e.tops)));
+    e.tops = (unsigned *)(e.masses + heads * parts);
+    LH_TRY(lh_stream_zero(stream, e.tops, heads * (int64_t)sizeof *e.tops));
+    LH_TRY(lh_launch(stream, "expected_scores", logits, kernel, e));
+    LH_TRY(lh_launch(stream, "expected_scores", masses, expected_masses_kernel, e));
+    LH_TRY(
+        lh_launch(stream, "expected_scores", lh_over_slots(heads, a->ld, THREADS, SLOTS), expected_weights_kernel, e));
+done:
+    return st;
+}

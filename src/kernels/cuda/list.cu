@@ -1,0 +1,84 @@
+/* A block has CHUNK slots of a head, a thread 16 that follow each other, one load. The first launch counts, the second
+ * adds up what is before a chunk, at most 256 numbers for a million of slots, and writes. */
+#include "kernels/cuda/list.cuh"
+
+#include "kernels/cuda/entries.cuh"
+
+enum { THREADS = 256, EACH = 16, CHUNK = THREADS * EACH };
+
+int64_t lh_list_chunks(int64_t ld)
+{
+    return (ld + CHUNK - 1) / CHUNK;
+}
+
+int64_t lh_list_bytes(int64_t heads, int64_t ld)
+{
+    int64_t bytes = heads * (ld + 1 + lh_list_chunks(ld)) * (int64_t)sizeof(int32_t);
+    return (bytes + 15) / 16 * 16;
+}
+
+void lh_list_place(lh_list *list, void *memory)
+{
+    list->slots = (int32_t *)memory;
+    list->count = list->slots + list->heads * list->ld;
+    list->chunks = list->count + list->heads;
+}
+
+/* Bit i: whether slot s + i is marked. */
+static __device__ unsigned marks_of(const lh_list &a, int64_t h, int64_t s, int64_t len)
+{
+    const uint8_t *x = a.x + h * a.ld + s;
+    unsigned words[EACH / 4] = {0, 0, 0, 0}, marks = 0;
+    if (s + EACH <= len && (uintptr_t)x % 16 == 0) {
+        uint4 all = *(const uint4 *)x;
+        words[0] = all.x;
+        words[1] = all.y;
+        words[2] = all.z;
+        words[3] = all.w;
+    } else {
+#pragma unroll
+        for (int i = 0; i < EACH; i++) words[i / 4] |= (unsigned)(s + i < len ? x[i] : 0) << (i % 4 * 8);
+    }
+#pragma unroll
+    for (int i = 0; i < EACH; i++) {
+        unsigned byte = words[i / 4] >> (i % 4 * 8) & 0xff;
+        unsigned is = a.kind == LH_LIST_COMPETING ? byte == LH_ENTRY_COMPETES : byte != 0;
+        marks |= is << i;
+    }
+    return marks; /* behind the end there are zeros, which no kind marks */
+}
+
+static __global__ void count_chunks_kernel(lh_list a)
+{
+    __shared__ int room[LH_WARP];
+    int64_t h = blockIdx.y, s = lh_grid_first() * EACH, len = a.len[h];
+    if ((int64_t)blockIdx.x * CHUNK >= len) return;
+    int count = lh_block_sum(__popc(marks_of(a, h, s, len)), room);
+    if (threadIdx.x == 0) a.chunks[h * gridDim.x + blockIdx.x] = count;
+}
+
+static __global__ void write_chunks_kernel(lh_list a)
+{
+    __shared__ int room[LH_WARP];
+    int64_t h = blockIdx.y, s = lh_grid_first() * EACH, len = a.len[h];
+    int earlier = 0, total;
+    if (blockIdx.x > 0 && (int64_t)blockIdx.x * CHUNK >= len) return;
+    for (unsigned c = threadIdx.x; c < blockIdx.x; c += blockDim.x) earlier += a.chunks[h * gridDim.x + c];
+    earlier = lh_block_sum(earlier, room);
+    unsigned marks = marks_of(a, h, s, len);
+    int32_t *slots = a.slots + h * a.ld + earlier + lh_block_before(__popc(marks), room, &total);
+    for (int i = 0; i < EACH; i++) {
+        if (marks >> i & 1) *slots++ = (int32_t)(s + i);
+    }
+    if (threadIdx.x == 0 && (int64_t)(blockIdx.x + 1) * CHUNK >= len) a.count[h] = earlier + total;
+}
+
+lh_status lh_list_slots(lh_stream *stream, const char *name, const lh_list *list)
+{
+    lh_status st = LH_OK;
+    lh_shape shape = {dim3((unsigned)lh_list_chunks(list->ld), (unsigned)list->heads), THREADS, 0};
+    LH_TRY(lh_launch(stream, name, shape, count_chunks_kernel, *list));
+    LH_TRY(lh_launch(stream, name, shape, write_chunks_kernel, *list));
+done:
+    return st;
+}

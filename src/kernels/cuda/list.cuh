@@ -1,0 +1,28 @@
+/* list.cuh - the slots of a head that a row of bytes marks, in the order of the slots. */
+#ifndef LH_KERNELS_CUDA_LIST_CUH
+#define LH_KERNELS_CUDA_LIST_CUH
+
+#include "kernels/cuda/launch.cuh"
+
+typedef enum lh_list_kind { LH_LIST_COMPETING, LH_LIST_NOT_ZERO } lh_list_kind;
+
+typedef struct lh_list {
+    int32_t *slots;   /* [heads, ld], out */
+    int32_t *count;   /* [heads], out */
+    int32_t *chunks;  /* [heads, lh_list_chunks(ld)], work */
+    const uint8_t *x; /* [heads, ld]: lh_entry_state, or anything */
+    const int64_t *len;
+    int64_t heads, ld;
+    lh_list_kind kind;
+} lh_list;
+
+int64_t lh_list_chunks(int64_t ld);
+
+/* Bytes of slots, count and chunks together, a multiple of 16, and where they are in memory of that size. */
+int64_t lh_list_bytes(int64_t heads, int64_t ld);
+void lh_list_place(lh_list *list, void *memory);
+
+/* Two launches, whatever the lengths are. Without heads or slots nothing is done. */
+lh_status lh_list_slots(lh_stream *stream, const char *name, const lh_list *list);
+
+#endif
