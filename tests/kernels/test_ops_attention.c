@@ -9,15 +9,15 @@
  */
 static const tolerance near_f32 = {1e-5, 5e-5};
 
-/* Where the processor multiplies bf16, a block over a bf16 cache may have its queries and weights rounded: a query by
+/* Where what computes multiplies bf16, a block over a bf16 cache may have its queries and weights rounded: a query by
  * 2^-9 of itself, hence a logit (a sum of such terms, here of size 2) by a few 1e-3 and at most 1e-2, and a weight by
  * as much of itself; values stay below 5. */
 static const tolerance near_bf16 = {0, 5e-2};
 
 static tolerance block_tolerance(const rig *g, const attend_case *c)
 {
-    int rounds = strcmp(g->ops->name, "cpu") == 0 && strstr(lh_cpu_isa(), "bf16") && c->kv[0].host.type == LH_BF16;
-    return rounds ? near_bf16 : near_f32;
+    int rounds = strcmp(g->ops->name, "cuda") == 0 || strstr(lh_cpu_isa(), "bf16");
+    return rounds && c->kv[0].host.type == LH_BF16 ? near_bf16 : near_f32;
 }
 
 /* ref adds in f64: what is left is the rounding of the result. */

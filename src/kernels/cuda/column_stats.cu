@@ -184,9 +184,10 @@ static __device__ __forceinline__ void add_head(const column_job &a, const colum
             lh_mma_parts<K::PARTS, K::PARTS>(s[n / 2], rest[n / 2], x, y);
         }
     }
+    if constexpr (K::PARTS > 1) lh_add_all<4 * K::TILES>(&s[0][0], &rest[0][0]);
 #pragma unroll
     for (int n = 0; n < 4 * K::TILES; n++) {
-        float x = s[n / 4][n % 4] + rest[n / 4][n % 4];
+        float x = s[n / 4][n % 4];
         if (a.rows.logit.softcap > 0) x = tanhf(x);
         all[n / 4][n % 4] += exp2f(n % 2 ? fmaf(x, factors.z, factors.w) : fmaf(x, factors.x, factors.y));
     }

@@ -129,6 +129,13 @@ static __device__ __forceinline__ void lh_mma_parts(float c[4], float rest[4], c
     lh_mma(c, a[0], b[0]);
 }
 
+template <int N>
+static __device__ __forceinline__ void lh_add_all(float *x, const float *y)
+{
+#pragma unroll
+    for (int n = 0; n < N; n++) x[n] += y[n];
+}
+
 /* Eight numbers of a row as they are stored. */
 template <typename T>
 struct lh_eight;

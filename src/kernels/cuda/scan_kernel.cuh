@@ -185,8 +185,7 @@ static __device__ __forceinline__ void products(float s[K::HALVES][4], const lh_
             add_chunk<K>(s, rest, keys[c], q);
         }
     }
-#pragma unroll
-    for (int i = 0; i < 4 * K::HALVES; i++) s[i / 4][i % 4] += rest[i / 4][i % 4];
+    lh_add_all<4 * K::HALVES>(&s[0][0], &rest[0][0]);
 }
 
 /* From products to logits, -inf where a row does not see the entry. */

@@ -1,0 +1,368 @@
+/* attend_block: softmax attention of a block of rows over ragged caches, tile by tile (FlashAttention-2, arXiv
+ * 2307.08691). A block of threads has 128 rows (64 where registers are short): tokens times the query heads that share
+ * a KV head, so keys and values are read once for all of them; a warp has 32 of the rows, with their sums in registers,
+ * and all of them meet 64 entries at a time, copied to shared memory while the tile before is worked on. Over a bf16
+ * cache queries and weights are rounded to bf16; over an f32 cache everything goes in three parts. */
+#include "kernels/cuda/attend_tile.cuh"
+
+/* A warp's rows: lane 4 g + t has rows g and g + 8 of each tile of 16 (i = 0, 1), of these a share of the mass and the
+ * sums of dimensions 64 c + 16 t + j ([2 i]) and 64 c + 16 t + 8 + j ([2 i + 1]). */
+template <typename K>
+struct attend_state {
+    float top[K::TILES][2], mass[K::TILES][2];
+    float sum[K::TILES][K::D / 64][8][4];
+};
+
+/* What the lane's rows see: slots below `limit` at positions above `before`; and the least and most limit of the warp.
+ * Slots of a head are counted in 32 bits here, where registers are short: 2^31 entries are more than a device holds. */
+template <typename K>
+struct attend_sight {
+    int limit[K::TILES][2], before[K::TILES][2];
+    int least_limit, most_limit;
+};
+
+template <typename K>
+static __device__ void look(const attend_job &a, const attend_place &p, attend_sight<K> *sight)
+{
+    int least = INT32_MAX, most = 0;
+#pragma unroll
+    for (int n = 0; n < 2 * K::TILES; n++) {
+        int64_t row = p.row0 + lh_warp() * 16 * K::TILES + 8 * n + lh_lane() / 4, t = row / p.count;
+        int before = -1, limit = 0;
+        if (row < p.rows) {
+            limit = (int)(p.len - a.tokens + t + 1);
+            if (a.logit.window > 0) before = lh_sight_of(a.positions, NULL, a.logit.window, t).before;
+            least = limit < least ? limit : least;
+            most = limit > most ? limit : most;
+        }
+        sight->limit[n / 2][n % 2] = limit;
+        sight->before[n / 2][n % 2] = before;
+    }
+    sight->least_limit = -lh_warp_max(-least);
+    sight->most_limit = lh_warp_max(most);
+}
+
+/* ---- which tiles ---- */
+
+/* Tiles of entries that the block's rows may see. Where positions are stored and there is a window, `ahead` says which
+ * of the 8 tiles from `group` on have an entry in it. */
+typedef struct attend_tiles {
+    int64_t end, tiles;       /* entries and tiles */
+    int64_t first;            /* the first tile that counts */
+    int before;               /* entries up to this position are seen by no row */
+    const int32_t *positions; /* of the head, where they have to be looked at; else NULL */
+    int group;
+    unsigned ahead;
+} attend_tiles;
+
+template <typename K>
+static __device__ void find_tiles(const attend_job &a, const attend_place &p, attend_tiles *tiles)
+{
+    int64_t last = p.row0 + K::ROWS - 1 < p.rows - 1 ? p.row0 + K::ROWS - 1 : p.rows - 1, end;
+    end = p.len - a.tokens + last / p.count + 1;
+    *tiles = attend_tiles{end > 0 ? (int)end : 0, 0, 0, -1, NULL, -1, 0};
+    tiles->tiles = (tiles->end + K::KEYS - 1) / K::KEYS;
+    if (a.logit.window <= 0) return;
+    tiles->before = INT32_MAX;
+    for (int64_t t = p.row0 / p.count; t <= last / p.count; t++) {
+        int before = lh_sight_of(a.positions, NULL, a.logit.window, t).before;
+        tiles->before = before < tiles->before ? before : tiles->before;
+    }
+    if (a.kv.positions)
+        tiles->positions = a.kv.positions + p.offset;
+    else
+        tiles->first = (tiles->before + 1) / K::KEYS;
+}
+
+/* The next tile from `tile` on in which a row may see something; all threads call it. */
+template <typename K>
+static __device__ int next_tile(attend_tiles *tiles, int tile)
+{
+    enum { EACH = 8 * K::KEYS / ATTEND_THREADS }; /* slots of a thread; 16 threads have a tile */
+    __shared__ unsigned seen[ATTEND_WARPS];
+    if (tile < tiles->first) tile = tiles->first;
+    while (tiles->positions && tile < tiles->tiles) {
+        if (tile / 8 != tiles->group) {
+            int any = 0;
+            tiles->group = tile / 8;
+            for (int i = 0; i < EACH; i++) {
+                int slot = tiles->group * 8 * K::KEYS + (int)threadIdx.x * EACH + i;
+                any |= slot < tiles->end && tiles->positions[slot] > tiles->before;
+            }
+            unsigned lanes = __ballot_sync(LH_ALL, any);
+            __syncthreads();
+            if (lh_lane() == 0) seen[lh_warp()] = ((lanes & 0xffff) != 0) | ((lanes >> 16) != 0) << 1;
+            __syncthreads();
+            tiles->ahead = seen[0] | seen[1] << 2 | seen[2] << 4 | seen[3] << 6;
+        }
+        if (tiles->ahead >> tile % 8 & 1) break;
+        tile++;
+    }
+    return tile;
+}
+
+/* ---- a tile ---- */
+
+/* s: logits of the warp's rows, [tile of rows][8 entries][row g: entries 2 t, 2 t + 1; row g + 8]. */
+template <typename K>
+static __device__ __forceinline__ void products(float s[K::TILES][K::KEYS / 8][4], const uint4 *queries,
+                                                const uint4 *keys)
+{
+    enum { Q_PIECES = K::D / 8, K_PIECES = K::D * K::BYTES / 16 };
+    int g = lh_lane() / 4, t = lh_lane() % 4, row0 = lh_warp() * 16 * K::TILES;
+    float rest[K::TILES][K::KEYS / 8][4] = {};
+#pragma unroll
+    for (int c = 0; c < K::D / 32; c++) {
+        uint4 q[K::TILES][K::PARTS][2];
+#pragma unroll
+        for (int n = 0; n < 2 * K::TILES * K::PARTS; n++) {
+            int m = n / 2 / K::PARTS, part = n / 2 % K::PARTS, k = row0 + 16 * m + 8 * (n % 2) + g;
+            q[m][part][n % 2] = queries[(part * K::ROWS + k) * Q_PIECES + ((4 * c + t) ^ key_turn(g, 2))];
+        }
+#pragma unroll
+        for (int n = 0; n < K::KEYS / 8; n++) {
+            lh_eight<typename K::T> key;
+            read_eight(&key, keys + (8 * n + g) * K_PIECES, 4 * c + t, key_turn(g, K::BYTES));
+#pragma unroll
+            for (int e = 0; e < 2; e++) {
+                unsigned x[K::PARTS][4], y[K::PARTS][2], word[K::PARTS];
+#pragma unroll
+                for (int i = 0; i < 2; i++) {
+                    lh_cut_along(word, key, 2 * e + i);
+#pragma unroll
+                    for (int part = 0; part < K::PARTS; part++) y[part][i] = word[part];
+                }
+#pragma unroll
+                for (int m = 0; m < K::TILES; m++) {
+#pragma unroll
+                    for (int i = 0; i < 4 * K::PARTS; i++)
+                        x[i / 4][i % 4] = lh_of(q[m][i / 4][i % 2], 2 * e + i % 4 / 2);
+                    lh_mma_parts<K::PARTS, K::PARTS>(s[m][n], rest[m][n], x, y);
+                }
+            }
+        }
+    }
+    if constexpr (K::PARTS > 1) lh_add_all<K::TILES * K::KEYS / 2>(&s[0][0][0], &rest[0][0][0]);
+}
+
+/* -inf where a row does not see an entry. */
+template <typename K>
+static __device__ __forceinline__ void mask(float s[K::TILES][K::KEYS / 8][4], const attend_sight<K> &sight,
+                                            const attend_place &p, const attend_job &a, int slot)
+{
+    const int32_t *positions = a.kv.positions ? a.kv.positions + p.offset : NULL;
+#pragma unroll
+    for (int n = 0; n < K::KEYS / 8; n++) {
+#pragma unroll
+        for (int e = 0; e < 2; e++) {
+            int j = slot + 8 * n + lh_lane() % 4 * 2 + e, at = j;
+            if (a.logit.window > 0 && positions) at = j < p.len ? positions[j] : -1;
+#pragma unroll
+            for (int i = 0; i < 2 * K::TILES; i++) {
+                if (j >= sight.limit[i / 2][i % 2] || at <= sight.before[i / 2][i % 2])
+                    s[i / 2][n][i % 2 * 2 + e] = -INFINITY;
+            }
+        }
+    }
+}
+
+/* Logits become weights; masses and sums so far are brought to the new highest logit. */
+template <typename K>
+static __device__ __forceinline__ void weigh(float s[K::TILES][K::KEYS / 8][4], attend_state<K> *state)
+{
+    float shrink[K::TILES][2];
+    int moved = 0;
+#pragma unroll
+    for (int r = 0; r < 2 * K::TILES; r++) {
+        int m = r / 2, i = r % 2;
+        float top = -INFINITY, sum = 0.0f, shift;
+#pragma unroll
+        for (int n = 0; n < K::KEYS / 8; n++) top = fmaxf(top, fmaxf(s[m][n][2 * i], s[m][n][2 * i + 1]));
+        top = fmaxf(top, __shfl_xor_sync(LH_ALL, top, 1));
+        top = fmaxf(top, __shfl_xor_sync(LH_ALL, top, 2));
+        top = fmaxf(top, state->top[m][i]);
+        shift = lh_shift(top);
+        shrink[m][i] = lh_weight(state->top[m][i], shift);
+        moved |= top != state->top[m][i];
+        state->top[m][i] = top;
+#pragma unroll
+        for (int n = 0; n < K::KEYS / 8; n++) {
+            s[m][n][2 * i] = lh_weight(s[m][n][2 * i], shift);
+            s[m][n][2 * i + 1] = lh_weight(s[m][n][2 * i + 1], shift);
+            sum += s[m][n][2 * i] + s[m][n][2 * i + 1];
+        }
+        state->mass[m][i] = fmaf(state->mass[m][i], shrink[m][i], sum);
+    }
+    if (!__any_sync(LH_ALL, moved)) return;
+#pragma unroll
+    for (int n = 0; n < K::TILES * K::D / 8; n++) {
+        float *sum = state->sum[n / (K::D / 8)][n / 8 % (K::D / 64)][n % 8];
+#pragma unroll
+        for (int i = 0; i < 4; i++) sum[i] *= shrink[n / (K::D / 8)][i / 2];
+    }
+}
+
+/* Weights times values, 16 entries at a time. */
+template <typename K>
+static __device__ __forceinline__ void add_values(attend_state<K> *state, const float s[K::TILES][K::KEYS / 8][4],
+                                                  const uint4 *values)
+{
+    enum { PIECES = K::D * K::BYTES / 16 };
+    int g = lh_lane() / 4, t = lh_lane() % 4;
+#pragma unroll
+    for (int k = 0; k < K::KEYS / 16; k++) {
+        unsigned x[K::TILES][K::PARTS][4], word[K::PARTS];
+#pragma unroll
+        for (int n = 0; n < 4 * K::TILES; n++) {
+            const float *pair = &s[n / 4][2 * k + n % 4 / 2][n % 2 * 2];
+            lh_cut_pair<K::PARTS>(word, pair[0], pair[1]);
+#pragma unroll
+            for (int part = 0; part < K::PARTS; part++) x[n / 4][part][n % 4] = word[part];
+        }
+#pragma unroll
+        for (int c = 0; c < K::D / 64; c++) {
+            lh_eight<typename K::T> v[4];
+#pragma unroll
+            for (int e = 0; e < 4; e++) {
+                int row = 16 * k + e / 2 * 8 + 2 * t + e % 2;
+                read_eight(&v[e], values + row * PIECES, 8 * c + g, value_turn(row, K::BYTES));
+            }
+#pragma unroll
+            for (int j = 0; j < 8; j++) {
+                unsigned y[K::PARTS][2];
+#pragma unroll
+                for (int i = 0; i < 2; i++) {
+                    lh_cut_across(word, v[2 * i], v[2 * i + 1], j);
+#pragma unroll
+                    for (int part = 0; part < K::PARTS; part++) y[part][i] = word[part];
+                }
+#pragma unroll
+                for (int m = 0; m < K::TILES; m++)
+                    lh_mma_parts<K::PARTS, K::PARTS>(state->sum[m][c][j], state->sum[m][c][j], x[m], y);
+            }
+        }
+    }
+}
+
+template <typename K>
+static __device__ __forceinline__ void attend_tile(const attend_job &a, const attend_place &p,
+                                                   const attend_sight<K> &sight, attend_state<K> *state,
+                                                   const uint4 *tile[2], int slot)
+{
+    float s[K::TILES][K::KEYS / 8][4] = {};
+    if (slot >= sight.most_limit) return;
+    products<K>(s, (const uint4 *)lh_shared(), tile[0]);
+    if (a.logit.softcap > 0) {
+#pragma unroll
+        for (int n = 0; n < K::TILES * K::KEYS / 2; n++) {
+            float *x = &s[n / 4 / (K::KEYS / 8)][n / 4 % (K::KEYS / 8)][n % 4];
+            *x = a.logit.softcap * tanhf(*x);
+        }
+    }
+    if (a.logit.window > 0 || slot + K::KEYS > sight.least_limit) mask<K>(s, sight, p, a, slot);
+    weigh<K>(s, state);
+    add_values<K>(state, s, tile[1]);
+}
+
+template <typename K>
+static __device__ void write_rows(const attend_job &a, const attend_place &p, const attend_state<K> &state)
+{
+    int g = lh_lane() / 4, t = lh_lane() % 4, dim = a.form.dim;
+#pragma unroll
+    for (int r = 0; r < 2 * K::TILES; r++) {
+        int64_t row = p.row0 + lh_warp() * 16 * K::TILES + 8 * r + g, token = row / p.count, i = p.i0 + row % p.count;
+        float mass = state.mass[r / 2][r % 2];
+        mass += __shfl_xor_sync(LH_ALL, mass, 1);
+        mass += __shfl_xor_sync(LH_ALL, mass, 2);
+        if (row >= p.rows) continue;
+        if (a.lse && t == 0)
+            a.lse[token * a.map.heads + i] = mass != 0 ? lh_shift(state.top[r / 2][r % 2]) + logf(mass) : -INFINITY;
+        float *o = a.o + token * a.o_ld + i * dim;
+#pragma unroll
+        for (int n = 0; n < K::D / 4; n++) { /* a lane has 16 dimensions of 64 */
+            int c = n / 16, x = 64 * c + 16 * t + n % 16;
+            float sum = state.sum[r / 2][c][n % 8][r % 2 * 2 + n % 16 / 8];
+            if (x < dim) o[x] = mass != 0 ? sum / mass : 0.0f;
+        }
+    }
+}
+
+/* blockIdx.x: tiles of rows, y: KV heads. */
+template <typename K>
+static __global__ void __launch_bounds__(ATTEND_THREADS, K::D <= 128 ? 2 : 1)
+    attend_kernel(const __grid_constant__ attend_job a)
+{
+    enum { TILE = K::TILE_BYTES / 16 };
+    attend_place p = place_of(a, K::ROWS);
+    attend_sight<K> sight;
+    attend_state<K> state = {};
+    attend_tiles tiles;
+    uint4 *shared = (uint4 *)(lh_shared() + K::QUERY_BYTES);
+    const typename K::T *k = (const typename K::T *)a.kv.k + p.offset * a.form.dim,
+                        *v = (const typename K::T *)a.kv.v + p.offset * a.form.dim;
+    if (p.row0 >= p.rows) return;
+    find_tiles<K>(a, p, &tiles);
+    look<K>(a, p, &sight);
+    for (int r = 0; r < 2 * K::TILES; r++) state.top[r / 2][r % 2] = -INFINITY;
+    stage_rows<K>(a, p, (uint4 *)lh_shared());
+    int next = next_tile<K>(&tiles, 0), now = -1;
+    for (int turn = 0; now < tiles.tiles; turn ^= 1) {
+        /* The tile after this one goes where the one before was, which all have left. */
+        if (next < tiles.tiles) {
+            int left = tiles.end - next * K::KEYS < K::KEYS ? tiles.end - next * K::KEYS : +K::KEYS;
+            int64_t at = (int64_t)next * K::KEYS * a.form.dim;
+            copy_tile<K>(shared + 2 * turn * TILE, k + at, left, a.form, OF_KEYS);
+            copy_tile<K>(shared + (2 * turn + 1) * TILE, v + at, left, a.form, OF_VALUES);
+        }
+        lh_copy_commit();
+        lh_copy_wait<1>(); /* for the tile of the turn before */
+        __syncthreads();
+        const uint4 *tile[2] = {shared + 2 * (turn ^ 1) * TILE, shared + (2 * (turn ^ 1) + 1) * TILE};
+        if (now >= 0) attend_tile<K>(a, p, sight, &state, tile, now * K::KEYS);
+        __syncthreads();
+        now = next;
+        if (now < tiles.tiles) next = next_tile<K>(&tiles, now + 1);
+    }
+    write_rows<K>(a, p, state);
+}
+
+/* ---- the operation ---- */
+
+typedef struct attend_way {
+    void (*kernel)(attend_job);
+    int64_t rows, shared;
+} attend_way;
+
+template <typename T, int D>
+static attend_way way_for(void)
+{
+    typedef attend_kind<T, D> K;
+    return attend_way{attend_kernel<K>, K::ROWS, K::SHARED};
+}
+
+template <typename T>
+static attend_way way_of(int64_t dim)
+{
+    if (dim <= 64) return way_for<T, 64>();
+    return dim <= 128 ? way_for<T, 128>() : way_for<T, 256>();
+}
+
+lh_status lh_cuda_attend_block(lh_stream *stream, const lh_attend_block_args *b)
+{
+    lh_status st = LH_OK;
+    int64_t dim = b->kv->head_dim, heads, tiles;
+    attend_job a = {b->o, b->lse, b->q, b->positions, *b->kv, b->map, b->logit, b->tokens, b->q_ld, b->o_ld, 0, {0, 0}};
+    attend_way way;
+    if (b->tokens == 0 || b->map.heads == 0 || dim == 0) return LH_OK;
+    if (dim > 256)
+        LH_FAIL(LH_EINTERNAL, "attend_block on a GPU: heads of %lld dimensions, more than 256", (long long)dim);
+    a.first_head = b->map.first / b->map.group;
+    a.form = lh_form_of(b->kv);
+    heads = (b->map.first + b->map.heads - 1) / b->map.group + 1 - a.first_head;
+    way = b->kv->type == LH_F32 ? way_of<float>(dim) : way_of<__nv_bfloat16>(dim);
+    tiles = (b->tokens * b->map.group + way.rows - 1) / way.rows;
+    LH_TRY(lh_launch(stream, "attend_block",
+                     lh_shape{dim3((unsigned)tiles, (unsigned)heads), ATTEND_THREADS, way.shared}, way.kernel, a));
+done:
+    return st;
+}

@@ -1,0 +1,143 @@
+/* attend_tile.cuh - tiles of queries, keys and values in shared memory for attend_block. Rows are cut in pieces of 16
+ * bytes, which lie in an order that depends on the row, so that the lanes that read at the same time find different
+ * banks. Keys and values of the next tile are copied while one is worked on. */
+#ifndef LH_KERNELS_CUDA_ATTEND_TILE_CUH
+#define LH_KERNELS_CUDA_ATTEND_TILE_CUH
+
+#include "kernels/cuda/mma.cuh"
+#include "kernels/cuda/softmax.cuh"
+
+enum { ATTEND_WARPS = 4, ATTEND_THREADS = ATTEND_WARPS * LH_WARP };
+
+template <typename T_, int D_>
+struct attend_kind {
+    typedef T_ T;
+    enum {
+        D = D_,                                       /* dimensions that there is room for */
+        BYTES = sizeof(T_),                           /* of a number */
+        PARTS = lh_parts<T_>::COUNT,                  /* of queries and weights, too: over bf16 they are rounded */
+        TILES = sizeof(T_) == 2 && D_ <= 128 ? 2 : 1, /* of 16 rows that a warp has */
+        ROWS = 16 * TILES * ATTEND_WARPS,
+        KEYS = D_ > 128 ? 64 / (int)sizeof(T_) : 128 / (int)sizeof(T_), /* entries of a tile: 64, 32 or 16 */
+        QUERY_BYTES = PARTS * ROWS * D_ * 2,
+        TILE_BYTES = KEYS * D_ * (int)sizeof(T_),
+        SHARED = QUERY_BYTES + 4 * TILE_BYTES /* two of keys, two of values */
+    };
+};
+
+typedef struct attend_job {
+    float *o, *lse;
+    const float *q;
+    const int32_t *positions;
+    lh_ragged kv;
+    lh_grouping map;
+    lh_logit logit;
+    int64_t tokens, q_ld, o_ld, first_head;
+    lh_form form;
+} attend_job;
+
+/* Which of eight neighbouring pieces takes the place of which: what a row's number of a piece is changed by. */
+static __device__ __forceinline__ int key_turn(int row, int bytes)
+{
+    return bytes == 2 ? (row & 1) << 2 : row & 1;
+}
+static __device__ __forceinline__ int value_turn(int row, int bytes)
+{
+    return bytes == 2 ? (row >> 1 & 3) << 1 : (row >> 1 & 1) | (row >> 2 & 1) << 2;
+}
+
+/* Eight numbers from 8 n on of a row in shared memory; row: its first piece. */
+static __device__ __forceinline__ void read_eight(lh_eight<__nv_bfloat16> *e, const uint4 *row, int n, int turn)
+{
+    e->w = row[n ^ turn];
+}
+static __device__ __forceinline__ void read_eight(lh_eight<float> *e, const uint4 *row, int n, int turn)
+{
+    e->x = ((const float4 *)row)[2 * n ^ turn];
+    e->y = ((const float4 *)row)[(2 * n + 1) ^ turn];
+}
+static __device__ __forceinline__ void write_eight(const lh_eight<__nv_bfloat16> &e, uint4 *row, int n, int turn)
+{
+    row[n ^ turn] = e.w;
+}
+static __device__ __forceinline__ void write_eight(const lh_eight<float> &e, uint4 *row, int n, int turn)
+{
+    ((float4 *)row)[2 * n ^ turn] = e.x;
+    ((float4 *)row)[(2 * n + 1) ^ turn] = e.y;
+}
+
+/* KEYS rows of keys or values from slot `slot` of a cache on, which ends at `end`: zeros behind it, so that 0 times
+ * them is 0. `values`: whose order. */
+typedef enum tile_order { OF_KEYS, OF_VALUES } tile_order;
+
+template <typename K>
+static __device__ __forceinline__ void copy_tile(uint4 *to, const typename K::T *from, int rows, lh_form form,
+                                                 tile_order order)
+{
+    enum { PIECES = K::D * K::BYTES / 16, NUMBERS = 16 / K::BYTES, EIGHTS = K::D / 8 };
+    for (int n = (int)threadIdx.x; n < K::KEYS * PIECES && form.wide; n += ATTEND_THREADS) {
+        int row = n / PIECES, piece = n % PIECES, there = row < rows && piece * NUMBERS < form.dim;
+        int turn = order == OF_KEYS ? key_turn(row, K::BYTES) : value_turn(row, K::BYTES);
+        lh_copy_async(to + row * PIECES + (piece ^ turn),
+                      there ? from + (int64_t)row * form.dim + piece * NUMBERS : from, there ? 16 : 0);
+    }
+    for (int n = (int)threadIdx.x; n < K::KEYS * EIGHTS && !form.wide; n += ATTEND_THREADS) {
+        int row = n / EIGHTS, e = n % EIGHTS;
+        int turn = order == OF_KEYS ? key_turn(row, K::BYTES) : value_turn(row, K::BYTES);
+        lh_eight<typename K::T> eight;
+        lh_load(&eight, from + (int64_t)row * form.dim + 8 * e, row < rows ? form.dim - 8 * e : 0, 0);
+        write_eight(eight, to + row * PIECES, e, turn);
+    }
+}
+
+/* Which rows a block has: row k is that of token (row0 + k) / count and query head i0 + (row0 + k) % count. */
+typedef struct attend_place {
+    int64_t head, i0, count, row0, rows; /* rows: of the KV head, all tiles */
+    int64_t len, offset;
+} attend_place;
+
+static __device__ __forceinline__ attend_place place_of(const attend_job &a, int rows_of_block)
+{
+    attend_place p;
+    const lh_grouping &map = a.map;
+    p.head = a.first_head + blockIdx.y;
+    int64_t low = p.head * map.group > map.first ? p.head * map.group : map.first, most = map.first + map.heads,
+            high = (p.head + 1) * map.group < most ? (p.head + 1) * map.group : most;
+    p.i0 = low - map.first;
+    p.count = high - low;
+    p.row0 = (int64_t)(gridDim.x - 1 - blockIdx.x) * rows_of_block; /* the last rows see the most: they go first */
+    p.rows = a.tokens * p.count;
+    p.len = a.kv.len[p.head];
+    p.offset = a.kv.offset[p.head];
+    return p;
+}
+
+/* Queries times what makes of them logits: [PARTS, ROWS, D] bf16 in the order of keys, zeros behind rows and
+ * dimensions. */
+template <typename K>
+static __device__ void stage_rows(const attend_job &a, const attend_place &p, uint4 *to)
+{
+    enum { EIGHTS = K::D / 8 };
+    float factor = a.logit.softcap > 0 ? a.logit.scale / a.logit.softcap : a.logit.scale;
+    for (int n = (int)threadIdx.x; n < K::ROWS * EIGHTS; n += ATTEND_THREADS) {
+        int k = n / EIGHTS, e = n % EIGHTS;
+        int64_t row = p.row0 + k;
+        const float *q = a.q + row / p.count * a.q_ld + (p.i0 + row % p.count) * a.form.dim;
+        unsigned words[K::PARTS][4], word[K::PARTS];
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            int x = 8 * e + 2 * i;
+            float first = row < p.rows && x < a.form.dim ? q[x] * factor : 0.0f,
+                  second = row < p.rows && x + 1 < a.form.dim ? q[x + 1] * factor : 0.0f;
+            lh_cut_pair<K::PARTS>(word, first, second);
+#pragma unroll
+            for (int part = 0; part < K::PARTS; part++) words[part][i] = word[part];
+        }
+#pragma unroll
+        for (int part = 0; part < K::PARTS; part++)
+            to[(part * K::ROWS + k) * EIGHTS + (e ^ key_turn(k, 2))] =
+                make_uint4(words[part][0], words[part][1], words[part][2], words[part][3]);
+    }
+}
+
+#endif
