@@ -48,24 +48,30 @@ lh_status lh_cuda_finish_scores(lh_stream *stream, const lh_finish_scores_args *
     return lh_launch(stream, "finish_scores", lh_shape{grid, THREADS, 0}, finish_kernel, finish_job{*a, *a->kv});
 }
 
-/* blockIdx.y: heads; a thread a column. A maximum passes over what is no number, and a sum does not. */
-static __global__ void reduce_kernel(lh_group_reduce_args a)
+/* One head at column j. A maximum passes over what is no number, and a sum does not. */
+static __device__ __forceinline__ float reduced(const lh_group_reduce_args &a, int64_t h, int64_t j)
 {
-    const float *x = a.x + blockIdx.y * a.group * a.x_ld;
-    for (int64_t j = lh_grid_first(); j < a.cols; j += lh_grid_step()) {
-        double sum = 0.0;
-        float top = -INFINITY;
-        for (int64_t i = 0; i < a.group; i++) {
-            sum += (double)x[i * a.x_ld + j];
-            top = fmaxf(top, x[i * a.x_ld + j]);
-        }
-        double reduced = a.kind == LH_GROUP_MAX ? (double)top : a.kind == LH_GROUP_MEAN ? sum / (double)a.group : sum;
-        a.y[blockIdx.y * a.y_ld + j] = (float)((double)a.factor * reduced);
+    const float *x = a.x + h * a.group * a.x_ld + j;
+    double sum = 0.0;
+    float top = -INFINITY;
+    for (int64_t i = 0; i < a.group; i++) {
+        sum += (double)x[i * a.x_ld];
+        top = fmaxf(top, x[i * a.x_ld]);
     }
+    double joined = a.kind == LH_GROUP_MAX ? (double)top : a.kind == LH_GROUP_MEAN ? sum / (double)a.group : sum;
+    return (float)((double)a.factor * joined);
 }
 
+/* A thread a column, of every gridDim.y-th head. */
+static __global__ void reduce_kernel(lh_group_reduce_args a)
+{
+    for (int64_t j = lh_grid_first(); j < a.cols; j += lh_grid_step())
+        for (int64_t h = blockIdx.y; h < a.heads; h += gridDim.y) a.y[h * a.y_ld + j] = reduced(a, h, j);
+}
+
+/* In place row h of y lies over a row of an earlier group or of its own: a thread then has all heads, in order. */
 lh_status lh_cuda_group_reduce(lh_stream *stream, const lh_group_reduce_args *a)
 {
-    dim3 grid(lh_blocks(a->cols, THREADS), (unsigned)a->heads);
+    dim3 grid(lh_blocks(a->cols, THREADS), a->y == a->x && a->heads > 0 ? 1u : (unsigned)a->heads);
     return lh_launch(stream, "group_reduce", lh_shape{grid, THREADS, 0}, reduce_kernel, *a);
 }

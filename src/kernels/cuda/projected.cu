@@ -1,15 +1,10 @@
 /* Norms of values behind the output projection: a matrix product of which only the sums of absolute values are kept.
- * The slots that are wanted are listed (list.cuh); a block has 64 of them and a query head, and takes the columns in
- * order (product.cuh). What a thread has of an entry is added up in double, 8 columns at a time. Bound by arithmetic.
+ * The slots that are wanted are listed (list.cuh). Here, in f32, a block has 64 of them and a query head, and takes the
+ * columns in order (product.cuh). What a thread has of an entry is added up in double, 8 columns at a time. Bound by
+ * arithmetic.
  */
-#include "kernels/cuda/list.cuh"
 #include "kernels/cuda/product.cuh"
-
-typedef struct lh_projected {
-    lh_projected_norms_args args;
-    lh_ragged kv;
-    lh_list list;
-} lh_projected;
+#include "kernels/cuda/projected.cuh"
 
 template <typename V, typename W>
 static __device__ void project(double (&norms)[8], const lh_factors<V, W> &f, lh_product_room *room)
@@ -49,24 +44,29 @@ static __global__ void __launch_bounds__(PRODUCT_THREADS) projected_norms_kernel
     }
 }
 
-/* Blocks of a query head, which goes on with a stride where more is wanted. */
-static unsigned projected_blocks(const lh_stream *stream, const lh_projected_norms_args *a)
+unsigned lh_projected_blocks(const lh_stream *stream, const lh_projected_norms_args *a, int64_t each)
 {
-    unsigned most = (unsigned)((a->ld + PRODUCT_ROWS - 1) / PRODUCT_ROWS);
+    unsigned most = (unsigned)((a->ld + each - 1) / each);
     return min(most, lh_blocks_per_head(stream, a->map.heads));
+}
+
+static lh_status project_in_f32(lh_stream *stream, const lh_projected *p)
+{
+    typedef __nv_bfloat16 bf16;
+    lh_shape shape = {dim3(lh_projected_blocks(stream, &p->args, PRODUCT_ROWS), (unsigned)p->args.map.heads),
+                      PRODUCT_THREADS, 0};
+    lh_dtype type = p->args.type;
+    auto *kernel = p->kv.type == LH_F32
+                       ? (type == LH_F32 ? projected_norms_kernel<float, float> : projected_norms_kernel<float, bf16>)
+                       : (type == LH_F32 ? projected_norms_kernel<bf16, float> : projected_norms_kernel<bf16, bf16>);
+    return lh_launch(stream, "projected_norms", shape, kernel, *p);
 }
 
 lh_status lh_cuda_projected_norms(lh_stream *stream, const lh_projected_norms_args *a)
 {
-    typedef __nv_bfloat16 bf16;
     lh_status st = LH_OK;
     void *memory = NULL;
     lh_projected p = {*a, *a->kv, {}};
-    lh_shape shape = {dim3(projected_blocks(stream, a), (unsigned)a->map.heads), PRODUCT_THREADS, 0};
-    auto *kernel =
-        a->kv->type == LH_F32
-            ? (a->type == LH_F32 ? projected_norms_kernel<float, float> : projected_norms_kernel<float, bf16>)
-            : (a->type == LH_F32 ? projected_norms_kernel<bf16, float> : projected_norms_kernel<bf16, bf16>);
     if (a->map.heads == 0 || a->ld == 0) return LH_OK;
     p.list.x = a->wanted;
     p.list.len = a->kv->len;
@@ -77,7 +77,7 @@ lh_status lh_cuda_projected_norms(lh_stream *stream, const lh_projected_norms_ar
     lh_list_place(&p.list, memory);
     LH_TRY(lh_list_slots(stream, "projected_norms", &p.list));
     LH_TRY(lh_stream_zero(stream, a->y, a->map.heads * a->y_ld * (int64_t)sizeof *a->y));
-    LH_TRY(lh_launch(stream, "projected_norms", shape, kernel, p));
+    LH_TRY(lh_projects_on_tensor_cores(a) ? lh_project_on_tensor_cores(stream, &p) : project_in_f32(stream, &p));
 done:
     return st;
 }
