@@ -10,6 +10,7 @@
 
 #include "base/status.h"
 #include "base/version.h"
+#include "bench/bench.h"
 #include "engine/engine.h"
 #include "engine/generate.h"
 #include "engine/plan.h"

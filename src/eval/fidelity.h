@@ -3,7 +3,7 @@
 #define LH_EVAL_FIDELITY_H
 
 #include "eval/caches.h"
-#include "eval/table.h"
+#include "base/table.h"
 #include "eval/texts.h"
 
 typedef struct lh_fidelity_request {

@@ -4,7 +4,7 @@
 
 #include "eval/caches.h"
 #include "eval/needle_prompt.h"
-#include "eval/table.h"
+#include "base/table.h"
 
 /* Whether policies see the question: it is inside the prompt (question-aware), or comes behind the eviction. */
 typedef enum lh_scenario { LH_QUESTION_AWARE, LH_CONTEXT_ONLY, LH_SCENARIOS } lh_scenario;

@@ -8,7 +8,7 @@
 
 #include "base/file.h"
 #include "eval/grid.h"
-#include "eval/table.h"
+#include "base/table.h"
 #include "eval/texts.h"
 #include "suite.h"
 

@@ -1,6 +1,6 @@
-/* table.h - the results of a task: rows of named columns, as CSV, as JSON and as a group of an analysis file. */
-#ifndef LH_EVAL_TABLE_H
-#define LH_EVAL_TABLE_H
+/* table.h - results as rows of named columns: as CSV, as JSON and as a group of an analysis file. */
+#ifndef LH_BASE_TABLE_H
+#define LH_BASE_TABLE_H
 
 #include <jansson.h>
 #include <stdint.h>

@@ -1,4 +1,4 @@
-#include "eval/table.h"
+#include "base/table.h"
 
 #include <math.h>
 #include <stdlib.h>

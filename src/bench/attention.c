@@ -1,0 +1,145 @@
+/* Attention of blocks of rows, and what policies observe of it. */
+#include <stdio.h>
+
+#include "bench/bench_impl.h"
+
+static const char *const names[] = {"attend_block", "column_stats", "row_lse", NULL};
+
+LH_BENCH_CALL(attend_block)
+LH_BENCH_CALL(column_stats)
+LH_BENCH_CALL(row_lse)
+
+typedef struct attend_case {
+    lh_dtype type;
+    int64_t kv_heads, group, dim, tokens, len;
+} attend_case;
+
+/* What is attended to, with room for all results. */
+typedef struct attend_data {
+    const attend_case *shape;
+    lh_ragged kv;
+    float *q, *o, *lse, *stats;
+    int32_t *positions;
+} attend_data;
+
+static void name_shape(char out[112], const char *what, const attend_case *c, int64_t rows)
+{
+    snprintf(out, 112, "%s%s %lld/%lld x %lld, %lld rows of %lld", what, lh_dtype_name(c->type),
+             (long long)(c->kv_heads * c->group), (long long)c->kv_heads, (long long)c->dim, (long long)rows,
+             (long long)c->len);
+}
+
+/* Pairs of a row and an entry that it sees: the rows are the last entries. */
+static double pairs_of(const attend_case *c, int64_t rows)
+{
+    return (double)rows * (double)c->len - (double)(rows * (rows - 1)) / 2;
+}
+
+/* The last `rows` rows observe the cache: as the chunks of a prompt do under policies that look at all rows, as windows
+ * do, and as the row of a decode step does. *all_s: the median of all statistics. */
+static lh_status run_observed(lh_bench *b, const attend_data *data, int64_t rows, double *all_s)
+{
+    lh_status st = LH_OK;
+    const attend_case *c = data->shape;
+    const int64_t heads = c->kv_heads * c->group, ld = heads * c->dim, skip = c->tokens - rows;
+    const lh_slot_floats each = {.at = data->stats, .starts = data->kv.offset, .step = 3, .next = 1};
+    lh_column_stats_args sums = {.sums = each,
+                                 .rows = {.q = data->q + skip * ld,
+                                          .positions = data->positions + skip,
+                                          .kv = &data->kv,
+                                          .map = {heads, c->group, 0},
+                                          .logit = {.scale = 0.1f},
+                                          .rows = rows,
+                                          .q_ld = ld},
+                                 .lse = data->lse + skip * heads,
+                                 .lse_ld = heads,
+                                 .parts = 1,
+                                 .cols = c->len};
+    lh_column_stats_args all = sums;
+    lh_row_lse_args lse = {.lse = data->lse + skip * heads, .rows = sums.rows};
+    all.squares = all.counts = each;
+    all.squares.at++;
+    all.counts.at += 2;
+    lh_bench_case w[] = {{.name = "row_lse", .call = call_row_lse, .args = &lse},
+                         {.name = "column_stats", .call = call_column_stats, .args = &sums},
+                         {.name = "column_stats", .call = call_column_stats, .args = &all}};
+    const char *const what[] = {"", "sums, ", "all, "};
+    for (int i = 0; i < 3; i++) {
+        name_shape(w[i].shape, what[i], c, rows);
+        w[i].type = c->type;
+        w[i].flops = 2.0 * pairs_of(c, rows) * (double)ld;
+        w[i].bytes = rows == 1 ? (double)(c->kv_heads * c->len * c->dim * lh_dtype_bytes(c->type)) : 0;
+        LH_TRY(lh_bench_run(b, &w[i], all_s));
+    }
+done:
+    return st;
+}
+
+/* What observing all rows takes of what attending takes. */
+static lh_status compare(lh_bench *b, const attend_case *c, double all_s, double attend_s)
+{
+    char shape[112];
+    if (all_s <= 0 || attend_s <= 0) return LH_OK;
+    name_shape(shape, "", c, c->tokens);
+    return lh_bench_ratio(b->result, "time of column_stats, of attend_block's", shape,
+                          (const double[]){all_s / attend_s, 0});
+}
+
+static lh_status run_case(lh_bench *b, const attend_case *c)
+{
+    lh_status st = LH_OK;
+    const int64_t mark = lh_bench_mark(b), heads = c->kv_heads * c->group, ld = heads * c->dim;
+    double attend_s = 0, all_s = 0, window_s;
+    attend_data data = {.shape = c};
+    const lh_bench_cache cache = {c->type, c->kv_heads, c->len, c->dim, 0};
+    LH_TRY(lh_bench_fill(b, &data.kv, &cache, NULL));
+    LH_TRY(lh_bench_normals(b, &data.q, &(lh_bench_normal){LH_F32, c->tokens * ld, 1.0f}));
+    LH_TRY(lh_bench_zeros(b, &data.o, c->tokens * ld * 4));
+    LH_TRY(lh_bench_zeros(b, &data.lse, c->tokens * heads * 4));
+    LH_TRY(lh_bench_zeros(b, &data.stats, c->kv_heads * c->len * 3 * 4));
+    LH_TRY(lh_bench_positions(b, &data.positions, c->len - c->tokens, c->tokens));
+    lh_bench_case block = {.name = "attend_block",
+                           .type = c->type,
+                           .call = call_attend_block,
+                           .flops = 4.0 * pairs_of(c, c->tokens) * (double)ld,
+                           .args = &(lh_attend_block_args){.o = data.o,
+                                                           .lse = data.lse,
+                                                           .q = data.q,
+                                                           .positions = data.positions,
+                                                           .kv = &data.kv,
+                                                           .map = {heads, c->group, 0},
+                                                           .logit = {.scale = 0.1f},
+                                                           .tokens = c->tokens,
+                                                           .q_ld = ld,
+                                                           .o_ld = ld}};
+    if (c->tokens == 1) block.bytes = 2.0 * (double)(c->kv_heads * c->len * c->dim * lh_dtype_bytes(c->type));
+    name_shape(block.shape, "", c, c->tokens);
+    LH_TRY(lh_bench_run(b, &block, &attend_s));
+    LH_TRY(run_observed(b, &data, c->tokens, &all_s));
+    LH_TRY(compare(b, c, all_s, attend_s));
+    if (c->tokens > 32) LH_TRY(run_observed(b, &data, 32, &window_s));
+done:
+    lh_bench_drop(b, mark);
+    return st;
+}
+
+static lh_status run(lh_bench *b)
+{
+    static const attend_case cases[] = {{LH_F32, 3, 3, 64, 512, 512},   {LH_F32, 3, 3, 64, 2048, 2048},
+                                        {LH_F32, 3, 3, 64, 512, 8192},  {LH_F32, 8, 4, 128, 2048, 2048},
+                                        {LH_F32, 8, 4, 128, 512, 8192}, {LH_F32, 3, 3, 64, 20, 4096},
+                                        {LH_F32, 3, 3, 64, 1, 8192},    {LH_F32, 8, 4, 128, 1, 32768}};
+    lh_status st = LH_OK;
+    for (lh_dtype type = LH_F32; type <= LH_BF16; type += LH_BF16 - LH_F32)
+        for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+            attend_case c = cases[i];
+            c.type = type;
+            c.tokens = lh_bench_size(b, c.tokens, 40);
+            c.len = lh_bench_size(b, c.len, 64);
+            LH_TRY(run_case(b, &c));
+        }
+done:
+    return st;
+}
+
+const lh_bench_group lh_bench_attention = {names, run};

@@ -1,0 +1,135 @@
+/* Norms behind the output projection, beside the product that they are the sizes of, and their bounds. */
+#include <stdio.h>
+
+#include "bench/bench_impl.h"
+
+static const char *const names[] = {"projected_norms", "row_moments", "value_bounds", NULL};
+
+LH_BENCH_CALL(gemm)
+LH_BENCH_CALL(projected_norms)
+LH_BENCH_CALL(value_bounds)
+LH_BENCH_CALL(row_moments)
+
+/* Entries of a KV head, its query heads, head dimension and hidden dimension. */
+typedef struct projection {
+    int64_t entries, group, dim, out;
+    lh_dtype type;
+    lh_ragged kv;
+    void *w;
+} projection;
+
+/* The product of which projected_norms adds the sizes up, by gemm, has as many operations: as deep as all query heads
+ * together, which is the better case for gemm. */
+static lh_status measure_product(lh_bench *b, const projection *p, double *median_s)
+{
+    lh_status st = LH_OK;
+    const int64_t in = p->group * p->dim;
+    lh_bench_time time;
+    lh_gemm_args a = {.w = p->w,
+                      .type = p->type,
+                      .tokens = p->entries,
+                      .out = p->out,
+                      .in = in,
+                      .y_ld = p->out,
+                      .x_ld = in,
+                      .w_ld = in};
+    LH_TRY(lh_bench_normals(b, &a.x, &(lh_bench_normal){p->type, p->entries * in, 1.0f}));
+    LH_TRY(lh_bench_zeros(b, &a.y, p->entries * p->out * 4));
+    LH_TRY(lh_bench_measure(b, &(lh_bench_case){.name = "gemm", .call = call_gemm, .args = &a}, &time));
+    *median_s = time.median_s;
+done:
+    return st;
+}
+
+static lh_status run_norms(lh_bench *b, const projection *p)
+{
+    lh_status st = LH_OK;
+    double mine, product;
+    uint8_t *wanted;
+    lh_projected_norms_args a = {.kv = &p->kv,
+                                 .map = {p->group, p->group, 0},
+                                 .w = p->w,
+                                 .type = p->type,
+                                 .out = p->out,
+                                 .w_ld = p->group * p->dim,
+                                 .y_ld = p->entries,
+                                 .ld = p->entries};
+    lh_bench_case w = {.name = "projected_norms", .type = p->type, .call = call_projected_norms, .args = &a};
+    if (!lh_bench_wanted(b, w.name)) goto done;
+    LH_TRY(lh_bench_bytes(b, &wanted, p->entries, 1));
+    a.wanted = wanted;
+    LH_TRY(lh_bench_zeros(b, &a.y, p->group * p->entries * 4));
+    w.flops = 2.0 * (double)p->entries * (double)(p->group * p->dim) * (double)p->out;
+    snprintf(w.shape, sizeof w.shape, "%s %lld, %lld x %lld -> %lld", lh_dtype_name(p->type), (long long)p->entries,
+             (long long)p->group, (long long)p->dim, (long long)p->out);
+    LH_TRY(lh_bench_run(b, &w, &mine));
+    if (mine <= 0) goto done;
+    LH_TRY(measure_product(b, p, &product));
+    LH_TRY(
+        lh_bench_ratio(b->result, "rate of projected_norms, of gemm's", w.shape, (const double[]){product / mine, 0}));
+done:
+    return st;
+}
+
+/* What the norms are at most: matrices of the weights, and their forms of the values. */
+static lh_status run_bounds(lh_bench *b, const projection *p)
+{
+    lh_status st = LH_OK;
+    const double flops = 2.0 * (double)p->dim * (double)p->dim;
+    float *forms, *y;
+    lh_row_moments_args moments = {
+        .x = p->w, .type = p->type, .rows = p->out, .heads = p->group, .dim = p->dim, .x_ld = p->group * p->dim};
+    lh_value_bounds_args bounds = {.kv = &p->kv, .factor = 1.0f};
+    lh_bench_case matrices = {.name = "row_moments", .type = p->type, .call = call_row_moments, .args = &moments};
+    lh_bench_case w = {.name = "value_bounds", .type = p->type, .call = call_value_bounds, .args = &bounds};
+    LH_TRY(lh_bench_zeros(b, &moments.products, p->group * p->dim * p->dim * 8));
+    LH_TRY(lh_bench_normals(b, &forms, &(lh_bench_normal){LH_F32, p->dim * p->dim, 0.1f}));
+    LH_TRY(lh_bench_zeros(b, &y, p->entries * 4));
+    bounds.matrices = forms;
+    bounds.y = (lh_slot_floats){.at = y, .step = 1};
+    matrices.flops = flops * (double)(p->out * p->group);
+    w.flops = flops * (double)p->entries;
+    snprintf(matrices.shape, sizeof matrices.shape, "%s %lld x %lld of %lld", lh_dtype_name(p->type), (long long)p->out,
+             (long long)p->group, (long long)p->dim);
+    snprintf(w.shape, sizeof w.shape, "%s %lld of %lld", lh_dtype_name(p->type), (long long)p->entries,
+             (long long)p->dim);
+    LH_TRY(lh_bench_run(b, &matrices, NULL));
+    LH_TRY(lh_bench_run(b, &w, NULL));
+done:
+    return st;
+}
+
+static lh_status run_projection(lh_bench *b, projection p)
+{
+    lh_status st = LH_OK;
+    const int64_t mark = lh_bench_mark(b);
+    p.entries = lh_bench_size(b, p.entries, 48);
+    p.out = lh_bench_size(b, p.out, 64);
+    LH_TRY(lh_bench_fill(b, &p.kv, &(lh_bench_cache){p.type, 1, p.entries, p.dim, 0}, NULL));
+    LH_TRY(lh_bench_normals(b, &p.w, &(lh_bench_normal){p.type, p.out * p.group * p.dim, 0.05f}));
+    LH_TRY(run_norms(b, &p));
+    LH_TRY(run_bounds(b, &p));
+done:
+    lh_bench_drop(b, mark);
+    return st;
+}
+
+static lh_status run(lh_bench *b)
+{
+    static const projection projections[] = {{.entries = 8192, .group = 3, .dim = 64, .out = 576},
+                                             {.entries = 8192, .group = 4, .dim = 128, .out = 4096},
+                                             {.entries = 512, .group = 4, .dim = 128, .out = 4096},
+                                             {.entries = 32, .group = 3, .dim = 64, .out = 576},
+                                             {.entries = 32, .group = 4, .dim = 128, .out = 4096}};
+    lh_status st = LH_OK;
+    for (lh_dtype type = LH_F32; type <= LH_BF16; type += LH_BF16 - LH_F32)
+        for (size_t i = 0; i < sizeof projections / sizeof *projections; i++) {
+            projection p = projections[i];
+            p.type = type;
+            LH_TRY(run_projection(b, p));
+        }
+done:
+    return st;
+}
+
+const lh_bench_group lh_bench_projections = {names, run};

@@ -1,0 +1,155 @@
+#include <math.h>
+#include <stdio.h>
+
+#include "bench/bench_impl.h"
+
+const lh_column lh_bench_columns[] = {{"name", "", LH_COLUMN_LABEL},
+                                      {"shape", "", LH_COLUMN_TEXT},
+                                      {"calls", "", LH_COLUMN_I64},
+                                      {"median_s", "s", LH_COLUMN_F64},
+                                      {"fastest_s", "s", LH_COLUMN_F64},
+                                      {"bytes", "bytes", LH_COLUMN_F64},
+                                      {"flops", "FLOPs", LH_COLUMN_F64},
+                                      {"gb_per_s", "GB/s", LH_COLUMN_F64},
+                                      {"tflops_per_s", "TFLOP/s", LH_COLUMN_F64},
+                                      {"limit", "", LH_COLUMN_LABEL},
+                                      {"share", "share of 1", LH_COLUMN_F64},
+                                      {0}};
+enum { NAME, SHAPE, CALLS, MEDIAN, FASTEST, BYTES, FLOPS, GBPS, TFLOPS, LIMIT, SHARE, COLUMNS };
+
+const lh_column lh_bench_ratio_columns[] = {{"name", "", LH_COLUMN_LABEL},
+                                            {"shape", "", LH_COLUMN_TEXT},
+                                            {"value", "", LH_COLUMN_F64},
+                                            {"limit", "", LH_COLUMN_F64},
+                                            {0}};
+
+void lh_bench_result_init(lh_bench_result *result)
+{
+    *result = (lh_bench_result){0};
+    lh_table_init(&result->rows, lh_bench_columns);
+    lh_table_init(&result->machine, lh_bench_columns);
+    lh_table_init(&result->ratios, lh_bench_ratio_columns);
+}
+
+void lh_bench_result_clear(lh_bench_result *result)
+{
+    lh_table_clear(&result->rows);
+    lh_table_clear(&result->machine);
+    lh_table_clear(&result->ratios);
+}
+
+static double or_none(double x)
+{
+    return x > 0 ? x : NAN;
+}
+
+lh_status lh_bench_add(lh_table *table, const lh_bench_row *row)
+{
+    const double t = row->time.median_s;
+    return lh_table_add(table, (const lh_cell[COLUMNS]){[NAME] = {.text = row->name},
+                                                        [SHAPE] = {.text = row->shape},
+                                                        [CALLS] = {.number = row->time.calls},
+                                                        [MEDIAN] = {.value = t},
+                                                        [FASTEST] = {.value = row->time.fastest_s},
+                                                        [BYTES] = {.value = or_none(row->bytes)},
+                                                        [FLOPS] = {.value = or_none(row->flops)},
+                                                        [GBPS] = {.value = or_none(row->bytes / t * 1e-9)},
+                                                        [TFLOPS] = {.value = or_none(row->flops / t * 1e-12)},
+                                                        [LIMIT] = {.text = row->limit},
+                                                        [SHARE] = {.value = or_none(row->share)}});
+}
+
+lh_status lh_bench_ratio(lh_bench_result *result, const char *name, const char *shape, const double value_of[2])
+{
+    return lh_table_add(
+        &result->ratios,
+        (const lh_cell[]){{.text = name}, {.text = shape}, {.value = value_of[0]}, {.value = or_none(value_of[1])}});
+}
+
+lh_status lh_bench_add_case(lh_bench *b, const lh_bench_case *c, const lh_bench_time *time)
+{
+    const int host = lh_device_kind_of(b->device) == LH_DEVICE_CPU, half = c->type == LH_BF16;
+    const double rate = half ? b->rates.flops_bf16 : b->rates.flops_f32;
+    const double memory_s = b->rates.bytes_per_s > 0 ? c->bytes / b->rates.bytes_per_s : 0;
+    const double product_s = rate > 0 ? c->flops / rate : 0, least_s = memory_s > product_s ? memory_s : product_s;
+    const char *products = host ? "multiply-adds" : half ? "gemm bf16" : "gemm f32";
+    const char *limit = memory_s > product_s ? (host ? "read" : "copy") : products;
+    return lh_bench_add(&b->result->rows, &(lh_bench_row){.name = c->name,
+                                                          .shape = c->shape,
+                                                          .limit = least_s > 0 ? limit : "",
+                                                          .time = *time,
+                                                          .bytes = c->bytes,
+                                                          .flops = c->flops,
+                                                          .share = least_s / time->median_s});
+}
+
+/* ---- as text ---- */
+
+/* A time with the unit that suits it. */
+static lh_status put_time(lh_buf *out, double s)
+{
+    if (s < 1e-3) return lh_buf_printf(out, " %.2f µs |", s * 1e6);
+    return s < 1 ? lh_buf_printf(out, " %.3f ms |", s * 1e3) : lh_buf_printf(out, " %.3f s |", s);
+}
+
+static lh_status put_number(lh_buf *out, double x)
+{
+    return isnan(x) ? lh_buf_puts(out, " |") : lh_buf_printf(out, " %.4g |", x);
+}
+
+static lh_status put_rows(lh_buf *out, const lh_table *table)
+{
+    lh_status st = LH_OK;
+    LH_TRY(lh_buf_puts(out, "| case | shape | calls | median | fastest | GB/s | TFLOP/s | limit | share |\n"
+                            "|---|---|--:|--:|--:|--:|--:|---|--:|\n"));
+    for (int64_t i = 0; i < table->n; i++) {
+        const lh_cell *row = lh_table_row(table, i);
+        LH_TRY(lh_buf_printf(out, "| %s | %s | %lld |", row[NAME].text, row[SHAPE].text, (long long)row[CALLS].number));
+        LH_TRY(put_time(out, row[MEDIAN].value));
+        LH_TRY(put_time(out, row[FASTEST].value));
+        LH_TRY(put_number(out, row[GBPS].value));
+        LH_TRY(put_number(out, row[TFLOPS].value));
+        LH_TRY(lh_buf_printf(out, " %s |", row[LIMIT].text));
+        LH_TRY(isnan(row[SHARE].value) ? lh_buf_puts(out, " |\n") : lh_buf_printf(out, " %.2f |\n", row[SHARE].value));
+    }
+done:
+    return st;
+}
+
+lh_status lh_bench_text(const lh_bench_result *result, lh_buf *out)
+{
+    lh_status st = LH_OK;
+    LH_TRY(lh_buf_printf(out, "%s\n\n", result->about));
+    if (result->machine.n) {
+        LH_TRY(put_rows(out, &result->machine));
+        LH_TRY(lh_buf_puts(out, "\n"));
+    }
+    LH_TRY(put_rows(out, &result->rows));
+    if (result->ratios.n) LH_TRY(lh_buf_puts(out, "\n| ratio | of | value | at most |\n|---|---|--:|--:|\n"));
+    for (int64_t i = 0; i < result->ratios.n; i++) {
+        const lh_cell *row = lh_table_row(&result->ratios, i);
+        LH_TRY(lh_buf_printf(out, "| %s | %s |", row[0].text, row[1].text));
+        LH_TRY(put_number(out, row[2].value));
+        LH_TRY(put_number(out, row[3].value));
+        LH_TRY(lh_buf_puts(out, "\n"));
+    }
+done:
+    return st;
+}
+
+lh_status lh_bench_json(const lh_bench_result *result, json_t **out)
+{
+    lh_status st = LH_OK;
+    const lh_table *const tables[] = {&result->machine, &result->rows, &result->ratios};
+    static const char *const names[] = {"machine", "rows", "ratios"};
+    json_t *object = json_object(), *rows;
+    json_object_set_new(object, "about", json_string(result->about));
+    for (int i = 0; i < 3; i++) {
+        LH_TRY(lh_table_json(tables[i], &rows));
+        json_object_set_new(object, names[i], rows);
+    }
+    *out = json_incref(object);
+done:
+    json_decref(object);
+    return st;
+}

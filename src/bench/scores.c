@@ -1,0 +1,184 @@
+/* Operations that make scores of entries, choose among them and move what is kept. */
+#include <stdio.h>
+
+#include "base/mem.h"
+#include "bench/bench_impl.h"
+
+static const char *const names[] = {"finish_scores", "weigh_scores",  "entry_norms", "key_difference", "apply_prior",
+                                    "random_scores", "gumbel_scores", "max_score",   "add_heads",      "share_scores",
+                                    "pool",          "histogram",     "select_top",  "compact",        NULL};
+
+LH_BENCH_CALL(finish_scores)
+LH_BENCH_CALL(weigh_scores)
+LH_BENCH_CALL(entry_norms)
+LH_BENCH_CALL(key_difference)
+LH_BENCH_CALL(apply_prior)
+LH_BENCH_CALL(random_scores)
+LH_BENCH_CALL(gumbel_scores)
+LH_BENCH_CALL(max_score)
+LH_BENCH_CALL(add_heads)
+LH_BENCH_CALL(share_scores)
+LH_BENCH_CALL(pool)
+LH_BENCH_CALL(histogram)
+LH_BENCH_CALL(select_top)
+LH_BENCH_CALL(compact)
+
+enum { HEADS = 8, DIM = 64, STATS = 3, BITS = 11 };
+
+/* Arrays over the entries of a cache: scores and others, what goes with the entries, states. */
+typedef struct layer {
+    int64_t len, n; /* entries of a head, of all */
+    lh_ragged kv;
+    float *x, *y;
+    uint8_t *state, *compete; /* `compete`: all of them do */
+    int64_t *sums, *counts, *bins;
+} layer;
+
+static lh_status make(lh_bench *b, layer *l)
+{
+    lh_status st = LH_OK;
+    int64_t half[HEADS];
+    l->len = lh_bench_size(b, 1 << 16, 300);
+    l->n = HEADS * l->len;
+    for (int h = 0; h < HEADS; h++) half[h] = l->len / 2;
+    LH_TRY(lh_bench_fill(b, &l->kv, &(lh_bench_cache){LH_BF16, HEADS, l->len, DIM, 0}, NULL));
+    LH_TRY(lh_bench_normals(b, &l->kv.stats, &(lh_bench_normal){LH_F32, l->n * STATS, 1.0f}));
+    l->kv.stat_count = STATS;
+    LH_TRY(lh_bench_normals(b, &l->x, &(lh_bench_normal){LH_F32, l->n, 1.0f}));
+    LH_TRY(lh_bench_zeros(b, &l->y, l->n * 4));
+    LH_TRY(lh_bench_bytes(b, &l->state, l->n, LH_ENTRY_COMPETES));
+    LH_TRY(lh_bench_bytes(b, &l->compete, l->n, LH_ENTRY_COMPETES));
+    LH_TRY(lh_bench_zeros(b, &l->sums, l->len * 8));
+    LH_TRY(lh_bench_zeros(b, &l->bins, (8 << BITS)));
+    LH_TRY(lh_bench_put(b, &l->counts, half, sizeof half));
+done:
+    return st;
+}
+
+/* `what` and the size of the layer. */
+static lh_status run_one(lh_bench *b, const layer *l, lh_bench_case w, const char *what)
+{
+    snprintf(w.shape, sizeof w.shape, "%s%s%d x %lld", what, *what ? ", " : "", HEADS, (long long)l->len);
+    w.type = LH_BF16;
+    return lh_bench_run(b, &w, NULL);
+}
+
+#define RUN(op, what, per_entry, ...)                                       \
+    LH_TRY(run_one(b, l,                                                    \
+                   (lh_bench_case){.name = #op,                             \
+                                   .call = call_##op,                       \
+                                   .bytes = (per_entry) * (double)l->n,     \
+                                   .args = &(lh_##op##_args){__VA_ARGS__}}, \
+                   what))
+
+static lh_status run_statistics(lh_bench *b, const layer *l)
+{
+    lh_status st = LH_OK;
+    const lh_ragged *kv = &l->kv;
+    const int64_t ld = l->len;
+    lh_slot_floats x = {.at = kv->stats, .starts = kv->offset, .step = STATS, .next = 1}, squares = x;
+    squares.at += 1;
+    RUN(finish_scores, "plain", 16.0, .y = l->y, .x = x, .kv = kv, .ld = ld, .parts = 1, .seen = ld, .factor = 1.0f);
+    RUN(finish_scores, "by visits", 20.0, .y = l->y, .x = x, .kv = kv, .ld = ld, .parts = 1, .seen = ld, .factor = 1.0f,
+        .kind = LH_FINISH_PER_VISIT);
+    RUN(finish_scores, "deviation", 20.0, .y = l->y, .x = x, .squares = squares, .kv = kv, .ld = ld, .parts = 1,
+        .seen = ld, .kind = LH_FINISH_DEVIATION);
+    RUN(weigh_scores, "", 20.0, .y = l->y, .x = l->x, .norms = x, .len = kv->len, .heads = HEADS, .ld = ld);
+    RUN(entry_norms, "64 bf16", 2.0 * DIM, .y = x, .kv = kv, .part = LH_PART_VALUE);
+    RUN(key_difference, "64 bf16", 4.0 * DIM, .y = l->y, .kv = kv, .ld = ld);
+done:
+    return st;
+}
+
+static lh_status run_shapes(lh_bench *b, const layer *l)
+{
+    lh_status st = LH_OK;
+    const lh_ragged *kv = &l->kv;
+    const int64_t ld = l->len;
+    const lh_draw draw = {.key = {1, 2}};
+    RUN(apply_prior, "", 18.0, .y = l->y, .prior = l->x, .state = l->compete, .len = kv->len, .heads = HEADS, .ld = ld);
+    RUN(random_scores, "", 8.0, .y = l->y, .kv = kv, .ld = ld, .draw = draw);
+    RUN(gumbel_scores, "", 12.0, .y = l->y, .x = l->x, .kv = kv, .ld = ld, .temperature = 1.0f, .draw = draw);
+    RUN(max_score, "", 5.0, .y = l->y, .scores = l->x, .state = l->compete, .len = kv->len, .heads = HEADS, .ld = ld);
+    RUN(add_heads, "", 5.0, .sums = l->sums, .scores = l->x, .len = kv->len, .heads = HEADS, .cols = ld, .ld = ld,
+        .scale = 1e9);
+    RUN(share_scores, "", 5.0, .y = l->y, .sums = l->sums, .heads = HEADS, .cols = ld, .ld = ld, .factor = 1e-9);
+    RUN(pool, "max 31", 9.0, .y = l->y, .x = l->x, .state = l->compete, .len = kv->len, .rows = HEADS,
+        .rows_per_head = 1, .ld = ld, .k = 31, .kind = LH_POOL_MAX);
+    RUN(pool, "avg 5", 9.0, .y = l->y, .x = l->x, .state = l->compete, .len = kv->len, .rows = HEADS,
+        .rows_per_head = 1, .ld = ld, .k = 5, .kind = LH_POOL_AVG);
+    RUN(histogram, "", 5.0, .bins = l->bins, .scores = l->x, .state = l->compete, .len = kv->len, .heads = HEADS,
+        .ld = ld, .bits = BITS);
+done:
+    return st;
+}
+
+/* ---- selection and compaction ---- */
+
+typedef struct selection {
+    lh_select_top_args args;
+    const uint8_t *compete;
+    int64_t n;
+} selection;
+
+/* What was selected competes again. */
+static lh_status compete_again(lh_bench *b, void *args)
+{
+    const selection *s = args;
+    return lh_stream_copy(b->stream, s->args.state, s->compete, s->n, LH_COPY_ON_DEVICE);
+}
+
+static lh_status call_selection(lh_bench *b, void *args, int64_t turn)
+{
+    return call_select_top(b, &((selection *)args)->args, turn);
+}
+
+static lh_status run_selection(lh_bench *b, const layer *l)
+{
+    selection s = {
+        {.state = l->state, .scores = l->x, .kv = &l->kv, .counts = l->counts, .ld = l->len}, l->compete, l->n};
+    lh_bench_case w = {
+        .name = "select_top", .call = call_selection, .before = compete_again, .args = &s, .bytes = 6.0 * (double)l->n};
+    return run_one(b, l, w, "half");
+}
+
+/* A third of the entries, with and without statistics. */
+static lh_status run_compaction(lh_bench *b, const layer *l)
+{
+    lh_status st = LH_OK;
+    lh_ragged kept, bare = l->kv;
+    uint8_t *host = NULL;
+    const int64_t ld = l->len;
+    LH_TRY(lh_calloc(&host, l->n, 1));
+    for (int64_t i = 0; i < l->n; i++) host[i] = i % 3 == 0 ? LH_ENTRY_KEEP : LH_ENTRY_DROP;
+    LH_TRY(lh_stream_copy(b->stream, l->state, host, l->n, LH_COPY_TO_DEVICE));
+    LH_TRY(lh_stream_sync(b->stream));
+    LH_TRY(lh_bench_fill(b, &kept, &(lh_bench_cache){LH_BF16, HEADS, l->len, DIM, 0}, NULL));
+    bare.stats = NULL;
+    bare.stat_count = 0;
+    RUN(compact, "a third of 64 bf16", 8.0 * DIM / 3, .dst = &kept, .src = &bare, .state = l->state, .ld = ld);
+    LH_TRY(lh_bench_zeros(b, &kept.stats, l->n * STATS * 4));
+    kept.stat_count = STATS;
+    RUN(compact, "a third of 64 bf16 with 3 numbers", (8.0 * DIM + 8 * STATS) / 3, .dst = &kept, .src = &l->kv,
+        .state = l->state, .ld = ld);
+done:
+    lh_free(host);
+    return st;
+}
+
+static lh_status run(lh_bench *b)
+{
+    lh_status st = LH_OK;
+    const int64_t mark = lh_bench_mark(b);
+    layer l = {0};
+    LH_TRY(make(b, &l));
+    LH_TRY(run_statistics(b, &l));
+    LH_TRY(run_shapes(b, &l));
+    LH_TRY(run_selection(b, &l));
+    LH_TRY(run_compaction(b, &l));
+done:
+    lh_bench_drop(b, mark);
+    return st;
+}
+
+const lh_bench_group lh_bench_scores = {names, run};

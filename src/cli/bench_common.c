@@ -1,0 +1,68 @@
+#include "cli/bench_common.h"
+
+#include "base/file.h"
+
+#define FIELD(member) LH_FIELD(lh_bench_output, member)
+static const lh_option rows[] = {
+    {.type = LH_OPT_FLAG,
+     .name = "quick",
+     FIELD(quick),
+     .help = "Small shapes and a few calls, to see that everything runs. The figures mean little."},
+    {.type = LH_OPT_STR,
+     .name = "csv",
+     FIELD(csv),
+     .arg = "FILE",
+     .help = "Write the rows to FILE, too, as CSV: seconds, bytes and FLOPs of one call."},
+    {.type = LH_OPT_FLAG, .name = "json", FIELD(json), .help = "Print one JSON object instead of tables of Markdown."},
+    {0}};
+#undef FIELD
+const lh_option_table lh_bench_output_options = {"output", rows};
+
+lh_status lh_bench_words(const lh_call *call, const char ***words, int64_t *n)
+{
+    lh_status st = LH_OK;
+    *n = 0;
+    while (lh_options_arg(call->options, *n)) ++*n;
+    LH_TRY(lh_calloc(words, *n, sizeof **words));
+    for (int64_t i = 0; i < *n; i++) (*words)[i] = lh_options_arg(call->options, i);
+done:
+    return st;
+}
+
+lh_status lh_bench_check_output(const lh_bench_output *output)
+{
+    return output->csv && lh_cli_first() ? lh_file_check_writable(output->csv, 1 << 20) : LH_OK;
+}
+
+static lh_status write_json(const char *task, const lh_bench_result *result)
+{
+    lh_status st = LH_OK;
+    json_t *object = NULL;
+    LH_TRY(lh_bench_json(result, &object));
+    json_object_set_new(object, "task", json_string(task));
+    json_object_set_new(object, "version", json_string(lh_version()));
+    LH_TRY(lh_cli_write_json(object));
+done:
+    json_decref(object);
+    return st;
+}
+
+lh_status lh_bench_write(const lh_bench_output *output, const char *task, const lh_bench_result *result)
+{
+    lh_status st = LH_OK;
+    lh_buf text = {0}, csv = {0};
+    if (output->csv) {
+        LH_TRY(lh_table_csv(&result->rows, &csv));
+        LH_TRY(lh_file_write(output->csv, csv.data, csv.bytes));
+    }
+    if (output->json) {
+        LH_TRY(write_json(task, result));
+    } else {
+        LH_TRY(lh_bench_text(result, &text));
+        LH_TRY(lh_cli_write(text.data, text.bytes));
+    }
+done:
+    lh_buf_clear(&text);
+    lh_buf_clear(&csv);
+    return st;
+}

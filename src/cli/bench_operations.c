@@ -1,0 +1,90 @@
+#include <omp.h>
+
+#include "cli/bench_common.h"
+
+struct operations_options {
+    const char *device;
+    int64_t threads, context;
+};
+
+struct values {
+    lh_bench_values shared;
+    struct operations_options own;
+};
+
+static const char *const devices[] = {"auto", "cpu", "cuda", "ref", NULL};
+
+#define FIELD(member) LH_FIELD(struct operations_options, member)
+static const lh_option rows[] = {
+    {.type = LH_OPT_STR,
+     .name = "device",
+     FIELD(device),
+     .def = "auto",
+     .choices = devices,
+     .help = "Whose operations. auto: cuda where there is a device, else cpu. ref is plain C, slow."},
+    {.type = LH_OPT_I64,
+     .name = "threads",
+     FIELD(threads),
+     .arg = "N",
+     .def = "0",
+     .max = 1024,
+     .help = "Threads. 0: the cores of the machine."},
+    {.type = LH_OPT_I64,
+     .letter = 'c',
+     .name = "context",
+     FIELD(context),
+     .arg = "TOKENS",
+     .def = "0",
+     .max = 1 << 30,
+     .help = "Entries of a head in the full caches of decode steps. 0: 131072 on a device, 8192 on the host."},
+    {0}};
+#undef FIELD
+static const lh_option_table table = {"what runs", rows};
+static const lh_option_group groups[] = {{&table, offsetof(struct values, own)},
+                                         {&lh_bench_output_options, offsetof(lh_bench_values, output)},
+                                         {&lh_cli_common_options, offsetof(lh_bench_values, common)},
+                                         {0}};
+static const lh_example examples[] = {
+    {"longhaul bench operations", "everything; some minutes"},
+    {"longhaul bench operations gemm attend --threads 1", "cases whose names contain one of the words"},
+    {"longhaul bench operations attend_decode step --device cuda", "decode steps, full and evicted, on a GPU"},
+    {0}};
+static const lh_syntax syntax = {
+    .program = "longhaul",
+    .name = "bench operations",
+    .usage = "[WORD…] [options]",
+    .summary = "Measure single operations",
+    .text = "A case is an operation and a shape. Calls are timed on the clock of the device after a warm-up, 5 of them "
+            "and half a second at least. Data are random; weights and caches that are read once are taken in turn from "
+            "copies that no cache of a processor holds.\n\n"
+            "What the machine can do is measured first: copies (bytes read and written), on the host also reads and "
+            "multiply-adds of f32, and products of large matrices. The share of a case is the least time that these "
+            "rates allow for its bytes and FLOPs over its median; 'limit' names the rate. On the host that is the rate "
+            "of reads or of f32 multiply-adds, which bf16 products may pass; on a device of copies or of large "
+            "products.\n\n"
+            "One process measures: other ranks end at once.",
+    .max_args = 64,
+    .groups = groups,
+    .examples = examples};
+
+static lh_status run(lh_call *call)
+{
+    lh_status st = LH_OK;
+    const struct values *v = call->values;
+    const char **words = NULL;
+    lh_bench_result result = {0};
+    lh_bench_request request = {.device = v->own.device, .context = v->own.context, .quick = v->shared.output.quick};
+    if (!lh_cli_first()) goto done;
+    LH_TRY(lh_bench_words(call, &words, &request.word_count));
+    request.words = words;
+    LH_TRY(lh_bench_check_output(&v->shared.output));
+    if (v->own.threads) omp_set_num_threads((int)v->own.threads);
+    LH_TRY(lh_bench_operations(&request, &result));
+    LH_TRY(lh_bench_write(&v->shared.output, "operations", &result));
+done:
+    lh_bench_result_clear(&result);
+    lh_free(words);
+    return st;
+}
+
+const lh_command lh_command_bench_operations = {&syntax, sizeof(struct values), run, NULL};

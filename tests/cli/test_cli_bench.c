@@ -1,0 +1,189 @@
+#include <check.h>
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/program.h"
+#include "suite.h"
+
+/* The JSON object that a run prints: of one process, whatever the ranks. */
+static json_t *bench(int ranks, const char *options)
+{
+    program_result r = {0};
+    json_error_t error;
+    program_run(&r, ranks, "bench %s --quick --json", options);
+    program_exits(&r, 0);
+    json_t *object = json_loads(r.out.data, 0, &error);
+    ck_assert_msg(object != NULL, "no JSON: %s\n%s", error.text, r.out.data);
+    program_clear(&r);
+    return object;
+}
+
+static const json_t *rows(const json_t *object, const char *table)
+{
+    const json_t *list = json_object_get(object, table);
+    ck_assert_msg(json_is_array(list), "no '%s'", table);
+    return list;
+}
+
+static const char *text(const json_t *row, const char *name)
+{
+    const char *v = json_string_value(json_object_get(row, name));
+    ck_assert_msg(v != NULL, "'%s' is no text", name);
+    return v;
+}
+
+/* A number above 0, or what is not the measure of this row. */
+static void positive_or_null(const json_t *row, const char *name)
+{
+    const json_t *v = json_object_get(row, name);
+    ck_assert_msg(v != NULL, "no '%s'", name);
+    if (json_is_null(v)) return;
+    ck_assert_msg(json_is_number(v), "'%s' is no number", name);
+    ck_assert_msg(isfinite(json_number_value(v)) && json_number_value(v) > 0, "'%s' of %s is %g", name,
+                  text(row, "name"), json_number_value(v));
+}
+
+/* Every row is complete, and its figures are figures; gives the number of rows. */
+static int check_rows(const json_t *list)
+{
+    static const char *const numbers[] = {"calls", "median_s", "fastest_s"};
+    static const char *const measures[] = {"bytes", "flops", "gb_per_s", "tflops_per_s", "share"};
+    size_t i;
+    const json_t *row;
+    json_array_foreach(list, i, row)
+    {
+        ck_assert_str_ne(text(row, "name"), "");
+        for (size_t k = 0; k < sizeof numbers / sizeof *numbers; k++) {
+            positive_or_null(row, numbers[k]);
+            ck_assert(!json_is_null(json_object_get(row, numbers[k])));
+        }
+        for (size_t k = 0; k < sizeof measures / sizeof *measures; k++) positive_or_null(row, measures[k]);
+        ck_assert_double_le(json_number_value(json_object_get(row, "fastest_s")),
+                            json_number_value(json_object_get(row, "median_s")));
+        ck_assert_msg(!json_is_null(json_object_get(row, "bytes")) || !json_is_null(json_object_get(row, "flops")),
+                      "%s has neither bytes nor FLOPs", text(row, "name"));
+    }
+    return (int)i;
+}
+
+static int named(const json_t *list, const char *name)
+{
+    size_t i;
+    int n = 0;
+    const json_t *row;
+    json_array_foreach(list, i, row) n += strcmp(text(row, "name"), name) == 0;
+    return n;
+}
+
+START_TEST(test_every_operation_has_rows)
+{
+    static const char *const names[] = {"gemm",
+                                        "attend_block",
+                                        "column_stats",
+                                        "row_lse",
+                                        "attend_decode",
+                                        "step",
+                                        "rmsnorm",
+                                        "rope",
+                                        "gated",
+                                        "add",
+                                        "softcap",
+                                        "top_logits",
+                                        "projected_norms",
+                                        "row_moments",
+                                        "value_bounds",
+                                        "finish_scores",
+                                        "weigh_scores",
+                                        "entry_norms",
+                                        "key_difference",
+                                        "apply_prior",
+                                        "random_scores",
+                                        "gumbel_scores",
+                                        "max_score",
+                                        "add_heads",
+                                        "share_scores",
+                                        "pool",
+                                        "histogram",
+                                        "select_top",
+                                        "compact"};
+    json_t *o = bench(1, "operations");
+    const json_t *list = rows(o, "rows");
+    check_rows(list);
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        ck_assert_msg(named(list, names[i]) > 0, "no row of '%s'", names[i]);
+    /* batches of 1 to 16 with full, ragged and evicted caches, and one of f32 */
+    ck_assert_int_eq(named(list, "attend_decode"), 1 + 5 * 3);
+    ck_assert_int_eq(named(list, "step"), 2);
+    ck_assert_int_eq(named(rows(o, "ratios"), "pay-off of a step"), 1);
+    check_rows(rows(o, "machine"));
+    ck_assert_int_eq(named(rows(o, "machine"), "copy"), 1);
+    ck_assert_int_eq(named(rows(o, "machine"), "gemm"), 2);
+    ck_assert_str_eq(text(o, "task"), "operations");
+    json_decref(o);
+}
+END_TEST
+
+START_TEST(test_words_choose_cases)
+{
+    json_t *o = bench(2, "operations step top_ -c 300 --threads 1 --device cpu");
+    const json_t *list = rows(o, "rows");
+    ck_assert_int_eq(check_rows(list), 3);
+    ck_assert_int_eq(named(list, "step"), 2);
+    ck_assert_ptr_nonnull(strstr(text(json_array_get(list, 0), "shape"), "300 of 300"));
+    json_decref(o);
+}
+END_TEST
+
+START_TEST(test_tables_are_markdown_and_csv)
+{
+    program_result r = {0};
+    program_run(&r, 1, "bench operations pool histogram --quick --csv rows.csv && cat rows.csv");
+    program_exits(&r, 0);
+    ck_assert_int_eq(program_lines(r.out.data, "| case | shape | calls |"), 2); /* machine and rows */
+    ck_assert_int_eq(program_lines(r.out.data, "| pool | "), 2);
+    ck_assert_int_eq(program_lines(r.out.data, "name,shape,calls,median_s,"), 1);
+    ck_assert_int_eq(program_lines(r.out.data, "pool,"), 2);
+    ck_assert_int_eq(program_lines(r.out.data, "histogram,"), 1);
+    program_clear(&r);
+}
+END_TEST
+
+START_TEST(test_what_cannot_be_is_said)
+{
+    program_refuses(1, 2, "'bench' needs a task behind its name: operations", "bench");
+    program_refuses(1, 2, "unknown task 'operation', did you mean 'operations'?", "bench operation");
+    program_refuses(1, 2, "'gem5' is in the name of no case, there are: gemm, attend_block, ",
+                    "bench operations gem5 --quick");
+    program_refuses(1, 2, "'--device' got 'gpu', did you mean 'cpu'?", "bench operations --device gpu");
+    program_refuses(1, 6, "no/where.csv", "bench operations --quick --csv no/where.csv");
+}
+END_TEST
+
+START_TEST(test_tasks_explain_themselves)
+{
+    program_result r = {0};
+    static const char *const tasks[] = {"operations"};
+    for (size_t i = 0; i < sizeof tasks / sizeof *tasks; i++) {
+        char start[64];
+        snprintf(start, sizeof start, "usage: longhaul bench %s ", tasks[i]);
+        program_run(&r, 1, "bench %s --help", tasks[i]);
+        program_exits(&r, 0);
+        ck_assert_int_eq(program_lines(r.out.data, start), 1);
+        ck_assert_int_eq(program_lines(r.out.data, "examples:"), 1);
+    }
+    program_clear(&r);
+}
+END_TEST
+
+int main(void)
+{
+    const TTest *const tests[] = {test_every_operation_has_rows,    test_words_choose_cases,
+                                  test_tables_are_markdown_and_csv, test_what_cannot_be_is_said,
+                                  test_tasks_explain_themselves,    NULL};
+    program_enter();
+    int code = suite_run("cli bench", tests);
+    program_leave();
+    return code;
+}
