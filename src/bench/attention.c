@@ -81,8 +81,8 @@ static lh_status compare(lh_bench *b, const attend_case *c, double all_s, double
     char shape[112];
     if (all_s <= 0 || attend_s <= 0) return LH_OK;
     name_shape(shape, "", c, c->tokens);
-    return lh_bench_ratio(b->result, "time of column_stats, of attend_block's", shape,
-                          (const double[]){all_s / attend_s, 0});
+    return lh_bench_figure(b->result, "time of column_stats, of attend_block's", shape,
+                           (const double[]){all_s / attend_s, 0});
 }
 
 static lh_status run_case(lh_bench *b, const attend_case *c)

@@ -18,6 +18,7 @@ typedef struct lh_bench {
     lh_device *device;
     lh_stream *stream;
     lh_event *begin, *end;
+    int apart; /* no two ranks share a device that is not the host */
     lh_bench_rates rates;
     lh_bench_result *result;
     void **blocks; /* memory of the cases, the newest last */
@@ -26,8 +27,8 @@ typedef struct lh_bench {
 
 /* ---- timing.c ---- */
 
-/* A device with its operations, for this process alone. */
-lh_status lh_bench_open(lh_bench *b, const lh_bench_request *request, lh_bench_result *result);
+/* Collective over `world`: a device with its operations for every rank. Fails on all ranks or on none. */
+lh_status lh_bench_open(lh_bench *b, const lh_bench_request *request, lh_comm *world, lh_bench_result *result);
 void lh_bench_close(lh_bench *b);
 
 /* n, and `least` where the run is a quick one and n is more. */
@@ -74,7 +75,11 @@ typedef struct lh_bench_row {
 
 void lh_bench_result_init(lh_bench_result *result);
 lh_status lh_bench_add(lh_table *table, const lh_bench_row *row);
-lh_status lh_bench_ratio(lh_bench_result *result, const char *name, const char *shape, const double value_of[2]);
+/* A figure; value_limit[1]: the most that is possible, 0 where that is not known. */
+lh_status lh_bench_figure(lh_bench_result *result, const char *name, const char *shape, const double value_limit[2]);
+
+/* The least seconds that `rates` allow for these bytes and FLOPs of products of a type. */
+double lh_bench_least_s(const lh_bench_rates *rates, const lh_bench_case *c);
 
 /* The row of a case that took `time`, with its share of `rates`. */
 lh_status lh_bench_add_case(lh_bench *b, const lh_bench_case *c, const lh_bench_time *time);
@@ -89,7 +94,8 @@ void lh_bench_describe(const lh_bench *b);
 
 /* ---- machine.c ---- */
 
-/* The rates of the machine, as rows of `machine` and in b->rates. */
+/* The rates of the machine, as rows of `machine` and in b->rates: of memory, and of products, too. Local. */
+lh_status lh_bench_machine_memory(lh_bench *b);
 lh_status lh_bench_machine(lh_bench *b);
 
 /* ---- data.c: memory of the device, until lh_bench_drop(b, mark) with the mark taken before ---- */

@@ -165,8 +165,8 @@ static lh_status run_steps(lh_bench *b, decode *d, int64_t context, int64_t budg
     if (time[0] <= 0 || time[1] <= 0) goto done;
     snprintf(w.shape, sizeof w.shape, "a layer of 8B, %lld against about %lld entries a head", (long long)context,
              (long long)budget);
-    LH_TRY(lh_bench_ratio(b->result, "pay-off of a step", w.shape,
-                          (const double[]){time[0] / time[1], bytes[0] / bytes[1]}));
+    LH_TRY(lh_bench_figure(b->result, "pay-off of a step", w.shape,
+                           (const double[]){time[0] / time[1], bytes[0] / bytes[1]}));
 done:
     lh_bench_drop(b, mark);
     return st;

@@ -111,7 +111,7 @@ done:
     return st;
 }
 
-static lh_status measure_memory(lh_bench *b)
+lh_status lh_bench_machine_memory(lh_bench *b)
 {
     lh_status st = LH_OK;
     const int64_t mark = lh_bench_mark(b), bytes = lh_bench_size(b, INT64_C(512) << 20, 4 << 20);
@@ -169,7 +169,7 @@ done:
 lh_status lh_bench_machine(lh_bench *b)
 {
     lh_status st = LH_OK;
-    LH_TRY(measure_memory(b));
+    LH_TRY(lh_bench_machine_memory(b));
     LH_TRY(measure_gemm(b, LH_F32, &b->rates.flops_f32));
     LH_TRY(measure_gemm(b, LH_BF16, &b->rates.flops_bf16));
     if (lh_device_kind_of(b->device) == LH_DEVICE_CPU) LH_TRY(measure_multiply_adds(b));

@@ -69,17 +69,20 @@ lh_status lh_bench_operations(const lh_bench_request *request, lh_bench_result *
 {
     lh_status st = LH_OK;
     const char **names = NULL;
+    lh_comm *self = NULL;
     lh_bench b = {0};
     lh_bench_result_init(out);
     LH_TRY(list_names(&names));
     LH_TRY(lh_bench_check_words(request, names));
-    LH_TRY(lh_bench_open(&b, request, out));
+    LH_TRY(lh_comm_open_self(&self));
+    LH_TRY(lh_bench_open(&b, request, self, out));
     lh_bench_describe(&b);
     LH_TRY(lh_bench_machine(&b));
     for (int g = 0; g < GROUPS; g++)
         if (group_wanted(&b, groups[g])) LH_TRY(groups[g]->run(&b));
 done:
     lh_bench_close(&b);
+    lh_comm_close(self);
     lh_free(names);
     return st;
 }

@@ -66,7 +66,7 @@ static lh_status run_norms(lh_bench *b, const projection *p)
     if (mine <= 0) goto done;
     LH_TRY(measure_product(b, p, &product));
     LH_TRY(
-        lh_bench_ratio(b->result, "rate of projected_norms, of gemm's", w.shape, (const double[]){product / mine, 0}));
+        lh_bench_figure(b->result, "rate of projected_norms, of gemm's", w.shape, (const double[]){product / mine, 0}));
 done:
     return st;
 }

@@ -17,25 +17,25 @@ const lh_column lh_bench_columns[] = {{"name", "", LH_COLUMN_LABEL},
                                       {0}};
 enum { NAME, SHAPE, CALLS, MEDIAN, FASTEST, BYTES, FLOPS, GBPS, TFLOPS, LIMIT, SHARE, COLUMNS };
 
-const lh_column lh_bench_ratio_columns[] = {{"name", "", LH_COLUMN_LABEL},
-                                            {"shape", "", LH_COLUMN_TEXT},
-                                            {"value", "", LH_COLUMN_F64},
-                                            {"limit", "", LH_COLUMN_F64},
-                                            {0}};
+const lh_column lh_bench_figure_columns[] = {{"name", "", LH_COLUMN_LABEL},
+                                             {"shape", "", LH_COLUMN_TEXT},
+                                             {"value", "", LH_COLUMN_F64},
+                                             {"limit", "", LH_COLUMN_F64},
+                                             {0}};
 
 void lh_bench_result_init(lh_bench_result *result)
 {
     *result = (lh_bench_result){0};
     lh_table_init(&result->rows, lh_bench_columns);
     lh_table_init(&result->machine, lh_bench_columns);
-    lh_table_init(&result->ratios, lh_bench_ratio_columns);
+    lh_table_init(&result->figures, lh_bench_figure_columns);
 }
 
 void lh_bench_result_clear(lh_bench_result *result)
 {
     lh_table_clear(&result->rows);
     lh_table_clear(&result->machine);
-    lh_table_clear(&result->ratios);
+    lh_table_clear(&result->figures);
 }
 
 static double or_none(double x)
@@ -59,21 +59,29 @@ lh_status lh_bench_add(lh_table *table, const lh_bench_row *row)
                                                         [SHARE] = {.value = or_none(row->share)}});
 }
 
-lh_status lh_bench_ratio(lh_bench_result *result, const char *name, const char *shape, const double value_of[2])
+lh_status lh_bench_figure(lh_bench_result *result, const char *name, const char *shape, const double value_limit[2])
 {
-    return lh_table_add(
-        &result->ratios,
-        (const lh_cell[]){{.text = name}, {.text = shape}, {.value = value_of[0]}, {.value = or_none(value_of[1])}});
+    return lh_table_add(&result->figures, (const lh_cell[]){{.text = name},
+                                                            {.text = shape},
+                                                            {.value = value_limit[0]},
+                                                            {.value = or_none(value_limit[1])}});
+}
+
+double lh_bench_least_s(const lh_bench_rates *rates, const lh_bench_case *c)
+{
+    const double rate = c->type == LH_BF16 ? rates->flops_bf16 : rates->flops_f32;
+    const double memory_s = rates->bytes_per_s > 0 ? c->bytes / rates->bytes_per_s : 0;
+    const double product_s = rate > 0 ? c->flops / rate : 0;
+    return memory_s > product_s ? memory_s : product_s;
 }
 
 lh_status lh_bench_add_case(lh_bench *b, const lh_bench_case *c, const lh_bench_time *time)
 {
     const int host = lh_device_kind_of(b->device) == LH_DEVICE_CPU, half = c->type == LH_BF16;
     const double rate = half ? b->rates.flops_bf16 : b->rates.flops_f32;
-    const double memory_s = b->rates.bytes_per_s > 0 ? c->bytes / b->rates.bytes_per_s : 0;
-    const double product_s = rate > 0 ? c->flops / rate : 0, least_s = memory_s > product_s ? memory_s : product_s;
+    const double least_s = lh_bench_least_s(&b->rates, c);
     const char *products = host ? "multiply-adds" : half ? "gemm bf16" : "gemm f32";
-    const char *limit = memory_s > product_s ? (host ? "read" : "copy") : products;
+    const char *limit = rate <= 0 || least_s > c->flops / rate ? (host ? "read" : "copy") : products;
     return lh_bench_add(&b->result->rows, &(lh_bench_row){.name = c->name,
                                                           .shape = c->shape,
                                                           .limit = least_s > 0 ? limit : "",
@@ -125,9 +133,9 @@ lh_status lh_bench_text(const lh_bench_result *result, lh_buf *out)
         LH_TRY(lh_buf_puts(out, "\n"));
     }
     LH_TRY(put_rows(out, &result->rows));
-    if (result->ratios.n) LH_TRY(lh_buf_puts(out, "\n| ratio | of | value | at most |\n|---|---|--:|--:|\n"));
-    for (int64_t i = 0; i < result->ratios.n; i++) {
-        const lh_cell *row = lh_table_row(&result->ratios, i);
+    if (result->figures.n) LH_TRY(lh_buf_puts(out, "\n| figure | of | value | at most |\n|---|---|--:|--:|\n"));
+    for (int64_t i = 0; i < result->figures.n; i++) {
+        const lh_cell *row = lh_table_row(&result->figures, i);
         LH_TRY(lh_buf_printf(out, "| %s | %s |", row[0].text, row[1].text));
         LH_TRY(put_number(out, row[2].value));
         LH_TRY(put_number(out, row[3].value));
@@ -140,8 +148,8 @@ done:
 lh_status lh_bench_json(const lh_bench_result *result, json_t **out)
 {
     lh_status st = LH_OK;
-    const lh_table *const tables[] = {&result->machine, &result->rows, &result->ratios};
-    static const char *const names[] = {"machine", "rows", "ratios"};
+    const lh_table *const tables[] = {&result->machine, &result->rows, &result->figures};
+    static const char *const names[] = {"machine", "rows", "figures"};
     json_t *object = json_object(), *rows;
     json_object_set_new(object, "about", json_string(result->about));
     for (int i = 0; i < 3; i++) {

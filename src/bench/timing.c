@@ -6,21 +6,27 @@
 #include "comm/comm.h"
 #include "engine/devices.h"
 
-lh_status lh_bench_open(lh_bench *b, const lh_bench_request *request, lh_bench_result *result)
+static lh_status open_stream(lh_bench *b)
 {
     lh_status st = LH_OK;
-    lh_comm *self = NULL;
-    lh_devices devices;
-    *b = (lh_bench){.request = request, .result = result};
-    LH_TRY(lh_comm_open_self(&self));
-    LH_TRY(lh_devices_open(&devices, self, &(lh_devices_wish){.device = request->device}));
-    b->ops = devices.ops;
-    b->device = devices.device;
     LH_TRY(lh_stream_open(&b->stream, b->device));
     LH_TRY(lh_event_open(&b->begin, b->device));
     LH_TRY(lh_event_open(&b->end, b->device));
 done:
-    lh_comm_close(self);
+    return st;
+}
+
+lh_status lh_bench_open(lh_bench *b, const lh_bench_request *request, lh_comm *world, lh_bench_result *result)
+{
+    lh_status st = LH_OK;
+    lh_devices devices;
+    *b = (lh_bench){.request = request, .result = result};
+    LH_TRY(lh_devices_open(&devices, world, &(lh_devices_wish){request->device, request->share_device}));
+    b->ops = devices.ops;
+    b->device = devices.device;
+    b->apart = devices.apart;
+    LH_TRY(lh_comm_agree(world, open_stream(b)));
+done:
     return st;
 }
 

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "cli/program.h"
+#include "cli/tiny.h"
 #include "suite.h"
 
 /* The JSON object that a run prints: of one process, whatever the ranks. */
@@ -116,7 +117,7 @@ START_TEST(test_every_operation_has_rows)
     /* batches of 1 to 16 with full, ragged and evicted caches, and one of f32 */
     ck_assert_int_eq(named(list, "attend_decode"), 1 + 5 * 3);
     ck_assert_int_eq(named(list, "step"), 2);
-    ck_assert_int_eq(named(rows(o, "ratios"), "pay-off of a step"), 1);
+    ck_assert_int_eq(named(rows(o, "figures"), "pay-off of a step"), 1);
     check_rows(rows(o, "machine"));
     ck_assert_int_eq(named(rows(o, "machine"), "copy"), 1);
     ck_assert_int_eq(named(rows(o, "machine"), "gemm"), 2);
@@ -136,6 +137,74 @@ START_TEST(test_words_choose_cases)
 }
 END_TEST
 
+/* Both of them, three sizes of a quick run, between hosts and between devices. */
+START_TEST(test_collectives_are_timed_on_any_number_of_ranks)
+{
+    for (int ranks = 1; ranks <= 3; ranks++) {
+        json_t *o = bench(ranks, "collectives");
+        const json_t *list = rows(o, "rows");
+        ck_assert_int_eq(check_rows(list), 2 * 2 * 3);
+        ck_assert_int_eq(named(list, "all-reduce"), 2 * 3);
+        ck_assert_int_eq(named(list, "all-gather"), 2 * 3);
+        ck_assert_int_ge(check_rows(rows(o, "machine")), 1);
+        json_decref(o);
+    }
+    json_t *o = bench(2, "collectives gather");
+    ck_assert_int_eq(named(rows(o, "rows"), "all-gather"), 2 * 3);
+    ck_assert_int_eq(check_rows(rows(o, "rows")), 2 * 3);
+    json_decref(o);
+}
+END_TEST
+
+static double figure(const json_t *object, const char *name, const char *shape)
+{
+    size_t i;
+    const json_t *row;
+    json_array_foreach(rows(object, "figures"), i, row)
+    {
+        if (strcmp(text(row, "name"), name) == 0 && strstr(text(row, "shape"), shape))
+            return json_number_value(json_object_get(row, "value"));
+    }
+    ck_abort_msg("no figure '%s' of '%s'", name, shape);
+    return 0;
+}
+
+START_TEST(test_a_run_has_prefill_and_steps)
+{
+    for (int ranks = 1; ranks <= 2; ranks++) {
+        json_t *o = bench(ranks, "run -m tiny.h5 --policy snapkv --window 8 --budget 20");
+        const json_t *list = rows(o, "rows"), *full = json_array_get(list, 1), *evicted = json_array_get(list, 3);
+        ck_assert_int_eq(check_rows(list), 4);
+        ck_assert_int_eq(named(list, "prefill"), 2);
+        ck_assert_int_eq(named(list, "decode step"), 2);
+        ck_assert_ptr_nonnull(strstr(text(full, "shape"), "full, "));
+        ck_assert_ptr_nonnull(strstr(text(evicted, "shape"), "snapkv "));
+        /* an evicted cache is read by fewer bytes: 44 of 64 entries less, keys and values of 2 heads in 3 layers */
+        ck_assert_double_gt(json_number_value(json_object_get(full, "bytes")),
+                            json_number_value(json_object_get(evicted, "bytes")));
+        ck_assert_double_gt(figure(o, "tokens/s of decode step", "full"), 0);
+        ck_assert_double_gt(figure(o, "pay-off of a step", "snapkv"), 0);
+        json_decref(o);
+    }
+    json_t *o = bench(1, "run -m tiny.h5 -c 30 -n 2");
+    ck_assert_int_eq(check_rows(rows(o, "rows")), 2);
+    ck_assert_ptr_nonnull(strstr(text(json_array_get(rows(o, "rows"), 0), "shape"), "30 tokens"));
+    json_decref(o);
+}
+END_TEST
+
+START_TEST(test_a_checkpoint_is_read)
+{
+    for (int ranks = 1; ranks <= 2; ranks++) {
+        json_t *o = bench(ranks, "reading -m tiny.h5");
+        ck_assert_int_eq(check_rows(rows(o, "rows")), 3);
+        ck_assert_int_eq(named(rows(o, "rows"), "weights"), 3);
+        ck_assert_int_eq(check_rows(rows(o, "machine")), 1);
+        json_decref(o);
+    }
+}
+END_TEST
+
 START_TEST(test_tables_are_markdown_and_csv)
 {
     program_result r = {0};
@@ -152,11 +221,18 @@ END_TEST
 
 START_TEST(test_what_cannot_be_is_said)
 {
-    program_refuses(1, 2, "'bench' needs a task behind its name: operations", "bench");
+    program_refuses(1, 2, "'bench' needs a task behind its name: operations, run, collectives, reading", "bench");
     program_refuses(1, 2, "unknown task 'operation', did you mean 'operations'?", "bench operation");
     program_refuses(1, 2, "'gem5' is in the name of no case, there are: gemm, attend_block, ",
                     "bench operations gem5 --quick");
     program_refuses(1, 2, "'--device' got 'gpu', did you mean 'cpu'?", "bench operations --device gpu");
+    program_refuses(1, 2, "'some' is in the name of no case, there are: all-reduce, all-gather",
+                    "bench collectives some --quick");
+    program_refuses(1, 2, "needs '--model FILE'", "bench run");
+    program_refuses(1, 2, "needs '--model FILE'", "bench reading");
+    program_refuses(1, 2, "longer than the 4096 positions", "bench run -m tiny.h5 -c 5000");
+    program_refuses(1, 2, "needs a budget", "bench run -m tiny.h5 --policy snapkv");
+    program_refuses(1, 4, "nowhere.h5", "bench reading -m nowhere.h5");
     program_refuses(1, 6, "no/where.csv", "bench operations --quick --csv no/where.csv");
 }
 END_TEST
@@ -164,7 +240,7 @@ END_TEST
 START_TEST(test_tasks_explain_themselves)
 {
     program_result r = {0};
-    static const char *const tasks[] = {"operations"};
+    static const char *const tasks[] = {"operations", "run", "collectives", "reading"};
     for (size_t i = 0; i < sizeof tasks / sizeof *tasks; i++) {
         char start[64];
         snprintf(start, sizeof start, "usage: longhaul bench %s ", tasks[i]);
@@ -179,11 +255,23 @@ END_TEST
 
 int main(void)
 {
-    const TTest *const tests[] = {test_every_operation_has_rows,    test_words_choose_cases,
-                                  test_tables_are_markdown_and_csv, test_what_cannot_be_is_said,
-                                  test_tasks_explain_themselves,    NULL};
+    const TTest *const tests[] = {test_every_operation_has_rows,
+                                  test_words_choose_cases,
+                                  test_collectives_are_timed_on_any_number_of_ranks,
+                                  test_a_run_has_prefill_and_steps,
+                                  test_a_checkpoint_is_read,
+                                  test_tables_are_markdown_and_csv,
+                                  test_what_cannot_be_is_said,
+                                  test_tasks_explain_themselves,
+                                  NULL};
     program_enter();
-    int code = suite_run("cli bench", tests);
+    tiny_write("tiny");
+    program_result r = {0};
+    program_run(&r, 1, "import tiny -o tiny.h5 -q");
+    int code = r.code;
+    if (code) fprintf(stderr, "%s", r.err.data);
+    program_clear(&r);
+    if (code == 0) code = suite_run("cli bench", tests);
     program_leave();
     return code;
 }

@@ -1,0 +1,162 @@
+/* Collectives between hosts and between devices, timed call by call on all ranks together. */
+#include <stdio.h>
+
+#include "base/mem.h"
+#include "base/rng.h"
+#include "bench/bench_impl.h"
+#include "engine/clock.h"
+
+static const char *const names[] = {"all-reduce", "all-gather", NULL};
+enum { REDUCE, GATHER, KINDS };
+enum { MOST = 400, WARM = 2 };
+
+/* One way of talking: a communicator, and buffers in the memory that it takes. */
+typedef struct way {
+    lh_comm *comm;
+    const char *place; /* "host", "device" */
+    int on_device;
+    char *own, *all; /* what a rank brings, never changed; and what it holds afterwards */
+} way;
+
+typedef struct collectives {
+    lh_bench b;
+    lh_comm *world, *device;
+    way ways[2];
+    void *host_own, *host_all;
+    int64_t *times; /* [MOST] ns */
+} collectives;
+
+/* The buffer of an all-reduce as it was, and nothing on the way. */
+static lh_status restore(const collectives *c, const way *w, int64_t bytes)
+{
+    lh_status st = LH_OK;
+    if (!w->on_device) {
+        memcpy(w->all, w->own, (size_t)bytes);
+    } else {
+        LH_TRY(lh_stream_copy(c->b.stream, w->all, w->own, bytes, LH_COPY_ON_DEVICE));
+        LH_TRY(lh_stream_sync(c->b.stream));
+    }
+done:
+    return st;
+}
+
+static lh_status talk(const collectives *c, const way *w, int kind, int64_t bytes)
+{
+    if (kind == REDUCE) return lh_comm_allreduce(w->comm, w->all, bytes / 4, LH_F32, LH_SUM);
+    return lh_comm_allgather(w->comm, w->own, w->all, bytes / lh_comm_size(c->world));
+}
+
+/* One call: seconds of this rank. On a device they are those of its clock. */
+static lh_status time_call(const collectives *c, const way *w, int kind, int64_t bytes_seconds[2])
+{
+    lh_status st = LH_OK;
+    const int64_t bytes = bytes_seconds[0];
+    double seconds;
+    LH_TRY(restore(c, w, bytes));
+    LH_TRY(lh_comm_barrier(c->world));
+    double start = lh_clock_s();
+    if (w->on_device) {
+        LH_TRY(lh_event_record(c->b.begin, c->b.stream));
+        LH_TRY(lh_comm_flush(w->comm));
+    }
+    LH_TRY(talk(c, w, kind, bytes));
+    seconds = lh_clock_s() - start;
+    if (w->on_device) {
+        LH_TRY(lh_event_record(c->b.end, c->b.stream));
+        LH_TRY(lh_stream_sync(c->b.stream));
+        LH_TRY(lh_event_seconds(c->b.begin, c->b.end, &seconds));
+    }
+    bytes_seconds[1] = (int64_t)(seconds * 1e9) + 1;
+done:
+    return st;
+}
+
+/* As many calls as take half a second, the same number on all ranks. */
+static lh_status measure(collectives *c, const way *w, int kind, int64_t bytes, lh_bench_time *out)
+{
+    lh_status st = LH_OK;
+    double seconds[MOST];
+    int64_t call[2] = {bytes, 0}, n = c->b.request->quick ? 2 : 5;
+    for (int i = 0; i < WARM; i++) LH_TRY(time_call(c, w, kind, call));
+    LH_TRY(lh_comm_allreduce(c->world, &call[1], 1, LH_I64, LH_MAX));
+    while (!c->b.request->quick && n < MOST && n * call[1] < 500000000) n++;
+    for (int64_t i = 0; i < n; i++) {
+        LH_TRY(time_call(c, w, kind, call));
+        c->times[i] = call[1];
+    }
+    LH_TRY(lh_comm_allreduce(c->world, c->times, n, LH_I64, LH_MAX));
+    for (int64_t i = 0; i < n; i++) seconds[i] = (double)c->times[i] * 1e-9;
+    lh_bench_sort(seconds, n, out);
+done:
+    return st;
+}
+
+static lh_status run_case(collectives *c, const way *w, int kind, int64_t bytes)
+{
+    lh_status st = LH_OK;
+    char shape[112];
+    lh_bench_time time;
+    const int64_t ranks = lh_comm_size(c->world), whole = bytes / (4 * ranks) * 4 * ranks;
+    if (!lh_bench_wanted(&c->b, names[kind])) goto done;
+    LH_TRY(measure(c, w, kind, whole, &time));
+    snprintf(shape, sizeof shape, "%lld KiB, %s (%s)", (long long)(bytes >> 10), w->place, lh_comm_name(w->comm));
+    LH_TRY(lh_bench_add(
+        &c->b.result->rows,
+        &(lh_bench_row){.name = names[kind], .shape = shape, .limit = "", .time = time, .bytes = (double)whole}));
+done:
+    return st;
+}
+
+/* Local. */
+static lh_status make_buffers(collectives *c, int64_t bytes)
+{
+    lh_status st = LH_OK;
+    way *host = &c->ways[0], *device = &c->ways[1];
+    LH_TRY(lh_calloc(&c->times, MOST, sizeof *c->times));
+    LH_TRY(lh_calloc(&c->host_own, bytes, 1));
+    LH_TRY(lh_calloc(&c->host_all, bytes, 1));
+    lh_normals(c->host_own, 11, (uint64_t)lh_comm_rank(c->world), 0, bytes / 4);
+    LH_TRY(lh_bench_put(&c->b, &device->own, c->host_own, bytes));
+    LH_TRY(lh_bench_zeros(&c->b, &device->all, bytes));
+    LH_TRY(lh_bench_machine_memory(&c->b));
+    host->own = c->host_own;
+    host->all = c->host_all;
+done:
+    return st;
+}
+
+static lh_status open_ways(collectives *c, int64_t bytes)
+{
+    lh_status st = LH_OK;
+    LH_TRY(lh_comm_open_on(&c->device, &(lh_comm_on){.host = c->world, .stream = c->b.stream, .apart = c->b.apart}));
+    c->ways[0] = (way){.comm = c->world, .place = "host"};
+    c->ways[1] = (way){.comm = c->device, .place = "device", .on_device = 1};
+    st = make_buffers(c, bytes);
+    LH_TRY(lh_comm_agree(c->world, st));
+done:
+    return st;
+}
+
+lh_status lh_bench_collectives(const lh_bench_request *request, lh_comm *world, lh_bench_result *out)
+{
+    lh_status st = LH_OK;
+    collectives c = {.world = world};
+    const int64_t most = INT64_C(1) << (request->quick ? 16 : 26);
+    lh_bench_result_init(out);
+    LH_TRY(lh_comm_agree(world, lh_bench_check_words(request, names)));
+    LH_TRY(lh_bench_open(&c.b, request, world, out));
+    snprintf(out->about, sizeof out->about, "%d ranks, %d on this host; %s", lh_comm_size(world),
+             lh_comm_local_size(world), lh_device_name(c.b.device));
+    LH_TRY(open_ways(&c, most));
+    for (int kind = 0; kind < KINDS; kind++)
+        for (int w = 0; w < 2; w++)
+            for (int64_t bytes = 8 << 10; bytes; bytes = bytes == most ? 0 : bytes * 4 < most ? bytes * 4 : most)
+                LH_TRY(run_case(&c, &c.ways[w], kind, bytes));
+done:
+    lh_comm_close(c.device);
+    lh_bench_close(&c.b);
+    lh_free(c.host_own);
+    lh_free(c.host_all);
+    lh_free(c.times);
+    return st;
+}

@@ -1,0 +1,297 @@
+/* A whole run of a model: prefill and decode steps, with the full cache and with an evicted one. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/progress.h"
+#include "base/rng.h"
+#include "bench/bench_impl.h"
+#include "engine/clock.h"
+#include "engine/plan.h"
+#include "engine/session.h"
+
+enum { CACHES = 2, WARM_TOKENS = 128, WARM_STEPS = 2 };
+
+/* What is measured of a cache. */
+typedef struct measured {
+    const lh_policy_plan *policy;
+    const char *name;
+    double *prefill, *steps; /* [repeat], [repeat * steps] seconds */
+    double bytes;            /* that a step reads, all ranks together */
+} measured;
+
+typedef struct model_run {
+    lh_engine *engine;
+    lh_comm *comm;
+    const lh_bench_model_request *request;
+    lh_bench_request plain;
+    lh_bench b; /* its rates: of all ranks together */
+    measured caches[CACHES];
+    int64_t count; /* of them */
+    int32_t *ids;  /* [context + steps] */
+    lh_progress progress;
+    int64_t done; /* tokens taken in by finished prefills */
+} model_run;
+
+static lh_status show(void *self, int64_t done, int64_t total)
+{
+    model_run *r = self;
+    lh_progress_update(&r->progress, r->done + (int64_t)((double)done / (double)total * (double)r->request->context));
+    return LH_OK;
+}
+
+/* ---- what is run ---- */
+
+/* Behind a token: the next one comes to the host, so everything before it is done. */
+static lh_status sample(lh_session *s, int64_t step)
+{
+    int32_t id;
+    return lh_session_sample(s, &(lh_sampling){.top_p = 1, .repeat_penalty = 1}, step, &id);
+}
+
+/* One prefill and the steps behind it. Seconds go to prefill[0] and steps[0 .. n - 1], where there are any. */
+typedef struct part {
+    const lh_policy_plan *policy;
+    int64_t tokens, n;
+    double *prefill, *steps;
+} part;
+
+static lh_status run_part(model_run *r, const part *p)
+{
+    lh_status st = LH_OK;
+    lh_session *session = NULL;
+    const lh_forward_progress progress = {r, show};
+    const lh_session_options options = {.policy = p->policy,
+                                        .profiles = r->request->profiles,
+                                        .prompt = p->tokens,
+                                        .more = p->n + 1,
+                                        .length = p->tokens + p->n + 1};
+    LH_TRY(lh_session_open(&session, r->engine, &options));
+    LH_TRY(lh_comm_barrier(r->comm));
+    double start = lh_clock_s();
+    LH_TRY(lh_session_prefill(session, r->ids, p->tokens, p->prefill ? &progress : NULL));
+    LH_TRY(sample(session, 0));
+    if (p->prefill) *p->prefill = lh_clock_s() - start;
+    for (int64_t i = 0; i < p->n; i++) {
+        start = lh_clock_s();
+        LH_TRY(lh_session_step(session, r->ids[p->tokens + i]));
+        LH_TRY(sample(session, i + 1));
+        if (p->steps) p->steps[i] = lh_clock_s() - start;
+    }
+done:
+    lh_session_close(session);
+    return st;
+}
+
+/* Everything once with few tokens, then the full cache and the evicted one in turns. */
+static lh_status run_all(model_run *r)
+{
+    lh_status st = LH_OK;
+    const lh_bench_model_request *q = r->request;
+    const int64_t few = q->context < WARM_TOKENS ? q->context : WARM_TOKENS;
+    const int64_t steps = q->steps < WARM_STEPS ? q->steps : WARM_STEPS;
+    LH_TRY(run_part(r, &(part){.policy = r->caches[0].policy, .tokens = few, .n = steps}));
+    lh_progress_init(&r->progress, "measuring", "tokens", r->count * q->repeat * q->context);
+    for (int64_t i = 0; i < q->repeat; i++)
+        for (int64_t c = 0; c < r->count; c++) {
+            const measured *m = &r->caches[c];
+            const part whole = {m->policy, q->context, q->steps, m->prefill + i, m->steps + i * q->steps};
+            LH_TRY(run_part(r, &whole));
+            r->done += q->context;
+        }
+done:
+    lh_progress_clear(&r->progress);
+    return st;
+}
+
+/* ---- what it has to do at least ---- */
+
+/* Of a prefill: the products of all layers, full attention as far as layers see, and one row of logits. */
+static double prefill_flops(const lh_config *c, int64_t tokens)
+{
+    const double n = (double)tokens, window = (double)c->window, q = (double)(c->heads * c->head_dim);
+    const double kv = (double)(c->kv_heads * c->head_dim), hidden = (double)c->hidden;
+    const double weights = hidden * (2 * q + 2 * kv) + 3 * hidden * (double)c->ff;
+    double pairs = 0;
+    for (int64_t l = 0; l < c->layers; l++) {
+        const int slides = c->window > 0 && c->sliding[l] && window < n;
+        pairs += slides ? window * (window + 1) / 2 + (n - window) * window : n * (n + 1) / 2;
+    }
+    return 2 * weights * n * (double)c->layers + 4 * q * pairs + 2 * hidden * (double)c->vocab;
+}
+
+/* Local. Bytes that a step reads with each cache. */
+static lh_status plan_bytes(model_run *r)
+{
+    lh_status st = LH_OK;
+    lh_plan plan = {0};
+    lh_engine_options options = *r->request->options;
+    options.tp = lh_comm_size(r->comm);
+    for (int64_t c = 0; c < r->count; c++) {
+        measured *m = &r->caches[c];
+        lh_plan_clear(&plan);
+        LH_TRY(lh_plan_make(&plan, &(lh_plan_request){&options, m->policy, r->request->context, r->request->steps,
+                                                      r->request->profiles}));
+        for (int64_t k = 0; k < plan.tp; k++) m->bytes += (double)plan.ranks[k].decode_read;
+    }
+done:
+    lh_plan_clear(&plan);
+    return st;
+}
+
+/* The rates of all ranks together: they measure at the same time, as they work. */
+static lh_status measure_machine(model_run *r)
+{
+    lh_status st = LH_OK;
+    lh_bench_rates *all = NULL, sum = {0};
+    const int size = lh_comm_size(r->comm);
+    LH_TRY(lh_comm_barrier(r->comm));
+    st = lh_bench_machine(&r->b);
+    if (st == LH_OK) st = lh_calloc(&all, size, sizeof *all);
+    LH_TRY(lh_comm_agree(r->comm, st));
+    LH_TRY(lh_comm_allgather(r->comm, &r->b.rates, all, sizeof *all));
+    for (int k = 0; k < size; k++) {
+        sum.bytes_per_s += all[k].bytes_per_s;
+        sum.flops_f32 += all[k].flops_f32;
+        sum.flops_bf16 += all[k].flops_bf16;
+    }
+    r->b.rates = sum;
+done:
+    lh_free(all);
+    return st;
+}
+
+/* ---- results ---- */
+
+/* A row of a cache, and how many tokens a second that is. */
+static lh_status add(model_run *r, lh_bench_case *c, double *seconds, const int64_t n_tokens[2])
+{
+    lh_status st = LH_OK;
+    lh_bench_time time;
+    char name[64];
+    c->type = lh_engine_dtype(r->engine);
+    lh_bench_sort(seconds, n_tokens[0], &time);
+    LH_TRY(lh_bench_add_case(&r->b, c, &time));
+    const double tokens = (double)n_tokens[1], least = lh_bench_least_s(&r->b.rates, c);
+    snprintf(name, sizeof name, "tokens/s of %s", c->name);
+    LH_TRY(lh_bench_figure(r->b.result, name, c->shape,
+                           (const double[]){tokens / time.median_s, least > 0 ? tokens / least : 0}));
+done:
+    return st;
+}
+
+/* Behind what the device is: ranks and types. */
+static void describe_ranks(model_run *r)
+{
+    char *about = r->b.result->about;
+    const size_t n = strlen(about), cap = sizeof r->b.result->about;
+    snprintf(about + n, cap - n, "; %d ranks; weights %s, cache %s", lh_comm_size(r->comm),
+             lh_dtype_name(lh_engine_dtype(r->engine)), lh_dtype_name(lh_engine_kv_dtype(r->engine)));
+}
+
+static lh_status report(model_run *r)
+{
+    lh_status st = LH_OK;
+    const lh_bench_model_request *q = r->request;
+    double median[CACHES] = {0};
+    lh_bench_case prefill = {.name = "prefill"}, step = {.name = "decode step"};
+    prefill.flops = prefill_flops(lh_engine_config(r->engine), q->context);
+    for (int64_t c = 0; c < r->count; c++) {
+        measured *m = &r->caches[c];
+        snprintf(prefill.shape, sizeof prefill.shape, "%s, %lld tokens", m->name, (long long)q->context);
+        snprintf(step.shape, sizeof step.shape, "%s, behind %lld tokens", m->name, (long long)q->context);
+        step.bytes = m->bytes;
+        LH_TRY(add(r, &prefill, m->prefill, (const int64_t[]){q->repeat, q->context}));
+        LH_TRY(add(r, &step, m->steps, (const int64_t[]){q->repeat * q->steps, 1}));
+        median[c] = m->steps[q->repeat * q->steps / 2]; /* sorted by now */
+    }
+    if (r->count == CACHES)
+        LH_TRY(lh_bench_figure(r->b.result, "pay-off of a step", r->caches[1].name,
+                               (const double[]){median[0] / median[1], r->caches[0].bytes / r->caches[1].bytes}));
+done:
+    return st;
+}
+
+/* ---- all of it ---- */
+
+static lh_status check(const model_run *r)
+{
+    lh_status st = LH_OK;
+    const lh_bench_model_request *q = r->request;
+    const int64_t length = q->context + q->steps + 1, most = lh_engine_config(r->engine)->max_positions;
+    if (length > most)
+        LH_FAIL(LH_EUSAGE, "%lld tokens of prompt and %lld steps are longer than the %lld positions of the model",
+                (long long)q->context, (long long)q->steps, (long long)most);
+    LH_TRY(lh_policy_check_question(q->policy));
+    LH_TRY(lh_policy_check(q->policy, q->context));
+done:
+    return st;
+}
+
+/* Local. The ids are random, and the same on all ranks. */
+static lh_status prepare(model_run *r)
+{
+    lh_status st = LH_OK;
+    const lh_bench_model_request *q = r->request;
+    const lh_kv_place *place = lh_engine_place(r->engine);
+    const uint32_t key[2] = {1, 2}, vocab = (uint32_t)lh_engine_config(r->engine)->vocab;
+    LH_TRY(check(r));
+    r->b.ops = place->ops;
+    r->b.stream = place->stream;
+    r->b.device = lh_engine_device(r->engine);
+    LH_TRY(lh_event_open(&r->b.begin, r->b.device));
+    LH_TRY(lh_event_open(&r->b.end, r->b.device));
+    LH_TRY(lh_calloc(&r->ids, q->context + q->steps, sizeof *r->ids));
+    for (int64_t i = 0; i < q->context + q->steps; i++) {
+        uint32_t word[4];
+        lh_philox(word, key, (const uint32_t[]){(uint32_t)i, 0, 0, 0});
+        r->ids[i] = (int32_t)(word[0] % vocab);
+    }
+    for (int64_t c = 0; c < r->count; c++) {
+        LH_TRY(lh_calloc(&r->caches[c].prefill, q->repeat, sizeof(double)));
+        LH_TRY(lh_calloc(&r->caches[c].steps, q->repeat * q->steps, sizeof(double)));
+    }
+    LH_TRY(plan_bytes(r));
+done:
+    return st;
+}
+
+static void clear(model_run *r)
+{
+    lh_bench_drop(&r->b, 0);
+    lh_free(r->b.blocks);
+    if (r->b.begin) lh_event_close(r->b.begin);
+    if (r->b.end) lh_event_close(r->b.end);
+    for (int64_t c = 0; c < r->count; c++) {
+        lh_free(r->caches[c].prefill);
+        lh_free(r->caches[c].steps);
+    }
+    lh_free(r->ids);
+}
+
+lh_status lh_bench_model(lh_engine *engine, const lh_bench_model_request *request, lh_bench_result *out)
+{
+    lh_status st = LH_OK;
+    lh_policy_plan full;
+    lh_buf name = {0};
+    model_run r = {.engine = engine, .comm = lh_engine_comm(engine), .request = request, .count = 1};
+    lh_bench_result_init(out);
+    r.plain.quick = request->quick;
+    r.b.request = &r.plain;
+    r.b.result = out;
+    LH_TRY(lh_policy_resolve(&full, &(lh_policy_options){.policy = "full"}));
+    LH_TRY(lh_policy_text(request->policy, &name));
+    r.caches[0] = (measured){.policy = &full, .name = "full"};
+    if (request->policy->evicts) r.caches[r.count++] = (measured){.policy = request->policy, .name = name.data};
+    LH_TRY(lh_comm_agree(r.comm, prepare(&r)));
+    LH_TRY(measure_machine(&r));
+    LH_TRY(run_all(&r));
+    lh_bench_describe(&r.b);
+    describe_ranks(&r);
+    LH_TRY(report(&r));
+done:
+    clear(&r);
+    lh_buf_clear(&name);
+    return st;
+}

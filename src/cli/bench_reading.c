@@ -1,0 +1,54 @@
+#include "cli/bench_common.h"
+
+struct reading_options {
+    const char *model;
+};
+
+struct values {
+    lh_bench_values shared;
+    struct reading_options own;
+};
+
+static const lh_option rows[] = {{.type = LH_OPT_STR,
+                                  .letter = 'm',
+                                  .required = 1,
+                                  .name = "model",
+                                  LH_FIELD(struct reading_options, model),
+                                  .arg = "FILE",
+                                  .help = "The checkpoint (made by 'longhaul import')."},
+                                 {0}};
+static const lh_option_table table = {"what is read", rows};
+static const lh_option_group groups[] = {{&table, offsetof(struct values, own)},
+                                         {&lh_bench_output_options, offsetof(lh_bench_values, output)},
+                                         {&lh_cli_common_options, offsetof(lh_bench_values, common)},
+                                         {0}};
+static const lh_example examples[] = {{"longhaul bench reading -m m.h5", "how fast a checkpoint is read"}, {0}};
+static const lh_syntax syntax = {
+    .program = "longhaul",
+    .name = "bench reading",
+    .usage = "-m FILE [options]",
+    .summary = "Measure how fast a checkpoint is read",
+    .text = "All weights are read and converted, to what a run would take them as and then to f32 and bf16; beside it "
+            "the bare file, by read(). Bytes are those that are stored. The first pass comes from the disk where the "
+            "system does not have the file in memory yet, which cannot be told from here; all others come from "
+            "memory.\n\n"
+            "One process reads: other ranks end at once.",
+    .groups = groups,
+    .examples = examples};
+
+static lh_status run(lh_call *call)
+{
+    lh_status st = LH_OK;
+    const struct values *v = call->values;
+    lh_bench_result result = {0};
+    if (!lh_cli_first()) goto done;
+    LH_TRY(lh_bench_check_output(&v->shared.output));
+    LH_TRY(lh_cli_probe(v->own.model));
+    LH_TRY(lh_bench_reading(v->own.model, v->shared.output.quick, &result));
+    LH_TRY(lh_bench_write(&v->shared.output, "reading", &result));
+done:
+    lh_bench_result_clear(&result);
+    return st;
+}
+
+const lh_command lh_command_bench_reading = {&syntax, sizeof(struct values), run, NULL};

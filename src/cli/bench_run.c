@@ -1,0 +1,123 @@
+#include "cli/bench_common.h"
+
+struct run_options {
+    int64_t context, steps, repeat;
+};
+
+struct values {
+    lh_bench_values shared;
+    struct run_options own;
+    lh_engine_options engine;
+    lh_policy_options policy;
+};
+
+#define FIELD(member) LH_FIELD(struct run_options, member)
+static const lh_option rows[] = {{.type = LH_OPT_I64,
+                                  .letter = 'c',
+                                  .name = "context",
+                                  FIELD(context),
+                                  .arg = "TOKENS",
+                                  .def = "2048",
+                                  .min = 1,
+                                  .max = 1 << 30,
+                                  .help = "Length of the prompt, of random tokens."},
+                                 {.type = LH_OPT_I64,
+                                  .letter = 'n',
+                                  .name = "max-new",
+                                  FIELD(steps),
+                                  .arg = "TOKENS",
+                                  .def = "32",
+                                  .min = 1,
+                                  .max = 1 << 20,
+                                  .help = "Decode steps behind it."},
+                                 {.type = LH_OPT_I64,
+                                  .name = "repeat",
+                                  FIELD(repeat),
+                                  .arg = "N",
+                                  .def = "3",
+                                  .min = 1,
+                                  .max = 1000,
+                                  .help = "Runs of each cache: prompts that take minutes need one alone."},
+                                 {0}};
+#undef FIELD
+static const lh_option_table table = {"the run", rows};
+static const lh_option_group groups[] = {{&table, offsetof(struct values, own)},
+                                         {&lh_cli_engine_options, offsetof(struct values, engine)},
+                                         {&lh_cli_policy_options, offsetof(struct values, policy)},
+                                         {&lh_bench_output_options, offsetof(lh_bench_values, output)},
+                                         {&lh_cli_common_options, offsetof(lh_bench_values, common)},
+                                         {0}};
+static const lh_example examples[] = {
+    {"longhaul bench run -m m.h5 --context 7500", "prefill and decode with the full cache"},
+    {"mpirun -n 4 longhaul bench run -m m.h5 -c 128000 --budget 1024 --repeat 1", "and with 1,024 entries kept"},
+    {0}};
+static const lh_syntax syntax = {
+    .program = "longhaul",
+    .name = "bench run",
+    .usage = "-m FILE [options]",
+    .summary = "Measure prefill and decode of a model",
+    .text = "A prompt of random tokens is taken in and decode steps follow, with the full cache and, where a budget is "
+            "given, with the policy's, in turns, after a short run to warm up. A prefill ends with its first token on "
+            "the host, and so does a step.\n\n"
+            "A prefill is held to its FLOPs: products, full attention, one row of logits; what a policy observes is "
+            "not in them. A step is held to the bytes that it reads at least, weights and cache ('longhaul plan' tells "
+            "both). Bytes, FLOPs and the rates that they are held to are those of all ranks together, which measure at "
+            "the same time; the table of the machine shows rank 0's.",
+    .groups = groups,
+    .examples = examples};
+
+static lh_status open_engine(lh_call *call, const lh_profiles *profiles, lh_engine **engine)
+{
+    lh_status st = LH_OK;
+    const struct values *v = call->values;
+    const char *const files[] = {v->engine.model, NULL};
+    LH_TRY(lh_cli_open_world(call, files));
+    LH_TRY(lh_cli_same_profiles(call, profiles));
+    lh_comm *world = lh_world_comm(call->world);
+    if (v->engine.tp && v->engine.tp != lh_comm_size(world))
+        st = lh_fail(LH_EUSAGE, __FILE__, __LINE__,
+                     "'--tp %lld' is not the %d ranks of this run: 'bench run' runs one copy of the model on all of "
+                     "them, leave it out",
+                     (long long)v->engine.tp, lh_comm_size(world));
+    if (st == LH_OK) st = lh_bench_check_output(&v->shared.output);
+    LH_TRY(lh_comm_agree(world, st));
+    LH_TRY(lh_engine_open(engine, world, &v->engine));
+done:
+    return st;
+}
+
+static lh_status run(lh_call *call)
+{
+    lh_status st = LH_OK;
+    struct values *v = call->values;
+    const lh_bench_output *output = &v->shared.output;
+    lh_policy_plan policy;
+    lh_profiles profiles = {0};
+    lh_engine *engine = NULL;
+    lh_bench_result result = {0};
+    lh_bench_model_request request = {.options = &v->engine,
+                                      .policy = &policy,
+                                      .profiles = &profiles,
+                                      .context = v->own.context,
+                                      .steps = v->own.steps,
+                                      .repeat = v->own.repeat,
+                                      .quick = output->quick};
+    if (output->quick) {
+        request.context = request.context < 64 ? request.context : 64;
+        request.steps = request.steps < 3 ? request.steps : 3;
+        request.repeat = 1;
+    }
+    v->policy.profiles = &profiles;
+    LH_TRY(lh_policy_resolve(&policy, &v->policy));
+    LH_TRY(open_engine(call, &profiles, &engine));
+    LH_TRY(lh_bench_model(engine, &request, &result));
+    if (lh_cli_first()) st = lh_bench_write(output, "run", &result);
+    LH_TRY(lh_comm_agree(lh_engine_comm(engine), st));
+done:
+    lh_bench_result_clear(&result);
+    lh_engine_close(engine);
+    lh_profiles_clear(&profiles);
+    return st;
+}
+
+const lh_command lh_command_bench_run = {&syntax, sizeof(struct values), run, NULL};
