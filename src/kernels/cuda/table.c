@@ -1,9 +1,5 @@
 #include "kernels/cuda/cuda.h"
 
-#define LH_OP(op, summary) extern __typeof__(lh_cuda_##op) lh_cuda_##op __attribute__((weak));
-#include "kernels/ops_list.h"
-#undef LH_OP
-
 const lh_ops lh_ops_cuda = {
     .name = "cuda",
     .device = LH_DEVICE_CUDA,
