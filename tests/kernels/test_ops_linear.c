@@ -13,7 +13,8 @@ typedef struct product {
 
 static product make_product(lot *m, int64_t tokens, int64_t out, int64_t in)
 {
-    product p = {.tokens = tokens, .out = out, .in = in, .gap = (tokens + out + in) % 4, .type = LH_F32};
+    const int64_t gaps[] = {0, 1, 2, 8};
+    product p = {.tokens = tokens, .out = out, .in = in, .gap = gaps[(tokens + out + in) % 4], .type = LH_F32};
     p.x = lot_normals(m, tokens * (in + p.gap), 1.0f, 1);
     p.w = lot_normals(m, out * (in + 2 * p.gap), 1.0f, 2);
     if ((tokens + in) % 2) p.bias = lot_normals(m, out, 10.0f, 3);
@@ -112,16 +113,17 @@ END_TEST
 
 START_TEST(test_gemm_of_every_backend_is_that_of_ref)
 {
-    const int64_t tokens[] = {0, 1, 2, 5, 17, 64, 129}, outs[] = {0, 1, 7, 48, 257}, ins[] = {1, 3, 16, 64, 577};
+    const int64_t tokens[] = {0, 1, 2, 5, 9, 16, 17, 64, 129}, outs[] = {0, 1, 7, 48, 257};
+    const int64_t ins[] = {1, 3, 16, 64, 577, 1160};
     for (int b = 1; rig_backend(b); b++) {
         rig ref, mine;
         rig_open(&ref, rig_backend(0));
         rig_open(&mine, rig_backend(b));
-        for (int n = 0; n < 7 * 5 * 5 * 4; n++) {
+        for (int n = 0; n < 9 * 5 * 6 * 4; n++) {
             lot m = {0};
-            product p = make_product(&m, tokens[n % 7], outs[n / 7 % 5], ins[n / 35 % 5]);
-            p.type = n / 175 % 2 ? LH_BF16 : LH_F32;
-            p.order = n / 350 ? LH_ORDER_FIXED : LH_ORDER_ANY;
+            product p = make_product(&m, tokens[n % 9], outs[n / 9 % 5], ins[n / 45 % 6]);
+            p.type = n / 270 % 2 ? LH_BF16 : LH_F32;
+            p.order = n / 540 ? LH_ORDER_FIXED : LH_ORDER_ANY;
             const float *want = multiply(&m, &ref, &p), *got = multiply(&m, &mine, &p);
             tolerance tol = p.order == LH_ORDER_FIXED ? (tolerance){0, 0} : sum_tolerance(p.in);
             check_near(got, want, p.tokens * (p.out + 3 * p.gap), tol, "gemm %lld x %lld x %lld, %s, order %d, %s",

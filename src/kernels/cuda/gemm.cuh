@@ -5,11 +5,37 @@
 
 #include "kernels/cuda/launch.cuh"
 
-/* Up to so many tokens, the weights are read once and the rest is small beside that: gemm_few.cu. */
-#define LH_FEW_TOKENS 8
+/* Whether rows of x and w are whole pieces of 16 bytes. */
+static inline int lh_gemm_is_wide(const lh_gemm_args *a)
+{
+    int64_t each = 16 / lh_dtype_bytes(a->type);
+    return ((uintptr_t)a->x | (uintptr_t)a->w) % 16 == 0 && a->in % each == 0 &&
+           (a->tokens == 1 || a->x_ld % each == 0) && (a->out == 1 || a->w_ld % each == 0);
+}
+
+/* Weights are read once: 16 bytes that leave L1 to x. */
+static __device__ __forceinline__ uint4 lh_load_once(const void *p)
+{
+#ifdef LH_SIMT
+    return *(const uint4 *)p;
+#else
+    uint4 x;
+    asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(x.x), "=r"(x.y), "=r"(x.z), "=r"(x.w)
+                 : "l"(p));
+    return x;
+#endif
+}
+
+/* At most so many tokens: the weights are read once, and the rest is small beside that. gemm_few.cu */
+enum { LH_FEW_F32 = 8, LH_FEW_BF16 = 4 };
 lh_status lh_gemm_few(lh_stream *stream, const lh_gemm_args *a);
 
-/* One chain of fused multiply-adds for each number: gemm_fixed.cu. */
+/* At most so many tokens, of bf16 numbers in wide rows. gemm_some.cu */
+enum { LH_SOME_TOKENS = 16 };
+lh_status lh_gemm_some(lh_stream *stream, const lh_gemm_args *a);
+
+/* One chain of fused multiply-adds for each number. gemm_fixed.cu */
 lh_status lh_gemm_fixed(lh_stream *stream, const lh_gemm_args *a);
 
 #endif

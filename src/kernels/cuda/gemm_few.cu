@@ -7,20 +7,6 @@
 
 enum { ROWS = 4, WARPS = 4 };
 
-/* Weights are read once: they leave L1 to x. */
-static __device__ __forceinline__ uint4 load_once(const void *p)
-{
-#ifdef LH_SIMT
-    return *(const uint4 *)p;
-#else
-    uint4 x;
-    asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0,%1,%2,%3}, [%4];"
-                 : "=r"(x.x), "=r"(x.y), "=r"(x.z), "=r"(x.w)
-                 : "l"(p));
-    return x;
-#endif
-}
-
 /* 16 bytes of a row, as words of one f32 or two bf16 numbers. */
 struct pack {
     unsigned word[4];
@@ -95,7 +81,7 @@ static __global__ void few_kernel(lh_gemm_args a)
     for (int64_t i = (int64_t)threadIdx.x * EACH; i < a.in; i += WARPS * LH_WARP * EACH) {
         pack ws[ROWS], xs[TOKENS];
 #pragma unroll
-        for (int r = 0; r < ROWS; r++) ws[r] = IS_WIDE ? pack_of(load_once(w[r] + i)) : gather(w[r] + i, a.in - i);
+        for (int r = 0; r < ROWS; r++) ws[r] = IS_WIDE ? pack_of(lh_load_once(w[r] + i)) : gather(w[r] + i, a.in - i);
 #pragma unroll
         for (int t = 0; t < TOKENS; t++)
             xs[t] = IS_WIDE ? pack_of(*(const uint4 *)(x[t] + i)) : gather(x[t] + i, a.in - i);
@@ -116,22 +102,21 @@ static __global__ void few_kernel(lh_gemm_args a)
     a.y[t * a.y_ld + o] = y;
 }
 
-template <typename T, int IS_WIDE>
+template <typename T, int MOST, int IS_WIDE>
 static lh_status launch(lh_stream *stream, const lh_gemm_args *a)
 {
     lh_shape shape = {dim3((unsigned)((a->out + ROWS - 1) / ROWS)), WARPS * LH_WARP, 0};
     auto *kernel = a->tokens == 1   ? few_kernel<T, 1, IS_WIDE>
                    : a->tokens == 2 ? few_kernel<T, 2, IS_WIDE>
                    : a->tokens <= 4 ? few_kernel<T, 4, IS_WIDE>
-                                    : few_kernel<T, 8, IS_WIDE>;
+                                    : few_kernel<T, MOST, IS_WIDE>;
     return lh_launch(stream, "gemm", shape, kernel, *a);
 }
 
 lh_status lh_gemm_few(lh_stream *stream, const lh_gemm_args *a)
 {
-    int64_t each = 16 / lh_dtype_bytes(a->type);
-    int is_wide = ((uintptr_t)a->x | (uintptr_t)a->w) % 16 == 0 && a->in % each == 0 &&
-                  (a->tokens == 1 || a->x_ld % each == 0) && (a->out == 1 || a->w_ld % each == 0);
-    if (a->type == LH_F32) return is_wide ? launch<float, 1>(stream, a) : launch<float, 0>(stream, a);
-    return is_wide ? launch<__nv_bfloat16, 1>(stream, a) : launch<__nv_bfloat16, 0>(stream, a);
+    typedef __nv_bfloat16 bf16;
+    if (a->type == LH_F32)
+        return lh_gemm_is_wide(a) ? launch<float, LH_FEW_F32, 1>(stream, a) : launch<float, LH_FEW_F32, 0>(stream, a);
+    return lh_gemm_is_wide(a) ? launch<bf16, LH_FEW_BF16, 1>(stream, a) : launch<bf16, LH_FEW_BF16, 0>(stream, a);
 }

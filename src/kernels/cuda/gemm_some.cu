@@ -1,0 +1,72 @@
+/* Products of some tokens, of more than cores can multiply while the weights arrive: on the tensor cores, 16 outputs
+ * and 8 tokens at a time. A block owns OUTS outputs, and its warps take turns along them, LOADS times 64 bytes an
+ * output and turn. A lane loads 16 bytes of two outputs' rows and of one or two tokens', which are its parts of two
+ * products: which numbers of a row are called the same column does not matter, as long as weights and tokens agree. All
+ * loads of a turn are under way at once. Bytes: out * in * 2. */
+#include "kernels/cuda/gemm.cuh"
+#include "kernels/cuda/mma.cuh"
+
+enum { OUTS = 16, TOKENS = 8, WARPS = 8, EACH = 8, ACROSS = 4 * EACH, LOADS = 4, TURN = LOADS * ACROSS };
+
+/* 16 bytes at p, 0 where there are none: `left` numbers are left of the row, by eights. */
+static __device__ __forceinline__ uint4 eight_of(const __nv_bfloat16 *p, int64_t left)
+{
+    return left > 0 ? lh_load_once(p) : make_uint4(0, 0, 0, 0);
+}
+
+/* c += w x of 16 outputs, 8 tokens and 32 columns. low, high: of rows g and g + 8 of w; x: of token g. */
+static __device__ __forceinline__ void multiply(float c[4], uint4 low, uint4 high, uint4 x)
+{
+    const unsigned a[2][4] = {{low.x, high.x, low.y, high.y}, {low.z, high.z, low.w, high.w}};
+    const unsigned b[2][2] = {{x.x, x.y}, {x.z, x.w}};
+    lh_mma(c, a[0], b[0]);
+    lh_mma(c, a[1], b[1]);
+}
+
+/* GROUPS of TOKENS tokens. Rows that are not there are the last one again, and are not written. */
+template <int GROUPS>
+static __global__ void __launch_bounds__(WARPS *LH_WARP) some_kernel(lh_gemm_args a)
+{
+    typedef __nv_bfloat16 bf16;
+    __shared__ float parts[WARPS][GROUPS * TOKENS][OUTS];
+    int64_t g = lh_lane() / 4, mine = lh_lane() % 4 * EACH, o0 = (int64_t)blockIdx.x * OUTS;
+    const bf16 *x[GROUPS], *w[2];
+    float c[GROUPS][4] = {};
+#pragma unroll
+    for (int r = 0; r < 2; r++)
+        w[r] = (const bf16 *)a.w + (o0 + g + 8 * r < a.out ? o0 + g + 8 * r : a.out - 1) * a.w_ld + mine;
+#pragma unroll
+    for (int t = 0; t < GROUPS; t++)
+        x[t] = (const bf16 *)a.x + (g + TOKENS * t < a.tokens ? g + TOKENS * t : a.tokens - 1) * a.x_ld + mine;
+    for (int64_t i = (int64_t)lh_warp() * TURN; i < a.in; i += WARPS * TURN) {
+        uint4 ws[LOADS][2], xs[LOADS][GROUPS];
+#pragma unroll
+        for (int l = 0; l < LOADS; l++) {
+            int64_t at = i + l * ACROSS, left = a.in - at - mine;
+            ws[l][0] = eight_of(w[0] + at, left);
+            ws[l][1] = eight_of(w[1] + at, left);
+#pragma unroll
+            for (int t = 0; t < GROUPS; t++) xs[l][t] = left > 0 ? *(const uint4 *)(x[t] + at) : make_uint4(0, 0, 0, 0);
+        }
+#pragma unroll
+        for (int l = 0; l < LOADS; l++) {
+#pragma unroll
+            for (int t = 0; t < GROUPS; t++) multiply(c[t], ws[l][0], ws[l][1], xs[l][t]);
+        }
+    }
+#pragma unroll
+    for (int n = 0; n < 4 * GROUPS; n++)
+        parts[lh_warp()][n / 4 * TOKENS + lh_lane() % 4 * 2 + n % 2][g + n % 4 / 2 * 8] = c[n / 4][n % 4];
+    __syncthreads();
+    int64_t t = threadIdx.x / OUTS, o = o0 + threadIdx.x % OUTS;
+    if (t >= a.tokens || o >= a.out) return;
+    float y = a.bias ? a.bias[o] : 0.0f;
+    for (int k = 0; k < WARPS; k++) y += parts[k][t][threadIdx.x % OUTS];
+    a.y[t * a.y_ld + o] = y;
+}
+
+lh_status lh_gemm_some(lh_stream *stream, const lh_gemm_args *a)
+{
+    lh_shape shape = {dim3((unsigned)((a->out + OUTS - 1) / OUTS)), WARPS * LH_WARP, 0};
+    return lh_launch(stream, "gemm", shape, a->tokens <= TOKENS ? some_kernel<1> : some_kernel<2>, *a);
+}
