@@ -1,11 +1,12 @@
 /* Products of a few tokens with large weights, as in decoding: the time is that of reading the weights. A block owns
  * ROWS outputs and its warps take turns along them, 512 bytes a row and turn, 16 a lane: so ROWS loads of weights and
- * one a token of x, which L1 has, are under way for every lane, two turns at a time. A lane adds up its part of all
- * ROWS x TOKENS outputs, then the lanes join theirs, then the warps. Bytes: out * in * 2 or 4. */
+ * one a token of x, which L1 has, are under way for every lane, with one or two tokens of two turns at once. A lane
+ * adds up its part of all ROWS x TOKENS outputs, then the lanes join theirs, then the warps. Bytes: out * in * 2 or 4.
+ */
 #include "kernels/cuda/gemm.cuh"
 #include "kernels/cuda/vector.cuh"
 
-enum { ROWS = 4, WARPS = 4 };
+enum { ROWS = 4, WARPS = 4, THREADS = WARPS * LH_WARP };
 
 /* 16 bytes of a row, as words of one f32 or two bf16 numbers. */
 struct pack {
@@ -63,34 +64,65 @@ static __device__ __forceinline__ void join_lanes(float (&sum)[N])
     }
 }
 
-/* TOKENS >= the tokens there are, of which the last stands for those that are not; the last output alike. IS_WIDE: rows
- * are whole 16 bytes. */
-template <typename T, int TOKENS, int IS_WIDE>
-static __global__ void few_kernel(lh_gemm_args a)
+/* 16 bytes of a row. IS_WIDE: rows are whole pieces of 16 bytes. */
+template <int IS_WIDE, typename T>
+static __device__ __forceinline__ pack weights_of(const T *p, int64_t n)
 {
-    constexpr int N = ROWS * TOKENS, EACH = 16 / (int)sizeof(T);
-    __shared__ float parts[WARPS][N];
-    int64_t o0 = (int64_t)blockIdx.x * ROWS;
+    return IS_WIDE ? pack_of(lh_load_once(p)) : gather(p, n);
+}
+template <int IS_WIDE, typename T>
+static __device__ __forceinline__ pack tokens_of(const T *p, int64_t n)
+{
+    return IS_WIDE ? pack_of(*(const uint4 *)p) : gather(p, n);
+}
+
+template <typename T, int TOKENS>
+struct few_rows {
     const T *w[ROWS], *x[TOKENS];
-    float sum[N] = {};
+    int64_t in;
+};
+
+/* TURNS turns from column i on: all of them loaded, then multiplied. sum: [TOKENS, ROWS]. */
+template <typename T, int TOKENS, int IS_WIDE, int TURNS>
+static __device__ __forceinline__ void add_turns(float (&sum)[ROWS * TOKENS], const few_rows<T, TOKENS> &f, int64_t i)
+{
+    constexpr int STEP = THREADS * (16 / (int)sizeof(T));
+    pack ws[TURNS][ROWS], xs[TURNS][TOKENS];
 #pragma unroll
-    for (int r = 0; r < ROWS; r++) w[r] = (const T *)a.w + (o0 + r < a.out ? o0 + r : a.out - 1) * a.w_ld;
+    for (int k = 0; k < TURNS; k++) {
+        int64_t at = i + k * STEP;
 #pragma unroll
-    for (int t = 0; t < TOKENS; t++) x[t] = (const T *)a.x + (t < a.tokens ? t : a.tokens - 1) * a.x_ld;
-#pragma unroll 2
-    for (int64_t i = (int64_t)threadIdx.x * EACH; i < a.in; i += WARPS * LH_WARP * EACH) {
-        pack ws[ROWS], xs[TOKENS];
+        for (int r = 0; r < ROWS; r++) ws[k][r] = weights_of<IS_WIDE>(f.w[r] + at, f.in - at);
 #pragma unroll
-        for (int r = 0; r < ROWS; r++) ws[r] = IS_WIDE ? pack_of(lh_load_once(w[r] + i)) : gather(w[r] + i, a.in - i);
+        for (int t = 0; t < TOKENS; t++) xs[k][t] = tokens_of<IS_WIDE>(f.x[t] + at, f.in - at);
+    }
 #pragma unroll
-        for (int t = 0; t < TOKENS; t++)
-            xs[t] = IS_WIDE ? pack_of(*(const uint4 *)(x[t] + i)) : gather(x[t] + i, a.in - i);
+    for (int k = 0; k < TURNS; k++) {
 #pragma unroll
         for (int j = 0; j < 4; j++) {
 #pragma unroll
-            for (int n = 0; n < N; n++) sum[n] = dot(xs[n / ROWS].word[j], ws[n % ROWS].word[j], sum[n], T());
+            for (int n = 0; n < ROWS * TOKENS; n++)
+                sum[n] = dot(xs[k][n / ROWS].word[j], ws[k][n % ROWS].word[j], sum[n], T());
         }
     }
+}
+
+/* TOKENS >= the tokens there are, of which the last stands for those that are not; the last output alike. */
+template <typename T, int TOKENS, int IS_WIDE>
+static __global__ void few_kernel(lh_gemm_args a)
+{
+    constexpr int N = ROWS * TOKENS, EACH = 16 / (int)sizeof(T), STEP = THREADS * EACH, TURNS = TOKENS <= 2 ? 2 : 1;
+    __shared__ float parts[WARPS][N];
+    int64_t o0 = (int64_t)blockIdx.x * ROWS, i = (int64_t)threadIdx.x * EACH;
+    few_rows<T, TOKENS> f;
+    float sum[N] = {};
+    f.in = a.in;
+#pragma unroll
+    for (int r = 0; r < ROWS; r++) f.w[r] = (const T *)a.w + (o0 + r < a.out ? o0 + r : a.out - 1) * a.w_ld;
+#pragma unroll
+    for (int t = 0; t < TOKENS; t++) f.x[t] = (const T *)a.x + (t < a.tokens ? t : a.tokens - 1) * a.x_ld;
+    for (; i + (TURNS - 1) * STEP < a.in; i += TURNS * STEP) add_turns<T, TOKENS, IS_WIDE, TURNS>(sum, f, i);
+    for (; i < a.in; i += STEP) add_turns<T, TOKENS, IS_WIDE, 1>(sum, f, i);
     join_lanes<N>(sum);
     if (lh_lane() % (LH_WARP / N) == 0) parts[lh_warp()][lh_lane() / (LH_WARP / N)] = sum[0];
     __syncthreads();
@@ -105,7 +137,7 @@ static __global__ void few_kernel(lh_gemm_args a)
 template <typename T, int MOST, int IS_WIDE>
 static lh_status launch(lh_stream *stream, const lh_gemm_args *a)
 {
-    lh_shape shape = {dim3((unsigned)((a->out + ROWS - 1) / ROWS)), WARPS * LH_WARP, 0};
+    lh_shape shape = {dim3((unsigned)((a->out + ROWS - 1) / ROWS)), THREADS, 0};
     auto *kernel = a->tokens == 1   ? few_kernel<T, 1, IS_WIDE>
                    : a->tokens == 2 ? few_kernel<T, 2, IS_WIDE>
                    : a->tokens <= 4 ? few_kernel<T, 4, IS_WIDE>

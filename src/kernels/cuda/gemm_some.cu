@@ -8,12 +8,6 @@
 
 enum { OUTS = 16, TOKENS = 8, WARPS = 8, EACH = 8, ACROSS = 4 * EACH, LOADS = 4, TURN = LOADS * ACROSS };
 
-/* 16 bytes at p, 0 where there are none: `left` numbers are left of the row, by eights. */
-static __device__ __forceinline__ uint4 eight_of(const __nv_bfloat16 *p, int64_t left)
-{
-    return left > 0 ? lh_load_once(p) : make_uint4(0, 0, 0, 0);
-}
-
 /* c += w x of 16 outputs, 8 tokens and 32 columns. low, high: of rows g and g + 8 of w; x: of token g. */
 static __device__ __forceinline__ void multiply(float c[4], uint4 low, uint4 high, uint4 x)
 {
@@ -23,6 +17,29 @@ static __device__ __forceinline__ void multiply(float c[4], uint4 low, uint4 hig
     lh_mma(c, a[1], b[1]);
 }
 
+/* One turn: all of it is loaded, then it is multiplied. IS_WHOLE: the row has all columns; else `left` from w and x on,
+ * and those behind are 0. */
+template <int GROUPS, int IS_WHOLE>
+static __device__ __forceinline__ void add_turn(float (&c)[GROUPS][4], const __nv_bfloat16 *const (&w)[2],
+                                                const __nv_bfloat16 *const (&x)[GROUPS], int64_t at, int64_t left)
+{
+    uint4 ws[LOADS][2] = {}, xs[LOADS][GROUPS] = {};
+#pragma unroll
+    for (int l = 0; l < LOADS; l++) {
+        if (!IS_WHOLE && l * ACROSS >= left) break;
+        ws[l][0] = lh_load_once(w[0] + at + l * ACROSS);
+        ws[l][1] = lh_load_once(w[1] + at + l * ACROSS);
+#pragma unroll
+        for (int t = 0; t < GROUPS; t++) xs[l][t] = *(const uint4 *)(x[t] + at + l * ACROSS);
+    }
+    if (!IS_WHOLE) __syncwarp();
+#pragma unroll
+    for (int l = 0; l < LOADS; l++) {
+#pragma unroll
+        for (int t = 0; t < GROUPS; t++) multiply(c[t], ws[l][0], ws[l][1], xs[l][t]);
+    }
+}
+
 /* GROUPS of TOKENS tokens. Rows that are not there are the last one again, and are not written. */
 template <int GROUPS>
 static __global__ void __launch_bounds__(WARPS *LH_WARP) some_kernel(lh_gemm_args a)
@@ -30,6 +47,7 @@ static __global__ void __launch_bounds__(WARPS *LH_WARP) some_kernel(lh_gemm_arg
     typedef __nv_bfloat16 bf16;
     __shared__ float parts[WARPS][GROUPS * TOKENS][OUTS];
     int64_t g = lh_lane() / 4, mine = lh_lane() % 4 * EACH, o0 = (int64_t)blockIdx.x * OUTS;
+    int64_t i = (int64_t)lh_warp() * TURN;
     const bf16 *x[GROUPS], *w[2];
     float c[GROUPS][4] = {};
 #pragma unroll
@@ -38,22 +56,8 @@ static __global__ void __launch_bounds__(WARPS *LH_WARP) some_kernel(lh_gemm_arg
 #pragma unroll
     for (int t = 0; t < GROUPS; t++)
         x[t] = (const bf16 *)a.x + (g + TOKENS * t < a.tokens ? g + TOKENS * t : a.tokens - 1) * a.x_ld + mine;
-    for (int64_t i = (int64_t)lh_warp() * TURN; i < a.in; i += WARPS * TURN) {
-        uint4 ws[LOADS][2], xs[LOADS][GROUPS];
-#pragma unroll
-        for (int l = 0; l < LOADS; l++) {
-            int64_t at = i + l * ACROSS, left = a.in - at - mine;
-            ws[l][0] = eight_of(w[0] + at, left);
-            ws[l][1] = eight_of(w[1] + at, left);
-#pragma unroll
-            for (int t = 0; t < GROUPS; t++) xs[l][t] = left > 0 ? *(const uint4 *)(x[t] + at) : make_uint4(0, 0, 0, 0);
-        }
-#pragma unroll
-        for (int l = 0; l < LOADS; l++) {
-#pragma unroll
-            for (int t = 0; t < GROUPS; t++) multiply(c[t], ws[l][0], ws[l][1], xs[l][t]);
-        }
-    }
+    for (; i + TURN <= a.in; i += WARPS * TURN) add_turn<GROUPS, 1>(c, w, x, i, TURN);
+    if (i < a.in) add_turn<GROUPS, 0>(c, w, x, i, a.in - i - mine);
 #pragma unroll
     for (int n = 0; n < 4 * GROUPS; n++)
         parts[lh_warp()][n / 4 * TOKENS + lh_lane() % 4 * 2 + n % 2][g + n % 4 / 2 * 8] = c[n / 4][n % 4];
