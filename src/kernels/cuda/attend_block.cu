@@ -13,90 +13,88 @@ struct attend_state {
     float sum[K::TILES][K::D / 64][8][4];
 };
 
-/* What the lane's rows see: slots below `limit` at positions above `before`; and the least and most limit of the warp.
- * Slots of a head are counted in 32 bits here, where registers are short: 2^31 entries are more than a device holds. */
+/* What rows see: slots below `limit` at positions above `before`; and of the rows of a warp the least and the most
+ * limit. Slots of a head are counted in 32 bits here, where registers are short: 2^31 entries are more than a device
+ * holds. */
 template <typename K>
 struct attend_sight {
-    int limit[K::TILES][2], before[K::TILES][2];
-    int least_limit, most_limit;
+    int limit[K::ROWS], before[K::ROWS];
+    int least_limit[ATTEND_WARPS], most_limit[ATTEND_WARPS];
 };
 
 template <typename K>
 static __device__ void look(const attend_job &a, const attend_place &p, attend_sight<K> *sight)
 {
-    int least = INT32_MAX, most = 0;
-#pragma unroll
-    for (int n = 0; n < 2 * K::TILES; n++) {
-        int64_t row = p.row0 + lh_warp() * 16 * K::TILES + 8 * n + lh_lane() / 4, t = row / p.count;
-        int before = -1, limit = 0;
-        if (row < p.rows) {
-            limit = (int)(p.len - a.tokens + t + 1);
-            if (a.logit.window > 0) before = lh_sight_of(a.positions, NULL, a.logit.window, t).before;
-            least = limit < least ? limit : least;
-            most = limit > most ? limit : most;
-        }
-        sight->limit[n / 2][n % 2] = limit;
-        sight->before[n / 2][n % 2] = before;
+    enum { OF_WARP = K::ROWS / ATTEND_WARPS };
+    int k = lh_warp() * OF_WARP + lh_lane() % OF_WARP, limit = 0, before = -1, least, most;
+    int64_t row = p.row0 + k, t = row / p.count;
+    if (row < p.rows) {
+        limit = (int)(p.len - a.tokens + t + 1);
+        if (a.logit.window > 0) before = lh_sight_of(a.positions, NULL, a.logit.window, t).before;
     }
-    sight->least_limit = -lh_warp_max(-least);
-    sight->most_limit = lh_warp_max(most);
+    least = -lh_warp_max(row < p.rows ? -limit : -INT32_MAX);
+    most = lh_warp_max(limit);
+    if (lh_lane() < OF_WARP) sight->limit[k] = limit, sight->before[k] = before;
+    if (lh_lane() == 0) sight->least_limit[lh_warp()] = least, sight->most_limit[lh_warp()] = most;
 }
 
 /* ---- which tiles ---- */
 
 /* Tiles of entries that the block's rows may see. Where positions are stored and there is a window, `ahead` says which
- * of the 8 tiles from `group` on have an entry in it. */
+ * of the 8 tiles from 8 * group on have an entry in it. */
 typedef struct attend_tiles {
-    int64_t end, tiles;       /* entries and tiles */
-    int64_t first;            /* the first tile that counts */
-    int before;               /* entries up to this position are seen by no row */
-    const int32_t *positions; /* of the head, where they have to be looked at; else NULL */
+    int end, tiles; /* entries and tiles */
+    int first;      /* the first tile that counts */
+    int before;     /* entries up to this position are seen by no row */
     int group;
     unsigned ahead;
 } attend_tiles;
 
+/* By one thread. */
 template <typename K>
 static __device__ void find_tiles(const attend_job &a, const attend_place &p, attend_tiles *tiles)
 {
     int64_t last = p.row0 + K::ROWS - 1 < p.rows - 1 ? p.row0 + K::ROWS - 1 : p.rows - 1, end;
     end = p.len - a.tokens + last / p.count + 1;
-    *tiles = attend_tiles{end > 0 ? (int)end : 0, 0, 0, -1, NULL, -1, 0};
+    *tiles = attend_tiles{end > 0 ? (int)end : 0, 0, 0, -1, -1, 0};
     tiles->tiles = (tiles->end + K::KEYS - 1) / K::KEYS;
-    if (a.logit.window <= 0) return;
+    if (a.logit.window <= 0 || p.row0 >= p.rows) return;
     tiles->before = INT32_MAX;
     for (int64_t t = p.row0 / p.count; t <= last / p.count; t++) {
         int before = lh_sight_of(a.positions, NULL, a.logit.window, t).before;
         tiles->before = before < tiles->before ? before : tiles->before;
     }
-    if (a.kv.positions)
-        tiles->positions = a.kv.positions + p.offset;
-    else
-        tiles->first = (tiles->before + 1) / K::KEYS;
+    if (!a.kv.positions) tiles->first = (tiles->before + 1) / K::KEYS;
+}
+
+/* Looks at the 8 tiles from 8 * group on; all threads call it, and see what it finds. */
+template <typename K>
+static __device__ void look_ahead(const attend_job &a, const attend_place &p, attend_tiles *tiles, int group)
+{
+    enum { EACH = 8 * K::KEYS / ATTEND_THREADS }; /* slots of a thread; 16 threads have a tile */
+    const int32_t *positions = a.kv.positions + p.offset;
+    int any = 0;
+    for (int i = 0; i < EACH; i++) {
+        int slot = group * 8 * K::KEYS + (int)threadIdx.x * EACH + i;
+        any |= slot < tiles->end && positions[slot] > tiles->before;
+    }
+    unsigned lanes = __ballot_sync(LH_ALL, any), two = ((lanes & 0xffff) != 0) | ((lanes >> 16) != 0) << 1;
+    __syncthreads();
+    if (threadIdx.x == 0) tiles->group = group, tiles->ahead = 0;
+    __syncthreads();
+    if (lh_lane() == 0) atomicOr(&tiles->ahead, two << 2 * lh_warp());
+    __syncthreads();
 }
 
 /* The next tile from `tile` on in which a row may see something; all threads call it. */
 template <typename K>
-static __device__ int next_tile(attend_tiles *tiles, int tile)
+static __device__ int next_tile(const attend_job &a, const attend_place &p, attend_tiles *tiles, int tile)
 {
-    enum { EACH = 8 * K::KEYS / ATTEND_THREADS }; /* slots of a thread; 16 threads have a tile */
-    __shared__ unsigned seen[ATTEND_WARPS];
     if (tile < tiles->first) tile = tiles->first;
-    while (tiles->positions && tile < tiles->tiles) {
-        if (tile / 8 != tiles->group) {
-            int any = 0;
-            tiles->group = tile / 8;
-            for (int i = 0; i < EACH; i++) {
-                int slot = tiles->group * 8 * K::KEYS + (int)threadIdx.x * EACH + i;
-                any |= slot < tiles->end && tiles->positions[slot] > tiles->before;
-            }
-            unsigned lanes = __ballot_sync(LH_ALL, any);
-            __syncthreads();
-            if (lh_lane() == 0) seen[lh_warp()] = ((lanes & 0xffff) != 0) | ((lanes >> 16) != 0) << 1;
-            __syncthreads();
-            tiles->ahead = seen[0] | seen[1] << 2 | seen[2] << 4 | seen[3] << 6;
-        }
+    if (a.logit.window <= 0 || !a.kv.positions) return tile;
+    for (; tile < tiles->tiles; tile++) {
+        if (tile / 8 != tiles->group) look_ahead<K>(a, p, tiles, tile / 8);
         if (tiles->ahead >> tile % 8 & 1) break;
-        tile++;
     }
     return tile;
 }
@@ -150,18 +148,14 @@ template <typename K>
 static __device__ __forceinline__ void mask(float s[K::TILES][K::KEYS / 8][4], const attend_sight<K> &sight,
                                             const attend_place &p, const attend_job &a, int slot)
 {
-    const int32_t *positions = a.kv.positions ? a.kv.positions + p.offset : NULL;
+    const int32_t *positions = a.kv.positions && a.logit.window > 0 ? a.kv.positions + p.offset : NULL;
 #pragma unroll
-    for (int n = 0; n < K::KEYS / 8; n++) {
+    for (int i = 0; i < 2 * K::TILES; i++) {
+        int k = lh_warp() * 16 * K::TILES + 8 * i + lh_lane() / 4, limit = sight.limit[k], before = sight.before[k];
 #pragma unroll
-        for (int e = 0; e < 2; e++) {
-            int j = slot + 8 * n + lh_lane() % 4 * 2 + e, at = j;
-            if (a.logit.window > 0 && positions) at = j < p.len ? positions[j] : -1;
-#pragma unroll
-            for (int i = 0; i < 2 * K::TILES; i++) {
-                if (j >= sight.limit[i / 2][i % 2] || at <= sight.before[i / 2][i % 2])
-                    s[i / 2][n][i % 2 * 2 + e] = -INFINITY;
-            }
+        for (int n = 0; n < K::KEYS / 4; n++) {
+            int j = slot + n / 2 * 8 + lh_lane() % 4 * 2 + n % 2, at = !positions ? j : j < limit ? positions[j] : -1;
+            if (j >= limit || at <= before) s[i / 2][n / 2][i % 2 * 2 + n % 2] = -INFINITY;
         }
     }
 }
@@ -250,7 +244,7 @@ static __device__ __forceinline__ void attend_tile(const attend_job &a, const at
                                                    const uint4 *tile[2], int slot)
 {
     float s[K::TILES][K::KEYS / 8][4] = {};
-    if (slot >= sight.most_limit) return;
+    if (slot >= sight.most_limit[lh_warp()]) return;
     products<K>(s, (const uint4 *)lh_shared(), tile[0]);
     if (a.logit.softcap > 0) {
 #pragma unroll
@@ -259,7 +253,7 @@ static __device__ __forceinline__ void attend_tile(const attend_job &a, const at
             *x = a.logit.softcap * tanhf(*x);
         }
     }
-    if (a.logit.window > 0 || slot + K::KEYS > sight.least_limit) mask<K>(s, sight, p, a, slot);
+    if (a.logit.window > 0 || slot + K::KEYS > sight.least_limit[lh_warp()]) mask<K>(s, sight, p, a, slot);
     weigh<K>(s, state);
     add_values<K>(state, s, tile[1]);
 }
@@ -293,19 +287,23 @@ static __global__ void __launch_bounds__(ATTEND_THREADS, K::D <= 128 ? 2 : 1)
     attend_kernel(const __grid_constant__ attend_job a)
 {
     enum { TILE = K::TILE_BYTES / 16 };
-    attend_place p = place_of(a, K::ROWS);
-    attend_sight<K> sight;
+    __shared__ attend_sight<K> sight;
+    __shared__ attend_tiles tiles;
+    __shared__ attend_place p;
     attend_state<K> state = {};
-    attend_tiles tiles;
     uint4 *shared = (uint4 *)(lh_shared() + K::QUERY_BYTES);
+    if (threadIdx.x == 0) {
+        p = place_of(a, K::ROWS);
+        find_tiles<K>(a, p, &tiles);
+    }
+    __syncthreads();
+    if (p.row0 >= p.rows) return;
     const typename K::T *k = (const typename K::T *)a.kv.k + p.offset * a.form.dim,
                         *v = (const typename K::T *)a.kv.v + p.offset * a.form.dim;
-    if (p.row0 >= p.rows) return;
-    find_tiles<K>(a, p, &tiles);
     look<K>(a, p, &sight);
     for (int r = 0; r < 2 * K::TILES; r++) state.top[r / 2][r % 2] = -INFINITY;
     stage_rows<K>(a, p, (uint4 *)lh_shared());
-    int next = next_tile<K>(&tiles, 0), now = -1;
+    int next = next_tile<K>(a, p, &tiles, 0), now = -1;
     for (int turn = 0; now < tiles.tiles; turn ^= 1) {
         /* The tile after this one goes where the one before was, which all have left. */
         if (next < tiles.tiles) {
@@ -321,7 +319,7 @@ static __global__ void __launch_bounds__(ATTEND_THREADS, K::D <= 128 ? 2 : 1)
         if (now >= 0) attend_tile<K>(a, p, sight, &state, tile, now * K::KEYS);
         __syncthreads();
         now = next;
-        if (now < tiles.tiles) next = next_tile<K>(&tiles, now + 1);
+        if (now < tiles.tiles) next = next_tile<K>(a, p, &tiles, now + 1);
     }
     write_rows<K>(a, p, state);
 }

@@ -75,13 +75,17 @@ static __device__ __forceinline__ void copy_tile(uint4 *to, const typename K::T 
                                                  tile_order order)
 {
     enum { PIECES = K::D * K::BYTES / 16, NUMBERS = 16 / K::BYTES, EIGHTS = K::D / 8 };
-    for (int n = (int)threadIdx.x; n < K::KEYS * PIECES && form.wide; n += ATTEND_THREADS) {
-        int row = n / PIECES, piece = n % PIECES, there = row < rows && piece * NUMBERS < form.dim;
-        int turn = order == OF_KEYS ? key_turn(row, K::BYTES) : value_turn(row, K::BYTES);
-        lh_copy_async(to + row * PIECES + (piece ^ turn),
-                      there ? from + (int64_t)row * form.dim + piece * NUMBERS : from, there ? 16 : 0);
+    if (form.wide) {
+#pragma unroll
+        for (int n = (int)threadIdx.x; n < K::KEYS * PIECES; n += ATTEND_THREADS) {
+            int row = n / PIECES, piece = n % PIECES, there = row < rows && piece * NUMBERS < form.dim;
+            int turn = order == OF_KEYS ? key_turn(row, K::BYTES) : value_turn(row, K::BYTES);
+            lh_copy_async(to + row * PIECES + (piece ^ turn),
+                          there ? from + (int64_t)row * form.dim + piece * NUMBERS : from, there ? 16 : 0);
+        }
+        return;
     }
-    for (int n = (int)threadIdx.x; n < K::KEYS * EIGHTS && !form.wide; n += ATTEND_THREADS) {
+    for (int n = (int)threadIdx.x; n < K::KEYS * EIGHTS; n += ATTEND_THREADS) {
         int row = n / EIGHTS, e = n % EIGHTS;
         int turn = order == OF_KEYS ? key_turn(row, K::BYTES) : value_turn(row, K::BYTES);
         lh_eight<typename K::T> eight;
