@@ -2,6 +2,7 @@
 #ifndef LH_BENCH_BENCH_IMPL_H
 #define LH_BENCH_BENCH_IMPL_H
 
+#include "base/progress.h"
 #include "bench/bench.h"
 #include "kernels/ops.h"
 
@@ -23,6 +24,7 @@ typedef struct lh_bench {
     lh_bench_result *result;
     void **blocks; /* memory of the cases, the newest last */
     int64_t held, cap;
+    lh_progress progress; /* in cases */
 } lh_bench;
 
 /* ---- timing.c ---- */

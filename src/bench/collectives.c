@@ -46,11 +46,10 @@ static lh_status talk(const collectives *c, const way *w, int kind, int64_t byte
     return lh_comm_allgather(w->comm, w->own, w->all, bytes / lh_comm_size(c->world));
 }
 
-/* One call: seconds of this rank. On a device they are those of its clock. */
-static lh_status time_call(const collectives *c, const way *w, int kind, int64_t bytes_seconds[2])
+/* One call: nanoseconds of this rank, 1 at least. On a device they are those of its clock. */
+static lh_status time_call(const collectives *c, const way *w, int kind, int64_t bytes, int64_t *ns)
 {
     lh_status st = LH_OK;
-    const int64_t bytes = bytes_seconds[0];
     double seconds;
     LH_TRY(restore(c, w, bytes));
     LH_TRY(lh_comm_barrier(c->world));
@@ -66,7 +65,7 @@ static lh_status time_call(const collectives *c, const way *w, int kind, int64_t
         LH_TRY(lh_stream_sync(c->b.stream));
         LH_TRY(lh_event_seconds(c->b.begin, c->b.end, &seconds));
     }
-    bytes_seconds[1] = (int64_t)(seconds * 1e9) + 1;
+    *ns = (int64_t)(seconds * 1e9) + 1;
 done:
     return st;
 }
@@ -76,14 +75,11 @@ static lh_status measure(collectives *c, const way *w, int kind, int64_t bytes, 
 {
     lh_status st = LH_OK;
     double seconds[MOST];
-    int64_t call[2] = {bytes, 0}, n = c->b.request->quick ? 2 : 5;
-    for (int i = 0; i < WARM; i++) LH_TRY(time_call(c, w, kind, call));
-    LH_TRY(lh_comm_allreduce(c->world, &call[1], 1, LH_I64, LH_MAX));
-    while (!c->b.request->quick && n < MOST && n * call[1] < 500000000) n++;
-    for (int64_t i = 0; i < n; i++) {
-        LH_TRY(time_call(c, w, kind, call));
-        c->times[i] = call[1];
-    }
+    int64_t warm, n = c->b.request->quick ? 2 : 5;
+    for (int i = 0; i < WARM; i++) LH_TRY(time_call(c, w, kind, bytes, &warm));
+    LH_TRY(lh_comm_allreduce(c->world, &warm, 1, LH_I64, LH_MAX));
+    while (!c->b.request->quick && n < MOST && n * warm < 500000000) n++;
+    for (int64_t i = 0; i < n; i++) LH_TRY(time_call(c, w, kind, bytes, &c->times[i]));
     LH_TRY(lh_comm_allreduce(c->world, c->times, n, LH_I64, LH_MAX));
     for (int64_t i = 0; i < n; i++) seconds[i] = (double)c->times[i] * 1e-9;
     lh_bench_sort(seconds, n, out);
@@ -103,6 +99,7 @@ static lh_status run_case(collectives *c, const way *w, int kind, int64_t bytes)
     LH_TRY(lh_bench_add(
         &c->b.result->rows,
         &(lh_bench_row){.name = names[kind], .shape = shape, .limit = "", .time = time, .bytes = (double)whole}));
+    lh_progress_update(&c->b.progress, c->b.result->rows.n);
 done:
     return st;
 }
@@ -147,6 +144,7 @@ lh_status lh_bench_collectives(const lh_bench_request *request, lh_comm *world, 
     LH_TRY(lh_bench_open(&c.b, request, world, out));
     snprintf(out->about, sizeof out->about, "%d ranks, %d on this host; %s", lh_comm_size(world),
              lh_comm_local_size(world), lh_device_name(c.b.device));
+    lh_progress_init(&c.b.progress, "measuring", "cases", 0);
     LH_TRY(open_ways(&c, most));
     for (int kind = 0; kind < KINDS; kind++)
         for (int w = 0; w < 2; w++)

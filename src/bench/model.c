@@ -164,19 +164,19 @@ done:
 
 /* ---- results ---- */
 
-/* A row of a cache, and how many tokens a second that is. */
-static lh_status add(model_run *r, lh_bench_case *c, double *seconds, const int64_t n_tokens[2])
+/* A row of `n` times of a cache, and how many tokens a second that is. */
+static lh_status add(model_run *r, lh_bench_case *c, double *seconds, int64_t n, int64_t tokens)
 {
     lh_status st = LH_OK;
     lh_bench_time time;
     char name[64];
     c->type = lh_engine_dtype(r->engine);
-    lh_bench_sort(seconds, n_tokens[0], &time);
+    lh_bench_sort(seconds, n, &time);
     LH_TRY(lh_bench_add_case(&r->b, c, &time));
-    const double tokens = (double)n_tokens[1], least = lh_bench_least_s(&r->b.rates, c);
+    const double least = lh_bench_least_s(&r->b.rates, c);
     snprintf(name, sizeof name, "tokens/s of %s", c->name);
     LH_TRY(lh_bench_figure(r->b.result, name, c->shape,
-                           (const double[]){tokens / time.median_s, least > 0 ? tokens / least : 0}));
+                           (const double[]){(double)tokens / time.median_s, least > 0 ? (double)tokens / least : 0}));
 done:
     return st;
 }
@@ -202,8 +202,8 @@ static lh_status report(model_run *r)
         snprintf(prefill.shape, sizeof prefill.shape, "%s, %lld tokens", m->name, (long long)q->context);
         snprintf(step.shape, sizeof step.shape, "%s, behind %lld tokens", m->name, (long long)q->context);
         step.bytes = m->bytes;
-        LH_TRY(add(r, &prefill, m->prefill, (const int64_t[]){q->repeat, q->context}));
-        LH_TRY(add(r, &step, m->steps, (const int64_t[]){q->repeat * q->steps, 1}));
+        LH_TRY(add(r, &prefill, m->prefill, q->repeat, q->context));
+        LH_TRY(add(r, &step, m->steps, q->repeat * q->steps, 1));
         median[c] = m->steps[q->repeat * q->steps / 2]; /* sorted by now */
     }
     if (r->count == CACHES)

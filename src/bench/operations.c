@@ -77,6 +77,7 @@ lh_status lh_bench_operations(const lh_bench_request *request, lh_bench_result *
     LH_TRY(lh_comm_open_self(&self));
     LH_TRY(lh_bench_open(&b, request, self, out));
     lh_bench_describe(&b);
+    lh_progress_init(&b.progress, "measuring", "cases", 0);
     LH_TRY(lh_bench_machine(&b));
     for (int g = 0; g < GROUPS; g++)
         if (group_wanted(&b, groups[g])) LH_TRY(groups[g]->run(&b));

@@ -32,6 +32,7 @@ done:
 
 void lh_bench_close(lh_bench *b)
 {
+    lh_progress_clear(&b->progress);
     lh_bench_drop(b, 0);
     lh_free(b->blocks);
     if (b->end) lh_event_close(b->end);
@@ -65,12 +66,12 @@ void lh_bench_sort(double *seconds, int64_t n, lh_bench_time *out)
 }
 
 /* Seconds of `calls` calls, the first of which is number `turn`. */
-static lh_status time_calls(lh_bench *b, const lh_bench_case *c, const int64_t turn_calls[2], double *seconds)
+static lh_status time_calls(lh_bench *b, const lh_bench_case *c, int64_t turn, int64_t calls, double *seconds)
 {
     lh_status st = LH_OK;
     if (c->before) LH_TRY(c->before(b, c->args));
     LH_TRY(lh_event_record(b->begin, b->stream));
-    for (int64_t i = 0; i < turn_calls[1]; i++) LH_TRY(c->call(b, c->args, turn_calls[0] + i));
+    for (int64_t i = 0; i < calls; i++) LH_TRY(c->call(b, c->args, turn + i));
     LH_TRY(lh_event_record(b->end, b->stream));
     LH_TRY(lh_stream_sync(b->stream));
     LH_TRY(lh_event_seconds(b->begin, b->end, seconds));
@@ -86,12 +87,12 @@ lh_status lh_bench_measure(lh_bench *b, const lh_bench_case *c, lh_bench_time *o
     const int64_t least = b->request->quick ? 2 : 5;
     const double least_s = b->request->quick ? 0 : 0.5, together_s = 5e-4;
     int64_t n = 0, turn = 0, calls = 1;
-    for (; turn < 2; turn++) LH_TRY(time_calls(b, c, (const int64_t[]){turn, 1}, &warm));
+    for (; turn < 2; turn++) LH_TRY(time_calls(b, c, turn, 1, &warm));
     /* Short work of a device is timed many calls at once: a single one is mostly the way to the device. */
     if (lh_device_kind_of(b->device) != LH_DEVICE_CPU && !c->before)
         while (calls < AT_ONCE && (double)calls * warm < together_s) calls *= 2;
     while (n < MOST && (n < least || total < least_s)) {
-        LH_TRY(time_calls(b, c, (const int64_t[]){turn, calls}, &seconds[n]));
+        LH_TRY(time_calls(b, c, turn, calls, &seconds[n]));
         total += seconds[n];
         seconds[n] = seconds[n] > 0 ? seconds[n] / (double)calls : 1e-9; /* the clock's step */
         turn += calls;
@@ -122,6 +123,7 @@ lh_status lh_bench_run(lh_bench *b, const lh_bench_case *c, double *median_s)
     if (!lh_bench_wanted(b, c->name) || there_already(b, c)) goto done;
     LH_TRY(lh_bench_measure(b, c, &time));
     LH_TRY(lh_bench_add_case(b, c, &time));
+    lh_progress_update(&b->progress, b->result->rows.n);
     if (median_s) *median_s = time.median_s;
 done:
     return st;
