@@ -57,10 +57,9 @@ done:
     return st;
 }
 
-static lh_status plan_all(lh_plan *plan, const lh_plan_request *r, const lh_config *c)
+static lh_status plan_all(lh_plan *plan, const lh_plan_request *r, const lh_config *c, const lh_devices_room *room)
 {
     lh_status st = LH_OK;
-    lh_devices_room room;
     if (r->context < 1) LH_FAIL(LH_EUSAGE, "--context must be at least 1 token");
     if (r->context + r->max_new > c->max_positions)
         LH_FAIL(LH_EUSAGE,
@@ -70,11 +69,10 @@ static lh_status plan_all(lh_plan *plan, const lh_plan_request *r, const lh_conf
                 (long long)r->context, (long long)r->max_new, (long long)c->max_positions);
     LH_TRY(lh_calloc(&plan->ranks, plan->tp, sizeof *plan->ranks));
     for (int rank = 0; rank < plan->tp; rank++) LH_TRY(plan_rank(&plan->ranks[rank], r, c, plan, rank));
-    LH_TRY(lh_devices_look(&room, r->engine->device));
-    plan->free_bytes = room.free_bytes;
+    plan->free_bytes = room->free_bytes;
     plan->fits = 1;
     for (int rank = 0; rank < plan->tp; rank++)
-        plan->fits &= plan->ranks[rank].peak <= room.free_bytes / (room.shared ? plan->tp : 1);
+        plan->fits &= plan->ranks[rank].peak <= room->free_bytes / (room->shared ? plan->tp : 1);
     plan->budget = lh_policy_entries(r->policy, r->context);
     plan->entries = r->context * c->kv_heads * c->layers;
     lh_heads all;
@@ -94,10 +92,12 @@ lh_status lh_plan_make(lh_plan *out, const lh_plan_request *request)
 {
     lh_status st = LH_OK;
     lh_checkpoint *ck = NULL;
+    lh_devices_room room;
     lh_plan plan = {.tp = request->engine->tp ? request->engine->tp : 1};
+    LH_TRY(lh_devices_look(&room, request->engine->device));
     LH_TRY(lh_checkpoint_open(&ck, request->engine->model));
     LH_TRY(lh_engine_dtypes(request->engine, ck, &plan.dtype, &plan.kv_dtype));
-    LH_TRY(plan_all(&plan, request, lh_checkpoint_config(ck)));
+    LH_TRY(plan_all(&plan, request, lh_checkpoint_config(ck), &room));
     *out = plan;
     plan = (lh_plan){0};
 done:
