@@ -14,6 +14,7 @@ static const tolerance near_f64 = {4e-6, 1e-7};
 
 /* Log-sum-exps up to about 30, of logits that are off by a few 1e-6. */
 static const tolerance near_lse = {2e-6, 1e-5};
+static const tolerance near_rounded = {0, 2e-2}; /* of queries that attention rounds to bf16, as ops.h allows */
 
 static attend_size size_at(int n)
 {
@@ -296,7 +297,9 @@ START_TEST(test_lse_of_rows_is_that_of_attention)
             attend_size size = size_at(n);
             block_make(&m, &c, &size);
             attended want = block_run(&m, &g, &c);
-            check_near(row_lse_run(&m, &g, &c), want.lse, want.lse_count, near_lse, "lse, case %d, %s", n, g.ops->name);
+            int rounds = strcmp(g.ops->name, "cuda") == 0 && c.kv[0].host.type == LH_BF16;
+            check_near(row_lse_run(&m, &g, &c), want.lse, want.lse_count, rounds ? near_rounded : near_lse,
+                       "lse, case %d, %s", n, g.ops->name);
             lot_end(&m);
         }
         rig_close(&g);
