@@ -48,15 +48,18 @@ VEC_FN void finish_slots(const lh_finish *f, const int64_t step, const int64_t s
     float *y = a->y + f->row * a->ld;
 #pragma omp simd
     for (int64_t s = first; s < end; s++) {
+        const double value = x[s * step];
         if (kind == LH_FINISH_PLAIN) {
-            y[s] = (float)(factor * x[s * step]);
+            y[s] = (float)(factor * value);
         } else if (kind == LH_FINISH_PER_VISIT) {
             double n = visits_at(&visits, s), by = n > 0.0 ? n : 1.0;
-            y[s] = n > 0.0 ? (float)(factor * x[s * step]) / (float)by : 0.0f;
+            float mean = (float)(factor * value) / (float)by;
+            y[s] = n > 0.0 ? mean : 0.0f;
         } else {
-            double n = visits_at(&visits, s), share = 1.0 / (n > 1.0 ? n : 1.0), mean = x[s * step] * share;
+            double n = visits_at(&visits, s), share = 1.0 / (n > 1.0 ? n : 1.0), mean = value * share;
             double square = squares[s * squares_step] * share - mean * mean;
-            y[s] = n > 1.0 ? sqrtf(square > 0.0 ? (float)square : 0.0f) : 0.0f;
+            float deviation = sqrtf((float)(square > 0.0 ? square : 0.0));
+            y[s] = n > 1.0 ? deviation : 0.0f;
         }
     }
 }
