@@ -1,5 +1,5 @@
-/* gpu_there PROGRAM [ARGUMENTS…]: runs the program where there is a CUDA device; elsewhere says what is missing and ends
- * with 77, which CTest counts as skipped. */
+/* gpu_there PROGRAM [ARGUMENTS…]: runs the program where there is a CUDA device; elsewhere says what is missing and
+ * ends with 77, which CTest counts as skipped. */
 #include <stdio.h>
 #include <unistd.h>
 
