@@ -320,6 +320,38 @@ static lh_status zero_bytes(lh_stream *stream, void *dst, int64_t bytes)
     return lh_cuda_check(cudaMemsetAsync(dst, 0, (size_t)bytes, lh_stream_cuda(stream)), "clearing memory");
 }
 
+/* ---- recorded work ---- */
+
+/* Other threads, as those of a library, go on as they like. */
+static lh_status begin_recording(lh_stream *stream)
+{
+    return lh_cuda_check(cudaStreamBeginCapture(lh_stream_cuda(stream), cudaStreamCaptureModeThreadLocal),
+                         "recording work");
+}
+
+static lh_status end_recording(lh_graph *graph)
+{
+    lh_status st = LH_OK;
+    cudaGraph_t recorded = NULL;
+    cudaGraphExec_t exec = NULL;
+    LH_TRY(lh_cuda_check(cudaStreamEndCapture(lh_stream_cuda(graph->stream), &recorded), "recording work"));
+    LH_TRY(lh_cuda_check(cudaGraphInstantiate(&exec, recorded, 0), "preparing recorded work"));
+    graph->impl = exec;
+done:
+    if (recorded) cudaGraphDestroy(recorded);
+    return st;
+}
+
+static lh_status run_graph(lh_graph *graph)
+{
+    return lh_cuda_check(cudaGraphLaunch(graph->impl, lh_stream_cuda(graph->stream)), "launch of recorded work");
+}
+
+static void close_graph(lh_graph *graph)
+{
+    cudaGraphExecDestroy(graph->impl);
+}
+
 /* ---- events ---- */
 
 static lh_status open_event(lh_event *event)
@@ -364,6 +396,10 @@ const lh_device_ops lh_cuda_device_ops = {
     .stream_sync = sync_stream,
     .copy = copy_bytes,
     .zero = zero_bytes,
+    .record = begin_recording,
+    .recorded = end_recording,
+    .graph_run = run_graph,
+    .graph_close = close_graph,
     .event_open = open_event,
     .event_close = close_event,
     .event_record = record_event,

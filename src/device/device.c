@@ -139,6 +139,8 @@ done:
 static lh_status alloc_locked(lh_device *device, void **out, int64_t bytes, lh_mem what)
 {
     lh_status st = LH_OK;
+    if (device->recording)
+        LH_FAIL(LH_EINTERNAL, "memory for %s is asked for by work that is only recorded", what_names[what]);
     LH_TRY(check_limit(device, bytes, what));
     if (device->blocks_held == device->blocks_cap) {
         int64_t cap = device->blocks_cap ? 2 * device->blocks_cap : 64;
@@ -179,6 +181,7 @@ void lh_device_free(lh_device *device, void *p)
     if (!p) return;
     pthread_mutex_lock(&device->lock);
     int64_t at = block_at(device, p);
+    assert(!device->recording && "memory that recorded work frees");
     assert(at < device->blocks_held && device->blocks[at].p == p && "not a block of this device");
     lh_block block = device->blocks[at];
     device->blocks_held--;
@@ -186,6 +189,22 @@ void lh_device_free(lh_device *device, void *p)
     count(&device->usage, block.what, -block.bytes);
     device->ops->free(device, p, block.bytes);
     pthread_mutex_unlock(&device->lock);
+}
+
+lh_status lh_device_alloc_host(lh_device *device, void *out, int64_t bytes)
+{
+    lh_status st = LH_OK;
+    void *p = bytes > 0 ? device->ops->alloc_host(device, bytes) : NULL;
+    if (bytes > 0 && !p)
+        LH_FAIL(LH_ENOMEM, "cannot allocate %.3f GiB of the host's memory for copies", (double)bytes / (1 << 30));
+    memcpy(out, &p, sizeof p);
+done:
+    return st;
+}
+
+void lh_device_free_host(lh_device *device, void *p)
+{
+    if (p) device->ops->free_host(device, p);
 }
 
 lh_mem_usage lh_device_usage(const lh_device *device)
@@ -204,157 +223,4 @@ void lh_device_reset_peak(lh_device *device)
     memcpy(usage->peak, usage->now, sizeof usage->peak);
     usage->peak_total = usage->now_total;
     pthread_mutex_unlock(&device->lock);
-}
-
-lh_status lh_stream_open(lh_stream **out, lh_device *device)
-{
-    lh_status st = LH_OK;
-    lh_stream *stream = NULL;
-    LH_TRY(lh_calloc(&stream, 1, sizeof *stream));
-    stream->device = device;
-    LH_TRY(device->ops->stream_open(stream));
-    *out = stream;
-    stream = NULL;
-done:
-    lh_free(stream);
-    return st;
-}
-
-void lh_stream_close(lh_stream *stream)
-{
-    if (!stream) return;
-    lh_device *device = stream->device;
-    lh_device_free(device, stream->scratch);
-    lh_device_free(device, stream->counters);
-    device->ops->stream_close(stream);
-    if (stream->staging) device->ops->free_host(device, stream->staging);
-    lh_free(stream);
-}
-
-lh_device *lh_stream_device(const lh_stream *stream)
-{
-    return stream->device;
-}
-
-void lh_stream_fail(lh_stream *stream, lh_status st)
-{
-    if (st == LH_OK || stream->failed != LH_OK) return;
-    stream->failed = st;
-    snprintf(stream->message, sizeof stream->message, "%s", lh_error_message());
-}
-
-void lh_stream_watch(lh_stream *stream, const lh_stream_waiter *waiter)
-{
-    stream->waiter = waiter ? *waiter : (lh_stream_waiter){0};
-}
-
-lh_status lh_stream_sync(lh_stream *stream)
-{
-    const lh_stream_waiter *w = &stream->waiter;
-    if (w->before) w->before(w->self);
-    lh_status st = stream->device->ops->stream_sync(stream), failed = stream->failed;
-    if (w->behind) w->behind(w->self);
-    stream->failed = LH_OK;
-    if (failed != LH_OK) LH_FAIL(failed, "%s", stream->message);
-done:
-    return st;
-}
-
-/* The old block goes first: the peak is that of the largest operation, not of two. */
-lh_status lh_stream_scratch(lh_stream *stream, void *out, int64_t bytes)
-{
-    lh_status st = LH_OK;
-    if (bytes > stream->scratch_bytes) {
-        LH_TRY(lh_stream_sync(stream)); /* what is under way may still use it */
-        lh_device_free(stream->device, stream->scratch);
-        stream->scratch = NULL;
-        stream->scratch_bytes = 0;
-        LH_TRY(lh_device_alloc(stream->device, &stream->scratch, bytes, LH_MEM_WORK));
-        stream->scratch_bytes = bytes;
-    }
-    memcpy(out, &stream->scratch, sizeof stream->scratch);
-done:
-    return st;
-}
-
-lh_status lh_stream_counters(lh_stream *stream, uint32_t **out, int64_t count)
-{
-    lh_status st = LH_OK;
-    int64_t bytes = count * (int64_t)sizeof *stream->counters;
-    if (count > stream->counter_count) {
-        LH_TRY(lh_stream_sync(stream)); /* what is under way may still count */
-        lh_device_free(stream->device, stream->counters);
-        stream->counters = NULL;
-        stream->counter_count = 0;
-        LH_TRY(lh_device_alloc(stream->device, &stream->counters, bytes, LH_MEM_WORK));
-        stream->counter_count = count;
-        LH_TRY(lh_stream_zero(stream, stream->counters, bytes));
-    }
-    *out = stream->counters;
-done:
-    return st;
-}
-
-lh_status lh_stream_staging(lh_stream *stream, void *out, int64_t bytes)
-{
-    lh_status st = LH_OK;
-    lh_device *device = stream->device;
-    if (bytes > stream->staging_bytes) {
-        LH_TRY(lh_stream_sync(stream)); /* copies under way may still use it */
-        if (stream->staging) device->ops->free_host(device, stream->staging);
-        stream->staging_bytes = 0;
-        stream->staging = device->ops->alloc_host(device, bytes);
-        if (!stream->staging)
-            LH_FAIL(LH_ENOMEM, "cannot allocate %.3f GiB of the host's memory for copies", (double)bytes / (1 << 30));
-        stream->staging_bytes = bytes;
-    }
-    memcpy(out, &stream->staging, sizeof stream->staging);
-done:
-    return st;
-}
-
-lh_status lh_stream_copy(lh_stream *stream, void *dst, const void *src, int64_t bytes, lh_copy_way way)
-{
-    assert(bytes >= 0);
-    return bytes ? stream->device->ops->copy(stream, dst, src, bytes, way) : LH_OK;
-}
-
-lh_status lh_stream_zero(lh_stream *stream, void *dst, int64_t bytes)
-{
-    assert(bytes >= 0);
-    return bytes ? stream->device->ops->zero(stream, dst, bytes) : LH_OK;
-}
-
-lh_status lh_event_open(lh_event **out, lh_device *device)
-{
-    lh_status st = LH_OK;
-    lh_event *event = NULL;
-    LH_TRY(lh_calloc(&event, 1, sizeof *event));
-    event->device = device;
-    LH_TRY(device->ops->event_open(event));
-    *out = event;
-    event = NULL;
-done:
-    lh_free(event);
-    return st;
-}
-
-void lh_event_close(lh_event *event)
-{
-    if (!event) return;
-    event->device->ops->event_close(event);
-    lh_free(event);
-}
-
-lh_status lh_event_record(lh_event *event, lh_stream *stream)
-{
-    assert(event->device == stream->device);
-    event->recorded = 1;
-    return event->device->ops->event_record(event, stream);
-}
-
-lh_status lh_event_seconds(lh_event *first, lh_event *last, double *seconds)
-{
-    assert(first->recorded && last->recorded);
-    return first->device->ops->event_seconds(first, last, seconds);
 }

@@ -44,7 +44,7 @@ typedef struct lh_device_choice {
  * threads. */
 lh_status lh_device_open(lh_device **out, const lh_device_choice *choice);
 void lh_device_set_limit(lh_device *device, int64_t limit_bytes); /* another one, of what is allocated from now on */
-void lh_device_close(lh_device *device); /* asserts that everything was freed */
+void lh_device_close(lh_device *device);                          /* asserts that everything was freed */
 
 lh_device_kind lh_device_kind_of(const lh_device *device);
 const char *lh_device_name(const lh_device *device); /* as "AMD EPYC, 2 threads" */
@@ -58,6 +58,11 @@ const char *lh_device_bus(const lh_device *device);
  * the machine when they are freed. */
 lh_status lh_device_alloc(lh_device *device, void *out, int64_t bytes, lh_mem what);
 void lh_device_free(lh_device *device, void *p); /* NULL is fine */
+
+/* *out = `bytes` bytes of the host, aligned to 64, into which work on the device can copy while the host goes on
+ * (page-locked where that takes it). Not counted. */
+lh_status lh_device_alloc_host(lh_device *device, void *out, int64_t bytes);
+void lh_device_free_host(lh_device *device, void *p); /* NULL is fine */
 
 typedef struct lh_mem_usage {
     int64_t now[LH_MEM_KINDS], peak[LH_MEM_KINDS]; /* bytes; a kind's own peak */
@@ -79,7 +84,8 @@ lh_device *lh_stream_device(const lh_stream *stream);
 lh_status lh_stream_scratch(lh_stream *stream, void *out, int64_t bytes);
 
 /* Counters of operations that find out in a kernel which block is the last one: `count` numbers that are 0, valid until
- * the next call on this stream. Whoever counts with them leaves them at 0. Grown when needed, counted as LH_MEM_WORK. */
+ * the next call on this stream. Whoever counts with them leaves them at 0. Grown when needed, counted as LH_MEM_WORK.
+ */
 lh_status lh_stream_counters(lh_stream *stream, uint32_t **out, int64_t count);
 
 /* Memory of the host for copies of this stream (page-locked, where that makes them faster): at least `bytes` bytes,
@@ -109,6 +115,22 @@ void lh_stream_watch(lh_stream *stream, const lh_stream_waiter *waiter);
 typedef enum lh_copy_way { LH_COPY_TO_DEVICE, LH_COPY_TO_HOST, LH_COPY_ON_DEVICE } lh_copy_way;
 lh_status lh_stream_copy(lh_stream *stream, void *dst, const void *src, int64_t bytes, lh_copy_way way);
 lh_status lh_stream_zero(lh_stream *stream, void *dst, int64_t bytes);
+
+/* Enqueue a copy of a little host memory to the device, which may go as soon as the call returns. */
+lh_status lh_stream_put(lh_stream *stream, void *dst, const void *src, int64_t bytes);
+
+/* Work that is recorded once and run any number of times with one call (a CUDA graph), for devices that can. Between
+ * lh_stream_record and lh_stream_recorded what is enqueued is recorded and not done, by operations, copies on the
+ * device and collectives that are enqueued; nothing may be allocated, freed, waited for, or copied from or to the host.
+ * What is recorded keeps its addresses: lh_graph_holds is 0 once workspace of the stream lies elsewhere, and the caller
+ * knows of its own memory. */
+typedef struct lh_graph lh_graph;
+int lh_device_records(const lh_device *device);
+lh_status lh_stream_record(lh_stream *stream);
+lh_status lh_stream_recorded(lh_stream *stream, lh_graph **out); /* out NULL: it is dropped */
+int lh_graph_holds(const lh_graph *graph);
+lh_status lh_graph_run(lh_graph *graph); /* on the stream that recorded it */
+void lh_graph_close(lh_graph *graph);    /* NULL is fine; the work of the last run may still be under way */
 
 /* Times on the clock of the device. */
 lh_status lh_event_open(lh_event **out, lh_device *device);

@@ -27,6 +27,12 @@ typedef struct lh_device_ops {
     lh_status (*copy)(lh_stream *stream, void *dst, const void *src, int64_t bytes, lh_copy_way way);
     lh_status (*zero)(lh_stream *stream, void *dst, int64_t bytes);
 
+    /* All NULL: it cannot record. */
+    lh_status (*record)(lh_stream *stream);
+    lh_status (*recorded)(lh_graph *graph); /* fills impl */
+    lh_status (*graph_run)(lh_graph *graph);
+    void (*graph_close)(lh_graph *graph);
+
     lh_status (*event_open)(lh_event *event);
     void (*event_close)(lh_event *event);
     lh_status (*event_record)(lh_event *event, lh_stream *stream);
@@ -47,6 +53,7 @@ struct lh_device {
     void *impl;   /* the kind's own */
     int64_t limit_bytes;
     pthread_mutex_t lock; /* of what follows */
+    int recording;        /* streams that record */
     lh_block *blocks;     /* ordered by address */
     int64_t blocks_held, blocks_cap;
     lh_mem_usage usage;
@@ -62,8 +69,18 @@ struct lh_stream {
     int64_t counter_count;
     void *staging; /* of lh_stream_staging, host */
     int64_t staging_bytes;
+    char *post; /* of lh_stream_put, host: what was put since the last sync */
+    int64_t posted;
+    int64_t moves; /* how often scratch or counters came to lie elsewhere */
+    int recording;
     lh_stream_waiter waiter;
     void *impl; /* the kind's own */
+};
+
+struct lh_graph {
+    lh_stream *stream;
+    int64_t moves; /* the stream's, when it was recorded */
+    void *impl;    /* the kind's own */
 };
 
 struct lh_event {

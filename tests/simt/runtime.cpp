@@ -52,6 +52,8 @@ struct simt_pool {
 
 extern "C" void simt_open_memory(void);
 extern "C" void simt_close_memory(void);
+extern "C" int simt_capture_call(cudaStream_t stream, void (*call)(void *self, const void *args), void *self,
+                                 const void *args, size_t bytes);
 
 namespace
 {
@@ -213,6 +215,15 @@ void simt_open_memory(void)
 void simt_close_memory(void)
 {
     if (memory.base && --memory.opened == 0) open_fence::protect(PROT_NONE);
+}
+
+int simt_capture_call(cudaStream_t stream, void (*call)(void *self, const void *args), void *self, const void *args,
+                      size_t bytes)
+{
+    if (!stream->captured) return 0;
+    auto held = std::make_shared<std::vector<char>>((const char *)args, (const char *)args + bytes);
+    enqueue(stream, [=] { call(self, held->data()); });
+    return 1;
 }
 
 void simt_enqueue_now(cudaStream_t stream, work w)
@@ -396,7 +407,7 @@ cudaError_t cudaFreeAsync(void *p, cudaStream_t stream)
 }
 cudaError_t cudaMallocHost(void **out, size_t bytes)
 {
-    *out = malloc(bytes);
+    *out = aligned_alloc(ALIGN, (bytes + ALIGN - 1) / ALIGN * ALIGN);
     if (!*out) return keep(cudaErrorMemoryAllocation);
     pinned[(char *)*out] = bytes;
     return cudaSuccess;

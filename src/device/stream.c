@@ -1,0 +1,249 @@
+/* stream.c - what is enqueued on a device: copies, workspace of operations, recorded work, times. */
+#include <assert.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/whole.h"
+#include "device/device_impl.h"
+
+/* Host memory for what is put on a stream between two waits. */
+enum { POST_BYTES = 256 << 10, POST_ALIGN = 64 };
+
+lh_status lh_stream_open(lh_stream **out, lh_device *device)
+{
+    lh_status st = LH_OK;
+    lh_stream *stream = NULL;
+    LH_TRY(lh_calloc(&stream, 1, sizeof *stream));
+    stream->device = device;
+    LH_TRY(device->ops->stream_open(stream));
+    *out = stream;
+    stream = NULL;
+done:
+    lh_free(stream);
+    return st;
+}
+
+void lh_stream_close(lh_stream *stream)
+{
+    if (!stream) return;
+    lh_device *device = stream->device;
+    lh_device_free(device, stream->scratch);
+    lh_device_free(device, stream->counters);
+    device->ops->stream_close(stream);
+    lh_device_free_host(device, stream->staging);
+    lh_device_free_host(device, stream->post);
+    lh_free(stream);
+}
+
+lh_device *lh_stream_device(const lh_stream *stream)
+{
+    return stream->device;
+}
+
+void lh_stream_fail(lh_stream *stream, lh_status st)
+{
+    if (st == LH_OK || stream->failed != LH_OK) return;
+    stream->failed = st;
+    snprintf(stream->message, sizeof stream->message, "%s", lh_error_message());
+}
+
+void lh_stream_watch(lh_stream *stream, const lh_stream_waiter *waiter)
+{
+    stream->waiter = waiter ? *waiter : (lh_stream_waiter){0};
+}
+
+lh_status lh_stream_sync(lh_stream *stream)
+{
+    lh_status st = LH_OK, failed = stream->failed;
+    const lh_stream_waiter *w = &stream->waiter;
+    if (stream->recording) LH_FAIL(LH_EINTERNAL, "work that is only recorded is waited for");
+    if (w->before) w->before(w->self);
+    st = stream->device->ops->stream_sync(stream);
+    if (w->behind) w->behind(w->self);
+    stream->failed = LH_OK;
+    stream->posted = 0;
+    if (failed != LH_OK) LH_FAIL(failed, "%s", stream->message);
+done:
+    return st;
+}
+
+/* The old block goes first: the peak is that of the largest operation, not of two. */
+lh_status lh_stream_scratch(lh_stream *stream, void *out, int64_t bytes)
+{
+    lh_status st = LH_OK;
+    if (bytes > stream->scratch_bytes) {
+        LH_TRY(lh_stream_sync(stream)); /* what is under way may still use it */
+        lh_device_free(stream->device, stream->scratch);
+        stream->scratch = NULL;
+        stream->scratch_bytes = 0;
+        LH_TRY(lh_device_alloc(stream->device, &stream->scratch, bytes, LH_MEM_WORK));
+        stream->scratch_bytes = bytes;
+        stream->moves++;
+    }
+    memcpy(out, &stream->scratch, sizeof stream->scratch);
+done:
+    return st;
+}
+
+lh_status lh_stream_counters(lh_stream *stream, uint32_t **out, int64_t count)
+{
+    lh_status st = LH_OK;
+    int64_t bytes = count * (int64_t)sizeof *stream->counters;
+    if (count > stream->counter_count) {
+        LH_TRY(lh_stream_sync(stream)); /* what is under way may still count */
+        lh_device_free(stream->device, stream->counters);
+        stream->counters = NULL;
+        stream->counter_count = 0;
+        LH_TRY(lh_device_alloc(stream->device, &stream->counters, bytes, LH_MEM_WORK));
+        stream->counter_count = count;
+        stream->moves++;
+        LH_TRY(lh_stream_zero(stream, stream->counters, bytes));
+    }
+    *out = stream->counters;
+done:
+    return st;
+}
+
+lh_status lh_stream_staging(lh_stream *stream, void *out, int64_t bytes)
+{
+    lh_status st = LH_OK;
+    lh_device *device = stream->device;
+    if (bytes > stream->staging_bytes) {
+        LH_TRY(lh_stream_sync(stream)); /* copies under way may still use it */
+        lh_device_free_host(device, stream->staging);
+        stream->staging = NULL;
+        stream->staging_bytes = 0;
+        LH_TRY(lh_device_alloc_host(device, &stream->staging, bytes));
+        stream->staging_bytes = bytes;
+    }
+    memcpy(out, &stream->staging, sizeof stream->staging);
+done:
+    return st;
+}
+
+lh_status lh_stream_copy(lh_stream *stream, void *dst, const void *src, int64_t bytes, lh_copy_way way)
+{
+    assert(bytes >= 0);
+    return bytes ? stream->device->ops->copy(stream, dst, src, bytes, way) : LH_OK;
+}
+
+lh_status lh_stream_zero(lh_stream *stream, void *dst, int64_t bytes)
+{
+    assert(bytes >= 0);
+    return bytes ? stream->device->ops->zero(stream, dst, bytes) : LH_OK;
+}
+
+lh_status lh_stream_put(lh_stream *stream, void *dst, const void *src, int64_t bytes)
+{
+    lh_status st = LH_OK;
+    lh_device *device = stream->device;
+    if (device->kind == LH_DEVICE_CPU) return lh_stream_copy(stream, dst, src, bytes, LH_COPY_TO_DEVICE);
+    if (stream->recording) LH_FAIL(LH_EINTERNAL, "host memory is put on a device by work that is only recorded");
+    if (!stream->post) LH_TRY(lh_device_alloc_host(device, &stream->post, POST_BYTES));
+    for (int64_t done = 0, n; done < bytes; done += n) {
+        if (stream->posted == POST_BYTES) LH_TRY(lh_stream_sync(stream));
+        n = lh_least(bytes - done, POST_BYTES - stream->posted);
+        memcpy(stream->post + stream->posted, (const char *)src + done, (size_t)n);
+        LH_TRY(lh_stream_copy(stream, (char *)dst + done, stream->post + stream->posted, n, LH_COPY_TO_DEVICE));
+        stream->posted += (n + POST_ALIGN - 1) / POST_ALIGN * POST_ALIGN;
+    }
+done:
+    return st;
+}
+
+/* ---- recorded work ---- */
+
+int lh_device_records(const lh_device *device)
+{
+    return device->ops->record != NULL;
+}
+
+static void set_recording(lh_stream *stream, int recording)
+{
+    lh_device *device = stream->device;
+    pthread_mutex_lock(&device->lock);
+    device->recording += recording - stream->recording;
+    stream->recording = recording;
+    pthread_mutex_unlock(&device->lock);
+}
+
+lh_status lh_stream_record(lh_stream *stream)
+{
+    lh_status st = LH_OK;
+    assert(lh_device_records(stream->device) && !stream->recording);
+    LH_TRY(stream->device->ops->record(stream));
+    set_recording(stream, 1);
+done:
+    return st;
+}
+
+lh_status lh_stream_recorded(lh_stream *stream, lh_graph **out)
+{
+    lh_status st = LH_OK;
+    lh_graph *graph = NULL;
+    assert(stream->recording);
+    set_recording(stream, 0);
+    LH_TRY(lh_calloc(&graph, 1, sizeof *graph));
+    *graph = (lh_graph){.stream = stream, .moves = stream->moves};
+    LH_TRY(stream->device->ops->recorded(graph));
+    if (out) {
+        *out = graph;
+        graph = NULL;
+    }
+done:
+    lh_graph_close(graph);
+    return st;
+}
+
+int lh_graph_holds(const lh_graph *graph)
+{
+    return graph->moves == graph->stream->moves;
+}
+
+lh_status lh_graph_run(lh_graph *graph)
+{
+    assert(lh_graph_holds(graph) && !graph->stream->recording);
+    return graph->stream->device->ops->graph_run(graph);
+}
+
+void lh_graph_close(lh_graph *graph)
+{
+    if (!graph) return;
+    if (graph->impl) graph->stream->device->ops->graph_close(graph);
+    lh_free(graph);
+}
+
+lh_status lh_event_open(lh_event **out, lh_device *device)
+{
+    lh_status st = LH_OK;
+    lh_event *event = NULL;
+    LH_TRY(lh_calloc(&event, 1, sizeof *event));
+    event->device = device;
+    LH_TRY(device->ops->event_open(event));
+    *out = event;
+    event = NULL;
+done:
+    lh_free(event);
+    return st;
+}
+
+void lh_event_close(lh_event *event)
+{
+    if (!event) return;
+    event->device->ops->event_close(event);
+    lh_free(event);
+}
+
+lh_status lh_event_record(lh_event *event, lh_stream *stream)
+{
+    assert(event->device == stream->device);
+    event->recorded = 1;
+    return event->device->ops->event_record(event, stream);
+}
+
+lh_status lh_event_seconds(lh_event *first, lh_event *last, double *seconds)
+{
+    assert(first->recorded && last->recorded);
+    return first->device->ops->event_seconds(first, last, seconds);
+}

@@ -1,0 +1,183 @@
+/* Laws of what is enqueued: host memory that may go at once, and work that is recorded and run again. On the host's own
+ * memory and, where there is one, on a device. */
+#include <check.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "device/device.h"
+
+enum { N = 1000 };
+
+static lh_device *device;
+static lh_stream *stream;
+
+/* The kind number `i`; 0 when there is no device of it. */
+static int set_up(int i)
+{
+    lh_device_found found;
+    lh_device_find((lh_device_kind)i, &found);
+    if (!found.count) return 0;
+    ck_assert_int_eq(lh_device_open(&device, &(lh_device_choice){.kind = (lh_device_kind)i}), LH_OK);
+    ck_assert_int_eq(lh_stream_open(&stream, device), LH_OK);
+    return 1;
+}
+
+static void tear_down(void)
+{
+    lh_stream_close(stream);
+    lh_device_close(device);
+}
+
+static void *new_numbers(int64_t n)
+{
+    void *p = NULL;
+    ck_assert_int_eq(lh_device_alloc(device, &p, n * (int64_t)sizeof(int32_t), LH_MEM_WORK), LH_OK);
+    return p;
+}
+
+static void fetch(int32_t *to, const int32_t *from, int64_t n)
+{
+    ck_assert_int_eq(lh_stream_copy(stream, to, from, n * (int64_t)sizeof *to, LH_COPY_TO_HOST), LH_OK);
+    ck_assert_int_eq(lh_stream_sync(stream), LH_OK);
+}
+
+/* More than is kept between two waits, from one small array that is written over and over. */
+START_TEST(test_what_is_put_may_go_at_once)
+{
+    enum { TIMES = 300 };
+    if (!set_up(_i)) return;
+    int32_t *on = new_numbers((int64_t)TIMES * N), *got = NULL, numbers[N];
+    ck_assert_int_eq(lh_calloc(&got, (int64_t)TIMES * N, sizeof *got), LH_OK);
+    for (int i = 0; i < TIMES; i++) {
+        int64_t n = i % 7 ? N : N - 3; /* some sizes that do not fit */
+        for (int t = 0; t < N; t++) numbers[t] = i * N + t;
+        ck_assert_int_eq(lh_stream_put(stream, on + (int64_t)i * N, numbers, n * (int64_t)sizeof *numbers), LH_OK);
+        memset(numbers, 0xee, sizeof numbers);
+    }
+    fetch(got, on, (int64_t)TIMES * N);
+    for (int i = 0; i < TIMES; i++)
+        for (int t = 0; t < (i % 7 ? N : N - 3); t++) ck_assert_int_eq(got[(int64_t)i * N + t], i * N + t);
+    lh_free(got);
+    lh_device_free(device, on);
+    tear_down();
+}
+END_TEST
+
+START_TEST(test_recorded_work_is_done_each_time_it_is_run)
+{
+    if (!set_up(_i)) return;
+    if (!lh_device_records(device)) {
+        tear_down();
+        return;
+    }
+    int32_t *a = new_numbers(N), *b = new_numbers(N), numbers[N] = {0}, got[N];
+    lh_graph *graph = NULL;
+    ck_assert_int_eq(lh_stream_zero(stream, a, sizeof numbers), LH_OK);
+    ck_assert_int_eq(lh_stream_zero(stream, b, sizeof numbers), LH_OK);
+    ck_assert_int_eq(lh_stream_record(stream), LH_OK);
+    ck_assert_int_eq(lh_stream_copy(stream, b, a, sizeof numbers, LH_COPY_ON_DEVICE), LH_OK);
+    ck_assert_int_eq(lh_stream_zero(stream, a, 4), LH_OK);
+    ck_assert_int_eq(lh_stream_recorded(stream, &graph), LH_OK);
+    for (int run = 1; run < 4; run++) {
+        for (int t = 0; t < N; t++) numbers[t] = run * N + t;
+        ck_assert_int_eq(lh_stream_put(stream, a, numbers, sizeof numbers), LH_OK);
+        fetch(got, b, N);
+        ck_assert_int_eq(got[7], run > 1 ? (run - 1) * N + 7 : 0); /* recording did nothing, nor does waiting */
+        ck_assert_int_eq(lh_graph_run(graph), LH_OK);
+        fetch(got, b, N);
+        for (int t = 0; t < N; t++) ck_assert_int_eq(got[t], run * N + t);
+        fetch(got, a, N);
+        ck_assert_int_eq(got[0], 0);
+    }
+    lh_graph_close(graph);
+    lh_device_free(device, a);
+    lh_device_free(device, b);
+    tear_down();
+}
+END_TEST
+
+START_TEST(test_recorded_work_neither_waits_nor_allocates_nor_reads_the_host)
+{
+    if (!set_up(_i)) return;
+    if (!lh_device_records(device)) {
+        tear_down();
+        return;
+    }
+    int32_t *a = new_numbers(N), number = 1;
+    void *p = NULL;
+    ck_assert_int_eq(lh_stream_record(stream), LH_OK);
+    ck_assert_int_eq(lh_stream_sync(stream), LH_EINTERNAL);
+    ck_assert_int_eq(lh_device_alloc(device, &p, 100, LH_MEM_WORK), LH_EINTERNAL);
+    ck_assert_int_eq(lh_stream_put(stream, a, &number, sizeof number), LH_EINTERNAL);
+    ck_assert_int_eq(lh_stream_recorded(stream, NULL), LH_OK); /* and it goes on as before */
+    ck_assert_int_eq(lh_stream_put(stream, a, &number, sizeof number), LH_OK);
+    ck_assert_int_eq(lh_stream_sync(stream), LH_OK);
+    lh_device_free(device, a);
+    tear_down();
+}
+END_TEST
+
+START_TEST(test_recorded_work_holds_until_workspace_moves)
+{
+    if (!set_up(_i)) return;
+    if (!lh_device_records(device)) {
+        tear_down();
+        return;
+    }
+    void *scratch = NULL;
+    uint32_t *counters = NULL;
+    for (int what = 0; what < 2; what++) {
+        lh_graph *graph = NULL;
+        ck_assert_int_eq(lh_stream_scratch(stream, &scratch, 1000), LH_OK);
+        ck_assert_int_eq(lh_stream_counters(stream, &counters, 10), LH_OK);
+        ck_assert_int_eq(lh_stream_record(stream), LH_OK);
+        ck_assert_int_eq(lh_stream_scratch(stream, &scratch, 900), LH_OK);
+        ck_assert_int_eq(lh_stream_zero(stream, scratch, 900), LH_OK);
+        ck_assert_int_eq(lh_stream_recorded(stream, &graph), LH_OK);
+        ck_assert_int_eq(lh_graph_holds(graph), 1);
+        ck_assert_int_eq(lh_graph_run(graph), LH_OK);
+        if (what == 0) ck_assert_int_eq(lh_stream_scratch(stream, &scratch, 100000), LH_OK);
+        if (what == 1) ck_assert_int_eq(lh_stream_counters(stream, &counters, 1000), LH_OK);
+        ck_assert_int_eq(lh_graph_holds(graph), 0);
+        lh_graph_close(graph);
+    }
+    ck_assert_int_eq(lh_stream_sync(stream), LH_OK);
+    tear_down();
+}
+END_TEST
+
+START_TEST(test_host_memory_for_copies_is_not_counted)
+{
+    if (!set_up(_i)) return;
+    int64_t before = lh_device_usage(device).now_total;
+    void *p = NULL, *none = &none;
+    ck_assert_int_eq(lh_device_alloc_host(device, &p, 5000), LH_OK);
+    memset(p, 1, 5000);
+    ck_assert_int_eq((intptr_t)p % 64, 0);
+    ck_assert_int_eq(lh_device_usage(device).now_total, before);
+    lh_device_free_host(device, p);
+    ck_assert_int_eq(lh_device_alloc_host(device, &none, 0), LH_OK);
+    ck_assert_ptr_null(none);
+    lh_device_free_host(device, NULL);
+    tear_down();
+}
+END_TEST
+
+int main(void)
+{
+    const TTest *const tests[] = {test_what_is_put_may_go_at_once,
+                                  test_recorded_work_is_done_each_time_it_is_run,
+                                  test_recorded_work_neither_waits_nor_allocates_nor_reads_the_host,
+                                  test_recorded_work_holds_until_workspace_moves,
+                                  test_host_memory_for_copies_is_not_counted,
+                                  NULL};
+    Suite *suite = suite_create("device/stream");
+    TCase *laws = tcase_create("laws");
+    for (int i = 0; tests[i]; i++) tcase_add_loop_test(laws, tests[i], 0, LH_DEVICE_KINDS);
+    suite_add_tcase(suite, laws);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed != 0;
+}
