@@ -215,6 +215,20 @@ lh_status lh_comm_flush(lh_comm *comm)
     return comm->ops->flush(comm);
 }
 
+int lh_comm_enqueues(const lh_comm *comm)
+{
+    return comm->ops->enqueues;
+}
+
+lh_status lh_comm_again(lh_comm *comm, int64_t bytes)
+{
+    lh_status st = LH_OK;
+    LH_TRY(begin(comm, "recorded work", bytes));
+    st = end(comm, LH_OK, bytes);
+done:
+    return st;
+}
+
 lh_status lh_comm_agree(lh_comm *comm, lh_status mine)
 {
     lh_status st = LH_OK;

@@ -75,6 +75,11 @@ lh_status lh_comm_open_on(lh_comm **out, const lh_comm_on *on);
  * the first error of that work. */
 lh_status lh_comm_flush(lh_comm *comm);
 
+/* 1 when collectives are only enqueued on the stream, so that they can be recorded with other work (lh_stream_record);
+ * and what is said each time recorded collectives of `bytes` sent bytes are run again. LH_ECOMM after a failure. */
+int lh_comm_enqueues(const lh_comm *comm);
+lh_status lh_comm_again(lh_comm *comm, int64_t bytes);
+
 /* Waits for nobody but when it closes the last communicator of a world: that gives back what the ranks share and
  * finalises MPI, unless communication has failed: the peers may be gone then. So a rank that failed alone may close
  * what it split off, report, and leave. NULL is fine. */

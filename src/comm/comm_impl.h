@@ -65,6 +65,7 @@ typedef struct lh_comm_world {
 /* Semantics as in comm.h. Buffers may be NULL where there are 0 bytes; counts of 0 arrive here. */
 typedef struct lh_comm_ops {
     const char *name;
+    int enqueues;                 /* of device memory: collectives do not wait, and may be recorded */
     void (*close)(lh_comm *comm); /* frees impl; not the world */
     lh_status (*split)(lh_comm *comm, int color, lh_comm *child);
     lh_status (*allreduce)(lh_comm *comm, void *buf, int64_t count, lh_dtype type, lh_reduce op);

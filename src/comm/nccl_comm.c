@@ -144,6 +144,7 @@ static void close_nccl(lh_comm *comm)
 }
 
 static const lh_comm_ops nccl_ops = {.name = "nccl",
+                                     .enqueues = 1,
                                      .close = close_nccl,
                                      .allreduce = allreduce,
                                      .allgather = allgather,

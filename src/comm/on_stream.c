@@ -73,6 +73,54 @@ static const lh_comm_ops direct_ops = {.name = "direct",
                                        .bcast = direct_bcast,
                                        .flush = flush};
 
+/* ---- one rank alone on a device: nothing is sent, and nobody waits ---- */
+
+static lh_status alone_reduce(lh_comm *comm, void *buf, int64_t count, lh_dtype type, lh_reduce op)
+{
+    (void)comm, (void)buf, (void)count, (void)type, (void)op;
+    return LH_OK;
+}
+
+static lh_status alone_gather(lh_comm *comm, const void *send, void *recv, int64_t bytes)
+{
+    const over *o = comm->impl;
+    return send == recv ? LH_OK : lh_stream_copy(o->stream, recv, send, bytes, LH_COPY_ON_DEVICE);
+}
+
+static lh_status alone_allgatherv(lh_comm *comm, const void *send, void *recv, const int64_t *bytes, const int64_t *at)
+{
+    return alone_gather(comm, send, (char *)recv + at[0], bytes[0]);
+}
+
+static lh_status alone_gatherv(lh_comm *comm, int root, const void *send, void *recv, const int64_t *bytes,
+                               const int64_t *at)
+{
+    (void)root;
+    return alone_allgatherv(comm, send, recv, bytes, at);
+}
+
+static lh_status alone_bcast(lh_comm *comm, int root, void *buf, int64_t bytes)
+{
+    (void)comm, (void)root, (void)buf, (void)bytes;
+    return LH_OK;
+}
+
+static lh_status nothing_to_flush(lh_comm *comm)
+{
+    (void)comm;
+    return LH_OK;
+}
+
+static const lh_comm_ops alone_ops = {.name = "alone",
+                                      .enqueues = 1,
+                                      .close = close_over,
+                                      .allreduce = alone_reduce,
+                                      .allgather = alone_gather,
+                                      .allgatherv = alone_allgatherv,
+                                      .gatherv = alone_gatherv,
+                                      .bcast = alone_bcast,
+                                      .flush = nothing_to_flush};
+
 /* ---- staged ----
  * A failure of this rank alone must not keep it from a collective: it takes part with what there is, and fails then. */
 
@@ -248,7 +296,7 @@ static lh_status open_way(lh_comm *comm, const lh_comm_on *on)
     if (on->way == LH_COMM_STAGED) return open_over(comm, on, &staged_ops);
     if (on->way == LH_COMM_DIRECT && !on_host) LH_FAIL(LH_EINTERNAL, "memory of a device cannot be sent directly");
     if (on_host && on->way != LH_COMM_NCCL) return open_over(comm, on, &direct_ops);
-    if (on->host->size == 1) return open_over(comm, on, &staged_ops); /* nothing is sent */
+    if (on->host->size == 1) return open_over(comm, on, &alone_ops);
     if (on->way == LH_COMM_NCCL) return lh_comm_open_nccl(comm, on);
     st = on->apart ? lh_comm_open_nccl(comm, on) : LH_EUSAGE;
     if (st != LH_EUSAGE) return st;

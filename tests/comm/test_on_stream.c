@@ -166,6 +166,36 @@ done:
 }
 END_TEST
 
+/* Where nothing waits, sums are part of recorded work. */
+START_TEST(test_sums_are_recorded_with_other_work)
+{
+    if (!set_up(_i)) goto done;
+    int n = mt_size(), expected = 1;
+    if (lh_comm_enqueues(comm) && lh_device_records(device)) {
+        lh_graph *graph = NULL;
+        int32_t *x = put(&(int32_t){1}, sizeof(int32_t)), got = 0;
+        mt_try(lh_comm_flush(comm));
+        int64_t before = lh_comm_sent_bytes(comm);
+        mt_try(lh_stream_record(stream));
+        mt_try(lh_comm_allreduce(comm, x, 1, LH_I32, LH_SUM));
+        mt_try(lh_stream_recorded(stream, &graph));
+        int64_t sent = lh_comm_sent_bytes(comm) - before;
+        for (int run = 0; run < 3; run++) {
+            if (run) mt_try(lh_comm_again(comm, sent));
+            mt_try(lh_graph_run(graph));
+            expected *= n;
+        }
+        get(&got, x, sizeof got);
+        mt_check(got == expected, "%d after three sums over %d ranks", (int)got, n);
+        mt_check(lh_comm_sent_bytes(comm) - before == (n > 1 ? 12 : 0), "what was run again is not counted");
+        lh_graph_close(graph);
+    }
+    tear_down();
+done:
+    mt_end();
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("on_stream");
@@ -173,6 +203,7 @@ int main(void)
     tcase_add_loop_test(all, test_sums_come_between_what_is_enqueued_before_and_behind, 0, LH_COMM_WAYS);
     tcase_add_loop_test(all, test_ragged_blocks_go_where_they_belong, 0, LH_COMM_WAYS);
     tcase_add_loop_test(all, test_blocks_of_one_size_and_broadcasts, 0, LH_COMM_WAYS);
+    tcase_add_loop_test(all, test_sums_are_recorded_with_other_work, 0, LH_COMM_WAYS);
     suite_add_tcase(suite, all);
     return mt_run(suite);
 }
