@@ -79,7 +79,7 @@ static lh_status run_bounds(lh_bench *b, const projection *p)
     float *forms, *y;
     lh_row_moments_args moments = {
         .x = p->w, .type = p->type, .rows = p->out, .heads = p->group, .dim = p->dim, .x_ld = p->group * p->dim};
-    lh_value_bounds_args bounds = {.kv = &p->kv, .factor = 1.0f};
+    lh_value_bounds_args bounds = {.kv = &p->kv, .last = LH_ALL_ENTRIES, .factor = 1.0f};
     lh_bench_case matrices = {.name = "row_moments", .type = p->type, .call = call_row_moments, .args = &moments};
     lh_bench_case w = {.name = "value_bounds", .type = p->type, .call = call_value_bounds, .args = &bounds};
     LH_TRY(lh_bench_zeros(b, &moments.products, p->group * p->dim * p->dim * 8));

@@ -84,7 +84,7 @@ static lh_status run_statistics(lh_bench *b, const layer *l)
     RUN(finish_scores, "deviation", 20.0, .y = l->y, .x = x, .squares = squares, .kv = kv, .ld = ld, .parts = 1,
         .seen = ld, .kind = LH_FINISH_DEVIATION);
     RUN(weigh_scores, "", 20.0, .y = l->y, .x = l->x, .norms = x, .len = kv->len, .heads = HEADS, .ld = ld);
-    RUN(entry_norms, "64 bf16", 2.0 * DIM, .y = x, .kv = kv, .part = LH_PART_VALUE);
+    RUN(entry_norms, "64 bf16", 2.0 * DIM, .y = x, .kv = kv, .last = LH_ALL_ENTRIES, .part = LH_PART_VALUE);
     RUN(key_difference, "64 bf16", 4.0 * DIM, .y = l->y, .kv = kv, .ld = ld);
 done:
     return st;

@@ -132,9 +132,10 @@ static lh_status gather_figure(const run *r, int64_t own, int64_t *all)
 static lh_status take_figures(run *r)
 {
     lh_status st = LH_OK;
-    lh_kv_stats s = lh_kv_stats_of(lh_session_kv(r->session));
+    lh_kv_stats s = {0};
     const lh_config *c = lh_engine_config(r->engine);
     lh_generation *g = r->out;
+    LH_TRY(lh_comm_agree(lh_engine_comm(r->engine), lh_kv_stats_of(lh_session_kv(r->session), &s)));
     LH_TRY(gather_figure(r, s.entries_seen, g->entries));
     LH_TRY(gather_figure(r, s.entries_held, g->entries_kept));
     LH_TRY(gather_figure(r, s.bytes_full, g->bytes));
@@ -364,6 +365,7 @@ lh_status lh_generate(lh_engine *engine, const lh_generate_request *request, lh_
 {
     lh_status st = LH_OK;
     run r = {.engine = engine, .request = request, .out = out};
+    lh_kv_stats last = {0};
     *out = (lh_generation){0};
     LH_TRY(open_generation(&r));
     lh_device_reset_peak(lh_engine_device(engine));
@@ -375,7 +377,8 @@ lh_status lh_generate(lh_engine *engine, const lh_generate_request *request, lh_
     LH_TRY(gather_figure(&r, lh_device_usage(lh_engine_device(engine)).peak_total, out->peak_bytes));
     out->load_s = lh_engine_load_s(engine);
     out->decode_s = r.decode_s;
-    out->evict_s = lh_kv_stats_of(lh_session_kv(r.session)).evict_s;
+    LH_TRY(lh_kv_stats_of(lh_session_kv(r.session), &last));
+    out->evict_s = last.evict_s;
     out->prefill_tokens_per_s = out->prefill_s > 0 && !r.cache ? (double)out->prompt_tokens / out->prefill_s : 0;
     out->decode_tokens_per_s = r.decode_s > 0 ? (double)r.decoded / r.decode_s : 0;
 done:

@@ -11,9 +11,8 @@ struct lh_session {
     lh_forward *forward;
     lh_tokens tokens;
     lh_session_options options;
-    float *logits;          /* [rows, vocab], rank 0 */
-    float *restored_logits; /* [vocab] after the last token of a restored cache, until tokens are taken in */
-    float *marked_logits;   /* the last row at the mark, this rank's part */
+    float *logits;        /* [rows, vocab], rank 0 */
+    float *marked_logits; /* the last row at the mark, this rank's part */
     int64_t marked_tokens;
     float *prompt_logits; /* the last row after the prefill, this rank's part, where it is wanted again */
     uint8_t *marked;      /* [1 + other_count] caches that lh_session_switch can bring back */
@@ -74,7 +73,6 @@ void lh_session_close(lh_session *s)
     lh_forward_close(s->forward);
     lh_tokens_clear(&s->tokens);
     lh_free(s->logits);
-    lh_free(s->restored_logits);
     lh_free(s->marked_logits);
     lh_free(s->prompt_logits);
     lh_free(s->marked);
@@ -82,16 +80,9 @@ void lh_session_close(lh_session *s)
     lh_free(s);
 }
 
-static void forget_restored(lh_session *s)
-{
-    lh_free(s->restored_logits);
-    s->restored_logits = NULL;
-}
-
 lh_status lh_session_block(lh_session *s, const int32_t *ids, int64_t n)
 {
     lh_status st = LH_OK;
-    forget_restored(s);
     LH_TRY(push_tokens(s, ids, n));
     LH_TRY(lh_forward_block(s->forward, s->kv, ids, n));
 done:
@@ -101,7 +92,6 @@ done:
 lh_status lh_session_step(lh_session *s, int32_t id)
 {
     lh_status st = LH_OK;
-    forget_restored(s);
     LH_TRY(push_tokens(s, &id, 1));
     LH_TRY(lh_forward_step(s->forward, s->kv, id));
 done:
@@ -113,19 +103,16 @@ void lh_session_keep_logits(lh_session *s, int64_t rows)
     lh_forward_keep(s->forward, rows);
 }
 
-/* This rank's part of the last row: computed, or restored. */
+/* This rank's part of the last row. */
 static lh_logits_view last_row(const lh_session *s)
 {
     lh_logits_view view = lh_forward_logits(s->forward);
-    if (s->restored_logits)
-        view.logits = s->restored_logits + view.first;
-    else
-        view.logits += (view.rows - 1) * view.count;
+    view.logits += (view.rows - 1) * view.count;
     view.rows = 1;
     return view;
 }
 
-/* This rank's part of the last row, to host memory: [first + count]. */
+/* This rank's part of the last row, to host memory. */
 static lh_status copy_last_row(lh_session *s, float **out)
 {
     lh_status st = LH_OK;
@@ -133,8 +120,8 @@ static lh_status copy_last_row(lh_session *s, float **out)
     const lh_kv_place *place = lh_engine_place(s->engine);
     lh_free(*out);
     *out = NULL;
-    LH_TRY(lh_calloc(out, view.first + view.count, sizeof(float)));
-    LH_TRY(lh_stream_copy(place->stream, *out + view.first, view.logits, view.count * 4, LH_COPY_TO_HOST));
+    LH_TRY(lh_calloc(out, view.count, sizeof(float)));
+    LH_TRY(lh_stream_copy(place->stream, *out, view.logits, view.count * 4, LH_COPY_TO_HOST));
     LH_TRY(lh_stream_sync(place->stream));
 done:
     return st;
@@ -160,24 +147,12 @@ done:
     return st;
 }
 
-/* The last row is that one again, until tokens are taken in. */
-static lh_status restore_row(lh_session *s, const float *row)
-{
-    lh_status st = LH_OK;
-    lh_logits_view view = lh_forward_logits(s->forward);
-    forget_restored(s);
-    LH_TRY(lh_calloc(&s->restored_logits, view.first + view.count, sizeof(float)));
-    memcpy(s->restored_logits + view.first, row + view.first, (size_t)view.count * sizeof(float));
-done:
-    return st;
-}
-
 lh_status lh_session_rewind(lh_session *s)
 {
     lh_status st = LH_OK;
     LH_TRY(lh_kv_rewind(s->kv));
     s->tokens.n = s->marked_tokens;
-    LH_TRY(restore_row(s, s->marked_logits));
+    LH_TRY(lh_forward_put_logits(s->forward, s->marked_logits));
 done:
     return st;
 }
@@ -191,7 +166,7 @@ lh_status lh_session_switch(lh_session *s, int64_t cache)
     if (!s->marked[cache]) LH_TRY(lh_kv_mark(s->kv));
     s->marked[cache] = 1;
     s->tokens.n = s->options.prompt;
-    LH_TRY(restore_row(s, s->prompt_logits));
+    LH_TRY(lh_forward_put_logits(s->forward, s->prompt_logits));
 done:
     return st;
 }
@@ -201,7 +176,7 @@ lh_status lh_session_logits(lh_session *s, const float **logits, int64_t *rows)
     lh_status st = LH_OK;
     const lh_kv_place *place = lh_engine_place(s->engine);
     int64_t vocab = lh_engine_config(s->engine)->vocab;
-    lh_logits_view view = s->restored_logits ? last_row(s) : lh_forward_logits(s->forward);
+    lh_logits_view view = lh_forward_logits(s->forward);
     int root = lh_comm_rank(place->comm) == 0;
     if (root) LH_TRY(lh_realloc(&s->logits, view.rows * vocab, sizeof(float)));
     LH_TRY(lh_logits_gather(place, &view, vocab, 0, s->logits));
@@ -260,8 +235,7 @@ static lh_status restore(lh_session *s, lh_cache_file *file)
         LH_FAIL(LH_EFILE, "the cache holds %lld logits and the model has %lld", (long long)extra.vocab,
                 (long long)vocab);
     LH_TRY(push_tokens(s, extra.tokens, extra.n));
-    LH_TRY(lh_calloc(&s->restored_logits, vocab, sizeof(float)));
-    memcpy(s->restored_logits, extra.logits, (size_t)vocab * sizeof(float));
+    LH_TRY(lh_forward_put_logits(s->forward, extra.logits + lh_forward_logits(s->forward).first));
 done:
     return st;
 }

@@ -81,6 +81,22 @@ typedef struct lh_append_args {
     const int32_t *positions;
 } lh_append_args;
 
+/* Rows at positions that follow each other go where they belong in a ring of `rows` rows, of which the first `head` are
+ * of the first positions: ring[p] for p < head, else ring[head + (p - head) % (rows - head)]. Of several rows that
+ * belong to one place the last one stays. Row t of x starts at t * x_ld. */
+typedef struct lh_put_rows_args {
+    float *ring; /* [rows, width] */
+    const float *x;
+    const int32_t *positions; /* [tokens] */
+    int64_t tokens, rows, head, width, x_ld;
+} lh_put_rows_args;
+
+/* Where the row at position p belongs. */
+static LH_BOTH inline int64_t lh_ring_place(int64_t p, int64_t rows, int64_t head)
+{
+    return p < head ? p : head + (p - head) % (rows - head);
+}
+
 /* Softmax attention of a block of rows that are already in the cache: the last `tokens` entries of every head are the
  * rows' own, in order, so row t of head h sees slots 0 .. len[h] - tokens + t, as far as the window allows.
  * o[t,i,:] = sum_j a_tj v_j; lse[t,i] = log sum_j exp(s_tj) (NULL: not wanted); a row that sees nothing: o = 0, lse =
@@ -227,14 +243,21 @@ typedef struct lh_pool_args {
     lh_pool_kind kind;
 } lh_pool_args;
 
-/* y of slots from[h] .. len[h] - 1 (from NULL: 0) = ||x||_2 (L2), its square (SQUARE) or its negative (MINUS_L2), x the
+/* The slot from which on a head of `len` entries holds the last `last` of them. */
+#define LH_ALL_ENTRIES INT64_MAX
+static LH_BOTH inline int64_t lh_slot_of_last(int64_t len, int64_t last)
+{
+    return len > last ? len - last : 0;
+}
+
+/* y of the last `last` slots of every head = ||x||_2 (L2), its square (SQUARE) or its negative (MINUS_L2), x the
  * key or the value of the entry. */
 typedef enum lh_entry_part { LH_PART_KEY, LH_PART_VALUE } lh_entry_part;
 typedef enum lh_norm_kind { LH_NORM_L2, LH_NORM_SQUARE, LH_NORM_MINUS_L2 } lh_norm_kind;
 typedef struct lh_entry_norms_args {
     lh_slot_floats y;
     const lh_ragged *kv;
-    const int64_t *from; /* [heads] */
+    int64_t last;
     lh_entry_part part;
     lh_norm_kind kind;
 } lh_entry_norms_args;
@@ -253,14 +276,14 @@ typedef struct lh_projected_norms_args {
     int64_t out, w_ld, y_ld, ld;
 } lh_projected_norms_args;
 
-/* y of slots from[h] .. len[h] - 1 (from NULL: 0) = -factor * sqrt(v'Mv), v the value of the entry and M the matrix of
+/* y of the last `last` slots of every head = -factor * sqrt(v'Mv), v the value of the entry and M the matrix of
  * its head; -FLT_MAX where v'Mv is below LH_LEAST_FORM (then rounding may have eaten it), infinite or no number, and
  * everywhere where matrices is NULL. */
 #define LH_LEAST_FORM 1e-30f
 typedef struct lh_value_bounds_args {
     lh_slot_floats y;
     const lh_ragged *kv;
-    const int64_t *from;   /* [heads] */
+    int64_t last;
     const float *matrices; /* [heads, head_dim, head_dim], symmetric; NULL: none are known */
     float factor;
 } lh_value_bounds_args;
@@ -402,12 +425,12 @@ typedef struct lh_position_scores_args {
     int64_t ld;
 } lh_position_scores_args;
 
-/* state[h,s] for position p: DROP where p < visible_from; else KEEP where p < sinks or p >= recent_from; else COMPETES.
- * state: [heads, ld]. */
+/* state[h,s] for position p: DROP where p < visible_from; else KEEP where p < sinks or p >= recent_from, and everywhere
+ * in a head of at most `enough` entries; else COMPETES. state: [heads, ld]. */
 typedef struct lh_classify_args {
     uint8_t *state;
     const lh_ragged *kv;
-    int64_t ld, visible_from, sinks, recent_from;
+    int64_t ld, visible_from, sinks, recent_from, enough;
 } lh_classify_args;
 
 /* The order-preserving integer image of a score: key(x) < key(y) exactly when x < y; -0 and 0 share the key of 0. NaN

@@ -39,7 +39,9 @@ static lh_status evict(lh_kv *kv, int64_t layer, int64_t at)
     if (local == LH_OK) local = lh_pool_pull_len(pool, kv->place.stream);
     if (local == LH_OK) local = lh_kv_make_work(kv, 0);
     if (local == LH_OK) local = lh_kv_drop_unseen(kv, &e);
+    if (local == LH_OK) local = lh_pool_pull_len(pool, kv->place.stream);
     if (!only_slides(kv, layer)) LH_TRY(lh_kv_evict_layer(kv, &e, &local));
+    if (local == LH_OK) local = lh_pool_pull_len(pool, kv->place.stream);
     kv->evict_s += lh_kv_now() - start;
     LH_TRY(lh_comm_agree(kv->place.comm, local));
 done:
@@ -76,6 +78,7 @@ lh_status lh_kv_end_blocks(lh_kv *kv, int64_t layer)
     if (e.visible_from == 0) goto done;
     LH_TRY(lh_kv_make_work(kv, 0));
     LH_TRY(lh_kv_drop_unseen(kv, &e)); /* the last block's rows saw them */
+    LH_TRY(lh_pool_pull_len(e.pool, kv->place.stream));
 done:
     return st;
 }

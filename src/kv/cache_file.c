@@ -283,7 +283,8 @@ lh_status lh_cache_save(lh_kv *kv, const char *path, const lh_cache_extra *extra
     writer w = {.kv = kv};
     int64_t *lens = kv->traffic.share;
     int root = kv->shape.heads.rank == 0;
-    w.local = lh_calloc(&w.mine, CHUNK_BYTES, 1);
+    w.local = lh_kv_fetch_lens(kv);
+    if (w.local == LH_OK) w.local = lh_calloc(&w.mine, CHUNK_BYTES, 1);
     if (w.local == LH_OK && root) w.local = lh_calloc(&w.all, CHUNK_BYTES, 1);
     if (w.local == LH_OK && root) w.local = write_head(&w, path, extra);
     LH_TRY(lh_comm_agree(kv->place.comm, w.local));

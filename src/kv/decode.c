@@ -19,6 +19,29 @@ done:
     return st;
 }
 
+/* ---- lengths after evictions ---- */
+
+lh_status lh_kv_ask_lens(lh_kv *kv)
+{
+    kv->behind = 1;
+    return lh_stream_copy(kv->place.stream, kv->fetched, kv->blocks, lh_kv_blocks_bytes(&kv->shape), LH_COPY_TO_HOST);
+}
+
+lh_status lh_kv_fetch_lens(lh_kv *kv)
+{
+    lh_status st = LH_OK;
+    int64_t heads = kv->shape.heads.kv_count;
+    if (!kv->behind) goto done;
+    LH_TRY(lh_stream_sync(kv->place.stream));
+    for (int64_t l = 0; l < kv->shape.layers; l++)
+        memcpy(kv->layers[l].pool.len, kv->fetched + (2 * l + 1) * heads, (size_t)heads * sizeof *kv->fetched);
+    kv->behind = 0;
+done:
+    return st;
+}
+
+/* ---- room ---- */
+
 /* Tokens that every head of this rank has slots for. */
 static int64_t least_room(const lh_kv *kv)
 {
@@ -34,7 +57,8 @@ lh_status lh_kv_reserve(lh_kv *kv, int64_t tokens)
     lh_status st = LH_OK, local = LH_OK;
     lh_ragged *view;
     int64_t room = -1;
-    if (tokens == 1 && kv->assured > 0) goto done;
+    local = lh_kv_fetch_lens(kv);
+    if (tokens == 1 && kv->assured > 0) return local;
     for (int64_t l = 0; l < kv->shape.layers && local == LH_OK; l++) local = lh_kv_room(kv, l, tokens, &view);
     if (local == LH_OK) local = lh_kv_reserve_turn(kv, tokens);
     if (local == LH_OK) room = least_room(kv);
@@ -53,6 +77,7 @@ lh_status lh_kv_make_work(lh_kv *kv, int64_t cols)
         for (int64_t h = 0; h < kv->shape.heads.kv_count; h++)
             if (kv->layers[l].pool.cap[h] > ld) ld = kv->layers[l].pool.cap[h];
     if (ld <= kv->work.ld) goto done;
+    kv->moves++;
     lh_work_request need = lh_kv_decode_work(&kv->fixed, ld);
     lh_work_free(&kv->work, kv->place.stream);
     lh_work_size(&kv->work, &kv->shape, &kv->fixed, &need);
@@ -80,7 +105,6 @@ static lh_status compact(lh_kv *kv, const lh_eviction *e)
                                                                        .state = kv->work.at[LH_WORK_STATE],
                                                                        .ld = kv->work.ld,
                                                                        .kind = kind}));
-    LH_TRY(lh_pool_pull_len(e->pool, kv->place.stream));
 done:
     return st;
 }
@@ -97,7 +121,8 @@ done:
     return st;
 }
 
-/* What an eviction by the policy finds, in `heads` heads of lens[g] entries. 1: there is something to evict. */
+/* What an eviction by the policy finds, in `heads` heads of lens[g] entries. 1: there may be something to evict: heads
+ * are as long as the host knows, and one that holds no more than the budget loses nothing. */
 static int measure(lh_kv *kv, lh_eviction *e, const int64_t *lens, int64_t heads)
 {
     int64_t held = 0, budget = e->protect.budget;
@@ -112,6 +137,7 @@ static int measure(lh_kv *kv, lh_eviction *e, const int64_t *lens, int64_t heads
     e->ranked = e->protect.base > 0;
     e->scored = e->ranked && kv->fixed.source != LH_SCORE_POSITION;
     e->again = e->ranked && kv->fixed.source == LH_SCORE_ATTENTION && !kv->fixed.running;
+    if (kv->fixed.heads == LH_HEADS_UNIFORM) e->enough = budget;
     return kv->fixed.heads != LH_HEADS_UNIFORM ? held > heads * budget : e->cols > budget;
 }
 
@@ -133,6 +159,7 @@ lh_status lh_kv_evict_layer(lh_kv *kv, lh_eviction *e, lh_status *local)
     int alike = !apart && !lh_kv_slides(&kv->shape, e->layer); /* all heads hold as many entries */
     if (together && alike) LH_TRY(make_work_everywhere(kv, 0, local));
     if (together && !alike) {
+        if (apart && *local == LH_OK) *local = lh_pool_pull_len(e->pool, kv->place.stream);
         LH_TRY(lh_kv_gather_lens(kv, lens + h->counted_first - h->kv_first, kv->traffic.offsets));
         lens = kv->traffic.offsets;
         heads = h->kv_heads;
@@ -165,6 +192,7 @@ static lh_status evict(lh_kv *kv, occasion when, lh_status *local)
         if (*local == LH_OK) *local = lh_kv_drop_unseen(kv, &e);
         if (when == POLICY_IS_DUE) LH_TRY(lh_kv_evict_layer(kv, &e, local));
     }
+    if (*local == LH_OK) *local = lh_kv_ask_lens(kv);
 done:
     return st;
 }
@@ -176,6 +204,8 @@ static lh_status trim(lh_kv *kv)
     lh_status st = LH_OK;
     int64_t *caps = kv->traffic.kept;
     kv->assured = 0;
+    kv->moves++;
+    LH_TRY(lh_kv_fetch_lens(kv));
     lh_work_free(&kv->work, kv->place.stream);
     for (int64_t l = 0; l < kv->shape.layers; l++) {
         lh_pool *pool = &kv->layers[l].pool;

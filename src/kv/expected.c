@@ -194,7 +194,8 @@ static lh_status score(lh_kv *kv, const lh_eviction *e)
                                                                        .factor = 1.0f}));
     LH_TRY(ops->entry_norms(
         kv->place.stream,
-        &(lh_entry_norms_args){.y = norms, .kv = &e->pool->view, .part = LH_PART_VALUE, .kind = LH_NORM_L2}));
+        &(lh_entry_norms_args){
+            .y = norms, .kv = &e->pool->view, .last = LH_ALL_ENTRIES, .part = LH_PART_VALUE, .kind = LH_NORM_L2}));
     LH_TRY(ops->weigh_scores(
         kv->place.stream,
         &(lh_weigh_scores_args){

@@ -71,6 +71,7 @@ lh_status lh_kv_open(lh_kv **out, const lh_kv_place *place, const lh_kv_shape *s
     LH_TRY(lh_calloc(&kv->budgets, shape->layers, sizeof *kv->budgets));
     LH_TRY(lh_traffic_init(&kv->traffic, &shape->heads));
     LH_TRY(lh_device_alloc(lh_kv_device(kv), &kv->blocks, lh_kv_blocks_bytes(shape), LH_MEM_KV));
+    LH_TRY(lh_device_alloc_host(lh_kv_device(kv), &kv->fetched, lh_kv_blocks_bytes(shape)));
     for (int64_t l = 0; l < shape->layers; l++)
         LH_TRY(lh_pool_init(&kv->layers[l].pool, shape, kv->blocks + l * 2 * heads, lh_kv_form_of(shape, plan, l)));
     LH_TRY(lh_pool_init(&kv->scratch, shape, kv->blocks + shape->layers * 2 * heads, lh_kv_scratch_form(shape, plan)));
@@ -79,6 +80,13 @@ lh_status lh_kv_open(lh_kv **out, const lh_kv_place *place, const lh_kv_shape *s
 done:
     lh_kv_close(kv);
     return st;
+}
+
+/* Lengths may still be on their way. */
+static void close_fetched(lh_kv *kv)
+{
+    if (kv->behind) (void)lh_stream_sync(kv->place.stream);
+    lh_device_free_host(lh_kv_device(kv), kv->fetched);
 }
 
 void lh_kv_close(lh_kv *kv)
@@ -98,6 +106,7 @@ void lh_kv_close(lh_kv *kv)
     lh_kv_close_over_layers(kv);
     lh_traffic_clear(&kv->traffic);
     lh_device_free(lh_kv_device(kv), kv->blocks);
+    close_fetched(kv);
     lh_free(kv->followers);
     lh_free(kv->layers);
     lh_free(kv->budgets);
@@ -180,8 +189,9 @@ static int64_t entries_of(const int64_t *lens, int64_t heads)
     return entries;
 }
 
-lh_kv_stats lh_kv_stats_of(const lh_kv *kv)
+lh_status lh_kv_stats_of(lh_kv *kv, lh_kv_stats *out)
 {
+    lh_status st = LH_OK;
     const lh_heads *heads = &kv->shape.heads;
     int64_t entry = 2 * kv->shape.head_dim * lh_dtype_bytes(kv->shape.type);
     int64_t ring = lh_kv_ring_bytes(&kv->shape, &kv->fixed);
@@ -190,6 +200,7 @@ lh_kv_stats lh_kv_stats_of(const lh_kv *kv)
                      .evictions = kv->clock.evictions,
                      .evict_s = kv->evict_s,
                      .bytes_capacity = pool_capacity(kv, &kv->scratch)};
+    LH_TRY(lh_kv_fetch_lens(kv));
     for (int64_t l = 0; l < kv->shape.layers; l++) {
         const lh_kv_layer *layer = &kv->layers[l];
         const int64_t *lens = layer->pool.len;
@@ -206,5 +217,7 @@ lh_kv_stats lh_kv_stats_of(const lh_kv *kv)
     }
     s.bytes_held = s.entries_held * entry;
     s.bytes_full = s.entries_seen * entry;
-    return s;
+    *out = s;
+done:
+    return st;
 }

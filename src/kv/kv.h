@@ -150,6 +150,13 @@ lh_status lh_kv_turned(lh_kv *kv, int64_t layer, int64_t seen, lh_ragged **view)
 typedef enum lh_kv_taken { LH_KV_BLOCK, LH_KV_STEP } lh_kv_taken;
 lh_status lh_kv_settle(lh_kv *kv, lh_kv_taken what, int64_t tokens);
 
+/* Recorded steps (lh_stream_record). Whether what a step does on the device between lh_kv_reserve and lh_kv_settle is
+ * the same at every step but for what lies on the device; a number that changes whenever it works with other memory;
+ * and what is said in place of the calls of a step when its recorded work is run again. */
+int lh_kv_records(const lh_kv *kv);
+int64_t lh_kv_moves(const lh_kv *kv);
+void lh_kv_again(lh_kv *kv);
+
 int64_t lh_kv_seen(const lh_kv *kv); /* tokens seen: the position of the next one */
 
 /* Remember this state and come back to it, any number of times: every question starts from the state after the context.
@@ -168,7 +175,7 @@ typedef struct lh_kv_stats {
     int64_t evictions;      /* while decoding, so far: settlements that evicted */
     double evict_s;         /* spent in observation, selection and compaction */
 } lh_kv_stats;
-lh_kv_stats lh_kv_stats_of(const lh_kv *kv);
+lh_status lh_kv_stats_of(lh_kv *kv, lh_kv_stats *out);
 
 /* Budget of a layer in entries per KV head (after lh_kv_begin). */
 int64_t lh_kv_layer_budget(const lh_kv *kv, int64_t layer);

@@ -17,12 +17,13 @@ typedef struct lh_pool_form {
 } lh_pool_form;
 
 /* Head h owns slots offset[h] .. offset[h] + cap[h] - 1 and holds len[h] entries. The host arrays say what the device's
- * copies in `view` say whenever no call is under way, but during a prefill or a step, when the caller appends. */
+ * copies in `view` say whenever no call is under way, but during a prefill or a step, when the caller appends, and
+ * after evictions while decoding: then the host's lengths are at least the device's, until lh_kv_fetch_lens. */
 typedef struct lh_pool {
     lh_ragged view;
     int64_t *offset, *len, *cap; /* host, [heads], one block */
     int64_t *heads_block;        /* device: offset and len, borrowed from the cache */
-    int64_t slots;
+    int64_t slots, moves;        /* moves: how often it came to lie elsewhere */
     lh_pool_form form;
 } lh_pool;
 
@@ -297,6 +298,9 @@ struct lh_kv {
     int64_t follower_count;
     int64_t *budgets; /* host, [layers] */
     int64_t *blocks;  /* device: offsets and lengths of all pools */
+    int64_t *fetched; /* host, the same: on its way from the device while `behind` is 1 */
+    int behind;       /* the host's lengths are those before an eviction */
+    int64_t moves;    /* how often what a step of decoding works with came to lie elsewhere, beside the pools */
     lh_work work;
     lh_row_space rows;
     lh_status counting; /* of this rank alone: a failure while rows were counted; told at the next agreement */
@@ -308,6 +312,10 @@ struct lh_kv {
 };
 
 int64_t lh_kv_blocks_bytes(const lh_kv_shape *shape);
+
+/* After evictions that nobody waited for: the lengths are asked for, and (fetch) waited for where they were. */
+lh_status lh_kv_ask_lens(lh_kv *kv);
+lh_status lh_kv_fetch_lens(lh_kv *kv);
 lh_device *lh_kv_device(const lh_kv *kv);
 double lh_kv_now(void);
 
@@ -337,7 +345,8 @@ typedef struct lh_eviction {
     lh_pool *pool;
     int64_t seen, visible_from;
     lh_protection protect;
-    int64_t cols;        /* slots of the longest head of all ranks */
+    int64_t cols;        /* slots of the longest head of all ranks, or more */
+    int64_t enough;      /* heads of so many entries lose none but those that cannot be seen */
     int64_t number;      /* of evictions of this layer before it */
     int ranked;          /* entries compete and not all of them stay */
     int scored;          /* they are ranked by more than their position */
@@ -399,9 +408,9 @@ float *lh_kv_own_lse(lh_kv *kv, int64_t rows);
 /* Collective. `blocks` of all ranks (device), in place, `head_bytes` bytes a query head. */
 lh_status lh_kv_exchange_heads(lh_kv *kv, void *blocks, int64_t head_bytes, lh_status *local);
 
-/* LH_EFILE when log-sum-exps are not finite: the weights are damaged. `again`: of a row that is observed again no entry
- * need be left, -inf. */
-lh_status lh_kv_check_rows(lh_kv *kv, int64_t layer, const lh_row_block *block, int again);
+/* LH_EFILE when log-sum-exps of rows of the prompt are not finite: the weights are damaged. What is no number later is
+ * no number in the logits either, and found there. */
+lh_status lh_kv_check_rows(lh_kv *kv, int64_t layer, const lh_row_block *block);
 
 /* Collective where groups are split (then own->q and own->lse are this rank's block in kv->rows). Rows with all query
  * heads of this rank's KV heads, and their log-sum-exps: those given, or their own where there are none, the policy

@@ -31,6 +31,8 @@ lh_status lh_kv_mark(lh_kv *kv)
 {
     lh_status st = LH_OK;
     int64_t heads = kv->shape.heads.kv_count;
+    LH_TRY(lh_kv_fetch_lens(kv));
+    kv->moves++; /* the next step saves what it changes */
     for (int64_t l = 0; l < kv->shape.layers; l++) {
         lh_saved *saved = &kv->layers[l].saved;
         free_saved(kv, saved);
@@ -126,6 +128,7 @@ lh_status lh_kv_rewind(lh_kv *kv)
 {
     lh_status st = LH_OK;
     if (!kv->is_marked) LH_FAIL(LH_EINTERNAL, "the cache has no mark to go back to");
+    LH_TRY(lh_kv_fetch_lens(kv));
     for (int64_t l = 0; l < kv->shape.layers; l++) {
         lh_pool *pool = &kv->layers[l].pool;
         const lh_saved *saved = &kv->layers[l].saved;

@@ -15,32 +15,13 @@
  * 2e-3 adds 2e-3. The slack takes this c, and roundings relative to the norm itself. */
 static const double RIDGE = 1e-4, ROUNDED_RIDGE = 2.1e-3, SLACK = 1e-3;
 
-/* Entries of one eviction of which nothing is known: the last `count` of every head at most. */
-typedef struct fresh {
-    int64_t count;
-    const int64_t *device; /* [kv_count] first slot */
-} fresh;
-
-static lh_status find(lh_kv *kv, const lh_eviction *e, int64_t *from, fresh *out)
-{
-    lh_status st = LH_OK;
-    int64_t heads = e->pool->view.heads;
-    out->count = kv->layers[e->layer].fresh;
-    for (int64_t g = 0; g < heads; g++) from[g] = e->pool->len[g] > out->count ? e->pool->len[g] - out->count : 0;
-    out->device = kv->work.at[LH_WORK_COUNTS];
-    LH_TRY(lh_stream_copy(kv->place.stream, kv->work.at[LH_WORK_COUNTS], from, heads * (int64_t)sizeof *from,
-                          LH_COPY_TO_DEVICE));
-    LH_TRY(lh_stream_sync(kv->place.stream));
-done:
-    return st;
-}
-
-static lh_status square_values(lh_kv *kv, const lh_eviction *e, const fresh *n)
+/* Of an entry that is not fresh all of this is known. */
+static lh_status square_values(lh_kv *kv, const lh_eviction *e)
 {
     return kv->place.ops->entry_norms(kv->place.stream,
                                       &(lh_entry_norms_args){.y = lh_kv_stat(&e->pool->view, kv->layout.priors),
                                                              .kv = &e->pool->view,
-                                                             .from = n->device,
+                                                             .last = kv->layers[e->layer].fresh,
                                                              .part = LH_PART_VALUE,
                                                              .kind = LH_NORM_SQUARE});
 }
@@ -97,9 +78,8 @@ static lh_status make_forms(lh_kv *kv, const lh_eviction *e)
     for (int64_t g = 0; g < h->kv_count; g++)
         join(h, products + g * h->group * matrix, kv->shape.head_dim, rounded ? ROUNDED_RIDGE : RIDGE,
              forms + g * matrix);
-    LH_TRY(lh_stream_copy(kv->place.stream, kv->work.at[LH_WORK_FORMS], forms,
-                          h->kv_count * matrix * (int64_t)sizeof *forms, LH_COPY_TO_DEVICE));
-    LH_TRY(lh_stream_sync(kv->place.stream));
+    LH_TRY(lh_stream_put(kv->place.stream, kv->work.at[LH_WORK_FORMS], forms,
+                         h->kv_count * matrix * (int64_t)sizeof *forms));
 done:
     lh_free(products);
     lh_free(forms);
@@ -108,7 +88,7 @@ done:
 
 /* Collective where groups are split. The matrices of a layer cost as much as the norms of head_dim entries: fewer
  * entries get norms at once, because an entry without a bound is always asked for. */
-static lh_status bound(lh_kv *kv, const lh_eviction *e, const fresh *n, lh_status *local)
+static lh_status bound(lh_kv *kv, const lh_eviction *e, lh_status *local)
 {
     lh_status st = LH_OK;
     int64_t dim = kv->shape.head_dim;
@@ -122,7 +102,7 @@ static lh_status bound(lh_kv *kv, const lh_eviction *e, const fresh *n, lh_statu
             kv->place.stream,
             &(lh_value_bounds_args){.y = lh_kv_stat(&e->pool->view, kv->layout.norms),
                                     .kv = &e->pool->view,
-                                    .from = n->device,
+                                    .last = kv->layers[e->layer].fresh,
                                     .matrices = known ? kv->work.at[LH_WORK_FORMS] : NULL,
                                     .factor = (float)((1.0 + SLACK) * sqrt((double)kv->shape.hidden))});
 done:
@@ -132,12 +112,10 @@ done:
 lh_status lh_kv_make_norms(lh_kv *kv, const lh_eviction *e, lh_status *local)
 {
     lh_status st = LH_OK;
-    fresh n = {0};
     if (kv->layout.norms < 0 || kv->layers[e->layer].fresh == 0) goto done;
     if (*local == LH_OK && kv->clock.seen) *local = lh_kv_save_stats(kv, e->layer);
-    if (*local == LH_OK) *local = find(kv, e, kv->traffic.above, &n);
-    if (kv->fixed.value_prior && *local == LH_OK) *local = square_values(kv, e, &n);
-    if (kv->fixed.select == LH_SELECT_TWO_STAGE) LH_TRY(bound(kv, e, &n, local));
+    if (kv->fixed.value_prior && *local == LH_OK) *local = square_values(kv, e);
+    if (kv->fixed.select == LH_SELECT_TWO_STAGE) LH_TRY(bound(kv, e, local));
     kv->layers[e->layer].fresh = 0;
 done:
     return st;

@@ -203,7 +203,8 @@ static lh_status exchange_columns(lh_kv *kv, const lh_eviction *e, lh_status *lo
     if (*local == LH_OK) *local = move_pieces(kv, e, h->rank);
     if (*local == LH_OK) *local = lh_comm_flush(kv->place.device_comm);
     char *all = kv->work.at[LH_WORK_PIECES];
-    LH_TRY(lh_comm_allgatherv(kv->place.device_comm, all + kv->traffic.at[h->rank], all, kv->traffic.bytes, kv->traffic.at));
+    LH_TRY(lh_comm_allgatherv(kv->place.device_comm, all + kv->traffic.at[h->rank], all, kv->traffic.bytes,
+                              kv->traffic.at));
     for (int r = 0; r < h->ranks && *local == LH_OK; r++)
         if (r != h->rank) *local = move_pieces(kv, e, r);
 done:
@@ -242,6 +243,14 @@ static int64_t longest(const lh_pool *pool)
     return most;
 }
 
+/* Slots of the head that has most: what is counted while decoding is the same whatever the lengths are by then. */
+static int64_t widest(const lh_pool *pool)
+{
+    int64_t most = 0;
+    for (int64_t g = 0; g < pool->view.heads; g++) most = lh_most(most, pool->cap[g]);
+    return most;
+}
+
 /* Collective where groups are split. The rows of one slice are added to what their columns carry. */
 static lh_status count_slice(lh_kv *kv, const lh_eviction *e, const lh_row_block *own, lh_status *local)
 {
@@ -249,7 +258,7 @@ static lh_status count_slice(lh_kv *kv, const lh_eviction *e, const lh_row_block
     lh_row_block b = *own;
     lh_columns to = carried(kv, &e->pool->view);
     int in_prefill = kv->clock.seen == 0;
-    if (*local == LH_OK && in_prefill) *local = lh_kv_check_rows(kv, e->layer, own, 0);
+    if (*local == LH_OK && in_prefill) *local = lh_kv_check_rows(kv, e->layer, own);
     LH_TRY(lh_kv_join_rows(kv, e, own, local, &b));
     if (*local != LH_OK) goto done;
     *local = kv->shape.heads.split && in_prefill && !kv->fixed.block ? count_shares(kv, e, &b, &to)
@@ -277,10 +286,7 @@ lh_status lh_kv_count_rows(lh_kv *kv, int64_t layer, const lh_kv_rows *rows)
         if (kv->counting == LH_OK) kv->counting = lh_pool_pull_len(pool, kv->place.stream);
         e.cols = longest(pool);
     }
-    for (int64_t g = 0; g < h->kv_count && !in_prefill; g++) {
-        int64_t held = pool->len[g] + rows->first + rows->tokens - kv->clock.seen; /* len is from before them */
-        if (g == 0 || held > e.cols) e.cols = held;
-    }
+    if (!in_prefill) e.cols = widest(pool);
     if (kv->counting == LH_OK && !in_prefill) kv->counting = lh_kv_save_stats(kv, layer);
     for (int64_t at = skip; at < rows->tokens; at += LH_ROWS_AT_ONCE) {
         lh_row_block b = {.q = rows->q + at * rows->q_ld,
@@ -320,6 +326,7 @@ static lh_status latest_room(lh_kv *kv, lh_latest *latest, int64_t ld)
 {
     lh_status st = LH_OK;
     if (latest->ld >= ld) goto done;
+    kv->moves++;
     lh_device_free(lh_kv_device(kv), latest->sums);
     *latest = (lh_latest){.row = -1};
     LH_TRY(
@@ -334,9 +341,7 @@ lh_status lh_kv_count_latest(lh_kv *kv, int64_t layer, const lh_kv_rows *rows)
     lh_status st = LH_OK;
     lh_latest *latest = &kv->layers[layer].latest;
     lh_pool *pool = &kv->layers[layer].pool;
-    /* lengths are those before the block that the row ends */
-    int64_t held = longest(pool) + rows->first + 1 - kv->clock.seen;
-    lh_eviction e = {.layer = layer, .pool = pool, .seen = rows->first + 1, .cols = held};
+    lh_eviction e = {.layer = layer, .pool = pool, .seen = rows->first + 1, .cols = widest(pool)};
     lh_row_block b = {.q = rows->q,
                       .lse = rows->lse,
                       .logits = rows->logits,
@@ -346,7 +351,6 @@ lh_status lh_kv_count_latest(lh_kv *kv, int64_t layer, const lh_kv_rows *rows)
                       .q_ld = rows->q_ld,
                       .lse_ld = kv->shape.heads.q_count};
     int64_t parts = lh_kv_parts(&kv->shape, &kv->fixed);
-    LH_TRY(lh_kv_check_rows(kv, layer, &b, 1));
     LH_TRY(latest_room(kv, latest, kv->work.ld));
     LH_TRY(lh_stream_zero(kv->place.stream, latest->sums, lh_kv_latest_bytes(&kv->shape, &kv->fixed, latest->ld)));
     lh_columns to = {.sums = lh_kv_rows_of(latest->sums, parts, latest->ld), .parts = parts};
@@ -399,9 +403,8 @@ lh_status lh_kv_observe(lh_kv *kv, const lh_eviction *e, lh_status *local)
     lh_row_block b = own;
     if (is_latest(kv, e)) goto done;
     if (*local == LH_OK && e->again) *local = lh_kv_ring_unroll(kv, e);
-    if (*local == LH_OK && !e->again) *local = lh_kv_check_rows(kv, e->layer, &own, 0);
+    if (*local == LH_OK && !e->again) *local = lh_kv_check_rows(kv, e->layer, &own);
     LH_TRY(lh_kv_join_rows(kv, e, &own, local, &b));
-    if (*local == LH_OK && e->again) *local = lh_kv_check_rows(kv, e->layer, &b, 1);
     if (*local == LH_OK) *local = clear(kv);
     if (*local == LH_OK) *local = h->split ? count_shares(kv, e, &b, &to) : count_all(kv, e, &b, &to);
     if (h->split) LH_TRY(exchange_columns(kv, e, local));

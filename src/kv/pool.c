@@ -85,6 +85,7 @@ lh_status lh_pool_alloc(lh_pool *pool, lh_stream *stream, const int64_t *cap)
     LH_TRY(lh_stream_copy(stream, pool->heads_block, pool->offset, 2 * heads * (int64_t)sizeof(int64_t),
                           LH_COPY_TO_DEVICE));
     pool->slots = slots;
+    pool->moves++;
 done:
     if (st != LH_OK) lh_pool_free(pool, stream);
     return st;

@@ -66,7 +66,9 @@ lh_status lh_kv_gather_positions(lh_kv *kv, int64_t layer, lh_kv_positions *out)
     int64_t *lens = kv->traffic.share, heads = kv->shape.heads.kv_heads;
     int root = kv->shape.heads.rank == 0;
     *out = (lh_kv_positions){0};
-    LH_TRY(lh_comm_agree(kv->place.comm, own_positions(kv, layer, &own, kv->traffic.kept)));
+    st = lh_kv_fetch_lens(kv);
+    if (st == LH_OK) st = own_positions(kv, layer, &own, kv->traffic.kept);
+    LH_TRY(lh_comm_agree(kv->place.comm, st));
     LH_TRY(lh_kv_gather_lens(kv, kv->traffic.kept, lens));
     if (root) {
         st = lh_calloc(&out->offsets, heads + 1, sizeof *out->offsets);

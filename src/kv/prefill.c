@@ -27,9 +27,7 @@ static lh_status number_rows(lh_kv *kv)
     if (!kv->rows.at[LH_ROWS_AT]) goto done;
     LH_TRY(lh_calloc(&positions, rows, sizeof *positions));
     for (int64_t r = 0; r < rows; r++) positions[r] = (int32_t)lh_policy_row_at(&kv->fixed, kv->prompt.tokens, r);
-    LH_TRY(lh_stream_copy(kv->place.stream, kv->rows.at[LH_ROWS_AT], positions, rows * (int64_t)sizeof *positions,
-                          LH_COPY_TO_DEVICE));
-    LH_TRY(lh_stream_sync(kv->place.stream));
+    LH_TRY(lh_stream_put(kv->place.stream, kv->rows.at[LH_ROWS_AT], positions, rows * (int64_t)sizeof *positions));
 done:
     lh_free(positions);
     return st;
@@ -203,6 +201,25 @@ done:
     return st;
 }
 
+/* The keys of slots are turned by what the host knows, and so is the gain of a row. */
+int lh_kv_records(const lh_kv *kv)
+{
+    return !lh_kv_turns(&kv->fixed) && !(kv->fixed.running && (kv->fixed.gain || kv->fixed.non_causal));
+}
+
+int64_t lh_kv_moves(const lh_kv *kv)
+{
+    int64_t moves = kv->moves;
+    for (int64_t l = 0; l < kv->shape.layers; l++) moves += kv->layers[l].pool.moves;
+    return moves;
+}
+
+void lh_kv_again(lh_kv *kv)
+{
+    for (int64_t l = 0; l < kv->shape.layers; l++)
+        if (counts_latest(kv, l)) kv->layers[l].latest.row = kv->clock.seen;
+}
+
 lh_status lh_kv_record(lh_kv *kv, int64_t layer, const lh_kv_rows *rows)
 {
     lh_status st = LH_OK;
@@ -305,6 +322,7 @@ static lh_status end_layer(lh_kv *kv, int64_t layer)
     if (local == LH_OK) local = lh_kv_unturn(kv, layer);
     if (layer == kv->last_evicted && !kv->leader) lh_pool_free(&kv->scratch, kv->place.stream);
     if (layer == kv->shape.layers - 1) {
+        kv->moves++;
         lh_work_free(&kv->work, kv->place.stream);
         if (!lh_kv_observes_again(&kv->fixed)) lh_row_space_free(&kv->rows, kv->place.stream);
         kv->clock.seen = kv->prompt.tokens;

@@ -13,22 +13,22 @@ int64_t lh_kv_ring_rows(const lh_kv *kv)
 
 int64_t lh_kv_ring_slot(const lh_kv *kv, int64_t position)
 {
-    int64_t head = kv->fixed.head_rows;
-    return position < head ? position : head + (position - head) % (kv->fixed.rows - head);
+    return lh_ring_place(position, kv->fixed.rows, kv->fixed.head_rows);
 }
 
 lh_status lh_kv_ring_record(lh_kv *kv, int64_t layer, const lh_kv_rows *rows)
 {
     lh_status st = LH_OK;
-    int64_t width = kv->shape.heads.q_count * kv->shape.head_dim, head = kv->fixed.head_rows;
-    int64_t newest = rows->first + rows->tokens - (kv->fixed.rows - head); /* rows before it are overwritten */
-    float *ring = kv->layers[layer].ring.q;
     LH_TRY(lh_kv_save_ring(kv, layer));
-    for (int64_t p = rows->first; p < rows->first + rows->tokens; p++)
-        if (p < head || p >= newest)
-            LH_TRY(lh_stream_copy(kv->place.stream, ring + lh_kv_ring_slot(kv, p) * width,
-                                  rows->q + (p - rows->first) * rows->q_ld, width * (int64_t)sizeof(float),
-                                  LH_COPY_ON_DEVICE));
+    LH_TRY(kv->place.ops->put_rows(kv->place.stream,
+                                   &(lh_put_rows_args){.ring = kv->layers[layer].ring.q,
+                                                       .x = rows->q,
+                                                       .positions = rows->positions,
+                                                       .tokens = rows->tokens,
+                                                       .rows = kv->fixed.rows,
+                                                       .head = kv->fixed.head_rows,
+                                                       .width = kv->shape.heads.q_count * kv->shape.head_dim,
+                                                       .x_ld = rows->q_ld}));
 done:
     return st;
 }
@@ -50,9 +50,7 @@ lh_status lh_kv_ring_unroll(lh_kv *kv, const lh_eviction *e)
             lh_stream_copy(kv->place.stream, q + r * width, ring + slot * width, run * row_bytes, LH_COPY_ON_DEVICE));
         r += run;
     }
-    LH_TRY(lh_stream_copy(kv->place.stream, kv->rows.at[LH_ROWS_AT], positions, rows * (int64_t)sizeof *positions,
-                          LH_COPY_TO_DEVICE));
-    LH_TRY(lh_stream_sync(kv->place.stream));
+    LH_TRY(lh_stream_put(kv->place.stream, kv->rows.at[LH_ROWS_AT], positions, rows * (int64_t)sizeof *positions));
 done:
     lh_free(positions);
     return st;

@@ -24,7 +24,7 @@ lh_logit lh_kv_logit(const lh_kv *kv, int64_t layer)
 }
 
 /* One NaN among the weights makes every score of a row NaN, and maxima would hide it: the log-sum-exps tell. */
-lh_status lh_kv_check_rows(lh_kv *kv, int64_t layer, const lh_row_block *block, int again)
+lh_status lh_kv_check_rows(lh_kv *kv, int64_t layer, const lh_row_block *block)
 {
     lh_status st = LH_OK;
     int64_t width = block->lse_ld, count = block->rows * width;
@@ -33,7 +33,7 @@ lh_status lh_kv_check_rows(lh_kv *kv, int64_t layer, const lh_row_block *block, 
     LH_TRY(lh_stream_copy(kv->place.stream, lse, block->lse, count * (int64_t)sizeof *lse, LH_COPY_TO_HOST));
     LH_TRY(lh_stream_sync(kv->place.stream));
     for (int64_t i = 0; i < count; i++)
-        if (!isfinite(lse[i]) && !(again && isinf(lse[i]) && lse[i] < 0))
+        if (!isfinite(lse[i]))
             LH_FAIL(LH_EFILE,
                     "layer %lld: the attention of the query heads is not finite, so that the cache cannot be ranked; "
                     "'longhaul verify' tells whether the weights are damaged",
@@ -55,7 +55,8 @@ lh_status lh_kv_exchange_heads(lh_kv *kv, void *blocks, int64_t head_bytes, lh_s
         kv->traffic.at[r] = head_bytes * other.q_first;
     }
     if (*local == LH_OK) *local = lh_comm_flush(kv->place.device_comm);
-    return lh_comm_allgatherv(kv->place.device_comm, all + kv->traffic.at[h->rank], all, kv->traffic.bytes, kv->traffic.at);
+    return lh_comm_allgatherv(kv->place.device_comm, all + kv->traffic.at[h->rank], all, kv->traffic.bytes,
+                              kv->traffic.at);
 }
 
 /* From the blocks of all ranks, those query heads that share a KV head with one of this rank: dst [rows, kv_count *
@@ -121,15 +122,12 @@ static lh_status describe(lh_kv *kv, const lh_eviction *e, lh_row_block *b)
     }
     if (kv->fixed.non_causal) {
         b->until = kv->rows.at[LH_ROWS_UNTIL];
-        LH_TRY(lh_stream_copy(kv->place.stream, kv->rows.at[LH_ROWS_UNTIL], until, b->rows * (int64_t)sizeof *until,
-                              LH_COPY_TO_DEVICE));
+        LH_TRY(lh_stream_put(kv->place.stream, kv->rows.at[LH_ROWS_UNTIL], until, b->rows * (int64_t)sizeof *until));
     }
     if (kv->fixed.gain) {
         b->gains = kv->rows.at[LH_ROWS_GAINS];
-        LH_TRY(lh_stream_copy(kv->place.stream, kv->rows.at[LH_ROWS_GAINS], gains, b->rows * (int64_t)sizeof *gains,
-                              LH_COPY_TO_DEVICE));
+        LH_TRY(lh_stream_put(kv->place.stream, kv->rows.at[LH_ROWS_GAINS], gains, b->rows * (int64_t)sizeof *gains));
     }
-    LH_TRY(lh_stream_sync(kv->place.stream));
 done:
     lh_free(until);
     lh_free(gains);

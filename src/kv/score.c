@@ -41,6 +41,7 @@ static lh_status by_key_norm(lh_kv *kv, const lh_eviction *e, lh_status *local)
         *local = kv->place.ops->entry_norms(
             kv->place.stream, &(lh_entry_norms_args){.y = lh_kv_rows_of(kv->work.at[LH_WORK_RAW], 1, kv->work.ld),
                                                      .kv = &e->pool->view,
+                                                     .last = LH_ALL_ENTRIES,
                                                      .part = LH_PART_KEY,
                                                      .kind = LH_NORM_MINUS_L2});
     return LH_OK;

@@ -13,7 +13,8 @@ lh_status lh_kv_classify(lh_kv *kv, const lh_eviction *e)
                                                                          .ld = kv->work.ld,
                                                                          .visible_from = e->visible_from,
                                                                          .sinks = e->visible_from + p->sinks,
-                                                                         .recent_from = recent_from});
+                                                                         .recent_from = recent_from,
+                                                                         .enough = e->enough});
 }
 
 lh_status lh_kv_mark_best(lh_kv *kv, const lh_eviction *e, const float *scores, const int64_t *counts,
@@ -21,15 +22,13 @@ lh_status lh_kv_mark_best(lh_kv *kv, const lh_eviction *e, const float *scores, 
 {
     lh_status st = LH_OK;
     int64_t *device = kv->work.at[LH_WORK_COUNTS];
-    LH_TRY(lh_stream_copy(kv->place.stream, device, counts, e->pool->view.heads * (int64_t)sizeof *counts,
-                          LH_COPY_TO_DEVICE));
+    LH_TRY(lh_stream_put(kv->place.stream, device, counts, e->pool->view.heads * (int64_t)sizeof *counts));
     LH_TRY(kv->place.ops->select_top(kv->place.stream, &(lh_select_top_args){.state = kv->work.at[LH_WORK_STATE],
                                                                              .scores = scores,
                                                                              .kv = &e->pool->view,
                                                                              .counts = device,
                                                                              .ld = kv->work.ld,
                                                                              .others = others}));
-    LH_TRY(lh_stream_sync(kv->place.stream));
 done:
     return st;
 }

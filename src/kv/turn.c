@@ -51,8 +51,7 @@ static lh_status grow(lh_kv *kv, int64_t slots, int64_t longest)
     LH_TRY(lh_device_alloc(device, &t->inv_freq, dim * (int64_t)sizeof(float), LH_MEM_WORK));
     LH_TRY(lh_calloc(&numbers, longest, sizeof *numbers));
     for (int64_t s = 0; s < longest; s++) numbers[s] = (int32_t)s;
-    LH_TRY(lh_stream_copy(kv->place.stream, t->slots, numbers, longest * (int64_t)sizeof *numbers, LH_COPY_TO_DEVICE));
-    LH_TRY(lh_stream_sync(kv->place.stream));
+    LH_TRY(lh_stream_put(kv->place.stream, t->slots, numbers, longest * (int64_t)sizeof *numbers));
     t->room = slots;
     t->longest = longest;
 done:

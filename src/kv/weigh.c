@@ -22,8 +22,7 @@ static lh_status want(lh_kv *kv, const lh_eviction *e, const int64_t *counts, lh
 {
     lh_status st = LH_OK;
     int64_t *device = kv->work.at[LH_WORK_COUNTS];
-    LH_TRY(lh_stream_copy(kv->place.stream, device, counts, e->pool->view.heads * (int64_t)sizeof *counts,
-                          LH_COPY_TO_DEVICE));
+    LH_TRY(lh_stream_put(kv->place.stream, device, counts, e->pool->view.heads * (int64_t)sizeof *counts));
     LH_TRY(kv->place.ops->want_norms(kv->place.stream,
                                      &(lh_want_norms_args){.wanted = kv->work.at[LH_WORK_WANTED],
                                                            .scores = kv->work.at[LH_WORK_SECOND],
@@ -33,7 +32,6 @@ static lh_status want(lh_kv *kv, const lh_eviction *e, const int64_t *counts, lh
                                                            .counts = device,
                                                            .ld = kv->work.ld,
                                                            .kind = kind}));
-    LH_TRY(lh_stream_sync(kv->place.stream));
 done:
     return st;
 }

@@ -10,6 +10,24 @@ typedef struct lh_parts {
     int64_t *bounds; /* [own + 1] columns of this rank where its parts begin */
 } lh_parts;
 
+/* Tokens at a time, at most. */
+enum { LH_CHUNK = 512 };
+
+/* Width of a row of queries, keys and values of this rank. */
+static inline int64_t lh_forward_qkv_dim(const lh_config *c, const lh_shard *s)
+{
+    return (s->heads.q_count + 2 * s->heads.kv_count) * c->head_dim;
+}
+
+/* The work of a step of decoding, recorded by the device: from f->ids and f->positions to the logits. It holds as long
+ * as what it was recorded with lies where it lay. */
+typedef struct lh_recorded_step {
+    lh_graph *graph; /* NULL: nothing is recorded; the first step of its kind makes all workspace */
+    const lh_kv *kv;
+    int64_t kv_moves, sent_bytes; /* sent: by its collectives */
+    const float *logits;
+} lh_recorded_step;
+
 struct lh_forward {
     lh_model *model;
     const lh_config *config;
@@ -39,7 +57,13 @@ struct lh_forward {
     float *last;       /* [keep, hidden] */
     void *last_normed; /* [keep, hidden] */
     float *logits;     /* [keep, vocab_count] */
+    lh_recorded_step step;
 };
+
+/* Room for the rows that are wanted from now on; the ones of the call before are gone. */
+lh_status lh_forward_apply_keep(lh_forward *f);
+
+void lh_forward_forget_step(lh_forward *f);
 
 /* A chunk of tokens in one layer. */
 typedef struct lh_rows_at {

@@ -182,7 +182,8 @@ static lh_status sum_in_order(lh_forward *f, const cut_product *p, int64_t token
             f->gather_bytes[r] = (p->parts->first[r + 1] - p->parts->first[r]) * block * 4;
         }
         LH_TRY(lh_comm_flush(f->place.device_comm));
-        LH_TRY(lh_comm_allgatherv(f->place.device_comm, f->parts + first * block, f->parts, f->gather_bytes, f->gather_at));
+        LH_TRY(lh_comm_allgatherv(f->place.device_comm, f->parts + first * block, f->parts, f->gather_bytes,
+                                  f->gather_at));
     }
     LH_TRY(f->place.ops->sum_shards(f->place.stream,
                                     &(lh_sum_shards_args){f->y, f->parts, p->parts->first[ranks], block}));

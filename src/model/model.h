@@ -75,4 +75,7 @@ typedef struct lh_logits_view {
 } lh_logits_view;
 lh_logits_view lh_forward_logits(const lh_forward *f);
 
+/* One row of logits from before is that of the last token again. part: host, [vocab_count]. */
+lh_status lh_forward_put_logits(lh_forward *f, const float *part);
+
 #endif

@@ -66,12 +66,19 @@ static void check_heads(const state *s)
     }
 }
 
+static lh_kv_stats stats_of(lh_kv *kv)
+{
+    lh_kv_stats stats = {0};
+    mt_try(lh_kv_stats_of(kv, &stats));
+    return stats;
+}
+
 /* What all layers hold together. */
 static void check_total(const state *s)
 {
     lh_kv *kv = lh_session_kv(s->session);
     const lh_config *c = lh_engine_config(s->engine);
-    int64_t held = lh_kv_stats_of(kv).entries_counted, most = 0;
+    int64_t held = stats_of(kv).entries_counted, most = 0;
     mt_try(lh_comm_allreduce(lh_engine_comm(s->engine), &held, 1, LH_I64, LH_SUM));
     for (int64_t l = 0; l < c->layers; l++) {
         int64_t budget = s->plan.evicts ? lh_kv_layer_budget(kv, l) + s->since : visible(s, l);
@@ -85,7 +92,7 @@ static void check_total(const state *s)
  */
 static void check_memory(state *s)
 {
-    int64_t bytes = lh_kv_stats_of(lh_session_kv(s->session)).bytes_capacity;
+    int64_t bytes = stats_of(lh_session_kv(s->session)).bytes_capacity;
     if (s->bytes == 0) s->bytes = bytes;
     mt_check(!s->plan.every || s->plan.heads != LH_HEADS_UNIFORM || bytes == s->bytes,
              "%s: the cache went from %lld to %lld bytes", s->name, (long long)s->bytes, (long long)bytes);
@@ -119,9 +126,9 @@ static void look(const state *s, family_result *out, int64_t step)
 
 static void step(state *s, int32_t id)
 {
-    int64_t before = lh_kv_stats_of(lh_session_kv(s->session)).evictions;
+    int64_t before = stats_of(lh_session_kv(s->session)).evictions;
     mt_try(lh_session_step(s->session, id));
-    s->since = lh_kv_stats_of(lh_session_kv(s->session)).evictions > before ? 0 : s->since + 1;
+    s->since = stats_of(lh_session_kv(s->session)).evictions > before ? 0 : s->since + 1;
     check_state(s);
 }
 

@@ -22,14 +22,10 @@ static void values_make(lot *m, cache *c, const shape *p, int n)
     cache_make(m, c, &spec);
 }
 
-/* The first slots to be looked at, on the device: NULL in every third case. */
-static int64_t *from_make(lot *m, rig *g, const cache *c, int n, int64_t **host)
+/* How many entries at the end of every head are looked at: none, some, all. */
+static int64_t last_of(int n)
 {
-    int64_t heads = c->host.heads;
-    *host = lot_new(m, heads * 8);
-    if (n % 3 == 0) return NULL;
-    for (int64_t h = 0; h < heads; h++) (*host)[h] = draw(61, (uint64_t)(n * 10 + h), c->host.len[h] + 2);
-    return rig_put(g, *host, heads * 8);
+    return n % 3 == 0 ? LH_ALL_ENTRIES : draw(61, (uint64_t)n, 50);
 }
 
 static double entry_number(const lh_ragged *r, const void *part, int64_t h, int64_t s, int64_t i)
@@ -54,19 +50,18 @@ START_TEST(test_entry_norms_are_those_of_keys_or_values)
             lot m = {0};
             cache c;
             numbers y;
-            int64_t *from;
             omp_set_num_threads(1 + n % 4);
             shape p = {n % 5, n % 11 ? 40 : 2100, test_dims[n % 10], n / 2 % 2 ? LH_BF16 : LH_F32};
             values_make(&m, &c, &p, n);
             numbers_make(&m, &y, &c, 2, (number_layout)(n % 2));
             lh_ragged kv = rig_cache(&g, &c);
             lh_slot_floats on = numbers_put(&g, &y, &kv);
-            const int64_t *from_on = from_make(&m, &g, &c, n, &from);
+            int64_t last = last_of(n);
             lh_entry_part part = (lh_entry_part)(n / 4 % 2);
             lh_norm_kind kind = (lh_norm_kind)(n % 3);
-            RUN(&g, entry_norms, .y = on, .kv = &kv, .from = from_on, .part = part, .kind = kind);
+            RUN(&g, entry_norms, .y = on, .kv = &kv, .last = last, .part = part, .kind = kind);
             for (int64_t h = 0; h < p.heads; h++) {
-                for (int64_t s = from[h]; s < c.host.len[h]; s++) {
+                for (int64_t s = lh_slot_of_last(c.host.len[h], last); s < c.host.len[h]; s++) {
                     double x = squares_by_hand(&c.host, part == LH_PART_KEY ? c.host.k : c.host.v, h, s);
                     x = kind == LH_NORM_SQUARE ? x : kind == LH_NORM_L2 ? sqrt(x) : -sqrt(x);
                     y.data[numbers_index(&y, h, s, 0)] = (float)x;
@@ -258,7 +253,7 @@ START_TEST(test_value_bounds_are_forms_of_the_values)
             lot m = {0};
             cache c;
             numbers y;
-            int64_t *from, d = test_dims[n % 10];
+            int64_t d = test_dims[n % 10];
             omp_set_num_threads(1 + n % 4);
             shape p = {n % 5, n % 11 ? 40 : 600, d, n / 2 % 2 ? LH_BF16 : LH_F32};
             values_make(&m, &c, &p, n);
@@ -273,12 +268,12 @@ START_TEST(test_value_bounds_are_forms_of_the_values)
             numbers_make(&m, &y, &c, 2, (number_layout)(n % 2));
             lh_ragged kv = rig_cache(&g, &c);
             lh_slot_floats on = numbers_put(&g, &y, &kv);
-            const int64_t *from_on = from_make(&m, &g, &c, n, &from);
-            RUN(&g, value_bounds, .y = on, .kv = &kv, .from = from_on,
+            int64_t last = last_of(n);
+            RUN(&g, value_bounds, .y = on, .kv = &kv, .last = last,
                 .matrices = n % 7 ? rig_put(&g, forms, p.heads * d * d * 4) : NULL, .factor = 3.0f);
             float *got = numbers_get(&m, &g, &y, &on);
             for (int64_t h = 0; h < p.heads; h++)
-                for (int64_t s = from[h]; s < c.host.len[h]; s++) {
+                for (int64_t s = lh_slot_of_last(c.host.len[h], last); s < c.host.len[h]; s++) {
                     double form = 0, size = 0;
                     for (int64_t x = 0; x < d * d && n % 7; x++) {
                         double term = forms[h * d * d + x] * entry_number(&c.host, c.host.v, h, s, x / d) *

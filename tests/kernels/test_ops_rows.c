@@ -300,6 +300,39 @@ START_TEST(test_softcap_gives_the_numbers_of_numpy_and_never_passes_the_cap)
 }
 END_TEST
 
+/* Rows that come in pieces, as prompts and steps do, leave the ring as if they had come one by one. */
+START_TEST(test_put_rows_keeps_the_first_and_the_newest_rows)
+{
+    for (int b = 0; rig_backend(b); b++) {
+        rig g;
+        rig_open(&g, rig_backend(b));
+        for (int n = 0; n < 120; n++) {
+            lot m = {0};
+            int64_t head = n % 4, rows = head + 1 + n % 7, width = n % 9 * 5 + n % 4 * 8, x_ld = width + n % 3;
+            int64_t tokens = n % 11, first = n % 5 * 3;
+            float *x = lot_normals(&m, tokens * x_ld, 1.0f, (uint64_t)n), *want = lot_new(&m, rows * width * 4);
+            float *got = lot_new(&m, rows * width * 4), *on;
+            int32_t *positions = lot_new(&m, tokens * 4);
+            on = rig_put(&g, want, rows * width * 4);
+            for (int64_t t = 0; t < tokens; t++) {
+                int64_t p = first + t, at = p;
+                while (at >= rows) at -= rows - head;
+                positions[t] = (int32_t)p;
+                memcpy(want + at * width, x + t * x_ld, (size_t)width * 4);
+            }
+            RUN(&g, put_rows, .ring = on, .x = rig_put(&g, x, tokens * x_ld * 4),
+                .positions = rig_put(&g, positions, tokens * 4), .tokens = tokens, .rows = rows, .head = head,
+                .width = width, .x_ld = x_ld);
+            rig_get(&g, got, on, rows * width * 4);
+            check_same(got, want, rows * width * 4, "put_rows, case %d, %s", n, g.ops->name);
+            rig_reset(&g);
+            lot_end(&m);
+        }
+        rig_close(&g);
+    }
+}
+END_TEST
+
 /* What is damaged must not look whole. */
 START_TEST(test_caps_and_gates_of_what_is_not_a_number_are_none)
 {
@@ -341,6 +374,7 @@ int main(void)
                                   test_rope_of_every_backend_is_that_of_ref_at_far_positions,
                                   test_gates_give_the_numbers_of_numpy_and_do_not_overflow,
                                   test_gated_of_every_backend_is_that_of_ref,
+                                  test_put_rows_keeps_the_first_and_the_newest_rows,
                                   test_softcap_gives_the_numbers_of_numpy_and_never_passes_the_cap,
                                   test_caps_and_gates_of_what_is_not_a_number_are_none,
                                   NULL};

@@ -372,7 +372,14 @@ void rig_gather(rig *r, rig_result *out)
         lh_kv_positions_clear(&out->kept[l]);
         mt_try(lh_kv_gather_positions(r->kv, l, &out->kept[l]));
     }
-    out->stats = lh_kv_stats_of(r->kv);
+    mt_try(lh_kv_stats_of(r->kv, &out->stats));
+}
+
+int64_t rig_evictions(lh_kv *kv)
+{
+    lh_kv_stats stats = {0};
+    mt_try(lh_kv_stats_of(kv, &stats));
+    return stats.evictions;
 }
 
 void rig_result_clear(rig_result *result)

@@ -82,6 +82,7 @@ void rig_take(rig *r, lh_kv_taken what, int64_t tokens);
 
 void rig_gather(rig *r, rig_result *out);
 void rig_result_clear(rig_result *result);
+int64_t rig_evictions(lh_kv *kv);
 
 /* Element i of token t, head h, layer l of k, v or q ('k', 'v', 'q'); of the output projection ('w') `token` is the
  * channel of the hidden state, below rig_hidden. */

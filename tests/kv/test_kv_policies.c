@@ -233,7 +233,7 @@ typedef struct run {
 
 static void take(run *x, lh_kv_taken what, int64_t tokens)
 {
-    int64_t before = lh_kv_stats_of(x->r.kv).evictions;
+    int64_t before = rig_evictions(x->r.kv);
     rig_take(&x->r, what, tokens);
     rig_gather(&x->r, &x->got);
     x->since = x->got.stats.evictions > before ? 0 : x->since + tokens;

@@ -88,7 +88,7 @@ static lh_status op_value_bounds(lh_stream *stream, const lh_value_bounds_args *
     LH_TRY(lh_stream_scratch(stream, &memory, omp_get_max_threads() * own * (int64_t)sizeof *memory));
 #pragma omp parallel for schedule(dynamic) if (items > 1)
     for (int64_t n = 0; n < items; n++) {
-        int64_t h = n / blocks, first = n % blocks * BOUND_ENTRIES, from = a->from ? a->from[h] : 0;
+        int64_t h = n / blocks, first = n % blocks * BOUND_ENTRIES, from = lh_slot_of_last(a->kv->len[h], a->last);
         const int64_t range[2] = {first > from ? first : from, lh_least(first + BOUND_ENTRIES, kv->len[h])};
         lh_bound_space space = bound_space(memory + omp_get_thread_num() * own, kv->head_dim);
         bound_range(a, h, range, &space);

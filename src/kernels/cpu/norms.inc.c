@@ -60,10 +60,10 @@ static lh_status op_entry_norms(lh_stream *stream, const lh_entry_norms_args *a)
 {
     int64_t blocks = blocks_of(a->kv, NORM_ENTRIES), items = a->kv->heads * blocks, entries = 0;
     (void)stream;
-    for (int64_t h = 0; h < a->kv->heads; h++) entries += a->kv->len[h] - (a->from ? a->from[h] : 0);
+    for (int64_t h = 0; h < a->kv->heads; h++) entries += lh_least(a->kv->len[h], a->last);
 #pragma omp parallel for schedule(dynamic) if (entries * a->kv->head_dim >= PARALLEL_FROM / 2)
     for (int64_t n = 0; n < items; n++) {
-        int64_t h = n / blocks, first = n % blocks * NORM_ENTRIES, from = a->from ? a->from[h] : 0;
+        int64_t h = n / blocks, first = n % blocks * NORM_ENTRIES, from = lh_slot_of_last(a->kv->len[h], a->last);
         entry_norms_range(a, h, first > from ? first : from, lh_least(first + NORM_ENTRIES, a->kv->len[h]));
     }
     return LH_OK;

@@ -47,7 +47,7 @@ template <typename T>
 static __global__ void __launch_bounds__(PRODUCT_THREADS) value_bounds_kernel(lh_value_bounds_args a, lh_ragged kv)
 {
     __shared__ lh_product_room room;
-    int64_t h = blockIdx.y, d = kv.head_dim, len = kv.len[h], first = a.from ? a.from[h] : 0;
+    int64_t h = blockIdx.y, d = kv.head_dim, len = kv.len[h], first = lh_slot_of_last(len, a.last);
     for (first += (int64_t)blockIdx.x * PRODUCT_ROWS; first < len; first += (int64_t)gridDim.x * PRODUCT_ROWS) {
         const T *entries = (const T *)kv.v + (kv.offset[h] + first) * d;
         lh_forms<T> f = {entries, a.matrices + h * d * d, NULL, len - first, d, 1.0f, 0.0f};
@@ -65,7 +65,7 @@ static __global__ void __launch_bounds__(PRODUCT_THREADS) value_bounds_kernel(lh
 static __global__ void no_bounds_kernel(lh_value_bounds_args a, lh_ragged kv)
 {
     int64_t h = blockIdx.y, len = kv.len[h];
-    for (int64_t s = (a.from ? a.from[h] : 0) + lh_grid_first(); s < len; s += lh_grid_step())
+    for (int64_t s = lh_slot_of_last(len, a.last) + lh_grid_first(); s < len; s += lh_grid_step())
         *lh_slot_at(&a.y, h, s, 0) = -FLT_MAX;
 }
 

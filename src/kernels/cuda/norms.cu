@@ -69,7 +69,7 @@ template <typename T, int WIDE>
 static __global__ void entry_norms_kernel(lh_entry_norms_args a, lh_ragged kv, int lanes)
 {
     const lh_lanes l = lanes_here<T>(lanes);
-    int64_t h = blockIdx.y, d = kv.head_dim, len = kv.len[h], first = a.from ? a.from[h] : 0, each = l.groups * AT_ONCE;
+    int64_t h = blockIdx.y, d = kv.head_dim, len = kv.len[h], first = lh_slot_of_last(len, a.last), each = l.groups * AT_ONCE;
     const T *head = (const T *)(a.part == LH_PART_KEY ? kv.k : kv.v) + kv.offset[h] * d, *entries[AT_ONCE];
     for (first += blockIdx.x * each; first < len; first += gridDim.x * each) {
         const int64_t range[2] = {first, len};

@@ -24,7 +24,7 @@ lh_status lh_ref_entry_norms(lh_stream *stream, const lh_entry_norms_args *a)
 {
     (void)stream;
     for (int64_t h = 0; h < a->kv->heads; h++) {
-        for (int64_t s = a->from ? a->from[h] : 0; s < a->kv->len[h]; s++) {
+        for (int64_t s = lh_slot_of_last(a->kv->len[h], a->last); s < a->kv->len[h]; s++) {
             double squares = sum_of_squares(a->kv, a->part == LH_PART_KEY ? a->kv->k : a->kv->v, h, s);
             double norm = a->kind == LH_NORM_SQUARE ? squares : sqrt(squares);
             *lh_slot_at(&a->y, h, s, 0) = (float)(a->kind == LH_NORM_MINUS_L2 ? -norm : norm);
@@ -76,7 +76,7 @@ lh_status lh_ref_value_bounds(lh_stream *stream, const lh_value_bounds_args *a)
 {
     (void)stream;
     for (int64_t h = 0; h < a->kv->heads; h++) {
-        for (int64_t s = a->from ? a->from[h] : 0; s < a->kv->len[h]; s++) {
+        for (int64_t s = lh_slot_of_last(a->kv->len[h], a->last); s < a->kv->len[h]; s++) {
             double form = a->matrices ? value_form(a, h, s) : 0.0;
             int known = form >= (double)LH_LEAST_FORM && form <= (double)FLT_MAX;
             *lh_slot_at(&a->y, h, s, 0) = known ? (float)(-a->factor * sqrt(form)) : -FLT_MAX;

@@ -1,4 +1,5 @@
 #include <math.h>
+#include <string.h>
 
 #include "kernels/ref/ref.h"
 
@@ -93,5 +94,14 @@ lh_status lh_ref_softcap(lh_stream *stream, const lh_softcap_args *a)
 {
     (void)stream;
     for (int64_t i = 0; i < a->count; i++) a->x[i] = (float)(a->cap * tanh((double)a->x[i] / a->cap));
+    return LH_OK;
+}
+
+lh_status lh_ref_put_rows(lh_stream *stream, const lh_put_rows_args *a)
+{
+    (void)stream;
+    for (int64_t t = 0; t < a->tokens; t++)
+        memcpy(a->ring + lh_ring_place(a->positions[t], a->rows, a->head) * a->width, a->x + t * a->x_ld,
+               (size_t)a->width * sizeof *a->ring);
     return LH_OK;
 }

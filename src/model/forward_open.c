@@ -1,0 +1,186 @@
+/* forward_open.c - the workspace of the forward pass: what there is, how large it is, and when it comes and goes. */
+#include <string.h>
+
+#include "base/mem.h"
+#include "model/forward_impl.h"
+
+int64_t lh_forward_chunk(lh_order order)
+{
+    return order == LH_ORDER_FIXED ? 64 : LH_CHUNK;
+}
+
+/* The workspace as a list: which pointer, how many bytes. One list for opening, closing and planning. */
+enum { BUFFERS = 13 };
+typedef struct buffer {
+    void *where;
+    int64_t bytes;
+} buffer;
+
+static void list_buffers(lh_forward *f, const lh_config *c, const lh_shard *s, const lh_model_options *o,
+                         buffer out[BUFFERS])
+{
+    int64_t t = lh_forward_chunk(o->order), type = lh_dtype_bytes(o->dtype), f32 = 4;
+    int64_t parts = o->order == LH_ORDER_FIXED ? (c->heads > LH_FF_BLOCKS ? c->heads : LH_FF_BLOCKS) : 0;
+    int64_t q_dim = s->heads.q_count * c->head_dim;
+    const buffer list[BUFFERS] = {
+        {&f->ids, t * 4},
+        {&f->positions, t * 4},
+        {&f->turns, t * 4},
+        {&f->x, t * c->hidden * f32},
+        {&f->normed, t * c->hidden * type},
+        {&f->qkv, t * lh_forward_qkv_dim(c, s) * f32},
+        {&f->attended, t * q_dim * f32},
+        {&f->attended_cast, o->dtype == LH_F32 ? 0 : t * q_dim * type},
+        {&f->lse, t * s->heads.q_count * f32},
+        {&f->gate_up, t * 2 * s->ff_count * f32},
+        {&f->gated, t * s->ff_count * type},
+        {&f->y, t * c->hidden * f32},
+        {&f->parts, parts * t * c->hidden * f32},
+    };
+    memcpy(out, list, sizeof list);
+}
+
+int64_t lh_forward_bytes(const lh_config *config, const lh_shard *shard, const lh_model_options *options)
+{
+    lh_forward none;
+    buffer list[BUFFERS];
+    int64_t bytes = 2 * (config->rotary_dim / 2) * 4;
+    list_buffers(&none, config, shard, options, list);
+    for (int i = 0; i < BUFFERS; i++) bytes += list[i].bytes;
+    return bytes + config->hidden * (4 + lh_dtype_bytes(options->dtype)) + shard->vocab_count * 4;
+}
+
+int64_t lh_forward_prompt_bytes(const lh_config *config, int64_t tokens)
+{
+    return tokens * config->hidden * 4;
+}
+
+static lh_status open_rope(lh_forward *f, const lh_rope *rope, int64_t length, lh_kv_rotation *out)
+{
+    lh_status st = LH_OK;
+    int64_t half = f->config->rotary_dim / 2;
+    float *host = NULL, *device = NULL;
+    LH_TRY(lh_calloc(&host, half, sizeof *host));
+    lh_rope_frequencies(rope, f->config->rotary_dim, length, host, &out->scale);
+    LH_TRY(lh_device_alloc(f->device, &device, half * 4, LH_MEM_WORK));
+    out->inv_freq = device;
+    out->rotary = f->config->rotary_dim;
+    LH_TRY(lh_stream_copy(f->place.stream, device, host, half * 4, LH_COPY_TO_DEVICE));
+    LH_TRY(lh_stream_sync(f->place.stream)); /* before `host` goes */
+done:
+    lh_free(host);
+    return st;
+}
+
+/* Which logical shards every rank makes, for the reproducible sums. */
+static lh_status open_parts(lh_forward *f)
+{
+    lh_status st = LH_OK;
+    int ranks = f->shard->ranks;
+    LH_TRY(lh_calloc(&f->head_parts.first, ranks + 1, sizeof(int64_t)));
+    LH_TRY(lh_calloc(&f->block_parts.first, ranks + 1, sizeof(int64_t)));
+    LH_TRY(lh_calloc(&f->head_parts.bounds, f->shard->heads.q_count + 1, sizeof(int64_t)));
+    LH_TRY(lh_calloc(&f->block_parts.bounds, f->shard->block_count + 1, sizeof(int64_t)));
+    LH_TRY(lh_calloc(&f->gather_bytes, ranks, sizeof(int64_t)));
+    LH_TRY(lh_calloc(&f->gather_at, ranks, sizeof(int64_t)));
+    for (int r = 0; r < ranks; r++) {
+        lh_shard s;
+        LH_TRY(lh_shard_of(&s, f->config, r, ranks));
+        f->head_parts.first[r] = s.heads.q_first;
+        f->block_parts.first[r] = s.block_first;
+    }
+    f->head_parts.first[ranks] = f->config->heads;
+    f->block_parts.first[ranks] = LH_FF_BLOCKS;
+    for (int64_t i = 0; i <= f->shard->heads.q_count; i++) f->head_parts.bounds[i] = i * f->config->head_dim;
+    for (int64_t i = 0; i <= f->shard->block_count; i++)
+        f->block_parts.bounds[i] = lh_ff_block(f->config->ff, f->shard->block_first + i) - f->shard->ff_first;
+done:
+    return st;
+}
+
+const lh_kv_rotation *lh_forward_rotations(const lh_forward *f)
+{
+    return f->rotations;
+}
+
+void lh_forward_keep(lh_forward *f, int64_t rows)
+{
+    f->keep_next = rows;
+}
+
+lh_status lh_forward_apply_keep(lh_forward *f)
+{
+    lh_status st = LH_OK;
+    int64_t rows = f->keep_next;
+    if (rows == f->keep) return LH_OK;
+    lh_device_free(f->device, f->last);
+    lh_device_free(f->device, f->last_normed);
+    lh_device_free(f->device, f->logits);
+    f->last = f->logits = NULL;
+    f->last_normed = NULL;
+    f->keep = 0; /* if one of these fails, there is no room for any */
+    LH_TRY(lh_device_alloc(f->device, &f->last, rows * f->config->hidden * 4, LH_MEM_WORK));
+    LH_TRY(lh_device_alloc(f->device, &f->last_normed,
+                           rows * f->config->hidden * lh_dtype_bytes(f->model->options.dtype), LH_MEM_WORK));
+    LH_TRY(lh_device_alloc(f->device, &f->logits, rows * f->shard->vocab_count * 4, LH_MEM_WORK));
+    f->keep = rows;
+done:
+    return st;
+}
+
+lh_status lh_forward_open(lh_forward **out, lh_model *model, const lh_kv_place *place, int64_t length)
+{
+    lh_status st = LH_OK;
+    lh_forward *f = NULL;
+    buffer list[BUFFERS];
+    LH_TRY(lh_calloc(&f, 1, sizeof *f));
+    f->model = model;
+    f->config = &model->config;
+    f->shard = &model->shard;
+    f->place = *place;
+    f->device = lh_stream_device(place->stream);
+    f->chunk = lh_forward_chunk(model->options.order);
+    list_buffers(f, f->config, f->shard, &model->options, list);
+    for (int i = 0; i < BUFFERS; i++) LH_TRY(lh_device_alloc(f->device, list[i].where, list[i].bytes, LH_MEM_WORK));
+    LH_TRY(open_rope(f, &f->config->rope_global, length, &f->rotations[0]));
+    LH_TRY(open_rope(f, &f->config->rope_local, length, &f->rotations[1]));
+    LH_TRY(open_parts(f));
+    lh_forward_keep(f, 1);
+    LH_TRY(lh_forward_apply_keep(f));
+    *out = f;
+    f = NULL;
+done:
+    lh_forward_close(f);
+    return st;
+}
+
+void lh_forward_close(lh_forward *f)
+{
+    if (!f) return;
+    buffer list[BUFFERS];
+    lh_forward_forget_step(f);
+    list_buffers(f, f->config, f->shard, &f->model->options, list);
+    for (int i = 0; i < BUFFERS; i++) lh_device_free(f->device, *(void **)list[i].where);
+    for (int i = 0; i < 2; i++) lh_device_free(f->device, (float *)f->rotations[i].inv_freq);
+    lh_device_free(f->device, f->last);
+    lh_device_free(f->device, f->last_normed);
+    lh_device_free(f->device, f->logits);
+    lh_free(f->head_parts.first);
+    lh_free(f->head_parts.bounds);
+    lh_free(f->block_parts.first);
+    lh_free(f->block_parts.bounds);
+    lh_free(f->gather_bytes);
+    lh_free(f->gather_at);
+    lh_free(f);
+}
+
+lh_logits_view lh_forward_logits(const lh_forward *f)
+{
+    return (lh_logits_view){f->logits, f->rows, f->shard->vocab_first, f->shard->vocab_count};
+}
+
+lh_status lh_forward_put_logits(lh_forward *f, const float *part)
+{
+    f->rows = 1;
+    return lh_stream_put(f->place.stream, f->logits, part, f->shard->vocab_count * (int64_t)sizeof *part);
+}
