@@ -38,10 +38,13 @@ typedef struct rig {
  * LONGHAUL_TEST_BACKEND only `ref` and the one of that name. */
 const lh_ops *rig_backend(int i);
 
+/* suite_run, after a line for every backend of this build whose device is not there. */
+int rig_run(const char *name, const TTest *const *tests);
+
 void rig_open(rig *g, const lh_ops *ops);
 void rig_close(rig *g);
 
-/* What a test may divide its repetitions by: 1, and more where the device is emulated. */
+/* What a test may divide its repetitions by: 1, and more where the device is emulated, or with LONGHAUL_TEST_SMALL. */
 int rig_scale(const rig *g);
 
 /* Give up all arrays. */

@@ -2,7 +2,6 @@
 #include <string.h>
 
 #include "attend_case.h"
-#include "suite.h"
 
 /* f32 dot products of up to 256 terms have errors of a few 1e-7 of their size; logits here stay below about 15, so a
  * weight is off by at most 1e-5 of itself, and values stay below 5. 5e-5 allows for that and for any order of adding.
@@ -487,5 +486,5 @@ int main(void)
         test_no_rows_and_no_heads_do_nothing,
         test_the_log_sum_may_be_left_out,
         NULL};
-    return suite_run("kernels/attention", tests);
+    return rig_run("kernels/attention", tests);
 }

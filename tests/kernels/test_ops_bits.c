@@ -6,7 +6,6 @@
 
 #include "attend_case.h"
 #include "kernels/slots.h"
-#include "suite.h"
 
 /* Ranges [from, to) that cut n things in parts, odd ones and single ones among them. */
 static int64_t cut(int64_t n, int64_t from, int step)
@@ -514,5 +513,5 @@ int main(void)
                                   test_norm_and_rotation_of_a_head_stand_alone,
                                   test_pooled_rows_and_joined_heads_stand_alone,
                                   NULL};
-    return suite_run("kernels/bits", tests);
+    return rig_run("kernels/bits", tests);
 }

@@ -2,7 +2,6 @@
 #include <string.h>
 
 #include "rig.h"
-#include "suite.h"
 
 static int64_t entry_bytes(const lh_ragged *r)
 {
@@ -250,5 +249,5 @@ int main(void)
 {
     const TTest *const tests[] = {test_append_puts_rows_behind_every_head_and_touches_nothing_else,
                                   test_compact_keeps_what_is_marked_in_place_packed_and_elsewhere, NULL};
-    return suite_run("kernels/cache", tests);
+    return rig_run("kernels/cache", tests);
 }

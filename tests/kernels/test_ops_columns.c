@@ -3,7 +3,6 @@
 
 #include "attend_case.h"
 #include "kernels/slots.h"
-#include "suite.h"
 
 /* A weight is off by at most 1e-5 of itself (see test_ops_attention.c), and so is a sum of weights, which are positive;
  * a square by twice as much. Queries are exact in bf16 where they may be rounded. */
@@ -349,5 +348,5 @@ int main(void)
                                   test_lse_of_rows_is_that_of_attention,
                                   test_logits_of_a_row_stand_for_its_queries,
                                   NULL};
-    return suite_run("kernels/columns", tests);
+    return rig_run("kernels/columns", tests);
 }

@@ -4,7 +4,6 @@
 
 #include "base/rng.h"
 #include "rig.h"
-#include "suite.h"
 
 static void draws_cache(lot *m, cache *c, int n)
 {
@@ -232,5 +231,5 @@ int main(void)
                                   test_gumbel_scores_are_perturbed_by_the_same_draws,
                                   test_the_ends_of_the_draws_are_infinite_and_finite,
                                   test_gumbel_top_k_samples_without_replacement_with_the_softmax, NULL};
-    return suite_run("kernels/draws", tests);
+    return rig_run("kernels/draws", tests);
 }

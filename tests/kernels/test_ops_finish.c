@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "numbers.h"
-#include "suite.h"
 
 static void small_cache(lot *m, cache *c, int n)
 {
@@ -216,5 +215,5 @@ int main(void)
                                   test_weigh_scores_multiplies_with_the_sizes_of_the_norms_of_the_slots,
                                   test_put_stats_writes_the_slots_that_are_meant_and_nothing_else,
                                   test_a_prior_is_relative_to_its_maximum_over_what_competes, NULL};
-    return suite_run("kernels/finish", tests);
+    return rig_run("kernels/finish", tests);
 }

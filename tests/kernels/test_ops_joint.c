@@ -3,7 +3,6 @@
 #include <string.h>
 
 #include "rig.h"
-#include "suite.h"
 
 /* Scores of heads, some with odd numbers among them. */
 typedef struct heads {
@@ -122,5 +121,5 @@ int main(void)
     const TTest *const tests[] = {test_max_score_is_the_largest_size_that_competes,
                                   test_sums_of_heads_are_whole_numbers_that_ranks_may_add_in_any_order,
                                   test_shared_scores_are_one_row_for_all_heads, NULL};
-    return suite_run("kernels/joint", tests);
+    return rig_run("kernels/joint", tests);
 }

@@ -2,7 +2,6 @@
 #include <string.h>
 
 #include "rig.h"
-#include "suite.h"
 
 typedef struct product {
     int64_t tokens, out, in, gap; /* gap: ld beyond the row, differently for y, x and w */
@@ -202,5 +201,5 @@ int main(void)
                                   test_add_adds_in_place_and_leaves_the_gaps,
                                   test_shards_are_added_in_their_order,
                                   NULL};
-    return suite_run("kernels/linear", tests);
+    return rig_run("kernels/linear", tests);
 }

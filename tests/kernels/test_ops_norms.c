@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "numbers.h"
-#include "suite.h"
 
 typedef struct shape {
     int64_t heads, longest, head_dim;
@@ -510,5 +509,5 @@ int main(void)
                                   test_expected_scores_are_the_softmax_of_what_queries_give_on_average,
                                   test_key_difference_is_the_cosine_with_the_mean_direction,
                                   NULL};
-    return suite_run("kernels/norms", tests);
+    return rig_run("kernels/norms", tests);
 }

@@ -2,7 +2,6 @@
 #include <string.h>
 
 #include "rig.h"
-#include "suite.h"
 
 /* Numbers called "numpy" were computed in f64 by numpy from the formulas. A correctly rounded f32 is within 6e-8 of
  * them in relative terms; vectorised functions may take a few units of the last place more. */
@@ -378,5 +377,5 @@ int main(void)
                                   test_softcap_gives_the_numbers_of_numpy_and_never_passes_the_cap,
                                   test_caps_and_gates_of_what_is_not_a_number_are_none,
                                   NULL};
-    return suite_run("kernels/rows", tests);
+    return rig_run("kernels/rows", tests);
 }

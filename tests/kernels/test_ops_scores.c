@@ -3,7 +3,6 @@
 #include <string.h>
 
 #include "rig.h"
-#include "suite.h"
 
 typedef struct pooling {
     int64_t heads, rows_per_head, ld, k;
@@ -221,5 +220,5 @@ int main(void)
         test_pool_joins_competing_neighbours_and_ignores_the_gaps,  test_pool_of_every_backend_is_that_of_ref,
         test_max_pool_of_equal_plateaus_is_wide_by_the_window,      test_group_reduce_joins_the_heads_of_a_group,
         test_position_scores_and_states_are_those_of_the_positions, NULL};
-    return suite_run("kernels/scores", tests);
+    return rig_run("kernels/scores", tests);
 }

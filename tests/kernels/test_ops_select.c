@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "rig.h"
-#include "suite.h"
 
 /* Scores of a layer. Slots stand in any order; some entries do not compete. */
 typedef struct layer {
@@ -519,5 +518,5 @@ int main(void)
                                   test_want_norms_asks_for_the_bounds_before_the_line,
                                   test_a_selection_by_the_norms_that_are_wanted_is_that_by_all_norms,
                                   NULL};
-    return suite_run("kernels/select", tests);
+    return rig_run("kernels/select", tests);
 }

@@ -9,6 +9,20 @@
 
 enum { BLOCK_MOST = 64 }; /* tokens after the prompt that are taken in at once */
 
+const lh_ops *rig_backend(int i)
+{
+    for (int b = 0; lh_ops_at(b); b++)
+        if (lh_ops_at(b)->device == LH_DEVICE_CPU && i-- == 0) return lh_ops_at(b);
+    return NULL;
+}
+
+int rig_backends(void)
+{
+    int n = 0;
+    while (rig_backend(n)) n++;
+    return n;
+}
+
 int64_t rig_kind(const rig_case *of, int64_t token)
 {
     if (token >= of->tokens - of->apart) return token + of->kinds;

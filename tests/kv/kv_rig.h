@@ -65,6 +65,11 @@ typedef struct rig {
     lh_status *recorded; /* where what recording gave is put; NULL: it must not fail */
 } rig;
 
+/* The backends that caches are tried on, `ref` first; NULL behind the last. A rig's arrays are the host's, so these are
+ * the ones that compute there. */
+const lh_ops *rig_backend(int i);
+int rig_backends(void);
+
 /* Opens a cache of the case over `comm` and `ops`. */
 void rig_open(rig *r, const rig_case *of, lh_comm *comm, const lh_ops *ops);
 void rig_close(rig *r);

@@ -65,7 +65,7 @@ START_TEST(test_entries_that_are_taken_in_are_kept_and_evicted_by_position)
         rig_result got;
         uint8_t keep[256];
         memset(keep, 1, sizeof keep);
-        rig_open(&r, &c, mt_comm(), lh_ops_at(_i));
+        rig_open(&r, &c, mt_comm(), rig_backend(_i));
         rig_prefill(&r, &got);
         evict_by_hand(keep, c.tokens, cases[n].sinks, cases[n].budget);
         if (mt_rank() == 0) check_positions(&got.kept[1], keep, c.tokens, "prefill");
@@ -116,7 +116,7 @@ START_TEST(test_decoding_with_evictions_takes_no_more_memory)
         lh_kv_forecast f;
         c.more = 1000;
         if (n >= 4) c.sliding = sliding, c.window = 40;
-        rig_open(&r, &c, mt_comm(), lh_ops_at(_i));
+        rig_open(&r, &c, mt_comm(), rig_backend(_i));
         lh_kv_shape shape = rig_shape(&r);
         mt_try(lh_kv_plan(&shape, &r.plan, c.tokens, c.more, &f));
         rig_prefill(&r, &got);
@@ -148,7 +148,7 @@ START_TEST(test_sliding_layers_hold_what_the_next_row_sees_and_full_ones_all)
     uint8_t keep[256];
     c.sliding = sliding;
     c.window = 24;
-    rig_open(&r, &c, mt_comm(), lh_ops_at(_i));
+    rig_open(&r, &c, mt_comm(), rig_backend(_i));
     rig_prefill(&r, &got);
     for (int step = 0; step < 60; step++) {
         rig_take(&r, step % 20 ? LH_KV_STEP : LH_KV_BLOCK, step % 20 ? 1 : 30);
@@ -202,7 +202,7 @@ START_TEST(test_rewinding_gives_every_slot_back)
         rig_result got;
         c.more = n; /* so that some have to grow */
         if (n >= 5) c.sliding = sliding, c.window = 33;
-        rig_open(&r, &c, mt_comm(), lh_ops_at(_i));
+        rig_open(&r, &c, mt_comm(), rig_backend(_i));
         rig_prefill(&r, &got);
         for (int step = 0; step < 4; step++) rig_take(&r, LH_KV_STEP, 1); /* slots out of order */
         mt_try(lh_kv_mark(r.kv));
@@ -242,7 +242,7 @@ START_TEST(test_a_rank_without_memory_fails_on_all_ranks)
         rig_case c = base_case(&on[n]);
         rig r;
         rig_result got;
-        rig_open(&r, &c, mt_comm(), lh_ops_at(_i));
+        rig_open(&r, &c, mt_comm(), rig_backend(_i));
         rig_prefill(&r, &got);
         for (int step = 0; step < 50; step++) rig_take(&r, LH_KV_STEP, 1); /* more than was expected */
         int64_t tokens = mt_rank() == mt_size() - 1 ? INT64_C(1) << 50 : 5;
@@ -260,7 +260,7 @@ START_TEST(test_what_was_reserved_is_told_once)
     rig_case c = base_case(&(lh_policy_options){.policy = "recency", .budget = "30", .parts = {.evict = "never"}});
     rig r;
     rig_result got;
-    rig_open(&r, &c, mt_comm(), lh_ops_at(_i));
+    rig_open(&r, &c, mt_comm(), rig_backend(_i));
     rig_prefill(&r, &got);
     int64_t before = lh_comm_sent_bytes(r.comm);
     for (int64_t step = 0; step < c.more; step++) rig_take(&r, LH_KV_STEP, 1);
@@ -278,7 +278,7 @@ START_TEST(test_a_second_mark_replaces_the_first)
     rig_case c = base_case(&(lh_policy_options){.policy = "streaming", .budget = "30"});
     rig r;
     rig_result got;
-    rig_open(&r, &c, mt_comm(), lh_ops_at(_i));
+    rig_open(&r, &c, mt_comm(), rig_backend(_i));
     mt_expect(lh_kv_rewind(r.kv), LH_EINTERNAL);
     rig_prefill(&r, &got);
     mt_try(lh_kv_mark(r.kv));
@@ -302,7 +302,7 @@ START_TEST(test_a_cache_that_is_not_empty_cannot_begin)
     rig_case c = base_case(&(lh_policy_options){.policy = "streaming", .budget = "30"});
     rig r;
     rig_result got;
-    rig_open(&r, &c, mt_comm(), lh_ops_at(_i));
+    rig_open(&r, &c, mt_comm(), rig_backend(_i));
     mt_expect(lh_kv_begin(r.kv, 0, 0), LH_EUSAGE);
     mt_expect(lh_kv_begin(r.kv, INT64_C(1) << 31, 0), LH_EUSAGE);
     rig_prefill(&r, &got);
@@ -370,7 +370,7 @@ START_TEST(test_windows_are_observed_again_over_what_is_held)
         c.type = LH_F32;
         c.seed = 40 + n;
         if (cases[n].slide) c.sliding = slides, c.window = cases[n].slide;
-        rig_open(&r, &c, mt_comm(), lh_ops_at(_i));
+        rig_open(&r, &c, mt_comm(), rig_backend(_i));
         rig_prefill(&r, &got);
         oracle_open(&o, &c, c.tokens + 60, NULL);
         for (int step = 0; step < 31; step++) {
@@ -392,20 +392,18 @@ END_TEST
 
 int main(void)
 {
-    int backends = 0;
-    while (lh_ops_at(backends)) backends++;
     Suite *suite = suite_create("decode");
     TCase *laws = tcase_create("laws");
     tcase_set_timeout(laws, 0);
-    tcase_add_loop_test(laws, test_entries_that_are_taken_in_are_kept_and_evicted_by_position, 0, backends);
-    tcase_add_loop_test(laws, test_decoding_with_evictions_takes_no_more_memory, 0, backends);
-    tcase_add_loop_test(laws, test_sliding_layers_hold_what_the_next_row_sees_and_full_ones_all, 0, backends);
-    tcase_add_loop_test(laws, test_rewinding_gives_every_slot_back, 0, backends);
-    tcase_add_loop_test(laws, test_windows_are_observed_again_over_what_is_held, 0, backends);
-    tcase_add_loop_test(laws, test_a_rank_without_memory_fails_on_all_ranks, 0, backends);
-    tcase_add_loop_test(laws, test_what_was_reserved_is_told_once, 0, backends);
-    tcase_add_loop_test(laws, test_a_second_mark_replaces_the_first, 0, backends);
-    tcase_add_loop_test(laws, test_a_cache_that_is_not_empty_cannot_begin, 0, backends);
+    tcase_add_loop_test(laws, test_entries_that_are_taken_in_are_kept_and_evicted_by_position, 0, rig_backends());
+    tcase_add_loop_test(laws, test_decoding_with_evictions_takes_no_more_memory, 0, rig_backends());
+    tcase_add_loop_test(laws, test_sliding_layers_hold_what_the_next_row_sees_and_full_ones_all, 0, rig_backends());
+    tcase_add_loop_test(laws, test_rewinding_gives_every_slot_back, 0, rig_backends());
+    tcase_add_loop_test(laws, test_windows_are_observed_again_over_what_is_held, 0, rig_backends());
+    tcase_add_loop_test(laws, test_a_rank_without_memory_fails_on_all_ranks, 0, rig_backends());
+    tcase_add_loop_test(laws, test_what_was_reserved_is_told_once, 0, rig_backends());
+    tcase_add_loop_test(laws, test_a_second_mark_replaces_the_first, 0, rig_backends());
+    tcase_add_loop_test(laws, test_a_cache_that_is_not_empty_cannot_begin, 0, rig_backends());
     suite_add_tcase(suite, laws);
     return mt_run(suite);
 }

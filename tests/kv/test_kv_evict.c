@@ -195,20 +195,20 @@ static void check_raw(const rig *r, const rig_result *got)
 START_TEST(test_ranks_keep_what_one_rank_keeps_and_that_is_right)
 {
     lh_comm *self = alone();
-    for (int b = 0; lh_ops_at(b); b++)
+    for (int b = 0; rig_backend(b); b++)
         for (int shape = 0; shape < SHAPES; shape++) {
             rig_case c = case_of(shape, _i);
             rig one, all;
             rig_result mine, shared;
-            rig_open(&one, &c, self, lh_ops_at(b));
-            rig_open(&all, &c, mt_comm(), lh_ops_at(b));
+            rig_open(&one, &c, self, rig_backend(b));
+            rig_open(&all, &c, mt_comm(), rig_backend(b));
             rig_prefill(&one, &mine);
             rig_prefill(&all, &shared);
             check_budgets(&one, &mine);
             check_protected(&one, &mine);
             check_choice(&one, &mine);
             if (b == 0) check_raw(&one, &mine);
-            if (mt_rank() == 0 && (lh_ops_at(b) == &lh_ops_ref || c.type == LH_F32)) check_definition(&one, &mine);
+            if (mt_rank() == 0 && (rig_backend(b) == &lh_ops_ref || c.type == LH_F32)) check_definition(&one, &mine);
             mt_check(rig_entries_are_whole(&one), "an entry is not what was appended");
             mt_check(rig_entries_are_whole(&all), "an entry is not what was appended, on several ranks");
             for (int64_t l = 0; l < c.layers && mt_rank() == 0; l++)

@@ -68,7 +68,7 @@ START_TEST(test_a_budget_of_the_prompt_changes_no_bit)
         rig_case c = base_case(&options);
         rig r;
         rig_result got;
-        rig_open(&r, &c, mt_comm(), lh_ops_at(b % 2));
+        rig_open(&r, &c, mt_comm(), rig_backend(b % 2));
         rig_prefill(&r, &got);
         for (int64_t l = 0; l < c.layers; l++) {
             const lh_ragged *v = lh_kv_view(r.kv, l);

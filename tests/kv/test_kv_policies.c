@@ -313,7 +313,7 @@ START_TEST(test_every_preset_does_as_it_is_defined)
         make_budget(&d, c.tokens, budget);
         if (lh_policy_resolve(&plan, &c.policy) != LH_OK) c.policy.parts.evict = NULL;
         if (!preset->parts.statistic) c.policy.budget = c.policy.parts.evict = NULL; /* evicts nothing */
-        check_case(&c, lh_ops_at((int)roll(&d, 2)), is_long() ? 40 : 16);
+        check_case(&c, rig_backend((int)roll(&d, 2)), is_long() ? 40 : 16);
     }
     mt_end();
 }
@@ -332,7 +332,7 @@ START_TEST(test_parts_combine_as_they_are_defined)
         make_budget(&d, c.tokens, budget);
         c.policy.budget = budget;
         if (lh_policy_resolve(&plan, &c.policy) != LH_OK) continue;
-        check_case(&c, lh_ops_at((int)roll(&d, 2)), 10);
+        check_case(&c, rig_backend((int)roll(&d, 2)), 10);
         i++;
     }
     mt_end();
@@ -359,7 +359,7 @@ START_TEST(test_proxies_at_both_ends_combine_as_they_are_defined)
         if (lh_policy_resolve(&plan, &c.policy) != LH_OK) continue;
         lh_policy_plan fixed = lh_policy_fix(&plan, c.tokens);
         if (!fixed.head_rows) continue;
-        check_case(&c, lh_ops_at((int)roll(&d, 2)), 10);
+        check_case(&c, rig_backend((int)roll(&d, 2)), 10);
         i++;
     }
     mt_end();
@@ -410,7 +410,7 @@ START_TEST(test_blocks_layers_that_compete_and_slots_do_as_they_are_defined)
         lh_policy_options options;
         rig_case c;
         if (!make_policy(&d, &options) || !take_course(&d, n, &options, &c, budget)) continue;
-        check_case(&c, lh_ops_at((int)roll(&d, 2)), 10);
+        check_case(&c, rig_backend((int)roll(&d, 2)), 10);
         i++;
     }
     mt_end();
@@ -426,7 +426,7 @@ START_TEST(test_every_preset_takes_every_course_as_it_is_defined)
         for (int t = 0, done = 0; t < tries * rounds && done < rounds; t++) {
             rig_case c;
             if (!take_course(&d, n, &(lh_policy_options){.policy = lh_policy_at(_i)->name}, &c, budget)) continue;
-            check_case(&c, lh_ops_at((int)roll(&d, 2)), 10);
+            check_case(&c, rig_backend((int)roll(&d, 2)), 10);
             done++;
         }
     mt_end();
