@@ -52,9 +52,10 @@ endfunction()
 set(LH_MPI_ENVIRONMENT "OMPI_ALLOW_RUN_AS_ROOT=1;OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1;OMPI_MCA_rmaps_base_oversubscribe=1;OMPI_MCA_hwloc_base_binding_policy=none;OMP_NUM_THREADS=1;OMP_WAIT_POLICY=passive")
 
 # lh_mpi_test(<name> RANKS 1 2 3 4 …)  the program <name> (made by lh_test_program, with ROOMS comm device base among others)
-# under mpirun, one CTest test a rank count; it uses tests/mpi_check.h
+# under mpirun, one CTest test a rank count, <name>_<ranks>r<suffix>; it uses tests/mpi_check.h. UNDER: a program that
+# starts mpirun.
 function(lh_mpi_test name)
-    cmake_parse_arguments(ARG "" "TIMEOUT" "RANKS;LABELS;ARGS" ${ARGN})
+    cmake_parse_arguments(ARG "" "TIMEOUT;SUFFIX" "RANKS;LABELS;ARGS;ENVIRONMENT;UNDER" ${ARGN})
     if(NOT ARG_TIMEOUT)
         set(ARG_TIMEOUT 300)
     endif()
@@ -63,8 +64,10 @@ function(lh_mpi_test name)
         target_sources(${name} PRIVATE ${CMAKE_SOURCE_DIR}/tests/mpi_check.c)
     endif()
     foreach(ranks ${ARG_RANKS})
-        add_test(NAME ${name}_${ranks}r COMMAND ${MPIEXEC_EXECUTABLE} -n ${ranks} $<TARGET_FILE:${name}> ${ARG_ARGS})
-        set_tests_properties(${name}_${ranks}r PROPERTIES TIMEOUT ${ARG_TIMEOUT} PROCESSORS 2 LABELS "mpi;${ARG_LABELS}"
-            ENVIRONMENT "${LH_MPI_ENVIRONMENT}")
+        set(test ${name}_${ranks}r${ARG_SUFFIX})
+        add_test(NAME ${test}
+            COMMAND ${ARG_UNDER} ${MPIEXEC_EXECUTABLE} -n ${ranks} $<TARGET_FILE:${name}> ${ARG_ARGS})
+        set_tests_properties(${test} PROPERTIES TIMEOUT ${ARG_TIMEOUT} PROCESSORS 2 LABELS "mpi;${ARG_LABELS}"
+            ENVIRONMENT "${LH_MPI_ENVIRONMENT};${ARG_ENVIRONMENT}")
     endforeach()
 endfunction()

@@ -1,19 +1,21 @@
 #!/usr/bin/env bash
 # Installs what is missing, builds and runs every test: units, one to four ranks, and the parsers under the address and
 # undefined behaviour sanitizers with a short fuzz. `--long` adds the long loops and a million mutations; `--gpu` runs
-# the tests that need a CUDA device, alone.
+# the tests that need a CUDA device, alone; `--gpu --sanitize` runs them under compute-sanitizer as well, with the sizes of
+# an emulated device.
 # For Debian 12, as root or with sudo. Can be run again at any time; ends with the summary of ctest.
 set -euo pipefail
 # shellcheck source=jobs/common.sh
 . "$(dirname "${BASH_SOURCE[0]}")/../jobs/common.sh"
 
-gpu=
-case "${1-}" in
+gpu='' sanitize=''
+case "$*" in
 '') ;;
 --long) export LONGHAUL_LONG=1 ;;
 --gpu) gpu=ON ;;
+'--gpu --sanitize') gpu=ON sanitize=ON ;;
 *)
-    echo "usage: tests/run.sh [--long | --gpu]"
+    echo "usage: tests/run.sh [--long | --gpu [--sanitize]]"
     [ "$1" = --help ] && exit 0
     exit 2
     ;;
@@ -32,6 +34,20 @@ run_tests() {
         tail -n 200
 }
 
+# compute-sanitizer from PATH, or from where the toolkit usually is.
+run_sanitized() {
+    local sanitizer tool
+    sanitizer=$(PATH=$PATH:${CUDA_HOME-/usr/local/cuda}/bin command -v compute-sanitizer) ||
+        fail "compute-sanitizer was not found: put the CUDA toolkit's bin folder on PATH, or set CUDA_HOME"
+    for tool in memcheck racecheck synccheck; do
+        say "testing on a CUDA device under $sanitizer --tool $tool"
+        LONGHAUL_TEST_SMALL=1 CK_TIMEOUT_MULTIPLIER=50 \
+            LONGHAUL_GPU_UNDER="$sanitizer --tool $tool --target-processes all --error-exitcode 9" \
+            run_tests build-cuda -L gpu
+        sed -n '/tests passed/,$p' "$logs/build-cuda.tests"
+    done
+}
+
 failed=0
 install "${packages[@]}" check
 if [ "$gpu" ]; then
@@ -39,9 +55,11 @@ if [ "$gpu" ]; then
     say "testing on a CUDA device"
     run_tests build-cuda -L gpu
     sed -n '/tests passed/,$p' "$logs/build-cuda.tests"
+    [ "$sanitize" ] && run_sanitized
     exit "$failed"
 fi
-build release build -- -DLH_TESTS=ON
+build release build -- -DLH_TESTS=ON -DLH_CUDA=AUTO
+say "$(sed -n 's/^-- \(CUDA toolkit.*\)/\1/p' "$logs/configure-build.log")"
 parsers=()
 for room in base model fuzz; do
     [ -e "$root/tests/$room/CMakeLists.txt" ] && parsers+=("tests/$room")

@@ -208,12 +208,16 @@ static void compare_layer(family_likeness *l, const lh_kv_positions *a, const lh
     }
 }
 
+void family_compare_sets(family_likeness *l, const lh_kv_positions *a, const lh_kv_positions *b, int64_t layers,
+                         const char *name)
+{
+    for (int64_t i = 0; i < layers; i++) compare_layer(l, &a[i], &b[i], name);
+}
+
 void family_compare(family_likeness *l, const family_result *a, const family_result *b)
 {
-    for (int64_t i = 0; i < a->layers; i++) {
-        compare_layer(l, &a->kept[i], &b->kept[i], b->name);
-        compare_layer(l, &a->final[i], &b->final[i], b->name);
-    }
+    family_compare_sets(l, a->kept, b->kept, a->layers, b->name);
+    family_compare_sets(l, a->final, b->final, a->layers, b->name);
 }
 
 void family_check_same(const family_result *a, const family_result *b)

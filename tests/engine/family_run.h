@@ -35,6 +35,8 @@ typedef struct family_likeness {
     char worst[160]; /* the run with the head that differs most */
 } family_likeness;
 void family_compare(family_likeness *l, const family_result *a, const family_result *b);
+void family_compare_sets(family_likeness *l, const lh_kv_positions *a, const lh_kv_positions *b, int64_t layers,
+                         const char *name);
 
 /* The same on every bit: tokens, logits, positions. */
 void family_check_same(const family_result *a, const family_result *b);
