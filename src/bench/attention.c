@@ -3,11 +3,17 @@
 
 #include "bench/bench_impl.h"
 
-static const char *const names[] = {"attend_block", "column_stats", "row_lse", NULL};
+static const char *const names[] = {"attend_block", "attend_block_cudnn", "column_stats", "row_lse", NULL};
 
 LH_BENCH_CALL(attend_block)
 LH_BENCH_CALL(column_stats)
 LH_BENCH_CALL(row_lse)
+
+static lh_status call_cudnn(lh_bench *b, void *args, int64_t turn)
+{
+    (void)turn;
+    return lh_cudnn_attend_block(b->stream, args);
+}
 
 typedef struct attend_case {
     lh_dtype type;
@@ -75,6 +81,30 @@ done:
     return st;
 }
 
+/* The same by cuDNN, where there is one that takes the case: our kernel and a peer side by side. */
+static lh_status run_cudnn(lh_bench *b, const lh_bench_case *block, double own_s)
+{
+    lh_status st = LH_OK;
+    lh_bench_case c = *block;
+    double cudnn_s;
+    if (lh_device_kind_of(b->device) != LH_DEVICE_CUDA || !lh_cudnn_attend_block) return LH_OK;
+    c.name = "attend_block_cudnn";
+    c.call = call_cudnn;
+    if (!lh_bench_wanted(b, c.name)) return LH_OK;
+    st = lh_cudnn_attend_block(b->stream, c.args);
+    if (st == LH_EUSAGE) {
+        lh_error_clear();
+        return LH_OK;
+    }
+    LH_TRY(st);
+    LH_TRY(lh_bench_run(b, &c, &cudnn_s));
+    if (own_s > 0 && cudnn_s > 0)
+        LH_TRY(lh_bench_figure(b->result, "time of attend_block by cuDNN, of our kernel's", c.shape,
+                               (const double[]){cudnn_s / own_s, 0}));
+done:
+    return st;
+}
+
 /* What observing all rows takes of what attending takes. */
 static lh_status compare(lh_bench *b, const attend_case *c, double all_s, double attend_s)
 {
@@ -111,10 +141,13 @@ static lh_status run_case(lh_bench *b, const attend_case *c)
                                                            .logit = {.scale = 0.1f},
                                                            .tokens = c->tokens,
                                                            .q_ld = ld,
-                                                           .o_ld = ld}};
+                                                           .o_ld = ld,
+                                                           .most = c->len,
+                                                           .order = LH_ORDER_FIXED}};
     if (c->tokens == 1) block.bytes = 2.0 * (double)(c->kv_heads * c->len * c->dim * lh_dtype_bytes(c->type));
     name_shape(block.shape, "", c, c->tokens);
     LH_TRY(lh_bench_run(b, &block, &attend_s));
+    LH_TRY(run_cudnn(b, &block, attend_s));
     LH_TRY(run_observed(b, &data, c->tokens, &all_s));
     LH_TRY(compare(b, c, all_s, attend_s));
     if (c->tokens > 32) LH_TRY(run_observed(b, &data, 32, &window_s));
@@ -123,21 +156,28 @@ done:
     return st;
 }
 
+static lh_status run_sized(lh_bench *b, attend_case c, lh_dtype type)
+{
+    c.type = type;
+    c.tokens = lh_bench_size(b, c.tokens, 40);
+    c.len = lh_bench_size(b, c.len, 64);
+    return run_case(b, &c);
+}
+
 static lh_status run(lh_bench *b)
 {
     static const attend_case cases[] = {{LH_F32, 3, 3, 64, 512, 512},   {LH_F32, 3, 3, 64, 2048, 2048},
                                         {LH_F32, 3, 3, 64, 512, 8192},  {LH_F32, 8, 4, 128, 2048, 2048},
                                         {LH_F32, 8, 4, 128, 512, 8192}, {LH_F32, 3, 3, 64, 20, 4096},
                                         {LH_F32, 3, 3, 64, 1, 8192},    {LH_F32, 8, 4, 128, 1, 32768}};
+    /* What a GPU is measured by elsewhere: whole prompts, and the last rows of a long one. */
+    static const attend_case of_gpus[] = {
+        {LH_BF16, 8, 4, 128, 8192, 8192}, {LH_BF16, 8, 4, 128, 16384, 16384}, {LH_BF16, 8, 4, 128, 512, 131072}};
     lh_status st = LH_OK;
+    const int on_gpu = lh_device_kind_of(b->device) == LH_DEVICE_CUDA;
     for (lh_dtype type = LH_F32; type <= LH_BF16; type += LH_BF16 - LH_F32)
-        for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-            attend_case c = cases[i];
-            c.type = type;
-            c.tokens = lh_bench_size(b, c.tokens, 40);
-            c.len = lh_bench_size(b, c.len, 64);
-            LH_TRY(run_case(b, &c));
-        }
+        for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) LH_TRY(run_sized(b, cases[i], type));
+    for (size_t i = 0; on_gpu && i < sizeof of_gpus / sizeof *of_gpus; i++) LH_TRY(run_sized(b, of_gpus[i], LH_BF16));
 done:
     return st;
 }

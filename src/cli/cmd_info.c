@@ -38,6 +38,11 @@ static json_t *backends_json(void)
     json_object_set_new(object, "cpu_instructions", json_string(lh_cpu_isa()));
     json_object_set_new(object, "cpu_gemm_f32", json_string(lh_cpu_gemm_library(LH_F32)));
     json_object_set_new(object, "cpu_gemm_bf16", json_string(lh_cpu_gemm_library(LH_BF16)));
+    if (lh_cudnn_found) {
+        char text[256];
+        lh_cudnn_found(text);
+        json_object_set_new(object, "cuda_cudnn", json_string(text));
+    }
     return object;
 }
 

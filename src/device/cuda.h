@@ -14,7 +14,7 @@ int lh_cuda_processors(const lh_stream *stream);
 
 /* What a library keeps for one stream, as a handle. Whoever needs it first fills it in; it is closed with the stream,
  * when the stream's work is done. */
-typedef enum lh_cuda_library { LH_CUDA_BLAS, LH_CUDA_LIBRARIES } lh_cuda_library;
+typedef enum lh_cuda_library { LH_CUDA_BLAS, LH_CUDA_DNN, LH_CUDA_LIBRARIES } lh_cuda_library;
 typedef struct lh_cuda_kept {
     void *what; /* NULL: nothing yet */
     void (*close)(void *what);

@@ -5,8 +5,8 @@
  * over nothing is 0 (gemm with in = 0 gives the bias, column_stats without rows adds nothing). Of arrays [heads, ld]
  * over the entries of a cache the slots at len[h] and behind are not read, and what is left in them is unspecified.
  *
- * Bits: with LH_ORDER_FIXED (and in every operation but gemm always) the bits of an output row depend on its own inputs
- * only, not on how many rows, heads, threads or ranks there are. */
+ * Bits: with LH_ORDER_FIXED (and in every operation but gemm and attend_block always) the bits of an output row depend
+ * on its own inputs only, not on how many rows, heads, threads or ranks there are. */
 #ifndef LH_KERNELS_OPS_H
 #define LH_KERNELS_OPS_H
 
@@ -101,8 +101,9 @@ static LH_BOTH inline int64_t lh_ring_place(int64_t p, int64_t rows, int64_t hea
  * rows' own, in order, so row t of head h sees slots 0 .. len[h] - tokens + t, as far as the window allows.
  * o[t,i,:] = sum_j a_tj v_j; lse[t,i] = log sum_j exp(s_tj) (NULL: not wanted); a row that sees nothing: o = 0, lse =
  * -inf; one that sees a key of which the logit is NaN: NaN. Over a bf16 cache a backend may round q and the weights to
- * bf16, as the units of a processor that multiply bf16 want them. q, o: row t, head i starts at t * ld + i * head_dim.
- */
+ * bf16, as the units of a processor that multiply bf16 want them, and with LH_ORDER_ANY o, too; then the bits may
+ * depend on how many heads and rows there are, and a backend may choose the way by `most`. q, o: row t, head i starts
+ * at t * ld + i * head_dim. */
 typedef struct lh_attend_block_args {
     float *o;
     float *lse; /* [tokens, heads] */
@@ -112,6 +113,8 @@ typedef struct lh_attend_block_args {
     lh_grouping map;
     lh_logit logit;
     int64_t tokens, q_ld, o_ld;
+    int64_t most; /* no head has more entries; 0: not known */
+    lh_order order;
 } lh_attend_block_args;
 
 /* One row a sequence over all entries it may see; o and lse as in attend_block. q, o: sequence b, head i starts at
@@ -519,5 +522,11 @@ lh_status lh_ops_check(const lh_ops *ops);
  * gemm of a type. */
 const char *lh_cpu_isa(void);
 const char *lh_cpu_gemm_library(lh_dtype type);
+
+/* cuDNN, which the cuda backend uses for some of attend_block: attend_block by it alone, LH_EUSAGE where the library is
+ * missing or does not take the case; and 1 where it is there, text: its version, or 0, text: what is missing. At NULL
+ * in a build without CUDA. */
+lh_status lh_cudnn_attend_block(lh_stream *stream, const lh_attend_block_args *a) __attribute__((weak));
+int lh_cudnn_found(char text[256]) __attribute__((weak));
 
 #endif

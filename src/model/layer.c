@@ -124,7 +124,9 @@ lh_status lh_layer_attend(lh_forward *f, const lh_rows_at *rows, float *lse)
                                                               .logit = logit_of(f, rows->layer),
                                                               .tokens = rows->tokens,
                                                               .q_ld = qkv_ld(f),
-                                                              .o_ld = q_dim(f)});
+                                                              .o_ld = q_dim(f),
+                                                              .most = rows->first + rows->tokens,
+                                                              .order = f->model->options.order});
 }
 
 lh_status lh_layer_attend_step(lh_forward *f, const lh_rows_at *rows, const lh_row_results *out)

@@ -5,6 +5,10 @@
  * cache queries and weights are rounded to bf16; over an f32 cache everything goes in three parts. */
 #include "kernels/cuda/attend_tile.cuh"
 
+extern "C" {
+#include "kernels/cuda/attend_cudnn.h"
+}
+
 /* A warp's rows: lane 4 g + t has rows g and g + 8 of each tile of 16 (i = 0, 1), of these a share of the mass and the
  * sums of dimensions 64 c + 16 t + j ([2 i]) and 64 c + 16 t + 8 + j ([2 i + 1]). */
 template <typename K>
@@ -345,7 +349,7 @@ static attend_way way_of(int64_t dim)
     return dim <= 128 ? way_for<T, 128>() : way_for<T, 256>();
 }
 
-lh_status lh_cuda_attend_block(lh_stream *stream, const lh_attend_block_args *b)
+lh_status lh_attend_by_tiles(lh_stream *stream, const lh_attend_block_args *b)
 {
     lh_status st = LH_OK;
     int64_t dim = b->kv->head_dim, heads, tiles;
@@ -361,6 +365,16 @@ lh_status lh_cuda_attend_block(lh_stream *stream, const lh_attend_block_args *b)
     tiles = (b->tokens * b->map.group + way.rows - 1) / way.rows;
     LH_TRY(lh_launch(stream, "attend_block",
                      lh_shape{dim3((unsigned)tiles, (unsigned)heads), ATTEND_THREADS, way.shared}, way.kernel, a));
+done:
+    return st;
+}
+
+lh_status lh_cuda_attend_block(lh_stream *stream, const lh_attend_block_args *b)
+{
+    lh_status st = LH_OK;
+    int done;
+    LH_TRY(lh_sdpa_attend(stream, b, &done));
+    if (!done) LH_TRY(lh_attend_by_tiles(stream, b));
 done:
     return st;
 }

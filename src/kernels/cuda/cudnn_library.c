@@ -1,0 +1,39 @@
+#include "kernels/cuda/cudnn_library.h"
+
+#include <dlfcn.h>
+#include <string.h>
+
+/* The version that the header is of: "libcudnn.so.9". */
+#define TEXT_OF(x) #x
+#define TEXT(x) TEXT_OF(x)
+static const char library[] = "libcudnn.so." TEXT(CUDNN_MAJOR);
+
+/* Ragged caches with a mask that ends at the bottom right (9.6), and -inf as what is masked (9.10). */
+enum { LEAST_VERSION = 91000 };
+
+static lh_status find_all(void *handle, lh_cudnn *out)
+{
+    lh_status st = LH_OK;
+#define LH_CUDNN(result, name, arguments)                                          \
+    do {                                                                           \
+        void *found = dlsym(handle, "cudnn" #name);                                \
+        if (!found) LH_FAIL(LH_EUSAGE, "%s has no function cudnn" #name, library); \
+        memcpy(&out->name, &found, sizeof found);                                  \
+    } while (0);
+    LH_CUDNN_FUNCTIONS
+#undef LH_CUDNN
+done:
+    return st;
+}
+
+lh_status lh_cudnn_open(lh_cudnn *out)
+{
+    lh_status st = LH_OK;
+    void *handle = dlopen(library, RTLD_NOW | RTLD_LOCAL);
+    if (!handle) LH_FAIL(LH_EUSAGE, "cuDNN was not found (%s)", dlerror());
+    LH_TRY(find_all(handle, out));
+    if (out->GetVersion() < LEAST_VERSION)
+        LH_FAIL(LH_EUSAGE, "%s is of version %zu; 9.10 (91000) or later is needed", library, out->GetVersion());
+done:
+    return st;
+}

@@ -1,0 +1,109 @@
+/* sdpa_arrays.h's kernels. Queries and results are moved four numbers at a time, once: beside the products of a block
+ * with its cache that is nothing. */
+#include "kernels/cuda/vector.cuh"
+
+extern "C" {
+#include "kernels/cuda/sdpa_arrays.h"
+}
+
+typedef struct sdpa_job {
+    lh_sdpa_arrays to;
+    const float *q;
+    float *o, *lse;
+    const int64_t *offset, *len; /* of the map's first KV head on */
+    int64_t tokens, heads, group, dim, q_ld, o_ld;
+} sdpa_job;
+
+static sdpa_job job_of(const lh_attend_block_args *a, const lh_sdpa_arrays *arrays)
+{
+    const int64_t first = a->map.first / a->map.group;
+    return sdpa_job{*arrays,
+                    a->q,
+                    a->o,
+                    a->lse,
+                    a->kv->offset + first,
+                    a->kv->len + first,
+                    a->tokens,
+                    a->map.heads,
+                    a->map.group,
+                    a->kv->head_dim,
+                    a->q_ld,
+                    a->o_ld};
+}
+
+/* Where number x of query head i of token t is in q and o of the arrays. */
+static __device__ __forceinline__ int64_t sdpa_at(const sdpa_job &a, int64_t t, int64_t i, int64_t x)
+{
+    int64_t head = i / a.group;
+    return ((head * a.to.tokens + t) * a.group + i % a.group) * a.dim + x;
+}
+
+static __global__ void prepare_kernel(sdpa_job a, int width)
+{
+    const int64_t cols = a.heads * a.dim, kv_heads = a.heads / a.group;
+    for (int64_t t = blockIdx.y; t < a.to.tokens; t += gridDim.y)
+        for (int64_t n = 4 * lh_grid_first(); n < cols; n += 4 * lh_grid_step())
+            lh_put4((__nv_bfloat16 *)a.to.q + sdpa_at(a, t, n / a.dim, n % a.dim),
+                    lh_get4(a.q + t * a.q_ld + n, t < a.tokens ? cols - n : 0, width), 4, 4);
+    if (blockIdx.y > 0) return;
+    for (int64_t h = lh_grid_first(); h <= kv_heads; h += lh_grid_step()) {
+        int64_t last = h < kv_heads ? h : kv_heads - 1;
+        a.to.q_starts[h] = h * a.to.tokens * a.group * a.dim;
+        a.to.starts[h] = (a.offset[last] + (h < kv_heads ? 0 : a.len[last])) * a.dim;
+        if (h < kv_heads) a.to.rows[h] = (int32_t)a.tokens, a.to.len[h] = (int32_t)a.len[h];
+    }
+}
+
+lh_status lh_sdpa_prepare(lh_stream *stream, const lh_attend_block_args *a, const lh_sdpa_arrays *arrays)
+{
+    return lh_launch(stream, "attend_block", lh_fours_shape(arrays->tokens, a->map.heads * a->kv->head_dim),
+                     prepare_kernel, job_of(a, arrays), lh_width(a->q, a->q_ld, LH_F32));
+}
+
+/* Rows that see nothing are not what cuDNN promises anything for. */
+static __global__ void finish_kernel(sdpa_job a, int width)
+{
+    const int64_t cols = a.heads * a.dim;
+    for (int64_t t = blockIdx.y; t < a.tokens; t += gridDim.y)
+        for (int64_t n = 4 * lh_grid_first(); n < cols; n += 4 * lh_grid_step()) {
+            int64_t i = n / a.dim, sees = a.len[i / a.group] - a.tokens + t + 1;
+            lh_put4(a.o + t * a.o_ld + n,
+                    lh_get4((const __nv_bfloat16 *)a.to.o + sdpa_at(a, t, i, n % a.dim), sees > 0 ? 4 : 0, 4), cols - n,
+                    width);
+            if (a.lse && n % a.dim == 0) a.lse[t * a.heads + i] = sees > 0 ? a.to.lse[i * a.to.tokens + t] : -INFINITY;
+        }
+}
+
+lh_status lh_sdpa_finish(lh_stream *stream, const lh_attend_block_args *a, const lh_sdpa_arrays *arrays)
+{
+    return lh_launch(stream, "attend_block", lh_fours_shape(a->tokens, a->map.heads * a->kv->head_dim), finish_kernel,
+                     job_of(a, arrays), lh_width(a->o, a->o_ld, LH_F32));
+}
+
+/* A warp has a row of a head. */
+static __global__ void compare_kernel(sdpa_job a, const float *o, const float *lse, uint32_t *off)
+{
+    const float near = 0.1f; /* of the norm of a row; and of a logarithm */
+    for (int64_t n = lh_grid_first() / LH_WARP; n < a.tokens * a.heads; n += lh_grid_step() / LH_WARP) {
+        const float *mine = a.o + n / a.heads * a.o_ld + n % a.heads * a.dim;
+        float apart = 0, all = 0;
+        for (int64_t x = lh_lane(); x < a.dim; x += LH_WARP) {
+            float want = o[n * a.dim + x], differ = mine[x] - want;
+            apart = fmaf(differ, differ, apart), all = fmaf(want, want, all);
+        }
+        apart = lh_warp_sum(apart), all = lh_warp_sum(all);
+        int is_near = apart <= near * near * all, both_wrong = isnan(apart) && isnan(all);
+        if (a.lse && !both_wrong) is_near &= a.lse[n] == lse[n] || fabsf(a.lse[n] - lse[n]) <= near;
+        if (lh_lane() == 0 && !is_near && !both_wrong) atomicAdd(off, 1u);
+    }
+}
+
+lh_status lh_sdpa_compare(lh_stream *stream, const lh_attend_block_args *a, const float *o, const float *lse,
+                          uint32_t *off)
+{
+    const int threads = 256;
+    const lh_sdpa_arrays none = {};
+    return lh_launch(stream, "attend_block",
+                     lh_shape{dim3(lh_blocks(a->tokens * a->map.heads, threads / LH_WARP)), threads, 0}, compare_kernel,
+                     job_of(a, &none), o, lse, off);
+}

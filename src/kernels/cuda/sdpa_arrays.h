@@ -1,0 +1,25 @@
+/* sdpa_arrays.h - what cuDNN's attention is given and gives (sdpa_plan.h), made of the arguments of attend_block and
+ * brought to where its results belong. */
+#ifndef LH_KERNELS_CUDA_SDPA_ARRAYS_H
+#define LH_KERNELS_CUDA_SDPA_ARRAYS_H
+
+#include "kernels/ops.h"
+
+typedef struct lh_sdpa_arrays {
+    void *q, *o; /* [kv_heads, tokens, group, dim] bf16 */
+    float *lse;  /* [kv_heads, group, tokens] */
+    int32_t *rows, *len;
+    int64_t *starts, *q_starts;
+    int64_t tokens; /* that there is room for; those behind the block's are zeros in q */
+} lh_sdpa_arrays;
+
+/* The map of `a` has whole groups, and its dimensions are multiples of 8. */
+lh_status lh_sdpa_prepare(lh_stream *stream, const lh_attend_block_args *a, const lh_sdpa_arrays *arrays);
+lh_status lh_sdpa_finish(lh_stream *stream, const lh_attend_block_args *a, const lh_sdpa_arrays *arrays);
+
+/* *off += rows of a->o that are not near those of `o` [tokens, heads, dim], or of which the log-sum-exp is not near
+ * lse [tokens, heads]: further off than two ways of rounding explain. */
+lh_status lh_sdpa_compare(lh_stream *stream, const lh_attend_block_args *a, const float *o, const float *lse,
+                          uint32_t *off);
+
+#endif

@@ -1,0 +1,279 @@
+/* Attention of blocks by cuDNN: the graph, what goes into it and what becomes of its results, with the library of the
+ * emulation (cudnn.cpp), which takes what cuDNN takes; and when it is asked. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "attend_case.h"
+#include "cudnn.h"
+#include "kernels/cuda/attend_cudnn.h"
+#include "suite.h"
+
+static const tolerance near_bf16 = {0, 5e-2};
+
+/* A case and its arrays on the device of a rig. */
+typedef struct block_on {
+    lh_attend_block_args args;
+    lh_ragged kv;
+    attended got;
+} block_on;
+
+static void put_block(lot *m, rig *g, const attend_case *c, block_on *b)
+{
+    b->got = (attended){.o_count = c->tokens * c->o_ld, .lse_count = c->tokens * c->map.heads};
+    b->got.o = lot_new(m, b->got.o_count * 4);
+    b->got.lse = lot_new(m, b->got.lse_count * 4);
+    b->kv = rig_cache(g, &c->kv[0]);
+    b->args = (lh_attend_block_args){.o = rig_new(g, b->got.o_count * 4),
+                                     .lse = rig_new(g, b->got.lse_count * 4),
+                                     .q = rig_put(g, c->q, c->tokens * c->q_ld * 4),
+                                     .positions = rig_put(g, c->positions, c->tokens * 4),
+                                     .kv = &b->kv,
+                                     .map = c->map,
+                                     .logit = c->logit,
+                                     .tokens = c->tokens,
+                                     .q_ld = c->q_ld,
+                                     .o_ld = c->o_ld,
+                                     .most = longest_head(c)};
+}
+
+static void get_block(rig *g, block_on *b)
+{
+    rig_get(g, b->got.o, b->args.o, b->got.o_count * 4);
+    rig_get(g, b->got.lse, b->args.lse, b->got.lse_count * 4);
+    rig_reset(g);
+}
+
+static void try_it(lh_status st)
+{
+    ck_assert_msg(st == LH_OK, "%s", lh_error_message());
+}
+
+static const lh_ops *cuda(void)
+{
+    const lh_ops *ops = lh_ops_find("cuda");
+    ck_assert_ptr_nonnull(ops);
+    return ops;
+}
+
+/* Cases of bf16 without window and cap: variants are chosen until one is. */
+static void plain_case(lot *m, attend_case *c, attend_size size)
+{
+    for (;; size.variant++) {
+        block_make(m, c, &size);
+        if (c->kv[0].host.type == LH_BF16) break;
+        lot_end(m);
+    }
+    c->logit.softcap = 0, c->logit.window = 0;
+}
+
+START_TEST(test_what_cudnn_takes_is_what_ref_gives)
+{
+    static const lh_grouping maps[] = {{1, 1, 0}, {4, 2, 0}, {8, 4, 0}, {9, 3, 0}, {4, 2, 2}, {7, 7, 7}};
+    static const int64_t dims[] = {8, 64, 80, 128, 256}, tokens[] = {1, 5, 17, 64, 70};
+    const simt_cudnn_counts before = simt_cudnn_count();
+    rig mine, ref;
+    rig_open(&mine, cuda());
+    rig_open(&ref, rig_backend(0));
+    for (int n = 0; n < 30; n++) {
+        lot m = {0};
+        attend_case c;
+        block_on b;
+        plain_case(&m, &c, (attend_size){dims[n % 5], tokens[(n + n / 5) % 5], n * 7 % 90, maps[n % 6], n});
+        put_block(&m, &mine, &c, &b);
+        if (n % 4 == 3) b.args.lse = NULL;
+        try_it(lh_cudnn_attend_block(mine.stream, &b.args));
+        try_it(lh_stream_sync(mine.stream));
+        attended want = block_run(&m, &ref, &c);
+        if (!b.args.lse) {
+            rig_get(&mine, b.got.o, b.args.o, b.got.o_count * 4);
+            rig_reset(&mine);
+            b.got.lse_count = want.lse_count = 0;
+        } else {
+            get_block(&mine, &b);
+        }
+        check_attended(&b.got, &want, near_bf16, "attention by cuDNN", n);
+        lot_end(&m);
+    }
+    rig_close(&mine);
+    rig_close(&ref);
+    ck_assert_int_eq(simt_cudnn_count().runs - before.runs, 30);
+    ck_assert_int_eq(simt_cudnn_count().descriptors, 0);
+}
+END_TEST
+
+START_TEST(test_what_it_does_not_take_is_said)
+{
+    static const struct {
+        lh_dtype type;
+        int64_t dim, window;
+        float softcap;
+        lh_grouping map;
+    } bad[] = {{LH_F32, 64, 0, 0, {2, 1, 0}},  {LH_BF16, 36, 0, 0, {2, 1, 0}}, {LH_BF16, 264, 0, 0, {2, 1, 0}},
+               {LH_BF16, 64, 9, 0, {2, 1, 0}}, {LH_BF16, 64, 0, 5, {2, 1, 0}}, {LH_BF16, 64, 0, 0, {3, 2, 0}},
+               {LH_BF16, 64, 0, 0, {2, 2, 1}}};
+    const simt_cudnn_counts before = simt_cudnn_count();
+    rig g;
+    rig_open(&g, cuda());
+    for (size_t n = 0; n < sizeof bad / sizeof *bad; n++) {
+        lh_ragged kv = {.type = bad[n].type, .head_dim = bad[n].dim};
+        lh_attend_block_args a = {
+            .kv = &kv, .map = bad[n].map, .logit = {1, bad[n].softcap, bad[n].window}, .tokens = 64, .most = 64};
+        ck_assert_int_eq(lh_cudnn_attend_block(g.stream, &a), LH_EUSAGE);
+        ck_assert_ptr_nonnull(strstr(lh_error_message(), "is not asked of cuDNN"));
+        lh_error_clear();
+    }
+    rig_close(&g);
+    ck_assert_int_eq(simt_cudnn_count().searches, before.searches);
+}
+END_TEST
+
+/* Runs of a case through attend_block, with as much work said as makes a plan pay (or not). */
+static void run_often(rig *g, int times, int64_t tokens, int64_t most, lh_order order)
+{
+    lot m = {0};
+    attend_case c;
+    rig ref;
+    plain_case(&m, &c, (attend_size){64, tokens, 40, {4, 2, 0}, 2});
+    rig_open(&ref, rig_backend(0));
+    attended want = block_run(&m, &ref, &c);
+    for (int n = 0; n < times; n++) {
+        block_on b;
+        put_block(&m, g, &c, &b);
+        b.args.most = most, b.args.order = order;
+        try_it(cuda()->attend_block(g->stream, &b.args));
+        try_it(lh_stream_sync(g->stream));
+        get_block(g, &b);
+        check_attended(&b.got, &want, near_bf16, "attention that may be cuDNN's", n);
+    }
+    rig_close(&ref);
+    lot_end(&m);
+}
+
+static const int64_t much = 1ll << 40;
+
+START_TEST(test_it_is_asked_where_that_pays)
+{
+    rig g;
+    int runs = simt_cudnn_count().runs;
+    rig_open(&g, cuda());
+    run_often(&g, 2, 64, much, LH_ORDER_FIXED); /* bits are promised */
+    run_often(&g, 2, 63, much, LH_ORDER_ANY);   /* few rows */
+    run_often(&g, 2, 64, 104, LH_ORDER_ANY);    /* little work so far */
+    ck_assert_int_eq(simt_cudnn_count().runs, runs);
+    run_often(&g, 3, 64, much, LH_ORDER_ANY);
+    ck_assert_int_eq(simt_cudnn_count().runs, runs + 3);
+    rig_close(&g);
+    ck_assert_int_eq(simt_cudnn_count().descriptors, 0);
+}
+END_TEST
+
+START_TEST(test_without_the_library_our_kernel_does_it)
+{
+    lh_attend_block_args a = {.kv = &(lh_ragged){.type = LH_BF16, .head_dim = 64}, .map = {2, 1, 0}, .tokens = 64};
+    char text[256];
+    rig g;
+    simt_cudnn_go(SIMT_CUDNN_MISSING);
+    ck_assert_int_eq(lh_cudnn_found(text), 0);
+    ck_assert_str_eq(text, "cuDNN was not found (the test hides it)");
+    rig_open(&g, cuda());
+    run_often(&g, 2, 64, much, LH_ORDER_ANY);
+    ck_assert_int_eq(lh_cudnn_attend_block(g.stream, &a), LH_EUSAGE);
+    ck_assert_str_eq(lh_error_message(), text);
+    rig_close(&g);
+    simt_cudnn_go(SIMT_CUDNN_WELL);
+    ck_assert_int_eq(lh_cudnn_found(text), 1);
+    ck_assert_str_eq(text, "9.19.0");
+}
+END_TEST
+
+START_TEST(test_a_refusal_is_remembered)
+{
+    rig g;
+    int runs = simt_cudnn_count().runs, searches;
+    simt_cudnn_go(SIMT_CUDNN_REFUSES);
+    rig_open(&g, cuda());
+    run_often(&g, 1, 64, much, LH_ORDER_ANY);
+    searches = simt_cudnn_count().searches;
+    simt_cudnn_go(SIMT_CUDNN_WELL);
+    run_often(&g, 3, 64, much, LH_ORDER_ANY);
+    ck_assert_int_eq(simt_cudnn_count().searches, searches);
+    run_often(&g, 1, 65, much, LH_ORDER_ANY); /* another shape */
+    ck_assert_int_gt(simt_cudnn_count().searches, searches);
+    ck_assert_int_eq(simt_cudnn_count().runs, runs + 1);
+    rig_close(&g);
+    ck_assert_int_eq(simt_cudnn_count().descriptors, 0);
+}
+END_TEST
+
+START_TEST(test_wrong_numbers_are_seen_and_not_given)
+{
+    rig g;
+    int runs = simt_cudnn_count().runs;
+    simt_cudnn_go(SIMT_CUDNN_WRONG);
+    rig_open(&g, cuda());
+    run_often(&g, 3, 64, much, LH_ORDER_ANY);
+    ck_assert_int_eq(simt_cudnn_count().runs, runs + 1);
+    rig_close(&g);
+    simt_cudnn_go(SIMT_CUDNN_WELL);
+    ck_assert_int_eq(simt_cudnn_count().descriptors, 0);
+}
+END_TEST
+
+/* Queries of NaN: our kernel gives NaN, too, and the plan is trusted. */
+START_TEST(test_numbers_that_are_none_are_no_reason_for_distrust)
+{
+    lot m = {0};
+    attend_case c;
+    rig g;
+    rig_open(&g, cuda());
+    plain_case(&m, &c, (attend_size){64, 64, 40, {4, 2, 0}, 2});
+    for (int64_t i = 0; i < 64 * c.q_ld; i++) c.q[i] = NAN;
+    for (int n = 0; n < 2; n++) {
+        block_on b;
+        put_block(&m, &g, &c, &b);
+        try_it(lh_cudnn_attend_block(g.stream, &b.args));
+        get_block(&g, &b);
+        ck_assert(isnan(b.got.lse[0]) && isnan(b.got.o[0]));
+    }
+    lot_end(&m);
+    rig_close(&g);
+}
+END_TEST
+
+/* More shapes than are remembered, twice. */
+START_TEST(test_plans_are_given_up_for_others)
+{
+    const int searches = simt_cudnn_count().searches;
+    rig g;
+    rig_open(&g, cuda());
+    for (int n = 0; n < 20; n++) {
+        lot m = {0};
+        attend_case c;
+        block_on b;
+        plain_case(&m, &c, (attend_size){8 * (n % 10 + 1), 3, 10, {2, 1, 0}, 2});
+        put_block(&m, &g, &c, &b);
+        try_it(lh_cudnn_attend_block(g.stream, &b.args));
+        try_it(lh_stream_sync(g.stream));
+        rig_reset(&g);
+        lot_end(&m);
+    }
+    rig_close(&g);
+    ck_assert_int_eq(simt_cudnn_count().searches - searches, 20);
+    ck_assert_int_eq(simt_cudnn_count().descriptors, 0);
+}
+END_TEST
+
+int main(void)
+{
+    const TTest *const tests[] = {test_what_cudnn_takes_is_what_ref_gives,
+                                  test_what_it_does_not_take_is_said,
+                                  test_it_is_asked_where_that_pays,
+                                  test_without_the_library_our_kernel_does_it,
+                                  test_a_refusal_is_remembered,
+                                  test_wrong_numbers_are_seen_and_not_given,
+                                  test_numbers_that_are_none_are_no_reason_for_distrust,
+                                  test_plans_are_given_up_for_others,
+                                  NULL};
+    return suite_run("simt/cudnn", tests);
+}
