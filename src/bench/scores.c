@@ -103,10 +103,10 @@ static lh_status run_shapes(lh_bench *b, const layer *l)
     RUN(add_heads, "", 5.0, .sums = l->sums, .scores = l->x, .len = kv->len, .heads = HEADS, .cols = ld, .ld = ld,
         .scale = 1e9);
     RUN(share_scores, "", 5.0, .y = l->y, .sums = l->sums, .heads = HEADS, .cols = ld, .ld = ld, .factor = 1e-9);
-    RUN(pool, "max 31", 9.0, .y = l->y, .x = l->x, .state = l->compete, .len = kv->len, .rows = HEADS,
-        .rows_per_head = 1, .ld = ld, .k = 31, .kind = LH_POOL_MAX);
-    RUN(pool, "avg 5", 9.0, .y = l->y, .x = l->x, .state = l->compete, .len = kv->len, .rows = HEADS,
-        .rows_per_head = 1, .ld = ld, .k = 5, .kind = LH_POOL_AVG);
+    RUN(pool, "max 31", 9.0, .y = l->y, .x = l->x, .state = l->compete, .kv = kv, .rows = HEADS, .rows_per_head = 1,
+        .ld = ld, .k = 31, .seen = ld, .kind = LH_POOL_MAX);
+    RUN(pool, "avg 5", 9.0, .y = l->y, .x = l->x, .state = l->compete, .kv = kv, .rows = HEADS, .rows_per_head = 1,
+        .ld = ld, .k = 5, .seen = ld, .kind = LH_POOL_AVG);
     RUN(histogram, "", 5.0, .bins = l->bins, .scores = l->x, .state = l->compete, .len = kv->len, .heads = HEADS,
         .ld = ld, .bits = BITS);
 done:

@@ -232,17 +232,17 @@ typedef struct lh_group_reduce_args {
     float factor;
 } lh_group_reduce_args;
 
-/* Pool over the competing entries of a row in slot order, gaps ignored: with c_0, c_1, … the competing entries,
- * y[c_n] = max (padding -inf) or sum / k (zero padding) of x[c_m], |m - n| <= (k - 1) / 2; without a kind y[c_n] =
- * x[c_n]. Others: y = 0. k odd, and may be longer than the row.
- * Row r belongs to KV head r / rows_per_head of state. y must not alias x. */
+/* Pool over the competing entries of a row in the order of their positions, gaps ignored: with c_0, c_1, … the
+ * competing entries, y[c_n] = max (padding -inf) or sum / k (zero padding) of x[c_m], |m - n| <= (k - 1) / 2; without a
+ * kind y[c_n] = x[c_n]. Others: y = 0. k odd, and may be longer than the row. Row r belongs to KV head r /
+ * rows_per_head. Positions of a head differ and are below `seen`. y must not alias x. */
 typedef enum lh_pool_kind { LH_POOL_NONE, LH_POOL_MAX, LH_POOL_AVG } lh_pool_kind;
 typedef struct lh_pool_args {
     float *y;
     const float *x;
     const uint8_t *state; /* [rows / rows_per_head, ld] lh_entry_state */
-    const int64_t *len;   /* [rows / rows_per_head] */
-    int64_t rows, rows_per_head, ld, k;
+    const lh_ragged *kv;  /* positions and lengths */
+    int64_t rows, rows_per_head, ld, k, seen;
     lh_pool_kind kind;
 } lh_pool_args;
 

@@ -87,18 +87,17 @@ done:
     return st;
 }
 
-/* Slots stay in the order of positions: where they are positions themselves; and where further evictions pool scores
- * along them, or know entries without a norm as the last. Elsewhere filling holes moves fewer. */
-static int keeps_order(const lh_kv *kv)
+/* Where slots are positions they stay in order, and entries without a norm stay the last. Elsewhere filling holes moves
+ * fewer. */
+static int keeps_order(const lh_kv *kv, int64_t layer)
 {
-    int matters = kv->fixed.pool_kind != LH_POOL_NONE || kv->layout.norms >= 0;
-    return lh_kv_turns(&kv->fixed) || (matters && lh_kv_evicts_again(&kv->fixed));
+    return lh_kv_turns(&kv->fixed) || (kv->layout.norms >= 0 && kv->layers[layer].fresh > 0);
 }
 
 static lh_status compact(lh_kv *kv, const lh_eviction *e)
 {
     lh_status st = LH_OK;
-    lh_compact_kind kind = keeps_order(kv) ? LH_COMPACT_IN_ORDER : LH_COMPACT_FILL;
+    lh_compact_kind kind = keeps_order(kv, e->layer) ? LH_COMPACT_IN_ORDER : LH_COMPACT_FILL;
     LH_TRY(lh_kv_save_layer(kv, e->layer));
     LH_TRY(kv->place.ops->compact(kv->place.stream, &(lh_compact_args){.dst = &e->pool->view,
                                                                        .src = &e->pool->view,

@@ -128,7 +128,8 @@ static lh_status pool(lh_kv *kv, const lh_eviction *e, const lh_pool_args *shape
 {
     lh_pool_args args = *shape;
     args.state = kv->work.at[LH_WORK_STATE];
-    args.len = e->pool->view.len;
+    args.kv = &e->pool->view;
+    args.seen = e->seen;
     args.ld = kv->work.ld;
     args.rows = kv->shape.heads.kv_count * args.rows_per_head;
     return kv->place.ops->pool(kv->place.stream, &args);

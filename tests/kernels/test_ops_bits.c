@@ -469,17 +469,18 @@ static void scores_law(rig *g, int n)
     state_on = rig_put(g, state, heads * cols);
     len_on = rig_put(g, len, heads * 8);
     lh_pool_kind pool = n % 2 ? LH_POOL_AVG : LH_POOL_MAX;
+    lh_ragged kv = {.heads = heads, .len = len_on};
     lh_group_kind join = (lh_group_kind)(n % 3);
-    RUN(g, pool, .y = y, .x = on, .state = state_on, .len = len_on, .rows = rows, .rows_per_head = group, .ld = cols,
-        .k = 1 + n % 16 * 2, .kind = pool);
+    RUN(g, pool, .y = y, .x = on, .state = state_on, .kv = &kv, .rows = rows, .rows_per_head = group, .ld = cols,
+        .k = 1 + n % 16 * 2, .seen = cols, .kind = pool);
     RUN(g, group_reduce, .y = joined, .x = on, .heads = heads, .group = group, .cols = cols, .y_ld = cols, .x_ld = cols,
         .kind = join, .factor = 0.7f);
     rig_get(g, whole, y, rows * cols * 4);
     rig_get(g, whole_joined, joined, heads * cols * 4);
     omp_set_num_threads(1 + n % 3);
     for (int64_t r = 0; r < rows; r++) {
-        RUN(g, pool, .y = y, .x = on + r * cols, .state = state_on + r / group * cols, .len = len_on, .rows = 1,
-            .rows_per_head = 1, .ld = cols, .k = 1 + n % 16 * 2, .kind = pool);
+        RUN(g, pool, .y = y, .x = on + r * cols, .state = state_on + r / group * cols, .kv = &kv, .rows = 1,
+            .rows_per_head = 1, .ld = cols, .k = 1 + n % 16 * 2, .seen = cols, .kind = pool);
         rig_get(g, part, y, cols * 4);
         check_same(part, whole + r * cols, cols * 4, "pooled row %d, case %d, %s", (int)r, n, g->ops->name);
     }

@@ -9,16 +9,32 @@ typedef struct pooling {
     lh_pool_kind kind;
     const float *x;       /* [heads * rows_per_head, ld] */
     const uint8_t *state; /* [heads, ld] */
-    const int64_t *len;
+    cache kv;             /* positions are below `seen` */
+    int64_t seen;
 } pooling;
+
+/* Heads of `len` entries, whose positions lie in that order. */
+static void pooling_place(lot *m, pooling *p, const int64_t *len, cache_order order)
+{
+    p->seen = order == CACHE_SLOTS ? p->ld : 3 * p->ld + 100;
+    cache_make(m, &p->kv,
+               &(cache_spec){.heads = p->heads,
+                             .head_dim = 1,
+                             .slack = p->ld % 3,
+                             .last = p->seen,
+                             .len = len,
+                             .type = LH_F32,
+                             .order = order,
+                             .seed = (uint64_t)p->ld});
+}
 
 static float *pooled(lot *m, rig *g, const pooling *p)
 {
     int64_t rows = p->heads * p->rows_per_head, count = rows * p->ld;
     float *host = lot_new(m, count * 4), *y = rig_new(g, count * 4);
-    RUN(g, pool, .y = y, .x = rig_put(g, p->x, count * 4), .state = rig_put(g, p->state, p->heads * p->ld),
-        .len = rig_put(g, p->len, p->heads * 8), .rows = rows, .rows_per_head = p->rows_per_head, .ld = p->ld,
-        .k = p->k, .kind = p->kind);
+    lh_ragged kv = rig_cache(g, &p->kv);
+    RUN(g, pool, .y = y, .x = rig_put(g, p->x, count * 4), .state = rig_put(g, p->state, p->heads * p->ld), .kv = &kv,
+        .rows = rows, .rows_per_head = p->rows_per_head, .ld = p->ld, .k = p->k, .seen = p->seen, .kind = p->kind);
     rig_get(g, host, y, count * 4);
     rig_reset(g);
     return host;
@@ -46,7 +62,8 @@ START_TEST(test_pool_joins_competing_neighbours_and_ignores_the_gaps)
         rig_open(&g, rig_backend(b));
         for (int i = 0; i < 8; i++) {
             lot m = {0};
-            pooling p = {.heads = 1, .rows_per_head = 1, .ld = 10, .x = x, .state = state, .len = &len};
+            pooling p = {.heads = 1, .rows_per_head = 1, .ld = 10, .x = x, .state = state};
+            pooling_place(&m, &p, &len, i % 2 ? CACHE_GAPS : CACHE_SLOTS);
             p.kind = cases[i].kind;
             p.k = cases[i].k;
             check_near(pooled(&m, &g, &p), cases[i].want, 10, (tolerance){2e-7, 1e-7}, "pool, case %d, %s", i,
@@ -68,8 +85,8 @@ static void pooling_make(lot *m, pooling *p, int n)
         len[h] = n % 21 == 20 ? 4500 : lens[draw(1, (uint64_t)(n * 10 + h), 7)];
         most = len[h] > most ? len[h] : most;
     }
-    p->len = len;
     p->ld = most + n % 3;
+    pooling_place(m, p, len, (cache_order)(n / 2 % CACHE_ORDERS));
     p->x = lot_normals(m, p->heads * p->rows_per_head * p->ld, 1.0f, (uint64_t)n);
     uint8_t *state = lot_new(m, p->heads * p->ld);
     for (int64_t i = 0; i < p->heads * p->ld; i++) {
@@ -94,12 +111,70 @@ START_TEST(test_pool_of_every_backend_is_that_of_ref)
             const float *got = pooled(&m, &mine, &p), *want = pooled(&m, &ref, &p);
             tolerance tol = p.kind == LH_POOL_AVG ? (tolerance){1e-6, 1e-4 / (double)p.k} : (tolerance){0, 0};
             for (int64_t r = 0; r < p.heads * p.rows_per_head; r++)
-                check_near(got + r * p.ld, want + r * p.ld, p.len[r / p.rows_per_head], tol, "pool, case %d, %s", n,
-                           mine.ops->name);
+                check_near(got + r * p.ld, want + r * p.ld, p.kv.host.len[r / p.rows_per_head], tol,
+                           "pool, case %d, %s", n, mine.ops->name);
             lot_end(&m);
         }
         rig_close(&ref);
         rig_close(&mine);
+    }
+}
+END_TEST
+
+/* The slots of a head by their positions. */
+static void sort_slots(const lh_ragged *kv, int64_t h, int64_t *slots)
+{
+    for (int64_t s = 0; s < kv->len[h]; s++) {
+        int64_t lower = 0;
+        for (int64_t i = 0; i < kv->len[h]; i++) lower += cache_position(kv, h, i) < cache_position(kv, h, s);
+        slots[lower] = s;
+    }
+}
+
+/* The same entries with slots in order, for which slots are positions enough. */
+static pooling sorted(lot *m, const pooling *p, const int64_t *slots)
+{
+    pooling q = *p;
+    int64_t rows = p->heads * p->rows_per_head;
+    float *x = lot_new(m, rows * p->ld * 4);
+    uint8_t *state = lot_new(m, p->heads * p->ld);
+    for (int64_t r = 0; r < rows; r++) {
+        int64_t h = r / p->rows_per_head;
+        for (int64_t i = 0; i < p->kv.host.len[h]; i++) {
+            x[r * p->ld + i] = p->x[r * p->ld + slots[h * p->ld + i]];
+            state[h * p->ld + i] = p->state[h * p->ld + slots[h * p->ld + i]];
+        }
+    }
+    q.x = x;
+    q.state = state;
+    q.kv.host.positions = NULL;
+    return q;
+}
+
+/* The same bits. */
+START_TEST(test_pool_goes_along_positions_wherever_the_slots_are)
+{
+    for (int b = 0; rig_backend(b); b++) {
+        rig g;
+        rig_open(&g, rig_backend(b));
+        for (int n = 0; n < 210 / rig_scale(&g); n++) {
+            lot m = {0};
+            pooling p;
+            pooling_make(&m, &p, n);
+            pooling_place(&m, &p, p.kv.host.len, n % 2 ? CACHE_SHUFFLED : CACHE_GAPS);
+            int64_t *slots = lot_new(&m, p.heads * p.ld * 8), rows = p.heads * p.rows_per_head;
+            for (int64_t h = 0; h < p.heads; h++) sort_slots(&p.kv.host, h, slots + h * p.ld);
+            pooling q = sorted(&m, &p, slots);
+            const float *got = pooled(&m, &g, &p), *want = pooled(&m, &g, &q);
+            for (int64_t r = 0; r < rows; r++) {
+                int64_t h = r / p.rows_per_head;
+                for (int64_t i = 0; i < p.kv.host.len[h]; i++)
+                    check_same(got + r * p.ld + slots[h * p.ld + i], want + r * p.ld + i, 4,
+                               "the pooled number of entry %d, case %d, %s", (int)i, n, g.ops->name);
+            }
+            lot_end(&m);
+        }
+        rig_close(&g);
     }
 }
 END_TEST
@@ -116,7 +191,8 @@ START_TEST(test_max_pool_of_equal_plateaus_is_wide_by_the_window)
         rig_open(&g, rig_backend(b));
         for (int64_t k = 1; k < 43; k += 2) {
             lot m = {0};
-            pooling p = {1, 1, 41, k, LH_POOL_MAX, x, state, &len};
+            pooling p = {.heads = 1, .rows_per_head = 1, .ld = 41, .k = k, .kind = LH_POOL_MAX, .x = x, .state = state};
+            pooling_place(&m, &p, &len, CACHE_SLOTS);
             const float *y = pooled(&m, &g, &p);
             for (int64_t s = 0; s < 41; s++) ck_assert(y[s] == (llabs(s - 20) <= k / 2 ? 1.0f : 0.0f));
             lot_end(&m);
@@ -216,9 +292,12 @@ END_TEST
 
 int main(void)
 {
-    const TTest *const tests[] = {
-        test_pool_joins_competing_neighbours_and_ignores_the_gaps,  test_pool_of_every_backend_is_that_of_ref,
-        test_max_pool_of_equal_plateaus_is_wide_by_the_window,      test_group_reduce_joins_the_heads_of_a_group,
-        test_position_scores_and_states_are_those_of_the_positions, NULL};
+    const TTest *const tests[] = {test_pool_joins_competing_neighbours_and_ignores_the_gaps,
+                                  test_pool_goes_along_positions_wherever_the_slots_are,
+                                  test_pool_of_every_backend_is_that_of_ref,
+                                  test_max_pool_of_equal_plateaus_is_wide_by_the_window,
+                                  test_group_reduce_joins_the_heads_of_a_group,
+                                  test_position_scores_and_states_are_those_of_the_positions,
+                                  NULL};
     return rig_run("kernels/scores", tests);
 }

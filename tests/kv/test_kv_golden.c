@@ -43,6 +43,7 @@ START_TEST(test_pooling_gives_the_recorded_scores)
     lh_stream *stream = NULL;
     uint8_t state[HEADS * TOKENS];
     int64_t len[HEADS] = {TOKENS, TOKENS, TOKENS};
+    const lh_ragged kv = {.len = len, .heads = HEADS};
     mt_try(lh_device_open(&device, &(lh_device_choice){.kind = LH_DEVICE_CPU}));
     mt_try(lh_stream_open(&stream, device));
     for (int i = 0; i < HEADS * TOKENS; i++)
@@ -55,14 +56,15 @@ START_TEST(test_pooling_gives_the_recorded_scores)
         float *want = get(h5, name, LH_F32, 2);
         mt_try(lh_calloc(&pooled, HEADS * TOKENS, sizeof *pooled));
         mt_try(rig_backend(_i)->pool(stream, &(lh_pool_args){.y = pooled,
-                                                             .x = raw,
-                                                             .state = state,
-                                                             .len = len,
-                                                             .rows = HEADS,
-                                                             .rows_per_head = 1,
-                                                             .ld = TOKENS,
-                                                             .k = 7,
-                                                             .kind = LH_POOL_MAX}));
+                                                           .x = raw,
+                                                           .state = state,
+                                                           .kv = &kv,
+                                                           .rows = HEADS,
+                                                           .rows_per_head = 1,
+                                                           .ld = TOKENS,
+                                                           .k = 7,
+                                                           .seen = TOKENS,
+                                                           .kind = LH_POOL_MAX}));
         for (int i = 0; i < HEADS * TOKENS; i++)
             mt_check(pooled[i] == want[i], "layer %d: score %d is %g, recorded %g", layers[l], i, (double)pooled[i],
                      (double)want[i]);

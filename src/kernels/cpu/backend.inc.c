@@ -11,6 +11,7 @@
 #include "kernels/cpu/gemm.inc.c"
 #include "kernels/cpu/joint.inc.c"
 #include "kernels/cpu/norms.inc.c"
+#include "kernels/cpu/pool.inc.c"
 #include "kernels/cpu/projected.inc.c"
 #include "kernels/cpu/row_lse.inc.c"
 #include "kernels/cpu/rows.inc.c"

@@ -102,6 +102,14 @@ static void compact_fill(const lh_compact_args *a, int64_t h)
     a->dst->len[h] = end;
 }
 
+static void compact_head(const lh_compact_args *a, int64_t h)
+{
+    if (a->kind == LH_COMPACT_FILL)
+        compact_fill(a, h);
+    else
+        compact_in_order(a, h);
+}
+
 /* 1 when no head writes where another one has yet to read. */
 static int heads_are_apart(const lh_compact_args *a)
 {
@@ -120,12 +128,6 @@ static lh_status op_compact(lh_stream *stream, const lh_compact_args *a)
     int64_t work = a->src->heads * a->ld * (a->kind == LH_COMPACT_FILL ? 1 : a->src->head_dim);
     (void)stream;
     assert(!a->dst->stats || a->dst->stat_count == a->src->stat_count);
-#pragma omp parallel for schedule(dynamic) if (work >= PARALLEL_FROM && heads_are_apart(a))
-    for (int64_t h = 0; h < a->src->heads; h++) {
-        if (a->kind == LH_COMPACT_FILL)
-            compact_fill(a, h);
-        else
-            compact_in_order(a, h);
-    }
+    FOR_EACH(h, a->src->heads, work >= PARALLEL_FROM && heads_are_apart(a), compact_head(a, h));
     return LH_OK;
 }

@@ -182,6 +182,31 @@ static void stats_rows(const lh_stats *stats, int64_t n, int64_t b)
     }
 }
 
+/* By a team, or by one thread; own: floats of each. */
+static void stats_team(const lh_stats *stats, float *memory, int64_t own)
+{
+    const lh_column_stats_args *a = stats->args;
+    const lh_watch *watch = &stats->watch;
+    int64_t steps = (a->cols + STEP - 1) / STEP;
+    float *mine = memory + omp_get_thread_num() * own;
+#pragma omp for
+    for (int64_t n = 0; n < watch->heads * watch->blocks; n++) {
+        watch_pack(watch, n / watch->blocks, n % watch->blocks);
+        stats_rows(stats, n / watch->blocks, n % watch->blocks);
+    }
+    watch->way->begin();
+#pragma omp for schedule(dynamic, steps_at_once(watch->heads *steps))
+    for (int64_t n = 0; n < watch->heads * steps; n++) {
+        lh_stats_item item = {.stats = stats, .rows = &stats->heads[n / steps]};
+        lh_step *p = &item.step;
+        *p = (lh_step){.watch = watch, .head = watch->first_head + n / steps, .first = a->first + n % steps * STEP};
+        p->n = lh_least(lh_least(a->first + a->cols, a->rows.kv->len[p->head]) - p->first, STEP);
+        head_range(&a->rows.map, p->head, &p->i0, &p->group);
+        if (p->n > 0) stats_item(&item, mine);
+    }
+    watch->way->end();
+}
+
 static lh_status op_column_stats(lh_stream *stream, const lh_column_stats_args *a)
 {
     lh_status st = LH_OK;
@@ -203,25 +228,12 @@ static lh_status op_column_stats(lh_stream *stream, const lh_column_stats_args *
         float *at = (float *)(memory + shared + listed) + n * rows * (2 * group + 1);
         stats.heads[n] = (lh_stats_rows){.gain = at, .minus_lse = at + rows * group, .fair = at + 2 * rows * group};
     }
-#pragma omp parallel if (watch->heads * steps > 1 && watch_work(watch, a->cols) >= PARALLEL_FROM)
-    {
-        float *mine = (float *)(memory + shared + listed + numbers) + omp_get_thread_num() * own;
-#pragma omp for
-        for (int64_t n = 0; n < watch->heads * watch->blocks; n++) {
-            watch_pack(watch, n / watch->blocks, n % watch->blocks);
-            stats_rows(&stats, n / watch->blocks, n % watch->blocks);
-        }
-        watch->way->begin();
-#pragma omp for schedule(dynamic, steps_at_once(watch->heads *steps))
-        for (int64_t n = 0; n < watch->heads * steps; n++) {
-            lh_stats_item item = {.stats = &stats, .rows = &stats.heads[n / steps]};
-            lh_step *p = &item.step;
-            *p = (lh_step){.watch = watch, .head = watch->first_head + n / steps, .first = a->first + n % steps * STEP};
-            p->n = lh_least(lh_least(a->first + a->cols, o->kv->len[p->head]) - p->first, STEP);
-            head_range(&o->map, p->head, &p->i0, &p->group);
-            if (p->n > 0) stats_item(&item, mine);
-        }
-        watch->way->end();
+    float *each = (float *)(memory + shared + listed + numbers);
+    if (watch->heads * steps > 1 && watch_work(watch, a->cols) >= PARALLEL_FROM) {
+#pragma omp parallel
+        stats_team(&stats, each, own);
+    } else {
+        stats_team(&stats, each, own);
     }
 done:
     return st;

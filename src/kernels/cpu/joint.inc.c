@@ -25,26 +25,31 @@ static void add_whole(int64_t *sums, const float *scores, int64_t n, double scal
     }
 }
 
+static void add_slots(const lh_add_heads_args *a, int64_t first)
+{
+    int64_t end = lh_least(first + JOINT_SLOTS, a->cols);
+    memset(a->sums + first, 0, (size_t)(end - first) * sizeof *a->sums);
+    for (int64_t h = 0; h < a->heads; h++)
+        add_whole(a->sums + first, a->scores + h * a->ld + first, lh_least(end, a->len[h]) - first, a->scale);
+}
+
 static lh_status op_add_heads(lh_stream *stream, const lh_add_heads_args *a)
 {
     (void)stream;
-#pragma omp parallel for if (a->heads * a->cols >= PARALLEL_FROM)
-    for (int64_t first = 0; first < a->cols; first += JOINT_SLOTS) {
-        int64_t end = lh_least(first + JOINT_SLOTS, a->cols);
-        memset(a->sums + first, 0, (size_t)(end - first) * sizeof *a->sums);
-        for (int64_t h = 0; h < a->heads; h++)
-            add_whole(a->sums + first, a->scores + h * a->ld + first, lh_least(end, a->len[h]) - first, a->scale);
-    }
+    FOR_EACH(n, (a->cols + JOINT_SLOTS - 1) / JOINT_SLOTS, a->heads * a->cols >= PARALLEL_FROM,
+             add_slots(a, n * JOINT_SLOTS));
     return LH_OK;
+}
+
+static void share_head(const lh_share_scores_args *a, int64_t h)
+{
+    float *y = a->y + h * a->ld;
+    for (int64_t s = 0; s < a->cols; s++) y[s] = (float)((double)a->sums[s] * a->factor);
 }
 
 static lh_status op_share_scores(lh_stream *stream, const lh_share_scores_args *a)
 {
     (void)stream;
-#pragma omp parallel for if (a->heads * a->cols >= PARALLEL_FROM)
-    for (int64_t h = 0; h < a->heads; h++) {
-        float *y = a->y + h * a->ld;
-        for (int64_t s = 0; s < a->cols; s++) y[s] = (float)((double)a->sums[s] * a->factor);
-    }
+    FOR_EACH(h, a->heads, a->heads * a->cols >= PARALLEL_FROM, share_head(a, h));
     return LH_OK;
 }

@@ -116,6 +116,22 @@ static void join_spans(const lh_slab *slab, int64_t n, int64_t r)
     }
 }
 
+/* By a team, or by one thread; own: bytes of each. */
+static void lse_team(const lh_slab *slab, char *memory, int64_t own)
+{
+    const lh_watch *w = &slab->watch;
+    const int64_t rows = slab->rows->rows, items = w->heads * slab->spans;
+    float *mine = (float *)(memory + omp_get_thread_num() * own);
+#pragma omp for
+    for (int64_t n = 0; n < w->heads * w->blocks; n++) watch_pack(w, n / w->blocks, n % w->blocks);
+    w->way->begin();
+#pragma omp for schedule(dynamic, steps_at_once(items))
+    for (int64_t n = 0; n < items; n++) lse_item(slab, n / slab->spans, n % slab->spans, mine);
+    w->way->end();
+#pragma omp for
+    for (int64_t n = 0; n < w->heads * rows; n++) join_spans(slab, n / rows, n % rows);
+}
+
 static lh_status run_slab(lh_stream *stream, lh_slab *slab)
 {
     lh_status st = LH_OK;
@@ -134,17 +150,11 @@ static lh_status run_slab(lh_stream *stream, lh_slab *slab)
     LH_TRY(lh_stream_scratch(stream, &memory, shared + parts + omp_get_max_threads() * own));
     watch_place(w, memory);
     slab->parts = (lh_lse_part *)(memory + shared);
-#pragma omp parallel if (w->heads * slab->spans > 1 && watch_work(w, longest) >= PARALLEL_FROM)
-    {
-        float *mine = (float *)(memory + shared + parts + omp_get_thread_num() * own);
-#pragma omp for
-        for (int64_t n = 0; n < w->heads * w->blocks; n++) watch_pack(w, n / w->blocks, n % w->blocks);
-        w->way->begin();
-#pragma omp for schedule(dynamic, steps_at_once(w->heads * slab->spans))
-        for (int64_t n = 0; n < w->heads * slab->spans; n++) lse_item(slab, n / slab->spans, n % slab->spans, mine);
-        w->way->end();
-#pragma omp for
-        for (int64_t n = 0; n < w->heads * o->rows; n++) join_spans(slab, n / o->rows, n % o->rows);
+    if (w->heads * slab->spans > 1 && watch_work(w, longest) >= PARALLEL_FROM) {
+#pragma omp parallel
+        lse_team(slab, memory + shared + parts, own);
+    } else {
+        lse_team(slab, memory + shared + parts, own);
     }
 done:
     return st;

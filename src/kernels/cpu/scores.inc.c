@@ -86,16 +86,17 @@ static void (*const finish_kinds[])(const lh_finish *) = {[LH_FINISH_PLAIN] = fi
                                                           [LH_FINISH_PER_VISIT] = finish_per_visit,
                                                           [LH_FINISH_DEVIATION] = finish_deviation};
 
+static void finish_block(const lh_finish_scores_args *a, int64_t row, int64_t first)
+{
+    int64_t end = lh_least(first + COLUMNS, a->kv->len[row / a->parts]);
+    finish_kinds[a->kind](&(lh_finish){.args = a, .row = row, .first = first, .end = end});
+}
+
 static lh_status op_finish_scores(lh_stream *stream, const lh_finish_scores_args *a)
 {
-    int64_t rows = a->kv->heads * a->parts;
+    int64_t rows = a->kv->heads * a->parts, blocks = (a->ld + COLUMNS - 1) / COLUMNS;
     (void)stream;
-#pragma omp parallel for collapse(2) if (rows * a->ld >= PARALLEL_FROM / 4)
-    for (int64_t r = 0; r < rows; r++) {
-        for (int64_t first = 0; first < a->ld; first += COLUMNS)
-            finish_kinds[a->kind](&(lh_finish){
-                .args = a, .row = r, .first = first, .end = lh_least(first + COLUMNS, a->kv->len[r / a->parts])});
-    }
+    FOR_EACH(n, rows * blocks, rows * a->ld >= PARALLEL_FROM / 4, finish_block(a, n / blocks, n % blocks * COLUMNS));
     return LH_OK;
 }
 
@@ -129,8 +130,7 @@ static void apply_prior_head(const lh_apply_prior_args *a, int64_t h)
 static lh_status op_apply_prior(lh_stream *stream, const lh_apply_prior_args *a)
 {
     (void)stream;
-#pragma omp parallel for if (a->heads * a->ld >= PARALLEL_FROM)
-    for (int64_t h = 0; h < a->heads; h++) apply_prior_head(a, h);
+    FOR_EACH(h, a->heads, a->heads * a->ld >= PARALLEL_FROM, apply_prior_head(a, h));
     return LH_OK;
 }
 
@@ -160,84 +160,6 @@ static lh_status op_group_reduce(lh_stream *stream, const lh_group_reduce_args *
         for (int64_t j = 0; j < a->cols; j += COLUMNS) group_reduce_block(a, h, j);
     }
     return LH_OK;
-}
-
-/* b[i] = max of b[i .. i + k - 1] for i < n: runs of 1, 2, 4, ..., then two
- * overlapping ones of the longest. */
-static void slide_max(float *b, int64_t n, int64_t k)
-{
-    int64_t run = 1;
-    for (; 2 * run <= k; run *= 2) {
-        for (int64_t i = 0; i + run < n + k - 1; i++) b[i] = b[i] > b[i + run] ? b[i] : b[i + run];
-    }
-    for (int64_t i = 0; i < n; i++) b[i] = b[i] > b[i + k - run] ? b[i] : b[i + k - run];
-}
-
-/* b[i] = sum of b[i .. i + k - 1] / divisor for i < n, every sum from its first term to its last, so that equal runs
- * have equal sums wherever they lie. */
-static void slide_mean(float *b, int64_t n, int64_t k, int64_t divisor)
-{
-    enum { PART = 512 };
-    const double share = 1.0 / (double)divisor;
-    for (int64_t first = 0; first < n; first += PART) {
-        int64_t count = n - first < PART ? n - first : PART;
-        double sums[PART] = {0};
-        for (int64_t m = 0; m < k; m++) {
-            for (int64_t i = 0; i < count; i++) sums[i] += b[first + i + m];
-        }
-        for (int64_t i = 0; i < count; i++) b[first + i] = (float)(sums[i] * share);
-    }
-}
-
-/* Entries on each side of the middle: a pool that is longer than the row reaches over all of it. */
-static int64_t pool_half(const lh_pool_args *a)
-{
-    return lh_least((a->k - 1) / 2, a->ld);
-}
-
-static void pool_row(const lh_pool_args *a, int64_t r, float *b)
-{
-    int64_t h = r / a->rows_per_head, len = a->len[h], half = pool_half(a), n = 0;
-    const uint8_t *state = a->state + h * a->ld;
-    float padding = a->kind == LH_POOL_MAX ? -INFINITY : 0.0f;
-    for (int64_t i = 0; i < half; i++) b[i] = padding;
-    for (int64_t s = 0; s < len; s++) {
-        if (state[s] == LH_ENTRY_COMPETES) b[half + n++] = a->x[r * a->ld + s];
-    }
-    for (int64_t i = 0; i < half; i++) b[half + n + i] = padding;
-    if (a->kind == LH_POOL_MAX)
-        slide_max(b, n, 2 * half + 1);
-    else
-        slide_mean(b, n, 2 * half + 1, a->k);
-    n = 0;
-    for (int64_t s = 0; s < len; s++) a->y[r * a->ld + s] = state[s] == LH_ENTRY_COMPETES ? b[n++] : 0.0f;
-}
-
-static void copy_competing(const lh_pool_args *a, int64_t r)
-{
-    int64_t h = r / a->rows_per_head;
-    const uint8_t *state = a->state + h * a->ld;
-    for (int64_t s = 0; s < a->len[h]; s++)
-        a->y[r * a->ld + s] = state[s] == LH_ENTRY_COMPETES ? a->x[r * a->ld + s] : 0.0f;
-}
-
-static lh_status op_pool(lh_stream *stream, const lh_pool_args *a)
-{
-    lh_status st = LH_OK;
-    float *work = NULL;
-    int64_t stride = a->ld + 2 * pool_half(a);
-    assert(a->kind == LH_POOL_NONE || a->k % 2 == 1);
-    if (a->kind != LH_POOL_NONE)
-        LH_TRY(lh_stream_scratch(stream, &work, omp_get_max_threads() * stride * (int64_t)sizeof *work));
-#pragma omp parallel for schedule(dynamic) if (a->rows * a->ld >= PARALLEL_FROM)
-    for (int64_t r = 0; r < a->rows; r++) {
-        if (a->kind == LH_POOL_NONE)
-            copy_competing(a, r);
-        else
-            pool_row(a, r, work + omp_get_thread_num() * stride);
-    }
-done:
-    return st;
 }
 
 static lh_status op_position_scores(lh_stream *stream, const lh_position_scores_args *a)

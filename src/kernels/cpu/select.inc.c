@@ -141,8 +141,8 @@ static lh_status op_select_top(lh_stream *stream, const lh_select_top_args *a)
     lh_status st = LH_OK;
     uint32_t *keys = NULL;
     LH_TRY(lh_stream_scratch(stream, &keys, omp_get_max_threads() * a->ld * (int64_t)sizeof *keys));
-#pragma omp parallel for schedule(dynamic) if (a->kv->heads * a->ld >= PARALLEL_FROM)
-    for (int64_t h = 0; h < a->kv->heads; h++) select_head(a, h, keys + omp_get_thread_num() * a->ld);
+    FOR_EACH(h, a->kv->heads, a->kv->heads * a->ld >= PARALLEL_FROM,
+             select_head(a, h, keys + omp_get_thread_num() * a->ld));
 done:
     return st;
 }

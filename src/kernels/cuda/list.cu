@@ -1,5 +1,5 @@
-/* A block has CHUNK slots of a head, a thread 16 that follow each other, one load. The first launch counts, the second
- * adds up what is before a chunk, at most 256 numbers for a million of slots, and writes. */
+/* In the order of slots: a block has CHUNK slots of a head, a thread 16 that follow each other, one load. The first
+ * launch counts, the second adds up what is before a chunk, at most 256 numbers for a million of slots, and writes. */
 #include "kernels/cuda/list.cuh"
 
 #include "kernels/cuda/entries.cuh"
@@ -48,6 +48,12 @@ static __device__ unsigned marks_of(const lh_list &a, int64_t h, int64_t s, int6
     return marks; /* behind the end there are zeros, which no kind marks */
 }
 
+static __device__ __forceinline__ int is_listed(const lh_list &a, int64_t h, int64_t s)
+{
+    uint8_t x = a.x[h * a.ld + s];
+    return a.kind == LH_LIST_COMPETING ? x == LH_ENTRY_COMPETES : x != 0;
+}
+
 static __global__ void count_chunks_kernel(lh_list a)
 {
     __shared__ int room[LH_WARP];
@@ -79,6 +85,70 @@ lh_status lh_list_slots(lh_stream *stream, const char *name, const lh_list *list
     lh_shape shape = {dim3((unsigned)lh_list_chunks(list->ld), (unsigned)list->heads), THREADS, 0};
     LH_TRY(lh_launch(stream, name, shape, count_chunks_kernel, *list));
     LH_TRY(lh_launch(stream, name, shape, write_chunks_kernel, *list));
+done:
+    return st;
+}
+
+/* ---- in the order of positions ---- */
+
+int64_t lh_order_words(int64_t seen)
+{
+    return (seen + 31) / 32;
+}
+
+int64_t lh_order_bytes(int64_t heads, int64_t words)
+{
+    return (heads * words * (int64_t)(sizeof(uint32_t) + sizeof(int32_t)) + 15) / 16 * 16;
+}
+
+void lh_order_place(lh_by_position *order, void *memory)
+{
+    order->bits = (uint32_t *)memory;
+    order->before = (int32_t *)(order->bits + order->kv.heads * order->words);
+}
+
+static __global__ void set_bits_kernel(lh_list a, lh_by_position o)
+{
+    int64_t h = blockIdx.y, len = a.len[h];
+    for (int64_t s = lh_grid_first(); s < len; s += lh_grid_step()) {
+        int64_t p = lh_position(o.kv, h, s);
+        if (is_listed(a, h, s)) atomicOr(&o.bits[h * o.words + p / 32], 1u << p % 32);
+    }
+}
+
+/* A block a head. */
+static __global__ void count_bits_kernel(lh_list a, lh_by_position o)
+{
+    __shared__ int room[LH_WARP];
+    int64_t h = blockIdx.x, first = h * o.words;
+    int earlier = 0, total;
+    for (int64_t w = 0; w < o.words; w += blockDim.x) {
+        int64_t i = w + threadIdx.x;
+        int here = lh_block_before(i < o.words ? __popc(o.bits[first + i]) : 0, room, &total);
+        if (i < o.words) o.before[first + i] = earlier + here;
+        earlier += total;
+    }
+    if (threadIdx.x == 0) a.count[h] = earlier;
+}
+
+static __global__ void write_by_bits_kernel(lh_list a, lh_by_position o)
+{
+    int64_t h = blockIdx.y, len = a.len[h];
+    for (int64_t s = lh_grid_first(); s < len; s += lh_grid_step()) {
+        int64_t p = lh_position(o.kv, h, s), w = h * o.words + p / 32;
+        if (is_listed(a, h, s)) a.slots[h * a.ld + o.before[w] + __popc(o.bits[w] & ((1u << p % 32) - 1))] = (int32_t)s;
+    }
+}
+
+lh_status lh_list_by_position(lh_stream *stream, const char *name, const lh_list *list, const lh_by_position *order)
+{
+    lh_status st = LH_OK;
+    lh_shape slots = lh_over_slots(list->heads, list->ld, THREADS, CHUNK);
+    lh_shape words = {dim3((unsigned)list->heads), 4 * THREADS, 0};
+    LH_TRY(lh_stream_zero(stream, order->bits, list->heads * order->words * (int64_t)sizeof *order->bits));
+    LH_TRY(lh_launch(stream, name, slots, set_bits_kernel, *list, *order));
+    LH_TRY(lh_launch(stream, name, words, count_bits_kernel, *list, *order));
+    LH_TRY(lh_launch(stream, name, slots, write_by_bits_kernel, *list, *order));
 done:
     return st;
 }

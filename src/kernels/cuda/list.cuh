@@ -1,4 +1,4 @@
-/* list.cuh - the slots of a head that a row of bytes marks, in the order of the slots. */
+/* list.cuh - the slots of a head that a row of bytes marks, in the order of the slots or of their positions. */
 #ifndef LH_KERNELS_CUDA_LIST_CUH
 #define LH_KERNELS_CUDA_LIST_CUH
 
@@ -24,5 +24,22 @@ void lh_list_place(lh_list *list, void *memory);
 
 /* Two launches, whatever the lengths are. Without heads or slots nothing is done. */
 lh_status lh_list_slots(lh_stream *stream, const char *name, const lh_list *list);
+
+/* What it takes to list slots by their positions, which are those of `kv`, differ, and are below 32 * words. */
+typedef struct lh_by_position {
+    lh_ragged kv;
+    int64_t words;   /* of a head */
+    uint32_t *bits;  /* [heads, words], work: a bit for each position that is marked */
+    int32_t *before; /* [heads, words], work: how many are in the words before */
+} lh_by_position;
+
+int64_t lh_order_words(int64_t seen);
+
+/* Bytes of bits and before together, a multiple of 16, and where they are in memory of that size. */
+int64_t lh_order_bytes(int64_t heads, int64_t words);
+void lh_order_place(lh_by_position *order, void *memory);
+
+/* Three launches. list->chunks is not used. */
+lh_status lh_list_by_position(lh_stream *stream, const char *name, const lh_list *list, const lh_by_position *order);
 
 #endif

@@ -1,5 +1,5 @@
-/* Pooling over what competes in a row, whatever lies between. The competing slots are listed first (list.cuh), once for
- * the rows of a head; then a block has PART of them, as places in that list, of one row.
+/* Pooling over what competes in a row, whatever lies between. The competing slots are listed first (list.cuh), by their
+ * positions and once for the rows of a head; then a block has PART of them, as places in that list, of one row.
  *
  * Near: a window of up to NEAR on either side is read number by number, from shared memory. Far: the row has aggregates
  * of blocks of BLOCK places; a window is the end of one block, whole blocks, and the beginning of another, which are
@@ -14,14 +14,15 @@ enum { THREADS = 256, PART = 4 * THREADS, NEAR = 128, BLOCK = THREADS };
 typedef struct lh_pooling {
     lh_pool_args args;
     lh_list list;
+    lh_by_position order; /* where positions are not the slots */
     int64_t half;
     double *aggregates; /* [rows, blocks] */
     int64_t blocks;     /* of ld places */
 } lh_pooling;
 
-static __global__ void pool_none_kernel(lh_pool_args a)
+static __global__ void pool_none_kernel(lh_pool_args a, const int64_t *lens)
 {
-    int64_t r = blockIdx.y, h = r / a.rows_per_head, len = a.len[h];
+    int64_t r = blockIdx.y, h = r / a.rows_per_head, len = lens[h];
     for (int64_t s = lh_grid_first(); s < len; s += lh_grid_step())
         a.y[r * a.ld + s] = a.state[h * a.ld + s] == LH_ENTRY_COMPETES ? a.x[r * a.ld + s] : 0.0f;
 }
@@ -137,7 +138,8 @@ static lh_status pool_rows(lh_stream *stream, const lh_pooling &p)
     lh_status st = LH_OK;
     lh_shape near = lh_over_slots(p.args.rows, p.args.ld, THREADS, PART);
     lh_shape far = {dim3((unsigned)p.blocks, (unsigned)p.args.rows), BLOCK, 0};
-    LH_TRY(lh_list_slots(stream, "pool", &p.list));
+    LH_TRY(p.order.kv.positions ? lh_list_by_position(stream, "pool", &p.list, &p.order)
+                                : lh_list_slots(stream, "pool", &p.list));
     LH_TRY(lh_stream_zero(stream, p.args.y, p.args.rows * p.args.ld * (int64_t)sizeof *p.args.y));
     if (p.half <= NEAR) {
         LH_TRY(lh_launch(stream, "pool", near, pool_near_kernel<KIND>, p));
@@ -156,19 +158,23 @@ lh_status lh_cuda_pool(lh_stream *stream, const lh_pool_args *a)
     lh_pooling p = {};
     if (a->rows == 0 || a->ld == 0) return LH_OK;
     if (a->kind == LH_POOL_NONE)
-        return lh_launch(stream, "pool", lh_over_slots(a->rows, a->ld, THREADS, PART), pool_none_kernel, *a);
+        return lh_launch(stream, "pool", lh_over_slots(a->rows, a->ld, THREADS, PART), pool_none_kernel, *a,
+                         (const int64_t *)a->kv->len);
     p.args = *a;
     p.half = (a->k - 1) / 2;
     p.blocks = (a->ld + BLOCK - 1) / BLOCK;
     p.list.x = a->state;
-    p.list.len = a->len;
+    p.list.len = a->kv->len;
     p.list.heads = a->rows / a->rows_per_head;
     p.list.ld = a->ld;
     p.list.kind = LH_LIST_COMPETING;
-    LH_TRY(lh_stream_scratch(stream, &memory,
-                             lh_list_bytes(p.list.heads, a->ld) + a->rows * p.blocks * (int64_t)sizeof(double)));
+    p.order.kv = *a->kv;
+    p.order.words = a->kv->positions ? lh_order_words(a->seen) : 0;
+    int64_t list = lh_list_bytes(p.list.heads, a->ld), order = lh_order_bytes(p.list.heads, p.order.words);
+    LH_TRY(lh_stream_scratch(stream, &memory, list + order + a->rows * p.blocks * (int64_t)sizeof(double)));
     lh_list_place(&p.list, memory);
-    p.aggregates = (double *)(memory + lh_list_bytes(p.list.heads, a->ld));
+    lh_order_place(&p.order, memory + list);
+    p.aggregates = (double *)(memory + list + order);
     LH_TRY(a->kind == LH_POOL_MAX ? pool_rows<LH_POOL_MAX>(stream, p) : pool_rows<LH_POOL_AVG>(stream, p));
 done:
     return st;
