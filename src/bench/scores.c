@@ -100,9 +100,10 @@ static lh_status run_shapes(lh_bench *b, const layer *l)
     RUN(random_scores, "", 8.0, .y = l->y, .kv = kv, .ld = ld, .draw = draw);
     RUN(gumbel_scores, "", 12.0, .y = l->y, .x = l->x, .kv = kv, .ld = ld, .temperature = 1.0f, .draw = draw);
     RUN(max_score, "", 5.0, .y = l->y, .scores = l->x, .state = l->compete, .len = kv->len, .heads = HEADS, .ld = ld);
-    RUN(add_heads, "", 5.0, .sums = l->sums, .scores = l->x, .len = kv->len, .heads = HEADS, .cols = ld, .ld = ld,
-        .scale = 1e9);
-    RUN(share_scores, "", 5.0, .y = l->y, .sums = l->sums, .heads = HEADS, .cols = ld, .ld = ld, .factor = 1e-9);
+    RUN(add_heads, "", 5.0, .sums = l->sums, .scores = l->x, .len = kv->len, .top = l->x, .heads = HEADS, .cols = ld,
+        .ld = ld, .all_heads = HEADS);
+    RUN(share_scores, "", 5.0, .y = l->y, .sums = l->sums, .heads = HEADS, .top = l->x, .cols = ld, .ld = ld,
+        .all_heads = HEADS);
     RUN(pool, "max 31", 9.0, .y = l->y, .x = l->x, .state = l->compete, .kv = kv, .rows = HEADS, .rows_per_head = 1,
         .ld = ld, .k = 31, .seen = ld, .kind = LH_POOL_MAX);
     RUN(pool, "avg 5", 9.0, .y = l->y, .x = l->x, .state = l->compete, .kv = kv, .rows = HEADS, .rows_per_head = 1,

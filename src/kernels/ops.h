@@ -10,6 +10,7 @@
 #ifndef LH_KERNELS_OPS_H
 #define LH_KERNELS_OPS_H
 
+#include <math.h>
 #include <stdint.h>
 
 #include "base/both.h"
@@ -403,22 +404,29 @@ typedef struct lh_max_score_args {
     int64_t heads, ld;
 } lh_max_score_args;
 
-/* sums[s] = sum over heads of llrint(scores[h,s] * scale), in double; slots at len[h] and behind add 0, NaN adds 0.
- * Whole numbers, so that ranks may add them in any order. sums: [cols]. */
+/* What joins the scores of `heads` heads that are at most `top`: as many bits as the sum of all of them has room for.
+ */
+static LH_BOTH inline double lh_joint_scale(float top, int64_t heads)
+{
+    return ldexp(1.0, 60 - ilogb(top > 0.0f ? (double)top : 1.0) - ilogb((double)heads) - 2);
+}
+
+/* sums[s] = sum over heads of llrint(scores[h,s] * lh_joint_scale(*top, all_heads)), in double; slots at len[h] and
+ * behind add 0, NaN adds 0. Whole numbers, so that ranks may add them in any order. sums: [cols]. */
 typedef struct lh_add_heads_args {
     int64_t *sums;
     const float *scores;
     const int64_t *len;
-    int64_t heads, cols, ld;
-    double scale;
+    const float *top;
+    int64_t heads, cols, ld, all_heads;
 } lh_add_heads_args;
 
-/* y[h,s] = (float)(sums[s] * factor) for every head. */
+/* y[h,s] = (float)(sums[s] * factor) for every head, with factor = 1 / lh_joint_scale(*top, all_heads) / all_heads. */
 typedef struct lh_share_scores_args {
     float *y;
     const int64_t *sums;
-    int64_t heads, cols, ld;
-    double factor;
+    const float *top;
+    int64_t heads, cols, ld, all_heads;
 } lh_share_scores_args;
 
 /* y[h,s] = position of the entry in slot s of head h, as float. y: [heads, ld]. */

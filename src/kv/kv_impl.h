@@ -174,7 +174,7 @@ typedef enum lh_work_part {
     LH_WORK_WANTED,  /* [kv_count, ld] bytes: which norms are made */
     LH_WORK_MOMENTS, /* [query heads, head_dim, head_dim] f64: of the columns of every query head, like the norms */
     LH_WORK_FORMS,   /* [kv_count, head_dim, head_dim] f32: their means */
-    LH_WORK_JOINT,   /* [ld] int64 */
+    LH_WORK_JOINT,   /* [ld] int64: sums over heads; and an f32: the largest score */
     LH_WORK_STATE,   /* [kv_count, ld] lh_entry_state */
     LH_WORK_COUNTS,  /* [3, kv_count] int64: to select; above and at the threshold */
     LH_WORK_BINS,    /* [2048] int64 */

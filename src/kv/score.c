@@ -1,5 +1,4 @@
 /* Scores of the entries: made by the policy's source, shaped, and weighed for the second stage of a selection. */
-#include <math.h>
 #include <string.h>
 
 #include "kv/kv_impl.h"
@@ -194,38 +193,36 @@ lh_status lh_kv_join_scores(lh_kv *kv, const lh_eviction *e, lh_status *local, f
     const lh_heads *h = &kv->shape.heads;
     const lh_ops *ops = kv->place.ops;
     int64_t ld = kv->work.ld, *sums = kv->work.at[LH_WORK_JOINT];
-    float top = 0, *device = (float *)(void *)sums;
+    float *top = (float *)(void *)(sums + ld);
     if (*local == LH_OK)
-        *local = ops->max_score(kv->place.stream, &(lh_max_score_args){.y = device,
+        *local = ops->max_score(kv->place.stream, &(lh_max_score_args){.y = top,
                                                                        .scores = scores,
                                                                        .state = kv->work.at[LH_WORK_STATE],
                                                                        .len = e->pool->view.len,
                                                                        .heads = h->kv_count,
                                                                        .ld = ld});
-    if (*local == LH_OK) *local = lh_stream_copy(kv->place.stream, &top, device, sizeof top, LH_COPY_TO_HOST);
-    if (*local == LH_OK) *local = lh_stream_sync(kv->place.stream);
-    LH_TRY(lh_comm_allreduce(kv->place.comm, &top, 1, LH_F32, LH_MAX));
-    /* as many bits as the sum of all heads has room for; whole numbers are the same whoever adds them first */
-    double scale = ldexp(1.0, 60 - ilogb(top > 0 ? top : 1.0f) - ilogb((double)h->kv_heads) - 2);
+    if (*local == LH_OK) *local = lh_comm_flush(kv->place.device_comm);
+    LH_TRY(lh_comm_allreduce(kv->place.device_comm, top, 1, LH_F32, LH_MAX));
     int64_t skip = h->counted_first - h->kv_first;
     if (*local == LH_OK)
         *local = ops->add_heads(kv->place.stream, &(lh_add_heads_args){.sums = sums,
                                                                        .scores = scores + skip * ld,
                                                                        .len = e->pool->view.len + skip,
+                                                                       .top = top,
                                                                        .heads = h->counted_count,
                                                                        .cols = e->cols,
                                                                        .ld = ld,
-                                                                       .scale = scale});
+                                                                       .all_heads = h->kv_heads});
     if (*local == LH_OK) *local = lh_comm_flush(kv->place.device_comm);
     LH_TRY(lh_comm_allreduce(kv->place.device_comm, sums, e->cols, LH_I64, LH_SUM));
     if (*local == LH_OK)
-        *local =
-            ops->share_scores(kv->place.stream, &(lh_share_scores_args){.y = scores,
-                                                                        .sums = sums,
-                                                                        .heads = h->kv_count,
-                                                                        .cols = e->cols,
-                                                                        .ld = ld,
-                                                                        .factor = 1.0 / scale / (double)h->kv_heads});
+        *local = ops->share_scores(kv->place.stream, &(lh_share_scores_args){.y = scores,
+                                                                             .sums = sums,
+                                                                             .top = top,
+                                                                             .heads = h->kv_count,
+                                                                             .cols = e->cols,
+                                                                             .ld = ld,
+                                                                             .all_heads = h->kv_heads});
 done:
     return st;
 }

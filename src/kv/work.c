@@ -116,7 +116,7 @@ int64_t lh_work_size(lh_work *work, const lh_kv_shape *shape, const lh_policy_pl
         bytes[LH_WORK_RAW] = lh_kv_parts(shape, fixed) * row;
         if (fixed->pool_kind != LH_POOL_NONE) bytes[LH_WORK_SHAPED] = lh_kv_parts(shape, fixed) * row;
         if (fixed->select != LH_SELECT_TOPK || fixed->source == LH_SCORE_EXPECTED) bytes[LH_WORK_SECOND] = row;
-        if (fixed->joint) bytes[LH_WORK_JOINT] = need->ld * i64;
+        if (fixed->joint) bytes[LH_WORK_JOINT] = (need->ld + 1) * i64;
         if (fixed->heads == LH_HEADS_ADAPTIVE) bytes[LH_WORK_BINS] = LH_SUMMARY_BINS * i64;
     }
     if (attends) size_attention(work, shape, fixed, need);

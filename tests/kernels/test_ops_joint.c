@@ -56,6 +56,17 @@ START_TEST(test_max_score_is_the_largest_size_that_competes)
 }
 END_TEST
 
+/* The largest power of two with which scores below the next power of two above `top` add up to less than 2^60. */
+static double scale_by_hand(float top, int64_t count)
+{
+    double power = 1.0, scale = 0x1p58;
+    if (top <= 0.0f) top = 1.0f;
+    while (power > top) power /= 2, scale *= 2;
+    while (power * 2 <= top) power *= 2, scale /= 2;
+    for (; count > 1; count /= 2) scale /= 2;
+    return scale;
+}
+
 /* Heads on two ranks have the sums that they have on one: whole numbers. */
 START_TEST(test_sums_of_heads_are_whole_numbers_that_ranks_may_add_in_any_order)
 {
@@ -68,18 +79,22 @@ START_TEST(test_sums_of_heads_are_whole_numbers_that_ranks_may_add_in_any_order)
             heads_make(&m, &l, n);
             int64_t cols = n % 5 ? l.ld : l.ld - 3, split = n % (l.count + 1);
             int64_t *want = lot_new(&m, cols * 8), *got = lot_new(&m, 2 * cols * 8), *sums = rig_new(&g, 2 * cols * 8);
-            double scale = n % 4 == 1 ? 1e-14 : n % 2 ? 0x1p40 : 12345.6;
+            const float tops[] = {0.0f, 1e30f, 1e-5f, 7.5f};
+            float top = tops[n % 4];
+            int64_t all_heads = l.count + 1 + n % 3;
+            double scale = scale_by_hand(top, all_heads);
             const float *scores = rig_put(&g, l.scores, l.count * l.ld * 4);
             const int64_t *len = rig_put(&g, l.len, l.count * 8);
+            const float *top_on = rig_put(&g, &top, 4);
             omp_set_num_threads(1 + n % 4);
             for (int64_t i = 0; i < l.count * l.ld; i++) {
                 if (i % l.ld >= l.len[i / l.ld] || i % l.ld >= cols || isnan(l.scores[i])) continue;
                 want[i % l.ld] += llrint((double)l.scores[i] * scale);
             }
-            RUN(&g, add_heads, .sums = sums, .scores = scores, .len = len, .heads = split, .cols = cols, .ld = l.ld,
-                .scale = scale);
-            RUN(&g, add_heads, .sums = sums + cols, .scores = scores + split * l.ld, .len = len + split,
-                .heads = l.count - split, .cols = cols, .ld = l.ld, .scale = scale);
+            RUN(&g, add_heads, .sums = sums, .scores = scores, .len = len, .top = top_on, .heads = split, .cols = cols,
+                .ld = l.ld, .all_heads = all_heads);
+            RUN(&g, add_heads, .sums = sums + cols, .scores = scores + split * l.ld, .len = len + split, .top = top_on,
+                .heads = l.count - split, .cols = cols, .ld = l.ld, .all_heads = all_heads);
             rig_get(&g, got, sums, 2 * cols * 8);
             for (int64_t s = 0; s < cols; s++) got[s] += got[cols + s];
             check_same(got, want, cols * 8, "add_heads, case %d, %s", n, g.ops->name);
@@ -100,10 +115,12 @@ START_TEST(test_shared_scores_are_one_row_for_all_heads)
             lot m = {0};
             int64_t count = n % 10, cols = n % 3 ? n : 7001, ld = cols + n % 4, *sums = lot_new(&m, cols * 8);
             for (int64_t s = 0; s < cols; s++) sums[s] = draw(84, (uint64_t)(n + 7 * s), INT64_MAX) >> n;
-            double factor = 0x1p-40 / (double)(n + 1);
+            float top = ldexpf(1.5f, n % 9 ? n % 30 - 20 : -140);
+            int64_t all_heads = count + 1 + n % 2;
+            double factor = 1.0 / scale_by_hand(top, all_heads) / (double)all_heads;
             float *y = rig_new(&g, count * ld * 4), *got = lot_new(&m, count * ld * 4);
-            RUN(&g, share_scores, .y = y, .sums = rig_put(&g, sums, cols * 8), .heads = count, .cols = cols, .ld = ld,
-                .factor = factor);
+            RUN(&g, share_scores, .y = y, .sums = rig_put(&g, sums, cols * 8), .top = rig_put(&g, &top, 4),
+                .heads = count, .cols = cols, .ld = ld, .all_heads = all_heads);
             rig_get(&g, got, y, count * ld * 4);
             for (int64_t i = 0; i < count * ld; i++) {
                 if (i % ld < cols) ck_assert(got[i] == (float)((double)sums[i % ld] * factor));

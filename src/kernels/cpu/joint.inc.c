@@ -25,31 +25,33 @@ static void add_whole(int64_t *sums, const float *scores, int64_t n, double scal
     }
 }
 
-static void add_slots(const lh_add_heads_args *a, int64_t first)
+static void add_slots(const lh_add_heads_args *a, int64_t first, double scale)
 {
     int64_t end = lh_least(first + JOINT_SLOTS, a->cols);
     memset(a->sums + first, 0, (size_t)(end - first) * sizeof *a->sums);
     for (int64_t h = 0; h < a->heads; h++)
-        add_whole(a->sums + first, a->scores + h * a->ld + first, lh_least(end, a->len[h]) - first, a->scale);
+        add_whole(a->sums + first, a->scores + h * a->ld + first, lh_least(end, a->len[h]) - first, scale);
 }
 
 static lh_status op_add_heads(lh_stream *stream, const lh_add_heads_args *a)
 {
+    double scale = lh_joint_scale(*a->top, a->all_heads);
     (void)stream;
     FOR_EACH(n, (a->cols + JOINT_SLOTS - 1) / JOINT_SLOTS, a->heads * a->cols >= PARALLEL_FROM,
-             add_slots(a, n * JOINT_SLOTS));
+             add_slots(a, n * JOINT_SLOTS, scale));
     return LH_OK;
 }
 
-static void share_head(const lh_share_scores_args *a, int64_t h)
+static void share_head(const lh_share_scores_args *a, int64_t h, double factor)
 {
     float *y = a->y + h * a->ld;
-    for (int64_t s = 0; s < a->cols; s++) y[s] = (float)((double)a->sums[s] * a->factor);
+    for (int64_t s = 0; s < a->cols; s++) y[s] = (float)((double)a->sums[s] * factor);
 }
 
 static lh_status op_share_scores(lh_stream *stream, const lh_share_scores_args *a)
 {
+    double factor = 1.0 / lh_joint_scale(*a->top, a->all_heads) / (double)a->all_heads;
     (void)stream;
-    FOR_EACH(h, a->heads, a->heads * a->cols >= PARALLEL_FROM, share_head(a, h));
+    FOR_EACH(h, a->heads, a->heads * a->cols >= PARALLEL_FROM, share_head(a, h, factor));
     return LH_OK;
 }

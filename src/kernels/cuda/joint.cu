@@ -29,10 +29,11 @@ done:
 /* A thread per column takes the heads in order. */
 static __global__ void add_heads_kernel(lh_add_heads_args a)
 {
+    double scale = lh_joint_scale(*a.top, a.all_heads);
     for (int64_t s = lh_grid_first(); s < a.cols; s += lh_grid_step()) {
         int64_t sum = 0;
         for (int64_t h = 0; h < a.heads; h++) {
-            double x = s < a.len[h] ? (double)a.scores[h * a.ld + s] * a.scale : 0.0;
+            double x = s < a.len[h] ? (double)a.scores[h * a.ld + s] * scale : 0.0;
             sum += x == x ? (int64_t)llrint(x) : 0;
         }
         a.sums[s] = sum;
@@ -48,8 +49,9 @@ lh_status lh_cuda_add_heads(lh_stream *stream, const lh_add_heads_args *a)
 static __global__ void share_scores_kernel(lh_share_scores_args a)
 {
     int64_t h = blockIdx.y;
+    double factor = 1.0 / lh_joint_scale(*a.top, a.all_heads) / (double)a.all_heads;
     for (int64_t s = lh_grid_first(); s < a.cols; s += lh_grid_step())
-        a.y[h * a.ld + s] = (float)((double)a.sums[s] * a.factor);
+        a.y[h * a.ld + s] = (float)((double)a.sums[s] * factor);
 }
 
 lh_status lh_cuda_share_scores(lh_stream *stream, const lh_share_scores_args *a)

@@ -18,12 +18,13 @@ lh_status lh_ref_max_score(lh_stream *stream, const lh_max_score_args *a)
 
 lh_status lh_ref_add_heads(lh_stream *stream, const lh_add_heads_args *a)
 {
+    double scale = lh_joint_scale(*a->top, a->all_heads);
     (void)stream;
     for (int64_t s = 0; s < a->cols; s++) {
         a->sums[s] = 0;
         for (int64_t h = 0; h < a->heads; h++) {
             if (s >= a->len[h]) continue;
-            double x = a->scores[h * a->ld + s] * a->scale;
+            double x = a->scores[h * a->ld + s] * scale;
             a->sums[s] += isnan(x) ? 0 : llrint(x);
         }
     }
@@ -32,9 +33,10 @@ lh_status lh_ref_add_heads(lh_stream *stream, const lh_add_heads_args *a)
 
 lh_status lh_ref_share_scores(lh_stream *stream, const lh_share_scores_args *a)
 {
+    double factor = 1.0 / lh_joint_scale(*a->top, a->all_heads) / (double)a->all_heads;
     (void)stream;
     for (int64_t h = 0; h < a->heads; h++) {
-        for (int64_t s = 0; s < a->cols; s++) a->y[h * a->ld + s] = (float)((double)a->sums[s] * a->factor);
+        for (int64_t s = 0; s < a->cols; s++) a->y[h * a->ld + s] = (float)((double)a->sums[s] * factor);
     }
     return LH_OK;
 }
