@@ -15,6 +15,7 @@
 
 #include "base/both.h"
 #include "base/dtype.h"
+#include "base/fraction.h"
 #include "base/status.h"
 #include "device/device.h"
 #include "kernels/ragged.h"
@@ -455,27 +456,94 @@ static LH_BOTH inline uint32_t lh_score_key(float x)
     return u & 0x80000000u ? ~u : u | 0x80000000u;
 }
 
-/* bins[b] = number of competing entries whose key has `prefix` in its upper `prefix_bits` bits and b in the next `bits`
- * bits; all heads together. bins: [2^bits], overwritten. */
+/* ---- the best of many heads ----
+ * A search for the best competing entries of many heads, which may lie on several ranks and in several layers, all in
+ * device memory: three rounds of 11, 11 and 10 bits. In each of them every rank makes the histograms of its heads and
+ * adds them up (add_bins), the ranks add their sums, and each of them finds the bin in which the last of the best lies
+ * (narrow). Then the ranks tell each other their heads' tallies, and share_out says what every head of all ranks keeps.
+ * The heads of a layer are a sheet: arrays [heads, sheets] have the sheets of a head side by side. Of all heads of all
+ * ranks together less than 2^31 entries compete. */
+
+/* What a search knows after a round. */
+typedef struct lh_search {
+    int64_t want;    /* of the best, how many have this prefix */
+    uint32_t prefix; /* the upper bits of the key of the last of them */
+} lh_search;
+
+/* What is known of a head: how many of its entries compete, and how many of them are above the prefix and at it. */
+typedef struct lh_tally {
+    int32_t competing, above, at;
+} lh_tally;
+
+/* What the heads of a sheet have whatever their scores are. floor: their best so many entries, which do not compete
+ * with those of other heads. sure: so many more than their share of the best. */
+typedef struct lh_grant {
+    int64_t floor, sure;
+} lh_grant;
+
+/* bins[h,b] = number of competing entries of head h whose key has search->prefix in its upper `prefix_bits` bits and b
+ * in the next `bits` bits. bins: [heads, 2^bits], of head h from h * bins_ld on, overwritten. */
 typedef struct lh_histogram_args {
-    int64_t *bins;
-    const float *scores;  /* [heads, ld] */
-    const uint8_t *state; /* [heads, ld] */
-    const int64_t *len;   /* [heads] */
-    int64_t heads, ld;
-    uint32_t prefix;
+    int32_t *bins;
+    const float *scores;     /* [heads, ld] */
+    const uint8_t *state;    /* [heads, ld] */
+    const int64_t *len;      /* [heads] */
+    const lh_search *search; /* NULL: no prefix, prefix_bits is 0 */
+    int64_t heads, ld, bins_ld;
     int prefix_bits, bits;
 } lh_histogram_args;
 
-/* above[h], at[h]: competing entries of head h with key > threshold and key == threshold. */
-typedef struct lh_count_at_args {
-    int64_t *above, *at; /* [heads] */
-    const float *scores;
-    const uint8_t *state;
-    const int64_t *len;
-    int64_t heads, ld;
-    uint32_t threshold;
-} lh_count_at_args;
+/* sums[b] = sum over heads and sheets of bins[h,s,b], but each leaves out its best floor - tallies[h,s].above entries
+ * (none where that is less than 0); sums[2^bits] = how many were left out. sums: [2^bits + 1]. */
+typedef struct lh_add_bins_args {
+    int32_t *sums;
+    const int32_t *bins;     /* [heads, sheets, 2^bits] */
+    const lh_tally *tallies; /* [heads, sheets]; NULL in the first round: nothing is above */
+    const lh_grant *grants;  /* [sheets], NULL: `grant` for all */
+    lh_grant grant;
+    int64_t heads, sheets;
+    int bits;
+} lh_add_bins_args;
+
+/* With sums of all ranks: the bin, from the last one down, in which the from->want best are complete (0 where there are
+ * fewer). It goes to the end of to->prefix, and to->want is from->want without what is above it. In the first round,
+ * `from` NULL, the wanted ones are those that are not left out of the `most` best, or of all entries where there are
+ * fewer. tallies[h,s]: above += what is above the bin, at = what is in it; competing is set in the first round. `from`
+ * and `to` are not the same. */
+typedef struct lh_narrow_args {
+    lh_search *to;
+    const lh_search *from;
+    lh_tally *tallies;   /* [heads, sheets] */
+    const int32_t *bins; /* [heads, sheets, 2^bits] */
+    const int32_t *sums; /* [2^bits + 1] */
+    int64_t heads, sheets, most;
+    int bits;
+} lh_narrow_args;
+
+/* What heads keep of their competing entries, with what narrow has found in the last round. Chosen are those above the
+ * prefix, and of those at it search->want, the first ones by sheet and then by head; but those that are a head's
+ * already are no choice: g = min(floor, competing) of the best. counts = min(g + floor(chosen * share) + sure,
+ * competing). While these sum to less than `most` (and than all entries), one more goes to the head that has not all of
+ * its entries and for which g + chosen * share + sure - counts is largest, ties by sheet and then by head. With a share
+ * of 1 - alpha and alpha * base to be sure of: AdaKV's safeguard (arXiv 2407.11550, algorithm 1), in whole numbers. */
+typedef struct lh_share_out_args {
+    int64_t *counts;         /* [heads, sheets] */
+    const lh_tally *tallies; /* [heads, sheets] */
+    const lh_search *search;
+    const lh_grant *grants; /* [sheets], NULL: `grant` for all */
+    lh_grant grant;
+    lh_fraction share; /* at most 1 */
+    int64_t heads, sheets, most;
+} lh_share_out_args;
+
+/* first[h] = lh_stage_of(stage, counts[h]), rest[h] = counts[h] - first[h], more[h] = rest[h] + rest[h] / 4: what two
+ * stages of a selection take, and for how many of the second scores are made certain (want_norms). */
+typedef struct lh_split_counts_args {
+    int64_t *first, *rest, *more; /* [heads] */
+    const int64_t *counts;
+    lh_stage stage;
+    int64_t heads;
+} lh_split_counts_args;
 
 /* In each head the counts[h] best competing entries become KEEP, the other competing ones `others` (DROP, or COMPETES
  * for another stage), and what does not compete stays what it is; order: lh_score_key of the score descending, position

@@ -137,7 +137,12 @@ static int measure(lh_kv *kv, lh_eviction *e, const int64_t *lens, int64_t heads
     e->scored = e->ranked && kv->fixed.source != LH_SCORE_POSITION;
     e->again = e->ranked && kv->fixed.source == LH_SCORE_ATTENTION && !kv->fixed.running;
     if (kv->fixed.heads == LH_HEADS_UNIFORM) e->enough = budget;
-    return kv->fixed.heads != LH_HEADS_UNIFORM ? held > heads * budget : e->cols > budget;
+    switch (kv->fixed.heads) {
+    /* only the device knows how long heads are; where nothing has to go, nothing goes */
+    case LH_HEADS_ADAPTIVE: return e->seen - e->visible_from > budget;
+    case LH_HEADS_PROFILE: return held > heads * budget;
+    default: return e->cols > budget;
+    }
 }
 
 /* What is exchanged needs work space on all ranks. Collective. */
@@ -154,18 +159,21 @@ lh_status lh_kv_evict_layer(lh_kv *kv, lh_eviction *e, lh_status *local)
     const int64_t *lens = e->pool->len;
     int64_t heads = h->kv_count;
     int apart = kv->fixed.heads != LH_HEADS_UNIFORM; /* heads have budgets of their own */
-    int together = (kv->fixed.source == LH_SCORE_ATTENTION && h->split) || kv->fixed.joint || apart;
-    int alike = !apart && !lh_kv_slides(&kv->shape, e->layer); /* all heads hold as many entries */
+    int columns = (kv->fixed.source == LH_SCORE_ATTENTION && h->split) || kv->fixed.joint; /* are exchanged */
+    int together = columns || apart;
+    /* all heads hold as many entries, or nobody asks how many: adaptive heads are counted on the device */
+    int alike = apart ? kv->fixed.heads == LH_HEADS_ADAPTIVE && !columns : !lh_kv_slides(&kv->shape, e->layer);
     if (together && alike) LH_TRY(make_work_everywhere(kv, 0, local));
     if (together && !alike) {
-        if (apart && *local == LH_OK) *local = lh_pool_pull_len(e->pool, kv->place.stream);
+        if (kv->fixed.heads == LH_HEADS_PROFILE && *local == LH_OK)
+            *local = lh_pool_pull_len(e->pool, kv->place.stream);
         LH_TRY(lh_kv_gather_lens(kv, lens + h->counted_first - h->kv_first, kv->traffic.offsets));
         lens = kv->traffic.offsets;
         heads = h->kv_heads;
     }
     if (!measure(kv, e, lens, heads)) goto done;
     if (together && !alike) LH_TRY(make_work_everywhere(kv, e->cols, local));
-    LH_TRY(lh_kv_choose(kv, e, local, kv->traffic.kept));
+    LH_TRY(lh_kv_choose(kv, e, local, NULL));
     if (*local == LH_OK) *local = compact(kv, e);
 done:
     return st;

@@ -19,24 +19,13 @@ lh_device *lh_kv_device(const lh_kv *kv)
 lh_status lh_traffic_init(lh_traffic *t, const lh_heads *h)
 {
     lh_status st = LH_OK;
-    int64_t bins = LH_SUMMARY_BINS;
-    if (2 * h->kv_heads > bins)
-        LH_FAIL(LH_EUSAGE, "a model with %lld KV heads cannot be cached: at most %lld are", (long long)h->kv_heads,
-                (long long)bins / 2);
-    LH_TRY(lh_calloc(&t->bytes, 2 * h->ranks + 6 * h->kv_heads + 1 + 3 * h->kv_count + bins, sizeof *t->bytes));
+    LH_TRY(lh_calloc(&t->bytes, 2 * h->ranks + 3 * h->kv_heads + 1 + 2 * h->kv_count, sizeof *t->bytes));
     t->at = t->bytes + h->ranks;
-    t->floors = t->at + h->ranks;
-    t->counts = t->floors + h->kv_heads;
-    t->ties = t->counts + h->kv_heads;
-    t->room = t->ties + h->kv_heads;
+    t->room = t->at + h->ranks;
     t->share = t->room + h->kv_heads;
     t->offsets = t->share + h->kv_heads;
     t->kept = t->offsets + h->kv_heads + 1;
     t->above = t->kept + h->kv_count;
-    t->reach = t->above + h->kv_count;
-    t->bins = t->reach + h->kv_count;
-    LH_TRY(lh_calloc(&t->mine, (1 + h->ranks) * bins, sizeof *t->mine));
-    t->all = t->mine + bins;
 done:
     return st;
 }
@@ -44,7 +33,6 @@ done:
 void lh_traffic_clear(lh_traffic *t)
 {
     lh_free(t->bytes);
-    lh_free(t->mine);
     *t = (lh_traffic){0};
 }
 

@@ -176,14 +176,19 @@ typedef enum lh_work_part {
     LH_WORK_FORMS,   /* [kv_count, head_dim, head_dim] f32: their means */
     LH_WORK_JOINT,   /* [ld] int64: sums over heads; and an f32: the largest score */
     LH_WORK_STATE,   /* [kv_count, ld] lh_entry_state */
-    LH_WORK_COUNTS,  /* [3, kv_count] int64: to select; above and at the threshold */
-    LH_WORK_BINS,    /* [2048] int64 */
+    LH_WORK_COUNTS,  /* [4, kv_count] int64: to select; of both stages (split_counts) */
+    LH_WORK_BINS,    /* [counted heads, sheets, 2048] int32 */
+    LH_WORK_SUMS,    /* [2048 + 1] int32 */
+    LH_WORK_SEARCH,  /* [LH_SHARE_ROUNDS] lh_search */
+    LH_WORK_TALLIES, /* [kv_heads of the model, sheets] lh_tally */
+    LH_WORK_GRANTS,  /* [sheets] lh_grant, where layers compete */
+    LH_WORK_BUDGETS, /* [kv_heads of the model, sheets] int64: competing entries that stay */
     LH_WORK_LOGITS,  /* [kv_count x group, ld] f32: of the row that a step of decoding adds */
     LH_WORK_PIECES,  /* columns that the ranks observed of shared KV heads */
     LH_WORK_PARTS
 } lh_work_part;
 
-enum { LH_SUMMARY_BINS = 2048 }; /* of the largest round: 11 bits */
+enum { LH_SUMMARY_BINS = 2048, LH_SHARE_ROUNDS = 3 }; /* of the largest round: 11 bits */
 
 typedef struct lh_work {
     void *at[LH_WORK_PARTS];
@@ -254,12 +259,10 @@ typedef struct lh_kv_clock { /* what time has done: comes back with a mark */
 
 /* Small host arrays of collectives, made once: an allocation in the middle of one could fail on one rank alone. */
 typedef struct lh_traffic {
-    int64_t *bytes, *at;                            /* [ranks] */
-    int64_t *floors, *counts, *ties, *room, *share; /* [kv_heads of the model] */
-    int64_t *offsets;                               /* [kv_heads + 1] */
-    int64_t *kept, *above, *reach;                  /* [kv_count] */
-    int64_t *bins;                                  /* [LH_SUMMARY_BINS] */
-    uint32_t *mine, *all;                           /* [LH_SUMMARY_BINS], [ranks, LH_SUMMARY_BINS] */
+    int64_t *bytes, *at;   /* [ranks] */
+    int64_t *room, *share; /* [kv_heads of the model] */
+    int64_t *offsets;      /* [kv_heads + 1] */
+    int64_t *kept, *above; /* [kv_count] */
 } lh_traffic;
 
 lh_status lh_traffic_init(lh_traffic *traffic, const lh_heads *heads);
@@ -351,7 +354,7 @@ typedef struct lh_eviction {
     int ranked;          /* entries compete and not all of them stay */
     int scored;          /* they are ranked by more than their position */
     int again;           /* rows come from the ring, while decoding */
-    const int64_t *room; /* [kv_heads of the model] entries that compete; where heads differ */
+    const int64_t *room; /* [kv_heads of the model] entries that compete; with a profile, and where layers compete */
 } lh_eviction;
 
 /* ---- rotation ---- */
@@ -466,9 +469,15 @@ lh_status lh_kv_expect(lh_kv *kv, const lh_eviction *e, lh_status *local);
  * norms of their values, and what their projected norms are at most. */
 lh_status lh_kv_make_norms(lh_kv *kv, const lh_eviction *e, lh_status *local);
 
-/* Collective where groups are split. `scores` times norms into LH_WORK_SECOND: a selection of counts[g] of the
+/* How many the second stage takes of each head, and a quarter more: device, [kv_count]. */
+typedef struct lh_second_counts {
+    const int64_t *rest, *more;
+} lh_second_counts;
+
+/* Collective where groups are split. `scores` times norms into LH_WORK_SECOND: a selection of counts->rest[g] of the
  * competing entries of each head by them is exact. What it cannot turn on has a bound in place of a norm. */
-lh_status lh_kv_weigh(lh_kv *kv, const lh_eviction *e, const float *scores, const int64_t *counts, lh_status *local);
+lh_status lh_kv_weigh(lh_kv *kv, const lh_eviction *e, const float *scores, const lh_second_counts *counts,
+                      lh_status *local);
 
 /* ---- scores (score.c) ---- */
 
@@ -489,7 +498,11 @@ lh_status lh_kv_join_scores(lh_kv *kv, const lh_eviction *e, lh_status *local, f
 /* Classify the entries into the work's states. */
 lh_status lh_kv_classify(lh_kv *kv, const lh_eviction *e);
 
-/* counts[h] competing entries of each head stay, the best by `scores`; what becomes of the others: `others`. */
+/* Counts of this rank's heads into LH_WORK_COUNTS. */
+lh_status lh_kv_put_counts(lh_kv *kv, const int64_t *counts);
+
+/* counts[h] (device) competing entries of each head stay, the best by `scores`; what becomes of the others: `others`.
+ */
 lh_status lh_kv_mark_best(lh_kv *kv, const lh_eviction *e, const float *scores, const int64_t *counts,
                           lh_entry_state others);
 
@@ -498,8 +511,8 @@ lh_status lh_kv_mark_best(lh_kv *kv, const lh_eviction *e, const float *scores, 
 lh_status lh_kv_compact_out(lh_kv *kv, const lh_eviction *e, int64_t *counts);
 
 /* Collective where attention ranks or heads differ or are joined. Classify, score, and mark in the states what stays;
- * counts[h]: competing entries of this rank's head h that stay, as far as there are so many. A failure of this rank
- * alone goes to *local, and the rank goes on taking part. */
+ * counts[h]: competing entries of this rank's head h that stay, as far as there are so many; NULL: nobody has to know
+ * on the host. A failure of this rank alone goes to *local, and the rank goes on taking part. */
 lh_status lh_kv_choose(lh_kv *kv, const lh_eviction *e, lh_status *local, int64_t *counts);
 
 /* Rings: none where decoding does not observe. */
@@ -510,21 +523,23 @@ lh_status lh_kv_ring_record(lh_kv *kv, int64_t layer, const lh_kv_rows *rows);
 /* The ring's rows in the order of their positions (lh_policy_row_at) into this rank's block of kv->rows. */
 lh_status lh_kv_ring_unroll(lh_kv *kv, const lh_eviction *e);
 
-/* The best competing entries of all heads of all ranks, over one layer or several. */
+/* Collective. What every head of the model keeps of its competing entries, over one layer or several: LH_WORK_BUDGETS
+ * (ops.h: share_out). Nothing waits for the device, and nothing goes through the host that the communicator of device
+ * memory does not take there. */
 typedef struct lh_share {
     int64_t sheets;       /* layers */
     const lh_eviction *e; /* [sheets] */
     const float *scores; /* [kv_count, ld] of the only sheet, whose states are in the work space; NULL: each is shown */
-    const int64_t *floors; /* [sheets, kv_heads of the model] entries that are given already; NULL: none */
-    int64_t want;          /* entries to choose beside them */
-    int64_t *counts;       /* [sheets, kv_heads]: chosen, ties by sheet, then by head */
-    int64_t *ties;         /* alike, work space */
-    int64_t *above;        /* [sheets, counted heads], work space */
+    const lh_grant *grants; /* device, [sheets]; NULL: `grant` for all */
+    lh_grant grant;
+    lh_fraction share;
+    int64_t most; /* entries that all heads together may keep */
 } lh_share;
 lh_status lh_kv_flat_top(lh_kv *kv, const lh_share *q, lh_status *local);
 
-/* AdaKV's selection over the heads of one layer. budgets: [kv_heads of the model] competing entries that stay. */
-lh_status lh_kv_share(lh_kv *kv, const lh_eviction *e, const float *scores, lh_status *local, int64_t *budgets);
+/* Collective. AdaKV's selection over the heads of one layer: competing entries that stay of this rank's heads, in
+ * LH_WORK_COUNTS. */
+lh_status lh_kv_share(lh_kv *kv, const lh_eviction *e, const float *scores, lh_status *local);
 
 /* ---- budgets over all layers (over_layers.c) ---- */
 

@@ -9,7 +9,8 @@
 struct lh_over_layers {
     lh_eviction *e; /* [layers] those that have come so far and whose entries compete */
     int64_t sheets;
-    int64_t *room, *counts, *ties, *above, *floors, *bases, *budgets; /* [layers, kv_heads] */
+    lh_grant *grants;                            /* [layers] */
+    int64_t *room, *bases, *budgets, *on_device; /* [layers, kv_heads]; the last as the device has it */
 };
 
 lh_status lh_kv_open_over_layers(lh_kv *kv)
@@ -20,13 +21,11 @@ lh_status lh_kv_open_over_layers(lh_kv *kv)
     LH_TRY(lh_calloc(&o, 1, sizeof *o));
     kv->over = o;
     LH_TRY(lh_calloc(&o->e, kv->shape.layers, sizeof *o->e));
-    LH_TRY(lh_calloc(&o->room, 7 * cells, sizeof *o->room));
-    o->counts = o->room + cells;
-    o->ties = o->room + 2 * cells;
-    o->above = o->room + 3 * cells;
-    o->floors = o->room + 4 * cells;
-    o->bases = o->room + 5 * cells;
-    o->budgets = o->room + 6 * cells;
+    LH_TRY(lh_calloc(&o->grants, kv->shape.layers, sizeof *o->grants));
+    LH_TRY(lh_calloc(&o->room, 4 * cells, sizeof *o->room));
+    o->bases = o->room + cells;
+    o->budgets = o->room + 2 * cells;
+    o->on_device = o->room + 3 * cells;
     for (int64_t l = 0; l < kv->shape.layers; l++)
         if (kv->layers[l].plan.ranked) kv->layers[l].pool.form.stats = kv->layout.count;
 done:
@@ -37,6 +36,7 @@ void lh_kv_close_over_layers(lh_kv *kv)
 {
     if (!kv->over) return;
     lh_free(kv->over->e);
+    lh_free(kv->over->grants);
     lh_free(kv->over->room);
     lh_free(kv->over);
     kv->over = NULL;
@@ -76,41 +76,52 @@ static int64_t all_of(const lh_kv *kv)
     return sum * kv->shape.heads.kv_heads;
 }
 
-/* Collective. Before the last layer: what may still be among the best. A head's final share is at most the larger of
- * its share of the flat top and its layer's base, and one for what rounding leaves. */
-static lh_status share_meanwhile(lh_kv *kv, const lh_share *q, lh_status *local)
+/* What the device says of the sheets so far, into o->budgets. */
+static lh_status fetch_budgets(lh_kv *kv)
 {
     lh_status st = LH_OK;
     lh_over_layers *o = kv->over;
+    int64_t heads = kv->shape.heads.kv_heads, cells = o->sheets * heads;
+    LH_TRY(lh_stream_copy(kv->place.stream, o->on_device, kv->work.at[LH_WORK_BUDGETS],
+                          cells * (int64_t)sizeof *o->on_device, LH_COPY_TO_HOST));
+    LH_TRY(lh_stream_sync(kv->place.stream));
+    for (int64_t i = 0; i < cells; i++) o->budgets[i] = o->on_device[i % heads * o->sheets + i / heads];
+done:
+    return st;
+}
+
+/* Collective. Before the last layer: what may still be among the best. A head's final share is at most the larger of
+ * its share of the flat top and its layer's base, and one for what rounding leaves. */
+static lh_status share_meanwhile(lh_kv *kv, lh_share *q, lh_status *local)
+{
+    lh_status st = LH_OK;
+    lh_over_layers *o = kv->over;
+    q->share = (lh_fraction){1, 1};
     LH_TRY(lh_kv_flat_top(kv, q, local));
-    for (int64_t i = 0; i < o->sheets * kv->shape.heads.kv_heads; i++) {
-        int64_t most = o->counts[i] > o->bases[i] ? o->counts[i] : o->bases[i];
-        o->budgets[i] = lh_least(o->room[i], most + 1);
-    }
+    if (*local == LH_OK) *local = fetch_budgets(kv);
+    for (int64_t i = 0; i < o->sheets * kv->shape.heads.kv_heads; i++)
+        o->budgets[i] = lh_least(o->room[i], lh_most(o->budgets[i], o->bases[i]) + 1);
 done:
     return st;
 }
 
 /* Collective. With all layers: what stays. */
-static lh_status share_at_last(lh_kv *kv, const lh_share *q, lh_status *local)
+static lh_status share_at_last(lh_kv *kv, lh_share *q, lh_status *local)
 {
     lh_status st = LH_OK;
     lh_over_layers *o = kv->over;
-    lh_share share = *q;
-    int64_t heads = kv->shape.heads.kv_heads, cells = o->sheets * heads;
-    int floored = kv->fixed.safeguard == LH_SAFEGUARD_FLOOR;
-    for (int64_t i = 0; i < cells && floored; i++) {
-        o->floors[i] = lh_policy_floor(&kv->fixed, &o->e[i / heads].protect, o->room[i]);
-        share.want -= o->floors[i];
+    lh_grant *grants = kv->work.at[LH_WORK_GRANTS];
+    for (int64_t s = 0; s < o->sheets; s++) {
+        lh_safety safety = lh_policy_safety(&kv->fixed, &o->e[s].protect);
+        o->grants[s] = (lh_grant){safety.floor, safety.sure};
+        q->share = safety.share;
     }
-    if (floored) share.floors = o->floors;
-    LH_TRY(lh_kv_flat_top(kv, &share, local));
-    if (floored)
-        for (int64_t i = 0; i < cells; i++) o->budgets[i] = o->floors[i] + o->counts[i];
-    else
-        lh_policy_interp(&kv->fixed,
-                         &(lh_interp_request){.heads = cells, .bases = o->bases, .counts = o->counts, .room = o->room},
-                         o->budgets);
+    if (*local == LH_OK)
+        *local =
+            lh_stream_copy(kv->place.stream, grants, o->grants, o->sheets * (int64_t)sizeof *grants, LH_COPY_TO_DEVICE);
+    q->grants = grants;
+    LH_TRY(lh_kv_flat_top(kv, q, local));
+    if (*local == LH_OK) *local = fetch_budgets(kv);
 done:
     return st;
 }
@@ -126,7 +137,8 @@ static lh_status keep(lh_kv *kv, int64_t sheet, int is_new, lh_status *local)
     const float *scores = NULL;
     memcpy(own, budgets + h->kv_first, (size_t)h->kv_count * sizeof *own);
     LH_TRY(lh_kv_show_scores(kv, e, &scores));
-    LH_TRY(lh_kv_mark_best(kv, e, scores, own, LH_ENTRY_DROP));
+    LH_TRY(lh_kv_put_counts(kv, own));
+    LH_TRY(lh_kv_mark_best(kv, e, scores, kv->work.at[LH_WORK_COUNTS], LH_ENTRY_DROP));
     if (is_new) {
         LH_TRY(lh_kv_compact_out(kv, e, own));
         e->pool = &kv->layers[e->layer].pool;
@@ -176,16 +188,11 @@ lh_status lh_kv_settle_over_layers(lh_kv *kv, const lh_eviction *e, lh_status *l
         o->bases[first + g] = e->protect.base;
     }
     for (int64_t i = 0; i < o->sheets * heads; i++) held += o->room[i];
-    lh_share q = {.sheets = o->sheets,
-                  .e = o->e,
-                  .want = lh_least(all_of(kv), held),
-                  .counts = o->counts,
-                  .ties = o->ties,
-                  .above = o->above};
+    lh_share q = {.sheets = o->sheets, .e = o->e, .most = all_of(kv)};
     int last = is_last(kv, e->layer);
     if (last)
         LH_TRY(share_at_last(kv, &q, local));
-    else if (held > q.want)
+    else if (held > q.most)
         LH_TRY(share_meanwhile(kv, &q, local));
     else
         memcpy(o->budgets, o->room, (size_t)(o->sheets * heads) * sizeof *o->budgets);

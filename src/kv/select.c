@@ -17,66 +17,92 @@ lh_status lh_kv_classify(lh_kv *kv, const lh_eviction *e)
                                                                          .enough = e->enough});
 }
 
+lh_status lh_kv_put_counts(lh_kv *kv, const int64_t *counts)
+{
+    lh_status st = LH_OK;
+    LH_TRY(lh_stream_put(kv->place.stream, kv->work.at[LH_WORK_COUNTS], counts,
+                         kv->shape.heads.kv_count * (int64_t)sizeof *counts));
+done:
+    return st;
+}
+
 lh_status lh_kv_mark_best(lh_kv *kv, const lh_eviction *e, const float *scores, const int64_t *counts,
                           lh_entry_state others)
 {
-    lh_status st = LH_OK;
-    int64_t *device = kv->work.at[LH_WORK_COUNTS];
-    LH_TRY(lh_stream_put(kv->place.stream, device, counts, e->pool->view.heads * (int64_t)sizeof *counts));
-    LH_TRY(kv->place.ops->select_top(kv->place.stream, &(lh_select_top_args){.state = kv->work.at[LH_WORK_STATE],
+    return kv->place.ops->select_top(kv->place.stream, &(lh_select_top_args){.state = kv->work.at[LH_WORK_STATE],
                                                                              .scores = scores,
                                                                              .kv = &e->pool->view,
-                                                                             .counts = device,
+                                                                             .counts = counts,
                                                                              .ld = kv->work.ld,
-                                                                             .others = others}));
-done:
-    return st;
+                                                                             .others = others});
 }
 
-/* Collective where groups are split and norms weigh the second stage. counts[h] entries in one stage, or in two. */
-static lh_status mark(lh_kv *kv, const lh_eviction *e, const lh_scores *scores, const int64_t *counts, lh_status *local)
+/* Collective where groups are split and norms weigh the second stage. As many entries as LH_WORK_COUNTS says, in one
+ * stage or in two. */
+static lh_status mark(lh_kv *kv, const lh_eviction *e, const lh_scores *scores, lh_status *local)
 {
     lh_status st = LH_OK;
-    lh_entry_state others = scores->second ? LH_ENTRY_COMPETES : LH_ENTRY_DROP;
-    int64_t *stage = kv->traffic.above;
-    for (int64_t g = 0; g < e->pool->view.heads; g++)
-        stage[g] = lh_policy_first_stage(&kv->fixed, &e->protect, counts[g]);
-    if (*local == LH_OK) *local = lh_kv_mark_best(kv, e, scores->first, stage, others);
-    if (!scores->second) goto done;
-    for (int64_t g = 0; g < e->pool->view.heads; g++) stage[g] = counts[g] - stage[g];
-    if (kv->fixed.select == LH_SELECT_TWO_STAGE) LH_TRY(lh_kv_weigh(kv, e, scores->first, stage, local));
-    if (*local == LH_OK) *local = lh_kv_mark_best(kv, e, scores->second, stage, LH_ENTRY_DROP);
+    int64_t heads = e->pool->view.heads, *counts = kv->work.at[LH_WORK_COUNTS];
+    lh_split_counts_args stages = {.first = counts + heads,
+                                   .rest = counts + 2 * heads,
+                                   .more = counts + 3 * heads,
+                                   .counts = counts,
+                                   .stage = lh_policy_stage(&kv->fixed, &e->protect),
+                                   .heads = heads};
+    if (!scores->second) {
+        if (*local == LH_OK) *local = lh_kv_mark_best(kv, e, scores->first, counts, LH_ENTRY_DROP);
+        goto done;
+    }
+    if (*local == LH_OK) *local = kv->place.ops->split_counts(kv->place.stream, &stages);
+    if (*local == LH_OK) *local = lh_kv_mark_best(kv, e, scores->first, stages.first, LH_ENTRY_COMPETES);
+    if (kv->fixed.select == LH_SELECT_TWO_STAGE)
+        LH_TRY(lh_kv_weigh(kv, e, scores->first, &(lh_second_counts){stages.rest, stages.more}, local));
+    if (*local == LH_OK) *local = lh_kv_mark_best(kv, e, scores->second, stages.rest, LH_ENTRY_DROP);
 done:
     return st;
 }
 
-/* Collective for adaptive heads. What every head of the model keeps of its competing entries. */
-static lh_status share_out(lh_kv *kv, const lh_eviction *e, const float *scores, lh_status *local, int64_t *budgets)
+/* What this rank's heads keep of their competing entries where no scores are needed for it: into LH_WORK_COUNTS, and
+ * on the host. */
+static lh_status count_by_plan(lh_kv *kv, const lh_eviction *e, int64_t *counts)
 {
-    if (kv->fixed.heads == LH_HEADS_ADAPTIVE) return lh_kv_share(kv, e, scores, local, budgets);
-    for (int64_t g = 0; g < kv->shape.heads.kv_heads; g++) budgets[g] = e->protect.base;
+    int64_t *budgets = kv->traffic.share;
+    const lh_heads *h = &kv->shape.heads;
+    for (int64_t g = 0; g < h->kv_heads; g++) budgets[g] = e->protect.base;
     if (kv->fixed.heads == LH_HEADS_PROFILE)
         lh_policy_heads(&(lh_heads_request){.layer = e->layer,
-                                            .heads = kv->shape.heads.kv_heads,
+                                            .heads = h->kv_heads,
                                             .protect = &e->protect,
                                             .room = e->room,
                                             .profile = kv->head_profile},
                         budgets);
-    return LH_OK;
+    if (counts) memcpy(counts, budgets + h->kv_first, (size_t)h->kv_count * sizeof *counts);
+    return lh_kv_put_counts(kv, budgets + h->kv_first);
+}
+
+static lh_status fetch_counts(lh_kv *kv, int64_t *counts)
+{
+    lh_status st = LH_OK;
+    LH_TRY(lh_stream_copy(kv->place.stream, counts, kv->work.at[LH_WORK_COUNTS],
+                          kv->shape.heads.kv_count * (int64_t)sizeof *counts, LH_COPY_TO_HOST));
+    LH_TRY(lh_stream_sync(kv->place.stream));
+done:
+    return st;
 }
 
 lh_status lh_kv_choose(lh_kv *kv, const lh_eviction *e, lh_status *local, int64_t *counts)
 {
     lh_status st = LH_OK;
-    int64_t *budgets = kv->traffic.share;
+    int adaptive = kv->fixed.heads == LH_HEADS_ADAPTIVE;
     lh_scores scores = {0};
-    memset(counts, 0, (size_t)e->pool->view.heads * sizeof *counts);
+    if (counts) memset(counts, 0, (size_t)e->pool->view.heads * sizeof *counts);
     if (*local == LH_OK) *local = lh_kv_classify(kv, e);
     if (!e->ranked) goto done;
     LH_TRY(lh_kv_score(kv, e, local, &scores));
-    LH_TRY(share_out(kv, e, scores.heads, local, budgets));
-    memcpy(counts, budgets + kv->shape.heads.kv_first, (size_t)e->pool->view.heads * sizeof *counts);
-    LH_TRY(mark(kv, e, &scores, counts, local));
+    if (adaptive) LH_TRY(lh_kv_share(kv, e, scores.heads, local));
+    if (!adaptive && *local == LH_OK) *local = count_by_plan(kv, e, counts);
+    LH_TRY(mark(kv, e, &scores, local));
+    if (adaptive && counts && *local == LH_OK) *local = fetch_counts(kv, counts);
 done:
     return st;
 }

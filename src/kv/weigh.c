@@ -20,20 +20,15 @@ static lh_status weigh(lh_kv *kv, const lh_eviction *e, const float *scores)
 
 static lh_status want(lh_kv *kv, const lh_eviction *e, const int64_t *counts, lh_want_kind kind)
 {
-    lh_status st = LH_OK;
-    int64_t *device = kv->work.at[LH_WORK_COUNTS];
-    LH_TRY(lh_stream_put(kv->place.stream, device, counts, e->pool->view.heads * (int64_t)sizeof *counts));
-    LH_TRY(kv->place.ops->want_norms(kv->place.stream,
+    return kv->place.ops->want_norms(kv->place.stream,
                                      &(lh_want_norms_args){.wanted = kv->work.at[LH_WORK_WANTED],
                                                            .scores = kv->work.at[LH_WORK_SECOND],
                                                            .norms = lh_kv_stat(&e->pool->view, kv->layout.norms),
                                                            .state = kv->work.at[LH_WORK_STATE],
                                                            .kv = &e->pool->view,
-                                                           .counts = device,
+                                                           .counts = counts,
                                                            .ld = kv->work.ld,
-                                                           .kind = kind}));
-done:
-    return st;
+                                                           .kind = kind});
 }
 
 /* Norms behind the columns of each query head of this rank: rows of LH_WORK_NORMS, where the row of query head 0 of the
@@ -97,17 +92,16 @@ done:
     return st;
 }
 
-lh_status lh_kv_weigh(lh_kv *kv, const lh_eviction *e, const float *scores, const int64_t *counts, lh_status *local)
+lh_status lh_kv_weigh(lh_kv *kv, const lh_eviction *e, const float *scores, const lh_second_counts *counts,
+                      lh_status *local)
 {
     lh_status st = LH_OK;
-    int64_t *reach = kv->traffic.reach;
-    /* a quarter more than can stay: the last of the chosen then has a score that few bounds reach */
-    for (int64_t g = 0; g < kv->shape.heads.kv_count; g++) reach[g] = counts[g] + counts[g] / 4;
     if (*local == LH_OK && kv->clock.seen) *local = lh_kv_save_stats(kv, e->layer);
     if (*local == LH_OK) *local = weigh(kv, e, scores);
-    if (*local == LH_OK) *local = want(kv, e, reach, LH_WANT_BEST);
+    /* more than can stay: the last of the chosen then has a score that few bounds reach */
+    if (*local == LH_OK) *local = want(kv, e, counts->more, LH_WANT_BEST);
     LH_TRY(learn(kv, e, scores, local));
-    if (*local == LH_OK) *local = want(kv, e, counts, LH_WANT_RIVALS);
+    if (*local == LH_OK) *local = want(kv, e, counts->rest, LH_WANT_RIVALS);
     LH_TRY(learn(kv, e, scores, local));
 done:
     return st;

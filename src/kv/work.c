@@ -102,6 +102,21 @@ static void size_attention(lh_work *work, const lh_kv_shape *shape, const lh_pol
     if (h->split && (again || need->counted)) bytes[LH_WORK_PIECES] = pieces_count(h, floats, need->ld) * f32;
 }
 
+/* The search for the best entries of all heads. */
+static void size_search(lh_work *work, const lh_kv_shape *shape, const lh_policy_plan *fixed)
+{
+    const lh_heads *h = &shape->heads;
+    const int64_t i32 = sizeof(int32_t), i64 = sizeof(int64_t);
+    int over = fixed->layers == LH_LAYERS_ADAPTIVE;
+    int64_t sheets = over ? shape->layers : 1, *bytes = work->bytes;
+    bytes[LH_WORK_BINS] = h->counted_count * sheets * LH_SUMMARY_BINS * i32;
+    bytes[LH_WORK_SUMS] = (LH_SUMMARY_BINS + 1) * i32;
+    bytes[LH_WORK_SEARCH] = LH_SHARE_ROUNDS * (int64_t)sizeof(lh_search);
+    bytes[LH_WORK_TALLIES] = h->kv_heads * sheets * (int64_t)sizeof(lh_tally);
+    if (over) bytes[LH_WORK_GRANTS] = sheets * (int64_t)sizeof(lh_grant);
+    bytes[LH_WORK_BUDGETS] = h->kv_heads * sheets * i64;
+}
+
 int64_t lh_work_size(lh_work *work, const lh_kv_shape *shape, const lh_policy_plan *fixed, const lh_work_request *need)
 {
     const lh_heads *h = &shape->heads;
@@ -110,14 +125,14 @@ int64_t lh_work_size(lh_work *work, const lh_kv_shape *shape, const lh_policy_pl
     memset(work, 0, sizeof *work);
     work->ld = need->ld;
     bytes[LH_WORK_STATE] = h->kv_count * need->ld;
-    bytes[LH_WORK_COUNTS] = 3 * h->kv_count * i64;
+    bytes[LH_WORK_COUNTS] = 4 * h->kv_count * i64;
     int attends = fixed->source == LH_SCORE_ATTENTION && (need->scored || need->counted);
     if (need->ranked) {
         bytes[LH_WORK_RAW] = lh_kv_parts(shape, fixed) * row;
         if (fixed->pool_kind != LH_POOL_NONE) bytes[LH_WORK_SHAPED] = lh_kv_parts(shape, fixed) * row;
         if (fixed->select != LH_SELECT_TOPK || fixed->source == LH_SCORE_EXPECTED) bytes[LH_WORK_SECOND] = row;
         if (fixed->joint) bytes[LH_WORK_JOINT] = (need->ld + 1) * i64;
-        if (fixed->heads == LH_HEADS_ADAPTIVE) bytes[LH_WORK_BINS] = LH_SUMMARY_BINS * i64;
+        if (fixed->heads == LH_HEADS_ADAPTIVE) size_search(work, shape, fixed);
     }
     if (attends) size_attention(work, shape, fixed, need);
     return sum(bytes, LH_WORK_PARTS);

@@ -3,8 +3,6 @@
 
 #include "policies/policy_impl.h"
 
-typedef __int128 wide;
-
 /* ---- shares of a prompt ---- */
 
 int64_t lh_policy_entries(const lh_policy_plan *plan, int64_t seen)
@@ -78,80 +76,44 @@ lh_protection lh_policy_protect(const lh_policy_plan *plan, const lh_protect_req
 
 /* ---- stages of the selection ---- */
 
-static int64_t inside(int64_t n, int64_t kept)
-{
-    return lh_most(0, lh_least(n, kept));
-}
-
 /* What kvpress makes sure of for each head, its protected entries included: int(n_kept * alpha), at least 1. */
 static int64_t sure_of_budget(const lh_policy_plan *plan, const lh_protection *protect)
 {
     return plan->alpha.digits ? lh_most(1, lh_decimal_of(plan->alpha, protect->budget)) : 0;
 }
 
-/* Of the whole budget: the protected entries are the best ones of the first stage. What the floor gave is there too. */
-static int64_t first_of_budget(const lh_policy_plan *plan, const lh_protection *protect, int64_t kept)
+lh_stage lh_policy_stage(const lh_policy_plan *plan, const lh_protection *protect)
 {
-    int64_t protected_ = protect->sinks + protect->recents;
-    int64_t first = lh_decimal_of(plan->first_stage, kept + protected_);
-    if (plan->heads == LH_HEADS_ADAPTIVE)
-        first = lh_most(first, sure_of_budget(plan, protect));
-    else if (plan->first_stage.digits)
-        first = lh_most(first, 1);
-    return inside(first - protected_, kept);
-}
-
-int64_t lh_policy_first_stage(const lh_policy_plan *plan, const lh_protection *protect, int64_t kept)
-{
+    lh_fraction r = plan->random_share;
+    lh_stage stage = {.share = {1, 1}};
     switch (plan->select) {
+    case LH_SELECT_TOPK: break;
     case LH_SELECT_TWO_STAGE:
-        if (plan->shares_of == LH_SHARES_OF_BUDGET) return first_of_budget(plan, protect, kept);
-        return lh_decimal_of(plan->first_stage, kept);
-    case LH_SELECT_STD_SCOPE: return inside(lh_decimal_of(plan->std_share, protect->budget), kept);
-    case LH_SELECT_TOPK_SAMPLE: return kept - lh_fraction_of(plan->random_share, kept);
-    default: return kept;
+        stage.share = lh_decimal_fraction(plan->first_stage);
+        if (plan->shares_of == LH_SHARES_OF_COMPETING) break;
+        /* the protected entries are the best ones of the first stage; what the floor gave is there too */
+        stage.others = protect->sinks + protect->recents;
+        stage.least = plan->heads == LH_HEADS_ADAPTIVE ? sure_of_budget(plan, protect) : plan->first_stage.digits > 0;
+        break;
+    case LH_SELECT_STD_SCOPE:
+        stage = (lh_stage){.share = {0, 1}, .least = lh_decimal_of(plan->std_share, protect->budget)};
+        break;
+    case LH_SELECT_TOPK_SAMPLE: stage = (lh_stage){.share = {r.below - r.above, r.below}, .up = 1}; break;
     }
-}
-
-int64_t lh_policy_floor(const lh_policy_plan *plan, const lh_protection *protect, int64_t room)
-{
-    if (plan->shares_of == LH_SHARES_OF_BUDGET)
-        return inside(sure_of_budget(plan, protect) - protect->sinks - protect->recents, room);
-    return lh_least(lh_decimal_of(plan->alpha, protect->base), room);
+    return stage;
 }
 
 /* ---- over heads ---- */
 
-/* x_h of one head over ten^scale. */
-static wide interp_of(const lh_policy_plan *plan, const lh_interp_request *q, int64_t h)
+lh_safety lh_policy_safety(const lh_policy_plan *plan, const lh_protection *protect)
 {
-    wide ten = 1;
-    for (int64_t i = 0; i < plan->alpha.scale; i++) ten *= 10;
-    return q->counts[h] * (ten - plan->alpha.digits) +
-           lh_decimal_of(plan->alpha, q->bases ? q->bases[h] : q->base) * ten;
-}
-
-void lh_policy_interp(const lh_policy_plan *plan, const lh_interp_request *request, int64_t *budgets)
-{
-    wide ten = 1;
-    int64_t given = 0, held = 0, all = 0;
-    for (int64_t i = 0; i < plan->alpha.scale; i++) ten *= 10;
-    for (int64_t h = 0; h < request->heads; h++) {
-        budgets[h] = lh_least((int64_t)(interp_of(plan, request, h) / ten), request->room[h]);
-        given += budgets[h];
-        held += request->room[h];
-        all += request->bases ? request->bases[h] : request->base;
-    }
-    for (int64_t missing = lh_least(all, held) - given; missing > 0; missing--) {
-        int64_t best = -1;
-        wide lag = 0;
-        for (int64_t h = 0; h < request->heads; h++) {
-            wide x = interp_of(plan, request, h) - budgets[h] * ten;
-            if (budgets[h] < request->room[h] && (best < 0 || x > lag)) best = h, lag = x;
-        }
-        assert(best >= 0);
-        budgets[best]++;
-    }
+    lh_fraction alpha = lh_decimal_fraction(plan->alpha);
+    int64_t sure = lh_fraction_of(alpha, protect->base);
+    if (plan->safeguard == LH_SAFEGUARD_INTERP)
+        return (lh_safety){.sure = sure, .share = {alpha.below - alpha.above, alpha.below}};
+    if (plan->shares_of == LH_SHARES_OF_BUDGET)
+        sure = lh_most(0, sure_of_budget(plan, protect) - protect->sinks - protect->recents);
+    return (lh_safety){.floor = sure, .share = {1, 1}};
 }
 
 static int64_t held(const void *of, int64_t h)

@@ -125,7 +125,7 @@ int64_t lh_percent_of(lh_decimal percent, int64_t n)
     return (int64_t)((__int128)n * percent.digits / power_of_ten(percent.scale + 2));
 }
 
-int64_t lh_fraction_of(lh_fraction share, int64_t n)
+lh_fraction lh_decimal_fraction(lh_decimal decimal)
 {
-    return (int64_t)((__int128)n * share.above / share.below);
+    return (lh_fraction){decimal.digits, (int64_t)power_of_ten(decimal.scale)};
 }

@@ -7,6 +7,7 @@
 #include <jansson.h>
 #include <stdint.h>
 
+#include "base/fraction.h"
 #include "base/mem.h"
 #include "base/status.h"
 #include "policies/part_list.h"
@@ -101,11 +102,6 @@ typedef struct lh_decimal {
     int64_t digits, scale;
 } lh_decimal;
 
-/* A share as it was written, "7/19" or a decimal: above / below, both at most 10^18. */
-typedef struct lh_fraction {
-    int64_t above, below;
-} lh_fraction;
-
 /* A resolved policy. */
 typedef struct lh_policy_plan {
     char name[64];
@@ -144,9 +140,9 @@ typedef struct lh_policy_plan {
     lh_select select;
     lh_shares_of shares_of;
     lh_decimal first_stage, std_share; /* shares of 1 */
-    lh_fraction random_share;
-    int joint;         /* 1: one keep set for all heads of a layer */
-    int64_t every;     /* decode: evict at every m-th generated token; 0: never */
+    lh_fraction random_share;          /* as it was written, "7/19" or a decimal */
+    int joint;                         /* 1: one keep set for all heads of a layer */
+    int64_t every;                     /* decode: evict at every m-th generated token; 0: never */
     int every_is_rows; /* as many tokens as there are proxies: lh_policy_fix makes `every` of them, 1 until then */
     int64_t block;     /* prefill: evict before each block of so many tokens; 0: once, at its end */
     lh_position_mode positions;
@@ -198,7 +194,6 @@ lh_policy_plan lh_policy_fix(const lh_policy_plan *plan, int64_t seen);
 /* floor(n * decimal) and floor(n * percent / 100), exact. n < 2^62. */
 int64_t lh_decimal_of(lh_decimal share, int64_t n);
 int64_t lh_percent_of(lh_decimal percent, int64_t n);
-int64_t lh_fraction_of(lh_fraction share, int64_t n);
 
 /* What an eviction finds: the budget of the layer, and `seen` tokens of which those before `visible_from` can no longer
  * be seen by the next row (0 but in sliding layers). */
@@ -242,22 +237,19 @@ typedef struct lh_heads_request {
 
 void lh_policy_heads(const lh_heads_request *request, int64_t *budgets);
 
-/* Of `kept` competing entries that a head may keep: how many the first stage of the selection takes, by the score
- * (std-scope: by the deviation); the second stage takes the others. topk: all of them. A fixed plan. */
-int64_t lh_policy_first_stage(const lh_policy_plan *plan, const lh_protection *protect, int64_t kept);
+/* Of the competing entries that a head may keep: how many the first stage of the selection takes (lh_stage_of), by the
+ * score (std-scope: by the deviation); the second stage takes the others. topk: all of them. A fixed plan. */
+lh_stage lh_policy_stage(const lh_policy_plan *plan, const lh_protection *protect);
 
-/* What a head keeps of its competing entries before the heads compete (`floor`), at most `room`. A fixed plan. */
-int64_t lh_policy_floor(const lh_policy_plan *plan, const lh_protection *protect, int64_t room);
+/* Adaptive heads: what each keeps beside its share of the best entries of all heads, and that share. floor: its own
+ * best so many before the heads compete, as far as it has them. interp (AdaKV, arXiv 2407.11550, algorithm 1): `sure`
+ * more, whichever they are. A fixed plan. */
+typedef struct lh_safety {
+    int64_t floor, sure;
+    lh_fraction share;
+} lh_safety;
 
-/* AdaKV's `interp`: from counts[h] of the flat top-(heads * base) and room[h] (competing entries held) to budgets[h] of
- * competing entries, Σ = min(heads * base, Σ room). All heads of the layer, in global order. */
-typedef struct lh_interp_request {
-    int64_t heads, base;
-    const int64_t *bases; /* [heads] in place of base, where heads are of several layers; else NULL */
-    const int64_t *counts, *room;
-} lh_interp_request;
-
-void lh_policy_interp(const lh_policy_plan *plan, const lh_interp_request *request, int64_t *budgets);
+lh_safety lh_policy_safety(const lh_policy_plan *plan, const lh_protection *protect);
 
 /* What a user should know before a long run of `seen` tokens, as "window 64 is not smaller than the budget 32: …";
  * appended to *out as lines. */

@@ -124,6 +124,7 @@ void lh_evict_write(const lh_policy_plan *plan, const lh_part *part, lh_part_val
  * point, or finer than 10^-18. */
 int lh_decimal_read(lh_decimal *out, const char *text, int64_t bytes);
 void lh_decimal_write(lh_decimal value, lh_part_value *out);
+lh_fraction lh_decimal_fraction(lh_decimal decimal);
 
 /* A decimal in [0, 1], or in (0%, 100%] with a '%' behind it: 1, or 0 when it is none. */
 int lh_share_read(lh_decimal *out, const char *text);

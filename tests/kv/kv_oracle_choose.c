@@ -177,7 +177,7 @@ void oracle_choose(const oracle_choice *c)
         if (c->doubt) c->doubt[i] = 0;
     }
     for (int64_t h = 0; h < c->heads; h++) {
-        int64_t stage = c->second ? lh_policy_first_stage(c->plan, protection_of(c, h), counts[h]) : counts[h];
+        int64_t stage = c->second ? lh_stage_of(lh_policy_stage(c->plan, protection_of(c, h)), counts[h]) : counts[h];
         int64_t doubtful = take(c, h, c->first, &(cut){.k = stage, .slack = slack, .ties = ties});
         if (c->second) take(c, h, c->second, &(cut){.k = counts[h] - stage, .slack = slack + doubtful, .ties = ties});
     }

@@ -58,16 +58,36 @@ static void rank_all(ranking *k, const rig *r, const rig_result *one)
     qsort(k->all, (size_t)k->count, sizeof *k->all, better);
 }
 
+/* AdaKV's `interp` in whole numbers over ten^scale: one more at a time to the cell that is furthest behind. */
+static void mix(const ranking *k, const lh_policy_plan *plan, const int64_t *counts)
+{
+    int64_t ten = 1, sure = lh_decimal_of(plan->alpha, k->base), missing = k->cells * k->base, held = 0;
+    for (int64_t i = 0; i < plan->alpha.scale; i++) ten *= 10;
+    for (int64_t i = 0; i < k->cells; i++) {
+        int64_t share = counts[i] * (ten - plan->alpha.digits) / ten + sure;
+        held += k->room[i];
+        k->budgets[i] = share < k->room[i] ? share : k->room[i];
+    }
+    if (held < missing) missing = held;
+    for (int64_t i = 0; i < k->cells; i++) missing -= k->budgets[i];
+    for (; missing > 0; missing--) {
+        int64_t best = -1, most = 0;
+        for (int64_t i = 0; i < k->cells; i++) {
+            int64_t lag = counts[i] * (ten - plan->alpha.digits) + (sure - k->budgets[i]) * ten;
+            if (k->budgets[i] < k->room[i] && (best < 0 || lag > most)) best = i, most = lag;
+        }
+        k->budgets[best]++;
+    }
+}
+
 /* The definition: floors first, or shares of the flat top mixed with even ones. */
 static void share_by_hand(ranking *k, const lh_policy_plan *plan)
 {
-    int64_t want = k->cells * k->base, *counts = NULL, *bases = NULL, *passed = NULL;
+    int64_t want = k->cells * k->base, *counts = NULL, *passed = NULL;
     int64_t floor_ = plan->safeguard == LH_SAFEGUARD_FLOOR ? lh_decimal_of(plan->alpha, k->base) : 0;
-    mt_try(lh_calloc(&counts, 3 * k->cells, sizeof *counts));
-    bases = counts + k->cells;
-    passed = counts + 2 * k->cells;
+    mt_try(lh_calloc(&counts, 2 * k->cells, sizeof *counts));
+    passed = counts + k->cells;
     for (int64_t i = 0; i < k->cells; i++) {
-        bases[i] = k->base;
         k->budgets[i] = floor_ < k->room[i] ? floor_ : k->room[i];
         want -= k->budgets[i];
     }
@@ -78,9 +98,7 @@ static void share_by_hand(ranking *k, const lh_policy_plan *plan)
         want--;
     }
     if (plan->safeguard == LH_SAFEGUARD_INTERP)
-        lh_policy_interp(plan,
-                         &(lh_interp_request){.heads = k->cells, .bases = bases, .counts = counts, .room = k->room},
-                         k->budgets);
+        mix(k, plan, counts);
     else
         for (int64_t i = 0; i < k->cells; i++) k->budgets[i] += counts[i];
     lh_free(counts);

@@ -169,55 +169,20 @@ END_TEST
 
 /* ---- heads ---- */
 
-/* x_h over `ten`, and the missing entries one at a time to the head that is furthest behind. */
-static void interp_by_hand(int64_t digits, int64_t ten, const lh_interp_request *q, int64_t *out)
+START_TEST(test_safeguards_mix_or_give_first)
 {
-    int64_t missing = q->heads * q->base, room = 0, x[16];
-    for (int64_t h = 0; h < q->heads; h++) {
-        x[h] = q->counts[h] * (ten - digits) + digits * q->base / ten * ten;
-        out[h] = 0;
-        while (out[h] < q->room[h] && (out[h] + 1) * ten <= x[h]) out[h]++;
-        room += q->room[h];
-        missing -= out[h];
-    }
-    if (room < q->heads * q->base) missing -= q->heads * q->base - room;
-    for (; missing > 0; missing--) {
-        int64_t best = -1;
-        for (int64_t h = q->heads - 1; h >= 0; h--)
-            if (out[h] < q->room[h] && (best < 0 || x[h] - out[h] * ten >= x[best] - out[best] * ten)) best = h;
-        out[best]++;
-    }
-}
-
-START_TEST(test_interp_is_exact_and_sums_to_the_budget)
-{
-    static const struct {
-        const char *text;
-        int64_t digits, ten;
-    } alphas[] = {{"0", 0, 1}, {"1", 1, 1}, {"0.5", 5, 10}, {"0.2", 2, 10}, {"0.333", 333, 1000}, {"0.07", 7, 100}};
-    srand(7);
-    for (int trial = 0; trial < 20000; trial++) {
-        int64_t heads = 1 + rand() % 9, base = rand() % 40, counts[16], room[16], got[16], want[16], sum = 0, held = 0;
-        int a = rand() % 6;
-        for (int64_t h = 0; h < heads; h++) counts[h] = 0, held += room[h] = rand() % 3 ? 60 : rand() % 50;
-        int64_t all = heads * base < held ? heads * base : held;
-        for (int64_t n = 0; n < all; n++) { /* a flat top gives no head more than it holds */
-            int64_t h = rand() % heads * (rand() % 2);
-            while (counts[h] == room[h]) h = (h + 1) % heads;
-            counts[h]++;
-        }
-        lh_policy_plan plan = plan_of("ada-snapkv", "64", &(lh_policy_parts){.alpha = alphas[a].text});
-        lh_interp_request q = {.heads = heads, .base = base, .counts = counts, .room = room};
-        lh_policy_interp(&plan, &q, got);
-        interp_by_hand(alphas[a].digits, alphas[a].ten, &q, want);
-        for (int64_t h = 0; h < heads; h++) {
-            ck_assert_int_eq(got[h], want[h]);
-            ck_assert_int_le(got[h], room[h]);
-            if (a == 0) ck_assert_int_eq(got[h], counts[h]);
-            if (a == 1 && held == 60 * heads) ck_assert_int_eq(got[h], base);
-            sum += got[h];
-        }
-        ck_assert_int_eq(sum, all);
+    for (int64_t base = 0; base < 300; base++) {
+        lh_protection p = {.budget = base + 9, .recents = 9, .base = base};
+        lh_policy_parts parts = {.alpha = "0.57"};
+        lh_policy_plan plan = plan_of("ada-snapkv", "64", &parts);
+        lh_safety s = lh_policy_safety(&plan, &p);
+        ck_assert_int_eq(s.sure, base * 57 / 100);
+        ck_assert(s.floor == 0 && s.share.above == 43 && s.share.below == 100);
+        parts.safeguard = "floor";
+        plan = plan_of("ada-snapkv", "64", &parts);
+        s = lh_policy_safety(&plan, &p);
+        ck_assert_int_eq(s.floor, base * 57 / 100);
+        ck_assert(s.sure == 0 && s.share.above == s.share.below);
     }
 }
 END_TEST
@@ -229,5 +194,5 @@ int main(void)
                                                        test_pyramids_are_exact_and_sum_to_the_budget,
                                                        test_pyramids_of_long_prompts_do_not_overflow,
                                                        test_uniform_layers_take_what_they_can_hold,
-                                                       test_interp_is_exact_and_sums_to_the_budget, NULL});
+                                                       test_safeguards_mix_or_give_first, NULL});
 }

@@ -141,6 +141,11 @@ static lh_protection protection(int64_t sinks, int64_t recents, int64_t base)
     return (lh_protection){.budget = sinks + recents + base, .sinks = sinks, .recents = recents, .base = base};
 }
 
+static int64_t first_stage(const lh_policy_plan *plan, const lh_protection *p, int64_t kept)
+{
+    return lh_stage_of(lh_policy_stage(plan, p), kept);
+}
+
 START_TEST(test_first_stages_are_shares_of_what_competes)
 {
     lh_policy_plan top = plan_of("snapkv", 64, NULL), two = plan_of("critical-snapkv", 64, NULL);
@@ -150,18 +155,18 @@ START_TEST(test_first_stages_are_shares_of_what_competes)
     for (int64_t kept = 0; kept < 300; kept++)
         for (int64_t recents = 0; recents < 40; recents += 13) {
             lh_protection p = protection(4, recents, kept);
-            ck_assert_int_eq(lh_policy_first_stage(&top, &p, kept), kept);
-            ck_assert_int_eq(lh_policy_first_stage(&two, &p, kept), kept / 2);
-            ck_assert_int_eq(lh_policy_first_stage(&ada, &p, kept), part_of(29, 100, kept));
-            ck_assert_int_eq(lh_policy_first_stage(&roco, &p, kept), least(part_of(3, 10, p.budget), kept));
-            ck_assert_int_eq(lh_policy_first_stage(&nacl, &p, kept), kept - part_of(7, 19, kept));
-            ck_assert_int_eq(lh_policy_first_stage(&third, &p, kept), kept - kept / 3);
+            ck_assert_int_eq(first_stage(&top, &p, kept), kept);
+            ck_assert_int_eq(first_stage(&two, &p, kept), kept / 2);
+            ck_assert_int_eq(first_stage(&ada, &p, kept), part_of(29, 100, kept));
+            ck_assert_int_eq(first_stage(&roco, &p, kept), least(part_of(3, 10, p.budget), kept));
+            ck_assert_int_eq(first_stage(&nacl, &p, kept), kept - part_of(7, 19, kept));
+            ck_assert_int_eq(first_stage(&third, &p, kept), kept - kept / 3);
         }
     /* RoCo (arXiv 2402.06262): min(0.3 C, C - 14) */
     lh_policy_plan plan = lh_policy_fix(&roco, 1512);
     for (int64_t C = 14; C < 300; C++) {
         lh_protection p = lh_policy_protect(&plan, &(lh_protect_request){.budget = C, .seen = 1512});
-        ck_assert_int_eq(lh_policy_first_stage(&plan, &p, p.base), least(part_of(3, 10, C), C - 14));
+        ck_assert_int_eq(first_stage(&plan, &p, p.base), least(part_of(3, 10, C), C - 14));
     }
 }
 END_TEST
@@ -194,15 +199,16 @@ START_TEST(test_shares_of_the_budget_are_those_of_kvpress)
                     int64_t sure = part_of(shares[a].above, shares[a].below, C);
                     if (shares[a].above && sure < 1) sure = 1;
                     for (int64_t room = 0; room < 300; room += 37)
-                        ck_assert_int_eq(lh_policy_floor(&ada, &p, room), least(marked(window, sure, 0, C), room));
+                        ck_assert_int_eq(least(lh_policy_safety(&ada, &p).floor, room),
+                                         least(marked(window, sure, 0, C), room));
                     int64_t first = part_of(shares[f].above, shares[f].below, C);
                     if (shares[f].above && first < 1) first = 1;
-                    ck_assert_int_eq(lh_policy_first_stage(&even, &p, p.base), marked(window, 0, first, C));
+                    ck_assert_int_eq(first_stage(&even, &p, p.base), marked(window, 0, first, C));
                     for (int64_t kept = 0; kept < 2 * C; kept += 1 + kept) { /* heads compete: B is the head's own */
                         int64_t B = window + kept;
                         if (B < sure) continue; /* the safeguard gave it that */
                         first = part_of(shares[f].above, shares[f].below, B);
-                        ck_assert_int_eq(lh_policy_first_stage(&ada, &p, kept), marked(window, sure, first, B));
+                        ck_assert_int_eq(first_stage(&ada, &p, kept), marked(window, sure, first, B));
                     }
                 }
 }
@@ -214,7 +220,7 @@ START_TEST(test_floors_are_shares_of_what_a_head_may_keep)
     for (int64_t base = 0; base < 200; base++)
         for (int64_t room = 0; room < 200; room += 9) {
             lh_protection q = protection(3, 32, base);
-            ck_assert_int_eq(lh_policy_floor(&p, &q, room), least(part_of(57, 100, base), room));
+            ck_assert_int_eq(least(lh_policy_safety(&p, &q).floor, room), least(part_of(57, 100, base), room));
         }
 }
 END_TEST

@@ -17,6 +17,7 @@
 #include "kernels/cpu/rows.inc.c"
 #include "kernels/cpu/scores.inc.c"
 #include "kernels/cpu/select.inc.c"
+#include "kernels/cpu/shares.inc.c"
 #include "kernels/cpu/top_logits.inc.c"
 #include "kernels/cpu/want.inc.c" /* selects, like select.inc.c */
 

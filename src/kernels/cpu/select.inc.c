@@ -1,62 +1,6 @@
 /* Selection by the order-preserving integer image of scores. */
 #include "kernels/cpu/inner.h"
 
-/* Entries of a head are shared out in blocks. */
-enum { SLOTS = 1 << 14 };
-
-static lh_status op_histogram(lh_stream *stream, const lh_histogram_args *a)
-{
-    lh_status st = LH_OK;
-    uint32_t *parts = NULL;
-    int64_t bins = (int64_t)1 << a->bits, threads = omp_get_max_threads();
-    int shift = 32 - a->prefix_bits - a->bits;
-    assert(a->bits > 0 && shift >= 0);
-    LH_TRY(lh_stream_scratch(stream, &parts, threads * bins * (int64_t)sizeof *parts));
-    memset(parts, 0, (size_t)(threads * bins) * sizeof *parts);
-#pragma omp parallel if (a->heads * a->ld >= PARALLEL_FROM)
-    {
-        uint32_t *mine = parts + omp_get_thread_num() * bins;
-#pragma omp for collapse(2) schedule(dynamic)
-        for (int64_t h = 0; h < a->heads; h++) {
-            for (int64_t first = 0; first < a->ld; first += SLOTS) {
-                int64_t end = first + SLOTS < a->len[h] ? first + SLOTS : a->len[h];
-                const float *scores = a->scores + h * a->ld;
-                const uint8_t *state = a->state + h * a->ld;
-                for (int64_t s = first; s < end; s++) {
-                    uint64_t key = lh_score_key(scores[s]);
-                    if (state[s] == LH_ENTRY_COMPETES && key >> (32 - a->prefix_bits) == a->prefix)
-                        mine[(int64_t)(key >> shift) & (bins - 1)]++;
-                }
-            }
-        }
-    }
-    for (int64_t b = 0; b < bins; b++) {
-        a->bins[b] = 0;
-        for (int64_t r = 0; r < threads; r++) a->bins[b] += parts[r * bins + b];
-    }
-done:
-    return st;
-}
-
-static lh_status op_count_at(lh_stream *stream, const lh_count_at_args *a)
-{
-    (void)stream;
-#pragma omp parallel for if (a->heads * a->ld >= PARALLEL_FROM)
-    for (int64_t h = 0; h < a->heads; h++) {
-        const float *scores = a->scores + h * a->ld;
-        const uint8_t *state = a->state + h * a->ld;
-        int64_t above = 0, at = 0;
-        for (int64_t s = 0; s < a->len[h]; s++) {
-            uint32_t key = lh_score_key(scores[s]);
-            above += state[s] == LH_ENTRY_COMPETES && key > a->threshold;
-            at += state[s] == LH_ENTRY_COMPETES && key == a->threshold;
-        }
-        a->above[h] = above;
-        a->at[h] = at;
-    }
-    return LH_OK;
-}
-
 /* ---- the best of each head ---- */
 
 /* Keys of a head's slots: 0 for what does not compete, and 1, which no number has, for NaN. Returns how many compete.

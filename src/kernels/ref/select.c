@@ -23,40 +23,6 @@ lh_status lh_ref_top_logits(lh_stream *stream, const lh_top_logits_args *a)
     return LH_OK;
 }
 
-lh_status lh_ref_histogram(lh_stream *stream, const lh_histogram_args *a)
-{
-    int64_t bins = (int64_t)1 << a->bits;
-    (void)stream;
-    assert(a->bits > 0 && a->prefix_bits + a->bits <= 32);
-    for (int64_t b = 0; b < bins; b++) a->bins[b] = 0;
-    for (int64_t h = 0; h < a->heads; h++) {
-        for (int64_t s = 0; s < a->len[h]; s++) {
-            if (a->state[h * a->ld + s] != LH_ENTRY_COMPETES) continue;
-            uint64_t key = lh_score_key(a->scores[h * a->ld + s]);
-            if (key >> (32 - a->prefix_bits) != a->prefix) continue;
-            a->bins[(int64_t)(key >> (32 - a->prefix_bits - a->bits)) & (bins - 1)]++;
-        }
-    }
-    return LH_OK;
-}
-
-lh_status lh_ref_count_at(lh_stream *stream, const lh_count_at_args *a)
-{
-    (void)stream;
-    for (int64_t h = 0; h < a->heads; h++) {
-        int64_t above = 0, at = 0;
-        for (int64_t s = 0; s < a->len[h]; s++) {
-            if (a->state[h * a->ld + s] != LH_ENTRY_COMPETES) continue;
-            uint32_t key = lh_score_key(a->scores[h * a->ld + s]);
-            above += key > a->threshold;
-            at += key == a->threshold;
-        }
-        a->above[h] = above;
-        a->at[h] = at;
-    }
-    return LH_OK;
-}
-
 /* Competing entries of head h that come before or at (key, position) in the order of select_top. */
 static int64_t count_until(const lh_select_top_args *a, int64_t h, uint32_t key, int64_t position)
 {

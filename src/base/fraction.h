@@ -1,0 +1,43 @@
+/* fraction.h - shares of whole numbers, exact, the same on the host and on CUDA devices. */
+#ifndef LH_BASE_FRACTION_H
+#define LH_BASE_FRACTION_H
+
+#include <stdint.h>
+
+#include "base/both.h"
+
+/* above / below, both at most 10^18, below at least 1. */
+typedef struct lh_fraction {
+    int64_t above, below;
+} lh_fraction;
+
+/* floor(n * fraction), and what rounding leaves of it, times `below`. 0 <= n < 2^62. */
+static LH_BOTH inline int64_t lh_fraction_of(lh_fraction f, int64_t n)
+{
+    return (int64_t)((__int128)n * f.above / f.below);
+}
+
+static LH_BOTH inline int64_t lh_fraction_rest(lh_fraction f, int64_t n)
+{
+    return (int64_t)((__int128)n * f.above % f.below);
+}
+
+/* How many of `n` things the first of two stages takes: their share, `others` counted too, rounded down (up with `up`
+ * 1), `least` at least, and less the others; at most n. */
+typedef struct lh_stage {
+    lh_fraction share;
+    int64_t others, least;
+    int up;
+} lh_stage;
+
+static LH_BOTH inline int64_t lh_stage_of(lh_stage s, int64_t n)
+{
+    int64_t first = lh_fraction_of(s.share, n + s.others);
+    first += s.up && lh_fraction_rest(s.share, n + s.others) > 0;
+    if (first < s.least) first = s.least;
+    first -= s.others;
+    if (first < 0) first = 0;
+    return first < n ? first : n;
+}
+
+#endif

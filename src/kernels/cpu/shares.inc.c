@@ -1,0 +1,173 @@
+/* The best entries of many heads, by the order-preserving integer image of scores, and what each of these keeps. */
+#include "kernels/cpu/inner.h"
+
+/* Entries of a head are shared out in blocks. */
+enum { COUNT_SLOTS = 1 << 14 };
+
+/* What a thread has counted of one head goes to what the others have. */
+static void hand_in(const lh_histogram_args *a, int64_t h, int32_t *mine)
+{
+    int64_t size = (int64_t)1 << a->bits;
+    int32_t *bins = a->bins + h * a->bins_ld;
+    for (int64_t b = 0; b < size; b++) {
+        if (!mine[b]) continue;
+#pragma omp atomic
+        bins[b] += mine[b];
+        mine[b] = 0;
+    }
+}
+
+static void count_slots(const lh_histogram_args *a, int64_t h, int64_t first, int32_t *mine)
+{
+    int shift = 32 - a->prefix_bits - a->bits;
+    int64_t end = lh_least(first + COUNT_SLOTS, a->len[h]), mask = ((int64_t)1 << a->bits) - 1;
+    uint32_t prefix = a->search ? a->search->prefix : 0;
+    const float *scores = a->scores + h * a->ld;
+    const uint8_t *state = a->state + h * a->ld;
+    for (int64_t s = first; s < end; s++) {
+        uint64_t key = lh_score_key(scores[s]);
+        if (state[s] == LH_ENTRY_COMPETES && key >> (32 - a->prefix_bits) == prefix)
+            mine[(int64_t)(key >> shift) & mask]++;
+    }
+}
+
+static lh_status op_histogram(lh_stream *stream, const lh_histogram_args *a)
+{
+    lh_status st = LH_OK;
+    int32_t *parts = NULL;
+    int64_t size = (int64_t)1 << a->bits, blocks = (a->ld + COUNT_SLOTS - 1) / COUNT_SLOTS, all = a->heads * blocks;
+    int64_t bytes = size * (int64_t)sizeof *parts;
+    assert(a->bits > 0 && a->prefix_bits + a->bits <= 32);
+    LH_TRY(lh_stream_scratch(stream, &parts, omp_get_max_threads() * bytes));
+    for (int64_t h = 0; h < a->heads; h++) memset(a->bins + h * a->bins_ld, 0, (size_t)bytes);
+#pragma omp parallel if (a->heads * a->ld >= PARALLEL_FROM)
+    {
+        int64_t thread = omp_get_thread_num(), threads = omp_get_num_threads();
+        int64_t end = all * (thread + 1) / threads;
+        int32_t *mine = parts + thread * size;
+        memset(mine, 0, (size_t)bytes);
+        for (int64_t i = all * thread / threads; i < end; i++) {
+            count_slots(a, i / blocks, i % blocks * COUNT_SLOTS, mine);
+            if (i + 1 == end || (i + 1) % blocks == 0) hand_in(a, i / blocks, mine);
+        }
+    }
+done:
+    return st;
+}
+
+static lh_status op_add_bins(lh_stream *stream, const lh_add_bins_args *a)
+{
+    int64_t size = (int64_t)1 << a->bits;
+    (void)stream;
+    memset(a->sums, 0, (size_t)(size + 1) * sizeof *a->sums);
+    for (int64_t i = 0; i < a->heads * a->sheets; i++) {
+        const int32_t *bins = a->bins + i * size;
+        int64_t floor_ = a->grants ? a->grants[i % a->sheets].floor : a->grant.floor;
+        int64_t skip = floor_ - (a->tallies ? a->tallies[i].above : 0), b = size - 1;
+        for (; b >= 0 && skip > 0; b--) {
+            int32_t skipped = (int32_t)lh_least(skip, bins[b]);
+            skip -= skipped;
+            a->sums[b] += bins[b] - skipped;
+            a->sums[size] += skipped;
+        }
+        for (int64_t c = 0; c <= b; c++) a->sums[c] += bins[c];
+    }
+    return LH_OK;
+}
+
+static int64_t add_up(const int32_t *bins, int64_t first, int64_t end)
+{
+    int64_t sum = 0;
+    for (int64_t b = first; b < end; b++) sum += bins[b];
+    return sum;
+}
+
+static lh_status op_narrow(lh_stream *stream, const lh_narrow_args *a)
+{
+    int64_t size = (int64_t)1 << a->bits, bin = size - 1;
+    uint32_t prefix = a->from ? a->from->prefix << a->bits : 0;
+    int64_t want = a->from ? a->from->want : lh_least(a->most, add_up(a->sums, 0, size + 1)) - a->sums[size];
+    (void)stream;
+    for (; bin > 0 && a->sums[bin] < want; bin--) want -= a->sums[bin];
+    for (int64_t i = 0; i < a->heads * a->sheets; i++) {
+        const int32_t *bins = a->bins + i * size;
+        lh_tally *t = &a->tallies[i];
+        if (!a->from) *t = (lh_tally){.competing = (int32_t)add_up(bins, 0, size)};
+        t->above += (int32_t)add_up(bins, bin + 1, size);
+        t->at = bins[bin];
+    }
+    *a->to = (lh_search){.want = want, .prefix = prefix | (uint32_t)bin};
+    return LH_OK;
+}
+
+/* ---- sharing out ---- */
+
+/* All that have room get one each, round after round, while there is enough for all of them. Nobody is behind its claim
+ * by a whole entry, so no round gives anybody a second one before all have their first. Returns what is still missing.
+ */
+static int64_t give_rounds(const lh_share_out_args *a, int64_t missing)
+{
+    while (missing > 0) {
+        int64_t open = 0, least = missing;
+        for (int64_t i = 0; i < a->heads * a->sheets; i++) {
+            int64_t spare = a->tallies[i].competing - a->counts[i];
+            if (spare > 0) open++, least = lh_least(least, spare);
+        }
+        if (open == 0 || missing < open) return open ? missing : 0;
+        least = lh_least(least, missing / open);
+        for (int64_t i = 0; i < a->heads * a->sheets; i++)
+            if (a->tallies[i].competing > a->counts[i]) a->counts[i] += least;
+        missing -= least * open;
+    }
+    return 0;
+}
+
+/* The head in the order of ties that is furthest behind its claim goes first; its lag becomes -1. */
+static void give_last(const lh_share_out_args *a, int64_t missing, int64_t *lags)
+{
+    int64_t n = a->heads * a->sheets;
+    for (; missing > 0; missing--) {
+        int64_t best = -1;
+        for (int64_t i = 0; i < n; i++) {
+            int64_t at = i % a->heads * a->sheets + i / a->heads;
+            if (lags[at] >= 0 && a->counts[at] < a->tallies[at].competing && (best < 0 || lags[at] > lags[best]))
+                best = at;
+        }
+        if (best < 0) return;
+        a->counts[best]++;
+        lags[best] = -1;
+    }
+}
+
+static lh_status op_share_out(lh_stream *stream, const lh_share_out_args *a)
+{
+    lh_status st = LH_OK;
+    int64_t *lags = NULL, n = a->heads * a->sheets, rest = a->search->want, held = 0, given = 0;
+    LH_TRY(lh_stream_scratch(stream, &lags, n * (int64_t)sizeof *lags));
+    for (int64_t i = 0; i < n; i++) {
+        int64_t at = i % a->heads * a->sheets + i / a->heads;
+        lh_tally t = a->tallies[at];
+        lh_grant grant = a->grants ? a->grants[at % a->sheets] : a->grant;
+        int64_t own = lh_least(grant.floor, t.competing), over = lh_most(0, t.above - own);
+        int64_t on = lh_most(0, t.above + t.at - own) - over, more = lh_least(on, lh_most(0, rest));
+        rest -= more;
+        a->counts[at] = lh_least(own + lh_fraction_of(a->share, over + more) + grant.sure, t.competing);
+        lags[at] = lh_fraction_rest(a->share, over + more);
+        given += a->counts[at];
+        held += t.competing;
+    }
+    give_last(a, give_rounds(a, lh_least(a->most, held) - given), lags);
+done:
+    return st;
+}
+
+static lh_status op_split_counts(lh_stream *stream, const lh_split_counts_args *a)
+{
+    (void)stream;
+    for (int64_t h = 0; h < a->heads; h++) {
+        a->first[h] = lh_stage_of(a->stage, a->counts[h]);
+        a->rest[h] = a->counts[h] - a->first[h];
+        a->more[h] = a->rest[h] + a->rest[h] / 4;
+    }
+    return LH_OK;
+}

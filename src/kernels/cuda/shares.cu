@@ -1,0 +1,230 @@
+/* The search for the best entries of many heads between its histograms, and what each of the heads keeps. All of it is
+ * small: 8 KB of bins a head and round, and some numbers a head. */
+#include "base/fraction.h"
+#include "kernels/cuda/entries.cuh"
+
+enum { THREADS = 256 };
+
+/* The number of thread t's bins, and its first one; bins go to threads from the last one down. */
+static __device__ __forceinline__ int64_t bins_each(int64_t size)
+{
+    return (size + blockDim.x - 1) / blockDim.x;
+}
+
+static __device__ __forceinline__ int64_t at_least_0(int64_t x)
+{
+    return x > 0 ? x : 0;
+}
+
+static __device__ __forceinline__ int64_t least(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+static __device__ __forceinline__ lh_grant grant_of(const lh_grant *grants, lh_grant all, int64_t sheet)
+{
+    return grants ? grants[sheet] : all;
+}
+
+/* ---- sums of bins: blockIdx.x is the head and its sheet ---- */
+
+static __global__ void add_bins_kernel(lh_add_bins_args a)
+{
+    __shared__ int64_t room[LH_WARP];
+    int64_t size = (int64_t)1 << a.bits, each = bins_each(size), last = size - 1 - threadIdx.x * each, mine = 0, all;
+    const int32_t *bins = a.bins + blockIdx.x * size;
+    int64_t above = a.tallies ? a.tallies[blockIdx.x].above : 0;
+    int64_t skip = at_least_0(grant_of(a.grants, a.grant, blockIdx.x % a.sheets).floor - above);
+    for (int64_t b = last; b > last - each && b >= 0; b--) mine += bins[b];
+    int64_t before = lh_block_before(mine, room, &all);
+    for (int64_t b = last; b > last - each && b >= 0; b--) {
+        int64_t n = bins[b], left = n - least(at_least_0(skip - before), n);
+        if (left) atomicAdd(a.sums + b, (int)left);
+        before += n;
+    }
+    if (threadIdx.x == 0 && skip > 0) atomicAdd(a.sums + size, (int)least(skip, all));
+}
+
+lh_status lh_cuda_add_bins(lh_stream *stream, const lh_add_bins_args *a)
+{
+    lh_status st = LH_OK;
+    LH_TRY(lh_stream_zero(stream, a->sums, (((int64_t)1 << a->bits) + 1) * (int64_t)sizeof *a->sums));
+    LH_TRY(lh_launch(stream, "add_bins", lh_shape{dim3((unsigned)(a->heads * a->sheets)), THREADS, 0}, add_bins_kernel,
+                     *a));
+done:
+    return st;
+}
+
+/* ---- narrowing: every block finds the same bin, and updates one head of one sheet ---- */
+
+/* In *bin, shared; returns what is wanted of it. Every thread of the block calls it. */
+static __device__ int64_t find_bin(const lh_narrow_args &a, int64_t *bin)
+{
+    __shared__ int64_t room[LH_WARP], wanted;
+    int64_t size = (int64_t)1 << a.bits, each = bins_each(size), last = size - 1 - threadIdx.x * each, mine = 0, all;
+    for (int64_t b = last; b > last - each && b >= 0; b--) mine += a.sums[b];
+    int64_t before = lh_block_before(mine, room, &all);
+    int64_t want = a.from ? a.from->want : least(a.most, all + a.sums[size]) - a.sums[size];
+    if (threadIdx.x == 0) {
+        *bin = want > 0 ? 0 : size - 1;
+        wanted = want > 0 ? want - (all - a.sums[0]) : want;
+    }
+    __syncthreads();
+    for (int64_t b = last; b > last - each && b >= 0; b--) {
+        if (before < want && want <= before + a.sums[b]) {
+            *bin = b;
+            wanted = want - before;
+        }
+        before += a.sums[b];
+    }
+    __syncthreads();
+    return wanted;
+}
+
+static __global__ void narrow_kernel(lh_narrow_args a)
+{
+    __shared__ int64_t room[LH_WARP], bin;
+    int64_t size = (int64_t)1 << a.bits, want = find_bin(a, &bin), all = 0, above = 0;
+    if (blockIdx.x == 0 && threadIdx.x == 0)
+        *a.to = lh_search{want, (a.from ? a.from->prefix << a.bits : 0) | (uint32_t)bin};
+    if ((int64_t)blockIdx.x >= a.heads * a.sheets) return;
+    const int32_t *bins = a.bins + blockIdx.x * size;
+    for (int64_t b = threadIdx.x; b < size; b += blockDim.x) {
+        all += bins[b];
+        above += b > bin ? bins[b] : 0;
+    }
+    all = lh_block_sum(all, room);
+    above = lh_block_sum(above, room);
+    if (threadIdx.x > 0) return;
+    lh_tally t = a.from ? a.tallies[blockIdx.x] : lh_tally{(int32_t)all, 0, 0};
+    t.above += (int32_t)above;
+    t.at = bins[bin];
+    a.tallies[blockIdx.x] = t;
+}
+
+/* Without heads there is a search all the same. */
+lh_status lh_cuda_narrow(lh_stream *stream, const lh_narrow_args *a)
+{
+    int64_t cells = a->heads * a->sheets;
+    return lh_launch(stream, "narrow", lh_shape{dim3((unsigned)(cells ? cells : 1)), THREADS, 0}, narrow_kernel, *a);
+}
+
+/* ---- sharing out: one block, whose threads take the heads in the order of ties ---- */
+
+/* The i-th head in the order of ties. */
+static __device__ __forceinline__ int64_t in_order(const lh_share_out_args &a, int64_t i)
+{
+    return i % a.heads * a.sheets + i / a.heads;
+}
+
+/* What is the head's already, what it has above the prefix beside, and at it. */
+static __device__ void divide(const lh_share_out_args &a, int64_t at, int64_t (&parts)[3])
+{
+    lh_tally t = a.tallies[at];
+    parts[0] = least(grant_of(a.grants, a.grant, at % a.sheets).floor, t.competing);
+    parts[1] = at_least_0(t.above - parts[0]);
+    parts[2] = at_least_0((int64_t)t.above + t.at - parts[0]) - parts[1];
+}
+
+/* Counts of all heads, and in lags what rounding took from them, -1 where a head has all of its entries. Returns what
+ * is missing. */
+static __device__ int64_t give_shares(const lh_share_out_args &a, int64_t *lags, int64_t *room)
+{
+    int64_t n = a.heads * a.sheets, taken = 0, given = 0, held = 0, all;
+    for (int64_t first = 0; first < n; first += blockDim.x) {
+        int64_t i = first + threadIdx.x, at = in_order(a, i), parts[3] = {0, 0, 0};
+        if (i < n) divide(a, at, parts);
+        int64_t rest = a.search->want - taken - lh_block_before(parts[2], room, &all);
+        taken += all;
+        if (i >= n) continue;
+        int64_t chosen = parts[1] + least(at_least_0(rest), parts[2]), most = a.tallies[at].competing;
+        int64_t sure = grant_of(a.grants, a.grant, at % a.sheets).sure;
+        int64_t count = least(parts[0] + lh_fraction_of(a.share, chosen) + sure, most);
+        lags[i] = count < most ? lh_fraction_rest(a.share, chosen) : -1;
+        a.counts[at] = count;
+        given += count;
+        held += most;
+    }
+    given = lh_block_sum(given, room);
+    held = lh_block_sum(held, room);
+    return least(a.most, held) - given;
+}
+
+/* All that have room get one each, round after round, while there is enough for all of them. Nobody is behind its claim
+ * by a whole entry, so no round gives anybody a second one before all have their first. Returns what is still missing.
+ */
+static __device__ int64_t give_rounds(const lh_share_out_args &a, int64_t missing, int64_t *lags, int64_t *room)
+{
+    int64_t n = a.heads * a.sheets;
+    while (missing > 0) {
+        int64_t open = 0, short_of = -missing; /* negative: the least is found as a maximum */
+        for (int64_t i = threadIdx.x; i < n; i += blockDim.x) {
+            int64_t spare = a.tallies[in_order(a, i)].competing - a.counts[in_order(a, i)];
+            if (spare <= 0) lags[i] = -1;
+            open += spare > 0;
+            if (spare > 0 && -spare > short_of) short_of = -spare;
+        }
+        open = lh_block_sum(open, room);
+        int64_t each = -lh_block_max(short_of, room);
+        if (open == 0) return 0;
+        if (missing < open) return missing;
+        each = least(each, missing / open);
+        for (int64_t i = threadIdx.x; i < n; i += blockDim.x) {
+            if (lags[i] >= 0) a.counts[in_order(a, i)] += each;
+        }
+        missing -= each * open;
+    }
+    return 0;
+}
+
+/* The `missing` heads that are furthest behind their claims get one each. */
+static __device__ void give_last(const lh_share_out_args &a, int64_t missing, const int64_t *lags)
+{
+    int64_t n = a.heads * a.sheets;
+    for (int64_t i = threadIdx.x; i < n; i += blockDim.x) {
+        int64_t before = 0;
+        if (lags[i] < 0) continue;
+        for (int64_t other = 0; other < n; other++)
+            before += lags[other] > lags[i] || (lags[other] == lags[i] && other < i);
+        if (before < missing) a.counts[in_order(a, i)]++;
+    }
+}
+
+/* lags: [heads * sheets], in the order of ties. */
+static __global__ void share_out_kernel(lh_share_out_args a, int64_t *lags)
+{
+    __shared__ int64_t room[LH_WARP];
+    int64_t missing = give_shares(a, lags, room);
+    missing = give_rounds(a, missing, lags, room);
+    __syncthreads();
+    if (missing > 0) give_last(a, missing, lags);
+}
+
+lh_status lh_cuda_share_out(lh_stream *stream, const lh_share_out_args *a)
+{
+    lh_status st = LH_OK;
+    int64_t *lags = NULL, n = a->heads * a->sheets;
+    if (n == 0) return LH_OK;
+    LH_TRY(lh_stream_scratch(stream, &lags, n * (int64_t)sizeof *lags));
+    LH_TRY(lh_launch(stream, "share_out", lh_shape{dim3(1), THREADS, 0}, share_out_kernel, *a, lags));
+done:
+    return st;
+}
+
+/* ---- stages ---- */
+
+static __global__ void split_counts_kernel(lh_split_counts_args a)
+{
+    for (int64_t h = lh_grid_first(); h < a.heads; h += lh_grid_step()) {
+        int64_t first = lh_stage_of(a.stage, a.counts[h]), rest = a.counts[h] - first;
+        a.first[h] = first;
+        a.rest[h] = rest;
+        a.more[h] = rest + rest / 4;
+    }
+}
+
+lh_status lh_cuda_split_counts(lh_stream *stream, const lh_split_counts_args *a)
+{
+    return lh_launch(stream, "split_counts", lh_shape{dim3(lh_blocks(a->heads, THREADS)), THREADS, 0},
+                     split_counts_kernel, *a);
+}

@@ -1,0 +1,121 @@
+/* The best entries of many heads, and what each of these keeps. */
+#include "base/whole.h"
+#include "kernels/ref/ref.h"
+
+lh_status lh_ref_histogram(lh_stream *stream, const lh_histogram_args *a)
+{
+    int64_t bins = (int64_t)1 << a->bits;
+    uint32_t prefix = a->search ? a->search->prefix : 0;
+    (void)stream;
+    assert(a->bits > 0 && a->prefix_bits + a->bits <= 32);
+    for (int64_t h = 0; h < a->heads; h++) {
+        for (int64_t b = 0; b < bins; b++) a->bins[h * a->bins_ld + b] = 0;
+        for (int64_t s = 0; s < a->len[h]; s++) {
+            if (a->state[h * a->ld + s] != LH_ENTRY_COMPETES) continue;
+            uint64_t key = lh_score_key(a->scores[h * a->ld + s]);
+            if (key >> (32 - a->prefix_bits) != prefix) continue;
+            a->bins[h * a->bins_ld + ((int64_t)(key >> (32 - a->prefix_bits - a->bits)) & (bins - 1))]++;
+        }
+    }
+    return LH_OK;
+}
+
+lh_status lh_ref_add_bins(lh_stream *stream, const lh_add_bins_args *a)
+{
+    int64_t size = (int64_t)1 << a->bits;
+    (void)stream;
+    for (int64_t b = 0; b <= size; b++) a->sums[b] = 0;
+    for (int64_t i = 0; i < a->heads * a->sheets; i++) {
+        int64_t floor_ = a->grants ? a->grants[i % a->sheets].floor : a->grant.floor;
+        int64_t skip = lh_most(0, floor_ - (a->tallies ? a->tallies[i].above : 0));
+        for (int64_t b = size - 1; b >= 0; b--) {
+            int64_t n = a->bins[i * size + b], skipped = lh_least(skip, n);
+            skip -= skipped;
+            a->sums[b] += (int32_t)(n - skipped);
+            a->sums[size] += (int32_t)skipped;
+        }
+    }
+    return LH_OK;
+}
+
+lh_status lh_ref_narrow(lh_stream *stream, const lh_narrow_args *a)
+{
+    int64_t size = (int64_t)1 << a->bits, bin = size - 1, all = 0;
+    lh_search s = {0};
+    (void)stream;
+    for (int64_t b = 0; b <= size; b++) all += a->sums[b];
+    s.want = a->from ? a->from->want : lh_least(a->most, all) - a->sums[size];
+    for (; bin > 0 && a->sums[bin] < s.want; bin--) s.want -= a->sums[bin];
+    s.prefix = (a->from ? a->from->prefix << a->bits : 0) | (uint32_t)bin;
+    for (int64_t i = 0; i < a->heads * a->sheets; i++) {
+        const int32_t *bins = a->bins + i * size;
+        lh_tally t = a->from ? a->tallies[i] : (lh_tally){0};
+        for (int64_t b = 0; b < size && !a->from; b++) t.competing += bins[b];
+        for (int64_t b = bin + 1; b < size; b++) t.above += bins[b];
+        t.at = bins[bin];
+        a->tallies[i] = t;
+    }
+    *a->to = s;
+    return LH_OK;
+}
+
+/* ---- sharing out ---- */
+
+/* The i-th head in the order of ties. */
+static int64_t in_order(const lh_share_out_args *a, int64_t i)
+{
+    return i % a->heads * a->sheets + i / a->heads;
+}
+
+/* What a head has without rounding, over share.below; *rest entries at the prefix are left for it and the others. */
+static __int128 claim_of(const lh_share_out_args *a, int64_t at, int64_t *rest)
+{
+    const lh_tally *t = &a->tallies[at];
+    lh_grant grant = a->grants ? a->grants[at % a->sheets] : a->grant;
+    int64_t own = lh_least(grant.floor, t->competing), over = lh_most(0, t->above - own);
+    int64_t on = lh_most(0, t->above + t->at - own) - over, more = lh_least(on, lh_most(0, *rest));
+    *rest -= more;
+    return (__int128)(own + grant.sure) * a->share.below + (__int128)(over + more) * a->share.above;
+}
+
+/* The head that is furthest behind its claim, -1 where none can have more. */
+static int64_t next_of(const lh_share_out_args *a)
+{
+    int64_t best = -1, rest = a->search->want;
+    __int128 most = 0;
+    for (int64_t i = 0; i < a->heads * a->sheets; i++) {
+        int64_t at = in_order(a, i);
+        __int128 lag = claim_of(a, at, &rest) - (__int128)a->counts[at] * a->share.below;
+        if (a->counts[at] < a->tallies[at].competing && (best < 0 || lag > most)) best = at, most = lag;
+    }
+    return best;
+}
+
+lh_status lh_ref_share_out(lh_stream *stream, const lh_share_out_args *a)
+{
+    int64_t rest = a->search->want, held = 0, given = 0;
+    (void)stream;
+    for (int64_t i = 0; i < a->heads * a->sheets; i++) {
+        int64_t at = in_order(a, i), room = a->tallies[at].competing;
+        a->counts[at] = lh_least((int64_t)(claim_of(a, at, &rest) / a->share.below), room);
+        given += a->counts[at];
+        held += room;
+    }
+    for (int64_t missing = lh_least(a->most, held) - given; missing > 0; missing--) {
+        int64_t best = next_of(a);
+        if (best < 0) break;
+        a->counts[best]++;
+    }
+    return LH_OK;
+}
+
+lh_status lh_ref_split_counts(lh_stream *stream, const lh_split_counts_args *a)
+{
+    (void)stream;
+    for (int64_t h = 0; h < a->heads; h++) {
+        a->first[h] = lh_stage_of(a->stage, a->counts[h]);
+        a->rest[h] = a->counts[h] - a->first[h];
+        a->more[h] = a->rest[h] + a->rest[h] / 4;
+    }
+    return LH_OK;
+}
