@@ -59,7 +59,7 @@ typedef struct extent {
 
 static extent choose_extent(device_models *m)
 {
-    static const extent small = {48, 7, 97, 1}, host = {150, 16, 211, 1}, card = {900, 40, 1009, 8};
+    static const extent small = {48, 7, 97, 1}, host = {120, 6, 211, 1}, card = {900, 40, 1009, 8};
     const lh_ops *ops = NULL;
     lh_device_found found = {0};
     const char *asked = getenv("LONGHAUL_TEST_BACKEND");

@@ -24,7 +24,7 @@ typedef struct course {
 
 static course choose_course(void)
 {
-    static const course small = {60, 20}, host = {600, 100}, card = {10000, 500};
+    static const course small = {60, 20}, host = {200, 50}, card = {10000, 500};
     return models.small ? small : device_pool_now ? card : host;
 }
 
