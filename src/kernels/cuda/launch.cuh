@@ -21,7 +21,8 @@ typedef struct lh_shape {
     int64_t shared;
 } lh_shape;
 
-/* More dynamic shared memory than this has to be asked for. */
+/* More shared memory than this, static and dynamic together, has to be asked for. Nobody knows here what a kernel has of
+ * static memory, and to ask for less than that does no harm: lh_launch asks from a third of it on. */
 #define LH_SHARED_PLAIN (48 << 10)
 
 /* Dynamic shared memory of a block, aligned to 16. */
@@ -38,7 +39,7 @@ static lh_status lh_launch(lh_stream *stream, const char *name, lh_shape shape, 
 {
     lh_status st = LH_OK;
     if (!shape.blocks.x || !shape.blocks.y || !shape.blocks.z) return LH_OK;
-    if (shape.shared > LH_SHARED_PLAIN)
+    if (shape.shared > LH_SHARED_PLAIN / 3)
         LH_TRY(lh_cuda_check(
             cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shape.shared), name));
 #ifdef LH_SIMT
