@@ -37,7 +37,7 @@ static lh_status evict(lh_kv *kv, int64_t layer, int64_t at)
         &(lh_protect_request){.budget = kv->budgets[layer] - block, .seen = at, .visible_from = e.visible_from});
     if (kv->layout.norms >= 0) kv->layers[layer].fresh += at == first ? first : block;
     if (local == LH_OK) local = lh_pool_pull_len(pool, kv->place.stream);
-    if (local == LH_OK) local = lh_kv_make_work(kv, 0);
+    LH_TRY(lh_kv_make_work_everywhere(kv, 0, &local));
     if (local == LH_OK) local = lh_kv_drop_unseen(kv, &e);
     if (local == LH_OK) local = lh_pool_pull_len(pool, kv->place.stream);
     if (!only_slides(kv, layer)) LH_TRY(lh_kv_evict_layer(kv, &e, &local));

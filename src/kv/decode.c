@@ -145,11 +145,21 @@ static int measure(lh_kv *kv, lh_eviction *e, const int64_t *lens, int64_t heads
     }
 }
 
-/* What is exchanged needs work space on all ranks. Collective. */
-static lh_status make_work_everywhere(lh_kv *kv, int64_t cols, lh_status *local)
+/* Whether an eviction exchanges columns of scores or statistics, and whether anything. */
+static int exchanges_columns(const lh_kv *kv)
+{
+    return (kv->fixed.source == LH_SCORE_ATTENTION && kv->shape.heads.split) || kv->fixed.joint;
+}
+
+static int exchanges(const lh_kv *kv)
+{
+    return exchanges_columns(kv) || kv->fixed.heads != LH_HEADS_UNIFORM;
+}
+
+lh_status lh_kv_make_work_everywhere(lh_kv *kv, int64_t cols, lh_status *local)
 {
     if (*local == LH_OK) *local = lh_kv_make_work(kv, cols);
-    return lh_comm_agree(kv->place.comm, *local);
+    return exchanges(kv) ? lh_comm_agree(kv->place.comm, *local) : LH_OK;
 }
 
 lh_status lh_kv_evict_layer(lh_kv *kv, lh_eviction *e, lh_status *local)
@@ -159,11 +169,9 @@ lh_status lh_kv_evict_layer(lh_kv *kv, lh_eviction *e, lh_status *local)
     const int64_t *lens = e->pool->len;
     int64_t heads = h->kv_count;
     int apart = kv->fixed.heads != LH_HEADS_UNIFORM; /* heads have budgets of their own */
-    int columns = (kv->fixed.source == LH_SCORE_ATTENTION && h->split) || kv->fixed.joint; /* are exchanged */
-    int together = columns || apart;
+    int columns = exchanges_columns(kv), together = columns || apart;
     /* all heads hold as many entries, or nobody asks how many: adaptive heads are counted on the device */
     int alike = apart ? kv->fixed.heads == LH_HEADS_ADAPTIVE && !columns : !lh_kv_slides(&kv->shape, e->layer);
-    if (together && alike) LH_TRY(make_work_everywhere(kv, 0, local));
     if (together && !alike) {
         if (kv->fixed.heads == LH_HEADS_PROFILE && *local == LH_OK)
             *local = lh_pool_pull_len(e->pool, kv->place.stream);
@@ -172,7 +180,7 @@ lh_status lh_kv_evict_layer(lh_kv *kv, lh_eviction *e, lh_status *local)
         heads = h->kv_heads;
     }
     if (!measure(kv, e, lens, heads)) goto done;
-    if (together && !alike) LH_TRY(make_work_everywhere(kv, e->cols, local));
+    if (together && !alike) LH_TRY(lh_kv_make_work_everywhere(kv, e->cols, local));
     LH_TRY(lh_kv_choose(kv, e, local, NULL));
     if (*local == LH_OK) *local = compact(kv, e);
 done:
@@ -185,7 +193,10 @@ typedef enum occasion { UNSEEN_GO, POLICY_IS_DUE } occasion;
 static lh_status evict(lh_kv *kv, occasion when, lh_status *local)
 {
     lh_status st = LH_OK;
-    if (*local == LH_OK) *local = lh_kv_make_work(kv, 0);
+    if (when == POLICY_IS_DUE)
+        LH_TRY(lh_kv_make_work_everywhere(kv, 0, local));
+    else if (*local == LH_OK)
+        *local = lh_kv_make_work(kv, 0);
     for (int64_t l = 0; l < kv->shape.layers; l++) {
         lh_eviction e = {.layer = l,
                          .pool = &kv->layers[l].pool,

@@ -377,9 +377,13 @@ lh_status lh_kv_unturn(lh_kv *kv, int64_t layer);
 
 /* ---- one eviction of a layer that lies in its own pool (decode.c) ---- */
 
+/* Work space for heads as long as they are now in any layer, and `cols` slots at least. Alone; and before evictions
+ * that exchange something, which all ranks need it for: collective then, with the failure of any of them. */
+lh_status lh_kv_make_work(lh_kv *kv, int64_t cols);
+lh_status lh_kv_make_work_everywhere(lh_kv *kv, int64_t cols, lh_status *local);
+
 /* Collective where attention ranks and groups are split, heads differ or are joined: what the next row cannot see goes,
- * then what the policy gives up. e: layer, seen, visible_from, protect and number. */
-lh_status lh_kv_make_work(lh_kv *kv, int64_t cols); /* for heads as long as they are now, and `cols` slots at least */
+ * then what the policy gives up. e: layer, seen, visible_from, protect and number. The work space is made. */
 lh_status lh_kv_drop_unseen(lh_kv *kv, const lh_eviction *e);
 lh_status lh_kv_evict_layer(lh_kv *kv, lh_eviction *e, lh_status *local);
 
