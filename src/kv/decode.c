@@ -52,19 +52,37 @@ static int64_t least_room(const lh_kv *kv)
     return room;
 }
 
+/* 1: after the next eviction of a step no head of this rank holds more than now. All ranks know of the others: heads
+ * that compete among each other, and those that slide out of sight, come to hold more. */
+static int is_full(const lh_kv *kv)
+{
+    const lh_policy_plan *p = &kv->fixed;
+    int full = p->evicts && p->every > 0 && p->heads == LH_HEADS_UNIFORM && p->layers != LH_LAYERS_ADAPTIVE &&
+               kv->clock.budgets_made;
+    for (int64_t l = 0; l < kv->shape.layers; l++) {
+        full &= !lh_kv_slides(&kv->shape, l);
+        for (int64_t h = 0; h < kv->shape.heads.kv_count; h++) full &= kv->layers[l].pool.len[h] >= kv->budgets[l];
+    }
+    return full;
+}
+
 lh_status lh_kv_reserve(lh_kv *kv, int64_t tokens)
 {
     lh_status st = LH_OK, local = LH_OK;
     lh_ragged *view;
-    int64_t room = -1;
+    int64_t least[2] = {-1, 0}; /* room, and whether all are full */
     local = lh_kv_fetch_lens(kv);
     if (tokens == 1 && kv->assured > 0) return local;
     for (int64_t l = 0; l < kv->shape.layers && local == LH_OK; l++) local = lh_kv_room(kv, l, tokens, &view);
     if (local == LH_OK) local = lh_kv_reserve_turn(kv, tokens);
-    if (local == LH_OK) room = least_room(kv);
-    LH_TRY(lh_comm_allreduce(kv->place.comm, &room, 1, LH_I64, LH_MIN));
-    if (room < 0) LH_TRY(lh_comm_agree(kv->place.comm, local)); /* some rank has failed */
-    kv->assured = room;
+    if (local == LH_OK) {
+        least[0] = least_room(kv);
+        least[1] = is_full(kv);
+    }
+    LH_TRY(lh_comm_allreduce(kv->place.comm, least, 2, LH_I64, LH_MIN));
+    if (least[0] < 0) LH_TRY(lh_comm_agree(kv->place.comm, local)); /* some rank has failed */
+    kv->assured = least[0];
+    kv->assured_again = least[1] ? least[0] : 0;
 done:
     return st;
 }
@@ -221,7 +239,7 @@ static lh_status trim(lh_kv *kv)
 {
     lh_status st = LH_OK;
     int64_t *caps = kv->traffic.kept;
-    kv->assured = 0;
+    kv->assured = kv->assured_again = 0;
     kv->moves++;
     LH_TRY(lh_kv_fetch_lens(kv));
     lh_work_free(&kv->work, kv->place.stream);
@@ -265,6 +283,7 @@ lh_status lh_kv_settle(lh_kv *kv, lh_kv_taken what, int64_t tokens)
     LH_TRY(evict(kv, due ? POLICY_IS_DUE : UNSEEN_GO, &local));
     if (local == LH_OK && what == LH_KV_BLOCK) local = trim(kv);
     LH_TRY(lh_comm_agree(kv->place.comm, local));
+    if (due && kv->assured_again) kv->assured = kv->assured_again;
 done:
     kv->evict_s += lh_kv_now() - start;
     return st;

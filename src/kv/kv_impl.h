@@ -291,12 +291,13 @@ struct lh_kv {
     uint64_t seed;
     uint32_t request;
     lh_turn turn;
-    lh_over_layers *over; /* NULL: layers have budgets of their own */
-    lh_pool scratch;      /* the layer that is being prefilled and will evict */
-    int64_t last_evicted; /* the last layer that takes the scratch, -1: none */
-    int64_t assured;      /* single tokens that all ranks have room for */
-    lh_kv *leader;        /* whose prefill fills this cache; NULL: its own */
-    lh_kv *twin;          /* an earlier follower that counts the same statistics; NULL: counts for itself */
+    lh_over_layers *over;  /* NULL: layers have budgets of their own */
+    lh_pool scratch;       /* the layer that is being prefilled and will evict */
+    int64_t last_evicted;  /* the last layer that takes the scratch, -1: none */
+    int64_t assured;       /* single tokens that all ranks have room for */
+    int64_t assured_again; /* and that they have room for after every eviction of a step; 0: not known */
+    lh_kv *leader;         /* whose prefill fills this cache; NULL: its own */
+    lh_kv *twin;           /* an earlier follower that counts the same statistics; NULL: counts for itself */
     lh_kv **followers;
     int64_t follower_count;
     int64_t *budgets; /* host, [layers] */

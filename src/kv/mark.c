@@ -149,7 +149,7 @@ lh_status lh_kv_rewind(lh_kv *kv)
                                   LH_COPY_ON_DEVICE));
     }
     kv->clock = kv->marked;
-    kv->assured = 0;
+    kv->assured = kv->assured_again = 0;
     if (!kv->clock.budgets_made) lh_kv_make_budgets(kv, kv->prompt.tokens); /* as they were */
     LH_TRY(lh_stream_sync(kv->place.stream));
 done:

@@ -254,6 +254,41 @@ START_TEST(test_a_rank_without_memory_fails_on_all_ranks)
 }
 END_TEST
 
+/* Evictions make room for as many tokens as before them: ranks that know it of each other talk of it once. Uniform
+ * heads do; of those that share a budget any may come to hold more. */
+START_TEST(test_what_evictions_free_is_reserved)
+{
+    static const struct {
+        lh_policy_options options;
+        int once;
+    } on[] = {{{.policy = "recency", .budget = "30"}, 1},
+              {{.policy = "knorm", .budget = "30", .parts = {.evict = "every:4"}}, 1},
+              {{.policy = "knorm", .budget = "30", .parts = {.head_budget = "adaptive"}}, 0}};
+    for (int n = 0; n < 3; n++) {
+        rig_case c = base_case(&on[n].options);
+        rig r;
+        rig_result got;
+        rig_open(&r, &c, mt_comm(), lh_ops_at(_i));
+        rig_prefill(&r, &got);
+        int64_t told = 0, capacity = 0;
+        for (int step = 0; step < 24; step++) {
+            int64_t before = lh_comm_sent_bytes(r.comm);
+            mt_try(lh_kv_reserve(r.kv, 1));
+            told += lh_comm_sent_bytes(r.comm) > before;
+            rig_take(&r, LH_KV_STEP, 1); /* of what is reserved nobody talks again */
+            int64_t bytes = lh_kv_stats_of(r.kv).bytes_capacity;
+            if (step == 0) capacity = bytes;
+            mt_check(!on[n].once || bytes == capacity, "case %d, step %d: the pools have become larger", n, step);
+        }
+        if (mt_size() > 1)
+            mt_check(on[n].once ? told == 1 : told > 1, "case %d: ranks talked of memory %d times", n, (int)told);
+        rig_result_clear(&got);
+        rig_close(&r);
+    }
+    mt_end();
+}
+END_TEST
+
 /* Ranks do not talk of memory at every token. */
 START_TEST(test_what_was_reserved_is_told_once)
 {
@@ -264,7 +299,7 @@ START_TEST(test_what_was_reserved_is_told_once)
     rig_prefill(&r, &got);
     int64_t before = lh_comm_sent_bytes(r.comm);
     for (int64_t step = 0; step < c.more; step++) rig_take(&r, LH_KV_STEP, 1);
-    int64_t sent = lh_comm_sent_bytes(r.comm) - before, once = mt_size() > 1 ? (int64_t)sizeof(int64_t) : 0;
+    int64_t sent = lh_comm_sent_bytes(r.comm) - before, once = mt_size() > 1 ? 2 * (int64_t)sizeof(int64_t) : 0;
     mt_check(sent == once, "%lld bytes were sent for %lld tokens, not %lld", (long long)sent, (long long)c.more,
              (long long)once);
     rig_result_clear(&got);
@@ -402,6 +437,7 @@ int main(void)
     tcase_add_loop_test(laws, test_windows_are_observed_again_over_what_is_held, 0, rig_backends());
     tcase_add_loop_test(laws, test_a_rank_without_memory_fails_on_all_ranks, 0, rig_backends());
     tcase_add_loop_test(laws, test_what_was_reserved_is_told_once, 0, rig_backends());
+    tcase_add_loop_test(laws, test_what_evictions_free_is_reserved, 0, rig_backends());
     tcase_add_loop_test(laws, test_a_second_mark_replaces_the_first, 0, rig_backends());
     tcase_add_loop_test(laws, test_a_cache_that_is_not_empty_cannot_begin, 0, rig_backends());
     suite_add_tcase(suite, laws);
