@@ -268,7 +268,7 @@ START_TEST(test_what_evictions_free_is_reserved)
         rig_case c = base_case(&on[n].options);
         rig r;
         rig_result got;
-        rig_open(&r, &c, mt_comm(), lh_ops_at(_i));
+        rig_open(&r, &c, mt_comm(), rig_backend(_i));
         rig_prefill(&r, &got);
         int64_t told = 0, capacity = 0;
         for (int step = 0; step < 24; step++) {
@@ -276,7 +276,9 @@ START_TEST(test_what_evictions_free_is_reserved)
             mt_try(lh_kv_reserve(r.kv, 1));
             told += lh_comm_sent_bytes(r.comm) > before;
             rig_take(&r, LH_KV_STEP, 1); /* of what is reserved nobody talks again */
-            int64_t bytes = lh_kv_stats_of(r.kv).bytes_capacity;
+            lh_kv_stats stats = {0};
+            mt_try(lh_kv_stats_of(r.kv, &stats));
+            int64_t bytes = stats.bytes_capacity;
             if (step == 0) capacity = bytes;
             mt_check(!on[n].once || bytes == capacity, "case %d, step %d: the pools have become larger", n, step);
         }
