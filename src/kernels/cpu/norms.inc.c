@@ -2,7 +2,7 @@
 #include "kernels/cpu/stream.h"
 #include "kernels/slots.h"
 
-enum { NORM_ENTRIES = 256, KEYS_AHEAD = 64 };
+enum { NORM_ENTRIES = 256, AHEAD_ENTRIES = 64 };
 
 /* Heads of this size are told apart where entries are bf16: the compiler then lays out all vectors of an entry. */
 enum { USUAL_DIM = 64 };
@@ -11,6 +11,14 @@ enum { USUAL_DIM = 64 };
 static lh_meet meet_of(const lh_ragged *kv)
 {
     return kv->type == LH_F32 ? MEET_F32 : MEET_SPLIT;
+}
+
+/* Ask for the n keys or values from element `at` on: an eviction finds them far away. */
+VEC_FN void prefetch_vectors(const void *part, const lh_meet kind, int64_t at, const int64_t d, int64_t n)
+{
+    const int64_t bytes = kind == MEET_F32 ? sizeof(float) : sizeof(uint16_t), line = 64;
+    const char *p = (const char *)part + at * bytes;
+    for (int64_t i = 0; i < n * d * bytes; i += line) __builtin_prefetch(p + i, 0, 2);
 }
 
 /* Lane n: the sum of the squares of the n-th of `count` vectors of d elements, which follow each other. */
@@ -39,9 +47,10 @@ VEC_FN void entry_norms_of(const lh_entry_norms_args *a, int64_t h, const int64_
     const lh_ragged *kv = a->kv;
     const void *part = a->part == LH_PART_KEY ? kv->k : kv->v;
     for (int64_t s = range[0]; s < range[1]; s += VL) {
-        int64_t count = lh_least(range[1] - s, VL);
+        int64_t at = (kv->offset[h] + s) * d, count = lh_least(range[1] - s, VL);
         float squares[VL], *y = lh_slot_at(&a->y, h, s, 0);
-        vf_store(squares, squares_of(part, kind, (kv->offset[h] + s) * d, d, count));
+        if (s + AHEAD_ENTRIES < range[1]) prefetch_vectors(part, kind, at + AHEAD_ENTRIES * d, d, VL);
+        vf_store(squares, squares_of(part, kind, at, d, count));
         for (int64_t n = 0; n < count; n++) {
             float norm = a->kind == LH_NORM_SQUARE ? squares[n] : sqrtf(squares[n]);
             y[n * a->y.step] = a->kind == LH_NORM_MINUS_L2 ? -norm : norm;
@@ -75,14 +84,6 @@ static lh_status op_entry_norms(lh_stream *stream, const lh_entry_norms_args *a)
 
 /* Sums and means of directions are packed (stream.h). */
 
-/* Ask for the n keys from element `at` on: an eviction finds them far away. */
-VEC_FN void prefetch_keys(const lh_ragged *kv, int64_t at, int64_t n)
-{
-    int64_t bytes = lh_dtype_bytes(kv->type), line = 64;
-    const char *p = (const char *)kv->k + at * bytes;
-    for (int64_t i = 0; i < n * kv->head_dim * bytes; i += line) __builtin_prefetch(p + i, 0, 2);
-}
-
 /* sums += sum over `count` keys from element `at` on of k * inverse. */
 VEC_FN void add_scaled(const void *k, const lh_meet kind, int64_t at, const int64_t d, const float *inverse,
                        int64_t count, float *sums)
@@ -104,11 +105,11 @@ VEC_FN void add_directions(const lh_key_difference_args *a, int64_t h, const int
                            const lh_meet kind, const int64_t d)
 {
     const lh_ragged *kv = a->kv;
-    prefetch_keys(kv, (kv->offset[h] + range[0]) * d, KEYS_AHEAD);
+    prefetch_vectors(kv->k, kind, (kv->offset[h] + range[0]) * d, d, AHEAD_ENTRIES);
     for (int64_t s = range[0]; s < range[1]; s += VL) {
         int64_t at = (kv->offset[h] + s) * d, count = lh_least(range[1] - s, VL);
         float inverse[VL];
-        prefetch_keys(kv, at + KEYS_AHEAD * d, VL);
+        prefetch_vectors(kv->k, kind, at + AHEAD_ENTRIES * d, d, VL);
         vf_store(inverse, squares_of(kv->k, kind, at, d, count));
         for (int n = 0; n < VL; n++) inverse[n] = inverse[n] > 1e-16f ? 1.0f / sqrtf(inverse[n]) : 1e8f;
         if (count == VL)
