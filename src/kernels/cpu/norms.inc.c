@@ -173,20 +173,21 @@ static void visit_block(const lh_key_difference_args *a, int64_t h, int64_t firs
         visit_directions(a, h, range, sums, MEET_SPLIT, d, what);
 }
 
-/* The mean of the directions over the norm of the mean, in place of the sums of the first of a head's blocks. */
-static void mean_direction(float *sums, int64_t blocks, int64_t floats, int64_t len)
+/* The mean of the directions over the norm of the mean, from the sums of a head's blocks. */
+static void mean_direction(const float *sums, int64_t blocks, int64_t floats, int64_t len, float *mean)
 {
     double squares = 0.0;
     for (int64_t i = 0; i < floats; i++) {
         double sum = 0.0;
         for (int64_t b = 0; b < blocks; b++) sum += sums[b * floats + i];
-        sums[i] = (float)(sum / (double)len);
-        squares += (double)sums[i] * sums[i];
+        mean[i] = (float)(sum / (double)len);
+        squares += (double)mean[i] * mean[i];
     }
     double inverse = 1.0 / fmax(sqrt(squares), 1e-8);
-    for (int64_t i = 0; i < floats; i++) sums[i] = (float)(sums[i] * inverse);
+    for (int64_t i = 0; i < floats; i++) mean[i] = (float)(mean[i] * inverse);
 }
 
+/* A block is compared by the thread that has added it up and has it near; every thread makes the means for itself. */
 static lh_status op_key_difference(lh_stream *stream, const lh_key_difference_args *a)
 {
     lh_status st = LH_OK;
@@ -195,20 +196,22 @@ static lh_status op_key_difference(lh_stream *stream, const lh_key_difference_ar
     int64_t floats = packed_floats(kv->head_dim, meet_of(kv));
     float *sums = NULL;
     if (items == 0) return LH_OK;
-    LH_TRY(lh_stream_scratch(stream, &sums, items * floats * (int64_t)sizeof *sums));
+    LH_TRY(lh_stream_scratch(stream, &sums, (items + omp_get_max_threads()) * floats * (int64_t)sizeof *sums));
 #pragma omp parallel if (items > 1)
     {
-#pragma omp for schedule(dynamic)
+        float *mean = sums + (items + omp_get_thread_num()) * floats;
+        int64_t made = -1; /* the head that it is of */
+#pragma omp for schedule(static, 1)
         for (int64_t n = 0; n < items; n++)
             visit_block(a, n / blocks, n % blocks * NORM_ENTRIES, sums + n * floats, ADD_DIRECTIONS);
-#pragma omp for
-        for (int64_t h = 0; h < kv->heads; h++)
-            mean_direction(sums + h * blocks * floats, (kv->len[h] + NORM_ENTRIES - 1) / NORM_ENTRIES, floats,
-                           kv->len[h]);
-#pragma omp for schedule(dynamic)
-        for (int64_t n = 0; n < items; n++)
-            visit_block(a, n / blocks, n % blocks * NORM_ENTRIES, sums + n / blocks * blocks * floats,
-                        COMPARE_DIRECTIONS);
+#pragma omp for schedule(static, 1)
+        for (int64_t n = 0; n < items; n++) {
+            int64_t h = n / blocks, len = kv->len[h];
+            if (made != h)
+                mean_direction(sums + h * blocks * floats, (len + NORM_ENTRIES - 1) / NORM_ENTRIES, floats, len, mean);
+            made = h;
+            visit_block(a, h, n % blocks * NORM_ENTRIES, mean, COMPARE_DIRECTIONS);
+        }
     }
 done:
     return st;
