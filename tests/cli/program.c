@@ -24,6 +24,7 @@ void program_enter(void)
 {
     strcpy(folder, "/tmp/longhaul-cli-XXXXXX");
     program_must(mkdtemp(folder) && chdir(folder) == 0, "its folder");
+    setenv("CUDA_VISIBLE_DEVICES", "", 1);
 }
 
 void program_leave(void)

@@ -15,7 +15,8 @@ typedef struct program_result {
  * program unless `done`. */
 void program_must(int done, const char *what);
 
-/* A folder of this test program, made once and the working folder from then on; program_leave removes it whole. */
+/* A folder of this test program, made once and the working folder from then on; program_leave removes it whole. Where
+ * there are CUDA devices, the program does not see them (it does see emulated ones): tests are the same everywhere. */
 void program_enter(void);
 void program_leave(void);
 

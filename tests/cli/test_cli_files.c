@@ -35,7 +35,7 @@ START_TEST(test_bad_inputs_have_one_message_and_their_code)
         {2, "longer than the 4096 positions", "plan -m tiny.h5 --context 5000"},
         {2, "no tokenizer", "generate -m bare.h5 -p a"},
         {2, "no-such-template", "generate -m tiny.h5 -p a --chat-template no-such-template"},
-        {2, "--device", "generate -m tiny.h5 -p a --device cuda"},
+        {2, "--device cpu always works", "generate -m tiny.h5 -p a --device cuda"},
         {2, "'--tp 3'", "generate -m tiny.h5 -p a --tp 3"},
         {6, "no/such/k.h5", "generate -m tiny.h5 -p abc --keep-sets no/such/k.h5"},
         {6, "no/such/l.h5", "generate -m tiny.h5 -p abc --logits no/such/l.h5"},
