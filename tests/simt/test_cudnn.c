@@ -1,5 +1,5 @@
-/* Attention of blocks by cuDNN: the graph, what goes into it and what becomes of its results, with the library of the
- * emulation (cudnn.cpp), which takes what cuDNN takes; and when it is asked. */
+/* When cuDNN is asked for attention of blocks, and what becomes of refusals and wrong numbers, with the library of the
+ * emulation (cudnn.cpp); what it gives is tests/kernels/test_ops_cudnn.c's. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -66,41 +66,6 @@ static void plain_case(lot *m, attend_case *c, attend_size size)
     }
     c->logit.softcap = 0, c->logit.window = 0;
 }
-
-START_TEST(test_what_cudnn_takes_is_what_ref_gives)
-{
-    static const lh_grouping maps[] = {{1, 1, 0}, {4, 2, 0}, {8, 4, 0}, {9, 3, 0}, {4, 2, 2}, {7, 7, 7}};
-    static const int64_t dims[] = {8, 64, 80, 128, 256}, tokens[] = {1, 5, 17, 64, 70};
-    const simt_cudnn_counts before = simt_cudnn_count();
-    rig mine, ref;
-    rig_open(&mine, cuda());
-    rig_open(&ref, rig_backend(0));
-    for (int n = 0; n < 30; n++) {
-        lot m = {0};
-        attend_case c;
-        block_on b;
-        plain_case(&m, &c, (attend_size){dims[n % 5], tokens[(n + n / 5) % 5], n * 7 % 90, maps[n % 6], n});
-        put_block(&m, &mine, &c, &b);
-        if (n % 4 == 3) b.args.lse = NULL;
-        try_it(lh_cudnn_attend_block(mine.stream, &b.args));
-        try_it(lh_stream_sync(mine.stream));
-        attended want = block_run(&m, &ref, &c);
-        if (!b.args.lse) {
-            rig_get(&mine, b.got.o, b.args.o, b.got.o_count * 4);
-            rig_reset(&mine);
-            b.got.lse_count = want.lse_count = 0;
-        } else {
-            get_block(&mine, &b);
-        }
-        check_attended(&b.got, &want, near_bf16, "attention by cuDNN", n);
-        lot_end(&m);
-    }
-    rig_close(&mine);
-    rig_close(&ref);
-    ck_assert_int_eq(simt_cudnn_count().runs - before.runs, 30);
-    ck_assert_int_eq(simt_cudnn_count().descriptors, 0);
-}
-END_TEST
 
 START_TEST(test_what_it_does_not_take_is_said)
 {
@@ -266,14 +231,10 @@ END_TEST
 
 int main(void)
 {
-    const TTest *const tests[] = {test_what_cudnn_takes_is_what_ref_gives,
-                                  test_what_it_does_not_take_is_said,
-                                  test_it_is_asked_where_that_pays,
-                                  test_without_the_library_our_kernel_does_it,
-                                  test_a_refusal_is_remembered,
-                                  test_wrong_numbers_are_seen_and_not_given,
-                                  test_numbers_that_are_none_are_no_reason_for_distrust,
-                                  test_plans_are_given_up_for_others,
-                                  NULL};
+    const TTest *const tests[] = {
+        test_what_it_does_not_take_is_said,          test_it_is_asked_where_that_pays,
+        test_without_the_library_our_kernel_does_it, test_a_refusal_is_remembered,
+        test_wrong_numbers_are_seen_and_not_given,   test_numbers_that_are_none_are_no_reason_for_distrust,
+        test_plans_are_given_up_for_others,          NULL};
     return suite_run("simt/cudnn", tests);
 }
