@@ -18,28 +18,32 @@ struct attend_state {
 };
 
 /* What rows see: slots below `limit` at positions above `before`; and of the rows of a warp the least and the most
- * limit. Slots of a head are counted in 32 bits here, where registers are short: 2^31 entries are more than a device
- * holds. */
+ * limit, and the least position. Slots of a head are counted in 32 bits here, where registers are short: 2^31 entries
+ * are more than a device holds. */
 template <typename K>
 struct attend_sight {
     int limit[K::ROWS], before[K::ROWS];
-    int least_limit[ATTEND_WARPS], most_limit[ATTEND_WARPS];
+    int least_limit[ATTEND_WARPS], most_limit[ATTEND_WARPS], least_before[ATTEND_WARPS];
 };
 
 template <typename K>
 static __device__ void look(const attend_job &a, const attend_place &p, attend_sight<K> *sight)
 {
     enum { OF_WARP = K::ROWS / ATTEND_WARPS };
-    int k = lh_warp() * OF_WARP + lh_lane() % OF_WARP, limit = 0, before = -1, least, most;
-    int64_t row = p.row0 + k, t = row / p.count;
+    int k = lh_warp() * OF_WARP + lh_lane() % OF_WARP, limit = 0, before = -1, least, most, lowest;
+    unsigned row = p.row0 + (unsigned)k, t = row / p.count;
     if (row < p.rows) {
         limit = (int)(p.len - a.tokens + t + 1);
         if (a.logit.window > 0) before = lh_sight_of(a.positions, NULL, a.logit.window, t).before;
     }
     least = -lh_warp_max(row < p.rows ? -limit : -INT32_MAX);
     most = lh_warp_max(limit);
+    lowest = -lh_warp_max(row < p.rows ? -before : -INT32_MAX);
     if (lh_lane() < OF_WARP) sight->limit[k] = limit, sight->before[k] = before;
-    if (lh_lane() == 0) sight->least_limit[lh_warp()] = least, sight->most_limit[lh_warp()] = most;
+    if (lh_lane() != 0) return;
+    sight->least_limit[lh_warp()] = least;
+    sight->most_limit[lh_warp()] = most;
+    sight->least_before[lh_warp()] = lowest;
 }
 
 /* ---- which tiles ---- */
@@ -56,18 +60,14 @@ typedef struct attend_tiles {
 
 /* By one thread. */
 template <typename K>
-static __device__ void find_tiles(const attend_job &a, const attend_place &p, attend_tiles *tiles)
+static __device__ void find_tiles(const attend_job &a, const attend_sight<K> &sight, attend_tiles *tiles)
 {
-    int64_t last = p.row0 + K::ROWS - 1 < p.rows - 1 ? p.row0 + K::ROWS - 1 : p.rows - 1, end;
-    end = p.len - a.tokens + last / p.count + 1;
-    *tiles = attend_tiles{end > 0 ? (int)end : 0, 0, 0, -1, -1, 0};
-    tiles->tiles = (tiles->end + K::KEYS - 1) / K::KEYS;
-    if (a.logit.window <= 0 || p.row0 >= p.rows) return;
-    tiles->before = INT32_MAX;
-    for (int64_t t = p.row0 / p.count; t <= last / p.count; t++) {
-        int before = lh_sight_of(a.positions, NULL, a.logit.window, t).before;
-        tiles->before = before < tiles->before ? before : tiles->before;
+    *tiles = attend_tiles{0, 0, 0, INT32_MAX, -1, 0};
+    for (int w = 0; w < ATTEND_WARPS; w++) {
+        tiles->end = sight.most_limit[w] > tiles->end ? sight.most_limit[w] : tiles->end;
+        tiles->before = sight.least_before[w] < tiles->before ? sight.least_before[w] : tiles->before;
     }
+    tiles->tiles = (tiles->end + K::KEYS - 1) / K::KEYS;
     if (!a.kv.positions) tiles->first = (tiles->before + 1) / K::KEYS;
 }
 
@@ -268,7 +268,8 @@ static __device__ void write_rows(const attend_job &a, const attend_place &p, co
     int g = lh_lane() / 4, t = lh_lane() % 4, dim = a.form.dim;
 #pragma unroll
     for (int r = 0; r < 2 * K::TILES; r++) {
-        int64_t row = p.row0 + lh_warp() * 16 * K::TILES + 8 * r + g, token = row / p.count, i = p.i0 + row % p.count;
+        unsigned row = p.row0 + (unsigned)(lh_warp() * 16 * K::TILES + 8 * r + g);
+        int64_t token = row / p.count, i = p.i0 + row % p.count;
         float mass = state.mass[r / 2][r % 2];
         mass += __shfl_xor_sync(LH_ALL, mass, 1);
         mass += __shfl_xor_sync(LH_ALL, mass, 2);
@@ -277,10 +278,18 @@ static __device__ void write_rows(const attend_job &a, const attend_place &p, co
             a.lse[token * a.map.heads + i] = mass != 0 ? lh_shift(state.top[r / 2][r % 2]) + logf(mass) : -INFINITY;
         float *o = a.o + token * a.o_ld + i * dim;
 #pragma unroll
-        for (int n = 0; n < K::D / 4; n++) { /* a lane has 16 dimensions of 64 */
-            int c = n / 16, x = 64 * c + 16 * t + n % 16;
-            float sum = state.sum[r / 2][c][n % 8][r % 2 * 2 + n % 16 / 8];
-            if (x < dim) o[x] = mass != 0 ? sum / mass : 0.0f;
+        for (int n = 0; n < K::D / 16; n++) { /* a lane has 16 dimensions of 64, here four */
+            int c = n / 4, x = 64 * c + 16 * t + n % 4 * 4;
+            float four[4];
+#pragma unroll
+            for (int j = 0; j < 4; j++) {
+                float sum = state.sum[r / 2][c][n % 2 * 4 + j][r % 2 * 2 + n % 4 / 2];
+                four[j] = mass != 0 ? sum / mass : 0.0f;
+            }
+            if (a.wide_o && x < dim) *(float4 *)(o + x) = make_float4(four[0], four[1], four[2], four[3]);
+#pragma unroll
+            for (int j = 0; j < 4; j++)
+                if (!a.wide_o && x + j < dim) o[x + j] = four[j];
         }
     }
 }
@@ -296,17 +305,17 @@ static __global__ void __launch_bounds__(ATTEND_THREADS, K::D <= 128 ? 2 : 1)
     __shared__ attend_place p;
     attend_state<K> state = {};
     uint4 *shared = (uint4 *)(lh_shared() + K::QUERY_BYTES);
-    if (threadIdx.x == 0) {
-        p = place_of(a, K::ROWS);
-        find_tiles<K>(a, p, &tiles);
-    }
+    if (threadIdx.x == 0) p = place_of(a, K::ROWS);
     __syncthreads();
     if (p.row0 >= p.rows) return;
-    const typename K::T *k = (const typename K::T *)a.kv.k + p.offset * a.form.dim,
-                        *v = (const typename K::T *)a.kv.v + p.offset * a.form.dim;
     look<K>(a, p, &sight);
+    __syncthreads();
+    if (threadIdx.x == 0) find_tiles<K>(a, sight, &tiles);
     for (int r = 0; r < 2 * K::TILES; r++) state.top[r / 2][r % 2] = -INFINITY;
     stage_rows<K>(a, p, (uint4 *)lh_shared());
+    __syncthreads();
+    const typename K::T *k = (const typename K::T *)a.kv.k + p.offset * a.form.dim,
+                        *v = (const typename K::T *)a.kv.v + p.offset * a.form.dim;
     int next = next_tile<K>(a, p, &tiles, 0), now = -1;
     for (int turn = 0; now < tiles.tiles; turn ^= 1) {
         /* The tile after this one goes where the one before was, which all have left. */
@@ -353,13 +362,15 @@ lh_status lh_attend_by_tiles(lh_stream *stream, const lh_attend_block_args *b)
 {
     lh_status st = LH_OK;
     int64_t dim = b->kv->head_dim, heads, tiles;
-    attend_job a = {b->o, b->lse, b->q, b->positions, *b->kv, b->map, b->logit, b->tokens, b->q_ld, b->o_ld, 0, {0, 0}};
+    attend_job a = {b->o,    b->lse, b->q, b->positions, *b->kv, b->map, b->logit, b->tokens, b->q_ld,
+                    b->o_ld, 0,      0,    {0, 0}};
     attend_way way;
     if (b->tokens == 0 || b->map.heads == 0 || dim == 0) return LH_OK;
     if (dim > 256)
         LH_FAIL(LH_EINTERNAL, "attend_block on a GPU: heads of %lld dimensions, more than 256", (long long)dim);
     a.first_head = b->map.first / b->map.group;
     a.form = lh_form_of(b->kv);
+    a.wide_o = dim % 4 == 0 && b->o_ld % 4 == 0 && (uintptr_t)b->o % 16 == 0;
     heads = (b->map.first + b->map.heads - 1) / b->map.group + 1 - a.first_head;
     way = b->kv->type == LH_F32 ? way_of<float>(dim) : way_of<__nv_bfloat16>(dim);
     tiles = (b->tokens * b->map.group + way.rows - 1) / way.rows;

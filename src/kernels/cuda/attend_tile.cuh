@@ -33,6 +33,7 @@ typedef struct attend_job {
     lh_grouping map;
     lh_logit logit;
     int64_t tokens, q_ld, o_ld, first_head;
+    int wide_o; /* whether rows of o can be written 16 bytes at a time */
     lh_form form;
 } attend_job;
 
@@ -94,9 +95,11 @@ static __device__ __forceinline__ void copy_tile(uint4 *to, const typename K::T 
     }
 }
 
-/* Which rows a block has: row k is that of token (row0 + k) / count and query head i0 + (row0 + k) % count. */
+/* Which rows a block has: row k is that of token (row0 + k) / count and query head i0 + (row0 + k) % count. Rows of a
+ * call are counted in 32 bits, which divides faster. */
 typedef struct attend_place {
-    int64_t head, i0, count, row0, rows; /* rows: of the KV head, all tiles */
+    int64_t head, i0;
+    unsigned count, row0, rows; /* rows: of the KV head, all tiles */
     int64_t len, offset;
 } attend_place;
 
@@ -108,9 +111,9 @@ static __device__ __forceinline__ attend_place place_of(const attend_job &a, int
     int64_t low = p.head * map.group > map.first ? p.head * map.group : map.first, most = map.first + map.heads,
             high = (p.head + 1) * map.group < most ? (p.head + 1) * map.group : most;
     p.i0 = low - map.first;
-    p.count = high - low;
-    p.row0 = (int64_t)(gridDim.x - 1 - blockIdx.x) * rows_of_block; /* the last rows see the most: they go first */
-    p.rows = a.tokens * p.count;
+    p.count = (unsigned)(high - low);
+    p.row0 = (gridDim.x - 1 - blockIdx.x) * (unsigned)rows_of_block; /* the last rows see the most: they go first */
+    p.rows = (unsigned)a.tokens * p.count;
     p.len = a.kv.len[p.head];
     p.offset = a.kv.offset[p.head];
     return p;
@@ -125,7 +128,7 @@ static __device__ void stage_rows(const attend_job &a, const attend_place &p, ui
     float factor = a.logit.softcap > 0 ? a.logit.scale / a.logit.softcap : a.logit.scale;
     for (int n = (int)threadIdx.x; n < K::ROWS * EIGHTS; n += ATTEND_THREADS) {
         int k = n / EIGHTS, e = n % EIGHTS;
-        int64_t row = p.row0 + k;
+        unsigned row = p.row0 + (unsigned)k;
         const float *q = a.q + row / p.count * a.q_ld + (p.i0 + row % p.count) * a.form.dim;
         unsigned words[K::PARTS][4], word[K::PARTS];
 #pragma unroll

@@ -49,7 +49,7 @@ static __global__ void pack_kernel(const __grid_constant__ column_job a)
     int64_t warps = (int64_t)gridDim.x * (blockDim.x / LH_WARP), heads = a.rows.map.heads;
     float cap = a.rows.logit.softcap, factor = cap > 0 ? a.rows.logit.scale / cap : a.rows.logit.scale;
     for (int64_t n = lh_grid_first() / LH_WARP; n < a.padded * heads; n += warps) {
-        int64_t r = n / heads, i = n % heads;
+        int64_t r = (unsigned)n / (unsigned)heads, i = (unsigned)n % (unsigned)heads;
         const float *q = a.rows.q + r * a.rows.q_ld + i * a.form.dim;
         for (int x = 2 * lh_lane(); x < K::D; x += 2 * LH_WARP) {
             unsigned word[K::PARTS];
@@ -95,8 +95,8 @@ static __global__ void __launch_bounds__(FAIR_THREADS) fair_kernel(const __grid_
     if (threadIdx.x < FAIR_ROWS) seen[threadIdx.x] = 0;
 #pragma unroll
     for (int i = 0; i < FAIR_ROWS; i++) sights[i] = a.sights[r0 + i];
-    for (int64_t j = threadIdx.x; j < len; j += FAIR_THREADS) {
-        int at = positions ? positions[j] : (int)j;
+    for (int64_t j = threadIdx.x; j < len && positions; j += FAIR_THREADS) {
+        int at = positions[j];
 #pragma unroll
         for (int i = 0; i < FAIR_ROWS; i++) count[i] += lh_sees(sights[i], at);
     }
@@ -108,7 +108,9 @@ static __global__ void __launch_bounds__(FAIR_THREADS) fair_kernel(const __grid_
     }
     __syncthreads();
     if (threadIdx.x < FAIR_ROWS) {
-        int all = seen[threadIdx.x];
+        lh_sight sight = a.sights[r0 + threadIdx.x];
+        int64_t last = sight.last < len - 1 ? sight.last : len - 1,
+                all = positions ? seen[threadIdx.x] : last - sight.before;
         a.fair[n * a.padded + r0 + threadIdx.x] = all > 1 ? (float)a.averaged / (float)all : INFINITY;
     }
 }
@@ -189,7 +191,7 @@ static __device__ __forceinline__ void add_head(const column_job &a, const colum
     for (int n = 0; n < 4 * K::TILES; n++) {
         float x = s[n / 4][n % 4];
         if (a.rows.logit.softcap > 0) x = tanhf(x);
-        all[n / 4][n % 4] += exp2f(n % 2 ? fmaf(x, factors.z, factors.w) : fmaf(x, factors.x, factors.y));
+        all[n / 4][n % 4] += lh_exp2(n % 2 ? fmaf(x, factors.z, factors.w) : fmaf(x, factors.x, factors.y));
     }
 }
 
@@ -270,7 +272,7 @@ static __global__ void given_kernel(const __grid_constant__ column_job a)
         if (!lh_sees(sight, a.kv.positions ? a.kv.positions[offset + s] : (int)s)) continue;
         for (int64_t i = 0; i < a.rows.map.group; i++) {
             float y = a.factors[(i0 + i) * a.padded].y;
-            float weight = exp2f(fmaf(a.rows.logits.at[(i0 + i) * a.rows.logits.ld + s], gain * LH_LOG2E, y));
+            float weight = lh_exp2(fmaf(a.rows.logits.at[(i0 + i) * a.rows.logits.ld + s], gain * LH_LOG2E, y));
             if (a.sums.at && a.parts > 1) give(a.sums, head, s, i, weight);
             all += weight;
         }

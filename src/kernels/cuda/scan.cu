@@ -39,7 +39,7 @@ static lh_status shape_scan(lh_scan *a, const char *op)
     a->first_head = a->map.first / a->map.group;
     a->heads = (a->map.first + a->map.heads - 1) / a->map.group + 1 - a->first_head;
     a->tile = rows < 16 ? (int)rows : 16;
-    a->tiles = (rows + a->tile - 1) / a->tile;
+    a->tiles = (int)((rows + a->tile - 1) / a->tile);
     if (a->form.dim > LH_SCAN_MOST_DIM)
         LH_FAIL(LH_EINTERNAL, "%s on a GPU: heads of %d dimensions, more than %d", op, a->form.dim, LH_SCAN_MOST_DIM);
 done:

@@ -34,7 +34,8 @@ typedef struct lh_scan {
     int64_t rows, q_ld, o_ld; /* rows of a sequence */
     lh_grouping map;
     lh_logit logit;
-    int64_t first_head, heads, tiles; /* KV heads; tiles of rows of each */
+    int64_t first_head, heads; /* KV heads */
+    int tiles;                 /* of rows of each */
     lh_form form;
     int tile;          /* rows that a tile has at most */
     float *part_o;     /* [units, LH_SPLITS, tile, dim], units = (sequence * heads + head) * tiles + tile */
@@ -46,9 +47,9 @@ typedef struct lh_scan {
 /* Where a block is. */
 typedef struct lh_scan_place {
     int64_t head, seq, unit;
-    int64_t i0, count;  /* query heads i0 .. i0 + count - 1 */
-    int64_t row0;       /* the first row of the tile among rows * count */
-    int rows;           /* of the tile */
+    int64_t i0;         /* the first query head */
+    int count;          /* query heads */
+    int row0, rows;     /* of the tile, among the sequence's rows * count */
     int64_t slots;      /* where the head begins in the cache */
     int64_t first, end; /* slots of the piece */
     int splits, split;
@@ -70,19 +71,20 @@ static __device__ __forceinline__ int lh_scan_find(const lh_scan &a, lh_scan_pla
 {
     const lh_grouping &map = a.map;
     const lh_ragged &kv = a.seqs[blockIdx.y];
-    int64_t n = blockIdx.x / a.tiles, tile = blockIdx.x % a.tiles, low, high, left;
+    int n = (int)blockIdx.x / a.tiles, tile = (int)blockIdx.x % a.tiles, left;
+    int64_t low, high;
     p->head = a.first_head + n;
     p->seq = blockIdx.y;
     p->split = (int)blockIdx.z;
     int64_t len = kv.len[p->head], piece = lh_piece(len);
-    p->splits = len > 0 ? (int)((len + piece - 1) / piece) : 1;
+    p->splits = len > 0 ? (int)((unsigned)(len + piece - 1) / (unsigned)piece) : 1; /* of no 2^32 entries */
     low = p->head * map.group > map.first ? p->head * map.group : map.first;
     high = (p->head + 1) * map.group < map.first + map.heads ? (p->head + 1) * map.group : map.first + map.heads;
     p->i0 = low - map.first;
-    p->count = high - low;
+    p->count = (int)(high - low);
     p->row0 = tile * a.tile;
-    left = a.rows * p->count - p->row0;
-    p->rows = left < a.tile ? (int)left : a.tile;
+    left = (int)a.rows * p->count - p->row0;
+    p->rows = left < a.tile ? left : a.tile;
     p->unit = (p->seq * a.heads + n) * a.tiles + tile;
     p->slots = kv.offset[p->head];
     p->first = p->split * piece;
@@ -94,7 +96,7 @@ static __device__ __forceinline__ int lh_scan_find(const lh_scan &a, lh_scan_pla
 static __device__ __forceinline__ void lh_scan_row(const lh_scan &a, const lh_scan_place &p, int k, int64_t *r,
                                                    int64_t *i)
 {
-    int64_t at = p.row0 + k;
+    int at = p.row0 + k;
     *r = p.seq * a.rows + at / p.count;
     *i = p.i0 + at % p.count;
 }

@@ -49,13 +49,14 @@ struct scan_rows {
     float *logits[K::HALVES][2]; /* of slot 0; NULL: not wanted */
 };
 
-/* The 16 entries of a warp from `slot` on. k: of entry g, from dimension 8 t on; at: positions of g and 8 + g, -1: not
- * in the piece. v: of entry 2 t, from dimension 8 g on; seen: whether rows see 2 t, 2 t + 1, 2 t + 8, 2 t + 9. */
+/* The 16 entries of a warp from `slot` on, of which `left` are in the piece. k: of entry g, from dimension 8 t on; at:
+ * positions of g and 8 + g, -1: not in the piece. v: of entry 2 t, from dimension 8 g on; seen: whether rows see 2 t,
+ * 2 t + 1, 2 t + 8, 2 t + 9; all: whether they see all that are in the piece. */
 template <typename K>
 struct scan_entry {
     const typename K::T *k, *v;
     int64_t slot;
-    int at[2], seen[4];
+    int left, at[2], seen[4], all;
 };
 
 /* Queries of the tile in shared memory: [SCAN_PARTS, ROWS, PITCH] bf16, zeros behind rows and dimensions. */
@@ -98,29 +99,41 @@ static __device__ void describe_rows(const lh_scan &a, const lh_scan_place &p, s
 
 /* ---- logits ---- */
 
-/* The entries from `slot` on. Returns whether any row of the warp sees one of them. Where values are summed all rows
- * see the same. */
+/* The entries from `slot` on, but for what rows see of them: what is loaded does not wait for positions. */
 template <typename K>
-static __device__ __forceinline__ int find_entries(scan_entry<K> *entry, const lh_scan &a, const lh_scan_place &p,
-                                                   const scan_rows<K> &rows, int64_t slot)
+static __device__ __forceinline__ void find_entries(scan_entry<K> *entry, const lh_scan &a, const lh_scan_place &p,
+                                                    int64_t slot)
 {
     const lh_ragged &kv = a.seqs[p.seq];
     int g = lh_lane() / 4, t = lh_lane() % 4;
-    unsigned seen[2];
     entry->slot = slot;
+    entry->left = p.end - slot < LH_SCAN_KEYS ? (int)(p.end - slot) : +LH_SCAN_KEYS;
     entry->k = (const typename K::T *)kv.k + (p.slots + slot + g) * a.form.dim + 8 * t;
     entry->v = (const typename K::T *)kv.v + (p.slots + slot + 2 * t) * a.form.dim + 8 * g;
 #pragma unroll
     for (int n = 0; n < 2; n++) {
         int64_t s = slot + 8 * n + g;
-        int any = 0, at = s >= p.end ? -1 : kv.positions ? kv.positions[p.slots + s] : (int)s;
+        entry->at[n] = 8 * n + g >= entry->left ? -1 : kv.positions ? kv.positions[p.slots + s] : (int)s;
+    }
+}
+
+/* Returns whether any row of the warp sees one of the entries. Where values are summed all rows see the same. */
+template <typename K>
+static __device__ __forceinline__ int look(scan_entry<K> *entry, const scan_rows<K> &rows)
+{
+    int t = lh_lane() % 4;
+    unsigned seen[2], all = LH_ALL;
 #pragma unroll
-        for (int i = 0; i < 2 * K::HALVES; i++) any |= lh_sees(rows.sight[i / 2][i % 2], at);
-        entry->at[n] = at;
+    for (int n = 0; n < 2; n++) {
+        int any = 0;
+#pragma unroll
+        for (int i = 0; i < 2 * K::HALVES; i++) any |= lh_sees(rows.sight[i / 2][i % 2], entry->at[n]);
         seen[n] = __ballot_sync(LH_ALL, any);
+        all &= __ballot_sync(LH_ALL, any || entry->at[n] < 0);
     }
 #pragma unroll
     for (int e = 0; e < 4; e++) entry->seen[e] = seen[e / 2] >> 4 * (2 * t + e % 2) & 1;
+    entry->all = all == LH_ALL;
     return (seen[0] | seen[1]) != 0;
 }
 
@@ -134,8 +147,8 @@ static __device__ __forceinline__ void load_keys(lh_eight<typename K::T> keys[K:
         int left = a.form.dim - 32 * (from + c) - 8 * (lh_lane() % 4);
 #pragma unroll
         for (int n = 0; n < 2; n++)
-            lh_load(&keys[c][n], entry.k + 32 * (from + c) + 8 * n * a.form.dim, entry.at[n] >= 0 ? left : 0,
-                    a.form.wide);
+            lh_load(&keys[c][n], entry.k + 32 * (from + c) + 8 * n * a.form.dim,
+                    8 * n + lh_lane() / 4 < entry.left ? left : 0, a.form.wide);
     }
 }
 
@@ -240,16 +253,17 @@ static __device__ __forceinline__ void weigh(float s[K::HALVES][4], scan_state<K
     }
 }
 
-/* Numbers 64 c + 8 g .. + 7 of the values of entries 2 t, 2 t + 1, 2 t + 8, 2 t + 9; 0 where an entry is not seen:
- * 0 times what is left there may be no number. */
+/* Numbers 64 c + 8 g .. + 7 of the values of entries 2 t, 2 t + 1, 2 t + 8, 2 t + 9. */
 template <typename K>
 static __device__ __forceinline__ void load_values(lh_eight<typename K::T> v[4], const lh_scan &a,
                                                    const scan_entry<K> &entry, int c)
 {
     int left = a.form.dim - 64 * c - 8 * (lh_lane() / 4);
 #pragma unroll
-    for (int e = 0; e < 4; e++)
-        lh_load(&v[e], entry.v + 64 * c + (e / 2 * 8 + e % 2) * a.form.dim, entry.seen[e] ? left : 0, a.form.wide);
+    for (int e = 0; e < 4; e++) {
+        int n = e / 2 * 8 + e % 2;
+        lh_load(&v[e], entry.v + 64 * c + n * a.form.dim, n + 2 * (lh_lane() % 4) < entry.left ? left : 0, a.form.wide);
+    }
 }
 
 /* p: weights of row g with the entries of v. */
@@ -290,6 +304,11 @@ static __device__ __forceinline__ void add_weighed(scan_state<K> *state, const l
 #pragma unroll
     for (int c = 0; c < K::VALUE_CHUNKS; c++) {
         if (!K::SMALL) load_values<K>(values[c], a, entry, c);
+        if (!entry.all) { /* 0 times what is left in entries that are not seen may be no number */
+#pragma unroll
+            for (int e = 0; e < 4; e++)
+                if (!entry.seen[e]) lh_zero(&values[c][e]);
+        }
         add_values<K>(state->sum[c], values[c], weights);
     }
 }
@@ -299,15 +318,18 @@ template <typename K>
 static __device__ __forceinline__ void scan_entries(scan_state<K> *state, const lh_scan &a, const lh_scan_place &p,
                                                     const scan_rows<K> &rows, int64_t slot)
 {
-    scan_entry<K> entry;
+    scan_entry<K> entry = {};
     lh_eight<typename K::T> keys[K::STAGE][2], values[K::VALUE_CHUNKS][4] = {};
     float s[K::HALVES][4] = {};
-    if (!find_entries<K>(&entry, a, p, rows, slot)) return;
+    find_entries<K>(&entry, a, p, slot);
+    /* With a window there may be much that no row sees; without, little, and loads need not wait for positions. */
+    if (a.logit.window > 0 && !look<K>(&entry, rows)) return;
     load_keys<K>(keys, a, entry, 0);
     if constexpr (K::SMALL && K::VALUES) {
 #pragma unroll
         for (int c = 0; c < K::VALUE_CHUNKS; c++) load_values<K>(values[c], a, entry, c);
     }
+    if (a.logit.window <= 0 && !look<K>(&entry, rows)) return;
     products<K>(s, a, keys, entry);
     mask<K>(s, a, rows, entry);
     weigh<K>(s, state);

@@ -29,10 +29,22 @@ static __device__ __forceinline__ float lh_shift(float top)
     return top == -INFINITY ? 0.0f : top;
 }
 
+/* 2^x, off by 2^-22 of it; 0 below 2^-126. */
+static __device__ __forceinline__ float lh_exp2(float x)
+{
+#ifdef LH_SIMT
+    return exp2f(x);
+#else
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+#endif
+}
+
 /* exp(x - shift) */
 static __device__ __forceinline__ float lh_weight(float x, float shift)
 {
-    return exp2f((x - shift) * LH_LOG2E);
+    return lh_exp2((x - shift) * LH_LOG2E);
 }
 
 static __device__ __forceinline__ float lh_capped(float s, float cap)
