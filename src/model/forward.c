@@ -3,6 +3,7 @@
 #include <assert.h>
 #include <math.h>
 
+#include "base/log.h"
 #include "base/mem.h"
 #include "base/whole.h"
 #include "model/forward_impl.h"
@@ -253,7 +254,8 @@ done:
 
 static int records(const lh_forward *f, const lh_kv *kv)
 {
-    return lh_device_records(f->device) && lh_comm_enqueues(f->place.device_comm) && lh_kv_records(kv);
+    return !f->step.refused && lh_device_records(f->device) && lh_comm_enqueues(f->place.device_comm) &&
+           lh_kv_records(kv);
 }
 
 void lh_forward_forget_step(lh_forward *f)
@@ -283,6 +285,17 @@ done:
     return st;
 }
 
+/* What cannot be recorded is done one operation at a time: slower, and no reason to stop. */
+static lh_status do_without(lh_forward *f, lh_kv *kv, lh_status why)
+{
+    if (why != LH_EINTERNAL) return why;
+    lh_warn("a step of decoding cannot be recorded, and goes on operation by operation: %s", lh_error_message());
+    lh_error_clear();
+    lh_forward_forget_step(f);
+    f->step.refused = 1;
+    return step(f, kv);
+}
+
 /* The first step makes all workspace there is to make, the second is recorded, and from then on it is run as a whole:
  * one launch, in place of some ten a layer. */
 static lh_status run_step(lh_forward *f, lh_kv *kv)
@@ -295,10 +308,12 @@ static lh_status run_step(lh_forward *f, lh_kv *kv)
         f->step = (lh_recorded_step){.kv = kv, .kv_moves = lh_kv_moves(kv), .logits = f->logits};
         goto done;
     }
-    if (f->step.graph)
+    if (f->step.graph) {
         LH_TRY(lh_comm_again(f->place.device_comm, f->step.sent_bytes));
-    else
-        LH_TRY(record_step(f, kv));
+    } else {
+        st = record_step(f, kv);
+        if (st != LH_OK) return do_without(f, kv, st);
+    }
     LH_TRY(lh_graph_run(f->step.graph));
     lh_kv_again(kv);
     f->rows = 1;

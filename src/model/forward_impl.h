@@ -26,6 +26,7 @@ typedef struct lh_recorded_step {
     const lh_kv *kv;
     int64_t kv_moves, sent_bytes; /* sent: by its collectives */
     const float *logits;
+    int refused; /* the device could not record one, and is not asked again */
 } lh_recorded_step;
 
 struct lh_forward {

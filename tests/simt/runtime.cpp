@@ -490,6 +490,7 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *out)
 }
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t *out, cudaGraph_t graph, unsigned long long)
 {
+    if (!number_from("LONGHAUL_SIMT_GRAPHS", 1)) return keep(cudaErrorStreamCaptureUnsupported);
     *out = new simt_graph_exec{graph->held};
     return cudaSuccess;
 }
