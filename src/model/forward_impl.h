@@ -58,6 +58,8 @@ struct lh_forward {
     float *last;       /* [keep, hidden] */
     void *last_normed; /* [keep, hidden] */
     float *logits;     /* [keep, vocab_count] */
+    float *best;       /* [LH_BEST_MOST]: room for whoever chooses a token */
+    int32_t *best_at;  /* alike */
     lh_recorded_step step;
 };
 

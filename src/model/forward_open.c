@@ -10,7 +10,7 @@ int64_t lh_forward_chunk(lh_order order)
 }
 
 /* The workspace as a list: which pointer, how many bytes. One list for opening, closing and planning. */
-enum { BUFFERS = 13 };
+enum { BUFFERS = 15 };
 typedef struct buffer {
     void *where;
     int64_t bytes;
@@ -36,6 +36,8 @@ static void list_buffers(lh_forward *f, const lh_config *c, const lh_shard *s, c
         {&f->gated, t * s->ff_count * type},
         {&f->y, t * c->hidden * f32},
         {&f->parts, parts * t * c->hidden * f32},
+        {&f->best, LH_BEST_MOST * f32},
+        {&f->best_at, LH_BEST_MOST * 4},
     };
     memcpy(out, list, sizeof list);
 }
@@ -176,7 +178,12 @@ void lh_forward_close(lh_forward *f)
 
 lh_logits_view lh_forward_logits(const lh_forward *f)
 {
-    return (lh_logits_view){f->logits, f->rows, f->shard->vocab_first, f->shard->vocab_count};
+    return (lh_logits_view){.logits = f->logits,
+                            .rows = f->rows,
+                            .first = f->shard->vocab_first,
+                            .count = f->shard->vocab_count,
+                            .best = f->best,
+                            .best_at = f->best_at};
 }
 
 lh_status lh_forward_put_logits(lh_forward *f, const float *part)

@@ -69,9 +69,13 @@ lh_status lh_forward_step(lh_forward *f, lh_kv *kv, int32_t id);
 void lh_forward_keep(lh_forward *f, int64_t rows);
 
 /* This rank's part of the logits of the last rows: [rows, vocab_count] in device memory, valid until the next call. */
+enum { LH_BEST_MOST = 1024 };
 typedef struct lh_logits_view {
     const float *logits;
     int64_t rows, first, count; /* vocabulary first .. first + count */
+    /* device, [LH_BEST_MOST]: where lh_sample has the best of a row found */
+    float *best;
+    int32_t *best_at;
 } lh_logits_view;
 lh_logits_view lh_forward_logits(const lh_forward *f);
 

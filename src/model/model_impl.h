@@ -26,7 +26,7 @@ struct lh_model {
     lh_kv_place place;
     lh_layer *layers;
     lh_kv_projection *projections; /* [layers], for policies that look at them */
-    void *embed, *head; /* [vocab_count, hidden]; head is embed when tied */
+    void *embed, *head;            /* [vocab_count, hidden]; head is embed when tied */
     float *norm;
 };
 

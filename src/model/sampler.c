@@ -60,28 +60,23 @@ done:
     return st;
 }
 
-/* The k best of all ranks, sorted. *out is new memory, *n at most k. */
+/* The k <= LH_BEST_MOST best of all ranks, sorted. *out is new memory, *n at most k. */
 static lh_status gather_best(const lh_sample_at *in, const lh_logits_view *row, int64_t k, candidate **out, int64_t *n)
 {
     lh_status st = LH_OK;
     int ranks = lh_comm_size(in->place->comm);
-    lh_device *device = lh_stream_device(in->place->stream);
     int64_t own = k < row->count ? k : row->count;
-    float *values = NULL;
-    int32_t *indices = NULL;
     candidate *mine = NULL, *all = NULL;
     float *best = NULL;
     int32_t *at = NULL;
     LH_TRY(lh_calloc(&best, own, sizeof *best));
     LH_TRY(lh_calloc(&at, own, sizeof *at));
-    LH_TRY(lh_device_alloc(device, &values, own * 4, LH_MEM_WORK));
-    LH_TRY(lh_device_alloc(device, &indices, own * 4, LH_MEM_WORK));
     LH_TRY(lh_calloc(&mine, k, sizeof *mine));
     LH_TRY(lh_calloc(&all, k * ranks, sizeof *all));
-    LH_TRY(in->place->ops->top_logits(
-        in->place->stream, &(lh_top_logits_args){values, indices, row->logits, 1, row->count, row->count, own}));
-    LH_TRY(lh_stream_copy(in->place->stream, best, values, own * 4, LH_COPY_TO_HOST));
-    LH_TRY(lh_stream_copy(in->place->stream, at, indices, own * 4, LH_COPY_TO_HOST));
+    LH_TRY(in->place->ops->top_logits(in->place->stream, &(lh_top_logits_args){row->best, row->best_at, row->logits, 1,
+                                                                               row->count, row->count, own}));
+    LH_TRY(lh_stream_copy(in->place->stream, best, row->best, own * 4, LH_COPY_TO_HOST));
+    LH_TRY(lh_stream_copy(in->place->stream, at, row->best_at, own * 4, LH_COPY_TO_HOST));
     LH_TRY(lh_stream_sync(in->place->stream));
     /* A part with fewer than k is filled up with what comes behind everything, NaN too. */
     for (int64_t i = 0; i < k; i++)
@@ -97,8 +92,6 @@ done:
     lh_free(mine);
     lh_free(best);
     lh_free(at);
-    lh_device_free(device, values);
-    lh_device_free(device, indices);
     return st;
 }
 
@@ -176,7 +169,7 @@ lh_status lh_sample(const lh_sampling *s, const lh_sample_at *at, const lh_logit
     int penalised = s->repeat_penalty != 1;
     if (s->temperature == 0 && !penalised)
         LH_TRY(gather_best(at, row, 1, &all, &n));
-    else if (s->temperature > 0 && s->top_k > 0 && s->top_k <= 1024 && !penalised)
+    else if (s->temperature > 0 && s->top_k > 0 && s->top_k <= LH_BEST_MOST && !penalised)
         LH_TRY(gather_best(at, row, s->top_k, &all, &n));
     else
         LH_TRY(gather_all(s, at, row, &all, &n));
