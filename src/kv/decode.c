@@ -33,7 +33,7 @@ lh_status lh_kv_fetch_lens(lh_kv *kv)
     int64_t heads = kv->shape.heads.kv_count;
     if (!kv->behind) goto done;
     LH_TRY(lh_stream_sync(kv->place.stream));
-    for (int64_t l = 0; l < kv->shape.layers; l++)
+    for (int64_t l = 0; l < kv->shape.layers && heads > 0; l++)
         memcpy(kv->layers[l].pool.len, kv->fetched + (2 * l + 1) * heads, (size_t)heads * sizeof *kv->fetched);
     kv->behind = 0;
 done:

@@ -157,6 +157,10 @@ int lh_kv_records(const lh_kv *kv);
 int64_t lh_kv_moves(const lh_kv *kv);
 void lh_kv_again(lh_kv *kv);
 
+/* What went wrong with the rows that were counted since it was last asked, and is not told by the next agreement then.
+ */
+lh_status lh_kv_take_counting(lh_kv *kv);
+
 int64_t lh_kv_seen(const lh_kv *kv); /* tokens seen: the position of the next one */
 
 /* Remember this state and come back to it, any number of times: every question starts from the state after the context.

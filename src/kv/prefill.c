@@ -52,9 +52,10 @@ lh_status lh_kv_begin(lh_kv *kv, int64_t tokens, int64_t more)
         LH_FAIL(LH_EUSAGE, "a prompt of %lld tokens and %lld more cannot be cached: it must have 1 to 2^31 - 1 tokens",
                 (long long)tokens, (long long)more);
     /* the bins of score summaries count in 32 bits */
-    if (kv->plan.heads == LH_HEADS_ADAPTIVE && tokens > UINT32_MAX / kv->shape.heads.kv_count)
-        LH_FAIL(LH_EUSAGE, "a prompt of %lld tokens is too long for adaptive heads, %lld of which lie on this rank",
-                (long long)tokens, (long long)kv->shape.heads.kv_count);
+    int64_t together = kv->shape.heads.kv_heads * (kv->plan.layers == LH_LAYERS_ADAPTIVE ? kv->shape.layers : 1);
+    if (kv->plan.heads == LH_HEADS_ADAPTIVE && tokens > INT32_MAX / together)
+        LH_FAIL(LH_EUSAGE, "a prompt of %lld tokens is too long for budgets that %lld heads share", (long long)tokens,
+                (long long)together);
     LH_TRY(lh_kv_begin_layers(kv, &(lh_prompt){.tokens = tokens, .more = more}));
     for (int64_t l = 0; l < kv->shape.layers; l++)
         if (kv->layers[l].plan.evicts) kv->last_evicted = l;
@@ -205,6 +206,13 @@ done:
 int lh_kv_records(const lh_kv *kv)
 {
     return !lh_kv_turns(&kv->fixed) && !(kv->fixed.running && (kv->fixed.gain || kv->fixed.non_causal));
+}
+
+lh_status lh_kv_take_counting(lh_kv *kv)
+{
+    lh_status st = kv->counting;
+    kv->counting = LH_OK;
+    return st;
 }
 
 int64_t lh_kv_moves(const lh_kv *kv)

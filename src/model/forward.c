@@ -261,15 +261,14 @@ static int records(const lh_forward *f, const lh_kv *kv)
 void lh_forward_forget_step(lh_forward *f)
 {
     lh_graph_close(f->step.graph);
-    f->step = (lh_recorded_step){0};
+    f->step = (lh_recorded_step){.refused = f->step.refused};
 }
 
 /* Whether a step like this one has been done, so that all workspace is there. */
 static int is_same_step(const lh_forward *f, const lh_kv *kv)
 {
     const lh_recorded_step *s = &f->step;
-    return s->kv == kv && s->kv_moves == lh_kv_moves(kv) && s->logits == f->logits &&
-           (!s->graph || lh_graph_holds(s->graph));
+    return s->kv == kv && s->kv_moves == lh_kv_moves(kv) && (!s->graph || lh_graph_holds(s->graph));
 }
 
 static lh_status record_step(lh_forward *f, lh_kv *kv)
@@ -278,6 +277,7 @@ static lh_status record_step(lh_forward *f, lh_kv *kv)
     int64_t sent = lh_comm_sent_bytes(f->place.device_comm);
     LH_TRY(lh_stream_record(f->place.stream));
     st = step(f, kv);
+    if (st == LH_OK) st = lh_kv_take_counting(kv);
     end = lh_stream_recorded(f->place.stream, st == LH_OK ? &f->step.graph : NULL);
     if (st == LH_OK) st = end;
     f->step.sent_bytes = lh_comm_sent_bytes(f->place.device_comm) - sent;
@@ -288,7 +288,7 @@ done:
 /* What cannot be recorded is done one operation at a time: slower, and no reason to stop. */
 static lh_status do_without(lh_forward *f, lh_kv *kv, lh_status why)
 {
-    if (why != LH_EINTERNAL) return why;
+    if (why != LH_EINTERNAL && why != LH_ENOMEM) return why;
     lh_warn("a step of decoding cannot be recorded, and goes on operation by operation: %s", lh_error_message());
     lh_error_clear();
     lh_forward_forget_step(f);
@@ -305,7 +305,7 @@ static lh_status run_step(lh_forward *f, lh_kv *kv)
     if (!is_same_step(f, kv)) {
         lh_forward_forget_step(f);
         LH_TRY(step(f, kv));
-        f->step = (lh_recorded_step){.kv = kv, .kv_moves = lh_kv_moves(kv), .logits = f->logits};
+        f->step = (lh_recorded_step){.kv = kv, .kv_moves = lh_kv_moves(kv)};
         goto done;
     }
     if (f->step.graph) {

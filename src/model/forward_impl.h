@@ -25,7 +25,6 @@ typedef struct lh_recorded_step {
     lh_graph *graph; /* NULL: nothing is recorded; the first step of its kind makes all workspace */
     const lh_kv *kv;
     int64_t kv_moves, sent_bytes; /* sent: by its collectives */
-    const float *logits;
     int refused; /* the device could not record one, and is not asked again */
 } lh_recorded_step;
 
@@ -66,6 +65,7 @@ struct lh_forward {
 /* Room for the rows that are wanted from now on; the ones of the call before are gone. */
 lh_status lh_forward_apply_keep(lh_forward *f);
 
+/* Its memory is going to lie elsewhere. */
 void lh_forward_forget_step(lh_forward *f);
 
 /* A chunk of tokens in one layer. */

@@ -115,6 +115,7 @@ lh_status lh_forward_apply_keep(lh_forward *f)
     lh_status st = LH_OK;
     int64_t rows = f->keep_next;
     if (rows == f->keep) return LH_OK;
+    lh_forward_forget_step(f);
     lh_device_free(f->device, f->last);
     lh_device_free(f->device, f->last_normed);
     lh_device_free(f->device, f->logits);
