@@ -105,11 +105,12 @@ done:
     return st;
 }
 
-/* Where slots are positions they stay in order, and entries without a norm stay the last. Elsewhere filling holes moves
- * fewer. */
+/* Where slots are positions they stay in order; and entries whose norms a further eviction asks for stay the last.
+ * Elsewhere filling holes moves fewer. */
 static int keeps_order(const lh_kv *kv, int64_t layer)
 {
-    return lh_kv_turns(&kv->fixed) || (kv->layout.norms >= 0 && kv->layers[layer].fresh > 0);
+    int normless = kv->layout.norms >= 0 && kv->layers[layer].fresh > 0;
+    return lh_kv_turns(&kv->fixed) || (normless && lh_kv_evicts_again(&kv->fixed));
 }
 
 static lh_status compact(lh_kv *kv, const lh_eviction *e)

@@ -121,7 +121,7 @@ static const lh_policy_options policies[FZ_CACHES] = {
 struct fz_cache {
     lh_device *device;
     lh_stream *stream;
-    lh_comm *comm;
+    lh_comm *comm, *device_comm;
     lh_heads heads;
     uint8_t sliding[LAYERS];
     float rows[TOKENS * HEADS * DIM], lse[TOKENS * HEADS];
@@ -136,6 +136,7 @@ lh_status fz_cache_open(fz_cache **out)
     LH_TRY(lh_device_open(&c->device, &(lh_device_choice){.kind = LH_DEVICE_CPU}));
     LH_TRY(lh_stream_open(&c->stream, c->device));
     LH_TRY(lh_comm_open_self(&c->comm));
+    LH_TRY(lh_comm_open_on(&c->device_comm, &(lh_comm_on){.host = c->comm, .stream = c->stream}));
     LH_TRY(lh_heads_of(&c->heads, HEADS, KV_HEADS, 0, 1));
     c->sliding[1] = 1;
     for (int i = 0; i < TOKENS * HEADS * DIM; i++) c->rows[i] = sinf((float)i);
@@ -151,6 +152,7 @@ done:
 void fz_cache_close(fz_cache *c)
 {
     if (!c) return;
+    lh_comm_close(c->device_comm);
     lh_comm_close(c->comm);
     if (c->stream) lh_stream_close(c->stream);
     if (c->device) lh_device_close(c->device);
@@ -169,7 +171,9 @@ static lh_status open_kv(fz_cache *c, int kind, lh_kv **kv)
                          .window = 20,
                          .sliding = c->sliding};
     LH_TRY(lh_policy_resolve(&plan, &policies[kind]));
-    LH_TRY(lh_kv_open(kv, &(lh_kv_place){.ops = &lh_ops_ref, .stream = c->stream, .comm = c->comm}, &shape, &plan));
+    LH_TRY(lh_kv_open(
+        kv, &(lh_kv_place){.ops = &lh_ops_ref, .stream = c->stream, .comm = c->comm, .device_comm = c->device_comm},
+        &shape, &plan));
 done:
     return st;
 }
@@ -189,8 +193,10 @@ static lh_status fill(fz_cache *c, lh_kv *kv)
                                                               .v = c->rows + KV_HEADS * DIM,
                                                               .positions = c->positions}));
         if (lh_kv_wants_rows(kv, l) < TOKENS)
-            LH_TRY(
-                lh_kv_record(kv, l, &(lh_kv_rows){.q = c->rows, .lse = c->lse, .tokens = TOKENS, .q_ld = HEADS * DIM}));
+            LH_TRY(lh_kv_record(
+                kv, l,
+                &(lh_kv_rows){
+                    .q = c->rows, .lse = c->lse, .positions = c->positions, .tokens = TOKENS, .q_ld = HEADS * DIM}));
         LH_TRY(lh_kv_prefill_end(kv, l));
     }
 done:
