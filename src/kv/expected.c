@@ -137,8 +137,7 @@ static lh_status put(lh_kv *kv, lh_row_part part, const double *values, int64_t 
     float *narrow = NULL;
     LH_TRY(lh_calloc(&narrow, n, sizeof *narrow));
     for (int64_t i = 0; i < n; i++) narrow[i] = (float)values[i];
-    LH_TRY(lh_stream_copy(kv->place.stream, kv->rows.at[part], narrow, n * (int64_t)sizeof *narrow, LH_COPY_TO_DEVICE));
-    LH_TRY(lh_stream_sync(kv->place.stream));
+    LH_TRY(lh_stream_put(kv->place.stream, kv->rows.at[part], narrow, n * (int64_t)sizeof *narrow));
 done:
     lh_free(narrow);
     return st;

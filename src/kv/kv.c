@@ -19,13 +19,12 @@ lh_device *lh_kv_device(const lh_kv *kv)
 lh_status lh_traffic_init(lh_traffic *t, const lh_heads *h)
 {
     lh_status st = LH_OK;
-    LH_TRY(lh_calloc(&t->bytes, 2 * h->ranks + 3 * h->kv_heads + 1 + 2 * h->kv_count, sizeof *t->bytes));
+    LH_TRY(lh_calloc(&t->bytes, 2 * h->ranks + 3 * h->kv_heads + 1 + h->kv_count, sizeof *t->bytes));
     t->at = t->bytes + h->ranks;
     t->room = t->at + h->ranks;
     t->share = t->room + h->kv_heads;
     t->offsets = t->share + h->kv_heads;
     t->kept = t->offsets + h->kv_heads + 1;
-    t->above = t->kept + h->kv_count;
 done:
     return st;
 }

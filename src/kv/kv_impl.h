@@ -262,7 +262,7 @@ typedef struct lh_traffic {
     int64_t *bytes, *at;   /* [ranks] */
     int64_t *room, *share; /* [kv_heads of the model] */
     int64_t *offsets;      /* [kv_heads + 1] */
-    int64_t *kept, *above; /* [kv_count] */
+    int64_t *kept;         /* [kv_count] */
 } lh_traffic;
 
 lh_status lh_traffic_init(lh_traffic *traffic, const lh_heads *heads);

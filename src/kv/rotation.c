@@ -24,8 +24,7 @@ lh_status lh_kv_put_backwards(lh_kv *kv, int64_t layer, float *device)
     float *frequencies = NULL;
     LH_TRY(lh_kv_fetch_frequencies(kv, layer, &frequencies));
     for (int64_t i = 0; i < half; i++) frequencies[i] = -frequencies[i];
-    LH_TRY(lh_stream_copy(kv->place.stream, device, frequencies, half * (int64_t)sizeof *device, LH_COPY_TO_DEVICE));
-    LH_TRY(lh_stream_sync(kv->place.stream));
+    LH_TRY(lh_stream_put(kv->place.stream, device, frequencies, half * (int64_t)sizeof *device));
 done:
     lh_free(frequencies);
     return st;

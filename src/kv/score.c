@@ -1,5 +1,4 @@
 /* Scores of the entries: made by the policy's source, shaped, and weighed for the second stage of a selection. */
-#include <string.h>
 
 #include "kv/kv_impl.h"
 

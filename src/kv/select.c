@@ -19,11 +19,8 @@ lh_status lh_kv_classify(lh_kv *kv, const lh_eviction *e)
 
 lh_status lh_kv_put_counts(lh_kv *kv, const int64_t *counts)
 {
-    lh_status st = LH_OK;
-    LH_TRY(lh_stream_put(kv->place.stream, kv->work.at[LH_WORK_COUNTS], counts,
-                         kv->shape.heads.kv_count * (int64_t)sizeof *counts));
-done:
-    return st;
+    return lh_stream_put(kv->place.stream, kv->work.at[LH_WORK_COUNTS], counts,
+                         kv->shape.heads.kv_count * (int64_t)sizeof *counts);
 }
 
 lh_status lh_kv_mark_best(lh_kv *kv, const lh_eviction *e, const float *scores, const int64_t *counts,

@@ -1,6 +1,5 @@
 /* Slot positions (StreamingLLM, arXiv 2309.17453): what is kept stands close together, whatever was lost in between.
  * Keys are kept as they were before their rotation, and turned by their slots whenever rows attend to them. */
-#include <string.h>
 
 #include "kv/kv_impl.h"
 

@@ -1,8 +1,5 @@
 /* forward.c - tokens through the layers. Prefill is layer-major: a layer sees the whole prompt chunk by chunk, then its
  * cache shrinks, before the next layer starts. */
-#include <assert.h>
-#include <math.h>
-
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/whole.h"

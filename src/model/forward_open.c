@@ -67,8 +67,7 @@ static lh_status open_rope(lh_forward *f, const lh_rope *rope, int64_t length, l
     LH_TRY(lh_device_alloc(f->device, &device, half * 4, LH_MEM_WORK));
     out->inv_freq = device;
     out->rotary = f->config->rotary_dim;
-    LH_TRY(lh_stream_copy(f->place.stream, device, host, half * 4, LH_COPY_TO_DEVICE));
-    LH_TRY(lh_stream_sync(f->place.stream)); /* before `host` goes */
+    LH_TRY(lh_stream_put(f->place.stream, device, host, half * 4));
 done:
     lh_free(host);
     return st;
