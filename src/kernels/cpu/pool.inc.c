@@ -14,7 +14,7 @@ static void slide_max(float *b, int64_t n, int64_t k)
 
 /* b[i] = sum of b[i .. i + k - 1] / divisor for i < n, every sum from its first term to its last, so that equal runs
  * have equal sums wherever they lie. */
-static void slide_mean(float *b, int64_t n, int64_t k, int64_t divisor)
+__attribute__((noinline)) static void slide_mean(float *b, int64_t n, int64_t k, int64_t divisor)
 {
     enum { PART = 2 * VL };
     const double share = 1.0 / (double)divisor;
@@ -38,12 +38,13 @@ static int64_t pool_half(const lh_pool_args *a)
     return lh_least((a->k - 1) / 2, a->ld);
 }
 
-/* A thread's memory for a row: the competing slots in order, their numbers with padding on both sides, and where slots
- * are in no order, which positions compete, a bit each, and how many do in the words before. */
+/* A thread's memory for a row: the scores of what competes in the order of positions, with padding on both sides and a
+ * place behind it for all others; for every slot its place among the competing ones, or that of the others; and where
+ * slots are in no order, which positions compete, a bit each, and how many do in the words before. */
 typedef struct lh_pool_memory {
-    float *b;       /* [ld + 2 * half] */
-    int32_t *slots; /* [ld] */
-    uint64_t *bits; /* [words] */
+    float *b;        /* [ld + 3 * half + 1] */
+    int32_t *places; /* [ld] */
+    uint64_t *bits;  /* [words] */
     int32_t *before;
 } lh_pool_memory;
 
@@ -52,93 +53,116 @@ static int64_t pool_words(const lh_pool_args *a)
     return a->kv->positions ? (a->seen + 63) / 64 : 0;
 }
 
+/* The place of what does not compete. */
+static int32_t pool_aside(const lh_pool_args *a)
+{
+    return (int32_t)(a->ld + 2 * pool_half(a));
+}
+
+static int64_t pool_floats(const lh_pool_args *a)
+{
+    return pool_aside(a) + pool_half(a) + 1;
+}
+
 /* Bytes of one thread. */
 static int64_t pool_bytes(const lh_pool_args *a)
 {
     int64_t words = pool_words(a);
-    return round_up(words * 8 + (a->ld + 2 * pool_half(a)) * 4 + a->ld * 4 + words * 4, 64);
+    return round_up(words * 8 + pool_floats(a) * 4 + a->ld * 4 + words * 4, 64);
 }
 
 static lh_pool_memory pool_place(const lh_pool_args *a, char *memory)
 {
     lh_pool_memory m = {.bits = (uint64_t *)memory};
     m.b = (float *)(m.bits + pool_words(a));
-    m.slots = (int32_t *)(m.b + a->ld + 2 * pool_half(a));
-    m.before = m.slots + a->ld;
+    m.places = (int32_t *)(m.b + pool_floats(a));
+    m.before = m.places + a->ld;
     return m;
 }
 
-static int64_t list_slots(const uint8_t *state, int64_t len, int32_t *slots)
+/* Slots of a head, and where in memory their scores go. */
+typedef struct lh_pool_slots {
+    const uint8_t *state;
+    const int32_t *positions;
+    int64_t len;
+    int32_t aside;
+} lh_pool_slots;
+
+static int64_t place_slots(const lh_pool_slots *p, int32_t *places)
 {
-    int64_t n = 0;
-    for (int64_t s = 0; s < len; s++) {
-        slots[n] = (int32_t)s;
-        n += state[s] == LH_ENTRY_COMPETES;
+    int32_t n = 0;
+    for (int64_t s = 0; s < p->len; s++) {
+        int competes = p->state[s] == LH_ENTRY_COMPETES;
+        places[s] = competes ? n : p->aside;
+        n += competes;
     }
     return n;
 }
 
-static inline void set_bit(uint64_t *bits, int32_t position, uint8_t state)
+static inline void set_bit(uint64_t *bits, const lh_pool_slots *p, int64_t s)
 {
-    bits[position >> 6] |= (uint64_t)(state == LH_ENTRY_COMPETES) << (position & 63);
+    bits[p->positions[s] >> 6] |= (uint64_t)(p->state[s] == LH_ENTRY_COMPETES) << (p->positions[s] & 63);
 }
 
-/* By the words from `low` to `high`, in which all positions lie. */
-static int64_t list_positions_of(const uint8_t *state, const int32_t *positions, int64_t len, const int64_t range[2],
-                                 const lh_pool_memory *m)
+/* By the words from `low` to `high`, in which all positions lie. In a caller's midst there are too few registers. */
+__attribute__((noinline)) static int64_t place_positions(const lh_pool_slots *p, const int64_t range[2],
+                                                         const lh_pool_memory *m)
 {
     enum { STRETCHES = 4 };
-    int64_t each = len / STRETCHES;
+    const int64_t each = p->len / STRETCHES;
+    const uint64_t *bits = m->bits;
+    const int32_t *before = m->before;
     int32_t n = 0;
     memset(m->bits + range[0], 0, (size_t)(range[1] - range[0] + 1) * sizeof *m->bits);
     /* neighbours often share a word: stretches take turns, so that none waits for the last one's */
     for (int64_t i = 0; i < each; i++) {
-        for (int64_t s = i; s < each * STRETCHES; s += each) set_bit(m->bits, positions[s], state[s]);
+        for (int64_t c = 0; c < STRETCHES; c++) set_bit(m->bits, p, c * each + i);
     }
-    for (int64_t s = each * STRETCHES; s < len; s++) set_bit(m->bits, positions[s], state[s]);
+    for (int64_t s = each * STRETCHES; s < p->len; s++) set_bit(m->bits, p, s);
     for (int64_t w = range[0]; w <= range[1]; w++) {
         m->before[w] = n;
-        n += __builtin_popcountll(m->bits[w]);
+        n += __builtin_popcountll(bits[w]);
     }
-    for (int64_t s = 0; s < len; s++) {
-        uint64_t lower = m->bits[positions[s] >> 6] & (((uint64_t)1 << (positions[s] & 63)) - 1);
-        if (state[s] == LH_ENTRY_COMPETES)
-            m->slots[m->before[positions[s] >> 6] + __builtin_popcountll(lower)] = (int32_t)s;
+    for (int64_t s = 0; s < p->len; s++) { /* without branches: which slots compete is in no order either */
+        uint32_t at = (uint32_t)p->positions[s];
+        int32_t competes = p->state[s] == LH_ENTRY_COMPETES;
+        uint64_t up_to = bits[at >> 6] << (63 - (at & 63)); /* the position's bit is the highest */
+        int32_t place = before[at >> 6] + __builtin_popcountll(up_to << 1);
+        m->places[s] = p->aside + competes * (place - p->aside);
     }
     return n;
 }
 
-/* The competing slots of head h by their positions. Returns how many. */
-static int64_t list_competing(const lh_pool_args *a, int64_t h, const lh_pool_memory *m)
+/* How many slots of head h compete; fills m->places. */
+static int64_t place_competing(const lh_pool_args *a, int64_t h, const lh_pool_memory *m)
 {
-    const uint8_t *state = a->state + h * a->ld;
-    const int32_t *positions = a->kv->positions ? a->kv->positions + a->kv->offset[h] : NULL;
-    int64_t len = a->kv->len[h];
+    lh_pool_slots slots = {.state = a->state + h * a->ld, .len = a->kv->len[h], .aside = pool_aside(a)};
+    const int32_t *p = a->kv->positions ? a->kv->positions + a->kv->offset[h] : NULL;
     int32_t low = INT32_MAX, high = 0, falls = 0;
-    for (int64_t s = 0; positions && s < len; s++) {
-        low = positions[s] < low ? positions[s] : low;
-        high = positions[s] > high ? positions[s] : high;
+    if (p) {
+        for (int64_t s = 0; s < slots.len; s++) low = p[s] < low ? p[s] : low;
+        for (int64_t s = 0; s < slots.len; s++) high = p[s] > high ? p[s] : high;
+        for (int64_t s = 1; s < slots.len; s++) falls |= p[s] < p[s - 1];
     }
-    for (int64_t s = 1; positions && s < len; s++) falls |= positions[s] < positions[s - 1];
-    if (!falls) return list_slots(state, len, m->slots);
-    return list_positions_of(state, positions, len, (const int64_t[]){low / 64, high / 64}, m);
+    slots.positions = p;
+    return falls ? place_positions(&slots, (const int64_t[]){low / 64, high / 64}, m) : place_slots(&slots, m->places);
 }
 
 static void pool_row(const lh_pool_args *a, int64_t r, char *memory)
 {
     const lh_pool_memory m = pool_place(a, memory);
-    int64_t h = r / a->rows_per_head, half = pool_half(a), n = list_competing(a, h, &m);
-    float padding = a->kind == LH_POOL_MAX ? -INFINITY : 0.0f, *b = m.b, *y = a->y + r * a->ld;
+    int64_t h = r / a->rows_per_head, half = pool_half(a), n = place_competing(a, h, &m), len = a->kv->len[h];
+    float padding = a->kind == LH_POOL_MAX ? -INFINITY : 0.0f, *restrict b = m.b, *restrict y = a->y + r * a->ld;
     const float *x = a->x + r * a->ld;
-    const int32_t *slots = m.slots;
+    const int32_t *places = m.places;
     for (int64_t i = 0; i < half; i++) b[i] = b[half + n + i] = padding;
-    for (int64_t i = 0; i < n; i++) b[half + i] = x[slots[i]];
+    for (int64_t s = 0; s < len; s++) b[half + places[s]] = x[s];
     if (a->kind == LH_POOL_MAX)
         slide_max(b, n, 2 * half + 1);
     else
         slide_mean(b, n, 2 * half + 1, a->k);
-    memset(y, 0, (size_t)a->kv->len[h] * sizeof *y);
-    for (int64_t i = 0; i < n; i++) y[slots[i]] = b[i];
+    b[pool_aside(a)] = 0.0f;
+    for (int64_t s = 0; s < len; s++) y[s] = b[places[s]];
 }
 
 static void copy_competing(const lh_pool_args *a, int64_t r)
