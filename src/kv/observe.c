@@ -311,14 +311,20 @@ int lh_kv_counts_latest(const lh_kv_shape *shape, const lh_policy_plan *fixed, i
     return lh_kv_latest_bytes(shape, fixed, 1) > 0 && !lh_kv_slides(shape, layer);
 }
 
+int lh_kv_scores_latest(const lh_policy_plan *fixed)
+{
+    int keys = fixed->source == LH_SCORE_KEY_NORM || fixed->source == LH_SCORE_KEY_DIFFERENCE;
+    return keys && fixed->every == 1 && !lh_kv_turns(fixed);
+}
+
 /* Gains, later rows and deviations are left to the ring. */
 int64_t lh_kv_latest_bytes(const lh_kv_shape *shape, const lh_policy_plan *fixed, int64_t ld)
 {
-    int alone =
+    int counts =
         fixed->every > 0 && lh_kv_observes_again(fixed) && !fixed->running && fixed->rows == 1 && !shape->heads.split;
-    if (!alone || fixed->gain || fixed->non_causal || fixed->statistic == LH_STAT_COUNT ||
-        fixed->select == LH_SELECT_STD_SCOPE)
-        return 0;
+    if (fixed->gain || fixed->non_causal || fixed->statistic == LH_STAT_COUNT || fixed->select == LH_SELECT_STD_SCOPE)
+        counts = 0;
+    if (!counts && !lh_kv_scores_latest(fixed)) return 0;
     return shape->heads.kv_count * lh_kv_parts(shape, fixed) * ld * (int64_t)sizeof(float);
 }
 
@@ -360,16 +366,29 @@ done:
     return st;
 }
 
-static int is_latest(const lh_kv *kv, const lh_eviction *e)
+lh_status lh_kv_score_latest(lh_kv *kv, int64_t layer, int64_t row)
 {
-    return e->again && kv->layers[e->layer].latest.sums && kv->layers[e->layer].latest.row == e->seen - 1;
+    lh_status st = LH_OK;
+    lh_latest *latest = &kv->layers[layer].latest;
+    LH_TRY(lh_kv_make_work(kv, 0));
+    LH_TRY(latest_room(kv, latest, kv->work.ld));
+    LH_TRY(lh_kv_score_keys(kv, &kv->layers[layer].pool.view, latest->sums, latest->ld));
+    latest->row = row;
+done:
+    return st;
+}
+
+int lh_kv_is_latest(const lh_kv *kv, const lh_eviction *e)
+{
+    const lh_latest *latest = &kv->layers[e->layer].latest;
+    return latest->sums && latest->row == e->seen - 1;
 }
 
 lh_slot_floats lh_kv_observed_sums(const lh_kv *kv, const lh_eviction *e)
 {
     const lh_latest *latest = &kv->layers[e->layer].latest;
     int64_t parts = lh_kv_parts(&kv->shape, &kv->fixed);
-    if (is_latest(kv, e)) return lh_kv_rows_of(latest->sums, parts, latest->ld);
+    if (e->again && lh_kv_is_latest(kv, e)) return lh_kv_rows_of(latest->sums, parts, latest->ld);
     return lh_kv_rows_of(kv->work.at[LH_WORK_RAW], parts, kv->work.ld);
 }
 
@@ -401,7 +420,7 @@ lh_status lh_kv_observe(lh_kv *kv, const lh_eviction *e, lh_status *local)
                         .q_ld = h->q_count * kv->shape.head_dim,
                         .lse_ld = h->q_count};
     lh_row_block b = own;
-    if (is_latest(kv, e)) goto done;
+    if (e->again && lh_kv_is_latest(kv, e)) goto done;
     if (*local == LH_OK && e->again) *local = lh_kv_ring_unroll(kv, e);
     if (*local == LH_OK && !e->again) *local = lh_kv_check_rows(kv, e->layer, &own);
     LH_TRY(lh_kv_join_rows(kv, e, &own, local, &b));
