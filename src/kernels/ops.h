@@ -18,6 +18,7 @@
 #include "base/fraction.h"
 #include "base/status.h"
 #include "device/device.h"
+#include "kernels/chances.h"
 #include "kernels/ragged.h"
 
 /* y[t,:] = scale * table[ids[t] - first, :] when first <= ids[t] < first + rows, else 0. y: [tokens, dim]. */
@@ -171,6 +172,28 @@ typedef struct lh_top_logits_args {
     const float *x;
     int64_t rows, cols, ld, k;
 } lh_top_logits_args;
+
+/* y[i] = x[i] where bit i % 32 of seen[i / 32] is 0, else what a repeat penalty makes of it. y is not x. */
+typedef struct lh_penalise_args {
+    float *y;
+    const float *x;
+    const uint32_t *seen; /* [count / 32, rounded up] */
+    int64_t count;
+    double penalty;
+} lh_penalise_args;
+
+static LH_BOTH inline float lh_penalised(float x, double penalty)
+{
+    return (float)(x > 0.0f ? (double)x / penalty : (double)x * penalty);
+}
+
+/* *sum = sum of lh_chance(&by, x[i]). */
+typedef struct lh_sum_chances_args {
+    int64_t *sum;
+    const float *x;
+    int64_t count;
+    lh_chances by;
+} lh_sum_chances_args;
 
 /* Query rows that look at a cache. Row r is at positions[r] and sees the entries at positions <= until[r] (NULL:
  * positions[r]), with a window > 0 only those > positions[r] - window. Its logit of an entry is gains[r] (NULL: 1)

@@ -25,7 +25,7 @@ typedef struct lh_recorded_step {
     lh_graph *graph; /* NULL: nothing is recorded; the first step of its kind makes all workspace */
     const lh_kv *kv;
     int64_t kv_moves, sent_bytes; /* sent: by its collectives */
-    int refused; /* the device could not record one, and is not asked again */
+    int refused;                  /* the device could not record one, and is not asked again */
 } lh_recorded_step;
 
 struct lh_forward {
@@ -57,8 +57,7 @@ struct lh_forward {
     float *last;       /* [keep, hidden] */
     void *last_normed; /* [keep, hidden] */
     float *logits;     /* [keep, vocab_count] */
-    float *best;       /* [LH_BEST_MOST]: room for whoever chooses a token */
-    int32_t *best_at;  /* alike */
+    lh_sample_room room;
     lh_recorded_step step;
 };
 

@@ -10,7 +10,7 @@ int64_t lh_forward_chunk(lh_order order)
 }
 
 /* The workspace as a list: which pointer, how many bytes. One list for opening, closing and planning. */
-enum { BUFFERS = 15 };
+enum { BUFFERS = 18 };
 typedef struct buffer {
     void *where;
     int64_t bytes;
@@ -36,8 +36,11 @@ static void list_buffers(lh_forward *f, const lh_config *c, const lh_shard *s, c
         {&f->gated, t * s->ff_count * type},
         {&f->y, t * c->hidden * f32},
         {&f->parts, parts * t * c->hidden * f32},
-        {&f->best, LH_BEST_MOST * f32},
-        {&f->best_at, LH_BEST_MOST * 4},
+        {&f->room.best, LH_BEST_MOST * f32},
+        {&f->room.best_at, LH_BEST_MOST * 4},
+        {&f->room.penalised, s->vocab_count * f32},
+        {&f->room.seen, (s->vocab_count + 31) / 32 * 4},
+        {&f->room.chances, 8},
     };
     memcpy(out, list, sizeof list);
 }
@@ -142,6 +145,7 @@ lh_status lh_forward_open(lh_forward **out, lh_model *model, const lh_kv_place *
     f->place = *place;
     f->device = lh_stream_device(place->stream);
     f->chunk = lh_forward_chunk(model->options.order);
+    f->room.most = LH_BEST_MOST;
     list_buffers(f, f->config, f->shard, &model->options, list);
     for (int i = 0; i < BUFFERS; i++) LH_TRY(lh_device_alloc(f->device, list[i].where, list[i].bytes, LH_MEM_WORK));
     LH_TRY(open_rope(f, &f->config->rope_global, length, &f->rotations[0]));
@@ -182,8 +186,8 @@ lh_logits_view lh_forward_logits(const lh_forward *f)
                             .rows = f->rows,
                             .first = f->shard->vocab_first,
                             .count = f->shard->vocab_count,
-                            .best = f->best,
-                            .best_at = f->best_at};
+                            .vocab = f->config->vocab,
+                            .room = f->room};
 }
 
 lh_status lh_forward_put_logits(lh_forward *f, const float *part)

@@ -68,14 +68,22 @@ lh_status lh_forward_step(lh_forward *f, lh_kv *kv, int32_t id);
 /* Rows whose logits are wanted by the next calls; those of the last call stay until then. Not collective. */
 void lh_forward_keep(lh_forward *f, int64_t rows);
 
-/* This rank's part of the logits of the last rows: [rows, vocab_count] in device memory, valid until the next call. */
+/* Device memory for whoever chooses a token (lh_sample). */
 enum { LH_BEST_MOST = 1024 };
+typedef struct lh_sample_room {
+    float *best; /* [most]: the best logits, and where they are */
+    int32_t *best_at;
+    float *penalised; /* [count]: what a repeat penalty makes of the logits */
+    uint32_t *seen;   /* [count / 32, rounded up]: a bit for each of them */
+    int64_t *chances; /* [1]: the sum of theirs */
+    int64_t most;     /* LH_BEST_MOST, or less */
+} lh_sample_room;
+
+/* This rank's part of the logits of the last rows: [rows, count] in device memory, valid until the next call. */
 typedef struct lh_logits_view {
     const float *logits;
-    int64_t rows, first, count; /* vocabulary first .. first + count */
-    /* device, [LH_BEST_MOST]: where lh_sample has the best of a row found */
-    float *best;
-    int32_t *best_at;
+    int64_t rows, first, count, vocab; /* tokens first .. first + count of all of the vocabulary */
+    lh_sample_room room;
 } lh_logits_view;
 lh_logits_view lh_forward_logits(const lh_forward *f);
 

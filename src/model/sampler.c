@@ -1,15 +1,17 @@
 #include "model/sampler.h"
 
 #include <math.h>
-#include <stdlib.h>
 
 #include "base/mem.h"
 #include "base/rng.h"
+#include "base/whole.h"
 
 typedef struct candidate {
     float logit;
     int32_t id;
 } candidate;
+
+enum { NO_TOKEN = INT32_MAX };
 
 lh_status lh_sampling_check(const lh_sampling *s)
 {
@@ -23,14 +25,18 @@ done:
     return st;
 }
 
-/* Logit descending, id ascending; NaN last. */
-static int better_first(const void *a, const void *b)
+/* Logit descending, equal ones as they are; NaN last. A digit after the other; spare: as long. */
+static void sort_best_first(candidate *all, candidate *spare, int64_t n)
 {
-    const candidate *x = a, *y = b;
-    int xn = isnan(x->logit), yn = isnan(y->logit);
-    if (xn != yn) return xn - yn;
-    if (!xn && x->logit != y->logit) return x->logit > y->logit ? -1 : 1;
-    return (x->id > y->id) - (x->id < y->id);
+    for (int shift = 0; shift < 32; shift += 8) {
+        int64_t start[257] = {0};
+        for (int64_t i = 0; i < n; i++) start[(~lh_score_key(all[i].logit) >> shift & 255) + 1]++;
+        for (int d = 0; d < 256; d++) start[d + 1] += start[d];
+        for (int64_t i = 0; i < n; i++) spare[start[~lh_score_key(all[i].logit) >> shift & 255]++] = all[i];
+        candidate *sorted = spare;
+        spare = all;
+        all = sorted;
+    }
 }
 
 lh_status lh_logits_gather(const lh_kv_place *place, const lh_logits_view *view, int64_t vocab, int root, float *out)
@@ -60,127 +66,193 @@ done:
     return st;
 }
 
-/* The k <= LH_BEST_MOST best of all ranks, sorted. *out is new memory, *n at most k. */
-static lh_status gather_best(const lh_sample_at *in, const lh_logits_view *row, int64_t k, candidate **out, int64_t *n)
+/* Logits of tokens seen get their penalty, in memory of the room: the logits themselves stay what they are. */
+static lh_status penalise(double penalty, const lh_sample_at *in, lh_logits_view *row)
 {
     lh_status st = LH_OK;
-    int ranks = lh_comm_size(in->place->comm);
+    uint32_t *seen = NULL;
+    int64_t words = (row->count + 31) / 32;
+    LH_TRY(lh_calloc(&seen, words, sizeof *seen));
+    for (int64_t i = 0; i < in->n; i++) {
+        int64_t at = in->seen[i] - row->first;
+        if (at >= 0 && at < row->count) seen[at / 32] |= (uint32_t)1 << at % 32;
+    }
+    LH_TRY(lh_stream_put(in->place->stream, row->room.seen, seen, words * (int64_t)sizeof *seen));
+    LH_TRY(in->place->ops->penalise(
+        in->place->stream, &(lh_penalise_args){row->room.penalised, row->logits, row->room.seen, row->count, penalty}));
+    row->logits = row->room.penalised;
+done:
+    lh_free(seen);
+    return st;
+}
+
+/* This rank's k best in order; `own` of them, and behind them what is no token. */
+static lh_status find_best(const lh_sample_at *in, const lh_logits_view *row, candidate *mine, int64_t k)
+{
+    lh_status st = LH_OK;
+    const lh_sample_room *room = &row->room;
     int64_t own = k < row->count ? k : row->count;
-    candidate *mine = NULL, *all = NULL;
     float *best = NULL;
     int32_t *at = NULL;
     LH_TRY(lh_calloc(&best, own, sizeof *best));
     LH_TRY(lh_calloc(&at, own, sizeof *at));
-    LH_TRY(lh_calloc(&mine, k, sizeof *mine));
-    LH_TRY(lh_calloc(&all, k * ranks, sizeof *all));
-    LH_TRY(in->place->ops->top_logits(in->place->stream, &(lh_top_logits_args){row->best, row->best_at, row->logits, 1,
-                                                                               row->count, row->count, own}));
-    LH_TRY(lh_stream_copy(in->place->stream, best, row->best, own * 4, LH_COPY_TO_HOST));
-    LH_TRY(lh_stream_copy(in->place->stream, at, row->best_at, own * 4, LH_COPY_TO_HOST));
+    LH_TRY(in->place->ops->top_logits(in->place->stream, &(lh_top_logits_args){room->best, room->best_at, row->logits,
+                                                                               1, row->count, row->count, own}));
+    LH_TRY(lh_stream_copy(in->place->stream, best, room->best, own * 4, LH_COPY_TO_HOST));
+    LH_TRY(lh_stream_copy(in->place->stream, at, room->best_at, own * 4, LH_COPY_TO_HOST));
     LH_TRY(lh_stream_sync(in->place->stream));
-    /* A part with fewer than k is filled up with what comes behind everything, NaN too. */
     for (int64_t i = 0; i < k; i++)
-        mine[i] = i < own ? (candidate){best[i], (int32_t)(at[i] + row->first)} : (candidate){NAN, INT32_MAX};
-    LH_TRY(lh_comm_allgather(in->place->comm, mine, all, k * (int64_t)sizeof *mine));
-    qsort(all, (size_t)(k * ranks), sizeof *all, better_first);
-    *n = k;
-    while (*n > 0 && all[*n - 1].id == INT32_MAX) --*n;
-    *out = all;
-    all = NULL;
+        mine[i] = i < own ? (candidate){best[i], (int32_t)(at[i] + row->first)} : (candidate){NAN, NO_TOKEN};
 done:
-    lh_free(all);
-    lh_free(mine);
     lh_free(best);
     lh_free(at);
     return st;
 }
 
-/* Once a token, however often it was seen. */
-static lh_status penalise(float *logits, int64_t vocab, double penalty, const lh_sample_at *in)
+/* The k <= room.most best of all ranks, sorted. *out is new memory, *n at most k. */
+static lh_status gather_best(const lh_sample_at *in, const lh_logits_view *row, int64_t k, candidate **out, int64_t *n)
 {
     lh_status st = LH_OK;
-    uint8_t *done_ids = NULL;
-    LH_TRY(lh_calloc(&done_ids, vocab, 1));
-    for (int64_t i = 0; i < in->n; i++) {
-        int32_t id = in->seen[i];
-        if (id < 0 || id >= vocab || done_ids[id]) continue;
-        done_ids[id] = 1;
-        logits[id] = logits[id] > 0 ? (float)(logits[id] / penalty) : (float)(logits[id] * penalty);
-    }
-done:
-    lh_free(done_ids);
-    return st;
-}
-
-/* All logits as candidates, the penalty applied; sorted when the k best or a share of the mass is asked for. */
-static lh_status gather_all(const lh_sampling *s, const lh_sample_at *in, const lh_logits_view *row, candidate **out,
-                            int64_t *n)
-{
-    lh_status st = LH_OK;
-    int64_t vocab = row->count;
-    float *logits = NULL;
-    candidate *all = NULL;
-    LH_TRY(lh_comm_allreduce(in->place->comm, &vocab, 1, LH_I64, LH_SUM));
-    LH_TRY(lh_calloc(&logits, vocab, sizeof *logits));
-    LH_TRY(lh_calloc(&all, vocab, sizeof *all));
-    LH_TRY(lh_logits_gather(in->place, row, vocab, -1, logits));
-    if (s->repeat_penalty != 1) LH_TRY(penalise(logits, vocab, s->repeat_penalty, in));
-    for (int64_t i = 0; i < vocab; i++) all[i] = (candidate){logits[i], (int32_t)i};
-    qsort(all, (size_t)vocab, sizeof *all, better_first);
-    *n = s->top_k && s->top_k < vocab ? s->top_k : vocab;
+    int64_t count = 0, ranks = lh_comm_size(in->place->comm);
+    candidate *mine = NULL, *all = NULL;
+    LH_TRY(lh_calloc(&mine, k * ranks, sizeof *mine));
+    LH_TRY(lh_calloc(&all, k * ranks, sizeof *all));
+    LH_TRY(find_best(in, row, mine, k));
+    LH_TRY(lh_comm_allgather(in->place->comm, mine, all, k * (int64_t)sizeof *mine));
+    for (int64_t i = 0; i < k * ranks; i++)
+        if (all[i].id != NO_TOKEN) all[count++] = all[i];
+    sort_best_first(all, mine, count); /* ranks are in the order of their tokens, and so are equal logits */
+    *n = count < k ? count : k;
     *out = all;
     all = NULL;
 done:
     lh_free(all);
+    lh_free(mine);
+    return st;
+}
+
+/* All logits, sorted. *out is new memory. */
+static lh_status gather_all(const lh_sample_at *in, const lh_logits_view *row, candidate **out)
+{
+    lh_status st = LH_OK;
+    float *logits = NULL;
+    candidate *all = NULL, *spare = NULL;
+    LH_TRY(lh_calloc(&logits, row->vocab, sizeof *logits));
+    LH_TRY(lh_calloc(&all, row->vocab, sizeof *all));
+    LH_TRY(lh_calloc(&spare, row->vocab, sizeof *spare));
+    LH_TRY(lh_logits_gather(in->place, row, row->vocab, -1, logits));
+    for (int64_t i = 0; i < row->vocab; i++) all[i] = (candidate){logits[i], (int32_t)i};
+    sort_best_first(all, spare, row->vocab);
+    *out = all;
+    all = NULL;
+done:
+    lh_free(all);
+    lh_free(spare);
     lh_free(logits);
     return st;
 }
 
-/* Draw from n sorted candidates. */
-static lh_status draw(const lh_sampling *s, const lh_sample_at *in, const candidate *all, int64_t n, int32_t *id)
+/* The chances of all ranks. */
+static lh_status sum_all(const lh_sample_at *in, const lh_logits_view *row, lh_chances by, int64_t *sum)
 {
     lh_status st = LH_OK;
-    double *p = NULL, sum = 0, kept = 0;
-    uint32_t word[4];
-    const uint32_t key[2] = {(uint32_t)s->seed, (uint32_t)(s->seed >> 32)};
-    const uint32_t counter[4] = {(uint32_t)in->step, (uint32_t)s->request, (uint32_t)(s->request >> 32), 0x5a3b1e70u};
-    int64_t count = 0;
-    LH_TRY(lh_calloc(&p, n, sizeof *p));
-    while (n > 0 && isnan(all[n - 1].logit)) n--;
-    for (int64_t i = 0; i < n; i++) sum += p[i] = exp(((double)all[i].logit - all[0].logit) / s->temperature);
-    /* top-p keeps the fewest candidates whose share reaches p, min-p those with at least this part of the best one's
-     * share. */
-    while (count < n && (count == 0 || (kept < s->top_p * sum && p[count] >= s->min_p))) kept += p[count++];
-    lh_philox(word, key, counter);
-    double left = (double)lh_uniform(word[0]) * kept;
-    int64_t i = 0;
-    for (; i + 1 < count && left >= p[i]; i++) left -= p[i];
-    *id = all[i].id;
+    LH_TRY(in->place->ops->sum_chances(in->place->stream,
+                                       &(lh_sum_chances_args){row->room.chances, row->logits, row->count, by}));
+    LH_TRY(lh_stream_copy(in->place->stream, sum, row->room.chances, (int64_t)sizeof *sum, LH_COPY_TO_HOST));
+    LH_TRY(lh_stream_sync(in->place->stream));
+    LH_TRY(lh_comm_allreduce(in->place->comm, sum, 1, LH_I64, LH_SUM));
 done:
-    lh_free(p);
     return st;
 }
 
-lh_status lh_sample(const lh_sampling *s, const lh_sample_at *at, const lh_logits_view *row, int32_t *id)
+/* What a token is drawn from. Chances are whole numbers, and the sum of all is known, so what the first n
+ * decide is what all would. */
+typedef struct pool {
+    const candidate *all; /* sorted: the first n of those that compete */
+    int64_t n, competing;
+    int64_t total; /* the chances of those that compete; -1: not known */
+    lh_chances by;
+} pool;
+
+static int64_t add_up(const pool *c)
+{
+    int64_t sum = 0;
+    for (int64_t i = 0; i < c->n; i++) sum += lh_chance(&c->by, c->all[i].logit);
+    return sum;
+}
+
+/* The chances of those that top-p and min-p leave; -1 where the first n do not decide it. top-p keeps the fewest whose
+ * share reaches p, min-p those with at least this part of the best one's share. */
+static int64_t chances_left(const lh_sampling *s, const pool *c)
+{
+    int64_t kept = 0, reach = c->total, least = (int64_t)ceil(ldexp(s->min_p, c->by.bits));
+    if (s->top_p == 1 && s->min_p == 0) return c->total;
+    if (s->top_p < 1) reach = lh_least(reach, (int64_t)ceil(s->top_p * (double)c->total));
+    for (int64_t i = 0; i < c->n; i++) {
+        int64_t own = lh_chance(&c->by, c->all[i].logit);
+        if (i > 0 && (kept >= reach || own < least)) return kept;
+        kept += own;
+    }
+    return c->n == c->competing || kept >= reach ? kept : -1;
+}
+
+/* 1 and the token, or 0 where the first n do not decide it. */
+static int draw(const lh_sampling *s, int64_t step, pool *c, int32_t *id)
+{
+    uint32_t word[4];
+    const uint32_t key[2] = {(uint32_t)s->seed, (uint32_t)(s->seed >> 32)};
+    const uint32_t counter[4] = {(uint32_t)step, (uint32_t)s->request, (uint32_t)(s->request >> 32), 0x5a3b1e70u};
+    if (c->total < 0 && c->n < c->competing) return 0;
+    if (c->total < 0) c->total = add_up(c);
+    int64_t chances = chances_left(s, c);
+    if (chances < 0) return 0;
+    lh_philox(word, key, counter);
+    int64_t share = word[0] >> 8, left = (chances >> 24) * share + ((chances & 0xffffff) * share >> 24); /* of 2^24 */
+    for (int64_t i = 0; i < c->n; i++) {
+        int64_t own = lh_chance(&c->by, c->all[i].logit);
+        if (left < own) {
+            *id = c->all[i].id;
+            return 1;
+        }
+        left -= own;
+    }
+    return 0;
+}
+
+/* From the best, which decide nearly always, or else from all. */
+static lh_status draw_token(const lh_sampling *s, const lh_sample_at *in, const lh_logits_view *row, pool *c,
+                            int32_t *id)
 {
     lh_status st = LH_OK;
     candidate *all = NULL;
-    int64_t n = 0;
-    int penalised = s->repeat_penalty != 1;
-    if (s->temperature == 0 && !penalised)
-        LH_TRY(gather_best(at, row, 1, &all, &n));
-    else if (s->temperature > 0 && s->top_k > 0 && s->top_k <= LH_BEST_MOST && !penalised)
-        LH_TRY(gather_best(at, row, s->top_k, &all, &n));
-    else
-        LH_TRY(gather_all(s, at, row, &all, &n));
-    if (n == 0 || isnan(all[0].logit)) LH_FAIL(LH_EINTERNAL, "every logit is NaN: the model computes nothing sensible");
-    if (s->temperature == 0) {
-        *id = all[0].id;
-    } else {
-        LH_TRY(draw(s, at, all, n, id));
-        LH_TRY(lh_comm_bcast(at->place->comm, 0, id, sizeof *id)); /* exp may differ between kinds of machines */
-    }
+    c->by = lh_chances_of(c->all[0].logit, s->temperature, row->vocab);
+    if (c->competing == row->vocab) LH_TRY(sum_all(in, row, c->by, &c->total));
+    if (draw(s, in->step, c, id)) goto done;
+    LH_TRY(gather_all(in, row, &all));
+    c->all = all;
+    c->n = c->competing;
+    if (!draw(s, in->step, c, id)) LH_FAIL(LH_EINTERNAL, "the chances of tokens are less than their sum");
 done:
     lh_free(all);
+    return st;
+}
+
+lh_status lh_sample(const lh_sampling *s, const lh_sample_at *at, const lh_logits_view *view, int32_t *id)
+{
+    lh_status st = LH_OK;
+    lh_logits_view row = *view;
+    candidate *best = NULL;
+    pool c = {.competing = s->top_k && s->top_k < row.vocab ? s->top_k : row.vocab, .total = -1};
+    if (s->repeat_penalty != 1) LH_TRY(penalise(s->repeat_penalty, at, &row));
+    LH_TRY(gather_best(at, &row, s->temperature > 0 ? lh_least(c.competing, row.room.most) : 1, &best, &c.n));
+    if (c.n == 0 || isnan(best[0].logit))
+        LH_FAIL(LH_EINTERNAL, "every logit is NaN: the model computes nothing sensible");
+    c.all = best;
+    if (s->temperature == 0)
+        *id = best[0].id;
+    else
+        LH_TRY(draw_token(s, at, &row, &c, id));
+done:
+    lh_free(best);
     return st;
 }

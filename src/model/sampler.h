@@ -1,6 +1,8 @@
-/* sampler.h - the next token from logits that lie in parts on the ranks of a TP group. Ranks send only what the choice
- * needs: their best logit for greedy, their k best for top-k, all logits where a probability over the whole vocabulary
- * is asked for. */
+/* sampler.h - the next token from logits that lie in parts on the ranks of a TP group. Logits stay where they are:
+ * ranks send their best one for greedy, their k best for top-k, and else their LH_BEST_MOST best and what all of theirs
+ * weigh. Only where these do not decide the draw (a flat distribution, more than LH_BEST_MOST candidates) all logits
+ * are gathered. Probabilities are whole numbers (kernels/chances.h), so the token is the same either way, on any
+ * number of ranks and on every device. */
 #ifndef LH_MODEL_SAMPLER_H
 #define LH_MODEL_SAMPLER_H
 
@@ -26,8 +28,8 @@ typedef struct lh_sample_at {
     int64_t n, step;     /* step: number of the draw; the draw is keyed by (seed, request, step) */
 } lh_sample_at;
 
-/* Collective. row: this rank's part of one row of logits. All ranks get the same id. LH_EINTERNAL when every logit is
- * NaN. */
+/* Collective. row: this rank's part of one row of logits, which stay what they are. All ranks get the same id.
+ * LH_EINTERNAL when every logit is NaN. */
 lh_status lh_sample(const lh_sampling *sampling, const lh_sample_at *at, const lh_logits_view *row, int32_t *id);
 
 /* Collective. Rows of logits whole: row r at out + r * vocab on every rank (root < 0) or on `root` alone. */

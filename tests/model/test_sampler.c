@@ -37,12 +37,18 @@ static void close_rig(rig *r)
 /* The part of `logits` that this rank has at a place. */
 static lh_logits_view part_of(const float *logits, const lh_kv_place *place)
 {
-    static float best[LH_BEST_MOST];
+    static float best[LH_BEST_MOST], penalised[VOCAB];
     static int32_t best_at[LH_BEST_MOST];
+    static uint32_t seen[VOCAB / 32 + 1];
+    static int64_t weight;
     int rank = lh_comm_rank(place->comm), ranks = lh_comm_size(place->comm);
     int64_t first = VOCAB * rank / ranks, end = VOCAB * (rank + 1) / ranks;
-    return (lh_logits_view){
-        .logits = logits + first, .rows = 1, .first = first, .count = end - first, .best = best, .best_at = best_at};
+    return (lh_logits_view){.logits = logits + first,
+                            .rows = 1,
+                            .first = first,
+                            .count = end - first,
+                            .vocab = VOCAB,
+                            .room = {best, best_at, penalised, seen, &weight, LH_BEST_MOST}};
 }
 
 static int32_t sample(const lh_kv_place *place, const lh_sampling *sampling, const float *logits, int64_t step)

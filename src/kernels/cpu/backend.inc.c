@@ -10,6 +10,7 @@
 #include "kernels/cpu/expected.inc.c"
 #include "kernels/cpu/gemm.inc.c"
 #include "kernels/cpu/joint.inc.c"
+#include "kernels/cpu/logits.inc.c"
 #include "kernels/cpu/norms.inc.c"
 #include "kernels/cpu/pool.inc.c"
 #include "kernels/cpu/projected.inc.c"
@@ -18,7 +19,6 @@
 #include "kernels/cpu/scores.inc.c"
 #include "kernels/cpu/select.inc.c"
 #include "kernels/cpu/shares.inc.c"
-#include "kernels/cpu/top_logits.inc.c"
 #include "kernels/cpu/want.inc.c" /* selects, like select.inc.c */
 
 const lh_ops LH_TABLE = {

@@ -23,6 +23,22 @@ lh_status lh_ref_top_logits(lh_stream *stream, const lh_top_logits_args *a)
     return LH_OK;
 }
 
+lh_status lh_ref_penalise(lh_stream *stream, const lh_penalise_args *a)
+{
+    (void)stream;
+    for (int64_t i = 0; i < a->count; i++)
+        a->y[i] = a->seen[i / 32] >> i % 32 & 1 ? lh_penalised(a->x[i], a->penalty) : a->x[i];
+    return LH_OK;
+}
+
+lh_status lh_ref_sum_chances(lh_stream *stream, const lh_sum_chances_args *a)
+{
+    (void)stream;
+    *a->sum = 0;
+    for (int64_t i = 0; i < a->count; i++) *a->sum += lh_chance(&a->by, a->x[i]);
+    return LH_OK;
+}
+
 /* Competing entries of head h that come before or at (key, position) in the order of select_top. */
 static int64_t count_until(const lh_select_top_args *a, int64_t h, uint32_t key, int64_t position)
 {
