@@ -25,7 +25,7 @@ static inline lh_chances lh_chances_of(float top, double temperature, int64_t vo
 }
 
 /* 2^bits * exp((x - top) / temperature), rounded; exactly 2^bits at top, also where that is infinite, and 0 for NaN.
- * The error is below 1 + 2^bits * 2^-46. */
+ * The error is at most 1/2 and 2^-46 of it. */
 static LH_BOTH inline int64_t lh_chance(const lh_chances *c, float x)
 {
     /* Adding these leaves no room for a fraction: the low bits of the sum are the nearest whole number. */

@@ -1,72 +1,126 @@
-/* Laws of model/sampler.h, at any number of ranks: every rank has a part of the logits, as shards cut the vocabulary.
- */
+/* Laws of model/sampler.h, at any number of ranks and with the operations of every backend: every rank has a part of
+ * the logits, as shards cut the vocabulary. */
 #include "model/sampler.h"
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/mem.h"
 #include "base/rng.h"
 #include "mpi_check.h"
 
-enum { VOCAB = 37, DRAWS = 4000 };
+enum { SMALL = 37, LARGE = 2003, DRAWS = 4000 };
 
+/* One backend at work. */
 typedef struct rig {
     lh_device *device;
     lh_stream *stream;
     lh_comm *self;
     lh_kv_place all, alone; /* the ranks of the run, and each for itself */
+    float *logits;          /* [LARGE], on the device */
+    lh_sample_room room;
 } rig;
 
-static void open_rig(rig *r)
+/* `ref` first, then those whose device is there; with LONGHAUL_TEST_BACKEND only `ref` and the one of that name. */
+static const lh_ops *backend(int i)
 {
-    mt_try(lh_device_open(&r->device, &(lh_device_choice){.kind = LH_DEVICE_CPU}));
+    const char *only = getenv("LONGHAUL_TEST_BACKEND");
+    for (int b = 0; lh_ops_at(b); b++) {
+        const lh_ops *ops = lh_ops_at(b);
+        lh_device_found found;
+        lh_device_find(ops->device, &found);
+        if (found.count == 0 || (only && b > 0 && strcmp(only, ops->name) != 0)) continue;
+        if (i-- == 0) return ops;
+    }
+    return NULL;
+}
+
+static void new_block(rig *r, void *out, int64_t bytes)
+{
+    mt_try(lh_device_alloc(r->device, out, bytes, LH_MEM_WORK));
+}
+
+static void open_rig(rig *r, const lh_ops *ops)
+{
+    lh_device_found found;
+    lh_device_find(ops->device, &found);
+    *r = (rig){.room.most = LH_BEST_MOST};
+    mt_try(lh_device_open(&r->device, &(lh_device_choice){.kind = ops->device, .index = mt_rank() % found.count}));
     mt_try(lh_stream_open(&r->stream, r->device));
     mt_try(lh_comm_open_self(&r->self));
-    r->all = (lh_kv_place){.ops = lh_ops_find("cpu"), .stream = r->stream, .comm = mt_comm()};
-    r->alone = (lh_kv_place){.ops = lh_ops_find("cpu"), .stream = r->stream, .comm = r->self};
+    r->all = (lh_kv_place){.ops = ops, .stream = r->stream, .comm = mt_comm()};
+    r->alone = (lh_kv_place){.ops = ops, .stream = r->stream, .comm = r->self};
+    new_block(r, &r->logits, LARGE * 4);
+    new_block(r, &r->room.best, LH_BEST_MOST * 4);
+    new_block(r, &r->room.best_at, LH_BEST_MOST * 4);
+    new_block(r, &r->room.penalised, LARGE * 4);
+    new_block(r, &r->room.seen, (LARGE + 31) / 32 * 4);
+    new_block(r, &r->room.chances, 8);
 }
 
 static void close_rig(rig *r)
 {
+    void *blocks[] = {r->logits, r->room.best, r->room.best_at, r->room.penalised, r->room.seen, r->room.chances};
+    for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++) lh_device_free(r->device, blocks[i]);
     lh_comm_close(r->self);
     lh_stream_close(r->stream);
     lh_device_close(r->device);
 }
 
-/* The part of `logits` that this rank has at a place. */
-static lh_logits_view part_of(const float *logits, const lh_kv_place *place)
+/* One row of logits, its candidates limited to `most`. */
+typedef struct row {
+    float x[LARGE];
+    int64_t vocab, most;
+} row;
+
+static void put_row(rig *r, const row *w)
 {
-    static float best[LH_BEST_MOST], penalised[VOCAB];
-    static int32_t best_at[LH_BEST_MOST];
-    static uint32_t seen[VOCAB / 32 + 1];
-    static int64_t weight;
-    int rank = lh_comm_rank(place->comm), ranks = lh_comm_size(place->comm);
-    int64_t first = VOCAB * rank / ranks, end = VOCAB * (rank + 1) / ranks;
-    return (lh_logits_view){.logits = logits + first,
-                            .rows = 1,
-                            .first = first,
-                            .count = end - first,
-                            .vocab = VOCAB,
-                            .room = {best, best_at, penalised, seen, &weight, LH_BEST_MOST}};
+    mt_try(lh_stream_copy(r->stream, r->logits, w->x, w->vocab * 4, LH_COPY_TO_DEVICE));
+    mt_try(lh_stream_sync(r->stream));
 }
 
-static int32_t sample(const lh_kv_place *place, const lh_sampling *sampling, const float *logits, int64_t step)
+/* The part of the row that this rank has at a place. */
+static lh_logits_view part_of(const rig *r, const row *w, const lh_kv_place *place)
 {
-    static const int32_t seen[] = {5, 5, 11};
+    int rank = lh_comm_rank(place->comm), ranks = lh_comm_size(place->comm);
+    int64_t first = w->vocab * rank / ranks, end = w->vocab * (rank + 1) / ranks;
+    lh_logits_view view = {.logits = r->logits + first,
+                           .rows = 1,
+                           .first = first,
+                           .count = end - first,
+                           .vocab = w->vocab,
+                           .room = r->room};
+    view.room.most = w->most;
+    return view;
+}
+
+static const int32_t seen[] = {5, 5, 11, 30, 5};
+enum { SEEN = sizeof seen / sizeof *seen };
+
+static int32_t sample(const rig *r, const lh_kv_place *place, const lh_sampling *sampling, const row *w, int64_t step)
+{
     int32_t id = -1;
-    const lh_sample_at at = {.place = place, .seen = seen, .n = 3, .step = step};
-    const lh_logits_view row = part_of(logits, place);
-    mt_try(lh_sample(sampling, &at, &row, &id));
+    const lh_sample_at at = {.place = place, .seen = seen, .n = SEEN, .step = step};
+    const lh_logits_view view = part_of(r, w, place);
+    mt_try(lh_sample(sampling, &at, &view, &id));
     return id;
 }
 
-static void make_logits(float *logits, uint32_t seed)
+/* Logits like a model's, few that are likely; flat ones; many equal ones; with NaN and -inf; all but one -inf. */
+enum { KINDS = 5 };
+
+static void make_row(row *w, int64_t vocab, uint32_t seed, int kind)
 {
-    for (uint32_t i = 0; i < VOCAB; i++) {
+    const float odd[] = {NAN, -INFINITY, -0.0f, 0.0f};
+    *w = (row){.vocab = vocab, .most = LH_BEST_MOST};
+    for (uint32_t i = 0; i < vocab; i++) {
         uint32_t out[4];
         lh_philox(out, (uint32_t[2]){seed, 1}, (uint32_t[4]){i});
-        logits[i] = 6 * (lh_uniform(out[0]) - 0.5f);
+        float u = lh_uniform(out[0]), peak = out[1] % 50 ? 0 : 9 * lh_uniform(out[2]);
+        const float of_kind[KINDS] = {6 * (u - 0.5f) + peak, u, floorf(4 * u), out[3] % 3 ? 8 * u : odd[out[1] % 4],
+                                      i == seed % vocab ? -2.5f : -INFINITY};
+        w->x[i] = of_kind[kind];
     }
 }
 
@@ -79,38 +133,132 @@ static const lh_sampling samplings[] = {
     {.temperature = 1.4, .top_p = 0.9, .min_p = 0.2, .repeat_penalty = 1},
     {.temperature = 1, .top_k = 1000, .top_p = 0.5, .repeat_penalty = 1.3},
     {.temperature = 1, .min_p = 0.4, .top_p = 1, .repeat_penalty = 0.7},
+    {.temperature = 3, .top_p = 0.999, .repeat_penalty = 1},
+    {.temperature = 40, .top_p = 1, .repeat_penalty = 2},
+    {.temperature = 2, .top_k = 1500, .top_p = 0.95, .repeat_penalty = 1},
+    {.temperature = 0.01, .top_p = 0.5, .min_p = 1e-9, .repeat_penalty = 1},
 };
 enum { SAMPLINGS = sizeof samplings / sizeof *samplings };
 
-START_TEST(test_the_choice_does_not_depend_on_who_has_the_logits)
+typedef struct ranked {
+    float x;
+    int id;
+} ranked;
+
+static int better_first(const void *a, const void *b)
 {
-    rig r;
-    float logits[VOCAB];
-    open_rig(&r);
-    for (int64_t step = 0; step < 100; step++) {
-        make_logits(logits, (uint32_t)step);
-        for (int s = 0; s < SAMPLINGS; s++) {
-            int32_t here = sample(&r.all, &samplings[s], logits, step),
-                    alone = sample(&r.alone, &samplings[s], logits, step);
-            mt_check(here == alone, "sampling %d, step %lld: %d, and %d on one rank", s, (long long)step, here, alone);
-        }
+    const ranked *x = a, *y = b;
+    if (isnan(x->x) != isnan(y->x)) return isnan(x->x) ? 1 : -1;
+    if (!isnan(x->x) && x->x != y->x) return x->x > y->x ? -1 : 1;
+    return x->id - y->id;
+}
+
+/* The penalty applied, and the best ones first; the number of those that top-k leaves. */
+static int64_t rank_all(const lh_sampling *s, const row *w, ranked all[LARGE])
+{
+    for (int i = 0; i < w->vocab; i++) {
+        double x = w->x[i];
+        if (i == 5 || i == 11 || i == 30) x = x > 0 ? x / s->repeat_penalty : x * s->repeat_penalty;
+        all[i] = (ranked){(float)x, i};
     }
-    close_rig(&r);
+    qsort(all, (size_t)w->vocab, sizeof *all, better_first);
+    return s->top_k && s->top_k < w->vocab ? s->top_k : w->vocab;
+}
+
+/* The token that all candidates together decide on. */
+static int32_t decide(const lh_sampling *s, const row *w, int64_t step)
+{
+    ranked all[LARGE];
+    uint32_t word[4];
+    int64_t n = rank_all(s, w, all), sum = 0, kept = 0, count = 0;
+    if (s->temperature == 0) return all[0].id;
+    lh_chances by = lh_chances_of(all[0].x, s->temperature, w->vocab);
+    double least = s->min_p * (double)lh_chance(&by, all[0].x);
+    for (int64_t i = 0; i < n; i++) sum += lh_chance(&by, all[i].x);
+    for (; count < n; count++) {
+        int64_t own = lh_chance(&by, all[count].x);
+        if (count > 0 && ((double)kept >= s->top_p * (double)sum || (double)own < least)) break;
+        kept += own;
+    }
+    lh_philox(word, (uint32_t[2]){(uint32_t)s->seed}, (uint32_t[4]){(uint32_t)step, 0, 0, 0x5a3b1e70u});
+    int64_t left = (int64_t)((__int128)kept * (word[0] >> 8) >> 24), i = 0;
+    while (i + 1 < count && left >= lh_chance(&by, all[i].x)) left -= lh_chance(&by, all[i++].x);
+    return all[i].id;
+}
+
+/* Whoever has the logits, and whether the best ones decide the draw or all of them are asked for: the token is that of
+ * a draw from all. */
+START_TEST(test_the_choice_is_that_of_all_logits_whoever_has_them)
+{
+    const int64_t most[] = {LH_BEST_MOST, 1, 60};
+    for (int b = 0; backend(b); b++) {
+        const lh_ops *ops = backend(b);
+        int steps = ops->device == LH_DEVICE_CPU && b > 0 ? 12 : 3;
+        rig r;
+        open_rig(&r, ops);
+        for (int n = 0; n < 2 * KINDS * steps; n++) {
+            row w;
+            int64_t step = n / KINDS / 2;
+            make_row(&w, n % 2 ? LARGE : SMALL, (uint32_t)step, n / 2 % KINDS);
+            put_row(&r, &w);
+            for (int i = 0; i < SAMPLINGS * 3; i++) {
+                const lh_sampling *s = &samplings[i / 3];
+                w.most = most[i % 3];
+                int32_t want = decide(s, &w, step), here = sample(&r, &r.all, s, &w, step);
+                int32_t alone = i % 3 ? want : sample(&r, &r.alone, s, &w, step);
+                mt_check(here == want && alone == want,
+                         "%s, sampling %d, kind %d, step %lld, %lld tokens, %lld best: %d, and %d on one rank, not %d",
+                         ops->name, i / 3, n / 2 % KINDS, (long long)step, (long long)w.vocab, (long long)w.most, here,
+                         alone, want);
+            }
+        }
+        close_rig(&r);
+    }
+    mt_end();
+}
+END_TEST
+
+/* Rows with few likely tokens: the best logits are gathered, sums are added, and a third collective would fail. */
+START_TEST(test_logits_stay_where_and_what_they_are)
+{
+    for (int b = 0; backend(b); b++) {
+        rig r;
+        open_rig(&r, backend(b));
+        for (int64_t step = 0; step < 10; step++) {
+            row w;
+            float after[LARGE];
+            make_row(&w, LARGE, (uint32_t)step, 0);
+            for (int i = 0; i < 5; i++) w.x[i * 77] = 40;
+            put_row(&r, &w);
+            for (int s = 0; s < SAMPLINGS; s++) {
+                lh_kv_place place = r.alone;
+                if (samplings[s].temperature > 3 || samplings[s].top_k > LH_BEST_MOST) continue;
+                mt_try(lh_comm_open_faulty(&place.comm, r.self, 0, "fail:3"));
+                sample(&r, &place, &samplings[s], &w, step);
+                lh_comm_close(place.comm);
+            }
+            mt_try(lh_stream_copy(r.stream, after, r.logits, sizeof after, LH_COPY_TO_HOST));
+            mt_try(lh_stream_sync(r.stream));
+            mt_check(memcmp(after, w.x, sizeof after) == 0, "%s: the logits have changed", backend(b)->name);
+        }
+        close_rig(&r);
+    }
     mt_end();
 }
 END_TEST
 
 START_TEST(test_greedy_takes_the_first_of_the_best)
 {
-    rig r;
     const lh_sampling top = {.temperature = 2, .top_k = 1, .top_p = 1, .repeat_penalty = 1};
-    open_rig(&r);
-    for (int32_t a = 0; a < VOCAB; a++) {
-        for (int32_t b = a; b < VOCAB; b += 5) {
-            float logits[VOCAB];
-            for (int i = 0; i < VOCAB; i++) logits[i] = i % 3 ? -1 : NAN;
-            logits[a] = logits[b] = 2;
-            int32_t greedy = sample(&r.all, &samplings[0], logits, 0), only = sample(&r.all, &top, logits, 0);
+    rig r;
+    open_rig(&r, lh_ops_find("cpu"));
+    for (int32_t a = 0; a < SMALL; a++) {
+        for (int32_t b = a; b < SMALL; b += 5) {
+            row w = {.vocab = SMALL, .most = LH_BEST_MOST};
+            for (int i = 0; i < SMALL; i++) w.x[i] = i % 3 ? -1 : NAN;
+            w.x[a] = w.x[b] = 2;
+            put_row(&r, &w);
+            int32_t greedy = sample(&r, &r.all, &samplings[0], &w, 0), only = sample(&r, &r.all, &top, &w, 0);
             mt_check(greedy == a && only == a, "%d and %d of %d and %d", greedy, only, a, b);
         }
     }
@@ -121,67 +269,56 @@ END_TEST
 
 START_TEST(test_nothing_but_nan_is_an_error_on_all_ranks)
 {
-    rig r;
-    float logits[VOCAB];
-    int32_t id;
-    open_rig(&r);
-    for (int i = 0; i < VOCAB; i++) logits[i] = NAN;
-    const lh_sample_at at = {.place = &r.all};
-    const lh_logits_view row = part_of(logits, &r.all);
-    for (int s = 0; s < SAMPLINGS; s++) mt_expect(lh_sample(&samplings[s], &at, &row, &id), LH_EINTERNAL);
-    close_rig(&r);
+    for (int b = 0; backend(b); b++) {
+        rig r;
+        int32_t id;
+        row w = {.vocab = SMALL, .most = LH_BEST_MOST};
+        open_rig(&r, backend(b));
+        for (int i = 0; i < SMALL; i++) w.x[i] = NAN;
+        put_row(&r, &w);
+        const lh_sample_at at = {.place = &r.all};
+        const lh_logits_view view = part_of(&r, &w, &r.all);
+        for (int s = 0; s < SAMPLINGS; s++) mt_expect(lh_sample(&samplings[s], &at, &view, &id), LH_EINTERNAL);
+        close_rig(&r);
+    }
     mt_end();
 }
 END_TEST
 
-typedef struct share {
-    double p;
-    int id;
-} share;
-
-static int larger_first(const void *a, const void *b)
-{
-    const share *x = a, *y = b;
-    return (x->p < y->p) - (x->p > y->p);
-}
-
 /* What the header says, in its order: penalty, temperature, the k best, the fewest whose sum reaches p of theirs, those
  * with min_p of the best one's. */
-static void probabilities(const lh_sampling *s, const float *logits, double p[VOCAB])
+static void probabilities(const lh_sampling *s, const row *w, double p[SMALL])
 {
-    share all[VOCAB];
+    ranked all[LARGE];
     double sum = 0, kept = 0, total = 0;
-    int n = s->top_k && s->top_k < VOCAB ? (int)s->top_k : VOCAB, chosen = 0;
-    for (int i = 0; i < VOCAB; i++) {
-        double x = logits[i];
-        if (i == 5 || i == 11) x = x > 0 ? x / s->repeat_penalty : x * s->repeat_penalty;
-        all[i] = (share){exp(x / s->temperature), i};
-        p[i] = 0;
+    int64_t n = rank_all(s, w, all), chosen = 0;
+    for (int i = 0; i < SMALL; i++) p[i] = 0;
+    for (int64_t i = 0; i < n; i++) sum += exp(all[i].x / s->temperature);
+    while (chosen < n && kept < s->top_p * sum) kept += exp(all[chosen++].x / s->temperature);
+    for (int64_t i = 0; i < chosen; i++) {
+        double own = exp(all[i].x / s->temperature);
+        if (own >= s->min_p * exp(all[0].x / s->temperature)) total += p[all[i].id] = own;
     }
-    qsort(all, VOCAB, sizeof *all, larger_first);
-    for (int i = 0; i < n; i++) sum += all[i].p;
-    while (chosen < n && kept < s->top_p * sum) kept += all[chosen++].p;
-    for (int i = 0; i < chosen; i++)
-        if (all[i].p >= s->min_p * all[0].p) total += p[all[i].id] = all[i].p;
-    for (int i = 0; i < VOCAB; i++) p[i] /= total;
+    for (int i = 0; i < SMALL; i++) p[i] /= total;
 }
 
 START_TEST(test_draws_come_as_often_as_they_are_probable)
 {
     rig r;
-    float logits[VOCAB];
-    double p[VOCAB];
-    open_rig(&r);
-    make_logits(logits, 7);
+    row w;
+    double p[SMALL];
+    open_rig(&r, lh_ops_find("cpu"));
+    make_row(&w, SMALL, 7, 0);
+    put_row(&r, &w);
     for (int s = 0; s < SAMPLINGS; s++) {
-        int count[VOCAB] = {0};
-        if (samplings[s].temperature == 0) continue;
-        probabilities(&samplings[s], logits, p);
+        int count[SMALL] = {0};
+        if (samplings[s].temperature < 0.1) continue;
+        probabilities(&samplings[s], &w, p);
         for (int64_t step = 0; step < DRAWS; step++) {
-            int32_t id = sample(&r.all, &samplings[s], logits, step);
-            if (id >= 0 && id < VOCAB) count[id]++;
+            int32_t id = sample(&r, &r.all, &samplings[s], &w, step);
+            if (id >= 0 && id < SMALL) count[id]++;
         }
-        for (int i = 0; i < VOCAB; i++) /* five standard deviations; the draws are the same every time */
+        for (int i = 0; i < SMALL; i++) /* five standard deviations; the draws are the same every time */
             mt_check(p[i] == 0 ? count[i] == 0 : fabs(count[i] - DRAWS * p[i]) <= 5 * sqrt(DRAWS * p[i] * (1 - p[i])),
                      "sampling %d: %d of %d draws for a probability of %g", s, count[i], DRAWS, p[i]);
     }
@@ -194,7 +331,8 @@ int main(void)
 {
     Suite *suite = suite_create("sampler");
     TCase *all = tcase_create("all");
-    tcase_add_test(all, test_the_choice_does_not_depend_on_who_has_the_logits);
+    tcase_add_test(all, test_the_choice_is_that_of_all_logits_whoever_has_them);
+    tcase_add_test(all, test_logits_stay_where_and_what_they_are);
     tcase_add_test(all, test_greedy_takes_the_first_of_the_best);
     tcase_add_test(all, test_nothing_but_nan_is_an_error_on_all_ranks);
     tcase_add_test(all, test_draws_come_as_often_as_they_are_probable);

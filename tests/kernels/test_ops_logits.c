@@ -1,0 +1,148 @@
+#include <math.h>
+#include <omp.h>
+#include <string.h>
+
+#include "rig.h"
+
+/* Logits of a kind: normals, many equal ones, odd numbers among them, no number at all. */
+enum { KINDS = 5 };
+
+static float *logits_make(lot *m, int64_t n, int kind, uint64_t seed)
+{
+    const float odd[] = {NAN, -NAN, -INFINITY, -0.0f, 0.0f, 1e-45f, -3e38f, 3e38f, INFINITY};
+    float *x = lot_normals(m, n, 3.0f, seed);
+    for (int64_t i = 0; i < n; i++) {
+        uint64_t dice = seed * 1000003 + (uint64_t)i;
+        if (kind == 1) x[i] = (float)draw(90, dice, 5);
+        if (kind == 2 && draw(91, dice, 3) == 0) x[i] = odd[draw(92, dice, 5)];
+        if (kind == 3 && draw(91, dice, 3) == 0) x[i] = odd[draw(92, dice, 9)];
+        if (kind == 4) x[i] = odd[draw(92, dice, 3)];
+    }
+    return x;
+}
+
+static int64_t count_of(int n)
+{
+    return n % 6 ? draw(93, (uint64_t)n, 300) : 40009 + n; /* the latter with threads */
+}
+
+START_TEST(test_a_penalty_changes_what_was_seen_and_nothing_else)
+{
+    const double penalties[] = {1.1, 0.7, 3};
+    for (int b = 0; rig_backend(b); b++) {
+        rig g;
+        rig_open(&g, rig_backend(b));
+        for (int n = 0; n < 90 / rig_scale(&g); n++) {
+            lot m = {0};
+            int64_t count = count_of(n), words = (count + 31) / 32, skip = n % 3;
+            double penalty = penalties[n % 3];
+            float *x = logits_make(&m, count + skip, n % KINDS, (uint64_t)n), *got = lot_new(&m, count * 4);
+            uint32_t *seen = lot_new(&m, words * 4);
+            for (int64_t i = 0; i < words; i++)
+                seen[i] = n % 7 ? (uint32_t)draw(94, (uint64_t)(n * 9999 + i), 1L << 32) : 0;
+            float *y = rig_new(&g, count * 4), *at = rig_put(&g, x, (count + skip) * 4);
+            RUN(&g, penalise, .y = y, .x = at + skip, .seen = rig_put(&g, seen, words * 4), .count = count,
+                .penalty = penalty);
+            rig_get(&g, got, y, count * 4);
+            for (int64_t i = 0; i < count; i++) {
+                float was = x[i + skip], want = was;
+                if (seen[i / 32] >> i % 32 & 1) want = (float)(was > 0 ? was / penalty : was * penalty);
+                ck_assert_msg(memcmp(&want, &got[i], 4) == 0 || (isnan(want) && isnan(got[i])),
+                              "%s, case %d: %.9g of %.9g, not %.9g", g.ops->name, n, got[i], was, want);
+            }
+            rig_reset(&g);
+            lot_end(&m);
+        }
+        rig_close(&g);
+    }
+}
+END_TEST
+
+static float top_of(const float *x, int64_t n)
+{
+    float top = -INFINITY;
+    for (int64_t i = 0; i < n; i++) top = x[i] > top ? x[i] : top;
+    return top;
+}
+
+static const double temperatures[] = {1, 0.3, 7, 1e-6, 1e4, 1e-310, 1e300};
+enum { TEMPERATURES = sizeof temperatures / sizeof *temperatures };
+
+/* Rows are cut anywhere, as ranks cut them. */
+START_TEST(test_chances_of_parts_add_up_to_the_same_sum_everywhere)
+{
+    for (int b = 0; rig_backend(b); b++) {
+        rig g;
+        rig_open(&g, rig_backend(b));
+        for (int n = 0; n < 140 / rig_scale(&g); n++) {
+            lot m = {0};
+            int64_t count = count_of(n), cut = draw(95, (uint64_t)n, count + 1), parts[2], want = 0;
+            float *x = logits_make(&m, count, n % KINDS, (uint64_t)n);
+            int64_t *sums = rig_new(&g, sizeof parts);
+            float *at = rig_put(&g, x, count * 4);
+            lh_chances by = lh_chances_of(top_of(x, count), temperatures[n % TEMPERATURES], n % 2 ? count : 150000);
+            omp_set_num_threads(1 + n % 4);
+            RUN(&g, sum_chances, .sum = sums, .x = at, .count = cut, .by = by);
+            RUN(&g, sum_chances, .sum = sums + 1, .x = at + cut, .count = count - cut, .by = by);
+            rig_get(&g, parts, sums, sizeof parts);
+            for (int64_t i = 0; i < count; i++) want += lh_chance(&by, x[i]);
+            ck_assert_msg(parts[0] + parts[1] == want, "%s, case %d: %lld and %lld, not %lld", g.ops->name, n,
+                          (long long)parts[0], (long long)parts[1], (long long)want);
+            rig_reset(&g);
+            lot_end(&m);
+        }
+        rig_close(&g);
+    }
+}
+END_TEST
+
+START_TEST(test_a_chance_is_what_the_exponential_says)
+{
+    lot m = {0};
+    float *x = lot_normals(&m, 100000, 10.0f, 1);
+    for (int t = 0; t < TEMPERATURES; t++) {
+        const float top = 40.25f;
+        const int64_t vocabularies[] = {1, 150000, 1 << 18, INT32_MAX};
+        for (int v = 0; v < 4; v++) {
+            lh_chances by = lh_chances_of(top, temperatures[t], vocabularies[v]);
+            for (int i = 0; i < 100000; i++) {
+                if (x[i] > top) continue;
+                long double want = ldexpl(expl(((long double)x[i] - top) / temperatures[t]), by.bits);
+                long double off = fabsl((long double)lh_chance(&by, x[i]) - want);
+                ck_assert_msg(off <= 0.5L + want * 0x1p-46L, "%.9g at %g, 2^%d: %lld, not %.3Lf", x[i], temperatures[t],
+                              by.bits, (long long)lh_chance(&by, x[i]), want);
+            }
+        }
+    }
+    lot_end(&m);
+}
+END_TEST
+
+START_TEST(test_the_largest_logits_share_all_chances_and_a_sum_has_room_for_any_vocabulary)
+{
+    const float tops[] = {-INFINITY, -3e38f, -2.5f, -0.0f, 0.0f, 7.0f, 3e38f, INFINITY};
+    for (int64_t vocab = 1; vocab <= INT32_MAX; vocab = vocab * 3 / 2 + 1) {
+        lh_chances by = lh_chances_of(1.0f, 1.0, vocab);
+        ck_assert_int_gt(by.bits, 0);
+        ck_assert_int_le(vocab, INT64_MAX >> by.bits);
+    }
+    for (int t = 0; t < TEMPERATURES; t++) {
+        for (size_t i = 0; i < sizeof tops / sizeof *tops; i++) {
+            lh_chances by = lh_chances_of(tops[i], temperatures[t], 1000);
+            ck_assert_int_eq(lh_chance(&by, tops[i]), (int64_t)1 << by.bits);
+            ck_assert_int_eq(lh_chance(&by, NAN), 0);
+            if (tops[i] > -INFINITY) ck_assert_int_eq(lh_chance(&by, -INFINITY), 0);
+            if (tops[i] == INFINITY) ck_assert_int_eq(lh_chance(&by, 3e38f), 0);
+        }
+    }
+}
+END_TEST
+
+int main(void)
+{
+    const TTest *const tests[] = {
+        test_a_penalty_changes_what_was_seen_and_nothing_else, test_chances_of_parts_add_up_to_the_same_sum_everywhere,
+        test_a_chance_is_what_the_exponential_says,
+        test_the_largest_logits_share_all_chances_and_a_sum_has_room_for_any_vocabulary, NULL};
+    return rig_run("kernels/logits", tests);
+}
