@@ -133,7 +133,7 @@ typedef struct lh_bench_group {
 } lh_bench_group;
 
 extern const lh_bench_group lh_bench_gemm, lh_bench_attention, lh_bench_decode, lh_bench_rows, lh_bench_projections,
-    lh_bench_scores;
+    lh_bench_scores, lh_bench_shares;
 
 /* call_<op>: a call of one operation, with its arguments as args. */
 #define LH_BENCH_CALL(op)                                                                     \

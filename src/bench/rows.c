@@ -1,23 +1,33 @@
-/* Operations on rows of numbers: what lies between the products of a layer. */
+/* Operations on rows of numbers: what lies between the products of a layer, and behind the last one. */
 #include <stdio.h>
 
 #include "bench/bench_impl.h"
 
-static const char *const names[] = {"rmsnorm", "rope", "gated", "add", "softcap", "top_logits", NULL};
+static const char *const names[] = {"embed", "rmsnorm",    "convert", "rope",     "append",     "put_rows",    "gated",
+                                    "add",   "sum_shards", "softcap", "penalise", "top_logits", "sum_chances", NULL};
 
+LH_BENCH_CALL(embed)
 LH_BENCH_CALL(rmsnorm)
+LH_BENCH_CALL(convert)
 LH_BENCH_CALL(rope)
+LH_BENCH_CALL(append)
+LH_BENCH_CALL(put_rows)
 LH_BENCH_CALL(gated)
 LH_BENCH_CALL(add)
+LH_BENCH_CALL(sum_shards)
 LH_BENCH_CALL(softcap)
+LH_BENCH_CALL(penalise)
 LH_BENCH_CALL(top_logits)
+LH_BENCH_CALL(sum_chances)
 
-enum { DIM = 2048, HEAD = 64, TOP = 50 };
+enum { DIM = 2048, HEAD = 64, SHARDS = 4, FIRST = 1000, TOP = 50, MOST = 1024 };
 
 typedef struct rows {
     int64_t tokens, vocab;
-    float *x, *y, *w, *logits, *values;
+    float *x, *y, *w, *parts, *logits, *other, *values;
     int32_t *positions, *indices;
+    uint32_t *seen;
+    int64_t *sum;
 } rows;
 
 static lh_status make(lh_bench *b, rows *r)
@@ -28,10 +38,14 @@ static lh_status make(lh_bench *b, rows *r)
     LH_TRY(lh_bench_normals(b, &r->x, &(lh_bench_normal){LH_F32, r->tokens * DIM, 1.0f}));
     LH_TRY(lh_bench_normals(b, &r->y, &(lh_bench_normal){LH_F32, r->tokens * DIM, 1.0f}));
     LH_TRY(lh_bench_normals(b, &r->w, &(lh_bench_normal){LH_F32, DIM, 1.0f}));
+    LH_TRY(lh_bench_normals(b, &r->parts, &(lh_bench_normal){LH_F32, SHARDS * r->tokens * DIM, 1.0f}));
     LH_TRY(lh_bench_normals(b, &r->logits, &(lh_bench_normal){LH_F32, r->vocab, 3.0f}));
-    LH_TRY(lh_bench_zeros(b, &r->values, TOP * 4));
-    LH_TRY(lh_bench_zeros(b, &r->indices, TOP * 4));
-    LH_TRY(lh_bench_positions(b, &r->positions, 1000, r->tokens));
+    LH_TRY(lh_bench_zeros(b, &r->other, r->vocab * 4));
+    LH_TRY(lh_bench_zeros(b, &r->values, MOST * 4));
+    LH_TRY(lh_bench_zeros(b, &r->indices, MOST * 4));
+    LH_TRY(lh_bench_bytes(b, (uint8_t **)&r->seen, r->vocab / 8, 0x11));
+    LH_TRY(lh_bench_zeros(b, &r->sum, 8));
+    LH_TRY(lh_bench_positions(b, &r->positions, FIRST, r->tokens));
 done:
     return st;
 }
@@ -89,23 +103,111 @@ done:
     return st;
 }
 
-static lh_status run_logits(lh_bench *b, const rows *r)
+/* What moves rows: out of the embedding, to another type, from shards, into a ring. */
+static lh_status run_moves(lh_bench *b, const rows *r)
 {
     lh_status st = LH_OK;
-    lh_softcap_args softcap = {r->logits, r->vocab, 1e6f};
+    const double n = (double)(r->tokens * DIM);
+    lh_embed_args embed = {.y = r->y,
+                           .table = r->parts,
+                           .ids = r->positions,
+                           .tokens = r->tokens,
+                           .dim = DIM,
+                           .first = FIRST,
+                           .rows = r->tokens,
+                           .scale = 1};
+    lh_convert_args convert = {
+        .dst = r->y, .src = r->x, .dst_type = LH_BF16, .rows = r->tokens, .cols = DIM, .dst_ld = DIM, .src_ld = DIM};
+    lh_sum_shards_args sum = {.y = r->y, .parts = r->parts, .shards = SHARDS, .count = r->tokens * DIM};
+    lh_put_rows_args put = {.ring = r->y,
+                            .x = r->x,
+                            .positions = r->positions,
+                            .tokens = r->tokens,
+                            .rows = r->tokens,
+                            .width = DIM,
+                            .x_ld = DIM};
+    LH_TRY(run_one(b, r, (lh_bench_case){.name = "embed", .call = call_embed, .bytes = 8 * n, .args = &embed}, ""));
+    LH_TRY(run_one(b, r, (lh_bench_case){.name = "convert", .call = call_convert, .bytes = 6 * n, .args = &convert},
+                   " to bf16"));
+    LH_TRY(run_one(
+        b, r,
+        (lh_bench_case){.name = "sum_shards", .call = call_sum_shards, .bytes = 4 * (SHARDS + 1) * n, .args = &sum},
+        ", 4 shards"));
+    LH_TRY(run_one(b, r, (lh_bench_case){.name = "put_rows", .call = call_put_rows, .bytes = 8 * n, .args = &put}, ""));
+done:
+    return st;
+}
+
+/* ---- appending: every call finds the cache empty ---- */
+
+typedef struct appended {
+    lh_append_args args;
+    lh_ragged kv;
+} appended;
+
+static lh_status empty_again(lh_bench *b, void *args)
+{
+    const appended *c = args;
+    return lh_stream_zero(b->stream, c->kv.len, c->kv.heads * (int64_t)sizeof *c->kv.len);
+}
+
+static lh_status call_appended(lh_bench *b, void *args, int64_t turn)
+{
+    return call_append(b, &((appended *)args)->args, turn);
+}
+
+static lh_status run_append(lh_bench *b, const rows *r)
+{
+    lh_status st = LH_OK;
+    appended c = {
+        .args = {.batch = 1, .tokens = r->tokens, .ld = DIM, .k = r->x, .v = r->parts, .positions = r->positions}};
+    c.args.seqs = &c.kv;
+    LH_TRY(lh_bench_fill(b, &c.kv, &(lh_bench_cache){LH_BF16, DIM / HEAD, r->tokens, HEAD, 0}, NULL));
+    LH_TRY(run_one(b, r,
+                   (lh_bench_case){.name = "append",
+                                   .call = call_appended,
+                                   .before = empty_again,
+                                   .bytes = 12.0 * (double)(r->tokens * DIM),
+                                   .args = &c},
+                   " to bf16, heads of 64"));
+done:
+    return st;
+}
+
+/* ---- what choosing a token asks of logits ---- */
+
+static lh_status run_top(lh_bench *b, const rows *r, int64_t k)
+{
     lh_top_logits_args top = {.values = r->values,
                               .indices = r->indices,
                               .x = r->logits,
                               .rows = 1,
                               .cols = r->vocab,
                               .ld = r->vocab,
-                              .k = TOP};
-    lh_bench_case cap = {.name = "softcap", .call = call_softcap, .bytes = 8.0 * (double)r->vocab, .args = &softcap};
-    lh_bench_case most = {.name = "top_logits", .call = call_top_logits, .bytes = 4.0 * (double)r->vocab, .args = &top};
-    snprintf(cap.shape, sizeof cap.shape, "%lld", (long long)r->vocab);
-    snprintf(most.shape, sizeof most.shape, "%d of %lld", TOP, (long long)r->vocab);
-    LH_TRY(lh_bench_run(b, &cap, NULL));
-    LH_TRY(lh_bench_run(b, &most, NULL));
+                              .k = k < r->vocab ? k : r->vocab};
+    lh_bench_case c = {.name = "top_logits", .call = call_top_logits, .bytes = 4.0 * (double)r->vocab, .args = &top};
+    snprintf(c.shape, sizeof c.shape, "%lld of %lld", (long long)top.k, (long long)r->vocab);
+    return lh_bench_run(b, &c, NULL);
+}
+
+static lh_status run_logits(lh_bench *b, const rows *r)
+{
+    lh_status st = LH_OK;
+    const double n = (double)r->vocab;
+    lh_softcap_args softcap = {r->logits, r->vocab, 1e6f};
+    lh_penalise_args penalise = {r->other, r->logits, r->seen, r->vocab, 1.1};
+    lh_sum_chances_args sum = {r->sum, r->logits, r->vocab, lh_chances_of(12.0f, 0.7, r->vocab)};
+    lh_bench_case cases[] = {
+        {.name = "softcap", .call = call_softcap, .bytes = 8 * n, .args = &softcap},
+        {.name = "penalise", .call = call_penalise, .bytes = 8 * n + n / 8, .args = &penalise},
+        {.name = "sum_chances", .call = call_sum_chances, .bytes = 4 * n, .args = &sum},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        snprintf(cases[i].shape, sizeof cases[i].shape, "%lld", (long long)r->vocab);
+        LH_TRY(lh_bench_run(b, &cases[i], NULL));
+    }
+    LH_TRY(run_top(b, r, TOP));
+    LH_TRY(run_top(b, r, MOST));
 done:
     return st;
 }
@@ -117,6 +219,8 @@ static lh_status run(lh_bench *b)
     rows r = {0};
     LH_TRY(make(b, &r));
     LH_TRY(run_tokens(b, &r));
+    LH_TRY(run_moves(b, &r));
+    LH_TRY(run_append(b, &r));
     LH_TRY(run_logits(b, &r));
 done:
     lh_bench_drop(b, mark);

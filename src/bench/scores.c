@@ -4,11 +4,35 @@
 #include "base/mem.h"
 #include "bench/bench_impl.h"
 
-static const char *const names[] = {"finish_scores", "weigh_scores",  "entry_norms", "key_difference", "apply_prior",
-                                    "random_scores", "gumbel_scores", "max_score",   "add_heads",      "share_scores",
-                                    "pool",          "histogram",     "select_top",  "compact",        NULL};
+static const char *const names[] = {"finish_scores",
+                                    "group_reduce",
+                                    "put_stats",
+                                    "position_scores",
+                                    "expected_scores",
+                                    "classify",
+                                    "want_norms",
+                                    "weigh_scores",
+                                    "entry_norms",
+                                    "key_difference",
+                                    "apply_prior",
+                                    "random_scores",
+                                    "gumbel_scores",
+                                    "max_score",
+                                    "add_heads",
+                                    "share_scores",
+                                    "pool",
+                                    "histogram",
+                                    "select_top",
+                                    "compact",
+                                    NULL};
 
 LH_BENCH_CALL(finish_scores)
+LH_BENCH_CALL(group_reduce)
+LH_BENCH_CALL(put_stats)
+LH_BENCH_CALL(position_scores)
+LH_BENCH_CALL(expected_scores)
+LH_BENCH_CALL(classify)
+LH_BENCH_CALL(want_norms)
 LH_BENCH_CALL(weigh_scores)
 LH_BENCH_CALL(entry_norms)
 LH_BENCH_CALL(key_difference)
@@ -86,6 +110,11 @@ static lh_status run_statistics(lh_bench *b, const layer *l)
         .seen = ld, .kind = LH_FINISH_DEVIATION);
     RUN(weigh_scores, "", 20.0, .y = l->y, .x = l->x, .norms = x, .len = kv->len, .heads = HEADS, .ld = ld);
     RUN(entry_norms, "64 bf16", 2.0 * DIM, .y = x, .kv = kv, .last = LH_ALL_ENTRIES, .part = LH_PART_VALUE);
+    RUN(group_reduce, "groups of 4", 5.0, .y = l->y, .x = l->x, .heads = HEADS / 4, .group = 4, .cols = ld, .y_ld = ld,
+        .x_ld = ld, .factor = 1.0f);
+    RUN(put_stats, "", 8.0, .y = x, .x = l->x, .kv = kv, .ld = ld);
+    RUN(want_norms, "of the best half", 10.0, .wanted = l->state, .scores = l->x, .norms = squares, .state = l->compete,
+        .kv = kv, .counts = l->counts, .ld = ld);
     RUN(key_difference, "64 bf16", 4.0 * DIM, .y = l->y, .kv = kv, .ld = ld);
 done:
     return st;
@@ -98,6 +127,8 @@ static lh_status run_shapes(lh_bench *b, const layer *l)
     const int64_t ld = l->len;
     const lh_draw draw = {.key = {1, 2}};
     RUN(apply_prior, "", 18.0, .y = l->y, .prior = l->x, .state = l->compete, .len = kv->len, .heads = HEADS, .ld = ld);
+    RUN(position_scores, "", 8.0, .y = l->y, .kv = kv, .ld = ld);
+    RUN(classify, "", 5.0, .state = l->state, .kv = kv, .ld = ld, .sinks = 4, .recent_from = ld - 64);
     RUN(random_scores, "", 8.0, .y = l->y, .kv = kv, .ld = ld, .draw = draw);
     RUN(gumbel_scores, "", 12.0, .y = l->y, .x = l->x, .kv = kv, .ld = ld, .temperature = 1.0f, .draw = draw);
     RUN(max_score, "", 5.0, .y = l->y, .scores = l->x, .state = l->compete, .len = kv->len, .heads = HEADS, .ld = ld);
@@ -111,6 +142,29 @@ static lh_status run_shapes(lh_bench *b, const layer *l)
         .ld = ld, .k = 5, .seen = ld, .kind = LH_POOL_AVG);
     RUN(histogram, "", 5.0, .bins = l->bins, .scores = l->x, .state = l->compete, .len = kv->len, .heads = HEADS,
         .ld = ld, .bins_ld = 1 << BITS, .bits = BITS);
+done:
+    return st;
+}
+
+/* One query head a KV head, means and covariances of nothing in particular. */
+static lh_status run_expected(lh_bench *b, const layer *l)
+{
+    lh_status st = LH_OK;
+    float *covariances;
+    lh_expected_scores_args a = {.y = l->y,
+                                 .means = l->x,
+                                 .state = l->compete,
+                                 .kv = &l->kv,
+                                 .map = {HEADS, 1, 0},
+                                 .ld = l->len,
+                                 .scale = 0.01f};
+    lh_bench_case w = {.name = "expected_scores",
+                       .call = call_expected_scores,
+                       .flops = 2.0 * DIM * (DIM + 2) * (double)l->n,
+                       .args = &a};
+    LH_TRY(lh_bench_normals(b, &covariances, &(lh_bench_normal){LH_F32, HEADS * DIM * DIM, 1.0f}));
+    a.covariances = covariances;
+    LH_TRY(run_one(b, l, w, "64 bf16"));
 done:
     return st;
 }
@@ -176,6 +230,7 @@ static lh_status run(lh_bench *b)
     LH_TRY(make(b, &l));
     LH_TRY(run_statistics(b, &l));
     LH_TRY(run_shapes(b, &l));
+    LH_TRY(run_expected(b, &l));
     LH_TRY(run_selection(b, &l));
     LH_TRY(run_compaction(b, &l));
 done:
