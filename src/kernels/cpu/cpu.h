@@ -5,6 +5,7 @@
 #define LH_KERNELS_CPU_CPU_H
 
 #include "kernels/ops.h"
+#include "kernels/ref/ref.h" /* a few operations are as fast as they are defined */
 
 extern const lh_ops lh_cpu_ops_generic, lh_cpu_ops_avx2, lh_cpu_ops_avx512, lh_cpu_ops_avx512_bf16, lh_cpu_ops_amx;
 

@@ -169,11 +169,7 @@ static lh_status op_add(lh_stream *stream, const lh_add_args *a)
 
 static lh_status op_put_rows(lh_stream *stream, const lh_put_rows_args *a)
 {
-    (void)stream;
-    for (int64_t t = 0; t < a->tokens; t++)
-        memcpy(a->ring + lh_ring_place(a->positions[t], a->rows, a->head) * a->width, a->x + t * a->x_ld,
-               (size_t)a->width * sizeof *a->ring);
-    return LH_OK;
+    return lh_ref_put_rows(stream, a); /* copies of rows */
 }
 
 /* Elements of long arrays are shared out in blocks. */
