@@ -1,8 +1,8 @@
 /* sampler.h - the next token from logits that lie in parts on the ranks of a TP group. Logits stay where they are:
- * ranks send their best one for greedy, their k best for top-k, and else their LH_BEST_MOST best and what all of theirs
- * weigh. Only where these do not decide the draw (a flat distribution, more than LH_BEST_MOST candidates) all logits
- * are gathered. Probabilities are whole numbers (kernels/chances.h), so the token is the same either way, on any
- * number of ranks and on every device. */
+ * ranks send their best one for greedy, their k best for top-k, and else their LH_BEST_MOST best and the sum of
+ * the chances of all of theirs. Only where these do not decide the draw (a flat distribution, more than LH_BEST_MOST
+ * candidates) all logits are gathered. Probabilities are whole numbers (kernels/chances.h), so the token is the same
+ * either way, on any number of ranks and on every device. */
 #ifndef LH_MODEL_SAMPLER_H
 #define LH_MODEL_SAMPLER_H
 
