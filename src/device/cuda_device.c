@@ -17,6 +17,7 @@ static const int64_t OVERLAP_BYTES = 16 << 20;
 
 typedef struct cuda_device {
     int index, processors;
+    int64_t shared;    /* bytes that a block may ask for */
     cudaStream_t home; /* takes and gives back memory */
     cudaEvent_t ready; /* what is passed between the home stream and the others */
     cudaMemPool_t pool;
@@ -53,6 +54,11 @@ lh_cuda_kept *lh_stream_kept(lh_stream *stream, lh_cuda_library library)
 int lh_cuda_processors(const lh_stream *stream)
 {
     return ((const cuda_device *)stream->device->impl)->processors;
+}
+
+int64_t lh_cuda_shared(const lh_stream *stream)
+{
+    return ((const cuda_device *)stream->device->impl)->shared;
 }
 
 /* ---- finding and opening ---- */
@@ -148,6 +154,7 @@ static lh_status open_cuda(lh_device *device, int index)
     device->impl = d;
     d->index = index;
     d->processors = prop.multiProcessorCount;
+    d->shared = (int64_t)prop.sharedMemPerBlockOptin;
     LH_TRY(lh_cuda_check(cudaSetDevice(index), "choosing the device"));
     LH_TRY(lh_cuda_check(cudaDeviceGetPCIBusId(device->bus, sizeof device->bus, index), "asking for the device's bus"));
     LH_TRY(lh_cuda_check(cudaStreamCreateWithFlags(&d->home, cudaStreamNonBlocking), "making a stream"));

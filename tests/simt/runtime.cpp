@@ -283,7 +283,7 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *prop, int device)
     prop->multiProcessorCount = 4;
     prop->totalGlobalMem = memory.bytes;
     prop->sharedMemPerBlock = 48 << 10;
-    prop->sharedMemPerBlockOptin = 227 << 10;
+    prop->sharedMemPerBlockOptin = simt_shared_most();
     return cudaSuccess;
 }
 cudaError_t cudaSetDevice(int device)
@@ -318,7 +318,7 @@ cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *total_bytes)
 }
 cudaError_t cudaDeviceGetAttribute(int *value, cudaDeviceAttr attribute, int)
 {
-    *value = attribute == cudaDevAttrMultiProcessorCount ? 4 : 227 << 10;
+    *value = attribute == cudaDevAttrMultiProcessorCount ? 4 : (int)simt_shared_most();
     return cudaSuccess;
 }
 cudaError_t cudaDeviceGetPCIBusId(char *id, int bytes, int device)
@@ -513,7 +513,19 @@ cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec)
 
 /* ---- launches ---- */
 
+size_t simt_shared_most(void)
+{
+    return number_from("LONGHAUL_SIMT_SHARED", 227 << 10);
+}
+
+cudaError_t simt_allow_shared(int bytes)
+{
+    const size_t of_statics = 2 << 10;
+    return (size_t)bytes + of_statics <= simt_shared_most() ? cudaSuccess : keep(cudaErrorInvalidValue);
+}
+
 cudaError_t simt_launch(cudaStream_t stream, const simt_shape &shape, std::function<void()> body)
 {
+    if (simt_allow_shared((int)shape.shared_bytes) != cudaSuccess) return cudaErrorInvalidValue;
     return enqueue(stream, [shape, body] { simt_run(shape, body); });
 }

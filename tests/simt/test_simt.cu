@@ -183,6 +183,33 @@ START_TEST(test_copies_stay_in_one_block)
 }
 END_TEST
 
+static __global__ void shared_kernel(int *last)
+{
+    unsigned *words = (unsigned *)lh_shared();
+    words[blockDim.x + threadIdx.x] = threadIdx.x;
+    __syncthreads();
+    if (threadIdx.x == 0) *last = (int)words[2 * blockDim.x - 1];
+}
+
+/* Of the 99 KiB of smaller devices 2 are left to static memory. */
+START_TEST(test_more_shared_memory_than_the_device_has_is_refused)
+{
+    int last, *on = device_array<int>(1);
+    run(dim3(1), 64, 225 << 10, shared_kernel, on);
+    fetch(&last, on, 1);
+    ck_assert_int_eq(last, 63);
+    ck_assert_int_eq(setenv("LONGHAUL_SIMT_SHARED", "101376", 1), 0);
+    run(dim3(1), 64, 97 << 10, shared_kernel, on);
+    simt_shape shape = {dim3(1), dim3(64), (97 << 10) + 1};
+    ck_assert_int_eq(simt_launch(stream, shape, [=] { shared_kernel(on); }), cudaErrorInvalidValue);
+    ck_assert_int_eq(cudaFuncSetAttribute(shared_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, 98 << 10),
+                     cudaErrorInvalidValue);
+    struct cudaDeviceProp prop;
+    ck_assert_int_eq(cudaGetDeviceProperties(&prop, 0), cudaSuccess);
+    ck_assert_uint_eq(prop.sharedMemPerBlockOptin, 99 << 10);
+}
+END_TEST
+
 static __global__ void half_barrier_kernel(int *x)
 {
     if (threadIdx.x < 32) __syncthreads();
@@ -238,6 +265,7 @@ int main(void)
     tcase_add_test(tc, test_work_is_not_done_before_somebody_waits);
     tcase_add_test(tc, test_copies_stay_in_one_block);
     tcase_add_test(tc, test_a_missing_barrier_shows);
+    tcase_add_test(tc, test_more_shared_memory_than_the_device_has_is_refused);
     tcase_add_test_raise_signal(tc, test_the_host_cannot_touch_device_memory, SIGSEGV);
     tcase_add_test_raise_signal(tc, test_threads_at_different_barriers_are_a_fault, SIGABRT);
     tcase_add_test_raise_signal(tc, test_half_a_warp_is_a_fault, SIGABRT);

@@ -252,7 +252,6 @@ void simt_run(const simt_shape &shape, const std::function<void()> &body)
     if (!threads || threads > 1024 || threads % LANES) simt_fault("blocks of %u threads", threads);
     if (!blocks || shape.grid.y > 65535 || shape.grid.z > 65535 || blocks > INT32_MAX)
         simt_fault("a grid of %u x %u x %u blocks", shape.grid.x, shape.grid.y, shape.grid.z);
-    if (shape.shared_bytes > 227 * 1024) simt_fault("%zu bytes of shared memory", shape.shared_bytes);
     now.threads = (int)threads;
     while (now.made < threads) now.fibers[now.made++] = new_fiber();
     now.order.resize(threads);

@@ -1,9 +1,10 @@
 /* attend_block: softmax attention of a block of rows over ragged caches, tile by tile (FlashAttention-2, arXiv
- * 2307.08691). A block of threads has 128 rows (64 where registers are short): tokens times the query heads that share
- * a KV head, so keys and values are read once for all of them; a warp has 32 of the rows, with their sums in registers,
- * and all of them meet 64 entries at a time, copied to shared memory while the tile before is worked on. Over a bf16
- * cache queries and weights are rounded to bf16; over an f32 cache everything goes in three parts. */
-#include "kernels/cuda/attend_tile.cuh"
+ * 2307.08691). A block of threads has 128 rows (64 where registers are short or rows are few): tokens times the query
+ * heads that share a KV head, so keys and values are read once for all of them; a warp has 32 of the rows, with their
+ * sums in registers, and all of them meet 64 entries at a time, copied to shared memory while the tile before is worked
+ * on. Over a bf16 cache queries and weights are rounded to bf16; over an f32 cache everything goes in three parts.
+ * Where that makes too few blocks for the device, the entries are cut in pieces (attend_pieces.cuh). */
+#include "kernels/cuda/attend_pieces.cuh"
 
 extern "C" {
 #include "kernels/cuda/attend_cudnn.h"
@@ -23,13 +24,13 @@ struct attend_state {
 template <typename K>
 struct attend_sight {
     int limit[K::ROWS], before[K::ROWS];
-    int least_limit[ATTEND_WARPS], most_limit[ATTEND_WARPS], least_before[ATTEND_WARPS];
+    int least_limit[K::WARPS], most_limit[K::WARPS], least_before[K::WARPS];
 };
 
 template <typename K>
 static __device__ void look(const attend_job &a, const attend_place &p, attend_sight<K> *sight)
 {
-    enum { OF_WARP = K::ROWS / ATTEND_WARPS };
+    enum { OF_WARP = K::ROWS / K::WARPS };
     int k = lh_warp() * OF_WARP + lh_lane() % OF_WARP, limit = 0, before = -1, least, most, lowest;
     unsigned row = p.row0 + (unsigned)k, t = row / p.count;
     if (row < p.rows) {
@@ -56,37 +57,54 @@ typedef struct attend_tiles {
     int before;     /* entries up to this position are seen by no row */
     int group;
     unsigned ahead;
+    int is_there; /* whether there is such a piece of the head */
 } attend_tiles;
+
+/* Those of this block's piece alone. The first piece says how many there are: it is there where there is no tile, too.
+ */
+static __device__ void take_piece(const attend_job &a, attend_tiles *tiles)
+{
+    int all = tiles->tiles - tiles->first, most = a.pieces.most, each = a.pieces.tiles, piece = (int)blockIdx.z;
+    int count = all > 0 ? (all - 1) / each + 1 : 1;
+    if (count > most) count = most;
+    if (piece == 0) a.pieces.count[unit_here()] = count;
+    tiles->is_there = piece < count;
+    if (!tiles->is_there) return;
+    tiles->first += piece * each;
+    if (piece < count - 1) tiles->tiles = tiles->first + each;
+}
 
 /* By one thread. */
 template <typename K>
 static __device__ void find_tiles(const attend_job &a, const attend_sight<K> &sight, attend_tiles *tiles)
 {
-    *tiles = attend_tiles{0, 0, 0, INT32_MAX, -1, 0};
-    for (int w = 0; w < ATTEND_WARPS; w++) {
+    *tiles = attend_tiles{0, 0, 0, INT32_MAX, -1, 0, 1};
+    for (int w = 0; w < K::WARPS; w++) {
         tiles->end = sight.most_limit[w] > tiles->end ? sight.most_limit[w] : tiles->end;
         tiles->before = sight.least_before[w] < tiles->before ? sight.least_before[w] : tiles->before;
     }
     tiles->tiles = (tiles->end + K::KEYS - 1) / K::KEYS;
     if (!a.kv.positions) tiles->first = (tiles->before + 1) / K::KEYS;
+    if (a.pieces.most > 1) take_piece(a, tiles);
 }
 
 /* Looks at the 8 tiles from 8 * group on; all threads call it, and see what it finds. */
 template <typename K>
 static __device__ void look_ahead(const attend_job &a, const attend_place &p, attend_tiles *tiles, int group)
 {
-    enum { EACH = 8 * K::KEYS / ATTEND_THREADS }; /* slots of a thread; 16 threads have a tile */
+    enum { EACH = 8 * K::KEYS / K::THREADS }; /* slots of a thread, all of one tile */
     const int32_t *positions = a.kv.positions + p.offset;
     int any = 0;
     for (int i = 0; i < EACH; i++) {
         int slot = group * 8 * K::KEYS + (int)threadIdx.x * EACH + i;
         any |= slot < tiles->end && positions[slot] > tiles->before;
     }
-    unsigned lanes = __ballot_sync(LH_ALL, any), two = ((lanes & 0xffff) != 0) | ((lanes >> 16) != 0) << 1;
+    unsigned found = (unsigned)any << threadIdx.x / (K::THREADS / 8);
+    for (int with = LH_WARP / 2; with > 0; with /= 2) found |= __shfl_xor_sync(LH_ALL, found, with);
     __syncthreads();
     if (threadIdx.x == 0) tiles->group = group, tiles->ahead = 0;
     __syncthreads();
-    if (lh_lane() == 0) atomicOr(&tiles->ahead, two << 2 * lh_warp());
+    if (lh_lane() == 0) atomicOr(&tiles->ahead, found);
     __syncthreads();
 }
 
@@ -262,6 +280,26 @@ static __device__ __forceinline__ void attend_tile(const attend_job &a, const at
     add_values<K>(state, s, tile[1]);
 }
 
+/* Where a row's results go. */
+typedef struct attend_row {
+    float *o, *lse;
+    float2 *part; /* of a piece */
+    float mass;   /* what sums are divided by: of a piece they are left as they are */
+    int wide;     /* whether o can be written 16 bytes at a time */
+} attend_row;
+
+static __device__ __forceinline__ attend_row row_at(const attend_job &a, const attend_place &p, unsigned row,
+                                                    float mass)
+{
+    const attend_pieces &pieces = a.pieces;
+    int64_t token = row / p.count, i = p.i0 + row % p.count;
+    int64_t at = (unit_here() * pieces.most + blockIdx.z) * pieces.rows + (row - p.row0);
+    if (pieces.most > 1)
+        return attend_row{pieces.o + at * a.form.dim, NULL, pieces.part + at, 1.0f, a.form.dim % 4 == 0};
+    return attend_row{a.o + token * a.o_ld + i * a.form.dim, a.lse ? a.lse + token * a.map.heads + i : NULL, NULL, mass,
+                      a.wide_o};
+}
+
 template <typename K>
 static __device__ void write_rows(const attend_job &a, const attend_place &p, const attend_state<K> &state)
 {
@@ -269,14 +307,13 @@ static __device__ void write_rows(const attend_job &a, const attend_place &p, co
 #pragma unroll
     for (int r = 0; r < 2 * K::TILES; r++) {
         unsigned row = p.row0 + (unsigned)(lh_warp() * 16 * K::TILES + 8 * r + g);
-        int64_t token = row / p.count, i = p.i0 + row % p.count;
-        float mass = state.mass[r / 2][r % 2];
+        float mass = state.mass[r / 2][r % 2], top = state.top[r / 2][r % 2];
         mass += __shfl_xor_sync(LH_ALL, mass, 1);
         mass += __shfl_xor_sync(LH_ALL, mass, 2);
         if (row >= p.rows) continue;
-        if (a.lse && t == 0)
-            a.lse[token * a.map.heads + i] = mass != 0 ? lh_shift(state.top[r / 2][r % 2]) + logf(mass) : -INFINITY;
-        float *o = a.o + token * a.o_ld + i * dim;
+        attend_row to = row_at(a, p, row, mass);
+        if (to.part && t == 0) *to.part = make_float2(top, mass);
+        if (to.lse && t == 0) *to.lse = mass != 0 ? lh_shift(top) + logf(mass) : -INFINITY;
 #pragma unroll
         for (int n = 0; n < K::D / 16; n++) { /* a lane has 16 dimensions of 64, here four */
             int c = n / 4, x = 64 * c + 16 * t + n % 4 * 4;
@@ -284,19 +321,19 @@ static __device__ void write_rows(const attend_job &a, const attend_place &p, co
 #pragma unroll
             for (int j = 0; j < 4; j++) {
                 float sum = state.sum[r / 2][c][n % 2 * 4 + j][r % 2 * 2 + n % 4 / 2];
-                four[j] = mass != 0 ? sum / mass : 0.0f;
+                four[j] = to.mass != 0 ? sum / to.mass : 0.0f;
             }
-            if (a.wide_o && x < dim) *(float4 *)(o + x) = make_float4(four[0], four[1], four[2], four[3]);
+            if (to.wide && x < dim) *(float4 *)(to.o + x) = make_float4(four[0], four[1], four[2], four[3]);
 #pragma unroll
             for (int j = 0; j < 4; j++)
-                if (!a.wide_o && x + j < dim) o[x + j] = four[j];
+                if (!to.wide && x + j < dim) to.o[x + j] = four[j];
         }
     }
 }
 
-/* blockIdx.x: tiles of rows, y: KV heads. */
+/* blockIdx.x: tiles of rows, y: KV heads, z: pieces of their entries. */
 template <typename K>
-static __global__ void __launch_bounds__(ATTEND_THREADS, K::D <= 128 ? 2 : 1)
+static __global__ void __launch_bounds__(K::THREADS, K::D <= 128 ? 2 : 1)
     attend_kernel(const __grid_constant__ attend_job a)
 {
     enum { TILE = K::TILE_BYTES / 16 };
@@ -308,12 +345,14 @@ static __global__ void __launch_bounds__(ATTEND_THREADS, K::D <= 128 ? 2 : 1)
     if (threadIdx.x == 0) p = place_of(a, K::ROWS);
     __syncthreads();
     if (p.row0 >= p.rows) return;
+    if (blockIdx.z > 0 && (int64_t)blockIdx.z * a.pieces.tiles * K::KEYS >= p.len) return; /* no such piece */
     look<K>(a, p, &sight);
     __syncthreads();
     if (threadIdx.x == 0) find_tiles<K>(a, sight, &tiles);
     for (int r = 0; r < 2 * K::TILES; r++) state.top[r / 2][r % 2] = -INFINITY;
     stage_rows<K>(a, p, (uint4 *)lh_shared());
     __syncthreads();
+    if (!tiles.is_there) return;
     const typename K::T *k = (const typename K::T *)a.kv.k + p.offset * a.form.dim,
                         *v = (const typename K::T *)a.kv.v + p.offset * a.form.dim;
     int next = next_tile<K>(a, p, &tiles, 0), now = -1;
@@ -341,41 +380,61 @@ static __global__ void __launch_bounds__(ATTEND_THREADS, K::D <= 128 ? 2 : 1)
 
 typedef struct attend_way {
     void (*kernel)(attend_job);
-    int64_t rows, shared;
+    int64_t rows, keys, shared;
+    int threads;
 } attend_way;
 
-template <typename T, int D>
+template <typename T, int D, int WARPS, int TILES, int KEYS>
 static attend_way way_for(void)
 {
-    typedef attend_kind<T, D> K;
-    return attend_way{attend_kernel<K>, K::ROWS, K::SHARED};
+    typedef attend_kind<T, D, WARPS, TILES, KEYS> K;
+    return attend_way{attend_kernel<K>, K::ROWS, K::KEYS, K::SHARED, K::THREADS};
 }
 
-template <typename T>
-static attend_way way_of(int64_t dim)
+/* Over bf16, by the rows that a KV head has: which way it is makes no difference to the bits of a row. */
+static attend_way way_of_bf16(int64_t dim, int64_t rows)
 {
-    if (dim <= 64) return way_for<T, 64>();
-    return dim <= 128 ? way_for<T, 128>() : way_for<T, 256>();
+    typedef __nv_bfloat16 T;
+    if (dim <= 64) return rows <= 64 ? way_for<T, 64, 4, 1, 64>() : way_for<T, 64, 4, 2, 64>();
+    if (dim <= 128) return rows <= 64 ? way_for<T, 128, 4, 1, 64>() : way_for<T, 128, 4, 2, 64>();
+    return way_for<T, 256, 4, 1, 32>();
+}
+
+/* Over f32, by what a block may have of shared memory: 112 and 160 KiB are more than some devices give (99 KiB). */
+static attend_way way_of_f32(int64_t dim, int64_t shared)
+{
+    attend_way way = way_for<float, 64, 4, 1, 32>();
+    if (dim > 64) way = way_for<float, 128, 4, 1, 32>();
+    if (dim > 128) way = way_for<float, 256, 4, 1, 16>();
+    if (way.shared <= shared) return way;
+    return dim <= 128 ? way_for<float, 128, 4, 1, 16>() : way_for<float, 256, 1, 1, 16>();
 }
 
 lh_status lh_attend_by_tiles(lh_stream *stream, const lh_attend_block_args *b)
 {
     lh_status st = LH_OK;
-    int64_t dim = b->kv->head_dim, heads, tiles;
+    int64_t dim = b->kv->head_dim, rows = b->tokens * b->map.group;
     attend_job a = {b->o,    b->lse, b->q, b->positions, *b->kv, b->map, b->logit, b->tokens, b->q_ld,
-                    b->o_ld, 0,      0,    {0, 0}};
+                    b->o_ld, 0,      0,    {0, 0},       {}};
     attend_way way;
+    attend_grid grid;
     if (b->tokens == 0 || b->map.heads == 0 || dim == 0) return LH_OK;
     if (dim > 256)
         LH_FAIL(LH_EINTERNAL, "attend_block on a GPU: heads of %lld dimensions, more than 256", (long long)dim);
     a.first_head = b->map.first / b->map.group;
     a.form = lh_form_of(b->kv);
     a.wide_o = dim % 4 == 0 && b->o_ld % 4 == 0 && (uintptr_t)b->o % 16 == 0;
-    heads = (b->map.first + b->map.heads - 1) / b->map.group + 1 - a.first_head;
-    way = b->kv->type == LH_F32 ? way_of<float>(dim) : way_of<__nv_bfloat16>(dim);
-    tiles = (b->tokens * b->map.group + way.rows - 1) / way.rows;
-    LH_TRY(lh_launch(stream, "attend_block",
-                     lh_shape{dim3((unsigned)tiles, (unsigned)heads), ATTEND_THREADS, way.shared}, way.kernel, a));
+    way = b->kv->type == LH_F32 ? way_of_f32(dim, lh_shared_most(stream)) : way_of_bf16(dim, rows);
+    grid.tiles = (rows + way.rows - 1) / way.rows;
+    grid.heads = (b->map.first + b->map.heads - 1) / b->map.group + 1 - a.first_head;
+    grid.rows = rows < way.rows ? rows : way.rows;
+    grid.keys = way.keys;
+    LH_TRY(cut_in_pieces(stream, b, &grid, &a.pieces));
+    LH_TRY(lh_launch(
+        stream, "attend_block",
+        lh_shape{dim3((unsigned)grid.tiles, (unsigned)grid.heads, (unsigned)a.pieces.most), way.threads, way.shared},
+        way.kernel, a));
+    if (a.pieces.most > 1) LH_TRY(join_pieces(stream, &a, &grid, way.rows));
 done:
     return st;
 }

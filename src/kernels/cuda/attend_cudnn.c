@@ -172,6 +172,7 @@ static lh_status compare(lh_stream *stream, known_plan *p, const lh_attend_block
     uint32_t off = 0;
     lh_attend_block_args ours = *a;
     ours.o = r->o, ours.lse = r->lse, ours.o_ld = a->map.heads * a->kv->head_dim;
+    ours.order = LH_ORDER_FIXED; /* in one piece: what it would take for several is in use */
     LH_TRY(lh_attend_by_tiles(stream, &ours));
     LH_TRY(lh_stream_zero(stream, r->off, sizeof off));
     LH_TRY(lh_sdpa_compare(stream, a, r->o, r->lse, r->off));

@@ -7,23 +7,33 @@
 #include "kernels/cuda/mma.cuh"
 #include "kernels/cuda/softmax.cuh"
 
-enum { ATTEND_WARPS = 4, ATTEND_THREADS = ATTEND_WARPS * LH_WARP };
-
-template <typename T_, int D_>
+template <typename T_, int D_, int WARPS_, int TILES_, int KEYS_>
 struct attend_kind {
     typedef T_ T;
     enum {
-        D = D_,                                       /* dimensions that there is room for */
-        BYTES = sizeof(T_),                           /* of a number */
-        PARTS = lh_parts<T_>::COUNT,                  /* of queries and weights, too: over bf16 they are rounded */
-        TILES = sizeof(T_) == 2 && D_ <= 128 ? 2 : 1, /* of 16 rows that a warp has */
-        ROWS = 16 * TILES * ATTEND_WARPS,
-        KEYS = D_ > 128 ? 64 / (int)sizeof(T_) : 128 / (int)sizeof(T_), /* entries of a tile: 64, 32 or 16 */
+        D = D_,                      /* dimensions that there is room for */
+        BYTES = sizeof(T_),          /* of a number */
+        PARTS = lh_parts<T_>::COUNT, /* of queries and weights, too: over bf16 they are rounded */
+        WARPS = WARPS_,
+        THREADS = WARPS_ * LH_WARP,
+        TILES = TILES_, /* of 16 rows that a warp has */
+        ROWS = 16 * TILES_ * WARPS_,
+        KEYS = KEYS_, /* entries of a tile: 64, 32 or 16 */
         QUERY_BYTES = PARTS * ROWS * D_ * 2,
-        TILE_BYTES = KEYS * D_ * (int)sizeof(T_),
+        TILE_BYTES = KEYS_ * D_ * (int)sizeof(T_),
         SHARED = QUERY_BYTES + 4 * TILE_BYTES /* two of keys, two of values */
     };
 };
+
+/* Pieces that the entries of every KV head are cut in, and what they leave: sums, and of each row the highest logit and
+ * the mass. */
+typedef struct attend_pieces {
+    int most, tiles; /* pieces of a head, and tiles of each, the last one's rest beside; most = 1: it is all one */
+    int64_t rows;    /* of a block */
+    float *o;        /* [units, most, rows, head_dim], units = KV head * tiles of rows + tile */
+    float2 *part;    /* [units, most, rows] */
+    int *count;      /* [units] pieces that there are */
+} attend_pieces;
 
 typedef struct attend_job {
     float *o, *lse;
@@ -35,6 +45,7 @@ typedef struct attend_job {
     int64_t tokens, q_ld, o_ld, first_head;
     int wide_o; /* whether rows of o can be written 16 bytes at a time */
     lh_form form;
+    attend_pieces pieces;
 } attend_job;
 
 /* Which of eight neighbouring pieces takes the place of which: what a row's number of a piece is changed by. */
@@ -78,7 +89,7 @@ static __device__ __forceinline__ void copy_tile(uint4 *to, const typename K::T 
     enum { PIECES = K::D * K::BYTES / 16, NUMBERS = 16 / K::BYTES, EIGHTS = K::D / 8 };
     if (form.wide) {
 #pragma unroll
-        for (int n = (int)threadIdx.x; n < K::KEYS * PIECES; n += ATTEND_THREADS) {
+        for (int n = (int)threadIdx.x; n < K::KEYS * PIECES; n += K::THREADS) {
             int row = n / PIECES, piece = n % PIECES, there = row < rows && piece * NUMBERS < form.dim;
             int turn = order == OF_KEYS ? key_turn(row, K::BYTES) : value_turn(row, K::BYTES);
             lh_copy_async(to + row * PIECES + (piece ^ turn),
@@ -86,7 +97,7 @@ static __device__ __forceinline__ void copy_tile(uint4 *to, const typename K::T 
         }
         return;
     }
-    for (int n = (int)threadIdx.x; n < K::KEYS * EIGHTS; n += ATTEND_THREADS) {
+    for (int n = (int)threadIdx.x; n < K::KEYS * EIGHTS; n += K::THREADS) {
         int row = n / EIGHTS, e = n % EIGHTS;
         int turn = order == OF_KEYS ? key_turn(row, K::BYTES) : value_turn(row, K::BYTES);
         lh_eight<typename K::T> eight;
@@ -126,7 +137,7 @@ static __device__ void stage_rows(const attend_job &a, const attend_place &p, ui
 {
     enum { EIGHTS = K::D / 8 };
     float factor = a.logit.softcap > 0 ? a.logit.scale / a.logit.softcap : a.logit.scale;
-    for (int n = (int)threadIdx.x; n < K::ROWS * EIGHTS; n += ATTEND_THREADS) {
+    for (int n = (int)threadIdx.x; n < K::ROWS * EIGHTS; n += K::THREADS) {
         int k = n / EIGHTS, e = n % EIGHTS;
         unsigned row = p.row0 + (unsigned)k;
         const float *q = a.q + row / p.count * a.q_ld + (p.i0 + row % p.count) * a.form.dim;

@@ -21,9 +21,18 @@ typedef struct lh_shape {
     int64_t shared;
 } lh_shape;
 
-/* More shared memory than this, static and dynamic together, has to be asked for. Nobody knows here what a kernel has of
- * static memory, and to ask for less than that does no harm: lh_launch asks from a third of it on. */
+/* More shared memory than this, static and dynamic together, has to be asked for. Nobody knows here what a kernel has
+ * of static memory, and to ask for less than that does no harm: lh_launch asks from a third of it on. */
 #define LH_SHARED_PLAIN (48 << 10)
+
+/* What kernels that take more than that have of static memory at most. The emulation holds every launch to it. */
+#define LH_SHARED_STATIC (2 << 10)
+
+/* Dynamic shared memory that a block may have on the stream's device. */
+static inline int64_t lh_shared_most(const lh_stream *stream)
+{
+    return lh_cuda_shared(stream) - LH_SHARED_STATIC;
+}
 
 /* Dynamic shared memory of a block, aligned to 16. */
 #ifdef LH_SIMT

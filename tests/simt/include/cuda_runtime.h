@@ -339,11 +339,16 @@ struct simt_shape {
 };
 cudaError_t simt_launch(cudaStream_t stream, const simt_shape &shape, std::function<void()> body);
 
+/* Shared memory that a block may ask for (LONGHAUL_SIMT_SHARED, 227 KiB), and whether so much of it can be dynamic: how
+ * much is static nobody knows here, 2 KiB are left to it. A launch with more is refused. */
+size_t simt_shared_most(void);
+cudaError_t simt_allow_shared(int bytes);
+
 enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize = 8 };
 template <typename F>
 static inline cudaError_t cudaFuncSetAttribute(F *, cudaFuncAttribute, int bytes)
 {
-    return bytes <= 227 * 1024 ? cudaSuccess : cudaErrorInvalidValue;
+    return simt_allow_shared(bytes);
 }
 
 #endif

@@ -1,0 +1,99 @@
+/* attend_pieces.cuh - few rows over many entries: a tile of rows for each KV head would keep few multiprocessors busy,
+ * as a question's rows on a long prompt's cache. The entries that rows see are cut in pieces, a block each; a second
+ * kernel joins what they leave. How many there are at most follows from what the host knows, and is the same for all
+ * heads; how many there are follows from the head's own length, on the device: blocks behind them leave at once. */
+#ifndef LH_KERNELS_CUDA_ATTEND_PIECES_CUH
+#define LH_KERNELS_CUDA_ATTEND_PIECES_CUH
+
+#include "kernels/cuda/attend_tile.cuh"
+
+/* ATTEND_BUSY: blocks for each multiprocessor, of which two run at a time. A piece has LEAST_PIECE entries at least,
+ * and as many for each row that what it leaves is little beside what it reads. */
+enum { ATTEND_PIECES = 256, ATTEND_BUSY = 4, LEAST_PIECE = 512, PIECE_OF_ROW = 24, JOIN_THREADS = 128 };
+
+/* Blocks of rows of each KV head, KV heads, and of a block the rows that there are at most and the entries of a tile.
+ */
+typedef struct attend_grid {
+    int64_t tiles, heads, rows, keys;
+} attend_grid;
+
+static __device__ __forceinline__ int64_t unit_here(void)
+{
+    return (int64_t)blockIdx.y * gridDim.x + blockIdx.x;
+}
+
+/* Entries that a row tile of any head may have to look at. */
+static int64_t entries_seen(const lh_attend_block_args *b)
+{
+    int64_t near = b->logit.window + b->tokens;
+    return b->logit.window > 0 && !b->kv->positions && near < b->most ? near : b->most;
+}
+
+/* Where that pays, and the order of adding may be any: how pieces are cut, and memory for what they leave. Else one. */
+static lh_status cut_in_pieces(lh_stream *stream, const lh_attend_block_args *b, const attend_grid *grid,
+                               attend_pieces *pieces)
+{
+    lh_status st = LH_OK;
+    int64_t units = grid->tiles * grid->heads, seen = entries_seen(b), least = grid->rows * PIECE_OF_ROW;
+    int64_t most, tiles, numbers;
+    char *memory = NULL;
+    *pieces = attend_pieces{1, 0, grid->rows, NULL, NULL, NULL};
+    if (b->order != LH_ORDER_ANY) return LH_OK;
+    most = lh_cuda_processors(stream) * (int64_t)ATTEND_BUSY / units;
+    if (least < LEAST_PIECE) least = LEAST_PIECE;
+    if (most > seen / least) most = seen / least;
+    if (most > ATTEND_PIECES) most = ATTEND_PIECES;
+    if (most < 2) return LH_OK;
+    pieces->most = (int)most;
+    tiles = (seen - 1) / (most * grid->keys) + 1;
+    pieces->tiles = (int)(tiles < INT32_MAX ? tiles : INT32_MAX);
+    numbers = (units * most * grid->rows + 1) / 2 * 2; /* what is behind them lies on 16 bytes, too */
+    LH_TRY(lh_stream_scratch(stream, &memory,
+                             numbers * (b->kv->head_dim * (int64_t)sizeof(float) + (int64_t)sizeof(float2)) +
+                                 units * (int64_t)sizeof(int)));
+    pieces->part = (float2 *)memory;
+    pieces->o = (float *)(pieces->part + numbers);
+    pieces->count = (int *)(pieces->o + numbers * b->kv->head_dim);
+done:
+    return st;
+}
+
+/* A row of a KV head (blockIdx.x, y) from its pieces, in their order. `rows`: of a tile. */
+static __global__ void __launch_bounds__(JOIN_THREADS)
+    join_kernel(const __grid_constant__ attend_job a, int64_t tiles, unsigned rows)
+{
+    __shared__ float room[LH_WARP], weights[ATTEND_PIECES];
+    attend_place p = place_of(a, 0);
+    unsigned row = blockIdx.x;
+    if (row >= p.rows) return;
+    int64_t unit = (p.head - a.first_head) * tiles + (tiles - 1 - row / rows), dim = a.form.dim;
+    int64_t first = unit * a.pieces.most * a.pieces.rows + row % rows, token = row / p.count, i = p.i0 + row % p.count;
+    int count = a.pieces.count[unit];
+    float top = -INFINITY, mass = 0.0f;
+    for (int n = (int)threadIdx.x; n < count; n += JOIN_THREADS)
+        top = fmaxf(top, a.pieces.part[first + n * a.pieces.rows].x);
+    top = lh_block_max(top, room);
+    for (int n = (int)threadIdx.x; n < count; n += JOIN_THREADS) {
+        float2 own = a.pieces.part[first + n * a.pieces.rows];
+        weights[n] = lh_weight(own.x, lh_shift(top));
+        mass = fmaf(weights[n], own.y, mass);
+    }
+    mass = lh_block_sum(mass, room); /* behind its barrier all weights are there */
+    if (a.lse && threadIdx.x == 0) a.lse[token * a.map.heads + i] = mass != 0 ? lh_shift(top) + logf(mass) : -INFINITY;
+    for (int64_t x = threadIdx.x; x < dim; x += JOIN_THREADS) {
+        const float *at = a.pieces.o + first * dim + x;
+        float sum = 0.0f;
+#pragma unroll 16
+        for (int n = 0; n < count; n++) sum = fmaf(weights[n], at[n * a.pieces.rows * dim], sum);
+        a.o[token * a.o_ld + i * dim + x] = mass != 0 ? sum / mass : 0.0f;
+    }
+}
+
+static lh_status join_pieces(lh_stream *stream, const attend_job *a, const attend_grid *grid, int64_t rows)
+{
+    dim3 blocks((unsigned)(a->tokens * a->map.group), (unsigned)grid->heads);
+    return lh_launch(stream, "attend_block", lh_shape{blocks, JOIN_THREADS, 0}, join_kernel, *a, grid->tiles,
+                     (unsigned)rows);
+}
+
+#endif
