@@ -113,7 +113,8 @@ attended block_run(lot *m, rig *g, const attend_case *c)
     lh_ragged kv = rig_cache(g, &c->kv[0]);
     RUN(g, attend_block, .o = o, .lse = lse, .q = rig_put(g, c->q, c->tokens * c->q_ld * 4),
         .positions = rig_put(g, c->positions, c->tokens * 4), .kv = &kv, .map = c->map, .logit = c->logit,
-        .tokens = c->tokens, .q_ld = c->q_ld, .o_ld = c->o_ld, .most = longest_head(c), .order = LH_ORDER_FIXED);
+        .tokens = c->tokens, .q_ld = c->q_ld, .o_ld = c->o_ld, .most = longest_head(c),
+        .order = c->any_order ? LH_ORDER_ANY : LH_ORDER_FIXED);
     rig_get(g, out.o, o, out.o_count * 4);
     rig_get(g, out.lse, lse, out.lse_count * 4);
     rig_reset(g);

@@ -279,6 +279,73 @@ START_TEST(test_attention_of_every_backend_is_that_of_ref_over_long_caches)
 }
 END_TEST
 
+/* Few rows over a long cache: entries from 100 to 4,000, in heads of any length up to that. */
+static attend_size few_rows_at(int n)
+{
+    const int64_t tokens[] = {2, 5, 1, 17, 3, 64, 9, 33}, dims[] = {128, 64, 256, 96, 20, 128};
+    const lh_grouping maps[] = {{1, 1, 0}, {4, 4, 0}, {3, 2, 1}, {8, 8, 0}, {4, 2, 0}};
+    return (attend_size){dims[n % 6], tokens[n % 8], 100 + n * 1913 % 3900, maps[n / 5 % 5], n};
+}
+
+START_TEST(test_few_rows_over_long_caches_are_those_of_ref_in_any_order_of_adding)
+{
+    for (int b = 1; rig_backend(b); b++) {
+        rig ref, mine;
+        int cut = 0;
+        rig_open(&ref, rig_backend(0));
+        rig_open(&mine, rig_backend(b));
+        for (int n = 0; n < 120; n += every(&mine)) {
+            lot m = {0};
+            attend_case c;
+            attend_size size = few_rows_at(n);
+            block_make(&m, &c, &size);
+            attended want = block_run(&m, &ref, &c), fixed = block_run(&m, &mine, &c);
+            c.any_order = 1;
+            attended got = block_run(&m, &mine, &c), again = block_run(&m, &mine, &c);
+            check_attended(&got, &want, block_tolerance(&mine, &c), "few rows", n);
+            check_same(again.o, got.o, got.o_count * 4, "few rows again, case %d, %s", n, mine.ops->name);
+            check_same(again.lse, got.lse, got.lse_count * 4, "lse of few rows again, case %d", n);
+            cut += memcmp(got.o, fixed.o, (size_t)got.o_count * 4) != 0;
+            lot_end(&m);
+        }
+        if (strcmp(mine.ops->name, "cuda") == 0)
+            ck_assert_msg(cut >= 4, "the bits of %d cases alone show that caches were cut in pieces", cut);
+        rig_close(&ref);
+        rig_close(&mine);
+    }
+}
+END_TEST
+
+/* The host knows a bound of the lengths, which may be far off, or none. */
+START_TEST(test_few_rows_do_not_depend_on_how_well_lengths_are_known)
+{
+    const int64_t bounds[] = {0, 1, 700, 3100, 50000, 1ll << 40};
+    for (int b = 1; rig_backend(b); b++) {
+        rig g;
+        rig_open(&g, rig_backend(b));
+        for (int n = 0; n < 24; n += rig_scale(&g)) {
+            lot m = {0};
+            attend_case c;
+            attend_size size = {64, 4, 3000, {4, 2, 0}, n};
+            block_make(&m, &c, &size);
+            attended want = block_run(&m, &g, &c), got = want;
+            float *o = rig_new(&g, want.o_count * 4), *lse = rig_new(&g, want.lse_count * 4);
+            lh_ragged kv = rig_cache(&g, &c.kv[0]);
+            RUN(&g, attend_block, .o = o, .lse = lse, .q = rig_put(&g, c.q, c.tokens * c.q_ld * 4),
+                .positions = rig_put(&g, c.positions, c.tokens * 4), .kv = &kv, .map = c.map, .logit = c.logit,
+                .tokens = c.tokens, .q_ld = c.q_ld, .o_ld = c.o_ld, .most = bounds[n / 3 % 6], .order = LH_ORDER_ANY);
+            got.o = lot_new(&m, want.o_count * 4), got.lse = lot_new(&m, want.lse_count * 4);
+            rig_get(&g, got.o, o, want.o_count * 4);
+            rig_get(&g, got.lse, lse, want.lse_count * 4);
+            rig_reset(&g);
+            check_attended(&got, &want, block_tolerance(&g, &c), "few rows, a bound that is off", n);
+            lot_end(&m);
+        }
+        rig_close(&g);
+    }
+}
+END_TEST
+
 /* A cache of one head in which entry j has the key (steps[j], steps[j], …): with q = 1 and a scale of a power of two
  * every logit, scale * dim * steps[j], is an exact f32 number in any order of adding. */
 static void steps_make(lot *m, attend_case *c, const cache_spec *spec, const int *steps)
@@ -480,6 +547,8 @@ int main(void)
         test_a_step_leaves_its_logits,
         test_attention_of_every_backend_is_that_of_ref_at_all_head_counts_and_groups,
         test_attention_of_every_backend_is_that_of_ref_over_long_caches,
+        test_few_rows_over_long_caches_are_those_of_ref_in_any_order_of_adding,
+        test_few_rows_do_not_depend_on_how_well_lengths_are_known,
         test_huge_logits_do_not_overflow,
         test_a_row_that_sees_nothing_gives_zero_and_minus_infinity,
         test_rows_that_see_a_key_that_is_not_a_number_are_none,

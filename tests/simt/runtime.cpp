@@ -58,7 +58,7 @@ extern "C" int simt_capture_call(cudaStream_t stream, void (*call)(void *self, c
 namespace
 {
 
-const size_t ALIGN = 512, GUARD = 512, HUGE_PAGE = 2 << 20;
+const size_t ALIGN = 512, GUARD = 512, HUGE_PAGE = 2 << 20, SPARSE = 256 << 20;
 
 cudaError_t last;
 int current;
@@ -150,7 +150,12 @@ char *take(size_t bytes)
     POISON(at - GUARD, GUARD);
     POISON(at + bytes, (ALIGN - bytes % ALIGN) % ALIGN + GUARD);
     UNPOISON(at, bytes);
-    memset(at, 0xff, bytes); /* so that what nobody wrote is seen */
+    if (bytes < SPARSE) {
+        memset(at, 0xff, bytes); /* so that what nobody wrote is seen */
+    } else {                     /* zeros that take no memory: large pools of which little is touched */
+        char *whole = (char *)(((uintptr_t)at + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE);
+        madvise(whole, (size_t)(at + bytes - whole) / HUGE_PAGE * HUGE_PAGE, MADV_DONTNEED);
+    }
     return at;
 }
 
