@@ -1,4 +1,4 @@
-/* Pools of more than 2^31 numbers: where a head lies in them changes no bit of what operations make of it. Of the pools
+/* Pools of more than 2^32 numbers: where a head lies in them changes no bit of what operations make of it. Of the pools
  * little is ever touched, so an emulated device has room for them (LONGHAUL_SIMT_MEMORY). */
 #include <string.h>
 

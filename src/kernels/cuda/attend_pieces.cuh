@@ -29,17 +29,18 @@ static int64_t entries_seen(const lh_attend_block_args *b)
     return b->logit.window > 0 && !b->kv->positions && near < b->most ? near : b->most;
 }
 
-/* Where that pays, and the order of adding may be any: how pieces are cut, and memory for what they leave. Else one. */
+/* Where there are no more blocks than multiprocessors, and the order of adding may be any: how pieces are cut, and
+ * memory for what they leave. Else one piece. */
 static lh_status cut_in_pieces(lh_stream *stream, const lh_attend_block_args *b, const attend_grid *grid,
                                attend_pieces *pieces)
 {
     lh_status st = LH_OK;
     int64_t units = grid->tiles * grid->heads, seen = entries_seen(b), least = grid->rows * PIECE_OF_ROW;
-    int64_t most, tiles, numbers;
+    int64_t processors = lh_cuda_processors(stream), most, tiles, numbers;
     char *memory = NULL;
     *pieces = attend_pieces{1, 0, grid->rows, NULL, NULL, NULL};
-    if (b->order != LH_ORDER_ANY) return LH_OK;
-    most = lh_cuda_processors(stream) * (int64_t)ATTEND_BUSY / units;
+    if (b->order != LH_ORDER_ANY || units > processors) return LH_OK;
+    most = processors * ATTEND_BUSY / units;
     if (least < LEAST_PIECE) least = LEAST_PIECE;
     if (most > seen / least) most = seen / least;
     if (most > ATTEND_PIECES) most = ATTEND_PIECES;

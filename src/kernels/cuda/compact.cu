@@ -45,7 +45,7 @@ static __global__ void count_kernel(const __grid_constant__ compact_plan p)
 }
 
 /* A block a head. The target's lengths may be the source's, which nobody reads any more. */
-static __global__ void scan_kernel(const __grid_constant__ compact_plan p)
+static __global__ void __launch_bounds__(SCAN_THREADS) scan_kernel(const __grid_constant__ compact_plan p)
 {
     __shared__ int32_t room[LH_WARP];
     int64_t h = blockIdx.x;

@@ -23,7 +23,7 @@ static __device__ uint32_t prefix_of(const lh_histogram_args &a)
 }
 
 /* The only block of a head writes its bins; several add to them. */
-static __global__ void histogram_kernel(lh_histogram_args a)
+static __global__ void __launch_bounds__(THREADS) histogram_kernel(lh_histogram_args a)
 {
     unsigned *bins = (unsigned *)lh_shared();
     int64_t h = blockIdx.y, len = a.len[h];
@@ -45,7 +45,7 @@ static __global__ void histogram_kernel(lh_histogram_args a)
     }
 }
 
-static __global__ void histogram_many_kernel(lh_histogram_args a)
+static __global__ void __launch_bounds__(THREADS) histogram_many_kernel(lh_histogram_args a)
 {
     int64_t h = blockIdx.y, len = a.len[h];
     uint32_t prefix = prefix_of(a);
@@ -55,7 +55,7 @@ static __global__ void histogram_many_kernel(lh_histogram_args a)
     }
 }
 
-static __global__ void clear_bins_kernel(lh_histogram_args a)
+static __global__ void __launch_bounds__(THREADS) clear_bins_kernel(lh_histogram_args a)
 {
     int64_t count = (int64_t)1 << a.bits;
     for (int64_t i = lh_grid_first(); i < count; i += lh_grid_step()) a.bins[blockIdx.y * a.bins_ld + i] = 0;

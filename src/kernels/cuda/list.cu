@@ -117,7 +117,7 @@ static __global__ void set_bits_kernel(lh_list a, lh_by_position o)
 }
 
 /* A block a head. */
-static __global__ void count_bits_kernel(lh_list a, lh_by_position o)
+static __global__ void __launch_bounds__(4 * THREADS) count_bits_kernel(lh_list a, lh_by_position o)
 {
     __shared__ int room[LH_WARP];
     int64_t h = blockIdx.x, first = h * o.words;

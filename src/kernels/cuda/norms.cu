@@ -69,7 +69,8 @@ template <typename T, int WIDE>
 static __global__ void entry_norms_kernel(lh_entry_norms_args a, lh_ragged kv, int lanes)
 {
     const lh_lanes l = lanes_here<T>(lanes);
-    int64_t h = blockIdx.y, d = kv.head_dim, len = kv.len[h], first = lh_slot_of_last(len, a.last), each = l.groups * AT_ONCE;
+    int64_t h = blockIdx.y, d = kv.head_dim, len = kv.len[h], first = lh_slot_of_last(len, a.last),
+            each = l.groups * AT_ONCE;
     const T *head = (const T *)(a.part == LH_PART_KEY ? kv.k : kv.v) + kv.offset[h] * d, *entries[AT_ONCE];
     for (first += blockIdx.x * each; first < len; first += gridDim.x * each) {
         const int64_t range[2] = {first, len};
@@ -151,7 +152,7 @@ static __global__ void directions_kernel(lh_directions a, lh_ragged kv)
 
 /* The direction of the mean of head blockIdx.x. A warp has 32 columns of every MEAN_SLICES-th chunk, and the slices are
  * added in order. */
-static __global__ void mean_direction_kernel(lh_directions a, lh_ragged kv)
+static __global__ void __launch_bounds__(MEAN_SLICES *LH_WARP) mean_direction_kernel(lh_directions a, lh_ragged kv)
 {
     __shared__ double room[MEAN_SLICES][LH_WARP + 1], squares_room[LH_WARP];
     int64_t h = blockIdx.x, d = kv.head_dim, len = kv.len[h], chunks = (len + CHUNK - 1) / CHUNK;

@@ -68,7 +68,7 @@ static __global__ void norm_of_warps_kernel(lh_rmsnorm_args a, int width)
 }
 
 template <typename Y>
-static __global__ void norm_of_blocks_kernel(lh_rmsnorm_args a, int width)
+static __global__ void __launch_bounds__(MOST_THREADS) norm_of_blocks_kernel(lh_rmsnorm_args a, int width)
 {
     __shared__ float room[LH_WARP];
     for (int64_t t = blockIdx.x; t < a.tokens; t += gridDim.x) {

@@ -11,7 +11,7 @@ typedef struct top_sort {
     int64_t n;       /* a power of two */
 } top_sort;
 
-static __global__ void fill_kernel(top_sort s)
+static __global__ void __launch_bounds__(THREADS) fill_kernel(top_sort s)
 {
     for (int64_t r = blockIdx.y; r < s.a.rows; r += gridDim.y) {
         for (int64_t i = lh_grid_first(); i < s.n; i += lh_grid_step())
@@ -20,7 +20,7 @@ static __global__ void fill_kernel(top_sort s)
 }
 
 /* Rounds from_run .. to_run of a segment, as far as they lie in it. */
-static __global__ void segment_kernel(top_sort s, int64_t from_run, int64_t to_run)
+static __global__ void __launch_bounds__(THREADS) segment_kernel(top_sort s, int64_t from_run, int64_t to_run)
 {
     __shared__ lh_candidate c[SEGMENT];
     int n = (int)(s.n < SEGMENT ? s.n : (int64_t)SEGMENT);
@@ -37,7 +37,7 @@ static __global__ void segment_kernel(top_sort s, int64_t from_run, int64_t to_r
 }
 
 /* One step of a round, of pairs that lie in different segments. */
-static __global__ void step_kernel(top_sort s, int64_t run, int64_t step)
+static __global__ void __launch_bounds__(THREADS) step_kernel(top_sort s, int64_t run, int64_t step)
 {
     for (int64_t r = blockIdx.y; r < s.a.rows; r += gridDim.y) {
         for (int64_t i = lh_grid_first(); i < s.n / 2; i += lh_grid_step()) {
@@ -50,7 +50,7 @@ static __global__ void step_kernel(top_sort s, int64_t run, int64_t step)
     }
 }
 
-static __global__ void best_kernel(top_sort s)
+static __global__ void __launch_bounds__(THREADS) best_kernel(top_sort s)
 {
     for (int64_t r = blockIdx.y; r < s.a.rows; r += gridDim.y) lh_put_best(s.a, r, s.c + r * s.n);
 }
