@@ -32,6 +32,7 @@ static const size_t field_bytes[LH_OPT_TYPES] = {
     [LH_OPT_LIST] = sizeof(lh_strings),
     [LH_OPT_ENUM] = sizeof(int),
     [LH_OPT_WORD_OR_FILE] = sizeof(const char *),
+    [LH_OPT_BYTES] = sizeof(int64_t),
     [LH_OPT_SWITCH] = sizeof(const char *),
 };
 
@@ -176,6 +177,27 @@ done:
     return st;
 }
 
+/* A number and a unit: of 1024 as Slurm has them, or with "iB"; of 1000 with "B". */
+static lh_status set_bytes(const lh_option *row, const char *text, int64_t *out)
+{
+    static const char units[] = "KMGT";
+    lh_status st = LH_OK;
+    char *end = NULL;
+    double value = strtod(text, &end), base = strcmp(end, "B") == 0 ? 1 : 1024;
+    const char *unit = *end ? strchr(units, *end) : NULL;
+    const char *behind = unit ? end + 1 : end;
+    if (unit && strcmp(behind, "B") == 0) base = 1000;
+    int known = !*behind || strcmp(behind, "B") == 0 || (unit && strcmp(behind, "iB") == 0);
+    for (int64_t i = unit ? unit - units + 1 : 0; i > 0; i--) value *= base;
+    if (end == text || !known || !(value >= 1) || value >= 0x1p62)
+        LH_FAIL(LH_EUSAGE,
+                "option '--%s' got '%s', it must be a size above 0, as 512M, 80G or 80GiB (of 1024), or 80GB (of 1000)",
+                row->name, text);
+    *out = (int64_t)value;
+done:
+    return st;
+}
+
 static lh_status find_choice(const lh_option *row, const char *text, int *out)
 {
     lh_status st = LH_OK;
@@ -221,6 +243,7 @@ static lh_status set(const place *p, const char *text)
     case LH_OPT_FLAG: *(int *)p->field = 1; return LH_OK;
     case LH_OPT_I64: return set_i64(p->row, text, p->field);
     case LH_OPT_F64: return set_f64(p->row, text, p->field);
+    case LH_OPT_BYTES: return set_bytes(p->row, text, p->field);
     case LH_OPT_STR:
     case LH_OPT_SWITCH: return set_text(p->row, text, p->field);
     case LH_OPT_WORD_OR_FILE: *(const char **)p->field = text; return LH_OK;
@@ -420,7 +443,8 @@ static json_t *json_value(const place *p, int64_t given)
     if (row->type == LH_OPT_LIST) return json_texts(p->field);
     if (!given && !row->def) return json_null();
     switch (row->type) {
-    case LH_OPT_I64: return json_integer(*(const int64_t *)p->field);
+    case LH_OPT_I64:
+    case LH_OPT_BYTES: return json_integer(*(const int64_t *)p->field);
     case LH_OPT_F64: return json_real(*(const double *)p->field);
     case LH_OPT_ENUM: return json_string(row->choices[*(const int *)p->field]);
     default: break;

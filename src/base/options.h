@@ -36,6 +36,7 @@ typedef enum lh_option_type {
     LH_OPT_LIST,         /* lh_strings: may be given several times, no default */
     LH_OPT_ENUM,         /* int or an enum: the number of the choice */
     LH_OPT_WORD_OR_FILE, /* const char *, NULL without a default: one of the choices, or a file */
+    LH_OPT_BYTES,        /* int64_t: a size, as 512M, 80GiB (of 1024) or 80GB (of 1000) */
     LH_OPT_SWITCH,       /* const char *, NULL when not given: "on", or what "--name=on|off" says; no letter */
     LH_OPT_TYPES
 } lh_option_type;

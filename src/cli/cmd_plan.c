@@ -42,13 +42,17 @@ static const lh_option_group groups[] = {{&table, offsetof(struct values, plan)}
 static const lh_example examples[] = {
     {"longhaul plan -m m.h5 --context 128000 --tp 4", "what a long prompt takes on four ranks"},
     {"longhaul plan -m m.h5 --context 128000 --budget 1024", "and with 1,024 entries kept per head"},
+    {"longhaul plan -m m.h5 --context 128000 --tp 2 --device cuda --memory 79G",
+     "on two GPUs of 80 GB, asked on a host without one"},
     {0}};
 static const lh_syntax syntax = {
     .program = "longhaul",
     .name = "plan",
     .usage = "-m FILE --context TOKENS [options]",
     .summary = "Tell the memory and traffic of a run before it is started",
-    .text = "Reads the configuration only, no weights. Whether it fits is told for this machine, were all ranks here.",
+    .text =
+        "Reads the configuration only, no weights. Whether it fits is told for this machine, were all ranks here; with "
+        "--memory for a device that has so much free, which need not be here.",
     .groups = groups,
     .examples = examples};
 
@@ -93,8 +97,11 @@ static lh_status print(const lh_plan *plan, const struct values *v, const lh_pol
     }
     LH_TRY(lh_buf_printf(&text, "\nsent to other ranks, each: %.1f MiB for the prompt, %.1f KiB for a token\n",
                          mib(plan->ranks[0].prefill_sent), (double)plan->ranks[0].decode_sent / 1024));
-    LH_TRY(lh_buf_printf(&text, "fits on this machine: %s (%.1f MiB are free)\n", plan->fits ? "yes" : "no",
-                         mib(plan->free_bytes)));
+    LH_TRY(lh_buf_printf(&text, "the prompt goes through a layer in chunks of %lld tokens\n", (long long)plan->chunk));
+    LH_TRY(lh_buf_printf(&text,
+                         v->engine.memory ? "fits in this memory: %s (%.1f MiB a rank)\n"
+                                          : "fits on this machine: %s (%.1f MiB are free for a rank)\n",
+                         plan->fits ? "yes" : "no", mib(plan->free_bytes)));
     LH_TRY(lh_cli_write(text.data, text.bytes));
 done:
     lh_buf_clear(&text);

@@ -83,6 +83,21 @@ static const lh_option engine_rows[] = {
      .name = "deterministic",
      FIELD(deterministic),
      .help = "The same bits on any number of ranks; may be slower."},
+    {.type = LH_OPT_BYTES,
+     .name = "memory",
+     FIELD(memory),
+     .arg = "SIZE",
+     .help = "Memory of the device that a rank may take at most, as 80G. Not given: what is free, shared by the ranks "
+             "that share it. 'plan' then tells whether a run fits in it, also of a device that this host has not."},
+    {.type = LH_OPT_I64,
+     .name = "chunk",
+     FIELD(chunk),
+     .arg = "TOKENS",
+     .def = "0",
+     .max = 1 << 16,
+     .help =
+         "Tokens of a prompt that go through a layer together. 0: as many as do the device good (512 on a CPU, 4096 "
+         "on a GPU), fewer where memory is short."},
     {0}};
 #undef FIELD
 const lh_option_table lh_cli_engine_options = {"model and ranks", engine_rows};

@@ -66,6 +66,11 @@ void lh_device_set_limit(lh_device *device, int64_t limit_bytes)
     device->limit_bytes = limit_bytes;
 }
 
+int64_t lh_device_room(lh_device *device)
+{
+    return device->limit_bytes - lh_device_usage(device).now_total;
+}
+
 void lh_device_close(lh_device *device)
 {
     if (!device) return;

@@ -44,6 +44,7 @@ typedef struct lh_device_choice {
  * threads. */
 lh_status lh_device_open(lh_device **out, const lh_device_choice *choice);
 void lh_device_set_limit(lh_device *device, int64_t limit_bytes); /* another one, of what is allocated from now on */
+int64_t lh_device_room(lh_device *device);                        /* bytes that are left below the limit */
 void lh_device_close(lh_device *device);                          /* asserts that everything was freed */
 
 lh_device_kind lh_device_kind_of(const lh_device *device);

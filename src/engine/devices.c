@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/whole.h"
 
 /* What a rank tells the others. */
 typedef struct seat {
@@ -34,16 +35,30 @@ static const char *resolve(const char *device, const seat *seats, int ranks)
     return "cuda";
 }
 
-lh_status lh_devices_look(lh_devices_room *out, const char *device)
+lh_status lh_devices_look(lh_devices_room *out, const lh_devices_wish *wish)
 {
     lh_status st = LH_OK;
     const lh_ops *ops;
     lh_device *opened = NULL;
     lh_device_found found;
+    lh_device_kind kind;
     lh_device_find(LH_DEVICE_CUDA, &found);
-    LH_TRY(lh_devices_ops(resolve(device, &(seat){.found = found.count}, 1), &ops));
-    LH_TRY(lh_device_open(&opened, &(lh_device_choice){.kind = ops->device}));
-    *out = (lh_devices_room){.free_bytes = lh_device_free_bytes(opened), .shared = ops->device == LH_DEVICE_CPU};
+    const char *device = resolve(wish->device, &(seat){.found = found.count}, 1);
+    if (!lh_device_kind_find(device, &kind)) { /* a backend of its own name, as ref */
+        LH_TRY(lh_devices_ops(device, &ops));
+        kind = ops->device;
+    }
+    if (wish->memory) {
+        *out = (lh_devices_room){.kind = kind, .free_bytes = wish->memory};
+        goto done;
+    }
+    if (kind == LH_DEVICE_CUDA && !found.count)
+        LH_FAIL(LH_EUSAGE,
+                "--device cuda: %s; to plan for a device that is elsewhere, say with '--memory' how "
+                "much it has free, as '--memory 80G'",
+                found.text);
+    LH_TRY(lh_device_open(&opened, &(lh_device_choice){.kind = kind}));
+    *out = (lh_devices_room){.kind = kind, .free_bytes = lh_device_free_bytes(opened), .shared = kind == LH_DEVICE_CPU};
 done:
     lh_device_close(opened);
     return st;
@@ -117,7 +132,8 @@ lh_status lh_devices_open(lh_devices *out, lh_comm *world, const lh_devices_wish
     /* Ranks of one host share its memory, those of one device that one's: each may take its part of what is free. */
     int on_host = d.ops->device == LH_DEVICE_CPU;
     int sharers = on_host ? lh_comm_local_size(world) : sharers_of(seats, ranks, rank, &other);
-    lh_device_set_limit(d.device, lh_device_free_bytes(d.device) / sharers);
+    int64_t part = lh_device_free_bytes(d.device) / sharers;
+    lh_device_set_limit(d.device, wish->memory ? lh_least(wish->memory, part) : part);
     *out = d;
     d.device = NULL;
 done:

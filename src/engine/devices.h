@@ -8,11 +8,12 @@
 typedef struct lh_devices_wish {
     const char *device; /* "auto": cuda where every rank finds a device, else cpu; "cpu", "cuda", "ref" */
     int share;          /* 1: ranks of one host may share a CUDA device */
+    int64_t memory;     /* bytes that a rank may take at most; 0: its part of what is free */
 } lh_devices_wish;
 
 typedef struct lh_devices {
     const lh_ops *ops;
-    lh_device *device; /* of this rank; new, with its part of the free memory as its limit */
+    lh_device *device; /* of this rank; new, with its part of the free memory as its limit, or less */
     int apart;         /* no two ranks share a CUDA device */
 } lh_devices;
 
@@ -20,13 +21,16 @@ typedef struct lh_devices {
  * device. */
 lh_status lh_devices_open(lh_devices *out, lh_comm *world, const lh_devices_wish *wish);
 
-/* What a rank of a run on this host would have: memory that is free now, and whether ranks share it (a CUDA device is
- * for one rank). "auto" is cuda where there is a device. */
+/* What a rank of a run would have: memory that is free now on this host, and whether ranks share it (a CUDA device is
+ * for one rank), or wish->memory for each rank; then the device need not be here. "auto" is cuda where there is a
+ * device.
+ */
 typedef struct lh_devices_room {
+    lh_device_kind kind;
     int64_t free_bytes;
     int shared;
 } lh_devices_room;
-lh_status lh_devices_look(lh_devices_room *out, const char *device);
+lh_status lh_devices_look(lh_devices_room *out, const lh_devices_wish *wish);
 
 /* The operations of a device by its name, without "auto"; LH_EUSAGE naming those that there are. */
 lh_status lh_devices_ops(const char *device, const lh_ops **out);

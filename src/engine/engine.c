@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/progress.h"
+#include "base/whole.h"
 #include "engine/clock.h"
 #include "engine/devices.h"
 #include "engine/threads.h"
@@ -20,7 +21,7 @@ struct lh_engine {
     lh_model *model;
     lh_dtype dtype, kv_dtype;
     int deterministic;
-    int64_t replicas;
+    int64_t chunk, replicas;
     double load_s;
 };
 
@@ -40,6 +41,16 @@ done:
     return st;
 }
 
+lh_status lh_engine_check(const lh_engine_options *options)
+{
+    lh_status st = LH_OK;
+    if (options->deterministic && options->chunk)
+        LH_FAIL(LH_EUSAGE,
+                "--chunk has no effect with --deterministic, whose chunks have a fixed length: leave it out");
+done:
+    return st;
+}
+
 /* Collective: threads, device, backend and communicators of this rank. */
 static lh_status open_place(lh_engine *e, lh_comm *world, const lh_engine_options *o)
 {
@@ -48,7 +59,7 @@ static lh_status open_place(lh_engine *e, lh_comm *world, const lh_engine_option
     int64_t threads = 1;
     LH_TRY(lh_threads_share(world, &threads));
     omp_set_num_threads((int)(o->threads ? o->threads : threads));
-    LH_TRY(lh_devices_open(&devices, world, &(lh_devices_wish){.device = o->device, .share = o->share_device}));
+    LH_TRY(lh_devices_open(&devices, world, &(lh_devices_wish){o->device, o->share_device, o->memory}));
     e->device = devices.device;
     st = lh_stream_open(&e->stream, e->device);
     LH_TRY(lh_comm_agree(world, st));
@@ -87,7 +98,8 @@ static lh_status load(lh_engine *e)
     lh_shard shard;
     const lh_config *config = lh_checkpoint_config(e->ck);
     LH_TRY(lh_shard_of(&shard, config, lh_comm_rank(e->comm), lh_comm_size(e->comm)));
-    int64_t need = lh_model_bytes(config, &shard, e->dtype), have = lh_device_free_bytes(e->device);
+    int64_t need = lh_model_bytes(config, &shard, e->dtype),
+            have = lh_least(lh_device_free_bytes(e->device), lh_device_room(e->device));
     if (need > have)
         LH_FAIL(LH_ENOMEM,
                 "the weights take %.1f GiB on this rank and %.1f GiB are free: use more ranks or --dtype bf16",
@@ -110,7 +122,9 @@ lh_status lh_engine_open(lh_engine **out, lh_comm *world, const lh_engine_option
     LH_TRY(lh_calloc(&e, 1, sizeof *e));
     if (tp < 1 || tp > size || size % tp)
         LH_FAIL(LH_EUSAGE, "--tp %lld does not divide the %lld ranks of this run", (long long)tp, (long long)size);
+    LH_TRY(lh_engine_check(options));
     e->replicas = size / tp;
+    e->chunk = options->chunk;
     e->deterministic = options->deterministic;
     LH_TRY(lh_comm_split(world, (int)(lh_comm_rank(world) / tp), &e->comm));
     LH_TRY(open_place(e, world, options));
@@ -186,6 +200,11 @@ lh_dtype lh_engine_dtype(const lh_engine *e)
 int lh_engine_deterministic(const lh_engine *e)
 {
     return e->deterministic;
+}
+
+int64_t lh_engine_chunk(const lh_engine *e)
+{
+    return e->chunk;
 }
 
 uint64_t lh_engine_identity(const lh_engine *e)

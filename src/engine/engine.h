@@ -20,6 +20,8 @@ typedef struct lh_engine_options {
     const char *kv_dtype; /* "auto" (as dtype), "f32", "bf16" */
     int64_t threads;      /* of this rank; 0: the cores of the host, shared by its ranks */
     int deterministic;    /* 1: the same bits on any number of ranks */
+    int64_t memory;       /* bytes that a rank may take at most; 0: what is free, shared by those who share it */
+    int64_t chunk;        /* tokens of a prompt that go through a layer together; 0: chosen (chunk.h) */
 } lh_engine_options;
 
 /* Collective over `world`. `comm` stays the caller's. Fails on all ranks or on none. */
@@ -35,9 +37,13 @@ lh_device *lh_engine_device(const lh_engine *engine);
 lh_dtype lh_engine_kv_dtype(const lh_engine *engine);
 lh_dtype lh_engine_dtype(const lh_engine *engine);
 int lh_engine_deterministic(const lh_engine *engine);
+int64_t lh_engine_chunk(const lh_engine *engine);     /* as asked for */
 uint64_t lh_engine_identity(const lh_engine *engine); /* of the checkpoint */
 double lh_engine_load_s(const lh_engine *engine);
 int64_t lh_engine_replicas(const lh_engine *engine); /* world size / tp */
+
+/* LH_EUSAGE where options exclude each other. */
+lh_status lh_engine_check(const lh_engine_options *options);
 
 /* What "auto" means for a checkpoint: bf16 where it stores bf16, else f32. */
 lh_status lh_engine_dtypes(const lh_engine_options *options, const lh_checkpoint *ck, lh_dtype *dtype,

@@ -188,6 +188,7 @@ static lh_status take_prompt(run *r)
     r->out->prefill_s = lh_clock_s() - start;
     r->out->prompt_tokens = lh_session_tokens(r->session)->n;
     r->out->budget = lh_policy_entries(&r->out->policy, r->out->prompt_tokens);
+    r->out->chunk = lh_session_chunk(r->session);
     LH_TRY(take_figures(r));
     if (q->keep_sets) LH_TRY(lh_keep_sets_take(r->sets, LH_KEEP_KEPT));
     if (q->save_cache) LH_TRY(lh_session_save(r->session, q->save_cache, q->sampling.seed, q->run));

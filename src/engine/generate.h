@@ -50,6 +50,7 @@ typedef struct lh_generation {
     int64_t prompt_tokens, new_tokens; /* questions count as prompt; new: of all answers */
     lh_policy_plan policy;
     int64_t budget; /* entries per KV head that the policy gives this prompt */
+    int64_t chunk;  /* tokens of the prompt that went through a layer together at most */
     int ranks;
     int64_t *entries, *entries_kept, *bytes, *bytes_kept, *bytes_allocated, *peak_bytes,
         *summary_bytes;            /* [ranks], after the prompt; peak: of the run */

@@ -1,6 +1,8 @@
 #include "engine/plan.h"
 
 #include "base/mem.h"
+#include "base/whole.h"
+#include "engine/chunk.h"
 #include "engine/devices.h"
 
 /* An all-reduce sends its buffer once; the reproducible mode gathers one product a logical shard instead. */
@@ -11,33 +13,67 @@ static int64_t sent_per_token(const lh_config *c, const lh_shard *s, int determi
     return row + c->layers * products * row;
 }
 
+/* A rank's numbers but for what depends on the length of chunks, which is asked for in *chunk. */
 static lh_status plan_rank(lh_plan_rank *out, const lh_plan_request *r, const lh_config *c, const lh_plan *plan,
-                           int rank)
+                           lh_chunk_request *chunk)
 {
     lh_status st = LH_OK;
-    lh_shard shard;
     lh_kv_forecast kv;
-    LH_TRY(lh_shard_of(&shard, c, rank, (int)plan->tp));
-    lh_model_options options = {plan->dtype, r->engine->deterministic ? LH_ORDER_FIXED : LH_ORDER_ANY};
-    lh_kv_shape shape = lh_config_kv_shape(c, &shard, plan->kv_dtype);
+    lh_kv_shape shape = lh_config_kv_shape(c, chunk->shard, plan->kv_dtype);
     shape.profiles = r->profiles;
     LH_TRY(lh_kv_plan(&shape, r->policy, r->context, r->max_new, &kv));
     int64_t element = lh_dtype_bytes(plan->kv_dtype) * 2 * c->head_dim;
-    *out = (lh_plan_rank){.heads = shard.heads.q_count,
-                          .kv_heads = shard.heads.kv_count,
-                          .weights = lh_model_bytes(c, &shard, plan->dtype),
+    *out = (lh_plan_rank){.heads = chunk->shard->heads.q_count,
+                          .kv_heads = chunk->shard->heads.kv_count,
+                          .weights = lh_model_bytes(c, chunk->shard, plan->dtype),
                           .kv_kept = kv.entries * element,
                           .kv_allocated = kv.held,
                           .kv_one_layer = kv.one_layer,
                           .hidden = lh_forward_prompt_bytes(c, r->context),
-                          .work = lh_forward_bytes(c, &shard, &options) + kv.observed};
-    out->peak = out->weights + out->kv_allocated + out->kv_one_layer + out->hidden + out->work;
+                          .work = kv.observed};
+    chunk->config = c;
+    chunk->options = (lh_model_options){plan->dtype, r->engine->deterministic ? LH_ORDER_FIXED : LH_ORDER_ANY};
+    chunk->device = plan->device;
+    chunk->wanted = r->engine->chunk;
+    chunk->tokens = r->context;
+    chunk->room_bytes = plan->free_bytes;
+    chunk->else_bytes = out->weights + lh_chunk_else(&kv, out->hidden);
     out->decode_read = out->weights + out->kv_kept;
     if (c->tied == 0)
-        out->decode_read -= shard.vocab_count * c->hidden * lh_dtype_bytes(plan->dtype); /* the embedding: one row */
-    out->decode_sent = sent_per_token(c, &shard, r->engine->deterministic);
+        out->decode_read -= chunk->shard->vocab_count * c->hidden * lh_dtype_bytes(plan->dtype); /* one row of it */
+    out->decode_sent = sent_per_token(c, chunk->shard, r->engine->deterministic);
     out->prefill_sent = out->decode_sent * r->context;
 done:
+    return st;
+}
+
+/* All ranks, and the chunks that fit on all of them, or the shortest ones. */
+static lh_status plan_ranks(lh_plan *plan, const lh_plan_request *r, const lh_config *c)
+{
+    lh_status st = LH_OK;
+    lh_shard *shards = NULL;
+    lh_chunk_request *chunks = NULL;
+    LH_TRY(lh_calloc(&plan->ranks, plan->tp, sizeof *plan->ranks));
+    LH_TRY(lh_calloc(&shards, plan->tp, sizeof *shards));
+    LH_TRY(lh_calloc(&chunks, plan->tp, sizeof *chunks));
+    for (int rank = 0; rank < plan->tp; rank++) {
+        LH_TRY(lh_shard_of(&shards[rank], c, rank, (int)plan->tp));
+        chunks[rank].shard = &shards[rank];
+        LH_TRY(plan_rank(&plan->ranks[rank], r, c, plan, &chunks[rank]));
+        int64_t longest = lh_chunk_longest(&chunks[rank]);
+        plan->chunk = rank ? lh_least(plan->chunk, longest) : longest;
+    }
+    if (!plan->chunk) plan->chunk = lh_chunk_shortest(&chunks[0]);
+    plan->fits = 1;
+    for (int rank = 0; rank < plan->tp; rank++) {
+        int64_t work = lh_chunk_bytes(&chunks[rank], plan->chunk);
+        plan->ranks[rank].work += work;
+        plan->ranks[rank].peak = chunks[rank].else_bytes + work;
+        plan->fits &= plan->ranks[rank].peak <= plan->free_bytes;
+    }
+done:
+    lh_free(shards);
+    lh_free(chunks);
     return st;
 }
 
@@ -64,15 +100,11 @@ static lh_status plan_all(lh_plan *plan, const lh_plan_request *r, const lh_conf
     if (r->context + r->max_new > c->max_positions)
         LH_FAIL(LH_EUSAGE,
                 "%lld tokens of context and %lld more are longer than the %lld positions of the model: shorten the "
-                "context, "
-                "or generate less ('--max-new')",
+                "context, or generate less ('--max-new')",
                 (long long)r->context, (long long)r->max_new, (long long)c->max_positions);
-    LH_TRY(lh_calloc(&plan->ranks, plan->tp, sizeof *plan->ranks));
-    for (int rank = 0; rank < plan->tp; rank++) LH_TRY(plan_rank(&plan->ranks[rank], r, c, plan, rank));
-    plan->free_bytes = room->free_bytes;
-    plan->fits = 1;
-    for (int rank = 0; rank < plan->tp; rank++)
-        plan->fits &= plan->ranks[rank].peak <= room->free_bytes / (room->shared ? plan->tp : 1);
+    plan->device = room->kind;
+    plan->free_bytes = room->free_bytes / (room->shared ? plan->tp : 1);
+    LH_TRY(plan_ranks(plan, r, c));
     plan->budget = lh_policy_entries(r->policy, r->context);
     plan->entries = r->context * c->kv_heads * c->layers;
     lh_heads all;
@@ -94,7 +126,9 @@ lh_status lh_plan_make(lh_plan *out, const lh_plan_request *request)
     lh_checkpoint *ck = NULL;
     lh_devices_room room;
     lh_plan plan = {.tp = request->engine->tp ? request->engine->tp : 1};
-    LH_TRY(lh_devices_look(&room, request->engine->device));
+    LH_TRY(lh_engine_check(request->engine));
+    LH_TRY(lh_devices_look(&room,
+                           &(lh_devices_wish){.device = request->engine->device, .memory = request->engine->memory}));
     LH_TRY(lh_checkpoint_open(&ck, request->engine->model));
     LH_TRY(lh_engine_dtypes(request->engine, ck, &plan.dtype, &plan.kv_dtype));
     LH_TRY(plan_all(&plan, request, lh_checkpoint_config(ck), &room));
@@ -150,6 +184,8 @@ lh_status lh_plan_json(const lh_plan *plan, const lh_plan_request *request, json
     json_object_set_new(o, "dtype", json_string(lh_dtype_name(plan->dtype)));
     json_object_set_new(o, "kv_dtype", json_string(lh_dtype_name(plan->kv_dtype)));
     json_object_set(o, "ranks", ranks);
+    json_object_set_new(o, "chunk", json_integer(plan->chunk));
+    json_object_set_new(o, "device", json_string(lh_device_kind_name(plan->device)));
     json_object_set_new(o, "free_bytes", json_integer(plan->free_bytes));
     json_object_set_new(o, "fits", json_boolean(plan->fits));
     *out = o;

@@ -2,7 +2,10 @@
 
 #include <string.h>
 
+#include "base/log.h"
 #include "base/mem.h"
+#include "base/whole.h"
+#include "engine/chunk.h"
 
 struct lh_session {
     lh_engine *engine;
@@ -11,6 +14,7 @@ struct lh_session {
     lh_forward *forward;
     lh_tokens tokens;
     lh_session_options options;
+    int64_t chunk;
     float *logits;        /* [rows, vocab], rank 0 */
     float *marked_logits; /* the last row at the mark, this rank's part */
     int64_t marked_tokens;
@@ -47,6 +51,54 @@ done:
     return st;
 }
 
+/* What the caches take together: later ones are filled from what the first one holds of a layer. Behind a restored
+ * cache they are what they were after its prompt. */
+static lh_status forecast(const lh_session *s, lh_kv_forecast *all)
+{
+    lh_status st = LH_OK;
+    const lh_session_options *o = &s->options;
+    int64_t tokens = o->prompt ? o->prompt : o->length - o->more;
+    lh_kv_shape shape = lh_model_kv_shape(lh_engine_model(s->engine), lh_engine_kv_dtype(s->engine));
+    shape.profiles = o->profiles;
+    *all = (lh_kv_forecast){0};
+    for (int64_t i = 0; i <= o->other_count && tokens > 0; i++) {
+        lh_kv_forecast f;
+        LH_TRY(lh_kv_plan(&shape, i ? &o->others[i - 1] : o->policy, tokens, o->more, &f));
+        if (i) f.peak = f.held + f.observed;
+        if (!o->prompt) f.peak = f.held;
+        all->held += f.held;
+        all->peak += f.peak;
+        all->decoding = lh_most(all->decoding, f.decoding);
+    }
+done:
+    return st;
+}
+
+/* Collective. */
+static lh_status choose_chunk(lh_session *s)
+{
+    lh_status st = LH_OK;
+    const lh_session_options *o = &s->options;
+    lh_model *model = lh_engine_model(s->engine);
+    lh_device *device = lh_engine_device(s->engine);
+    lh_comm *comm = lh_engine_comm(s->engine);
+    lh_kv_forecast caches;
+    LH_TRY(lh_comm_agree(comm, forecast(s, &caches)));
+    int64_t hidden = lh_forward_prompt_bytes(lh_model_config(model), o->prompt);
+    LH_TRY(lh_chunk_choose(&(lh_chunk_request){.config = lh_model_config(model),
+                                               .shard = lh_model_shard(model),
+                                               .options = lh_model_options_of(model),
+                                               .device = lh_device_kind_of(device),
+                                               .wanted = lh_engine_chunk(s->engine),
+                                               .tokens = o->prompt ? o->prompt : o->more,
+                                               .room_bytes = lh_device_room(device),
+                                               .else_bytes = lh_chunk_else(&caches, hidden)},
+                           comm, &s->chunk));
+    lh_debug("%lld tokens go through a layer together", (long long)s->chunk);
+done:
+    return st;
+}
+
 lh_status lh_session_open(lh_session **out, lh_engine *engine, const lh_session_options *options)
 {
     lh_status st = LH_OK;
@@ -55,7 +107,8 @@ lh_status lh_session_open(lh_session **out, lh_engine *engine, const lh_session_
     LH_TRY(lh_calloc(&s, 1, sizeof *s));
     s->engine = engine;
     s->options = *options;
-    st = lh_forward_open(&s->forward, lh_engine_model(engine), place, options->length);
+    LH_TRY(choose_chunk(s));
+    st = lh_forward_open(&s->forward, lh_engine_model(engine), place, &(lh_forward_run){options->length, s->chunk});
     if (st == LH_OK) st = open_caches(s);
     LH_TRY(lh_comm_agree(place->comm, st));
     if (options->listener) lh_kv_listen(s->kv, options->listener);
@@ -196,6 +249,11 @@ lh_status lh_session_sample(lh_session *s, const lh_sampling *sampling, int64_t 
 const lh_tokens *lh_session_tokens(const lh_session *s)
 {
     return &s->tokens;
+}
+
+int64_t lh_session_chunk(const lh_session *s)
+{
+    return s->chunk;
 }
 
 lh_kv *lh_session_kv(const lh_session *s)

@@ -23,7 +23,8 @@ typedef struct lh_session_options {
     const lh_kv_listener *listener; /* NULL: none */
 } lh_session_options;
 
-/* Collective, as all calls below unless said. */
+/* Collective, as all calls below unless said. LH_ENOMEM, before anything is computed, where the run will not fit on a
+ * rank. */
 lh_status lh_session_open(lh_session **out, lh_engine *engine, const lh_session_options *options);
 void lh_session_close(lh_session *session); /* not collective */
 
@@ -52,6 +53,7 @@ lh_status lh_session_sample(lh_session *s, const lh_sampling *sampling, int64_t 
 /* Tokens taken in so far. Borrowed. Not collective. */
 const lh_tokens *lh_session_tokens(const lh_session *s);
 lh_kv *lh_session_kv(const lh_session *s);
+int64_t lh_session_chunk(const lh_session *s); /* tokens that go through a layer together at most: chosen when opened */
 
 /* The state after what was taken in so far, to a file and back; `run`: options as JSON. */
 lh_status lh_session_save(lh_session *s, const char *path, uint64_t seed, const char *run);

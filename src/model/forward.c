@@ -14,9 +14,8 @@ static lh_status agree_keep(lh_forward *f)
 /* Tokens to f->ids and their positions, from `first` on, to f->positions, for n <= chunk. */
 static lh_status number(lh_forward *f, int32_t *device, int64_t first, int64_t n)
 {
-    int32_t numbers[LH_CHUNK];
-    for (int64_t t = 0; t < n; t++) numbers[t] = (int32_t)(first + t);
-    return lh_stream_put(f->place.stream, device, numbers, n * (int64_t)sizeof *numbers);
+    for (int64_t t = 0; t < n; t++) f->numbers[t] = (int32_t)(first + t);
+    return lh_stream_put(f->place.stream, device, f->numbers, n * (int64_t)sizeof *f->numbers);
 }
 
 /* x[0 .. n) = the tokens of f->ids, embedded. */

@@ -10,9 +10,6 @@ typedef struct lh_parts {
     int64_t *bounds; /* [own + 1] columns of this rank where its parts begin */
 } lh_parts;
 
-/* Tokens at a time, at most. */
-enum { LH_CHUNK = 512 };
-
 /* Width of a row of queries, keys and values of this rank. */
 static inline int64_t lh_forward_qkv_dim(const lh_config *c, const lh_shard *s)
 {
@@ -34,7 +31,8 @@ struct lh_forward {
     const lh_shard *shard;
     lh_kv_place place;
     lh_device *device;
-    int64_t chunk;
+    int64_t chunk;               /* t, below */
+    int32_t *numbers;            /* host, [t] */
     lh_kv_rotation rotations[2]; /* global, local */
     lh_parts head_parts, block_parts;
     int64_t *gather_bytes, *gather_at; /* [ranks] */

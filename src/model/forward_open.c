@@ -4,11 +4,6 @@
 #include "base/mem.h"
 #include "model/forward_impl.h"
 
-int64_t lh_forward_chunk(lh_order order)
-{
-    return order == LH_ORDER_FIXED ? 64 : LH_CHUNK;
-}
-
 /* The workspace as a list: which pointer, how many bytes. One list for opening, closing and planning. */
 enum { BUFFERS = 18 };
 typedef struct buffer {
@@ -16,10 +11,20 @@ typedef struct buffer {
     int64_t bytes;
 } buffer;
 
-static void list_buffers(lh_forward *f, const lh_config *c, const lh_shard *s, const lh_model_options *o,
-                         buffer out[BUFFERS])
+/* For chunks of t tokens. */
+typedef struct extent {
+    const lh_config *config;
+    const lh_shard *shard;
+    const lh_model_options *options;
+    int64_t t;
+} extent;
+
+static void list_buffers(lh_forward *f, const extent *e, buffer out[BUFFERS])
 {
-    int64_t t = lh_forward_chunk(o->order), type = lh_dtype_bytes(o->dtype), f32 = 4;
+    const lh_config *c = e->config;
+    const lh_shard *s = e->shard;
+    const lh_model_options *o = e->options;
+    int64_t t = e->t, type = lh_dtype_bytes(o->dtype), f32 = 4;
     int64_t parts = o->order == LH_ORDER_FIXED ? (c->heads > LH_FF_BLOCKS ? c->heads : LH_FF_BLOCKS) : 0;
     int64_t q_dim = s->heads.q_count * c->head_dim;
     const buffer list[BUFFERS] = {
@@ -45,12 +50,12 @@ static void list_buffers(lh_forward *f, const lh_config *c, const lh_shard *s, c
     memcpy(out, list, sizeof list);
 }
 
-int64_t lh_forward_bytes(const lh_config *config, const lh_shard *shard, const lh_model_options *options)
+int64_t lh_forward_bytes(const lh_config *config, const lh_shard *shard, const lh_model_options *options, int64_t chunk)
 {
     lh_forward none;
     buffer list[BUFFERS];
     int64_t bytes = 2 * (config->rotary_dim / 2) * 4;
-    list_buffers(&none, config, shard, options, list);
+    list_buffers(&none, &(extent){config, shard, options, chunk}, list);
     for (int i = 0; i < BUFFERS; i++) bytes += list[i].bytes;
     return bytes + config->hidden * (4 + lh_dtype_bytes(options->dtype)) + shard->vocab_count * 4;
 }
@@ -133,7 +138,7 @@ done:
     return st;
 }
 
-lh_status lh_forward_open(lh_forward **out, lh_model *model, const lh_kv_place *place, int64_t length)
+lh_status lh_forward_open(lh_forward **out, lh_model *model, const lh_kv_place *place, const lh_forward_run *run)
 {
     lh_status st = LH_OK;
     lh_forward *f = NULL;
@@ -144,12 +149,13 @@ lh_status lh_forward_open(lh_forward **out, lh_model *model, const lh_kv_place *
     f->shard = &model->shard;
     f->place = *place;
     f->device = lh_stream_device(place->stream);
-    f->chunk = lh_forward_chunk(model->options.order);
+    f->chunk = run->chunk;
     f->room.most = LH_BEST_MOST;
-    list_buffers(f, f->config, f->shard, &model->options, list);
+    LH_TRY(lh_calloc(&f->numbers, f->chunk, sizeof *f->numbers));
+    list_buffers(f, &(extent){f->config, f->shard, &model->options, f->chunk}, list);
     for (int i = 0; i < BUFFERS; i++) LH_TRY(lh_device_alloc(f->device, list[i].where, list[i].bytes, LH_MEM_WORK));
-    LH_TRY(open_rope(f, &f->config->rope_global, length, &f->rotations[0]));
-    LH_TRY(open_rope(f, &f->config->rope_local, length, &f->rotations[1]));
+    LH_TRY(open_rope(f, &f->config->rope_global, run->length, &f->rotations[0]));
+    LH_TRY(open_rope(f, &f->config->rope_local, run->length, &f->rotations[1]));
     LH_TRY(open_parts(f));
     lh_forward_keep(f, 1);
     LH_TRY(lh_forward_apply_keep(f));
@@ -165,12 +171,13 @@ void lh_forward_close(lh_forward *f)
     if (!f) return;
     buffer list[BUFFERS];
     lh_forward_forget_step(f);
-    list_buffers(f, f->config, f->shard, &f->model->options, list);
+    list_buffers(f, &(extent){f->config, f->shard, &f->model->options, f->chunk}, list);
     for (int i = 0; i < BUFFERS; i++) lh_device_free(f->device, *(void **)list[i].where);
     for (int i = 0; i < 2; i++) lh_device_free(f->device, (float *)f->rotations[i].inv_freq);
     lh_device_free(f->device, f->last);
     lh_device_free(f->device, f->last_normed);
     lh_device_free(f->device, f->logits);
+    lh_free(f->numbers);
     lh_free(f->head_parts.first);
     lh_free(f->head_parts.bounds);
     lh_free(f->block_parts.first);

@@ -201,6 +201,11 @@ const lh_config *lh_model_config(const lh_model *model)
     return &model->config;
 }
 
+lh_model_options lh_model_options_of(const lh_model *model)
+{
+    return model->options;
+}
+
 const lh_shard *lh_model_shard(const lh_model *model)
 {
     return &model->shard;

@@ -25,6 +25,7 @@ void lh_model_close(lh_model *model);
 
 const lh_config *lh_model_config(const lh_model *model);
 const lh_shard *lh_model_shard(const lh_model *model);
+lh_model_options lh_model_options_of(const lh_model *model);
 
 /* The cache that fits this model: everything but the type of its entries. */
 lh_kv_shape lh_model_kv_shape(const lh_model *model, lh_dtype kv_type);
@@ -35,18 +36,21 @@ int64_t lh_model_bytes(const lh_config *config, const lh_shard *shard, lh_dtype 
 
 /* ---- the forward pass ---- */
 
-/* Workspace for one timeline: tokens go through in chunks of at most lh_forward_chunk(order) tokens. `length` is the
- * length of the whole run in tokens, on which some rotary scalings depend. */
+/* Workspace for one timeline. */
 typedef struct lh_forward lh_forward;
 
-int64_t lh_forward_chunk(lh_order order);
+typedef struct lh_forward_run {
+    int64_t length; /* tokens of the whole run: some rotary scalings depend on it */
+    int64_t chunk;  /* tokens that go through a layer together at most, the same on all ranks */
+} lh_forward_run;
 
 /* Bytes of workspace that lh_forward_open takes, and that a prompt of `tokens` tokens takes on top while it is
  * prefilled. */
-int64_t lh_forward_bytes(const lh_config *config, const lh_shard *shard, const lh_model_options *options);
+int64_t lh_forward_bytes(const lh_config *config, const lh_shard *shard, const lh_model_options *options,
+                         int64_t chunk);
 int64_t lh_forward_prompt_bytes(const lh_config *config, int64_t tokens);
 
-lh_status lh_forward_open(lh_forward **out, lh_model *model, const lh_kv_place *place, int64_t length);
+lh_status lh_forward_open(lh_forward **out, lh_model *model, const lh_kv_place *place, const lh_forward_run *run);
 void lh_forward_close(lh_forward *f);
 
 /* How it rotates: [2], of layers that do not slide and of those that do. Borrowed. */

@@ -154,7 +154,7 @@ static void open_run(run *x, lh_engine *engine, const lh_policy_options *policy)
     x->place.ops = &x->ops;
     open_ears(lh_engine_config(engine));
     mt_try(lh_policy_resolve(&plan, policy));
-    mt_try(lh_forward_open(&x->forward, model, &x->place, ROOM));
+    mt_try(lh_forward_open(&x->forward, model, &x->place, &(lh_forward_run){ROOM, 512}));
     lh_kv_shape shape = lh_model_kv_shape(model, LH_F32);
     shape.rotations = lh_forward_rotations(x->forward);
     mt_try(lh_kv_open(&x->kv, &x->place, &shape, &plan));

@@ -1,0 +1,76 @@
+#include "engine/chunk.h"
+
+#include "base/whole.h"
+
+/* Longest first. Below 512 products are slower on any device: those are for want of memory only. */
+static const int64_t lengths[] = {8192, 4096, 2048, 1024, 512, 256, 128, 64};
+enum { LENGTHS = sizeof lengths / sizeof *lengths, FULL = 512, SPARE_SHARE = 64 };
+
+int64_t lh_chunk_bytes(const lh_chunk_request *r, int64_t length)
+{
+    const lh_chunking *c = lh_ops_chunking(r->device);
+    int64_t queries = r->shard->heads.q_count * (r->config->head_dim + 1); /* and a log-sum-exp each */
+    return lh_forward_bytes(r->config, r->shard, &r->options, length) + c->fixed_bytes +
+           c->query_bytes * queries * length;
+}
+
+static int fits(const lh_chunk_request *r, int64_t length, int64_t room_bytes)
+{
+    return r->else_bytes + lh_chunk_bytes(r, length) <= room_bytes;
+}
+
+/* The only length there is, or 0: there is a choice. */
+static int64_t only(const lh_chunk_request *r)
+{
+    return r->options.order == LH_ORDER_FIXED ? LH_CHUNK_FIXED : r->wanted;
+}
+
+int64_t lh_chunk_shortest(const lh_chunk_request *r)
+{
+    return only(r) ? only(r) : lengths[LENGTHS - 1];
+}
+
+/* Not longer than the prompt, rounded up, nor than the device likes. */
+static int is_of_use(const lh_chunk_request *r, int64_t length)
+{
+    return length <= FULL || (length <= lh_ops_chunking(r->device)->most && length < 2 * r->tokens);
+}
+
+int64_t lh_chunk_longest(const lh_chunk_request *r)
+{
+    int64_t shortest = lh_chunk_shortest(r), room = r->room_bytes - r->room_bytes / SPARE_SHARE;
+    for (int i = 0; !only(r) && i < LENGTHS; i++)
+        if (is_of_use(r, lengths[i]) && fits(r, lengths[i], room)) return lengths[i];
+    return fits(r, shortest, r->room_bytes) ? shortest : 0;
+}
+
+int64_t lh_chunk_else(const lh_kv_forecast *caches, int64_t hidden_bytes)
+{
+    return lh_most(caches->peak + hidden_bytes, caches->held + caches->decoding);
+}
+
+static lh_status check(const lh_chunk_request *r, int64_t length)
+{
+    lh_status st = LH_OK;
+    const double gib = 1 << 30;
+    int64_t shortest = lh_chunk_shortest(r), need = r->else_bytes + lh_chunk_bytes(r, shortest);
+    if (!length)
+        LH_FAIL(LH_ENOMEM,
+                "the run takes %.3f GiB on this rank beside the weights, with %lld tokens of the prompt at a time, and "
+                "%.3f GiB are left: %.3f GiB are missing; use more ranks, a smaller '--budget' or a shorter prompt "
+                "('longhaul plan' tells what that takes)",
+                (double)need / gib, (long long)shortest, (double)lh_most(r->room_bytes, 0) / gib,
+                (double)(need - lh_most(r->room_bytes, 0)) / gib);
+done:
+    return st;
+}
+
+lh_status lh_chunk_choose(const lh_chunk_request *r, lh_comm *comm, int64_t *length)
+{
+    lh_status st = LH_OK;
+    *length = lh_chunk_longest(r);
+    LH_TRY(lh_comm_agree(comm, check(r, *length)));
+    LH_TRY(lh_comm_allreduce(comm, length, 1, LH_I64, LH_MIN));
+done:
+    return st;
+}
