@@ -42,8 +42,8 @@ static const lh_option_group groups[] = {{&table, offsetof(struct values, plan)}
 static const lh_example examples[] = {
     {"longhaul plan -m m.h5 --context 128000 --tp 4", "what a long prompt takes on four ranks"},
     {"longhaul plan -m m.h5 --context 128000 --budget 1024", "and with 1,024 entries kept per head"},
-    {"longhaul plan -m m.h5 --context 128000 --tp 2 --device cuda --memory 79G",
-     "on two GPUs of 80 GB, asked on a host without one"},
+    {"longhaul plan -m Llama-3.1-8B/config.json --context 128000 --tp 2 --device cuda --memory 79G",
+     "on two GPUs of 80 GB, asked on a host without one, before anything is imported"},
     {0}};
 static const lh_syntax syntax = {
     .program = "longhaul",

@@ -41,7 +41,8 @@ static const lh_option engine_rows[] = {
      .name = "model",
      FIELD(model),
      .arg = "FILE",
-     .help = "The checkpoint (made by 'longhaul import')."},
+     .help = "The checkpoint (made by 'longhaul import'). For 'plan' also a Hugging Face folder, its config.json, or a "
+             "shape of 'import --random'."},
     {.type = LH_OPT_I64,
      .name = "tp",
      FIELD(tp),

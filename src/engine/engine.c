@@ -25,11 +25,10 @@ struct lh_engine {
     double load_s;
 };
 
-lh_status lh_engine_dtypes(const lh_engine_options *options, const lh_checkpoint *ck, lh_dtype *dtype,
-                           lh_dtype *kv_dtype)
+lh_status lh_engine_dtypes(const lh_engine_options *options, lh_dtype stored, lh_dtype *dtype, lh_dtype *kv_dtype)
 {
     lh_status st = LH_OK;
-    *dtype = lh_checkpoint_dtype(ck) == LH_BF16 ? LH_BF16 : LH_F32;
+    *dtype = stored == LH_BF16 ? LH_BF16 : LH_F32;
     if (strcmp(options->dtype, "auto") != 0 &&
         (!lh_dtype_find(options->dtype, dtype) || (*dtype != LH_F32 && *dtype != LH_BF16)))
         LH_FAIL(LH_EUSAGE, "--dtype '%s' is none of auto, f32, bf16", options->dtype);
@@ -76,7 +75,7 @@ static lh_status open_model(lh_engine *e, const lh_engine_options *o)
     int64_t json_bytes = 0, meta_bytes = 0;
     const char *json, *meta;
     LH_TRY(lh_checkpoint_open(&e->ck, o->model));
-    LH_TRY(lh_engine_dtypes(o, e->ck, &e->dtype, &e->kv_dtype));
+    LH_TRY(lh_engine_dtypes(o, lh_checkpoint_dtype(e->ck), &e->dtype, &e->kv_dtype));
     json = lh_checkpoint_tokenizer(e->ck, &json_bytes);
     meta = lh_checkpoint_tokenizer_meta(e->ck, &meta_bytes);
     if (json) LH_TRY(lh_tokenizer_parse(&e->tokenizer, o->model, json, json_bytes, meta, meta_bytes));

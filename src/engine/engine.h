@@ -12,7 +12,7 @@
 typedef struct lh_engine lh_engine;
 
 typedef struct lh_engine_options {
-    const char *model;    /* a checkpoint */
+    const char *model;    /* a checkpoint; for a plan whatever lh_outline_read takes */
     int64_t tp;           /* ranks that share one copy of the model; 0: all of them */
     const char *device;   /* "auto", "cpu", "cuda", "ref" */
     int share_device;     /* 1: ranks of one host may compute on the same CUDA device */
@@ -45,8 +45,7 @@ int64_t lh_engine_replicas(const lh_engine *engine); /* world size / tp */
 /* LH_EUSAGE where options exclude each other. */
 lh_status lh_engine_check(const lh_engine_options *options);
 
-/* What "auto" means for a checkpoint: bf16 where it stores bf16, else f32. */
-lh_status lh_engine_dtypes(const lh_engine_options *options, const lh_checkpoint *ck, lh_dtype *dtype,
-                           lh_dtype *kv_dtype);
+/* What "auto" means for a model whose matrices are stored as `stored`: bf16 where that is bf16, else f32. */
+lh_status lh_engine_dtypes(const lh_engine_options *options, lh_dtype stored, lh_dtype *dtype, lh_dtype *kv_dtype);
 
 #endif

@@ -4,6 +4,7 @@
 #include "base/whole.h"
 #include "engine/chunk.h"
 #include "engine/devices.h"
+#include "model/outline.h"
 
 /* An all-reduce sends its buffer once; the reproducible mode gathers one product a logical shard instead. */
 static int64_t sent_per_token(const lh_config *c, const lh_shard *s, int deterministic)
@@ -123,20 +124,20 @@ done:
 lh_status lh_plan_make(lh_plan *out, const lh_plan_request *request)
 {
     lh_status st = LH_OK;
-    lh_checkpoint *ck = NULL;
+    lh_outline outline = {0};
     lh_devices_room room;
     lh_plan plan = {.tp = request->engine->tp ? request->engine->tp : 1};
     LH_TRY(lh_engine_check(request->engine));
     LH_TRY(lh_devices_look(&room,
                            &(lh_devices_wish){.device = request->engine->device, .memory = request->engine->memory}));
-    LH_TRY(lh_checkpoint_open(&ck, request->engine->model));
-    LH_TRY(lh_engine_dtypes(request->engine, ck, &plan.dtype, &plan.kv_dtype));
-    LH_TRY(plan_all(&plan, request, lh_checkpoint_config(ck), &room));
+    LH_TRY(lh_outline_read(&outline, request->engine->model));
+    LH_TRY(lh_engine_dtypes(request->engine, outline.stored, &plan.dtype, &plan.kv_dtype));
+    LH_TRY(plan_all(&plan, request, &outline.config, &room));
     *out = plan;
     plan = (lh_plan){0};
 done:
     lh_plan_clear(&plan);
-    lh_checkpoint_close(ck);
+    lh_outline_clear(&outline);
     return st;
 }
 

@@ -33,4 +33,7 @@ lh_status lh_import(const lh_import_options *options);
 const char *lh_random_shape_name(int i);
 const char *lh_random_shape_summary(int i);
 
+/* The configuration of a shape, JSON in Hugging Face's words; NULL: there is none of that name. */
+const char *lh_random_shape_config(const char *name);
+
 #endif

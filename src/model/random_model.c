@@ -41,6 +41,14 @@ static const struct {
      " \"low_freq_factor\": 1.0, \"high_freq_factor\": 4.0, \"original_max_position_embeddings\": 8192},"
      " \"hidden_act\": \"silu\", \"tie_word_embeddings\": false, \"bos_token_id\": 128000, \"eos_token_id\": 128001}",
      0},
+    {"llama-3.1-8b-4m", "the same with 4194304 positions, for measuring very long prompts",
+     "{\"model_type\": \"llama\", \"architectures\": [\"LlamaForCausalLM\"], \"vocab_size\": 128256,"
+     " \"hidden_size\": 4096, \"intermediate_size\": 14336, \"num_hidden_layers\": 32, \"num_attention_heads\": 32,"
+     " \"num_key_value_heads\": 8, \"max_position_embeddings\": 4194304, \"rms_norm_eps\": 1e-05,"
+     " \"rope_theta\": 500000.0, \"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\": 512.0,"
+     " \"low_freq_factor\": 1.0, \"high_freq_factor\": 4.0, \"original_max_position_embeddings\": 8192},"
+     " \"hidden_act\": \"silu\", \"tie_word_embeddings\": false, \"bos_token_id\": 128000, \"eos_token_id\": 128001}",
+     0},
     {"llama-3.1-70b", "80 layers, 64 heads (8 KV heads) of 128",
      "{\"model_type\": \"llama\", \"architectures\": [\"LlamaForCausalLM\"], \"vocab_size\": 128256,"
      " \"hidden_size\": 8192, \"intermediate_size\": 28672, \"num_hidden_layers\": 80, \"num_attention_heads\": 64,"
@@ -192,6 +200,13 @@ static lh_status write_weight(void *self, lh_weight weight, int64_t layer)
     LH_TRY(lh_checkpoint_end(g->writer));
 done:
     return st;
+}
+
+const char *lh_random_shape_config(const char *name)
+{
+    for (int i = 0; i < SHAPES; i++)
+        if (strcmp(shapes[i].name, name) == 0) return shapes[i].config;
+    return NULL;
 }
 
 static lh_status find_shape(const char *name, int *out)
