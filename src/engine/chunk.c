@@ -4,14 +4,21 @@
 
 /* Longest first. Below 512 products are slower on any device: those are for want of memory only. */
 static const int64_t lengths[] = {8192, 4096, 2048, 1024, 512, 256, 128, 64};
-enum { LENGTHS = sizeof lengths / sizeof *lengths, FULL = 512, SPARE_SHARE = 64 };
+enum { LENGTHS = sizeof lengths / sizeof *lengths, FULL = 512, SPARE_SHARE = 64, SPARE_LEAST = 4 << 20 };
+
+/* What operations take: one block, as large as the one that takes the most. */
+static int64_t scratch_bytes(const lh_chunk_request *r, int64_t length)
+{
+    const lh_chunking *c = lh_ops_chunking(r->device);
+    int64_t heads = r->shard->heads.q_count, dim = r->config->head_dim;
+    int64_t widest = lh_most(lh_most(r->config->hidden, heads * dim), r->shard->ff_count);
+    int64_t packed = r->options.dtype == LH_F32 ? c->input_bytes * widest * lh_least(length, c->input_tokens) : 0;
+    return c->fixed_bytes + lh_most(packed, c->query_bytes * heads * (dim + 1) * length); /* and a log-sum-exp each */
+}
 
 int64_t lh_chunk_bytes(const lh_chunk_request *r, int64_t length)
 {
-    const lh_chunking *c = lh_ops_chunking(r->device);
-    int64_t queries = r->shard->heads.q_count * (r->config->head_dim + 1); /* and a log-sum-exp each */
-    return lh_forward_bytes(r->config, r->shard, &r->options, length) + c->fixed_bytes +
-           c->query_bytes * queries * length;
+    return lh_forward_bytes(r->config, r->shard, &r->options, length) + scratch_bytes(r, length);
 }
 
 static int fits(const lh_chunk_request *r, int64_t length, int64_t room_bytes)
@@ -36,9 +43,14 @@ static int is_of_use(const lh_chunk_request *r, int64_t length)
     return length <= FULL || (length <= lh_ops_chunking(r->device)->most && length < 2 * r->tokens);
 }
 
+int64_t lh_chunk_spare(int64_t room_bytes)
+{
+    return lh_most(room_bytes / SPARE_SHARE, SPARE_LEAST);
+}
+
 int64_t lh_chunk_longest(const lh_chunk_request *r)
 {
-    int64_t shortest = lh_chunk_shortest(r), room = r->room_bytes - r->room_bytes / SPARE_SHARE;
+    int64_t shortest = lh_chunk_shortest(r), room = r->room_bytes - lh_chunk_spare(r->room_bytes);
     for (int i = 0; !only(r) && i < LENGTHS; i++)
         if (is_of_use(r, lengths[i]) && fits(r, lengths[i], room)) return lengths[i];
     return fits(r, shortest, r->room_bytes) ? shortest : 0;

@@ -24,7 +24,9 @@ typedef struct lh_chunk_request {
 int64_t lh_chunk_bytes(const lh_chunk_request *request, int64_t length);
 
 /* The longest of the lengths there are that fits and is of use; 0: not even the shortest one fits, which is what
- * lh_chunk_shortest says. A 64th of the room is left free where there is a choice, for what operations take beside. */
+ * lh_chunk_shortest says. Where there is a choice lh_chunk_spare of the room is left free, for what operations take
+ * beside. */
+int64_t lh_chunk_spare(int64_t room_bytes);
 int64_t lh_chunk_longest(const lh_chunk_request *request);
 int64_t lh_chunk_shortest(const lh_chunk_request *request);
 

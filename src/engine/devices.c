@@ -53,10 +53,11 @@ lh_status lh_devices_look(lh_devices_room *out, const lh_devices_wish *wish)
         goto done;
     }
     if (kind == LH_DEVICE_CUDA && !found.count)
-        LH_FAIL(LH_EUSAGE,
-                "--device cuda: %s; to plan for a device that is elsewhere, say with '--memory' how "
-                "much it has free, as '--memory 80G'",
-                found.text);
+        LH_FAIL(
+            LH_EUSAGE,
+            "--device cuda: %s; to plan for a device that is elsewhere, say with '--memory' how much it has free, as "
+            "'--memory 80G'; --device cpu always works",
+            found.text);
     LH_TRY(lh_device_open(&opened, &(lh_device_choice){.kind = kind}));
     *out = (lh_devices_room){.kind = kind, .free_bytes = lh_device_free_bytes(opened), .shared = kind == LH_DEVICE_CPU};
 done:

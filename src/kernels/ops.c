@@ -19,12 +19,12 @@ static const struct {
 };
 #define OPERATIONS ((int)(sizeof operations / sizeof operations[0]))
 
-/* cuda: 2048 rows are two waves of tiles of 128 x 256 on 132 multiprocessors for the smallest product of an 8B model,
- * 4096 are four; beyond, the last wave is no fuller. attend_block by cuDNN has queries and sums in bf16, beside those
- * of our kernel the first time; cuBLAS is given 32 MiB. cpu: 1024 and 2048 rows are no faster than 512
- * (docs/performance.md), whose sums stay nearer to the cache. */
+/* cpu: longer chunks are no faster (docs/performance.md); gemm_tiled packs its input. cuda: for the smallest product of
+ * an 8B model on 132 multiprocessors 2048 rows are two waves of tiles of 128 x 256, and 4096 are four; with more the
+ * last wave is no fuller. attend_block by cuDNN has queries and sums in bf16, beside our kernel's sums the first time;
+ * cuBLAS is given 32 MiB. */
 static const lh_chunking chunkings[LH_DEVICE_KINDS] = {
-    [LH_DEVICE_CPU] = {.most = 512},
+    [LH_DEVICE_CPU] = {.most = 512, .input_bytes = 4, .input_tokens = 512},
     [LH_DEVICE_CUDA] = {.most = 4096, .query_bytes = 8, .fixed_bytes = INT64_C(32) << 20},
 };
 

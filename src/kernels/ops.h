@@ -617,12 +617,13 @@ const char *lh_op_summary(int i);
 /* LH_EINTERNAL naming the first operation that a table lacks. */
 lh_status lh_ops_check(const lh_ops *ops);
 
-/* The chunks in which a prompt goes through a layer, as operations on a kind of device like them. Known of every kind
- * in every build. */
+/* The chunks in which a prompt goes through a layer, as operations on a kind of device like them, and the workspace
+ * that they take for themselves. Known of every kind in every build. */
 typedef struct lh_chunking {
-    int64_t most;        /* tokens: products of longer ones are no faster */
-    int64_t query_bytes; /* workspace of attend_block for each number of a chunk's queries */
-    int64_t fixed_bytes; /* workspace of products of any length */
+    int64_t most;                      /* tokens: products of longer ones are no faster */
+    int64_t query_bytes;               /* of attend_block: for each number of a chunk's queries */
+    int64_t input_bytes, input_tokens; /* of gemm in f32: for each number of its input, of at most so many tokens */
+    int64_t fixed_bytes;               /* of gemm, beside */
 } lh_chunking;
 const lh_chunking *lh_ops_chunking(lh_device_kind kind);
 

@@ -12,6 +12,7 @@ struct common {
 struct shared {
     int64_t max_new, seed;
     double alpha;
+    int64_t memory;
     const char *model, *prompt;
     lh_strings questions;
     int dtype;
@@ -61,6 +62,7 @@ static const lh_option shared_rows[] = {
      .low = 0,
      .high = 1,
      .help = "Share."},
+    {.type = LH_OPT_BYTES, .name = "memory", FIELD(memory), .arg = "SIZE", .help = "Room."},
     {.type = LH_OPT_STR, .name = "prompt", FIELD(prompt), .arg = "TEXT", .help = "What to read."},
     {.type = LH_OPT_LIST, .name = "question", FIELD(questions), .arg = "TEXT", .help = "What to ask."},
     {.type = LH_OPT_ENUM, .name = "dtype", FIELD(dtype), .def = "auto", .choices = dtypes, .help = "Type."},
@@ -121,6 +123,32 @@ START_TEST(test_what_is_not_given_is_the_default)
     ck_assert_int_eq(lh_options_given(o, "model"), 1);
     ck_assert_ptr_null(lh_options_arg(o, 0));
     lh_options_close(o);
+}
+END_TEST
+
+START_TEST(test_sizes_have_units)
+{
+    static const struct {
+        const char *text;
+        int64_t bytes;
+    } sizes[] = {{"1", 1},
+                 {"640B", 640},
+                 {"3K", 3 << 10},
+                 {"512M", INT64_C(512) << 20},
+                 {"80G", INT64_C(80) << 30},
+                 {"80GiB", INT64_C(80) << 30},
+                 {"80GB", INT64_C(80000000000)},
+                 {"1.5T", INT64_C(3) << 39}};
+    static const char *const bad[] = {"", "G", "0", "-1G", "80X", "80GBs", "80Gi", "8 G", "nan", "inf", "9e30"};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        struct values v;
+        lh_options *o;
+        ck_assert_int_eq(parse(&o, &v, WORDS("-mx", "--memory", sizes[i].text)), LH_OK);
+        ck_assert_msg(v.shared.memory == sizes[i].bytes, "%s: %lld", sizes[i].text, (long long)v.shared.memory);
+        lh_options_close(o);
+    }
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        refuses(WORDS("-mx", "--memory", bad[i]), "it must be a size");
 }
 END_TEST
 
@@ -246,10 +274,10 @@ START_TEST(test_the_record_holds_every_option_and_what_was_given)
     ck_assert_int_eq(
         parse(&o, &v, WORDS("src", "--dtype", "bf16", "-m", "a\xff", "--question", "q", "-q", "--pool", "max")), LH_OK);
     ck_assert_int_eq(lh_options_json(o, &record), LH_OK);
-    want = json_pack("{s:s, s:[s], s:{s:s, s:i, s:n, s:f, s:n, s:[s], s:s, s:s, s:n, s:b, s:b}, s:[s,s,s,s,s]}",
+    want = json_pack("{s:s, s:[s], s:{s:s, s:i, s:n, s:f, s:n, s:n, s:[s], s:s, s:s, s:n, s:b, s:b}, s:[s,s,s,s,s]}",
                      "command", "try", "arguments", "src", "options", "model", "a\xef\xbf\xbd", "max-new", 128, "seed",
-                     "alpha", 0.5, "prompt", "question", "q", "dtype", "bf16", "pool", "max", "gain", "verbose", 0,
-                     "quiet", 1, "given", "model", "question", "dtype", "pool", "quiet");
+                     "alpha", 0.5, "memory", "prompt", "question", "q", "dtype", "bf16", "pool", "max", "gain",
+                     "verbose", 0, "quiet", 1, "given", "model", "question", "dtype", "pool", "quiet");
     ck_assert_ptr_nonnull(want);
     ck_assert(json_equal(record, want));
     json_decref(record);
@@ -271,6 +299,7 @@ END_TEST
 int main(void)
 {
     const TTest *const tests[] = {test_what_is_not_given_is_the_default,
+                                  test_sizes_have_units,
                                   test_all_ways_of_writing_a_value_mean_the_same,
                                   test_switches_are_on_or_say_what_they_are,
                                   test_the_last_of_several_wins_and_lists_collect,

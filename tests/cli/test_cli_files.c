@@ -131,6 +131,68 @@ START_TEST(test_a_plan_tells_every_rank)
 }
 END_TEST
 
+static int64_t number_of(const program_result *r, const char *name)
+{
+    json_t *o = json_loads(r->out.data, 0, NULL);
+    int64_t value = json_integer_value(json_object_get(o, name));
+    json_decref(o);
+    return value;
+}
+
+START_TEST(test_a_plan_for_a_device_that_is_elsewhere)
+{
+    static const char line[] = "plan -m llama-3.1-8b-4m --device cuda --memory %s --budget 1024 --context 1000000 %s";
+    program_result r = {0};
+    program_run(&r, 1, line, "139G", "--json");
+    program_exits(&r, 0);
+    ck_assert_ptr_nonnull(strstr(r.out.data, "\"fits\":true"));
+    ck_assert_int_eq(number_of(&r, "chunk"), 4096);
+    ck_assert_int_eq(number_of(&r, "free_bytes"), INT64_C(139) << 30);
+    program_run(&r, 1, line, "34.5G", "--json"); /* room for shorter chunks only */
+    program_exits(&r, 0);
+    ck_assert_ptr_nonnull(strstr(r.out.data, "\"fits\":true"));
+    ck_assert_int_ge(number_of(&r, "chunk"), 64);
+    ck_assert_int_lt(number_of(&r, "chunk"), 4096);
+    program_run(&r, 1, line, "24G", "");
+    program_exits(&r, 0);
+    ck_assert_int_eq(program_lines(r.out.data, "fits in this memory: no (24576.0 MiB a rank)"), 1);
+    ck_assert_int_eq(program_lines(r.out.data, "the prompt goes through a layer in chunks of 64 tokens"), 1);
+    program_run(&r, 1, line, "24G", "--tp 8");
+    program_exits(&r, 0);
+    ck_assert_int_eq(program_lines(r.out.data, "fits in this memory: yes"), 1);
+    program_refuses(1, 2, "'--memory'", "plan -m tiny.h5 --device cuda --context 100");
+    program_refuses(1, 2, "--deterministic", "plan -m tiny.h5 --context 100 --chunk 512 --deterministic");
+    program_clear(&r);
+}
+END_TEST
+
+/* A checkpoint, the folder that it was made from and the configuration in it. */
+START_TEST(test_a_plan_needs_no_checkpoint)
+{
+    static const char *const sources[] = {"tiny.h5", "tiny", "tiny/config.json"};
+    program_result r[3] = {{0}, {0}, {0}};
+    for (int i = 0; i < 3; i++) {
+        program_run(&r[i], 1, "plan -m %s --context 2000 --tp 2 --budget 100 --dtype f32 --memory 1G", sources[i]);
+        program_exits(&r[i], 0);
+        ck_assert_str_eq(r[i].out.data, r[0].out.data);
+    }
+    program_refuses(1, 3, "'nothing' has no 'config.json'", "plan -m nothing --context 100");
+    program_refuses(1, 4, "llama-9", "plan -m llama-9 --context 100");
+    for (int i = 0; i < 3; i++) program_clear(&r[i]);
+}
+END_TEST
+
+START_TEST(test_a_run_within_its_memory)
+{
+    program_result r = {0};
+    program_run(&r, 2, "generate -m tiny.h5 -p 'abc def' -n 2 --ignore-eos --memory 1G --json");
+    program_exits(&r, 0);
+    ck_assert_int_eq(number_of(&r, "chunk"), 512);
+    program_refuses(2, 5, "are missing", "generate -m tiny.h5 -f prompt -n 2000 --memory 300K");
+    program_clear(&r);
+}
+END_TEST
+
 START_TEST(test_an_import_leaves_the_old_file_when_it_fails)
 {
     program_result r = {0};
@@ -150,6 +212,9 @@ int main(void)
                                   test_files_written_by_a_run_are_described,
                                   test_no_more_rows_of_logits_than_there_are_tokens,
                                   test_a_plan_tells_every_rank,
+                                  test_a_plan_for_a_device_that_is_elsewhere,
+                                  test_a_plan_needs_no_checkpoint,
+                                  test_a_run_within_its_memory,
                                   test_an_import_leaves_the_old_file_when_it_fails,
                                   NULL};
     program_enter();
