@@ -18,7 +18,7 @@
 
 /* What a backend takes for itself is small beside a prompt of so many tokens of this model, and that is what a plan
  * does not know. */
-enum { LONG = 4000, NEW = 6, VOCAB = 211 };
+enum { LONG = 3000, NEW = 6, VOCAB = 211 };
 static const tiny_shape shape = {
     .name = "12/4", .heads = 12, .kv_heads = 4, .head_dim = 32, .layers = 2, .ff = 700, .vocab = VOCAB};
 
