@@ -57,13 +57,13 @@ static lh_status by_keys(lh_kv *kv, const lh_eviction *e, lh_status *local)
     float *raw = kv->work.at[LH_WORK_RAW];
     const lh_latest *latest = &kv->layers[e->layer].latest;
     if (*local != LH_OK) return LH_OK;
-    if (lh_kv_is_latest(kv, e))
+    if (lh_kv_is_latest(kv, e)) /* heads of other ranks may be longer than any here */
         *local = kv->place.ops->convert(kv->place.stream, &(lh_convert_args){.dst = raw,
                                                                              .src = latest->sums,
                                                                              .dst_type = LH_F32,
                                                                              .src_type = LH_F32,
                                                                              .rows = kv->shape.heads.kv_count,
-                                                                             .cols = e->cols,
+                                                                             .cols = lh_least(e->cols, latest->ld),
                                                                              .dst_ld = kv->work.ld,
                                                                              .src_ld = latest->ld});
     else

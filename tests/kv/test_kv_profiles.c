@@ -178,6 +178,39 @@ START_TEST(test_every_head_holds_what_its_profile_says)
 }
 END_TEST
 
+static lh_status convert_rows(lh_stream *stream, const lh_convert_args *a)
+{
+    mt_check(a->cols <= a->src_ld && a->cols <= a->dst_ld, "rows of %lld numbers lie %lld and %lld apart",
+             (long long)a->cols, (long long)a->src_ld, (long long)a->dst_ld);
+    return lh_ops_ref.convert(stream, a);
+}
+
+/* Another rank's heads may be longer than any here. */
+START_TEST(test_no_rank_reads_more_scores_than_it_has)
+{
+    static const char *const policies_by_keys[] = {"knorm", "keydiff"};
+    for (int n = 0; n < 2 * SHAPES; n++) {
+        weights w;
+        lh_ops ops = lh_ops_ref;
+        make_weights(&w, shapes[n / 2].kv_heads, 0);
+        rig_case c = case_of(n / 2, 0, &w);
+        rig r;
+        rig_result got;
+        c.policy.policy = policies_by_keys[n % 2];
+        c.policy.budget = "40";
+        c.policy.parts.evict = "every:1";
+        ops.convert = convert_rows;
+        rig_open(&r, &c, mt_comm(), &ops);
+        rig_prefill(&r, &got);
+        for (int64_t step = 1; step <= 12; step++) rig_take(&r, LH_KV_STEP, 1);
+        rig_result_clear(&got);
+        rig_close(&r);
+        lh_profiles_clear(&w.all);
+    }
+    mt_end();
+}
+END_TEST
+
 static void check_same(const rig_result *a, const rig_result *b, const char *name)
 {
     for (int64_t l = 0; l < LAYERS && mt_rank() == 0; l++) {
@@ -329,6 +362,7 @@ int main(void)
     TCase *laws = tcase_create("laws");
     tcase_set_timeout(laws, 0);
     tcase_add_loop_test(laws, test_every_head_holds_what_its_profile_says, 0, rig_backends());
+    tcase_add_test(laws, test_no_rank_reads_more_scores_than_it_has);
     tcase_add_loop_test(laws, test_equal_weights_change_nothing, 0, SHAPES);
     tcase_add_loop_test(laws, test_keep_sets_do_not_depend_on_the_number_of_ranks, 0, SHAPES);
     tcase_add_loop_test(laws, test_a_saved_cache_brings_its_profiles, 0, SHAPES);
