@@ -241,6 +241,7 @@ typedef struct lh_latest {
     float *sums; /* device, [kv_count x parts, ld] */
     int64_t ld;
     int64_t row; /* its position, -1: nothing that holds */
+    int scores;  /* whether the row of lh_kv_moves's last call has the entries scored by their keys */
 } lh_latest;
 
 typedef struct lh_kv_layer {

@@ -142,6 +142,7 @@ lh_status lh_kv_rewind(lh_kv *kv)
         }
         if (saved->view.stats) LH_TRY(move_stats(kv, l, RESTORE));
         kv->layers[l].fresh = saved->fresh;
+        kv->layers[l].latest.row = -1; /* another row may come to its position, with other entries before it */
         LH_TRY(lh_pool_push_len(pool, kv->place.stream));
         const lh_ring *ring = &kv->layers[l].ring;
         if (ring->saved)

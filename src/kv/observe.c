@@ -334,7 +334,7 @@ static lh_status latest_room(lh_kv *kv, lh_latest *latest, int64_t ld)
     if (latest->ld >= ld) goto done;
     kv->moves++;
     lh_device_free(lh_kv_device(kv), latest->sums);
-    *latest = (lh_latest){.row = -1};
+    *latest = (lh_latest){.row = -1, .scores = latest->scores};
     LH_TRY(
         lh_device_alloc(lh_kv_device(kv), &latest->sums, lh_kv_latest_bytes(&kv->shape, &kv->fixed, ld), LH_MEM_WORK));
     latest->ld = ld;

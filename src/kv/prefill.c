@@ -227,12 +227,16 @@ lh_status lh_kv_take_counting(lh_kv *kv)
     return st;
 }
 
-int64_t lh_kv_moves(const lh_kv *kv)
+int64_t lh_kv_moves(lh_kv *kv)
 {
-    int64_t moves = kv->moves;
-    for (int64_t l = 0; l < kv->shape.layers; l++)
-        moves += kv->layers[l].pool.moves + (use_of_rows(kv, l) == AWAITED); /* budgets grow full from layer to layer */
-    return moves;
+    int64_t moves = 0;
+    for (int64_t l = 0; l < kv->shape.layers; l++) { /* while one layer becomes full, another may cease to be */
+        int scores = use_of_rows(kv, l) == AWAITED;
+        kv->moves += scores != kv->layers[l].latest.scores;
+        kv->layers[l].latest.scores = scores;
+        moves += kv->layers[l].pool.moves;
+    }
+    return moves + kv->moves;
 }
 
 void lh_kv_again(lh_kv *kv)

@@ -261,7 +261,7 @@ void lh_forward_forget_step(lh_forward *f)
 }
 
 /* Whether a step like this one has been done, so that all workspace is there. */
-static int is_same_step(const lh_forward *f, const lh_kv *kv)
+static int is_same_step(const lh_forward *f, lh_kv *kv)
 {
     const lh_recorded_step *s = &f->step;
     return s->kv == kv && s->kv_moves == lh_kv_moves(kv) && (!s->graph || lh_graph_holds(s->graph));
