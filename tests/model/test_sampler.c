@@ -95,7 +95,7 @@ static lh_logits_view part_of(const rig *r, const row *w, const lh_kv_place *pla
     return view;
 }
 
-static const int32_t seen[] = {5, 5, 11, 30, 5};
+static const int32_t seen[] = {5, 5, 11, 30, -1, INT32_MAX, 5};
 enum { SEEN = sizeof seen / sizeof *seen };
 
 static int32_t sample(const rig *r, const lh_kv_place *place, const lh_sampling *sampling, const row *w, int64_t step)
@@ -247,6 +247,46 @@ START_TEST(test_logits_stay_where_and_what_they_are)
 }
 END_TEST
 
+/* Rows and samplings at the ends of what there may be, over vocabularies that some ranks have nothing of. */
+START_TEST(test_the_ends_of_what_may_be_are_drawn_from_all_logits)
+{
+    static const lh_sampling ends[] = {
+        {.temperature = 1e-310, .top_p = 1, .repeat_penalty = 1},
+        {.temperature = 1e-30, .top_p = 1e-12, .repeat_penalty = 1e-300},
+        {.temperature = 1e300, .top_p = 1, .repeat_penalty = 1},
+        {.temperature = 1e-3, .top_p = 1, .repeat_penalty = 1e300},
+        {.temperature = 1, .min_p = 0.9999999, .top_p = 1, .repeat_penalty = 1},
+        {.temperature = 1, .top_k = 1, .top_p = 0.999999999, .repeat_penalty = 0.5},
+        {.temperature = 1, .top_k = 1025, .min_p = 0.5, .top_p = 0.5, .repeat_penalty = 1},
+        {.temperature = 0, .top_p = 1, .repeat_penalty = 1e-300},
+        {.temperature = 1, .top_k = 1024, .top_p = 1, .min_p = 1e-300, .repeat_penalty = 1},
+    };
+    static const int64_t vocabs[] = {1, 2, 3, 1023, 1024, 1025, 1026, LARGE};
+    const float odd[] = {INFINITY, -INFINITY, NAN, 3.4e38f, -3.4e38f, 1e-42f, -1e-42f, -0.0f, 0.0f};
+    for (int b = 0; backend(b); b++) {
+        rig r;
+        open_rig(&r, backend(b));
+        for (int n = 0; n < 8 * 12; n++) {
+            row w;
+            int kind = n / 8;
+            make_row(&w, vocabs[n % 8], 3, kind < 2 ? kind : 0);
+            for (int64_t i = 0; i < w.vocab && kind >= 2; i++)
+                w.x[i] = kind < 11 ? odd[kind - 2] : odd[(i * 7 + i / 13) % 9];
+            if (kind == 4) w.x[w.vocab / 2] = 1;
+            put_row(&r, &w);
+            for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
+                for (int64_t step = 0; step < 3; step++) {
+                    int32_t want = decide(&ends[i], &w, step), here = sample(&r, &r.all, &ends[i], &w, step);
+                    mt_check(here == want, "%s, sampling %d, row %d, step %d, %lld tokens: %d, not %d",
+                             backend(b)->name, (int)i, kind, (int)step, (long long)w.vocab, here, want);
+                }
+        }
+        close_rig(&r);
+    }
+    mt_end();
+}
+END_TEST
+
 START_TEST(test_greedy_takes_the_first_of_the_best)
 {
     const lh_sampling top = {.temperature = 2, .top_k = 1, .top_p = 1, .repeat_penalty = 1};
@@ -333,6 +373,7 @@ int main(void)
     TCase *all = tcase_create("all");
     tcase_add_test(all, test_the_choice_is_that_of_all_logits_whoever_has_them);
     tcase_add_test(all, test_logits_stay_where_and_what_they_are);
+    tcase_add_test(all, test_the_ends_of_what_may_be_are_drawn_from_all_logits);
     tcase_add_test(all, test_greedy_takes_the_first_of_the_best);
     tcase_add_test(all, test_nothing_but_nan_is_an_error_on_all_ranks);
     tcase_add_test(all, test_draws_come_as_often_as_they_are_probable);
