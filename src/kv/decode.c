@@ -247,6 +247,7 @@ static lh_status trim(lh_kv *kv)
     for (int64_t l = 0; l < kv->shape.layers; l++) {
         lh_pool *pool = &kv->layers[l].pool;
         lh_layer_request request = {.layer = l, .budget = kv->budgets[l], .prompt = kv->prompt};
+        lh_kv_free_latest(kv, &kv->layers[l].latest);
         int shrinks = 0;
         for (int64_t h = 0; h < pool->view.heads; h++) {
             int64_t marked = kv->is_marked ? kv->layers[l].saved.len[h] : 0;

@@ -83,7 +83,7 @@ void lh_kv_close(lh_kv *kv)
     for (int64_t l = 0; kv->layers && l < kv->shape.layers; l++) {
         lh_kv_drop_saved(kv, l);
         lh_device_free(lh_kv_device(kv), kv->layers[l].ring.q);
-        lh_device_free(lh_kv_device(kv), kv->layers[l].latest.sums);
+        lh_kv_free_latest(kv, &kv->layers[l].latest);
         lh_pool_clear(&kv->layers[l].pool, kv->place.stream);
     }
     lh_pool_clear(&kv->scratch, kv->place.stream);

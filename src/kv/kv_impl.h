@@ -452,6 +452,7 @@ lh_status lh_kv_join_stats(lh_kv *kv, const lh_eviction *e, lh_status *local);
  * up to `ld` slots, 0 for others. */
 int lh_kv_counts_latest(const lh_kv_shape *shape, const lh_policy_plan *fixed, int64_t layer);
 int64_t lh_kv_latest_bytes(const lh_kv_shape *shape, const lh_policy_plan *fixed, int64_t ld);
+void lh_kv_free_latest(lh_kv *kv, lh_latest *latest);
 
 /* A single row whose logits are known, of such a layer. */
 lh_status lh_kv_count_latest(lh_kv *kv, int64_t layer, const lh_kv_rows *rows);

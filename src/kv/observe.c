@@ -328,13 +328,18 @@ int64_t lh_kv_latest_bytes(const lh_kv_shape *shape, const lh_policy_plan *fixed
     return shape->heads.kv_count * lh_kv_parts(shape, fixed) * ld * (int64_t)sizeof(float);
 }
 
+void lh_kv_free_latest(lh_kv *kv, lh_latest *latest)
+{
+    lh_device_free(lh_kv_device(kv), latest->sums);
+    *latest = (lh_latest){.row = -1, .scores = latest->scores};
+}
+
 static lh_status latest_room(lh_kv *kv, lh_latest *latest, int64_t ld)
 {
     lh_status st = LH_OK;
     if (latest->ld >= ld) goto done;
     kv->moves++;
-    lh_device_free(lh_kv_device(kv), latest->sums);
-    *latest = (lh_latest){.row = -1, .scores = latest->scores};
+    lh_kv_free_latest(kv, latest);
     LH_TRY(
         lh_device_alloc(lh_kv_device(kv), &latest->sums, lh_kv_latest_bytes(&kv->shape, &kv->fixed, ld), LH_MEM_WORK));
     latest->ld = ld;

@@ -108,14 +108,17 @@ START_TEST(test_decoding_with_evictions_takes_no_more_memory)
     static const lh_policy_options on[] = {{.policy = "streaming", .budget = "30"},
                                            {.policy = "recency", .budget = "25", .parts = {.evict = "every:6"}},
                                            {.policy = "streaming", .budget = "66"},
-                                           {.policy = "snapkv", .budget = "50", .parts = {.evict = "every:9"}}};
-    for (int n = 0; n < 8; n++) {
-        rig_case c = base_case(&on[n % 4]);
+                                           {.policy = "snapkv", .budget = "50", .parts = {.evict = "every:9"}},
+                                           {.policy = "knorm", .budget = "30"},
+                                           {.policy = "keydiff", .budget = "50", .parts = {.evict = "every:1"}},
+                                           {.policy = "tova", .budget = "50", .parts = {.evict = "every:1"}}};
+    for (int n = 0; n < 14; n++) {
+        rig_case c = base_case(&on[n % 7]);
         rig r;
         rig_result got;
         lh_kv_forecast f;
         c.more = 1000;
-        if (n >= 4) c.sliding = sliding, c.window = 40;
+        if (n >= 7) c.sliding = sliding, c.window = 40;
         rig_open(&r, &c, mt_comm(), rig_backend(_i));
         lh_kv_shape shape = rig_shape(&r);
         mt_try(lh_kv_plan(&shape, &r.plan, c.tokens, c.more, &f));
@@ -128,7 +131,7 @@ START_TEST(test_decoding_with_evictions_takes_no_more_memory)
                  (long long)u.now[LH_MEM_KV]);
         /* the ring's rows had their space before; what operations take as scratch stays with the stream */
         mt_check(u.now[LH_MEM_WORK] == work + f.decoding - ring_space(&r),
-                 "%lld bytes of work space, %lld were forecast",
+                 "case %d: %lld bytes of work space, %lld were forecast", n,
                  (long long)(u.now[LH_MEM_WORK] - work + ring_space(&r)), (long long)f.decoding);
         mt_check(rig_entries_are_whole(&r), "an entry is not what was appended");
         rig_result_clear(&got);
