@@ -138,20 +138,18 @@ done:
  * of others, or tell that the time has come to score the entries by their keys. */
 typedef enum use { UNUSED, KEPT, COUNTED, EXPECTED, AWAITED } use;
 
-/* Whether the layer's entries are scored by their keys and will be more than its budget with the next one. */
-static int holds_more(const lh_kv *kv, int64_t layer)
+/* Whether the layer's entries are scored by their keys and with the next one some have to go: heads hold all that they
+ * have seen or as much as their budget, and those that share one are ranked together however short they are here. */
+static int evicts_next(const lh_kv *kv, int64_t layer)
 {
-    const lh_pool *pool = &kv->layers[layer].pool;
-    int64_t most = 0;
-    for (int64_t h = 0; h < pool->view.heads; h++) most = lh_most(most, pool->len[h]);
-    return most + 1 > kv->budgets[layer] && lh_kv_counts_latest(&kv->shape, &kv->fixed, layer);
+    return kv->clock.seen + 1 > kv->budgets[layer] && lh_kv_counts_latest(&kv->shape, &kv->fixed, layer);
 }
 
 static use use_of_rows(const lh_kv *kv, int64_t layer)
 {
     const lh_layer_plan *plan = &kv->layers[layer].plan;
     if (kv->fixed.source == LH_SCORE_EXPECTED) return plan->scored && !kv->clock.seen ? EXPECTED : UNUSED;
-    if (lh_kv_scores_latest(&kv->fixed)) return kv->clock.seen && holds_more(kv, layer) ? AWAITED : UNUSED;
+    if (lh_kv_scores_latest(&kv->fixed)) return kv->clock.seen && evicts_next(kv, layer) ? AWAITED : UNUSED;
     if (kv->fixed.source != LH_SCORE_ATTENTION) return UNUSED;
     if (kv->fixed.running) {
         int counts = kv->clock.seen ? kv->fixed.every > 0 : lh_kv_counts(&kv->fixed, plan) && !kv->twin;
@@ -230,7 +228,7 @@ lh_status lh_kv_take_counting(lh_kv *kv)
 int64_t lh_kv_moves(lh_kv *kv)
 {
     int64_t moves = 0;
-    for (int64_t l = 0; l < kv->shape.layers; l++) { /* while one layer becomes full, another may cease to be */
+    for (int64_t l = 0; l < kv->shape.layers; l++) { /* a rewind may lower their number by as much as memory moved */
         int scores = use_of_rows(kv, l) == AWAITED;
         kv->moves += scores != kv->layers[l].latest.scores;
         kv->layers[l].latest.scores = scores;
