@@ -64,13 +64,12 @@ static lh_status plan_ranks(lh_plan *plan, const lh_plan_request *r, const lh_co
         int64_t longest = lh_chunk_longest(&chunks[rank]);
         plan->chunk = rank ? lh_least(plan->chunk, longest) : longest;
     }
-    if (!plan->chunk) plan->chunk = lh_chunk_shortest(&chunks[0]);
-    plan->fits = 1;
+    plan->fits = plan->chunk > 0;
+    if (!plan->fits) plan->chunk = lh_chunk_shortest(&chunks[0]);
     for (int rank = 0; rank < plan->tp; rank++) {
         int64_t work = lh_chunk_bytes(&chunks[rank], plan->chunk);
         plan->ranks[rank].work += work;
         plan->ranks[rank].peak = chunks[rank].else_bytes + work;
-        plan->fits &= plan->ranks[rank].peak <= plan->free_bytes;
     }
 done:
     lh_free(shards);
@@ -94,6 +93,24 @@ done:
     return st;
 }
 
+/* Every number of a plan stays below 2^63: what a configuration describes need not exist. */
+static lh_status check_sizes(const lh_plan_request *r, const lh_config *c)
+{
+    lh_status st = LH_OK;
+    double layers = (double)c->layers, hidden = (double)c->hidden, heads = (double)c->heads,
+           width = heads * (double)(c->head_dim + 16), shards = heads + LH_FF_BLOCKS;
+    double weights = 4 * hidden * (layers * (4 * width + 3 * (double)c->ff) + 2 * (double)c->vocab);
+    double token = 4 * hidden * (1 + layers * shards) + 64 * layers * width;
+    if (weights + token * (double)(r->context + r->max_new) > 0x1p60)
+        LH_FAIL(LH_EINPUT,
+                "'%s' describes a model of %lld layers, %lld heads of %lld and a hidden size of %lld: no memory holds "
+                "that with %lld tokens",
+                r->engine->model, (long long)c->layers, (long long)c->heads, (long long)c->head_dim,
+                (long long)c->hidden, (long long)r->context);
+done:
+    return st;
+}
+
 static lh_status plan_all(lh_plan *plan, const lh_plan_request *r, const lh_config *c, const lh_devices_room *room)
 {
     lh_status st = LH_OK;
@@ -103,6 +120,7 @@ static lh_status plan_all(lh_plan *plan, const lh_plan_request *r, const lh_conf
                 "%lld tokens of context and %lld more are longer than the %lld positions of the model: shorten the "
                 "context, or generate less ('--max-new')",
                 (long long)r->context, (long long)r->max_new, (long long)c->max_positions);
+    LH_TRY(check_sizes(r, c));
     plan->device = room->kind;
     plan->free_bytes = room->free_bytes / (room->shared ? plan->tp : 1);
     LH_TRY(plan_ranks(plan, r, c));

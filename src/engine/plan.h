@@ -32,11 +32,11 @@ typedef struct lh_plan {
     int64_t chunk; /* tokens of the prompt that go through a layer together */
     lh_device_kind device;
     int64_t free_bytes; /* of one of `tp` ranks, were they all here; or the memory that the options say */
-    int fits;           /* no rank's peak is above it */
+    int fits;           /* every rank's peak is below it, by LH_CHUNK_SPARE_LEAST at least */
     lh_dtype dtype, kv_dtype;
 } lh_plan;
 
-/* Not collective. LH_EFILE, LH_EUSAGE. */
+/* Not collective. LH_EFILE, LH_EINPUT (a configuration that cannot be), LH_EUSAGE. */
 lh_status lh_plan_make(lh_plan *out, const lh_plan_request *request);
 void lh_plan_clear(lh_plan *plan);
 lh_status lh_plan_json(const lh_plan *plan, const lh_plan_request *request, json_t **out);

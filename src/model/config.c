@@ -5,6 +5,7 @@
 
 #include "base/json.h"
 #include "base/mem.h"
+#include "base/whole.h"
 #include "model/config_rope.h"
 #include "model/families.h"
 
@@ -262,7 +263,8 @@ done:
 }
 
 /* What the scaling stretches the model to: max_position_embeddings is often left as it was before, as Hugging Face
- * asks for with linear and dynamic scaling. Gemma 3 (with two rotary embeddings) states what it was stretched to. */
+ * asks for with linear and dynamic scaling. Gemma 3 (with two rotary embeddings) states what it was stretched to.
+ * Positions have 32 bits. */
 static void stretch(lh_config *c)
 {
     const lh_rope *rope = &c->rope_global;
@@ -271,6 +273,7 @@ static void stretch(lh_config *c)
     if (rope->kind == LH_ROPE_DYNAMIC || (rope->kind == LH_ROPE_LINEAR && c->family->defaults.local_theta == 0))
         reach *= rope->factor;
     if (reach > (double)c->max_positions && reach < 0x1p40) c->max_positions = (int64_t)reach;
+    c->max_positions = lh_least(c->max_positions, INT32_MAX);
 }
 
 lh_status lh_config_parse(lh_config *config, const json_t *json, const char *name)

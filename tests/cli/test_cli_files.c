@@ -178,6 +178,12 @@ START_TEST(test_a_plan_needs_no_checkpoint)
     }
     program_refuses(1, 3, "'nothing' has no 'config.json'", "plan -m nothing --context 100");
     program_refuses(1, 4, "llama-9", "plan -m llama-9 --context 100");
+    program_file("huge.json", "{\"model_type\": \"llama\", \"vocab_size\": 1000, \"hidden_size\": 16777216,"
+                              " \"intermediate_size\": 16777216, \"num_hidden_layers\": 10000,"
+                              " \"num_attention_heads\": 65536, \"num_key_value_heads\": 65536, \"head_dim\": 65536,"
+                              " \"max_position_embeddings\": 1099511627776}");
+    program_refuses(1, 3, "'huge.json' describes a model of 10000 layers", "plan -m huge.json --context 1000");
+    program_refuses(1, 2, "longer than the 2147483647 positions", "plan -m huge.json --context 2147483647");
     for (int i = 0; i < 3; i++) program_clear(&r[i]);
 }
 END_TEST

@@ -3,11 +3,14 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/whole.h"
+#include "engine/plan.h"
 #include "fuzz.h"
 #include "model/checkpoint.h"
 #include "model/gguf.h"
 #include "model/import.h"
 #include "model/import_source.h"
+#include "model/outline.h"
 #include "model/safetensors.h"
 #include "model/tokenizer.h"
 #include "model/vocab_gguf.h"
@@ -206,3 +209,61 @@ const fz_target fz_import_index = {.name = "import-index",
                                    .share = 2000,
                                    .seeds = fz_index_seeds,
                                    .run = run_import_folder};
+
+/* ---- plans ---- */
+
+/* Nothing in a plan is less than nothing. */
+static lh_status check_plan(const lh_plan *plan, const char *path)
+{
+    lh_status st = LH_OK;
+    for (int64_t i = 0; i < plan->tp; i++) {
+        const lh_plan_rank *p = &plan->ranks[i];
+        const int64_t all[] = {p->weights, p->kv_kept, p->kv_allocated, p->kv_one_layer, p->hidden,
+                               p->work,    p->peak,    p->decode_read,  p->prefill_sent, p->decode_sent};
+        for (size_t n = 0; n < sizeof all / sizeof *all; n++)
+            if (all[n] < 0) LH_FAIL(LH_EINTERNAL, "'%s': number %zu of rank %lld is negative", path, n, (long long)i);
+        if (plan->fits && p->peak > plan->free_bytes)
+            LH_FAIL(LH_EINTERNAL, "'%s': rank %lld fits, and takes too much", path, (long long)i);
+    }
+done:
+    return st;
+}
+
+/* Every byte of the prompts and ranks that the configuration allows. */
+static lh_status run_plan(fz_case *c)
+{
+    static const char *const policies[] = {"full", "longhaul", "h2o", "expected-attention"};
+    lh_status st = LH_OK;
+    lh_outline outline = {0};
+    lh_policy_plan policy;
+    lh_plan plan = {0};
+    LH_TRY(lh_outline_read(&outline, c->path));
+    const lh_config *config = &outline.config;
+    lh_policy_options how = {.policy = policies[fz_below(&c->rng, 4)]};
+    if (strcmp(how.policy, "full") != 0) how.budget = "20%";
+    if (strcmp(how.policy, "h2o") == 0) how.parts.evict = "every:4";
+    LH_TRY(lh_policy_resolve(&policy, &how));
+    int64_t longest = config->max_positions, context = fz_below(&c->rng, 2) ? longest : lh_least(longest, 20000);
+    lh_engine_options engine = {.model = c->path,
+                                .tp = 1 + fz_below(&c->rng, lh_least(config->heads, 4)),
+                                .device = "cpu",
+                                .dtype = "auto",
+                                .kv_dtype = "f32",
+                                .memory = INT64_C(1) << 40};
+    if (fz_below(&c->rng, 2)) engine.chunk = 1 << 16;
+    LH_TRY(lh_plan_make(&plan, &(lh_plan_request){&engine, &policy, context, 0, NULL}));
+    LH_TRY(check_plan(&plan, c->path));
+done:
+    lh_plan_clear(&plan);
+    lh_outline_clear(&outline);
+    return st;
+}
+
+const fz_target fz_plan = {.name = "plan",
+                           .summary = "a plan from a configuration alone",
+                           .file = "config.json",
+                           .form = FZ_JSON,
+                           .quick = 2000,
+                           .share = 40000,
+                           .corpus = "config",
+                           .run = run_plan};
