@@ -5,6 +5,7 @@
 
 #include "base/file.h"
 #include "base/mem.h"
+#include "base/whole.h"
 #include "engine/clock.h"
 #include "engine/logits_file.h"
 
@@ -27,13 +28,17 @@ const char *lh_finish_name(lh_finish finish)
     return names[finish];
 }
 
+static int64_t longest_question(const lh_generate_request *r)
+{
+    int64_t longest = 0;
+    for (int64_t i = 0; i < r->question_count; i++) longest = lh_most(longest, r->questions[i].n);
+    return longest;
+}
+
 /* Tokens that questions and answers may add behind the prompt, at most, for one question. */
 static int64_t tokens_more(const lh_generate_request *r)
 {
-    int64_t longest = 0;
-    for (int64_t i = 0; i < r->question_count; i++)
-        if (r->questions[i].n > longest) longest = r->questions[i].n;
-    return longest + r->max_new;
+    return longest_question(r) + r->max_new;
 }
 
 static lh_status check_ids(const lh_tokens *ids, int64_t vocab)
@@ -75,6 +80,13 @@ done:
     return st;
 }
 
+/* Rows of logits of the tokens that come next: what `logits` wants of them (NULL: nothing), and the last one at least.
+ * Room is made for as many as there are, not for as many as were asked for. */
+static int64_t rows_of(const lh_generate_request *r, const lh_tokens *wanted)
+{
+    return wanted && r->logits ? lh_most(lh_least(r->logits_last, wanted->n), 1) : 1;
+}
+
 /* Outputs are tried before long work, on rank 0. */
 static lh_status check_outputs(const run *r)
 {
@@ -101,14 +113,17 @@ static lh_status open_run(run *r)
     st = check(r, before);
     if (st == LH_OK) st = check_outputs(r);
     LH_TRY(lh_comm_agree(comm, st));
-    LH_TRY(
-        lh_session_open(&r->session, r->engine,
-                        &(lh_session_options){.policy = &r->out->policy,
-                                              .profiles = q->policy ? q->profiles : lh_cache_profiles(r->cache),
-                                              .prompt = r->cache ? 0 : q->prompt.n,
-                                              .more = tokens_more(q) + (r->cache ? q->prompt.n : 0),
-                                              .length = before + q->prompt.n + tokens_more(q),
-                                              .seed = r->cache ? lh_cache_extra_of(r->cache).seed : q->sampling.seed}));
+    LH_TRY(lh_session_open(
+        &r->session, r->engine,
+        &(lh_session_options){.policy = &r->out->policy,
+                              .profiles = q->policy ? q->profiles : lh_cache_profiles(r->cache),
+                              .prompt = r->cache ? 0 : q->prompt.n,
+                              .more = tokens_more(q) + (r->cache ? q->prompt.n : 0),
+                              .length = before + q->prompt.n + tokens_more(q),
+                              .rows = rows_of(q, q->question_count ? q->questions : &q->prompt),
+                              .block = r->cache ? lh_most(q->prompt.n, longest_question(q)) : longest_question(q),
+                              .goes_back = q->question_count > 1,
+                              .seed = r->cache ? lh_cache_extra_of(r->cache).seed : q->sampling.seed}));
     if (q->keep_sets) st = lh_keep_sets_open(&r->sets, lh_session_kv(r->session));
     if (st == LH_OK && q->logits) st = lh_logits_file_open(&r->logits, lh_engine_config(r->engine)->vocab);
     LH_TRY(lh_comm_agree(comm, st));
@@ -162,22 +177,13 @@ done:
     return st;
 }
 
-/* Rows of logits of the tokens that come next: what `logits` wants of them (NULL: nothing), and the last one at least.
- * Room is made for as many as there are, not for as many as were asked for. */
-static void keep_rows(const run *r, const lh_tokens *wanted)
-{
-    int64_t rows = wanted && r->request->logits ? r->request->logits_last : 1;
-    if (wanted && rows > wanted->n) rows = wanted->n;
-    lh_session_keep_logits(r->session, rows > 1 ? rows : 1);
-}
-
 /* The prompt: from a cache, or through the model. */
 static lh_status take_prompt(run *r)
 {
     lh_status st = LH_OK;
     const lh_generate_request *q = r->request;
     double start = lh_clock_s();
-    keep_rows(r, q->question_count == 0 ? &q->prompt : NULL);
+    lh_session_keep_logits(r->session, rows_of(q, q->question_count == 0 ? &q->prompt : NULL));
     if (r->cache) {
         LH_TRY(lh_session_restore(r->session, r->cache));
         if (q->prompt.n) LH_TRY(lh_session_block(r->session, q->prompt.ids, q->prompt.n));
@@ -314,7 +320,7 @@ static lh_status answer(run *r, int64_t i)
     if (i > 0) LH_TRY(lh_session_rewind(r->session));
     if (q->question_count) {
         start = lh_clock_s();
-        keep_rows(r, &q->questions[i]);
+        lh_session_keep_logits(r->session, rows_of(q, &q->questions[i]));
         LH_TRY(lh_session_block(r->session, q->questions[i].ids, q->questions[i].n));
         LH_TRY(write_logits(r));
         r->out->prompt_tokens += q->questions[i].n;

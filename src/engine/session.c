@@ -59,6 +59,7 @@ static lh_status forecast(const lh_session *s, lh_kv_forecast *all)
     const lh_session_options *o = &s->options;
     int64_t tokens = o->prompt ? o->prompt : o->length - o->more;
     lh_kv_shape shape = lh_model_kv_shape(lh_engine_model(s->engine), lh_engine_kv_dtype(s->engine));
+    int64_t later = 0, moved = 0;
     shape.profiles = o->profiles;
     *all = (lh_kv_forecast){0};
     for (int64_t i = 0; i <= o->other_count && tokens > 0; i++) {
@@ -69,7 +70,11 @@ static lh_status forecast(const lh_session *s, lh_kv_forecast *all)
         all->held += f.held;
         all->peak += f.peak;
         all->decoding = lh_most(all->decoding, f.decoding);
+        later += o->goes_back ? f.saved : 0;
+        later += o->block * f.token;
+        moved = lh_most(moved, o->block ? f.moved : 0);
     }
+    all->decoding += later + moved;
 done:
     return st;
 }
@@ -84,15 +89,17 @@ static lh_status choose_chunk(lh_session *s)
     lh_comm *comm = lh_engine_comm(s->engine);
     lh_kv_forecast caches;
     LH_TRY(lh_comm_agree(comm, forecast(s, &caches)));
+    lh_model_options how = lh_model_options_of(model);
     int64_t hidden = lh_forward_prompt_bytes(lh_model_config(model), o->prompt);
+    int64_t rows = lh_forward_rows_bytes(lh_model_config(model), lh_model_shard(model), &how, lh_most(o->rows, 1) - 1);
     LH_TRY(lh_chunk_choose(&(lh_chunk_request){.config = lh_model_config(model),
                                                .shard = lh_model_shard(model),
-                                               .options = lh_model_options_of(model),
+                                               .options = how,
                                                .device = lh_device_kind_of(device),
                                                .wanted = lh_engine_chunk(s->engine),
                                                .tokens = o->prompt ? o->prompt : o->more,
                                                .room_bytes = lh_device_room(device),
-                                               .else_bytes = lh_chunk_else(&caches, hidden)},
+                                               .else_bytes = lh_chunk_else(&caches, hidden) + rows},
                            comm, &s->chunk));
     lh_debug("%lld tokens go through a layer together", (long long)s->chunk);
 done:

@@ -19,6 +19,9 @@ typedef struct lh_session_options {
     int64_t prompt;              /* tokens that the first prefill will bring, 0 when a cache is restored */
     int64_t more;                /* tokens that are expected after it: questions and answers */
     int64_t length; /* tokens of the whole run, prompt and more together; some rotary scalings depend on it */
+    int64_t rows;   /* lh_session_keep_logits at most; 0: one */
+    int64_t block;  /* tokens of the longest lh_session_block; 0: there will be none */
+    int goes_back;  /* 1: lh_session_rewind, or lh_session_switch more than once, after a mark or a switch */
     uint64_t seed;  /* of the policy's random choices */
     const lh_kv_listener *listener; /* NULL: none */
 } lh_session_options;

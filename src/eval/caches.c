@@ -93,6 +93,8 @@ static lh_status run_batch(lh_engine *engine, const lh_caches_request *r, const 
                                                  .prompt = r->prompt->n,
                                                  .more = r->more,
                                                  .length = r->prompt->n + r->more,
+                                                 .block = r->block,
+                                                 .goes_back = 1,
                                                  .seed = r->seed}));
     LH_TRY(lh_session_prefill(session, r->prompt->ids, r->prompt->n, &progress));
     lh_eval_advance(r->work, r->prompt->n);

@@ -377,6 +377,7 @@ static lh_status run_window(run *r)
                           &(lh_caches_request){.policies = q->policies,
                                                .prompt = &w->context,
                                                .more = w->behind.n + repeat_max(r, w),
+                                               .block = w->behind.n,
                                                .seed = q->seed + (uint64_t)w->number,
                                                .together = q->together,
                                                .work = &r->work},

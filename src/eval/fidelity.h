@@ -2,8 +2,8 @@
 #ifndef LH_EVAL_FIDELITY_H
 #define LH_EVAL_FIDELITY_H
 
-#include "eval/caches.h"
 #include "base/table.h"
+#include "eval/caches.h"
 #include "eval/texts.h"
 
 typedef struct lh_fidelity_request {

@@ -220,6 +220,7 @@ static lh_status run_prompt(run *r)
                                     .prompt = s == LH_QUESTION_AWARE ? &n->whole : &n->context,
                                     .question = s == LH_QUESTION_AWARE ? n->behind.n : 0,
                                     .more = q->max_new + (s == LH_CONTEXT_ONLY ? n->behind.n : 0),
+                                    .block = s == LH_CONTEXT_ONLY ? n->behind.n : 0,
                                     .seed = r->spec.seed,
                                     .together = q->together,
                                     .work = &r->work};

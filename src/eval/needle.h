@@ -2,9 +2,9 @@
 #ifndef LH_EVAL_NEEDLE_H
 #define LH_EVAL_NEEDLE_H
 
+#include "base/table.h"
 #include "eval/caches.h"
 #include "eval/needle_prompt.h"
-#include "base/table.h"
 
 /* Whether policies see the question: it is inside the prompt (question-aware), or comes behind the eviction. */
 typedef enum lh_scenario { LH_QUESTION_AWARE, LH_CONTEXT_ONLY, LH_SCENARIOS } lh_scenario;

@@ -205,8 +205,11 @@ typedef struct lh_kv_forecast {
     int64_t one_layer; /* the layer that is being prefilled, whole; 0 when no layer evicts */
     int64_t observed;  /* rows, scores and states while a layer is evicted */
     int64_t decoding;  /* rows, scores and states of evictions while decoding */
-    int64_t peak;      /* the most at any moment of prefill */
-    int64_t entries;   /* kept entries of this rank's heads */
+    int64_t saved;     /* what a mark sets aside (lh_kv_mark) when decoding evicts */
+    int64_t token; /* where decoding evicts, each token of the longest block behind the prompt, for which pools grow */
+    int64_t moved; /* the largest layer, which is there twice while its pool grows; these three are in no other */
+    int64_t peak;  /* the most at any moment of prefill */
+    int64_t entries; /* kept entries of this rank's heads */
 } lh_kv_forecast;
 lh_status lh_kv_plan(const lh_kv_shape *shape, const lh_policy_plan *plan, int64_t tokens, int64_t more,
                      lh_kv_forecast *out);

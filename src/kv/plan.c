@@ -114,6 +114,12 @@ lh_status lh_kv_plan(const lh_kv_shape *shape, const lh_policy_plan *plan, int64
         }
         f.entries += entries;
         f.held += lh_pool_bytes(shape, entries + heads * p.slack, lh_kv_form_of(shape, plan, l));
+        if (lh_kv_evicts_again(&fixed)) {
+            int64_t layer = lh_pool_bytes(shape, entries, lh_kv_form_of(shape, plan, l));
+            f.saved += layer + lh_kv_ring_bytes(shape, &fixed);
+            f.moved = lh_most(f.moved, layer);
+            f.token += lh_pool_bytes(shape, heads, lh_kv_form_of(shape, plan, l));
+        }
         if (fixed.layers == LH_LAYERS_ADAPTIVE && p.ranked)
             scores += (entries + heads * p.slack) * lh_kv_stat_layout(shape, plan).count * (int64_t)sizeof(float);
         lh_kv_add_need(&need, shape, &fixed, &p);
@@ -121,8 +127,10 @@ lh_status lh_kv_plan(const lh_kv_shape *shape, const lh_policy_plan *plan, int64
         f.one_layer = lh_pool_bytes(shape, heads * tokens, lh_kv_scratch_form(shape, &fixed));
         pools = f.held; /* those that lie beside the scratch at the last eviction */
     }
-    lh_work_request later = lh_kv_decode_work(&fixed, longest);
-    f.decoding = later_rows + lh_work_size(&work, shape, &fixed, &later);
+    lh_work_request later = lh_kv_decode_work(&fixed, longest), longer = lh_kv_decode_work(&fixed, 2 * longest);
+    int64_t later_work = lh_work_size(&work, shape, &fixed, &later);
+    f.decoding = later_rows + later_work;
+    if (f.token) f.token += (lh_work_size(&work, shape, &fixed, &longer) - later_work) / lh_most(longest, 1) + 1;
     f.observed = f.one_layer || need.counted ? observed_bytes(shape, &fixed, &need) : later_rows;
     if (fixed.block) f.observed = f.decoding; /* blocks are evicted as while decoding */
     for (int64_t l = 0; l < shape->layers; l++)

@@ -57,7 +57,13 @@ int64_t lh_forward_bytes(const lh_config *config, const lh_shard *shard, const l
     int64_t bytes = 2 * (config->rotary_dim / 2) * 4;
     list_buffers(&none, &(extent){config, shard, options, chunk}, list);
     for (int i = 0; i < BUFFERS; i++) bytes += list[i].bytes;
-    return bytes + config->hidden * (4 + lh_dtype_bytes(options->dtype)) + shard->vocab_count * 4;
+    return bytes + lh_forward_rows_bytes(config, shard, options, 1);
+}
+
+int64_t lh_forward_rows_bytes(const lh_config *config, const lh_shard *shard, const lh_model_options *options,
+                              int64_t rows)
+{
+    return rows * (config->hidden * (4 + lh_dtype_bytes(options->dtype)) + shard->vocab_count * 4);
 }
 
 int64_t lh_forward_prompt_bytes(const lh_config *config, int64_t tokens)

@@ -50,6 +50,10 @@ int64_t lh_forward_bytes(const lh_config *config, const lh_shard *shard, const l
                          int64_t chunk);
 int64_t lh_forward_prompt_bytes(const lh_config *config, int64_t tokens);
 
+/* Of it, for the last `rows` rows and their logits: lh_forward_open takes one. */
+int64_t lh_forward_rows_bytes(const lh_config *config, const lh_shard *shard, const lh_model_options *options,
+                              int64_t rows);
+
 lh_status lh_forward_open(lh_forward **out, lh_model *model, const lh_kv_place *place, const lh_forward_run *run);
 void lh_forward_close(lh_forward *f);
 
