@@ -4,7 +4,7 @@
 
 /* Longest first. Below 512 products are slower on any device: those are for want of memory only. */
 static const int64_t lengths[] = {8192, 4096, 2048, 1024, 512, 256, 128, 64};
-enum { LENGTHS = sizeof lengths / sizeof *lengths, FULL = 512, SPARE_SHARE = 64, SPARE_LEAST = 4 << 20 };
+enum { LENGTHS = sizeof lengths / sizeof *lengths, FULL = 512, SPARE_SHARE = 64 };
 
 /* What operations take: one block, as large as the one that takes the most. */
 static int64_t scratch_bytes(const lh_chunk_request *r, int64_t length)
@@ -45,7 +45,7 @@ static int is_of_use(const lh_chunk_request *r, int64_t length)
 
 int64_t lh_chunk_spare(int64_t room_bytes)
 {
-    return lh_most(room_bytes / SPARE_SHARE, SPARE_LEAST);
+    return lh_most(room_bytes / SPARE_SHARE, LH_CHUNK_SPARE_LEAST);
 }
 
 int64_t lh_chunk_longest(const lh_chunk_request *r)
@@ -53,7 +53,7 @@ int64_t lh_chunk_longest(const lh_chunk_request *r)
     int64_t shortest = lh_chunk_shortest(r), room = r->room_bytes - lh_chunk_spare(r->room_bytes);
     for (int i = 0; !only(r) && i < LENGTHS; i++)
         if (is_of_use(r, lengths[i]) && fits(r, lengths[i], room)) return lengths[i];
-    return fits(r, shortest, r->room_bytes) ? shortest : 0;
+    return fits(r, shortest, r->room_bytes - LH_CHUNK_SPARE_LEAST) ? shortest : 0;
 }
 
 int64_t lh_chunk_else(const lh_kv_forecast *caches, int64_t hidden_bytes)
@@ -65,14 +65,14 @@ static lh_status check(const lh_chunk_request *r, int64_t length)
 {
     lh_status st = LH_OK;
     const double gib = 1 << 30;
-    int64_t shortest = lh_chunk_shortest(r), need = r->else_bytes + lh_chunk_bytes(r, shortest);
+    int64_t shortest = lh_chunk_shortest(r), need = r->else_bytes + lh_chunk_bytes(r, shortest) + LH_CHUNK_SPARE_LEAST;
     if (!length)
         LH_FAIL(LH_ENOMEM,
                 "the run takes %.3f GiB on this rank beside the weights, with %lld tokens of the prompt at a time, and "
-                "%.3f GiB are left: %.3f GiB are missing; use more ranks, a smaller '--budget' or a shorter prompt "
+                "%.3f GiB are left: %.3f GiB are missing; use more ranks, a smaller '--budget'%s or a shorter prompt "
                 "('longhaul plan' tells what that takes)",
                 (double)need / gib, (long long)shortest, (double)lh_most(r->room_bytes, 0) / gib,
-                (double)(need - lh_most(r->room_bytes, 0)) / gib);
+                (double)(need - lh_most(r->room_bytes, 0)) / gib, r->wanted ? ", a smaller '--chunk'" : "");
 done:
     return st;
 }

@@ -7,6 +7,7 @@
 
 /* With LH_ORDER_FIXED every run has chunks of this length: the bits of a sum may depend on it. */
 enum { LH_CHUNK_FIXED = 64 };
+enum { LH_CHUNK_SPARE_LEAST = 4 << 20 };
 
 /* What one rank has and needs. */
 typedef struct lh_chunk_request {
@@ -24,8 +25,8 @@ typedef struct lh_chunk_request {
 int64_t lh_chunk_bytes(const lh_chunk_request *request, int64_t length);
 
 /* The longest of the lengths there are that fits and is of use; 0: not even the shortest one fits, which is what
- * lh_chunk_shortest says. Where there is a choice lh_chunk_spare of the room is left free, for what operations take
- * beside. */
+ * lh_chunk_shortest says. LH_CHUNK_SPARE_LEAST of the room is left free, for what operations take beside, and where
+ * there is a choice lh_chunk_spare. */
 int64_t lh_chunk_spare(int64_t room_bytes);
 int64_t lh_chunk_longest(const lh_chunk_request *request);
 int64_t lh_chunk_shortest(const lh_chunk_request *request);

@@ -195,6 +195,7 @@ START_TEST(test_a_run_within_its_memory)
     program_exits(&r, 0);
     ck_assert_int_eq(number_of(&r, "chunk"), 512);
     program_refuses(2, 5, "are missing", "generate -m tiny.h5 -f prompt -n 2000 --memory 300K");
+    program_refuses(2, 5, "a smaller '--chunk' or", "generate -m tiny.h5 -f prompt -n 2 --memory 8M --chunk 60000");
     program_clear(&r);
 }
 END_TEST

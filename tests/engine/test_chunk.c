@@ -138,12 +138,12 @@ START_TEST(test_less_room_gives_shorter_chunks_that_fit)
             mt_check(r.else_bytes + lh_chunk_bytes(&r, length) <= r.room_bytes, "%lld MiB: %lld do not fit",
                      (long long)mib, (long long)length);
         else
-            mt_check(r.else_bytes + lh_chunk_bytes(&r, lh_chunk_shortest(&r)) > r.room_bytes, "%lld MiB: 64 would fit",
-                     (long long)mib);
+            mt_check(r.else_bytes + lh_chunk_bytes(&r, lh_chunk_shortest(&r)) + LH_CHUNK_SPARE_LEAST > r.room_bytes,
+                     "%lld MiB: 64 would fit", (long long)mib);
     }
     mt_check(last == 0 && steps == 7, "%lld lengths, the last is %lld", (long long)steps, (long long)last);
     lh_chunk_request r = ask(&o, &shard, 100000, 0);
-    r.room_bytes = r.else_bytes + lh_chunk_bytes(&r, 64);
+    r.room_bytes = r.else_bytes + lh_chunk_bytes(&r, 64) + LH_CHUNK_SPARE_LEAST;
     mt_check(lh_chunk_longest(&r) == 64, "64 do not fit where they just fit");
     r.room_bytes--;
     mt_check(lh_chunk_longest(&r) == 0, "64 fit where a byte is missing");
@@ -246,6 +246,66 @@ START_TEST(test_what_does_not_fit_is_said_before_the_work)
     lh_engine_close(engine);
     lh_plan_clear(&plan);
     lh_plan_clear(&least);
+    remove_fixture();
+    mt_end();
+}
+END_TEST
+
+/* Requests whose most memory is not that of a prompt and one answer. */
+static const struct request_case {
+    int policy;
+    int64_t prompt, question, questions, logits_last;
+} requests[] = {{1, LONG, 0, 0, LONG}, {4, LONG, 20, 2, 1}, {4, LONG / 2, LONG / 2, 2, 1}, {3, LONG, LONG / 4, 2, 1}};
+enum { REQUESTS = sizeof requests / sizeof *requests };
+
+/* 1: it went through, and *took is the most that it held; 0: it was refused before the work. */
+static int goes_through(const struct request_case *c, int64_t memory, int64_t *took)
+{
+    lh_engine *engine = NULL;
+    lh_generation g = {0};
+    lh_engine_options options = options_of(memory, 0);
+    lh_policy_options how = {.policy = policies[c->policy].policy, .budget = "80%"};
+    lh_policy_plan policy = {0};
+    lh_tokens questions[2] = {{fix.ids, c->question, c->question}, {fix.ids, c->question, c->question}};
+    char path[96];
+    how.parts.evict = c->policy == 4 ? "every:2" : NULL;
+    mt_try(lh_policy_resolve(&policy, &how));
+    snprintf(path, sizeof path, "%s/logits.h5", fix.folder);
+    mt_try(lh_engine_open(&engine, mt_comm(), &options));
+    lh_status st = lh_generate(engine,
+                               &(lh_generate_request){.prompt = {fix.ids, c->prompt, c->prompt},
+                                                      .questions = questions,
+                                                      .question_count = c->questions,
+                                                      .max_new = NEW,
+                                                      .ignore_eos = 1,
+                                                      .sampling = {.top_p = 1, .repeat_penalty = 1},
+                                                      .policy = &policy,
+                                                      .logits = c->logits_last > 1 ? path : NULL,
+                                                      .logits_last = c->logits_last},
+                               &g);
+    int64_t refused = st == LH_ENOMEM && (mt_rank() || strstr(lh_error_message(), "are missing")), all = refused;
+    mt_try(lh_comm_allreduce(mt_comm(), &all, 1, LH_I64, LH_MIN));
+    mt_check(st == LH_OK || all, "%lld bytes: it fails at work: %s", (long long)memory, lh_error_message());
+    lh_error_clear();
+    *took = g.peak_bytes ? g.peak_bytes[mt_rank()] : 0;
+    lh_generation_clear(&g);
+    lh_engine_close(engine);
+    return st == LH_OK;
+}
+
+START_TEST(test_what_is_not_refused_goes_through)
+{
+    make_fixture();
+    int64_t low = 8 << 20, high = 64 << 20, took = 0, last = 0;
+    while (high - low > 64 << 10) {
+        int64_t middle = (low + high) / 2;
+        if (goes_through(&requests[_i], middle, &took))
+            high = middle, last = took;
+        else
+            low = middle;
+    }
+    double asked = (double)(high - LH_CHUNK_SPARE_LEAST);
+    mt_check(last && (double)last <= 1.04 * asked, "it takes %lld bytes and asks for %.0f", (long long)last, asked);
     remove_fixture();
     mt_end();
 }
@@ -358,6 +418,7 @@ int main(void)
     tcase_add_test(laws, test_less_room_gives_shorter_chunks_that_fit);
     tcase_add_loop_test(laws, test_a_run_takes_what_its_plan_says_at_every_length, 0, 3);
     tcase_add_test(laws, test_what_does_not_fit_is_said_before_the_work);
+    tcase_add_loop_test(laws, test_what_is_not_refused_goes_through, 0, REQUESTS);
     tcase_add_test(laws, test_ranks_agree_on_what_fits_on_all);
     tcase_add_test(laws, test_reproducible_runs_have_chunks_of_their_own);
     tcase_add_loop_test(laws, test_results_do_not_depend_on_the_length, 0, POLICIES);
