@@ -75,12 +75,23 @@ done:
     return st;
 }
 
+/* A word that is neither a path nor the name of a shape. */
+static lh_status refuse_name(const char *name)
+{
+    lh_status st = LH_OK;
+    LH_FAIL(LH_EFILE, "'%s' is no file, and no shape of 'import --random' ('longhaul info' lists those)", name);
+done:
+    return st;
+}
+
 lh_status lh_outline_read(lh_outline *out, const char *source)
 {
     const char *ending = strrchr(source, '.');
+    int is_path = strchr(source, '/') || (ending && (strcmp(ending, ".h5") == 0 || strcmp(ending, ".json") == 0));
     *out = (lh_outline){0};
     if (lh_file_is_folder(source)) return read_folder(out, source);
     if (!lh_file_exists(source) && lh_random_shape_config(source)) return read_shape(out, source);
+    if (!lh_file_exists(source) && !is_path) return refuse_name(source);
     if (ending && strcmp(ending, ".json") == 0) return read_config(out, source);
     return read_checkpoint(out, source);
 }

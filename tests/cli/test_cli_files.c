@@ -177,7 +177,8 @@ START_TEST(test_a_plan_needs_no_checkpoint)
         ck_assert_str_eq(r[i].out.data, r[0].out.data);
     }
     program_refuses(1, 3, "'nothing' has no 'config.json'", "plan -m nothing --context 100");
-    program_refuses(1, 4, "llama-9", "plan -m llama-9 --context 100");
+    program_refuses(1, 4, "'llama-9' is no file, and no shape", "plan -m llama-9 --context 100");
+    program_refuses(1, 4, "cannot open 'no.h5'", "plan -m no.h5 --context 100");
     program_file("huge.json", "{\"model_type\": \"llama\", \"vocab_size\": 1000, \"hidden_size\": 16777216,"
                               " \"intermediate_size\": 16777216, \"num_hidden_layers\": 10000,"
                               " \"num_attention_heads\": 65536, \"num_key_value_heads\": 65536, \"head_dim\": 65536,"
