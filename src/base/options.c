@@ -187,11 +187,12 @@ static lh_status set_bytes(const lh_option *row, const char *text, int64_t *out)
     const char *unit = *end ? strchr(units, *end) : NULL;
     const char *behind = unit ? end + 1 : end;
     if (unit && strcmp(behind, "B") == 0) base = 1000;
-    int known = !*behind || strcmp(behind, "B") == 0 || (unit && strcmp(behind, "iB") == 0);
+    int known = strcmp(behind, "B") == 0 || (unit && (!*behind || strcmp(behind, "iB") == 0));
     for (int64_t i = unit ? unit - units + 1 : 0; i > 0; i--) value *= base;
     if (end == text || !known || !(value >= 1) || value >= 0x1p62)
         LH_FAIL(LH_EUSAGE,
-                "option '--%s' got '%s', it must be a size above 0, as 512M, 80G or 80GiB (of 1024), or 80GB (of 1000)",
+                "option '--%s' got '%s', it must be a size with its unit, as 512M, 80G or 80GiB (of 1024), or 80GB (of "
+                "1000)",
                 row->name, text);
     *out = (int64_t)value;
 done:

@@ -3,7 +3,7 @@
 #include "base/whole.h"
 
 /* Longest first. Below 512 products are slower on any device: those are for want of memory only. */
-static const int64_t lengths[] = {8192, 4096, 2048, 1024, 512, 256, 128, 64};
+static const int64_t lengths[] = {4096, 2048, 1024, 512, 256, 128, 64};
 enum { LENGTHS = sizeof lengths / sizeof *lengths, FULL = 512, SPARE_SHARE = 64 };
 
 /* What operations take: one block, as large as the one that takes the most. */

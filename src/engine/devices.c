@@ -59,7 +59,9 @@ lh_status lh_devices_look(lh_devices_room *out, const lh_devices_wish *wish)
             "'--memory 80G'; --device cpu always works",
             found.text);
     LH_TRY(lh_device_open(&opened, &(lh_device_choice){.kind = kind}));
-    *out = (lh_devices_room){.kind = kind, .free_bytes = lh_device_free_bytes(opened), .shared = kind == LH_DEVICE_CPU};
+    *out = (lh_devices_room){.kind = kind, .free_bytes = lh_device_free_bytes(opened)};
+    if (kind == LH_DEVICE_CPU) out->dealt = 1;
+    if (kind == LH_DEVICE_CUDA && wish->share) out->dealt = found.count;
 done:
     lh_device_close(opened);
     return st;

@@ -21,14 +21,12 @@ typedef struct lh_devices {
  * device. */
 lh_status lh_devices_open(lh_devices *out, lh_comm *world, const lh_devices_wish *wish);
 
-/* What a rank of a run would have: memory that is free now on this host, and whether ranks share it (a CUDA device is
- * for one rank), or wish->memory for each rank; then the device need not be here. "auto" is cuda where there is a
- * device.
- */
+/* What a device of this host has free now, and among how many such devices a run's ranks would be dealt, or
+ * wish->memory for each rank; then the device need not be here. "auto" is cuda where there is a device. */
 typedef struct lh_devices_room {
     lh_device_kind kind;
     int64_t free_bytes;
-    int shared;
+    int dealt; /* 0: each rank has a device of its own */
 } lh_devices_room;
 lh_status lh_devices_look(lh_devices_room *out, const lh_devices_wish *wish);
 

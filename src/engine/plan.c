@@ -122,7 +122,7 @@ static lh_status plan_all(lh_plan *plan, const lh_plan_request *r, const lh_conf
                 (long long)r->context, (long long)r->max_new, (long long)c->max_positions);
     LH_TRY(check_sizes(r, c));
     plan->device = room->kind;
-    plan->free_bytes = room->free_bytes / (room->shared ? plan->tp : 1);
+    plan->free_bytes = room->free_bytes / (room->dealt ? (plan->tp + room->dealt - 1) / room->dealt : 1);
     LH_TRY(plan_ranks(plan, r, c));
     plan->budget = lh_policy_entries(r->policy, r->context);
     plan->entries = r->context * c->kv_heads * c->layers;
@@ -146,8 +146,9 @@ lh_status lh_plan_make(lh_plan *out, const lh_plan_request *request)
     lh_devices_room room;
     lh_plan plan = {.tp = request->engine->tp ? request->engine->tp : 1};
     LH_TRY(lh_engine_check(request->engine));
-    LH_TRY(lh_devices_look(&room,
-                           &(lh_devices_wish){.device = request->engine->device, .memory = request->engine->memory}));
+    LH_TRY(lh_devices_look(&room, &(lh_devices_wish){.device = request->engine->device,
+                                                     .share = request->engine->share_device,
+                                                     .memory = request->engine->memory}));
     LH_TRY(lh_outline_read(&outline, request->engine->model));
     LH_TRY(lh_engine_dtypes(request->engine, outline.stored, &plan.dtype, &plan.kv_dtype));
     LH_TRY(plan_all(&plan, request, &outline.config, &room));

@@ -131,15 +131,15 @@ START_TEST(test_sizes_have_units)
     static const struct {
         const char *text;
         int64_t bytes;
-    } sizes[] = {{"1", 1},
-                 {"640B", 640},
+    } sizes[] = {{"640B", 640},
                  {"3K", 3 << 10},
                  {"512M", INT64_C(512) << 20},
                  {"80G", INT64_C(80) << 30},
                  {"80GiB", INT64_C(80) << 30},
                  {"80GB", INT64_C(80000000000)},
                  {"1.5T", INT64_C(3) << 39}};
-    static const char *const bad[] = {"", "G", "0", "-1G", "80X", "80GBs", "80Gi", "8 G", "nan", "inf", "9e30"};
+    static const char *const bad[] = {"",      "G",    "0B",  "80",  "1e9", "-1G", "80X",
+                                      "80GBs", "80Gi", "8 G", "nan", "inf", "9e30"};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         struct values v;
         lh_options *o;

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "engine/device_run.h"
+#include "engine/devices.h"
 #include "engine/generate.h"
 
 static device_models models;
@@ -247,6 +248,20 @@ static void answer(lh_engine *engine, const lh_sampling *sampling, lh_generation
                        out));
 }
 
+START_TEST(test_ranks_that_share_a_device_are_planned_with_their_part)
+{
+    lh_devices_room own, shared, host;
+    lh_device_found found;
+    lh_device_find(LH_DEVICE_CUDA, &found);
+    mt_try(lh_devices_look(&own, &(lh_devices_wish){.device = "cuda"}));
+    mt_try(lh_devices_look(&shared, &(lh_devices_wish){.device = "cuda", .share = 1}));
+    mt_try(lh_devices_look(&host, &(lh_devices_wish){.device = "cpu"}));
+    mt_check(own.dealt == 0 && shared.dealt == found.count && host.dealt == 1, "dealt among %d, %d and %d", own.dealt,
+             shared.dealt, host.dealt);
+    mt_end();
+}
+END_TEST
+
 START_TEST(test_answers_are_those_of_the_cpu)
 {
     static const lh_sampling ways[2] = {{.top_p = 1, .repeat_penalty = 1},
@@ -276,6 +291,7 @@ int main(void)
     TCase *laws = tcase_create("laws");
     tcase_set_timeout(laws, 0);
     tcase_add_unchecked_fixture(laws, set_up, tear_down);
+    tcase_add_test(laws, test_ranks_that_share_a_device_are_planned_with_their_part);
     tcase_add_loop_test(laws, test_logits_and_tokens_are_those_of_the_cpu, 0, DEVICE_SHAPES);
     tcase_add_loop_test(laws, test_bf16_differs_from_the_cpu_by_rounding_alone, 0, DEVICE_SHAPES);
     tcase_add_loop_test(laws, test_policies_keep_on_the_device_what_they_keep_on_the_cpu, 0, DEVICE_SHAPES);
