@@ -196,13 +196,15 @@ int64_t lh_decimal_of(lh_decimal share, int64_t n);
 int64_t lh_percent_of(lh_decimal percent, int64_t n);
 
 /* What an eviction finds: the budget of the layer, and `seen` tokens of which those before `visible_from` can no longer
- * be seen by the next row (0 but in sliding layers). */
+ * be seen by the next row (0 but in sliding layers). block: entries fewer than the budget are to stay, for the block of
+ * the prompt that comes. */
 typedef struct lh_protect_request {
-    int64_t budget, seen, visible_from;
+    int64_t budget, seen, visible_from, block;
 } lh_protect_request;
 
-/* How the budget of one layer divides: protected entries and those that compete. Sinks that are out of sight take
- * nothing. */
+/* How the budget of one layer divides: protected entries and those that compete. s' = min(s, C), or C less a block where
+ * the prompt is taken in blocks: the first s' positions stay from the first eviction on. Those that are out of sight
+ * take nothing. So heads that together hold no more than their budgets have no more that compete than may stay. */
 typedef struct lh_protection {
     int64_t budget;  /* at most what can be seen */
     int64_t sinks;   /* s' that can be seen */

@@ -7,7 +7,7 @@
 typedef struct outlook {
     const lh_policy_plan *plan;
     lh_policy_plan fixed;
-    int64_t seen, entries; /* entries: what an eviction goes down to, less than the budget before a block */
+    int64_t seen;
     lh_protection protect;
 } outlook;
 
@@ -36,7 +36,7 @@ static lh_status warn_protected(const outlook *o, lh_buf *out)
     return lh_buf_printf(out,
                          "%s %lld leaves nothing of the budget of %lld entries to compete for: nothing is scored, %lld "
                          "sinks and the last %lld entries are kept; give a larger '--budget' or a smaller '--%s'\n",
-                         option, (long long)value, (long long)o->entries, (long long)o->protect.sinks,
+                         option, (long long)value, (long long)o->protect.budget, (long long)o->protect.sinks,
                          (long long)o->protect.recents, o->fixed.block ? "evict block:N" : option);
 }
 
@@ -67,8 +67,8 @@ lh_status lh_policy_warnings(const lh_policy_plan *plan, int64_t seen, lh_buf *o
     lh_status st = LH_OK;
     if (!plan->evicts || seen <= 0) goto done;
     outlook o = {.plan = plan, .fixed = lh_policy_fix(plan, seen), .seen = seen};
-    o.entries = lh_most(1, o.fixed.budget_entries - o.fixed.block);
-    o.protect = lh_policy_protect(&o.fixed, &(lh_protect_request){.budget = o.entries, .seen = seen});
+    o.protect = lh_policy_protect(
+        &o.fixed, &(lh_protect_request){.budget = o.fixed.budget_entries, .seen = seen, .block = o.fixed.block});
     if (o.fixed.budget_entries >= seen) {
         LH_TRY(warn_all_kept(&o, out));
         goto done;

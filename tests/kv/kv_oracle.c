@@ -181,13 +181,15 @@ static void evict_sheets(oracle *o, const sheets *s)
     lh_free(r.first);
 }
 
-/* A layer goes down to `budget` entries a head; or joins those that compete, if it is one of them. */
-static void evict_layer(oracle *o, int64_t l, int64_t budget, sheets *competing)
+/* A layer goes down to its budget a head, or makes room for a block beside it; or joins those that compete, if it is one
+ * of them. */
+static void evict_layer(oracle *o, int64_t l, int64_t block, sheets *competing)
 {
     int64_t n = o->of->kv_heads * o->cap, from = o->seen - oracle_window(o, l) + 1;
     if (from < 0) from = 0;
-    lh_protection p =
-        lh_policy_protect(&o->plan, &(lh_protect_request){.budget = budget, .seen = o->seen, .visible_from = from});
+    lh_protection p = lh_policy_protect(
+        &o->plan,
+        &(lh_protect_request){.budget = o->budgets[l], .seen = o->seen, .visible_from = from, .block = block});
     memset(o->doubt + l * n, 0, (size_t)n);
     if (!too_much(o, l, from, p.budget)) return;
     sheets alone = {0}, *s = o->plan.layers == LH_LAYERS_ADAPTIVE && p.base > 0 ? competing : &alone;
@@ -211,7 +213,7 @@ static void evict(oracle *o)
 {
     sheets competing = {0};
     make_budgets(o);
-    for (int64_t l = 0; l < o->of->layers; l++) evict_layer(o, l, o->budgets[l], &competing);
+    for (int64_t l = 0; l < o->of->layers; l++) evict_layer(o, l, 0, &competing);
     evict_sheets(o, &competing);
 }
 
@@ -227,7 +229,7 @@ static void take_in_blocks(oracle *o, const rig_result *got)
             o->seen = at;
             o->blocks = i;
             drop_unseen(o, l);
-            if (budget < oracle_window(o, l)) evict_layer(o, l, budget - block, NULL);
+            if (budget < oracle_window(o, l)) evict_layer(o, l, block, NULL);
             mt_check(i < got->block_count[l], "layer %lld was cut before %lld blocks", (long long)l,
                      (long long)got->block_count[l]);
             if (i < got->block_count[l]) oracle_check(o, l, &got->blocks[l][i], "block");

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/whole.h"
 #include "policies/policy.h"
 #include "suite.h"
 
@@ -62,16 +63,73 @@ START_TEST(test_protected_and_competing_entries_make_up_the_budget)
                         lh_policy_plan plan = {.evicts = 1, .sinks = sinks, .recents = recents, .window = window};
                         lh_protection p = lh_policy_protect(
                             &plan, &(lh_protect_request){.budget = budget, .seen = seen, .visible_from = from});
-                        /* entry by entry: sinks that can be seen come first, then the newest */
+                        /* entry by entry: sinks in the budget that can be seen come first, then the newest */
                         int64_t room = budget < seen - from ? budget : seen - from, s = 0, r = 0;
                         int64_t most_recent = recents > window ? recents : window;
                         ck_assert_int_eq(p.budget, room);
-                        for (int64_t pos = from; pos < sinks && pos < seen && s < room; pos++) s++;
+                        for (int64_t pos = from; pos < sinks && pos < seen && pos < budget; pos++) s++;
                         while (r < most_recent && s + r < room) r++;
                         ck_assert_int_eq(p.sinks, s);
                         ck_assert_int_eq(p.recents, r);
                         ck_assert_int_eq(p.base, room - s - r);
                     }
+}
+END_TEST
+
+/* The positions of one head through a prompt in blocks or whole, and through steps. What an eviction drops of those that
+ * compete, the oldest or the newest, is the caller's. */
+typedef struct course {
+    lh_policy_plan plan;
+    int64_t budget, sight, prompt;
+    int oldest_go;
+} course;
+
+/* Keeps the protected entries and `base` of the others: as many as the budget says, of those there are. */
+static void evict_by_protection(const course *c, int64_t seen, uint8_t *held)
+{
+    int64_t from = seen < c->sight ? 0 : seen - c->sight + 1, sure = 0, others = 0;
+    lh_protect_request q = {
+        .budget = c->budget, .seen = seen, .visible_from = from, .block = seen < c->prompt ? c->plan.block : 0};
+    lh_protection p = lh_policy_protect(&c->plan, &q);
+    for (int64_t pos = from; pos < seen; pos++)
+        *(pos < from + p.sinks || pos >= seen - p.recents ? &sure : &others) += held[pos];
+    ck_assert_int_eq(sure + lh_least(p.base, others), lh_least(p.budget, sure + others));
+    for (int64_t i = from; i < seen && others > p.base; i++) {
+        int64_t pos = c->oldest_go ? i : seen - 1 - (i - from);
+        if (!held[pos] || pos < from + p.sinks || pos >= seen - p.recents) continue;
+        held[pos] = 0;
+        others--;
+    }
+}
+
+static void run_course(const course *c)
+{
+    enum { SEEN = 40 };
+    uint8_t held[SEEN] = {0};
+    int64_t next = c->plan.block ? c->budget : c->prompt;
+    for (int64_t seen = 1; seen < SEEN; seen++) {
+        held[seen - 1] = 1;
+        if (seen < next) continue;
+        evict_by_protection(c, seen, held);
+        next = seen + c->plan.block < c->prompt ? seen + c->plan.block : lh_most(seen, c->prompt) + 1;
+    }
+}
+
+/* No place in the budget is kept for sinks that are gone. */
+START_TEST(test_evictions_leave_what_the_budget_says)
+{
+    for (int64_t sinks = 0; sinks < 7; sinks++)
+        for (int64_t recents = 0; recents < 9; recents++)
+            for (int64_t budget = 1; budget < 9; budget++)
+                for (int64_t block = 0; block < budget; block++)
+                    for (int64_t sight = budget + 1; sight < 20; sight++)
+                        run_course(&(course){
+                            .plan = {.evicts = 1, .sinks = sinks, .recents = recents, .block = block},
+                            .budget = budget,
+                            .sight = sight,
+                            .prompt = 11 + (sinks + recents) % 5,
+                            .oldest_go = (int)(sinks + budget + block) % 2,
+                        });
 }
 END_TEST
 
@@ -191,6 +249,7 @@ int main(void)
 {
     return suite_run("budgets", (const TTest *const[]){test_shares_are_floors_of_the_written_decimal,
                                                        test_protected_and_competing_entries_make_up_the_budget,
+                                                       test_evictions_leave_what_the_budget_says,
                                                        test_pyramids_are_exact_and_sum_to_the_budget,
                                                        test_pyramids_of_long_prompts_do_not_overflow,
                                                        test_uniform_layers_take_what_they_can_hold,
