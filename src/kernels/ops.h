@@ -198,7 +198,7 @@ typedef struct lh_sum_chances_args {
 /* Query rows that look at a cache. Row r is at positions[r] and sees the entries at positions <= until[r] (NULL:
  * positions[r]), with a window > 0 only those > positions[r] - window. Its logit of an entry is gains[r] (NULL: 1)
  * times what `logit` says, s_rj. q: row r, head i starts at r * q_ld + i * head_dim. The logits of a single row may be
- * given, which saves working them out: as attend_decode or row_lse left them, before any gain. */
+ * given to column_stats, which saves working them out: as attend_decode left them, before any gain. */
 typedef struct lh_observed {
     const float *q;
     lh_row_logits logits;             /* [heads], of a single row */
@@ -210,11 +210,9 @@ typedef struct lh_observed {
     int64_t rows, q_ld;
 } lh_observed;
 
-/* lse[r,i] = log sum over the entries that row r sees of exp(s_rj); -inf where it sees none. The logits of a single
- * row, before its gain, are left where they are wanted. */
+/* lse[r,i] = log sum over the entries that row r sees of exp(s_rj); -inf where it sees none. */
 typedef struct lh_row_lse_args {
-    float *lse;           /* [rows, heads] */
-    lh_row_logits logits; /* [heads] */
+    float *lse; /* [rows, heads] */
     lh_observed rows;
 } lh_row_lse_args;
 
@@ -224,11 +222,13 @@ typedef struct lh_row_lse_args {
  * (parts = 1), or of a_c for every c of the group (parts = group); squares += sum over rows of m * m; counts += number
  * of rows with m > 1 / n, n = entries of the head that the row sees. What is not wanted is NULL. Rows are added in
  * order, first among themselves and then to what is there. A row whose lse is -inf adds nothing. Over a bf16 cache a
- * backend may round q to bf16, as attend_block does. */
+ * backend may round q to bf16, as attend_block does. lse NULL: rows = 1, and the log-sum-exps of the row over all
+ * entries that it sees are worked out here; what is left in `own` is unspecified. */
 typedef struct lh_column_stats_args {
     lh_slot_floats sums, squares, counts;
     lh_observed rows;
-    const float *lse; /* [rows, heads] with lse_ld */
+    const float *lse; /* [rows, heads] with lse_ld, or NULL */
+    float *own;       /* [heads], where lse is NULL */
     int64_t lse_ld, parts, first, cols;
 } lh_column_stats_args;
 

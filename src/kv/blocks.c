@@ -33,9 +33,8 @@ static lh_status evict(lh_kv *kv, int64_t layer, int64_t at)
                      .visible_from = lh_kv_visible_from(&kv->shape, layer, at),
                      .number = (at - first) / block};
     e.protect = lh_policy_protect(
-        &kv->fixed,
-        &(lh_protect_request){
-            .budget = kv->budgets[layer], .seen = at, .visible_from = e.visible_from, .block = block});
+        &kv->fixed, &(lh_protect_request){
+                        .budget = kv->budgets[layer], .seen = at, .visible_from = e.visible_from, .block = block});
     if (kv->layout.norms >= 0) kv->layers[layer].fresh += at == first ? first : block;
     if (local == LH_OK) local = lh_pool_pull_len(pool, kv->place.stream);
     LH_TRY(lh_kv_make_work_everywhere(kv, 0, &local));

@@ -183,7 +183,7 @@ typedef enum lh_work_part {
     LH_WORK_TALLIES, /* [kv_heads of the model, sheets] lh_tally */
     LH_WORK_GRANTS,  /* [sheets] lh_grant, where layers compete */
     LH_WORK_BUDGETS, /* [kv_heads of the model, sheets] int64: competing entries that stay */
-    LH_WORK_LOGITS,  /* [kv_count x group, ld] f32: of the row that a step of decoding adds */
+    LH_WORK_LOGITS,  /* [kv_count x group, ld] f32: of the row that a step of decoding adds, where no group is split */
     LH_WORK_PIECES,  /* columns that the ranks observed of shared KV heads */
     LH_WORK_PARTS
 } lh_work_part;
@@ -401,7 +401,8 @@ lh_status lh_kv_end_blocks(lh_kv *kv, int64_t layer);
 
 /* Query rows of this rank's query heads, and with lh_kv_join_rows of all query heads of its KV heads. */
 typedef struct lh_row_block {
-    const float *q, *lse; /* lse NULL: not known */
+    const float *q, *lse; /* lse NULL: not known; or of a single row, which gets its own in the place `own` */
+    float *own;
     lh_row_logits logits; /* of a single row */
     const int32_t *positions;
     int64_t rows, q_ld, lse_ld;
@@ -423,7 +424,8 @@ lh_status lh_kv_check_rows(lh_kv *kv, int64_t layer, const lh_row_block *block);
 
 /* Collective where groups are split (then own->q and own->lse are this rank's block in kv->rows). Rows with all query
  * heads of this rank's KV heads, and their log-sum-exps: those given, or their own where there are none, the policy
- * has a gain, or it is not causal. A failure of this rank alone goes to *local. */
+ * has a gain, or it is not causal; those of a single row are left to who counts it. A failure of this rank alone goes
+ * to *local. */
 lh_status lh_kv_join_rows(lh_kv *kv, const lh_eviction *e, const lh_row_block *own, lh_status *local,
                           lh_row_block *out);
 

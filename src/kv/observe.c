@@ -63,6 +63,7 @@ static lh_status count_all(lh_kv *kv, const lh_eviction *e, const lh_row_block *
         .counts = to->counts,
         .parts = to->parts,
         .lse = b->lse,
+        .own = b->own,
         .cols = e->cols,
         .rows = {.q = b->q, .kv = &e->pool->view, .map = {.heads = h->kv_count * h->group, .group = h->group}}};
     return count(kv, e, b, &args);
@@ -82,7 +83,8 @@ static lh_status count_shares(lh_kv *kv, const lh_eviction *e, const lh_row_bloc
                                      .squares = lh_kv_from_head(to->squares, g),
                                      .counts = lh_kv_from_head(to->counts, g),
                                      .parts = to->parts,
-                                     .lse = b->lse + g * h->group,
+                                     .lse = b->lse ? b->lse + g * h->group : NULL,
+                                     .own = b->lse ? NULL : b->own + g * h->group,
                                      .first = mine.first,
                                      .cols = mine.count,
                                      .rows = {.q = b->q + g * h->group * kv->shape.head_dim,

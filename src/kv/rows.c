@@ -134,20 +134,21 @@ done:
     return st;
 }
 
+/* A single row's is worked out where it is counted. */
 static lh_status normalise(lh_kv *kv, const lh_eviction *e, lh_row_block *b)
 {
     lh_status st = LH_OK;
     const lh_heads *h = &kv->shape.heads;
     int64_t grouped = h->kv_count * h->group;
     float *lse = kv->rows.at[LH_ROWS_GROUP_LSE];
-    lh_row_logits given = b->logits, left = {0};
-    if (!given.at && b->rows == 1 && e->again) left = (lh_row_logits){kv->work.at[LH_WORK_LOGITS], kv->work.ld};
     LH_TRY(describe(kv, e, b));
+    b->lse_ld = grouped;
+    b->own = b->rows == 1 ? lse : NULL;
+    b->lse = b->rows == 1 ? NULL : lse;
+    if (b->own) goto done;
     LH_TRY(kv->place.ops->row_lse(kv->place.stream,
                                   &(lh_row_lse_args){.lse = lse,
-                                                     .logits = left,
                                                      .rows = {.q = b->q,
-                                                              .logits = given,
                                                               .positions = b->positions,
                                                               .until = b->until,
                                                               .gains = b->gains,
@@ -156,9 +157,6 @@ static lh_status normalise(lh_kv *kv, const lh_eviction *e, lh_row_block *b)
                                                               .logit = lh_kv_logit(kv, e->layer),
                                                               .rows = b->rows,
                                                               .q_ld = b->q_ld}}));
-    if (left.at) b->logits = left;
-    b->lse = lse;
-    b->lse_ld = grouped;
 done:
     return st;
 }

@@ -97,7 +97,7 @@ static void size_attention(lh_work *work, const lh_kv_shape *shape, const lh_pol
         bytes[LH_WORK_MOMENTS] = q_heads * matrix * (int64_t)sizeof(double);
         bytes[LH_WORK_FORMS] = h->kv_count * matrix * f32;
     }
-    if (need->steps) bytes[LH_WORK_LOGITS] = h->group * row;
+    if (need->steps && !h->split) bytes[LH_WORK_LOGITS] = h->group * row;
     int64_t floats = again ? parts + squares : layout.count;
     if (h->split && (again || need->counted)) bytes[LH_WORK_PIECES] = pieces_count(h, floats, need->ld) * f32;
 }

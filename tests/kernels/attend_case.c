@@ -186,17 +186,6 @@ float *row_lse_run(lot *m, rig *g, const attend_case *c)
     return host;
 }
 
-float *row_logits_run(lot *m, rig *g, const attend_case *c)
-{
-    int64_t bytes = c->map.heads * logits_ld(c) * 4;
-    float *host = lot_new(m, bytes), *logits = rig_put(g, host, bytes);
-    lh_ragged kv = rig_cache(g, &c->kv[0]);
-    RUN(g, row_lse, .lse = rig_new(g, c->map.heads * 4), .logits = {logits, logits_ld(c)}, .rows = rows_put(g, c, &kv));
-    rig_get(g, host, logits, bytes);
-    rig_reset(g);
-    return host;
-}
-
 /* The places of what is wanted in an array that begins at `at`. */
 static columns columns_at(float *at, const int64_t *offset, const attend_case *c, const columns_spec *spec)
 {
@@ -218,14 +207,15 @@ columns columns_run(lot *m, rig *g, const attend_case *c, const columns_spec *sp
 {
     int64_t bytes = columns_at(NULL, NULL, c, spec).count * 4, lse_ld = c->map.heads + 2;
     columns host = columns_at(lot_new(m, bytes), c->kv[0].host.offset, c, spec);
-    float *lse = lot_new(m, c->tokens * lse_ld * 4);
+    float *lse = lot_new(m, c->tokens * lse_ld * 4), *given = NULL;
     lh_ragged kv = rig_cache(g, &c->kv[0]);
     columns out = columns_at(rig_put(g, before ? before->numbers : host.numbers, bytes), kv.offset, c, spec);
-    for (int64_t r = 0; r < c->tokens; r++)
+    for (int64_t r = 0; r < c->tokens && spec->lse; r++)
         memcpy(lse + r * lse_ld, spec->lse + r * c->map.heads, (size_t)c->map.heads * 4);
+    if (spec->lse) given = rig_put(g, lse, c->tokens * lse_ld * 4);
     RUN(g, column_stats, .sums = out.sums, .squares = out.squares, .counts = out.counts, .rows = rows_put(g, c, &kv),
-        .lse = rig_put(g, lse, c->tokens * lse_ld * 4), .lse_ld = lse_ld, .parts = spec->parts, .first = spec->first,
-        .cols = spec->cols);
+        .lse = given, .own = given ? NULL : rig_new(g, c->map.heads * 4), .lse_ld = lse_ld, .parts = spec->parts,
+        .first = spec->first, .cols = spec->cols);
     rig_get(g, host.numbers, out.numbers, bytes);
     rig_reset(g);
     return host;

@@ -52,10 +52,9 @@ attended decode_run(lot *m, rig *g, const attend_case *c);
 
 float *row_lse_run(lot *m, rig *g, const attend_case *c); /* [tokens, heads] */
 
-/* Logits that row_lse leaves of a single row, [heads, logits_ld], and attend_decode of each sequence's, [batch * heads,
- * logits_ld]; 0 in what is behind the entries. */
+/* Logits that attend_decode leaves of each sequence's row, [batch * heads, logits_ld]; 0 in what is behind the entries.
+ */
 int64_t logits_ld(const attend_case *c);
-float *row_logits_run(lot *m, rig *g, const attend_case *c);
 float *decode_logits_run(lot *m, rig *g, const attend_case *c);
 
 /* The logit of row `row` of query head i and slot j of a cache, by the formula. */
@@ -65,7 +64,7 @@ double logit_by_formula(const attend_case *c, const cache *kv, const int64_t at[
 typedef enum columns_place { COLUMNS_ROWS, COLUMNS_STATS } columns_place;
 enum { WANT_SUMS = 1, WANT_SQUARES = 2, WANT_COUNTS = 4, WANT_ALL = 7 };
 typedef struct columns_spec {
-    const float *lse; /* [tokens, heads] */
+    const float *lse; /* [tokens, heads]; NULL: of a single row, not known */
     int64_t first, cols, parts;
     columns_place place;
     int wanted;

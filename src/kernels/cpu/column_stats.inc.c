@@ -1,28 +1,8 @@
 /* What columns receive from observed rows. An item of work is a KV head and a step of its entries, whose keys are
  * packed once and meet all rows; sums stay with the thread until the step is done. A block of rows holds whole groups,
  * so that the mean weight of a group is there before it is squared. */
-#include "kernels/cpu/observed.h"
-#include "kernels/slots.h"
-
-/* Rows of a KV head, as their weights want them. */
-typedef struct lh_stats_rows {
-    float *gain, *minus_lse; /* [rows * group]; -inf for a row that adds nothing */
-    float *fair;             /* [rows]: a sum of weights over the group above it is counted */
-} lh_stats_rows;
-
-typedef struct lh_stats {
-    const lh_column_stats_args *args;
-    lh_watch watch;
-    lh_stats_rows *heads; /* [watch.heads] */
-} lh_stats;
-
-/* A step and its sums. */
-typedef struct lh_stats_item {
-    const lh_stats *stats;
-    const lh_stats_rows *rows;
-    lh_step step;
-    float *squares, *counts, *sums; /* [STEP], [STEP], [parts, STEP] */
-} lh_stats_item;
+#include "kernels/cpu/columns.h"
+#include "kernels/cpu/lone_row.h"
 
 /* What weights are added to, and whether there are entries that not all rows see. Constants at each call. */
 enum { ADD_EACH = 1, ADD_MORE = 2, ADD_MASKED = 4 };
@@ -88,30 +68,6 @@ static void add_block(const lh_stats_item *item, int64_t block, lh_seen seen)
     add_kinds[kind](item, (const int64_t[]){first, first + tokens}, reach);
 }
 
-/* The only row sees all entries of the step, and its logits are known: its weights are the sums. The same bits as
- * add_block's. */
-static void take_weights(const lh_stats_item *item)
-{
-    const lh_column_stats_args *a = item->stats->args;
-    const lh_step *p = &item->step;
-    const lh_row_logits *given = &a->rows.logits;
-    const int each = a->parts > 1, more = a->squares.at || a->counts.at;
-    for (int64_t j = 0; j < p->n; j += VL) {
-        const float *s = given->at + p->i0 * given->ld + p->first + j;
-        vf all = vf_zero();
-        for (int64_t i = 0; i < p->group; i++, s += given->ld) {
-            vf x = vf_load_first(s, p->n - j);
-            vf weight = vf_exp_negative(vf_fma(x, vf_set1(item->rows->gain[i]), vf_set1(item->rows->minus_lse[i])));
-            if (each) vf_store(item->sums + i * STEP + j, weight);
-            all = all + weight;
-        }
-        if (!each) vf_store(item->sums + j, all);
-        if (!more) continue;
-        vf_store(item->squares + j, all * all);
-        vf_store(item->counts + j, vf_where(vf_lt(vf_set1(item->rows->fair[0]), all), vf_set1(1.0f), vf_zero()));
-    }
-}
-
 static void add_blocks(const lh_stats_item *item)
 {
     memset(item->squares, 0, (size_t)(STEP * (item->stats->args->parts + 2)) * sizeof *item->squares);
@@ -121,49 +77,18 @@ static void add_blocks(const lh_stats_item *item)
     }
 }
 
-/* y += factor * x for the entries of the step. */
-static void give(const lh_stats_item *item, const lh_slot_floats *y, int64_t c, const float *x, float factor)
-{
-    const lh_step *p = &item->step;
-    const int64_t n = p->n, step = y->step;
-    float *at = lh_slot_at(y, p->head, p->first, c);
-    for (int64_t j = 0; j < n; j++) at[j * step] += factor * x[j];
-}
-
 static void stats_item(lh_stats_item *item, float *memory)
 {
     const lh_column_stats_args *a = item->stats->args;
-    float share = 1.0f / (float)item->step.group;
-    item->squares = memory;
-    item->counts = item->squares + STEP;
-    item->sums = item->counts + STEP;
-    step_begin(&item->step, item->sums + STEP * a->parts);
+    step_begin(&item->step, sums_place(item, memory));
     if (a->rows.logits.at && step_seen(&item->step, 0) == SEEN_ALL)
-        take_weights(item);
+        take_row(item, &a->rows.logits, TAKE_LOGITS);
     else
         add_blocks(item);
-    for (int64_t c = 0; c < a->parts && a->sums.at; c++)
-        give(item, &a->sums, c, item->sums + c * STEP, a->parts == 1 ? share : 1.0f);
-    if (a->squares.at) give(item, &a->squares, 0, item->squares, share * share);
-    if (a->counts.at) give(item, &a->counts, 0, item->counts, 1.0f);
+    give_all(item);
 }
 
-/* Entries of a head that a row sees. */
-static int64_t count_seen(const lh_ragged *kv, int64_t head, lh_sight sight)
-{
-    int64_t len = kv->len[head];
-    int32_t count = 0;
-    if (!kv->positions) {
-        int64_t seen = lh_least(len, (int64_t)sight.last + 1) - ((int64_t)sight.before + 1);
-        return seen < 0 ? 0 : seen;
-    }
-    for (const int32_t *p = kv->positions + kv->offset[head], *end = p + len; p < end; p++)
-        count += *p > sight.before && *p <= sight.last;
-    return count;
-}
-
-/* Block b of the rows of the n-th KV head. A row that sees a single entry gives it 1, which is not above 1 / 1,
- * whatever rounding makes of it. */
+/* Block b of the rows of the n-th KV head. */
 static void stats_rows(const lh_stats *stats, int64_t n, int64_t b)
 {
     const lh_column_stats_args *a = stats->args;
@@ -172,8 +97,7 @@ static void stats_rows(const lh_stats *stats, int64_t n, int64_t b)
     int64_t i0, group, whole = stats->watch.way->rows;
     head_range(&o->map, stats->watch.first_head + n, &i0, &group);
     for (int64_t r = b * whole; r < lh_least((b + 1) * whole, o->rows); r++) {
-        int64_t seen = a->counts.at ? count_seen(o->kv, stats->watch.first_head + n, stats->watch.sights[r]) : 0;
-        rows->fair[r] = seen > 1 ? (float)group / (float)seen : INFINITY;
+        rows->fair[r] = fair_of(stats, stats->watch.first_head + n, r);
         for (int64_t i = 0; i < group; i++) {
             float lse = a->lse[r * a->lse_ld + i0 + i];
             rows->gain[r * group + i] = row_gain(o, r);
@@ -185,9 +109,8 @@ static void stats_rows(const lh_stats *stats, int64_t n, int64_t b)
 /* By a team, or by one thread; own: floats of each. */
 static void stats_team(const lh_stats *stats, float *memory, int64_t own)
 {
-    const lh_column_stats_args *a = stats->args;
     const lh_watch *watch = &stats->watch;
-    int64_t steps = (a->cols + STEP - 1) / STEP;
+    const int64_t items = watch->heads * stats_steps(stats->args);
     float *mine = memory + omp_get_thread_num() * own;
 #pragma omp for
     for (int64_t n = 0; n < watch->heads * watch->blocks; n++) {
@@ -195,14 +118,10 @@ static void stats_team(const lh_stats *stats, float *memory, int64_t own)
         stats_rows(stats, n / watch->blocks, n % watch->blocks);
     }
     watch->way->begin();
-#pragma omp for schedule(dynamic, steps_at_once(watch->heads *steps))
-    for (int64_t n = 0; n < watch->heads * steps; n++) {
-        lh_stats_item item = {.stats = stats, .rows = &stats->heads[n / steps]};
-        lh_step *p = &item.step;
-        *p = (lh_step){.watch = watch, .head = watch->first_head + n / steps, .first = a->first + n % steps * STEP};
-        p->n = lh_least(lh_least(a->first + a->cols, a->rows.kv->len[p->head]) - p->first, STEP);
-        head_range(&a->rows.map, p->head, &p->i0, &p->group);
-        if (p->n > 0) stats_item(&item, mine);
+#pragma omp for schedule(dynamic, steps_at_once(items))
+    for (int64_t n = 0; n < items; n++) {
+        lh_stats_item item = {.stats = stats};
+        if (stats_item_at(&item, n)) stats_item(&item, mine);
     }
     watch->way->end();
 }
@@ -213,12 +132,13 @@ static lh_status op_column_stats(lh_stream *stream, const lh_column_stats_args *
     const lh_observed *o = &a->rows;
     lh_stats stats = {.args = a};
     lh_watch *watch = &stats.watch;
-    int64_t steps = (a->cols + STEP - 1) / STEP, group = o->map.group, rows = o->rows;
+    int64_t group = o->map.group, rows = o->rows;
     char *memory = NULL;
-    assert(rows == 1 || !o->logits.at);
+    assert(rows <= 1 || (a->lse && !o->logits.at));
     if (o->map.heads == 0 || rows == 0 || a->cols == 0) return LH_OK;
+    if (!a->lse) return lone_row(stream, a);
     watch_open(watch, o);
-    int64_t own = round_up(step_floats_of(watch) + STEP * (a->parts + 2), 16);
+    int64_t own = round_up(step_floats_of(watch) + sums_floats(a), 16);
     int64_t shared = watch_bytes(watch), listed = round_up(watch->heads * (int64_t)sizeof *stats.heads, 64);
     int64_t numbers = round_up(watch->heads * rows * (2 * group + 1), 16) * 4;
     LH_TRY(lh_stream_scratch(stream, &memory, shared + listed + numbers + omp_get_max_threads() * own * 4));
@@ -229,7 +149,7 @@ static lh_status op_column_stats(lh_stream *stream, const lh_column_stats_args *
         stats.heads[n] = (lh_stats_rows){.gain = at, .minus_lse = at + rows * group, .fair = at + 2 * rows * group};
     }
     float *each = (float *)(memory + shared + listed + numbers);
-    if (watch->heads * steps > 1 && watch_work(watch, a->cols) >= PARALLEL_FROM) {
+    if (watch->heads * stats_steps(a) > 1 && watch_work(watch, a->cols) >= PARALLEL_FROM) {
 #pragma omp parallel
         stats_team(&stats, each, own);
     } else {

@@ -10,6 +10,9 @@
 /* Entries that meet a block of rows at once. */
 enum { STEP = 64 };
 
+/* What lanes that have seen nothing have as their highest logit: finite, so that differences are numbers. */
+#define LOWEST (-3.0e38f)
+
 /* Positions that a row sees: those in (before, last]. Of a block the least and the most of both. */
 typedef struct lh_sight {
     int32_t before, last;

@@ -5,9 +5,6 @@
 
 enum { SPAN = 4 * STEP, SLAB = 128 };
 
-/* What lanes that have seen nothing have as their highest logit: finite, so that differences are numbers. */
-#define LOWEST (-3.0e38f)
-
 /* Of the lanes of a row, or of all of them. */
 typedef struct lh_lanes {
     float top[VL], mass[VL];
@@ -22,7 +19,6 @@ typedef struct lh_slab {
     int64_t spans;
     lh_lse_part *parts; /* [heads, spans, rows * group] */
     float *lse;         /* [rows, map.heads] */
-    lh_row_logits out;  /* of a single row, where they are wanted */
 } lh_slab;
 
 static lh_lse_part *parts_of(const lh_slab *slab, int64_t n, int64_t span)
@@ -46,21 +42,10 @@ VEC_FN void add_logits(const lh_step *p, float *s, int64_t r, lh_lanes *lanes, c
     vf_store(lanes->mass, mass);
 }
 
-/* The logits of a single row, for whoever looks at it next. */
-static void tell_logits(const lh_step *p, const lh_row_logits *out)
-{
-    vf cap = vf_set1(cap_left(p->watch->rows));
-    for (int64_t i = 0; i < p->group; i++) {
-        float *to = out->at + (p->i0 + i) * out->ld + p->first;
-        for (int64_t j = 0; j < p->n; j += VL) vf_store_first(to + j, cap * vf_load(p->s + i * STEP + j), p->n - j);
-    }
-}
-
 /* The rows of a block at a step; behind the last entry of a head the vector is masked. */
-static void add_rows_of(const lh_step *p, int64_t block, lh_seen seen, lh_lanes *lanes, const lh_row_logits *out)
+static void add_rows_of(const lh_step *p, int64_t block, lh_seen seen, lh_lanes *lanes)
 {
     int64_t first = block * p->watch->way->rows, tokens = step_logits(p, block, p->n);
-    if (out->at) tell_logits(p, out);
     for (int64_t row = 0; row < tokens * p->group; row++) {
         int64_t r = first + row / p->group;
         if (seen == SEEN_ALL && p->n % VL == 0)
@@ -88,7 +73,7 @@ static void lse_item(const lh_slab *slab, int64_t n, int64_t span, float *memory
         step_begin(&p, (float *)(lanes + o->rows * o->map.group));
         for (int64_t b = 0; b < w->blocks; b++) {
             lh_seen seen = step_seen(&p, b);
-            if (seen != SEEN_NONE) add_rows_of(&p, b, seen, lanes, &slab->out);
+            if (seen != SEEN_NONE) add_rows_of(&p, b, seen, lanes);
         }
     }
     for (int64_t row = 0; row < o->rows * p.group; row++) {
@@ -163,7 +148,7 @@ done:
 static lh_status op_row_lse(lh_stream *stream, const lh_row_lse_args *a)
 {
     lh_status st = LH_OK;
-    assert(a->rows.rows == 1 || !(a->logits.at || a->rows.logits.at));
+    assert(!a->rows.logits.at);
     if (a->rows.map.heads == 0) return LH_OK;
     for (int64_t r = 0; r < a->rows.rows; r += SLAB) {
         lh_observed rows = a->rows;
@@ -172,7 +157,7 @@ static lh_status op_row_lse(lh_stream *stream, const lh_row_lse_args *a)
         rows.positions += r;
         rows.until = rows.until ? rows.until + r : NULL;
         rows.gains = rows.gains ? rows.gains + r : NULL;
-        LH_TRY(run_slab(stream, &(lh_slab){.rows = &rows, .lse = a->lse + r * rows.map.heads, .out = a->logits}));
+        LH_TRY(run_slab(stream, &(lh_slab){.rows = &rows, .lse = a->lse + r * rows.map.heads}));
     }
 done:
     return st;

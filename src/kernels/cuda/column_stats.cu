@@ -1,4 +1,4 @@
-/* column_stats: what entries receive from query rows whose log-sum-exps are known.
+/* column_stats: what entries receive from query rows.
  *
  * A warp owns 16 or 32 entries (columns) of a KV head and keeps their keys in registers; all rows pass by, 8 of one
  * query head at a time, so that the weights of a group for one row and entry meet in one lane: their mean is squared
@@ -261,6 +261,33 @@ static __global__ void __launch_bounds__(COLUMN_THREADS, 2) columns_kernel(const
 
 /* ---- a single row whose logits are given ---- */
 
+enum { NORMAL_THREADS = 512 };
+
+typedef struct given_row {
+    lh_observed rows;
+    lh_ragged kv;
+    float *lse; /* [heads] */
+} given_row;
+
+/* Its normalisers: a block for each head. */
+static __global__ void __launch_bounds__(NORMAL_THREADS) normalise_kernel(const __grid_constant__ given_row a)
+{
+    __shared__ float room[LH_WARP];
+    const lh_observed &o = a.rows;
+    int64_t i = blockIdx.x, head = (o.map.first + i) / o.map.group, len = a.kv.len[head];
+    const int32_t *positions = a.kv.positions ? a.kv.positions + a.kv.offset[head] : NULL;
+    const float *s = o.logits.at + i * o.logits.ld;
+    lh_sight sight = lh_sight_of(o.positions, o.until, o.logit.window, 0);
+    float gain = o.gains ? o.gains[0] : 1.0f, top = -INFINITY, mass = 0.0f;
+    for (int64_t j = threadIdx.x; j < len; j += NORMAL_THREADS)
+        if (lh_sees(sight, positions ? positions[j] : (int)j)) top = fmaxf(top, gain * s[j]);
+    top = lh_block_max(top, room);
+    for (int64_t j = threadIdx.x; j < len; j += NORMAL_THREADS)
+        if (lh_sees(sight, positions ? positions[j] : (int)j)) mass += lh_weight(gain * s[j], lh_shift(top));
+    mass = lh_block_sum(mass, room);
+    if (threadIdx.x == 0) a.lse[i] = mass != 0 ? lh_shift(top) + logf(mass) : -INFINITY;
+}
+
 static __global__ void given_kernel(const __grid_constant__ column_job a)
 {
     int64_t n = blockIdx.y, head = a.first_head + n, len = a.kv.len[head], offset = a.kv.offset[head];
@@ -367,6 +394,15 @@ done:
     return st;
 }
 
+/* The log-sum-exps of a single row. */
+static lh_status normalise(lh_stream *stream, const lh_observed *o, float *lse)
+{
+    lh_row_lse_args all = {lse, *o};
+    if (!o->logits.at) return lh_cuda_row_lse(stream, &all);
+    return lh_launch(stream, "column_stats", lh_shape{dim3((unsigned)o->map.heads), NORMAL_THREADS, 0},
+                     normalise_kernel, given_row{*o, *o->kv, lse});
+}
+
 lh_status lh_cuda_column_stats(lh_stream *stream, const lh_column_stats_args *args)
 {
     lh_status st = LH_OK;
@@ -385,6 +421,7 @@ lh_status lh_cuda_column_stats(lh_stream *stream, const lh_column_stats_args *ar
     a.counts = args->counts;
     a.rows = *o;
     a.lse_ld = args->lse_ld;
+    if (!args->lse) LH_TRY(normalise(stream, o, args->own));
     a.first = args->first;
     a.cols = args->cols;
     a.parts = args->parts;
@@ -398,7 +435,7 @@ lh_status lh_cuda_column_stats(lh_stream *stream, const lh_column_stats_args *ar
         a.rows.positions = o->positions + r;
         a.rows.until = o->until ? o->until + r : NULL;
         a.rows.gains = o->gains ? o->gains + r : NULL;
-        a.lse = args->lse + r * args->lse_ld;
+        a.lse = args->lse ? args->lse + r * args->lse_ld : args->own;
         LH_TRY(add_slab(stream, &a, &way));
     }
 done:

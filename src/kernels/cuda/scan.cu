@@ -108,34 +108,6 @@ done:
     return st;
 }
 
-/* Rows that are given their logits: a block for each head of the single row. */
-enum { GIVEN_THREADS = 512 };
-
-typedef struct given_rows {
-    lh_row_lse_args args;
-    lh_ragged kv;
-} given_rows;
-
-static __global__ void __launch_bounds__(GIVEN_THREADS) given_kernel(const __grid_constant__ given_rows a)
-{
-    __shared__ float room[LH_WARP];
-    const lh_observed &o = a.args.rows;
-    int64_t i = blockIdx.x, head = (o.map.first + i) / o.map.group, len = a.kv.len[head];
-    const int32_t *positions = a.kv.positions ? a.kv.positions + a.kv.offset[head] : NULL;
-    const float *s = o.logits.at + i * o.logits.ld;
-    lh_sight sight = lh_sight_of(o.positions, o.until, o.logit.window, 0);
-    float gain = o.gains ? o.gains[0] : 1.0f, top = -INFINITY, mass = 0.0f;
-    for (int64_t j = threadIdx.x; j < len; j += GIVEN_THREADS) {
-        if (a.args.logits.at) a.args.logits.at[i * a.args.logits.ld + j] = s[j];
-        if (lh_sees(sight, positions ? positions[j] : (int)j)) top = fmaxf(top, gain * s[j]);
-    }
-    top = lh_block_max(top, room);
-    for (int64_t j = threadIdx.x; j < len; j += GIVEN_THREADS)
-        if (lh_sees(sight, positions ? positions[j] : (int)j)) mass += lh_weight(gain * s[j], lh_shift(top));
-    mass = lh_block_sum(mass, room);
-    if (threadIdx.x == 0) a.args.lse[i] = mass != 0 ? lh_shift(top) + logf(mass) : -INFINITY;
-}
-
 /* Rows that a launch has at most, times the heads of a group: what bounds the memory for pieces. */
 enum { SLAB = 512 };
 
@@ -146,11 +118,7 @@ lh_status lh_cuda_row_lse(lh_stream *stream, const lh_row_lse_args *args)
     lh_scan a = {};
     int64_t slab = SLAB / o->map.group > 1 ? SLAB / o->map.group : 1;
     if (o->rows == 0 || o->map.heads == 0) return LH_OK;
-    if (o->logits.at)
-        return lh_launch(stream, "row_lse", lh_shape{dim3((unsigned)o->map.heads), GIVEN_THREADS, 0}, given_kernel,
-                         given_rows{*args, *o->kv});
     a.seqs[0] = *o->kv;
-    a.logits = args->logits;
     a.map = o->map;
     a.logit = o->logit;
     a.q_ld = o->q_ld;

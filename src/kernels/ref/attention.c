@@ -1,3 +1,4 @@
+#include <assert.h>
 #include <math.h>
 
 #include "kernels/ref/ref.h"
@@ -124,67 +125,71 @@ static int observes(const lh_observed *o, int64_t r, int64_t head, int64_t slot)
     return p <= last_seen(o, r) && (o->logit.window <= 0 || p > o->positions[r] - o->logit.window);
 }
 
-/* The logit of row r of query head i and an entry of its KV head, before the row's gain and with it. */
-static double plain_logit(const lh_observed *o, int64_t r, int64_t i, int64_t slot)
+/* The logit of row r of query head i and an entry of its KV head. */
+static double observed_logit(const lh_observed *o, int64_t r, int64_t i, int64_t slot)
 {
     lh_ref_row row = {.q = o->q + r * o->q_ld + i * o->kv->head_dim,
                       .kv = o->kv,
                       .logit = o->logit,
                       .head = (o->map.first + i) / o->map.group};
-    return o->logits.at ? o->logits.at[i * o->logits.ld + slot] : logit_of(&row, slot);
+    double plain = o->logits.at ? o->logits.at[i * o->logits.ld + slot] : logit_of(&row, slot);
+    return (o->gains ? o->gains[r] : 1.0) * plain;
 }
 
-static double observed_logit(const lh_observed *o, int64_t r, int64_t i, int64_t slot)
+static double observed_lse(const lh_observed *o, int64_t r, int64_t i)
 {
-    return (o->gains ? o->gains[r] : 1.0) * plain_logit(o, r, i, slot);
+    int64_t head = (o->map.first + i) / o->map.group;
+    double top = -INFINITY, mass = 0.0;
+    for (int64_t j = 0; j < o->kv->len[head]; j++)
+        if (observes(o, r, head, j)) top = fmax(top, observed_logit(o, r, i, j));
+    for (int64_t j = 0; j < o->kv->len[head]; j++)
+        if (observes(o, r, head, j)) mass += exp(observed_logit(o, r, i, j) - top);
+    return mass != 0 ? top + log(mass) : -INFINITY;
 }
 
 lh_status lh_ref_row_lse(lh_stream *stream, const lh_row_lse_args *a)
 {
-    const lh_observed *o = &a->rows;
     (void)stream;
-    for (int64_t r = 0; r < o->rows; r++) {
-        for (int64_t i = 0; i < o->map.heads; i++) {
-            int64_t head = (o->map.first + i) / o->map.group;
-            double top = -INFINITY, mass = 0.0;
-            for (int64_t j = 0; j < o->kv->len[head] && a->logits.at; j++)
-                a->logits.at[i * a->logits.ld + j] = (float)plain_logit(o, r, i, j);
-            for (int64_t j = 0; j < o->kv->len[head]; j++)
-                if (observes(o, r, head, j)) top = fmax(top, observed_logit(o, r, i, j));
-            for (int64_t j = 0; j < o->kv->len[head]; j++)
-                if (observes(o, r, head, j)) mass += exp(observed_logit(o, r, i, j) - top);
-            a->lse[r * o->map.heads + i] = mass != 0 ? (float)(top + log(mass)) : -INFINITY;
-        }
-    }
+    for (int64_t r = 0; r < a->rows.rows; r++)
+        for (int64_t i = 0; i < a->rows.map.heads; i++)
+            a->lse[r * a->rows.map.heads + i] = (float)observed_lse(&a->rows, r, i);
     return LH_OK;
 }
 
-static double weight_of(const lh_column_stats_args *a, int64_t r, int64_t i, int64_t slot)
+/* Of a row, for the slots of a head. */
+typedef struct ref_weights {
+    const lh_column_stats_args *args;
+    double *lse;  /* [rows, heads] */
+    double *seen; /* [rows] entries of the head that each row sees */
+} ref_weights;
+
+static double weight_of(const ref_weights *w, int64_t r, int64_t i, int64_t slot)
 {
-    double lse = a->lse[r * a->lse_ld + i];
-    return lse == -INFINITY ? 0.0 : exp(observed_logit(&a->rows, r, i, slot) - lse);
+    double lse = w->lse[r * w->args->rows.map.heads + i];
+    return lse == -INFINITY ? 0.0 : exp(observed_logit(&w->args->rows, r, i, slot) - lse);
 }
 
-/* What one slot receives. seen: [rows] entries of the head that each row sees. A row that sees a single entry gives it
- * 1, which is never above 1 / 1, whatever the rounding of lse makes of it. */
-static void add_column(const lh_column_stats_args *a, int64_t head, int64_t slot, const double *seen)
+/* What one slot receives. A row that sees a single entry gives it 1, which is never above 1 / 1, whatever the rounding
+ * of lse makes of it. */
+static void add_column(const ref_weights *w, int64_t head, int64_t slot)
 {
+    const lh_column_stats_args *a = w->args;
     const lh_observed *o = &a->rows;
     int64_t i0 = head * o->map.group - o->map.first;
     double sum = 0.0, squares = 0.0, count = 0.0;
     for (int64_t r = 0; r < o->rows; r++) {
         double mean = 0.0;
         if (!observes(o, r, head, slot)) continue;
-        for (int64_t c = 0; c < o->map.group; c++) mean += weight_of(a, r, i0 + c, slot) / (double)o->map.group;
+        for (int64_t c = 0; c < o->map.group; c++) mean += weight_of(w, r, i0 + c, slot) / (double)o->map.group;
         sum += mean;
         squares += mean * mean;
-        count += seen[r] > 1 && mean > 1.0 / seen[r];
+        count += w->seen[r] > 1 && mean > 1.0 / w->seen[r];
     }
     if (a->sums.at && a->parts == 1) *lh_slot_at(&a->sums, head, slot, 0) += (float)sum;
     for (int64_t c = 0; c < a->parts && a->sums.at && a->parts > 1; c++) {
         sum = 0.0;
         for (int64_t r = 0; r < o->rows; r++)
-            if (observes(o, r, head, slot)) sum += weight_of(a, r, i0 + c, slot);
+            if (observes(o, r, head, slot)) sum += weight_of(w, r, i0 + c, slot);
         *lh_slot_at(&a->sums, head, slot, c) += (float)sum;
     }
     if (a->squares.at) *lh_slot_at(&a->squares, head, slot, 0) += (float)squares;
@@ -195,15 +200,20 @@ lh_status lh_ref_column_stats(lh_stream *stream, const lh_column_stats_args *a)
 {
     lh_status st = LH_OK;
     const lh_observed *o = &a->rows;
-    double *seen = NULL;
+    ref_weights w = {.args = a};
+    assert(a->lse || o->rows <= 1);
     if (o->map.heads == 0 || o->rows == 0 || a->cols == 0) return LH_OK;
-    LH_TRY(lh_stream_scratch(stream, &seen, o->rows * (int64_t)sizeof *seen));
+    LH_TRY(lh_stream_scratch(stream, &w.lse, o->rows * (o->map.heads + 1) * (int64_t)sizeof *w.lse));
+    w.seen = w.lse + o->rows * o->map.heads;
+    for (int64_t r = 0; r < o->rows; r++)
+        for (int64_t i = 0; i < o->map.heads; i++)
+            w.lse[r * o->map.heads + i] = a->lse ? a->lse[r * a->lse_ld + i] : observed_lse(o, r, i);
     for (int64_t head = o->map.first / o->map.group; head < (o->map.first + o->map.heads) / o->map.group; head++) {
         for (int64_t r = 0; r < o->rows; r++) {
-            seen[r] = 0.0;
-            for (int64_t j = 0; j < o->kv->len[head]; j++) seen[r] += observes(o, r, head, j);
+            w.seen[r] = 0.0;
+            for (int64_t j = 0; j < o->kv->len[head]; j++) w.seen[r] += observes(o, r, head, j);
         }
-        for (int64_t j = a->first; j < a->first + a->cols && j < o->kv->len[head]; j++) add_column(a, head, j, seen);
+        for (int64_t j = a->first; j < a->first + a->cols && j < o->kv->len[head]; j++) add_column(&w, head, j);
     }
 done:
     return st;

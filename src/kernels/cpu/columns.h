@@ -1,0 +1,136 @@
+/* columns.h - what columns receive from observed rows: an item of work is a KV head and a step of its entries, and sums
+ * stay with the thread until the step is done. */
+#ifndef LH_KERNELS_CPU_COLUMNS_H
+#define LH_KERNELS_CPU_COLUMNS_H
+
+#include "kernels/cpu/observed.h"
+#include "kernels/slots.h"
+
+/* Rows of a KV head, as their weights want them. */
+typedef struct lh_stats_rows {
+    float *gain, *minus_lse; /* [rows * group]; -inf for a row that adds nothing */
+    float *fair;             /* [rows]: a sum of weights over the group above it is counted */
+} lh_stats_rows;
+
+typedef struct lh_stats {
+    const lh_column_stats_args *args;
+    lh_watch watch;
+    lh_stats_rows *heads; /* [watch.heads] */
+} lh_stats;
+
+/* A step and its sums. */
+typedef struct lh_stats_item {
+    const lh_stats *stats;
+    const lh_stats_rows *rows;
+    lh_step step;
+    float *squares, *counts, *sums; /* [STEP], [STEP], [parts, STEP] */
+} lh_stats_item;
+
+/* Steps of the columns of a head. */
+static inline int64_t stats_steps(const lh_column_stats_args *a)
+{
+    return (a->cols + STEP - 1) / STEP;
+}
+
+/* Floats of an item behind the memory of its step. */
+static inline int64_t sums_floats(const lh_column_stats_args *a)
+{
+    return STEP * (a->parts + 2);
+}
+
+/* The sums lie first, the step behind them. Returns the step's memory. */
+static inline float *sums_place(lh_stats_item *item, float *memory)
+{
+    const lh_column_stats_args *a = item->stats->args;
+    item->squares = memory;
+    item->counts = item->squares + STEP;
+    item->sums = item->counts + STEP;
+    return item->sums + STEP * a->parts;
+}
+
+/* The n-th item of the operation: 0 where it has no entries. */
+static inline int stats_item_at(lh_stats_item *item, int64_t n)
+{
+    const lh_stats *stats = item->stats;
+    const lh_column_stats_args *a = stats->args;
+    int64_t steps = stats_steps(a);
+    lh_step *p = &item->step;
+    item->rows = &stats->heads[n / steps];
+    *p = (lh_step){
+        .watch = &stats->watch, .head = stats->watch.first_head + n / steps, .first = a->first + n % steps * STEP};
+    p->n = lh_least(lh_least(a->first + a->cols, a->rows.kv->len[p->head]) - p->first, STEP);
+    head_range(&a->rows.map, p->head, &p->i0, &p->group);
+    return p->n > 0;
+}
+
+/* The only row sees all entries of the step, and its logits are known, or what its weights are but for a factor, which
+ * is its gain then: the weights are the sums. The same bits as add_block's. */
+typedef enum lh_taken { TAKE_LOGITS, TAKE_WEIGHTS } lh_taken;
+VEC_FN void take_row(const lh_stats_item *item, const lh_row_logits *from, const lh_taken what)
+{
+    const lh_column_stats_args *a = item->stats->args;
+    const lh_step *p = &item->step;
+    const int each = a->parts > 1, more = a->squares.at || a->counts.at;
+    for (int64_t j = 0; j < p->n; j += VL) {
+        const float *s = from->at + p->i0 * from->ld + p->first + j;
+        vf all = vf_zero();
+        for (int64_t i = 0; i < p->group; i++, s += from->ld) {
+            vf weight = vf_load_first(s, p->n - j), gain = vf_set1(item->rows->gain[i]);
+            if (what == TAKE_LOGITS)
+                weight = vf_exp_negative(vf_fma(weight, gain, vf_set1(item->rows->minus_lse[i])));
+            else
+                weight = weight * gain;
+            if (each) vf_store(item->sums + i * STEP + j, weight);
+            all = all + weight;
+        }
+        if (!each) vf_store(item->sums + j, all);
+        if (!more) continue;
+        vf_store(item->squares + j, all * all);
+        vf_store(item->counts + j, vf_where(vf_lt(vf_set1(item->rows->fair[0]), all), vf_set1(1.0f), vf_zero()));
+    }
+}
+
+/* y += factor * x for the entries of the step. */
+static inline void give(const lh_stats_item *item, const lh_slot_floats *y, int64_t c, const float *x, float factor)
+{
+    const lh_step *p = &item->step;
+    const int64_t n = p->n, step = y->step;
+    float *at = lh_slot_at(y, p->head, p->first, c);
+    for (int64_t j = 0; j < n; j++) at[j * step] += factor * x[j];
+}
+
+/* What the item's sums are now. */
+static inline void give_all(const lh_stats_item *item)
+{
+    const lh_column_stats_args *a = item->stats->args;
+    float share = 1.0f / (float)item->step.group;
+    for (int64_t c = 0; c < a->parts && a->sums.at; c++)
+        give(item, &a->sums, c, item->sums + c * STEP, a->parts == 1 ? share : 1.0f);
+    if (a->squares.at) give(item, &a->squares, 0, item->squares, share * share);
+    if (a->counts.at) give(item, &a->counts, 0, item->counts, 1.0f);
+}
+
+/* Entries of a head that a row sees. */
+static inline int64_t count_seen(const lh_ragged *kv, int64_t head, lh_sight sight)
+{
+    int64_t len = kv->len[head];
+    int32_t count = 0;
+    if (!kv->positions) {
+        int64_t seen = lh_least(len, (int64_t)sight.last + 1) - ((int64_t)sight.before + 1);
+        return seen < 0 ? 0 : seen;
+    }
+    for (const int32_t *p = kv->positions + kv->offset[head], *end = p + len; p < end; p++)
+        count += *p > sight.before && *p <= sight.last;
+    return count;
+}
+
+/* A sum of weights over the group above it is counted. A row that sees a single entry gives it 1, which is not above
+ * 1 / 1, whatever rounding makes of it. */
+static inline float fair_of(const lh_stats *stats, int64_t head, int64_t r)
+{
+    const lh_column_stats_args *a = stats->args;
+    int64_t seen = a->counts.at ? count_seen(a->rows.kv, head, stats->watch.sights[r]) : 0;
+    return seen > 1 ? (float)a->rows.map.group / (float)seen : INFINITY;
+}
+
+#endif
