@@ -13,6 +13,7 @@ enum { DECODE_ALONE = 4 };
 
 typedef struct lh_chunk {
     int64_t b, head, i0, group, first, n; /* sequence, KV head, query heads; slots [first, first + n) */
+    int64_t before;                       /* entries of all chunks before it */
     float *part;                          /* [group][part_ld]: see lh_decode */
 } lh_chunk;
 
@@ -299,14 +300,17 @@ static void blank_row(const lh_attend_decode_args *a, int64_t b, int64_t i)
 static int64_t list_chunks(const lh_decode *decode, lh_chunk *chunks, int64_t *starts, float *parts)
 {
     const lh_attend_decode_args *a = decode->args;
-    int64_t count = 0;
+    int64_t count = 0, before = 0;
     for (int64_t b = 0; b < a->batch; b++) {
         for (int64_t h = head_first(&a->map); h < head_end(&a->map); h++) {
             int64_t len = a->seqs[b].len[h];
             if (chunks) *starts++ = count;
             for (int64_t first = 0; first < len; first += CHUNK, count++) {
-                lh_chunk c = {.b = b, .head = h, .first = first, .n = lh_least(len - first, CHUNK), .part = parts};
+                lh_chunk c = {.b = b, .head = h, .first = first, .n = lh_least(len - first, CHUNK)};
                 if (!chunks) continue;
+                c.before = before;
+                c.part = parts;
+                before += c.n;
                 head_range(&a->map, h, &c.i0, &c.group);
                 chunks[count] = c;
                 parts += c.group * decode->part_ld;
@@ -315,6 +319,14 @@ static int64_t list_chunks(const lh_decode *decode, lh_chunk *chunks, int64_t *s
     }
     if (chunks) *starts = count;
     return count;
+}
+
+/* All threads have as many entries: heads may end in a chunk of a few. */
+static void attend_stretch(const lh_decode *decode, const lh_chunk *chunks, int64_t count, float *own)
+{
+    lh_stretch mine = own_stretch(count ? chunks[count - 1].before + chunks[count - 1].n : 0);
+    for (int64_t n = 0; n < count; n++)
+        if (is_of(mine, chunks[n].before, chunks[n].n)) attend_chunk(decode, &chunks[n], own);
 }
 
 /* All query heads of one KV head of one sequence. */
@@ -352,8 +364,8 @@ static lh_status op_attend_decode(lh_stream *stream, const lh_attend_decode_args
 #pragma omp parallel if (count * a->map.heads >= 2 * DECODE_ALONE)
     {
         float *own = (float *)(memory + list + parts) + omp_get_thread_num() * decode.own;
-#pragma omp for schedule(static)
-        for (int64_t n = 0; n < count; n++) attend_chunk(&decode, &chunks[n], own);
+        attend_stretch(&decode, chunks, count, own);
+#pragma omp barrier
 #pragma omp for
         for (int64_t n = 0; n < rows; n++) join_head(&decode, chunks, starts, n);
     }

@@ -54,6 +54,31 @@ static inline float largest_competing(const float *x, const uint8_t *state, int6
     return largest;
 }
 
+/* A thread's part of entries that lie in a row, [from, to). It is the same for all operations that go by entries, so
+ * that one finds near what another has read. */
+typedef struct lh_stretch {
+    int64_t from, to;
+} lh_stretch;
+
+static inline lh_stretch own_stretch(int64_t entries)
+{
+    int64_t threads = omp_get_num_threads(), t = omp_get_thread_num();
+    return (lh_stretch){.from = entries * t / threads, .to = entries * (t + 1) / threads};
+}
+
+/* Whether n > 0 entries behind `before` others are of it: where their middle lies. */
+static inline int is_of(lh_stretch s, int64_t before, int64_t n)
+{
+    return 2 * before + n >= 2 * s.from && 2 * before + n < 2 * s.to;
+}
+
+static inline int64_t entries_of(const lh_ragged *kv)
+{
+    int64_t entries = 0;
+    for (int64_t h = 0; h < kv->heads; h++) entries += kv->len[h];
+    return entries;
+}
+
 /* Blocks of `entries` that the longest head has. */
 static inline int64_t blocks_of(const lh_ragged *kv, int64_t entries)
 {

@@ -70,13 +70,28 @@ static void entry_norms_block(const lh_entry_norms_args *a, int64_t h, int64_t f
         entry_norms_of(a, h, range, MEET_SPLIT, d);
 }
 
+static void entry_norms_stretch(const lh_entry_norms_args *a)
+{
+    lh_stretch mine = own_stretch(entries_of(a->kv));
+    int64_t before = 0;
+    for (int64_t h = 0; h < a->kv->heads; h++)
+        for (int64_t first = 0, n; first < a->kv->len[h]; first += NORM_ENTRIES, before += n) {
+            n = lh_least(a->kv->len[h] - first, NORM_ENTRIES);
+            if (is_of(mine, before, n)) entry_norms_block(a, h, first);
+        }
+}
+
 static lh_status op_entry_norms(lh_stream *stream, const lh_entry_norms_args *a)
 {
-    int64_t blocks = blocks_of(a->kv, NORM_ENTRIES), items = a->kv->heads * blocks, entries = 0;
+    int64_t entries = 0;
     (void)stream;
     for (int64_t h = 0; h < a->kv->heads; h++) entries += lh_least(a->kv->len[h], a->last);
-    FOR_EACH(n, items, entries * a->kv->head_dim >= PARALLEL_FROM / 2,
-             entry_norms_block(a, n / blocks, n % blocks * NORM_ENTRIES));
+    if (entries * a->kv->head_dim >= PARALLEL_FROM / 2) {
+#pragma omp parallel
+        entry_norms_stretch(a);
+    } else {
+        entry_norms_stretch(a);
+    }
     return LH_OK;
 }
 
@@ -187,6 +202,25 @@ static void mean_direction(const float *sums, int64_t blocks, int64_t floats, in
     for (int64_t i = 0; i < floats; i++) mean[i] = (float)(mean[i] * inverse);
 }
 
+/* What a thread does to the blocks of its stretch. sums: of every block of every head; mean: of a head, its own. */
+static void visit_stretch(const lh_key_difference_args *a, float *sums, float *mean, lh_directions what)
+{
+    const lh_ragged *kv = a->kv;
+    const lh_stretch mine = own_stretch(entries_of(kv));
+    int64_t blocks = blocks_of(kv, NORM_ENTRIES), floats = packed_floats(kv->head_dim, meet_of(kv)), before = 0,
+            made = -1;
+    for (int64_t h = 0; h < kv->heads; h++)
+        for (int64_t b = 0, n; b * NORM_ENTRIES < kv->len[h]; b++, before += n) {
+            float *all = sums + h * blocks * floats;
+            n = lh_least(kv->len[h] - b * NORM_ENTRIES, NORM_ENTRIES);
+            if (!is_of(mine, before, n)) continue;
+            if (what == COMPARE_DIRECTIONS && made != h)
+                mean_direction(all, (kv->len[h] + NORM_ENTRIES - 1) / NORM_ENTRIES, floats, kv->len[h], mean);
+            made = h;
+            visit_block(a, h, b * NORM_ENTRIES, what == ADD_DIRECTIONS ? all + b * floats : mean, what);
+        }
+}
+
 /* A block is compared by the thread that has added it up and has it near; every thread makes the means for itself. */
 static lh_status op_key_difference(lh_stream *stream, const lh_key_difference_args *a)
 {
@@ -200,18 +234,9 @@ static lh_status op_key_difference(lh_stream *stream, const lh_key_difference_ar
 #pragma omp parallel if (items > 1)
     {
         float *mean = sums + (items + omp_get_thread_num()) * floats;
-        int64_t made = -1; /* the head that it is of */
-#pragma omp for schedule(static, 1)
-        for (int64_t n = 0; n < items; n++)
-            visit_block(a, n / blocks, n % blocks * NORM_ENTRIES, sums + n * floats, ADD_DIRECTIONS);
-#pragma omp for schedule(static, 1)
-        for (int64_t n = 0; n < items; n++) {
-            int64_t h = n / blocks, len = kv->len[h];
-            if (made != h)
-                mean_direction(sums + h * blocks * floats, (len + NORM_ENTRIES - 1) / NORM_ENTRIES, floats, len, mean);
-            made = h;
-            visit_block(a, h, n % blocks * NORM_ENTRIES, mean, COMPARE_DIRECTIONS);
-        }
+        visit_stretch(a, sums, mean, ADD_DIRECTIONS);
+#pragma omp barrier
+        visit_stretch(a, sums, mean, COMPARE_DIRECTIONS);
     }
 done:
     return st;
