@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "base/hash.h"
-#include "base/json.h"
 #include "model/checkpoint_impl.h"
 #include "model/convert.h"
 
@@ -87,13 +86,11 @@ done:
 static lh_status read_texts(lh_checkpoint *ck)
 {
     lh_status st = LH_OK;
-    json_t *json = NULL;
     char *name = NULL;
     int64_t bytes = 0;
     LH_TRY(lh_asprintf(&name, "%s of %s", LH_CHECKPOINT_CONFIG, lh_h5_path(ck->h5)));
     LH_TRY(lh_h5_get_text(ck->h5, LH_CHECKPOINT_CONFIG, &ck->config_json, &bytes));
-    st = lh_json_parse(&json, name, ck->config_json, bytes);
-    if (st == LH_OK) st = lh_config_parse(&ck->config, json, name);
+    st = lh_config_parse_text(&ck->config, ck->config_json, bytes, name);
     if (st == LH_EINPUT) st = lh_fail_within(LH_EFILE, "bad checkpoint"); /* it is no source here */
     LH_TRY(st);
     lh_hasher_add(ck->hasher, ck->config_json, bytes);
@@ -103,7 +100,6 @@ static lh_status read_texts(lh_checkpoint *ck)
         LH_TRY(lh_h5_get_text(ck->h5, LH_CHECKPOINT_TOKENIZER_META, &ck->meta, &ck->meta_bytes));
 done:
     lh_free(name);
-    json_decref(json);
     return st;
 }
 

@@ -2,7 +2,6 @@
 #include <string.h>
 
 #include "base/hash.h"
-#include "base/json.h"
 #include "model/checkpoint.h"
 #include "model/checkpoint_impl.h"
 
@@ -32,17 +31,15 @@ lh_status lh_checkpoint_create(lh_checkpoint_writer **out, const char *path, con
 {
     lh_status st = LH_OK;
     lh_checkpoint_writer *w = NULL;
-    json_t *json = NULL;
+    const char *text = meta->config_json;
     const lh_h5_head head = {.kind = "checkpoint", .schema = LH_CHECKPOINT_SCHEMA};
     LH_TRY(lh_calloc(&w, 1, sizeof *w));
-    LH_TRY(lh_json_parse(&json, "config.json", meta->config_json, (int64_t)strlen(meta->config_json)));
-    LH_TRY(lh_config_parse(&w->config, json, "config.json"));
+    LH_TRY(lh_config_parse_text(&w->config, text, (int64_t)strlen(text), "config.json"));
     LH_TRY(lh_h5_create(&w->h5, path, &head));
     LH_TRY(put_meta(w, meta));
     *out = w;
     w = NULL;
 done:
-    json_decref(json);
     lh_checkpoint_drop(w);
     return st;
 }

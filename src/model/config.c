@@ -301,6 +301,17 @@ done:
     return st;
 }
 
+lh_status lh_config_parse_text(lh_config *config, const char *text, int64_t bytes, const char *name)
+{
+    lh_status st = LH_OK;
+    json_t *json = NULL;
+    LH_TRY(lh_json_parse(&json, name, text, bytes));
+    LH_TRY(lh_config_parse(config, json, name));
+done:
+    json_decref(json);
+    return st;
+}
+
 void lh_config_clear(lh_config *config)
 {
     lh_free(config->sliding);

@@ -58,6 +58,9 @@ typedef struct lh_family lh_family;
 /* Fill *config from `json`; `name` is what messages call it. Fails with LH_EINPUT, naming the member, on an
  * unknown architecture, missing or contradicting sizes, an unknown rope scaling. All owned by *config. */
 lh_status lh_config_parse(lh_config *config, const json_t *json, const char *name);
+
+/* The same of a text. LH_EINPUT, too, where it is no JSON. */
+lh_status lh_config_parse_text(lh_config *config, const char *text, int64_t bytes, const char *name);
 void lh_config_clear(lh_config *config);
 
 const char *lh_config_family_name(const lh_config *config);

@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include "base/file.h"
-#include "base/json.h"
 #include "base/log.h"
 #include "model/checkpoint_impl.h"
 #include "model/convert.h"
@@ -310,22 +309,19 @@ done:
 static lh_status make_plan(importer *im)
 {
     lh_status st = LH_OK;
-    json_t *json = NULL;
     const char *text = lh_source_config(im->source);
     char *name = NULL;
     if (lh_source_is_gguf(im->source))
         LH_TRY(lh_strdup(&name, im->options->src));
     else
         LH_TRY(lh_path_join(&name, im->options->src, "config.json"));
-    LH_TRY(lh_json_parse(&json, name, text, (int64_t)strlen(text)));
-    LH_TRY(lh_config_parse(&im->config, json, name));
+    LH_TRY(lh_config_parse_text(&im->config, text, (int64_t)strlen(text), name));
     LH_TRY(find_prefix(im));
     LH_TRY(lh_calloc(&im->jobs, (im->config.layers + 1) * LH_WEIGHTS, sizeof *im->jobs));
     LH_TRY(lh_checkpoint_each(&im->config, plan_weight, im));
     LH_TRY(warn_unused(im));
 done:
     lh_free(name);
-    json_decref(json);
     return st;
 }
 

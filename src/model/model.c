@@ -3,7 +3,6 @@
 #include <assert.h>
 #include <stddef.h>
 
-#include "base/json.h"
 #include "base/mem.h"
 #include "base/whole.h"
 #include "model/model_impl.h"
@@ -147,13 +146,11 @@ lh_status lh_model_load(lh_model **out, lh_checkpoint *ck, const lh_kv_place *pl
 {
     lh_status st = LH_OK;
     lh_model *m = NULL;
-    json_t *json = NULL;
     const char *text = lh_checkpoint_config_json(ck);
     LH_TRY(lh_calloc(&m, 1, sizeof *m));
     m->place = *place;
     m->options = *options;
-    LH_TRY(lh_json_parse(&json, "/config", text, (int64_t)strlen(text)));
-    LH_TRY(lh_config_parse(&m->config, json, "/config"));
+    LH_TRY(lh_config_parse_text(&m->config, text, (int64_t)strlen(text), "/config"));
     LH_TRY(lh_shard_of(&m->shard, &m->config, lh_comm_rank(place->comm), lh_comm_size(place->comm)));
     LH_TRY(lh_calloc(&m->layers, m->config.layers, sizeof *m->layers));
     LH_TRY(lh_calloc(&m->projections, m->config.layers, sizeof *m->projections));
@@ -168,7 +165,6 @@ lh_status lh_model_load(lh_model **out, lh_checkpoint *ck, const lh_kv_place *pl
     *out = m;
     m = NULL;
 done:
-    json_decref(json);
     lh_model_close(m);
     return st;
 }

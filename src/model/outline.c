@@ -45,21 +45,11 @@ done:
     return st;
 }
 
-static lh_status parse_text(lh_outline *out, const char *text, const char *name)
-{
-    lh_status st = LH_OK;
-    json_t *json = NULL;
-    LH_TRY(lh_json_parse(&json, name, text, (int64_t)strlen(text)));
-    LH_TRY(lh_config_parse(&out->config, json, name));
-done:
-    json_decref(json);
-    return st;
-}
-
 static lh_status read_shape(lh_outline *out, const char *name)
 {
+    const char *text = lh_random_shape_config(name);
     out->stored = LH_BF16;
-    return parse_text(out, lh_random_shape_config(name), name);
+    return lh_config_parse_text(&out->config, text, (int64_t)strlen(text), name);
 }
 
 /* The configuration is read once more: the checkpoint's goes with it. */
@@ -67,8 +57,10 @@ static lh_status read_checkpoint(lh_outline *out, const char *path)
 {
     lh_status st = LH_OK;
     lh_checkpoint *ck = NULL;
+    const char *text;
     LH_TRY(lh_checkpoint_open(&ck, path));
-    LH_TRY(parse_text(out, lh_checkpoint_config_json(ck), path));
+    text = lh_checkpoint_config_json(ck);
+    LH_TRY(lh_config_parse_text(&out->config, text, (int64_t)strlen(text), path));
     out->stored = lh_checkpoint_dtype(ck);
 done:
     lh_checkpoint_close(ck);

@@ -258,17 +258,16 @@ lh_status lh_random_import(const lh_import_options *options)
 {
     lh_status st = LH_OK;
     generator g = {.options = options, .meter = {.progress = options->progress}};
-    json_t *json = NULL;
     int shape = 0, automatic;
+    const char *text;
     LH_TRY(lh_import_dtype(options->dtype, &g.type, &automatic));
     LH_TRY(find_shape(options->random, &shape));
-    LH_TRY(lh_json_parse(&json, shapes[shape].name, shapes[shape].config, (int64_t)strlen(shapes[shape].config)));
-    LH_TRY(lh_config_parse(&g.config, json, shapes[shape].name));
+    text = shapes[shape].config;
+    LH_TRY(lh_config_parse_text(&g.config, text, (int64_t)strlen(text), shapes[shape].name));
     LH_TRY(generate(&g, shape));
 done:
     lh_checkpoint_drop(g.writer);
     lh_config_clear(&g.config);
-    json_decref(json);
     lh_free(g.wide);
     lh_free(g.stored);
     return st;

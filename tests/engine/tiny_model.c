@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/json.h"
 #include "base/rng.h"
 #include "model/checkpoint.h"
 
@@ -47,7 +46,6 @@ static void write_weight(lh_checkpoint_writer *out, const lh_config *config, lh_
 void tiny_model_make(const char *path, const tiny_shape *s)
 {
     char text[1024];
-    json_t *json = NULL;
     lh_config config;
     lh_checkpoint_writer *out = NULL;
     snprintf(text, sizeof text,
@@ -62,8 +60,7 @@ void tiny_model_make(const char *path, const tiny_shape *s)
              (long long)(s->hidden ? s->hidden : s->heads * s->head_dim), (long long)s->heads, (long long)s->kv_heads,
              (long long)s->head_dim, (long long)s->layers, (long long)s->ff, (long long)s->vocab, (long long)s->window,
              s->more ? ", " : "", s->more ? s->more : "");
-    lh_status st = lh_json_parse(&json, "tiny", text, (int64_t)strlen(text));
-    if (st == LH_OK) st = lh_config_parse(&config, json, "tiny");
+    lh_status st = lh_config_parse_text(&config, text, (int64_t)strlen(text), "tiny");
     if (st == LH_OK) st = lh_checkpoint_create(&out, path, &(lh_checkpoint_meta){.config_json = text});
     if (st != LH_OK) fprintf(stderr, "%s\n", lh_error_message());
     assert(st == LH_OK);
@@ -74,7 +71,6 @@ void tiny_model_make(const char *path, const tiny_shape *s)
     st = lh_checkpoint_finish(out);
     assert(st == LH_OK);
     lh_config_clear(&config);
-    json_decref(json);
 }
 
 void tiny_model_tokens(int32_t *ids, int64_t n, int64_t vocab)

@@ -57,14 +57,11 @@ void fz_use_config(const lh_config *config)
 static lh_status run_config(fz_case *c)
 {
     lh_status st = LH_OK;
-    json_t *json = NULL;
     lh_config config = {0};
-    LH_TRY(lh_json_parse(&json, c->path, c->data, c->bytes));
-    LH_TRY(lh_config_parse(&config, json, c->path));
+    LH_TRY(lh_config_parse_text(&config, c->data, c->bytes, c->path));
     fz_use_config(&config);
 done:
     lh_config_clear(&config);
-    json_decref(json);
     return st;
 }
 
