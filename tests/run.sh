@@ -26,7 +26,7 @@ run_tests() {
     local folder=$1 name
     name=${folder//\//-}
     shift
-    ctest --test-dir "$root/$folder" --output-on-failure -j "$cores" "$@" >"$logs/$name.tests" 2>&1 && return
+    watched "$logs/$name.tests" ctest --test-dir "$root/$folder" --output-on-failure -j "$cores" "$@" && return
     failed=1
     say "tests of $folder failed:"
     # Without what ctest says of the tests that passed, and without its summary.

@@ -140,6 +140,8 @@ lh_status lh_h5_open(lh_h5 **out, const char *path, const lh_h5_head *want)
     silence();
     LH_TRY(new_handle(&h5, path));
     if (stat(path, &info) != 0) LH_FAIL(LH_EFILE, "cannot open '%s': %s", path, strerror(errno));
+    if (S_ISDIR(info.st_mode))
+        LH_FAIL(LH_EFILE, "'%s' is a folder, not an HDF5 file: 'longhaul import' makes one of a model", path);
     if (!S_ISREG(info.st_mode)) LH_FAIL(LH_EFILE, "'%s' is not a regular file", path);
     if (info.st_size == 0) LH_FAIL(LH_EFILE, "'%s' is empty", path);
     h5->file_bytes = info.st_size;

@@ -176,7 +176,7 @@ lh_status lh_options_man(lh_buf *out, const lh_syntax *s)
     for (const lh_example *e = s->examples; e && e->line; e++) {
         LH_TRY(lh_buf_puts(out, ".PP\n"));
         LH_TRY(troff(out, e->what));
-        LH_TRY(lh_buf_puts(out, ":\n.PP\n.nf\n.RS\n"));
+        LH_TRY(lh_buf_printf(out, "%s\n.PP\n.nf\n.RS\n", strchr(e->what, '?') ? "" : ":"));
         LH_TRY(troff(out, e->line));
         LH_TRY(lh_buf_puts(out, "\n.RE\n.fi\n"));
     }

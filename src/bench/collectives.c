@@ -139,10 +139,11 @@ lh_status lh_bench_collectives(const lh_bench_request *request, lh_comm *world, 
     lh_status st = LH_OK;
     collectives c = {.world = world};
     const int64_t most = INT64_C(1) << (request->quick ? 16 : 26);
+    const int size = lh_comm_size(world);
     lh_bench_result_init(out);
     LH_TRY(lh_comm_agree(world, lh_bench_check_words(request, names)));
     LH_TRY(lh_bench_open(&c.b, request, world, out));
-    snprintf(out->about, sizeof out->about, "%d ranks, %d on this host; %s", lh_comm_size(world),
+    snprintf(out->about, sizeof out->about, "%d %s, %d on this host; %s", size, size == 1 ? "rank" : "ranks",
              lh_comm_local_size(world), lh_device_name(c.b.device));
     lh_progress_init(&c.b.progress, "measuring", "cases", 0);
     LH_TRY(open_ways(&c, most));

@@ -186,7 +186,8 @@ static void describe_ranks(model_run *r)
 {
     char *about = r->b.result->about;
     const size_t n = strlen(about), cap = sizeof r->b.result->about;
-    snprintf(about + n, cap - n, "; %d ranks; weights %s, cache %s", lh_comm_size(r->comm),
+    const int ranks = lh_comm_size(r->comm);
+    snprintf(about + n, cap - n, "; %d %s; weights %s, cache %s", ranks, ranks == 1 ? "rank" : "ranks",
              lh_dtype_name(lh_engine_dtype(r->engine)), lh_dtype_name(lh_engine_kv_dtype(r->engine)));
 }
 

@@ -74,11 +74,7 @@ static lh_status open_engine(lh_call *call, const lh_profiles *profiles, lh_engi
     LH_TRY(lh_cli_open_world(call, files));
     LH_TRY(lh_cli_same_profiles(call, profiles));
     lh_comm *world = lh_world_comm(call->world);
-    if (v->engine.tp && v->engine.tp != lh_comm_size(world))
-        st = lh_fail(LH_EUSAGE, __FILE__, __LINE__,
-                     "'--tp %lld' is not the %d ranks of this run: 'bench run' runs one copy of the model on all of "
-                     "them, leave it out",
-                     (long long)v->engine.tp, lh_comm_size(world));
+    st = lh_cli_check_tp(call, v->engine.tp);
     if (st == LH_OK) st = lh_bench_check_output(&v->shared.output);
     LH_TRY(lh_comm_agree(world, st));
     LH_TRY(lh_engine_open(engine, world, &v->engine));
@@ -102,10 +98,10 @@ static lh_status run(lh_call *call)
                                       .steps = v->own.steps,
                                       .repeat = v->own.repeat,
                                       .quick = output->quick};
-    if (output->quick) {
-        request.context = request.context < 64 ? request.context : 64;
-        request.steps = request.steps < 3 ? request.steps : 3;
-        request.repeat = 1;
+    if (output->quick) { /* but what was asked for by its number */
+        if (!lh_options_given(call->options, "context")) request.context = 64;
+        if (!lh_options_given(call->options, "max-new")) request.steps = 3;
+        if (!lh_options_given(call->options, "repeat")) request.repeat = 1;
     }
     v->policy.profiles = &profiles;
     LH_TRY(lh_policy_resolve(&policy, &v->policy));

@@ -33,6 +33,8 @@ done:
     return st;
 }
 
+enum { LINE_BYTES = 160 };
+
 static lh_status tree(lh_buf *out, const json_t *value, int depth);
 
 /* What fits on a line. */
@@ -89,6 +91,30 @@ done:
     return st;
 }
 
+/* An object of leaves on one line, where that is not too long: *done. Empty texts say nothing. */
+static lh_status line(lh_buf *out, const char *name, const json_t *value, int depth, int *done)
+{
+    lh_status st = LH_OK;
+    lh_buf text = {0};
+    const char *key, *before = ":";
+    json_t *member;
+    *done = 0;
+    LH_TRY(lh_buf_printf(&text, "%*s%s", 2 * depth, "", name));
+    json_object_foreach((json_t *)(uintptr_t)value, key, member)
+    {
+        if (!is_leaf(member)) goto done;
+        if (strcmp(key, "name") == 0 || (json_is_string(member) && json_string_length(member) == 0)) continue;
+        LH_TRY(lh_buf_printf(&text, "%s %s ", before, key));
+        LH_TRY(leaf(&text, member));
+        before = ";";
+    }
+    *done = text.bytes <= LINE_BYTES;
+    if (*done) LH_TRY(lh_buf_printf(out, "%s\n", text.data));
+done:
+    lh_buf_clear(&text);
+    return st;
+}
+
 static lh_status tree(lh_buf *out, const json_t *value, int depth)
 {
     lh_status st = LH_OK;
@@ -96,14 +122,19 @@ static lh_status tree(lh_buf *out, const json_t *value, int depth)
     json_t *item;
     char number[32];
     size_t i;
+    int done = 0;
     json_object_foreach((json_t *)(uintptr_t)value, key, item)
     {
-        LH_TRY(branch(out, key, item, depth));
+        const int is_group = *key == '/' && json_is_object(item); /* of a file */
+        if (is_group) LH_TRY(line(out, key, item, depth, &done));
+        if (!is_group || !done) LH_TRY(branch(out, key, item, depth));
     }
     json_array_foreach((json_t *)(uintptr_t)value, i, item)
     {
         snprintf(number, sizeof number, "%zu", i);
-        LH_TRY(branch(out, number, item, depth));
+        const char *name = json_string_value(json_object_get(item, "name"));
+        if (name) LH_TRY(line(out, name, item, depth, &done));
+        if (!name || !done) LH_TRY(branch(out, name ? name : number, item, depth));
     }
 done:
     return st;
@@ -165,5 +196,18 @@ lh_status lh_cli_same_profiles(const lh_call *call, const lh_profiles *profiles)
                         "the files of '--layer-budget' and '--head-budget'"));
 done:
     lh_buf_clear(&hashes);
+    return st;
+}
+
+lh_status lh_cli_check_tp(const lh_call *call, int64_t tp)
+{
+    lh_status st = LH_OK;
+    const int size = lh_comm_size(lh_world_comm(call->world));
+    if (tp && tp != size)
+        LH_FAIL(
+            LH_EUSAGE,
+            "'--tp %lld' asks for %lld ranks and this run has %d: start it with 'mpirun -n %lld', or leave '--tp' out",
+            (long long)tp, (long long)tp, size, (long long)tp);
+done:
     return st;
 }

@@ -254,11 +254,7 @@ static lh_status open_all(run *r)
     LH_TRY(lh_cli_open_world(r->call, files));
     LH_TRY(lh_cli_same_profiles(r->call, &r->profiles));
     lh_comm *world = lh_world_comm(r->call->world);
-    if (v->engine.tp && v->engine.tp != lh_comm_size(world))
-        st = lh_fail(LH_EUSAGE, __FILE__, __LINE__,
-                     "'--tp %lld' is not the %d ranks of this run: 'generate' runs one copy of the model on all of "
-                     "them, leave it out",
-                     (long long)v->engine.tp, lh_comm_size(world));
+    st = lh_cli_check_tp(r->call, v->engine.tp);
     if (st == LH_OK) st = lh_input_read(&r->input);
     LH_TRY(lh_comm_agree(world, st));
     LH_TRY(lh_engine_open(&r->engine, world, &v->engine));

@@ -139,6 +139,28 @@ done:
     return st;
 }
 
+/* Of the options that a file was made with only those that were given are shown; JSON has them all. */
+static lh_status leave_defaults(json_t *object)
+{
+    lh_status st = LH_OK;
+    json_t *run = json_object_get(object, "run"), *options = json_object_get(run, "options");
+    json_t *given = json_object_get(run, "given"), *few = json_object(), *name;
+    size_t i;
+    json_array_foreach(given, i, name)
+    {
+        json_t *value = json_is_string(name) ? json_object_get(options, json_string_value(name)) : NULL;
+        if (value && json_object_set(few, json_string_value(name), value) != 0)
+            LH_FAIL(LH_ENOMEM, "cannot hold a description");
+    }
+    if (options && given) {
+        json_object_set(run, "options", few);
+        json_object_del(run, "given");
+    }
+done:
+    json_decref(few);
+    return st;
+}
+
 static lh_status run(lh_call *call)
 {
     lh_status st = LH_OK;
@@ -150,6 +172,7 @@ static lh_status run(lh_call *call)
         LH_TRY(lh_info_json(path, &object));
     else
         LH_TRY(about_program(call, &object));
+    if (!v->format.json) LH_TRY(leave_defaults(object));
     if (lh_cli_first()) LH_TRY(v->format.json ? lh_cli_write_json(object) : lh_cli_write_tree(object));
 done:
     json_decref(object);

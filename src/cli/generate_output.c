@@ -105,14 +105,37 @@ static int64_t sum(const int64_t *values, int ranks)
     return total;
 }
 
+enum { PACE = 96 };
+
+/* "N tokens in S s", and the rate where there is one: none behind a loaded cache, none of a single token. */
+static void write_pace(char out[PACE], int64_t tokens, double seconds, double tokens_per_s)
+{
+    int n = snprintf(out, PACE, "%lld token%s in %.2f s", (long long)tokens, tokens == 1 ? "" : "s", seconds);
+    if (tokens_per_s > 0)
+        snprintf(out + n, PACE - (size_t)n, " (%.*f tokens/s)", tokens_per_s < 1000 ? 1 : 0, tokens_per_s);
+}
+
+/* An answer of which nothing is seen. */
+static void say_empty(const lh_generation *g)
+{
+    for (int64_t i = 0; i < g->answer_count; i++) {
+        const lh_answer *a = &g->answers[i];
+        if (a->finish != LH_FINISH_STOP || a->ids.n != 1 || a->text.bytes) continue;
+        if (g->answer_count == 1)
+            lh_info("the answer is empty: the model's first token ends it");
+        else
+            lh_info("answer %lld is empty: the model's first token ends it", (long long)i + 1);
+    }
+}
+
 static void summarise(const lh_generation *g)
 {
     static const double mib = 1 << 20;
-    char rate[48] = ""; /* behind a loaded cache there is none */
-    if (g->prefill_tokens_per_s > 0) snprintf(rate, sizeof rate, " (%.0f tokens/s)", g->prefill_tokens_per_s);
-    lh_info("prompt: %lld tokens in %.2f s%s; generated: %lld tokens in %.2f s (%.1f tokens/s)",
-            (long long)g->prompt_tokens, g->prefill_s, rate, (long long)g->new_tokens, g->decode_s,
-            g->decode_tokens_per_s);
+    char prompt[PACE], generated[PACE];
+    write_pace(prompt, g->prompt_tokens, g->prefill_s, g->prefill_tokens_per_s);
+    write_pace(generated, g->new_tokens, g->decode_s, g->decode_tokens_per_s);
+    say_empty(g);
+    lh_info("prompt: %s; generated: %s", prompt, generated);
     if (!g->policy.evicts)
         lh_info("cache: all entries kept, %.2f MiB on %d %s", (double)sum(g->bytes_kept, g->ranks) / mib, g->ranks,
                 g->ranks == 1 ? "rank" : "ranks");

@@ -60,6 +60,9 @@ static lh_status fail_unknown(const char *name)
     lh_status st = LH_OK;
     const char **names = NULL;
     int n = 0;
+    if (*name == '-')
+        LH_FAIL(LH_EUSAGE,
+                "options come behind a command, as in 'longhaul info %s'; 'longhaul --help' lists the commands", name);
     while (lh_command_at(n)) n++;
     LH_TRY(lh_calloc(&names, n + 1, sizeof *names));
     for (int i = 0; i < n; i++) names[i] = lh_command_at(i)->syntax->name;

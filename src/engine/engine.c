@@ -100,9 +100,8 @@ static lh_status load(lh_engine *e)
     int64_t need = lh_model_bytes(config, &shard, e->dtype),
             have = lh_least(lh_device_free_bytes(e->device), lh_device_room(e->device));
     if (need > have)
-        LH_FAIL(LH_ENOMEM,
-                "the weights take %.1f GiB on this rank and %.1f GiB are free: use more ranks or --dtype bf16",
-                (double)need / (1 << 30), (double)have / (1 << 30));
+        LH_FAIL(LH_ENOMEM, "the weights take %.3f GiB on this rank and %.3f GiB are free: use more ranks%s",
+                (double)need / (1 << 30), (double)have / (1 << 30), e->dtype == LH_F32 ? " or --dtype bf16" : "");
     lh_progress_init(&progress, "loading weights", "bytes", need);
     st = lh_model_load(&e->model, e->ck, &e->place,
                        &(lh_model_options){e->dtype, e->deterministic ? LH_ORDER_FIXED : LH_ORDER_ANY},

@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "engine/prompt.h"
 #include "eval/fidelity_impl.h"
 #include "eval/likeness.h"
@@ -27,6 +28,7 @@ typedef struct run {
     const window *now;
     lh_tokens full;     /* the full cache's continuation of this window */
     float *full_logits; /* [full.n - 1, vocab] behind its tokens, rank 0 */
+    int64_t silent;     /* windows behind which it ends at once */
     lh_buf full_text;
 } run;
 
@@ -304,6 +306,7 @@ static lh_status compare(void *self, const lh_cache_at *at)
     if (at->policy == 0) {
         LH_TRY(go_on(r, at->session));
         if (r->full.n < 2) row[W_KL].value = row[W_BEST].value = (double)NAN;
+        r->silent += r->full.n < 2 && r->request->max_new > 1;
     } else {
         LH_TRY(force(r, at->session, &row[W_KL].value, &row[W_BEST].value, &same));
     }
@@ -398,6 +401,9 @@ lh_status lh_fidelity_run(lh_fidelity_result *out, lh_engine *engine, const lh_f
         r.now = &r.windows[i];
         LH_TRY(run_window(&r));
     }
+    if (r.silent)
+        lh_warn("behind %lld of %lld windows the full cache ends with its first token: they tell nothing of policies",
+                (long long)r.silent, (long long)r.n);
 done:
     for (int64_t i = 0; r.windows && i < r.n; i++) {
         lh_tokens_clear(&r.windows[i].ids);

@@ -212,19 +212,34 @@ done:
     return st;
 }
 
-static int starts_as_gguf(const char *path)
+/* magic: of 4 bytes. */
+static int begins_with(const char *path, const char *magic)
 {
-    char magic[4] = "";
+    char head[4] = "";
     FILE *f = fopen(path, "rb");
     if (!f) return 0;
-    size_t n = fread(magic, 1, sizeof magic, f);
+    size_t n = fread(head, 1, sizeof head, f);
     fclose(f);
-    return n == sizeof magic && memcmp(magic, "GGUF", 4) == 0;
+    return n == sizeof head && memcmp(head, magic, sizeof head) == 0;
 }
 
 static int compare_names(const void *a, const void *b)
 {
     return strcmp(((const lh_source_tensor *)a)->name, ((const lh_source_tensor *)b)->name);
+}
+
+/* A file that is none of those: what would be right where it is a part of a model, or one that was made here. */
+static lh_status refuse_file(const char *path)
+{
+    lh_status st = LH_OK;
+    const char *ending = strrchr(path, '.');
+    const int is_part = ending && (strcmp(ending, ".json") == 0 || strcmp(ending, ".safetensors") == 0);
+    LH_FAIL(LH_EINPUT, "'%s' is neither a Hugging Face folder nor a GGUF file%s", path,
+            is_part                        ? ": give the folder that it lies in"
+            : begins_with(path, "\x89HDF") ? ": it is HDF5 already ('longhaul info' tells what it holds)"
+                                           : "");
+done:
+    return st;
 }
 
 lh_status lh_source_open(lh_source **out, const char *path)
@@ -236,10 +251,10 @@ lh_status lh_source_open(lh_source **out, const char *path)
     if (!lh_file_exists(path)) LH_FAIL(LH_EINPUT, "'%s' does not exist", path);
     if (lh_file_is_folder(path))
         LH_TRY(open_folder(s));
-    else if (starts_as_gguf(path))
+    else if (begins_with(path, "GGUF"))
         LH_TRY(open_gguf(s));
     else
-        LH_FAIL(LH_EINPUT, "'%s' is neither a Hugging Face folder nor a GGUF file", path);
+        LH_TRY(refuse_file(path));
     if (s->count == 0) LH_FAIL(LH_EINPUT, "'%s' holds no tensors: it is no model", path);
     qsort(s->tensors, (size_t)s->count, sizeof *s->tensors, compare_names);
     for (int64_t i = 1; i < s->count; i++)

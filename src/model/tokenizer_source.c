@@ -119,7 +119,7 @@ lh_status lh_tokenizer_open(lh_tokenizer **out, const char *src)
     else
         LH_TRY(read_gguf(src, &json, &meta));
     if (is_gguf && json.bytes) LH_TRY(lh_tokenizer_parse(&tok, src, json.data, json.bytes, meta.data, meta.bytes));
-    if (!tok) LH_FAIL(LH_EINPUT, "'%s' has no tokenizer: use token ids in place of text", src);
+    if (!tok) LH_FAIL(LH_EINPUT, "'%s' has no %s", src, is_folder ? "'tokenizer.json'" : "tokenizer");
     *out = tok;
     tok = NULL;
 done:

@@ -49,7 +49,8 @@ static const lh_option rows[] = {
     {0}};
 static const lh_option_table table = {"trying", rows};
 static const lh_option_group groups[] = {{&table, 0}, {0}};
-static const lh_example examples[] = {{"longhaul try -m m.h5", "try it"}, {0}};
+static const lh_example examples[] = {
+    {"longhaul try -m m.h5", "try it"}, {"longhaul try -m n.h5", "and this one?"}, {0}};
 static const lh_syntax syntax = {.program = "longhaul",
                                  .name = "try",
                                  .usage = "-m FILE [options]",
@@ -71,7 +72,8 @@ START_TEST(test_help_teaches_usage_options_defaults_and_examples)
                    "      --dtype auto|f32|bf16   Type. (default: auto)\n"
                    "      --json                  Print JSON.\n"
                    "      --gain[=off]            Gain.\n"
-                   "\nexamples:\n  # try it\n  longhaul try -m m.h5\n");
+                   "\nexamples:\n  # try it\n  longhaul try -m m.h5\n"
+                   "  # and this one?\n  longhaul try -m n.h5\n");
     lh_buf_clear(&help);
 }
 END_TEST
@@ -94,7 +96,9 @@ START_TEST(test_troff_requests_in_texts_are_harmless)
     ck_assert_ptr_nonnull(strstr(man.data, "\\fB\\-n\\fR, \\fB\\-\\-max\\-new\\fR \\fITOKENS\\fR\n"));
     ck_assert_ptr_nonnull(strstr(man.data, "\\fIauto|f32|bf16\\fR"));
     ck_assert_ptr_nonnull(strstr(man.data, "\\fB\\-\\-gain\\fR\\fI[=off]\\fR\n"));
+    ck_assert_ptr_nonnull(strstr(man.data, "\ntry it:\n"));
     ck_assert_ptr_nonnull(strstr(man.data, "longhaul try \\-m m.h5"));
+    ck_assert_ptr_nonnull(strstr(man.data, "\nand this one?\n"));
     lh_buf_clear(&man);
 }
 END_TEST

@@ -219,6 +219,28 @@ START_TEST(test_budgets_that_leave_no_choice_are_warned_of)
 }
 END_TEST
 
+/* Windows behind which the full cache ends at once have nothing that a policy could change: they are counted. */
+START_TEST(test_windows_without_an_answer_are_warned_of)
+{
+    program_result r = {0};
+    json_error_t error;
+    size_t i;
+    json_t *row;
+    long long silent = 0, counted = 0;
+    program_run(&r, 2, FIDELITY "--length 12 --count 400 -n 3 --json");
+    program_exits(&r, 0);
+    json_t *o = json_loads(r.out.data, 0, &error);
+    ck_assert_msg(o != NULL, "no JSON: %s\n%s", error.text, r.out.data);
+    json_array_foreach(rows(o, "windows"), i, row) silent += value(row, "tokens") == 1;
+    const char *warning = strstr(r.err.data, "longhaul: warning: behind ");
+    if (warning) counted = atoll(warning + strlen("longhaul: warning: behind "));
+    ck_assert_int_eq(counted, silent);
+    ck_assert_int_eq(warning != NULL, silent > 0);
+    json_decref(o);
+    program_clear(&r);
+}
+END_TEST
+
 START_TEST(test_an_analysis_is_whole_and_described)
 {
     program_result r = {0};
@@ -227,7 +249,7 @@ START_TEST(test_an_analysis_is_whole_and_described)
     program_run(&r, 1, "verify needle.h5 && " LONGHAUL " info needle.h5");
     program_exits(&r, 0);
     static const char *const parts[] = {"kind: analysis", "/needle/means/exact", "/needle/prompts/words",
-                                        "unit: tokens", "labels: "};
+                                        "; unit tokens;", "; labels "};
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
         ck_assert_msg(strstr(r.out.data, parts[i]), "no '%s' in:\n%s", parts[i], r.out.data);
     program_clear(&r);
@@ -358,6 +380,7 @@ int main(void)
                                   test_a_budget_that_holds_everything_is_faithful,
                                   test_answers_are_those_of_generate,
                                   test_budgets_that_leave_no_choice_are_warned_of,
+                                  test_windows_without_an_answer_are_warned_of,
                                   test_an_analysis_is_whole_and_described,
                                   test_what_cannot_be_is_said,
                                   test_an_interrupt_writes_what_there_is,

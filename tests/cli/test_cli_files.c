@@ -17,7 +17,13 @@ START_TEST(test_bad_inputs_have_one_message_and_their_code)
         {3, "'empty'", "import empty -o x.h5"},
         {3, "nothing", "import nothing -o x.h5"},
         {3, "noise", "import noise -o x.h5"},
+        {3, "it is HDF5 already", "import tiny.h5 -o x.h5"},
+        {3, "give the folder that it lies in", "import tiny/config.json -o x.h5"},
         {6, "no/such/x.h5", "import tiny -o no/such/x.h5"},
+        {4, "'tiny' is a folder, not an HDF5 file: 'longhaul import'", "generate -m tiny -p a"},
+        {4, "'tiny' is a folder", "info tiny"},
+        {3, "'.' has no 'tokenizer.json'", "tokenize -m . -p a"},
+        {5, "are free: use more ranks or --dtype bf16", "generate -m tiny.h5 -p a --memory 10K"},
         {4, "no-such.h5", "generate -m no-such.h5 -p a"},
         {4, "empty", "generate -m empty -p a"},
         {4, "noise", "generate -m noise -p a"},
@@ -36,7 +42,7 @@ START_TEST(test_bad_inputs_have_one_message_and_their_code)
         {2, "no tokenizer", "generate -m bare.h5 -p a"},
         {2, "no-such-template", "generate -m tiny.h5 -p a --chat-template no-such-template"},
         {2, "--device cpu always works", "generate -m tiny.h5 -p a --device cuda"},
-        {2, "'--tp 3'", "generate -m tiny.h5 -p a --tp 3"},
+        {2, "'--tp 3' asks for 3 ranks and this run has ", "generate -m tiny.h5 -p a --tp 3"},
         {6, "no/such/k.h5", "generate -m tiny.h5 -p abc --keep-sets no/such/k.h5"},
         {6, "no/such/l.h5", "generate -m tiny.h5 -p abc --logits no/such/l.h5"},
     };
@@ -94,6 +100,27 @@ START_TEST(test_files_written_by_a_run_are_described)
         program_run(&r, 1, "verify %s", files[i].file);
         program_exits(&r, 0);
     }
+    program_clear(&r);
+}
+END_TEST
+
+/* As text, of what made the file only what was given, and a line for an array; as JSON everything. */
+START_TEST(test_a_description_is_short)
+{
+    program_result r = {0};
+    program_run(&r, 1, "generate -m tiny.h5 -f prompt -n 1 --budget 16 --window 4 --save-cache short.h5 -q > shown");
+    program_exits(&r, 0);
+    program_run(&r, 1, "info short.h5");
+    program_exits(&r, 0);
+    ck_assert_int_eq(program_lines(r.out.data, "    budget: 16"), 1);
+    ck_assert_int_eq(program_lines(r.out.data, "    window: 4"), 1);
+    ck_assert_int_eq(program_lines(r.out.data, "    sinks: "), 0);
+    ck_assert_int_eq(program_lines(r.out.data, "/layers/002: budget 16; "), 1);
+    ck_assert_int_eq(program_lines(r.out.data, "  /layers/002/k: shape "), 1);
+    program_run(&r, 1, "info short.h5 --json");
+    program_exits(&r, 0);
+    ck_assert_ptr_nonnull(strstr(r.out.data, "\"sinks\":null"));
+    ck_assert_ptr_nonnull(strstr(r.out.data, "\"given\":["));
     program_clear(&r);
 }
 END_TEST
@@ -218,6 +245,7 @@ int main(void)
                                   test_more_ranks_than_query_heads_is_usage,
                                   test_a_flipped_bit_is_found_by_verify,
                                   test_files_written_by_a_run_are_described,
+                                  test_a_description_is_short,
                                   test_no_more_rows_of_logits_than_there_are_tokens,
                                   test_a_plan_tells_every_rank,
                                   test_a_plan_for_a_device_that_is_elsewhere,

@@ -149,6 +149,10 @@ START_TEST(test_text_is_shown_as_it_is_made)
     ck_assert_int_eq(program_lines(r.out.data, "> A"), 1);
     ck_assert_int_eq(program_lines(r.out.data, "> B"), 1);
     ck_assert_int_eq(program_lines(r.err.data, "prompt: "), 1); /* the summary */
+    program_run(&r, 2, "generate -m tiny.h5 -p a --force-tokens end");
+    program_exits(&r, 0);
+    ck_assert_str_eq(r.out.data, "\n");
+    ck_assert_int_eq(program_lines(r.err.data, "the answer is empty: "), 1);
     program_clear(&r);
     json_decref(o);
 }
@@ -266,6 +270,7 @@ int main(void)
     tiny_write("tiny");
     program_file("prompt", PROMPT);
     program_file("forced", "104 105 106\n");
+    program_file("end", "257\n");
     program_result r = {0};
     program_run(&r, 1,
                 "import tiny -o tiny.h5 -q && " LONGHAUL " tokenize -m tiny.h5 -f prompt > ids && " LONGHAUL

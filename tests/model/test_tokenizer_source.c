@@ -116,7 +116,7 @@ START_TEST(test_a_folder_without_tokenizer_gives_nothing)
     ck_assert_int_eq(lh_tokenizer_source(folder, &json, &meta), LH_OK);
     ck_assert(json.bytes == 0 && meta.bytes == 0);
     ck_assert_int_eq(lh_tokenizer_open(&tok, folder), LH_EINPUT);
-    ck_assert_ptr_nonnull(strstr(lh_error_message(), "no tokenizer"));
+    ck_assert_ptr_nonnull(strstr(lh_error_message(), "no 'tokenizer.json'"));
     remove_folder();
 }
 END_TEST
