@@ -22,11 +22,23 @@ fail() {
     exit 1
 }
 
+# watched LOG COMMAND…: runs it into LOG; every 20 s the last line of that tells how far it is.
+watched() {
+    local log=$1 watcher status=0
+    shift
+    while sleep 20 >/dev/null 2>&1 && [ -e "$log" ]; do say "... $(tail -n 1 "$log" | cut -c 1-100)"; done &
+    watcher=$!
+    "$@" >"$log" 2>&1 || status=$?
+    kill "$watcher" 2>/dev/null || true
+    wait "$watcher" 2>/dev/null || true
+    return "$status"
+}
+
 # quietly NAME COMMAND…: runs it, shows its output only when it fails.
 quietly() {
     local log="$logs/$1.log"
     shift
-    if ! "$@" >"$log" 2>&1; then
+    if ! watched "$log" "$@"; then
         tail -n 60 "$log" >&2
         fail "'$*' failed"
     fi

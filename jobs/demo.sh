@@ -37,13 +37,19 @@ write_prompt() {
     printf '\n%s\n' "$question" >>"$prompt"
 }
 
+# answer FILE OPTION…: what the program says, as JSON.
+answer() {
+    local file=$1
+    shift
+    mpirun -n 2 "$root/build/longhaul" generate -m "$model" --chat --prompt-file "$prompt" --max-new 32 --json "$@" >"$file"
+}
+
 # run NAME OPTION…: one row of the table, kept as $folder/NAME.json.
 run() {
     local name=$1
     shift
     say "answering on 2 ranks: $name"
-    mpirun -n 2 "$root/build/longhaul" generate -m "$model" --chat --prompt-file "$prompt" --max-new 32 --json "$@" \
-        >"$folder/$name.json" 2>"$logs/$name.log" || {
+    watched "$logs/$name.log" answer "$folder/$name.json" "$@" || {
         tail -n 20 "$logs/$name.log" >&2
         fail "the run '$name' failed"
     }
