@@ -24,7 +24,8 @@ lh_status lh_comm_open_self(lh_comm **out);
 lh_status lh_comm_open_mpi(lh_comm **out, double timeout_s);
 
 /* self, unless the environment says that this process was started by an MPI launcher with more than one rank. Fails
- * with LH_ECOMM when the launcher and MPI do not agree on the number of ranks. */
+ * with LH_ECOMM when srun gave the ranks no way to find each other, and when the launcher and MPI do not agree on their
+ * number. */
 lh_status lh_comm_open_world(lh_comm **out, double timeout_s);
 
 /* 1 when the environment shows an MPI launcher; rank and size as it says (0 and 1 without one). No MPI call:

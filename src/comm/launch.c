@@ -10,10 +10,11 @@
 static const struct {
     const char *rank, *size;
     int ends_others; /* 1: when a rank has failed it sends SIGCONT to the others, SIGTERM a second later */
-} launchers[] = {{"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", 1},
-                 {"PMI_RANK", "PMI_SIZE", 0},
-                 {"PMIX_RANK", "SLURM_STEP_NUM_TASKS", 0},
-                 {"SLURM_PROCID", "SLURM_STEP_NUM_TASKS", 0}};
+    int strangers;   /* 1: ranks cannot find each other. MPI would end the process, or take it for the only one */
+} launchers[] = {{"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", 1, 0},
+                 {"PMI_RANK", "PMI_SIZE", 0, 0},
+                 {"PMIX_RANK", "SLURM_STEP_NUM_TASKS", 0, 0},
+                 {"SLURM_PROCID", "SLURM_STEP_NUM_TASKS", 0, 1}};
 enum { LAUNCHERS = sizeof launchers / sizeof *launchers };
 
 static int number(const char *name, int *out)
@@ -60,8 +61,10 @@ lh_status lh_comm_open_world(lh_comm **out, double timeout_s)
 {
     lh_status st = LH_OK;
     lh_comm *comm = NULL;
-    int rank, size;
-    if (!lh_comm_launched(&rank, &size) || size == 1) return lh_comm_open_self(out);
+    int rank, size, by = find_launcher(&rank, &size);
+    if (size == 1) return lh_comm_open_self(out);
+    if (launchers[by].strangers)
+        LH_FAIL(LH_ECOMM, "srun started %d ranks that cannot find each other: use 'srun --mpi=pmix', or mpirun", size);
     LH_TRY(lh_comm_open_mpi(&comm, timeout_s));
     if (comm->size != size)
         LH_FAIL(LH_ECOMM, "the launcher started %d ranks, MPI sees %d: use mpirun, or srun --mpi=pmix", size,

@@ -1,5 +1,6 @@
 #include <check.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "cli/program.h"
@@ -66,6 +67,25 @@ START_TEST(test_a_rank_that_dies_ends_the_run)
 }
 END_TEST
 
+/* As srun starts ranks without PMIx: rank 0 says so, in place of what MPI would say, and all end. */
+START_TEST(test_ranks_that_cannot_find_each_other_are_told)
+{
+    program_result r = {0};
+    setenv("SLURM_STEP_NUM_TASKS", "2", 1);
+    setenv("SLURM_PROCID", "0", 1);
+    program_refuses(1, 7, "srun started 2 ranks that cannot find each other", "generate -m m.h5 -p a");
+    setenv("SLURM_PROCID", "1", 1);
+    program_run(&r, 1, "generate -m m.h5 -p a");
+    program_exits(&r, 7);
+    ck_assert_str_eq(r.out.data, "");
+    setenv("SLURM_STEP_NUM_TASKS", "1", 1);
+    setenv("SLURM_PROCID", "0", 1);
+    program_run(&r, 1, "generate -m m.h5 -p a -n 1 -q");
+    program_exits(&r, 0);
+    program_clear(&r);
+}
+END_TEST
+
 START_TEST(test_commands_on_files_work_once)
 {
     program_result r = {0};
@@ -100,6 +120,7 @@ int main(void)
                                   test_rank_0_speaks_when_all_ranks_fail_at_the_start,
                                   test_a_rank_that_fails_alone_at_the_start_says_so,
                                   test_a_rank_that_dies_ends_the_run,
+                                  test_ranks_that_cannot_find_each_other_are_told,
                                   test_commands_on_files_work_once,
                                   test_every_rank_writes_its_log,
                                   NULL};
