@@ -59,7 +59,8 @@ static lh_status check(const run *r, int64_t before)
     int64_t total = before + q->prompt.n + tokens_more(q);
     if (lh_engine_replicas(r->engine) > 1)
         LH_FAIL(LH_EUSAGE, "generate runs one copy of the model: leave --tp out, or start as many ranks as it says");
-    if (before + q->prompt.n == 0) LH_FAIL(LH_EUSAGE, "the prompt is empty");
+    if (before + q->prompt.n == 0)
+        LH_FAIL(LH_EUSAGE, "the prompt is empty%s", q->question_count ? ": a question needs a text before it" : "");
     for (int64_t i = 0; i < q->question_count; i++)
         if (q->questions[i].n == 0) LH_FAIL(LH_EUSAGE, "question %lld is empty", (long long)i + 1);
     if (total > c->max_positions)
@@ -87,14 +88,34 @@ static int64_t rows_of(const lh_generate_request *r, const lh_tokens *wanted)
     return wanted && r->logits ? lh_most(lh_least(r->logits_last, wanted->n), 1) : 1;
 }
 
+/* What a saved cache takes at least: the keys and values of all heads after the prompt. */
+static int64_t cache_bytes(const run *r)
+{
+    const lh_config *c = lh_engine_config(r->engine);
+    const lh_policy_plan *policy = &r->out->policy;
+    const int64_t tokens = r->request->prompt.n,
+                  kept = lh_most(lh_least(lh_policy_entries(policy, tokens), tokens) - policy->block, 0);
+    int64_t entries = 0;
+    if (r->cache) return 0; /* it holds some already */
+    for (int64_t l = 0; l < c->layers; l++) entries += c->kv_heads * (c->sliding[l] ? lh_least(kept, c->window) : kept);
+    return 2 * entries * c->head_dim * lh_dtype_bytes(lh_engine_kv_dtype(r->engine));
+}
+
 /* Outputs are tried before long work, on rank 0. */
 static lh_status check_outputs(const run *r)
 {
     lh_status st = LH_OK;
-    const char *const outputs[] = {r->request->save_cache, r->request->keep_sets, r->request->logits};
+    const lh_generate_request *q = r->request;
+    const int64_t vocab = lh_engine_config(r->engine)->vocab;
+    const struct {
+        const char *path;
+        int64_t bytes;
+    } outputs[] = {{q->save_cache, cache_bytes(r)},
+                   {q->keep_sets, 0},
+                   {q->logits, rows_of(q, r->cache ? NULL : &q->prompt) * vocab * (int64_t)sizeof(float)}};
     if (lh_comm_rank(lh_engine_comm(r->engine)) == 0)
         for (int i = 0; i < 3; i++)
-            if (outputs[i]) LH_TRY(lh_file_check_writable(outputs[i], 1 << 20));
+            if (outputs[i].path) LH_TRY(lh_file_check_writable(outputs[i].path, outputs[i].bytes + (1 << 20)));
 done:
     return st;
 }

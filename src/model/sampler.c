@@ -20,6 +20,13 @@ lh_status lh_sampling_check(const lh_sampling *s)
     if (s->top_k < 0) LH_FAIL(LH_EUSAGE, "--top-k must be 0 (off) or more");
     if (!(s->top_p > 0 && s->top_p <= 1)) LH_FAIL(LH_EUSAGE, "--top-p must be above 0 and at most 1 (off)");
     if (!(s->min_p >= 0 && s->min_p < 1)) LH_FAIL(LH_EUSAGE, "--min-p must be 0 (off) or more and below 1");
+    if (s->temperature == 0 && (s->top_k > 0 || s->top_p < 1 || s->min_p > 0))
+        LH_FAIL(LH_EUSAGE,
+                "'%s' chooses tokens to draw from, and without '--temperature' none is drawn, the most likely "
+                "one is taken: give '--temperature', as 0.8, too",
+                s->top_k > 0   ? "--top-k"
+                : s->top_p < 1 ? "--top-p"
+                               : "--min-p");
     if (!(s->repeat_penalty > 0)) LH_FAIL(LH_EUSAGE, "--repeat-penalty must be above 0; 1 is off");
 done:
     return st;

@@ -34,6 +34,7 @@ START_TEST(test_bad_inputs_have_one_message_and_their_code)
         {3, "'no-such'", "generate -m tiny.h5 -f no-such"},
         {3, "'empty'", "generate -m tiny.h5 -f empty"},
         {2, "the prompt is empty", "generate -m tiny.h5 -p ''"},
+        {2, "a question needs a text before it", "generate -m tiny.h5 --question a < /dev/null"},
         {3, "standard input", "generate -m tiny.h5 < empty"},
         {3, "'letters'", "generate -m tiny.h5 --prompt-tokens letters"},
         {3, "'high': token id 258 is not in the vocabulary", "generate -m tiny.h5 --prompt-tokens high"},
@@ -51,6 +52,25 @@ START_TEST(test_bad_inputs_have_one_message_and_their_code)
         if (i % 3 == 0)
             program_refuses(2, cases[i].code, cases[i].part, cases[i].line); /* starting ranks takes its time */
     }
+}
+END_TEST
+
+/* A cache of 1.5 MB on a file system of 1.2: said before the prompt is read, of which it would say the speed. */
+START_TEST(test_a_cache_without_room_is_said_before_the_work)
+{
+    program_result r = {0};
+    program_run(&r, 1, "--version > v && mkdir -p full && unshare -rm mount -t tmpfs -o size=1200k tmpfs full");
+    if (r.code == 0) {
+        program_run(&r, 1,
+                    "--version > v && yes abc | head -c 4000 > long && unshare -rm sh -c 'mount -t tmpfs -o size=1200k "
+                    "tmpfs full && " LONGHAUL
+                    " generate -m tiny.h5 -f long -n 2 --ignore-eos --save-cache full/c.h5 > said; code=$?; "
+                    "ls full > left; exit $code'; code=$?; cat said left; exit $code");
+        program_exits(&r, 6);
+        program_says(&r, "no room for 'full/c.h5': it needs 2.5 MiB");
+        ck_assert_str_eq(r.out.data, "");
+    }
+    program_clear(&r);
 }
 END_TEST
 
@@ -242,6 +262,7 @@ END_TEST
 int main(void)
 {
     const TTest *const tests[] = {test_bad_inputs_have_one_message_and_their_code,
+                                  test_a_cache_without_room_is_said_before_the_work,
                                   test_more_ranks_than_query_heads_is_usage,
                                   test_a_flipped_bit_is_found_by_verify,
                                   test_files_written_by_a_run_are_described,
