@@ -293,6 +293,7 @@ static lh_status generate(run *r)
     const struct values *v = r->v;
     r->output = (lh_output){.json = v->files.json,
                             .writes_at_end = v->files.keep_sets || v->files.logits,
+                            .saves_cache = v->files.save_cache != NULL,
                             .comm = lh_engine_comm(r->engine),
                             .questions = (const char *const *)r->input.questions,
                             .question_count = r->input.n,

@@ -43,8 +43,12 @@ static void leave(lh_output *out)
         end_line(out);
     }
     if (out->failed != LH_OK) lh_log(LH_LOG_ERROR, 0, "%s", lh_error_message());
-    lh_warn("interrupted after %lld generated tokens%s", (long long)out->ids.n,
-            out->writes_at_end ? "; the files of '--keep-sets' and '--logits' were not written" : "");
+    if (out->answer < 0)
+        lh_warn("interrupted while the prompt was read%s",
+                out->saves_cache || out->writes_at_end ? "; no file was written" : "");
+    else
+        lh_warn("interrupted after %lld generated tokens%s", (long long)out->ids.n,
+                out->writes_at_end ? "; the files of '--keep-sets' and '--logits' were not written" : "");
     lh_comm_leave(out->comm, out->failed != LH_OK ? (int)out->failed : LH_EINTERRUPTED);
 }
 

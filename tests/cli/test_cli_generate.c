@@ -231,6 +231,21 @@ START_TEST(test_an_interrupt_ends_with_what_there_is)
 }
 END_TEST
 
+/* The cache would have been saved behind a prompt of a minute. */
+START_TEST(test_an_interrupt_of_a_prompt_says_that_nothing_was_saved)
+{
+    program_result r = {0};
+    program_run(&r, 1, "--version > version && yes | head -c 100000 > pages");
+    program_run(&r, 2, "generate -m long.h5 -f pages -n 1 --save-cache pages.h5" INTERRUPT("USR1", "3"));
+    program_exits(&r, 75);
+    ck_assert_int_eq(program_lines(r.err.data, "longhaul: warning: interrupted while the prompt was read; no file was"),
+                     1);
+    program_run(&r, 1, "--version > version; test -s shown -o -e pages.h5 -o -e pages.h5.partial");
+    program_exits(&r, 1);
+    program_clear(&r);
+}
+END_TEST
+
 /* Four hundred answers of a moment each, some of them done. */
 START_TEST(test_an_interrupt_keeps_the_answers_before)
 {
@@ -264,6 +279,7 @@ int main(void)
                                   test_samples_depend_on_the_seed_and_on_nothing_else,
                                   test_forced_tokens_are_fed,
                                   test_an_interrupt_ends_with_what_there_is,
+                                  test_an_interrupt_of_a_prompt_says_that_nothing_was_saved,
                                   test_an_interrupt_keeps_the_answers_before,
                                   NULL};
     program_enter();
