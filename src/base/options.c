@@ -1,11 +1,13 @@
 #include "base/options.h"
 
 #include <assert.h>
+#include <ctype.h>
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "base/json.h"
 
@@ -78,6 +80,12 @@ static int find_letter(const lh_options *o, char letter, place *out)
 
 enum { WORD_BYTES = 64 };
 
+/* Capitals are no mistake: papers write names with them. */
+static int same(char a, char b)
+{
+    return tolower((unsigned char)a) == tolower((unsigned char)b);
+}
+
 /* Edits (insert, delete, replace, swap neighbours) that turn a into b, for words below WORD_BYTES. */
 static int64_t distance(const char *a, const char *b)
 {
@@ -89,10 +97,10 @@ static int64_t distance(const char *a, const char *b)
         int64_t *now = rows[i % 3], *up = rows[(i + 2) % 3], *upup = rows[(i + 1) % 3];
         now[0] = i;
         for (int64_t j = 1; j <= m; j++) {
-            int64_t best = up[j - 1] + (a[i - 1] != b[j - 1]);
+            int64_t best = up[j - 1] + !same(a[i - 1], b[j - 1]);
             if (up[j] + 1 < best) best = up[j] + 1;
             if (now[j - 1] + 1 < best) best = now[j - 1] + 1;
-            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] && upup[j - 2] + 1 < best)
+            if (i > 1 && j > 1 && same(a[i - 1], b[j - 2]) && same(a[i - 2], b[j - 1]) && upup[j - 2] + 1 < best)
                 best = upup[j - 2] + 1;
             now[j] = best;
         }
@@ -107,7 +115,7 @@ const char *lh_nearest(const char *word, const char *const *names)
     if (n < 2) return NULL;
     for (int64_t i = 0; names[i]; i++) {
         int64_t d = distance(word, names[i]);
-        if (n >= 3 && strncmp(names[i], word, (size_t)n) == 0) d = 1; /* the beginning of a name */
+        if (n >= 3 && strncasecmp(names[i], word, (size_t)n) == 0) d = 0; /* the beginning of a name */
         if (d < least && d < (int64_t)strlen(names[i])) {
             least = d;
             best = names[i];

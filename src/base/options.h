@@ -114,7 +114,8 @@ lh_status lh_options_help(lh_buf *out, const lh_syntax *syntax);
 lh_status lh_options_man(lh_buf *out, const lh_syntax *syntax);
 lh_status lh_options_completion(lh_buf *out, const lh_syntax *syntax);
 
-/* Of `names` (ends with NULL) the one that `word` was probably meant to be, NULL when none is near. */
+/* Of `names` (ends with NULL) the one that `word` was probably meant to be, NULL when none is near. Capitals do not
+ * count, and the beginning of a name is nearest. */
 const char *lh_nearest(const char *word, const char *const *names);
 
 #endif

@@ -1,6 +1,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/options.h"
 #include "policies/policy_impl.h"
 
 enum { MOST_PRESETS = 128 };
@@ -9,9 +10,11 @@ static lh_status fail_unknown(const char *name)
 {
     lh_status st = LH_OK;
     const char *names[MOST_PRESETS + 1] = {NULL};
-    int number;
     for (int i = 0; i < MOST_PRESETS && lh_policy_at(i); i++) names[i] = lh_policy_at(i)->name;
-    LH_TRY(lh_word_read(&number, "--policy", names, name));
+    const char *near = lh_nearest(name, names);
+    if (near)
+        LH_FAIL(LH_EUSAGE, "--policy '%s' is unknown, did you mean '%s'? ('--policy help' lists all)", name, near);
+    LH_FAIL(LH_EUSAGE, "--policy '%s' is unknown, '--policy help' lists those there are", name);
 done:
     return st;
 }

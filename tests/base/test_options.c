@@ -260,6 +260,9 @@ START_TEST(test_nearest_prefers_small_slips_and_refuses_strangers)
     ck_assert_str_eq(lh_nearest("pyramid-kv", names), "pyramidkv");
     ck_assert_str_eq(lh_nearest("stream", names), "streaming");
     ck_assert_str_eq(lh_nearest("ful", names), "full");
+    ck_assert_str_eq(lh_nearest("SnapKV", names), "snapkv");
+    ck_assert_str_eq(lh_nearest("StreamingLLM", names), "streaming");
+    ck_assert_str_eq(lh_nearest("Pyramid", names), "pyramidkv");
     ck_assert_ptr_null(lh_nearest("quantum", names));
     ck_assert_ptr_null(lh_nearest("", names));
     ck_assert_ptr_null(lh_nearest("x", names));

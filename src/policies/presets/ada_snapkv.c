@@ -1,7 +1,8 @@
 #include "policies/policy.h"
 
 const lh_policy lh_policy_ada_snapkv = {.name = "ada-snapkv",
-                                        .summary = "as snapkv, with a layer's budget shared out by the heads' scores",
+                                        .summary =
+                                            "AdaKV: as snapkv, with a layer's budget shared out by the heads' scores",
                                         .paper = "arXiv 2407.11550",
                                         .parts = {.statistic = "mean",
                                                   .window = "32",

@@ -1,14 +1,14 @@
 #include "policies/policy.h"
 
-const lh_policy lh_policy_critical_snapkv = {.name = "critical-snapkv",
-                                             .summary =
-                                                 "as snapkv, half of it chosen by what the values add to the output",
-                                             .paper = "arXiv 2502.03805",
-                                             .parts = {.statistic = "mean",
-                                                       .window = "32",
-                                                       .pool = "max",
-                                                       .pool_size = "7",
-                                                       .head_budget = "uniform",
-                                                       .select = "two-stage",
-                                                       .first_stage = "0.5",
-                                                       .evict = "never"}};
+const lh_policy lh_policy_critical_snapkv = {
+    .name = "critical-snapkv",
+    .summary = "CriticalKV: as snapkv, half of it chosen by what the values add to the output",
+    .paper = "arXiv 2502.03805",
+    .parts = {.statistic = "mean",
+              .window = "32",
+              .pool = "max",
+              .pool_size = "7",
+              .head_budget = "uniform",
+              .select = "two-stage",
+              .first_stage = "0.5",
+              .evict = "never"}};
