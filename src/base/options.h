@@ -114,6 +114,10 @@ lh_status lh_options_help(lh_buf *out, const lh_syntax *syntax);
 lh_status lh_options_man(lh_buf *out, const lh_syntax *syntax);
 lh_status lh_options_completion(lh_buf *out, const lh_syntax *syntax);
 
+/* The words of `text` in lines of 96 columns, as --help has them, appended to *out: every line but the first begins at
+ * column `at`; `used` columns of the first one are taken. Empty lines stay. */
+lh_status lh_options_wrap(lh_buf *out, const char *text, int at, int used);
+
 /* Of `names` (ends with NULL) the one that `word` was probably meant to be, NULL when none is near. Capitals do not
  * count, and the beginning of a name is nearest. */
 const char *lh_nearest(const char *word, const char *const *names);

@@ -8,9 +8,7 @@ enum { COLUMNS = 96, HELP_AT = 30 };
 
 /* ---- --help ---- */
 
-/* The words of `text`, wrapped at COLUMNS, every line but the first beginning at column `at`; `used` columns of the
- * first line are taken. Empty lines stay. */
-static lh_status wrap(lh_buf *out, const char *text, int at, int used)
+lh_status lh_options_wrap(lh_buf *out, const char *text, int at, int used)
 {
     lh_status st = LH_OK;
     int column = used, first = 1;
@@ -85,7 +83,7 @@ static lh_status help_row(lh_buf *out, const lh_option *row)
         LH_TRY(lh_buf_printf(out, "%s\n%*s", left.data, HELP_AT, ""));
     else
         LH_TRY(lh_buf_printf(out, "%-*s", HELP_AT, left.data));
-    LH_TRY(wrap(out, right.data, HELP_AT, HELP_AT));
+    LH_TRY(lh_options_wrap(out, right.data, HELP_AT, HELP_AT));
 done:
     lh_buf_clear(&left);
     lh_buf_clear(&right);
@@ -98,7 +96,7 @@ lh_status lh_options_help(lh_buf *out, const lh_syntax *s)
     LH_TRY(lh_buf_printf(out, "usage: %s %s %s\n\n%s.\n", s->program, s->name, s->usage, s->summary));
     if (s->text) {
         LH_TRY(lh_buf_puts(out, "\n"));
-        LH_TRY(wrap(out, s->text, 0, 0));
+        LH_TRY(lh_options_wrap(out, s->text, 0, 0));
     }
     for (const lh_option_group *g = s->groups; g->table; g++) {
         LH_TRY(lh_buf_printf(out, "\n%s:\n", g->table->heading));

@@ -2,7 +2,10 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/options.h"
 #include "policies/policy_impl.h"
+
+enum { MEANING_AT = 32 }; /* column of what a part means */
 
 /* Parts that say "none" of an addition are left out: switches that are off, no proxies. */
 static int says_nothing(const lh_part *part, const char *text)
@@ -12,15 +15,20 @@ static int says_nothing(const lh_part *part, const char *text)
 
 static lh_status describe_part(const lh_policy_plan *plan, const lh_part *part, lh_buf *out)
 {
+    lh_status st = LH_OK;
     lh_part_value value;
-    char said[128];
+    char said[128], left[136];
     part->write(plan, part, &value);
-    if (says_nothing(part, value.text)) return LH_OK;
+    if (says_nothing(part, value.text)) goto done;
     const char *meaning = part->words ? lh_word_meaning(part->words, value.text) : NULL;
     if (part->profile && !meaning) meaning = part->profile->meaning;
     const char *shown = part->words == lh_policy_switch ? "" : value.text;
     snprintf(said, sizeof said, "--%s %s", part->option, shown);
-    return lh_buf_printf(out, "  %-29s %s\n", said, meaning ? meaning : part->help);
+    int used = snprintf(left, sizeof left, "  %-*s ", MEANING_AT - 3, said);
+    LH_TRY(lh_buf_puts(out, left));
+    LH_TRY(lh_options_wrap(out, meaning ? meaning : part->help, MEANING_AT, used));
+done:
+    return st;
 }
 
 /* How often, and from what. */

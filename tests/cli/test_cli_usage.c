@@ -50,6 +50,8 @@ START_TEST(test_policies_explain_themselves_without_a_model)
     ck_assert_int_eq(program_lines(r.out.data, "  --proxies 1%  "), 1);
     ck_assert_int_eq(program_lines(r.out.data, "  --random-share 0.5  "), 1);
     ck_assert_int_eq(program_lines(r.out.data, "while decoding: "), 1);
+    for (const char *line = strstr(r.out.data, "  --"); line && *line == ' '; line += strcspn(line, "\n") + 1)
+        ck_assert_msg(strcspn(line, "\n") <= 96, "too long: %.*s", (int)strcspn(line, "\n"), line);
     program_run(&r, 2, "generate --policy snapkv --pool-size 4 --help");
     program_exits(&r, 2);
     ck_assert_ptr_nonnull(strstr(r.err.data, "must be odd"));
