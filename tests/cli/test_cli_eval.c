@@ -305,16 +305,17 @@ START_TEST(test_what_cannot_be_is_said)
 }
 END_TEST
 
-/* A minute of answers, interrupted after a moment. */
+/* A minute of answers, interrupted when some prompts have been taken in. */
 START_TEST(test_an_interrupt_writes_what_there_is)
 {
     program_result r = {0};
     json_error_t error;
     for (int ranks = 1; ranks <= 2; ranks++) {
         program_run(&r, ranks,
-                    NEEDLE
-                    "--length 300 --depth 0.1:0.9:5000 --policy h2o --budget 30 --csv cut.csv -o cut.h5 --json > shown "
-                    "& p=$!; sleep 3; kill -USR1 $p; wait $p");
+                    "eval needle -v -m tiny.h5 --haystack hay --length 300 --depth 0.1:0.9:5000 --policy h2o "
+                    "--budget 30 --csv cut.csv -o cut.h5 --json > shown 2> told & p=$!; "
+                    "while kill -0 $p && test $(grep -c 'go through a layer' told) -lt 5; do sleep 0.1; done; "
+                    "kill -USR1 $p; wait $p; code=$?; cat told >&2; exit $code");
         program_exits(&r, 75);
         ck_assert_int_eq(program_lines(r.err.data, "longhaul: warning: interrupted"), 1);
         json_t *o = json_load_file("shown", 0, &error);
