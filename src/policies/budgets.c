@@ -67,10 +67,9 @@ lh_policy_plan lh_policy_fix(const lh_policy_plan *plan, int64_t seen)
 
 lh_protection lh_policy_protect(const lh_policy_plan *plan, const lh_protect_request *request)
 {
-    lh_protection p = {.budget = lh_most(0, request->budget - request->block)};
     int64_t sinks = lh_least(lh_least(plan->sinks, request->budget - plan->block), request->seen);
-    p.budget = lh_least(p.budget, request->seen - request->visible_from);
-    p.sinks = lh_most(0, sinks - request->visible_from);
+    lh_protection p = {.sinks = lh_most(0, sinks - request->visible_from)};
+    p.budget = lh_least(lh_most(0, request->budget - request->block), request->seen - request->visible_from);
     p.recents = lh_least(lh_most(plan->recents, plan->window), p.budget - p.sinks);
     p.base = p.budget - p.sinks - p.recents;
     return p;

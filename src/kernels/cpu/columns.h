@@ -41,11 +41,10 @@ static inline int64_t sums_floats(const lh_column_stats_args *a)
 /* The sums lie first, the step behind them. Returns the step's memory. */
 static inline float *sums_place(lh_stats_item *item, float *memory)
 {
-    const lh_column_stats_args *a = item->stats->args;
     item->squares = memory;
     item->counts = item->squares + STEP;
     item->sums = item->counts + STEP;
-    return item->sums + STEP * a->parts;
+    return memory + sums_floats(item->stats->args);
 }
 
 /* The n-th item of the operation: 0 where it has no entries. */

@@ -132,10 +132,9 @@ static inline lh_status lone_row(lh_stream *stream, const lh_column_stats_args *
     lh_status st = LH_OK;
     lh_lone l = {.stats.args = a};
     lh_watch *w = &l.stats.watch;
-    int64_t longest = 0;
     char *memory = NULL;
     watch_open(w, &a->rows);
-    for (int64_t n = 0; n < w->heads; n++) longest = lh_most(longest, a->rows.kv->len[w->first_head + n]);
+    const int64_t longest = watch_longest(w);
     l.spans = (longest + LONE_SPAN - 1) / LONE_SPAN;
     l.weights.ld = round_up(longest, 16);
     int64_t own = round_up(lh_most(step_floats_of(w), sums_floats(a)), 16), shared = watch_bytes(w),

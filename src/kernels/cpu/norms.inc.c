@@ -4,6 +4,31 @@
 
 enum { NORM_ENTRIES = 256, AHEAD_ENTRIES = 64 };
 
+/* Those blocks of NORM_ENTRIES entries of the heads of a cache that are a thread's. */
+typedef struct lh_own_blocks {
+    const lh_ragged *kv;
+    lh_stretch mine;
+    int64_t head, first, n, before; /* n entries from slot `first` on; entries of all blocks before it */
+} lh_own_blocks;
+
+static lh_own_blocks own_blocks(const lh_ragged *kv)
+{
+    return (lh_own_blocks){.kv = kv, .mine = own_stretch(entries_of(kv))};
+}
+
+/* The first one, or the next; 0: there is none. */
+static int next_block(lh_own_blocks *b)
+{
+    do {
+        b->before += b->n;
+        b->first += b->n;
+        while (b->head < b->kv->heads && b->first == b->kv->len[b->head]) b->head++, b->first = 0;
+        if (b->head == b->kv->heads) return 0;
+        b->n = lh_least(b->kv->len[b->head] - b->first, NORM_ENTRIES);
+    } while (!is_of(b->mine, b->before, b->n));
+    return 1;
+}
+
 /* Heads of this size are told apart where entries are bf16: the compiler then lays out all vectors of an entry. */
 enum { USUAL_DIM = 64 };
 
@@ -72,13 +97,8 @@ static void entry_norms_block(const lh_entry_norms_args *a, int64_t h, int64_t f
 
 static void entry_norms_stretch(const lh_entry_norms_args *a)
 {
-    lh_stretch mine = own_stretch(entries_of(a->kv));
-    int64_t before = 0;
-    for (int64_t h = 0; h < a->kv->heads; h++)
-        for (int64_t first = 0, n; first < a->kv->len[h]; first += NORM_ENTRIES, before += n) {
-            n = lh_least(a->kv->len[h] - first, NORM_ENTRIES);
-            if (is_of(mine, before, n)) entry_norms_block(a, h, first);
-        }
+    lh_own_blocks b = own_blocks(a->kv);
+    while (next_block(&b)) entry_norms_block(a, b.head, b.first);
 }
 
 static lh_status op_entry_norms(lh_stream *stream, const lh_entry_norms_args *a)
@@ -202,23 +222,20 @@ static void mean_direction(const float *sums, int64_t blocks, int64_t floats, in
     for (int64_t i = 0; i < floats; i++) mean[i] = (float)(mean[i] * inverse);
 }
 
-/* What a thread does to the blocks of its stretch. sums: of every block of every head; mean: of a head, its own. */
-static void visit_stretch(const lh_key_difference_args *a, float *sums, float *mean, lh_directions what)
+/* What a thread does to its blocks. sums: of every block of every head; mean: of a head, its own. */
+static void visit_blocks(const lh_key_difference_args *a, float *sums, float *mean, lh_directions what)
 {
     const lh_ragged *kv = a->kv;
-    const lh_stretch mine = own_stretch(entries_of(kv));
-    int64_t blocks = blocks_of(kv, NORM_ENTRIES), floats = packed_floats(kv->head_dim, meet_of(kv)), before = 0,
-            made = -1;
-    for (int64_t h = 0; h < kv->heads; h++)
-        for (int64_t b = 0, n; b * NORM_ENTRIES < kv->len[h]; b++, before += n) {
-            float *all = sums + h * blocks * floats;
-            n = lh_least(kv->len[h] - b * NORM_ENTRIES, NORM_ENTRIES);
-            if (!is_of(mine, before, n)) continue;
-            if (what == COMPARE_DIRECTIONS && made != h)
-                mean_direction(all, (kv->len[h] + NORM_ENTRIES - 1) / NORM_ENTRIES, floats, kv->len[h], mean);
-            made = h;
-            visit_block(a, h, b * NORM_ENTRIES, what == ADD_DIRECTIONS ? all + b * floats : mean, what);
-        }
+    int64_t blocks = blocks_of(kv, NORM_ENTRIES), floats = packed_floats(kv->head_dim, meet_of(kv)), made = -1;
+    lh_own_blocks b = own_blocks(kv);
+    while (next_block(&b)) {
+        float *all = sums + b.head * blocks * floats;
+        int64_t len = kv->len[b.head];
+        if (what == COMPARE_DIRECTIONS && made != b.head)
+            mean_direction(all, (len + NORM_ENTRIES - 1) / NORM_ENTRIES, floats, len, mean);
+        made = b.head;
+        visit_block(a, b.head, b.first, what == ADD_DIRECTIONS ? all + b.first / NORM_ENTRIES * floats : mean, what);
+    }
 }
 
 /* A block is compared by the thread that has added it up and has it near; every thread makes the means for itself. */
@@ -234,9 +251,9 @@ static lh_status op_key_difference(lh_stream *stream, const lh_key_difference_ar
 #pragma omp parallel if (items > 1)
     {
         float *mean = sums + (items + omp_get_thread_num()) * floats;
-        visit_stretch(a, sums, mean, ADD_DIRECTIONS);
+        visit_blocks(a, sums, mean, ADD_DIRECTIONS);
 #pragma omp barrier
-        visit_stretch(a, sums, mean, COMPARE_DIRECTIONS);
+        visit_blocks(a, sums, mean, COMPARE_DIRECTIONS);
     }
 done:
     return st;

@@ -52,6 +52,14 @@ static inline void watch_open(lh_watch *w, const lh_observed *rows)
     w->head_floats = w->blocks * w->way->rows * rows->map.group * w->d_places;
 }
 
+/* Entries of the longest of its heads. */
+static inline int64_t watch_longest(const lh_watch *w)
+{
+    int64_t longest = 0;
+    for (int64_t n = 0; n < w->heads; n++) longest = lh_most(longest, w->rows->kv->len[w->first_head + n]);
+    return longest;
+}
+
 /* What all rows with `cols` entries of every KV head amount to; where their logits are known there is little to do. */
 static inline int64_t watch_work(const lh_watch *w, int64_t cols)
 {

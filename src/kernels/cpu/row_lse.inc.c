@@ -122,13 +122,10 @@ static lh_status run_slab(lh_stream *stream, lh_slab *slab)
     lh_status st = LH_OK;
     const lh_observed *o = slab->rows;
     lh_watch *w = &slab->watch;
-    int64_t longest = 0, rows = o->rows * o->map.group;
+    int64_t rows = o->rows * o->map.group;
     char *memory = NULL;
     watch_open(w, o);
-    for (int64_t n = 0; n < w->heads; n++) {
-        int64_t len = o->kv->len[w->first_head + n];
-        longest = len > longest ? len : longest;
-    }
+    const int64_t longest = watch_longest(w);
     slab->spans = (longest + SPAN - 1) / SPAN;
     int64_t shared = watch_bytes(w), parts = round_up(w->heads * slab->spans * rows * (int64_t)sizeof *slab->parts, 64);
     int64_t own = round_up(rows * (int64_t)sizeof(lh_lanes) + step_floats_of(w) * (int64_t)sizeof(float), 64);
