@@ -95,10 +95,10 @@ lh_status lh_child_run(const lh_child_work *work, const lh_child_limits *limits)
     child_report report = {0};
     int ends[2] = {-1, -1}, how = 0;
     pid_t child = -1;
-    if (pipe(ends) != 0) LH_FAIL(LH_EINTERNAL, "cannot make a pipe: %s", strerror(errno));
+    if (pipe(ends) != 0) LH_FAIL_DONE(LH_EINTERNAL, "cannot make a pipe: %s", strerror(errno));
     fflush(NULL);
     child = fork();
-    if (child < 0) LH_FAIL(LH_ENOMEM, "cannot start a process to check '%s' in: %s", work->what, strerror(errno));
+    if (child < 0) LH_FAIL_DONE(LH_ENOMEM, "cannot start a process to check '%s' in: %s", work->what, strerror(errno));
     if (child == 0) {
         close(ends[0]);
         run_in_child(work, limits, ends[1]);
@@ -107,16 +107,16 @@ lh_status lh_child_run(const lh_child_work *work, const lh_child_limits *limits)
     ends[1] = -1;
     int whole = read_report(ends[0], &report);
     while (waitpid(child, &how, 0) < 0 && errno == EINTR) continue;
-    if (whole && report.st != LH_OK) LH_FAIL((lh_status)report.st, "%s", report.message);
+    if (whole && report.st != LH_OK) LH_FAIL_DONE((lh_status)report.st, "%s", report.message);
     if (whole) goto done;
     if (WIFSIGNALED(how) && (WTERMSIG(how) == SIGINT || WTERMSIG(how) == SIGTERM))
-        LH_FAIL(LH_EINTERRUPTED, "interrupted while reading '%s'", work->what);
+        LH_FAIL_DONE(LH_EINTERRUPTED, "interrupted while reading '%s'", work->what);
     if (WIFSIGNALED(how) && (WTERMSIG(how) == SIGXCPU || WTERMSIG(how) == SIGKILL))
-        LH_FAIL(work->code, "'%s' is damaged: reading it did not end within %lld s", work->what,
-                (long long)limits->cpu_s);
+        LH_FAIL_DONE(work->code, "'%s' is damaged: reading it did not end within %lld s", work->what,
+                     (long long)limits->cpu_s);
     if (WIFSIGNALED(how))
-        LH_FAIL(work->code, "'%s' is damaged: reading it crashed (%s)", work->what, strsignal(WTERMSIG(how)));
-    LH_FAIL(work->code, "'%s' is damaged: reading it ended with exit code %d", work->what, WEXITSTATUS(how));
+        LH_FAIL_DONE(work->code, "'%s' is damaged: reading it crashed (%s)", work->what, strsignal(WTERMSIG(how)));
+    LH_FAIL_DONE(work->code, "'%s' is damaged: reading it ended with exit code %d", work->what, WEXITSTATUS(how));
 done:
     if (ends[0] >= 0) close(ends[0]);
     if (ends[1] >= 0) close(ends[1]);

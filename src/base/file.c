@@ -15,16 +15,16 @@ lh_status lh_file_read(lh_buf *out, const char *path, int64_t limit_bytes)
     char block[1 << 16];
     int fd = strcmp(path, "-") == 0 ? 0 : open(path, O_RDONLY | O_CLOEXEC);
     int64_t start = out->bytes;
-    if (fd < 0) LH_FAIL(LH_EINPUT, "cannot open '%s': %s", path, strerror(errno));
+    if (fd < 0) LH_FAIL_DONE(LH_EINPUT, "cannot open '%s': %s", path, strerror(errno));
     for (;;) {
         ssize_t n = read(fd, block, sizeof block);
         if (n < 0 && errno == EINTR) continue;
-        if (n < 0) LH_FAIL(LH_EINPUT, "cannot read '%s': %s", path, strerror(errno));
-        LH_TRY(lh_buf_append(out, block, n));
+        if (n < 0) LH_FAIL_DONE(LH_EINPUT, "cannot read '%s': %s", path, strerror(errno));
+        LH_TRY_DONE(lh_buf_append(out, block, n));
         if (n == 0) break;
         if (out->bytes - start > limit_bytes)
-            LH_FAIL(LH_EINPUT, "'%s' is larger than the %lld bytes that are sensible here", path,
-                    (long long)limit_bytes);
+            LH_FAIL_DONE(LH_EINPUT, "'%s' is larger than the %lld bytes that are sensible here", path,
+                         (long long)limit_bytes);
     }
 done:
     if (fd > 0) close(fd);
@@ -38,11 +38,11 @@ lh_status lh_map_open(lh_map *map, const char *path)
     void *p = MAP_FAILED;
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     *map = (lh_map){0};
-    if (fd < 0 || fstat(fd, &info) != 0) LH_FAIL(LH_EINPUT, "cannot open '%s': %s", path, strerror(errno));
-    if (!S_ISREG(info.st_mode)) LH_FAIL(LH_EINPUT, "'%s' is not a regular file", path);
-    if (info.st_size == 0) LH_FAIL(LH_EINPUT, "'%s' is empty", path);
+    if (fd < 0 || fstat(fd, &info) != 0) LH_FAIL_DONE(LH_EINPUT, "cannot open '%s': %s", path, strerror(errno));
+    if (!S_ISREG(info.st_mode)) LH_FAIL_DONE(LH_EINPUT, "'%s' is not a regular file", path);
+    if (info.st_size == 0) LH_FAIL_DONE(LH_EINPUT, "'%s' is empty", path);
     p = mmap(NULL, (size_t)info.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
-    if (p == MAP_FAILED) LH_FAIL(LH_EINPUT, "cannot map '%s': %s", path, strerror(errno));
+    if (p == MAP_FAILED) LH_FAIL_DONE(LH_EINPUT, "cannot map '%s': %s", path, strerror(errno));
     *map = (lh_map){p, info.st_size};
 done:
     if (fd >= 0) close(fd);
@@ -89,11 +89,11 @@ lh_status lh_partial_commit(const char *path)
     lh_status st = LH_OK;
     char *partial = NULL;
     int fd = -1;
-    LH_TRY(lh_partial_name(&partial, path));
+    LH_TRY_DONE(lh_partial_name(&partial, path));
     fd = open(partial, O_RDONLY | O_CLOEXEC);
-    if (fd < 0 || fsync(fd) != 0) LH_FAIL(LH_EWRITE, "cannot flush '%s': %s", partial, strerror(errno));
+    if (fd < 0 || fsync(fd) != 0) LH_FAIL_DONE(LH_EWRITE, "cannot flush '%s': %s", partial, strerror(errno));
     if (rename(partial, path) != 0)
-        LH_FAIL(LH_EWRITE, "cannot rename '%s' to '%s': %s", partial, path, strerror(errno));
+        LH_FAIL_DONE(LH_EWRITE, "cannot rename '%s' to '%s': %s", partial, path, strerror(errno));
 done:
     if (fd >= 0) close(fd);
     lh_free(partial);
@@ -110,14 +110,11 @@ void lh_partial_drop(const char *path)
 /* The rename at the end would put a plain file into the place of what is there: never of a device, as /dev/null. */
 static lh_status check_replaceable(const char *path)
 {
-    lh_status st = LH_OK;
     struct stat info;
     if (!*path) LH_FAIL(LH_EWRITE, "cannot write '': an output needs the name of a file");
-    if (stat(path, &info) != 0 || S_ISREG(info.st_mode)) goto done;
+    if (stat(path, &info) != 0 || S_ISREG(info.st_mode)) return LH_OK;
     if (S_ISDIR(info.st_mode)) LH_FAIL(LH_EWRITE, "cannot write '%s': it is a folder", path);
     LH_FAIL(LH_EWRITE, "cannot write '%s': it is a device, a pipe or a socket, name a file", path);
-done:
-    return st;
 }
 
 lh_status lh_file_write(const char *path, const void *data, int64_t bytes)
@@ -125,17 +122,17 @@ lh_status lh_file_write(const char *path, const void *data, int64_t bytes)
     lh_status st = LH_OK;
     char *partial = NULL;
     int fd = -1;
-    LH_TRY(check_replaceable(path));
-    LH_TRY(lh_partial_name(&partial, path));
+    LH_TRY_DONE(check_replaceable(path));
+    LH_TRY_DONE(lh_partial_name(&partial, path));
     fd = open(partial, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    if (fd < 0) LH_FAIL(LH_EWRITE, "cannot create '%s': %s", partial, strerror(errno));
+    if (fd < 0) LH_FAIL_DONE(LH_EWRITE, "cannot create '%s': %s", partial, strerror(errno));
     for (int64_t at = 0; at < bytes;) {
         ssize_t n = write(fd, (const char *)data + at, (size_t)(bytes - at));
         if (n < 0 && errno == EINTR) continue;
-        if (n < 0) LH_FAIL(LH_EWRITE, "cannot write '%s': %s", path, strerror(errno));
+        if (n < 0) LH_FAIL_DONE(LH_EWRITE, "cannot write '%s': %s", path, strerror(errno));
         at += n;
     }
-    LH_TRY(lh_partial_commit(path));
+    LH_TRY_DONE(lh_partial_commit(path));
 done:
     if (fd >= 0) close(fd);
     if (st != LH_OK && fd >= 0) lh_partial_drop(path);
@@ -149,13 +146,13 @@ lh_status lh_file_check_writable(const char *path, int64_t bytes)
     char *partial = NULL;
     struct statvfs fs;
     int fd = -1;
-    LH_TRY(check_replaceable(path));
-    LH_TRY(lh_partial_name(&partial, path));
+    LH_TRY_DONE(check_replaceable(path));
+    LH_TRY_DONE(lh_partial_name(&partial, path));
     fd = open(partial, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
-    if (fd < 0) LH_FAIL(LH_EWRITE, "cannot create '%s': %s", partial, strerror(errno));
+    if (fd < 0) LH_FAIL_DONE(LH_EWRITE, "cannot create '%s': %s", partial, strerror(errno));
     if (fstatvfs(fd, &fs) == 0 && (double)fs.f_bavail * (double)fs.f_frsize < (double)bytes)
-        LH_FAIL(LH_EWRITE, "no room for '%s': it needs %.1f MiB and %.1f MiB are free", path, (double)bytes / (1 << 20),
-                (double)fs.f_bavail * (double)fs.f_frsize / (1 << 20));
+        LH_FAIL_DONE(LH_EWRITE, "no room for '%s': it needs %.1f MiB and %.1f MiB are free", path,
+                     (double)bytes / (1 << 20), (double)fs.f_bavail * (double)fs.f_frsize / (1 << 20));
 done:
     if (fd >= 0) close(fd);
     if (fd >= 0) unlink(partial);

@@ -58,9 +58,9 @@ static lh_status new_handle(lh_h5 **out, const char *path)
 {
     lh_status st = LH_OK;
     lh_h5 *h5 = NULL;
-    LH_TRY(lh_calloc(&h5, 1, sizeof *h5));
+    LH_TRY_DONE(lh_calloc(&h5, 1, sizeof *h5));
     h5->file = h5->access = -1;
-    LH_TRY(lh_strdup(&h5->path, path));
+    LH_TRY_DONE(lh_strdup(&h5->path, path));
     *out = h5;
     h5 = NULL;
 done:
@@ -83,10 +83,10 @@ lh_status lh_h5_create(lh_h5 **out, const char *path, const lh_h5_head *head)
     lh_h5_reason why;
     hid_t creation = -1;
     silence();
-    LH_TRY(lh_file_check_writable(path, 0));
-    LH_TRY(new_handle(&h5, path));
-    LH_TRY(lh_partial_name(&h5->partial, path));
-    LH_TRY(lh_strdup(&h5->kind, head->kind));
+    LH_TRY_DONE(lh_file_check_writable(path, 0));
+    LH_TRY_DONE(new_handle(&h5, path));
+    LH_TRY_DONE(lh_partial_name(&h5->partial, path));
+    LH_TRY_DONE(lh_strdup(&h5->kind, head->kind));
     h5->schema = head->schema;
     h5->access = access_list();
     H5Pset_libver_bounds(h5->access, H5F_LIBVER_V18, H5F_LIBVER_V18); /* its object headers carry checksums */
@@ -95,12 +95,12 @@ lh_status lh_h5_create(lh_h5 **out, const char *path, const lh_h5_head *head)
     if (lh_h5_sink_use(h5->access, &h5->write_errno) >= 0)
         h5->file = H5Fcreate(h5->partial, H5F_ACC_TRUNC, creation, h5->access);
     if (h5->file < 0)
-        LH_FAIL(LH_EWRITE, "cannot create '%s': %s", h5->partial,
-                h5->write_errno ? strerror(h5->write_errno) : lh_h5_why(&why));
-    LH_TRY(lh_h5_put_string(h5, "/", "longhaul", head->kind));
-    LH_TRY(lh_h5_put_i64(h5, "/", "schema", head->schema));
-    LH_TRY(put_author(h5));
-    if (head->run) LH_TRY(lh_h5_put_string(h5, "/", "run", head->run));
+        LH_FAIL_DONE(LH_EWRITE, "cannot create '%s': %s", h5->partial,
+                     h5->write_errno ? strerror(h5->write_errno) : lh_h5_why(&why));
+    LH_TRY_DONE(lh_h5_put_string(h5, "/", "longhaul", head->kind));
+    LH_TRY_DONE(lh_h5_put_i64(h5, "/", "schema", head->schema));
+    LH_TRY_DONE(put_author(h5));
+    if (head->run) LH_TRY_DONE(lh_h5_put_string(h5, "/", "run", head->run));
     *out = h5;
     h5 = NULL;
 done:
@@ -117,14 +117,14 @@ lh_status lh_h5_commit(lh_h5 *h5)
     /* Closed in any case: what is left to write goes to the driver, which knows whether it arrived. */
     herr_t flushed = H5Fflush(h5->file, H5F_SCOPE_GLOBAL), closed = H5Fclose(h5->file);
     h5->file = -1;
-    if (h5->write_errno) LH_FAIL(LH_EWRITE, "cannot write '%s': %s", h5->path, strerror(h5->write_errno));
-    if (flushed < 0 || closed < 0) LH_FAIL(LH_EWRITE, "cannot write '%s': %s", h5->path, lh_h5_why(&why));
-    if (h5->failed) LH_FAIL(LH_EWRITE, "'%s' was not written in full", h5->path);
+    if (h5->write_errno) LH_FAIL_DONE(LH_EWRITE, "cannot write '%s': %s", h5->path, strerror(h5->write_errno));
+    if (flushed < 0 || closed < 0) LH_FAIL_DONE(LH_EWRITE, "cannot write '%s': %s", h5->path, lh_h5_why(&why));
+    if (h5->failed) LH_FAIL_DONE(LH_EWRITE, "'%s' was not written in full", h5->path);
     if (lh_h5_check(h5->partial) != LH_OK) {
         st = lh_fail_within(LH_EWRITE, "what was written cannot be read back");
         goto done;
     }
-    LH_TRY(lh_partial_commit(h5->path));
+    LH_TRY_DONE(lh_partial_commit(h5->path));
 done:
     if (st != LH_OK) unlink(h5->partial);
     release(h5);
@@ -138,29 +138,29 @@ lh_status lh_h5_open(lh_h5 **out, const char *path, const lh_h5_head *want)
     lh_h5_reason why;
     struct stat info;
     silence();
-    LH_TRY(new_handle(&h5, path));
-    if (stat(path, &info) != 0) LH_FAIL(LH_EFILE, "cannot open '%s': %s", path, strerror(errno));
+    LH_TRY_DONE(new_handle(&h5, path));
+    if (stat(path, &info) != 0) LH_FAIL_DONE(LH_EFILE, "cannot open '%s': %s", path, strerror(errno));
     if (S_ISDIR(info.st_mode))
-        LH_FAIL(LH_EFILE, "'%s' is a folder, not an HDF5 file: 'longhaul import' makes one of a model", path);
-    if (!S_ISREG(info.st_mode)) LH_FAIL(LH_EFILE, "'%s' is not a regular file", path);
-    if (info.st_size == 0) LH_FAIL(LH_EFILE, "'%s' is empty", path);
+        LH_FAIL_DONE(LH_EFILE, "'%s' is a folder, not an HDF5 file: 'longhaul import' makes one of a model", path);
+    if (!S_ISREG(info.st_mode)) LH_FAIL_DONE(LH_EFILE, "'%s' is not a regular file", path);
+    if (info.st_size == 0) LH_FAIL_DONE(LH_EFILE, "'%s' is empty", path);
     h5->file_bytes = info.st_size;
     h5->access = access_list();
     h5->file = H5Fopen(path, H5F_ACC_RDONLY, h5->access);
     if (h5->file < 0) lh_h5_why(&why); /* before the next call clears it */
     if (h5->file < 0 && H5Fis_hdf5(path) == 0)
-        LH_FAIL(LH_EFILE, "'%s' is not an HDF5 file: 'longhaul import' makes one of a model", path);
-    if (h5->file < 0) LH_FAIL(LH_EFILE, "cannot open '%s', it is cut off or damaged: %s", path, why.text);
-    LH_TRY(lh_h5_get_string(h5, "/", "longhaul", &h5->kind));
-    LH_TRY(lh_h5_get_i64(h5, "/", "schema", &h5->schema));
+        LH_FAIL_DONE(LH_EFILE, "'%s' is not an HDF5 file: 'longhaul import' makes one of a model", path);
+    if (h5->file < 0) LH_FAIL_DONE(LH_EFILE, "cannot open '%s', it is cut off or damaged: %s", path, why.text);
+    LH_TRY_DONE(lh_h5_get_string(h5, "/", "longhaul", &h5->kind));
+    LH_TRY_DONE(lh_h5_get_i64(h5, "/", "schema", &h5->schema));
     if (!h5->kind || h5->schema < 1)
-        LH_FAIL(LH_EFILE, "'%s' was not written by longhaul: it lacks the root attributes 'longhaul' and 'schema'",
-                path);
+        LH_FAIL_DONE(LH_EFILE, "'%s' was not written by longhaul: it lacks the root attributes 'longhaul' and 'schema'",
+                     path);
     if (want->kind && strcmp(want->kind, h5->kind) != 0)
-        LH_FAIL(LH_EFILE, "'%s' is a %s, not a %s", path, h5->kind, want->kind);
+        LH_FAIL_DONE(LH_EFILE, "'%s' is a %s, not a %s", path, h5->kind, want->kind);
     if (want->schema > 0 && h5->schema > want->schema)
-        LH_FAIL(LH_EFILE, "'%s' has schema %lld: this version reads up to %lld, a newer one wrote it", path,
-                (long long)h5->schema, (long long)want->schema);
+        LH_FAIL_DONE(LH_EFILE, "'%s' has schema %lld: this version reads up to %lld, a newer one wrote it", path,
+                     (long long)h5->schema, (long long)want->schema);
     *out = h5;
     h5 = NULL;
 done:
@@ -220,7 +220,7 @@ static lh_status make_group(lh_h5 *h5, const char *name)
     hid_t group = H5Gcreate2(h5->file, name, H5P_DEFAULT, creation, H5P_DEFAULT);
     if (group < 0) {
         h5->failed = 1;
-        LH_FAIL(LH_EWRITE, "cannot make '%s' in '%s': %s", name, h5->path, lh_h5_why(&why));
+        LH_FAIL_DONE(LH_EWRITE, "cannot make '%s' in '%s': %s", name, h5->path, lh_h5_why(&why));
     }
 done:
     if (group >= 0) H5Gclose(group);
@@ -232,11 +232,11 @@ lh_status lh_h5_group(lh_h5 *h5, const char *name)
 {
     lh_status st = LH_OK;
     char *part = NULL;
-    LH_TRY(lh_strdup(&part, name));
+    LH_TRY_DONE(lh_strdup(&part, name));
     for (size_t i = 1; *name && i <= strlen(name); i++) {
         if (name[i] != '/' && name[i] != '\0') continue;
         part[i] = '\0';
-        if (!lh_h5_has(h5, part)) LH_TRY(make_group(h5, part));
+        if (!lh_h5_has(h5, part)) LH_TRY_DONE(make_group(h5, part));
         part[i] = name[i];
     }
 done:
@@ -250,8 +250,8 @@ lh_status lh_h5_group_above(lh_h5 *h5, const char *name)
     char *above = NULL;
     const char *slash = strrchr(name, '/');
     if (!slash || slash == name) goto done;
-    LH_TRY(lh_strndup(&above, name, slash - name));
-    LH_TRY(lh_h5_group(h5, above));
+    LH_TRY_DONE(lh_strndup(&above, name, slash - name));
+    LH_TRY_DONE(lh_h5_group(h5, above));
 done:
     lh_free(above);
     return st;

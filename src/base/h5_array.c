@@ -56,16 +56,16 @@ static lh_status check_storage(const lh_h5 *h5, hid_t dataset, const char *name,
     hid_t plist = H5Dget_create_plist(dataset);
     H5D_layout_t layout = plist >= 0 ? H5Pget_layout(plist) : H5D_LAYOUT_ERROR;
     if (layout == H5D_LAYOUT_ERROR || layout == H5D_VIRTUAL || H5Pget_external_count(plist) != 0)
-        LH_FAIL(lh_h5_code(h5), "'%s' of '%s' is not stored in the file itself", name, h5->path);
+        LH_FAIL_DONE(lh_h5_code(h5), "'%s' of '%s' is not stored in the file itself", name, h5->path);
     if (bytes > h5->file_bytes)
-        LH_FAIL(lh_h5_code(h5), "'%s' of '%s' claims %lld bytes, the file has %lld", name, h5->path, (long long)bytes,
-                (long long)h5->file_bytes);
+        LH_FAIL_DONE(lh_h5_code(h5), "'%s' of '%s' claims %lld bytes, the file has %lld", name, h5->path,
+                     (long long)bytes, (long long)h5->file_bytes);
     if (layout == H5D_CONTIGUOUS && bytes > 0) {
         haddr_t at = H5Dget_offset(dataset);
         hsize_t stored = H5Dget_storage_size(dataset);
         if (at == HADDR_UNDEF || at > (haddr_t)h5->file_bytes || (hsize_t)bytes > (haddr_t)h5->file_bytes - at ||
             stored < (hsize_t)bytes)
-            LH_FAIL(lh_h5_code(h5), "'%s' lies outside of '%s': the file is cut off or damaged", name, h5->path);
+            LH_FAIL_DONE(lh_h5_code(h5), "'%s' lies outside of '%s': the file is cut off or damaged", name, h5->path);
     }
 done:
     if (plist >= 0) H5Pclose(plist);
@@ -79,22 +79,22 @@ lh_status lh_h5_shape_of(const lh_h5 *h5, hid_t dataset, const char *name, lh_h5
     lh_h5_shape shape = {0};
     int64_t bytes;
     hid_t type = H5Dget_type(dataset), space = H5Dget_space(dataset);
-    if (type < 0 || space < 0) LH_FAIL(lh_h5_code(h5), "cannot read the shape of '%s' in '%s'", name, h5->path);
+    if (type < 0 || space < 0) LH_FAIL_DONE(lh_h5_code(h5), "cannot read the shape of '%s' in '%s'", name, h5->path);
     if (!lh_h5_type_find(type, &shape.type))
-        LH_FAIL(lh_h5_code(h5), "'%s' of '%s' has an element type that is none of f32, f16, bf16, i32, i64, u8", name,
-                h5->path);
+        LH_FAIL_DONE(lh_h5_code(h5), "'%s' of '%s' has an element type that is none of f32, f16, bf16, i32, i64, u8",
+                     name, h5->path);
     shape.rank = H5Sget_simple_extent_ndims(space);
     if (shape.rank < 0 || shape.rank > LH_H5_RANK || H5Sget_simple_extent_type(space) == H5S_NULL)
-        LH_FAIL(lh_h5_code(h5), "'%s' of '%s' has %d dimensions, at most %d are known here", name, h5->path, shape.rank,
-                LH_H5_RANK);
+        LH_FAIL_DONE(lh_h5_code(h5), "'%s' of '%s' has %d dimensions, at most %d are known here", name, h5->path,
+                     shape.rank, LH_H5_RANK);
     H5Sget_simple_extent_dims(space, dims, NULL);
     bytes = lh_dtype_bytes(shape.type);
     for (int d = 0; d < shape.rank; d++) {
         shape.dims[d] = (int64_t)dims[d];
         if (shape.dims[d] < 0 || __builtin_mul_overflow(bytes, shape.dims[d], &bytes))
-            LH_FAIL(lh_h5_code(h5), "'%s' of '%s' claims more bytes than any file has", name, h5->path);
+            LH_FAIL_DONE(lh_h5_code(h5), "'%s' of '%s' claims more bytes than any file has", name, h5->path);
     }
-    if (!h5->partial) LH_TRY(check_storage(h5, dataset, name, bytes));
+    if (!h5->partial) LH_TRY_DONE(check_storage(h5, dataset, name, bytes));
     *out = shape;
 done:
     if (space >= 0) H5Sclose(space);
@@ -115,15 +115,15 @@ static lh_status file_type(lh_h5 *h5, lh_dtype type, hid_t *out)
     }
     if (lh_h5_has(h5, name)) {
         *out = H5Topen2(h5->file, name, H5P_DEFAULT);
-        if (*out < 0) LH_FAIL(LH_EWRITE, "cannot open '%s' of '%s': %s", name, h5->path, lh_h5_why(&why));
+        if (*out < 0) LH_FAIL_DONE(LH_EWRITE, "cannot open '%s' of '%s': %s", name, h5->path, lh_h5_why(&why));
         goto done;
     }
-    LH_TRY(lh_h5_group(h5, "/types"));
+    LH_TRY_DONE(lh_h5_group(h5, "/types"));
     *out = lh_h5_type_make(type);
     plist = H5Pcreate(H5P_DATATYPE_CREATE);
     H5Pset_obj_track_times(plist, 0);
     if (H5Tcommit2(h5->file, name, *out, H5P_DEFAULT, plist, H5P_DEFAULT) < 0)
-        LH_FAIL(LH_EWRITE, "cannot write '%s' of '%s': %s", name, h5->path, lh_h5_why(&why));
+        LH_FAIL_DONE(LH_EWRITE, "cannot write '%s' of '%s': %s", name, h5->path, lh_h5_why(&why));
 done:
     if (plist >= 0) H5Pclose(plist);
     return st;
@@ -149,16 +149,16 @@ lh_status lh_h5_array_create(lh_h5_array **out, lh_h5 *h5, const char *name, con
     hid_t space = -1;
     hsize_t dims[LH_H5_RANK];
     assert(h5->partial && shape->rank >= 0 && shape->rank <= LH_H5_RANK);
-    LH_TRY(lh_calloc(&array, 1, sizeof *array));
+    LH_TRY_DONE(lh_calloc(&array, 1, sizeof *array));
     *array = (lh_h5_array){.h5 = h5, .id = -1, .type = -1, .shape = *shape};
-    LH_TRY(lh_strdup(&array->name, name));
-    LH_TRY(lh_h5_group_above(h5, name));
-    LH_TRY(file_type(h5, shape->type, &array->type));
+    LH_TRY_DONE(lh_strdup(&array->name, name));
+    LH_TRY_DONE(lh_h5_group_above(h5, name));
+    LH_TRY_DONE(file_type(h5, shape->type, &array->type));
     for (int d = 0; d < shape->rank; d++) dims[d] = (hsize_t)shape->dims[d];
     space = shape->rank ? H5Screate_simple(shape->rank, dims, NULL) : H5Screate(H5S_SCALAR);
     array->id = new_dataset(h5, name, array->type, space);
-    if (array->id < 0) LH_FAIL(LH_EWRITE, "cannot make '%s' in '%s': %s", name, h5->path, lh_h5_why(&why));
-    LH_TRY(lh_h5_put_string(h5, name, "dtype", lh_dtype_name(shape->type)));
+    if (array->id < 0) LH_FAIL_DONE(LH_EWRITE, "cannot make '%s' in '%s': %s", name, h5->path, lh_h5_why(&why));
+    LH_TRY_DONE(lh_h5_put_string(h5, name, "dtype", lh_dtype_name(shape->type)));
     *out = array;
     array = NULL;
 done:
@@ -173,13 +173,13 @@ lh_status lh_h5_array_open(lh_h5_array **out, lh_h5 *h5, const char *name)
     lh_status st = LH_OK;
     lh_h5_reason why;
     lh_h5_array *array = NULL;
-    if (!lh_h5_has(h5, name)) LH_FAIL(lh_h5_code(h5), "'%s' has no '%s'", h5->path, name);
-    LH_TRY(lh_calloc(&array, 1, sizeof *array));
+    if (!lh_h5_has(h5, name)) LH_FAIL_DONE(lh_h5_code(h5), "'%s' has no '%s'", h5->path, name);
+    LH_TRY_DONE(lh_calloc(&array, 1, sizeof *array));
     *array = (lh_h5_array){.h5 = h5, .id = -1, .type = -1};
-    LH_TRY(lh_strdup(&array->name, name));
+    LH_TRY_DONE(lh_strdup(&array->name, name));
     array->id = H5Dopen2(h5->file, name, H5P_DEFAULT);
-    if (array->id < 0) LH_FAIL(lh_h5_code(h5), "cannot open '%s' of '%s': %s", name, h5->path, lh_h5_why(&why));
-    LH_TRY(lh_h5_shape_of(h5, array->id, name, &array->shape));
+    if (array->id < 0) LH_FAIL_DONE(lh_h5_code(h5), "cannot open '%s' of '%s': %s", name, h5->path, lh_h5_why(&why));
+    LH_TRY_DONE(lh_h5_shape_of(h5, array->id, name, &array->shape));
     array->type = H5Dget_type(array->id);
     *out = array;
     array = NULL;
@@ -239,11 +239,10 @@ static herr_t transfer(lh_h5_array *array, const lh_h5_part *part, void *data, d
  * dimension that is longer than 1 is cut. */
 static lh_status transfer_sliced(lh_h5_array *array, const lh_h5_part *part, void *data, direction way)
 {
-    lh_status st = LH_OK;
     lh_h5_reason why;
     int64_t n = part_count(array, part), size = lh_dtype_bytes(array->shape.type);
     int d = 0;
-    if (n == 0) goto done;
+    if (n == 0) return LH_OK;
     if (n * size > SLICE_BYTES) {
         lh_h5_part half = *part;
         while (part->count[d] == 1) d++;
@@ -257,8 +256,7 @@ static lh_status transfer_sliced(lh_h5_array *array, const lh_h5_part *part, voi
         LH_FAIL(lh_h5_code(array->h5), "cannot %s '%s' of '%s': %s", way == READ ? "read" : "write", array->name,
                 array->h5->path, lh_h5_why(&why));
     }
-done:
-    return st;
+    return LH_OK;
 }
 
 lh_status lh_h5_array_write(lh_h5_array *array, const lh_h5_part *part, const void *data)
@@ -266,9 +264,9 @@ lh_status lh_h5_array_write(lh_h5_array *array, const lh_h5_part *part, const vo
     lh_status st = LH_OK;
     void *bytes;
     memcpy(&bytes, &data, sizeof bytes); /* HDF5 does not write to what it writes from */
-    LH_TRY(transfer_sliced(array, part, bytes, WRITE));
+    LH_TRY_DONE(transfer_sliced(array, part, bytes, WRITE));
     if (array->h5->write_errno)
-        LH_FAIL(LH_EWRITE, "cannot write '%s': %s", array->h5->path, strerror(array->h5->write_errno));
+        LH_FAIL_DONE(LH_EWRITE, "cannot write '%s': %s", array->h5->path, strerror(array->h5->write_errno));
 done:
     if (st != LH_OK) array->h5->failed = 1;
     return st;
@@ -291,9 +289,9 @@ lh_status lh_h5_put(lh_h5 *h5, const char *name, const lh_h5_shape *shape, const
     lh_status st = LH_OK;
     lh_h5_array *array = NULL;
     const lh_h5_part part = whole(shape);
-    LH_TRY(lh_h5_array_create(&array, h5, name, shape));
-    LH_TRY(lh_h5_array_write(array, &part, data));
-    LH_TRY(lh_h5_put_hash(h5, name, lh_hash64(data, lh_h5_shape_count(shape) * lh_dtype_bytes(shape->type))));
+    LH_TRY_DONE(lh_h5_array_create(&array, h5, name, shape));
+    LH_TRY_DONE(lh_h5_array_write(array, &part, data));
+    LH_TRY_DONE(lh_h5_put_hash(h5, name, lh_hash64(data, lh_h5_shape_count(shape) * lh_dtype_bytes(shape->type))));
 done:
     lh_h5_array_close(array);
     return st;
@@ -301,7 +299,6 @@ done:
 
 static lh_status check_wanted(const lh_h5_array *array, const lh_h5_shape *want)
 {
-    lh_status st = LH_OK;
     const lh_h5_shape *have = &array->shape;
     const char *name = array->name, *path = array->h5->path;
     if (have->type != want->type)
@@ -313,8 +310,7 @@ static lh_status check_wanted(const lh_h5_array *array, const lh_h5_shape *want)
         if (want->dims[d] >= 0 && have->dims[d] != want->dims[d])
             LH_FAIL(LH_EFILE, "dimension %d of '%s' of '%s' is %lld, it must be %lld", d, name, path,
                     (long long)have->dims[d], (long long)want->dims[d]);
-done:
-    return st;
+    return LH_OK;
 }
 
 lh_status lh_h5_get(lh_h5 *h5, const char *name, const lh_h5_shape *want, lh_h5_shape *shape, void *data)
@@ -322,11 +318,11 @@ lh_status lh_h5_get(lh_h5 *h5, const char *name, const lh_h5_shape *want, lh_h5_
     lh_status st = LH_OK;
     lh_h5_array *array = NULL;
     void *values = NULL;
-    LH_TRY(lh_h5_array_open(&array, h5, name));
-    LH_TRY(check_wanted(array, want));
+    LH_TRY_DONE(lh_h5_array_open(&array, h5, name));
+    LH_TRY_DONE(check_wanted(array, want));
     const lh_h5_part part = whole(&array->shape);
-    LH_TRY(lh_calloc(&values, lh_h5_shape_count(&array->shape), lh_dtype_bytes(array->shape.type)));
-    LH_TRY(lh_h5_array_read(array, &part, values));
+    LH_TRY_DONE(lh_calloc(&values, lh_h5_shape_count(&array->shape), lh_dtype_bytes(array->shape.type)));
+    LH_TRY_DONE(lh_h5_array_read(array, &part, values));
     *shape = array->shape;
     memcpy(data, &values, sizeof values);
     values = NULL;

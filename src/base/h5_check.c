@@ -17,12 +17,12 @@ static herr_t visit_link(hid_t root, const char *name, const H5L_info_t *info, v
     char full[1024];
     hid_t object = -1;
     if (snprintf(full, sizeof full, "/%s", name) >= (int)sizeof full || ++walk->objects > OBJECTS_MAX)
-        LH_FAIL(LH_EFILE, "'%s' holds more or longer names than any file of longhaul", walk->h5->path);
+        LH_FAIL_DONE(LH_EFILE, "'%s' holds more or longer names than any file of longhaul", walk->h5->path);
     if (info->type != H5L_TYPE_HARD)
-        LH_FAIL(LH_EFILE, "'%s' of '%s' is a link to somewhere else", full, walk->h5->path);
+        LH_FAIL_DONE(LH_EFILE, "'%s' of '%s' is a link to somewhere else", full, walk->h5->path);
     object = H5Oopen(root, name, H5P_DEFAULT);
-    if (object < 0) LH_FAIL(LH_EFILE, "cannot open '%s' of '%s': %s", full, walk->h5->path, lh_h5_why(&why));
-    LH_TRY(walk->object(walk, object, full));
+    if (object < 0) LH_FAIL_DONE(LH_EFILE, "cannot open '%s' of '%s': %s", full, walk->h5->path, lh_h5_why(&why));
+    LH_TRY_DONE(walk->object(walk, object, full));
 done:
     if (object >= 0) H5Oclose(object);
     walk->st = st;
@@ -31,13 +31,11 @@ done:
 
 lh_status lh_h5_walk_run(lh_h5_walk *walk)
 {
-    lh_status st = LH_OK;
     lh_h5_reason why;
     herr_t rc = H5Lvisit(walk->h5->file, H5_INDEX_NAME, H5_ITER_INC, visit_link, walk);
     LH_TRY(walk->st);
     if (rc < 0) LH_FAIL(LH_EFILE, "cannot read the structure of '%s': %s", walk->h5->path, lh_h5_why(&why));
-done:
-    return st;
+    return LH_OK;
 }
 
 /* The seal is a hash of all attributes but itself: HDF5's checksums do not reach the strings among them. */
@@ -52,19 +50,19 @@ static lh_status check_attr(lh_h5 *h5, hid_t id, const char *name, lh_hasher *ha
     int64_t whole = 0;
     hid_t type = H5Aget_type(id);
     if (type < 0 || H5Aget_name(id, sizeof attr, attr) < 0)
-        LH_FAIL(lh_h5_code(h5), "cannot read the attributes of '%s' in '%s'", name, h5->path);
+        LH_FAIL_DONE(lh_h5_code(h5), "cannot read the attributes of '%s' in '%s'", name, h5->path);
     if (strcmp(name, "/") == 0 && strcmp(attr, seal_name) == 0) goto done;
     lh_hasher_add(hash, attr, (int64_t)strlen(attr) + 1);
     switch (H5Tget_class(type)) {
     case H5T_STRING:
-        LH_TRY(lh_h5_get_string(h5, name, attr, &text));
+        LH_TRY_DONE(lh_h5_get_string(h5, name, attr, &text));
         lh_hasher_add(hash, text, (int64_t)strlen(text) + 1);
         break;
     case H5T_INTEGER:
-        LH_TRY(lh_h5_get_i64(h5, name, attr, &whole));
+        LH_TRY_DONE(lh_h5_get_i64(h5, name, attr, &whole));
         lh_hasher_add(hash, &whole, sizeof whole);
         break;
-    default: LH_TRY(lh_h5_get_f64(h5, name, attr, &real)); lh_hasher_add(hash, &real, sizeof real);
+    default: LH_TRY_DONE(lh_h5_get_f64(h5, name, attr, &real)); lh_hasher_add(hash, &real, sizeof real);
     }
 done:
     lh_free(text);
@@ -77,12 +75,13 @@ static lh_status check_attrs(lh_h5 *h5, hid_t object, const char *name, lh_hashe
     lh_status st = LH_OK;
     hid_t id = -1;
     int n = H5Aget_num_attrs(object);
-    if (n < 0 || n > ATTRS_MAX) LH_FAIL(lh_h5_code(h5), "cannot read the attributes of '%s' in '%s'", name, h5->path);
+    if (n < 0 || n > ATTRS_MAX)
+        LH_FAIL_DONE(lh_h5_code(h5), "cannot read the attributes of '%s' in '%s'", name, h5->path);
     lh_hasher_add(hash, name, (int64_t)strlen(name) + 1);
     for (int i = 0; i < n; i++) {
         id = H5Aopen_by_idx(object, ".", H5_INDEX_NAME, H5_ITER_INC, (hsize_t)i, H5P_DEFAULT, H5P_DEFAULT);
-        if (id < 0) LH_FAIL(lh_h5_code(h5), "cannot read the attributes of '%s' in '%s'", name, h5->path);
-        LH_TRY(check_attr(h5, id, name, hash));
+        if (id < 0) LH_FAIL_DONE(lh_h5_code(h5), "cannot read the attributes of '%s' in '%s'", name, h5->path);
+        LH_TRY_DONE(check_attr(h5, id, name, hash));
         H5Aclose(id);
         id = -1;
     }
@@ -103,13 +102,13 @@ static lh_status check_object(lh_h5_walk *walk, hid_t object, const char *name)
     if (kind == H5I_DATASET) {
         type = H5Dget_type(object);
         if (H5Tget_class(type) == H5T_STRING)
-            LH_TRY(lh_h5_get_text(h5, name, &text, &bytes));
+            LH_TRY_DONE(lh_h5_get_text(h5, name, &text, &bytes));
         else
-            LH_TRY(lh_h5_shape_of(h5, object, name, &shape));
+            LH_TRY_DONE(lh_h5_shape_of(h5, object, name, &shape));
     } else if (kind != H5I_GROUP && kind != H5I_DATATYPE) {
-        LH_FAIL(LH_EFILE, "'%s' of '%s' is neither a group, an array nor a type", name, h5->path);
+        LH_FAIL_DONE(LH_EFILE, "'%s' of '%s' is neither a group, an array nor a type", name, h5->path);
     }
-    LH_TRY(check_attrs(h5, object, name, walk->arg));
+    LH_TRY_DONE(check_attrs(h5, object, name, walk->arg));
 done:
     lh_free(text);
     if (type >= 0) H5Tclose(type);
@@ -122,11 +121,11 @@ static lh_status look_at_all(lh_h5 *h5, uint64_t *out)
     lh_status st = LH_OK;
     lh_hasher *hash = NULL;
     hid_t root = H5Oopen(h5->file, "/", H5P_DEFAULT);
-    if (root < 0) LH_FAIL(lh_h5_code(h5), "cannot open the root of '%s'", h5->path);
-    LH_TRY(lh_hasher_open(&hash));
-    LH_TRY(check_attrs(h5, root, "/", hash));
+    if (root < 0) LH_FAIL_DONE(lh_h5_code(h5), "cannot open the root of '%s'", h5->path);
+    LH_TRY_DONE(lh_hasher_open(&hash));
+    LH_TRY_DONE(check_attrs(h5, root, "/", hash));
     lh_h5_walk walk = {.h5 = h5, .object = check_object, .arg = hash};
-    LH_TRY(lh_h5_walk_run(&walk));
+    LH_TRY_DONE(lh_h5_walk_run(&walk));
     *out = lh_hasher_value(hash);
 done:
     lh_hasher_close(hash);
@@ -136,14 +135,12 @@ done:
 
 lh_status lh_h5_seal(lh_h5 *h5)
 {
-    lh_status st = LH_OK;
     uint64_t hash = 0;
     char hex[17];
     LH_TRY(look_at_all(h5, &hash));
     snprintf(hex, sizeof hex, "%016llx", (unsigned long long)hash);
     LH_TRY(lh_h5_put_string(h5, "/", seal_name, hex));
-done:
-    return st;
+    return LH_OK;
 }
 
 lh_status lh_h5_check(const char *path)
@@ -153,12 +150,12 @@ lh_status lh_h5_check(const char *path)
     const lh_h5_head any = {0};
     char *seal = NULL, hex[17];
     uint64_t hash = 0;
-    LH_TRY(lh_h5_open(&h5, path, &any));
-    LH_TRY(look_at_all(h5, &hash));
-    LH_TRY(lh_h5_get_string(h5, "/", seal_name, &seal));
+    LH_TRY_DONE(lh_h5_open(&h5, path, &any));
+    LH_TRY_DONE(look_at_all(h5, &hash));
+    LH_TRY_DONE(lh_h5_get_string(h5, "/", seal_name, &seal));
     snprintf(hex, sizeof hex, "%016llx", (unsigned long long)hash);
     if (seal && strcmp(seal, hex) != 0)
-        LH_FAIL(LH_EFILE, "'%s' is damaged: its attributes hash to %s, '%s' says %s", path, hex, seal_name, seal);
+        LH_FAIL_DONE(LH_EFILE, "'%s' is damaged: its attributes hash to %s, '%s' says %s", path, hex, seal_name, seal);
 done:
     lh_free(seal);
     lh_h5_close(h5);
@@ -174,10 +171,10 @@ lh_status lh_h5_probe(const char *path)
 {
     lh_status st = LH_OK;
     char *copy = NULL;
-    LH_TRY(lh_strdup(&copy, path));
+    LH_TRY_DONE(lh_strdup(&copy, path));
     const lh_child_work work = {check_in_child, copy, path, LH_EFILE, LH_CHILD_SILENT};
     const lh_child_limits limits = {.cpu_s = PROBE_CPU_S, .memory_bytes = PROBE_MEMORY_BYTES};
-    LH_TRY(lh_child_run(&work, &limits));
+    LH_TRY_DONE(lh_child_run(&work, &limits));
 done:
     lh_free(copy);
     return st;
@@ -196,7 +193,7 @@ static lh_status each_object(lh_h5_walk *walk, hid_t object, const char *name)
     hid_t type = -1;
     if (H5Iget_type(object) != H5I_DATASET) goto done;
     type = H5Dget_type(object);
-    if ((H5Tget_class(type) == H5T_STRING) == each->text) LH_TRY(each->visit(each->arg, walk->h5, name));
+    if ((H5Tget_class(type) == H5T_STRING) == each->text) LH_TRY_DONE(each->visit(each->arg, walk->h5, name));
 done:
     if (type >= 0) H5Tclose(type);
     return st;

@@ -6,12 +6,10 @@
 
 static lh_status put(const lh_h5 *h5, json_t *object, const char *key, json_t *value)
 {
-    lh_status st = LH_OK;
     if (!value) LH_FAIL(LH_ENOMEM, "cannot hold a description");
     if (json_object_set_new(object, key, value) != 0)
         LH_FAIL(lh_h5_code(h5), "the name '%s' in '%s' is not UTF-8 text", key, h5->path);
-done:
-    return st;
+    return LH_OK;
 }
 
 /* One attribute: a number (null where it is not finite), or a string; a string that is a JSON object is shown as one
@@ -24,21 +22,21 @@ static lh_status put_attr(lh_h5 *h5, const char *name, const char *attr, json_t 
     double real = 0;
     int64_t whole = 0;
     json_t *inner = NULL;
-    if (type < 0) LH_FAIL(lh_h5_code(h5), "cannot read attribute '%s' of '%s' in '%s'", attr, name, h5->path);
+    if (type < 0) LH_FAIL_DONE(lh_h5_code(h5), "cannot read attribute '%s' of '%s' in '%s'", attr, name, h5->path);
     switch (H5Tget_class(type)) {
     case H5T_STRING:
-        LH_TRY(lh_h5_get_string(h5, name, attr, &text));
+        LH_TRY_DONE(lh_h5_get_string(h5, name, attr, &text));
         inner = json_loads(text, 0, NULL);
         if (!inner) inner = lh_json_text(text, (int64_t)strlen(text));
-        LH_TRY(put(h5, object, attr, inner));
+        LH_TRY_DONE(put(h5, object, attr, inner));
         break;
     case H5T_INTEGER:
-        LH_TRY(lh_h5_get_i64(h5, name, attr, &whole));
-        LH_TRY(put(h5, object, attr, json_integer(whole)));
+        LH_TRY_DONE(lh_h5_get_i64(h5, name, attr, &whole));
+        LH_TRY_DONE(put(h5, object, attr, json_integer(whole)));
         break;
     default:
-        LH_TRY(lh_h5_get_f64(h5, name, attr, &real));
-        LH_TRY(put(h5, object, attr, isfinite(real) ? json_real(real) : json_null()));
+        LH_TRY_DONE(lh_h5_get_f64(h5, name, attr, &real));
+        LH_TRY_DONE(put(h5, object, attr, isfinite(real) ? json_real(real) : json_null()));
     }
 done:
     lh_free(text);
@@ -49,7 +47,6 @@ done:
 
 static lh_status put_attrs(lh_h5 *h5, hid_t id, const char *name, json_t *object)
 {
-    lh_status st = LH_OK;
     int n = H5Aget_num_attrs(id);
     for (int i = 0; i < n; i++) {
         char attr[256];
@@ -58,8 +55,7 @@ static lh_status put_attrs(lh_h5 *h5, hid_t id, const char *name, json_t *object
         if (bytes < 0) LH_FAIL(lh_h5_code(h5), "cannot read the attributes of '%s' in '%s'", name, h5->path);
         LH_TRY(put_attr(h5, name, attr, object));
     }
-done:
-    return st;
+    return LH_OK;
 }
 
 typedef struct describer {
@@ -75,21 +71,21 @@ static lh_status describe_object(lh_h5_walk *walk, hid_t id, const char *name)
     hid_t type = -1;
     if (H5Iget_type(id) == H5I_GROUP && H5Aget_num_attrs(id) > 0) {
         entry = json_object();
-        LH_TRY(put_attrs(walk->h5, id, name, entry));
-        LH_TRY(put(walk->h5, d->object, name, json_incref(entry)));
+        LH_TRY_DONE(put_attrs(walk->h5, id, name, entry));
+        LH_TRY_DONE(put(walk->h5, d->object, name, json_incref(entry)));
     }
     if (H5Iget_type(id) != H5I_DATASET) goto done;
     type = H5Dget_type(id);
     if (H5Tget_class(type) == H5T_STRING) goto done;
-    LH_TRY(lh_h5_shape_of(walk->h5, id, name, &shape));
+    LH_TRY_DONE(lh_h5_shape_of(walk->h5, id, name, &shape));
     entry = json_object();
     dims = json_array();
     for (int i = 0; i < shape.rank; i++) json_array_append_new(dims, json_integer(shape.dims[i]));
-    LH_TRY(put(walk->h5, entry, "name", lh_json_text(name, (int64_t)strlen(name))));
-    LH_TRY(put(walk->h5, entry, "shape", json_incref(dims)));
-    LH_TRY(put_attrs(walk->h5, id, name, entry));
-    LH_TRY(put(walk->h5, entry, "dtype", json_string(lh_dtype_name(shape.type))));
-    if (json_array_append(d->arrays, entry) != 0) LH_FAIL(LH_ENOMEM, "cannot hold a description");
+    LH_TRY_DONE(put(walk->h5, entry, "name", lh_json_text(name, (int64_t)strlen(name))));
+    LH_TRY_DONE(put(walk->h5, entry, "shape", json_incref(dims)));
+    LH_TRY_DONE(put_attrs(walk->h5, id, name, entry));
+    LH_TRY_DONE(put(walk->h5, entry, "dtype", json_string(lh_dtype_name(shape.type))));
+    if (json_array_append(d->arrays, entry) != 0) LH_FAIL_DONE(LH_ENOMEM, "cannot hold a description");
 done:
     if (type >= 0) H5Tclose(type);
     json_decref(dims);
@@ -102,12 +98,12 @@ lh_status lh_h5_describe(lh_h5 *h5, json_t *object, json_t **arrays)
     lh_status st = LH_OK;
     describer d = {object, json_array()};
     hid_t root = H5Oopen(h5->file, "/", H5P_DEFAULT);
-    if (root < 0 || !d.arrays) LH_FAIL(lh_h5_code(h5), "cannot open the root of '%s'", h5->path);
-    LH_TRY(put(h5, object, "kind", lh_json_text(h5->kind, (int64_t)strlen(h5->kind))));
-    LH_TRY(put_attrs(h5, root, "/", object));
-    LH_TRY(put(h5, object, "bytes", json_integer(h5->file_bytes)));
+    if (root < 0 || !d.arrays) LH_FAIL_DONE(lh_h5_code(h5), "cannot open the root of '%s'", h5->path);
+    LH_TRY_DONE(put(h5, object, "kind", lh_json_text(h5->kind, (int64_t)strlen(h5->kind))));
+    LH_TRY_DONE(put_attrs(h5, root, "/", object));
+    LH_TRY_DONE(put(h5, object, "bytes", json_integer(h5->file_bytes)));
     lh_h5_walk walk = {.h5 = h5, .object = describe_object, .arg = &d};
-    LH_TRY(lh_h5_walk_run(&walk));
+    LH_TRY_DONE(lh_h5_walk_run(&walk));
     json_object_del(object, "longhaul"); /* is `kind` */
     *arrays = json_incref(d.arrays);
 done:

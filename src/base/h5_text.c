@@ -75,20 +75,18 @@ done:
 /* An open attribute of an object, both -1 where there is none. */
 static lh_status open_attr(lh_h5 *h5, const char *name, const char *attr, hid_t *object, hid_t *id)
 {
-    lh_status st = LH_OK;
     lh_h5_reason why;
     *object = *id = -1;
     if (!lh_h5_has(h5, name)) LH_FAIL(lh_h5_code(h5), "'%s' has no '%s'", h5->path, name);
     *object = H5Oopen(h5->file, name, H5P_DEFAULT);
     if (*object < 0) LH_FAIL(lh_h5_code(h5), "cannot open '%s' of '%s': %s", name, h5->path, lh_h5_why(&why));
     htri_t there = H5Aexists(*object, attr);
-    if (there == 0) goto done;
+    if (there == 0) return LH_OK;
     *id = there > 0 ? H5Aopen(*object, attr, H5P_DEFAULT) : -1;
     if (*id < 0)
         LH_FAIL(lh_h5_code(h5), "cannot open attribute '%s' of '%s' in '%s': %s", attr, name, h5->path,
                 lh_h5_why(&why));
-done:
-    return st;
+    return LH_OK;
 }
 
 static void close_attr(hid_t object, hid_t id)
@@ -102,12 +100,12 @@ lh_status lh_h5_get_string(lh_h5 *h5, const char *name, const char *attr, char *
     lh_status st = LH_OK;
     hid_t object, id;
     int64_t bytes;
-    LH_TRY(open_attr(h5, name, attr, &object, &id));
+    LH_TRY_DONE(open_attr(h5, name, attr, &object, &id));
     if (id < 0) goto done;
     const holder h = attr_holder(id);
     int rc = read_string(&h, h5->partial ? INT64_MAX : h5->file_bytes, out, &bytes);
-    if (rc == 1) LH_FAIL(lh_h5_code(h5), "attribute '%s' of '%s' in '%s' is not one string", attr, name, h5->path);
-    if (rc == 2) LH_FAIL(lh_h5_code(h5), "cannot read attribute '%s' of '%s' in '%s'", attr, name, h5->path);
+    if (rc == 1) LH_FAIL_DONE(lh_h5_code(h5), "attribute '%s' of '%s' in '%s' is not one string", attr, name, h5->path);
+    if (rc == 2) LH_FAIL_DONE(lh_h5_code(h5), "cannot read attribute '%s' of '%s' in '%s'", attr, name, h5->path);
 done:
     close_attr(object, id);
     return st;
@@ -118,15 +116,15 @@ static lh_status get_number(lh_h5 *h5, const char *name, const char *attr, hid_t
 {
     lh_status st = LH_OK;
     hid_t object, id, type = -1;
-    LH_TRY(open_attr(h5, name, attr, &object, &id));
+    LH_TRY_DONE(open_attr(h5, name, attr, &object, &id));
     if (id < 0) goto done;
     type = H5Aget_type(id);
     H5T_class_t class = H5Tget_class(type);
     const holder h = attr_holder(id);
     if (elements(&h) != 1 || (class != H5T_INTEGER && class != H5T_FLOAT))
-        LH_FAIL(lh_h5_code(h5), "attribute '%s' of '%s' in '%s' is not one number", attr, name, h5->path);
+        LH_FAIL_DONE(lh_h5_code(h5), "attribute '%s' of '%s' in '%s' is not one number", attr, name, h5->path);
     if (H5Aread(id, memory, out) < 0)
-        LH_FAIL(lh_h5_code(h5), "cannot read attribute '%s' of '%s' in '%s'", attr, name, h5->path);
+        LH_FAIL_DONE(lh_h5_code(h5), "cannot read attribute '%s' of '%s' in '%s'", attr, name, h5->path);
 done:
     if (type >= 0) H5Tclose(type);
     close_attr(object, id);
@@ -152,7 +150,8 @@ static lh_status put_attr(lh_h5 *h5, const char *name, const char *attr, hid_t t
     if (object >= 0) id = H5Acreate2(object, attr, type, space, H5P_DEFAULT, H5P_DEFAULT);
     if (id < 0 || H5Awrite(id, type, value) < 0) {
         h5->failed = 1;
-        LH_FAIL(LH_EWRITE, "cannot write attribute '%s' of '%s' in '%s': %s", attr, name, h5->path, lh_h5_why(&why));
+        LH_FAIL_DONE(LH_EWRITE, "cannot write attribute '%s' of '%s' in '%s': %s", attr, name, h5->path,
+                     lh_h5_why(&why));
     }
 done:
     H5Sclose(space);
@@ -192,11 +191,11 @@ lh_status lh_h5_get_hash(lh_h5 *h5, const char *name, uint64_t *hash, int *found
     lh_status st = LH_OK;
     char *hex = NULL, *end = NULL;
     *found = 0;
-    LH_TRY(lh_h5_get_string(h5, name, "xxh64", &hex));
+    LH_TRY_DONE(lh_h5_get_string(h5, name, "xxh64", &hex));
     if (!hex) goto done;
     *hash = strtoull(hex, &end, 16);
     if (strlen(hex) != 16 || *end)
-        LH_FAIL(lh_h5_code(h5), "attribute 'xxh64' of '%s' in '%s' must be 16 hexadecimal digits", name, h5->path);
+        LH_FAIL_DONE(lh_h5_code(h5), "attribute 'xxh64' of '%s' in '%s' must be 16 hexadecimal digits", name, h5->path);
     *found = 1;
 done:
     lh_free(hex);
@@ -212,13 +211,13 @@ lh_status lh_h5_put_text(lh_h5 *h5, const char *name, const char *text, int64_t 
     H5Tset_strpad(type, H5T_STR_NULLPAD);
     H5Tset_cset(type, H5T_CSET_UTF8);
     H5Pset_obj_track_times(plist, 0);
-    LH_TRY(lh_h5_group_above(h5, name));
+    LH_TRY_DONE(lh_h5_group_above(h5, name));
     id = H5Dcreate2(h5->file, name, type, space, H5P_DEFAULT, plist, H5P_DEFAULT);
     if (id < 0 || H5Dwrite(id, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, bytes ? text : "") < 0) {
         h5->failed = 1;
-        LH_FAIL(LH_EWRITE, "cannot write '%s' of '%s': %s", name, h5->path, lh_h5_why(&why));
+        LH_FAIL_DONE(LH_EWRITE, "cannot write '%s' of '%s': %s", name, h5->path, lh_h5_why(&why));
     }
-    LH_TRY(lh_h5_put_hash(h5, name, lh_hash64(text, bytes)));
+    LH_TRY_DONE(lh_h5_put_hash(h5, name, lh_hash64(text, bytes)));
 done:
     if (id >= 0) H5Dclose(id);
     H5Pclose(plist);
@@ -232,13 +231,13 @@ lh_status lh_h5_get_text(lh_h5 *h5, const char *name, char **text, int64_t *byte
     lh_status st = LH_OK;
     lh_h5_reason why;
     hid_t id = -1;
-    if (!lh_h5_has(h5, name)) LH_FAIL(lh_h5_code(h5), "'%s' has no '%s'", h5->path, name);
+    if (!lh_h5_has(h5, name)) LH_FAIL_DONE(lh_h5_code(h5), "'%s' has no '%s'", h5->path, name);
     id = H5Dopen2(h5->file, name, H5P_DEFAULT);
-    if (id < 0) LH_FAIL(lh_h5_code(h5), "cannot open '%s' of '%s': %s", name, h5->path, lh_h5_why(&why));
+    if (id < 0) LH_FAIL_DONE(lh_h5_code(h5), "cannot open '%s' of '%s': %s", name, h5->path, lh_h5_why(&why));
     const holder h = data_holder(id);
     int rc = read_string(&h, h5->partial ? INT64_MAX : h5->file_bytes, text, bytes);
-    if (rc == 1) LH_FAIL(lh_h5_code(h5), "'%s' of '%s' is not one string", name, h5->path);
-    if (rc == 2) LH_FAIL(lh_h5_code(h5), "cannot read '%s' of '%s': %s", name, h5->path, lh_h5_why(&why));
+    if (rc == 1) LH_FAIL_DONE(lh_h5_code(h5), "'%s' of '%s' is not one string", name, h5->path);
+    if (rc == 2) LH_FAIL_DONE(lh_h5_code(h5), "cannot read '%s' of '%s': %s", name, h5->path, lh_h5_why(&why));
 done:
     if (id >= 0) H5Dclose(id);
     return st;

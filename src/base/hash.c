@@ -17,9 +17,9 @@ lh_status lh_hasher_open(lh_hasher **out)
 {
     lh_status st = LH_OK;
     lh_hasher *hasher = NULL;
-    LH_TRY(lh_calloc(&hasher, 1, sizeof *hasher));
+    LH_TRY_DONE(lh_calloc(&hasher, 1, sizeof *hasher));
     hasher->state = XXH64_createState();
-    if (!hasher->state) LH_FAIL(LH_ENOMEM, "cannot allocate the state of a hash");
+    if (!hasher->state) LH_FAIL_DONE(LH_ENOMEM, "cannot allocate the state of a hash");
     XXH64_reset(hasher->state, 0);
     *out = hasher;
     hasher = NULL;

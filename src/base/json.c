@@ -5,23 +5,21 @@
 
 lh_status lh_json_parse(json_t **out, const char *name, const void *text, int64_t bytes)
 {
-    lh_status st = LH_OK;
     json_error_t error;
     json_t *value = json_loadb(text, (size_t)bytes, JSON_ALLOW_NUL | JSON_DECODE_ANY, &error);
     if (!value)
         LH_FAIL(LH_EINPUT, "'%s' is not valid JSON: line %d, column %d: %s", name, error.line, error.column,
                 error.text);
     *out = value;
-done:
-    return st;
+    return LH_OK;
 }
 
 lh_status lh_json_read(json_t **out, const char *path, int64_t limit_bytes)
 {
     lh_status st = LH_OK;
     lh_buf text = {0};
-    LH_TRY(lh_file_read(&text, path, limit_bytes));
-    LH_TRY(lh_json_parse(out, path, text.data ? text.data : "", text.bytes));
+    LH_TRY_DONE(lh_file_read(&text, path, limit_bytes));
+    LH_TRY_DONE(lh_json_parse(out, path, text.data ? text.data : "", text.bytes));
 done:
     lh_buf_clear(&text);
     return st;
@@ -35,50 +33,42 @@ static const json_t *member(const json_t *object, const char *key)
 
 lh_status lh_json_i64(const json_t *object, const char *name, const char *key, int64_t min, int64_t max, int64_t *out)
 {
-    lh_status st = LH_OK;
     const json_t *value = member(object, key);
-    if (!value) goto done;
+    if (!value) return LH_OK;
     if (!json_is_integer(value)) LH_FAIL(LH_EINPUT, "'%s': '%s' must be a whole number", name, key);
     int64_t i = json_integer_value(value);
     if (i < min || i > max)
         LH_FAIL(LH_EINPUT, "'%s': '%s' is %lld, it must be between %lld and %lld", name, key, (long long)i,
                 (long long)min, (long long)max);
     *out = i;
-done:
-    return st;
+    return LH_OK;
 }
 
 lh_status lh_json_f64(const json_t *object, const char *name, const char *key, double *out)
 {
-    lh_status st = LH_OK;
     const json_t *value = member(object, key);
-    if (!value) goto done;
+    if (!value) return LH_OK;
     if (!json_is_number(value)) LH_FAIL(LH_EINPUT, "'%s': '%s' must be a number", name, key);
     *out = json_number_value(value);
-done:
-    return st;
+    return LH_OK;
 }
 
 lh_status lh_json_bool(const json_t *object, const char *name, const char *key, int *out)
 {
-    lh_status st = LH_OK;
     const json_t *value = member(object, key);
-    if (!value) goto done;
+    if (!value) return LH_OK;
     if (!json_is_boolean(value)) LH_FAIL(LH_EINPUT, "'%s': '%s' must be true or false", name, key);
     *out = json_is_true(value);
-done:
-    return st;
+    return LH_OK;
 }
 
 lh_status lh_json_string(const json_t *object, const char *name, const char *key, const char **out)
 {
-    lh_status st = LH_OK;
     const json_t *value = member(object, key);
-    if (!value) goto done;
+    if (!value) return LH_OK;
     if (!json_is_string(value)) LH_FAIL(LH_EINPUT, "'%s': '%s' must be a string", name, key);
     *out = json_string_value(value);
-done:
-    return st;
+    return LH_OK;
 }
 
 /* Bytes of the character that begins at `text`; negative: the bytes there are none, as many are to be replaced. */

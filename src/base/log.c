@@ -34,15 +34,15 @@ lh_status lh_log_open(const char *path)
     lh_buf name = {0};
     for (const char *c = path; *c; c++) {
         if (c[0] == '%' && c[1] == 'r') {
-            LH_TRY(lh_buf_printf(&name, "%d", state.rank));
+            LH_TRY_DONE(lh_buf_printf(&name, "%d", state.rank));
             c++;
         } else {
-            LH_TRY(lh_buf_append(&name, c, 1));
+            LH_TRY_DONE(lh_buf_append(&name, c, 1));
         }
     }
     lh_log_close();
     state.file = open(name.data ? name.data : "", O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-    if (state.file < 0) LH_FAIL(LH_EWRITE, "cannot open log file '%s': %s", path, strerror(errno));
+    if (state.file < 0) LH_FAIL_DONE(LH_EWRITE, "cannot open log file '%s': %s", path, strerror(errno));
 done:
     lh_buf_clear(&name);
     return st;

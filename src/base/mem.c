@@ -7,32 +7,27 @@
 
 static lh_status total_bytes(size_t *out, int64_t count, int64_t size)
 {
-    lh_status st = LH_OK;
     int64_t total;
     if (count < 0 || size < 0 || __builtin_mul_overflow(count, size, &total) || total > (INT64_C(1) << 62))
         LH_FAIL(LH_ENOMEM, "%lld things of %lld bytes are more than any memory holds", (long long)count,
                 (long long)size);
     *out = total ? (size_t)total : 1;
-done:
-    return st;
+    return LH_OK;
 }
 
 lh_status lh_calloc(void *out, int64_t count, int64_t size)
 {
-    lh_status st = LH_OK;
     size_t total = 0;
     void *p = NULL;
     LH_TRY(total_bytes(&total, count, size));
     p = calloc(total, 1);
     if (!p) LH_FAIL(LH_ENOMEM, "cannot allocate %.1f MiB of host memory", (double)total / (1 << 20));
     memcpy(out, &p, sizeof p);
-done:
-    return st;
+    return LH_OK;
 }
 
 lh_status lh_realloc(void *inout, int64_t count, int64_t size)
 {
-    lh_status st = LH_OK;
     size_t total = 0;
     void *old, *p = NULL;
     memcpy(&old, inout, sizeof old);
@@ -40,19 +35,16 @@ lh_status lh_realloc(void *inout, int64_t count, int64_t size)
     p = realloc(old, total);
     if (!p) LH_FAIL(LH_ENOMEM, "cannot allocate %.1f MiB of host memory", (double)total / (1 << 20));
     memcpy(inout, &p, sizeof p);
-done:
-    return st;
+    return LH_OK;
 }
 
 lh_status lh_strndup(char **out, const char *text, int64_t bytes)
 {
-    lh_status st = LH_OK;
     char *copy = NULL;
     LH_TRY(lh_calloc(&copy, bytes + 1, 1));
     memcpy(copy, text, (size_t)bytes);
     *out = copy;
-done:
-    return st;
+    return LH_OK;
 }
 
 lh_status lh_strdup(char **out, const char *text)
@@ -62,7 +54,6 @@ lh_status lh_strdup(char **out, const char *text)
 
 lh_status lh_asprintf(char **out, const char *format, ...)
 {
-    lh_status st = LH_OK;
     char *text = NULL;
     va_list ap;
     va_start(ap, format);
@@ -73,8 +64,7 @@ lh_status lh_asprintf(char **out, const char *format, ...)
     vsnprintf(text, (size_t)n + 1, format, ap);
     va_end(ap);
     *out = text;
-done:
-    return st;
+    return LH_OK;
 }
 
 void lh_free(void *p)
@@ -84,7 +74,6 @@ void lh_free(void *p)
 
 static lh_status reserve(lh_buf *buf, int64_t more)
 {
-    lh_status st = LH_OK;
     int64_t need = buf->bytes + more + 1;
     if (need > buf->cap_bytes) {
         int64_t cap = buf->cap_bytes ? buf->cap_bytes : 64;
@@ -92,19 +81,16 @@ static lh_status reserve(lh_buf *buf, int64_t more)
         LH_TRY(lh_realloc(&buf->data, cap, 1));
         buf->cap_bytes = cap;
     }
-done:
-    return st;
+    return LH_OK;
 }
 
 lh_status lh_buf_append(lh_buf *buf, const void *data, int64_t bytes)
 {
-    lh_status st = LH_OK;
     LH_TRY(reserve(buf, bytes));
     if (bytes) memcpy(buf->data + buf->bytes, data, (size_t)bytes);
     buf->bytes += bytes;
     buf->data[buf->bytes] = '\0';
-done:
-    return st;
+    return LH_OK;
 }
 
 lh_status lh_buf_puts(lh_buf *buf, const char *text)
@@ -114,7 +100,6 @@ lh_status lh_buf_puts(lh_buf *buf, const char *text)
 
 lh_status lh_buf_printf(lh_buf *buf, const char *format, ...)
 {
-    lh_status st = LH_OK;
     va_list ap;
     va_start(ap, format);
     int n = vsnprintf(NULL, 0, format, ap);
@@ -124,8 +109,7 @@ lh_status lh_buf_printf(lh_buf *buf, const char *format, ...)
     vsnprintf(buf->data + buf->bytes, (size_t)n + 1, format, ap);
     va_end(ap);
     buf->bytes += n;
-done:
-    return st;
+    return LH_OK;
 }
 
 void lh_buf_clear(lh_buf *buf)

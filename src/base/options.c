@@ -131,15 +131,15 @@ static lh_status fail_unknown(const lh_options *o, const char *word, size_t byte
     char *name = NULL;
     walk w = {.syntax = o->syntax};
     place p;
-    LH_TRY(lh_strndup(&name, word, (int64_t)bytes));
-    LH_TRY(lh_calloc(&names, o->n + 1, sizeof *names));
+    LH_TRY_DONE(lh_strndup(&name, word, (int64_t)bytes));
+    LH_TRY_DONE(lh_calloc(&names, o->n + 1, sizeof *names));
     while (walk_next(&w, &p)) names[p.number] = p.row->name;
     const char *near = lh_nearest(name, names);
     if (near)
-        LH_FAIL(LH_EUSAGE, "unknown option '--%s', did you mean '--%s'? ('%s %s --help' lists all)", name, near,
-                o->syntax->program, o->syntax->name);
-    LH_FAIL(LH_EUSAGE, "unknown option '--%s', '%s %s --help' lists those there are", name, o->syntax->program,
-            o->syntax->name);
+        LH_FAIL_DONE(LH_EUSAGE, "unknown option '--%s', did you mean '--%s'? ('%s %s --help' lists all)", name, near,
+                     o->syntax->program, o->syntax->name);
+    LH_FAIL_DONE(LH_EUSAGE, "unknown option '--%s', '%s %s --help' lists those there are", name, o->syntax->program,
+                 o->syntax->name);
 done:
     lh_free(names);
     lh_free(name);
@@ -150,7 +150,6 @@ done:
 
 static lh_status set_i64(const lh_option *row, const char *text, int64_t *out)
 {
-    lh_status st = LH_OK;
     char *end = NULL;
     errno = 0;
     long long value = strtoll(text, &end, 10);
@@ -165,13 +164,11 @@ static lh_status set_i64(const lh_option *row, const char *text, int64_t *out)
                 (long long)row->min, (long long)row->max);
     }
     *out = value;
-done:
-    return st;
+    return LH_OK;
 }
 
 static lh_status set_f64(const lh_option *row, const char *text, double *out)
 {
-    lh_status st = LH_OK;
     char *end = NULL;
     double value = strtod(text, &end);
     int bad = end == text || *end || !isfinite(value);
@@ -181,15 +178,13 @@ static lh_status set_f64(const lh_option *row, const char *text, double *out)
         LH_FAIL(LH_EUSAGE, "option '--%s' got '%s', it must be a number between %g and %g", row->name, text, row->low,
                 row->high);
     *out = value;
-done:
-    return st;
+    return LH_OK;
 }
 
 /* A number and a unit: of 1024 as Slurm has them, or with "iB"; of 1000 with "B". */
 static lh_status set_bytes(const lh_option *row, const char *text, int64_t *out)
 {
     static const char units[] = "KMGT";
-    lh_status st = LH_OK;
     char *end = NULL;
     double value = strtod(text, &end), base = strcmp(end, "B") == 0 ? 1 : 1024;
     const char *unit = *end ? strchr(units, *end) : NULL;
@@ -203,8 +198,7 @@ static lh_status set_bytes(const lh_option *row, const char *text, int64_t *out)
                 "1000)",
                 row->name, text);
     *out = (int64_t)value;
-done:
-    return st;
+    return LH_OK;
 }
 
 static lh_status find_choice(const lh_option *row, const char *text, int *out)
@@ -216,12 +210,13 @@ static lh_status find_choice(const lh_option *row, const char *text, int *out)
             *out = i;
             goto done;
         }
-        LH_TRY(lh_buf_printf(&list, "%s%s", i ? ", " : "", row->choices[i]));
+        LH_TRY_DONE(lh_buf_printf(&list, "%s%s", i ? ", " : "", row->choices[i]));
     }
     const char *near = lh_nearest(text, row->choices);
     if (near)
-        LH_FAIL(LH_EUSAGE, "option '--%s' got '%s', did you mean '%s'? (one of %s)", row->name, text, near, list.data);
-    LH_FAIL(LH_EUSAGE, "option '--%s' got '%s', it must be one of %s", row->name, text, list.data);
+        LH_FAIL_DONE(LH_EUSAGE, "option '--%s' got '%s', did you mean '%s'? (one of %s)", row->name, text, near,
+                     list.data);
+    LH_FAIL_DONE(LH_EUSAGE, "option '--%s' got '%s', it must be one of %s", row->name, text, list.data);
 done:
     lh_buf_clear(&list);
     return st;
@@ -229,21 +224,17 @@ done:
 
 static lh_status set_text(const lh_option *row, const char *text, const char **out)
 {
-    lh_status st = LH_OK;
     int choice = 0;
     if (row->choices) LH_TRY(find_choice(row, text, &choice));
     *out = row->choices ? row->choices[choice] : text;
-done:
-    return st;
+    return LH_OK;
 }
 
 static lh_status push(lh_strings *list, const char *text)
 {
-    lh_status st = LH_OK;
     LH_TRY(lh_realloc(&list->at, list->n + 1, sizeof *list->at));
     list->at[list->n++] = text;
-done:
-    return st;
+    return LH_OK;
 }
 
 static lh_status set(const place *p, const char *text)
@@ -285,10 +276,9 @@ typedef struct line {
 /* The value of an option that stands in argv[at - 1]: behind '=' (or behind the letter), or the next argument. */
 static lh_status take_value(const lh_options *o, const lh_option *row, const char *joined, line *l, const char **out)
 {
-    lh_status st = LH_OK;
     place p;
     *out = joined;
-    if (joined) goto done;
+    if (joined) return LH_OK;
     if (l->at >= l->argc)
         LH_FAIL(LH_EUSAGE, "option '--%s' needs a value: '--%s %s'", row->name, row->name,
                 row->arg ? row->arg : "VALUE");
@@ -299,13 +289,11 @@ static lh_status take_value(const lh_options *o, const lh_option *row, const cha
                 row->name, next, row->name, next);
     *out = next;
     l->at++;
-done:
-    return st;
+    return LH_OK;
 }
 
 static lh_status apply(lh_options *o, const place *p, const char *joined, line *l)
 {
-    lh_status st = LH_OK;
     const char *value = NULL;
     if (p->row->type == LH_OPT_FLAG) {
         if (joined) LH_FAIL(LH_EUSAGE, "option '--%s' takes no value, but got '%s'", p->row->name, joined);
@@ -316,24 +304,20 @@ static lh_status apply(lh_options *o, const place *p, const char *joined, line *
     }
     LH_TRY(set(p, value));
     o->given[p->number]++;
-done:
-    return st;
+    return LH_OK;
 }
 
 static lh_status take_long(lh_options *o, const char *word, line *l)
 {
-    lh_status st = LH_OK;
     size_t bytes = strcspn(word, "=");
     place p;
     if (!find_name(o, word, bytes, &p)) LH_TRY(fail_unknown(o, word, bytes));
     LH_TRY(apply(o, &p, word[bytes] ? word + bytes + 1 : NULL, l));
-done:
-    return st;
+    return LH_OK;
 }
 
 static lh_status take_letters(lh_options *o, const char *letters, line *l)
 {
-    lh_status st = LH_OK;
     place p;
     for (; *letters; letters++) {
         if (!find_letter(o, *letters, &p))
@@ -341,17 +325,15 @@ static lh_status take_letters(lh_options *o, const char *letters, line *l)
                     o->syntax->program, o->syntax->name);
         if (p.row->type != LH_OPT_FLAG) {
             LH_TRY(apply(o, &p, letters[1] ? letters + 1 : NULL, l));
-            goto done;
+            return LH_OK;
         }
         LH_TRY(apply(o, &p, NULL, l));
     }
-done:
-    return st;
+    return LH_OK;
 }
 
 static lh_status check_complete(const lh_options *o)
 {
-    lh_status st = LH_OK;
     walk w = {.syntax = o->syntax, .values = o->values};
     place p;
     while (walk_next(&w, &p))
@@ -359,8 +341,7 @@ static lh_status check_complete(const lh_options *o)
             LH_FAIL(LH_EUSAGE, "'%s %s' needs '--%s %s' (usage: %s %s %s)", o->syntax->program, o->syntax->name,
                     p.row->name, p.row->arg ? p.row->arg : "VALUE", o->syntax->program, o->syntax->name,
                     o->syntax->usage);
-done:
-    return st;
+    return LH_OK;
 }
 
 lh_status lh_options_parse(lh_options **out, const lh_syntax *syntax, void *values, int argc, char **argv)
@@ -370,10 +351,10 @@ lh_status lh_options_parse(lh_options **out, const lh_syntax *syntax, void *valu
     line l = {argv, argc, 0};
     walk w = {.syntax = syntax};
     place p;
-    LH_TRY(lh_calloc(&o, 1, sizeof *o));
+    LH_TRY_DONE(lh_calloc(&o, 1, sizeof *o));
     o->syntax = syntax;
     while (walk_next(&w, &p)) o->n++;
-    LH_TRY(lh_calloc(&o->given, o->n, sizeof *o->given));
+    LH_TRY_DONE(lh_calloc(&o->given, o->n, sizeof *o->given));
     o->values = values;
     set_defaults(o);
     for (int open = 1; l.at < argc;) {
@@ -381,17 +362,17 @@ lh_status lh_options_parse(lh_options **out, const lh_syntax *syntax, void *valu
         if (open && strcmp(word, "--") == 0) {
             open = 0;
         } else if (open && strncmp(word, "--", 2) == 0) {
-            LH_TRY(take_long(o, word + 2, &l));
+            LH_TRY_DONE(take_long(o, word + 2, &l));
         } else if (open && word[0] == '-' && word[1]) {
-            LH_TRY(take_letters(o, word + 1, &l));
+            LH_TRY_DONE(take_letters(o, word + 1, &l));
         } else if (o->args.n == syntax->max_args) {
-            LH_FAIL(LH_EUSAGE, "'%s' is one argument too many (usage: %s %s %s)", word, syntax->program, syntax->name,
-                    syntax->usage);
+            LH_FAIL_DONE(LH_EUSAGE, "'%s' is one argument too many (usage: %s %s %s)", word, syntax->program,
+                         syntax->name, syntax->usage);
         } else {
-            LH_TRY(push(&o->args, word));
+            LH_TRY_DONE(push(&o->args, word));
         }
     }
-    LH_TRY(check_complete(o));
+    LH_TRY_DONE(check_complete(o));
     *out = o;
     o = NULL;
 done:
@@ -474,7 +455,7 @@ lh_status lh_options_json(const lh_options *options, json_t **out)
     }
     json_t *record = json_pack("{s:s, s:o, s:O, s:O}", "command", options->syntax->name, "arguments",
                                json_texts(&options->args), "options", values, "given", given);
-    if (!record) LH_FAIL(LH_ENOMEM, "cannot allocate the record of the options");
+    if (!record) LH_FAIL_DONE(LH_ENOMEM, "cannot allocate the record of the options");
     *out = record;
 done:
     json_decref(values);

@@ -10,7 +10,6 @@ enum { COLUMNS = 96, HELP_AT = 30 };
 
 lh_status lh_options_wrap(lh_buf *out, const char *text, int at, int used)
 {
-    lh_status st = LH_OK;
     int column = used, first = 1;
     while (*text) {
         int n = (int)strcspn(text, " \n");
@@ -34,39 +33,34 @@ lh_status lh_options_wrap(lh_buf *out, const char *text, int at, int used)
         }
     }
     LH_TRY(lh_buf_puts(out, "\n"));
-done:
-    return st;
+    return LH_OK;
 }
 
 /* "TOKENS", or the choices of an enumeration. */
 static lh_status argument(lh_buf *out, const lh_option *row)
 {
-    lh_status st = LH_OK;
-    if (row->type == LH_OPT_FLAG) goto done;
+    if (row->type == LH_OPT_FLAG) return LH_OK;
     if (row->type == LH_OPT_SWITCH) {
         LH_TRY(lh_buf_puts(out, "[=off]"));
-        goto done;
+        return LH_OK;
     }
     if (!row->choices || row->arg) {
         LH_TRY(lh_buf_printf(out, " %s", row->arg ? row->arg : "VALUE"));
-        goto done;
+        return LH_OK;
     }
     for (int i = 0; row->choices[i]; i++) LH_TRY(lh_buf_printf(out, "%s%s", i ? "|" : " ", row->choices[i]));
     if (row->type == LH_OPT_WORD_OR_FILE) LH_TRY(lh_buf_puts(out, "|FILE"));
-done:
-    return st;
+    return LH_OK;
 }
 
 /* Help, then what the table knows: default, whether it repeats, whether it is needed. */
 static lh_status explain(lh_buf *out, const lh_option *row)
 {
-    lh_status st = LH_OK;
     LH_TRY(lh_buf_puts(out, row->help));
     if (row->type == LH_OPT_LIST) LH_TRY(lh_buf_puts(out, " May be given several times."));
     if (row->required) LH_TRY(lh_buf_puts(out, " (required)"));
     if (row->def) LH_TRY(lh_buf_printf(out, " (default: %s)", *row->def ? row->def : "empty"));
-done:
-    return st;
+    return LH_OK;
 }
 
 static lh_status help_row(lh_buf *out, const lh_option *row)
@@ -74,16 +68,16 @@ static lh_status help_row(lh_buf *out, const lh_option *row)
     lh_status st = LH_OK;
     lh_buf left = {0}, right = {0};
     if (row->letter)
-        LH_TRY(lh_buf_printf(&left, "  -%c, --%s", row->letter, row->name));
+        LH_TRY_DONE(lh_buf_printf(&left, "  -%c, --%s", row->letter, row->name));
     else
-        LH_TRY(lh_buf_printf(&left, "      --%s", row->name));
-    LH_TRY(argument(&left, row));
-    LH_TRY(explain(&right, row));
+        LH_TRY_DONE(lh_buf_printf(&left, "      --%s", row->name));
+    LH_TRY_DONE(argument(&left, row));
+    LH_TRY_DONE(explain(&right, row));
     if (left.bytes + 2 > HELP_AT)
-        LH_TRY(lh_buf_printf(out, "%s\n%*s", left.data, HELP_AT, ""));
+        LH_TRY_DONE(lh_buf_printf(out, "%s\n%*s", left.data, HELP_AT, ""));
     else
-        LH_TRY(lh_buf_printf(out, "%-*s", HELP_AT, left.data));
-    LH_TRY(lh_options_wrap(out, right.data, HELP_AT, HELP_AT));
+        LH_TRY_DONE(lh_buf_printf(out, "%-*s", HELP_AT, left.data));
+    LH_TRY_DONE(lh_options_wrap(out, right.data, HELP_AT, HELP_AT));
 done:
     lh_buf_clear(&left);
     lh_buf_clear(&right);
@@ -92,7 +86,6 @@ done:
 
 lh_status lh_options_help(lh_buf *out, const lh_syntax *s)
 {
-    lh_status st = LH_OK;
     LH_TRY(lh_buf_printf(out, "usage: %s %s %s\n\n%s.\n", s->program, s->name, s->usage, s->summary));
     if (s->text) {
         LH_TRY(lh_buf_puts(out, "\n"));
@@ -105,8 +98,7 @@ lh_status lh_options_help(lh_buf *out, const lh_syntax *s)
     if (s->examples) LH_TRY(lh_buf_puts(out, "\nexamples:\n"));
     for (const lh_example *e = s->examples; e && e->line; e++)
         LH_TRY(lh_buf_printf(out, "  # %s\n  %s\n", e->what, e->line));
-done:
-    return st;
+    return LH_OK;
 }
 
 /* ---- the man page ---- */
@@ -114,7 +106,6 @@ done:
 /* Text with what troff would take for a request or an escape made harmless. */
 static lh_status troff(lh_buf *out, const char *text)
 {
-    lh_status st = LH_OK;
     for (int start = 1; *text; text++) {
         if (start && (*text == '.' || *text == '\'')) LH_TRY(lh_buf_puts(out, "\\&"));
         start = *text == '\n';
@@ -129,27 +120,26 @@ static lh_status troff(lh_buf *out, const char *text)
             LH_TRY(lh_buf_append(out, text, 1));
         }
     }
-done:
-    return st;
+    return LH_OK;
 }
 
 static lh_status man_row(lh_buf *out, const lh_option *row)
 {
     lh_status st = LH_OK;
     lh_buf arg = {0}, text = {0};
-    LH_TRY(argument(&arg, row));
-    LH_TRY(explain(&text, row));
-    LH_TRY(lh_buf_puts(out, ".TP\n"));
-    if (row->letter) LH_TRY(lh_buf_printf(out, "\\fB\\-%c\\fR, ", row->letter));
-    LH_TRY(lh_buf_puts(out, "\\fB\\-\\-"));
-    LH_TRY(troff(out, row->name));
-    LH_TRY(lh_buf_puts(out, "\\fR"));
-    if (arg.data) LH_TRY(lh_buf_puts(out, *arg.data == ' ' ? " \\fI" : "\\fI"));
-    if (arg.data) LH_TRY(troff(out, arg.data + (*arg.data == ' ')));
-    if (arg.data) LH_TRY(lh_buf_puts(out, "\\fR"));
-    LH_TRY(lh_buf_puts(out, "\n"));
-    LH_TRY(troff(out, text.data));
-    LH_TRY(lh_buf_puts(out, "\n"));
+    LH_TRY_DONE(argument(&arg, row));
+    LH_TRY_DONE(explain(&text, row));
+    LH_TRY_DONE(lh_buf_puts(out, ".TP\n"));
+    if (row->letter) LH_TRY_DONE(lh_buf_printf(out, "\\fB\\-%c\\fR, ", row->letter));
+    LH_TRY_DONE(lh_buf_puts(out, "\\fB\\-\\-"));
+    LH_TRY_DONE(troff(out, row->name));
+    LH_TRY_DONE(lh_buf_puts(out, "\\fR"));
+    if (arg.data) LH_TRY_DONE(lh_buf_puts(out, *arg.data == ' ' ? " \\fI" : "\\fI"));
+    if (arg.data) LH_TRY_DONE(troff(out, arg.data + (*arg.data == ' ')));
+    if (arg.data) LH_TRY_DONE(lh_buf_puts(out, "\\fR"));
+    LH_TRY_DONE(lh_buf_puts(out, "\n"));
+    LH_TRY_DONE(troff(out, text.data));
+    LH_TRY_DONE(lh_buf_puts(out, "\n"));
 done:
     lh_buf_clear(&arg);
     lh_buf_clear(&text);
@@ -158,7 +148,6 @@ done:
 
 lh_status lh_options_man(lh_buf *out, const lh_syntax *s)
 {
-    lh_status st = LH_OK;
     LH_TRY(lh_buf_printf(out, ".SS \"%s %s %s\"\n", s->program, s->name, s->usage));
     LH_TRY(troff(out, s->summary));
     LH_TRY(lh_buf_puts(out, ".\n"));
@@ -178,8 +167,7 @@ lh_status lh_options_man(lh_buf *out, const lh_syntax *s)
         LH_TRY(troff(out, e->line));
         LH_TRY(lh_buf_puts(out, "\n.RE\n.fi\n"));
     }
-done:
-    return st;
+    return LH_OK;
 }
 
 /* ---- completion ---- */
@@ -192,20 +180,17 @@ static int is_path(const lh_option *row)
 /* Words, of which any may be given, or of a list the next one behind its last comma. */
 static lh_status propose(lh_buf *out, const lh_option *row)
 {
-    lh_status st = LH_OK;
     int list = row->arg && strcmp(row->arg, "LIST") == 0;
     LH_TRY(lh_buf_printf(out, "COMPREPLY=($(compgen %s-W \"", list ? "-P \"${cur%\"${cur##*,}\"}\" " : ""));
     for (int i = 0; row->word(i); i++) LH_TRY(lh_buf_printf(out, "%s%s", i ? " " : "", row->word(i)));
     LH_TRY(lh_buf_printf(out, "\" -- \"%s\")); ", list ? "${cur##*,}" : "$cur"));
-done:
-    return st;
+    return LH_OK;
 }
 
 /* One line of `case "$prev"`: what may follow this option. */
 static lh_status completion_row(lh_buf *out, const lh_option *row)
 {
-    lh_status st = LH_OK;
-    if (row->type == LH_OPT_FLAG || row->type == LH_OPT_SWITCH) goto done;
+    if (row->type == LH_OPT_FLAG || row->type == LH_OPT_SWITCH) return LH_OK;
     LH_TRY(lh_buf_printf(out, "            --%s", row->name));
     if (row->letter) LH_TRY(lh_buf_printf(out, "|-%c", row->letter));
     LH_TRY(lh_buf_puts(out, ") "));
@@ -220,13 +205,11 @@ static lh_status completion_row(lh_buf *out, const lh_option *row)
         LH_TRY(lh_buf_puts(out, "mapfile -t COMPREPLY < <(compgen -f -- \"$cur\"); "));
     }
     LH_TRY(lh_buf_puts(out, "return ;;\n"));
-done:
-    return st;
+    return LH_OK;
 }
 
 lh_status lh_options_completion(lh_buf *out, const lh_syntax *s)
 {
-    lh_status st = LH_OK;
     LH_TRY(lh_buf_printf(out, "    %s)\n        case \"$prev\" in\n", s->name));
     for (const lh_option_group *g = s->groups; g->table; g++)
         for (const lh_option *row = g->table->rows; row->name; row++) LH_TRY(completion_row(out, row));
@@ -234,6 +217,5 @@ lh_status lh_options_completion(lh_buf *out, const lh_syntax *s)
     for (const lh_option_group *g = s->groups; g->table; g++)
         for (const lh_option *row = g->table->rows; row->name; row++) LH_TRY(lh_buf_printf(out, " --%s", row->name));
     LH_TRY(lh_buf_puts(out, "\" ;;\n"));
-done:
-    return st;
+    return LH_OK;
 }

@@ -1,8 +1,9 @@
-/* status.h - how a function says that it failed.
+/* status.h - how a function reports a failure.
  *
- * A function that can fail returns lh_status, names it `st` and leaves through `done:`. LH_FAIL writes
- * the message once, where the cause is known; LH_TRY only adds a line to the trace. Message and trace
- * belong to the calling thread and last until lh_error_clear or the next LH_FAIL. */
+ * A function that can fail returns lh_status. LH_FAIL writes the message once, where the cause is known, and returns;
+ * LH_TRY returns a callee's failure and adds a line to the trace. In a function that owns something, LH_FAIL_DONE and
+ * LH_TRY_DONE set its `st` and jump to its label `done`, which frees it. Message and trace belong to the calling thread
+ * and last until lh_error_clear or the next failure. */
 #ifndef LH_BASE_STATUS_H
 #define LH_BASE_STATUS_H
 
@@ -38,13 +39,24 @@ void lh_error_clear(void);
 /* Short name of a status, as "bad input file". */
 const char *lh_status_name(lh_status st);
 
-#define LH_FAIL(code, ...)                                     \
+#define LH_FAIL(code, ...) return lh_fail((code), __FILE__, __LINE__, __VA_ARGS__)
+
+#define LH_TRY(call)                                   \
+    do {                                               \
+        const lh_status tried_ = (call);               \
+        if (tried_ != LH_OK) {                         \
+            lh_fail_trace(tried_, __FILE__, __LINE__); \
+            return tried_;                             \
+        }                                              \
+    } while (0)
+
+#define LH_FAIL_DONE(code, ...)                                \
     do {                                                       \
         st = lh_fail((code), __FILE__, __LINE__, __VA_ARGS__); \
         goto done;                                             \
     } while (0)
 
-#define LH_TRY(call)                               \
+#define LH_TRY_DONE(call)                          \
     do {                                           \
         st = (call);                               \
         if (st != LH_OK) {                         \

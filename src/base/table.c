@@ -27,7 +27,6 @@ void lh_table_clear(lh_table *table)
 
 lh_status lh_table_add(lh_table *table, const lh_cell *row)
 {
-    lh_status st = LH_OK;
     if (table->n == table->cap) {
         LH_TRY(lh_realloc(&table->cells, (2 * table->cap + 16) * table->width, sizeof *table->cells));
         table->cap = 2 * table->cap + 16;
@@ -42,8 +41,7 @@ lh_status lh_table_add(lh_table *table, const lh_cell *row)
         LH_TRY(lh_strdup(&copy, row[c].text ? row[c].text : ""));
         to[c].text = copy;
     }
-done:
-    return st;
+    return LH_OK;
 }
 
 const lh_cell *lh_table_row(const lh_table *table, int64_t i)
@@ -53,7 +51,6 @@ const lh_cell *lh_table_row(const lh_table *table, int64_t i)
 
 static lh_status csv_text(lh_buf *out, const char *text)
 {
-    lh_status st = LH_OK;
     if (!text[strcspn(text, ",\"\r\n")]) return lh_buf_puts(out, text);
     LH_TRY(lh_buf_puts(out, "\""));
     for (; *text; text++) {
@@ -61,13 +58,11 @@ static lh_status csv_text(lh_buf *out, const char *text)
         LH_TRY(lh_buf_append(out, text, 1));
     }
     LH_TRY(lh_buf_puts(out, "\""));
-done:
-    return st;
+    return LH_OK;
 }
 
 lh_status lh_table_csv(const lh_table *table, lh_buf *out)
 {
-    lh_status st = LH_OK;
     for (int64_t c = 0; c < table->width; c++) LH_TRY(lh_buf_printf(out, "%s%s", c ? "," : "", table->columns[c].name));
     LH_TRY(lh_buf_puts(out, "\n"));
     for (int64_t i = 0; i < table->n; i++) {
@@ -83,8 +78,7 @@ lh_status lh_table_csv(const lh_table *table, lh_buf *out)
         }
         LH_TRY(lh_buf_puts(out, "\n"));
     }
-done:
-    return st;
+    return LH_OK;
 }
 
 static json_t *cell_json(const lh_column *column, const lh_cell *cell)
@@ -104,7 +98,7 @@ lh_status lh_table_json(const lh_table *table, json_t **out)
         for (int64_t c = 0; c < table->width; c++)
             failed |= json_object_set_new(object, table->columns[c].name,
                                           cell_json(&table->columns[c], &lh_table_row(table, i)[c]));
-        if (failed) LH_FAIL(LH_ENOMEM, "cannot hold the results as JSON");
+        if (failed) LH_FAIL_DONE(LH_ENOMEM, "cannot hold the results as JSON");
     }
     *out = json_incref(rows);
 done:
@@ -120,13 +114,13 @@ static lh_status put_numbers(const lh_table *table, int64_t c, lh_h5 *h5, const 
     int64_t *whole = NULL;
     float *real = NULL;
     if (table->columns[c].type == LH_COLUMN_I64) {
-        LH_TRY(lh_calloc(&whole, table->n, sizeof *whole));
+        LH_TRY_DONE(lh_calloc(&whole, table->n, sizeof *whole));
         for (int64_t i = 0; i < table->n; i++) whole[i] = lh_table_row(table, i)[c].number;
-        LH_TRY(lh_h5_put(h5, name, &(lh_h5_shape){LH_I64, 1, {table->n}}, whole));
+        LH_TRY_DONE(lh_h5_put(h5, name, &(lh_h5_shape){LH_I64, 1, {table->n}}, whole));
     } else {
-        LH_TRY(lh_calloc(&real, table->n, sizeof *real));
+        LH_TRY_DONE(lh_calloc(&real, table->n, sizeof *real));
         for (int64_t i = 0; i < table->n; i++) real[i] = (float)lh_table_row(table, i)[c].value;
-        LH_TRY(lh_h5_put(h5, name, &(lh_h5_shape){LH_F32, 1, {table->n}}, real));
+        LH_TRY_DONE(lh_h5_put(h5, name, &(lh_h5_shape){LH_F32, 1, {table->n}}, real));
     }
 done:
     lh_free(whole);
@@ -137,11 +131,9 @@ done:
 /* A JSON array of texts as text. */
 static lh_status dump(json_t *array, char **text)
 {
-    lh_status st = LH_OK;
     *text = json_dumps(array, JSON_COMPACT);
     if (!*text) LH_FAIL(LH_ENOMEM, "cannot hold texts as JSON");
-done:
-    return st;
+    return LH_OK;
 }
 
 static lh_status put_texts(const lh_table *table, int64_t c, lh_h5 *h5, const char *name)
@@ -151,8 +143,8 @@ static lh_status put_texts(const lh_table *table, int64_t c, lh_h5 *h5, const ch
     json_t *array = json_array();
     for (int64_t i = 0; i < table->n; i++)
         json_array_append_new(array, cell_json(&table->columns[c], &lh_table_row(table, i)[c]));
-    LH_TRY(dump(array, &text));
-    LH_TRY(lh_h5_put_text(h5, name, text, (int64_t)strlen(text)));
+    LH_TRY_DONE(dump(array, &text));
+    LH_TRY_DONE(lh_h5_put_text(h5, name, text, (int64_t)strlen(text)));
 done:
     free(text);
     json_decref(array);
@@ -175,11 +167,11 @@ static lh_status put_labels(const lh_table *table, int64_t c, lh_h5 *h5, const c
     char *text = NULL;
     int32_t *codes = NULL;
     json_t *labels = json_array();
-    LH_TRY(lh_calloc(&codes, table->n, sizeof *codes));
+    LH_TRY_DONE(lh_calloc(&codes, table->n, sizeof *codes));
     for (int64_t i = 0; i < table->n; i++) codes[i] = number_of(table, c, lh_table_row(table, i)[c].text, labels);
-    LH_TRY(lh_h5_put(h5, name, &(lh_h5_shape){LH_I32, 1, {table->n}}, codes));
-    LH_TRY(dump(labels, &text));
-    LH_TRY(lh_h5_put_string(h5, name, "labels", text));
+    LH_TRY_DONE(lh_h5_put(h5, name, &(lh_h5_shape){LH_I32, 1, {table->n}}, codes));
+    LH_TRY_DONE(dump(labels, &text));
+    LH_TRY_DONE(lh_h5_put_string(h5, name, "labels", text));
 done:
     free(text);
     lh_free(codes);
@@ -195,14 +187,14 @@ lh_status lh_table_h5(const lh_table *table, lh_h5 *h5, const char *name)
         const lh_column *column = &table->columns[c];
         lh_free(path);
         path = NULL;
-        LH_TRY(lh_asprintf(&path, "%s/%s", name, column->name));
+        LH_TRY_DONE(lh_asprintf(&path, "%s/%s", name, column->name));
         if (column->type == LH_COLUMN_TEXT)
-            LH_TRY(put_texts(table, c, h5, path));
+            LH_TRY_DONE(put_texts(table, c, h5, path));
         else if (column->type == LH_COLUMN_LABEL)
-            LH_TRY(put_labels(table, c, h5, path));
+            LH_TRY_DONE(put_labels(table, c, h5, path));
         else
-            LH_TRY(put_numbers(table, c, h5, path));
-        LH_TRY(lh_h5_put_string(h5, path, "unit", column->unit));
+            LH_TRY_DONE(put_numbers(table, c, h5, path));
+        LH_TRY_DONE(lh_h5_put_string(h5, path, "unit", column->unit));
     }
 done:
     lh_free(path);

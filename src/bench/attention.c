@@ -45,7 +45,6 @@ static double pairs_of(const attend_case *c, int64_t rows)
  * do, and as the row of a decode step does. *all_s: the median of all statistics. */
 static lh_status run_observed(lh_bench *b, const attend_data *data, int64_t rows, double *all_s)
 {
-    lh_status st = LH_OK;
     const attend_case *c = data->shape;
     const int64_t heads = c->kv_heads * c->group, ld = heads * c->dim, skip = c->tokens - rows;
     const lh_slot_floats each = {.at = data->stats, .starts = data->kv.offset, .step = 3, .next = 1};
@@ -77,8 +76,7 @@ static lh_status run_observed(lh_bench *b, const attend_data *data, int64_t rows
         w[i].bytes = rows == 1 ? (double)(c->kv_heads * c->len * c->dim * lh_dtype_bytes(c->type)) : 0;
         LH_TRY(lh_bench_run(b, &w[i], all_s));
     }
-done:
-    return st;
+    return LH_OK;
 }
 
 /* The same by cuDNN, where there is one that takes the case: our kernel and a peer side by side. */
@@ -101,7 +99,6 @@ static lh_status run_cudnn(lh_bench *b, const lh_bench_case *block, double own_s
     if (own_s > 0 && cudnn_s > 0)
         LH_TRY(lh_bench_figure(b->result, "time of attend_block by cuDNN, of our kernel's", c.shape,
                                (const double[]){cudnn_s / own_s, 0}));
-done:
     return st;
 }
 
@@ -128,12 +125,12 @@ static lh_status run_case(lh_bench *b, const attend_case *c)
     double attend_s = 0, all_s = 0, window_s;
     attend_data data = {.shape = c};
     const lh_bench_cache cache = {c->type, c->kv_heads, c->len, c->dim, 0};
-    LH_TRY(lh_bench_fill(b, &data.kv, &cache, NULL));
-    LH_TRY(lh_bench_normals(b, &data.q, &(lh_bench_normal){LH_F32, c->tokens * ld, 1.0f}));
-    LH_TRY(lh_bench_zeros(b, &data.o, c->tokens * ld * 4));
-    LH_TRY(lh_bench_zeros(b, &data.lse, c->tokens * heads * 4));
-    LH_TRY(lh_bench_zeros(b, &data.stats, c->kv_heads * c->len * 3 * 4));
-    LH_TRY(lh_bench_positions(b, &data.positions, c->len - c->tokens, c->tokens));
+    LH_TRY_DONE(lh_bench_fill(b, &data.kv, &cache, NULL));
+    LH_TRY_DONE(lh_bench_normals(b, &data.q, &(lh_bench_normal){LH_F32, c->tokens * ld, 1.0f}));
+    LH_TRY_DONE(lh_bench_zeros(b, &data.o, c->tokens * ld * 4));
+    LH_TRY_DONE(lh_bench_zeros(b, &data.lse, c->tokens * heads * 4));
+    LH_TRY_DONE(lh_bench_zeros(b, &data.stats, c->kv_heads * c->len * 3 * 4));
+    LH_TRY_DONE(lh_bench_positions(b, &data.positions, c->len - c->tokens, c->tokens));
     lh_bench_case block = {.name = "attend_block",
                            .type = c->type,
                            .call = call_attend_block,
@@ -152,11 +149,11 @@ static lh_status run_case(lh_bench *b, const attend_case *c)
                                                            .order = is_few(c) ? LH_ORDER_ANY : LH_ORDER_FIXED}};
     if (is_few(c)) block.bytes = 2.0 * (double)(c->kv_heads * c->len * c->dim * lh_dtype_bytes(c->type));
     name_shape(block.shape, "", c, c->tokens);
-    LH_TRY(lh_bench_run(b, &block, &attend_s));
-    LH_TRY(run_cudnn(b, &block, attend_s));
-    LH_TRY(run_observed(b, &data, c->tokens, &all_s));
-    LH_TRY(compare(b, c, all_s, attend_s));
-    if (c->tokens > 32) LH_TRY(run_observed(b, &data, 32, &window_s));
+    LH_TRY_DONE(lh_bench_run(b, &block, &attend_s));
+    LH_TRY_DONE(run_cudnn(b, &block, attend_s));
+    LH_TRY_DONE(run_observed(b, &data, c->tokens, &all_s));
+    LH_TRY_DONE(compare(b, c, all_s, attend_s));
+    if (c->tokens > 32) LH_TRY_DONE(run_observed(b, &data, 32, &window_s));
 done:
     lh_bench_drop(b, mark);
     return st;
@@ -183,13 +180,11 @@ static lh_status run(lh_bench *b)
                                           {LH_BF16, 8, 4, 128, 512, 131072},
                                           {LH_BF16, 8, 4, 128, 16, 131072},
                                           {LH_BF16, 8, 4, 128, 4, 131072}};
-    lh_status st = LH_OK;
     const int on_gpu = lh_device_kind_of(b->device) == LH_DEVICE_CUDA;
     for (lh_dtype type = LH_F32; type <= LH_BF16; type += LH_BF16 - LH_F32)
         for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) LH_TRY(run_sized(b, cases[i], type));
     for (size_t i = 0; on_gpu && i < sizeof of_gpus / sizeof *of_gpus; i++) LH_TRY(run_sized(b, of_gpus[i], LH_BF16));
-done:
-    return st;
+    return LH_OK;
 }
 
 const lh_bench_group lh_bench_attention = {names, run};

@@ -29,15 +29,13 @@ typedef struct collectives {
 /* The buffer of an all-reduce as it was, and nothing on the way. */
 static lh_status restore(const collectives *c, const way *w, int64_t bytes)
 {
-    lh_status st = LH_OK;
     if (!w->on_device) {
         memcpy(w->all, w->own, (size_t)bytes);
     } else {
         LH_TRY(lh_stream_copy(c->b.stream, w->all, w->own, bytes, LH_COPY_ON_DEVICE));
         LH_TRY(lh_stream_sync(c->b.stream));
     }
-done:
-    return st;
+    return LH_OK;
 }
 
 static lh_status talk(const collectives *c, const way *w, int kind, int64_t bytes)
@@ -49,7 +47,6 @@ static lh_status talk(const collectives *c, const way *w, int kind, int64_t byte
 /* One call: nanoseconds of this rank, 1 at least. On a device they are those of its clock. */
 static lh_status time_call(const collectives *c, const way *w, int kind, int64_t bytes, int64_t *ns)
 {
-    lh_status st = LH_OK;
     double seconds;
     LH_TRY(restore(c, w, bytes));
     LH_TRY(lh_comm_barrier(c->world));
@@ -66,14 +63,12 @@ static lh_status time_call(const collectives *c, const way *w, int kind, int64_t
         LH_TRY(lh_event_seconds(c->b.begin, c->b.end, &seconds));
     }
     *ns = (int64_t)(seconds * 1e9) + 1;
-done:
-    return st;
+    return LH_OK;
 }
 
 /* As many calls as take half a second, the same number on all ranks. */
 static lh_status measure(collectives *c, const way *w, int kind, int64_t bytes, lh_bench_time *out)
 {
-    lh_status st = LH_OK;
     double seconds[MOST];
     int64_t warm, n = c->b.request->quick ? 2 : 5;
     for (int i = 0; i < WARM; i++) LH_TRY(time_call(c, w, kind, bytes, &warm));
@@ -83,31 +78,27 @@ static lh_status measure(collectives *c, const way *w, int kind, int64_t bytes, 
     LH_TRY(lh_comm_allreduce(c->world, c->times, n, LH_I64, LH_MAX));
     for (int64_t i = 0; i < n; i++) seconds[i] = (double)c->times[i] * 1e-9;
     lh_bench_sort(seconds, n, out);
-done:
-    return st;
+    return LH_OK;
 }
 
 static lh_status run_case(collectives *c, const way *w, int kind, int64_t bytes)
 {
-    lh_status st = LH_OK;
     char shape[112];
     lh_bench_time time;
     const int64_t ranks = lh_comm_size(c->world), whole = bytes / (4 * ranks) * 4 * ranks;
-    if (!lh_bench_wanted(&c->b, names[kind])) goto done;
+    if (!lh_bench_wanted(&c->b, names[kind])) return LH_OK;
     LH_TRY(measure(c, w, kind, whole, &time));
     snprintf(shape, sizeof shape, "%lld KiB, %s (%s)", (long long)(bytes >> 10), w->place, lh_comm_name(w->comm));
     LH_TRY(lh_bench_add(
         &c->b.result->rows,
         &(lh_bench_row){.name = names[kind], .shape = shape, .limit = "", .time = time, .bytes = (double)whole}));
     lh_progress_update(&c->b.progress, c->b.result->rows.n);
-done:
-    return st;
+    return LH_OK;
 }
 
 /* Local. */
 static lh_status make_buffers(collectives *c, int64_t bytes)
 {
-    lh_status st = LH_OK;
     way *host = &c->ways[0], *device = &c->ways[1];
     LH_TRY(lh_calloc(&c->times, MOST, sizeof *c->times));
     LH_TRY(lh_calloc(&c->host_own, bytes, 1));
@@ -118,8 +109,7 @@ static lh_status make_buffers(collectives *c, int64_t bytes)
     LH_TRY(lh_bench_machine_memory(&c->b));
     host->own = c->host_own;
     host->all = c->host_all;
-done:
-    return st;
+    return LH_OK;
 }
 
 static lh_status open_ways(collectives *c, int64_t bytes)
@@ -130,7 +120,6 @@ static lh_status open_ways(collectives *c, int64_t bytes)
     c->ways[1] = (way){.comm = c->device, .place = "device", .on_device = 1};
     st = make_buffers(c, bytes);
     LH_TRY(lh_comm_agree(c->world, st));
-done:
     return st;
 }
 
@@ -141,16 +130,16 @@ lh_status lh_bench_collectives(const lh_bench_request *request, lh_comm *world, 
     const int64_t most = INT64_C(1) << (request->quick ? 16 : 26);
     const int size = lh_comm_size(world);
     lh_bench_result_init(out);
-    LH_TRY(lh_comm_agree(world, lh_bench_check_words(request, names)));
-    LH_TRY(lh_bench_open(&c.b, request, world, out));
+    LH_TRY_DONE(lh_comm_agree(world, lh_bench_check_words(request, names)));
+    LH_TRY_DONE(lh_bench_open(&c.b, request, world, out));
     snprintf(out->about, sizeof out->about, "%d %s, %d on this host; %s", size, size == 1 ? "rank" : "ranks",
              lh_comm_local_size(world), lh_device_name(c.b.device));
     lh_progress_init(&c.b.progress, "measuring", "cases", 0);
-    LH_TRY(open_ways(&c, most));
+    LH_TRY_DONE(open_ways(&c, most));
     for (int kind = 0; kind < KINDS; kind++)
         for (int w = 0; w < 2; w++)
             for (int64_t bytes = 8 << 10; bytes; bytes = bytes == most ? 0 : bytes * 4 < most ? bytes * 4 : most)
-                LH_TRY(run_case(&c, &c.ways[w], kind, bytes));
+                LH_TRY_DONE(run_case(&c, &c.ways[w], kind, bytes));
 done:
     lh_comm_close(c.device);
     lh_bench_close(&c.b);

@@ -52,18 +52,18 @@ static lh_status make(lh_bench *b, decode *d, const decode_case *c)
     d->entries = 0;
     d->args = (lh_attend_decode_args){
         .batch = c->batch, .q_ld = ld, .o_ld = ld, .map = {HEADS, GROUP, 0}, .logit = {.scale = 0.1f}};
-    LH_TRY(lh_calloc(&positions, c->batch, sizeof *positions));
+    LH_TRY_DONE(lh_calloc(&positions, c->batch, sizeof *positions));
     for (int64_t i = 0; i < c->batch; i++) positions[i] = (int32_t)c->seen;
     for (int64_t i = 0; i < d->copies * c->batch; i++) {
         int64_t entries;
         const int64_t deal = c->uneven ? 1 + i % c->batch : 0; /* every copy has the same lengths */
-        LH_TRY(lh_bench_fill(b, &d->seqs[i], &(lh_bench_cache){c->type, KV_HEADS, c->len, DIM, deal}, &entries));
+        LH_TRY_DONE(lh_bench_fill(b, &d->seqs[i], &(lh_bench_cache){c->type, KV_HEADS, c->len, DIM, deal}, &entries));
         if (i < c->batch) d->entries += (double)entries;
     }
-    LH_TRY(lh_bench_put(b, &d->args.positions, positions, c->batch * 4));
-    LH_TRY(lh_bench_normals(b, &d->args.q, &(lh_bench_normal){LH_F32, c->batch * ld, 1.0f}));
-    LH_TRY(lh_bench_zeros(b, &d->args.o, c->batch * ld * 4));
-    LH_TRY(lh_bench_zeros(b, &d->args.lse, c->batch * HEADS * 4));
+    LH_TRY_DONE(lh_bench_put(b, &d->args.positions, positions, c->batch * 4));
+    LH_TRY_DONE(lh_bench_normals(b, &d->args.q, &(lh_bench_normal){LH_F32, c->batch * ld, 1.0f}));
+    LH_TRY_DONE(lh_bench_zeros(b, &d->args.o, c->batch * ld * 4));
+    LH_TRY_DONE(lh_bench_zeros(b, &d->args.lse, c->batch * HEADS * 4));
 done:
     lh_free(positions);
     return st;
@@ -91,14 +91,14 @@ static lh_status run_attend(lh_bench *b, decode *d, const decode_case *c)
     const int64_t mark = lh_bench_mark(b);
     lh_bench_case w = {.name = "attend_decode", .type = c->type, .call = call_turns, .args = d};
     if (!lh_bench_wanted(b, w.name) || too_large(b, c)) goto done;
-    LH_TRY(make(b, d, c));
+    LH_TRY_DONE(make(b, d, c));
     w.bytes = cache_bytes(d, c->type);
     w.flops = 4.0 * d->entries * GROUP * DIM;
     snprintf(w.shape, sizeof w.shape, "%s %d/%d x %d, batch %lld, %s %lld", lh_dtype_name(c->type), HEADS, KV_HEADS,
              DIM, (long long)c->batch, c->uneven ? "about" : "all", (long long)c->len);
     if (c->seen >= 2 * c->len)
         snprintf(w.shape + strlen(w.shape), sizeof w.shape - strlen(w.shape), " of %lld", (long long)c->seen);
-    LH_TRY(lh_bench_run(b, &w, NULL));
+    LH_TRY_DONE(lh_bench_run(b, &w, NULL));
 done:
     lh_bench_drop(b, mark);
     return st;
@@ -113,20 +113,17 @@ typedef struct step {
 
 static lh_status call_step(lh_bench *b, void *args, int64_t turn)
 {
-    lh_status st = LH_OK;
     const step *s = args;
     LH_TRY(b->ops->gemm(b->stream, &s->products[0]));
     LH_TRY(call_turns(b, s->decode, turn));
     for (int i = 1; i < 4; i++) LH_TRY(b->ops->gemm(b->stream, &s->products[i]));
-done:
-    return st;
+    return LH_OK;
 }
 
 /* *bytes: of all weights. Products take inputs of their own: their time does not depend on what goes in. */
 static lh_status make_products(lh_bench *b, step *s, double *bytes)
 {
     static const int64_t shapes[4][2] = {{HIDDEN, QKV}, {HIDDEN, HIDDEN}, {HIDDEN, 2 * INNER}, {INNER, HIDDEN}};
-    lh_status st = LH_OK;
     *bytes = 0;
     for (int i = 0; i < 4; i++) {
         const int64_t in = lh_bench_size(b, shapes[i][0], 64), out = lh_bench_size(b, shapes[i][1], 96);
@@ -137,8 +134,7 @@ static lh_status make_products(lh_bench *b, step *s, double *bytes)
         LH_TRY(lh_bench_zeros(b, &a->y, out * 4));
         *bytes += (double)(out * in * 2);
     }
-done:
-    return st;
+    return LH_OK;
 }
 
 /* Full against evicted: what a step with a full cache takes, over what one with an evicted cache takes, beside what
@@ -152,21 +148,21 @@ static lh_status run_steps(lh_bench *b, decode *d, int64_t context, int64_t budg
     step s = {.decode = d};
     lh_bench_case w = {.name = "step", .type = LH_BF16, .call = call_step, .args = &s};
     if (!lh_bench_wanted(b, w.name) || too_large(b, &cases[0])) goto done;
-    LH_TRY(make_products(b, &s, &weights));
+    LH_TRY_DONE(make_products(b, &s, &weights));
     for (int i = 0; i < 2; i++) {
         const int64_t inner = lh_bench_mark(b);
-        LH_TRY(make(b, d, &cases[i]));
+        LH_TRY_DONE(make(b, d, &cases[i]));
         w.bytes = bytes[i] = weights + cache_bytes(d, LH_BF16);
         snprintf(w.shape, sizeof w.shape, "bf16, a layer of 8B, %s %lld of %lld", i ? "about" : "all",
                  (long long)cases[i].len, (long long)context);
-        LH_TRY(lh_bench_run(b, &w, &time[i]));
+        LH_TRY_DONE(lh_bench_run(b, &w, &time[i]));
         lh_bench_drop(b, inner);
     }
     if (time[0] <= 0 || time[1] <= 0) goto done;
     snprintf(w.shape, sizeof w.shape, "a layer of 8B, %lld against about %lld entries a head", (long long)context,
              (long long)budget);
-    LH_TRY(lh_bench_figure(b->result, "pay-off of a step", w.shape,
-                           (const double[]){time[0] / time[1], bytes[0] / bytes[1]}));
+    LH_TRY_DONE(lh_bench_figure(b->result, "pay-off of a step", w.shape,
+                                (const double[]){time[0] / time[1], bytes[0] / bytes[1]}));
 done:
     lh_bench_drop(b, mark);
     return st;
@@ -180,15 +176,15 @@ static lh_status run(lh_bench *b)
     const int64_t context = chosen ? chosen : usual, most = lh_bench_size(b, BUDGET, 32);
     const int64_t budget = most < context ? most : context;
     decode *d = NULL;
-    LH_TRY(lh_calloc(&d, 1, sizeof *d));
-    LH_TRY(run_attend(b, d, &(decode_case){LH_F32, 1, context, 0, context}));
+    LH_TRY_DONE(lh_calloc(&d, 1, sizeof *d));
+    LH_TRY_DONE(run_attend(b, d, &(decode_case){LH_F32, 1, context, 0, context}));
     for (int64_t batch = 1; batch <= BATCH; batch *= 2) {
-        LH_TRY(run_attend(b, d, &(decode_case){LH_BF16, batch, context, 0, context}));
-        LH_TRY(run_attend(b, d, &(decode_case){LH_BF16, batch, context, 1, context + context / 2}));
-        LH_TRY(
+        LH_TRY_DONE(run_attend(b, d, &(decode_case){LH_BF16, batch, context, 0, context}));
+        LH_TRY_DONE(run_attend(b, d, &(decode_case){LH_BF16, batch, context, 1, context + context / 2}));
+        LH_TRY_DONE(
             run_attend(b, d, &(decode_case){LH_BF16, batch, budget, 1, context > 2 * budget ? context : 2 * budget}));
     }
-    LH_TRY(run_steps(b, d, context, budget));
+    LH_TRY_DONE(run_steps(b, d, context, budget));
 done:
     lh_free(d);
     return st;

@@ -32,10 +32,10 @@ static lh_status run_shape(lh_bench *b, const int64_t shape[3], lh_dtype type, l
     w.bytes = few ? (double)bytes : 0;
     c.args = (lh_gemm_args){
         .type = type, .tokens = tokens, .out = out, .in = in, .y_ld = out, .x_ld = in, .w_ld = in, .order = order};
-    LH_TRY(lh_bench_zeros(b, &c.args.y, tokens * out * 4));
-    LH_TRY(lh_bench_normals(b, &c.args.x, &(lh_bench_normal){type, tokens * in, 1.0f}));
-    LH_TRY(lh_bench_normals(b, &c.args.w, &(lh_bench_normal){type, out * in * c.copies, 1.0f}));
-    LH_TRY(lh_bench_run(b, &w, NULL));
+    LH_TRY_DONE(lh_bench_zeros(b, &c.args.y, tokens * out * 4));
+    LH_TRY_DONE(lh_bench_normals(b, &c.args.x, &(lh_bench_normal){type, tokens * in, 1.0f}));
+    LH_TRY_DONE(lh_bench_normals(b, &c.args.w, &(lh_bench_normal){type, out * in * c.copies, 1.0f}));
+    LH_TRY_DONE(lh_bench_run(b, &w, NULL));
 done:
     lh_bench_drop(b, mark);
     return st;
@@ -47,12 +47,10 @@ static lh_status run(lh_bench *b)
                                         {512, 2048, 2048}, {512, 2048, 8192}, {2048, 2048, 2048}, {128, 2048, 2048},
                                         {1, 576, 1536},    {1, 4096, 14336},  {1, 576, 49152},    {2, 4096, 14336},
                                         {4, 4096, 14336},  {8, 4096, 14336},  {16, 4096, 14336},  {32, 4096, 14336}};
-    lh_status st = LH_OK;
     for (lh_dtype type = LH_F32; type <= LH_BF16; type += LH_BF16 - LH_F32)
         for (lh_order order = LH_ORDER_ANY; order <= LH_ORDER_FIXED; order++)
             for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) LH_TRY(run_shape(b, shapes[i], type, order));
-done:
-    return st;
+    return LH_OK;
 }
 
 const lh_bench_group lh_bench_gemm = {names, run};

@@ -49,7 +49,6 @@ static fma_loop widest_loop(void)
 
 static lh_status call_fma(lh_bench *b, void *args, int64_t turn)
 {
-    lh_status st = LH_OK;
     const fma_loop *f = args;
     float keep = 0;
     (void)b;
@@ -57,8 +56,7 @@ static lh_status call_fma(lh_bench *b, void *args, int64_t turn)
 #pragma omp parallel reduction(+ : keep)
     keep += f->loop(f->steps);
     if (!(keep > 0)) LH_FAIL(LH_EINTERNAL, "multiply-adds give no number");
-done:
-    return st;
+    return LH_OK;
 }
 
 /* ---- memory ---- */
@@ -79,7 +77,6 @@ static lh_status call_copy(lh_bench *b, void *args, int64_t turn)
 static lh_status call_read(lh_bench *b, void *args, int64_t turn)
 {
     enum { PART = 1 << 20 };
-    lh_status st = LH_OK;
     const memory *m = args;
     uint64_t total = 0;
     (void)b;
@@ -90,8 +87,7 @@ static lh_status call_read(lh_bench *b, void *args, int64_t turn)
         for (int64_t i = 0; i < PART / 8; i++) total += x[i];
     }
     if (!total) LH_FAIL(LH_EINTERNAL, "memory that was written reads as zeros");
-done:
-    return st;
+    return LH_OK;
 }
 
 /* ---- rates ---- */
@@ -99,7 +95,6 @@ done:
 /* A row of `machine`; *rate: what the fastest call did in a second. */
 static lh_status measure(lh_bench *b, const lh_bench_case *c, double *rate)
 {
-    lh_status st = LH_OK;
     lh_bench_time time;
     LH_TRY(lh_bench_measure(b, c, &time));
     LH_TRY(lh_bench_add(
@@ -107,8 +102,7 @@ static lh_status measure(lh_bench *b, const lh_bench_case *c, double *rate)
         &(lh_bench_row){
             .name = c->name, .shape = c->shape, .limit = "", .time = time, .bytes = c->bytes, .flops = c->flops}));
     *rate = (c->bytes > 0 ? c->bytes : c->flops) / time.fastest_s;
-done:
-    return st;
+    return LH_OK;
 }
 
 lh_status lh_bench_machine_memory(lh_bench *b)
@@ -120,13 +114,13 @@ lh_status lh_bench_machine_memory(lh_bench *b)
     double copied;
     lh_bench_case copy = {.name = "copy", .call = call_copy, .args = &m, .bytes = 2.0 * (double)bytes};
     lh_bench_case read = {.name = "read", .call = call_read, .args = &m, .bytes = (double)bytes};
-    LH_TRY(lh_bench_zeros(b, &m.to, bytes));
-    LH_TRY(lh_bench_normals(b, &m.from, &(lh_bench_normal){LH_F32, bytes / 4, 1.0f}));
+    LH_TRY_DONE(lh_bench_zeros(b, &m.to, bytes));
+    LH_TRY_DONE(lh_bench_normals(b, &m.from, &(lh_bench_normal){LH_F32, bytes / 4, 1.0f}));
     snprintf(copy.shape, sizeof copy.shape, "%lld MiB, read and written", (long long)(bytes >> 20));
     snprintf(read.shape, sizeof read.shape, "%lld MiB", (long long)(bytes >> 20));
-    LH_TRY(measure(b, &copy, &copied));
+    LH_TRY_DONE(measure(b, &copy, &copied));
     b->rates.bytes_per_s = copied;
-    if (host) LH_TRY(measure(b, &read, &b->rates.bytes_per_s));
+    if (host) LH_TRY_DONE(measure(b, &read, &b->rates.bytes_per_s));
 done:
     lh_bench_drop(b, mark);
     return st;
@@ -143,10 +137,10 @@ static lh_status measure_gemm(lh_bench *b, lh_dtype type, double *rate)
     lh_bench_case c = {.name = "gemm", .call = call_gemm, .args = &a, .flops = 2.0 * (double)n * (double)n * (double)n};
     snprintf(c.shape, sizeof c.shape, "%s %lld x %lld -> %lld", lh_dtype_name(type), (long long)n, (long long)n,
              (long long)n);
-    LH_TRY(lh_bench_zeros(b, &a.y, n * n * 4));
-    LH_TRY(lh_bench_normals(b, &a.x, &(lh_bench_normal){type, n * n, 1.0f}));
-    LH_TRY(lh_bench_normals(b, &a.w, &(lh_bench_normal){type, n * n, 1.0f}));
-    LH_TRY(measure(b, &c, rate));
+    LH_TRY_DONE(lh_bench_zeros(b, &a.y, n * n * 4));
+    LH_TRY_DONE(lh_bench_normals(b, &a.x, &(lh_bench_normal){type, n * n, 1.0f}));
+    LH_TRY_DONE(lh_bench_normals(b, &a.w, &(lh_bench_normal){type, n * n, 1.0f}));
+    LH_TRY_DONE(measure(b, &c, rate));
 done:
     lh_bench_drop(b, mark);
     return st;
@@ -154,7 +148,6 @@ done:
 
 static lh_status measure_multiply_adds(lh_bench *b)
 {
-    lh_status st = LH_OK;
     fma_loop loop = widest_loop();
     loop.steps = lh_bench_size(b, STEPS, QUICK_STEPS);
     lh_bench_case c = {.name = "multiply-adds", .call = call_fma, .args = &loop};
@@ -162,17 +155,14 @@ static lh_status measure_multiply_adds(lh_bench *b)
     snprintf(c.shape, sizeof c.shape, "f32, vectors of %lld", (long long)loop.lanes);
     LH_TRY(measure(b, &c, &b->rates.flops_f32));
     b->rates.flops_bf16 = b->rates.flops_f32;
-done:
-    return st;
+    return LH_OK;
 }
 
 lh_status lh_bench_machine(lh_bench *b)
 {
-    lh_status st = LH_OK;
     LH_TRY(lh_bench_machine_memory(b));
     LH_TRY(measure_gemm(b, LH_F32, &b->rates.flops_f32));
     LH_TRY(measure_gemm(b, LH_BF16, &b->rates.flops_bf16));
     if (lh_device_kind_of(b->device) == LH_DEVICE_CPU) LH_TRY(measure_multiply_adds(b));
-done:
-    return st;
+    return LH_OK;
 }

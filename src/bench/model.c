@@ -67,16 +67,16 @@ static lh_status run_part(model_run *r, const part *p)
                                         .prompt = p->tokens,
                                         .more = p->n + 1,
                                         .length = p->tokens + p->n + 1};
-    LH_TRY(lh_session_open(&session, r->engine, &options));
-    LH_TRY(lh_comm_barrier(r->comm));
+    LH_TRY_DONE(lh_session_open(&session, r->engine, &options));
+    LH_TRY_DONE(lh_comm_barrier(r->comm));
     double start = lh_clock_s();
-    LH_TRY(lh_session_prefill(session, r->ids, p->tokens, p->prefill ? &progress : NULL));
-    LH_TRY(sample(session, 0));
+    LH_TRY_DONE(lh_session_prefill(session, r->ids, p->tokens, p->prefill ? &progress : NULL));
+    LH_TRY_DONE(sample(session, 0));
     if (p->prefill) *p->prefill = lh_clock_s() - start;
     for (int64_t i = 0; i < p->n; i++) {
         start = lh_clock_s();
-        LH_TRY(lh_session_step(session, r->ids[p->tokens + i]));
-        LH_TRY(sample(session, i + 1));
+        LH_TRY_DONE(lh_session_step(session, r->ids[p->tokens + i]));
+        LH_TRY_DONE(sample(session, i + 1));
         if (p->steps) p->steps[i] = lh_clock_s() - start;
     }
 done:
@@ -91,13 +91,13 @@ static lh_status run_all(model_run *r)
     const lh_bench_model_request *q = r->request;
     const int64_t few = q->context < WARM_TOKENS ? q->context : WARM_TOKENS;
     const int64_t steps = q->steps < WARM_STEPS ? q->steps : WARM_STEPS;
-    LH_TRY(run_part(r, &(part){.policy = r->caches[0].policy, .tokens = few, .n = steps}));
+    LH_TRY_DONE(run_part(r, &(part){.policy = r->caches[0].policy, .tokens = few, .n = steps}));
     lh_progress_init(&r->progress, "measuring", "tokens", r->count * q->repeat * q->context);
     for (int64_t i = 0; i < q->repeat; i++)
         for (int64_t c = 0; c < r->count; c++) {
             const measured *m = &r->caches[c];
             const part whole = {m->policy, q->context, q->steps, m->prefill + i, m->steps + i * q->steps};
-            LH_TRY(run_part(r, &whole));
+            LH_TRY_DONE(run_part(r, &whole));
             r->done += q->context;
         }
 done:
@@ -131,8 +131,8 @@ static lh_status plan_bytes(model_run *r)
     for (int64_t c = 0; c < r->count; c++) {
         measured *m = &r->caches[c];
         lh_plan_clear(&plan);
-        LH_TRY(lh_plan_make(&plan, &(lh_plan_request){&options, m->policy, r->request->context, r->request->steps,
-                                                      r->request->profiles}));
+        LH_TRY_DONE(lh_plan_make(&plan, &(lh_plan_request){&options, m->policy, r->request->context, r->request->steps,
+                                                           r->request->profiles}));
         for (int64_t k = 0; k < plan.tp; k++) m->bytes += (double)plan.ranks[k].decode_read;
     }
 done:
@@ -146,11 +146,11 @@ static lh_status measure_machine(model_run *r)
     lh_status st = LH_OK;
     lh_bench_rates *all = NULL, sum = {0};
     const int size = lh_comm_size(r->comm);
-    LH_TRY(lh_comm_barrier(r->comm));
+    LH_TRY_DONE(lh_comm_barrier(r->comm));
     st = lh_bench_machine(&r->b);
     if (st == LH_OK) st = lh_calloc(&all, size, sizeof *all);
-    LH_TRY(lh_comm_agree(r->comm, st));
-    LH_TRY(lh_comm_allgather(r->comm, &r->b.rates, all, sizeof *all));
+    LH_TRY_DONE(lh_comm_agree(r->comm, st));
+    LH_TRY_DONE(lh_comm_allgather(r->comm, &r->b.rates, all, sizeof *all));
     for (int k = 0; k < size; k++) {
         sum.bytes_per_s += all[k].bytes_per_s;
         sum.flops_f32 += all[k].flops_f32;
@@ -167,7 +167,6 @@ done:
 /* A row of `n` times of a cache, and how many tokens a second that is. */
 static lh_status add(model_run *r, lh_bench_case *c, double *seconds, int64_t n, int64_t tokens)
 {
-    lh_status st = LH_OK;
     lh_bench_time time;
     char name[64];
     c->type = lh_engine_dtype(r->engine);
@@ -177,8 +176,7 @@ static lh_status add(model_run *r, lh_bench_case *c, double *seconds, int64_t n,
     snprintf(name, sizeof name, "tokens/s of %s", c->name);
     LH_TRY(lh_bench_figure(r->b.result, name, c->shape,
                            (const double[]){(double)tokens / time.median_s, least > 0 ? (double)tokens / least : 0}));
-done:
-    return st;
+    return LH_OK;
 }
 
 /* Behind what the device is: ranks and types. */
@@ -193,7 +191,6 @@ static void describe_ranks(model_run *r)
 
 static lh_status report(model_run *r)
 {
-    lh_status st = LH_OK;
     const lh_bench_model_request *q = r->request;
     double median[CACHES] = {0};
     lh_bench_case prefill = {.name = "prefill"}, step = {.name = "decode step"};
@@ -210,15 +207,13 @@ static lh_status report(model_run *r)
     if (r->count == CACHES)
         LH_TRY(lh_bench_figure(r->b.result, "pay-off of a step", r->caches[1].name,
                                (const double[]){median[0] / median[1], r->caches[0].bytes / r->caches[1].bytes}));
-done:
-    return st;
+    return LH_OK;
 }
 
 /* ---- all of it ---- */
 
 static lh_status check(const model_run *r)
 {
-    lh_status st = LH_OK;
     const lh_bench_model_request *q = r->request;
     const int64_t length = q->context + q->steps + 1, most = lh_engine_config(r->engine)->max_positions;
     if (length > most)
@@ -226,14 +221,12 @@ static lh_status check(const model_run *r)
                 (long long)q->context, (long long)q->steps, (long long)most);
     LH_TRY(lh_policy_check_question(q->policy));
     LH_TRY(lh_policy_check(q->policy, q->context));
-done:
-    return st;
+    return LH_OK;
 }
 
 /* Local. The ids are random, and the same on all ranks. */
 static lh_status prepare(model_run *r)
 {
-    lh_status st = LH_OK;
     const lh_bench_model_request *q = r->request;
     const lh_kv_place *place = lh_engine_place(r->engine);
     const uint32_t key[2] = {1, 2}, vocab = (uint32_t)lh_engine_config(r->engine)->vocab;
@@ -254,8 +247,7 @@ static lh_status prepare(model_run *r)
         LH_TRY(lh_calloc(&r->caches[c].steps, q->repeat * q->steps, sizeof(double)));
     }
     LH_TRY(plan_bytes(r));
-done:
-    return st;
+    return LH_OK;
 }
 
 static void clear(model_run *r)
@@ -281,16 +273,16 @@ lh_status lh_bench_model(lh_engine *engine, const lh_bench_model_request *reques
     r.plain.quick = request->quick;
     r.b.request = &r.plain;
     r.b.result = out;
-    LH_TRY(lh_policy_resolve(&full, &(lh_policy_options){.policy = "full"}));
-    LH_TRY(lh_policy_text(request->policy, &name));
+    LH_TRY_DONE(lh_policy_resolve(&full, &(lh_policy_options){.policy = "full"}));
+    LH_TRY_DONE(lh_policy_text(request->policy, &name));
     r.caches[0] = (measured){.policy = &full, .name = "full"};
     if (request->policy->evicts) r.caches[r.count++] = (measured){.policy = request->policy, .name = name.data};
-    LH_TRY(lh_comm_agree(r.comm, prepare(&r)));
-    LH_TRY(measure_machine(&r));
-    LH_TRY(run_all(&r));
+    LH_TRY_DONE(lh_comm_agree(r.comm, prepare(&r)));
+    LH_TRY_DONE(measure_machine(&r));
+    LH_TRY_DONE(run_all(&r));
     lh_bench_describe(&r.b);
     describe_ranks(&r);
-    LH_TRY(report(&r));
+    LH_TRY_DONE(report(&r));
 done:
     clear(&r);
     lh_buf_clear(&name);

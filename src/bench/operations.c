@@ -13,7 +13,6 @@ enum { GROUPS = sizeof groups / sizeof *groups };
 /* All names of cases, each once; ends with NULL. The array is the caller's to free. */
 static lh_status list_names(const char ***out)
 {
-    lh_status st = LH_OK;
     const char **names = NULL;
     int64_t n = 0;
     for (int g = 0; g < GROUPS; g++)
@@ -23,8 +22,7 @@ static lh_status list_names(const char ***out)
     for (int g = 0; g < GROUPS; g++)
         for (int i = 0; groups[g]->names[i]; i++) names[n++] = groups[g]->names[i];
     *out = names;
-done:
-    return st;
+    return LH_OK;
 }
 
 static int in_a_name(const char *word, const char *const *names)
@@ -41,8 +39,8 @@ lh_status lh_bench_check_words(const lh_bench_request *request, const char *cons
     for (int64_t w = 0; w < request->word_count; w++) {
         const char *word = request->words[w];
         if (in_a_name(word, names)) continue;
-        for (int i = 0; names[i]; i++) LH_TRY(lh_buf_printf(&all, "%s%s", i ? ", " : "", names[i]));
-        LH_FAIL(LH_EUSAGE, "'%s' is in the name of no case, there are: %s", word, all.data);
+        for (int i = 0; names[i]; i++) LH_TRY_DONE(lh_buf_printf(&all, "%s%s", i ? ", " : "", names[i]));
+        LH_FAIL_DONE(LH_EUSAGE, "'%s' is in the name of no case, there are: %s", word, all.data);
     }
 done:
     lh_buf_clear(&all);
@@ -77,15 +75,15 @@ lh_status lh_bench_operations(const lh_bench_request *request, lh_bench_result *
     lh_comm *self = NULL;
     lh_bench b = {0};
     lh_bench_result_init(out);
-    LH_TRY(list_names(&names));
-    LH_TRY(lh_bench_check_words(request, names));
-    LH_TRY(lh_comm_open_self(&self));
-    LH_TRY(lh_bench_open(&b, request, self, out));
+    LH_TRY_DONE(list_names(&names));
+    LH_TRY_DONE(lh_bench_check_words(request, names));
+    LH_TRY_DONE(lh_comm_open_self(&self));
+    LH_TRY_DONE(lh_bench_open(&b, request, self, out));
     lh_bench_describe(&b);
     lh_progress_init(&b.progress, "measuring", "cases", 0);
-    LH_TRY(lh_bench_machine(&b));
+    LH_TRY_DONE(lh_bench_machine(&b));
     for (int g = 0; g < GROUPS; g++)
-        if (group_wanted(&b, groups[g])) LH_TRY(groups[g]->run(&b));
+        if (group_wanted(&b, groups[g])) LH_TRY_DONE(groups[g]->run(&b));
 done:
     lh_bench_close(&b);
     lh_comm_close(self);

@@ -22,7 +22,6 @@ typedef struct projection {
  * together, which is the better case for gemm. */
 static lh_status measure_product(lh_bench *b, const projection *p, double *median_s)
 {
-    lh_status st = LH_OK;
     const int64_t in = p->group * p->dim;
     lh_bench_time time;
     lh_gemm_args a = {.w = p->w,
@@ -37,13 +36,11 @@ static lh_status measure_product(lh_bench *b, const projection *p, double *media
     LH_TRY(lh_bench_zeros(b, &a.y, p->entries * p->out * 4));
     LH_TRY(lh_bench_measure(b, &(lh_bench_case){.name = "gemm", .call = call_gemm, .args = &a}, &time));
     *median_s = time.median_s;
-done:
-    return st;
+    return LH_OK;
 }
 
 static lh_status run_norms(lh_bench *b, const projection *p)
 {
-    lh_status st = LH_OK;
     double mine, product;
     uint8_t *wanted;
     lh_projected_norms_args a = {.kv = &p->kv,
@@ -55,7 +52,7 @@ static lh_status run_norms(lh_bench *b, const projection *p)
                                  .y_ld = p->entries,
                                  .ld = p->entries};
     lh_bench_case w = {.name = "projected_norms", .type = p->type, .call = call_projected_norms, .args = &a};
-    if (!lh_bench_wanted(b, w.name)) goto done;
+    if (!lh_bench_wanted(b, w.name)) return LH_OK;
     LH_TRY(lh_bench_bytes(b, &wanted, p->entries, 1));
     a.wanted = wanted;
     LH_TRY(lh_bench_zeros(b, &a.y, p->group * p->entries * 4));
@@ -63,18 +60,16 @@ static lh_status run_norms(lh_bench *b, const projection *p)
     snprintf(w.shape, sizeof w.shape, "%s %lld, %lld x %lld -> %lld", lh_dtype_name(p->type), (long long)p->entries,
              (long long)p->group, (long long)p->dim, (long long)p->out);
     LH_TRY(lh_bench_run(b, &w, &mine));
-    if (mine <= 0) goto done;
+    if (mine <= 0) return LH_OK;
     LH_TRY(measure_product(b, p, &product));
     LH_TRY(
         lh_bench_figure(b->result, "rate of projected_norms, of gemm's", w.shape, (const double[]){product / mine, 0}));
-done:
-    return st;
+    return LH_OK;
 }
 
 /* What the norms are at most: matrices of the weights, and their forms of the values. */
 static lh_status run_bounds(lh_bench *b, const projection *p)
 {
-    lh_status st = LH_OK;
     const double flops = 2.0 * (double)p->dim * (double)p->dim;
     float *forms, *y;
     lh_row_moments_args moments = {
@@ -95,8 +90,7 @@ static lh_status run_bounds(lh_bench *b, const projection *p)
              (long long)p->dim);
     LH_TRY(lh_bench_run(b, &matrices, NULL));
     LH_TRY(lh_bench_run(b, &w, NULL));
-done:
-    return st;
+    return LH_OK;
 }
 
 static lh_status run_projection(lh_bench *b, projection p)
@@ -105,10 +99,10 @@ static lh_status run_projection(lh_bench *b, projection p)
     const int64_t mark = lh_bench_mark(b);
     p.entries = lh_bench_size(b, p.entries, 48);
     p.out = lh_bench_size(b, p.out, 64);
-    LH_TRY(lh_bench_fill(b, &p.kv, &(lh_bench_cache){p.type, 1, p.entries, p.dim, 0}, NULL));
-    LH_TRY(lh_bench_normals(b, &p.w, &(lh_bench_normal){p.type, p.out * p.group * p.dim, 0.05f}));
-    LH_TRY(run_norms(b, &p));
-    LH_TRY(run_bounds(b, &p));
+    LH_TRY_DONE(lh_bench_fill(b, &p.kv, &(lh_bench_cache){p.type, 1, p.entries, p.dim, 0}, NULL));
+    LH_TRY_DONE(lh_bench_normals(b, &p.w, &(lh_bench_normal){p.type, p.out * p.group * p.dim, 0.05f}));
+    LH_TRY_DONE(run_norms(b, &p));
+    LH_TRY_DONE(run_bounds(b, &p));
 done:
     lh_bench_drop(b, mark);
     return st;
@@ -121,15 +115,13 @@ static lh_status run(lh_bench *b)
                                              {.entries = 512, .group = 4, .dim = 128, .out = 4096},
                                              {.entries = 32, .group = 3, .dim = 64, .out = 576},
                                              {.entries = 32, .group = 4, .dim = 128, .out = 4096}};
-    lh_status st = LH_OK;
     for (lh_dtype type = LH_F32; type <= LH_BF16; type += LH_BF16 - LH_F32)
         for (size_t i = 0; i < sizeof projections / sizeof *projections; i++) {
             projection p = projections[i];
             p.type = type;
             LH_TRY(run_projection(b, p));
         }
-done:
-    return st;
+    return LH_OK;
 }
 
 const lh_bench_group lh_bench_projections = {names, run};

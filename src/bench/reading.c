@@ -26,7 +26,6 @@ typedef struct reading {
 /* All rows of a tensor, a piece after the other. */
 static lh_status read_tensor(reading *r, lh_weight weight, int64_t layer, lh_dtype type)
 {
-    lh_status st = LH_OK;
     int64_t rows, cols, at_once;
     lh_weight_shape(lh_checkpoint_config(r->ck), weight, &rows, &cols);
     at_once = PIECE / (cols * lh_dtype_bytes(type));
@@ -36,13 +35,11 @@ static lh_status read_tensor(reading *r, lh_weight weight, int64_t layer, lh_dty
         LH_TRY(lh_checkpoint_read(r->ck, &(lh_weight_range){weight, layer, row, n, 0, cols}, r->piece, type, cols));
     }
     r->weights += rows * cols;
-done:
-    return st;
+    return LH_OK;
 }
 
 static lh_status read_weights(reading *r, lh_dtype type)
 {
-    lh_status st = LH_OK;
     const lh_config *config = lh_checkpoint_config(r->ck);
     r->weights = 0;
     for (int w = 0; w < LH_WEIGHTS; w++) {
@@ -51,8 +48,7 @@ static lh_status read_weights(reading *r, lh_dtype type)
         for (int64_t l = 0; l < layers && rows; l++) LH_TRY(read_tensor(r, (lh_weight)w, l, type));
     }
     r->stored = r->weights * lh_dtype_bytes(lh_checkpoint_dtype(r->ck));
-done:
-    return st;
+    return LH_OK;
 }
 
 static lh_status read_file(reading *r, int64_t *bytes)
@@ -60,10 +56,10 @@ static lh_status read_file(reading *r, int64_t *bytes)
     lh_status st = LH_OK;
     ssize_t n = 1;
     int fd = open(r->path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) LH_FAIL(LH_EFILE, "cannot open '%s': %s", r->path, strerror(errno));
+    if (fd < 0) LH_FAIL_DONE(LH_EFILE, "cannot open '%s': %s", r->path, strerror(errno));
     for (*bytes = 0; n > 0; *bytes += n) {
         n = read(fd, r->piece, PIECE);
-        if (n < 0) LH_FAIL(LH_EFILE, "cannot read '%s': %s", r->path, strerror(errno));
+        if (n < 0) LH_FAIL_DONE(LH_EFILE, "cannot read '%s': %s", r->path, strerror(errno));
     }
 done:
     if (fd >= 0) close(fd);
@@ -73,7 +69,6 @@ done:
 /* The bare file again and again, which the system then has in memory. */
 static lh_status measure_file(reading *r)
 {
-    lh_status st = LH_OK;
     double seconds[MOST], total = 0;
     int64_t n = 0, bytes = 0;
     lh_bench_time time;
@@ -90,8 +85,7 @@ static lh_status measure_file(reading *r)
         &r->result->machine,
         &(lh_bench_row){
             .name = "file", .shape = "read() by 8 MiB", .limit = "", .time = time, .bytes = (double)bytes}));
-done:
-    return st;
+    return LH_OK;
 }
 
 static lh_status add_row(reading *r, const char *when, lh_dtype type, const lh_bench_time *time)
@@ -111,7 +105,6 @@ static lh_status add_row(reading *r, const char *when, lh_dtype type, const lh_b
 
 static lh_status measure_weights(reading *r, const char *when, lh_dtype type, int64_t calls)
 {
-    lh_status st = LH_OK;
     double seconds[MOST];
     lh_bench_time time;
     for (int64_t i = 0; i < calls; i++) {
@@ -121,8 +114,7 @@ static lh_status measure_weights(reading *r, const char *when, lh_dtype type, in
     }
     lh_bench_sort(seconds, calls, &time);
     LH_TRY(add_row(r, when, type, &time));
-done:
-    return st;
+    return LH_OK;
 }
 
 lh_status lh_bench_reading(const char *path, int quick, lh_bench_result *out)
@@ -131,14 +123,14 @@ lh_status lh_bench_reading(const char *path, int quick, lh_bench_result *out)
     reading r = {.path = path, .quick = quick, .result = out};
     const int64_t calls = quick ? 2 : 5;
     lh_bench_result_init(out);
-    LH_TRY(lh_calloc(&r.piece, PIECE, 1));
-    LH_TRY(lh_checkpoint_open(&r.ck, path));
+    LH_TRY_DONE(lh_calloc(&r.piece, PIECE, 1));
+    LH_TRY_DONE(lh_checkpoint_open(&r.ck, path));
     snprintf(out->about, sizeof out->about, "%s: weights stored as %s", path, lh_dtype_name(lh_checkpoint_dtype(r.ck)));
     const lh_dtype usual = lh_checkpoint_dtype(r.ck) == LH_BF16 ? LH_BF16 : LH_F32;
-    LH_TRY(measure_weights(&r, "first pass", usual, 1));
-    LH_TRY(measure_file(&r));
-    LH_TRY(measure_weights(&r, "again", LH_F32, calls));
-    LH_TRY(measure_weights(&r, "again", LH_BF16, calls));
+    LH_TRY_DONE(measure_weights(&r, "first pass", usual, 1));
+    LH_TRY_DONE(measure_file(&r));
+    LH_TRY_DONE(measure_weights(&r, "again", LH_F32, calls));
+    LH_TRY_DONE(measure_weights(&r, "again", LH_BF16, calls));
 done:
     lh_checkpoint_close(r.ck);
     lh_free(r.piece);

@@ -107,7 +107,6 @@ static lh_status put_number(lh_buf *out, double x)
 
 static lh_status put_rows(lh_buf *out, const lh_table *table)
 {
-    lh_status st = LH_OK;
     LH_TRY(lh_buf_puts(out, "| case | shape | calls | median | fastest | GB/s | TFLOP/s | limit | share |\n"
                             "|---|---|--:|--:|--:|--:|--:|---|--:|\n"));
     for (int64_t i = 0; i < table->n; i++) {
@@ -120,13 +119,11 @@ static lh_status put_rows(lh_buf *out, const lh_table *table)
         LH_TRY(lh_buf_printf(out, " %s |", row[LIMIT].text));
         LH_TRY(isnan(row[SHARE].value) ? lh_buf_puts(out, " |\n") : lh_buf_printf(out, " %.2f |\n", row[SHARE].value));
     }
-done:
-    return st;
+    return LH_OK;
 }
 
 lh_status lh_bench_text(const lh_bench_result *result, lh_buf *out)
 {
-    lh_status st = LH_OK;
     LH_TRY(lh_buf_printf(out, "%s\n\n", result->about));
     if (result->machine.n) {
         LH_TRY(put_rows(out, &result->machine));
@@ -141,8 +138,7 @@ lh_status lh_bench_text(const lh_bench_result *result, lh_buf *out)
         LH_TRY(put_number(out, row[3].value));
         LH_TRY(lh_buf_puts(out, "\n"));
     }
-done:
-    return st;
+    return LH_OK;
 }
 
 lh_status lh_bench_json(const lh_bench_result *result, json_t **out)
@@ -153,7 +149,7 @@ lh_status lh_bench_json(const lh_bench_result *result, json_t **out)
     json_t *object = json_object(), *rows;
     json_object_set_new(object, "about", json_string(result->about));
     for (int i = 0; i < 3; i++) {
-        LH_TRY(lh_table_json(tables[i], &rows));
+        LH_TRY_DONE(lh_table_json(tables[i], &rows));
         json_object_set_new(object, names[i], rows);
     }
     *out = json_incref(object);

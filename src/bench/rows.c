@@ -32,7 +32,6 @@ typedef struct rows {
 
 static lh_status make(lh_bench *b, rows *r)
 {
-    lh_status st = LH_OK;
     r->tokens = lh_bench_size(b, 512, 16);
     r->vocab = lh_bench_size(b, 1 << 17, 512);
     LH_TRY(lh_bench_normals(b, &r->x, &(lh_bench_normal){LH_F32, r->tokens * DIM, 1.0f}));
@@ -46,8 +45,7 @@ static lh_status make(lh_bench *b, rows *r)
     LH_TRY(lh_bench_bytes(b, (uint8_t **)&r->seen, r->vocab / 8, 0x11));
     LH_TRY(lh_bench_zeros(b, &r->sum, 8));
     LH_TRY(lh_bench_positions(b, &r->positions, FIRST, r->tokens));
-done:
-    return st;
+    return LH_OK;
 }
 
 static lh_status run_one(lh_bench *b, const rows *r, lh_bench_case w, const char *what)
@@ -58,7 +56,6 @@ static lh_status run_one(lh_bench *b, const rows *r, lh_bench_case w, const char
 
 static lh_status run_tokens(lh_bench *b, const rows *r)
 {
-    lh_status st = LH_OK;
     const double n = (double)(r->tokens * DIM);
     lh_rmsnorm_args norm = {.y = r->y,
                             .y_type = LH_BF16,
@@ -99,14 +96,12 @@ static lh_status run_tokens(lh_bench *b, const rows *r)
     LH_TRY(run_one(b, r, (lh_bench_case){.name = "gated", .call = call_gated, .bytes = 10 * n, .args = &gelu},
                    " gelu to bf16"));
     LH_TRY(run_one(b, r, (lh_bench_case){.name = "add", .call = call_add, .bytes = 12 * n, .args = &add}, ""));
-done:
-    return st;
+    return LH_OK;
 }
 
 /* What moves rows: out of the embedding, to another type, from shards, into a ring. */
 static lh_status run_moves(lh_bench *b, const rows *r)
 {
-    lh_status st = LH_OK;
     const double n = (double)(r->tokens * DIM);
     lh_embed_args embed = {.y = r->y,
                            .table = r->parts,
@@ -134,8 +129,7 @@ static lh_status run_moves(lh_bench *b, const rows *r)
         (lh_bench_case){.name = "sum_shards", .call = call_sum_shards, .bytes = 4 * (SHARDS + 1) * n, .args = &sum},
         ", 4 shards"));
     LH_TRY(run_one(b, r, (lh_bench_case){.name = "put_rows", .call = call_put_rows, .bytes = 8 * n, .args = &put}, ""));
-done:
-    return st;
+    return LH_OK;
 }
 
 /* ---- appending: every call finds the cache empty ---- */
@@ -158,7 +152,6 @@ static lh_status call_appended(lh_bench *b, void *args, int64_t turn)
 
 static lh_status run_append(lh_bench *b, const rows *r)
 {
-    lh_status st = LH_OK;
     appended c = {
         .args = {.batch = 1, .tokens = r->tokens, .ld = DIM, .k = r->x, .v = r->parts, .positions = r->positions}};
     c.args.seqs = &c.kv;
@@ -170,8 +163,7 @@ static lh_status run_append(lh_bench *b, const rows *r)
                                    .bytes = 12.0 * (double)(r->tokens * DIM),
                                    .args = &c},
                    " to bf16, heads of 64"));
-done:
-    return st;
+    return LH_OK;
 }
 
 /* ---- what choosing a token asks of logits ---- */
@@ -192,7 +184,6 @@ static lh_status run_top(lh_bench *b, const rows *r, int64_t k)
 
 static lh_status run_logits(lh_bench *b, const rows *r)
 {
-    lh_status st = LH_OK;
     const double n = (double)r->vocab;
     lh_softcap_args softcap = {r->logits, r->vocab, 1e6f};
     lh_penalise_args penalise = {r->other, r->logits, r->seen, r->vocab, 1.1};
@@ -208,8 +199,7 @@ static lh_status run_logits(lh_bench *b, const rows *r)
     }
     LH_TRY(run_top(b, r, TOP));
     LH_TRY(run_top(b, r, MOST));
-done:
-    return st;
+    return LH_OK;
 }
 
 static lh_status run(lh_bench *b)
@@ -217,11 +207,11 @@ static lh_status run(lh_bench *b)
     lh_status st = LH_OK;
     const int64_t mark = lh_bench_mark(b);
     rows r = {0};
-    LH_TRY(make(b, &r));
-    LH_TRY(run_tokens(b, &r));
-    LH_TRY(run_moves(b, &r));
-    LH_TRY(run_append(b, &r));
-    LH_TRY(run_logits(b, &r));
+    LH_TRY_DONE(make(b, &r));
+    LH_TRY_DONE(run_tokens(b, &r));
+    LH_TRY_DONE(run_moves(b, &r));
+    LH_TRY_DONE(run_append(b, &r));
+    LH_TRY_DONE(run_logits(b, &r));
 done:
     lh_bench_drop(b, mark);
     return st;

@@ -61,7 +61,6 @@ typedef struct layer {
 
 static lh_status make(lh_bench *b, layer *l)
 {
-    lh_status st = LH_OK;
     int64_t half[HEADS];
     l->len = lh_bench_size(b, 1 << 16, 300);
     l->n = HEADS * l->len;
@@ -76,8 +75,7 @@ static lh_status make(lh_bench *b, layer *l)
     LH_TRY(lh_bench_zeros(b, &l->sums, l->len * 8));
     LH_TRY(lh_bench_zeros(b, &l->bins, (4 * HEADS) << BITS));
     LH_TRY(lh_bench_put(b, &l->counts, half, sizeof half));
-done:
-    return st;
+    return LH_OK;
 }
 
 /* `what` and the size of the layer. */
@@ -98,7 +96,6 @@ static lh_status run_one(lh_bench *b, const layer *l, lh_bench_case w, const cha
 
 static lh_status run_statistics(lh_bench *b, const layer *l)
 {
-    lh_status st = LH_OK;
     const lh_ragged *kv = &l->kv;
     const int64_t ld = l->len;
     lh_slot_floats x = {.at = kv->stats, .starts = kv->offset, .step = STATS, .next = 1}, squares = x;
@@ -116,13 +113,11 @@ static lh_status run_statistics(lh_bench *b, const layer *l)
     RUN(want_norms, "of the best half", 10.0, .wanted = l->state, .scores = l->x, .norms = squares, .state = l->compete,
         .kv = kv, .counts = l->counts, .ld = ld);
     RUN(key_difference, "64 bf16", 4.0 * DIM, .y = l->y, .kv = kv, .ld = ld);
-done:
-    return st;
+    return LH_OK;
 }
 
 static lh_status run_shapes(lh_bench *b, const layer *l)
 {
-    lh_status st = LH_OK;
     const lh_ragged *kv = &l->kv;
     const int64_t ld = l->len;
     const lh_draw draw = {.key = {1, 2}};
@@ -142,14 +137,12 @@ static lh_status run_shapes(lh_bench *b, const layer *l)
         .ld = ld, .k = 5, .seen = ld, .kind = LH_POOL_AVG);
     RUN(histogram, "", 5.0, .bins = l->bins, .scores = l->x, .state = l->compete, .len = kv->len, .heads = HEADS,
         .ld = ld, .bins_ld = 1 << BITS, .bits = BITS);
-done:
-    return st;
+    return LH_OK;
 }
 
 /* One query head a KV head, means and covariances of nothing in particular. */
 static lh_status run_expected(lh_bench *b, const layer *l)
 {
-    lh_status st = LH_OK;
     float *covariances;
     lh_expected_scores_args a = {.y = l->y,
                                  .means = l->x,
@@ -165,8 +158,7 @@ static lh_status run_expected(lh_bench *b, const layer *l)
     LH_TRY(lh_bench_normals(b, &covariances, &(lh_bench_normal){LH_F32, HEADS * DIM * DIM, 1.0f}));
     a.covariances = covariances;
     LH_TRY(run_one(b, l, w, "64 bf16"));
-done:
-    return st;
+    return LH_OK;
 }
 
 /* ---- selection and compaction ---- */
@@ -205,15 +197,15 @@ static lh_status run_compaction(lh_bench *b, const layer *l)
     lh_ragged kept, bare = l->kv;
     uint8_t *host = NULL;
     const int64_t ld = l->len;
-    LH_TRY(lh_calloc(&host, l->n, 1));
+    LH_TRY_DONE(lh_calloc(&host, l->n, 1));
     for (int64_t i = 0; i < l->n; i++) host[i] = i % 3 == 0 ? LH_ENTRY_KEEP : LH_ENTRY_DROP;
-    LH_TRY(lh_stream_copy(b->stream, l->state, host, l->n, LH_COPY_TO_DEVICE));
-    LH_TRY(lh_stream_sync(b->stream));
-    LH_TRY(lh_bench_fill(b, &kept, &(lh_bench_cache){LH_BF16, HEADS, l->len, DIM, 0}, NULL));
+    LH_TRY_DONE(lh_stream_copy(b->stream, l->state, host, l->n, LH_COPY_TO_DEVICE));
+    LH_TRY_DONE(lh_stream_sync(b->stream));
+    LH_TRY_DONE(lh_bench_fill(b, &kept, &(lh_bench_cache){LH_BF16, HEADS, l->len, DIM, 0}, NULL));
     bare.stats = NULL;
     bare.stat_count = 0;
     RUN(compact, "a third of 64 bf16", 8.0 * DIM / 3, .dst = &kept, .src = &bare, .state = l->state, .ld = ld);
-    LH_TRY(lh_bench_zeros(b, &kept.stats, l->n * STATS * 4));
+    LH_TRY_DONE(lh_bench_zeros(b, &kept.stats, l->n * STATS * 4));
     kept.stat_count = STATS;
     RUN(compact, "a third of 64 bf16 with 3 numbers", (8.0 * DIM + 8 * STATS) / 3, .dst = &kept, .src = &l->kv,
         .state = l->state, .ld = ld);
@@ -227,12 +219,12 @@ static lh_status run(lh_bench *b)
     lh_status st = LH_OK;
     const int64_t mark = lh_bench_mark(b);
     layer l = {0};
-    LH_TRY(make(b, &l));
-    LH_TRY(run_statistics(b, &l));
-    LH_TRY(run_shapes(b, &l));
-    LH_TRY(run_expected(b, &l));
-    LH_TRY(run_selection(b, &l));
-    LH_TRY(run_compaction(b, &l));
+    LH_TRY_DONE(make(b, &l));
+    LH_TRY_DONE(run_statistics(b, &l));
+    LH_TRY_DONE(run_shapes(b, &l));
+    LH_TRY_DONE(run_expected(b, &l));
+    LH_TRY_DONE(run_selection(b, &l));
+    LH_TRY_DONE(run_compaction(b, &l));
 done:
     lh_bench_drop(b, mark);
     return st;

@@ -23,7 +23,6 @@ typedef struct search {
 
 static lh_status make(lh_bench *b, search *s)
 {
-    lh_status st = LH_OK;
     int64_t lens[CELLS], *len;
     float *scores;
     uint8_t *state;
@@ -45,14 +44,12 @@ static lh_status make(lh_bench *b, search *s)
                                                              .ld = LEN,
                                                              .bins_ld = BINS,
                                                              .bits = BITS}));
-done:
-    return st;
+    return LH_OK;
 }
 
 /* In the order of a search: each finds what the one before has left. */
 static lh_status run_search(lh_bench *b, const search *s)
 {
-    lh_status st = LH_OK;
     const lh_grant grant = {.floor = LEN / 10};
     const lh_fraction half = {1, 2};
     lh_add_bins_args add = {
@@ -91,8 +88,7 @@ static lh_status run_search(lh_bench *b, const search *s)
         LH_TRY(cases[i].call(b, cases[i].args, 0)); /* also where the words do not choose it */
         LH_TRY(lh_bench_run(b, &cases[i], NULL));
     }
-done:
-    return st;
+    return LH_OK;
 }
 
 static lh_status run(lh_bench *b)
@@ -100,8 +96,8 @@ static lh_status run(lh_bench *b)
     lh_status st = LH_OK;
     const int64_t mark = lh_bench_mark(b);
     search s = {0};
-    LH_TRY(make(b, &s));
-    LH_TRY(run_search(b, &s));
+    LH_TRY_DONE(make(b, &s));
+    LH_TRY_DONE(run_search(b, &s));
 done:
     lh_bench_drop(b, mark);
     return st;

@@ -8,17 +8,14 @@
 
 static lh_status open_stream(lh_bench *b)
 {
-    lh_status st = LH_OK;
     LH_TRY(lh_stream_open(&b->stream, b->device));
     LH_TRY(lh_event_open(&b->begin, b->device));
     LH_TRY(lh_event_open(&b->end, b->device));
-done:
-    return st;
+    return LH_OK;
 }
 
 lh_status lh_bench_open(lh_bench *b, const lh_bench_request *request, lh_comm *world, lh_bench_result *result)
 {
-    lh_status st = LH_OK;
     lh_devices devices;
     *b = (lh_bench){.request = request, .result = result};
     LH_TRY(lh_devices_open(&devices, world,
@@ -27,8 +24,7 @@ lh_status lh_bench_open(lh_bench *b, const lh_bench_request *request, lh_comm *w
     b->device = devices.device;
     b->apart = devices.apart;
     LH_TRY(lh_comm_agree(world, open_stream(b)));
-done:
-    return st;
+    return LH_OK;
 }
 
 void lh_bench_close(lh_bench *b)
@@ -69,21 +65,18 @@ void lh_bench_sort(double *seconds, int64_t n, lh_bench_time *out)
 /* Seconds of `calls` calls, the first of which is number `turn`. */
 static lh_status time_calls(lh_bench *b, const lh_bench_case *c, int64_t turn, int64_t calls, double *seconds)
 {
-    lh_status st = LH_OK;
     if (c->before) LH_TRY(c->before(b, c->args));
     LH_TRY(lh_event_record(b->begin, b->stream));
     for (int64_t i = 0; i < calls; i++) LH_TRY(c->call(b, c->args, turn + i));
     LH_TRY(lh_event_record(b->end, b->stream));
     LH_TRY(lh_stream_sync(b->stream));
     LH_TRY(lh_event_seconds(b->begin, b->end, seconds));
-done:
-    return st;
+    return LH_OK;
 }
 
 lh_status lh_bench_measure(lh_bench *b, const lh_bench_case *c, lh_bench_time *out)
 {
     enum { MOST = 400, AT_ONCE = 64 };
-    lh_status st = LH_OK;
     double seconds[MOST], total = 0, warm = 0;
     const int64_t least = b->request->quick ? 2 : 5;
     const double least_s = b->request->quick ? 0 : 0.5, together_s = 5e-4;
@@ -101,8 +94,7 @@ lh_status lh_bench_measure(lh_bench *b, const lh_bench_case *c, lh_bench_time *o
     }
     lh_bench_sort(seconds, n, out);
     out->calls = n * calls;
-done:
-    return st;
+    return LH_OK;
 }
 
 /* Small shapes may be the same. */
@@ -118,14 +110,12 @@ static int there_already(const lh_bench *b, const lh_bench_case *c)
 
 lh_status lh_bench_run(lh_bench *b, const lh_bench_case *c, double *median_s)
 {
-    lh_status st = LH_OK;
     lh_bench_time time;
     if (median_s) *median_s = 0;
-    if (!lh_bench_wanted(b, c->name) || there_already(b, c)) goto done;
+    if (!lh_bench_wanted(b, c->name) || there_already(b, c)) return LH_OK;
     LH_TRY(lh_bench_measure(b, c, &time));
     LH_TRY(lh_bench_add_case(b, c, &time));
     lh_progress_update(&b->progress, b->result->rows.n);
     if (median_s) *median_s = time.median_s;
-done:
-    return st;
+    return LH_OK;
 }

@@ -58,14 +58,14 @@ static lh_status run(lh_call *call)
     lh_bench_result result = {0};
     lh_bench_request request = {
         .device = v->own.device, .share_device = v->own.share_device, .quick = v->shared.output.quick};
-    LH_TRY(lh_bench_words(call, &words, &request.word_count));
+    LH_TRY_DONE(lh_bench_words(call, &words, &request.word_count));
     request.words = words;
-    LH_TRY(lh_cli_open_world(call, NULL));
+    LH_TRY_DONE(lh_cli_open_world(call, NULL));
     lh_comm *world = lh_world_comm(call->world);
-    LH_TRY(lh_comm_agree(world, lh_bench_check_output(&v->shared.output)));
-    LH_TRY(lh_bench_collectives(&request, world, &result));
+    LH_TRY_DONE(lh_comm_agree(world, lh_bench_check_output(&v->shared.output)));
+    LH_TRY_DONE(lh_bench_collectives(&request, world, &result));
     if (lh_cli_first()) st = lh_bench_write(&v->shared.output, "collectives", &result);
-    LH_TRY(lh_comm_agree(world, st));
+    LH_TRY_DONE(lh_comm_agree(world, st));
 done:
     lh_bench_result_clear(&result);
     lh_free(words);

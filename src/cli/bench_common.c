@@ -20,13 +20,11 @@ const lh_option_table lh_bench_output_options = {"output", rows};
 
 lh_status lh_bench_words(const lh_call *call, const char ***words, int64_t *n)
 {
-    lh_status st = LH_OK;
     *n = 0;
     while (lh_options_arg(call->options, *n)) ++*n;
     LH_TRY(lh_calloc(words, *n, sizeof **words));
     for (int64_t i = 0; i < *n; i++) (*words)[i] = lh_options_arg(call->options, i);
-done:
-    return st;
+    return LH_OK;
 }
 
 lh_status lh_bench_check_output(const lh_bench_output *output)
@@ -38,10 +36,10 @@ static lh_status write_json(const char *task, const lh_bench_result *result)
 {
     lh_status st = LH_OK;
     json_t *object = NULL;
-    LH_TRY(lh_bench_json(result, &object));
+    LH_TRY_DONE(lh_bench_json(result, &object));
     json_object_set_new(object, "task", json_string(task));
     json_object_set_new(object, "version", json_string(lh_version()));
-    LH_TRY(lh_cli_write_json(object));
+    LH_TRY_DONE(lh_cli_write_json(object));
 done:
     json_decref(object);
     return st;
@@ -52,14 +50,14 @@ lh_status lh_bench_write(const lh_bench_output *output, const char *task, const 
     lh_status st = LH_OK;
     lh_buf text = {0}, csv = {0};
     if (output->csv) {
-        LH_TRY(lh_table_csv(&result->rows, &csv));
-        LH_TRY(lh_file_write(output->csv, csv.data, csv.bytes));
+        LH_TRY_DONE(lh_table_csv(&result->rows, &csv));
+        LH_TRY_DONE(lh_file_write(output->csv, csv.data, csv.bytes));
     }
     if (output->json) {
-        LH_TRY(write_json(task, result));
+        LH_TRY_DONE(write_json(task, result));
     } else {
-        LH_TRY(lh_bench_text(result, &text));
-        LH_TRY(lh_cli_write(text.data, text.bytes));
+        LH_TRY_DONE(lh_bench_text(result, &text));
+        LH_TRY_DONE(lh_cli_write(text.data, text.bytes));
     }
 done:
     lh_buf_clear(&text);

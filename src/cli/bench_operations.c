@@ -75,12 +75,12 @@ static lh_status run(lh_call *call)
     lh_bench_result result = {0};
     lh_bench_request request = {.device = v->own.device, .context = v->own.context, .quick = v->shared.output.quick};
     if (!lh_cli_first()) goto done;
-    LH_TRY(lh_bench_words(call, &words, &request.word_count));
+    LH_TRY_DONE(lh_bench_words(call, &words, &request.word_count));
     request.words = words;
-    LH_TRY(lh_bench_check_output(&v->shared.output));
+    LH_TRY_DONE(lh_bench_check_output(&v->shared.output));
     if (v->own.threads) omp_set_num_threads((int)v->own.threads);
-    LH_TRY(lh_bench_operations(&request, &result));
-    LH_TRY(lh_bench_write(&v->shared.output, "operations", &result));
+    LH_TRY_DONE(lh_bench_operations(&request, &result));
+    LH_TRY_DONE(lh_bench_write(&v->shared.output, "operations", &result));
 done:
     lh_bench_result_clear(&result);
     lh_free(words);

@@ -78,7 +78,6 @@ static lh_status open_engine(lh_call *call, const lh_profiles *profiles, lh_engi
     if (st == LH_OK) st = lh_bench_check_output(&v->shared.output);
     LH_TRY(lh_comm_agree(world, st));
     LH_TRY(lh_engine_open(engine, world, &v->engine));
-done:
     return st;
 }
 
@@ -104,11 +103,11 @@ static lh_status run(lh_call *call)
         if (!lh_options_given(call->options, "repeat")) request.repeat = 1;
     }
     v->policy.profiles = &profiles;
-    LH_TRY(lh_policy_resolve(&policy, &v->policy));
-    LH_TRY(open_engine(call, &profiles, &engine));
-    LH_TRY(lh_bench_model(engine, &request, &result));
+    LH_TRY_DONE(lh_policy_resolve(&policy, &v->policy));
+    LH_TRY_DONE(open_engine(call, &profiles, &engine));
+    LH_TRY_DONE(lh_bench_model(engine, &request, &result));
     if (lh_cli_first()) st = lh_bench_write(output, "run", &result);
-    LH_TRY(lh_comm_agree(lh_engine_comm(engine), st));
+    LH_TRY_DONE(lh_comm_agree(lh_engine_comm(engine), st));
 done:
     lh_bench_result_clear(&result);
     lh_engine_close(engine);

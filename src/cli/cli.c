@@ -14,20 +14,18 @@ int lh_cli_first(void)
 
 lh_status lh_cli_write(const void *data, int64_t bytes)
 {
-    lh_status st = LH_OK;
     if (fwrite(data, 1, (size_t)bytes, stdout) != (size_t)bytes || fflush(stdout) != 0)
         LH_FAIL(LH_EWRITE, "cannot write to standard output: %s", strerror(errno));
-done:
-    return st;
+    return LH_OK;
 }
 
 lh_status lh_cli_write_json(const json_t *value)
 {
     lh_status st = LH_OK;
     char *text = json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY | JSON_REAL_PRECISION(9));
-    if (!text) LH_FAIL(LH_ENOMEM, "cannot allocate memory for the JSON text");
-    LH_TRY(lh_cli_write(text, (int64_t)strlen(text)));
-    LH_TRY(lh_cli_write("\n", 1));
+    if (!text) LH_FAIL_DONE(LH_ENOMEM, "cannot allocate memory for the JSON text");
+    LH_TRY_DONE(lh_cli_write(text, (int64_t)strlen(text)));
+    LH_TRY_DONE(lh_cli_write("\n", 1));
 done:
     free(text);
     return st;
@@ -56,19 +54,19 @@ static lh_status leaf(lh_buf *out, const json_t *value)
     char *text = NULL;
     if (json_is_array(value)) {
         for (size_t i = 0; i < json_array_size(value); i++) {
-            if (i) LH_TRY(lh_buf_puts(out, ", "));
-            LH_TRY(leaf(out, json_array_get(value, i)));
+            if (i) LH_TRY_DONE(lh_buf_puts(out, ", "));
+            LH_TRY_DONE(leaf(out, json_array_get(value, i)));
         }
     } else if (json_is_string(value)) {
-        LH_TRY(lh_buf_append(out, json_string_value(value), (int64_t)json_string_length(value)));
+        LH_TRY_DONE(lh_buf_append(out, json_string_value(value), (int64_t)json_string_length(value)));
     } else if (json_is_boolean(value)) {
-        LH_TRY(lh_buf_puts(out, json_is_true(value) ? "yes" : "no"));
+        LH_TRY_DONE(lh_buf_puts(out, json_is_true(value) ? "yes" : "no"));
     } else if (json_is_null(value)) {
-        LH_TRY(lh_buf_puts(out, "none"));
+        LH_TRY_DONE(lh_buf_puts(out, "none"));
     } else {
         text = json_dumps(value, JSON_ENCODE_ANY | JSON_REAL_PRECISION(6));
-        if (!text) LH_FAIL(LH_ENOMEM, "cannot allocate memory for the text");
-        LH_TRY(lh_buf_puts(out, text));
+        if (!text) LH_FAIL_DONE(LH_ENOMEM, "cannot allocate memory for the text");
+        LH_TRY_DONE(lh_buf_puts(out, text));
     }
 done:
     free(text);
@@ -77,7 +75,6 @@ done:
 
 static lh_status branch(lh_buf *out, const char *name, const json_t *value, int depth)
 {
-    lh_status st = LH_OK;
     LH_TRY(lh_buf_printf(out, "%*s%s:", 2 * depth, "", name));
     if (is_leaf(value)) {
         LH_TRY(lh_buf_puts(out, " "));
@@ -87,8 +84,7 @@ static lh_status branch(lh_buf *out, const char *name, const json_t *value, int 
         LH_TRY(lh_buf_puts(out, "\n"));
         LH_TRY(tree(out, value, depth + 1));
     }
-done:
-    return st;
+    return LH_OK;
 }
 
 /* An object of leaves on one line, where that is not too long: *done. Empty texts say nothing. */
@@ -99,17 +95,17 @@ static lh_status line(lh_buf *out, const char *name, const json_t *value, int de
     const char *key, *before = ":";
     json_t *member;
     *done = 0;
-    LH_TRY(lh_buf_printf(&text, "%*s%s", 2 * depth, "", name));
+    LH_TRY_DONE(lh_buf_printf(&text, "%*s%s", 2 * depth, "", name));
     json_object_foreach((json_t *)(uintptr_t)value, key, member)
     {
         if (!is_leaf(member)) goto done;
         if (strcmp(key, "name") == 0 || (json_is_string(member) && json_string_length(member) == 0)) continue;
-        LH_TRY(lh_buf_printf(&text, "%s %s ", before, key));
-        LH_TRY(leaf(&text, member));
+        LH_TRY_DONE(lh_buf_printf(&text, "%s %s ", before, key));
+        LH_TRY_DONE(leaf(&text, member));
         before = ";";
     }
     *done = text.bytes <= LINE_BYTES;
-    if (*done) LH_TRY(lh_buf_printf(out, "%s\n", text.data));
+    if (*done) LH_TRY_DONE(lh_buf_printf(out, "%s\n", text.data));
 done:
     lh_buf_clear(&text);
     return st;
@@ -117,7 +113,6 @@ done:
 
 static lh_status tree(lh_buf *out, const json_t *value, int depth)
 {
-    lh_status st = LH_OK;
     const char *key;
     json_t *item;
     char number[32];
@@ -136,16 +131,15 @@ static lh_status tree(lh_buf *out, const json_t *value, int depth)
         if (name) LH_TRY(line(out, name, item, depth, &done));
         if (!name || !done) LH_TRY(branch(out, name ? name : number, item, depth));
     }
-done:
-    return st;
+    return LH_OK;
 }
 
 lh_status lh_cli_write_tree(const json_t *value)
 {
     lh_status st = LH_OK;
     lh_buf text = {0};
-    LH_TRY(tree(&text, value, 0));
-    LH_TRY(lh_cli_write(text.data ? text.data : "", text.bytes));
+    LH_TRY_DONE(tree(&text, value, 0));
+    LH_TRY_DONE(lh_cli_write(text.data ? text.data : "", text.bytes));
 done:
     lh_buf_clear(&text);
     return st;
@@ -165,9 +159,9 @@ lh_status lh_cli_record(const lh_call *call, char **out)
 {
     lh_status st = LH_OK;
     json_t *record = NULL;
-    LH_TRY(lh_options_json(call->options, &record));
+    LH_TRY_DONE(lh_options_json(call->options, &record));
     *out = json_dumps(record, JSON_COMPACT);
-    if (!*out) LH_FAIL(LH_ENOMEM, "cannot allocate memory for the record of the options");
+    if (!*out) LH_FAIL_DONE(LH_ENOMEM, "cannot allocate memory for the record of the options");
 done:
     json_decref(record);
     return st;
@@ -178,8 +172,8 @@ lh_status lh_cli_open_world(lh_call *call, const char *const *files)
     lh_status st = LH_OK;
     char *text = NULL;
     const lh_cli_common *common = call->values;
-    LH_TRY(lh_cli_record(call, &text));
-    LH_TRY(lh_world_open(&call->world, &(lh_world_options){common->comm_timeout_s, files, text}));
+    LH_TRY_DONE(lh_cli_record(call, &text));
+    LH_TRY_DONE(lh_world_open(&call->world, &(lh_world_options){common->comm_timeout_s, files, text}));
 done:
     free(text);
     return st;
@@ -191,9 +185,9 @@ lh_status lh_cli_same_profiles(const lh_call *call, const lh_profiles *profiles)
     lh_buf hashes = {0};
     if (!profiles->n) goto done; /* so it is on all ranks: the options that name files are the same */
     for (int64_t i = 0; i < profiles->n; i++)
-        LH_TRY(lh_buf_append(&hashes, &profiles->at[i]->hash, sizeof profiles->at[i]->hash));
-    LH_TRY(lh_comm_same(lh_world_comm(call->world), hashes.data, hashes.bytes,
-                        "the files of '--layer-budget' and '--head-budget'"));
+        LH_TRY_DONE(lh_buf_append(&hashes, &profiles->at[i]->hash, sizeof profiles->at[i]->hash));
+    LH_TRY_DONE(lh_comm_same(lh_world_comm(call->world), hashes.data, hashes.bytes,
+                             "the files of '--layer-budget' and '--head-budget'"));
 done:
     lh_buf_clear(&hashes);
     return st;
@@ -201,13 +195,11 @@ done:
 
 lh_status lh_cli_check_tp(const lh_call *call, int64_t tp)
 {
-    lh_status st = LH_OK;
     const int size = lh_comm_size(lh_world_comm(call->world));
     if (tp && tp != size)
         LH_FAIL(
             LH_EUSAGE,
             "'--tp %lld' asks for %lld ranks and this run has %d: start it with 'mpirun -n %lld', or leave '--tp' out",
             (long long)tp, (long long)tp, size, (long long)tp);
-done:
-    return st;
+    return LH_OK;
 }

@@ -139,7 +139,6 @@ typedef struct named_file {
  * it.) */
 static lh_status check_files(const run *r)
 {
-    lh_status st = LH_OK;
     const struct values *v = r->v;
     const lh_policy_parts *parts = &v->policy.parts;
     const lh_strings *questions = &v->input.question_files;
@@ -164,8 +163,7 @@ static lh_status check_files(const run *r)
                 LH_FAIL(LH_EUSAGE, "'--%s' and '--question-file' are both '%s': name another file to write",
                         files[o].option, files[o].path);
     }
-done:
-    return st;
+    return LH_OK;
 }
 
 /* Whether the question is the end of the prompt, before the eviction. */
@@ -177,7 +175,6 @@ static int sees_question(const run *r)
 /* A policy that sees the question sees one, and it has to be there. */
 static lh_status check_question(const run *r)
 {
-    lh_status st = LH_OK;
     int64_t questions = r->v->input.questions.n + r->v->input.question_files.n;
     int given = lh_options_given(r->call->options, "scenario");
     const char *why = r->policy.proxies_are_question ? "--proxies question" : "--scenario question-aware";
@@ -190,7 +187,7 @@ static lh_status check_question(const run *r)
     if (r->policy.proxies_are_question && r->v->input.scenario == LH_CONTEXT_ONLY && given)
         LH_FAIL(LH_EUSAGE, "'--proxies question' observes the question, which comes behind the eviction with "
                            "'--scenario context-only': leave one of them out");
-    if (!sees_question(r)) goto done;
+    if (!sees_question(r)) return LH_OK;
     if (r->v->files.load_cache)
         LH_FAIL(LH_EUSAGE, "'--scenario question-aware' evicts when the question is known, and a loaded cache has "
                            "evicted already: leave it out");
@@ -199,14 +196,12 @@ static lh_status check_question(const run *r)
                 "'%s' evicts by what one question attends to, and %lld are given: give one, and the others to runs of "
                 "their own",
                 why, (long long)questions);
-done:
-    return st;
+    return LH_OK;
 }
 
 /* What can be refused before anything is opened; the same on all ranks. */
 static lh_status check(run *r)
 {
-    lh_status st = LH_OK;
     const struct values *v = r->v;
     const lh_policy_parts *parts = &v->policy.parts;
     static const lh_policy_parts none = {0};
@@ -227,8 +222,7 @@ static lh_status check(run *r)
     LH_TRY(lh_sampling_check(&v->sampling));
     if (lh_options_given(r->call->options, "logits-last") && !v->files.logits)
         LH_FAIL(LH_EUSAGE, "'--logits-last' counts the rows of '--logits': give that, too");
-done:
-    return st;
+    return LH_OK;
 }
 
 /* Collective. A question that the policy sees is no longer apart but the end of the prompt. */
@@ -237,8 +231,8 @@ static lh_status join_question(run *r)
     lh_status st = LH_OK;
     lh_tokens *question = r->ids.questions;
     if (!sees_question(r)) return LH_OK;
-    if (question->n == 0) LH_FAIL(LH_EUSAGE, "the question is empty: '--question' got no text");
-    for (int64_t i = 0; i < question->n; i++) LH_TRY(lh_tokens_push(&r->ids.prompt, question->ids[i]));
+    if (question->n == 0) LH_FAIL_DONE(LH_EUSAGE, "the question is empty: '--question' got no text");
+    for (int64_t i = 0; i < question->n; i++) LH_TRY_DONE(lh_tokens_push(&r->ids.prompt, question->ids[i]));
     lh_policy_ask(&r->policy, question->n);
     lh_tokens_clear(question);
     r->ids.n = 0;
@@ -260,7 +254,6 @@ static lh_status open_all(run *r)
     LH_TRY(lh_engine_open(&r->engine, world, &v->engine));
     LH_TRY(lh_input_encode(&r->input, r->engine, &r->ids));
     LH_TRY(join_question(r));
-done:
     return st;
 }
 
@@ -270,12 +263,12 @@ static lh_status announce(const run *r)
     lh_status st = LH_OK;
     lh_buf text = {0}, warnings = {0};
     if (r->v->files.load_cache || !lh_cli_first()) goto done;
-    LH_TRY(lh_policy_text(&r->policy, &text));
+    LH_TRY_DONE(lh_policy_text(&r->policy, &text));
     if (r->policy.by_default)
         lh_info("policy: %s (what a budget alone means; '--policy' names another)", text.data);
     else
         lh_debug("policy: %s", text.data);
-    LH_TRY(lh_policy_warnings(&r->policy, r->ids.prompt.n, &warnings));
+    LH_TRY_DONE(lh_policy_warnings(&r->policy, r->ids.prompt.n, &warnings));
     for (char *line = warnings.data, *end; line && *line; line = end + 1) {
         end = line + strcspn(line, "\n");
         lh_warn("%.*s", (int)(end - line), line);
@@ -289,7 +282,6 @@ done:
 
 static lh_status generate(run *r)
 {
-    lh_status st = LH_OK;
     const struct values *v = r->v;
     r->output = (lh_output){.json = v->files.json,
                             .writes_at_end = v->files.keep_sets || v->files.logits,
@@ -321,8 +313,7 @@ static lh_status generate(run *r)
     lh_interrupt_begin();
     LH_TRY(lh_generate(r->engine, &request, &r->generation));
     LH_TRY(lh_output_finish(&r->output, r->engine, &r->generation));
-done:
-    return st;
+    return LH_OK;
 }
 
 static lh_status run_generate(lh_call *call)
@@ -330,11 +321,11 @@ static lh_status run_generate(lh_call *call)
     lh_status st = LH_OK;
     struct values *v = call->values;
     run r = {.call = call, .v = v, .input = {.options = &v->input, .behind_cache = v->files.load_cache != NULL}};
-    LH_TRY(check(&r));
-    LH_TRY(lh_cli_record(r.call, &r.record));
-    LH_TRY(open_all(&r));
-    LH_TRY(announce(&r));
-    LH_TRY(generate(&r));
+    LH_TRY_DONE(check(&r));
+    LH_TRY_DONE(lh_cli_record(r.call, &r.record));
+    LH_TRY_DONE(open_all(&r));
+    LH_TRY_DONE(announce(&r));
+    LH_TRY_DONE(generate(&r));
 done:
     lh_output_clear(&r.output);
     lh_generation_clear(&r.generation);

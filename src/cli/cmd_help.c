@@ -33,19 +33,20 @@ static lh_status run(lh_call *call)
     const lh_command *command = name ? lh_command_find(name) : NULL;
     lh_buf text = {0};
     if (!lh_cli_first()) goto done;
-    if (name && !command) LH_FAIL(LH_EUSAGE, "unknown command '%s', 'longhaul --help' lists those there are", name);
+    if (name && !command)
+        LH_FAIL_DONE(LH_EUSAGE, "unknown command '%s', 'longhaul --help' lists those there are", name);
     if (task && !lh_command_task(command, task))
-        LH_FAIL(LH_EUSAGE, "'%s' has no task '%s', 'longhaul help %s' tells what it has", name, task, name);
+        LH_FAIL_DONE(LH_EUSAGE, "'%s' has no task '%s', 'longhaul help %s' tells what it has", name, task, name);
     if (task) command = lh_command_task(command, task);
     if (v->man)
-        LH_TRY(lh_cli_man(&text));
+        LH_TRY_DONE(lh_cli_man(&text));
     else if (v->completion)
-        LH_TRY(lh_cli_completion(&text));
+        LH_TRY_DONE(lh_cli_completion(&text));
     else if (command)
-        LH_TRY(lh_options_help(&text, command->syntax));
+        LH_TRY_DONE(lh_options_help(&text, command->syntax));
     else
-        LH_TRY(lh_cli_list(&text));
-    LH_TRY(lh_cli_write(text.data, text.bytes));
+        LH_TRY_DONE(lh_cli_list(&text));
+    LH_TRY_DONE(lh_cli_write(text.data, text.bytes));
 done:
     lh_buf_clear(&text);
     return st;

@@ -61,13 +61,11 @@ static const lh_syntax syntax = {
 
 static lh_status show(void *self, int64_t done_bytes, int64_t total_bytes)
 {
-    lh_status st = LH_OK;
     lh_progress *p = self;
     p->total = total_bytes;
     lh_progress_update(p, done_bytes);
     if (lh_interrupt_asked()) LH_FAIL(LH_EINTERRUPTED, "interrupted");
-done:
-    return st;
+    return LH_OK;
 }
 
 static lh_status run(lh_call *call)
@@ -77,18 +75,19 @@ static lh_status run(lh_call *call)
     const char *src = lh_options_arg(call->options, 0);
     lh_progress progress;
     lh_progress_init(&progress, "importing", "bytes", 0);
-    if (src && v->random) LH_FAIL(LH_EUSAGE, "'%s' and '--random' are both the source, give one", src);
-    if (!src && !v->random) LH_FAIL(LH_EUSAGE, "nothing to import: give a folder or a GGUF file, or '--random SHAPE'");
+    if (src && v->random) LH_FAIL_DONE(LH_EUSAGE, "'%s' and '--random' are both the source, give one", src);
+    if (!src && !v->random)
+        LH_FAIL_DONE(LH_EUSAGE, "nothing to import: give a folder or a GGUF file, or '--random SHAPE'");
     if (src && lh_options_given(call->options, "seed"))
-        LH_FAIL(LH_EUSAGE, "'--seed' is of '--random', which is not given");
+        LH_FAIL_DONE(LH_EUSAGE, "'--seed' is of '--random', which is not given");
     if (!lh_cli_first()) goto done;
     lh_interrupt_begin();
-    LH_TRY(lh_import(&(lh_import_options){.src = src,
-                                          .random = v->random,
-                                          .out = v->out,
-                                          .dtype = v->dtype,
-                                          .seed = (uint64_t)v->seed,
-                                          .progress = {&progress, show}}));
+    LH_TRY_DONE(lh_import(&(lh_import_options){.src = src,
+                                               .random = v->random,
+                                               .out = v->out,
+                                               .dtype = v->dtype,
+                                               .seed = (uint64_t)v->seed,
+                                               .progress = {&progress, show}}));
     lh_info("wrote '%s'", v->out);
 done:
     lh_progress_clear(&progress);

@@ -87,7 +87,7 @@ static lh_status describe(lh_comm *comm, about_rank *out)
     lh_status st = LH_OK;
     lh_device *device = NULL;
     lh_device_found found;
-    LH_TRY(lh_device_open(&device, &(lh_device_choice){.kind = LH_DEVICE_CPU}));
+    LH_TRY_DONE(lh_device_open(&device, &(lh_device_choice){.kind = LH_DEVICE_CPU}));
     snprintf(out->host, sizeof out->host, "%s", lh_comm_host(comm));
     snprintf(out->device, sizeof out->device, "%s", lh_device_name(device));
     out->free_bytes = lh_device_free_bytes(device);
@@ -106,8 +106,8 @@ static lh_status ranks_json(lh_comm *comm, json_t **out)
     json_t *list = json_array();
     st = describe(comm, &own);
     if (st == LH_OK) st = lh_calloc(&all, lh_comm_size(comm), sizeof *all);
-    LH_TRY(lh_comm_agree(comm, st));
-    LH_TRY(lh_comm_allgather(comm, &own, all, sizeof own));
+    LH_TRY_DONE(lh_comm_agree(comm, st));
+    LH_TRY_DONE(lh_comm_allgather(comm, &own, all, sizeof own));
     for (int r = 0; r < lh_comm_size(comm); r++)
         json_array_append_new(list, json_pack("{s:s, s:s, s:I, s:s}", "host", all[r].host, "device", all[r].device,
                                               "free_bytes", (json_int_t)all[r].free_bytes, "cuda", all[r].cuda));
@@ -123,8 +123,8 @@ static lh_status about_program(lh_call *call, json_t **out)
 {
     lh_status st = LH_OK;
     json_t *ranks = NULL;
-    LH_TRY(lh_cli_open_world(call, NULL));
-    LH_TRY(ranks_json(lh_world_comm(call->world), &ranks));
+    LH_TRY_DONE(lh_cli_open_world(call, NULL));
+    LH_TRY_DONE(ranks_json(lh_world_comm(call->world), &ranks));
     *out = json_object();
     json_object_set_new(*out, "longhaul", build_json());
     json_object_set_new(*out, "communication", json_string(lh_comm_name(lh_world_comm(call->world))));
@@ -150,7 +150,7 @@ static lh_status leave_defaults(json_t *object)
     {
         json_t *value = json_is_string(name) ? json_object_get(options, json_string_value(name)) : NULL;
         if (value && json_object_set(few, json_string_value(name), value) != 0)
-            LH_FAIL(LH_ENOMEM, "cannot hold a description");
+            LH_FAIL_DONE(LH_ENOMEM, "cannot hold a description");
     }
     if (options && given) {
         json_object_set(run, "options", few);
@@ -169,11 +169,11 @@ static lh_status run(lh_call *call)
     json_t *object = NULL;
     if (path && !lh_cli_first()) goto done;
     if (path)
-        LH_TRY(lh_info_json(path, &object));
+        LH_TRY_DONE(lh_info_json(path, &object));
     else
-        LH_TRY(about_program(call, &object));
-    if (!v->format.json) LH_TRY(leave_defaults(object));
-    if (lh_cli_first()) LH_TRY(v->format.json ? lh_cli_write_json(object) : lh_cli_write_tree(object));
+        LH_TRY_DONE(about_program(call, &object));
+    if (!v->format.json) LH_TRY_DONE(leave_defaults(object));
+    if (lh_cli_first()) LH_TRY_DONE(v->format.json ? lh_cli_write_json(object) : lh_cli_write_tree(object));
 done:
     json_decref(object);
     return st;

@@ -78,31 +78,33 @@ static lh_status print(const lh_plan *plan, const struct values *v, const lh_pol
 {
     lh_status st = LH_OK;
     lh_buf text = {0}, name = {0};
-    LH_TRY(lh_policy_text(policy, &name));
-    LH_TRY(lh_buf_printf(&text, "%lld tokens of prompt, %lld to generate; weights %s, cache %s; policy %s\n",
-                         (long long)v->plan.context, (long long)v->plan.max_new, lh_dtype_name(plan->dtype),
-                         lh_dtype_name(plan->kv_dtype), name.data));
-    LH_TRY(lh_buf_printf(&text, "entries of the cache: %lld of %lld kept after the prompt",
-                         (long long)plan->entries_kept, (long long)plan->entries));
-    LH_TRY(put_layers(&text, plan));
-    LH_TRY(lh_buf_puts(&text, "\n\n"));
-    LH_TRY(lh_buf_puts(&text,
-                       "memory in MiB\n"
-                       "rank heads kv |  weights    cache  1 layer   hidden     work |     peak | read a token\n"));
+    LH_TRY_DONE(lh_policy_text(policy, &name));
+    LH_TRY_DONE(lh_buf_printf(&text, "%lld tokens of prompt, %lld to generate; weights %s, cache %s; policy %s\n",
+                              (long long)v->plan.context, (long long)v->plan.max_new, lh_dtype_name(plan->dtype),
+                              lh_dtype_name(plan->kv_dtype), name.data));
+    LH_TRY_DONE(lh_buf_printf(&text, "entries of the cache: %lld of %lld kept after the prompt",
+                              (long long)plan->entries_kept, (long long)plan->entries));
+    LH_TRY_DONE(put_layers(&text, plan));
+    LH_TRY_DONE(lh_buf_puts(&text, "\n\n"));
+    LH_TRY_DONE(
+        lh_buf_puts(&text, "memory in MiB\n"
+                           "rank heads kv |  weights    cache  1 layer   hidden     work |     peak | read a token\n"));
     for (int64_t r = 0; r < plan->tp; r++) {
         const lh_plan_rank *p = &plan->ranks[r];
-        LH_TRY(lh_buf_printf(&text, "%4lld %5lld %2lld | %8.1f %8.1f %8.1f %8.1f %8.1f | %8.1f | %8.1f\n", (long long)r,
-                             (long long)p->heads, (long long)p->kv_heads, mib(p->weights), mib(p->kv_allocated),
-                             mib(p->kv_one_layer), mib(p->hidden), mib(p->work), mib(p->peak), mib(p->decode_read)));
+        LH_TRY_DONE(lh_buf_printf(&text, "%4lld %5lld %2lld | %8.1f %8.1f %8.1f %8.1f %8.1f | %8.1f | %8.1f\n",
+                                  (long long)r, (long long)p->heads, (long long)p->kv_heads, mib(p->weights),
+                                  mib(p->kv_allocated), mib(p->kv_one_layer), mib(p->hidden), mib(p->work),
+                                  mib(p->peak), mib(p->decode_read)));
     }
-    LH_TRY(lh_buf_printf(&text, "\nsent to other ranks, each: %.1f MiB for the prompt, %.1f KiB for a token\n",
-                         mib(plan->ranks[0].prefill_sent), (double)plan->ranks[0].decode_sent / 1024));
-    LH_TRY(lh_buf_printf(&text, "the prompt goes through a layer in chunks of %lld tokens\n", (long long)plan->chunk));
-    LH_TRY(lh_buf_printf(&text,
-                         v->engine.memory ? "fits in this memory: %s (%.1f MiB a rank)\n"
-                                          : "fits on this machine: %s (%.1f MiB are free for a rank)\n",
-                         plan->fits ? "yes" : "no", mib(plan->free_bytes)));
-    LH_TRY(lh_cli_write(text.data, text.bytes));
+    LH_TRY_DONE(lh_buf_printf(&text, "\nsent to other ranks, each: %.1f MiB for the prompt, %.1f KiB for a token\n",
+                              mib(plan->ranks[0].prefill_sent), (double)plan->ranks[0].decode_sent / 1024));
+    LH_TRY_DONE(
+        lh_buf_printf(&text, "the prompt goes through a layer in chunks of %lld tokens\n", (long long)plan->chunk));
+    LH_TRY_DONE(lh_buf_printf(&text,
+                              v->engine.memory ? "fits in this memory: %s (%.1f MiB a rank)\n"
+                                               : "fits on this machine: %s (%.1f MiB are free for a rank)\n",
+                              plan->fits ? "yes" : "no", mib(plan->free_bytes)));
+    LH_TRY_DONE(lh_cli_write(text.data, text.bytes));
 done:
     lh_buf_clear(&text);
     lh_buf_clear(&name);
@@ -119,15 +121,15 @@ static lh_status run(lh_call *call)
     json_t *object = NULL;
     lh_plan_request request = {&v->engine, &policy, v->plan.context, v->plan.max_new, &profiles};
     v->policy.profiles = &profiles;
-    LH_TRY(lh_policy_resolve(&policy, &v->policy));
+    LH_TRY_DONE(lh_policy_resolve(&policy, &v->policy));
     if (!lh_cli_first()) goto done;
-    LH_TRY(lh_cli_probe(v->engine.model));
-    LH_TRY(lh_plan_make(&plan, &request));
+    LH_TRY_DONE(lh_cli_probe(v->engine.model));
+    LH_TRY_DONE(lh_plan_make(&plan, &request));
     if (v->format.json) {
-        LH_TRY(lh_plan_json(&plan, &request, &object));
-        LH_TRY(lh_cli_write_json(object));
+        LH_TRY_DONE(lh_plan_json(&plan, &request, &object));
+        LH_TRY_DONE(lh_cli_write_json(object));
     } else {
-        LH_TRY(print(&plan, v, &policy));
+        LH_TRY_DONE(print(&plan, v, &policy));
     }
 done:
     json_decref(object);

@@ -88,7 +88,6 @@ typedef struct run {
 
 static lh_status open_chat(run *r)
 {
-    lh_status st = LH_OK;
     const struct values *v = r->v;
     const char *name = lh_tokenizer_chat_format(r->tok);
     int32_t bos = lh_tokenizer_bos(r->tok), eos = lh_tokenizer_eos(r->tok);
@@ -100,8 +99,7 @@ static lh_status open_chat(run *r)
     LH_TRY(lh_buf_puts(&r->eos, ""));
     if (bos >= 0) LH_TRY(lh_tokenizer_decode(r->tok, &bos, 1, &r->bos));
     if (eos >= 0) LH_TRY(lh_tokenizer_decode(r->tok, &eos, 1, &r->eos));
-done:
-    return st;
+    return LH_OK;
 }
 
 /* bos and eos of the request are filled in here. */
@@ -119,11 +117,11 @@ static lh_status print_ids(const run *r, const lh_tokens *ids)
     lh_status st = LH_OK;
     lh_buf text = {0};
     if (r->v->count)
-        LH_TRY(lh_buf_printf(&text, "%lld", (long long)ids->n));
+        LH_TRY_DONE(lh_buf_printf(&text, "%lld", (long long)ids->n));
     else
-        for (int64_t i = 0; i < ids->n; i++) LH_TRY(lh_buf_printf(&text, "%s%d", i ? " " : "", ids->ids[i]));
-    LH_TRY(lh_buf_puts(&text, "\n"));
-    LH_TRY(lh_cli_write(text.data, text.bytes));
+        for (int64_t i = 0; i < ids->n; i++) LH_TRY_DONE(lh_buf_printf(&text, "%s%d", i ? " " : "", ids->ids[i]));
+    LH_TRY_DONE(lh_buf_puts(&text, "\n"));
+    LH_TRY_DONE(lh_cli_write(text.data, text.bytes));
 done:
     lh_buf_clear(&text);
     return st;
@@ -136,15 +134,16 @@ static lh_status chat_one(const run *r, const lh_buf *in)
     lh_chat_text text = {0};
     lh_message messages[2];
     int64_t n = 0;
-    if ((int64_t)strlen(in->data) < in->bytes) LH_FAIL(LH_EINPUT, "'%s' holds a zero byte: it is not text", r->name);
+    if ((int64_t)strlen(in->data) < in->bytes)
+        LH_FAIL_DONE(LH_EINPUT, "'%s' holds a zero byte: it is not text", r->name);
     if (r->v->system) messages[n++] = (lh_message){"system", r->v->system};
     messages[n++] = (lh_message){"user", in->data};
-    LH_TRY(render(r, (lh_chat_request){.messages = messages, .n = n, .add_generation_prompt = 1}, &text));
+    LH_TRY_DONE(render(r, (lh_chat_request){.messages = messages, .n = n, .add_generation_prompt = 1}, &text));
     if (r->v->text) {
-        LH_TRY(lh_cli_write(text.text.data, text.text.bytes));
+        LH_TRY_DONE(lh_cli_write(text.text.data, text.text.bytes));
     } else {
-        LH_TRY(lh_chat_encode(r->tok, &text, 0, text.text.bytes, &ids));
-        LH_TRY(print_ids(r, &ids));
+        LH_TRY_DONE(lh_chat_encode(r->tok, &text, 0, text.text.bytes, &ids));
+        LH_TRY_DONE(print_ids(r, &ids));
     }
 done:
     lh_tokens_clear(&ids);
@@ -157,9 +156,9 @@ static lh_status decode_one(const run *r, const lh_buf *in)
     lh_status st = LH_OK;
     lh_tokens ids = {0};
     lh_buf text = {0};
-    LH_TRY(lh_prompt_ids_parse(r->name, in, lh_tokenizer_vocab(r->tok), &ids));
-    LH_TRY(lh_tokenizer_decode(r->tok, ids.ids, ids.n, &text));
-    LH_TRY(lh_cli_write(text.data ? text.data : "", text.bytes));
+    LH_TRY_DONE(lh_prompt_ids_parse(r->name, in, lh_tokenizer_vocab(r->tok), &ids));
+    LH_TRY_DONE(lh_tokenizer_decode(r->tok, ids.ids, ids.n, &text));
+    LH_TRY_DONE(lh_cli_write(text.data ? text.data : "", text.bytes));
 done:
     lh_tokens_clear(&ids);
     lh_buf_clear(&text);
@@ -175,9 +174,9 @@ static lh_status encode_one(const run *r, const lh_buf *in)
 {
     lh_status st = LH_OK;
     lh_tokens ids = {0};
-    LH_TRY(add_first(r, &ids));
-    LH_TRY(lh_tokenizer_encode(r->tok, in->data, in->bytes, LH_ENCODE_SPECIAL, &ids));
-    LH_TRY(print_ids(r, &ids));
+    LH_TRY_DONE(add_first(r, &ids));
+    LH_TRY_DONE(lh_tokenizer_encode(r->tok, in->data, in->bytes, LH_ENCODE_SPECIAL, &ids));
+    LH_TRY_DONE(print_ids(r, &ids));
 done:
     lh_tokens_clear(&ids);
     return st;
@@ -196,9 +195,9 @@ static lh_status encode_line(const run *r, const char *where, const json_t *in, 
 {
     lh_status st = LH_OK;
     lh_tokens ids = {0};
-    if (!json_is_string(in)) LH_FAIL(LH_EINPUT, "%s must be a JSON string", where);
-    LH_TRY(add_first(r, &ids));
-    LH_TRY(
+    if (!json_is_string(in)) LH_FAIL_DONE(LH_EINPUT, "%s must be a JSON string", where);
+    LH_TRY_DONE(add_first(r, &ids));
+    LH_TRY_DONE(
         lh_tokenizer_encode(r->tok, json_string_value(in), (int64_t)json_string_length(in), LH_ENCODE_SPECIAL, &ids));
     *out = ids_json(r, &ids);
 done:
@@ -212,17 +211,17 @@ static lh_status decode_line(const run *r, const char *where, const json_t *in, 
     lh_status st = LH_OK;
     lh_tokens ids = {0};
     lh_buf text = {0};
-    if (!json_is_array(in)) LH_FAIL(LH_EINPUT, "%s must be a JSON array of ids", where);
+    if (!json_is_array(in)) LH_FAIL_DONE(LH_EINPUT, "%s must be a JSON array of ids", where);
     for (size_t i = 0; i < json_array_size(in); i++) {
         const json_t *id = json_array_get(in, i);
         if (!json_is_integer(id) || json_integer_value(id) < 0 || json_integer_value(id) >= lh_tokenizer_vocab(r->tok))
-            LH_FAIL(LH_EINPUT, "%s: element %zu must be a token id below %lld", where, i,
-                    (long long)lh_tokenizer_vocab(r->tok));
-        LH_TRY(lh_tokens_push(&ids, (int32_t)json_integer_value(id)));
+            LH_FAIL_DONE(LH_EINPUT, "%s: element %zu must be a token id below %lld", where, i,
+                         (long long)lh_tokenizer_vocab(r->tok));
+        LH_TRY_DONE(lh_tokens_push(&ids, (int32_t)json_integer_value(id)));
     }
-    LH_TRY(lh_tokenizer_decode(r->tok, ids.ids, ids.n, &text));
+    LH_TRY_DONE(lh_tokenizer_decode(r->tok, ids.ids, ids.n, &text));
     *out = lh_json_text(text.data ? text.data : "", text.bytes);
-    if (!*out) LH_FAIL(LH_ENOMEM, "cannot allocate memory for the text of %s", where);
+    if (!*out) LH_FAIL_DONE(LH_ENOMEM, "cannot allocate memory for the text of %s", where);
 done:
     lh_tokens_clear(&ids);
     lh_buf_clear(&text);
@@ -235,13 +234,13 @@ static lh_status read_messages(const char *where, const json_t *in, lh_message *
     lh_status st = LH_OK;
     lh_message *messages = NULL;
     const json_t *list = json_object_get(in, "messages");
-    if (!json_is_array(list)) LH_FAIL(LH_EINPUT, "%s must be an object with an array 'messages'", where);
-    LH_TRY(lh_calloc(&messages, (int64_t)json_array_size(list), sizeof *messages));
+    if (!json_is_array(list)) LH_FAIL_DONE(LH_EINPUT, "%s must be an object with an array 'messages'", where);
+    LH_TRY_DONE(lh_calloc(&messages, (int64_t)json_array_size(list), sizeof *messages));
     for (size_t i = 0; i < json_array_size(list); i++) {
         const char *role = json_string_value(json_object_get(json_array_get(list, i), "role"));
         const json_t *content = json_object_get(json_array_get(list, i), "content");
         if (!role || !json_is_string(content) || strlen(json_string_value(content)) != json_string_length(content))
-            LH_FAIL(LH_EINPUT, "%s: message %zu must have the texts 'role' and 'content'", where, i);
+            LH_FAIL_DONE(LH_EINPUT, "%s: message %zu must have the texts 'role' and 'content'", where, i);
         messages[i] = (lh_message){role, json_string_value(content)};
     }
     *out = messages;
@@ -259,7 +258,7 @@ static lh_status chat_line(const run *r, const char *where, const json_t *in, js
     lh_chat_text text = {0};
     lh_tokens ids = {0};
     int64_t n = 0;
-    LH_TRY(read_messages(where, in, &messages, &n));
+    LH_TRY_DONE(read_messages(where, in, &messages, &n));
     lh_chat_request request = {.messages = messages, .n = n};
     request.add_generation_prompt = json_is_true(json_object_get(in, "add_generation_prompt"));
     st = render(r, request, &text);
@@ -270,11 +269,11 @@ static lh_status chat_line(const run *r, const char *where, const json_t *in, js
         st = LH_OK;
         goto done;
     }
-    LH_TRY(st);
+    LH_TRY_DONE(st);
     if (r->v->text) {
         *out = lh_json_text(text.text.data, text.text.bytes);
     } else {
-        LH_TRY(lh_chat_encode(r->tok, &text, 0, text.text.bytes, &ids));
+        LH_TRY_DONE(lh_chat_encode(r->tok, &text, 0, text.text.bytes, &ids));
         *out = ids_json(r, &ids);
     }
 done:
@@ -288,14 +287,14 @@ static lh_status one_line(const run *r, const char *where, const char *line, int
 {
     lh_status st = LH_OK;
     json_t *in = NULL, *out = NULL;
-    LH_TRY(lh_json_parse(&in, where, line, bytes));
+    LH_TRY_DONE(lh_json_parse(&in, where, line, bytes));
     if (r->v->chat || r->v->chat_template)
-        LH_TRY(chat_line(r, where, in, &out));
+        LH_TRY_DONE(chat_line(r, where, in, &out));
     else if (r->v->decode)
-        LH_TRY(decode_line(r, where, in, &out));
+        LH_TRY_DONE(decode_line(r, where, in, &out));
     else
-        LH_TRY(encode_line(r, where, in, &out));
-    LH_TRY(lh_cli_write_json(out));
+        LH_TRY_DONE(encode_line(r, where, in, &out));
+    LH_TRY_DONE(lh_cli_write_json(out));
 done:
     json_decref(in);
     json_decref(out);
@@ -313,8 +312,8 @@ static lh_status all_lines(const run *r, const lh_buf *in)
         int64_t bytes = end ? end - (in->data + at) : in->bytes - at;
         number++;
         where.bytes = 0;
-        LH_TRY(lh_buf_printf(&where, "line %lld of %s", (long long)number, r->name));
-        if (bytes) LH_TRY(one_line(r, where.data, in->data + at, bytes));
+        LH_TRY_DONE(lh_buf_printf(&where, "line %lld of %s", (long long)number, r->name));
+        if (bytes) LH_TRY_DONE(one_line(r, where.data, in->data + at, bytes));
         at += bytes + 1;
     }
 done:
@@ -326,7 +325,6 @@ done:
 
 static lh_status check(const struct values *v)
 {
-    lh_status st = LH_OK;
     const int chat = v->chat || v->chat_template;
     if (v->prompt && v->prompt_file) LH_FAIL(LH_EUSAGE, "'--prompt' and '--prompt-file' are both the text, give one");
     if (v->decode && (chat || v->count || v->bos))
@@ -339,8 +337,7 @@ static lh_status check(const struct values *v)
     if (v->system && (!chat || v->jsonl))
         LH_FAIL(LH_EUSAGE, "'--system' is a turn beside one text of a chat: give '--chat', and no '--jsonl'");
     if (chat && v->bos) LH_FAIL(LH_EUSAGE, "a chat format writes the first token itself: leave out '--bos'");
-done:
-    return st;
+    return LH_OK;
 }
 
 static lh_status run_tokenize(lh_call *call)
@@ -350,25 +347,25 @@ static lh_status run_tokenize(lh_call *call)
     run r = {.v = v, .name = "standard input"};
     const char *path = v->prompt_file ? v->prompt_file : "-";
     lh_buf in = {0};
-    LH_TRY(check(v));
+    LH_TRY_DONE(check(v));
     if (!lh_cli_first()) goto done;
     if (v->prompt) r.name = "--prompt";
     if (v->prompt_file) r.name = v->prompt_file;
-    LH_TRY(lh_cli_probe(v->model));
-    LH_TRY(lh_tokenizer_open(&r.tok, v->model));
-    if (v->chat || v->chat_template) LH_TRY(open_chat(&r));
+    LH_TRY_DONE(lh_cli_probe(v->model));
+    LH_TRY_DONE(lh_tokenizer_open(&r.tok, v->model));
+    if (v->chat || v->chat_template) LH_TRY_DONE(open_chat(&r));
     if (v->prompt)
-        LH_TRY(lh_buf_puts(&in, v->prompt));
+        LH_TRY_DONE(lh_buf_puts(&in, v->prompt));
     else
-        LH_TRY(lh_file_read(&in, path, TEXT_BYTES));
+        LH_TRY_DONE(lh_file_read(&in, path, TEXT_BYTES));
     if (v->jsonl)
-        LH_TRY(all_lines(&r, &in));
+        LH_TRY_DONE(all_lines(&r, &in));
     else if (v->decode)
-        LH_TRY(decode_one(&r, &in));
+        LH_TRY_DONE(decode_one(&r, &in));
     else if (v->chat || v->chat_template)
-        LH_TRY(chat_one(&r, &in));
+        LH_TRY_DONE(chat_one(&r, &in));
     else
-        LH_TRY(encode_one(&r, &in));
+        LH_TRY_DONE(encode_one(&r, &in));
 done:
     lh_tokenizer_close(r.tok);
     lh_buf_clear(&r.bos);

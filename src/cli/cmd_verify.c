@@ -38,13 +38,13 @@ static lh_status print(const lh_verify_report *report, const char *path, const s
         object = json_pack("{s:s, s:s, s:b, s:I, s:I, s:I}", "file", path, "kind", report->kind, "whole", 1, "arrays",
                            (json_int_t)report->arrays, "bytes", (json_int_t)report->bytes, "hashes",
                            (json_int_t)report->hashes);
-        if (!object) LH_FAIL(LH_ENOMEM, "cannot allocate memory for the report");
-        LH_TRY(lh_cli_write_json(object));
+        if (!object) LH_FAIL_DONE(LH_ENOMEM, "cannot allocate memory for the report");
+        LH_TRY_DONE(lh_cli_write_json(object));
     } else {
-        LH_TRY(lh_buf_printf(&text, "%s is whole: %s, %lld arrays, %.1f MiB read, %lld checksums compared\n", path,
-                             report->kind, (long long)report->arrays, (double)report->bytes / (1 << 20),
-                             (long long)report->hashes));
-        LH_TRY(lh_cli_write(text.data, text.bytes));
+        LH_TRY_DONE(lh_buf_printf(&text, "%s is whole: %s, %lld arrays, %.1f MiB read, %lld checksums compared\n", path,
+                                  report->kind, (long long)report->arrays, (double)report->bytes / (1 << 20),
+                                  (long long)report->hashes));
+        LH_TRY_DONE(lh_cli_write(text.data, text.bytes));
     }
 done:
     json_decref(object);
@@ -61,12 +61,11 @@ static lh_status run(lh_call *call)
     lh_progress progress;
     lh_progress_init(&progress, "verifying", "bytes", 0);
     if (!path) LH_FAIL(LH_EUSAGE, "nothing to verify: give a file");
-    if (!lh_cli_first()) goto done;
+    if (!lh_cli_first()) return st;
     st = lh_verify(path, &(lh_import_progress){&progress, show}, &report);
     lh_progress_clear(&progress);
     LH_TRY(st);
     LH_TRY(print(&report, path, v));
-done:
     return st;
 }
 

@@ -41,7 +41,6 @@ const lh_command *lh_command_task(const lh_command *command, const char *task)
 
 lh_status lh_cli_list(lh_buf *out)
 {
-    lh_status st = LH_OK;
     LH_TRY(lh_buf_puts(out, "usage: longhaul COMMAND [options]\n"
                             "       mpirun -n RANKS longhaul COMMAND [options]\n\n"
                             "Very long prompts on MPI clusters, keeping only the part of the key-value cache that "
@@ -50,19 +49,16 @@ lh_status lh_cli_list(lh_buf *out)
         LH_TRY(lh_buf_printf(out, "  %-10s %s\n", commands[i]->syntax->name, commands[i]->syntax->summary));
     LH_TRY(
         lh_buf_puts(out, "\n'longhaul COMMAND --help' explains a command, 'longhaul --version' tells the version.\n"));
-done:
-    return st;
+    return LH_OK;
 }
 
 /* A line of bash that offers the names of the commands, and `more`. */
 static lh_status offer_commands(lh_buf *out, const char *more)
 {
-    lh_status st = LH_OK;
     LH_TRY(lh_buf_printf(out, "        COMPREPLY=($(compgen -W \"%s", more));
     for (int i = 0; commands[i]; i++) LH_TRY(lh_buf_printf(out, " %s", commands[i]->syntax->name));
     LH_TRY(lh_buf_puts(out, "\" -- \"$cur\"))\n"));
-done:
-    return st;
+    return LH_OK;
 }
 
 static const struct {
@@ -81,7 +77,6 @@ static const struct {
 
 lh_status lh_cli_man(lh_buf *out)
 {
-    lh_status st = LH_OK;
     LH_TRY(lh_buf_printf(out, ".TH LONGHAUL 1 \"\" \"longhaul %s\" \"User Commands\"\n", lh_version()));
     LH_TRY(lh_buf_puts(out, ".SH NAME\nlonghaul \\- very long prompts on MPI clusters with evicting key-value caches\n"
                             ".SH SYNOPSIS\n.B longhaul\n.I COMMAND\n[options]\n.br\n.B mpirun \\-n\n.I RANKS\n"
@@ -98,14 +93,12 @@ lh_status lh_cli_man(lh_buf *out)
     LH_TRY(lh_buf_puts(out, ".SH EXIT STATUS\n"));
     for (size_t i = 0; i < sizeof exit_codes / sizeof *exit_codes; i++)
         LH_TRY(lh_buf_printf(out, ".TP\n.B %d\n%s\n", (int)exit_codes[i].st, exit_codes[i].meaning));
-done:
-    return st;
+    return LH_OK;
 }
 
 /* A command with tasks: a case of cases. */
 static lh_status complete_tasks(lh_buf *out, const lh_command *command)
 {
-    lh_status st = LH_OK;
     LH_TRY(lh_buf_printf(out,
                          "    %s)\n        if [ \"$COMP_CWORD\" = 2 ]; then\n"
                          "            COMPREPLY=($(compgen -W \"--help",
@@ -118,13 +111,11 @@ static lh_status complete_tasks(lh_buf *out, const lh_command *command)
         LH_TRY(lh_options_completion(out, &syntax));
     }
     LH_TRY(lh_buf_puts(out, "        esac ;;\n"));
-done:
-    return st;
+    return LH_OK;
 }
 
 lh_status lh_cli_completion(lh_buf *out)
 {
-    lh_status st = LH_OK;
     LH_TRY(lh_buf_puts(out, "# bash completion for longhaul, made from its tables of options\n"
                             "_longhaul() {\n    local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} "
                             "words=\n    COMPREPLY=()\n    if [ \"$COMP_CWORD\" = 1 ]; then\n"));
@@ -142,6 +133,5 @@ lh_status lh_cli_completion(lh_buf *out)
     LH_TRY(offer_commands(out, ""));
     LH_TRY(lh_buf_puts(out, "    else\n        mapfile -t COMPREPLY < <(compgen -f -- \"$cur\")\n    fi\n}\n"
                             "complete -o filenames -F _longhaul longhaul\n"));
-done:
-    return st;
+    return LH_OK;
 }

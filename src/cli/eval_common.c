@@ -47,15 +47,13 @@ const lh_option_table lh_eval_file_options = {"output", file_rows};
 /* The item of a list with commas that begins at *at; *at goes behind its comma, NULL after the last. */
 static lh_status next_item(const char *option, const char **at, char *item, size_t bytes)
 {
-    lh_status st = LH_OK;
     const size_t n = strcspn(*at, ",");
     if (n == 0) LH_FAIL(LH_EUSAGE, "'--%s' has an empty item in its list", option);
     if (n >= bytes) LH_FAIL(LH_EUSAGE, "'--%s' cannot take '%.*s…'", option, (int)bytes - 1, *at);
     memcpy(item, *at, n);
     item[n] = '\0';
     *at = (*at)[n] ? *at + n + 1 : NULL;
-done:
-    return st;
+    return LH_OK;
 }
 
 static int64_t items_of(const char *text)
@@ -72,16 +70,16 @@ static lh_status read_lengths(const char *option, const char *text, int64_t **ou
     lh_status st = LH_OK;
     int64_t *values = NULL;
     char item[ITEM_BYTES], *end;
-    LH_TRY(lh_calloc(&values, items_of(text), sizeof *values));
+    LH_TRY_DONE(lh_calloc(&values, items_of(text), sizeof *values));
     *n = 0;
     for (const char *at = text; at;) {
-        LH_TRY(next_item(option, &at, item, sizeof item));
+        LH_TRY_DONE(next_item(option, &at, item, sizeof item));
         errno = 0;
         long long value = strtoll(item, &end, 10);
         if (*end || errno || value < 1 || value > INT64_C(1) << 40)
-            LH_FAIL(LH_EUSAGE,
-                    "'--%s' takes numbers of tokens with commas between them, as 2000,6000, and '%s' is none", option,
-                    item);
+            LH_FAIL_DONE(LH_EUSAGE,
+                         "'--%s' takes numbers of tokens with commas between them, as 2000,6000, and '%s' is none",
+                         option, item);
         values[(*n)++] = value;
     }
     *out = values;
@@ -93,7 +91,6 @@ done:
 
 static lh_status read_share(const char *option, const char *item, double *out)
 {
-    lh_status st = LH_OK;
     char *end;
     *out = strtod(item, &end);
     if (end == item || *end || !(*out >= 0 && *out <= 1))
@@ -101,14 +98,12 @@ static lh_status read_share(const char *option, const char *item, double *out)
                 "'--%s' takes numbers from 0 to 1 with commas between them, or FROM:TO:COUNT, as "
                 "0.05:0.95:12; '%s' is neither",
                 option, item);
-done:
-    return st;
+    return LH_OK;
 }
 
 /* "0.05:0.95:12". */
 static lh_status read_range(const char *option, const char *text, double **out, int64_t *n)
 {
-    lh_status st = LH_OK;
     char parts[3][ITEM_BYTES] = {"", "", ""}, *end;
     double from, to, *values = NULL;
     if (sscanf(text, "%63[^:]:%63[^:]:%63s", parts[0], parts[1], parts[2]) != 3)
@@ -122,8 +117,7 @@ static lh_status read_range(const char *option, const char *text, double **out, 
     for (long long i = 0; i < count; i++) values[i] = from + (to - from) * (double)i / (double)(count - 1);
     *out = values;
     *n = count;
-done:
-    return st;
+    return LH_OK;
 }
 
 lh_status lh_eval_read_shares(const char *option, const char *text, double **out, int64_t *n)
@@ -132,11 +126,11 @@ lh_status lh_eval_read_shares(const char *option, const char *text, double **out
     double *values = NULL;
     char item[ITEM_BYTES];
     if (strchr(text, ':')) return read_range(option, text, out, n);
-    LH_TRY(lh_calloc(&values, items_of(text), sizeof *values));
+    LH_TRY_DONE(lh_calloc(&values, items_of(text), sizeof *values));
     *n = 0;
     for (const char *at = text; at;) {
-        LH_TRY(next_item(option, &at, item, sizeof item));
-        LH_TRY(read_share(option, item, &values[(*n)++]));
+        LH_TRY_DONE(next_item(option, &at, item, sizeof item));
+        LH_TRY_DONE(read_share(option, item, &values[(*n)++]));
     }
     *out = values;
     values = NULL;
@@ -150,12 +144,12 @@ lh_status lh_eval_read_words(const char *option, const char *text, const char *c
     lh_status st = LH_OK;
     char item[ITEM_BYTES];
     lh_buf all = {0};
-    for (int i = 0; words[i]; i++) LH_TRY(lh_buf_printf(&all, "%s%s", i ? ", " : "", words[i]));
+    for (int i = 0; words[i]; i++) LH_TRY_DONE(lh_buf_printf(&all, "%s%s", i ? ", " : "", words[i]));
     for (const char *at = text; at;) {
         int i = 0;
-        LH_TRY(next_item(option, &at, item, sizeof item));
+        LH_TRY_DONE(next_item(option, &at, item, sizeof item));
         while (words[i] && strcmp(words[i], item) != 0) i++;
-        if (!words[i]) LH_FAIL(LH_EUSAGE, "'--%s' cannot take '%s', there are: %s", option, item, all.data);
+        if (!words[i]) LH_FAIL_DONE(LH_EUSAGE, "'--%s' cannot take '%s', there are: %s", option, item, all.data);
         wanted[i] = 1;
     }
 done:
@@ -173,7 +167,6 @@ static const lh_eval_values *values_of(const lh_eval_task *task)
 /* Refuse files that are written and read. */
 static lh_status check_files(const lh_eval_task *task)
 {
-    lh_status st = LH_OK;
     const lh_eval_files *files = &values_of(task)->files;
     const char *const read[] = {values_of(task)->engine.model, task->input, NULL};
     const struct {
@@ -191,33 +184,28 @@ static lh_status check_files(const lh_eval_task *task)
                 LH_FAIL(LH_EUSAGE, "'--%s' would replace '%s', which is read: name another file to write",
                         written[i].option, read[k]);
     }
-done:
-    return st;
+    return LH_OK;
 }
 
 /* What can be refused before anything is opened; the same on all ranks. */
 static lh_status check(lh_eval_task *task)
 {
-    lh_status st = LH_OK;
     const lh_eval_values *v = values_of(task);
     LH_TRY(lh_policy_list_resolve(&task->policies, &v->policy));
     LH_TRY(read_lengths("length", v->run.length, &task->lengths, &task->length_count));
     LH_TRY(task->kind->check(task->self));
     LH_TRY(check_files(task));
-done:
-    return st;
+    return LH_OK;
 }
 
 /* Outputs are tried before long work. */
 static lh_status check_outputs(const lh_eval_task *task)
 {
-    lh_status st = LH_OK;
     const lh_eval_files *files = &values_of(task)->files;
     const char *const paths[] = {files->csv, files->answers, files->output};
     for (size_t i = 0; i < sizeof paths / sizeof *paths; i++)
         if (paths[i]) LH_TRY(lh_file_check_writable(paths[i], 1 << 20));
-done:
-    return st;
+    return LH_OK;
 }
 
 /* The world; what rank 0 reads; the engine. */
@@ -236,14 +224,12 @@ static lh_status open_engine(lh_eval_task *task)
     LH_TRY(lh_comm_agree(world, st));
     LH_TRY(lh_engine_open(&task->engine, world, e));
     lh_interrupt_begin();
-done:
     return st;
 }
 
 /* A chat format, or none. */
 static lh_status choose_chat(lh_eval_task *task)
 {
-    lh_status st = LH_OK;
     const lh_eval_options *options = &values_of(task)->run;
     const lh_tokenizer *tok = lh_engine_tokenizer(task->engine);
     const int has = tok && lh_tokenizer_chat_format(tok) != NULL;
@@ -255,8 +241,7 @@ static lh_status choose_chat(lh_eval_task *task)
         LH_FAIL(LH_EUSAGE, "the model brings no chat format that is known here: name one with '--chat-template'");
     if (options->system && !task->chat)
         LH_FAIL(LH_EUSAGE, "'--system' is a turn of a chat, and the model has no chat format");
-done:
-    return st;
+    return LH_OK;
 }
 
 /* What a user should know of the policies before a long run. On rank 0. */
@@ -268,7 +253,7 @@ static lh_status warn_of_policies(const lh_eval_task *task)
         const lh_policy_choice *choice = &task->policies.at[p];
         lines.bytes = 0; /* what is true of one length mostly is of all: it is said once */
         for (int64_t i = 0; i < task->length_count && lines.bytes == 0; i++)
-            LH_TRY(lh_policy_warnings(&choice->plan, task->lengths[i], &lines));
+            LH_TRY_DONE(lh_policy_warnings(&choice->plan, task->lengths[i], &lines));
         for (char *line = lines.bytes ? lines.data : NULL, *end; line && *line; line = *end ? end + 1 : end) {
             end = line + strcspn(line, "\n");
             lh_warn("%s --budget %s: %.*s", choice->name, choice->budget, (int)(end - line), line);
@@ -285,8 +270,8 @@ static lh_status write_csv(const lh_table *table, const char *path)
 {
     lh_status st = LH_OK;
     lh_buf text = {0};
-    LH_TRY(lh_table_csv(table, &text));
-    LH_TRY(lh_file_write(path, text.data, text.bytes));
+    LH_TRY_DONE(lh_table_csv(table, &text));
+    LH_TRY_DONE(lh_file_write(path, text.data, text.bytes));
 done:
     lh_buf_clear(&text);
     return st;
@@ -299,17 +284,17 @@ static lh_status write_analysis(const lh_eval_task *task, const lh_table *means,
     const lh_table *table;
     char *group = NULL, *path = NULL;
     const char *name;
-    LH_TRY(lh_h5_create(&h5, values_of(task)->files.output, &(lh_h5_head){"analysis", 1, task->record}));
-    LH_TRY(lh_asprintf(&group, "/%s", task->kind->name));
-    LH_TRY(lh_h5_group(h5, group));
-    LH_TRY(lh_h5_put_i64(h5, group, "interrupted", interrupted));
-    LH_TRY(lh_asprintf(&path, "%s/means", group));
-    LH_TRY(lh_table_h5(means, h5, path));
+    LH_TRY_DONE(lh_h5_create(&h5, values_of(task)->files.output, &(lh_h5_head){"analysis", 1, task->record}));
+    LH_TRY_DONE(lh_asprintf(&group, "/%s", task->kind->name));
+    LH_TRY_DONE(lh_h5_group(h5, group));
+    LH_TRY_DONE(lh_h5_put_i64(h5, group, "interrupted", interrupted));
+    LH_TRY_DONE(lh_asprintf(&path, "%s/means", group));
+    LH_TRY_DONE(lh_table_h5(means, h5, path));
     for (int64_t i = 0; (table = task->kind->table(task->self, i, &name)); i++) {
         lh_free(path);
         path = NULL;
-        LH_TRY(lh_asprintf(&path, "%s/%s", group, name));
-        LH_TRY(lh_table_h5(table, h5, path));
+        LH_TRY_DONE(lh_asprintf(&path, "%s/%s", group, name));
+        LH_TRY_DONE(lh_table_h5(table, h5, path));
     }
     st = lh_h5_commit(h5);
     h5 = NULL;
@@ -329,17 +314,17 @@ static lh_status write_json(const lh_eval_task *task, const lh_table *means, int
     const char *name;
     json_object_set_new(object, "task", json_string(task->kind->name));
     json_object_set_new(object, "interrupted", json_boolean(interrupted));
-    LH_TRY(lh_table_json(means, &rows));
+    LH_TRY_DONE(lh_table_json(means, &rows));
     json_object_set_new(object, "means", rows);
     for (int64_t i = 0; (table = task->kind->table(task->self, i, &name)); i++) {
-        LH_TRY(lh_table_json(table, &rows));
+        LH_TRY_DONE(lh_table_json(table, &rows));
         json_object_set_new(object, name, rows);
     }
     json_object_set_new(object, "ranks", json_integer(lh_comm_size(lh_engine_comm(task->engine))));
     json_object_set_new(object, "dtype", json_string(lh_dtype_name(lh_engine_dtype(task->engine))));
     json_object_set_new(object, "kv_dtype", json_string(lh_dtype_name(lh_engine_kv_dtype(task->engine))));
     json_object_set_new(object, "version", json_string(lh_version()));
-    LH_TRY(lh_cli_write_json(object));
+    LH_TRY_DONE(lh_cli_write_json(object));
 done:
     json_decref(object);
     return st;
@@ -352,15 +337,15 @@ static lh_status write_results(const lh_eval_task *task, int interrupted)
     lh_table means = {0};
     lh_buf text = {0};
     const char *name;
-    LH_TRY(task->kind->means(task->self, &means));
-    if (f->csv) LH_TRY(write_csv(&means, f->csv));
-    if (f->answers) LH_TRY(write_csv(task->kind->table(task->self, 0, &name), f->answers));
-    if (f->output) LH_TRY(write_analysis(task, &means, interrupted));
+    LH_TRY_DONE(task->kind->means(task->self, &means));
+    if (f->csv) LH_TRY_DONE(write_csv(&means, f->csv));
+    if (f->answers) LH_TRY_DONE(write_csv(task->kind->table(task->self, 0, &name), f->answers));
+    if (f->output) LH_TRY_DONE(write_analysis(task, &means, interrupted));
     if (f->json) {
-        LH_TRY(write_json(task, &means, interrupted));
+        LH_TRY_DONE(write_json(task, &means, interrupted));
     } else {
-        LH_TRY(task->kind->print(task->self, &text));
-        LH_TRY(lh_cli_write(text.data ? text.data : "", text.bytes));
+        LH_TRY_DONE(task->kind->print(task->self, &text));
+        LH_TRY_DONE(lh_cli_write(text.data ? text.data : "", text.bytes));
     }
 done:
     lh_table_clear(&means);
@@ -398,12 +383,12 @@ void lh_eval_show(void *self, int64_t done, int64_t total)
 lh_status lh_eval_run(lh_eval_task *task)
 {
     lh_status st = LH_OK;
-    LH_TRY(check(task));
-    LH_TRY(open_engine(task));
-    LH_TRY(choose_chat(task));
-    LH_TRY(lh_comm_agree(lh_engine_comm(task->engine), warn_of_policies(task)));
-    LH_TRY(task->kind->run(task->self));
-    LH_TRY(finish(task));
+    LH_TRY_DONE(check(task));
+    LH_TRY_DONE(open_engine(task));
+    LH_TRY_DONE(choose_chat(task));
+    LH_TRY_DONE(lh_comm_agree(lh_engine_comm(task->engine), warn_of_policies(task)));
+    LH_TRY_DONE(task->kind->run(task->self));
+    LH_TRY_DONE(finish(task));
 done:
     lh_progress_clear(&task->progress);
     lh_policy_list_clear(&task->policies);

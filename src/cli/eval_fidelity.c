@@ -113,14 +113,12 @@ static const lh_table *table(const void *self, int64_t i, const char **name)
 
 static lh_status check(void *self)
 {
-    lh_status st = LH_OK;
     const run *r = self;
     static const char *const repeating[] = {"repeat", "repeat-max", "chat", "chat-template"};
     for (size_t i = 0; i < sizeof repeating / sizeof *repeating; i++)
         if (lh_options_given(r->task.call->options, repeating[i]) && !r->v->fidelity.reconstruct)
             LH_FAIL(LH_EUSAGE, "'--%s' tells how a text is asked for: give '--reconstruct', too", repeating[i]);
-done:
-    return st;
+    return LH_OK;
 }
 
 static lh_status load(void *self)

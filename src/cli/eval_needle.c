@@ -142,7 +142,6 @@ static const lh_table *table(const void *self, int64_t i, const char **name)
 
 static lh_status check(void *self)
 {
-    lh_status st = LH_OK;
     run *r = self;
     const struct values *v = r->v;
     LH_TRY(lh_eval_read_shares("depth", v->needle.depth, &r->depths, &r->depth_count));
@@ -154,8 +153,7 @@ static lh_status check(void *self)
                                        .chat_template = v->eval.run.chat_template,
                                        .system = v->eval.run.system};
     LH_TRY(lh_needle_check(&r->request.form));
-done:
-    return st;
+    return LH_OK;
 }
 
 static lh_status load(void *self)
@@ -163,8 +161,8 @@ static lh_status load(void *self)
     lh_status st = LH_OK;
     run *r = self;
     lh_texts texts = {0};
-    LH_TRY(lh_texts_read(&texts, "--haystack", r->v->needle.haystack));
-    LH_TRY(lh_texts_join(&texts, &r->haystack));
+    LH_TRY_DONE(lh_texts_read(&texts, "--haystack", r->v->needle.haystack));
+    LH_TRY_DONE(lh_texts_join(&texts, &r->haystack));
 done:
     lh_texts_clear(&texts);
     return st;

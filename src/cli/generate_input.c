@@ -69,7 +69,6 @@ const lh_option_table lh_input_option_table = {"prompt", rows};
 lh_status lh_input_check(const lh_options *options, const lh_input_options *in)
 {
     static const char *const texts[] = {"prompt", "prompt-file", "prompt-tokens"};
-    lh_status st = LH_OK;
     const char *first = NULL;
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         if (!lh_options_given(options, texts[i])) continue;
@@ -80,8 +79,7 @@ lh_status lh_input_check(const lh_options *options, const lh_input_options *in)
     if (in->system && !chat) LH_FAIL(LH_EUSAGE, "'--system' is a turn of a chat: give '--chat', too");
     if (in->prompt_tokens && chat)
         LH_FAIL(LH_EUSAGE, "'--prompt-tokens' are ids already and '--chat' renders text: give one of them");
-done:
-    return st;
+    return LH_OK;
 }
 
 static lh_status read_questions(lh_input *out)
@@ -89,15 +87,16 @@ static lh_status read_questions(lh_input *out)
     lh_status st = LH_OK;
     const lh_input_options *in = out->options;
     lh_buf text = {0};
-    LH_TRY(lh_calloc(&out->questions, in->questions.n + in->question_files.n, sizeof *out->questions));
-    for (int64_t i = 0; i < in->questions.n; i++) LH_TRY(lh_strdup(&out->questions[i], in->questions.at[i]));
+    LH_TRY_DONE(lh_calloc(&out->questions, in->questions.n + in->question_files.n, sizeof *out->questions));
+    for (int64_t i = 0; i < in->questions.n; i++) LH_TRY_DONE(lh_strdup(&out->questions[i], in->questions.at[i]));
     for (int64_t i = 0; i < in->question_files.n; i++) {
         const char *path = in->question_files.at[i];
         lh_buf_clear(&text);
-        LH_TRY(lh_file_read(&text, path, TEXT_BYTES));
+        LH_TRY_DONE(lh_file_read(&text, path, TEXT_BYTES));
         while (text.bytes && text.data[text.bytes - 1] == '\n') text.data[--text.bytes] = '\0';
-        if ((int64_t)strlen(text.data) < text.bytes) LH_FAIL(LH_EINPUT, "'%s' holds a zero byte: it is not text", path);
-        LH_TRY(lh_strdup(&out->questions[in->questions.n + i], text.data));
+        if ((int64_t)strlen(text.data) < text.bytes)
+            LH_FAIL_DONE(LH_EINPUT, "'%s' holds a zero byte: it is not text", path);
+        LH_TRY_DONE(lh_strdup(&out->questions[in->questions.n + i], text.data));
     }
 done:
     lh_buf_clear(&text);
@@ -106,11 +105,10 @@ done:
 
 lh_status lh_input_read(lh_input *out)
 {
-    lh_status st = LH_OK;
     const lh_input_options *in = out->options;
     const char *path = in->prompt_file ? in->prompt_file : "-";
     out->n = in->questions.n + in->question_files.n;
-    if (!lh_cli_first()) goto done;
+    if (!lh_cli_first()) return LH_OK;
     if (in->prompt) {
         LH_TRY(lh_buf_puts(&out->prompt, in->prompt));
     } else if (!in->prompt_tokens && (in->prompt_file || !out->behind_cache)) {
@@ -122,8 +120,7 @@ lh_status lh_input_read(lh_input *out)
     }
     if (in->prompt && !*in->prompt && out->n == 0) LH_FAIL(LH_EUSAGE, "the prompt is empty: '--prompt' got no text");
     LH_TRY(read_questions(out));
-done:
-    return st;
+    return LH_OK;
 }
 
 void lh_input_clear(lh_input *input)
@@ -148,13 +145,13 @@ static lh_status encode(const lh_input *input, const lh_engine *engine, lh_input
                            .chat_template = in->chat_template,
                            .system = in->system,
                            .behind_cache = input->behind_cache};
-    if (in->prompt_tokens) LH_TRY(lh_prompt_ids(in->prompt_tokens, vocab, &out->prompt));
+    if (in->prompt_tokens) LH_TRY_DONE(lh_prompt_ids(in->prompt_tokens, vocab, &out->prompt));
     if (!in->prompt_tokens || input->n) {
-        LH_TRY(lh_prompt_encode(lh_engine_tokenizer(engine), &text, in->prompt_tokens ? &none : &out->prompt,
-                                &out->questions));
-        LH_TRY(lh_prompt_ends(lh_engine_tokenizer(engine), &text, &out->ends));
+        LH_TRY_DONE(lh_prompt_encode(lh_engine_tokenizer(engine), &text, in->prompt_tokens ? &none : &out->prompt,
+                                     &out->questions));
+        LH_TRY_DONE(lh_prompt_ends(lh_engine_tokenizer(engine), &text, &out->ends));
     }
-    if (in->force_tokens) LH_TRY(lh_prompt_ids(in->force_tokens, vocab, &out->force));
+    if (in->force_tokens) LH_TRY_DONE(lh_prompt_ids(in->force_tokens, vocab, &out->force));
 done:
     lh_tokens_clear(&none);
     return st;
@@ -171,7 +168,6 @@ static lh_status share(lh_comm *comm, lh_tokens *ids)
     if (!lh_cli_first()) ids->cap = n;
     ids->n = n;
     if (n) LH_TRY(lh_comm_bcast(comm, 0, ids->ids, n * (int64_t)sizeof *ids->ids));
-done:
     return st;
 }
 
@@ -189,7 +185,6 @@ lh_status lh_input_encode(const lh_input *input, lh_engine *engine, lh_input_ids
     LH_TRY(share(comm, &out->force));
     LH_TRY(share(comm, &out->ends));
     for (int64_t i = 0; i < out->n; i++) LH_TRY(share(comm, &out->questions[i]));
-done:
     return st;
 }
 

@@ -156,10 +156,10 @@ lh_status lh_output_finish(lh_output *out, const lh_engine *engine, const lh_gen
     json_t *object = NULL;
     if (!lh_cli_first()) goto done;
     if (!out->json) end_line(out);
-    LH_TRY(out->failed);
+    LH_TRY_DONE(out->failed);
     if (out->json) {
-        LH_TRY(lh_generation_json(engine, generation, &object));
-        LH_TRY(lh_cli_write_json(object));
+        LH_TRY_DONE(lh_generation_json(engine, generation, &object));
+        LH_TRY_DONE(lh_cli_write_json(object));
     }
     summarise(generation);
 done:

@@ -13,8 +13,8 @@ static lh_status say_list(void)
 {
     lh_status st = LH_OK;
     lh_buf text = {0};
-    LH_TRY(lh_cli_list(&text));
-    LH_TRY(lh_cli_write(text.data, text.bytes));
+    LH_TRY_DONE(lh_cli_list(&text));
+    LH_TRY_DONE(lh_cli_write(text.data, text.bytes));
 done:
     lh_buf_clear(&text);
     return st;
@@ -24,8 +24,8 @@ static lh_status say_help(const lh_command *command)
 {
     lh_status st = LH_OK;
     lh_buf text = {0};
-    LH_TRY(lh_options_help(&text, command->syntax));
-    LH_TRY(lh_cli_write(text.data, text.bytes));
+    LH_TRY_DONE(lh_options_help(&text, command->syntax));
+    LH_TRY_DONE(lh_cli_write(text.data, text.bytes));
 done:
     lh_buf_clear(&text);
     return st;
@@ -35,8 +35,8 @@ static lh_status say_policies(int argc, char **argv)
 {
     lh_status st = LH_OK;
     lh_buf text = {0};
-    LH_TRY(lh_cli_policy_help(&text, argc, argv)); /* what is wrong is wrong on every rank */
-    if (lh_cli_first()) LH_TRY(lh_cli_write(text.data, text.bytes));
+    LH_TRY_DONE(lh_cli_policy_help(&text, argc, argv)); /* what is wrong is wrong on every rank */
+    if (lh_cli_first()) LH_TRY_DONE(lh_cli_write(text.data, text.bytes));
 done:
     lh_buf_clear(&text);
     return st;
@@ -47,9 +47,9 @@ static lh_status say_version(void)
     lh_status st = LH_OK;
     lh_buf text = {0};
     const char *git = lh_version_git();
-    LH_TRY(lh_buf_printf(&text, "longhaul %s%s%s%s (%s)\n", lh_version(), *git ? " (" : "", git, *git ? ")" : "",
-                         lh_version_build()));
-    LH_TRY(lh_cli_write(text.data, text.bytes));
+    LH_TRY_DONE(lh_buf_printf(&text, "longhaul %s%s%s%s (%s)\n", lh_version(), *git ? " (" : "", git, *git ? ")" : "",
+                              lh_version_build()));
+    LH_TRY_DONE(lh_cli_write(text.data, text.bytes));
 done:
     lh_buf_clear(&text);
     return st;
@@ -61,14 +61,15 @@ static lh_status fail_unknown(const char *name)
     const char **names = NULL;
     int n = 0;
     if (*name == '-')
-        LH_FAIL(LH_EUSAGE,
-                "options come behind a command, as in 'longhaul info %s'; 'longhaul --help' lists the commands", name);
+        LH_FAIL_DONE(LH_EUSAGE,
+                     "options come behind a command, as in 'longhaul info %s'; 'longhaul --help' lists the commands",
+                     name);
     while (lh_command_at(n)) n++;
-    LH_TRY(lh_calloc(&names, n + 1, sizeof *names));
+    LH_TRY_DONE(lh_calloc(&names, n + 1, sizeof *names));
     for (int i = 0; i < n; i++) names[i] = lh_command_at(i)->syntax->name;
     const char *near = lh_nearest(name, names);
-    if (near) LH_FAIL(LH_EUSAGE, "unknown command '%s', did you mean '%s'?", name, near);
-    LH_FAIL(LH_EUSAGE, "unknown command '%s', 'longhaul --help' lists those there are", name);
+    if (near) LH_FAIL_DONE(LH_EUSAGE, "unknown command '%s', did you mean '%s'?", name, near);
+    LH_FAIL_DONE(LH_EUSAGE, "unknown command '%s', 'longhaul --help' lists those there are", name);
 done:
     lh_free(names);
     return st;
@@ -93,14 +94,14 @@ static lh_status find_task(const lh_command **command, int argc, char **argv, in
     if (name && (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0)) goto done;
     for (int i = 0; (*command)->tasks[i]; i++) {
         names[i] = lh_command_word((*command)->tasks[i]);
-        LH_TRY(lh_buf_printf(&all, "%s%s", i ? ", " : "", names[i]));
+        LH_TRY_DONE(lh_buf_printf(&all, "%s%s", i ? ", " : "", names[i]));
     }
     if (!name || *name == '-')
-        LH_FAIL(LH_EUSAGE, "'%s' needs a task behind its name: %s", (*command)->syntax->name, all.data);
+        LH_FAIL_DONE(LH_EUSAGE, "'%s' needs a task behind its name: %s", (*command)->syntax->name, all.data);
     const lh_command *task = lh_command_task(*command, name);
     const char *near = task ? NULL : lh_nearest(name, names);
-    if (near) LH_FAIL(LH_EUSAGE, "unknown task '%s', did you mean '%s'?", name, near);
-    if (!task) LH_FAIL(LH_EUSAGE, "unknown task '%s', there are: %s", name, all.data);
+    if (near) LH_FAIL_DONE(LH_EUSAGE, "unknown task '%s', did you mean '%s'?", name, near);
+    if (!task) LH_FAIL_DONE(LH_EUSAGE, "unknown task '%s', there are: %s", name, all.data);
     *command = task;
     ++*skip;
 done:
@@ -114,11 +115,11 @@ static int run(const lh_command *command, int argc, char **argv)
     lh_status st = LH_OK;
     lh_options *options = NULL;
     lh_call call = {0};
-    LH_TRY(lh_calloc(&call.values, command->values_bytes, 1));
-    LH_TRY(lh_options_parse(&options, command->syntax, call.values, argc, argv));
+    LH_TRY_DONE(lh_calloc(&call.values, command->values_bytes, 1));
+    LH_TRY_DONE(lh_options_parse(&options, command->syntax, call.values, argc, argv));
     call.options = options;
-    LH_TRY(begin_log(call.values));
-    LH_TRY(command->run(&call));
+    LH_TRY_DONE(begin_log(call.values));
+    LH_TRY_DONE(command->run(&call));
 done:;
     int code = lh_world_close(call.world, st);
     lh_options_close(options);

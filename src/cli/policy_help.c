@@ -77,7 +77,6 @@ static lh_status list(lh_buf *out)
                  {LH_POLICY_OF_PAPER, "policies of papers"},
                  {LH_POLICY_BASELINE, "baselines"},
                  {LH_POLICY_COMPATIBLE, "as other programs do it, for comparison"}};
-    lh_status st = LH_OK;
     for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
         LH_TRY(lh_buf_printf(out, "%s%s:\n", k ? "\n" : "", kinds[k].heading));
         for (int i = 0; lh_policy_at(i); i++) {
@@ -88,19 +87,16 @@ static lh_status list(lh_buf *out)
         }
     }
     LH_TRY(lh_buf_puts(out, "\n'--policy NAME --help' shows the parts of one; each can be changed by its option.\n"));
-done:
-    return st;
+    return LH_OK;
 }
 
 static lh_status explain_plan(lh_buf *out, const lh_policy_plan *plan)
 {
-    lh_status st = LH_OK;
     const lh_policy *preset = lh_policy_find(plan->name);
     LH_TRY(lh_buf_printf(out, "%s%s: %s%s%s%s\n\n", out->bytes ? "\n" : "", preset->name, preset->summary,
                          preset->paper ? " (" : "", preset->paper ? preset->paper : "", preset->paper ? ")" : ""));
     LH_TRY(lh_policy_describe(plan, out));
-done:
-    return st;
+    return LH_OK;
 }
 
 /* One policy, or every one of a list. */
@@ -116,12 +112,12 @@ static lh_status explain(lh_buf *out, const lh_policy_options *given)
     if (!options.budget && !(preset && !preset->parts.statistic)) options.budget = "100%";
     options.profiles = &profiles;
     if (!strpbrk(options.policy, ", ") && strcmp(options.policy, "all") != 0) {
-        LH_TRY(lh_policy_resolve(&plan, &options));
-        LH_TRY(explain_plan(out, &plan));
+        LH_TRY_DONE(lh_policy_resolve(&plan, &options));
+        LH_TRY_DONE(explain_plan(out, &plan));
         goto done;
     }
-    LH_TRY(lh_policy_list_resolve(&list, &options));
-    for (int64_t i = 1; i < list.n; i++) LH_TRY(explain_plan(out, &list.at[i].plan));
+    LH_TRY_DONE(lh_policy_list_resolve(&list, &options));
+    for (int64_t i = 1; i < list.n; i++) LH_TRY_DONE(explain_plan(out, &list.at[i].plan));
 done:
     lh_policy_list_clear(&list);
     lh_profiles_clear(&profiles);
@@ -135,12 +131,12 @@ lh_status lh_cli_policy_help(lh_buf *out, int argc, char **argv)
     lh_options *options = NULL;
     char **words = NULL;
     if (strcmp(policy_name(argc, argv), "help") == 0) {
-        LH_TRY(list(out));
+        LH_TRY_DONE(list(out));
         goto done;
     }
-    LH_TRY(lh_calloc(&words, argc + 1, sizeof *words));
-    LH_TRY(lh_options_parse(&options, &syntax, &values, policy_words(argc, argv, words), words));
-    LH_TRY(explain(out, &values));
+    LH_TRY_DONE(lh_calloc(&words, argc + 1, sizeof *words));
+    LH_TRY_DONE(lh_options_parse(&options, &syntax, &values, policy_words(argc, argv, words), words));
+    LH_TRY_DONE(explain(out, &values));
 done:
     lh_options_close(options);
     lh_free(words);

@@ -27,9 +27,9 @@ lh_status lh_comm_create(lh_comm **out)
 {
     lh_status st = LH_OK;
     lh_comm *comm = NULL;
-    LH_TRY(lh_calloc(&comm, 1, sizeof *comm));
-    LH_TRY(lh_calloc(&comm->words, 1, sizeof *comm->words));
-    LH_TRY(lh_calloc(&comm->world, 1, sizeof *comm->world));
+    LH_TRY_DONE(lh_calloc(&comm, 1, sizeof *comm));
+    LH_TRY_DONE(lh_calloc(&comm->words, 1, sizeof *comm->words));
+    LH_TRY_DONE(lh_calloc(&comm->world, 1, sizeof *comm->world));
     comm->world->refs = 1;
     comm->size = comm->local_size = 1;
     lh_comm_get_host(comm->host);
@@ -103,12 +103,10 @@ void lh_comm_step(lh_comm *comm, const char *step, int64_t number)
 /* Before a collective: nothing is said once a collective has failed. */
 static lh_status begin(lh_comm *comm, const char *operation, int64_t bytes)
 {
-    lh_status st = LH_OK;
     if (comm->world->broken) LH_FAIL(LH_ECOMM, "no %s is possible: communication has failed before", operation);
     comm->world->agreed = 0;
     lh_watch_enter(comm->world->watch, operation, bytes);
-done:
-    return st;
+    return LH_OK;
 }
 
 static lh_status end(lh_comm *comm, lh_status st, int64_t sent_bytes)
@@ -124,15 +122,15 @@ lh_status lh_comm_split(lh_comm *comm, int color, lh_comm **out)
     lh_status st = LH_OK;
     lh_comm *child = NULL;
     assert(color >= 0);
-    LH_TRY(begin(comm, "split", -1));
-    LH_TRY(lh_calloc(&child, 1, sizeof *child));
+    LH_TRY_DONE(begin(comm, "split", -1));
+    LH_TRY_DONE(lh_calloc(&child, 1, sizeof *child));
     *child = (lh_comm){.world = comm->world, .size = 1, .local_rank = comm->local_rank};
     child->local_size = comm->local_size;
     child->world_rank = comm->world_rank;
     comm->world->refs++;
     memcpy(child->host, comm->host, sizeof child->host);
-    LH_TRY(lh_calloc(&child->words, comm->size, sizeof *child->words));
-    LH_TRY(comm->ops->split(comm, color, child));
+    LH_TRY_DONE(lh_calloc(&child->words, comm->size, sizeof *child->words));
+    LH_TRY_DONE(comm->ops->split(comm, color, child));
     *out = child;
     child = NULL;
 done:
@@ -147,7 +145,6 @@ lh_status lh_comm_allreduce(lh_comm *comm, void *buf, int64_t count, lh_dtype ty
     assert(count >= 0 && (type == LH_F32 || type == LH_I32 || type == LH_I64));
     LH_TRY(begin(comm, "all-reduce", bytes));
     st = end(comm, comm->ops->allreduce(comm, buf, count, type, op), bytes);
-done:
     return st;
 }
 
@@ -156,7 +153,6 @@ static lh_status gather(lh_comm *comm, const char *operation, const void *send, 
     lh_status st = LH_OK;
     LH_TRY(begin(comm, operation, bytes));
     st = end(comm, comm->ops->allgather(comm, send, recv, bytes), bytes);
-done:
     return st;
 }
 
@@ -171,7 +167,6 @@ lh_status lh_comm_allgatherv(lh_comm *comm, const void *send, void *recv, const 
     lh_status st = LH_OK;
     LH_TRY(begin(comm, "all-gather", bytes[comm->rank]));
     st = end(comm, comm->ops->allgatherv(comm, send, recv, bytes, at), bytes[comm->rank]);
-done:
     return st;
 }
 
@@ -182,7 +177,6 @@ lh_status lh_comm_gatherv(lh_comm *comm, int root, const void *send, void *recv,
     assert(root >= 0 && root < comm->size);
     LH_TRY(begin(comm, "gather", bytes[comm->rank]));
     st = end(comm, comm->ops->gatherv(comm, root, send, recv, bytes, at), comm->rank == root ? 0 : bytes[comm->rank]);
-done:
     return st;
 }
 
@@ -191,7 +185,6 @@ static lh_status broadcast(lh_comm *comm, const char *operation, int root, void 
     lh_status st = LH_OK;
     LH_TRY(begin(comm, operation, bytes));
     st = end(comm, comm->ops->bcast(comm, root, buf, bytes), comm->rank == root ? bytes : 0);
-done:
     return st;
 }
 
@@ -206,7 +199,6 @@ lh_status lh_comm_barrier(lh_comm *comm)
     lh_status st = LH_OK;
     LH_TRY(begin(comm, "barrier", -1));
     st = end(comm, comm->ops->barrier(comm), 0);
-done:
     return st;
 }
 
@@ -225,7 +217,6 @@ lh_status lh_comm_again(lh_comm *comm, int64_t bytes)
     lh_status st = LH_OK;
     LH_TRY(begin(comm, "recorded work", bytes));
     st = end(comm, LH_OK, bytes);
-done:
     return st;
 }
 
@@ -250,7 +241,6 @@ lh_status lh_comm_agree(lh_comm *comm, lh_status mine)
     comm->world->agreed = 1;
     if (!sender) LH_FAIL(st, "rank %s: %s", why.host, why.message);
     lh_fail_trace(st, __FILE__, __LINE__);
-done:
     return st;
 }
 
@@ -261,7 +251,6 @@ int lh_comm_agreed(const lh_comm *comm)
 
 lh_status lh_comm_same(lh_comm *comm, const void *data, int64_t bytes, const char *what)
 {
-    lh_status st = LH_OK;
     XXH128_hash_t hash = XXH3_128bits(data, (size_t)bytes);
     lh_comm_word own = {.bytes = bytes, .hash = {hash.low64, hash.high64}};
     const lh_comm_word *all = comm->words;
@@ -273,8 +262,7 @@ lh_status lh_comm_same(lh_comm *comm, const void *data, int64_t bytes, const cha
         LH_FAIL(LH_EUSAGE, "%s of rank %d on %s differ from those of rank 0 on %s: they must be the same on all ranks",
                 what, r, all[r].host, all[0].host);
     }
-done:
-    return st;
+    return LH_OK;
 }
 
 void lh_comm_leave(lh_comm *comm, int code)

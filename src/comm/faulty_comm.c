@@ -60,7 +60,6 @@ static const struct {
 
 static lh_status parse(plan *p, const char *text)
 {
-    lh_status st = LH_OK;
     for (size_t i = 0; i < sizeof faults / sizeof *faults && !p->act; i++) {
         size_t n = strlen(faults[i].name);
         char *end;
@@ -72,8 +71,7 @@ static lh_status parse(plan *p, const char *text)
     }
     if (!p->act)
         LH_FAIL(LH_EUSAGE, "'%s' is no plan of a fault: use drop:N, delay:N:SECONDS, kill:N or fail:N, N from 1", text);
-done:
-    return st;
+    return LH_OK;
 }
 
 /* Counts a collective; the inner communicator when this rank is to take part. */
@@ -96,7 +94,6 @@ static void close_faulty(lh_comm *comm)
 /* Fills `comm`, which has nothing but its world, from `inner`. */
 static lh_status wrap(lh_comm *comm, lh_comm *inner, plan *p)
 {
-    lh_status st = LH_OK;
     faulty *f = NULL;
     LH_TRY(lh_calloc(&f, 1, sizeof *f));
     f->inner = inner;
@@ -109,8 +106,7 @@ static lh_status wrap(lh_comm *comm, lh_comm *inner, plan *p)
     comm->local_size = inner->local_size;
     comm->world_rank = inner->world_rank;
     memcpy(comm->host, inner->host, sizeof comm->host);
-done:
-    return st;
+    return LH_OK;
 }
 
 static const lh_comm_ops faulty_ops;
@@ -120,9 +116,9 @@ static lh_status split(lh_comm *comm, int color, lh_comm *child)
     lh_status st = LH_OK;
     lh_comm *inner, *part = NULL;
     faulty *f = comm->impl;
-    LH_TRY(inner_of(comm, &inner));
-    LH_TRY(lh_comm_split(inner, color, &part));
-    LH_TRY(wrap(child, part, f->plan));
+    LH_TRY_DONE(inner_of(comm, &inner));
+    LH_TRY_DONE(lh_comm_split(inner, color, &part));
+    LH_TRY_DONE(wrap(child, part, f->plan));
     child->ops = &faulty_ops;
     ((faulty *)child->impl)->owns_inner = 1;
     part = NULL;
@@ -133,62 +129,50 @@ done:
 
 static lh_status allreduce(lh_comm *comm, void *buf, int64_t count, lh_dtype type, lh_reduce op)
 {
-    lh_status st = LH_OK;
     lh_comm *inner;
     LH_TRY(inner_of(comm, &inner));
     LH_TRY(inner->ops->allreduce(inner, buf, count, type, op));
-done:
-    return st;
+    return LH_OK;
 }
 
 static lh_status allgather(lh_comm *comm, const void *send, void *recv, int64_t bytes)
 {
-    lh_status st = LH_OK;
     lh_comm *inner;
     LH_TRY(inner_of(comm, &inner));
     LH_TRY(inner->ops->allgather(inner, send, recv, bytes));
-done:
-    return st;
+    return LH_OK;
 }
 
 static lh_status allgatherv(lh_comm *comm, const void *send, void *recv, const int64_t *bytes, const int64_t *at)
 {
-    lh_status st = LH_OK;
     lh_comm *inner;
     LH_TRY(inner_of(comm, &inner));
     LH_TRY(inner->ops->allgatherv(inner, send, recv, bytes, at));
-done:
-    return st;
+    return LH_OK;
 }
 
 static lh_status gatherv(lh_comm *comm, int root, const void *send, void *recv, const int64_t *bytes, const int64_t *at)
 {
-    lh_status st = LH_OK;
     lh_comm *inner;
     LH_TRY(inner_of(comm, &inner));
     LH_TRY(inner->ops->gatherv(inner, root, send, recv, bytes, at));
-done:
-    return st;
+    return LH_OK;
 }
 
 static lh_status bcast(lh_comm *comm, int root, void *buf, int64_t bytes)
 {
-    lh_status st = LH_OK;
     lh_comm *inner;
     LH_TRY(inner_of(comm, &inner));
     LH_TRY(inner->ops->bcast(inner, root, buf, bytes));
-done:
-    return st;
+    return LH_OK;
 }
 
 static lh_status barrier(lh_comm *comm)
 {
-    lh_status st = LH_OK;
     lh_comm *inner;
     LH_TRY(inner_of(comm, &inner));
     LH_TRY(inner->ops->barrier(inner));
-done:
-    return st;
+    return LH_OK;
 }
 
 static const lh_comm_ops faulty_ops = {
@@ -208,14 +192,14 @@ lh_status lh_comm_open_faulty(lh_comm **out, lh_comm *inner, int rank, const cha
     lh_status st = LH_OK;
     lh_comm *comm = NULL;
     plan *p = NULL;
-    LH_TRY(lh_calloc(&p, 1, sizeof *p));
-    LH_TRY(parse(p, text));
+    LH_TRY_DONE(lh_calloc(&p, 1, sizeof *p));
+    LH_TRY_DONE(parse(p, text));
     if (rank != inner->rank) p->at = 0;
-    LH_TRY(lh_calloc(&comm, 1, sizeof *comm));
+    LH_TRY_DONE(lh_calloc(&comm, 1, sizeof *comm));
     comm->world = inner->world;
     comm->world->refs++;
-    LH_TRY(lh_calloc(&comm->words, inner->size, sizeof *comm->words));
-    LH_TRY(wrap(comm, inner, p));
+    LH_TRY_DONE(lh_calloc(&comm->words, inner->size, sizeof *comm->words));
+    LH_TRY_DONE(wrap(comm, inner, p));
     comm->ops = &faulty_ops;
     *out = comm;
     comm = NULL;

@@ -64,11 +64,12 @@ lh_status lh_comm_open_world(lh_comm **out, double timeout_s)
     int rank, size, by = find_launcher(&rank, &size);
     if (size == 1) return lh_comm_open_self(out);
     if (launchers[by].strangers)
-        LH_FAIL(LH_ECOMM, "srun started %d ranks that cannot find each other: use 'srun --mpi=pmix', or mpirun", size);
-    LH_TRY(lh_comm_open_mpi(&comm, timeout_s));
+        LH_FAIL_DONE(LH_ECOMM, "srun started %d ranks that cannot find each other: use 'srun --mpi=pmix', or mpirun",
+                     size);
+    LH_TRY_DONE(lh_comm_open_mpi(&comm, timeout_s));
     if (comm->size != size)
-        LH_FAIL(LH_ECOMM, "the launcher started %d ranks, MPI sees %d: use mpirun, or srun --mpi=pmix", size,
-                comm->size);
+        LH_FAIL_DONE(LH_ECOMM, "the launcher started %d ranks, MPI sees %d: use mpirun, or srun --mpi=pmix", size,
+                     comm->size);
     *out = comm;
     comm = NULL;
 done:

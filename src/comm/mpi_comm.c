@@ -32,21 +32,17 @@ static const lh_comm_ops mpi_ops;
 
 static lh_status check(lh_comm *comm, int rc)
 {
-    lh_status st = LH_OK;
     char what[256] = "a collective", why[MPI_MAX_ERROR_STRING] = "";
     int n = 0;
     if (rc == MPI_SUCCESS) return LH_OK;
     MPI_Error_string(rc, why, &n);
     if (comm->world->watch) lh_watch_describe(comm->world->watch, what, sizeof what);
     LH_FAIL(LH_ECOMM, "%s failed: %s", what, why);
-done:
-    return st;
 }
 
 static lh_status allreduce(lh_comm *comm, void *buf, int64_t count, lh_dtype type, lh_reduce op)
 {
     static const MPI_Op ops[] = {[LH_SUM] = MPI_SUM, [LH_MAX] = MPI_MAX, [LH_MIN] = MPI_MIN};
-    lh_status st = LH_OK;
     mpi *m = comm->impl;
     MPI_Datatype element = type == LH_F32 ? MPI_FLOAT : type == LH_I32 ? MPI_INT32_T : MPI_INT64_T;
     int64_t size = lh_dtype_bytes(type), most = m->piece_bytes / size > 0 ? m->piece_bytes / size : 1;
@@ -55,20 +51,17 @@ static lh_status allreduce(lh_comm *comm, void *buf, int64_t count, lh_dtype typ
         int64_t n = count - i < most ? count - i : most;
         LH_TRY(check(comm, MPI_Allreduce(MPI_IN_PLACE, (char *)buf + i * size, (int)n, element, ops[op], m->comm)));
     }
-done:
-    return st;
+    return LH_OK;
 }
 
 static lh_status bcast(lh_comm *comm, int root, void *buf, int64_t bytes)
 {
-    lh_status st = LH_OK;
     mpi *m = comm->impl;
     for (int64_t i = 0; i < bytes; i += m->piece_bytes) {
         int64_t n = bytes - i < m->piece_bytes ? bytes - i : m->piece_bytes;
         LH_TRY(check(comm, MPI_Bcast((char *)buf + i, (int)n, MPI_BYTE, root, m->comm)));
     }
-done:
-    return st;
+    return LH_OK;
 }
 
 /* The own block goes to its place first, so that MPI_IN_PLACE holds on all ranks or on none. */
@@ -79,7 +72,6 @@ static void put_own(const void *send, char *place, int64_t bytes)
 
 static lh_status allgather(lh_comm *comm, const void *send, void *recv, int64_t bytes)
 {
-    lh_status st = LH_OK;
     mpi *m = comm->impl;
     char *all = recv;
     if (bytes == 0) return LH_OK;
@@ -89,8 +81,7 @@ static lh_status allgather(lh_comm *comm, const void *send, void *recv, int64_t 
     } else {
         for (int r = 0; r < comm->size; r++) LH_TRY(bcast(comm, r, all + r * bytes, bytes));
     }
-done:
-    return st;
+    return LH_OK;
 }
 
 /* 1, and the blocks as MPI wants them, when all of them lie within one piece. */
@@ -108,7 +99,6 @@ static int short_blocks(const lh_comm *comm, const int64_t *bytes, const int64_t
 /* Offsets of long results do not fit into int either, so there every rank broadcasts its block. */
 static lh_status allgatherv(lh_comm *comm, const void *send, void *recv, const int64_t *bytes, const int64_t *at)
 {
-    lh_status st = LH_OK;
     mpi *m = comm->impl;
     char *all = recv;
     put_own(send, all + at[comm->rank], bytes[comm->rank]);
@@ -118,13 +108,11 @@ static lh_status allgatherv(lh_comm *comm, const void *send, void *recv, const i
     } else {
         for (int r = 0; r < comm->size; r++) LH_TRY(bcast(comm, r, all + at[r], bytes[r]));
     }
-done:
-    return st;
+    return LH_OK;
 }
 
 static lh_status gatherv(lh_comm *comm, int root, const void *send, void *recv, const int64_t *bytes, const int64_t *at)
 {
-    lh_status st = LH_OK;
     mpi *m = comm->impl;
     char *all = recv;
     if (comm->rank != root) {
@@ -141,8 +129,7 @@ static lh_status gatherv(lh_comm *comm, int root, const void *send, void *recv, 
             int64_t n = bytes[r] - i < m->piece_bytes ? bytes[r] - i : m->piece_bytes;
             LH_TRY(check(comm, MPI_Recv(all + at[r] + i, (int)n, MPI_BYTE, r, TAG_GATHER, m->comm, MPI_STATUS_IGNORE)));
         }
-done:
-    return st;
+    return LH_OK;
 }
 
 static lh_status barrier(lh_comm *comm)
@@ -199,7 +186,6 @@ static void finish(lh_comm_world *world)
 /* Takes over `handle`. `comm` has its world and table; ranks of the world's numbering stay as they are. */
 static lh_status adopt(lh_comm *comm, MPI_Comm handle)
 {
-    lh_status st = LH_OK;
     mpi *m = NULL;
     MPI_Comm_set_errhandler(handle, MPI_ERRORS_RETURN);
     MPI_Comm_rank(handle, &comm->rank);
@@ -212,8 +198,7 @@ static lh_status adopt(lh_comm *comm, MPI_Comm handle)
     LH_TRY(lh_calloc(&m->counts, comm->size, sizeof *m->counts));
     LH_TRY(lh_calloc(&m->starts, comm->size, sizeof *m->starts));
     LH_TRY(lh_host_reduce_open(&m->near, handle));
-done:
-    return st;
+    return LH_OK;
 }
 
 void lh_comm_mpi_set_piece(lh_comm *comm, int64_t piece_bytes)
@@ -226,7 +211,6 @@ void lh_comm_mpi_set_piece(lh_comm *comm, int64_t piece_bytes)
 
 static lh_status split(lh_comm *comm, int color, lh_comm *child)
 {
-    lh_status st = LH_OK;
     mpi *m = comm->impl;
     MPI_Comm part = MPI_COMM_NULL;
     int size;
@@ -239,8 +223,7 @@ static lh_status split(lh_comm *comm, int color, lh_comm *child)
         LH_TRY(adopt(child, part));
         lh_comm_mpi_set_piece(child, m->apart ? m->piece_bytes : 0);
     }
-done:
-    return st;
+    return LH_OK;
 }
 
 static const lh_comm_ops mpi_ops = {
@@ -258,7 +241,6 @@ static const lh_comm_ops mpi_ops = {
 /* Numbers the ranks of this host and puts up their board. Without shared memory there is none. */
 static lh_status meet_host(lh_comm *comm, MPI_Comm world)
 {
-    lh_status st = LH_OK;
     lh_board *board = NULL;
     host *h = NULL;
     int count = 0, unit;
@@ -280,8 +262,7 @@ static lh_status meet_host(lh_comm *comm, MPI_Comm world)
     board->seats[comm->local_rank].pid = (int)getpid();
     LH_TRY(check(comm, MPI_Barrier(h->comm)));
     lh_watch_sit(comm->world->watch, board, count, comm->local_rank);
-done:
-    return st;
+    return LH_OK;
 }
 
 /* What Open MPI is told before it starts; what the environment says already stays.
@@ -299,7 +280,6 @@ static void tune(void)
 
 static lh_status start_mpi(lh_comm *comm)
 {
-    lh_status st = LH_OK;
     int started = 0, finished = 0, level = 0;
     MPI_Initialized(&started);
     MPI_Finalized(&finished);
@@ -310,8 +290,7 @@ static lh_status start_mpi(lh_comm *comm)
         comm->world->finalize = 1;
         if (level < MPI_THREAD_FUNNELED) LH_FAIL(LH_ECOMM, "this MPI has no support for threads");
     }
-done:
-    return st;
+    return LH_OK;
 }
 
 lh_status lh_comm_open_mpi(lh_comm **out, double timeout_s)
@@ -320,18 +299,18 @@ lh_status lh_comm_open_mpi(lh_comm **out, double timeout_s)
     lh_comm *comm = NULL;
     MPI_Comm handle;
     int rank, size;
-    LH_TRY(lh_comm_create(&comm));
+    LH_TRY_DONE(lh_comm_create(&comm));
     lh_comm_launched(&rank, &size);
-    LH_TRY(lh_watch_open(&comm->world->watch, timeout_s, rank, comm->host));
+    LH_TRY_DONE(lh_watch_open(&comm->world->watch, timeout_s, rank, comm->host));
     comm->world->finish = finish;
     lh_watch_enter(comm->world->watch, "start", -1);
-    LH_TRY(start_mpi(comm));
+    LH_TRY_DONE(start_mpi(comm));
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
-    LH_TRY(check(comm, MPI_Comm_dup(MPI_COMM_WORLD, &handle)));
-    LH_TRY(adopt(comm, handle));
+    LH_TRY_DONE(check(comm, MPI_Comm_dup(MPI_COMM_WORLD, &handle)));
+    LH_TRY_DONE(adopt(comm, handle));
     comm->world_rank = comm->rank;
-    LH_TRY(lh_realloc(&comm->words, comm->size, sizeof *comm->words));
-    LH_TRY(meet_host(comm, handle));
+    LH_TRY_DONE(lh_realloc(&comm->words, comm->size, sizeof *comm->words));
+    LH_TRY_DONE(meet_host(comm, handle));
     lh_watch_leave(comm->world->watch);
     *out = comm;
     comm = NULL;

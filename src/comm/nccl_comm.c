@@ -18,11 +18,9 @@ typedef struct nccl {
 
 static lh_status check(const nccl *n, ncclResult_t rc, const char *what)
 {
-    lh_status st = LH_OK;
     if (rc != ncclSuccess && rc != ncclInProgress)
         LH_FAIL(LH_ECOMM, "%s failed in NCCL: %s", what, n->f->GetErrorString(rc));
-done:
-    return st;
+    return LH_OK;
 }
 
 static ncclDataType_t type_of(lh_dtype type)
@@ -48,7 +46,6 @@ static lh_status allgather(lh_comm *comm, const void *send, void *recv, int64_t 
 /* NCCL gathers blocks of one size: ragged ones are broadcast by their ranks, in one group. */
 static lh_status allgatherv(lh_comm *comm, const void *send, void *recv, const int64_t *bytes, const int64_t *at)
 {
-    lh_status st = LH_OK;
     const nccl *n = comm->impl;
     LH_TRY(check(n, n->f->GroupStart(), "a group"));
     for (int r = 0; r < comm->size; r++) {
@@ -60,13 +57,11 @@ static lh_status allgatherv(lh_comm *comm, const void *send, void *recv, const i
                 "an all-gather"));
     }
     LH_TRY(check(n, n->f->GroupEnd(), "an all-gather"));
-done:
-    return st;
+    return LH_OK;
 }
 
 static lh_status gatherv(lh_comm *comm, int root, const void *send, void *recv, const int64_t *bytes, const int64_t *at)
 {
-    lh_status st = LH_OK;
     const nccl *n = comm->impl;
     LH_TRY(check(n, n->f->GroupStart(), "a group"));
     if (bytes[comm->rank])
@@ -76,8 +71,7 @@ static lh_status gatherv(lh_comm *comm, int root, const void *send, void *recv, 
             LH_TRY(
                 check(n, n->f->Recv((char *)recv + at[r], (size_t)bytes[r], ncclUint8, r, n->comm, n->on), "a gather"));
     LH_TRY(check(n, n->f->GroupEnd(), "a gather"));
-done:
-    return st;
+    return LH_OK;
 }
 
 static lh_status bcast(lh_comm *comm, int root, void *buf, int64_t bytes)
@@ -107,8 +101,8 @@ static lh_status during_wait(void *self)
     lh_status st = LH_OK;
     const nccl *n = self;
     ncclResult_t error = ncclSuccess;
-    LH_TRY(check(n, n->f->CommGetAsyncError(n->comm, &error), "a look at its state"));
-    LH_TRY(check(n, error, "a collective"));
+    LH_TRY_DONE(check(n, n->f->CommGetAsyncError(n->comm, &error), "a look at its state"));
+    LH_TRY_DONE(check(n, error, "a collective"));
 done:
     if (st != LH_OK) n->owner->world->broken = 1;
     return st;
@@ -156,12 +150,11 @@ static const lh_comm_ops nccl_ops = {.name = "nccl",
 /* The ranks agree on whether each has the library before one waits for the others in it. */
 static lh_status find_library(const lh_comm_on *on, nccl *n)
 {
-    lh_status st = LH_OK, own = lh_nccl_open(&n->f);
+    lh_status own = lh_nccl_open(&n->f);
     if (own == LH_OK && !on->apart)
         own = lh_fail(LH_EUSAGE, __FILE__, __LINE__, "NCCL wants a device for every rank, and ranks share one here");
     LH_TRY(lh_comm_agree(on->host, own));
-done:
-    return st;
+    return LH_OK;
 }
 
 lh_status lh_comm_open_nccl(lh_comm *comm, const lh_comm_on *on)
@@ -170,20 +163,20 @@ lh_status lh_comm_open_nccl(lh_comm *comm, const lh_comm_on *on)
     nccl *n = NULL;
     ncclUniqueId id;
     memset(&id, 0, sizeof id);
-    LH_TRY(lh_calloc(&n, 1, sizeof *n));
+    LH_TRY_DONE(lh_calloc(&n, 1, sizeof *n));
     comm->impl = n;
     comm->ops = &nccl_ops;
     n->stream = on->stream;
     n->owner = comm;
-    LH_TRY(find_library(on, n));
+    LH_TRY_DONE(find_library(on, n));
     n->on = lh_stream_cuda(on->stream);
     if (comm->rank == 0) own = check(n, n->f->GetUniqueId(&id), "making an id");
-    LH_TRY(lh_comm_agree(on->host, own));
-    LH_TRY(lh_comm_bcast(on->host, 0, &id, sizeof id));
+    LH_TRY_DONE(lh_comm_agree(on->host, own));
+    LH_TRY_DONE(lh_comm_bcast(on->host, 0, &id, sizeof id));
     lh_watch_enter(comm->world->watch, "start of NCCL", -1);
     own = check(n, n->f->CommInitRank(&n->comm, comm->size, id, comm->rank), "its start");
     lh_watch_leave(comm->world->watch);
-    LH_TRY(lh_comm_agree(on->host, own));
+    LH_TRY_DONE(lh_comm_agree(on->host, own));
     lh_stream_watch(on->stream, &(lh_stream_waiter){n, before_wait, during_wait, behind_wait});
     lh_watch_at_end(comm->world->watch, take_down, n);
 done:

@@ -3,9 +3,6 @@
 
 lh_status lh_comm_open_nccl(lh_comm *comm, const lh_comm_on *on)
 {
-    lh_status st = LH_OK;
     (void)comm, (void)on;
     LH_FAIL(LH_EUSAGE, "this build has no NCCL (its header, nccl.h, was not found)");
-done:
-    return st;
 }

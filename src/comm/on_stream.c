@@ -135,11 +135,9 @@ static void keep_first(lh_status *st, lh_status other)
 /* To the host, or from there, and done. */
 static lh_status move(const over *o, void *dst, const void *src, int64_t bytes, lh_copy_way way)
 {
-    lh_status st = LH_OK;
     LH_TRY(lh_stream_copy(o->stream, dst, src, bytes, way));
     LH_TRY(lh_stream_sync(o->stream));
-done:
-    return st;
+    return LH_OK;
 }
 
 static lh_status staged_allreduce(lh_comm *comm, void *buf, int64_t count, lh_dtype type, lh_reduce op)
@@ -157,7 +155,6 @@ static lh_status staged_allreduce(lh_comm *comm, void *buf, int64_t count, lh_dt
         keep_first(&own, move(o, at, host, n * element, LH_COPY_TO_DEVICE));
     }
     st = own;
-done:
     return st;
 }
 
@@ -180,13 +177,11 @@ static extent extent_of(const lh_comm *comm, const int64_t *bytes, const int64_t
 /* The blocks of all ranks, but for the own one, from the host. */
 static lh_status put_others(const lh_comm *comm, const char *host, char *recv, const int64_t *bytes, const int64_t *at)
 {
-    lh_status st = LH_OK;
     const over *o = comm->impl;
     for (int r = 0; r < comm->size; r++)
         LH_TRY(lh_stream_copy(o->stream, recv + at[r], host + at[r], bytes[r], LH_COPY_TO_DEVICE));
     LH_TRY(lh_stream_sync(o->stream));
-done:
-    return st;
+    return LH_OK;
 }
 
 /* root < 0: every rank gets the result. */
@@ -204,7 +199,6 @@ static lh_status staged_gather(lh_comm *comm, int root, const void *send, void *
                     : o->host->ops->gatherv(o->host, root, host + at[comm->rank], host, bytes, at));
     if (root < 0 || root == comm->rank) keep_first(&own, put_others(comm, host, recv, bytes, at));
     st = own;
-done:
     return st;
 }
 
@@ -223,7 +217,7 @@ static lh_status staged_allgather(lh_comm *comm, const void *send, void *recv, i
 {
     lh_status st = LH_OK;
     int64_t *all = NULL;
-    LH_TRY(lh_calloc(&all, 2 * comm->size, sizeof *all));
+    LH_TRY_DONE(lh_calloc(&all, 2 * comm->size, sizeof *all));
     for (int r = 0; r < comm->size; r++) {
         all[r] = bytes;
         all[comm->size + r] = r * bytes;
@@ -245,7 +239,6 @@ static lh_status staged_bcast(lh_comm *comm, int root, void *buf, int64_t bytes)
     LH_TRY(o->host->ops->bcast(o->host, root, host, bytes));
     if (comm->rank != root) own = move(o, buf, host, bytes, LH_COPY_TO_DEVICE);
     st = own;
-done:
     return st;
 }
 
@@ -262,20 +255,17 @@ static const lh_comm_ops staged_ops = {.name = "staged",
 
 static lh_status open_over(lh_comm *comm, const lh_comm_on *on, const lh_comm_ops *ops)
 {
-    lh_status st = LH_OK;
     over *o = NULL;
     LH_TRY(lh_calloc(&o, 1, sizeof *o));
     *o = (over){on->host, on->stream};
     comm->impl = o;
     comm->ops = ops;
-done:
-    return st;
+    return LH_OK;
 }
 
 /* The ranks and the world of `host`, without ops. */
 static lh_status like(lh_comm **out, lh_comm *host)
 {
-    lh_status st = LH_OK;
     lh_comm *comm = NULL;
     LH_TRY(lh_calloc(&comm, 1, sizeof *comm));
     *comm = *host;
@@ -285,8 +275,7 @@ static lh_status like(lh_comm **out, lh_comm *host)
     comm->sent_bytes = 0;
     comm->world->refs++;
     *out = comm;
-done:
-    return st;
+    return LH_OK;
 }
 
 static lh_status open_way(lh_comm *comm, const lh_comm_on *on)
@@ -303,7 +292,6 @@ static lh_status open_way(lh_comm *comm, const lh_comm_on *on)
     lh_debug("device memory goes through the host: %s", on->apart ? lh_error_message() : "ranks share a device");
     lh_error_clear();
     return open_over(comm, on, &staged_ops);
-done:
     return st;
 }
 
@@ -311,8 +299,8 @@ lh_status lh_comm_open_on(lh_comm **out, const lh_comm_on *on)
 {
     lh_status st = LH_OK;
     lh_comm *comm = NULL;
-    LH_TRY(like(&comm, on->host));
-    LH_TRY(open_way(comm, on));
+    LH_TRY_DONE(like(&comm, on->host));
+    LH_TRY_DONE(open_way(comm, on));
     *out = comm;
     comm = NULL;
 done:

@@ -145,7 +145,6 @@ static void *watch_thread(void *arg)
 /* The thread takes no signal: they are for the main thread, which they may wake. */
 static lh_status start_thread(lh_watch *watch)
 {
-    lh_status st = LH_OK;
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
@@ -153,8 +152,7 @@ static lh_status start_thread(lh_watch *watch)
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (rc != 0) LH_FAIL(LH_ECOMM, "cannot start the watchdog of --comm-timeout: %s", strerror(rc));
     watch->threaded = 1;
-done:
-    return st;
+    return LH_OK;
 }
 
 lh_status lh_watch_open(lh_watch **out, double timeout_s, int rank, const char *host)
@@ -162,7 +160,7 @@ lh_status lh_watch_open(lh_watch **out, double timeout_s, int rank, const char *
     lh_status st = LH_OK;
     lh_watch *watch = NULL;
     pthread_condattr_t attr;
-    LH_TRY(lh_calloc(&watch, 1, sizeof *watch));
+    LH_TRY_DONE(lh_calloc(&watch, 1, sizeof *watch));
     watch->timeout_s = timeout_s;
     watch->rank = rank;
     snprintf(watch->host, sizeof watch->host, "%s", host);
@@ -172,7 +170,7 @@ lh_status lh_watch_open(lh_watch **out, double timeout_s, int rank, const char *
     pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
     pthread_cond_init(&watch->wake, &attr);
     pthread_condattr_destroy(&attr);
-    if (timeout_s > 0) LH_TRY(start_thread(watch));
+    if (timeout_s > 0) LH_TRY_DONE(start_thread(watch));
     *out = watch;
     watch = NULL;
 done:

@@ -32,13 +32,10 @@ typedef struct cuda_stream {
 
 lh_status lh_cuda_check(cudaError_t rc, const char *what)
 {
-    lh_status st = LH_OK;
     if (rc == cudaSuccess) return LH_OK;
     (void)cudaGetLastError(); /* it is told once */
     LH_FAIL(rc == cudaErrorMemoryAllocation ? LH_ENOMEM : LH_EINTERNAL, "%s failed on the CUDA device: %s (%s)", what,
             cudaGetErrorString(rc), cudaGetErrorName(rc));
-done:
-    return st;
 }
 
 cudaStream_t lh_stream_cuda(const lh_stream *stream)
@@ -111,15 +108,13 @@ enum { LEAST_MAJOR = 8 };
 
 static lh_status open_pool(cuda_device *d)
 {
-    lh_status st = LH_OK;
     size_t free_bytes = 0, total = 0;
     LH_TRY(lh_cuda_check(cudaMemGetInfo(&free_bytes, &total), "asking for free memory"));
     unsigned long long keep = total / IDLE_SHARE;
     LH_TRY(lh_cuda_check(cudaDeviceGetDefaultMemPool(&d->pool, d->index), "finding the memory pool"));
     LH_TRY(lh_cuda_check(cudaMemPoolSetAttribute(d->pool, cudaMemPoolAttrReleaseThreshold, &keep),
                          "setting up the memory pool"));
-done:
-    return st;
+    return LH_OK;
 }
 
 static void close_cuda(lh_device *device)
@@ -142,24 +137,26 @@ static lh_status open_cuda(lh_device *device, int index)
     struct cudaDeviceProp prop;
     cuda_device *d = NULL;
     lh_cuda_device_find(&found);
-    if (found.count == 0) LH_FAIL(LH_EUSAGE, "device 'cuda' cannot be used: %s; --device cpu always works", found.text);
+    if (found.count == 0)
+        LH_FAIL_DONE(LH_EUSAGE, "device 'cuda' cannot be used: %s; --device cpu always works", found.text);
     if (index >= found.count)
-        LH_FAIL(LH_EUSAGE, "there is no CUDA device %d: this host shows %d (%s)", index, found.count, found.text);
-    LH_TRY(lh_cuda_check(cudaGetDeviceProperties(&prop, index), "asking for the device"));
+        LH_FAIL_DONE(LH_EUSAGE, "there is no CUDA device %d: this host shows %d (%s)", index, found.count, found.text);
+    LH_TRY_DONE(lh_cuda_check(cudaGetDeviceProperties(&prop, index), "asking for the device"));
     describe(&prop, device->name, sizeof device->name);
     if (prop.major < LEAST_MAJOR)
-        LH_FAIL(LH_EUSAGE, "CUDA device %d (%s) is too old: this build has kernels for sm_%d0 and later", index,
-                device->name, LEAST_MAJOR);
-    LH_TRY(lh_calloc(&d, 1, sizeof *d));
+        LH_FAIL_DONE(LH_EUSAGE, "CUDA device %d (%s) is too old: this build has kernels for sm_%d0 and later", index,
+                     device->name, LEAST_MAJOR);
+    LH_TRY_DONE(lh_calloc(&d, 1, sizeof *d));
     device->impl = d;
     d->index = index;
     d->processors = prop.multiProcessorCount;
     d->shared = (int64_t)prop.sharedMemPerBlockOptin;
-    LH_TRY(lh_cuda_check(cudaSetDevice(index), "choosing the device"));
-    LH_TRY(lh_cuda_check(cudaDeviceGetPCIBusId(device->bus, sizeof device->bus, index), "asking for the device's bus"));
-    LH_TRY(lh_cuda_check(cudaStreamCreateWithFlags(&d->home, cudaStreamNonBlocking), "making a stream"));
-    LH_TRY(lh_cuda_check(cudaEventCreateWithFlags(&d->ready, cudaEventDisableTiming), "making an event"));
-    LH_TRY(open_pool(d));
+    LH_TRY_DONE(lh_cuda_check(cudaSetDevice(index), "choosing the device"));
+    LH_TRY_DONE(
+        lh_cuda_check(cudaDeviceGetPCIBusId(device->bus, sizeof device->bus, index), "asking for the device's bus"));
+    LH_TRY_DONE(lh_cuda_check(cudaStreamCreateWithFlags(&d->home, cudaStreamNonBlocking), "making a stream"));
+    LH_TRY_DONE(lh_cuda_check(cudaEventCreateWithFlags(&d->ready, cudaEventDisableTiming), "making an event"));
+    LH_TRY_DONE(open_pool(d));
 done:
     if (st != LH_OK && device->impl) close_cuda(device);
     return st;
@@ -234,9 +231,9 @@ static lh_status open_stream(lh_stream *stream)
     lh_status st = LH_OK;
     cuda_device *d = stream->device->impl;
     cuda_stream *s = NULL;
-    LH_TRY(lh_calloc(&s, 1, sizeof *s));
-    LH_TRY(lh_cuda_check(cudaSetDevice(d->index), "choosing the device"));
-    LH_TRY(lh_cuda_check(cudaStreamCreateWithFlags(&s->stream, cudaStreamNonBlocking), "making a stream"));
+    LH_TRY_DONE(lh_calloc(&s, 1, sizeof *s));
+    LH_TRY_DONE(lh_cuda_check(cudaSetDevice(d->index), "choosing the device"));
+    LH_TRY_DONE(lh_cuda_check(cudaStreamCreateWithFlags(&s->stream, cudaStreamNonBlocking), "making a stream"));
     s->next = d->streams;
     d->streams = stream;
     stream->impl = s;
@@ -268,15 +265,13 @@ static lh_status wait_and_ask(lh_stream *stream)
     const lh_stream_waiter *w = &stream->waiter;
     cudaStream_t on = lh_stream_cuda(stream);
     cudaError_t rc;
-    lh_status st = LH_OK;
     for (int64_t turn = 1; (rc = cudaStreamQuery(on)) == cudaErrorNotReady; turn++) {
         (void)cudaGetLastError();
         if (turn > BUSY) nanosleep(&(struct timespec){.tv_nsec = 50000}, NULL);
         if (turn % ASK_EVERY == 0) LH_TRY(w->during(w->self));
     }
     LH_TRY(lh_cuda_check(rc, "work that was under way"));
-done:
-    return st;
+    return LH_OK;
 }
 
 static lh_status sync_stream(lh_stream *stream)
@@ -298,11 +293,11 @@ static lh_status copy_overlapping(lh_stream *stream, char *dst, const char *src,
     int64_t piece = bytes < OVERLAP_BYTES ? bytes : OVERLAP_BYTES;
     cudaStream_t on = lh_stream_cuda(stream);
     void *between = NULL;
-    LH_TRY(lh_cuda_check(cudaMallocAsync(&between, (size_t)piece, on), "room for a copy"));
+    LH_TRY_DONE(lh_cuda_check(cudaMallocAsync(&between, (size_t)piece, on), "room for a copy"));
     for (int64_t done = 0; done < bytes; done += piece) {
         int64_t n = bytes - done < piece ? bytes - done : piece, at = dst < src ? done : bytes - done - n;
-        LH_TRY(copy_apart(stream, between, src + at, n));
-        LH_TRY(copy_apart(stream, dst + at, between, n));
+        LH_TRY_DONE(copy_apart(stream, between, src + at, n));
+        LH_TRY_DONE(copy_apart(stream, dst + at, between, n));
     }
 done:
     if (between) cudaFreeAsync(between, on);
@@ -341,8 +336,8 @@ static lh_status end_recording(lh_graph *graph)
     lh_status st = LH_OK;
     cudaGraph_t recorded = NULL;
     cudaGraphExec_t exec = NULL;
-    LH_TRY(lh_cuda_check(cudaStreamEndCapture(lh_stream_cuda(graph->stream), &recorded), "recording work"));
-    LH_TRY(lh_cuda_check(cudaGraphInstantiate(&exec, recorded, 0), "preparing recorded work"));
+    LH_TRY_DONE(lh_cuda_check(cudaStreamEndCapture(lh_stream_cuda(graph->stream), &recorded), "recording work"));
+    LH_TRY_DONE(lh_cuda_check(cudaGraphInstantiate(&exec, recorded, 0), "preparing recorded work"));
     graph->impl = exec;
 done:
     if (recorded) cudaGraphDestroy(recorded);
@@ -381,13 +376,11 @@ static lh_status record_event(lh_event *event, lh_stream *stream)
 
 static lh_status seconds_between(lh_event *first, lh_event *last, double *seconds)
 {
-    lh_status st = LH_OK;
     float ms = 0;
     LH_TRY(lh_cuda_check(cudaEventSynchronize(last->impl), "waiting for an event"));
     LH_TRY(lh_cuda_check(cudaEventElapsedTime(&ms, first->impl, last->impl), "reading an event"));
     *seconds = (double)ms * 1e-3;
-done:
-    return st;
+    return LH_OK;
 }
 
 const lh_device_ops lh_cuda_device_ops = {

@@ -48,10 +48,10 @@ lh_status lh_device_open(lh_device **out, const lh_device_choice *choice)
 {
     lh_status st = LH_OK;
     lh_device *device = NULL;
-    LH_TRY(lh_calloc(&device, 1, sizeof *device));
+    LH_TRY_DONE(lh_calloc(&device, 1, sizeof *device));
     device->ops = kinds[choice->kind].ops;
     device->kind = choice->kind;
-    LH_TRY(device->ops->open(device, choice->index));
+    LH_TRY_DONE(device->ops->open(device, choice->index));
     device->limit_bytes = choice->limit_bytes > 0 ? choice->limit_bytes : device->ops->free_bytes(device);
     pthread_mutex_init(&device->lock, NULL);
     *out = device;
@@ -125,7 +125,6 @@ static void count(lh_mem_usage *usage, lh_mem what, int64_t bytes)
 
 static lh_status check_limit(const lh_device *device, int64_t bytes, lh_mem what)
 {
-    lh_status st = LH_OK;
     const double gib = 1 << 30;
     int64_t held = device->usage.now_total;
     if (bytes > device->limit_bytes - held)
@@ -137,13 +136,11 @@ static lh_status check_limit(const lh_device *device, int64_t bytes, lh_mem what
             LH_FAIL(LH_ENOMEM, "cannot allocate %.3f GiB for %s: %.3f GiB are held and %.3f GiB are free on the device",
                     (double)bytes / gib, what_names[what], (double)held / gib, (double)free_bytes / gib);
     }
-done:
-    return st;
+    return LH_OK;
 }
 
 static lh_status alloc_locked(lh_device *device, void **out, int64_t bytes, lh_mem what)
 {
-    lh_status st = LH_OK;
     if (device->recording)
         LH_FAIL(LH_EINTERNAL, "memory for %s is asked for by work that is only recorded", what_names[what]);
     LH_TRY(check_limit(device, bytes, what));
@@ -161,8 +158,7 @@ static lh_status alloc_locked(lh_device *device, void **out, int64_t bytes, lh_m
     device->blocks[at] = (lh_block){.p = *out, .bytes = bytes, .what = what};
     device->blocks_held++;
     count(&device->usage, what, bytes);
-done:
-    return st;
+    return LH_OK;
 }
 
 lh_status lh_device_alloc(lh_device *device, void *out, int64_t bytes, lh_mem what)
@@ -177,7 +173,6 @@ lh_status lh_device_alloc(lh_device *device, void *out, int64_t bytes, lh_mem wh
         LH_TRY(st);
     }
     memcpy(out, &p, sizeof p);
-done:
     return st;
 }
 
@@ -198,13 +193,11 @@ void lh_device_free(lh_device *device, void *p)
 
 lh_status lh_device_alloc_host(lh_device *device, void *out, int64_t bytes)
 {
-    lh_status st = LH_OK;
     void *p = bytes > 0 ? device->ops->alloc_host(device, bytes) : NULL;
     if (bytes > 0 && !p)
         LH_FAIL(LH_ENOMEM, "cannot allocate %.3f GiB of the host's memory for copies", (double)bytes / (1 << 30));
     memcpy(out, &p, sizeof p);
-done:
-    return st;
+    return LH_OK;
 }
 
 void lh_device_free_host(lh_device *device, void *p)

@@ -11,12 +11,9 @@ void lh_cuda_device_find(lh_device_found *found)
 
 static lh_status open_none(lh_device *device, int index)
 {
-    lh_status st = LH_OK;
     (void)device, (void)index;
     LH_FAIL(LH_EUSAGE, "device 'cuda' cannot be used: this build has no CUDA (configure it with -DLH_CUDA=ON where "
                        "the toolkit is); --device cpu always works");
-done:
-    return st;
 }
 
 const lh_device_ops lh_cuda_device_ops = {.open = open_none};

@@ -14,9 +14,9 @@ lh_status lh_stream_open(lh_stream **out, lh_device *device)
 {
     lh_status st = LH_OK;
     lh_stream *stream = NULL;
-    LH_TRY(lh_calloc(&stream, 1, sizeof *stream));
+    LH_TRY_DONE(lh_calloc(&stream, 1, sizeof *stream));
     stream->device = device;
-    LH_TRY(device->ops->stream_open(stream));
+    LH_TRY_DONE(device->ops->stream_open(stream));
     *out = stream;
     stream = NULL;
 done:
@@ -64,14 +64,12 @@ lh_status lh_stream_sync(lh_stream *stream)
     stream->failed = LH_OK;
     stream->posted = 0;
     if (failed != LH_OK) LH_FAIL(failed, "%s", stream->message);
-done:
     return st;
 }
 
 /* The old block goes first: the peak is that of the largest operation, not of two. */
 lh_status lh_stream_scratch(lh_stream *stream, void *out, int64_t bytes)
 {
-    lh_status st = LH_OK;
     if (bytes > stream->scratch_bytes) {
         LH_TRY(lh_stream_sync(stream)); /* what is under way may still use it */
         lh_device_free(stream->device, stream->scratch);
@@ -82,13 +80,11 @@ lh_status lh_stream_scratch(lh_stream *stream, void *out, int64_t bytes)
         stream->moves++;
     }
     memcpy(out, &stream->scratch, sizeof stream->scratch);
-done:
-    return st;
+    return LH_OK;
 }
 
 lh_status lh_stream_counters(lh_stream *stream, uint32_t **out, int64_t count)
 {
-    lh_status st = LH_OK;
     int64_t bytes = count * (int64_t)sizeof *stream->counters;
     if (count > stream->counter_count) {
         LH_TRY(lh_stream_sync(stream)); /* what is under way may still count */
@@ -101,13 +97,11 @@ lh_status lh_stream_counters(lh_stream *stream, uint32_t **out, int64_t count)
         LH_TRY(lh_stream_zero(stream, stream->counters, bytes));
     }
     *out = stream->counters;
-done:
-    return st;
+    return LH_OK;
 }
 
 lh_status lh_stream_staging(lh_stream *stream, void *out, int64_t bytes)
 {
-    lh_status st = LH_OK;
     lh_device *device = stream->device;
     if (bytes > stream->staging_bytes) {
         LH_TRY(lh_stream_sync(stream)); /* copies under way may still use it */
@@ -118,8 +112,7 @@ lh_status lh_stream_staging(lh_stream *stream, void *out, int64_t bytes)
         stream->staging_bytes = bytes;
     }
     memcpy(out, &stream->staging, sizeof stream->staging);
-done:
-    return st;
+    return LH_OK;
 }
 
 lh_status lh_stream_copy(lh_stream *stream, void *dst, const void *src, int64_t bytes, lh_copy_way way)
@@ -136,7 +129,6 @@ lh_status lh_stream_zero(lh_stream *stream, void *dst, int64_t bytes)
 
 lh_status lh_stream_put(lh_stream *stream, void *dst, const void *src, int64_t bytes)
 {
-    lh_status st = LH_OK;
     lh_device *device = stream->device;
     if (device->kind == LH_DEVICE_CPU) return lh_stream_copy(stream, dst, src, bytes, LH_COPY_TO_DEVICE);
     if (stream->recording) LH_FAIL(LH_EINTERNAL, "host memory is put on a device by work that is only recorded");
@@ -148,8 +140,7 @@ lh_status lh_stream_put(lh_stream *stream, void *dst, const void *src, int64_t b
         LH_TRY(lh_stream_copy(stream, (char *)dst + done, stream->post + stream->posted, n, LH_COPY_TO_DEVICE));
         stream->posted += (n + POST_ALIGN - 1) / POST_ALIGN * POST_ALIGN;
     }
-done:
-    return st;
+    return LH_OK;
 }
 
 /* ---- recorded work ---- */
@@ -170,12 +161,10 @@ static void set_recording(lh_stream *stream, int recording)
 
 lh_status lh_stream_record(lh_stream *stream)
 {
-    lh_status st = LH_OK;
     assert(lh_device_records(stream->device) && !stream->recording);
     LH_TRY(stream->device->ops->record(stream));
     set_recording(stream, 1);
-done:
-    return st;
+    return LH_OK;
 }
 
 lh_status lh_stream_recorded(lh_stream *stream, lh_graph **out)
@@ -184,9 +173,9 @@ lh_status lh_stream_recorded(lh_stream *stream, lh_graph **out)
     lh_graph *graph = NULL;
     assert(stream->recording);
     set_recording(stream, 0);
-    LH_TRY(lh_calloc(&graph, 1, sizeof *graph));
+    LH_TRY_DONE(lh_calloc(&graph, 1, sizeof *graph));
     *graph = (lh_graph){.stream = stream, .moves = stream->moves};
-    LH_TRY(stream->device->ops->recorded(graph));
+    LH_TRY_DONE(stream->device->ops->recorded(graph));
     if (out) {
         *out = graph;
         graph = NULL;
@@ -218,9 +207,9 @@ lh_status lh_event_open(lh_event **out, lh_device *device)
 {
     lh_status st = LH_OK;
     lh_event *event = NULL;
-    LH_TRY(lh_calloc(&event, 1, sizeof *event));
+    LH_TRY_DONE(lh_calloc(&event, 1, sizeof *event));
     event->device = device;
-    LH_TRY(device->ops->event_open(event));
+    LH_TRY_DONE(device->ops->event_open(event));
     *out = event;
     event = NULL;
 done:

@@ -63,7 +63,6 @@ int64_t lh_chunk_else(const lh_kv_forecast *caches, int64_t hidden_bytes)
 
 static lh_status check(const lh_chunk_request *r, int64_t length)
 {
-    lh_status st = LH_OK;
     const double gib = 1 << 30;
     int64_t shortest = lh_chunk_shortest(r), need = r->else_bytes + lh_chunk_bytes(r, shortest) + LH_CHUNK_SPARE_LEAST;
     if (!length)
@@ -73,16 +72,13 @@ static lh_status check(const lh_chunk_request *r, int64_t length)
                 "('longhaul plan' tells what that takes)",
                 (double)need / gib, (long long)shortest, (double)lh_most(r->room_bytes, 0) / gib,
                 (double)(need - lh_most(r->room_bytes, 0)) / gib, r->wanted ? ", a smaller '--chunk'" : "");
-done:
-    return st;
+    return LH_OK;
 }
 
 lh_status lh_chunk_choose(const lh_chunk_request *r, lh_comm *comm, int64_t *length)
 {
-    lh_status st = LH_OK;
     *length = lh_chunk_longest(r);
     LH_TRY(lh_comm_agree(comm, check(r, *length)));
     LH_TRY(lh_comm_allreduce(comm, length, 1, LH_I64, LH_MIN));
-done:
-    return st;
+    return LH_OK;
 }

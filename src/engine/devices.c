@@ -14,15 +14,13 @@ typedef struct seat {
 
 lh_status lh_devices_ops(const char *device, const lh_ops **out)
 {
-    lh_status st = LH_OK;
     *out = lh_ops_find(device);
     if (!*out && strcmp(device, "cuda") == 0)
         LH_FAIL(LH_EUSAGE, "--device cuda: this build has no CUDA backend (configure it with -DLH_CUDA=ON where the "
                            "CUDA toolkit is); --device cpu always works");
     if (!*out) LH_FAIL(LH_EUSAGE, "--device '%s' is none of auto, cpu, cuda, ref", device);
     LH_TRY(lh_ops_check(*out));
-done:
-    return st;
+    return LH_OK;
 }
 
 /* What "auto" is: the same on all ranks. */
@@ -45,7 +43,7 @@ lh_status lh_devices_look(lh_devices_room *out, const lh_devices_wish *wish)
     lh_device_find(LH_DEVICE_CUDA, &found);
     const char *device = resolve(wish->device, &(seat){.found = found.count}, 1);
     if (!lh_device_kind_find(device, &kind)) { /* a backend of its own name, as ref */
-        LH_TRY(lh_devices_ops(device, &ops));
+        LH_TRY_DONE(lh_devices_ops(device, &ops));
         kind = ops->device;
     }
     if (wish->memory) {
@@ -53,12 +51,12 @@ lh_status lh_devices_look(lh_devices_room *out, const lh_devices_wish *wish)
         goto done;
     }
     if (kind == LH_DEVICE_CUDA && !found.count)
-        LH_FAIL(
+        LH_FAIL_DONE(
             LH_EUSAGE,
             "--device cuda: %s; to plan for a device that is elsewhere, say with '--memory' how much it has free, as "
             "'--memory 80G'; --device cpu always works",
             found.text);
-    LH_TRY(lh_device_open(&opened, &(lh_device_choice){.kind = kind}));
+    LH_TRY_DONE(lh_device_open(&opened, &(lh_device_choice){.kind = kind}));
     *out = (lh_devices_room){.kind = kind, .free_bytes = lh_device_free_bytes(opened)};
     if (kind == LH_DEVICE_CPU) out->dealt = 1;
     if (kind == LH_DEVICE_CUDA && wish->share) out->dealt = found.count;
@@ -87,7 +85,6 @@ static int sharers_of(const seat *seats, int ranks, int rank, int *other)
 /* Every rank knows the same of all and finds the same. */
 static lh_status check_apart(const seat *seats, int ranks, const lh_devices_wish *wish, int *apart)
 {
-    lh_status st = LH_OK;
     *apart = 1;
     for (int r = 0; r < ranks; r++) {
         int other = r;
@@ -99,8 +96,7 @@ static lh_status check_apart(const seat *seats, int ranks, const lh_devices_wish
                     "--share-device or --device cpu",
                     r, other, seats[r].host, seats[r].bus);
     }
-done:
-    return st;
+    return LH_OK;
 }
 
 static lh_status tell(lh_comm *world, const lh_device *device, seat *all)
@@ -120,8 +116,8 @@ lh_status lh_devices_open(lh_devices *out, lh_comm *world, const lh_devices_wish
     int ranks = lh_comm_size(world), rank = lh_comm_rank(world), other = 0;
     seat *seats = NULL;
     lh_devices d = {0};
-    LH_TRY(lh_calloc(&seats, ranks, sizeof *seats));
-    LH_TRY(tell(world, NULL, seats));
+    LH_TRY_DONE(lh_calloc(&seats, ranks, sizeof *seats));
+    LH_TRY_DONE(tell(world, NULL, seats));
     st = lh_devices_ops(resolve(wish->device, seats, ranks), &d.ops);
     if (st == LH_OK) {
         lh_device_choice choice = {.kind = d.ops->device};
@@ -129,9 +125,9 @@ lh_status lh_devices_open(lh_devices *out, lh_comm *world, const lh_devices_wish
             choice.index = lh_comm_local_rank(world) % seats[rank].found;
         st = lh_device_open(&d.device, &choice);
     }
-    LH_TRY(lh_comm_agree(world, st));
-    LH_TRY(tell(world, d.device, seats));
-    LH_TRY(check_apart(seats, ranks, wish, &d.apart));
+    LH_TRY_DONE(lh_comm_agree(world, st));
+    LH_TRY_DONE(tell(world, d.device, seats));
+    LH_TRY_DONE(check_apart(seats, ranks, wish, &d.apart));
     /* Ranks of one host share its memory, those of one device that one's: each may take its part of what is free. */
     int on_host = d.ops->device == LH_DEVICE_CPU;
     int sharers = on_host ? lh_comm_local_size(world) : sharers_of(seats, ranks, rank, &other);

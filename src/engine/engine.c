@@ -27,7 +27,6 @@ struct lh_engine {
 
 lh_status lh_engine_dtypes(const lh_engine_options *options, lh_dtype stored, lh_dtype *dtype, lh_dtype *kv_dtype)
 {
-    lh_status st = LH_OK;
     *dtype = stored == LH_BF16 ? LH_BF16 : LH_F32;
     if (strcmp(options->dtype, "auto") != 0 &&
         (!lh_dtype_find(options->dtype, dtype) || (*dtype != LH_F32 && *dtype != LH_BF16)))
@@ -36,18 +35,15 @@ lh_status lh_engine_dtypes(const lh_engine_options *options, lh_dtype stored, lh
     if (strcmp(options->kv_dtype, "auto") != 0 &&
         (!lh_dtype_find(options->kv_dtype, kv_dtype) || (*kv_dtype != LH_F32 && *kv_dtype != LH_BF16)))
         LH_FAIL(LH_EUSAGE, "--kv-dtype '%s' is none of auto, f32, bf16", options->kv_dtype);
-done:
-    return st;
+    return LH_OK;
 }
 
 lh_status lh_engine_check(const lh_engine_options *options)
 {
-    lh_status st = LH_OK;
     if (options->deterministic && options->chunk)
         LH_FAIL(LH_EUSAGE,
                 "--chunk has no effect with --deterministic, whose chunks have a fixed length: leave it out");
-done:
-    return st;
+    return LH_OK;
 }
 
 /* Collective: threads, device, backend and communicators of this rank. */
@@ -65,13 +61,11 @@ static lh_status open_place(lh_engine *e, lh_comm *world, const lh_engine_option
     LH_TRY(
         lh_comm_open_on(&e->device_comm, &(lh_comm_on){.host = e->comm, .stream = e->stream, .apart = devices.apart}));
     e->place = (lh_kv_place){.ops = devices.ops, .stream = e->stream, .comm = e->comm, .device_comm = e->device_comm};
-done:
     return st;
 }
 
 static lh_status open_model(lh_engine *e, const lh_engine_options *o)
 {
-    lh_status st = LH_OK;
     int64_t json_bytes = 0, meta_bytes = 0;
     const char *json, *meta;
     LH_TRY(lh_checkpoint_open(&e->ck, o->model));
@@ -79,8 +73,7 @@ static lh_status open_model(lh_engine *e, const lh_engine_options *o)
     json = lh_checkpoint_tokenizer(e->ck, &json_bytes);
     meta = lh_checkpoint_tokenizer_meta(e->ck, &meta_bytes);
     if (json) LH_TRY(lh_tokenizer_parse(&e->tokenizer, o->model, json, json_bytes, meta, meta_bytes));
-done:
-    return st;
+    return LH_OK;
 }
 
 static void show_loading(void *self, int64_t bytes, int64_t total_bytes)
@@ -107,7 +100,6 @@ static lh_status load(lh_engine *e)
                        &(lh_model_options){e->dtype, e->deterministic ? LH_ORDER_FIXED : LH_ORDER_ANY},
                        &(lh_load_progress){&progress, show_loading});
     lh_progress_clear(&progress);
-done:
     return st;
 }
 
@@ -117,20 +109,20 @@ lh_status lh_engine_open(lh_engine **out, lh_comm *world, const lh_engine_option
     lh_engine *e = NULL;
     double start = lh_clock_s();
     int64_t size = lh_comm_size(world), tp = options->tp ? options->tp : size;
-    LH_TRY(lh_calloc(&e, 1, sizeof *e));
+    LH_TRY_DONE(lh_calloc(&e, 1, sizeof *e));
     if (tp < 1 || tp > size || size % tp)
-        LH_FAIL(LH_EUSAGE, "--tp %lld does not divide the %lld ranks of this run", (long long)tp, (long long)size);
-    LH_TRY(lh_engine_check(options));
+        LH_FAIL_DONE(LH_EUSAGE, "--tp %lld does not divide the %lld ranks of this run", (long long)tp, (long long)size);
+    LH_TRY_DONE(lh_engine_check(options));
     e->replicas = size / tp;
     e->chunk = options->chunk;
     e->deterministic = options->deterministic;
-    LH_TRY(lh_comm_split(world, (int)(lh_comm_rank(world) / tp), &e->comm));
-    LH_TRY(open_place(e, world, options));
+    LH_TRY_DONE(lh_comm_split(world, (int)(lh_comm_rank(world) / tp), &e->comm));
+    LH_TRY_DONE(open_place(e, world, options));
     st = open_model(e, options);
-    LH_TRY(lh_comm_agree(world, st));
+    LH_TRY_DONE(lh_comm_agree(world, st));
     lh_comm_step(world, "loading weights", 0);
     st = load(e);
-    LH_TRY(lh_comm_agree(world, st));
+    LH_TRY_DONE(lh_comm_agree(world, st));
     e->load_s = lh_clock_s() - start;
     lh_debug("loaded %lld layers of %s as %s, %.1f MiB on this rank, %.2f s", (long long)lh_engine_config(e)->layers,
              lh_config_family_name(lh_engine_config(e)), lh_dtype_name(e->dtype),

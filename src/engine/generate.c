@@ -43,17 +43,14 @@ static int64_t tokens_more(const lh_generate_request *r)
 
 static lh_status check_ids(const lh_tokens *ids, int64_t vocab)
 {
-    lh_status st = LH_OK;
     for (int64_t i = 0; i < ids->n; i++)
         if (ids->ids[i] < 0 || ids->ids[i] >= vocab)
             LH_FAIL(LH_EUSAGE, "token id %d is not in the model's vocabulary of %lld", ids->ids[i], (long long)vocab);
-done:
-    return st;
+    return LH_OK;
 }
 
 static lh_status check(const run *r, int64_t before)
 {
-    lh_status st = LH_OK;
     const lh_generate_request *q = r->request;
     const lh_config *c = lh_engine_config(r->engine);
     int64_t total = before + q->prompt.n + tokens_more(q);
@@ -77,8 +74,7 @@ static lh_status check(const run *r, int64_t before)
     LH_TRY(check_ids(&q->prompt, c->vocab));
     LH_TRY(check_ids(&q->force, c->vocab));
     for (int64_t i = 0; i < q->question_count; i++) LH_TRY(check_ids(&q->questions[i], c->vocab));
-done:
-    return st;
+    return LH_OK;
 }
 
 /* Rows of logits of the tokens that come next: what `logits` wants of them (NULL: nothing), and the last one at least.
@@ -104,7 +100,6 @@ static int64_t cache_bytes(const run *r)
 /* Outputs are tried before long work, on rank 0. */
 static lh_status check_outputs(const run *r)
 {
-    lh_status st = LH_OK;
     const lh_generate_request *q = r->request;
     const int64_t vocab = lh_engine_config(r->engine)->vocab;
     const struct {
@@ -116,8 +111,7 @@ static lh_status check_outputs(const run *r)
     if (lh_comm_rank(lh_engine_comm(r->engine)) == 0)
         for (int i = 0; i < 3; i++)
             if (outputs[i].path) LH_TRY(lh_file_check_writable(outputs[i].path, outputs[i].bytes + (1 << 20)));
-done:
-    return st;
+    return LH_OK;
 }
 
 static lh_status open_run(run *r)
@@ -148,7 +142,6 @@ static lh_status open_run(run *r)
     if (q->keep_sets) st = lh_keep_sets_open(&r->sets, lh_session_kv(r->session));
     if (st == LH_OK && q->logits) st = lh_logits_file_open(&r->logits, lh_engine_config(r->engine)->vocab);
     LH_TRY(lh_comm_agree(comm, st));
-done:
     return st;
 }
 
@@ -167,7 +160,6 @@ static lh_status gather_figure(const run *r, int64_t own, int64_t *all)
 
 static lh_status take_figures(run *r)
 {
-    lh_status st = LH_OK;
     lh_kv_stats s = {0};
     const lh_config *c = lh_engine_config(r->engine);
     lh_generation *g = r->out;
@@ -182,8 +174,7 @@ static lh_status take_figures(run *r)
     g->counted_kept = s.entries_counted;
     g->evict_s = s.evict_s;
     LH_TRY(lh_comm_allreduce(lh_engine_comm(r->engine), &g->counted_kept, 1, LH_I64, LH_SUM));
-done:
-    return st;
+    return LH_OK;
 }
 
 static lh_status write_logits(run *r)
@@ -194,14 +185,12 @@ static lh_status write_logits(run *r)
     if (!r->request->logits) return LH_OK;
     LH_TRY(lh_session_logits(r->session, &rows, &n));
     if (rows) st = lh_logits_file_add(r->logits, rows, n, lh_session_tokens(r->session)->n - n);
-done:
     return st;
 }
 
 /* The prompt: from a cache, or through the model. */
 static lh_status take_prompt(run *r)
 {
-    lh_status st = LH_OK;
     const lh_generate_request *q = r->request;
     double start = lh_clock_s();
     lh_session_keep_logits(r->session, rows_of(q, q->question_count == 0 ? &q->prompt : NULL));
@@ -220,8 +209,7 @@ static lh_status take_prompt(run *r)
     if (q->keep_sets) LH_TRY(lh_keep_sets_take(r->sets, LH_KEEP_KEPT));
     if (q->save_cache) LH_TRY(lh_session_save(r->session, q->save_cache, q->sampling.seed, q->run));
     if (q->question_count == 0) LH_TRY(write_logits(r));
-done:
-    return st;
+    return LH_OK;
 }
 
 /* Text that became certain; cut at the first stop text. What could be the beginning of one is held back. */
@@ -267,27 +255,23 @@ static void look_for_stops(writer *w, int64_t *certain)
 
 static lh_status write_token(writer *w, int32_t id)
 {
-    lh_status st = LH_OK;
     int64_t certain = 0;
     LH_TRY(lh_tokens_push(&w->a->ids, id));
     if (w->decoder.tok) LH_TRY(lh_detokenizer_push(&w->decoder, id, &w->a->text));
     look_for_stops(w, &certain);
     show(w, id, certain);
-done:
-    return st;
+    return LH_OK;
 }
 
 static lh_status finish_text(writer *w)
 {
-    lh_status st = LH_OK;
     int64_t certain = 0;
     if (w->decoder.tok && !w->stopped) {
         LH_TRY(lh_detokenizer_finish(&w->decoder, &w->a->text));
         look_for_stops(w, &certain);
     }
     show(w, -1, w->a->text.bytes);
-done:
-    return st;
+    return LH_OK;
 }
 
 static int ends_answer(const lh_generate_request *q, const lh_tokenizer *tok, int32_t id)
@@ -300,7 +284,6 @@ static int ends_answer(const lh_generate_request *q, const lh_tokenizer *tok, in
 /* Tokens of one answer, from the state that the session is in. */
 static lh_status decode(run *r, writer *w)
 {
-    lh_status st = LH_OK;
     const lh_generate_request *q = r->request;
     const lh_tokenizer *tok = lh_engine_tokenizer(r->engine);
     lh_sampling sampling = q->sampling;
@@ -328,8 +311,7 @@ static lh_status decode(run *r, writer *w)
         LH_TRY(write_logits(r));
     }
     LH_TRY(finish_text(w));
-done:
-    return st;
+    return LH_OK;
 }
 
 static lh_status answer(run *r, int64_t i)
@@ -338,18 +320,18 @@ static lh_status answer(run *r, int64_t i)
     const lh_generate_request *q = r->request;
     writer w = {.r = r, .answer = i, .a = &r->out->answers[i], .decoder = {.tok = lh_engine_tokenizer(r->engine)}};
     double start;
-    if (i > 0) LH_TRY(lh_session_rewind(r->session));
+    if (i > 0) LH_TRY_DONE(lh_session_rewind(r->session));
     if (q->question_count) {
         start = lh_clock_s();
         lh_session_keep_logits(r->session, rows_of(q, &q->questions[i]));
-        LH_TRY(lh_session_block(r->session, q->questions[i].ids, q->questions[i].n));
-        LH_TRY(write_logits(r));
+        LH_TRY_DONE(lh_session_block(r->session, q->questions[i].ids, q->questions[i].n));
+        LH_TRY_DONE(write_logits(r));
         r->out->prompt_tokens += q->questions[i].n;
         r->out->prefill_s += lh_clock_s() - start;
     }
     lh_session_keep_logits(r->session, 1);
     start = lh_clock_s();
-    LH_TRY(decode(r, &w));
+    LH_TRY_DONE(decode(r, &w));
     r->decode_s += lh_clock_s() - start;
     r->out->new_tokens += w.a->ids.n;
 done:
@@ -371,13 +353,11 @@ static lh_status write_files(run *r)
     }
     if (q->logits && lh_comm_rank(comm) == 0) st = lh_logits_file_write(r->logits, q->logits, tokens, q->run);
     LH_TRY(lh_comm_agree(comm, st));
-done:
     return st;
 }
 
 static lh_status open_generation(const run *r)
 {
-    lh_status st = LH_OK;
     lh_generation *g = r->out;
     int64_t **const arrays[] = {&g->entries,         &g->entries_kept, &g->bytes,        &g->bytes_kept,
                                 &g->bytes_allocated, &g->peak_bytes,   &g->summary_bytes};
@@ -385,8 +365,7 @@ static lh_status open_generation(const run *r)
     g->answer_count = r->request->question_count ? r->request->question_count : 1;
     LH_TRY(lh_calloc(&g->answers, g->answer_count, sizeof *g->answers));
     for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++) LH_TRY(lh_calloc(arrays[i], g->ranks, sizeof(int64_t)));
-done:
-    return st;
+    return LH_OK;
 }
 
 lh_status lh_generate(lh_engine *engine, const lh_generate_request *request, lh_generation *out)
@@ -395,17 +374,17 @@ lh_status lh_generate(lh_engine *engine, const lh_generate_request *request, lh_
     run r = {.engine = engine, .request = request, .out = out};
     lh_kv_stats last = {0};
     *out = (lh_generation){0};
-    LH_TRY(open_generation(&r));
+    LH_TRY_DONE(open_generation(&r));
     lh_device_reset_peak(lh_engine_device(engine));
-    LH_TRY(open_run(&r));
-    LH_TRY(take_prompt(&r));
-    if (out->answer_count > 1) LH_TRY(lh_session_mark(r.session));
-    for (int64_t i = 0; i < out->answer_count; i++) LH_TRY(answer(&r, i));
-    LH_TRY(write_files(&r));
-    LH_TRY(gather_figure(&r, lh_device_usage(lh_engine_device(engine)).peak_total, out->peak_bytes));
+    LH_TRY_DONE(open_run(&r));
+    LH_TRY_DONE(take_prompt(&r));
+    if (out->answer_count > 1) LH_TRY_DONE(lh_session_mark(r.session));
+    for (int64_t i = 0; i < out->answer_count; i++) LH_TRY_DONE(answer(&r, i));
+    LH_TRY_DONE(write_files(&r));
+    LH_TRY_DONE(gather_figure(&r, lh_device_usage(lh_engine_device(engine)).peak_total, out->peak_bytes));
     out->load_s = lh_engine_load_s(engine);
     out->decode_s = r.decode_s;
-    LH_TRY(lh_kv_stats_of(lh_session_kv(r.session), &last));
+    LH_TRY_DONE(lh_kv_stats_of(lh_session_kv(r.session), &last));
     out->evict_s = last.evict_s;
     out->prefill_tokens_per_s = out->prefill_s > 0 && !r.cache ? (double)out->prompt_tokens / out->prefill_s : 0;
     out->decode_tokens_per_s = r.decode_s > 0 ? (double)r.decoded / r.decode_s : 0;

@@ -59,7 +59,7 @@ lh_status lh_generation_json(const lh_engine *engine, const lh_generation *g, js
 {
     lh_status st = LH_OK;
     json_t *o = NULL, *policy = NULL, *answers = json_array();
-    LH_TRY(lh_policy_json(&g->policy, &policy));
+    LH_TRY_DONE(lh_policy_json(&g->policy, &policy));
     o = answer_json(&g->answers[0]); /* a run without questions reads its answer here */
     json_object_set_new(o, "prompt_tokens", json_integer(g->prompt_tokens));
     json_object_set_new(o, "new_tokens", json_integer(g->new_tokens));

@@ -11,11 +11,9 @@ struct lh_logits_file {
 
 lh_status lh_logits_file_open(lh_logits_file **out, int64_t vocab)
 {
-    lh_status st = LH_OK;
     LH_TRY(lh_calloc(out, 1, sizeof **out));
     (*out)->vocab = vocab;
-done:
-    return st;
+    return LH_OK;
 }
 
 void lh_logits_file_close(lh_logits_file *file)
@@ -28,11 +26,9 @@ void lh_logits_file_close(lh_logits_file *file)
 
 lh_status lh_logits_file_add(lh_logits_file *file, const float *rows, int64_t n, int64_t first)
 {
-    lh_status st = LH_OK;
     LH_TRY(lh_buf_append(&file->rows, rows, n * file->vocab * (int64_t)sizeof(float)));
     for (int64_t i = 0; i < n; i++) LH_TRY(lh_tokens_push(&file->positions, (int32_t)(first + i)));
-done:
-    return st;
+    return LH_OK;
 }
 
 lh_status lh_logits_file_write(const lh_logits_file *file, const char *path, const lh_tokens *tokens, const char *run)
@@ -40,10 +36,10 @@ lh_status lh_logits_file_write(const lh_logits_file *file, const char *path, con
     lh_status st = LH_OK;
     lh_h5 *h5 = NULL;
     int64_t n = file->positions.n;
-    LH_TRY(lh_h5_create(&h5, path, &(lh_h5_head){"analysis", 1, run}));
-    LH_TRY(lh_h5_put(h5, "/logits", &(lh_h5_shape){LH_F32, 2, {n, file->vocab}}, file->rows.data));
-    LH_TRY(lh_h5_put(h5, "/tokens", &(lh_h5_shape){LH_I32, 1, {tokens->n}}, tokens->ids));
-    LH_TRY(lh_h5_put(h5, "/positions", &(lh_h5_shape){LH_I32, 1, {n}}, file->positions.ids));
+    LH_TRY_DONE(lh_h5_create(&h5, path, &(lh_h5_head){"analysis", 1, run}));
+    LH_TRY_DONE(lh_h5_put(h5, "/logits", &(lh_h5_shape){LH_F32, 2, {n, file->vocab}}, file->rows.data));
+    LH_TRY_DONE(lh_h5_put(h5, "/tokens", &(lh_h5_shape){LH_I32, 1, {tokens->n}}, tokens->ids));
+    LH_TRY_DONE(lh_h5_put(h5, "/positions", &(lh_h5_shape){LH_I32, 1, {n}}, file->positions.ids));
     st = lh_h5_commit(h5);
     h5 = NULL;
     if (st != LH_OK) goto done;

@@ -18,7 +18,6 @@ static int64_t sent_per_token(const lh_config *c, const lh_shard *s, int determi
 static lh_status plan_rank(lh_plan_rank *out, const lh_plan_request *r, const lh_config *c, const lh_plan *plan,
                            lh_chunk_request *chunk)
 {
-    lh_status st = LH_OK;
     lh_kv_forecast kv;
     lh_kv_shape shape = lh_config_kv_shape(c, chunk->shard, plan->kv_dtype);
     shape.profiles = r->profiles;
@@ -44,8 +43,7 @@ static lh_status plan_rank(lh_plan_rank *out, const lh_plan_request *r, const lh
         out->decode_read -= chunk->shard->vocab_count * c->hidden * lh_dtype_bytes(plan->dtype); /* one row of it */
     out->decode_sent = sent_per_token(c, chunk->shard, r->engine->deterministic);
     out->prefill_sent = out->decode_sent * r->context;
-done:
-    return st;
+    return LH_OK;
 }
 
 /* All ranks, and the chunks that fit on all of them, or the shortest ones. */
@@ -54,13 +52,13 @@ static lh_status plan_ranks(lh_plan *plan, const lh_plan_request *r, const lh_co
     lh_status st = LH_OK;
     lh_shard *shards = NULL;
     lh_chunk_request *chunks = NULL;
-    LH_TRY(lh_calloc(&plan->ranks, plan->tp, sizeof *plan->ranks));
-    LH_TRY(lh_calloc(&shards, plan->tp, sizeof *shards));
-    LH_TRY(lh_calloc(&chunks, plan->tp, sizeof *chunks));
+    LH_TRY_DONE(lh_calloc(&plan->ranks, plan->tp, sizeof *plan->ranks));
+    LH_TRY_DONE(lh_calloc(&shards, plan->tp, sizeof *shards));
+    LH_TRY_DONE(lh_calloc(&chunks, plan->tp, sizeof *chunks));
     for (int rank = 0; rank < plan->tp; rank++) {
-        LH_TRY(lh_shard_of(&shards[rank], c, rank, (int)plan->tp));
+        LH_TRY_DONE(lh_shard_of(&shards[rank], c, rank, (int)plan->tp));
         chunks[rank].shard = &shards[rank];
-        LH_TRY(plan_rank(&plan->ranks[rank], r, c, plan, &chunks[rank]));
+        LH_TRY_DONE(plan_rank(&plan->ranks[rank], r, c, plan, &chunks[rank]));
         int64_t longest = lh_chunk_longest(&chunks[rank]);
         plan->chunk = rank ? lh_least(plan->chunk, longest) : longest;
     }
@@ -79,7 +77,6 @@ done:
 
 static lh_status make_layer_budgets(lh_plan *plan, const lh_plan_request *r, const lh_kv_shape *shape)
 {
-    lh_status st = LH_OK;
     plan->layers = shape->layers;
     LH_TRY(lh_calloc(&plan->layer_budgets, plan->layers, sizeof *plan->layer_budgets));
     lh_policy_layers(r->policy,
@@ -89,14 +86,12 @@ static lh_status make_layer_budgets(lh_plan *plan, const lh_plan_request *r, con
                                           .sliding = shape->sliding,
                                           .profile = lh_profiles_find(r->profiles, r->policy->layer_profile)},
                      plan->layer_budgets);
-done:
-    return st;
+    return LH_OK;
 }
 
 /* Every number of a plan stays below 2^63: what a configuration describes need not exist. */
 static lh_status check_sizes(const lh_plan_request *r, const lh_config *c)
 {
-    lh_status st = LH_OK;
     double layers = (double)c->layers, hidden = (double)c->hidden, heads = (double)c->heads,
            width = heads * (double)(c->head_dim + 16), shards = heads + LH_FF_BLOCKS;
     double weights = 4 * hidden * (layers * (4 * width + 3 * (double)c->ff) + 2 * (double)c->vocab);
@@ -107,13 +102,11 @@ static lh_status check_sizes(const lh_plan_request *r, const lh_config *c)
                 "that with %lld tokens",
                 r->engine->model, (long long)c->layers, (long long)c->heads, (long long)c->head_dim,
                 (long long)c->hidden, (long long)r->context);
-done:
-    return st;
+    return LH_OK;
 }
 
 static lh_status plan_all(lh_plan *plan, const lh_plan_request *r, const lh_config *c, const lh_devices_room *room)
 {
-    lh_status st = LH_OK;
     if (r->context < 1) LH_FAIL(LH_EUSAGE, "--context must be at least 1 token");
     if (r->context + r->max_new > c->max_positions)
         LH_FAIL(LH_EUSAGE,
@@ -135,8 +128,7 @@ static lh_status plan_all(lh_plan *plan, const lh_plan_request *r, const lh_conf
     LH_TRY(lh_kv_plan(&shape, r->policy, r->context, r->max_new, &whole));
     plan->entries_kept = whole.entries;
     LH_TRY(make_layer_budgets(plan, r, &shape));
-done:
-    return st;
+    return LH_OK;
 }
 
 lh_status lh_plan_make(lh_plan *out, const lh_plan_request *request)
@@ -145,13 +137,13 @@ lh_status lh_plan_make(lh_plan *out, const lh_plan_request *request)
     lh_outline outline = {0};
     lh_devices_room room;
     lh_plan plan = {.tp = request->engine->tp ? request->engine->tp : 1};
-    LH_TRY(lh_engine_check(request->engine));
-    LH_TRY(lh_devices_look(&room, &(lh_devices_wish){.device = request->engine->device,
-                                                     .share = request->engine->share_device,
-                                                     .memory = request->engine->memory}));
-    LH_TRY(lh_outline_read(&outline, request->engine->model));
-    LH_TRY(lh_engine_dtypes(request->engine, outline.stored, &plan.dtype, &plan.kv_dtype));
-    LH_TRY(plan_all(&plan, request, &outline.config, &room));
+    LH_TRY_DONE(lh_engine_check(request->engine));
+    LH_TRY_DONE(lh_devices_look(&room, &(lh_devices_wish){.device = request->engine->device,
+                                                          .share = request->engine->share_device,
+                                                          .memory = request->engine->memory}));
+    LH_TRY_DONE(lh_outline_read(&outline, request->engine->model));
+    LH_TRY_DONE(lh_engine_dtypes(request->engine, outline.stored, &plan.dtype, &plan.kv_dtype));
+    LH_TRY_DONE(plan_all(&plan, request, &outline.config, &room));
     *out = plan;
     plan = (lh_plan){0};
 done:
@@ -190,7 +182,7 @@ lh_status lh_plan_json(const lh_plan *plan, const lh_plan_request *request, json
 {
     lh_status st = LH_OK;
     json_t *o = NULL, *policy = NULL, *ranks = json_array(), *budgets = json_array();
-    LH_TRY(lh_policy_json(request->policy, &policy));
+    LH_TRY_DONE(lh_policy_json(request->policy, &policy));
     o = json_object();
     for (int64_t r = 0; r < plan->tp; r++) json_array_append_new(ranks, rank_json(&plan->ranks[r]));
     for (int64_t l = 0; l < plan->layers; l++) json_array_append_new(budgets, json_integer(plan->layer_budgets[l]));

@@ -12,34 +12,28 @@
 /* Text of a token, "" for none: templates write it. */
 static lh_status token_text(const lh_tokenizer *tok, int32_t id, lh_buf *out)
 {
-    lh_status st = LH_OK;
     LH_TRY(lh_buf_puts(out, ""));
     if (id >= 0) LH_TRY(lh_tokenizer_decode(tok, &id, 1, out));
-done:
-    return st;
+    return LH_OK;
 }
 
 static lh_status chat_format(const lh_tokenizer *tok, const lh_prompt_text *in, const lh_chat_format **out)
 {
-    lh_status st = LH_OK;
     const char *name = lh_tokenizer_chat_format(tok);
     if (in->chat_template)
         LH_TRY(lh_chat_resolve(out, in->chat_template));
     else if (!name || !(*out = lh_chat_find(name)))
         LH_FAIL(LH_EUSAGE, "the model brings no chat format that is known here: name one with --chat-template");
-done:
-    return st;
+    return LH_OK;
 }
 
 /* The user's turn: the text, and behind an empty line the question. */
 static lh_status user_turn(const lh_prompt_text *in, const char *question, lh_buf *out)
 {
-    lh_status st = LH_OK;
     LH_TRY(lh_buf_append(out, in->text, in->bytes));
     if (question && in->bytes) LH_TRY(lh_buf_puts(out, "\n\n"));
     if (question) LH_TRY(lh_buf_puts(out, question));
-done:
-    return st;
+    return LH_OK;
 }
 
 /* One conversation: the system's text, if any, and one turn of the user. question NULL: all goes to *prompt. */
@@ -52,20 +46,20 @@ static lh_status encode_chat(const lh_tokenizer *tok, const lh_prompt_text *in, 
     lh_buf user = {0}, bos = {0}, eos = {0};
     lh_message messages[2];
     int64_t n = 0, cut;
-    LH_TRY(chat_format(tok, in, &format));
-    LH_TRY(user_turn(in, question, &user));
+    LH_TRY_DONE(chat_format(tok, in, &format));
+    LH_TRY_DONE(user_turn(in, question, &user));
     int64_t context = question ? user.bytes - (int64_t)strlen(question) : 0;
-    LH_TRY(token_text(tok, lh_tokenizer_bos(tok), &bos));
-    LH_TRY(token_text(tok, lh_tokenizer_eos(tok), &eos));
+    LH_TRY_DONE(token_text(tok, lh_tokenizer_bos(tok), &bos));
+    LH_TRY_DONE(token_text(tok, lh_tokenizer_eos(tok), &eos));
     if (in->system) messages[n++] = (lh_message){"system", in->system};
     messages[n++] = (lh_message){"user", user.data ? user.data : ""};
-    LH_TRY(lh_chat_render(format, &(lh_chat_request){messages, n, 1, bos.data, eos.data}, &text));
+    LH_TRY_DONE(lh_chat_render(format, &(lh_chat_request){messages, n, 1, bos.data, eos.data}, &text));
     cut = question ? lh_chat_cut(&text, n - 1, context) : text.text.bytes;
     if (cut < 0)
-        LH_FAIL(LH_EUSAGE, "the chat format '%s' does not show the user's turn, so it cannot be cut there",
-                lh_chat_name(format));
-    if (prompt) LH_TRY(lh_chat_encode(tok, &text, 0, cut, prompt));
-    if (rest) LH_TRY(lh_chat_encode(tok, &text, cut, text.text.bytes, rest));
+        LH_FAIL_DONE(LH_EUSAGE, "the chat format '%s' does not show the user's turn, so it cannot be cut there",
+                     lh_chat_name(format));
+    if (prompt) LH_TRY_DONE(lh_chat_encode(tok, &text, 0, cut, prompt));
+    if (rest) LH_TRY_DONE(lh_chat_encode(tok, &text, cut, text.text.bytes, rest));
 done:
     lh_chat_text_clear(&text);
     lh_buf_clear(&user);
@@ -77,36 +71,35 @@ done:
 /* A first token that the template wrote itself is not added again. */
 static lh_status add_first(const lh_tokenizer *tok, const lh_prompt_text *in, lh_tokens *prompt)
 {
-    lh_status st = LH_OK;
     int32_t bos = lh_tokenizer_bos(tok);
     if (in->behind_cache || in->chat || !lh_tokenizer_adds_bos(tok) || bos < 0) return LH_OK;
     LH_TRY(lh_tokens_push(prompt, bos));
-done:
-    return st;
+    return LH_OK;
 }
 
 lh_status lh_prompt_encode(const lh_tokenizer *tok, const lh_prompt_text *in, lh_tokens *prompt, lh_tokens **questions)
 {
     lh_status st = LH_OK;
     lh_tokens *list = NULL;
-    LH_TRY(lh_calloc(&list, in->question_count, sizeof *list));
+    LH_TRY_DONE(lh_calloc(&list, in->question_count, sizeof *list));
     if (!tok && (in->bytes || in->question_count || in->chat))
-        LH_FAIL(LH_EUSAGE, "the model has no tokenizer: give ids with --prompt-tokens");
+        LH_FAIL_DONE(LH_EUSAGE, "the model has no tokenizer: give ids with --prompt-tokens");
     if (in->behind_cache && in->chat && (in->bytes || !in->question_count))
-        LH_FAIL(LH_EUSAGE, "behind a loaded cache --chat takes questions only: give --question");
+        LH_FAIL_DONE(LH_EUSAGE, "behind a loaded cache --chat takes questions only: give --question");
     if (memchr(in->text, '\0', (size_t)in->bytes) && in->chat)
-        LH_FAIL(LH_EINPUT, "the prompt holds a zero byte: it is not text");
-    if (tok) LH_TRY(add_first(tok, in, prompt));
-    if (in->chat && in->question_count == 0) LH_TRY(encode_chat(tok, in, NULL, prompt, NULL));
+        LH_FAIL_DONE(LH_EINPUT, "the prompt holds a zero byte: it is not text");
+    if (tok) LH_TRY_DONE(add_first(tok, in, prompt));
+    if (in->chat && in->question_count == 0) LH_TRY_DONE(encode_chat(tok, in, NULL, prompt, NULL));
     if (!in->chat && in->bytes)
-        LH_TRY(lh_tokenizer_encode(tok, in->text, in->bytes,
-                                   LH_ENCODE_SPECIAL | (in->behind_cache ? LH_ENCODE_CONTINUES : 0), prompt));
+        LH_TRY_DONE(lh_tokenizer_encode(tok, in->text, in->bytes,
+                                        LH_ENCODE_SPECIAL | (in->behind_cache ? LH_ENCODE_CONTINUES : 0), prompt));
     for (int64_t i = 0; i < in->question_count; i++) {
         const char *q = in->questions[i];
         if (in->chat)
-            LH_TRY(encode_chat(tok, in, q, i == 0 && !in->behind_cache ? prompt : NULL, &list[i]));
+            LH_TRY_DONE(encode_chat(tok, in, q, i == 0 && !in->behind_cache ? prompt : NULL, &list[i]));
         else
-            LH_TRY(lh_tokenizer_encode(tok, q, (int64_t)strlen(q), LH_ENCODE_SPECIAL | LH_ENCODE_CONTINUES, &list[i]));
+            LH_TRY_DONE(
+                lh_tokenizer_encode(tok, q, (int64_t)strlen(q), LH_ENCODE_SPECIAL | LH_ENCODE_CONTINUES, &list[i]));
     }
     *questions = list;
     list = NULL;
@@ -126,7 +119,6 @@ static int word_length(const char *text)
 
 lh_status lh_prompt_ids_parse(const char *name, const lh_buf *text, int64_t vocab, lh_tokens *out)
 {
-    lh_status st = LH_OK;
     const char *at = text->data ? text->data : "";
     if ((int64_t)strlen(at) < text->bytes) LH_FAIL(LH_EINPUT, "'%s' holds a zero byte: it is not a list of ids", name);
     for (;;) {
@@ -144,16 +136,15 @@ lh_status lh_prompt_ids_parse(const char *name, const lh_buf *text, int64_t voca
         LH_TRY(lh_tokens_push(out, (int32_t)id));
         at = end;
     }
-done:
-    return st;
+    return LH_OK;
 }
 
 lh_status lh_prompt_ids(const char *path, int64_t vocab, lh_tokens *out)
 {
     lh_status st = LH_OK;
     lh_buf text = {0};
-    LH_TRY(lh_file_read(&text, path, INT64_C(1) << 32));
-    LH_TRY(lh_prompt_ids_parse(path, &text, vocab, out));
+    LH_TRY_DONE(lh_file_read(&text, path, INT64_C(1) << 32));
+    LH_TRY_DONE(lh_prompt_ids_parse(path, &text, vocab, out));
 done:
     lh_buf_clear(&text);
     return st;
@@ -161,13 +152,11 @@ done:
 
 lh_status lh_prompt_ends(const lh_tokenizer *tok, const lh_prompt_text *in, lh_tokens *ends)
 {
-    lh_status st = LH_OK;
     const lh_chat_format *format = NULL;
     int32_t id;
     if (!in->chat) return LH_OK;
     LH_TRY(chat_format(tok, in, &format));
     id = lh_tokenizer_find(tok, lh_chat_end(format));
     if (id >= 0) LH_TRY(lh_tokens_push(ends, id));
-done:
-    return st;
+    return LH_OK;
 }

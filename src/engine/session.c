@@ -24,16 +24,13 @@ struct lh_session {
 
 static lh_status push_tokens(lh_session *s, const int32_t *ids, int64_t n)
 {
-    lh_status st = LH_OK;
     for (int64_t i = 0; i < n; i++) LH_TRY(lh_tokens_push(&s->tokens, ids[i]));
-done:
-    return st;
+    return LH_OK;
 }
 
 /* The caches: the first one's prefill fills all. */
 static lh_status open_caches(lh_session *s)
 {
-    lh_status st = LH_OK;
     const lh_session_options *o = &s->options;
     lh_kv_shape shape = lh_model_kv_shape(lh_engine_model(s->engine), lh_engine_kv_dtype(s->engine));
     shape.rotations = lh_forward_rotations(s->forward);
@@ -47,15 +44,13 @@ static lh_status open_caches(lh_session *s)
     }
     s->kv = s->caches[0];
     if (o->prompt) LH_TRY(lh_kv_begin(s->kv, o->prompt, o->more));
-done:
-    return st;
+    return LH_OK;
 }
 
 /* What the caches take together: later ones are filled from what the first one holds of a layer. Behind a restored
  * cache they are what they were after its prompt. */
 static lh_status forecast(const lh_session *s, lh_kv_forecast *all)
 {
-    lh_status st = LH_OK;
     const lh_session_options *o = &s->options;
     int64_t tokens = o->prompt ? o->prompt : o->length - o->more;
     lh_kv_shape shape = lh_model_kv_shape(lh_engine_model(s->engine), lh_engine_kv_dtype(s->engine));
@@ -75,14 +70,12 @@ static lh_status forecast(const lh_session *s, lh_kv_forecast *all)
         moved = lh_most(moved, o->block ? f.moved : 0);
     }
     all->decoding += later + moved;
-done:
-    return st;
+    return LH_OK;
 }
 
 /* Collective. */
 static lh_status choose_chunk(lh_session *s)
 {
-    lh_status st = LH_OK;
     const lh_session_options *o = &s->options;
     lh_model *model = lh_engine_model(s->engine);
     lh_device *device = lh_engine_device(s->engine);
@@ -102,8 +95,7 @@ static lh_status choose_chunk(lh_session *s)
                                                .else_bytes = lh_chunk_else(&caches, hidden) + rows},
                            comm, &s->chunk));
     lh_debug("%lld tokens go through a layer together", (long long)s->chunk);
-done:
-    return st;
+    return LH_OK;
 }
 
 lh_status lh_session_open(lh_session **out, lh_engine *engine, const lh_session_options *options)
@@ -111,13 +103,13 @@ lh_status lh_session_open(lh_session **out, lh_engine *engine, const lh_session_
     lh_status st = LH_OK;
     lh_session *s = NULL;
     const lh_kv_place *place = lh_engine_place(engine);
-    LH_TRY(lh_calloc(&s, 1, sizeof *s));
+    LH_TRY_DONE(lh_calloc(&s, 1, sizeof *s));
     s->engine = engine;
     s->options = *options;
-    LH_TRY(choose_chunk(s));
+    LH_TRY_DONE(choose_chunk(s));
     st = lh_forward_open(&s->forward, lh_engine_model(engine), place, &(lh_forward_run){options->length, s->chunk});
     if (st == LH_OK) st = open_caches(s);
-    LH_TRY(lh_comm_agree(place->comm, st));
+    LH_TRY_DONE(lh_comm_agree(place->comm, st));
     if (options->listener) lh_kv_listen(s->kv, options->listener);
     *out = s;
     s = NULL;
@@ -142,20 +134,16 @@ void lh_session_close(lh_session *s)
 
 lh_status lh_session_block(lh_session *s, const int32_t *ids, int64_t n)
 {
-    lh_status st = LH_OK;
     LH_TRY(push_tokens(s, ids, n));
     LH_TRY(lh_forward_block(s->forward, s->kv, ids, n));
-done:
-    return st;
+    return LH_OK;
 }
 
 lh_status lh_session_step(lh_session *s, int32_t id)
 {
-    lh_status st = LH_OK;
     LH_TRY(push_tokens(s, &id, 1));
     LH_TRY(lh_forward_step(s->forward, s->kv, id));
-done:
-    return st;
+    return LH_OK;
 }
 
 void lh_session_keep_logits(lh_session *s, int64_t rows)
@@ -175,7 +163,6 @@ static lh_logits_view last_row(const lh_session *s)
 /* This rank's part of the last row, to host memory. */
 static lh_status copy_last_row(lh_session *s, float **out)
 {
-    lh_status st = LH_OK;
     lh_logits_view view = last_row(s);
     const lh_kv_place *place = lh_engine_place(s->engine);
     lh_free(*out);
@@ -183,43 +170,35 @@ static lh_status copy_last_row(lh_session *s, float **out)
     LH_TRY(lh_calloc(out, view.count, sizeof(float)));
     LH_TRY(lh_stream_copy(place->stream, *out, view.logits, view.count * 4, LH_COPY_TO_HOST));
     LH_TRY(lh_stream_sync(place->stream));
-done:
-    return st;
+    return LH_OK;
 }
 
 lh_status lh_session_prefill(lh_session *s, const int32_t *ids, int64_t n, const lh_forward_progress *progress)
 {
-    lh_status st = LH_OK;
     LH_TRY(push_tokens(s, ids, n));
     LH_TRY(lh_forward_prefill(s->forward, s->kv, ids, n, progress));
     if (s->options.other_count) LH_TRY(copy_last_row(s, &s->prompt_logits));
-done:
-    return st;
+    return LH_OK;
 }
 
 lh_status lh_session_mark(lh_session *s)
 {
-    lh_status st = LH_OK;
     LH_TRY(copy_last_row(s, &s->marked_logits));
     s->marked_tokens = s->tokens.n;
     LH_TRY(lh_kv_mark(s->kv));
-done:
-    return st;
+    return LH_OK;
 }
 
 lh_status lh_session_rewind(lh_session *s)
 {
-    lh_status st = LH_OK;
     LH_TRY(lh_kv_rewind(s->kv));
     s->tokens.n = s->marked_tokens;
     LH_TRY(lh_forward_put_logits(s->forward, s->marked_logits));
-done:
-    return st;
+    return LH_OK;
 }
 
 lh_status lh_session_switch(lh_session *s, int64_t cache)
 {
-    lh_status st = LH_OK;
     if (!s->prompt_logits) LH_TRY(copy_last_row(s, &s->prompt_logits));
     s->kv = s->caches[cache];
     if (s->marked[cache]) LH_TRY(lh_kv_rewind(s->kv));
@@ -227,13 +206,11 @@ lh_status lh_session_switch(lh_session *s, int64_t cache)
     s->marked[cache] = 1;
     s->tokens.n = s->options.prompt;
     LH_TRY(lh_forward_put_logits(s->forward, s->prompt_logits));
-done:
-    return st;
+    return LH_OK;
 }
 
 lh_status lh_session_logits(lh_session *s, const float **logits, int64_t *rows)
 {
-    lh_status st = LH_OK;
     const lh_kv_place *place = lh_engine_place(s->engine);
     int64_t vocab = lh_engine_config(s->engine)->vocab;
     lh_logits_view view = lh_forward_logits(s->forward);
@@ -242,8 +219,7 @@ lh_status lh_session_logits(lh_session *s, const float **logits, int64_t *rows)
     LH_TRY(lh_logits_gather(place, &view, vocab, 0, s->logits));
     *logits = root ? s->logits : NULL;
     *rows = view.rows;
-done:
-    return st;
+    return LH_OK;
 }
 
 lh_status lh_session_sample(lh_session *s, const lh_sampling *sampling, int64_t step, int32_t *id)
@@ -275,16 +251,16 @@ lh_status lh_session_save(lh_session *s, const char *path, uint64_t seed, const 
     int64_t vocab = lh_engine_config(s->engine)->vocab;
     lh_logits_view row = last_row(s);
     float *logits = NULL;
-    if (lh_comm_rank(place->comm) == 0) LH_TRY(lh_calloc(&logits, vocab, sizeof *logits));
-    LH_TRY(lh_logits_gather(place, &row, vocab, 0, logits));
-    LH_TRY(lh_cache_save(s->kv, path,
-                         &(lh_cache_extra){.model = lh_engine_identity(s->engine),
-                                           .tokens = s->tokens.ids,
-                                           .n = s->tokens.n,
-                                           .logits = logits,
-                                           .vocab = vocab,
-                                           .seed = seed,
-                                           .run = run}));
+    if (lh_comm_rank(place->comm) == 0) LH_TRY_DONE(lh_calloc(&logits, vocab, sizeof *logits));
+    LH_TRY_DONE(lh_logits_gather(place, &row, vocab, 0, logits));
+    LH_TRY_DONE(lh_cache_save(s->kv, path,
+                              &(lh_cache_extra){.model = lh_engine_identity(s->engine),
+                                                .tokens = s->tokens.ids,
+                                                .n = s->tokens.n,
+                                                .logits = logits,
+                                                .vocab = vocab,
+                                                .seed = seed,
+                                                .run = run}));
 done:
     lh_free(logits);
     return st;
@@ -292,7 +268,6 @@ done:
 
 static lh_status restore(lh_session *s, lh_cache_file *file)
 {
-    lh_status st = LH_OK;
     lh_cache_extra extra = lh_cache_extra_of(file);
     int64_t vocab = lh_engine_config(s->engine)->vocab;
     LH_TRY(lh_cache_restore(file, s->kv, lh_engine_identity(s->engine), s->options.more));
@@ -301,8 +276,7 @@ static lh_status restore(lh_session *s, lh_cache_file *file)
                 (long long)vocab);
     LH_TRY(push_tokens(s, extra.tokens, extra.n));
     LH_TRY(lh_forward_put_logits(s->forward, extra.logits + lh_forward_logits(s->forward).first));
-done:
-    return st;
+    return LH_OK;
 }
 
 lh_status lh_session_restore(lh_session *s, lh_cache_file *file)

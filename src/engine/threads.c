@@ -20,8 +20,8 @@ lh_status lh_threads_share(lh_comm *world, int64_t *threads)
     strncpy(own.host, lh_comm_host(world), sizeof own.host - 1);
     if (sched_getaffinity(0, sizeof own.cores, &own.cores) != 0) CPU_SET(0, &own.cores);
     st = lh_calloc(&all, size, sizeof *all);
-    LH_TRY(lh_comm_agree(world, st));
-    LH_TRY(lh_comm_allgather(world, &own, all, sizeof own));
+    LH_TRY_DONE(lh_comm_agree(world, st));
+    LH_TRY_DONE(lh_comm_allgather(world, &own, all, sizeof own));
     for (int c = 0; c < CPU_SETSIZE; c++) {
         int sharing = 0;
         for (int r = 0; r < size; r++) sharing += strcmp(all[r].host, own.host) == 0 && CPU_ISSET(c, &all[r].cores);

@@ -12,10 +12,8 @@ struct lh_world {
 
 static lh_status probe(const char *const *files)
 {
-    lh_status st = LH_OK;
     for (int i = 0; files && files[i]; i++) LH_TRY(lh_h5_probe(files[i]));
-done:
-    return st;
+    return LH_OK;
 }
 
 lh_status lh_world_open(lh_world **out, const lh_world_options *options)
@@ -30,11 +28,10 @@ lh_status lh_world_open(lh_world **out, const lh_world_options *options)
     *out = w;
     if (rank == 0) probed = probe(options->files);
     st = lh_comm_open_world(&w->comm, options->comm_timeout_s);
-    if (st != LH_OK) goto done;
+    if (st != LH_OK) return st;
     lh_log_set_rank(lh_comm_rank(w->comm), lh_comm_size(w->comm));
     LH_TRY(lh_comm_agree(w->comm, probed));
     if (options->same) LH_TRY(lh_comm_same(w->comm, options->same, (int64_t)strlen(options->same), "the options"));
-done:
     return st;
 }
 

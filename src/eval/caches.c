@@ -22,7 +22,6 @@ lh_status lh_eval_share(lh_comm *comm, lh_tokens *ids)
     if (!root) ids->cap = n;
     ids->n = n;
     if (n) LH_TRY(lh_comm_bcast(comm, 0, ids->ids, n * (int64_t)sizeof *ids->ids));
-done:
     return st;
 }
 
@@ -37,7 +36,6 @@ int lh_eval_ends(const lh_engine *engine, const lh_tokens *ends, int32_t id)
 lh_status lh_eval_generate(lh_engine *engine, lh_session *session, const lh_eval_answer *how, lh_tokens *out)
 {
     static const lh_sampling greedy = {.top_p = 1, .repeat_penalty = 1};
-    lh_status st = LH_OK;
     for (int64_t i = 0; i < how->max_new; i++) {
         int32_t id;
         LH_TRY(lh_session_sample(session, &greedy, i, &id));
@@ -47,17 +45,16 @@ lh_status lh_eval_generate(lh_engine *engine, lh_session *session, const lh_eval
         lh_eval_show_part(how->work, i + 1);
     }
     lh_eval_advance(how->work, how->max_new);
-done:
-    return st;
+    return LH_OK;
 }
 
 lh_status lh_eval_text(const lh_tokenizer *tok, const int32_t *ids, int64_t n, lh_buf *out)
 {
     lh_status st = LH_OK;
     lh_detokenizer d = {.tok = tok};
-    LH_TRY(lh_buf_puts(out, ""));
-    for (int64_t i = 0; i < n; i++) LH_TRY(lh_detokenizer_push(&d, ids[i], out));
-    LH_TRY(lh_detokenizer_finish(&d, out));
+    LH_TRY_DONE(lh_buf_puts(out, ""));
+    for (int64_t i = 0; i < n; i++) LH_TRY_DONE(lh_detokenizer_push(&d, ids[i], out));
+    LH_TRY_DONE(lh_detokenizer_finish(&d, out));
 done:
     lh_detokenizer_clear(&d);
     return st;
@@ -85,23 +82,23 @@ static lh_status run_batch(lh_engine *engine, const lh_caches_request *r, const 
     lh_status st = LH_OK;
     lh_session *session = NULL;
     lh_forward_progress progress = {(void *)(uintptr_t)r, follow_prefill};
-    LH_TRY(lh_session_open(&session, engine,
-                           &(lh_session_options){.policy = &b->plans[0],
-                                                 .others = b->n > 1 ? b->plans + 1 : NULL,
-                                                 .other_count = b->n - 1,
-                                                 .profiles = &r->policies->profiles,
-                                                 .prompt = r->prompt->n,
-                                                 .more = r->more,
-                                                 .length = r->prompt->n + r->more,
-                                                 .block = r->block,
-                                                 .goes_back = 1,
-                                                 .seed = r->seed}));
-    LH_TRY(lh_session_prefill(session, r->prompt->ids, r->prompt->n, &progress));
+    LH_TRY_DONE(lh_session_open(&session, engine,
+                                &(lh_session_options){.policy = &b->plans[0],
+                                                      .others = b->n > 1 ? b->plans + 1 : NULL,
+                                                      .other_count = b->n - 1,
+                                                      .profiles = &r->policies->profiles,
+                                                      .prompt = r->prompt->n,
+                                                      .more = r->more,
+                                                      .length = r->prompt->n + r->more,
+                                                      .block = r->block,
+                                                      .goes_back = 1,
+                                                      .seed = r->seed}));
+    LH_TRY_DONE(lh_session_prefill(session, r->prompt->ids, r->prompt->n, &progress));
     lh_eval_advance(r->work, r->prompt->n);
     for (int64_t i = 0; i < b->n; i++) {
         lh_cache_at at = {b->numbers[i], session, i};
-        LH_TRY(lh_cache_restart(&at));
-        LH_TRY(visit(self, &at));
+        LH_TRY_DONE(lh_cache_restart(&at));
+        LH_TRY_DONE(visit(self, &at));
     }
 done:
     lh_session_close(session);
@@ -143,18 +140,18 @@ lh_status lh_caches_each(lh_engine *engine, const lh_caches_request *r, lh_cache
     batch b = {0};
     st = lh_calloc(&b.plans, policies->n, sizeof *b.plans);
     if (st == LH_OK) st = lh_calloc(&b.numbers, policies->n, sizeof *b.numbers);
-    LH_TRY(lh_comm_agree(lh_engine_comm(engine), st));
+    LH_TRY_DONE(lh_comm_agree(lh_engine_comm(engine), st));
     for (int64_t i = 0; i < policies->n; i++) {
         if (shares(policies, i)) take(&b, r, i);
         if (b.n == 0 || (b.n < most && i + 1 < policies->n)) continue;
-        LH_TRY(run_batch(engine, r, &b, visit, self));
+        LH_TRY_DONE(run_batch(engine, r, &b, visit, self));
         b.n = 0;
     }
     for (int64_t i = 0; i < policies->n; i++) {
         if (shares(policies, i)) continue;
         b.n = 0;
         take(&b, r, i);
-        LH_TRY(run_batch(engine, r, &b, visit, self));
+        LH_TRY_DONE(run_batch(engine, r, &b, visit, self));
     }
 done:
     lh_free(b.plans);

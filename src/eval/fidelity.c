@@ -40,7 +40,6 @@ static int is_root(const run *r)
 /* Ids of all texts, one behind the other; text t has [starts[t], starts[t + 1]). */
 static lh_status encode_texts(const run *r, lh_tokens *ids, int64_t *starts)
 {
-    lh_status st = LH_OK;
     const lh_texts *texts = r->request->texts;
     for (int64_t t = 0; t < texts->n; t++) {
         const lh_buf *text = &texts->at[t];
@@ -48,8 +47,7 @@ static lh_status encode_texts(const run *r, lh_tokens *ids, int64_t *starts)
             LH_TRY(lh_tokenizer_encode(lh_engine_tokenizer(r->engine), text->data, text->bytes, LH_ENCODE_PLAIN, ids));
         starts[t + 1] = ids->n;
     }
-done:
-    return st;
+    return LH_OK;
 }
 
 /* Window `number` of the `count` that are taken of all the whole windows that the texts have. */
@@ -72,15 +70,15 @@ static lh_status ask_to_repeat(run *r, window *w)
     const lh_fidelity_request *q = r->request;
     lh_tokens *questions = NULL;
     lh_buf question = {0};
-    LH_TRY(q->chat ? lh_buf_puts(&question, q->repeat) : lh_buf_printf(&question, "\n\n%s\n\n", q->repeat));
-    LH_TRY(lh_prompt_encode(lh_engine_tokenizer(r->engine),
-                            &(lh_prompt_text){.text = w->text.data,
-                                              .bytes = w->text.bytes,
-                                              .questions = (const char *const[]){question.data},
-                                              .question_count = 1,
-                                              .chat = q->chat,
-                                              .chat_template = q->chat_template},
-                            &w->context, &questions));
+    LH_TRY_DONE(q->chat ? lh_buf_puts(&question, q->repeat) : lh_buf_printf(&question, "\n\n%s\n\n", q->repeat));
+    LH_TRY_DONE(lh_prompt_encode(lh_engine_tokenizer(r->engine),
+                                 &(lh_prompt_text){.text = w->text.data,
+                                                   .bytes = w->text.bytes,
+                                                   .questions = (const char *const[]){question.data},
+                                                   .question_count = 1,
+                                                   .chat = q->chat,
+                                                   .chat_template = q->chat_template},
+                                 &w->context, &questions));
     w->behind = questions[0];
 done:
     lh_free(questions);
@@ -90,7 +88,6 @@ done:
 
 static lh_status cut_window(run *r, window *w, const lh_tokens *ids, const int64_t *starts)
 {
-    lh_status st = LH_OK;
     const lh_tokenizer *tok = lh_engine_tokenizer(r->engine);
     const int first = lh_tokenizer_adds_bos(tok) && lh_tokenizer_bos(tok) >= 0;
     const int64_t tokens = w->length - first;
@@ -105,8 +102,7 @@ static lh_status cut_window(run *r, window *w, const lh_tokens *ids, const int64
     for (int64_t i = 0; i < tokens; i++) LH_TRY(lh_tokens_push(&w->ids, ids->ids[start + i]));
     LH_TRY(lh_eval_text(tok, ids->ids + start, tokens, &w->text));
     if (r->request->reconstruct) LH_TRY(ask_to_repeat(r, w));
-done:
-    return st;
+    return LH_OK;
 }
 
 static lh_status cut_windows(run *r)
@@ -115,9 +111,9 @@ static lh_status cut_windows(run *r)
     const lh_fidelity_request *q = r->request;
     lh_tokens ids = {0};
     int64_t *starts = NULL;
-    LH_TRY(lh_calloc(&starts, q->texts->n + 1, sizeof *starts));
-    LH_TRY(encode_texts(r, &ids, starts));
-    for (int64_t i = 0; i < r->n; i++) LH_TRY(cut_window(r, &r->windows[i], &ids, starts));
+    LH_TRY_DONE(lh_calloc(&starts, q->texts->n + 1, sizeof *starts));
+    LH_TRY_DONE(encode_texts(r, &ids, starts));
+    for (int64_t i = 0; i < r->n; i++) LH_TRY_DONE(cut_window(r, &r->windows[i], &ids, starts));
 done:
     lh_free(starts);
     lh_tokens_clear(&ids);
@@ -133,7 +129,6 @@ static int64_t repeat_max(const run *r, const window *w)
 /* What can be refused before work begins; the same on all ranks. */
 static lh_status check(const run *r)
 {
-    lh_status st = LH_OK;
     const lh_fidelity_request *q = r->request;
     const lh_config *c = lh_engine_config(r->engine);
     if (!lh_engine_tokenizer(r->engine))
@@ -149,14 +144,12 @@ static lh_status check(const run *r)
                     (long long)q->lengths[i], (long long)q->max_new, (long long)c->max_positions);
         for (int64_t p = 0; p < q->policies->n; p++) LH_TRY(lh_policy_check(&q->policies->at[p].plan, q->lengths[i]));
     }
-done:
-    return st;
+    return LH_OK;
 }
 
 /* ... and what depends on the windows. */
 static lh_status check_repeated(const run *r)
 {
-    lh_status st = LH_OK;
     const lh_config *c = lh_engine_config(r->engine);
     for (int64_t i = 0; i < r->n && r->request->reconstruct; i++) {
         const window *w = &r->windows[i];
@@ -168,8 +161,7 @@ static lh_status check_repeated(const run *r)
                     "('--repeat-max')",
                     (long long)w->length, (long long)all, (long long)c->max_positions);
     }
-done:
-    return st;
+    return LH_OK;
 }
 
 static lh_status open_run(run *r)
@@ -201,7 +193,6 @@ static lh_status open_run(run *r)
     }
     r->work.progress = q->progress;
     LH_TRY(lh_comm_agree(comm, check_repeated(r)));
-done:
     return st;
 }
 
@@ -230,14 +221,12 @@ static lh_status go_on(run *r, lh_session *session)
         lh_eval_show_part(&r->work, i + 1);
     }
     if (is_root(r)) LH_TRY(lh_eval_text(lh_engine_tokenizer(r->engine), r->full.ids, r->full.n, &r->full_text));
-done:
     return st;
 }
 
 /* The full cache's tokens forced on a cache. *same: tokens before the first that it would have chosen otherwise. */
 static lh_status force(run *r, lh_session *session, double *kl, double *best, int64_t *same)
 {
-    lh_status st = LH_OK;
     const int64_t vocab = lh_engine_config(r->engine)->vocab, n = r->full.n;
     const float *row = NULL;
     int64_t rows, agreed = 0;
@@ -259,8 +248,7 @@ static lh_status force(run *r, lh_session *session, double *kl, double *best, in
     *kl = n > 1 ? sum / (double)(n - 1) : (double)NAN;
     *best = n > 1 ? (double)agreed / (double)(n - 1) : (double)NAN;
     LH_TRY(lh_comm_bcast(lh_engine_comm(r->engine), 0, same, sizeof *same));
-done:
-    return st;
+    return LH_OK;
 }
 
 static lh_status judge(run *r, int64_t policy, const lh_tokens *ids, lh_cell *row)
@@ -271,8 +259,8 @@ static lh_status judge(run *r, int64_t policy, const lh_tokens *ids, lh_cell *ro
     lh_likeness like;
     int64_t agreed = 0, same = 0;
     const int64_t n = r->full.n;
-    LH_TRY(lh_eval_text(lh_engine_tokenizer(r->engine), ids->ids, ids->n, &text));
-    LH_TRY(lh_likeness_of(&like, r->full_text.data, text.data));
+    LH_TRY_DONE(lh_eval_text(lh_engine_tokenizer(r->engine), ids->ids, ids->n, &text));
+    LH_TRY_DONE(lh_likeness_of(&like, r->full_text.data, text.data));
     while (same < n && same < ids->n && ids->ids[same] == r->full.ids[same]) same++;
     for (int64_t i = 1; i < n && i < ids->n; i++) agreed += ids->ids[i] == r->full.ids[i];
     row[W_POLICY].text = choice->name;
@@ -287,7 +275,7 @@ static lh_status judge(run *r, int64_t policy, const lh_tokens *ids, lh_cell *ro
     row[W_ROUGEL].value = like.rougel;
     row[W_BLEU].value = like.bleu;
     row[W_TEXT].text = text.data;
-    LH_TRY(lh_table_add(&r->out->windows, row));
+    LH_TRY_DONE(lh_table_add(&r->out->windows, row));
 done:
     lh_buf_clear(&text);
     return st;
@@ -304,22 +292,23 @@ static lh_status compare(void *self, const lh_cache_at *at)
     row[W_KL].value = 0;
     row[W_BEST].value = 1;
     if (at->policy == 0) {
-        LH_TRY(go_on(r, at->session));
+        LH_TRY_DONE(go_on(r, at->session));
         if (r->full.n < 2) row[W_KL].value = row[W_BEST].value = (double)NAN;
         r->silent += r->full.n < 2 && r->request->max_new > 1;
     } else {
-        LH_TRY(force(r, at->session, &row[W_KL].value, &row[W_BEST].value, &same));
+        LH_TRY_DONE(force(r, at->session, &row[W_KL].value, &row[W_BEST].value, &same));
     }
     lh_eval_advance(&r->work, r->request->max_new);
     if (same < r->full.n) { /* it goes another way: which one? */
-        LH_TRY(lh_cache_restart(at));
-        LH_TRY(lh_eval_generate(r->engine, at->session, &(lh_eval_answer){NULL, r->request->max_new, &r->work}, &own));
+        LH_TRY_DONE(lh_cache_restart(at));
+        LH_TRY_DONE(
+            lh_eval_generate(r->engine, at->session, &(lh_eval_answer){NULL, r->request->max_new, &r->work}, &own));
         ids = &own;
     } else {
         lh_eval_advance(&r->work, r->request->max_new);
     }
     if (is_root(r)) st = judge(r, at->policy, ids, row);
-    LH_TRY(lh_comm_agree(lh_engine_comm(r->engine), st));
+    LH_TRY_DONE(lh_comm_agree(lh_engine_comm(r->engine), st));
 done:
     lh_tokens_clear(&own);
     return st;
@@ -331,17 +320,17 @@ static lh_status judge_repeated(run *r, int64_t policy, const lh_tokens *ids)
     const lh_policy_choice *choice = &r->request->policies->at[policy];
     lh_buf text = {0};
     lh_likeness like;
-    LH_TRY(lh_eval_text(lh_engine_tokenizer(r->engine), ids->ids, ids->n, &text));
-    LH_TRY(lh_likeness_of(&like, r->now->text.data, text.data));
-    LH_TRY(lh_table_add(&r->out->repeated, (lh_cell[R_COLUMNS]){[R_POLICY] = {.text = choice->name},
-                                                                [R_BUDGET] = {.text = choice->budget},
-                                                                [R_LENGTH] = {.number = r->now->length},
-                                                                [R_WINDOW] = {.number = r->now->number},
-                                                                [R_ROUGE1] = {.value = like.rouge1},
-                                                                [R_ROUGE2] = {.value = like.rouge2},
-                                                                [R_ROUGEL] = {.value = like.rougel},
-                                                                [R_BLEU] = {.value = like.bleu},
-                                                                [R_TEXT] = {.text = text.data}}));
+    LH_TRY_DONE(lh_eval_text(lh_engine_tokenizer(r->engine), ids->ids, ids->n, &text));
+    LH_TRY_DONE(lh_likeness_of(&like, r->now->text.data, text.data));
+    LH_TRY_DONE(lh_table_add(&r->out->repeated, (lh_cell[R_COLUMNS]){[R_POLICY] = {.text = choice->name},
+                                                                     [R_BUDGET] = {.text = choice->budget},
+                                                                     [R_LENGTH] = {.number = r->now->length},
+                                                                     [R_WINDOW] = {.number = r->now->number},
+                                                                     [R_ROUGE1] = {.value = like.rouge1},
+                                                                     [R_ROUGE2] = {.value = like.rouge2},
+                                                                     [R_ROUGEL] = {.value = like.rougel},
+                                                                     [R_BLEU] = {.value = like.bleu},
+                                                                     [R_TEXT] = {.text = text.data}}));
 done:
     lh_buf_clear(&text);
     return st;
@@ -352,11 +341,11 @@ static lh_status repeat(void *self, const lh_cache_at *at)
     lh_status st = LH_OK;
     run *r = self;
     lh_tokens ids = {0};
-    LH_TRY(lh_session_block(at->session, r->now->behind.ids, r->now->behind.n));
-    LH_TRY(
+    LH_TRY_DONE(lh_session_block(at->session, r->now->behind.ids, r->now->behind.n));
+    LH_TRY_DONE(
         lh_eval_generate(r->engine, at->session, &(lh_eval_answer){&r->ends, repeat_max(r, r->now), &r->work}, &ids));
     if (is_root(r)) st = judge_repeated(r, at->policy, &ids);
-    LH_TRY(lh_comm_agree(lh_engine_comm(r->engine), st));
+    LH_TRY_DONE(lh_comm_agree(lh_engine_comm(r->engine), st));
 done:
     lh_tokens_clear(&ids);
     return st;
@@ -364,7 +353,6 @@ done:
 
 static lh_status run_window(run *r)
 {
-    lh_status st = LH_OK;
     const lh_fidelity_request *q = r->request;
     const window *w = r->now;
     LH_TRY(lh_caches_each(r->engine,
@@ -375,7 +363,7 @@ static lh_status run_window(run *r)
                                                .together = q->together,
                                                .work = &r->work},
                           compare, r));
-    if (!q->reconstruct) goto done;
+    if (!q->reconstruct) return LH_OK;
     LH_TRY(lh_caches_each(r->engine,
                           &(lh_caches_request){.policies = q->policies,
                                                .prompt = &w->context,
@@ -385,8 +373,7 @@ static lh_status run_window(run *r)
                                                .together = q->together,
                                                .work = &r->work},
                           repeat, r));
-done:
-    return st;
+    return LH_OK;
 }
 
 lh_status lh_fidelity_run(lh_fidelity_result *out, lh_engine *engine, const lh_fidelity_request *request)
@@ -396,10 +383,10 @@ lh_status lh_fidelity_run(lh_fidelity_result *out, lh_engine *engine, const lh_f
     *out = (lh_fidelity_result){.request = request};
     lh_table_init(&out->windows, lh_fidelity_columns);
     lh_table_init(&out->repeated, lh_repeated_columns);
-    LH_TRY(open_run(&r));
+    LH_TRY_DONE(open_run(&r));
     for (int64_t i = 0; i < r.n; i++) {
         r.now = &r.windows[i];
-        LH_TRY(run_window(&r));
+        LH_TRY_DONE(run_window(&r));
     }
     if (r.silent)
         lh_warn("behind %lld of %lld windows the full cache ends with its first token: they tell nothing of policies",

@@ -88,7 +88,6 @@ static double mean_of(const lh_table *table, const lh_policy_choice *choice, int
 
 lh_status lh_fidelity_means(const lh_fidelity_result *result, lh_table *means)
 {
-    lh_status st = LH_OK;
     const lh_fidelity_request *q = result->request;
     lh_table_init(means, lh_fidelity_mean_columns);
     for (int64_t l = 0; l < q->length_count; l++)
@@ -105,8 +104,7 @@ lh_status lh_fidelity_means(const lh_fidelity_result *result, lh_table *means)
             row[M_WINDOWS].number = n;
             if (n) LH_TRY(lh_table_add(means, row));
         }
-done:
-    return st;
+    return LH_OK;
 }
 
 /* ---- text ---- */
@@ -119,7 +117,6 @@ enum { HEADINGS = sizeof headings / sizeof *headings, MEASURES_AT = 2 };
 /* The means of one length; n rows of them in `cells` from `first` on. */
 static lh_status fill(lh_buf *cells, int64_t width, const lh_table *means, int64_t length)
 {
-    lh_status st = LH_OK;
     for (int64_t c = 0; c < width; c++) LH_TRY(lh_buf_puts(&cells[c], headings[c]));
     int64_t at = width;
     for (int64_t i = 0; i < means->n; i++) {
@@ -135,8 +132,7 @@ static lh_status fill(lh_buf *cells, int64_t width, const lh_table *means, int64
         }
         at += width;
     }
-done:
-    return st;
+    return LH_OK;
 }
 
 static int64_t rows_of(const lh_table *means, int64_t length, int64_t *windows)
@@ -157,12 +153,12 @@ static lh_status print_length(const lh_fidelity_result *result, const lh_table *
     int64_t windows = 0, rows = rows_of(means, length, &windows);
     lh_buf *cells = NULL;
     if (rows == 0) return LH_OK;
-    LH_TRY(lh_calloc(&cells, (rows + 1) * width, sizeof *cells));
-    LH_TRY(fill(cells, width, means, length));
-    LH_TRY(lh_buf_printf(out, "%s%lld tokens, %lld to go on with: means of %lld windows against the full cache\n\n",
-                         out->bytes ? "\n" : "", (long long)length, (long long)result->request->max_new,
-                         (long long)windows));
-    LH_TRY(lh_grid_align(cells, rows + 1, width, out));
+    LH_TRY_DONE(lh_calloc(&cells, (rows + 1) * width, sizeof *cells));
+    LH_TRY_DONE(fill(cells, width, means, length));
+    LH_TRY_DONE(lh_buf_printf(
+        out, "%s%lld tokens, %lld to go on with: means of %lld windows against the full cache\n\n",
+        out->bytes ? "\n" : "", (long long)length, (long long)result->request->max_new, (long long)windows));
+    LH_TRY_DONE(lh_grid_align(cells, rows + 1, width, out));
 done:
     for (int64_t i = 0; cells && i < (rows + 1) * width; i++) lh_buf_clear(&cells[i]);
     lh_free(cells);
@@ -173,9 +169,9 @@ lh_status lh_fidelity_print(const lh_fidelity_result *result, lh_buf *out)
 {
     lh_status st = LH_OK;
     lh_table means = {0};
-    LH_TRY(lh_fidelity_means(result, &means));
+    LH_TRY_DONE(lh_fidelity_means(result, &means));
     for (int64_t l = 0; l < result->request->length_count; l++)
-        LH_TRY(print_length(result, &means, result->request->lengths[l], out));
+        LH_TRY_DONE(print_length(result, &means, result->request->lengths[l], out));
 done:
     lh_table_clear(&means);
     return st;

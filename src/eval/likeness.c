@@ -16,10 +16,10 @@ static lh_status rouge(lh_likeness *out, const char *const texts[2])
     lh_status st = LH_OK;
     lh_word_pair pair = {0};
     int64_t one, two, common;
-    LH_TRY(lh_word_pair_make(&pair, texts, LH_CUT_ROUGE));
-    LH_TRY(lh_word_pair_matches(&pair, 1, &one));
-    LH_TRY(lh_word_pair_matches(&pair, 2, &two));
-    LH_TRY(lh_word_pair_common(&pair, &common));
+    LH_TRY_DONE(lh_word_pair_make(&pair, texts, LH_CUT_ROUGE));
+    LH_TRY_DONE(lh_word_pair_matches(&pair, 1, &one));
+    LH_TRY_DONE(lh_word_pair_matches(&pair, 2, &two));
+    LH_TRY_DONE(lh_word_pair_common(&pair, &common));
     out->rouge1 = f1(one, pair.n[0], pair.n[1]);
     out->rouge2 = f1(two, pair.n[0] - 1, pair.n[1] - 1);
     out->rougel = f1(common, pair.n[0], pair.n[1]);
@@ -35,10 +35,10 @@ static lh_status bleu(lh_likeness *out, const char *const texts[2])
     double logs = 0;
     int64_t matches, any = 0, missing = 1;
     int orders = 0;
-    LH_TRY(lh_word_pair_make(&pair, texts, LH_CUT_13A));
+    LH_TRY_DONE(lh_word_pair_make(&pair, texts, LH_CUT_13A));
     const int64_t r = pair.n[0], c = pair.n[1];
     while (orders < LH_WORD_RUNS && c > orders) {
-        LH_TRY(lh_word_pair_matches(&pair, orders + 1, &matches));
+        LH_TRY_DONE(lh_word_pair_matches(&pair, orders + 1, &matches));
         any += matches;
         if (!matches) missing *= 2;
         logs += log((matches ? (double)matches : 1 / (double)missing) / (double)(c - orders));
@@ -53,12 +53,10 @@ done:
 
 lh_status lh_likeness_of(lh_likeness *out, const char *reference, const char *candidate)
 {
-    lh_status st = LH_OK;
     const char *const texts[2] = {reference, candidate};
     LH_TRY(rouge(out, texts));
     LH_TRY(bleu(out, texts));
-done:
-    return st;
+    return LH_OK;
 }
 
 int64_t lh_best_of(const float *logits, int64_t vocab)

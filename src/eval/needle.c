@@ -91,7 +91,6 @@ static int is_root(const run *r)
 /* What can be refused before work begins; the same on all ranks but for the haystack. */
 static lh_status check(const run *r)
 {
-    lh_status st = LH_OK;
     const lh_needle_request *q = r->request;
     const lh_config *c = lh_engine_config(r->engine);
     if (!lh_engine_tokenizer(r->engine))
@@ -111,8 +110,7 @@ static lh_status check(const run *r)
                     "policy '%s' observes the question, which comes behind the eviction in the scenario context-only: "
                     "give '--scenario question-aware'",
                     q->policies->at[p].name);
-done:
-    return st;
+    return LH_OK;
 }
 
 /* Collective. The prompt of r->spec: made on rank 0, ids everywhere. */
@@ -127,7 +125,6 @@ static lh_status make_prompt(run *r)
     LH_TRY(lh_eval_share(comm, &n->whole));
     LH_TRY(lh_eval_share(comm, &n->context));
     LH_TRY(lh_eval_share(comm, &n->behind));
-done:
     return st;
 }
 
@@ -152,7 +149,6 @@ static lh_status open_run(run *r)
                                q->policies->n * q->max_new);
     }
     r->work.progress = q->progress;
-done:
     return st;
 }
 
@@ -167,9 +163,9 @@ static lh_status judge(run *r, int64_t policy, const lh_tokens *ids)
     lh_buf answer = {0};
     int exact = 0;
     double words = 0;
-    LH_TRY(lh_eval_text(lh_engine_tokenizer(r->engine), ids->ids, ids->n, &answer));
-    LH_TRY(lh_words_contain(&exact, n->secret, answer.data));
-    LH_TRY(lh_words_found(&words, n->secret, answer.data));
+    LH_TRY_DONE(lh_eval_text(lh_engine_tokenizer(r->engine), ids->ids, ids->n, &answer));
+    LH_TRY_DONE(lh_words_contain(&exact, n->secret, answer.data));
+    LH_TRY_DONE(lh_words_found(&words, n->secret, answer.data));
     if (policy == 0) r->answered = exact;
     row[P_POLICY].text = choice->name;
     row[P_BUDGET].text = choice->budget;
@@ -185,7 +181,7 @@ static lh_status judge(run *r, int64_t policy, const lh_tokens *ids)
     row[P_NAME].text = n->name;
     row[P_SECRET].text = n->secret;
     row[P_ANSWER].text = answer.data;
-    LH_TRY(lh_table_add(&r->out->prompts, row));
+    LH_TRY_DONE(lh_table_add(&r->out->prompts, row));
 done:
     lh_buf_clear(&answer);
     return st;
@@ -197,10 +193,11 @@ static lh_status answer(void *self, const lh_cache_at *at)
     run *r = self;
     const lh_tokens *question = &r->needle.behind;
     lh_tokens ids = {0};
-    if (r->scenario == LH_CONTEXT_ONLY) LH_TRY(lh_session_block(at->session, question->ids, question->n));
-    LH_TRY(lh_eval_generate(r->engine, at->session, &(lh_eval_answer){&r->ends, r->request->max_new, &r->work}, &ids));
+    if (r->scenario == LH_CONTEXT_ONLY) LH_TRY_DONE(lh_session_block(at->session, question->ids, question->n));
+    LH_TRY_DONE(
+        lh_eval_generate(r->engine, at->session, &(lh_eval_answer){&r->ends, r->request->max_new, &r->work}, &ids));
     if (is_root(r)) st = judge(r, at->policy, &ids);
-    LH_TRY(lh_comm_agree(lh_engine_comm(r->engine), st));
+    LH_TRY_DONE(lh_comm_agree(lh_engine_comm(r->engine), st));
 done:
     lh_tokens_clear(&ids);
     return st;
@@ -209,7 +206,6 @@ done:
 /* The prompt of r->spec, in every scenario, for every policy. */
 static lh_status run_prompt(run *r)
 {
-    lh_status st = LH_OK;
     const lh_needle_request *q = r->request;
     const lh_needle *n = &r->needle;
     LH_TRY(make_prompt(r));
@@ -226,8 +222,7 @@ static lh_status run_prompt(run *r)
                                     .work = &r->work};
         LH_TRY(lh_caches_each(r->engine, &caches, answer, r));
     }
-done:
-    return st;
+    return LH_OK;
 }
 
 lh_status lh_needle_run(lh_needle_result *out, lh_engine *engine, const lh_needle_request *request)
@@ -236,12 +231,12 @@ lh_status lh_needle_run(lh_needle_result *out, lh_engine *engine, const lh_needl
     run r = {.engine = engine, .request = request, .out = out};
     *out = (lh_needle_result){.request = request};
     lh_table_init(&out->prompts, lh_needle_prompt_columns);
-    LH_TRY(open_run(&r));
+    LH_TRY_DONE(open_run(&r));
     for (int64_t l = 0; l < request->length_count; l++)
         for (int64_t d = 0; d < request->depth_count; d++)
             for (int64_t i = 0; i < request->seeds; i++) {
                 r.spec = (lh_needle_spec){request->lengths[l], request->depths[d], request->seed + (uint64_t)i};
-                LH_TRY(run_prompt(&r));
+                LH_TRY_DONE(run_prompt(&r));
             }
 done:
     lh_needle_clear(&r.needle);
@@ -293,7 +288,6 @@ static double mean(double sum, int64_t n)
 
 lh_status lh_needle_means(const lh_needle_result *result, lh_table *means)
 {
-    lh_status st = LH_OK;
     const lh_needle_request *q = result->request;
     lh_table_init(means, lh_needle_mean_columns);
     for (int64_t l = 0; l < q->length_count; l++)
@@ -315,8 +309,7 @@ lh_status lh_needle_means(const lh_needle_result *result, lh_table *means)
                                          [M_EXACT_ANSWERED] = {.value = mean((double)s.exact_answered, s.answered)},
                                          [M_WORDS_ANSWERED] = {.value = mean(s.words_answered, s.answered)}}));
             }
-done:
-    return st;
+    return LH_OK;
 }
 
 /* ---- text ---- */
@@ -341,7 +334,6 @@ static lh_status write_cell(const void *self, const lh_policy_choice *choice, lh
 
 lh_status lh_needle_print(const lh_needle_result *result, lh_buf *out)
 {
-    lh_status st = LH_OK;
     const lh_needle_request *q = result->request;
     for (int64_t l = 0; l < q->length_count; l++)
         for (int s = 0; s < LH_SCENARIOS; s++) {
@@ -358,6 +350,5 @@ lh_status lh_needle_print(const lh_needle_result *result, lh_buf *out)
                                  (long long)full.answered));
             LH_TRY(lh_grid_print(q->policies, &(lh_grid){&c, write_cell}, out));
         }
-done:
-    return st;
+    return LH_OK;
 }

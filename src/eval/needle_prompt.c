@@ -51,7 +51,6 @@ static lh_status fill(lh_buf *out, const char *template, const char *name, const
 {
     static const char *const marks[] = {"{name}", "{secret}"};
     const char *const values[] = {name, secret};
-    lh_status st = LH_OK;
     while (*template) {
         int64_t bytes = 1;
         const char *text = template;
@@ -64,13 +63,11 @@ static lh_status fill(lh_buf *out, const char *template, const char *name, const
         LH_TRY(lh_buf_append(out, text, bytes));
         template ++;
     }
-done:
-    return st;
+    return LH_OK;
 }
 
 lh_status lh_needle_check(const lh_needle_form *form)
 {
-    lh_status st = LH_OK;
     if (!strstr(form->needle, "{secret}"))
         LH_FAIL(LH_EUSAGE, "'--needle' has no '{secret}' in it, where the secret goes: as \"The secret passphrase for "
                            "the {name} is '{secret}'.\"");
@@ -82,8 +79,7 @@ lh_status lh_needle_check(const lh_needle_form *form)
                 "apart",
                 (long long)form->keys);
     if (!*form->question) LH_FAIL(LH_EUSAGE, "'--question' is empty");
-done:
-    return st;
+    return LH_OK;
 }
 
 /* One needle of a prompt. */
@@ -98,7 +94,6 @@ typedef struct key {
 
 static lh_status make_keys(key *keys, const lh_needle_form *form, const lh_needle_spec *spec)
 {
-    lh_status st = LH_OK;
     const uint32_t first = draw_of(spec, DRAW_NAMES, 0).word[0], asked = draw_of(spec, DRAW_ASKED, 0).word[0];
     const draw base = draw_of(spec, DRAW_SECRET, 0);
     for (uint32_t i = 0; i < form->keys; i++) {
@@ -113,8 +108,7 @@ static lh_status make_keys(key *keys, const lh_needle_form *form, const lh_needl
         k->depth = k->asked ? spec->depth : lh_uniform(depth.word[0]);
         LH_TRY(fill(&k->sentence, form->needle, k->name, k->secret));
     }
-done:
-    return st;
+    return LH_OK;
 }
 
 static int is_space(char c)
@@ -150,7 +144,6 @@ static int by_place(const void *a, const void *b)
 /* hay[0 … bytes] with its needles. */
 static lh_status insert(lh_needle *out, const char *hay, int64_t bytes, key *keys, int64_t n)
 {
-    lh_status st = LH_OK;
     int64_t from = 0;
     for (int64_t i = 0; i < n; i++) keys[i].at = nearest_end(hay, bytes, llround(keys[i].depth * (double)bytes));
     qsort(keys, (size_t)n, sizeof *keys, by_place);
@@ -165,8 +158,7 @@ static lh_status insert(lh_needle *out, const char *hay, int64_t bytes, key *key
         if (from == 0 && bytes > 0 && (i + 1 == n || keys[i + 1].at > 0)) LH_TRY(lh_buf_puts(&out->text, " "));
     }
     LH_TRY(lh_buf_append(&out->text, hay + from, bytes - from));
-done:
-    return st;
+    return LH_OK;
 }
 
 /* ---- tokens ---- */
@@ -195,14 +187,14 @@ static lh_status encode(lh_needle *out, const lh_tokenizer *tok, const lh_needle
     lh_buf asked = {0}, all = {0};
     lh_tokens *behind = NULL, *none = NULL;
     out->whole.n = out->context.n = out->behind.n = 0;
-    LH_TRY(question_text(&asked, form, out->question.data));
-    LH_TRY(lh_buf_append(&all, out->text.data, out->text.bytes));
-    if (form->chat && all.bytes) LH_TRY(lh_buf_puts(&all, "\n\n"));
-    LH_TRY(lh_buf_append(&all, asked.data, asked.bytes));
+    LH_TRY_DONE(question_text(&asked, form, out->question.data));
+    LH_TRY_DONE(lh_buf_append(&all, out->text.data, out->text.bytes));
+    if (form->chat && all.bytes) LH_TRY_DONE(lh_buf_puts(&all, "\n\n"));
+    LH_TRY_DONE(lh_buf_append(&all, asked.data, asked.bytes));
     lh_prompt_text aware = prompt_text(form, &all, NULL);
     lh_prompt_text apart = prompt_text(form, &out->text, (const char *const[]){asked.data});
-    LH_TRY(lh_prompt_encode(tok, &aware, &out->whole, &none));
-    LH_TRY(lh_prompt_encode(tok, &apart, &out->context, &behind));
+    LH_TRY_DONE(lh_prompt_encode(tok, &aware, &out->whole, &none));
+    LH_TRY_DONE(lh_prompt_encode(tok, &apart, &out->context, &behind));
     lh_tokens_clear(&out->behind);
     out->behind = behind[0];
 done:
@@ -232,37 +224,32 @@ typedef struct maker {
 /* Hay from the sentence on that begins behind a place that the seed chooses. */
 static lh_status turn_haystack(maker *m)
 {
-    lh_status st = LH_OK;
     const lh_needle_form *f = m->form;
     int64_t start = (int64_t)((double)lh_uniform(draw_of(m->spec, DRAW_START, 0).word[0]) * (double)f->haystack_bytes);
     while (start > 0 && start < f->haystack_bytes && !lh_sentence_ends(f->haystack, start)) start++;
     while (start < f->haystack_bytes && is_space(f->haystack[start])) start++;
     if (start >= f->haystack_bytes) start = 0;
     LH_TRY(lh_buf_append(&m->hay, f->haystack + start, f->haystack_bytes - start));
-    if (start == 0) goto done;
+    if (start == 0) return LH_OK;
     LH_TRY(lh_buf_puts(&m->hay, "\n\n"));
     LH_TRY(lh_buf_append(&m->hay, f->haystack, start));
-done:
-    return st;
+    return LH_OK;
 }
 
 /* The prompt with the haystack up to the last end of a word at or before byte `until`; that end in *cut. */
 static lh_status try_cut(maker *m, int64_t until, int64_t *cut)
 {
-    lh_status st = LH_OK;
     while (until > 0 && !(is_space(m->hay.data[until]) || until == m->hay.bytes)) until--;
     while (until > 0 && is_space(m->hay.data[until - 1])) until--;
     *cut = until;
     LH_TRY(insert(m->out, m->hay.data, until, m->keys, m->form->keys));
     LH_TRY(encode(m->out, m->tok, m->form));
-done:
-    return st;
+    return LH_OK;
 }
 
 /* The longest haystack with which the prompt is not longer than it may be. */
 static lh_status fit(maker *m)
 {
-    lh_status st = LH_OK;
     const long long length = m->spec->length;
     int64_t low, cut, high = 4 * m->spec->length + 256;
     LH_TRY(try_cut(m, 0, &low));
@@ -279,7 +266,7 @@ static lh_status fit(maker *m)
                     "the haystack is too short: with all of it the prompt has %lld tokens, not %lld ('--length'): give "
                     "more text with '--haystack'",
                     (long long)tokens_of(m->out), length);
-        if (high == m->hay.bytes) goto done;
+        if (high == m->hay.bytes) return LH_OK;
     }
     while (low + 1 < high) {
         int64_t middle = low + (high - low) / 2;
@@ -290,8 +277,7 @@ static lh_status fit(maker *m)
             high = cut > low ? cut : low + 1; /* cuts between are this one, too */
     }
     LH_TRY(try_cut(m, low, &cut));
-done:
-    return st;
+    return LH_OK;
 }
 
 /* Tokens of the prompt before the needle. */
@@ -300,8 +286,8 @@ static lh_status find_token(maker *m)
     lh_status st = LH_OK;
     lh_needle *n = m->out;
     lh_tokens rest = {0};
-    LH_TRY(lh_tokenizer_encode(m->tok, n->text.data + n->needle_at, n->text.bytes - n->needle_at, LH_ENCODE_CONTINUES,
-                               &rest));
+    LH_TRY_DONE(lh_tokenizer_encode(m->tok, n->text.data + n->needle_at, n->text.bytes - n->needle_at,
+                                    LH_ENCODE_CONTINUES, &rest));
     /* behind the text there is an empty line at most */
     n->at_token = n->context.n - rest.n > 0 ? n->context.n - rest.n : 0;
 done:
@@ -315,16 +301,16 @@ lh_status lh_needle_make(lh_needle *out, const lh_tokenizer *tok, const lh_needl
     lh_status st = LH_OK;
     maker m = {.out = out, .tok = tok, .form = form, .spec = spec};
     *out = (lh_needle){0};
-    LH_TRY(make_keys(m.keys, form, spec));
+    LH_TRY_DONE(make_keys(m.keys, form, spec));
     for (int64_t i = 0; i < form->keys; i++) {
         if (!m.keys[i].asked) continue;
-        LH_TRY(lh_strdup(&out->secret, m.keys[i].secret));
-        LH_TRY(lh_strdup(&out->name, m.keys[i].name));
-        LH_TRY(fill(&out->question, form->question, m.keys[i].name, NULL));
+        LH_TRY_DONE(lh_strdup(&out->secret, m.keys[i].secret));
+        LH_TRY_DONE(lh_strdup(&out->name, m.keys[i].name));
+        LH_TRY_DONE(fill(&out->question, form->question, m.keys[i].name, NULL));
     }
-    LH_TRY(turn_haystack(&m));
-    LH_TRY(fit(&m));
-    LH_TRY(find_token(&m));
+    LH_TRY_DONE(turn_haystack(&m));
+    LH_TRY_DONE(fit(&m));
+    LH_TRY_DONE(find_token(&m));
 done:
     for (int64_t i = 0; i < LH_NEEDLE_KEYS; i++) lh_buf_clear(&m.keys[i].sentence);
     lh_buf_clear(&m.hay);

@@ -13,10 +13,10 @@ static lh_status read_one(lh_texts *out, const char *path)
 {
     lh_status st = LH_OK;
     lh_buf text = {0};
-    LH_TRY(lh_file_read(&text, path, TEXT_BYTES));
+    LH_TRY_DONE(lh_file_read(&text, path, TEXT_BYTES));
     if (text.bytes && memchr(text.data, '\0', (size_t)text.bytes))
-        LH_FAIL(LH_EINPUT, "'%s' holds a zero byte: it is not text", path);
-    LH_TRY(lh_realloc(&out->at, out->n + 1, sizeof *out->at));
+        LH_FAIL_DONE(LH_EINPUT, "'%s' holds a zero byte: it is not text", path);
+    LH_TRY_DONE(lh_realloc(&out->at, out->n + 1, sizeof *out->at));
     out->at[out->n++] = text;
     text = (lh_buf){0};
 done:
@@ -42,13 +42,13 @@ static lh_status read_folder(lh_texts *out, const char *what, const char *folder
     struct dirent **names = NULL;
     char *path = NULL;
     int n = scandir(folder, &names, is_text, by_name);
-    if (n < 0) LH_FAIL(LH_EINPUT, "cannot read the folder '%s': %s", folder, strerror(errno));
-    if (n == 0) LH_FAIL(LH_EINPUT, "the folder '%s' of %s has no text: files '*.txt' or '*.md'", folder, what);
+    if (n < 0) LH_FAIL_DONE(LH_EINPUT, "cannot read the folder '%s': %s", folder, strerror(errno));
+    if (n == 0) LH_FAIL_DONE(LH_EINPUT, "the folder '%s' of %s has no text: files '*.txt' or '*.md'", folder, what);
     for (int i = 0; i < n; i++) {
         lh_free(path);
         path = NULL;
-        LH_TRY(lh_path_join(&path, folder, names[i]->d_name));
-        if (!lh_file_is_folder(path)) LH_TRY(read_one(out, path));
+        LH_TRY_DONE(lh_path_join(&path, folder, names[i]->d_name));
+        if (!lh_file_is_folder(path)) LH_TRY_DONE(read_one(out, path));
     }
 done:
     for (int i = 0; i < n; i++) free(names[i]);
@@ -63,11 +63,11 @@ lh_status lh_texts_read(lh_texts *out, const char *what, const char *path)
     lh_texts texts = {0};
     int64_t bytes = 0;
     if (lh_file_is_folder(path))
-        LH_TRY(read_folder(&texts, what, path));
+        LH_TRY_DONE(read_folder(&texts, what, path));
     else
-        LH_TRY(read_one(&texts, path));
+        LH_TRY_DONE(read_one(&texts, path));
     for (int64_t i = 0; i < texts.n; i++) bytes += texts.at[i].bytes;
-    if (bytes == 0) LH_FAIL(LH_EINPUT, "'%s' of %s is empty", path, what);
+    if (bytes == 0) LH_FAIL_DONE(LH_EINPUT, "'%s' of %s is empty", path, what);
     *out = texts;
     texts = (lh_texts){0};
 done:
@@ -84,12 +84,10 @@ void lh_texts_clear(lh_texts *texts)
 
 lh_status lh_texts_join(const lh_texts *texts, lh_buf *out)
 {
-    lh_status st = LH_OK;
     LH_TRY(lh_buf_puts(out, ""));
     for (int64_t i = 0; i < texts->n; i++) {
         if (i) LH_TRY(lh_buf_puts(out, "\n\n"));
         LH_TRY(lh_buf_append(out, texts->at[i].data ? texts->at[i].data : "", texts->at[i].bytes));
     }
-done:
-    return st;
+    return LH_OK;
 }

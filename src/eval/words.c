@@ -31,7 +31,6 @@ static int white_space(const unsigned char *text)
 /* Words of `text` between single spaces. */
 static lh_status join_words(lh_buf *out, const char *text)
 {
-    lh_status st = LH_OK;
     const int64_t start = out->bytes;
     const unsigned char *at = (const unsigned char *)text;
     LH_TRY(lh_buf_puts(out, ""));
@@ -46,13 +45,11 @@ static lh_status join_words(lh_buf *out, const char *text)
         if (out->bytes > start) LH_TRY(lh_buf_puts(out, " "));
         LH_TRY(lh_buf_append(out, from, at - from));
     }
-done:
-    return st;
+    return LH_OK;
 }
 
 static lh_status cut_plain(lh_buf *out, const char *text, int other)
 {
-    lh_status st = LH_OK;
     const int64_t start = out->bytes;
     int inside = 0;
     LH_TRY(lh_buf_puts(out, ""));
@@ -63,8 +60,7 @@ static lh_status cut_plain(lh_buf *out, const char *text, int other)
         if (belongs) LH_TRY(lh_buf_append(out, &c, 1));
         inside = belongs;
     }
-done:
-    return st;
+    return LH_OK;
 }
 
 /* What mteval-v13a replaces before it looks at punctuation. In this order, each over the whole text. */
@@ -79,12 +75,12 @@ static lh_status replace(lh_buf *text, const char *from, const char *to)
     lh_buf out = {0};
     const size_t bytes = strlen(from);
     const char *at = text->data, *next;
-    LH_TRY(lh_buf_puts(&out, ""));
+    LH_TRY_DONE(lh_buf_puts(&out, ""));
     for (; (next = strstr(at, from)); at = next + bytes) {
-        LH_TRY(lh_buf_append(&out, at, next - at));
-        LH_TRY(lh_buf_puts(&out, to));
+        LH_TRY_DONE(lh_buf_append(&out, at, next - at));
+        LH_TRY_DONE(lh_buf_puts(&out, to));
     }
-    LH_TRY(lh_buf_puts(&out, at));
+    LH_TRY_DONE(lh_buf_puts(&out, at));
     lh_buf_clear(text);
     *text = out;
     out = (lh_buf){0};
@@ -138,11 +134,11 @@ static lh_status substitute(lh_buf *text, const rule *pair)
     for (const char *at = text->data; *at;) {
         int matches = pair->first((unsigned char)at[0]) && (!pair->second || pair->second((unsigned char)at[1]));
         int bytes = matches && pair->second ? 2 : 1;
-        if (matches && pair->spaces & BEFORE) LH_TRY(lh_buf_puts(&out, " "));
-        LH_TRY(lh_buf_append(&out, at, 1));
-        if (matches && pair->spaces & BETWEEN) LH_TRY(lh_buf_puts(&out, " "));
-        if (bytes == 2) LH_TRY(lh_buf_append(&out, at + 1, 1));
-        if (matches && pair->spaces & BEHIND) LH_TRY(lh_buf_puts(&out, " "));
+        if (matches && pair->spaces & BEFORE) LH_TRY_DONE(lh_buf_puts(&out, " "));
+        LH_TRY_DONE(lh_buf_append(&out, at, 1));
+        if (matches && pair->spaces & BETWEEN) LH_TRY_DONE(lh_buf_puts(&out, " "));
+        if (bytes == 2) LH_TRY_DONE(lh_buf_append(&out, at + 1, 1));
+        if (matches && pair->spaces & BEHIND) LH_TRY_DONE(lh_buf_puts(&out, " "));
         at += bytes;
     }
     lh_buf_clear(text);
@@ -169,16 +165,16 @@ static lh_status cut_13a(lh_buf *out, const char *text)
 {
     lh_status st = LH_OK;
     lh_buf work = {0};
-    LH_TRY(lh_buf_append(&work, text, stripped(text)));
+    LH_TRY_DONE(lh_buf_append(&work, text, stripped(text)));
     for (size_t i = 0; i < sizeof replaced / sizeof *replaced; i++)
-        LH_TRY(replace(&work, replaced[i].from, replaced[i].to));
+        LH_TRY_DONE(replace(&work, replaced[i].from, replaced[i].to));
     lh_buf padded = {0};
     st = lh_buf_printf(&padded, " %s ", work.data);
     lh_buf_clear(&work);
     work = padded;
-    LH_TRY(st);
-    for (size_t i = 0; i < sizeof rules / sizeof *rules; i++) LH_TRY(substitute(&work, &rules[i]));
-    LH_TRY(join_words(out, work.data));
+    LH_TRY_DONE(st);
+    for (size_t i = 0; i < sizeof rules / sizeof *rules; i++) LH_TRY_DONE(substitute(&work, &rules[i]));
+    LH_TRY_DONE(join_words(out, work.data));
 done:
     lh_buf_clear(&work);
     return st;
@@ -193,12 +189,12 @@ lh_status lh_words_contain(int *yes, const char *wanted, const char *text)
 {
     lh_status st = LH_OK;
     lh_buf a = {0}, b = {0};
-    LH_TRY(lh_buf_puts(&a, " "));
-    LH_TRY(lh_buf_puts(&b, " "));
-    LH_TRY(cut_plain(&a, wanted, 1));
-    LH_TRY(cut_plain(&b, text, 1));
-    LH_TRY(lh_buf_puts(&a, " "));
-    LH_TRY(lh_buf_puts(&b, " "));
+    LH_TRY_DONE(lh_buf_puts(&a, " "));
+    LH_TRY_DONE(lh_buf_puts(&b, " "));
+    LH_TRY_DONE(cut_plain(&a, wanted, 1));
+    LH_TRY_DONE(cut_plain(&b, text, 1));
+    LH_TRY_DONE(lh_buf_puts(&a, " "));
+    LH_TRY_DONE(lh_buf_puts(&b, " "));
     *yes = strstr(b.data, a.data) != NULL;
 done:
     lh_buf_clear(&a);
@@ -244,12 +240,12 @@ lh_status lh_word_pair_make(lh_word_pair *out, const char *const texts[2], lh_cu
     lh_word_pair pair = {0};
     word *words = NULL;
     for (int i = 0; i < 2; i++) {
-        LH_TRY(lh_cut_words(&cuts[i], texts[i], cut));
+        LH_TRY_DONE(lh_cut_words(&cuts[i], texts[i], cut));
         pair.n[i] = count_words(cuts[i].data);
-        LH_TRY(lh_calloc(&pair.ids[i], pair.n[i], sizeof(int32_t)));
+        LH_TRY_DONE(lh_calloc(&pair.ids[i], pair.n[i], sizeof(int32_t)));
     }
     const int64_t n = pair.n[0] + pair.n[1];
-    LH_TRY(lh_calloc(&words, n, sizeof *words));
+    LH_TRY_DONE(lh_calloc(&words, n, sizeof *words));
     for (int i = 0; i < 2; i++) collect(cuts[i].data, pair.ids[i], words + (i ? pair.n[0] : 0));
     qsort(words, (size_t)n, sizeof *words, compare_words);
     int32_t id = 0;
@@ -291,13 +287,11 @@ static int compare_runs(const void *a, const void *b)
 /* All runs of a text, sorted. */
 static lh_status runs_of(const int32_t *ids, int64_t n, int order, run **out)
 {
-    lh_status st = LH_OK;
     LH_TRY(lh_calloc(out, n > 0 ? n : 0, sizeof **out));
     for (int64_t i = 0; i < n; i++)
         for (int k = 0; k < order; k++) (*out)[i].ids[k] = ids[i + k];
     if (n > 0) qsort(*out, (size_t)n, sizeof **out, compare_runs);
-done:
-    return st;
+    return LH_OK;
 }
 
 lh_status lh_word_pair_matches(const lh_word_pair *pair, int order, int64_t *matches)
@@ -305,8 +299,8 @@ lh_status lh_word_pair_matches(const lh_word_pair *pair, int order, int64_t *mat
     lh_status st = LH_OK;
     run *a = NULL, *b = NULL;
     const int64_t n = pair->n[0] - order + 1, m = pair->n[1] - order + 1;
-    LH_TRY(runs_of(pair->ids[0], n, order, &a));
-    LH_TRY(runs_of(pair->ids[1], m, order, &b));
+    LH_TRY_DONE(runs_of(pair->ids[0], n, order, &a));
+    LH_TRY_DONE(runs_of(pair->ids[1], m, order, &b));
     *matches = 0;
     for (int64_t i = 0, j = 0; i < n && j < m;) {
         int side = compare_runs(&a[i], &b[j]);
@@ -324,7 +318,7 @@ lh_status lh_word_pair_common(const lh_word_pair *pair, int64_t *length)
 {
     lh_status st = LH_OK;
     int64_t *row = NULL; /* row[j]: of the words of the first text so far and the first j of the second */
-    LH_TRY(lh_calloc(&row, pair->n[1] + 1, sizeof *row));
+    LH_TRY_DONE(lh_calloc(&row, pair->n[1] + 1, sizeof *row));
     for (int64_t i = 0; i < pair->n[0]; i++) {
         int64_t diagonal = 0;
         for (int64_t j = 1; j <= pair->n[1]; j++) {
@@ -347,8 +341,8 @@ lh_status lh_words_found(double *share, const char *wanted, const char *text)
     lh_status st = LH_OK;
     lh_word_pair pair = {0};
     int64_t matches = 0;
-    LH_TRY(lh_word_pair_make(&pair, (const char *const[2]){wanted, text}, LH_CUT_ANSWER));
-    LH_TRY(lh_word_pair_matches(&pair, 1, &matches));
+    LH_TRY_DONE(lh_word_pair_make(&pair, (const char *const[2]){wanted, text}, LH_CUT_ANSWER));
+    LH_TRY_DONE(lh_word_pair_matches(&pair, 1, &matches));
     *share = pair.n[0] ? (double)matches / (double)pair.n[0] : 0;
 done:
     lh_word_pair_clear(&pair);

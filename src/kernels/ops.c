@@ -60,12 +60,10 @@ const char *lh_op_summary(int i)
 
 lh_status lh_ops_check(const lh_ops *ops)
 {
-    lh_status st = LH_OK;
     for (int i = 0; i < OPERATIONS; i++) {
         void (*function)(void);
         memcpy(&function, (const char *)ops + operations[i].member, sizeof function);
         if (!function) LH_FAIL(LH_EINTERNAL, "backend '%s' lacks the operation '%s'", ops->name, operations[i].name);
     }
-done:
-    return st;
+    return LH_OK;
 }

@@ -23,7 +23,7 @@ static int only_slides(const lh_kv *kv, int64_t layer)
 /* Collective. */
 static lh_status evict(lh_kv *kv, int64_t layer, int64_t at)
 {
-    lh_status st = LH_OK, local = kv->counting;
+    lh_status local = kv->counting;
     lh_pool *pool = &kv->layers[layer].pool;
     int64_t first = first_block(kv, layer), block = kv->fixed.block;
     double start = lh_kv_now();
@@ -44,8 +44,7 @@ static lh_status evict(lh_kv *kv, int64_t layer, int64_t at)
     if (local == LH_OK) local = lh_pool_pull_len(pool, kv->place.stream);
     kv->evict_s += lh_kv_now() - start;
     LH_TRY(lh_comm_agree(kv->place.comm, local));
-done:
-    return st;
+    return LH_OK;
 }
 
 lh_status lh_kv_prefill_next(lh_kv *kv, int64_t layer, int64_t at, int64_t *tokens, lh_ragged **view)
@@ -60,13 +59,11 @@ lh_status lh_kv_prefill_next(lh_kv *kv, int64_t layer, int64_t at, int64_t *toke
         st = lh_kv_room(kv, layer, block, view);
         LH_TRY(lh_comm_agree(kv->place.comm, st));
     }
-done:
     return st;
 }
 
 lh_status lh_kv_end_blocks(lh_kv *kv, int64_t layer)
 {
-    lh_status st = LH_OK;
     int64_t first = first_block(kv, layer), tokens = kv->prompt.tokens;
     lh_eviction e = {.layer = layer,
                      .pool = &kv->layers[layer].pool,
@@ -75,10 +72,9 @@ lh_status lh_kv_end_blocks(lh_kv *kv, int64_t layer)
     if (kv->layout.norms >= 0)
         kv->layers[layer].fresh += tokens > first ? (tokens - first - 1) % kv->fixed.block + 1 : tokens;
     LH_TRY(lh_pool_pull_len(e.pool, kv->place.stream));
-    if (e.visible_from == 0) goto done;
+    if (e.visible_from == 0) return LH_OK;
     LH_TRY(lh_kv_make_work(kv, 0));
     LH_TRY(lh_kv_drop_unseen(kv, &e)); /* the last block's rows saw them */
     LH_TRY(lh_pool_pull_len(e.pool, kv->place.stream));
-done:
-    return st;
+    return LH_OK;
 }

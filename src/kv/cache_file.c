@@ -57,7 +57,6 @@ static int counts_head(const lh_heads *heads, int64_t head)
 
 static lh_status read_piece(writer *w, const piece *p)
 {
-    lh_status st = LH_OK;
     const lh_kv *kv = w->kv;
     const lh_pool *pool = &kv->layers[p->layer].pool;
     int64_t bytes = entry_bytes(kv, p->kind), slot = pool->offset[p->head - kv->shape.heads.kv_first] + p->at;
@@ -67,14 +66,12 @@ static lh_status read_piece(writer *w, const piece *p)
         LH_TRY(lh_stream_copy(kv->place.stream, w->mine, from + slot * bytes, p->entries * bytes, LH_COPY_TO_HOST));
     for (int64_t i = 0; !from && i < p->entries; i++) ((int32_t *)w->mine)[i] = (int32_t)(p->at + i);
     LH_TRY(lh_stream_sync(kv->place.stream));
-done:
-    return st;
+    return LH_OK;
 }
 
 /* Collective. One piece goes from the rank that counts its head to rank 0 and into the file, at entry `row`. */
 static lh_status pass_piece(writer *w, const piece *p, int64_t row)
 {
-    lh_status st = LH_OK;
     lh_kv *kv = w->kv;
     const lh_heads *h = &kv->shape.heads;
     int64_t bytes = p->entries * entry_bytes(kv, p->kind);
@@ -85,12 +82,11 @@ static lh_status pass_piece(writer *w, const piece *p, int64_t row)
     }
     if (w->local == LH_OK && kv->traffic.bytes[h->rank]) w->local = read_piece(w, p);
     LH_TRY(lh_comm_gatherv(kv->place.comm, 0, w->mine, w->all, kv->traffic.bytes, kv->traffic.at));
-    if (h->rank || w->local != LH_OK) goto done;
+    if (h->rank || w->local != LH_OK) return LH_OK;
     lh_hasher_add(w->hasher, w->all, bytes);
     w->local = lh_h5_array_write(w->array, &(lh_h5_part){.at = {row}, .count = {p->entries, entry_width(kv, p->kind)}},
                                  w->all);
-done:
-    return st;
+    return LH_OK;
 }
 
 /* On rank 0: a new array of a layer, and the hash of what goes into it. */
@@ -114,7 +110,6 @@ static void close_array(writer *w)
 /* Collective. All heads of one array of a layer; lens: of all heads. */
 static lh_status pass_array(writer *w, int64_t layer, array_kind kind, const int64_t *lens)
 {
-    lh_status st = LH_OK;
     const lh_kv *kv = w->kv;
     int64_t heads = kv->shape.heads.kv_heads, entries = 0, row = 0, chunk;
     if (entry_width(kv, kind) == 0) return LH_OK;
@@ -132,8 +127,7 @@ static lh_status pass_array(writer *w, int64_t layer, array_kind kind, const int
             row += p.entries;
         }
     close_array(w);
-done:
-    return st;
+    return LH_OK;
 }
 
 /* ---- rings ---- */
@@ -141,7 +135,6 @@ done:
 /* Rows [at, at + rows) of the ring in the order of their positions, of this rank's query heads. */
 static lh_status read_rows(writer *w, int64_t layer, int64_t at, int64_t rows)
 {
-    lh_status st = LH_OK;
     const lh_kv *kv = w->kv;
     int64_t width = kv->shape.heads.q_count * kv->shape.head_dim;
     const float *ring = kv->layers[layer].ring.q;
@@ -151,14 +144,12 @@ static lh_status read_rows(writer *w, int64_t layer, int64_t at, int64_t rows)
                               width * (int64_t)sizeof *ring, LH_COPY_TO_HOST));
     }
     LH_TRY(lh_stream_sync(kv->place.stream));
-done:
-    return st;
+    return LH_OK;
 }
 
 /* Collective. The same rows of all query heads, gathered by rank and written row by row. */
 static lh_status pass_rows(writer *w, int64_t layer, int64_t at, int64_t rows)
 {
-    lh_status st = LH_OK;
     lh_kv *kv = w->kv;
     const lh_heads *h = &kv->shape.heads;
     int64_t head = kv->shape.head_dim * (int64_t)sizeof(float);
@@ -169,7 +160,7 @@ static lh_status pass_rows(writer *w, int64_t layer, int64_t at, int64_t rows)
     }
     if (w->local == LH_OK) w->local = read_rows(w, layer, at, rows);
     LH_TRY(lh_comm_gatherv(kv->place.comm, 0, w->mine, w->all, kv->traffic.bytes, kv->traffic.at));
-    if (h->rank || w->local != LH_OK) goto done;
+    if (h->rank || w->local != LH_OK) return LH_OK;
     for (int r = 0; r < h->ranks; r++) {
         lh_heads other = lh_heads_at(h, r);
         for (int64_t t = 0; t < rows; t++)
@@ -179,31 +170,27 @@ static lh_status pass_rows(writer *w, int64_t layer, int64_t at, int64_t rows)
     lh_hasher_add(w->hasher, w->mine, rows * h->heads * head);
     w->local =
         lh_h5_array_write(w->array, &(lh_h5_part){.at = {at}, .count = {rows, h->heads, kv->shape.head_dim}}, w->mine);
-done:
-    return st;
+    return LH_OK;
 }
 
 /* Collective. The last query rows of a layer, where decoding observes them. */
 static lh_status pass_ring(writer *w, int64_t layer)
 {
-    lh_status st = LH_OK;
     const lh_kv *kv = w->kv;
     int64_t rows = lh_kv_ring_rows(kv), row_bytes = kv->shape.heads.heads * kv->shape.head_dim * (int64_t)sizeof(float);
     int64_t chunk = CHUNK_BYTES / row_bytes;
-    if (!kv->layers[layer].ring.q) goto done;
+    if (!kv->layers[layer].ring.q) return LH_OK;
     open_array(w, layer, "ring",
                &(lh_h5_shape){.type = LH_F32, .rank = 3, .dims = {rows, kv->shape.heads.heads, kv->shape.head_dim}});
     for (int64_t at = 0; at < rows; at += chunk) LH_TRY(pass_rows(w, layer, at, rows - at < chunk ? rows - at : chunk));
     close_array(w);
-done:
-    return st;
+    return LH_OK;
 }
 
 /* ---- what rank 0 knows alone ---- */
 
 static lh_status write_layer_head(writer *w, int64_t layer, const int64_t *lens)
 {
-    lh_status st = LH_OK;
     lh_kv *kv = w->kv;
     int64_t heads = kv->shape.heads.kv_heads, *offsets = kv->traffic.offsets;
     lh_protection p = lh_policy_protect(
@@ -221,13 +208,11 @@ static lh_status write_layer_head(writer *w, int64_t layer, const int64_t *lens)
     LH_TRY(lh_h5_put_i64(w->h5, name.text, "protected_recents", p.recents));
     LH_TRY(lh_h5_put_i64(w->h5, name.text, "sliding", lh_kv_slides(&kv->shape, layer)));
     if (kv->layout.norms >= 0) LH_TRY(lh_h5_put_i64(w->h5, name.text, "fresh", kv->layers[layer].fresh));
-done:
-    return st;
+    return LH_OK;
 }
 
 static lh_status write_numbers(writer *w, const lh_cache_extra *extra)
 {
-    lh_status st = LH_OK;
     const lh_kv *kv = w->kv;
     char model[24];
     snprintf(model, sizeof model, "%016llx", (unsigned long long)extra->model);
@@ -252,8 +237,7 @@ static lh_status write_numbers(writer *w, const lh_cache_extra *extra)
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
         LH_TRY(lh_h5_put_i64(w->h5, "/state", numbers[i].name, numbers[i].value));
     if (kv->plan.proxies_are_question) LH_TRY(lh_h5_put_i64(w->h5, "/state", "question_tokens", kv->plan.question));
-done:
-    return st;
+    return LH_OK;
 }
 
 static lh_status write_head(writer *w, const char *path, const lh_cache_extra *extra)
@@ -261,15 +245,17 @@ static lh_status write_head(writer *w, const char *path, const lh_cache_extra *e
     lh_status st = LH_OK;
     json_t *json = NULL;
     char *text = NULL;
-    LH_TRY(lh_h5_create(&w->h5, path, &(lh_h5_head){.kind = "cache", .schema = LH_CACHE_SCHEMA, .run = extra->run}));
-    LH_TRY(lh_policy_json(&w->kv->plan, &json));
-    LH_TRY(lh_profiles_put_json(w->kv->shape.profiles, &w->kv->plan, json));
+    LH_TRY_DONE(
+        lh_h5_create(&w->h5, path, &(lh_h5_head){.kind = "cache", .schema = LH_CACHE_SCHEMA, .run = extra->run}));
+    LH_TRY_DONE(lh_policy_json(&w->kv->plan, &json));
+    LH_TRY_DONE(lh_profiles_put_json(w->kv->shape.profiles, &w->kv->plan, json));
     text = json_dumps(json, JSON_COMPACT);
-    if (!text) LH_FAIL(LH_ENOMEM, "cannot allocate host memory for the policy as JSON");
-    LH_TRY(lh_h5_put_text(w->h5, "/policy", text, (int64_t)strlen(text)));
-    LH_TRY(write_numbers(w, extra));
-    LH_TRY(lh_h5_put(w->h5, "/tokens", &(lh_h5_shape){.type = LH_I32, .rank = 1, .dims = {extra->n}}, extra->tokens));
-    LH_TRY(
+    if (!text) LH_FAIL_DONE(LH_ENOMEM, "cannot allocate host memory for the policy as JSON");
+    LH_TRY_DONE(lh_h5_put_text(w->h5, "/policy", text, (int64_t)strlen(text)));
+    LH_TRY_DONE(write_numbers(w, extra));
+    LH_TRY_DONE(
+        lh_h5_put(w->h5, "/tokens", &(lh_h5_shape){.type = LH_I32, .rank = 1, .dims = {extra->n}}, extra->tokens));
+    LH_TRY_DONE(
         lh_h5_put(w->h5, "/logits", &(lh_h5_shape){.type = LH_F32, .rank = 1, .dims = {extra->vocab}}, extra->logits));
 done:
     free(text);
@@ -287,19 +273,19 @@ lh_status lh_cache_save(lh_kv *kv, const char *path, const lh_cache_extra *extra
     if (w.local == LH_OK) w.local = lh_calloc(&w.mine, CHUNK_BYTES, 1);
     if (w.local == LH_OK && root) w.local = lh_calloc(&w.all, CHUNK_BYTES, 1);
     if (w.local == LH_OK && root) w.local = write_head(&w, path, extra);
-    LH_TRY(lh_comm_agree(kv->place.comm, w.local));
+    LH_TRY_DONE(lh_comm_agree(kv->place.comm, w.local));
     for (int64_t l = 0; l < kv->shape.layers; l++) {
         const lh_pool *pool = &kv->layers[l].pool;
-        LH_TRY(lh_kv_gather_lens(kv, pool->len + kv->shape.heads.counted_first - kv->shape.heads.kv_first, lens));
+        LH_TRY_DONE(lh_kv_gather_lens(kv, pool->len + kv->shape.heads.counted_first - kv->shape.heads.kv_first, lens));
         if (root && w.local == LH_OK) w.local = write_layer_head(&w, l, lens);
-        for (array_kind kind = POSITIONS; kind <= STATS; kind++) LH_TRY(pass_array(&w, l, kind, lens));
-        LH_TRY(pass_ring(&w, l));
+        for (array_kind kind = POSITIONS; kind <= STATS; kind++) LH_TRY_DONE(pass_array(&w, l, kind, lens));
+        LH_TRY_DONE(pass_ring(&w, l));
     }
     if (root && w.local == LH_OK) {
         w.local = lh_h5_commit(w.h5);
         w.h5 = NULL;
     }
-    LH_TRY(lh_comm_agree(kv->place.comm, w.local));
+    LH_TRY_DONE(lh_comm_agree(kv->place.comm, w.local));
 done:
     close_array(&w);
     lh_h5_close(w.h5);

@@ -30,10 +30,11 @@ static lh_status read_policy(lh_cache_file *f)
     int64_t bytes = 0;
     json_t *json = NULL;
     const char *path = lh_h5_path(f->h5);
-    LH_TRY(lh_h5_get_text(f->h5, "/policy", &text, &bytes));
-    if (lh_json_parse(&json, path, text, bytes) != LH_OK) LH_FAIL(LH_EFILE, "the policy in %s", lh_error_message());
-    LH_TRY(lh_profiles_get_json(&f->profiles, json, path));
-    LH_TRY(lh_policy_from_json(&f->plan, json, path));
+    LH_TRY_DONE(lh_h5_get_text(f->h5, "/policy", &text, &bytes));
+    if (lh_json_parse(&json, path, text, bytes) != LH_OK)
+        LH_FAIL_DONE(LH_EFILE, "the policy in %s", lh_error_message());
+    LH_TRY_DONE(lh_profiles_get_json(&f->profiles, json, path));
+    LH_TRY_DONE(lh_policy_from_json(&f->plan, json, path));
 done:
     json_decref(json);
     lh_free(text);
@@ -42,7 +43,6 @@ done:
 
 static lh_status read_numbers(lh_cache_file *f)
 {
-    lh_status st = LH_OK;
     int64_t seed = 0;
     const struct {
         const char *name;
@@ -73,33 +73,28 @@ static lh_status read_numbers(lh_cache_file *f)
         LH_FAIL(LH_EFILE, "'%s' does not say which model it belongs to", lh_h5_path(f->h5));
     f->extra.seed = (uint64_t)seed;
     f->clock.budgets_made = (int)f->budgets_made;
-done:
-    return st;
+    return LH_OK;
 }
 
 /* Of the prompt, where the policy observes them. */
 static lh_status read_question(lh_cache_file *f)
 {
-    lh_status st = LH_OK;
     int64_t tokens = 0;
-    if (!f->plan.proxies_are_question) goto done;
+    if (!f->plan.proxies_are_question) return LH_OK;
     LH_TRY(lh_h5_get_i64(f->h5, "/state", "question_tokens", &tokens));
     if (tokens < 1 || tokens > f->prompt_tokens)
         LH_FAIL(LH_EFILE, "'%s': 'question_tokens' of '/state' is missing or %lld, it must be between 1 and %lld",
                 lh_h5_path(f->h5), (long long)tokens, (long long)f->prompt_tokens);
     lh_policy_ask(&f->plan, tokens);
-done:
-    return st;
+    return LH_OK;
 }
 
 static lh_status check_finite(const lh_cache_file *f, const char *name, const float *values, int64_t n)
 {
-    lh_status st = LH_OK;
     for (int64_t i = 0; i < n; i++)
         if (!isfinite(values[i]))
             LH_FAIL(LH_EFILE, "'%s': '%s' holds a value that is not finite", lh_h5_path(f->h5), name);
-done:
-    return st;
+    return LH_OK;
 }
 
 lh_status lh_cache_open(lh_cache_file **out, const char *path)
@@ -107,23 +102,25 @@ lh_status lh_cache_open(lh_cache_file **out, const char *path)
     lh_status st = LH_OK;
     lh_cache_file *f = NULL;
     lh_h5_shape shape;
-    LH_TRY(lh_calloc(&f, 1, sizeof *f));
-    LH_TRY(lh_h5_open(&f->h5, path, &(lh_h5_head){.kind = "cache", .schema = LH_CACHE_SCHEMA}));
-    LH_TRY(read_policy(f));
-    LH_TRY(read_numbers(f));
-    LH_TRY(read_question(f));
+    LH_TRY_DONE(lh_calloc(&f, 1, sizeof *f));
+    LH_TRY_DONE(lh_h5_open(&f->h5, path, &(lh_h5_head){.kind = "cache", .schema = LH_CACHE_SCHEMA}));
+    LH_TRY_DONE(read_policy(f));
+    LH_TRY_DONE(read_numbers(f));
+    LH_TRY_DONE(read_question(f));
     if (lh_profiles_check(&f->profiles, &f->plan, f->layers, f->kv_heads) != LH_OK)
-        LH_FAIL(LH_EFILE, "the policy in '%s' does not fit: %s", path, lh_error_message());
-    LH_TRY(lh_h5_get(f->h5, "/tokens", &(lh_h5_shape){.type = LH_I32, .rank = 1, .dims = {-1}}, &shape, &f->tokens));
+        LH_FAIL_DONE(LH_EFILE, "the policy in '%s' does not fit: %s", path, lh_error_message());
+    LH_TRY_DONE(
+        lh_h5_get(f->h5, "/tokens", &(lh_h5_shape){.type = LH_I32, .rank = 1, .dims = {-1}}, &shape, &f->tokens));
     f->extra.n = shape.dims[0];
     if (f->extra.n < f->clock.seen)
-        LH_FAIL(LH_EFILE, "'%s' holds %lld tokens and says that %lld were seen", path, (long long)f->extra.n,
-                (long long)f->clock.seen);
+        LH_FAIL_DONE(LH_EFILE, "'%s' holds %lld tokens and says that %lld were seen", path, (long long)f->extra.n,
+                     (long long)f->clock.seen);
     for (int64_t t = 0; t < f->extra.n; t++)
-        if (f->tokens[t] < 0) LH_FAIL(LH_EFILE, "'%s': token %lld is %d", path, (long long)t, f->tokens[t]);
-    LH_TRY(lh_h5_get(f->h5, "/logits", &(lh_h5_shape){.type = LH_F32, .rank = 1, .dims = {-1}}, &shape, &f->logits));
+        if (f->tokens[t] < 0) LH_FAIL_DONE(LH_EFILE, "'%s': token %lld is %d", path, (long long)t, f->tokens[t]);
+    LH_TRY_DONE(
+        lh_h5_get(f->h5, "/logits", &(lh_h5_shape){.type = LH_F32, .rank = 1, .dims = {-1}}, &shape, &f->logits));
     f->extra.vocab = shape.dims[0];
-    LH_TRY(check_finite(f, "/logits", f->logits, f->extra.vocab));
+    LH_TRY_DONE(check_finite(f, "/logits", f->logits, f->extra.vocab));
     f->extra.tokens = f->tokens;
     f->extra.logits = f->logits;
     *out = f;
@@ -178,15 +175,15 @@ static lh_status check_fit(const lh_cache_file *f, const lh_kv *kv, uint64_t mod
                  {"keys a window", f->window, s->window}};
     for (size_t i = 0; i < sizeof shape / sizeof *shape; i++)
         if (shape[i].file != shape[i].wanted)
-            LH_FAIL(LH_EFILE, "'%s' holds a cache of %lld %s, the model has %lld", lh_h5_path(f->h5),
-                    (long long)shape[i].file, shape[i].name, (long long)shape[i].wanted);
+            LH_FAIL_DONE(LH_EFILE, "'%s' holds a cache of %lld %s, the model has %lld", lh_h5_path(f->h5),
+                         (long long)shape[i].file, shape[i].name, (long long)shape[i].wanted);
     if (f->extra.model != model)
-        LH_FAIL(LH_EFILE, "'%s' is the cache of another model (%016llx, not %016llx)", lh_h5_path(f->h5),
-                (unsigned long long)f->extra.model, (unsigned long long)model);
+        LH_FAIL_DONE(LH_EFILE, "'%s' is the cache of another model (%016llx, not %016llx)", lh_h5_path(f->h5),
+                     (unsigned long long)f->extra.model, (unsigned long long)model);
     if (memcmp(&mine, &theirs, sizeof mine) != 0) {
-        LH_TRY(lh_policy_text(&theirs, &text));
-        LH_FAIL(LH_EUSAGE, "'%s' was made with the policy '%s': leave out '--policy', '--budget' and their parts",
-                lh_h5_path(f->h5), text.data);
+        LH_TRY_DONE(lh_policy_text(&theirs, &text));
+        LH_FAIL_DONE(LH_EUSAGE, "'%s' was made with the policy '%s': leave out '--policy', '--budget' and their parts",
+                     lh_h5_path(f->h5), text.data);
     }
 done:
     lh_buf_clear(&text);
@@ -216,7 +213,6 @@ static void close_layer(layer_reader *r)
 
 static lh_status open_array(layer_reader *r, const char *array, const lh_h5_shape *want, lh_h5_array **out)
 {
-    lh_status st = LH_OK;
     lh_layer_name name;
     LH_TRY(lh_h5_array_open(out, r->f->h5, lh_layer_array(&name, r->layer, array)));
     const lh_h5_shape *got = lh_h5_array_shape(*out);
@@ -226,15 +222,13 @@ static lh_status open_array(layer_reader *r, const char *array, const lh_h5_shap
     int same = got->rank == want->rank;
     for (int i = 0; same && i < want->rank; i++) same = got->dims[i] == want->dims[i];
     if (!same) LH_FAIL(LH_EFILE, "'%s': '%s' has not the shape that its offsets say", lh_h5_path(r->f->h5), name.text);
-done:
-    return st;
+    return LH_OK;
 }
 
 /* Heads that nothing makes uneven hold as many entries as each other; in a sliding layer, what the next row sees at
  * most. */
 static lh_status check_lengths(const layer_reader *r)
 {
-    lh_status st = LH_OK;
     const lh_kv *kv = r->kv;
     int slides = lh_kv_slides(&kv->shape, r->layer);
     for (int64_t g = 0; g < r->f->kv_heads; g++) {
@@ -247,13 +241,11 @@ static lh_status check_lengths(const layer_reader *r)
             LH_FAIL(LH_EFILE, "'%s': the heads of layer %lld hold %lld and %lld entries, by '%s' they hold as many",
                     lh_h5_path(r->f->h5), (long long)r->layer, (long long)r->offsets[1], (long long)n, kv->plan.name);
     }
-done:
-    return st;
+    return LH_OK;
 }
 
 static lh_status open_layer(layer_reader *r)
 {
-    lh_status st = LH_OK;
     const lh_cache_file *f = r->f;
     lh_layer_name name;
     lh_h5_shape shape;
@@ -283,8 +275,7 @@ static lh_status open_layer(layer_reader *r)
     if (r->kv->layout.norms >= 0) LH_TRY(lh_h5_get_i64(f->h5, name.text, "fresh", &r->kv->layers[r->layer].fresh));
     if (r->kv->layers[r->layer].fresh < 0)
         LH_FAIL(LH_EFILE, "'%s': '%s' has a negative 'fresh'", lh_h5_path(f->h5), name.text);
-done:
-    return st;
+    return LH_OK;
 }
 
 static int by_position(const void *a, const void *b)
@@ -302,7 +293,7 @@ static lh_status check_positions(layer_reader *r, const int32_t *positions, int6
     int rises = 1;
     for (int64_t i = 1; i < n; i++) rises &= positions[i] > positions[i - 1];
     if (!rises) {
-        LH_TRY(lh_calloc(&sorted, n, sizeof *sorted));
+        LH_TRY_DONE(lh_calloc(&sorted, n, sizeof *sorted));
         memcpy(sorted, positions, (size_t)n * sizeof *sorted);
         qsort(sorted, (size_t)n, sizeof *sorted, by_position);
     }
@@ -310,8 +301,8 @@ static lh_status check_positions(layer_reader *r, const int32_t *positions, int6
     for (int64_t i = 0; i < n; i++) {
         int wrong = p[i] < 0 || p[i] >= r->f->clock.seen || (i && p[i] == p[i - 1]);
         if (wrong || (pool->form.positions == LH_POSITIONS_IMPLIED && positions[i] != i))
-            LH_FAIL(LH_EFILE, "'%s': layer %lld holds an entry at position %d, which cannot be", lh_h5_path(r->f->h5),
-                    (long long)r->layer, p[i]);
+            LH_FAIL_DONE(LH_EFILE, "'%s': layer %lld holds an entry at position %d, which cannot be",
+                         lh_h5_path(r->f->h5), (long long)r->layer, p[i]);
     }
 done:
     lh_free(sorted);
@@ -330,16 +321,16 @@ static lh_status read_entries(layer_reader *r, lh_h5_array *array, void *dst, co
     int64_t dim = kv->shape.head_dim, bytes = lh_dtype_bytes(kv->shape.type), chunk = (4 << 20) / (dim * bytes) + 1;
     char *raw = NULL;
     float *values = NULL;
-    LH_TRY(lh_calloc(&raw, chunk * dim, bytes));
-    LH_TRY(lh_calloc(&values, chunk * dim, sizeof *values));
+    LH_TRY_DONE(lh_calloc(&raw, chunk * dim, bytes));
+    LH_TRY_DONE(lh_calloc(&values, chunk * dim, sizeof *values));
     for (int64_t at = 0; at < s->entries; at += chunk) {
         int64_t n = s->entries - at < chunk ? s->entries - at : chunk;
-        LH_TRY(lh_h5_array_read(array, &(lh_h5_part){.at = {s->row + at}, .count = {n, dim}}, raw));
+        LH_TRY_DONE(lh_h5_array_read(array, &(lh_h5_part){.at = {s->row + at}, .count = {n, dim}}, raw));
         lh_dtype_convert(values, LH_F32, raw, kv->shape.type, n * dim);
-        LH_TRY(check_finite(r->f, "keys and values", values, n * dim));
-        LH_TRY(lh_stream_copy(kv->place.stream, (char *)dst + (s->slot + at) * dim * bytes, raw, n * dim * bytes,
-                              LH_COPY_TO_DEVICE));
-        LH_TRY(lh_stream_sync(kv->place.stream));
+        LH_TRY_DONE(check_finite(r->f, "keys and values", values, n * dim));
+        LH_TRY_DONE(lh_stream_copy(kv->place.stream, (char *)dst + (s->slot + at) * dim * bytes, raw, n * dim * bytes,
+                                   LH_COPY_TO_DEVICE));
+        LH_TRY_DONE(lh_stream_sync(kv->place.stream));
     }
 done:
     lh_free(raw);
@@ -355,12 +346,12 @@ static lh_status read_stats(layer_reader *r, const span *s)
     int64_t n = pool->form.stats;
     float *values = NULL;
     if (!n) goto done;
-    LH_TRY(lh_calloc(&values, s->entries * n, sizeof *values));
-    LH_TRY(lh_h5_array_read(r->stats, &(lh_h5_part){.at = {s->row}, .count = {s->entries, n}}, values));
-    LH_TRY(check_finite(r->f, "stats", values, s->entries * n));
-    LH_TRY(lh_stream_copy(r->kv->place.stream, pool->view.stats + s->slot * n, values,
-                          s->entries * n * (int64_t)sizeof *values, LH_COPY_TO_DEVICE));
-    LH_TRY(lh_stream_sync(r->kv->place.stream));
+    LH_TRY_DONE(lh_calloc(&values, s->entries * n, sizeof *values));
+    LH_TRY_DONE(lh_h5_array_read(r->stats, &(lh_h5_part){.at = {s->row}, .count = {s->entries, n}}, values));
+    LH_TRY_DONE(check_finite(r->f, "stats", values, s->entries * n));
+    LH_TRY_DONE(lh_stream_copy(r->kv->place.stream, pool->view.stats + s->slot * n, values,
+                               s->entries * n * (int64_t)sizeof *values, LH_COPY_TO_DEVICE));
+    LH_TRY_DONE(lh_stream_sync(r->kv->place.stream));
 done:
     lh_free(values);
     return st;
@@ -374,16 +365,16 @@ static lh_status read_head(layer_reader *r, int64_t h)
     int64_t row = r->offsets[kv->shape.heads.kv_first + h];
     span s = {.row = row, .slot = pool->offset[h], .entries = r->offsets[kv->shape.heads.kv_first + h + 1] - row};
     int32_t *positions = NULL;
-    LH_TRY(lh_calloc(&positions, s.entries, sizeof *positions));
-    LH_TRY(lh_h5_array_read(r->positions, &(lh_h5_part){.at = {row}, .count = {s.entries}}, positions));
-    LH_TRY(check_positions(r, positions, s.entries));
+    LH_TRY_DONE(lh_calloc(&positions, s.entries, sizeof *positions));
+    LH_TRY_DONE(lh_h5_array_read(r->positions, &(lh_h5_part){.at = {row}, .count = {s.entries}}, positions));
+    LH_TRY_DONE(check_positions(r, positions, s.entries));
     if (pool->form.positions == LH_POSITIONS_STORED)
-        LH_TRY(lh_stream_copy(kv->place.stream, pool->view.positions + s.slot, positions,
-                              s.entries * (int64_t)sizeof *positions, LH_COPY_TO_DEVICE));
-    LH_TRY(lh_stream_sync(kv->place.stream));
-    LH_TRY(read_entries(r, r->k, pool->view.k, &s));
-    LH_TRY(read_entries(r, r->v, pool->view.v, &s));
-    LH_TRY(read_stats(r, &s));
+        LH_TRY_DONE(lh_stream_copy(kv->place.stream, pool->view.positions + s.slot, positions,
+                                   s.entries * (int64_t)sizeof *positions, LH_COPY_TO_DEVICE));
+    LH_TRY_DONE(lh_stream_sync(kv->place.stream));
+    LH_TRY_DONE(read_entries(r, r->k, pool->view.k, &s));
+    LH_TRY_DONE(read_entries(r, r->v, pool->view.v, &s));
+    LH_TRY_DONE(read_stats(r, &s));
     pool->len[h] = s.entries;
 done:
     lh_free(positions);
@@ -399,17 +390,17 @@ static lh_status read_ring(layer_reader *r)
     int64_t width = h->q_count * kv->shape.head_dim;
     float *row = NULL, *ring = kv->layers[r->layer].ring.q;
     if (!ring) goto done;
-    LH_TRY(open_array(
+    LH_TRY_DONE(open_array(
         r, "ring", &(lh_h5_shape){.type = LH_F32, .rank = 3, .dims = {rows, h->heads, kv->shape.head_dim}}, &r->ring));
-    LH_TRY(lh_calloc(&row, width, sizeof *row));
+    LH_TRY_DONE(lh_calloc(&row, width, sizeof *row));
     for (int64_t t = 0; t < rows; t++) {
-        LH_TRY(lh_h5_array_read(
+        LH_TRY_DONE(lh_h5_array_read(
             r->ring, &(lh_h5_part){.at = {t, h->q_first}, .count = {1, h->q_count, kv->shape.head_dim}}, row));
-        LH_TRY(check_finite(r->f, "ring", row, width));
+        LH_TRY_DONE(check_finite(r->f, "ring", row, width));
         int64_t slot = lh_kv_ring_slot(kv, lh_policy_row_at(&kv->fixed, seen, t));
-        LH_TRY(lh_stream_copy(kv->place.stream, ring + slot * width, row, width * (int64_t)sizeof *row,
-                              LH_COPY_TO_DEVICE));
-        LH_TRY(lh_stream_sync(kv->place.stream));
+        LH_TRY_DONE(lh_stream_copy(kv->place.stream, ring + slot * width, row, width * (int64_t)sizeof *row,
+                                   LH_COPY_TO_DEVICE));
+        LH_TRY_DONE(lh_stream_sync(kv->place.stream));
     }
 done:
     lh_free(row);
@@ -422,16 +413,16 @@ static lh_status restore_layer(layer_reader *r)
     lh_kv *kv = r->kv;
     lh_pool *pool = &kv->layers[r->layer].pool;
     int64_t *caps = kv->traffic.kept;
-    LH_TRY(open_layer(r));
+    LH_TRY_DONE(open_layer(r));
     lh_layer_request request = {.layer = r->layer, .budget = kv->budgets[r->layer], .prompt = kv->prompt};
     for (int64_t h = 0; h < pool->view.heads; h++) {
         const int64_t *from = r->offsets + kv->shape.heads.kv_first + h;
         caps[h] = from[1] - from[0] + lh_kv_slack(&kv->shape, &kv->fixed, &request, from[1] - from[0]);
     }
-    LH_TRY(lh_pool_alloc(pool, kv->place.stream, caps));
-    for (int64_t h = 0; h < pool->view.heads; h++) LH_TRY(read_head(r, h));
-    LH_TRY(lh_pool_push_len(pool, kv->place.stream));
-    LH_TRY(read_ring(r));
+    LH_TRY_DONE(lh_pool_alloc(pool, kv->place.stream, caps));
+    for (int64_t h = 0; h < pool->view.heads; h++) LH_TRY_DONE(read_head(r, h));
+    LH_TRY_DONE(lh_pool_push_len(pool, kv->place.stream));
+    LH_TRY_DONE(read_ring(r));
 done:
     close_layer(r);
     return st;
@@ -439,11 +430,9 @@ done:
 
 lh_status lh_cache_restore(lh_cache_file *f, lh_kv *kv, uint64_t model, int64_t more)
 {
-    lh_status st = LH_OK;
     LH_TRY(check_fit(f, kv, model));
     LH_TRY(lh_kv_begin_layers(kv, &(lh_prompt){.tokens = f->prompt_tokens, .more = more}));
     for (int64_t l = 0; l < kv->shape.layers; l++) LH_TRY(restore_layer(&(layer_reader){.f = f, .kv = kv, .layer = l}));
     kv->clock = f->clock;
-done:
-    return st;
+    return LH_OK;
 }

@@ -4,7 +4,6 @@
 
 lh_status lh_kv_room(lh_kv *kv, int64_t layer, int64_t tokens, lh_ragged **view)
 {
-    lh_status st = LH_OK;
     lh_pool *pool = &kv->layers[layer].pool;
     int64_t *caps = kv->traffic.kept, small = 0;
     for (int64_t h = 0; h < pool->view.heads; h++) small |= pool->len[h] + tokens > pool->cap[h];
@@ -15,8 +14,7 @@ lh_status lh_kv_room(lh_kv *kv, int64_t layer, int64_t tokens, lh_ragged **view)
     }
     if (small) LH_TRY(lh_pool_resize(pool, kv->place.stream, caps));
     *view = &pool->view;
-done:
-    return st;
+    return LH_OK;
 }
 
 /* ---- lengths after evictions ---- */
@@ -29,15 +27,13 @@ lh_status lh_kv_ask_lens(lh_kv *kv)
 
 lh_status lh_kv_fetch_lens(lh_kv *kv)
 {
-    lh_status st = LH_OK;
     int64_t heads = kv->shape.heads.kv_count;
-    if (!kv->behind) goto done;
+    if (!kv->behind) return LH_OK;
     LH_TRY(lh_stream_sync(kv->place.stream));
     for (int64_t l = 0; l < kv->shape.layers && heads > 0; l++)
         memcpy(kv->layers[l].pool.len, kv->fetched + (2 * l + 1) * heads, (size_t)heads * sizeof *kv->fetched);
     kv->behind = 0;
-done:
-    return st;
+    return LH_OK;
 }
 
 /* ---- room ---- */
@@ -68,7 +64,7 @@ static int is_full(const lh_kv *kv)
 
 lh_status lh_kv_reserve(lh_kv *kv, int64_t tokens)
 {
-    lh_status st = LH_OK, local = LH_OK;
+    lh_status local = LH_OK;
     lh_ragged *view;
     int64_t least[2] = {-1, 0}; /* room, and whether all are full */
     local = lh_kv_fetch_lens(kv);
@@ -83,8 +79,7 @@ lh_status lh_kv_reserve(lh_kv *kv, int64_t tokens)
     if (least[0] < 0) LH_TRY(lh_comm_agree(kv->place.comm, local)); /* some rank has failed */
     kv->assured = least[0];
     kv->assured_again = least[1] ? least[0] : 0;
-done:
-    return st;
+    return LH_OK;
 }
 
 lh_status lh_kv_make_work(lh_kv *kv, int64_t cols)
@@ -99,7 +94,7 @@ lh_status lh_kv_make_work(lh_kv *kv, int64_t cols)
     lh_work_request need = lh_kv_decode_work(&kv->fixed, ld);
     lh_work_free(&kv->work, kv->place.stream);
     lh_work_size(&kv->work, &kv->shape, &kv->fixed, &need);
-    LH_TRY(lh_parts_alloc(kv->work.at, kv->work.bytes, LH_WORK_PARTS, kv->place.stream));
+    LH_TRY_DONE(lh_parts_alloc(kv->work.at, kv->work.bytes, LH_WORK_PARTS, kv->place.stream));
 done:
     if (st != LH_OK) lh_work_free(&kv->work, kv->place.stream);
     return st;
@@ -115,7 +110,6 @@ static int keeps_order(const lh_kv *kv, int64_t layer)
 
 static lh_status compact(lh_kv *kv, const lh_eviction *e)
 {
-    lh_status st = LH_OK;
     lh_compact_kind kind = keeps_order(kv, e->layer) ? LH_COMPACT_IN_ORDER : LH_COMPACT_FILL;
     LH_TRY(lh_kv_save_layer(kv, e->layer));
     LH_TRY(kv->place.ops->compact(kv->place.stream, &(lh_compact_args){.dst = &e->pool->view,
@@ -123,20 +117,17 @@ static lh_status compact(lh_kv *kv, const lh_eviction *e)
                                                                        .state = kv->work.at[LH_WORK_STATE],
                                                                        .ld = kv->work.ld,
                                                                        .kind = kind}));
-done:
-    return st;
+    return LH_OK;
 }
 
 lh_status lh_kv_drop_unseen(lh_kv *kv, const lh_eviction *e)
 {
-    lh_status st = LH_OK;
     lh_eviction all = *e;
     all.protect = (lh_protection){.budget = INT64_MAX};
-    if (e->visible_from == 0) goto done;
+    if (e->visible_from == 0) return LH_OK;
     LH_TRY(lh_kv_classify(kv, &all));
     LH_TRY(compact(kv, &all));
-done:
-    return st;
+    return LH_OK;
 }
 
 /* What an eviction by the policy finds, in `heads` heads of lens[g] entries. 1: there may be something to evict: heads
@@ -183,7 +174,6 @@ lh_status lh_kv_make_work_everywhere(lh_kv *kv, int64_t cols, lh_status *local)
 
 lh_status lh_kv_evict_layer(lh_kv *kv, lh_eviction *e, lh_status *local)
 {
-    lh_status st = LH_OK;
     const lh_heads *h = &kv->shape.heads;
     const int64_t *lens = e->pool->len;
     int64_t heads = h->kv_count;
@@ -198,12 +188,11 @@ lh_status lh_kv_evict_layer(lh_kv *kv, lh_eviction *e, lh_status *local)
         lens = kv->traffic.offsets;
         heads = h->kv_heads;
     }
-    if (!measure(kv, e, lens, heads)) goto done;
+    if (!measure(kv, e, lens, heads)) return LH_OK;
     if (together && !alike) LH_TRY(lh_kv_make_work_everywhere(kv, e->cols, local));
     LH_TRY(lh_kv_choose(kv, e, local, NULL));
     if (*local == LH_OK) *local = compact(kv, e);
-done:
-    return st;
+    return LH_OK;
 }
 
 typedef enum occasion { UNSEEN_GO, POLICY_IS_DUE } occasion;
@@ -211,7 +200,6 @@ typedef enum occasion { UNSEEN_GO, POLICY_IS_DUE } occasion;
 /* Collective where evict_layer is. */
 static lh_status evict(lh_kv *kv, occasion when, lh_status *local)
 {
-    lh_status st = LH_OK;
     if (when == POLICY_IS_DUE)
         LH_TRY(lh_kv_make_work_everywhere(kv, 0, local));
     else if (*local == LH_OK)
@@ -230,15 +218,13 @@ static lh_status evict(lh_kv *kv, occasion when, lh_status *local)
         if (when == POLICY_IS_DUE) LH_TRY(lh_kv_evict_layer(kv, &e, local));
     }
     if (*local == LH_OK) *local = lh_kv_ask_lens(kv);
-done:
-    return st;
+    return LH_OK;
 }
 
 /* A question made the heads longer than decoding will: what was evicted after it goes back. A mark's entries keep their
  * room. */
 static lh_status trim(lh_kv *kv)
 {
-    lh_status st = LH_OK;
     int64_t *caps = kv->traffic.kept;
     kv->assured = kv->assured_again = 0;
     kv->moves++;
@@ -260,8 +246,7 @@ static lh_status trim(lh_kv *kv)
         }
         if (shrinks) LH_TRY(lh_pool_resize(pool, kv->place.stream, caps));
     }
-done:
-    return st;
+    return LH_OK;
 }
 
 lh_status lh_kv_settle(lh_kv *kv, lh_kv_taken what, int64_t tokens)
@@ -282,9 +267,9 @@ lh_status lh_kv_settle(lh_kv *kv, lh_kv_taken what, int64_t tokens)
     if (!due && !slides) goto done;
     if (due && !kv->clock.budgets_made) lh_kv_make_budgets(kv, kv->clock.seen);
     kv->clock.evictions += due;
-    LH_TRY(evict(kv, due ? POLICY_IS_DUE : UNSEEN_GO, &local));
+    LH_TRY_DONE(evict(kv, due ? POLICY_IS_DUE : UNSEEN_GO, &local));
     if (local == LH_OK && what == LH_KV_BLOCK) local = trim(kv);
-    LH_TRY(lh_comm_agree(kv->place.comm, local));
+    LH_TRY_DONE(lh_comm_agree(kv->place.comm, local));
     if (due && kv->assured_again) kv->assured = kv->assured_again;
 done:
     kv->evict_s += lh_kv_now() - start;

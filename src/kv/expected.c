@@ -33,7 +33,6 @@ static int64_t own_head(const lh_kv *kv)
 
 lh_status lh_kv_expect_rows(lh_kv *kv, int64_t layer, const lh_kv_rows *rows)
 {
-    lh_status st = LH_OK;
     int64_t dim = kv->shape.head_dim, width = kv->shape.heads.q_count * dim;
     int64_t skip = kv->fixed.sinks > rows->first ? kv->fixed.sinks - rows->first : 0;
     float *q = kv->rows.at[LH_ROWS_Q];
@@ -54,19 +53,16 @@ lh_status lh_kv_expect_rows(lh_kv *kv, int64_t layer, const lh_kv_rows *rows)
                                                                                    .dim = dim,
                                                                                    .x_ld = width}));
     }
-done:
-    return st;
+    return LH_OK;
 }
 
 lh_status lh_kv_expect_begin(lh_kv *kv, int64_t layer)
 {
-    lh_status st = LH_OK;
     static const lh_row_part parts[] = {LH_ROWS_SUMS, LH_ROWS_PRODUCTS};
     for (int i = 0; i < 2; i++)
         LH_TRY(lh_stream_zero(kv->place.stream, kv->rows.at[parts[i]], kv->rows.bytes[parts[i]]));
     LH_TRY(lh_kv_put_backwards(kv, layer, kv->rows.at[LH_ROWS_TURN]));
-done:
-    return st;
+    return LH_OK;
 }
 
 /* ---- at the end of a layer ---- */
@@ -83,9 +79,9 @@ static lh_status average_turn(lh_kv *kv, const lh_eviction *e, turn *out)
     const lh_kv_rotation *r = lh_kv_rotation_of(kv, e->layer);
     float *frequencies = NULL;
     out->half = r->rotary / 2;
-    LH_TRY(lh_calloc(&out->cosines, out->half, sizeof *out->cosines));
-    LH_TRY(lh_calloc(&out->sines, out->half, sizeof *out->sines));
-    LH_TRY(lh_kv_fetch_frequencies(kv, e->layer, &frequencies));
+    LH_TRY_DONE(lh_calloc(&out->cosines, out->half, sizeof *out->cosines));
+    LH_TRY_DONE(lh_calloc(&out->sines, out->half, sizeof *out->sines));
+    LH_TRY_DONE(lh_kv_fetch_frequencies(kv, e->layer, &frequencies));
     for (int64_t i = 0; i < out->half; i++)
         for (int64_t p = 0; p < FUTURE_POSITIONS; p++) {
             double angle = (double)((float)(e->seen + p) * frequencies[i]);
@@ -122,22 +118,20 @@ static void to_distribution(const turn *t, double *sums, double *products, int64
 /* n doubles of a row part from element `first` on, to the host. */
 static lh_status fetch(lh_kv *kv, lh_row_part part, int64_t first, int64_t n, double **out)
 {
-    lh_status st = LH_OK;
     LH_TRY(lh_calloc(out, n, sizeof **out));
     LH_TRY(lh_stream_copy(kv->place.stream, *out, (double *)kv->rows.at[part] + first, n * (int64_t)sizeof **out,
                           LH_COPY_TO_HOST));
     LH_TRY(lh_stream_sync(kv->place.stream));
-done:
-    return st;
+    return LH_OK;
 }
 
 static lh_status put(lh_kv *kv, lh_row_part part, const double *values, int64_t n)
 {
     lh_status st = LH_OK;
     float *narrow = NULL;
-    LH_TRY(lh_calloc(&narrow, n, sizeof *narrow));
+    LH_TRY_DONE(lh_calloc(&narrow, n, sizeof *narrow));
     for (int64_t i = 0; i < n; i++) narrow[i] = (float)values[i];
-    LH_TRY(lh_stream_put(kv->place.stream, kv->rows.at[part], narrow, n * (int64_t)sizeof *narrow));
+    LH_TRY_DONE(lh_stream_put(kv->place.stream, kv->rows.at[part], narrow, n * (int64_t)sizeof *narrow));
 done:
     lh_free(narrow);
     return st;
@@ -152,12 +146,12 @@ static lh_status find_distributions(lh_kv *kv, const lh_eviction *e)
     int64_t rows = e->seen - kv->fixed.sinks;
     double *sums = NULL, *products = NULL;
     turn t = {0};
-    LH_TRY(average_turn(kv, e, &t));
-    LH_TRY(fetch(kv, LH_ROWS_SUMS, first * dim, n * dim, &sums));
-    LH_TRY(fetch(kv, LH_ROWS_PRODUCTS, first * dim * dim, n * dim * dim, &products));
+    LH_TRY_DONE(average_turn(kv, e, &t));
+    LH_TRY_DONE(fetch(kv, LH_ROWS_SUMS, first * dim, n * dim, &sums));
+    LH_TRY_DONE(fetch(kv, LH_ROWS_PRODUCTS, first * dim * dim, n * dim * dim, &products));
     for (int64_t i = 0; i < n; i++) to_distribution(&t, sums + i * dim, products + i * dim * dim, dim, rows);
-    LH_TRY(put(kv, LH_ROWS_MEANS, sums, n * dim));
-    LH_TRY(put(kv, LH_ROWS_COVARIANCES, products, n * dim * dim));
+    LH_TRY_DONE(put(kv, LH_ROWS_MEANS, sums, n * dim));
+    LH_TRY_DONE(put(kv, LH_ROWS_COVARIANCES, products, n * dim * dim));
 done:
     lh_free(t.cosines);
     lh_free(t.sines);
@@ -168,7 +162,6 @@ done:
 
 static lh_status score(lh_kv *kv, const lh_eviction *e)
 {
-    lh_status st = LH_OK;
     const lh_heads *h = &kv->shape.heads;
     const lh_ops *ops = kv->place.ops;
     float *raw = kv->work.at[LH_WORK_RAW];
@@ -199,13 +192,11 @@ static lh_status score(lh_kv *kv, const lh_eviction *e)
         kv->place.stream,
         &(lh_weigh_scores_args){
             .y = raw, .x = raw, .norms = norms, .len = e->pool->view.len, .heads = h->kv_count, .ld = kv->work.ld}));
-done:
-    return st;
+    return LH_OK;
 }
 
 lh_status lh_kv_expect(lh_kv *kv, const lh_eviction *e, lh_status *local)
 {
-    lh_status st = LH_OK;
     int64_t dim = kv->shape.head_dim;
     if (kv->shape.heads.split) {
         LH_TRY(lh_kv_exchange_heads(kv, kv->rows.at[LH_ROWS_SUMS], dim * (int64_t)sizeof(double), local));
@@ -213,6 +204,5 @@ lh_status lh_kv_expect(lh_kv *kv, const lh_eviction *e, lh_status *local)
     }
     if (*local == LH_OK) *local = find_distributions(kv, e);
     if (*local == LH_OK) *local = score(kv, e);
-done:
-    return st;
+    return LH_OK;
 }

@@ -16,7 +16,6 @@ static int counts_the_same(const lh_kv *a, const lh_kv *b)
 
 lh_status lh_kv_follow(lh_kv *kv, lh_kv *leader)
 {
-    lh_status st = LH_OK;
     assert(!leader->leader && !kv->follower_count);
     if (kv->plan.block || leader->plan.block)
         LH_FAIL(LH_EINTERNAL, "policy '%s' evicts while it prefills: it cannot share a prefill",
@@ -26,8 +25,7 @@ lh_status lh_kv_follow(lh_kv *kv, lh_kv *leader)
         if (!leader->followers[i]->twin && counts_the_same(leader->followers[i], kv)) kv->twin = leader->followers[i];
     leader->followers[leader->follower_count++] = kv;
     kv->leader = leader;
-done:
-    return st;
+    return LH_OK;
 }
 
 lh_pool *lh_kv_prefill_pool(lh_kv *kv, int64_t layer)
@@ -38,7 +36,6 @@ lh_pool *lh_kv_prefill_pool(lh_kv *kv, int64_t layer)
 /* A view of the leader's pool, with statistics of its own; `slots` of them there are already. */
 static lh_status borrow(lh_kv *kv, const lh_pool *from)
 {
-    lh_status st = LH_OK;
     lh_pool *pool = &kv->scratch;
     int64_t heads = from->view.heads, floats = pool->form.stats, bytes = from->slots * floats * (int64_t)sizeof(float);
     float *stats = pool->view.stats;
@@ -55,17 +52,14 @@ static lh_status borrow(lh_kv *kv, const lh_pool *from)
     pool->slots = from->slots;
     memcpy(pool->offset, from->offset, (size_t)heads * sizeof *pool->offset);
     if (floats && !kv->twin) LH_TRY(lh_stream_zero(kv->place.stream, stats, bytes));
-done:
-    return st;
+    return LH_OK;
 }
 
 lh_status lh_kv_lend(lh_kv *leader, int64_t layer)
 {
-    lh_status st = LH_OK;
     for (int64_t i = 0; i < leader->follower_count; i++)
         LH_TRY(borrow(leader->followers[i], lh_kv_prefill_pool(leader, layer)));
-done:
-    return st;
+    return LH_OK;
 }
 
 void lh_kv_take_back(lh_kv *kv)

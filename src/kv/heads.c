@@ -27,7 +27,6 @@ static void fill(lh_heads *h)
 
 lh_status lh_heads_of(lh_heads *out, int64_t heads, int64_t kv_heads, int rank, int ranks)
 {
-    lh_status st = LH_OK;
     if (kv_heads < 1 || heads < 1 || heads % kv_heads)
         LH_FAIL(LH_EUSAGE, "%lld query heads cannot be shared by %lld KV heads: it must be a multiple",
                 (long long)heads, (long long)kv_heads);
@@ -36,8 +35,7 @@ lh_status lh_heads_of(lh_heads *out, int64_t heads, int64_t kv_heads, int rank, 
                 (long long)heads, ranks, (long long)heads);
     *out = (lh_heads){.heads = heads, .kv_heads = kv_heads, .group = heads / kv_heads, .rank = rank, .ranks = ranks};
     fill(out);
-done:
-    return st;
+    return LH_OK;
 }
 
 lh_heads lh_heads_at(const lh_heads *heads, int rank)

@@ -14,13 +14,11 @@ struct lh_keep_sets {
 
 lh_status lh_keep_sets_open(lh_keep_sets **out, lh_kv *kv)
 {
-    lh_status st = LH_OK;
     lh_keep_sets *sets = NULL;
     LH_TRY(lh_calloc(&sets, 1, sizeof *sets));
     sets->kv = kv;
     *out = sets;
-done:
-    return st;
+    return LH_OK;
 }
 
 static void drop(lh_keep_sets *sets, lh_keep_part part)
@@ -41,13 +39,11 @@ void lh_keep_sets_close(lh_keep_sets *sets)
 
 lh_status lh_keep_sets_take(lh_keep_sets *sets, lh_keep_part part)
 {
-    lh_status st = LH_OK;
     lh_kv *kv = sets->kv;
     drop(sets, part);
     LH_TRY(lh_comm_agree(kv->place.comm, lh_calloc(&sets->layers[part], kv->shape.layers, sizeof *sets->layers[part])));
     for (int64_t l = 0; l < kv->shape.layers; l++) LH_TRY(lh_kv_gather_positions(kv, l, &sets->layers[part][l]));
-done:
-    return st;
+    return LH_OK;
 }
 
 static lh_status write_layer(lh_h5 *h5, int64_t layer, lh_keep_part part, const lh_kv_positions *p)
@@ -56,17 +52,17 @@ static lh_status write_layer(lh_h5 *h5, int64_t layer, lh_keep_part part, const 
     lh_layer_name name;
     char array[32];
     int32_t *budgets = NULL;
-    LH_TRY(lh_calloc(&budgets, p->heads, sizeof *budgets));
+    LH_TRY_DONE(lh_calloc(&budgets, p->heads, sizeof *budgets));
     for (int64_t g = 0; g < p->heads; g++) budgets[g] = (int32_t)(p->offsets[g + 1] - p->offsets[g]);
     snprintf(array, sizeof array, "%s/offsets", part_names[part]);
-    LH_TRY(lh_h5_put(h5, lh_layer_array(&name, layer, array),
-                     &(lh_h5_shape){.type = LH_I64, .rank = 1, .dims = {p->heads + 1}}, p->offsets));
+    LH_TRY_DONE(lh_h5_put(h5, lh_layer_array(&name, layer, array),
+                          &(lh_h5_shape){.type = LH_I64, .rank = 1, .dims = {p->heads + 1}}, p->offsets));
     snprintf(array, sizeof array, "%s/positions", part_names[part]);
-    LH_TRY(lh_h5_put(h5, lh_layer_array(&name, layer, array),
-                     &(lh_h5_shape){.type = LH_I32, .rank = 1, .dims = {p->offsets[p->heads]}}, p->positions));
+    LH_TRY_DONE(lh_h5_put(h5, lh_layer_array(&name, layer, array),
+                          &(lh_h5_shape){.type = LH_I32, .rank = 1, .dims = {p->offsets[p->heads]}}, p->positions));
     snprintf(array, sizeof array, "%s/budgets", part_names[part]);
-    LH_TRY(lh_h5_put(h5, lh_layer_array(&name, layer, array),
-                     &(lh_h5_shape){.type = LH_I32, .rank = 1, .dims = {p->heads}}, budgets));
+    LH_TRY_DONE(lh_h5_put(h5, lh_layer_array(&name, layer, array),
+                          &(lh_h5_shape){.type = LH_I32, .rank = 1, .dims = {p->heads}}, budgets));
 done:
     lh_free(budgets);
     return st;
@@ -76,15 +72,15 @@ static lh_status write_file(const lh_keep_sets *sets, const char *path, const lh
 {
     lh_status st = LH_OK;
     lh_h5 *h5 = NULL;
-    LH_TRY(
+    LH_TRY_DONE(
         lh_h5_create(&h5, path, &(lh_h5_head){.kind = "keep-sets", .schema = LH_KEEP_SETS_SCHEMA, .run = extra->run}));
-    LH_TRY(lh_h5_put(h5, "/tokens", &(lh_h5_shape){.type = LH_I32, .rank = 1, .dims = {extra->n}}, extra->tokens));
+    LH_TRY_DONE(lh_h5_put(h5, "/tokens", &(lh_h5_shape){.type = LH_I32, .rank = 1, .dims = {extra->n}}, extra->tokens));
     for (int part = 0; part < PARTS; part++)
         for (int64_t l = 0; sets->layers[part] && l < sets->kv->shape.layers; l++)
-            LH_TRY(write_layer(h5, l, (lh_keep_part)part, &sets->layers[part][l]));
+            LH_TRY_DONE(write_layer(h5, l, (lh_keep_part)part, &sets->layers[part][l]));
     lh_h5 *whole = h5;
     h5 = NULL;
-    LH_TRY(lh_h5_commit(whole));
+    LH_TRY_DONE(lh_h5_commit(whole));
 done:
     lh_h5_close(h5);
     return st;

@@ -18,15 +18,13 @@ lh_device *lh_kv_device(const lh_kv *kv)
 
 lh_status lh_traffic_init(lh_traffic *t, const lh_heads *h)
 {
-    lh_status st = LH_OK;
     LH_TRY(lh_calloc(&t->bytes, 2 * h->ranks + 3 * h->kv_heads + 1 + h->kv_count, sizeof *t->bytes));
     t->at = t->bytes + h->ranks;
     t->room = t->at + h->ranks;
     t->share = t->room + h->kv_heads;
     t->offsets = t->share + h->kv_heads;
     t->kept = t->offsets + h->kv_heads + 1;
-done:
-    return st;
+    return LH_OK;
 }
 
 void lh_traffic_clear(lh_traffic *t)
@@ -40,28 +38,30 @@ lh_status lh_kv_open(lh_kv **out, const lh_kv_place *place, const lh_kv_shape *s
     lh_status st = LH_OK;
     lh_kv *kv = NULL;
     int64_t heads = shape->heads.kv_count;
-    LH_TRY(lh_calloc(&kv, 1, sizeof *kv));
+    LH_TRY_DONE(lh_calloc(&kv, 1, sizeof *kv));
     kv->place = *place;
     kv->shape = *shape;
     kv->plan = kv->fixed = *plan;
     kv->layout = lh_kv_stat_layout(shape, plan);
     if ((plan->select == LH_SELECT_TWO_STAGE && !shape->projections) ||
         ((plan->source == LH_SCORE_EXPECTED || lh_kv_turns(plan)) && !shape->rotations))
-        LH_FAIL(LH_EINTERNAL, "policy '%s' needs projections or rotations of the model, which are not at hand",
-                plan->name);
-    LH_TRY(lh_policy_check_question(plan));
-    LH_TRY(lh_profiles_check(shape->profiles, plan, shape->layers, shape->heads.kv_heads));
+        LH_FAIL_DONE(LH_EINTERNAL, "policy '%s' needs projections or rotations of the model, which are not at hand",
+                     plan->name);
+    LH_TRY_DONE(lh_policy_check_question(plan));
+    LH_TRY_DONE(lh_profiles_check(shape->profiles, plan, shape->layers, shape->heads.kv_heads));
     kv->layer_profile = lh_profiles_find(shape->profiles, plan->layer_profile);
     kv->head_profile = lh_profiles_find(shape->profiles, plan->head_profile);
     kv->last_evicted = -1;
-    LH_TRY(lh_calloc(&kv->layers, shape->layers, sizeof *kv->layers));
-    LH_TRY(lh_calloc(&kv->budgets, shape->layers, sizeof *kv->budgets));
-    LH_TRY(lh_traffic_init(&kv->traffic, &shape->heads));
-    LH_TRY(lh_device_alloc(lh_kv_device(kv), &kv->blocks, lh_kv_blocks_bytes(shape), LH_MEM_KV));
-    LH_TRY(lh_device_alloc_host(lh_kv_device(kv), &kv->fetched, lh_kv_blocks_bytes(shape)));
+    LH_TRY_DONE(lh_calloc(&kv->layers, shape->layers, sizeof *kv->layers));
+    LH_TRY_DONE(lh_calloc(&kv->budgets, shape->layers, sizeof *kv->budgets));
+    LH_TRY_DONE(lh_traffic_init(&kv->traffic, &shape->heads));
+    LH_TRY_DONE(lh_device_alloc(lh_kv_device(kv), &kv->blocks, lh_kv_blocks_bytes(shape), LH_MEM_KV));
+    LH_TRY_DONE(lh_device_alloc_host(lh_kv_device(kv), &kv->fetched, lh_kv_blocks_bytes(shape)));
     for (int64_t l = 0; l < shape->layers; l++)
-        LH_TRY(lh_pool_init(&kv->layers[l].pool, shape, kv->blocks + l * 2 * heads, lh_kv_form_of(shape, plan, l)));
-    LH_TRY(lh_pool_init(&kv->scratch, shape, kv->blocks + shape->layers * 2 * heads, lh_kv_scratch_form(shape, plan)));
+        LH_TRY_DONE(
+            lh_pool_init(&kv->layers[l].pool, shape, kv->blocks + l * 2 * heads, lh_kv_form_of(shape, plan, l)));
+    LH_TRY_DONE(
+        lh_pool_init(&kv->scratch, shape, kv->blocks + shape->layers * 2 * heads, lh_kv_scratch_form(shape, plan)));
     *out = kv;
     kv = NULL;
 done:
@@ -126,7 +126,6 @@ void lh_kv_make_budgets(lh_kv *kv, int64_t seen)
 
 lh_status lh_kv_begin_layers(lh_kv *kv, const lh_prompt *prompt)
 {
-    lh_status st = LH_OK;
     if (kv->begun) LH_FAIL(LH_EINTERNAL, "the cache is not empty: it holds %lld tokens", (long long)kv->clock.seen);
     kv->prompt = *prompt;
     kv->fixed = lh_policy_fix(&kv->plan, prompt->tokens);
@@ -139,8 +138,7 @@ lh_status lh_kv_begin_layers(lh_kv *kv, const lh_prompt *prompt)
         LH_TRY(lh_device_alloc(lh_kv_device(kv), &kv->layers[l].ring.q, ring, LH_MEM_KV));
     if (lh_kv_observes_again(&kv->fixed)) LH_TRY(lh_kv_alloc_rows(kv, 0));
     kv->begun = 1;
-done:
-    return st;
+    return LH_OK;
 }
 
 lh_status lh_kv_alloc_rows(lh_kv *kv, int64_t tokens)
@@ -178,7 +176,6 @@ static int64_t entries_of(const int64_t *lens, int64_t heads)
 
 lh_status lh_kv_stats_of(lh_kv *kv, lh_kv_stats *out)
 {
-    lh_status st = LH_OK;
     const lh_heads *heads = &kv->shape.heads;
     int64_t entry = 2 * kv->shape.head_dim * lh_dtype_bytes(kv->shape.type);
     int64_t ring = lh_kv_ring_bytes(&kv->shape, &kv->fixed);
@@ -205,6 +202,5 @@ lh_status lh_kv_stats_of(lh_kv *kv, lh_kv_stats *out)
     s.bytes_held = s.entries_held * entry;
     s.bytes_full = s.entries_seen * entry;
     *out = s;
-done:
-    return st;
+    return LH_OK;
 }

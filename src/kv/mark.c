@@ -29,7 +29,6 @@ void lh_kv_drop_saved(lh_kv *kv, int64_t layer)
 
 lh_status lh_kv_mark(lh_kv *kv)
 {
-    lh_status st = LH_OK;
     int64_t heads = kv->shape.heads.kv_count;
     LH_TRY(lh_kv_fetch_lens(kv));
     kv->moves++; /* the next step saves what it changes */
@@ -43,8 +42,7 @@ lh_status lh_kv_mark(lh_kv *kv)
     }
     kv->marked = kv->clock;
     kv->is_marked = 1;
-done:
-    return st;
+    return LH_OK;
 }
 
 static int64_t entries_of(const lh_saved *saved, int64_t heads)
@@ -58,7 +56,6 @@ static int64_t entries_of(const lh_saved *saved, int64_t heads)
 typedef enum direction { SAVE, RESTORE } direction;
 static lh_status move_stats(lh_kv *kv, int64_t layer, direction to)
 {
-    lh_status st = LH_OK;
     const lh_pool *pool = &kv->layers[layer].pool;
     const lh_saved *saved = &kv->layers[layer].saved;
     int64_t at = 0;
@@ -67,23 +64,20 @@ static lh_status move_stats(lh_kv *kv, int64_t layer, direction to)
         LH_TRY(
             lh_stats_copy(kv->place.stream, to == SAVE ? &there : &here, to == SAVE ? &here : &there, saved->len[h]));
     }
-done:
-    return st;
+    return LH_OK;
 }
 
 lh_status lh_kv_save_stats(lh_kv *kv, int64_t layer)
 {
-    lh_status st = LH_OK;
     const lh_pool *pool = &kv->layers[layer].pool;
     lh_saved *saved = &kv->layers[layer].saved;
     int64_t floats = pool->form.stats;
-    if (!kv->is_marked || !floats || saved->view.stats) goto done;
+    if (!kv->is_marked || !floats || saved->view.stats) return LH_OK;
     LH_TRY(lh_device_alloc(lh_kv_device(kv), &saved->view.stats,
                            entries_of(saved, pool->view.heads) * floats * (int64_t)sizeof(float), LH_MEM_KV));
     saved->view.stat_count = floats;
     LH_TRY(move_stats(kv, layer, SAVE));
-done:
-    return st;
+    return LH_OK;
 }
 
 lh_status lh_kv_save_layer(lh_kv *kv, int64_t layer)
@@ -93,17 +87,18 @@ lh_status lh_kv_save_layer(lh_kv *kv, int64_t layer)
     lh_saved *saved = &kv->layers[layer].saved;
     int64_t entries, entry = pool->view.head_dim * lh_dtype_bytes(pool->view.type), at = 0;
     if (!kv->is_marked || saved->taken) goto done;
-    LH_TRY(lh_kv_save_stats(kv, layer));
+    LH_TRY_DONE(lh_kv_save_stats(kv, layer));
     entries = entries_of(saved, pool->view.heads);
     saved->view.type = pool->view.type;
     saved->view.heads = pool->view.heads;
     saved->view.head_dim = pool->view.head_dim;
-    LH_TRY(lh_device_alloc(lh_kv_device(kv), &saved->view.k, entries * entry, LH_MEM_KV));
-    LH_TRY(lh_device_alloc(lh_kv_device(kv), &saved->view.v, entries * entry, LH_MEM_KV));
-    LH_TRY(lh_device_alloc(lh_kv_device(kv), &saved->view.positions, entries * (int64_t)sizeof(int32_t), LH_MEM_KV));
+    LH_TRY_DONE(lh_device_alloc(lh_kv_device(kv), &saved->view.k, entries * entry, LH_MEM_KV));
+    LH_TRY_DONE(lh_device_alloc(lh_kv_device(kv), &saved->view.v, entries * entry, LH_MEM_KV));
+    LH_TRY_DONE(
+        lh_device_alloc(lh_kv_device(kv), &saved->view.positions, entries * (int64_t)sizeof(int32_t), LH_MEM_KV));
     for (int64_t h = 0; h < pool->view.heads; h++) {
-        LH_TRY(lh_entries_copy(kv->place.stream, &(lh_slots){&saved->view, at},
-                               &(lh_slots){&pool->view, pool->offset[h]}, saved->len[h]));
+        LH_TRY_DONE(lh_entries_copy(kv->place.stream, &(lh_slots){&saved->view, at},
+                                    &(lh_slots){&pool->view, pool->offset[h]}, saved->len[h]));
         at += saved->len[h];
     }
     saved->taken = 1;
@@ -114,19 +109,16 @@ done:
 
 lh_status lh_kv_save_ring(lh_kv *kv, int64_t layer)
 {
-    lh_status st = LH_OK;
     lh_ring *ring = &kv->layers[layer].ring;
     int64_t bytes = lh_kv_ring_bytes(&kv->shape, &kv->fixed);
-    if (!kv->is_marked || ring->saved) goto done;
+    if (!kv->is_marked || ring->saved) return LH_OK;
     LH_TRY(lh_device_alloc(lh_kv_device(kv), &ring->saved, bytes, LH_MEM_KV));
     LH_TRY(lh_stream_copy(kv->place.stream, ring->saved, ring->q, bytes, LH_COPY_ON_DEVICE));
-done:
-    return st;
+    return LH_OK;
 }
 
 lh_status lh_kv_rewind(lh_kv *kv)
 {
-    lh_status st = LH_OK;
     if (!kv->is_marked) LH_FAIL(LH_EINTERNAL, "the cache has no mark to go back to");
     LH_TRY(lh_kv_fetch_lens(kv));
     for (int64_t l = 0; l < kv->shape.layers; l++) {
@@ -153,6 +145,5 @@ lh_status lh_kv_rewind(lh_kv *kv)
     kv->assured = kv->assured_again = 0;
     if (!kv->clock.budgets_made) lh_kv_make_budgets(kv, kv->prompt.tokens); /* as they were */
     LH_TRY(lh_stream_sync(kv->place.stream));
-done:
-    return st;
+    return LH_OK;
 }

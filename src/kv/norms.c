@@ -31,7 +31,6 @@ static lh_status square_values(lh_kv *kv, const lh_eviction *e)
 /* WW' of this rank's query heads. */
 static lh_status multiply(lh_kv *kv, const lh_eviction *e)
 {
-    lh_status st = LH_OK;
     const lh_heads *h = &kv->shape.heads;
     const lh_kv_projection *o = &kv->shape.projections[e->layer];
     int64_t dim = kv->shape.head_dim, first = h->split ? h->q_first : 0;
@@ -44,8 +43,7 @@ static lh_status multiply(lh_kv *kv, const lh_eviction *e)
                                                                                .heads = h->q_count,
                                                                                .dim = dim,
                                                                                .x_ld = o->ld}));
-done:
-    return st;
+    return LH_OK;
 }
 
 /* The mean of `group` matrices [dim, dim], with its ridge. */
@@ -71,15 +69,15 @@ static lh_status make_forms(lh_kv *kv, const lh_eviction *e)
     const double *from = (double *)kv->work.at[LH_WORK_MOMENTS] + (h->split ? h->kv_first * h->group * matrix : 0);
     double *products = NULL;
     float *forms = NULL;
-    LH_TRY(lh_calloc(&products, n * matrix, sizeof *products));
-    LH_TRY(lh_calloc(&forms, h->kv_count * matrix, sizeof *forms));
-    LH_TRY(lh_stream_copy(kv->place.stream, products, from, n * matrix * (int64_t)sizeof *from, LH_COPY_TO_HOST));
-    LH_TRY(lh_stream_sync(kv->place.stream));
+    LH_TRY_DONE(lh_calloc(&products, n * matrix, sizeof *products));
+    LH_TRY_DONE(lh_calloc(&forms, h->kv_count * matrix, sizeof *forms));
+    LH_TRY_DONE(lh_stream_copy(kv->place.stream, products, from, n * matrix * (int64_t)sizeof *from, LH_COPY_TO_HOST));
+    LH_TRY_DONE(lh_stream_sync(kv->place.stream));
     for (int64_t g = 0; g < h->kv_count; g++)
         join(h, products + g * h->group * matrix, kv->shape.head_dim, rounded ? ROUNDED_RIDGE : RIDGE,
              forms + g * matrix);
-    LH_TRY(lh_stream_put(kv->place.stream, kv->work.at[LH_WORK_FORMS], forms,
-                         h->kv_count * matrix * (int64_t)sizeof *forms));
+    LH_TRY_DONE(lh_stream_put(kv->place.stream, kv->work.at[LH_WORK_FORMS], forms,
+                              h->kv_count * matrix * (int64_t)sizeof *forms));
 done:
     lh_free(products);
     lh_free(forms);
@@ -90,7 +88,6 @@ done:
  * entries get norms at once, because an entry without a bound is always asked for. */
 static lh_status bound(lh_kv *kv, const lh_eviction *e, lh_status *local)
 {
-    lh_status st = LH_OK;
     int64_t dim = kv->shape.head_dim;
     int known = kv->layers[e->layer].fresh > dim;
     if (known && *local == LH_OK) *local = multiply(kv, e);
@@ -105,18 +102,15 @@ static lh_status bound(lh_kv *kv, const lh_eviction *e, lh_status *local)
                                     .last = kv->layers[e->layer].fresh,
                                     .matrices = known ? kv->work.at[LH_WORK_FORMS] : NULL,
                                     .factor = (float)((1.0 + SLACK) * sqrt((double)kv->shape.hidden))});
-done:
-    return st;
+    return LH_OK;
 }
 
 lh_status lh_kv_make_norms(lh_kv *kv, const lh_eviction *e, lh_status *local)
 {
-    lh_status st = LH_OK;
-    if (kv->layout.norms < 0 || kv->layers[e->layer].fresh == 0) goto done;
+    if (kv->layout.norms < 0 || kv->layers[e->layer].fresh == 0) return LH_OK;
     if (*local == LH_OK && kv->clock.seen) *local = lh_kv_save_stats(kv, e->layer);
     if (kv->fixed.value_prior && *local == LH_OK) *local = square_values(kv, e);
     if (kv->fixed.select == LH_SELECT_TWO_STAGE) LH_TRY(bound(kv, e, local));
     kv->layers[e->layer].fresh = 0;
-done:
-    return st;
+    return LH_OK;
 }

@@ -72,7 +72,6 @@ static lh_status count_all(lh_kv *kv, const lh_eviction *e, const lh_row_block *
 /* Of every KV head the columns that are this rank's share. `cols`: all of them, of the finished layer. */
 static lh_status count_shares(lh_kv *kv, const lh_eviction *e, const lh_row_block *b, const lh_columns *to)
 {
-    lh_status st = LH_OK;
     const lh_heads *h = &kv->shape.heads;
     for (int64_t g = 0; g < h->kv_count; g++) {
         int first, sharers;
@@ -94,8 +93,7 @@ static lh_status count_shares(lh_kv *kv, const lh_eviction *e, const lh_row_bloc
         if (own.logits.at) own.logits.at += g * h->group * own.logits.ld;
         LH_TRY(count(kv, e, &own, &args));
     }
-done:
-    return st;
+    return LH_OK;
 }
 
 /* ---- columns of shared KV heads go to all ranks that hold them ---- */
@@ -142,7 +140,6 @@ typedef struct piece {
 
 static lh_status move_piece(lh_kv *kv, const lh_eviction *e, const piece *p, way to)
 {
-    lh_status st = LH_OK;
     stretch s[2];
     float *at = p->at;
     int n = stretches(kv, e, p->g, s);
@@ -154,8 +151,7 @@ static lh_status move_piece(lh_kv *kv, const lh_eviction *e, const piece *p, way
                                   floats * (int64_t)sizeof(float), LH_COPY_ON_DEVICE));
             at += floats;
         }
-done:
-    return st;
+    return LH_OK;
 }
 
 static int64_t floats_a_column(const lh_kv *kv)
@@ -167,7 +163,6 @@ static int64_t floats_a_column(const lh_kv *kv)
 /* The pieces that rank r counted: out of this rank's columns (r is this rank), or into those that lie here too. */
 static lh_status move_pieces(lh_kv *kv, const lh_eviction *e, int r)
 {
-    lh_status st = LH_OK;
     const lh_heads *h = &kv->shape.heads;
     lh_heads other = lh_heads_at(h, r);
     piece p = {.at = (float *)kv->work.at[LH_WORK_PIECES] + kv->traffic.at[r] / (int64_t)sizeof(float)};
@@ -180,14 +175,12 @@ static lh_status move_pieces(lh_kv *kv, const lh_eviction *e, int r)
         if (p.g >= 0 && p.g < h->kv_count) LH_TRY(move_piece(kv, e, &p, r == h->rank ? INTO_PIECES : OUT_OF_PIECES));
         p.at += p.columns.count * floats_a_column(kv);
     }
-done:
-    return st;
+    return LH_OK;
 }
 
 /* Collective. */
 static lh_status exchange_columns(lh_kv *kv, const lh_eviction *e, lh_status *local)
 {
-    lh_status st = LH_OK;
     const lh_heads *h = &kv->shape.heads;
     int64_t end = 0;
     for (int r = 0; r < h->ranks; r++) {
@@ -209,8 +202,7 @@ static lh_status exchange_columns(lh_kv *kv, const lh_eviction *e, lh_status *lo
                               kv->traffic.at));
     for (int r = 0; r < h->ranks && *local == LH_OK; r++)
         if (r != h->rank) *local = move_pieces(kv, e, r);
-done:
-    return st;
+    return LH_OK;
 }
 
 lh_status lh_kv_join_stats(lh_kv *kv, const lh_eviction *e, lh_status *local)
@@ -223,7 +215,6 @@ lh_status lh_kv_join_stats(lh_kv *kv, const lh_eviction *e, lh_status *local)
 /* Where groups are split, a slice of this rank's rows goes into its block of the row space. */
 static lh_status take_slice(lh_kv *kv, const lh_kv_rows *rows, lh_row_block *b)
 {
-    lh_status st = LH_OK;
     int64_t width = kv->shape.heads.q_count * kv->shape.head_dim;
     float *q = lh_kv_own_q(kv, b->rows), *lse = lh_kv_own_lse(kv, b->rows);
     for (int64_t r = 0; r < b->rows; r++)
@@ -234,8 +225,7 @@ static lh_status take_slice(lh_kv *kv, const lh_kv_rows *rows, lh_row_block *b)
     b->q = q;
     b->lse = lse;
     b->q_ld = width;
-done:
-    return st;
+    return LH_OK;
 }
 
 static int64_t longest(const lh_pool *pool)
@@ -256,17 +246,15 @@ static int64_t widest(const lh_pool *pool)
 /* Collective where groups are split. The rows of one slice are added to what their columns carry. */
 static lh_status count_slice(lh_kv *kv, const lh_eviction *e, const lh_row_block *own, lh_status *local)
 {
-    lh_status st = LH_OK;
     lh_row_block b = *own;
     lh_columns to = carried(kv, &e->pool->view);
     int in_prefill = kv->clock.seen == 0;
     if (*local == LH_OK && in_prefill) *local = lh_kv_check_rows(kv, e->layer, own);
     LH_TRY(lh_kv_join_rows(kv, e, own, local, &b));
-    if (*local != LH_OK) goto done;
+    if (*local != LH_OK) return LH_OK;
     *local = kv->shape.heads.split && in_prefill && !kv->fixed.block ? count_shares(kv, e, &b, &to)
                                                                      : count_all(kv, e, &b, &to);
-done:
-    return st;
+    return LH_OK;
 }
 
 int64_t lh_kv_first_counted(const lh_kv *kv)
@@ -276,7 +264,6 @@ int64_t lh_kv_first_counted(const lh_kv *kv)
 
 lh_status lh_kv_count_rows(lh_kv *kv, int64_t layer, const lh_kv_rows *rows)
 {
-    lh_status st = LH_OK;
     const lh_heads *h = &kv->shape.heads;
     int in_prefill = kv->clock.seen == 0;
     lh_pool *pool = in_prefill ? lh_kv_prefill_pool(kv, layer) : &kv->layers[layer].pool;
@@ -302,8 +289,7 @@ lh_status lh_kv_count_rows(lh_kv *kv, int64_t layer, const lh_kv_rows *rows)
         if (h->split && kv->counting == LH_OK) kv->counting = take_slice(kv, rows, &b);
         LH_TRY(count_slice(kv, &e, &b, &kv->counting));
     }
-done:
-    return st;
+    return LH_OK;
 }
 
 /* ---- the newest row ---- */
@@ -338,20 +324,17 @@ void lh_kv_free_latest(lh_kv *kv, lh_latest *latest)
 
 static lh_status latest_room(lh_kv *kv, lh_latest *latest, int64_t ld)
 {
-    lh_status st = LH_OK;
-    if (latest->ld >= ld) goto done;
+    if (latest->ld >= ld) return LH_OK;
     kv->moves++;
     lh_kv_free_latest(kv, latest);
     LH_TRY(
         lh_device_alloc(lh_kv_device(kv), &latest->sums, lh_kv_latest_bytes(&kv->shape, &kv->fixed, ld), LH_MEM_WORK));
     latest->ld = ld;
-done:
-    return st;
+    return LH_OK;
 }
 
 lh_status lh_kv_count_latest(lh_kv *kv, int64_t layer, const lh_kv_rows *rows)
 {
-    lh_status st = LH_OK;
     lh_latest *latest = &kv->layers[layer].latest;
     lh_pool *pool = &kv->layers[layer].pool;
     lh_eviction e = {.layer = layer, .pool = pool, .seen = rows->first + 1, .cols = widest(pool)};
@@ -369,20 +352,17 @@ lh_status lh_kv_count_latest(lh_kv *kv, int64_t layer, const lh_kv_rows *rows)
     lh_columns to = {.sums = lh_kv_rows_of(latest->sums, parts, latest->ld), .parts = parts};
     LH_TRY(count_all(kv, &e, &b, &to));
     latest->row = rows->first;
-done:
-    return st;
+    return LH_OK;
 }
 
 lh_status lh_kv_score_latest(lh_kv *kv, int64_t layer, int64_t row)
 {
-    lh_status st = LH_OK;
     lh_latest *latest = &kv->layers[layer].latest;
     LH_TRY(lh_kv_make_work(kv, 0));
     LH_TRY(latest_room(kv, latest, kv->work.ld));
     LH_TRY(lh_kv_score_keys(kv, &kv->layers[layer].pool.view, latest->sums, latest->ld));
     latest->row = row;
-done:
-    return st;
+    return LH_OK;
 }
 
 int lh_kv_is_latest(const lh_kv *kv, const lh_eviction *e)
@@ -403,18 +383,15 @@ lh_slot_floats lh_kv_observed_sums(const lh_kv *kv, const lh_eviction *e)
 
 static lh_status clear(lh_kv *kv)
 {
-    lh_status st = LH_OK;
     static const lh_work_part parts[] = {LH_WORK_RAW, LH_WORK_SQUARES};
     for (int i = 0; i < 2; i++)
         if (kv->work.at[parts[i]])
             LH_TRY(lh_stream_zero(kv->place.stream, kv->work.at[parts[i]], kv->work.bytes[parts[i]]));
-done:
-    return st;
+    return LH_OK;
 }
 
 lh_status lh_kv_observe(lh_kv *kv, const lh_eviction *e, lh_status *local)
 {
-    lh_status st = LH_OK;
     const lh_heads *h = &kv->shape.heads;
     lh_columns to = observed(kv);
     int64_t rows = lh_policy_rows(&kv->fixed, e->seen);
@@ -427,13 +404,12 @@ lh_status lh_kv_observe(lh_kv *kv, const lh_eviction *e, lh_status *local)
                         .q_ld = h->q_count * kv->shape.head_dim,
                         .lse_ld = h->q_count};
     lh_row_block b = own;
-    if (e->again && lh_kv_is_latest(kv, e)) goto done;
+    if (e->again && lh_kv_is_latest(kv, e)) return LH_OK;
     if (*local == LH_OK && e->again) *local = lh_kv_ring_unroll(kv, e);
     if (*local == LH_OK && !e->again) *local = lh_kv_check_rows(kv, e->layer, &own);
     LH_TRY(lh_kv_join_rows(kv, e, &own, local, &b));
     if (*local == LH_OK) *local = clear(kv);
     if (*local == LH_OK) *local = h->split ? count_shares(kv, e, &b, &to) : count_all(kv, e, &b, &to);
     if (h->split) LH_TRY(exchange_columns(kv, e, local));
-done:
-    return st;
+    return LH_OK;
 }

@@ -15,7 +15,6 @@ struct lh_over_layers {
 
 lh_status lh_kv_open_over_layers(lh_kv *kv)
 {
-    lh_status st = LH_OK;
     int64_t cells = kv->shape.layers * kv->shape.heads.kv_heads;
     lh_over_layers *o = NULL;
     LH_TRY(lh_calloc(&o, 1, sizeof *o));
@@ -28,8 +27,7 @@ lh_status lh_kv_open_over_layers(lh_kv *kv)
     o->on_device = o->room + 3 * cells;
     for (int64_t l = 0; l < kv->shape.layers; l++)
         if (kv->layers[l].plan.ranked) kv->layers[l].pool.form.stats = kv->layout.count;
-done:
-    return st;
+    return LH_OK;
 }
 
 void lh_kv_close_over_layers(lh_kv *kv)
@@ -44,7 +42,6 @@ void lh_kv_close_over_layers(lh_kv *kv)
 
 lh_status lh_kv_show_scores(lh_kv *kv, const lh_eviction *e, const float **scores)
 {
-    lh_status st = LH_OK;
     *scores = kv->work.at[LH_WORK_RAW];
     LH_TRY(lh_kv_classify(kv, e));
     LH_TRY(kv->place.ops->finish_scores(kv->place.stream,
@@ -55,8 +52,7 @@ lh_status lh_kv_show_scores(lh_kv *kv, const lh_eviction *e, const float **score
                                                                  .parts = 1,
                                                                  .kind = LH_FINISH_PLAIN,
                                                                  .factor = 1.0f}));
-done:
-    return st;
+    return LH_OK;
 }
 
 /* Whether no layer behind this one competes. */
@@ -79,36 +75,31 @@ static int64_t all_of(const lh_kv *kv)
 /* What the device says of the sheets so far, into o->budgets. */
 static lh_status fetch_budgets(lh_kv *kv)
 {
-    lh_status st = LH_OK;
     lh_over_layers *o = kv->over;
     int64_t heads = kv->shape.heads.kv_heads, cells = o->sheets * heads;
     LH_TRY(lh_stream_copy(kv->place.stream, o->on_device, kv->work.at[LH_WORK_BUDGETS],
                           cells * (int64_t)sizeof *o->on_device, LH_COPY_TO_HOST));
     LH_TRY(lh_stream_sync(kv->place.stream));
     for (int64_t i = 0; i < cells; i++) o->budgets[i] = o->on_device[i % heads * o->sheets + i / heads];
-done:
-    return st;
+    return LH_OK;
 }
 
 /* Collective. Before the last layer: what may still be among the best. A head's final share is at most the larger of
  * its share of the flat top and its layer's base, and one for what rounding leaves. */
 static lh_status share_meanwhile(lh_kv *kv, lh_share *q, lh_status *local)
 {
-    lh_status st = LH_OK;
     lh_over_layers *o = kv->over;
     q->share = (lh_fraction){1, 1};
     LH_TRY(lh_kv_flat_top(kv, q, local));
     if (*local == LH_OK) *local = fetch_budgets(kv);
     for (int64_t i = 0; i < o->sheets * kv->shape.heads.kv_heads; i++)
         o->budgets[i] = lh_least(o->room[i], lh_most(o->budgets[i], o->bases[i]) + 1);
-done:
-    return st;
+    return LH_OK;
 }
 
 /* Collective. With all layers: what stays. */
 static lh_status share_at_last(lh_kv *kv, lh_share *q, lh_status *local)
 {
-    lh_status st = LH_OK;
     lh_over_layers *o = kv->over;
     lh_grant *grants = kv->work.at[LH_WORK_GRANTS];
     for (int64_t s = 0; s < o->sheets; s++) {
@@ -122,8 +113,7 @@ static lh_status share_at_last(lh_kv *kv, lh_share *q, lh_status *local)
     q->grants = grants;
     LH_TRY(lh_kv_flat_top(kv, q, local));
     if (*local == LH_OK) *local = fetch_budgets(kv);
-done:
-    return st;
+    return LH_OK;
 }
 
 /* Entries of one layer that stay; `slack`: free slots behind them. */
@@ -136,22 +126,22 @@ static lh_status keep(lh_kv *kv, int64_t sheet, int is_new, lh_status *local)
     int64_t *own = kv->traffic.kept, *budgets = o->budgets + sheet * h->kv_heads;
     const float *scores = NULL;
     memcpy(own, budgets + h->kv_first, (size_t)h->kv_count * sizeof *own);
-    LH_TRY(lh_kv_show_scores(kv, e, &scores));
-    LH_TRY(lh_kv_put_counts(kv, own));
-    LH_TRY(lh_kv_mark_best(kv, e, scores, kv->work.at[LH_WORK_COUNTS], LH_ENTRY_DROP));
+    LH_TRY_DONE(lh_kv_show_scores(kv, e, &scores));
+    LH_TRY_DONE(lh_kv_put_counts(kv, own));
+    LH_TRY_DONE(lh_kv_mark_best(kv, e, scores, kv->work.at[LH_WORK_COUNTS], LH_ENTRY_DROP));
     if (is_new) {
-        LH_TRY(lh_kv_compact_out(kv, e, own));
+        LH_TRY_DONE(lh_kv_compact_out(kv, e, own));
         e->pool = &kv->layers[e->layer].pool;
         goto done;
     }
-    LH_TRY(kv->place.ops->compact(kv->place.stream, &(lh_compact_args){.dst = &e->pool->view,
-                                                                       .src = &e->pool->view,
-                                                                       .state = kv->work.at[LH_WORK_STATE],
-                                                                       .ld = kv->work.ld,
-                                                                       .kind = LH_COMPACT_IN_ORDER}));
-    LH_TRY(lh_pool_pull_len(e->pool, kv->place.stream));
+    LH_TRY_DONE(kv->place.ops->compact(kv->place.stream, &(lh_compact_args){.dst = &e->pool->view,
+                                                                            .src = &e->pool->view,
+                                                                            .state = kv->work.at[LH_WORK_STATE],
+                                                                            .ld = kv->work.ld,
+                                                                            .kind = LH_COMPACT_IN_ORDER}));
+    LH_TRY_DONE(lh_pool_pull_len(e->pool, kv->place.stream));
     for (int64_t g = 0; g < h->kv_count; g++) own[g] = e->pool->len[g] + kv->layers[e->layer].plan.slack;
-    LH_TRY(lh_pool_resize(e->pool, kv->place.stream, own));
+    LH_TRY_DONE(lh_pool_resize(e->pool, kv->place.stream, own));
 done:
     if (st != LH_OK) *local = st;
     return LH_OK;
@@ -170,7 +160,6 @@ static void forget_scores(lh_kv *kv)
 
 lh_status lh_kv_settle_over_layers(lh_kv *kv, const lh_eviction *e, lh_status *local)
 {
-    lh_status st = LH_OK;
     lh_over_layers *o = kv->over;
     int64_t heads = kv->shape.heads.kv_heads, first = o->sheets * heads, held = 0;
     lh_scores scores = {0};
@@ -202,6 +191,5 @@ lh_status lh_kv_settle_over_layers(lh_kv *kv, const lh_eviction *e, lh_status *l
     }
     memcpy(o->room, o->budgets, (size_t)(o->sheets * heads) * sizeof *o->room);
     if (last) forget_scores(kv);
-done:
-    return st;
+    return LH_OK;
 }

@@ -93,9 +93,9 @@ lh_status lh_kv_plan(const lh_kv_shape *shape, const lh_policy_plan *plan, int64
     lh_work work;
     lh_row_space rows;
     int64_t later_rows = lh_kv_observes_again(&fixed) ? lh_row_space_size(&rows, shape, &fixed, 0) : 0;
-    LH_TRY(lh_policy_check_question(plan));
-    LH_TRY(lh_profiles_check(shape->profiles, plan, shape->layers, shape->heads.kv_heads));
-    LH_TRY(lh_calloc(&budgets, shape->layers + 2 * shape->heads.kv_heads, sizeof *budgets));
+    LH_TRY_DONE(lh_policy_check_question(plan));
+    LH_TRY_DONE(lh_profiles_check(shape->profiles, plan, shape->layers, shape->heads.kv_heads));
+    LH_TRY_DONE(lh_calloc(&budgets, shape->layers + 2 * shape->heads.kv_heads, sizeof *budgets));
     lh_policy_layers(&fixed,
                      &(lh_layers_request){.layers = shape->layers,
                                           .seen = tokens,

@@ -10,7 +10,6 @@ int64_t lh_pool_bytes(const lh_kv_shape *shape, int64_t slots, lh_pool_form form
 
 lh_status lh_pool_init(lh_pool *pool, const lh_kv_shape *shape, int64_t *block, lh_pool_form form)
 {
-    lh_status st = LH_OK;
     int64_t heads = shape->heads.kv_count, *host = NULL;
     LH_TRY(lh_calloc(&host, 3 * heads, sizeof *host));
     *pool = (lh_pool){
@@ -21,8 +20,7 @@ lh_status lh_pool_init(lh_pool *pool, const lh_kv_shape *shape, int64_t *block, 
         .form = form,
         .view = {
             .type = shape->type, .offset = block, .len = block + heads, .heads = heads, .head_dim = shape->head_dim}};
-done:
-    return st;
+    return LH_OK;
 }
 
 void lh_pool_free(lh_pool *pool, lh_stream *stream)
@@ -54,12 +52,10 @@ lh_status lh_pool_push_len(lh_pool *pool, lh_stream *stream)
 
 lh_status lh_pool_pull_len(lh_pool *pool, lh_stream *stream)
 {
-    lh_status st = LH_OK;
     LH_TRY(lh_stream_copy(stream, pool->len, pool->view.len, pool->view.heads * (int64_t)sizeof(int64_t),
                           LH_COPY_TO_HOST));
     LH_TRY(lh_stream_sync(stream));
-done:
-    return st;
+    return LH_OK;
 }
 
 lh_status lh_pool_alloc(lh_pool *pool, lh_stream *stream, const int64_t *cap)
@@ -74,16 +70,16 @@ lh_status lh_pool_alloc(lh_pool *pool, lh_stream *stream, const int64_t *cap)
         pool->len[h] = 0;
         slots += cap[h];
     }
-    LH_TRY(lh_device_alloc(device, &pool->view.k, slots * entry, LH_MEM_KV));
-    LH_TRY(lh_device_alloc(device, &pool->view.v, slots * entry, LH_MEM_KV));
+    LH_TRY_DONE(lh_device_alloc(device, &pool->view.k, slots * entry, LH_MEM_KV));
+    LH_TRY_DONE(lh_device_alloc(device, &pool->view.v, slots * entry, LH_MEM_KV));
     if (pool->form.positions == LH_POSITIONS_STORED)
-        LH_TRY(lh_device_alloc(device, &pool->view.positions, slots * (int64_t)sizeof(int32_t), LH_MEM_KV));
+        LH_TRY_DONE(lh_device_alloc(device, &pool->view.positions, slots * (int64_t)sizeof(int32_t), LH_MEM_KV));
     pool->view.stat_count = pool->form.stats;
     if (pool->form.stats)
-        LH_TRY(
+        LH_TRY_DONE(
             lh_device_alloc(device, &pool->view.stats, slots * pool->form.stats * (int64_t)sizeof(float), LH_MEM_KV));
-    LH_TRY(lh_stream_copy(stream, pool->heads_block, pool->offset, 2 * heads * (int64_t)sizeof(int64_t),
-                          LH_COPY_TO_DEVICE));
+    LH_TRY_DONE(lh_stream_copy(stream, pool->heads_block, pool->offset, 2 * heads * (int64_t)sizeof(int64_t),
+                               LH_COPY_TO_DEVICE));
     pool->slots = slots;
     pool->moves++;
 done:
@@ -93,7 +89,6 @@ done:
 
 lh_status lh_entries_copy(lh_stream *stream, const lh_slots *dst, const lh_slots *src, int64_t entries)
 {
-    lh_status st = LH_OK;
     const lh_ragged *d = dst->view, *s = src->view;
     int64_t entry = s->head_dim * lh_dtype_bytes(s->type);
     LH_TRY(lh_stream_copy(stream, (char *)d->k + dst->slot * entry, (char *)s->k + src->slot * entry, entries * entry,
@@ -103,8 +98,7 @@ lh_status lh_entries_copy(lh_stream *stream, const lh_slots *dst, const lh_slots
     if (d->positions)
         LH_TRY(lh_stream_copy(stream, d->positions + dst->slot, s->positions + src->slot,
                               entries * (int64_t)sizeof(int32_t), LH_COPY_ON_DEVICE));
-done:
-    return st;
+    return LH_OK;
 }
 
 lh_status lh_stats_copy(lh_stream *stream, const lh_slots *dst, const lh_slots *src, int64_t entries)
@@ -124,18 +118,18 @@ lh_status lh_pool_resize(lh_pool *pool, lh_stream *stream, const int64_t *cap)
     bigger.view.positions = NULL;
     bigger.view.stats = NULL;
     bigger.offset = NULL;
-    LH_TRY(lh_calloc(&bigger.offset, 3 * heads, sizeof *bigger.offset));
+    LH_TRY_DONE(lh_calloc(&bigger.offset, 3 * heads, sizeof *bigger.offset));
     bigger.len = bigger.offset + heads;
     bigger.cap = bigger.offset + 2 * heads;
-    LH_TRY(lh_pool_alloc(&bigger, stream, cap));
+    LH_TRY_DONE(lh_pool_alloc(&bigger, stream, cap));
     for (int64_t h = 0; h < heads; h++) {
         lh_slots to = {&bigger.view, bigger.offset[h]}, from = {&pool->view, pool->offset[h]};
-        LH_TRY(lh_entries_copy(stream, &to, &from, pool->len[h]));
-        LH_TRY(lh_stats_copy(stream, &to, &from, pool->len[h]));
+        LH_TRY_DONE(lh_entries_copy(stream, &to, &from, pool->len[h]));
+        LH_TRY_DONE(lh_stats_copy(stream, &to, &from, pool->len[h]));
         bigger.len[h] = pool->len[h];
     }
-    LH_TRY(lh_pool_push_len(&bigger, stream));
-    LH_TRY(lh_stream_sync(stream));
+    LH_TRY_DONE(lh_pool_push_len(&bigger, stream));
+    LH_TRY_DONE(lh_stream_sync(stream));
     lh_pool swap = *pool;
     *pool = bigger;
     bigger = swap;

@@ -12,7 +12,6 @@ static int by_position(const void *a, const void *b)
 /* Positions of this rank's counted heads, one head after the other, each ascending; lens[i]: of the i-th. */
 static lh_status own_positions(lh_kv *kv, int64_t layer, int32_t **out, int64_t *lens)
 {
-    lh_status st = LH_OK;
     const lh_heads *heads = &kv->shape.heads;
     const lh_pool *pool = &kv->layers[layer].pool;
     int64_t all = 0, at = 0;
@@ -32,8 +31,7 @@ static lh_status own_positions(lh_kv *kv, int64_t layer, int32_t **out, int64_t 
     at = 0;
     for (int64_t i = 0; i < heads->counted_count; at += lens[i], i++)
         qsort(*out + at, (size_t)lens[i], sizeof **out, by_position);
-done:
-    return st;
+    return LH_OK;
 }
 
 lh_status lh_kv_gather_lens(lh_kv *kv, const int64_t *own, int64_t *all)
@@ -68,17 +66,17 @@ lh_status lh_kv_gather_positions(lh_kv *kv, int64_t layer, lh_kv_positions *out)
     *out = (lh_kv_positions){0};
     st = lh_kv_fetch_lens(kv);
     if (st == LH_OK) st = own_positions(kv, layer, &own, kv->traffic.kept);
-    LH_TRY(lh_comm_agree(kv->place.comm, st));
-    LH_TRY(lh_kv_gather_lens(kv, kv->traffic.kept, lens));
+    LH_TRY_DONE(lh_comm_agree(kv->place.comm, st));
+    LH_TRY_DONE(lh_kv_gather_lens(kv, kv->traffic.kept, lens));
     if (root) {
         st = lh_calloc(&out->offsets, heads + 1, sizeof *out->offsets);
         for (int64_t g = 0; st == LH_OK && g < heads; g++) out->offsets[g + 1] = out->offsets[g] + lens[g];
         if (st == LH_OK) st = lh_calloc(&out->positions, out->offsets[heads], sizeof *out->positions);
         out->heads = heads;
     }
-    LH_TRY(lh_comm_agree(kv->place.comm, st));
+    LH_TRY_DONE(lh_comm_agree(kv->place.comm, st));
     lh_kv_traffic_of_heads(kv, lens, sizeof *own);
-    LH_TRY(lh_comm_gatherv(kv->place.comm, 0, own, out->positions, kv->traffic.bytes, kv->traffic.at));
+    LH_TRY_DONE(lh_comm_gatherv(kv->place.comm, 0, own, out->positions, kv->traffic.bytes, kv->traffic.at));
 done:
     lh_free(own);
     if (st != LH_OK) lh_kv_positions_clear(out);

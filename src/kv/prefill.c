@@ -6,16 +6,14 @@
 /* Work space for the evictions of the whole prefill. */
 static lh_status make_work(lh_kv *kv)
 {
-    lh_status st = LH_OK;
     lh_work_request need = {.ld = kv->prompt.tokens};
     for (int64_t l = 0; l < kv->shape.layers; l++) lh_kv_add_need(&need, &kv->shape, &kv->fixed, &kv->layers[l].plan);
-    if ((kv->last_evicted < 0 && !need.counted && !kv->leader) || kv->fixed.block) goto done;
+    if ((kv->last_evicted < 0 && !need.counted && !kv->leader) || kv->fixed.block) return LH_OK;
     lh_work_size(&kv->work, &kv->shape, &kv->fixed, &need);
     LH_TRY(lh_parts_alloc(kv->work.at, kv->work.bytes, LH_WORK_PARTS, kv->place.stream));
-    if (!lh_kv_needs_rows(&kv->fixed) || lh_kv_observes_again(&kv->fixed) || !need.scored) goto done;
+    if (!lh_kv_needs_rows(&kv->fixed) || lh_kv_observes_again(&kv->fixed) || !need.scored) return LH_OK;
     LH_TRY(lh_kv_alloc_rows(kv, kv->prompt.tokens));
-done:
-    return st;
+    return LH_OK;
 }
 
 /* Positions of the observed rows of a prompt. */
@@ -25,9 +23,9 @@ static lh_status number_rows(lh_kv *kv)
     int64_t rows = lh_policy_rows(&kv->fixed, kv->prompt.tokens);
     int32_t *positions = NULL;
     if (!kv->rows.at[LH_ROWS_AT]) goto done;
-    LH_TRY(lh_calloc(&positions, rows, sizeof *positions));
+    LH_TRY_DONE(lh_calloc(&positions, rows, sizeof *positions));
     for (int64_t r = 0; r < rows; r++) positions[r] = (int32_t)lh_policy_row_at(&kv->fixed, kv->prompt.tokens, r);
-    LH_TRY(lh_stream_put(kv->place.stream, kv->rows.at[LH_ROWS_AT], positions, rows * (int64_t)sizeof *positions));
+    LH_TRY_DONE(lh_stream_put(kv->place.stream, kv->rows.at[LH_ROWS_AT], positions, rows * (int64_t)sizeof *positions));
 done:
     lh_free(positions);
     return st;
@@ -37,9 +35,9 @@ static lh_status alloc_even(lh_kv *kv, lh_pool *pool, int64_t cap)
 {
     lh_status st = LH_OK;
     int64_t *caps = NULL;
-    LH_TRY(lh_calloc(&caps, pool->view.heads, sizeof *caps));
+    LH_TRY_DONE(lh_calloc(&caps, pool->view.heads, sizeof *caps));
     for (int64_t h = 0; h < pool->view.heads; h++) caps[h] = cap;
-    LH_TRY(lh_pool_alloc(pool, kv->place.stream, caps));
+    LH_TRY_DONE(lh_pool_alloc(pool, kv->place.stream, caps));
 done:
     lh_free(caps);
     return st;
@@ -47,7 +45,6 @@ done:
 
 lh_status lh_kv_begin(lh_kv *kv, int64_t tokens, int64_t more)
 {
-    lh_status st = LH_OK;
     if (tokens < 1 || tokens > INT32_MAX || more < 0)
         LH_FAIL(LH_EUSAGE, "a prompt of %lld tokens and %lld more cannot be cached: it must have 1 to 2^31 - 1 tokens",
                 (long long)tokens, (long long)more);
@@ -63,22 +60,18 @@ lh_status lh_kv_begin(lh_kv *kv, int64_t tokens, int64_t more)
     LH_TRY(make_work(kv));
     LH_TRY(number_rows(kv));
     for (int64_t i = 0; i < kv->follower_count; i++) LH_TRY(lh_kv_begin(kv->followers[i], tokens, more));
-done:
-    return st;
+    return LH_OK;
 }
 
 static lh_status begin_expecting(lh_kv *kv, int64_t layer)
 {
-    lh_status st = LH_OK;
     if (kv->fixed.source == LH_SCORE_EXPECTED && kv->layers[layer].plan.scored) LH_TRY(lh_kv_expect_begin(kv, layer));
     for (int64_t i = 0; i < kv->follower_count; i++) LH_TRY(begin_expecting(kv->followers[i], layer));
-done:
-    return st;
+    return LH_OK;
 }
 
 lh_status lh_kv_prefill_begin(lh_kv *kv, int64_t layer, lh_ragged **view)
 {
-    lh_status st = LH_OK;
     const lh_layer_plan *plan = &kv->layers[layer].plan;
     lh_pool *pool = lh_kv_prefill_pool(kv, layer);
     if (plan->evicts) {
@@ -91,8 +84,7 @@ lh_status lh_kv_prefill_begin(lh_kv *kv, int64_t layer, lh_ragged **view)
     LH_TRY(lh_kv_lend(kv, layer));
     LH_TRY(begin_expecting(kv, layer));
     *view = &pool->view;
-done:
-    return st;
+    return LH_OK;
 }
 
 /* Rows at positions [first, end) that are kept, from row `to` on. */
@@ -103,13 +95,12 @@ typedef struct stretch {
 /* Those of them that are among `rows`. */
 static lh_status keep_stretch(lh_kv *kv, const lh_kv_rows *rows, const stretch *s)
 {
-    lh_status st = LH_OK;
     const lh_heads *h = &kv->shape.heads;
     int64_t kept = lh_policy_rows(&kv->fixed, kv->prompt.tokens), width = h->q_count * kv->shape.head_dim;
     int64_t skip = s->first > rows->first ? s->first - rows->first : 0;
     int64_t left = s->end - rows->first < rows->tokens ? s->end - rows->first : rows->tokens, count = left - skip;
     int64_t row = s->to + rows->first + skip - s->first;
-    if (count <= 0) goto done;
+    if (count <= 0) return LH_OK;
     assert(row + count <= kept);
     float *q = lh_kv_own_q(kv, kept) + row * width, *lse = lh_kv_own_lse(kv, kept) + row * h->q_count;
     int dense = rows->q_ld == width;
@@ -118,20 +109,17 @@ static lh_status keep_stretch(lh_kv *kv, const lh_kv_rows *rows, const stretch *
                               (dense ? count : 1) * width * (int64_t)sizeof *q, LH_COPY_ON_DEVICE));
     LH_TRY(lh_stream_copy(kv->place.stream, lse, rows->lse + skip * h->q_count,
                           count * h->q_count * (int64_t)sizeof *lse, LH_COPY_ON_DEVICE));
-done:
-    return st;
+    return LH_OK;
 }
 
 /* Rows that the layer's own eviction observes, at the end of its prefill: the first ones of the prompt, and the last.
  */
 static lh_status keep_rows(lh_kv *kv, const lh_kv_rows *rows)
 {
-    lh_status st = LH_OK;
     int64_t tokens = kv->prompt.tokens, head = kv->fixed.head_rows;
     LH_TRY(keep_stretch(kv, rows, &(stretch){.end = head}));
     LH_TRY(keep_stretch(kv, rows, &(stretch){tokens - lh_policy_rows(&kv->fixed, tokens) + head, tokens, head}));
-done:
-    return st;
+    return LH_OK;
 }
 
 /* What becomes of query rows: they are kept until the layer's eviction, counted as they pass, make up what is expected
@@ -198,15 +186,15 @@ static lh_status use_rows(lh_kv *kv, int64_t layer, const lh_kv_rows *rows)
     lh_status st = LH_OK;
     use what = use_of_rows(kv, layer);
     double start = lh_kv_now();
-    if (rings(kv, layer)) LH_TRY(lh_kv_ring_record(kv, layer, rows));
+    if (rings(kv, layer)) LH_TRY_DONE(lh_kv_ring_record(kv, layer, rows));
     kv->layers[layer].latest.row = -1;
     if (rows->logits.at && counts_latest(kv, layer) && kv->counting == LH_OK)
         kv->counting = lh_kv_count_latest(kv, layer, rows);
-    if (what == KEPT) LH_TRY(keep_rows(kv, rows));
+    if (what == KEPT) LH_TRY_DONE(keep_rows(kv, rows));
     if (what == AWAITED && rows->tokens == 1 && kv->counting == LH_OK)
         kv->counting = lh_kv_score_latest(kv, layer, rows->first);
-    if (what == COUNTED) LH_TRY(lh_kv_count_rows(kv, layer, rows));
-    if (what == EXPECTED) LH_TRY(lh_kv_expect_rows(kv, layer, rows));
+    if (what == COUNTED) LH_TRY_DONE(lh_kv_count_rows(kv, layer, rows));
+    if (what == EXPECTED) LH_TRY_DONE(lh_kv_expect_rows(kv, layer, rows));
 done:
     kv->evict_s += lh_kv_now() - start;
     return st;
@@ -245,19 +233,16 @@ void lh_kv_again(lh_kv *kv)
 
 lh_status lh_kv_record(lh_kv *kv, int64_t layer, const lh_kv_rows *rows)
 {
-    lh_status st = LH_OK;
     LH_TRY(use_rows(kv, layer, rows));
     for (int64_t i = 0; i < kv->follower_count && !kv->clock.seen; i++)
         LH_TRY(lh_kv_record(kv->followers[i], layer, rows));
-done:
-    return st;
+    return LH_OK;
 }
 
 /* ---- the end of a layer ---- */
 
 lh_status lh_kv_compact_out(lh_kv *kv, const lh_eviction *e, int64_t *counts)
 {
-    lh_status st = LH_OK;
     const lh_layer_plan *plan = &kv->layers[e->layer].plan;
     lh_pool *pool = &kv->layers[e->layer].pool;
     int64_t fixed = plan->kept - (plan->ranked ? plan->protect.base : 0);
@@ -273,20 +258,17 @@ lh_status lh_kv_compact_out(lh_kv *kv, const lh_eviction *e, int64_t *counts)
         if (pool->len[h] != counts[h] - plan->slack)
             LH_FAIL(LH_EINTERNAL, "layer %lld: a head keeps %lld entries where %lld were chosen", (long long)e->layer,
                     (long long)pool->len[h], (long long)(counts[h] - plan->slack));
-done:
-    return st;
+    return LH_OK;
 }
 
 static lh_status check_appended(lh_kv *kv, int64_t layer, lh_pool *pool)
 {
-    lh_status st = LH_OK;
     LH_TRY(lh_pool_pull_len(pool, kv->place.stream));
     for (int64_t h = 0; h < pool->view.heads; h++)
         if (pool->len[h] != kv->prompt.tokens)
             LH_FAIL(LH_EINTERNAL, "layer %lld holds %lld of %lld tokens at the end of its prefill", (long long)layer,
                     (long long)pool->len[h], (long long)kv->prompt.tokens);
-done:
-    return st;
+    return LH_OK;
 }
 
 /* Competing entries of every head, while all heads hold the whole prompt. */
@@ -300,11 +282,10 @@ static const int64_t *even_room(lh_kv *kv, const lh_layer_plan *plan)
 /* What stays goes from the pool of the prefill into the layer's own. */
 static lh_status settle_layer(lh_kv *kv, lh_eviction *e, lh_status *local)
 {
-    lh_status st = LH_OK;
     const lh_layer_plan *plan = &kv->layers[e->layer].plan;
     lh_pool *own = &kv->layers[e->layer].pool;
     int64_t *counts = kv->traffic.kept;
-    if (e->pool == own) goto done;
+    if (e->pool == own) return LH_OK;
     if (own->form.positions == LH_POSITIONS_IMPLIED) { /* all of it stays */
         if (*local == LH_OK) *local = alloc_even(kv, own, plan->kept + plan->slack);
         for (int64_t h = 0; h < own->view.heads && *local == LH_OK; h++) {
@@ -313,19 +294,18 @@ static lh_status settle_layer(lh_kv *kv, lh_eviction *e, lh_status *local)
                                      &(lh_slots){&e->pool->view, e->pool->offset[h]}, own->len[h]);
         }
         if (*local == LH_OK) *local = lh_pool_push_len(own, kv->place.stream);
-        goto done;
+        return LH_OK;
     }
     if (kv->over && e->ranked) return lh_kv_settle_over_layers(kv, e, local);
     LH_TRY(lh_kv_choose(kv, e, local, counts));
     if (*local == LH_OK) *local = lh_kv_compact_out(kv, e, counts);
-done:
-    return st;
+    return LH_OK;
 }
 
 /* Collective. */
 static lh_status end_layer(lh_kv *kv, int64_t layer)
 {
-    lh_status st = LH_OK, local = kv->counting;
+    lh_status local = kv->counting;
     const lh_layer_plan *plan = &kv->layers[layer].plan;
     lh_pool *pool = lh_kv_prefill_pool(kv, layer);
     double start = lh_kv_now();
@@ -354,17 +334,14 @@ static lh_status end_layer(lh_kv *kv, int64_t layer)
         local = kv->listener.kept(kv->listener.self, layer, &kv->layers[layer].pool.view);
     kv->evict_s += lh_kv_now() - start;
     LH_TRY(lh_comm_agree(kv->place.comm, local));
-done:
-    return st;
+    return LH_OK;
 }
 
 lh_status lh_kv_prefill_end(lh_kv *kv, int64_t layer)
 {
-    lh_status st = LH_OK;
     for (int64_t i = 0; i < kv->follower_count; i++) LH_TRY(end_layer(kv->followers[i], layer));
     LH_TRY(end_layer(kv, layer));
     /* not before: followers may share statistics */
     for (int64_t i = 0; i < kv->follower_count && layer == kv->shape.layers - 1; i++) lh_kv_take_back(kv->followers[i]);
-done:
-    return st;
+    return LH_OK;
 }

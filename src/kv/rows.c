@@ -29,15 +29,16 @@ lh_status lh_kv_check_rows(lh_kv *kv, int64_t layer, const lh_row_block *block)
     lh_status st = LH_OK;
     int64_t width = block->lse_ld, count = block->rows * width;
     float *lse = NULL;
-    LH_TRY(lh_calloc(&lse, count, sizeof *lse));
-    LH_TRY(lh_stream_copy(kv->place.stream, lse, block->lse, count * (int64_t)sizeof *lse, LH_COPY_TO_HOST));
-    LH_TRY(lh_stream_sync(kv->place.stream));
+    LH_TRY_DONE(lh_calloc(&lse, count, sizeof *lse));
+    LH_TRY_DONE(lh_stream_copy(kv->place.stream, lse, block->lse, count * (int64_t)sizeof *lse, LH_COPY_TO_HOST));
+    LH_TRY_DONE(lh_stream_sync(kv->place.stream));
     for (int64_t i = 0; i < count; i++)
         if (!isfinite(lse[i]))
-            LH_FAIL(LH_EFILE,
-                    "layer %lld: the attention of the query heads is not finite, so that the cache cannot be ranked; "
-                    "'longhaul verify' tells whether the weights are damaged",
-                    (long long)layer);
+            LH_FAIL_DONE(
+                LH_EFILE,
+                "layer %lld: the attention of the query heads is not finite, so that the cache cannot be ranked; "
+                "'longhaul verify' tells whether the weights are damaged",
+                (long long)layer);
 done:
     lh_free(lse);
     return st;
@@ -63,7 +64,6 @@ lh_status lh_kv_exchange_heads(lh_kv *kv, void *blocks, int64_t head_bytes, lh_s
  * group * head_floats]. */
 static lh_status pick(lh_kv *kv, lh_row_part from, lh_row_part to, int64_t rows, int64_t head_floats)
 {
-    lh_status st = LH_OK;
     const lh_heads *h = &kv->shape.heads;
     int64_t first = h->kv_first * h->group, end = first + h->kv_count * h->group, width = (end - first) * head_floats;
     for (int r = 0; r < h->ranks; r++) {
@@ -76,14 +76,12 @@ static lh_status pick(lh_kv *kv, lh_row_part from, lh_row_part to, int64_t rows,
             LH_TRY(lh_stream_copy(kv->place.stream, dst + t * width, src + t * other.q_count * head_floats,
                                   (b - a) * head_floats * (int64_t)sizeof(float), LH_COPY_ON_DEVICE));
     }
-done:
-    return st;
+    return LH_OK;
 }
 
 /* Collective. */
 static lh_status gather_groups(lh_kv *kv, const lh_row_block *own, lh_status *local, lh_row_block *out)
 {
-    lh_status st = LH_OK;
     const lh_heads *h = &kv->shape.heads;
     int64_t dim = kv->shape.head_dim, grouped = h->kv_count * h->group, lse = own->rows * (int64_t)sizeof(float);
     LH_TRY(lh_kv_exchange_heads(kv, kv->rows.at[LH_ROWS_Q], lse * dim, local));
@@ -94,8 +92,7 @@ static lh_status gather_groups(lh_kv *kv, const lh_row_block *own, lh_status *lo
     out->q_ld = grouped * dim;
     if (own->lse) out->lse = kv->rows.at[LH_ROWS_GROUP_LSE];
     out->lse_ld = grouped;
-done:
-    return st;
+    return LH_OK;
 }
 
 /* ---- normalisers of their own ---- */
@@ -114,19 +111,21 @@ static lh_status describe(lh_kv *kv, const lh_eviction *e, lh_row_block *b)
     lh_status st = LH_OK;
     int32_t *until = NULL;
     float *gains = NULL;
-    LH_TRY(lh_calloc(&until, b->rows, sizeof *until));
-    LH_TRY(lh_calloc(&gains, b->rows, sizeof *gains));
+    LH_TRY_DONE(lh_calloc(&until, b->rows, sizeof *until));
+    LH_TRY_DONE(lh_calloc(&gains, b->rows, sizeof *gains));
     for (int64_t r = 0; r < b->rows; r++) {
         until[r] = (int32_t)(e->seen - 1);
         gains[r] = step_gain(&kv->fixed, (r < b->head ? r : b->first + r) + 1);
     }
     if (kv->fixed.non_causal) {
         b->until = kv->rows.at[LH_ROWS_UNTIL];
-        LH_TRY(lh_stream_put(kv->place.stream, kv->rows.at[LH_ROWS_UNTIL], until, b->rows * (int64_t)sizeof *until));
+        LH_TRY_DONE(
+            lh_stream_put(kv->place.stream, kv->rows.at[LH_ROWS_UNTIL], until, b->rows * (int64_t)sizeof *until));
     }
     if (kv->fixed.gain) {
         b->gains = kv->rows.at[LH_ROWS_GAINS];
-        LH_TRY(lh_stream_put(kv->place.stream, kv->rows.at[LH_ROWS_GAINS], gains, b->rows * (int64_t)sizeof *gains));
+        LH_TRY_DONE(
+            lh_stream_put(kv->place.stream, kv->rows.at[LH_ROWS_GAINS], gains, b->rows * (int64_t)sizeof *gains));
     }
 done:
     lh_free(until);
@@ -137,7 +136,6 @@ done:
 /* A single row's is worked out where it is counted. */
 static lh_status normalise(lh_kv *kv, const lh_eviction *e, lh_row_block *b)
 {
-    lh_status st = LH_OK;
     const lh_heads *h = &kv->shape.heads;
     int64_t grouped = h->kv_count * h->group;
     float *lse = kv->rows.at[LH_ROWS_GROUP_LSE];
@@ -145,7 +143,7 @@ static lh_status normalise(lh_kv *kv, const lh_eviction *e, lh_row_block *b)
     b->lse_ld = grouped;
     b->own = b->rows == 1 ? lse : NULL;
     b->lse = b->rows == 1 ? NULL : lse;
-    if (b->own) goto done;
+    if (b->own) return LH_OK;
     LH_TRY(kv->place.ops->row_lse(kv->place.stream,
                                   &(lh_row_lse_args){.lse = lse,
                                                      .rows = {.q = b->q,
@@ -157,19 +155,16 @@ static lh_status normalise(lh_kv *kv, const lh_eviction *e, lh_row_block *b)
                                                               .logit = lh_kv_logit(kv, e->layer),
                                                               .rows = b->rows,
                                                               .q_ld = b->q_ld}}));
-done:
-    return st;
+    return LH_OK;
 }
 
 lh_status lh_kv_join_rows(lh_kv *kv, const lh_eviction *e, const lh_row_block *own, lh_status *local, lh_row_block *out)
 {
-    lh_status st = LH_OK;
     int of_their_own = !own->lse || kv->fixed.gain || kv->fixed.non_causal;
     lh_row_block given = *own;
     if (of_their_own) given.lse = NULL;
     *out = given;
     if (kv->shape.heads.split) LH_TRY(gather_groups(kv, &given, local, out));
     if (*local == LH_OK && of_their_own) *local = normalise(kv, e, out);
-done:
-    return st;
+    return LH_OK;
 }

@@ -117,24 +117,20 @@ static lh_status join_group(lh_kv *kv, const lh_eviction *e, const float *x, flo
 /* Statistics of the observed rows -> LH_WORK_RAW, and the deviations where the first stage wants them. */
 static lh_status finish_statistics(lh_kv *kv, const lh_eviction *e)
 {
-    lh_status st = LH_OK;
     float *raw = kv->work.at[LH_WORK_RAW];
     if (kv->fixed.select == LH_SELECT_STD_SCOPE)
         LH_TRY(finish(kv, e, LH_FINISH_DEVIATION, kv->work.at[LH_WORK_SECOND]));
     LH_TRY(finish(kv, e, kv->fixed.statistic == LH_STAT_MAS ? LH_FINISH_PER_VISIT : LH_FINISH_PLAIN, raw));
     if (lh_kv_parts(&kv->shape, &kv->fixed) > 1 && !kv->fixed.group_after_pool) LH_TRY(join_group(kv, e, raw, raw));
-done:
-    return st;
+    return LH_OK;
 }
 
 static lh_status by_attention(lh_kv *kv, const lh_eviction *e, lh_status *local)
 {
-    lh_status st = LH_OK;
     LH_TRY(lh_kv_make_norms(kv, e, local));
     if (!kv->fixed.running) LH_TRY(lh_kv_observe(kv, e, local));
     if (*local == LH_OK) *local = finish_statistics(kv, e);
-done:
-    return st;
+    return LH_OK;
 }
 
 /* ---- shape ---- */
@@ -153,7 +149,6 @@ static lh_status pool(lh_kv *kv, const lh_eviction *e, const lh_pool_args *shape
 /* AhaKV: scores times the pooled squares of value norms, over their maximum in the head. */
 static lh_status weigh_by_values(lh_kv *kv, const lh_eviction *e, float *scores)
 {
-    lh_status st = LH_OK;
     int64_t heads = kv->shape.heads.kv_count;
     float *norms = kv->work.at[LH_WORK_PRIOR], *prior = norms + heads * kv->work.ld;
     LH_TRY(kv->place.ops->finish_scores(kv->place.stream,
@@ -172,14 +167,12 @@ static lh_status weigh_by_values(lh_kv *kv, const lh_eviction *e, float *scores)
                                                                                .len = e->pool->view.len,
                                                                                .heads = heads,
                                                                                .ld = kv->work.ld}));
-done:
-    return st;
+    return LH_OK;
 }
 
 /* Pool the competing entries, join the group where that comes after it, weigh. */
 static lh_status shape(lh_kv *kv, const lh_eviction *e, float **scores)
 {
-    lh_status st = LH_OK;
     int64_t parts = lh_kv_parts(&kv->shape, &kv->fixed);
     *scores = kv->work.at[LH_WORK_RAW];
     if (kv->fixed.pool_kind != LH_POOL_NONE) {
@@ -197,15 +190,13 @@ static lh_status shape(lh_kv *kv, const lh_eviction *e, float **scores)
         }
     }
     if (kv->fixed.value_prior) LH_TRY(weigh_by_values(kv, e, *scores));
-done:
-    return st;
+    return LH_OK;
 }
 
 /* ---- one set for all heads ---- */
 
 lh_status lh_kv_join_scores(lh_kv *kv, const lh_eviction *e, lh_status *local, float *scores)
 {
-    lh_status st = LH_OK;
     const lh_heads *h = &kv->shape.heads;
     const lh_ops *ops = kv->place.ops;
     int64_t ld = kv->work.ld, *sums = kv->work.at[LH_WORK_JOINT];
@@ -239,8 +230,7 @@ lh_status lh_kv_join_scores(lh_kv *kv, const lh_eviction *e, lh_status *local, f
                                                                              .cols = e->cols,
                                                                              .ld = ld,
                                                                              .all_heads = h->kv_heads});
-done:
-    return st;
+    return LH_OK;
 }
 
 /* ---- the second stage ---- */
@@ -248,7 +238,6 @@ done:
 /* NaCl (arXiv 2408.03675, algorithm 1). Joint heads draw as one. */
 static lh_status perturb(lh_kv *kv, const lh_eviction *e, const float *scores)
 {
-    lh_status st = LH_OK;
     float *y = kv->work.at[LH_WORK_SECOND];
     lh_ragged view = e->pool->view;
     lh_draw draw = draw_of(kv, e);
@@ -262,14 +251,12 @@ static lh_status perturb(lh_kv *kv, const lh_eviction *e, const float *scores)
     for (int64_t g = 1; g < kv->shape.heads.kv_count && kv->fixed.joint; g++)
         LH_TRY(
             lh_stream_copy(kv->place.stream, y + g * kv->work.ld, y, e->cols * (int64_t)sizeof *y, LH_COPY_ON_DEVICE));
-done:
-    return st;
+    return LH_OK;
 }
 
 /* Collective where heads are joined. */
 static lh_status make_stages(lh_kv *kv, const lh_eviction *e, lh_status *local, float *scores, lh_scores *out)
 {
-    lh_status st = LH_OK;
     float *second = kv->work.at[LH_WORK_SECOND];
     *out = (lh_scores){.first = scores, .heads = scores};
     if (kv->fixed.joint) LH_TRY(lh_kv_join_scores(kv, e, local, scores));
@@ -285,8 +272,7 @@ static lh_status make_stages(lh_kv *kv, const lh_eviction *e, lh_status *local, 
         out->second = second;
         break;
     }
-done:
-    return st;
+    return LH_OK;
 }
 
 static lh_status tell(lh_kv *kv, const lh_eviction *e, const float *scores)
@@ -307,13 +293,11 @@ lh_status lh_kv_score(lh_kv *kv, const lh_eviction *e, lh_status *local, lh_scor
         [LH_SCORE_POSITION] = by_position, [LH_SCORE_ATTENTION] = by_attention, [LH_SCORE_RANDOM] = at_random,
         [LH_SCORE_KEY_NORM] = by_keys,     [LH_SCORE_KEY_DIFFERENCE] = by_keys, [LH_SCORE_EXPECTED] = lh_kv_expect,
     };
-    lh_status st = LH_OK;
     float *scores = kv->work.at[LH_WORK_RAW];
     LH_TRY(sources[kv->fixed.source](kv, e, local));
     if (*local == LH_OK) *local = shape(kv, e, &scores);
     if (*local != LH_OK) scores = kv->work.at[kv->work.at[LH_WORK_SHAPED] ? LH_WORK_SHAPED : LH_WORK_RAW];
     LH_TRY(make_stages(kv, e, local, scores, out));
     if (*local == LH_OK) *local = tell(kv, e, scores);
-done:
-    return st;
+    return LH_OK;
 }

@@ -38,7 +38,6 @@ lh_status lh_kv_mark_best(lh_kv *kv, const lh_eviction *e, const float *scores, 
  * stage or in two. */
 static lh_status mark(lh_kv *kv, const lh_eviction *e, const lh_scores *scores, lh_status *local)
 {
-    lh_status st = LH_OK;
     int64_t heads = e->pool->view.heads, *counts = kv->work.at[LH_WORK_COUNTS];
     lh_split_counts_args stages = {.first = counts + heads,
                                    .rest = counts + 2 * heads,
@@ -48,15 +47,14 @@ static lh_status mark(lh_kv *kv, const lh_eviction *e, const lh_scores *scores, 
                                    .heads = heads};
     if (!scores->second) {
         if (*local == LH_OK) *local = lh_kv_mark_best(kv, e, scores->first, counts, LH_ENTRY_DROP);
-        goto done;
+        return LH_OK;
     }
     if (*local == LH_OK) *local = kv->place.ops->split_counts(kv->place.stream, &stages);
     if (*local == LH_OK) *local = lh_kv_mark_best(kv, e, scores->first, stages.first, LH_ENTRY_COMPETES);
     if (kv->fixed.select == LH_SELECT_TWO_STAGE)
         LH_TRY(lh_kv_weigh(kv, e, scores->first, &(lh_second_counts){stages.rest, stages.more}, local));
     if (*local == LH_OK) *local = lh_kv_mark_best(kv, e, scores->second, stages.rest, LH_ENTRY_DROP);
-done:
-    return st;
+    return LH_OK;
 }
 
 /* What this rank's heads keep of their competing entries where no scores are needed for it: into LH_WORK_COUNTS, and
@@ -79,27 +77,23 @@ static lh_status count_by_plan(lh_kv *kv, const lh_eviction *e, int64_t *counts)
 
 static lh_status fetch_counts(lh_kv *kv, int64_t *counts)
 {
-    lh_status st = LH_OK;
     LH_TRY(lh_stream_copy(kv->place.stream, counts, kv->work.at[LH_WORK_COUNTS],
                           kv->shape.heads.kv_count * (int64_t)sizeof *counts, LH_COPY_TO_HOST));
     LH_TRY(lh_stream_sync(kv->place.stream));
-done:
-    return st;
+    return LH_OK;
 }
 
 lh_status lh_kv_choose(lh_kv *kv, const lh_eviction *e, lh_status *local, int64_t *counts)
 {
-    lh_status st = LH_OK;
     int adaptive = kv->fixed.heads == LH_HEADS_ADAPTIVE;
     lh_scores scores = {0};
     if (counts) memset(counts, 0, (size_t)e->pool->view.heads * sizeof *counts);
     if (*local == LH_OK) *local = lh_kv_classify(kv, e);
-    if (!e->ranked) goto done;
+    if (!e->ranked) return LH_OK;
     LH_TRY(lh_kv_score(kv, e, local, &scores));
     if (adaptive) LH_TRY(lh_kv_share(kv, e, scores.heads, local));
     if (!adaptive && *local == LH_OK) *local = count_by_plan(kv, e, counts);
     LH_TRY(mark(kv, e, &scores, local));
     if (adaptive && counts && *local == LH_OK) *local = fetch_counts(kv, counts);
-done:
-    return st;
+    return LH_OK;
 }

@@ -25,7 +25,6 @@ static lh_search *search_before(const search *s)
 /* Histograms of the counted heads of one sheet. */
 static lh_status count_sheet(const search *s, int64_t sheet)
 {
-    lh_status st = LH_OK;
     lh_kv *kv = s->kv;
     const lh_heads *h = &kv->shape.heads;
     const lh_eviction *e = &s->q->e[sheet];
@@ -43,14 +42,12 @@ static lh_status count_sheet(const search *s, int64_t sheet)
                                                          .bins_ld = s->q->sheets * size,
                                                          .prefix_bits = s->prefix_bits,
                                                          .bits = round_bits[s->round]}));
-done:
-    return st;
+    return LH_OK;
 }
 
 /* This rank's histogram of one round. */
 static lh_status summarise(const search *s)
 {
-    lh_status st = LH_OK;
     lh_kv *kv = s->kv;
     for (int64_t sheet = 0; sheet < s->q->sheets; sheet++) LH_TRY(count_sheet(s, sheet));
     LH_TRY(kv->place.ops->add_bins(kv->place.stream, &(lh_add_bins_args){.sums = kv->work.at[LH_WORK_SUMS],
@@ -62,14 +59,12 @@ static lh_status summarise(const search *s)
                                                                          .sheets = s->q->sheets,
                                                                          .bits = round_bits[s->round]}));
     LH_TRY(lh_comm_flush(kv->place.device_comm));
-done:
-    return st;
+    return LH_OK;
 }
 
 /* Collective. One round: the prefix grows by its bits. */
 static lh_status refine(search *s, lh_status *local)
 {
-    lh_status st = LH_OK;
     lh_kv *kv = s->kv;
     int64_t sums = (INT64_C(1) << round_bits[s->round]) + 1;
     if (*local == LH_OK) *local = summarise(s);
@@ -86,14 +81,12 @@ static lh_status refine(search *s, lh_status *local)
                                                                            .most = s->q->most,
                                                                            .bits = round_bits[s->round]});
     s->prefix_bits += round_bits[s->round++];
-done:
-    return st;
+    return LH_OK;
 }
 
 /* Collective. The tallies of all heads of the model. A rank that has failed tells of nothing. */
 static lh_status gather_tallies(const search *s, lh_status *local)
 {
-    lh_status st = LH_OK;
     lh_kv *kv = s->kv;
     const lh_heads *h = &kv->shape.heads;
     int64_t head_bytes = s->q->sheets * (int64_t)sizeof(lh_tally), bytes = h->counted_count * head_bytes;
@@ -107,13 +100,11 @@ static lh_status gather_tallies(const search *s, lh_status *local)
     LH_TRY(lh_comm_allgatherv(kv->place.device_comm, s->tallies, kv->work.at[LH_WORK_TALLIES], kv->traffic.bytes,
                               kv->traffic.at));
     kv->summary_bytes += bytes;
-done:
-    return st;
+    return LH_OK;
 }
 
 lh_status lh_kv_flat_top(lh_kv *kv, const lh_share *q, lh_status *local)
 {
-    lh_status st = LH_OK;
     const lh_heads *h = &kv->shape.heads;
     search s = {.kv = kv,
                 .q = q,
@@ -132,13 +123,11 @@ lh_status lh_kv_flat_top(lh_kv *kv, const lh_share *q, lh_status *local)
                                                                             .heads = h->kv_heads,
                                                                             .sheets = q->sheets,
                                                                             .most = q->most});
-done:
-    return st;
+    return LH_OK;
 }
 
 lh_status lh_kv_share(lh_kv *kv, const lh_eviction *e, const float *scores, lh_status *local)
 {
-    lh_status st = LH_OK;
     const lh_heads *h = &kv->shape.heads;
     lh_safety safety = lh_policy_safety(&kv->fixed, &e->protect);
     LH_TRY(lh_kv_flat_top(kv,
@@ -153,6 +142,5 @@ lh_status lh_kv_share(lh_kv *kv, const lh_eviction *e, const float *scores, lh_s
         *local = lh_stream_copy(kv->place.stream, kv->work.at[LH_WORK_COUNTS],
                                 (int64_t *)kv->work.at[LH_WORK_BUDGETS] + h->kv_first,
                                 h->kv_count * (int64_t)sizeof(int64_t), LH_COPY_ON_DEVICE);
-done:
-    return st;
+    return LH_OK;
 }

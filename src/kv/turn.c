@@ -43,14 +43,14 @@ static lh_status grow(lh_kv *kv, int64_t slots, int64_t longest)
     slots = slots > t->room ? slots : t->room;
     longest = longest > t->longest ? longest : t->longest;
     lh_turn_free(kv);
-    LH_TRY(lh_device_alloc(device, &k, slots * entry, LH_MEM_WORK));
+    LH_TRY_DONE(lh_device_alloc(device, &k, slots * entry, LH_MEM_WORK));
     t->pool.view.k = k;
-    LH_TRY(lh_device_alloc(device, &t->keys, longest * dim * (int64_t)sizeof(float), LH_MEM_WORK));
-    LH_TRY(lh_device_alloc(device, &t->slots, longest * (int64_t)sizeof(int32_t), LH_MEM_WORK));
-    LH_TRY(lh_device_alloc(device, &t->inv_freq, dim * (int64_t)sizeof(float), LH_MEM_WORK));
-    LH_TRY(lh_calloc(&numbers, longest, sizeof *numbers));
+    LH_TRY_DONE(lh_device_alloc(device, &t->keys, longest * dim * (int64_t)sizeof(float), LH_MEM_WORK));
+    LH_TRY_DONE(lh_device_alloc(device, &t->slots, longest * (int64_t)sizeof(int32_t), LH_MEM_WORK));
+    LH_TRY_DONE(lh_device_alloc(device, &t->inv_freq, dim * (int64_t)sizeof(float), LH_MEM_WORK));
+    LH_TRY_DONE(lh_calloc(&numbers, longest, sizeof *numbers));
     for (int64_t s = 0; s < longest; s++) numbers[s] = (int32_t)s;
-    LH_TRY(lh_stream_put(kv->place.stream, t->slots, numbers, longest * (int64_t)sizeof *numbers));
+    LH_TRY_DONE(lh_stream_put(kv->place.stream, t->slots, numbers, longest * (int64_t)sizeof *numbers));
     t->room = slots;
     t->longest = longest;
 done:
@@ -71,7 +71,6 @@ typedef struct turning {
 
 static lh_status turn_keys(lh_kv *kv, const turning *q)
 {
-    lh_status st = LH_OK;
     const lh_ops *ops = kv->place.ops;
     lh_stream *stream = kv->place.stream;
     int64_t dim = kv->shape.head_dim;
@@ -98,17 +97,15 @@ static lh_status turn_keys(lh_kv *kv, const turning *q)
     convert.dst_type = kv->shape.type;
     convert.src_type = LH_F32;
     LH_TRY(ops->convert(stream, &convert));
-done:
-    return st;
+    return LH_OK;
 }
 
 lh_status lh_kv_unturn(lh_kv *kv, int64_t layer)
 {
-    lh_status st = LH_OK;
     lh_pool *pool = &kv->layers[layer].pool;
     int64_t entry = kv->shape.head_dim * lh_dtype_bytes(kv->shape.type), longest = 1;
     const lh_kv_rotation *r;
-    if (!lh_kv_turns(&kv->fixed)) goto done;
+    if (!lh_kv_turns(&kv->fixed)) return LH_OK;
     r = lh_kv_rotation_of(kv, layer);
     for (int64_t h = 0; h < pool->view.heads; h++) longest = pool->len[h] > longest ? pool->len[h] : longest;
     LH_TRY(grow(kv, 0, longest));
@@ -123,8 +120,7 @@ lh_status lh_kv_unturn(lh_kv *kv, int64_t layer)
                                         .to = k,
                                         .n = pool->len[h]}));
     }
-done:
-    return st;
+    return LH_OK;
 }
 
 /* By what the next row is turned. Heads that chose their entries for themselves lose them one by one where they slide
@@ -155,12 +151,11 @@ lh_status lh_kv_reserve_turn(lh_kv *kv, int64_t tokens)
 
 lh_status lh_kv_turned(lh_kv *kv, int64_t layer, int64_t seen, lh_ragged **view)
 {
-    lh_status st = LH_OK;
     lh_pool *pool = &kv->layers[layer].pool;
     int64_t entry = kv->shape.head_dim * lh_dtype_bytes(kv->shape.type), more = seen - kv->clock.seen, longest = 1;
     const lh_kv_rotation *r;
     *view = &pool->view;
-    if (!lh_kv_turns(&kv->fixed)) goto done;
+    if (!lh_kv_turns(&kv->fixed)) return LH_OK;
     r = lh_kv_rotation_of(kv, layer);
     for (int64_t h = 0; h < pool->view.heads; h++) longest = pool->cap[h] > longest ? pool->cap[h] : longest;
     int64_t next = next_slot(kv, layer);
@@ -177,6 +172,5 @@ lh_status lh_kv_turned(lh_kv *kv, int64_t layer, int64_t seen, lh_ragged **view)
     kv->turn.pool = *pool;
     kv->turn.pool.view.k = k;
     *view = &kv->turn.pool.view;
-done:
-    return st;
+    return LH_OK;
 }

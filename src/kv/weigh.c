@@ -55,7 +55,6 @@ static lh_status project(lh_kv *kv, const lh_eviction *e)
 /* Means over the groups of this rank's KV heads go with the entries. */
 static lh_status put_means(lh_kv *kv, const lh_eviction *e)
 {
-    lh_status st = LH_OK;
     const lh_heads *h = &kv->shape.heads;
     float *rows = kv->work.at[LH_WORK_NORMS], *means = rows + (h->split ? h->heads : h->q_count) * e->cols;
     LH_TRY(kv->place.ops->group_reduce(
@@ -75,27 +74,23 @@ static lh_status put_means(lh_kv *kv, const lh_eviction *e)
                                                          .only = kv->work.at[LH_WORK_WANTED],
                                                          .ld = e->cols,
                                                          .only_ld = kv->work.ld}));
-done:
-    return st;
+    return LH_OK;
 }
 
 /* Collective where groups are split. Norms that are wanted, and scores by them. */
 static lh_status learn(lh_kv *kv, const lh_eviction *e, const float *scores, lh_status *local)
 {
-    lh_status st = LH_OK;
     if (*local == LH_OK) *local = project(kv, e);
     if (kv->shape.heads.split)
         LH_TRY(lh_kv_exchange_heads(kv, kv->work.at[LH_WORK_NORMS], e->cols * (int64_t)sizeof(float), local));
     if (*local == LH_OK) *local = put_means(kv, e);
     if (*local == LH_OK) *local = weigh(kv, e, scores);
-done:
-    return st;
+    return LH_OK;
 }
 
 lh_status lh_kv_weigh(lh_kv *kv, const lh_eviction *e, const float *scores, const lh_second_counts *counts,
                       lh_status *local)
 {
-    lh_status st = LH_OK;
     if (*local == LH_OK && kv->clock.seen) *local = lh_kv_save_stats(kv, e->layer);
     if (*local == LH_OK) *local = weigh(kv, e, scores);
     /* more than can stay: the last of the chosen then has a score that few bounds reach */
@@ -103,6 +98,5 @@ lh_status lh_kv_weigh(lh_kv *kv, const lh_eviction *e, const float *scores, cons
     LH_TRY(learn(kv, e, scores, local));
     if (*local == LH_OK) *local = want(kv, e, counts->rest, LH_WANT_RIVALS);
     LH_TRY(learn(kv, e, scores, local));
-done:
-    return st;
+    return LH_OK;
 }

@@ -5,10 +5,8 @@
 
 lh_status lh_parts_alloc(void **at, const int64_t *bytes, int parts, lh_stream *stream)
 {
-    lh_status st = LH_OK;
     for (int i = 0; i < parts; i++) LH_TRY(lh_device_alloc(lh_stream_device(stream), &at[i], bytes[i], LH_MEM_WORK));
-done:
-    return st;
+    return LH_OK;
 }
 
 static void free_parts(void **at, int parts, lh_stream *stream)

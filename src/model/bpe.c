@@ -22,7 +22,6 @@ struct lh_bpe {
 
 static lh_status parse_vocab(lh_bpe *bpe, const char *name, const json_t *vocab, int64_t limit)
 {
-    lh_status st = LH_OK;
     const char *text;
     json_t *id;
     if (!json_is_object(vocab)) LH_FAIL(LH_EINPUT, "'%s': 'vocab' of the model must be an object", name);
@@ -35,8 +34,7 @@ static lh_status parse_vocab(lh_bpe *bpe, const char *name, const json_t *vocab,
         LH_TRY(lh_pieces_add(&bpe->pieces, text, (int64_t)strlen(text), (int32_t)json_integer_value(id)));
     }
     LH_TRY(lh_pieces_index(&bpe->pieces));
-done:
-    return st;
+    return LH_OK;
 }
 
 /* The two pieces of a merge: ["a", "b"] or "a b". */
@@ -84,7 +82,6 @@ static int is_stand_in(const lh_bpe *bpe, int32_t id, const char *text, int64_t 
 
 static lh_status add_merge(lh_bpe *bpe, const char *name, const json_t *merge, lh_buf *joined, int32_t rank)
 {
-    lh_status st = LH_OK;
     merge_text m;
     if (!read_merge(merge, &m))
         LH_FAIL(LH_EINPUT, "'%s': an entry of 'merges' is neither \"a b\" nor [\"a\", \"b\"]", name);
@@ -103,8 +100,7 @@ static lh_status add_merge(lh_bpe *bpe, const char *name, const json_t *merge, l
         bpe->cuts = 0;
     else
         lh_pairs_put(&bpe->joins, last_char(m.left, m.left_bytes), first_char(m.right, m.right_bytes));
-done:
-    return st;
+    return LH_OK;
 }
 
 static lh_status parse_merges(lh_bpe *bpe, const char *name, const json_t *model)
@@ -113,18 +109,18 @@ static lh_status parse_merges(lh_bpe *bpe, const char *name, const json_t *model
     lh_buf joined = {0};
     const json_t *merges = json_object_get(model, "merges"), *counts = json_object_get(model, "merges_per_rank");
     int64_t n = (int64_t)json_array_size(merges), at = 0;
-    if (!json_is_array(merges)) LH_FAIL(LH_EINPUT, "'%s': 'merges' of the model must be a list", name);
-    LH_TRY(lh_merges_open(&bpe->merges, n));
-    LH_TRY(lh_pairs_open(&bpe->joins, n));
+    if (!json_is_array(merges)) LH_FAIL_DONE(LH_EINPUT, "'%s': 'merges' of the model must be a list", name);
+    LH_TRY_DONE(lh_merges_open(&bpe->merges, n));
+    LH_TRY_DONE(lh_pairs_open(&bpe->joins, n));
     bpe->cuts = 1;
     for (int64_t rank = 0; at < n; rank++) {
         int64_t count = 1;
         if (counts) count = json_integer_value(json_array_get(counts, (size_t)rank));
         if (count < 1 || count > n - at)
-            LH_FAIL(LH_EINPUT, "'%s': 'merges_per_rank' must be whole numbers that add up to the %lld merges", name,
-                    (long long)n);
+            LH_FAIL_DONE(LH_EINPUT, "'%s': 'merges_per_rank' must be whole numbers that add up to the %lld merges",
+                         name, (long long)n);
         for (; count > 0; count--, at++)
-            LH_TRY(add_merge(bpe, name, json_array_get(merges, (size_t)at), &joined, (int32_t)rank));
+            LH_TRY_DONE(add_merge(bpe, name, json_array_get(merges, (size_t)at), &joined, (int32_t)rank));
     }
 done:
     lh_buf_clear(&joined);
@@ -134,18 +130,15 @@ done:
 /* Said before anything else: other models have other members. */
 static lh_status check_type(const char *name, const json_t *model)
 {
-    lh_status st = LH_OK;
     const char *type = "BPE";
     LH_TRY(lh_json_string(model, name, "type", &type));
     if (strcmp(type, "BPE") != 0)
         LH_FAIL(LH_EINPUT, "'%s': the tokenizer's model is '%s', only 'BPE' is known", name, type);
-done:
-    return st;
+    return LH_OK;
 }
 
 static lh_status parse_options(lh_bpe *bpe, const char *name, const json_t *model)
 {
-    lh_status st = LH_OK;
     const char *prefix = "", *suffix = "", *unk = NULL;
     LH_TRY(lh_json_string(model, name, "continuing_subword_prefix", &prefix));
     LH_TRY(lh_json_string(model, name, "end_of_word_suffix", &suffix));
@@ -161,20 +154,19 @@ static lh_status parse_options(lh_bpe *bpe, const char *name, const json_t *mode
         snprintf(piece, sizeof piece, "<0x%02X>", (unsigned)b);
         bpe->byte_id[b] = lh_pieces_find(&bpe->pieces, piece, 6);
     }
-done:
-    return st;
+    return LH_OK;
 }
 
 lh_status lh_bpe_parse(lh_bpe **out, const char *name, const json_t *model, int64_t limit)
 {
     lh_status st = LH_OK;
     lh_bpe *bpe = NULL;
-    if (!json_is_object(model)) LH_FAIL(LH_EINPUT, "'%s' has no 'model': it is not a tokenizer.json", name);
-    LH_TRY(check_type(name, model));
-    LH_TRY(lh_calloc(&bpe, 1, sizeof *bpe));
-    LH_TRY(parse_vocab(bpe, name, json_object_get(model, "vocab"), limit < INT32_MAX ? limit : INT32_MAX));
-    LH_TRY(parse_options(bpe, name, model));
-    LH_TRY(parse_merges(bpe, name, model));
+    if (!json_is_object(model)) LH_FAIL_DONE(LH_EINPUT, "'%s' has no 'model': it is not a tokenizer.json", name);
+    LH_TRY_DONE(check_type(name, model));
+    LH_TRY_DONE(lh_calloc(&bpe, 1, sizeof *bpe));
+    LH_TRY_DONE(parse_vocab(bpe, name, json_object_get(model, "vocab"), limit < INT32_MAX ? limit : INT32_MAX));
+    LH_TRY_DONE(parse_options(bpe, name, model));
+    LH_TRY_DONE(parse_merges(bpe, name, model));
     *out = bpe;
     bpe = NULL;
 done:
@@ -245,8 +237,8 @@ lh_status lh_bpe_work_open(lh_bpe_work **out, int64_t text_bytes)
     lh_bpe_work *w = NULL;
     int64_t slots = 64;
     while (slots < CACHE_SLOTS && slots < text_bytes / 8) slots *= 2;
-    LH_TRY(lh_calloc(&w, 1, sizeof *w));
-    LH_TRY(lh_calloc(&w->cache, slots, sizeof *w->cache));
+    LH_TRY_DONE(lh_calloc(&w, 1, sizeof *w));
+    LH_TRY_DONE(lh_calloc(&w->cache, slots, sizeof *w->cache));
     w->cache_mask = (uint64_t)slots - 1;
     *out = w;
     w = NULL;
@@ -268,7 +260,6 @@ void lh_bpe_work_close(lh_bpe_work *work)
 
 static lh_status push_due(lh_bpe_work *w, due d)
 {
-    lh_status st = LH_OK;
     if (w->heap_n == w->heap_cap) {
         int64_t cap = w->heap_cap ? 2 * w->heap_cap : 256;
         LH_TRY(lh_realloc(&w->heap, cap, sizeof *w->heap));
@@ -277,8 +268,7 @@ static lh_status push_due(lh_bpe_work *w, due d)
     int64_t i = w->heap_n++;
     for (; i > 0 && w->heap[(i - 1) / 2].key > d.key; i = (i - 1) / 2) w->heap[i] = w->heap[(i - 1) / 2];
     w->heap[i] = d;
-done:
-    return st;
+    return LH_OK;
 }
 
 static due pop_due(lh_bpe_work *w)
@@ -300,18 +290,15 @@ static due pop_due(lh_bpe_work *w)
 /* Note the merge of the symbol at `at` with the one behind it, if there is one. */
 static lh_status consider(const lh_bpe *bpe, lh_bpe_work *w, int32_t at)
 {
-    lh_status st = LH_OK;
-    if (at < 0 || w->symbols[at].after < 0) goto done;
+    if (at < 0 || w->symbols[at].after < 0) return LH_OK;
     int32_t left = w->symbols[at].id, right = w->symbols[w->symbols[at].after].id;
     const lh_merge *merge = lh_merges_find(&bpe->merges, left, right);
     if (merge) LH_TRY(push_due(w, (due){(uint64_t)merge->rank << 32 | (uint32_t)at, left, right}));
-done:
-    return st;
+    return LH_OK;
 }
 
 static lh_status add_symbol(lh_bpe_work *w, int32_t id)
 {
-    lh_status st = LH_OK;
     if (w->n == w->symbols_cap) {
         int64_t cap = w->symbols_cap ? 2 * w->symbols_cap : 256;
         LH_TRY(lh_realloc(&w->symbols, cap, sizeof *w->symbols));
@@ -319,14 +306,12 @@ static lh_status add_symbol(lh_bpe_work *w, int32_t id)
     }
     w->symbols[w->n] = (symbol){id, w->n - 1, w->n + 1};
     w->n++;
-done:
-    return st;
+    return LH_OK;
 }
 
 /* The characters of a word as symbols; what is not in the vocabulary as its bytes, or as unknown. */
 static lh_status start_symbols(const lh_bpe *bpe, lh_bpe_work *w, const char *word, int64_t bytes)
 {
-    lh_status st = LH_OK;
     int unknown_before = 0;
     w->n = 0;
     for (int64_t at = 0; at < bytes;) {
@@ -344,13 +329,11 @@ static lh_status start_symbols(const lh_bpe *bpe, lh_bpe_work *w, const char *wo
         at += n;
     }
     if (w->n) w->symbols[w->n - 1].after = -1;
-done:
-    return st;
+    return LH_OK;
 }
 
 static lh_status merge_word(const lh_bpe *bpe, lh_bpe_work *w, const char *word, int64_t bytes, lh_tokens *out)
 {
-    lh_status st = LH_OK;
     if (bytes > INT32_MAX) LH_FAIL(LH_EINPUT, "a word of %lld bytes is too long", (long long)bytes);
     LH_TRY(start_symbols(bpe, w, word, bytes));
     w->heap_n = 0;
@@ -369,40 +352,35 @@ static lh_status merge_word(const lh_bpe *bpe, lh_bpe_work *w, const char *word,
         LH_TRY(consider(bpe, w, at));
     }
     for (int32_t i = 0; i >= 0 && w->n; i = w->symbols[i].after) LH_TRY(lh_tokens_push(out, w->symbols[i].id));
-done:
-    return st;
+    return LH_OK;
 }
 
 static lh_status push_all(lh_tokens *out, const int32_t *ids, int64_t n)
 {
-    lh_status st = LH_OK;
     for (int64_t i = 0; i < n; i++) LH_TRY(lh_tokens_push(out, ids[i]));
-done:
-    return st;
+    return LH_OK;
 }
 
 static lh_status merge_cached(const lh_bpe *bpe, lh_bpe_work *w, const char *word, int64_t bytes, lh_tokens *out)
 {
-    lh_status st = LH_OK;
     if (bytes > CACHED_WORD_BYTES) {
         LH_TRY(merge_word(bpe, w, word, bytes, out));
-        goto done;
+        return LH_OK;
     }
     uint64_t hash = XXH3_64bits(word, (size_t)bytes);
     cached *slot = &w->cache[hash & w->cache_mask];
     if (slot->hash == hash && slot->bytes == bytes && memcmp(w->words.data + slot->word, word, (size_t)bytes) == 0) {
         LH_TRY(push_all(out, w->ids.ids + slot->first, slot->n));
-        goto done;
+        return LH_OK;
     }
     int64_t first = out->n;
     LH_TRY(merge_word(bpe, w, word, bytes, out));
-    if (w->words.bytes > CACHE_BYTES) goto done;
+    if (w->words.bytes > CACHE_BYTES) return LH_OK;
     cached fresh = {hash, w->words.bytes, bytes, w->ids.n, out->n - first};
     LH_TRY(lh_buf_append(&w->words, word, bytes));
     LH_TRY(push_all(&w->ids, out->ids + first, fresh.n));
     *slot = fresh;
-done:
-    return st;
+    return LH_OK;
 }
 
 /* No merge ever joins these two neighbours: neither vanishes into bytes or unknown, and no merge has them at its
@@ -416,14 +394,13 @@ static int may_cut(const lh_bpe *bpe, const char *left, const char *right)
 
 lh_status lh_bpe_encode(const lh_bpe *bpe, lh_bpe_work *work, const char *word, int64_t bytes, lh_tokens *out)
 {
-    lh_status st = LH_OK;
     int64_t start = 0;
-    if (bytes == 0) goto done;
+    if (bytes == 0) return LH_OK;
     if (bpe->ignore_merges) {
         int32_t id = lh_pieces_find(&bpe->pieces, word, bytes);
         if (id >= 0) {
             LH_TRY(lh_tokens_push(out, id));
-            goto done;
+            return LH_OK;
         }
     }
     if (bytes > CACHED_WORD_BYTES && bpe->cuts) {
@@ -434,6 +411,5 @@ lh_status lh_bpe_encode(const lh_bpe *bpe, lh_bpe_work *work, const char *word, 
         }
     }
     LH_TRY(merge_cached(bpe, work, word + start, bytes - start, out));
-done:
-    return st;
+    return LH_OK;
 }

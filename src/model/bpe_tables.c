@@ -22,15 +22,13 @@ static uint64_t mix(uint64_t key)
 
 lh_status lh_pieces_open(lh_pieces *pieces, int64_t n)
 {
-    lh_status st = LH_OK;
     int64_t slots = slots_for(n);
     *pieces = (lh_pieces){0};
     LH_TRY(lh_calloc(&pieces->list, n, sizeof *pieces->list));
     LH_TRY(lh_calloc(&pieces->slots, slots, sizeof *pieces->slots));
     memset(pieces->slots, 0xFF, (size_t)slots * sizeof *pieces->slots);
     pieces->mask = (uint64_t)slots - 1;
-done:
-    return st;
+    return LH_OK;
 }
 
 static int32_t *piece_slot(const lh_pieces *p, const char *text, int64_t bytes)
@@ -45,31 +43,27 @@ static int32_t *piece_slot(const lh_pieces *p, const char *text, int64_t bytes)
 
 lh_status lh_pieces_add(lh_pieces *pieces, const char *text, int64_t bytes, int32_t id)
 {
-    lh_status st = LH_OK;
     if (bytes > INT32_MAX) LH_FAIL(LH_EINPUT, "a piece of %lld bytes is too long", (long long)bytes);
     int32_t *slot = piece_slot(pieces, text, bytes);
     if (*slot >= 0) {
         pieces->list[*slot].id = id;
-        goto done;
+        return LH_OK;
     }
     *slot = (int32_t)pieces->n;
     pieces->list[pieces->n++] = (lh_piece){pieces->texts.bytes, (int32_t)bytes, id};
     LH_TRY(lh_buf_append(&pieces->texts, text, bytes));
     LH_TRY(lh_buf_append(&pieces->texts, "", 1));
-done:
-    return st;
+    return LH_OK;
 }
 
 lh_status lh_pieces_index(lh_pieces *pieces)
 {
-    lh_status st = LH_OK;
     for (int64_t i = 0; i < pieces->n; i++)
         if (pieces->list[i].id >= pieces->ids) pieces->ids = (int64_t)pieces->list[i].id + 1;
     LH_TRY(lh_calloc(&pieces->by_id, pieces->ids, sizeof *pieces->by_id));
     memset(pieces->by_id, 0xFF, (size_t)pieces->ids * sizeof *pieces->by_id);
     for (int64_t i = 0; i < pieces->n; i++) pieces->by_id[pieces->list[i].id] = (int32_t)i;
-done:
-    return st;
+    return LH_OK;
 }
 
 void lh_pieces_close(lh_pieces *pieces)
@@ -99,13 +93,11 @@ const char *lh_pieces_text(const lh_pieces *pieces, int32_t id, int64_t *bytes)
 
 lh_status lh_merges_open(lh_merges *merges, int64_t n)
 {
-    lh_status st = LH_OK;
     int64_t slots = slots_for(n);
     LH_TRY(lh_calloc(&merges->slots, slots, sizeof *merges->slots));
     memset(merges->slots, 0xFF, (size_t)slots * sizeof *merges->slots);
     merges->mask = (uint64_t)slots - 1;
-done:
-    return st;
+    return LH_OK;
 }
 
 static lh_merge *merge_slot(const lh_merges *m, int32_t left, int32_t right)
@@ -136,13 +128,11 @@ void lh_merges_close(lh_merges *merges)
 
 lh_status lh_pairs_open(lh_pairs *pairs, int64_t n)
 {
-    lh_status st = LH_OK;
     int64_t slots = slots_for(n);
     LH_TRY(lh_calloc(&pairs->slots, slots, sizeof *pairs->slots));
     memset(pairs->slots, 0xFF, (size_t)slots * sizeof *pairs->slots);
     pairs->mask = (uint64_t)slots - 1;
-done:
-    return st;
+    return LH_OK;
 }
 
 static uint64_t *pair_slot(const lh_pairs *p, uint64_t key)

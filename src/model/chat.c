@@ -64,7 +64,6 @@ static int is_name(char c)
 /* A string from its quote to behind the last; one that a plus joins to it becomes part of it. */
 static lh_status canonical_string(canon *c)
 {
-    lh_status st = LH_OK;
     LH_TRY(lh_buf_puts(c->out, "'"));
     for (;;) {
         char quote = *c->at++;
@@ -89,15 +88,13 @@ static lh_status canonical_string(canon *c)
         c->at = next;
     }
     LH_TRY(lh_buf_puts(c->out, "'"));
-done:
-    return st;
+    return LH_OK;
 }
 
 /* The inside of a tag, up to and with its closing. */
 static lh_status canonical_tag(canon *c, const char *close)
 {
     static const char *const members[] = {".role", ".content"};
-    lh_status st = LH_OK;
     while (c->at < c->end) {
         if ((*c->at == '-' || *c->at == '+') && (size_t)(c->end - c->at) >= 3 && memcmp(c->at + 1, close, 2) == 0)
             c->at++;
@@ -121,8 +118,7 @@ static lh_status canonical_tag(canon *c, const char *close)
             c->at++;
         }
     }
-done:
-    return st;
+    return LH_OK;
 }
 
 static void skip_comment(canon *c)
@@ -135,7 +131,6 @@ static void skip_comment(canon *c)
  * names of members as ['role'], single quotes, newlines in strings as \n, joined strings in one. */
 static lh_status canonical(const char *jinja, int64_t bytes, lh_buf *out)
 {
-    lh_status st = LH_OK;
     canon c = {jinja, jinja + bytes, out};
     LH_TRY(lh_buf_append(out, NULL, 0));
     while (bytes && c.at < c.end) {
@@ -152,8 +147,7 @@ static lh_status canonical(const char *jinja, int64_t bytes, lh_buf *out)
             c.at++;
         }
     }
-done:
-    return st;
+    return LH_OK;
 }
 
 static int has_marks(const lh_chat_format *f, const char *text)
@@ -184,14 +178,15 @@ lh_status lh_chat_resolve(const lh_chat_format **out, const char *name_or_file)
     *out = lh_chat_find(name_or_file);
     if (*out) goto done;
     for (const lh_chat_format *f = lh_chat_formats; f->name; f++)
-        LH_TRY(lh_buf_printf(&names, "%s%s", f == lh_chat_formats ? "" : " ", f->name));
+        LH_TRY_DONE(lh_buf_printf(&names, "%s%s", f == lh_chat_formats ? "" : " ", f->name));
     if (!lh_file_exists(name_or_file) || lh_file_is_folder(name_or_file))
-        LH_FAIL(LH_EUSAGE, "'%s' is neither a chat format nor a file with a template; formats are: %s", name_or_file,
-                names.data);
-    LH_TRY(lh_file_read(&text, name_or_file, TEMPLATE_BYTES));
+        LH_FAIL_DONE(LH_EUSAGE, "'%s' is neither a chat format nor a file with a template; formats are: %s",
+                     name_or_file, names.data);
+    LH_TRY_DONE(lh_file_read(&text, name_or_file, TEMPLATE_BYTES));
     *out = lh_chat_recognise(text.data, text.bytes);
     if (!*out)
-        LH_FAIL(LH_EUSAGE, "the template '%s' is none of the formats that are built in: %s", name_or_file, names.data);
+        LH_FAIL_DONE(LH_EUSAGE, "the template '%s' is none of the formats that are built in: %s", name_or_file,
+                     names.data);
 done:
     lh_buf_clear(&text);
     lh_buf_clear(&names);
@@ -225,7 +220,7 @@ lh_status lh_chat_encode(const lh_tokenizer *tok, const lh_chat_text *text, int6
     lh_status st = LH_OK;
     lh_text_part *parts = NULL;
     int64_t n = 0;
-    LH_TRY(lh_calloc(&parts, text->n, sizeof *parts));
+    LH_TRY_DONE(lh_calloc(&parts, text->n, sizeof *parts));
     for (int64_t i = 0; i < text->n; i++) {
         const lh_chat_piece *p = &text->pieces[i];
         int64_t start = p->start > from ? p->start : from;
@@ -236,7 +231,7 @@ lh_status lh_chat_encode(const lh_tokenizer *tok, const lh_chat_text *text, int6
         if (n == 0 && from > 0) parts[n].how |= LH_ENCODE_CONTINUES;
         n++;
     }
-    LH_TRY(lh_tokenizer_encode_parts(tok, parts, n, out));
+    LH_TRY_DONE(lh_tokenizer_encode_parts(tok, parts, n, out));
 done:
     lh_free(parts);
     return st;

@@ -13,12 +13,11 @@ struct lh_chat_writer {
 
 static lh_status add_piece(lh_chat_writer *w, lh_chat_piece piece)
 {
-    lh_status st = LH_OK;
     lh_chat_text *t = w->out;
     lh_chat_piece *last = t->n ? &t->pieces[t->n - 1] : NULL;
     if (last && !last->from_content && !piece.from_content) {
         last->bytes += piece.bytes;
-        goto done;
+        return LH_OK;
     }
     if (t->n == t->cap) {
         int64_t cap = t->cap ? 2 * t->cap : 16;
@@ -26,14 +25,12 @@ static lh_status add_piece(lh_chat_writer *w, lh_chat_piece piece)
         t->cap = cap;
     }
     t->pieces[t->n++] = piece;
-done:
-    return st;
+    return LH_OK;
 }
 
 /* Text of the template, with the tokenizer's own in place of the signs for its first and end token. */
 static lh_status put(lh_chat_writer *w, const char *text)
 {
-    lh_status st = LH_OK;
     int64_t start = w->out->text.bytes;
     for (; text && *text; text++) {
         const char *token = *text == *LH_CHAT_BOS ? w->request->bos : *text == *LH_CHAT_EOS ? w->request->eos : NULL;
@@ -43,8 +40,7 @@ static lh_status put(lh_chat_writer *w, const char *text)
             LH_TRY(lh_buf_append(&w->out->text, text, 1));
     }
     if (w->out->text.bytes > start) LH_TRY(add_piece(w, (lh_chat_piece){start, w->out->text.bytes - start, 0, -1, 0}));
-done:
-    return st;
+    return LH_OK;
 }
 
 /* A part of a message's contents. */
@@ -54,30 +50,26 @@ typedef struct slice {
 
 static lh_status put_slice(lh_chat_writer *w, int64_t message, slice s)
 {
-    lh_status st = LH_OK;
     int64_t start = w->out->text.bytes;
     LH_TRY(lh_buf_append(&w->out->text, s.start, s.end - s.start));
     LH_TRY(add_piece(
         w, (lh_chat_piece){start, s.end - s.start, 1, (int)message, s.start - w->request->messages[message].content}));
-done:
-    return st;
+    return LH_OK;
 }
 
 /* A role: that of a user's file may be anything, so unusual ones are not trusted with special tokens. */
 static lh_status put_role(lh_chat_writer *w, const char *role)
 {
     static const char *const usual[] = {"system", "user", "assistant", "tool", "developer", "model", "ipython"};
-    lh_status st = LH_OK;
     int64_t start = w->out->text.bytes;
     for (size_t i = 0; i < sizeof usual / sizeof *usual; i++)
         if (strcmp(role, usual[i]) == 0) {
             LH_TRY(put(w, role));
-            goto done;
+            return LH_OK;
         }
     LH_TRY(lh_buf_puts(&w->out->text, role));
     LH_TRY(add_piece(w, (lh_chat_piece){start, w->out->text.bytes - start, 1, -1, 0}));
-done:
-    return st;
+    return LH_OK;
 }
 
 static slice whole(const lh_message *m)
@@ -135,25 +127,21 @@ static const lh_chat_turn *turn_of(const lh_chat_format *f, const char *role)
 
 static lh_status open_turn(lh_chat_writer *w, const lh_chat_turn *t, const char *role)
 {
-    lh_status st = LH_OK;
     LH_TRY(put(w, t->open));
     if (!t->role) LH_TRY(put_role(w, role));
     LH_TRY(put(w, t->middle));
-done:
-    return st;
+    return LH_OK;
 }
 
 static lh_status put_turn(const lh_chat_format *f, lh_chat_writer *w, int64_t i)
 {
-    lh_status st = LH_OK;
     const lh_message *m = &w->request->messages[i];
     const lh_chat_turn *t = turn_of(f, m->role);
-    if (!t || (t->skip_empty && !*m->content)) goto done;
+    if (!t || (t->skip_empty && !*m->content)) return LH_OK;
     LH_TRY(open_turn(w, t, m->role));
     LH_TRY(put_slice(w, i, t->trim ? strip(whole(m)) : whole(m)));
     LH_TRY(put(w, t->close));
-done:
-    return st;
+    return LH_OK;
 }
 
 static int begins_with_system(const lh_chat_writer *w)
@@ -163,14 +151,12 @@ static int begins_with_system(const lh_chat_writer *w)
 
 static lh_status put_default_system(const lh_chat_format *f, lh_chat_writer *w)
 {
-    lh_status st = LH_OK;
-    if (!f->default_system || begins_with_system(w)) goto done;
+    if (!f->default_system || begins_with_system(w)) return LH_OK;
     const lh_chat_turn *t = turn_of(f, "system");
     LH_TRY(open_turn(w, t, "system"));
     LH_TRY(put(w, f->default_system));
     LH_TRY(put(w, t->close));
-done:
-    return st;
+    return LH_OK;
 }
 
 static lh_status put_generation(const lh_chat_format *f, lh_chat_writer *w)
@@ -180,13 +166,11 @@ static lh_status put_generation(const lh_chat_format *f, lh_chat_writer *w)
 
 lh_status lh_chat_render_turns(const lh_chat_format *f, lh_chat_writer *w)
 {
-    lh_status st = LH_OK;
     LH_TRY(put(w, f->before));
     LH_TRY(put_default_system(f, w));
     for (int64_t i = 0; i < w->request->n; i++) LH_TRY(put_turn(f, w, i));
     LH_TRY(put_generation(f, w));
-done:
-    return st;
+    return LH_OK;
 }
 
 /* ---- user and assistant in turn, a system's text within a turn of the user ---- */
@@ -194,7 +178,6 @@ done:
 /* The turn that carries the system's text. */
 static lh_status put_joined_turn(const lh_chat_format *f, lh_chat_writer *w, int64_t i)
 {
-    lh_status st = LH_OK;
     const lh_message *m = &w->request->messages[i], *system = &w->request->messages[0];
     const lh_chat_turn *t = turn_of(f, m->role);
     slice content = whole(m);
@@ -212,8 +195,7 @@ static lh_status put_joined_turn(const lh_chat_format *f, lh_chat_writer *w, int
         LH_TRY(put(w, f->system_close));
     LH_TRY(put_slice(w, i, content));
     LH_TRY(put(w, t->close));
-done:
-    return st;
+    return LH_OK;
 }
 
 static int is_tool(const lh_message *m)
@@ -224,7 +206,6 @@ static int is_tool(const lh_message *m)
 /* Some templates look at all roles first, then write; the others complain of what comes first. */
 static lh_status check_roles(const lh_chat_format *f, const lh_chat_writer *w, int64_t first)
 {
-    lh_status st = LH_OK;
     int64_t turns = 0;
     for (int64_t i = first; i < w->request->n; i++) {
         const lh_message *m = &w->request->messages[i];
@@ -238,13 +219,11 @@ static lh_status check_roles(const lh_chat_format *f, const lh_chat_writer *w, i
         if (is_tool(m)) LH_FAIL(LH_EINPUT, "%s", f->tools);
         if (f->others && !turn_of(f, m->role)) LH_FAIL(LH_EINPUT, "%s", f->others);
     }
-done:
-    return st;
+    return LH_OK;
 }
 
 lh_status lh_chat_render_alternating(const lh_chat_format *f, lh_chat_writer *w)
 {
-    lh_status st = LH_OK;
     int64_t first = begins_with_system(w) && (f->system == LH_CHAT_SYSTEM_FIRST || f->system == LH_CHAT_SYSTEM_LAST);
     int64_t carrier = f->system == LH_CHAT_SYSTEM_FIRST ? first : w->request->n - 1;
     if (begins_with_system(w) && f->system == LH_CHAT_SYSTEM_REFUSED) LH_FAIL(LH_EINPUT, "%s", f->refusal);
@@ -255,8 +234,7 @@ lh_status lh_chat_render_alternating(const lh_chat_format *f, lh_chat_writer *w)
         LH_TRY(joined ? put_joined_turn(f, w, i) : put_turn(f, w, i));
     }
     LH_TRY(put_generation(f, w));
-done:
-    return st;
+    return LH_OK;
 }
 
 /* ---- Qwen's, with turns of tools ---- */
@@ -268,14 +246,12 @@ static int has_role(const lh_chat_writer *w, int64_t i, const char *role)
 
 static lh_status put_tool(lh_chat_writer *w, int64_t i)
 {
-    lh_status st = LH_OK;
     if (!has_role(w, i - 1, "tool")) LH_TRY(put(w, "<|im_start|>user"));
     LH_TRY(put(w, "\n<tool_response>\n"));
     LH_TRY(put_slice(w, i, whole(&w->request->messages[i])));
     LH_TRY(put(w, "\n</tool_response>"));
     if (!has_role(w, i + 1, "tool")) LH_TRY(put(w, "<|im_end|>\n"));
-done:
-    return st;
+    return LH_OK;
 }
 
 /* The last message of the user that is not the answer of a tool in disguise; the last message where there is none. */
@@ -304,7 +280,6 @@ static const char *find_last(slice s, const char *text)
 static lh_status put_thinking(const lh_chat_format *f, lh_chat_writer *w, int64_t i)
 {
     static const char open[] = "<think>", close[] = "</think>";
-    lh_status st = LH_OK;
     const lh_message *m = &w->request->messages[i];
     slice content = whole(m), thought = {m->content, m->content};
     const char *first_close = strstr(m->content, close);
@@ -326,13 +301,11 @@ static lh_status put_thinking(const lh_chat_format *f, lh_chat_writer *w, int64_
     }
     LH_TRY(put_slice(w, i, content));
     LH_TRY(put(w, "<|im_end|>\n"));
-done:
-    return st;
+    return LH_OK;
 }
 
 lh_status lh_chat_render_tools(const lh_chat_format *f, lh_chat_writer *w)
 {
-    lh_status st = LH_OK;
     LH_TRY(put_default_system(f, w));
     for (int64_t i = 0; i < w->request->n; i++) {
         if (has_role(w, i, "tool"))
@@ -343,8 +316,7 @@ lh_status lh_chat_render_tools(const lh_chat_format *f, lh_chat_writer *w)
             LH_TRY(put_turn(f, w, i));
     }
     LH_TRY(put_generation(f, w));
-done:
-    return st;
+    return LH_OK;
 }
 
 /* ---- Llama 3.1's ---- */
@@ -354,7 +326,6 @@ done:
 static lh_status put_json(lh_chat_writer *w, int64_t i)
 {
     static const char escaped[] = "\"\\\n\r\t\b\f", letters[] = "\"\\nrtbf";
-    lh_status st = LH_OK;
     lh_buf *text = &w->out->text;
     int64_t start = text->bytes;
     LH_TRY(lh_buf_puts(text, "\""));
@@ -369,14 +340,12 @@ static lh_status put_json(lh_chat_writer *w, int64_t i)
     }
     LH_TRY(lh_buf_puts(text, "\""));
     LH_TRY(add_piece(w, (lh_chat_piece){start, text->bytes - start, 1, (int)i, 0}));
-done:
-    return st;
+    return LH_OK;
 }
 
 /* The date is the one that the template falls back to: today's would give other ids tomorrow. */
 lh_status lh_chat_render_dated(const lh_chat_format *f, lh_chat_writer *w)
 {
-    lh_status st = LH_OK;
     int64_t first = begins_with_system(w);
     const lh_chat_turn *t = turn_of(f, "system");
     LH_TRY(put(w, f->before));
@@ -394,17 +363,14 @@ lh_status lh_chat_render_dated(const lh_chat_format *f, lh_chat_writer *w)
         LH_TRY(put(w, t->close));
     }
     LH_TRY(put_generation(f, w));
-done:
-    return st;
+    return LH_OK;
 }
 
 lh_status lh_chat_render(const lh_chat_format *format, const lh_chat_request *request, lh_chat_text *out)
 {
-    lh_status st = LH_OK;
     lh_chat_writer w = {request, out};
     if (request->n < 1) LH_FAIL(LH_EINPUT, "a conversation needs at least one message");
     LH_TRY(format->render(format, &w));
     LH_TRY(lh_buf_append(&out->text, NULL, 0));
-done:
-    return st;
+    return LH_OK;
 }

@@ -40,7 +40,6 @@ lh_h5_shape lh_checkpoint_shape(const lh_config *config, lh_weight weight, lh_dt
 
 lh_status lh_checkpoint_each(const lh_config *config, lh_checkpoint_visit visit, void *arg)
 {
-    lh_status st = LH_OK;
     int64_t rows, cols;
     for (int w = 0; w < LH_WEIGHTS; w++) {
         lh_weight_shape(config, (lh_weight)w, &rows, &cols);
@@ -52,8 +51,7 @@ lh_status lh_checkpoint_each(const lh_config *config, lh_checkpoint_visit visit,
             if (rows > 0 && lh_weight_info_of((lh_weight)w)->per_layer) LH_TRY(visit(arg, (lh_weight)w, l));
         }
     }
-done:
-    return st;
+    return LH_OK;
 }
 
 static lh_status check_tensor(void *self, lh_weight weight, int64_t layer)
@@ -65,18 +63,18 @@ static lh_status check_tensor(void *self, lh_weight weight, int64_t layer)
     uint64_t hash = 0;
     int found = 0;
     lh_checkpoint_name(name, weight, layer);
-    LH_TRY(lh_h5_array_open(&array, ck->h5, name));
+    LH_TRY_DONE(lh_h5_array_open(&array, ck->h5, name));
     const lh_h5_shape *have = lh_h5_array_shape(array);
     const lh_h5_shape want = lh_checkpoint_shape(&ck->config, weight, have->type);
     if (have->type > LH_BF16)
-        LH_FAIL(LH_EFILE, "'%s' of '%s' is %s: weights are f32, f16 or bf16", name, lh_h5_path(ck->h5),
-                lh_dtype_name(have->type));
+        LH_FAIL_DONE(LH_EFILE, "'%s' of '%s' is %s: weights are f32, f16 or bf16", name, lh_h5_path(ck->h5),
+                     lh_dtype_name(have->type));
     if (have->rank != want.rank || have->dims[0] != want.dims[0] || (want.rank > 1 && have->dims[1] != want.dims[1]))
-        LH_FAIL(LH_EFILE, "'%s' of '%s' is [%lld, %lld], its configuration asks for [%lld, %lld]", name,
-                lh_h5_path(ck->h5), (long long)have->dims[0], (long long)(have->rank > 1 ? have->dims[1] : 1),
-                (long long)want.dims[0], (long long)want.dims[1]);
+        LH_FAIL_DONE(LH_EFILE, "'%s' of '%s' is [%lld, %lld], its configuration asks for [%lld, %lld]", name,
+                     lh_h5_path(ck->h5), (long long)have->dims[0], (long long)(have->rank > 1 ? have->dims[1] : 1),
+                     (long long)want.dims[0], (long long)want.dims[1]);
     if (weight == LH_W_Q && layer == 0) ck->type = have->type;
-    LH_TRY(lh_h5_get_hash(ck->h5, name, &hash, &found));
+    LH_TRY_DONE(lh_h5_get_hash(ck->h5, name, &hash, &found));
     lh_hasher_add(ck->hasher, &hash, sizeof hash);
 done:
     lh_h5_array_close(array);
@@ -88,16 +86,16 @@ static lh_status read_texts(lh_checkpoint *ck)
     lh_status st = LH_OK;
     char *name = NULL;
     int64_t bytes = 0;
-    LH_TRY(lh_asprintf(&name, "%s of %s", LH_CHECKPOINT_CONFIG, lh_h5_path(ck->h5)));
-    LH_TRY(lh_h5_get_text(ck->h5, LH_CHECKPOINT_CONFIG, &ck->config_json, &bytes));
+    LH_TRY_DONE(lh_asprintf(&name, "%s of %s", LH_CHECKPOINT_CONFIG, lh_h5_path(ck->h5)));
+    LH_TRY_DONE(lh_h5_get_text(ck->h5, LH_CHECKPOINT_CONFIG, &ck->config_json, &bytes));
     st = lh_config_parse_text(&ck->config, ck->config_json, bytes, name);
     if (st == LH_EINPUT) st = lh_fail_within(LH_EFILE, "bad checkpoint"); /* it is no source here */
-    LH_TRY(st);
+    LH_TRY_DONE(st);
     lh_hasher_add(ck->hasher, ck->config_json, bytes);
     if (lh_h5_has(ck->h5, LH_CHECKPOINT_TOKENIZER))
-        LH_TRY(lh_h5_get_text(ck->h5, LH_CHECKPOINT_TOKENIZER, &ck->tokenizer, &ck->tokenizer_bytes));
+        LH_TRY_DONE(lh_h5_get_text(ck->h5, LH_CHECKPOINT_TOKENIZER, &ck->tokenizer, &ck->tokenizer_bytes));
     if (lh_h5_has(ck->h5, LH_CHECKPOINT_TOKENIZER_META))
-        LH_TRY(lh_h5_get_text(ck->h5, LH_CHECKPOINT_TOKENIZER_META, &ck->meta, &ck->meta_bytes));
+        LH_TRY_DONE(lh_h5_get_text(ck->h5, LH_CHECKPOINT_TOKENIZER_META, &ck->meta, &ck->meta_bytes));
 done:
     lh_free(name);
     return st;
@@ -108,11 +106,11 @@ lh_status lh_checkpoint_open(lh_checkpoint **out, const char *path)
     lh_status st = LH_OK;
     lh_checkpoint *ck = NULL;
     const lh_h5_head want = {.kind = "checkpoint", .schema = LH_CHECKPOINT_SCHEMA};
-    LH_TRY(lh_calloc(&ck, 1, sizeof *ck));
-    LH_TRY(lh_h5_open(&ck->h5, path, &want));
-    LH_TRY(lh_hasher_open(&ck->hasher));
-    LH_TRY(read_texts(ck));
-    LH_TRY(lh_checkpoint_each(&ck->config, check_tensor, ck));
+    LH_TRY_DONE(lh_calloc(&ck, 1, sizeof *ck));
+    LH_TRY_DONE(lh_h5_open(&ck->h5, path, &want));
+    LH_TRY_DONE(lh_hasher_open(&ck->hasher));
+    LH_TRY_DONE(read_texts(ck));
+    LH_TRY_DONE(lh_checkpoint_each(&ck->config, check_tensor, ck));
     ck->identity = lh_hasher_value(ck->hasher);
     *out = ck;
     ck = NULL;
@@ -173,16 +171,16 @@ lh_status lh_checkpoint_read(lh_checkpoint *ck, const lh_weight_range *range, vo
     void *stage = NULL;
     assert((type == LH_F32 || type == LH_BF16) && ld >= range->cols);
     lh_checkpoint_name(name, range->weight, range->layer);
-    LH_TRY(lh_h5_array_open(&array, ck->h5, name));
+    LH_TRY_DONE(lh_h5_array_open(&array, ck->h5, name));
     const lh_h5_shape *shape = lh_h5_array_shape(array);
     int64_t row_bytes = range->cols * lh_dtype_bytes(shape->type);
     int64_t step = row_bytes > 0 && row_bytes < STAGE_BYTES ? STAGE_BYTES / row_bytes : 1;
     if (step > range->rows) step = range->rows;
-    LH_TRY(lh_calloc(&stage, step, row_bytes));
+    LH_TRY_DONE(lh_calloc(&stage, step, row_bytes));
     for (int64_t r = 0; r < range->rows; r += step) {
         int64_t n = range->rows - r < step ? range->rows - r : step;
         const lh_h5_part part = {.at = {range->row + r, range->col}, .count = {n, range->cols}};
-        LH_TRY(lh_h5_array_read(array, &part, stage));
+        LH_TRY_DONE(lh_h5_array_read(array, &part, stage));
         const lh_convert convert = {.dst = (char *)dst + r * ld * lh_dtype_bytes(type),
                                     .dst_type = type,
                                     .ld = ld,
@@ -192,9 +190,9 @@ lh_status lh_checkpoint_read(lh_checkpoint *ck, const lh_weight_range *range, vo
                                     .cols = range->cols};
         int64_t bad = lh_convert_rows(&convert);
         if (bad >= 0)
-            LH_FAIL(LH_EFILE, "'%s' of '%s' holds a value that is not finite, at row %lld, column %lld", name,
-                    lh_h5_path(ck->h5), (long long)(range->row + r + bad / range->cols),
-                    (long long)(range->col + bad % range->cols));
+            LH_FAIL_DONE(LH_EFILE, "'%s' of '%s' holds a value that is not finite, at row %lld, column %lld", name,
+                         lh_h5_path(ck->h5), (long long)(range->row + r + bad / range->cols),
+                         (long long)(range->col + bad % range->cols));
     }
 done:
     lh_free(stage);

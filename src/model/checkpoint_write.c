@@ -17,14 +17,12 @@ struct lh_checkpoint_writer {
 
 static lh_status put_meta(lh_checkpoint_writer *w, const lh_checkpoint_meta *meta)
 {
-    lh_status st = LH_OK;
     LH_TRY(lh_h5_put_text(w->h5, LH_CHECKPOINT_CONFIG, meta->config_json, (int64_t)strlen(meta->config_json)));
     if (meta->tokenizer) LH_TRY(lh_h5_put_text(w->h5, LH_CHECKPOINT_TOKENIZER, meta->tokenizer, meta->tokenizer_bytes));
     if (meta->tokenizer_meta)
         LH_TRY(lh_h5_put_text(w->h5, LH_CHECKPOINT_TOKENIZER_META, meta->tokenizer_meta,
                               (int64_t)strlen(meta->tokenizer_meta)));
-done:
-    return st;
+    return LH_OK;
 }
 
 lh_status lh_checkpoint_create(lh_checkpoint_writer **out, const char *path, const lh_checkpoint_meta *meta)
@@ -33,10 +31,10 @@ lh_status lh_checkpoint_create(lh_checkpoint_writer **out, const char *path, con
     lh_checkpoint_writer *w = NULL;
     const char *text = meta->config_json;
     const lh_h5_head head = {.kind = "checkpoint", .schema = LH_CHECKPOINT_SCHEMA};
-    LH_TRY(lh_calloc(&w, 1, sizeof *w));
-    LH_TRY(lh_config_parse_text(&w->config, text, (int64_t)strlen(text), "config.json"));
-    LH_TRY(lh_h5_create(&w->h5, path, &head));
-    LH_TRY(put_meta(w, meta));
+    LH_TRY_DONE(lh_calloc(&w, 1, sizeof *w));
+    LH_TRY_DONE(lh_config_parse_text(&w->config, text, (int64_t)strlen(text), "config.json"));
+    LH_TRY_DONE(lh_h5_create(&w->h5, path, &head));
+    LH_TRY_DONE(put_meta(w, meta));
     *out = w;
     w = NULL;
 done:
@@ -46,20 +44,17 @@ done:
 
 lh_status lh_checkpoint_begin(lh_checkpoint_writer *w, lh_weight weight, int64_t layer, lh_dtype type)
 {
-    lh_status st = LH_OK;
     const lh_h5_shape shape = lh_checkpoint_shape(&w->config, weight, type);
     assert(!w->array && shape.rank > 0 && type <= LH_BF16);
     lh_checkpoint_name(w->name, weight, layer);
     LH_TRY(lh_hasher_open(&w->hasher));
     LH_TRY(lh_h5_array_create(&w->array, w->h5, w->name, &shape));
     w->rows_done = 0;
-done:
-    return st;
+    return LH_OK;
 }
 
 lh_status lh_checkpoint_rows(lh_checkpoint_writer *w, const void *data, int64_t rows)
 {
-    lh_status st = LH_OK;
     const lh_h5_shape *shape = lh_h5_array_shape(w->array);
     int64_t cols = shape->rank > 1 ? shape->dims[1] : 1;
     assert(w->rows_done + rows <= shape->dims[0]);
@@ -67,15 +62,14 @@ lh_status lh_checkpoint_rows(lh_checkpoint_writer *w, const void *data, int64_t 
     LH_TRY(lh_h5_array_write(w->array, &part, data));
     lh_hasher_add(w->hasher, data, rows * cols * lh_dtype_bytes(shape->type));
     w->rows_done += rows;
-done:
-    return st;
+    return LH_OK;
 }
 
 lh_status lh_checkpoint_end(lh_checkpoint_writer *w)
 {
     lh_status st = LH_OK;
     assert(w->array && w->rows_done == lh_h5_array_shape(w->array)->dims[0]);
-    LH_TRY(lh_h5_put_hash(w->h5, w->name, lh_hasher_value(w->hasher)));
+    LH_TRY_DONE(lh_h5_put_hash(w->h5, w->name, lh_hasher_value(w->hasher)));
 done:
     lh_hasher_close(w->hasher);
     lh_h5_array_close(w->array);
@@ -86,22 +80,20 @@ done:
 
 static lh_status check_written(void *self, lh_weight weight, int64_t layer)
 {
-    lh_status st = LH_OK;
     lh_checkpoint_writer *w = self;
     char name[LH_CHECKPOINT_NAME_BYTES];
     lh_checkpoint_name(name, weight, layer);
     if (!lh_h5_has(w->h5, name)) LH_FAIL(LH_EINTERNAL, "'%s' was not written", name);
-done:
-    return st;
+    return LH_OK;
 }
 
 lh_status lh_checkpoint_finish(lh_checkpoint_writer *w)
 {
     lh_status st = LH_OK;
-    LH_TRY(lh_checkpoint_each(&w->config, check_written, w));
+    LH_TRY_DONE(lh_checkpoint_each(&w->config, check_written, w));
     st = lh_h5_commit(w->h5);
     w->h5 = NULL;
-    LH_TRY(st);
+    LH_TRY_DONE(st);
 done:
     lh_checkpoint_drop(w);
     return st;

@@ -16,8 +16,9 @@ static lh_status unknown_family(const char *name, const char *said)
 {
     lh_status st = LH_OK;
     lh_buf known = {0};
-    for (int i = 0; lh_family_at(i); i++) LH_TRY(lh_buf_printf(&known, "%s%s", i ? ", " : "", lh_family_at(i)->name));
-    LH_FAIL(LH_EINPUT, "'%s': the architecture '%s' is unknown: %s are known", name, said, known.data);
+    for (int i = 0; lh_family_at(i); i++)
+        LH_TRY_DONE(lh_buf_printf(&known, "%s%s", i ? ", " : "", lh_family_at(i)->name));
+    LH_FAIL_DONE(LH_EINPUT, "'%s': the architecture '%s' is unknown: %s are known", name, said, known.data);
 done:
     lh_buf_clear(&known);
     return st;
@@ -25,7 +26,6 @@ done:
 
 static lh_status find_family(const json_t *json, const char *name, const lh_family **out)
 {
-    lh_status st = LH_OK;
     const char *type = NULL,
                *architecture = json_string_value(json_array_get(json_object_get(json, "architectures"), 0));
     LH_TRY(lh_json_string(json, name, "model_type", &type));
@@ -33,8 +33,7 @@ static lh_status find_family(const json_t *json, const char *name, const lh_fami
         LH_FAIL(LH_EINPUT, "'%s' has neither 'model_type' nor 'architectures': it is no model's configuration", name);
     *out = lh_family_find(type ? type : architecture);
     if (!*out) LH_TRY(unknown_family(name, type ? type : architecture));
-done:
-    return st;
+    return LH_OK;
 }
 
 /* A size: absent is `absent`, null is `null`; 0 for one of these means that it must be there. */
@@ -45,18 +44,15 @@ typedef struct size_rule {
 
 static lh_status read_size(const json_t *json, const char *name, const size_rule *rule, int64_t *out)
 {
-    lh_status st = LH_OK;
     const json_t *value = json_object_get(json, rule->key);
     *out = !value ? rule->absent : rule->null;
     if (value && !json_is_null(value)) LH_TRY(lh_json_i64(json, name, rule->key, 1, rule->max, out));
     if (*out < 1) LH_FAIL(LH_EINPUT, "'%s': '%s' is missing", name, rule->key);
-done:
-    return st;
+    return LH_OK;
 }
 
 static lh_status read_sizes(lh_config *c, const json_t *json, const char *name)
 {
-    lh_status st = LH_OK;
     const lh_family_defaults *d = &c->family->defaults;
     double partial = 1;
     LH_TRY(read_size(json, name, &(size_rule){"vocab_size", d->vocab, 0, VOCAB_MAX}, &c->vocab));
@@ -85,8 +81,7 @@ static lh_status read_sizes(lh_config *c, const json_t *json, const char *name)
     if (c->rotary_dim < 2 || c->rotary_dim % 2)
         LH_FAIL(LH_EINPUT, "'%s': %lld dimensions of a head are rotated, it must be an even number", name,
                 (long long)c->rotary_dim);
-done:
-    return st;
+    return LH_OK;
 }
 
 static lh_status read_activation(lh_config *c, const json_t *json, const char *name)
@@ -99,37 +94,31 @@ static lh_status read_activation(lh_config *c, const json_t *json, const char *n
                  {"gelu_pytorch_tanh", LH_ACT_GELU_TANH},
                  {"gelu_new", LH_ACT_GELU_TANH},
                  {"gelu", LH_ACT_GELU}};
-    lh_status st = LH_OK;
     const char *said = NULL;
     c->activation = c->family->activation;
     LH_TRY(lh_json_string(json, name, c->family->activation_key, &said));
-    if (!said) goto done;
+    if (!said) return LH_OK;
     for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
         if (strcmp(known[i].name, said) != 0) continue;
         c->activation = known[i].activation;
-        goto done;
+        return LH_OK;
     }
     LH_FAIL(LH_EINPUT, "'%s': '%s' is '%s': silu, gelu_pytorch_tanh and gelu are known", name,
             c->family->activation_key, said);
-done:
-    return st;
 }
 
 /* A soft cap: absent is the family's default, null is none. */
 static lh_status read_softcap(const json_t *json, const char *name, const char *key, double *inout)
 {
-    lh_status st = LH_OK;
     const json_t *value = json_object_get(json, key);
     if (value && json_is_null(value)) *inout = 0;
     LH_TRY(lh_json_f64(json, name, key, inout));
     if (!isfinite(*inout) || *inout < 0) LH_FAIL(LH_EINPUT, "'%s': '%s' must not be negative", name, key);
-done:
-    return st;
+    return LH_OK;
 }
 
 static lh_status read_scales(lh_config *c, const json_t *json, const char *name)
 {
-    lh_status st = LH_OK;
     const lh_family *f = c->family;
     double scalar = f->defaults.query_scalar > 0 ? f->defaults.query_scalar : (double)c->head_dim;
     c->norm_eps = f->defaults.norm_eps;
@@ -147,8 +136,7 @@ static lh_status read_scales(lh_config *c, const json_t *json, const char *name)
     c->final_softcap = f->defaults.final_softcap;
     if (f->attn_softcap) LH_TRY(read_softcap(json, name, "attn_logit_softcapping", &c->attn_softcap));
     if (f->final_softcap) LH_TRY(read_softcap(json, name, "final_logit_softcapping", &c->final_softcap));
-done:
-    return st;
+    return LH_OK;
 }
 
 /* A member of the text model, or of the whole model where the text model leaves it open. */
@@ -160,7 +148,6 @@ static const json_t *member_of(const json_t *text, const json_t *whole, const ch
 
 static lh_status read_switches(lh_config *c, const json_t *json, const json_t *whole, const char *name)
 {
-    lh_status st = LH_OK;
     int attention_bias = 0, bidirectional = 0;
     c->tied = c->family->defaults.tied;
     LH_TRY(lh_json_bool(whole, name, "tie_word_embeddings", &c->tied));
@@ -179,14 +166,12 @@ static lh_status read_switches(lh_config *c, const json_t *json, const json_t *w
                 "'%s': 'quantization_config' says that the weights are quantised: F32, F16 and BF16 "
                 "safetensors are read, and quantised GGUF files",
                 name);
-done:
-    return st;
+    return LH_OK;
 }
 
 /* layer_types, where they are given, else the rule of the family. */
 static lh_status read_layer_types(lh_config *c, const json_t *json, const char *name, int64_t pattern)
 {
-    lh_status st = LH_OK;
     const json_t *types = json_object_get(json, "layer_types");
     int listed = types && !json_is_null(types) && c->family->window != LH_WINDOW_ALL;
     if (listed && (int64_t)json_array_size(types) != c->layers)
@@ -204,24 +189,22 @@ static lh_status read_layer_types(lh_config *c, const json_t *json, const char *
                             (c->family->window == LH_WINDOW_PATTERN && (l + 1) % pattern != 0);
         }
     }
-done:
-    return st;
+    return LH_OK;
 }
 
 static lh_status read_windows(lh_config *c, const json_t *json, const char *name)
 {
-    lh_status st = LH_OK;
     int use = c->family->window != LH_WINDOW_LATE, any = 0;
     int64_t pattern = c->family->defaults.pattern;
     const json_t *said = json_object_get(json, "sliding_window");
     LH_TRY(lh_calloc(&c->sliding, c->layers, sizeof *c->sliding));
-    if (c->family->window == LH_WINDOW_NONE) goto done;
+    if (c->family->window == LH_WINDOW_NONE) return LH_OK;
     if (!use) LH_TRY(lh_json_bool(json, name, "use_sliding_window", &use));
     c->window = said ? 0 : c->family->defaults.window; /* null: none */
     LH_TRY(lh_json_i64(json, name, "sliding_window", 0, INT64_MAX, &c->window));
     if (!use || c->window == 0) {
         c->window = 0;
-        goto done;
+        return LH_OK;
     }
     if (c->family->window == LH_WINDOW_LATE)
         LH_TRY(lh_json_i64(json, name, "max_window_layers", 0, LAYERS_MAX, &pattern));
@@ -230,24 +213,20 @@ static lh_status read_windows(lh_config *c, const json_t *json, const char *name
     LH_TRY(read_layer_types(c, json, name, pattern));
     for (int64_t l = 0; l < c->layers; l++) any |= c->sliding[l];
     if (!any) c->window = 0;
-done:
-    return st;
+    return LH_OK;
 }
 
 static lh_status push_eos(lh_config *c, const json_t *value, const char *name)
 {
-    lh_status st = LH_OK;
     int64_t max = (int64_t)(sizeof c->eos / sizeof *c->eos);
     if (!json_is_integer(value)) LH_FAIL(LH_EINPUT, "'%s': 'eos_token_id' must be a number or a list of them", name);
     if (c->eos_count == max) LH_FAIL(LH_EINPUT, "'%s': 'eos_token_id' lists more than %lld", name, (long long)max);
     c->eos[c->eos_count++] = json_integer_value(value);
-done:
-    return st;
+    return LH_OK;
 }
 
 static lh_status read_ids(lh_config *c, const json_t *text, const json_t *whole, const char *name)
 {
-    lh_status st = LH_OK;
     const json_t *bos = member_of(text, whole, "bos_token_id"), *eos = member_of(text, whole, "eos_token_id"), *id;
     size_t i;
     c->bos = bos ? -1 : c->family->defaults.bos;
@@ -258,8 +237,7 @@ static lh_status read_ids(lh_config *c, const json_t *text, const json_t *whole,
         json_array_foreach(eos, i, id) LH_TRY(push_eos(c, id, name));
     else if (eos && !json_is_null(eos))
         LH_TRY(push_eos(c, eos, name));
-done:
-    return st;
+    return LH_OK;
 }
 
 /* What the scaling stretches the model to: max_position_embeddings is often left as it was before, as Hugging Face
@@ -281,18 +259,18 @@ lh_status lh_config_parse(lh_config *config, const json_t *json, const char *nam
     lh_status st = LH_OK;
     lh_config c = {0};
     const json_t *outer = json, *text;
-    if (!json_is_object(json)) LH_FAIL(LH_EINPUT, "'%s' must be a JSON object", name);
-    LH_TRY(find_family(json, name, &c.family));
+    if (!json_is_object(json)) LH_FAIL_DONE(LH_EINPUT, "'%s' must be a JSON object", name);
+    LH_TRY_DONE(find_family(json, name, &c.family));
     /* A model for images and text keeps the text model's members apart. */
     text = json_object_get(json, "text_config");
     if (json_is_object(text)) json = text;
-    LH_TRY(read_sizes(&c, json, name));
-    LH_TRY(read_activation(&c, json, name));
-    LH_TRY(read_scales(&c, json, name));
-    LH_TRY(read_switches(&c, json, outer, name));
-    LH_TRY(read_windows(&c, json, name));
-    LH_TRY(lh_config_rope(&c, json, name));
-    LH_TRY(read_ids(&c, json, outer, name));
+    LH_TRY_DONE(read_sizes(&c, json, name));
+    LH_TRY_DONE(read_activation(&c, json, name));
+    LH_TRY_DONE(read_scales(&c, json, name));
+    LH_TRY_DONE(read_switches(&c, json, outer, name));
+    LH_TRY_DONE(read_windows(&c, json, name));
+    LH_TRY_DONE(lh_config_rope(&c, json, name));
+    LH_TRY_DONE(read_ids(&c, json, outer, name));
     stretch(&c);
     *config = c;
     c = (lh_config){0};
@@ -305,8 +283,8 @@ lh_status lh_config_parse_text(lh_config *config, const char *text, int64_t byte
 {
     lh_status st = LH_OK;
     json_t *json = NULL;
-    LH_TRY(lh_json_parse(&json, name, text, bytes));
-    LH_TRY(lh_config_parse(config, json, name));
+    LH_TRY_DONE(lh_json_parse(&json, name, text, bytes));
+    LH_TRY_DONE(lh_config_parse(config, json, name));
 done:
     json_decref(json);
     return st;

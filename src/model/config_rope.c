@@ -25,7 +25,6 @@ static const struct {
 
 static lh_status find_kind(const words *w, lh_rope_kind *out)
 {
-    lh_status st = LH_OK;
     const char *type = "default";
     /* `type` is the older word and wins where both are given, as in transformers. */
     LH_TRY(lh_json_string(w->scaling, w->name, "rope_type", &type));
@@ -35,23 +34,19 @@ static lh_status find_kind(const words *w, lh_rope_kind *out)
         *out = kinds[i].kind;
         /* Early Phi-3 files call longrope "yarn". */
         if (*out == LH_ROPE_YARN && json_object_get(w->scaling, "long_factor")) *out = LH_ROPE_LONGROPE;
-        goto done;
+        return LH_OK;
     }
     LH_FAIL(LH_EINPUT, "'%s': rope type '%s' is unknown: default, linear, dynamic, yarn, llama3 and longrope are known",
             w->name, type);
-done:
-    return st;
 }
 
 static lh_status required(const words *w, const char *key, double *out)
 {
-    lh_status st = LH_OK;
     const json_t *value = json_object_get(w->scaling, key);
     if (!value || json_is_null(value)) LH_FAIL(LH_EINPUT, "'%s': '%s' is missing", w->name, key);
     LH_TRY(lh_json_f64(w->scaling, w->name, key, out));
     if (!isfinite(*out) || *out <= 0) LH_FAIL(LH_EINPUT, "'%s': '%s' must be greater than 0", w->name, key);
-done:
-    return st;
+    return LH_OK;
 }
 
 static lh_status read_factors(const words *w, const char *key, double **out)
@@ -61,12 +56,12 @@ static lh_status read_factors(const words *w, const char *key, double **out)
     const json_t *list = json_object_get(w->scaling, key);
     int64_t n = w->config->rotary_dim / 2;
     if (!json_is_array(list) || (int64_t)json_array_size(list) != n)
-        LH_FAIL(LH_EINPUT, "'%s': '%s' must be a list of %lld numbers", w->name, key, (long long)n);
-    LH_TRY(lh_calloc(&values, n, sizeof *values));
+        LH_FAIL_DONE(LH_EINPUT, "'%s': '%s' must be a list of %lld numbers", w->name, key, (long long)n);
+    LH_TRY_DONE(lh_calloc(&values, n, sizeof *values));
     for (int64_t i = 0; i < n; i++) {
         values[i] = json_number_value(json_array_get(list, (size_t)i));
         if (!(values[i] > 0) || !isfinite(values[i]))
-            LH_FAIL(LH_EINPUT, "'%s': '%s' must hold numbers greater than 0", w->name, key);
+            LH_FAIL_DONE(LH_EINPUT, "'%s': '%s' must hold numbers greater than 0", w->name, key);
     }
     *out = values;
     values = NULL;
@@ -77,7 +72,6 @@ done:
 
 static lh_status read_yarn(const words *w, lh_rope *rope)
 {
-    lh_status st = LH_OK;
     int64_t original = 0;
     LH_TRY(required(w, "factor", &rope->factor));
     LH_TRY(lh_json_f64(w->scaling, w->name, "attention_factor", &rope->attention_factor));
@@ -94,13 +88,11 @@ static lh_status read_yarn(const words *w, lh_rope *rope)
     if (rope->beta_fast < 0 || rope->beta_slow < 0 || rope->theta <= 1)
         LH_FAIL(LH_EINPUT, "'%s': 'beta_fast' and 'beta_slow' must be greater than 0, and 'rope_theta' than 1",
                 w->name);
-done:
-    return st;
+    return LH_OK;
 }
 
 static lh_status read_llama3(const words *w, lh_rope *rope)
 {
-    lh_status st = LH_OK;
     double original = 0;
     LH_TRY(required(w, "factor", &rope->factor));
     LH_TRY(required(w, "low_freq_factor", &rope->low_freq_factor));
@@ -110,13 +102,11 @@ static lh_status read_llama3(const words *w, lh_rope *rope)
         lh_json_i64(w->scaling, w->name, "original_max_position_embeddings", 1, INT32_MAX, &rope->original_positions));
     if (rope->high_freq_factor <= rope->low_freq_factor)
         LH_FAIL(LH_EINPUT, "'%s': 'high_freq_factor' must be greater than 'low_freq_factor'", w->name);
-done:
-    return st;
+    return LH_OK;
 }
 
 static lh_status read_longrope(const words *w, lh_rope *rope)
 {
-    lh_status st = LH_OK;
     int64_t original = w->config->family->defaults.original_positions;
     LH_TRY(read_factors(w, "long_factor", &rope->long_factor));
     LH_TRY(read_factors(w, "short_factor", &rope->short_factor));
@@ -129,8 +119,7 @@ static lh_status read_longrope(const words *w, lh_rope *rope)
         rope->original_positions = original;
         rope->factor = (double)rope->max_positions / (double)original;
     }
-done:
-    return st;
+    return LH_OK;
 }
 
 static lh_status read_rope(const words *w, lh_rope *rope)
@@ -138,22 +127,22 @@ static lh_status read_rope(const words *w, lh_rope *rope)
     lh_status st = LH_OK;
     *rope = (lh_rope){.theta = w->theta, .max_positions = w->config->max_positions};
     rope->original_positions = rope->max_positions;
-    if (w->scaling && !json_is_object(w->scaling)) LH_FAIL(LH_EINPUT, "'%s' must be an object or null", w->name);
-    if (w->scaling) LH_TRY(find_kind(w, &rope->kind));
-    if (w->v5) LH_TRY(lh_json_f64(w->scaling, w->name, "rope_theta", &rope->theta));
-    if (!isfinite(rope->theta) || rope->theta <= 0) LH_FAIL(LH_EINPUT, "'%s': 'rope_theta' must be positive", w->name);
+    if (w->scaling && !json_is_object(w->scaling)) LH_FAIL_DONE(LH_EINPUT, "'%s' must be an object or null", w->name);
+    if (w->scaling) LH_TRY_DONE(find_kind(w, &rope->kind));
+    if (w->v5) LH_TRY_DONE(lh_json_f64(w->scaling, w->name, "rope_theta", &rope->theta));
+    if (!isfinite(rope->theta) || rope->theta <= 0) LH_FAIL_DONE(LH_EINPUT, "'%s': 'rope_theta' must be positive", w->name);
     switch (rope->kind) {
     case LH_ROPE_LINEAR:
-    case LH_ROPE_DYNAMIC: LH_TRY(required(w, "factor", &rope->factor)); break;
-    case LH_ROPE_YARN: LH_TRY(read_yarn(w, rope)); break;
-    case LH_ROPE_LLAMA3: LH_TRY(read_llama3(w, rope)); break;
-    case LH_ROPE_LONGROPE: LH_TRY(read_longrope(w, rope)); break;
+    case LH_ROPE_DYNAMIC: LH_TRY_DONE(required(w, "factor", &rope->factor)); break;
+    case LH_ROPE_YARN: LH_TRY_DONE(read_yarn(w, rope)); break;
+    case LH_ROPE_LLAMA3: LH_TRY_DONE(read_llama3(w, rope)); break;
+    case LH_ROPE_LONGROPE: LH_TRY_DONE(read_longrope(w, rope)); break;
     default: break;
     }
     if (rope->kind == LH_ROPE_DYNAMIC && w->config->rotary_dim <= 2)
-        LH_FAIL(LH_EINPUT, "'%s': dynamic scaling needs heads of more than 2 rotated dimensions", w->name);
+        LH_FAIL_DONE(LH_EINPUT, "'%s': dynamic scaling needs heads of more than 2 rotated dimensions", w->name);
     if (!isfinite(rope->attention_factor) || rope->attention_factor < 0)
-        LH_FAIL(LH_EINPUT, "'%s': 'attention_factor' must not be negative", w->name);
+        LH_FAIL_DONE(LH_EINPUT, "'%s': 'attention_factor' must not be negative", w->name);
 done:
     if (st != LH_OK) lh_fail_within(st, "'%s'", w->file);
     return st;
@@ -167,7 +156,6 @@ static const json_t *object_or_null(const json_t *json, const char *key)
 
 lh_status lh_config_rope(lh_config *config, const json_t *json, const char *name)
 {
-    lh_status st = LH_OK;
     const lh_family_defaults *defaults = &config->family->defaults;
     double theta = defaults->theta, local_theta = defaults->local_theta;
     const json_t *parameters = object_or_null(json, "rope_parameters");
@@ -189,8 +177,7 @@ lh_status lh_config_rope(lh_config *config, const json_t *json, const char *name
         LH_TRY(read_rope(&local, &config->rope_local));
     else
         config->rope_local = config->rope_global;
-done:
-    return st;
+    return LH_OK;
 }
 
 void lh_config_rope_clear(lh_config *config)

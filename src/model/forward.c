@@ -21,7 +21,6 @@ static lh_status number(lh_forward *f, int32_t *device, int64_t first, int64_t n
 /* x[0 .. n) = the tokens of f->ids, embedded. */
 static lh_status embed(lh_forward *f, int64_t n, float *x)
 {
-    lh_status st = LH_OK;
     const lh_shard *s = f->shard;
     LH_TRY(f->place.ops->embed(f->place.stream, &(lh_embed_args){.y = x,
                                                                  .table = f->model->embed,
@@ -36,14 +35,12 @@ static lh_status embed(lh_forward *f, int64_t n, float *x)
         LH_TRY(lh_comm_flush(f->place.device_comm));
         LH_TRY(lh_comm_allreduce(f->place.device_comm, x, n * f->config->hidden, LH_F32, LH_SUM));
     }
-done:
-    return st;
+    return LH_OK;
 }
 
 /* Normalise the last rows, multiply with the output head. */
 static lh_status head(lh_forward *f, const float *x, int64_t rows)
 {
-    lh_status st = LH_OK;
     const lh_config *c = f->config;
     const lh_ops *ops = f->place.ops;
     lh_stream *s = f->place.stream;
@@ -72,15 +69,13 @@ static lh_status head(lh_forward *f, const float *x, int64_t rows)
                                         .order = f->model->options.order}));
     if (c->final_softcap > 0)
         LH_TRY(ops->softcap(s, &(lh_softcap_args){f->logits, rows * f->shard->vocab_count, (float)c->final_softcap}));
-done:
-    return st;
+    return LH_OK;
 }
 
 /* Attention of a chunk; its queries go to the cache where the policy will look at them. One row is a step of decoding.
  */
 static lh_status attend_and_record(lh_forward *f, lh_kv *kv, const lh_rows_at *rows)
 {
-    lh_status st = LH_OK;
     int wanted = rows->first + rows->tokens > lh_kv_wants_rows(kv, rows->layer);
     lh_row_results out = {.lse = wanted ? f->lse : NULL};
     /* groups that are split over ranks never have all logits of a row: the same bits on any number of ranks need the
@@ -97,8 +92,7 @@ static lh_status attend_and_record(lh_forward *f, lh_kv *kv, const lh_rows_at *r
                                           .first = rows->first,
                                           .tokens = rows->tokens,
                                           .q_ld = lh_forward_qkv_dim(f->config, f->shard)}));
-done:
-    return st;
+    return LH_OK;
 }
 
 /* A prompt on its way through the layers. */
@@ -139,7 +133,6 @@ static lh_status prefill_layer(lh_forward *f, const prompt *p, int64_t layer)
         LH_TRY(tell(f, p, layer, at + t));
     }
     LH_TRY(lh_kv_prefill_end(kv, layer));
-done:
     return st;
 }
 
@@ -151,17 +144,17 @@ lh_status lh_forward_prefill(lh_forward *f, lh_kv *kv, const int32_t *ids, int64
     int64_t hidden = f->config->hidden, rows = f->keep_next < n ? f->keep_next : n;
     st = lh_forward_apply_keep(f);
     if (st == LH_OK) st = lh_device_alloc(f->device, &x, lh_forward_prompt_bytes(f->config, n), LH_MEM_WORK);
-    LH_TRY(lh_comm_agree(f->place.comm, st));
+    LH_TRY_DONE(lh_comm_agree(f->place.comm, st));
     for (int64_t at = 0; at < n; at += f->chunk) {
         int64_t t = lh_least(f->chunk, n - at);
-        LH_TRY(lh_stream_put(f->place.stream, f->ids, ids + at, t * (int64_t)sizeof *ids));
-        LH_TRY(embed(f, t, x + at * hidden));
+        LH_TRY_DONE(lh_stream_put(f->place.stream, f->ids, ids + at, t * (int64_t)sizeof *ids));
+        LH_TRY_DONE(embed(f, t, x + at * hidden));
     }
     for (int64_t l = 0; l < f->config->layers; l++) {
         lh_comm_step(f->place.comm, "prefill of layer", l);
-        LH_TRY(prefill_layer(f, &(prompt){kv, x, n, progress}, l));
+        LH_TRY_DONE(prefill_layer(f, &(prompt){kv, x, n, progress}, l));
     }
-    LH_TRY(head(f, x + (n - rows) * hidden, rows));
+    LH_TRY_DONE(head(f, x + (n - rows) * hidden, rows));
 done:
     lh_device_free(f->device, x);
     return st;
@@ -170,13 +163,11 @@ done:
 /* Keep the last `keep` rows of a block that comes in chunks. */
 static lh_status keep_last(lh_forward *f, const float *x, int64_t at, int64_t t, int64_t n)
 {
-    lh_status st = LH_OK;
     int64_t hidden = f->config->hidden, rows = f->keep < n ? f->keep : n, from = n - rows > at ? n - rows : at;
     if (from < at + t)
         LH_TRY(lh_stream_copy(f->place.stream, f->last + (from - (n - rows)) * hidden, x + (from - at) * hidden,
                               (at + t - from) * hidden * 4, LH_COPY_ON_DEVICE));
-done:
-    return st;
+    return LH_OK;
 }
 
 /* Some tokens behind what the cache holds, whose ids and positions are on the device. `first`: position of the first.
@@ -189,7 +180,6 @@ typedef struct chunk {
 /* A chunk through all layers, in f->x. */
 static lh_status through_layers(lh_forward *f, lh_kv *kv, const chunk *c)
 {
-    lh_status st = LH_OK;
     LH_TRY(embed(f, c->tokens, f->x));
     for (int64_t l = 0; l < f->config->layers; l++) {
         lh_rows_at rows = {.layer = l, .first = c->first, .tokens = c->tokens, .x = f->x};
@@ -204,22 +194,18 @@ static lh_status through_layers(lh_forward *f, lh_kv *kv, const chunk *c)
         LH_TRY(attend_and_record(f, kv, &rows));
         LH_TRY(lh_layer_output(f, &rows));
     }
-done:
-    return st;
+    return LH_OK;
 }
 
 static lh_status place(lh_forward *f, const int32_t *ids, int64_t first, int64_t n)
 {
-    lh_status st = LH_OK;
     LH_TRY(lh_stream_put(f->place.stream, f->ids, ids, n * (int64_t)sizeof *ids));
     LH_TRY(number(f, f->positions, first, n));
-done:
-    return st;
+    return LH_OK;
 }
 
 lh_status lh_forward_block(lh_forward *f, lh_kv *kv, const int32_t *ids, int64_t n)
 {
-    lh_status st = LH_OK;
     int64_t seen = lh_kv_seen(kv);
     lh_comm_step(f->place.comm, "question", seen);
     LH_TRY(agree_keep(f));
@@ -233,19 +219,16 @@ lh_status lh_forward_block(lh_forward *f, lh_kv *kv, const int32_t *ids, int64_t
     }
     LH_TRY(head(f, f->last, lh_least(f->keep, n)));
     LH_TRY(lh_kv_settle(kv, LH_KV_BLOCK, n));
-done:
-    return st;
+    return LH_OK;
 }
 
 /* ---- a step of decoding ---- */
 
 static lh_status step(lh_forward *f, lh_kv *kv)
 {
-    lh_status st = LH_OK;
     LH_TRY(through_layers(f, kv, &(chunk){.first = lh_kv_seen(kv), .tokens = 1, .room = 1}));
     LH_TRY(head(f, f->x, 1));
-done:
-    return st;
+    return LH_OK;
 }
 
 static int records(const lh_forward *f, const lh_kv *kv)
@@ -277,7 +260,6 @@ static lh_status record_step(lh_forward *f, lh_kv *kv)
     end = lh_stream_recorded(f->place.stream, st == LH_OK ? &f->step.graph : NULL);
     if (st == LH_OK) st = end;
     f->step.sent_bytes = lh_comm_sent_bytes(f->place.device_comm) - sent;
-done:
     return st;
 }
 
@@ -302,7 +284,7 @@ static lh_status run_step(lh_forward *f, lh_kv *kv)
         lh_forward_forget_step(f);
         LH_TRY(step(f, kv));
         f->step = (lh_recorded_step){.kv = kv, .kv_moves = lh_kv_moves(kv)};
-        goto done;
+        return st;
     }
     if (f->step.graph) {
         LH_TRY(lh_comm_again(f->place.device_comm, f->step.sent_bytes));
@@ -313,19 +295,16 @@ static lh_status run_step(lh_forward *f, lh_kv *kv)
     LH_TRY(lh_graph_run(f->step.graph));
     lh_kv_again(kv);
     f->rows = 1;
-done:
     return st;
 }
 
 lh_status lh_forward_step(lh_forward *f, lh_kv *kv, int32_t id)
 {
-    lh_status st = LH_OK;
     lh_comm_step(f->place.comm, "decode at position", lh_kv_seen(kv));
     LH_TRY(agree_keep(f));
     LH_TRY(lh_kv_reserve(kv, 1));
     LH_TRY(place(f, &id, lh_kv_seen(kv), 1));
     LH_TRY(run_step(f, kv));
     LH_TRY(lh_kv_settle(kv, LH_KV_STEP, 1));
-done:
-    return st;
+    return LH_OK;
 }

@@ -76,12 +76,12 @@ static lh_status open_rope(lh_forward *f, const lh_rope *rope, int64_t length, l
     lh_status st = LH_OK;
     int64_t half = f->config->rotary_dim / 2;
     float *host = NULL, *device = NULL;
-    LH_TRY(lh_calloc(&host, half, sizeof *host));
+    LH_TRY_DONE(lh_calloc(&host, half, sizeof *host));
     lh_rope_frequencies(rope, f->config->rotary_dim, length, host, &out->scale);
-    LH_TRY(lh_device_alloc(f->device, &device, half * 4, LH_MEM_WORK));
+    LH_TRY_DONE(lh_device_alloc(f->device, &device, half * 4, LH_MEM_WORK));
     out->inv_freq = device;
     out->rotary = f->config->rotary_dim;
-    LH_TRY(lh_stream_put(f->place.stream, device, host, half * 4));
+    LH_TRY_DONE(lh_stream_put(f->place.stream, device, host, half * 4));
 done:
     lh_free(host);
     return st;
@@ -90,7 +90,6 @@ done:
 /* Which logical shards every rank makes, for the reproducible sums. */
 static lh_status open_parts(lh_forward *f)
 {
-    lh_status st = LH_OK;
     int ranks = f->shard->ranks;
     LH_TRY(lh_calloc(&f->head_parts.first, ranks + 1, sizeof(int64_t)));
     LH_TRY(lh_calloc(&f->block_parts.first, ranks + 1, sizeof(int64_t)));
@@ -109,8 +108,7 @@ static lh_status open_parts(lh_forward *f)
     for (int64_t i = 0; i <= f->shard->heads.q_count; i++) f->head_parts.bounds[i] = i * f->config->head_dim;
     for (int64_t i = 0; i <= f->shard->block_count; i++)
         f->block_parts.bounds[i] = lh_ff_block(f->config->ff, f->shard->block_first + i) - f->shard->ff_first;
-done:
-    return st;
+    return LH_OK;
 }
 
 const lh_kv_rotation *lh_forward_rotations(const lh_forward *f)
@@ -125,7 +123,6 @@ void lh_forward_keep(lh_forward *f, int64_t rows)
 
 lh_status lh_forward_apply_keep(lh_forward *f)
 {
-    lh_status st = LH_OK;
     int64_t rows = f->keep_next;
     if (rows == f->keep) return LH_OK;
     lh_forward_forget_step(f);
@@ -140,8 +137,7 @@ lh_status lh_forward_apply_keep(lh_forward *f)
                            rows * f->config->hidden * lh_dtype_bytes(f->model->options.dtype), LH_MEM_WORK));
     LH_TRY(lh_device_alloc(f->device, &f->logits, rows * f->shard->vocab_count * 4, LH_MEM_WORK));
     f->keep = rows;
-done:
-    return st;
+    return LH_OK;
 }
 
 lh_status lh_forward_open(lh_forward **out, lh_model *model, const lh_kv_place *place, const lh_forward_run *run)
@@ -149,7 +145,7 @@ lh_status lh_forward_open(lh_forward **out, lh_model *model, const lh_kv_place *
     lh_status st = LH_OK;
     lh_forward *f = NULL;
     buffer list[BUFFERS];
-    LH_TRY(lh_calloc(&f, 1, sizeof *f));
+    LH_TRY_DONE(lh_calloc(&f, 1, sizeof *f));
     f->model = model;
     f->config = &model->config;
     f->shard = &model->shard;
@@ -157,14 +153,15 @@ lh_status lh_forward_open(lh_forward **out, lh_model *model, const lh_kv_place *
     f->device = lh_stream_device(place->stream);
     f->chunk = run->chunk;
     f->room.most = LH_BEST_MOST;
-    LH_TRY(lh_calloc(&f->numbers, f->chunk, sizeof *f->numbers));
+    LH_TRY_DONE(lh_calloc(&f->numbers, f->chunk, sizeof *f->numbers));
     list_buffers(f, &(extent){f->config, f->shard, &model->options, f->chunk}, list);
-    for (int i = 0; i < BUFFERS; i++) LH_TRY(lh_device_alloc(f->device, list[i].where, list[i].bytes, LH_MEM_WORK));
-    LH_TRY(open_rope(f, &f->config->rope_global, run->length, &f->rotations[0]));
-    LH_TRY(open_rope(f, &f->config->rope_local, run->length, &f->rotations[1]));
-    LH_TRY(open_parts(f));
+    for (int i = 0; i < BUFFERS; i++)
+        LH_TRY_DONE(lh_device_alloc(f->device, list[i].where, list[i].bytes, LH_MEM_WORK));
+    LH_TRY_DONE(open_rope(f, &f->config->rope_global, run->length, &f->rotations[0]));
+    LH_TRY_DONE(open_rope(f, &f->config->rope_local, run->length, &f->rotations[1]));
+    LH_TRY_DONE(open_parts(f));
     lh_forward_keep(f, 1);
-    LH_TRY(lh_forward_apply_keep(f));
+    LH_TRY_DONE(lh_forward_apply_keep(f));
     *out = f;
     f = NULL;
 done:

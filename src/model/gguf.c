@@ -39,49 +39,41 @@ typedef struct cursor {
 
 static lh_status take(cursor *c, int64_t bytes, const uint8_t **out)
 {
-    lh_status st = LH_OK;
     if (bytes < 0 || bytes > c->gguf->map.bytes - c->at)
         LH_FAIL(LH_EINPUT, "'%s' is cut off or damaged: %" PRId64 " bytes wanted at offset %" PRId64 " of %" PRId64,
                 c->gguf->path, bytes, c->at, c->gguf->map.bytes);
     *out = c->gguf->map.data + c->at;
     c->at += bytes;
-done:
-    return st;
+    return LH_OK;
 }
 
 static lh_status take_u32(cursor *c, uint32_t *out)
 {
-    lh_status st = LH_OK;
     const uint8_t *p = NULL;
     LH_TRY(take(c, 4, &p));
     memcpy(out, p, 4);
-done:
-    return st;
+    return LH_OK;
 }
 
 /* An unsigned 64-bit count; above 2^63 it is damage anyway. */
 static lh_status take_count(cursor *c, int64_t *out)
 {
-    lh_status st = LH_OK;
     const uint8_t *p = NULL;
     LH_TRY(take(c, 8, &p));
     memcpy(out, p, 8);
     if (*out < 0)
         LH_FAIL(LH_EINPUT, "'%s' is damaged: a count of %" PRIu64 " at offset %" PRId64, c->gguf->path, (uint64_t)*out,
                 c->at - 8);
-done:
-    return st;
+    return LH_OK;
 }
 
 static lh_status take_text(cursor *c, lh_gguf_text *out)
 {
-    lh_status st = LH_OK;
     const uint8_t *p = NULL;
     LH_TRY(take_count(c, &out->bytes));
     LH_TRY(take(c, out->bytes, &p));
     out->data = (const char *)p;
-done:
-    return st;
+    return LH_OK;
 }
 
 /* What a message shows of a key or name of the file. */
@@ -103,7 +95,6 @@ static const char *show(shown *s, const lh_gguf_text *text)
 /* Steps over an array's elements, checking them: getters then need no checks. */
 static lh_status skip_items(cursor *c, const entry *e, int depth)
 {
-    lh_status st = LH_OK;
     const uint8_t *p = NULL;
     shown key;
     if (depth > NESTING_MAX || e->item < 0 || e->item >= VALUE_TYPES)
@@ -113,7 +104,7 @@ static lh_status skip_items(cursor *c, const entry *e, int depth)
             LH_FAIL(LH_EINPUT, "'%s': '%s' claims %" PRId64 " elements, more than the file holds", c->gguf->path,
                     show(&key, &e->key), e->n);
         LH_TRY(take(c, e->n * value_bytes[e->item], &p));
-        goto done;
+        return LH_OK;
     }
     for (int64_t i = 0; i < e->n; i++) {
         lh_gguf_text text;
@@ -128,13 +119,11 @@ static lh_status skip_items(cursor *c, const entry *e, int depth)
         LH_TRY(take_count(c, &inner.n));
         LH_TRY(skip_items(c, &inner, depth + 1));
     }
-done:
-    return st;
+    return LH_OK;
 }
 
 static lh_status take_entry(cursor *c, entry *e)
 {
-    lh_status st = LH_OK;
     uint32_t type = 0, item = 0;
     const uint8_t *p = NULL;
     lh_gguf_text text;
@@ -157,14 +146,12 @@ static lh_status take_entry(cursor *c, entry *e)
         else
             LH_TRY(take(c, value_bytes[e->type], &p));
     }
-done:
-    return st;
+    return LH_OK;
 }
 
 /* A tensor's description; its bytes follow from type and shape. `offset` is from the start of the data. */
 static lh_status take_tensor(cursor *c, lh_gguf_tensor *t, int64_t *offset)
 {
-    lh_status st = LH_OK;
     uint32_t rank = 0, type = 0;
     int64_t values = 1;
     shown name;
@@ -185,36 +172,32 @@ static lh_status take_tensor(cursor *c, lh_gguf_tensor *t, int64_t *offset)
     t->type = type <= INT32_MAX ? (int)type : -1;
     LH_TRY(take_count(c, offset));
     const lh_ggml_type *info = lh_ggml_type_find(t->type);
-    if (!info) goto done; /* somebody who wants the tensor will say so */
+    if (!info) return LH_OK; /* somebody who wants the tensor will say so */
     if (t->dims[0] % info->block_values != 0)
         LH_FAIL(LH_EINPUT, "'%s': rows of %" PRId64 " values of tensor '%s' are no whole blocks of %s (%" PRId64 ")",
                 c->gguf->path, t->dims[0], show(&name, &t->name), info->name, info->block_values);
     if (__builtin_mul_overflow(values / info->block_values, info->block_bytes, &t->bytes))
         LH_FAIL(LH_EINPUT, "'%s': tensor '%s' has sizes that no file can hold", c->gguf->path, show(&name, &t->name));
-done:
-    return st;
+    return LH_OK;
 }
 
 static lh_status place_tensor(const lh_gguf *gguf, lh_gguf_tensor *t, int64_t data_start, int64_t alignment)
 {
-    lh_status st = LH_OK;
     shown name;
     int64_t offset = t->data - gguf->map.data, room = gguf->map.bytes - data_start;
     t->data = NULL;
-    if (!lh_ggml_type_find(t->type)) goto done;
+    if (!lh_ggml_type_find(t->type)) return LH_OK;
     if (offset % alignment != 0 || room < 0 || offset > room || t->bytes > room - offset)
         LH_FAIL(LH_EINPUT,
                 "'%s' is cut off or damaged: tensor '%s' (%" PRId64 " bytes at offset %" PRId64
                 ") does not lie in its %" PRId64 " bytes of data",
                 gguf->path, show(&name, &t->name), t->bytes, offset, room < 0 ? 0 : room);
     t->data = gguf->map.data + data_start + offset;
-done:
-    return st;
+    return LH_OK;
 }
 
 static lh_status read_header(cursor *c, lh_gguf *gguf)
 {
-    lh_status st = LH_OK;
     const uint8_t *magic = NULL;
     uint32_t version = 0;
     LH_TRY(take(c, 4, &magic));
@@ -229,13 +212,11 @@ static lh_status read_header(cursor *c, lh_gguf *gguf)
     if (gguf->tensor_count > gguf->map.bytes / TENSOR_BYTES_MIN || gguf->entry_count > gguf->map.bytes / KEY_BYTES_MIN)
         LH_FAIL(LH_EINPUT, "'%s' is damaged: it claims %" PRId64 " tensors and %" PRId64 " keys in %" PRId64 " bytes",
                 gguf->path, gguf->tensor_count, gguf->entry_count, gguf->map.bytes);
-done:
-    return st;
+    return LH_OK;
 }
 
 static lh_status read_all(lh_gguf *gguf)
 {
-    lh_status st = LH_OK;
     cursor c = {gguf, 0};
     int64_t alignment = 32;
     LH_TRY(read_header(&c, gguf));
@@ -255,18 +236,17 @@ static lh_status read_all(lh_gguf *gguf)
     int64_t data_start = (c.at + alignment - 1) / alignment * alignment;
     for (int64_t i = 0; i < gguf->tensor_count; i++)
         LH_TRY(place_tensor(gguf, &gguf->tensors[i], data_start, alignment));
-done:
-    return st;
+    return LH_OK;
 }
 
 lh_status lh_gguf_open(lh_gguf **out, const char *path)
 {
     lh_status st = LH_OK;
     lh_gguf *gguf = NULL;
-    LH_TRY(lh_calloc(&gguf, 1, sizeof *gguf));
-    LH_TRY(lh_strdup(&gguf->path, path));
-    LH_TRY(lh_map_open(&gguf->map, path));
-    LH_TRY(read_all(gguf));
+    LH_TRY_DONE(lh_calloc(&gguf, 1, sizeof *gguf));
+    LH_TRY_DONE(lh_strdup(&gguf->path, path));
+    LH_TRY_DONE(lh_map_open(&gguf->map, path));
+    LH_TRY_DONE(read_all(gguf));
     *out = gguf;
     gguf = NULL;
 done:
@@ -341,32 +321,26 @@ static int float_at(const uint8_t *p, int type, double *out)
 
 lh_status lh_gguf_i64(const lh_gguf *gguf, const char *key, int64_t *out)
 {
-    lh_status st = LH_OK;
     const entry *e = find(gguf, key);
     if (e && (e->type == BOOL || !integer_at(e->value, e->type, out)))
         LH_FAIL(LH_EINPUT, "'%s': '%s' must be a whole number", gguf->path, key);
-done:
-    return st;
+    return LH_OK;
 }
 
 lh_status lh_gguf_f64(const lh_gguf *gguf, const char *key, double *out)
 {
-    lh_status st = LH_OK;
     const entry *e = find(gguf, key);
     if (e && (e->type == BOOL || !float_at(e->value, e->type, out)))
         LH_FAIL(LH_EINPUT, "'%s': '%s' must be a number", gguf->path, key);
-done:
-    return st;
+    return LH_OK;
 }
 
 lh_status lh_gguf_bool(const lh_gguf *gguf, const char *key, int *out)
 {
-    lh_status st = LH_OK;
     const entry *e = find(gguf, key);
     if (e && e->type != BOOL) LH_FAIL(LH_EINPUT, "'%s': '%s' must be true or false", gguf->path, key);
     if (e) *out = *e->value != 0;
-done:
-    return st;
+    return LH_OK;
 }
 
 static const uint8_t *text_at(const uint8_t *p, lh_gguf_text *out)
@@ -378,22 +352,19 @@ static const uint8_t *text_at(const uint8_t *p, lh_gguf_text *out)
 
 lh_status lh_gguf_string(const lh_gguf *gguf, const char *key, lh_gguf_text *out)
 {
-    lh_status st = LH_OK;
     const entry *e = find(gguf, key);
     if (e && e->type != STRING) LH_FAIL(LH_EINPUT, "'%s': '%s' must be a string", gguf->path, key);
     if (e) text_at(e->value, out);
-done:
-    return st;
+    return LH_OK;
 }
 
 lh_status lh_gguf_strings(const lh_gguf *gguf, const char *key, lh_gguf_text **out, int64_t *n)
 {
-    lh_status st = LH_OK;
     lh_gguf_text *texts = NULL;
     const entry *e = find(gguf, key);
     *out = NULL;
     *n = 0;
-    if (!e) goto done;
+    if (!e) return LH_OK;
     if (e->type != ARRAY || e->item != STRING)
         LH_FAIL(LH_EINPUT, "'%s': '%s' must be an array of strings", gguf->path, key);
     LH_TRY(lh_calloc(&texts, e->n, sizeof *texts));
@@ -401,25 +372,22 @@ lh_status lh_gguf_strings(const lh_gguf *gguf, const char *key, lh_gguf_text **o
     for (int64_t i = 0; i < e->n; i++) p = text_at(p, &texts[i]);
     *out = texts;
     *n = e->n;
-done:
-    return st;
+    return LH_OK;
 }
 
 /* Where the elements of an array of numbers lie, or the one element of a number. */
 static lh_status numbers_of(const lh_gguf *gguf, const char *key, entry *out)
 {
-    lh_status st = LH_OK;
     const entry *e = find(gguf, key);
     *out = (entry){0};
-    if (!e) goto done;
+    if (!e) return LH_OK;
     *out = *e;
     if (e->type != ARRAY) {
         out->item = e->type;
         out->n = 1;
     }
     if (value_bytes[out->item] == 0) LH_FAIL(LH_EINPUT, "'%s': '%s' must be an array of numbers", gguf->path, key);
-done:
-    return st;
+    return LH_OK;
 }
 
 lh_status lh_gguf_i64s(const lh_gguf *gguf, const char *key, int64_t **out, int64_t *n)
@@ -429,12 +397,12 @@ lh_status lh_gguf_i64s(const lh_gguf *gguf, const char *key, int64_t **out, int6
     entry e;
     *out = NULL;
     *n = 0;
-    LH_TRY(numbers_of(gguf, key, &e));
+    LH_TRY_DONE(numbers_of(gguf, key, &e));
     if (!e.value) goto done;
-    LH_TRY(lh_calloc(&values, e.n, sizeof *values));
+    LH_TRY_DONE(lh_calloc(&values, e.n, sizeof *values));
     for (int64_t i = 0; i < e.n; i++)
         if (!integer_at(e.value + i * value_bytes[e.item], e.item, &values[i]))
-            LH_FAIL(LH_EINPUT, "'%s': '%s' must hold whole numbers", gguf->path, key);
+            LH_FAIL_DONE(LH_EINPUT, "'%s': '%s' must hold whole numbers", gguf->path, key);
     *out = values;
     *n = e.n;
     values = NULL;
@@ -450,12 +418,12 @@ lh_status lh_gguf_f64s(const lh_gguf *gguf, const char *key, double **out, int64
     entry e;
     *out = NULL;
     *n = 0;
-    LH_TRY(numbers_of(gguf, key, &e));
+    LH_TRY_DONE(numbers_of(gguf, key, &e));
     if (!e.value) goto done;
-    LH_TRY(lh_calloc(&values, e.n, sizeof *values));
+    LH_TRY_DONE(lh_calloc(&values, e.n, sizeof *values));
     for (int64_t i = 0; i < e.n; i++)
         if (!float_at(e.value + i * value_bytes[e.item], e.item, &values[i]))
-            LH_FAIL(LH_EINPUT, "'%s': '%s' must hold numbers", gguf->path, key);
+            LH_FAIL_DONE(LH_EINPUT, "'%s': '%s' must hold numbers", gguf->path, key);
     *out = values;
     *n = e.n;
     values = NULL;

@@ -52,13 +52,11 @@ lh_status lh_import_advance(lh_import_meter *meter, int64_t bytes)
 
 lh_status lh_import_dtype(const char *name, lh_dtype *type, int *automatic)
 {
-    lh_status st = LH_OK;
     *type = LH_BF16;
     *automatic = strcmp(name, "auto") == 0;
     if (!*automatic && (!lh_dtype_find(name, type) || *type > LH_BF16))
         LH_FAIL(LH_EUSAGE, "dtype '%s' is unknown: auto, f32, f16 and bf16 are known", name);
-done:
-    return st;
+    return LH_OK;
 }
 
 /* ---- which tensor is which weight ---- */
@@ -67,7 +65,6 @@ done:
 static lh_status find_prefix(importer *im)
 {
     static const char *const known[] = {"model.", "", "language_model.model.", "model.language_model."};
-    lh_status st = LH_OK;
     char name[128];
     for (size_t i = 0; i < sizeof known / sizeof *known && !im->prefix; i++) {
         snprintf(name, sizeof name, "%sembed_tokens.weight", known[i]);
@@ -76,8 +73,7 @@ static lh_status find_prefix(importer *im)
     if (!im->prefix && !lh_source_is_gguf(im->source))
         LH_FAIL(LH_EINPUT, "'%s' has no tensor 'model.embed_tokens.weight': it is no language model",
                 lh_source_path(im->source));
-done:
-    return st;
+    return LH_OK;
 }
 
 static void source_name(const importer *im, lh_weight weight, int64_t layer, char name[128])
@@ -102,7 +98,6 @@ static void source_name(const importer *im, lh_weight weight, int64_t layer, cha
 
 static lh_status check_tensor(const importer *im, const lh_source_tensor *t, int64_t rows, int64_t cols)
 {
-    lh_status st = LH_OK;
     const char *path = lh_source_path(im->source);
     int64_t have_cols = t->rank == 2 ? t->dims[1] : 1;
     if (!t->type || !t->type->to_f32)
@@ -118,8 +113,7 @@ static lh_status check_tensor(const importer *im, const lh_source_tensor *t, int
                 "'%s': tensor '%s' is [%" PRId64 ", %" PRId64 "], the configuration asks for [%" PRId64 ", %" PRId64
                 "]",
                 path, t->name, t->dims[0], t->rank > 1 ? t->dims[1] * t->dims[2] * t->dims[3] : 1, rows, cols);
-done:
-    return st;
+    return LH_OK;
 }
 
 /* auto keeps what the source has; vectors become f32 unless they are of the wanted type already. */
@@ -133,7 +127,6 @@ static lh_dtype stored_type(const importer *im, const job *j)
 
 static lh_status plan_weight(void *self, lh_weight weight, int64_t layer)
 {
-    lh_status st = LH_OK;
     importer *im = self;
     const lh_family *family = im->config.family;
     const lh_tensor_name *row = &family->tensors[weight];
@@ -165,8 +158,7 @@ static lh_status plan_weight(void *self, lh_weight weight, int64_t layer)
     j.type = stored_type(im, &j);
     im->meter.total_bytes += j.rows * j.cols * lh_dtype_bytes(j.type);
     im->jobs[im->n++] = j;
-done:
-    return st;
+    return LH_OK;
 }
 
 /* Tensors that belong to no weight but whose absence from the plan surprises nobody. */
@@ -188,7 +180,7 @@ static lh_status warn_unused(importer *im)
     for (int64_t i = 0; i < lh_source_count(im->source); i++) {
         const lh_source_tensor *t = lh_source_at(im->source, i);
         if (t->used || is_expected_extra(im, t->name)) continue;
-        if (n < 3) LH_TRY(lh_buf_printf(&names, "%s'%s'", n ? ", " : "", t->name));
+        if (n < 3) LH_TRY_DONE(lh_buf_printf(&names, "%s'%s'", n ? ", " : "", t->name));
         n++;
     }
     if (n > 0)
@@ -202,13 +194,11 @@ done:
 /* Nobody means to replace the model by its checkpoint. */
 static lh_status check_out(const lh_import_options *options)
 {
-    lh_status st = LH_OK;
     struct stat src, out;
     if (stat(options->src, &src) == 0 && stat(options->out, &out) == 0 && src.st_dev == out.st_dev &&
         src.st_ino == out.st_ino)
         LH_FAIL(LH_EUSAGE, "'%s' is the source itself: name another file for the checkpoint", options->out);
-done:
-    return st;
+    return LH_OK;
 }
 
 /* ---- the rows ---- */
@@ -232,7 +222,6 @@ static void release_pages(const uint8_t *data, int64_t bytes)
 
 static lh_status complain(const importer *im, const job *j, int64_t row, int64_t at)
 {
-    lh_status st = LH_OK;
     int64_t r = row + at / j->cols, c = at % j->cols;
     double value = (double)im->wide[at];
     const char *path = lh_source_path(im->source);
@@ -242,14 +231,11 @@ static lh_status complain(const importer *im, const job *j, int64_t row, int64_t
                 j->type == LH_F16 ? "bf16" : "f32");
     LH_FAIL(LH_EINPUT, "'%s': tensor '%s' holds %g at [%" PRId64 ", %" PRId64 "]: weights must be finite", path,
             j->from->name, value, source_row(j, r), c);
-done:
-    return st;
 }
 
 /* Rows [row, row + n) of a weight, into im->stored. */
 static lh_status fetch_rows(importer *im, const job *j, int64_t row, int64_t n)
 {
-    lh_status st = LH_OK;
     const lh_ggml_type *from = j->from->type;
     int64_t row_blocks = j->cols / from->block_values, row_bytes = row_blocks * from->block_bytes;
     /* Copied first: data in safetensors files need not be aligned. */
@@ -270,13 +256,11 @@ static lh_status fetch_rows(importer *im, const job *j, int64_t row, int64_t n)
                                 .cols = j->cols};
     int64_t bad = lh_convert_rows(&convert);
     if (bad >= 0) LH_TRY(complain(im, j, row, bad));
-done:
-    return st;
+    return LH_OK;
 }
 
 static lh_status write_weight(importer *im, const job *j)
 {
-    lh_status st = LH_OK;
     const lh_ggml_type *from = j->from->type;
     int64_t row_bytes = j->cols / from->block_values * from->block_bytes, step = LH_IMPORT_VALUES / j->cols;
     if (step < 1) step = 1;
@@ -289,21 +273,18 @@ static lh_status write_weight(importer *im, const job *j)
         LH_TRY(lh_import_advance(&im->meter, n * j->cols * lh_dtype_bytes(j->type)));
     }
     LH_TRY(lh_checkpoint_end(im->writer));
-done:
-    return st;
+    return LH_OK;
 }
 
 static lh_status allocate(importer *im)
 {
-    lh_status st = LH_OK;
     int64_t values = LH_IMPORT_VALUES;
     for (int64_t i = 0; i < im->n; i++)
         if (im->jobs[i].cols > values) values = im->jobs[i].cols;
     LH_TRY(lh_calloc(&im->raw, values, sizeof(float)));
     LH_TRY(lh_calloc(&im->stored, values, sizeof(float)));
     LH_TRY(lh_calloc(&im->wide, values, sizeof(float)));
-done:
-    return st;
+    return LH_OK;
 }
 
 static lh_status make_plan(importer *im)
@@ -312,14 +293,14 @@ static lh_status make_plan(importer *im)
     const char *text = lh_source_config(im->source);
     char *name = NULL;
     if (lh_source_is_gguf(im->source))
-        LH_TRY(lh_strdup(&name, im->options->src));
+        LH_TRY_DONE(lh_strdup(&name, im->options->src));
     else
-        LH_TRY(lh_path_join(&name, im->options->src, "config.json"));
-    LH_TRY(lh_config_parse_text(&im->config, text, (int64_t)strlen(text), name));
-    LH_TRY(find_prefix(im));
-    LH_TRY(lh_calloc(&im->jobs, (im->config.layers + 1) * LH_WEIGHTS, sizeof *im->jobs));
-    LH_TRY(lh_checkpoint_each(&im->config, plan_weight, im));
-    LH_TRY(warn_unused(im));
+        LH_TRY_DONE(lh_path_join(&name, im->options->src, "config.json"));
+    LH_TRY_DONE(lh_config_parse_text(&im->config, text, (int64_t)strlen(text), name));
+    LH_TRY_DONE(find_prefix(im));
+    LH_TRY_DONE(lh_calloc(&im->jobs, (im->config.layers + 1) * LH_WEIGHTS, sizeof *im->jobs));
+    LH_TRY_DONE(lh_checkpoint_each(&im->config, plan_weight, im));
+    LH_TRY_DONE(warn_unused(im));
 done:
     lh_free(name);
     return st;
@@ -329,7 +310,7 @@ static lh_status warn_no_tokenizer(const char *src)
 {
     lh_status st = LH_OK;
     char *other = NULL;
-    LH_TRY(lh_path_join(&other, src, "tokenizer.model"));
+    LH_TRY_DONE(lh_path_join(&other, src, "tokenizer.model"));
     lh_warn("'%s' has no tokenizer%s: the checkpoint takes token ids, but no text", src,
             lh_file_exists(other) ? ".json, and its tokenizer.model is not read" : "");
 done:
@@ -341,22 +322,22 @@ static lh_status import_source(importer *im)
 {
     lh_status st = LH_OK;
     lh_buf tokenizer = {0}, meta = {0};
-    LH_TRY(check_out(im->options));
-    LH_TRY(lh_source_open(&im->source, im->options->src));
-    LH_TRY(make_plan(im));
-    LH_TRY(lh_tokenizer_source(im->options->src, &tokenizer, &meta));
-    if (tokenizer.bytes == 0) LH_TRY(warn_no_tokenizer(im->options->src));
-    LH_TRY(lh_file_check_writable(im->options->out, im->meter.total_bytes));
-    LH_TRY(allocate(im));
+    LH_TRY_DONE(check_out(im->options));
+    LH_TRY_DONE(lh_source_open(&im->source, im->options->src));
+    LH_TRY_DONE(make_plan(im));
+    LH_TRY_DONE(lh_tokenizer_source(im->options->src, &tokenizer, &meta));
+    if (tokenizer.bytes == 0) LH_TRY_DONE(warn_no_tokenizer(im->options->src));
+    LH_TRY_DONE(lh_file_check_writable(im->options->out, im->meter.total_bytes));
+    LH_TRY_DONE(allocate(im));
     const lh_checkpoint_meta all = {.config_json = lh_source_config(im->source),
                                     .tokenizer = tokenizer.bytes ? tokenizer.data : NULL,
                                     .tokenizer_bytes = tokenizer.bytes,
                                     .tokenizer_meta = meta.bytes ? meta.data : NULL};
-    LH_TRY(lh_checkpoint_create(&im->writer, im->options->out, &all));
-    for (int64_t i = 0; i < im->n; i++) LH_TRY(write_weight(im, &im->jobs[i]));
+    LH_TRY_DONE(lh_checkpoint_create(&im->writer, im->options->out, &all));
+    for (int64_t i = 0; i < im->n; i++) LH_TRY_DONE(write_weight(im, &im->jobs[i]));
     st = lh_checkpoint_finish(im->writer);
     im->writer = NULL;
-    LH_TRY(st);
+    LH_TRY_DONE(st);
 done:
     lh_buf_clear(&tokenizer);
     lh_buf_clear(&meta);
@@ -367,11 +348,11 @@ lh_status lh_import(const lh_import_options *options)
 {
     lh_status st = LH_OK;
     importer im = {.options = options, .meter = {.progress = options->progress}};
-    LH_TRY(lh_import_dtype(options->dtype, &im.type, &im.automatic));
+    LH_TRY_DONE(lh_import_dtype(options->dtype, &im.type, &im.automatic));
     if (options->random)
-        LH_TRY(lh_random_import(options));
+        LH_TRY_DONE(lh_random_import(options));
     else
-        LH_TRY(import_source(&im));
+        LH_TRY_DONE(import_source(&im));
 done:
     lh_checkpoint_drop(im.writer);
     lh_source_close(im.source);

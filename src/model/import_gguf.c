@@ -18,10 +18,8 @@ typedef struct maker {
 
 static lh_status set(json_t *object, const char *key, json_t *value)
 {
-    lh_status st = LH_OK;
     if (!value || json_object_set_new(object, key, value) != 0) LH_FAIL(LH_ENOMEM, "cannot hold the configuration");
-done:
-    return st;
+    return LH_OK;
 }
 
 /* GGUF has float32: the shortest decimal that means the same, so that 1e-05 stays 1e-05. */
@@ -45,8 +43,8 @@ static lh_status get_i64(const maker *m, const char *key, int64_t *out)
 {
     lh_status st = LH_OK;
     char *full = NULL;
-    LH_TRY(key_of(m, key, &full));
-    LH_TRY(lh_gguf_i64(m->gguf, full, out));
+    LH_TRY_DONE(key_of(m, key, &full));
+    LH_TRY_DONE(lh_gguf_i64(m->gguf, full, out));
 done:
     lh_free(full);
     return st;
@@ -56,8 +54,8 @@ static lh_status get_f64(const maker *m, const char *key, double *out)
 {
     lh_status st = LH_OK;
     char *full = NULL;
-    LH_TRY(key_of(m, key, &full));
-    LH_TRY(lh_gguf_f64(m->gguf, full, out));
+    LH_TRY_DONE(key_of(m, key, &full));
+    LH_TRY_DONE(lh_gguf_f64(m->gguf, full, out));
 done:
     lh_free(full);
     return st;
@@ -69,12 +67,12 @@ static lh_status get_same(const maker *m, const char *key, int64_t *out)
     lh_status st = LH_OK;
     char *full = NULL;
     int64_t *values = NULL, n = 0;
-    LH_TRY(key_of(m, key, &full));
-    LH_TRY(lh_gguf_i64s(m->gguf, full, &values, &n));
+    LH_TRY_DONE(key_of(m, key, &full));
+    LH_TRY_DONE(lh_gguf_i64s(m->gguf, full, &values, &n));
     for (int64_t i = 1; i < n; i++)
         if (values[i] != values[0])
-            LH_FAIL(LH_EINPUT, "'%s': '%s' differs from layer to layer, which is not known here", lh_gguf_path(m->gguf),
-                    full);
+            LH_FAIL_DONE(LH_EINPUT, "'%s': '%s' differs from layer to layer, which is not known here",
+                         lh_gguf_path(m->gguf), full);
     if (n > 0) *out = values[0];
 done:
     lh_free(values);
@@ -93,7 +91,6 @@ static lh_status copy_sizes(const maker *m)
                 {"attention.head_count", "num_attention_heads"},
                 {"attention.head_count_kv", "num_key_value_heads"},
                 {"attention.key_length", "head_dim"}};
-    lh_status st = LH_OK;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         int64_t value = INT64_MIN;
         LH_TRY(get_same(m, rows[i].gguf, &value));
@@ -116,18 +113,16 @@ static lh_status copy_sizes(const maker *m)
     int64_t head_dim = key_length > 0 ? key_length : heads > 0 ? hidden / heads : 0;
     if (rope_dims > 0 && rope_dims < head_dim)
         LH_TRY(set(m->json, "partial_rotary_factor", json_real((double)rope_dims / (double)head_dim)));
-done:
-    return st;
+    return LH_OK;
 }
 
 /* Of sliding layers; without it llama.cpp has the same default as the family. Scaling is of the other layers alone. */
 static lh_status add_local_theta(const maker *m)
 {
-    lh_status st = LH_OK;
     double local = NAN, theta = m->family->defaults.theta;
     LH_TRY(get_f64(m, "rope.freq_base", &theta));
     LH_TRY(get_f64(m, "rope.freq_base_swa", &local));
-    if (!isfinite(local)) goto done;
+    if (!isfinite(local)) return LH_OK;
     if (m->family->defaults.local_theta > 0)
         LH_TRY(set(m->json, "rope_local_base_freq", shortest(local)));
     else if (local != theta)
@@ -135,8 +130,7 @@ static lh_status add_local_theta(const maker *m)
                 "'%s': '%s.rope.freq_base_swa' %g is not '%s.rope.freq_base' %g, and this family rotates all "
                 "layers alike here",
                 lh_gguf_path(m->gguf), m->family->gguf, local, m->family->gguf, theta);
-done:
-    return st;
+    return LH_OK;
 }
 
 static lh_status copy_numbers(const maker *m)
@@ -147,7 +141,6 @@ static lh_status copy_numbers(const maker *m)
                 {"rope.freq_base", "rope_theta"},
                 {"attn_logit_softcapping", "attn_logit_softcapping"},
                 {"final_logit_softcapping", "final_logit_softcapping"}};
-    lh_status st = LH_OK;
     int64_t window = -1;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         double value = NAN;
@@ -157,25 +150,22 @@ static lh_status copy_numbers(const maker *m)
     LH_TRY(add_local_theta(m));
     LH_TRY(get_i64(m, "attention.sliding_window", &window));
     if (window > 0) LH_TRY(set(m->json, "sliding_window", json_integer(window)));
-done:
-    return st;
+    return LH_OK;
 }
 
 /* llama.cpp's models/gemma2.cpp, gemma3.cpp: the scale of the largest model of either is another. */
 static lh_status add_query_scalar(const maker *m)
 {
-    lh_status st = LH_OK;
     int64_t layers = 0, heads = 0, hidden = 0, key_length = 0;
-    if (!m->family->gemma) goto done;
+    if (!m->family->gemma) return LH_OK;
     LH_TRY(get_i64(m, "block_count", &layers));
     LH_TRY(get_same(m, "attention.head_count", &heads));
     LH_TRY(get_i64(m, "embedding_length", &hidden));
     LH_TRY(get_i64(m, "attention.key_length", &key_length));
     int largest = layers == (m->family->qk_norm ? 62 : 46);
-    if (key_length <= 0 || heads <= 0) goto done;
+    if (key_length <= 0 || heads <= 0) return LH_OK;
     LH_TRY(set(m->json, "query_pre_attn_scalar", json_integer(largest ? hidden / heads : key_length)));
-done:
-    return st;
+    return LH_OK;
 }
 
 static json_t *reals(const double *values, int64_t n)
@@ -195,13 +185,13 @@ static lh_status read_factors(const maker *m, const char *name, double **out, in
     *n = 0;
     if (!t) goto done;
     if (t->type != 0 || t->rank != 1 || t->dims[0] > 65536)
-        LH_FAIL(LH_EINPUT, "'%s': tensor '%s' must be a list of F32 numbers", lh_gguf_path(m->gguf), name);
-    LH_TRY(lh_calloc(&values, t->dims[0], sizeof *values));
+        LH_FAIL_DONE(LH_EINPUT, "'%s': tensor '%s' must be a list of F32 numbers", lh_gguf_path(m->gguf), name);
+    LH_TRY_DONE(lh_calloc(&values, t->dims[0], sizeof *values));
     for (int64_t i = 0; i < t->dims[0]; i++) {
         float f;
         memcpy(&f, t->data + 4 * i, 4);
         if (!isfinite(f) || f <= 0)
-            LH_FAIL(LH_EINPUT, "'%s': tensor '%s' must hold numbers above 0", lh_gguf_path(m->gguf), name);
+            LH_FAIL_DONE(LH_EINPUT, "'%s': tensor '%s' must hold numbers above 0", lh_gguf_path(m->gguf), name);
         values[i] = f;
     }
     *out = values;
@@ -238,7 +228,6 @@ static int is_llama3(const double *factors, int64_t n, double theta, double fact
  * keep: they are found again; anything else is longrope with these factors at any length. */
 static lh_status add_divided(const maker *m, json_t *scaling, const double *factors, int64_t n)
 {
-    lh_status st = LH_OK;
     double theta = m->family->defaults.theta, largest = 1;
     LH_TRY(get_f64(m, "rope.freq_base", &theta));
     for (int64_t i = 0; i < n; i++) largest = fmax(largest, factors[i]);
@@ -255,8 +244,7 @@ static lh_status add_divided(const maker *m, json_t *scaling, const double *fact
         LH_TRY(set(scaling, "long_factor", reals(factors, n)));
         LH_TRY(set(scaling, "short_factor", reals(factors, n)));
     }
-done:
-    return st;
+    return LH_OK;
 }
 
 /* Phi-3's pair of factor lists. */
@@ -265,18 +253,19 @@ static lh_status add_longrope(const maker *m, json_t *scaling)
     lh_status st = LH_OK;
     double *long_factors = NULL, *short_factors = NULL, attention = 0;
     int64_t n = 0, k = 0, original = 0;
-    LH_TRY(read_factors(m, "rope_factors_long.weight", &long_factors, &n));
-    LH_TRY(read_factors(m, "rope_factors_short.weight", &short_factors, &k));
+    LH_TRY_DONE(read_factors(m, "rope_factors_long.weight", &long_factors, &n));
+    LH_TRY_DONE(read_factors(m, "rope_factors_short.weight", &short_factors, &k));
     if (!long_factors || !short_factors || n != k)
-        LH_FAIL(LH_EINPUT, "'%s': 'rope_factors_long.weight' and 'rope_factors_short.weight' must be of one length",
-                lh_gguf_path(m->gguf));
-    LH_TRY(set(scaling, "type", json_string("longrope")));
-    LH_TRY(set(scaling, "long_factor", reals(long_factors, n)));
-    LH_TRY(set(scaling, "short_factor", reals(short_factors, n)));
-    LH_TRY(get_f64(m, "rope.scaling.attn_factor", &attention));
-    if (attention > 0) LH_TRY(set(scaling, "attention_factor", shortest(attention)));
-    LH_TRY(get_i64(m, "rope.scaling.original_context_length", &original));
-    if (original > 0) LH_TRY(set(m->json, "original_max_position_embeddings", json_integer(original)));
+        LH_FAIL_DONE(LH_EINPUT,
+                     "'%s': 'rope_factors_long.weight' and 'rope_factors_short.weight' must be of one length",
+                     lh_gguf_path(m->gguf));
+    LH_TRY_DONE(set(scaling, "type", json_string("longrope")));
+    LH_TRY_DONE(set(scaling, "long_factor", reals(long_factors, n)));
+    LH_TRY_DONE(set(scaling, "short_factor", reals(short_factors, n)));
+    LH_TRY_DONE(get_f64(m, "rope.scaling.attn_factor", &attention));
+    if (attention > 0) LH_TRY_DONE(set(scaling, "attention_factor", shortest(attention)));
+    LH_TRY_DONE(get_i64(m, "rope.scaling.original_context_length", &original));
+    if (original > 0) LH_TRY_DONE(set(m->json, "original_max_position_embeddings", json_integer(original)));
 done:
     lh_free(long_factors);
     lh_free(short_factors);
@@ -285,12 +274,11 @@ done:
 
 static lh_status add_typed_scaling(const maker *m, json_t *scaling, const lh_gguf_text *type)
 {
-    lh_status st = LH_OK;
     double factor = 0, attention = 0;
     int64_t original = 0;
     int yarn = type->bytes == 4 && memcmp(type->data, "yarn", 4) == 0,
         linear = type->bytes == 6 && memcmp(type->data, "linear", 6) == 0;
-    if (type->bytes == 4 && memcmp(type->data, "none", 4) == 0) goto done;
+    if (type->bytes == 4 && memcmp(type->data, "none", 4) == 0) return LH_OK;
     if (type->bytes == 8 && memcmp(type->data, "longrope", 8) == 0)
         LH_FAIL(LH_EINPUT, "'%s' has no tensor 'rope_factors_long.weight', which its rope scaling 'longrope' needs",
                 lh_gguf_path(m->gguf));
@@ -299,7 +287,7 @@ static lh_status add_typed_scaling(const maker *m, json_t *scaling, const lh_ggu
                 lh_gguf_path(m->gguf), (int)(type->bytes < 40 ? type->bytes : 40), type->data);
     LH_TRY(get_f64(m, "rope.scale_linear", &factor)); /* its first name */
     LH_TRY(get_f64(m, "rope.scaling.factor", &factor));
-    if (!(factor > 0)) goto done; /* llama.cpp: no scaling */
+    if (!(factor > 0)) return LH_OK; /* llama.cpp: no scaling */
     LH_TRY(set(scaling, "rope_type", json_string(yarn ? "yarn" : "linear")));
     LH_TRY(set(scaling, "factor", shortest(factor)));
     LH_TRY(get_i64(m, "rope.scaling.original_context_length", &original));
@@ -308,8 +296,7 @@ static lh_status add_typed_scaling(const maker *m, json_t *scaling, const lh_ggu
     /* ggml multiplies it onto what YaRN has by itself (rope_yarn); Hugging Face puts it in that one's place. */
     if (yarn && attention > 0)
         LH_TRY(set(scaling, "attention_factor", json_real(attention * (factor > 1 ? 0.1 * log(factor) + 1 : 1))));
-done:
-    return st;
+    return LH_OK;
 }
 
 static lh_status add_scaling(const maker *m)
@@ -320,17 +307,17 @@ static lh_status add_scaling(const maker *m)
     double *factors = NULL;
     int64_t n = 0;
     lh_gguf_text type = {.data = "linear", .bytes = 6}; /* as llama.cpp has it, where there is a factor */
-    if (!scaling) LH_FAIL(LH_ENOMEM, "cannot hold the configuration");
-    LH_TRY(key_of(m, "rope.scaling.type", &key));
-    LH_TRY(lh_gguf_string(m->gguf, key, &type));
-    LH_TRY(read_factors(m, "rope_freqs.weight", &factors, &n));
+    if (!scaling) LH_FAIL_DONE(LH_ENOMEM, "cannot hold the configuration");
+    LH_TRY_DONE(key_of(m, "rope.scaling.type", &key));
+    LH_TRY_DONE(lh_gguf_string(m->gguf, key, &type));
+    LH_TRY_DONE(read_factors(m, "rope_freqs.weight", &factors, &n));
     if (lh_gguf_tensor_find(m->gguf, "rope_factors_long.weight"))
-        LH_TRY(add_longrope(m, scaling));
+        LH_TRY_DONE(add_longrope(m, scaling));
     else if (factors)
-        LH_TRY(add_divided(m, scaling, factors, n));
+        LH_TRY_DONE(add_divided(m, scaling, factors, n));
     else
-        LH_TRY(add_typed_scaling(m, scaling, &type));
-    if (json_object_size(scaling) > 0) LH_TRY(set(m->json, "rope_scaling", json_incref(scaling)));
+        LH_TRY_DONE(add_typed_scaling(m, scaling, &type));
+    if (json_object_size(scaling) > 0) LH_TRY_DONE(set(m->json, "rope_scaling", json_incref(scaling)));
 done:
     json_decref(scaling);
     lh_free(factors);
@@ -345,16 +332,16 @@ static lh_status add_ids(const maker *m)
     lh_status st = LH_OK;
     int64_t bos = -1;
     json_t *eos = json_array();
-    LH_TRY(lh_gguf_i64(m->gguf, "tokenizer.ggml.bos_token_id", &bos));
-    LH_TRY(set(m->json, "bos_token_id", bos >= 0 ? json_integer(bos) : json_null()));
+    LH_TRY_DONE(lh_gguf_i64(m->gguf, "tokenizer.ggml.bos_token_id", &bos));
+    LH_TRY_DONE(set(m->json, "bos_token_id", bos >= 0 ? json_integer(bos) : json_null()));
     for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
         int64_t id = -1;
         int known = 0;
-        LH_TRY(lh_gguf_i64(m->gguf, ends[i], &id));
+        LH_TRY_DONE(lh_gguf_i64(m->gguf, ends[i], &id));
         for (size_t k = 0; k < json_array_size(eos); k++) known |= json_integer_value(json_array_get(eos, k)) == id;
         if (id >= 0 && !known) json_array_append_new(eos, json_integer(id));
     }
-    LH_TRY(set(m->json, "eos_token_id", json_incref(eos)));
+    LH_TRY_DONE(set(m->json, "eos_token_id", json_incref(eos)));
 done:
     json_decref(eos);
     return st;
@@ -363,7 +350,6 @@ done:
 /* What the tensors say. */
 static lh_status add_tensors(const maker *m)
 {
-    lh_status st = LH_OK;
     const lh_gguf_tensor *embed = lh_gguf_tensor_find(m->gguf, "token_embd.weight");
     if (!embed || embed->rank != 2)
         LH_FAIL(LH_EINPUT, "'%s' has no tensor 'token_embd.weight': it is no language model", lh_gguf_path(m->gguf));
@@ -373,8 +359,7 @@ static lh_status add_tensors(const maker *m)
         LH_TRY(set(m->json, "attention_bias", json_boolean(lh_gguf_tensor_find(m->gguf, "blk.0.attn_q.bias") != NULL)));
         LH_TRY(set(m->json, "mlp_bias", json_boolean(lh_gguf_tensor_find(m->gguf, "blk.0.ffn_up.bias") != NULL)));
     }
-done:
-    return st;
+    return LH_OK;
 }
 
 lh_status lh_gguf_config(json_t **out, const lh_gguf *gguf)
@@ -383,23 +368,23 @@ lh_status lh_gguf_config(json_t **out, const lh_gguf *gguf)
     maker m = {.gguf = gguf, .json = json_object()};
     lh_gguf_text arch = {.data = "", .bytes = 0};
     lh_buf known = {0};
-    LH_TRY(lh_gguf_string(gguf, "general.architecture", &arch));
+    LH_TRY_DONE(lh_gguf_string(gguf, "general.architecture", &arch));
     m.family = lh_family_find_gguf(arch.data, arch.bytes);
     if (!m.family) {
         for (int i = 0; lh_family_at(i); i++)
             if (lh_family_at(i)->gguf)
-                LH_TRY(lh_buf_printf(&known, "%s%s", known.bytes ? ", " : "", lh_family_at(i)->gguf));
-        LH_FAIL(LH_EINPUT, "'%s': the architecture '%.*s' is unknown: %s are known", lh_gguf_path(gguf),
-                (int)(arch.bytes < 40 ? arch.bytes : 40), arch.data, known.data);
+                LH_TRY_DONE(lh_buf_printf(&known, "%s%s", known.bytes ? ", " : "", lh_family_at(i)->gguf));
+        LH_FAIL_DONE(LH_EINPUT, "'%s': the architecture '%.*s' is unknown: %s are known", lh_gguf_path(gguf),
+                     (int)(arch.bytes < 40 ? arch.bytes : 40), arch.data, known.data);
     }
-    LH_TRY(set(m.json, "model_type", json_string(m.family->name)));
-    LH_TRY(set(m.json, "architectures", json_pack("[s]", m.family->architecture)));
-    LH_TRY(copy_sizes(&m));
-    LH_TRY(copy_numbers(&m));
-    LH_TRY(add_query_scalar(&m));
-    LH_TRY(add_tensors(&m));
-    LH_TRY(add_scaling(&m));
-    LH_TRY(add_ids(&m));
+    LH_TRY_DONE(set(m.json, "model_type", json_string(m.family->name)));
+    LH_TRY_DONE(set(m.json, "architectures", json_pack("[s]", m.family->architecture)));
+    LH_TRY_DONE(copy_sizes(&m));
+    LH_TRY_DONE(copy_numbers(&m));
+    LH_TRY_DONE(add_query_scalar(&m));
+    LH_TRY_DONE(add_tensors(&m));
+    LH_TRY_DONE(add_scaling(&m));
+    LH_TRY_DONE(add_ids(&m));
     *out = json_incref(m.json);
 done:
     json_decref(m.json);

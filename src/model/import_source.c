@@ -25,7 +25,6 @@ struct lh_source {
 
 static lh_status add_tensor(lh_source *s, const char *name, int64_t name_bytes, lh_source_tensor **out)
 {
-    lh_status st = LH_OK;
     if ((s->count & (s->count - 1)) == 0)
         LH_TRY(lh_realloc(&s->tensors, s->count ? 2 * s->count : 1, sizeof *s->tensors));
     lh_source_tensor *t = &s->tensors[s->count];
@@ -33,8 +32,7 @@ static lh_status add_tensor(lh_source *s, const char *name, int64_t name_bytes, 
     s->count++;
     LH_TRY(lh_strndup(&t->name, name, name_bytes));
     *out = t;
-done:
-    return st;
+    return LH_OK;
 }
 
 /* ---- Hugging Face ---- */
@@ -43,15 +41,16 @@ static lh_status add_file(lh_source *s, const char *name)
     lh_status st = LH_OK;
     char *path = NULL;
     lh_source_tensor *t = NULL;
-    if (s->file_count == SHARDS_MAX) LH_FAIL(LH_EINPUT, "'%s' has more than %d safetensors files", s->path, SHARDS_MAX);
-    LH_TRY(lh_path_join(&path, s->path, name));
-    LH_TRY(lh_realloc(&s->files, s->file_count + 1, sizeof *s->files));
-    LH_TRY(lh_safetensors_open(&s->files[s->file_count], path));
+    if (s->file_count == SHARDS_MAX)
+        LH_FAIL_DONE(LH_EINPUT, "'%s' has more than %d safetensors files", s->path, SHARDS_MAX);
+    LH_TRY_DONE(lh_path_join(&path, s->path, name));
+    LH_TRY_DONE(lh_realloc(&s->files, s->file_count + 1, sizeof *s->files));
+    LH_TRY_DONE(lh_safetensors_open(&s->files[s->file_count], path));
     const lh_safetensors *file = s->files[s->file_count++];
     for (int64_t i = 0; i < lh_safetensors_count(file); i++) {
         const lh_safetensor *from = lh_safetensors_at(file, i);
-        LH_TRY(add_tensor(s, from->name, (int64_t)strlen(from->name), &t));
-        LH_TRY(lh_strdup(&t->type_name, from->dtype));
+        LH_TRY_DONE(add_tensor(s, from->name, (int64_t)strlen(from->name), &t));
+        LH_TRY_DONE(lh_strdup(&t->type_name, from->dtype));
         t->type = from->type;
         t->rank = from->rank < 4 ? from->rank : 4;
         for (int d = 0; d < from->rank; d++) t->dims[d < 4 ? d : 3] *= from->shape[d];
@@ -76,19 +75,20 @@ static lh_status add_shards(lh_source *s, const json_t *index, const char *index
     const json_t *map = json_object_get(index, "weight_map");
     json_t *file;
     int64_t n = 0;
-    if (!json_is_object(map) || json_object_size(map) == 0) LH_FAIL(LH_EINPUT, "'%s' has no 'weight_map'", index_path);
-    LH_TRY(lh_calloc(&names, (int64_t)json_object_size(map), sizeof *names));
+    if (!json_is_object(map) || json_object_size(map) == 0)
+        LH_FAIL_DONE(LH_EINPUT, "'%s' has no 'weight_map'", index_path);
+    LH_TRY_DONE(lh_calloc(&names, (int64_t)json_object_size(map), sizeof *names));
     json_object_foreach((json_t *)(uintptr_t)map, tensor, file)
     {
         const char *name = json_string_value(file);
         if (!name || !*name || *name == '.' || strchr(name, '/'))
-            LH_FAIL(LH_EINPUT, "'%s': the file of tensor '%s' must be a file name in the same folder", index_path,
-                    tensor);
+            LH_FAIL_DONE(LH_EINPUT, "'%s': the file of tensor '%s' must be a file name in the same folder", index_path,
+                         tensor);
         names[n++] = name;
     }
     qsort(names, (size_t)n, sizeof *names, compare_text);
     for (int64_t i = 0; i < n; i++)
-        if (i == 0 || strcmp(names[i], names[i - 1]) != 0) LH_TRY(add_file(s, names[i]));
+        if (i == 0 || strcmp(names[i], names[i - 1]) != 0) LH_TRY_DONE(add_file(s, names[i]));
 done:
     lh_free(names);
     return st;
@@ -101,11 +101,11 @@ static lh_status no_safetensors(const lh_source *s)
     struct dirent *entry;
     DIR *folder = opendir(s->path);
     int torch = 0;
-    if (!folder) LH_FAIL(LH_EINPUT, "cannot open '%s': %s", s->path, strerror(errno));
+    if (!folder) LH_FAIL_DONE(LH_EINPUT, "cannot open '%s': %s", s->path, strerror(errno));
     while ((entry = readdir(folder)) != NULL)
         torch |= strstr(entry->d_name, ".bin") != NULL || strstr(entry->d_name, ".pth") != NULL;
-    LH_FAIL(LH_EINPUT, "'%s' has neither 'model.safetensors' nor 'model.safetensors.index.json'%s", s->path,
-            torch ? ": PyTorch files are not read, save the model as safetensors" : "");
+    LH_FAIL_DONE(LH_EINPUT, "'%s' has neither 'model.safetensors' nor 'model.safetensors.index.json'%s", s->path,
+                 torch ? ": PyTorch files are not read, save the model as safetensors" : "");
 done:
     if (folder) closedir(folder);
     return st;
@@ -117,13 +117,13 @@ static lh_status merge_generation(const lh_source *s, json_t *config, int *chang
     lh_status st = LH_OK;
     char *path = NULL;
     json_t *generation = NULL, *text = json_object_get(config, "text_config");
-    LH_TRY(lh_path_join(&path, s->path, "generation_config.json"));
+    LH_TRY_DONE(lh_path_join(&path, s->path, "generation_config.json"));
     if (!lh_file_exists(path)) goto done;
-    LH_TRY(lh_json_read(&generation, path, CONFIG_BYTES_MAX));
+    LH_TRY_DONE(lh_json_read(&generation, path, CONFIG_BYTES_MAX));
     json_t *eos = json_object_get(generation, "eos_token_id"),
            *owner = json_is_object(text) && json_object_get(text, "eos_token_id") ? text : config;
     if (!eos || json_is_null(eos) || json_equal(eos, json_object_get(owner, "eos_token_id"))) goto done;
-    if (json_object_set(owner, "eos_token_id", eos) != 0) LH_FAIL(LH_ENOMEM, "cannot hold the configuration");
+    if (json_object_set(owner, "eos_token_id", eos) != 0) LH_FAIL_DONE(LH_ENOMEM, "cannot hold the configuration");
     *changed = 1;
 done:
     json_decref(generation);
@@ -135,8 +135,8 @@ static lh_status dump(char **out, const json_t *json)
 {
     lh_status st = LH_OK;
     char *text = json_dumps(json, JSON_INDENT(2));
-    if (!text) LH_FAIL(LH_ENOMEM, "cannot hold the configuration");
-    LH_TRY(lh_strdup(out, text));
+    if (!text) LH_FAIL_DONE(LH_ENOMEM, "cannot hold the configuration");
+    LH_TRY_DONE(lh_strdup(out, text));
 done:
     free(text);
     return st;
@@ -150,25 +150,25 @@ static lh_status open_folder(lh_source *s)
     lh_config known = {0};
     lh_buf text = {0};
     int changed = 0;
-    LH_TRY(lh_path_join(&config_path, s->path, "config.json"));
-    LH_TRY(lh_path_join(&single, s->path, "model.safetensors"));
-    LH_TRY(lh_path_join(&index_path, s->path, "model.safetensors.index.json"));
-    if (!lh_file_exists(config_path)) LH_FAIL(LH_EINPUT, "'%s' has no 'config.json'", s->path);
-    LH_TRY(lh_file_read(&text, config_path, CONFIG_BYTES_MAX));
-    LH_TRY(lh_json_parse(&config, config_path, text.data, text.bytes));
-    LH_TRY(lh_config_parse(&known, config, config_path)); /* an unknown family is said first */
-    LH_TRY(merge_generation(s, config, &changed));
+    LH_TRY_DONE(lh_path_join(&config_path, s->path, "config.json"));
+    LH_TRY_DONE(lh_path_join(&single, s->path, "model.safetensors"));
+    LH_TRY_DONE(lh_path_join(&index_path, s->path, "model.safetensors.index.json"));
+    if (!lh_file_exists(config_path)) LH_FAIL_DONE(LH_EINPUT, "'%s' has no 'config.json'", s->path);
+    LH_TRY_DONE(lh_file_read(&text, config_path, CONFIG_BYTES_MAX));
+    LH_TRY_DONE(lh_json_parse(&config, config_path, text.data, text.bytes));
+    LH_TRY_DONE(lh_config_parse(&known, config, config_path)); /* an unknown family is said first */
+    LH_TRY_DONE(merge_generation(s, config, &changed));
     if (changed)
-        LH_TRY(dump(&s->config, config));
+        LH_TRY_DONE(dump(&s->config, config));
     else
-        LH_TRY(lh_strdup(&s->config, text.data));
+        LH_TRY_DONE(lh_strdup(&s->config, text.data));
     if (lh_file_exists(single)) {
-        LH_TRY(add_file(s, "model.safetensors"));
+        LH_TRY_DONE(add_file(s, "model.safetensors"));
     } else if (lh_file_exists(index_path)) {
-        LH_TRY(lh_json_read(&index, index_path, CONFIG_BYTES_MAX));
-        LH_TRY(add_shards(s, index, index_path));
+        LH_TRY_DONE(lh_json_read(&index, index_path, CONFIG_BYTES_MAX));
+        LH_TRY_DONE(add_shards(s, index, index_path));
     } else {
-        LH_TRY(no_safetensors(s));
+        LH_TRY_DONE(no_safetensors(s));
     }
 done:
     lh_config_clear(&known);
@@ -187,21 +187,22 @@ static lh_status open_gguf(lh_source *s)
     lh_status st = LH_OK;
     json_t *config = NULL;
     int64_t parts = 1;
-    LH_TRY(lh_gguf_open(&s->gguf, s->path));
-    LH_TRY(lh_gguf_i64(s->gguf, "split.count", &parts));
+    LH_TRY_DONE(lh_gguf_open(&s->gguf, s->path));
+    LH_TRY_DONE(lh_gguf_i64(s->gguf, "split.count", &parts));
     if (parts > 1)
-        LH_FAIL(LH_EINPUT, "'%s' is one of %" PRId64 " parts: join them with llama-gguf-split --merge", s->path, parts);
-    LH_TRY(lh_gguf_config(&config, s->gguf));
-    LH_TRY(dump(&s->config, config));
+        LH_FAIL_DONE(LH_EINPUT, "'%s' is one of %" PRId64 " parts: join them with llama-gguf-split --merge", s->path,
+                     parts);
+    LH_TRY_DONE(lh_gguf_config(&config, s->gguf));
+    LH_TRY_DONE(dump(&s->config, config));
     for (int64_t i = 0; i < lh_gguf_tensors(s->gguf); i++) {
         const lh_gguf_tensor *from = lh_gguf_tensor_at(s->gguf, i);
         lh_source_tensor *t = NULL;
-        LH_TRY(add_tensor(s, from->name.data, from->name.bytes, &t));
+        LH_TRY_DONE(add_tensor(s, from->name.data, from->name.bytes, &t));
         t->type = lh_ggml_type_find(from->type);
         if (t->type)
-            LH_TRY(lh_strdup(&t->type_name, t->type->name));
+            LH_TRY_DONE(lh_strdup(&t->type_name, t->type->name));
         else
-            LH_TRY(lh_asprintf(&t->type_name, "number %d", from->type));
+            LH_TRY_DONE(lh_asprintf(&t->type_name, "number %d", from->type));
         t->rank = from->rank;
         for (int d = 0; d < from->rank; d++) t->dims[d] = from->dims[from->rank - 1 - d];
         t->data = from->data;
@@ -231,35 +232,32 @@ static int compare_names(const void *a, const void *b)
 /* A file that is none of those: what would be right where it is a part of a model, or one that was made here. */
 static lh_status refuse_file(const char *path)
 {
-    lh_status st = LH_OK;
     const char *ending = strrchr(path, '.');
     const int is_part = ending && (strcmp(ending, ".json") == 0 || strcmp(ending, ".safetensors") == 0);
     LH_FAIL(LH_EINPUT, "'%s' is neither a Hugging Face folder nor a GGUF file%s", path,
             is_part                        ? ": give the folder that it lies in"
             : begins_with(path, "\x89HDF") ? ": it is HDF5 already ('longhaul info' tells what it holds)"
                                            : "");
-done:
-    return st;
 }
 
 lh_status lh_source_open(lh_source **out, const char *path)
 {
     lh_status st = LH_OK;
     lh_source *s = NULL;
-    LH_TRY(lh_calloc(&s, 1, sizeof *s));
-    LH_TRY(lh_strdup(&s->path, path));
-    if (!lh_file_exists(path)) LH_FAIL(LH_EINPUT, "'%s' does not exist", path);
+    LH_TRY_DONE(lh_calloc(&s, 1, sizeof *s));
+    LH_TRY_DONE(lh_strdup(&s->path, path));
+    if (!lh_file_exists(path)) LH_FAIL_DONE(LH_EINPUT, "'%s' does not exist", path);
     if (lh_file_is_folder(path))
-        LH_TRY(open_folder(s));
+        LH_TRY_DONE(open_folder(s));
     else if (begins_with(path, "GGUF"))
-        LH_TRY(open_gguf(s));
+        LH_TRY_DONE(open_gguf(s));
     else
-        LH_TRY(refuse_file(path));
-    if (s->count == 0) LH_FAIL(LH_EINPUT, "'%s' holds no tensors: it is no model", path);
+        LH_TRY_DONE(refuse_file(path));
+    if (s->count == 0) LH_FAIL_DONE(LH_EINPUT, "'%s' holds no tensors: it is no model", path);
     qsort(s->tensors, (size_t)s->count, sizeof *s->tensors, compare_names);
     for (int64_t i = 1; i < s->count; i++)
         if (strcmp(s->tensors[i].name, s->tensors[i - 1].name) == 0)
-            LH_FAIL(LH_EINPUT, "'%s' has two tensors '%s'", path, s->tensors[i].name);
+            LH_FAIL_DONE(LH_EINPUT, "'%s' has two tensors '%s'", path, s->tensors[i].name);
     *out = s;
     s = NULL;
 done:

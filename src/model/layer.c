@@ -76,7 +76,6 @@ static lh_status rotate(lh_forward *f, float *x, int64_t heads, const lh_rows_at
 
 lh_status lh_layer_append(lh_forward *f, const lh_rows_at *rows)
 {
-    lh_status st = LH_OK;
     const lh_layer *w = layer_of(f, rows->layer);
     const lh_heads *heads = &f->shard->heads;
     int64_t t = rows->tokens, hidden = f->config->hidden;
@@ -102,8 +101,7 @@ lh_status lh_layer_append(lh_forward *f, const lh_rows_at *rows)
         f->place.stream,
         &(lh_append_args){
             .seqs = rows->view, .batch = 1, .tokens = t, .ld = qkv_ld(f), .k = k, .v = v, .positions = f->positions}));
-done:
-    return st;
+    return LH_OK;
 }
 
 static lh_logit logit_of(const lh_forward *f, int64_t layer)
@@ -173,7 +171,6 @@ static lh_status multiply(lh_forward *f, const cut_product *p, int64_t from, int
 /* One product a logical shard, gathered and added in the order of shards: the same bits on any number of ranks. */
 static lh_status sum_in_order(lh_forward *f, const cut_product *p, int64_t tokens)
 {
-    lh_status st = LH_OK;
     int rank = f->shard->rank, ranks = f->shard->ranks;
     int64_t block = tokens * f->config->hidden, first = p->parts->first[rank], own = p->parts->first[rank + 1] - first;
     for (int64_t i = 0; i < own; i++)
@@ -189,14 +186,12 @@ static lh_status sum_in_order(lh_forward *f, const cut_product *p, int64_t token
     }
     LH_TRY(f->place.ops->sum_shards(f->place.stream,
                                     &(lh_sum_shards_args){f->y, f->parts, p->parts->first[ranks], block}));
-done:
-    return st;
+    return LH_OK;
 }
 
 /* f->y = the product, whole on every rank. */
 static lh_status multiply_cut(lh_forward *f, const cut_product *p, int64_t tokens)
 {
-    lh_status st = LH_OK;
     int64_t hidden = f->config->hidden;
     if (f->model->options.order == LH_ORDER_FIXED) {
         LH_TRY(sum_in_order(f, p, tokens));
@@ -208,26 +203,22 @@ static lh_status multiply_cut(lh_forward *f, const cut_product *p, int64_t token
         }
     }
     if (p->bias) LH_TRY(f->place.ops->add(f->place.stream, &(lh_add_args){f->y, p->bias, tokens, hidden, hidden, 0}));
-done:
-    return st;
+    return LH_OK;
 }
 
 /* x += norm(f->y), where the family has a norm there. */
 static lh_status add_residual(lh_forward *f, const float *post_norm, float *x, int64_t tokens)
 {
-    lh_status st = LH_OK;
     int64_t hidden = f->config->hidden;
     if (post_norm) LH_TRY(norm_rows(f, f->y, post_norm, f->y, LH_F32, tokens));
     LH_TRY(f->place.ops->add(f->place.stream, &(lh_add_args){x, f->y, tokens, hidden, hidden, hidden}));
-done:
-    return st;
+    return LH_OK;
 }
 
 static lh_status mlp(lh_forward *f, const lh_rows_at *rows)
 {
     static const lh_gate gates[] = {
         [LH_ACT_SILU] = LH_GATE_SILU, [LH_ACT_GELU_TANH] = LH_GATE_GELU_TANH, [LH_ACT_GELU] = LH_GATE_GELU};
-    lh_status st = LH_OK;
     const lh_layer *w = layer_of(f, rows->layer);
     int64_t t = rows->tokens, hidden = f->config->hidden, ff = f->shard->ff_count;
     LH_TRY(norm_rows(f, rows->x, w->mlp_norm, f->normed, f->model->options.dtype, t));
@@ -254,13 +245,11 @@ static lh_status mlp(lh_forward *f, const lh_rows_at *rows)
                                                                  .gate_kind = gates[f->config->activation]}));
     LH_TRY(multiply_cut(f, &(cut_product){f->gated, w->down, w->down_bias, ff, &f->block_parts}, t));
     LH_TRY(add_residual(f, w->mlp_post_norm, rows->x, t));
-done:
-    return st;
+    return LH_OK;
 }
 
 lh_status lh_layer_output(lh_forward *f, const lh_rows_at *rows)
 {
-    lh_status st = LH_OK;
     const lh_layer *w = layer_of(f, rows->layer);
     const void *attended = f->attended;
     int64_t t = rows->tokens, width = q_dim(f);
@@ -278,6 +267,5 @@ lh_status lh_layer_output(lh_forward *f, const lh_rows_at *rows)
     LH_TRY(multiply_cut(f, &(cut_product){attended, w->o, w->o_bias, width, &f->head_parts}, t));
     LH_TRY(add_residual(f, w->attn_post_norm, rows->x, t));
     LH_TRY(mlp(f, rows));
-done:
-    return st;
+    return LH_OK;
 }

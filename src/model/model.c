@@ -98,7 +98,6 @@ static const int64_t STAGED_BYTES = 64 << 20;
 /* A range of rows into device memory: read where it belongs, or through the host. */
 static lh_status load_range(loader *in, const lh_weight_range *range, char *at, lh_dtype type)
 {
-    lh_status st = LH_OK;
     lh_stream *stream = in->model->place.stream;
     lh_weight_range some = *range;
     int64_t row_bytes = range->cols * lh_dtype_bytes(type), most = STAGED_BYTES / row_bytes + 1;
@@ -113,13 +112,11 @@ static lh_status load_range(loader *in, const lh_weight_range *range, char *at, 
         LH_TRY(lh_stream_copy(stream, at + done * row_bytes, host, some.rows * row_bytes, LH_COPY_TO_DEVICE));
         LH_TRY(lh_stream_sync(stream));
     }
-done:
-    return st;
+    return LH_OK;
 }
 
 static lh_status load_piece(loader *in, const piece *p, int64_t layer, void *where)
 {
-    lh_status st = LH_OK;
     lh_model *m = in->model;
     char *memory = NULL, *at;
     int64_t bytes = piece_bytes(&m->config, &m->shard, m->options.dtype, p);
@@ -137,8 +134,7 @@ static lh_status load_piece(loader *in, const piece *p, int64_t layer, void *whe
     }
     in->done += bytes;
     if (in->progress && in->progress->done) in->progress->done(in->progress->self, in->done, in->total);
-done:
-    return st;
+    return LH_OK;
 }
 
 lh_status lh_model_load(lh_model **out, lh_checkpoint *ck, const lh_kv_place *place, const lh_model_options *options,
@@ -147,18 +143,18 @@ lh_status lh_model_load(lh_model **out, lh_checkpoint *ck, const lh_kv_place *pl
     lh_status st = LH_OK;
     lh_model *m = NULL;
     const char *text = lh_checkpoint_config_json(ck);
-    LH_TRY(lh_calloc(&m, 1, sizeof *m));
+    LH_TRY_DONE(lh_calloc(&m, 1, sizeof *m));
     m->place = *place;
     m->options = *options;
-    LH_TRY(lh_config_parse_text(&m->config, text, (int64_t)strlen(text), "/config"));
-    LH_TRY(lh_shard_of(&m->shard, &m->config, lh_comm_rank(place->comm), lh_comm_size(place->comm)));
-    LH_TRY(lh_calloc(&m->layers, m->config.layers, sizeof *m->layers));
-    LH_TRY(lh_calloc(&m->projections, m->config.layers, sizeof *m->projections));
+    LH_TRY_DONE(lh_config_parse_text(&m->config, text, (int64_t)strlen(text), "/config"));
+    LH_TRY_DONE(lh_shard_of(&m->shard, &m->config, lh_comm_rank(place->comm), lh_comm_size(place->comm)));
+    LH_TRY_DONE(lh_calloc(&m->layers, m->config.layers, sizeof *m->layers));
+    LH_TRY_DONE(lh_calloc(&m->projections, m->config.layers, sizeof *m->projections));
     loader in = {ck, m, progress, 0, lh_model_bytes(&m->config, &m->shard, options->dtype)};
-    for (int i = 0; i < MODEL_PIECES; i++) LH_TRY(load_piece(&in, &model_pieces[i], 0, m));
+    for (int i = 0; i < MODEL_PIECES; i++) LH_TRY_DONE(load_piece(&in, &model_pieces[i], 0, m));
     if (m->config.tied) m->head = m->embed;
     for (int64_t l = 0; l < m->config.layers; l++)
-        for (int i = 0; i < LAYER_PIECES; i++) LH_TRY(load_piece(&in, &layer_pieces[i], l, &m->layers[l]));
+        for (int i = 0; i < LAYER_PIECES; i++) LH_TRY_DONE(load_piece(&in, &layer_pieces[i], l, &m->layers[l]));
     for (int64_t l = 0; l < m->config.layers; l++)
         m->projections[l] = (lh_kv_projection){
             .w = m->layers[l].o, .type = options->dtype, .ld = m->shard.heads.q_count * m->config.head_dim};

@@ -25,8 +25,8 @@ static lh_status read_config(lh_outline *out, const char *path)
 {
     lh_status st = LH_OK;
     json_t *json = NULL;
-    LH_TRY(lh_json_read(&json, path, CONFIG_BYTES_MAX));
-    LH_TRY(lh_config_parse(&out->config, json, path));
+    LH_TRY_DONE(lh_json_read(&json, path, CONFIG_BYTES_MAX));
+    LH_TRY_DONE(lh_config_parse(&out->config, json, path));
     out->stored = type_of(json);
 done:
     json_decref(json);
@@ -37,9 +37,9 @@ static lh_status read_folder(lh_outline *out, const char *folder)
 {
     lh_status st = LH_OK;
     char *path = NULL;
-    LH_TRY(lh_path_join(&path, folder, "config.json"));
-    if (!lh_file_exists(path)) LH_FAIL(LH_EINPUT, "'%s' has no 'config.json'", folder);
-    LH_TRY(read_config(out, path));
+    LH_TRY_DONE(lh_path_join(&path, folder, "config.json"));
+    if (!lh_file_exists(path)) LH_FAIL_DONE(LH_EINPUT, "'%s' has no 'config.json'", folder);
+    LH_TRY_DONE(read_config(out, path));
 done:
     lh_free(path);
     return st;
@@ -58,9 +58,9 @@ static lh_status read_checkpoint(lh_outline *out, const char *path)
     lh_status st = LH_OK;
     lh_checkpoint *ck = NULL;
     const char *text;
-    LH_TRY(lh_checkpoint_open(&ck, path));
+    LH_TRY_DONE(lh_checkpoint_open(&ck, path));
     text = lh_checkpoint_config_json(ck);
-    LH_TRY(lh_config_parse_text(&out->config, text, (int64_t)strlen(text), path));
+    LH_TRY_DONE(lh_config_parse_text(&out->config, text, (int64_t)strlen(text), path));
     out->stored = lh_checkpoint_dtype(ck);
 done:
     lh_checkpoint_close(ck);
@@ -70,10 +70,7 @@ done:
 /* A word that is neither a path nor the name of a shape. */
 static lh_status refuse_name(const char *name)
 {
-    lh_status st = LH_OK;
     LH_FAIL(LH_EFILE, "'%s' is no file, and no shape of 'import --random' ('longhaul info' lists those)", name);
-done:
-    return st;
 }
 
 lh_status lh_outline_read(lh_outline *out, const char *source)

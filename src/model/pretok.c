@@ -42,16 +42,13 @@ struct lh_pretok {
 
 lh_status lh_words_extend(lh_words *words, const char *text, int64_t bytes)
 {
-    lh_status st = LH_OK;
     LH_TRY(lh_buf_append(&words->text, text, bytes));
     words->ends[words->n - 1] = words->text.bytes;
-done:
-    return st;
+    return LH_OK;
 }
 
 lh_status lh_words_add(lh_words *words, const char *text, int64_t bytes)
 {
-    lh_status st = LH_OK;
     if (words->n == words->cap) {
         int64_t cap = words->cap ? 2 * words->cap : 64;
         LH_TRY(lh_realloc(&words->ends, cap, sizeof *words->ends));
@@ -59,8 +56,7 @@ lh_status lh_words_add(lh_words *words, const char *text, int64_t bytes)
     }
     words->ends[words->n++] = words->text.bytes;
     LH_TRY(lh_words_extend(words, text, bytes));
-done:
-    return st;
+    return LH_OK;
 }
 
 void lh_words_empty(lh_words *words)
@@ -93,7 +89,6 @@ typedef struct parts {
 
 static lh_status add_part(parts *p, const step *s, lh_subject part, int matches)
 {
-    lh_status st = LH_OK;
     int extend = 0, have = p->out->n > p->first;
     matches ^= s->invert;
     switch (s->behaviour) {
@@ -103,15 +98,13 @@ static lh_status add_part(parts *p, const step *s, lh_subject part, int matches)
     default: break;
     }
     p->before_matches = matches;
-    if (part.bytes == 0 || (s->behaviour == REMOVED && matches)) goto done;
+    if (part.bytes == 0 || (s->behaviour == REMOVED && matches)) return LH_OK;
     LH_TRY(extend ? lh_words_extend(p->out, part.text, part.bytes) : lh_words_add(p->out, part.text, part.bytes));
-done:
-    return st;
+    return LH_OK;
 }
 
 static lh_status split(const step *s, lh_matcher *matcher, lh_place place, const lh_words *in, lh_words *out)
 {
-    lh_status st = LH_OK;
     (void)place;
     for (int64_t i = 0; i < in->n; i++) {
         lh_subject word = lh_words_at(in, i);
@@ -126,8 +119,7 @@ static lh_status split(const step *s, lh_matcher *matcher, lh_place place, const
             LH_TRY(add_part(&p, s, (lh_subject){word.text + match.start, match.end - match.start}, 1));
         }
     }
-done:
-    return st;
+    return LH_OK;
 }
 
 static int prepends(const step *s, lh_place place, int64_t i)
@@ -138,7 +130,6 @@ static int prepends(const step *s, lh_place place, int64_t i)
 
 static lh_status prefix(const step *s, lh_matcher *matcher, lh_place place, const lh_words *in, lh_words *out)
 {
-    lh_status st = LH_OK;
     (void)matcher;
     int64_t bytes = (int64_t)strlen(s->text);
     for (int64_t i = 0; i < in->n; i++) {
@@ -147,14 +138,12 @@ static lh_status prefix(const step *s, lh_matcher *matcher, lh_place place, cons
         LH_TRY(lh_words_add(out, s->text, prepends(s, place, i) && !begins ? bytes : 0));
         LH_TRY(lh_words_extend(out, word.text, word.bytes));
     }
-done:
-    return st;
+    return LH_OK;
 }
 
 /* Metaspace's first half: every space becomes the replacement. */
 static lh_status replace_spaces(const step *s, lh_matcher *matcher, lh_place place, const lh_words *in, lh_words *out)
 {
-    lh_status st = LH_OK;
     (void)matcher, (void)place;
     for (int64_t i = 0; i < in->n; i++) {
         lh_subject word = lh_words_at(in, i);
@@ -167,13 +156,11 @@ static lh_status replace_spaces(const step *s, lh_matcher *matcher, lh_place pla
             from = until + 1;
         }
     }
-done:
-    return st;
+    return LH_OK;
 }
 
 static lh_status map_bytes(const step *s, lh_matcher *matcher, lh_place place, const lh_words *in, lh_words *out)
 {
-    lh_status st = LH_OK;
     char chars[256][4], mapped[512];
     int lengths[256];
     (void)s, (void)matcher, (void)place;
@@ -193,13 +180,11 @@ static lh_status map_bytes(const step *s, lh_matcher *matcher, lh_place place, c
         }
         LH_TRY(lh_words_extend(out, mapped, n));
     }
-done:
-    return st;
+    return LH_OK;
 }
 
 lh_status lh_pretok_run(const lh_pretok *pretok, lh_matcher *matcher, lh_place place, lh_words *words, lh_words *spare)
 {
-    lh_status st = LH_OK;
     int64_t limit_bytes = 64 * words->text.bytes + (1 << 24); /* steps can double the text, and there are many */
     for (int i = 0; i < pretok->n; i++) {
         if (words->text.bytes > limit_bytes)
@@ -211,8 +196,7 @@ lh_status lh_pretok_run(const lh_pretok *pretok, lh_matcher *matcher, lh_place p
         *words = *spare;
         *spare = swap;
     }
-done:
-    return st;
+    return LH_OK;
 }
 
 /* ---- parsing ---- */
@@ -244,36 +228,30 @@ static void add_prefix(parser *p, prepend when, const char *text)
 
 static lh_status parse_behaviour(parser *p, const json_t *spec, behaviour *out)
 {
-    lh_status st = LH_OK;
     const char *name = behaviour_names[*out];
     LH_TRY(lh_json_string(spec, p->spec->name, "behavior", &name));
     for (int b = 0; b < BEHAVIOURS; b++)
         if (strcmp(name, behaviour_names[b]) == 0) {
             *out = (behaviour)b;
-            goto done;
+            return LH_OK;
         }
     LH_FAIL(LH_EINPUT,
             "'%s': behaviour '%s' of a pre-tokenizer is not known, known are Removed, Isolated, MergedWithPrevious, "
             "MergedWithNext, Contiguous",
             p->spec->name, name);
-done:
-    return st;
 }
 
 static lh_status parse_split(parser *p, const json_t *spec)
 {
-    lh_status st = LH_OK;
     step *s = add_step(p, (step){.run = split, .behaviour = ISOLATED});
     LH_TRY(parse_behaviour(p, spec, &s->behaviour));
     LH_TRY(lh_json_bool(spec, p->spec->name, "invert", &s->invert));
     LH_TRY(lh_pattern_parse(&s->pattern, p->spec->name, json_object_get(spec, "pattern")));
-done:
-    return st;
+    return LH_OK;
 }
 
 static lh_status parse_byte_level(parser *p, const json_t *spec)
 {
-    lh_status st = LH_OK;
     int space = 1, regex = 1;
     LH_TRY(lh_json_bool(spec, p->spec->name, "add_prefix_space", &space));
     LH_TRY(lh_json_bool(spec, p->spec->name, "use_regex", &regex));
@@ -282,28 +260,23 @@ static lh_status parse_byte_level(parser *p, const json_t *spec)
         LH_TRY(add_split(p, "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+",
                          ISOLATED));
     add_step(p, (step){.run = map_bytes});
-done:
-    return st;
+    return LH_OK;
 }
 
 static lh_status parse_digits(parser *p, const json_t *spec)
 {
-    lh_status st = LH_OK;
     int individual = 0;
     LH_TRY(lh_json_bool(spec, p->spec->name, "individual_digits", &individual));
     LH_TRY(add_split(p, "\\p{N}", individual ? ISOLATED : CONTIGUOUS));
-done:
-    return st;
+    return LH_OK;
 }
 
 static lh_status parse_whitespace(parser *p, const json_t *spec)
 {
-    lh_status st = LH_OK;
     (void)spec;
     LH_TRY(add_split(p, "\\w+|[^\\w\\s]+", REMOVED));
     p->pretok->steps[p->pretok->n - 1].invert = 1;
-done:
-    return st;
+    return LH_OK;
 }
 
 static lh_status parse_whitespace_split(parser *p, const json_t *spec)
@@ -314,12 +287,10 @@ static lh_status parse_whitespace_split(parser *p, const json_t *spec)
 
 static lh_status parse_punctuation(parser *p, const json_t *spec)
 {
-    lh_status st = LH_OK;
     behaviour how = ISOLATED;
     LH_TRY(parse_behaviour(p, spec, &how));
     LH_TRY(add_split(p, "[\\p{P}$+<=>^`|~]", how));
-done:
-    return st;
+    return LH_OK;
 }
 
 static lh_status parse_delimiter(parser *p, const json_t *spec)
@@ -350,12 +321,11 @@ static lh_status parse_metaspace(parser *p, const json_t *spec)
     s = add_step(p, (step){.run = replace_spaces});
     memcpy(s->text, replacement, strlen(replacement));
     add_prefix(p, when, replacement);
-    if (!splits) goto done;
+    if (!splits) return st;
     s = add_step(p, (step){.run = split, .behaviour = MERGED_WITH_NEXT});
     json_t *pattern = json_string(replacement);
     st = lh_pattern_parse(&s->pattern, p->spec->name, pattern);
     json_decref(pattern);
-done:
     return st;
 }
 
@@ -388,9 +358,9 @@ lh_status lh_pretok_parse(lh_pretok **out, const char *name, const json_t *json)
     lh_status st = LH_OK;
     parser p = {0};
     const lh_spec spec = {name, "pre_tokenizer", "pretokenizers", type_at, &p, read_steps};
-    LH_TRY(lh_calloc(&p.pretok, 1, sizeof *p.pretok));
+    LH_TRY_DONE(lh_calloc(&p.pretok, 1, sizeof *p.pretok));
     p.spec = &spec;
-    LH_TRY(lh_spec_read(&spec, json));
+    LH_TRY_DONE(lh_spec_read(&spec, json));
     *out = p.pretok;
     p.pretok = NULL;
 done:

@@ -41,7 +41,6 @@ static const struct {
 
 static lh_status translate(lh_buf *out, const char *regex)
 {
-    lh_status st = LH_OK;
     int in_class = 0;
     for (const char *s = regex; *s; s++) {
         const char *instead = NULL;
@@ -59,8 +58,7 @@ static lh_status translate(lh_buf *out, const char *regex)
         if (s[1] == '^') LH_TRY(lh_buf_append(out, ++s, 1));
         if (s[1] == ']') LH_TRY(lh_buf_append(out, ++s, 1)); /* first of all, a bracket stands for itself */
     }
-done:
-    return st;
+    return LH_OK;
 }
 
 lh_status lh_pattern_regex(lh_pattern **out, const char *name, const char *regex)
@@ -71,18 +69,18 @@ lh_status lh_pattern_regex(lh_pattern **out, const char *name, const char *regex
     int error = 0;
     PCRE2_SIZE at = 0;
     if (strlen(regex) > PATTERN_BYTES)
-        LH_FAIL(LH_EINPUT, "'%s': a regular expression of %zu bytes, at most %d are sensible", name, strlen(regex),
-                PATTERN_BYTES);
-    LH_TRY(lh_calloc(&p, 1, sizeof *p));
-    LH_TRY(lh_strdup(&p->name, name));
-    LH_TRY(lh_buf_puts(&text, ""));
-    LH_TRY(translate(&text, regex));
+        LH_FAIL_DONE(LH_EINPUT, "'%s': a regular expression of %zu bytes, at most %d are sensible", name, strlen(regex),
+                     PATTERN_BYTES);
+    LH_TRY_DONE(lh_calloc(&p, 1, sizeof *p));
+    LH_TRY_DONE(lh_strdup(&p->name, name));
+    LH_TRY_DONE(lh_buf_puts(&text, ""));
+    LH_TRY_DONE(translate(&text, regex));
     p->code = pcre2_compile((PCRE2_SPTR)text.data, (PCRE2_SIZE)text.bytes,
                             PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C, &error, &at, NULL);
     if (!p->code) {
         char why[160];
         pcre2_get_error_message(error, (PCRE2_UCHAR *)why, sizeof why);
-        LH_FAIL(LH_EINPUT, "'%s': the regular expression '%.200s' is not understood: %s", name, regex, why);
+        LH_FAIL_DONE(LH_EINPUT, "'%s': the regular expression '%.200s' is not understood: %s", name, regex, why);
     }
     pcre2_jit_compile(p->code, PCRE2_JIT_COMPLETE); /* without it matching is slower, not different */
     *out = p;
@@ -104,10 +102,10 @@ lh_status lh_pattern_parse(lh_pattern **out, const char *name, const json_t *spe
         goto done;
     }
     if (!json_is_string(literal))
-        LH_FAIL(LH_EINPUT, "'%s': a 'pattern' must be {\"String\": text} or {\"Regex\": text}", name);
-    LH_TRY(lh_calloc(&p, 1, sizeof *p));
+        LH_FAIL_DONE(LH_EINPUT, "'%s': a 'pattern' must be {\"String\": text} or {\"Regex\": text}", name);
+    LH_TRY_DONE(lh_calloc(&p, 1, sizeof *p));
     p->literal_bytes = (int64_t)json_string_length(literal);
-    LH_TRY(lh_strndup(&p->literal, json_string_value(literal), p->literal_bytes));
+    LH_TRY_DONE(lh_strndup(&p->literal, json_string_value(literal), p->literal_bytes));
     *out = p;
     p = NULL;
 done:
@@ -132,15 +130,13 @@ lh_status lh_matcher_open(lh_matcher **out)
 /* What regular expressions need is made for the first of them: most tokenizers decode without any. */
 static lh_status prepare(lh_matcher *m)
 {
-    lh_status st = LH_OK;
-    if (m->data) goto done;
+    if (m->data) return LH_OK;
     m->context = pcre2_match_context_create(NULL);
     m->stack = pcre2_jit_stack_create(1 << 15, STACK_BYTES, NULL);
     m->data = pcre2_match_data_create(1, NULL);
     if (!m->data || !m->context) LH_FAIL(LH_ENOMEM, "cannot allocate what a regular expression needs to match");
     pcre2_jit_stack_assign(m->context, NULL, m->stack); /* NULL where there is no JIT: nothing is assigned */
-done:
-    return st;
+    return LH_OK;
 }
 
 void lh_matcher_close(lh_matcher *matcher)
@@ -163,11 +159,10 @@ static void next_literal(const lh_pattern *p, lh_subject subject, lh_match *matc
 
 lh_status lh_pattern_next(const lh_pattern *pattern, lh_matcher *matcher, lh_subject subject, lh_match *match)
 {
-    lh_status st = LH_OK;
     int64_t before = match->found ? match->end : -1, from = match->end;
     if (!pattern->code) {
         next_literal(pattern, subject, match);
-        goto done;
+        return LH_OK;
     }
     LH_TRY(prepare(matcher));
     /* The steps of one search: a sane pattern needs a few a byte (a run of white space is walked back once). */
@@ -177,7 +172,7 @@ lh_status lh_pattern_next(const lh_pattern *pattern, lh_matcher *matcher, lh_sub
     while (from <= subject.bytes) {
         int rc = pcre2_match(pattern->code, (PCRE2_SPTR)subject.text, (PCRE2_SIZE)subject.bytes, (PCRE2_SIZE)from,
                              PCRE2_NO_UTF_CHECK, matcher->data, matcher->context);
-        if (rc == PCRE2_ERROR_NOMATCH) goto done;
+        if (rc == PCRE2_ERROR_NOMATCH) return LH_OK;
         if (rc < 0) {
             char why[160];
             pcre2_get_error_message(rc, (PCRE2_UCHAR *)why, sizeof why);
@@ -188,11 +183,10 @@ lh_status lh_pattern_next(const lh_pattern *pattern, lh_matcher *matcher, lh_sub
         int64_t start = (int64_t)where[0], end = (int64_t)where[1];
         if (start >= from && end >= start && end != before) { /* \K can move the start anywhere */
             *match = (lh_match){start, end, 1};
-            goto done;
+            return LH_OK;
         }
-        if (from == subject.bytes) goto done;
+        if (from == subject.bytes) return LH_OK;
         from += lh_utf8_length(subject.text + from);
     }
-done:
-    return st;
+    return LH_OK;
 }

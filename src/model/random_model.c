@@ -117,8 +117,8 @@ static lh_status byte_tokenizer(char **out)
                     "type", "BPE", "dropout", "unk_token", "fuse_unk", 0, "byte_fallback", 0, "vocab",
                     byte_vocabulary(), "merges");
     text = all ? json_dumps(all, JSON_COMPACT) : NULL;
-    if (!text) LH_FAIL(LH_ENOMEM, "cannot hold a tokenizer");
-    LH_TRY(lh_strdup(out, text));
+    if (!text) LH_FAIL_DONE(LH_ENOMEM, "cannot hold a tokenizer");
+    LH_TRY_DONE(lh_strdup(out, text));
 done:
     free(text);
     json_decref(all);
@@ -168,7 +168,6 @@ static lh_status count_weight(void *self, lh_weight weight, int64_t layer)
 
 static lh_status write_weight(void *self, lh_weight weight, int64_t layer)
 {
-    lh_status st = LH_OK;
     generator *g = self;
     int64_t rows, cols;
     lh_weight_shape(&g->config, weight, &rows, &cols);
@@ -198,8 +197,7 @@ static lh_status write_weight(void *self, lh_weight weight, int64_t layer)
         LH_TRY(lh_import_advance(&g->meter, n * cols * lh_dtype_bytes(type)));
     }
     LH_TRY(lh_checkpoint_end(g->writer));
-done:
-    return st;
+    return LH_OK;
 }
 
 const char *lh_random_shape_config(const char *name)
@@ -218,9 +216,9 @@ static lh_status find_shape(const char *name, int *out)
             *out = i;
             goto done;
         }
-        LH_TRY(lh_buf_printf(&known, "%s%s", i ? ", " : "", shapes[i].name));
+        LH_TRY_DONE(lh_buf_printf(&known, "%s%s", i ? ", " : "", shapes[i].name));
     }
-    LH_FAIL(LH_EUSAGE, "shape '%s' is unknown: %s are known", name, known.data);
+    LH_FAIL_DONE(LH_EUSAGE, "shape '%s' is unknown: %s are known", name, known.data);
 done:
     lh_buf_clear(&known);
     return st;
@@ -231,10 +229,10 @@ static lh_status generate(generator *g, int shape)
     lh_status st = LH_OK;
     lh_checkpoint_meta meta = {.config_json = shapes[shape].config};
     char *tokenizer = NULL;
-    LH_TRY(lh_checkpoint_each(&g->config, count_weight, g));
-    LH_TRY(lh_file_check_writable(g->options->out, g->meter.total_bytes));
+    LH_TRY_DONE(lh_checkpoint_each(&g->config, count_weight, g));
+    LH_TRY_DONE(lh_file_check_writable(g->options->out, g->meter.total_bytes));
     if (shapes[shape].tokenizer) {
-        LH_TRY(byte_tokenizer(&tokenizer));
+        LH_TRY_DONE(byte_tokenizer(&tokenizer));
         meta.tokenizer = tokenizer;
         meta.tokenizer_bytes = (int64_t)strlen(tokenizer);
         meta.tokenizer_meta = "{\"bos\": null, \"eos\": [258, 256], \"add_bos\": false, \"chat_template\": null, "
@@ -242,13 +240,13 @@ static lh_status generate(generator *g, int shape)
     } else {
         lh_warn("shape '%s' has no tokenizer: the checkpoint takes token ids, but no text", shapes[shape].name);
     }
-    LH_TRY(lh_calloc(&g->wide, LH_IMPORT_VALUES, sizeof(float)));
-    LH_TRY(lh_calloc(&g->stored, LH_IMPORT_VALUES, sizeof(float)));
-    LH_TRY(lh_checkpoint_create(&g->writer, g->options->out, &meta));
-    LH_TRY(lh_checkpoint_each(&g->config, write_weight, g));
+    LH_TRY_DONE(lh_calloc(&g->wide, LH_IMPORT_VALUES, sizeof(float)));
+    LH_TRY_DONE(lh_calloc(&g->stored, LH_IMPORT_VALUES, sizeof(float)));
+    LH_TRY_DONE(lh_checkpoint_create(&g->writer, g->options->out, &meta));
+    LH_TRY_DONE(lh_checkpoint_each(&g->config, write_weight, g));
     st = lh_checkpoint_finish(g->writer);
     g->writer = NULL;
-    LH_TRY(st);
+    LH_TRY_DONE(st);
 done:
     lh_free(tokenizer);
     return st;
@@ -260,11 +258,11 @@ lh_status lh_random_import(const lh_import_options *options)
     generator g = {.options = options, .meter = {.progress = options->progress}};
     int shape = 0, automatic;
     const char *text;
-    LH_TRY(lh_import_dtype(options->dtype, &g.type, &automatic));
-    LH_TRY(find_shape(options->random, &shape));
+    LH_TRY_DONE(lh_import_dtype(options->dtype, &g.type, &automatic));
+    LH_TRY_DONE(find_shape(options->random, &shape));
     text = shapes[shape].config;
-    LH_TRY(lh_config_parse_text(&g.config, text, (int64_t)strlen(text), shapes[shape].name));
-    LH_TRY(generate(&g, shape));
+    LH_TRY_DONE(lh_config_parse_text(&g.config, text, (int64_t)strlen(text), shapes[shape].name));
+    LH_TRY_DONE(generate(&g, shape));
 done:
     lh_checkpoint_drop(g.writer);
     lh_config_clear(&g.config);

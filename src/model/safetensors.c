@@ -41,7 +41,6 @@ static int64_t find_dtype(const char *name, const lh_ggml_type **type)
 
 static lh_status read_shape(lh_safetensor *t, const json_t *entry, const char *path, int64_t *values)
 {
-    lh_status st = LH_OK;
     const json_t *shape = json_object_get(entry, "shape");
     if (!json_is_array(shape) || json_array_size(shape) > LH_SAFETENSOR_RANK)
         LH_FAIL(LH_EINPUT, "'%s': 'shape' of tensor '%s' must be a list of at most %d sizes", path, t->name,
@@ -58,13 +57,11 @@ static lh_status read_shape(lh_safetensor *t, const json_t *entry, const char *p
         if (t->shape[d] == 0) *values = 0;
     }
     *values *= product;
-done:
-    return st;
+    return LH_OK;
 }
 
 static lh_status read_tensor(const lh_safetensors *file, lh_safetensor *t, const json_t *entry, const char *path)
 {
-    lh_status st = LH_OK;
     int64_t values = 0, room = file->map.bytes - file->data_start;
     const json_t *offsets = json_object_get(entry, "data_offsets"), *from = json_array_get(offsets, 0),
                  *to = json_array_get(offsets, 1);
@@ -85,13 +82,11 @@ static lh_status read_tensor(const lh_safetensors *file, lh_safetensor *t, const
     if (size > 0 && (values > INT64_MAX / size || values * size != t->bytes))
         LH_FAIL(LH_EINPUT, "'%s': tensor '%s' has %" PRId64 " bytes, its shape and type %s ask for %" PRId64, path,
                 t->name, t->bytes, t->dtype, values * size);
-done:
-    return st;
+    return LH_OK;
 }
 
 static lh_status read_header(lh_safetensors *file, const char *path)
 {
-    lh_status st = LH_OK;
     uint64_t header_bytes = 0;
     int64_t end = 0;
     const char *name;
@@ -117,17 +112,16 @@ static lh_status read_header(lh_safetensors *file, const char *path)
     }
     if (file->count > 0 && end != file->map.bytes)
         LH_FAIL(LH_EINPUT, "'%s' is damaged: %" PRId64 " bytes follow its last tensor", path, file->map.bytes - end);
-done:
-    return st;
+    return LH_OK;
 }
 
 lh_status lh_safetensors_open(lh_safetensors **out, const char *path)
 {
     lh_status st = LH_OK;
     lh_safetensors *file = NULL;
-    LH_TRY(lh_calloc(&file, 1, sizeof *file));
-    LH_TRY(lh_map_open(&file->map, path));
-    LH_TRY(read_header(file, path));
+    LH_TRY_DONE(lh_calloc(&file, 1, sizeof *file));
+    LH_TRY_DONE(lh_map_open(&file->map, path));
+    LH_TRY_DONE(read_header(file, path));
     *out = file;
     file = NULL;
 done:

@@ -15,7 +15,6 @@ enum { NO_TOKEN = INT32_MAX };
 
 lh_status lh_sampling_check(const lh_sampling *s)
 {
-    lh_status st = LH_OK;
     if (!(s->temperature >= 0)) LH_FAIL(LH_EUSAGE, "--temperature must be 0 (greedy) or more");
     if (s->top_k < 0) LH_FAIL(LH_EUSAGE, "--top-k must be 0 (off) or more");
     if (!(s->top_p > 0 && s->top_p <= 1)) LH_FAIL(LH_EUSAGE, "--top-p must be above 0 and at most 1 (off)");
@@ -28,8 +27,7 @@ lh_status lh_sampling_check(const lh_sampling *s)
                 : s->top_p < 1 ? "--top-p"
                                : "--min-p");
     if (!(s->repeat_penalty > 0)) LH_FAIL(LH_EUSAGE, "--repeat-penalty must be above 0; 1 is off");
-done:
-    return st;
+    return LH_OK;
 }
 
 /* Logit descending, equal ones as they are; NaN last. A digit after the other; spare: as long. */
@@ -52,19 +50,20 @@ lh_status lh_logits_gather(const lh_kv_place *place, const lh_logits_view *view,
     int ranks = lh_comm_size(place->comm), rank = lh_comm_rank(place->comm);
     int64_t *bytes = NULL, *at = NULL;
     float *host = NULL;
-    LH_TRY(lh_calloc(&bytes, ranks, sizeof *bytes));
-    LH_TRY(lh_calloc(&at, ranks, sizeof *at));
-    LH_TRY(lh_calloc(&host, view->count, sizeof *host));
+    LH_TRY_DONE(lh_calloc(&bytes, ranks, sizeof *bytes));
+    LH_TRY_DONE(lh_calloc(&at, ranks, sizeof *at));
+    LH_TRY_DONE(lh_calloc(&host, view->count, sizeof *host));
     for (int r = 0; r < ranks; r++) { /* as lh_shard_of cuts the vocabulary */
         at[r] = vocab * r / ranks * 4;
         bytes[r] = vocab * (r + 1) / ranks * 4 - at[r];
     }
     for (int64_t row = 0; row < view->rows; row++) {
         float *whole = out && (root < 0 || root == rank) ? out + row * vocab : NULL;
-        LH_TRY(lh_stream_copy(place->stream, host, view->logits + row * view->count, view->count * 4, LH_COPY_TO_HOST));
-        LH_TRY(lh_stream_sync(place->stream));
-        LH_TRY(root < 0 ? lh_comm_allgatherv(place->comm, host, whole, bytes, at)
-                        : lh_comm_gatherv(place->comm, root, host, whole, bytes, at));
+        LH_TRY_DONE(
+            lh_stream_copy(place->stream, host, view->logits + row * view->count, view->count * 4, LH_COPY_TO_HOST));
+        LH_TRY_DONE(lh_stream_sync(place->stream));
+        LH_TRY_DONE(root < 0 ? lh_comm_allgatherv(place->comm, host, whole, bytes, at)
+                             : lh_comm_gatherv(place->comm, root, host, whole, bytes, at));
     }
 done:
     lh_free(host);
@@ -79,13 +78,13 @@ static lh_status penalise(double penalty, const lh_sample_at *in, lh_logits_view
     lh_status st = LH_OK;
     uint32_t *seen = NULL;
     int64_t words = (row->count + 31) / 32;
-    LH_TRY(lh_calloc(&seen, words, sizeof *seen));
+    LH_TRY_DONE(lh_calloc(&seen, words, sizeof *seen));
     for (int64_t i = 0; i < in->n; i++) {
         int64_t at = in->seen[i] - row->first;
         if (at >= 0 && at < row->count) seen[at / 32] |= (uint32_t)1 << at % 32;
     }
-    LH_TRY(lh_stream_put(in->place->stream, row->room.seen, seen, words * (int64_t)sizeof *seen));
-    LH_TRY(in->place->ops->penalise(
+    LH_TRY_DONE(lh_stream_put(in->place->stream, row->room.seen, seen, words * (int64_t)sizeof *seen));
+    LH_TRY_DONE(in->place->ops->penalise(
         in->place->stream, &(lh_penalise_args){row->room.penalised, row->logits, row->room.seen, row->count, penalty}));
     row->logits = row->room.penalised;
 done:
@@ -101,13 +100,14 @@ static lh_status find_best(const lh_sample_at *in, const lh_logits_view *row, ca
     int64_t own = k < row->count ? k : row->count;
     float *best = NULL;
     int32_t *at = NULL;
-    LH_TRY(lh_calloc(&best, own, sizeof *best));
-    LH_TRY(lh_calloc(&at, own, sizeof *at));
-    LH_TRY(in->place->ops->top_logits(in->place->stream, &(lh_top_logits_args){room->best, room->best_at, row->logits,
-                                                                               1, row->count, row->count, own}));
-    LH_TRY(lh_stream_copy(in->place->stream, best, room->best, own * 4, LH_COPY_TO_HOST));
-    LH_TRY(lh_stream_copy(in->place->stream, at, room->best_at, own * 4, LH_COPY_TO_HOST));
-    LH_TRY(lh_stream_sync(in->place->stream));
+    LH_TRY_DONE(lh_calloc(&best, own, sizeof *best));
+    LH_TRY_DONE(lh_calloc(&at, own, sizeof *at));
+    LH_TRY_DONE(
+        in->place->ops->top_logits(in->place->stream, &(lh_top_logits_args){room->best, room->best_at, row->logits, 1,
+                                                                            row->count, row->count, own}));
+    LH_TRY_DONE(lh_stream_copy(in->place->stream, best, room->best, own * 4, LH_COPY_TO_HOST));
+    LH_TRY_DONE(lh_stream_copy(in->place->stream, at, room->best_at, own * 4, LH_COPY_TO_HOST));
+    LH_TRY_DONE(lh_stream_sync(in->place->stream));
     for (int64_t i = 0; i < k; i++)
         mine[i] = i < own ? (candidate){best[i], (int32_t)(at[i] + row->first)} : (candidate){NAN, NO_TOKEN};
 done:
@@ -122,10 +122,10 @@ static lh_status gather_best(const lh_sample_at *in, const lh_logits_view *row, 
     lh_status st = LH_OK;
     int64_t count = 0, ranks = lh_comm_size(in->place->comm);
     candidate *mine = NULL, *all = NULL;
-    LH_TRY(lh_calloc(&mine, k * ranks, sizeof *mine));
-    LH_TRY(lh_calloc(&all, k * ranks, sizeof *all));
-    LH_TRY(find_best(in, row, mine, k));
-    LH_TRY(lh_comm_allgather(in->place->comm, mine, all, k * (int64_t)sizeof *mine));
+    LH_TRY_DONE(lh_calloc(&mine, k * ranks, sizeof *mine));
+    LH_TRY_DONE(lh_calloc(&all, k * ranks, sizeof *all));
+    LH_TRY_DONE(find_best(in, row, mine, k));
+    LH_TRY_DONE(lh_comm_allgather(in->place->comm, mine, all, k * (int64_t)sizeof *mine));
     for (int64_t i = 0; i < k * ranks; i++)
         if (all[i].id != NO_TOKEN) all[count++] = all[i];
     sort_best_first(all, mine, count); /* ranks are in the order of their tokens, and so are equal logits */
@@ -144,10 +144,10 @@ static lh_status gather_all(const lh_sample_at *in, const lh_logits_view *row, c
     lh_status st = LH_OK;
     float *logits = NULL;
     candidate *all = NULL, *spare = NULL;
-    LH_TRY(lh_calloc(&logits, row->vocab, sizeof *logits));
-    LH_TRY(lh_calloc(&all, row->vocab, sizeof *all));
-    LH_TRY(lh_calloc(&spare, row->vocab, sizeof *spare));
-    LH_TRY(lh_logits_gather(in->place, row, row->vocab, -1, logits));
+    LH_TRY_DONE(lh_calloc(&logits, row->vocab, sizeof *logits));
+    LH_TRY_DONE(lh_calloc(&all, row->vocab, sizeof *all));
+    LH_TRY_DONE(lh_calloc(&spare, row->vocab, sizeof *spare));
+    LH_TRY_DONE(lh_logits_gather(in->place, row, row->vocab, -1, logits));
     for (int64_t i = 0; i < row->vocab; i++) all[i] = (candidate){logits[i], (int32_t)i};
     sort_best_first(all, spare, row->vocab);
     *out = all;
@@ -162,14 +162,12 @@ done:
 /* The chances of all ranks. */
 static lh_status sum_all(const lh_sample_at *in, const lh_logits_view *row, lh_chances by, int64_t *sum)
 {
-    lh_status st = LH_OK;
     LH_TRY(in->place->ops->sum_chances(in->place->stream,
                                        &(lh_sum_chances_args){row->room.chances, row->logits, row->count, by}));
     LH_TRY(lh_stream_copy(in->place->stream, sum, row->room.chances, (int64_t)sizeof *sum, LH_COPY_TO_HOST));
     LH_TRY(lh_stream_sync(in->place->stream));
     LH_TRY(lh_comm_allreduce(in->place->comm, sum, 1, LH_I64, LH_SUM));
-done:
-    return st;
+    return LH_OK;
 }
 
 /* What a token is drawn from. Chances are whole numbers, and the sum of all is known, so what the first n
@@ -233,12 +231,12 @@ static lh_status draw_token(const lh_sampling *s, const lh_sample_at *in, const 
     lh_status st = LH_OK;
     candidate *all = NULL;
     c->by = lh_chances_of(c->all[0].logit, s->temperature, row->vocab);
-    if (c->competing == row->vocab) LH_TRY(sum_all(in, row, c->by, &c->total));
+    if (c->competing == row->vocab) LH_TRY_DONE(sum_all(in, row, c->by, &c->total));
     if (draw(s, in->step, c, id)) goto done;
-    LH_TRY(gather_all(in, row, &all));
+    LH_TRY_DONE(gather_all(in, row, &all));
     c->all = all;
     c->n = c->competing;
-    if (!draw(s, in->step, c, id)) LH_FAIL(LH_EINTERNAL, "the chances of tokens are less than their sum");
+    if (!draw(s, in->step, c, id)) LH_FAIL_DONE(LH_EINTERNAL, "the chances of tokens are less than their sum");
 done:
     lh_free(all);
     return st;
@@ -250,15 +248,15 @@ lh_status lh_sample(const lh_sampling *s, const lh_sample_at *at, const lh_logit
     lh_logits_view row = *view;
     candidate *best = NULL;
     pool c = {.competing = s->top_k && s->top_k < row.vocab ? s->top_k : row.vocab, .total = -1};
-    if (s->repeat_penalty != 1) LH_TRY(penalise(s->repeat_penalty, at, &row));
-    LH_TRY(gather_best(at, &row, s->temperature > 0 ? lh_least(c.competing, row.room.most) : 1, &best, &c.n));
+    if (s->repeat_penalty != 1) LH_TRY_DONE(penalise(s->repeat_penalty, at, &row));
+    LH_TRY_DONE(gather_best(at, &row, s->temperature > 0 ? lh_least(c.competing, row.room.most) : 1, &best, &c.n));
     if (c.n == 0 || isnan(best[0].logit))
-        LH_FAIL(LH_EINTERNAL, "every logit is NaN: the model computes nothing sensible");
+        LH_FAIL_DONE(LH_EINTERNAL, "every logit is NaN: the model computes nothing sensible");
     c.all = best;
     if (s->temperature == 0)
         *id = best[0].id;
     else
-        LH_TRY(draw_token(s, at, &row, &c, id));
+        LH_TRY_DONE(draw_token(s, at, &row, &c, id));
 done:
     lh_free(best);
     return st;

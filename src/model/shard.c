@@ -9,7 +9,6 @@ int64_t lh_ff_block(int64_t ff, int64_t block)
 
 lh_status lh_shard_of(lh_shard *out, const lh_config *config, int rank, int ranks)
 {
-    lh_status st = LH_OK;
     lh_shard s = {.rank = rank, .ranks = ranks};
     int64_t end = (int64_t)LH_FF_BLOCKS * (rank + 1) / ranks;
     LH_TRY(lh_heads_of(&s.heads, config->heads, config->kv_heads, rank, ranks));
@@ -20,8 +19,7 @@ lh_status lh_shard_of(lh_shard *out, const lh_config *config, int rank, int rank
     s.vocab_first = config->vocab * rank / ranks;
     s.vocab_count = config->vocab * (rank + 1) / ranks - s.vocab_first;
     *out = s;
-done:
-    return st;
+    return LH_OK;
 }
 
 void lh_shard_range(const lh_shard *shard, const lh_config *config, lh_weight_unit unit, int64_t *first, int64_t *count)

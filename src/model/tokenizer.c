@@ -8,15 +8,13 @@
 
 lh_status lh_tokens_push(lh_tokens *tokens, int32_t id)
 {
-    lh_status st = LH_OK;
     if (tokens->n == tokens->cap) {
         int64_t cap = tokens->cap ? 2 * tokens->cap : 64;
         LH_TRY(lh_realloc(&tokens->ids, cap, sizeof *tokens->ids));
         tokens->cap = cap;
     }
     tokens->ids[tokens->n++] = id;
-done:
-    return st;
+    return LH_OK;
 }
 
 void lh_tokens_clear(lh_tokens *tokens)
@@ -30,7 +28,6 @@ void lh_tokens_clear(lh_tokens *tokens)
 /* What the post_processor puts in front of a text: its id, or -1. */
 static lh_status first_token(const char *name, const json_t *root, int64_t limit, int32_t *id)
 {
-    lh_status st = LH_OK;
     const json_t *processor = json_object_get(root, "post_processor"), *list = json_object_get(processor, "processors");
     *id = -1;
     for (size_t i = 0; i < (list ? json_array_size(list) : 1); i++) {
@@ -46,13 +43,11 @@ static lh_status first_token(const char *name, const json_t *root, int64_t limit
         *id = (int32_t)json_integer_value(value);
         break;
     }
-done:
-    return st;
+    return LH_OK;
 }
 
 static lh_status build(lh_tokenizer *tok, const char *name, const json_t *root, int64_t limit)
 {
-    lh_status st = LH_OK;
     if (!json_is_object(root)) LH_FAIL(LH_EINPUT, "'%s' is not a tokenizer.json: it must be an object", name);
     LH_TRY(lh_bpe_parse(&tok->bpe, name, json_object_get(root, "model"), limit));
     LH_TRY(lh_norm_parse(&tok->norm, name, json_object_get(root, "normalizer")));
@@ -60,8 +55,7 @@ static lh_status build(lh_tokenizer *tok, const char *name, const json_t *root, 
     LH_TRY(lh_decoder_parse(&tok->decoder, name, json_object_get(root, "decoder")));
     lh_added_source source = {name, json_object_get(root, "added_tokens"), tok->bpe, tok->norm, limit};
     LH_TRY(lh_added_parse(&tok->added, &source));
-done:
-    return st;
+    return LH_OK;
 }
 
 lh_status lh_tokenizer_parse(lh_tokenizer **out, const char *name, const char *json, int64_t json_bytes,
@@ -72,12 +66,12 @@ lh_status lh_tokenizer_parse(lh_tokenizer **out, const char *name, const char *j
     json_t *root = NULL;
     /* An id takes bytes in the file, so none can be larger than the file: no table of ids outgrows it by much. */
     int64_t limit = json_bytes < INT32_MAX ? json_bytes : INT32_MAX;
-    LH_TRY(lh_calloc(&tok, 1, sizeof *tok));
-    LH_TRY(lh_json_parse(&root, name, json, json_bytes));
-    LH_TRY(build(tok, name, root, limit));
-    LH_TRY(first_token(name, root, lh_tokenizer_vocab(tok), &tok->bos));
+    LH_TRY_DONE(lh_calloc(&tok, 1, sizeof *tok));
+    LH_TRY_DONE(lh_json_parse(&root, name, json, json_bytes));
+    LH_TRY_DONE(build(tok, name, root, limit));
+    LH_TRY_DONE(first_token(name, root, lh_tokenizer_vocab(tok), &tok->bos));
     tok->adds_bos = tok->bos >= 0;
-    if (meta && meta_bytes) LH_TRY(lh_tokenizer_meta_apply(tok, name, meta, meta_bytes));
+    if (meta && meta_bytes) LH_TRY_DONE(lh_tokenizer_meta_apply(tok, name, meta, meta_bytes));
     *out = tok;
     tok = NULL;
 done:
@@ -163,24 +157,21 @@ typedef struct encoder {
 /* Normalised text without added tokens. */
 static lh_status encode_words(encoder *e, const char *text, int64_t bytes, lh_place place)
 {
-    lh_status st = LH_OK;
-    if (bytes == 0) goto done;
+    if (bytes == 0) return LH_OK;
     lh_words_empty(&e->words);
     LH_TRY(lh_words_add(&e->words, text, bytes));
     LH_TRY(lh_pretok_run(e->tok->pretok, e->matcher, place, &e->words, &e->spare_words));
     int64_t start = 0;
     for (int64_t i = 0; i < e->words.n; start = e->words.ends[i++])
         LH_TRY(lh_bpe_encode(e->tok->bpe, e->work, e->words.text.data + start, e->words.ends[i] - start, e->out));
-done:
-    return st;
+    return LH_OK;
 }
 
 /* Text between two added tokens that were found in the raw text. */
 static lh_status encode_between(encoder *e, const char *text, int64_t bytes, lh_place place)
 {
-    lh_status st = LH_OK;
     lh_added_hit hit = {0};
-    if (bytes == 0) goto done;
+    if (bytes == 0) return LH_OK;
     e->normalized.bytes = 0;
     LH_TRY(lh_buf_append(&e->normalized, text, bytes));
     LH_TRY(lh_norm_run(e->tok->norm, e->matcher, place, &e->normalized, &e->spare));
@@ -193,13 +184,11 @@ static lh_status encode_between(encoder *e, const char *text, int64_t bytes, lh_
         if (!hit.found) break;
         LH_TRY(lh_tokens_push(e->out, hit.id));
     }
-done:
-    return st;
+    return LH_OK;
 }
 
 static lh_status encode_all(encoder *e, lh_subject text, lh_place place)
 {
-    lh_status st = LH_OK;
     lh_added_hit hit = {0};
     for (;;) {
         int64_t from = hit.end;
@@ -209,8 +198,7 @@ static lh_status encode_all(encoder *e, lh_subject text, lh_place place)
         if (!hit.found) break;
         LH_TRY(lh_tokens_push(e->out, hit.id));
     }
-done:
-    return st;
+    return LH_OK;
 }
 
 lh_status lh_tokenizer_encode_parts(const lh_tokenizer *tok, const lh_text_part *parts, int64_t n, lh_tokens *out)
@@ -220,19 +208,19 @@ lh_status lh_tokenizer_encode_parts(const lh_tokenizer *tok, const lh_text_part 
     lh_buf text = {0};
     lh_match *plain = NULL;
     int64_t ranges = 0;
-    LH_TRY(lh_calloc(&plain, n, sizeof *plain));
-    LH_TRY(lh_buf_append(&text, NULL, 0));
+    LH_TRY_DONE(lh_calloc(&plain, n, sizeof *plain));
+    LH_TRY_DONE(lh_buf_append(&text, NULL, 0));
     for (int64_t i = 0; i < n; i++) {
         int64_t start = text.bytes;
-        LH_TRY(lh_utf8_append(&text, parts[i].text, parts[i].bytes));
+        LH_TRY_DONE(lh_utf8_append(&text, parts[i].text, parts[i].bytes));
         if (!(parts[i].how & LH_ENCODE_SPECIAL) && text.bytes > start)
             plain[ranges++] = (lh_match){start, text.bytes, 1};
     }
     e.mask = (lh_added_mask){plain, ranges};
-    LH_TRY(lh_matcher_open(&e.matcher));
-    LH_TRY(lh_bpe_work_open(&e.work, text.bytes));
+    LH_TRY_DONE(lh_matcher_open(&e.matcher));
+    LH_TRY_DONE(lh_bpe_work_open(&e.work, text.bytes));
     int continues = n > 0 && (parts[0].how & LH_ENCODE_CONTINUES);
-    LH_TRY(encode_all(&e, (lh_subject){text.data, text.bytes}, continues ? LH_PLACE_CONTINUES : LH_PLACE_START));
+    LH_TRY_DONE(encode_all(&e, (lh_subject){text.data, text.bytes}, continues ? LH_PLACE_CONTINUES : LH_PLACE_START));
 done:
     lh_matcher_close(e.matcher);
     lh_bpe_work_close(e.work);

@@ -33,7 +33,6 @@ struct lh_added {
 
 static lh_status parse_token(token *t, const lh_added_source *source, const json_t *spec)
 {
-    lh_status st = LH_OK;
     const json_t *content = json_object_get(spec, "content");
     int64_t id = -1;
     if (!json_is_string(content))
@@ -52,8 +51,7 @@ static lh_status parse_token(token *t, const lh_added_source *source, const json
     LH_TRY(lh_json_bool(spec, source->name, "normalized", &t->normalized));
     t->match = t->text;
     t->match_bytes = t->bytes;
-done:
-    return st;
+    return LH_OK;
 }
 
 static lh_status normalize_tokens(lh_added *added, const lh_norm *norm)
@@ -64,12 +62,12 @@ static lh_status normalize_tokens(lh_added *added, const lh_norm *norm)
     for (int64_t i = 0; i < added->n; i++) {
         token *t = &added->tokens[i];
         if (!t->normalized) continue;
-        if (!matcher) LH_TRY(lh_matcher_open(&matcher));
+        if (!matcher) LH_TRY_DONE(lh_matcher_open(&matcher));
         text.bytes = 0;
-        LH_TRY(lh_buf_append(&text, t->text, t->bytes));
-        LH_TRY(lh_norm_run(norm, matcher, LH_PLACE_LATER, &text, &spare));
+        LH_TRY_DONE(lh_buf_append(&text, t->text, t->bytes));
+        LH_TRY_DONE(lh_norm_run(norm, matcher, LH_PLACE_LATER, &text, &spare));
         char *match = NULL;
-        LH_TRY(lh_strndup(&match, text.data, text.bytes));
+        LH_TRY_DONE(lh_strndup(&match, text.data, text.bytes));
         t->match = match;
         t->match_bytes = text.bytes;
     }
@@ -96,7 +94,6 @@ static void trie_add(trie *t, const char *text, int64_t bytes, int32_t index)
 
 static lh_status build_trie(lh_added *added, lh_added_pass pass)
 {
-    lh_status st = LH_OK;
     trie *t = &added->tries[pass];
     int64_t nodes = 1;
     for (int64_t i = 0; i < added->n; i++) nodes += added->tokens[i].bytes + added->tokens[i].match_bytes;
@@ -110,8 +107,7 @@ static lh_status build_trie(lh_added *added, lh_added_pass pass)
         if (pass == LH_ADDED_NORMALIZED && a->normalized) trie_add(t, a->match, a->match_bytes, (int32_t)i);
         if (pass == LH_ADDED_RAW && (!a->normalized || a->special)) trie_add(t, a->text, a->bytes, (int32_t)i);
     }
-done:
-    return st;
+    return LH_OK;
 }
 
 static int compare_ids(const void *left, const void *right, void *tokens)
@@ -127,19 +123,19 @@ lh_status lh_added_parse(lh_added **out, const lh_added_source *source)
     lh_added *added = NULL;
     int64_t n = (int64_t)json_array_size(source->list);
     if (source->list && !json_is_null(source->list) && !json_is_array(source->list))
-        LH_FAIL(LH_EINPUT, "'%s': 'added_tokens' must be a list", source->name);
-    LH_TRY(lh_calloc(&added, 1, sizeof *added));
-    LH_TRY(lh_calloc(&added->tokens, n, sizeof *added->tokens));
+        LH_FAIL_DONE(LH_EINPUT, "'%s': 'added_tokens' must be a list", source->name);
+    LH_TRY_DONE(lh_calloc(&added, 1, sizeof *added));
+    LH_TRY_DONE(lh_calloc(&added->tokens, n, sizeof *added->tokens));
     added->n = n;
-    LH_TRY(lh_calloc(&added->by_id, n, sizeof *added->by_id));
+    LH_TRY_DONE(lh_calloc(&added->by_id, n, sizeof *added->by_id));
     for (int64_t i = 0; i < n; i++) {
         added->by_id[i] = (int32_t)i;
-        LH_TRY(parse_token(&added->tokens[i], source, json_array_get(source->list, (size_t)i)));
+        LH_TRY_DONE(parse_token(&added->tokens[i], source, json_array_get(source->list, (size_t)i)));
     }
     qsort_r(added->by_id, (size_t)n, sizeof *added->by_id, compare_ids, added->tokens);
-    LH_TRY(normalize_tokens(added, source->norm));
-    LH_TRY(build_trie(added, LH_ADDED_RAW));
-    LH_TRY(build_trie(added, LH_ADDED_NORMALIZED));
+    LH_TRY_DONE(normalize_tokens(added, source->norm));
+    LH_TRY_DONE(build_trie(added, LH_ADDED_RAW));
+    LH_TRY_DONE(build_trie(added, LH_ADDED_NORMALIZED));
     *out = added;
     added = NULL;
 done:

@@ -58,16 +58,16 @@ static lh_status from_bytes(const step *s, lh_matcher *matcher, const lh_words *
             at += skip;
             if (byte < 0) {
                 bytes.bytes = before;
-                LH_TRY(lh_buf_append(&bytes, piece.text, piece.bytes));
+                LH_TRY_DONE(lh_buf_append(&bytes, piece.text, piece.bytes));
                 break;
             }
             char c = (char)byte;
-            LH_TRY(lh_buf_append(&bytes, &c, 1));
+            LH_TRY_DONE(lh_buf_append(&bytes, &c, 1));
         }
     }
-    LH_TRY(lh_buf_append(&bytes, NULL, 0));
-    LH_TRY(lh_utf8_append(&text, bytes.data, bytes.bytes));
-    LH_TRY(lh_words_add(out, text.data, text.bytes));
+    LH_TRY_DONE(lh_buf_append(&bytes, NULL, 0));
+    LH_TRY_DONE(lh_utf8_append(&text, bytes.data, bytes.bytes));
+    LH_TRY_DONE(lh_words_add(out, text.data, text.bytes));
 done:
     lh_buf_clear(&bytes);
     lh_buf_clear(&text);
@@ -76,7 +76,6 @@ done:
 
 static lh_status replace(const step *s, lh_matcher *matcher, const lh_words *in, lh_words *out)
 {
-    lh_status st = LH_OK;
     for (int64_t i = 0; i < in->n; i++) {
         lh_subject piece = lh_words_at(in, i);
         lh_match match = {0};
@@ -89,22 +88,19 @@ static lh_status replace(const step *s, lh_matcher *matcher, const lh_words *in,
             LH_TRY(lh_words_extend(out, s->text, s->bytes));
         }
     }
-done:
-    return st;
+    return LH_OK;
 }
 
 /* A run of byte pieces is text when it is UTF-8 as a whole, else each byte is U+FFFD: as Hugging Face has it. */
 static lh_status add_run(lh_buf *run, lh_words *out)
 {
-    lh_status st = LH_OK;
     if (run->bytes && lh_utf8_valid(run->data, run->bytes)) {
         LH_TRY(lh_words_add(out, run->data, run->bytes));
     } else {
         for (int64_t i = 0; i < run->bytes; i++) LH_TRY(lh_words_add(out, "\xEF\xBF\xBD", 3));
     }
     run->bytes = 0;
-done:
-    return st;
+    return LH_OK;
 }
 
 static lh_status byte_fallback(const step *s, lh_matcher *matcher, const lh_words *in, lh_words *out)
@@ -117,13 +113,13 @@ static lh_status byte_fallback(const step *s, lh_matcher *matcher, const lh_word
         int byte = lh_piece_is_byte(piece.text, piece.bytes);
         char c = (char)byte;
         if (byte >= 0) {
-            LH_TRY(lh_buf_append(&run, &c, 1));
+            LH_TRY_DONE(lh_buf_append(&run, &c, 1));
             continue;
         }
-        LH_TRY(add_run(&run, out));
-        LH_TRY(lh_words_add(out, piece.text, piece.bytes));
+        LH_TRY_DONE(add_run(&run, out));
+        LH_TRY_DONE(lh_words_add(out, piece.text, piece.bytes));
     }
-    LH_TRY(add_run(&run, out));
+    LH_TRY_DONE(add_run(&run, out));
 done:
     lh_buf_clear(&run);
     return st;
@@ -131,11 +127,9 @@ done:
 
 static lh_status fuse(const step *s, lh_matcher *matcher, const lh_words *in, lh_words *out)
 {
-    lh_status st = LH_OK;
     (void)s, (void)matcher;
     LH_TRY(lh_words_add(out, in->text.data, in->text.bytes));
-done:
-    return st;
+    return LH_OK;
 }
 
 static int begins_with(const step *s, lh_subject text)
@@ -150,7 +144,6 @@ static int ends_with(const step *s, lh_subject text)
 
 static lh_status strip(const step *s, lh_matcher *matcher, const lh_words *in, lh_words *out)
 {
-    lh_status st = LH_OK;
     (void)matcher;
     for (int64_t i = 0; i < in->n; i++) {
         lh_subject piece = lh_words_at(in, i);
@@ -158,13 +151,11 @@ static lh_status strip(const step *s, lh_matcher *matcher, const lh_words *in, l
         for (int64_t n = 0; n < s->stop && ends_with(s, piece); n++) piece.bytes -= s->bytes;
         LH_TRY(lh_words_add(out, piece.text, piece.bytes));
     }
-done:
-    return st;
+    return LH_OK;
 }
 
 static lh_status metaspace(const step *s, lh_matcher *matcher, const lh_words *in, lh_words *out)
 {
-    lh_status st = LH_OK;
     (void)matcher;
     for (int64_t i = 0; i < in->n; i++) {
         lh_subject piece = lh_words_at(in, i);
@@ -176,13 +167,11 @@ static lh_status metaspace(const step *s, lh_matcher *matcher, const lh_words *i
             piece.text += n, piece.bytes -= n;
         }
     }
-done:
-    return st;
+    return LH_OK;
 }
 
 lh_status lh_decoder_run(const lh_decoder *decoder, lh_matcher *matcher, lh_words *pieces, lh_words *spare)
 {
-    lh_status st = LH_OK;
     int64_t limit_bytes = 64 * pieces->text.bytes + (1 << 24); /* replacements of replacements could have no end */
     if (decoder->joins) {
         lh_words_empty(spare);
@@ -206,8 +195,7 @@ lh_status lh_decoder_run(const lh_decoder *decoder, lh_matcher *matcher, lh_word
         *pieces = *spare;
         *spare = swap;
     }
-done:
-    return st;
+    return LH_OK;
 }
 
 lh_settles lh_decoder_settles(const lh_decoder *decoder)
@@ -225,12 +213,10 @@ typedef struct parser {
 
 static lh_status set_char(parser *p, step *s, const json_t *text, const char *what)
 {
-    lh_status st = LH_OK;
     LH_TRY(lh_spec_text(p->spec, what, text, &s->text, &s->bytes));
     if (s->bytes == 0 || s->bytes != lh_utf8_length(s->text))
         LH_FAIL(LH_EINPUT, "'%s': '%s' of a decoder must be one character", p->spec->name, what);
-done:
-    return st;
+    return LH_OK;
 }
 
 static lh_status parse_byte_level(parser *p, step *s, const json_t *spec)
@@ -242,15 +228,13 @@ static lh_status parse_byte_level(parser *p, step *s, const json_t *spec)
 
 static lh_status parse_replace(parser *p, step *s, const json_t *spec)
 {
-    lh_status st = LH_OK;
     const json_t *literal = json_object_get(json_object_get(spec, "pattern"), "String");
     const char *text = json_is_string(literal) ? json_string_value(literal) : "";
     LH_TRY(lh_pattern_parse(&s->pattern, p->spec->name, json_object_get(spec, "pattern")));
     LH_TRY(lh_spec_text(p->spec, "content", json_object_get(spec, "content"), &s->text, &s->bytes));
     /* Once pieces are joined, only a single character is found for sure without looking at what follows. */
     if (p->fused && (!*text || (int64_t)strlen(text) != lh_utf8_length(text))) p->decoder->settles = LH_SETTLES_END;
-done:
-    return st;
+    return LH_OK;
 }
 
 static lh_status parse_byte_fallback(parser *p, step *s, const json_t *spec)
@@ -269,14 +253,12 @@ static lh_status parse_fuse(parser *p, step *s, const json_t *spec)
 
 static lh_status parse_strip(parser *p, step *s, const json_t *spec)
 {
-    lh_status st = LH_OK;
     LH_TRY(set_char(p, s, json_object_get(spec, "content"), "content"));
     LH_TRY(lh_json_i64(spec, p->spec->name, "start", 0, INT32_MAX, &s->start));
     LH_TRY(lh_json_i64(spec, p->spec->name, "stop", 0, INT32_MAX, &s->stop));
     /* The first piece of a stream may be shorter than what is stripped of it, or what comes last not last. */
     if (p->fused && (s->start > 1 || s->stop > 0)) p->decoder->settles = LH_SETTLES_END;
-done:
-    return st;
+    return LH_OK;
 }
 
 static lh_status parse_metaspace(parser *p, step *s, const json_t *spec)
@@ -287,9 +269,9 @@ static lh_status parse_metaspace(parser *p, step *s, const json_t *spec)
     json_t *usual = NULL;
     const json_t *replacement = json_object_get(spec, "replacement");
     if (!replacement) replacement = usual = json_string("\xE2\x96\x81");
-    LH_TRY(set_char(p, s, replacement, "replacement"));
-    LH_TRY(lh_json_string(spec, p->spec->name, "prepend_scheme", &scheme));
-    LH_TRY(lh_json_bool(spec, p->spec->name, "add_prefix_space", &space));
+    LH_TRY_DONE(set_char(p, s, replacement, "replacement"));
+    LH_TRY_DONE(lh_json_string(spec, p->spec->name, "prepend_scheme", &scheme));
+    LH_TRY_DONE(lh_json_bool(spec, p->spec->name, "add_prefix_space", &space));
     s->first = scheme ? strcmp(scheme, "never") != 0 : space;
 done:
     json_decref(usual);
@@ -327,10 +309,10 @@ lh_status lh_decoder_parse(lh_decoder **out, const char *name, const json_t *jso
     lh_status st = LH_OK;
     parser p = {0};
     const lh_spec spec = {name, "decoder", "decoders", type_at, &p, read_step};
-    LH_TRY(lh_calloc(&p.decoder, 1, sizeof *p.decoder));
+    LH_TRY_DONE(lh_calloc(&p.decoder, 1, sizeof *p.decoder));
     p.spec = &spec;
     p.decoder->joins = !json || json_is_null(json);
-    LH_TRY(lh_spec_read(&spec, json));
+    LH_TRY_DONE(lh_spec_read(&spec, json));
     *out = p.decoder;
     p.decoder = NULL;
 done:

@@ -12,13 +12,11 @@ enum { CONFIG_BYTES = 64 << 20 };
 
 lh_status lh_tokenizer_meta_ends(lh_tokenizer_meta *meta, int64_t id)
 {
-    lh_status st = LH_OK;
-    if (id < 0 || id > INT32_MAX) goto done;
+    if (id < 0 || id > INT32_MAX) return LH_OK;
     for (int64_t i = 0; i < meta->eos.n; i++)
-        if (meta->eos.ids[i] == id) goto done;
+        if (meta->eos.ids[i] == id) return LH_OK;
     LH_TRY(lh_tokens_push(&meta->eos, (int32_t)id));
-done:
-    return st;
+    return LH_OK;
 }
 
 void lh_tokenizer_meta_clear(lh_tokenizer_meta *meta)
@@ -36,15 +34,15 @@ lh_status lh_tokenizer_meta_write(const lh_tokenizer_meta *meta, const char *nam
     json_t *jinja = meta->chat_template.bytes
                         ? json_stringn(meta->chat_template.data, (size_t)meta->chat_template.bytes)
                         : json_null();
-    if (!jinja) LH_FAIL(LH_EINPUT, "'%s': the chat template is not UTF-8 text", name);
+    if (!jinja) LH_FAIL_DONE(LH_EINPUT, "'%s': the chat template is not UTF-8 text", name);
     json_t *object =
         json_pack("{s:o, s:O, s:b, s:o, s:o}", "bos", meta->bos < 0 ? json_null() : json_integer(meta->bos), "eos", eos,
                   "add_bos", meta->add_bos, "chat_template", jinja, "chat_format",
                   meta->format ? json_string(lh_chat_name(meta->format)) : json_null());
     text = object ? json_dumps(object, JSON_INDENT(1)) : NULL;
     json_decref(object);
-    if (!text) LH_FAIL(LH_ENOMEM, "cannot allocate what lies beside the tokenizer of '%s'", name);
-    LH_TRY(lh_buf_puts(out, text));
+    if (!text) LH_FAIL_DONE(LH_ENOMEM, "cannot allocate what lies beside the tokenizer of '%s'", name);
+    LH_TRY_DONE(lh_buf_puts(out, text));
 done:
     json_decref(eos);
     free(text);
@@ -57,23 +55,23 @@ lh_status lh_tokenizer_meta_apply(lh_tokenizer *tok, const char *name, const cha
     json_t *root = NULL;
     const char *format = NULL;
     int64_t bos = -1;
-    LH_TRY(lh_json_parse(&root, name, meta, bytes));
-    if (!json_is_object(root)) LH_FAIL(LH_EINPUT, "'%s': what lies beside the tokenizer is not an object", name);
+    LH_TRY_DONE(lh_json_parse(&root, name, meta, bytes));
+    if (!json_is_object(root)) LH_FAIL_DONE(LH_EINPUT, "'%s': what lies beside the tokenizer is not an object", name);
     const json_t *eos = json_object_get(root, "eos");
-    LH_TRY(lh_json_i64(root, name, "bos", 0, INT32_MAX, &bos));
-    LH_TRY(lh_json_bool(root, name, "add_bos", &tok->adds_bos));
-    LH_TRY(lh_json_string(root, name, "chat_format", &format));
+    LH_TRY_DONE(lh_json_i64(root, name, "bos", 0, INT32_MAX, &bos));
+    LH_TRY_DONE(lh_json_bool(root, name, "add_bos", &tok->adds_bos));
+    LH_TRY_DONE(lh_json_string(root, name, "chat_format", &format));
     lh_free(tok->chat_format);
     tok->chat_format = NULL;
-    if (format) LH_TRY(lh_strdup(&tok->chat_format, format));
+    if (format) LH_TRY_DONE(lh_strdup(&tok->chat_format, format));
     lh_free(tok->eos);
     tok->eos = NULL;
     tok->eos_n = 0;
-    LH_TRY(lh_calloc(&tok->eos, (int64_t)json_array_size(eos), sizeof *tok->eos));
+    LH_TRY_DONE(lh_calloc(&tok->eos, (int64_t)json_array_size(eos), sizeof *tok->eos));
     for (size_t i = 0; i < json_array_size(eos); i++) {
         const json_t *id = json_array_get(eos, i);
         if (!json_is_integer(id) || json_integer_value(id) < 0 || json_integer_value(id) > INT32_MAX)
-            LH_FAIL(LH_EINPUT, "'%s': 'eos' must be a list of token ids", name);
+            LH_FAIL_DONE(LH_EINPUT, "'%s': 'eos' must be a list of token ids", name);
         tok->eos[tok->eos_n++] = (int32_t)json_integer_value(id);
     }
     tok->bos = bos < lh_tokenizer_vocab(tok) ? (int32_t)bos : -1;
@@ -98,14 +96,14 @@ static lh_status read_companion(const folder *f, const char *file, json_t **out)
     char *path = NULL;
     lh_buf text = {0};
     json_error_t error;
-    LH_TRY(lh_path_join(&path, f->path, file));
+    LH_TRY_DONE(lh_path_join(&path, f->path, file));
     if (!lh_file_exists(path)) goto done;
-    LH_TRY(lh_file_read(&text, path, CONFIG_BYTES));
+    LH_TRY_DONE(lh_file_read(&text, path, CONFIG_BYTES));
     *out = json_loadb(text.data, (size_t)text.bytes, JSON_ALLOW_NUL | JSON_DECODE_INT_AS_REAL, &error);
     if (!*out)
-        LH_FAIL(LH_EINPUT, "'%s' is not valid JSON: line %d, column %d: %s", path, error.line, error.column,
-                error.text);
-    if (!json_is_object(*out)) LH_FAIL(LH_EINPUT, "'%s' must be a JSON object", path);
+        LH_FAIL_DONE(LH_EINPUT, "'%s' is not valid JSON: line %d, column %d: %s", path, error.line, error.column,
+                     error.text);
+    if (!json_is_object(*out)) LH_FAIL_DONE(LH_EINPUT, "'%s' must be a JSON object", path);
 done:
     lh_free(path);
     lh_buf_clear(&text);
@@ -153,7 +151,6 @@ static int32_t folder_bos(const folder *f)
 static lh_status folder_eos(const folder *f, lh_tokenizer_meta *meta)
 {
     static const char *const usual[] = {"</s>", "<eos>", "<|im_end|>", "<|end_of_text|>", "<|endoftext|>", NULL};
-    lh_status st = LH_OK;
     const json_t *named = json_object_get(f->tokenizer_config, "eos_token");
     const json_t *const lists[] = {f->generation, f->config};
     if (!named) named = json_object_get(f->special_map, "eos_token");
@@ -166,8 +163,7 @@ static lh_status folder_eos(const folder *f, lh_tokenizer_meta *meta)
     }
     if (meta->eos.n == 0) LH_TRY(lh_tokenizer_meta_ends(meta, usual_token(f, usual)));
     if (meta->format) LH_TRY(lh_tokenizer_meta_ends(meta, lh_tokenizer_find(f->tok, lh_chat_end(meta->format))));
-done:
-    return st;
+    return LH_OK;
 }
 
 /* chat_template.jinja, or chat_template of tokenizer_config.json: a text, or a list with one that is 'default'. */
@@ -176,9 +172,9 @@ static lh_status folder_template(const folder *f, lh_buf *out)
     lh_status st = LH_OK;
     char *path = NULL;
     const json_t *value = json_object_get(f->tokenizer_config, "chat_template");
-    LH_TRY(lh_path_join(&path, f->path, "chat_template.jinja"));
+    LH_TRY_DONE(lh_path_join(&path, f->path, "chat_template.jinja"));
     if (lh_file_exists(path)) {
-        LH_TRY(lh_file_read(out, path, CONFIG_BYTES));
+        LH_TRY_DONE(lh_file_read(out, path, CONFIG_BYTES));
         goto done;
     }
     for (size_t i = 0; json_is_array(value) && i < json_array_size(value); i++) {
@@ -188,7 +184,8 @@ static lh_status folder_template(const folder *f, lh_buf *out)
         value = json_object_get(one, "template");
         break;
     }
-    if (json_is_string(value)) LH_TRY(lh_buf_append(out, json_string_value(value), (int64_t)json_string_length(value)));
+    if (json_is_string(value))
+        LH_TRY_DONE(lh_buf_append(out, json_string_value(value), (int64_t)json_string_length(value)));
 done:
     lh_free(path);
     return st;
@@ -199,16 +196,16 @@ lh_status lh_tokenizer_meta_folder(const lh_tokenizer *tok, const char *path, lh
     lh_status st = LH_OK;
     folder f = {.tok = tok, .path = path};
     lh_tokenizer_meta meta = {.bos = -1, .add_bos = tok->adds_bos};
-    LH_TRY(read_companion(&f, "tokenizer_config.json", &f.tokenizer_config));
-    LH_TRY(read_companion(&f, "special_tokens_map.json", &f.special_map));
-    LH_TRY(read_companion(&f, "generation_config.json", &f.generation));
-    LH_TRY(read_companion(&f, "config.json", &f.config));
-    LH_TRY(folder_template(&f, &meta.chat_template));
+    LH_TRY_DONE(read_companion(&f, "tokenizer_config.json", &f.tokenizer_config));
+    LH_TRY_DONE(read_companion(&f, "special_tokens_map.json", &f.special_map));
+    LH_TRY_DONE(read_companion(&f, "generation_config.json", &f.generation));
+    LH_TRY_DONE(read_companion(&f, "config.json", &f.config));
+    LH_TRY_DONE(folder_template(&f, &meta.chat_template));
     meta.format = lh_chat_recognise(meta.chat_template.data, meta.chat_template.bytes);
     meta.bos = folder_bos(&f);
-    LH_TRY(lh_json_bool(f.tokenizer_config, path, "add_bos_token", &meta.add_bos));
-    LH_TRY(folder_eos(&f, &meta));
-    LH_TRY(lh_tokenizer_meta_write(&meta, path, out));
+    LH_TRY_DONE(lh_json_bool(f.tokenizer_config, path, "add_bos_token", &meta.add_bos));
+    LH_TRY_DONE(folder_eos(&f, &meta));
+    LH_TRY_DONE(lh_tokenizer_meta_write(&meta, path, out));
 done:
     lh_tokenizer_meta_clear(&meta);
     json_decref(f.tokenizer_config);

@@ -37,8 +37,8 @@ static lh_status compose(const step *s, const work *w, const lh_buf *in, lh_buf 
     (void)w;
     utf8proc_ssize_t n = utf8proc_map((const utf8proc_uint8_t *)in->data, (utf8proc_ssize_t)in->bytes, &mapped,
                                       (utf8proc_option_t)s->options);
-    if (n < 0) LH_FAIL(LH_EINPUT, "cannot normalise the text: %s", utf8proc_errmsg(n));
-    LH_TRY(lh_buf_append(out, mapped, n));
+    if (n < 0) LH_FAIL_DONE(LH_EINPUT, "cannot normalise the text: %s", utf8proc_errmsg(n));
+    LH_TRY_DONE(lh_buf_append(out, mapped, n));
 done:
     free(mapped);
     return st;
@@ -46,7 +46,6 @@ done:
 
 static lh_status lowercase(const step *s, const work *w, const lh_buf *in, lh_buf *out)
 {
-    lh_status st = LH_OK;
     (void)s, (void)w;
     for (int64_t at = 0; at < in->bytes;) {
         uint32_t cp;
@@ -60,13 +59,11 @@ static lh_status lowercase(const step *s, const work *w, const lh_buf *in, lh_bu
         }
         LH_TRY(lh_buf_append(out, c, lh_utf8_write(c, (uint32_t)utf8proc_tolower((utf8proc_int32_t)cp))));
     }
-done:
-    return st;
+    return LH_OK;
 }
 
 static lh_status strip_accents(const step *s, const work *w, const lh_buf *in, lh_buf *out)
 {
-    lh_status st = LH_OK;
     (void)s, (void)w;
     for (int64_t at = 0; at < in->bytes;) {
         uint32_t cp;
@@ -77,8 +74,7 @@ static lh_status strip_accents(const step *s, const work *w, const lh_buf *in, l
             LH_TRY(lh_buf_append(out, in->data + at, skip));
         at += skip;
     }
-done:
-    return st;
+    return LH_OK;
 }
 
 static lh_status strip(const step *s, const work *w, const lh_buf *in, lh_buf *out)
@@ -104,7 +100,6 @@ static lh_status strip(const step *s, const work *w, const lh_buf *in, lh_buf *o
 
 static lh_status replace(const step *s, const work *w, const lh_buf *in, lh_buf *out)
 {
-    lh_status st = LH_OK;
     lh_match match = {0};
     for (;;) {
         int64_t from = match.end;
@@ -116,18 +111,15 @@ static lh_status replace(const step *s, const work *w, const lh_buf *in, lh_buf 
             LH_FAIL(LH_EINPUT, "the tokenizer's 'normalizer' makes more than %lld bytes of the text",
                     (long long)w->limit_bytes);
     }
-done:
-    return st;
+    return LH_OK;
 }
 
 static lh_status put_in_front(const step *s, const work *w, const lh_buf *in, lh_buf *out)
 {
-    lh_status st = LH_OK;
     (void)w;
     if (in->bytes) LH_TRY(lh_buf_append(out, s->text, s->bytes));
     LH_TRY(lh_buf_append(out, in->data, in->bytes));
-done:
-    return st;
+    return LH_OK;
 }
 
 static int is_ascii(const lh_buf *text)
@@ -139,7 +131,6 @@ static int is_ascii(const lh_buf *text)
 
 lh_status lh_norm_run(const lh_norm *norm, lh_matcher *matcher, lh_place place, lh_buf *text, lh_buf *spare)
 {
-    lh_status st = LH_OK;
     work w = {matcher, 64 * text->bytes + (1 << 24)};
     LH_TRY(lh_buf_append(text, NULL, 0)); /* so that data is never NULL */
     for (int i = 0; i < norm->n; i++) {
@@ -153,8 +144,7 @@ lh_status lh_norm_run(const lh_norm *norm, lh_matcher *matcher, lh_place place, 
         *text = *spare;
         *spare = swap;
     }
-done:
-    return st;
+    return LH_OK;
 }
 
 /* ---- parsing ---- */
@@ -166,21 +156,17 @@ typedef struct parser {
 
 static lh_status parse_strip(parser *p, step *s, const json_t *spec)
 {
-    lh_status st = LH_OK;
     s->left = s->right = 1;
     LH_TRY(lh_json_bool(spec, p->spec->name, "strip_left", &s->left));
     LH_TRY(lh_json_bool(spec, p->spec->name, "strip_right", &s->right));
-done:
-    return st;
+    return LH_OK;
 }
 
 static lh_status parse_replace(parser *p, step *s, const json_t *spec)
 {
-    lh_status st = LH_OK;
     LH_TRY(lh_pattern_parse(&s->pattern, p->spec->name, json_object_get(spec, "pattern")));
     LH_TRY(lh_spec_text(p->spec, "content", json_object_get(spec, "content"), &s->text, &s->bytes));
-done:
-    return st;
+    return LH_OK;
 }
 
 static lh_status parse_prepend(parser *p, step *s, const json_t *spec)
@@ -223,9 +209,9 @@ lh_status lh_norm_parse(lh_norm **out, const char *name, const json_t *json)
     lh_status st = LH_OK;
     parser p = {0};
     const lh_spec spec = {name, "normalizer", "normalizers", type_at, &p, read_step};
-    LH_TRY(lh_calloc(&p.norm, 1, sizeof *p.norm));
+    LH_TRY_DONE(lh_calloc(&p.norm, 1, sizeof *p.norm));
     p.spec = &spec;
-    LH_TRY(lh_spec_read(&spec, json));
+    LH_TRY_DONE(lh_spec_read(&spec, json));
     *out = p.norm;
     p.norm = NULL;
 done:

@@ -15,15 +15,15 @@ lh_status lh_tokenizer_decode(const lh_tokenizer *tok, const int32_t *ids, int64
     lh_status st = LH_OK;
     lh_words pieces = {0}, spare = {0};
     lh_matcher *matcher = NULL;
-    LH_TRY(lh_matcher_open(&matcher));
+    LH_TRY_DONE(lh_matcher_open(&matcher));
     for (int64_t i = 0; i < n; i++) {
         int64_t bytes;
         const char *piece = piece_of(tok, ids[i], &bytes);
-        if (piece) LH_TRY(lh_words_add(&pieces, piece, bytes));
+        if (piece) LH_TRY_DONE(lh_words_add(&pieces, piece, bytes));
     }
-    LH_TRY(lh_buf_append(&pieces.text, NULL, 0));
-    LH_TRY(lh_decoder_run(tok->decoder, matcher, &pieces, &spare));
-    LH_TRY(lh_buf_append(out, pieces.text.data, pieces.text.bytes));
+    LH_TRY_DONE(lh_buf_append(&pieces.text, NULL, 0));
+    LH_TRY_DONE(lh_decoder_run(tok->decoder, matcher, &pieces, &spare));
+    LH_TRY_DONE(lh_buf_append(out, pieces.text.data, pieces.text.bytes));
 done:
     lh_words_clear(&pieces);
     lh_words_clear(&spare);
@@ -51,20 +51,20 @@ lh_status lh_detokenizer_push(lh_detokenizer *d, int32_t id, lh_buf *out)
     int64_t bytes = 0;
     const char *piece = piece_of(d->tok, id, &bytes);
     lh_settles settles = lh_decoder_settles(d->tok->decoder);
-    LH_TRY(lh_buf_append(out, NULL, 0));
+    LH_TRY_DONE(lh_buf_append(out, NULL, 0));
     if (!piece || lh_added_is_special(d->tok->added, id)) goto done;
-    LH_TRY(lh_tokens_push(&d->ids, id));
+    LH_TRY_DONE(lh_tokens_push(&d->ids, id));
     if (settles == LH_SETTLES_END || (settles == LH_SETTLES_BYTES && lh_piece_is_byte(piece, bytes) >= 0)) goto done;
-    LH_TRY(window(d, d->settled, &text));
+    LH_TRY_DONE(window(d, d->settled, &text));
     int64_t certain = text.bytes - uncertain(&text);
     if (certain > d->given_bytes) {
-        LH_TRY(lh_buf_append(out, text.data + d->given_bytes, certain - d->given_bytes));
+        LH_TRY_DONE(lh_buf_append(out, text.data + d->given_bytes, certain - d->given_bytes));
         d->given_bytes = certain;
     }
     if (certain < text.bytes) goto done;
     /* Nothing is open: the last id stays as what the next ones follow, since first ids are treated otherwise (a
      * space is stripped). One that gives no text by itself would not do. */
-    LH_TRY(window(d, d->ids.n - 1, &text));
+    LH_TRY_DONE(window(d, d->ids.n - 1, &text));
     if (text.bytes) d->settled = d->ids.n - 1, d->given_bytes = text.bytes;
 done:
     lh_buf_clear(&text);
@@ -75,10 +75,10 @@ lh_status lh_detokenizer_finish(lh_detokenizer *d, lh_buf *out)
 {
     lh_status st = LH_OK;
     lh_buf text = {0};
-    LH_TRY(lh_buf_append(out, NULL, 0));
+    LH_TRY_DONE(lh_buf_append(out, NULL, 0));
     if (d->settled == d->ids.n) goto done;
-    LH_TRY(window(d, d->settled, &text));
-    LH_TRY(lh_buf_append(out, text.data + d->given_bytes, text.bytes - d->given_bytes));
+    LH_TRY_DONE(window(d, d->settled, &text));
+    LH_TRY_DONE(lh_buf_append(out, text.data + d->given_bytes, text.bytes - d->given_bytes));
     d->settled = d->ids.n;
     d->given_bytes = 0;
 done:

@@ -59,7 +59,6 @@ int lh_utf8_valid(const char *text, int64_t bytes)
 
 lh_status lh_utf8_append(lh_buf *out, const char *text, int64_t bytes)
 {
-    lh_status st = LH_OK;
     int64_t good = 0; /* start of the valid run that is not yet appended */
     uint32_t cp;
     int skip;
@@ -70,8 +69,7 @@ lh_status lh_utf8_append(lh_buf *out, const char *text, int64_t bytes)
         good = at + skip;
     }
     LH_TRY(lh_buf_append(out, text + good, bytes - good));
-done:
-    return st;
+    return LH_OK;
 }
 
 int lh_char_is_space(uint32_t cp)

@@ -45,7 +45,6 @@ static int is_called(const char *name, const char *word)
 
 static lh_status check_finite(const verifier *v, const char *name, const lh_h5_shape *shape, const lh_h5_part *part)
 {
-    lh_status st = LH_OK;
     int64_t n = 1, cols = 1, bad;
     for (int d = 0; d < shape->rank; d++) n *= part->count[d];
     for (int d = 1; d < shape->rank; d++) cols *= shape->dims[d];
@@ -53,8 +52,7 @@ static lh_status check_finite(const verifier *v, const char *name, const lh_h5_s
     if (bad >= 0)
         LH_FAIL(LH_EFILE, "'%s' of '%s' holds a value that is not finite, at row %" PRId64 ", column %" PRId64, name,
                 v->path, part->at[0] + bad / cols, bad % cols);
-done:
-    return st;
+    return LH_OK;
 }
 
 /* Offsets rise from 0 to the number of entries that the arrays beside them have. */
@@ -67,19 +65,19 @@ static lh_status check_offsets(lh_h5 *h5, const char *name)
     lh_h5_array *array = NULL;
     int64_t *offsets = NULL;
     char *other = NULL;
-    LH_TRY(lh_h5_get(h5, name, &want, &shape, &offsets));
+    LH_TRY_DONE(lh_h5_get(h5, name, &want, &shape, &offsets));
     int64_t n = shape.dims[0];
     int rises = n > 0 && offsets[0] == 0;
     for (int64_t i = 1; i < n; i++) rises &= offsets[i] >= offsets[i - 1];
-    if (!rises) LH_FAIL(LH_EFILE, "'%s' of '%s' must rise from 0", name, lh_h5_path(h5));
+    if (!rises) LH_FAIL_DONE(LH_EFILE, "'%s' of '%s' must rise from 0", name, lh_h5_path(h5));
     for (size_t i = 0; i < sizeof beside / sizeof *beside; i++) {
-        LH_TRY(lh_asprintf(&other, "%.*s/%s", (int)(strrchr(name, '/') - name), name, beside[i]));
+        LH_TRY_DONE(lh_asprintf(&other, "%.*s/%s", (int)(strrchr(name, '/') - name), name, beside[i]));
         if (lh_h5_has(h5, other)) {
-            LH_TRY(lh_h5_array_open(&array, h5, other));
+            LH_TRY_DONE(lh_h5_array_open(&array, h5, other));
             const lh_h5_shape *have = lh_h5_array_shape(array);
             if (have->rank < 1 || have->dims[0] != offsets[n - 1])
-                LH_FAIL(LH_EFILE, "'%s' of '%s' has %" PRId64 " entries, '%s' says %" PRId64, other, lh_h5_path(h5),
-                        have->rank ? have->dims[0] : 0, name, offsets[n - 1]);
+                LH_FAIL_DONE(LH_EFILE, "'%s' of '%s' has %" PRId64 " entries, '%s' says %" PRId64, other,
+                             lh_h5_path(h5), have->rank ? have->dims[0] : 0, name, offsets[n - 1]);
         }
         lh_h5_array_close(array);
         lh_free(other);
@@ -103,16 +101,16 @@ static lh_status check_positions(lh_h5 *h5, const char *name)
     int32_t *positions = NULL;
     int64_t *offsets = NULL;
     char *beside = NULL;
-    LH_TRY(lh_asprintf(&beside, "%.*s/offsets", (int)(strrchr(name, '/') - name), name));
-    LH_TRY(lh_h5_get(h5, name, &want, &shape, &positions));
-    LH_TRY(lh_h5_get(h5, beside, &want_offsets, &offsets_shape, &offsets));
+    LH_TRY_DONE(lh_asprintf(&beside, "%.*s/offsets", (int)(strrchr(name, '/') - name), name));
+    LH_TRY_DONE(lh_h5_get(h5, name, &want, &shape, &positions));
+    LH_TRY_DONE(lh_h5_get(h5, beside, &want_offsets, &offsets_shape, &offsets));
     for (int64_t h = 0; h + 1 < offsets_shape.dims[0]; h++) {
         int64_t last = -1;
         for (int64_t i = offsets[h]; i >= 0 && i < offsets[h + 1] && i < shape.dims[0]; i++) {
             if (positions[i] <= last)
-                LH_FAIL(LH_EFILE,
-                        "'%s' of '%s' must ascend within a head: entry %" PRId64 " of head %" PRId64 " does not", name,
-                        lh_h5_path(h5), i - offsets[h], h);
+                LH_FAIL_DONE(LH_EFILE,
+                             "'%s' of '%s' must ascend within a head: entry %" PRId64 " of head %" PRId64 " does not",
+                             name, lh_h5_path(h5), i - offsets[h], h);
             last = positions[i];
         }
     }
@@ -125,7 +123,6 @@ done:
 
 static lh_status compare_hash(verifier *v, lh_h5 *h5, const char *name, uint64_t have)
 {
-    lh_status st = LH_OK;
     uint64_t want = 0;
     int found = 0;
     LH_TRY(lh_h5_get_hash(h5, name, &want, &found));
@@ -135,8 +132,7 @@ static lh_status compare_hash(verifier *v, lh_h5 *h5, const char *name, uint64_t
     if (!found && strcmp(v->report->kind, "checkpoint") == 0)
         LH_FAIL(LH_EFILE, "'%s' of '%s' has no attribute 'xxh64'", name, v->path);
     v->report->hashes += found;
-done:
-    return st;
+    return LH_OK;
 }
 
 static lh_status read_array(void *self, lh_h5 *h5, const char *name)
@@ -145,24 +141,25 @@ static lh_status read_array(void *self, lh_h5 *h5, const char *name)
     verifier *v = self;
     lh_h5_array *array = NULL;
     lh_hasher *hasher = NULL;
-    LH_TRY(lh_h5_array_open(&array, h5, name));
-    LH_TRY(lh_hasher_open(&hasher));
+    LH_TRY_DONE(lh_h5_array_open(&array, h5, name));
+    LH_TRY_DONE(lh_hasher_open(&hasher));
     const lh_h5_shape *shape = lh_h5_array_shape(array);
     int64_t size = lh_dtype_bytes(shape->type), rows = shape->rank ? shape->dims[0] : 1,
             row_bytes = rows ? lh_h5_shape_count(shape) / rows * size : size;
     int64_t step = row_bytes > 0 && row_bytes < SLICE_BYTES ? SLICE_BYTES / row_bytes : 1;
-    LH_TRY(lh_realloc(&v->slice, step < rows ? step : rows, row_bytes));
+    LH_TRY_DONE(lh_realloc(&v->slice, step < rows ? step : rows, row_bytes));
     for (int64_t row = 0; row < rows; row += step) {
         int64_t n = rows - row < step ? rows - row : step;
         lh_h5_part part = {.at = {row}, .count = {n, shape->dims[1], shape->dims[2], shape->dims[3]}};
-        LH_TRY(lh_h5_array_read(array, &part, v->slice));
+        LH_TRY_DONE(lh_h5_array_read(array, &part, v->slice));
         lh_hasher_add(hasher, v->slice, n * row_bytes);
-        if (shape->type <= LH_BF16 && v->finite) LH_TRY(check_finite(v, name, shape, &part));
-        LH_TRY(advance(v, n * row_bytes));
+        if (shape->type <= LH_BF16 && v->finite) LH_TRY_DONE(check_finite(v, name, shape, &part));
+        LH_TRY_DONE(advance(v, n * row_bytes));
     }
-    LH_TRY(compare_hash(v, h5, name, lh_hasher_value(hasher)));
-    if (is_called(name, "offsets")) LH_TRY(check_offsets(h5, name));
-    if (is_called(name, "positions") && strcmp(v->report->kind, "keep-sets") == 0) LH_TRY(check_positions(h5, name));
+    LH_TRY_DONE(compare_hash(v, h5, name, lh_hasher_value(hasher)));
+    if (is_called(name, "offsets")) LH_TRY_DONE(check_offsets(h5, name));
+    if (is_called(name, "positions") && strcmp(v->report->kind, "keep-sets") == 0)
+        LH_TRY_DONE(check_positions(h5, name));
     v->report->arrays++;
 done:
     lh_hasher_close(hasher);
@@ -176,9 +173,9 @@ static lh_status read_text(void *self, lh_h5 *h5, const char *name)
     verifier *v = self;
     char *text = NULL;
     int64_t bytes = 0;
-    LH_TRY(lh_h5_get_text(h5, name, &text, &bytes));
-    LH_TRY(compare_hash(v, h5, name, lh_hash64(text, bytes)));
-    LH_TRY(advance(v, bytes));
+    LH_TRY_DONE(lh_h5_get_text(h5, name, &text, &bytes));
+    LH_TRY_DONE(compare_hash(v, h5, name, lh_hash64(text, bytes)));
+    LH_TRY_DONE(advance(v, bytes));
 done:
     lh_free(text);
     return st;
@@ -193,7 +190,7 @@ static lh_status check_tokenizer(const lh_checkpoint *ck, const char *path)
     if (!json) goto done;
     st = lh_tokenizer_parse(&tok, path, json, bytes, meta, meta_bytes);
     if (st == LH_EINPUT) st = lh_fail_within(LH_EFILE, "bad tokenizer");
-    LH_TRY(st);
+    LH_TRY_DONE(st);
 done:
     lh_tokenizer_close(tok);
     return st;
@@ -206,17 +203,17 @@ static lh_status read_everything(void *self)
     lh_h5 *h5 = NULL;
     lh_checkpoint *ck = NULL;
     const lh_h5_head any = {0};
-    LH_TRY(lh_h5_open(&h5, v->path, &any));
+    LH_TRY_DONE(lh_h5_open(&h5, v->path, &any));
     const char *kind = lh_h5_kind(h5);
     snprintf(v->report->kind, sizeof v->report->kind, "%s", kind);
     /* Traces and analyses hold logarithms of sums that may be empty. */
     v->finite = strcmp(kind, "trace") != 0 && strcmp(kind, "analysis") != 0;
     if (strcmp(kind, "checkpoint") == 0) {
-        LH_TRY(lh_checkpoint_open(&ck, v->path));
-        LH_TRY(check_tokenizer(ck, v->path));
+        LH_TRY_DONE(lh_checkpoint_open(&ck, v->path));
+        LH_TRY_DONE(check_tokenizer(ck, v->path));
     }
-    LH_TRY(lh_h5_each_text(h5, read_text, v));
-    LH_TRY(lh_h5_each_array(h5, read_array, v));
+    LH_TRY_DONE(lh_h5_each_text(h5, read_text, v));
+    LH_TRY_DONE(lh_h5_each_array(h5, read_array, v));
 done:
     lh_checkpoint_close(ck);
     lh_h5_close(h5);
@@ -230,16 +227,17 @@ lh_status lh_verify(const char *path, const lh_import_progress *progress, lh_ver
     struct stat info;
     verifier v = {.path = path, .progress = progress, .report = MAP_FAILED};
     *report = (lh_verify_report){0};
-    LH_TRY(lh_h5_probe(path)); /* what hangs does so in the structure: seconds, not the minutes of reading everything */
+    LH_TRY_DONE(
+        lh_h5_probe(path)); /* what hangs does so in the structure: seconds, not the minutes of reading everything */
     if (stat(path, &info) == 0) v.total_bytes = info.st_size;
     /* What the child finds out reaches us through this page. */
     v.report = mmap(NULL, sizeof *report, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (v.report == MAP_FAILED) LH_FAIL(LH_ENOMEM, "cannot allocate a page");
+    if (v.report == MAP_FAILED) LH_FAIL_DONE(LH_ENOMEM, "cannot allocate a page");
     const lh_child_work work = {read_everything, &v, path, LH_EFILE, LH_CHILD_SPEAKS};
     const lh_child_limits limits = {.cpu_s = CPU_S + v.total_bytes / BYTES_PER_CPU_S, .memory_bytes = MEMORY_BYTES};
     st = lh_child_run(&work, &limits);
     *report = *v.report;
-    LH_TRY(st);
+    LH_TRY_DONE(st);
 done:
     if (v.report != MAP_FAILED) munmap(v.report, sizeof *report);
     return st;

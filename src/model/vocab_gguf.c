@@ -35,7 +35,6 @@ typedef struct vocab {
 
 static lh_status read_array_sizes(const vocab *v, int64_t types_n, int64_t scores_n)
 {
-    lh_status st = LH_OK;
     if (v->n == 0 || v->n > INT32_MAX)
         LH_FAIL(LH_EINPUT, "'%s': 'tokenizer.ggml.tokens' has %lld tokens", v->name, (long long)v->n);
     if (v->types && types_n != v->n)
@@ -47,8 +46,7 @@ static lh_status read_array_sizes(const vocab *v, int64_t types_n, int64_t score
     for (int64_t i = 0; i < v->n; i++)
         if (!lh_utf8_valid(v->tokens[i].data, v->tokens[i].bytes))
             LH_FAIL(LH_EINPUT, "'%s': token %lld of 'tokenizer.ggml.tokens' is not UTF-8 text", v->name, (long long)i);
-done:
-    return st;
+    return LH_OK;
 }
 
 static lh_status read_pre(vocab *v)
@@ -56,12 +54,12 @@ static lh_status read_pre(vocab *v)
     lh_status st = LH_OK;
     lh_gguf_text pre = {"default", 7};
     lh_buf names = {0};
-    LH_TRY(lh_gguf_string(v->gguf, "tokenizer.ggml.pre", &pre));
+    LH_TRY_DONE(lh_gguf_string(v->gguf, "tokenizer.ggml.pre", &pre));
     v->pre = lh_vocab_pre_find(pre.data, pre.bytes);
     if (!v->pre) {
-        LH_TRY(lh_vocab_pre_names(&names));
-        LH_FAIL(LH_EINPUT, "'%s': 'tokenizer.ggml.pre' is '%.*s', known are: %s", v->name,
-                (int)(pre.bytes < 60 ? pre.bytes : 60), pre.data, names.data);
+        LH_TRY_DONE(lh_vocab_pre_names(&names));
+        LH_FAIL_DONE(LH_EINPUT, "'%s': 'tokenizer.ggml.pre' is '%.*s', known are: %s", v->name,
+                     (int)(pre.bytes < 60 ? pre.bytes : 60), pre.data, names.data);
     }
 done:
     lh_buf_clear(&names);
@@ -70,7 +68,6 @@ done:
 
 static lh_status read_vocab(vocab *v, lh_gguf_text model)
 {
-    lh_status st = LH_OK;
     int64_t types_n = 0, scores_n = 0;
     lh_gguf_text architecture = {"", 0};
     int bpe = model.bytes == 4 && memcmp(model.data, "gpt2", 4) == 0;
@@ -87,8 +84,7 @@ static lh_status read_vocab(vocab *v, lh_gguf_text model)
     LH_TRY(lh_gguf_bool(v->gguf, "tokenizer.ggml.add_space_prefix", &v->space_prefix));
     LH_TRY(lh_gguf_string(v->gguf, "general.architecture", &architecture));
     v->rstrip = !bpe && architecture.bytes == 4 && memcmp(architecture.data, "phi3", 4) == 0;
-done:
-    return st;
+    return LH_OK;
 }
 
 static int64_t type_of(const vocab *v, int64_t i)
@@ -113,7 +109,6 @@ static int is_filler(const vocab *v, int64_t i)
 
 static lh_status put_string(lh_buf *out, const char *text, int64_t bytes)
 {
-    lh_status st = LH_OK;
     int64_t plain = 0;
     LH_TRY(lh_buf_puts(out, "\""));
     for (int64_t i = 0; i < bytes; i++) {
@@ -125,13 +120,11 @@ static lh_status put_string(lh_buf *out, const char *text, int64_t bytes)
     }
     LH_TRY(lh_buf_append(out, text + plain, bytes - plain));
     LH_TRY(lh_buf_puts(out, "\""));
-done:
-    return st;
+    return LH_OK;
 }
 
 static lh_status write_added(const vocab *v)
 {
-    lh_status st = LH_OK;
     const char *comma = "";
     LH_TRY(lh_buf_puts(v->json, "\"added_tokens\": ["));
     for (int64_t i = 0; i < v->n; i++) {
@@ -153,13 +146,11 @@ static lh_status write_added(const vocab *v)
         comma = ",";
     }
     LH_TRY(lh_buf_puts(v->json, "],\n"));
-done:
-    return st;
+    return LH_OK;
 }
 
 static lh_status write_vocab(const vocab *v)
 {
-    lh_status st = LH_OK;
     const char *comma = "";
     LH_TRY(lh_buf_puts(v->json, "\"vocab\": {"));
     for (int64_t i = 0; i < v->n; i++) {
@@ -171,27 +162,23 @@ static lh_status write_vocab(const vocab *v)
         comma = ",";
     }
     LH_TRY(lh_buf_puts(v->json, "},\n"));
-done:
-    return st;
+    return LH_OK;
 }
 
 static lh_status write_merge(const vocab *v, const char *comma, lh_gguf_text left, lh_gguf_text right)
 {
-    lh_status st = LH_OK;
     LH_TRY(lh_buf_printf(v->json, "%s\n[", comma));
     LH_TRY(put_string(v->json, left.data, left.bytes));
     LH_TRY(lh_buf_puts(v->json, ", "));
     LH_TRY(put_string(v->json, right.data, right.bytes));
     LH_TRY(lh_buf_puts(v->json, "]"));
-done:
-    return st;
+    return LH_OK;
 }
 
 /* ---- byte-level BPE ---- */
 
 static lh_status write_bpe_merges(const vocab *v)
 {
-    lh_status st = LH_OK;
     LH_TRY(lh_buf_puts(v->json, "\"merges\": ["));
     for (int64_t i = 0; i < v->merges_n; i++) {
         lh_gguf_text m = v->merges[i];
@@ -204,13 +191,11 @@ static lh_status write_bpe_merges(const vocab *v)
             write_merge(v, i ? "," : "", (lh_gguf_text){m.data, left}, (lh_gguf_text){space + 1, m.bytes - left - 1}));
     }
     LH_TRY(lh_buf_puts(v->json, "]\n"));
-done:
-    return st;
+    return LH_OK;
 }
 
 static lh_status write_bpe(const vocab *v)
 {
-    lh_status st = LH_OK;
     LH_TRY(lh_buf_printf(v->json, "\"normalizer\": %s,\n", v->pre->nfc ? "{\"type\": \"NFC\"}" : "null"));
     LH_TRY(lh_buf_puts(v->json, "\"pre_tokenizer\": {\"type\": \"Sequence\", \"pretokenizers\": ["));
     for (int i = 0; i < 6 && v->pre->split[i]; i++) {
@@ -230,8 +215,7 @@ static lh_status write_bpe(const vocab *v)
     LH_TRY(write_vocab(v));
     LH_TRY(write_bpe_merges(v));
     LH_TRY(lh_buf_puts(v->json, "}"));
-done:
-    return st;
+    return LH_OK;
 }
 
 /* ---- SentencePiece's BPE ---- */
@@ -262,9 +246,9 @@ static lh_status find_merges(const vocab *v, scored **out, int64_t *n)
     lh_status st = LH_OK;
     lh_pieces pieces = {0};
     int64_t cap = 0;
-    LH_TRY(lh_pieces_open(&pieces, v->n));
+    LH_TRY_DONE(lh_pieces_open(&pieces, v->n));
     for (int64_t i = 0; i < v->n; i++)
-        if (merges_into(v, i)) LH_TRY(lh_pieces_add(&pieces, v->tokens[i].data, v->tokens[i].bytes, (int32_t)i));
+        if (merges_into(v, i)) LH_TRY_DONE(lh_pieces_add(&pieces, v->tokens[i].data, v->tokens[i].bytes, (int32_t)i));
     for (int64_t i = 0; i < v->n; i++) {
         lh_gguf_text t = v->tokens[i];
         if (!merges_into(v, i)) continue;
@@ -276,7 +260,7 @@ static lh_status find_merges(const vocab *v, scored **out, int64_t *n)
                 continue;
             if (*n == cap) {
                 cap = cap ? 2 * cap : 1024;
-                LH_TRY(lh_realloc(out, cap, sizeof **out));
+                LH_TRY_DONE(lh_realloc(out, cap, sizeof **out));
             }
             (*out)[(*n)++] = (scored){score, i, at};
         }
@@ -292,20 +276,20 @@ static lh_status write_spm_merges(const vocab *v)
     lh_status st = LH_OK;
     scored *list = NULL;
     int64_t n = 0;
-    LH_TRY(lh_calloc(&list, 1, sizeof *list));
-    LH_TRY(find_merges(v, &list, &n));
-    LH_TRY(lh_buf_puts(v->json, "\"merges\": ["));
+    LH_TRY_DONE(lh_calloc(&list, 1, sizeof *list));
+    LH_TRY_DONE(find_merges(v, &list, &n));
+    LH_TRY_DONE(lh_buf_puts(v->json, "\"merges\": ["));
     for (int64_t i = 0; i < n; i++) {
         lh_gguf_text t = v->tokens[list[i].token];
-        LH_TRY(write_merge(v, i ? "," : "", (lh_gguf_text){t.data, list[i].left_bytes},
-                           (lh_gguf_text){t.data + list[i].left_bytes, t.bytes - list[i].left_bytes}));
+        LH_TRY_DONE(write_merge(v, i ? "," : "", (lh_gguf_text){t.data, list[i].left_bytes},
+                                (lh_gguf_text){t.data + list[i].left_bytes, t.bytes - list[i].left_bytes}));
     }
-    LH_TRY(lh_buf_puts(v->json, "],\n\"merges_per_rank\": ["));
+    LH_TRY_DONE(lh_buf_puts(v->json, "],\n\"merges_per_rank\": ["));
     for (int64_t i = 0, end; i < n; i = end) {
         for (end = i + 1; end < n && list[end].score == list[i].score;) end++;
-        LH_TRY(lh_buf_printf(v->json, "%s%lld", i ? "," : "", (long long)(end - i)));
+        LH_TRY_DONE(lh_buf_printf(v->json, "%s%lld", i ? "," : "", (long long)(end - i)));
     }
-    LH_TRY(lh_buf_puts(v->json, "]\n"));
+    LH_TRY_DONE(lh_buf_puts(v->json, "]\n"));
 done:
     lh_free(list);
     return st;
@@ -313,7 +297,6 @@ done:
 
 static lh_status write_spm(const vocab *v)
 {
-    lh_status st = LH_OK;
     int64_t unk = -1;
     LH_TRY(lh_gguf_i64(v->gguf, "tokenizer.ggml.unknown_token_id", &unk));
     LH_TRY(lh_buf_puts(v->json, "\"normalizer\": {\"type\": \"Sequence\", \"normalizers\": ["));
@@ -334,8 +317,7 @@ static lh_status write_spm(const vocab *v)
     LH_TRY(write_vocab(v));
     LH_TRY(write_spm_merges(v));
     LH_TRY(lh_buf_puts(v->json, "}"));
-done:
-    return st;
+    return LH_OK;
 }
 
 /* ---- the companion object ---- */
@@ -348,20 +330,20 @@ static lh_status write_meta(const vocab *v, lh_buf *out)
     lh_tokenizer_meta meta = {.bos = -1, .add_bos = v->pre ? v->pre->add_bos : 1};
     lh_gguf_text jinja = {"", 0};
     int64_t bos = -1;
-    LH_TRY(lh_gguf_i64(v->gguf, "tokenizer.ggml.bos_token_id", &bos));
-    LH_TRY(lh_gguf_bool(v->gguf, "tokenizer.ggml.add_bos_token", &meta.add_bos));
+    LH_TRY_DONE(lh_gguf_i64(v->gguf, "tokenizer.ggml.bos_token_id", &bos));
+    LH_TRY_DONE(lh_gguf_bool(v->gguf, "tokenizer.ggml.add_bos_token", &meta.add_bos));
     if (bos >= 0 && bos < v->n) meta.bos = (int32_t)bos;
-    LH_TRY(lh_gguf_string(v->gguf, "tokenizer.chat_template", &jinja));
-    LH_TRY(lh_buf_append(&meta.chat_template, jinja.data, jinja.bytes));
+    LH_TRY_DONE(lh_gguf_string(v->gguf, "tokenizer.chat_template", &jinja));
+    LH_TRY_DONE(lh_buf_append(&meta.chat_template, jinja.data, jinja.bytes));
     meta.format = lh_chat_recognise(meta.chat_template.data, meta.chat_template.bytes);
     for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
         int64_t id = -1;
-        LH_TRY(lh_gguf_i64(v->gguf, ends[i], &id));
-        LH_TRY(lh_tokenizer_meta_ends(&meta, id < v->n ? id : -1));
+        LH_TRY_DONE(lh_gguf_i64(v->gguf, ends[i], &id));
+        LH_TRY_DONE(lh_tokenizer_meta_ends(&meta, id < v->n ? id : -1));
     }
     for (int64_t i = 0; meta.format && i < v->n; i++)
-        if (is_text(v->tokens[i], lh_chat_end(meta.format))) LH_TRY(lh_tokenizer_meta_ends(&meta, i));
-    LH_TRY(lh_tokenizer_meta_write(&meta, v->name, out));
+        if (is_text(v->tokens[i], lh_chat_end(meta.format))) LH_TRY_DONE(lh_tokenizer_meta_ends(&meta, i));
+    LH_TRY_DONE(lh_tokenizer_meta_write(&meta, v->name, out));
 done:
     lh_tokenizer_meta_clear(&meta);
     return st;
@@ -372,15 +354,15 @@ lh_status lh_vocab_gguf(const lh_gguf *gguf, const char *name, lh_buf *json, lh_
     lh_status st = LH_OK;
     vocab v = {.gguf = gguf, .name = name, .json = json};
     lh_gguf_text model = {"", 0};
-    LH_TRY(lh_gguf_string(gguf, "tokenizer.ggml.model", &model));
+    LH_TRY_DONE(lh_gguf_string(gguf, "tokenizer.ggml.model", &model));
     if (model.bytes == 0 || is_text(model, "none") || is_text(model, "no_vocab")) goto done;
-    LH_TRY(read_vocab(&v, model));
-    LH_TRY(lh_buf_puts(json, "{\"version\": \"1.0\", \"truncation\": null, \"padding\": null,\n"));
-    LH_TRY(write_added(&v));
-    LH_TRY(lh_buf_puts(json, "\"post_processor\": null,\n"));
-    LH_TRY(v.pre ? write_bpe(&v) : write_spm(&v));
-    LH_TRY(lh_buf_puts(json, "}\n"));
-    LH_TRY(write_meta(&v, meta));
+    LH_TRY_DONE(read_vocab(&v, model));
+    LH_TRY_DONE(lh_buf_puts(json, "{\"version\": \"1.0\", \"truncation\": null, \"padding\": null,\n"));
+    LH_TRY_DONE(write_added(&v));
+    LH_TRY_DONE(lh_buf_puts(json, "\"post_processor\": null,\n"));
+    LH_TRY_DONE(v.pre ? write_bpe(&v) : write_spm(&v));
+    LH_TRY_DONE(lh_buf_puts(json, "}\n"));
+    LH_TRY_DONE(write_meta(&v, meta));
 done:
     lh_free(v.tokens);
     lh_free(v.merges);

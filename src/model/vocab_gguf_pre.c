@@ -68,11 +68,9 @@ const lh_vocab_pre *lh_vocab_pre_find(const char *name, int64_t bytes)
 
 lh_status lh_vocab_pre_names(lh_buf *out)
 {
-    lh_status st = LH_OK;
     for (size_t i = 0; i < sizeof pres / sizeof *pres; i++) {
         if (i) LH_TRY(lh_buf_puts(out, " "));
         LH_TRY(lh_buf_puts(out, pres[i].names));
     }
-done:
-    return st;
+    return LH_OK;
 }

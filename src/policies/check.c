@@ -137,32 +137,26 @@ static const struct {
 
 lh_status lh_parts_check(const lh_policy_plan *plan)
 {
-    lh_status st = LH_OK;
     for (size_t i = 0; i < sizeof clashes / sizeof *clashes; i++)
         if (clashes[i].clash(plan)) LH_FAIL(LH_EUSAGE, "%s", clashes[i].message);
     if (!plan->budget_is_share) LH_TRY(lh_policy_check(plan, plan->budget_entries));
-done:
-    return st;
+    return LH_OK;
 }
 
 lh_status lh_policy_check_question(const lh_policy_plan *plan)
 {
-    lh_status st = LH_OK;
     if (plan->proxies_are_question && !plan->question)
         LH_FAIL(LH_EUSAGE, "'--proxies question' observes the tokens of the question that ends the prompt, and there "
                            "is none here: give '--proxies P%%' of the prompt");
-done:
-    return st;
+    return LH_OK;
 }
 
 lh_status lh_policy_check(const lh_policy_plan *plan, int64_t seen)
 {
-    lh_status st = LH_OK;
     int64_t entries = lh_policy_entries(plan, seen);
     if (plan->evicts && plan->block >= entries)
         LH_FAIL(LH_EUSAGE,
                 "'--evict block:%lld' must be smaller than the budget of %lld entries, which a block has to fit into",
                 (long long)plan->block, (long long)entries);
-done:
-    return st;
+    return LH_OK;
 }

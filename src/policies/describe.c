@@ -15,11 +15,10 @@ static int says_nothing(const lh_part *part, const char *text)
 
 static lh_status describe_part(const lh_policy_plan *plan, const lh_part *part, lh_buf *out)
 {
-    lh_status st = LH_OK;
     lh_part_value value;
     char said[128], left[136];
     part->write(plan, part, &value);
-    if (says_nothing(part, value.text)) goto done;
+    if (says_nothing(part, value.text)) return LH_OK;
     const char *meaning = part->words ? lh_word_meaning(part->words, value.text) : NULL;
     if (part->profile && !meaning) meaning = part->profile->meaning;
     const char *shown = part->words == lh_policy_switch ? "" : value.text;
@@ -27,20 +26,18 @@ static lh_status describe_part(const lh_policy_plan *plan, const lh_part *part, 
     int used = snprintf(left, sizeof left, "  %-*s ", MEANING_AT - 3, said);
     LH_TRY(lh_buf_puts(out, left));
     LH_TRY(lh_options_wrap(out, meaning ? meaning : part->help, MEANING_AT, used));
-done:
-    return st;
+    return LH_OK;
 }
 
 /* How often, and from what. */
 static lh_status describe_decoding(const lh_policy_plan *plan, lh_buf *out)
 {
-    lh_status st = LH_OK;
     lh_part_value share;
     int at_both_ends = plan->proxies_at == LH_PROXIES_AT_BOTH_ENDS;
     LH_TRY(lh_buf_puts(out, "\nwhile decoding: "));
     if (!plan->every) {
         LH_TRY(lh_buf_puts(out, "nothing is evicted, the cache grows by one entry a head at every token\n"));
-        goto done;
+        return LH_OK;
     }
     if (plan->every_is_rows)
         LH_TRY(lh_buf_printf(out, "down to the budget whenever all proxies%s are new ones; ",
@@ -64,16 +61,14 @@ static lh_status describe_decoding(const lh_policy_plan *plan, lh_buf *out)
     } else {
         LH_TRY(lh_buf_printf(out, "the last %lld rows are observed again\n", (long long)plan->rows));
     }
-done:
-    return st;
+    return LH_OK;
 }
 
 lh_status lh_policy_describe(const lh_policy_plan *plan, lh_buf *out)
 {
-    lh_status st = LH_OK;
     if (!plan->evicts) {
         LH_TRY(lh_buf_puts(out, "  nothing is evicted: no part is used\n"));
-        goto done;
+        return LH_OK;
     }
     for (int i = 0; lh_part_at(i); i++)
         if (lh_part_at(i)->used(plan)) LH_TRY(describe_part(plan, lh_part_at(i), out));
@@ -81,6 +76,5 @@ lh_status lh_policy_describe(const lh_policy_plan *plan, lh_buf *out)
         LH_TRY(lh_buf_printf(out, "\nin the prompt: before each block of %lld tokens the cache makes room for it\n",
                              (long long)plan->block));
     LH_TRY(describe_decoding(plan, out));
-done:
-    return st;
+    return LH_OK;
 }

@@ -6,14 +6,12 @@
 
 static lh_status set_text(json_t *object, const char *key, const char *text)
 {
-    lh_status st = LH_OK;
     char *end;
     long long number = strtoll(text, &end, 10);
     /* whole numbers as numbers; decimals stay as they were written */
     if (json_object_set_new(object, key, *end ? json_string(text) : json_integer(number)))
         LH_FAIL(LH_ENOMEM, "cannot allocate host memory for the policy as JSON");
-done:
-    return st;
+    return LH_OK;
 }
 
 lh_status lh_policy_json(const lh_policy_plan *plan, json_t **out)
@@ -22,18 +20,18 @@ lh_status lh_policy_json(const lh_policy_plan *plan, json_t **out)
     lh_part_value value;
     json_t *object = json_object();
     if (!object || json_object_set_new(object, "name", json_string(plan->name)))
-        LH_FAIL(LH_ENOMEM, "cannot allocate host memory for the policy as JSON");
+        LH_FAIL_DONE(LH_ENOMEM, "cannot allocate host memory for the policy as JSON");
     if (plan->evicts) {
         lh_budget_write(plan, &value);
-        LH_TRY(set_text(object, "budget", value.text));
+        LH_TRY_DONE(set_text(object, "budget", value.text));
     }
     for (int i = 0; plan->evicts && lh_part_at(i); i++) {
         const lh_part *part = lh_part_at(i);
         if (part->used(plan)) {
             part->write(plan, part, &value);
-            LH_TRY(set_text(object, part->option, value.text));
+            LH_TRY_DONE(set_text(object, part->option, value.text));
         } else if (json_object_set_new(object, part->option, json_null())) {
-            LH_FAIL(LH_ENOMEM, "cannot allocate host memory for the policy as JSON");
+            LH_FAIL_DONE(LH_ENOMEM, "cannot allocate host memory for the policy as JSON");
         }
     }
     *out = object;
@@ -46,10 +44,9 @@ done:
 /* A member as option text in `value`: its text, or NULL where it is absent or null. */
 static lh_status get_text(const json_t *json, const char *key, const char *name, lh_part_value *value, const char **out)
 {
-    lh_status st = LH_OK;
     const json_t *member = json_object_get(json, key);
     *out = NULL;
-    if (!member || json_is_null(member)) goto done;
+    if (!member || json_is_null(member)) return LH_OK;
     if (json_is_integer(member))
         snprintf(value->text, sizeof value->text, "%lld", (long long)json_integer_value(member));
     else if (json_is_string(member) && json_string_length(member) < sizeof value->text)
@@ -57,13 +54,11 @@ static lh_status get_text(const json_t *json, const char *key, const char *name,
     else
         LH_FAIL(LH_EFILE, "'%s': '%s' of the policy must be a whole number or a short text", name, key);
     *out = value->text;
-done:
-    return st;
+    return LH_OK;
 }
 
 lh_status lh_policy_from_json(lh_policy_plan *out, const json_t *json, const char *name)
 {
-    lh_status st = LH_OK;
     lh_policy_options options = {0};
     lh_part_value policy, budget, values[sizeof(lh_policy_parts) / sizeof(char *)];
     if (!json_is_object(json)) LH_FAIL(LH_EFILE, "'%s': the policy must be a JSON object", name);
@@ -77,6 +72,5 @@ lh_status lh_policy_from_json(lh_policy_plan *out, const json_t *json, const cha
     }
     if (lh_policy_resolve(out, &options) != LH_OK)
         LH_FAIL(LH_EFILE, "'%s' holds a policy that is none here: %s", name, lh_error_message());
-done:
-    return st;
+    return LH_OK;
 }

@@ -39,12 +39,12 @@ lh_status lh_policy_options_parse(lh_policy_options *out, char **words, const ch
     lh_policy_options values = {0};
     lh_options *options = NULL;
     char *copy = NULL, **argv = NULL;
-    LH_TRY(lh_strdup(&copy, text));
-    LH_TRY(lh_calloc(&argv, (int64_t)strlen(copy) + 1, sizeof *argv));
+    LH_TRY_DONE(lh_strdup(&copy, text));
+    LH_TRY_DONE(lh_calloc(&argv, (int64_t)strlen(copy) + 1, sizeof *argv));
     int argc = cut_words(copy, argv);
-    if (argc == 0) LH_FAIL(LH_EUSAGE, "a policy is missing: its name is empty");
+    if (argc == 0) LH_FAIL_DONE(LH_EUSAGE, "a policy is missing: its name is empty");
     st = lh_options_parse(&options, &syntax, &values, argc, argv);
-    if (st != LH_OK) LH_TRY(lh_fail_within(st, "policy '%s'", text));
+    if (st != LH_OK) LH_TRY_DONE(lh_fail_within(st, "policy '%s'", text));
     values.policy = lh_options_arg(options, 0);
     *out = values;
     *words = copy;
@@ -61,7 +61,6 @@ done:
 /* The next item of a list that begins at *at, in new memory; *at goes behind it and its comma, NULL after the last. */
 static lh_status next_item(const char **at, const char *what, char **item)
 {
-    lh_status st = LH_OK;
     const char *from = *at + strspn(*at, " "), *until;
     if (*from == '"' || *from == '\'') {
         until = strchr(from + 1, *from);
@@ -76,8 +75,7 @@ static lh_status next_item(const char **at, const char *what, char **item)
     }
     if (!(*item)[strspn(*item, " ")]) LH_FAIL(LH_EUSAGE, "'--%s' has an empty item in its list", what);
     *at = *until ? until + 1 : NULL;
-done:
-    return st;
+    return LH_OK;
 }
 
 static void clear_choice(lh_policy_choice *choice)
@@ -96,12 +94,12 @@ static lh_status add(lh_policy_list *list, const lh_policy_plan *plan)
     for (int64_t i = 0; i < list->n; i++)
         if (memcmp(&list->at[i].plan, plan, sizeof *plan) == 0) return LH_OK;
     if (plan->evicts) lh_budget_write(plan, &budget);
-    LH_TRY(lh_policy_text(plan, &text));
+    LH_TRY_DONE(lh_policy_text(plan, &text));
     int64_t behind = plan->evicts ? (int64_t)strlen(" --budget ") + (int64_t)strlen(budget.text) : 0;
-    LH_TRY(lh_strndup(&choice.name, text.data, text.bytes - behind));
-    LH_TRY(lh_strdup(&choice.budget, budget.text));
+    LH_TRY_DONE(lh_strndup(&choice.name, text.data, text.bytes - behind));
+    LH_TRY_DONE(lh_strdup(&choice.budget, budget.text));
     if (list->n == list->cap) {
-        LH_TRY(lh_realloc(&list->at, 2 * list->cap + 8, sizeof *list->at));
+        LH_TRY_DONE(lh_realloc(&list->at, 2 * list->cap + 8, sizeof *list->at));
         list->cap = 2 * list->cap + 8;
     }
     list->at[list->n++] = choice;
@@ -121,18 +119,18 @@ static lh_status add_budgets(lh_policy_list *list, const lh_policy_options *opti
     lh_policy_plan plan;
     char *item = NULL;
     if (one.budget || !budgets || (preset && !preset->parts.statistic)) {
-        LH_TRY(lh_policy_resolve(&plan, &one));
-        LH_TRY(add(list, &plan));
+        LH_TRY_DONE(lh_policy_resolve(&plan, &one));
+        LH_TRY_DONE(add(list, &plan));
         goto done;
     }
     while (budgets) {
         lh_free(item);
         item = NULL;
-        LH_TRY(next_item(&budgets, "budget", &item));
+        LH_TRY_DONE(next_item(&budgets, "budget", &item));
         one.budget = item;
-        LH_TRY(lh_policy_resolve(&plan, &one));
+        LH_TRY_DONE(lh_policy_resolve(&plan, &one));
         plan.by_default = 0; /* or it would not be the same as one that was named */
-        LH_TRY(add(list, &plan));
+        LH_TRY_DONE(add(list, &plan));
     }
 done:
     lh_free(item);
@@ -149,7 +147,6 @@ static void add_parts(lh_policy_options *options, const lh_policy_parts *shared)
 
 static lh_status add_all(lh_policy_list *list, const lh_policy_options *options, const char *budgets)
 {
-    lh_status st = LH_OK;
     for (int i = 0; lh_policy_at(i); i++) {
         const lh_policy *preset = lh_policy_at(i);
         lh_policy_options one = *options;
@@ -157,8 +154,7 @@ static lh_status add_all(lh_policy_list *list, const lh_policy_options *options,
         one.policy = preset->name;
         LH_TRY(add_budgets(list, &one, budgets));
     }
-done:
-    return st;
+    return LH_OK;
 }
 
 /* One item of the list. */
@@ -167,7 +163,7 @@ static lh_status add_item(lh_policy_list *list, const char *item, const lh_polic
     lh_status st = LH_OK;
     lh_policy_options options;
     char *words = NULL;
-    LH_TRY(lh_policy_options_parse(&options, &words, item));
+    LH_TRY_DONE(lh_policy_options_parse(&options, &words, item));
     options.profiles = &list->profiles;
     const lh_policy *preset = options.policy ? lh_policy_find(options.policy) : NULL;
     if (preset && !preset->parts.statistic) { /* the reference: neither budgets nor parts of the others are its own */
@@ -179,7 +175,7 @@ static lh_status add_item(lh_policy_list *list, const char *item, const lh_polic
         else
             st = add_budgets(list, &options, lists->budget);
     }
-    if (st != LH_OK) LH_TRY(lh_fail_within(st, "'%s'", item));
+    if (st != LH_OK) LH_TRY_DONE(lh_fail_within(st, "'%s'", item));
 done:
     lh_free(words);
     return st;
@@ -191,16 +187,16 @@ lh_status lh_policy_list_resolve(lh_policy_list *out, const lh_policy_options *l
     lh_policy_list list = {0};
     lh_policy_plan full;
     char *item = NULL;
-    LH_TRY(lh_policy_resolve(&full, &(lh_policy_options){.policy = "full"}));
-    LH_TRY(add(&list, &full));
+    LH_TRY_DONE(lh_policy_resolve(&full, &(lh_policy_options){.policy = "full"}));
+    LH_TRY_DONE(add(&list, &full));
     if (!lists->policy)
-        LH_TRY(
+        LH_TRY_DONE(
             add_budgets(&list, &(lh_policy_options){.parts = lists->parts, .profiles = &list.profiles}, lists->budget));
     for (const char *at = lists->policy; at;) {
         lh_free(item);
         item = NULL;
-        LH_TRY(next_item(&at, "policy", &item));
-        LH_TRY(add_item(&list, item, lists));
+        LH_TRY_DONE(next_item(&at, "policy", &item));
+        LH_TRY_DONE(add_item(&list, item, lists));
     }
     *out = list;
     list = (lh_policy_list){0};

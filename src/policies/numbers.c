@@ -11,13 +11,11 @@ static int number_of(int64_t *out, const char *text, int64_t min)
 
 lh_status lh_part_read_number(lh_policy_plan *plan, const lh_part *part, const char *text)
 {
-    lh_status st = LH_OK;
     int64_t number = 0;
     if (!number_of(&number, text, part->min))
         LH_FAIL(LH_EUSAGE, "--%s '%s' must be a whole number from %lld on", part->option, text, (long long)part->min);
     memcpy((char *)plan + part->at, &number, sizeof number);
-done:
-    return st;
+    return LH_OK;
 }
 
 void lh_part_write_number(const lh_policy_plan *plan, const lh_part *part, lh_part_value *out)
@@ -29,26 +27,22 @@ void lh_part_write_number(const lh_policy_plan *plan, const lh_part *part, lh_pa
 
 lh_status lh_part_read_odd(lh_policy_plan *plan, const lh_part *part, const char *text)
 {
-    lh_status st = LH_OK;
     int64_t number;
     LH_TRY(lh_part_read_number(plan, part, text));
     memcpy(&number, (const char *)plan + part->at, sizeof number);
     if (number % 2 == 0)
         LH_FAIL(LH_EUSAGE, "--%s '%s' must be odd, so that an entry lies in the middle of its pool", part->option,
                 text);
-done:
-    return st;
+    return LH_OK;
 }
 
 lh_status lh_part_read_share(lh_policy_plan *plan, const lh_part *part, const char *text)
 {
-    lh_status st = LH_OK;
     lh_decimal share;
     if (!lh_share_read(&share, text))
         LH_FAIL(LH_EUSAGE, "--%s '%s' must be a decimal from 0 to 1, as 0.5", part->option, text);
     memcpy((char *)plan + part->at, &share, sizeof share);
-done:
-    return st;
+    return LH_OK;
 }
 
 void lh_part_write_share(const lh_policy_plan *plan, const lh_part *part, lh_part_value *out)
@@ -60,11 +54,9 @@ void lh_part_write_share(const lh_policy_plan *plan, const lh_part *part, lh_par
 
 lh_status lh_random_share_read(lh_policy_plan *plan, const lh_part *part, const char *text)
 {
-    lh_status st = LH_OK;
     if (!lh_fraction_read(&plan->random_share, text))
         LH_FAIL(LH_EUSAGE, "--%s '%s' must be a decimal or a fraction from 0 to 1, as 0.3 or 7/19", part->option, text);
-done:
-    return st;
+    return LH_OK;
 }
 
 void lh_random_share_write(const lh_policy_plan *plan, const lh_part *part, lh_part_value *out)
@@ -77,15 +69,13 @@ void lh_random_share_write(const lh_policy_plan *plan, const lh_part *part, lh_p
 
 lh_status lh_proxies_read(lh_policy_plan *plan, const lh_part *part, const char *text)
 {
-    lh_status st = LH_OK;
     plan->has_proxies = strcmp(text, "none") != 0;
     plan->proxies_are_question = strcmp(text, "question") == 0;
     if (plan->has_proxies && !plan->proxies_are_question && !lh_percent_read(&plan->proxies_share, text))
         LH_FAIL(LH_EUSAGE,
                 "--%s '%s' must be none, question, or a share of the prompt above 0%% and up to 100%%, as 1%%",
                 part->option, text);
-done:
-    return st;
+    return LH_OK;
 }
 
 void lh_proxies_write(const lh_policy_plan *plan, const lh_part *part, lh_part_value *out)
@@ -98,7 +88,6 @@ void lh_proxies_write(const lh_policy_plan *plan, const lh_part *part, lh_part_v
 /* Without a text of its own: the window's rows, so it is read after the window. */
 lh_status lh_rows_read(lh_policy_plan *plan, const lh_part *part, const char *text)
 {
-    lh_status st = LH_OK;
     (void)part;
     if (!text)
         plan->rows = plan->window;
@@ -110,8 +99,7 @@ lh_status lh_rows_read(lh_policy_plan *plan, const lh_part *part, const char *te
         LH_FAIL(LH_EUSAGE, "--rows '%s' must be all, last:N with N from 1 on, or a share of the prompt up to 100%%",
                 text);
     plan->running = plan->statistic != LH_STAT_LAST && (plan->rows == INT64_MAX || plan->window == 0);
-done:
-    return st;
+    return LH_OK;
 }
 
 void lh_rows_write(const lh_policy_plan *plan, const lh_part *part, lh_part_value *out)
@@ -129,13 +117,11 @@ void lh_rows_write(const lh_policy_plan *plan, const lh_part *part, lh_part_valu
 
 lh_status lh_recents_read(lh_policy_plan *plan, const lh_part *part, const char *text)
 {
-    lh_status st = LH_OK;
     plan->recents_is_share = lh_percent_read(&plan->recents_share, text);
     if (!plan->recents_is_share && !number_of(&plan->recents, text, 0))
         LH_FAIL(LH_EUSAGE, "--%s '%s' must be a whole number from 0 on, or a share of the budget up to 100%%, as 50%%",
                 part->option, text);
-done:
-    return st;
+    return LH_OK;
 }
 
 void lh_recents_write(const lh_policy_plan *plan, const lh_part *part, lh_part_value *out)
@@ -166,14 +152,12 @@ static int read_block(lh_policy_plan *plan, const char *text)
 
 lh_status lh_evict_read(lh_policy_plan *plan, const lh_part *part, const char *text)
 {
-    lh_status st = LH_OK;
     if (strcmp(text, "never") != 0 && !read_every(plan, text) && (plan->every = 0, !read_block(plan, text)))
         LH_FAIL(LH_EUSAGE,
                 "--%s '%s' must be never, every:M (M generated tokens from 1 on), block:N (N tokens of the prompt from "
                 "1 on), or 'block:N,every:M'",
                 part->option, text);
-done:
-    return st;
+    return LH_OK;
 }
 
 void lh_evict_write(const lh_policy_plan *plan, const lh_part *part, lh_part_value *out)
@@ -192,15 +176,13 @@ void lh_evict_write(const lh_policy_plan *plan, const lh_part *part, lh_part_val
 
 lh_status lh_budget_read(lh_policy_plan *plan, const char *text)
 {
-    lh_status st = LH_OK;
     plan->budget_is_share = lh_percent_read(&plan->budget_share, text);
     if (!plan->budget_is_share && !number_of(&plan->budget_entries, text, 1))
         LH_FAIL(LH_EUSAGE,
                 "--budget '%s' must be a number of entries from 1 on, or a share of the prompt above 0%% and up to "
                 "100%%, as 20%%",
                 text);
-done:
-    return st;
+    return LH_OK;
 }
 
 void lh_budget_write(const lh_policy_plan *plan, lh_part_value *out)

@@ -49,7 +49,7 @@ static lh_status hash_of(const lh_profile *p, uint64_t *out)
     lh_status st = LH_OK;
     lh_hasher *hasher = NULL;
     const int64_t shape[] = {p->kind, p->layers, p->heads};
-    LH_TRY(lh_hasher_open(&hasher));
+    LH_TRY_DONE(lh_hasher_open(&hasher));
     lh_hasher_add(hasher, shape, sizeof shape);
     lh_hasher_add(hasher, p->weights, p->layers * p->heads * (int64_t)sizeof *p->weights);
     *out = lh_hasher_value(hasher);
@@ -62,15 +62,13 @@ done:
 /* Takes *p, unless an equal one is there; what is left of it is the caller's. */
 static lh_status add(lh_profiles *all, lh_profile **p, uint64_t *hash)
 {
-    lh_status st = LH_OK;
     LH_TRY(hash_of(*p, &(*p)->hash));
     *hash = (*p)->hash;
-    if (lh_profiles_find(all, *hash)) goto done;
+    if (lh_profiles_find(all, *hash)) return LH_OK;
     LH_TRY(lh_realloc(&all->at, all->n + 1, sizeof *all->at));
     all->at[all->n++] = *p;
     *p = NULL;
-done:
-    return st;
+    return LH_OK;
 }
 
 /* ---- lines ---- */
@@ -138,7 +136,6 @@ static int is_header(const piece *fields, int n, const char *header)
 
 static lh_status read_header(reader *r, const piece *fields, int n)
 {
-    lh_status st = LH_OK;
     const char *mine = headers[r->kind], *other = headers[1 - r->kind];
     if (is_header(fields, n, other))
         LH_FAIL(LH_EINPUT, "'%s', line %lld: '%s' is the header of '--%s FILE'; weights of %s begin with '%s'", r->name,
@@ -147,18 +144,15 @@ static lh_status read_header(reader *r, const piece *fields, int n)
     if (!is_header(fields, n, mine))
         LH_FAIL(LH_EINPUT, "'%s', line %lld: the first line must be '%s'", r->name, (long long)r->line, mine);
     r->has_header = 1;
-done:
-    return st;
+    return LH_OK;
 }
 
 static lh_status read_number(const reader *r, piece field, const char *what, int64_t *out)
 {
-    lh_status st = LH_OK;
     if (!lh_whole_read(out, field.at, field.bytes, 0) || *out > MOST_NUMBER)
         LH_FAIL(LH_EINPUT, "'%s', line %lld: the %s '%.*s' must be a whole number from 0 to %d", r->name,
                 (long long)r->line, what, (int)lh_least(field.bytes, 40), field.at, MOST_NUMBER);
-done:
-    return st;
+    return LH_OK;
 }
 
 /* In units of 10^-9: 1, or 0 when it is none. */
@@ -174,7 +168,6 @@ static int weight_of(int64_t *out, piece field)
 
 static lh_status read_row(reader *r, const piece *fields, int n)
 {
-    lh_status st = LH_OK;
     int heads = r->kind == LH_PROFILE_OF_HEADS;
     row new = {.line = r->line};
     if (n != 2 + heads)
@@ -192,13 +185,11 @@ static lh_status read_row(reader *r, const piece *fields, int n)
         r->cap = 2 * r->cap + 64;
     }
     r->rows[r->n++] = new;
-done:
-    return st;
+    return LH_OK;
 }
 
 static lh_status read_lines(reader *r, piece text)
 {
-    lh_status st = LH_OK;
     piece line, said, fields[MOST_FIELDS];
     if (text.bytes >= 3 && memcmp(text.at, "\xef\xbb\xbf", 3) == 0) text.at += 3, text.bytes -= 3; /* UTF-8's mark */
     while (cut(&text, '\n', &line)) {
@@ -211,8 +202,7 @@ static lh_status read_lines(reader *r, piece text)
     }
     if (!r->has_header) LH_FAIL(LH_EINPUT, "'%s' is empty: its first line must be '%s'", r->name, headers[r->kind]);
     if (!r->n) LH_FAIL(LH_EINPUT, "'%s' has no weights below its first line", r->name);
-done:
-    return st;
+    return LH_OK;
 }
 
 /* ---- the whole ---- */
@@ -249,7 +239,6 @@ static lh_status fail_missing(const reader *r, const row *there, int64_t layer, 
 /* Rows in order, as many heads in each layer as in the widest: every layer and head once. */
 static lh_status check_complete(const reader *r, const row *widest)
 {
-    lh_status st = LH_OK;
     int64_t heads = widest->head + 1;
     for (int64_t i = 0; i < r->n; i++) {
         const row *at = &r->rows[i];
@@ -261,14 +250,12 @@ static lh_status check_complete(const reader *r, const row *widest)
             LH_TRY(fail_missing(r, at->layer != layer && head ? widest : at, layer, head));
     }
     if (r->n % heads) LH_TRY(fail_missing(r, widest, r->n / heads, r->n % heads));
-done:
-    return st;
+    return LH_OK;
 }
 
 /* Weights that share something must not all be 0. */
 static lh_status check_sums(const reader *r, int64_t heads)
 {
-    lh_status st = LH_OK;
     int64_t each = r->kind == LH_PROFILE_OF_HEADS ? heads : r->n;
     for (int64_t i = 0; i < r->n; i += each) {
         int64_t any = 0, last = 0;
@@ -280,20 +267,19 @@ static lh_status check_sums(const reader *r, int64_t heads)
         LH_FAIL(LH_EINPUT, "'%s', line %lld: the weights of all %s are 0, one must be larger", r->name, (long long)last,
                 all.text);
     }
-done:
-    return st;
+    return LH_OK;
 }
 
 static lh_status make(lh_profile **out, const reader *r, int64_t heads)
 {
     lh_status st = LH_OK;
     lh_profile *p = NULL;
-    LH_TRY(lh_calloc(&p, 1, sizeof *p));
+    LH_TRY_DONE(lh_calloc(&p, 1, sizeof *p));
     p->kind = r->kind;
     p->heads = heads;
     p->layers = r->n / heads;
-    LH_TRY(lh_strdup(&p->name, r->name));
-    LH_TRY(lh_calloc(&p->weights, r->n, sizeof *p->weights));
+    LH_TRY_DONE(lh_strdup(&p->name, r->name));
+    LH_TRY_DONE(lh_calloc(&p->weights, r->n, sizeof *p->weights));
     for (int64_t i = 0; i < r->n; i++) p->weights[i] = r->rows[i].weight;
     *out = p;
     p = NULL;
@@ -308,15 +294,15 @@ lh_status lh_profile_parse(lh_profiles *all, lh_profile_kind kind, const lh_prof
     reader r = {.kind = kind, .name = in->name};
     lh_profile *p = NULL;
     const row *widest;
-    LH_TRY(read_lines(&r, (piece){in->text, in->bytes}));
+    LH_TRY_DONE(read_lines(&r, (piece){in->text, in->bytes}));
     qsort(r.rows, (size_t)r.n, sizeof *r.rows, in_order);
     widest = r.rows;
     for (int64_t i = 1; i < r.n; i++)
         if (r.rows[i].head > widest->head) widest = &r.rows[i];
-    LH_TRY(check_complete(&r, widest));
-    LH_TRY(check_sums(&r, widest->head + 1));
-    LH_TRY(make(&p, &r, widest->head + 1));
-    LH_TRY(add(all, &p, hash));
+    LH_TRY_DONE(check_complete(&r, widest));
+    LH_TRY_DONE(check_sums(&r, widest->head + 1));
+    LH_TRY_DONE(make(&p, &r, widest->head + 1));
+    LH_TRY_DONE(add(all, &p, hash));
 done:
     lh_free(r.rows);
     free_profile(p);
@@ -327,8 +313,8 @@ lh_status lh_profile_read(lh_profiles *all, lh_profile_kind kind, const char *pa
 {
     lh_status st = LH_OK;
     lh_buf text = {0};
-    LH_TRY(lh_file_read(&text, path, file_bytes));
-    LH_TRY(lh_profile_parse(all, kind, &(lh_profile_text){path, text.data, text.bytes}, hash));
+    LH_TRY_DONE(lh_file_read(&text, path, file_bytes));
+    LH_TRY_DONE(lh_profile_parse(all, kind, &(lh_profile_text){path, text.data, text.bytes}, hash));
 done:
     lh_buf_clear(&text);
     return st;

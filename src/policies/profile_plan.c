@@ -9,9 +9,8 @@
 
 static lh_status check(const lh_profiles *all, uint64_t hash, int64_t layers, int64_t heads)
 {
-    lh_status st = LH_OK;
     const lh_profile *p = lh_profiles_find(all, hash);
-    if (!hash) goto done;
+    if (!hash) return LH_OK;
     if (!p) LH_FAIL(LH_EINTERNAL, "profile %016llx is not at hand", (unsigned long long)hash);
     if (p->layers != layers)
         LH_FAIL(LH_EINPUT, "'%s' has weights of %lld layers, the model has %lld layers", p->name, (long long)p->layers,
@@ -19,17 +18,14 @@ static lh_status check(const lh_profiles *all, uint64_t hash, int64_t layers, in
     if (p->heads != heads)
         LH_FAIL(LH_EINPUT, "'%s' has weights of %lld heads in each layer, the model has %lld KV heads", p->name,
                 (long long)p->heads, (long long)heads);
-done:
-    return st;
+    return LH_OK;
 }
 
 lh_status lh_profiles_check(const lh_profiles *all, const lh_policy_plan *plan, int64_t layers, int64_t kv_heads)
 {
-    lh_status st = LH_OK;
     LH_TRY(check(all, plan->layer_profile, layers, 1));
     LH_TRY(check(all, plan->head_profile, layers, kv_heads));
-done:
-    return st;
+    return LH_OK;
 }
 
 /* ---- as the value of a part ---- */
@@ -82,20 +78,18 @@ void lh_part_write_profile(const lh_policy_plan *plan, const lh_part *part, lh_p
 lh_status lh_part_read_file(const lh_part *part, const lh_policy_options *options, lh_part_value *value,
                             const char **text)
 {
-    lh_status st = LH_OK;
     uint64_t hash;
     lh_policy_plan none;
-    if (!part->profile || !options->profiles) goto done;
+    if (!part->profile || !options->profiles) return LH_OK;
     for (int i = 0; part->words[i]; i++)
-        if (strcmp(part->words[i], *text) == 0) goto done;
-    if (hash_in(*text, &hash) && lh_profiles_find(options->profiles, hash)) goto done;
+        if (strcmp(part->words[i], *text) == 0) return LH_OK;
+    if (hash_in(*text, &hash) && lh_profiles_find(options->profiles, hash)) return LH_OK;
     if (!lh_file_exists(*text) && lh_part_read_word(&none, part, *text) != LH_OK)
         LH_FAIL(LH_EUSAGE, "%s; nor is there a file of that name", lh_error_message());
     LH_TRY(lh_profile_read(options->profiles, part->profile->kind, *text, &hash));
     write_hash(hash, value);
     *text = value->text;
-done:
-    return st;
+    return LH_OK;
 }
 
 /* ---- as JSON ---- */
@@ -104,7 +98,6 @@ static const char *const members[] = {"layer-budget", "head-budget"}; /* lh_prof
 
 static lh_status write_text(const lh_profile *p, lh_buf *out)
 {
-    lh_status st = LH_OK;
     lh_part_value weight;
     int heads = p->kind == LH_PROFILE_OF_HEADS;
     LH_TRY(lh_buf_printf(out, "%s\n", lh_profile_header(p->kind)));
@@ -114,8 +107,7 @@ static lh_status write_text(const lh_profile *p, lh_buf *out)
         if (heads) LH_TRY(lh_buf_printf(out, "%lld,", (long long)(i % p->heads)));
         LH_TRY(lh_buf_printf(out, "%s\n", weight.text));
     }
-done:
-    return st;
+    return LH_OK;
 }
 
 lh_status lh_profiles_put_json(const lh_profiles *all, const lh_policy_plan *plan, json_t *policy)
@@ -127,14 +119,14 @@ lh_status lh_profiles_put_json(const lh_profiles *all, const lh_policy_plan *pla
     for (int i = 0; i < 2; i++) {
         if (!hashes[i]) continue;
         const lh_profile *p = lh_profiles_find(all, hashes[i]);
-        if (!p) LH_FAIL(LH_EINTERNAL, "profile %016llx is not at hand", (unsigned long long)hashes[i]);
+        if (!p) LH_FAIL_DONE(LH_EINTERNAL, "profile %016llx is not at hand", (unsigned long long)hashes[i]);
         lh_buf_clear(&text);
-        LH_TRY(write_text(p, &text));
+        LH_TRY_DONE(write_text(p, &text));
         if (json_object_set_new(object, members[i], json_string(text.data)))
-            LH_FAIL(LH_ENOMEM, "cannot allocate host memory for the policy as JSON");
+            LH_FAIL_DONE(LH_ENOMEM, "cannot allocate host memory for the policy as JSON");
     }
     if (json_object_size(object) && json_object_set(policy, "profiles", object))
-        LH_FAIL(LH_ENOMEM, "cannot allocate host memory for the policy as JSON");
+        LH_FAIL_DONE(LH_ENOMEM, "cannot allocate host memory for the policy as JSON");
 done:
     json_decref(object);
     lh_buf_clear(&text);
@@ -143,7 +135,6 @@ done:
 
 lh_status lh_profiles_get_json(lh_profiles *out, const json_t *policy, const char *name)
 {
-    lh_status st = LH_OK;
     const json_t *object = json_object_get(policy, "profiles");
     uint64_t hash;
     for (lh_profile_kind kind = LH_PROFILE_OF_LAYERS; kind <= LH_PROFILE_OF_HEADS; kind++) {
@@ -155,6 +146,5 @@ lh_status lh_profiles_get_json(lh_profiles *out, const json_t *policy, const cha
         if (lh_profile_parse(out, kind, &in, &hash) != LH_OK)
             LH_FAIL(LH_EFILE, "the profile '%s' of the policy in %s", members[kind], lh_error_message());
     }
-done:
-    return st;
+    return LH_OK;
 }

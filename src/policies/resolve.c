@@ -8,15 +8,12 @@ enum { MOST_PRESETS = 128 };
 
 static lh_status fail_unknown(const char *name)
 {
-    lh_status st = LH_OK;
     const char *names[MOST_PRESETS + 1] = {NULL};
     for (int i = 0; i < MOST_PRESETS && lh_policy_at(i); i++) names[i] = lh_policy_at(i)->name;
     const char *near = lh_nearest(name, names);
     if (near)
         LH_FAIL(LH_EUSAGE, "--policy '%s' is unknown, did you mean '%s'? ('--policy help' lists all)", name, near);
     LH_FAIL(LH_EUSAGE, "--policy '%s' is unknown, '--policy help' lists those there are", name);
-done:
-    return st;
 }
 
 static const char *first_given(const lh_policy_parts *parts)
@@ -28,15 +25,13 @@ static const char *first_given(const lh_policy_parts *parts)
 
 static lh_status resolve_full(lh_policy_plan *out, const lh_policy_options *options)
 {
-    lh_status st = LH_OK;
     const char *part = first_given(&options->parts);
     if (part && options->policy)
         LH_FAIL(LH_EUSAGE, "policy '%s' evicts nothing and would ignore '--%s'", options->policy, part);
     if (part) LH_FAIL(LH_EUSAGE, "'--%s' needs a budget: give '--budget N', or '--budget P%%' of the prompt", part);
     if (options->budget) LH_FAIL(LH_EUSAGE, "policy '%s' evicts nothing and would ignore '--budget'", options->policy);
     snprintf(out->name, sizeof out->name, "full");
-done:
-    return st;
+    return LH_OK;
 }
 
 /* The text of a part: the option, else what the parts before leave no choice about, else the preset, else the default.
@@ -52,7 +47,6 @@ static const char *resolved_text(const lh_policy_plan *plan, const lh_part *part
 
 lh_status lh_parts_read(lh_policy_plan *out, const lh_policy *preset, const lh_policy_options *options)
 {
-    lh_status st = LH_OK;
     lh_part_value value;
     memset(out, 0, sizeof *out);
     snprintf(out->name, sizeof out->name, "%s", preset->name);
@@ -70,13 +64,11 @@ lh_status lh_parts_read(lh_policy_plan *out, const lh_policy *preset, const lh_p
                     part->option, part->needs);
         }
     }
-done:
-    return st;
+    return LH_OK;
 }
 
 lh_status lh_policy_resolve(lh_policy_plan *out, const lh_policy_options *options)
 {
-    lh_status st = LH_OK;
     lh_policy_plan plan;
     memset(&plan, 0, sizeof plan);
     const char *name = options->policy ? options->policy : options->budget ? lh_policy_by_default : "full";
@@ -92,8 +84,7 @@ lh_status lh_policy_resolve(lh_policy_plan *out, const lh_policy_options *option
         LH_TRY(lh_parts_check(&plan));
     }
     memcpy(out, &plan, sizeof plan);
-done:
-    return st;
+    return LH_OK;
 }
 
 /* ---- text ---- */
@@ -107,12 +98,11 @@ static lh_status say(lh_buf *out, const lh_part *part, const char *text)
 /* Each part is compared with what the preset and the parts before it make of it: rows may follow from a window. */
 lh_status lh_policy_text(const lh_policy_plan *plan, lh_buf *out)
 {
-    lh_status st = LH_OK;
     const lh_policy *preset = lh_policy_find(plan->name);
     lh_part_value budget, usual, values[sizeof(lh_policy_parts) / sizeof(char *)];
     lh_policy_options options = {.policy = plan->name, .budget = budget.text};
     LH_TRY(lh_buf_puts(out, plan->name));
-    if (!plan->evicts) goto done;
+    if (!plan->evicts) return LH_OK;
     lh_budget_write(plan, &budget);
     for (int i = 0; lh_part_at(i); i++) {
         const lh_part *part = lh_part_at(i);
@@ -126,6 +116,5 @@ lh_status lh_policy_text(const lh_policy_plan *plan, lh_buf *out)
         LH_TRY(say(out, part, values[i].text));
     }
     LH_TRY(lh_buf_printf(out, " --budget %s", budget.text));
-done:
-    return st;
+    return LH_OK;
 }

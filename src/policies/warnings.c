@@ -64,18 +64,16 @@ static lh_status warn_pyramid(const outlook *o, lh_buf *out)
 
 lh_status lh_policy_warnings(const lh_policy_plan *plan, int64_t seen, lh_buf *out)
 {
-    lh_status st = LH_OK;
-    if (!plan->evicts || seen <= 0) goto done;
+    if (!plan->evicts || seen <= 0) return LH_OK;
     outlook o = {.plan = plan, .fixed = lh_policy_fix(plan, seen), .seen = seen};
     o.protect = lh_policy_protect(
         &o.fixed, &(lh_protect_request){.budget = o.fixed.budget_entries, .seen = seen, .block = o.fixed.block});
     if (o.fixed.budget_entries >= seen) {
         LH_TRY(warn_all_kept(&o, out));
-        goto done;
+        return LH_OK;
     }
     if (o.protect.base == 0 && plan->source != LH_SCORE_POSITION) LH_TRY(warn_protected(&o, out));
     LH_TRY(warn_gain(&o, out));
     LH_TRY(warn_pyramid(&o, out));
-done:
-    return st;
+    return LH_OK;
 }

@@ -35,11 +35,12 @@ lh_status lh_word_read(int *out, const char *what, const char *const *words, con
             *out = i;
             goto done;
         }
-        LH_TRY(lh_buf_printf(&all, "%s%s", i ? ", " : "", words[i]));
+        LH_TRY_DONE(lh_buf_printf(&all, "%s%s", i ? ", " : "", words[i]));
     }
     const char *near = lh_nearest(text, words);
-    if (near) LH_FAIL(LH_EUSAGE, "%s '%s' is unknown, did you mean '%s'? (there are: %s)", what, text, near, all.data);
-    LH_FAIL(LH_EUSAGE, "%s '%s' is unknown, there are: %s", what, text, all.data);
+    if (near)
+        LH_FAIL_DONE(LH_EUSAGE, "%s '%s' is unknown, did you mean '%s'? (there are: %s)", what, text, near, all.data);
+    LH_FAIL_DONE(LH_EUSAGE, "%s '%s' is unknown, there are: %s", what, text, all.data);
 done:
     lh_buf_clear(&all);
     return st;
@@ -54,12 +55,10 @@ static lh_status word_of(int *out, const lh_part *part, const char *text)
 
 lh_status lh_part_read_word(lh_policy_plan *plan, const lh_part *part, const char *text)
 {
-    lh_status st = LH_OK;
     int number = 0;
     LH_TRY(word_of(&number, part, text));
     memcpy((char *)plan + part->at, &number, sizeof number);
-done:
-    return st;
+    return LH_OK;
 }
 
 void lh_part_write_word(const lh_policy_plan *plan, const lh_part *part, lh_part_value *out)
@@ -71,13 +70,11 @@ void lh_part_write_word(const lh_policy_plan *plan, const lh_part *part, lh_part
 
 lh_status lh_statistic_read(lh_policy_plan *plan, const lh_part *part, const char *text)
 {
-    lh_status st = LH_OK;
     int number = 0;
     LH_TRY(word_of(&number, part, text));
     plan->source = sources[number];
     if (plan->source == LH_SCORE_ATTENTION) plan->statistic = (lh_statistic)number;
-done:
-    return st;
+    return LH_OK;
 }
 
 void lh_statistic_write(const lh_policy_plan *plan, const lh_part *part, lh_part_value *out)

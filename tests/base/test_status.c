@@ -7,26 +7,20 @@
 
 static lh_status inner(const char *what)
 {
-    lh_status st = LH_OK;
     LH_FAIL(LH_EFILE, "cannot read '%s'", what);
-done:
-    return st;
+    return LH_OK;
 }
 
 static lh_status middle(const char *what)
 {
-    lh_status st = LH_OK;
     LH_TRY(inner(what));
-done:
-    return st;
+    return LH_OK;
 }
 
 static lh_status outer(const char *what)
 {
-    lh_status st = LH_OK;
     LH_TRY(middle(what));
-done:
-    return st;
+    return LH_OK;
 }
 
 static int count(const char *text, const char *part)

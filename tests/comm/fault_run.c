@@ -17,7 +17,6 @@
 
 static lh_status one_step(lh_comm *comm, int64_t step, lh_status mine)
 {
-    lh_status st = LH_OK;
     int64_t ones[4] = {1, 1, 1, step}, all[64], own = lh_comm_rank(comm);
     lh_comm_step(comm, "loop", step);
     LH_TRY(lh_comm_agree(comm, mine));
@@ -26,8 +25,7 @@ static lh_status one_step(lh_comm *comm, int64_t step, lh_status mine)
     LH_TRY(lh_comm_bcast(comm, 0, all, sizeof all));
     if (ones[0] != lh_comm_size(comm) || ones[3] != step * lh_comm_size(comm))
         LH_FAIL(LH_EINTERNAL, "sums are wrong at step %lld", (long long)step);
-done:
-    return st;
+    return LH_OK;
 }
 
 /* 1 when `plan` is "name:step". */
@@ -72,19 +70,19 @@ int main(int argc, char **argv)
     if (argc != 4) return LH_EUSAGE;
     const char *plan = argv[2];
     int here = 0;
-    LH_TRY(lh_comm_open_world(&world, atof(argv[3])));
+    LH_TRY_DONE(lh_comm_open_world(&world, atof(argv[3])));
     lh_log_set_rank(lh_comm_rank(world), lh_comm_size(world));
     comm = world;
     here = lh_comm_rank(world) == atoi(argv[1]);
     if (!is_own(plan)) {
-        LH_TRY(lh_comm_open_faulty(&faulty, world, atoi(argv[1]), plan));
+        LH_TRY_DONE(lh_comm_open_faulty(&faulty, world, atoi(argv[1]), plan));
         comm = faulty;
     }
-    LH_TRY(lh_comm_split(world, 0, &part)); /* as the engine does */
+    LH_TRY_DONE(lh_comm_split(world, 0, &part)); /* as the engine does */
     for (int step = 0; step < 5; step++) {
         misbehave(comm, plan, here, step);
-        LH_TRY(fails_at(plan, "own", here, step));
-        LH_TRY(one_step(strncmp(plan, "own:", 4) == 0 ? part : comm, step, fails_at(plan, "agreed", here, step)));
+        LH_TRY_DONE(fails_at(plan, "own", here, step));
+        LH_TRY_DONE(one_step(strncmp(plan, "own:", 4) == 0 ? part : comm, step, fails_at(plan, "agreed", here, step)));
     }
     if (lh_comm_rank(world) == 0) printf("all steps done\n");
 done:

@@ -142,12 +142,12 @@ static lh_status read_corpus(runner *r)
     char *folder = NULL, *path = NULL;
     struct dirent **list = NULL;
     int n = 0;
-    LH_TRY(lh_path_join(&folder, LH_FUZZ_CORPUS, r->target->corpus));
+    LH_TRY_DONE(lh_path_join(&folder, LH_FUZZ_CORPUS, r->target->corpus));
     n = scandir(folder, &list, is_seed, by_name);
-    if (n < 1) LH_FAIL(LH_EINPUT, "'%s' holds no seeds", folder);
+    if (n < 1) LH_FAIL_DONE(LH_EINPUT, "'%s' holds no seeds", folder);
     for (int i = 0; i < n; i++) {
-        LH_TRY(lh_path_join(&path, folder, list[i]->d_name));
-        LH_TRY(fz_seeds_add_file(&r->seeds, path));
+        LH_TRY_DONE(lh_path_join(&path, folder, list[i]->d_name));
+        LH_TRY_DONE(fz_seeds_add_file(&r->seeds, path));
         lh_free(path);
         path = NULL;
     }
@@ -179,10 +179,10 @@ static lh_status run_input(const runner *r, const lh_buf *input)
     fz_case c = {.folder = r->folder, .path = r->path, .bytes = input->bytes, .state = r->state};
     char *exact = NULL;
     c.rng = fz_rng_of(lh_hash64(input->data ? input->data : "", input->bytes), 0, 0);
-    LH_TRY(lh_calloc(&exact, input->bytes, 1)); /* what lies behind it must not be read */
+    LH_TRY_DONE(lh_calloc(&exact, input->bytes, 1)); /* what lies behind it must not be read */
     if (input->bytes) memcpy(exact, input->data, (size_t)input->bytes);
     c.data = exact;
-    LH_TRY(fz_put(r->folder, r->target->file, input->data, input->bytes));
+    LH_TRY_DONE(fz_put(r->folder, r->target->file, input->data, input->bytes));
     lh_error_clear();
     st = r->target->run(&c);
 done:
@@ -192,15 +192,13 @@ done:
 
 static lh_status make_input(const runner *r, int64_t i, lh_buf *out)
 {
-    lh_status st = LH_OK;
     const char *name = r->target->name;
     fz_rng rng = fz_rng_of((uint64_t)r->set->seed, lh_hash64(name, (int64_t)strlen(name)), i);
     const lh_buf *seed = &r->seeds.at[fz_below(&rng, r->seeds.n)];
     out->bytes = 0;
     LH_TRY(lh_buf_append(out, seed->data, seed->bytes));
     LH_TRY(fz_mutate(out, r->target->form, &rng));
-done:
-    return st;
+    return LH_OK;
 }
 
 /* ---- many, in processes of their own ---- */
@@ -238,10 +236,10 @@ static lh_status keep_input(const runner *r, int how)
     const char *name = r->target->name;
     lh_buf input = {0};
     char *path = NULL, why[64];
-    LH_TRY(make_input(r, r->all->at, &input));
-    LH_TRY(
+    LH_TRY_DONE(make_input(r, r->all->at, &input));
+    LH_TRY_DONE(
         lh_asprintf(&path, "%s/fuzz-%s-%lld-%lld", r->set->out, name, (long long)r->set->seed, (long long)r->all->at));
-    LH_TRY(lh_file_write(path, input.data ? input.data : "", input.bytes));
+    LH_TRY_DONE(lh_file_write(path, input.data ? input.data : "", input.bytes));
     snprintf(why, sizeof why, WIFSIGNALED(how) ? "signal %d" : "exit code %d",
              WIFSIGNALED(how) ? WTERMSIG(how) : WEXITSTATUS(how));
     printf("%s: mutation %lld of seed %lld ends with %s%s\n  the input: %s\n  again: fuzz --target %s --input %s\n",
@@ -257,7 +255,6 @@ done:
 
 static lh_status run_many(runner *r, int64_t count, int *failed)
 {
-    lh_status st = LH_OK;
     int64_t end = r->set->from + count;
     for (int64_t at = r->set->from; at < end && !*failed;) {
         int64_t until = at - at % PER_PROCESS + PER_PROCESS;
@@ -274,8 +271,7 @@ static lh_status run_many(runner *r, int64_t count, int *failed)
         if (how) LH_TRY(keep_input(r, how));
         at = until;
     }
-done:
-    return st;
+    return LH_OK;
 }
 
 static void report(const runner *r)
@@ -294,7 +290,7 @@ static lh_status run_file(runner *r, int *failed)
 {
     lh_status st = LH_OK;
     lh_buf input = {0};
-    LH_TRY(lh_file_read(&input, r->set->input, 1 << 30));
+    LH_TRY_DONE(lh_file_read(&input, r->set->input, 1 << 30));
     lh_status got = run_input(r, &input);
     const char *how = broken(r, got);
     printf("%s: status %d%s%s%s%s\n", r->target->name, (int)got, got ? ": " : "", got ? lh_error_message() : "",
@@ -311,22 +307,22 @@ static lh_status run_target(const settings *set, const fz_target *target, const 
     const char *is_long = getenv("LONGHAUL_LONG");
     runner r = {.set = set, .target = target, .began = seconds(CLOCK_MONOTONIC)};
     r.all = mmap(NULL, sizeof *r.all, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (r.all == MAP_FAILED) LH_FAIL(LH_ENOMEM, "no shared memory: %s", strerror(errno));
-    LH_TRY(lh_path_join(&r.folder, folder, target->name));
-    LH_TRY(lh_path_join(&r.path, r.folder, target->file));
+    if (r.all == MAP_FAILED) LH_FAIL_DONE(LH_ENOMEM, "no shared memory: %s", strerror(errno));
+    LH_TRY_DONE(lh_path_join(&r.folder, folder, target->name));
+    LH_TRY_DONE(lh_path_join(&r.path, r.folder, target->file));
     mkdir(r.folder, 0777);
-    if (target->corpus) LH_TRY(read_corpus(&r));
-    if (target->seeds) LH_TRY(target->seeds(&r.seeds, r.folder));
-    if (target->prepare) LH_TRY(target->prepare(&r.state, r.folder));
+    if (target->corpus) LH_TRY_DONE(read_corpus(&r));
+    if (target->seeds) LH_TRY_DONE(target->seeds(&r.seeds, r.folder));
+    if (target->prepare) LH_TRY_DONE(target->prepare(&r.state, r.folder));
     if (set->input) {
-        LH_TRY(run_file(&r, failed));
+        LH_TRY_DONE(run_file(&r, failed));
         goto done;
     }
-    LH_TRY(run_many(&r,
-                    set->count                             ? set->count
-                    : is_long && strcmp(is_long, "1") == 0 ? target->share
-                                                           : target->quick,
-                    failed));
+    LH_TRY_DONE(run_many(&r,
+                         set->count                             ? set->count
+                         : is_long && strcmp(is_long, "1") == 0 ? target->share
+                                                                : target->quick,
+                         failed));
     report(&r);
 done:
     if (target->forget && r.state) target->forget(r.state);
@@ -352,22 +348,20 @@ static int is_wanted(const settings *set, const char *name)
 
 static lh_status check_targets(const settings *set)
 {
-    lh_status st = LH_OK;
     if (set->input && set->targets.n != 1) LH_FAIL(LH_EUSAGE, "'--input' goes to one target: give '--target'");
     for (int64_t i = 0; i < set->targets.n; i++) {
         int found = 0;
         for (int t = 0; targets[t]; t++) found |= strcmp(set->targets.at[i], targets[t]->name) == 0;
         if (!found) LH_FAIL(LH_EUSAGE, "there is no target '%s': '--help' lists them", set->targets.at[i]);
     }
-done:
-    return st;
+    return LH_OK;
 }
 
 static lh_status print_help(void)
 {
     lh_status st = LH_OK;
     lh_buf text = {0};
-    LH_TRY(lh_options_help(&text, &syntax));
+    LH_TRY_DONE(lh_options_help(&text, &syntax));
     printf("%s\ntargets, with their shares of a million:\n", text.data);
     for (int t = 0; targets[t]; t++)
         printf("  %-15s %6lld  %s\n", targets[t]->name, (long long)targets[t]->share, targets[t]->summary);
@@ -386,12 +380,12 @@ int main(int argc, char **argv)
     omp_set_num_threads(1); /* threads do not survive a fork */
     lh_log_set_level(LH_LOG_ERROR);
     if (lh_options_help_asked(argc - 1, argv + 1)) return (int)print_help();
-    LH_TRY(lh_options_parse(&options, &syntax, &set, argc - 1, argv + 1));
-    LH_TRY(check_targets(&set));
+    LH_TRY_DONE(lh_options_parse(&options, &syntax, &set, argc - 1, argv + 1));
+    LH_TRY_DONE(check_targets(&set));
     snprintf(folder, sizeof folder, "%s/lh-fuzz-XXXXXX", access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp");
-    if (!mkdtemp(folder)) LH_FAIL(LH_EWRITE, "cannot make '%s': %s", folder, strerror(errno));
+    if (!mkdtemp(folder)) LH_FAIL_DONE(LH_EWRITE, "cannot make '%s': %s", folder, strerror(errno));
     for (int t = 0; targets[t] && !failed; t++)
-        if (is_wanted(&set, targets[t]->name)) LH_TRY(run_target(&set, targets[t], folder, &failed));
+        if (is_wanted(&set, targets[t]->name)) LH_TRY_DONE(run_target(&set, targets[t], folder, &failed));
 done:
     if (st != LH_OK) fprintf(stderr, "fuzz: %s\n", lh_error_message());
     if (*folder) nftw(folder, remove_one, 16, FTW_DEPTH | FTW_PHYS);

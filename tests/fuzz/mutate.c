@@ -60,9 +60,9 @@ static lh_status splice(lh_buf *data, int64_t at, int64_t cut, const void *with,
     lh_status st = LH_OK;
     lh_buf out = {0};
     if (cut > data->bytes - at) cut = data->bytes - at;
-    LH_TRY(lh_buf_append(&out, data->data, at));
-    LH_TRY(lh_buf_append(&out, with, n));
-    LH_TRY(lh_buf_append(&out, data->data + at + cut, data->bytes - at - cut));
+    LH_TRY_DONE(lh_buf_append(&out, data->data, at));
+    LH_TRY_DONE(lh_buf_append(&out, with, n));
+    LH_TRY_DONE(lh_buf_append(&out, data->data + at + cut, data->bytes - at - cut));
     lh_buf_clear(data);
     *data = out;
     out = (lh_buf){0};
@@ -107,14 +107,12 @@ static void copy_block(lh_buf *data, fz_rng *rng)
 
 static lh_status insert_block(lh_buf *data, fz_rng *rng)
 {
-    lh_status st = LH_OK;
     char block[64];
     int64_t from = place(data, rng), n = 1 + fz_below(rng, (int64_t)sizeof block);
     if (n > data->bytes - from) n = data->bytes - from;
     memcpy(block, data->data + from, (size_t)n);
     for (int64_t i = 1 + fz_below(rng, 4); i > 0; i--) LH_TRY(splice(data, place(data, rng), 0, block, n));
-done:
-    return st;
+    return LH_OK;
 }
 
 static lh_status put_word(lh_buf *data, fz_rng *rng)
@@ -126,7 +124,6 @@ static lh_status put_word(lh_buf *data, fz_rng *rng)
 
 static lh_status mutate_once(lh_buf *data, fz_form form, fz_rng *rng)
 {
-    lh_status st = LH_OK;
     /* What changes the length of a file of offsets mostly ends at once. */
     int64_t kinds = form == FZ_BINARY && fz_below(rng, 8) ? 5 : 9, at = place(data, rng);
     switch (fz_below(rng, kinds)) {
@@ -142,17 +139,14 @@ static lh_status mutate_once(lh_buf *data, fz_form form, fz_rng *rng)
         break;
     default: LH_TRY(put_word(data, rng));
     }
-done:
-    return st;
+    return LH_OK;
 }
 
 static lh_status mutate_bytes(lh_buf *data, fz_form form, fz_rng *rng)
 {
-    lh_status st = LH_OK;
     int64_t times = 1 + fz_below(rng, fz_below(rng, 4) ? 3 : 30);
     for (int64_t i = 0; i < times && data->bytes > 0; i++) LH_TRY(mutate_once(data, form, rng));
-done:
-    return st;
+    return LH_OK;
 }
 
 /* ---- values of a JSON tree ---- */
@@ -227,7 +221,7 @@ lh_status fz_mutate_json(lh_buf *text, fz_rng *rng)
     made = json_dumps(json, JSON_COMPACT);
     if (!made) goto done;
     text->bytes = 0;
-    LH_TRY(lh_buf_puts(text, made));
+    LH_TRY_DONE(lh_buf_puts(text, made));
 done:
     free(made);
     json_decref(json);
@@ -242,12 +236,12 @@ static lh_status mutate_safetensors(lh_buf *data, fz_rng *rng)
     uint64_t bytes = 0;
     if (data->bytes >= 8) memcpy(&bytes, data->data, 8);
     if (data->bytes < 8 || bytes > (uint64_t)data->bytes - 8) goto done;
-    LH_TRY(lh_buf_append(&header, data->data + 8, (int64_t)bytes));
+    LH_TRY_DONE(lh_buf_append(&header, data->data + 8, (int64_t)bytes));
     if (fz_below(rng, 4))
-        LH_TRY(fz_mutate_json(&header, rng));
+        LH_TRY_DONE(fz_mutate_json(&header, rng));
     else
-        LH_TRY(mutate_bytes(&header, FZ_TEXT, rng));
-    LH_TRY(splice(data, 8, (int64_t)bytes, header.data, header.bytes));
+        LH_TRY_DONE(mutate_bytes(&header, FZ_TEXT, rng));
+    LH_TRY_DONE(splice(data, 8, (int64_t)bytes, header.data, header.bytes));
     bytes = (uint64_t)header.bytes;
     memcpy(data->data, &bytes, 8);
 done:

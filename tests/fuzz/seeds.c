@@ -24,21 +24,19 @@ static inline void must(int is)
 
 lh_status fz_seeds_add(fz_seeds *seeds, const void *data, int64_t bytes)
 {
-    lh_status st = LH_OK;
     LH_TRY(lh_realloc(&seeds->at, seeds->n + 1, sizeof *seeds->at));
     seeds->at[seeds->n] = (lh_buf){0};
     LH_TRY(lh_buf_append(&seeds->at[seeds->n], data, bytes));
     seeds->n++;
-done:
-    return st;
+    return LH_OK;
 }
 
 lh_status fz_seeds_add_file(fz_seeds *seeds, const char *path)
 {
     lh_status st = LH_OK;
     lh_buf data = {0};
-    LH_TRY(lh_file_read(&data, path, 1 << 20));
-    LH_TRY(fz_seeds_add(seeds, data.data, data.bytes));
+    LH_TRY_DONE(lh_file_read(&data, path, 1 << 20));
+    LH_TRY_DONE(fz_seeds_add(seeds, data.data, data.bytes));
 done:
     lh_buf_clear(&data);
     return st;
@@ -56,9 +54,9 @@ lh_status fz_put(const char *folder, const char *name, const void *data, int64_t
     lh_status st = LH_OK;
     char *path = NULL;
     FILE *f = NULL;
-    LH_TRY(lh_path_join(&path, folder, name));
+    LH_TRY_DONE(lh_path_join(&path, folder, name));
     f = fopen(path, "wb");
-    if (!f || fwrite(data, 1, (size_t)bytes, f) != (size_t)bytes) LH_FAIL(LH_EWRITE, "cannot write '%s'", path);
+    if (!f || fwrite(data, 1, (size_t)bytes, f) != (size_t)bytes) LH_FAIL_DONE(LH_EWRITE, "cannot write '%s'", path);
 done:
     if (f) fclose(f);
     lh_free(path);
@@ -77,11 +75,11 @@ lh_status fz_safetensors_seeds(fz_seeds *seeds, const char *folder)
     for (int type = LH_F32; type <= LH_BF16; type++) {
         lh_buf_clear(&data);
         mm_safetensors(&data, &model, 0, type == LH_F32 ? model.n : 3, (lh_dtype)type);
-        LH_TRY(fz_seeds_add(seeds, data.data, data.bytes));
+        LH_TRY_DONE(fz_seeds_add(seeds, data.data, data.bytes));
     }
     lh_buf_clear(&data);
     mm_safetensors(&data, &model, 0, model.n, LH_BF16);
-    LH_TRY(fz_seeds_add(seeds, data.data, data.bytes));
+    LH_TRY_DONE(fz_seeds_add(seeds, data.data, data.bytes));
 done:
     lh_buf_clear(&data);
     return st;
@@ -93,13 +91,11 @@ static const char tokenizer[] =
 
 lh_status fz_put_model(const char *folder)
 {
-    lh_status st = LH_OK;
     mm_model model;
     mm_llama(&model);
     mm_folder(folder, &model, MM_LLAMA_CONFIG, LH_F32);
     LH_TRY(fz_put(folder, "tokenizer.json", tokenizer, sizeof tokenizer - 1));
-done:
-    return st;
+    return LH_OK;
 }
 
 lh_status fz_config_seeds(fz_seeds *seeds, const char *folder)
@@ -115,18 +111,18 @@ lh_status fz_index_seeds(fz_seeds *seeds, const char *folder)
     mm_model model;
     lh_buf index = {0}, data = {0};
     mm_llama(&model);
-    LH_TRY(lh_buf_puts(&index, "{\"metadata\": {\"total_size\": 1}, \"weight_map\": {"));
+    LH_TRY_DONE(lh_buf_puts(&index, "{\"metadata\": {\"total_size\": 1}, \"weight_map\": {"));
     for (int i = 0; i < model.n; i++)
-        LH_TRY(lh_buf_printf(&index, "%s\"%s\": \"model-0000%d-of-00002.safetensors\"", i ? ", " : "",
-                             model.tensors[i].name, i < 9 ? 1 : 2));
-    LH_TRY(lh_buf_puts(&index, "}}"));
-    LH_TRY(fz_seeds_add(seeds, index.data, index.bytes));
+        LH_TRY_DONE(lh_buf_printf(&index, "%s\"%s\": \"model-0000%d-of-00002.safetensors\"", i ? ", " : "",
+                                  model.tensors[i].name, i < 9 ? 1 : 2));
+    LH_TRY_DONE(lh_buf_puts(&index, "}}"));
+    LH_TRY_DONE(fz_seeds_add(seeds, index.data, index.bytes));
     mm_safetensors(&data, &model, 0, 9, LH_F32);
-    LH_TRY(fz_put(folder, "model-00001-of-00002.safetensors", data.data, data.bytes));
+    LH_TRY_DONE(fz_put(folder, "model-00001-of-00002.safetensors", data.data, data.bytes));
     lh_buf_clear(&data);
     mm_safetensors(&data, &model, 9, model.n - 9, LH_F32);
-    LH_TRY(fz_put(folder, "model-00002-of-00002.safetensors", data.data, data.bytes));
-    LH_TRY(fz_put(folder, "config.json", MM_LLAMA_CONFIG, sizeof MM_LLAMA_CONFIG - 1));
+    LH_TRY_DONE(fz_put(folder, "model-00002-of-00002.safetensors", data.data, data.bytes));
+    LH_TRY_DONE(fz_put(folder, "config.json", MM_LLAMA_CONFIG, sizeof MM_LLAMA_CONFIG - 1));
 done:
     lh_buf_clear(&index);
     lh_buf_clear(&data);
@@ -209,7 +205,7 @@ static lh_status add_model(fz_seeds *seeds)
         }
         gm_align(&b, 32);
     }
-    LH_TRY(fz_seeds_add(seeds, b.data, b.bytes));
+    LH_TRY_DONE(fz_seeds_add(seeds, b.data, b.bytes));
 done:
     lh_buf_clear(&b);
     return st;
@@ -240,7 +236,7 @@ static lh_status add_types(fz_seeds *seeds)
     }
     gm_align(&b, 64);
     for (uint64_t i = 0; i < offset; i++) gm_bytes(&b, &(uint8_t){(uint8_t)(i * 37)}, 1);
-    LH_TRY(fz_seeds_add(seeds, b.data, b.bytes));
+    LH_TRY_DONE(fz_seeds_add(seeds, b.data, b.bytes));
 done:
     lh_buf_clear(&b);
     return st;
@@ -248,10 +244,8 @@ done:
 
 lh_status fz_gguf_seeds(fz_seeds *seeds, const char *folder)
 {
-    lh_status st = LH_OK;
     (void)folder;
     LH_TRY(add_model(seeds));
     LH_TRY(add_types(seeds));
-done:
-    return st;
+    return LH_OK;
 }

@@ -58,7 +58,7 @@ static lh_status copy_to_oldest(const char *from, const char *to)
     if (a >= 0) b = H5Fcreate(to, H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
     if (b < 0 || H5Literate(a, H5_INDEX_NAME, H5_ITER_INC, NULL, copy_object, &b) < 0 || copy_attributes(a, b) < 0 ||
         H5Lvisit(a, H5_INDEX_NAME, H5_ITER_INC, copy_attributes_of, &b) < 0)
-        LH_FAIL(LH_EINTERNAL, "cannot copy '%s' to '%s'", from, to);
+        LH_FAIL_DONE(LH_EINTERNAL, "cannot copy '%s' to '%s'", from, to);
 done:
     if (b >= 0) H5Fclose(b);
     if (a >= 0) H5Fclose(a);
@@ -69,7 +69,7 @@ static lh_status remove_seal(const char *path)
 {
     lh_status st = LH_OK;
     hid_t f = H5Fopen(path, H5F_ACC_RDWR, H5P_DEFAULT);
-    if (f < 0 || H5Adelete(f, "attributes_xxh64") < 0) LH_FAIL(LH_EINTERNAL, "'%s' has no seal", path);
+    if (f < 0 || H5Adelete(f, "attributes_xxh64") < 0) LH_FAIL_DONE(LH_EINTERNAL, "'%s' has no seal", path);
 done:
     if (f >= 0) H5Fclose(f);
     return st;
@@ -79,12 +79,12 @@ static lh_status add_three(fz_seeds *seeds, const char *path)
 {
     lh_status st = LH_OK;
     char *oldest = NULL;
-    LH_TRY(lh_asprintf(&oldest, "%s.oldest", path));
-    LH_TRY(fz_seeds_add_file(seeds, path));
-    LH_TRY(remove_seal(path));
-    LH_TRY(fz_seeds_add_file(seeds, path));
-    LH_TRY(copy_to_oldest(path, oldest));
-    LH_TRY(fz_seeds_add_file(seeds, oldest));
+    LH_TRY_DONE(lh_asprintf(&oldest, "%s.oldest", path));
+    LH_TRY_DONE(fz_seeds_add_file(seeds, path));
+    LH_TRY_DONE(remove_seal(path));
+    LH_TRY_DONE(fz_seeds_add_file(seeds, path));
+    LH_TRY_DONE(copy_to_oldest(path, oldest));
+    LH_TRY_DONE(fz_seeds_add_file(seeds, oldest));
 done:
     if (oldest) unlink(oldest);
     unlink(path);
@@ -97,12 +97,12 @@ lh_status fz_checkpoint_seeds(fz_seeds *seeds, const char *folder)
     static const char *const types[] = {"f32", "bf16"};
     lh_status st = LH_OK;
     char *source = NULL, *path = NULL;
-    LH_TRY(lh_path_join(&source, folder, "source"));
-    LH_TRY(lh_path_join(&path, folder, "seed.h5"));
-    LH_TRY(fz_put_model(source));
+    LH_TRY_DONE(lh_path_join(&source, folder, "source"));
+    LH_TRY_DONE(lh_path_join(&path, folder, "seed.h5"));
+    LH_TRY_DONE(fz_put_model(source));
     for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
-        LH_TRY(lh_import(&(lh_import_options){.src = source, .out = path, .dtype = types[i]}));
-        LH_TRY(add_three(seeds, path));
+        LH_TRY_DONE(lh_import(&(lh_import_options){.src = source, .out = path, .dtype = types[i]}));
+        LH_TRY_DONE(add_three(seeds, path));
     }
 done:
     lh_free(source);
@@ -132,12 +132,12 @@ lh_status fz_cache_open(fz_cache **out)
 {
     lh_status st = LH_OK;
     fz_cache *c = NULL;
-    LH_TRY(lh_calloc(&c, 1, sizeof *c));
-    LH_TRY(lh_device_open(&c->device, &(lh_device_choice){.kind = LH_DEVICE_CPU}));
-    LH_TRY(lh_stream_open(&c->stream, c->device));
-    LH_TRY(lh_comm_open_self(&c->comm));
-    LH_TRY(lh_comm_open_on(&c->device_comm, &(lh_comm_on){.host = c->comm, .stream = c->stream}));
-    LH_TRY(lh_heads_of(&c->heads, HEADS, KV_HEADS, 0, 1));
+    LH_TRY_DONE(lh_calloc(&c, 1, sizeof *c));
+    LH_TRY_DONE(lh_device_open(&c->device, &(lh_device_choice){.kind = LH_DEVICE_CPU}));
+    LH_TRY_DONE(lh_stream_open(&c->stream, c->device));
+    LH_TRY_DONE(lh_comm_open_self(&c->comm));
+    LH_TRY_DONE(lh_comm_open_on(&c->device_comm, &(lh_comm_on){.host = c->comm, .stream = c->stream}));
+    LH_TRY_DONE(lh_heads_of(&c->heads, HEADS, KV_HEADS, 0, 1));
     c->sliding[1] = 1;
     for (int i = 0; i < TOKENS * HEADS * DIM; i++) c->rows[i] = sinf((float)i);
     for (int i = 0; i < TOKENS * HEADS; i++) c->lse[i] = 4;
@@ -161,7 +161,6 @@ void fz_cache_close(fz_cache *c)
 
 static lh_status open_kv(fz_cache *c, int kind, lh_kv **kv)
 {
-    lh_status st = LH_OK;
     lh_policy_plan plan;
     lh_kv_shape shape = {.heads = c->heads,
                          .layers = LAYERS,
@@ -174,13 +173,11 @@ static lh_status open_kv(fz_cache *c, int kind, lh_kv **kv)
     LH_TRY(lh_kv_open(
         kv, &(lh_kv_place){.ops = &lh_ops_ref, .stream = c->stream, .comm = c->comm, .device_comm = c->device_comm},
         &shape, &plan));
-done:
-    return st;
+    return LH_OK;
 }
 
 static lh_status fill(fz_cache *c, lh_kv *kv)
 {
-    lh_status st = LH_OK;
     LH_TRY(lh_kv_begin(kv, TOKENS, MORE));
     for (int64_t l = 0; l < LAYERS; l++) {
         lh_ragged *view = NULL;
@@ -199,8 +196,7 @@ static lh_status fill(fz_cache *c, lh_kv *kv)
                     .q = c->rows, .lse = c->lse, .positions = c->positions, .tokens = TOKENS, .q_ld = HEADS * DIM}));
         LH_TRY(lh_kv_prefill_end(kv, l));
     }
-done:
-    return st;
+    return LH_OK;
 }
 
 typedef lh_status (*save)(lh_kv *kv, const char *path, const lh_cache_extra *extra);
@@ -209,10 +205,10 @@ static lh_status save_keep_sets(lh_kv *kv, const char *path, const lh_cache_extr
 {
     lh_status st = LH_OK;
     lh_keep_sets *sets = NULL;
-    LH_TRY(lh_keep_sets_open(&sets, kv));
-    LH_TRY(lh_keep_sets_take(sets, LH_KEEP_KEPT));
-    LH_TRY(lh_keep_sets_take(sets, LH_KEEP_FINAL));
-    LH_TRY(lh_keep_sets_write(sets, path, extra));
+    LH_TRY_DONE(lh_keep_sets_open(&sets, kv));
+    LH_TRY_DONE(lh_keep_sets_take(sets, LH_KEEP_KEPT));
+    LH_TRY_DONE(lh_keep_sets_take(sets, LH_KEEP_FINAL));
+    LH_TRY_DONE(lh_keep_sets_write(sets, path, extra));
 done:
     lh_keep_sets_close(sets);
     return st;
@@ -225,8 +221,8 @@ static lh_status add_caches(fz_seeds *seeds, const char *folder, save how)
     fz_cache *c = NULL;
     lh_kv *kv = NULL;
     char *path = NULL;
-    LH_TRY(lh_path_join(&path, folder, "seed.h5"));
-    LH_TRY(fz_cache_open(&c));
+    LH_TRY_DONE(lh_path_join(&path, folder, "seed.h5"));
+    LH_TRY_DONE(fz_cache_open(&c));
     const lh_cache_extra extra = {.model = MODEL,
                                   .tokens = c->positions,
                                   .n = TOKENS,
@@ -235,10 +231,10 @@ static lh_status add_caches(fz_seeds *seeds, const char *folder, save how)
                                   .seed = 1,
                                   .run = "{\"command\": \"generate\"}"};
     for (int kind = 0; kind < FZ_CACHES; kind++) {
-        LH_TRY(open_kv(c, kind, &kv));
-        LH_TRY(fill(c, kv));
-        LH_TRY(how(kv, path, &extra));
-        LH_TRY(add_three(seeds, path));
+        LH_TRY_DONE(open_kv(c, kind, &kv));
+        LH_TRY_DONE(fill(c, kv));
+        LH_TRY_DONE(how(kv, path, &extra));
+        LH_TRY_DONE(add_three(seeds, path));
         lh_kv_close(kv);
         kv = NULL;
     }
@@ -264,9 +260,9 @@ lh_status fz_cache_restore(fz_cache *c, int kind, const char *path)
     lh_status st = LH_OK;
     lh_cache_file *file = NULL;
     lh_kv *kv = NULL;
-    LH_TRY(open_kv(c, kind, &kv));
-    LH_TRY(lh_cache_open(&file, path));
-    LH_TRY(lh_cache_restore(file, kv, MODEL, MORE));
+    LH_TRY_DONE(open_kv(c, kind, &kv));
+    LH_TRY_DONE(lh_cache_open(&file, path));
+    LH_TRY_DONE(lh_cache_restore(file, kv, MODEL, MORE));
 done:
     lh_cache_close(file);
     lh_kv_close(kv);

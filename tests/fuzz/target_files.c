@@ -16,14 +16,12 @@ typedef struct reader {
 
 static lh_status read_weight(void *self, lh_weight weight, int64_t layer)
 {
-    lh_status st = LH_OK;
     reader *r = self;
     lh_weight_range range = {.weight = weight, .layer = layer};
     lh_weight_shape(lh_checkpoint_config(r->ck), weight, &range.rows, &range.cols);
     LH_TRY(lh_realloc(&r->values, range.rows * range.cols, sizeof *r->values));
     LH_TRY(lh_checkpoint_read(r->ck, &range, r->values, LH_F32, range.cols));
-done:
-    return st;
+    return LH_OK;
 }
 
 lh_status fz_read_checkpoint(const char *path)
@@ -31,12 +29,12 @@ lh_status fz_read_checkpoint(const char *path)
     lh_status st = LH_OK;
     reader r = {0};
     lh_tokenizer *tok = NULL;
-    LH_TRY(lh_checkpoint_open(&r.ck, path));
+    LH_TRY_DONE(lh_checkpoint_open(&r.ck, path));
     int64_t json_bytes, meta_bytes;
     const char *json = lh_checkpoint_tokenizer(r.ck, &json_bytes);
     const char *meta = lh_checkpoint_tokenizer_meta(r.ck, &meta_bytes);
-    if (json) LH_TRY(lh_tokenizer_parse(&tok, path, json, json_bytes, meta, meta_bytes));
-    LH_TRY(lh_checkpoint_each(lh_checkpoint_config(r.ck), read_weight, &r));
+    if (json) LH_TRY_DONE(lh_tokenizer_parse(&tok, path, json, json_bytes, meta, meta_bytes));
+    LH_TRY_DONE(lh_checkpoint_each(lh_checkpoint_config(r.ck), read_weight, &r));
 done:
     lh_tokenizer_close(tok);
     lh_checkpoint_close(r.ck);
@@ -48,7 +46,7 @@ static lh_status describe(const char *path)
 {
     lh_status st = LH_OK;
     json_t *json = NULL;
-    LH_TRY(lh_info_json(path, &json));
+    LH_TRY_DONE(lh_info_json(path, &json));
 done:
     json_decref(json);
     return st;
@@ -62,25 +60,21 @@ static lh_status verify(const char *path)
 
 static lh_status run_checkpoint(fz_case *c)
 {
-    lh_status st = LH_OK;
     switch (fz_below(&c->rng, 4)) {
     case 0: LH_TRY(verify(c->path)); break;
     case 1: LH_TRY(describe(c->path)); break;
     default: LH_TRY(lh_h5_probe(c->path)); LH_TRY(fz_read_checkpoint(c->path));
     }
-done:
-    return st;
+    return LH_OK;
 }
 
 static lh_status open_cache(void **state, const char *folder)
 {
-    lh_status st = LH_OK;
     fz_cache *cache = NULL;
     (void)folder;
     LH_TRY(fz_cache_open(&cache));
     *state = cache;
-done:
-    return st;
+    return LH_OK;
 }
 
 static void close_cache(void *state)
@@ -93,7 +87,7 @@ static lh_status run_cache(fz_case *c)
     lh_status st = LH_OK;
     if (fz_below(&c->rng, 8) == 0) {
         LH_TRY(verify(c->path));
-        goto done;
+        return st;
     }
     LH_TRY(lh_h5_probe(c->path));
     for (int kind = 0; kind < FZ_CACHES; kind++) {
@@ -101,7 +95,6 @@ static lh_status run_cache(fz_case *c)
         if (st == LH_OK) break;
     }
     if (st == LH_EUSAGE) st = lh_fail_within(LH_EFILE, "of another policy");
-done:
     return st;
 }
 

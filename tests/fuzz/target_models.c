@@ -20,7 +20,7 @@ static lh_status run_safetensors(fz_case *c)
 {
     lh_status st = LH_OK;
     lh_safetensors *file = NULL;
-    LH_TRY(lh_safetensors_open(&file, c->path));
+    LH_TRY_DONE(lh_safetensors_open(&file, c->path));
     for (int64_t i = 0; i < lh_safetensors_count(file); i++) {
         const lh_safetensor *t = lh_safetensors_at(file, i);
         int64_t values = 1;
@@ -47,7 +47,7 @@ static lh_status read_tensor(const lh_gguf_tensor *t)
     if (!type || !type->to_f32) return LH_OK;
     int64_t blocks = t->bytes / type->block_bytes;
     if (blocks > VALUES / type->block_values) blocks = VALUES / type->block_values;
-    LH_TRY(lh_calloc(&values, blocks * type->block_values, sizeof *values));
+    LH_TRY_DONE(lh_calloc(&values, blocks * type->block_values, sizeof *values));
     type->to_f32(values, t->data, blocks);
     fz_touch(values, blocks * type->block_values * (int64_t)sizeof *values);
 done:
@@ -62,13 +62,13 @@ static lh_status run_gguf(fz_case *c)
     lh_gguf_text *texts = NULL, text = {0};
     double *reals = NULL;
     int64_t n = 0;
-    LH_TRY(lh_gguf_open(&gguf, c->path));
-    for (int64_t i = 0; i < lh_gguf_tensors(gguf); i++) LH_TRY(read_tensor(lh_gguf_tensor_at(gguf, i)));
-    LH_TRY(lh_gguf_string(gguf, "general.architecture", &text));
+    LH_TRY_DONE(lh_gguf_open(&gguf, c->path));
+    for (int64_t i = 0; i < lh_gguf_tensors(gguf); i++) LH_TRY_DONE(read_tensor(lh_gguf_tensor_at(gguf, i)));
+    LH_TRY_DONE(lh_gguf_string(gguf, "general.architecture", &text));
     fz_touch(text.data, text.bytes);
-    LH_TRY(lh_gguf_strings(gguf, "tokenizer.ggml.tokens", &texts, &n));
+    LH_TRY_DONE(lh_gguf_strings(gguf, "tokenizer.ggml.tokens", &texts, &n));
     for (int64_t i = 0; i < n; i++) fz_touch(texts[i].data, texts[i].bytes);
-    LH_TRY(lh_gguf_f64s(gguf, "tokenizer.ggml.scores", &reals, &n));
+    LH_TRY_DONE(lh_gguf_f64s(gguf, "tokenizer.ggml.scores", &reals, &n));
 done:
     lh_free(texts);
     lh_free(reals);
@@ -82,9 +82,9 @@ static lh_status run_gguf_config(fz_case *c)
     lh_gguf *gguf = NULL;
     json_t *json = NULL;
     lh_config config = {0};
-    LH_TRY(lh_gguf_open(&gguf, c->path));
-    LH_TRY(lh_gguf_config(&json, gguf));
-    LH_TRY(lh_config_parse(&config, json, c->path));
+    LH_TRY_DONE(lh_gguf_open(&gguf, c->path));
+    LH_TRY_DONE(lh_gguf_config(&json, gguf));
+    LH_TRY_DONE(lh_config_parse(&config, json, c->path));
     fz_use_config(&config);
 done:
     lh_config_clear(&config);
@@ -97,8 +97,8 @@ static lh_status run_gguf_vocab(fz_case *c)
 {
     lh_status st = LH_OK;
     lh_tokenizer *tok = NULL;
-    LH_TRY(lh_tokenizer_open(&tok, c->path));
-    LH_TRY(fz_use_tokenizer(tok, &c->rng));
+    LH_TRY_DONE(lh_tokenizer_open(&tok, c->path));
+    LH_TRY_DONE(fz_use_tokenizer(tok, &c->rng));
 done:
     lh_tokenizer_close(tok);
     return st;
@@ -110,9 +110,10 @@ static lh_status import(fz_case *c, const char *src)
 {
     lh_status st = LH_OK;
     char *out = NULL;
-    LH_TRY(lh_path_join(&out, c->folder, "imported.h5"));
-    LH_TRY(lh_import(&(lh_import_options){.src = src, .out = out, .dtype = fz_below(&c->rng, 2) ? "auto" : "bf16"}));
-    LH_TRY(fz_read_checkpoint(out));
+    LH_TRY_DONE(lh_path_join(&out, c->folder, "imported.h5"));
+    LH_TRY_DONE(
+        lh_import(&(lh_import_options){.src = src, .out = out, .dtype = fz_below(&c->rng, 2) ? "auto" : "bf16"}));
+    LH_TRY_DONE(fz_read_checkpoint(out));
 done:
     if (out) unlink(out);
     lh_free(out);
@@ -215,7 +216,6 @@ const fz_target fz_import_index = {.name = "import-index",
 /* Nothing in a plan is less than nothing. */
 static lh_status check_plan(const lh_plan *plan, const char *path)
 {
-    lh_status st = LH_OK;
     for (int64_t i = 0; i < plan->tp; i++) {
         const lh_plan_rank *p = &plan->ranks[i];
         const int64_t all[] = {p->weights, p->kv_kept, p->kv_allocated, p->kv_one_layer, p->hidden,
@@ -225,8 +225,7 @@ static lh_status check_plan(const lh_plan *plan, const char *path)
         if (plan->fits && p->peak > plan->free_bytes)
             LH_FAIL(LH_EINTERNAL, "'%s': rank %lld fits, and takes too much", path, (long long)i);
     }
-done:
-    return st;
+    return LH_OK;
 }
 
 /* Every byte of the prompts and ranks that the configuration allows. */
@@ -237,12 +236,12 @@ static lh_status run_plan(fz_case *c)
     lh_outline outline = {0};
     lh_policy_plan policy;
     lh_plan plan = {0};
-    LH_TRY(lh_outline_read(&outline, c->path));
+    LH_TRY_DONE(lh_outline_read(&outline, c->path));
     const lh_config *config = &outline.config;
     lh_policy_options how = {.policy = policies[fz_below(&c->rng, 4)]};
     if (strcmp(how.policy, "full") != 0) how.budget = "20%";
     if (strcmp(how.policy, "h2o") == 0) how.parts.evict = "every:4";
-    LH_TRY(lh_policy_resolve(&policy, &how));
+    LH_TRY_DONE(lh_policy_resolve(&policy, &how));
     int64_t longest = config->max_positions, context = fz_below(&c->rng, 2) ? longest : lh_least(longest, 20000);
     lh_engine_options engine = {.model = c->path,
                                 .tp = 1 + fz_below(&c->rng, lh_least(config->heads, 4)),
@@ -251,8 +250,8 @@ static lh_status run_plan(fz_case *c)
                                 .kv_dtype = "f32",
                                 .memory = INT64_C(1) << 40};
     if (fz_below(&c->rng, 2)) engine.chunk = 1 << 16;
-    LH_TRY(lh_plan_make(&plan, &(lh_plan_request){&engine, &policy, context, 0, NULL}));
-    LH_TRY(check_plan(&plan, c->path));
+    LH_TRY_DONE(lh_plan_make(&plan, &(lh_plan_request){&engine, &policy, context, 0, NULL}));
+    LH_TRY_DONE(check_plan(&plan, c->path));
 done:
     lh_plan_clear(&plan);
     lh_outline_clear(&outline);

@@ -26,12 +26,12 @@ static lh_status run_json(fz_case *c)
     double real = 0;
     int truth = 0;
     const char *string = "";
-    if (!text) LH_FAIL(LH_EINTERNAL, "'%s' gives no text", c->path);
-    LH_TRY(lh_json_parse(&json, c->path, c->data, c->bytes));
-    LH_TRY(lh_json_i64(json, c->path, "hidden_size", 0, 1 << 20, &whole));
-    LH_TRY(lh_json_f64(json, c->path, "rope_theta", &real));
-    LH_TRY(lh_json_bool(json, c->path, "use_cache", &truth));
-    LH_TRY(lh_json_string(json, c->path, "model_type", &string));
+    if (!text) LH_FAIL_DONE(LH_EINTERNAL, "'%s' gives no text", c->path);
+    LH_TRY_DONE(lh_json_parse(&json, c->path, c->data, c->bytes));
+    LH_TRY_DONE(lh_json_i64(json, c->path, "hidden_size", 0, 1 << 20, &whole));
+    LH_TRY_DONE(lh_json_f64(json, c->path, "rope_theta", &real));
+    LH_TRY_DONE(lh_json_bool(json, c->path, "use_cache", &truth));
+    LH_TRY_DONE(lh_json_string(json, c->path, "model_type", &string));
     fz_touch(string, (int64_t)strlen(string));
 done:
     json_decref(json);
@@ -58,7 +58,7 @@ static lh_status run_config(fz_case *c)
 {
     lh_status st = LH_OK;
     lh_config config = {0};
-    LH_TRY(lh_config_parse_text(&config, c->data, c->bytes, c->path));
+    LH_TRY_DONE(lh_config_parse_text(&config, c->data, c->bytes, c->path));
     fz_use_config(&config);
 done:
     lh_config_clear(&config);
@@ -73,11 +73,11 @@ static lh_status use_text(const lh_tokenizer *tok, const char *text, int64_t byt
     lh_tokens ids = {0};
     lh_buf out = {0};
     lh_detokenizer d = {.tok = tok};
-    LH_TRY(lh_tokenizer_encode(tok, text, bytes, (lh_encode)fz_below(rng, 4), &ids));
-    LH_TRY(lh_tokenizer_decode(tok, ids.ids, ids.n, &out));
-    for (int64_t i = 0; i < ids.n && i < 20; i++) LH_TRY(lh_detokenizer_push(&d, ids.ids[i], &out));
-    for (int i = 0; i < 5; i++) LH_TRY(lh_detokenizer_push(&d, (int32_t)fz_below(rng, 400) - 3, &out));
-    LH_TRY(lh_detokenizer_finish(&d, &out));
+    LH_TRY_DONE(lh_tokenizer_encode(tok, text, bytes, (lh_encode)fz_below(rng, 4), &ids));
+    LH_TRY_DONE(lh_tokenizer_decode(tok, ids.ids, ids.n, &out));
+    for (int64_t i = 0; i < ids.n && i < 20; i++) LH_TRY_DONE(lh_detokenizer_push(&d, ids.ids[i], &out));
+    for (int i = 0; i < 5; i++) LH_TRY_DONE(lh_detokenizer_push(&d, (int32_t)fz_below(rng, 400) - 3, &out));
+    LH_TRY_DONE(lh_detokenizer_finish(&d, &out));
 done:
     lh_detokenizer_clear(&d);
     lh_buf_clear(&out);
@@ -91,14 +91,12 @@ lh_status fz_use_tokenizer(const lh_tokenizer *tok, fz_rng *rng)
         "hello world  \n 123 <|special|> <s> \xff\xe4 \xe4\xb8\xad\xe6\x96\x87 \xf0\x9f\x99\x82 \xe2\x96\x81", "",
         "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
         "<x> <x><added>\xc3\xa9\xcc\x81\xc4\xb0\t\r\n  "};
-    lh_status st = LH_OK;
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
         LH_TRY(use_text(tok, texts[i], (int64_t)strlen(texts[i]), rng));
     lh_tokenizer_find(tok, "a");
     lh_tokenizer_token(tok, (int32_t)fz_below(rng, 500) - 5);
     lh_tokenizer_is_eos(tok, 3);
-done:
-    return st;
+    return LH_OK;
 }
 
 static const char meta[] = "{\"bos\": 1, \"eos\": [2, 3], \"add_bos\": true, \"chat_format\": \"chatml\"}";
@@ -108,9 +106,9 @@ static lh_status run_tokenizer(fz_case *c)
     lh_status st = LH_OK;
     lh_tokenizer *tok = NULL;
     int with_meta = fz_below(&c->rng, 2) != 0;
-    LH_TRY(lh_tokenizer_parse(&tok, c->path, c->data, c->bytes, with_meta ? meta : NULL,
-                              with_meta ? (int64_t)sizeof meta - 1 : 0));
-    LH_TRY(fz_use_tokenizer(tok, &c->rng));
+    LH_TRY_DONE(lh_tokenizer_parse(&tok, c->path, c->data, c->bytes, with_meta ? meta : NULL,
+                                   with_meta ? (int64_t)sizeof meta - 1 : 0));
+    LH_TRY_DONE(fz_use_tokenizer(tok, &c->rng));
 done:
     lh_tokenizer_close(tok);
     return st;
@@ -121,8 +119,8 @@ static lh_status read_tokenizer(lh_buf *json, const char *name)
 {
     lh_status st = LH_OK;
     char *path = NULL;
-    LH_TRY(lh_path_join(&path, LH_FUZZ_CORPUS "/tokenizer", name));
-    LH_TRY(lh_file_read(json, path, 1 << 20));
+    LH_TRY_DONE(lh_path_join(&path, LH_FUZZ_CORPUS "/tokenizer", name));
+    LH_TRY_DONE(lh_file_read(json, path, 1 << 20));
 done:
     lh_free(path);
     return st;
@@ -133,8 +131,8 @@ static lh_status put_tokenizer(void **state, const char *folder)
     lh_status st = LH_OK;
     lh_buf json = {0};
     *state = NULL;
-    LH_TRY(read_tokenizer(&json, "byte-level.json"));
-    LH_TRY(fz_put(folder, "tokenizer.json", json.data, json.bytes));
+    LH_TRY_DONE(read_tokenizer(&json, "byte-level.json"));
+    LH_TRY_DONE(fz_put(folder, "tokenizer.json", json.data, json.bytes));
 done:
     lh_buf_clear(&json);
     return st;
@@ -146,13 +144,13 @@ static lh_status run_tokenizer_meta(fz_case *c)
     lh_status st = LH_OK;
     lh_tokenizer *tok = NULL;
     lh_buf json = {0}, made = {0};
-    LH_TRY(lh_tokenizer_source(c->folder, &json, &made));
-    LH_TRY(lh_tokenizer_parse(&tok, c->path, json.data, json.bytes, made.data, made.bytes));
-    LH_TRY(fz_use_tokenizer(tok, &c->rng));
+    LH_TRY_DONE(lh_tokenizer_source(c->folder, &json, &made));
+    LH_TRY_DONE(lh_tokenizer_parse(&tok, c->path, json.data, json.bytes, made.data, made.bytes));
+    LH_TRY_DONE(fz_use_tokenizer(tok, &c->rng));
     lh_tokenizer_close(tok);
     tok = NULL;
-    LH_TRY(lh_tokenizer_parse(&tok, c->path, json.data, json.bytes, c->data, c->bytes));
-    LH_TRY(fz_use_tokenizer(tok, &c->rng));
+    LH_TRY_DONE(lh_tokenizer_parse(&tok, c->path, json.data, json.bytes, c->data, c->bytes));
+    LH_TRY_DONE(fz_use_tokenizer(tok, &c->rng));
 done:
     lh_tokenizer_close(tok);
     lh_buf_clear(&json);
@@ -180,11 +178,11 @@ static lh_status open_tokenizers(void **state, const char *folder)
     tokenizers *t = NULL;
     lh_buf json = {0};
     (void)folder;
-    LH_TRY(lh_calloc(&t, 1, sizeof *t));
+    LH_TRY_DONE(lh_calloc(&t, 1, sizeof *t));
     for (int i = 0; i < 2; i++) {
         lh_buf_clear(&json);
-        LH_TRY(read_tokenizer(&json, names[i]));
-        LH_TRY(lh_tokenizer_parse(&t->at[i], names[i], json.data, json.bytes, NULL, 0));
+        LH_TRY_DONE(read_tokenizer(&json, names[i]));
+        LH_TRY_DONE(lh_tokenizer_parse(&t->at[i], names[i], json.data, json.bytes, NULL, 0));
     }
     *state = t;
     t = NULL;
@@ -196,11 +194,9 @@ done:
 
 static lh_status run_text(fz_case *c)
 {
-    lh_status st = LH_OK;
     tokenizers *t = c->state;
     for (int i = 0; i < 2; i++) LH_TRY(use_text(t->at[i], c->data, c->bytes, &c->rng));
-done:
-    return st;
+    return LH_OK;
 }
 
 /* ---- chat templates ---- */
@@ -226,8 +222,8 @@ static lh_status talk(const lh_chat_format *format, const tokenizers *t, fz_rng 
     if (rendered != LH_OK) goto done; /* the template refuses such messages */
     int64_t cut = lh_chat_cut(&text, fz_below(rng, 4), fz_below(rng, 70));
     if (cut < 0) cut = text.text.bytes;
-    LH_TRY(lh_chat_encode(t->at[fz_below(rng, 2)], &text, 0, cut, &ids));
-    LH_TRY(lh_chat_encode(t->at[fz_below(rng, 2)], &text, cut, text.text.bytes, &ids));
+    LH_TRY_DONE(lh_chat_encode(t->at[fz_below(rng, 2)], &text, 0, cut, &ids));
+    LH_TRY_DONE(lh_chat_encode(t->at[fz_below(rng, 2)], &text, cut, text.text.bytes, &ids));
 done:
     lh_tokens_clear(&ids);
     lh_chat_text_clear(&text);
@@ -236,12 +232,10 @@ done:
 
 static lh_status run_chat(fz_case *c)
 {
-    lh_status st = LH_OK;
     const lh_chat_format *format = lh_chat_recognise(c->data, c->bytes);
     if (!format) LH_FAIL(LH_EINPUT, "'%s' is no template of the table", c->path);
     LH_TRY(talk(format, c->state, &c->rng));
-done:
-    return st;
+    return LH_OK;
 }
 
 static lh_status run_ids(fz_case *c)
@@ -276,14 +270,14 @@ static lh_status run_profile(fz_case *c)
     uint64_t hash;
     lh_profile_kind kind = fz_below(&c->rng, 2) ? LH_PROFILE_OF_HEADS : LH_PROFILE_OF_LAYERS;
     other = lh_profile_read(&all, kind, c->path, &hash);
-    if (other != LH_OK) LH_TRY(lh_profile_read(&all, (lh_profile_kind)!kind, c->path, &hash));
+    if (other != LH_OK) LH_TRY_DONE(lh_profile_read(&all, (lh_profile_kind)!kind, c->path, &hash));
     const lh_profile *p = lh_profiles_find(&all, hash);
     use_profile(p);
     if (p->kind == LH_PROFILE_OF_LAYERS) plan.layer_profile = hash;
     if (p->kind == LH_PROFILE_OF_HEADS) plan.head_profile = hash;
-    LH_TRY(lh_profiles_put_json(&all, &plan, json));
-    LH_TRY(lh_profiles_get_json(&back, json, c->path));
-    if (!lh_profiles_find(&back, hash)) LH_FAIL(LH_EINTERNAL, "'%s' comes back as another profile", c->path);
+    LH_TRY_DONE(lh_profiles_put_json(&all, &plan, json));
+    LH_TRY_DONE(lh_profiles_get_json(&back, json, c->path));
+    if (!lh_profiles_find(&back, hash)) LH_FAIL_DONE(LH_EINTERNAL, "'%s' comes back as another profile", c->path);
 done:
     json_decref(json);
     lh_profiles_clear(&all);

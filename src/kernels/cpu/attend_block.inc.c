@@ -211,7 +211,6 @@ static int64_t item_tokens(const lh_attend_block_args *a)
 
 static lh_status op_attend_block(lh_stream *stream, const lh_attend_block_args *a)
 {
-    lh_status st = LH_OK;
     const lh_block_way *way = way_of(a->kv);
     int64_t d = a->kv->head_dim, tokens, pieces, heads, own;
     float *memory = NULL;
@@ -241,6 +240,5 @@ static lh_status op_attend_block(lh_stream *stream, const lh_attend_block_args *
         attend_item(&item);
         way->end();
     }
-done:
-    return st;
+    return LH_OK;
 }

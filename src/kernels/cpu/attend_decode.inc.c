@@ -345,7 +345,6 @@ static void join_head(const lh_decode *decode, const lh_chunk *chunks, const int
 
 static lh_status op_attend_decode(lh_stream *stream, const lh_attend_decode_args *a)
 {
-    lh_status st = LH_OK;
     lh_decode decode = {.args = a};
     char *memory = NULL;
     if (a->batch == 0 || a->map.heads == 0) return LH_OK;
@@ -369,6 +368,5 @@ static lh_status op_attend_decode(lh_stream *stream, const lh_attend_decode_args
 #pragma omp for
         for (int64_t n = 0; n < rows; n++) join_head(&decode, chunks, starts, n);
     }
-done:
-    return st;
+    return LH_OK;
 }

@@ -63,14 +63,12 @@ static void add_moments(const lh_row_moments_args *a, int64_t i, float *rows, in
 
 static lh_status op_row_moments(lh_stream *stream, const lh_row_moments_args *a)
 {
-    lh_status st = LH_OK;
     float *memory = NULL;
     int64_t ld = round_up(a->dim, MOMENT_AT_ONCE * VL), own = MOMENT_ROWS * ld;
     LH_TRY(lh_stream_scratch(stream, &memory, omp_get_max_threads() * own * (int64_t)sizeof *memory));
 #pragma omp parallel for schedule(dynamic) if (a->heads > 1 && a->rows * a->dim > 64)
     for (int64_t i = 0; i < a->heads; i++) add_moments(a, i, memory + omp_get_thread_num() * own, ld);
-done:
-    return st;
+    return LH_OK;
 }
 
 /* Logits of EXPECTED_AT_ONCE entries; keys: [EXPECTED_AT_ONCE, d]. */
@@ -129,7 +127,6 @@ static void normalise_expected(const lh_expected_scores_args *a, int64_t i)
 
 static lh_status op_expected_scores(lh_stream *stream, const lh_expected_scores_args *a)
 {
-    lh_status st = LH_OK;
     int64_t d = a->kv->head_dim, keys = EXPECTED_AT_ONCE * d;
     float *memory = NULL;
     int64_t blocks = blocks_of(a->kv, EXPECTED_ENTRIES), items = a->map.heads * blocks;
@@ -147,6 +144,5 @@ static lh_status op_expected_scores(lh_stream *stream, const lh_expected_scores_
 #pragma omp for
         for (int64_t i = 0; i < a->map.heads; i++) normalise_expected(a, i);
     }
-done:
-    return st;
+    return LH_OK;
 }

@@ -129,7 +129,6 @@ static inline int64_t lone_place(lh_lone *l, char *at)
 
 static inline lh_status lone_row(lh_stream *stream, const lh_column_stats_args *a)
 {
-    lh_status st = LH_OK;
     lh_lone l = {.stats.args = a};
     lh_watch *w = &l.stats.watch;
     char *memory = NULL;
@@ -148,8 +147,7 @@ static inline lh_status lone_row(lh_stream *stream, const lh_column_stats_args *
     } else {
         lone_team(&l, (float *)(memory + shared + placed), own);
     }
-done:
-    return st;
+    return LH_OK;
 }
 
 #endif

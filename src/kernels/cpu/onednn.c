@@ -30,17 +30,14 @@ static void product_clear(lh_product *p)
 /* oneDNN's status as ours, naming the step. */
 static lh_status checked(dnnl_status_t status, const char *step)
 {
-    lh_status st = LH_OK;
     if (status == dnnl_out_of_memory) LH_FAIL(LH_ENOMEM, "no memory for a matrix product of oneDNN (%s)", step);
     if (status != dnnl_success)
         LH_FAIL(LH_EINTERNAL, "oneDNN refused a matrix product (%s, status %d)", step, (int)status);
-done:
-    return st;
+    return LH_OK;
 }
 
 static lh_status product_describe(lh_product *p, const lh_gemm_args *a)
 {
-    lh_status st = LH_OK;
     dnnl_matmul_desc_t desc;
     const dnnl_dims_t x = {a->tokens, a->in}, x_by = {a->x_ld, 1}, w = {a->in, a->out}, w_by = {1, a->w_ld};
     const dnnl_dims_t bias = {1, a->out}, bias_by = {a->out, 1}, y = {a->tokens, a->out}, y_by = {a->y_ld, 1};
@@ -55,8 +52,7 @@ static lh_status product_describe(lh_product *p, const lh_gemm_args *a)
     LH_TRY(checked(dnnl_matmul_desc_init(&desc, &p->x, &p->w, a->bias ? &p->bias : NULL, &p->y), "description"));
     LH_TRY(checked(dnnl_primitive_desc_create(&p->desc, &desc, p->attr, p->engine, NULL), "description"));
     LH_TRY(checked(dnnl_primitive_create(&p->primitive, p->desc), "code"));
-done:
-    return st;
+    return LH_OK;
 }
 
 int lh_cpu_onednn_there(void)
@@ -70,9 +66,9 @@ lh_status lh_cpu_onednn_gemm(lh_stream *stream, const lh_gemm_args *a)
     lh_product p = {0};
     void *work = NULL;
     int count = 0;
-    LH_TRY(product_describe(&p, a));
+    LH_TRY_DONE(product_describe(&p, a));
     const dnnl_memory_desc_t *space = dnnl_primitive_desc_query_md(p.desc, dnnl_query_scratchpad_md, 0);
-    LH_TRY(lh_stream_scratch(stream, &work, (int64_t)dnnl_memory_desc_get_size(space)));
+    LH_TRY_DONE(lh_stream_scratch(stream, &work, (int64_t)dnnl_memory_desc_get_size(space)));
     const struct {
         int argument;
         const dnnl_memory_desc_t *desc;
@@ -84,12 +80,12 @@ lh_status lh_cpu_onednn_gemm(lh_stream *stream, const lh_gemm_args *a)
                   {DNNL_ARG_BIAS, &p.bias, a->bias}};
     dnnl_exec_arg_t args[5];
     for (; count < (a->bias ? 5 : 4); count++) {
-        LH_TRY(checked(dnnl_memory_create(&p.memory[count], parts[count].desc, p.engine, (void *)parts[count].data),
-                       "memory"));
+        LH_TRY_DONE(checked(
+            dnnl_memory_create(&p.memory[count], parts[count].desc, p.engine, (void *)parts[count].data), "memory"));
         args[count] = (dnnl_exec_arg_t){parts[count].argument, p.memory[count]};
     }
-    LH_TRY(checked(dnnl_primitive_execute(p.primitive, p.queue, count, args), "run"));
-    LH_TRY(checked(dnnl_stream_wait(p.queue), "run"));
+    LH_TRY_DONE(checked(dnnl_primitive_execute(p.primitive, p.queue, count, args), "run"));
+    LH_TRY_DONE(checked(dnnl_stream_wait(p.queue), "run"));
 done:
     product_clear(&p);
     return st;

@@ -175,7 +175,6 @@ static void copy_competing(const lh_pool_args *a, int64_t r)
 
 static lh_status op_pool(lh_stream *stream, const lh_pool_args *a)
 {
-    lh_status st = LH_OK;
     char *memory = NULL;
     int64_t own = a->kind == LH_POOL_NONE ? 0 : pool_bytes(a);
     assert(a->kind == LH_POOL_NONE || a->k % 2 == 1);
@@ -184,6 +183,5 @@ static lh_status op_pool(lh_stream *stream, const lh_pool_args *a)
         FOR_EACH(r, a->rows, a->rows * a->ld >= PARALLEL_FROM, copy_competing(a, r));
     else
         FOR_EACH(r, a->rows, a->rows * a->ld >= PARALLEL_FROM, pool_row(a, r, memory + omp_get_thread_num() * own));
-done:
-    return st;
+    return LH_OK;
 }

@@ -82,11 +82,9 @@ static void select_head(const lh_select_top_args *a, int64_t h, uint32_t *keys)
 
 static lh_status op_select_top(lh_stream *stream, const lh_select_top_args *a)
 {
-    lh_status st = LH_OK;
     uint32_t *keys = NULL;
     LH_TRY(lh_stream_scratch(stream, &keys, omp_get_max_threads() * a->ld * (int64_t)sizeof *keys));
     FOR_EACH(h, a->kv->heads, a->kv->heads * a->ld >= PARALLEL_FROM,
              select_head(a, h, keys + omp_get_thread_num() * a->ld));
-done:
-    return st;
+    return LH_OK;
 }

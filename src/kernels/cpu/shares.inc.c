@@ -33,7 +33,6 @@ static void count_slots(const lh_histogram_args *a, int64_t h, int64_t first, in
 
 static lh_status op_histogram(lh_stream *stream, const lh_histogram_args *a)
 {
-    lh_status st = LH_OK;
     int32_t *parts = NULL;
     int64_t size = (int64_t)1 << a->bits, blocks = (a->ld + COUNT_SLOTS - 1) / COUNT_SLOTS, all = a->heads * blocks;
     int64_t bytes = size * (int64_t)sizeof *parts;
@@ -51,8 +50,7 @@ static lh_status op_histogram(lh_stream *stream, const lh_histogram_args *a)
             if (i + 1 == end || (i + 1) % blocks == 0) hand_in(a, i / blocks, mine);
         }
     }
-done:
-    return st;
+    return LH_OK;
 }
 
 static lh_status op_add_bins(lh_stream *stream, const lh_add_bins_args *a)
@@ -141,7 +139,6 @@ static void give_last(const lh_share_out_args *a, int64_t missing, int64_t *lags
 
 static lh_status op_share_out(lh_stream *stream, const lh_share_out_args *a)
 {
-    lh_status st = LH_OK;
     int64_t *lags = NULL, n = a->heads * a->sheets, rest = a->search->want, held = 0, given = 0;
     LH_TRY(lh_stream_scratch(stream, &lags, n * (int64_t)sizeof *lags));
     for (int64_t i = 0; i < n; i++) {
@@ -157,8 +154,7 @@ static lh_status op_share_out(lh_stream *stream, const lh_share_out_args *a)
         held += t.competing;
     }
     give_last(a, give_rounds(a, lh_least(a->most, held) - given), lags);
-done:
-    return st;
+    return LH_OK;
 }
 
 static lh_status op_split_counts(lh_stream *stream, const lh_split_counts_args *a)

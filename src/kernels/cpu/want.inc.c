@@ -46,7 +46,6 @@ static void want_head(const lh_want_norms_args *a, int64_t h)
 
 static lh_status op_want_norms(lh_stream *stream, const lh_want_norms_args *a)
 {
-    lh_status st = LH_OK;
     int64_t heads = a->kv->heads;
 #pragma omp parallel for schedule(dynamic) if (heads * a->ld >= PARALLEL_FROM)
     for (int64_t h = 0; h < heads; h++) want_among(a, h);
@@ -58,6 +57,5 @@ static lh_status op_want_norms(lh_stream *stream, const lh_want_norms_args *a)
                                                        .others = LH_ENTRY_DROP}));
 #pragma omp parallel for schedule(dynamic) if (heads * a->ld >= PARALLEL_FROM)
     for (int64_t h = 0; h < heads; h++) want_head(a, h);
-done:
-    return st;
+    return LH_OK;
 }

@@ -412,7 +412,6 @@ static attend_way way_of_f32(int64_t dim, int64_t shared)
 
 lh_status lh_attend_by_tiles(lh_stream *stream, const lh_attend_block_args *b)
 {
-    lh_status st = LH_OK;
     int64_t dim = b->kv->head_dim, rows = b->tokens * b->map.group;
     attend_job a = {b->o,    b->lse, b->q, b->positions, *b->kv, b->map, b->logit, b->tokens, b->q_ld,
                     b->o_ld, 0,      0,    {0, 0},       {}};
@@ -435,16 +434,13 @@ lh_status lh_attend_by_tiles(lh_stream *stream, const lh_attend_block_args *b)
         lh_shape{dim3((unsigned)grid.tiles, (unsigned)grid.heads, (unsigned)a.pieces.most), way.threads, way.shared},
         way.kernel, a));
     if (a.pieces.most > 1) LH_TRY(join_pieces(stream, &a, &grid, way.rows));
-done:
-    return st;
+    return LH_OK;
 }
 
 lh_status lh_cuda_attend_block(lh_stream *stream, const lh_attend_block_args *b)
 {
-    lh_status st = LH_OK;
     int done;
     LH_TRY(lh_sdpa_attend(stream, b, &done));
     if (!done) LH_TRY(lh_attend_by_tiles(stream, b));
-done:
-    return st;
+    return LH_OK;
 }

@@ -43,15 +43,13 @@ static void close_sdpa(void *what)
 
 static lh_status find_sdpa(lh_stream *stream, sdpa **out)
 {
-    lh_status st = LH_OK;
     lh_cuda_kept *kept = lh_stream_kept(stream, LH_CUDA_DNN);
     if (!kept->what) {
         LH_TRY(lh_calloc(&kept->what, 1, sizeof(sdpa)));
         kept->close = close_sdpa;
     }
     *out = kept->what;
-done:
-    return st;
+    return LH_OK;
 }
 
 /* A library that is missing or cannot begin is no failure: it is remembered. */
@@ -92,7 +90,6 @@ static int64_t rounded(int64_t tokens)
 
 static lh_status new_plan(sdpa *s, lh_stream *stream, const lh_sdpa_shape *shape, known_plan **out)
 {
-    lh_status st = LH_OK;
     const lh_sdpa_place place = {.call = &s->call, .handle = s->handle};
     known_plan *to = &s->plans[0];
     if (s->count < PLANS) {
@@ -107,13 +104,11 @@ static lh_status new_plan(sdpa *s, lh_stream *stream, const lh_sdpa_shape *shape
     LH_TRY(lh_sdpa_plan_open(&to->plan, &place, shape, to->why));
     if (s->count < PLANS) s->count++;
     *out = to;
-done:
-    return st;
+    return LH_OK;
 }
 
 static lh_status find_plan(sdpa *s, lh_stream *stream, const lh_attend_block_args *a, known_plan **out)
 {
-    lh_status st = LH_OK;
     const lh_sdpa_shape shape = {a->map.heads / a->map.group, a->map.group, a->kv->head_dim, rounded(a->tokens)};
     known_plan *found = NULL;
     for (int i = 0; i < s->count && !found; i++)
@@ -121,8 +116,7 @@ static lh_status find_plan(sdpa *s, lh_stream *stream, const lh_attend_block_arg
     if (!found) LH_TRY(new_plan(s, stream, &shape, &found));
     found->used = ++s->calls;
     *out = found;
-done:
-    return st;
+    return LH_OK;
 }
 
 /* ---- runs ---- */
@@ -167,7 +161,6 @@ static int64_t cut_room(room *r, char *block, const known_plan *p, const lh_atte
  * the right numbers in any case. */
 static lh_status compare(lh_stream *stream, known_plan *p, const lh_attend_block_args *a, const room *r)
 {
-    lh_status st = LH_OK;
     const int64_t rows = a->tokens * a->map.heads;
     uint32_t off = 0;
     lh_attend_block_args ours = *a;
@@ -185,13 +178,11 @@ static lh_status compare(lh_stream *stream, known_plan *p, const lh_attend_block
     lh_sdpa_plan_close(p->plan);
     p->plan = NULL;
     LH_TRY(lh_attend_by_tiles(stream, a));
-done:
-    return st;
+    return LH_OK;
 }
 
 static lh_status run(lh_stream *stream, known_plan *p, const lh_attend_block_args *a)
 {
-    lh_status st = LH_OK;
     char *block = NULL;
     room r;
     LH_TRY(lh_stream_scratch(stream, &block, cut_room(&r, NULL, p, a)));
@@ -210,13 +201,11 @@ static lh_status run(lh_stream *stream, known_plan *p, const lh_attend_block_arg
                                                      .scale = a->logit.scale}));
     LH_TRY(lh_sdpa_finish(stream, a, &r.arrays));
     if (!p->trusted) LH_TRY(compare(stream, p, a, &r));
-done:
-    return st;
+    return LH_OK;
 }
 
 lh_status lh_sdpa_attend(lh_stream *stream, const lh_attend_block_args *a, int *done)
 {
-    lh_status st = LH_OK;
     sdpa *s;
     known_plan *p;
     *done = 0;
@@ -230,13 +219,11 @@ lh_status lh_sdpa_attend(lh_stream *stream, const lh_attend_block_args *a, int *
     if (!p->plan) return LH_OK;
     LH_TRY(run(stream, p, a));
     *done = 1;
-done:
-    return st;
+    return LH_OK;
 }
 
 lh_status lh_cudnn_attend_block(lh_stream *stream, const lh_attend_block_args *a)
 {
-    lh_status st = LH_OK;
     sdpa *s;
     known_plan *p;
     if (a->tokens == 0 || a->map.heads == 0) return LH_OK;
@@ -247,8 +234,7 @@ lh_status lh_cudnn_attend_block(lh_stream *stream, const lh_attend_block_args *a
     LH_TRY(find_plan(s, stream, a, &p));
     if (p->plan) LH_TRY(run(stream, p, a));
     if (!p->plan) LH_FAIL(LH_EUSAGE, "cuDNN does not do it: %s", p->why);
-done:
-    return st;
+    return LH_OK;
 }
 
 int lh_cudnn_found(char text[256])

@@ -34,7 +34,6 @@ static int64_t entries_seen(const lh_attend_block_args *b)
 static lh_status cut_in_pieces(lh_stream *stream, const lh_attend_block_args *b, const attend_grid *grid,
                                attend_pieces *pieces)
 {
-    lh_status st = LH_OK;
     int64_t units = grid->tiles * grid->heads, seen = entries_seen(b), least = grid->rows * PIECE_OF_ROW;
     int64_t processors = lh_cuda_processors(stream), most, tiles, numbers;
     char *memory = NULL;
@@ -55,8 +54,7 @@ static lh_status cut_in_pieces(lh_stream *stream, const lh_attend_block_args *b,
     pieces->part = (float2 *)memory;
     pieces->o = (float *)(pieces->part + numbers);
     pieces->count = (int *)(pieces->o + numbers * b->kv->head_dim);
-done:
-    return st;
+    return LH_OK;
 }
 
 /* A row of a KV head (blockIdx.x, y) from its pieces, in their order. `rows`: of a tile. */

@@ -15,12 +15,10 @@ typedef struct blas {
 
 static lh_status check(const blas *b, cublasStatus_t rc, const char *what)
 {
-    lh_status st = LH_OK;
     if (rc != CUBLAS_STATUS_SUCCESS)
         LH_FAIL(rc == CUBLAS_STATUS_ALLOC_FAILED ? LH_ENOMEM : LH_EINTERNAL, "%s failed in cuBLAS: %s", what,
                 b->call.GetStatusString(rc));
-done:
-    return st;
+    return LH_OK;
 }
 
 static void close_blas(void *what)
@@ -36,17 +34,17 @@ static lh_status open_blas(blas **out, lh_stream *stream)
 {
     lh_status st = LH_OK;
     blas *b = NULL;
-    LH_TRY(lh_calloc(&b, 1, sizeof *b));
+    LH_TRY_DONE(lh_calloc(&b, 1, sizeof *b));
     b->device = lh_stream_device(stream);
-    LH_TRY(lh_cublas_open(&b->call));
-    LH_TRY(check(b, b->call.Create(&b->handle), "opening"));
-    LH_TRY(check(b, b->call.SetStream(b->handle, lh_stream_cuda(stream)), "choosing the stream"));
-    LH_TRY(lh_device_alloc(b->device, &b->room, LH_BLAS_ROOM_BYTES, LH_MEM_WORK));
-    LH_TRY(check(b, b->call.SetWorkspace(b->handle, b->room, LH_BLAS_ROOM_BYTES), "giving room"));
-    LH_TRY(check(b,
-                 b->call.SetMathMode(
-                     b->handle, (cublasMath_t)(CUBLAS_DEFAULT_MATH | CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION)),
-                 "choosing the arithmetic"));
+    LH_TRY_DONE(lh_cublas_open(&b->call));
+    LH_TRY_DONE(check(b, b->call.Create(&b->handle), "opening"));
+    LH_TRY_DONE(check(b, b->call.SetStream(b->handle, lh_stream_cuda(stream)), "choosing the stream"));
+    LH_TRY_DONE(lh_device_alloc(b->device, &b->room, LH_BLAS_ROOM_BYTES, LH_MEM_WORK));
+    LH_TRY_DONE(check(b, b->call.SetWorkspace(b->handle, b->room, LH_BLAS_ROOM_BYTES), "giving room"));
+    LH_TRY_DONE(check(b,
+                      b->call.SetMathMode(b->handle, (cublasMath_t)(CUBLAS_DEFAULT_MATH |
+                                                                    CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION)),
+                      "choosing the arithmetic"));
     *out = b;
     b = NULL;
 done:
@@ -60,7 +58,6 @@ lh_status lh_blas_gemm(lh_stream *stream, const lh_gemm_args *a, float keep)
 {
     const float one = 1;
     const cudaDataType type = a->type == LH_F32 ? CUDA_R_32F : CUDA_R_16BF;
-    lh_status st = LH_OK;
     lh_cuda_kept *kept = lh_stream_kept(stream, LH_CUDA_BLAS);
     blas *b = kept->what;
     if (!b) {
@@ -72,6 +69,5 @@ lh_status lh_blas_gemm(lh_stream *stream, const lh_gemm_args *a, float keep)
                                 a->w_ld, a->x, type, a->x_ld, &keep, a->y, CUDA_R_32F, a->y_ld, CUBLAS_COMPUTE_32F,
                                 CUBLAS_GEMM_DEFAULT),
                  "a matrix product"));
-done:
-    return st;
+    return LH_OK;
 }

@@ -10,7 +10,6 @@ static const char library[] = "libcublas.so." TEXT(CUBLAS_VER_MAJOR);
 
 lh_status lh_cublas_open(lh_cublas *out)
 {
-    lh_status st = LH_OK;
     void *handle = dlopen(library, RTLD_NOW | RTLD_LOCAL);
     if (!handle)
         LH_FAIL(LH_EUSAGE,
@@ -24,6 +23,5 @@ lh_status lh_cublas_open(lh_cublas *out)
     } while (0);
     LH_CUBLAS_FUNCTIONS
 #undef LH_CUBLAS
-done:
-    return st;
+    return LH_OK;
 }

@@ -334,7 +334,6 @@ static column_way way_of(int64_t dim)
 /* Memory for what is made ready of `rows` rows. */
 static lh_status open_job(lh_stream *stream, column_job *a, const column_way *way, int64_t rows)
 {
-    lh_status st = LH_OK;
     int64_t heads = a->rows.map.heads, padded = (rows + COLUMN_TOKENS - 1) / COLUMN_TOKENS * COLUMN_TOKENS;
     int64_t packed = a->rows.logits.at ? 0 : heads * way->parts * padded * way->room * 2;
     char *memory = NULL;
@@ -343,8 +342,7 @@ static lh_status open_job(lh_stream *stream, column_job *a, const column_way *wa
     a->factors = (float2 *)(memory + packed);
     a->sights = (lh_sight *)(a->factors + heads * padded);
     a->fair = (float *)(a->sights + padded);
-done:
-    return st;
+    return LH_OK;
 }
 
 static lh_status launch_columns(lh_stream *stream, const column_job *a, const column_way *way)
@@ -357,7 +355,6 @@ static lh_status launch_columns(lh_stream *stream, const column_job *a, const co
 /* Sums of each query head are counted apart from what is made of means. */
 static lh_status add_columns(lh_stream *stream, const column_job *job, const column_way *way)
 {
-    lh_status st = LH_OK;
     column_job a = *job;
     if (a.sums.at && a.parts > 1) {
         a.averaged = 1;
@@ -367,14 +364,12 @@ static lh_status add_columns(lh_stream *stream, const column_job *job, const col
         a.sums.at = NULL;
     }
     if (a.sums.at || a.squares.at || a.counts.at) LH_TRY(launch_columns(stream, &a, way));
-done:
-    return st;
+    return LH_OK;
 }
 
 /* The rows of a slab, which a->rows holds. */
 static lh_status add_slab(lh_stream *stream, column_job *a, const column_way *way)
 {
-    lh_status st = LH_OK;
     dim3 rows(lh_blocks(a->rows.rows, COLUMN_THREADS));
     a->padded = (a->rows.rows + COLUMN_TOKENS - 1) / COLUMN_TOKENS * COLUMN_TOKENS;
     LH_TRY(lh_launch(stream, "column_stats", lh_shape{rows, COLUMN_THREADS, 0}, rows_kernel, *a));
@@ -390,8 +385,7 @@ static lh_status add_slab(lh_stream *stream, column_job *a, const column_way *wa
         LH_TRY(lh_launch(stream, "column_stats", lh_shape{grid, COLUMN_THREADS, 0}, way->pack, *a));
         LH_TRY(add_columns(stream, a, way));
     }
-done:
-    return st;
+    return LH_OK;
 }
 
 /* The log-sum-exps of a single row. */
@@ -405,7 +399,6 @@ static lh_status normalise(lh_stream *stream, const lh_observed *o, float *lse)
 
 lh_status lh_cuda_column_stats(lh_stream *stream, const lh_column_stats_args *args)
 {
-    lh_status st = LH_OK;
     const lh_observed *o = &args->rows;
     int64_t rows = o->rows, group = o->map.group;
     column_way way;
@@ -438,6 +431,5 @@ lh_status lh_cuda_column_stats(lh_stream *stream, const lh_column_stats_args *ar
         a.lse = args->lse ? args->lse + r * args->lse_ld : args->own;
         LH_TRY(add_slab(stream, &a, &way));
     }
-done:
-    return st;
+    return LH_OK;
 }

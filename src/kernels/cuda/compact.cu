@@ -216,7 +216,6 @@ static int is_aligned(const compact_plan *p, int64_t entry_bytes)
 
 static lh_status take_room(lh_stream *stream, compact_plan *p)
 {
-    lh_status st = LH_OK;
     int64_t heads = p->src.heads, cells = heads * p->tiles;
     char *at = NULL;
     LH_TRY(lh_stream_scratch(stream, &at, 8 + heads * 16 + cells * 8));
@@ -225,8 +224,7 @@ static lh_status take_room(lh_stream *stream, compact_plan *p)
     p->kept = p->len + heads;
     p->before = (int32_t *)(p->kept + heads);
     p->is_read = p->before + cells;
-done:
-    return st;
+    return LH_OK;
 }
 
 /* What can be said without the lengths. */
@@ -248,7 +246,6 @@ static compact_plan plan_of(const lh_compact_args *a, int64_t entry_bytes)
 
 lh_status lh_cuda_compact(lh_stream *stream, const lh_compact_args *a)
 {
-    lh_status st = LH_OK;
     int64_t bytes = a->src->head_dim * lh_dtype_bytes(a->src->type);
     compact_plan p = plan_of(a, bytes);
     unsigned heads = (unsigned)p.src.heads;
@@ -259,6 +256,5 @@ lh_status lh_cuda_compact(lh_stream *stream, const lh_compact_args *a)
     LH_TRY(lh_launch(stream, "compact", count, count_kernel, p));
     LH_TRY(lh_launch(stream, "compact", scan, scan_kernel, p));
     LH_TRY(lh_launch(stream, "compact", move, is_aligned(&p, bytes) ? move_kernel<uint4> : move_kernel<uint16_t>, p));
-done:
-    return st;
+    return LH_OK;
 }

@@ -13,7 +13,6 @@ enum { LEAST_VERSION = 91000 };
 
 static lh_status find_all(void *handle, lh_cudnn *out)
 {
-    lh_status st = LH_OK;
 #define LH_CUDNN(result, name, arguments)                                          \
     do {                                                                           \
         void *found = dlsym(handle, "cudnn" #name);                                \
@@ -22,18 +21,15 @@ static lh_status find_all(void *handle, lh_cudnn *out)
     } while (0);
     LH_CUDNN_FUNCTIONS
 #undef LH_CUDNN
-done:
-    return st;
+    return LH_OK;
 }
 
 lh_status lh_cudnn_open(lh_cudnn *out)
 {
-    lh_status st = LH_OK;
     void *handle = dlopen(library, RTLD_NOW | RTLD_LOCAL);
     if (!handle) LH_FAIL(LH_EUSAGE, "cuDNN was not found (%s)", dlerror());
     LH_TRY(find_all(handle, out));
     if (out->GetVersion() < LEAST_VERSION)
         LH_FAIL(LH_EUSAGE, "%s is of version %zu; 9.10 (91000) or later is needed", library, out->GetVersion());
-done:
-    return st;
+    return LH_OK;
 }

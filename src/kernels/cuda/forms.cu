@@ -155,7 +155,6 @@ static __global__ void expected_weights_kernel(lh_expected e)
 
 lh_status lh_cuda_expected_scores(lh_stream *stream, const lh_expected_scores_args *a)
 {
-    lh_status st = LH_OK;
     int64_t heads = a->map.heads, parts = (a->ld + MASS_SLOTS - 1) / MASS_SLOTS;
     lh_expected e = {*a, *a->kv, NULL, NULL, parts};
     lh_shape logits = lh_over_slots(heads, a->ld, PRODUCT_THREADS, PRODUCT_ROWS);
@@ -169,6 +168,5 @@ lh_status lh_cuda_expected_scores(lh_stream *stream, const lh_expected_scores_ar
     LH_TRY(lh_launch(stream, "expected_scores", masses, expected_masses_kernel, e));
     LH_TRY(
         lh_launch(stream, "expected_scores", lh_over_slots(heads, a->ld, THREADS, SLOTS), expected_weights_kernel, e));
-done:
-    return st;
+    return LH_OK;
 }

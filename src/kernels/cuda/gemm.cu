@@ -26,7 +26,6 @@ static lh_status begin(lh_stream *stream, const lh_gemm_args *a)
 
 lh_status lh_cuda_gemm(lh_stream *stream, const lh_gemm_args *a)
 {
-    lh_status st = LH_OK;
     int64_t few = a->type == LH_F32 ? LH_FEW_F32 : LH_FEW_BF16, some = a->type == LH_F32 ? 0 : LH_SOME_TOKENS;
     if (a->tokens == 0 || a->out == 0) return LH_OK;
     if (a->in == 0) return begin(stream, a);
@@ -35,6 +34,5 @@ lh_status lh_cuda_gemm(lh_stream *stream, const lh_gemm_args *a)
     if (a->tokens <= some && lh_gemm_is_wide(a)) return lh_gemm_some(stream, a);
     if (a->bias) LH_TRY(begin(stream, a));
     LH_TRY(lh_blas_gemm(stream, a, a->bias ? 1.0f : 0.0f));
-done:
-    return st;
+    return LH_OK;
 }

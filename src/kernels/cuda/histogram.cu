@@ -63,7 +63,6 @@ static __global__ void __launch_bounds__(THREADS) clear_bins_kernel(lh_histogram
 
 lh_status lh_cuda_histogram(lh_stream *stream, const lh_histogram_args *a)
 {
-    lh_status st = LH_OK;
     lh_shape shape = lh_over_slots(a->heads, a->ld, THREADS, SLOTS);
     int few = a->bits <= SHARED_BITS;
     if (!few || shape.blocks.x != 1)
@@ -71,6 +70,5 @@ lh_status lh_cuda_histogram(lh_stream *stream, const lh_histogram_args *a)
                          clear_bins_kernel, *a));
     if (few) shape.shared = (int64_t)sizeof(unsigned) << a->bits;
     LH_TRY(lh_launch(stream, "histogram", shape, few ? histogram_kernel : histogram_many_kernel, *a));
-done:
-    return st;
+    return LH_OK;
 }

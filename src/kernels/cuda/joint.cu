@@ -19,11 +19,9 @@ static __global__ void max_score_kernel(lh_max_score_args a)
 
 lh_status lh_cuda_max_score(lh_stream *stream, const lh_max_score_args *a)
 {
-    lh_status st = LH_OK;
     LH_TRY(lh_stream_zero(stream, a->y, (int64_t)sizeof *a->y));
     LH_TRY(lh_launch(stream, "max_score", lh_over_slots(a->heads, a->ld, THREADS, SLOTS), max_score_kernel, *a));
-done:
-    return st;
+    return LH_OK;
 }
 
 /* A thread per column takes the heads in order. */

@@ -46,7 +46,6 @@ extern __shared__ __align__(16) unsigned char lh_dynamic_shared[];
 template <typename... P, typename... A>
 static lh_status lh_launch(lh_stream *stream, const char *name, lh_shape shape, void (*kernel)(P...), A... args)
 {
-    lh_status st = LH_OK;
     if (!shape.blocks.x || !shape.blocks.y || !shape.blocks.z) return LH_OK;
     if (shape.shared > LH_SHARED_PLAIN / 3)
         LH_TRY(lh_cuda_check(
@@ -60,8 +59,7 @@ static lh_status lh_launch(lh_stream *stream, const char *name, lh_shape shape, 
     kernel<<<shape.blocks, dim3((unsigned)shape.threads), (size_t)shape.shared, lh_stream_cuda(stream)>>>(args...);
     LH_TRY(lh_cuda_check(cudaGetLastError(), name));
 #endif
-done:
-    return st;
+    return LH_OK;
 }
 
 /* Blocks for `n` things, `each` a block: enough for all, or as many as keep a device busy; kernels go on with a stride

@@ -81,12 +81,10 @@ static __global__ void write_chunks_kernel(lh_list a)
 
 lh_status lh_list_slots(lh_stream *stream, const char *name, const lh_list *list)
 {
-    lh_status st = LH_OK;
     lh_shape shape = {dim3((unsigned)lh_list_chunks(list->ld), (unsigned)list->heads), THREADS, 0};
     LH_TRY(lh_launch(stream, name, shape, count_chunks_kernel, *list));
     LH_TRY(lh_launch(stream, name, shape, write_chunks_kernel, *list));
-done:
-    return st;
+    return LH_OK;
 }
 
 /* ---- in the order of positions ---- */
@@ -142,13 +140,11 @@ static __global__ void write_by_bits_kernel(lh_list a, lh_by_position o)
 
 lh_status lh_list_by_position(lh_stream *stream, const char *name, const lh_list *list, const lh_by_position *order)
 {
-    lh_status st = LH_OK;
     lh_shape slots = lh_over_slots(list->heads, list->ld, THREADS, CHUNK);
     lh_shape words = {dim3((unsigned)list->heads), 4 * THREADS, 0};
     LH_TRY(lh_stream_zero(stream, order->bits, list->heads * order->words * (int64_t)sizeof *order->bits));
     LH_TRY(lh_launch(stream, name, slots, set_bits_kernel, *list, *order));
     LH_TRY(lh_launch(stream, name, words, count_bits_kernel, *list, *order));
     LH_TRY(lh_launch(stream, name, slots, write_by_bits_kernel, *list, *order));
-done:
-    return st;
+    return LH_OK;
 }

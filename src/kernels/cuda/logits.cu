@@ -35,10 +35,8 @@ static __global__ void sum_chances_kernel(lh_sum_chances_args a, int width)
 
 lh_status lh_cuda_sum_chances(lh_stream *stream, const lh_sum_chances_args *a)
 {
-    lh_status st = LH_OK;
     LH_TRY(lh_stream_zero(stream, a->sum, (int64_t)sizeof *a->sum));
     LH_TRY(lh_launch(stream, "sum_chances", lh_fours_shape(1, a->count), sum_chances_kernel, *a,
                      lh_width(a->x, 0, LH_F32)));
-done:
-    return st;
+    return LH_OK;
 }

@@ -15,11 +15,8 @@ lh_status lh_sdpa_attend(lh_stream *stream, const lh_attend_block_args *a, int *
 
 lh_status lh_cudnn_attend_block(lh_stream *stream, const lh_attend_block_args *a)
 {
-    lh_status st = LH_OK;
     (void)stream, (void)a;
     LH_FAIL(LH_EUSAGE, "%s", missing);
-done:
-    return st;
 }
 
 int lh_cudnn_found(char text[256])

@@ -206,7 +206,6 @@ static __global__ void key_difference_kernel(lh_key_difference_args a, lh_direct
 template <typename T, int WIDE>
 static lh_status compare_keys(lh_stream *stream, const lh_key_difference_args *a, const lh_directions &m)
 {
-    lh_status st = LH_OK;
     unsigned heads = (unsigned)a->kv->heads;
     int64_t d = a->kv->head_dim, step = m.lanes * lh_wide<T>(), each = THREADS / m.lanes * AT_ONCE;
     lh_shape sums = {dim3((unsigned)m.chunks, heads, (unsigned)((d + step - 1) / step)), THREADS, 0};
@@ -215,14 +214,12 @@ static lh_status compare_keys(lh_stream *stream, const lh_key_difference_args *a
     LH_TRY(lh_launch(stream, "key_difference", mean, mean_direction_kernel, m, *a->kv));
     LH_TRY(lh_launch(stream, "key_difference", lh_over_slots(heads, a->ld, THREADS, each),
                      key_difference_kernel<T, WIDE>, *a, m, *a->kv));
-done:
-    return st;
+    return LH_OK;
 }
 
 lh_status lh_cuda_key_difference(lh_stream *stream, const lh_key_difference_args *a)
 {
     typedef __nv_bfloat16 bf16;
-    lh_status st = LH_OK;
     const lh_ragged *kv = a->kv;
     float *memory = NULL;
     int wide = is_wide(kv->k, kv);
@@ -236,6 +233,5 @@ lh_status lh_cuda_key_difference(lh_stream *stream, const lh_key_difference_args
     m.mean = memory;
     m.sums = memory + kv->heads * kv->head_dim;
     LH_TRY(compare(stream, a, m));
-done:
-    return st;
+    return LH_OK;
 }

@@ -135,7 +135,6 @@ static __global__ void pool_far_kernel(lh_pooling p)
 template <lh_pool_kind KIND>
 static lh_status pool_rows(lh_stream *stream, const lh_pooling &p)
 {
-    lh_status st = LH_OK;
     lh_shape near = lh_over_slots(p.args.rows, p.args.ld, THREADS, PART);
     lh_shape far = {dim3((unsigned)p.blocks, (unsigned)p.args.rows), BLOCK, 0};
     LH_TRY(p.order.kv.positions ? lh_list_by_position(stream, "pool", &p.list, &p.order)
@@ -147,13 +146,11 @@ static lh_status pool_rows(lh_stream *stream, const lh_pooling &p)
         LH_TRY(lh_launch(stream, "pool", far, aggregates_kernel<KIND>, p));
         LH_TRY(lh_launch(stream, "pool", far, pool_far_kernel<KIND>, p));
     }
-done:
-    return st;
+    return LH_OK;
 }
 
 lh_status lh_cuda_pool(lh_stream *stream, const lh_pool_args *a)
 {
-    lh_status st = LH_OK;
     char *memory = NULL;
     lh_pooling p = {};
     if (a->rows == 0 || a->ld == 0) return LH_OK;
@@ -176,6 +173,5 @@ lh_status lh_cuda_pool(lh_stream *stream, const lh_pool_args *a)
     lh_order_place(&p.order, memory + list);
     p.aggregates = (double *)(memory + list + order);
     LH_TRY(a->kind == LH_POOL_MAX ? pool_rows<LH_POOL_MAX>(stream, p) : pool_rows<LH_POOL_AVG>(stream, p));
-done:
-    return st;
+    return LH_OK;
 }

@@ -64,7 +64,6 @@ static lh_status project_in_f32(lh_stream *stream, const lh_projected *p)
 
 lh_status lh_cuda_projected_norms(lh_stream *stream, const lh_projected_norms_args *a)
 {
-    lh_status st = LH_OK;
     void *memory = NULL;
     lh_projected p = {*a, *a->kv, {}};
     if (a->map.heads == 0 || a->ld == 0) return LH_OK;
@@ -78,6 +77,5 @@ lh_status lh_cuda_projected_norms(lh_stream *stream, const lh_projected_norms_ar
     LH_TRY(lh_list_slots(stream, "projected_norms", &p.list));
     LH_TRY(lh_stream_zero(stream, a->y, a->map.heads * a->y_ld * (int64_t)sizeof *a->y));
     LH_TRY(lh_projects_on_tensor_cores(a) ? lh_project_on_tensor_cores(stream, &p) : project_in_f32(stream, &p));
-done:
-    return st;
+    return LH_OK;
 }

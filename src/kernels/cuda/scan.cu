@@ -33,7 +33,6 @@ static scan_way choose(const lh_scan *a)
 /* Rows, tiles and form; seqs[0] is there. */
 static lh_status shape_scan(lh_scan *a, const char *op)
 {
-    lh_status st = LH_OK;
     int64_t rows = a->rows * a->map.group;
     a->form = lh_form_of(&a->seqs[0]);
     a->first_head = a->map.first / a->map.group;
@@ -42,14 +41,12 @@ static lh_status shape_scan(lh_scan *a, const char *op)
     a->tiles = (int)((rows + a->tile - 1) / a->tile);
     if (a->form.dim > LH_SCAN_MOST_DIM)
         LH_FAIL(LH_EINTERNAL, "%s on a GPU: heads of %d dimensions, more than %d", op, a->form.dim, LH_SCAN_MOST_DIM);
-done:
-    return st;
+    return LH_OK;
 }
 
 /* Memory for pieces of one launch; those behind it use it again. */
 static lh_status open_scan(lh_stream *stream, lh_scan *a, int64_t seqs)
 {
-    lh_status st = LH_OK;
     int64_t units = (seqs < LH_SCAN_SEQS ? seqs : +LH_SCAN_SEQS) * a->heads * a->tiles,
             parts = units * a->tile * LH_SPLITS;
     char *memory = NULL;
@@ -58,8 +55,7 @@ static lh_status open_scan(lh_stream *stream, lh_scan *a, int64_t seqs)
     LH_TRY(lh_stream_counters(stream, &a->arrived, units));
     a->part_o = (float *)memory;
     a->part = (float2 *)(memory + (a->o ? parts * a->form.dim * (int64_t)sizeof(float) : 0));
-done:
-    return st;
+    return LH_OK;
 }
 
 static lh_status scan(lh_stream *stream, const char *op, const lh_scan *a, int64_t seqs)
@@ -83,7 +79,6 @@ static int64_t take_seqs(lh_scan *a, const lh_ragged *seqs, int64_t left)
 
 lh_status lh_cuda_attend_decode(lh_stream *stream, const lh_attend_decode_args *d)
 {
-    lh_status st = LH_OK;
     lh_scan a = {};
     if (d->batch == 0 || d->map.heads == 0 || d->seqs[0].head_dim == 0) return LH_OK;
     a.seqs[0] = d->seqs[0];
@@ -104,8 +99,7 @@ lh_status lh_cuda_attend_decode(lh_stream *stream, const lh_attend_decode_args *
         a.logits = lh_row_logits{d->logits.at ? d->logits.at + b * d->map.heads * d->logits.ld : NULL, d->logits.ld};
         LH_TRY(scan(stream, "attend_decode", &a, n));
     }
-done:
-    return st;
+    return LH_OK;
 }
 
 /* Rows that a launch has at most, times the heads of a group: what bounds the memory for pieces. */
@@ -113,7 +107,6 @@ enum { SLAB = 512 };
 
 lh_status lh_cuda_row_lse(lh_stream *stream, const lh_row_lse_args *args)
 {
-    lh_status st = LH_OK;
     const lh_observed *o = &args->rows;
     lh_scan a = {};
     int64_t slab = SLAB / o->map.group > 1 ? SLAB / o->map.group : 1;
@@ -133,6 +126,5 @@ lh_status lh_cuda_row_lse(lh_stream *stream, const lh_row_lse_args *args)
         if (r == 0) LH_TRY(open_scan(stream, &a, 1));
         LH_TRY(scan(stream, "row_lse", &a, 1));
     }
-done:
-    return st;
+    return LH_OK;
 }

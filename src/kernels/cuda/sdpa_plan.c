@@ -359,7 +359,7 @@ lh_status lh_sdpa_plan_open(lh_sdpa_plan **out, const lh_sdpa_place *place, cons
     lh_status st = LH_OK;
     lh_sdpa_plan *p = NULL;
     *out = NULL;
-    LH_TRY(lh_calloc(&p, 1, sizeof *p));
+    LH_TRY_DONE(lh_calloc(&p, 1, sizeof *p));
     p->call = place->call;
     p->handle = place->handle;
     make_plan(p, place, shape);
@@ -411,7 +411,7 @@ lh_status lh_sdpa_plan_run(lh_sdpa_plan *p, const lh_sdpa_data *d)
     if (rc == CUDNN_STATUS_SUCCESS) rc = p->call->BackendFinalize(pack);
     if (rc == CUDNN_STATUS_SUCCESS) rc = p->call->BackendExecute(p->handle, p->plan, pack);
     if (rc != CUDNN_STATUS_SUCCESS)
-        LH_FAIL(LH_EINTERNAL, "attention of a block failed in cuDNN: %s", p->call->GetErrorString(rc));
+        LH_FAIL_DONE(LH_EINTERNAL, "attention of a block failed in cuDNN: %s", p->call->GetErrorString(rc));
 done:
     if (pack) p->call->BackendDestroyDescriptor(pack);
     return st;

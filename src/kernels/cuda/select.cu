@@ -211,7 +211,6 @@ static __global__ void __launch_bounds__(THREADS) contest_mark_kernel(lh_contest
 
 static lh_status hold_long(lh_stream *stream, const char *name, lh_contest *c)
 {
-    lh_status st = LH_OK;
     int64_t heads = c->kv.heads, bytes = heads * (int64_t)(sizeof(lh_line) + (COUNTS + 1) * sizeof(unsigned));
     lh_shape shape = lh_over_slots(heads, c->ld, THREADS, SLOTS);
     LH_TRY(lh_stream_scratch(stream, &c->lines, bytes));
@@ -221,8 +220,7 @@ static lh_status hold_long(lh_stream *stream, const char *name, lh_contest *c)
     for (int round = 0; round < ROUNDS; round++)
         LH_TRY(lh_launch(stream, name, shape, contest_round_kernel, *c, round));
     LH_TRY(lh_launch(stream, name, shape, contest_mark_kernel, *c));
-done:
-    return st;
+    return LH_OK;
 }
 
 /* Of a short row: some slots for each, and a power of two, so that all have as many bins. */

@@ -47,12 +47,10 @@ static __global__ void add_bins_kernel(lh_add_bins_args a)
 
 lh_status lh_cuda_add_bins(lh_stream *stream, const lh_add_bins_args *a)
 {
-    lh_status st = LH_OK;
     LH_TRY(lh_stream_zero(stream, a->sums, (((int64_t)1 << a->bits) + 1) * (int64_t)sizeof *a->sums));
     LH_TRY(lh_launch(stream, "add_bins", lh_shape{dim3((unsigned)(a->heads * a->sheets)), THREADS, 0}, add_bins_kernel,
                      *a));
-done:
-    return st;
+    return LH_OK;
 }
 
 /* ---- narrowing: every block finds the same bin, and updates one head of one sheet ---- */
@@ -202,13 +200,11 @@ static __global__ void share_out_kernel(lh_share_out_args a, int64_t *lags)
 
 lh_status lh_cuda_share_out(lh_stream *stream, const lh_share_out_args *a)
 {
-    lh_status st = LH_OK;
     int64_t *lags = NULL, n = a->heads * a->sheets;
     if (n == 0) return LH_OK;
     LH_TRY(lh_stream_scratch(stream, &lags, n * (int64_t)sizeof *lags));
     LH_TRY(lh_launch(stream, "share_out", lh_shape{dim3(1), THREADS, 0}, share_out_kernel, *a, lags));
-done:
-    return st;
+    return LH_OK;
 }
 
 /* ---- stages ---- */

@@ -57,7 +57,6 @@ static __global__ void __launch_bounds__(THREADS) best_kernel(top_sort s)
 
 lh_status lh_top_by_sorting(lh_stream *stream, const lh_top_logits_args *a)
 {
-    lh_status st = LH_OK;
     const int64_t most_rows = 65535;
     unsigned rows = (unsigned)(a->rows < most_rows ? a->rows : most_rows);
     top_sort s = {*a, NULL, 1};
@@ -75,6 +74,5 @@ lh_status lh_top_by_sorting(lh_stream *stream, const lh_top_logits_args *a)
         LH_TRY(lh_launch(stream, "top_logits", segments, segment_kernel, s, run, run));
     }
     LH_TRY(lh_launch(stream, "top_logits", each, best_kernel, s));
-done:
-    return st;
+    return LH_OK;
 }

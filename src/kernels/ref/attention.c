@@ -65,7 +65,6 @@ static lh_status open_work(lh_stream *stream, double **work, const lh_ragged *kv
 
 lh_status lh_ref_attend_block(lh_stream *stream, const lh_attend_block_args *a)
 {
-    lh_status st = LH_OK;
     double *work = NULL;
     if (a->tokens == 0 || a->map.heads == 0) return LH_OK;
     LH_TRY(open_work(stream, &work, a->kv));
@@ -82,13 +81,11 @@ lh_status lh_ref_attend_block(lh_stream *stream, const lh_attend_block_args *a)
                    a->lse ? a->lse + t * a->map.heads + i : NULL);
         }
     }
-done:
-    return st;
+    return LH_OK;
 }
 
 lh_status lh_ref_attend_decode(lh_stream *stream, const lh_attend_decode_args *a)
 {
-    lh_status st = LH_OK;
     double *work = NULL;
     if (a->map.heads == 0) return LH_OK;
     for (int64_t b = 0; b < a->batch; b++) {
@@ -108,8 +105,7 @@ lh_status lh_ref_attend_decode(lh_stream *stream, const lh_attend_decode_args *a
                    a->lse ? a->lse + b * a->map.heads + i : NULL);
         }
     }
-done:
-    return st;
+    return LH_OK;
 }
 
 /* The position up to which row r sees entries. */
@@ -198,7 +194,6 @@ static void add_column(const ref_weights *w, int64_t head, int64_t slot)
 
 lh_status lh_ref_column_stats(lh_stream *stream, const lh_column_stats_args *a)
 {
-    lh_status st = LH_OK;
     const lh_observed *o = &a->rows;
     ref_weights w = {.args = a};
     assert(a->lse || o->rows <= 1);
@@ -215,6 +210,5 @@ lh_status lh_ref_column_stats(lh_stream *stream, const lh_column_stats_args *a)
         }
         for (int64_t j = a->first; j < a->first + a->cols && j < o->kv->len[head]; j++) add_column(&w, head, j);
     }
-done:
-    return st;
+    return LH_OK;
 }

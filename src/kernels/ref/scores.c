@@ -119,7 +119,6 @@ static float pool_at(const lh_pool_args *a, const float *x, const int64_t *slots
 
 lh_status lh_ref_pool(lh_stream *stream, const lh_pool_args *a)
 {
-    lh_status st = LH_OK;
     int64_t *slots = NULL;
     assert(a->kind == LH_POOL_NONE || a->k % 2 == 1);
     LH_TRY(lh_stream_scratch(stream, &slots, a->ld * (int64_t)sizeof *slots));
@@ -130,8 +129,7 @@ lh_status lh_ref_pool(lh_stream *stream, const lh_pool_args *a)
         for (int64_t s = 0; s < a->kv->len[h]; s++) y[s] = 0.0f;
         for (int64_t i = 0; i < n; i++) y[slots[i]] = pool_at(a, x, slots, n, i);
     }
-done:
-    return st;
+    return LH_OK;
 }
 
 lh_status lh_ref_position_scores(lh_stream *stream, const lh_position_scores_args *a)
