@@ -1,4 +1,4 @@
-/* fraction.h - shares of whole numbers, exact, the same on the host and on CUDA devices. */
+/* fraction.h - exact fractions of integers, the same on the host and on CUDA devices. */
 #ifndef LH_BASE_FRACTION_H
 #define LH_BASE_FRACTION_H
 
@@ -6,24 +6,24 @@
 
 #include "base/both.h"
 
-/* above / below, both at most 10^18, below at least 1. */
+/* num / den, both at most 10^18, den at least 1. */
 typedef struct lh_fraction {
-    int64_t above, below;
+    int64_t num, den;
 } lh_fraction;
 
-/* floor(n * fraction), and what rounding leaves of it, times `below`. 0 <= n < 2^62. */
+/* floor(n * f), and the remainder that this rounding drops, times f.den. 0 <= n < 2^62. */
 static LH_BOTH inline int64_t lh_fraction_of(lh_fraction f, int64_t n)
 {
-    return (int64_t)((__int128)n * f.above / f.below);
+    return (int64_t)((__int128)n * f.num / f.den);
 }
 
 static LH_BOTH inline int64_t lh_fraction_rest(lh_fraction f, int64_t n)
 {
-    return (int64_t)((__int128)n * f.above % f.below);
+    return (int64_t)((__int128)n * f.num % f.den);
 }
 
-/* How many of `n` things the first of two stages takes: their share, `others` counted too, rounded down (up with `up`
- * 1), `least` at least, and less the others; at most n. */
+/* Number of entries, of n, that the first of two stages takes: max(least, round(share * (n + others))) - others, within
+ * [0, n]; rounds down, or up if `up` is 1. */
 typedef struct lh_stage {
     lh_fraction share;
     int64_t others, least;

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "base/whole.h"
+#include "base/minmax.h"
 #include "device/device_impl.h"
 
 /* Host memory for what is put on a stream between two waits. */
@@ -135,7 +135,7 @@ lh_status lh_stream_put(lh_stream *stream, void *dst, const void *src, int64_t b
     if (!stream->post) LH_TRY(lh_device_alloc_host(device, &stream->post, POST_BYTES));
     for (int64_t done = 0, n; done < bytes; done += n) {
         if (stream->posted == POST_BYTES) LH_TRY(lh_stream_sync(stream));
-        n = lh_least(bytes - done, POST_BYTES - stream->posted);
+        n = lh_min_i64(bytes - done, POST_BYTES - stream->posted);
         memcpy(stream->post + stream->posted, (const char *)src + done, (size_t)n);
         LH_TRY(lh_stream_copy(stream, (char *)dst + done, stream->post + stream->posted, n, LH_COPY_TO_DEVICE));
         stream->posted += (n + POST_ALIGN - 1) / POST_ALIGN * POST_ALIGN;

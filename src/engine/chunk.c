@@ -1,6 +1,6 @@
 #include "engine/chunk.h"
 
-#include "base/whole.h"
+#include "base/minmax.h"
 
 /* Longest first. Below 512 products are slower on any device: those are for want of memory only. */
 static const int64_t lengths[] = {4096, 2048, 1024, 512, 256, 128, 64};
@@ -11,9 +11,10 @@ static int64_t scratch_bytes(const lh_chunk_request *r, int64_t length)
 {
     const lh_chunking *c = lh_ops_chunking(r->device);
     int64_t heads = r->shard->heads.q_count, dim = r->config->head_dim;
-    int64_t widest = lh_most(lh_most(r->config->hidden, heads * dim), r->shard->ff_count);
-    int64_t packed = r->options.dtype == LH_F32 ? c->input_bytes * widest * lh_least(length, c->input_tokens) : 0;
-    return c->fixed_bytes + lh_most(packed, c->query_bytes * heads * (dim + 1) * length); /* and a log-sum-exp each */
+    int64_t widest = lh_max_i64(lh_max_i64(r->config->hidden, heads * dim), r->shard->ff_count);
+    int64_t packed = r->options.dtype == LH_F32 ? c->input_bytes * widest * lh_min_i64(length, c->input_tokens) : 0;
+    return c->fixed_bytes +
+           lh_max_i64(packed, c->query_bytes * heads * (dim + 1) * length); /* and a log-sum-exp each */
 }
 
 int64_t lh_chunk_bytes(const lh_chunk_request *r, int64_t length)
@@ -45,7 +46,7 @@ static int is_of_use(const lh_chunk_request *r, int64_t length)
 
 int64_t lh_chunk_spare(int64_t room_bytes)
 {
-    return lh_most(room_bytes / SPARE_SHARE, LH_CHUNK_SPARE_LEAST);
+    return lh_max_i64(room_bytes / SPARE_SHARE, LH_CHUNK_SPARE_LEAST);
 }
 
 int64_t lh_chunk_longest(const lh_chunk_request *r)
@@ -58,7 +59,7 @@ int64_t lh_chunk_longest(const lh_chunk_request *r)
 
 int64_t lh_chunk_else(const lh_kv_forecast *caches, int64_t hidden_bytes)
 {
-    return lh_most(caches->peak + hidden_bytes, caches->held + caches->decoding);
+    return lh_max_i64(caches->peak + hidden_bytes, caches->held + caches->decoding);
 }
 
 static lh_status check(const lh_chunk_request *r, int64_t length)
@@ -70,8 +71,8 @@ static lh_status check(const lh_chunk_request *r, int64_t length)
                 "the run takes %.3f GiB on this rank beside the weights, with %lld tokens of the prompt at a time, and "
                 "%.3f GiB are left: %.3f GiB are missing; use more ranks, a smaller '--budget'%s or a shorter prompt "
                 "('longhaul plan' tells what that takes)",
-                (double)need / gib, (long long)shortest, (double)lh_most(r->room_bytes, 0) / gib,
-                (double)(need - lh_most(r->room_bytes, 0)) / gib, r->wanted ? ", a smaller '--chunk'" : "");
+                (double)need / gib, (long long)shortest, (double)lh_max_i64(r->room_bytes, 0) / gib,
+                (double)(need - lh_max_i64(r->room_bytes, 0)) / gib, r->wanted ? ", a smaller '--chunk'" : "");
     return LH_OK;
 }
 

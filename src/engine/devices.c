@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "base/whole.h"
+#include "base/minmax.h"
 
 /* What a rank tells the others. */
 typedef struct seat {
@@ -132,7 +132,7 @@ lh_status lh_devices_open(lh_devices *out, lh_comm *world, const lh_devices_wish
     int on_host = d.ops->device == LH_DEVICE_CPU;
     int sharers = on_host ? lh_comm_local_size(world) : sharers_of(seats, ranks, rank, &other);
     int64_t part = lh_device_free_bytes(d.device) / sharers;
-    lh_device_set_limit(d.device, wish->memory ? lh_least(wish->memory, part) : part);
+    lh_device_set_limit(d.device, wish->memory ? lh_min_i64(wish->memory, part) : part);
     *out = d;
     d.device = NULL;
 done:

@@ -5,8 +5,8 @@
 
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/minmax.h"
 #include "base/progress.h"
-#include "base/whole.h"
 #include "engine/clock.h"
 #include "engine/devices.h"
 #include "engine/threads.h"
@@ -91,7 +91,7 @@ static lh_status load(lh_engine *e)
     const lh_config *config = lh_checkpoint_config(e->ck);
     LH_TRY(lh_shard_of(&shard, config, lh_comm_rank(e->comm), lh_comm_size(e->comm)));
     int64_t need = lh_model_bytes(config, &shard, e->dtype),
-            have = lh_least(lh_device_free_bytes(e->device), lh_device_room(e->device));
+            have = lh_min_i64(lh_device_free_bytes(e->device), lh_device_room(e->device));
     if (need > have)
         LH_FAIL(LH_ENOMEM, "the weights take %.3f GiB on this rank and %.3f GiB are free: use more ranks%s",
                 (double)need / (1 << 30), (double)have / (1 << 30), e->dtype == LH_F32 ? " or --dtype bf16" : "");

@@ -5,7 +5,7 @@
 
 #include "base/file.h"
 #include "base/mem.h"
-#include "base/whole.h"
+#include "base/minmax.h"
 #include "engine/clock.h"
 #include "engine/logits_file.h"
 
@@ -31,7 +31,7 @@ const char *lh_finish_name(lh_finish finish)
 static int64_t longest_question(const lh_generate_request *r)
 {
     int64_t longest = 0;
-    for (int64_t i = 0; i < r->question_count; i++) longest = lh_most(longest, r->questions[i].n);
+    for (int64_t i = 0; i < r->question_count; i++) longest = lh_max_i64(longest, r->questions[i].n);
     return longest;
 }
 
@@ -81,7 +81,7 @@ static lh_status check(const run *r, int64_t before)
  * Room is made for as many as there are, not for as many as were asked for. */
 static int64_t rows_of(const lh_generate_request *r, const lh_tokens *wanted)
 {
-    return wanted && r->logits ? lh_most(lh_least(r->logits_last, wanted->n), 1) : 1;
+    return wanted && r->logits ? lh_max_i64(lh_min_i64(r->logits_last, wanted->n), 1) : 1;
 }
 
 /* What a saved cache takes at least: the keys and values of all heads after the prompt. */
@@ -90,10 +90,11 @@ static int64_t cache_bytes(const run *r)
     const lh_config *c = lh_engine_config(r->engine);
     const lh_policy_plan *policy = &r->out->policy;
     const int64_t tokens = r->request->prompt.n,
-                  kept = lh_most(lh_least(lh_policy_entries(policy, tokens), tokens) - policy->block, 0);
+                  kept = lh_max_i64(lh_min_i64(lh_policy_entries(policy, tokens), tokens) - policy->block, 0);
     int64_t entries = 0;
     if (r->cache) return 0; /* it holds some already */
-    for (int64_t l = 0; l < c->layers; l++) entries += c->kv_heads * (c->sliding[l] ? lh_least(kept, c->window) : kept);
+    for (int64_t l = 0; l < c->layers; l++)
+        entries += c->kv_heads * (c->sliding[l] ? lh_min_i64(kept, c->window) : kept);
     return 2 * entries * c->head_dim * lh_dtype_bytes(lh_engine_kv_dtype(r->engine));
 }
 
@@ -136,7 +137,7 @@ static lh_status open_run(run *r)
                               .more = tokens_more(q) + (r->cache ? q->prompt.n : 0),
                               .length = before + q->prompt.n + tokens_more(q),
                               .rows = rows_of(q, q->question_count ? q->questions : &q->prompt),
-                              .block = r->cache ? lh_most(q->prompt.n, longest_question(q)) : longest_question(q),
+                              .block = r->cache ? lh_max_i64(q->prompt.n, longest_question(q)) : longest_question(q),
                               .goes_back = q->question_count > 1,
                               .seed = r->cache ? lh_cache_extra_of(r->cache).seed : q->sampling.seed}));
     if (q->keep_sets) st = lh_keep_sets_open(&r->sets, lh_session_kv(r->session));

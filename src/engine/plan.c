@@ -1,7 +1,7 @@
 #include "engine/plan.h"
 
 #include "base/mem.h"
-#include "base/whole.h"
+#include "base/minmax.h"
 #include "engine/chunk.h"
 #include "engine/devices.h"
 #include "model/outline.h"
@@ -60,7 +60,7 @@ static lh_status plan_ranks(lh_plan *plan, const lh_plan_request *r, const lh_co
         chunks[rank].shard = &shards[rank];
         LH_TRY_DONE(plan_rank(&plan->ranks[rank], r, c, plan, &chunks[rank]));
         int64_t longest = lh_chunk_longest(&chunks[rank]);
-        plan->chunk = rank ? lh_least(plan->chunk, longest) : longest;
+        plan->chunk = rank ? lh_min_i64(plan->chunk, longest) : longest;
     }
     plan->fits = plan->chunk > 0;
     if (!plan->fits) plan->chunk = lh_chunk_shortest(&chunks[0]);

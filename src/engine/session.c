@@ -4,7 +4,7 @@
 
 #include "base/log.h"
 #include "base/mem.h"
-#include "base/whole.h"
+#include "base/minmax.h"
 #include "engine/chunk.h"
 
 struct lh_session {
@@ -64,10 +64,10 @@ static lh_status forecast(const lh_session *s, lh_kv_forecast *all)
         if (!o->prompt) f.peak = f.held;
         all->held += f.held;
         all->peak += f.peak;
-        all->decoding = lh_most(all->decoding, f.decoding);
+        all->decoding = lh_max_i64(all->decoding, f.decoding);
         later += o->goes_back ? f.saved : 0;
         later += o->block * f.token;
-        moved = lh_most(moved, o->block ? f.moved : 0);
+        moved = lh_max_i64(moved, o->block ? f.moved : 0);
     }
     all->decoding += later + moved;
     return LH_OK;
@@ -84,7 +84,8 @@ static lh_status choose_chunk(lh_session *s)
     LH_TRY(lh_comm_agree(comm, forecast(s, &caches)));
     lh_model_options how = lh_model_options_of(model);
     int64_t hidden = lh_forward_prompt_bytes(lh_model_config(model), o->prompt);
-    int64_t rows = lh_forward_rows_bytes(lh_model_config(model), lh_model_shard(model), &how, lh_most(o->rows, 1) - 1);
+    int64_t rows =
+        lh_forward_rows_bytes(lh_model_config(model), lh_model_shard(model), &how, lh_max_i64(o->rows, 1) - 1);
     LH_TRY(lh_chunk_choose(&(lh_chunk_request){.config = lh_model_config(model),
                                                .shard = lh_model_shard(model),
                                                .options = how,

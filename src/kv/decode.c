@@ -44,7 +44,7 @@ static int64_t least_room(const lh_kv *kv)
     int64_t room = INT32_MAX;
     for (int64_t l = 0; l < kv->shape.layers; l++)
         for (int64_t h = 0; h < kv->shape.heads.kv_count; h++)
-            room = lh_least(room, kv->layers[l].pool.cap[h] - kv->layers[l].pool.len[h]);
+            room = lh_min_i64(room, kv->layers[l].pool.cap[h] - kv->layers[l].pool.len[h]);
     return room;
 }
 
@@ -261,7 +261,7 @@ lh_status lh_kv_settle(lh_kv *kv, lh_kv_taken what, int64_t tokens)
         if (kv->layout.norms >= 0) kv->layers[l].fresh += tokens;
     }
     kv->clock.seen += tokens;
-    kv->assured = lh_most(0, kv->assured - tokens); /* evictions make room, and nothing else takes any */
+    kv->assured = lh_max_i64(0, kv->assured - tokens); /* evictions make room, and nothing else takes any */
     if (what == LH_KV_STEP) kv->clock.steps += tokens;
     int due = every && (what == LH_KV_BLOCK || kv->clock.steps / every > before / every);
     if (!due && !slides) goto done;

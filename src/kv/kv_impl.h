@@ -2,7 +2,7 @@
 #ifndef LH_KV_KV_IMPL_H
 #define LH_KV_KV_IMPL_H
 
-#include "base/whole.h"
+#include "base/minmax.h"
 #include "kv/kv.h"
 
 /* ---- pools: the memory of one layer ---- */

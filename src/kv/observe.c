@@ -239,7 +239,7 @@ static int64_t longest(const lh_pool *pool)
 static int64_t widest(const lh_pool *pool)
 {
     int64_t most = 0;
-    for (int64_t g = 0; g < pool->view.heads; g++) most = lh_most(most, pool->cap[g]);
+    for (int64_t g = 0; g < pool->view.heads; g++) most = lh_max_i64(most, pool->cap[g]);
     return most;
 }
 

@@ -93,7 +93,7 @@ static lh_status share_meanwhile(lh_kv *kv, lh_share *q, lh_status *local)
     LH_TRY(lh_kv_flat_top(kv, q, local));
     if (*local == LH_OK) *local = fetch_budgets(kv);
     for (int64_t i = 0; i < o->sheets * kv->shape.heads.kv_heads; i++)
-        o->budgets[i] = lh_least(o->room[i], lh_most(o->budgets[i], o->bases[i]) + 1);
+        o->budgets[i] = lh_min_i64(o->room[i], lh_max_i64(o->budgets[i], o->bases[i]) + 1);
     return LH_OK;
 }
 

@@ -16,15 +16,15 @@ lh_pool_form lh_kv_form_of(const lh_kv_shape *shape, const lh_policy_plan *plan,
 
 int64_t lh_kv_visible_from(const lh_kv_shape *shape, int64_t layer, int64_t seen)
 {
-    return lh_kv_slides(shape, layer) ? lh_most(0, seen - shape->window + 1) : 0;
+    return lh_kv_slides(shape, layer) ? lh_max_i64(0, seen - shape->window + 1) : 0;
 }
 
 int64_t lh_kv_slack(const lh_kv_shape *shape, const lh_policy_plan *fixed, const lh_layer_request *request,
                     int64_t held)
 {
     int64_t slack = request->prompt.more;
-    if (fixed->evicts && fixed->every) slack = lh_least(slack, lh_most(0, request->budget - held) + fixed->every);
-    if (lh_kv_slides(shape, request->layer)) slack = lh_least(slack, lh_most(0, shape->window - held));
+    if (fixed->evicts && fixed->every) slack = lh_min_i64(slack, lh_max_i64(0, request->budget - held) + fixed->every);
+    if (lh_kv_slides(shape, request->layer)) slack = lh_min_i64(slack, lh_max_i64(0, shape->window - held));
     return slack;
 }
 
@@ -35,7 +35,7 @@ lh_layer_plan lh_kv_layer_plan(const lh_kv_shape *shape, const lh_policy_plan *f
     p.visible_from = lh_kv_visible_from(shape, request->layer, tokens);
     p.protect = lh_policy_protect(
         fixed, &(lh_protect_request){.budget = p.budget, .seen = tokens, .visible_from = p.visible_from});
-    p.kept = fixed->block ? lh_least(p.budget, tokens) : p.protect.budget;
+    p.kept = fixed->block ? lh_min_i64(p.budget, tokens) : p.protect.budget;
     p.evicts = p.kept < tokens && !fixed->block;
     p.ranked = p.evicts && p.protect.base > 0 && p.kept < tokens - p.visible_from;
     p.scored = p.ranked && fixed->source != LH_SCORE_POSITION;
@@ -110,14 +110,14 @@ lh_status lh_kv_plan(const lh_kv_shape *shape, const lh_policy_plan *plan, int64
         int64_t entries = 0;
         for (int64_t h = 0; h < heads; h++) {
             entries += kept[h];
-            longest = lh_most(longest, kept[h] + p.slack);
+            longest = lh_max_i64(longest, kept[h] + p.slack);
         }
         f.entries += entries;
         f.held += lh_pool_bytes(shape, entries + heads * p.slack, lh_kv_form_of(shape, plan, l));
         if (lh_kv_evicts_again(&fixed)) {
             int64_t layer = lh_pool_bytes(shape, entries, lh_kv_form_of(shape, plan, l));
             f.saved += layer + lh_kv_ring_bytes(shape, &fixed);
-            f.moved = lh_most(f.moved, layer);
+            f.moved = lh_max_i64(f.moved, layer);
             f.token += lh_pool_bytes(shape, heads, lh_kv_form_of(shape, plan, l));
         }
         if (fixed.layers == LH_LAYERS_ADAPTIVE && p.ranked)
@@ -130,15 +130,16 @@ lh_status lh_kv_plan(const lh_kv_shape *shape, const lh_policy_plan *plan, int64
     lh_work_request later = lh_kv_decode_work(&fixed, longest), longer = lh_kv_decode_work(&fixed, 2 * longest);
     int64_t later_work = lh_work_size(&work, shape, &fixed, &later);
     f.decoding = later_rows + later_work;
-    if (f.token) f.token += (lh_work_size(&work, shape, &fixed, &longer) - later_work) / lh_most(longest, 1) + 1;
+    if (f.token) f.token += (lh_work_size(&work, shape, &fixed, &longer) - later_work) / lh_max_i64(longest, 1) + 1;
     f.observed = f.one_layer || need.counted ? observed_bytes(shape, &fixed, &need) : later_rows;
     if (fixed.block) f.observed = f.decoding; /* blocks are evicted as while decoding */
     for (int64_t l = 0; l < shape->layers; l++)
         if (lh_kv_counts_latest(shape, &fixed, l)) f.decoding += lh_kv_latest_bytes(shape, &fixed, longest);
     if (lh_kv_turns(&fixed))
-        f.decoding += lh_turn_bytes(shape, heads * longest, shape->sliding ? lh_most(longest, shape->window) : longest);
+        f.decoding +=
+            lh_turn_bytes(shape, heads * longest, shape->sliding ? lh_max_i64(longest, shape->window) : longest);
     /* the work space stays until the last layer is done, be it one that evicts nothing */
-    f.peak = lh_most(f.held + f.observed, pools + scores + f.one_layer + f.observed);
+    f.peak = lh_max_i64(f.held + f.observed, pools + scores + f.one_layer + f.observed);
     *out = f;
 done:
     lh_free(budgets);

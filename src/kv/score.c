@@ -63,7 +63,7 @@ static lh_status by_keys(lh_kv *kv, const lh_eviction *e, lh_status *local)
                                                                              .dst_type = LH_F32,
                                                                              .src_type = LH_F32,
                                                                              .rows = kv->shape.heads.kv_count,
-                                                                             .cols = lh_least(e->cols, latest->ld),
+                                                                             .cols = lh_min_i64(e->cols, latest->ld),
                                                                              .dst_ld = kv->work.ld,
                                                                              .src_ld = latest->ld});
     else

@@ -142,9 +142,9 @@ lh_status lh_kv_reserve_turn(lh_kv *kv, int64_t tokens)
     if (!lh_kv_turns(&kv->fixed) || !kv->shape.heads.kv_count) return LH_OK;
     for (int64_t l = 0; l < kv->shape.layers; l++) {
         const lh_pool *pool = &kv->layers[l].pool;
-        slots = lh_most(slots, pool->slots);
-        longest = lh_most(longest, next_slot(kv, l) + tokens);
-        for (int64_t h = 0; h < pool->view.heads; h++) longest = lh_most(longest, pool->cap[h]);
+        slots = lh_max_i64(slots, pool->slots);
+        longest = lh_max_i64(longest, next_slot(kv, l) + tokens);
+        for (int64_t h = 0; h < pool->view.heads; h++) longest = lh_max_i64(longest, pool->cap[h]);
     }
     return grow(kv, slots, longest);
 }

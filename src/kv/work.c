@@ -49,7 +49,7 @@ int64_t lh_row_space_size(lh_row_space *space, const lh_kv_shape *shape, const l
         bytes[LH_ROWS_COVARIANCES] = grouped * dim * dim * f32;
         return sum(bytes, LH_ROWS_PARTS);
     }
-    int64_t cap = fixed->running ? LH_ROWS_AT_ONCE : tokens ? lh_least(fixed->rows, tokens) : fixed->rows;
+    int64_t cap = fixed->running ? LH_ROWS_AT_ONCE : tokens ? lh_min_i64(fixed->rows, tokens) : fixed->rows;
     space->cap = cap;
     if (h->split || !fixed->running) { /* counted at once, rows stay where they are */
         bytes[LH_ROWS_Q] = cap * q_heads * shape->head_dim * f32;

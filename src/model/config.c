@@ -5,7 +5,7 @@
 
 #include "base/json.h"
 #include "base/mem.h"
-#include "base/whole.h"
+#include "base/minmax.h"
 #include "model/config_rope.h"
 #include "model/families.h"
 
@@ -251,7 +251,7 @@ static void stretch(lh_config *c)
     if (rope->kind == LH_ROPE_DYNAMIC || (rope->kind == LH_ROPE_LINEAR && c->family->defaults.local_theta == 0))
         reach *= rope->factor;
     if (reach > (double)c->max_positions && reach < 0x1p40) c->max_positions = (int64_t)reach;
-    c->max_positions = lh_least(c->max_positions, INT32_MAX);
+    c->max_positions = lh_min_i64(c->max_positions, INT32_MAX);
 }
 
 lh_status lh_config_parse(lh_config *config, const json_t *json, const char *name)

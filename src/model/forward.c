@@ -2,7 +2,7 @@
  * cache shrinks, before the next layer starts. */
 #include "base/log.h"
 #include "base/mem.h"
-#include "base/whole.h"
+#include "base/minmax.h"
 #include "model/forward_impl.h"
 
 /* Collective where the number of rows changes, which it does on all ranks. */
@@ -146,7 +146,7 @@ lh_status lh_forward_prefill(lh_forward *f, lh_kv *kv, const int32_t *ids, int64
     if (st == LH_OK) st = lh_device_alloc(f->device, &x, lh_forward_prompt_bytes(f->config, n), LH_MEM_WORK);
     LH_TRY_DONE(lh_comm_agree(f->place.comm, st));
     for (int64_t at = 0; at < n; at += f->chunk) {
-        int64_t t = lh_least(f->chunk, n - at);
+        int64_t t = lh_min_i64(f->chunk, n - at);
         LH_TRY_DONE(lh_stream_put(f->place.stream, f->ids, ids + at, t * (int64_t)sizeof *ids));
         LH_TRY_DONE(embed(f, t, x + at * hidden));
     }
@@ -211,13 +211,13 @@ lh_status lh_forward_block(lh_forward *f, lh_kv *kv, const int32_t *ids, int64_t
     LH_TRY(agree_keep(f));
     LH_TRY(lh_kv_reserve(kv, n));
     for (int64_t at = 0; at < n; at += f->chunk) {
-        chunk c = {.first = seen + at, .tokens = lh_least(f->chunk, n - at)};
+        chunk c = {.first = seen + at, .tokens = lh_min_i64(f->chunk, n - at)};
         c.room = at == 0 ? n : c.tokens;
         LH_TRY(place(f, ids + at, c.first, c.tokens));
         LH_TRY(through_layers(f, kv, &c));
         LH_TRY(keep_last(f, f->x, at, c.tokens, n));
     }
-    LH_TRY(head(f, f->last, lh_least(f->keep, n)));
+    LH_TRY(head(f, f->last, lh_min_i64(f->keep, n)));
     LH_TRY(lh_kv_settle(kv, LH_KV_BLOCK, n));
     return LH_OK;
 }

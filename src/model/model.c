@@ -4,7 +4,7 @@
 #include <stddef.h>
 
 #include "base/mem.h"
-#include "base/whole.h"
+#include "base/minmax.h"
 #include "model/model_impl.h"
 
 /* A piece of device memory: one tensor, or several whose rows stand one below the other. */
@@ -104,10 +104,10 @@ static lh_status load_range(loader *in, const lh_weight_range *range, char *at, 
     void *host = NULL;
     if (lh_device_kind_of(lh_stream_device(stream)) == LH_DEVICE_CPU)
         return lh_checkpoint_read(in->ck, range, at, type, range->cols);
-    LH_TRY(lh_stream_staging(stream, &host, lh_least(most, range->rows) * row_bytes));
+    LH_TRY(lh_stream_staging(stream, &host, lh_min_i64(most, range->rows) * row_bytes));
     for (int64_t done = 0; done < range->rows; done += some.rows) {
         some.row = range->row + done;
-        some.rows = lh_least(most, range->rows - done);
+        some.rows = lh_min_i64(most, range->rows - done);
         LH_TRY(lh_checkpoint_read(in->ck, &some, host, type, range->cols));
         LH_TRY(lh_stream_copy(stream, at + done * row_bytes, host, some.rows * row_bytes, LH_COPY_TO_DEVICE));
         LH_TRY(lh_stream_sync(stream));

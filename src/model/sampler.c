@@ -3,8 +3,8 @@
 #include <math.h>
 
 #include "base/mem.h"
+#include "base/minmax.h"
 #include "base/rng.h"
-#include "base/whole.h"
 
 typedef struct candidate {
     float logit;
@@ -192,7 +192,7 @@ static int64_t chances_left(const lh_sampling *s, const pool *c)
 {
     int64_t kept = 0, reach = c->total, least = (int64_t)ceil(ldexp(s->min_p, c->by.bits));
     if (s->top_p == 1 && s->min_p == 0) return c->total;
-    if (s->top_p < 1) reach = lh_least(reach, (int64_t)ceil(s->top_p * (double)c->total));
+    if (s->top_p < 1) reach = lh_min_i64(reach, (int64_t)ceil(s->top_p * (double)c->total));
     for (int64_t i = 0; i < c->n; i++) {
         int64_t own = lh_chance(&c->by, c->all[i].logit);
         if (i > 0 && (kept >= reach || own < least)) return kept;
@@ -249,7 +249,7 @@ lh_status lh_sample(const lh_sampling *s, const lh_sample_at *at, const lh_logit
     candidate *best = NULL;
     pool c = {.competing = s->top_k && s->top_k < row.vocab ? s->top_k : row.vocab, .total = -1};
     if (s->repeat_penalty != 1) LH_TRY_DONE(penalise(s->repeat_penalty, at, &row));
-    LH_TRY_DONE(gather_best(at, &row, s->temperature > 0 ? lh_least(c.competing, row.room.most) : 1, &best, &c.n));
+    LH_TRY_DONE(gather_best(at, &row, s->temperature > 0 ? lh_min_i64(c.competing, row.room.most) : 1, &best, &c.n));
     if (c.n == 0 || isnan(best[0].logit))
         LH_FAIL_DONE(LH_EINTERNAL, "every logit is NaN: the model computes nothing sensible");
     c.all = best;

@@ -8,7 +8,7 @@
 int64_t lh_policy_entries(const lh_policy_plan *plan, int64_t seen)
 {
     if (!plan->evicts) return seen;
-    return plan->budget_is_share ? lh_most(1, lh_percent_of(plan->budget_share, seen)) : plan->budget_entries;
+    return plan->budget_is_share ? lh_max_i64(1, lh_percent_of(plan->budget_share, seen)) : plan->budget_entries;
 }
 
 void lh_policy_ask(lh_policy_plan *plan, int64_t question)
@@ -20,18 +20,18 @@ void lh_policy_ask(lh_policy_plan *plan, int64_t question)
 static int64_t proxies(const lh_policy_plan *plan, int64_t seen)
 {
     int64_t wanted = plan->proxies_are_question ? plan->question : lh_percent_of(plan->proxies_share, seen);
-    return lh_most(1, lh_least(wanted, lh_policy_entries(plan, seen) / 4));
+    return lh_max_i64(1, lh_min_i64(wanted, lh_policy_entries(plan, seen) / 4));
 }
 
 static int64_t rows(const lh_policy_plan *plan, int64_t seen)
 {
     if (plan->has_proxies) return proxies(plan, seen);
-    return plan->rows_is_share ? lh_most(1, lh_percent_of(plan->rows_share, seen)) : plan->rows;
+    return plan->rows_is_share ? lh_max_i64(1, lh_percent_of(plan->rows_share, seen)) : plan->rows;
 }
 
 int64_t lh_policy_rows(const lh_policy_plan *plan, int64_t seen)
 {
-    return plan->evicts && lh_plan_attends(plan) ? lh_least(seen, rows(plan, seen)) : 0;
+    return plan->evicts && lh_plan_attends(plan) ? lh_min_i64(seen, rows(plan, seen)) : 0;
 }
 
 int64_t lh_policy_row_at(const lh_policy_plan *fixed, int64_t seen, int64_t r)
@@ -57,7 +57,7 @@ lh_policy_plan lh_policy_fix(const lh_policy_plan *plan, int64_t seen)
     if (!plan->has_proxies) return fixed;
     if (plan->proxies_at == LH_PROXIES_AT_BOTH_ENDS) fixed.head_rows = fixed.rows / 2;
     fixed.window = fixed.rows - fixed.head_rows;
-    fixed.sinks = lh_most(fixed.head_rows, lh_least(plan->sinks, fixed.rows / 2));
+    fixed.sinks = lh_max_i64(fixed.head_rows, lh_min_i64(plan->sinks, fixed.rows / 2));
     if (plan->every_is_rows) fixed.every = fixed.window;
     fixed.has_proxies = fixed.proxies_are_question = fixed.proxies_at = fixed.every_is_rows = 0;
     fixed.proxies_share = (lh_decimal){0};
@@ -67,10 +67,10 @@ lh_policy_plan lh_policy_fix(const lh_policy_plan *plan, int64_t seen)
 
 lh_protection lh_policy_protect(const lh_policy_plan *plan, const lh_protect_request *request)
 {
-    int64_t sinks = lh_least(lh_least(plan->sinks, request->budget - plan->block), request->seen);
-    lh_protection p = {.sinks = lh_most(0, sinks - request->visible_from)};
-    p.budget = lh_least(lh_most(0, request->budget - request->block), request->seen - request->visible_from);
-    p.recents = lh_least(lh_most(plan->recents, plan->window), p.budget - p.sinks);
+    int64_t sinks = lh_min_i64(lh_min_i64(plan->sinks, request->budget - plan->block), request->seen);
+    lh_protection p = {.sinks = lh_max_i64(0, sinks - request->visible_from)};
+    p.budget = lh_min_i64(lh_max_i64(0, request->budget - request->block), request->seen - request->visible_from);
+    p.recents = lh_min_i64(lh_max_i64(plan->recents, plan->window), p.budget - p.sinks);
     p.base = p.budget - p.sinks - p.recents;
     return p;
 }
@@ -80,7 +80,7 @@ lh_protection lh_policy_protect(const lh_policy_plan *plan, const lh_protect_req
 /* What kvpress makes sure of for each head, its protected entries included: int(n_kept * alpha), at least 1. */
 static int64_t sure_of_budget(const lh_policy_plan *plan, const lh_protection *protect)
 {
-    return plan->alpha.digits ? lh_most(1, lh_decimal_of(plan->alpha, protect->budget)) : 0;
+    return plan->alpha.digits ? lh_max_i64(1, lh_decimal_of(plan->alpha, protect->budget)) : 0;
 }
 
 lh_stage lh_policy_stage(const lh_policy_plan *plan, const lh_protection *protect)
@@ -99,7 +99,7 @@ lh_stage lh_policy_stage(const lh_policy_plan *plan, const lh_protection *protec
     case LH_SELECT_STD_SCOPE:
         stage = (lh_stage){.share = {0, 1}, .least = lh_decimal_of(plan->std_share, protect->budget)};
         break;
-    case LH_SELECT_TOPK_SAMPLE: stage = (lh_stage){.share = {r.below - r.above, r.below}, .up = 1}; break;
+    case LH_SELECT_TOPK_SAMPLE: stage = (lh_stage){.share = {r.den - r.num, r.den}, .up = 1}; break;
     }
     return stage;
 }
@@ -111,9 +111,9 @@ lh_safety lh_policy_safety(const lh_policy_plan *plan, const lh_protection *prot
     lh_fraction alpha = lh_decimal_fraction(plan->alpha);
     int64_t sure = lh_fraction_of(alpha, protect->base);
     if (plan->safeguard == LH_SAFEGUARD_INTERP)
-        return (lh_safety){.sure = sure, .share = {alpha.below - alpha.above, alpha.below}};
+        return (lh_safety){.sure = sure, .share = {alpha.den - alpha.num, alpha.den}};
     if (plan->shares_of == LH_SHARES_OF_BUDGET)
-        sure = lh_most(0, sure_of_budget(plan, protect) - protect->sinks - protect->recents);
+        sure = lh_max_i64(0, sure_of_budget(plan, protect) - protect->sinks - protect->recents);
     return (lh_safety){.floor = sure, .share = {1, 1}};
 }
 
@@ -130,7 +130,7 @@ void lh_policy_heads(const lh_heads_request *request, int64_t *budgets)
     assert(request->profile && request->profile->heads == heads);
     lh_portions_share(&(lh_portions){.n = heads,
                                      .total = heads * p->budget,
-                                     .least = lh_most(1, protected_),
+                                     .least = lh_max_i64(1, protected_),
                                      .weights = request->profile->weights + request->layer * heads,
                                      .most = held,
                                      .of = request},

@@ -99,12 +99,12 @@ int lh_fraction_read(lh_fraction *out, const char *text)
 void lh_fraction_write(lh_fraction value, lh_part_value *out)
 {
     for (int scale = 0; scale <= MOST_SCALE; scale++) {
-        __int128 digits = (__int128)value.above * power_of_ten(scale);
-        if (digits % value.below) continue;
-        lh_decimal_write((lh_decimal){(int64_t)(digits / value.below), scale}, out);
+        __int128 digits = (__int128)value.num * power_of_ten(scale);
+        if (digits % value.den) continue;
+        lh_decimal_write((lh_decimal){(int64_t)(digits / value.den), scale}, out);
         return;
     }
-    snprintf(out->text, sizeof out->text, "%lld/%lld", (long long)value.above, (long long)value.below);
+    snprintf(out->text, sizeof out->text, "%lld/%lld", (long long)value.num, (long long)value.den);
 }
 
 int lh_whole_read(int64_t *out, const char *text, int64_t bytes, int64_t min)

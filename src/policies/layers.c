@@ -7,7 +7,7 @@ typedef __int128 wide;
 
 static int64_t layer_most(const lh_layers_request *q, int64_t l, int64_t entries)
 {
-    return q->sliding && q->sliding[l] ? lh_least(entries, q->window) : entries;
+    return q->sliding && q->sliding[l] ? lh_min_i64(entries, q->window) : entries;
 }
 
 static int64_t most_of(const void *of, int64_t l)
@@ -30,7 +30,7 @@ static void pyramid(const lh_policy_plan *plan, const lh_layers_request *q, int6
     }
     for (int64_t l = 0; l < q->layers; l++) {
         wide x = (high * (q->layers - 1) - l * (high - low)) / ((wide)plan->beta * (q->layers - 1));
-        budgets[l] = layer_most(q, l, lh_most(1, (int64_t)x + plan->window));
+        budgets[l] = layer_most(q, l, lh_max_i64(1, (int64_t)x + plan->window));
         given += budgets[l];
     }
     lh_portions_give(&(lh_portions){.n = q->layers, .most = most_of, .of = q}, q->layers * entries - given, budgets);
@@ -54,9 +54,10 @@ static int pyramid_rounded(const lh_policy_plan *plan, const lh_layers_request *
         low = 2 * (wide)entries * plan->beta - high;
     }
     if (high < low || low < window) return 0;
-    int64_t steps = lh_most(1, q->layers - 1);
+    int64_t steps = lh_max_i64(1, q->layers - 1);
     for (int64_t l = 0; l < q->layers; l++)
-        budgets[l] = layer_most(q, l, lh_most(1, rounded(high * steps - l * (high - low), (wide)plan->beta * steps)));
+        budgets[l] =
+            layer_most(q, l, lh_max_i64(1, rounded(high * steps - l * (high - low), (wide)plan->beta * steps)));
     return 1;
 }
 

@@ -4,7 +4,7 @@
 
 #include <stddef.h>
 
-#include "base/whole.h"
+#include "base/minmax.h"
 #include "policies/policy.h"
 #include "policies/profile.h"
 

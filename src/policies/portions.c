@@ -8,7 +8,7 @@ typedef __int128 wide;
 
 static int64_t least_of(const lh_portions *q, int64_t i)
 {
-    return lh_least(q->least, q->most(q->of, i));
+    return lh_min_i64(q->least, q->most(q->of, i));
 }
 
 void lh_portions_give(const lh_portions *q, int64_t missing, int64_t *out)
@@ -17,10 +17,10 @@ void lh_portions_give(const lh_portions *q, int64_t missing, int64_t *out)
         int64_t open = 0, room = missing;
         for (int64_t i = 0; i < q->n; i++) {
             int64_t r = q->most(q->of, i) - out[i];
-            if (r > 0) open++, room = lh_least(room, r);
+            if (r > 0) open++, room = lh_min_i64(room, r);
         }
         if (!open) return;
-        int64_t each = lh_most(1, lh_least(room, missing / open)); /* whole rounds at once */
+        int64_t each = lh_max_i64(1, lh_min_i64(room, missing / open)); /* whole rounds at once */
         for (int64_t i = 0; i < q->n && missing > 0; i++)
             if (q->most(q->of, i) > out[i]) out[i] += each, missing -= each;
     }
@@ -82,8 +82,8 @@ void lh_portions_share(const lh_portions *q, int64_t *out)
 {
     int64_t total = q->total, room = 0, given = 0;
     for (int64_t i = 0; i < q->n; i++) room += q->most(q->of, i);
-    total = lh_least(total, room);
+    total = lh_min_i64(total, room);
     share_rest(q, fix_least(q, total, out), out);
-    for (int64_t i = 0; i < q->n; i++) given += out[i] = lh_least(out[i], q->most(q->of, i));
+    for (int64_t i = 0; i < q->n; i++) given += out[i] = lh_min_i64(out[i], q->most(q->of, i));
     lh_portions_give(q, total - given, out);
 }

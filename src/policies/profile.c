@@ -151,7 +151,7 @@ static lh_status read_number(const reader *r, piece field, const char *what, int
 {
     if (!lh_whole_read(out, field.at, field.bytes, 0) || *out > MOST_NUMBER)
         LH_FAIL(LH_EINPUT, "'%s', line %lld: the %s '%.*s' must be a whole number from 0 to %d", r->name,
-                (long long)r->line, what, (int)lh_least(field.bytes, 40), field.at, MOST_NUMBER);
+                (long long)r->line, what, (int)lh_min_i64(field.bytes, 40), field.at, MOST_NUMBER);
     return LH_OK;
 }
 
@@ -179,7 +179,7 @@ static lh_status read_row(reader *r, const piece *fields, int n)
         LH_FAIL(LH_EINPUT,
                 "'%s', line %lld: the weight '%.*s' must be a decimal from 0 on, with at most 9 digits before its "
                 "point and 9 behind it",
-                r->name, (long long)r->line, (int)lh_least(fields[1 + heads].bytes, 40), fields[1 + heads].at);
+                r->name, (long long)r->line, (int)lh_min_i64(fields[1 + heads].bytes, 40), fields[1 + heads].at);
     if (r->n == r->cap) {
         LH_TRY(lh_realloc(&r->rows, 2 * r->cap + 64, sizeof *r->rows));
         r->cap = 2 * r->cap + 64;
@@ -259,7 +259,7 @@ static lh_status check_sums(const reader *r, int64_t heads)
     int64_t each = r->kind == LH_PROFILE_OF_HEADS ? heads : r->n;
     for (int64_t i = 0; i < r->n; i += each) {
         int64_t any = 0, last = 0;
-        for (int64_t j = i; j < i + each; j++) any |= r->rows[j].weight, last = lh_most(last, r->rows[j].line);
+        for (int64_t j = i; j < i + each; j++) any |= r->rows[j].weight, last = lh_max_i64(last, r->rows[j].line);
         if (any) continue;
         place all = {"layers"};
         if (r->kind == LH_PROFILE_OF_HEADS)

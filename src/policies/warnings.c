@@ -23,7 +23,7 @@ static const char *protector(const outlook *o, int64_t *value)
     const lh_policy_plan *p = &o->fixed;
     *value = p->sinks;
     if (o->protect.sinks == o->protect.budget && !p->head_rows) return "sinks";
-    *value = lh_most(p->window, p->recents);
+    *value = lh_max_i64(p->window, p->recents);
     if (p->recents > p->window) return "recents";
     if (o->plan->has_proxies) *value = p->rows;
     return o->plan->has_proxies ? "proxies" : "window";

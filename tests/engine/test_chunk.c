@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "base/h5.h"
-#include "base/whole.h"
+#include "base/minmax.h"
 #include "engine/chunk.h"
 #include "engine/generate.h"
 #include "engine/plan.h"
@@ -177,7 +177,7 @@ static lh_plan make_plan(const lh_engine_options *options, const lh_policy_plan 
 static int64_t most_of(const lh_plan *plan)
 {
     int64_t most = 0;
-    for (int64_t r = 0; plan->ranks && r < plan->tp; r++) most = lh_most(most, plan->ranks[r].peak);
+    for (int64_t r = 0; plan->ranks && r < plan->tp; r++) most = lh_max_i64(most, plan->ranks[r].peak);
     return most;
 }
 

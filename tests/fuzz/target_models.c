@@ -3,7 +3,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
-#include "base/whole.h"
+#include "base/minmax.h"
 #include "engine/plan.h"
 #include "fuzz.h"
 #include "model/checkpoint.h"
@@ -242,9 +242,9 @@ static lh_status run_plan(fz_case *c)
     if (strcmp(how.policy, "full") != 0) how.budget = "20%";
     if (strcmp(how.policy, "h2o") == 0) how.parts.evict = "every:4";
     LH_TRY_DONE(lh_policy_resolve(&policy, &how));
-    int64_t longest = config->max_positions, context = fz_below(&c->rng, 2) ? longest : lh_least(longest, 20000);
+    int64_t longest = config->max_positions, context = fz_below(&c->rng, 2) ? longest : lh_min_i64(longest, 20000);
     lh_engine_options engine = {.model = c->path,
-                                .tp = 1 + fz_below(&c->rng, lh_least(config->heads, 4)),
+                                .tp = 1 + fz_below(&c->rng, lh_min_i64(config->heads, 4)),
                                 .device = "cpu",
                                 .dtype = "auto",
                                 .kv_dtype = "f32",

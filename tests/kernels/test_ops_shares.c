@@ -255,7 +255,7 @@ START_TEST(test_shares_are_exact_and_sum_to_what_all_may_keep)
                 of.grants[s] = alike && s ? of.grants[0]
                                           : (lh_grant){n % 3 ? 0 : draw(64, (uint64_t)(n + s), 20),
                                                        n % 2 ? draw(65, (uint64_t)(n + s), 20) : 0};
-            claims c = {.share = shares[n % 7].above, .one = shares[n % 7].below};
+            claims c = {.share = shares[n % 7].num, .one = shares[n % 7].den};
             int64_t want[MOST_CELLS], got[MOST_CELLS], sum = 0, held = 0, bytes = of.count * 8;
             int64_t most = claims_make(&c, &of, &search, n) + draw(66, (uint64_t)n, 90), *counts = rig_new(&g, bytes);
             share_by_hand(&c, most, want);
@@ -409,8 +409,8 @@ START_TEST(test_stages_split_counts)
             rig_get(&g, got + 2 * heads, more, bytes);
             for (int64_t h = 0; h < heads; h++) {
                 int64_t all = counts[h] + stage.others, want = 0;
-                while ((want + 1) * stage.share.below <= all * stage.share.above) want++;
-                if (stage.up && want * stage.share.below < all * stage.share.above) want++;
+                while ((want + 1) * stage.share.den <= all * stage.share.num) want++;
+                if (stage.up && want * stage.share.den < all * stage.share.num) want++;
                 while (want < stage.least) want++;
                 want = want < stage.others ? 0 : want - stage.others;
                 if (want > counts[h]) want = counts[h];

@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/whole.h"
+#include "base/minmax.h"
 #include "policies/policy.h"
 #include "suite.h"
 
@@ -93,7 +93,7 @@ static void evict_by_protection(const course *c, int64_t seen, uint8_t *held)
     lh_protection p = lh_policy_protect(&c->plan, &q);
     for (int64_t pos = from; pos < seen; pos++)
         *(pos < from + p.sinks || pos >= seen - p.recents ? &sure : &others) += held[pos];
-    ck_assert_int_eq(sure + lh_least(p.base, others), lh_least(p.budget, sure + others));
+    ck_assert_int_eq(sure + lh_min_i64(p.base, others), lh_min_i64(p.budget, sure + others));
     for (int64_t i = from; i < seen && others > p.base; i++) {
         int64_t pos = c->oldest_go ? i : seen - 1 - (i - from);
         if (!held[pos] || pos < from + p.sinks || pos >= seen - p.recents) continue;
@@ -111,7 +111,7 @@ static void run_course(const course *c)
         held[seen - 1] = 1;
         if (seen < next) continue;
         evict_by_protection(c, seen, held);
-        next = seen + c->plan.block < c->prompt ? seen + c->plan.block : lh_most(seen, c->prompt) + 1;
+        next = seen + c->plan.block < c->prompt ? seen + c->plan.block : lh_max_i64(seen, c->prompt) + 1;
     }
 }
 
@@ -235,12 +235,12 @@ START_TEST(test_safeguards_mix_or_give_first)
         lh_policy_plan plan = plan_of("ada-snapkv", "64", &parts);
         lh_safety s = lh_policy_safety(&plan, &p);
         ck_assert_int_eq(s.sure, base * 57 / 100);
-        ck_assert(s.floor == 0 && s.share.above == 43 && s.share.below == 100);
+        ck_assert(s.floor == 0 && s.share.num == 43 && s.share.den == 100);
         parts.safeguard = "floor";
         plan = plan_of("ada-snapkv", "64", &parts);
         s = lh_policy_safety(&plan, &p);
         ck_assert_int_eq(s.floor, base * 57 / 100);
-        ck_assert(s.sure == 0 && s.share.above == s.share.below);
+        ck_assert(s.sure == 0 && s.share.num == s.share.den);
     }
 }
 END_TEST

@@ -123,7 +123,7 @@ START_TEST(test_presets_are_what_their_papers_say)
     p = resolved(&(lh_policy_options){.policy = "ahakv", .budget = "64"});
     ck_assert(p.gain && !p.gain_floor && p.value_prior && !p.non_causal);
     p = resolved(&(lh_policy_options){.policy = "nacl", .budget = "64"});
-    ck_assert(p.random_share.above == 7 && p.random_share.below == 19 && p.has_proxies && p.every_is_rows);
+    ck_assert(p.random_share.num == 7 && p.random_share.den == 19 && p.has_proxies && p.every_is_rows);
 }
 END_TEST
 

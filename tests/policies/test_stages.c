@@ -35,14 +35,14 @@ START_TEST(test_proxies_are_a_share_of_the_prompt_and_a_quarter_of_the_budget_at
 {
     static const struct {
         const char *text;
-        int64_t above, below;
+        int64_t num, den;
     } shares[] = {{"1%", 1, 100}, {"0.5%", 1, 200}, {"12.5%", 1, 8}, {"100%", 1, 1}};
     for (int s = 0; s < 4; s++)
         for (int64_t seen = 1; seen < 6000; seen += 1 + seen / 7)
             for (int64_t C = 1; C < 3000; C += 1 + C / 3) {
                 lh_policy_plan p = plan_of("nacl", C, &(lh_policy_parts){.proxies = shares[s].text});
                 lh_policy_plan fixed = lh_policy_fix(&p, seen);
-                int64_t P = least(part_of(shares[s].above, shares[s].below, seen), C / 4);
+                int64_t P = least(part_of(shares[s].num, shares[s].den, seen), C / 4);
                 if (P < 1) P = 1;
                 ck_assert_int_eq(fixed.rows, P);
                 ck_assert_int_eq(fixed.window, P);
@@ -185,7 +185,7 @@ START_TEST(test_shares_of_the_budget_are_those_of_kvpress)
 {
     static const struct {
         const char *text;
-        int64_t above, below;
+        int64_t num, den;
     } shares[] = {{"0.2", 1, 5}, {"0", 0, 1}, {"1", 1, 1}, {"0.07", 7, 100}, {"0.5", 1, 2}};
     for (int a = 0; a < 5; a++)
         for (int f = 0; f < 5; f++)
@@ -196,18 +196,18 @@ START_TEST(test_shares_of_the_budget_are_those_of_kvpress)
                     parts.alpha = NULL;
                     lh_policy_plan even = plan_of("critical@kvpress", C, &parts);
                     lh_protection p = protection(0, window, C - window);
-                    int64_t sure = part_of(shares[a].above, shares[a].below, C);
-                    if (shares[a].above && sure < 1) sure = 1;
+                    int64_t sure = part_of(shares[a].num, shares[a].den, C);
+                    if (shares[a].num && sure < 1) sure = 1;
                     for (int64_t room = 0; room < 300; room += 37)
                         ck_assert_int_eq(least(lh_policy_safety(&ada, &p).floor, room),
                                          least(marked(window, sure, 0, C), room));
-                    int64_t first = part_of(shares[f].above, shares[f].below, C);
-                    if (shares[f].above && first < 1) first = 1;
+                    int64_t first = part_of(shares[f].num, shares[f].den, C);
+                    if (shares[f].num && first < 1) first = 1;
                     ck_assert_int_eq(first_stage(&even, &p, p.base), marked(window, 0, first, C));
                     for (int64_t kept = 0; kept < 2 * C; kept += 1 + kept) { /* heads compete: B is the head's own */
                         int64_t B = window + kept;
                         if (B < sure) continue; /* the safeguard gave it that */
-                        first = part_of(shares[f].above, shares[f].below, B);
+                        first = part_of(shares[f].num, shares[f].den, B);
                         ck_assert_int_eq(first_stage(&ada, &p, kept), marked(window, sure, first, B));
                     }
                 }

@@ -72,7 +72,7 @@ static int64_t row_end(const lh_block_item *item, int64_t r)
 /* How many of the n slots from `first` on those are. */
 static int64_t row_sees(const lh_block_item *item, int64_t r, int64_t first, int64_t n)
 {
-    int64_t seen = lh_least(row_end(item, r) - first, n);
+    int64_t seen = lh_min_i64(row_end(item, r) - first, n);
     return seen < 0 ? 0 : seen;
 }
 
@@ -116,8 +116,8 @@ static void weigh_rows(const lh_block_item *item, const int64_t range[2], int64_
 static void attend_rows(const lh_block_item *item, int64_t row, int64_t first, int64_t n)
 {
     const lh_block *b = item->block;
-    int64_t rows = lh_least(item->rows - row, b->way->rows);
-    n = lh_least(n, row_end(item, row + rows - 1) - first);
+    int64_t rows = lh_min_i64(item->rows - row, b->way->rows);
+    n = lh_min_i64(n, row_end(item, row + rows - 1) - first);
     if (n <= 0) return;
     lh_tile logits = {.a = item->q + row * b->d_places,
                       .b = item->k,
@@ -178,7 +178,7 @@ static void attend_item(lh_block_item *item)
     item_begin(item);
     for (int64_t t = item->t0; t < item->t1; t++) lowest = a->positions[t] < lowest ? a->positions[t] : lowest;
     for (int64_t first = 0; first < end; first += KEYS) {
-        int64_t n = lh_least(end - first, KEYS), low, high;
+        int64_t n = lh_min_i64(end - first, KEYS), low, high;
         item->window_from = INT64_MAX;
         if (window > 0) {
             position_range(item, first, n, &low, &high);
@@ -205,7 +205,7 @@ static int64_t item_tokens(const lh_attend_block_args *a)
     enum { ITEM_FLOATS = 1 << 15, ITEMS_PER_THREAD = 4, LEAST_ROWS = 64 };
     int64_t most = ITEM_FLOATS / a->kv->head_dim,
             shared = a->tokens * a->map.heads / (ITEMS_PER_THREAD * omp_get_max_threads());
-    int64_t rows = lh_least(most, shared > LEAST_ROWS ? shared : LEAST_ROWS);
+    int64_t rows = lh_min_i64(most, shared > LEAST_ROWS ? shared : LEAST_ROWS);
     return rows > a->map.group ? rows / a->map.group : 1;
 }
 
@@ -233,7 +233,7 @@ static lh_status op_attend_block(lh_stream *stream, const lh_attend_block_args *
         lh_block_item item = {
             .block = &block, .head = head_first(&a->map) + n % heads, .t0 = (pieces - 1 - n / heads) * tokens};
         head_range(&a->map, item.head, &item.i0, &item.group);
-        item.t1 = lh_least(item.t0 + tokens, a->tokens);
+        item.t1 = lh_min_i64(item.t0 + tokens, a->tokens);
         item.rows = (item.t1 - item.t0) * item.group;
         item_place(&item, memory + omp_get_thread_num() * own);
         way->begin();

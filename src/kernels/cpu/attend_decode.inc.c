@@ -66,14 +66,14 @@ VEC_FN vf team_logits(const lh_team *t, int64_t j, const int heads, const lh_mee
 #pragma GCC unroll 16
         for (int n = 0; n < VL; n++) {
             if (n % team >= heads) continue;
-            vf key = step_load(t->kv->k, t->at + (j + lh_least(n / team, last)) * d + i, step, kind);
+            vf key = step_load(t->kv->k, t->at + (j + lh_min_i64(n / team, last)) * d + i, step, kind);
             sum[n] = step_add(key, q + n % team * t->q_ld, sum[n], kind);
         }
     }
 #pragma GCC unroll 16
     for (int n = 0; n < VL && i < d; n++) {
         if (n % team >= heads) continue;
-        vf key = step_load(t->kv->k, t->at + (j + lh_least(n / team, last)) * d + i, d - i, kind);
+        vf key = step_load(t->kv->k, t->at + (j + lh_min_i64(n / team, last)) * d + i, d - i, kind);
         sum[n] = step_add(key, q + n % team * t->q_ld, sum[n], kind);
     }
     return vf_sums(sum);
@@ -113,7 +113,7 @@ VEC_FN void team_values(const lh_team *t, const int heads, const lh_meet kind)
     const int small = kind == MEET_F32 ? 1 : 2; /* vectors of a step */
     int64_t d = t->kv->head_dim, step = step_elements(kind), block = TOGETHER / small * step;
     for (int64_t j = 0; j < t->n; j += PASS) {
-        int64_t at[4] = {j, lh_least(j + PASS, t->n), 0, block};
+        int64_t at[4] = {j, lh_min_i64(j + PASS, t->n), 0, block};
         prefetch_entries(t, t->kv->k, t->n + j, PASS); /* the next chunk is this thread's, too */
         for (; at[2] + block <= d; at[2] += block) team_add(t, at, TOGETHER, heads, kind);
         for (at[3] = step; at[2] + step <= d; at[2] += step) team_add(t, at, small, heads, kind);
@@ -246,7 +246,7 @@ static void attend_chunk(const lh_decode *decode, const lh_chunk *c, float *memo
     t.q = t.s + CHUNK * TEAM_MOST;
     t.o = t.q + TEAM_MOST * t.q_ld;
     for (int64_t g = 0; g < c->group; g += TEAM_MOST) {
-        int64_t heads = lh_least(c->group - g, TEAM_MOST);
+        int64_t heads = lh_min_i64(c->group - g, TEAM_MOST);
         const float *q = a->q + c->b * a->q_ld + (c->i0 + g) * d;
         memset(t.q, 0, (size_t)(TEAM_MOST * t.q_ld) * sizeof *t.q);
         for (int64_t h = 0; h < heads; h++)
@@ -306,7 +306,7 @@ static int64_t list_chunks(const lh_decode *decode, lh_chunk *chunks, int64_t *s
             int64_t len = a->seqs[b].len[h];
             if (chunks) *starts++ = count;
             for (int64_t first = 0; first < len; first += CHUNK, count++) {
-                lh_chunk c = {.b = b, .head = h, .first = first, .n = lh_least(len - first, CHUNK)};
+                lh_chunk c = {.b = b, .head = h, .first = first, .n = lh_min_i64(len - first, CHUNK)};
                 if (!chunks) continue;
                 c.before = before;
                 c.part = parts;

@@ -75,7 +75,7 @@ static void bound_range(const lh_value_bounds_args *a, int64_t h, const int64_t 
     if (range[0] >= range[1]) return;
     if (a->matrices) pack_columns(space->matrix, &columns);
     for (int64_t s = range[0]; s < range[1] && a->matrices; s += TILE_ROWS)
-        bound_block(a, h, s, lh_least(TILE_ROWS, range[1] - s), space);
+        bound_block(a, h, s, lh_min_i64(TILE_ROWS, range[1] - s), space);
     for (int64_t s = range[0]; s < range[1] && !a->matrices; s++) *lh_slot_at(&a->y, h, s, 0) = -FLT_MAX;
 }
 
@@ -88,7 +88,7 @@ static lh_status op_value_bounds(lh_stream *stream, const lh_value_bounds_args *
 #pragma omp parallel for schedule(dynamic) if (items > 1)
     for (int64_t n = 0; n < items; n++) {
         int64_t h = n / blocks, first = n % blocks * BOUND_ENTRIES, from = lh_slot_of_last(a->kv->len[h], a->last);
-        const int64_t range[2] = {first > from ? first : from, lh_least(first + BOUND_ENTRIES, kv->len[h])};
+        const int64_t range[2] = {first > from ? first : from, lh_min_i64(first + BOUND_ENTRIES, kv->len[h])};
         lh_bound_space space = bound_space(memory + omp_get_thread_num() * own, kv->head_dim);
         bound_range(a, h, range, &space);
     }

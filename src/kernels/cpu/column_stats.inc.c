@@ -96,7 +96,7 @@ static void stats_rows(const lh_stats *stats, int64_t n, int64_t b)
     const lh_stats_rows *rows = &stats->heads[n];
     int64_t i0, group, whole = stats->watch.way->rows;
     head_range(&o->map, stats->watch.first_head + n, &i0, &group);
-    for (int64_t r = b * whole; r < lh_least((b + 1) * whole, o->rows); r++) {
+    for (int64_t r = b * whole; r < lh_min_i64((b + 1) * whole, o->rows); r++) {
         rows->fair[r] = fair_of(stats, stats->watch.first_head + n, r);
         for (int64_t i = 0; i < group; i++) {
             float lse = a->lse[r * a->lse_ld + i0 + i];

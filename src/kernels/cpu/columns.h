@@ -57,7 +57,7 @@ static inline int stats_item_at(lh_stats_item *item, int64_t n)
     item->rows = &stats->heads[n / steps];
     *p = (lh_step){
         .watch = &stats->watch, .head = stats->watch.first_head + n / steps, .first = a->first + n % steps * STEP};
-    p->n = lh_least(lh_least(a->first + a->cols, a->rows.kv->len[p->head]) - p->first, STEP);
+    p->n = lh_min_i64(lh_min_i64(a->first + a->cols, a->rows.kv->len[p->head]) - p->first, STEP);
     head_range(&a->rows.map, p->head, &p->i0, &p->group);
     return p->n > 0;
 }
@@ -115,7 +115,7 @@ static inline int64_t count_seen(const lh_ragged *kv, int64_t head, lh_sight sig
     int64_t len = kv->len[head];
     int32_t count = 0;
     if (!kv->positions) {
-        int64_t seen = lh_least(len, (int64_t)sight.last + 1) - ((int64_t)sight.before + 1);
+        int64_t seen = lh_min_i64(len, (int64_t)sight.last + 1) - ((int64_t)sight.before + 1);
         return seen < 0 ? 0 : seen;
     }
     for (const int32_t *p = kv->positions + kv->offset[head], *end = p + len; p < end; p++)

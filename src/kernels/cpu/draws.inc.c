@@ -30,7 +30,7 @@ static void draw_words(uint32_t words[DRAWS], const lh_draw *draw, int64_t h, co
 static void draw_slots(uint32_t words[DRAWS], const lh_draw *draw, const lh_ragged *kv, const int64_t at[2])
 {
     uint32_t positions[DRAWS] = {0};
-    int64_t h = at[0], first = at[1], n = lh_least(kv->len[h] - first, DRAWS);
+    int64_t h = at[0], first = at[1], n = lh_min_i64(kv->len[h] - first, DRAWS);
     for (int64_t i = 0; i < n; i++) positions[i] = (uint32_t)entry_position(kv, h, first + i);
     draw_words(words, draw, h, positions);
 }
@@ -42,7 +42,7 @@ static lh_status op_random_scores(lh_stream *stream, const lh_random_scores_args
     for (int64_t h = 0; h < a->kv->heads; h++) {
         for (int64_t first = 0; first < a->ld; first += DRAWS) {
             uint32_t words[DRAWS];
-            int64_t end = lh_least(first + DRAWS, a->kv->len[h]);
+            int64_t end = lh_min_i64(first + DRAWS, a->kv->len[h]);
             if (first < end) draw_slots(words, &a->draw, a->kv, (const int64_t[]){h, first});
             for (int64_t s = first; s < end; s++) a->y[h * a->ld + s] = (float)(words[s - first] >> 8) * 0x1p-24f;
         }
@@ -58,7 +58,7 @@ static lh_status op_gumbel_scores(lh_stream *stream, const lh_gumbel_scores_args
         for (int64_t first = 0; first < a->ld; first += DRAWS) {
             uint32_t words[DRAWS];
             const float *x = a->x + h * a->ld;
-            int64_t end = lh_least(first + DRAWS, a->kv->len[h]);
+            int64_t end = lh_min_i64(first + DRAWS, a->kv->len[h]);
             if (first < end) draw_slots(words, &a->draw, a->kv, (const int64_t[]){h, first});
             for (int64_t s = first; s < end; s++) {
                 float u = ((float)(words[s - first] >> 8) + 1.0f) * 0x1p-24f;

@@ -25,8 +25,8 @@ VEC_FN void add_products(const lh_row_moments_args *a, int64_t i, const float *r
 #pragma GCC unroll 4
             for (int n = 0; n < MOMENT_AT_ONCE; n++) sums[m][n] = vf_fma(vf_set1(row[x + m]), v[n], sums[m][n]);
     }
-    for (int64_t m = 0; m < lh_least(MOMENT_AT_ONCE, d - x); m++)
-        for (int64_t n = 0; n < lh_least(MOMENT_AT_ONCE * VL, d - y); n++) {
+    for (int64_t m = 0; m < lh_min_i64(MOMENT_AT_ONCE, d - x); m++)
+        for (int64_t n = 0; n < lh_min_i64(MOMENT_AT_ONCE * VL, d - y); n++) {
             if (n % VL == 0) vf_store(lanes, sums[m][n / VL]);
             a->products[(i * d + x + m) * d + y + n] += lanes[n % VL];
         }
@@ -46,7 +46,7 @@ static void add_moments(const lh_row_moments_args *a, int64_t i, float *rows, in
     int64_t d = a->dim;
     memset(rows, 0, (size_t)(MOMENT_ROWS * ld) * sizeof *rows);
     for (int64_t from = 0; from < a->rows; from += MOMENT_ROWS) {
-        int64_t count = lh_least(MOMENT_ROWS, a->rows - from), at = from * a->x_ld + i * d;
+        int64_t count = lh_min_i64(MOMENT_ROWS, a->rows - from), at = from * a->x_ld + i * d;
         const int64_t shape[2] = {count, ld};
         if (a->type == LH_F32) widen_rows(a, at, rows, shape, LH_F32);
         if (a->type == LH_BF16) widen_rows(a, at, rows, shape, LH_BF16);
@@ -99,7 +99,7 @@ static void expect_range(const lh_expected_scores_args *a, int64_t i, const int6
     const lh_ragged *kv = a->kv;
     int64_t d = kv->head_dim, h = (a->map.first + i) / a->map.group;
     for (int64_t s = range[0]; s < range[1]; s += EXPECTED_AT_ONCE) {
-        int64_t n = lh_least(EXPECTED_AT_ONCE, range[1] - s);
+        int64_t n = lh_min_i64(EXPECTED_AT_ONCE, range[1] - s);
         float out[EXPECTED_AT_ONCE];
         memset(keys, 0, (size_t)(EXPECTED_AT_ONCE * d) * sizeof *keys);
         lh_dtype_convert(keys, LH_F32, (const char *)kv->k + (kv->offset[h] + s) * d * lh_dtype_bytes(kv->type),
@@ -138,7 +138,7 @@ static lh_status op_expected_scores(lh_stream *stream, const lh_expected_scores_
         for (int64_t n = 0; n < items; n++) {
             int64_t i = n / blocks, first = n % blocks * EXPECTED_ENTRIES;
             int64_t len = a->kv->len[(a->map.first + i) / a->map.group];
-            const int64_t range[2] = {first, lh_least(first + EXPECTED_ENTRIES, len)};
+            const int64_t range[2] = {first, lh_min_i64(first + EXPECTED_ENTRIES, len)};
             expect_range(a, i, range, memory + omp_get_thread_num() * keys);
         }
 #pragma omp for

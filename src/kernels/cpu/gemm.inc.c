@@ -23,8 +23,8 @@ static void tiled_block(const lh_tiled *g, int64_t block, int64_t o, int64_t cou
 {
     const lh_gemm_args *a = g->args;
     const lh_tile_fn *family = a->order == LH_ORDER_FIXED ? tile_ordered : tile_packed;
-    int64_t first = block * TILE_ROWS, rows = lh_least(a->tokens - first, TILE_ROWS),
-            depth = lh_least(a->in - i, TILED_DEPTH);
+    int64_t first = block * TILE_ROWS, rows = lh_min_i64(a->tokens - first, TILE_ROWS),
+            depth = lh_min_i64(a->in - i, TILED_DEPTH);
     int64_t rest = count % TILE_COLS, whole = count - rest;
     float *y = a->y + first * a->y_ld + o, *end = y + whole;
     lh_tile tile = {.a = g->x + (block * a->in + i) * TILE_ROWS,
@@ -60,7 +60,7 @@ static void tiled_columns(const lh_tiled *g, int64_t o, int64_t count)
                               .first = o * a->w_ld + i,
                               .ld = a->w_ld,
                               .count = count,
-                              .depth = lh_least(a->in - i, TILED_DEPTH)};
+                              .depth = lh_min_i64(a->in - i, TILED_DEPTH)};
         pack_columns(g->w, &columns);
         for (int64_t block = 0; block * TILE_ROWS < a->tokens; block++) tiled_block(g, block, o, count, i);
     }
@@ -69,8 +69,8 @@ static void tiled_columns(const lh_tiled *g, int64_t o, int64_t count)
 /* Tokens [first, first + tokens): inside a parallel region. */
 static void tiled_tokens(const lh_gemm_args *a, int64_t first, float *x, float *mine)
 {
-    int64_t tokens = lh_least(a->tokens - first, TILED_TOKENS);
-    int64_t panels = lh_least(a->out / (TILE_COLS * TILED_ITEMS * omp_get_num_threads()), TILED_PANELS);
+    int64_t tokens = lh_min_i64(a->tokens - first, TILED_TOKENS);
+    int64_t panels = lh_min_i64(a->out / (TILE_COLS * TILED_ITEMS * omp_get_num_threads()), TILED_PANELS);
     int64_t step = (panels > 1 ? panels : 1) * TILE_COLS;
     lh_gemm_args part = *a;
     part.y += first * a->y_ld;
@@ -88,13 +88,13 @@ static void tiled_tokens(const lh_gemm_args *a, int64_t first, float *x, float *
     for (int64_t b = 0; b < round_up(tokens, TILE_ROWS) / TILE_ROWS; b++)
         pack_rows(x + b * TILE_ROWS * a->in, &rows, b);
 #pragma omp for schedule(dynamic)
-    for (int64_t o = 0; o < a->out; o += step) tiled_columns(&g, o, lh_least(step, a->out - o));
+    for (int64_t o = 0; o < a->out; o += step) tiled_columns(&g, o, lh_min_i64(step, a->out - o));
 }
 
 static lh_status gemm_tiled(lh_stream *stream, const lh_gemm_args *a)
 {
     float *x = NULL;
-    int64_t packed = round_up(lh_least(a->tokens, TILED_TOKENS), TILE_ROWS) * a->in;
+    int64_t packed = round_up(lh_min_i64(a->tokens, TILED_TOKENS), TILE_ROWS) * a->in;
     int64_t own = TILED_PANELS * TILE_COLS * TILED_DEPTH + TILE_ROWS * TILE_COLS;
     LH_TRY(lh_stream_scratch(stream, &x, (packed + omp_get_max_threads() * own) * (int64_t)sizeof *x));
 #pragma omp parallel if (a->tokens * a->in * a->out >= PARALLEL_FROM)
@@ -131,7 +131,7 @@ VEC_FN void few_one(const lh_few *f, int64_t o, int64_t t, const lh_meet kind)
             sum[u] = step_add(step_load(a->w, o * a->w_ld + i + u * step, step, kind), x + u * x_step, sum[u], kind);
     }
     for (; i < a->in; i += step, x += x_step)
-        sum[0] = step_add(step_load(a->w, o * a->w_ld + i, lh_least(step, a->in - i), kind), x, sum[0], kind);
+        sum[0] = step_add(step_load(a->w, o * a->w_ld + i, lh_min_i64(step, a->in - i), kind), x, sum[0], kind);
     a->y[t * a->y_ld + o] = vf_sum((sum[0] + sum[1]) + (sum[2] + sum[3])) + (a->bias ? a->bias[o] : 0.0f);
 }
 
@@ -199,9 +199,9 @@ static lh_status gemm_few(lh_stream *stream, const lh_gemm_args *a)
 #pragma omp parallel for if (a->out * a->in >= PARALLEL_FROM)
     for (int64_t o = 0; o < a->out; o += ROWS) {
         if (a->type == LH_F32)
-            few_range_f32(&f, o, lh_least(o + ROWS, a->out));
+            few_range_f32(&f, o, lh_min_i64(o + ROWS, a->out));
         else
-            few_range_bf16(&f, o, lh_least(o + ROWS, a->out));
+            few_range_bf16(&f, o, lh_min_i64(o + ROWS, a->out));
     }
     return LH_OK;
 }

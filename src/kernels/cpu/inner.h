@@ -8,7 +8,7 @@
 #include <omp.h>
 #include <string.h>
 
-#include "base/whole.h"
+#include "base/minmax.h"
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/vec.h"
 #include "kernels/cpu/vecmath.h"
@@ -83,7 +83,7 @@ static inline int64_t entries_of(const lh_ragged *kv)
 static inline int64_t blocks_of(const lh_ragged *kv, int64_t entries)
 {
     int64_t most = 0;
-    for (int64_t h = 0; h < kv->heads; h++) most = lh_most(most, kv->len[h]);
+    for (int64_t h = 0; h < kv->heads; h++) most = lh_max_i64(most, kv->len[h]);
     return (most + entries - 1) / entries;
 }
 

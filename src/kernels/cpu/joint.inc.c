@@ -27,10 +27,10 @@ static void add_whole(int64_t *sums, const float *scores, int64_t n, double scal
 
 static void add_slots(const lh_add_heads_args *a, int64_t first, double scale)
 {
-    int64_t end = lh_least(first + JOINT_SLOTS, a->cols);
+    int64_t end = lh_min_i64(first + JOINT_SLOTS, a->cols);
     memset(a->sums + first, 0, (size_t)(end - first) * sizeof *a->sums);
     for (int64_t h = 0; h < a->heads; h++)
-        add_whole(a->sums + first, a->scores + h * a->ld + first, lh_least(end, a->len[h]) - first, scale);
+        add_whole(a->sums + first, a->scores + h * a->ld + first, lh_min_i64(end, a->len[h]) - first, scale);
 }
 
 static lh_status op_add_heads(lh_stream *stream, const lh_add_heads_args *a)

@@ -43,11 +43,11 @@ static inline void lone_logits(const lh_lone *l, int64_t n, int64_t span, float 
     const lh_watch *w = &l->stats.watch;
     const lh_observed *o = &l->stats.args->rows;
     lh_step p = {.watch = w, .head = w->first_head + n};
-    int64_t end = lh_least((span + 1) * LONE_SPAN, o->kv->len[p.head]);
+    int64_t end = lh_min_i64((span + 1) * LONE_SPAN, o->kv->len[p.head]);
     head_range(&o->map, p.head, &p.i0, &p.group);
     for (int64_t i = 0; i < p.group; i++) vf_store(l->tops[(p.i0 + i) * l->spans + span], vf_set1(LOWEST));
     for (p.first = span * LONE_SPAN; p.first < end; p.first += STEP) {
-        p.n = lh_least(end - p.first, STEP);
+        p.n = lh_min_i64(end - p.first, STEP);
         step_begin(&p, memory);
         if (!o->logits.at) step_logits(&p, 0, p.n);
         lone_step(l, &p, span);
@@ -59,7 +59,7 @@ static inline void lone_powers(const lh_lone *l, int64_t i, int64_t span)
 {
     const lh_observed *o = &l->stats.args->rows;
     int64_t len = o->kv->len[(o->map.first + i) / o->map.group], first = span * LONE_SPAN;
-    int64_t n = lh_least(round_up(len, VL) - first, LONE_SPAN);
+    int64_t n = lh_min_i64(round_up(len, VL) - first, LONE_SPAN);
     vf top = vf_set1(LOWEST);
     for (int64_t s = 0; s < l->spans; s++) top = vf_max(vf_load(l->tops[i * l->spans + s]), top);
     l->masses[i * l->spans + span] =
@@ -136,7 +136,7 @@ static inline lh_status lone_row(lh_stream *stream, const lh_column_stats_args *
     const int64_t longest = watch_longest(w);
     l.spans = (longest + LONE_SPAN - 1) / LONE_SPAN;
     l.weights.ld = round_up(longest, 16);
-    int64_t own = round_up(lh_most(step_floats_of(w), sums_floats(a)), 16), shared = watch_bytes(w),
+    int64_t own = round_up(lh_max_i64(step_floats_of(w), sums_floats(a)), 16), shared = watch_bytes(w),
             placed = lone_place(&l, NULL);
     LH_TRY(lh_stream_scratch(stream, &memory, shared + placed + omp_get_max_threads() * own * 4));
     watch_place(w, memory);

@@ -24,7 +24,7 @@ static int next_block(lh_own_blocks *b)
         b->first += b->n;
         while (b->head < b->kv->heads && b->first == b->kv->len[b->head]) b->head++, b->first = 0;
         if (b->head == b->kv->heads) return 0;
-        b->n = lh_least(b->kv->len[b->head] - b->first, NORM_ENTRIES);
+        b->n = lh_min_i64(b->kv->len[b->head] - b->first, NORM_ENTRIES);
     } while (!is_of(b->mine, b->before, b->n));
     return 1;
 }
@@ -72,7 +72,7 @@ VEC_FN void entry_norms_of(const lh_entry_norms_args *a, int64_t h, const int64_
     const lh_ragged *kv = a->kv;
     const void *part = a->part == LH_PART_KEY ? kv->k : kv->v;
     for (int64_t s = range[0]; s < range[1]; s += VL) {
-        int64_t at = (kv->offset[h] + s) * d, count = lh_least(range[1] - s, VL);
+        int64_t at = (kv->offset[h] + s) * d, count = lh_min_i64(range[1] - s, VL);
         float squares[VL], *y = lh_slot_at(&a->y, h, s, 0);
         if (s + AHEAD_ENTRIES < range[1]) prefetch_vectors(part, kind, at + AHEAD_ENTRIES * d, d, VL);
         vf_store(squares, squares_of(part, kind, at, d, count));
@@ -85,8 +85,8 @@ VEC_FN void entry_norms_of(const lh_entry_norms_args *a, int64_t h, const int64_
 
 static void entry_norms_block(const lh_entry_norms_args *a, int64_t h, int64_t first)
 {
-    const int64_t from = lh_slot_of_last(a->kv->len[h], a->last), end = lh_least(first + NORM_ENTRIES, a->kv->len[h]);
-    const int64_t range[2] = {lh_most(first, from), end}, d = a->kv->head_dim;
+    const int64_t from = lh_slot_of_last(a->kv->len[h], a->last), end = lh_min_i64(first + NORM_ENTRIES, a->kv->len[h]);
+    const int64_t range[2] = {lh_max_i64(first, from), end}, d = a->kv->head_dim;
     if (meet_of(a->kv) == MEET_F32)
         entry_norms_of(a, h, range, MEET_F32, d);
     else if (d == USUAL_DIM)
@@ -105,7 +105,7 @@ static lh_status op_entry_norms(lh_stream *stream, const lh_entry_norms_args *a)
 {
     int64_t entries = 0;
     (void)stream;
-    for (int64_t h = 0; h < a->kv->heads; h++) entries += lh_least(a->kv->len[h], a->last);
+    for (int64_t h = 0; h < a->kv->heads; h++) entries += lh_min_i64(a->kv->len[h], a->last);
     if (entries * a->kv->head_dim >= PARALLEL_FROM / 2) {
 #pragma omp parallel
         entry_norms_stretch(a);
@@ -142,7 +142,7 @@ VEC_FN void add_directions(const lh_key_difference_args *a, int64_t h, const int
     const lh_ragged *kv = a->kv;
     prefetch_vectors(kv->k, kind, (kv->offset[h] + range[0]) * d, d, AHEAD_ENTRIES);
     for (int64_t s = range[0]; s < range[1]; s += VL) {
-        int64_t at = (kv->offset[h] + s) * d, count = lh_least(range[1] - s, VL);
+        int64_t at = (kv->offset[h] + s) * d, count = lh_min_i64(range[1] - s, VL);
         float inverse[VL];
         prefetch_vectors(kv->k, kind, at + AHEAD_ENTRIES * d, d, VL);
         vf_store(inverse, squares_of(kv->k, kind, at, d, count));
@@ -175,7 +175,7 @@ VEC_FN void compare_directions(const lh_key_difference_args *a, int64_t h, const
 {
     const lh_ragged *kv = a->kv;
     for (int64_t s = range[0]; s < range[1]; s += VL) {
-        int64_t at = (kv->offset[h] + s) * d, count = lh_least(range[1] - s, VL);
+        int64_t at = (kv->offset[h] + s) * d, count = lh_min_i64(range[1] - s, VL);
         float *y = a->y + h * a->ld + s;
         vf dot =
             count == VL ? some_products(kv->k, kind, at, d, mean, VL) : some_products(kv->k, kind, at, d, mean, count);
@@ -199,7 +199,7 @@ VEC_FN void visit_directions(const lh_key_difference_args *a, int64_t h, const i
 
 static void visit_block(const lh_key_difference_args *a, int64_t h, int64_t first, float *sums, lh_directions what)
 {
-    const int64_t range[2] = {first, lh_least(first + NORM_ENTRIES, a->kv->len[h])}, d = a->kv->head_dim;
+    const int64_t range[2] = {first, lh_min_i64(first + NORM_ENTRIES, a->kv->len[h])}, d = a->kv->head_dim;
     if (meet_of(a->kv) == MEET_F32)
         visit_directions(a, h, range, sums, MEET_F32, d, what);
     else if (d == USUAL_DIM)

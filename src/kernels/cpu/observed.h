@@ -56,7 +56,7 @@ static inline void watch_open(lh_watch *w, const lh_observed *rows)
 static inline int64_t watch_longest(const lh_watch *w)
 {
     int64_t longest = 0;
-    for (int64_t n = 0; n < w->heads; n++) longest = lh_most(longest, w->rows->kv->len[w->first_head + n]);
+    for (int64_t n = 0; n < w->heads; n++) longest = lh_max_i64(longest, w->rows->kv->len[w->first_head + n]);
     return longest;
 }
 
@@ -87,7 +87,7 @@ static inline void watch_place(lh_watch *w, void *memory)
     }
     for (int64_t b = 0; b < w->blocks; b++) {
         lh_block_sight all = {{INT32_MAX, INT32_MAX}, {INT32_MIN, INT32_MIN}};
-        for (int64_t r = b * w->way->rows; r < lh_least((b + 1) * w->way->rows, o->rows); r++) {
+        for (int64_t r = b * w->way->rows; r < lh_min_i64((b + 1) * w->way->rows, o->rows); r++) {
             lh_sight s = w->sights[r];
             all.least.before = s.before < all.least.before ? s.before : all.least.before;
             all.least.last = s.last < all.least.last ? s.last : all.least.last;
@@ -127,8 +127,8 @@ static inline int64_t step_floats_of(const lh_watch *w)
 static inline int steps_at_once(int64_t steps)
 {
     enum { MOST = 8, PARTS_PER_THREAD = 8 };
-    int64_t n = lh_least(steps / (PARTS_PER_THREAD * omp_get_num_threads()), MOST);
-    if (omp_get_num_threads() == 1) n = lh_least(steps, INT32_MAX);
+    int64_t n = lh_min_i64(steps / (PARTS_PER_THREAD * omp_get_num_threads()), MOST);
+    if (omp_get_num_threads() == 1) n = lh_min_i64(steps, INT32_MAX);
     return n > 1 ? (int)n : 1;
 }
 
@@ -191,7 +191,7 @@ static inline int64_t step_reach(const lh_step *p, int64_t b)
     int32_t last = p->watch->block_sights[b].most.last;
     int64_t n = p->n;
     while (n > 0 && p->positions[n - 1] > last) n--;
-    return lh_least(round_up(n, TILE_COLS), p->n);
+    return lh_min_i64(round_up(n, TILE_COLS), p->n);
 }
 
 /* Logits that are given. */
@@ -213,7 +213,7 @@ static inline int64_t step_logits(const lh_step *p, int64_t b, int64_t n)
 {
     const lh_watch *w = p->watch;
     const int64_t whole = w->way->rows, half = whole / 2;
-    int64_t tokens = lh_least(w->rows->rows - b * whole, whole), rows = tokens * p->group;
+    int64_t tokens = lh_min_i64(w->rows->rows - b * whole, whole), rows = tokens * p->group;
     const float *q = w->q + (p->head - w->first_head) * w->head_floats + b * p->group * whole * w->d_places;
     if (w->rows->logits.at) {
         step_take(p);

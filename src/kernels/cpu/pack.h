@@ -49,7 +49,7 @@ VEC_FN void pack_block(float *dst, const lh_rows *rows, int64_t block, const int
             x[r] = pairs ? row_words(rows, at, 2 * i) : row_floats(rows, at, i);
         }
         vf_transpose(x);
-        for (int64_t s = 0; s < lh_least(VL, depth - i); s++)
+        for (int64_t s = 0; s < lh_min_i64(VL, depth - i); s++)
             vf_store_first(dst + (i + s) * TILE_ROWS, x[s], i + s + 1 < depth ? VL : TILE_ROWS);
     }
 }

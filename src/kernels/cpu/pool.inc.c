@@ -35,7 +35,7 @@ __attribute__((noinline)) static void slide_mean(float *b, int64_t n, int64_t k,
 /* Entries on each side of the middle: a pool that is longer than the row reaches over all of it. */
 static int64_t pool_half(const lh_pool_args *a)
 {
-    return lh_least((a->k - 1) / 2, a->ld);
+    return lh_min_i64((a->k - 1) / 2, a->ld);
 }
 
 /* A thread's memory for a row: the scores of what competes in the order of positions, with padding on both sides and a

@@ -52,7 +52,7 @@ static lh_projected_item projected_run(const lh_projected *p, int64_t run, float
     lh_projected_item item = {.product = p, .i = run / p->runs, .end = p->sections, .sums = sums};
     item.head = (a->map.first + item.i) / a->map.group;
     item.slots = p->slots + item.head * p->longest + first;
-    item.count = lh_least(p->count[item.head] - first, p->entries);
+    item.count = lh_min_i64(p->count[item.head] - first, p->entries);
     item.v = memory;
     item.w = item.v + p->entries * p->places;
     item.c = item.w + PROJECTED_COLS * p->places;
@@ -68,7 +68,7 @@ static void projected_values(const lh_projected_item *item)
     int64_t d = kv->head_dim, bytes = d * lh_dtype_bytes(kv->type);
     lh_rows rows = {.src = item->plain, .type = kv->type, .outer_ld = d, .inner = 1, .depth = d, .factor = 1.0f};
     for (int64_t first = 0; first < item->count; first += p->rows) {
-        rows.count = lh_least(item->count - first, p->rows);
+        rows.count = lh_min_i64(item->count - first, p->rows);
         for (int64_t r = 0; r < rows.count; r++)
             memcpy((char *)item->plain + r * bytes,
                    (const char *)kv->v + (kv->offset[item->head] + item->slots[first + r]) * bytes, (size_t)bytes);
@@ -107,7 +107,7 @@ static void projected_columns(const lh_projected_item *item, int64_t count)
                     .c_ld = PROJECTED_COLS,
                     .from_zero = 1};
     for (int64_t first = 0; first < item->count; first += p->rows) {
-        int64_t rows = lh_least(item->count - first, p->rows);
+        int64_t rows = lh_min_i64(item->count - first, p->rows);
         tile.a = item->v + first * p->places;
         if (p->pairs)
             pairs_logits(&tile, rows);
@@ -126,11 +126,11 @@ static void projected_columns(const lh_projected_item *item, int64_t count)
 static void projected_section(const lh_projected_item *item, int64_t section)
 {
     const lh_projected *p = item->product;
-    int64_t end = lh_least((section + 1) * PROJECTED_SECTION, p->args->out);
+    int64_t end = lh_min_i64((section + 1) * PROJECTED_SECTION, p->args->out);
     float *sums = item->sums + section * p->entries;
     memset(item->lanes, 0, (size_t)(item->count * VL) * sizeof *item->lanes);
     for (int64_t o = section * PROJECTED_SECTION; o < end; o += PROJECTED_COLS) {
-        int64_t count = lh_least(PROJECTED_COLS, end - o);
+        int64_t count = lh_min_i64(PROJECTED_COLS, end - o);
         projected_weights(item, o, count);
         projected_columns(item, count);
     }
@@ -176,8 +176,8 @@ static int64_t projected_cut(lh_projected *p)
         most = count > most ? count : most;
         p->longest = a->kv->len[h] > p->longest ? a->kv->len[h] : p->longest;
     }
-    int64_t share = lh_least(all / (TURNS * omp_get_max_threads()), PROJECTED_ENTRIES);
-    p->entries = round_up(lh_least(most, share > PROJECTED_LEAST ? share : PROJECTED_LEAST), p->rows);
+    int64_t share = lh_min_i64(all / (TURNS * omp_get_max_threads()), PROJECTED_ENTRIES);
+    p->entries = round_up(lh_min_i64(most, share > PROJECTED_LEAST ? share : PROJECTED_LEAST), p->rows);
     p->runs = p->entries > 0 ? (most + p->entries - 1) / p->entries : 0;
     return all;
 }

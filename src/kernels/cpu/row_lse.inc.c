@@ -62,14 +62,14 @@ static void lse_item(const lh_slab *slab, int64_t n, int64_t span, float *memory
     lh_lanes *lanes = (lh_lanes *)memory;
     lh_step p = {.watch = w, .head = w->first_head + n};
     lh_lse_part *parts = parts_of(slab, n, span);
-    int64_t end = lh_least((span + 1) * SPAN, o->kv->len[p.head]);
+    int64_t end = lh_min_i64((span + 1) * SPAN, o->kv->len[p.head]);
     head_range(&o->map, p.head, &p.i0, &p.group);
     for (int64_t row = 0; row < o->rows * p.group; row++) {
         vf_store(lanes[row].top, vf_set1(LOWEST));
         vf_store(lanes[row].mass, vf_zero());
     }
     for (p.first = span * SPAN; p.first < end; p.first += STEP) {
-        p.n = lh_least(end - p.first, STEP);
+        p.n = lh_min_i64(end - p.first, STEP);
         step_begin(&p, (float *)(lanes + o->rows * o->map.group));
         for (int64_t b = 0; b < w->blocks; b++) {
             lh_seen seen = step_seen(&p, b);
@@ -146,7 +146,7 @@ static lh_status op_row_lse(lh_stream *stream, const lh_row_lse_args *a)
     if (a->rows.map.heads == 0) return LH_OK;
     for (int64_t r = 0; r < a->rows.rows; r += SLAB) {
         lh_observed rows = a->rows;
-        rows.rows = lh_least(a->rows.rows - r, SLAB);
+        rows.rows = lh_min_i64(a->rows.rows - r, SLAB);
         rows.q += r * rows.q_ld;
         rows.positions += r;
         rows.until = rows.until ? rows.until + r : NULL;

@@ -88,7 +88,7 @@ static void (*const finish_kinds[])(const lh_finish *) = {[LH_FINISH_PLAIN] = fi
 
 static void finish_block(const lh_finish_scores_args *a, int64_t row, int64_t first)
 {
-    int64_t end = lh_least(first + COLUMNS, a->kv->len[row / a->parts]);
+    int64_t end = lh_min_i64(first + COLUMNS, a->kv->len[row / a->parts]);
     finish_kinds[a->kind](&(lh_finish){.args = a, .row = row, .first = first, .end = end});
 }
 

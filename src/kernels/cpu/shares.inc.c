@@ -20,7 +20,7 @@ static void hand_in(const lh_histogram_args *a, int64_t h, int32_t *mine)
 static void count_slots(const lh_histogram_args *a, int64_t h, int64_t first, int32_t *mine)
 {
     int shift = 32 - a->prefix_bits - a->bits;
-    int64_t end = lh_least(first + COUNT_SLOTS, a->len[h]), mask = ((int64_t)1 << a->bits) - 1;
+    int64_t end = lh_min_i64(first + COUNT_SLOTS, a->len[h]), mask = ((int64_t)1 << a->bits) - 1;
     uint32_t prefix = a->search ? a->search->prefix : 0;
     const float *scores = a->scores + h * a->ld;
     const uint8_t *state = a->state + h * a->ld;
@@ -63,7 +63,7 @@ static lh_status op_add_bins(lh_stream *stream, const lh_add_bins_args *a)
         int64_t floor_ = a->grants ? a->grants[i % a->sheets].floor : a->grant.floor;
         int64_t skip = floor_ - (a->tallies ? a->tallies[i].above : 0), b = size - 1;
         for (; b >= 0 && skip > 0; b--) {
-            int32_t skipped = (int32_t)lh_least(skip, bins[b]);
+            int32_t skipped = (int32_t)lh_min_i64(skip, bins[b]);
             skip -= skipped;
             a->sums[b] += bins[b] - skipped;
             a->sums[size] += skipped;
@@ -84,7 +84,7 @@ static lh_status op_narrow(lh_stream *stream, const lh_narrow_args *a)
 {
     int64_t size = (int64_t)1 << a->bits, bin = size - 1;
     uint32_t prefix = a->from ? a->from->prefix << a->bits : 0;
-    int64_t want = a->from ? a->from->want : lh_least(a->most, add_up(a->sums, 0, size + 1)) - a->sums[size];
+    int64_t want = a->from ? a->from->want : lh_min_i64(a->most, add_up(a->sums, 0, size + 1)) - a->sums[size];
     (void)stream;
     for (; bin > 0 && a->sums[bin] < want; bin--) want -= a->sums[bin];
     for (int64_t i = 0; i < a->heads * a->sheets; i++) {
@@ -109,10 +109,10 @@ static int64_t give_rounds(const lh_share_out_args *a, int64_t missing)
         int64_t open = 0, least = missing;
         for (int64_t i = 0; i < a->heads * a->sheets; i++) {
             int64_t spare = a->tallies[i].competing - a->counts[i];
-            if (spare > 0) open++, least = lh_least(least, spare);
+            if (spare > 0) open++, least = lh_min_i64(least, spare);
         }
         if (open == 0 || missing < open) return open ? missing : 0;
-        least = lh_least(least, missing / open);
+        least = lh_min_i64(least, missing / open);
         for (int64_t i = 0; i < a->heads * a->sheets; i++)
             if (a->tallies[i].competing > a->counts[i]) a->counts[i] += least;
         missing -= least * open;
@@ -145,15 +145,15 @@ static lh_status op_share_out(lh_stream *stream, const lh_share_out_args *a)
         int64_t at = i % a->heads * a->sheets + i / a->heads;
         lh_tally t = a->tallies[at];
         lh_grant grant = a->grants ? a->grants[at % a->sheets] : a->grant;
-        int64_t own = lh_least(grant.floor, t.competing), over = lh_most(0, t.above - own);
-        int64_t on = lh_most(0, t.above + t.at - own) - over, more = lh_least(on, lh_most(0, rest));
+        int64_t own = lh_min_i64(grant.floor, t.competing), over = lh_max_i64(0, t.above - own);
+        int64_t on = lh_max_i64(0, t.above + t.at - own) - over, more = lh_min_i64(on, lh_max_i64(0, rest));
         rest -= more;
-        a->counts[at] = lh_least(own + lh_fraction_of(a->share, over + more) + grant.sure, t.competing);
+        a->counts[at] = lh_min_i64(own + lh_fraction_of(a->share, over + more) + grant.sure, t.competing);
         lags[at] = lh_fraction_rest(a->share, over + more);
         given += a->counts[at];
         held += t.competing;
     }
-    give_last(a, give_rounds(a, lh_least(a->most, held) - given), lags);
+    give_last(a, give_rounds(a, lh_min_i64(a->most, held) - given), lags);
     return LH_OK;
 }
 

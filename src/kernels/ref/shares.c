@@ -1,5 +1,5 @@
 /* The best entries of many heads, and what each of these keeps. */
-#include "base/whole.h"
+#include "base/minmax.h"
 #include "kernels/ref/ref.h"
 
 lh_status lh_ref_histogram(lh_stream *stream, const lh_histogram_args *a)
@@ -27,9 +27,9 @@ lh_status lh_ref_add_bins(lh_stream *stream, const lh_add_bins_args *a)
     for (int64_t b = 0; b <= size; b++) a->sums[b] = 0;
     for (int64_t i = 0; i < a->heads * a->sheets; i++) {
         int64_t floor_ = a->grants ? a->grants[i % a->sheets].floor : a->grant.floor;
-        int64_t skip = lh_most(0, floor_ - (a->tallies ? a->tallies[i].above : 0));
+        int64_t skip = lh_max_i64(0, floor_ - (a->tallies ? a->tallies[i].above : 0));
         for (int64_t b = size - 1; b >= 0; b--) {
-            int64_t n = a->bins[i * size + b], skipped = lh_least(skip, n);
+            int64_t n = a->bins[i * size + b], skipped = lh_min_i64(skip, n);
             skip -= skipped;
             a->sums[b] += (int32_t)(n - skipped);
             a->sums[size] += (int32_t)skipped;
@@ -44,7 +44,7 @@ lh_status lh_ref_narrow(lh_stream *stream, const lh_narrow_args *a)
     lh_search s = {0};
     (void)stream;
     for (int64_t b = 0; b <= size; b++) all += a->sums[b];
-    s.want = a->from ? a->from->want : lh_least(a->most, all) - a->sums[size];
+    s.want = a->from ? a->from->want : lh_min_i64(a->most, all) - a->sums[size];
     for (; bin > 0 && a->sums[bin] < s.want; bin--) s.want -= a->sums[bin];
     s.prefix = (a->from ? a->from->prefix << a->bits : 0) | (uint32_t)bin;
     for (int64_t i = 0; i < a->heads * a->sheets; i++) {
@@ -67,15 +67,15 @@ static int64_t in_order(const lh_share_out_args *a, int64_t i)
     return i % a->heads * a->sheets + i / a->heads;
 }
 
-/* What a head has without rounding, over share.below; *rest entries at the prefix are left for it and the others. */
+/* What a head has without rounding, over share.den; *rest entries at the prefix are left for it and the others. */
 static __int128 claim_of(const lh_share_out_args *a, int64_t at, int64_t *rest)
 {
     const lh_tally *t = &a->tallies[at];
     lh_grant grant = a->grants ? a->grants[at % a->sheets] : a->grant;
-    int64_t own = lh_least(grant.floor, t->competing), over = lh_most(0, t->above - own);
-    int64_t on = lh_most(0, t->above + t->at - own) - over, more = lh_least(on, lh_most(0, *rest));
+    int64_t own = lh_min_i64(grant.floor, t->competing), over = lh_max_i64(0, t->above - own);
+    int64_t on = lh_max_i64(0, t->above + t->at - own) - over, more = lh_min_i64(on, lh_max_i64(0, *rest));
     *rest -= more;
-    return (__int128)(own + grant.sure) * a->share.below + (__int128)(over + more) * a->share.above;
+    return (__int128)(own + grant.sure) * a->share.den + (__int128)(over + more) * a->share.num;
 }
 
 /* The head that is furthest behind its claim, -1 where none can have more. */
@@ -85,7 +85,7 @@ static int64_t next_of(const lh_share_out_args *a)
     __int128 most = 0;
     for (int64_t i = 0; i < a->heads * a->sheets; i++) {
         int64_t at = in_order(a, i);
-        __int128 lag = claim_of(a, at, &rest) - (__int128)a->counts[at] * a->share.below;
+        __int128 lag = claim_of(a, at, &rest) - (__int128)a->counts[at] * a->share.den;
         if (a->counts[at] < a->tallies[at].competing && (best < 0 || lag > most)) best = at, most = lag;
     }
     return best;
@@ -97,11 +97,11 @@ lh_status lh_ref_share_out(lh_stream *stream, const lh_share_out_args *a)
     (void)stream;
     for (int64_t i = 0; i < a->heads * a->sheets; i++) {
         int64_t at = in_order(a, i), room = a->tallies[at].competing;
-        a->counts[at] = lh_least((int64_t)(claim_of(a, at, &rest) / a->share.below), room);
+        a->counts[at] = lh_min_i64((int64_t)(claim_of(a, at, &rest) / a->share.den), room);
         given += a->counts[at];
         held += room;
     }
-    for (int64_t missing = lh_least(a->most, held) - given; missing > 0; missing--) {
+    for (int64_t missing = lh_min_i64(a->most, held) - given; missing > 0; missing--) {
         int64_t best = next_of(a);
         if (best < 0) break;
         a->counts[best]++;
