@@ -151,11 +151,10 @@ typedef enum lh_kv_taken { LH_KV_BLOCK, LH_KV_STEP } lh_kv_taken;
 lh_status lh_kv_settle(lh_kv *kv, lh_kv_taken what, int64_t tokens);
 
 /* Recorded steps (lh_stream_record). Whether what a step does on the device between lh_kv_reserve and lh_kv_settle is
- * the same at every step but for what lies on the device; a number that grows whenever it works with other memory, or
- * scores other layers by their keys, than when it was last asked for; and what is said in place of the calls of a step
- * when its recorded work is run again. */
+ * the same at every step but for what lies on the device; a number that grows whenever it works with other memory; and
+ * what is said in place of the calls of a step when its recorded work is run again. */
 int lh_kv_records(const lh_kv *kv);
-int64_t lh_kv_moves(lh_kv *kv);
+int64_t lh_kv_moves(const lh_kv *kv);
 void lh_kv_again(lh_kv *kv);
 
 /* What went wrong with the rows that were counted since it was last asked, and is not told by the next agreement then.

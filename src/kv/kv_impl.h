@@ -235,13 +235,12 @@ typedef struct lh_ring {
     float *saved; /* as it was at the mark; NULL: nothing was recorded since */
 } lh_ring;
 
-/* What the newest row gave to the entries, where decoding observes it alone, or scores that keys alone make: counted
- * while the keys were at hand, for the eviction that follows. */
+/* What the newest row gave to the entries, where decoding observes it alone: counted from the logits of its attention,
+ * for the eviction that follows. */
 typedef struct lh_latest {
     float *sums; /* device, [kv_count x parts, ld] */
     int64_t ld;
     int64_t row; /* its position, -1: nothing that holds */
-    int scores;  /* whether the row of lh_kv_moves's last call has the entries scored by their keys */
 } lh_latest;
 
 typedef struct lh_kv_layer {
@@ -450,23 +449,13 @@ lh_status lh_kv_count_rows(lh_kv *kv, int64_t layer, const lh_kv_rows *rows);
  * of a layer's prefill. */
 lh_status lh_kv_join_stats(lh_kv *kv, const lh_eviction *e, lh_status *local);
 
-/* Layers whose newest row is counted as it passes, or whose entries are scored then, and what that takes for heads of
- * up to `ld` slots, 0 for others. */
+/* Layers whose newest row is counted as it passes, and what that takes for heads of up to `ld` slots, 0 for others. */
 int lh_kv_counts_latest(const lh_kv_shape *shape, const lh_policy_plan *fixed, int64_t layer);
 int64_t lh_kv_latest_bytes(const lh_kv_shape *shape, const lh_policy_plan *fixed, int64_t ld);
 void lh_kv_free_latest(lh_kv *kv, lh_latest *latest);
 
 /* A single row whose logits are known, of such a layer. */
 lh_status lh_kv_count_latest(lh_kv *kv, int64_t layer, const lh_kv_rows *rows);
-
-/* Whether such layers score their entries, by keys alone, when the newest row passes: at every step one is evicted. */
-int lh_kv_scores_latest(const lh_policy_plan *fixed);
-
-/* The entries of such a layer, with that of the newest row. */
-lh_status lh_kv_score_latest(lh_kv *kv, int64_t layer, int64_t row);
-
-/* Scores that keys alone make: y[h, s] for all slots of a cache, [kv_count, ld]. */
-lh_status lh_kv_score_keys(lh_kv *kv, const lh_ragged *view, float *y, int64_t ld);
 
 /* Whether the layer's lh_latest is of the row before this eviction. */
 int lh_kv_is_latest(const lh_kv *kv, const lh_eviction *e);

@@ -299,12 +299,6 @@ int lh_kv_counts_latest(const lh_kv_shape *shape, const lh_policy_plan *fixed, i
     return lh_kv_latest_bytes(shape, fixed, 1) > 0 && !lh_kv_slides(shape, layer);
 }
 
-int lh_kv_scores_latest(const lh_policy_plan *fixed)
-{
-    int keys = fixed->source == LH_SCORE_KEY_NORM || fixed->source == LH_SCORE_KEY_DIFFERENCE;
-    return keys && fixed->every == 1 && !lh_kv_turns(fixed);
-}
-
 /* Gains, later rows and deviations are left to the ring. */
 int64_t lh_kv_latest_bytes(const lh_kv_shape *shape, const lh_policy_plan *fixed, int64_t ld)
 {
@@ -312,14 +306,14 @@ int64_t lh_kv_latest_bytes(const lh_kv_shape *shape, const lh_policy_plan *fixed
         fixed->every > 0 && lh_kv_observes_again(fixed) && !fixed->running && fixed->rows == 1 && !shape->heads.split;
     if (fixed->gain || fixed->non_causal || fixed->statistic == LH_STAT_COUNT || fixed->select == LH_SELECT_STD_SCOPE)
         counts = 0;
-    if (!counts && !lh_kv_scores_latest(fixed)) return 0;
+    if (!counts) return 0;
     return shape->heads.kv_count * lh_kv_parts(shape, fixed) * ld * (int64_t)sizeof(float);
 }
 
 void lh_kv_free_latest(lh_kv *kv, lh_latest *latest)
 {
     lh_device_free(lh_kv_device(kv), latest->sums);
-    *latest = (lh_latest){.row = -1, .scores = latest->scores};
+    *latest = (lh_latest){.row = -1};
 }
 
 static lh_status latest_room(lh_kv *kv, lh_latest *latest, int64_t ld)
@@ -352,16 +346,6 @@ lh_status lh_kv_count_latest(lh_kv *kv, int64_t layer, const lh_kv_rows *rows)
     lh_columns to = {.sums = lh_kv_rows_of(latest->sums, parts, latest->ld), .parts = parts};
     LH_TRY(count_all(kv, &e, &b, &to));
     latest->row = rows->first;
-    return LH_OK;
-}
-
-lh_status lh_kv_score_latest(lh_kv *kv, int64_t layer, int64_t row)
-{
-    lh_latest *latest = &kv->layers[layer].latest;
-    LH_TRY(lh_kv_make_work(kv, 0));
-    LH_TRY(latest_room(kv, latest, kv->work.ld));
-    LH_TRY(lh_kv_score_keys(kv, &kv->layers[layer].pool.view, latest->sums, latest->ld));
-    latest->row = row;
     return LH_OK;
 }
 

@@ -122,22 +122,14 @@ static lh_status keep_rows(lh_kv *kv, const lh_kv_rows *rows)
     return LH_OK;
 }
 
-/* What becomes of query rows: they are kept until the layer's eviction, counted as they pass, make up what is expected
- * of others, or tell that the time has come to score the entries by their keys. */
-typedef enum use { UNUSED, KEPT, COUNTED, EXPECTED, AWAITED } use;
-
-/* Whether the layer's entries are scored by their keys and with the next one some have to go: heads hold all that they
- * have seen or as much as their budget, and those that share one are ranked together however short they are here. */
-static int evicts_next(const lh_kv *kv, int64_t layer)
-{
-    return kv->clock.seen + 1 > kv->budgets[layer] && lh_kv_counts_latest(&kv->shape, &kv->fixed, layer);
-}
+/* What becomes of query rows: they are kept until the layer's eviction, counted as they pass, or make up what is
+ * expected of others. */
+typedef enum use { UNUSED, KEPT, COUNTED, EXPECTED } use;
 
 static use use_of_rows(const lh_kv *kv, int64_t layer)
 {
     const lh_layer_plan *plan = &kv->layers[layer].plan;
     if (kv->fixed.source == LH_SCORE_EXPECTED) return plan->scored && !kv->clock.seen ? EXPECTED : UNUSED;
-    if (lh_kv_scores_latest(&kv->fixed)) return kv->clock.seen && evicts_next(kv, layer) ? AWAITED : UNUSED;
     if (kv->fixed.source != LH_SCORE_ATTENTION) return UNUSED;
     if (kv->fixed.running) {
         int counts = kv->clock.seen ? kv->fixed.every > 0 : lh_kv_counts(&kv->fixed, plan) && !kv->twin;
@@ -191,8 +183,6 @@ static lh_status use_rows(lh_kv *kv, int64_t layer, const lh_kv_rows *rows)
     if (rows->logits.at && counts_latest(kv, layer) && kv->counting == LH_OK)
         kv->counting = lh_kv_count_latest(kv, layer, rows);
     if (what == KEPT) LH_TRY_DONE(keep_rows(kv, rows));
-    if (what == AWAITED && rows->tokens == 1 && kv->counting == LH_OK)
-        kv->counting = lh_kv_score_latest(kv, layer, rows->first);
     if (what == COUNTED) LH_TRY_DONE(lh_kv_count_rows(kv, layer, rows));
     if (what == EXPECTED) LH_TRY_DONE(lh_kv_expect_rows(kv, layer, rows));
 done:
@@ -213,22 +203,17 @@ lh_status lh_kv_take_counting(lh_kv *kv)
     return st;
 }
 
-int64_t lh_kv_moves(lh_kv *kv)
+int64_t lh_kv_moves(const lh_kv *kv)
 {
-    int64_t moves = 0;
-    for (int64_t l = 0; l < kv->shape.layers; l++) { /* a rewind may lower their number by as much as memory moved */
-        int scores = use_of_rows(kv, l) == AWAITED;
-        kv->moves += scores != kv->layers[l].latest.scores;
-        kv->layers[l].latest.scores = scores;
-        moves += kv->layers[l].pool.moves;
-    }
-    return moves + kv->moves;
+    int64_t moves = kv->moves;
+    for (int64_t l = 0; l < kv->shape.layers; l++) moves += kv->layers[l].pool.moves;
+    return moves;
 }
 
 void lh_kv_again(lh_kv *kv)
 {
     for (int64_t l = 0; l < kv->shape.layers; l++)
-        if (counts_latest(kv, l) || use_of_rows(kv, l) == AWAITED) kv->layers[l].latest.row = kv->clock.seen;
+        if (counts_latest(kv, l)) kv->layers[l].latest.row = kv->clock.seen;
 }
 
 lh_status lh_kv_record(lh_kv *kv, int64_t layer, const lh_kv_rows *rows)

@@ -33,41 +33,24 @@ static lh_status at_random(lh_kv *kv, const lh_eviction *e, lh_status *local)
     return LH_OK;
 }
 
-static lh_status key_norms(lh_kv *kv, const lh_ragged *view, float *y, int64_t ld)
+static lh_status by_key_norm(lh_kv *kv, const lh_eviction *e, lh_status *local)
 {
-    return kv->place.ops->entry_norms(kv->place.stream, &(lh_entry_norms_args){.y = lh_kv_rows_of(y, 1, ld),
-                                                                               .kv = view,
-                                                                               .last = LH_ALL_ENTRIES,
-                                                                               .part = LH_PART_KEY,
-                                                                               .kind = LH_NORM_MINUS_L2});
+    if (*local == LH_OK)
+        *local = kv->place.ops->entry_norms(
+            kv->place.stream, &(lh_entry_norms_args){.y = lh_kv_rows_of(kv->work.at[LH_WORK_RAW], 1, kv->work.ld),
+                                                     .kv = &e->pool->view,
+                                                     .last = LH_ALL_ENTRIES,
+                                                     .part = LH_PART_KEY,
+                                                     .kind = LH_NORM_MINUS_L2});
+    return LH_OK;
 }
 
-static lh_status key_differences(lh_kv *kv, const lh_ragged *view, float *y, int64_t ld)
+static lh_status by_key_difference(lh_kv *kv, const lh_eviction *e, lh_status *local)
 {
-    return kv->place.ops->key_difference(kv->place.stream, &(lh_key_difference_args){.y = y, .kv = view, .ld = ld});
-}
-
-lh_status lh_kv_score_keys(lh_kv *kv, const lh_ragged *view, float *y, int64_t ld)
-{
-    return (kv->fixed.source == LH_SCORE_KEY_NORM ? key_norms : key_differences)(kv, view, y, ld);
-}
-
-static lh_status by_keys(lh_kv *kv, const lh_eviction *e, lh_status *local)
-{
-    float *raw = kv->work.at[LH_WORK_RAW];
-    const lh_latest *latest = &kv->layers[e->layer].latest;
-    if (*local != LH_OK) return LH_OK;
-    if (lh_kv_is_latest(kv, e)) /* heads of other ranks may be longer than any here */
-        *local = kv->place.ops->convert(kv->place.stream, &(lh_convert_args){.dst = raw,
-                                                                             .src = latest->sums,
-                                                                             .dst_type = LH_F32,
-                                                                             .src_type = LH_F32,
-                                                                             .rows = kv->shape.heads.kv_count,
-                                                                             .cols = lh_min_i64(e->cols, latest->ld),
-                                                                             .dst_ld = kv->work.ld,
-                                                                             .src_ld = latest->ld});
-    else
-        *local = lh_kv_score_keys(kv, &e->pool->view, raw, kv->work.ld);
+    if (*local == LH_OK)
+        *local = kv->place.ops->key_difference(
+            kv->place.stream,
+            &(lh_key_difference_args){.y = kv->work.at[LH_WORK_RAW], .kv = &e->pool->view, .ld = kv->work.ld});
     return LH_OK;
 }
 
@@ -290,8 +273,12 @@ static lh_status tell(lh_kv *kv, const lh_eviction *e, const float *scores)
 lh_status lh_kv_score(lh_kv *kv, const lh_eviction *e, lh_status *local, lh_scores *out)
 {
     static lh_status (*const sources[])(lh_kv *, const lh_eviction *, lh_status *) = {
-        [LH_SCORE_POSITION] = by_position, [LH_SCORE_ATTENTION] = by_attention, [LH_SCORE_RANDOM] = at_random,
-        [LH_SCORE_KEY_NORM] = by_keys,     [LH_SCORE_KEY_DIFFERENCE] = by_keys, [LH_SCORE_EXPECTED] = lh_kv_expect,
+        [LH_SCORE_POSITION] = by_position,
+        [LH_SCORE_ATTENTION] = by_attention,
+        [LH_SCORE_RANDOM] = at_random,
+        [LH_SCORE_KEY_NORM] = by_key_norm,
+        [LH_SCORE_KEY_DIFFERENCE] = by_key_difference,
+        [LH_SCORE_EXPECTED] = lh_kv_expect,
     };
     float *scores = kv->work.at[LH_WORK_RAW];
     LH_TRY(sources[kv->fixed.source](kv, e, local));

@@ -1,7 +1,5 @@
-/* Laws of scores that entries get in the pass before their eviction: they are those of this pass, and a step that was
- * recorded makes those that are taken from it. */
+/* What the newest row gave to the entries, counted in the pass before an eviction, is of that pass alone. */
 #include "base/mem.h"
-#include "kv/kv_impl.h"
 #include "kv_rig.h"
 
 enum { LAYERS = 8 };
@@ -30,18 +28,19 @@ static void check_same(const rig_result *a, const rig_result *b, const char *nam
     }
 }
 
-static const lh_policy_options by_keys[] = {
+static const lh_policy_options newest_first[] = {
+    {.policy = "tova", .budget = "104"},
     {.policy = "knorm", .budget = "104"},
     {.policy = "knorm", .budget = "104", .parts = {.head_budget = "adaptive"}},
     {.policy = "keydiff", .budget = "104", .parts = {.evict = "every:1"}},
 };
-enum { BY_KEYS = sizeof by_keys / sizeof *by_keys };
+enum { POLICIES = sizeof newest_first / sizeof *newest_first };
 
 /* Two ways on from a mark come to the same position, one by steps that evict and one by a question. */
 START_TEST(test_what_was_before_a_rewind_ranks_nothing_after_it)
 {
-    for (int n = 0; n < BY_KEYS; n++) {
-        rig_case c = case_of(&by_keys[n]);
+    for (int n = 0; n < POLICIES; n++) {
+        rig_case c = case_of(&newest_first[n]);
         rig r, fresh;
         rig_result got, want;
         rig_open(&r, &c, mt_comm(), rig_backend(_i));
@@ -65,86 +64,12 @@ START_TEST(test_what_was_before_a_rewind_ranks_nothing_after_it)
 }
 END_TEST
 
-/* Layers whose entries were scored as the newest row passed. */
-static unsigned scored_layers(const rig *r)
-{
-    unsigned layers = 0;
-    for (int l = 0; l < r->of->layers; l++)
-        layers |= (unsigned)(r->kv->layers[l].latest.row == r->kv->clock.seen - 1) << l;
-    return layers;
-}
-
-/* A step, and what the one before it was. */
-typedef struct steps {
-    int64_t moves, same; /* same: steps that a recorded one could be run for */
-    unsigned layers;
-} steps;
-
-static void take_step(rig *r, steps *s)
-{
-    mt_try(lh_kv_reserve(r->kv, 1));
-    int64_t moves = lh_kv_moves(r->kv);
-    rig_take(r, LH_KV_STEP, 1);
-    unsigned layers = scored_layers(r);
-    mt_check(moves != s->moves || layers == s->layers,
-             "position %lld: layers %x are scored, and those of a step of the same number are %x",
-             (long long)lh_kv_seen(r->kv) - 1, layers, s->layers);
-    *s = (steps){moves, s->same + (moves == s->moves), layers};
-}
-
-/* Heads that share a budget hold more than theirs, and less, in one layer and another: they are scored in all. */
-START_TEST(test_steps_of_full_caches_score_the_same_layers)
-{
-    static const char *const budgets[] = {"104", "30"};
-    for (int n = 0; n < 2; n++) {
-        lh_policy_options options = {.policy = "knorm", .budget = budgets[n], .parts = {.head_budget = "adaptive"}};
-        rig_case c = case_of(&options);
-        rig r;
-        rig_result got;
-        steps s = {.moves = -1};
-        rig_open(&r, &c, mt_comm(), rig_backend(_i));
-        rig_prefill(&r, &got);
-        for (int step = 0; step < 300; step++) take_step(&r, &s);
-        mt_check(s.same > 270, "%lld of 300 steps can be recorded", (long long)s.same);
-        rig_result_clear(&got);
-        rig_close(&r);
-    }
-    mt_end();
-}
-END_TEST
-
-/* A question after a rewind moves memory, as many times as layers are no longer full. */
-START_TEST(test_no_step_after_a_rewind_is_one_of_before_it)
-{
-    for (int n = 0; n < BY_KEYS; n++) {
-        rig_case c = case_of(&by_keys[n]);
-        c.layers = 1;
-        rig r;
-        rig_result got;
-        steps s = {.moves = -1};
-        rig_open(&r, &c, mt_comm(), rig_backend(_i));
-        rig_prefill(&r, &got);
-        mt_try(lh_kv_mark(r.kv));
-        for (int turn = 0; turn < 3; turn++) {
-            for (int step = 0; step < 20; step++) take_step(&r, &s);
-            mt_try(lh_kv_rewind(r.kv));
-            rig_take(&r, LH_KV_BLOCK, 1);
-        }
-        rig_result_clear(&got);
-        rig_close(&r);
-    }
-    mt_end();
-}
-END_TEST
-
 int main(void)
 {
     Suite *suite = suite_create("latest");
     TCase *laws = tcase_create("laws");
     tcase_set_timeout(laws, 0);
     tcase_add_loop_test(laws, test_what_was_before_a_rewind_ranks_nothing_after_it, 0, rig_backends());
-    tcase_add_loop_test(laws, test_steps_of_full_caches_score_the_same_layers, 0, rig_backends());
-    tcase_add_loop_test(laws, test_no_step_after_a_rewind_is_one_of_before_it, 0, rig_backends());
     suite_add_tcase(suite, laws);
     return mt_run(suite);
 }
