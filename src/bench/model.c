@@ -228,7 +228,7 @@ static lh_status check(const model_run *r)
 static lh_status prepare(model_run *r)
 {
     const lh_bench_model_request *q = r->request;
-    const lh_kv_place *place = lh_engine_place(r->engine);
+    const lh_exec *place = lh_engine_place(r->engine);
     const uint32_t key[2] = {1, 2}, vocab = (uint32_t)lh_engine_config(r->engine)->vocab;
     LH_TRY(check(r));
     r->b.ops = place->ops;

@@ -93,11 +93,13 @@ lh_status lh_stream_counters(lh_stream *stream, uint32_t **out, int64_t count);
  * aligned to 64, valid until the next call on this stream, which waits for its work when it needs more. */
 lh_status lh_stream_staging(lh_stream *stream, void *out, int64_t bytes);
 
-/* An operation that was enqueued failed with `st` (LH_OK: nothing happens). The first such failure is kept, with the
- * calling thread's message, for the next lh_stream_sync. */
-void lh_stream_fail(lh_stream *stream, lh_status st);
+/* Latch a failure of what is enqueued, with the calling thread's message; LH_OK is none, and only the first is kept.
+ * lh_stream_status: the latched one. lh_stream_take: the same with its message, and none is latched after it. */
+void lh_stream_latch(lh_stream *stream, lh_status st);
+lh_status lh_stream_status(const lh_stream *stream);
+lh_status lh_stream_take(lh_stream *stream);
 
-/* Wait until all that was enqueued is done; gives the first error of it, once. */
+/* Wait until all that was enqueued is done; returns the device's first error of it. */
 lh_status lh_stream_sync(lh_stream *stream);
 
 /* Who has to know that a stream is waited for, as a communicator whose collectives are enqueued on it: called by

@@ -61,7 +61,7 @@ struct lh_device {
 
 struct lh_stream {
     lh_device *device;
-    lh_status failed; /* the first failure since the last sync */
+    lh_status failed; /* latched */
     char message[2048];
     void *scratch; /* of lh_stream_scratch */
     int64_t scratch_bytes;

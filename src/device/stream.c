@@ -41,11 +41,24 @@ lh_device *lh_stream_device(const lh_stream *stream)
     return stream->device;
 }
 
-void lh_stream_fail(lh_stream *stream, lh_status st)
+void lh_stream_latch(lh_stream *stream, lh_status st)
 {
     if (st == LH_OK || stream->failed != LH_OK) return;
     stream->failed = st;
     snprintf(stream->message, sizeof stream->message, "%s", lh_error_message());
+}
+
+lh_status lh_stream_status(const lh_stream *stream)
+{
+    return stream->failed;
+}
+
+lh_status lh_stream_take(lh_stream *stream)
+{
+    lh_status failed = stream->failed;
+    stream->failed = LH_OK;
+    if (failed != LH_OK) LH_FAIL(failed, "%s", stream->message);
+    return LH_OK;
 }
 
 void lh_stream_watch(lh_stream *stream, const lh_stream_waiter *waiter)
@@ -55,15 +68,13 @@ void lh_stream_watch(lh_stream *stream, const lh_stream_waiter *waiter)
 
 lh_status lh_stream_sync(lh_stream *stream)
 {
-    lh_status st = LH_OK, failed = stream->failed;
+    lh_status st = LH_OK;
     const lh_stream_waiter *w = &stream->waiter;
     if (stream->recording) LH_FAIL(LH_EINTERNAL, "work that is only recorded is waited for");
     if (w->before) w->before(w->self);
     st = stream->device->ops->stream_sync(stream);
     if (w->behind) w->behind(w->self);
-    stream->failed = LH_OK;
     stream->posted = 0;
-    if (failed != LH_OK) LH_FAIL(failed, "%s", stream->message);
     return st;
 }
 

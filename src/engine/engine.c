@@ -15,7 +15,7 @@ struct lh_engine {
     lh_comm *comm, *device_comm;
     lh_device *device;
     lh_stream *stream;
-    lh_kv_place place;
+    lh_exec place;
     lh_checkpoint *ck;
     lh_tokenizer *tokenizer;
     lh_model *model;
@@ -60,7 +60,7 @@ static lh_status open_place(lh_engine *e, lh_comm *world, const lh_engine_option
     LH_TRY(lh_comm_agree(world, st));
     LH_TRY(
         lh_comm_open_on(&e->device_comm, &(lh_comm_on){.host = e->comm, .stream = e->stream, .apart = devices.apart}));
-    e->place = (lh_kv_place){.ops = devices.ops, .stream = e->stream, .comm = e->comm, .device_comm = e->device_comm};
+    e->place = (lh_exec){.ops = devices.ops, .stream = e->stream, .comm = e->comm, .device_comm = e->device_comm};
     return st;
 }
 
@@ -167,7 +167,7 @@ lh_comm *lh_engine_comm(const lh_engine *e)
     return e->comm;
 }
 
-const lh_kv_place *lh_engine_place(const lh_engine *e)
+const lh_exec *lh_engine_place(const lh_engine *e)
 {
     return &e->place;
 }

@@ -32,7 +32,7 @@ lh_model *lh_engine_model(const lh_engine *engine);
 const lh_config *lh_engine_config(const lh_engine *engine);
 const lh_tokenizer *lh_engine_tokenizer(const lh_engine *engine); /* NULL: the model has none */
 lh_comm *lh_engine_comm(const lh_engine *engine);                 /* of the TP group */
-const lh_kv_place *lh_engine_place(const lh_engine *engine);
+const lh_exec *lh_engine_place(const lh_engine *engine);
 lh_device *lh_engine_device(const lh_engine *engine);
 lh_dtype lh_engine_kv_dtype(const lh_engine *engine);
 lh_dtype lh_engine_dtype(const lh_engine *engine);

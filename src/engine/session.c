@@ -103,7 +103,7 @@ lh_status lh_session_open(lh_session **out, lh_engine *engine, const lh_session_
 {
     lh_status st = LH_OK;
     lh_session *s = NULL;
-    const lh_kv_place *place = lh_engine_place(engine);
+    const lh_exec *place = lh_engine_place(engine);
     LH_TRY_DONE(lh_calloc(&s, 1, sizeof *s));
     s->engine = engine;
     s->options = *options;
@@ -165,7 +165,7 @@ static lh_logits_view last_row(const lh_session *s)
 static lh_status copy_last_row(lh_session *s, float **out)
 {
     lh_logits_view view = last_row(s);
-    const lh_kv_place *place = lh_engine_place(s->engine);
+    const lh_exec *place = lh_engine_place(s->engine);
     lh_free(*out);
     *out = NULL;
     LH_TRY(lh_calloc(out, view.count, sizeof(float)));
@@ -212,7 +212,7 @@ lh_status lh_session_switch(lh_session *s, int64_t cache)
 
 lh_status lh_session_logits(lh_session *s, const float **logits, int64_t *rows)
 {
-    const lh_kv_place *place = lh_engine_place(s->engine);
+    const lh_exec *place = lh_engine_place(s->engine);
     int64_t vocab = lh_engine_config(s->engine)->vocab;
     lh_logits_view view = lh_forward_logits(s->forward);
     int root = lh_comm_rank(place->comm) == 0;
@@ -248,7 +248,7 @@ lh_kv *lh_session_kv(const lh_session *s)
 lh_status lh_session_save(lh_session *s, const char *path, uint64_t seed, const char *run)
 {
     lh_status st = LH_OK;
-    const lh_kv_place *place = lh_engine_place(s->engine);
+    const lh_exec *place = lh_engine_place(s->engine);
     int64_t vocab = lh_engine_config(s->engine)->vocab;
     lh_logits_view row = last_row(s);
     float *logits = NULL;

@@ -33,7 +33,7 @@ void lh_traffic_clear(lh_traffic *t)
     *t = (lh_traffic){0};
 }
 
-lh_status lh_kv_open(lh_kv **out, const lh_kv_place *place, const lh_kv_shape *shape, const lh_policy_plan *plan)
+lh_status lh_kv_open(lh_kv **out, const lh_exec *place, const lh_kv_shape *shape, const lh_policy_plan *plan)
 {
     lh_status st = LH_OK;
     lh_kv *kv = NULL;

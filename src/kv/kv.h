@@ -13,9 +13,8 @@
 
 #include <stdint.h>
 
-#include "comm/comm.h"
-#include "kernels/ops.h"
-#include "kv/heads.h"
+#include "exec/exec.h"
+#include "exec/heads.h"
 #include "policies/policy.h"
 #include "policies/profile.h"
 
@@ -49,14 +48,6 @@ typedef struct lh_kv_shape {
     const lh_profiles *profiles;         /* those that the policy names are in it */
 } lh_kv_shape;
 
-/* Where a cache lives and whom it talks to. All borrowed for its life. */
-typedef struct lh_kv_place {
-    const lh_ops *ops;
-    lh_stream *stream;
-    lh_comm *comm;        /* of host memory */
-    lh_comm *device_comm; /* the same ranks, for memory of the stream's device (lh_comm_open_on) */
-} lh_kv_place;
-
 /* The scores of one layer's eviction, on this rank: [kv_count, ld], of slots in the order of the view. Device memory
  * that is valid during the call. */
 typedef struct lh_kv_scores {
@@ -78,7 +69,7 @@ typedef struct lh_kv_listener {
 
 /* LH_EINPUT, naming the file, when a profile of the policy is for another shape; LH_EUSAGE when the policy observes a
  * question and was not told how long it is (lh_policy_ask). */
-lh_status lh_kv_open(lh_kv **out, const lh_kv_place *place, const lh_kv_shape *shape, const lh_policy_plan *plan);
+lh_status lh_kv_open(lh_kv **out, const lh_exec *place, const lh_kv_shape *shape, const lh_policy_plan *plan);
 void lh_kv_close(lh_kv *kv); /* NULL is fine */
 void lh_kv_listen(lh_kv *kv, const lh_kv_listener *listener);
 

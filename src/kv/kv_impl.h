@@ -280,7 +280,7 @@ typedef struct lh_turn {
 } lh_turn;
 
 struct lh_kv {
-    lh_kv_place place;
+    lh_exec place;
     lh_kv_shape shape;
     lh_policy_plan plan, fixed;
     const lh_profile *layer_profile, *head_profile; /* the plan's, NULL: none */

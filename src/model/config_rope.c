@@ -130,7 +130,8 @@ static lh_status read_rope(const words *w, lh_rope *rope)
     if (w->scaling && !json_is_object(w->scaling)) LH_FAIL_DONE(LH_EINPUT, "'%s' must be an object or null", w->name);
     if (w->scaling) LH_TRY_DONE(find_kind(w, &rope->kind));
     if (w->v5) LH_TRY_DONE(lh_json_f64(w->scaling, w->name, "rope_theta", &rope->theta));
-    if (!isfinite(rope->theta) || rope->theta <= 0) LH_FAIL_DONE(LH_EINPUT, "'%s': 'rope_theta' must be positive", w->name);
+    if (!isfinite(rope->theta) || rope->theta <= 0)
+        LH_FAIL_DONE(LH_EINPUT, "'%s': 'rope_theta' must be positive", w->name);
     switch (rope->kind) {
     case LH_ROPE_LINEAR:
     case LH_ROPE_DYNAMIC: LH_TRY_DONE(required(w, "factor", &rope->factor)); break;
@@ -161,7 +162,8 @@ lh_status lh_config_rope(lh_config *config, const json_t *json, const char *name
     const json_t *parameters = object_or_null(json, "rope_parameters");
     LH_TRY(lh_json_f64(json, name, "rope_theta", &theta));
     if (local_theta > 0) LH_TRY(lh_json_f64(json, name, "rope_local_base_freq", &local_theta));
-    words global = {.json = json, .name = "rope_scaling", .file = name, .config = config, .theta = theta}, local = global;
+    words global = {.json = json, .name = "rope_scaling", .file = name, .config = config, .theta = theta},
+          local = global;
     global.scaling = object_or_null(json, "rope_scaling");
     local.theta = local_theta;
     if (parameters) {

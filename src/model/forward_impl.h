@@ -29,7 +29,7 @@ struct lh_forward {
     lh_model *model;
     const lh_config *config;
     const lh_shard *shard;
-    lh_kv_place place;
+    lh_exec place;
     lh_device *device;
     int64_t chunk;               /* t, below */
     int32_t *numbers;            /* host, [t] */

@@ -140,7 +140,7 @@ lh_status lh_forward_apply_keep(lh_forward *f)
     return LH_OK;
 }
 
-lh_status lh_forward_open(lh_forward **out, lh_model *model, const lh_kv_place *place, const lh_forward_run *run)
+lh_status lh_forward_open(lh_forward **out, lh_model *model, const lh_exec *place, const lh_forward_run *run)
 {
     lh_status st = LH_OK;
     lh_forward *f = NULL;

@@ -137,7 +137,7 @@ static lh_status load_piece(loader *in, const piece *p, int64_t layer, void *whe
     return LH_OK;
 }
 
-lh_status lh_model_load(lh_model **out, lh_checkpoint *ck, const lh_kv_place *place, const lh_model_options *options,
+lh_status lh_model_load(lh_model **out, lh_checkpoint *ck, const lh_exec *place, const lh_model_options *options,
                         const lh_load_progress *progress)
 {
     lh_status st = LH_OK;

@@ -19,7 +19,7 @@ typedef struct lh_load_progress {
     void (*done)(void *self, int64_t bytes, int64_t total_bytes);
 } lh_load_progress;
 
-lh_status lh_model_load(lh_model **out, lh_checkpoint *ck, const lh_kv_place *place, const lh_model_options *options,
+lh_status lh_model_load(lh_model **out, lh_checkpoint *ck, const lh_exec *place, const lh_model_options *options,
                         const lh_load_progress *progress);
 void lh_model_close(lh_model *model);
 
@@ -54,7 +54,7 @@ int64_t lh_forward_prompt_bytes(const lh_config *config, int64_t tokens);
 int64_t lh_forward_rows_bytes(const lh_config *config, const lh_shard *shard, const lh_model_options *options,
                               int64_t rows);
 
-lh_status lh_forward_open(lh_forward **out, lh_model *model, const lh_kv_place *place, const lh_forward_run *run);
+lh_status lh_forward_open(lh_forward **out, lh_model *model, const lh_exec *place, const lh_forward_run *run);
 void lh_forward_close(lh_forward *f);
 
 /* How it rotates: [2], of layers that do not slide and of those that do. Borrowed. */

@@ -23,7 +23,7 @@ struct lh_model {
     lh_config config;
     lh_shard shard;
     lh_model_options options;
-    lh_kv_place place;
+    lh_exec place;
     lh_layer *layers;
     lh_kv_projection *projections; /* [layers], for policies that look at them */
     void *embed, *head;            /* [vocab_count, hidden]; head is embed when tied */

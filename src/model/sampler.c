@@ -44,7 +44,7 @@ static void sort_best_first(candidate *all, candidate *spare, int64_t n)
     }
 }
 
-lh_status lh_logits_gather(const lh_kv_place *place, const lh_logits_view *view, int64_t vocab, int root, float *out)
+lh_status lh_logits_gather(const lh_exec *place, const lh_logits_view *view, int64_t vocab, int root, float *out)
 {
     lh_status st = LH_OK;
     int ranks = lh_comm_size(place->comm), rank = lh_comm_rank(place->comm);

@@ -6,7 +6,7 @@
 #ifndef LH_MODEL_SHARD_H
 #define LH_MODEL_SHARD_H
 
-#include "kv/heads.h"
+#include "exec/heads.h"
 #include "model/config.h"
 #include "model/weights.h"
 

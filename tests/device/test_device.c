@@ -182,7 +182,7 @@ START_TEST(test_threads_share_a_device)
 }
 END_TEST
 
-START_TEST(test_stream_copies_and_gives_its_first_error_once)
+START_TEST(test_stream_copies_and_latches_its_first_failure)
 {
     lh_stream *stream = NULL;
     char a[100], b[100];
@@ -196,13 +196,16 @@ START_TEST(test_stream_copies_and_gives_its_first_error_once)
     ck_assert_int_eq(lh_stream_sync(stream), LH_OK);
     for (int i = 0; i < 51; i++) ck_assert_int_eq(b[i], 7);
     for (int i = 51; i < 100; i++) ck_assert_int_eq(b[i], 0);
-    lh_stream_fail(stream, LH_OK);
-    lh_stream_fail(stream, lh_fail(LH_EINTERNAL, __FILE__, __LINE__, "the first"));
-    lh_stream_fail(stream, lh_fail(LH_ENOMEM, __FILE__, __LINE__, "the second"));
+    lh_stream_latch(stream, LH_OK);
+    ck_assert_int_eq(lh_stream_status(stream), LH_OK);
+    lh_stream_latch(stream, lh_fail(LH_EINTERNAL, __FILE__, __LINE__, "the first"));
+    lh_stream_latch(stream, lh_fail(LH_ENOMEM, __FILE__, __LINE__, "the second"));
     lh_error_clear();
-    ck_assert_int_eq(lh_stream_sync(stream), LH_EINTERNAL);
+    ck_assert_int_eq(lh_stream_sync(stream), LH_OK); /* the device itself is well */
+    ck_assert_int_eq(lh_stream_status(stream), LH_EINTERNAL);
+    ck_assert_int_eq(lh_stream_take(stream), LH_EINTERNAL);
     ck_assert_str_eq(lh_error_message(), "the first");
-    ck_assert_int_eq(lh_stream_sync(stream), LH_OK);
+    ck_assert_int_eq(lh_stream_take(stream), LH_OK);
     lh_stream_close(stream);
 }
 END_TEST
@@ -358,7 +361,7 @@ int main(void)
     tcase_add_test(memory, test_more_than_the_machine_has_is_refused);
     tcase_add_test(memory, test_freed_blocks_go_back_to_the_machine);
     tcase_add_test(memory, test_threads_share_a_device);
-    tcase_add_test(memory, test_stream_copies_and_gives_its_first_error_once);
+    tcase_add_test(memory, test_stream_copies_and_latches_its_first_failure);
     tcase_add_test(memory, test_scratch_grows_and_is_counted_once);
     tcase_add_test(memory, test_events_measure_time);
     tcase_add_test(memory, test_kinds_have_names);

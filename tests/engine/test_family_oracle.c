@@ -67,7 +67,7 @@ static lh_status hear_step(lh_stream *stream, const lh_attend_decode_args *a)
 typedef struct run {
     lh_engine *engine;
     lh_ops ops; /* of the engine's device, heard */
-    lh_kv_place place;
+    lh_exec place;
     lh_forward *forward;
     lh_kv *kv;
     rig_values values;

@@ -171,7 +171,7 @@ static lh_status open_kv(fz_cache *c, int kind, lh_kv **kv)
                          .sliding = c->sliding};
     LH_TRY(lh_policy_resolve(&plan, &policies[kind]));
     LH_TRY(lh_kv_open(
-        kv, &(lh_kv_place){.ops = &lh_ops_ref, .stream = c->stream, .comm = c->comm, .device_comm = c->device_comm},
+        kv, &(lh_exec){.ops = &lh_ops_ref, .stream = c->stream, .comm = c->comm, .device_comm = c->device_comm},
         &shape, &plan));
     return LH_OK;
 }

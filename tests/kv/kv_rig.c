@@ -184,7 +184,7 @@ void rig_open(rig *r, const rig_case *of, lh_comm *comm, const lh_ops *ops)
     make_projections(r);
     make_rotations(r);
     lh_kv_shape shape = rig_shape(r);
-    lh_kv_place place = {.ops = ops, .stream = r->stream, .comm = comm, .device_comm = r->device_comm};
+    lh_exec place = {.ops = ops, .stream = r->stream, .comm = comm, .device_comm = r->device_comm};
     mt_try(lh_kv_open(&r->kv, &place, &shape, &r->plan));
     lh_kv_seed(r->kv, of->seed, RIG_REQUEST);
     lh_kv_listen(r->kv, &(lh_kv_listener){.self = r, .scored = scored, .kept = kept});

@@ -342,7 +342,7 @@ START_TEST(test_a_profile_for_another_model_is_refused)
     lh_kv_forecast f;
     rig_open(&r, &c, mt_comm(), &lh_ops_ref);
     lh_kv_shape shape = rig_shape(&r);
-    lh_kv_place place = {.ops = &lh_ops_ref, .stream = r.stream, .comm = mt_comm()};
+    lh_exec place = {.ops = &lh_ops_ref, .stream = r.stream, .comm = mt_comm()};
     shape.layers = 2;
     mt_expect(lh_kv_open(&kv, &place, &shape, &r.plan), LH_EINPUT);
     mt_check(strstr(lh_error_message(), "'own.csv'") != NULL, "%s", lh_error_message());

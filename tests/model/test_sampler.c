@@ -17,7 +17,7 @@ typedef struct rig {
     lh_device *device;
     lh_stream *stream;
     lh_comm *self;
-    lh_kv_place all, alone; /* the ranks of the run, and each for itself */
+    lh_exec all, alone; /* the ranks of the run, and each for itself */
     float *logits;          /* [LARGE], on the device */
     lh_sample_room room;
 } rig;
@@ -49,8 +49,8 @@ static void open_rig(rig *r, const lh_ops *ops)
     mt_try(lh_device_open(&r->device, &(lh_device_choice){.kind = ops->device, .index = mt_rank() % found.count}));
     mt_try(lh_stream_open(&r->stream, r->device));
     mt_try(lh_comm_open_self(&r->self));
-    r->all = (lh_kv_place){.ops = ops, .stream = r->stream, .comm = mt_comm()};
-    r->alone = (lh_kv_place){.ops = ops, .stream = r->stream, .comm = r->self};
+    r->all = (lh_exec){.ops = ops, .stream = r->stream, .comm = mt_comm()};
+    r->alone = (lh_exec){.ops = ops, .stream = r->stream, .comm = r->self};
     new_block(r, &r->logits, LARGE * 4);
     new_block(r, &r->room.best, LH_BEST_MOST * 4);
     new_block(r, &r->room.best_at, LH_BEST_MOST * 4);
@@ -81,7 +81,7 @@ static void put_row(rig *r, const row *w)
 }
 
 /* The part of the row that this rank has at a place. */
-static lh_logits_view part_of(const rig *r, const row *w, const lh_kv_place *place)
+static lh_logits_view part_of(const rig *r, const row *w, const lh_exec *place)
 {
     int rank = lh_comm_rank(place->comm), ranks = lh_comm_size(place->comm);
     int64_t first = w->vocab * rank / ranks, end = w->vocab * (rank + 1) / ranks;
@@ -98,7 +98,7 @@ static lh_logits_view part_of(const rig *r, const row *w, const lh_kv_place *pla
 static const int32_t seen[] = {5, 5, 11, 30, -1, INT32_MAX, 5};
 enum { SEEN = sizeof seen / sizeof *seen };
 
-static int32_t sample(const rig *r, const lh_kv_place *place, const lh_sampling *sampling, const row *w, int64_t step)
+static int32_t sample(const rig *r, const lh_exec *place, const lh_sampling *sampling, const row *w, int64_t step)
 {
     int32_t id = -1;
     const lh_sample_at at = {.place = place, .seen = seen, .n = SEEN, .step = step};
@@ -231,7 +231,7 @@ START_TEST(test_logits_stay_where_and_what_they_are)
             for (int i = 0; i < 5; i++) w.x[i * 77] = 40;
             put_row(&r, &w);
             for (int s = 0; s < SAMPLINGS; s++) {
-                lh_kv_place place = r.alone;
+                lh_exec place = r.alone;
                 if (samplings[s].temperature > 3 || samplings[s].top_k > LH_BEST_MOST) continue;
                 mt_try(lh_comm_open_faulty(&place.comm, r.self, 0, "fail:3"));
                 sample(&r, &place, &samplings[s], &w, step);

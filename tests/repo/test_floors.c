@@ -10,7 +10,7 @@
 static const struct {
     const char *room;
     int floor;
-} rooms[] = {{"base", 0},  {"device", 1}, {"comm", 2},  {"kernels", 2}, {"policies", 3}, {"kv", 4},
+} rooms[] = {{"base", 0},  {"device", 1}, {"comm", 2},  {"kernels", 2}, {"policies", 3}, {"exec", 3}, {"kv", 4},
              {"model", 5}, {"engine", 6}, {"trace", 7}, {"eval", 7},    {"bench", 7},   {"batch", 7},    {"cli", 8}};
 
 enum { LONGEST_FILE = 800, TOP_FLOOR = 7, NOWHERE = -1 };

@@ -1,7 +1,7 @@
 /* Laws of the division of heads over ranks, for all small numbers of them. */
 #include <stddef.h>
 
-#include "kv/heads.h"
+#include "exec/heads.h"
 #include "suite.h"
 
 static void check_ranks(const lh_heads *of, int ranks)

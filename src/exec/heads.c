@@ -1,4 +1,4 @@
-#include "kv/heads.h"
+#include "exec/heads.h"
 
 /* Part r of `count` things in `parts` contiguous ranges, the larger ones first. */
 static void part_of(int64_t count, int r, int parts, int64_t *first, int64_t *n)
