@@ -47,7 +47,7 @@ lh_status lh_bench_collectives(const lh_bench_request *request, lh_comm *world, 
 /* A whole run of a model. */
 typedef struct lh_bench_model_request {
     const lh_engine_options *options; /* that the engine was opened with */
-    const lh_policy_plan *policy;     /* measured beside the full cache, where it evicts */
+    const lh_policy *policy;          /* measured beside the full cache, where it evicts */
     const lh_profiles *profiles;      /* those that the policy names are in it */
     int64_t context, steps, repeat;   /* tokens of the prompt, tokens behind it, runs of each */
     int quick;

@@ -15,7 +15,7 @@ enum { CACHES = 2, WARM_TOKENS = 128, WARM_STEPS = 2 };
 
 /* What is measured of a cache. */
 typedef struct measured {
-    const lh_policy_plan *policy;
+    const lh_policy *policy;
     const char *name;
     double *prefill, *steps; /* [repeat], [repeat * steps] seconds */
     double bytes;            /* that a step reads, all ranks together */
@@ -52,7 +52,7 @@ static lh_status sample(lh_session *s, int64_t step)
 
 /* One prefill and the steps behind it. Seconds go to prefill[0] and steps[0 .. n - 1], where there are any. */
 typedef struct part {
-    const lh_policy_plan *policy;
+    const lh_policy *policy;
     int64_t tokens, n;
     double *prefill, *steps;
 } part;
@@ -266,7 +266,7 @@ static void clear(model_run *r)
 lh_status lh_bench_model(lh_engine *engine, const lh_bench_model_request *request, lh_bench_result *out)
 {
     lh_status st = LH_OK;
-    lh_policy_plan full;
+    lh_policy full;
     lh_buf name = {0};
     model_run r = {.engine = engine, .comm = lh_engine_comm(engine), .request = request, .count = 1};
     lh_bench_result_init(out);

@@ -86,7 +86,7 @@ static lh_status run(lh_call *call)
     lh_status st = LH_OK;
     struct values *v = call->values;
     const lh_bench_output *output = &v->shared.output;
-    lh_policy_plan policy;
+    lh_policy policy;
     lh_profiles profiles = {0};
     lh_engine *engine = NULL;
     lh_bench_result result = {0};

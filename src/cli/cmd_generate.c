@@ -119,7 +119,7 @@ static const lh_syntax syntax = {
 typedef struct run {
     lh_call *call;
     struct values *v;
-    lh_policy_plan policy;
+    lh_policy policy;
     lh_profiles profiles; /* that it names */
     int policy_given;     /* 0: the policy is the loaded cache's own */
     lh_input input;
@@ -149,8 +149,8 @@ static lh_status check_files(const run *r)
                                 {"prompt-file", v->input.prompt_file},
                                 {"prompt-tokens", v->input.prompt_tokens},
                                 {"force-tokens", v->input.force_tokens},
-                                {"layer-budget", r->policy.layer_profile ? parts->layer_budget : NULL},
-                                {"head-budget", r->policy.head_profile ? parts->head_budget : NULL}};
+                                {"layer-budget", r->policy.budgets.layer_profile ? parts->layer_budget : NULL},
+                                {"head-budget", r->policy.budgets.head_profile ? parts->head_budget : NULL}};
     enum { WRITTEN = 3 }; /* the first ones */
     for (size_t o = 0; o < WRITTEN; o++) {
         if (!files[o].path) continue;
@@ -169,7 +169,7 @@ static lh_status check_files(const run *r)
 /* Whether the question is the end of the prompt, before the eviction. */
 static int sees_question(const run *r)
 {
-    return r->policy.proxies_are_question || r->v->input.scenario == LH_QUESTION_AWARE;
+    return r->policy.proxies.kind == LH_PROXIES_QUESTION || r->v->input.scenario == LH_QUESTION_AWARE;
 }
 
 /* A policy that sees the question sees one, and it has to be there. */
@@ -177,14 +177,15 @@ static lh_status check_question(const run *r)
 {
     int64_t questions = r->v->input.questions.n + r->v->input.question_files.n;
     int given = lh_options_given(r->call->options, "scenario");
-    const char *why = r->policy.proxies_are_question ? "--proxies question" : "--scenario question-aware";
-    if (r->policy.proxies_are_question && questions == 0)
+    const char *why =
+        r->policy.proxies.kind == LH_PROXIES_QUESTION ? "--proxies question" : "--scenario question-aware";
+    if (r->policy.proxies.kind == LH_PROXIES_QUESTION && questions == 0)
         LH_FAIL(LH_EUSAGE, "'--proxies question' observes the question: give it with '--question TEXT', apart from the "
                            "rest of the prompt");
     if (given && questions == 0)
         LH_FAIL(LH_EUSAGE, "'--scenario' says when the question comes: give it with '--question TEXT', apart from the "
                            "rest of the prompt");
-    if (r->policy.proxies_are_question && r->v->input.scenario == LH_CONTEXT_ONLY && given)
+    if (r->policy.proxies.kind == LH_PROXIES_QUESTION && r->v->input.scenario == LH_CONTEXT_ONLY && given)
         LH_FAIL(LH_EUSAGE, "'--proxies question' observes the question, which comes behind the eviction with "
                            "'--scenario context-only': leave one of them out");
     if (!sees_question(r)) return LH_OK;

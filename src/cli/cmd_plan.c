@@ -74,7 +74,7 @@ static lh_status put_layers(lh_buf *text, const lh_plan *plan)
     return lh_buf_printf(text, ", %lld to %lld a head by layer", (long long)least, (long long)most);
 }
 
-static lh_status print(const lh_plan *plan, const struct values *v, const lh_policy_plan *policy)
+static lh_status print(const lh_plan *plan, const struct values *v, const lh_policy *policy)
 {
     lh_status st = LH_OK;
     lh_buf text = {0}, name = {0};
@@ -115,7 +115,7 @@ static lh_status run(lh_call *call)
 {
     lh_status st = LH_OK;
     struct values *v = call->values;
-    lh_policy_plan policy;
+    lh_policy policy;
     lh_profiles profiles = {0};
     lh_plan plan = {0};
     json_t *object = NULL;

@@ -253,7 +253,7 @@ static lh_status warn_of_policies(const lh_eval_task *task)
         const lh_policy_choice *choice = &task->policies.at[p];
         lines.bytes = 0; /* what is true of one length mostly is of all: it is said once */
         for (int64_t i = 0; i < task->length_count && lines.bytes == 0; i++)
-            LH_TRY_DONE(lh_policy_warnings(&choice->plan, task->lengths[i], &lines));
+            LH_TRY_DONE(lh_policy_warnings(&choice->policy, task->lengths[i], &lines));
         for (char *line = lines.bytes ? lines.data : NULL, *end; line && *line; line = *end ? end + 1 : end) {
             end = line + strcspn(line, "\n");
             lh_warn("%s --budget %s: %.*s", choice->name, choice->budget, (int)(end - line), line);

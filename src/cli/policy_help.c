@@ -59,7 +59,7 @@ int lh_cli_policy_help_asked(const lh_command *command, int argc, char **argv)
 
 const char *lh_cli_policy_word(int i)
 {
-    const lh_policy *p = i ? lh_policy_at(i - 1) : NULL;
+    const lh_policy_preset *p = i ? lh_policy_at(i - 1) : NULL;
     return i ? (p ? p->name : NULL) : "help";
 }
 
@@ -80,7 +80,7 @@ static lh_status list(lh_buf *out)
     for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
         LH_TRY(lh_buf_printf(out, "%s%s:\n", k ? "\n" : "", kinds[k].heading));
         for (int i = 0; lh_policy_at(i); i++) {
-            const lh_policy *p = lh_policy_at(i);
+            const lh_policy_preset *p = lh_policy_at(i);
             if (p->kind != kinds[k].kind) continue;
             LH_TRY(lh_buf_printf(out, "  %-27s %s%s%s%s\n", p->name, p->summary, p->paper ? " (" : "",
                                  p->paper ? p->paper : "", p->paper ? ")" : ""));
@@ -90,12 +90,12 @@ static lh_status list(lh_buf *out)
     return LH_OK;
 }
 
-static lh_status explain_plan(lh_buf *out, const lh_policy_plan *plan)
+static lh_status explain_policy(lh_buf *out, const lh_policy *policy)
 {
-    const lh_policy *preset = lh_policy_find(plan->name);
+    const lh_policy_preset *preset = lh_policy_find(policy->name);
     LH_TRY(lh_buf_printf(out, "%s%s: %s%s%s%s\n\n", out->bytes ? "\n" : "", preset->name, preset->summary,
                          preset->paper ? " (" : "", preset->paper ? preset->paper : "", preset->paper ? ")" : ""));
-    LH_TRY(lh_policy_describe(plan, out));
+    LH_TRY(lh_policy_describe(policy, out));
     return LH_OK;
 }
 
@@ -103,21 +103,21 @@ static lh_status explain_plan(lh_buf *out, const lh_policy_plan *plan)
 static lh_status explain(lh_buf *out, const lh_policy_options *given)
 {
     lh_status st = LH_OK;
-    lh_policy_plan plan;
+    lh_policy policy;
     lh_policy_list list = {0};
     lh_profiles profiles = {0};
     lh_policy_options options = *given;
-    const lh_policy *preset = lh_policy_find(options.policy);
+    const lh_policy_preset *preset = lh_policy_find(options.policy);
     /* a share: no block of tokens is too large for it */
     if (!options.budget && !(preset && !preset->parts.statistic)) options.budget = "100%";
     options.profiles = &profiles;
     if (!strpbrk(options.policy, ", ") && strcmp(options.policy, "all") != 0) {
-        LH_TRY_DONE(lh_policy_resolve(&plan, &options));
-        LH_TRY_DONE(explain_plan(out, &plan));
+        LH_TRY_DONE(lh_policy_resolve(&policy, &options));
+        LH_TRY_DONE(explain_policy(out, &policy));
         goto done;
     }
     LH_TRY_DONE(lh_policy_list_resolve(&list, &options));
-    for (int64_t i = 1; i < list.n; i++) LH_TRY_DONE(explain_plan(out, &list.at[i].plan));
+    for (int64_t i = 1; i < list.n; i++) LH_TRY_DONE(explain_policy(out, &list.at[i].policy));
 done:
     lh_policy_list_clear(&list);
     lh_profiles_clear(&profiles);

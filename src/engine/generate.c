@@ -88,7 +88,7 @@ static int64_t rows_of(const lh_generate_request *r, const lh_tokens *wanted)
 static int64_t cache_bytes(const run *r)
 {
     const lh_config *c = lh_engine_config(r->engine);
-    const lh_policy_plan *policy = &r->out->policy;
+    const lh_policy *policy = &r->out->policy;
     const int64_t tokens = r->request->prompt.n,
                   kept = lh_max_i64(lh_min_i64(lh_policy_entries(policy, tokens), tokens) - policy->block, 0);
     int64_t entries = 0;

@@ -29,7 +29,7 @@ typedef struct lh_generate_request {
     lh_tokens force; /* ids fed in place of the sampled ones */
     /* NULL with load_cache: the cache's own. One whose proxies are the question's tokens knows how many these are
      * (lh_policy_ask), and the question is the end of the prompt. */
-    const lh_policy_plan *policy;
+    const lh_policy *policy;
     const lh_profiles *profiles;                              /* those that it names are in it */
     const char *load_cache, *save_cache, *keep_sets, *logits; /* files, NULL: none */
     int64_t logits_last;                                      /* rows of the prompt in `logits` */
@@ -48,7 +48,7 @@ typedef struct lh_generation {
     lh_answer *answers;
     int64_t answer_count;
     int64_t prompt_tokens, new_tokens; /* questions count as prompt; new: of all answers */
-    lh_policy_plan policy;
+    lh_policy policy;
     int64_t budget; /* entries per KV head that the policy gives this prompt */
     int64_t chunk;  /* tokens of the prompt that went through a layer together at most */
     int ranks;

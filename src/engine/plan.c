@@ -5,6 +5,7 @@
 #include "engine/chunk.h"
 #include "engine/devices.h"
 #include "model/outline.h"
+#include "policies/budgets.h"
 
 /* An all-reduce sends its buffer once; the reproducible mode gathers one product a logical shard instead. */
 static int64_t sent_per_token(const lh_config *c, const lh_shard *s, int deterministic)
@@ -79,12 +80,13 @@ static lh_status make_layer_budgets(lh_plan *plan, const lh_plan_request *r, con
 {
     plan->layers = shape->layers;
     LH_TRY(lh_calloc(&plan->layer_budgets, plan->layers, sizeof *plan->layer_budgets));
-    lh_policy_layers(r->policy,
+    lh_policy_numbers fixed = lh_policy_fix(r->policy, r->context);
+    lh_policy_layers(&fixed,
                      &(lh_layers_request){.layers = shape->layers,
                                           .seen = r->context,
                                           .window = shape->window,
                                           .sliding = shape->sliding,
-                                          .profile = lh_profiles_find(r->profiles, r->policy->layer_profile)},
+                                          .profile = lh_profiles_find(r->profiles, r->policy->budgets.layer_profile)},
                      plan->layer_budgets);
     return LH_OK;
 }

@@ -9,7 +9,7 @@
 
 typedef struct lh_plan_request {
     const lh_engine_options *engine; /* model, tp (0: 1), device, dtype, kv_dtype, deterministic, memory, chunk */
-    const lh_policy_plan *policy;
+    const lh_policy *policy;
     int64_t context, max_new;
     const lh_profiles *profiles; /* those that the policy names are in it; NULL where it names none */
 } lh_plan_request;

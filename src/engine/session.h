@@ -10,10 +10,10 @@
 typedef struct lh_session lh_session;
 
 typedef struct lh_session_options {
-    const lh_policy_plan *policy;
+    const lh_policy *policy;
     /* Further caches that the same prefill fills, each as a policy of its own says, which evicts once at its end (or
      * not at all): NULL and 0 for none. See lh_session_switch. */
-    const lh_policy_plan *others;
+    const lh_policy *others;
     int64_t other_count;
     const lh_profiles *profiles; /* those that the policies name are in it; NULL where none does */
     int64_t prompt;              /* tokens that the first prefill will bring, 0 when a cache is restored */

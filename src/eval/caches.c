@@ -64,7 +64,7 @@ done:
 
 /* A part of the list: the caches that one prefill fills. */
 typedef struct batch {
-    lh_policy_plan *plans;
+    lh_policy *plans;
     int64_t *numbers; /* in the list */
     int64_t n;
 } batch;
@@ -114,7 +114,7 @@ lh_status lh_cache_restart(const lh_cache_at *at)
 
 static int shares(const lh_policy_list *policies, int64_t i)
 {
-    return policies->at[i].plan.block == 0;
+    return policies->at[i].policy.block == 0;
 }
 
 int64_t lh_caches_prefills(const lh_policy_list *policies, int64_t together)
@@ -127,7 +127,7 @@ int64_t lh_caches_prefills(const lh_policy_list *policies, int64_t together)
 
 static void take(batch *b, const lh_caches_request *r, int64_t i)
 {
-    b->plans[b->n] = r->policies->at[i].plan;
+    b->plans[b->n] = r->policies->at[i].policy;
     lh_policy_ask(&b->plans[b->n], r->question);
     b->numbers[b->n++] = i;
 }

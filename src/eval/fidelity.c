@@ -135,14 +135,14 @@ static lh_status check(const run *r)
         LH_FAIL(LH_EUSAGE, "the model has no tokenizer, so it cannot read text: import it from a folder that has one");
     if (q->max_new < 2)
         LH_FAIL(LH_EUSAGE, "'--max-new' must be 2 or more: the first token is the same for every cache");
-    for (int64_t p = 0; p < q->policies->n; p++) LH_TRY(lh_policy_check_question(&q->policies->at[p].plan));
+    for (int64_t p = 0; p < q->policies->n; p++) LH_TRY(lh_policy_check_question(&q->policies->at[p].policy));
     for (int64_t i = 0; i < q->length_count; i++) {
         if (q->lengths[i] + q->max_new > c->max_positions)
             LH_FAIL(LH_EUSAGE,
                     "%lld tokens of text and %lld to go on with are longer than the %lld positions of the "
                     "model: take shorter ones ('--length', '--max-new')",
                     (long long)q->lengths[i], (long long)q->max_new, (long long)c->max_positions);
-        for (int64_t p = 0; p < q->policies->n; p++) LH_TRY(lh_policy_check(&q->policies->at[p].plan, q->lengths[i]));
+        for (int64_t p = 0; p < q->policies->n; p++) LH_TRY(lh_policy_check(&q->policies->at[p].policy, q->lengths[i]));
     }
     return LH_OK;
 }

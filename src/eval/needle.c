@@ -102,10 +102,10 @@ static lh_status check(const run *r)
                     "%lld tokens of prompt and %lld of the answer are longer than the %lld positions of the "
                     "model: take shorter ones ('--length', '--max-new')",
                     (long long)q->lengths[i], (long long)q->max_new, (long long)c->max_positions);
-        for (int64_t p = 0; p < q->policies->n; p++) LH_TRY(lh_policy_check(&q->policies->at[p].plan, q->lengths[i]));
+        for (int64_t p = 0; p < q->policies->n; p++) LH_TRY(lh_policy_check(&q->policies->at[p].policy, q->lengths[i]));
     }
     for (int64_t p = 0; p < q->policies->n; p++)
-        if (q->scenarios[LH_CONTEXT_ONLY] && q->policies->at[p].plan.proxies_are_question)
+        if (q->scenarios[LH_CONTEXT_ONLY] && q->policies->at[p].policy.proxies.kind == LH_PROXIES_QUESTION)
             LH_FAIL(LH_EUSAGE,
                     "policy '%s' observes the question, which comes behind the eviction in the scenario context-only: "
                     "give '--scenario question-aware'",

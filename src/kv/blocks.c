@@ -8,7 +8,7 @@ static int64_t first_block(const lh_kv *kv, int64_t layer)
     return kv->budgets[layer];
 }
 
-int64_t lh_kv_block_count(const lh_policy_plan *fixed, int64_t budget, int64_t tokens)
+int64_t lh_kv_block_count(const lh_policy_numbers *fixed, int64_t budget, int64_t tokens)
 {
     if (!fixed->evicts || !fixed->block || tokens <= budget) return 0;
     return (tokens - budget + fixed->block - 1) / fixed->block;
@@ -17,7 +17,7 @@ int64_t lh_kv_block_count(const lh_policy_plan *fixed, int64_t budget, int64_t t
 /* Sliding layers whose window is in the budget lose what cannot be seen, and nothing else. */
 static int only_slides(const lh_kv *kv, int64_t layer)
 {
-    return lh_kv_slides(&kv->shape, layer) && kv->fixed.budget_entries >= kv->shape.window;
+    return lh_kv_slides(&kv->shape, layer) && kv->fixed.budget >= kv->shape.window;
 }
 
 /* Collective. */

@@ -224,7 +224,7 @@ static lh_status write_numbers(writer *w, const lh_cache_extra *extra)
                    {"kv_heads", kv->shape.heads.kv_heads},
                    {"head_dim", kv->shape.head_dim},
                    {"window", kv->shape.window},
-                   {"entries", lh_policy_entries(&kv->fixed, kv->prompt.tokens)}, /* C */
+                   {"entries", kv->fixed.budget}, /* C */
                    {"prompt_tokens", kv->prompt.tokens},
                    {"seen_tokens", kv->clock.seen},
                    {"steps", kv->clock.steps},
@@ -236,7 +236,8 @@ static lh_status write_numbers(writer *w, const lh_cache_extra *extra)
     LH_TRY(lh_h5_put_string(w->h5, "/state", "positions", lh_kv_turns(&kv->fixed) ? "slot" : "original"));
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
         LH_TRY(lh_h5_put_i64(w->h5, "/state", numbers[i].name, numbers[i].value));
-    if (kv->plan.proxies_are_question) LH_TRY(lh_h5_put_i64(w->h5, "/state", "question_tokens", kv->plan.question));
+    if (kv->plan.proxies.kind == LH_PROXIES_QUESTION)
+        LH_TRY(lh_h5_put_i64(w->h5, "/state", "question_tokens", kv->plan.proxies.question));
     return LH_OK;
 }
 

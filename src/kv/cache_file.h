@@ -24,7 +24,7 @@ typedef struct lh_cache_file lh_cache_file;
 lh_status lh_cache_open(lh_cache_file **out, const char *path);
 void lh_cache_close(lh_cache_file *file);
 
-const lh_policy_plan *lh_cache_policy(const lh_cache_file *file);
+const lh_policy *lh_cache_policy(const lh_cache_file *file);
 const lh_profiles *lh_cache_profiles(const lh_cache_file *file); /* that it names; valid until close */
 /* Borrowed arrays, valid until close. */
 lh_cache_extra lh_cache_extra_of(const lh_cache_file *file);

@@ -11,7 +11,7 @@ static const int64_t most_entries = INT64_C(1) << 40; /* of a budget, as its opt
 
 struct lh_cache_file {
     lh_h5 *h5;
-    lh_policy_plan plan;
+    lh_policy plan;
     lh_profiles profiles; /* that it names */
     lh_kv_clock clock;
     int64_t layers, heads, kv_heads, head_dim, window, entries, prompt_tokens, budgets_made;
@@ -80,7 +80,7 @@ static lh_status read_numbers(lh_cache_file *f)
 static lh_status read_question(lh_cache_file *f)
 {
     int64_t tokens = 0;
-    if (!f->plan.proxies_are_question) return LH_OK;
+    if (f->plan.proxies.kind != LH_PROXIES_QUESTION) return LH_OK;
     LH_TRY(lh_h5_get_i64(f->h5, "/state", "question_tokens", &tokens));
     if (tokens < 1 || tokens > f->prompt_tokens)
         LH_FAIL(LH_EFILE, "'%s': 'question_tokens' of '/state' is missing or %lld, it must be between 1 and %lld",
@@ -141,7 +141,7 @@ void lh_cache_close(lh_cache_file *f)
     lh_free(f);
 }
 
-const lh_policy_plan *lh_cache_policy(const lh_cache_file *f)
+const lh_policy *lh_cache_policy(const lh_cache_file *f)
 {
     return &f->plan;
 }
@@ -162,7 +162,7 @@ static lh_status check_fit(const lh_cache_file *f, const lh_kv *kv, uint64_t mod
 {
     lh_status st = LH_OK;
     const lh_kv_shape *s = &kv->shape;
-    lh_policy_plan mine = kv->plan, theirs = f->plan;
+    lh_policy mine = kv->plan, theirs = f->plan;
     lh_buf text = {0};
     mine.by_default = theirs.by_default = 0;
     const struct {
@@ -237,7 +237,7 @@ static lh_status check_lengths(const layer_reader *r)
             LH_FAIL(
                 LH_EFILE, "'%s': head %lld of layer %lld holds %lld entries, more than the %lld that its window shows",
                 lh_h5_path(r->f->h5), (long long)g, (long long)r->layer, (long long)n, (long long)kv->shape.window - 1);
-        if (!slides && kv->plan.heads == LH_HEADS_UNIFORM && n != r->offsets[1])
+        if (!slides && kv->plan.budgets.heads == LH_HEADS_UNIFORM && n != r->offsets[1])
             LH_FAIL(LH_EFILE, "'%s': the heads of layer %lld hold %lld and %lld entries, by '%s' they hold as many",
                     lh_h5_path(r->f->h5), (long long)r->layer, (long long)r->offsets[1], (long long)n, kv->plan.name);
     }

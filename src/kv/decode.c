@@ -52,9 +52,9 @@ static int64_t least_room(const lh_kv *kv)
  * that compete among each other, and those that slide out of sight, come to hold more. */
 static int is_full(const lh_kv *kv)
 {
-    const lh_policy_plan *p = &kv->fixed;
-    int full = p->evicts && p->every > 0 && p->heads == LH_HEADS_UNIFORM && p->layers != LH_LAYERS_ADAPTIVE &&
-               kv->clock.budgets_made;
+    const lh_policy_numbers *p = &kv->fixed;
+    int full = p->evicts && p->every > 0 && p->budgets.heads == LH_HEADS_UNIFORM &&
+               p->budgets.layers != LH_LAYERS_ADAPTIVE && kv->clock.budgets_made;
     for (int64_t l = 0; l < kv->shape.layers; l++) {
         full &= !lh_kv_slides(&kv->shape, l);
         for (int64_t h = 0; h < kv->shape.heads.kv_count; h++) full &= kv->layers[l].pool.len[h] >= kv->budgets[l];
@@ -144,10 +144,10 @@ static int measure(lh_kv *kv, lh_eviction *e, const int64_t *lens, int64_t heads
     }
     e->room = kv->traffic.room;
     e->ranked = e->protect.base > 0;
-    e->scored = e->ranked && kv->fixed.source != LH_SCORE_POSITION;
-    e->again = e->ranked && kv->fixed.source == LH_SCORE_ATTENTION && !kv->fixed.running;
-    if (kv->fixed.heads == LH_HEADS_UNIFORM) e->enough = budget;
-    switch (kv->fixed.heads) {
+    e->scored = e->ranked && kv->fixed.score.source != LH_SCORE_POSITION;
+    e->again = e->ranked && kv->fixed.score.source == LH_SCORE_ATTENTION && !kv->fixed.score.running;
+    if (kv->fixed.budgets.heads == LH_HEADS_UNIFORM) e->enough = budget;
+    switch (kv->fixed.budgets.heads) {
     /* only the device knows how long heads are; where nothing has to go, nothing goes */
     case LH_HEADS_ADAPTIVE: return e->seen - e->visible_from > budget;
     case LH_HEADS_PROFILE: return held > heads * budget;
@@ -158,12 +158,12 @@ static int measure(lh_kv *kv, lh_eviction *e, const int64_t *lens, int64_t heads
 /* Whether an eviction exchanges columns of scores or statistics, and whether anything. */
 static int exchanges_columns(const lh_kv *kv)
 {
-    return (kv->fixed.source == LH_SCORE_ATTENTION && kv->shape.heads.split) || kv->fixed.joint;
+    return (kv->fixed.score.source == LH_SCORE_ATTENTION && kv->shape.heads.split) || kv->fixed.select.joint;
 }
 
 static int exchanges(const lh_kv *kv)
 {
-    return exchanges_columns(kv) || kv->fixed.heads != LH_HEADS_UNIFORM;
+    return exchanges_columns(kv) || kv->fixed.budgets.heads != LH_HEADS_UNIFORM;
 }
 
 lh_status lh_kv_make_work_everywhere(lh_kv *kv, int64_t cols, lh_status *local)
@@ -177,12 +177,12 @@ lh_status lh_kv_evict_layer(lh_kv *kv, lh_eviction *e, lh_status *local)
     const lh_heads *h = &kv->shape.heads;
     const int64_t *lens = e->pool->len;
     int64_t heads = h->kv_count;
-    int apart = kv->fixed.heads != LH_HEADS_UNIFORM; /* heads have budgets of their own */
+    int apart = kv->fixed.budgets.heads != LH_HEADS_UNIFORM; /* heads have budgets of their own */
     int columns = exchanges_columns(kv), together = columns || apart;
     /* all heads hold as many entries, or nobody asks how many: adaptive heads are counted on the device */
-    int alike = apart ? kv->fixed.heads == LH_HEADS_ADAPTIVE && !columns : !lh_kv_slides(&kv->shape, e->layer);
+    int alike = apart ? kv->fixed.budgets.heads == LH_HEADS_ADAPTIVE && !columns : !lh_kv_slides(&kv->shape, e->layer);
     if (together && !alike) {
-        if (kv->fixed.heads == LH_HEADS_PROFILE && *local == LH_OK)
+        if (kv->fixed.budgets.heads == LH_HEADS_PROFILE && *local == LH_OK)
             *local = lh_pool_pull_len(e->pool, kv->place.stream);
         LH_TRY(lh_kv_gather_lens(kv, lens + h->counted_first - h->kv_first, kv->traffic.offsets));
         lens = kv->traffic.offsets;

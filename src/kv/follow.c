@@ -8,10 +8,10 @@
 /* Whether two caches count the same of every row. */
 static int counts_the_same(const lh_kv *a, const lh_kv *b)
 {
-    const lh_policy_plan *p = &a->plan, *q = &b->plan;
-    return p->running && q->running && a->layout.score < 0 && !p->gain && !q->gain && p->statistic == q->statistic &&
-           p->rows == q->rows && !p->rows_is_share && !q->rows_is_share &&
-           memcmp(&a->layout, &b->layout, sizeof a->layout) == 0;
+    const lh_policy *p = &a->plan, *q = &b->plan;
+    return p->score.running && q->score.running && a->layout.score < 0 && !p->score.gain && !q->score.gain &&
+           p->score.statistic == q->score.statistic && p->rows.n == q->rows.n && !p->rows.percent.digits &&
+           !q->rows.percent.digits && memcmp(&a->layout, &b->layout, sizeof a->layout) == 0;
 }
 
 lh_status lh_kv_follow(lh_kv *kv, lh_kv *leader)

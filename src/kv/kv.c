@@ -33,7 +33,7 @@ void lh_traffic_clear(lh_traffic *t)
     *t = (lh_traffic){0};
 }
 
-lh_status lh_kv_open(lh_kv **out, const lh_exec *place, const lh_kv_shape *shape, const lh_policy_plan *plan)
+lh_status lh_kv_open(lh_kv **out, const lh_exec *place, const lh_kv_shape *shape, const lh_policy *plan)
 {
     lh_status st = LH_OK;
     lh_kv *kv = NULL;
@@ -41,16 +41,17 @@ lh_status lh_kv_open(lh_kv **out, const lh_exec *place, const lh_kv_shape *shape
     LH_TRY_DONE(lh_calloc(&kv, 1, sizeof *kv));
     kv->place = *place;
     kv->shape = *shape;
-    kv->plan = kv->fixed = *plan;
-    kv->layout = lh_kv_stat_layout(shape, plan);
-    if ((plan->select == LH_SELECT_TWO_STAGE && !shape->projections) ||
-        ((plan->source == LH_SCORE_EXPECTED || lh_kv_turns(plan)) && !shape->rotations))
+    kv->plan = *plan;
+    kv->fixed = lh_policy_fix(plan, 0);
+    kv->layout = lh_kv_stat_layout(shape, &kv->fixed);
+    if ((plan->select.kind == LH_SELECT_TWO_STAGE && !shape->projections) ||
+        ((plan->score.source == LH_SCORE_EXPECTED || lh_kv_turns(&kv->fixed)) && !shape->rotations))
         LH_FAIL_DONE(LH_EINTERNAL, "policy '%s' needs projections or rotations of the model, which are not at hand",
                      plan->name);
     LH_TRY_DONE(lh_policy_check_question(plan));
     LH_TRY_DONE(lh_profiles_check(shape->profiles, plan, shape->layers, shape->heads.kv_heads));
-    kv->layer_profile = lh_profiles_find(shape->profiles, plan->layer_profile);
-    kv->head_profile = lh_profiles_find(shape->profiles, plan->head_profile);
+    kv->layer_profile = lh_profiles_find(shape->profiles, plan->budgets.layer_profile);
+    kv->head_profile = lh_profiles_find(shape->profiles, plan->budgets.head_profile);
     kv->last_evicted = -1;
     LH_TRY_DONE(lh_calloc(&kv->layers, shape->layers, sizeof *kv->layers));
     LH_TRY_DONE(lh_calloc(&kv->budgets, shape->layers, sizeof *kv->budgets));
@@ -59,9 +60,9 @@ lh_status lh_kv_open(lh_kv **out, const lh_exec *place, const lh_kv_shape *shape
     LH_TRY_DONE(lh_device_alloc_host(lh_kv_device(kv), &kv->fetched, lh_kv_blocks_bytes(shape)));
     for (int64_t l = 0; l < shape->layers; l++)
         LH_TRY_DONE(
-            lh_pool_init(&kv->layers[l].pool, shape, kv->blocks + l * 2 * heads, lh_kv_form_of(shape, plan, l)));
-    LH_TRY_DONE(
-        lh_pool_init(&kv->scratch, shape, kv->blocks + shape->layers * 2 * heads, lh_kv_scratch_form(shape, plan)));
+            lh_pool_init(&kv->layers[l].pool, shape, kv->blocks + l * 2 * heads, lh_kv_form_of(shape, &kv->fixed, l)));
+    LH_TRY_DONE(lh_pool_init(&kv->scratch, shape, kv->blocks + shape->layers * 2 * heads,
+                             lh_kv_scratch_form(shape, &kv->fixed)));
     *out = kv;
     kv = NULL;
 done:
@@ -121,7 +122,7 @@ void lh_kv_make_budgets(lh_kv *kv, int64_t seen)
                                           .sliding = s->sliding,
                                           .profile = kv->layer_profile},
                      kv->budgets);
-    kv->clock.budgets_made = kv->fixed.evicts && lh_policy_entries(&kv->fixed, seen) < seen;
+    kv->clock.budgets_made = kv->fixed.evicts && kv->fixed.budget < seen;
 }
 
 lh_status lh_kv_begin_layers(lh_kv *kv, const lh_prompt *prompt)

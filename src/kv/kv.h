@@ -69,7 +69,7 @@ typedef struct lh_kv_listener {
 
 /* LH_EINPUT, naming the file, when a profile of the policy is for another shape; LH_EUSAGE when the policy observes a
  * question and was not told how long it is (lh_policy_ask). */
-lh_status lh_kv_open(lh_kv **out, const lh_exec *place, const lh_kv_shape *shape, const lh_policy_plan *plan);
+lh_status lh_kv_open(lh_kv **out, const lh_exec *place, const lh_kv_shape *shape, const lh_policy *plan);
 void lh_kv_close(lh_kv *kv); /* NULL is fine */
 void lh_kv_listen(lh_kv *kv, const lh_kv_listener *listener);
 
@@ -201,7 +201,7 @@ typedef struct lh_kv_forecast {
     int64_t peak;  /* the most at any moment of prefill */
     int64_t entries; /* kept entries of this rank's heads */
 } lh_kv_forecast;
-lh_status lh_kv_plan(const lh_kv_shape *shape, const lh_policy_plan *plan, int64_t tokens, int64_t more,
+lh_status lh_kv_plan(const lh_kv_shape *shape, const lh_policy *plan, int64_t tokens, int64_t more,
                      lh_kv_forecast *out);
 
 #endif

@@ -4,6 +4,7 @@
 
 #include "base/minmax.h"
 #include "kv/kv.h"
+#include "policies/budgets.h"
 
 /* ---- pools: the memory of one layer ---- */
 
@@ -66,18 +67,18 @@ typedef struct lh_stat_layout {
     int64_t sums, parts, squares, counts, priors, norms, score, count;
 } lh_stat_layout;
 
-lh_stat_layout lh_kv_stat_layout(const lh_kv_shape *shape, const lh_policy_plan *plan);
+lh_stat_layout lh_kv_stat_layout(const lh_kv_shape *shape, const lh_policy_numbers *fixed);
 
 /* Query heads whose numbers are kept apart: 1, or the group where they are joined by their maximum, after the pool, or
  * after a softmax (expected attention). */
-int64_t lh_kv_parts(const lh_kv_shape *shape, const lh_policy_plan *plan);
+int64_t lh_kv_parts(const lh_kv_shape *shape, const lh_policy_numbers *fixed);
 
 /* Whether evictions go on after the one at the end of prefill, or while it lasts, and score what is attended to. */
-int lh_kv_evicts_again(const lh_policy_plan *plan);
-int lh_kv_observes_again(const lh_policy_plan *plan);
+int lh_kv_evicts_again(const lh_policy_numbers *fixed);
+int lh_kv_observes_again(const lh_policy_numbers *fixed);
 
 /* Whether scores are made of query rows. */
-int lh_kv_needs_rows(const lh_policy_plan *plan);
+int lh_kv_needs_rows(const lh_policy_numbers *fixed);
 
 /* One of the numbers of a view, for operations; at NULL where `index` is -1. */
 lh_slot_floats lh_kv_stat(const lh_ragged *view, int64_t index);
@@ -110,11 +111,11 @@ typedef struct lh_prompt {
 
 int lh_kv_slides(const lh_kv_shape *shape, int64_t layer);
 /* Of the pool that a layer keeps after its prefill, and of the one in which a layer that evicts is prefilled. */
-lh_pool_form lh_kv_form_of(const lh_kv_shape *shape, const lh_policy_plan *plan, int64_t layer);
-lh_pool_form lh_kv_scratch_form(const lh_kv_shape *shape, const lh_policy_plan *plan);
+lh_pool_form lh_kv_form_of(const lh_kv_shape *shape, const lh_policy_numbers *fixed, int64_t layer);
+lh_pool_form lh_kv_scratch_form(const lh_kv_shape *shape, const lh_policy_numbers *fixed);
 
 /* Whether the rows of a layer's prefill are counted as they pass. */
-int lh_kv_counts(const lh_policy_plan *fixed, const lh_layer_plan *layer);
+int lh_kv_counts(const lh_policy_numbers *fixed, const lh_layer_plan *layer);
 
 /* The first position that a row at position `seen` sees. */
 int64_t lh_kv_visible_from(const lh_kv_shape *shape, int64_t layer, int64_t seen);
@@ -125,10 +126,11 @@ typedef struct lh_layer_request {
 } lh_layer_request;
 
 /* Slots that a head holding `held` entries gets beyond them: what it can grow by before something goes again. */
-int64_t lh_kv_slack(const lh_kv_shape *shape, const lh_policy_plan *fixed, const lh_layer_request *request,
+int64_t lh_kv_slack(const lh_kv_shape *shape, const lh_policy_numbers *fixed, const lh_layer_request *request,
                     int64_t held);
 
-lh_layer_plan lh_kv_layer_plan(const lh_kv_shape *shape, const lh_policy_plan *fixed, const lh_layer_request *request);
+lh_layer_plan lh_kv_layer_plan(const lh_kv_shape *shape, const lh_policy_numbers *fixed,
+                               const lh_layer_request *request);
 
 /* ---- work space ---- */
 
@@ -161,7 +163,8 @@ typedef struct lh_row_space {
 
 /* Sizes alone, for the policy's rows of a prompt of `tokens` tokens or (0) of decoding; alloc takes them. Returns all
  * bytes. */
-int64_t lh_row_space_size(lh_row_space *space, const lh_kv_shape *shape, const lh_policy_plan *fixed, int64_t tokens);
+int64_t lh_row_space_size(lh_row_space *space, const lh_kv_shape *shape, const lh_policy_numbers *fixed,
+                          int64_t tokens);
 
 typedef enum lh_work_part {
     LH_WORK_RAW,     /* [kv_count x parts, ld] f32 */
@@ -204,14 +207,15 @@ typedef struct lh_work_request {
 } lh_work_request;
 
 /* Sizes alone; alloc takes them. Returns all bytes. */
-int64_t lh_work_size(lh_work *work, const lh_kv_shape *shape, const lh_policy_plan *fixed, const lh_work_request *need);
+int64_t lh_work_size(lh_work *work, const lh_kv_shape *shape, const lh_policy_numbers *fixed,
+                     const lh_work_request *need);
 
 /* What the end of a layer's prefill needs is added. */
-void lh_kv_add_need(lh_work_request *need, const lh_kv_shape *shape, const lh_policy_plan *fixed,
+void lh_kv_add_need(lh_work_request *need, const lh_kv_shape *shape, const lh_policy_numbers *fixed,
                     const lh_layer_plan *layer);
 
 /* What evictions while decoding need, for heads of up to `ld` slots. */
-lh_work_request lh_kv_decode_work(const lh_policy_plan *fixed, int64_t ld);
+lh_work_request lh_kv_decode_work(const lh_policy_numbers *fixed, int64_t ld);
 
 /* Both kinds of space: an array of parts and their bytes. */
 lh_status lh_parts_alloc(void **at, const int64_t *bytes, int parts, lh_stream *stream);
@@ -282,7 +286,8 @@ typedef struct lh_turn {
 struct lh_kv {
     lh_exec place;
     lh_kv_shape shape;
-    lh_policy_plan plan, fixed;
+    lh_policy plan;
+    lh_policy_numbers fixed;                        /* the plan for the prompt; before one is known, for none */
     const lh_profile *layer_profile, *head_profile; /* the plan's, NULL: none */
     lh_kv_listener listener;
     lh_prompt prompt;
@@ -366,7 +371,7 @@ lh_status lh_kv_put_backwards(lh_kv *kv, int64_t layer, float *device);   /* the
 
 /* ---- slot positions (turn.c) ---- */
 
-int lh_kv_turns(const lh_policy_plan *plan);
+int lh_kv_turns(const lh_policy_numbers *fixed);
 int64_t lh_turn_bytes(const lh_kv_shape *shape, int64_t slots, int64_t longest);
 void lh_turn_free(lh_kv *kv);
 
@@ -391,7 +396,7 @@ lh_status lh_kv_evict_layer(lh_kv *kv, lh_eviction *e, lh_status *local);
 /* ---- blocks (blocks.c): eviction while a prompt is taken in ---- */
 
 /* Evictions that a prompt of `tokens` tokens has seen in a layer of that budget. */
-int64_t lh_kv_block_count(const lh_policy_plan *fixed, int64_t budget, int64_t tokens);
+int64_t lh_kv_block_count(const lh_policy_numbers *fixed, int64_t budget, int64_t tokens);
 
 /* At the end of a layer's prefill: lengths, and which entries have no norms yet. */
 lh_status lh_kv_end_blocks(lh_kv *kv, int64_t layer);
@@ -450,8 +455,8 @@ lh_status lh_kv_count_rows(lh_kv *kv, int64_t layer, const lh_kv_rows *rows);
 lh_status lh_kv_join_stats(lh_kv *kv, const lh_eviction *e, lh_status *local);
 
 /* Layers whose newest row is counted as it passes, and what that takes for heads of up to `ld` slots, 0 for others. */
-int lh_kv_counts_latest(const lh_kv_shape *shape, const lh_policy_plan *fixed, int64_t layer);
-int64_t lh_kv_latest_bytes(const lh_kv_shape *shape, const lh_policy_plan *fixed, int64_t ld);
+int lh_kv_counts_latest(const lh_kv_shape *shape, const lh_policy_numbers *fixed, int64_t layer);
+int64_t lh_kv_latest_bytes(const lh_kv_shape *shape, const lh_policy_numbers *fixed, int64_t ld);
 void lh_kv_free_latest(lh_kv *kv, lh_latest *latest);
 
 /* A single row whose logits are known, of such a layer. */
@@ -527,7 +532,7 @@ lh_status lh_kv_compact_out(lh_kv *kv, const lh_eviction *e, int64_t *counts);
 lh_status lh_kv_choose(lh_kv *kv, const lh_eviction *e, lh_status *local, int64_t *counts);
 
 /* Rings: none where decoding does not observe. */
-int64_t lh_kv_ring_bytes(const lh_kv_shape *shape, const lh_policy_plan *fixed);
+int64_t lh_kv_ring_bytes(const lh_kv_shape *shape, const lh_policy_numbers *fixed);
 int64_t lh_kv_ring_rows(const lh_kv *kv); /* that it holds */
 int64_t lh_kv_ring_slot(const lh_kv *kv, int64_t position);
 lh_status lh_kv_ring_record(lh_kv *kv, int64_t layer, const lh_kv_rows *rows);

@@ -109,8 +109,8 @@ lh_status lh_kv_make_norms(lh_kv *kv, const lh_eviction *e, lh_status *local)
 {
     if (kv->layout.norms < 0 || kv->layers[e->layer].fresh == 0) return LH_OK;
     if (*local == LH_OK && kv->clock.seen) *local = lh_kv_save_stats(kv, e->layer);
-    if (kv->fixed.value_prior && *local == LH_OK) *local = square_values(kv, e);
-    if (kv->fixed.select == LH_SELECT_TWO_STAGE) LH_TRY(bound(kv, e, local));
+    if (kv->fixed.score.value_prior && *local == LH_OK) *local = square_values(kv, e);
+    if (kv->fixed.select.kind == LH_SELECT_TWO_STAGE) LH_TRY(bound(kv, e, local));
     kv->layers[e->layer].fresh = 0;
     return LH_OK;
 }

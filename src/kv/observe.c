@@ -21,7 +21,7 @@ static lh_columns observed(const lh_kv *kv)
 {
     int64_t parts = lh_kv_parts(&kv->shape, &kv->fixed), ld = kv->work.ld;
     lh_slot_floats raw = lh_kv_rows_of(kv->work.at[LH_WORK_RAW], parts, ld);
-    int counts = kv->fixed.statistic == LH_STAT_COUNT;
+    int counts = kv->fixed.score.statistic == LH_STAT_COUNT;
     return (lh_columns){.sums = counts ? (lh_slot_floats){0} : raw,
                         .squares = lh_kv_rows_of(kv->work.at[LH_WORK_SQUARES], 1, ld),
                         .counts = counts ? raw : (lh_slot_floats){0},
@@ -121,7 +121,7 @@ static stretch observed_stretch(const lh_kv *kv, lh_work_part part, int64_t part
 /* All that goes with the columns of a KV head of this rank. Returns how many. */
 static int stretches(const lh_kv *kv, const lh_eviction *e, int64_t g, stretch out[2])
 {
-    if (kv->fixed.running) {
+    if (kv->fixed.score.running) {
         out[0] = carried_stretch(e->pool, g);
         return 1;
     }
@@ -156,7 +156,7 @@ static lh_status move_piece(lh_kv *kv, const lh_eviction *e, const piece *p, way
 
 static int64_t floats_a_column(const lh_kv *kv)
 {
-    if (kv->fixed.running) return kv->layout.count;
+    if (kv->fixed.score.running) return kv->layout.count;
     return lh_kv_parts(&kv->shape, &kv->fixed) + (kv->work.at[LH_WORK_SQUARES] != NULL);
 }
 
@@ -294,17 +294,18 @@ lh_status lh_kv_count_rows(lh_kv *kv, int64_t layer, const lh_kv_rows *rows)
 
 /* ---- the newest row ---- */
 
-int lh_kv_counts_latest(const lh_kv_shape *shape, const lh_policy_plan *fixed, int64_t layer)
+int lh_kv_counts_latest(const lh_kv_shape *shape, const lh_policy_numbers *fixed, int64_t layer)
 {
     return lh_kv_latest_bytes(shape, fixed, 1) > 0 && !lh_kv_slides(shape, layer);
 }
 
 /* Gains, later rows and deviations are left to the ring. */
-int64_t lh_kv_latest_bytes(const lh_kv_shape *shape, const lh_policy_plan *fixed, int64_t ld)
+int64_t lh_kv_latest_bytes(const lh_kv_shape *shape, const lh_policy_numbers *fixed, int64_t ld)
 {
-    int counts =
-        fixed->every > 0 && lh_kv_observes_again(fixed) && !fixed->running && fixed->rows == 1 && !shape->heads.split;
-    if (fixed->gain || fixed->non_causal || fixed->statistic == LH_STAT_COUNT || fixed->select == LH_SELECT_STD_SCOPE)
+    int counts = fixed->every > 0 && lh_kv_observes_again(fixed) && !fixed->score.running && fixed->rows == 1 &&
+                 !shape->heads.split;
+    if (fixed->score.gain || fixed->score.non_causal || fixed->score.statistic == LH_STAT_COUNT ||
+        fixed->select.kind == LH_SELECT_STD_SCOPE)
         counts = 0;
     if (!counts) return 0;
     return shape->heads.kv_count * lh_kv_parts(shape, fixed) * ld * (int64_t)sizeof(float);
@@ -384,7 +385,7 @@ lh_status lh_kv_observe(lh_kv *kv, const lh_eviction *e, lh_status *local)
                         .positions = kv->rows.at[LH_ROWS_AT],
                         .rows = rows,
                         .first = e->seen - rows,
-                        .head = kv->fixed.head_rows,
+                        .head = kv->fixed.first_rows,
                         .q_ld = h->q_count * kv->shape.head_dim,
                         .lse_ld = h->q_count};
     lh_row_block b = own;

@@ -7,11 +7,11 @@ int lh_kv_slides(const lh_kv_shape *shape, int64_t layer)
     return shape->sliding && shape->sliding[layer] && shape->window > 0;
 }
 
-lh_pool_form lh_kv_form_of(const lh_kv_shape *shape, const lh_policy_plan *plan, int64_t layer)
+lh_pool_form lh_kv_form_of(const lh_kv_shape *shape, const lh_policy_numbers *fixed, int64_t layer)
 {
-    int stored = plan->evicts || lh_kv_slides(shape, layer);
+    int stored = fixed->evicts || lh_kv_slides(shape, layer);
     return (lh_pool_form){.positions = stored ? LH_POSITIONS_STORED : LH_POSITIONS_IMPLIED,
-                          .stats = lh_kv_evicts_again(plan) ? lh_kv_stat_layout(shape, plan).count : 0};
+                          .stats = fixed->may_evict_again ? lh_kv_stat_layout(shape, fixed).count : 0};
 }
 
 int64_t lh_kv_visible_from(const lh_kv_shape *shape, int64_t layer, int64_t seen)
@@ -19,7 +19,7 @@ int64_t lh_kv_visible_from(const lh_kv_shape *shape, int64_t layer, int64_t seen
     return lh_kv_slides(shape, layer) ? lh_max_i64(0, seen - shape->window + 1) : 0;
 }
 
-int64_t lh_kv_slack(const lh_kv_shape *shape, const lh_policy_plan *fixed, const lh_layer_request *request,
+int64_t lh_kv_slack(const lh_kv_shape *shape, const lh_policy_numbers *fixed, const lh_layer_request *request,
                     int64_t held)
 {
     int64_t slack = request->prompt.more;
@@ -28,7 +28,8 @@ int64_t lh_kv_slack(const lh_kv_shape *shape, const lh_policy_plan *fixed, const
     return slack;
 }
 
-lh_layer_plan lh_kv_layer_plan(const lh_kv_shape *shape, const lh_policy_plan *fixed, const lh_layer_request *request)
+lh_layer_plan lh_kv_layer_plan(const lh_kv_shape *shape, const lh_policy_numbers *fixed,
+                               const lh_layer_request *request)
 {
     lh_layer_plan p = {.budget = request->budget};
     int64_t tokens = request->prompt.tokens;
@@ -38,7 +39,7 @@ lh_layer_plan lh_kv_layer_plan(const lh_kv_shape *shape, const lh_policy_plan *f
     p.kept = fixed->block ? lh_min_i64(p.budget, tokens) : p.protect.budget;
     p.evicts = p.kept < tokens && !fixed->block;
     p.ranked = p.evicts && p.protect.base > 0 && p.kept < tokens - p.visible_from;
-    p.scored = p.ranked && fixed->source != LH_SCORE_POSITION;
+    p.scored = p.ranked && fixed->score.source != LH_SCORE_POSITION;
     p.slack = lh_kv_slack(shape, fixed, request, p.kept);
     return p;
 }
@@ -51,7 +52,7 @@ int64_t lh_kv_blocks_bytes(const lh_kv_shape *shape)
 /* ---- forecast ---- */
 
 /* Work space of the evictions of a prompt. */
-static int64_t observed_bytes(const lh_kv_shape *shape, const lh_policy_plan *fixed, const lh_work_request *need)
+static int64_t observed_bytes(const lh_kv_shape *shape, const lh_policy_numbers *fixed, const lh_work_request *need)
 {
     lh_work work;
     lh_row_space rows;
@@ -64,30 +65,29 @@ static int64_t observed_bytes(const lh_kv_shape *shape, const lh_policy_plan *fi
 }
 
 /* Entries that this rank's heads keep of a layer: [kv_count], in `space` of [2, kv_heads of the model]. */
-static const int64_t *heads_kept(const lh_kv_shape *shape, const lh_policy_plan *fixed, const lh_layer_plan *p,
+static const int64_t *heads_kept(const lh_kv_shape *shape, const lh_policy_numbers *fixed, const lh_layer_plan *p,
                                  const lh_layer_request *request, int64_t *space)
 {
     int64_t n = shape->heads.kv_heads, *room = space, *kept = space + n;
     int64_t protected_ = p->protect.sinks + p->protect.recents;
     for (int64_t g = 0; g < n; g++) kept[g] = p->kept, room[g] = request->prompt.tokens - p->visible_from - protected_;
-    if (fixed->heads == LH_HEADS_PROFILE && p->ranked) {
+    if (fixed->budgets.heads == LH_HEADS_PROFILE && p->ranked) {
         lh_policy_heads(&(lh_heads_request){.layer = request->layer,
                                             .heads = n,
                                             .protect = &p->protect,
                                             .room = room,
-                                            .profile = lh_profiles_find(shape->profiles, fixed->head_profile)},
+                                            .profile = lh_profiles_find(shape->profiles, fixed->budgets.head_profile)},
                         kept);
         for (int64_t g = 0; g < n; g++) kept[g] += protected_;
     }
     return kept + shape->heads.kv_first;
 }
 
-lh_status lh_kv_plan(const lh_kv_shape *shape, const lh_policy_plan *plan, int64_t tokens, int64_t more,
-                     lh_kv_forecast *out)
+lh_status lh_kv_plan(const lh_kv_shape *shape, const lh_policy *plan, int64_t tokens, int64_t more, lh_kv_forecast *out)
 {
     lh_status st = LH_OK;
     int64_t *budgets = NULL, pools = 0, scores = 0, heads = shape->heads.kv_count, longest = 0;
-    lh_policy_plan fixed = lh_policy_fix(plan, tokens);
+    lh_policy_numbers fixed = lh_policy_fix(plan, tokens);
     lh_work_request need = {.ld = tokens};
     lh_kv_forecast f = {.held = lh_kv_blocks_bytes(shape) + shape->layers * lh_kv_ring_bytes(shape, &fixed)};
     lh_work work;
@@ -101,7 +101,7 @@ lh_status lh_kv_plan(const lh_kv_shape *shape, const lh_policy_plan *plan, int64
                                           .seen = tokens,
                                           .window = shape->window,
                                           .sliding = shape->sliding,
-                                          .profile = lh_profiles_find(shape->profiles, plan->layer_profile)},
+                                          .profile = lh_profiles_find(shape->profiles, plan->budgets.layer_profile)},
                      budgets);
     for (int64_t l = 0; l < shape->layers; l++) {
         lh_layer_request request = {.layer = l, .budget = budgets[l], .prompt = {tokens, more}};
@@ -113,15 +113,15 @@ lh_status lh_kv_plan(const lh_kv_shape *shape, const lh_policy_plan *plan, int64
             longest = lh_max_i64(longest, kept[h] + p.slack);
         }
         f.entries += entries;
-        f.held += lh_pool_bytes(shape, entries + heads * p.slack, lh_kv_form_of(shape, plan, l));
+        f.held += lh_pool_bytes(shape, entries + heads * p.slack, lh_kv_form_of(shape, &fixed, l));
         if (lh_kv_evicts_again(&fixed)) {
-            int64_t layer = lh_pool_bytes(shape, entries, lh_kv_form_of(shape, plan, l));
+            int64_t layer = lh_pool_bytes(shape, entries, lh_kv_form_of(shape, &fixed, l));
             f.saved += layer + lh_kv_ring_bytes(shape, &fixed);
             f.moved = lh_max_i64(f.moved, layer);
-            f.token += lh_pool_bytes(shape, heads, lh_kv_form_of(shape, plan, l));
+            f.token += lh_pool_bytes(shape, heads, lh_kv_form_of(shape, &fixed, l));
         }
-        if (fixed.layers == LH_LAYERS_ADAPTIVE && p.ranked)
-            scores += (entries + heads * p.slack) * lh_kv_stat_layout(shape, plan).count * (int64_t)sizeof(float);
+        if (fixed.budgets.layers == LH_LAYERS_ADAPTIVE && p.ranked)
+            scores += (entries + heads * p.slack) * lh_kv_stat_layout(shape, &fixed).count * (int64_t)sizeof(float);
         lh_kv_add_need(&need, shape, &fixed, &p);
         if (!p.evicts) continue;
         f.one_layer = lh_pool_bytes(shape, heads * tokens, lh_kv_scratch_form(shape, &fixed));

@@ -49,14 +49,15 @@ lh_status lh_kv_begin(lh_kv *kv, int64_t tokens, int64_t more)
         LH_FAIL(LH_EUSAGE, "a prompt of %lld tokens and %lld more cannot be cached: it must have 1 to 2^31 - 1 tokens",
                 (long long)tokens, (long long)more);
     /* the bins of score summaries count in 32 bits */
-    int64_t together = kv->shape.heads.kv_heads * (kv->plan.layers == LH_LAYERS_ADAPTIVE ? kv->shape.layers : 1);
-    if (kv->plan.heads == LH_HEADS_ADAPTIVE && tokens > INT32_MAX / together)
+    int64_t together =
+        kv->shape.heads.kv_heads * (kv->plan.budgets.layers == LH_LAYERS_ADAPTIVE ? kv->shape.layers : 1);
+    if (kv->plan.budgets.heads == LH_HEADS_ADAPTIVE && tokens > INT32_MAX / together)
         LH_FAIL(LH_EUSAGE, "a prompt of %lld tokens is too long for budgets that %lld heads share", (long long)tokens,
                 (long long)together);
     LH_TRY(lh_kv_begin_layers(kv, &(lh_prompt){.tokens = tokens, .more = more}));
     for (int64_t l = 0; l < kv->shape.layers; l++)
         if (kv->layers[l].plan.evicts) kv->last_evicted = l;
-    if (kv->fixed.evicts && kv->fixed.layers == LH_LAYERS_ADAPTIVE) LH_TRY(lh_kv_open_over_layers(kv));
+    if (kv->fixed.evicts && kv->fixed.budgets.layers == LH_LAYERS_ADAPTIVE) LH_TRY(lh_kv_open_over_layers(kv));
     LH_TRY(make_work(kv));
     LH_TRY(number_rows(kv));
     for (int64_t i = 0; i < kv->follower_count; i++) LH_TRY(lh_kv_begin(kv->followers[i], tokens, more));
@@ -65,7 +66,8 @@ lh_status lh_kv_begin(lh_kv *kv, int64_t tokens, int64_t more)
 
 static lh_status begin_expecting(lh_kv *kv, int64_t layer)
 {
-    if (kv->fixed.source == LH_SCORE_EXPECTED && kv->layers[layer].plan.scored) LH_TRY(lh_kv_expect_begin(kv, layer));
+    if (kv->fixed.score.source == LH_SCORE_EXPECTED && kv->layers[layer].plan.scored)
+        LH_TRY(lh_kv_expect_begin(kv, layer));
     for (int64_t i = 0; i < kv->follower_count; i++) LH_TRY(begin_expecting(kv->followers[i], layer));
     return LH_OK;
 }
@@ -116,7 +118,7 @@ static lh_status keep_stretch(lh_kv *kv, const lh_kv_rows *rows, const stretch *
  */
 static lh_status keep_rows(lh_kv *kv, const lh_kv_rows *rows)
 {
-    int64_t tokens = kv->prompt.tokens, head = kv->fixed.head_rows;
+    int64_t tokens = kv->prompt.tokens, head = kv->fixed.first_rows;
     LH_TRY(keep_stretch(kv, rows, &(stretch){.end = head}));
     LH_TRY(keep_stretch(kv, rows, &(stretch){tokens - lh_policy_rows(&kv->fixed, tokens) + head, tokens, head}));
     return LH_OK;
@@ -129,9 +131,9 @@ typedef enum use { UNUSED, KEPT, COUNTED, EXPECTED } use;
 static use use_of_rows(const lh_kv *kv, int64_t layer)
 {
     const lh_layer_plan *plan = &kv->layers[layer].plan;
-    if (kv->fixed.source == LH_SCORE_EXPECTED) return plan->scored && !kv->clock.seen ? EXPECTED : UNUSED;
-    if (kv->fixed.source != LH_SCORE_ATTENTION) return UNUSED;
-    if (kv->fixed.running) {
+    if (kv->fixed.score.source == LH_SCORE_EXPECTED) return plan->scored && !kv->clock.seen ? EXPECTED : UNUSED;
+    if (kv->fixed.score.source != LH_SCORE_ATTENTION) return UNUSED;
+    if (kv->fixed.score.running) {
         int counts = kv->clock.seen ? kv->fixed.every > 0 : lh_kv_counts(&kv->fixed, plan) && !kv->twin;
         return counts ? COUNTED : UNUSED;
     }
@@ -156,7 +158,7 @@ int64_t lh_kv_wants_rows(const lh_kv *kv, int64_t layer)
     if (wanted && kv->fixed.block && !kv->clock.seen) return 0;
     if (kv->clock.seen) return wanted ? 0 : INT64_MAX;
     int64_t first = kv->prompt.tokens - (wanted ? lh_policy_rows(&kv->fixed, kv->prompt.tokens) : 0);
-    if (use_of_rows(kv, layer) == EXPECTED || (wanted && kv->fixed.head_rows)) first = 0;
+    if (use_of_rows(kv, layer) == EXPECTED || (wanted && kv->fixed.first_rows)) first = 0;
     for (int64_t i = 0; i < kv->follower_count; i++) {
         int64_t other = lh_kv_wants_rows(kv->followers[i], layer);
         first = other < first ? other : first;
@@ -193,7 +195,8 @@ done:
 /* The keys of slots are turned by what the host knows, and so is the gain of a row. */
 int lh_kv_records(const lh_kv *kv)
 {
-    return !lh_kv_turns(&kv->fixed) && !(kv->fixed.running && (kv->fixed.gain || kv->fixed.non_causal));
+    return !lh_kv_turns(&kv->fixed) &&
+           !(kv->fixed.score.running && (kv->fixed.score.gain || kv->fixed.score.non_causal));
 }
 
 lh_status lh_kv_take_counting(lh_kv *kv)

@@ -1,8 +1,8 @@
 #include "kv/kv_impl.h"
 
-int64_t lh_kv_ring_bytes(const lh_kv_shape *shape, const lh_policy_plan *fixed)
+int64_t lh_kv_ring_bytes(const lh_kv_shape *shape, const lh_policy_numbers *fixed)
 {
-    if (!lh_kv_observes_again(fixed) || fixed->running) return 0;
+    if (!lh_kv_observes_again(fixed) || fixed->score.running) return 0;
     return fixed->rows * shape->heads.q_count * shape->head_dim * (int64_t)sizeof(float);
 }
 
@@ -13,7 +13,7 @@ int64_t lh_kv_ring_rows(const lh_kv *kv)
 
 int64_t lh_kv_ring_slot(const lh_kv *kv, int64_t position)
 {
-    return lh_ring_place(position, kv->fixed.rows, kv->fixed.head_rows);
+    return lh_ring_place(position, kv->fixed.rows, kv->fixed.first_rows);
 }
 
 lh_status lh_kv_ring_record(lh_kv *kv, int64_t layer, const lh_kv_rows *rows)
@@ -25,7 +25,7 @@ lh_status lh_kv_ring_record(lh_kv *kv, int64_t layer, const lh_kv_rows *rows)
                                                        .positions = rows->positions,
                                                        .tokens = rows->tokens,
                                                        .rows = kv->fixed.rows,
-                                                       .head = kv->fixed.head_rows,
+                                                       .head = kv->fixed.first_rows,
                                                        .width = kv->shape.heads.q_count * kv->shape.head_dim,
                                                        .x_ld = rows->q_ld}));
     return LH_OK;

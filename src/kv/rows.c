@@ -99,11 +99,11 @@ static lh_status gather_groups(lh_kv *kv, const lh_row_block *own, lh_status *lo
 
 /* AhaKV's step gain (arXiv 2506.03762, eq. 9): sqrt(2 ln(i / k)) on logits that are scaled by 1 / sqrt(d) already, with
  * i tokens seen and k entries kept; 1 where nothing is evicted yet. */
-static float step_gain(const lh_policy_plan *fixed, int64_t seen)
+static float step_gain(const lh_policy_numbers *fixed, int64_t seen)
 {
-    double i = (double)seen, k = (double)fixed->budget_entries;
+    double i = (double)seen, k = (double)fixed->budget;
     float gain = i > k ? (float)sqrt(2.0 * log(i / k)) : 1.0f;
-    return fixed->gain_floor && gain < 1.0f ? 1.0f : gain;
+    return fixed->score.gain_floor && gain < 1.0f ? 1.0f : gain;
 }
 
 static lh_status describe(lh_kv *kv, const lh_eviction *e, lh_row_block *b)
@@ -117,12 +117,12 @@ static lh_status describe(lh_kv *kv, const lh_eviction *e, lh_row_block *b)
         until[r] = (int32_t)(e->seen - 1);
         gains[r] = step_gain(&kv->fixed, (r < b->head ? r : b->first + r) + 1);
     }
-    if (kv->fixed.non_causal) {
+    if (kv->fixed.score.non_causal) {
         b->until = kv->rows.at[LH_ROWS_UNTIL];
         LH_TRY_DONE(
             lh_stream_put(kv->place.stream, kv->rows.at[LH_ROWS_UNTIL], until, b->rows * (int64_t)sizeof *until));
     }
-    if (kv->fixed.gain) {
+    if (kv->fixed.score.gain) {
         b->gains = kv->rows.at[LH_ROWS_GAINS];
         LH_TRY_DONE(
             lh_stream_put(kv->place.stream, kv->rows.at[LH_ROWS_GAINS], gains, b->rows * (int64_t)sizeof *gains));
@@ -160,7 +160,7 @@ static lh_status normalise(lh_kv *kv, const lh_eviction *e, lh_row_block *b)
 
 lh_status lh_kv_join_rows(lh_kv *kv, const lh_eviction *e, const lh_row_block *own, lh_status *local, lh_row_block *out)
 {
-    int of_their_own = !own->lse || kv->fixed.gain || kv->fixed.non_causal;
+    int of_their_own = !own->lse || kv->fixed.score.gain || kv->fixed.score.non_causal;
     lh_row_block given = *own;
     if (of_their_own) given.lse = NULL;
     *out = given;

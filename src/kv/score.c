@@ -57,11 +57,11 @@ static lh_status by_key_difference(lh_kv *kv, const lh_eviction *e, lh_status *l
 /* What was counted, as scores. */
 static lh_status finish(lh_kv *kv, const lh_eviction *e, lh_finish_kind kind, float *y)
 {
-    const lh_policy_plan *p = &kv->fixed;
+    const lh_policy_numbers *p = &kv->fixed;
     const lh_stat_layout *l = &kv->layout;
     const lh_ragged *view = &e->pool->view;
     int64_t parts = lh_kv_parts(&kv->shape, p), rows = lh_policy_rows(p, e->seen);
-    int64_t first = p->running ? lh_kv_first_counted(kv) : e->seen - rows + p->head_rows;
+    int64_t first = p->score.running ? lh_kv_first_counted(kv) : e->seen - rows + p->first_rows;
     lh_finish_scores_args args = {.y = y,
                                   .x = lh_kv_observed_sums(kv, e),
                                   .squares = lh_kv_rows_of(kv->work.at[LH_WORK_SQUARES], 1, kv->work.ld),
@@ -71,14 +71,14 @@ static lh_status finish(lh_kv *kv, const lh_eviction *e, lh_finish_kind kind, fl
                                   .first_row = first,
                                   .seen = e->seen,
                                   .window = lh_kv_logit(kv, e->layer).window,
-                                  .more = p->non_causal ? p->head_rows : 0,
+                                  .more = p->score.non_causal ? p->first_rows : 0,
                                   .kind = kind,
-                                  .factor = p->statistic == LH_STAT_MEAN ? 1.0f / (float)rows : 1.0f};
-    if (p->running) {
+                                  .factor = p->score.statistic == LH_STAT_MEAN ? 1.0f / (float)rows : 1.0f};
+    if (p->score.running) {
         args.x = lh_kv_stat(view, l->counts < 0 ? l->sums : l->counts);
         args.squares = lh_kv_stat(view, l->squares);
     }
-    if (p->group_kind == LH_GROUP_SUM && parts == 1) args.factor *= (float)kv->shape.heads.group;
+    if (p->shape.group == LH_GROUP_SUM && parts == 1) args.factor *= (float)kv->shape.heads.group;
     return kv->place.ops->finish_scores(kv->place.stream, &args);
 }
 
@@ -93,7 +93,7 @@ static lh_status join_group(lh_kv *kv, const lh_eviction *e, const float *x, flo
                                                                .cols = e->cols,
                                                                .y_ld = kv->work.ld,
                                                                .x_ld = kv->work.ld,
-                                                               .kind = (lh_group_kind)kv->fixed.group_kind,
+                                                               .kind = (lh_group_kind)kv->fixed.shape.group,
                                                                .factor = 1.0f});
 }
 
@@ -101,17 +101,18 @@ static lh_status join_group(lh_kv *kv, const lh_eviction *e, const float *x, flo
 static lh_status finish_statistics(lh_kv *kv, const lh_eviction *e)
 {
     float *raw = kv->work.at[LH_WORK_RAW];
-    if (kv->fixed.select == LH_SELECT_STD_SCOPE)
+    if (kv->fixed.select.kind == LH_SELECT_STD_SCOPE)
         LH_TRY(finish(kv, e, LH_FINISH_DEVIATION, kv->work.at[LH_WORK_SECOND]));
-    LH_TRY(finish(kv, e, kv->fixed.statistic == LH_STAT_MAS ? LH_FINISH_PER_VISIT : LH_FINISH_PLAIN, raw));
-    if (lh_kv_parts(&kv->shape, &kv->fixed) > 1 && !kv->fixed.group_after_pool) LH_TRY(join_group(kv, e, raw, raw));
+    LH_TRY(finish(kv, e, kv->fixed.score.statistic == LH_STAT_MAS ? LH_FINISH_PER_VISIT : LH_FINISH_PLAIN, raw));
+    if (lh_kv_parts(&kv->shape, &kv->fixed) > 1 && !kv->fixed.shape.group_after_pool)
+        LH_TRY(join_group(kv, e, raw, raw));
     return LH_OK;
 }
 
 static lh_status by_attention(lh_kv *kv, const lh_eviction *e, lh_status *local)
 {
     LH_TRY(lh_kv_make_norms(kv, e, local));
-    if (!kv->fixed.running) LH_TRY(lh_kv_observe(kv, e, local));
+    if (!kv->fixed.score.running) LH_TRY(lh_kv_observe(kv, e, local));
     if (*local == LH_OK) *local = finish_statistics(kv, e);
     return LH_OK;
 }
@@ -158,21 +159,21 @@ static lh_status shape(lh_kv *kv, const lh_eviction *e, float **scores)
 {
     int64_t parts = lh_kv_parts(&kv->shape, &kv->fixed);
     *scores = kv->work.at[LH_WORK_RAW];
-    if (kv->fixed.pool_kind != LH_POOL_NONE) {
-        int apart = parts > 1 && kv->fixed.group_after_pool;
+    if (kv->fixed.shape.pool != LH_POOL_NONE) {
+        int apart = parts > 1 && kv->fixed.shape.group_after_pool;
         LH_TRY(pool(kv, e,
                     &(lh_pool_args){.y = kv->work.at[LH_WORK_SHAPED],
                                     .x = kv->work.at[LH_WORK_RAW],
                                     .rows_per_head = apart ? parts : 1,
-                                    .k = kv->fixed.pool_size,
-                                    .kind = (lh_pool_kind)kv->fixed.pool_kind}));
+                                    .k = kv->fixed.shape.pool_size,
+                                    .kind = (lh_pool_kind)kv->fixed.shape.pool}));
         *scores = kv->work.at[LH_WORK_SHAPED];
         if (apart) {
             LH_TRY(join_group(kv, e, *scores, kv->work.at[LH_WORK_RAW]));
             *scores = kv->work.at[LH_WORK_RAW];
         }
     }
-    if (kv->fixed.value_prior) LH_TRY(weigh_by_values(kv, e, *scores));
+    if (kv->fixed.score.value_prior) LH_TRY(weigh_by_values(kv, e, *scores));
     return LH_OK;
 }
 
@@ -224,14 +225,14 @@ static lh_status perturb(lh_kv *kv, const lh_eviction *e, const float *scores)
     float *y = kv->work.at[LH_WORK_SECOND];
     lh_ragged view = e->pool->view;
     lh_draw draw = draw_of(kv, e);
-    if (kv->fixed.joint) {
+    if (kv->fixed.select.joint) {
         draw.first_head = 0;
         view.heads = 1;
     }
     LH_TRY(kv->place.ops->gumbel_scores(
         kv->place.stream, &(lh_gumbel_scores_args){
                               .y = y, .x = scores, .kv = &view, .ld = kv->work.ld, .temperature = 1.0f, .draw = draw}));
-    for (int64_t g = 1; g < kv->shape.heads.kv_count && kv->fixed.joint; g++)
+    for (int64_t g = 1; g < kv->shape.heads.kv_count && kv->fixed.select.joint; g++)
         LH_TRY(
             lh_stream_copy(kv->place.stream, y + g * kv->work.ld, y, e->cols * (int64_t)sizeof *y, LH_COPY_ON_DEVICE));
     return LH_OK;
@@ -242,8 +243,8 @@ static lh_status make_stages(lh_kv *kv, const lh_eviction *e, lh_status *local, 
 {
     float *second = kv->work.at[LH_WORK_SECOND];
     *out = (lh_scores){.first = scores, .heads = scores};
-    if (kv->fixed.joint) LH_TRY(lh_kv_join_scores(kv, e, local, scores));
-    switch (kv->fixed.select) {
+    if (kv->fixed.select.joint) LH_TRY(lh_kv_join_scores(kv, e, local, scores));
+    switch (kv->fixed.select.kind) {
     case LH_SELECT_TOPK: break;
     case LH_SELECT_TWO_STAGE: out->second = second; break;
     case LH_SELECT_STD_SCOPE: /* the deviations come first */
@@ -281,7 +282,7 @@ lh_status lh_kv_score(lh_kv *kv, const lh_eviction *e, lh_status *local, lh_scor
         [LH_SCORE_EXPECTED] = lh_kv_expect,
     };
     float *scores = kv->work.at[LH_WORK_RAW];
-    LH_TRY(sources[kv->fixed.source](kv, e, local));
+    LH_TRY(sources[kv->fixed.score.source](kv, e, local));
     if (*local == LH_OK) *local = shape(kv, e, &scores);
     if (*local != LH_OK) scores = kv->work.at[kv->work.at[LH_WORK_SHAPED] ? LH_WORK_SHAPED : LH_WORK_RAW];
     LH_TRY(make_stages(kv, e, local, scores, out));

@@ -51,7 +51,7 @@ static lh_status mark(lh_kv *kv, const lh_eviction *e, const lh_scores *scores, 
     }
     if (*local == LH_OK) *local = kv->place.ops->split_counts(kv->place.stream, &stages);
     if (*local == LH_OK) *local = lh_kv_mark_best(kv, e, scores->first, stages.first, LH_ENTRY_COMPETES);
-    if (kv->fixed.select == LH_SELECT_TWO_STAGE)
+    if (kv->fixed.select.kind == LH_SELECT_TWO_STAGE)
         LH_TRY(lh_kv_weigh(kv, e, scores->first, &(lh_second_counts){stages.rest, stages.more}, local));
     if (*local == LH_OK) *local = lh_kv_mark_best(kv, e, scores->second, stages.rest, LH_ENTRY_DROP);
     return LH_OK;
@@ -64,7 +64,7 @@ static lh_status count_by_plan(lh_kv *kv, const lh_eviction *e, int64_t *counts)
     int64_t *budgets = kv->traffic.share;
     const lh_heads *h = &kv->shape.heads;
     for (int64_t g = 0; g < h->kv_heads; g++) budgets[g] = e->protect.base;
-    if (kv->fixed.heads == LH_HEADS_PROFILE)
+    if (kv->fixed.budgets.heads == LH_HEADS_PROFILE)
         lh_policy_heads(&(lh_heads_request){.layer = e->layer,
                                             .heads = h->kv_heads,
                                             .protect = &e->protect,
@@ -85,7 +85,7 @@ static lh_status fetch_counts(lh_kv *kv, int64_t *counts)
 
 lh_status lh_kv_choose(lh_kv *kv, const lh_eviction *e, lh_status *local, int64_t *counts)
 {
-    int adaptive = kv->fixed.heads == LH_HEADS_ADAPTIVE;
+    int adaptive = kv->fixed.budgets.heads == LH_HEADS_ADAPTIVE;
     lh_scores scores = {0};
     if (counts) memset(counts, 0, (size_t)e->pool->view.heads * sizeof *counts);
     if (*local == LH_OK) *local = lh_kv_classify(kv, e);

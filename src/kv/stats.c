@@ -1,60 +1,60 @@
 /* The numbers that go with an entry: which there are, and how operations reach them. */
 #include "kv/kv_impl.h"
 
-int64_t lh_kv_parts(const lh_kv_shape *shape, const lh_policy_plan *plan)
+int64_t lh_kv_parts(const lh_kv_shape *shape, const lh_policy_numbers *fixed)
 {
-    if (plan->source == LH_SCORE_EXPECTED) return shape->heads.group;
-    if (plan->source != LH_SCORE_ATTENTION || plan->statistic == LH_STAT_COUNT) return 1;
-    return plan->group_kind == LH_GROUP_MAX || plan->group_after_pool ? shape->heads.group : 1;
+    if (fixed->score.source == LH_SCORE_EXPECTED) return shape->heads.group;
+    if (fixed->score.source != LH_SCORE_ATTENTION || fixed->score.statistic == LH_STAT_COUNT) return 1;
+    return fixed->shape.group == LH_GROUP_MAX || fixed->shape.group_after_pool ? shape->heads.group : 1;
 }
 
-int lh_kv_evicts_again(const lh_policy_plan *plan)
+int lh_kv_evicts_again(const lh_policy_numbers *fixed)
 {
-    return plan->evicts && (plan->every > 0 || plan->block > 0);
+    return fixed->evicts && (fixed->every > 0 || fixed->block > 0);
 }
 
-int lh_kv_needs_rows(const lh_policy_plan *plan)
+int lh_kv_needs_rows(const lh_policy_numbers *fixed)
 {
-    return plan->evicts && (plan->source == LH_SCORE_ATTENTION || plan->source == LH_SCORE_EXPECTED);
+    return fixed->evicts && (fixed->score.source == LH_SCORE_ATTENTION || fixed->score.source == LH_SCORE_EXPECTED);
 }
 
-int lh_kv_observes_again(const lh_policy_plan *plan)
+int lh_kv_observes_again(const lh_policy_numbers *fixed)
 {
-    return lh_kv_evicts_again(plan) && plan->source == LH_SCORE_ATTENTION;
+    return lh_kv_evicts_again(fixed) && fixed->score.source == LH_SCORE_ATTENTION;
 }
 
-lh_stat_layout lh_kv_stat_layout(const lh_kv_shape *shape, const lh_policy_plan *plan)
+lh_stat_layout lh_kv_stat_layout(const lh_kv_shape *shape, const lh_policy_numbers *fixed)
 {
     lh_stat_layout l = {.sums = -1,
-                        .parts = lh_kv_parts(shape, plan),
+                        .parts = lh_kv_parts(shape, fixed),
                         .squares = -1,
                         .counts = -1,
                         .priors = -1,
                         .norms = -1,
                         .score = -1};
-    if (!plan->evicts) return l;
-    if (plan->layers == LH_LAYERS_ADAPTIVE) l.score = l.count++;
-    if (plan->source != LH_SCORE_ATTENTION) return l;
-    if (plan->running && plan->statistic == LH_STAT_COUNT) {
+    if (!fixed->evicts) return l;
+    if (fixed->budgets.layers == LH_LAYERS_ADAPTIVE) l.score = l.count++;
+    if (fixed->score.source != LH_SCORE_ATTENTION) return l;
+    if (fixed->score.running && fixed->score.statistic == LH_STAT_COUNT) {
         l.counts = l.count++;
-    } else if (plan->running) {
+    } else if (fixed->score.running) {
         l.sums = l.count;
         l.count += l.parts;
     }
-    if (plan->running && plan->select == LH_SELECT_STD_SCOPE) l.squares = l.count++;
-    if (plan->value_prior) l.norms = l.priors = l.count++;
-    if (plan->select == LH_SELECT_TWO_STAGE) l.norms = l.count++;
+    if (fixed->score.running && fixed->select.kind == LH_SELECT_STD_SCOPE) l.squares = l.count++;
+    if (fixed->score.value_prior) l.norms = l.priors = l.count++;
+    if (fixed->select.kind == LH_SELECT_TWO_STAGE) l.norms = l.count++;
     return l;
 }
 
-lh_pool_form lh_kv_scratch_form(const lh_kv_shape *shape, const lh_policy_plan *plan)
+lh_pool_form lh_kv_scratch_form(const lh_kv_shape *shape, const lh_policy_numbers *fixed)
 {
-    return (lh_pool_form){.positions = LH_POSITIONS_IMPLIED, .stats = lh_kv_stat_layout(shape, plan).count};
+    return (lh_pool_form){.positions = LH_POSITIONS_IMPLIED, .stats = lh_kv_stat_layout(shape, fixed).count};
 }
 
-int lh_kv_counts(const lh_policy_plan *fixed, const lh_layer_plan *layer)
+int lh_kv_counts(const lh_policy_numbers *fixed, const lh_layer_plan *layer)
 {
-    return fixed->evicts && fixed->running && (layer->scored || lh_kv_evicts_again(fixed));
+    return fixed->evicts && fixed->score.running && (layer->scored || lh_kv_evicts_again(fixed));
 }
 
 lh_slot_floats lh_kv_stat(const lh_ragged *view, int64_t index)

@@ -3,9 +3,9 @@
 
 #include "kv/kv_impl.h"
 
-int lh_kv_turns(const lh_policy_plan *plan)
+int lh_kv_turns(const lh_policy_numbers *fixed)
 {
-    return plan->evicts && plan->positions == LH_POSITION_SLOT;
+    return fixed->evicts && fixed->positions == LH_POSITION_SLOT;
 }
 
 int lh_kv_by_slots(const lh_kv *kv)

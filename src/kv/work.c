@@ -33,13 +33,13 @@ static int64_t sum(const int64_t *bytes, int parts)
     return all;
 }
 
-int64_t lh_row_space_size(lh_row_space *space, const lh_kv_shape *shape, const lh_policy_plan *fixed, int64_t tokens)
+int64_t lh_row_space_size(lh_row_space *space, const lh_kv_shape *shape, const lh_policy_numbers *fixed, int64_t tokens)
 {
     const lh_heads *h = &shape->heads;
     const int64_t f32 = sizeof(float), i32 = sizeof(int32_t);
     int64_t *bytes = space->bytes, grouped = h->kv_count * h->group, q_heads = h->split ? h->heads : h->q_count;
     memset(space, 0, sizeof *space);
-    if (fixed->source == LH_SCORE_EXPECTED) {
+    if (fixed->score.source == LH_SCORE_EXPECTED) {
         int64_t dim = shape->head_dim, f64 = sizeof(double);
         bytes[LH_ROWS_Q] = LH_ROWS_AT_ONCE * h->q_count * dim * f32;
         bytes[LH_ROWS_TURN] = dim * f32;
@@ -49,19 +49,19 @@ int64_t lh_row_space_size(lh_row_space *space, const lh_kv_shape *shape, const l
         bytes[LH_ROWS_COVARIANCES] = grouped * dim * dim * f32;
         return sum(bytes, LH_ROWS_PARTS);
     }
-    int64_t cap = fixed->running ? LH_ROWS_AT_ONCE : tokens ? lh_min_i64(fixed->rows, tokens) : fixed->rows;
+    int64_t cap = fixed->score.running ? LH_ROWS_AT_ONCE : tokens ? lh_min_i64(fixed->rows, tokens) : fixed->rows;
     space->cap = cap;
-    if (h->split || !fixed->running) { /* counted at once, rows stay where they are */
+    if (h->split || !fixed->score.running) { /* counted at once, rows stay where they are */
         bytes[LH_ROWS_Q] = cap * q_heads * shape->head_dim * f32;
         bytes[LH_ROWS_LSE] = cap * q_heads * f32;
     }
     if (h->split) bytes[LH_ROWS_GROUP_Q] = cap * grouped * shape->head_dim * f32;
     /* rows of a ring, and those with a gain or that are not causal, get a normaliser of their own */
-    if (h->split || fixed->gain || fixed->non_causal || lh_kv_observes_again(fixed))
+    if (h->split || fixed->score.gain || fixed->score.non_causal || lh_kv_observes_again(fixed))
         bytes[LH_ROWS_GROUP_LSE] = cap * grouped * f32;
-    if (!fixed->running) bytes[LH_ROWS_AT] = cap * i32;
-    if (fixed->non_causal) bytes[LH_ROWS_UNTIL] = cap * i32;
-    if (fixed->gain) bytes[LH_ROWS_GAINS] = cap * f32;
+    if (!fixed->score.running) bytes[LH_ROWS_AT] = cap * i32;
+    if (fixed->score.non_causal) bytes[LH_ROWS_UNTIL] = cap * i32;
+    if (fixed->score.gain) bytes[LH_ROWS_GAINS] = cap * f32;
     return sum(bytes, LH_ROWS_PARTS);
 }
 
@@ -78,17 +78,17 @@ static int64_t pieces_count(const lh_heads *heads, int64_t floats, int64_t ld)
 }
 
 /* What attention scores need, beside the scores themselves. */
-static void size_attention(lh_work *work, const lh_kv_shape *shape, const lh_policy_plan *fixed,
+static void size_attention(lh_work *work, const lh_kv_shape *shape, const lh_policy_numbers *fixed,
                            const lh_work_request *need)
 {
     const lh_heads *h = &shape->heads;
     const int64_t f32 = sizeof(float);
     int64_t parts = lh_kv_parts(shape, fixed), row = h->kv_count * need->ld * f32, *bytes = work->bytes;
     lh_stat_layout layout = lh_kv_stat_layout(shape, fixed);
-    int again = !fixed->running, squares = again && fixed->select == LH_SELECT_STD_SCOPE;
+    int again = !fixed->score.running, squares = again && fixed->select.kind == LH_SELECT_STD_SCOPE;
     if (squares) bytes[LH_WORK_SQUARES] = row;
-    if (fixed->value_prior) bytes[LH_WORK_PRIOR] = 2 * row;
-    if (fixed->select == LH_SELECT_TWO_STAGE) {
+    if (fixed->score.value_prior) bytes[LH_WORK_PRIOR] = 2 * row;
+    if (fixed->select.kind == LH_SELECT_TWO_STAGE) {
         int64_t q_heads = h->split ? h->heads : h->q_count, matrix = shape->head_dim * shape->head_dim;
         bytes[LH_WORK_NORMS] = (q_heads + h->kv_count) * need->ld * f32;
         bytes[LH_WORK_WANTED] = h->kv_count * need->ld;
@@ -101,11 +101,11 @@ static void size_attention(lh_work *work, const lh_kv_shape *shape, const lh_pol
 }
 
 /* The search for the best entries of all heads. */
-static void size_search(lh_work *work, const lh_kv_shape *shape, const lh_policy_plan *fixed)
+static void size_search(lh_work *work, const lh_kv_shape *shape, const lh_policy_numbers *fixed)
 {
     const lh_heads *h = &shape->heads;
     const int64_t i32 = sizeof(int32_t), i64 = sizeof(int64_t);
-    int over = fixed->layers == LH_LAYERS_ADAPTIVE;
+    int over = fixed->budgets.layers == LH_LAYERS_ADAPTIVE;
     int64_t sheets = over ? shape->layers : 1, *bytes = work->bytes;
     bytes[LH_WORK_BINS] = h->counted_count * sheets * LH_SUMMARY_BINS * i32;
     bytes[LH_WORK_SUMS] = (LH_SUMMARY_BINS + 1) * i32;
@@ -115,7 +115,8 @@ static void size_search(lh_work *work, const lh_kv_shape *shape, const lh_policy
     bytes[LH_WORK_BUDGETS] = h->kv_heads * sheets * i64;
 }
 
-int64_t lh_work_size(lh_work *work, const lh_kv_shape *shape, const lh_policy_plan *fixed, const lh_work_request *need)
+int64_t lh_work_size(lh_work *work, const lh_kv_shape *shape, const lh_policy_numbers *fixed,
+                     const lh_work_request *need)
 {
     const lh_heads *h = &shape->heads;
     const int64_t f32 = sizeof(float), i64 = sizeof(int64_t);
@@ -124,19 +125,20 @@ int64_t lh_work_size(lh_work *work, const lh_kv_shape *shape, const lh_policy_pl
     work->ld = need->ld;
     bytes[LH_WORK_STATE] = h->kv_count * need->ld;
     bytes[LH_WORK_COUNTS] = 4 * h->kv_count * i64;
-    int attends = fixed->source == LH_SCORE_ATTENTION && (need->scored || need->counted);
+    int attends = fixed->score.source == LH_SCORE_ATTENTION && (need->scored || need->counted);
     if (need->ranked) {
         bytes[LH_WORK_RAW] = lh_kv_parts(shape, fixed) * row;
-        if (fixed->pool_kind != LH_POOL_NONE) bytes[LH_WORK_SHAPED] = lh_kv_parts(shape, fixed) * row;
-        if (fixed->select != LH_SELECT_TOPK || fixed->source == LH_SCORE_EXPECTED) bytes[LH_WORK_SECOND] = row;
-        if (fixed->joint) bytes[LH_WORK_JOINT] = (need->ld + 1) * i64;
-        if (fixed->heads == LH_HEADS_ADAPTIVE) size_search(work, shape, fixed);
+        if (fixed->shape.pool != LH_POOL_NONE) bytes[LH_WORK_SHAPED] = lh_kv_parts(shape, fixed) * row;
+        if (fixed->select.kind != LH_SELECT_TOPK || fixed->score.source == LH_SCORE_EXPECTED)
+            bytes[LH_WORK_SECOND] = row;
+        if (fixed->select.joint) bytes[LH_WORK_JOINT] = (need->ld + 1) * i64;
+        if (fixed->budgets.heads == LH_HEADS_ADAPTIVE) size_search(work, shape, fixed);
     }
     if (attends) size_attention(work, shape, fixed, need);
     return sum(bytes, LH_WORK_PARTS);
 }
 
-void lh_kv_add_need(lh_work_request *need, const lh_kv_shape *shape, const lh_policy_plan *fixed,
+void lh_kv_add_need(lh_work_request *need, const lh_kv_shape *shape, const lh_policy_numbers *fixed,
                     const lh_layer_plan *layer)
 {
     need->ranked |= layer->ranked;
@@ -144,9 +146,9 @@ void lh_kv_add_need(lh_work_request *need, const lh_kv_shape *shape, const lh_po
     need->counted |= shape->heads.split && lh_kv_counts(fixed, layer);
 }
 
-lh_work_request lh_kv_decode_work(const lh_policy_plan *fixed, int64_t ld)
+lh_work_request lh_kv_decode_work(const lh_policy_numbers *fixed, int64_t ld)
 {
     int evicts = lh_kv_evicts_again(fixed);
     return (lh_work_request){
-        .ld = ld, .ranked = evicts, .scored = evicts && fixed->source != LH_SCORE_POSITION, .steps = evicts};
+        .ld = ld, .ranked = evicts, .scored = evicts && fixed->score.source != LH_SCORE_POSITION, .steps = evicts};
 }

@@ -1,103 +1,105 @@
 /* Parts that cannot go together. */
 #include "policies/policy_impl.h"
 
-static int no_rows(const lh_policy_plan *p)
+static int no_rows(const lh_policy *p)
 {
-    return lh_plan_attends(p) && !p->has_proxies && !p->rows_is_share && !p->rows;
+    return lh_policy_attends(p) && !p->proxies.kind && !p->rows.percent.digits && !p->rows.n;
 }
 
-static int last_of_more(const lh_policy_plan *p)
+static int last_of_more(const lh_policy *p)
 {
-    return lh_plan_attends(p) && p->statistic == LH_STAT_LAST && (p->rows != 1 || p->rows_is_share);
+    return lh_policy_attends(p) && p->score.statistic == LH_STAT_LAST && (p->rows.n != 1 || p->rows.percent.digits);
 }
 
-static int running_mean(const lh_policy_plan *p)
+static int running_mean(const lh_policy *p)
 {
-    return p->running && p->statistic == LH_STAT_MEAN;
+    return p->score.running && p->score.statistic == LH_STAT_MEAN;
 }
 
-static int chooses_without_attention(const lh_policy_plan *p)
+static int chooses_without_attention(const lh_policy *p)
 {
-    return p->select != LH_SELECT_TOPK && !lh_plan_attends(p);
+    return p->select.kind != LH_SELECT_TOPK && !lh_policy_attends(p);
 }
 
-static int deviates_without_mean(const lh_policy_plan *p)
+static int deviates_without_mean(const lh_policy *p)
 {
-    return p->select == LH_SELECT_STD_SCOPE && (p->statistic != LH_STAT_MAS || p->group_kind != 0);
+    return p->select.kind == LH_SELECT_STD_SCOPE && (p->score.statistic != LH_STAT_MAS || p->shape.group != 0);
 }
 
-static int adapts_to_deviation(const lh_policy_plan *p)
+static int adapts_to_deviation(const lh_policy *p)
 {
-    return p->heads == LH_HEADS_ADAPTIVE && p->select == LH_SELECT_STD_SCOPE;
+    return p->budgets.heads == LH_HEADS_ADAPTIVE && p->select.kind == LH_SELECT_STD_SCOPE;
 }
 
-static int adapts_by_position(const lh_policy_plan *p)
+static int adapts_by_position(const lh_policy *p)
 {
-    return p->heads == LH_HEADS_ADAPTIVE && p->source == LH_SCORE_POSITION;
+    return p->budgets.heads == LH_HEADS_ADAPTIVE && p->score.source == LH_SCORE_POSITION;
 }
 
-static int adapts_jointly(const lh_policy_plan *p)
+static int adapts_jointly(const lh_policy *p)
 {
-    return p->heads == LH_HEADS_ADAPTIVE && p->joint;
+    return p->budgets.heads == LH_HEADS_ADAPTIVE && p->select.joint;
 }
 
-static int joins_a_profile(const lh_policy_plan *p)
+static int joins_a_profile(const lh_policy *p)
 {
-    return p->heads == LH_HEADS_PROFILE && p->joint;
+    return p->budgets.heads == LH_HEADS_PROFILE && p->select.joint;
 }
 
-static int joins_positions(const lh_policy_plan *p)
+static int joins_positions(const lh_policy *p)
 {
-    return p->joint && p->source == LH_SCORE_POSITION;
+    return p->select.joint && p->score.source == LH_SCORE_POSITION;
 }
 
-static int joins_stages(const lh_policy_plan *p)
+static int joins_stages(const lh_policy *p)
 {
-    return p->joint && (p->select == LH_SELECT_TWO_STAGE || p->select == LH_SELECT_STD_SCOPE);
+    return p->select.joint && (p->select.kind == LH_SELECT_TWO_STAGE || p->select.kind == LH_SELECT_STD_SCOPE);
 }
 
-static int mixes_shares(const lh_policy_plan *p)
+static int mixes_shares(const lh_policy *p)
 {
-    return p->heads == LH_HEADS_ADAPTIVE && p->shares_of == LH_SHARES_OF_BUDGET && p->safeguard == LH_SAFEGUARD_INTERP;
+    return p->budgets.heads == LH_HEADS_ADAPTIVE && p->shares_of == LH_SHARES_OF_BUDGET &&
+           p->budgets.safeguard == LH_SAFEGUARD_INTERP;
 }
 
-static int slots_of_uneven_heads(const lh_policy_plan *p)
+static int slots_of_uneven_heads(const lh_policy *p)
 {
-    return p->positions == LH_POSITION_SLOT && (p->heads != LH_HEADS_UNIFORM || p->joint);
+    return p->positions == LH_POSITION_SLOT && (p->budgets.heads != LH_HEADS_UNIFORM || p->select.joint);
 }
 
-static int slots_of_old_rows(const lh_policy_plan *p)
+static int slots_of_old_rows(const lh_policy *p)
 {
-    return p->positions == LH_POSITION_SLOT && lh_plan_attends(p) && !p->running;
+    return p->positions == LH_POSITION_SLOT && lh_policy_attends(p) && !p->score.running;
 }
 
-static int layers_compete(const lh_policy_plan *p)
+static int layers_compete(const lh_policy *p)
 {
-    return p->layers == LH_LAYERS_ADAPTIVE && (p->heads != LH_HEADS_ADAPTIVE || p->select != LH_SELECT_TOPK);
+    return p->budgets.layers == LH_LAYERS_ADAPTIVE &&
+           (p->budgets.heads != LH_HEADS_ADAPTIVE || p->select.kind != LH_SELECT_TOPK);
 }
 
-static int layers_compete_later(const lh_policy_plan *p)
+static int layers_compete_later(const lh_policy *p)
 {
-    return p->layers == LH_LAYERS_ADAPTIVE && (p->every || p->block);
+    return p->budgets.layers == LH_LAYERS_ADAPTIVE && (p->every || p->block);
 }
 
-static int blocks_of_slots(const lh_policy_plan *p)
+static int blocks_of_slots(const lh_policy *p)
 {
     return p->positions == LH_POSITION_SLOT && p->block;
 }
 
-static int expects_later(const lh_policy_plan *p)
+static int expects_later(const lh_policy *p)
 {
-    return p->source == LH_SCORE_EXPECTED && (p->every || p->block);
+    return p->score.source == LH_SCORE_EXPECTED && (p->every || p->block);
 }
 
-static int narrows_blocks(const lh_policy_plan *p)
+static int narrows_blocks(const lh_policy *p)
 {
-    return p->block && p->layers != LH_LAYERS_UNIFORM;
+    return p->block && p->budgets.layers != LH_LAYERS_UNIFORM;
 }
 
 static const struct {
-    int (*clash)(const lh_policy_plan *plan);
+    int (*clash)(const lh_policy *policy);
     const char *message;
 } clashes[] = {
     {no_rows, "--window 0 leaves no row to observe: give '--rows all', '--rows last:N', or a window of at least 1"},
@@ -135,28 +137,28 @@ static const struct {
                      "the prompt shapes the budgets of layers"},
 };
 
-lh_status lh_parts_check(const lh_policy_plan *plan)
+lh_status lh_parts_check(const lh_policy *policy)
 {
     for (size_t i = 0; i < sizeof clashes / sizeof *clashes; i++)
-        if (clashes[i].clash(plan)) LH_FAIL(LH_EUSAGE, "%s", clashes[i].message);
-    if (!plan->budget_is_share) LH_TRY(lh_policy_check(plan, plan->budget_entries));
+        if (clashes[i].clash(policy)) LH_FAIL(LH_EUSAGE, "%s", clashes[i].message);
+    if (!policy->budget.percent.digits) LH_TRY(lh_policy_check(policy, policy->budget.n));
     return LH_OK;
 }
 
-lh_status lh_policy_check_question(const lh_policy_plan *plan)
+lh_status lh_policy_check_question(const lh_policy *policy)
 {
-    if (plan->proxies_are_question && !plan->question)
+    if (policy->proxies.kind == LH_PROXIES_QUESTION && !policy->proxies.question)
         LH_FAIL(LH_EUSAGE, "'--proxies question' observes the tokens of the question that ends the prompt, and there "
                            "is none here: give '--proxies P%%' of the prompt");
     return LH_OK;
 }
 
-lh_status lh_policy_check(const lh_policy_plan *plan, int64_t seen)
+lh_status lh_policy_check(const lh_policy *policy, int64_t seen)
 {
-    int64_t entries = lh_policy_entries(plan, seen);
-    if (plan->evicts && plan->block >= entries)
+    int64_t entries = lh_policy_entries(policy, seen);
+    if (policy->evicts && policy->block >= entries)
         LH_FAIL(LH_EUSAGE,
                 "'--evict block:%lld' must be smaller than the budget of %lld entries, which a block has to fit into",
-                (long long)plan->block, (long long)entries);
+                (long long)policy->block, (long long)entries);
     return LH_OK;
 }

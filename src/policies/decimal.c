@@ -32,7 +32,7 @@ int lh_decimal_read(lh_decimal *out, const char *text, int64_t bytes)
         }
     }
     if (!digits) return 0;
-    while (d.scale && d.digits % 10 == 0) { /* 0.50 is 0.5: equal plans are equal bytes */
+    while (d.scale && d.digits % 10 == 0) { /* 0.50 is 0.5: equal policies are equal bytes */
         d.digits /= 10;
         d.scale--;
     }

@@ -13,11 +13,11 @@ static int says_nothing(const lh_part *part, const char *text)
     return (part->words == lh_policy_switch && strcmp(text, "off") == 0) || (!part->words && strcmp(text, "none") == 0);
 }
 
-static lh_status describe_part(const lh_policy_plan *plan, const lh_part *part, lh_buf *out)
+static lh_status describe_part(const lh_policy *policy, const lh_part *part, lh_buf *out)
 {
     lh_part_value value;
     char said[128], left[136];
-    part->write(plan, part, &value);
+    part->write(policy, part, &value);
     if (says_nothing(part, value.text)) return LH_OK;
     const char *meaning = part->words ? lh_word_meaning(part->words, value.text) : NULL;
     if (part->profile && !meaning) meaning = part->profile->meaning;
@@ -30,51 +30,51 @@ static lh_status describe_part(const lh_policy_plan *plan, const lh_part *part, 
 }
 
 /* How often, and from what. */
-static lh_status describe_decoding(const lh_policy_plan *plan, lh_buf *out)
+static lh_status describe_decoding(const lh_policy *policy, lh_buf *out)
 {
     lh_part_value share;
-    int at_both_ends = plan->proxies_at == LH_PROXIES_AT_BOTH_ENDS;
+    int at_both_ends = policy->proxies.at == LH_PROXIES_AT_BOTH_ENDS;
     LH_TRY(lh_buf_puts(out, "\nwhile decoding: "));
-    if (!plan->every) {
+    if (!policy->every) {
         LH_TRY(lh_buf_puts(out, "nothing is evicted, the cache grows by one entry a head at every token\n"));
         return LH_OK;
     }
-    if (plan->every_is_rows)
+    if (policy->every_is_rows)
         LH_TRY(lh_buf_printf(out, "down to the budget whenever all proxies%s are new ones; ",
                              at_both_ends ? " at the end" : ""));
-    else if (plan->every == 1)
+    else if (policy->every == 1)
         LH_TRY(lh_buf_puts(out, "down to the budget at every token; "));
     else
-        LH_TRY(lh_buf_printf(out, "down to the budget at every %lld tokens; ", (long long)plan->every));
-    if (!lh_plan_attends(plan)) {
+        LH_TRY(lh_buf_printf(out, "down to the budget at every %lld tokens; ", (long long)policy->every));
+    if (!lh_policy_attends(policy)) {
         LH_TRY(lh_buf_puts(out, "entries are scored anew\n"));
-    } else if (plan->running) {
+    } else if (policy->score.running) {
         LH_TRY(lh_buf_puts(out, "statistics go on from the prompt's\n"));
-    } else if (plan->statistic == LH_STAT_LAST) {
+    } else if (policy->score.statistic == LH_STAT_LAST) {
         LH_TRY(lh_buf_puts(out, "the newest row is observed\n"));
-    } else if (plan->proxies_are_question) {
+    } else if (policy->proxies.kind == LH_PROXIES_QUESTION) {
         LH_TRY(lh_buf_puts(out, "the last rows, as many as the question's that are proxies, are observed again\n"));
-    } else if (plan->has_proxies || plan->rows_is_share) {
-        lh_percent_write(plan->has_proxies ? plan->proxies_share : plan->rows_share, &share);
+    } else if (policy->proxies.kind || policy->rows.percent.digits) {
+        lh_percent_write(policy->proxies.kind ? policy->proxies.percent : policy->rows.percent, &share);
         LH_TRY(lh_buf_printf(out, "%s rows, as many as %s of the prompt, are observed again\n",
                              at_both_ends ? "the first proxies and the last" : "the last", share.text));
     } else {
-        LH_TRY(lh_buf_printf(out, "the last %lld rows are observed again\n", (long long)plan->rows));
+        LH_TRY(lh_buf_printf(out, "the last %lld rows are observed again\n", (long long)policy->rows.n));
     }
     return LH_OK;
 }
 
-lh_status lh_policy_describe(const lh_policy_plan *plan, lh_buf *out)
+lh_status lh_policy_describe(const lh_policy *policy, lh_buf *out)
 {
-    if (!plan->evicts) {
+    if (!policy->evicts) {
         LH_TRY(lh_buf_puts(out, "  nothing is evicted: no part is used\n"));
         return LH_OK;
     }
     for (int i = 0; lh_part_at(i); i++)
-        if (lh_part_at(i)->used(plan)) LH_TRY(describe_part(plan, lh_part_at(i), out));
-    if (plan->block)
+        if (lh_part_at(i)->used(policy)) LH_TRY(describe_part(policy, lh_part_at(i), out));
+    if (policy->block)
         LH_TRY(lh_buf_printf(out, "\nin the prompt: before each block of %lld tokens the cache makes room for it\n",
-                             (long long)plan->block));
-    LH_TRY(describe_decoding(plan, out));
+                             (long long)policy->block));
+    LH_TRY(describe_decoding(policy, out));
     return LH_OK;
 }

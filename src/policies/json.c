@@ -14,21 +14,21 @@ static lh_status set_text(json_t *object, const char *key, const char *text)
     return LH_OK;
 }
 
-lh_status lh_policy_json(const lh_policy_plan *plan, json_t **out)
+lh_status lh_policy_json(const lh_policy *policy, json_t **out)
 {
     lh_status st = LH_OK;
     lh_part_value value;
     json_t *object = json_object();
-    if (!object || json_object_set_new(object, "name", json_string(plan->name)))
+    if (!object || json_object_set_new(object, "name", json_string(policy->name)))
         LH_FAIL_DONE(LH_ENOMEM, "cannot allocate host memory for the policy as JSON");
-    if (plan->evicts) {
-        lh_budget_write(plan, &value);
+    if (policy->evicts) {
+        lh_budget_write(policy, &value);
         LH_TRY_DONE(set_text(object, "budget", value.text));
     }
-    for (int i = 0; plan->evicts && lh_part_at(i); i++) {
+    for (int i = 0; policy->evicts && lh_part_at(i); i++) {
         const lh_part *part = lh_part_at(i);
-        if (part->used(plan)) {
-            part->write(plan, part, &value);
+        if (part->used(policy)) {
+            part->write(policy, part, &value);
             LH_TRY_DONE(set_text(object, part->option, value.text));
         } else if (json_object_set_new(object, part->option, json_null())) {
             LH_FAIL_DONE(LH_ENOMEM, "cannot allocate host memory for the policy as JSON");
@@ -57,7 +57,7 @@ static lh_status get_text(const json_t *json, const char *key, const char *name,
     return LH_OK;
 }
 
-lh_status lh_policy_from_json(lh_policy_plan *out, const json_t *json, const char *name)
+lh_status lh_policy_from_json(lh_policy *out, const json_t *json, const char *name)
 {
     lh_policy_options options = {0};
     lh_part_value policy, budget, values[sizeof(lh_policy_parts) / sizeof(char *)];

@@ -84,18 +84,18 @@ static void clear_choice(lh_policy_choice *choice)
     lh_free(choice->budget);
 }
 
-/* Takes a plan, unless it is there. */
-static lh_status add(lh_policy_list *list, const lh_policy_plan *plan)
+/* Takes a policy, unless it is there. */
+static lh_status add(lh_policy_list *list, const lh_policy *policy)
 {
     lh_status st = LH_OK;
-    lh_policy_choice choice = {.plan = *plan};
+    lh_policy_choice choice = {.policy = *policy};
     lh_buf text = {0};
     lh_part_value budget = {""};
     for (int64_t i = 0; i < list->n; i++)
-        if (memcmp(&list->at[i].plan, plan, sizeof *plan) == 0) return LH_OK;
-    if (plan->evicts) lh_budget_write(plan, &budget);
-    LH_TRY_DONE(lh_policy_text(plan, &text));
-    int64_t behind = plan->evicts ? (int64_t)strlen(" --budget ") + (int64_t)strlen(budget.text) : 0;
+        if (memcmp(&list->at[i].policy, policy, sizeof *policy) == 0) return LH_OK;
+    if (policy->evicts) lh_budget_write(policy, &budget);
+    LH_TRY_DONE(lh_policy_text(policy, &text));
+    int64_t behind = policy->evicts ? (int64_t)strlen(" --budget ") + (int64_t)strlen(budget.text) : 0;
     LH_TRY_DONE(lh_strndup(&choice.name, text.data, text.bytes - behind));
     LH_TRY_DONE(lh_strdup(&choice.budget, budget.text));
     if (list->n == list->cap) {
@@ -114,13 +114,13 @@ done:
 static lh_status add_budgets(lh_policy_list *list, const lh_policy_options *options, const char *budgets)
 {
     lh_status st = LH_OK;
-    const lh_policy *preset = options->policy ? lh_policy_find(options->policy) : NULL;
+    const lh_policy_preset *preset = options->policy ? lh_policy_find(options->policy) : NULL;
     lh_policy_options one = *options;
-    lh_policy_plan plan;
+    lh_policy policy;
     char *item = NULL;
     if (one.budget || !budgets || (preset && !preset->parts.statistic)) {
-        LH_TRY_DONE(lh_policy_resolve(&plan, &one));
-        LH_TRY_DONE(add(list, &plan));
+        LH_TRY_DONE(lh_policy_resolve(&policy, &one));
+        LH_TRY_DONE(add(list, &policy));
         goto done;
     }
     while (budgets) {
@@ -128,9 +128,9 @@ static lh_status add_budgets(lh_policy_list *list, const lh_policy_options *opti
         item = NULL;
         LH_TRY_DONE(next_item(&budgets, "budget", &item));
         one.budget = item;
-        LH_TRY_DONE(lh_policy_resolve(&plan, &one));
-        plan.by_default = 0; /* or it would not be the same as one that was named */
-        LH_TRY_DONE(add(list, &plan));
+        LH_TRY_DONE(lh_policy_resolve(&policy, &one));
+        policy.by_default = 0; /* or it would not be the same as one that was named */
+        LH_TRY_DONE(add(list, &policy));
     }
 done:
     lh_free(item);
@@ -148,7 +148,7 @@ static void add_parts(lh_policy_options *options, const lh_policy_parts *shared)
 static lh_status add_all(lh_policy_list *list, const lh_policy_options *options, const char *budgets)
 {
     for (int i = 0; lh_policy_at(i); i++) {
-        const lh_policy *preset = lh_policy_at(i);
+        const lh_policy_preset *preset = lh_policy_at(i);
         lh_policy_options one = *options;
         if (preset->kind == LH_POLICY_COMPATIBLE || !preset->parts.statistic) continue;
         one.policy = preset->name;
@@ -165,9 +165,9 @@ static lh_status add_item(lh_policy_list *list, const char *item, const lh_polic
     char *words = NULL;
     LH_TRY_DONE(lh_policy_options_parse(&options, &words, item));
     options.profiles = &list->profiles;
-    const lh_policy *preset = options.policy ? lh_policy_find(options.policy) : NULL;
+    const lh_policy_preset *preset = options.policy ? lh_policy_find(options.policy) : NULL;
     if (preset && !preset->parts.statistic) { /* the reference: neither budgets nor parts of the others are its own */
-        st = lh_policy_resolve(&(lh_policy_plan){0}, &options);
+        st = lh_policy_resolve(&(lh_policy){0}, &options);
     } else {
         add_parts(&options, &lists->parts);
         if (options.policy && strcmp(options.policy, "all") == 0)
@@ -185,7 +185,7 @@ lh_status lh_policy_list_resolve(lh_policy_list *out, const lh_policy_options *l
 {
     lh_status st = LH_OK;
     lh_policy_list list = {0};
-    lh_policy_plan full;
+    lh_policy full;
     char *item = NULL;
     LH_TRY_DONE(lh_policy_resolve(&full, &(lh_policy_options){.policy = "full"}));
     LH_TRY_DONE(add(&list, &full));

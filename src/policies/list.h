@@ -12,7 +12,7 @@ lh_status lh_policy_options_parse(lh_policy_options *out, char **words, const ch
 
 /* Resolved policies. The first one is always `full`; no two are the same. */
 typedef struct lh_policy_choice {
-    lh_policy_plan plan;
+    lh_policy policy;
     char *name;   /* in words of the command line, without the budget */
     char *budget; /* "256", "50%", or "" for `full` */
 } lh_policy_choice;

@@ -5,113 +5,113 @@
 
 /* ---- when a part is used ---- */
 
-int lh_plan_attends(const lh_policy_plan *plan)
+int lh_policy_attends(const lh_policy *policy)
 {
-    return plan->source == LH_SCORE_ATTENTION;
+    return policy->score.source == LH_SCORE_ATTENTION;
 }
 
-int lh_plan_observes(const lh_policy_plan *plan)
+int lh_policy_observes(const lh_policy *policy)
 {
-    return lh_plan_attends(plan) && plan->statistic != LH_STAT_LAST;
+    return lh_policy_attends(policy) && policy->score.statistic != LH_STAT_LAST;
 }
 
-static int always(const lh_policy_plan *plan)
+static int always(const lh_policy *policy)
 {
-    (void)plan;
+    (void)policy;
     return 1;
 }
 
-static int has_window(const lh_policy_plan *plan)
+static int has_window(const lh_policy *policy)
 {
-    return lh_plan_observes(plan) && !plan->has_proxies;
+    return lh_policy_observes(policy) && !policy->proxies.kind;
 }
 
-static int has_share_of_proxies(const lh_policy_plan *plan)
+static int has_share_of_proxies(const lh_policy *policy)
 {
-    return plan->has_proxies && !plan->proxies_are_question;
+    return policy->proxies.kind == LH_PROXIES_SHARE;
 }
 
 /* Proxies at both ends are sinks themselves, and more than would be let in beside them. */
-static int has_sinks(const lh_policy_plan *plan)
+static int has_sinks(const lh_policy *policy)
 {
-    return plan->proxies_at != LH_PROXIES_AT_BOTH_ENDS;
+    return policy->proxies.at != LH_PROXIES_AT_BOTH_ENDS;
 }
 
-static int has_rows(const lh_policy_plan *plan)
+static int has_rows(const lh_policy *policy)
 {
-    return lh_plan_attends(plan) && !plan->has_proxies;
+    return lh_policy_attends(policy) && !policy->proxies.kind;
 }
 
-static int gains(const lh_policy_plan *plan)
+static int gains(const lh_policy *policy)
 {
-    return plan->gain;
+    return policy->score.gain;
 }
 
-static int observes_again(const lh_policy_plan *plan)
+static int observes_again(const lh_policy *policy)
 {
-    return lh_plan_observes(plan) && !plan->running;
+    return lh_policy_observes(policy) && !policy->score.running;
 }
 
-static int joins(const lh_policy_plan *plan)
+static int joins(const lh_policy *policy)
 {
-    return lh_plan_attends(plan) && plan->statistic != LH_STAT_COUNT;
+    return lh_policy_attends(policy) && policy->score.statistic != LH_STAT_COUNT;
 }
 
-static int pools(const lh_policy_plan *plan)
+static int pools(const lh_policy *policy)
 {
-    return plan->pool_kind != 0;
+    return policy->shape.pool != 0;
 }
 
-static int joins_and_pools(const lh_policy_plan *plan)
+static int joins_and_pools(const lh_policy *policy)
 {
-    return joins(plan) && pools(plan);
+    return joins(policy) && pools(policy);
 }
 
-static int ranks(const lh_policy_plan *plan)
+static int ranks(const lh_policy *policy)
 {
-    return plan->source != LH_SCORE_POSITION;
+    return policy->score.source != LH_SCORE_POSITION;
 }
 
-static int adapts(const lh_policy_plan *plan)
+static int adapts(const lh_policy *policy)
 {
-    return plan->heads == LH_HEADS_ADAPTIVE;
+    return policy->budgets.heads == LH_HEADS_ADAPTIVE;
 }
 
-static int narrows(const lh_policy_plan *plan)
+static int narrows(const lh_policy *policy)
 {
-    return plan->layers == LH_LAYERS_PYRAMID || plan->layers == LH_LAYERS_PYRAMID_ROUNDED;
+    return policy->budgets.layers == LH_LAYERS_PYRAMID || policy->budgets.layers == LH_LAYERS_PYRAMID_ROUNDED;
 }
 
-static int has_stages(const lh_policy_plan *plan)
+static int has_stages(const lh_policy *policy)
 {
-    return plan->select == LH_SELECT_TWO_STAGE;
+    return policy->select.kind == LH_SELECT_TWO_STAGE;
 }
 
-static int has_scope(const lh_policy_plan *plan)
+static int has_scope(const lh_policy *policy)
 {
-    return plan->select == LH_SELECT_STD_SCOPE;
+    return policy->select.kind == LH_SELECT_STD_SCOPE;
 }
 
-static int samples(const lh_policy_plan *plan)
+static int samples(const lh_policy *policy)
 {
-    return plan->select == LH_SELECT_TOPK_SAMPLE;
+    return policy->select.kind == LH_SELECT_TOPK_SAMPLE;
 }
 
-static int shares(const lh_policy_plan *plan)
+static int shares(const lh_policy *policy)
 {
-    return adapts(plan) || has_stages(plan);
+    return adapts(policy) || has_stages(policy);
 }
 
-static const char *last_row(const lh_policy_plan *plan)
+static const char *last_row(const lh_policy *policy)
 {
-    return plan->statistic == LH_STAT_LAST ? "last:1" : NULL;
+    return policy->score.statistic == LH_STAT_LAST ? "last:1" : NULL;
 }
 
 /* ---- the table ---- */
 
-static const lh_profile_part layer_profile = {LH_PROFILE_OF_LAYERS, offsetof(lh_policy_plan, layer_profile),
+static const lh_profile_part layer_profile = {LH_PROFILE_OF_LAYERS, offsetof(lh_policy, budgets.layer_profile),
                                               "Every layer keeps its part, by the weights of a file."},
-                             head_profile = {LH_PROFILE_OF_HEADS, offsetof(lh_policy_plan, head_profile),
+                             head_profile = {LH_PROFILE_OF_HEADS, offsetof(lh_policy, budgets.head_profile),
                                              "The heads of a layer keep their parts, by the weights of a file."};
 
 #define WORD .read = lh_part_read_word, .write = lh_part_write_word
@@ -120,48 +120,49 @@ static const lh_profile_part layer_profile = {LH_PROFILE_OF_LAYERS, offsetof(lh_
 #define ODD .read = lh_part_read_odd, .write = lh_part_write_number
 #define SHARE .read = lh_part_read_share, .write = lh_part_write_share
 #define OWN(name) .read = lh_##name##_read, .write = lh_##name##_write
-#define AT(member) .at = offsetof(lh_policy_plan, member)
+#define AT(member) .at = offsetof(lh_policy, member)
 #define USED(test, what) .used = test, .needs = what
 #define OBSERVED "a statistic of rows ('--statistic sum' or mean, mas, count)"
 #define ALWAYS USED(always, NULL)
-#define ATTENTION USED(lh_plan_attends, "a statistic of attention ('--statistic sum' or mean, mas, count, last)")
+#define ATTENTION USED(lh_policy_attends, "a statistic of attention ('--statistic sum' or mean, mas, count, last)")
 #define POOLS USED(pools, "'--pool max' or avg")
 #define ADAPTS USED(adapts, "'--head-budget adaptive'")
 
 #define ROW_statistic ALWAYS, OWN(statistic)
-#define ROW_proxies USED(lh_plan_observes, OBSERVED), OWN(proxies)
-#define ROW_proxies_at USED(has_share_of_proxies, "'--proxies P%'"), WORD, AT(proxies_at)
+#define ROW_proxies USED(lh_policy_observes, OBSERVED), OWN(proxies)
+#define ROW_proxies_at USED(has_share_of_proxies, "'--proxies P%'"), WORD, AT(proxies.at)
 #define ROW_window USED(has_window, OBSERVED " and '--proxies none'"), NUMBER, AT(window)
 #define ROW_rows                                                                                                   \
     USED(has_rows, "a statistic of attention ('--statistic sum' or mean, mas, count, last) and '--proxies none'"), \
         .forced = last_row, OWN(rows)
-#define ROW_gain ATTENTION, WORD, AT(gain)
-#define ROW_gain_floor USED(gains, "'--gain'"), WORD, AT(gain_floor)
+#define ROW_gain ATTENTION, WORD, AT(score.gain)
+#define ROW_gain_floor USED(gains, "'--gain'"), WORD, AT(score.gain_floor)
 #define ROW_non_causal                                                                                         \
     USED(observes_again, "rows that are observed again ('--window N' or '--proxies P%') and " OBSERVED), WORD, \
-        AT(non_causal)
-#define ROW_value_prior ATTENTION, WORD, AT(value_prior)
+        AT(score.non_causal)
+#define ROW_value_prior ATTENTION, WORD, AT(score.value_prior)
 #define ROW_group \
-    USED(joins, "a statistic that each query head has ('--statistic sum' or mean, mas, last)"), WORD, AT(group_kind)
+    USED(joins, "a statistic that each query head has ('--statistic sum' or mean, mas, last)"), WORD, AT(shape.group)
 /* pooled positions stay in the same order */
-#define ROW_pool USED(ranks, "a statistic other than position"), WORD, AT(pool_kind)
-#define ROW_pool_size POOLS, ODD, AT(pool_size), .min = 1
-#define ROW_group_stage \
-    USED(joins_and_pools, "'--pool max' or avg, and '--statistic sum' or mean, mas, last"), WORD, AT(group_after_pool)
+#define ROW_pool USED(ranks, "a statistic other than position"), WORD, AT(shape.pool)
+#define ROW_pool_size POOLS, ODD, AT(shape.pool_size), .min = 1
+#define ROW_group_stage                                                                           \
+    USED(joins_and_pools, "'--pool max' or avg, and '--statistic sum' or mean, mas, last"), WORD, \
+        AT(shape.group_after_pool)
 #define ROW_sinks USED(has_sinks, "'--proxies-at end': proxies at both ends are the sinks"), NUMBER, AT(sinks)
 /* by position the most recent entries are the best ones: protecting them would change nothing */
 #define ROW_recents USED(ranks, "a statistic other than position"), OWN(recents)
-#define ROW_head_budget ALWAYS, WORD_OR_FILE, AT(heads), .profile = &head_profile
-#define ROW_alpha ADAPTS, SHARE, AT(alpha)
-#define ROW_safeguard ADAPTS, WORD, AT(safeguard)
-#define ROW_layer_budget ALWAYS, WORD_OR_FILE, AT(layers), .profile = &layer_profile
-#define ROW_beta USED(narrows, "'--layer-budget pyramid' or pyramid-rounded"), NUMBER, AT(beta), .min = 1
-#define ROW_select ALWAYS, WORD, AT(select)
-#define ROW_first_stage USED(has_stages, "'--select two-stage'"), SHARE, AT(first_stage)
-#define ROW_std_share USED(has_scope, "'--select std-scope'"), SHARE, AT(std_share)
+#define ROW_head_budget ALWAYS, WORD_OR_FILE, AT(budgets.heads), .profile = &head_profile
+#define ROW_alpha ADAPTS, SHARE, AT(budgets.alpha)
+#define ROW_safeguard ADAPTS, WORD, AT(budgets.safeguard)
+#define ROW_layer_budget ALWAYS, WORD_OR_FILE, AT(budgets.layers), .profile = &layer_profile
+#define ROW_beta USED(narrows, "'--layer-budget pyramid' or pyramid-rounded"), NUMBER, AT(budgets.beta), .min = 1
+#define ROW_select ALWAYS, WORD, AT(select.kind)
+#define ROW_first_stage USED(has_stages, "'--select two-stage'"), SHARE, AT(select.first_stage)
+#define ROW_std_share USED(has_scope, "'--select std-scope'"), SHARE, AT(select.std_share)
 #define ROW_random_share USED(samples, "'--select topk+sample'"), OWN(random_share)
 #define ROW_shares_of USED(shares, "'--head-budget adaptive' or '--select two-stage'"), WORD, AT(shares_of)
-#define ROW_set_per ALWAYS, WORD, AT(joint)
+#define ROW_set_per ALWAYS, WORD, AT(select.joint)
 #define ROW_evict ALWAYS, OWN(evict)
 #define ROW_positions ALWAYS, WORD, AT(positions)
 

@@ -5,11 +5,11 @@
 
 #include "policies/policy_impl.h"
 
-#define LH_POLICY(x) extern const lh_policy lh_policy_##x;
+#define LH_POLICY(x) extern const lh_policy_preset lh_policy_##x;
 #include "policies/policy_list.h"
 #undef LH_POLICY
 
-static const lh_policy *const presets[] = {
+static const lh_policy_preset *const presets[] = {
 #define LH_POLICY(x) &lh_policy_##x,
 #include "policies/policy_list.h"
 #undef LH_POLICY
@@ -46,14 +46,14 @@ const lh_policy_parts lh_policy_defaults = {.proxies = "none",
 
 const char lh_policy_by_default[] = "longhaul";
 
-const lh_policy *lh_policy_find(const char *name)
+const lh_policy_preset *lh_policy_find(const char *name)
 {
     for (int i = 0; i < PRESETS; i++)
         if (strcmp(presets[i]->name, name) == 0) return presets[i];
     return NULL;
 }
 
-const lh_policy *lh_policy_at(int i)
+const lh_policy_preset *lh_policy_at(int i)
 {
     return i >= 0 && i < PRESETS ? presets[i] : NULL;
 }

@@ -5,6 +5,7 @@
 #include <stddef.h>
 
 #include "base/minmax.h"
+#include "policies/budgets.h"
 #include "policies/policy.h"
 #include "policies/profile.h"
 
@@ -13,19 +14,19 @@ typedef struct lh_part_value {
     char text[64];
 } lh_part_value;
 
-/* One part: when the resolved policy uses it, how its text becomes numbers of the plan and back. Reading looks at one
+/* One part: when the resolved policy uses it, how its text becomes numbers of the policy and back. Reading looks at one
  * text alone; what cannot go together is refused by lh_policy_check. */
 typedef struct lh_part {
     const char *option; /* without the dashes */
     const char *help;
     size_t text_at; /* in lh_policy_parts */
-    int (*used)(const lh_policy_plan *plan);
+    int (*used)(const lh_policy *policy);
     const char *needs; /* what would have to be said for it to be used */
     /* What the parts before leave no choice but to say, in place of a preset; NULL, or NULL from it: nothing. */
-    const char *(*forced)(const lh_policy_plan *plan);
-    lh_status (*read)(lh_policy_plan *plan, const struct lh_part *part, const char *text); /* text may be NULL */
-    void (*write)(const lh_policy_plan *plan, const struct lh_part *part, lh_part_value *out);
-    size_t at;                /* of its number in the plan: an int for words, int64_t for numbers, lh_decimal */
+    const char *(*forced)(const lh_policy *policy);
+    lh_status (*read)(lh_policy *policy, const struct lh_part *part, const char *text); /* text may be NULL */
+    void (*write)(const lh_policy *policy, const struct lh_part *part, lh_part_value *out);
+    size_t at;                /* of its number in the policy: an int for words, int64_t for numbers, lh_decimal */
     const char *const *words; /* in the order of their numbers, ends with NULL */
     int64_t min;
     const struct lh_profile_part *profile; /* where a file of weights may stand for a word; its number is the next */
@@ -34,7 +35,7 @@ typedef struct lh_part {
 /* What a file of weights is to a part. */
 typedef struct lh_profile_part {
     lh_profile_kind kind;
-    size_t hash_at; /* in the plan: uint64_t */
+    size_t hash_at; /* in the policy: uint64_t */
     const char *meaning;
 } lh_profile_part;
 
@@ -44,21 +45,21 @@ const char *lh_part_text(const lh_part *part, const lh_policy_parts *parts);
 void lh_part_say(const lh_part *part, lh_policy_parts *parts, const char *text);
 
 /* Whether observed rows score, and whether they are rows other than the last one. */
-int lh_plan_attends(const lh_policy_plan *plan);
-int lh_plan_observes(const lh_policy_plan *plan);
+int lh_policy_attends(const lh_policy *policy);
+int lh_policy_observes(const lh_policy *policy);
 
 /* A budget: "256" or "20%". */
-lh_status lh_budget_read(lh_policy_plan *plan, const char *text);
-void lh_budget_write(const lh_policy_plan *plan, lh_part_value *out);
+lh_status lh_budget_read(lh_policy *policy, const char *text);
+void lh_budget_write(const lh_policy *policy, lh_part_value *out);
 
 /* Every part by its text, none of it checked against another. options->policy NULL: the default policy. */
-lh_status lh_parts_read(lh_policy_plan *out, const lh_policy *preset, const lh_policy_options *options);
+lh_status lh_parts_read(lh_policy *out, const lh_policy_preset *preset, const lh_policy_options *options);
 
 /* LH_EUSAGE naming the first two parts that cannot go together. */
-lh_status lh_parts_check(const lh_policy_plan *plan);
+lh_status lh_parts_check(const lh_policy *policy);
 
-/* Budgets of layers where they differ: 1, or 0 when every layer takes what the policy gives it. A fixed plan. */
-int lh_layers_narrow(const lh_policy_plan *fixed, const lh_layers_request *request, int64_t *budgets);
+/* Budgets of layers where they differ: 1, or 0 when every layer takes what the policy gives it. */
+int lh_layers_narrow(const lh_policy_numbers *fixed, const lh_layers_request *request, int64_t *budgets);
 
 enum { LH_WEIGHT_SCALE = 9 }; /* of the weights of a profile */
 
@@ -82,18 +83,18 @@ void lh_portions_give(const lh_portions *q, int64_t missing, int64_t *out);
 lh_status lh_word_read(int *out, const char *what, const char *const *words, const char *text);
 /* A sentence, NULL where the word needs none (a switch). */
 const char *lh_word_meaning(const char *const *words, const char *text);
-lh_status lh_part_read_word(lh_policy_plan *plan, const lh_part *part, const char *text);
-void lh_part_write_word(const lh_policy_plan *plan, const lh_part *part, lh_part_value *out);
-lh_status lh_part_read_number(lh_policy_plan *plan, const lh_part *part, const char *text);
-void lh_part_write_number(const lh_policy_plan *plan, const lh_part *part, lh_part_value *out);
-lh_status lh_part_read_odd(lh_policy_plan *plan, const lh_part *part, const char *text);
+lh_status lh_part_read_word(lh_policy *policy, const lh_part *part, const char *text);
+void lh_part_write_word(const lh_policy *policy, const lh_part *part, lh_part_value *out);
+lh_status lh_part_read_number(lh_policy *policy, const lh_part *part, const char *text);
+void lh_part_write_number(const lh_policy *policy, const lh_part *part, lh_part_value *out);
+lh_status lh_part_read_odd(lh_policy *policy, const lh_part *part, const char *text);
 
 /* The first line of a profile. */
 const char *lh_profile_header(lh_profile_kind kind);
 
 /* A word, or "profile:" and a hash. */
-lh_status lh_part_read_profile(lh_policy_plan *plan, const lh_part *part, const char *text);
-void lh_part_write_profile(const lh_policy_plan *plan, const lh_part *part, lh_part_value *out);
+lh_status lh_part_read_profile(lh_policy *policy, const lh_part *part, const char *text);
+void lh_part_write_profile(const lh_policy *policy, const lh_part *part, lh_part_value *out);
 
 /* *text is a part's value: where it names a file, the file is read into options->profiles, and *text becomes what names
  * the profile, in *value. */
@@ -101,22 +102,22 @@ lh_status lh_part_read_file(const lh_part *part, const lh_policy_options *option
                             const char **text);
 
 /* A share of 1, as a decimal. */
-lh_status lh_part_read_share(lh_policy_plan *plan, const lh_part *part, const char *text);
-void lh_part_write_share(const lh_policy_plan *plan, const lh_part *part, lh_part_value *out);
+lh_status lh_part_read_share(lh_policy *policy, const lh_part *part, const char *text);
+void lh_part_write_share(const lh_policy *policy, const lh_part *part, lh_part_value *out);
 
 /* Parts with a text of their own. */
-lh_status lh_statistic_read(lh_policy_plan *plan, const lh_part *part, const char *text);
-void lh_statistic_write(const lh_policy_plan *plan, const lh_part *part, lh_part_value *out);
-lh_status lh_proxies_read(lh_policy_plan *plan, const lh_part *part, const char *text);
-void lh_proxies_write(const lh_policy_plan *plan, const lh_part *part, lh_part_value *out);
-lh_status lh_rows_read(lh_policy_plan *plan, const lh_part *part, const char *text);
-void lh_rows_write(const lh_policy_plan *plan, const lh_part *part, lh_part_value *out);
-lh_status lh_recents_read(lh_policy_plan *plan, const lh_part *part, const char *text);
-void lh_recents_write(const lh_policy_plan *plan, const lh_part *part, lh_part_value *out);
-lh_status lh_random_share_read(lh_policy_plan *plan, const lh_part *part, const char *text);
-void lh_random_share_write(const lh_policy_plan *plan, const lh_part *part, lh_part_value *out);
-lh_status lh_evict_read(lh_policy_plan *plan, const lh_part *part, const char *text);
-void lh_evict_write(const lh_policy_plan *plan, const lh_part *part, lh_part_value *out);
+lh_status lh_statistic_read(lh_policy *policy, const lh_part *part, const char *text);
+void lh_statistic_write(const lh_policy *policy, const lh_part *part, lh_part_value *out);
+lh_status lh_proxies_read(lh_policy *policy, const lh_part *part, const char *text);
+void lh_proxies_write(const lh_policy *policy, const lh_part *part, lh_part_value *out);
+lh_status lh_rows_read(lh_policy *policy, const lh_part *part, const char *text);
+void lh_rows_write(const lh_policy *policy, const lh_part *part, lh_part_value *out);
+lh_status lh_recents_read(lh_policy *policy, const lh_part *part, const char *text);
+void lh_recents_write(const lh_policy *policy, const lh_part *part, lh_part_value *out);
+lh_status lh_random_share_read(lh_policy *policy, const lh_part *part, const char *text);
+void lh_random_share_write(const lh_policy *policy, const lh_part *part, lh_part_value *out);
+lh_status lh_evict_read(lh_policy *policy, const lh_part *part, const char *text);
+void lh_evict_write(const lh_policy *policy, const lh_part *part, lh_part_value *out);
 
 /* ---- decimal.c ---- */
 

@@ -1,5 +1,5 @@
 /* profile.h - budgets of one's own: how much the layers of a model keep, or the KV heads of every layer, by weights in
- * a file. A plan names a profile by its hash, as "profile:0123456789abcdef"; the weights lie here. */
+ * a file. A policy names a profile by its hash, as "profile:0123456789abcdef"; the weights lie here. */
 #ifndef LH_POLICIES_PROFILE_H
 #define LH_POLICIES_PROFILE_H
 
@@ -43,13 +43,13 @@ typedef struct lh_profile_text {
 } lh_profile_text;
 lh_status lh_profile_parse(lh_profiles *all, lh_profile_kind kind, const lh_profile_text *in, uint64_t *hash);
 
-/* LH_EINPUT, naming the file, unless the profiles that the plan names are for a model of this shape. LH_EINTERNAL where
- * one of them is not here. */
-lh_status lh_profiles_check(const lh_profiles *all, const lh_policy_plan *plan, int64_t layers, int64_t kv_heads);
+/* LH_EINPUT, naming the file, unless the profiles that the policy names are for a model of this shape. LH_EINTERNAL
+ * where one of them is not here. */
+lh_status lh_profiles_check(const lh_profiles *all, const lh_policy *policy, int64_t layers, int64_t kv_heads);
 
-/* The profiles that the plan names, into the policy's JSON (member "profiles"), and back out of it: LH_EFILE naming
+/* The profiles that the policy names, into the policy's JSON (member "profiles"), and back out of it: LH_EFILE naming
  * `name`. */
-lh_status lh_profiles_put_json(const lh_profiles *all, const lh_policy_plan *plan, json_t *policy);
-lh_status lh_profiles_get_json(lh_profiles *out, const json_t *policy, const char *name);
+lh_status lh_profiles_put_json(const lh_profiles *all, const lh_policy *policy, json_t *json);
+lh_status lh_profiles_get_json(lh_profiles *out, const json_t *json, const char *name);
 
 #endif

@@ -1,11 +1,11 @@
-/* Profiles as a plan names them, and as what a part says. */
+/* Profiles as a policy names them, and as what a part says. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/file.h"
 #include "policies/policy_impl.h"
 
-/* ---- in a plan ---- */
+/* ---- in a policy ---- */
 
 static lh_status check(const lh_profiles *all, uint64_t hash, int64_t layers, int64_t heads)
 {
@@ -21,10 +21,10 @@ static lh_status check(const lh_profiles *all, uint64_t hash, int64_t layers, in
     return LH_OK;
 }
 
-lh_status lh_profiles_check(const lh_profiles *all, const lh_policy_plan *plan, int64_t layers, int64_t kv_heads)
+lh_status lh_profiles_check(const lh_profiles *all, const lh_policy *policy, int64_t layers, int64_t kv_heads)
 {
-    LH_TRY(check(all, plan->layer_profile, layers, 1));
-    LH_TRY(check(all, plan->head_profile, layers, kv_heads));
+    LH_TRY(check(all, policy->budgets.layer_profile, layers, 1));
+    LH_TRY(check(all, policy->budgets.head_profile, layers, kv_heads));
     return LH_OK;
 }
 
@@ -55,31 +55,31 @@ static int number_of_words(const lh_part *part)
     return n;
 }
 
-lh_status lh_part_read_profile(lh_policy_plan *plan, const lh_part *part, const char *text)
+lh_status lh_part_read_profile(lh_policy *policy, const lh_part *part, const char *text)
 {
     uint64_t hash;
-    if (!hash_in(text, &hash)) return lh_part_read_word(plan, part, text);
+    if (!hash_in(text, &hash)) return lh_part_read_word(policy, part, text);
     int number = number_of_words(part);
-    memcpy((char *)plan + part->at, &number, sizeof number);
-    memcpy((char *)plan + part->profile->hash_at, &hash, sizeof hash);
+    memcpy((char *)policy + part->at, &number, sizeof number);
+    memcpy((char *)policy + part->profile->hash_at, &hash, sizeof hash);
     return LH_OK;
 }
 
-void lh_part_write_profile(const lh_policy_plan *plan, const lh_part *part, lh_part_value *out)
+void lh_part_write_profile(const lh_policy *policy, const lh_part *part, lh_part_value *out)
 {
     uint64_t hash;
-    memcpy(&hash, (const char *)plan + part->profile->hash_at, sizeof hash);
+    memcpy(&hash, (const char *)policy + part->profile->hash_at, sizeof hash);
     if (hash)
         write_hash(hash, out);
     else
-        lh_part_write_word(plan, part, out);
+        lh_part_write_word(policy, part, out);
 }
 
 lh_status lh_part_read_file(const lh_part *part, const lh_policy_options *options, lh_part_value *value,
                             const char **text)
 {
     uint64_t hash;
-    lh_policy_plan none;
+    lh_policy none;
     if (!part->profile || !options->profiles) return LH_OK;
     for (int i = 0; part->words[i]; i++)
         if (strcmp(part->words[i], *text) == 0) return LH_OK;
@@ -110,10 +110,10 @@ static lh_status write_text(const lh_profile *p, lh_buf *out)
     return LH_OK;
 }
 
-lh_status lh_profiles_put_json(const lh_profiles *all, const lh_policy_plan *plan, json_t *policy)
+lh_status lh_profiles_put_json(const lh_profiles *all, const lh_policy *policy, json_t *json)
 {
     lh_status st = LH_OK;
-    const uint64_t hashes[] = {plan->layer_profile, plan->head_profile};
+    const uint64_t hashes[] = {policy->budgets.layer_profile, policy->budgets.head_profile};
     lh_buf text = {0};
     json_t *object = json_object();
     for (int i = 0; i < 2; i++) {
@@ -125,7 +125,7 @@ lh_status lh_profiles_put_json(const lh_profiles *all, const lh_policy_plan *pla
         if (json_object_set_new(object, members[i], json_string(text.data)))
             LH_FAIL_DONE(LH_ENOMEM, "cannot allocate host memory for the policy as JSON");
     }
-    if (json_object_size(object) && json_object_set(policy, "profiles", object))
+    if (json_object_size(object) && json_object_set(json, "profiles", object))
         LH_FAIL_DONE(LH_ENOMEM, "cannot allocate host memory for the policy as JSON");
 done:
     json_decref(object);
@@ -133,9 +133,9 @@ done:
     return st;
 }
 
-lh_status lh_profiles_get_json(lh_profiles *out, const json_t *policy, const char *name)
+lh_status lh_profiles_get_json(lh_profiles *out, const json_t *json, const char *name)
 {
-    const json_t *object = json_object_get(policy, "profiles");
+    const json_t *object = json_object_get(json, "profiles");
     uint64_t hash;
     for (lh_profile_kind kind = LH_PROFILE_OF_LAYERS; kind <= LH_PROFILE_OF_HEADS; kind++) {
         const json_t *text = json_object_get(object, members[kind]);

@@ -23,7 +23,7 @@ static const char *first_given(const lh_policy_parts *parts)
     return NULL;
 }
 
-static lh_status resolve_full(lh_policy_plan *out, const lh_policy_options *options)
+static lh_status resolve_full(lh_policy *out, const lh_policy_options *options)
 {
     const char *part = first_given(&options->parts);
     if (part && options->policy)
@@ -36,16 +36,16 @@ static lh_status resolve_full(lh_policy_plan *out, const lh_policy_options *opti
 
 /* The text of a part: the option, else what the parts before leave no choice about, else the preset, else the default.
  */
-static const char *resolved_text(const lh_policy_plan *plan, const lh_part *part, const lh_policy *preset,
+static const char *resolved_text(const lh_policy *policy, const lh_part *part, const lh_policy_preset *preset,
                                  const lh_policy_options *options)
 {
     const char *text = lh_part_text(part, &options->parts);
-    if (!text && part->forced) text = part->forced(plan);
+    if (!text && part->forced) text = part->forced(policy);
     if (!text) text = lh_part_text(part, &preset->parts);
     return text ? text : lh_part_text(part, &lh_policy_defaults);
 }
 
-lh_status lh_parts_read(lh_policy_plan *out, const lh_policy *preset, const lh_policy_options *options)
+lh_status lh_parts_read(lh_policy *out, const lh_policy_preset *preset, const lh_policy_options *options)
 {
     lh_part_value value;
     memset(out, 0, sizeof *out);
@@ -67,23 +67,23 @@ lh_status lh_parts_read(lh_policy_plan *out, const lh_policy *preset, const lh_p
     return LH_OK;
 }
 
-lh_status lh_policy_resolve(lh_policy_plan *out, const lh_policy_options *options)
+lh_status lh_policy_resolve(lh_policy *out, const lh_policy_options *options)
 {
-    lh_policy_plan plan;
-    memset(&plan, 0, sizeof plan);
+    lh_policy policy;
+    memset(&policy, 0, sizeof policy);
     const char *name = options->policy ? options->policy : options->budget ? lh_policy_by_default : "full";
-    const lh_policy *preset = lh_policy_find(name);
+    const lh_policy_preset *preset = lh_policy_find(name);
     if (!preset) LH_TRY(fail_unknown(name));
     if (!preset->parts.statistic) {
-        LH_TRY(resolve_full(&plan, options));
+        LH_TRY(resolve_full(&policy, options));
     } else {
         if (!options->budget)
             LH_FAIL(LH_EUSAGE, "policy '%s' needs a budget: give '--budget N' entries, or '--budget P%%' of the prompt",
                     name);
-        LH_TRY(lh_parts_read(&plan, preset, options));
-        LH_TRY(lh_parts_check(&plan));
+        LH_TRY(lh_parts_read(&policy, preset, options));
+        LH_TRY(lh_parts_check(&policy));
     }
-    memcpy(out, &plan, sizeof plan);
+    memcpy(out, &policy, sizeof policy);
     return LH_OK;
 }
 
@@ -96,19 +96,19 @@ static lh_status say(lh_buf *out, const lh_part *part, const char *text)
 }
 
 /* Each part is compared with what the preset and the parts before it make of it: rows may follow from a window. */
-lh_status lh_policy_text(const lh_policy_plan *plan, lh_buf *out)
+lh_status lh_policy_text(const lh_policy *policy, lh_buf *out)
 {
-    const lh_policy *preset = lh_policy_find(plan->name);
+    const lh_policy_preset *preset = lh_policy_find(policy->name);
     lh_part_value budget, usual, values[sizeof(lh_policy_parts) / sizeof(char *)];
-    lh_policy_options options = {.policy = plan->name, .budget = budget.text};
-    LH_TRY(lh_buf_puts(out, plan->name));
-    if (!plan->evicts) return LH_OK;
-    lh_budget_write(plan, &budget);
+    lh_policy_options options = {.policy = policy->name, .budget = budget.text};
+    LH_TRY(lh_buf_puts(out, policy->name));
+    if (!policy->evicts) return LH_OK;
+    lh_budget_write(policy, &budget);
     for (int i = 0; lh_part_at(i); i++) {
         const lh_part *part = lh_part_at(i);
-        lh_policy_plan so_far;
-        if (!part->used(plan)) continue;
-        part->write(plan, part, &values[i]);
+        lh_policy so_far;
+        if (!part->used(policy)) continue;
+        part->write(policy, part, &values[i]);
         LH_TRY(lh_parts_read(&so_far, preset, &options));
         part->write(&so_far, part, &usual);
         if (strcmp(values[i].text, usual.text) == 0) continue;

@@ -3,10 +3,10 @@
 
 #include "policies/policy_impl.h"
 
-/* A run of which something is to be said: the plan as it was resolved, and fixed for the prompt. */
+/* A run of which something is to be said: the policy as it was resolved, and fixed for the prompt. */
 typedef struct outlook {
-    const lh_policy_plan *plan;
-    lh_policy_plan fixed;
+    const lh_policy *policy;
+    lh_policy_numbers fixed;
     int64_t seen;
     lh_protection protect;
 } outlook;
@@ -14,19 +14,19 @@ typedef struct outlook {
 static lh_status warn_all_kept(const outlook *o, lh_buf *out)
 {
     return lh_buf_printf(out, "the budget of %lld entries holds the whole prompt of %lld tokens: nothing is evicted\n",
-                         (long long)o->fixed.budget_entries, (long long)o->seen);
+                         (long long)o->fixed.budget, (long long)o->seen);
 }
 
 /* Which option protects so much, and what it says. */
 static const char *protector(const outlook *o, int64_t *value)
 {
-    const lh_policy_plan *p = &o->fixed;
+    const lh_policy_numbers *p = &o->fixed;
     *value = p->sinks;
-    if (o->protect.sinks == o->protect.budget && !p->head_rows) return "sinks";
+    if (o->protect.sinks == o->protect.budget && !p->first_rows) return "sinks";
     *value = lh_max_i64(p->window, p->recents);
     if (p->recents > p->window) return "recents";
-    if (o->plan->has_proxies) *value = p->rows;
-    return o->plan->has_proxies ? "proxies" : "window";
+    if (o->policy->proxies.kind) *value = p->rows;
+    return o->policy->proxies.kind ? "proxies" : "window";
 }
 
 static lh_status warn_protected(const outlook *o, lh_buf *out)
@@ -43,36 +43,37 @@ static lh_status warn_protected(const outlook *o, lh_buf *out)
 /* AhaKV's gain is sqrt(2 ln(i / k)) (arXiv 2506.03762): below 1 for i < k * sqrt(e), and 0 at k. */
 static lh_status warn_gain(const outlook *o, lh_buf *out)
 {
-    double ratio = (double)o->seen / (double)o->fixed.budget_entries;
-    if (!o->fixed.gain || o->fixed.gain_floor || ratio * ratio >= exp(1)) return LH_OK;
+    double ratio = (double)o->seen / (double)o->fixed.budget;
+    if (!o->fixed.score.gain || o->fixed.score.gain_floor || ratio * ratio >= exp(1)) return LH_OK;
     return lh_buf_printf(out,
                          "the gain of the last row is %.2f: just above the budget of %lld entries it flattens the "
                          "attention that scores; '--gain-floor' keeps it at 1\n",
-                         sqrt(2 * log(ratio)), (long long)o->fixed.budget_entries);
+                         sqrt(2 * log(ratio)), (long long)o->fixed.budget);
 }
 
 static lh_status warn_pyramid(const outlook *o, lh_buf *out)
 {
     int64_t budgets[2];
     lh_layers_request two = {.layers = 2, .seen = o->seen};
-    if (o->fixed.layers != LH_LAYERS_PYRAMID_ROUNDED || lh_layers_narrow(&o->fixed, &two, budgets)) return LH_OK;
+    if (o->fixed.budgets.layers != LH_LAYERS_PYRAMID_ROUNDED || lh_layers_narrow(&o->fixed, &two, budgets))
+        return LH_OK;
     return lh_buf_printf(out,
                          "every layer gets %lld entries: the narrow end of the pyramid would be smaller than the "
                          "window %lld, and '--layer-budget pyramid-rounded' then is uniform\n",
-                         (long long)o->fixed.budget_entries, (long long)o->fixed.window);
+                         (long long)o->fixed.budget, (long long)o->fixed.window);
 }
 
-lh_status lh_policy_warnings(const lh_policy_plan *plan, int64_t seen, lh_buf *out)
+lh_status lh_policy_warnings(const lh_policy *policy, int64_t seen, lh_buf *out)
 {
-    if (!plan->evicts || seen <= 0) return LH_OK;
-    outlook o = {.plan = plan, .fixed = lh_policy_fix(plan, seen), .seen = seen};
+    if (!policy->evicts || seen <= 0) return LH_OK;
+    outlook o = {.policy = policy, .fixed = lh_policy_fix(policy, seen), .seen = seen};
     o.protect = lh_policy_protect(
-        &o.fixed, &(lh_protect_request){.budget = o.fixed.budget_entries, .seen = seen, .block = o.fixed.block});
-    if (o.fixed.budget_entries >= seen) {
+        &o.fixed, &(lh_protect_request){.budget = o.fixed.budget, .seen = seen, .block = o.fixed.block});
+    if (o.fixed.budget >= seen) {
         LH_TRY(warn_all_kept(&o, out));
         return LH_OK;
     }
-    if (o.protect.base == 0 && plan->source != LH_SCORE_POSITION) LH_TRY(warn_protected(&o, out));
+    if (o.protect.base == 0 && policy->score.source != LH_SCORE_POSITION) LH_TRY(warn_protected(&o, out));
     LH_TRY(warn_gain(&o, out));
     LH_TRY(warn_pyramid(&o, out));
     return LH_OK;

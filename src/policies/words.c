@@ -53,34 +53,34 @@ static lh_status word_of(int *out, const lh_part *part, const char *text)
     return lh_word_read(out, what.text, part->words, text);
 }
 
-lh_status lh_part_read_word(lh_policy_plan *plan, const lh_part *part, const char *text)
+lh_status lh_part_read_word(lh_policy *policy, const lh_part *part, const char *text)
 {
     int number = 0;
     LH_TRY(word_of(&number, part, text));
-    memcpy((char *)plan + part->at, &number, sizeof number);
+    memcpy((char *)policy + part->at, &number, sizeof number);
     return LH_OK;
 }
 
-void lh_part_write_word(const lh_policy_plan *plan, const lh_part *part, lh_part_value *out)
+void lh_part_write_word(const lh_policy *policy, const lh_part *part, lh_part_value *out)
 {
     int number = 0;
-    memcpy(&number, (const char *)plan + part->at, sizeof number);
+    memcpy(&number, (const char *)policy + part->at, sizeof number);
     snprintf(out->text, sizeof out->text, "%s", part->words[number]);
 }
 
-lh_status lh_statistic_read(lh_policy_plan *plan, const lh_part *part, const char *text)
+lh_status lh_statistic_read(lh_policy *policy, const lh_part *part, const char *text)
 {
     int number = 0;
     LH_TRY(word_of(&number, part, text));
-    plan->source = sources[number];
-    if (plan->source == LH_SCORE_ATTENTION) plan->statistic = (lh_statistic)number;
+    policy->score.source = sources[number];
+    if (policy->score.source == LH_SCORE_ATTENTION) policy->score.statistic = (lh_statistic)number;
     return LH_OK;
 }
 
-void lh_statistic_write(const lh_policy_plan *plan, const lh_part *part, lh_part_value *out)
+void lh_statistic_write(const lh_policy *policy, const lh_part *part, lh_part_value *out)
 {
-    int number = (int)plan->statistic;
-    while (sources[number] != plan->source) number++;
+    int number = (int)policy->score.statistic;
+    while (sources[number] != policy->score.source) number++;
     snprintf(out->text, sizeof out->text, "%s", part->words[number]);
 }
 

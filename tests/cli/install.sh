@@ -18,9 +18,9 @@ cat >"$prefix/try.c" <<'C'
 
 int main(void)
 {
-    lh_policy_plan plan;
-    lh_status st = lh_policy_resolve(&plan, &(lh_policy_options){.policy = "snapkv", .budget = "20%"});
-    printf("%s: %s keeps %lld of 1000\n", lh_version(), plan.name, (long long)lh_policy_entries(&plan, 1000));
+    lh_policy policy;
+    lh_status st = lh_policy_resolve(&policy, &(lh_policy_options){.policy = "snapkv", .budget = "20%"});
+    printf("%s: %s keeps %lld of 1000\n", lh_version(), policy.name, (long long)lh_policy_entries(&policy, 1000));
     return st;
 }
 C

@@ -97,7 +97,7 @@ static int64_t check_files(const char *what, const char *part)
     return layer;
 }
 
-static void check_preset(const char *family, const lh_policy *preset)
+static void check_preset(const char *family, const lh_policy_preset *preset)
 {
     json_t *ids[2];
     char what[160];

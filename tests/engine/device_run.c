@@ -141,7 +141,7 @@ static void look(lh_session *s, int64_t step, device_result *out)
     out->rows += n;
 }
 
-static void describe(const device_case *c, const lh_policy_plan *plan, char *to, size_t bytes)
+static void describe(const device_case *c, const lh_policy *plan, char *to, size_t bytes)
 {
     lh_buf text = {0};
     mt_try(lh_policy_text(plan, &text));
@@ -152,7 +152,7 @@ static void describe(const device_case *c, const lh_policy_plan *plan, char *to,
 void device_run(lh_engine *engine, const device_case *c, device_result *out)
 {
     const device_models *m = c->models;
-    lh_policy_plan plan = {0};
+    lh_policy plan = {0};
     lh_session *s = NULL;
     int64_t rows = c->every_row ? m->prompt : 1;
     *out = (device_result){.layers = lh_engine_config(engine)->layers, .vocab = m->vocab};

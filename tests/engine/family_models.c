@@ -95,8 +95,8 @@ int family_policy(lh_policy_options *out, int preset, int number)
     static const char *const budgets[] = {"80", "7", "40", "17%", "139"};
     static const char *const rules[] = {NULL, "every:1", "every:3", "block:6", "block:38,every:4", "never"};
     static const lh_policy_parts others[] = {{0}, {.layer_budget = "adaptive"}, {.positions = "slot"}};
-    const lh_policy *p = lh_policy_at(preset);
-    lh_policy_plan plan;
+    const lh_policy_preset *p = lh_policy_at(preset);
+    lh_policy plan;
     *out = (lh_policy_options){.policy = p->name, .budget = budgets[number % 5], .parts = others[number / 30]};
     out->parts.evict = rules[number / 5 % 6];
     if (!p->parts.statistic) { /* it keeps everything */

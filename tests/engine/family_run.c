@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "policies/budgets.h"
 
 lh_engine *family_open(lh_comm *comm, const char *path, const char *device, int deterministic)
 {
@@ -24,7 +25,7 @@ lh_engine *family_open(lh_comm *comm, const char *path, const char *device, int 
 typedef struct state {
     lh_engine *engine;
     lh_session *session;
-    lh_policy_plan plan; /* without shares */
+    lh_policy_numbers fixed; /* of the policy */
     const char *name;
     int64_t since; /* tokens taken in since the cache was last down to its budget */
     int64_t bytes; /* of its memory after the prompt */
@@ -47,13 +48,13 @@ static void check_heads(const state *s)
     for (int64_t l = 0; l < c->layers; l++) {
         const lh_ragged *v = lh_kv_view(kv, l);
         int64_t most = visible(s, l), budget = lh_kv_layer_budget(kv, l) + s->since;
-        int uniform = s->plan.evicts && s->plan.heads == LH_HEADS_UNIFORM;
+        int uniform = s->fixed.evicts && s->fixed.budgets.heads == LH_HEADS_UNIFORM;
         if (uniform && budget < most) most = budget;
         for (int64_t h = 0; h < v->heads; h++) {
             mt_check(v->len[h] <= most, "%s: after %lld tokens a head of layer %lld holds %lld entries, not %lld",
                      s->name, (long long)seen, (long long)l, (long long)v->len[h], (long long)most);
             mt_check(v->len[h] >= 1, "%s: a head of layer %lld is empty", s->name, (long long)l);
-            for (int64_t i = 1; i < v->len[h] && s->plan.positions == LH_POSITION_SLOT; i++)
+            for (int64_t i = 1; i < v->len[h] && s->fixed.positions == LH_POSITION_SLOT; i++)
                 mt_check(v->positions[v->offset[h] + i] > v->positions[v->offset[h] + i - 1],
                          "%s: after %lld tokens slot %lld has an earlier token than the one before it", s->name,
                          (long long)seen, (long long)i);
@@ -81,8 +82,9 @@ static void check_total(const state *s)
     int64_t held = stats_of(kv).entries_counted, most = 0;
     mt_try(lh_comm_allreduce(lh_engine_comm(s->engine), &held, 1, LH_I64, LH_SUM));
     for (int64_t l = 0; l < c->layers; l++) {
-        int64_t budget = s->plan.evicts ? lh_kv_layer_budget(kv, l) + s->since : visible(s, l);
-        most += c->kv_heads * (s->plan.layers == LH_LAYERS_ADAPTIVE || budget < visible(s, l) ? budget : visible(s, l));
+        int64_t budget = s->fixed.evicts ? lh_kv_layer_budget(kv, l) + s->since : visible(s, l);
+        most += c->kv_heads *
+                (s->fixed.budgets.layers == LH_LAYERS_ADAPTIVE || budget < visible(s, l) ? budget : visible(s, l));
     }
     mt_check(held <= most, "%s: after %lld tokens the model holds %lld entries, not %lld", s->name,
              (long long)lh_kv_seen(kv), (long long)held, (long long)most);
@@ -94,7 +96,7 @@ static void check_memory(state *s)
 {
     int64_t bytes = stats_of(lh_session_kv(s->session)).bytes_capacity;
     if (s->bytes == 0) s->bytes = bytes;
-    mt_check(!s->plan.every || s->plan.heads != LH_HEADS_UNIFORM || bytes == s->bytes,
+    mt_check(!s->fixed.every || s->fixed.budgets.heads != LH_HEADS_UNIFORM || bytes == s->bytes,
              "%s: the cache went from %lld to %lld bytes", s->name, (long long)s->bytes, (long long)bytes);
 }
 
@@ -132,7 +134,7 @@ static void step(state *s, int32_t id)
     check_state(s);
 }
 
-static void describe(const family_case *c, const lh_policy_plan *plan, char *to, size_t bytes)
+static void describe(const family_case *c, const lh_policy *plan, char *to, size_t bytes)
 {
     lh_buf text = {0};
     mt_try(lh_policy_text(plan, &text));
@@ -142,12 +144,12 @@ static void describe(const family_case *c, const lh_policy_plan *plan, char *to,
 
 void family_run(lh_engine *engine, const family_case *c, family_result *out)
 {
-    lh_policy_plan plan;
+    lh_policy plan;
     state s = {.engine = engine, .name = out->name};
     *out = (family_result){.layers = lh_engine_config(engine)->layers};
     mt_try(lh_policy_resolve(&plan, c->policy));
     describe(c, &plan, out->name, sizeof out->name);
-    s.plan = lh_policy_fix(&plan, FAMILY_PROMPT);
+    s.fixed = lh_policy_fix(&plan, FAMILY_PROMPT);
     mt_try(lh_calloc(&out->logits, FAMILY_STEPS * FAMILY_VOCAB, sizeof *out->logits));
     mt_try(lh_session_open(&s.session, engine,
                            &(lh_session_options){.policy = &plan,

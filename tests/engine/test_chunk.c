@@ -71,9 +71,9 @@ static const struct policy_case {
                 {"expected-attention", "200", NULL}};
 enum { POLICIES = sizeof policies / sizeof *policies };
 
-static lh_policy_plan resolve(int p)
+static lh_policy resolve(int p)
 {
-    lh_policy_plan plan = {0};
+    lh_policy plan = {0};
     lh_policy_options o = {.policy = policies[p].policy, .budget = policies[p].budget};
     o.parts.evict = policies[p].evict;
     mt_try(lh_policy_resolve(&plan, &o));
@@ -154,7 +154,7 @@ END_TEST
 
 /* ---- plans and runs ---- */
 
-static lh_status generate(lh_engine *engine, lh_policy_plan *plan, const char *keep_sets, lh_generation *out)
+static lh_status generate(lh_engine *engine, lh_policy *plan, const char *keep_sets, lh_generation *out)
 {
     return lh_generate(engine,
                        &(lh_generate_request){.prompt = {fix.ids, LONG, LONG},
@@ -167,7 +167,7 @@ static lh_status generate(lh_engine *engine, lh_policy_plan *plan, const char *k
                        out);
 }
 
-static lh_plan make_plan(const lh_engine_options *options, const lh_policy_plan *policy)
+static lh_plan make_plan(const lh_engine_options *options, const lh_policy *policy)
 {
     lh_plan plan = {0};
     mt_try(lh_plan_make(&plan, &(lh_plan_request){options, policy, LONG, NEW, NULL}));
@@ -182,7 +182,7 @@ static int64_t most_of(const lh_plan *plan)
 }
 
 /* Memory with which `length` is chosen: what it takes on the rank that needs the most, and the spare part. */
-static int64_t memory_for(int64_t length, const lh_policy_plan *policy)
+static int64_t memory_for(int64_t length, const lh_policy *policy)
 {
     lh_engine_options options = options_of(INT64_C(1) << 40, length);
     lh_plan plan = make_plan(&options, policy);
@@ -191,7 +191,7 @@ static int64_t memory_for(int64_t length, const lh_policy_plan *policy)
     return most + lh_chunk_spare(most + most / 63) + 64;
 }
 
-static void run_as_planned(int64_t memory, int64_t chunk, int64_t expected, lh_policy_plan *policy)
+static void run_as_planned(int64_t memory, int64_t chunk, int64_t expected, lh_policy *policy)
 {
     lh_engine *engine = NULL;
     lh_engine_options options = options_of(memory, chunk);
@@ -218,7 +218,7 @@ START_TEST(test_a_run_takes_what_its_plan_says_at_every_length)
     static const int64_t lengths[] = {64, 128, 256, 512, 1024, 4096};
     static const int some[] = {0, 1, 3};
     make_fixture();
-    lh_policy_plan policy = resolve(some[_i]);
+    lh_policy policy = resolve(some[_i]);
     for (int i = 0; i < 6; i++) {
         int chosen = lengths[i] <= 512; /* on a cpu no more is of use */
         run_as_planned(chosen ? memory_for(lengths[i], &policy) : 0, chosen ? 0 : lengths[i], lengths[i], &policy);
@@ -231,7 +231,7 @@ END_TEST
 START_TEST(test_what_does_not_fit_is_said_before_the_work)
 {
     make_fixture();
-    lh_policy_plan policy = resolve(1);
+    lh_policy policy = resolve(1);
     lh_engine *engine = NULL;
     lh_generation g = {0};
     lh_engine_options options = options_of(0, 0), wide = options_of(INT64_C(1) << 40, 64);
@@ -265,7 +265,7 @@ static int goes_through(const struct request_case *c, int64_t memory, int64_t *t
     lh_generation g = {0};
     lh_engine_options options = options_of(memory, 0);
     lh_policy_options how = {.policy = policies[c->policy].policy, .budget = "80%"};
-    lh_policy_plan policy = {0};
+    lh_policy policy = {0};
     lh_tokens questions[2] = {{fix.ids, c->question, c->question}, {fix.ids, c->question, c->question}};
     char path[96];
     how.parts.evict = c->policy == 4 ? "every:2" : NULL;
@@ -314,7 +314,7 @@ END_TEST
 START_TEST(test_ranks_agree_on_what_fits_on_all)
 {
     make_fixture();
-    lh_policy_plan policy = resolve(1);
+    lh_policy policy = resolve(1);
     lh_engine *engine = NULL;
     lh_engine_options options = options_of(0, 0);
     int64_t tight = memory_for(128, &policy), chunk = 0;
@@ -339,7 +339,7 @@ END_TEST
 START_TEST(test_reproducible_runs_have_chunks_of_their_own)
 {
     make_fixture();
-    lh_policy_plan policy = resolve(1);
+    lh_policy policy = resolve(1);
     lh_engine *engine = NULL;
     lh_plan plan = {0};
     lh_engine_options options = options_of(0, 0);
@@ -382,7 +382,7 @@ START_TEST(test_results_do_not_depend_on_the_length)
     static const int64_t lengths[] = {512, 64, 333, LONG};
     char paths[2][96];
     make_fixture();
-    lh_policy_plan policy = resolve(_i);
+    lh_policy policy = resolve(_i);
     lh_generation first = {0}, other = {0};
     snprintf(paths[0], sizeof paths[0], "%s/first.h5", fix.folder);
     snprintf(paths[1], sizeof paths[1], "%s/other.h5", fix.folder);

@@ -137,8 +137,8 @@ END_TEST
 static int make_policy(lh_policy_options *out, int preset)
 {
     static const char *const rules[] = {"every:1", NULL, "every:3", "block:9"};
-    const lh_policy *policy = lh_policy_at(preset);
-    lh_policy_plan plan;
+    const lh_policy_preset *policy = lh_policy_at(preset);
+    lh_policy plan;
     if (!policy->parts.statistic) return 0; /* it keeps everything */
     for (int i = 0; i < 2; i++) {
         *out = (lh_policy_options){.policy = policy->name, .budget = "40%"};
@@ -231,7 +231,7 @@ END_TEST
 /* Two questions on the same prompt, each answered from the state after it, and evictions on the way. */
 static void answer(lh_engine *engine, const lh_sampling *sampling, lh_generation *out)
 {
-    lh_policy_plan plan;
+    lh_policy plan;
     lh_policy_options policy = {.policy = "snapkv", .budget = "40%", .parts.evict = "every:2"};
     lh_tokens questions[2];
     int32_t *ids = models.ids;

@@ -76,7 +76,7 @@ static void check_family(const char *folder, const char *work)
     golden g;
     lh_engine *engine = NULL;
     lh_generation out = {0};
-    lh_policy_plan plan;
+    lh_policy plan;
     snprintf(path, sizeof path, "%s.h5", folder);
     snprintf(model, sizeof model, "%s/model.h5", work);
     snprintf(logits, sizeof logits, "%s/logits.h5", work);

@@ -145,7 +145,7 @@ static void describe(run *x, const lh_policy_options *policy, const lh_kv_shape 
 
 static void open_run(run *x, lh_engine *engine, const lh_policy_options *policy)
 {
-    lh_policy_plan plan;
+    lh_policy plan;
     lh_model *model = lh_engine_model(engine);
     *x = (run){.engine = engine, .ops = lh_ops_cpu, .place = *lh_engine_place(engine)};
     x->ops.append = hear_append;
@@ -212,10 +212,10 @@ static void check_case(lh_engine *engine, int model, const lh_policy_options *po
  * laws of those). */
 static int has_definition(int preset, int number, lh_policy_options *policy)
 {
-    lh_policy_plan p;
+    lh_policy p;
     if (!family_policy(policy, preset, number)) return 0;
     mt_try(lh_policy_resolve(&p, policy));
-    return !p.block && p.layers != LH_LAYERS_ADAPTIVE && p.positions == LH_POSITION_ORIGINAL;
+    return !p.block && p.budgets.layers != LH_LAYERS_ADAPTIVE && p.positions == LH_POSITION_ORIGINAL;
 }
 
 static void check_preset(lh_engine *engine, int model, int preset, tally *all)

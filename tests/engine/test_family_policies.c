@@ -104,9 +104,10 @@ END_TEST
  * fills the hole that its oldest entry leaves. The same entries then, but added up in another order. */
 static int lies_otherwise(int model, const lh_policy_options *policy)
 {
-    lh_policy_plan p;
+    lh_policy p;
     mt_try(lh_policy_resolve(&p, policy));
-    return family_shapes[model].window && p.every && (p.pool_kind || p.value_prior || p.select == LH_SELECT_TWO_STAGE);
+    return family_shapes[model].window && p.every &&
+           (p.shape.pool || p.score.value_prior || p.select.kind == LH_SELECT_TWO_STAGE);
 }
 
 static void check_nothing_changed(int model, const family_case *c, const family_result *full, const family_result *one)
@@ -134,7 +135,7 @@ START_TEST(test_a_budget_over_the_length_changes_no_bit)
     family_run(engine, &c, &full);
     for (int i = 0; lh_policy_at(i / 3); i++) {
         lh_policy_options policy = {.policy = lh_policy_at(i / 3)->name, .budget = "200", .parts.evict = rules[i % 3]};
-        lh_policy_plan plan;
+        lh_policy plan;
         if (!lh_policy_at(i / 3)->parts.statistic || lh_policy_resolve(&plan, &policy) != LH_OK) continue;
         if (mt_size() > 1 && !family_is_long() && family_roll(&d, 3)) continue;
         c.policy = &policy;
@@ -153,7 +154,7 @@ END_TEST
 enum { MANY = 128 };
 
 /* Presets as they are, with a budget above all windows and one below. */
-static int64_t many_plans(lh_policy_plan *plans)
+static int64_t many_plans(lh_policy *plans)
 {
     int64_t n = 0;
     lh_policy_options o;
@@ -163,7 +164,7 @@ static int64_t many_plans(lh_policy_plan *plans)
     return n;
 }
 
-static lh_session *prefilled(lh_engine *engine, const lh_policy_plan *plans, int64_t n)
+static lh_session *prefilled(lh_engine *engine, const lh_policy *plans, int64_t n)
 {
     lh_session *s = NULL;
     mt_try(lh_session_open(&s, engine,
@@ -179,7 +180,7 @@ static lh_session *prefilled(lh_engine *engine, const lh_policy_plan *plans, int
 }
 
 /* What two caches hold of a layer. */
-static void compare_layer(lh_kv *many, lh_kv *own, int64_t layer, const lh_policy_plan *plan)
+static void compare_layer(lh_kv *many, lh_kv *own, int64_t layer, const lh_policy *plan)
 {
     lh_kv_positions a = {0}, b = {0};
     mt_try(lh_kv_gather_positions(many, layer, &a));
@@ -193,7 +194,7 @@ static void compare_layer(lh_kv *many, lh_kv *own, int64_t layer, const lh_polic
 }
 
 /* After the prompt and three steps: entries, and the token that comes next. */
-static void compare_sessions(lh_session *many, lh_session *own, int model, const lh_policy_plan *plan)
+static void compare_sessions(lh_session *many, lh_session *own, int model, const lh_policy *plan)
 {
     static const lh_sampling greedy = {.top_p = 1, .repeat_penalty = 1};
     lh_session *const both[2] = {many, own};
@@ -211,7 +212,7 @@ static void compare_sessions(lh_session *many, lh_session *own, int model, const
 
 START_TEST(test_one_prefill_fills_every_cache_as_its_own_would)
 {
-    static lh_policy_plan plans[MANY];
+    static lh_policy plans[MANY];
     int64_t n = many_plans(plans);
     family_dice d = {.seed = (uint32_t)(100 * mt_size() + 20 + _i)};
     if (!runs_here(_i)) return;

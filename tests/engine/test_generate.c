@@ -89,7 +89,7 @@ static lh_engine *open_engine(lh_comm *comm, int shape, int deterministic)
     return engine;
 }
 
-static void resolve(lh_policy_plan *plan, const struct policy_case *c)
+static void resolve(lh_policy *plan, const struct policy_case *c)
 {
     lh_policy_options o = {.policy = c->policy, .budget = c->budget};
     o.parts.evict = c->evict;
@@ -98,7 +98,7 @@ static void resolve(lh_policy_plan *plan, const struct policy_case *c)
 
 typedef struct request {
     lh_generate_request r;
-    lh_policy_plan plan;
+    lh_policy plan;
 } request;
 
 /* A prompt of the first `tokens` tokens under a policy. */

@@ -51,7 +51,7 @@ static void decode(lh_session *s, int64_t from, int64_t to)
 }
 
 /* A session with the prompt taken in; NULL where it fails. */
-static lh_session *start(lh_engine *engine, const lh_policy_plan *plan, int64_t more)
+static lh_session *start(lh_engine *engine, const lh_policy *plan, int64_t more)
 {
     lh_session *s = NULL;
     mt_try(lh_session_open(&s, engine,
@@ -65,7 +65,7 @@ static lh_session *start(lh_engine *engine, const lh_policy_plan *plan, int64_t 
 }
 
 /* An answer behind the prompt: what is held after its first steps, and after all. */
-static void run(lh_engine *engine, const lh_policy_plan *plan, figures out[2])
+static void run(lh_engine *engine, const lh_policy *plan, figures out[2])
 {
     course c = choose_course();
     lh_session *s = start(engine, plan, c.steps);
@@ -95,7 +95,7 @@ START_TEST(test_steps_within_a_budget_take_no_memory)
     lh_engine *engine = open_model(cases[_i].model);
     figures at[2] = {{0}, {0}};
     const char *name = cases[_i].policy.policy;
-    lh_policy_plan plan = {0};
+    lh_policy plan = {0};
     mt_try(lh_policy_resolve(&plan, &cases[_i].policy));
     run(engine, &plan, at);
     mt_check(at[0].now > 0 && at[0].peak >= at[0].now, "%s: nothing is counted", name);
@@ -118,7 +118,7 @@ START_TEST(test_the_figures_show_a_cache_that_grows)
 {
     static const lh_policy_options everything = {.policy = "full"};
     lh_engine *engine = open_model(0);
-    lh_policy_plan plan = {0};
+    lh_policy plan = {0};
     mt_try(lh_policy_resolve(&plan, &everything));
     lh_session *s = start(engine, &plan, 0);
     figures at[2] = {{0}, {0}};

@@ -161,7 +161,7 @@ void fz_cache_close(fz_cache *c)
 
 static lh_status open_kv(fz_cache *c, int kind, lh_kv **kv)
 {
-    lh_policy_plan plan;
+    lh_policy plan;
     lh_kv_shape shape = {.heads = c->heads,
                          .layers = LAYERS,
                          .head_dim = DIM,

@@ -234,7 +234,7 @@ static lh_status run_plan(fz_case *c)
     static const char *const policies[] = {"full", "longhaul", "h2o", "expected-attention"};
     lh_status st = LH_OK;
     lh_outline outline = {0};
-    lh_policy_plan policy;
+    lh_policy policy;
     lh_plan plan = {0};
     LH_TRY_DONE(lh_outline_read(&outline, c->path));
     const lh_config *config = &outline.config;

@@ -7,6 +7,7 @@
 #include "engine/prompt.h"
 #include "fuzz.h"
 #include "model/chat.h"
+#include "policies/budgets.h"
 #include "policies/profile.h"
 #include "targets.h"
 
@@ -251,11 +252,11 @@ static lh_status run_ids(fz_case *c)
 static void use_profile(const lh_profile *p)
 {
     int64_t budgets[64], room[64];
-    lh_policy_plan plan = {.evicts = 1, .budget_entries = 100, .layers = LH_LAYERS_PROFILE};
+    lh_policy_numbers fixed = {.evicts = 1, .budget = 100, .budgets.layers = LH_LAYERS_PROFILE};
     lh_protection protect = {.budget = 30, .sinks = 2, .recents = 3, .base = 25};
     fz_touch(p->weights, p->layers * p->heads * (int64_t)sizeof *p->weights);
     if (p->kind == LH_PROFILE_OF_LAYERS && p->layers <= 64)
-        lh_policy_layers(&plan, &(lh_layers_request){.layers = p->layers, .seen = 500, .profile = p}, budgets);
+        lh_policy_layers(&fixed, &(lh_layers_request){.layers = p->layers, .seen = 500, .profile = p}, budgets);
     for (int64_t h = 0; h < 64; h++) room[h] = 50 * (h % 3);
     if (p->kind == LH_PROFILE_OF_HEADS && p->heads <= 64)
         lh_policy_heads(&(lh_heads_request){p->layers - 1, p->heads, &protect, room, p}, budgets);
@@ -265,7 +266,7 @@ static lh_status run_profile(fz_case *c)
 {
     lh_status st = LH_OK, other;
     lh_profiles all = {0}, back = {0};
-    lh_policy_plan plan = {0};
+    lh_policy plan = {0};
     json_t *json = json_object();
     uint64_t hash;
     lh_profile_kind kind = fz_below(&c->rng, 2) ? LH_PROFILE_OF_HEADS : LH_PROFILE_OF_LAYERS;
@@ -273,8 +274,8 @@ static lh_status run_profile(fz_case *c)
     if (other != LH_OK) LH_TRY_DONE(lh_profile_read(&all, (lh_profile_kind)!kind, c->path, &hash));
     const lh_profile *p = lh_profiles_find(&all, hash);
     use_profile(p);
-    if (p->kind == LH_PROFILE_OF_LAYERS) plan.layer_profile = hash;
-    if (p->kind == LH_PROFILE_OF_HEADS) plan.head_profile = hash;
+    if (p->kind == LH_PROFILE_OF_LAYERS) plan.budgets.layer_profile = hash;
+    if (p->kind == LH_PROFILE_OF_HEADS) plan.budgets.head_profile = hash;
     LH_TRY_DONE(lh_profiles_put_json(&all, &plan, json));
     LH_TRY_DONE(lh_profiles_get_json(&back, json, c->path));
     if (!lh_profiles_find(&back, hash)) LH_FAIL_DONE(LH_EINTERNAL, "'%s' comes back as another profile", c->path);

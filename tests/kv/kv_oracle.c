@@ -55,9 +55,9 @@ void oracle_tally_clear(oracle_tally *t)
 oracle_tally oracle_recount(const oracle *o, int64_t l, int64_t g)
 {
     oracle_tally t = make_tally(o);
-    int64_t rows = o->plan.rows < o->seen ? o->plan.rows : o->seen, head = o->plan.head_rows;
+    int64_t rows = o->fixed.rows < o->seen ? o->fixed.rows : o->seen, head = o->fixed.first_rows;
     oracle_rows at = {.layer = l, .g = g, .from = o->first_row, .to = o->seen};
-    if (!o->plan.running) at.from = o->seen - rows + head, at.now = 1;
+    if (!o->fixed.score.running) at.from = o->seen - rows + head, at.now = 1;
     oracle_observe(o, &at, &t);
     if (head) oracle_observe(o, &(oracle_rows){.layer = l, .g = g, .to = head, .now = 1}, &t);
     return t;
@@ -66,7 +66,7 @@ oracle_tally oracle_recount(const oracle *o, int64_t l, int64_t g)
 /* Rows that have passed since. */
 static void go_on(oracle *o, int64_t l)
 {
-    for (int64_t g = 0; g < o->of->kv_heads && o->plan.running; g++)
+    for (int64_t g = 0; g < o->of->kv_heads && o->fixed.score.running; g++)
         oracle_observe(o, &(oracle_rows){.layer = l, .g = g, .from = o->counted[l], .to = o->seen},
                        &o->tallies[l * o->of->kv_heads + g]);
     o->counted[l] = o->seen;
@@ -80,7 +80,7 @@ static void classify(const oracle *o, int64_t l, int64_t g, const lh_protection 
     int64_t sinks = p->sinks, from = o->seen - oracle_window(o, l) + 1;
     for (int64_t pos = 0; pos < o->seen; pos++) {
         int keep = pos >= o->seen - p->recents;
-        if (pos < o->plan.sinks && pos >= from && sinks > 0) keep = 1, sinks--;
+        if (pos < o->fixed.sinks && pos >= from && sinks > 0) keep = 1, sinks--;
         state[pos] = gone[pos] != INT32_MAX || pos < from ? LH_ENTRY_DROP : keep ? LH_ENTRY_KEEP : LH_ENTRY_COMPETES;
     }
 }
@@ -102,7 +102,7 @@ static int too_much(const oracle *o, int64_t l, int64_t from, int64_t budget)
         all += n;
         if (n > longest) longest = n;
     }
-    return o->plan.heads == LH_HEADS_ADAPTIVE ? all > heads * budget : longest > budget;
+    return o->fixed.budgets.heads == LH_HEADS_ADAPTIVE ? all > heads * budget : longest > budget;
 }
 
 /* A head that holds no more than its budget keeps it. */
@@ -110,7 +110,7 @@ static void spare(const oracle *o, int64_t budget, uint8_t *state)
 {
     int64_t held = 0;
     for (int64_t p = 0; p < o->seen; p++) held += state[p] != LH_ENTRY_DROP;
-    if (o->plan.heads != LH_HEADS_UNIFORM || held > budget) return;
+    if (o->fixed.budgets.heads != LH_HEADS_UNIFORM || held > budget) return;
     for (int64_t p = 0; p < o->cap; p++)
         if (state[p] == LH_ENTRY_COMPETES) state[p] = LH_ENTRY_KEEP;
 }
@@ -159,7 +159,7 @@ static void evict_sheets(oracle *o, const sheets *s)
     ranking r;
     if (!s->n) return;
     rank_sheets(o, s, &r);
-    oracle_choose(&(oracle_choice){.plan = &o->plan,
+    oracle_choose(&(oracle_choice){.fixed = &o->fixed,
                                    .protect = s->protect,
                                    .layers = s->n,
                                    .heads = s->n * heads,
@@ -188,11 +188,11 @@ static void evict_layer(oracle *o, int64_t l, int64_t block, sheets *competing)
     int64_t n = o->of->kv_heads * o->cap, from = o->seen - oracle_window(o, l) + 1;
     if (from < 0) from = 0;
     lh_protection p = lh_policy_protect(
-        &o->plan,
+        &o->fixed,
         &(lh_protect_request){.budget = o->budgets[l], .seen = o->seen, .visible_from = from, .block = block});
     memset(o->doubt + l * n, 0, (size_t)n);
     if (!too_much(o, l, from, p.budget)) return;
-    sheets alone = {0}, *s = o->plan.layers == LH_LAYERS_ADAPTIVE && p.base > 0 ? competing : &alone;
+    sheets alone = {0}, *s = o->fixed.budgets.layers == LH_LAYERS_ADAPTIVE && p.base > 0 ? competing : &alone;
     s->layers[s->n] = l;
     s->protect[s->n++] = p;
     evict_sheets(o, &alone);
@@ -202,11 +202,11 @@ static void make_budgets(oracle *o)
 {
     if (!o->made) /* a pyramid's budgets are made once, when there is something to evict */
         lh_policy_layers(
-            &o->plan,
+            &o->fixed,
             &(lh_layers_request){
                 .layers = o->of->layers, .seen = o->seen, .window = o->of->window, .sliding = o->of->sliding},
             o->budgets);
-    o->made = o->seen > o->plan.budget_entries;
+    o->made = o->seen > o->fixed.budget;
 }
 
 static void evict(oracle *o)
@@ -221,7 +221,7 @@ static void evict(oracle *o)
  * in the budget loses what slides out of sight alone. */
 static void take_in_blocks(oracle *o, const rig_result *got)
 {
-    int64_t tokens = o->seen, block = o->plan.block, budget = o->plan.budget_entries;
+    int64_t tokens = o->seen, block = o->fixed.block, budget = o->fixed.budget;
     make_budgets(o);
     for (int64_t l = 0; l < o->of->layers; l++) {
         int64_t i = 0;
@@ -276,11 +276,12 @@ static void take_rows(oracle *o, int64_t from, int64_t to)
 
 void oracle_open(oracle *o, const rig_case *of, int64_t cap, const rig_result *got)
 {
+    lh_policy policy;
     *o = (oracle){.of = of, .cap = cap, .seen = of->tokens};
-    mt_try(lh_policy_resolve(&o->plan, &of->policy));
-    lh_policy_ask(&o->plan, of->question);
-    o->plan = lh_policy_fix(&o->plan, of->tokens); /* shares are of the prompt */
-    o->first_row = o->plan.block ? 0 : of->tokens - lh_policy_rows(&o->plan, of->tokens);
+    mt_try(lh_policy_resolve(&policy, &of->policy));
+    lh_policy_ask(&policy, of->question);
+    o->fixed = lh_policy_fix(&policy, of->tokens); /* shares are of the prompt */
+    o->first_row = o->fixed.block ? 0 : of->tokens - lh_policy_rows(&o->fixed, of->tokens);
     int64_t hidden = rig_hidden(of);
     o->k = matrix(o, cap, of->kv_heads);
     o->v = matrix(o, cap, of->kv_heads);
@@ -293,11 +294,11 @@ void oracle_open(oracle *o, const rig_case *of, int64_t cap, const rig_result *g
     o->began = oracle_alloc(cap, sizeof *o->began);
     o->tallies = oracle_alloc(heads_of(o), sizeof *o->tallies);
     for (int64_t i = 0; i < heads_of(o) * cap; i++) o->gone[i] = INT32_MAX;
-    for (int64_t h = 0; h < heads_of(o) && o->plan.running; h++) o->tallies[h] = make_tally(o);
+    for (int64_t h = 0; h < heads_of(o) && o->fixed.score.running; h++) o->tallies[h] = make_tally(o);
     for (int64_t l = 0; l < of->layers; l++) o->counted[l] = o->first_row;
-    if (o->plan.evicts && o->plan.block)
+    if (o->fixed.evicts && o->fixed.block)
         take_in_blocks(o, got);
-    else if (o->plan.evicts)
+    else if (o->fixed.evicts)
         evict(o);
     for (int64_t l = 0; l < of->layers; l++) drop_unseen(o, l); /* after it: the prompt's rows saw them */
 }
@@ -327,8 +328,8 @@ void oracle_take(oracle *o, lh_kv_taken what, int64_t tokens)
     for (int64_t l = 0; l < o->of->layers; l++) go_on(o, l);
     memset(o->doubt, 0, (size_t)(heads_of(o) * o->cap));
     for (int64_t l = 0; l < o->of->layers; l++) drop_unseen(o, l);
-    if (!o->plan.evicts || !o->plan.every) return;
-    if (what != LH_KV_BLOCK && o->steps / o->plan.every == before / o->plan.every) return;
+    if (!o->fixed.evicts || !o->fixed.every) return;
+    if (what != LH_KV_BLOCK && o->steps / o->fixed.every == before / o->fixed.every) return;
     o->evictions++;
     evict(o);
 }
@@ -338,7 +339,7 @@ static void copy_state(oracle *to, const oracle *from, oracle keep)
 {
     int64_t heads = heads_of(from);
     memcpy(keep.gone, from->gone, (size_t)(heads * from->cap) * sizeof *from->gone);
-    for (int64_t h = 0; h < heads && from->plan.running; h++)
+    for (int64_t h = 0; h < heads && from->fixed.score.running; h++)
         memcpy(keep.tallies[h].sums, from->tallies[h].sums,
                (size_t)((group_of(from) + 4) * from->cap) * sizeof *from->tallies[h].sums);
     *to = *from;
@@ -354,7 +355,7 @@ void oracle_mark(oracle *o)
         m = oracle_alloc(1, sizeof *m);
         m->gone = oracle_alloc(heads_of(o) * o->cap, sizeof *m->gone);
         m->tallies = oracle_alloc(heads_of(o), sizeof *m->tallies);
-        for (int64_t h = 0; h < heads_of(o) && o->plan.running; h++) m->tallies[h] = make_tally(o);
+        for (int64_t h = 0; h < heads_of(o) && o->fixed.score.running; h++) m->tallies[h] = make_tally(o);
     }
     copy_state(m, o, *m);
     o->marked = m;
@@ -388,14 +389,14 @@ void oracle_check(oracle *o, int64_t l, const lh_kv_positions *got, const char *
             held += want;
         }
         mt_check(at == got->offsets[g + 1], "%s: positions out of order", when);
-        mt_check(o->plan.heads == LH_HEADS_ADAPTIVE || at - got->offsets[g] == held, "%s: a head keeps %lld entries",
+        mt_check(o->fixed.budgets.heads == LH_HEADS_ADAPTIVE || at - got->offsets[g] == held, "%s: a head keeps %lld entries",
                  when, (long long)(at - got->offsets[g]));
         all += held;
     }
     if (l == 0) o->checked[0] = o->checked[1] = 0;
     o->checked[0] += all;
     o->checked[1] += got->offsets[got->heads];
-    int shared = o->plan.layers == LH_LAYERS_ADAPTIVE, last = l == o->of->layers - 1; /* rounding may move some on */
+    int shared = o->fixed.budgets.layers == LH_LAYERS_ADAPTIVE, last = l == o->of->layers - 1; /* rounding may move some on */
     mt_check(shared || all == got->offsets[got->heads], "%s: layer %lld keeps %lld entries, not %lld", when,
              (long long)l, (long long)got->offsets[got->heads], (long long)all);
     mt_check(!shared || !last || o->checked[0] == o->checked[1], "%s: all layers keep %lld entries, not %lld", when,

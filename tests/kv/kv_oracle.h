@@ -20,8 +20,8 @@ typedef struct oracle_tally {
 
 typedef struct oracle {
     const rig_case *of;
-    lh_policy_plan plan; /* without shares */
-    int64_t cap;         /* tokens there can be */
+    lh_policy_numbers fixed; /* shares are of the prompt */
+    int64_t cap;             /* tokens there can be */
     int64_t seen, steps, evictions, first_row;
     int64_t blocks;                 /* evictions of a layer while the prompt was taken in */
     int32_t *began;                 /* [cap] tokens seen before those that a row came with */
@@ -61,9 +61,9 @@ double oracle_value_square(const oracle *o, int64_t layer, int64_t g, int64_t p)
 
 /* keep[h, p]: what stays of the entries that compete, and 1 for those that are protected. doubt (may be NULL): rounding
  * decides. first, second, state, keep, doubt: [heads, cols]; heads, of one layer or of `layers` in their order, compete
- * by `flat`. A fixed plan. second NULL: one stage. */
+ * by `flat`. second NULL: one stage. */
 typedef struct oracle_choice {
-    const lh_policy_plan *plan;
+    const lh_policy_numbers *fixed;
     const lh_protection *protect; /* [layers] */
     int64_t layers, heads, cols;  /* heads: of all layers */
     const oracle_number *first, *flat, *second;

@@ -68,11 +68,11 @@ static int64_t part_of(lh_decimal x, int64_t n)
 static int64_t floor_of(const oracle_choice *c, int64_t h, int64_t room)
 {
     const lh_protection *p = protection_of(c, h);
-    int64_t sure = part_of(c->plan->alpha, p->base);
-    if (c->plan->safeguard != LH_SAFEGUARD_FLOOR) return 0;
-    if (c->plan->shares_of == LH_SHARES_OF_BUDGET) {
-        sure = part_of(c->plan->alpha, p->budget);
-        if (sure < 1 && c->plan->alpha.digits) sure = 1;
+    int64_t sure = part_of(c->fixed->budgets.alpha, p->base);
+    if (c->fixed->budgets.safeguard != LH_SAFEGUARD_FLOOR) return 0;
+    if (c->fixed->shares_of == LH_SHARES_OF_BUDGET) {
+        sure = part_of(c->fixed->budgets.alpha, p->budget);
+        if (sure < 1 && c->fixed->budgets.alpha.digits) sure = 1;
         sure -= p->sinks + p->recents;
     }
     return sure < 0 ? 0 : sure < room ? sure : room;
@@ -83,9 +83,10 @@ static int64_t floor_of(const oracle_choice *c, int64_t h, int64_t room)
 static void mix(const oracle_choice *c, const int64_t *given, const int64_t *room, int64_t all, int64_t *counts)
 {
     int64_t one = 1, x[HEADS];
-    for (int64_t i = 0; i < c->plan->alpha.scale; i++) one *= 10;
+    for (int64_t i = 0; i < c->fixed->budgets.alpha.scale; i++) one *= 10;
     for (int64_t h = 0; h < c->heads; h++) {
-        x[h] = given[h] * (one - c->plan->alpha.digits) + part_of(c->plan->alpha, protection_of(c, h)->base) * one;
+        x[h] = given[h] * (one - c->fixed->budgets.alpha.digits) +
+               part_of(c->fixed->budgets.alpha, protection_of(c, h)->base) * one;
         counts[h] = x[h] / one < room[h] ? x[h] / one : room[h];
         all -= counts[h];
     }
@@ -97,11 +98,11 @@ static void mix(const oracle_choice *c, const int64_t *given, const int64_t *roo
     }
 }
 
-static int inexact_ties(const lh_policy_plan *p)
+static int inexact_ties(const lh_policy_numbers *p)
 {
-    int joint = p->joint && p->statistic != LH_STAT_COUNT; /* sums of counts over heads are exact */
-    return p->pool_kind == LH_POOL_AVG || p->value_prior || joint || p->source == LH_SCORE_KEY_DIFFERENCE ||
-           p->select == LH_SELECT_STD_SCOPE;
+    int joint = p->select.joint && p->score.statistic != LH_STAT_COUNT; /* sums of counts over heads are exact */
+    return p->shape.pool == LH_POOL_AVG || p->score.value_prior || joint ||
+           p->score.source == LH_SCORE_KEY_DIFFERENCE || p->select.kind == LH_SELECT_STD_SCOPE;
 }
 
 /* All entries that compete, best first. `taken` (may be NULL): those that do no more. */
@@ -119,9 +120,9 @@ static int64_t sorted_entries(const oracle_choice *c, const oracle_number *score
 static int64_t share_out(const oracle_choice *c, entry *all, uint8_t *doubt, int64_t *counts)
 {
     int64_t room[HEADS] = {0}, floors[HEADS] = {0}, given[HEADS] = {0}, held = 0, sure = 0, most = 0;
-    const lh_policy_plan *p = c->plan;
+    const lh_policy_numbers *p = c->fixed;
     for (int64_t h = 0; h < c->heads; h++) most += counts[h] = protection_of(c, h)->base;
-    if (p->heads == LH_HEADS_UNIFORM) return 0;
+    if (p->budgets.heads == LH_HEADS_UNIFORM) return 0;
     int64_t n = sorted_entries(c, c->flat, NULL, all), rest = 0;
     for (int64_t i = 0; i < n; i++) room[all[i].head]++;
     for (int64_t h = 0; h < c->heads; h++) {
@@ -138,7 +139,7 @@ static int64_t share_out(const oracle_choice *c, entry *all, uint8_t *doubt, int
     int64_t doubtful = doubts(all, rest, &(cut){.k = kept, .ties = inexact_ties(p)}, doubt);
     memset(given, 0, sizeof given);
     for (int64_t i = 0; i < rest && i < kept; i++) given[all[i].head]++;
-    if (p->safeguard == LH_SAFEGUARD_INTERP)
+    if (p->budgets.safeguard == LH_SAFEGUARD_INTERP)
         mix(c, given, room, all_kept, counts);
     else
         for (int64_t h = 0; h < c->heads; h++) counts[h] = floors[h] + given[h];
@@ -171,13 +172,13 @@ void oracle_choose(const oracle_choice *c)
     entry *all = oracle_alloc(c->heads * c->cols, sizeof *all);
     uint8_t *doubt = oracle_alloc(c->heads * c->cols, 1);
     int64_t slack = share_out(c, all, doubt, counts);
-    int ties = inexact_ties(c->plan);
+    int ties = inexact_ties(c->fixed);
     for (int64_t i = 0; i < c->heads * c->cols; i++) {
         c->keep[i] = c->state[i] == LH_ENTRY_KEEP;
         if (c->doubt) c->doubt[i] = 0;
     }
     for (int64_t h = 0; h < c->heads; h++) {
-        int64_t stage = c->second ? lh_stage_of(lh_policy_stage(c->plan, protection_of(c, h)), counts[h]) : counts[h];
+        int64_t stage = c->second ? lh_stage_of(lh_policy_stage(c->fixed, protection_of(c, h)), counts[h]) : counts[h];
         int64_t doubtful = take(c, h, c->first, &(cut){.k = stage, .slack = slack, .ties = ties});
         if (c->second) take(c, h, c->second, &(cut){.k = counts[h] - stage, .slack = slack + doubtful, .ties = ties});
     }

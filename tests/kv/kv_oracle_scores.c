@@ -40,10 +40,10 @@ static const double *query_of(const oracle *o, int64_t l, int64_t t, int64_t i)
 
 static double gain_of(const oracle *o, int64_t t)
 {
-    double i = (double)(t + 1), k = (double)o->plan.budget_entries;
-    if (!o->plan.gain || i <= k) return 1;
+    double i = (double)(t + 1), k = (double)o->fixed.budget;
+    if (!o->fixed.score.gain || i <= k) return 1;
     double gain = sqrt(2 * log(i / k));
-    return o->plan.gain_floor ? fmax(gain, 1) : gain;
+    return o->fixed.score.gain_floor ? fmax(gain, 1) : gain;
 }
 
 /* Pairs of halves of x, turned by a position, or backwards by a negative one. */
@@ -59,7 +59,7 @@ static void rotate(const oracle *o, int64_t l, double *x, double position)
 
 int oracle_stands_at_slots(const oracle *o, int64_t row)
 {
-    return o->plan.evicts && o->plan.positions == LH_POSITION_SLOT && row >= o->of->tokens;
+    return o->fixed.evicts && o->fixed.positions == LH_POSITION_SLOT && row >= o->of->tokens;
 }
 
 double oracle_rounding(const oracle *o)
@@ -100,7 +100,7 @@ static row open_row(const oracle *o, const oracle_rows *rows, int64_t t)
 {
     int64_t dim = o->of->dim, group = group_of(o);
     const int32_t *gone = gone_of(o, rows->layer, rows->g);
-    int64_t until = o->plan.non_causal && !rows->causal ? o->seen - 1 : t;
+    int64_t until = o->fixed.score.non_causal && !rows->causal ? o->seen - 1 : t;
     row r = {.t = t, .at = oracle_alloc(o->cap, sizeof *r.at)};
     for (int64_t p = 0; p <= until; p++)
         if (p > t - oracle_window(o, rows->layer) && (rows->now ? gone[p] == INT32_MAX : gone[p] > t)) r.at[r.n++] = p;
@@ -192,17 +192,17 @@ void oracle_check_lse(const oracle *o, const float *got, const char *when)
 
 static int64_t first_row(const oracle *o)
 {
-    int64_t rows = o->plan.rows < o->seen ? o->plan.rows : o->seen;
-    return o->plan.running ? o->first_row : o->seen - rows;
+    int64_t rows = o->fixed.rows < o->seen ? o->fixed.rows : o->seen;
+    return o->fixed.score.running ? o->first_row : o->seen - rows;
 }
 
 /* Statistic c of an entry. */
 static oracle_number statistic(const oracle *o, const oracle_tally *t, int64_t c, int64_t p)
 {
     oracle_number n = {t->sums[c * o->cap + p], 0};
-    if (o->plan.statistic == LH_STAT_COUNT) return (oracle_number){t->counts[p], t->unsure[p]};
-    if (o->plan.statistic == LH_STAT_MEAN) n.x /= (double)(o->seen - first_row(o));
-    if (o->plan.statistic == LH_STAT_MAS) n.x = t->visits[p] > 0 ? n.x / t->visits[p] : 0;
+    if (o->fixed.score.statistic == LH_STAT_COUNT) return (oracle_number){t->counts[p], t->unsure[p]};
+    if (o->fixed.score.statistic == LH_STAT_MEAN) n.x /= (double)(o->seen - first_row(o));
+    if (o->fixed.score.statistic == LH_STAT_MAS) n.x = t->visits[p] > 0 ? n.x / t->visits[p] : 0;
     n.error = oracle_rounding(o) * n.x;
     return n;
 }
@@ -223,12 +223,12 @@ static void join(const oracle *o, const oracle_number *x, int64_t parts, oracle_
         oracle_number n = {0};
         for (int64_t c = 0; c < parts; c++) {
             oracle_number one = x[c * o->cap + p];
-            if (o->plan.group_kind == LH_GROUP_MAX)
+            if (o->fixed.shape.group == LH_GROUP_MAX)
                 n = c && n.x > one.x ? n : one;
             else
                 n.x += one.x, n.error += one.error;
         }
-        if (o->plan.group_kind == LH_GROUP_MEAN) n.x /= (double)parts, n.error /= (double)parts;
+        if (o->fixed.shape.group == LH_GROUP_MEAN) n.x /= (double)parts, n.error /= (double)parts;
         y[p] = n;
     }
 }
@@ -296,22 +296,24 @@ static void apply_prior(const oracle *o, int64_t l, int64_t g, const uint8_t *st
 static void by_attention(oracle *o, int64_t l, int64_t g, const uint8_t *state, oracle_number *scores,
                          oracle_number *deviations)
 {
-    int64_t parts = o->plan.statistic == LH_STAT_COUNT ? 1 : group_of(o);
+    int64_t parts = o->fixed.score.statistic == LH_STAT_COUNT ? 1 : group_of(o);
     oracle_tally own = {0}, *t = &o->tallies[l * o->of->kv_heads + g];
     oracle_number *x = oracle_alloc(parts * o->cap, sizeof *x);
-    int pools = o->plan.pool_kind != LH_POOL_NONE;
-    if (!o->plan.running) {
+    int pools = o->fixed.shape.pool != LH_POOL_NONE;
+    if (!o->fixed.score.running) {
         own = oracle_recount(o, l, g);
         t = &own;
     }
     for (int64_t c = 0; c < parts; c++) {
         for (int64_t p = 0; p < o->seen; p++) x[c * o->cap + p] = statistic(o, t, c, p);
-        if (pools && o->plan.group_after_pool) pool(o, state, o->plan.pool_kind, o->plan.pool_size, x + c * o->cap);
+        if (pools && o->fixed.shape.group_after_pool)
+            pool(o, state, o->fixed.shape.pool, o->fixed.shape.pool_size, x + c * o->cap);
     }
     for (int64_t p = 0; p < o->seen && deviations; p++) deviations[p] = deviation(o, t, p);
     join(o, x, parts, scores);
-    if (pools && !o->plan.group_after_pool) pool(o, state, o->plan.pool_kind, o->plan.pool_size, scores);
-    if (o->plan.value_prior) apply_prior(o, l, g, state, scores);
+    if (pools && !o->fixed.shape.group_after_pool)
+        pool(o, state, o->fixed.shape.pool, o->fixed.shape.pool_size, scores);
+    if (o->fixed.score.value_prior) apply_prior(o, l, g, state, scores);
     oracle_tally_clear(&own);
     lh_free(x);
 }
@@ -391,7 +393,7 @@ static void turn(const oracle *o, int64_t l, double *x)
  * queries, each turned, along k. */
 static void expect(const oracle *o, int64_t l, int64_t i, const uint8_t *state, oracle_number *scores)
 {
-    int64_t dim = o->of->dim, rows = o->seen - o->plan.sinks, g = i / group_of(o);
+    int64_t dim = o->of->dim, rows = o->seen - o->fixed.sinks, g = i / group_of(o);
     if (rows <= 0) return; /* nothing competes */
     double *q = unrotated(o, l, i, rows), *mean = oracle_alloc(dim, sizeof *mean),
            *s = oracle_alloc(o->seen, sizeof *s);
@@ -439,20 +441,20 @@ static void by_expectation(const oracle *o, int64_t l, int64_t g, const uint8_t 
 static void score_head(oracle *o, int64_t l, int64_t g, const uint8_t *state, oracle_scores *out)
 {
     oracle_number *scores = out->first + g * o->cap;
-    int deviates = o->plan.select == LH_SELECT_STD_SCOPE;
+    int deviates = o->fixed.select.kind == LH_SELECT_STD_SCOPE;
     for (int64_t p = 0; p < o->seen; p++) {
         double x = 0;
-        if (o->plan.source == LH_SCORE_POSITION) x = (double)p;
-        if (o->plan.source == LH_SCORE_RANDOM) x = (double)lh_uniform(draw(o, l, g, p));
-        if (o->plan.source == LH_SCORE_KEY_NORM) x = -key_norm(o, l, g, p);
-        scores[p] = (oracle_number){x, o->plan.source == LH_SCORE_KEY_NORM ? 1e-6 : 0};
+        if (o->fixed.score.source == LH_SCORE_POSITION) x = (double)p;
+        if (o->fixed.score.source == LH_SCORE_RANDOM) x = (double)lh_uniform(draw(o, l, g, p));
+        if (o->fixed.score.source == LH_SCORE_KEY_NORM) x = -key_norm(o, l, g, p);
+        scores[p] = (oracle_number){x, o->fixed.score.source == LH_SCORE_KEY_NORM ? 1e-6 : 0};
     }
-    if (o->plan.source == LH_SCORE_KEY_DIFFERENCE) by_key_difference(o, l, g, scores);
-    if (o->plan.source == LH_SCORE_ATTENTION)
+    if (o->fixed.score.source == LH_SCORE_KEY_DIFFERENCE) by_key_difference(o, l, g, scores);
+    if (o->fixed.score.source == LH_SCORE_ATTENTION)
         by_attention(o, l, g, state, scores, deviates ? out->second + g * o->cap : NULL);
-    if (o->plan.source == LH_SCORE_EXPECTED) by_expectation(o, l, g, state, scores);
-    if (o->plan.source != LH_SCORE_ATTENTION && o->plan.pool_kind != LH_POOL_NONE)
-        pool(o, state, o->plan.pool_kind, o->plan.pool_size, scores);
+    if (o->fixed.score.source == LH_SCORE_EXPECTED) by_expectation(o, l, g, state, scores);
+    if (o->fixed.score.source != LH_SCORE_ATTENTION && o->fixed.shape.pool != LH_POOL_NONE)
+        pool(o, state, o->fixed.shape.pool, o->fixed.shape.pool_size, scores);
 }
 
 /* The same for all KV heads: their mean. A sum of counts is exact, so that equal ones are ties. */
@@ -466,7 +468,7 @@ static void join_heads(const oracle *o, oracle_number *scores)
             mean.error += scores[g * o->cap + p].error;
         }
         mean.x /= (double)heads, mean.error /= (double)heads;
-        if (o->plan.pool_kind == LH_POOL_AVG) mean.error += 1e-6 * mean.x; /* quotients are not */
+        if (o->fixed.shape.pool == LH_POOL_AVG) mean.error += 1e-6 * mean.x; /* quotients are not */
         for (int64_t g = 0; g < heads; g++) scores[g * o->cap + p] = mean;
     }
 }
@@ -475,11 +477,11 @@ static void second_stage(const oracle *o, int64_t l, int64_t g, oracle_scores *o
 {
     for (int64_t p = 0; p < o->seen; p++) {
         oracle_number s = out->first[g * o->cap + p], *y = &out->second[g * o->cap + p];
-        if (o->plan.select == LH_SELECT_TWO_STAGE) {
+        if (o->fixed.select.kind == LH_SELECT_TWO_STAGE) {
             double norm = oracle_projected_norm(o, l, g, p);
             *y = (oracle_number){(s.x + 1e-4) * norm, (s.error + ROUNDING * (s.x + 1e-4)) * norm};
         } else {
-            double u = (double)lh_uniform_open(draw(o, l, o->plan.joint ? 0 : g, p)), gumbel = -log(-log(u));
+            double u = (double)lh_uniform_open(draw(o, l, o->fixed.select.joint ? 0 : g, p)), gumbel = -log(-log(u));
             *y = (oracle_number){s.x + gumbel, isinf(gumbel) ? 0 : s.error + 1e-6 * (1 + s.x + fabs(gumbel))};
         }
     }
@@ -489,11 +491,11 @@ void oracle_score(oracle *o, int64_t l, const uint8_t *state, oracle_scores *out
 {
     int64_t heads = o->of->kv_heads;
     *out = (oracle_scores){.first = oracle_alloc(heads * o->cap, sizeof *out->first)};
-    if (o->plan.select != LH_SELECT_TOPK) out->second = oracle_alloc(heads * o->cap, sizeof *out->second);
+    if (o->fixed.select.kind != LH_SELECT_TOPK) out->second = oracle_alloc(heads * o->cap, sizeof *out->second);
     for (int64_t g = 0; g < heads; g++) score_head(o, l, g, state + g * o->cap, out);
-    if (o->plan.joint) join_heads(o, out->first);
+    if (o->fixed.select.joint) join_heads(o, out->first);
     out->flat = out->first;
-    if (o->plan.select == LH_SELECT_STD_SCOPE) { /* the deviations come first */
+    if (o->fixed.select.kind == LH_SELECT_STD_SCOPE) { /* the deviations come first */
         oracle_number *deviations = out->second;
         out->second = out->first;
         out->first = deviations;

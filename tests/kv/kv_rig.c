@@ -177,6 +177,7 @@ void rig_open(rig *r, const rig_case *of, lh_comm *comm, const lh_ops *ops)
     *r = (rig){.of = of, .comm = comm, .ops = ops, .chunk = 37};
     mt_try(lh_policy_resolve(&r->plan, &of->policy));
     lh_policy_ask(&r->plan, of->question);
+    r->fixed = lh_policy_fix(&r->plan, of->tokens);
     mt_try(lh_device_open(&r->device, &(lh_device_choice){.kind = LH_DEVICE_CPU}));
     mt_try(lh_stream_open(&r->stream, r->device));
     mt_try(lh_comm_open_on(&r->device_comm, &(lh_comm_on){.host = comm, .stream = r->stream}));
@@ -321,7 +322,7 @@ void rig_feed(rig *r, lh_ragged *view, int64_t layer, int64_t first, int64_t tok
 static void gather_block(rig *r, int64_t layer, int64_t t)
 {
     rig_result *out = r->result;
-    lh_policy_plan fixed = lh_policy_fix(&r->plan, r->of->tokens);
+    lh_policy_numbers fixed = r->fixed;
     int64_t first = lh_kv_layer_budget(r->kv, layer), *n = &out->block_count[layer];
     if (!fixed.evicts || !fixed.block || t < first || (t - first) % fixed.block) return;
     mt_try(lh_realloc(&out->blocks[layer], *n + 1, sizeof *out->blocks[layer]));

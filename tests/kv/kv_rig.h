@@ -5,6 +5,7 @@
 
 #include "kv/kv.h"
 #include "mpi_check.h"
+#include "policies/budgets.h"
 
 /* What a model computed, in place of numbers of a seed: a token's row in layer l is row l * room + token. */
 typedef struct rig_values {
@@ -53,8 +54,9 @@ typedef struct rig {
     lh_comm *comm, *device_comm;
     lh_heads heads;
     lh_kv *kv;
-    lh_policy_plan plan;
-    int64_t chunk; /* tokens appended at a time */
+    lh_policy plan;
+    lh_policy_numbers fixed; /* the plan for the prompt */
+    int64_t chunk;           /* tokens appended at a time */
     float *k, *v, *q, *o, *lse, *w;
     float *newest; /* [layers, q_count]: log-sum-exps of the last row that a layer took in */
     int32_t *positions;

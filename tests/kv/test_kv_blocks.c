@@ -65,8 +65,8 @@ END_TEST
 START_TEST(test_no_layer_ever_holds_more_than_its_budget)
 {
     for (int p = 0; lh_policy_at(p); p++) {
-        const lh_policy *preset = lh_policy_at(p);
-        lh_policy_plan plan;
+        const lh_policy_preset *preset = lh_policy_at(p);
+        lh_policy plan;
         rig_case c = block_case(_i, preset->name, "block:8");
         if (!preset->parts.statistic || lh_policy_resolve(&plan, &c.policy) != LH_OK) continue; /* they refuse blocks */
         rig r;
@@ -76,13 +76,13 @@ START_TEST(test_no_layer_ever_holds_more_than_its_budget)
         rig_gather(&r, &got);
         int64_t n = left(c.tokens, 32, 8), entries = 0;
         for (int64_t l = 0; l < c.layers; l++) entries += lh_kv_view(r.kv, l)->heads * n;
-        int adaptive = r.plan.heads == LH_HEADS_ADAPTIVE;
+        int adaptive = r.plan.budgets.heads == LH_HEADS_ADAPTIVE;
         mt_check(adaptive || got.stats.entries_held == entries, "%s: %lld entries are held, not %lld", preset->name,
                  (long long)got.stats.entries_held, (long long)entries);
         /* slots never shrink in a prompt: those of uniform heads tell the most that there ever was */
         int64_t slot = 2 * c.dim * (int64_t)sizeof(float) + (int64_t)sizeof(int32_t) + 4 * (int64_t)sizeof(float);
         int64_t most = c.layers * r.heads.kv_count * (32 + c.more) * slot;
-        int64_t ring = r.plan.running || r.plan.source != LH_SCORE_ATTENTION
+        int64_t ring = r.plan.score.running || r.plan.score.source != LH_SCORE_ATTENTION
                            ? 0
                            : c.layers * 400 * r.heads.q_count * c.dim * (int64_t)sizeof(float);
         mt_check(adaptive || got.stats.bytes_capacity <= most + ring, "%s: %lld bytes are more than %lld", preset->name,

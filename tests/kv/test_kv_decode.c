@@ -98,7 +98,7 @@ static int64_t ring_space(const rig *r)
 {
     lh_row_space space;
     lh_kv_shape shape = rig_shape(r);
-    lh_policy_plan fixed = lh_policy_fix(&r->plan, r->of->tokens);
+    lh_policy_numbers fixed = lh_policy_fix(&r->plan, r->of->tokens);
     return lh_kv_observes_again(&fixed) ? lh_row_space_size(&space, &shape, &fixed, 0) : 0;
 }
 

@@ -82,7 +82,7 @@ static void check_budgets(const rig *r, const rig_result *got)
         int64_t budget = lh_kv_layer_budget(r->kv, l), kept = k->offsets[c->kv_heads];
         mt_check(kept == c->kv_heads * budget, "layer %lld keeps %lld entries of a budget of %lld a head", (long long)l,
                  (long long)kept, (long long)budget);
-        for (int64_t h = 0; h < c->kv_heads && r->plan.heads == LH_HEADS_UNIFORM; h++)
+        for (int64_t h = 0; h < c->kv_heads && r->plan.budgets.heads == LH_HEADS_UNIFORM; h++)
             mt_check(k->offsets[h + 1] - k->offsets[h] == budget, "a head keeps %lld",
                      (long long)(k->offsets[h + 1] - k->offsets[h]));
         all += kept;
@@ -96,10 +96,10 @@ static void check_budgets(const rig *r, const rig_result *got)
 static void check_protected(const rig *r, const rig_result *got)
 {
     const rig_case *c = r->of;
-    int64_t recents = r->plan.recents > r->plan.window ? r->plan.recents : r->plan.window;
+    int64_t recents = r->fixed.recents > r->fixed.window ? r->fixed.recents : r->fixed.window;
     for (int64_t l = 0; l < c->layers; l++)
         for (int64_t h = 0; h < c->kv_heads; h++) {
-            int64_t held = lh_kv_layer_budget(r->kv, l), sinks = r->plan.sinks < held ? r->plan.sinks : held;
+            int64_t held = lh_kv_layer_budget(r->kv, l), sinks = r->fixed.sinks < held ? r->fixed.sinks : held;
             for (int64_t p = 0; p < sinks; p++) mt_check(holds(&got->kept[l], h, p), "sink %lld is gone", (long long)p);
             for (int64_t p = c->tokens - 1; p >= c->tokens - recents && p >= c->tokens - (held - sinks); p--)
                 mt_check(holds(&got->kept[l], h, p), "recent entry %lld is gone", (long long)p);
@@ -113,7 +113,6 @@ static void check_choice(const rig *r, const rig_result *got)
     int64_t n = c->kv_heads * c->tokens;
     uint8_t *keep = NULL;
     oracle_number *scores = NULL;
-    lh_policy_plan fixed = lh_policy_fix(&r->plan, c->tokens);
     mt_try(lh_calloc(&keep, n, 1));
     mt_try(lh_calloc(&scores, n, sizeof *scores));
     for (int64_t l = 0; l < c->layers; l++) {
@@ -121,7 +120,7 @@ static void check_choice(const rig *r, const rig_result *got)
         lh_protection protect = {.base = lh_kv_layer_budget(r->kv, l)};
         for (int64_t i = 0; i < n; i++) scores[i].x = (double)got->scores[l][i];
         for (int64_t i = 0; i < c->tokens; i++) protect.base -= got->state[l][i] == LH_ENTRY_KEEP;
-        oracle_choose(&(oracle_choice){.plan = &fixed,
+        oracle_choose(&(oracle_choice){.fixed = &r->fixed,
                                        .protect = &protect,
                                        .layers = 1,
                                        .heads = c->kv_heads,
@@ -154,7 +153,7 @@ static void check_definition(const rig *r, const rig_result *got)
 static void raw_by_hand(const rig *r, int64_t l, int64_t g, double *raw)
 {
     const rig_case *c = r->of;
-    int64_t group = c->heads / c->kv_heads, rows = lh_policy_rows(&r->plan, c->tokens);
+    int64_t group = c->heads / c->kv_heads, rows = lh_policy_rows(&r->fixed, c->tokens);
     double *s = NULL;
     mt_try(lh_calloc(&s, c->tokens, sizeof *s));
     for (int64_t p = 0; p < c->tokens; p++) raw[p] = 0;
@@ -167,9 +166,9 @@ static void raw_by_hand(const rig *r, int64_t l, int64_t g, double *raw)
                     dot += (double)rig_element(c, 'q', l, t, q, i) * (double)rig_element(c, 'k', l, p, g, i);
                 sum += s[p] = exp(dot / sqrt((double)c->dim));
             }
-            double share = r->plan.group_kind == LH_GROUP_MEAN ? 1.0 / (double)group : 1.0;
+            double share = r->plan.shape.group == LH_GROUP_MEAN ? 1.0 / (double)group : 1.0;
             for (int64_t p = 0; p <= t; p++)
-                raw[p] += s[p] / sum * share / (r->plan.statistic == LH_STAT_MEAN ? (double)rows : 1.0);
+                raw[p] += s[p] / sum * share / (r->plan.score.statistic == LH_STAT_MEAN ? (double)rows : 1.0);
         }
     lh_free(s);
 }
@@ -178,7 +177,7 @@ static void check_raw(const rig *r, const rig_result *got)
 {
     const rig_case *c = r->of;
     double *want = NULL;
-    if (r->plan.group_kind == LH_GROUP_MAX || !got->raw[0]) return;
+    if (r->plan.shape.group == LH_GROUP_MAX || !got->raw[0]) return;
     mt_try(lh_calloc(&want, c->tokens, sizeof *want));
     for (int64_t g = 0; g < c->kv_heads; g++) {
         raw_by_hand(r, 0, g, want);
@@ -504,7 +503,7 @@ START_TEST(test_memory_is_what_was_forecast)
                 rig_prefill(&r, &got);
                 lh_mem_usage u = lh_device_usage(r.device);
                 int64_t peak = rig_peak(&r);
-                int even = r.plan.heads == LH_HEADS_UNIFORM;
+                int even = r.plan.budgets.heads == LH_HEADS_UNIFORM;
                 mt_check(!even || u.now[LH_MEM_KV] == f.held, "%lld bytes are held, %lld were forecast",
                          (long long)u.now[LH_MEM_KV], (long long)f.held);
                 mt_check(!even || peak == f.peak, "the peak is %lld bytes, %lld were forecast (%s)", (long long)peak,

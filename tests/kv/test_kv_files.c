@@ -190,8 +190,8 @@ END_TEST
 /* With what goes with its entries, so that evictions go on where they stopped. */
 START_TEST(test_every_preset_goes_on_where_it_was_saved)
 {
-    const lh_policy *preset = lh_policy_at(_i);
-    lh_policy_plan plan;
+    const lh_policy_preset *preset = lh_policy_at(_i);
+    lh_policy plan;
     int is_long = getenv("LONGHAUL_LONG") != NULL; /* else one of the three */
     for (int when = 0; when < 3; when++) {
         if (!is_long && when != _i % 3) continue;

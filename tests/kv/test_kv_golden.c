@@ -96,10 +96,12 @@ static const struct {
 START_TEST(test_recorded_scores_give_the_recorded_keep_sets)
 {
     lh_h5 *h5 = open_golden();
-    lh_policy_plan plan;
+    lh_policy plan;
+    lh_policy_numbers fixed;
     uint8_t state[HEADS * TOKENS], keep[HEADS * TOKENS];
     static oracle_number scores[HEADS * TOKENS];
     mt_try(lh_policy_resolve(&plan, &choices[_i].options));
+    fixed = lh_policy_fix(&plan, TOKENS);
     for (int i = 0; i < HEADS * TOKENS; i++)
         state[i] = i % TOKENS < TOKENS - WINDOW ? LH_ENTRY_COMPETES : LH_ENTRY_KEEP;
     for (int l = 0; l < 3 && h5; l++) {
@@ -113,11 +115,11 @@ START_TEST(test_recorded_scores_give_the_recorded_keep_sets)
                  layers[l]);
         int32_t *positions = get(h5, name, LH_I32, 1);
         for (int i = 0; i < HEADS * TOKENS; i++) scores[i].x = (double)pooled[i];
-        oracle_choose(&(oracle_choice){.plan = &plan,
+        oracle_choose(&(oracle_choice){.fixed = &fixed,
                                        .layers = 1,
                                        .heads = HEADS,
                                        .cols = TOKENS,
-                                       .protect = &(lh_protection){.base = lh_policy_entries(&plan, TOKENS) - WINDOW},
+                                       .protect = &(lh_protection){.base = fixed.budget - WINDOW},
                                        .first = scores,
                                        .flat = scores,
                                        .state = state,
@@ -144,11 +146,12 @@ START_TEST(test_pyramids_have_the_recorded_budgets)
                                                                                                "ada-pyramid"};
     lh_h5 *h5 = open_golden();
     for (int n = 0; n < 10 && h5; n++) {
-        lh_policy_plan plan;
+        lh_policy plan;
         int64_t want[LAYERS];
         const char *name = names[n / 5], *budget = budgets[n % 5];
         mt_try(lh_policy_resolve(&plan, &(lh_policy_options){.policy = name, .budget = budget}));
-        lh_policy_layers(&plan, &(lh_layers_request){.layers = LAYERS, .seen = TOKENS}, want);
+        lh_policy_numbers fixed = lh_policy_fix(&plan, TOKENS);
+        lh_policy_layers(&fixed, &(lh_layers_request){.layers = LAYERS, .seen = TOKENS}, want);
         for (int l = 0; l < LAYERS; l++) {
             char path[128];
             snprintf(path, sizeof path, "/%s/%s/layers/%03d/kept/budgets", name, budget, l);

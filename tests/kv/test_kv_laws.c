@@ -33,7 +33,7 @@ static int presets(void)
 /* The preset with a budget, where it takes one. */
 static lh_policy_options preset_at(int i, const char *budget)
 {
-    const lh_policy *p = lh_policy_at(i);
+    const lh_policy_preset *p = lh_policy_at(i);
     return (lh_policy_options){.policy = p->name, .budget = p->parts.statistic ? budget : NULL};
 }
 
@@ -73,7 +73,7 @@ START_TEST(test_a_budget_of_the_prompt_changes_no_bit)
         for (int64_t l = 0; l < c.layers; l++) {
             const lh_ragged *v = lh_kv_view(r.kv, l);
             /* kvpress' pyramid lets lower layers have more than there is, and others less */
-            if (r.plan.evicts && r.plan.layers == LH_LAYERS_PYRAMID_ROUNDED) break;
+            if (r.plan.evicts && r.plan.budgets.layers == LH_LAYERS_PYRAMID_ROUNDED) break;
             for (int64_t h = 0; h < v->heads; h++) {
                 mt_check(v->len[h] == c.tokens, "%s: %lld entries are left", r.plan.name, (long long)v->len[h]);
                 for (int64_t s = 0; s < v->len[h]; s++)
@@ -149,10 +149,10 @@ END_TEST
 /* ---- what is better ---- */
 
 /* One stage, all heads and layers alike, and scores that do not depend on the budget. */
-static int is_monotone(const lh_policy_plan *p)
+static int is_monotone(const lh_policy *p)
 {
-    return p->evicts && p->select == LH_SELECT_TOPK && p->heads == LH_HEADS_UNIFORM && p->layers == LH_LAYERS_UNIFORM &&
-           !p->gain && !p->has_proxies;
+    return p->evicts && p->select.kind == LH_SELECT_TOPK && p->budgets.heads == LH_HEADS_UNIFORM &&
+           p->budgets.layers == LH_LAYERS_UNIFORM && !p->score.gain && !p->proxies.kind;
 }
 
 START_TEST(test_more_budget_keeps_what_less_budget_kept)
@@ -160,7 +160,7 @@ START_TEST(test_more_budget_keeps_what_less_budget_kept)
     lh_policy_options options = preset_at(_i, "1");
     rig_case c = base_case(&options);
     rig_result before = {0}, now;
-    lh_policy_plan plan;
+    lh_policy plan;
     mt_try(lh_policy_resolve(&plan, &options));
     int step = getenv("LONGHAUL_LONG") ? 1 : 13;
     for (int budget = 1; budget < c.tokens + 5 && is_monotone(&plan); budget += step) {
@@ -171,7 +171,7 @@ START_TEST(test_more_budget_keeps_what_less_budget_kept)
         for (int64_t l = 0; l < c.layers && before.kept[0].heads; l++)
             for (int64_t h = 0; h < c.kv_heads; h++)
                 for (int64_t i = before.kept[l].offsets[h]; i < before.kept[l].offsets[h + 1]; i++)
-                    mt_check(plan.pool_kind && budget <= plan.window + step /* nothing competed before */
+                    mt_check(plan.shape.pool && budget <= plan.window + step /* nothing competed before */
                                  ? 1
                                  : holds(&now.kept[l], h, before.kept[l].positions[i]),
                              "%s: position %d is gone with a budget of %d", plan.name, before.kept[l].positions[i],
@@ -194,7 +194,7 @@ START_TEST(test_memory_is_forecast_and_stays)
         rig r;
         rig_result got;
         lh_kv_forecast f;
-        lh_policy_plan plan;
+        lh_policy plan;
         c.more = 1000;
         if (when) c.policy.parts.evict = "every:3";
         if (lh_policy_resolve(&plan, &c.policy) != LH_OK) c.policy.parts.evict = NULL;
@@ -203,12 +203,12 @@ START_TEST(test_memory_is_forecast_and_stays)
         mt_try(lh_kv_plan(&shape, &r.plan, c.tokens, c.more, &f));
         rig_prefill(&r, &got);
         lh_mem_usage u = lh_device_usage(r.device);
-        int even = r.plan.heads == LH_HEADS_UNIFORM;
+        int even = r.plan.budgets.heads == LH_HEADS_UNIFORM;
         mt_check(!even || u.now[LH_MEM_KV] == f.held, "%s: %lld bytes are held, %lld were forecast", r.plan.name,
                  (long long)u.now[LH_MEM_KV], (long long)f.held);
         mt_check(!even || got.stats.entries_held == f.entries, "%s: %lld entries, %lld were forecast", r.plan.name,
                  (long long)got.stats.entries_held, (long long)f.entries);
-        lh_policy_plan fixed = lh_policy_fix(&r.plan, c.tokens);
+        lh_policy_numbers fixed = lh_policy_fix(&r.plan, c.tokens);
         int64_t held = u.now[LH_MEM_KV];
         for (int step = 0; step < 25 && fixed.every; step++) {
             rig_take(&r, LH_KV_STEP, 1);

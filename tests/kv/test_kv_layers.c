@@ -41,8 +41,7 @@ static void rank_all(ranking *k, const rig *r, const rig_result *one)
 {
     const rig_case *c = r->of;
     int64_t n = c->layers * c->kv_heads * c->tokens;
-    lh_protection p =
-        lh_policy_protect(&r->plan, &(lh_protect_request){.budget = r->plan.budget_entries, .seen = c->tokens});
+    lh_protection p = lh_policy_protect(&r->fixed, &(lh_protect_request){.budget = r->fixed.budget, .seen = c->tokens});
     *k = (ranking){.cells = c->layers * c->kv_heads, .base = p.base};
     mt_try(lh_calloc(&k->all, n, sizeof *k->all));
     mt_try(lh_calloc(&k->room, 2 * k->cells, sizeof *k->room));
@@ -59,12 +58,12 @@ static void rank_all(ranking *k, const rig *r, const rig_result *one)
 }
 
 /* AdaKV's `interp` in whole numbers over ten^scale: one more at a time to the cell that is furthest behind. */
-static void mix(const ranking *k, const lh_policy_plan *plan, const int64_t *counts)
+static void mix(const ranking *k, const lh_policy_numbers *fixed, const int64_t *counts)
 {
-    int64_t ten = 1, sure = lh_decimal_of(plan->alpha, k->base), missing = k->cells * k->base, held = 0;
-    for (int64_t i = 0; i < plan->alpha.scale; i++) ten *= 10;
+    int64_t ten = 1, sure = lh_decimal_of(fixed->budgets.alpha, k->base), missing = k->cells * k->base, held = 0;
+    for (int64_t i = 0; i < fixed->budgets.alpha.scale; i++) ten *= 10;
     for (int64_t i = 0; i < k->cells; i++) {
-        int64_t share = counts[i] * (ten - plan->alpha.digits) / ten + sure;
+        int64_t share = counts[i] * (ten - fixed->budgets.alpha.digits) / ten + sure;
         held += k->room[i];
         k->budgets[i] = share < k->room[i] ? share : k->room[i];
     }
@@ -73,7 +72,7 @@ static void mix(const ranking *k, const lh_policy_plan *plan, const int64_t *cou
     for (; missing > 0; missing--) {
         int64_t best = -1, most = 0;
         for (int64_t i = 0; i < k->cells; i++) {
-            int64_t lag = counts[i] * (ten - plan->alpha.digits) + (sure - k->budgets[i]) * ten;
+            int64_t lag = counts[i] * (ten - fixed->budgets.alpha.digits) + (sure - k->budgets[i]) * ten;
             if (k->budgets[i] < k->room[i] && (best < 0 || lag > most)) best = i, most = lag;
         }
         k->budgets[best]++;
@@ -81,10 +80,10 @@ static void mix(const ranking *k, const lh_policy_plan *plan, const int64_t *cou
 }
 
 /* The definition: floors first, or shares of the flat top mixed with even ones. */
-static void share_by_hand(ranking *k, const lh_policy_plan *plan)
+static void share_by_hand(ranking *k, const lh_policy_numbers *fixed)
 {
     int64_t want = k->cells * k->base, *counts = NULL, *passed = NULL;
-    int64_t floor_ = plan->safeguard == LH_SAFEGUARD_FLOOR ? lh_decimal_of(plan->alpha, k->base) : 0;
+    int64_t floor_ = fixed->budgets.safeguard == LH_SAFEGUARD_FLOOR ? lh_decimal_of(fixed->budgets.alpha, k->base) : 0;
     mt_try(lh_calloc(&counts, 2 * k->cells, sizeof *counts));
     passed = counts + k->cells;
     for (int64_t i = 0; i < k->cells; i++) {
@@ -97,8 +96,8 @@ static void share_by_hand(ranking *k, const lh_policy_plan *plan)
         counts[cell]++;
         want--;
     }
-    if (plan->safeguard == LH_SAFEGUARD_INTERP)
-        mix(k, plan, counts);
+    if (fixed->budgets.safeguard == LH_SAFEGUARD_INTERP)
+        mix(k, fixed, counts);
     else
         for (int64_t i = 0; i < k->cells; i++) k->budgets[i] += counts[i];
     lh_free(counts);
@@ -177,12 +176,11 @@ START_TEST(test_layers_compete_as_if_all_of_them_were_there)
         rig_result one = {0}, many = {0};
         ranking k;
         rig_open(&alone, &c, self, &lh_ops_cpu);
-        alone.plan = lh_policy_fix(&alone.plan, c.tokens);
         rig_prefill(&alone, &one);
         rig_gather(&alone, &one);
         check_memory(&alone);
         rank_all(&k, &alone, &one);
-        share_by_hand(&k, &alone.plan);
+        share_by_hand(&k, &alone.fixed);
         for (int64_t cell = 0; cell < k.cells; cell++) check_cell(&k, &alone, &one, cell);
         rig_open(&all, &c, mt_comm(), &lh_ops_cpu);
         rig_prefill(&all, &many);

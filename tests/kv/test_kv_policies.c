@@ -115,7 +115,7 @@ static void make_budget(dice *d, int64_t tokens, char text[32])
 /* A preset with some parts changed that goes together. 0: this one does not. */
 static int make_policy(dice *d, lh_policy_options *out)
 {
-    lh_policy_plan plan;
+    lh_policy plan;
     int presets = 0, changes = (int)roll(d, 5);
     while (lh_policy_at(presets)) presets++;
     *out = (lh_policy_options){.policy = lh_policy_at((int)roll(d, presets))->name, .budget = "50"};
@@ -134,7 +134,7 @@ static void check_stats(rig *r, const oracle *o, const char *when)
 {
     const lh_heads *h = &r->heads;
     lh_kv_shape shape = rig_shape(r);
-    lh_stat_layout at = lh_kv_stat_layout(&shape, &o->plan);
+    lh_stat_layout at = lh_kv_stat_layout(&shape, &o->fixed);
     for (int64_t l = 0; l < r->of->layers; l++)
         for (int64_t i = 0; i < h->kv_count; i++) {
             const lh_ragged *v = lh_kv_view(r->kv, l);
@@ -179,16 +179,17 @@ static void check_lengths(const rig *r, const rig_result *got, int64_t since)
 {
     const rig_case *c = r->of;
     int64_t held = 0, most = 0;
-    lh_policy_plan fixed = lh_policy_fix(&r->plan, c->tokens);
+    lh_policy_numbers fixed = lh_policy_fix(&r->plan, c->tokens);
     for (int64_t l = 0; l < c->layers; l++) {
         const lh_kv_positions *k = &got->kept[l];
         int64_t budget = lh_kv_layer_budget(r->kv, l);
-        for (int64_t h = 0; h < c->kv_heads && fixed.heads == LH_HEADS_UNIFORM; h++)
+        for (int64_t h = 0; h < c->kv_heads && fixed.budgets.heads == LH_HEADS_UNIFORM; h++)
             mt_check(k->offsets[h + 1] - k->offsets[h] <= budget + since, "%s: a head holds %lld entries of %lld",
                      r->plan.name, (long long)(k->offsets[h + 1] - k->offsets[h]), (long long)budget);
         held += k->offsets[c->kv_heads];
         most += c->kv_heads * (budget + since);
-        mt_check(fixed.layers == LH_LAYERS_ADAPTIVE || k->offsets[c->kv_heads] <= c->kv_heads * (budget + since),
+        mt_check(fixed.budgets.layers == LH_LAYERS_ADAPTIVE ||
+                     k->offsets[c->kv_heads] <= c->kv_heads * (budget + since),
                  "%s: a layer holds %lld entries", r->plan.name, (long long)k->offsets[c->kv_heads]);
     }
     mt_check(held <= most, "%s: all layers hold %lld entries, more than %lld", r->plan.name, (long long)held,
@@ -246,11 +247,11 @@ static void take(run *x, lh_kv_taken what, int64_t tokens)
 
 /* Whether few scores can be close to each other. Maxima of neighbours are equal, which the sums over joined heads need
  * not be. */
-static int is_sharp(const lh_policy_plan *fixed)
+static int is_sharp(const lh_policy_numbers *fixed)
 {
-    int plateaus = fixed->joint && fixed->pool_kind == LH_POOL_MAX;
-    return !plateaus && fixed->source == LH_SCORE_ATTENTION && fixed->pool_kind != LH_POOL_AVG &&
-           fixed->budget_entries > 8 && fixed->heads == LH_HEADS_UNIFORM && fixed->select != LH_SELECT_STD_SCOPE;
+    int plateaus = fixed->select.joint && fixed->shape.pool == LH_POOL_MAX;
+    return !plateaus && fixed->score.source == LH_SCORE_ATTENTION && fixed->shape.pool != LH_POOL_AVG &&
+           fixed->budget > 8 && fixed->budgets.heads == LH_HEADS_UNIFORM && fixed->select.kind != LH_SELECT_STD_SCOPE;
 }
 
 static void check_case(const rig_case *c, const lh_ops *ops, int steps)
@@ -285,8 +286,8 @@ static void check_case(const rig_case *c, const lh_ops *ops, int steps)
         take(&x, LH_KV_STEP, 1);
     }
     if (mt_rank() == 0) {
-        if (x.o.plan.every) check_stats(&x.r, &x.o, x.name);
-        mt_check(!is_sharp(&x.o.plan) || x.o.doubted * 20 <= x.o.decided + 400,
+        if (x.o.fixed.every) check_stats(&x.r, &x.o, x.name);
+        mt_check(!is_sharp(&x.o.fixed) || x.o.doubted * 20 <= x.o.decided + 400,
                  "%s: rounding decides about %lld of %lld entries", x.name, (long long)x.o.doubted,
                  (long long)x.o.decided);
         oracle_close(&x.o);
@@ -306,9 +307,9 @@ START_TEST(test_every_preset_does_as_it_is_defined)
     dice d = {.seed = (uint32_t)_i};
     int rounds = is_long() ? 40 : 2;
     for (int i = 0; i < rounds; i++) {
-        const lh_policy *preset = lh_policy_at(_i);
+        const lh_policy_preset *preset = lh_policy_at(_i);
         lh_policy_options options = {.policy = preset->name, .budget = budget, .parts.evict = when[i % 3]};
-        lh_policy_plan plan;
+        lh_policy plan;
         rig_case c = case_of(&d, &options);
         make_budget(&d, c.tokens, budget);
         if (lh_policy_resolve(&plan, &c.policy) != LH_OK) c.policy.parts.evict = NULL;
@@ -326,7 +327,7 @@ START_TEST(test_parts_combine_as_they_are_defined)
     int rounds = is_long() ? 150 : 6;
     for (int i = 0; i < rounds;) {
         lh_policy_options options;
-        lh_policy_plan plan;
+        lh_policy plan;
         if (!make_policy(&d, &options)) continue;
         rig_case c = case_of(&d, &options);
         make_budget(&d, c.tokens, budget);
@@ -348,7 +349,7 @@ START_TEST(test_proxies_at_both_ends_combine_as_they_are_defined)
     int rounds = is_long() ? 100 : 5;
     for (int i = 0; i < rounds;) {
         lh_policy_options options;
-        lh_policy_plan plan;
+        lh_policy plan;
         if (!make_policy(&d, &options)) continue;
         options.parts.proxies = PICK(&d, shares);
         options.parts.proxies_at = "both-ends";
@@ -357,8 +358,8 @@ START_TEST(test_proxies_at_both_ends_combine_as_they_are_defined)
         make_budget(&d, c.tokens, budget);
         c.policy.budget = budget;
         if (lh_policy_resolve(&plan, &c.policy) != LH_OK) continue;
-        lh_policy_plan fixed = lh_policy_fix(&plan, c.tokens);
-        if (!fixed.head_rows) continue;
+        lh_policy_numbers fixed = lh_policy_fix(&plan, c.tokens);
+        if (!fixed.first_rows) continue;
         check_case(&c, rig_backend((int)roll(&d, 2)), 10);
         i++;
     }
@@ -382,7 +383,7 @@ enum { COURSES = sizeof courses / sizeof *courses };
 static int take_course(dice *d, int n, const lh_policy_options *policy, rig_case *c, char budget[32])
 {
     int ways = 1;
-    lh_policy_plan plan;
+    lh_policy plan;
     *c = case_of(d, policy);
     make_budget(d, c->tokens, budget);
     c->policy.budget = budget;

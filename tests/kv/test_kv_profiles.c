@@ -90,7 +90,7 @@ static rig_case case_of(int shape, int policy, weights *w)
 /* ---- what must be held ---- */
 
 typedef struct lengths {
-    lh_policy_plan fixed;
+    lh_policy_numbers fixed;
     int64_t budgets[LAYERS], len[LAYERS][MOST_HEADS];
     int made; /* budgets */
 } lengths;
@@ -102,10 +102,11 @@ static void evict_by_hand(lengths *n, const rig *r, int64_t seen)
     const lh_profiles *all = c->policy.profiles;
     if (!n->made)
         lh_policy_layers(&n->fixed,
-                         &(lh_layers_request){
-                             .layers = LAYERS, .seen = seen, .profile = lh_profiles_find(all, n->fixed.layer_profile)},
+                         &(lh_layers_request){.layers = LAYERS,
+                                              .seen = seen,
+                                              .profile = lh_profiles_find(all, n->fixed.budgets.layer_profile)},
                          n->budgets);
-    n->made |= n->fixed.budget_entries < seen;
+    n->made |= n->fixed.budget < seen;
     for (int64_t l = 0; l < LAYERS; l++) {
         int64_t room[MOST_HEADS], stay[MOST_HEADS], held = 0, sum = 0;
         lh_protection p = lh_policy_protect(&n->fixed, &(lh_protect_request){.budget = n->budgets[l], .seen = seen});
@@ -119,7 +120,7 @@ static void evict_by_hand(lengths *n, const rig *r, int64_t seen)
                                             .heads = c->kv_heads,
                                             .protect = &p,
                                             .room = room,
-                                            .profile = lh_profiles_find(all, n->fixed.head_profile)},
+                                            .profile = lh_profiles_find(all, n->fixed.budgets.head_profile)},
                         stay);
         for (int64_t g = 0; g < c->kv_heads; g++) sum += n->len[l][g] = stay[g] + protected_;
         mt_check(sum == c->kv_heads * p.budget, "%lld entries are not %lld heads of %lld", (long long)sum,

@@ -3,12 +3,12 @@
 #include <string.h>
 
 #include "base/minmax.h"
-#include "policies/policy.h"
+#include "policies/budgets.h"
 #include "suite.h"
 
-static lh_policy_plan plan_of(const char *policy, const char *budget, const lh_policy_parts *parts)
+static lh_policy plan_of(const char *policy, const char *budget, const lh_policy_parts *parts)
 {
-    lh_policy_plan plan;
+    lh_policy plan;
     lh_policy_options o = {.policy = policy, .budget = budget};
     if (parts) o.parts = *parts;
     ck_assert_msg(lh_policy_resolve(&plan, &o) == LH_OK, "%s", lh_error_message());
@@ -32,7 +32,7 @@ START_TEST(test_shares_are_floors_of_the_written_decimal)
                   {"100%", 100, 0}, {"0.007%", 7, 3},     {"14.285714285714285%", INT64_C(14285714285714285), 15},
                   {"57%", 57, 0},   {"99.999%", 99999, 3}};
     for (size_t i = 0; i < sizeof shares / sizeof *shares; i++) {
-        lh_policy_plan plan = plan_of("snapkv", shares[i].share, NULL);
+        lh_policy plan = plan_of("snapkv", shares[i].share, NULL);
         __int128 ten = 100;
         for (int64_t s = 0; s < shares[i].scale; s++) ten *= 10;
         for (int64_t n = 1; n < 20000000000; n = n * 3 / 2 + 1) {
@@ -44,7 +44,7 @@ START_TEST(test_shares_are_floors_of_the_written_decimal)
     }
     /* floating point gives 28 and 57 - 1 here */
     ck_assert_int_eq(
-        lh_policy_entries(&(lh_policy_plan){.evicts = 1, .budget_is_share = 1, .budget_share = {29, 0}}, 100), 29);
+        lh_policy_entries(&(lh_policy){.evicts = 1, .budget = {.percent = {29, 0}}}, 100), 29);
     ck_assert_int_eq(lh_decimal_of((lh_decimal){.digits = 57, .scale = 2}, 100), 57);
     ck_assert_int_eq(lh_percent_of((lh_decimal){.digits = 100, .scale = 0}, INT64_C(1) << 61), INT64_C(1) << 61);
 }
@@ -60,9 +60,9 @@ START_TEST(test_protected_and_competing_entries_make_up_the_budget)
                 for (int64_t budget = 1; budget < 12; budget++)
                     for (int64_t from = 0; from < 9; from++) {
                         const int64_t seen = 9;
-                        lh_policy_plan plan = {.evicts = 1, .sinks = sinks, .recents = recents, .window = window};
+                        lh_policy_numbers fixed = {.evicts = 1, .sinks = sinks, .recents = recents, .window = window};
                         lh_protection p = lh_policy_protect(
-                            &plan, &(lh_protect_request){.budget = budget, .seen = seen, .visible_from = from});
+                            &fixed, &(lh_protect_request){.budget = budget, .seen = seen, .visible_from = from});
                         /* entry by entry: sinks in the budget that can be seen come first, then the newest */
                         int64_t room = budget < seen - from ? budget : seen - from, s = 0, r = 0;
                         int64_t most_recent = recents > window ? recents : window;
@@ -79,7 +79,7 @@ END_TEST
 /* The positions of one head through a prompt in blocks or whole, and through steps. What an eviction drops of those that
  * compete, the oldest or the newest, is the caller's. */
 typedef struct course {
-    lh_policy_plan plan;
+    lh_policy_numbers fixed;
     int64_t budget, sight, prompt;
     int oldest_go;
 } course;
@@ -89,8 +89,8 @@ static void evict_by_protection(const course *c, int64_t seen, uint8_t *held)
 {
     int64_t from = seen < c->sight ? 0 : seen - c->sight + 1, sure = 0, others = 0;
     lh_protect_request q = {
-        .budget = c->budget, .seen = seen, .visible_from = from, .block = seen < c->prompt ? c->plan.block : 0};
-    lh_protection p = lh_policy_protect(&c->plan, &q);
+        .budget = c->budget, .seen = seen, .visible_from = from, .block = seen < c->prompt ? c->fixed.block : 0};
+    lh_protection p = lh_policy_protect(&c->fixed, &q);
     for (int64_t pos = from; pos < seen; pos++)
         *(pos < from + p.sinks || pos >= seen - p.recents ? &sure : &others) += held[pos];
     ck_assert_int_eq(sure + lh_min_i64(p.base, others), lh_min_i64(p.budget, sure + others));
@@ -106,12 +106,12 @@ static void run_course(const course *c)
 {
     enum { SEEN = 40 };
     uint8_t held[SEEN] = {0};
-    int64_t next = c->plan.block ? c->budget : c->prompt;
+    int64_t next = c->fixed.block ? c->budget : c->prompt;
     for (int64_t seen = 1; seen < SEEN; seen++) {
         held[seen - 1] = 1;
         if (seen < next) continue;
         evict_by_protection(c, seen, held);
-        next = seen + c->plan.block < c->prompt ? seen + c->plan.block : lh_max_i64(seen, c->prompt) + 1;
+        next = seen + c->fixed.block < c->prompt ? seen + c->fixed.block : lh_max_i64(seen, c->prompt) + 1;
     }
 }
 
@@ -124,7 +124,7 @@ START_TEST(test_evictions_leave_what_the_budget_says)
                 for (int64_t block = 0; block < budget; block++)
                     for (int64_t sight = budget + 1; sight < 20; sight++)
                         run_course(&(course){
-                            .plan = {.evicts = 1, .sinks = sinks, .recents = recents, .block = block},
+                            .fixed = {.evicts = 1, .sinks = sinks, .recents = recents, .block = block},
                             .budget = budget,
                             .sight = sight,
                             .prompt = 11 + (sinks + recents) % 5,
@@ -136,15 +136,15 @@ END_TEST
 /* ---- layers ---- */
 
 /* PyramidKV as policies of this kind define it, with fractions over `den` and one entry at a time. */
-static void pyramid_by_hand(const lh_policy_plan *plan, const lh_layers_request *q, int64_t *out)
+static void pyramid_by_hand(const lh_policy_numbers *fixed, const lh_layers_request *q, int64_t *out)
 {
-    int64_t C = lh_policy_entries(plan, q->seen), w = plan->window, N = q->layers, base = C - w, missing = N * base;
-    int64_t m = base, M = 2 * base * plan->beta - base; /* over beta */
-    if (M > (q->seen - w) * plan->beta) M = (q->seen - w) * plan->beta, m = 2 * base * plan->beta - M;
+    int64_t C = fixed->budget, w = fixed->window, N = q->layers, base = C - w, missing = N * base;
+    int64_t m = base, M = 2 * base * fixed->budgets.beta - base; /* over beta */
+    if (M > (q->seen - w) * fixed->budgets.beta) M = (q->seen - w) * fixed->budgets.beta, m = 2 * base * fixed->budgets.beta - M;
     int64_t most[64];
     for (int64_t l = 0; l < N; l++) {
         int64_t x = 0, held = q->sliding && q->sliding[l] && q->window < q->seen ? q->window : q->seen;
-        while ((x + 1) * plan->beta * (N - 1) <= M * (N - 1) - l * (M - m)) x++;
+        while ((x + 1) * fixed->budgets.beta * (N - 1) <= M * (N - 1) - l * (M - m)) x++;
         if (x + w < 1) x = 1; /* at least one entry is always kept */
         most[l] = held;
         out[l] = x + w < held ? x + w : held;
@@ -162,10 +162,11 @@ static void check_layers(int64_t N, int64_t C, int64_t seen, const lh_policy_par
     char budget[32];
     uint8_t sliding[64] = {0};
     int64_t got[64], want[64], sum = 0, room = 0;
-    lh_policy_plan plan = plan_of("pyramidkv", text_of(budget, sizeof budget, C), parts);
+    lh_policy plan = plan_of("pyramidkv", text_of(budget, sizeof budget, C), parts);
     for (int64_t l = 0; l < N; l++) sliding[l] = slide && l % 3 != 2;
     lh_layers_request q = {.layers = N, .seen = seen, .window = slide, .sliding = slide ? sliding : NULL};
-    lh_policy_layers(&plan, &q, got);
+    lh_policy_numbers fixed = lh_policy_fix(&plan, seen);
+    lh_policy_layers(&fixed, &q, got);
     for (int64_t l = 0; l < N; l++) {
         int64_t held = sliding[l] && slide < seen ? slide : seen;
         sum += got[l];
@@ -173,11 +174,11 @@ static void check_layers(int64_t N, int64_t C, int64_t seen, const lh_policy_par
         ck_assert_int_ge(got[l], 1);
         if (C < seen) ck_assert_int_le(got[l], held);
     }
-    if (C >= seen || C <= plan.window || N == 1) {
+    if (C >= seen || C <= fixed.window || N == 1) {
         for (int64_t l = 0; l < N; l++) ck_assert_int_eq(got[l], sliding[l] && slide < C ? slide : C);
         return;
     }
-    pyramid_by_hand(&plan, &q, want);
+    pyramid_by_hand(&fixed, &q, want);
     for (int64_t l = 0; l < N; l++)
         ck_assert_msg(got[l] == want[l], "layer %lld of %lld, C %lld, L %lld: %lld, by hand %lld", (long long)l,
                       (long long)N, (long long)C, (long long)seen, (long long)got[l], (long long)want[l]);
@@ -204,8 +205,9 @@ END_TEST
 START_TEST(test_pyramids_of_long_prompts_do_not_overflow)
 {
     int64_t budgets[126], sum = 0;
-    lh_policy_plan plan = plan_of("pyramidkv", "1000000000", &(lh_policy_parts){.beta = "1000000000"});
-    lh_policy_layers(&plan, &(lh_layers_request){.layers = 126, .seen = INT64_C(2000000000)}, budgets);
+    lh_policy plan = plan_of("pyramidkv", "1000000000", &(lh_policy_parts){.beta = "1000000000"});
+    lh_policy_numbers fixed = lh_policy_fix(&plan, INT64_C(2000000000));
+    lh_policy_layers(&fixed, &(lh_layers_request){.layers = 126, .seen = INT64_C(2000000000)}, budgets);
     for (int l = 0; l < 126; l++) sum += budgets[l];
     ck_assert_int_eq(sum, INT64_C(126000000000));
 }
@@ -215,12 +217,14 @@ START_TEST(test_uniform_layers_take_what_they_can_hold)
 {
     uint8_t sliding[3] = {0, 1, 1};
     int64_t got[3];
-    lh_policy_plan plan = plan_of("snapkv", "100", NULL);
+    lh_policy plan = plan_of("snapkv", "100", NULL);
     lh_layers_request q = {.layers = 3, .seen = 500, .window = 64, .sliding = sliding};
-    lh_policy_layers(&plan, &q, got);
+    lh_policy_numbers fixed = lh_policy_fix(&plan, 500);
+    lh_policy_layers(&fixed, &q, got);
     ck_assert(got[0] == 100 && got[1] == 64 && got[2] == 64);
     plan = plan_of(NULL, NULL, NULL);
-    lh_policy_layers(&plan, &q, got);
+    fixed = lh_policy_fix(&plan, 500);
+    lh_policy_layers(&fixed, &q, got);
     ck_assert(got[0] == 500 && got[1] == 64 && got[2] == 64);
 }
 END_TEST
@@ -232,13 +236,15 @@ START_TEST(test_safeguards_mix_or_give_first)
     for (int64_t base = 0; base < 300; base++) {
         lh_protection p = {.budget = base + 9, .recents = 9, .base = base};
         lh_policy_parts parts = {.alpha = "0.57"};
-        lh_policy_plan plan = plan_of("ada-snapkv", "64", &parts);
-        lh_safety s = lh_policy_safety(&plan, &p);
+        lh_policy plan = plan_of("ada-snapkv", "64", &parts);
+        lh_policy_numbers fixed = lh_policy_fix(&plan, 1000);
+        lh_safety s = lh_policy_safety(&fixed, &p);
         ck_assert_int_eq(s.sure, base * 57 / 100);
         ck_assert(s.floor == 0 && s.share.num == 43 && s.share.den == 100);
         parts.safeguard = "floor";
         plan = plan_of("ada-snapkv", "64", &parts);
-        s = lh_policy_safety(&plan, &p);
+        fixed = lh_policy_fix(&plan, 1000);
+        s = lh_policy_safety(&fixed, &p);
         ck_assert_int_eq(s.floor, base * 57 / 100);
         ck_assert(s.sure == 0 && s.share.num == s.share.den);
     }

@@ -65,7 +65,7 @@ START_TEST(test_the_text_of_every_preset_is_read_back)
         lh_policy_options o = {.policy = lh_policy_at(i)->name};
         if (lh_policy_at(i)->parts.statistic) o.budget = "37.5%";
         if (lh_policy_at(i)->parts.statistic) o.parts.sinks = "3";
-        lh_policy_plan a, b;
+        lh_policy a, b;
         lh_buf text = {0};
         char *words = NULL;
         ck_assert_int_eq(lh_policy_resolve(&a, &o), LH_OK);
@@ -88,8 +88,8 @@ START_TEST(test_policies_times_budgets_behind_the_full_cache)
     is(&list, 2, "snapkv", "50%");
     is(&list, 3, "h2o", "128");
     is(&list, 5, "ada-snapkv --pool-size 31", "128");
-    ck_assert_int_eq(list.at[5].plan.pool_size, 31);
-    ck_assert_int_eq(list.at[0].plan.evicts, 0);
+    ck_assert_int_eq(list.at[5].policy.shape.pool_size, 31);
+    ck_assert_int_eq(list.at[0].policy.evicts, 0);
     lh_policy_list_clear(&list);
 }
 END_TEST
@@ -121,7 +121,7 @@ START_TEST(test_all_are_the_presets_that_are_not_for_comparison)
     int64_t expected = 1;
     lh_policy_list list = resolve("all", "10%");
     for (int i = 0; lh_policy_at(i); i++) {
-        const lh_policy *p = lh_policy_at(i);
+        const lh_policy_preset *p = lh_policy_at(i);
         if (p->kind == LH_POLICY_COMPATIBLE || !p->parts.statistic) continue;
         is(&list, expected++, p->name, "10%");
     }
@@ -133,12 +133,12 @@ END_TEST
 START_TEST(test_a_budget_alone_is_the_default_policy)
 {
     lh_policy_list list = resolve(NULL, "64,20%");
-    lh_policy_plan plan;
+    lh_policy plan;
     ck_assert_int_eq(lh_policy_resolve(&plan, &(lh_policy_options){.budget = "64"}), LH_OK);
     ck_assert_int_eq(list.n, 3);
-    ck_assert_str_eq(list.at[1].plan.name, plan.name);
-    ck_assert_int_eq(list.at[1].plan.pool_size, plan.pool_size);
-    ck_assert_int_eq(list.at[1].plan.by_default, 0);
+    ck_assert_str_eq(list.at[1].policy.name, plan.name);
+    ck_assert_int_eq(list.at[1].policy.shape.pool_size, plan.shape.pool_size);
+    ck_assert_int_eq(list.at[1].policy.by_default, 0);
     lh_policy_list_clear(&list);
 }
 END_TEST

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "policies/budgets.h"
 #include "policies/list.h"
 #include "policies/profile.h"
 #include "suite.h"
@@ -191,7 +192,7 @@ START_TEST(test_layers_get_parts_by_their_weights)
         int slides = rand() % 2;
         random_weights(s.weights, s.n);
         lh_profile profile = {.layers = s.n, .heads = 1, .weights = s.weights};
-        lh_policy_plan plan = {.evicts = 1, .budget_entries = C, .layers = LH_LAYERS_PROFILE};
+        lh_policy_numbers fixed = {.evicts = 1, .budget = C, .budgets.layers = LH_LAYERS_PROFILE};
         s.total = s.n * C;
         for (int64_t l = 0; l < s.n; l++) {
             sliding[l] = slides && rand() % 3;
@@ -200,7 +201,7 @@ START_TEST(test_layers_get_parts_by_their_weights)
             room += s.most[l];
         }
         lh_policy_layers(
-            &plan,
+            &fixed,
             &(lh_layers_request){
                 .layers = s.n, .seen = seen, .window = window, .sliding = slides ? sliding : NULL, .profile = &profile},
             got);
@@ -254,17 +255,17 @@ START_TEST(test_parts_of_weights_are_exact)
 {
     int64_t weights[] = {1, 2, 3, 4}, got[4], large[126], sum = 0, budgets[126];
     lh_profile profile = {.layers = 4, .heads = 1, .weights = weights};
-    lh_policy_plan plan = {.evicts = 1, .budget_entries = 100, .layers = LH_LAYERS_PROFILE};
-    lh_policy_layers(&plan, &(lh_layers_request){.layers = 4, .seen = 1000, .profile = &profile}, got);
+    lh_policy_numbers fixed = {.evicts = 1, .budget = 100, .budgets.layers = LH_LAYERS_PROFILE};
+    lh_policy_layers(&fixed, &(lh_layers_request){.layers = 4, .seen = 1000, .profile = &profile}, got);
     ck_assert(got[0] == 40 && got[1] == 80 && got[2] == 120 && got[3] == 160);
-    lh_policy_layers(&plan, &(lh_layers_request){.layers = 4, .seen = 130, .profile = &profile}, got);
+    lh_policy_layers(&fixed, &(lh_layers_request){.layers = 4, .seen = 130, .profile = &profile}, got);
     ck_assert(got[0] == 50 && got[1] == 90 && got[2] == 130 && got[3] == 130); /* 30 too many, one each */
-    lh_policy_layers(&plan, &(lh_layers_request){.layers = 4, .seen = 100, .profile = &profile}, got);
+    lh_policy_layers(&fixed, &(lh_layers_request){.layers = 4, .seen = 100, .profile = &profile}, got);
     ck_assert(got[0] == 100 && got[3] == 100); /* nothing is evicted */
     for (int l = 0; l < 126; l++) large[l] = 999999999999999999 - l % 3;
-    plan.budget_entries = INT64_C(1) << 40;
+    fixed.budget = INT64_C(1) << 40;
     profile = (lh_profile){.layers = 126, .heads = 1, .weights = large};
-    lh_policy_layers(&plan, &(lh_layers_request){.layers = 126, .seen = INT64_C(1) << 41, .profile = &profile},
+    lh_policy_layers(&fixed, &(lh_layers_request){.layers = 126, .seen = INT64_C(1) << 41, .profile = &profile},
                      budgets);
     for (int l = 0; l < 126; l++) sum += budgets[l];
     ck_assert_int_eq(sum, 126 * (INT64_C(1) << 40));
@@ -286,7 +287,7 @@ static const char layers_path[] = "test_profiles_layers.csv", heads_path[] = "te
 START_TEST(test_policies_take_files)
 {
     lh_profiles all = {0}, back = {0};
-    lh_policy_plan plan, again;
+    lh_policy plan, again;
     json_t *json = NULL;
     lh_buf text = {0}, said = {0};
     write_file(layers_path, "layer,weight\n0,1\n1,3\n");
@@ -296,9 +297,9 @@ START_TEST(test_policies_take_files)
                            .parts = {.layer_budget = layers_path, .head_budget = heads_path},
                            .profiles = &all};
     ck_assert_msg(lh_policy_resolve(&plan, &o) == LH_OK, "%s", lh_error_message());
-    ck_assert(plan.heads == LH_HEADS_PROFILE && plan.layers == LH_LAYERS_PROFILE);
-    ck_assert_ptr_nonnull(lh_profiles_find(&all, plan.head_profile));
-    ck_assert_ptr_nonnull(lh_profiles_find(&all, plan.layer_profile));
+    ck_assert(plan.budgets.heads == LH_HEADS_PROFILE && plan.budgets.layers == LH_LAYERS_PROFILE);
+    ck_assert_ptr_nonnull(lh_profiles_find(&all, plan.budgets.head_profile));
+    ck_assert_ptr_nonnull(lh_profiles_find(&all, plan.budgets.layer_profile));
     ck_assert_int_eq(lh_profiles_check(&all, &plan, 2, 2), LH_OK);
     ck_assert_int_eq(lh_profiles_check(&all, &plan, 3, 2), LH_EINPUT);
     ck_assert_ptr_nonnull(strstr(lh_error_message(), "'test_profiles_layers.csv' has weights of 2 layers, the model"));
@@ -310,8 +311,8 @@ START_TEST(test_policies_take_files)
     ck_assert_ptr_nonnull(strstr(text.data, "--head-budget profile:"));
     {
         char head[32], layer[32];
-        snprintf(head, sizeof head, "profile:%016llx", (unsigned long long)plan.head_profile);
-        snprintf(layer, sizeof layer, "profile:%016llx", (unsigned long long)plan.layer_profile);
+        snprintf(head, sizeof head, "profile:%016llx", (unsigned long long)plan.budgets.head_profile);
+        snprintf(layer, sizeof layer, "profile:%016llx", (unsigned long long)plan.budgets.layer_profile);
         o.parts = (lh_policy_parts){.layer_budget = layer, .head_budget = head};
         ck_assert_int_eq(lh_policy_resolve(&again, &o), LH_OK);
         ck_assert_mem_eq(&plan, &again, sizeof plan);
@@ -327,7 +328,7 @@ START_TEST(test_policies_take_files)
     ck_assert_int_eq(lh_policy_from_json(&again, json, "cache.h5"), LH_OK);
     ck_assert_mem_eq(&plan, &again, sizeof plan);
     ck_assert_int_eq(lh_profiles_check(&back, &again, 2, 2), LH_OK);
-    ck_assert_int_eq(lh_profiles_find(&back, again.head_profile)->weights[2], 250000000);
+    ck_assert_int_eq(lh_profiles_find(&back, again.budgets.head_profile)->weights[2], 250000000);
     json_object_set_new(json_object_get(json, "profiles"), "head-budget", json_string("layer,head,weight\n0,0,x\n"));
     ck_assert_int_eq(lh_profiles_get_json(&back, json, "cache.h5"), LH_EFILE);
     ck_assert_int_eq(lh_policy_describe(&plan, &said), LH_OK);
@@ -343,7 +344,7 @@ END_TEST
 START_TEST(test_what_is_no_file_and_what_cannot_go_together_is_refused)
 {
     lh_profiles all = {0};
-    lh_policy_plan plan;
+    lh_policy plan;
     write_file(heads_path, "layer,head,weight\n0,0,1\n");
     const struct {
         lh_status st;
@@ -384,7 +385,7 @@ START_TEST(test_lists_keep_the_profiles_of_their_policies)
     ck_assert_int_eq(list.n, 5);
     ck_assert_int_eq(list.profiles.n, 1);
     for (int64_t i = 0; i < list.n; i++)
-        ck_assert_int_eq(lh_profiles_check(&list.profiles, &list.at[i].plan, 1, 1), LH_OK);
+        ck_assert_int_eq(lh_profiles_check(&list.profiles, &list.at[i].policy, 1, 1), LH_OK);
     lh_policy_list_clear(&list);
     remove(heads_path);
 }

@@ -3,20 +3,32 @@
 #include <string.h>
 
 #include "kernels/ops.h"
-#include "policies/policy.h"
+#include "policies/budgets.h"
 #include "suite.h"
 
-static lh_policy_plan resolved(const lh_policy_options *options)
+static lh_policy resolved(const lh_policy_options *options)
 {
-    lh_policy_plan plan;
+    lh_policy plan;
     lh_status st = lh_policy_resolve(&plan, options);
     ck_assert_msg(st == LH_OK, "%s", lh_error_message());
     return plan;
 }
 
+static lh_policy_numbers fixed(const lh_policy_options *options, int64_t seen)
+{
+    lh_policy plan = resolved(options);
+    return lh_policy_fix(&plan, seen);
+}
+
+static int64_t rows_of(const lh_policy *plan, int64_t seen)
+{
+    lh_policy_numbers numbers = lh_policy_fix(plan, seen);
+    return lh_policy_rows(&numbers, seen);
+}
+
 static void refused(const lh_policy_options *options, const char *words)
 {
-    lh_policy_plan plan;
+    lh_policy plan;
     ck_assert_int_eq(lh_policy_resolve(&plan, options), LH_EUSAGE);
     ck_assert_msg(strstr(lh_error_message(), words), "'%s' does not say '%s'", lh_error_message(), words);
 }
@@ -25,11 +37,11 @@ START_TEST(test_every_preset_resolves_and_is_found_by_its_name)
 {
     int n = 0;
     for (; lh_policy_at(n); n++) {
-        const lh_policy *p = lh_policy_at(n);
+        const lh_policy_preset *p = lh_policy_at(n);
         ck_assert_ptr_eq(lh_policy_find(p->name), p);
         ck_assert_ptr_nonnull(p->summary);
         int evicts = p->parts.statistic != NULL;
-        lh_policy_plan plan = resolved(&(lh_policy_options){.policy = p->name, .budget = evicts ? "64" : NULL});
+        lh_policy plan = resolved(&(lh_policy_options){.policy = p->name, .budget = evicts ? "64" : NULL});
         ck_assert_str_eq(plan.name, p->name);
         ck_assert_int_eq(plan.evicts, evicts);
         ck_assert_int_eq(plan.by_default, 0);
@@ -98,32 +110,35 @@ START_TEST(test_presets_are_what_their_papers_say)
 {
     int n = sizeof table / sizeof *table;
     for (int i = 0; i < n; i++) {
-        lh_policy_plan p = resolved(&(lh_policy_options){.policy = table[i].name, .budget = "5%"});
-        p = lh_policy_fix(&p, 20000);
-        int same = p.source == table[i].source && p.statistic == table[i].statistic &&
+        lh_policy_numbers p = fixed(&(lh_policy_options){.policy = table[i].name, .budget = "5%"}, 20000);
+        int same = p.score.source == table[i].source && p.score.statistic == table[i].statistic &&
                    p.rows == (table[i].rows == ALL ? INT64_MAX : table[i].rows) && p.window == table[i].window &&
-                   p.sinks == table[i].sinks && p.recents == table[i].recents && p.pool_kind == (int)table[i].pool &&
-                   p.pool_size == table[i].pool_size && p.heads == table[i].heads && p.layers == table[i].layers &&
-                   p.select == table[i].select && p.joint == table[i].joint && p.running == table[i].running &&
-                   p.every == table[i].every && p.group_kind == LH_GROUP_MEAN && !p.block &&
+                   p.sinks == table[i].sinks && p.recents == table[i].recents && p.shape.pool == (int)table[i].pool &&
+                   p.shape.pool_size == table[i].pool_size && p.budgets.heads == table[i].heads &&
+                   p.budgets.layers == table[i].layers && p.select.kind == table[i].select &&
+                   p.select.joint == table[i].joint && p.score.running == table[i].running &&
+                   p.every == table[i].every && p.shape.group == LH_GROUP_MEAN && !p.block &&
                    p.positions == LH_POSITION_ORIGINAL;
         ck_assert_msg(same, "'%s' is not what it should be", table[i].name);
     }
     for (int i = 0; lh_policy_at(i); i++) {
-        const lh_policy *p = lh_policy_at(i);
+        const lh_policy_preset *p = lh_policy_at(i);
         int kvpress = strstr(p->name, "@kvpress") != NULL;
         ck_assert_int_eq(p->kind == LH_POLICY_COMPATIBLE, kvpress);
         if (p->kind == LH_POLICY_OF_PAPER || kvpress) ck_assert_int_eq(strncmp(p->paper, "arXiv ", 6), 0);
     }
-    lh_policy_plan p = resolved(&(lh_policy_options){.policy = "ada-pyramid", .budget = "64"});
-    ck_assert(p.beta == 20 && p.safeguard == LH_SAFEGUARD_INTERP && p.alpha.digits == 5 && p.alpha.scale == 1);
+    lh_policy p = resolved(&(lh_policy_options){.policy = "ada-pyramid", .budget = "64"});
+    ck_assert(p.budgets.beta == 20 && p.budgets.safeguard == LH_SAFEGUARD_INTERP && p.budgets.alpha.digits == 5 &&
+              p.budgets.alpha.scale == 1);
     p = resolved(&(lh_policy_options){.policy = "critical-ada@kvpress", .budget = "64"});
-    ck_assert(p.shares_of == LH_SHARES_OF_BUDGET && p.safeguard == LH_SAFEGUARD_FLOOR && p.group_after_pool);
-    ck_assert(p.alpha.digits == 2 && p.alpha.scale == 1 && p.first_stage.digits == 5 && p.first_stage.scale == 1);
+    ck_assert(p.shares_of == LH_SHARES_OF_BUDGET && p.budgets.safeguard == LH_SAFEGUARD_FLOOR &&
+              p.shape.group_after_pool);
+    ck_assert(p.budgets.alpha.digits == 2 && p.budgets.alpha.scale == 1 && p.select.first_stage.digits == 5 &&
+              p.select.first_stage.scale == 1);
     p = resolved(&(lh_policy_options){.policy = "ahakv", .budget = "64"});
-    ck_assert(p.gain && !p.gain_floor && p.value_prior && !p.non_causal);
+    ck_assert(p.score.gain && !p.score.gain_floor && p.score.value_prior && !p.score.non_causal);
     p = resolved(&(lh_policy_options){.policy = "nacl", .budget = "64"});
-    ck_assert(p.random_share.num == 7 && p.random_share.den == 19 && p.has_proxies && p.every_is_rows);
+    ck_assert(p.select.random_share.num == 7 && p.select.random_share.den == 19 && p.proxies.kind && p.every_is_rows);
 }
 END_TEST
 
@@ -137,9 +152,9 @@ START_TEST(test_words_have_the_numbers_of_the_operations)
     for (int i = 0; i < 3; i++) {
         lh_policy_options o = {
             .policy = "snapkv", .budget = "9", .parts = {.group = groups[i].word, .pool = pools[i].word}};
-        lh_policy_plan p = resolved(&o);
-        ck_assert_int_eq(p.group_kind, groups[i].kind);
-        ck_assert_int_eq(p.pool_kind, pools[i].kind);
+        lh_policy p = resolved(&o);
+        ck_assert_int_eq(p.shape.group, groups[i].kind);
+        ck_assert_int_eq(p.shape.pool, pools[i].kind);
     }
 }
 END_TEST
@@ -147,14 +162,14 @@ END_TEST
 START_TEST(test_a_budget_alone_is_the_default_policy_and_says_so)
 {
     lh_buf text = {0};
-    lh_policy_plan p = resolved(&(lh_policy_options){.budget = "256"});
+    lh_policy p = resolved(&(lh_policy_options){.budget = "256"});
     ck_assert_int_eq(p.by_default, 1);
     ck_assert_str_eq(p.name, "longhaul");
     ck_assert_int_eq(lh_policy_text(&p, &text), LH_OK);
     ck_assert_str_eq(text.data, "longhaul --budget 256");
     lh_buf_clear(&text);
     p = resolved(&(lh_policy_options){.budget = "256", .parts = {.pool = "none", .window = "16"}});
-    ck_assert(p.pool_kind == LH_POOL_NONE && p.window == 16 && p.rows == 16 && p.by_default);
+    ck_assert(p.shape.pool == LH_POOL_NONE && p.window == 16 && p.rows.n == 16 && p.by_default);
     p = resolved(&(lh_policy_options){0});
     ck_assert(!p.evicts && strcmp(p.name, "full") == 0 && !p.by_default);
 }
@@ -296,7 +311,7 @@ START_TEST(test_parts_that_cannot_go_together_are_refused)
         {{.policy = "pyramidkv", .budget = "64", .parts = {.evict = "block:8"}}, "'--layer-budget uniform'"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) refused(&cases[i].options, cases[i].words);
-    lh_policy_plan p = resolved(&(lh_policy_options){.policy = "h2o", .budget = "10%", .parts = {.evict = "block:64"}});
+    lh_policy p = resolved(&(lh_policy_options){.policy = "h2o", .budget = "10%", .parts = {.evict = "block:64"}});
     ck_assert_int_eq(lh_policy_check(&p, 650), LH_OK);
     ck_assert_int_eq(lh_policy_check(&p, 649), LH_EUSAGE);
 }
@@ -304,42 +319,43 @@ END_TEST
 
 START_TEST(test_options_make_the_variants)
 {
-    lh_policy_plan p = resolved(&(lh_policy_options){
+    lh_policy p = resolved(&(lh_policy_options){
         .policy = "snapkv", .budget = "20%", .parts = {.rows = "12.5%", .statistic = "sum", .sinks = "4"}});
-    ck_assert(p.budget_is_share && p.rows_is_share && p.statistic == LH_STAT_SUM && p.sinks == 4 && p.window == 32);
-    ck_assert_int_eq(lh_policy_rows(&p, 1000), 125);
-    ck_assert_int_eq(lh_policy_rows(&p, 3), 1);
+    ck_assert(p.budget.percent.digits && p.rows.percent.digits && p.score.statistic == LH_STAT_SUM && p.sinks == 4 &&
+              p.window == 32);
+    ck_assert_int_eq(rows_of(&p, 1000), 125);
+    ck_assert_int_eq(rows_of(&p, 3), 1);
     ck_assert_int_eq(lh_policy_entries(&p, 1512), 302);
     ck_assert_int_eq(lh_policy_entries(&p, 2), 1);
     p = resolved(&(lh_policy_options){.policy = "snapkv", .budget = "8", .parts = {.rows = "last:400"}});
-    ck_assert(p.rows == 400 && p.window == 32);
-    ck_assert_int_eq(lh_policy_rows(&p, 100), 100);
+    ck_assert(p.rows.n == 400 && p.window == 32);
+    ck_assert_int_eq(rows_of(&p, 100), 100);
     p = resolved(&(lh_policy_options){.policy = "snapkv",
                                       .budget = "8",
                                       .parts = {.head_budget = "adaptive", .layer_budget = "pyramid", .beta = "3"}});
-    ck_assert(p.alpha.digits == 5 && p.alpha.scale == 1 && p.beta == 3);
+    ck_assert(p.budgets.alpha.digits == 5 && p.budgets.alpha.scale == 1 && p.budgets.beta == 3);
     p = resolved(&(lh_policy_options){.policy = "snapkv", .budget = "8", .parts = {.evict = "every"}});
     ck_assert_int_eq(p.every, 32); /* the window's rows are all new then */
     p = resolved(&(lh_policy_options){.policy = "snapkv", .budget = "8", .parts = {.statistic = "position"}});
-    ck_assert(p.source == LH_SCORE_POSITION && p.window == 0 && p.every == 0);
+    ck_assert(p.score.source == LH_SCORE_POSITION && p.window == 0 && p.every == 0);
     p = resolved(&(lh_policy_options){.policy = "tova", .budget = "8", .parts = {.rows = "last:1", .evict = "every"}});
-    ck_assert(p.rows == 1 && !p.running && p.every == 1);
+    ck_assert(p.rows.n == 1 && !p.score.running && p.every == 1);
     p = resolved(&(lh_policy_options){.policy = "scissorhands", .budget = "8", .parts = {.statistic = "last"}});
-    ck_assert(p.rows == 1 && !p.running); /* the preset's 400 rows go with its count */
+    ck_assert(p.rows.n == 1 && !p.score.running); /* the preset's 400 rows go with its count */
     p = resolved(&(lh_policy_options){.policy = "h2o", .budget = "8", .parts = {.evict = "block:7,every"}});
-    ck_assert(p.block == 7 && p.every == 1 && p.running);
+    ck_assert(p.block == 7 && p.every == 1 && p.score.running);
     p = resolved(&(lh_policy_options){.policy = "h2o", .budget = "8", .parts = {.rows = "5%", .positions = "slot"}});
-    ck_assert(p.running && p.rows_is_share && p.positions == LH_POSITION_SLOT);
+    ck_assert(p.score.running && p.rows.percent.digits && p.positions == LH_POSITION_SLOT);
     p = resolved(&(lh_policy_options){.policy = "h2o", .budget = "8", .parts = {.window = "16"}});
-    ck_assert(p.running && p.rows == INT64_MAX && p.window == 16); /* protected, and not all that is observed */
+    ck_assert(p.score.running && p.rows.n == INT64_MAX && p.window == 16); /* protected, and not all that is observed */
     p = resolved(&(lh_policy_options){.policy = "ahakv", .budget = "8", .parts = {.window = "16", .evict = "every"}});
-    ck_assert(!p.running && p.rows == 32 && p.every == 16);
+    ck_assert(!p.score.running && p.rows.n == 32 && p.every == 16);
     p = resolved(&(lh_policy_options){.policy = "snapkv", .budget = "8", .parts = {.proxies = "2%", .evict = "every"}});
-    ck_assert(p.has_proxies && !p.window && !p.running && p.every_is_rows && p.statistic == LH_STAT_MEAN);
+    ck_assert(p.proxies.kind && !p.window && !p.score.running && p.every_is_rows && p.score.statistic == LH_STAT_MEAN);
     p = resolved(&(lh_policy_options){.policy = "nacl", .budget = "8", .parts = {.proxies = "none", .rows = "all"}});
-    ck_assert(!p.has_proxies && p.running && p.window == 32);
+    ck_assert(!p.proxies.kind && p.score.running && p.window == 32);
     p = resolved(&(lh_policy_options){.policy = "nacl", .budget = "8", .parts = {.set_per = "layer"}});
-    ck_assert(p.joint && p.select == LH_SELECT_TOPK_SAMPLE);
+    ck_assert(p.select.joint && p.select.kind == LH_SELECT_TOPK_SAMPLE);
 }
 END_TEST
 
@@ -371,7 +387,7 @@ START_TEST(test_warnings_name_the_option)
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         lh_buf text = {0};
-        lh_policy_plan plan = resolved(&cases[i].options);
+        lh_policy plan = resolved(&cases[i].options);
         ck_assert_int_eq(lh_policy_warnings(&plan, 1000, &text), LH_OK);
         ck_assert_int_eq(text.bytes > 0, cases[i].words != NULL);
         if (cases[i].words) ck_assert_msg(strstr(text.data, cases[i].words), "%s", text.data);

@@ -2,18 +2,24 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "policies/policy.h"
+#include "policies/budgets.h"
 #include "suite.h"
 
-static lh_policy_plan plan_of(const char *policy, int64_t budget, const lh_policy_parts *parts)
+static lh_policy plan_of(const char *policy, int64_t budget, const lh_policy_parts *parts)
 {
-    lh_policy_plan plan;
+    lh_policy plan;
     char text[32];
     snprintf(text, sizeof text, "%lld", (long long)budget);
     lh_policy_options o = {.policy = policy, .budget = text};
     if (parts) o.parts = *parts;
     ck_assert_msg(lh_policy_resolve(&plan, &o) == LH_OK, "%s", lh_error_message());
     return plan;
+}
+
+static lh_policy_numbers fixed_of(const char *policy, int64_t budget, const lh_policy_parts *parts, int64_t seen)
+{
+    lh_policy plan = plan_of(policy, budget, parts);
+    return lh_policy_fix(&plan, seen);
 }
 
 /* floor(above * n / below), by counting. */
@@ -40,20 +46,20 @@ START_TEST(test_proxies_are_a_share_of_the_prompt_and_a_quarter_of_the_budget_at
     for (int s = 0; s < 4; s++)
         for (int64_t seen = 1; seen < 6000; seen += 1 + seen / 7)
             for (int64_t C = 1; C < 3000; C += 1 + C / 3) {
-                lh_policy_plan p = plan_of("nacl", C, &(lh_policy_parts){.proxies = shares[s].text});
-                lh_policy_plan fixed = lh_policy_fix(&p, seen);
+                lh_policy p = plan_of("nacl", C, &(lh_policy_parts){.proxies = shares[s].text});
+                lh_policy_numbers fixed = lh_policy_fix(&p, seen);
                 int64_t P = least(part_of(shares[s].num, shares[s].den, seen), C / 4);
                 if (P < 1) P = 1;
                 ck_assert_int_eq(fixed.rows, P);
                 ck_assert_int_eq(fixed.window, P);
                 ck_assert_int_eq(fixed.every, P);
                 ck_assert_int_eq(fixed.sinks, least(256, P / 2));
-                ck_assert_int_eq(lh_policy_rows(&p, seen), least(P, seen));
+                ck_assert_int_eq(lh_policy_rows(&fixed, seen), least(P, seen));
                 lh_protection q = lh_policy_protect(&fixed, &(lh_protect_request){.budget = C, .seen = seen});
                 if (C >= 4 && C < seen) ck_assert_int_gt(q.base, 0); /* something always competes */
             }
-    lh_policy_plan p = plan_of("nacl", 128, NULL); /* as the goldens have it */
-    lh_policy_plan fixed = lh_policy_fix(&p, 1512);
+    lh_policy p = plan_of("nacl", 128, NULL); /* as the goldens have it */
+    lh_policy_numbers fixed = lh_policy_fix(&p, 1512);
     ck_assert(fixed.rows == 15 && fixed.sinks == 7);
     p = plan_of("nacl", 128, &(lh_policy_parts){.sinks = "3", .evict = "every:4"});
     fixed = lh_policy_fix(&p, 1512);
@@ -65,18 +71,17 @@ START_TEST(test_proxies_at_both_ends_are_halves_and_the_first_half_the_sinks)
 {
     for (int64_t seen = 1; seen < 6000; seen += 1 + seen / 7)
         for (int64_t C = 1; C < 3000; C += 1 + C / 3) {
-            lh_policy_plan end = plan_of("nacl", C, &(lh_policy_parts){.proxies = "12.5%"});
-            lh_policy_plan ends = plan_of("nacl", C, &(lh_policy_parts){.proxies = "12.5%", .proxies_at = "both-ends"});
-            lh_policy_plan a = lh_policy_fix(&end, seen), b = lh_policy_fix(&ends, seen);
+            lh_policy_parts end = {.proxies = "12.5%"}, ends = {.proxies = "12.5%", .proxies_at = "both-ends"};
+            lh_policy_numbers a = fixed_of("nacl", C, &end, seen), b = fixed_of("nacl", C, &ends, seen);
             ck_assert_int_eq(b.rows, a.rows); /* P */
-            ck_assert_int_eq(b.head_rows, b.rows / 2);
+            ck_assert_int_eq(b.first_rows, b.rows / 2);
             ck_assert_int_eq(b.sinks, b.rows / 2);
             ck_assert_int_eq(b.window, b.rows - b.rows / 2);
             ck_assert_int_eq(b.every, b.window);
             int64_t rows = lh_policy_rows(&b, seen), last = -1;
             for (int64_t r = 0; r < rows; r++) { /* each once, in order: the first ones, and the last */
                 int64_t p = lh_policy_row_at(&b, seen, r);
-                ck_assert(p > last && (p < b.head_rows || p >= seen - b.window));
+                ck_assert(p > last && (p < b.first_rows || p >= seen - b.window));
                 ck_assert_int_eq(lh_policy_row_at(&a, seen, r), seen - rows + r);
                 last = p;
             }
@@ -89,16 +94,16 @@ START_TEST(test_proxies_of_a_question_are_as_many_as_it_has_tokens)
 {
     for (int64_t question = 1; question < 300; question += 1 + question / 5)
         for (int64_t C = 1; C < 3000; C += 1 + C / 3) {
-            lh_policy_plan p = plan_of("nacl", C, &(lh_policy_parts){.proxies = "question"});
+            lh_policy p = plan_of("nacl", C, &(lh_policy_parts){.proxies = "question"});
             ck_assert_int_eq(lh_policy_check_question(&p), LH_EUSAGE);
             lh_policy_ask(&p, question);
             ck_assert_int_eq(lh_policy_check_question(&p), LH_OK);
-            lh_policy_plan fixed = lh_policy_fix(&p, 5000), share = plan_of("nacl", C, NULL), before = share;
+            lh_policy_numbers fixed = lh_policy_fix(&p, 5000);
+            lh_policy share = plan_of("nacl", C, NULL), before = share;
             int64_t P = least(question, C / 4);
             if (P < 1) P = 1;
-            ck_assert(fixed.rows == P && fixed.window == P && fixed.every == P && !fixed.head_rows);
+            ck_assert(fixed.rows == P && fixed.window == P && fixed.every == P && !fixed.first_rows);
             ck_assert_int_eq(fixed.sinks, least(256, P / 2));
-            ck_assert_int_eq(lh_policy_check_question(&fixed), LH_OK);
             lh_policy_ask(&share, question); /* is not meant */
             ck_assert_mem_eq(&share, &before, sizeof share);
             ck_assert_int_eq(lh_policy_check_question(&share), LH_OK);
@@ -109,9 +114,8 @@ END_TEST
 START_TEST(test_shares_of_recents_are_of_the_budget)
 {
     for (int64_t C = 1; C < 400; C++) {
-        lh_policy_plan p = plan_of("h2o", C, NULL), third = plan_of("h2o", C, &(lh_policy_parts){.recents = "33.3%"});
-        p = lh_policy_fix(&p, 100000);
-        third = lh_policy_fix(&third, 100000);
+        lh_policy_numbers p = fixed_of("h2o", C, NULL, 100000);
+        lh_policy_numbers third = fixed_of("h2o", C, &(lh_policy_parts){.recents = "33.3%"}, 100000);
         ck_assert_int_eq(p.recents, C / 2);
         ck_assert_int_eq(third.recents, part_of(333, 1000, C));
         lh_protection q = lh_policy_protect(&p, &(lh_protect_request){.budget = C, .seen = 100000});
@@ -123,8 +127,9 @@ END_TEST
 START_TEST(test_rows_are_what_was_said_and_never_more_than_there_are)
 {
     for (int64_t seen = 1; seen < 1000; seen++) {
-        lh_policy_plan all = plan_of("mas", 8, NULL), some = plan_of("scissorhands", 8, NULL);
-        lh_policy_plan share = plan_of("mas", 8, &(lh_policy_parts){.rows = "12.5%"}), none = plan_of("knorm", 8, NULL);
+        lh_policy_numbers all = fixed_of("mas", 8, NULL, seen), some = fixed_of("scissorhands", 8, NULL, seen);
+        lh_policy_numbers share = fixed_of("mas", 8, &(lh_policy_parts){.rows = "12.5%"}, seen);
+        lh_policy_numbers none = fixed_of("knorm", 8, NULL, seen);
         int64_t eighth = part_of(1, 8, seen);
         ck_assert_int_eq(lh_policy_rows(&all, seen), seen);
         ck_assert_int_eq(lh_policy_rows(&some, seen), least(seen, 400));
@@ -141,17 +146,17 @@ static lh_protection protection(int64_t sinks, int64_t recents, int64_t base)
     return (lh_protection){.budget = sinks + recents + base, .sinks = sinks, .recents = recents, .base = base};
 }
 
-static int64_t first_stage(const lh_policy_plan *plan, const lh_protection *p, int64_t kept)
+static int64_t first_stage(const lh_policy_numbers *fixed, const lh_protection *p, int64_t kept)
 {
-    return lh_stage_of(lh_policy_stage(plan, p), kept);
+    return lh_stage_of(lh_policy_stage(fixed, p), kept);
 }
 
 START_TEST(test_first_stages_are_shares_of_what_competes)
 {
-    lh_policy_plan top = plan_of("snapkv", 64, NULL), two = plan_of("critical-snapkv", 64, NULL);
-    lh_policy_plan ada = plan_of("critical-ada-snapkv", 64, &(lh_policy_parts){.first_stage = "0.29"});
-    lh_policy_plan roco = plan_of("roco", 64, NULL), nacl = plan_of("nacl", 64, NULL);
-    lh_policy_plan third = plan_of("nacl", 64, &(lh_policy_parts){.random_share = "1/3"});
+    lh_policy_numbers top = fixed_of("snapkv", 64, NULL, 1512), two = fixed_of("critical-snapkv", 64, NULL, 1512);
+    lh_policy_numbers ada = fixed_of("critical-ada-snapkv", 64, &(lh_policy_parts){.first_stage = "0.29"}, 1512);
+    lh_policy_numbers roco = fixed_of("roco", 64, NULL, 1512), nacl = fixed_of("nacl", 64, NULL, 1512);
+    lh_policy_numbers third = fixed_of("nacl", 64, &(lh_policy_parts){.random_share = "1/3"}, 1512);
     for (int64_t kept = 0; kept < 300; kept++)
         for (int64_t recents = 0; recents < 40; recents += 13) {
             lh_protection p = protection(4, recents, kept);
@@ -163,10 +168,9 @@ START_TEST(test_first_stages_are_shares_of_what_competes)
             ck_assert_int_eq(first_stage(&third, &p, kept), kept - kept / 3);
         }
     /* RoCo (arXiv 2402.06262): min(0.3 C, C - 14) */
-    lh_policy_plan plan = lh_policy_fix(&roco, 1512);
     for (int64_t C = 14; C < 300; C++) {
-        lh_protection p = lh_policy_protect(&plan, &(lh_protect_request){.budget = C, .seen = 1512});
-        ck_assert_int_eq(first_stage(&plan, &p, p.base), least(part_of(3, 10, C), C - 14));
+        lh_protection p = lh_policy_protect(&roco, &(lh_protect_request){.budget = C, .seen = 1512});
+        ck_assert_int_eq(first_stage(&roco, &p, p.base), least(part_of(3, 10, C), C - 14));
     }
 }
 END_TEST
@@ -192,9 +196,9 @@ START_TEST(test_shares_of_the_budget_are_those_of_kvpress)
             for (int64_t C = 1; C < 200; C += 1 + C / 9)
                 for (int64_t window = 0; window <= C && window <= 64; window += 1 + window * 3) {
                     lh_policy_parts parts = {.alpha = shares[a].text, .first_stage = shares[f].text};
-                    lh_policy_plan ada = plan_of("critical-ada@kvpress", C, &parts);
+                    lh_policy_numbers ada = fixed_of("critical-ada@kvpress", C, &parts, 1000);
                     parts.alpha = NULL;
-                    lh_policy_plan even = plan_of("critical@kvpress", C, &parts);
+                    lh_policy_numbers even = fixed_of("critical@kvpress", C, &parts, 1000);
                     lh_protection p = protection(0, window, C - window);
                     int64_t sure = part_of(shares[a].num, shares[a].den, C);
                     if (shares[a].num && sure < 1) sure = 1;
@@ -216,7 +220,7 @@ END_TEST
 
 START_TEST(test_floors_are_shares_of_what_a_head_may_keep)
 {
-    lh_policy_plan p = plan_of("ada-snapkv", 64, &(lh_policy_parts){.safeguard = "floor", .alpha = "0.57"});
+    lh_policy_numbers p = fixed_of("ada-snapkv", 64, &(lh_policy_parts){.safeguard = "floor", .alpha = "0.57"}, 1000);
     for (int64_t base = 0; base < 200; base++)
         for (int64_t room = 0; room < 200; room += 9) {
             lh_protection q = protection(3, 32, base);
@@ -264,7 +268,7 @@ START_TEST(test_rounded_pyramids_are_those_of_kvpress)
             for (int64_t L = 90; L < 400; L += 101)
                 for (int64_t C = 1; C < L; C += C < 70 ? 9 : 17) {
                     int64_t got[64];
-                    lh_policy_plan p = plan_of("pyramidkv@kvpress", C, &(lh_policy_parts){.beta = texts[b]});
+                    lh_policy_numbers p = fixed_of("pyramidkv@kvpress", C, &(lh_policy_parts){.beta = texts[b]}, L);
                     lh_policy_layers(&p, &(lh_layers_request){.layers = N, .seen = L}, got);
                     for (int64_t l = 0; l < N; l++) {
                         int64_t want = kvpress_layer(N, l, C, L, 64, betas[b]);
@@ -282,11 +286,11 @@ START_TEST(test_rounded_pyramids_round_halves_to_the_even_number)
 {
     /* C 300, L 500, w 64: from min(2 C - C / 20, L - w) = 436 down to 2 C - 436 = 164 in 64 steps of 4.25 */
     int64_t got[65];
-    lh_policy_plan p = plan_of("pyramidkv@kvpress", 300, NULL);
+    lh_policy_numbers p = fixed_of("pyramidkv@kvpress", 300, NULL, 500);
     lh_policy_layers(&p, &(lh_layers_request){.layers = 65, .seen = 500}, got);
     ck_assert(got[0] == 436 && got[32] == 300 && got[64] == 164);
     ck_assert(got[2] == 428 && got[6] == 410 && got[10] == 394); /* 427.5, 410.5, 393.5 */
-    p = plan_of("pyramidkv@kvpress", 500, NULL);
+    p = fixed_of("pyramidkv@kvpress", 500, NULL, 500);
     lh_policy_layers(&p, &(lh_layers_request){.layers = 65, .seen = 500}, got);
     ck_assert(got[0] == 500 && got[64] == 500); /* nothing is evicted */
 }
@@ -296,11 +300,11 @@ START_TEST(test_rounded_pyramids_of_long_prompts_do_not_overflow)
 {
     int64_t got[126];
     lh_policy_parts parts = {.beta = "1000000000000", .window = "0", .rows = "last:8", .statistic = "sum"};
-    lh_policy_plan p = plan_of("pyramidkv@kvpress", INT64_C(1) << 39, &parts);
+    lh_policy_numbers p = fixed_of("pyramidkv@kvpress", INT64_C(1) << 39, &parts, INT64_C(1) << 41);
     lh_policy_layers(&p, &(lh_layers_request){.layers = 126, .seen = INT64_C(1) << 41}, got);
     ck_assert_int_eq(got[0], (INT64_C(1) << 40) - 1); /* 2 C - 0.55 */
     ck_assert_int_eq(got[125], 1);                    /* 0.55 */
-    p = plan_of("pyramidkv@kvpress", INT64_C(1) << 40, NULL);
+    p = fixed_of("pyramidkv@kvpress", INT64_C(1) << 40, NULL, INT64_C(1) << 41);
     lh_policy_layers(&p, &(lh_layers_request){.layers = 2, .seen = INT64_C(1) << 41}, got);
     ck_assert_int_eq(got[0] + got[1], INT64_C(1) << 41);
 }

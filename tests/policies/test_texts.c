@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "policies/policy.h"
+#include "policies/budgets.h"
 #include "suite.h"
 
 enum { MOST_VALUES = 12, PRESETS = 31 };
@@ -82,9 +82,9 @@ static lh_policy_options options_of(char *text)
     return o;
 }
 
-static void check_texts(const lh_policy_plan *plan)
+static void check_texts(const lh_policy *plan)
 {
-    lh_policy_plan back, unnamed;
+    lh_policy back, unnamed;
     json_t *json = NULL;
     lh_buf text = {0}, again = {0}, words = {0};
     memcpy(&unnamed, plan, sizeof unnamed);
@@ -109,19 +109,26 @@ static void check_texts(const lh_policy_plan *plan)
     lh_buf_clear(&words);
 }
 
-static void check_fixed(const lh_policy_plan *plan, int64_t seen)
+static void check_fixed(const lh_policy *plan, int64_t seen)
 {
-    lh_policy_plan fixed = lh_policy_fix(plan, seen), twice = lh_policy_fix(&fixed, seen), later;
-    ck_assert_mem_eq(&fixed, &twice, sizeof fixed);
-    later = lh_policy_fix(&fixed, seen + 1000); /* numbers stay */
-    ck_assert_mem_eq(&fixed, &later, sizeof fixed);
-    ck_assert(!fixed.budget_is_share && !fixed.rows_is_share && !fixed.recents_is_share && !fixed.has_proxies);
-    ck_assert(!fixed.proxies_are_question && fixed.head_rows * 2 <= fixed.rows && fixed.head_rows <= fixed.sinks);
-    ck_assert_int_eq(lh_policy_entries(&fixed, seen), lh_policy_entries(plan, seen));
-    ck_assert_int_eq(lh_policy_rows(&fixed, seen), lh_policy_rows(plan, seen));
+    lh_policy_numbers fixed = lh_policy_fix(plan, seen), later;
+    lh_policy shareless;
+    memcpy(&shareless, plan, sizeof shareless);
+    shareless.budget = (lh_policy_amount){.n = fixed.budget};
+    shareless.rows = (lh_policy_amount){.n = fixed.rows};
+    shareless.recents = (lh_policy_amount){.n = fixed.recents};
+    shareless.proxies.kind = LH_PROXIES_NONE;
+    shareless.window = fixed.window, shareless.sinks = fixed.sinks;
+    shareless.every = fixed.every, shareless.block = fixed.block;
+    later = lh_policy_fix(&shareless, seen + 1000); /* numbers stay */
+    ck_assert(later.budget == fixed.budget && later.rows == fixed.rows && later.recents == fixed.recents);
+    ck_assert(later.window == fixed.window && later.sinks == fixed.sinks);
+    ck_assert(later.every == fixed.every && later.block == fixed.block && !later.first_rows);
+    ck_assert(fixed.first_rows * 2 <= fixed.rows && fixed.first_rows <= fixed.sinks);
+    ck_assert_int_eq(fixed.budget, lh_policy_entries(plan, seen));
 }
 
-static const char *budget_of(const lh_policy *preset, const char *budget)
+static const char *budget_of(const lh_policy_preset *preset, const char *budget)
 {
     return preset->parts.statistic ? budget : NULL;
 }
@@ -131,8 +138,8 @@ START_TEST(test_presets_go_through_their_texts)
     static const char *const budgets[] = {"1", "64", "33.30%", "100%"};
     for (int i = 0; lh_policy_at(i); i++)
         for (size_t b = 0; b < sizeof budgets / sizeof *budgets; b++) {
-            lh_policy_plan plan;
-            const lh_policy *preset = lh_policy_at(i);
+            lh_policy plan;
+            const lh_policy_preset *preset = lh_policy_at(i);
             lh_policy_options o = {.policy = preset->name, .budget = budget_of(preset, budgets[b])};
             ck_assert_msg(lh_policy_resolve(&plan, &o) == LH_OK, "%s", lh_error_message());
             check_texts(&plan);
@@ -147,9 +154,9 @@ START_TEST(test_whatever_resolves_goes_through_its_texts)
     int resolved = 0;
     srand(11);
     for (int trial = 0; trial < 20000; trial++) {
-        lh_policy_plan plan;
+        lh_policy plan;
         int named = rand() % 16;
-        const lh_policy *preset = lh_policy_at(rand() % PRESETS);
+        const lh_policy_preset *preset = lh_policy_at(rand() % PRESETS);
         lh_policy_options o = {.policy = named ? preset->name : NULL,
                                .budget = named ? budget_of(preset, budgets[rand() % 4]) : "77"};
         for (int n = rand() % 5; n > 0; n--) {
@@ -173,7 +180,7 @@ START_TEST(test_an_option_that_is_taken_changes_the_policy)
 {
     for (int i = 0; lh_policy_at(i); i++)
         for (int part = 0; part < PARTS; part++) {
-            lh_policy_plan plans[MOST_VALUES];
+            lh_policy plans[MOST_VALUES];
             int n = 0;
             for (int v = 0; v < MOST_VALUES && parts[part].values[v]; v++) {
                 lh_policy_options o = {.policy = lh_policy_at(i)->name, .budget = budget_of(lh_policy_at(i), "64")};
@@ -218,7 +225,7 @@ START_TEST(test_text_says_what_differs_from_the_preset)
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         lh_buf text = {0};
-        lh_policy_plan plan;
+        lh_policy plan;
         ck_assert_msg(lh_policy_resolve(&plan, &cases[i].options) == LH_OK, "%s", lh_error_message());
         ck_assert_int_eq(lh_policy_text(&plan, &text), LH_OK);
         ck_assert_str_eq(text.data, cases[i].text);
@@ -229,7 +236,7 @@ END_TEST
 
 START_TEST(test_json_has_every_part_by_the_name_of_its_option)
 {
-    lh_policy_plan plan;
+    lh_policy plan;
     json_t *json = NULL;
     ck_assert_int_eq(lh_policy_resolve(&plan, &(lh_policy_options){.policy = "nacl", .budget = "20%"}), LH_OK);
     ck_assert_int_eq(lh_policy_json(&plan, &json), LH_OK);
@@ -255,7 +262,7 @@ START_TEST(test_foreign_json_is_refused)
                                         "{\"name\": \"ahakv\", \"budget\": 64, \"gain\": true}",
                                         "{\"name\": \"h2o\", \"budget\": 64, \"statistic\": \"mean\"}"};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
-        lh_policy_plan plan;
+        lh_policy plan;
         json_t *json = json_loads(texts[i], 0, NULL);
         ck_assert_int_eq(lh_policy_from_json(&plan, json, "cache.h5"), LH_EFILE);
         ck_assert_ptr_nonnull(strstr(lh_error_message(), "cache.h5"));
@@ -278,7 +285,7 @@ START_TEST(test_descriptions_name_every_part_that_is_used)
                  {"nacl", "the last rows, as many as the question's", {.proxies = "question"}},
                  {"nacl", "all proxies at the end are new ones; the first", {.proxies_at = "both-ends"}}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        lh_policy_plan plan;
+        lh_policy plan;
         lh_buf text = {0};
         json_t *json = NULL;
         lh_policy_options options = {.policy = cases[i].policy, .budget = "64", .parts = cases[i].parts};

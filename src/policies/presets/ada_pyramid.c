@@ -1,6 +1,6 @@
 #include "policies/policy.h"
 
-const lh_policy lh_policy_ada_pyramid = {.name = "ada-pyramid",
+const lh_policy_preset lh_policy_ada_pyramid = {.name = "ada-pyramid",
                                          .summary = "as ada-snapkv, with more entries for lower layers",
                                          .paper = "arXiv 2407.11550",
                                          .parts = {.statistic = "mean",

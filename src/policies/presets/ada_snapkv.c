@@ -1,6 +1,6 @@
 #include "policies/policy.h"
 
-const lh_policy lh_policy_ada_snapkv = {.name = "ada-snapkv",
+const lh_policy_preset lh_policy_ada_snapkv = {.name = "ada-snapkv",
                                         .summary =
                                             "AdaKV: as snapkv, with a layer's budget shared out by the heads' scores",
                                         .paper = "arXiv 2407.11550",

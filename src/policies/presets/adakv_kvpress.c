@@ -1,6 +1,6 @@
 #include "policies/policy.h"
 
-const lh_policy lh_policy_adakv_kvpress = {.name = "adakv@kvpress",
+const lh_policy_preset lh_policy_adakv_kvpress = {.name = "adakv@kvpress",
                                            .summary = "AdaKVPress over SnapKVPress of kvpress 0.5.5",
                                            .paper = "arXiv 2407.11550",
                                            .kind = LH_POLICY_COMPATIBLE,

@@ -1,6 +1,6 @@
 #include "policies/policy.h"
 
-const lh_policy lh_policy_ahakv = {.name = "ahakv",
+const lh_policy_preset lh_policy_ahakv = {.name = "ahakv",
                                    .summary =
                                        "attention sharpened with the length of the text, times the size of the values",
                                    .paper = "arXiv 2506.03762",

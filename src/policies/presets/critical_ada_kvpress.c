@@ -1,6 +1,6 @@
 #include "policies/policy.h"
 
-const lh_policy lh_policy_critical_ada_kvpress = {.name = "critical-ada@kvpress",
+const lh_policy_preset lh_policy_critical_ada_kvpress = {.name = "critical-ada@kvpress",
                                                   .summary = "CriticalAdaKVPress over SnapKVPress of kvpress 0.5.5",
                                                   .paper = "arXiv 2502.03805",
                                                   .kind = LH_POLICY_COMPATIBLE,

@@ -1,6 +1,6 @@
 #include "policies/policy.h"
 
-const lh_policy lh_policy_critical_ada_snapkv = {
+const lh_policy_preset lh_policy_critical_ada_snapkv = {
     .name = "critical-ada-snapkv",
     .summary = "as ada-snapkv, half of it chosen by what the values add to the output",
     .paper = "arXiv 2502.03805",

@@ -1,6 +1,6 @@
 #include "policies/policy.h"
 
-const lh_policy lh_policy_critical_snapkv = {
+const lh_policy_preset lh_policy_critical_snapkv = {
     .name = "critical-snapkv",
     .summary = "CriticalKV: as snapkv, half of it chosen by what the values add to the output",
     .paper = "arXiv 2502.03805",

@@ -1,6 +1,6 @@
 #include "policies/policy.h"
 
-const lh_policy lh_policy_expected_attention = {
+const lh_policy_preset lh_policy_expected_attention = {
     .name = "expected-attention",
     .summary = "what rows to come are expected to attend to",
     .paper = "arXiv 2510.00636",

@@ -1,6 +1,6 @@
 #include "policies/policy.h"
 
-const lh_policy lh_policy_expected_attention_kvpress = {
+const lh_policy_preset lh_policy_expected_attention_kvpress = {
     .name = "expected-attention@kvpress",
     .summary = "ExpectedAttentionPress of kvpress 0.5.5",
     .paper = "arXiv 2510.00636",

@@ -1,6 +1,6 @@
 #include "policies/policy.h"
 
-const lh_policy lh_policy_h2o = {.name = "h2o",
+const lh_policy_preset lh_policy_h2o = {.name = "h2o",
                                  .summary = "what all rows have attended to, and the most recent half",
                                  .paper = "arXiv 2306.14048",
                                  .parts = {.statistic = "sum",

@@ -1,6 +1,6 @@
 #include "policies/policy.h"
 
-const lh_policy lh_policy_keydiff = {
+const lh_policy_preset lh_policy_keydiff = {
     .name = "keydiff",
     .summary = "keys that differ from the mean key",
     .paper = "arXiv 2504.15364",

@@ -1,6 +1,6 @@
 #include "policies/policy.h"
 
-const lh_policy lh_policy_keydiff_kvpress = {
+const lh_policy_preset lh_policy_keydiff_kvpress = {
     .name = "keydiff@kvpress",
     .summary = "KeyDiffPress of kvpress 0.5.5",
     .paper = "arXiv 2504.15364",

@@ -1,6 +1,6 @@
 #include "policies/policy.h"
 
-const lh_policy lh_policy_knorm = {
+const lh_policy_preset lh_policy_knorm = {
     .name = "knorm",
     .summary = "keys of small norm",
     .paper = "arXiv 2406.11430",

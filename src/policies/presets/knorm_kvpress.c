@@ -1,6 +1,6 @@
 #include "policies/policy.h"
 
-const lh_policy lh_policy_knorm_kvpress = {
+const lh_policy_preset lh_policy_knorm_kvpress = {
     .name = "knorm@kvpress",
     .summary = "KnormPress of kvpress 0.5.5",
     .paper = "arXiv 2406.11430",

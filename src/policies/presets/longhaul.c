@@ -1,7 +1,7 @@
 #include "policies/policy.h"
 
 /* What tools/choose_default.py found to measure best (docs/policies.md). */
-const lh_policy lh_policy_longhaul = {.name = "longhaul",
+const lh_policy_preset lh_policy_longhaul = {.name = "longhaul",
                                       .summary =
                                           "as ada-snapkv, with a short window and pools that keep sentences whole",
                                       .kind = LH_POLICY_OWN,

@@ -1,6 +1,6 @@
 #include "policies/policy.h"
 
-const lh_policy lh_policy_nacl = {.name = "nacl",
+const lh_policy_preset lh_policy_nacl = {.name = "nacl",
                                   .summary =
                                       "what the last percent of the prompt attends to, a part of it drawn by chance",
                                   .paper = "arXiv 2408.03675",

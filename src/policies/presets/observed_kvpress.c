@@ -1,6 +1,6 @@
 #include "policies/policy.h"
 
-const lh_policy lh_policy_observed_kvpress = {.name = "observed@kvpress",
+const lh_policy_preset lh_policy_observed_kvpress = {.name = "observed@kvpress",
                                               .summary =
                                                   "ObservedAttentionPress of kvpress 0.5.5: mas without decoding",
                                               .paper = "arXiv 2306.14048",

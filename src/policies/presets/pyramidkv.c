@@ -1,6 +1,6 @@
 #include "policies/policy.h"
 
-const lh_policy lh_policy_pyramidkv = {.name = "pyramidkv",
+const lh_policy_preset lh_policy_pyramidkv = {.name = "pyramidkv",
                                        .summary = "as snapkv, with more entries for lower layers",
                                        .paper = "arXiv 2406.02069",
                                        .parts = {.statistic = "mean",

@@ -1,6 +1,6 @@
 #include "policies/policy.h"
 
-const lh_policy lh_policy_pyramidkv_kvpress = {.name = "pyramidkv@kvpress",
+const lh_policy_preset lh_policy_pyramidkv_kvpress = {.name = "pyramidkv@kvpress",
                                                .summary = "PyramidKVPress of kvpress 0.5.5",
                                                .paper = "arXiv 2406.02069",
                                                .kind = LH_POLICY_COMPATIBLE,

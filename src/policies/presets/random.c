@@ -1,6 +1,6 @@
 #include "policies/policy.h"
 
-const lh_policy lh_policy_random = {
+const lh_policy_preset lh_policy_random = {
     .name = "random",
     .summary = "entries drawn by chance, by each head alone",
     .kind = LH_POLICY_BASELINE,

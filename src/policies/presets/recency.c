@@ -1,6 +1,6 @@
 #include "policies/policy.h"
 
-const lh_policy lh_policy_recency = {
+const lh_policy_preset lh_policy_recency = {
     .name = "recency",
     .summary = "the most recent tokens",
     .kind = LH_POLICY_BASELINE,

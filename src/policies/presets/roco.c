@@ -1,6 +1,6 @@
 #include "policies/policy.h"
 
-const lh_policy lh_policy_roco = {.name = "roco",
+const lh_policy_preset lh_policy_roco = {.name = "roco",
                                   .summary = "as mas, and entries whose attention varies most are kept",
                                   .paper = "arXiv 2402.06262",
                                   .parts = {.statistic = "mas",

@@ -1,6 +1,6 @@
 #include "policies/policy.h"
 
-const lh_policy lh_policy_scissorhands = {.name = "scissorhands",
+const lh_policy_preset lh_policy_scissorhands = {.name = "scissorhands",
                                           .summary =
                                               "what often got more attention than the mean, and the most recent half",
                                           .paper = "arXiv 2305.17118",

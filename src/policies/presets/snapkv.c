@@ -1,6 +1,6 @@
 #include "policies/policy.h"
 
-const lh_policy lh_policy_snapkv = {.name = "snapkv",
+const lh_policy_preset lh_policy_snapkv = {.name = "snapkv",
                                     .summary = "what the last rows of the prompt attend to",
                                     .paper = "arXiv 2404.14469",
                                     .parts = {.statistic = "mean",

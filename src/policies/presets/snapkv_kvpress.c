@@ -1,6 +1,6 @@
 #include "policies/policy.h"
 
-const lh_policy lh_policy_snapkv_kvpress = {.name = "snapkv@kvpress",
+const lh_policy_preset lh_policy_snapkv_kvpress = {.name = "snapkv@kvpress",
                                             .summary = "SnapKVPress of kvpress 0.5.5",
                                             .paper = "arXiv 2404.14469",
                                             .kind = LH_POLICY_COMPATIBLE,

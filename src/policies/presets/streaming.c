@@ -1,6 +1,6 @@
 #include "policies/policy.h"
 
-const lh_policy lh_policy_streaming = {
+const lh_policy_preset lh_policy_streaming = {
     .name = "streaming",
     .summary = "attention sinks and the most recent tokens",
     .paper = "arXiv 2309.17453",

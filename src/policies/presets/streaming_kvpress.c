@@ -1,6 +1,6 @@
 #include "policies/policy.h"
 
-const lh_policy lh_policy_streaming_kvpress = {
+const lh_policy_preset lh_policy_streaming_kvpress = {
     .name = "streaming@kvpress",
     .summary = "StreamingLLMPress of kvpress 0.5.5",
     .paper = "arXiv 2309.17453",

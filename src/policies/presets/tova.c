@@ -1,6 +1,6 @@
 #include "policies/policy.h"
 
-const lh_policy lh_policy_tova = {.name = "tova",
+const lh_policy_preset lh_policy_tova = {.name = "tova",
                                   .summary =
                                       "what the newest row attends to, the same entries for all heads of a layer",
                                   .paper = "arXiv 2401.06104",

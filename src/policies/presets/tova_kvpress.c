@@ -1,6 +1,6 @@
 #include "policies/policy.h"
 
-const lh_policy lh_policy_tova_kvpress = {.name = "tova@kvpress",
+const lh_policy_preset lh_policy_tova_kvpress = {.name = "tova@kvpress",
                                           .summary = "TOVAPress of kvpress 0.5.5: tova that keeps the last token",
                                           .paper = "arXiv 2401.06104",
                                           .kind = LH_POLICY_COMPATIBLE,
