@@ -19,12 +19,13 @@
 #include "engine/world.h"
 #include "eval/fidelity.h"
 #include "eval/needle.h"
-#include "model/chat.h"
-#include "model/import.h"
-#include "model/tokenizer.h"
-#include "model/verify.h"
+#include "import/import.h"
+#include "import/tokenizer_source.h"
+#include "import/verify.h"
 #include "policies/list.h"
 #include "policies/policy.h"
 #include "policies/profile.h"
+#include "text/chat.h"
+#include "text/tokenizer.h"
 
 #endif

@@ -61,7 +61,7 @@ fi
 build release build -- -DLH_TESTS=ON -DLH_CUDA=AUTO
 say "$(sed -n 's/^-- \(CUDA toolkit.*\)/\1/p' "$logs/configure-build.log")"
 parsers=()
-for room in base model fuzz; do
+for room in base text import fuzz; do
     [ -e "$root/tests/$room/CMakeLists.txt" ] && parsers+=("tests/$room")
 done
 build asan build-asan "${parsers[@]/%//all}" -- -DLH_TESTS=ON

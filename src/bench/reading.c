@@ -8,7 +8,7 @@
 #include "base/mem.h"
 #include "bench/bench_impl.h"
 #include "engine/clock.h"
-#include "model/checkpoint.h"
+#include "import/checkpoint.h"
 
 enum { PIECE = 8 << 20, MOST = 100 };
 

@@ -4,10 +4,10 @@
 #define LH_ENGINE_ENGINE_H
 
 #include "comm/comm.h"
+#include "import/checkpoint.h"
 #include "kv/kv.h"
-#include "model/checkpoint.h"
 #include "model/model.h"
-#include "model/tokenizer.h"
+#include "text/tokenizer.h"
 
 typedef struct lh_engine lh_engine;
 

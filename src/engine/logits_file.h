@@ -4,7 +4,7 @@
 #define LH_ENGINE_LOGITS_FILE_H
 
 #include "base/status.h"
-#include "model/tokenizer.h"
+#include "text/tokenizer.h"
 
 typedef struct lh_logits_file lh_logits_file;
 

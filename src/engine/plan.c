@@ -4,7 +4,7 @@
 #include "base/minmax.h"
 #include "engine/chunk.h"
 #include "engine/devices.h"
-#include "model/outline.h"
+#include "import/outline.h"
 #include "policies/budgets.h"
 
 /* An all-reduce sends its buffer once; the reproducible mode gathers one product a logical shard instead. */

@@ -7,7 +7,7 @@
 
 #include "base/file.h"
 #include "base/mem.h"
-#include "model/chat.h"
+#include "text/chat.h"
 
 /* Text of a token, "" for none: templates write it. */
 static lh_status token_text(const lh_tokenizer *tok, int32_t id, lh_buf *out)

@@ -2,8 +2,8 @@
 #ifndef LH_MODEL_MODEL_H
 #define LH_MODEL_MODEL_H
 
+#include "import/checkpoint.h"
 #include "kv/kv.h"
-#include "model/checkpoint.h"
 #include "model/shard.h"
 
 typedef struct lh_model lh_model;

@@ -7,8 +7,8 @@
 #define LH_MODEL_SHARD_H
 
 #include "exec/heads.h"
-#include "model/config.h"
-#include "model/weights.h"
+#include "import/config.h"
+#include "import/weights.h"
 
 /* Blocks that the channels of an MLP are cut into; block b holds channels lh_ff_block(ff, b) .. lh_ff_block(ff, b + 1).
  */

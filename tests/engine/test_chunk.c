@@ -12,7 +12,7 @@
 #include "engine/generate.h"
 #include "engine/plan.h"
 #include "engine/session.h"
-#include "model/outline.h"
+#include "import/outline.h"
 #include "mpi_check.h"
 #include "tiny_model.h"
 

@@ -9,7 +9,7 @@
 #include "base/file.h"
 #include "base/h5.h"
 #include "engine/generate.h"
-#include "model/import.h"
+#include "import/import.h"
 #include "mpi_check.h"
 
 /* Eager and fused attention of the reference differ by 1.6e-5 on these models; standard deviation of the logits: 2. */

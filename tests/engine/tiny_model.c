@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/rng.h"
-#include "model/checkpoint.h"
+#include "import/checkpoint.h"
 
 static int is_norm(lh_weight w)
 {

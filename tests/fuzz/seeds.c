@@ -18,9 +18,9 @@ static inline void must(int is)
 #include "base/dtype.h"
 #include "base/file.h"
 #include "fuzz.h"
-#include "model/ggml_types.h"
-#include "model/gguf_maker.h"
-#include "model/model_maker.h"
+#include "import/ggml_types.h"
+#include "import/gguf_maker.h"
+#include "import/model_maker.h"
 
 lh_status fz_seeds_add(fz_seeds *seeds, const void *data, int64_t bytes)
 {

@@ -8,8 +8,8 @@
 
 #include "base/file.h"
 #include "fuzz.h"
+#include "import/import.h"
 #include "kv/cache_file.h"
-#include "model/import.h"
 
 /* ---- one file, three times ---- */
 

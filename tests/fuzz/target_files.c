@@ -4,9 +4,9 @@
 
 #include "base/h5.h"
 #include "fuzz.h"
-#include "model/checkpoint.h"
-#include "model/checkpoint_impl.h"
-#include "model/verify.h"
+#include "import/checkpoint.h"
+#include "import/checkpoint_impl.h"
+#include "import/verify.h"
 #include "targets.h"
 
 typedef struct reader {

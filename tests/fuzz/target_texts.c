@@ -6,10 +6,11 @@
 #include "base/json.h"
 #include "engine/prompt.h"
 #include "fuzz.h"
-#include "model/chat.h"
+#include "import/tokenizer_source.h"
 #include "policies/budgets.h"
 #include "policies/profile.h"
 #include "targets.h"
+#include "text/chat.h"
 
 void fz_touch(const void *data, int64_t bytes)
 {
@@ -340,7 +341,7 @@ const fz_target fz_chat = {.name = "chat",
                            .form = FZ_TEXT,
                            .quick = 2000,
                            .share = 80000,
-                           .corpus = "../../model/chat",
+                           .corpus = "../../text/chat",
                            .prepare = open_tokenizers,
                            .forget = close_tokenizers,
                            .run = run_chat};

@@ -3,8 +3,8 @@
 #define LH_TESTS_FUZZ_TARGETS_H
 
 #include "fuzz.h"
-#include "model/config.h"
-#include "model/tokenizer.h"
+#include "import/config.h"
+#include "text/tokenizer.h"
 
 /* In the order in which they run. */
 #define FZ_TARGETS(X)                                                                                    \

@@ -1,0 +1,201 @@
+#include "import/checkpoint.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/hash.h"
+#include "import/checkpoint_impl.h"
+#include "import/convert.h"
+
+/* Read at a time: large enough for a disk, small beside a layer. */
+#define STAGE_BYTES (INT64_C(32) << 20)
+
+struct lh_checkpoint {
+    lh_h5 *h5;
+    lh_config config;
+    char *config_json, *tokenizer, *meta;
+    int64_t tokenizer_bytes, meta_bytes;
+    lh_dtype type;
+    uint64_t identity;
+    lh_hasher *hasher; /* of the identity, while opening */
+};
+
+void lh_checkpoint_name(char name[LH_CHECKPOINT_NAME_BYTES], lh_weight weight, int64_t layer)
+{
+    const lh_weight_info *info = lh_weight_info_of(weight);
+    if (info->per_layer)
+        snprintf(name, LH_CHECKPOINT_NAME_BYTES, "/weights/layers/%03lld/%s", (long long)layer, info->name);
+    else
+        snprintf(name, LH_CHECKPOINT_NAME_BYTES, "/weights/%s", info->name);
+}
+
+lh_h5_shape lh_checkpoint_shape(const lh_config *config, lh_weight weight, lh_dtype type)
+{
+    lh_h5_shape shape = {.type = type};
+    lh_weight_shape(config, weight, &shape.dims[0], &shape.dims[1]);
+    shape.rank = shape.dims[0] == 0 ? 0 : lh_weight_info_of(weight)->rank;
+    return shape;
+}
+
+lh_status lh_checkpoint_each(const lh_config *config, lh_checkpoint_visit visit, void *arg)
+{
+    int64_t rows, cols;
+    for (int w = 0; w < LH_WEIGHTS; w++) {
+        lh_weight_shape(config, (lh_weight)w, &rows, &cols);
+        if (rows > 0 && !lh_weight_info_of((lh_weight)w)->per_layer) LH_TRY(visit(arg, (lh_weight)w, 0));
+    }
+    for (int64_t l = 0; l < config->layers; l++) {
+        for (int w = 0; w < LH_WEIGHTS; w++) {
+            lh_weight_shape(config, (lh_weight)w, &rows, &cols);
+            if (rows > 0 && lh_weight_info_of((lh_weight)w)->per_layer) LH_TRY(visit(arg, (lh_weight)w, l));
+        }
+    }
+    return LH_OK;
+}
+
+static lh_status check_tensor(void *self, lh_weight weight, int64_t layer)
+{
+    lh_status st = LH_OK;
+    lh_checkpoint *ck = self;
+    lh_h5_array *array = NULL;
+    char name[LH_CHECKPOINT_NAME_BYTES];
+    uint64_t hash = 0;
+    int found = 0;
+    lh_checkpoint_name(name, weight, layer);
+    LH_TRY_DONE(lh_h5_array_open(&array, ck->h5, name));
+    const lh_h5_shape *have = lh_h5_array_shape(array);
+    const lh_h5_shape want = lh_checkpoint_shape(&ck->config, weight, have->type);
+    if (have->type > LH_BF16)
+        LH_FAIL_DONE(LH_EFILE, "'%s' of '%s' is %s: weights are f32, f16 or bf16", name, lh_h5_path(ck->h5),
+                     lh_dtype_name(have->type));
+    if (have->rank != want.rank || have->dims[0] != want.dims[0] || (want.rank > 1 && have->dims[1] != want.dims[1]))
+        LH_FAIL_DONE(LH_EFILE, "'%s' of '%s' is [%lld, %lld], its configuration asks for [%lld, %lld]", name,
+                     lh_h5_path(ck->h5), (long long)have->dims[0], (long long)(have->rank > 1 ? have->dims[1] : 1),
+                     (long long)want.dims[0], (long long)want.dims[1]);
+    if (weight == LH_W_Q && layer == 0) ck->type = have->type;
+    LH_TRY_DONE(lh_h5_get_hash(ck->h5, name, &hash, &found));
+    lh_hasher_add(ck->hasher, &hash, sizeof hash);
+done:
+    lh_h5_array_close(array);
+    return st;
+}
+
+static lh_status read_texts(lh_checkpoint *ck)
+{
+    lh_status st = LH_OK;
+    char *name = NULL;
+    int64_t bytes = 0;
+    LH_TRY_DONE(lh_asprintf(&name, "%s of %s", LH_CHECKPOINT_CONFIG, lh_h5_path(ck->h5)));
+    LH_TRY_DONE(lh_h5_get_text(ck->h5, LH_CHECKPOINT_CONFIG, &ck->config_json, &bytes));
+    st = lh_config_parse_text(&ck->config, ck->config_json, bytes, name);
+    if (st == LH_EINPUT) st = lh_fail_within(LH_EFILE, "bad checkpoint"); /* it is no source here */
+    LH_TRY_DONE(st);
+    lh_hasher_add(ck->hasher, ck->config_json, bytes);
+    if (lh_h5_has(ck->h5, LH_CHECKPOINT_TOKENIZER))
+        LH_TRY_DONE(lh_h5_get_text(ck->h5, LH_CHECKPOINT_TOKENIZER, &ck->tokenizer, &ck->tokenizer_bytes));
+    if (lh_h5_has(ck->h5, LH_CHECKPOINT_TOKENIZER_META))
+        LH_TRY_DONE(lh_h5_get_text(ck->h5, LH_CHECKPOINT_TOKENIZER_META, &ck->meta, &ck->meta_bytes));
+done:
+    lh_free(name);
+    return st;
+}
+
+lh_status lh_checkpoint_open(lh_checkpoint **out, const char *path)
+{
+    lh_status st = LH_OK;
+    lh_checkpoint *ck = NULL;
+    const lh_h5_head want = {.kind = "checkpoint", .schema = LH_CHECKPOINT_SCHEMA};
+    LH_TRY_DONE(lh_calloc(&ck, 1, sizeof *ck));
+    LH_TRY_DONE(lh_h5_open(&ck->h5, path, &want));
+    LH_TRY_DONE(lh_hasher_open(&ck->hasher));
+    LH_TRY_DONE(read_texts(ck));
+    LH_TRY_DONE(lh_checkpoint_each(&ck->config, check_tensor, ck));
+    ck->identity = lh_hasher_value(ck->hasher);
+    *out = ck;
+    ck = NULL;
+done:
+    lh_checkpoint_close(ck);
+    return st;
+}
+
+void lh_checkpoint_close(lh_checkpoint *ck)
+{
+    if (!ck) return;
+    lh_h5_close(ck->h5);
+    lh_hasher_close(ck->hasher);
+    lh_config_clear(&ck->config);
+    lh_free(ck->config_json);
+    lh_free(ck->tokenizer);
+    lh_free(ck->meta);
+    lh_free(ck);
+}
+
+const lh_config *lh_checkpoint_config(const lh_checkpoint *ck)
+{
+    return &ck->config;
+}
+
+const char *lh_checkpoint_config_json(const lh_checkpoint *ck)
+{
+    return ck->config_json;
+}
+
+uint64_t lh_checkpoint_identity(const lh_checkpoint *ck)
+{
+    return ck->identity;
+}
+
+lh_dtype lh_checkpoint_dtype(const lh_checkpoint *ck)
+{
+    return ck->type;
+}
+
+const char *lh_checkpoint_tokenizer(const lh_checkpoint *ck, int64_t *bytes)
+{
+    *bytes = ck->tokenizer_bytes;
+    return ck->tokenizer;
+}
+
+const char *lh_checkpoint_tokenizer_meta(const lh_checkpoint *ck, int64_t *bytes)
+{
+    *bytes = ck->meta_bytes;
+    return ck->meta;
+}
+
+lh_status lh_checkpoint_read(lh_checkpoint *ck, const lh_weight_range *range, void *dst, lh_dtype type, int64_t ld)
+{
+    lh_status st = LH_OK;
+    lh_h5_array *array = NULL;
+    char name[LH_CHECKPOINT_NAME_BYTES];
+    void *stage = NULL;
+    assert((type == LH_F32 || type == LH_BF16) && ld >= range->cols);
+    lh_checkpoint_name(name, range->weight, range->layer);
+    LH_TRY_DONE(lh_h5_array_open(&array, ck->h5, name));
+    const lh_h5_shape *shape = lh_h5_array_shape(array);
+    int64_t row_bytes = range->cols * lh_dtype_bytes(shape->type);
+    int64_t step = row_bytes > 0 && row_bytes < STAGE_BYTES ? STAGE_BYTES / row_bytes : 1;
+    if (step > range->rows) step = range->rows;
+    LH_TRY_DONE(lh_calloc(&stage, step, row_bytes));
+    for (int64_t r = 0; r < range->rows; r += step) {
+        int64_t n = range->rows - r < step ? range->rows - r : step;
+        const lh_h5_part part = {.at = {range->row + r, range->col}, .count = {n, range->cols}};
+        LH_TRY_DONE(lh_h5_array_read(array, &part, stage));
+        const lh_convert convert = {.dst = (char *)dst + r * ld * lh_dtype_bytes(type),
+                                    .dst_type = type,
+                                    .ld = ld,
+                                    .src = stage,
+                                    .src_type = shape->type,
+                                    .rows = n,
+                                    .cols = range->cols};
+        int64_t bad = lh_convert_rows(&convert);
+        if (bad >= 0)
+            LH_FAIL_DONE(LH_EFILE, "'%s' of '%s' holds a value that is not finite, at row %lld, column %lld", name,
+                         lh_h5_path(ck->h5), (long long)(range->row + r + bad / range->cols),
+                         (long long)(range->col + bad % range->cols));
+    }
+done:
+    lh_free(stage);
+    lh_h5_array_close(array);
+    return st;
+}

@@ -1,0 +1,65 @@
+/* checkpoint.h - a model in one HDF5 file: configuration, tokenizer, weights. Layout in docs/files.md.
+ * Readers fail with LH_EFILE, writers with LH_EWRITE; messages name file and dataset. */
+#ifndef LH_IMPORT_CHECKPOINT_H
+#define LH_IMPORT_CHECKPOINT_H
+
+#include <stdint.h>
+
+#include "base/dtype.h"
+#include "base/mem.h"
+#include "import/config.h"
+#include "import/weights.h"
+
+/* ---- reading: every rank opens the file for itself and reads its own parts ---- */
+typedef struct lh_checkpoint lh_checkpoint;
+
+/* Checks attributes, schema, the configuration, and the shape and type of every dataset against it. */
+lh_status lh_checkpoint_open(lh_checkpoint **out, const char *path);
+void lh_checkpoint_close(lh_checkpoint *ck);
+
+const lh_config *lh_checkpoint_config(const lh_checkpoint *ck);
+const char *lh_checkpoint_config_json(const lh_checkpoint *ck);
+
+/* A number that tells models apart: hash of the configuration and of the hashes of all weights. */
+uint64_t lh_checkpoint_identity(const lh_checkpoint *ck);
+
+/* Type the weights are stored in, matrices that is: vectors may be f32 beside 16-bit matrices. */
+lh_dtype lh_checkpoint_dtype(const lh_checkpoint *ck);
+
+/* The stored tokenizer.json and the companion object {"bos","eos":[…],"add_bos","chat_template",…}; NULL and 0
+ * bytes where the model was imported without one. Borrowed. */
+const char *lh_checkpoint_tokenizer(const lh_checkpoint *ck, int64_t *bytes);
+const char *lh_checkpoint_tokenizer_meta(const lh_checkpoint *ck, int64_t *bytes);
+
+/* Read rows [row, row + rows) and columns [col, col + cols) of a tensor (layer is ignored unless per_layer)
+ * into dst, whose rows lie `ld` elements apart, converted to `type` (f32 or bf16). Not collective. Fails when a
+ * value is not finite, naming dataset, row and column. */
+typedef struct lh_weight_range {
+    lh_weight weight;
+    int64_t layer, row, rows, col, cols;
+} lh_weight_range;
+
+lh_status lh_checkpoint_read(lh_checkpoint *ck, const lh_weight_range *range, void *dst, lh_dtype type, int64_t ld);
+
+/* ---- writing: one process ---- */
+typedef struct lh_checkpoint_writer lh_checkpoint_writer;
+
+typedef struct lh_checkpoint_meta {
+    const char *config_json;
+    const char *tokenizer; /* tokenizer.json, or NULL */
+    int64_t tokenizer_bytes;
+    const char *tokenizer_meta; /* JSON, or NULL */
+} lh_checkpoint_meta;
+
+lh_status lh_checkpoint_create(lh_checkpoint_writer **out, const char *path, const lh_checkpoint_meta *meta);
+
+/* Begin a tensor [rows, cols] of `type`, then give its rows in order in any number of calls. */
+lh_status lh_checkpoint_begin(lh_checkpoint_writer *w, lh_weight weight, int64_t layer, lh_dtype type);
+lh_status lh_checkpoint_rows(lh_checkpoint_writer *w, const void *data, int64_t rows);
+lh_status lh_checkpoint_end(lh_checkpoint_writer *w); /* writes dtype and xxh64 */
+
+/* Flush, check, rename. Without it lh_checkpoint_drop removes what was written. Both free the writer. */
+lh_status lh_checkpoint_finish(lh_checkpoint_writer *w);
+void lh_checkpoint_drop(lh_checkpoint_writer *w);
+
+#endif

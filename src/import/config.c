@@ -1,0 +1,303 @@
+#include "import/config.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/json.h"
+#include "base/mem.h"
+#include "base/minmax.h"
+#include "import/config_rope.h"
+#include "import/families.h"
+
+/* Bounds that keep every product of two sizes far below 2^63. */
+enum { LAYERS_MAX = 10000, WIDTH_MAX = 1 << 24, HEADS_MAX = 1 << 16, VOCAB_MAX = INT32_MAX };
+
+static lh_status unknown_family(const char *name, const char *said)
+{
+    lh_status st = LH_OK;
+    lh_buf known = {0};
+    for (int i = 0; lh_family_at(i); i++)
+        LH_TRY_DONE(lh_buf_printf(&known, "%s%s", i ? ", " : "", lh_family_at(i)->name));
+    LH_FAIL_DONE(LH_EINPUT, "'%s': the architecture '%s' is unknown: %s are known", name, said, known.data);
+done:
+    lh_buf_clear(&known);
+    return st;
+}
+
+static lh_status find_family(const json_t *json, const char *name, const lh_family **out)
+{
+    const char *type = NULL,
+               *architecture = json_string_value(json_array_get(json_object_get(json, "architectures"), 0));
+    LH_TRY(lh_json_string(json, name, "model_type", &type));
+    if (!type && !architecture)
+        LH_FAIL(LH_EINPUT, "'%s' has neither 'model_type' nor 'architectures': it is no model's configuration", name);
+    *out = lh_family_find(type ? type : architecture);
+    if (!*out) LH_TRY(unknown_family(name, type ? type : architecture));
+    return LH_OK;
+}
+
+/* A size: absent is `absent`, null is `null`; 0 for one of these means that it must be there. */
+typedef struct size_rule {
+    const char *key;
+    int64_t absent, null, max;
+} size_rule;
+
+static lh_status read_size(const json_t *json, const char *name, const size_rule *rule, int64_t *out)
+{
+    const json_t *value = json_object_get(json, rule->key);
+    *out = !value ? rule->absent : rule->null;
+    if (value && !json_is_null(value)) LH_TRY(lh_json_i64(json, name, rule->key, 1, rule->max, out));
+    if (*out < 1) LH_FAIL(LH_EINPUT, "'%s': '%s' is missing", name, rule->key);
+    return LH_OK;
+}
+
+static lh_status read_sizes(lh_config *c, const json_t *json, const char *name)
+{
+    const lh_family_defaults *d = &c->family->defaults;
+    double partial = 1;
+    LH_TRY(read_size(json, name, &(size_rule){"vocab_size", d->vocab, 0, VOCAB_MAX}, &c->vocab));
+    LH_TRY(read_size(json, name, &(size_rule){"hidden_size", d->hidden, 0, WIDTH_MAX}, &c->hidden));
+    LH_TRY(read_size(json, name, &(size_rule){"intermediate_size", d->ff, 0, WIDTH_MAX}, &c->ff));
+    LH_TRY(read_size(json, name, &(size_rule){"num_hidden_layers", d->layers, 0, LAYERS_MAX}, &c->layers));
+    LH_TRY(read_size(json, name, &(size_rule){"num_attention_heads", d->heads, 0, HEADS_MAX}, &c->heads));
+    LH_TRY(read_size(json, name,
+                     &(size_rule){"num_key_value_heads", d->kv_heads ? d->kv_heads : c->heads, c->heads, HEADS_MAX},
+                     &c->kv_heads));
+    int64_t even_share = c->hidden / c->heads;
+    LH_TRY(read_size(json, name,
+                     &(size_rule){"head_dim", d->head_dim ? d->head_dim : even_share, even_share, HEADS_MAX},
+                     &c->head_dim));
+    LH_TRY(read_size(json, name,
+                     &(size_rule){"max_position_embeddings", d->max_positions, d->max_positions, (int64_t)1 << 40},
+                     &c->max_positions));
+    if (c->heads % c->kv_heads != 0)
+        LH_FAIL(LH_EINPUT, "'%s': 'num_attention_heads' is %lld, it must be a multiple of 'num_key_value_heads', %lld",
+                name, (long long)c->heads, (long long)c->kv_heads);
+    LH_TRY(lh_json_f64(json_object_get(json, "rope_parameters"), name, "partial_rotary_factor", &partial));
+    LH_TRY(lh_json_f64(json, name, "partial_rotary_factor", &partial));
+    if (!(partial > 0 && partial <= 1))
+        LH_FAIL(LH_EINPUT, "'%s': 'partial_rotary_factor' must be above 0 and at most 1", name);
+    c->rotary_dim = (int64_t)((double)c->head_dim * partial);
+    if (c->rotary_dim < 2 || c->rotary_dim % 2)
+        LH_FAIL(LH_EINPUT, "'%s': %lld dimensions of a head are rotated, it must be an even number", name,
+                (long long)c->rotary_dim);
+    return LH_OK;
+}
+
+static lh_status read_activation(lh_config *c, const json_t *json, const char *name)
+{
+    static const struct {
+        const char *name;
+        lh_activation activation;
+    } known[] = {{"silu", LH_ACT_SILU},
+                 {"swish", LH_ACT_SILU},
+                 {"gelu_pytorch_tanh", LH_ACT_GELU_TANH},
+                 {"gelu_new", LH_ACT_GELU_TANH},
+                 {"gelu", LH_ACT_GELU}};
+    const char *said = NULL;
+    c->activation = c->family->activation;
+    LH_TRY(lh_json_string(json, name, c->family->activation_key, &said));
+    if (!said) return LH_OK;
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+        if (strcmp(known[i].name, said) != 0) continue;
+        c->activation = known[i].activation;
+        return LH_OK;
+    }
+    LH_FAIL(LH_EINPUT, "'%s': '%s' is '%s': silu, gelu_pytorch_tanh and gelu are known", name,
+            c->family->activation_key, said);
+}
+
+/* A soft cap: absent is the family's default, null is none. */
+static lh_status read_softcap(const json_t *json, const char *name, const char *key, double *inout)
+{
+    const json_t *value = json_object_get(json, key);
+    if (value && json_is_null(value)) *inout = 0;
+    LH_TRY(lh_json_f64(json, name, key, inout));
+    if (!isfinite(*inout) || *inout < 0) LH_FAIL(LH_EINPUT, "'%s': '%s' must not be negative", name, key);
+    return LH_OK;
+}
+
+static lh_status read_scales(lh_config *c, const json_t *json, const char *name)
+{
+    const lh_family *f = c->family;
+    double scalar = f->defaults.query_scalar > 0 ? f->defaults.query_scalar : (double)c->head_dim;
+    c->norm_eps = f->defaults.norm_eps;
+    LH_TRY(lh_json_f64(json, name, "rms_norm_eps", &c->norm_eps));
+    if (!(c->norm_eps >= 0 && c->norm_eps < 1)) LH_FAIL(LH_EINPUT, "'%s': 'rms_norm_eps' must be in [0, 1)", name);
+    if (f->gemma) LH_TRY(lh_json_f64(json, name, "query_pre_attn_scalar", &scalar));
+    if (!(scalar > 0) || !isfinite(scalar))
+        LH_FAIL(LH_EINPUT, "'%s': 'query_pre_attn_scalar' must be greater than 0", name);
+    c->attn_scale = 1 / sqrt(scalar);
+    c->norm_offset = f->gemma ? 1 : 0;
+    c->embed_scale = f->gemma ? sqrt((double)c->hidden) : 1;
+    c->post_norms = f->gemma;
+    c->qk_norm = f->qk_norm;
+    c->attn_softcap = f->defaults.attn_softcap;
+    c->final_softcap = f->defaults.final_softcap;
+    if (f->attn_softcap) LH_TRY(read_softcap(json, name, "attn_logit_softcapping", &c->attn_softcap));
+    if (f->final_softcap) LH_TRY(read_softcap(json, name, "final_logit_softcapping", &c->final_softcap));
+    return LH_OK;
+}
+
+/* A member of the text model, or of the whole model where the text model leaves it open. */
+static const json_t *member_of(const json_t *text, const json_t *whole, const char *key)
+{
+    const json_t *value = json_object_get(text, key);
+    return value && !json_is_null(value) ? value : json_object_get(whole, key);
+}
+
+static lh_status read_switches(lh_config *c, const json_t *json, const json_t *whole, const char *name)
+{
+    int attention_bias = 0, bidirectional = 0;
+    c->tied = c->family->defaults.tied;
+    LH_TRY(lh_json_bool(whole, name, "tie_word_embeddings", &c->tied));
+    LH_TRY(lh_json_bool(json, name, "tie_word_embeddings", &c->tied));
+    LH_TRY(lh_json_bool(json, name, "attention_bias", &attention_bias));
+    c->qkv_bias = c->family->bias == LH_BIAS_QKV;
+    if (c->family->bias == LH_BIAS_OPTION) {
+        c->qkv_bias = c->o_bias = attention_bias;
+        LH_TRY(lh_json_bool(json, name, "mlp_bias", &c->mlp_bias));
+    }
+    LH_TRY(lh_json_bool(json, name, "use_bidirectional_attention", &bidirectional));
+    if (bidirectional) LH_FAIL(LH_EINPUT, "'%s': 'use_bidirectional_attention' is not for causal models", name);
+    const json_t *quantised = member_of(json, whole, "quantization_config");
+    if (quantised && !json_is_null(quantised))
+        LH_FAIL(LH_EINPUT,
+                "'%s': 'quantization_config' says that the weights are quantised: F32, F16 and BF16 "
+                "safetensors are read, and quantised GGUF files",
+                name);
+    return LH_OK;
+}
+
+/* layer_types, where they are given, else the rule of the family. */
+static lh_status read_layer_types(lh_config *c, const json_t *json, const char *name, int64_t pattern)
+{
+    const json_t *types = json_object_get(json, "layer_types");
+    int listed = types && !json_is_null(types) && c->family->window != LH_WINDOW_ALL;
+    if (listed && (int64_t)json_array_size(types) != c->layers)
+        LH_FAIL(LH_EINPUT, "'%s': 'layer_types' must list %lld layers", name, (long long)c->layers);
+    for (int64_t l = 0; l < c->layers; l++) {
+        if (listed) {
+            const char *type = json_string_value(json_array_get(types, (size_t)l));
+            c->sliding[l] = type && strcmp(type, "sliding_attention") == 0;
+            if (!type || (!c->sliding[l] && strcmp(type, "full_attention") != 0))
+                LH_FAIL(LH_EINPUT, "'%s': 'layer_types' of layer %lld must be 'full_attention' or 'sliding_attention'",
+                        name, (long long)l);
+        } else {
+            c->sliding[l] = c->family->window == LH_WINDOW_ALL ||
+                            (c->family->window == LH_WINDOW_LATE && l >= pattern) ||
+                            (c->family->window == LH_WINDOW_PATTERN && (l + 1) % pattern != 0);
+        }
+    }
+    return LH_OK;
+}
+
+static lh_status read_windows(lh_config *c, const json_t *json, const char *name)
+{
+    int use = c->family->window != LH_WINDOW_LATE, any = 0;
+    int64_t pattern = c->family->defaults.pattern;
+    const json_t *said = json_object_get(json, "sliding_window");
+    LH_TRY(lh_calloc(&c->sliding, c->layers, sizeof *c->sliding));
+    if (c->family->window == LH_WINDOW_NONE) return LH_OK;
+    if (!use) LH_TRY(lh_json_bool(json, name, "use_sliding_window", &use));
+    c->window = said ? 0 : c->family->defaults.window; /* null: none */
+    LH_TRY(lh_json_i64(json, name, "sliding_window", 0, INT64_MAX, &c->window));
+    if (!use || c->window == 0) {
+        c->window = 0;
+        return LH_OK;
+    }
+    if (c->family->window == LH_WINDOW_LATE)
+        LH_TRY(lh_json_i64(json, name, "max_window_layers", 0, LAYERS_MAX, &pattern));
+    if (c->family->window == LH_WINDOW_PATTERN)
+        LH_TRY(lh_json_i64(json, name, "sliding_window_pattern", 1, LAYERS_MAX, &pattern));
+    LH_TRY(read_layer_types(c, json, name, pattern));
+    for (int64_t l = 0; l < c->layers; l++) any |= c->sliding[l];
+    if (!any) c->window = 0;
+    return LH_OK;
+}
+
+static lh_status push_eos(lh_config *c, const json_t *value, const char *name)
+{
+    int64_t max = (int64_t)(sizeof c->eos / sizeof *c->eos);
+    if (!json_is_integer(value)) LH_FAIL(LH_EINPUT, "'%s': 'eos_token_id' must be a number or a list of them", name);
+    if (c->eos_count == max) LH_FAIL(LH_EINPUT, "'%s': 'eos_token_id' lists more than %lld", name, (long long)max);
+    c->eos[c->eos_count++] = json_integer_value(value);
+    return LH_OK;
+}
+
+static lh_status read_ids(lh_config *c, const json_t *text, const json_t *whole, const char *name)
+{
+    const json_t *bos = member_of(text, whole, "bos_token_id"), *eos = member_of(text, whole, "eos_token_id"), *id;
+    size_t i;
+    c->bos = bos ? -1 : c->family->defaults.bos;
+    if (json_is_array(bos)) bos = json_array_get(bos, 0);
+    if (json_is_integer(bos)) c->bos = json_integer_value(bos);
+    if (!eos && c->family->defaults.eos >= 0) c->eos[c->eos_count++] = c->family->defaults.eos;
+    if (json_is_array(eos))
+        json_array_foreach(eos, i, id) LH_TRY(push_eos(c, id, name));
+    else if (eos && !json_is_null(eos))
+        LH_TRY(push_eos(c, eos, name));
+    return LH_OK;
+}
+
+/* What the scaling stretches the model to: max_position_embeddings is often left as it was before, as Hugging Face
+ * asks for with linear and dynamic scaling. Gemma 3 (with two rotary embeddings) states what it was stretched to.
+ * Positions have 32 bits. */
+static void stretch(lh_config *c)
+{
+    const lh_rope *rope = &c->rope_global;
+    double reach = (double)c->max_positions;
+    if (rope->kind == LH_ROPE_YARN) reach = (double)rope->original_positions * rope->factor;
+    if (rope->kind == LH_ROPE_DYNAMIC || (rope->kind == LH_ROPE_LINEAR && c->family->defaults.local_theta == 0))
+        reach *= rope->factor;
+    if (reach > (double)c->max_positions && reach < 0x1p40) c->max_positions = (int64_t)reach;
+    c->max_positions = lh_min_i64(c->max_positions, INT32_MAX);
+}
+
+lh_status lh_config_parse(lh_config *config, const json_t *json, const char *name)
+{
+    lh_status st = LH_OK;
+    lh_config c = {0};
+    const json_t *outer = json, *text;
+    if (!json_is_object(json)) LH_FAIL_DONE(LH_EINPUT, "'%s' must be a JSON object", name);
+    LH_TRY_DONE(find_family(json, name, &c.family));
+    /* A model for images and text keeps the text model's members apart. */
+    text = json_object_get(json, "text_config");
+    if (json_is_object(text)) json = text;
+    LH_TRY_DONE(read_sizes(&c, json, name));
+    LH_TRY_DONE(read_activation(&c, json, name));
+    LH_TRY_DONE(read_scales(&c, json, name));
+    LH_TRY_DONE(read_switches(&c, json, outer, name));
+    LH_TRY_DONE(read_windows(&c, json, name));
+    LH_TRY_DONE(lh_config_rope(&c, json, name));
+    LH_TRY_DONE(read_ids(&c, json, outer, name));
+    stretch(&c);
+    *config = c;
+    c = (lh_config){0};
+done:
+    lh_config_clear(&c);
+    return st;
+}
+
+lh_status lh_config_parse_text(lh_config *config, const char *text, int64_t bytes, const char *name)
+{
+    lh_status st = LH_OK;
+    json_t *json = NULL;
+    LH_TRY_DONE(lh_json_parse(&json, name, text, bytes));
+    LH_TRY_DONE(lh_config_parse(config, json, name));
+done:
+    json_decref(json);
+    return st;
+}
+
+void lh_config_clear(lh_config *config)
+{
+    lh_free(config->sliding);
+    lh_config_rope_clear(config);
+    *config = (lh_config){0};
+}
+
+const char *lh_config_family_name(const lh_config *config)
+{
+    return config->family->name;
+}

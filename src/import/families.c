@@ -1,0 +1,220 @@
+/* Defaults are those of the configuration classes of transformers 4.57. */
+#include "import/families.h"
+
+#include <string.h>
+
+/* clang-format off */
+#define TENSORS_OF_ALL                                                  \
+    [LH_W_EMBED] = {"embed_tokens.weight", "token_embd.weight", 0, 0},  \
+    [LH_W_NORM] = {"norm.weight", "output_norm.weight", 0, 0},          \
+    [LH_W_HEAD] = {"lm_head.weight", "output.weight", 0, 0},            \
+    [LH_W_ATTN_NORM] = {"input_layernorm.weight", "attn_norm.weight", 0, 0}, \
+    [LH_W_O] = {"self_attn.o_proj.weight", "attn_output.weight", 0, 0}, \
+    [LH_W_Q_BIAS] = {"self_attn.q_proj.bias", "attn_q.bias", 0, 0},     \
+    [LH_W_K_BIAS] = {"self_attn.k_proj.bias", "attn_k.bias", 0, 0},     \
+    [LH_W_V_BIAS] = {"self_attn.v_proj.bias", "attn_v.bias", 0, 0},     \
+    [LH_W_O_BIAS] = {"self_attn.o_proj.bias", "attn_output.bias", 0, 0}, \
+    [LH_W_Q_NORM] = {"self_attn.q_norm.weight", "attn_q_norm.weight", 0, 0}, \
+    [LH_W_K_NORM] = {"self_attn.k_norm.weight", "attn_k_norm.weight", 0, 0}, \
+    [LH_W_DOWN] = {"mlp.down_proj.weight", "ffn_down.weight", 0, 0},    \
+    [LH_W_GATE_BIAS] = {"mlp.gate_proj.bias", "ffn_gate.bias", 0, 0},   \
+    [LH_W_UP_BIAS] = {"mlp.up_proj.bias", "ffn_up.bias", 0, 0},         \
+    [LH_W_DOWN_BIAS] = {"mlp.down_proj.bias", "ffn_down.bias", 0, 0}
+
+#define TENSORS_UNFUSED                                                 \
+    [LH_W_Q] = {"self_attn.q_proj.weight", "attn_q.weight", 0, 0},      \
+    [LH_W_K] = {"self_attn.k_proj.weight", "attn_k.weight", 0, 0},      \
+    [LH_W_V] = {"self_attn.v_proj.weight", "attn_v.weight", 0, 0},      \
+    [LH_W_GATE] = {"mlp.gate_proj.weight", "ffn_gate.weight", 0, 0},    \
+    [LH_W_UP] = {"mlp.up_proj.weight", "ffn_up.weight", 0, 0}
+
+static const lh_tensor_name usual[LH_WEIGHTS] = {
+    TENSORS_OF_ALL,
+    TENSORS_UNFUSED,
+    [LH_W_MLP_NORM] = {"post_attention_layernorm.weight", "ffn_norm.weight", 0, 0},
+};
+
+/* Here post_attention_layernorm is what its name says. */
+static const lh_tensor_name with_post_norms[LH_WEIGHTS] = {
+    TENSORS_OF_ALL,
+    TENSORS_UNFUSED,
+    [LH_W_ATTN_POST_NORM] = {"post_attention_layernorm.weight", "post_attention_norm.weight", 0, 0},
+    [LH_W_MLP_NORM] = {"pre_feedforward_layernorm.weight", "ffn_norm.weight", 0, 0},
+    [LH_W_MLP_POST_NORM] = {"post_feedforward_layernorm.weight", "post_ffw_norm.weight", 0, 0},
+};
+
+static const lh_tensor_name fused[LH_WEIGHTS] = {
+    TENSORS_OF_ALL,
+    [LH_W_MLP_NORM] = {"post_attention_layernorm.weight", "ffn_norm.weight", 0, 0},
+    [LH_W_Q] = {"self_attn.qkv_proj.weight", "attn_qkv.weight", LH_W_Q, LH_W_V},
+    [LH_W_K] = {"self_attn.qkv_proj.weight", "attn_qkv.weight", LH_W_Q, LH_W_V},
+    [LH_W_V] = {"self_attn.qkv_proj.weight", "attn_qkv.weight", LH_W_Q, LH_W_V},
+    [LH_W_GATE] = {"mlp.gate_up_proj.weight", "ffn_up.weight", LH_W_GATE, LH_W_UP},
+    [LH_W_UP] = {"mlp.gate_up_proj.weight", "ffn_up.weight", LH_W_GATE, LH_W_UP},
+};
+/* clang-format on */
+
+static const lh_family families[] = {
+    {
+        /* Llama 1 to 3.3, SmolLM2 and whoever else says `llama`. */
+        .name = "llama",
+        .architecture = "LlamaForCausalLM",
+        .gguf = "llama",
+        .defaults = {.max_positions = 2048, .norm_eps = 1e-6, .theta = 10000, .bos = 1, .eos = 2},
+        .bias = LH_BIAS_OPTION,
+        .activation_key = "hidden_act",
+        .gguf_permuted = 1,
+        .tensors = usual,
+    },
+    {
+        .name = "mistral",
+        .architecture = "MistralForCausalLM",
+        .defaults = {.kv_heads = 8,
+                     .max_positions = 131072,
+                     .window = 4096,
+                     .norm_eps = 1e-6,
+                     .theta = 10000,
+                     .bos = 1,
+                     .eos = 2},
+        .window = LH_WINDOW_ALL,
+        .activation_key = "hidden_act",
+        .gguf_permuted = 1,
+        .tensors = usual,
+    },
+    {
+        .name = "qwen2",
+        .architecture = "Qwen2ForCausalLM",
+        .gguf = "qwen2",
+        .defaults = {.kv_heads = 32,
+                     .max_positions = 32768,
+                     .window = 4096,
+                     .pattern = 28,
+                     .norm_eps = 1e-6,
+                     .theta = 10000,
+                     .bos = -1,
+                     .eos = -1},
+        .window = LH_WINDOW_LATE,
+        .bias = LH_BIAS_QKV,
+        .activation_key = "hidden_act",
+        .tensors = usual,
+    },
+    {
+        .name = "qwen3",
+        .architecture = "Qwen3ForCausalLM",
+        .gguf = "qwen3",
+        .defaults = {.kv_heads = 32,
+                     .head_dim = 128,
+                     .max_positions = 32768,
+                     .window = 4096,
+                     .pattern = 28,
+                     .norm_eps = 1e-6,
+                     .theta = 10000,
+                     .bos = -1,
+                     .eos = -1},
+        .window = LH_WINDOW_LATE,
+        .bias = LH_BIAS_OPTION,
+        .activation_key = "hidden_act",
+        .qk_norm = 1,
+        .tensors = usual,
+    },
+    {
+        .name = "gemma2",
+        .architecture = "Gemma2ForCausalLM",
+        .gguf = "gemma2",
+        .defaults = {.vocab = 256000,
+                     .hidden = 2304,
+                     .ff = 9216,
+                     .layers = 26,
+                     .heads = 8,
+                     .kv_heads = 4,
+                     .head_dim = 256,
+                     .max_positions = 8192,
+                     .window = 4096,
+                     .pattern = 2,
+                     .norm_eps = 1e-6,
+                     .theta = 10000,
+                     .query_scalar = 256,
+                     .attn_softcap = 50,
+                     .final_softcap = 30,
+                     .bos = 2,
+                     .eos = 1,
+                     .tied = 1},
+        .window = LH_WINDOW_PATTERN,
+        .bias = LH_BIAS_OPTION,
+        .activation = LH_ACT_GELU_TANH,
+        .activation_key = "hidden_activation",
+        .gemma = 1,
+        .attn_softcap = 1,
+        .final_softcap = 1,
+        .tensors = with_post_norms,
+    },
+    {
+        .name = "gemma3_text",
+        .architecture = "Gemma3ForCausalLM",
+        .also = "gemma3",
+        .gguf = "gemma3",
+        .defaults = {.vocab = 262208,
+                     .hidden = 2304,
+                     .ff = 9216,
+                     .layers = 26,
+                     .heads = 8,
+                     .kv_heads = 4,
+                     .head_dim = 256,
+                     .max_positions = 131072,
+                     .window = 4096,
+                     .pattern = 6,
+                     .norm_eps = 1e-6,
+                     .theta = 1e6,
+                     .local_theta = 10000,
+                     .query_scalar = 256,
+                     .bos = 2,
+                     .eos = 1,
+                     .tied = 1},
+        .window = LH_WINDOW_PATTERN,
+        .bias = LH_BIAS_OPTION,
+        .activation = LH_ACT_GELU_TANH,
+        .activation_key = "hidden_activation",
+        .gemma = 1,
+        .qk_norm = 1,
+        .final_softcap = 1,
+        .tensors = with_post_norms,
+    },
+    {
+        .name = "phi3",
+        .architecture = "Phi3ForCausalLM",
+        .gguf = "phi3",
+        .defaults = {.max_positions = 4096,
+                     .original_positions = 4096,
+                     .norm_eps = 1e-5,
+                     .theta = 10000,
+                     .bos = 1,
+                     .eos = 32000},
+        .window = LH_WINDOW_ALL,
+        .activation_key = "hidden_act",
+        .tensors = fused,
+    },
+};
+
+const lh_family *lh_family_at(int i)
+{
+    return i >= 0 && (size_t)i < sizeof families / sizeof *families ? &families[i] : NULL;
+}
+
+const lh_family *lh_family_find(const char *name)
+{
+    for (int i = 0; lh_family_at(i); i++) {
+        const lh_family *f = &families[i];
+        if (strcmp(f->name, name) == 0 || strcmp(f->architecture, name) == 0 || (f->also && strcmp(f->also, name) == 0))
+            return f;
+    }
+    return NULL;
+}
+
+const lh_family *lh_family_find_gguf(const char *name, int64_t bytes)
+{
+    for (int i = 0; lh_family_at(i); i++) {
+        const char *gguf = families[i].gguf;
+        if (gguf && (int64_t)strlen(gguf) == bytes && memcmp(gguf, name, (size_t)bytes) == 0) return &families[i];
+    }
+    return NULL;
+}

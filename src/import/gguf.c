@@ -1,0 +1,451 @@
+#include "import/gguf.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "import/ggml_types.h"
+
+/* Value types of the format. */
+enum { U8, I8, U16, I16, U32, I32, F32, BOOL, STRING, ARRAY, U64, I64, F64, VALUE_TYPES };
+enum { NESTING_MAX = 4, DIMS_MAX = 4 };
+static const int64_t value_bytes[VALUE_TYPES] = {1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8};
+
+/* Smallest things a file can hold: a key of no letters with one byte, a tensor of no name without dimensions. */
+enum { KEY_BYTES_MIN = 8 + 4 + 1, TENSOR_BYTES_MIN = 8 + 4 + 4 + 8 };
+
+typedef struct entry {
+    lh_gguf_text key;
+    int type, item; /* item: of an array's elements */
+    int64_t n;      /* of an array */
+    const uint8_t *value;
+} entry;
+
+struct lh_gguf {
+    char *path;
+    lh_map map;
+    entry *entries;
+    int64_t entry_count;
+    lh_gguf_tensor *tensors;
+    int64_t tensor_count;
+};
+
+/* ---- reading, never behind the end ---- */
+typedef struct cursor {
+    const lh_gguf *gguf;
+    int64_t at;
+} cursor;
+
+static lh_status take(cursor *c, int64_t bytes, const uint8_t **out)
+{
+    if (bytes < 0 || bytes > c->gguf->map.bytes - c->at)
+        LH_FAIL(LH_EINPUT, "'%s' is cut off or damaged: %" PRId64 " bytes wanted at offset %" PRId64 " of %" PRId64,
+                c->gguf->path, bytes, c->at, c->gguf->map.bytes);
+    *out = c->gguf->map.data + c->at;
+    c->at += bytes;
+    return LH_OK;
+}
+
+static lh_status take_u32(cursor *c, uint32_t *out)
+{
+    const uint8_t *p = NULL;
+    LH_TRY(take(c, 4, &p));
+    memcpy(out, p, 4);
+    return LH_OK;
+}
+
+/* An unsigned 64-bit count; above 2^63 it is damage anyway. */
+static lh_status take_count(cursor *c, int64_t *out)
+{
+    const uint8_t *p = NULL;
+    LH_TRY(take(c, 8, &p));
+    memcpy(out, p, 8);
+    if (*out < 0)
+        LH_FAIL(LH_EINPUT, "'%s' is damaged: a count of %" PRIu64 " at offset %" PRId64, c->gguf->path, (uint64_t)*out,
+                c->at - 8);
+    return LH_OK;
+}
+
+static lh_status take_text(cursor *c, lh_gguf_text *out)
+{
+    const uint8_t *p = NULL;
+    LH_TRY(take_count(c, &out->bytes));
+    LH_TRY(take(c, out->bytes, &p));
+    out->data = (const char *)p;
+    return LH_OK;
+}
+
+/* What a message shows of a key or name of the file. */
+typedef struct shown {
+    char text[80];
+} shown;
+
+static const char *show(shown *s, const lh_gguf_text *text)
+{
+    int64_t n = text->bytes < (int64_t)sizeof s->text - 1 ? text->bytes : (int64_t)sizeof s->text - 1;
+    for (int64_t i = 0; i < n; i++) {
+        unsigned char ch = (unsigned char)text->data[i];
+        s->text[i] = ch < 0x20 || ch >= 0x7f ? '?' : (char)ch;
+    }
+    s->text[n] = '\0';
+    return s->text;
+}
+
+/* Steps over an array's elements, checking them: getters then need no checks. */
+static lh_status skip_items(cursor *c, const entry *e, int depth)
+{
+    const uint8_t *p = NULL;
+    shown key;
+    if (depth > NESTING_MAX || e->item < 0 || e->item >= VALUE_TYPES)
+        LH_FAIL(LH_EINPUT, "'%s': '%s' is an array of an unknown type %d", c->gguf->path, show(&key, &e->key), e->item);
+    if (value_bytes[e->item] > 0) {
+        if (e->n > c->gguf->map.bytes / value_bytes[e->item])
+            LH_FAIL(LH_EINPUT, "'%s': '%s' claims %" PRId64 " elements, more than the file holds", c->gguf->path,
+                    show(&key, &e->key), e->n);
+        LH_TRY(take(c, e->n * value_bytes[e->item], &p));
+        return LH_OK;
+    }
+    for (int64_t i = 0; i < e->n; i++) {
+        lh_gguf_text text;
+        if (e->item == STRING) {
+            LH_TRY(take_text(c, &text));
+            continue;
+        }
+        entry inner = {.key = e->key};
+        uint32_t item = 0;
+        LH_TRY(take_u32(c, &item));
+        inner.item = (int)item;
+        LH_TRY(take_count(c, &inner.n));
+        LH_TRY(skip_items(c, &inner, depth + 1));
+    }
+    return LH_OK;
+}
+
+static lh_status take_entry(cursor *c, entry *e)
+{
+    uint32_t type = 0, item = 0;
+    const uint8_t *p = NULL;
+    lh_gguf_text text;
+    shown key;
+    LH_TRY(take_text(c, &e->key));
+    LH_TRY(take_u32(c, &type));
+    if (type >= VALUE_TYPES)
+        LH_FAIL(LH_EINPUT, "'%s': '%s' has the unknown type %u", c->gguf->path, show(&key, &e->key), type);
+    e->type = (int)type;
+    if (e->type == ARRAY) {
+        LH_TRY(take_u32(c, &item));
+        e->item = item < VALUE_TYPES ? (int)item : -1;
+        LH_TRY(take_count(c, &e->n));
+        e->value = c->gguf->map.data + c->at;
+        LH_TRY(skip_items(c, e, 0));
+    } else {
+        e->value = c->gguf->map.data + c->at;
+        if (e->type == STRING)
+            LH_TRY(take_text(c, &text));
+        else
+            LH_TRY(take(c, value_bytes[e->type], &p));
+    }
+    return LH_OK;
+}
+
+/* A tensor's description; its bytes follow from type and shape. `offset` is from the start of the data. */
+static lh_status take_tensor(cursor *c, lh_gguf_tensor *t, int64_t *offset)
+{
+    uint32_t rank = 0, type = 0;
+    int64_t values = 1;
+    shown name;
+    LH_TRY(take_text(c, &t->name));
+    LH_TRY(take_u32(c, &rank));
+    if (rank > DIMS_MAX)
+        LH_FAIL(LH_EINPUT, "'%s': tensor '%s' has %u dimensions, at most %d are known", c->gguf->path,
+                show(&name, &t->name), rank, DIMS_MAX);
+    t->rank = (int)rank;
+    for (int d = 0; d < DIMS_MAX; d++) t->dims[d] = 1;
+    for (int d = 0; d < t->rank; d++) {
+        LH_TRY(take_count(c, &t->dims[d]));
+        if (t->dims[d] == 0 || __builtin_mul_overflow(values, t->dims[d], &values) || values > INT64_MAX / 8)
+            LH_FAIL(LH_EINPUT, "'%s': tensor '%s' has sizes that no file can hold", c->gguf->path,
+                    show(&name, &t->name));
+    }
+    LH_TRY(take_u32(c, &type));
+    t->type = type <= INT32_MAX ? (int)type : -1;
+    LH_TRY(take_count(c, offset));
+    const lh_ggml_type *info = lh_ggml_type_find(t->type);
+    if (!info) return LH_OK; /* somebody who wants the tensor will say so */
+    if (t->dims[0] % info->block_values != 0)
+        LH_FAIL(LH_EINPUT, "'%s': rows of %" PRId64 " values of tensor '%s' are no whole blocks of %s (%" PRId64 ")",
+                c->gguf->path, t->dims[0], show(&name, &t->name), info->name, info->block_values);
+    if (__builtin_mul_overflow(values / info->block_values, info->block_bytes, &t->bytes))
+        LH_FAIL(LH_EINPUT, "'%s': tensor '%s' has sizes that no file can hold", c->gguf->path, show(&name, &t->name));
+    return LH_OK;
+}
+
+static lh_status place_tensor(const lh_gguf *gguf, lh_gguf_tensor *t, int64_t data_start, int64_t alignment)
+{
+    shown name;
+    int64_t offset = t->data - gguf->map.data, room = gguf->map.bytes - data_start;
+    t->data = NULL;
+    if (!lh_ggml_type_find(t->type)) return LH_OK;
+    if (offset % alignment != 0 || room < 0 || offset > room || t->bytes > room - offset)
+        LH_FAIL(LH_EINPUT,
+                "'%s' is cut off or damaged: tensor '%s' (%" PRId64 " bytes at offset %" PRId64
+                ") does not lie in its %" PRId64 " bytes of data",
+                gguf->path, show(&name, &t->name), t->bytes, offset, room < 0 ? 0 : room);
+    t->data = gguf->map.data + data_start + offset;
+    return LH_OK;
+}
+
+static lh_status read_header(cursor *c, lh_gguf *gguf)
+{
+    const uint8_t *magic = NULL;
+    uint32_t version = 0;
+    LH_TRY(take(c, 4, &magic));
+    if (memcmp(magic, "GGUF", 4) != 0) LH_FAIL(LH_EINPUT, "'%s' is not a GGUF file", gguf->path);
+    LH_TRY(take_u32(c, &version));
+    if (version == 0x02000000u || version == 0x03000000u)
+        LH_FAIL(LH_EINPUT, "'%s' is a big-endian GGUF file: little-endian ones are read", gguf->path);
+    if (version != 2 && version != 3)
+        LH_FAIL(LH_EINPUT, "'%s' has GGUF version %u: 2 and 3 are read", gguf->path, version);
+    LH_TRY(take_count(c, &gguf->tensor_count));
+    LH_TRY(take_count(c, &gguf->entry_count));
+    if (gguf->tensor_count > gguf->map.bytes / TENSOR_BYTES_MIN || gguf->entry_count > gguf->map.bytes / KEY_BYTES_MIN)
+        LH_FAIL(LH_EINPUT, "'%s' is damaged: it claims %" PRId64 " tensors and %" PRId64 " keys in %" PRId64 " bytes",
+                gguf->path, gguf->tensor_count, gguf->entry_count, gguf->map.bytes);
+    return LH_OK;
+}
+
+static lh_status read_all(lh_gguf *gguf)
+{
+    cursor c = {gguf, 0};
+    int64_t alignment = 32;
+    LH_TRY(read_header(&c, gguf));
+    LH_TRY(lh_calloc(&gguf->entries, gguf->entry_count, sizeof *gguf->entries));
+    for (int64_t i = 0; i < gguf->entry_count; i++) LH_TRY(take_entry(&c, &gguf->entries[i]));
+    LH_TRY(lh_calloc(&gguf->tensors, gguf->tensor_count, sizeof *gguf->tensors));
+    LH_TRY(lh_gguf_i64(gguf, "general.alignment", &alignment));
+    if (alignment < 1 || alignment > (1 << 20) || (alignment & (alignment - 1)))
+        LH_FAIL(LH_EINPUT, "'%s': 'general.alignment' is %" PRId64 ", it must be a power of two", gguf->path,
+                alignment);
+    for (int64_t i = 0; i < gguf->tensor_count; i++) {
+        int64_t offset = 0;
+        LH_TRY(take_tensor(&c, &gguf->tensors[i], &offset));
+        if (offset > gguf->map.bytes) offset = gguf->map.bytes; /* refused below, once the data's start is known */
+        gguf->tensors[i].data = gguf->map.data + offset;
+    }
+    int64_t data_start = (c.at + alignment - 1) / alignment * alignment;
+    for (int64_t i = 0; i < gguf->tensor_count; i++)
+        LH_TRY(place_tensor(gguf, &gguf->tensors[i], data_start, alignment));
+    return LH_OK;
+}
+
+lh_status lh_gguf_open(lh_gguf **out, const char *path)
+{
+    lh_status st = LH_OK;
+    lh_gguf *gguf = NULL;
+    LH_TRY_DONE(lh_calloc(&gguf, 1, sizeof *gguf));
+    LH_TRY_DONE(lh_strdup(&gguf->path, path));
+    LH_TRY_DONE(lh_map_open(&gguf->map, path));
+    LH_TRY_DONE(read_all(gguf));
+    *out = gguf;
+    gguf = NULL;
+done:
+    lh_gguf_close(gguf);
+    return st;
+}
+
+void lh_gguf_close(lh_gguf *gguf)
+{
+    if (!gguf) return;
+    lh_map_close(&gguf->map);
+    lh_free(gguf->entries);
+    lh_free(gguf->tensors);
+    lh_free(gguf->path);
+    lh_free(gguf);
+}
+
+const char *lh_gguf_path(const lh_gguf *gguf)
+{
+    return gguf->path;
+}
+
+/* ---- metadata ---- */
+static int text_is(const lh_gguf_text *text, const char *name)
+{
+    return text->bytes == (int64_t)strlen(name) && memcmp(text->data, name, (size_t)text->bytes) == 0;
+}
+
+static const entry *find(const lh_gguf *gguf, const char *key)
+{
+    for (int64_t i = 0; i < gguf->entry_count; i++)
+        if (text_is(&gguf->entries[i].key, key)) return &gguf->entries[i];
+    return NULL;
+}
+
+/* One integer of `type` at p: 1 and *out, 0 when the type is none or the value too large. */
+static int integer_at(const uint8_t *p, int type, int64_t *out)
+{
+    uint64_t u = 0;
+    memcpy(&u, p, (size_t)value_bytes[type]);
+    switch (type) {
+    case I8: *out = (int8_t)u; return 1;
+    case I16: *out = (int16_t)u; return 1;
+    case I32: *out = (int32_t)u; return 1;
+    case U8:
+    case U16:
+    case U32:
+    case BOOL:
+    case I64: *out = (int64_t)u; return 1;
+    case U64: *out = (int64_t)u; return u <= INT64_MAX;
+    default: return 0;
+    }
+}
+
+static int float_at(const uint8_t *p, int type, double *out)
+{
+    float f;
+    int64_t i;
+    if (type == F64) {
+        memcpy(out, p, 8);
+        return 1;
+    }
+    if (type == F32) {
+        memcpy(&f, p, 4);
+        *out = f;
+        return 1;
+    }
+    if (!integer_at(p, type, &i)) return 0;
+    *out = (double)i;
+    return 1;
+}
+
+lh_status lh_gguf_i64(const lh_gguf *gguf, const char *key, int64_t *out)
+{
+    const entry *e = find(gguf, key);
+    if (e && (e->type == BOOL || !integer_at(e->value, e->type, out)))
+        LH_FAIL(LH_EINPUT, "'%s': '%s' must be a whole number", gguf->path, key);
+    return LH_OK;
+}
+
+lh_status lh_gguf_f64(const lh_gguf *gguf, const char *key, double *out)
+{
+    const entry *e = find(gguf, key);
+    if (e && (e->type == BOOL || !float_at(e->value, e->type, out)))
+        LH_FAIL(LH_EINPUT, "'%s': '%s' must be a number", gguf->path, key);
+    return LH_OK;
+}
+
+lh_status lh_gguf_bool(const lh_gguf *gguf, const char *key, int *out)
+{
+    const entry *e = find(gguf, key);
+    if (e && e->type != BOOL) LH_FAIL(LH_EINPUT, "'%s': '%s' must be true or false", gguf->path, key);
+    if (e) *out = *e->value != 0;
+    return LH_OK;
+}
+
+static const uint8_t *text_at(const uint8_t *p, lh_gguf_text *out)
+{
+    memcpy(&out->bytes, p, 8);
+    out->data = (const char *)p + 8;
+    return p + 8 + out->bytes;
+}
+
+lh_status lh_gguf_string(const lh_gguf *gguf, const char *key, lh_gguf_text *out)
+{
+    const entry *e = find(gguf, key);
+    if (e && e->type != STRING) LH_FAIL(LH_EINPUT, "'%s': '%s' must be a string", gguf->path, key);
+    if (e) text_at(e->value, out);
+    return LH_OK;
+}
+
+lh_status lh_gguf_strings(const lh_gguf *gguf, const char *key, lh_gguf_text **out, int64_t *n)
+{
+    lh_gguf_text *texts = NULL;
+    const entry *e = find(gguf, key);
+    *out = NULL;
+    *n = 0;
+    if (!e) return LH_OK;
+    if (e->type != ARRAY || e->item != STRING)
+        LH_FAIL(LH_EINPUT, "'%s': '%s' must be an array of strings", gguf->path, key);
+    LH_TRY(lh_calloc(&texts, e->n, sizeof *texts));
+    const uint8_t *p = e->value;
+    for (int64_t i = 0; i < e->n; i++) p = text_at(p, &texts[i]);
+    *out = texts;
+    *n = e->n;
+    return LH_OK;
+}
+
+/* Where the elements of an array of numbers lie, or the one element of a number. */
+static lh_status numbers_of(const lh_gguf *gguf, const char *key, entry *out)
+{
+    const entry *e = find(gguf, key);
+    *out = (entry){0};
+    if (!e) return LH_OK;
+    *out = *e;
+    if (e->type != ARRAY) {
+        out->item = e->type;
+        out->n = 1;
+    }
+    if (value_bytes[out->item] == 0) LH_FAIL(LH_EINPUT, "'%s': '%s' must be an array of numbers", gguf->path, key);
+    return LH_OK;
+}
+
+lh_status lh_gguf_i64s(const lh_gguf *gguf, const char *key, int64_t **out, int64_t *n)
+{
+    lh_status st = LH_OK;
+    int64_t *values = NULL;
+    entry e;
+    *out = NULL;
+    *n = 0;
+    LH_TRY_DONE(numbers_of(gguf, key, &e));
+    if (!e.value) goto done;
+    LH_TRY_DONE(lh_calloc(&values, e.n, sizeof *values));
+    for (int64_t i = 0; i < e.n; i++)
+        if (!integer_at(e.value + i * value_bytes[e.item], e.item, &values[i]))
+            LH_FAIL_DONE(LH_EINPUT, "'%s': '%s' must hold whole numbers", gguf->path, key);
+    *out = values;
+    *n = e.n;
+    values = NULL;
+done:
+    lh_free(values);
+    return st;
+}
+
+lh_status lh_gguf_f64s(const lh_gguf *gguf, const char *key, double **out, int64_t *n)
+{
+    lh_status st = LH_OK;
+    double *values = NULL;
+    entry e;
+    *out = NULL;
+    *n = 0;
+    LH_TRY_DONE(numbers_of(gguf, key, &e));
+    if (!e.value) goto done;
+    LH_TRY_DONE(lh_calloc(&values, e.n, sizeof *values));
+    for (int64_t i = 0; i < e.n; i++)
+        if (!float_at(e.value + i * value_bytes[e.item], e.item, &values[i]))
+            LH_FAIL_DONE(LH_EINPUT, "'%s': '%s' must hold numbers", gguf->path, key);
+    *out = values;
+    *n = e.n;
+    values = NULL;
+done:
+    lh_free(values);
+    return st;
+}
+
+/* ---- tensors ---- */
+int64_t lh_gguf_tensors(const lh_gguf *gguf)
+{
+    return gguf->tensor_count;
+}
+
+const lh_gguf_tensor *lh_gguf_tensor_at(const lh_gguf *gguf, int64_t i)
+{
+    return &gguf->tensors[i];
+}
+
+const lh_gguf_tensor *lh_gguf_tensor_find(const lh_gguf *gguf, const char *name)
+{
+    for (int64_t i = 0; i < gguf->tensor_count; i++)
+        if (text_is(&gguf->tensors[i].name, name)) return &gguf->tensors[i];
+    return NULL;
+}

@@ -1,0 +1,48 @@
+/* gguf.h - a GGUF v2 or v3 file, mapped. Every offset, count and string is checked against the file's size
+ * before it is used; a damaged file fails with LH_EINPUT and a message that names file and key. */
+#ifndef LH_IMPORT_GGUF_H
+#define LH_IMPORT_GGUF_H
+
+#include <stdint.h>
+
+#include "base/status.h"
+
+typedef struct lh_gguf lh_gguf;
+
+lh_status lh_gguf_open(lh_gguf **out, const char *path);
+void lh_gguf_close(lh_gguf *gguf); /* NULL is fine */
+const char *lh_gguf_path(const lh_gguf *gguf);
+
+/* Typed metadata. Absent key: *out keeps what it held. Another type: LH_EINPUT. Any integer type is read as
+ * i64, any float type as f64. Strings are not NUL-terminated: borrowed from the mapping, valid until close. */
+typedef struct lh_gguf_text {
+    const char *data;
+    int64_t bytes;
+} lh_gguf_text;
+
+lh_status lh_gguf_i64(const lh_gguf *gguf, const char *key, int64_t *out);
+lh_status lh_gguf_f64(const lh_gguf *gguf, const char *key, double *out);
+lh_status lh_gguf_bool(const lh_gguf *gguf, const char *key, int *out);
+lh_status lh_gguf_string(const lh_gguf *gguf, const char *key, lh_gguf_text *out);
+
+/* Arrays: new memory of the caller (lh_free); the texts inside stay borrowed. Absent: *out NULL, *n 0. A single
+ * number is an array of one. */
+lh_status lh_gguf_strings(const lh_gguf *gguf, const char *key, lh_gguf_text **out, int64_t *n);
+lh_status lh_gguf_i64s(const lh_gguf *gguf, const char *key, int64_t **out, int64_t *n);
+lh_status lh_gguf_f64s(const lh_gguf *gguf, const char *key, double **out, int64_t *n);
+
+/* Tensors. dims are ggml's: dims[0] runs fastest, so a matrix [out, in] has dims = {in, out}. */
+typedef struct lh_gguf_tensor {
+    lh_gguf_text name;
+    int type; /* ggml's number: lh_ggml_type_find in ggml_types.h */
+    int rank;
+    int64_t dims[4];
+    const uint8_t *data; /* inside the mapping; NULL, and bytes 0, where the type is unknown */
+    int64_t bytes;
+} lh_gguf_tensor;
+
+int64_t lh_gguf_tensors(const lh_gguf *gguf);
+const lh_gguf_tensor *lh_gguf_tensor_at(const lh_gguf *gguf, int64_t i);
+const lh_gguf_tensor *lh_gguf_tensor_find(const lh_gguf *gguf, const char *name); /* NULL when there is none */
+
+#endif

@@ -1,0 +1,365 @@
+#include "import/import.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/log.h"
+#include "import/checkpoint_impl.h"
+#include "import/convert.h"
+#include "import/import_impl.h"
+#include "import/import_source.h"
+#include "import/tokenizer_source.h"
+
+/* Where the rows of one weight come from. */
+typedef struct job {
+    lh_weight weight;
+    int64_t layer;
+    lh_source_tensor *from;
+    int64_t first;             /* row of the source's tensor: several weights can share one */
+    int64_t rows, cols, heads; /* heads: > 0 where GGUF interleaves the rows of a head */
+    double offset;             /* added to every value: GGUF's Gemma norms are 1 + w */
+    lh_dtype type;             /* as stored */
+} job;
+
+typedef struct importer {
+    const lh_import_options *options;
+    lh_source *source;
+    lh_config config;
+    const char *prefix; /* of Hugging Face's names, "model." */
+    lh_dtype type;
+    int automatic;
+    job *jobs;
+    int64_t n;
+    lh_import_meter meter;
+    lh_checkpoint_writer *writer;
+    /* Buffers of a chunk of rows: as in the source, as f32, as stored. */
+    char *raw, *stored;
+    float *wide;
+} importer;
+
+lh_status lh_import_advance(lh_import_meter *meter, int64_t bytes)
+{
+    meter->done_bytes += bytes;
+    if (!meter->progress.done) return LH_OK;
+    return meter->progress.done(meter->progress.self, meter->done_bytes, meter->total_bytes);
+}
+
+lh_status lh_import_dtype(const char *name, lh_dtype *type, int *automatic)
+{
+    *type = LH_BF16;
+    *automatic = strcmp(name, "auto") == 0;
+    if (!*automatic && (!lh_dtype_find(name, type) || *type > LH_BF16))
+        LH_FAIL(LH_EUSAGE, "dtype '%s' is unknown: auto, f32, f16 and bf16 are known", name);
+    return LH_OK;
+}
+
+/* ---- which tensor is which weight ---- */
+
+/* Models for text alone and for images too keep the same tensors under different names. */
+static lh_status find_prefix(importer *im)
+{
+    static const char *const known[] = {"model.", "", "language_model.model.", "model.language_model."};
+    char name[128];
+    for (size_t i = 0; i < sizeof known / sizeof *known && !im->prefix; i++) {
+        snprintf(name, sizeof name, "%sembed_tokens.weight", known[i]);
+        if (lh_source_find(im->source, name)) im->prefix = known[i];
+    }
+    if (!im->prefix && !lh_source_is_gguf(im->source))
+        LH_FAIL(LH_EINPUT, "'%s' has no tensor 'model.embed_tokens.weight': it is no language model",
+                lh_source_path(im->source));
+    return LH_OK;
+}
+
+static void source_name(const importer *im, lh_weight weight, int64_t layer, char name[128])
+{
+    const lh_tensor_name *row = &im->config.family->tensors[weight];
+    long long l = (long long)layer;
+    int per_layer = lh_weight_info_of(weight)->per_layer;
+    if (lh_source_is_gguf(im->source)) {
+        if (per_layer)
+            snprintf(name, 128, "blk.%lld.%s", l, row->gguf);
+        else
+            snprintf(name, 128, "%s", row->gguf);
+        return;
+    }
+    if (per_layer)
+        snprintf(name, 128, "%slayers.%lld.%s", im->prefix, l, row->hf);
+    else if (weight != LH_W_HEAD)
+        snprintf(name, 128, "%s%s", im->prefix, row->hf);
+    else
+        snprintf(name, 128, "%s%s", strcmp(im->prefix, "language_model.model.") == 0 ? "language_model." : "", row->hf);
+}
+
+static lh_status check_tensor(const importer *im, const lh_source_tensor *t, int64_t rows, int64_t cols)
+{
+    const char *path = lh_source_path(im->source);
+    int64_t have_cols = t->rank == 2 ? t->dims[1] : 1;
+    if (!t->type || !t->type->to_f32)
+        LH_FAIL(LH_EINPUT,
+                "'%s': tensor '%s' is of type %s: F32, F16 and BF16 are read, and in GGUF files Q4_0, Q4_1, Q5_0, "
+                "Q5_1, Q8_0 and Q2_K to Q6_K",
+                path, t->name, t->type_name);
+    if (cols == 1 && t->type->block_values > 1)
+        LH_FAIL(LH_EINPUT, "'%s': tensor '%s' is quantised (%s): norms and biases must be plain numbers", path, t->name,
+                t->type_name);
+    if (t->rank != (cols > 1 ? 2 : t->rank) || t->rank > 2 || t->rank < 1 || t->dims[0] != rows || have_cols != cols)
+        LH_FAIL(LH_EINPUT,
+                "'%s': tensor '%s' is [%" PRId64 ", %" PRId64 "], the configuration asks for [%" PRId64 ", %" PRId64
+                "]",
+                path, t->name, t->dims[0], t->rank > 1 ? t->dims[1] * t->dims[2] * t->dims[3] : 1, rows, cols);
+    return LH_OK;
+}
+
+/* auto keeps what the source has; vectors become f32 unless they are of the wanted type already. */
+static lh_dtype stored_type(const importer *im, const job *j)
+{
+    const lh_ggml_type *from = j->from->type;
+    lh_dtype type = im->automatic && !from->quantised ? from->plain : im->type;
+    int vector = lh_weight_info_of(j->weight)->rank == 1;
+    return vector && (from->quantised || from->plain != type) ? LH_F32 : type;
+}
+
+static lh_status plan_weight(void *self, lh_weight weight, int64_t layer)
+{
+    importer *im = self;
+    const lh_family *family = im->config.family;
+    const lh_tensor_name *row = &family->tensors[weight];
+    int gguf = lh_source_is_gguf(im->source);
+    int64_t total = 0, cols;
+    char name[128];
+    job j = {.weight = weight, .layer = layer};
+    lh_weight_shape(&im->config, weight, &j.rows, &j.cols);
+    total = j.rows;
+    for (int w = row->first; row->last && w <= (int)row->last; w++) {
+        int64_t part;
+        lh_weight_shape(&im->config, (lh_weight)w, &part, &cols);
+        if (w < (int)weight) j.first += part;
+        if (w != (int)weight) total += part;
+    }
+    source_name(im, weight, layer, name);
+    j.from = lh_source_find(im->source, name);
+    if (!j.from)
+        LH_FAIL(LH_EINPUT, "'%s' has no tensor '%s' [%" PRId64 ", %" PRId64 "]", lh_source_path(im->source), name,
+                total, j.cols);
+    LH_TRY(check_tensor(im, j.from, total, j.cols));
+    j.from->used = 1;
+    if (gguf && family->gguf_permuted) {
+        if (weight == LH_W_Q || weight == LH_W_Q_BIAS) j.heads = im->config.heads;
+        if (weight == LH_W_K || weight == LH_W_K_BIAS) j.heads = im->config.kv_heads;
+    }
+    int norm = lh_weight_info_of(weight)->part == LH_PART_ALL && weight != LH_W_O_BIAS && weight != LH_W_DOWN_BIAS;
+    if (gguf && family->gemma && norm) j.offset = -1;
+    j.type = stored_type(im, &j);
+    im->meter.total_bytes += j.rows * j.cols * lh_dtype_bytes(j.type);
+    im->jobs[im->n++] = j;
+    return LH_OK;
+}
+
+/* Tensors that belong to no weight but whose absence from the plan surprises nobody. */
+static int is_expected_extra(const importer *im, const char *name)
+{
+    static const char *const ends[] = {"rotary_emb.inv_freq", "rope_freqs.weight", "rope_factors_long.weight",
+                                       "rope_factors_short.weight"};
+    size_t n = strlen(name);
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
+        if (n >= strlen(ends[i]) && strcmp(name + n - strlen(ends[i]), ends[i]) == 0) return 1;
+    return im->config.tied && (strstr(name, "lm_head.weight") != NULL || strcmp(name, "output.weight") == 0);
+}
+
+static lh_status warn_unused(importer *im)
+{
+    lh_status st = LH_OK;
+    lh_buf names = {0};
+    int64_t n = 0;
+    for (int64_t i = 0; i < lh_source_count(im->source); i++) {
+        const lh_source_tensor *t = lh_source_at(im->source, i);
+        if (t->used || is_expected_extra(im, t->name)) continue;
+        if (n < 3) LH_TRY_DONE(lh_buf_printf(&names, "%s'%s'", n ? ", " : "", t->name));
+        n++;
+    }
+    if (n > 0)
+        lh_warn("%" PRId64 " tensor%s of '%s' %s not used: %s%s", n, n == 1 ? "" : "s", lh_source_path(im->source),
+                n == 1 ? "is" : "are", names.data, n > 3 ? ", …" : "");
+done:
+    lh_buf_clear(&names);
+    return st;
+}
+
+/* Nobody means to replace the model by its checkpoint. */
+static lh_status check_out(const lh_import_options *options)
+{
+    struct stat src, out;
+    if (stat(options->src, &src) == 0 && stat(options->out, &out) == 0 && src.st_dev == out.st_dev &&
+        src.st_ino == out.st_ino)
+        LH_FAIL(LH_EUSAGE, "'%s' is the source itself: name another file for the checkpoint", options->out);
+    return LH_OK;
+}
+
+/* ---- the rows ---- */
+
+/* The source's row of row r of a weight. Converters to GGUF write the rows of a head of q and k as pairs (i, i + d/2)
+ * one after the other (convert_hf_to_gguf.py, permute). */
+static int64_t source_row(const job *j, int64_t r)
+{
+    if (j->heads == 0) return j->first + r;
+    int64_t dim = j->rows / j->heads, h = r / dim, i = r % dim;
+    return j->first + h * dim + i % (dim / 2) * 2 + i / (dim / 2);
+}
+
+/* Pages of a mapping that were read once and will not be again: the import's memory stays small. */
+static void release_pages(const uint8_t *data, int64_t bytes)
+{
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), from = (uintptr_t)data / page * page,
+              to = ((uintptr_t)data + (uintptr_t)bytes) / page * page;
+    if (to > from) madvise((void *)from, to - from, MADV_DONTNEED);
+}
+
+static lh_status complain(const importer *im, const job *j, int64_t row, int64_t at)
+{
+    int64_t r = row + at / j->cols, c = at % j->cols;
+    double value = (double)im->wide[at];
+    const char *path = lh_source_path(im->source);
+    if (isfinite(value))
+        LH_FAIL(LH_EINPUT, "'%s': tensor '%s' holds %g at [%" PRId64 ", %" PRId64 "], more than %s can: use --dtype %s",
+                path, j->from->name, value, source_row(j, r), c, lh_dtype_name(j->type),
+                j->type == LH_F16 ? "bf16" : "f32");
+    LH_FAIL(LH_EINPUT, "'%s': tensor '%s' holds %g at [%" PRId64 ", %" PRId64 "]: weights must be finite", path,
+            j->from->name, value, source_row(j, r), c);
+}
+
+/* Rows [row, row + n) of a weight, into im->stored. */
+static lh_status fetch_rows(importer *im, const job *j, int64_t row, int64_t n)
+{
+    const lh_ggml_type *from = j->from->type;
+    int64_t row_blocks = j->cols / from->block_values, row_bytes = row_blocks * from->block_bytes;
+    /* Copied first: data in safetensors files need not be aligned. */
+#pragma omp parallel for schedule(static) if (n * j->cols > 1 << 16)
+    for (int64_t r = 0; r < n; r++) {
+        char *raw = im->raw + r * row_bytes;
+        memcpy(raw, j->from->data + source_row(j, row + r) * row_bytes, (size_t)row_bytes);
+        from->to_f32(im->wide + r * j->cols, (const uint8_t *)raw, row_blocks);
+        for (int64_t i = 0; j->offset != 0 && i < j->cols; i++) im->wide[r * j->cols + i] += (float)j->offset;
+    }
+    int same = !from->quantised && from->plain == j->type && j->offset == 0;
+    const lh_convert convert = {.dst = im->stored,
+                                .dst_type = j->type,
+                                .ld = j->cols,
+                                .src = same ? im->raw : (const char *)im->wide,
+                                .src_type = same ? j->type : LH_F32,
+                                .rows = n,
+                                .cols = j->cols};
+    int64_t bad = lh_convert_rows(&convert);
+    if (bad >= 0) LH_TRY(complain(im, j, row, bad));
+    return LH_OK;
+}
+
+static lh_status write_weight(importer *im, const job *j)
+{
+    const lh_ggml_type *from = j->from->type;
+    int64_t row_bytes = j->cols / from->block_values * from->block_bytes, step = LH_IMPORT_VALUES / j->cols;
+    if (step < 1) step = 1;
+    LH_TRY(lh_checkpoint_begin(im->writer, j->weight, j->layer, j->type));
+    for (int64_t row = 0; row < j->rows; row += step) {
+        int64_t n = j->rows - row < step ? j->rows - row : step;
+        LH_TRY(fetch_rows(im, j, row, n));
+        LH_TRY(lh_checkpoint_rows(im->writer, im->stored, n));
+        release_pages(j->from->data + (j->first + row) * row_bytes, n * row_bytes);
+        LH_TRY(lh_import_advance(&im->meter, n * j->cols * lh_dtype_bytes(j->type)));
+    }
+    LH_TRY(lh_checkpoint_end(im->writer));
+    return LH_OK;
+}
+
+static lh_status allocate(importer *im)
+{
+    int64_t values = LH_IMPORT_VALUES;
+    for (int64_t i = 0; i < im->n; i++)
+        if (im->jobs[i].cols > values) values = im->jobs[i].cols;
+    LH_TRY(lh_calloc(&im->raw, values, sizeof(float)));
+    LH_TRY(lh_calloc(&im->stored, values, sizeof(float)));
+    LH_TRY(lh_calloc(&im->wide, values, sizeof(float)));
+    return LH_OK;
+}
+
+static lh_status make_plan(importer *im)
+{
+    lh_status st = LH_OK;
+    const char *text = lh_source_config(im->source);
+    char *name = NULL;
+    if (lh_source_is_gguf(im->source))
+        LH_TRY_DONE(lh_strdup(&name, im->options->src));
+    else
+        LH_TRY_DONE(lh_path_join(&name, im->options->src, "config.json"));
+    LH_TRY_DONE(lh_config_parse_text(&im->config, text, (int64_t)strlen(text), name));
+    LH_TRY_DONE(find_prefix(im));
+    LH_TRY_DONE(lh_calloc(&im->jobs, (im->config.layers + 1) * LH_WEIGHTS, sizeof *im->jobs));
+    LH_TRY_DONE(lh_checkpoint_each(&im->config, plan_weight, im));
+    LH_TRY_DONE(warn_unused(im));
+done:
+    lh_free(name);
+    return st;
+}
+
+static lh_status warn_no_tokenizer(const char *src)
+{
+    lh_status st = LH_OK;
+    char *other = NULL;
+    LH_TRY_DONE(lh_path_join(&other, src, "tokenizer.model"));
+    lh_warn("'%s' has no tokenizer%s: the checkpoint takes token ids, but no text", src,
+            lh_file_exists(other) ? ".json, and its tokenizer.model is not read" : "");
+done:
+    lh_free(other);
+    return st;
+}
+
+static lh_status import_source(importer *im)
+{
+    lh_status st = LH_OK;
+    lh_buf tokenizer = {0}, meta = {0};
+    LH_TRY_DONE(check_out(im->options));
+    LH_TRY_DONE(lh_source_open(&im->source, im->options->src));
+    LH_TRY_DONE(make_plan(im));
+    LH_TRY_DONE(lh_tokenizer_source(im->options->src, &tokenizer, &meta));
+    if (tokenizer.bytes == 0) LH_TRY_DONE(warn_no_tokenizer(im->options->src));
+    LH_TRY_DONE(lh_file_check_writable(im->options->out, im->meter.total_bytes));
+    LH_TRY_DONE(allocate(im));
+    const lh_checkpoint_meta all = {.config_json = lh_source_config(im->source),
+                                    .tokenizer = tokenizer.bytes ? tokenizer.data : NULL,
+                                    .tokenizer_bytes = tokenizer.bytes,
+                                    .tokenizer_meta = meta.bytes ? meta.data : NULL};
+    LH_TRY_DONE(lh_checkpoint_create(&im->writer, im->options->out, &all));
+    for (int64_t i = 0; i < im->n; i++) LH_TRY_DONE(write_weight(im, &im->jobs[i]));
+    st = lh_checkpoint_finish(im->writer);
+    im->writer = NULL;
+    LH_TRY_DONE(st);
+done:
+    lh_buf_clear(&tokenizer);
+    lh_buf_clear(&meta);
+    return st;
+}
+
+lh_status lh_import(const lh_import_options *options)
+{
+    lh_status st = LH_OK;
+    importer im = {.options = options, .meter = {.progress = options->progress}};
+    LH_TRY_DONE(lh_import_dtype(options->dtype, &im.type, &im.automatic));
+    if (options->random)
+        LH_TRY_DONE(lh_random_import(options));
+    else
+        LH_TRY_DONE(import_source(&im));
+done:
+    lh_checkpoint_drop(im.writer);
+    lh_source_close(im.source);
+    lh_config_clear(&im.config);
+    lh_free(im.jobs);
+    lh_free(im.raw);
+    lh_free(im.stored);
+    lh_free(im.wide);
+    return st;
+}

@@ -1,0 +1,393 @@
+/* A configuration in Hugging Face's words from the metadata of a GGUF file. What GGUF does not say is what llama.cpp
+ * hard-codes for the architecture; the places are named. */
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/json.h"
+#include "base/mem.h"
+#include "import/import_source.h"
+
+typedef struct maker {
+    const lh_gguf *gguf;
+    const lh_family *family;
+    json_t *json;
+} maker;
+
+static lh_status set(json_t *object, const char *key, json_t *value)
+{
+    if (!value || json_object_set_new(object, key, value) != 0) LH_FAIL(LH_ENOMEM, "cannot hold the configuration");
+    return LH_OK;
+}
+
+/* GGUF has float32: the shortest decimal that means the same, so that 1e-05 stays 1e-05. */
+static json_t *shortest(double value)
+{
+    char text[40];
+    for (int digits = 1; digits <= 9; digits++) {
+        snprintf(text, sizeof text, "%.*g", digits, value);
+        if (strtof(text, NULL) == (float)value) break;
+    }
+    return json_real(strtod(text, NULL));
+}
+
+/* "ARCHITECTURE.key". */
+static lh_status key_of(const maker *m, const char *key, char **out)
+{
+    return lh_asprintf(out, "%s.%s", m->family->gguf, key);
+}
+
+static lh_status get_i64(const maker *m, const char *key, int64_t *out)
+{
+    lh_status st = LH_OK;
+    char *full = NULL;
+    LH_TRY_DONE(key_of(m, key, &full));
+    LH_TRY_DONE(lh_gguf_i64(m->gguf, full, out));
+done:
+    lh_free(full);
+    return st;
+}
+
+static lh_status get_f64(const maker *m, const char *key, double *out)
+{
+    lh_status st = LH_OK;
+    char *full = NULL;
+    LH_TRY_DONE(key_of(m, key, &full));
+    LH_TRY_DONE(lh_gguf_f64(m->gguf, full, out));
+done:
+    lh_free(full);
+    return st;
+}
+
+/* A whole number, or a list of one for each layer, which must then all be equal. */
+static lh_status get_same(const maker *m, const char *key, int64_t *out)
+{
+    lh_status st = LH_OK;
+    char *full = NULL;
+    int64_t *values = NULL, n = 0;
+    LH_TRY_DONE(key_of(m, key, &full));
+    LH_TRY_DONE(lh_gguf_i64s(m->gguf, full, &values, &n));
+    for (int64_t i = 1; i < n; i++)
+        if (values[i] != values[0])
+            LH_FAIL_DONE(LH_EINPUT, "'%s': '%s' differs from layer to layer, which is not known here",
+                         lh_gguf_path(m->gguf), full);
+    if (n > 0) *out = values[0];
+done:
+    lh_free(values);
+    lh_free(full);
+    return st;
+}
+
+static lh_status copy_sizes(const maker *m)
+{
+    static const struct {
+        const char *gguf, *hf;
+    } rows[] = {{"block_count", "num_hidden_layers"},
+                {"context_length", "max_position_embeddings"},
+                {"embedding_length", "hidden_size"},
+                {"feed_forward_length", "intermediate_size"},
+                {"attention.head_count", "num_attention_heads"},
+                {"attention.head_count_kv", "num_key_value_heads"},
+                {"attention.key_length", "head_dim"}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        int64_t value = INT64_MIN;
+        LH_TRY(get_same(m, rows[i].gguf, &value));
+        if (value != INT64_MIN) LH_TRY(set(m->json, rows[i].hf, json_integer(value)));
+    }
+    int64_t experts = 0, key_length = 0, value_length = 0, rope_dims = 0, heads = 1, hidden = 0;
+    LH_TRY(get_i64(m, "expert_count", &experts));
+    if (experts > 0)
+        LH_FAIL(LH_EINPUT, "'%s' is a mixture of %" PRId64 " experts, which is not known here", lh_gguf_path(m->gguf),
+                experts);
+    LH_TRY(get_i64(m, "attention.key_length", &key_length));
+    LH_TRY(get_i64(m, "attention.value_length", &value_length));
+    if (key_length != value_length)
+        LH_FAIL(LH_EINPUT, "'%s': keys of %" PRId64 " and values of %" PRId64 " dimensions are not known here",
+                lh_gguf_path(m->gguf), key_length, value_length);
+    /* Rotated dimensions fewer than a head has. */
+    LH_TRY(get_i64(m, "rope.dimension_count", &rope_dims));
+    LH_TRY(get_same(m, "attention.head_count", &heads));
+    LH_TRY(get_i64(m, "embedding_length", &hidden));
+    int64_t head_dim = key_length > 0 ? key_length : heads > 0 ? hidden / heads : 0;
+    if (rope_dims > 0 && rope_dims < head_dim)
+        LH_TRY(set(m->json, "partial_rotary_factor", json_real((double)rope_dims / (double)head_dim)));
+    return LH_OK;
+}
+
+/* Of sliding layers; without it llama.cpp has the same default as the family. Scaling is of the other layers alone. */
+static lh_status add_local_theta(const maker *m)
+{
+    double local = NAN, theta = m->family->defaults.theta;
+    LH_TRY(get_f64(m, "rope.freq_base", &theta));
+    LH_TRY(get_f64(m, "rope.freq_base_swa", &local));
+    if (!isfinite(local)) return LH_OK;
+    if (m->family->defaults.local_theta > 0)
+        LH_TRY(set(m->json, "rope_local_base_freq", shortest(local)));
+    else if (local != theta)
+        LH_FAIL(LH_EINPUT,
+                "'%s': '%s.rope.freq_base_swa' %g is not '%s.rope.freq_base' %g, and this family rotates all "
+                "layers alike here",
+                lh_gguf_path(m->gguf), m->family->gguf, local, m->family->gguf, theta);
+    return LH_OK;
+}
+
+static lh_status copy_numbers(const maker *m)
+{
+    static const struct {
+        const char *gguf, *hf;
+    } rows[] = {{"attention.layer_norm_rms_epsilon", "rms_norm_eps"},
+                {"rope.freq_base", "rope_theta"},
+                {"attn_logit_softcapping", "attn_logit_softcapping"},
+                {"final_logit_softcapping", "final_logit_softcapping"}};
+    int64_t window = -1;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        double value = NAN;
+        LH_TRY(get_f64(m, rows[i].gguf, &value));
+        if (isfinite(value)) LH_TRY(set(m->json, rows[i].hf, shortest(value)));
+    }
+    LH_TRY(add_local_theta(m));
+    LH_TRY(get_i64(m, "attention.sliding_window", &window));
+    if (window > 0) LH_TRY(set(m->json, "sliding_window", json_integer(window)));
+    return LH_OK;
+}
+
+/* llama.cpp's models/gemma2.cpp, gemma3.cpp: the scale of the largest model of either is another. */
+static lh_status add_query_scalar(const maker *m)
+{
+    int64_t layers = 0, heads = 0, hidden = 0, key_length = 0;
+    if (!m->family->gemma) return LH_OK;
+    LH_TRY(get_i64(m, "block_count", &layers));
+    LH_TRY(get_same(m, "attention.head_count", &heads));
+    LH_TRY(get_i64(m, "embedding_length", &hidden));
+    LH_TRY(get_i64(m, "attention.key_length", &key_length));
+    int largest = layers == (m->family->qk_norm ? 62 : 46);
+    if (key_length <= 0 || heads <= 0) return LH_OK;
+    LH_TRY(set(m->json, "query_pre_attn_scalar", json_integer(largest ? hidden / heads : key_length)));
+    return LH_OK;
+}
+
+static json_t *reals(const double *values, int64_t n)
+{
+    json_t *list = json_array();
+    for (int64_t i = 0; list && i < n; i++) json_array_append_new(list, shortest(values[i]));
+    return list;
+}
+
+/* The float32 values of a small tensor as doubles; *out NULL where there is none. */
+static lh_status read_factors(const maker *m, const char *name, double **out, int64_t *n)
+{
+    lh_status st = LH_OK;
+    double *values = NULL;
+    const lh_gguf_tensor *t = lh_gguf_tensor_find(m->gguf, name);
+    *out = NULL;
+    *n = 0;
+    if (!t) goto done;
+    if (t->type != 0 || t->rank != 1 || t->dims[0] > 65536)
+        LH_FAIL_DONE(LH_EINPUT, "'%s': tensor '%s' must be a list of F32 numbers", lh_gguf_path(m->gguf), name);
+    LH_TRY_DONE(lh_calloc(&values, t->dims[0], sizeof *values));
+    for (int64_t i = 0; i < t->dims[0]; i++) {
+        float f;
+        memcpy(&f, t->data + 4 * i, 4);
+        if (!isfinite(f) || f <= 0)
+            LH_FAIL_DONE(LH_EINPUT, "'%s': tensor '%s' must hold numbers above 0", lh_gguf_path(m->gguf), name);
+        values[i] = f;
+    }
+    *out = values;
+    *n = t->dims[0];
+    values = NULL;
+done:
+    lh_free(values);
+    return st;
+}
+
+/* 1 when llama3 scaling by `factor` with Llama 3.1's constants divides frequencies by these numbers. */
+static int is_llama3(const double *factors, int64_t n, double theta, double factor)
+{
+    const lh_rope plain = {.theta = theta}, scaled = {.kind = LH_ROPE_LLAMA3,
+                                                      .theta = theta,
+                                                      .factor = factor,
+                                                      .low_freq_factor = 1,
+                                                      .high_freq_factor = 4,
+                                                      .original_positions = 8192};
+    float *a = NULL, *b = NULL, scale;
+    int same = 0;
+    if (lh_calloc(&a, n, sizeof *a) == LH_OK && lh_calloc(&b, n, sizeof *b) == LH_OK) {
+        lh_rope_frequencies(&plain, 2 * n, 1, a, &scale);
+        lh_rope_frequencies(&scaled, 2 * n, 1, b, &scale);
+        same = 1;
+        for (int64_t i = 0; i < n; i++) same &= fabs((double)a[i] / (double)b[i] / factors[i] - 1) < 1e-4;
+    }
+    lh_free(a);
+    lh_free(b);
+    return same;
+}
+
+/* rope_freqs holds what each frequency is divided by. Llama 3's converter wrote it from parameters that GGUF does not
+ * keep: they are found again; anything else is longrope with these factors at any length. */
+static lh_status add_divided(const maker *m, json_t *scaling, const double *factors, int64_t n)
+{
+    double theta = m->family->defaults.theta, largest = 1;
+    LH_TRY(get_f64(m, "rope.freq_base", &theta));
+    for (int64_t i = 0; i < n; i++) largest = fmax(largest, factors[i]);
+    if (is_llama3(factors, n, theta, largest)) {
+        LH_TRY(set(scaling, "rope_type", json_string("llama3")));
+        LH_TRY(set(scaling, "factor", shortest(largest)));
+        LH_TRY(set(scaling, "low_freq_factor", json_real(1)));
+        LH_TRY(set(scaling, "high_freq_factor", json_real(4)));
+        LH_TRY(set(scaling, "original_max_position_embeddings", json_integer(8192)));
+    } else {
+        LH_TRY(set(scaling, "rope_type", json_string("longrope")));
+        LH_TRY(set(scaling, "factor", json_real(1)));
+        LH_TRY(set(scaling, "attention_factor", json_real(1)));
+        LH_TRY(set(scaling, "long_factor", reals(factors, n)));
+        LH_TRY(set(scaling, "short_factor", reals(factors, n)));
+    }
+    return LH_OK;
+}
+
+/* Phi-3's pair of factor lists. */
+static lh_status add_longrope(const maker *m, json_t *scaling)
+{
+    lh_status st = LH_OK;
+    double *long_factors = NULL, *short_factors = NULL, attention = 0;
+    int64_t n = 0, k = 0, original = 0;
+    LH_TRY_DONE(read_factors(m, "rope_factors_long.weight", &long_factors, &n));
+    LH_TRY_DONE(read_factors(m, "rope_factors_short.weight", &short_factors, &k));
+    if (!long_factors || !short_factors || n != k)
+        LH_FAIL_DONE(LH_EINPUT,
+                     "'%s': 'rope_factors_long.weight' and 'rope_factors_short.weight' must be of one length",
+                     lh_gguf_path(m->gguf));
+    LH_TRY_DONE(set(scaling, "type", json_string("longrope")));
+    LH_TRY_DONE(set(scaling, "long_factor", reals(long_factors, n)));
+    LH_TRY_DONE(set(scaling, "short_factor", reals(short_factors, n)));
+    LH_TRY_DONE(get_f64(m, "rope.scaling.attn_factor", &attention));
+    if (attention > 0) LH_TRY_DONE(set(scaling, "attention_factor", shortest(attention)));
+    LH_TRY_DONE(get_i64(m, "rope.scaling.original_context_length", &original));
+    if (original > 0) LH_TRY_DONE(set(m->json, "original_max_position_embeddings", json_integer(original)));
+done:
+    lh_free(long_factors);
+    lh_free(short_factors);
+    return st;
+}
+
+static lh_status add_typed_scaling(const maker *m, json_t *scaling, const lh_gguf_text *type)
+{
+    double factor = 0, attention = 0;
+    int64_t original = 0;
+    int yarn = type->bytes == 4 && memcmp(type->data, "yarn", 4) == 0,
+        linear = type->bytes == 6 && memcmp(type->data, "linear", 6) == 0;
+    if (type->bytes == 4 && memcmp(type->data, "none", 4) == 0) return LH_OK;
+    if (type->bytes == 8 && memcmp(type->data, "longrope", 8) == 0)
+        LH_FAIL(LH_EINPUT, "'%s' has no tensor 'rope_factors_long.weight', which its rope scaling 'longrope' needs",
+                lh_gguf_path(m->gguf));
+    if (!yarn && !linear)
+        LH_FAIL(LH_EINPUT, "'%s': rope scaling '%.*s' is unknown: none, linear, yarn and longrope are known",
+                lh_gguf_path(m->gguf), (int)(type->bytes < 40 ? type->bytes : 40), type->data);
+    LH_TRY(get_f64(m, "rope.scale_linear", &factor)); /* its first name */
+    LH_TRY(get_f64(m, "rope.scaling.factor", &factor));
+    if (!(factor > 0)) return LH_OK; /* llama.cpp: no scaling */
+    LH_TRY(set(scaling, "rope_type", json_string(yarn ? "yarn" : "linear")));
+    LH_TRY(set(scaling, "factor", shortest(factor)));
+    LH_TRY(get_i64(m, "rope.scaling.original_context_length", &original));
+    if (yarn && original > 0) LH_TRY(set(scaling, "original_max_position_embeddings", json_integer(original)));
+    LH_TRY(get_f64(m, "rope.scaling.attn_factor", &attention));
+    /* ggml multiplies it onto what YaRN has by itself (rope_yarn); Hugging Face puts it in that one's place. */
+    if (yarn && attention > 0)
+        LH_TRY(set(scaling, "attention_factor", json_real(attention * (factor > 1 ? 0.1 * log(factor) + 1 : 1))));
+    return LH_OK;
+}
+
+static lh_status add_scaling(const maker *m)
+{
+    lh_status st = LH_OK;
+    json_t *scaling = json_object();
+    char *key = NULL;
+    double *factors = NULL;
+    int64_t n = 0;
+    lh_gguf_text type = {.data = "linear", .bytes = 6}; /* as llama.cpp has it, where there is a factor */
+    if (!scaling) LH_FAIL_DONE(LH_ENOMEM, "cannot hold the configuration");
+    LH_TRY_DONE(key_of(m, "rope.scaling.type", &key));
+    LH_TRY_DONE(lh_gguf_string(m->gguf, key, &type));
+    LH_TRY_DONE(read_factors(m, "rope_freqs.weight", &factors, &n));
+    if (lh_gguf_tensor_find(m->gguf, "rope_factors_long.weight"))
+        LH_TRY_DONE(add_longrope(m, scaling));
+    else if (factors)
+        LH_TRY_DONE(add_divided(m, scaling, factors, n));
+    else
+        LH_TRY_DONE(add_typed_scaling(m, scaling, &type));
+    if (json_object_size(scaling) > 0) LH_TRY_DONE(set(m->json, "rope_scaling", json_incref(scaling)));
+done:
+    json_decref(scaling);
+    lh_free(factors);
+    lh_free(key);
+    return st;
+}
+
+static lh_status add_ids(const maker *m)
+{
+    static const char *const ends[] = {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id",
+                                       "tokenizer.ggml.eom_token_id"};
+    lh_status st = LH_OK;
+    int64_t bos = -1;
+    json_t *eos = json_array();
+    LH_TRY_DONE(lh_gguf_i64(m->gguf, "tokenizer.ggml.bos_token_id", &bos));
+    LH_TRY_DONE(set(m->json, "bos_token_id", bos >= 0 ? json_integer(bos) : json_null()));
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
+        int64_t id = -1;
+        int known = 0;
+        LH_TRY_DONE(lh_gguf_i64(m->gguf, ends[i], &id));
+        for (size_t k = 0; k < json_array_size(eos); k++) known |= json_integer_value(json_array_get(eos, k)) == id;
+        if (id >= 0 && !known) json_array_append_new(eos, json_integer(id));
+    }
+    LH_TRY_DONE(set(m->json, "eos_token_id", json_incref(eos)));
+done:
+    json_decref(eos);
+    return st;
+}
+
+/* What the tensors say. */
+static lh_status add_tensors(const maker *m)
+{
+    const lh_gguf_tensor *embed = lh_gguf_tensor_find(m->gguf, "token_embd.weight");
+    if (!embed || embed->rank != 2)
+        LH_FAIL(LH_EINPUT, "'%s' has no tensor 'token_embd.weight': it is no language model", lh_gguf_path(m->gguf));
+    LH_TRY(set(m->json, "vocab_size", json_integer(embed->dims[1])));
+    LH_TRY(set(m->json, "tie_word_embeddings", json_boolean(!lh_gguf_tensor_find(m->gguf, "output.weight"))));
+    if (m->family->bias == LH_BIAS_OPTION) {
+        LH_TRY(set(m->json, "attention_bias", json_boolean(lh_gguf_tensor_find(m->gguf, "blk.0.attn_q.bias") != NULL)));
+        LH_TRY(set(m->json, "mlp_bias", json_boolean(lh_gguf_tensor_find(m->gguf, "blk.0.ffn_up.bias") != NULL)));
+    }
+    return LH_OK;
+}
+
+lh_status lh_gguf_config(json_t **out, const lh_gguf *gguf)
+{
+    lh_status st = LH_OK;
+    maker m = {.gguf = gguf, .json = json_object()};
+    lh_gguf_text arch = {.data = "", .bytes = 0};
+    lh_buf known = {0};
+    LH_TRY_DONE(lh_gguf_string(gguf, "general.architecture", &arch));
+    m.family = lh_family_find_gguf(arch.data, arch.bytes);
+    if (!m.family) {
+        for (int i = 0; lh_family_at(i); i++)
+            if (lh_family_at(i)->gguf)
+                LH_TRY_DONE(lh_buf_printf(&known, "%s%s", known.bytes ? ", " : "", lh_family_at(i)->gguf));
+        LH_FAIL_DONE(LH_EINPUT, "'%s': the architecture '%.*s' is unknown: %s are known", lh_gguf_path(gguf),
+                     (int)(arch.bytes < 40 ? arch.bytes : 40), arch.data, known.data);
+    }
+    LH_TRY_DONE(set(m.json, "model_type", json_string(m.family->name)));
+    LH_TRY_DONE(set(m.json, "architectures", json_pack("[s]", m.family->architecture)));
+    LH_TRY_DONE(copy_sizes(&m));
+    LH_TRY_DONE(copy_numbers(&m));
+    LH_TRY_DONE(add_query_scalar(&m));
+    LH_TRY_DONE(add_tensors(&m));
+    LH_TRY_DONE(add_scaling(&m));
+    LH_TRY_DONE(add_ids(&m));
+    *out = json_incref(m.json);
+done:
+    json_decref(m.json);
+    lh_buf_clear(&known);
+    return st;
+}

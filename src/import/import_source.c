@@ -1,0 +1,314 @@
+#include "import/import_source.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/json.h"
+#include "import/safetensors.h"
+
+enum { SHARDS_MAX = 10000 };
+#define CONFIG_BYTES_MAX (INT64_C(64) << 20)
+
+struct lh_source {
+    char *path, *config;
+    lh_gguf *gguf;
+    lh_safetensors **files;
+    int64_t file_count;
+    lh_source_tensor *tensors;
+    int64_t count;
+};
+
+static lh_status add_tensor(lh_source *s, const char *name, int64_t name_bytes, lh_source_tensor **out)
+{
+    if ((s->count & (s->count - 1)) == 0)
+        LH_TRY(lh_realloc(&s->tensors, s->count ? 2 * s->count : 1, sizeof *s->tensors));
+    lh_source_tensor *t = &s->tensors[s->count];
+    *t = (lh_source_tensor){.dims = {1, 1, 1, 1}};
+    s->count++;
+    LH_TRY(lh_strndup(&t->name, name, name_bytes));
+    *out = t;
+    return LH_OK;
+}
+
+/* ---- Hugging Face ---- */
+static lh_status add_file(lh_source *s, const char *name)
+{
+    lh_status st = LH_OK;
+    char *path = NULL;
+    lh_source_tensor *t = NULL;
+    if (s->file_count == SHARDS_MAX)
+        LH_FAIL_DONE(LH_EINPUT, "'%s' has more than %d safetensors files", s->path, SHARDS_MAX);
+    LH_TRY_DONE(lh_path_join(&path, s->path, name));
+    LH_TRY_DONE(lh_realloc(&s->files, s->file_count + 1, sizeof *s->files));
+    LH_TRY_DONE(lh_safetensors_open(&s->files[s->file_count], path));
+    const lh_safetensors *file = s->files[s->file_count++];
+    for (int64_t i = 0; i < lh_safetensors_count(file); i++) {
+        const lh_safetensor *from = lh_safetensors_at(file, i);
+        LH_TRY_DONE(add_tensor(s, from->name, (int64_t)strlen(from->name), &t));
+        LH_TRY_DONE(lh_strdup(&t->type_name, from->dtype));
+        t->type = from->type;
+        t->rank = from->rank < 4 ? from->rank : 4;
+        for (int d = 0; d < from->rank; d++) t->dims[d < 4 ? d : 3] *= from->shape[d];
+        t->data = from->data;
+        t->bytes = from->bytes;
+    }
+done:
+    lh_free(path);
+    return st;
+}
+
+static int compare_text(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* Each file that the index names, once, in order of names. */
+static lh_status add_shards(lh_source *s, const json_t *index, const char *index_path)
+{
+    lh_status st = LH_OK;
+    const char **names = NULL, *tensor;
+    const json_t *map = json_object_get(index, "weight_map");
+    json_t *file;
+    int64_t n = 0;
+    if (!json_is_object(map) || json_object_size(map) == 0)
+        LH_FAIL_DONE(LH_EINPUT, "'%s' has no 'weight_map'", index_path);
+    LH_TRY_DONE(lh_calloc(&names, (int64_t)json_object_size(map), sizeof *names));
+    json_object_foreach((json_t *)(uintptr_t)map, tensor, file)
+    {
+        const char *name = json_string_value(file);
+        if (!name || !*name || *name == '.' || strchr(name, '/'))
+            LH_FAIL_DONE(LH_EINPUT, "'%s': the file of tensor '%s' must be a file name in the same folder", index_path,
+                         tensor);
+        names[n++] = name;
+    }
+    qsort(names, (size_t)n, sizeof *names, compare_text);
+    for (int64_t i = 0; i < n; i++)
+        if (i == 0 || strcmp(names[i], names[i - 1]) != 0) LH_TRY_DONE(add_file(s, names[i]));
+done:
+    lh_free(names);
+    return st;
+}
+
+/* What else lies there: for the message. */
+static lh_status no_safetensors(const lh_source *s)
+{
+    lh_status st = LH_OK;
+    struct dirent *entry;
+    DIR *folder = opendir(s->path);
+    int torch = 0;
+    if (!folder) LH_FAIL_DONE(LH_EINPUT, "cannot open '%s': %s", s->path, strerror(errno));
+    while ((entry = readdir(folder)) != NULL)
+        torch |= strstr(entry->d_name, ".bin") != NULL || strstr(entry->d_name, ".pth") != NULL;
+    LH_FAIL_DONE(LH_EINPUT, "'%s' has neither 'model.safetensors' nor 'model.safetensors.index.json'%s", s->path,
+                 torch ? ": PyTorch files are not read, save the model as safetensors" : "");
+done:
+    if (folder) closedir(folder);
+    return st;
+}
+
+/* End tokens for generation are often listed beside the configuration only: chat models end at more than one. */
+static lh_status merge_generation(const lh_source *s, json_t *config, int *changed)
+{
+    lh_status st = LH_OK;
+    char *path = NULL;
+    json_t *generation = NULL, *text = json_object_get(config, "text_config");
+    LH_TRY_DONE(lh_path_join(&path, s->path, "generation_config.json"));
+    if (!lh_file_exists(path)) goto done;
+    LH_TRY_DONE(lh_json_read(&generation, path, CONFIG_BYTES_MAX));
+    json_t *eos = json_object_get(generation, "eos_token_id"),
+           *owner = json_is_object(text) && json_object_get(text, "eos_token_id") ? text : config;
+    if (!eos || json_is_null(eos) || json_equal(eos, json_object_get(owner, "eos_token_id"))) goto done;
+    if (json_object_set(owner, "eos_token_id", eos) != 0) LH_FAIL_DONE(LH_ENOMEM, "cannot hold the configuration");
+    *changed = 1;
+done:
+    json_decref(generation);
+    lh_free(path);
+    return st;
+}
+
+static lh_status dump(char **out, const json_t *json)
+{
+    lh_status st = LH_OK;
+    char *text = json_dumps(json, JSON_INDENT(2));
+    if (!text) LH_FAIL_DONE(LH_ENOMEM, "cannot hold the configuration");
+    LH_TRY_DONE(lh_strdup(out, text));
+done:
+    free(text);
+    return st;
+}
+
+static lh_status open_folder(lh_source *s)
+{
+    lh_status st = LH_OK;
+    char *config_path = NULL, *single = NULL, *index_path = NULL;
+    json_t *config = NULL, *index = NULL;
+    lh_config known = {0};
+    lh_buf text = {0};
+    int changed = 0;
+    LH_TRY_DONE(lh_path_join(&config_path, s->path, "config.json"));
+    LH_TRY_DONE(lh_path_join(&single, s->path, "model.safetensors"));
+    LH_TRY_DONE(lh_path_join(&index_path, s->path, "model.safetensors.index.json"));
+    if (!lh_file_exists(config_path)) LH_FAIL_DONE(LH_EINPUT, "'%s' has no 'config.json'", s->path);
+    LH_TRY_DONE(lh_file_read(&text, config_path, CONFIG_BYTES_MAX));
+    LH_TRY_DONE(lh_json_parse(&config, config_path, text.data, text.bytes));
+    LH_TRY_DONE(lh_config_parse(&known, config, config_path)); /* an unknown family is said first */
+    LH_TRY_DONE(merge_generation(s, config, &changed));
+    if (changed)
+        LH_TRY_DONE(dump(&s->config, config));
+    else
+        LH_TRY_DONE(lh_strdup(&s->config, text.data));
+    if (lh_file_exists(single)) {
+        LH_TRY_DONE(add_file(s, "model.safetensors"));
+    } else if (lh_file_exists(index_path)) {
+        LH_TRY_DONE(lh_json_read(&index, index_path, CONFIG_BYTES_MAX));
+        LH_TRY_DONE(add_shards(s, index, index_path));
+    } else {
+        LH_TRY_DONE(no_safetensors(s));
+    }
+done:
+    lh_config_clear(&known);
+    lh_buf_clear(&text);
+    json_decref(index);
+    json_decref(config);
+    lh_free(index_path);
+    lh_free(single);
+    lh_free(config_path);
+    return st;
+}
+
+/* ---- GGUF ---- */
+static lh_status open_gguf(lh_source *s)
+{
+    lh_status st = LH_OK;
+    json_t *config = NULL;
+    int64_t parts = 1;
+    LH_TRY_DONE(lh_gguf_open(&s->gguf, s->path));
+    LH_TRY_DONE(lh_gguf_i64(s->gguf, "split.count", &parts));
+    if (parts > 1)
+        LH_FAIL_DONE(LH_EINPUT, "'%s' is one of %" PRId64 " parts: join them with llama-gguf-split --merge", s->path,
+                     parts);
+    LH_TRY_DONE(lh_gguf_config(&config, s->gguf));
+    LH_TRY_DONE(dump(&s->config, config));
+    for (int64_t i = 0; i < lh_gguf_tensors(s->gguf); i++) {
+        const lh_gguf_tensor *from = lh_gguf_tensor_at(s->gguf, i);
+        lh_source_tensor *t = NULL;
+        LH_TRY_DONE(add_tensor(s, from->name.data, from->name.bytes, &t));
+        t->type = lh_ggml_type_find(from->type);
+        if (t->type)
+            LH_TRY_DONE(lh_strdup(&t->type_name, t->type->name));
+        else
+            LH_TRY_DONE(lh_asprintf(&t->type_name, "number %d", from->type));
+        t->rank = from->rank;
+        for (int d = 0; d < from->rank; d++) t->dims[d] = from->dims[from->rank - 1 - d];
+        t->data = from->data;
+        t->bytes = from->bytes;
+    }
+done:
+    json_decref(config);
+    return st;
+}
+
+/* magic: of 4 bytes. */
+static int begins_with(const char *path, const char *magic)
+{
+    char head[4] = "";
+    FILE *f = fopen(path, "rb");
+    if (!f) return 0;
+    size_t n = fread(head, 1, sizeof head, f);
+    fclose(f);
+    return n == sizeof head && memcmp(head, magic, sizeof head) == 0;
+}
+
+static int compare_names(const void *a, const void *b)
+{
+    return strcmp(((const lh_source_tensor *)a)->name, ((const lh_source_tensor *)b)->name);
+}
+
+/* A file that is none of those: what would be right where it is a part of a model, or one that was made here. */
+static lh_status refuse_file(const char *path)
+{
+    const char *ending = strrchr(path, '.');
+    const int is_part = ending && (strcmp(ending, ".json") == 0 || strcmp(ending, ".safetensors") == 0);
+    LH_FAIL(LH_EINPUT, "'%s' is neither a Hugging Face folder nor a GGUF file%s", path,
+            is_part                        ? ": give the folder that it lies in"
+            : begins_with(path, "\x89HDF") ? ": it is HDF5 already ('longhaul info' tells what it holds)"
+                                           : "");
+}
+
+lh_status lh_source_open(lh_source **out, const char *path)
+{
+    lh_status st = LH_OK;
+    lh_source *s = NULL;
+    LH_TRY_DONE(lh_calloc(&s, 1, sizeof *s));
+    LH_TRY_DONE(lh_strdup(&s->path, path));
+    if (!lh_file_exists(path)) LH_FAIL_DONE(LH_EINPUT, "'%s' does not exist", path);
+    if (lh_file_is_folder(path))
+        LH_TRY_DONE(open_folder(s));
+    else if (begins_with(path, "GGUF"))
+        LH_TRY_DONE(open_gguf(s));
+    else
+        LH_TRY_DONE(refuse_file(path));
+    if (s->count == 0) LH_FAIL_DONE(LH_EINPUT, "'%s' holds no tensors: it is no model", path);
+    qsort(s->tensors, (size_t)s->count, sizeof *s->tensors, compare_names);
+    for (int64_t i = 1; i < s->count; i++)
+        if (strcmp(s->tensors[i].name, s->tensors[i - 1].name) == 0)
+            LH_FAIL_DONE(LH_EINPUT, "'%s' has two tensors '%s'", path, s->tensors[i].name);
+    *out = s;
+    s = NULL;
+done:
+    lh_source_close(s);
+    return st;
+}
+
+void lh_source_close(lh_source *s)
+{
+    if (!s) return;
+    for (int64_t i = 0; i < s->count; i++) {
+        lh_free(s->tensors[i].name);
+        lh_free(s->tensors[i].type_name);
+    }
+    for (int64_t i = 0; i < s->file_count; i++) lh_safetensors_close(s->files[i]);
+    lh_gguf_close(s->gguf);
+    lh_free(s->tensors);
+    lh_free(s->files);
+    lh_free(s->config);
+    lh_free(s->path);
+    lh_free(s);
+}
+
+const char *lh_source_path(const lh_source *s)
+{
+    return s->path;
+}
+
+int lh_source_is_gguf(const lh_source *s)
+{
+    return s->gguf != NULL;
+}
+
+const char *lh_source_config(const lh_source *s)
+{
+    return s->config;
+}
+
+int64_t lh_source_count(const lh_source *s)
+{
+    return s->count;
+}
+
+lh_source_tensor *lh_source_at(lh_source *s, int64_t i)
+{
+    return &s->tensors[i];
+}
+
+lh_source_tensor *lh_source_find(const lh_source *s, const char *name)
+{
+    const lh_source_tensor key = {.name = (char *)(uintptr_t)name};
+    if (s->count == 0) return NULL;
+    return bsearch(&key, s->tensors, (size_t)s->count, sizeof *s->tensors, compare_names);
+}

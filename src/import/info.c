@@ -1,0 +1,110 @@
+#include <string.h>
+
+#include "base/h5.h"
+#include "base/json.h"
+#include "import/checkpoint.h"
+#include "import/checkpoint_impl.h"
+#include "import/verify.h"
+
+static const char *const rope_names[LH_ROPE_KINDS] = {"default", "linear", "dynamic", "yarn", "llama3", "longrope"};
+
+typedef struct counter {
+    const lh_checkpoint *ck;
+    int64_t parameters;
+} counter;
+
+static lh_status count(void *self, lh_weight weight, int64_t layer)
+{
+    counter *c = self;
+    int64_t rows, cols;
+    (void)layer;
+    lh_weight_shape(lh_checkpoint_config(c->ck), weight, &rows, &cols);
+    c->parameters += rows * cols;
+    return LH_OK;
+}
+
+static lh_status put(json_t *object, const char *key, json_t *value)
+{
+    if (!value || json_object_set_new(object, key, value) != 0) LH_FAIL(LH_ENOMEM, "cannot hold a description");
+    return LH_OK;
+}
+
+static lh_status put_sizes(json_t *object, const lh_config *c)
+{
+    const struct {
+        const char *key;
+        int64_t value;
+    } rows[] = {{"layers", c->layers},     {"hidden", c->hidden}, {"heads", c->heads}, {"kv_heads", c->kv_heads},
+                {"head_dim", c->head_dim}, {"ff", c->ff},         {"vocab", c->vocab}, {"positions", c->max_positions}};
+    int64_t sliding = 0;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        LH_TRY(put(object, rows[i].key, json_integer(rows[i].value)));
+    for (int64_t l = 0; l < c->layers; l++) sliding += c->sliding[l];
+    LH_TRY(put(object, "window", c->window ? json_integer(c->window) : json_null()));
+    LH_TRY(put(object, "sliding_layers", json_integer(sliding)));
+    LH_TRY(put(object, "rope", json_string(rope_names[c->rope_global.kind])));
+    LH_TRY(put(object, "tied", json_boolean(c->tied)));
+    return LH_OK;
+}
+
+static lh_status put_tokenizer(json_t *object, const lh_checkpoint *ck)
+{
+    lh_status st = LH_OK;
+    int64_t bytes = 0, meta_bytes = 0;
+    json_t *meta = NULL, *format = NULL;
+    const char *text = lh_checkpoint_tokenizer(ck, &bytes), *meta_text = lh_checkpoint_tokenizer_meta(ck, &meta_bytes);
+    if (meta_text) LH_TRY_DONE(lh_json_parse(&meta, LH_CHECKPOINT_TOKENIZER_META, meta_text, meta_bytes));
+    format = json_object_get(meta, "chat_format");
+    LH_TRY_DONE(put(object, "tokenizer", json_boolean(text != NULL)));
+    LH_TRY_DONE(put(object, "tokenizer_bytes", json_integer(bytes)));
+    LH_TRY_DONE(put(object, "chat_format", format ? json_incref(format) : json_null()));
+done:
+    json_decref(meta);
+    return st;
+}
+
+static lh_status put_checkpoint(json_t *object, const char *path)
+{
+    lh_status st = LH_OK;
+    lh_checkpoint *ck = NULL;
+    char identity[17];
+    LH_TRY_DONE(lh_checkpoint_open(&ck, path));
+    const lh_config *c = lh_checkpoint_config(ck);
+    counter total = {.ck = ck};
+    LH_TRY_DONE(lh_checkpoint_each(c, count, &total));
+    snprintf(identity, sizeof identity, "%016llx", (unsigned long long)lh_checkpoint_identity(ck));
+    LH_TRY_DONE(put(object, "family", json_string(lh_config_family_name(c))));
+    LH_TRY_DONE(put(object, "dtype", json_string(lh_dtype_name(lh_checkpoint_dtype(ck)))));
+    LH_TRY_DONE(put(object, "parameters", json_integer(total.parameters)));
+    LH_TRY_DONE(put_sizes(object, c));
+    LH_TRY_DONE(put(object, "kv_bytes_per_token_bf16", json_integer(c->layers * c->kv_heads * c->head_dim * 2 * 2)));
+    LH_TRY_DONE(put_tokenizer(object, ck));
+    LH_TRY_DONE(put(object, "identity", json_string(identity)));
+done:
+    lh_checkpoint_close(ck);
+    return st;
+}
+
+lh_status lh_info_json(const char *path, json_t **out)
+{
+    lh_status st = LH_OK;
+    lh_h5 *h5 = NULL;
+    json_t *object = json_object(), *arrays = NULL;
+    const lh_h5_head any = {0};
+    LH_TRY_DONE(lh_h5_probe(path));
+    LH_TRY_DONE(lh_h5_open(&h5, path, &any));
+    LH_TRY_DONE(put(object, "file", json_string_nocheck(path)));
+    LH_TRY_DONE(lh_h5_describe(h5, object, &arrays));
+    /* A checkpoint's hundreds of arrays follow from its sizes. */
+    if (strcmp(lh_h5_kind(h5), "checkpoint") == 0)
+        LH_TRY_DONE(put_checkpoint(object, path));
+    else
+        LH_TRY_DONE(put(object, "arrays", json_incref(arrays)));
+    *out = object;
+    object = NULL;
+done:
+    json_decref(arrays);
+    json_decref(object);
+    lh_h5_close(h5);
+    return st;
+}

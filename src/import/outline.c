@@ -1,0 +1,91 @@
+#include "import/outline.h"
+
+#include <string.h>
+
+#include "base/file.h"
+#include "base/json.h"
+#include "import/checkpoint.h"
+#include "import/import.h"
+
+#define CONFIG_BYTES_MAX (INT64_C(64) << 20)
+
+/* Hugging Face's names of the types. */
+static lh_dtype type_of(const json_t *config)
+{
+    static const char *const members[] = {"torch_dtype", "dtype"};
+    const json_t *text = json_object_get(config, "text_config"), *const parts[] = {text, config};
+    for (int i = 0; i < 4; i++) {
+        const char *name = json_string_value(json_object_get(parts[i / 2], members[i % 2]));
+        if (name) return strcmp(name, "bfloat16") == 0 ? LH_BF16 : strcmp(name, "float16") == 0 ? LH_F16 : LH_F32;
+    }
+    return LH_F32;
+}
+
+static lh_status read_config(lh_outline *out, const char *path)
+{
+    lh_status st = LH_OK;
+    json_t *json = NULL;
+    LH_TRY_DONE(lh_json_read(&json, path, CONFIG_BYTES_MAX));
+    LH_TRY_DONE(lh_config_parse(&out->config, json, path));
+    out->stored = type_of(json);
+done:
+    json_decref(json);
+    return st;
+}
+
+static lh_status read_folder(lh_outline *out, const char *folder)
+{
+    lh_status st = LH_OK;
+    char *path = NULL;
+    LH_TRY_DONE(lh_path_join(&path, folder, "config.json"));
+    if (!lh_file_exists(path)) LH_FAIL_DONE(LH_EINPUT, "'%s' has no 'config.json'", folder);
+    LH_TRY_DONE(read_config(out, path));
+done:
+    lh_free(path);
+    return st;
+}
+
+static lh_status read_shape(lh_outline *out, const char *name)
+{
+    const char *text = lh_random_shape_config(name);
+    out->stored = LH_BF16;
+    return lh_config_parse_text(&out->config, text, (int64_t)strlen(text), name);
+}
+
+/* The configuration is read once more: the checkpoint's goes with it. */
+static lh_status read_checkpoint(lh_outline *out, const char *path)
+{
+    lh_status st = LH_OK;
+    lh_checkpoint *ck = NULL;
+    const char *text;
+    LH_TRY_DONE(lh_checkpoint_open(&ck, path));
+    text = lh_checkpoint_config_json(ck);
+    LH_TRY_DONE(lh_config_parse_text(&out->config, text, (int64_t)strlen(text), path));
+    out->stored = lh_checkpoint_dtype(ck);
+done:
+    lh_checkpoint_close(ck);
+    return st;
+}
+
+/* A word that is neither a path nor the name of a shape. */
+static lh_status refuse_name(const char *name)
+{
+    LH_FAIL(LH_EFILE, "'%s' is no file, and no shape of 'import --random' ('longhaul info' lists those)", name);
+}
+
+lh_status lh_outline_read(lh_outline *out, const char *source)
+{
+    const char *ending = strrchr(source, '.');
+    int is_path = strchr(source, '/') || (ending && (strcmp(ending, ".h5") == 0 || strcmp(ending, ".json") == 0));
+    *out = (lh_outline){0};
+    if (lh_file_is_folder(source)) return read_folder(out, source);
+    if (!lh_file_exists(source) && lh_random_shape_config(source)) return read_shape(out, source);
+    if (!lh_file_exists(source) && !is_path) return refuse_name(source);
+    if (ending && strcmp(ending, ".json") == 0) return read_config(out, source);
+    return read_checkpoint(out, source);
+}
+
+void lh_outline_clear(lh_outline *outline)
+{
+    lh_config_clear(&outline->config);
+}

@@ -1,0 +1,31 @@
+/* safetensors.h - one safetensors file, mapped. The header is checked entirely before anything in it is used: every
+ * tensor's bytes lie inside the file and are as many as type and shape say. Damage fails with LH_EINPUT and names the
+ * file and the tensor. */
+#ifndef LH_IMPORT_SAFETENSORS_H
+#define LH_IMPORT_SAFETENSORS_H
+
+#include <stdint.h>
+
+#include "base/status.h"
+#include "import/ggml_types.h"
+
+typedef struct lh_safetensors lh_safetensors;
+
+enum { LH_SAFETENSOR_RANK = 8 };
+
+typedef struct lh_safetensor {
+    const char *name, *dtype; /* dtype: as in the file, "BF16" */
+    const lh_ggml_type *type; /* F32, F16 and BF16; NULL: another */
+    int rank;
+    int64_t shape[LH_SAFETENSOR_RANK];
+    const uint8_t *data; /* inside the mapping; not aligned */
+    int64_t bytes;
+} lh_safetensor;
+
+lh_status lh_safetensors_open(lh_safetensors **out, const char *path);
+void lh_safetensors_close(lh_safetensors *file); /* NULL is fine */
+
+int64_t lh_safetensors_count(const lh_safetensors *file);
+const lh_safetensor *lh_safetensors_at(const lh_safetensors *file, int64_t i);
+
+#endif

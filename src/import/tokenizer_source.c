@@ -1,0 +1,129 @@
+#include "import/tokenizer_source.h"
+
+#include <string.h>
+
+#include "base/file.h"
+#include "import/checkpoint.h"
+#include "import/vocab_gguf.h"
+#include "text/tokenizer_meta.h"
+
+enum { JSON_BYTES = 1 << 30 };
+
+/* What a file begins with tells what it is. */
+static lh_status begins_with(const char *path, const char *magic, int *yes)
+{
+    lh_status st = LH_OK;
+    lh_map map = {0};
+    LH_TRY_DONE(lh_map_open(&map, path));
+    size_t n = strlen(magic);
+    *yes = map.bytes >= (int64_t)n && memcmp(map.data, magic, n) == 0;
+done:
+    lh_map_close(&map);
+    return st;
+}
+
+/* A tokenizer.json and what lies beside it. *tok stays NULL, and nothing is appended, where there is no such file. */
+static lh_status read_json(const char *path, const char *folder, lh_tokenizer **tok, lh_buf *json, lh_buf *meta)
+{
+    int64_t start = json->bytes, meta_start = meta->bytes;
+    if (!lh_file_exists(path)) return LH_OK;
+    LH_TRY(lh_file_read(json, path, JSON_BYTES));
+    LH_TRY(lh_tokenizer_parse(tok, path, json->data + start, json->bytes - start, NULL, 0));
+    LH_TRY(lh_tokenizer_meta_folder(*tok, folder, meta));
+    LH_TRY(lh_tokenizer_apply_meta(*tok, path, meta->data + meta_start, meta->bytes - meta_start));
+    return LH_OK;
+}
+
+static lh_status read_folder(const char *folder, lh_tokenizer **tok, lh_buf *json, lh_buf *meta)
+{
+    lh_status st = LH_OK;
+    char *path = NULL;
+    LH_TRY_DONE(lh_path_join(&path, folder, "tokenizer.json"));
+    LH_TRY_DONE(read_json(path, folder, tok, json, meta));
+done:
+    lh_free(path);
+    return st;
+}
+
+static lh_status read_gguf(const char *path, lh_buf *json, lh_buf *meta)
+{
+    lh_status st = LH_OK;
+    lh_gguf *gguf = NULL;
+    LH_TRY_DONE(lh_gguf_open(&gguf, path));
+    LH_TRY_DONE(lh_vocab_gguf(gguf, path, json, meta));
+done:
+    lh_gguf_close(gguf);
+    return st;
+}
+
+lh_status lh_tokenizer_source(const char *src, lh_buf *json, lh_buf *meta)
+{
+    lh_status st = LH_OK;
+    lh_tokenizer *tok = NULL;
+    int64_t start = json->bytes;
+    if (lh_file_is_folder(src)) {
+        LH_TRY_DONE(read_folder(src, &tok, json, meta));
+        goto done;
+    }
+    LH_TRY_DONE(read_gguf(src, json, meta));
+    if (json->bytes > start) /* what cannot be read back is found now, not by who opens the checkpoint */
+        LH_TRY_DONE(lh_tokenizer_parse(&tok, src, json->data + start, json->bytes - start, NULL, 0));
+done:
+    lh_tokenizer_close(tok);
+    return st;
+}
+
+/* A lone tokenizer.json. */
+static lh_status open_json(const char *src, lh_tokenizer **tok, lh_buf *json, lh_buf *meta)
+{
+    lh_status st = LH_OK;
+    char *folder = NULL;
+    const char *slash = strrchr(src, '/');
+    LH_TRY_DONE(lh_strndup(&folder, slash ? src : ".", slash ? slash - src + 1 : 1));
+    LH_TRY_DONE(read_json(src, folder, tok, json, meta));
+done:
+    lh_free(folder);
+    return st;
+}
+
+static lh_status open_checkpoint(const char *src, lh_tokenizer **tok)
+{
+    lh_status st = LH_OK;
+    lh_checkpoint *ck = NULL;
+    int64_t json_bytes = 0, meta_bytes = 0;
+    LH_TRY_DONE(lh_checkpoint_open(&ck, src));
+    const char *json = lh_checkpoint_tokenizer(ck, &json_bytes), *meta = lh_checkpoint_tokenizer_meta(ck, &meta_bytes);
+    if (json) LH_TRY_DONE(lh_tokenizer_parse(tok, src, json, json_bytes, meta, meta_bytes));
+done:
+    lh_checkpoint_close(ck);
+    return st;
+}
+
+lh_status lh_tokenizer_open(lh_tokenizer **out, const char *src)
+{
+    lh_status st = LH_OK;
+    lh_tokenizer *tok = NULL;
+    lh_buf json = {0}, meta = {0};
+    int is_gguf = 0, is_hdf5 = 0, is_folder = lh_file_is_folder(src);
+    if (!is_folder) {
+        LH_TRY_DONE(begins_with(src, "GGUF", &is_gguf));
+        LH_TRY_DONE(begins_with(src, "\x89HDF\r\n\x1a\n", &is_hdf5));
+    }
+    if (is_folder)
+        LH_TRY_DONE(read_folder(src, &tok, &json, &meta));
+    else if (is_hdf5)
+        LH_TRY_DONE(open_checkpoint(src, &tok));
+    else if (!is_gguf)
+        LH_TRY_DONE(open_json(src, &tok, &json, &meta));
+    else
+        LH_TRY_DONE(read_gguf(src, &json, &meta));
+    if (is_gguf && json.bytes) LH_TRY_DONE(lh_tokenizer_parse(&tok, src, json.data, json.bytes, meta.data, meta.bytes));
+    if (!tok) LH_FAIL_DONE(LH_EINPUT, "'%s' has no %s", src, is_folder ? "'tokenizer.json'" : "tokenizer");
+    *out = tok;
+    tok = NULL;
+done:
+    lh_tokenizer_close(tok);
+    lh_buf_clear(&json);
+    lh_buf_clear(&meta);
+    return st;
+}

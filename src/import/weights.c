@@ -1,0 +1,80 @@
+#include "import/weights.h"
+
+#include <assert.h>
+
+#define NORM(label)                            \
+    {                                          \
+        label, 1, 1, LH_PART_ALL, LH_UNIT_NONE \
+    }
+
+/* clang-format off */
+static const lh_weight_info infos[LH_WEIGHTS] = {
+    [LH_W_EMBED] = {"embed", 0, 2, LH_PART_ROWS, LH_UNIT_VOCAB},
+    [LH_W_NORM] = {"norm", 0, 1, LH_PART_ALL, LH_UNIT_NONE},
+    [LH_W_HEAD] = {"head", 0, 2, LH_PART_ROWS, LH_UNIT_VOCAB},
+    [LH_W_ATTN_NORM] = NORM("attn_norm"),
+    [LH_W_Q] = {"q", 1, 2, LH_PART_ROWS, LH_UNIT_HEADS},
+    [LH_W_K] = {"k", 1, 2, LH_PART_ROWS, LH_UNIT_KV_HEADS},
+    [LH_W_V] = {"v", 1, 2, LH_PART_ROWS, LH_UNIT_KV_HEADS},
+    [LH_W_O] = {"o", 1, 2, LH_PART_COLS, LH_UNIT_HEADS},
+    [LH_W_Q_BIAS] = {"q_bias", 1, 1, LH_PART_ROWS, LH_UNIT_HEADS},
+    [LH_W_K_BIAS] = {"k_bias", 1, 1, LH_PART_ROWS, LH_UNIT_KV_HEADS},
+    [LH_W_V_BIAS] = {"v_bias", 1, 1, LH_PART_ROWS, LH_UNIT_KV_HEADS},
+    [LH_W_O_BIAS] = {"o_bias", 1, 1, LH_PART_ALL, LH_UNIT_NONE},
+    [LH_W_Q_NORM] = NORM("q_norm"),
+    [LH_W_K_NORM] = NORM("k_norm"),
+    [LH_W_ATTN_POST_NORM] = NORM("attn_post_norm"),
+    [LH_W_MLP_NORM] = NORM("mlp_norm"),
+    [LH_W_GATE] = {"gate", 1, 2, LH_PART_ROWS, LH_UNIT_FF},
+    [LH_W_UP] = {"up", 1, 2, LH_PART_ROWS, LH_UNIT_FF},
+    [LH_W_DOWN] = {"down", 1, 2, LH_PART_COLS, LH_UNIT_FF},
+    [LH_W_GATE_BIAS] = {"gate_bias", 1, 1, LH_PART_ROWS, LH_UNIT_FF},
+    [LH_W_UP_BIAS] = {"up_bias", 1, 1, LH_PART_ROWS, LH_UNIT_FF},
+    [LH_W_DOWN_BIAS] = {"down_bias", 1, 1, LH_PART_ALL, LH_UNIT_NONE},
+    [LH_W_MLP_POST_NORM] = NORM("mlp_post_norm"),
+};
+/* clang-format on */
+
+const lh_weight_info *lh_weight_info_of(lh_weight w)
+{
+    assert(w >= 0 && w < LH_WEIGHTS);
+    return &infos[w];
+}
+
+void lh_weight_shape(const lh_config *c, lh_weight w, int64_t *rows, int64_t *cols)
+{
+    int64_t q = c->heads * c->head_dim, kv = c->kv_heads * c->head_dim;
+    *cols = infos[w].rank == 1 ? 1 : c->hidden;
+    switch (w) {
+    case LH_W_EMBED: *rows = c->vocab; break;
+    case LH_W_HEAD: *rows = c->tied ? 0 : c->vocab; break;
+    case LH_W_NORM:
+    case LH_W_ATTN_NORM:
+    case LH_W_MLP_NORM: *rows = c->hidden; break;
+    case LH_W_Q: *rows = q; break;
+    case LH_W_K:
+    case LH_W_V: *rows = kv; break;
+    case LH_W_O:
+        *rows = c->hidden;
+        *cols = q;
+        break;
+    case LH_W_Q_BIAS: *rows = c->qkv_bias ? q : 0; break;
+    case LH_W_K_BIAS:
+    case LH_W_V_BIAS: *rows = c->qkv_bias ? kv : 0; break;
+    case LH_W_O_BIAS: *rows = c->o_bias ? c->hidden : 0; break;
+    case LH_W_Q_NORM:
+    case LH_W_K_NORM: *rows = c->qk_norm ? c->head_dim : 0; break;
+    case LH_W_ATTN_POST_NORM:
+    case LH_W_MLP_POST_NORM: *rows = c->post_norms ? c->hidden : 0; break;
+    case LH_W_GATE:
+    case LH_W_UP: *rows = c->ff; break;
+    case LH_W_DOWN:
+        *rows = c->hidden;
+        *cols = c->ff;
+        break;
+    case LH_W_GATE_BIAS:
+    case LH_W_UP_BIAS: *rows = c->mlp_bias ? c->ff : 0; break;
+    case LH_W_DOWN_BIAS: *rows = c->mlp_bias ? c->hidden : 0; break;
+    default: *rows = 0;
+    }
+}

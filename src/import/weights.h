@@ -1,0 +1,53 @@
+/* weights.h - the tensors of a model, one table: their names in a checkpoint, shapes, and which dimension a
+ * rank owns a part of. Matrices are [out, in], row by row. */
+#ifndef LH_IMPORT_WEIGHTS_H
+#define LH_IMPORT_WEIGHTS_H
+
+#include <stdint.h>
+
+#include "import/config.h"
+
+typedef enum lh_weight {
+    LH_W_EMBED,     /* /weights/embed     [vocab, hidden] */
+    LH_W_NORM,      /* /weights/norm      [hidden] */
+    LH_W_HEAD,      /* /weights/head      [vocab, hidden], absent when tied */
+    LH_W_ATTN_NORM, /* attn_norm      [hidden] */
+    LH_W_Q,         /* q              [heads * head_dim, hidden] */
+    LH_W_K,         /* k              [kv_heads * head_dim, hidden] */
+    LH_W_V,         /* v              [kv_heads * head_dim, hidden] */
+    LH_W_O,         /* o              [hidden, heads * head_dim] */
+    LH_W_Q_BIAS,
+    LH_W_K_BIAS,
+    LH_W_V_BIAS,
+    LH_W_O_BIAS,
+    LH_W_Q_NORM,
+    LH_W_K_NORM,         /* [head_dim] */
+    LH_W_ATTN_POST_NORM, /* attn_post_norm [hidden] */
+    LH_W_MLP_NORM,       /* mlp_norm       [hidden] */
+    LH_W_GATE,
+    LH_W_UP,   /* gate, up       [ff, hidden] */
+    LH_W_DOWN, /* down           [hidden, ff] */
+    LH_W_GATE_BIAS,
+    LH_W_UP_BIAS,
+    LH_W_DOWN_BIAS,
+    LH_W_MLP_POST_NORM, /* mlp_post_norm  [hidden] */
+    LH_WEIGHTS
+} lh_weight;
+
+typedef enum lh_weight_part { LH_PART_ALL, LH_PART_ROWS, LH_PART_COLS } lh_weight_part;
+typedef enum lh_weight_unit { LH_UNIT_NONE, LH_UNIT_HEADS, LH_UNIT_KV_HEADS, LH_UNIT_FF, LH_UNIT_VOCAB } lh_weight_unit;
+
+typedef struct lh_weight_info {
+    const char *name; /* dataset name in its group */
+    int per_layer;
+    int rank;            /* 1 or 2 */
+    lh_weight_part part; /* what a rank owns: all of it, some rows, some columns */
+    lh_weight_unit unit; /* ... counted in these */
+} lh_weight_info;
+
+const lh_weight_info *lh_weight_info_of(lh_weight w);
+
+/* Rows and columns (1 for vectors) that `config` asks for; 0 rows when the model does not have the tensor. */
+void lh_weight_shape(const lh_config *config, lh_weight w, int64_t *rows, int64_t *cols);
+
+#endif

@@ -1,0 +1,238 @@
+#include "text/chat.h"
+
+#include <string.h>
+
+#include "base/file.h"
+#include "text/chat_impl.h"
+
+enum { TEMPLATE_BYTES = 1 << 24 };
+
+/* ---- the table ---- */
+
+const lh_chat_format *lh_chat_at(int i)
+{
+    const lh_chat_format *f = lh_chat_formats;
+    while (f->name && i-- > 0) f++;
+    return f->name ? f : NULL;
+}
+
+const lh_chat_format *lh_chat_find(const char *name)
+{
+    for (const lh_chat_format *f = lh_chat_formats; f->name; f++)
+        if (strcmp(f->name, name) == 0) return f;
+    return NULL;
+}
+
+const char *lh_chat_name(const lh_chat_format *format)
+{
+    return format->name;
+}
+
+const char *lh_chat_summary(const lh_chat_format *format)
+{
+    return format->summary;
+}
+
+const char *lh_chat_end(const lh_chat_format *format)
+{
+    return format->end;
+}
+
+/* ---- recognising ---- */
+
+typedef struct canon {
+    const char *at, *end;
+    lh_buf *out;
+} canon;
+
+static int looking_at(const canon *c, const char *text)
+{
+    size_t n = strlen(text);
+    return (size_t)(c->end - c->at) >= n && memcmp(c->at, text, n) == 0;
+}
+
+static int is_space(char c)
+{
+    return c == ' ' || c == '\t' || c == '\n' || c == '\r';
+}
+
+static int is_name(char c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
+}
+
+/* A string from its quote to behind the last; one that a plus joins to it becomes part of it. */
+static lh_status canonical_string(canon *c)
+{
+    LH_TRY(lh_buf_puts(c->out, "'"));
+    for (;;) {
+        char quote = *c->at++;
+        while (c->at < c->end && *c->at != quote) {
+            if (*c->at == '\n') {
+                LH_TRY(lh_buf_puts(c->out, "\\n"));
+            } else if (*c->at == '\\' && c->at + 1 < c->end) {
+                c->at++;
+                LH_TRY(lh_buf_append(c->out, *c->at == '"' || *c->at == '\'' ? c->at : c->at - 1,
+                                     *c->at == '"' || *c->at == '\'' ? 1 : 2));
+            } else {
+                LH_TRY(lh_buf_append(c->out, c->at, 1));
+            }
+            c->at++;
+        }
+        if (c->at < c->end) c->at++;
+        const char *next = c->at;
+        while (next < c->end && is_space(*next)) next++;
+        if (next == c->end || *next != '+') break;
+        for (next++; next < c->end && is_space(*next);) next++;
+        if (next == c->end || (*next != '"' && *next != '\'')) break;
+        c->at = next;
+    }
+    LH_TRY(lh_buf_puts(c->out, "'"));
+    return LH_OK;
+}
+
+/* The inside of a tag, up to and with its closing. */
+static lh_status canonical_tag(canon *c, const char *close)
+{
+    static const char *const members[] = {".role", ".content"};
+    while (c->at < c->end) {
+        if ((*c->at == '-' || *c->at == '+') && (size_t)(c->end - c->at) >= 3 && memcmp(c->at + 1, close, 2) == 0)
+            c->at++;
+        if (looking_at(c, close)) {
+            LH_TRY(lh_buf_puts(c->out, close));
+            c->at += 2;
+            break;
+        }
+        const char *member = NULL;
+        for (size_t i = 0; i < sizeof members / sizeof *members; i++) {
+            const char *behind = c->at + strlen(members[i]);
+            if (looking_at(c, members[i]) && (behind == c->end || !is_name(*behind))) member = members[i];
+        }
+        if (member) {
+            LH_TRY(lh_buf_printf(c->out, "['%s']", member + 1));
+            c->at += strlen(member);
+        } else if (*c->at == '"' || *c->at == '\'') {
+            LH_TRY(canonical_string(c));
+        } else {
+            if (!is_space(*c->at)) LH_TRY(lh_buf_append(c->out, c->at, 1));
+            c->at++;
+        }
+    }
+    return LH_OK;
+}
+
+static void skip_comment(canon *c)
+{
+    const char *end = memmem(c->at, (size_t)(c->end - c->at), "#}", 2);
+    c->at = end ? end + 2 : c->end;
+}
+
+/* A template without what does not matter: comments, white space and the signs of its trimming outside of strings,
+ * names of members as ['role'], single quotes, newlines in strings as \n, joined strings in one. */
+static lh_status canonical(const char *jinja, int64_t bytes, lh_buf *out)
+{
+    canon c = {jinja, jinja + bytes, out};
+    LH_TRY(lh_buf_append(out, NULL, 0));
+    while (bytes && c.at < c.end) {
+        if (looking_at(&c, "{#")) {
+            skip_comment(&c);
+        } else if (looking_at(&c, "{{") || looking_at(&c, "{%")) {
+            const char *close = c.at[1] == '{' ? "}}" : "%}";
+            LH_TRY(lh_buf_append(out, c.at, 2));
+            c.at += 2;
+            if (c.at < c.end && (*c.at == '-' || *c.at == '+')) c.at++;
+            LH_TRY(canonical_tag(&c, close));
+        } else {
+            if (!is_space(*c.at)) LH_TRY(lh_buf_append(out, c.at, 1));
+            c.at++;
+        }
+    }
+    return LH_OK;
+}
+
+static int has_marks(const lh_chat_format *f, const char *text)
+{
+    int marks = (int)(sizeof f->all / sizeof *f->all);
+    for (int i = 0; i < marks && f->all[i]; i++)
+        if (!strstr(text, f->all[i])) return 0;
+    for (int i = 0; i < marks && f->none[i]; i++)
+        if (strstr(text, f->none[i])) return 0;
+    return 1;
+}
+
+const lh_chat_format *lh_chat_recognise(const char *jinja, int64_t bytes)
+{
+    lh_buf text = {0};
+    const lh_chat_format *found = NULL;
+    if (bytes > 0 && bytes <= TEMPLATE_BYTES && canonical(jinja, bytes, &text) == LH_OK)
+        for (const lh_chat_format *f = lh_chat_formats; f->name && !found; f++)
+            if (has_marks(f, text.data)) found = f;
+    lh_buf_clear(&text);
+    return found;
+}
+
+lh_status lh_chat_resolve(const lh_chat_format **out, const char *name_or_file)
+{
+    lh_status st = LH_OK;
+    lh_buf text = {0}, names = {0};
+    *out = lh_chat_find(name_or_file);
+    if (*out) goto done;
+    for (const lh_chat_format *f = lh_chat_formats; f->name; f++)
+        LH_TRY_DONE(lh_buf_printf(&names, "%s%s", f == lh_chat_formats ? "" : " ", f->name));
+    if (!lh_file_exists(name_or_file) || lh_file_is_folder(name_or_file))
+        LH_FAIL_DONE(LH_EUSAGE, "'%s' is neither a chat format nor a file with a template; formats are: %s",
+                     name_or_file, names.data);
+    LH_TRY_DONE(lh_file_read(&text, name_or_file, TEMPLATE_BYTES));
+    *out = lh_chat_recognise(text.data, text.bytes);
+    if (!*out)
+        LH_FAIL_DONE(LH_EUSAGE, "the template '%s' is none of the formats that are built in: %s", name_or_file,
+                     names.data);
+done:
+    lh_buf_clear(&text);
+    lh_buf_clear(&names);
+    return st;
+}
+
+/* ---- a rendering ---- */
+
+void lh_chat_text_clear(lh_chat_text *text)
+{
+    lh_buf_clear(&text->text);
+    lh_free(text->pieces);
+    *text = (lh_chat_text){0};
+}
+
+int64_t lh_chat_cut(const lh_chat_text *text, int64_t message, int64_t content_at)
+{
+    int64_t cut = -1;
+    for (int64_t i = 0; i < text->n; i++) {
+        const lh_chat_piece *p = &text->pieces[i];
+        if (!p->from_content || p->message != message) continue;
+        int64_t in_piece = content_at - p->skipped;
+        if (cut >= 0 && in_piece < 0) break;
+        cut = p->start + (in_piece < 0 ? 0 : in_piece > p->bytes ? p->bytes : in_piece);
+    }
+    return cut;
+}
+
+lh_status lh_chat_encode(const lh_tokenizer *tok, const lh_chat_text *text, int64_t from, int64_t until, lh_tokens *out)
+{
+    lh_status st = LH_OK;
+    lh_text_part *parts = NULL;
+    int64_t n = 0;
+    LH_TRY_DONE(lh_calloc(&parts, text->n, sizeof *parts));
+    for (int64_t i = 0; i < text->n; i++) {
+        const lh_chat_piece *p = &text->pieces[i];
+        int64_t start = p->start > from ? p->start : from;
+        int64_t end = p->start + p->bytes < until ? p->start + p->bytes : until;
+        if (start >= end) continue;
+        parts[n] =
+            (lh_text_part){text->text.data + start, end - start, p->from_content ? LH_ENCODE_PLAIN : LH_ENCODE_SPECIAL};
+        if (n == 0 && from > 0) parts[n].how |= LH_ENCODE_CONTINUES;
+        n++;
+    }
+    LH_TRY_DONE(lh_tokenizer_encode_parts(tok, parts, n, out));
+done:
+    lh_free(parts);
+    return st;
+}

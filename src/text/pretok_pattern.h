@@ -1,0 +1,37 @@
+/* pretok_pattern.h - the patterns of a tokenizer.json: {"String": text} or {"Regex": text}. Regular expressions are
+ * PCRE2's with Unicode properties; \s, \w and their negations mean what they mean to Hugging Face's engine. */
+#ifndef LH_TEXT_PRETOK_PATTERN_H
+#define LH_TEXT_PRETOK_PATTERN_H
+
+#include <jansson.h>
+#include <stdint.h>
+
+#include "base/status.h"
+
+typedef struct lh_pattern lh_pattern; /* read-only once compiled */
+typedef struct lh_matcher lh_matcher; /* what a search needs to write to: one a thread */
+
+/* Compile a JSON pattern, or a regular expression given as text. `name` is the file, for messages. LH_EINPUT. */
+lh_status lh_pattern_parse(lh_pattern **out, const char *name, const json_t *spec);
+lh_status lh_pattern_regex(lh_pattern **out, const char *name, const char *regex);
+void lh_pattern_free(lh_pattern *pattern);
+
+lh_status lh_matcher_open(lh_matcher **out);
+void lh_matcher_close(lh_matcher *matcher);
+
+/* Next match in valid UTF-8 text. *match holds the match before, all zero at first; found becomes 0 when there is
+ * no further one. A match can be empty (a look-ahead), but not right behind the one before. Fails with LH_EINPUT
+ * where a regular expression takes more steps than the text can be worth. */
+typedef struct lh_match {
+    int64_t start, end;
+    int found;
+} lh_match;
+
+typedef struct lh_subject {
+    const char *text;
+    int64_t bytes;
+} lh_subject;
+
+lh_status lh_pattern_next(const lh_pattern *pattern, lh_matcher *matcher, lh_subject subject, lh_match *match);
+
+#endif

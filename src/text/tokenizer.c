@@ -1,0 +1,253 @@
+#include "text/tokenizer.h"
+
+#include <string.h>
+
+#include "base/json.h"
+#include "text/tokenizer_impl.h"
+#include "text/unicode.h"
+
+/* ---- parsing ---- */
+
+/* What the post_processor puts in front of a text: its id, or -1. */
+static lh_status first_token(const char *name, const json_t *root, int64_t limit, int32_t *id)
+{
+    const json_t *processor = json_object_get(root, "post_processor"), *list = json_object_get(processor, "processors");
+    *id = -1;
+    for (size_t i = 0; i < (list ? json_array_size(list) : 1); i++) {
+        const json_t *p = list ? json_array_get(list, i) : processor;
+        const json_t *first = json_array_get(json_object_get(p, "single"), 0);
+        const char *token = json_string_value(json_object_get(json_object_get(first, "SpecialToken"), "id"));
+        if (!token) continue;
+        const json_t *known = json_object_get(json_object_get(p, "special_tokens"), token);
+        const json_t *value = json_array_get(json_object_get(known, "ids"), 0);
+        if (!json_is_integer(value) || json_integer_value(value) < 0 || json_integer_value(value) >= limit)
+            LH_FAIL(LH_EINPUT, "'%s': 'post_processor' names '%.60s', but gives no id of the vocabulary for it", name,
+                    token);
+        *id = (int32_t)json_integer_value(value);
+        break;
+    }
+    return LH_OK;
+}
+
+static lh_status build(lh_tokenizer *tok, const char *name, const json_t *root, int64_t limit)
+{
+    if (!json_is_object(root)) LH_FAIL(LH_EINPUT, "'%s' is not a tokenizer.json: it must be an object", name);
+    LH_TRY(lh_bpe_parse(&tok->bpe, name, json_object_get(root, "model"), limit));
+    LH_TRY(lh_norm_parse(&tok->norm, name, json_object_get(root, "normalizer")));
+    LH_TRY(lh_pretok_parse(&tok->pretok, name, json_object_get(root, "pre_tokenizer")));
+    LH_TRY(lh_decoder_parse(&tok->decoder, name, json_object_get(root, "decoder")));
+    lh_added_source source = {name, json_object_get(root, "added_tokens"), tok->bpe, tok->norm, limit};
+    LH_TRY(lh_added_parse(&tok->added, &source));
+    return LH_OK;
+}
+
+lh_status lh_tokenizer_apply_meta(lh_tokenizer *tok, const char *name, const char *meta, int64_t bytes)
+{
+    lh_status st = LH_OK;
+    json_t *root = NULL;
+    const char *format = NULL;
+    int64_t bos = -1;
+    LH_TRY_DONE(lh_json_parse(&root, name, meta, bytes));
+    if (!json_is_object(root)) LH_FAIL_DONE(LH_EINPUT, "'%s': what lies beside the tokenizer is not an object", name);
+    const json_t *eos = json_object_get(root, "eos");
+    LH_TRY_DONE(lh_json_i64(root, name, "bos", 0, INT32_MAX, &bos));
+    LH_TRY_DONE(lh_json_bool(root, name, "add_bos", &tok->adds_bos));
+    LH_TRY_DONE(lh_json_string(root, name, "chat_format", &format));
+    lh_free(tok->chat_format);
+    tok->chat_format = NULL;
+    if (format) LH_TRY_DONE(lh_strdup(&tok->chat_format, format));
+    lh_free(tok->eos);
+    tok->eos = NULL;
+    tok->eos_n = 0;
+    LH_TRY_DONE(lh_calloc(&tok->eos, (int64_t)json_array_size(eos), sizeof *tok->eos));
+    for (size_t i = 0; i < json_array_size(eos); i++) {
+        const json_t *id = json_array_get(eos, i);
+        if (!json_is_integer(id) || json_integer_value(id) < 0 || json_integer_value(id) > INT32_MAX)
+            LH_FAIL_DONE(LH_EINPUT, "'%s': 'eos' must be a list of token ids", name);
+        tok->eos[tok->eos_n++] = (int32_t)json_integer_value(id);
+    }
+    tok->bos = bos < lh_tokenizer_vocab(tok) ? (int32_t)bos : -1;
+done:
+    json_decref(root);
+    return st;
+}
+
+lh_status lh_tokenizer_parse(lh_tokenizer **out, const char *name, const char *json, int64_t json_bytes,
+                             const char *meta, int64_t meta_bytes)
+{
+    lh_status st = LH_OK;
+    lh_tokenizer *tok = NULL;
+    json_t *root = NULL;
+    /* An id takes bytes in the file, so none can be larger than the file: no table of ids outgrows it by much. */
+    int64_t limit = json_bytes < INT32_MAX ? json_bytes : INT32_MAX;
+    LH_TRY_DONE(lh_calloc(&tok, 1, sizeof *tok));
+    LH_TRY_DONE(lh_json_parse(&root, name, json, json_bytes));
+    LH_TRY_DONE(build(tok, name, root, limit));
+    LH_TRY_DONE(first_token(name, root, lh_tokenizer_vocab(tok), &tok->bos));
+    tok->adds_bos = tok->bos >= 0;
+    if (meta && meta_bytes) LH_TRY_DONE(lh_tokenizer_apply_meta(tok, name, meta, meta_bytes));
+    *out = tok;
+    tok = NULL;
+done:
+    json_decref(root);
+    lh_tokenizer_close(tok);
+    return st;
+}
+
+void lh_tokenizer_close(lh_tokenizer *tok)
+{
+    if (!tok) return;
+    lh_norm_free(tok->norm);
+    lh_pretok_free(tok->pretok);
+    lh_bpe_free(tok->bpe);
+    lh_added_free(tok->added);
+    lh_decoder_free(tok->decoder);
+    lh_free(tok->eos);
+    lh_free(tok->chat_format);
+    lh_free(tok);
+}
+
+/* ---- looking up ---- */
+
+int64_t lh_tokenizer_vocab(const lh_tokenizer *tok)
+{
+    int64_t pieces = lh_bpe_vocab(tok->bpe), added = lh_added_vocab(tok->added);
+    return pieces > added ? pieces : added;
+}
+
+int32_t lh_tokenizer_bos(const lh_tokenizer *tok)
+{
+    return tok->bos;
+}
+
+int32_t lh_tokenizer_eos(const lh_tokenizer *tok)
+{
+    return tok->eos_n ? tok->eos[0] : -1;
+}
+
+int lh_tokenizer_adds_bos(const lh_tokenizer *tok)
+{
+    return tok->adds_bos && tok->bos >= 0;
+}
+
+int lh_tokenizer_is_eos(const lh_tokenizer *tok, int32_t id)
+{
+    for (int64_t i = 0; i < tok->eos_n; i++)
+        if (tok->eos[i] == id) return 1;
+    return 0;
+}
+
+int32_t lh_tokenizer_find(const lh_tokenizer *tok, const char *token)
+{
+    int64_t bytes = (int64_t)strlen(token);
+    int32_t id = lh_added_find(tok->added, token, bytes);
+    return id >= 0 ? id : lh_bpe_find(tok->bpe, token, bytes);
+}
+
+const char *lh_tokenizer_token(const lh_tokenizer *tok, int32_t id)
+{
+    int64_t bytes;
+    const char *text = lh_added_text(tok->added, id, &bytes);
+    return text ? text : lh_bpe_piece(tok->bpe, id, &bytes);
+}
+
+const char *lh_tokenizer_chat_format(const lh_tokenizer *tok)
+{
+    return tok->chat_format;
+}
+
+/* ---- encoding ---- */
+
+typedef struct encoder {
+    const lh_tokenizer *tok;
+    lh_matcher *matcher;
+    lh_bpe_work *work;
+    lh_buf normalized, spare;
+    lh_words words, spare_words;
+    lh_added_mask mask;
+    lh_tokens *out;
+} encoder;
+
+/* Normalised text without added tokens. */
+static lh_status encode_words(encoder *e, const char *text, int64_t bytes, lh_place place)
+{
+    if (bytes == 0) return LH_OK;
+    lh_words_empty(&e->words);
+    LH_TRY(lh_words_add(&e->words, text, bytes));
+    LH_TRY(lh_pretok_run(e->tok->pretok, e->matcher, place, &e->words, &e->spare_words));
+    int64_t start = 0;
+    for (int64_t i = 0; i < e->words.n; start = e->words.ends[i++])
+        LH_TRY(lh_bpe_encode(e->tok->bpe, e->work, e->words.text.data + start, e->words.ends[i] - start, e->out));
+    return LH_OK;
+}
+
+/* Text between two added tokens that were found in the raw text. */
+static lh_status encode_between(encoder *e, const char *text, int64_t bytes, lh_place place)
+{
+    lh_added_hit hit = {0};
+    if (bytes == 0) return LH_OK;
+    e->normalized.bytes = 0;
+    LH_TRY(lh_buf_append(&e->normalized, text, bytes));
+    LH_TRY(lh_norm_run(e->tok->norm, e->matcher, place, &e->normalized, &e->spare));
+    lh_subject subject = {e->normalized.data, e->normalized.bytes};
+    for (;;) {
+        int64_t from = hit.end;
+        lh_added_next(e->tok->added, LH_ADDED_NORMALIZED, subject, e->mask, &hit);
+        LH_TRY(encode_words(e, subject.text + from, (hit.found ? hit.start : subject.bytes) - from,
+                            from ? LH_PLACE_LATER : place));
+        if (!hit.found) break;
+        LH_TRY(lh_tokens_push(e->out, hit.id));
+    }
+    return LH_OK;
+}
+
+static lh_status encode_all(encoder *e, lh_subject text, lh_place place)
+{
+    lh_added_hit hit = {0};
+    for (;;) {
+        int64_t from = hit.end;
+        lh_added_next(e->tok->added, LH_ADDED_RAW, text, e->mask, &hit);
+        LH_TRY(encode_between(e, text.text + from, (hit.found ? hit.start : text.bytes) - from,
+                              from ? LH_PLACE_LATER : place));
+        if (!hit.found) break;
+        LH_TRY(lh_tokens_push(e->out, hit.id));
+    }
+    return LH_OK;
+}
+
+lh_status lh_tokenizer_encode_parts(const lh_tokenizer *tok, const lh_text_part *parts, int64_t n, lh_tokens *out)
+{
+    lh_status st = LH_OK;
+    encoder e = {.tok = tok, .out = out};
+    lh_buf text = {0};
+    lh_match *plain = NULL;
+    int64_t ranges = 0;
+    LH_TRY_DONE(lh_calloc(&plain, n, sizeof *plain));
+    LH_TRY_DONE(lh_buf_append(&text, NULL, 0));
+    for (int64_t i = 0; i < n; i++) {
+        int64_t start = text.bytes;
+        LH_TRY_DONE(lh_utf8_append(&text, parts[i].text, parts[i].bytes));
+        if (!(parts[i].how & LH_ENCODE_SPECIAL) && text.bytes > start)
+            plain[ranges++] = (lh_match){start, text.bytes, 1};
+    }
+    e.mask = (lh_added_mask){plain, ranges};
+    LH_TRY_DONE(lh_matcher_open(&e.matcher));
+    LH_TRY_DONE(lh_bpe_work_open(&e.work, text.bytes));
+    int continues = n > 0 && (parts[0].how & LH_ENCODE_CONTINUES);
+    LH_TRY_DONE(encode_all(&e, (lh_subject){text.data, text.bytes}, continues ? LH_PLACE_CONTINUES : LH_PLACE_START));
+done:
+    lh_matcher_close(e.matcher);
+    lh_bpe_work_close(e.work);
+    lh_buf_clear(&e.normalized);
+    lh_buf_clear(&e.spare);
+    lh_words_clear(&e.words);
+    lh_words_clear(&e.spare_words);
+    lh_buf_clear(&text);
+    lh_free(plain);
+    return st;
+}
+
+lh_status lh_tokenizer_encode(const lh_tokenizer *tok, const char *text, int64_t bytes, lh_encode how, lh_tokens *out)
+{
+    return lh_tokenizer_encode_parts(tok, &(lh_text_part){text, bytes, how}, 1, out);
+}

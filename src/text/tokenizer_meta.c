@@ -1,0 +1,186 @@
+/* The companion object of a tokenizer: first and end tokens, and the chat template. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/json.h"
+#include "text/tokenizer_impl.h"
+#include "text/tokenizer_meta.h"
+
+enum { CONFIG_BYTES = 64 << 20 };
+
+/* ---- the object itself ---- */
+
+lh_status lh_tokenizer_meta_ends(lh_tokenizer_meta *meta, int64_t id)
+{
+    if (id < 0 || id > INT32_MAX) return LH_OK;
+    for (int64_t i = 0; i < meta->eos.n; i++)
+        if (meta->eos.ids[i] == id) return LH_OK;
+    LH_TRY(lh_tokens_push(&meta->eos, (int32_t)id));
+    return LH_OK;
+}
+
+void lh_tokenizer_meta_clear(lh_tokenizer_meta *meta)
+{
+    lh_tokens_clear(&meta->eos);
+    lh_buf_clear(&meta->chat_template);
+}
+
+lh_status lh_tokenizer_meta_write(const lh_tokenizer_meta *meta, const char *name, lh_buf *out)
+{
+    lh_status st = LH_OK;
+    char *text = NULL;
+    json_t *eos = json_array();
+    for (int64_t i = 0; i < meta->eos.n; i++) json_array_append_new(eos, json_integer(meta->eos.ids[i]));
+    json_t *jinja = meta->chat_template.bytes
+                        ? json_stringn(meta->chat_template.data, (size_t)meta->chat_template.bytes)
+                        : json_null();
+    if (!jinja) LH_FAIL_DONE(LH_EINPUT, "'%s': the chat template is not UTF-8 text", name);
+    json_t *object =
+        json_pack("{s:o, s:O, s:b, s:o, s:o}", "bos", meta->bos < 0 ? json_null() : json_integer(meta->bos), "eos", eos,
+                  "add_bos", meta->add_bos, "chat_template", jinja, "chat_format",
+                  meta->format ? json_string(lh_chat_name(meta->format)) : json_null());
+    text = object ? json_dumps(object, JSON_INDENT(1)) : NULL;
+    json_decref(object);
+    if (!text) LH_FAIL_DONE(LH_ENOMEM, "cannot allocate what lies beside the tokenizer of '%s'", name);
+    LH_TRY_DONE(lh_buf_puts(out, text));
+done:
+    json_decref(eos);
+    free(text);
+    return st;
+}
+
+/* ---- of a folder ---- */
+
+typedef struct folder {
+    const lh_tokenizer *tok;
+    const char *path;
+    json_t *tokenizer_config, *special_map, *generation, *config; /* NULL where the file is not there */
+} folder;
+
+/* A companion that is there must be right; one that is not there is no matter. Numbers are read as floats: the
+ * lengths that some tokenizer_config.json give (1e30, written out) fit in no integer. */
+static lh_status read_companion(const folder *f, const char *file, json_t **out)
+{
+    lh_status st = LH_OK;
+    char *path = NULL;
+    lh_buf text = {0};
+    json_error_t error;
+    LH_TRY_DONE(lh_path_join(&path, f->path, file));
+    if (!lh_file_exists(path)) goto done;
+    LH_TRY_DONE(lh_file_read(&text, path, CONFIG_BYTES));
+    *out = json_loadb(text.data, (size_t)text.bytes, JSON_ALLOW_NUL | JSON_DECODE_INT_AS_REAL, &error);
+    if (!*out)
+        LH_FAIL_DONE(LH_EINPUT, "'%s' is not valid JSON: line %d, column %d: %s", path, error.line, error.column,
+                     error.text);
+    if (!json_is_object(*out)) LH_FAIL_DONE(LH_EINPUT, "'%s' must be a JSON object", path);
+done:
+    lh_free(path);
+    lh_buf_clear(&text);
+    return st;
+}
+
+/* A token named by its text, or by an object with its text in 'content'. */
+static int32_t named_token(const folder *f, const json_t *value)
+{
+    const char *text = json_string_value(json_is_object(value) ? json_object_get(value, "content") : value);
+    return text ? lh_tokenizer_find(f->tok, text) : -1;
+}
+
+/* The first of these that the vocabulary has as a special token: for tokenizers that come without any companion. */
+static int32_t usual_token(const folder *f, const char *const *names)
+{
+    for (; *names; names++) {
+        int32_t id = lh_tokenizer_find(f->tok, *names);
+        if (id >= 0 && lh_added_is_special(f->tok->added, id)) return id;
+    }
+    return -1;
+}
+
+static int64_t first_id(const json_t *value)
+{
+    if (json_is_array(value)) value = json_array_get(value, 0);
+    double id = json_is_real(value) ? json_real_value(value) : -1;
+    return id >= 0 && id <= INT32_MAX ? (int64_t)id : -1;
+}
+
+static int32_t folder_bos(const folder *f)
+{
+    static const char *const usual[] = {"<s>", "<bos>", "<|begin_of_text|>", NULL};
+    const json_t *named = json_object_get(f->tokenizer_config, "bos_token");
+    if (!named) named = json_object_get(f->special_map, "bos_token");
+    if (json_is_null(named)) return f->tok->bos; /* "there is none" */
+    int64_t id = named_token(f, named);
+    if (id < 0) id = first_id(json_object_get(f->generation, "bos_token_id"));
+    if (id < 0) id = first_id(json_object_get(f->config, "bos_token_id"));
+    if (id >= lh_tokenizer_vocab(f->tok)) id = -1;
+    if (id < 0) id = f->tok->bos;
+    return id < 0 ? usual_token(f, usual) : (int32_t)id;
+}
+
+static lh_status folder_eos(const folder *f, lh_tokenizer_meta *meta)
+{
+    static const char *const usual[] = {"</s>", "<eos>", "<|im_end|>", "<|end_of_text|>", "<|endoftext|>", NULL};
+    const json_t *named = json_object_get(f->tokenizer_config, "eos_token");
+    const json_t *const lists[] = {f->generation, f->config};
+    if (!named) named = json_object_get(f->special_map, "eos_token");
+    LH_TRY(lh_tokenizer_meta_ends(meta, named_token(f, named)));
+    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
+        const json_t *ids = json_object_get(lists[i], "eos_token_id");
+        LH_TRY(lh_tokenizer_meta_ends(meta, first_id(ids)));
+        for (size_t k = 1; k < json_array_size(ids); k++)
+            LH_TRY(lh_tokenizer_meta_ends(meta, first_id(json_array_get(ids, k))));
+    }
+    if (meta->eos.n == 0) LH_TRY(lh_tokenizer_meta_ends(meta, usual_token(f, usual)));
+    if (meta->format) LH_TRY(lh_tokenizer_meta_ends(meta, lh_tokenizer_find(f->tok, lh_chat_end(meta->format))));
+    return LH_OK;
+}
+
+/* chat_template.jinja, or chat_template of tokenizer_config.json: a text, or a list with one that is 'default'. */
+static lh_status folder_template(const folder *f, lh_buf *out)
+{
+    lh_status st = LH_OK;
+    char *path = NULL;
+    const json_t *value = json_object_get(f->tokenizer_config, "chat_template");
+    LH_TRY_DONE(lh_path_join(&path, f->path, "chat_template.jinja"));
+    if (lh_file_exists(path)) {
+        LH_TRY_DONE(lh_file_read(out, path, CONFIG_BYTES));
+        goto done;
+    }
+    for (size_t i = 0; json_is_array(value) && i < json_array_size(value); i++) {
+        const json_t *one = json_array_get(value, i);
+        const char *name = json_string_value(json_object_get(one, "name"));
+        if (!name || strcmp(name, "default") != 0) continue;
+        value = json_object_get(one, "template");
+        break;
+    }
+    if (json_is_string(value))
+        LH_TRY_DONE(lh_buf_append(out, json_string_value(value), (int64_t)json_string_length(value)));
+done:
+    lh_free(path);
+    return st;
+}
+
+lh_status lh_tokenizer_meta_folder(const lh_tokenizer *tok, const char *path, lh_buf *out)
+{
+    lh_status st = LH_OK;
+    folder f = {.tok = tok, .path = path};
+    lh_tokenizer_meta meta = {.bos = -1, .add_bos = tok->adds_bos};
+    LH_TRY_DONE(read_companion(&f, "tokenizer_config.json", &f.tokenizer_config));
+    LH_TRY_DONE(read_companion(&f, "special_tokens_map.json", &f.special_map));
+    LH_TRY_DONE(read_companion(&f, "generation_config.json", &f.generation));
+    LH_TRY_DONE(read_companion(&f, "config.json", &f.config));
+    LH_TRY_DONE(folder_template(&f, &meta.chat_template));
+    meta.format = lh_chat_recognise(meta.chat_template.data, meta.chat_template.bytes);
+    meta.bos = folder_bos(&f);
+    LH_TRY_DONE(lh_json_bool(f.tokenizer_config, path, "add_bos_token", &meta.add_bos));
+    LH_TRY_DONE(folder_eos(&f, &meta));
+    LH_TRY_DONE(lh_tokenizer_meta_write(&meta, path, out));
+done:
+    lh_tokenizer_meta_clear(&meta);
+    json_decref(f.tokenizer_config);
+    json_decref(f.special_map);
+    json_decref(f.generation);
+    json_decref(f.config);
+    return st;
+}

@@ -1,0 +1,27 @@
+/* tokenizer_meta.h - the companion object that a checkpoint stores beside a tokenizer.json (its members: tokenizer.h):
+ * made from the files of a Hugging Face folder, or member by member by a reader of another format. */
+#ifndef LH_TEXT_TOKENIZER_META_H
+#define LH_TEXT_TOKENIZER_META_H
+
+#include "text/chat.h"
+
+/* {"bos": …} as text, and into a tokenizer in place of what it held. */
+typedef struct lh_tokenizer_meta {
+    int32_t bos; /* -1: none */
+    lh_tokens eos;
+    int add_bos;
+    lh_buf chat_template; /* empty: none */
+    const lh_chat_format *format;
+} lh_tokenizer_meta;
+
+lh_status lh_tokenizer_meta_write(const lh_tokenizer_meta *meta, const char *name, lh_buf *out);
+void lh_tokenizer_meta_clear(lh_tokenizer_meta *meta);
+
+/* Add an end token; one that is negative or there already is passed over. */
+lh_status lh_tokenizer_meta_ends(lh_tokenizer_meta *meta, int64_t id);
+
+/* The companion object of a folder with this tokenizer in it, from tokenizer_config.json, special_tokens_map.json,
+ * generation_config.json, config.json, chat_template.jinja, as far as they are there. */
+lh_status lh_tokenizer_meta_folder(const lh_tokenizer *tok, const char *folder, lh_buf *out);
+
+#endif

@@ -1,0 +1,120 @@
+#include "text/unicode.h"
+
+#include <utf8proc.h>
+
+/* Least second byte and greatest second byte after the lead byte (Unicode, table 3-7). */
+static void second_range(unsigned char lead, unsigned char *low, unsigned char *high)
+{
+    *low = lead == 0xE0 ? 0xA0 : lead == 0xF0 ? 0x90 : 0x80;
+    *high = lead == 0xED ? 0x9F : lead == 0xF4 ? 0x8F : 0xBF;
+}
+
+int lh_utf8_read(const char *text, int64_t bytes, uint32_t *cp, int *skip)
+{
+    const unsigned char *s = (const unsigned char *)text;
+    unsigned char low, high;
+    int n = s[0] < 0x80 ? 1 : s[0] < 0xC2 ? 0 : s[0] < 0xE0 ? 2 : s[0] < 0xF0 ? 3 : s[0] < 0xF5 ? 4 : 0;
+    *cp = LH_UTF8_BAD;
+    *skip = 1;
+    if (n == 0) return 0;
+    if (n == 1) {
+        *cp = s[0];
+        return 1;
+    }
+    uint32_t value = s[0] & (0xFFu >> (n + 1));
+    second_range(s[0], &low, &high);
+    for (int i = 1; i < n; i++) {
+        if (i >= bytes || s[i] < low || s[i] > high) {
+            *skip = i;
+            return 0;
+        }
+        value = value << 6 | (s[i] & 0x3Fu);
+        low = 0x80, high = 0xBF;
+    }
+    *cp = value;
+    *skip = n;
+    return n;
+}
+
+int lh_utf8_write(char out[4], uint32_t cp)
+{
+    if (cp < 0x80) {
+        out[0] = (char)cp;
+        return 1;
+    }
+    int n = cp < 0x800 ? 2 : cp < 0x10000 ? 3 : 4;
+    for (int i = n - 1; i > 0; i--, cp >>= 6) out[i] = (char)(0x80 | (cp & 0x3F));
+    out[0] = (char)((0xF00 >> n & 0xFF) | cp);
+    return n;
+}
+
+int lh_utf8_valid(const char *text, int64_t bytes)
+{
+    uint32_t cp;
+    int skip;
+    for (int64_t at = 0; at < bytes; at += skip)
+        if (!lh_utf8_read(text + at, bytes - at, &cp, &skip)) return 0;
+    return 1;
+}
+
+lh_status lh_utf8_append(lh_buf *out, const char *text, int64_t bytes)
+{
+    int64_t good = 0; /* start of the valid run that is not yet appended */
+    uint32_t cp;
+    int skip;
+    for (int64_t at = 0; at < bytes; at += skip) {
+        if (lh_utf8_read(text + at, bytes - at, &cp, &skip)) continue;
+        LH_TRY(lh_buf_append(out, text + good, at - good));
+        LH_TRY(lh_buf_append(out, "\xEF\xBF\xBD", 3));
+        good = at + skip;
+    }
+    LH_TRY(lh_buf_append(out, text + good, bytes - good));
+    return LH_OK;
+}
+
+int lh_char_is_space(uint32_t cp)
+{
+    return (cp >= 9 && cp <= 13) || cp == ' ' || cp == 0x85 || cp == 0xA0 || cp == 0x1680 ||
+           (cp >= 0x2000 && cp <= 0x200A) || cp == 0x2028 || cp == 0x2029 || cp == 0x202F || cp == 0x205F ||
+           cp == 0x3000;
+}
+
+int lh_char_is_word(uint32_t cp)
+{
+    if (cp == 0x200C || cp == 0x200D) return 1;
+    switch (utf8proc_category((utf8proc_int32_t)cp)) {
+    case UTF8PROC_CATEGORY_LU:
+    case UTF8PROC_CATEGORY_LL:
+    case UTF8PROC_CATEGORY_LT:
+    case UTF8PROC_CATEGORY_LM:
+    case UTF8PROC_CATEGORY_LO:
+    case UTF8PROC_CATEGORY_MN:
+    case UTF8PROC_CATEGORY_MC:
+    case UTF8PROC_CATEGORY_ME:
+    case UTF8PROC_CATEGORY_ND:
+    case UTF8PROC_CATEGORY_NL:
+    case UTF8PROC_CATEGORY_PC: return 1;
+    default: return 0;
+    }
+}
+
+/* Printable bytes stand for themselves, the others for U+0100 onwards in their order. */
+static int printable(uint32_t byte)
+{
+    return (byte >= 0x21 && byte <= 0x7E) || (byte >= 0xA1 && byte <= 0xAC) || (byte >= 0xAE && byte <= 0xFF);
+}
+
+uint32_t lh_byte_to_char(uint8_t byte)
+{
+    if (printable(byte)) return byte;
+    if (byte <= 0x20) return 0x100u + byte;
+    return byte == 0xAD ? 0x143u : 0x121u + (byte - 0x7Fu);
+}
+
+int lh_char_to_byte(uint32_t cp)
+{
+    if (cp < 0x100) return printable(cp) ? (int)cp : -1;
+    if (cp <= 0x120) return (int)(cp - 0x100);
+    if (cp <= 0x142) return (int)(cp - 0x121 + 0x7F);
+    return cp == 0x143 ? 0xAD : -1;
+}

@@ -1,0 +1,40 @@
+/* unicode.h - UTF-8 by hand: every function takes bytes and lengths, accepts any bytes, and reads no further. */
+#ifndef LH_TEXT_UNICODE_H
+#define LH_TEXT_UNICODE_H
+
+#include <stdint.h>
+
+#include "base/mem.h"
+#include "base/status.h"
+
+enum { LH_UTF8_BAD = 0xFFFD }; /* the replacement character */
+
+/* Read the code point at text[0], bytes >= 1, into *cp; returns the bytes it takes. Where there is no valid
+ * sequence: 0, *cp is LH_UTF8_BAD and *skip the bytes that one replacement character stands for (the maximal
+ * subpart of Unicode's chapter 3.9, as Rust's and Python's lossy decoders count). *skip is else the result. */
+int lh_utf8_read(const char *text, int64_t bytes, uint32_t *cp, int *skip);
+
+/* Bytes of the character at text[0] of valid UTF-8. */
+static inline int lh_utf8_length(const char *text)
+{
+    unsigned char c = (unsigned char)*text;
+    return c < 0x80 ? 1 : c < 0xE0 ? 2 : c < 0xF0 ? 3 : 4;
+}
+
+/* Write `cp` to out; returns its bytes. */
+int lh_utf8_write(char out[4], uint32_t cp);
+
+int lh_utf8_valid(const char *text, int64_t bytes);
+
+/* Append text with U+FFFD in place of what is not UTF-8. */
+lh_status lh_utf8_append(lh_buf *out, const char *text, int64_t bytes);
+
+/* Unicode's White_Space; word: what regular expressions call \w (letters, marks, digits, connectors). */
+int lh_char_is_space(uint32_t cp);
+int lh_char_is_word(uint32_t cp);
+
+/* GPT-2's alphabet: each byte is a printable character below U+0180, and back (-1: not in the alphabet). */
+uint32_t lh_byte_to_char(uint8_t byte);
+int lh_char_to_byte(uint32_t cp);
+
+#endif

@@ -1,0 +1,401 @@
+/* Laws of model/tokenizer.h, on tiny tokenizers. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/rng.h"
+#include "suite.h"
+#include "text/tokenizer.h"
+#include "tiny_tokenizers.h"
+
+/* Numbers from a counter, so that a failure can be repeated. */
+typedef struct dice {
+    uint32_t counter;
+} dice;
+
+static uint32_t roll(dice *d, uint32_t sides)
+{
+    uint32_t out[4], key[2] = {7, 7}, counter[4] = {d->counter++, 0, 0, 0};
+    lh_philox(out, key, counter);
+    return out[0] % sides;
+}
+
+/* Random text of characters of all lengths, words with merges, and special tokens. */
+static lh_buf random_text(dice *d, int parts)
+{
+    static const char *const words[] = {"hello",       " w",      "aaaa", "  ",   "\n",
+                                        "<|special|>", "<added>", "é",    "中文", "🙂"};
+    lh_buf text = {0};
+    lh_buf_puts(&text, "");
+    for (int i = 0; i < parts; i++) {
+        uint32_t cp = roll(d, 0x110000);
+        char c[4];
+        if (roll(d, 2))
+            lh_buf_puts(&text, words[roll(d, sizeof words / sizeof *words)]);
+        else if (cp < 0xD800 || cp >= 0xE000)
+            lh_buf_append(&text, c, lh_utf8_write(c, roll(d, 2) ? cp & 0x7F : cp));
+    }
+    return text;
+}
+
+START_TEST(test_byte_level_decodes_what_it_encodes)
+{
+    lh_tokenizer *tok = tt_byte_level();
+    dice d = {0};
+    for (int i = 0; i < 300; i++) {
+        lh_buf text = random_text(&d, 20), back = {0};
+        lh_tokens ids = {0};
+        ck_assert_int_eq(lh_tokenizer_encode(tok, text.data, text.bytes, i % 3, &ids), LH_OK);
+        ck_assert_int_eq(lh_tokenizer_decode(tok, ids.ids, ids.n, &back), LH_OK);
+        ck_assert_int_eq(back.bytes, text.bytes);
+        ck_assert_mem_eq(back.data, text.data, (size_t)text.bytes);
+        lh_buf_clear(&text), lh_buf_clear(&back), lh_tokens_clear(&ids);
+    }
+    lh_tokenizer_close(tok);
+}
+END_TEST
+
+START_TEST(test_invalid_utf8_counts_as_replacement_characters)
+{
+    lh_tokenizer *tok = tt_byte_level();
+    lh_tokens ids = {0}, wanted = {0};
+    ck_assert_int_eq(lh_tokenizer_encode(tok, "a\xFF\xE4\xB8z\xC0\x80", 7, LH_ENCODE_PLAIN, &ids), LH_OK);
+    const char *text = "a\xEF\xBF\xBD\xEF\xBF\xBDz\xEF\xBF\xBD\xEF\xBF\xBD";
+    ck_assert_int_eq(lh_tokenizer_encode(tok, text, (int64_t)strlen(text), LH_ENCODE_PLAIN, &wanted), LH_OK);
+    ck_assert_int_eq(ids.n, wanted.n);
+    ck_assert_mem_eq(ids.ids, wanted.ids, (size_t)ids.n * sizeof *ids.ids);
+    lh_tokens_clear(&ids), lh_tokens_clear(&wanted);
+    lh_tokenizer_close(tok);
+}
+END_TEST
+
+/* What streaming must equal: all ids that are not special, at once. */
+static void check_stream(const lh_tokenizer *tok, const lh_tokens *ids, const int32_t special[2])
+{
+    lh_detokenizer stream = {.tok = tok};
+    lh_tokens plain = {0};
+    lh_buf given = {0}, whole = {0};
+    for (int64_t i = 0; i <= ids->n; i++) {
+        int64_t before = given.bytes;
+        ck_assert_int_eq(i < ids->n ? lh_detokenizer_push(&stream, ids->ids[i], &given)
+                                    : lh_detokenizer_finish(&stream, &given),
+                         LH_OK);
+        ck_assert_msg(lh_utf8_valid(given.data + before, given.bytes - before), "a torn character");
+        if (i < ids->n && (ids->ids[i] < special[0] || ids->ids[i] > special[1])) lh_tokens_push(&plain, ids->ids[i]);
+    }
+    ck_assert_int_eq(lh_tokenizer_decode(tok, plain.ids, plain.n, &whole), LH_OK);
+    ck_assert_msg(given.bytes == whole.bytes && memcmp(given.data, whole.data, (size_t)whole.bytes) == 0,
+                  "streamed '%s', at once '%s'", given.data, whole.data);
+    lh_detokenizer_clear(&stream);
+    lh_tokens_clear(&plain);
+    lh_buf_clear(&given), lh_buf_clear(&whole);
+}
+
+START_TEST(test_streaming_equals_decoding_at_once_and_tears_no_character)
+{
+    lh_tokenizer *toks[] = {tt_byte_level(), tt_sentence()};
+    const int32_t special[2][2] = {{TT_SPECIAL, TT_SPECIAL}, {0, 1}}; /* from, to */
+    dice d = {100000};
+    for (int t = 0; t < 2; t++) {
+        for (int i = 0; i < 300; i++) {
+            lh_buf text = random_text(&d, 12);
+            lh_tokens ids = {0};
+            lh_tokenizer_encode(toks[t], text.data, text.bytes, LH_ENCODE_SPECIAL, &ids);
+            check_stream(toks[t], &ids, special[t]);
+            ids.n = 0; /* any ids at all: torn characters, ids that there are not */
+            for (int k = 0; k < 30; k++) lh_tokens_push(&ids, (int32_t)roll(&d, 310) - 2);
+            check_stream(toks[t], &ids, special[t]);
+            lh_buf_clear(&text), lh_tokens_clear(&ids);
+        }
+        lh_tokenizer_close(toks[t]);
+    }
+}
+END_TEST
+
+START_TEST(test_streaming_gives_a_character_as_soon_as_it_is_whole)
+{
+    lh_tokenizer *tok = tt_byte_level();
+    lh_detokenizer stream = {.tok = tok};
+    lh_buf out = {0};
+    const unsigned char euro[] = {0xE2, 0x82, 0xAC};
+    for (int i = 0; i < 3; i++) {
+        ck_assert_int_eq(out.bytes, 0);
+        ck_assert_int_eq(lh_detokenizer_push(&stream, euro[i], &out), LH_OK);
+    }
+    ck_assert_str_eq(out.data, "€");
+    ck_assert_int_eq(lh_detokenizer_push(&stream, TT_HELLO, &out), LH_OK);
+    ck_assert_str_eq(out.data, "€hello");
+    lh_detokenizer_clear(&stream);
+    lh_buf_clear(&out);
+    lh_tokenizer_close(tok);
+}
+END_TEST
+
+START_TEST(test_special_tokens_are_recognised_only_when_asked)
+{
+    lh_tokenizer *tok = tt_byte_level();
+    tt_check(tok, "hello<|special|><added>hello", LH_ENCODE_SPECIAL, "259 300 301 259");
+    lh_buf plain = tt_encode(tok, "<|special|><added>", LH_ENCODE_PLAIN);
+    ck_assert_ptr_null(strstr(plain.data, "300"));
+    ck_assert_ptr_nonnull(strstr(plain.data, "301")); /* added, but not special: part of the vocabulary like another */
+    lh_buf_clear(&plain);
+    ck_assert_int_eq(lh_tokenizer_find(tok, "<|special|>"), TT_SPECIAL);
+    ck_assert_int_eq(lh_tokenizer_find(tok, "hello"), TT_HELLO);
+    ck_assert_int_eq(lh_tokenizer_find(tok, "nothing"), -1);
+    ck_assert_str_eq(lh_tokenizer_token(tok, TT_ADDED), "<added>");
+    ck_assert_ptr_null(lh_tokenizer_token(tok, 299));
+    ck_assert_int_eq(lh_tokenizer_vocab(tok), 302);
+    lh_tokenizer_close(tok);
+}
+END_TEST
+
+START_TEST(test_parts_are_one_text_with_special_tokens_only_in_trusted_parts)
+{
+    lh_tokenizer *tok = tt_byte_level();
+    lh_tokens ids = {0};
+    const lh_text_part torn[] = {
+        {"hel", 3, LH_ENCODE_SPECIAL}, {"lo<|spec", 8, LH_ENCODE_PLAIN}, {"ial|>", 5, LH_ENCODE_SPECIAL}};
+    ck_assert_int_eq(lh_tokenizer_encode_parts(tok, torn, 3, &ids), LH_OK);
+    ck_assert_int_eq(ids.ids[0], TT_HELLO); /* merged over the seam */
+    for (int64_t i = 0; i < ids.n; i++) ck_assert_int_ne(ids.ids[i], TT_SPECIAL);
+    ids.n = 0;
+    const lh_text_part parts[] = {{"<|special|>", 11, LH_ENCODE_SPECIAL},
+                                  {"<|special|>", 11, LH_ENCODE_PLAIN},
+                                  {"<|special|>", 11, LH_ENCODE_SPECIAL}};
+    ck_assert_int_eq(lh_tokenizer_encode_parts(tok, parts, 3, &ids), LH_OK);
+    int64_t specials = 0;
+    for (int64_t i = 0; i < ids.n; i++) specials += ids.ids[i] == TT_SPECIAL;
+    ck_assert_int_eq(specials, 2);
+    ck_assert(ids.ids[0] == TT_SPECIAL && ids.ids[ids.n - 1] == TT_SPECIAL);
+    lh_tokens_clear(&ids);
+    lh_tokenizer_close(tok);
+}
+END_TEST
+
+START_TEST(test_sentence_pieces)
+{
+    lh_tokenizer *tok = tt_sentence();
+    tt_check(tok, "ab", LH_ENCODE_PLAIN, "264");
+    tt_check(tok, "a ab", LH_ENCODE_PLAIN, "262 264");
+    tt_check(tok, "ab", LH_ENCODE_PLAIN | LH_ENCODE_CONTINUES, "263"); /* no space in front */
+    tt_check(tok, "<s>ab<s>a", LH_ENCODE_SPECIAL, "1 264 1 262");
+    tt_check(tok, "<s>ab", LH_ENCODE_SPECIAL | LH_ENCODE_CONTINUES, "1 264"); /* but behind a special token */
+    tt_check(tok, "é", LH_ENCODE_PLAIN, "2 198 172");
+    tt_check(tok, "", LH_ENCODE_PLAIN, "");
+    ck_assert_int_eq(lh_tokenizer_bos(tok), 1);
+    ck_assert(lh_tokenizer_adds_bos(tok));
+    ck_assert_int_eq(lh_tokenizer_eos(tok), -1);
+    lh_tokenizer_close(tok);
+}
+END_TEST
+
+/* The definition of BPE: of all neighbours that a merge joins, the one of lowest rank, leftmost, until none is left. */
+static void merge_slowly(char words[][64], int *n)
+{
+    static const char *const merges[][2] = {{"h", "e"}, {"l", "l"}, {"he", "ll"}, {"hell", "o"},
+                                            {"Ġ", "w"}, {"a", "a"}, {"aa", "a"}};
+    for (;;) {
+        int best = 99, at = -1;
+        for (int i = 0; i + 1 < *n; i++)
+            for (int m = 0; m < 7; m++)
+                if (m < best && !strcmp(words[i], merges[m][0]) && !strcmp(words[i + 1], merges[m][1]))
+                    best = m, at = i;
+        if (at < 0) return;
+        size_t bytes = strlen(words[at]);
+        memcpy(words[at] + bytes, words[at + 1], strnlen(words[at + 1], 63 - bytes) + 1);
+        memmove(words + at + 1, words + at + 2, (size_t)(*n - at - 2) * sizeof *words);
+        --*n;
+    }
+}
+
+START_TEST(test_merging_is_by_rank_and_leftmost_also_in_long_words)
+{
+    static char words[600][64];
+    lh_tokenizer *tok = tt_byte_level();
+    dice d = {200000};
+    for (int i = 0; i < 200; i++) {
+        int n = 1 + (int)roll(&d, i % 4 ? 40 : 500);
+        char text[600] = "";
+        for (int k = 0; k < n; k++) {
+            text[k] = "heloaz"[roll(&d, 6)];
+            snprintf(words[k], sizeof *words, "%c", text[k]);
+        }
+        text[n] = '\0';
+        merge_slowly(words, &n);
+        lh_tokens ids = {0};
+        lh_tokenizer_encode(tok, text, (int64_t)strlen(text), LH_ENCODE_PLAIN, &ids);
+        ck_assert_int_eq(ids.n, n);
+        for (int k = 0; k < n; k++) ck_assert_str_eq(lh_tokenizer_token(tok, ids.ids[k]), words[k]);
+        lh_tokens_clear(&ids);
+    }
+    lh_tokenizer_close(tok);
+}
+END_TEST
+
+START_TEST(test_merges_of_one_rank_go_leftmost_first)
+{
+    /* aba: by order of the list "b a" wins; where both share a rank, the leftmost does. */
+    const char *format = "{'model': {'vocab': {'a': 0, 'b': 1, 'ab': 2, 'ba': 3}, 'merges': ['b a', 'a b']%s}}";
+    const char *shared[] = {"", ", 'merges_per_rank': [2]"}, *ids[] = {"0 3", "2 0"};
+    for (int i = 0; i < 2; i++) {
+        char text[256];
+        lh_tokenizer *tok = NULL;
+        snprintf(text, sizeof text, format, shared[i]);
+        char *json = tt_json(text);
+        ck_assert_int_eq(tt_parse(&tok, json), LH_OK);
+        tt_check(tok, "aba", LH_ENCODE_PLAIN, ids[i]);
+        lh_tokenizer_close(tok);
+        lh_free(json);
+    }
+}
+END_TEST
+
+START_TEST(test_unknown_characters)
+{
+    const char *format = "{'model': {'vocab': {'<unk>': 0, 'a': 1}, 'merges': []%s}}";
+    const char *options[] = {"", ", 'unk_token': '<unk>'", ", 'unk_token': '<unk>', 'fuse_unk': true"};
+    const char *ids[] = {"1 1", "0 1 0 0 1", "0 1 0 1"};
+    for (int i = 0; i < 3; i++) {
+        char text[256];
+        lh_tokenizer *tok = NULL;
+        snprintf(text, sizeof text, format, options[i]);
+        char *json = tt_json(text);
+        ck_assert_int_eq(tt_parse(&tok, json), LH_OK);
+        tt_check(tok, "xaéza", LH_ENCODE_PLAIN, ids[i]);
+        lh_tokenizer_close(tok);
+        lh_free(json);
+    }
+}
+END_TEST
+
+START_TEST(test_words_that_are_tokens_need_no_merges_when_so_told)
+{
+    const char *format = "{'pre_tokenizer': {'type': 'WhitespaceSplit'}, 'model': {'vocab': {'a': 1, 'b': 2, 'ab': 3}, "
+                         "'merges': []%s}}";
+    const char *options[] = {"", ", 'ignore_merges': true"}, *ids[] = {"1 2 2", "3 2"};
+    for (int i = 0; i < 2; i++) {
+        char text[256];
+        lh_tokenizer *tok = NULL;
+        snprintf(text, sizeof text, format, options[i]);
+        char *json = tt_json(text);
+        ck_assert_int_eq(tt_parse(&tok, json), LH_OK);
+        tt_check(tok, "ab b", LH_ENCODE_PLAIN, ids[i]);
+        lh_tokenizer_close(tok);
+        lh_free(json);
+    }
+}
+END_TEST
+
+START_TEST(test_added_tokens_match_as_they_are_told)
+{
+    static const struct {
+        const char *options, *text, *ids;
+    } rows[] = {
+        {"", "a<x> a", "1 9 3 1"},
+        {", 'lstrip': true", "a  <x> a", "1 9 3 1"},
+        {", 'rstrip': true", "a <x>  a", "1 3 9 1"},
+        {", 'single_word': true", "a<x> <x>", "1 4 2 5 3 9"},
+        {", 'normalized': true", "a<X><x>", "1 9 9"},
+        {", 'normalized': false", "a<X><x>", "1 8 5 9"}, /* in "<x>", once normalised, there is still "<x" */
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char text[512];
+        lh_tokenizer *tok = NULL;
+        snprintf(text, sizeof text,
+                 "{'added_tokens': [{'id': 9, 'content': '<x>'%s}, {'id': 8, 'content': '<x'}], 'normalizer': {'type': "
+                 "'Lowercase'}, 'model': {'vocab': {'a': 1, 'x': 2, ' ': 3, '<': 4, '>': 5}, 'merges': []}}",
+                 rows[i].options);
+        char *json = tt_json(text);
+        ck_assert_msg(tt_parse(&tok, json) == LH_OK, "%s", lh_error_message());
+        tt_check(tok, rows[i].text, LH_ENCODE_SPECIAL, rows[i].ids);
+        lh_tokenizer_close(tok);
+        lh_free(json);
+    }
+}
+END_TEST
+
+START_TEST(test_damaged_files_are_refused_by_name)
+{
+    static const struct {
+        const char *json, *says;
+    } rows[] = {
+        {"", "not valid JSON"},
+        {"[1]", "must be an object"},
+        {"{}", "no 'model'"},
+        {"{'model': {'type': 'Unigram', 'vocab': {}}}", "only 'BPE'"},
+        {"{'model': {'type': 'Unigram', 'unk_id': 0, 'vocab': [['<unk>', 0.0]]}}", "only 'BPE'"},
+        {"{'model': {'type': 'BPE', 'merges': []}}", "'vocab'"},
+        {"{'model': {'vocab': {'a': 'b'}, 'merges': []}}", "whole number"},
+        {"{'model': {'vocab': {'a': -1}, 'merges': []}}", "whole number"},
+        {"{'model': {'vocab': {'a': 2000000000}, 'merges': []}}", "whole number"},
+        {"{'model': {'vocab': {'a': 1}}}", "'merges'"},
+        {"{'model': {'vocab': {'a': 1}, 'merges': ['a']}}", "neither"},
+        {"{'model': {'vocab': {'a': 1}, 'merges': ['a b c']}}", "neither"},
+        {"{'model': {'vocab': {'a': 1}, 'merges': [['a', 2]]}}", "neither"},
+        {"{'model': {'vocab': {'a': 1}, 'merges': ['a a']}}", "not in 'vocab'"},
+        {"{'model': {'vocab': {'a': 1, 'aa': 2}, 'merges': ['a a'], 'merges_per_rank': [2]}}", "merges_per_rank"},
+        {"{'model': {'vocab': {'a': 1, 'aa': 2}, 'merges': ['a a'], 'merges_per_rank': [0]}}", "merges_per_rank"},
+        {"{'model': {'vocab': {'a': 1}, 'merges': [], 'end_of_word_suffix': 'x'}}", "end_of_word_suffix"},
+        {"{'model': {'vocab': {}, 'merges': []}, 'pre_tokenizer': {'type': 'Magic'}}", "'Magic' is not known"},
+        {"{'model': {'vocab': {}, 'merges': []}, 'pre_tokenizer': {'type': 'Split', 'pattern': {'Regex': '('}}}",
+         "not understood"},
+        {"{'model': {'vocab': {}, 'merges': []}, 'pre_tokenizer': {'type': 'Split', 'behavior': 'x'}}",
+         "behaviour 'x'"},
+        {"{'model': {'vocab': {}, 'merges': []}, 'normalizer': {'type': 'Magic'}}", "'Magic' is not known"},
+        {"{'model': {'vocab': {}, 'merges': []}, 'decoder': {'type': 'Magic'}}", "'Magic' is not known"},
+        {"{'model': {'vocab': {}, 'merges': []}, 'decoder': {'type': 'Strip', 'content': 'xy'}}", "one character"},
+        {"{'model': {'vocab': {}, 'merges': []}, 'added_tokens': {}}", "'added_tokens' must be a list"},
+        {"{'model': {'vocab': {}, 'merges': []}, 'added_tokens': [{'id': 1}]}", "no string 'content'"},
+        {"{'model': {'vocab': {}, 'merges': []}, 'added_tokens': [{'content': 'a'}]}", "no 'id'"},
+        {"{'model': {'vocab': {}, 'merges': []}, 'added_tokens': [{'content': 'a', 'id': 5000000}]}",
+         "'id' is 5000000"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char *json = tt_json(rows[i].json);
+        lh_tokenizer *tok = NULL;
+        ck_assert_msg(tt_parse(&tok, json) == LH_EINPUT, "'%s' is taken", rows[i].json);
+        ck_assert_ptr_null(tok);
+        ck_assert_msg(strstr(lh_error_message(), rows[i].says) && strstr(lh_error_message(), "tokenizer.json"),
+                      "'%s' gives '%s'", rows[i].json, lh_error_message());
+        lh_free(json);
+    }
+}
+END_TEST
+
+START_TEST(test_the_companion_object_rules)
+{
+    char *json = tt_json("{'model': {'vocab': {'a': 1, 'b': 2}, 'merges': []}}");
+    char *meta = tt_json("{'bos': 1, 'eos': [2, 0], 'add_bos': true, 'chat_template': null, 'chat_format': 'chatml'}");
+    lh_tokenizer *tok = NULL;
+    ck_assert_int_eq(lh_tokenizer_parse(&tok, "x", json, (int64_t)strlen(json), meta, (int64_t)strlen(meta)), LH_OK);
+    ck_assert(lh_tokenizer_bos(tok) == 1 && lh_tokenizer_adds_bos(tok) && lh_tokenizer_eos(tok) == 2);
+    ck_assert(lh_tokenizer_is_eos(tok, 0) && lh_tokenizer_is_eos(tok, 2) && !lh_tokenizer_is_eos(tok, 1));
+    ck_assert_str_eq(lh_tokenizer_chat_format(tok), "chatml");
+    lh_tokenizer_close(tok);
+    tok = NULL;
+    ck_assert_int_eq(lh_tokenizer_parse(&tok, "x", json, (int64_t)strlen(json), "[]", 2), LH_EINPUT);
+    ck_assert_int_eq(lh_tokenizer_parse(&tok, "x", json, (int64_t)strlen(json), "{\"eos\": [-1]}", 13), LH_EINPUT);
+    ck_assert_ptr_null(tok);
+    lh_free(json), lh_free(meta);
+}
+END_TEST
+
+int main(void)
+{
+    return suite_run("tokenizer", (const TTest *const[]){
+                                      test_byte_level_decodes_what_it_encodes,
+                                      test_invalid_utf8_counts_as_replacement_characters,
+                                      test_streaming_equals_decoding_at_once_and_tears_no_character,
+                                      test_streaming_gives_a_character_as_soon_as_it_is_whole,
+                                      test_special_tokens_are_recognised_only_when_asked,
+                                      test_parts_are_one_text_with_special_tokens_only_in_trusted_parts,
+                                      test_sentence_pieces,
+                                      test_merging_is_by_rank_and_leftmost_also_in_long_words,
+                                      test_merges_of_one_rank_go_leftmost_first,
+                                      test_unknown_characters,
+                                      test_words_that_are_tokens_need_no_merges_when_so_told,
+                                      test_added_tokens_match_as_they_are_told,
+                                      test_damaged_files_are_refused_by_name,
+                                      test_the_companion_object_rules,
+                                      NULL,
+                                  });
+}
