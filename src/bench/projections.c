@@ -1,13 +1,12 @@
-/* Norms behind the output projection, beside the product that they are the sizes of, and their bounds. */
+/* Norms after the output projection, beside the product that they are the sizes of, and second moments of rows. */
 #include <stdio.h>
 
 #include "bench/bench_impl.h"
 
-static const char *const names[] = {"projected_norms", "row_moments", "value_bounds", NULL};
+static const char *const names[] = {"projected_norms", "row_moments", NULL};
 
 LH_BENCH_CALL(gemm)
 LH_BENCH_CALL(projected_norms)
-LH_BENCH_CALL(value_bounds)
 LH_BENCH_CALL(row_moments)
 
 /* Entries of a KV head, its query heads, head dimension and hidden dimension. */
@@ -42,19 +41,16 @@ static lh_status measure_product(lh_bench *b, const projection *p, double *media
 static lh_status run_norms(lh_bench *b, const projection *p)
 {
     double mine, product;
-    uint8_t *wanted;
     lh_projected_norms_args a = {.kv = &p->kv,
                                  .map = {p->group, p->group, 0},
+                                 .last = p->entries,
+                                 .ld = p->entries,
                                  .w = p->w,
                                  .type = p->type,
                                  .out = p->out,
-                                 .w_ld = p->group * p->dim,
-                                 .y_ld = p->entries,
-                                 .ld = p->entries};
+                                 .w_ld = p->group * p->dim};
     lh_bench_case w = {.name = "projected_norms", .type = p->type, .call = call_projected_norms, .args = &a};
     if (!lh_bench_wanted(b, w.name)) return LH_OK;
-    LH_TRY(lh_bench_bytes(b, &wanted, p->entries, 1));
-    a.wanted = wanted;
     LH_TRY(lh_bench_zeros(b, &a.y, p->group * p->entries * 4));
     w.flops = 2.0 * (double)p->entries * (double)(p->group * p->dim) * (double)p->out;
     snprintf(w.shape, sizeof w.shape, "%s %lld, %lld x %lld -> %lld", lh_dtype_name(p->type), (long long)p->entries,
@@ -67,30 +63,16 @@ static lh_status run_norms(lh_bench *b, const projection *p)
     return LH_OK;
 }
 
-/* What the norms are at most: matrices of the weights, and their forms of the values. */
-static lh_status run_bounds(lh_bench *b, const projection *p)
+static lh_status run_moments(lh_bench *b, const projection *p)
 {
-    const double flops = 2.0 * (double)p->dim * (double)p->dim;
-    float *forms, *y;
-    lh_row_moments_args moments = {
+    lh_row_moments_args a = {
         .x = p->w, .type = p->type, .rows = p->out, .heads = p->group, .dim = p->dim, .x_ld = p->group * p->dim};
-    lh_value_bounds_args bounds = {.kv = &p->kv, .last = LH_ALL_ENTRIES, .factor = 1.0f};
-    lh_bench_case matrices = {.name = "row_moments", .type = p->type, .call = call_row_moments, .args = &moments};
-    lh_bench_case w = {.name = "value_bounds", .type = p->type, .call = call_value_bounds, .args = &bounds};
-    LH_TRY(lh_bench_zeros(b, &moments.products, p->group * p->dim * p->dim * 8));
-    LH_TRY(lh_bench_normals(b, &forms, &(lh_bench_normal){LH_F32, p->dim * p->dim, 0.1f}));
-    LH_TRY(lh_bench_zeros(b, &y, p->entries * 4));
-    bounds.matrices = forms;
-    bounds.y = (lh_slot_floats){.at = y, .step = 1};
-    matrices.flops = flops * (double)(p->out * p->group);
-    w.flops = flops * (double)p->entries;
-    snprintf(matrices.shape, sizeof matrices.shape, "%s %lld x %lld of %lld", lh_dtype_name(p->type), (long long)p->out,
+    lh_bench_case w = {.name = "row_moments", .type = p->type, .call = call_row_moments, .args = &a};
+    LH_TRY(lh_bench_zeros(b, &a.products, p->group * p->dim * p->dim * 8));
+    w.flops = 2.0 * (double)p->dim * (double)p->dim * (double)(p->out * p->group);
+    snprintf(w.shape, sizeof w.shape, "%s %lld x %lld of %lld", lh_dtype_name(p->type), (long long)p->out,
              (long long)p->group, (long long)p->dim);
-    snprintf(w.shape, sizeof w.shape, "%s %lld of %lld", lh_dtype_name(p->type), (long long)p->entries,
-             (long long)p->dim);
-    LH_TRY(lh_bench_run(b, &matrices, NULL));
-    LH_TRY(lh_bench_run(b, &w, NULL));
-    return LH_OK;
+    return lh_bench_run(b, &w, NULL);
 }
 
 static lh_status run_projection(lh_bench *b, projection p)
@@ -102,7 +84,7 @@ static lh_status run_projection(lh_bench *b, projection p)
     LH_TRY_DONE(lh_bench_fill(b, &p.kv, &(lh_bench_cache){p.type, 1, p.entries, p.dim, 0}, NULL));
     LH_TRY_DONE(lh_bench_normals(b, &p.w, &(lh_bench_normal){p.type, p.out * p.group * p.dim, 0.05f}));
     LH_TRY_DONE(run_norms(b, &p));
-    LH_TRY_DONE(run_bounds(b, &p));
+    LH_TRY_DONE(run_moments(b, &p));
 done:
     lh_bench_drop(b, mark);
     return st;

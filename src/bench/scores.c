@@ -4,27 +4,10 @@
 #include "base/mem.h"
 #include "bench/bench_impl.h"
 
-static const char *const names[] = {"finish_scores",
-                                    "group_reduce",
-                                    "put_stats",
-                                    "position_scores",
-                                    "expected_scores",
-                                    "classify",
-                                    "want_norms",
-                                    "weigh_scores",
-                                    "entry_norms",
-                                    "key_difference",
-                                    "apply_prior",
-                                    "random_scores",
-                                    "gumbel_scores",
-                                    "max_score",
-                                    "add_heads",
-                                    "share_scores",
-                                    "pool",
-                                    "histogram",
-                                    "select_top",
-                                    "compact",
-                                    NULL};
+static const char *const names[] = {
+    "finish_scores", "group_reduce",   "put_stats",   "position_scores", "expected_scores", "classify",  "weigh_scores",
+    "entry_norms",   "key_difference", "apply_prior", "random_scores",   "gumbel_scores",   "max_score", "add_heads",
+    "share_scores",  "pool",           "histogram",   "select_top",      "compact",         NULL};
 
 LH_BENCH_CALL(finish_scores)
 LH_BENCH_CALL(group_reduce)
@@ -32,7 +15,6 @@ LH_BENCH_CALL(put_stats)
 LH_BENCH_CALL(position_scores)
 LH_BENCH_CALL(expected_scores)
 LH_BENCH_CALL(classify)
-LH_BENCH_CALL(want_norms)
 LH_BENCH_CALL(weigh_scores)
 LH_BENCH_CALL(entry_norms)
 LH_BENCH_CALL(key_difference)
@@ -109,9 +91,7 @@ static lh_status run_statistics(lh_bench *b, const layer *l)
     RUN(entry_norms, "64 bf16", 2.0 * DIM, .y = x, .kv = kv, .last = LH_ALL_ENTRIES, .part = LH_PART_VALUE);
     RUN(group_reduce, "groups of 4", 5.0, .y = l->y, .x = l->x, .heads = HEADS / 4, .group = 4, .cols = ld, .y_ld = ld,
         .x_ld = ld, .factor = 1.0f);
-    RUN(put_stats, "", 8.0, .y = x, .x = l->x, .kv = kv, .ld = ld);
-    RUN(want_norms, "of the best half", 10.0, .wanted = l->state, .scores = l->x, .norms = squares, .state = l->compete,
-        .kv = kv, .counts = l->counts, .ld = ld);
+    RUN(put_stats, "", 8.0, .y = x, .x = l->x, .kv = kv, .last = LH_ALL_ENTRIES, .ld = ld);
     RUN(key_difference, "64 bf16", 4.0 * DIM, .y = l->y, .kv = kv, .ld = ld);
     return LH_OK;
 }

@@ -70,18 +70,14 @@ static lh_status run_search(lh_bench *b, const search *s)
                                .heads = HEADS,
                                .sheets = SHEETS,
                                .most = CELLS * LEN / 2};
-    lh_split_counts_args split = {.first = s->parts,
-                                  .rest = s->parts + CELLS,
-                                  .more = s->parts + 2 * CELLS,
-                                  .counts = s->counts,
-                                  .stage = {.share = half},
-                                  .heads = CELLS};
+    lh_split_counts_args split = {
+        .first = s->parts, .rest = s->parts + CELLS, .counts = s->counts, .stage = {.share = half}, .heads = CELLS};
     const double bins = 4.0 * CELLS * BINS, sums = 4.0 * (BINS + 1), tallies = CELLS * (double)sizeof(lh_tally);
     lh_bench_case cases[] = {
         {.name = "add_bins", .call = call_add_bins, .bytes = bins + sums, .args = &add},
         {.name = "narrow", .call = call_narrow, .bytes = bins + sums + tallies, .args = &narrow},
         {.name = "share_out", .call = call_share_out, .bytes = tallies + 8.0 * CELLS, .args = &share},
-        {.name = "split_counts", .call = call_split_counts, .bytes = 32.0 * CELLS, .args = &split}};
+        {.name = "split_counts", .call = call_split_counts, .bytes = 24.0 * CELLS, .args = &split}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         snprintf(cases[i].shape, sizeof cases[i].shape, "%d layers of %d heads%s", SHEETS, HEADS,
                  i < 2 ? ", 2048 bins" : "");

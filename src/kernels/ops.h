@@ -290,59 +290,28 @@ typedef struct lh_entry_norms_args {
     lh_norm_kind kind;
 } lh_entry_norms_args;
 
-/* y[i, s] = sum over o < out of |sum over d of v[d] * w[o, i * head_dim + d]|, v the value in slot s of the KV head of
- * query head i, where wanted of that KV head and slot is not 0, else 0 (CriticalKV, arXiv 2502.03805: L1 norm behind
- * the output projection). w: [out, heads * head_dim] with w_ld, f32 or bf16. Over a bf16 cache or with bf16 weights a
- * backend may round v to bf16. */
+/* y[i,n] = sum over o < out of |sum over d of v[d] * w[o, i * head_dim + d]|, v the n-th value of the last `last`
+ * entries of the KV head of query head i (CriticalKV, arXiv 2502.03805: L1 norm after the output projection). w: [out,
+ * heads * head_dim] with w_ld, f32 or bf16. Over a bf16 cache or with bf16 weights a backend may round v to bf16. */
 typedef struct lh_projected_norms_args {
-    float *y; /* [map.heads, y_ld] */
+    float *y; /* [map.heads, ld] */
     const lh_ragged *kv;
     lh_grouping map;
-    const uint8_t *wanted; /* [KV heads, ld] */
+    int64_t last, ld;
     const void *w;
     lh_dtype type;
-    int64_t out, w_ld, y_ld, ld;
+    int64_t out, w_ld;
 } lh_projected_norms_args;
 
-/* y of the last `last` slots of every head = -factor * sqrt(v'Mv), v the value of the entry and M the matrix of
- * its head; -FLT_MAX where v'Mv is below LH_LEAST_FORM (then rounding may have eaten it), infinite or no number, and
- * everywhere where matrices is NULL. */
-#define LH_LEAST_FORM 1e-30f
-typedef struct lh_value_bounds_args {
-    lh_slot_floats y;
-    const lh_ragged *kv;
-    int64_t last;
-    const float *matrices; /* [heads, head_dim, head_dim], symmetric; NULL: none are known */
-    float factor;
-} lh_value_bounds_args;
-
-/* Which norms a selection needs that are only bounded so far (their number is negative, as value_bounds leaves it):
- * wanted[h,s] = 1 for competing entries of that kind that are, in the order of select_top, BEST: among the counts[h]
- * best; RIVALS: before the counts[h]-th best of those whose norms are known, all where fewer are. Others: 0, and all of
- * a head in which no more than counts[h] compete. Scores are made of norms and, where these are bounded, of bounds: so
- * what is wanted of the best, and then of the rivals, makes a selection of counts[h] exact. */
-typedef enum lh_want_kind { LH_WANT_BEST, LH_WANT_RIVALS } lh_want_kind;
-typedef struct lh_want_norms_args {
-    uint8_t *wanted;     /* [heads, ld] */
-    const float *scores; /* [heads, ld] */
-    lh_slot_floats norms;
-    const uint8_t *state; /* [heads, ld] */
-    const lh_ragged *kv;  /* positions and lengths */
-    const int64_t *counts;
-    int64_t ld;
-    lh_want_kind kind;
-} lh_want_norms_args;
-
-/* y of slot s of head h = x[h,s], where `only` is NULL or only[h,s] is not 0. x: [heads, ld]. */
+/* y of the n-th of the last `last` slots of head h = x[h,n]. x: [heads, ld]. */
 typedef struct lh_put_stats_args {
     lh_slot_floats y;
     const float *x;
     const lh_ragged *kv;
-    const uint8_t *only; /* [heads, only_ld] */
-    int64_t ld, only_ld;
+    int64_t last, ld;
 } lh_put_stats_args;
 
-/* y[h,s] = (x[h,s] + add) * |norms of slot s|, where -FLT_MAX stands for infinity. y: [heads, ld], may be x. */
+/* y[h,s] = (x[h,s] + add) * norms of slot s. y: [heads, ld], may be x. */
 typedef struct lh_weigh_scores_args {
     float *y;
     const float *x;
@@ -559,10 +528,9 @@ typedef struct lh_share_out_args {
     int64_t heads, sheets, most;
 } lh_share_out_args;
 
-/* first[h] = lh_stage_of(stage, counts[h]), rest[h] = counts[h] - first[h], more[h] = rest[h] + rest[h] / 4: what two
- * stages of a selection take, and for how many of the second scores are made certain (want_norms). */
+/* first[h] = lh_stage_of(stage, counts[h]), rest[h] = counts[h] - first[h]: what two stages of a selection take. */
 typedef struct lh_split_counts_args {
-    int64_t *first, *rest, *more; /* [heads] */
+    int64_t *first, *rest; /* [heads] */
     const int64_t *counts;
     lh_stage stage;
     int64_t heads;

@@ -207,7 +207,6 @@ static lh_status write_layer_head(writer *w, int64_t layer, const int64_t *lens)
     LH_TRY(lh_h5_put_i64(w->h5, name.text, "protected_sinks", p.sinks));
     LH_TRY(lh_h5_put_i64(w->h5, name.text, "protected_recents", p.recents));
     LH_TRY(lh_h5_put_i64(w->h5, name.text, "sliding", lh_kv_slides(&kv->shape, layer)));
-    if (kv->layout.norms >= 0) LH_TRY(lh_h5_put_i64(w->h5, name.text, "fresh", kv->layers[layer].fresh));
     return LH_OK;
 }
 

@@ -272,9 +272,7 @@ static lh_status open_layer(layer_reader *r)
         LH_FAIL(LH_EFILE, "'%s': the budget of '%s' is missing or %lld, it must be between 1 and %lld",
                 lh_h5_path(f->h5), name.text, (long long)budget, (long long)most_entries);
     r->kv->budgets[r->layer] = budget;
-    if (r->kv->layout.norms >= 0) LH_TRY(lh_h5_get_i64(f->h5, name.text, "fresh", &r->kv->layers[r->layer].fresh));
-    if (r->kv->layers[r->layer].fresh < 0)
-        LH_FAIL(LH_EFILE, "'%s': '%s' has a negative 'fresh'", lh_h5_path(f->h5), name.text);
+    if (r->kv->layout.norms >= 0) r->kv->layers[r->layer].fresh = f->clock.seen; /* norms are made again */
     return LH_OK;
 }
 

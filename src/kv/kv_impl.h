@@ -60,9 +60,8 @@ lh_status lh_pool_pull_len(lh_pool *pool, lh_stream *stream);
 /* ---- the numbers that go with an entry ---- */
 
 /* Which of lh_ragged.stats is what: sums of attention (`parts` of them: 1, or one for every query head of the group),
- * sums of squares, counts, the squared norm of its value, the norm that weighs its score in the second stage (negative
- * until it is needed: what it is at most; norms are -1 only where there is neither), and the score itself, while layers
- * compete. -1: not carried. Four bytes each. */
+ * sums of squares, counts, the squared norm of its value, the norm that weighs its score in the second stage (norms are
+ * -1 only where there is neither), and the score itself, while layers compete. -1: not carried. Four bytes each. */
 typedef struct lh_stat_layout {
     int64_t sums, parts, squares, counts, priors, norms, score, count;
 } lh_stat_layout;
@@ -172,14 +171,11 @@ typedef enum lh_work_part {
     LH_WORK_SQUARES, /* [kv_count, ld] f32, where rows are observed again */
     LH_WORK_SECOND,  /* [kv_count, ld] f32: scores of the second stage */
     LH_WORK_PRIOR,   /* [2, kv_count, ld] f32 */
-    LH_WORK_NORMS,   /* [query heads + kv_count, ld] f32: norms of every query head (of all ranks where groups are
+    LH_WORK_NORMS,   /* [query heads + kv_count, fresh] f32: norms of every query head (of all ranks where groups are
                         split), and their means */
-    LH_WORK_WANTED,  /* [kv_count, ld] bytes: which norms are made */
-    LH_WORK_MOMENTS, /* [query heads, head_dim, head_dim] f64: of the columns of every query head, like the norms */
-    LH_WORK_FORMS,   /* [kv_count, head_dim, head_dim] f32: their means */
     LH_WORK_JOINT,   /* [ld] int64: sums over heads; and an f32: the largest score */
     LH_WORK_STATE,   /* [kv_count, ld] lh_entry_state */
-    LH_WORK_COUNTS,  /* [4, kv_count] int64: to select; of both stages (split_counts) */
+    LH_WORK_COUNTS,  /* [3, kv_count] int64: to select; of both stages (split_counts) */
     LH_WORK_BINS,    /* [counted heads, sheets, 2048] int32 */
     LH_WORK_SUMS,    /* [2048 + 1] int32 */
     LH_WORK_SEARCH,  /* [LH_SHARE_ROUNDS] lh_search */
@@ -253,7 +249,7 @@ typedef struct lh_kv_layer {
     lh_ring ring;
     lh_latest latest;
     lh_layer_plan plan;
-    int64_t fresh; /* entries at the end of every head of whose norms nothing is known yet */
+    int64_t fresh; /* entries at the end of every head whose norms are not known yet */
 } lh_kv_layer;
 
 typedef struct lh_kv_clock { /* what time has done: comes back with a mark */
@@ -481,24 +477,12 @@ lh_status lh_kv_expect(lh_kv *kv, const lh_eviction *e, lh_status *local);
 
 /* ---- norms (norms.c) ---- */
 
-/* Collective where groups are split. Of the entries of which nothing is known yet, into their statistics: the squared
- * norms of their values, and what their projected norms are at most. */
+/* Collective where groups are split. Norms of the entries that have none yet, into their statistics. */
 lh_status lh_kv_make_norms(lh_kv *kv, const lh_eviction *e, lh_status *local);
-
-/* How many the second stage takes of each head, and a quarter more: device, [kv_count]. */
-typedef struct lh_second_counts {
-    const int64_t *rest, *more;
-} lh_second_counts;
-
-/* Collective where groups are split. `scores` times norms into LH_WORK_SECOND: a selection of counts->rest[g] of the
- * competing entries of each head by them is exact. What it cannot turn on has a bound in place of a norm. */
-lh_status lh_kv_weigh(lh_kv *kv, const lh_eviction *e, const float *scores, const lh_second_counts *counts,
-                      lh_status *local);
 
 /* ---- scores (score.c) ---- */
 
-/* [kv_count, ld]: what the first stage ranks by, heads compete by, and the second stage ranks by (NULL: one stage).
- * Where norms weigh the second stage, its scores are made when the first is over (lh_kv_weigh). */
+/* [kv_count, ld]: what the first stage ranks by, heads compete by, and the second stage ranks by (NULL: one stage). */
 typedef struct lh_scores {
     const float *first, *heads, *second;
 } lh_scores;

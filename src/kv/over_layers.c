@@ -170,6 +170,7 @@ lh_status lh_kv_settle_over_layers(lh_kv *kv, const lh_eviction *e, lh_status *l
                                           &(lh_put_stats_args){.y = lh_kv_stat(&e->pool->view, kv->layout.score),
                                                                .x = scores.heads,
                                                                .kv = &e->pool->view,
+                                                               .last = LH_ALL_ENTRIES,
                                                                .ld = kv->work.ld});
     o->e[o->sheets++] = *e;
     for (int64_t g = 0; g < heads; g++) {

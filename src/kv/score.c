@@ -2,7 +2,9 @@
 
 #include "kv/kv_impl.h"
 
-/* The values over which AhaKV's prior is averaged (arXiv 2506.03762, eq. 12). */
+/* CriticalKV's epsilon, added to scores (arXiv 2502.03805, algorithm 1), and the values over which AhaKV's prior is
+ * averaged (arXiv 2506.03762, eq. 12). */
+static const float SECOND_EPSILON = 1e-4f;
 enum { PRIOR_POOL = 7 };
 
 /* ---- sources ---- */
@@ -219,6 +221,18 @@ lh_status lh_kv_join_scores(lh_kv *kv, const lh_eviction *e, lh_status *local, f
 
 /* ---- the second stage ---- */
 
+static lh_status weigh_by_norms(lh_kv *kv, const lh_eviction *e, const float *scores)
+{
+    return kv->place.ops->weigh_scores(kv->place.stream,
+                                       &(lh_weigh_scores_args){.y = kv->work.at[LH_WORK_SECOND],
+                                                               .x = scores,
+                                                               .norms = lh_kv_stat(&e->pool->view, kv->layout.norms),
+                                                               .len = e->pool->view.len,
+                                                               .heads = kv->shape.heads.kv_count,
+                                                               .ld = kv->work.ld,
+                                                               .add = SECOND_EPSILON});
+}
+
 /* NaCl (arXiv 2408.03675, algorithm 1). Joint heads draw as one. */
 static lh_status perturb(lh_kv *kv, const lh_eviction *e, const float *scores)
 {
@@ -246,7 +260,10 @@ static lh_status make_stages(lh_kv *kv, const lh_eviction *e, lh_status *local, 
     if (kv->fixed.select.joint) LH_TRY(lh_kv_join_scores(kv, e, local, scores));
     switch (kv->fixed.select.kind) {
     case LH_SELECT_TOPK: break;
-    case LH_SELECT_TWO_STAGE: out->second = second; break;
+    case LH_SELECT_TWO_STAGE:
+        if (*local == LH_OK) *local = weigh_by_norms(kv, e, scores);
+        out->second = second;
+        break;
     case LH_SELECT_STD_SCOPE: /* the deviations come first */
         out->first = second;
         out->second = scores;

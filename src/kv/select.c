@@ -34,27 +34,19 @@ lh_status lh_kv_mark_best(lh_kv *kv, const lh_eviction *e, const float *scores, 
                                                                              .others = others});
 }
 
-/* Collective where groups are split and norms weigh the second stage. As many entries as LH_WORK_COUNTS says, in one
- * stage or in two. */
-static lh_status mark(lh_kv *kv, const lh_eviction *e, const lh_scores *scores, lh_status *local)
+/* As many entries as LH_WORK_COUNTS says, in one stage or in two. */
+static lh_status mark(lh_kv *kv, const lh_eviction *e, const lh_scores *scores)
 {
     int64_t heads = e->pool->view.heads, *counts = kv->work.at[LH_WORK_COUNTS];
     lh_split_counts_args stages = {.first = counts + heads,
                                    .rest = counts + 2 * heads,
-                                   .more = counts + 3 * heads,
                                    .counts = counts,
                                    .stage = lh_policy_stage(&kv->fixed, &e->protect),
                                    .heads = heads};
-    if (!scores->second) {
-        if (*local == LH_OK) *local = lh_kv_mark_best(kv, e, scores->first, counts, LH_ENTRY_DROP);
-        return LH_OK;
-    }
-    if (*local == LH_OK) *local = kv->place.ops->split_counts(kv->place.stream, &stages);
-    if (*local == LH_OK) *local = lh_kv_mark_best(kv, e, scores->first, stages.first, LH_ENTRY_COMPETES);
-    if (kv->fixed.select.kind == LH_SELECT_TWO_STAGE)
-        LH_TRY(lh_kv_weigh(kv, e, scores->first, &(lh_second_counts){stages.rest, stages.more}, local));
-    if (*local == LH_OK) *local = lh_kv_mark_best(kv, e, scores->second, stages.rest, LH_ENTRY_DROP);
-    return LH_OK;
+    if (!scores->second) return lh_kv_mark_best(kv, e, scores->first, counts, LH_ENTRY_DROP);
+    LH_TRY(kv->place.ops->split_counts(kv->place.stream, &stages));
+    LH_TRY(lh_kv_mark_best(kv, e, scores->first, stages.first, LH_ENTRY_COMPETES));
+    return lh_kv_mark_best(kv, e, scores->second, stages.rest, LH_ENTRY_DROP);
 }
 
 /* What this rank's heads keep of their competing entries where no scores are needed for it: into LH_WORK_COUNTS, and
@@ -93,7 +85,7 @@ lh_status lh_kv_choose(lh_kv *kv, const lh_eviction *e, lh_status *local, int64_
     LH_TRY(lh_kv_score(kv, e, local, &scores));
     if (adaptive) LH_TRY(lh_kv_share(kv, e, scores.heads, local));
     if (!adaptive && *local == LH_OK) *local = count_by_plan(kv, e, counts);
-    LH_TRY(mark(kv, e, &scores, local));
+    if (*local == LH_OK) *local = mark(kv, e, &scores);
     if (adaptive && counts && *local == LH_OK) *local = fetch_counts(kv, counts);
     return LH_OK;
 }

@@ -89,11 +89,8 @@ static void size_attention(lh_work *work, const lh_kv_shape *shape, const lh_pol
     if (squares) bytes[LH_WORK_SQUARES] = row;
     if (fixed->score.value_prior) bytes[LH_WORK_PRIOR] = 2 * row;
     if (fixed->select.kind == LH_SELECT_TWO_STAGE) {
-        int64_t q_heads = h->split ? h->heads : h->q_count, matrix = shape->head_dim * shape->head_dim;
+        int64_t q_heads = h->split ? h->heads : h->q_count;
         bytes[LH_WORK_NORMS] = (q_heads + h->kv_count) * need->ld * f32;
-        bytes[LH_WORK_WANTED] = h->kv_count * need->ld;
-        bytes[LH_WORK_MOMENTS] = q_heads * matrix * (int64_t)sizeof(double);
-        bytes[LH_WORK_FORMS] = h->kv_count * matrix * f32;
     }
     if (need->steps && !h->split) bytes[LH_WORK_LOGITS] = h->group * row;
     int64_t floats = again ? parts + squares : layout.count;
@@ -124,7 +121,7 @@ int64_t lh_work_size(lh_work *work, const lh_kv_shape *shape, const lh_policy_nu
     memset(work, 0, sizeof *work);
     work->ld = need->ld;
     bytes[LH_WORK_STATE] = h->kv_count * need->ld;
-    bytes[LH_WORK_COUNTS] = 4 * h->kv_count * i64;
+    bytes[LH_WORK_COUNTS] = 3 * h->kv_count * i64;
     int attends = fixed->score.source == LH_SCORE_ATTENTION && (need->scored || need->counted);
     if (need->ranked) {
         bytes[LH_WORK_RAW] = lh_kv_parts(shape, fixed) * row;

@@ -152,14 +152,9 @@ static char *fill_holes(lot *m, placed *p, const attend_case *c, int64_t *bytes)
 
 static char *norms(lot *m, placed *p, const attend_case *c, int64_t *bytes)
 {
-    lh_slot_floats y = {.at = p->kv.stats + 7, .starts = p->kv.offset, .step = STATS, .next = 1}, z = y;
-    int64_t d = p->kv.head_dim;
-    float *matrices = lot_normals(m, HEADS * d * d, 0.1f, 9);
+    lh_slot_floats y = {.at = p->kv.stats + 7, .starts = p->kv.offset, .step = STATS, .next = 1};
     (void)c;
-    z.at++;
     RUN(p->g, entry_norms, .y = y, .kv = &p->kv, .last = lens[0], .part = LH_PART_KEY, .kind = LH_NORM_L2);
-    RUN(p->g, value_bounds, .y = z, .kv = &p->kv, .last = lens[0],
-        .matrices = rig_put(p->g, matrices, HEADS * d * d * 4), .factor = 1);
     return contents(m, p, bytes);
 }
 
@@ -175,14 +170,11 @@ static char *differences(lot *m, placed *p, const attend_case *c, int64_t *bytes
 static char *project(lot *m, placed *p, const attend_case *c, lh_dtype type, int64_t *bytes)
 {
     int64_t d = p->kv.head_dim, w_ld = c->map.heads * d, out = 40;
-    uint8_t *wanted = lot_new(m, HEADS * lens[0]);
     const void *w = lot_normals(m, out * w_ld, 1.0f, 10);
     if (type == LH_BF16) w = lot_bf16(m, w, out * w_ld);
-    memset(wanted, 1, (size_t)(HEADS * lens[0]));
     float *y = rig_new(p->g, *bytes = c->map.heads * lens[0] * 4);
-    RUN(p->g, projected_norms, .y = y, .kv = &p->kv, .map = c->map, .wanted = rig_put(p->g, wanted, HEADS * lens[0]),
-        .w = rig_put(p->g, w, out * w_ld * lh_dtype_bytes(type)), .type = type, .out = out, .w_ld = w_ld,
-        .y_ld = lens[0], .ld = lens[0]);
+    RUN(p->g, projected_norms, .y = y, .kv = &p->kv, .map = c->map, .last = lens[0], .ld = lens[0],
+        .w = rig_put(p->g, w, out * w_ld * lh_dtype_bytes(type)), .type = type, .out = out, .w_ld = w_ld);
     return fetched(m, p->g, y, *bytes);
 }
 
@@ -218,7 +210,7 @@ static const struct {
                   {"append", grow},
                   {"compact in order", shrink_in_order},
                   {"compact, filling holes", fill_holes},
-                  {"entry_norms and value_bounds", norms},
+                  {"entry_norms", norms},
                   {"key_difference", differences},
                   {"projected_norms in f32", project_f32},
                   {"projected_norms in bf16", project_bf16},

@@ -3,7 +3,6 @@
  * LH_TABLE (the name of the table). All functions are static to their set. */
 #include "kernels/cpu/attend_block.inc.c"
 #include "kernels/cpu/attend_decode.inc.c"
-#include "kernels/cpu/bounds.inc.c"
 #include "kernels/cpu/cache.inc.c"
 #include "kernels/cpu/column_stats.inc.c"
 #include "kernels/cpu/draws.inc.c"
@@ -19,7 +18,6 @@
 #include "kernels/cpu/scores.inc.c"
 #include "kernels/cpu/select.inc.c"
 #include "kernels/cpu/shares.inc.c"
-#include "kernels/cpu/want.inc.c" /* selects, like select.inc.c */
 
 const lh_ops LH_TABLE = {
     .name = "cpu",

@@ -35,11 +35,10 @@ static lh_status op_put_stats(lh_stream *stream, const lh_put_stats_args *a)
     (void)stream;
 #pragma omp parallel for if (a->kv->heads * a->ld >= PARALLEL_FROM)
     for (int64_t h = 0; h < a->kv->heads; h++) {
+        int64_t len = a->kv->len[h], first = lh_slot_of_last(len, a->last);
         const float *x = a->x + h * a->ld;
-        const uint8_t *only = a->only ? a->only + h * a->only_ld : NULL;
-        float *y = lh_slot_at(&a->y, h, 0, 0);
-        for (int64_t s = 0; s < a->kv->len[h]; s++)
-            if (!only || only[s]) y[s * a->y.step] = x[s];
+        float *y = lh_slot_at(&a->y, h, first, 0);
+        for (int64_t n = 0; n < len - first; n++) y[n * a->y.step] = x[n];
     }
     return LH_OK;
 }

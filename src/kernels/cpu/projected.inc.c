@@ -1,6 +1,6 @@
 /* Norms of values behind the output projection: a matrix product of which only the sums of absolute values are kept.
- * The weights of a query head are packed PROJECTED_COLS columns at a time, meet a run of the entries that are wanted,
- * and what comes out is added up by lanes at once. A section of PROJECTED_SECTION columns has a sum of its own, whose
+ * The weights of a query head are packed PROJECTED_COLS columns at a time, meet a run of entries, and what comes out is
+ * added up by lanes at once. A section of PROJECTED_SECTION columns has a sum of its own, whose
  * lanes take the columns in order; the sums of the sections are added in order too. So bits depend neither on the
  * entries beside one nor on whether a thread has all sections of a run of entries (many entries) or one (few). Measured
  * on Zen 4, one core, beside gemm of the same operations: 1.0 in f32, 0.9 to 1.0 in pairs of bf16. */
@@ -18,26 +18,21 @@ typedef struct lh_projected {
     int64_t entries;      /* of a run, whole blocks */
     int64_t runs;         /* of a query head */
     int64_t sections;
-    int64_t longest;
-    int32_t *slots; /* [KV heads, longest] that are wanted */
-    int64_t *count; /* [KV heads] of them */
 } lh_projected;
 
 /* Sections [begin, end) of a run of entries of a query head, and the memory for it. */
 typedef struct lh_projected_item {
     const lh_projected *product;
-    int64_t i, head, count;
-    const int32_t *slots; /* [count] */
+    int64_t i, head, first, count; /* first: of the entries that are looked at */
     int64_t begin, end;
     float *v, *w, *c, *lanes; /* packed values and weights; [rows, PROJECTED_COLS] products; [entries, VL] */
-    float *plain;             /* [rows, head_dim] values of a block, as they are */
     float *sums;              /* [sections, entries] of the run */
 } lh_projected_item;
 
 /* Floats of a thread, and of the sums of a run. */
 static int64_t projected_floats(const lh_projected *p)
 {
-    return p->entries * (p->places + VL) + PROJECTED_COLS * (p->places + p->rows) + p->rows * p->args->kv->head_dim;
+    return p->entries * (p->places + VL) + PROJECTED_COLS * (p->places + p->rows);
 }
 
 static int64_t projected_sums(const lh_projected *p)
@@ -45,19 +40,23 @@ static int64_t projected_sums(const lh_projected *p)
     return p->sections * p->entries;
 }
 
+/* Entries of KV head h that are looked at. */
+static int64_t projected_count(const lh_projected_norms_args *a, int64_t h)
+{
+    return lh_min_i64(a->kv->len[h], a->last);
+}
+
 static lh_projected_item projected_run(const lh_projected *p, int64_t run, float *memory, float *sums)
 {
     const lh_projected_norms_args *a = p->args;
-    int64_t first = run % p->runs * p->entries;
     lh_projected_item item = {.product = p, .i = run / p->runs, .end = p->sections, .sums = sums};
     item.head = (a->map.first + item.i) / a->map.group;
-    item.slots = p->slots + item.head * p->longest + first;
-    item.count = lh_min_i64(p->count[item.head] - first, p->entries);
+    item.first = run % p->runs * p->entries;
+    item.count = lh_min_i64(projected_count(a, item.head) - item.first, p->entries);
     item.v = memory;
     item.w = item.v + p->entries * p->places;
     item.c = item.w + PROJECTED_COLS * p->places;
     item.lanes = item.c + PROJECTED_COLS * p->rows;
-    item.plain = item.lanes + p->entries * VL;
     return item;
 }
 
@@ -65,17 +64,20 @@ static void projected_values(const lh_projected_item *item)
 {
     const lh_projected *p = item->product;
     const lh_ragged *kv = p->args->kv;
-    int64_t d = kv->head_dim, bytes = d * lh_dtype_bytes(kv->type);
-    lh_rows rows = {.src = item->plain, .type = kv->type, .outer_ld = d, .inner = 1, .depth = d, .factor = 1.0f};
-    for (int64_t first = 0; first < item->count; first += p->rows) {
-        rows.count = lh_min_i64(item->count - first, p->rows);
-        for (int64_t r = 0; r < rows.count; r++)
-            memcpy((char *)item->plain + r * bytes,
-                   (const char *)kv->v + (kv->offset[item->head] + item->slots[first + r]) * bytes, (size_t)bytes);
+    int64_t d = kv->head_dim, slot = lh_slot_of_last(kv->len[item->head], p->args->last) + item->first;
+    lh_rows rows = {.src = kv->v,
+                    .type = kv->type,
+                    .first = (kv->offset[item->head] + slot) * d,
+                    .outer_ld = d,
+                    .inner = 1,
+                    .count = item->count,
+                    .depth = d,
+                    .factor = 1.0f};
+    for (int64_t b = 0; b * p->rows < item->count; b++) {
         if (p->pairs)
-            pack_row_pairs(item->v + first * p->places, &rows, 0);
+            pack_row_pairs(item->v + b * p->rows * p->places, &rows, b);
         else
-            pack_rows(item->v + first * p->places, &rows, 0);
+            pack_rows(item->v + b * p->rows * p->places, &rows, b);
     }
 }
 
@@ -151,19 +153,12 @@ static void projected_finish(const lh_projected_item *item)
     for (int64_t r = 0; r < item->count; r++) {
         double sum = 0.0;
         for (int64_t n = 0; n < p->sections; n++) sum += item->sums[n * p->entries + r];
-        p->args->y[item->i * p->args->y_ld + item->slots[r]] = (float)sum;
+        p->args->y[item->i * p->args->ld + item->first + r] = (float)sum;
     }
 }
 
-static int64_t projected_count(const lh_projected_norms_args *a, int64_t h)
-{
-    int64_t count = 0;
-    for (int64_t s = 0; s < a->kv->len[h]; s++) count += a->wanted[h * a->ld + s] != 0;
-    return count;
-}
-
-/* How the slots that are wanted are cut: into as many runs as leave every thread some, in whole blocks. Returns the
- * slots of all query heads. */
+/* How the entries are cut: into as many runs as leave every thread some, in whole blocks. Returns the entries of all
+ * query heads. */
 static int64_t projected_cut(lh_projected *p)
 {
     enum { TURNS = 4 };
@@ -174,24 +169,11 @@ static int64_t projected_cut(lh_projected *p)
         head_range(&a->map, h, &i0, &group);
         all += group > 0 ? group * count : 0;
         most = count > most ? count : most;
-        p->longest = a->kv->len[h] > p->longest ? a->kv->len[h] : p->longest;
     }
     int64_t share = lh_min_i64(all / (TURNS * omp_get_max_threads()), PROJECTED_ENTRIES);
     p->entries = round_up(lh_min_i64(most, share > PROJECTED_LEAST ? share : PROJECTED_LEAST), p->rows);
     p->runs = p->entries > 0 ? (most + p->entries - 1) / p->entries : 0;
     return all;
-}
-
-static void projected_list(const lh_projected *p)
-{
-    const lh_projected_norms_args *a = p->args;
-    for (int64_t h = 0; h < a->kv->heads; h++) {
-        p->count[h] = 0;
-        for (int64_t s = 0; s < a->kv->len[h]; s++)
-            if (a->wanted[h * a->ld + s]) p->slots[h * p->longest + p->count[h]++] = (int32_t)s;
-    }
-    for (int64_t i = 0; i < a->map.heads; i++)
-        memset(a->y + i * a->y_ld, 0, (size_t)a->y_ld * sizeof *a->y);
 }
 
 static lh_status op_projected_norms(lh_stream *stream, const lh_projected_norms_args *a)
@@ -202,17 +184,12 @@ static lh_status op_projected_norms(lh_stream *stream, const lh_projected_norms_
     float *memory = NULL;
     p.rows = p.pairs ? PAIR_ROWS : TILE_ROWS;
     p.places = p.pairs ? pair_words(a->kv->head_dim) : a->kv->head_dim;
-    int64_t slots = projected_cut(&p), runs = a->map.heads * p.runs, threads = omp_get_max_threads();
+    int64_t entries = projected_cut(&p), runs = a->map.heads * p.runs, threads = omp_get_max_threads();
     int64_t own = projected_floats(&p), sums = projected_sums(&p);
     int64_t cuts = runs < 2 * threads && p.sections > 1 ? p.sections : 1;
     int64_t floats = threads * own + (cuts > 1 ? runs : threads) * sums;
-    LH_TRY(lh_stream_scratch(stream, &p.count,
-                             a->kv->heads * (int64_t)(sizeof *p.count + p.longest * sizeof *p.slots) +
-                                 floats * (int64_t)sizeof *memory));
-    p.slots = (int32_t *)(p.count + a->kv->heads);
-    memory = (float *)(p.slots + a->kv->heads * p.longest);
-    projected_list(&p);
-#pragma omp parallel if (slots * a->out * a->kv->head_dim >= PARALLEL_FROM)
+    LH_TRY(lh_stream_scratch(stream, &memory, floats * (int64_t)sizeof *memory));
+#pragma omp parallel if (entries * a->out * a->kv->head_dim >= PARALLEL_FROM)
     {
         int64_t thread = omp_get_thread_num();
         float *mine = memory + thread * own, *all = memory + threads * own;

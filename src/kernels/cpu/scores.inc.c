@@ -1,6 +1,4 @@
 /* Scores from statistics, and their shaping. */
-#include <float.h>
-
 #include "kernels/cpu/inner.h"
 #include "kernels/slots.h"
 
@@ -107,8 +105,7 @@ static lh_status op_weigh_scores(lh_stream *stream, const lh_weigh_scores_args *
     for (int64_t h = 0; h < a->heads; h++) {
         const float *norms = lh_slot_at(&a->norms, h, 0, 0), *x = a->x + h * a->ld;
         for (int64_t s = 0; s < a->len[h]; s++) {
-            float norm = norms[s * a->norms.step], size = norm == -FLT_MAX ? INFINITY : fabsf(norm);
-            a->y[h * a->ld + s] = (x[s] + a->add) * size;
+            a->y[h * a->ld + s] = (x[s] + a->add) * norms[s * a->norms.step];
         }
     }
     return LH_OK;

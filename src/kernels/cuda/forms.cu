@@ -1,8 +1,5 @@
-/* Quadratic forms of keys and values: bounds of norms, and what attention an entry may expect. A block has 64 entries
- * of a head; the product of an entry and the matrix meets the entry again and is never stored (product.cuh). Bound by
- * arithmetic, 2 * head_dim^2 operations an entry. */
-#include <float.h>
-
+/* Expected attention: quadratic forms of keys. A block has 64 entries of a head; the product of an entry and the matrix
+ * meets the entry again and is never stored (product.cuh). Bound by arithmetic, 2 * head_dim^2 operations an entry. */
 #include "kernels/cuda/product.cuh"
 
 enum { THREADS = 256, SLOTS = 4 * THREADS, MASS_SLOTS = 4096 };
@@ -10,8 +7,8 @@ enum { THREADS = 256, SLOTS = 4 * THREADS, MASS_SLOTS = 4096 };
 /* forms[i] = half * x'Mx + factor * m.x, x the entry that is this thread's row i of the tile; count entries. */
 template <typename T>
 struct lh_forms {
-    const T *entries;           /* [count, depth] */
-    const float *matrix, *mean; /* mean: NULL for zeros */
+    const T *entries; /* [count, depth] */
+    const float *matrix, *mean;
     int64_t count, depth;
     float half, factor;
 };
@@ -29,7 +26,7 @@ static __device__ void find_forms(float (&forms)[8], const lh_forms<T> &f, lh_pr
 #pragma unroll
         for (int j = 0; j < 8; j++) {
             int64_t col = first + lh_product_col(j);
-            float m = f.mean && col < f.depth ? f.factor * f.mean[col] : 0.0f;
+            float m = col < f.depth ? f.factor * f.mean[col] : 0.0f;
 #pragma unroll
             for (int i = 0; i < 8; i++) {
                 int64_t row = lh_product_row(i);
@@ -40,44 +37,6 @@ static __device__ void find_forms(float (&forms)[8], const lh_forms<T> &f, lh_pr
     }
     for (int i = 0; i < 8; i++) forms[i] = lh_product_across(forms[i]);
 }
-
-/* ---- value_bounds ---- */
-
-template <typename T>
-static __global__ void __launch_bounds__(PRODUCT_THREADS) value_bounds_kernel(lh_value_bounds_args a, lh_ragged kv)
-{
-    __shared__ lh_product_room room;
-    int64_t h = blockIdx.y, d = kv.head_dim, len = kv.len[h], first = lh_slot_of_last(len, a.last);
-    for (first += (int64_t)blockIdx.x * PRODUCT_ROWS; first < len; first += (int64_t)gridDim.x * PRODUCT_ROWS) {
-        const T *entries = (const T *)kv.v + (kv.offset[h] + first) * d;
-        lh_forms<T> f = {entries, a.matrices + h * d * d, NULL, len - first, d, 1.0f, 0.0f};
-        float forms[8];
-        find_forms(forms, f, &room);
-        for (int i = 0; i < 8; i++) {
-            int64_t row = lh_product_row(i);
-            int known = forms[i] >= LH_LEAST_FORM && forms[i] <= FLT_MAX;
-            if (threadIdx.x % 16 == 0 && row < f.count)
-                *lh_slot_at(&a.y, h, first + row, 0) = known ? -a.factor * sqrtf(forms[i]) : -FLT_MAX;
-        }
-    }
-}
-
-static __global__ void no_bounds_kernel(lh_value_bounds_args a, lh_ragged kv)
-{
-    int64_t h = blockIdx.y, len = kv.len[h];
-    for (int64_t s = lh_slot_of_last(len, a.last) + lh_grid_first(); s < len; s += lh_grid_step())
-        *lh_slot_at(&a.y, h, s, 0) = -FLT_MAX;
-}
-
-lh_status lh_cuda_value_bounds(lh_stream *stream, const lh_value_bounds_args *a)
-{
-    const lh_ragged *kv = a->kv;
-    lh_shape shape = {dim3(lh_blocks_per_head(stream, kv->heads), (unsigned)kv->heads), PRODUCT_THREADS, 0};
-    auto *kernel = kv->type == LH_F32 ? value_bounds_kernel<float> : value_bounds_kernel<__nv_bfloat16>;
-    return lh_launch(stream, "value_bounds", shape, a->matrices ? kernel : no_bounds_kernel, *a, *kv);
-}
-
-/* ---- expected_scores ---- */
 
 typedef struct lh_expected {
     lh_expected_scores_args args;

@@ -42,16 +42,14 @@ static __device__ unsigned marks_of(const lh_list &a, int64_t h, int64_t s, int6
 #pragma unroll
     for (int i = 0; i < EACH; i++) {
         unsigned byte = words[i / 4] >> (i % 4 * 8) & 0xff;
-        unsigned is = a.kind == LH_LIST_COMPETING ? byte == LH_ENTRY_COMPETES : byte != 0;
-        marks |= is << i;
+        marks |= (unsigned)(byte == LH_ENTRY_COMPETES) << i;
     }
-    return marks; /* behind the end there are zeros, which no kind marks */
+    return marks; /* zeros after the end do not compete */
 }
 
 static __device__ __forceinline__ int is_listed(const lh_list &a, int64_t h, int64_t s)
 {
-    uint8_t x = a.x[h * a.ld + s];
-    return a.kind == LH_LIST_COMPETING ? x == LH_ENTRY_COMPETES : x != 0;
+    return a.x[h * a.ld + s] == LH_ENTRY_COMPETES;
 }
 
 static __global__ void count_chunks_kernel(lh_list a)

@@ -1,19 +1,16 @@
-/* list.cuh - the slots of a head that a row of bytes marks, in the order of the slots or of their positions. */
+/* list.cuh - the competing slots of a head, in the order of the slots or of their positions. */
 #ifndef LH_KERNELS_CUDA_LIST_CUH
 #define LH_KERNELS_CUDA_LIST_CUH
 
 #include "kernels/cuda/launch.cuh"
 
-typedef enum lh_list_kind { LH_LIST_COMPETING, LH_LIST_NOT_ZERO } lh_list_kind;
-
 typedef struct lh_list {
     int32_t *slots;   /* [heads, ld], out */
     int32_t *count;   /* [heads], out */
     int32_t *chunks;  /* [heads, lh_list_chunks(ld)], work */
-    const uint8_t *x; /* [heads, ld]: lh_entry_state, or anything */
+    const uint8_t *x; /* [heads, ld] lh_entry_state */
     const int64_t *len;
     int64_t heads, ld;
-    lh_list_kind kind;
 } lh_list;
 
 int64_t lh_list_chunks(int64_t ld);

@@ -164,7 +164,6 @@ lh_status lh_cuda_pool(lh_stream *stream, const lh_pool_args *a)
     p.list.len = a->kv->len;
     p.list.heads = a->rows / a->rows_per_head;
     p.list.ld = a->ld;
-    p.list.kind = LH_LIST_COMPETING;
     p.order.kv = *a->kv;
     p.order.words = a->kv->positions ? lh_order_words(a->seen) : 0;
     int64_t list = lh_list_bytes(p.list.heads, a->ld), order = lh_order_bytes(p.list.heads, p.order.words);

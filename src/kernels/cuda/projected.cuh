@@ -1,14 +1,22 @@
-/* projected.cuh - the two ways of projected_norms, after the slots that are wanted have been listed. */
+/* projected.cuh - the two ways of projected_norms: in f32, and on the tensor cores. */
 #ifndef LH_KERNELS_CUDA_PROJECTED_CUH
 #define LH_KERNELS_CUDA_PROJECTED_CUH
 
-#include "kernels/cuda/list.cuh"
+#include "kernels/cuda/launch.cuh"
 
 typedef struct lh_projected {
     lh_projected_norms_args args;
     lh_ragged kv;
-    lh_list list;
 } lh_projected;
+
+/* The values of the entries of KV head h that are looked at, [*count, head_dim]. */
+template <typename V>
+static __device__ __forceinline__ const V *lh_projected_values(const lh_projected &p, int64_t h, int64_t *count)
+{
+    int64_t len = p.kv.len[h], first = lh_slot_of_last(len, p.args.last);
+    *count = len - first;
+    return (const V *)p.kv.v + (p.kv.offset[h] + first) * p.kv.head_dim;
+}
 
 /* On the tensor cores: bf16 weights in rows that are read 16 bytes at a time, a head_dim of 256 at most. Which of the
  * two it is follows from the head_dim where weights lie as they do in a model. projected_mma.cu */

@@ -1,4 +1,4 @@
-/* Norms of values behind an output projection of bf16, on the tensor cores. A block of 4 warps has 64 * TILES entries
+/* Norms of values after an output projection of bf16, on the tensor cores. A block of 4 warps has 64 * TILES entries
  * of a query head, rounded to bf16, a warp 16 * TILES of them, all of whose numbers it keeps in registers; it goes over
  * the columns of the head in the weights, 64 at a time, which the next ones follow into shared memory meanwhile. Sizes
  * are added up in f32 over 16 columns and in double beyond: the bits of a norm are those of its entry and the weights.
@@ -36,19 +36,19 @@ static __device__ __forceinline__ void round_eight(unsigned (&words)[4], const V
     for (int i = 0; i < 4; i++) words[i] = lh_round_pair(x[2 * i], x[2 * i + 1]);
 }
 
-/* The entries at places first + 16 m + this lane's rows of the list. */
+/* The entries first + 16 m + this lane's rows. */
 template <typename V, int BLOCKS, int TILES>
 static __device__ void take_entries(lh_product_words (&entries)[TILES][BLOCKS], const lh_projected &p, int64_t h,
                                     int64_t first)
 {
-    const int32_t *slots = p.list.slots + h * p.args.ld;
-    int64_t d = p.kv.head_dim, count = p.list.count[h];
+    int64_t d = p.kv.head_dim, count;
+    const V *values = lh_projected_values<V>(p, h, &count);
 #pragma unroll
     for (int m = 0; m < TILES; m++) {
 #pragma unroll
         for (int half = 0; half < 2; half++) {
             int64_t n = first + m * 16 + half * 8 + lh_lane() / 4;
-            const V *row = n < count ? (const V *)p.kv.v + (p.kv.offset[h] + slots[n]) * d : NULL;
+            const V *row = n < count ? values + n * d : NULL;
 #pragma unroll
             for (int b = 0; b < BLOCKS; b++) {
                 unsigned words[4];
@@ -107,16 +107,15 @@ static __device__ __forceinline__ void add_sizes(double (&norms)[TILES][2],
 }
 
 template <int TILES>
-static __device__ void put_norms(double (&norms)[TILES][2], const lh_projected &p, const int64_t head[2], int64_t first)
+static __device__ void put_norms(double (&norms)[TILES][2], float *y, int64_t first, int64_t count)
 {
-    int64_t i = head[0], h = head[1], count = p.list.count[h];
 #pragma unroll
     for (int m = 0; m < TILES * 2; m++) {
         double norm = norms[m / 2][m % 2];
         norm += __shfl_xor_sync(LH_ALL, norm, 1);
         norm += __shfl_xor_sync(LH_ALL, norm, 2);
         int64_t n = first + m * 8 + lh_lane() / 4;
-        if (lh_lane() % 4 == 0 && n < count) p.args.y[i * p.args.y_ld + p.list.slots[h * p.args.ld + n]] = (float)norm;
+        if (lh_lane() % 4 == 0 && n < count) y[n] = (float)norm;
     }
 }
 
@@ -125,14 +124,14 @@ static __global__ void __launch_bounds__(THREADS) project_kernel(lh_projected p)
 {
     const int stage_words = COLS * lh_row_words<BLOCKS>::NEXT;
     uint4 *stages = (uint4 *)lh_shared();
-    int64_t i = blockIdx.y, head[2] = {i, (p.args.map.first + i) / p.args.map.group};
-    int64_t count = p.list.count[head[1]], each = 16 * TILES, out = p.args.out;
+    int64_t i = blockIdx.y, h = (p.args.map.first + i) / p.args.map.group;
+    int64_t count = min(p.kv.len[h], p.args.last), each = 16 * TILES, out = p.args.out;
     for (int64_t first = blockIdx.x * each * WARPS; first < count; first += gridDim.x * each * WARPS) {
         lh_product_words entries[TILES][BLOCKS];
         double norms[TILES][2] = {};
         int turn = 0;
         copy_weights<BLOCKS>(stages, p, i, 0);
-        take_entries<V>(entries, p, head[1], first + lh_warp() * each);
+        take_entries<V>(entries, p, h, first + lh_warp() * each);
         for (int64_t col = 0; col < out; col += COLS, turn = !turn) {
             copy_weights<BLOCKS>(stages + !turn * stage_words, p, i, col + COLS);
             lh_copy_wait<1>();
@@ -141,7 +140,7 @@ static __global__ void __launch_bounds__(THREADS) project_kernel(lh_projected p)
             __syncthreads();
         }
         lh_copy_wait<0>();
-        put_norms(norms, p, head, first + lh_warp() * each);
+        put_norms(norms, p.args.y + i * p.args.ld, first + lh_warp() * each, count);
     }
 }
 

@@ -1,7 +1,5 @@
 /* Scores of single slots: a thread per slot, blockIdx.y a head. They move each number once; only apply_prior reads its
  * priors twice, for their maximum. */
-#include <float.h>
-
 #include "kernels/cuda/entries.cuh"
 
 enum { THREADS = 256, SLOTS = 4 * THREADS };
@@ -11,8 +9,7 @@ static __global__ void weigh_scores_kernel(lh_weigh_scores_args a)
     int64_t h = blockIdx.y, len = a.len[h];
     const float *norms = lh_slot_at(&a.norms, h, 0, 0), *x = a.x + h * a.ld;
     for (int64_t s = lh_grid_first(); s < len; s += lh_grid_step()) {
-        float norm = norms[s * a.norms.step], size = norm == -FLT_MAX ? INFINITY : fabsf(norm);
-        a.y[h * a.ld + s] = (x[s] + a.add) * size;
+        a.y[h * a.ld + s] = (x[s] + a.add) * norms[s * a.norms.step];
     }
 }
 
@@ -23,11 +20,9 @@ lh_status lh_cuda_weigh_scores(lh_stream *stream, const lh_weigh_scores_args *a)
 
 static __global__ void put_stats_kernel(lh_put_stats_args a, lh_ragged kv)
 {
-    int64_t h = blockIdx.y, len = kv.len[h];
-    float *y = lh_slot_at(&a.y, h, 0, 0);
-    for (int64_t s = lh_grid_first(); s < len; s += lh_grid_step()) {
-        if (!a.only || a.only[h * a.only_ld + s]) y[s * a.y.step] = a.x[h * a.ld + s];
-    }
+    int64_t h = blockIdx.y, len = kv.len[h], first = lh_slot_of_last(len, a.last);
+    float *y = lh_slot_at(&a.y, h, first, 0);
+    for (int64_t n = lh_grid_first(); n < len - first; n += lh_grid_step()) y[n * a.y.step] = a.x[h * a.ld + n];
 }
 
 lh_status lh_cuda_put_stats(lh_stream *stream, const lh_put_stats_args *a)

@@ -9,19 +9,9 @@
  * of it. A round reads 5 bytes a slot, and positions of those alone that have the key of the line. */
 #include "kernels/cuda/entries.cuh"
 
-enum {
-    ROUNDS = 6,
-    BINS = 1 << 11,
-    COUNTS = BINS + 1, /* and how many compete, all together */
-    THREADS = 1024,
-    LEAST_THREADS = 64,
-    SHORT = 1 << 15,
-    SLOTS = 8 * THREADS
-};
+enum { ROUNDS = 6, BINS = 1 << 11, THREADS = 1024, LEAST_THREADS = 64, SHORT = 1 << 15, SLOTS = 8 * THREADS };
 
 #define NO_LINE UINT64_MAX /* above every entry: the largest key is that of infinity */
-
-typedef enum lh_contest_kind { CONTEST_SELECT, CONTEST_BEST, CONTEST_RIVALS } lh_contest_kind;
 
 /* What is known of the line of a head. */
 typedef struct lh_line {
@@ -30,19 +20,16 @@ typedef struct lh_line {
     int stands;
 } lh_line;
 
-/* Who is among the counts[h] best of those that compete; of rivals: of those whose norms are known. */
+/* Who is among the counts[h] best of those that compete. */
 typedef struct lh_contest {
     lh_ragged kv;
     const float *scores;
-    const uint8_t *state;
+    uint8_t *state;
     const int64_t *counts;
-    lh_slot_floats norms;
-    uint8_t *out; /* states, or what is wanted */
     int64_t ld;
-    lh_contest_kind kind;
     lh_entry_state others;
     lh_line *lines;    /* [heads], for long rows, all of these zero at first */
-    unsigned *bins;    /* [heads, COUNTS] */
+    unsigned *bins;    /* [heads, BINS] */
     unsigned *arrived; /* [heads] */
 } lh_contest;
 
@@ -55,11 +42,6 @@ static __device__ __forceinline__ int bits_before(int round)
 static __device__ __forceinline__ int bits_of(int round)
 {
     return round % 3 == 2 ? 10 : 11;
-}
-
-static __device__ __forceinline__ int is_bound(const lh_contest &c, int64_t h, int64_t s)
-{
-    return *lh_slot_at(&c.norms, h, s, 0) < 0.0f;
 }
 
 static __device__ __forceinline__ uint32_t place_of(const lh_contest &c, int64_t h, int64_t s)
@@ -83,32 +65,27 @@ static __device__ __forceinline__ int find_bin(const lh_contest &c, const int64_
     return 1;
 }
 
-/* The block counts its slots of head h. bins: [COUNTS], shared. */
+/* The block counts its slots of head h. bins: [BINS], shared. */
 static __device__ void count_round(const lh_contest &c, int64_t h, int round, uint64_t line, unsigned *bins)
 {
     int64_t len = c.kv.len[h];
-    int competing = 0, bin;
-    for (int i = (int)threadIdx.x; i < COUNTS; i += (int)blockDim.x) bins[i] = 0;
+    int bin;
+    for (int i = (int)threadIdx.x; i < BINS; i += (int)blockDim.x) bins[i] = 0;
     __syncthreads();
     for (int64_t s = lh_grid_first(); s < len; s += lh_grid_step()) {
         const int64_t at[2] = {h, s};
         if (c.state[h * c.ld + s] != LH_ENTRY_COMPETES) continue;
-        competing++;
-        if (c.kind == CONTEST_RIVALS && is_bound(c, h, s)) continue;
         if (find_bin(c, at, round, line, &bin)) atomicAdd(bins + bin, 1u);
     }
-    competing = lh_warp_sum(competing);
-    if (lh_lane() == 0 && competing) atomicAdd(bins + BINS, (unsigned)competing);
     __syncthreads();
 }
 
-/* Where the line is before the first round: of `counted` entries, in a head in which `competing` compete. */
-static __device__ lh_line line_before(const lh_contest &c, int64_t h, int counted, int competing)
+/* Where the line is before the first round, in a head in which `competing` entries compete. */
+static __device__ lh_line line_before(const lh_contest &c, int64_t h, int competing)
 {
     int64_t count = c.counts[h];
-    int all = count >= competing;
-    if (count <= 0 || (all && c.kind != CONTEST_SELECT)) return lh_line{NO_LINE, 0, 1};
-    if (all || count > counted) return lh_line{0, 0, 1};
+    if (count <= 0) return lh_line{NO_LINE, 0, 1};
+    if (count >= competing) return lh_line{0, 0, 1};
     return lh_line{0, (int)count, 0};
 }
 
@@ -117,11 +94,11 @@ static __device__ lh_line line_before(const lh_contest &c, int64_t h, int counte
 static __device__ void choose_bin(const lh_contest &c, int64_t h, int round, const unsigned *bins, lh_line *line)
 {
     __shared__ int room[LH_WARP];
-    int each = BINS / (int)blockDim.x, first = BINS - 1 - (int)threadIdx.x * each, mine = 0, counted;
+    int each = BINS / (int)blockDim.x, first = BINS - 1 - (int)threadIdx.x * each, mine = 0, all;
     lh_line now = *line;
     for (int i = 0; i < each; i++) mine += (int)bins[first - i];
-    int before = lh_block_before(mine, room, &counted);
-    if (round == 0) now = line_before(c, h, counted, (int)bins[BINS]);
+    int before = lh_block_before(mine, room, &all);
+    if (round == 0) now = line_before(c, h, all);
     if (now.stands) {
         if (threadIdx.x == 0) *line = now;
         return;
@@ -131,8 +108,7 @@ static __device__ void choose_bin(const lh_contest &c, int64_t h, int round, con
         if (before < now.rest && now.rest <= before + count) {
             now.at |= (uint64_t)(first - i) << (64 - bits_before(round) - bits_of(round));
             now.rest -= before;
-            /* what rivals are compared with is the last of the best itself */
-            now.stands = round == ROUNDS - 1 || (now.rest == count && c.kind != CONTEST_RIVALS);
+            now.stands = round == ROUNDS - 1 || now.rest == count;
             *line = now;
             return;
         }
@@ -146,13 +122,10 @@ static __device__ void mark(const lh_contest &c, int64_t h, uint64_t line)
     uint32_t key_of_line = (uint32_t)(line >> 32);
     for (int64_t s = lh_grid_first(); s < len; s += lh_grid_step()) {
         int64_t at = h * c.ld + s;
-        int competes = c.state[at] == LH_ENTRY_COMPETES;
+        if (c.state[at] != LH_ENTRY_COMPETES) continue;
         uint32_t key = lh_score_key(c.scores[at]);
-        int best = competes && (key > key_of_line || (key == key_of_line && place_of(c, h, s) >= (uint32_t)line));
-        if (c.kind != CONTEST_SELECT)
-            c.out[at] = (uint8_t)(best && is_bound(c, h, s));
-        else if (competes)
-            c.out[at] = (uint8_t)(best ? LH_ENTRY_KEEP : c.others);
+        int best = key > key_of_line || (key == key_of_line && place_of(c, h, s) >= (uint32_t)line);
+        c.state[at] = (uint8_t)(best ? LH_ENTRY_KEEP : c.others);
     }
 }
 
@@ -160,7 +133,7 @@ static __device__ void mark(const lh_contest &c, int64_t h, uint64_t line)
 
 static __global__ void __launch_bounds__(THREADS) contest_kernel(lh_contest c)
 {
-    __shared__ unsigned bins[COUNTS];
+    __shared__ unsigned bins[BINS];
     __shared__ lh_line line;
     int64_t h = blockIdx.y;
     if (threadIdx.x == 0) line = lh_line{0, 0, 0};
@@ -181,8 +154,8 @@ static __global__ void __launch_bounds__(THREADS) contest_kernel(lh_contest c)
 static __device__ int gather_bins(const lh_contest &c, int64_t h, unsigned *bins)
 {
     __shared__ int last;
-    unsigned *all = c.bins + h * COUNTS;
-    for (int i = (int)threadIdx.x; i < COUNTS; i += (int)blockDim.x) {
+    unsigned *all = c.bins + h * BINS;
+    for (int i = (int)threadIdx.x; i < BINS; i += (int)blockDim.x) {
         if (bins[i]) atomicAdd(all + i, bins[i]);
     }
     __threadfence();
@@ -190,14 +163,14 @@ static __device__ int gather_bins(const lh_contest &c, int64_t h, unsigned *bins
     if (threadIdx.x == 0) last = atomicInc(c.arrived + h, gridDim.x - 1) == gridDim.x - 1;
     __syncthreads();
     if (!last) return 0;
-    for (int i = (int)threadIdx.x; i < COUNTS; i += (int)blockDim.x) bins[i] = atomicExch(all + i, 0u);
+    for (int i = (int)threadIdx.x; i < BINS; i += (int)blockDim.x) bins[i] = atomicExch(all + i, 0u);
     __syncthreads();
     return 1;
 }
 
 static __global__ void __launch_bounds__(THREADS) contest_round_kernel(lh_contest c, int round)
 {
-    __shared__ unsigned bins[COUNTS];
+    __shared__ unsigned bins[BINS];
     int64_t h = blockIdx.y;
     if (c.lines[h].stands) return;
     count_round(c, h, round, c.lines[h].at, bins);
@@ -211,12 +184,12 @@ static __global__ void __launch_bounds__(THREADS) contest_mark_kernel(lh_contest
 
 static lh_status hold_long(lh_stream *stream, const char *name, lh_contest *c)
 {
-    int64_t heads = c->kv.heads, bytes = heads * (int64_t)(sizeof(lh_line) + (COUNTS + 1) * sizeof(unsigned));
+    int64_t heads = c->kv.heads, bytes = heads * (int64_t)(sizeof(lh_line) + (BINS + 1) * sizeof(unsigned));
     lh_shape shape = lh_over_slots(heads, c->ld, THREADS, SLOTS);
     LH_TRY(lh_stream_scratch(stream, &c->lines, bytes));
     LH_TRY(lh_stream_zero(stream, c->lines, bytes));
     c->bins = (unsigned *)(c->lines + heads);
-    c->arrived = c->bins + heads * COUNTS;
+    c->arrived = c->bins + heads * BINS;
     for (int round = 0; round < ROUNDS; round++)
         LH_TRY(lh_launch(stream, name, shape, contest_round_kernel, *c, round));
     LH_TRY(lh_launch(stream, name, shape, contest_mark_kernel, *c));
@@ -246,23 +219,7 @@ lh_status lh_cuda_select_top(lh_stream *stream, const lh_select_top_args *a)
     c.scores = a->scores;
     c.state = a->state;
     c.counts = a->counts;
-    c.out = a->state;
     c.ld = a->ld;
-    c.kind = CONTEST_SELECT;
     c.others = a->others;
     return hold(stream, "select_top", &c);
-}
-
-lh_status lh_cuda_want_norms(lh_stream *stream, const lh_want_norms_args *a)
-{
-    lh_contest c = {};
-    c.kv = *a->kv;
-    c.scores = a->scores;
-    c.state = a->state;
-    c.counts = a->counts;
-    c.norms = a->norms;
-    c.out = a->wanted;
-    c.ld = a->ld;
-    c.kind = a->kind == LH_WANT_BEST ? CONTEST_BEST : CONTEST_RIVALS;
-    return hold(stream, "want_norms", &c);
 }

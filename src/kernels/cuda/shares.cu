@@ -212,10 +212,8 @@ lh_status lh_cuda_share_out(lh_stream *stream, const lh_share_out_args *a)
 static __global__ void split_counts_kernel(lh_split_counts_args a)
 {
     for (int64_t h = lh_grid_first(); h < a.heads; h += lh_grid_step()) {
-        int64_t first = lh_stage_of(a.stage, a.counts[h]), rest = a.counts[h] - first;
-        a.first[h] = first;
-        a.rest[h] = rest;
-        a.more[h] = rest + rest / 4;
+        a.first[h] = lh_stage_of(a.stage, a.counts[h]);
+        a.rest[h] = a.counts[h] - a.first[h];
     }
 }
 

@@ -30,8 +30,8 @@ lh_status lh_ref_put_stats(lh_stream *stream, const lh_put_stats_args *a)
 {
     (void)stream;
     for (int64_t h = 0; h < a->kv->heads; h++) {
-        for (int64_t s = 0; s < a->kv->len[h]; s++)
-            if (!a->only || a->only[h * a->only_ld + s]) *lh_slot_at(&a->y, h, s, 0) = a->x[h * a->ld + s];
+        int64_t len = a->kv->len[h], first = lh_slot_of_last(len, a->last);
+        for (int64_t s = first; s < len; s++) *lh_slot_at(&a->y, h, s, 0) = a->x[h * a->ld + s - first];
     }
     return LH_OK;
 }

@@ -1,5 +1,4 @@
 /* Norms of keys and values, and the scores that are made of keys alone. */
-#include <float.h>
 #include <math.h>
 
 #include "kernels/ref/ref.h"
@@ -52,35 +51,8 @@ lh_status lh_ref_projected_norms(lh_stream *stream, const lh_projected_norms_arg
     (void)stream;
     for (int64_t i = 0; i < a->map.heads; i++) {
         int64_t h = (a->map.first + i) / a->map.group;
-        for (int64_t s = 0; s < a->kv->len[h]; s++)
-            a->y[i * a->y_ld + s] = a->wanted[h * a->ld + s] ? (float)projected_norm(a, h, s, i) : 0.0f;
-    }
-    return LH_OK;
-}
-
-/* v'Mv of the value of slot s of head h. */
-static double value_form(const lh_value_bounds_args *a, int64_t h, int64_t s)
-{
-    int64_t d = a->kv->head_dim;
-    const float *m = a->matrices + h * d * d;
-    double form = 0.0;
-    for (int64_t x = 0; x < d; x++) {
-        double row = 0.0;
-        for (int64_t y = 0; y < d; y++) row += m[x * d + y] * load_entry(a->kv, a->kv->v, h, s, y);
-        form += row * load_entry(a->kv, a->kv->v, h, s, x);
-    }
-    return form;
-}
-
-lh_status lh_ref_value_bounds(lh_stream *stream, const lh_value_bounds_args *a)
-{
-    (void)stream;
-    for (int64_t h = 0; h < a->kv->heads; h++) {
-        for (int64_t s = lh_slot_of_last(a->kv->len[h], a->last); s < a->kv->len[h]; s++) {
-            double form = a->matrices ? value_form(a, h, s) : 0.0;
-            int known = form >= (double)LH_LEAST_FORM && form <= (double)FLT_MAX;
-            *lh_slot_at(&a->y, h, s, 0) = known ? (float)(-a->factor * sqrt(form)) : -FLT_MAX;
-        }
+        int64_t len = a->kv->len[h], first = lh_slot_of_last(len, a->last);
+        for (int64_t s = first; s < len; s++) a->y[i * a->ld + s - first] = (float)projected_norm(a, h, s, i);
     }
     return LH_OK;
 }

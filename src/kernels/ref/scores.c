@@ -1,4 +1,3 @@
-#include <float.h>
 #include <math.h>
 #include <stdlib.h>
 
@@ -42,9 +41,8 @@ lh_status lh_ref_weigh_scores(lh_stream *stream, const lh_weigh_scores_args *a)
     (void)stream;
     for (int64_t h = 0; h < a->heads; h++) {
         for (int64_t s = 0; s < a->len[h]; s++) {
-            float norm = *lh_slot_at(&a->norms, h, s, 0);
-            double size = norm == -FLT_MAX ? INFINITY : fabs((double)norm);
-            a->y[h * a->ld + s] = (float)(((double)a->x[h * a->ld + s] + a->add) * size);
+            double norm = *lh_slot_at(&a->norms, h, s, 0);
+            a->y[h * a->ld + s] = (float)(((double)a->x[h * a->ld + s] + a->add) * norm);
         }
     }
     return LH_OK;

@@ -82,39 +82,3 @@ lh_status lh_ref_select_top(lh_stream *stream, const lh_select_top_args *a)
     }
     return LH_OK;
 }
-
-/* Whether the norm of slot s of head h is only bounded. */
-static int is_bound(const lh_want_norms_args *a, int64_t h, int64_t s)
-{
-    return *lh_slot_at(&a->norms, h, s, 0) < 0.0f;
-}
-
-/* The competing entries of head h that come before slot s in the order of select_top; with `known` only those whose
- * norm is known. */
-static int64_t count_before(const lh_want_norms_args *a, int64_t h, int64_t s, int known)
-{
-    const float *scores = a->scores + h * a->ld;
-    uint32_t key = lh_score_key(scores[s]);
-    int64_t count = 0;
-    for (int64_t n = 0; n < a->kv->len[h]; n++) {
-        if (a->state[h * a->ld + n] != LH_ENTRY_COMPETES || (known && is_bound(a, h, n))) continue;
-        uint32_t other = lh_score_key(scores[n]);
-        count += other > key || (other == key && ref_position(a->kv, h, n) < ref_position(a->kv, h, s));
-    }
-    return count;
-}
-
-lh_status lh_ref_want_norms(lh_stream *stream, const lh_want_norms_args *a)
-{
-    (void)stream;
-    for (int64_t h = 0; h < a->kv->heads; h++) {
-        const uint8_t *state = a->state + h * a->ld;
-        int64_t competing = 0;
-        for (int64_t s = 0; s < a->kv->len[h]; s++) competing += state[s] == LH_ENTRY_COMPETES;
-        for (int64_t s = 0; s < a->kv->len[h]; s++) {
-            int open = competing > a->counts[h] && state[s] == LH_ENTRY_COMPETES && is_bound(a, h, s);
-            a->wanted[h * a->ld + s] = open && count_before(a, h, s, a->kind == LH_WANT_RIVALS) < a->counts[h];
-        }
-    }
-    return LH_OK;
-}

@@ -115,7 +115,6 @@ lh_status lh_ref_split_counts(lh_stream *stream, const lh_split_counts_args *a)
     for (int64_t h = 0; h < a->heads; h++) {
         a->first[h] = lh_stage_of(a->stage, a->counts[h]);
         a->rest[h] = a->counts[h] - a->first[h];
-        a->more[h] = a->rest[h] + a->rest[h] / 4;
     }
     return LH_OK;
 }
