@@ -11,9 +11,12 @@ struct shares {
     unsigned a[4], b[2];
 };
 
-double half_of(unsigned word, int upper)
+void halves(double y[4], unsigned low, unsigned high)
 {
-    return __uint_as_float(upper ? word & 0xffff0000u : word << 16);
+    y[0] = __uint_as_float(low << 16);
+    y[1] = __uint_as_float(low & 0xffff0000u);
+    y[2] = __uint_as_float(high << 16);
+    y[3] = __uint_as_float(high & 0xffff0000u);
 }
 
 /* Towards 0. */
@@ -49,17 +52,22 @@ copies &mine()
  * k = 2 t, 2 t + 1 (first word) and those 8 further on (second word). */
 void simt_mma_bf16(float c[4], const unsigned a[4], const unsigned b[2])
 {
-    shares own = {{a[0], a[1], a[2], a[3]}, {b[0], b[1]}}, all[32];
+    shares own = {{a[0], a[1], a[2], a[3]}, {b[0], b[1]}}, part;
     const unsigned char *given = simt_warp(&own, sizeof own);
     int lane = simt_lane(), row = lane / 4, col = lane % 4 * 2;
-    for (int i = 0; i < 32; i++) memcpy(&all[i], given + i * 64, sizeof all[i]);
+    double rows[2][16], cols[2][16];
+    for (int t = 0; t < 4; t++) {
+        memcpy(&part, given + (4 * row + t) * 64, sizeof part);
+        halves(rows[0] + 4 * t, part.a[0], part.a[2]);
+        halves(rows[1] + 4 * t, part.a[1], part.a[3]);
+        for (int i = 0; i < 2; i++) {
+            memcpy(&part, given + (4 * (col + i) + t) * 64, sizeof part);
+            halves(cols[i] + 4 * t, part.b[0], part.b[1]);
+        }
+    }
     for (int i = 0; i < 4; i++) {
         double sum = c[i];
-        for (int t = 0; t < 4; t++) {
-            const shares *of_a = &all[4 * row + t], *of_b = &all[4 * (col + i % 2) + t];
-            for (int k = 0; k < 4; k++)
-                sum += half_of(of_a->a[k / 2 * 2 + i / 2], k % 2) * half_of(of_b->b[k / 2], k % 2);
-        }
+        for (int k = 0; k < 16; k++) sum += rows[i / 2][k] * cols[i % 2][k];
         c[i] = cut(sum);
     }
 }

@@ -24,7 +24,7 @@ simt_place *simt_here;
 namespace
 {
 
-const size_t STACK = 256 << 10;
+const size_t STACK = 256 << 10, SHIFTS = 64 << 10;
 const int LANES = 32, SLOT = 64;
 
 enum state { READY, AT_BARRIER, AT_WARP, ENDED };
@@ -43,6 +43,7 @@ struct fiber {
     void *jump[5];
     void *fake;
     char *stack;
+    size_t shift; /* of the stack's top: tops at multiples of STACK would share a few lines of a cache */
     bool started;
 };
 
@@ -90,7 +91,7 @@ __attribute__((noinline, no_sanitize_address)) void start(fiber *f, ucontext_t *
     ucontext_t first;
     getcontext(&first);
     first.uc_stack.ss_sp = f->stack;
-    first.uc_stack.ss_size = STACK;
+    first.uc_stack.ss_size = STACK - f->shift;
     first.uc_link = nullptr;
     makecontext(&first, fiber_main, 0);
     swapcontext(own, &first);
@@ -115,6 +116,7 @@ fiber *new_fiber()
     fiber *f = new fiber();
     f->stack = (char *)mmap(nullptr, STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (f->stack == MAP_FAILED) simt_fault("no memory for a thread's stack");
+    f->shift = now.made * 27 * 64 % SHIFTS;
     return f;
 }
 
@@ -141,7 +143,7 @@ void report_deadlock()
 void run_block(const simt_shape &shape, dim3 at)
 {
     now.ended = now.waiting = 0;
-    for (warp &w : now.warps) w = warp{};
+    for (warp &w : now.warps) w.arrived = w.turn = 0;
     std::fill(now.shared.begin(), now.shared.end(), (unsigned char)0xff);
     for (int i = 0; i < now.threads; i++) {
         fiber *f = now.fibers[(size_t)i];
