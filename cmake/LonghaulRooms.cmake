@@ -69,11 +69,11 @@ endfunction()
 # What mpirun needs to run more ranks than there are cores, as any user, without a rank being tied to one core.
 set(LH_MPI_ENVIRONMENT "OMPI_ALLOW_RUN_AS_ROOT=1;OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1;OMPI_MCA_rmaps_base_oversubscribe=1;OMPI_MCA_hwloc_base_binding_policy=none;OMP_NUM_THREADS=1;OMP_WAIT_POLICY=passive")
 
-# lh_mpi_test(<name> RANKS 1 2 3 4 …)  the program <name> (made by lh_test_program, with ROOMS comm device base among others)
-# under mpirun, one CTest test a rank count, <name>_<ranks>r<suffix>; it uses tests/mpi_check.h. UNDER: a program that
-# starts mpirun.
+# lh_mpi_test(<name> RANKS 1 2 3 [LONG_RANKS 4] …)  the program <name> (made by lh_test_program, with ROOMS comm device
+# base among others) under mpirun, one CTest test a rank count, <name>_<ranks>r<suffix>; it uses tests/mpi_check.h.
+# LONG_RANKS are labelled `long`, and 2 and 4 RANKS `full` (docs/testing.md). UNDER: a program that starts mpirun.
 function(lh_mpi_test name)
-    cmake_parse_arguments(ARG "" "TIMEOUT;SUFFIX" "RANKS;LABELS;ARGS;ENVIRONMENT;UNDER" ${ARGN})
+    cmake_parse_arguments(ARG "" "TIMEOUT;SUFFIX" "RANKS;LONG_RANKS;LABELS;ARGS;ENVIRONMENT;UNDER" ${ARGN})
     if(NOT ARG_TIMEOUT)
         set(ARG_TIMEOUT 300)
     endif()
@@ -81,11 +81,21 @@ function(lh_mpi_test name)
     if(NOT "${CMAKE_SOURCE_DIR}/tests/mpi_check.c" IN_LIST sources)
         target_sources(${name} PRIVATE ${CMAKE_SOURCE_DIR}/tests/mpi_check.c)
     endif()
-    foreach(ranks ${ARG_RANKS})
+    foreach(ranks ${ARG_RANKS} ${ARG_LONG_RANKS})
+        set(labels mpi ${ARG_LABELS})
+        if(ranks IN_LIST ARG_LONG_RANKS)
+            list(APPEND labels long)
+        elseif(ranks MATCHES "[24]")
+            list(APPEND labels full)
+        endif()
         set(test ${name}_${ranks}r${ARG_SUFFIX})
         add_test(NAME ${test}
             COMMAND ${ARG_UNDER} ${MPIEXEC_EXECUTABLE} -n ${ranks} $<TARGET_FILE:${name}> ${ARG_ARGS})
-        set_tests_properties(${test} PROPERTIES TIMEOUT ${ARG_TIMEOUT} PROCESSORS 2 LABELS "mpi;${ARG_LABELS}"
+        set(processors 2)
+        if(ranks EQUAL 1)
+            set(processors 1)
+        endif()
+        set_tests_properties(${test} PROPERTIES TIMEOUT ${ARG_TIMEOUT} PROCESSORS ${processors} LABELS "${labels}"
             ENVIRONMENT "${LH_MPI_ENVIRONMENT};${ARG_ENVIRONMENT}")
     endforeach()
 endfunction()

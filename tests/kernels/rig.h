@@ -38,7 +38,8 @@ typedef struct rig {
  * LONGHAUL_TEST_BACKEND only `ref` and the one of that name. */
 const lh_ops *rig_backend(int i);
 
-/* suite_run, after a line for every backend of this build whose device is not there. */
+/* suite_run, after a line for every backend of this build whose device is not there. 77 (skipped) if LONGHAUL_CPU_ISA
+ * names an instruction set that this processor lacks, or the one that it uses anyway. */
 int rig_run(const char *name, const TTest *const *tests);
 
 void rig_open(rig *g, const lh_ops *ops);

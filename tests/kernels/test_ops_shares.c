@@ -433,5 +433,5 @@ int main(void)
                                   test_rounds_over_ranks_give_what_sorting_all_heads_together_gives,
                                   test_stages_split_counts,
                                   NULL};
-    return suite_run("kernels/shares", tests);
+    return rig_run("kernels/shares", tests);
 }
