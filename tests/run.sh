@@ -1,21 +1,26 @@
 #!/usr/bin/env bash
-# Installs what is missing, builds and runs every test: units, one to four ranks, and the parsers under the address and
-# undefined behaviour sanitizers with a short fuzz. `--long` adds the long loops and a million mutations; `--gpu` runs
-# the tests that need a CUDA device, alone; `--gpu --sanitize` runs them under compute-sanitizer as well, with the sizes of
-# an emulated device.
-# For Debian 12, as root or with sudo. Can be run again at any time; ends with the summary of ctest.
+# Installs what is missing, builds and runs the tests, and names the ten slowest. Without an option: every law, at 1, 2
+# and 3 ranks (4 where a law needs them), with every instruction set of this processor and CUDA code on an emulated
+# device; the rooms that need no device, and a short fuzz of each parser, under the address and undefined behaviour
+# sanitizers. On 2 cores at most 20 minutes, building included.
+#   --quick  for every commit, below 8 minutes: one instruction set, 1 and 3 ranks, two programs of the emulated device
+#   --long   also 4 ranks everywhere, further seeds and devices with less shared memory, long loops, a million mutations
+#   --gpu    the tests that need a CUDA device, alone; with --sanitize under compute-sanitizer as well, with the sizes
+#            of an emulated device
+# For Debian 12, as root or with sudo. Can be run again at any time.
 set -euo pipefail
 # shellcheck source=jobs/common.sh
 . "$(dirname "${BASH_SOURCE[0]}")/../jobs/common.sh"
 
-gpu='' sanitize=''
+gpu='' sanitize='' folder=build cuda=AUTO left_out='long'
 case "$*" in
 '') ;;
---long) export LONGHAUL_LONG=1 ;;
+--quick) folder=build-quick cuda=OFF left_out='long|full' ;;
+--long) export LONGHAUL_LONG=1 left_out='' ;;
 --gpu) gpu=ON ;;
 '--gpu --sanitize') gpu=ON sanitize=ON ;;
 *)
-    echo "usage: tests/run.sh [--long | --gpu [--sanitize]]"
+    echo "usage: tests/run.sh [--quick | --long | --gpu [--sanitize]]"
     [ "$1" = --help ] && exit 0
     exit 2
     ;;
@@ -48,6 +53,16 @@ run_sanitized() {
     done
 }
 
+# The ten slowest of all folders, by the clock.
+show_slowest() {
+    local log name
+    say "the slowest tests:"
+    for log in "$logs"/*.tests; do
+        name=$(basename "$log" .tests)
+        sed -nE "s|^ *[0-9]+/[0-9]+ Test +#[0-9]+: ([^ ]+) .* ([0-9.]+) sec.*|\\2 s  \\1 ($name)|p" "$log"
+    done | sort -rn | head -n 10 | sed 's/^/        /'
+}
+
 failed=0
 install "${packages[@]}" check
 if [ "$gpu" ]; then
@@ -58,17 +73,23 @@ if [ "$gpu" ]; then
     [ "$sanitize" ] && run_sanitized
     exit "$failed"
 fi
-build release build -- -DLH_TESTS=ON -DLH_CUDA=AUTO
-say "$(sed -n 's/^-- \(CUDA toolkit.*\)/\1/p' "$logs/configure-build.log")"
-parsers=()
-for room in base text import fuzz; do
-    [ -e "$root/tests/$room/CMakeLists.txt" ] && parsers+=("tests/$room")
+# The rooms that tests/CMakeLists.txt labels `sanitized`, and the others.
+sanitized=() others=(src/all)
+for file in "$root"/tests/*/CMakeLists.txt; do
+    room=$(basename "${file%/CMakeLists.txt}")
+    case $room in
+    base | text | import | model | fuzz) sanitized+=("tests/$room/all") ;;
+    *) others+=("tests/$room/all") ;;
+    esac
 done
-build asan build-asan "${parsers[@]/%//all}" -- -DLH_TESTS=ON
-say "testing the parsers under the address and undefined behaviour sanitizers"
-for folder in "${parsers[@]}"; do run_tests "build-asan/$folder"; done
-say "testing everything, on 1, 2, 3 and 4 ranks"
-run_tests build
+build release "$folder" "${others[@]}" -- -B "$folder" -DLH_TESTS=ON -DLH_CUDA="$cuda"
+[ "$cuda" = OFF ] || say "$(sed -n 's/^-- \(CUDA toolkit.*\)/\1/p' "$logs/configure-$folder.log")"
+build asan build-asan "${sanitized[@]}" -- -DLH_TESTS=ON
+say "testing what needs no device under the address and undefined behaviour sanitizers"
+run_tests build-asan -L '^sanitized$' ${left_out:+-LE "^($left_out)$"}
+say "testing the other rooms"
+run_tests "$folder" -LE "^(${left_out:+$left_out|}sanitized)$"
+show_slowest
 say "done"
-sed -n '/tests passed/,$p' "$logs/build.tests"
+sed -n '/tests passed/,$p' "$logs/build-asan.tests" "$logs/$folder.tests"
 exit "$failed"
