@@ -429,12 +429,12 @@ typedef struct lh_position_scores_args {
     int64_t ld;
 } lh_position_scores_args;
 
-/* state[h,s] for position p: DROP where p < visible_from; else KEEP where p < sinks or p >= recent_from, and everywhere
- * in a head of at most `enough` entries; else COMPETES. state: [heads, ld]. */
+/* state[h,s] for position p: DROP where p < visible_from; else KEEP where p < sinks or p >= recent_from; else COMPETES.
+ * state: [heads, ld]. */
 typedef struct lh_classify_args {
     uint8_t *state;
     const lh_ragged *kv;
-    int64_t ld, visible_from, sinks, recent_from, enough;
+    int64_t ld, visible_from, sinks, recent_from;
 } lh_classify_args;
 
 /* The order-preserving integer image of a score: key(x) < key(y) exactly when x < y; -0 and 0 share the key of 0. NaN

@@ -146,7 +146,6 @@ static int measure(lh_kv *kv, lh_eviction *e, const int64_t *lens, int64_t heads
     e->ranked = e->protect.base > 0;
     e->scored = e->ranked && kv->fixed.score.source != LH_SCORE_POSITION;
     e->again = e->ranked && kv->fixed.score.source == LH_SCORE_ATTENTION && !kv->fixed.score.running;
-    if (kv->fixed.budgets.heads == LH_HEADS_UNIFORM) e->enough = budget;
     switch (kv->fixed.budgets.heads) {
     /* only the device knows how long heads are; where nothing has to go, nothing goes */
     case LH_HEADS_ADAPTIVE: return e->seen - e->visible_from > budget;

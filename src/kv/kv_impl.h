@@ -351,7 +351,6 @@ typedef struct lh_eviction {
     int64_t seen, visible_from;
     lh_protection protect;
     int64_t cols;        /* slots of the longest head of all ranks, or more */
-    int64_t enough;      /* heads of so many entries lose none but those that cannot be seen */
     int64_t number;      /* of evictions of this layer before it */
     int ranked;          /* entries compete and not all of them stay */
     int scored;          /* they are ranked by more than their position */

@@ -13,8 +13,7 @@ lh_status lh_kv_classify(lh_kv *kv, const lh_eviction *e)
                                                                          .ld = kv->work.ld,
                                                                          .visible_from = e->visible_from,
                                                                          .sinks = e->visible_from + p->sinks,
-                                                                         .recent_from = recent_from,
-                                                                         .enough = e->enough});
+                                                                         .recent_from = recent_from});
 }
 
 lh_status lh_kv_put_counts(lh_kv *kv, const int64_t *counts)

@@ -263,19 +263,18 @@ START_TEST(test_position_scores_and_states_are_those_of_the_positions)
             positions_make(&m, &c, n);
             int64_t ld = 600 + n % 4, heads = c.host.heads, count = heads * ld;
             int64_t visible_from = n % 4 * 10, sinks = n % 5 * 6, recent_from = n % 7 ? 900 - n % 7 * 120 : 0;
-            int64_t enough = n % 3 ? 0 : 200;
             float *y = rig_new(&g, count * 4), *scores = lot_new(&m, count * 4);
             uint8_t *state = rig_new(&g, count), *states = lot_new(&m, count);
             lh_ragged kv = rig_cache(&g, &c);
             RUN(&g, position_scores, .y = y, .kv = &kv, .ld = ld);
             RUN(&g, classify, .state = state, .kv = &kv, .ld = ld, .visible_from = visible_from, .sinks = sinks,
-                .recent_from = recent_from, .enough = enough);
+                .recent_from = recent_from);
             rig_get(&g, scores, y, count * 4);
             rig_get(&g, states, state, count);
             for (int64_t h = 0; h < heads; h++) {
                 for (int64_t s = 0; s < c.host.len[h]; s++) {
                     int64_t p = cache_position(&c.host, h, s);
-                    int protect = p < sinks || p >= recent_from || c.host.len[h] <= enough;
+                    int protect = p < sinks || p >= recent_from;
                     int want = p < visible_from ? LH_ENTRY_DROP : protect ? LH_ENTRY_KEEP : LH_ENTRY_COMPETES;
                     if (scores[h * ld + s] != (float)p || states[h * ld + s] != want)
                         ck_abort_msg("%s, case %d: position %d has score %g and state %d", g.ops->name, n, (int)p,

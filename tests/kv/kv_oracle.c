@@ -105,16 +105,6 @@ static int too_much(const oracle *o, int64_t l, int64_t from, int64_t budget)
     return o->fixed.budgets.heads == LH_HEADS_ADAPTIVE ? all > heads * budget : longest > budget;
 }
 
-/* A head that holds no more than its budget keeps it. */
-static void spare(const oracle *o, int64_t budget, uint8_t *state)
-{
-    int64_t held = 0;
-    for (int64_t p = 0; p < o->seen; p++) held += state[p] != LH_ENTRY_DROP;
-    if (o->fixed.budgets.heads != LH_HEADS_UNIFORM || held > budget) return;
-    for (int64_t p = 0; p < o->cap; p++)
-        if (state[p] == LH_ENTRY_COMPETES) state[p] = LH_ENTRY_KEEP;
-}
-
 /* Layers whose heads choose at once: one, or all of those that compete. */
 typedef struct sheets {
     int64_t n, layers[8];
@@ -137,10 +127,7 @@ static void rank_sheets(oracle *o, const sheets *s, ranking *r)
     for (int64_t i = 0; i < s->n; i++) {
         oracle_scores scores;
         uint8_t *state = r->state + i * each;
-        for (int64_t g = 0; g < heads; g++) {
-            classify(o, s->layers[i], g, &s->protect[i], state + g * o->cap);
-            spare(o, s->protect[i].budget, state + g * o->cap);
-        }
+        for (int64_t g = 0; g < heads; g++) classify(o, s->layers[i], g, &s->protect[i], state + g * o->cap);
         go_on(o, s->layers[i]);
         oracle_score(o, s->layers[i], state, &scores);
         memcpy(r->first + i * each, scores.first, (size_t)each * sizeof *r->first);

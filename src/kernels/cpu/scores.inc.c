@@ -173,11 +173,10 @@ static void classify_head(const lh_classify_args *a, int64_t h)
 {
     const int32_t *positions = a->kv->positions ? a->kv->positions + a->kv->offset[h] : NULL;
     const int64_t len = a->kv->len[h], from = a->visible_from, sinks = a->sinks, recent_from = a->recent_from;
-    const uint8_t open = len <= a->enough ? LH_ENTRY_KEEP : LH_ENTRY_COMPETES;
     uint8_t *state = a->state + h * a->ld;
     for (int64_t s = 0; s < len; s++) {
         int64_t p = positions ? positions[s] : s;
-        uint8_t held = p < sinks || p >= recent_from ? LH_ENTRY_KEEP : open;
+        uint8_t held = p < sinks || p >= recent_from ? LH_ENTRY_KEEP : LH_ENTRY_COMPETES;
         state[s] = p < from ? LH_ENTRY_DROP : held;
     }
 }

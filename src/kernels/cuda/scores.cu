@@ -48,8 +48,7 @@ static __global__ void classify_kernel(lh_classify_args a, lh_ragged kv)
     int64_t h = blockIdx.y, len = kv.len[h];
     for (int64_t s = lh_grid_first(); s < len; s += lh_grid_step()) {
         int64_t p = lh_position(kv, h, s);
-        int stays = p < a.sinks || p >= a.recent_from || len <= a.enough;
-        lh_entry_state held = stays ? LH_ENTRY_KEEP : LH_ENTRY_COMPETES;
+        lh_entry_state held = p < a.sinks || p >= a.recent_from ? LH_ENTRY_KEEP : LH_ENTRY_COMPETES;
         a.state[h * a.ld + s] = (uint8_t)(p < a.visible_from ? LH_ENTRY_DROP : held);
     }
 }

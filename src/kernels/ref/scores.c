@@ -148,7 +148,7 @@ lh_status lh_ref_classify(lh_stream *stream, const lh_classify_args *a)
             uint8_t state = LH_ENTRY_COMPETES;
             if (p < a->visible_from)
                 state = LH_ENTRY_DROP;
-            else if (p < a->sinks || p >= a->recent_from || a->kv->len[h] <= a->enough)
+            else if (p < a->sinks || p >= a->recent_from)
                 state = LH_ENTRY_KEEP;
             a->state[h * a->ld + s] = state;
         }
