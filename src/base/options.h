@@ -48,7 +48,7 @@ typedef struct lh_option {
     const char *name;           /* without the dashes; a row without a name ends a table */
     const char *arg;            /* what help calls the value; "FILE…" and "FOLDER…" are completed as paths */
     const char *def;            /* default as text; NULL: none, the field is 0 or NULL */
-    const char *help;           /* whole sentences */
+    const char *help;           /* whole sentences; NULL: --help and the man page leave the option out */
     size_t at, bytes;           /* the field: LH_FIELD */
     int64_t min, max;           /* of an I64; equal: any */
     double low, high;           /* of an F64; equal: any */

@@ -93,7 +93,8 @@ lh_status lh_options_help(lh_buf *out, const lh_syntax *s)
     }
     for (const lh_option_group *g = s->groups; g->table; g++) {
         LH_TRY(lh_buf_printf(out, "\n%s:\n", g->table->heading));
-        for (const lh_option *row = g->table->rows; row->name; row++) LH_TRY(help_row(out, row));
+        for (const lh_option *row = g->table->rows; row->name; row++)
+            if (row->help) LH_TRY(help_row(out, row));
     }
     if (s->examples) LH_TRY(lh_buf_puts(out, "\nexamples:\n"));
     for (const lh_example *e = s->examples; e && e->line; e++)
@@ -158,7 +159,8 @@ lh_status lh_options_man(lh_buf *out, const lh_syntax *s)
     }
     for (const lh_option_group *g = s->groups; g->table; g++) {
         LH_TRY(lh_buf_printf(out, ".PP\n\\fI%s:\\fR\n", g->table->heading));
-        for (const lh_option *row = g->table->rows; row->name; row++) LH_TRY(man_row(out, row));
+        for (const lh_option *row = g->table->rows; row->name; row++)
+            if (row->help) LH_TRY(man_row(out, row));
     }
     for (const lh_example *e = s->examples; e && e->line; e++) {
         LH_TRY(lh_buf_puts(out, ".PP\n"));

@@ -86,7 +86,9 @@ static lh_status list(lh_buf *out)
                                  p->paper ? p->paper : "", p->paper ? ")" : ""));
         }
     }
-    LH_TRY(lh_buf_puts(out, "\n'--policy NAME --help' shows the parts of one; each can be changed by its option.\n"));
+    LH_TRY(lh_buf_puts(
+        out, "\n'--policy NAME --help' shows the parts of one; each can be changed by its option.\n"
+             "'--compat kvpress' makes shares and pyramids those of kvpress, as the presets NAME@kvpress have it.\n"));
     return LH_OK;
 }
 

@@ -41,7 +41,7 @@ lh_policy_numbers lh_policy_fix(const lh_policy *policy, int64_t tokens)
                            .shape = policy->shape,
                            .budgets = policy->budgets,
                            .select = policy->select,
-                           .shares_of = policy->shares_of,
+                           .compat = policy->compat,
                            .positions = policy->positions,
                            .budget = lh_policy_entries(policy, tokens),
                            .rows = policy->rows.n,
@@ -94,7 +94,7 @@ lh_stage lh_policy_stage(const lh_policy_numbers *fixed, const lh_protection *pr
     case LH_SELECT_TOPK: break;
     case LH_SELECT_TWO_STAGE:
         stage.share = lh_decimal_fraction(fixed->select.first_stage);
-        if (fixed->shares_of == LH_SHARES_OF_COMPETING) break;
+        if (fixed->compat != LH_COMPAT_KVPRESS) break;
         /* the protected entries are the best ones of the first stage; what the floor gave is there too */
         stage.others = protect->sinks + protect->recents;
         stage.least = fixed->budgets.heads == LH_HEADS_ADAPTIVE ? sure_of_budget(fixed, protect)
@@ -116,7 +116,7 @@ lh_safety lh_policy_safety(const lh_policy_numbers *fixed, const lh_protection *
     int64_t sure = lh_fraction_of(alpha, protect->base);
     if (fixed->budgets.safeguard == LH_SAFEGUARD_INTERP)
         return (lh_safety){.sure = sure, .share = {alpha.den - alpha.num, alpha.den}};
-    if (fixed->shares_of == LH_SHARES_OF_BUDGET)
+    if (fixed->compat == LH_COMPAT_KVPRESS)
         sure = lh_max_i64(0, sure_of_budget(fixed, protect) - protect->sinks - protect->recents);
     return (lh_safety){.floor = sure, .share = {1, 1}};
 }

@@ -13,7 +13,7 @@ typedef struct lh_policy_numbers {
     lh_policy_shape shape;
     lh_policy_division budgets;
     lh_policy_selection select;
-    lh_shares_of shares_of;
+    lh_compat compat;
     lh_position_mode positions;
     int64_t budget;           /* entries per KV head; `full`: the tokens of the prompt */
     int64_t rows, first_rows; /* observed rows, and those of them that begin the prompt; the others end it */

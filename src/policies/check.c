@@ -58,7 +58,7 @@ static int joins_stages(const lh_policy *p)
 
 static int mixes_shares(const lh_policy *p)
 {
-    return p->budgets.heads == LH_HEADS_ADAPTIVE && p->shares_of == LH_SHARES_OF_BUDGET &&
+    return p->budgets.heads == LH_HEADS_ADAPTIVE && p->compat == LH_COMPAT_KVPRESS &&
            p->budgets.safeguard == LH_SAFEGUARD_INTERP;
 }
 
@@ -128,7 +128,7 @@ static const struct {
                            "it needs '--evict never'"},
     {blocks_of_slots, "'--positions slot' begins after the prefill: it needs '--evict never' or every:N"},
     {expects_later, "'--statistic expected' sums up the queries of the whole prompt: it needs '--evict never'"},
-    {mixes_shares, "'--shares-of budget' needs '--safeguard floor': interp mixes counts of competing entries"},
+    {mixes_shares, "'--compat kvpress' needs '--safeguard floor': interp mixes counts of competing entries"},
     {slots_of_uneven_heads, "'--positions slot' needs '--head-budget uniform' and '--set-per head': a new row has one "
                             "position, the number of entries that every head holds"},
     {slots_of_old_rows, "'--positions slot' needs scores without attention, or statistics that go on ('--rows all', or "

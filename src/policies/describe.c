@@ -7,10 +7,11 @@
 
 enum { MEANING_AT = 32 }; /* column of what a part means */
 
-/* Parts that say "none" of an addition are left out: switches that are off, no proxies. */
+/* Parts that add nothing are left out: switches that are off, no proxies, no compatibility. */
 static int says_nothing(const lh_part *part, const char *text)
 {
-    return (part->words == lh_policy_switch && strcmp(text, "off") == 0) || (!part->words && strcmp(text, "none") == 0);
+    return (part->words == lh_policy_switch && strcmp(text, "off") == 0) ||
+           ((!part->words || !part->help) && strcmp(text, "none") == 0);
 }
 
 static lh_status describe_part(const lh_policy *policy, const lh_part *part, lh_buf *out)

@@ -1,6 +1,7 @@
 /* A resolved policy as JSON, and back. */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "policies/policy_impl.h"
 
@@ -57,6 +58,23 @@ static lh_status get_text(const json_t *json, const char *key, const char *name,
     return LH_OK;
 }
 
+/* Files from before '--compat' say the two things it stands for apart, '--shares-of' in all of them. */
+static lh_status read_old_words(const json_t *json, const char *name, lh_policy_parts *parts)
+{
+    const char *shares = json_string_value(json_object_get(json, "shares-of")), *layers = parts->layer_budget;
+    if (!json_object_get(json, "shares-of")) return LH_OK;
+    int rounded = layers && strcmp(layers, "pyramid-rounded") == 0;
+    int kvpress = rounded || (shares && strcmp(shares, "budget") == 0);
+    int paper = (layers && strcmp(layers, "pyramid") == 0) || (shares && strcmp(shares, "competing") == 0);
+    if (kvpress && paper)
+        LH_FAIL(LH_EFILE,
+                "'%s' holds a policy of an earlier version: '--shares-of %s' with '--layer-budget %s' is none here",
+                name, shares, layers);
+    if (rounded) parts->layer_budget = "pyramid";
+    if (kvpress || paper) parts->compat = kvpress ? "kvpress" : "none";
+    return LH_OK;
+}
+
 lh_status lh_policy_from_json(lh_policy *out, const json_t *json, const char *name)
 {
     lh_policy_options options = {0};
@@ -70,6 +88,7 @@ lh_status lh_policy_from_json(lh_policy *out, const json_t *json, const char *na
         LH_TRY(get_text(json, lh_part_at(i)->option, name, &values[i], &text));
         lh_part_say(lh_part_at(i), &options.parts, text);
     }
+    LH_TRY(read_old_words(json, name, &options.parts));
     if (lh_policy_resolve(out, &options) != LH_OK)
         LH_FAIL(LH_EFILE, "'%s' holds a policy that is none here: %s", name, lh_error_message());
     return LH_OK;

@@ -83,8 +83,9 @@ int lh_layers_narrow(const lh_policy_numbers *fixed, const lh_layers_request *re
         by_profile(request, entries, budgets);
         return 1;
     }
-    if (fixed->budgets.layers == LH_LAYERS_PYRAMID_ROUNDED) return pyramid_rounded(fixed, request, entries, budgets);
-    if (fixed->budgets.layers != LH_LAYERS_PYRAMID || request->layers == 1 || entries <= fixed->window) return 0;
+    if (fixed->budgets.layers != LH_LAYERS_PYRAMID) return 0;
+    if (fixed->compat == LH_COMPAT_KVPRESS) return pyramid_rounded(fixed, request, entries, budgets);
+    if (request->layers == 1 || entries <= fixed->window) return 0;
     pyramid(fixed, request, entries, budgets);
     return 1;
 }

@@ -38,7 +38,7 @@
     X(safeguard, "safeguard", LH_OPT_STR, lh_policy_safeguards, NULL,                                                  \
       "How that share is given: mixed into the counts, or first.")                                                     \
     X(layer_budget, "layer-budget", LH_OPT_WORD_OR_FILE, lh_policy_over_layers, NULL,                                  \
-      "Every layer keeps as much, or lower layers keep more (PyramidKV; rounded: as kvpress does); or each keeps "     \
+      "Every layer keeps as much, or lower layers keep more (PyramidKV); or each keeps "     \
       "its part by the weights in FILE, a CSV with the first line 'layer,weight'.")                                    \
     X(beta, "beta", LH_OPT_STR, NULL, "N", "How steep the pyramid is.")                                                \
     X(select, "select", LH_OPT_STR, lh_policy_selections, NULL,                                                        \
@@ -47,8 +47,7 @@
     X(first_stage, "first-stage", LH_OPT_STR, NULL, "X", "Share that is chosen by score alone, of two-stage.")         \
     X(std_share, "std-share", LH_OPT_STR, NULL, "X", "Share of the budget that is chosen by deviation, of std-scope.") \
     X(random_share, "random-share", LH_OPT_STR, NULL, "X", "Share that is drawn, of topk+sample, as 0.3 or 7/19.")     \
-    X(shares_of, "shares-of", LH_OPT_STR, lh_policy_shares, NULL,                                                      \
-      "Whether alpha and the first stage are shares of what competes, or of the whole budget.")                        \
+    X(compat, "compat", LH_OPT_STR, lh_policy_compats, NULL, NULL)                                                     \
     X(set_per, "set-per", LH_OPT_STR, lh_policy_sets, NULL,                                                            \
       "Every head keeps entries of its own, or all heads of a layer the same ones.")                                   \
     X(evict, "evict", LH_OPT_STR, NULL, "never|every:M|block:N",                                                       \

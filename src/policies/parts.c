@@ -79,7 +79,7 @@ static int adapts(const lh_policy *policy)
 
 static int narrows(const lh_policy *policy)
 {
-    return policy->budgets.layers == LH_LAYERS_PYRAMID || policy->budgets.layers == LH_LAYERS_PYRAMID_ROUNDED;
+    return policy->budgets.layers == LH_LAYERS_PYRAMID;
 }
 
 static int has_stages(const lh_policy *policy)
@@ -97,9 +97,9 @@ static int samples(const lh_policy *policy)
     return policy->select.kind == LH_SELECT_TOPK_SAMPLE;
 }
 
-static int shares(const lh_policy *policy)
+static int differs_in_kvpress(const lh_policy *policy)
 {
-    return adapts(policy) || has_stages(policy);
+    return adapts(policy) || has_stages(policy) || narrows(policy);
 }
 
 static const char *last_row(const lh_policy *policy)
@@ -156,12 +156,14 @@ static const lh_profile_part layer_profile = {LH_PROFILE_OF_LAYERS, offsetof(lh_
 #define ROW_alpha ADAPTS, SHARE, AT(budgets.alpha)
 #define ROW_safeguard ADAPTS, WORD, AT(budgets.safeguard)
 #define ROW_layer_budget ALWAYS, WORD_OR_FILE, AT(budgets.layers), .profile = &layer_profile
-#define ROW_beta USED(narrows, "'--layer-budget pyramid' or pyramid-rounded"), NUMBER, AT(budgets.beta), .min = 1
+#define ROW_beta USED(narrows, "'--layer-budget pyramid'"), NUMBER, AT(budgets.beta), .min = 1
 #define ROW_select ALWAYS, WORD, AT(select.kind)
 #define ROW_first_stage USED(has_stages, "'--select two-stage'"), SHARE, AT(select.first_stage)
 #define ROW_std_share USED(has_scope, "'--select std-scope'"), SHARE, AT(select.std_share)
 #define ROW_random_share USED(samples, "'--select topk+sample'"), OWN(random_share)
-#define ROW_shares_of USED(shares, "'--head-budget adaptive' or '--select two-stage'"), WORD, AT(shares_of)
+#define ROW_compat                                                                                                \
+    USED(differs_in_kvpress, "'--head-budget adaptive', '--select two-stage' or '--layer-budget pyramid'"), WORD, \
+        AT(compat)
 #define ROW_set_per ALWAYS, WORD, AT(select.joint)
 #define ROW_evict ALWAYS, OWN(evict)
 #define ROW_positions ALWAYS, WORD, AT(positions)

@@ -39,7 +39,7 @@ const lh_policy_parts lh_policy_defaults = {.proxies = "none",
                                             .first_stage = "0.5",
                                             .std_share = "0.3",
                                             .random_share = "7/19",
-                                            .shares_of = "competing",
+                                            .compat = "none",
                                             .set_per = "head",
                                             .evict = "never",
                                             .positions = "original"};

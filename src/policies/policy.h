@@ -11,6 +11,7 @@
 #include "base/mem.h"
 #include "base/status.h"
 #include "policies/part_list.h"
+#include "policies/word_list.h"
 
 /* The parts of a policy as text, as its options say it (part_list.h): NULL where nothing was said. A preset is such a
  * row, and so are the options of a run. What neither says, but what they make necessary, comes from lh_policy_defaults.
@@ -21,7 +22,7 @@ typedef struct lh_policy_parts {
 #undef LH_PART
 } lh_policy_parts;
 
-/* Words of the parts that have words, in the order of their numbers; each ends with NULL. */
+/* Words of the parts that have words (word_list.h); each ends with NULL. */
 extern const char *const lh_policy_statistics[];
 extern const char *const lh_policy_proxy_places[];
 extern const char *const lh_policy_switch[];
@@ -32,7 +33,7 @@ extern const char *const lh_policy_over_heads[];
 extern const char *const lh_policy_safeguards[];
 extern const char *const lh_policy_over_layers[];
 extern const char *const lh_policy_selections[];
-extern const char *const lh_policy_shares[];
+extern const char *const lh_policy_compats[];
 extern const char *const lh_policy_sets[];
 extern const char *const lh_policy_position_modes[];
 
@@ -79,22 +80,19 @@ typedef enum lh_score_source {
     LH_SCORE_EXPECTED        /* expected attention (arXiv 2510.00636) */
 } lh_score_source;
 typedef enum lh_statistic { LH_STAT_SUM, LH_STAT_MEAN, LH_STAT_MAS, LH_STAT_COUNT, LH_STAT_LAST } lh_statistic;
-typedef enum lh_proxies_at { LH_PROXIES_AT_END, LH_PROXIES_AT_BOTH_ENDS } lh_proxies_at;
-typedef enum lh_heads_budget { LH_HEADS_UNIFORM, LH_HEADS_ADAPTIVE, LH_HEADS_PROFILE } lh_heads_budget;
-/* PYRAMID_ROUNDED: as kvpress makes it: of the whole budget, window included, rounded and not exact in total. */
-typedef enum lh_layers_budget {
-    LH_LAYERS_UNIFORM,
-    LH_LAYERS_PYRAMID,
-    LH_LAYERS_PYRAMID_ROUNDED,
-    LH_LAYERS_ADAPTIVE, /* the heads of all layers compete */
-    LH_LAYERS_PROFILE
-} lh_layers_budget;
-typedef enum lh_safeguard { LH_SAFEGUARD_INTERP, LH_SAFEGUARD_FLOOR } lh_safeguard;
-typedef enum lh_select { LH_SELECT_TOPK, LH_SELECT_TWO_STAGE, LH_SELECT_STD_SCOPE, LH_SELECT_TOPK_SAMPLE } lh_select;
-/* What alpha and the first stage are shares of: the entries that a head may keep beside the protected ones, or of its
- * whole budget, where the protected ones count as the best (kvpress). */
-typedef enum lh_shares_of { LH_SHARES_OF_COMPETING, LH_SHARES_OF_BUDGET } lh_shares_of;
-typedef enum lh_position_mode { LH_POSITION_ORIGINAL, LH_POSITION_SLOT } lh_position_mode;
+
+/* Words that are numbers of a resolved policy. A profile stands for a word, and its number is the next. LH_COMPAT_KVPRESS:
+ * alpha and the first stage are shares of the whole budget, where protected entries count as the best, not of what may
+ * be kept beside them; and a pyramid falls over the whole budget, window included, rounded and not exact in total. */
+#define LH_NUMBER(number, ...) number,
+typedef enum lh_proxies_at { LH_PROXIES_AT_WORDS(LH_NUMBER) } lh_proxies_at;
+typedef enum lh_heads_budget { LH_HEADS_WORDS(LH_NUMBER) LH_HEADS_PROFILE } lh_heads_budget;
+typedef enum lh_layers_budget { LH_LAYERS_WORDS(LH_NUMBER) LH_LAYERS_PROFILE } lh_layers_budget;
+typedef enum lh_safeguard { LH_SAFEGUARD_WORDS(LH_NUMBER) } lh_safeguard;
+typedef enum lh_select { LH_SELECT_WORDS(LH_NUMBER) } lh_select;
+typedef enum lh_compat { LH_COMPAT_WORDS(LH_NUMBER) } lh_compat;
+typedef enum lh_position_mode { LH_POSITION_WORDS(LH_NUMBER) } lh_position_mode;
+#undef LH_NUMBER
 
 /* A decimal as it was written: value = digits / 10^scale, scale <= 18. Shares are taken of it in whole numbers. No
  * padding: policies are compared byte by byte. */
@@ -170,7 +168,7 @@ typedef struct lh_policy {
     lh_policy_amount recents; /* percent: of the budget */
     lh_policy_division budgets;
     lh_policy_selection select;
-    lh_shares_of shares_of;
+    lh_compat compat;
     int64_t every;     /* decode: evict at every m-th generated token; 0: never */
     int every_is_rows; /* as many tokens as there are proxies; `every` is 1 */
     int64_t block;     /* prefill: evict before each block of so many tokens; 0: once, at its end */

@@ -55,11 +55,12 @@ static lh_status warn_pyramid(const outlook *o, lh_buf *out)
 {
     int64_t budgets[2];
     lh_layers_request two = {.layers = 2, .seen = o->seen};
-    if (o->fixed.budgets.layers != LH_LAYERS_PYRAMID_ROUNDED || lh_layers_narrow(&o->fixed, &two, budgets))
+    if (o->fixed.budgets.layers != LH_LAYERS_PYRAMID || o->fixed.compat != LH_COMPAT_KVPRESS ||
+        lh_layers_narrow(&o->fixed, &two, budgets))
         return LH_OK;
     return lh_buf_printf(out,
                          "every layer gets %lld entries: the narrow end of the pyramid would be smaller than the "
-                         "window %lld, and '--layer-budget pyramid-rounded' then is uniform\n",
+                         "window %lld, and a pyramid of kvpress then is uniform\n",
                          (long long)o->fixed.budget, (long long)o->fixed.window);
 }
 

@@ -70,7 +70,7 @@ static int64_t floor_of(const oracle_choice *c, int64_t h, int64_t room)
     const lh_protection *p = protection_of(c, h);
     int64_t sure = part_of(c->fixed->budgets.alpha, p->base);
     if (c->fixed->budgets.safeguard != LH_SAFEGUARD_FLOOR) return 0;
-    if (c->fixed->shares_of == LH_SHARES_OF_BUDGET) {
+    if (c->fixed->compat == LH_COMPAT_KVPRESS) {
         sure = part_of(c->fixed->budgets.alpha, p->budget);
         if (sure < 1 && c->fixed->budgets.alpha.digits) sure = 1;
         sure -= p->sinks + p->recents;

@@ -88,8 +88,8 @@ static const struct {
     {"nacl", LH_SCORE_ATTENTION, LH_STAT_SUM, 200, 200, 100, 0, 0, 0, 0, 0, LH_SELECT_TOPK_SAMPLE, 0, 0, 200},
     {"ahakv", LH_SCORE_ATTENTION, LH_STAT_SUM, 32, 0, 0, 32, 0, 0, 0, 0, 0, 0, 1, 1},
     {"snapkv@kvpress", LH_SCORE_ATTENTION, LH_STAT_MEAN, 64, 64, 0, 0, LH_POOL_AVG, 5, 0, 0, 0, 0, 0, 0},
-    {"pyramidkv@kvpress", LH_SCORE_ATTENTION, LH_STAT_MEAN, 64, 64, 0, 0, LH_POOL_AVG, 5, 0, LH_LAYERS_PYRAMID_ROUNDED,
-     0, 0, 0, 0},
+    {"pyramidkv@kvpress", LH_SCORE_ATTENTION, LH_STAT_MEAN, 64, 64, 0, 0, LH_POOL_AVG, 5, 0, LH_LAYERS_PYRAMID, 0, 0, 0,
+     0},
     {"adakv@kvpress", LH_SCORE_ATTENTION, LH_STAT_MEAN, 64, 64, 0, 0, LH_POOL_AVG, 5, LH_HEADS_ADAPTIVE, 0, 0, 0, 0, 0},
     {"critical@kvpress", LH_SCORE_ATTENTION, LH_STAT_MEAN, 64, 64, 0, 0, LH_POOL_AVG, 5, 0, 0, LH_SELECT_TWO_STAGE, 0,
      0, 0},
@@ -131,8 +131,7 @@ START_TEST(test_presets_are_what_their_papers_say)
     ck_assert(p.budgets.beta == 20 && p.budgets.safeguard == LH_SAFEGUARD_INTERP && p.budgets.alpha.digits == 5 &&
               p.budgets.alpha.scale == 1);
     p = resolved(&(lh_policy_options){.policy = "critical-ada@kvpress", .budget = "64"});
-    ck_assert(p.shares_of == LH_SHARES_OF_BUDGET && p.budgets.safeguard == LH_SAFEGUARD_FLOOR &&
-              p.shape.group_after_pool);
+    ck_assert(p.compat == LH_COMPAT_KVPRESS && p.budgets.safeguard == LH_SAFEGUARD_FLOOR && p.shape.group_after_pool);
     ck_assert(p.budgets.alpha.digits == 2 && p.budgets.alpha.scale == 1 && p.select.first_stage.digits == 5 &&
               p.select.first_stage.scale == 1);
     p = resolved(&(lh_policy_options){.policy = "ahakv", .budget = "64"});
@@ -219,7 +218,7 @@ START_TEST(test_what_would_be_ignored_is_refused)
         {{.policy = "snapkv", .budget = "64", .parts = {.first_stage = "0.4"}}, "'--select two-stage'"},
         {{.policy = "snapkv", .budget = "64", .parts = {.std_share = "0.4"}}, "'--select std-scope'"},
         {{.policy = "snapkv", .budget = "64", .parts = {.random_share = "0.4"}}, "'--select topk+sample'"},
-        {{.policy = "snapkv", .budget = "64", .parts = {.shares_of = "budget"}}, "'--shares-of'"},
+        {{.policy = "snapkv", .budget = "64", .parts = {.compat = "kvpress"}}, "'--compat'"},
         {{.policy = "random", .budget = "64", .parts = {.rows = "all"}}, "'--rows'"},
         {{.policy = "expected-attention", .budget = "64", .parts = {.proxies = "1%"}}, "'--proxies'"},
     };
@@ -302,7 +301,7 @@ START_TEST(test_parts_that_cannot_go_together_are_refused)
         {{.policy = "critical-snapkv", .budget = "64", .parts = {.set_per = "layer"}}, "'--set-per layer'"},
         {{.policy = "random", .budget = "64", .parts = {.select = "topk+sample"}}, "statistic of attention"},
         {{.policy = "adakv@kvpress", .budget = "99", .parts = {.safeguard = "interp"}}, "'--safeguard floor'"},
-        {{.policy = "ada-snapkv", .budget = "64", .parts = {.shares_of = "budget"}}, "'--safeguard floor'"},
+        {{.policy = "ada-snapkv", .budget = "64", .parts = {.compat = "kvpress"}}, "'--safeguard floor'"},
         {{.policy = "snapkv", .budget = "64", .parts = {.positions = "slot"}}, "observed again"},
         {{.policy = "tova", .budget = "64", .parts = {.positions = "slot", .set_per = "head"}}, "observed again"},
         {{.policy = "random", .budget = "64", .parts = {.positions = "slot", .set_per = "layer"}}, "one position"},

@@ -41,13 +41,13 @@ static const struct {
     VALUES(head_budget, "head-budget", "uniform", "adaptive", "profile:0123456789abcdef"),
     VALUES(alpha, "alpha", "0", "0.5", ".20", "1"),
     VALUES(safeguard, "safeguard", "interp", "floor"),
-    VALUES(layer_budget, "layer-budget", "uniform", "pyramid", "pyramid-rounded", "profile:fedcba9876543210"),
+    VALUES(layer_budget, "layer-budget", "uniform", "pyramid", "adaptive", "profile:fedcba9876543210"),
     VALUES(beta, "beta", "1", "20", "1000"),
     VALUES(select, "select", "topk", "two-stage", "std-scope", "topk+sample"),
     VALUES(first_stage, "first-stage", "0", "0.5", "0.123456789012345678"),
     VALUES(std_share, "std-share", "0.3", "1"),
     VALUES(random_share, "random-share", "0", "7/19", "0.25", "1/3", "1", "0.000000000000000001"),
-    VALUES(shares_of, "shares-of", "competing", "budget"),
+    VALUES(compat, "compat", "none", "kvpress"),
     VALUES(set_per, "set-per", "head", "layer"),
     VALUES(evict, "evict", "never", "every", "every:1", "every:32", "block:8", "block:8,every", "block:9,every:5"),
     VALUES(positions, "positions", "original", "slot"),
@@ -271,6 +271,40 @@ START_TEST(test_foreign_json_is_refused)
 }
 END_TEST
 
+START_TEST(test_files_from_before_compat_say_the_same)
+{
+    static const struct {
+        const char *text, *policy; /* NULL: refused */
+    } cases[] = {
+        {"{\"name\": \"adakv@kvpress\", \"budget\": 64, \"shares-of\": \"budget\"}", "adakv@kvpress --budget 64"},
+        {"{\"name\": \"pyramidkv@kvpress\", \"budget\": 64, \"layer-budget\": \"pyramid-rounded\", \"shares-of\": "
+         "null}",
+         "pyramidkv@kvpress --budget 64"},
+        {"{\"name\": \"pyramidkv\", \"budget\": 64, \"layer-budget\": \"pyramid-rounded\", \"shares-of\": null}",
+         "pyramidkv --compat kvpress --budget 64"},
+        {"{\"name\": \"pyramidkv@kvpress\", \"budget\": 64, \"layer-budget\": \"pyramid\", \"shares-of\": null}",
+         "pyramidkv@kvpress --compat none --budget 64"},
+        {"{\"name\": \"critical@kvpress\", \"budget\": 64, \"shares-of\": \"competing\"}",
+         "critical@kvpress --compat none --budget 64"},
+        {"{\"name\": \"snapkv\", \"budget\": 64, \"shares-of\": null}", "snapkv --budget 64"},
+        {"{\"name\": \"critical@kvpress\", \"budget\": 64, \"shares-of\": \"budget\", \"layer-budget\": \"pyramid\"}",
+         NULL},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        lh_policy policy;
+        lh_buf text = {0};
+        json_t *json = json_loads(cases[i].text, 0, NULL);
+        lh_status st = lh_policy_from_json(&policy, json, "cache.h5");
+        json_decref(json);
+        ck_assert_msg(st == (cases[i].policy ? LH_OK : LH_EFILE), "%s: %s", cases[i].text, lh_error_message());
+        if (st != LH_OK) continue;
+        ck_assert_int_eq(lh_policy_text(&policy, &text), LH_OK);
+        ck_assert_str_eq(text.data, cases[i].policy);
+        lh_buf_clear(&text);
+    }
+}
+END_TEST
+
 /* A line for each part that adds something, and one that tells of decoding. */
 START_TEST(test_descriptions_name_every_part_that_is_used)
 {
@@ -311,10 +345,10 @@ END_TEST
 
 int main(void)
 {
-    return suite_run("texts",
-                     (const TTest *const[]){
-                         test_presets_go_through_their_texts, test_whatever_resolves_goes_through_its_texts,
-                         test_an_option_that_is_taken_changes_the_policy, test_text_says_what_differs_from_the_preset,
-                         test_json_has_every_part_by_the_name_of_its_option, test_foreign_json_is_refused,
-                         test_descriptions_name_every_part_that_is_used, NULL});
+    return suite_run(
+        "texts", (const TTest *const[]){
+                     test_presets_go_through_their_texts, test_whatever_resolves_goes_through_its_texts,
+                     test_an_option_that_is_taken_changes_the_policy, test_text_says_what_differs_from_the_preset,
+                     test_json_has_every_part_by_the_name_of_its_option, test_foreign_json_is_refused,
+                     test_files_from_before_compat_say_the_same, test_descriptions_name_every_part_that_is_used, NULL});
 }

@@ -14,5 +14,5 @@ const lh_policy_preset lh_policy_adakv_kvpress = {.name = "adakv@kvpress",
                                                             .alpha = "0.2",
                                                             .safeguard = "floor",
                                                             .select = "topk",
-                                                            .shares_of = "budget",
+                                                            .compat = "kvpress",
                                                             .evict = "never"}};

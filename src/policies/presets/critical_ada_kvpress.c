@@ -16,5 +16,5 @@ const lh_policy_preset lh_policy_critical_ada_kvpress = {.name = "critical-ada@k
                                                                    .safeguard = "floor",
                                                                    .select = "two-stage",
                                                                    .first_stage = "0.5",
-                                                                   .shares_of = "budget",
+                                                                   .compat = "kvpress",
                                                                    .evict = "never"}};

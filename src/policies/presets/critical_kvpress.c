@@ -13,5 +13,5 @@ const lh_policy_preset lh_policy_critical_kvpress = {.name = "critical@kvpress",
                                                                .head_budget = "uniform",
                                                                .select = "two-stage",
                                                                .first_stage = "0.5",
-                                                               .shares_of = "budget",
+                                                               .compat = "kvpress",
                                                                .evict = "never"}};

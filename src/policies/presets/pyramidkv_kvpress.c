@@ -11,7 +11,8 @@ const lh_policy_preset lh_policy_pyramidkv_kvpress = {.name = "pyramidkv@kvpress
                                                                 .pool_size = "5",
                                                                 .group_stage = "score",
                                                                 .head_budget = "uniform",
-                                                                .layer_budget = "pyramid-rounded",
+                                                                .layer_budget = "pyramid",
                                                                 .beta = "20",
                                                                 .select = "topk",
+                                                                .compat = "kvpress",
                                                                 .evict = "never"}};
