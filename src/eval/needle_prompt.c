@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/rng.h"
+#include "base/unicode.h"
 
 static const char *const names[LH_NEEDLE_KEYS] = {"vault",  "safe",    "archive", "cabinet",   "gate",   "locker",
                                                   "server", "garage",  "library", "tower",     "cellar", "harbour",
@@ -111,15 +112,10 @@ static lh_status make_keys(key *keys, const lh_needle_form *form, const lh_needl
     return LH_OK;
 }
 
-static int is_space(char c)
-{
-    return c == ' ' || c == '\n' || c == '\t' || c == '\r';
-}
-
 int lh_sentence_ends(const char *text, int64_t at)
 {
     int64_t i = at - 1;
-    if (text[at] && !is_space(text[at])) return 0;
+    if (text[at] && !lh_is_ascii_space(text[at])) return 0;
     while (i >= 0 && strchr("\"')]", text[i])) i--;
     return i >= 0 && strchr(".!?", text[i]) != NULL;
 }
@@ -227,7 +223,7 @@ static lh_status turn_haystack(maker *m)
     const lh_needle_form *f = m->form;
     int64_t start = (int64_t)((double)lh_uniform(draw_of(m->spec, DRAW_START, 0).word[0]) * (double)f->haystack_bytes);
     while (start > 0 && start < f->haystack_bytes && !lh_sentence_ends(f->haystack, start)) start++;
-    while (start < f->haystack_bytes && is_space(f->haystack[start])) start++;
+    while (start < f->haystack_bytes && lh_is_ascii_space(f->haystack[start])) start++;
     if (start >= f->haystack_bytes) start = 0;
     LH_TRY(lh_buf_append(&m->hay, f->haystack + start, f->haystack_bytes - start));
     if (start == 0) return LH_OK;
@@ -239,8 +235,8 @@ static lh_status turn_haystack(maker *m)
 /* The prompt with the haystack up to the last end of a word at or before byte `until`; that end in *cut. */
 static lh_status try_cut(maker *m, int64_t until, int64_t *cut)
 {
-    while (until > 0 && !(is_space(m->hay.data[until]) || until == m->hay.bytes)) until--;
-    while (until > 0 && is_space(m->hay.data[until - 1])) until--;
+    while (until > 0 && !(lh_is_ascii_space(m->hay.data[until]) || until == m->hay.bytes)) until--;
+    while (until > 0 && lh_is_ascii_space(m->hay.data[until - 1])) until--;
     *cut = until;
     LH_TRY(insert(m->out, m->hay.data, until, m->keys, m->form->keys));
     LH_TRY(encode(m->out, m->tok, m->form));

@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/unicode.h"
+
 /* ---- cutting ---- */
 
 static int is_digit(int c)
@@ -15,35 +17,19 @@ static int lower(int c)
     return c >= 'A' && c <= 'Z' ? c + 32 : c;
 }
 
-/* Bytes of the white space that `text` begins with, as Python's str.split sees it; 0: none. */
-static int white_space(const unsigned char *text)
-{
-    if ((*text >= 9 && *text <= 13) || (*text >= 28 && *text <= 32)) return 1;
-    if (text[0] == 0xc2 && (text[1] == 0x85 || text[1] == 0xa0)) return 2;
-    if (text[0] == 0xe1 && text[1] == 0x9a && text[2] == 0x80) return 3;
-    if (text[0] == 0xe3 && text[1] == 0x80 && text[2] == 0x80) return 3;
-    if (text[0] != 0xe2) return 0;
-    if (text[1] == 0x80 && ((text[2] >= 0x80 && text[2] <= 0x8a) || (text[2] >= 0xa8 && text[2] <= 0xa9))) return 3;
-    if (text[1] == 0x80 && text[2] == 0xaf) return 3;
-    return text[1] == 0x81 && text[2] == 0x9f ? 3 : 0;
-}
-
-/* Words of `text` between single spaces. */
+/* The words of a text, as Python's str.split cuts it, with single spaces between them. */
 static lh_status join_words(lh_buf *out, const char *text)
 {
-    const int64_t start = out->bytes;
-    const unsigned char *at = (const unsigned char *)text;
+    const int64_t start = out->bytes, bytes = (int64_t)strlen(text);
+    int word = 0, skip;
     LH_TRY(lh_buf_puts(out, ""));
-    while (*at) {
-        int space = white_space(at);
-        const unsigned char *from = at;
-        if (space) {
-            at += space;
-            continue;
-        }
-        while (*at && !white_space(at)) at++;
-        if (out->bytes > start) LH_TRY(lh_buf_puts(out, " "));
-        LH_TRY(lh_buf_append(out, from, at - from));
+    for (int64_t at = 0; at < bytes; at += skip) {
+        uint32_t cp;
+        lh_utf8_read(text + at, bytes - at, &cp, &skip);
+        const int space = lh_char_is_python_space(cp);
+        if (!space && !word && out->bytes > start) LH_TRY(lh_buf_puts(out, " "));
+        if (!space) LH_TRY(lh_buf_append(out, text + at, skip));
+        word = !space;
     }
     return LH_OK;
 }
@@ -152,11 +138,13 @@ done:
 /* Where white space at the end of a text begins (Python's rstrip). */
 static int64_t stripped(const char *text)
 {
+    const int64_t bytes = (int64_t)strlen(text);
     int64_t end = 0;
-    for (const unsigned char *at = (const unsigned char *)text; *at;) {
-        int space = white_space(at);
-        at += space ? space : 1;
-        if (!space) end = (const char *)at - text;
+    int skip;
+    for (int64_t at = 0; at < bytes; at += skip) {
+        uint32_t cp;
+        lh_utf8_read(text + at, bytes - at, &cp, &skip);
+        if (!lh_char_is_python_space(cp)) end = at + skip;
     }
     return end;
 }

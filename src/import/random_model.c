@@ -9,10 +9,11 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/rng.h"
+#include "base/unicode.h"
 #include "import/checkpoint_impl.h"
 #include "import/convert.h"
 #include "import/import_impl.h"
-#include "text/unicode.h"
+#include "text/byte_level.h"
 
 /* clang-format off */
 static const struct {

@@ -5,10 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/unicode.h"
 #include "import/vocab_gguf_pre.h"
 #include "text/bpe_tables.h"
 #include "text/tokenizer_meta.h"
-#include "text/unicode.h"
 
 /* tokenizer.ggml.token_type */
 enum { NORMAL = 1, UNKNOWN = 2, CONTROL = 3, USER_DEFINED = 4, UNUSED = 5, BYTE = 6 };

@@ -5,8 +5,8 @@
 #include <xxhash.h>
 
 #include "base/json.h"
+#include "base/unicode.h"
 #include "text/bpe_tables.h"
-#include "text/unicode.h"
 
 struct lh_bpe {
     lh_pieces pieces;

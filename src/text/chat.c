@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "base/unicode.h"
 #include "text/chat_impl.h"
 
 enum { TEMPLATE_BYTES = 1 << 24 };
@@ -51,11 +52,6 @@ static int looking_at(const canon *c, const char *text)
     return (size_t)(c->end - c->at) >= n && memcmp(c->at, text, n) == 0;
 }
 
-static int is_space(char c)
-{
-    return c == ' ' || c == '\t' || c == '\n' || c == '\r';
-}
-
 static int is_name(char c)
 {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
@@ -81,9 +77,9 @@ static lh_status canonical_string(canon *c)
         }
         if (c->at < c->end) c->at++;
         const char *next = c->at;
-        while (next < c->end && is_space(*next)) next++;
+        while (next < c->end && lh_is_ascii_space(*next)) next++;
         if (next == c->end || *next != '+') break;
-        for (next++; next < c->end && is_space(*next);) next++;
+        for (next++; next < c->end && lh_is_ascii_space(*next);) next++;
         if (next == c->end || (*next != '"' && *next != '\'')) break;
         c->at = next;
     }
@@ -114,7 +110,7 @@ static lh_status canonical_tag(canon *c, const char *close)
         } else if (*c->at == '"' || *c->at == '\'') {
             LH_TRY(canonical_string(c));
         } else {
-            if (!is_space(*c->at)) LH_TRY(lh_buf_append(c->out, c->at, 1));
+            if (!lh_is_ascii_space(*c->at)) LH_TRY(lh_buf_append(c->out, c->at, 1));
             c->at++;
         }
     }
@@ -143,7 +139,7 @@ static lh_status canonical(const char *jinja, int64_t bytes, lh_buf *out)
             if (c.at < c.end && (*c.at == '-' || *c.at == '+')) c.at++;
             LH_TRY(canonical_tag(&c, close));
         } else {
-            if (!is_space(*c.at)) LH_TRY(lh_buf_append(out, c.at, 1));
+            if (!lh_is_ascii_space(*c.at)) LH_TRY(lh_buf_append(out, c.at, 1));
             c.at++;
         }
     }

@@ -1,8 +1,8 @@
 /* The renderers of the chat formats. */
 #include <string.h>
 
+#include "base/unicode.h"
 #include "text/chat_impl.h"
-#include "text/unicode.h"
 
 struct lh_chat_writer {
     const lh_chat_request *request;
@@ -77,17 +77,11 @@ static slice whole(const lh_message *m)
     return (slice){m->content, m->content + strlen(m->content)};
 }
 
-/* What Python's str.strip takes for white space: Unicode's, and four separators of ASCII. */
-static int is_stripped(uint32_t cp)
-{
-    return lh_char_is_space(cp) || (cp >= 0x1C && cp <= 0x1F);
-}
-
 static slice strip_left(slice s)
 {
     uint32_t cp;
     int skip;
-    while (s.start < s.end && lh_utf8_read(s.start, s.end - s.start, &cp, &skip) && is_stripped(cp)) s.start += skip;
+    while (s.start < s.end && lh_utf8_read(s.start, s.end - s.start, &cp, &skip) && lh_char_is_python_space(cp)) s.start += skip;
     return s;
 }
 
@@ -98,7 +92,7 @@ static slice strip_right(slice s)
         uint32_t cp;
         int skip;
         while (last > s.start && ((unsigned char)*last & 0xC0) == 0x80) last--;
-        if (!lh_utf8_read(last, s.end - last, &cp, &skip) || !is_stripped(cp)) break;
+        if (!lh_utf8_read(last, s.end - last, &cp, &skip) || !lh_char_is_python_space(cp)) break;
         s.end = last;
     }
     return s;

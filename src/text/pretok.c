@@ -4,8 +4,9 @@
 #include <string.h>
 
 #include "base/json.h"
+#include "base/unicode.h"
+#include "text/byte_level.h"
 #include "text/tokenizer_spec.h"
-#include "text/unicode.h"
 
 /* What happens to the matches of a Split, in Hugging Face's words. */
 typedef enum behaviour { REMOVED, ISOLATED, MERGED_WITH_PREVIOUS, MERGED_WITH_NEXT, CONTIGUOUS, BEHAVIOURS } behaviour;

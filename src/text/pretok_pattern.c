@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "text/unicode.h"
+#include "base/unicode.h"
 
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>

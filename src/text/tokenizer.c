@@ -3,8 +3,8 @@
 #include <string.h>
 
 #include "base/json.h"
+#include "base/unicode.h"
 #include "text/tokenizer_impl.h"
-#include "text/unicode.h"
 
 /* ---- parsing ---- */
 

@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "base/json.h"
+#include "base/unicode.h"
 #include "text/bpe_tables.h"
-#include "text/unicode.h"
 
 typedef struct token {
     char *text, *match; /* as written, and as it is searched for: normalised, or the same memory */

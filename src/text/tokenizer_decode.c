@@ -3,8 +3,9 @@
 #include <string.h>
 
 #include "base/json.h"
+#include "base/unicode.h"
+#include "text/byte_level.h"
 #include "text/tokenizer_spec.h"
-#include "text/unicode.h"
 
 typedef struct step step;
 struct step {

@@ -5,8 +5,8 @@
 #include <utf8proc.h>
 
 #include "base/json.h"
+#include "base/unicode.h"
 #include "text/tokenizer_spec.h"
-#include "text/unicode.h"
 
 typedef struct work {
     lh_matcher *matcher;

@@ -1,11 +1,12 @@
 /* Pre-tokenizers, normalizers and decoders by themselves; expected values are those of Hugging Face's tokenizers. */
 #include <stdlib.h>
 
+#include "base/unicode.h"
 #include "suite.h"
+#include "text/byte_level.h"
 #include "text/pretok.h"
 #include "text/tokenizer_decode.h"
 #include "text/tokenizer_norm.h"
-#include "text/unicode.h"
 #include "tiny_tokenizers.h"
 
 static json_t *spec_of(const char *text)

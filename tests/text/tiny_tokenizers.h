@@ -6,8 +6,9 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/unicode.h"
+#include "text/byte_level.h"
 #include "text/tokenizer.h"
-#include "text/unicode.h"
 
 /* Single quotes for double ones, so that JSON can be written in C. Caller frees. */
 static inline char *tt_json(const char *text)

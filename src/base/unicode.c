@@ -1,8 +1,8 @@
-#include "text/unicode.h"
+#include "base/unicode.h"
 
 #include <utf8proc.h>
 
-/* Least second byte and greatest second byte after the lead byte (Unicode, table 3-7). */
+/* Range of the second byte after a lead byte (Unicode 15, table 3-7). */
 static void second_range(unsigned char lead, unsigned char *low, unsigned char *high)
 {
     *low = lead == 0xE0 ? 0xA0 : lead == 0xF0 ? 0x90 : 0x80;
@@ -38,14 +38,7 @@ int lh_utf8_read(const char *text, int64_t bytes, uint32_t *cp, int *skip)
 
 int lh_utf8_write(char out[4], uint32_t cp)
 {
-    if (cp < 0x80) {
-        out[0] = (char)cp;
-        return 1;
-    }
-    int n = cp < 0x800 ? 2 : cp < 0x10000 ? 3 : 4;
-    for (int i = n - 1; i > 0; i--, cp >>= 6) out[i] = (char)(0x80 | (cp & 0x3F));
-    out[0] = (char)((0xF00 >> n & 0xFF) | cp);
-    return n;
+    return (int)utf8proc_encode_char((utf8proc_int32_t)cp, (utf8proc_uint8_t *)out);
 }
 
 int lh_utf8_valid(const char *text, int64_t bytes)
@@ -79,6 +72,11 @@ int lh_char_is_space(uint32_t cp)
            cp == 0x3000;
 }
 
+int lh_char_is_python_space(uint32_t cp)
+{
+    return lh_char_is_space(cp) || (cp >= 0x1C && cp <= 0x1F);
+}
+
 int lh_char_is_word(uint32_t cp)
 {
     if (cp == 0x200C || cp == 0x200D) return 1;
@@ -96,25 +94,4 @@ int lh_char_is_word(uint32_t cp)
     case UTF8PROC_CATEGORY_PC: return 1;
     default: return 0;
     }
-}
-
-/* Printable bytes stand for themselves, the others for U+0100 onwards in their order. */
-static int printable(uint32_t byte)
-{
-    return (byte >= 0x21 && byte <= 0x7E) || (byte >= 0xA1 && byte <= 0xAC) || (byte >= 0xAE && byte <= 0xFF);
-}
-
-uint32_t lh_byte_to_char(uint8_t byte)
-{
-    if (printable(byte)) return byte;
-    if (byte <= 0x20) return 0x100u + byte;
-    return byte == 0xAD ? 0x143u : 0x121u + (byte - 0x7Fu);
-}
-
-int lh_char_to_byte(uint32_t cp)
-{
-    if (cp < 0x100) return printable(cp) ? (int)cp : -1;
-    if (cp <= 0x120) return (int)(cp - 0x100);
-    if (cp <= 0x142) return (int)(cp - 0x121 + 0x7F);
-    return cp == 0x143 ? 0xAD : -1;
 }

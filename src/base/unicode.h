@@ -1,6 +1,8 @@
-/* unicode.h - UTF-8 by hand: every function takes bytes and lengths, accepts any bytes, and reads no further. */
-#ifndef LH_TEXT_UNICODE_H
-#define LH_TEXT_UNICODE_H
+/* unicode.h - the one reader of UTF-8 and the classes of characters. Every function takes bytes and a length, accepts
+ * any bytes and reads no further. Decoding is our own, because replacement characters are counted as Rust and Python
+ * count them, which utf8proc does not do. */
+#ifndef LH_BASE_UNICODE_H
+#define LH_BASE_UNICODE_H
 
 #include <stdint.h>
 
@@ -29,12 +31,14 @@ int lh_utf8_valid(const char *text, int64_t bytes);
 /* Append text with U+FFFD in place of what is not UTF-8. */
 lh_status lh_utf8_append(lh_buf *out, const char *text, int64_t bytes);
 
-/* Unicode's White_Space; word: what regular expressions call \w (letters, marks, digits, connectors). */
-int lh_char_is_space(uint32_t cp);
-int lh_char_is_word(uint32_t cp);
+int lh_char_is_space(uint32_t cp);        /* Unicode's White_Space */
+int lh_char_is_python_space(uint32_t cp); /* str.isspace: White_Space and the separators U+001C to U+001F */
+int lh_char_is_word(uint32_t cp);         /* \w of regular expressions: letters, marks, digits, connectors */
 
-/* GPT-2's alphabet: each byte is a printable character below U+0180, and back (-1: not in the alphabet). */
-uint32_t lh_byte_to_char(uint8_t byte);
-int lh_char_to_byte(uint32_t cp);
+/* White space of JSON, Jinja and plain text files: no other byte of UTF-8 text is taken for it. */
+static inline int lh_is_ascii_space(char c)
+{
+    return c == ' ' || c == '\t' || c == '\n' || c == '\r';
+}
 
 #endif
