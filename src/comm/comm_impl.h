@@ -97,6 +97,9 @@ struct lh_comm {
 
 extern const lh_comm_ops lh_comm_self_ops;
 
+/* 1: the launcher (srun without PMI) started several ranks and gave them no way to find each other. */
+int lh_comm_launched_strangers(void);
+
 /* on_stream.c, nccl_comm.c: fill `comm`, which has the ranks of on->host, for device memory. LH_EUSAGE where nccl
  * cannot be had, with the reason; collective over on->host. */
 lh_status lh_comm_open_nccl(lh_comm *comm, const lh_comm_on *on);

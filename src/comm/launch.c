@@ -43,6 +43,12 @@ int lh_comm_launched(int *rank, int *size)
     return find_launcher(rank, size) < LAUNCHERS;
 }
 
+int lh_comm_launched_strangers(void)
+{
+    int rank, size, by = find_launcher(&rank, &size);
+    return by < LAUNCHERS && launchers[by].strangers;
+}
+
 int lh_comm_failed_alone(double wait_s)
 {
     int rank, size, by = find_launcher(&rank, &size);
@@ -55,24 +61,4 @@ int lh_comm_failed_alone(double wait_s)
     sigaddset(&ends, SIGTERM);
     sigprocmask(SIG_BLOCK, &ends, NULL);
     return sigtimedwait(&ends, NULL, &wait) < 0;
-}
-
-lh_status lh_comm_open_world(lh_comm **out, double timeout_s)
-{
-    lh_status st = LH_OK;
-    lh_comm *comm = NULL;
-    int rank, size, by = find_launcher(&rank, &size);
-    if (size == 1) return lh_comm_open_self(out);
-    if (launchers[by].strangers)
-        LH_FAIL_DONE(LH_ECOMM, "srun started %d ranks that cannot find each other: use 'srun --mpi=pmix', or mpirun",
-                     size);
-    LH_TRY_DONE(lh_comm_open_mpi(&comm, timeout_s));
-    if (comm->size != size)
-        LH_FAIL_DONE(LH_ECOMM, "the launcher started %d ranks, MPI sees %d: use mpirun, or srun --mpi=pmix", size,
-                     comm->size);
-    *out = comm;
-    comm = NULL;
-done:
-    lh_comm_close(comm);
-    return st;
 }

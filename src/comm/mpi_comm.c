@@ -319,3 +319,24 @@ done:
     lh_comm_close(comm);
     return st;
 }
+
+lh_status lh_comm_open_world(lh_comm **out, double timeout_s)
+{
+    lh_status st = LH_OK;
+    lh_comm *comm = NULL;
+    int rank, size;
+    lh_comm_launched(&rank, &size);
+    if (size == 1) return lh_comm_open_self(out);
+    if (lh_comm_launched_strangers())
+        LH_FAIL_DONE(LH_ECOMM, "srun started %d ranks that cannot find each other: use 'srun --mpi=pmix', or mpirun",
+                     size);
+    LH_TRY_DONE(lh_comm_open_mpi(&comm, timeout_s));
+    if (comm->size != size)
+        LH_FAIL_DONE(LH_ECOMM, "the launcher started %d ranks, MPI sees %d: use mpirun, or srun --mpi=pmix", size,
+                     comm->size);
+    *out = comm;
+    comm = NULL;
+done:
+    lh_comm_close(comm);
+    return st;
+}
