@@ -20,6 +20,7 @@
 #include "eval/fidelity.h"
 #include "eval/needle.h"
 #include "import/import.h"
+#include "import/random_model.h"
 #include "import/tokenizer_source.h"
 #include "import/verify.h"
 #include "policies/list.h"

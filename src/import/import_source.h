@@ -32,7 +32,7 @@ int64_t lh_source_count(const lh_source *source);
 lh_source_tensor *lh_source_at(lh_source *source, int64_t i);                /* in order of names */
 lh_source_tensor *lh_source_find(const lh_source *source, const char *name); /* NULL when there is none */
 
-/* A configuration made from what a GGUF file says (import_gguf.c); json_decref. */
+/* A configuration made from what a GGUF file says (gguf_config.c); json_decref. */
 lh_status lh_gguf_config(json_t **out, const lh_gguf *gguf);
 
 #endif

@@ -5,7 +5,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "import/checkpoint.h"
-#include "import/import.h"
+#include "import/random_model.h"
 
 #define CONFIG_BYTES_MAX (INT64_C(64) << 20)
 

@@ -1,4 +1,5 @@
-/* Checkpoints of named shapes with seeded normal weights: for benchmarks, and for trying things without a download. */
+#include "import/random_model.h"
+
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -10,9 +11,9 @@
 #include "base/log.h"
 #include "base/rng.h"
 #include "base/unicode.h"
+#include "import/checkpoint.h"
 #include "import/checkpoint_impl.h"
 #include "import/convert.h"
-#include "import/import_impl.h"
 #include "text/byte_level.h"
 
 /* clang-format off */

@@ -6,7 +6,7 @@
 #include <jansson.h>
 #include <stdint.h>
 
-#include "import/import.h"
+#include "import/import_options.h"
 
 typedef struct lh_verify_report {
     char kind[32];         /* "checkpoint", "cache", … */
