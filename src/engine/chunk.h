@@ -3,7 +3,7 @@
 #ifndef LH_ENGINE_CHUNK_H
 #define LH_ENGINE_CHUNK_H
 
-#include "model/model.h"
+#include "model/forward.h"
 
 /* With LH_ORDER_FIXED every run has chunks of this length: the bits of a sum may depend on it. */
 enum { LH_CHUNK_FIXED = 64 };

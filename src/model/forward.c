@@ -237,12 +237,6 @@ static int records(const lh_forward *f, const lh_kv *kv)
            lh_kv_records(kv);
 }
 
-void lh_forward_forget_step(lh_forward *f)
-{
-    lh_graph_close(f->step.graph);
-    f->step = (lh_recorded_step){.refused = f->step.refused};
-}
-
 /* Whether a step like this one has been done, so that all workspace is there. */
 static int is_same_step(const lh_forward *f, lh_kv *kv)
 {

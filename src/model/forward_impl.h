@@ -2,6 +2,7 @@
 #ifndef LH_MODEL_FORWARD_IMPL_H
 #define LH_MODEL_FORWARD_IMPL_H
 
+#include "model/forward.h"
 #include "model/model_impl.h"
 
 /* Logical shards of a product whose inner dimension is cut over ranks: query heads, or blocks of channels. */

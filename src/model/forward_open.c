@@ -121,6 +121,12 @@ void lh_forward_keep(lh_forward *f, int64_t rows)
     f->keep_next = rows;
 }
 
+void lh_forward_forget_step(lh_forward *f)
+{
+    lh_graph_close(f->step.graph);
+    f->step = (lh_recorded_step){.refused = f->step.refused};
+}
+
 lh_status lh_forward_apply_keep(lh_forward *f)
 {
     int64_t rows = f->keep_next;

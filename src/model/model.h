@@ -1,4 +1,4 @@
-/* model.h - the weights of one rank on its device, and the forward pass over them. Read-only once loaded. */
+/* model.h - the weights of one rank on its device. Read-only once loaded. */
 #ifndef LH_MODEL_MODEL_H
 #define LH_MODEL_MODEL_H
 
@@ -33,69 +33,5 @@ lh_kv_shape lh_config_kv_shape(const lh_config *config, const lh_shard *shard, l
 
 /* Bytes of the weights of a shard in memory. */
 int64_t lh_model_bytes(const lh_config *config, const lh_shard *shard, lh_dtype type);
-
-/* ---- the forward pass ---- */
-
-/* Workspace for one timeline. */
-typedef struct lh_forward lh_forward;
-
-typedef struct lh_forward_run {
-    int64_t length; /* tokens of the whole run: some rotary scalings depend on it */
-    int64_t chunk;  /* tokens that go through a layer together at most, the same on all ranks */
-} lh_forward_run;
-
-/* Bytes of workspace that lh_forward_open takes, and that a prompt of `tokens` tokens takes on top while it is
- * prefilled. */
-int64_t lh_forward_bytes(const lh_config *config, const lh_shard *shard, const lh_model_options *options,
-                         int64_t chunk);
-int64_t lh_forward_prompt_bytes(const lh_config *config, int64_t tokens);
-
-/* Of it, for the last `rows` rows and their logits: lh_forward_open takes one. */
-int64_t lh_forward_rows_bytes(const lh_config *config, const lh_shard *shard, const lh_model_options *options,
-                              int64_t rows);
-
-lh_status lh_forward_open(lh_forward **out, lh_model *model, const lh_exec *place, const lh_forward_run *run);
-void lh_forward_close(lh_forward *f);
-
-/* How it rotates: [2], of layers that do not slide and of those that do. Borrowed. */
-const lh_kv_rotation *lh_forward_rotations(const lh_forward *forward);
-
-/* Called on every rank after every chunk of a layer: tokens x layers done of all. Not LH_OK: stop with this status. */
-typedef struct lh_forward_progress {
-    void *self;
-    lh_status (*done)(void *self, int64_t done, int64_t total);
-} lh_forward_progress;
-
-/* Collective, all of them. Take in tokens; the cache evicts as it is told. After any of them lh_forward_logits gives
- * the logits of the last min(n, rows) tokens, as asked for by lh_forward_keep (1 unless said). */
-lh_status lh_forward_prefill(lh_forward *f, lh_kv *kv, const int32_t *ids, int64_t n,
-                             const lh_forward_progress *progress);
-lh_status lh_forward_block(lh_forward *f, lh_kv *kv, const int32_t *ids, int64_t n);
-lh_status lh_forward_step(lh_forward *f, lh_kv *kv, int32_t id);
-
-/* Rows whose logits are wanted by the next calls; those of the last call stay until then. Not collective. */
-void lh_forward_keep(lh_forward *f, int64_t rows);
-
-/* Device memory for whoever chooses a token (lh_sample). */
-enum { LH_BEST_MOST = 1024 };
-typedef struct lh_sample_room {
-    float *best; /* [most]: the best logits, and where they are */
-    int32_t *best_at;
-    float *penalised; /* [count]: what a repeat penalty makes of the logits */
-    uint32_t *seen;   /* [count / 32, rounded up]: a bit for each of them */
-    int64_t *chances; /* [1]: the sum of theirs */
-    int64_t most;     /* LH_BEST_MOST, or less */
-} lh_sample_room;
-
-/* This rank's part of the logits of the last rows: [rows, count] in device memory, valid until the next call. */
-typedef struct lh_logits_view {
-    const float *logits;
-    int64_t rows, first, count, vocab; /* tokens first .. first + count of all of the vocabulary */
-    lh_sample_room room;
-} lh_logits_view;
-lh_logits_view lh_forward_logits(const lh_forward *f);
-
-/* One row of logits from before is that of the last token again. part: host, [vocab_count]. */
-lh_status lh_forward_put_logits(lh_forward *f, const float *part);
 
 #endif

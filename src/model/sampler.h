@@ -6,7 +6,7 @@
 #ifndef LH_MODEL_SAMPLER_H
 #define LH_MODEL_SAMPLER_H
 
-#include "model/model.h"
+#include "model/forward.h"
 
 /* In this order: repeat penalty, temperature, top-k, top-p, min-p. */
 typedef struct lh_sampling {

@@ -7,7 +7,7 @@
 #include "base/mem.h"
 #include "engine/family_run.h"
 #include "kv/kv_oracle.h"
-#include "model/model.h"
+#include "model/forward.h"
 
 enum { QUESTION = 5, ROOM = FAMILY_PROMPT + FAMILY_STEPS };
 
