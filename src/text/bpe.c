@@ -1,3 +1,7 @@
+/* bpe.c - byte-pair encoding. A word starts as its characters (or their bytes); a heap of candidate merges, ordered by
+ * rank and then by position, joins the best pair until none is left. Entries of the heap that an earlier merge made
+ * stale are dropped when they surface, so a word of n characters takes O(n log n). Two shortcuts keep real text fast: a
+ * cache of short words, and cuts of long ones between characters that no merge of the vocabulary has at its seam. */
 #include "text/bpe.h"
 
 #include <stdio.h>
@@ -29,7 +33,7 @@ static lh_status parse_vocab(lh_bpe *bpe, const char *name, const json_t *vocab,
     json_object_foreach((json_t *)(uintptr_t)vocab, text, id)
     {
         if (!json_is_integer(id) || json_integer_value(id) < 0 || json_integer_value(id) >= limit)
-            LH_FAIL(LH_EINPUT, "'%s': the id of '%.60s' in 'vocab' must be a whole number from 0 to %lld", name, text,
+            LH_FAIL(LH_EINPUT, "'%s': the id of '%.60s' in 'vocab' must be an integer from 0 to %lld", name, text,
                     (long long)limit - 1);
         LH_TRY(lh_pieces_add(&bpe->pieces, text, (int64_t)strlen(text), (int32_t)json_integer_value(id)));
     }
@@ -74,7 +78,7 @@ static uint32_t last_char(const char *text, int64_t bytes)
     return first_char(text + at, bytes - at);
 }
 
-/* Pieces that stand for something else than their characters: no telling what is beside them. */
+/* Pieces that stand for something other than their characters: their neighbours are unknown. */
 static int is_stand_in(const lh_bpe *bpe, int32_t id, const char *text, int64_t bytes)
 {
     return id == bpe->unk || (bpe->byte_fallback && bytes == 6 && memcmp(text, "<0x", 3) == 0);
@@ -117,8 +121,8 @@ static lh_status parse_merges(lh_bpe *bpe, const char *name, const json_t *model
         int64_t count = 1;
         if (counts) count = json_integer_value(json_array_get(counts, (size_t)rank));
         if (count < 1 || count > n - at)
-            LH_FAIL_DONE(LH_EINPUT, "'%s': 'merges_per_rank' must be whole numbers that add up to the %lld merges",
-                         name, (long long)n);
+            LH_FAIL_DONE(LH_EINPUT, "'%s': 'merges_per_rank' must be integers that add up to the %lld merges", name,
+                         (long long)n);
         for (; count > 0; count--, at++)
             LH_TRY_DONE(add_merge(bpe, name, json_array_get(merges, (size_t)at), &joined, (int32_t)rank));
     }
@@ -127,7 +131,7 @@ done:
     return st;
 }
 
-/* Said before anything else: other models have other members. */
+/* Checked first: other models have other members. */
 static lh_status check_type(const char *name, const json_t *model)
 {
     const char *type = "BPE";
@@ -201,11 +205,11 @@ const char *lh_bpe_piece(const lh_bpe *bpe, int32_t id, int64_t *bytes)
 /* ---- encoding ---- */
 
 typedef struct symbol {
-    int32_t id, before, after; /* places of the neighbours, -1: none */
+    int32_t id, before, after; /* indices of the neighbours, -1: none */
 } symbol;
 
-/* A merge that is due: the pair (left, right) whose left symbol is at the low half of `key`; the high half is its
- * rank, so the smallest key is the merge of lowest rank, leftmost first. */
+/* A candidate merge of the pair (left, right). The high half of `key` is its rank, the low half the index of the left
+ * symbol: the smallest key is the merge of lowest rank, leftmost first. */
 typedef struct due {
     uint64_t key;
     int32_t left, right;
@@ -287,7 +291,7 @@ static due pop_due(lh_bpe_work *w)
     return top;
 }
 
-/* Note the merge of the symbol at `at` with the one behind it, if there is one. */
+/* Push the merge of the symbol at `at` with the one after it, if there is one. */
 static lh_status consider(const lh_bpe *bpe, lh_bpe_work *w, int32_t at)
 {
     if (at < 0 || w->symbols[at].after < 0) return LH_OK;
@@ -309,7 +313,7 @@ static lh_status add_symbol(lh_bpe_work *w, int32_t id)
     return LH_OK;
 }
 
-/* The characters of a word as symbols; what is not in the vocabulary as its bytes, or as unknown. */
+/* The characters of a word as symbols; characters outside the vocabulary become their bytes, or the unknown token. */
 static lh_status start_symbols(const lh_bpe *bpe, lh_bpe_work *w, const char *word, int64_t bytes)
 {
     int unknown_before = 0;
@@ -383,8 +387,8 @@ static lh_status merge_cached(const lh_bpe *bpe, lh_bpe_work *w, const char *wor
     return LH_OK;
 }
 
-/* No merge ever joins these two neighbours: neither vanishes into bytes or unknown, and no merge has them at its
- * seam. What is left of them and what is right of them are two words then. */
+/* 1 if no merge can ever join these two neighbours: both are in the vocabulary, and no merge has them at its seam. The
+ * text before and after them can then be merged as two words. */
 static int may_cut(const lh_bpe *bpe, const char *left, const char *right)
 {
     int left_bytes = lh_utf8_length(left), right_bytes = lh_utf8_length(right);

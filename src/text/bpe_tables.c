@@ -1,9 +1,11 @@
+/* bpe_tables.c - three hash tables with linear probing, at most half full. Pieces are hashed by their text (XXH3),
+ * merges and pairs by their two numbers in one 64-bit key (Fibonacci hashing). */
 #include "text/bpe_tables.h"
 
 #include <string.h>
 #include <xxhash.h>
 
-/* A power of two that n entries fill to a half at most. */
+/* The power of two of which n entries fill at most a half. */
 static int64_t slots_for(int64_t n)
 {
     int64_t slots = 16;

@@ -1,4 +1,6 @@
-/* bpe_tables.h - the hash tables of bpe.c: open addressing, sizes fixed when opened, keys never removed. */
+/* bpe_tables.h - hash tables of a vocabulary: pieces by text and id, merges by their two ids, pairs of characters. Open
+ * addressing, sizes fixed when opened, keys never removed. Used by bpe.c, by the search for added tokens, and by import
+ * to rebuild the merges of a SentencePiece vocabulary. */
 #ifndef LH_TEXT_BPE_TABLES_H
 #define LH_TEXT_BPE_TABLES_H
 
@@ -7,7 +9,7 @@
 #include "base/mem.h"
 #include "base/status.h"
 
-/* Pieces by text and by id. Open for n pieces, add n, then index. A text that is there already gets the new id. */
+/* Pieces by text and by id. Open for n pieces, add n, then index. A text that is already present gets the new id. */
 typedef struct lh_piece {
     int64_t start; /* in texts */
     int32_t bytes, id;
@@ -31,7 +33,7 @@ void lh_pieces_close(lh_pieces *pieces);
 int32_t lh_pieces_find(const lh_pieces *pieces, const char *text, int64_t bytes); /* id, -1: none */
 const char *lh_pieces_text(const lh_pieces *pieces, int32_t id, int64_t *bytes);  /* NULL: none */
 
-/* Merges by their two ids; the last one put counts. */
+/* Merges by their two ids; a later one replaces an earlier one. */
 typedef struct lh_merge {
     int32_t left, right, rank, id; /* left -1: free */
 } lh_merge;

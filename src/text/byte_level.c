@@ -1,6 +1,7 @@
+/* byte_level.c - the mapping of openai/gpt-2, encoder.py, bytes_to_unicode: printable bytes stand for themselves, the
+ * others for U+0100 onwards in order. */
 #include "text/byte_level.h"
 
-/* Printable bytes stand for themselves, the others for U+0100 onwards in their order. */
 static int printable(uint32_t byte)
 {
     return (byte >= 0x21 && byte <= 0x7E) || (byte >= 0xA1 && byte <= 0xAC) || (byte >= 0xAE && byte <= 0xFF);

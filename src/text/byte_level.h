@@ -1,5 +1,5 @@
-/* byte_level.h - GPT-2's alphabet of bytes, which byte-level BPE is written in: each byte is a printable character below
- * U+0180, so that a vocabulary is text. */
+/* byte_level.h - the alphabet of byte-level BPE (GPT-2's): each byte is a printable character below U+0180, so that
+ * vocabularies are text. */
 #ifndef LH_TEXT_BYTE_LEVEL_H
 #define LH_TEXT_BYTE_LEVEL_H
 

@@ -1,3 +1,7 @@
+/* chat.c - recognises chat templates and encodes renderings. A Jinja template is brought into a canonical form
+ * (comments, white space outside strings and spelling variants removed) and compared with the marks of each row of
+ * chat_formats.c. A rendering is encoded as one text, in which only the pieces that come from the template may hold
+ * special tokens: a message cannot forge a turn. */
 #include "text/chat.h"
 
 #include <string.h>
@@ -57,7 +61,7 @@ static int is_name(char c)
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
 }
 
-/* A string from its quote to behind the last; one that a plus joins to it becomes part of it. */
+/* A string literal, from its opening quote past its closing one; literals that + appends become part of it. */
 static lh_status canonical_string(canon *c)
 {
     LH_TRY(lh_buf_puts(c->out, "'"));
@@ -87,7 +91,7 @@ static lh_status canonical_string(canon *c)
     return LH_OK;
 }
 
-/* The inside of a tag, up to and with its closing. */
+/* The inside of a tag, up to and including its end. */
 static lh_status canonical_tag(canon *c, const char *close)
 {
     static const char *const members[] = {".role", ".content"};
@@ -101,8 +105,8 @@ static lh_status canonical_tag(canon *c, const char *close)
         }
         const char *member = NULL;
         for (size_t i = 0; i < sizeof members / sizeof *members; i++) {
-            const char *behind = c->at + strlen(members[i]);
-            if (looking_at(c, members[i]) && (behind == c->end || !is_name(*behind))) member = members[i];
+            const char *after = c->at + strlen(members[i]);
+            if (looking_at(c, members[i]) && (after == c->end || !is_name(*after))) member = members[i];
         }
         if (member) {
             LH_TRY(lh_buf_printf(c->out, "['%s']", member + 1));
@@ -123,8 +127,8 @@ static void skip_comment(canon *c)
     c->at = end ? end + 2 : c->end;
 }
 
-/* A template without what does not matter: comments, white space and the signs of its trimming outside of strings,
- * names of members as ['role'], single quotes, newlines in strings as \n, joined strings in one. */
+/* The canonical form of a template: no comments, no white space and trim markers outside strings, members written as
+ * ['role'], single quotes, newlines in strings as \n, concatenated strings joined. */
 static lh_status canonical(const char *jinja, int64_t bytes, lh_buf *out)
 {
     canon c = {jinja, jinja + bytes, out};

@@ -1,5 +1,5 @@
-/* chat.h - chat templates as built-in formats. A Jinja template is never run: it is recognised as one of the
- * formats of the table (by its text), and the format renders exactly what the template would. */
+/* chat.h - chat templates as built-in formats. A Jinja template is never run: its text is recognised as one
+ * of the formats of a table, and the format renders exactly what the template would. */
 #ifndef LH_TEXT_CHAT_H
 #define LH_TEXT_CHAT_H
 
@@ -10,11 +10,11 @@
 
 typedef struct lh_chat_format lh_chat_format; /* a row of the table */
 
-/* By name, as "chatml"; NULL when there is none. */
+/* By name, such as "chatml"; NULL if there is none. */
 const lh_chat_format *lh_chat_find(const char *name);
 
-/* The format a Jinja template is, or NULL when it is none of ours: white space between tags, kinds of quotes and
- * ways to write the same expression do not matter, other texts do. */
+/* The format of a Jinja template, or NULL if it is none of the table: white space between tags, kinds of quotes and
+ * spellings of the same expression do not matter, all other text does. */
 const lh_chat_format *lh_chat_recognise(const char *jinja, int64_t bytes);
 
 /* --chat-template's argument: a name, or a file with a Jinja template. LH_EUSAGE lists the names. */
@@ -23,19 +23,19 @@ lh_status lh_chat_resolve(const lh_chat_format **out, const char *name_or_file);
 const char *lh_chat_name(const lh_chat_format *format);
 const char *lh_chat_summary(const lh_chat_format *format);
 const char *lh_chat_end(const lh_chat_format *format); /* text of the token that ends a turn of the model */
-const lh_chat_format *lh_chat_at(int i);               /* NULL behind the last */
+const lh_chat_format *lh_chat_at(int i);               /* NULL after the last */
 
 typedef struct lh_message {
     const char *role, *content; /* NUL-terminated UTF-8 */
 } lh_message;
 
-/* What a rendering is made of: pieces of the template (special tokens recognised) and of contents (not), one
- * behind the other without gaps. */
+/* A rendering is a sequence of pieces without gaps: text of the template, in which special tokens are recognised, and
+ * contents of messages, in which they are not. */
 typedef struct lh_chat_piece {
     int64_t start, bytes; /* in lh_chat_text.text */
     int from_content;     /* 1: contents of a message */
     int message;          /* number of the message, -1: none */
-    int64_t skipped;      /* bytes of the message's contents that lie before this piece (templates may trim them) */
+    int64_t skipped;      /* bytes of the message's contents before this piece (templates may trim them) */
 } lh_chat_piece;
 
 typedef struct lh_chat_text {
@@ -45,7 +45,7 @@ typedef struct lh_chat_text {
 } lh_chat_text;
 
 /* Render into *out, all zero. bos and eos: their text, "" where there is none (NULL means that too). Fails with
- * LH_EINPUT and the template's own message where the template refuses the messages. */
+ * LH_EINPUT and the template's own message if the template refuses the messages. */
 typedef struct lh_chat_request {
     const lh_message *messages;
     int64_t n;
@@ -56,15 +56,15 @@ typedef struct lh_chat_request {
 lh_status lh_chat_render(const lh_chat_format *format, const lh_chat_request *request, lh_chat_text *out);
 void lh_chat_text_clear(lh_chat_text *text);
 
-/* Where the byte `content_at` of a message's contents lies in the rendering, for cutting it in two: what was
- * trimmed away is taken to lie where it would have been. -1: the contents are not in the rendering.
- * So a context that is evicted once goes first in the user's turn, {"user", context + "\n\n" + question}, and the
+/* Position of byte `content_at` of a message's contents in the rendering, for cutting it in two; trimmed bytes count
+ * where they would have been. -1: the contents are not in the rendering.
+ * A context whose cache is evicted once goes first in the user's turn, {"user", context + "\n\n" + question}, and the
  * cut is at lh_chat_cut(text, i, bytes of the context and the empty line): lh_chat_encode [0, cut) is the prompt,
- * lh_chat_encode [cut, text.bytes) each question with what the template writes behind it. */
+ * lh_chat_encode [cut, text.bytes) each question with what the template writes after it. */
 int64_t lh_chat_cut(const lh_chat_text *text, int64_t message, int64_t content_at);
 
 /* Append the ids of bytes [from, until) of a rendering: special tokens are recognised in the template's own pieces
- * only, all else as in one text. What does not begin at 0 goes on where other text ended (LH_ENCODE_CONTINUES). */
+ * only, otherwise as one text. A range that does not begin at 0 continues other text (LH_ENCODE_CONTINUES). */
 lh_status lh_chat_encode(const lh_tokenizer *tok, const lh_chat_text *text, int64_t from, int64_t until,
                          lh_tokens *out);
 

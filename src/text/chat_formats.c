@@ -1,10 +1,11 @@
-/* The chat formats. A new one is a row here: what it writes, and the marks by which its template is known. */
+/* chat_formats.c - the table of chat formats. A new format is a row here: the text that it writes around messages, and
+ * the marks by which its Jinja template is recognised. */
 #include "text/chat_impl.h"
 
 #define BOS LH_CHAT_BOS
 #define EOS LH_CHAT_EOS
 
-/* Marks: parts of canonical templates, in which \\n is a newline within a string. */
+/* Marks: substrings of canonical templates (chat.c), in which \\n is a newline within a string. */
 #define ROLE "message['role']"
 #define TEXT "message['content']"
 #define CHATML_TURN "'<|im_start|>'+" ROLE "+'\\n'+" TEXT "+'<|im_end|>\\n'"

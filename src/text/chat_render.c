@@ -1,4 +1,6 @@
-/* The renderers of the chat formats. */
+/* chat_render.c - renders messages in a chat format, byte for byte as its Jinja template would: turns alone (ChatML and
+ * the like), alternating user and assistant with the system text inside a user turn (Llama 2, Mistral, Gemma), tool
+ * turns and thinking (Qwen), a dated system turn (Llama 3.1). */
 #include <string.h>
 
 #include "base/unicode.h"
@@ -28,7 +30,7 @@ static lh_status add_piece(lh_chat_writer *w, lh_chat_piece piece)
     return LH_OK;
 }
 
-/* Text of the template, with the tokenizer's own in place of the signs for its first and end token. */
+/* Text of the template; the placeholders of first and end token become those of the tokenizer. */
 static lh_status put(lh_chat_writer *w, const char *text)
 {
     int64_t start = w->out->text.bytes;
@@ -43,7 +45,7 @@ static lh_status put(lh_chat_writer *w, const char *text)
     return LH_OK;
 }
 
-/* A part of a message's contents. */
+/* A slice of a message's contents. */
 typedef struct slice {
     const char *start, *end;
 } slice;
@@ -57,7 +59,7 @@ static lh_status put_slice(lh_chat_writer *w, int64_t message, slice s)
     return LH_OK;
 }
 
-/* A role: that of a user's file may be anything, so unusual ones are not trusted with special tokens. */
+/* A role. The user's file may name any, so special tokens are recognised in the usual ones only. */
 static lh_status put_role(lh_chat_writer *w, const char *role)
 {
     static const char *const usual[] = {"system", "user", "assistant", "tool", "developer", "model", "ipython"};
@@ -81,7 +83,8 @@ static slice strip_left(slice s)
 {
     uint32_t cp;
     int skip;
-    while (s.start < s.end && lh_utf8_read(s.start, s.end - s.start, &cp, &skip) && lh_char_is_python_space(cp)) s.start += skip;
+    while (s.start < s.end && lh_utf8_read(s.start, s.end - s.start, &cp, &skip) && lh_char_is_python_space(cp))
+        s.start += skip;
     return s;
 }
 
@@ -167,9 +170,9 @@ lh_status lh_chat_render_turns(const lh_chat_format *f, lh_chat_writer *w)
     return LH_OK;
 }
 
-/* ---- user and assistant in turn, a system's text within a turn of the user ---- */
+/* ---- user and assistant alternate, the system text is part of a user turn ---- */
 
-/* The turn that carries the system's text. */
+/* The turn that carries the system text. */
 static lh_status put_joined_turn(const lh_chat_format *f, lh_chat_writer *w, int64_t i)
 {
     const lh_message *m = &w->request->messages[i], *system = &w->request->messages[0];
@@ -182,7 +185,7 @@ static lh_status put_joined_turn(const lh_chat_format *f, lh_chat_writer *w, int
     LH_TRY(open_turn(w, t, m->role));
     LH_TRY(put(w, f->system_open));
     LH_TRY(put_slice(w, 0, whole(system)));
-    /* Stripping both together strips the newlines of system_close too when nothing is behind them. */
+    /* Stripping both together also strips the newlines of system_close when nothing follows them. */
     if (f->strip_joined && content.end == content.start)
         LH_TRY(put(w, "\n<</SYS>>"));
     else
@@ -197,7 +200,7 @@ static int is_tool(const lh_message *m)
     return strcmp(m->role, "tool") == 0 || strcmp(m->role, "tool_results") == 0;
 }
 
-/* Some templates look at all roles first, then write; the others complain of what comes first. */
+/* Some templates check all roles before they write; the others fail at the first bad one. */
 static lh_status check_roles(const lh_chat_format *f, const lh_chat_writer *w, int64_t first)
 {
     int64_t turns = 0;
@@ -231,7 +234,7 @@ lh_status lh_chat_render_alternating(const lh_chat_format *f, lh_chat_writer *w)
     return LH_OK;
 }
 
-/* ---- Qwen's, with turns of tools ---- */
+/* ---- Qwen: tool turns and thinking ---- */
 
 static int has_role(const lh_chat_writer *w, int64_t i, const char *role)
 {
@@ -248,7 +251,7 @@ static lh_status put_tool(lh_chat_writer *w, int64_t i)
     return LH_OK;
 }
 
-/* The last message of the user that is not the answer of a tool in disguise; the last message where there is none. */
+/* The last user message that is not the wrapped answer of a tool; the last message if there is none. */
 static int64_t last_query(const lh_chat_writer *w)
 {
     static const char open[] = "<tool_response>", close[] = "</tool_response>";
@@ -270,7 +273,7 @@ static const char *find_last(slice s, const char *text)
     return last;
 }
 
-/* Thoughts are shown again only behind the last query of the user. */
+/* Thoughts are repeated only after the last query of the user. */
 static lh_status put_thinking(const lh_chat_format *f, lh_chat_writer *w, int64_t i)
 {
     static const char open[] = "<think>", close[] = "</think>";
@@ -313,10 +316,10 @@ lh_status lh_chat_render_tools(const lh_chat_format *f, lh_chat_writer *w)
     return LH_OK;
 }
 
-/* ---- Llama 3.1's ---- */
+/* ---- Llama 3.1 ---- */
 
-/* The contents as a JSON string, as Python's json.dumps(ensure_ascii=False) writes it: what the template makes of a
- * tool's answer. */
+/* The contents as a JSON string, as Python's json.dumps(ensure_ascii=False) writes it: how the template renders the
+ * answer of a tool. */
 static lh_status put_json(lh_chat_writer *w, int64_t i)
 {
     static const char escaped[] = "\"\\\n\r\t\b\f", letters[] = "\"\\nrtbf";
@@ -337,7 +340,7 @@ static lh_status put_json(lh_chat_writer *w, int64_t i)
     return LH_OK;
 }
 
-/* The date is the one that the template falls back to: today's would give other ids tomorrow. */
+/* The date is the template's fallback: today's would give other ids tomorrow. */
 lh_status lh_chat_render_dated(const lh_chat_format *f, lh_chat_writer *w)
 {
     int64_t first = begins_with_system(w);

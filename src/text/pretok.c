@@ -1,3 +1,6 @@
+/* pretok.c - runs the pre-tokenizers of a tokenizer.json. Each known type is parsed into steps of four kinds: split at
+ * a pattern, put a prefix before words, replace spaces, map bytes to the byte-level alphabet. Steps run in order over a
+ * list of words, as Hugging Face's tokenizers does. */
 #include "text/pretok.h"
 
 #include <assert.h>
@@ -8,7 +11,7 @@
 #include "text/byte_level.h"
 #include "text/tokenizer_spec.h"
 
-/* What happens to the matches of a Split, in Hugging Face's words. */
+/* SplitDelimiterBehavior of Hugging Face: where the matches of a Split go. */
 typedef enum behaviour { REMOVED, ISOLATED, MERGED_WITH_PREVIOUS, MERGED_WITH_NEXT, CONTIGUOUS, BEHAVIOURS } behaviour;
 
 static const char *const behaviour_names[BEHAVIOURS] = {
@@ -81,11 +84,11 @@ lh_subject lh_words_at(const lh_words *words, int64_t i)
 
 /* ---- steps ---- */
 
-/* One part of a word that is being split: as Hugging Face's NormalizedString::split folds it. */
+/* Folding the parts of a split word, as NormalizedString::split of Hugging Face does. */
 typedef struct parts {
     lh_words *out;
     int64_t first;      /* words of `out` before this word's */
-    int before_matches; /* the part before was a match */
+    int before_matches; /* the previous part was a match */
 } parts;
 
 static lh_status add_part(parts *p, const step *s, lh_subject part, int matches)

@@ -1,3 +1,6 @@
+/* pretok_pattern.c - searches literals and regular expressions. Hugging Face compiles with Oniguruma, we with PCRE2:
+ * \s, \w and their negations are rewritten where the two differ. JIT is used where PCRE2 has it; a limit on steps stops
+ * expressions that backtrack without end. */
 #include "text/pretok_pattern.h"
 
 #include <stdio.h>
@@ -24,14 +27,13 @@ struct lh_matcher {
     pcre2_jit_stack *stack;
 };
 
-/* Classes of Oniguruma, Hugging Face's engine, in PCRE2's words. PCRE2 10.42 counts U+180E as white space and
- * leaves marks out of \w. */
+/* Oniguruma's classes in PCRE2's syntax. PCRE2 10.42 counts U+180E as white space and leaves marks out of \w. */
 #define SPACES "\\t-\\r\\x{85}\\p{Z}"
 #define WORDS "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}"
 
 static const struct {
     char letter;
-    const char *outside, *inside; /* of a bracketed class; NULL: left as it is */
+    const char *outside, *inside; /* `inside` a bracketed class; NULL: unchanged */
 } classes[] = {
     {'s', "[" SPACES "]", SPACES},
     {'S', "[^" SPACES "]", NULL},
@@ -56,7 +58,7 @@ static lh_status translate(lh_buf *out, const char *regex)
         if (*s != '[' || in_class) continue;
         in_class = 1;
         if (s[1] == '^') LH_TRY(lh_buf_append(out, ++s, 1));
-        if (s[1] == ']') LH_TRY(lh_buf_append(out, ++s, 1)); /* first of all, a bracket stands for itself */
+        if (s[1] == ']') LH_TRY(lh_buf_append(out, ++s, 1)); /* as the first character a bracket stands for itself */
     }
     return LH_OK;
 }
@@ -127,7 +129,7 @@ lh_status lh_matcher_open(lh_matcher **out)
     return lh_calloc(out, 1, sizeof **out);
 }
 
-/* What regular expressions need is made for the first of them: most tokenizers decode without any. */
+/* Workspace of regular expressions, made for the first one: most tokenizers decode without any. */
 static lh_status prepare(lh_matcher *m)
 {
     if (m->data) return LH_OK;
@@ -135,7 +137,7 @@ static lh_status prepare(lh_matcher *m)
     m->stack = pcre2_jit_stack_create(1 << 15, STACK_BYTES, NULL);
     m->data = pcre2_match_data_create(1, NULL);
     if (!m->data || !m->context) LH_FAIL(LH_ENOMEM, "cannot allocate what a regular expression needs to match");
-    pcre2_jit_stack_assign(m->context, NULL, m->stack); /* NULL where there is no JIT: nothing is assigned */
+    pcre2_jit_stack_assign(m->context, NULL, m->stack); /* NULL without JIT: no effect */
     return LH_OK;
 }
 
@@ -165,7 +167,8 @@ lh_status lh_pattern_next(const lh_pattern *pattern, lh_matcher *matcher, lh_sub
         return LH_OK;
     }
     LH_TRY(prepare(matcher));
-    /* The steps of one search: a sane pattern needs a few a byte (a run of white space is walked back once). */
+    /* The limit of one search: a reasonable pattern needs a few steps per byte (it walks back over white space once).
+     */
     int64_t steps = 10000000 + 16 * subject.bytes;
     pcre2_set_match_limit(matcher->context, steps < UINT32_MAX ? (uint32_t)steps : UINT32_MAX);
     match->found = 0;

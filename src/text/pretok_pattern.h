@@ -9,7 +9,7 @@
 #include "base/status.h"
 
 typedef struct lh_pattern lh_pattern; /* read-only once compiled */
-typedef struct lh_matcher lh_matcher; /* what a search needs to write to: one a thread */
+typedef struct lh_matcher lh_matcher; /* workspace of a search: one per thread */
 
 /* Compile a JSON pattern, or a regular expression given as text. `name` is the file, for messages. LH_EINPUT. */
 lh_status lh_pattern_parse(lh_pattern **out, const char *name, const json_t *spec);
@@ -19,9 +19,9 @@ void lh_pattern_free(lh_pattern *pattern);
 lh_status lh_matcher_open(lh_matcher **out);
 void lh_matcher_close(lh_matcher *matcher);
 
-/* Next match in valid UTF-8 text. *match holds the match before, all zero at first; found becomes 0 when there is
- * no further one. A match can be empty (a look-ahead), but not right behind the one before. Fails with LH_EINPUT
- * where a regular expression takes more steps than the text can be worth. */
+/* Next match in valid UTF-8 text. *match holds the previous match, all zero at first; found becomes 0 after the last.
+ * A match can be empty (a look-ahead), but not directly after the previous one. Fails with LH_EINPUT if a regular
+ * expression exceeds its limit of steps. */
 typedef struct lh_match {
     int64_t start, end;
     int found;

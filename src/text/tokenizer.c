@@ -1,3 +1,6 @@
+/* tokenizer.c - assembles a tokenizer from the members of a tokenizer.json and encodes text: special tokens are cut out
+ * of the raw text, the rest is normalised, other added tokens are cut out, and what remains is pre-tokenized into words
+ * that bpe.c merges. Decoding is in tokenizer_stream.c. */
 #include "text/tokenizer.h"
 
 #include <string.h>
@@ -8,7 +11,7 @@
 
 /* ---- parsing ---- */
 
-/* What the post_processor puts in front of a text: its id, or -1. */
+/* Id of the token that the post_processor puts in front of a text, or -1. */
 static lh_status first_token(const char *name, const json_t *root, int64_t limit, int32_t *id)
 {
     const json_t *processor = json_object_get(root, "post_processor"), *list = json_object_get(processor, "processors");
@@ -48,7 +51,7 @@ lh_status lh_tokenizer_apply_meta(lh_tokenizer *tok, const char *name, const cha
     const char *format = NULL;
     int64_t bos = -1;
     LH_TRY_DONE(lh_json_parse(&root, name, meta, bytes));
-    if (!json_is_object(root)) LH_FAIL_DONE(LH_EINPUT, "'%s': what lies beside the tokenizer is not an object", name);
+    if (!json_is_object(root)) LH_FAIL_DONE(LH_EINPUT, "'%s': the companion of the tokenizer is not an object", name);
     const json_t *eos = json_object_get(root, "eos");
     LH_TRY_DONE(lh_json_i64(root, name, "bos", 0, INT32_MAX, &bos));
     LH_TRY_DONE(lh_json_bool(root, name, "add_bos", &tok->adds_bos));
@@ -78,7 +81,7 @@ lh_status lh_tokenizer_parse(lh_tokenizer **out, const char *name, const char *j
     lh_status st = LH_OK;
     lh_tokenizer *tok = NULL;
     json_t *root = NULL;
-    /* An id takes bytes in the file, so none can be larger than the file: no table of ids outgrows it by much. */
+    /* Every id takes bytes in the file, so no id is larger than the file: this bounds all tables of ids. */
     int64_t limit = json_bytes < INT32_MAX ? json_bytes : INT32_MAX;
     LH_TRY_DONE(lh_calloc(&tok, 1, sizeof *tok));
     LH_TRY_DONE(lh_json_parse(&root, name, json, json_bytes));
@@ -107,7 +110,7 @@ void lh_tokenizer_close(lh_tokenizer *tok)
     lh_free(tok);
 }
 
-/* ---- looking up ---- */
+/* ---- lookup ---- */
 
 int64_t lh_tokenizer_vocab(const lh_tokenizer *tok)
 {

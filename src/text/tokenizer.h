@@ -1,5 +1,5 @@
-/* tokenizer.h - text to token ids and back. Byte-level BPE and SentencePiece-style BPE, as a tokenizer.json
- * (Hugging Face's format) describes them; a GGUF's vocabulary is first turned into an equivalent tokenizer.json.
+/* tokenizer.h - text to token ids and back: byte-level BPE and SentencePiece BPE as described by a tokenizer.json
+ * (Hugging Face's format). A GGUF vocabulary is first turned into an equivalent tokenizer.json.
  * A tokenizer is read-only once open: any number of threads may encode and decode with it. Bad input fails with
  * LH_EINPUT and names the file and member. */
 #ifndef LH_TEXT_TOKENIZER_H
@@ -15,36 +15,35 @@ typedef struct lh_tokenizer lh_tokenizer;
 
 /* json: the bytes of a tokenizer.json. meta: the companion object that a checkpoint stores beside it, or NULL:
  * {"bos": id|null, "eos": [ids], "add_bos": bool, "chat_template": text|null, "chat_format": name|null}. Without
- * one, the first token is what the post_processor puts in front, if anything, and there are no end tokens. */
+ * one, the first token is the one that the post_processor puts in front, if any, and there are no end tokens. */
 lh_status lh_tokenizer_parse(lh_tokenizer **out, const char *name, const char *json, int64_t json_bytes,
                              const char *meta, int64_t meta_bytes);
 
-/* Read a companion object in place of what the tokenizer held. */
+/* Replace first and end tokens and chat format by those of a companion object. */
 lh_status lh_tokenizer_apply_meta(lh_tokenizer *tok, const char *name, const char *meta, int64_t bytes);
 
 void lh_tokenizer_close(lh_tokenizer *tok); /* NULL is fine */
 
 int64_t lh_tokenizer_vocab(const lh_tokenizer *tok); /* largest id + 1 */
 int32_t lh_tokenizer_bos(const lh_tokenizer *tok);   /* -1: none */
-int32_t lh_tokenizer_eos(const lh_tokenizer *tok);   /* the first of the end tokens, which templates write; -1 */
+int32_t lh_tokenizer_eos(const lh_tokenizer *tok);   /* the first end token, which chat templates write; -1: none */
 int lh_tokenizer_adds_bos(const lh_tokenizer *tok);
 int lh_tokenizer_is_eos(const lh_tokenizer *tok, int32_t id);
 int32_t lh_tokenizer_find(const lh_tokenizer *tok, const char *token); /* id of an exact token, -1: none */
 const char *lh_tokenizer_chat_format(const lh_tokenizer *tok);         /* name in chat.h's table, or NULL */
 
-/* The token of an id as the vocabulary writes it ("Ġthe", "▁the", "<s>"); NULL where there is none. Borrowed. */
+/* The token of an id as the vocabulary writes it ("Ġthe", "▁the", "<s>"); NULL if there is none. Borrowed. */
 const char *lh_tokenizer_token(const lh_tokenizer *tok, int32_t id);
 
-/* LH_ENCODE_SPECIAL recognises special tokens in the text, LH_ENCODE_PLAIN treats them as text. To both,
- * LH_ENCODE_CONTINUES may be added (|): the text goes on where another ended, so that no space is put in front of
- * it where the tokenizer would do that to a text of its own. */
+/* LH_ENCODE_SPECIAL recognises special tokens in the text, LH_ENCODE_PLAIN treats them as text. Either can be combined
+ * (|) with LH_ENCODE_CONTINUES: the text continues another, so the tokenizer puts no space in front of it. */
 typedef enum lh_encode { LH_ENCODE_PLAIN = 0, LH_ENCODE_SPECIAL = 1, LH_ENCODE_CONTINUES = 2 } lh_encode;
 
 /* Append the ids of `bytes` bytes of UTF-8 text (invalid bytes count as U+FFFD). No first token is added. */
 lh_status lh_tokenizer_encode(const lh_tokenizer *tok, const char *text, int64_t bytes, lh_encode how, lh_tokens *out);
 
-/* The same for text that is partly trusted: special tokens are recognised but where they touch a plain part.
- * Parts follow one another; they are one text, tokenised as one. */
+/* The same for text that is partly trusted: special tokens are recognised except where they touch a plain part. The
+ * parts are consecutive and tokenised as one text. */
 typedef struct lh_text_part {
     const char *text;
     int64_t bytes;
@@ -54,17 +53,17 @@ typedef struct lh_text_part {
 lh_status lh_tokenizer_encode_parts(const lh_tokenizer *tok, const lh_text_part *parts, int64_t n, lh_tokens *out);
 
 /* Append the text of n ids, special tokens included (what tokenizers' decode(skip_special_tokens=False) gives).
- * Ids that the vocabulary does not have give nothing. */
+ * Unknown ids give nothing. */
 lh_status lh_tokenizer_decode(const lh_tokenizer *tok, const int32_t *ids, int64_t n, lh_buf *out);
 
-/* Streaming decode: push gives the text that is certain so far and never a torn UTF-8 character; finish gives the
- * rest. Special tokens are left out. What all pushes and finish gave equals decoding at once all ids that are not
- * special. Begin with {.tok = …}, all else zero. */
+/* Streaming decode: push appends the text that is final so far and never a torn UTF-8 character; finish appends the
+ * rest. Special tokens are left out. Together they give the text of all other ids decoded at once. Begin with
+ * {.tok = …}, all else zero. */
 typedef struct lh_detokenizer {
     const lh_tokenizer *tok;
-    lh_tokens ids;       /* all so far that are not special */
+    lh_tokens ids;       /* those so far that are not special */
     int64_t given_bytes; /* of the text of ids[settled…] */
-    int64_t settled;     /* ids before this one have no say in what is still to come */
+    int64_t settled;     /* ids before this one do not affect later text */
 } lh_detokenizer;
 
 lh_status lh_detokenizer_push(lh_detokenizer *d, int32_t id, lh_buf *out);

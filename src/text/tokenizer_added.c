@@ -1,3 +1,6 @@
+/* tokenizer_added.c - finds added tokens in text with two tries, one for the raw text and one for the normalised text:
+ * longest token at the leftmost position, with the neighbouring white space that it strips and the word boundaries that
+ * it asks for. Follows AddedVocabulary of Hugging Face's tokenizers. */
 #include "text/tokenizer_added.h"
 
 #include <stdlib.h>
@@ -8,7 +11,7 @@
 #include "text/bpe_tables.h"
 
 typedef struct token {
-    char *text, *match; /* as written, and as it is searched for: normalised, or the same memory */
+    char *text, *match; /* as written; as searched for (normalised, or the same memory) */
     int64_t bytes, match_bytes;
     int32_t id;
     int single_word, lstrip, rstrip, normalized, special;
@@ -25,7 +28,7 @@ typedef struct trie {
 struct lh_added {
     token *tokens;
     int64_t n;
-    int32_t *by_id; /* tokens in the order of their ids */
+    int32_t *by_id; /* tokens by ascending id */
     trie tries[2];  /* by lh_added_pass. The raw one holds the special normalized tokens too: see `counts` */
 };
 
@@ -159,7 +162,7 @@ void lh_added_free(lh_added *added)
     lh_free(added);
 }
 
-/* ---- looking up ---- */
+/* ---- lookup ---- */
 
 int64_t lh_added_vocab(const lh_added *added)
 {
@@ -202,11 +205,11 @@ int lh_added_is_special(const lh_added *added, int32_t id)
     return t && t->special;
 }
 
-/* ---- searching ---- */
+/* ---- search ---- */
 
 static int touches(lh_added_mask mask, int64_t start, int64_t end)
 {
-    int64_t low = 0, high = mask.n; /* the first range that ends behind start */
+    int64_t low = 0, high = mask.n; /* the first range that ends after start */
     while (low < high) {
         int64_t middle = (low + high) / 2;
         if (mask.ranges[middle].end <= start)
@@ -217,8 +220,8 @@ static int touches(lh_added_mask mask, int64_t start, int64_t end)
     return low < mask.n && mask.ranges[low].start < end;
 }
 
-/* Whether a token is looked for at all at this place. Under a mask, special tokens are found in the raw text only,
- * since a mask speaks of its bytes; without one, each in its own pass, as Hugging Face does. */
+/* 1 if a token is searched for in this pass. Under a mask, whose ranges are bytes of the raw text, special tokens are
+ * found there only; without one, each token in its own pass, as Hugging Face does. */
 static int counts(const token *t, lh_added_pass pass, lh_added_mask mask, const lh_match *where)
 {
     if (!t->special) return 1;

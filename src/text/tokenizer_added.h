@@ -1,6 +1,6 @@
-/* tokenizer_added.h - the added tokens of a tokenizer.json: found in the text before (or, when `normalized`, after)
- * it is normalised, longest at the leftmost place, and never given to the model. The special ones among them are
- * recognised only where the caller trusts the text. */
+/* tokenizer_added.h - the added tokens of a tokenizer.json: found in the text before (or, if `normalized`, after) it is
+ * normalised, the longest at the leftmost position, and never passed to bpe.c. Special ones are recognised only where
+ * the caller trusts the text. */
 #ifndef LH_TEXT_TOKENIZER_ADDED_H
 #define LH_TEXT_TOKENIZER_ADDED_H
 
@@ -15,7 +15,7 @@ typedef struct lh_added lh_added; /* read-only once parsed */
 typedef struct lh_added_source {
     const char *name; /* of the file */
     const json_t *list;
-    const lh_bpe *bpe; /* knows the ids of tokens that are in its vocabulary too */
+    const lh_bpe *bpe; /* gives the ids of tokens that are also in its vocabulary */
     const lh_norm *norm;
     int64_t limit; /* ids are below it */
 } lh_added_source;
@@ -28,14 +28,14 @@ int32_t lh_added_find(const lh_added *added, const char *text, int64_t bytes); /
 const char *lh_added_text(const lh_added *added, int32_t id, int64_t *bytes);  /* NULL: none; NUL-terminated */
 int lh_added_is_special(const lh_added *added, int32_t id);
 
-/* Where text is only text: no special token is seen that touches one of these ranges, ascending. */
+/* Untrusted ranges, ascending: no special token is recognised that touches one of them. */
 typedef struct lh_added_mask {
     const lh_match *ranges;
     int64_t n;
 } lh_added_mask;
 
-/* Next token in `text` (normalised text or not) behind *hit, which is all zero at first; found becomes 0 behind the
- * last. [start, end) is what the token replaces, with the spaces that it strips. */
+/* Next token in `text` (raw or normalised) after *hit, which is all zero at first; found becomes 0 after the last.
+ * [start, end) is the text that the token replaces, with the spaces that it strips. */
 typedef struct lh_added_hit {
     int64_t start, end;
     int32_t id;

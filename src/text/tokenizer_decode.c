@@ -1,3 +1,5 @@
+/* tokenizer_decode.c - runs the decoders of a tokenizer.json: steps in order over a list of pieces, ending in one text.
+ * Also classifies decoders by how much of a stream's text is final before the next token is known. */
 #include "text/tokenizer_decode.h"
 
 #include <string.h>
@@ -13,14 +15,14 @@ struct step {
     lh_pattern *pattern;
     char *text; /* replacement; the character that Strip and Metaspace look for */
     int64_t bytes;
-    int64_t start, stop; /* Strip: how many at most */
-    int first;           /* Metaspace: in the first piece it vanishes */
+    int64_t start, stop; /* Strip: maximum numbers */
+    int first;           /* Metaspace: removed at the start of the first piece */
 };
 
 struct lh_decoder {
     step steps[LH_SPEC_PARTS];
     int n;
-    int joins; /* no decoder at all: pieces are joined by spaces */
+    int joins; /* no decoder: pieces are joined by spaces */
     lh_settles settles;
 };
 
@@ -42,7 +44,7 @@ int lh_piece_is_byte(const char *piece, int64_t bytes)
 
 /* ---- steps ---- */
 
-/* All bytes of all pieces together, then to text; a piece outside the alphabet stands for its own bytes. */
+/* The bytes of all pieces, decoded together; a piece outside the byte-level alphabet stands for its own bytes. */
 static lh_status from_bytes(const step *s, lh_matcher *matcher, const lh_words *in, lh_words *out)
 {
     lh_status st = LH_OK;
@@ -92,7 +94,7 @@ static lh_status replace(const step *s, lh_matcher *matcher, const lh_words *in,
     return LH_OK;
 }
 
-/* A run of byte pieces is text when it is UTF-8 as a whole, else each byte is U+FFFD: as Hugging Face has it. */
+/* A run of byte pieces is text if it is valid UTF-8 as a whole, else each byte becomes U+FFFD, as in Hugging Face. */
 static lh_status add_run(lh_buf *run, lh_words *out)
 {
     if (run->bytes && lh_utf8_valid(run->data, run->bytes)) {
@@ -173,7 +175,7 @@ static lh_status metaspace(const step *s, lh_matcher *matcher, const lh_words *i
 
 lh_status lh_decoder_run(const lh_decoder *decoder, lh_matcher *matcher, lh_words *pieces, lh_words *spare)
 {
-    int64_t limit_bytes = 64 * pieces->text.bytes + (1 << 24); /* replacements of replacements could have no end */
+    int64_t limit_bytes = 64 * pieces->text.bytes + (1 << 24); /* repeated replacements could grow without bound */
     if (decoder->joins) {
         lh_words_empty(spare);
         LH_TRY(lh_words_add(spare, NULL, 0));
@@ -209,7 +211,7 @@ lh_settles lh_decoder_settles(const lh_decoder *decoder)
 typedef struct parser {
     lh_decoder *decoder;
     const lh_spec *spec;
-    int fused; /* a step before joined the pieces */
+    int fused; /* an earlier step joined the pieces */
 } parser;
 
 static lh_status set_char(parser *p, step *s, const json_t *text, const char *what)
@@ -233,7 +235,7 @@ static lh_status parse_replace(parser *p, step *s, const json_t *spec)
     const char *text = json_is_string(literal) ? json_string_value(literal) : "";
     LH_TRY(lh_pattern_parse(&s->pattern, p->spec->name, json_object_get(spec, "pattern")));
     LH_TRY(lh_spec_text(p->spec, "content", json_object_get(spec, "content"), &s->text, &s->bytes));
-    /* Once pieces are joined, only a single character is found for sure without looking at what follows. */
+    /* Once pieces are joined, only matches of a single character do not depend on what follows. */
     if (p->fused && (!*text || (int64_t)strlen(text) != lh_utf8_length(text))) p->decoder->settles = LH_SETTLES_END;
     return LH_OK;
 }
@@ -257,7 +259,7 @@ static lh_status parse_strip(parser *p, step *s, const json_t *spec)
     LH_TRY(set_char(p, s, json_object_get(spec, "content"), "content"));
     LH_TRY(lh_json_i64(spec, p->spec->name, "start", 0, INT32_MAX, &s->start));
     LH_TRY(lh_json_i64(spec, p->spec->name, "stop", 0, INT32_MAX, &s->stop));
-    /* The first piece of a stream may be shorter than what is stripped of it, or what comes last not last. */
+    /* The first piece may be shorter than what Strip takes off, and the last piece so far need not stay the last. */
     if (p->fused && (s->start > 1 || s->stop > 0)) p->decoder->settles = LH_SETTLES_END;
     return LH_OK;
 }

@@ -9,19 +9,19 @@
 
 typedef struct lh_decoder lh_decoder; /* read-only once parsed */
 
-/* `json`: the member decoder; NULL or null: pieces are joined by spaces. LH_EINPUT where it is not known. */
+/* `json`: the member decoder; NULL or null: pieces are joined by spaces. LH_EINPUT if it is not one of these. */
 lh_status lh_decoder_parse(lh_decoder **out, const char *name, const json_t *json);
 void lh_decoder_free(lh_decoder *decoder);
 
 /* pieces: words in, one word out. `spare` is working memory. */
 lh_status lh_decoder_run(const lh_decoder *decoder, lh_matcher *matcher, lh_words *pieces, lh_words *spare);
 
-/* For streaming. What the pieces so far give can change when more follow: not at all (LH_SETTLES_CHARACTER: but
- * for a last U+FFFD, which may be half a character); until a piece comes that is no byte piece like <0x0A>; or in a
- * way that nothing is known about until the end. */
+/* For streaming: how long later pieces can change the text so far. LH_SETTLES_CHARACTER: not at all, except for a last
+ * U+FFFD, which may be half a character; LH_SETTLES_BYTES: until a piece other than a byte piece such as <0x0A>;
+ * LH_SETTLES_END: until the end. */
 typedef enum lh_settles { LH_SETTLES_CHARACTER, LH_SETTLES_BYTES, LH_SETTLES_END } lh_settles;
 
 lh_settles lh_decoder_settles(const lh_decoder *decoder);
-int lh_piece_is_byte(const char *piece, int64_t bytes); /* the byte of <0x0A>, -1: another piece */
+int lh_piece_is_byte(const char *piece, int64_t bytes); /* the byte of a piece such as <0x0A>, -1: another piece */
 
 #endif

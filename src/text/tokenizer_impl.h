@@ -1,4 +1,4 @@
-/* tokenizer_impl.h - the parts of a tokenizer. For tokenizer*.c only. */
+/* tokenizer_impl.h - the stages of a tokenizer. For tokenizer*.c only. */
 #ifndef LH_TEXT_TOKENIZER_IMPL_H
 #define LH_TEXT_TOKENIZER_IMPL_H
 

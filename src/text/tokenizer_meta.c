@@ -1,4 +1,6 @@
-/* The companion object of a tokenizer: first and end tokens, and the chat template. */
+/* tokenizer_meta.c - the companion object of a tokenizer.json: first and end tokens, whether a first token is added,
+ * and the chat template. Collected from the files beside a tokenizer.json in a Hugging Face folder, and written as
+ * JSON. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -42,7 +44,7 @@ lh_status lh_tokenizer_meta_write(const lh_tokenizer_meta *meta, const char *nam
                   meta->format ? json_string(lh_chat_name(meta->format)) : json_null());
     text = object ? json_dumps(object, JSON_INDENT(1)) : NULL;
     json_decref(object);
-    if (!text) LH_FAIL_DONE(LH_ENOMEM, "cannot allocate what lies beside the tokenizer of '%s'", name);
+    if (!text) LH_FAIL_DONE(LH_ENOMEM, "cannot allocate the companion of the tokenizer of '%s'", name);
     LH_TRY_DONE(lh_buf_puts(out, text));
 done:
     json_decref(eos);
@@ -50,16 +52,16 @@ done:
     return st;
 }
 
-/* ---- of a folder ---- */
+/* ---- from a folder ---- */
 
 typedef struct folder {
     const lh_tokenizer *tok;
     const char *path;
-    json_t *tokenizer_config, *special_map, *generation, *config; /* NULL where the file is not there */
+    json_t *tokenizer_config, *special_map, *generation, *config; /* NULL if the file does not exist */
 } folder;
 
-/* A companion that is there must be right; one that is not there is no matter. Numbers are read as floats: the
- * lengths that some tokenizer_config.json give (1e30, written out) fit in no integer. */
+/* A companion file may be missing, but must be valid if it exists. Numbers are read as floats: the lengths in some
+ * tokenizer_config.json (1e30, written out) fit in no integer. */
 static lh_status read_companion(const folder *f, const char *file, json_t **out)
 {
     lh_status st = LH_OK;
@@ -80,14 +82,14 @@ done:
     return st;
 }
 
-/* A token named by its text, or by an object with its text in 'content'. */
+/* Id of a token given by its text, or by an object with the text in 'content'; -1: none. */
 static int32_t named_token(const folder *f, const json_t *value)
 {
     const char *text = json_string_value(json_is_object(value) ? json_object_get(value, "content") : value);
     return text ? lh_tokenizer_find(f->tok, text) : -1;
 }
 
-/* The first of these that the vocabulary has as a special token: for tokenizers that come without any companion. */
+/* The first of these names that is a special token: for tokenizers without companion files. */
 static int32_t usual_token(const folder *f, const char *const *names)
 {
     for (; *names; names++) {
@@ -136,7 +138,7 @@ static lh_status folder_eos(const folder *f, lh_tokenizer_meta *meta)
     return LH_OK;
 }
 
-/* chat_template.jinja, or chat_template of tokenizer_config.json: a text, or a list with one that is 'default'. */
+/* chat_template.jinja, or 'chat_template' of tokenizer_config.json: a text, or a list with one named 'default'. */
 static lh_status folder_template(const folder *f, lh_buf *out)
 {
     lh_status st = LH_OK;

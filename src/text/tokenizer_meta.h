@@ -5,7 +5,7 @@
 
 #include "text/chat.h"
 
-/* {"bos": …} as text, and into a tokenizer in place of what it held. */
+/* What the companion object holds. */
 typedef struct lh_tokenizer_meta {
     int32_t bos; /* -1: none */
     lh_tokens eos;
@@ -14,14 +14,15 @@ typedef struct lh_tokenizer_meta {
     const lh_chat_format *format;
 } lh_tokenizer_meta;
 
+/* As JSON, appended. */
 lh_status lh_tokenizer_meta_write(const lh_tokenizer_meta *meta, const char *name, lh_buf *out);
 void lh_tokenizer_meta_clear(lh_tokenizer_meta *meta);
 
-/* Add an end token; one that is negative or there already is passed over. */
+/* Add an end token; negative ids and those already present are ignored. */
 lh_status lh_tokenizer_meta_ends(lh_tokenizer_meta *meta, int64_t id);
 
 /* The companion object of a folder with this tokenizer in it, from tokenizer_config.json, special_tokens_map.json,
- * generation_config.json, config.json, chat_template.jinja, as far as they are there. */
+ * generation_config.json, config.json and chat_template.jinja, as far as they exist. Appended. */
 lh_status lh_tokenizer_meta_folder(const lh_tokenizer *tok, const char *folder, lh_buf *out);
 
 #endif

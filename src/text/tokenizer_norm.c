@@ -1,3 +1,5 @@
+/* tokenizer_norm.c - runs the normalizers of a tokenizer.json over a text: Unicode normalisation by utf8proc, the
+ * others by hand, step by step in the order of the file. */
 #include "text/tokenizer_norm.h"
 
 #include <stdlib.h>
@@ -10,7 +12,7 @@
 
 typedef struct work {
     lh_matcher *matcher;
-    int64_t limit_bytes; /* of the text: replacements of replacements could grow without end */
+    int64_t limit_bytes; /* of the text: repeated replacements could grow without bound */
 } work;
 
 typedef struct step step;
@@ -19,7 +21,7 @@ struct step {
     int options; /* utf8proc's */
     int left, right;
     lh_pattern *pattern;
-    char *text; /* replacement, or what is put in front */
+    char *text; /* replacement, or the text to prepend */
     int64_t bytes;
 };
 
@@ -53,7 +55,7 @@ static lh_status lowercase(const step *s, const work *w, const lh_buf *in, lh_bu
         char c[4];
         lh_utf8_read(in->data + at, in->bytes - at, &cp, &skip);
         at += skip;
-        if (cp == 0x130) { /* the only lower case of two characters */
+        if (cp == 0x130) { /* the only character whose lower case has two */
             LH_TRY(lh_buf_append(out, "i\xCC\x87", 3));
             continue;
         }

@@ -1,4 +1,4 @@
-/* tokenizer_norm.h - normalizers of a tokenizer.json: what happens to text before anything looks at it.
+/* tokenizer_norm.h - normalizers of a tokenizer.json, the first step of encoding.
  * Known: Sequence, NFC, NFD, NFKC, NFKD, Lowercase, Strip, StripAccents, Replace, Prepend. */
 #ifndef LH_TEXT_TOKENIZER_NORM_H
 #define LH_TEXT_TOKENIZER_NORM_H
@@ -10,7 +10,7 @@
 
 typedef struct lh_norm lh_norm; /* read-only once parsed */
 
-/* `json`: the member normalizer, NULL or null for none. LH_EINPUT where it is none of the known ones. */
+/* `json`: the member normalizer, NULL or null for none. LH_EINPUT if it is not one of these. */
 lh_status lh_norm_parse(lh_norm **out, const char *name, const json_t *json);
 void lh_norm_free(lh_norm *norm);
 

@@ -1,4 +1,5 @@
-/* Decoding, whole and piece by piece. */
+/* tokenizer_stream.c - token ids to text, at once or token by token. The stream decodes the ids since the last point at
+ * which nothing was pending and hands out what the decoder guarantees to be final, so that no character is torn. */
 #include <string.h>
 
 #include "text/tokenizer.h"
@@ -31,14 +32,14 @@ done:
     return st;
 }
 
-/* The text of the ids from `from` on, into a buffer that is emptied first. */
+/* The text of the ids from `from` on; the buffer is emptied first. */
 static lh_status window(const lh_detokenizer *d, int64_t from, lh_buf *text)
 {
     text->bytes = 0;
     return lh_tokenizer_decode(d->tok, d->ids.ids + from, d->ids.n - from, text);
 }
 
-/* Bytes of text at its end that more ids may still change: U+FFFD may be the beginning of a character. */
+/* Bytes at the end of the text that later ids may change: U+FFFD may be the start of a character. */
 static int64_t uncertain(const lh_buf *text)
 {
     return text->bytes >= 3 && memcmp(text->data + text->bytes - 3, "\xEF\xBF\xBD", 3) == 0 ? 3 : 0;
@@ -62,8 +63,8 @@ lh_status lh_detokenizer_push(lh_detokenizer *d, int32_t id, lh_buf *out)
         d->given_bytes = certain;
     }
     if (certain < text.bytes) goto done;
-    /* Nothing is open: the last id stays as what the next ones follow, since first ids are treated otherwise (a
-     * space is stripped). One that gives no text by itself would not do. */
+    /* Nothing is pending. The last id stays as context, since the first id of a text is decoded differently (a space
+     * is stripped); an id that gives no text by itself cannot serve. */
     LH_TRY_DONE(window(d, d->ids.n - 1, &text));
     if (text.bytes) d->settled = d->ids.n - 1, d->given_bytes = text.bytes;
 done:

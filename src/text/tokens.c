@@ -1,3 +1,4 @@
+/* tokens.c - a list of token ids that doubles its memory as it grows. */
 #include "text/tokens.h"
 
 #include "base/mem.h"
