@@ -12,7 +12,7 @@
 typedef struct lh_engine lh_engine;
 
 typedef struct lh_engine_options {
-    const char *model;    /* a checkpoint; for a plan whatever lh_outline_read takes */
+    const char *model;    /* a checkpoint; for a plan whatever lh_model_header_read takes */
     int64_t tp;           /* ranks that share one copy of the model; 0: all of them */
     const char *device;   /* "auto", "cpu", "cuda", "ref" */
     int share_device;     /* 1: ranks of one host may compute on the same CUDA device */

@@ -4,7 +4,7 @@
 #include "base/minmax.h"
 #include "engine/chunk.h"
 #include "engine/devices.h"
-#include "import/outline.h"
+#include "import/model_header.h"
 #include "policies/budgets.h"
 
 /* An all-reduce sends its buffer once; the reproducible mode gathers one product a logical shard instead. */
@@ -136,21 +136,21 @@ static lh_status plan_all(lh_plan *plan, const lh_plan_request *r, const lh_conf
 lh_status lh_plan_make(lh_plan *out, const lh_plan_request *request)
 {
     lh_status st = LH_OK;
-    lh_outline outline = {0};
+    lh_model_header header = {0};
     lh_devices_room room;
     lh_plan plan = {.tp = request->engine->tp ? request->engine->tp : 1};
     LH_TRY_DONE(lh_engine_check(request->engine));
     LH_TRY_DONE(lh_devices_look(&room, &(lh_devices_wish){.device = request->engine->device,
                                                           .share = request->engine->share_device,
                                                           .memory = request->engine->memory}));
-    LH_TRY_DONE(lh_outline_read(&outline, request->engine->model));
-    LH_TRY_DONE(lh_engine_dtypes(request->engine, outline.stored, &plan.dtype, &plan.kv_dtype));
-    LH_TRY_DONE(plan_all(&plan, request, &outline.config, &room));
+    LH_TRY_DONE(lh_model_header_read(&header, request->engine->model));
+    LH_TRY_DONE(lh_engine_dtypes(request->engine, header.stored, &plan.dtype, &plan.kv_dtype));
+    LH_TRY_DONE(plan_all(&plan, request, &header.config, &room));
     *out = plan;
     plan = (lh_plan){0};
 done:
     lh_plan_clear(&plan);
-    lh_outline_clear(&outline);
+    lh_model_header_clear(&header);
     return st;
 }
 

@@ -1,3 +1,6 @@
+/* checkpoint.c - reads a checkpoint. Opening compares attributes, shapes and types of all datasets with the
+ * configuration, so that reading a range of rows and columns later can only fail on the data itself. A range is read in
+ * pieces of a fixed size and converted on the way. */
 #include "import/checkpoint.h"
 
 #include <assert.h>
@@ -8,7 +11,7 @@
 #include "import/checkpoint_impl.h"
 #include "import/convert.h"
 
-/* Read at a time: large enough for a disk, small beside a layer. */
+/* Bytes read at a time: large enough for a disk, small compared with a layer. */
 #define STAGE_BYTES (INT64_C(32) << 20)
 
 struct lh_checkpoint {
@@ -18,7 +21,7 @@ struct lh_checkpoint {
     int64_t tokenizer_bytes, meta_bytes;
     lh_dtype type;
     uint64_t identity;
-    lh_hasher *hasher; /* of the identity, while opening */
+    lh_hasher *hasher; /* of the identity, while opening the file */
 };
 
 void lh_checkpoint_name(char name[LH_CHECKPOINT_NAME_BYTES], lh_weight weight, int64_t layer)
@@ -89,7 +92,8 @@ static lh_status read_texts(lh_checkpoint *ck)
     LH_TRY_DONE(lh_asprintf(&name, "%s of %s", LH_CHECKPOINT_CONFIG, lh_h5_path(ck->h5)));
     LH_TRY_DONE(lh_h5_get_text(ck->h5, LH_CHECKPOINT_CONFIG, &ck->config_json, &bytes));
     st = lh_config_parse_text(&ck->config, ck->config_json, bytes, name);
-    if (st == LH_EINPUT) st = lh_fail_within(LH_EFILE, "bad checkpoint"); /* it is no source here */
+    if (st == LH_EINPUT)
+        st = lh_fail_within(LH_EFILE, "bad checkpoint"); /* a checkpoint is not a source of an import */
     LH_TRY_DONE(st);
     lh_hasher_add(ck->hasher, ck->config_json, bytes);
     if (lh_h5_has(ck->h5, LH_CHECKPOINT_TOKENIZER))

@@ -1,4 +1,5 @@
-/* checkpoint.h - a model in one HDF5 file: configuration, tokenizer, weights. Layout in docs/files.md.
+/* checkpoint.h - a model in one HDF5 file: configuration, tokenizer, weights. `import` writes it, every rank of a run
+ * reads its shards from it. Layout in docs/files.md.
  * Readers fail with LH_EFILE, writers with LH_EWRITE; messages name file and dataset. */
 #ifndef LH_IMPORT_CHECKPOINT_H
 #define LH_IMPORT_CHECKPOINT_H
@@ -10,7 +11,7 @@
 #include "import/config.h"
 #include "import/weights.h"
 
-/* ---- reading: every rank opens the file for itself and reads its own parts ---- */
+/* ---- reading: every rank opens the file and reads its own shards ---- */
 typedef struct lh_checkpoint lh_checkpoint;
 
 /* Checks attributes, schema, the configuration, and the shape and type of every dataset against it. */
@@ -20,19 +21,19 @@ void lh_checkpoint_close(lh_checkpoint *ck);
 const lh_config *lh_checkpoint_config(const lh_checkpoint *ck);
 const char *lh_checkpoint_config_json(const lh_checkpoint *ck);
 
-/* A number that tells models apart: hash of the configuration and of the hashes of all weights. */
+/* Identifies the model: hash of the configuration and of the hashes of all weights. */
 uint64_t lh_checkpoint_identity(const lh_checkpoint *ck);
 
-/* Type the weights are stored in, matrices that is: vectors may be f32 beside 16-bit matrices. */
+/* Type in which matrices are stored; vectors may be f32 beside 16-bit matrices. */
 lh_dtype lh_checkpoint_dtype(const lh_checkpoint *ck);
 
 /* The stored tokenizer.json and the companion object {"bos","eos":[…],"add_bos","chat_template",…}; NULL and 0
- * bytes where the model was imported without one. Borrowed. */
+ * bytes if the model was imported without one. Borrowed. */
 const char *lh_checkpoint_tokenizer(const lh_checkpoint *ck, int64_t *bytes);
 const char *lh_checkpoint_tokenizer_meta(const lh_checkpoint *ck, int64_t *bytes);
 
 /* Read rows [row, row + rows) and columns [col, col + cols) of a tensor (layer is ignored unless per_layer)
- * into dst, whose rows lie `ld` elements apart, converted to `type` (f32 or bf16). Not collective. Fails when a
+ * into dst, whose rows are `ld` elements apart, converted to `type` (f32 or bf16). Not collective. Fails if a
  * value is not finite, naming dataset, row and column. */
 typedef struct lh_weight_range {
     lh_weight weight;

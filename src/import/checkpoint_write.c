@@ -1,3 +1,5 @@
+/* checkpoint_write.c - writes a checkpoint: configuration and tokenizer first, then one tensor after another by rows,
+ * each with its hash. The file gets its name only when it is complete and has been checked. */
 #include <assert.h>
 #include <string.h>
 
@@ -8,7 +10,7 @@
 struct lh_checkpoint_writer {
     lh_h5 *h5;
     lh_config config;
-    /* The tensor under way. */
+    /* The current tensor. */
     lh_h5_array *array;
     lh_hasher *hasher;
     char name[LH_CHECKPOINT_NAME_BYTES];

@@ -1,3 +1,6 @@
+/* config.c - reads a configuration in the format of Hugging Face's config.json. Absent members take the defaults of the
+ * family; every size is bounded and compared with the others, so that later arithmetic cannot overflow. Rotary
+ * embeddings are in config_rope.c. */
 #include "import/config.h"
 
 #include <math.h>
@@ -36,7 +39,7 @@ static lh_status find_family(const json_t *json, const char *name, const lh_fami
     return LH_OK;
 }
 
-/* A size: absent is `absent`, null is `null`; 0 for one of these means that it must be there. */
+/* A size: `absent` if it is absent, `null` if it is null; 0 for one of these means that it is required. */
 typedef struct size_rule {
     const char *key;
     int64_t absent, null, max;
@@ -107,7 +110,7 @@ static lh_status read_activation(lh_config *c, const json_t *json, const char *n
             c->family->activation_key, said);
 }
 
-/* A soft cap: absent is the family's default, null is none. */
+/* A soft cap: the family's default if absent, none if null. */
 static lh_status read_softcap(const json_t *json, const char *name, const char *key, double *inout)
 {
     const json_t *value = json_object_get(json, key);
@@ -139,7 +142,7 @@ static lh_status read_scales(lh_config *c, const json_t *json, const char *name)
     return LH_OK;
 }
 
-/* A member of the text model, or of the whole model where the text model leaves it open. */
+/* A member of the text model, or else of the whole model. */
 static const json_t *member_of(const json_t *text, const json_t *whole, const char *key)
 {
     const json_t *value = json_object_get(text, key);
@@ -169,7 +172,7 @@ static lh_status read_switches(lh_config *c, const json_t *json, const json_t *w
     return LH_OK;
 }
 
-/* layer_types, where they are given, else the rule of the family. */
+/* Sliding layers by 'layer_types', or else by the rule of the family. */
 static lh_status read_layer_types(lh_config *c, const json_t *json, const char *name, int64_t pattern)
 {
     const json_t *types = json_object_get(json, "layer_types");
@@ -240,9 +243,8 @@ static lh_status read_ids(lh_config *c, const json_t *text, const json_t *whole,
     return LH_OK;
 }
 
-/* What the scaling stretches the model to: max_position_embeddings is often left as it was before, as Hugging Face
- * asks for with linear and dynamic scaling. Gemma 3 (with two rotary embeddings) states what it was stretched to.
- * Positions have 32 bits. */
+/* Positions after scaling. max_position_embeddings often holds the length before scaling, as Hugging Face asks for with
+ * linear and dynamic scaling; Gemma 3 (two rotary embeddings) holds the length after it. Positions have 32 bits. */
 static void stretch(lh_config *c)
 {
     const lh_rope *rope = &c->rope_global;
@@ -261,7 +263,7 @@ lh_status lh_config_parse(lh_config *config, const json_t *json, const char *nam
     const json_t *outer = json, *text;
     if (!json_is_object(json)) LH_FAIL_DONE(LH_EINPUT, "'%s' must be a JSON object", name);
     LH_TRY_DONE(find_family(json, name, &c.family));
-    /* A model for images and text keeps the text model's members apart. */
+    /* Models for images and text keep the members of the text model in an object of their own. */
     text = json_object_get(json, "text_config");
     if (json_is_object(text)) json = text;
     LH_TRY_DONE(read_sizes(&c, json, name));

@@ -1,5 +1,6 @@
-/* config.h - what a model is, read from a configuration in Hugging Face's words (config.json, which every
- * checkpoint holds as /config). A family is one row of lh_families; nothing else knows its name. */
+/* config.h - sizes, norms, rotary embeddings and other properties of a model, from a configuration in the format of
+ * Hugging Face's config.json, which every checkpoint holds as /config. A family is one row of families.c; no other file
+ * knows its name. */
 #ifndef LH_IMPORT_CONFIG_H
 #define LH_IMPORT_CONFIG_H
 
@@ -20,14 +21,14 @@ typedef enum lh_rope_kind {
     LH_ROPE_KINDS
 } lh_rope_kind;
 
-/* Rotary embedding of one sort of layer. Fields that a kind does not use are 0. */
+/* Rotary embedding of one kind of layer. Fields that a scaling does not use are 0. */
 typedef struct lh_rope {
     lh_rope_kind kind;
     double theta, factor;
     double low_freq_factor, high_freq_factor; /* llama3 */
     double beta_fast, beta_slow, attention_factor, mscale,
         mscale_all_dim; /* yarn; attention_factor also longrope; 0: derived */
-    int truncate;       /* yarn: whole correction dims (the default) */
+    int truncate;       /* yarn: integer correction dims (the default) */
     int64_t original_positions, max_positions;
     double *long_factor, *short_factor; /* longrope: [rotary_dim / 2] */
 } lh_rope;
@@ -42,31 +43,31 @@ typedef struct lh_config {
     double attn_scale;  /* of the logits q·k, 1/sqrt(head_dim) unless query_pre_attn_scalar says otherwise */
     double attn_softcap, final_softcap; /* 0: none. s -> cap * tanh(s / cap) */
     lh_activation activation;
-    int tied; /* the output head is the embedding */
+    int tied; /* lm_head is the embedding */
     int qkv_bias, o_bias, mlp_bias, qk_norm;
-    int post_norms;                  /* norms after attention and MLP, before the residual (Gemma) */
-    int64_t window;                  /* keys a row of a sliding layer sees, its own included; 0: no layer slides */
-    uint8_t *sliding;                /* [layers] 1: the layer sees `window` keys only */
-    lh_rope rope_global, rope_local; /* sliding layers use rope_local where the family has two, else both are equal */
+    int post_norms;   /* norms after attention and MLP, before the residual (Gemma) */
+    int64_t window;   /* keys that a query of a sliding layer sees, its own included; 0: no layer slides */
+    uint8_t *sliding; /* [layers] 1: the layer sees `window` keys only */
+    lh_rope rope_global, rope_local; /* rope_local: of sliding layers; equal if the family has one only */
     int64_t bos, eos[16];            /* -1: none */
     int eos_count;
 } lh_config;
 
-/* One model family: how its configuration and tensors are called and what is peculiar to it. */
+/* One model family: names of its members and tensors, and its peculiarities (families.h). */
 typedef struct lh_family lh_family;
 
 /* Fill *config from `json`; `name` is what messages call it. Fails with LH_EINPUT, naming the member, on an
  * unknown architecture, missing or contradicting sizes, an unknown rope scaling. All owned by *config. */
 lh_status lh_config_parse(lh_config *config, const json_t *json, const char *name);
 
-/* The same of a text. LH_EINPUT, too, where it is no JSON. */
+/* The same from text. LH_EINPUT also if it is not JSON. */
 lh_status lh_config_parse_text(lh_config *config, const char *text, int64_t bytes, const char *name);
 void lh_config_clear(lh_config *config);
 
 const char *lh_config_family_name(const lh_config *config);
 
-/* inv_freq [rotary_dim / 2] and *scale, by which cos and sin are multiplied, for a run of `length` tokens in
- * all (dynamic and longrope depend on it). In float32 where Hugging Face computes in float32. */
+/* inv_freq [rotary_dim / 2] and *scale, a factor of cos and sin, for a run of `length` tokens in total (dynamic and
+ * longrope depend on it). In float32 where Hugging Face computes in float32. */
 void lh_rope_frequencies(const lh_rope *rope, int64_t rotary_dim, int64_t length, float *inv_freq, float *scale);
 
 #endif

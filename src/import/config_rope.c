@@ -1,3 +1,6 @@
+/* config_rope.c - rotary embedding of a configuration: base, kind of scaling and its parameters, as written by
+ * transformers 4 (rope_theta beside rope_scaling) and 5 (rope_parameters, one object or one per kind of layer). The
+ * frequencies are computed in rope.c. */
 #include "import/config_rope.h"
 
 #include <math.h>
@@ -6,11 +9,10 @@
 #include "base/json.h"
 #include "base/mem.h"
 
-/* Where the members come from. transformers 4 has rope_theta beside rope_scaling; 5 has both in rope_parameters, one
- * object or one per sort of layer. */
+/* Where the members are read from. */
 typedef struct words {
-    const json_t *json, *scaling; /* scaling: NULL when there is none */
-    const char *name, *file;      /* of the scaling object in messages, and of what it is in */
+    const json_t *json, *scaling; /* scaling: NULL if there is none */
+    const char *name, *file;      /* in messages: of the scaling object, and of the file */
     const lh_config *config;
     double theta;
     int v5;
@@ -21,12 +23,12 @@ static const struct {
     lh_rope_kind kind;
 } kinds[] = {{"default", LH_ROPE_DEFAULT}, {"linear", LH_ROPE_LINEAR}, {"dynamic", LH_ROPE_DYNAMIC},
              {"yarn", LH_ROPE_YARN},       {"llama3", LH_ROPE_LLAMA3}, {"longrope", LH_ROPE_LONGROPE},
-             {"su", LH_ROPE_LONGROPE}}; /* Phi-3's first name for it */
+             {"su", LH_ROPE_LONGROPE}}; /* its first name, in Phi-3 */
 
 static lh_status find_kind(const words *w, lh_rope_kind *out)
 {
     const char *type = "default";
-    /* `type` is the older word and wins where both are given, as in transformers. */
+    /* `type` is the older name and wins if both are given, as in transformers. */
     LH_TRY(lh_json_string(w->scaling, w->name, "rope_type", &type));
     LH_TRY(lh_json_string(w->scaling, w->name, "type", &type));
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
@@ -112,7 +114,7 @@ static lh_status read_longrope(const words *w, lh_rope *rope)
     LH_TRY(read_factors(w, "short_factor", &rope->short_factor));
     LH_TRY(lh_json_f64(w->scaling, w->name, "attention_factor", &rope->attention_factor));
     LH_TRY(lh_json_f64(w->scaling, w->name, "factor", &rope->factor));
-    /* transformers 4 looks for it beside rope_scaling only. */
+    /* transformers 4 reads it beside rope_scaling only. */
     if (w->v5) LH_TRY(lh_json_i64(w->scaling, w->name, "original_max_position_embeddings", 1, INT32_MAX, &original));
     LH_TRY(lh_json_i64(w->json, w->name, "original_max_position_embeddings", 1, INT32_MAX, &original));
     if (original) {

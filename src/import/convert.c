@@ -1,12 +1,13 @@
+/* convert.c - conversion between f32, f16 and bf16 in parallel. The loops have no branches, so that compilers vectorise
+ * them; values that are not finite are found in the same pass. */
 #include "import/convert.h"
 
 #include <assert.h>
 #include <string.h>
 
-/* Below this a thread costs more than it brings. */
+/* Values below which a thread costs more than it saves. */
 enum { VALUES_PER_THREAD = 1 << 16, BLOCK = 1024 };
 
-/* Plain loops without branches, which compilers turn into vector code. */
 static uint32_t worst_16(const uint16_t *p, int64_t n, uint16_t exponent)
 {
     uint32_t worst = 0;
@@ -52,7 +53,7 @@ static void bf16_to_f32(float *dst, const uint16_t *src, int64_t n)
     }
 }
 
-/* The exponent is moved by a product, which gets subnormals right; infinities and NaN are put back. */
+/* A multiplication shifts the exponent and gets subnormals right; infinities and NaN are restored. */
 static void f16_to_f32(float *dst, const uint16_t *src, int64_t n)
 {
     for (int64_t i = 0; i < n; i++) {
@@ -110,7 +111,7 @@ int64_t lh_convert_rows(const lh_convert *given)
     lh_convert c = *given;
     int64_t worst = INT64_MAX;
     assert(c.dst_type <= LH_BF16 && c.src_type <= LH_BF16);
-    if (c.ld == c.cols && c.cols < BLOCK) { /* vectors and narrow matrices: cut them anew, the odd end first */
+    if (c.ld == c.cols && c.cols < BLOCK) { /* vectors and narrow matrices: split into blocks, the remainder first */
         int64_t n = c.rows * c.cols, odd = n % BLOCK, whole = n - odd;
         const lh_convert end = {.dst = (char *)c.dst + whole * lh_dtype_bytes(c.dst_type),
                                 .dst_type = c.dst_type,

@@ -1,5 +1,5 @@
-/* convert.h - large arrays of floats from one type to another, on all threads, watching for values that are not
- * finite. */
+/* convert.h - large arrays of floats from one type to another, on all threads, with a check that all values are finite.
+ * For importing and for loading weights. */
 #ifndef LH_IMPORT_CONVERT_H
 #define LH_IMPORT_CONVERT_H
 
@@ -7,8 +7,8 @@
 
 #include "base/dtype.h"
 
-/* Rows of `cols` values: src dense, rows of dst `ld` elements apart. Types are f32, f16 and bf16; f32 and f16 become
- * 16-bit by rounding to nearest even. Returns the index (row * cols + col) of the first value that is not finite
+/* Rows of `cols` values: src is dense, rows of dst are `ld` elements apart. Types are f32, f16 and bf16; f32 and f16
+ * become 16-bit by rounding to nearest even. Returns the index (row * cols + col) of the first value that is not finite
  * after conversion, or -1. */
 typedef struct lh_convert {
     void *dst;

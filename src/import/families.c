@@ -1,4 +1,5 @@
-/* Defaults are those of the configuration classes of transformers 4.57. */
+/* families.c - the table of model families. Defaults are those of the configuration classes of transformers 4.57; names
+ * of tensors are those of Hugging Face checkpoints and of GGUF files. */
 #include "import/families.h"
 
 #include <string.h>
@@ -34,7 +35,7 @@ static const lh_tensor_name usual[LH_WEIGHTS] = {
     [LH_W_MLP_NORM] = {"post_attention_layernorm.weight", "ffn_norm.weight", 0, 0},
 };
 
-/* Here post_attention_layernorm is what its name says. */
+/* Here post_attention_layernorm follows the attention. */
 static const lh_tensor_name with_post_norms[LH_WEIGHTS] = {
     TENSORS_OF_ALL,
     TENSORS_UNFUSED,
@@ -56,7 +57,7 @@ static const lh_tensor_name fused[LH_WEIGHTS] = {
 
 static const lh_family families[] = {
     {
-        /* Llama 1 to 3.3, SmolLM2 and whoever else says `llama`. */
+        /* Llama 1 to 3.3, SmolLM2 and all others with model_type `llama`. */
         .name = "llama",
         .architecture = "LlamaForCausalLM",
         .gguf = "llama",

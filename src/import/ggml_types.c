@@ -1,5 +1,5 @@
-/* Layouts after ggml-common.h. Products are not fused (the build says -ffp-contract=off for this file), so that the
- * values are ggml's on every machine. */
+/* ggml_types.c - dequantisation of GGUF's block formats (layouts: ggml-common.h). Products are not fused (the build
+ * compiles this file with -ffp-contract=off), so that the values are ggml's bits on every machine. */
 #include "import/ggml_types.h"
 
 #include <string.h>
@@ -187,7 +187,7 @@ static const lh_ggml_type types[] = {
     {"Q4_K", 12, 1, LH_F32, 256, 144, q4_k_to_f32},
     {"Q5_K", 13, 1, LH_F32, 256, 176, q5_k_to_f32},
     {"Q6_K", 14, 1, LH_F32, 256, 210, q6_k_to_f32},
-    /* Named so that a message can say what a file holds. */
+    /* Known by name, for messages. */
     {"Q8_1", 9, 1, LH_F32, 32, 40, NULL},
     {"Q8_K", 15, 1, LH_F32, 256, 292, NULL},
     {"IQ2_XXS", 16, 1, LH_F32, 256, 66, NULL},

@@ -1,3 +1,5 @@
+/* gguf.c - parses a mapped GGUF file. Opening walks all metadata and tensor descriptions once and checks them against
+ * the size of the file, so that getters need no further checks. */
 #include "import/gguf.h"
 
 #include <inttypes.h>
@@ -12,7 +14,7 @@ enum { U8, I8, U16, I16, U32, I32, F32, BOOL, STRING, ARRAY, U64, I64, F64, VALU
 enum { NESTING_MAX = 4, DIMS_MAX = 4 };
 static const int64_t value_bytes[VALUE_TYPES] = {1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8};
 
-/* Smallest things a file can hold: a key of no letters with one byte, a tensor of no name without dimensions. */
+/* Smallest entries of a file: an empty key with one byte, a tensor without name and dimensions. */
 enum { KEY_BYTES_MIN = 8 + 4 + 1, TENSOR_BYTES_MIN = 8 + 4 + 4 + 8 };
 
 typedef struct entry {
@@ -31,7 +33,7 @@ struct lh_gguf {
     int64_t tensor_count;
 };
 
-/* ---- reading, never behind the end ---- */
+/* ---- reading, never past the end ---- */
 typedef struct cursor {
     const lh_gguf *gguf;
     int64_t at;
@@ -76,7 +78,7 @@ static lh_status take_text(cursor *c, lh_gguf_text *out)
     return LH_OK;
 }
 
-/* What a message shows of a key or name of the file. */
+/* A key or name of the file as shown in messages. */
 typedef struct shown {
     char text[80];
 } shown;
@@ -92,7 +94,7 @@ static const char *show(shown *s, const lh_gguf_text *text)
     return s->text;
 }
 
-/* Steps over an array's elements, checking them: getters then need no checks. */
+/* Step over the elements of an array and check them. */
 static lh_status skip_items(cursor *c, const entry *e, int depth)
 {
     const uint8_t *p = NULL;
@@ -149,7 +151,7 @@ static lh_status take_entry(cursor *c, entry *e)
     return LH_OK;
 }
 
-/* A tensor's description; its bytes follow from type and shape. `offset` is from the start of the data. */
+/* The description of a tensor; its bytes follow from type and shape. `offset` counts from the start of the data. */
 static lh_status take_tensor(cursor *c, lh_gguf_tensor *t, int64_t *offset)
 {
     uint32_t rank = 0, type = 0;
@@ -158,7 +160,7 @@ static lh_status take_tensor(cursor *c, lh_gguf_tensor *t, int64_t *offset)
     LH_TRY(take_text(c, &t->name));
     LH_TRY(take_u32(c, &rank));
     if (rank > DIMS_MAX)
-        LH_FAIL(LH_EINPUT, "'%s': tensor '%s' has %u dimensions, at most %d are known", c->gguf->path,
+        LH_FAIL(LH_EINPUT, "'%s': tensor '%s' has %u dimensions, at most %d are supported", c->gguf->path,
                 show(&name, &t->name), rank, DIMS_MAX);
     t->rank = (int)rank;
     for (int d = 0; d < DIMS_MAX; d++) t->dims[d] = 1;
@@ -172,7 +174,7 @@ static lh_status take_tensor(cursor *c, lh_gguf_tensor *t, int64_t *offset)
     t->type = type <= INT32_MAX ? (int)type : -1;
     LH_TRY(take_count(c, offset));
     const lh_ggml_type *info = lh_ggml_type_find(t->type);
-    if (!info) return LH_OK; /* somebody who wants the tensor will say so */
+    if (!info) return LH_OK; /* unknown type: an error only for a reader of this tensor */
     if (t->dims[0] % info->block_values != 0)
         LH_FAIL(LH_EINPUT, "'%s': rows of %" PRId64 " values of tensor '%s' are no whole blocks of %s (%" PRId64 ")",
                 c->gguf->path, t->dims[0], show(&name, &t->name), info->name, info->block_values);
@@ -230,7 +232,7 @@ static lh_status read_all(lh_gguf *gguf)
     for (int64_t i = 0; i < gguf->tensor_count; i++) {
         int64_t offset = 0;
         LH_TRY(take_tensor(&c, &gguf->tensors[i], &offset));
-        if (offset > gguf->map.bytes) offset = gguf->map.bytes; /* refused below, once the data's start is known */
+        if (offset > gguf->map.bytes) offset = gguf->map.bytes; /* refused below, when the start of the data is known */
         gguf->tensors[i].data = gguf->map.data + offset;
     }
     int64_t data_start = (c.at + alignment - 1) / alignment * alignment;
@@ -282,7 +284,7 @@ static const entry *find(const lh_gguf *gguf, const char *key)
     return NULL;
 }
 
-/* One integer of `type` at p: 1 and *out, 0 when the type is none or the value too large. */
+/* One integer of `type` at p: 1 and *out, or 0 if the type is no integer or the value too large. */
 static int integer_at(const uint8_t *p, int type, int64_t *out)
 {
     uint64_t u = 0;
@@ -323,7 +325,7 @@ lh_status lh_gguf_i64(const lh_gguf *gguf, const char *key, int64_t *out)
 {
     const entry *e = find(gguf, key);
     if (e && (e->type == BOOL || !integer_at(e->value, e->type, out)))
-        LH_FAIL(LH_EINPUT, "'%s': '%s' must be a whole number", gguf->path, key);
+        LH_FAIL(LH_EINPUT, "'%s': '%s' must be an integer", gguf->path, key);
     return LH_OK;
 }
 
@@ -375,7 +377,7 @@ lh_status lh_gguf_strings(const lh_gguf *gguf, const char *key, lh_gguf_text **o
     return LH_OK;
 }
 
-/* Where the elements of an array of numbers lie, or the one element of a number. */
+/* The elements of an array of numbers, or a number as the only element. */
 static lh_status numbers_of(const lh_gguf *gguf, const char *key, entry *out)
 {
     const entry *e = find(gguf, key);
@@ -402,7 +404,7 @@ lh_status lh_gguf_i64s(const lh_gguf *gguf, const char *key, int64_t **out, int6
     LH_TRY_DONE(lh_calloc(&values, e.n, sizeof *values));
     for (int64_t i = 0; i < e.n; i++)
         if (!integer_at(e.value + i * value_bytes[e.item], e.item, &values[i]))
-            LH_FAIL_DONE(LH_EINPUT, "'%s': '%s' must hold whole numbers", gguf->path, key);
+            LH_FAIL_DONE(LH_EINPUT, "'%s': '%s' must hold integers", gguf->path, key);
     *out = values;
     *n = e.n;
     values = NULL;

@@ -1,5 +1,6 @@
-/* gguf.h - a GGUF v2 or v3 file, mapped. Every offset, count and string is checked against the file's size
- * before it is used; a damaged file fails with LH_EINPUT and a message that names file and key. */
+/* gguf.h - a GGUF v2 or v3 file, mapped: typed metadata and tensors, for the importers of models and vocabularies.
+ * Every offset, count and string is checked against the size of the file before it is used; a damaged file fails with
+ * LH_EINPUT and a message that names file and key. */
 #ifndef LH_IMPORT_GGUF_H
 #define LH_IMPORT_GGUF_H
 
@@ -25,7 +26,7 @@ lh_status lh_gguf_f64(const lh_gguf *gguf, const char *key, double *out);
 lh_status lh_gguf_bool(const lh_gguf *gguf, const char *key, int *out);
 lh_status lh_gguf_string(const lh_gguf *gguf, const char *key, lh_gguf_text *out);
 
-/* Arrays: new memory of the caller (lh_free); the texts inside stay borrowed. Absent: *out NULL, *n 0. A single
+/* Arrays: memory of the caller (lh_free); texts in them are borrowed. Absent: *out NULL, *n 0. A single
  * number is an array of one. */
 lh_status lh_gguf_strings(const lh_gguf *gguf, const char *key, lh_gguf_text **out, int64_t *n);
 lh_status lh_gguf_i64s(const lh_gguf *gguf, const char *key, int64_t **out, int64_t *n);
@@ -37,12 +38,12 @@ typedef struct lh_gguf_tensor {
     int type; /* ggml's number: lh_ggml_type_find in ggml_types.h */
     int rank;
     int64_t dims[4];
-    const uint8_t *data; /* inside the mapping; NULL, and bytes 0, where the type is unknown */
+    const uint8_t *data; /* in the mapping; NULL, with bytes 0, if the type is unknown */
     int64_t bytes;
 } lh_gguf_tensor;
 
 int64_t lh_gguf_tensors(const lh_gguf *gguf);
 const lh_gguf_tensor *lh_gguf_tensor_at(const lh_gguf *gguf, int64_t i);
-const lh_gguf_tensor *lh_gguf_tensor_find(const lh_gguf *gguf, const char *name); /* NULL when there is none */
+const lh_gguf_tensor *lh_gguf_tensor_find(const lh_gguf *gguf, const char *name); /* NULL if there is none */
 
 #endif

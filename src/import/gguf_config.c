@@ -1,5 +1,5 @@
-/* A configuration in Hugging Face's words from the metadata of a GGUF file. What GGUF does not say is what llama.cpp
- * hard-codes for the architecture; the places are named. */
+/* gguf_config.c - a configuration in the format of config.json from the metadata of a GGUF file. Values that GGUF does
+ * not store are those that llama.cpp hard-codes for the architecture; comments name the places. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -22,7 +22,7 @@ static lh_status set(json_t *object, const char *key, json_t *value)
     return LH_OK;
 }
 
-/* GGUF has float32: the shortest decimal that means the same, so that 1e-05 stays 1e-05. */
+/* GGUF stores float32: write the shortest decimal with the same value, so that 1e-05 stays 1e-05. */
 static json_t *shortest(double value)
 {
     char text[40];
@@ -61,7 +61,7 @@ done:
     return st;
 }
 
-/* A whole number, or a list of one for each layer, which must then all be equal. */
+/* An integer, or a list with one per layer, which must all be equal. */
 static lh_status get_same(const maker *m, const char *key, int64_t *out)
 {
     lh_status st = LH_OK;
@@ -71,7 +71,7 @@ static lh_status get_same(const maker *m, const char *key, int64_t *out)
     LH_TRY_DONE(lh_gguf_i64s(m->gguf, full, &values, &n));
     for (int64_t i = 1; i < n; i++)
         if (values[i] != values[0])
-            LH_FAIL_DONE(LH_EINPUT, "'%s': '%s' differs from layer to layer, which is not known here",
+            LH_FAIL_DONE(LH_EINPUT, "'%s': '%s' differs from layer to layer, which is not supported",
                          lh_gguf_path(m->gguf), full);
     if (n > 0) *out = values[0];
 done:
@@ -106,7 +106,7 @@ static lh_status copy_sizes(const maker *m)
     if (key_length != value_length)
         LH_FAIL(LH_EINPUT, "'%s': keys of %" PRId64 " and values of %" PRId64 " dimensions are not known here",
                 lh_gguf_path(m->gguf), key_length, value_length);
-    /* Rotated dimensions fewer than a head has. */
+    /* Partial rotation: fewer rotated dimensions than a head has. */
     LH_TRY(get_i64(m, "rope.dimension_count", &rope_dims));
     LH_TRY(get_same(m, "attention.head_count", &heads));
     LH_TRY(get_i64(m, "embedding_length", &hidden));
@@ -116,7 +116,7 @@ static lh_status copy_sizes(const maker *m)
     return LH_OK;
 }
 
-/* Of sliding layers; without it llama.cpp has the same default as the family. Scaling is of the other layers alone. */
+/* Base of sliding layers; llama.cpp has the same default as the family. Scaling is for the other layers only. */
 static lh_status add_local_theta(const maker *m)
 {
     double local = NAN, theta = m->family->defaults.theta;
@@ -153,7 +153,7 @@ static lh_status copy_numbers(const maker *m)
     return LH_OK;
 }
 
-/* llama.cpp's models/gemma2.cpp, gemma3.cpp: the scale of the largest model of either is another. */
+/* llama.cpp, models/gemma2.cpp and gemma3.cpp: the largest model of each has a different scale. */
 static lh_status add_query_scalar(const maker *m)
 {
     int64_t layers = 0, heads = 0, hidden = 0, key_length = 0;
@@ -175,7 +175,7 @@ static json_t *reals(const double *values, int64_t n)
     return list;
 }
 
-/* The float32 values of a small tensor as doubles; *out NULL where there is none. */
+/* The float32 values of a small tensor as doubles; *out is NULL if there is none. */
 static lh_status read_factors(const maker *m, const char *name, double **out, int64_t *n)
 {
     lh_status st = LH_OK;
@@ -202,7 +202,7 @@ done:
     return st;
 }
 
-/* 1 when llama3 scaling by `factor` with Llama 3.1's constants divides frequencies by these numbers. */
+/* 1 if llama3 scaling by `factor` with Llama 3.1's constants divides the frequencies by these numbers. */
 static int is_llama3(const double *factors, int64_t n, double theta, double factor)
 {
     const lh_rope plain = {.theta = theta}, scaled = {.kind = LH_ROPE_LLAMA3,
@@ -224,8 +224,8 @@ static int is_llama3(const double *factors, int64_t n, double theta, double fact
     return same;
 }
 
-/* rope_freqs holds what each frequency is divided by. Llama 3's converter wrote it from parameters that GGUF does not
- * keep: they are found again; anything else is longrope with these factors at any length. */
+/* rope_freqs holds a divisor per frequency. Llama 3's converter computed it from parameters that GGUF does not store:
+ * they are recovered here; anything else becomes longrope with these factors at any length. */
 static lh_status add_divided(const maker *m, json_t *scaling, const double *factors, int64_t n)
 {
     double theta = m->family->defaults.theta, largest = 1;
@@ -285,7 +285,7 @@ static lh_status add_typed_scaling(const maker *m, json_t *scaling, const lh_ggu
     if (!yarn && !linear)
         LH_FAIL(LH_EINPUT, "'%s': rope scaling '%.*s' is unknown: none, linear, yarn and longrope are known",
                 lh_gguf_path(m->gguf), (int)(type->bytes < 40 ? type->bytes : 40), type->data);
-    LH_TRY(get_f64(m, "rope.scale_linear", &factor)); /* its first name */
+    LH_TRY(get_f64(m, "rope.scale_linear", &factor)); /* its older name */
     LH_TRY(get_f64(m, "rope.scaling.factor", &factor));
     if (!(factor > 0)) return LH_OK; /* llama.cpp: no scaling */
     LH_TRY(set(scaling, "rope_type", json_string(yarn ? "yarn" : "linear")));
@@ -293,7 +293,7 @@ static lh_status add_typed_scaling(const maker *m, json_t *scaling, const lh_ggu
     LH_TRY(get_i64(m, "rope.scaling.original_context_length", &original));
     if (yarn && original > 0) LH_TRY(set(scaling, "original_max_position_embeddings", json_integer(original)));
     LH_TRY(get_f64(m, "rope.scaling.attn_factor", &attention));
-    /* ggml multiplies it onto what YaRN has by itself (rope_yarn); Hugging Face puts it in that one's place. */
+    /* ggml multiplies YaRN's own factor by it (rope_yarn); Hugging Face replaces that factor. */
     if (yarn && attention > 0)
         LH_TRY(set(scaling, "attention_factor", json_real(attention * (factor > 1 ? 0.1 * log(factor) + 1 : 1))));
     return LH_OK;
@@ -306,7 +306,7 @@ static lh_status add_scaling(const maker *m)
     char *key = NULL;
     double *factors = NULL;
     int64_t n = 0;
-    lh_gguf_text type = {.data = "linear", .bytes = 6}; /* as llama.cpp has it, where there is a factor */
+    lh_gguf_text type = {.data = "linear", .bytes = 6}; /* llama.cpp's default if there is a factor */
     if (!scaling) LH_FAIL_DONE(LH_ENOMEM, "cannot hold the configuration");
     LH_TRY_DONE(key_of(m, "rope.scaling.type", &key));
     LH_TRY_DONE(lh_gguf_string(m->gguf, key, &type));
@@ -347,7 +347,7 @@ done:
     return st;
 }
 
-/* What the tensors say. */
+/* From the tensors. */
 static lh_status add_tensors(const maker *m)
 {
     const lh_gguf_tensor *embed = lh_gguf_tensor_find(m->gguf, "token_embd.weight");

@@ -1,3 +1,6 @@
+/* import.c - imports a model. A plan maps every weight of the configuration to rows of a tensor of the source and
+ * checks its shape; then the weights are written in order, a buffer of rows at a time: read from the mapping,
+ * dequantised to f32, converted to the stored type, checked to be finite. */
 #include "import/import.h"
 
 #include <inttypes.h>
@@ -17,12 +20,12 @@
 #include "import/random_model.h"
 #include "import/tokenizer_source.h"
 
-/* Where the rows of one weight come from. */
+/* Source of the rows of one weight. */
 typedef struct job {
     lh_weight weight;
     int64_t layer;
     lh_source_tensor *from;
-    int64_t first;             /* row of the source's tensor: several weights can share one */
+    int64_t first;             /* row of the tensor: several weights can share one */
     int64_t rows, cols, heads; /* heads: > 0 where GGUF interleaves the rows of a head */
     double offset;             /* added to every value: GGUF's Gemma norms are 1 + w */
     lh_dtype type;             /* as stored */
@@ -32,7 +35,7 @@ typedef struct importer {
     const lh_import_options *options;
     lh_source *source;
     lh_config config;
-    const char *prefix; /* of Hugging Face's names, "model." */
+    const char *prefix; /* of Hugging Face's names, such as "model." */
     lh_dtype type;
     int automatic;
     job *jobs;
@@ -46,7 +49,7 @@ typedef struct importer {
 
 /* ---- which tensor is which weight ---- */
 
-/* Models for text alone and for images too keep the same tensors under different names. */
+/* Models with and without image input name the same tensors differently. */
 static lh_status find_prefix(importer *im)
 {
     static const char *const known[] = {"model.", "", "language_model.model.", "model.language_model."};
@@ -101,7 +104,7 @@ static lh_status check_tensor(const importer *im, const lh_source_tensor *t, int
     return LH_OK;
 }
 
-/* auto keeps what the source has; vectors become f32 unless they are of the wanted type already. */
+/* auto keeps the type of the source; vectors become f32 unless they are of the requested type. */
 static lh_dtype stored_type(const importer *im, const job *j)
 {
     const lh_ggml_type *from = j->from->type;
@@ -146,7 +149,7 @@ static lh_status plan_weight(void *self, lh_weight weight, int64_t layer)
     return LH_OK;
 }
 
-/* Tensors that belong to no weight but whose absence from the plan surprises nobody. */
+/* Tensors that no weight uses and that need no warning. */
 static int is_expected_extra(const importer *im, const char *name)
 {
     static const char *const ends[] = {"rotary_emb.inv_freq", "rope_freqs.weight", "rope_factors_long.weight",
@@ -176,7 +179,7 @@ done:
     return st;
 }
 
-/* Nobody means to replace the model by its checkpoint. */
+/* The checkpoint must not replace its source. */
 static lh_status check_out(const lh_import_options *options)
 {
     struct stat src, out;
@@ -188,8 +191,8 @@ static lh_status check_out(const lh_import_options *options)
 
 /* ---- the rows ---- */
 
-/* The source's row of row r of a weight. Converters to GGUF write the rows of a head of q and k as pairs (i, i + d/2)
- * one after the other (convert_hf_to_gguf.py, permute). */
+/* Row of the source for row r of a weight. Converters to GGUF interleave the rows i and i + d/2 of each head of q and k
+ * (convert_hf_to_gguf.py, permute). */
 static int64_t source_row(const job *j, int64_t r)
 {
     if (j->heads == 0) return j->first + r;
@@ -197,7 +200,7 @@ static int64_t source_row(const job *j, int64_t r)
     return j->first + h * dim + i % (dim / 2) * 2 + i / (dim / 2);
 }
 
-/* Pages of a mapping that were read once and will not be again: the import's memory stays small. */
+/* Drop pages of the mapping that are not read again, to keep the memory of an import small. */
 static void release_pages(const uint8_t *data, int64_t bytes)
 {
     uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), from = (uintptr_t)data / page * page,
@@ -223,7 +226,7 @@ static lh_status fetch_rows(importer *im, const job *j, int64_t row, int64_t n)
 {
     const lh_ggml_type *from = j->from->type;
     int64_t row_blocks = j->cols / from->block_values, row_bytes = row_blocks * from->block_bytes;
-    /* Copied first: data in safetensors files need not be aligned. */
+    /* Copied first, because safetensors data need not be aligned. */
 #pragma omp parallel for schedule(static) if (n * j->cols > 1 << 16)
     for (int64_t r = 0; r < n; r++) {
         char *raw = im->raw + r * row_bytes;

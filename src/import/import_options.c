@@ -1,3 +1,4 @@
+/* import_options.c - progress of an import and the argument of --dtype. */
 #include "import/import_options.h"
 
 #include <string.h>

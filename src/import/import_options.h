@@ -1,5 +1,5 @@
-/* import_options.h - what is asked of an import, and the progress it reports. Shared by import.c, which reads models, and
- * random_model.c, which makes them. */
+/* import_options.h - options and progress of an import, shared by import.c, which reads models, and random_model.c,
+ * which makes them. */
 #ifndef LH_IMPORT_IMPORT_OPTIONS_H
 #define LH_IMPORT_IMPORT_OPTIONS_H
 
@@ -8,17 +8,17 @@
 #include "base/dtype.h"
 #include "base/status.h"
 
-/* Called now and then with the bytes written of all. Not LH_OK: the import stops with this status. */
+/* Called repeatedly with the bytes written so far and in total. Any status but LH_OK stops the import with it. */
 typedef struct lh_import_progress {
     void *self;
-    lh_status (*done)(void *self, int64_t done_bytes, int64_t total_bytes); /* NULL: nobody asks */
+    lh_status (*done)(void *self, int64_t done_bytes, int64_t total_bytes); /* NULL: none */
 } lh_import_progress;
 
 typedef struct lh_import_options {
     const char *src;    /* folder or GGUF file; NULL: `random` names a shape */
     const char *random; /* "tiny", "llama-3.1-8b", …: seeded weights */
     const char *out;
-    /* What is stored: "f32", "f16", "bf16", or "auto": as the source, quantised and random ones as bf16. Vectors
+    /* Stored type: "f32", "f16", "bf16" or "auto" (as the source; bf16 for quantised and random weights). Vectors
      * (norms, biases) become f32 unless they are of this type already. */
     const char *dtype;
     uint64_t seed;

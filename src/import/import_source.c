@@ -1,3 +1,5 @@
+/* import_source.c - opens the source of an import and lists its tensors by name: a safetensors file, shards with an
+ * index, or a GGUF file. Also reads the configuration, with the end tokens that generation_config.json adds. */
 #include "import/import_source.h"
 
 #include <dirent.h>
@@ -67,7 +69,7 @@ static int compare_text(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* Each file that the index names, once, in order of names. */
+/* The files that the index names, each once, sorted. */
 static lh_status add_shards(lh_source *s, const json_t *index, const char *index_path)
 {
     lh_status st = LH_OK;
@@ -94,7 +96,7 @@ done:
     return st;
 }
 
-/* What else lies there: for the message. */
+/* Other model formats in the folder, for the message. */
 static lh_status no_safetensors(const lh_source *s)
 {
     lh_status st = LH_OK;
@@ -111,7 +113,7 @@ done:
     return st;
 }
 
-/* End tokens for generation are often listed beside the configuration only: chat models end at more than one. */
+/* Chat models end at more than one token, and often only generation_config.json lists them all. */
 static lh_status merge_generation(const lh_source *s, json_t *config, int *changed)
 {
     lh_status st = LH_OK;
@@ -156,7 +158,7 @@ static lh_status open_folder(lh_source *s)
     if (!lh_file_exists(config_path)) LH_FAIL_DONE(LH_EINPUT, "'%s' has no 'config.json'", s->path);
     LH_TRY_DONE(lh_file_read(&text, config_path, CONFIG_BYTES_MAX));
     LH_TRY_DONE(lh_json_parse(&config, config_path, text.data, text.bytes));
-    LH_TRY_DONE(lh_config_parse(&known, config, config_path)); /* an unknown family is said first */
+    LH_TRY_DONE(lh_config_parse(&known, config, config_path)); /* an unknown family is reported first */
     LH_TRY_DONE(merge_generation(s, config, &changed));
     if (changed)
         LH_TRY_DONE(dump(&s->config, config));
@@ -213,7 +215,7 @@ done:
     return st;
 }
 
-/* magic: of 4 bytes. */
+/* magic: [4]. */
 static int begins_with(const char *path, const char *magic)
 {
     char head[4] = "";
@@ -229,14 +231,14 @@ static int compare_names(const void *a, const void *b)
     return strcmp(((const lh_source_tensor *)a)->name, ((const lh_source_tensor *)b)->name);
 }
 
-/* A file that is none of those: what would be right where it is a part of a model, or one that was made here. */
+/* A file of another format; the message says what would be right for a file of a model folder or one of ours. */
 static lh_status refuse_file(const char *path)
 {
     const char *ending = strrchr(path, '.');
     const int is_part = ending && (strcmp(ending, ".json") == 0 || strcmp(ending, ".safetensors") == 0);
     LH_FAIL(LH_EINPUT, "'%s' is neither a Hugging Face folder nor a GGUF file%s", path,
-            is_part                        ? ": give the folder that it lies in"
-            : begins_with(path, "\x89HDF") ? ": it is HDF5 already ('longhaul info' tells what it holds)"
+            is_part                        ? ": give the folder that holds it"
+            : begins_with(path, "\x89HDF") ? ": it is HDF5 already ('longhaul info' shows its contents)"
                                            : "");
 }
 

@@ -1,5 +1,5 @@
-/* import_source.h - what a model is imported from, seen as one list of named tensors and a configuration: a Hugging
- * Face folder (one safetensors file, or shards and their index) or a GGUF file. */
+/* import_source.h - the source of an import as one list of named tensors and a configuration: a Hugging Face folder
+ * (one safetensors file, or shards with an index) or a GGUF file. */
 #ifndef LH_IMPORT_IMPORT_SOURCE_H
 #define LH_IMPORT_IMPORT_SOURCE_H
 
@@ -13,12 +13,12 @@ typedef struct lh_source lh_source;
 
 typedef struct lh_source_tensor {
     char *name, *type_name;
-    const lh_ggml_type *type; /* NULL, or type->to_f32 NULL: it is not read */
+    const lh_ggml_type *type; /* NULL, or type->to_f32 NULL: cannot be read */
     int rank;
     int64_t dims[4]; /* outermost first; more dimensions are multiplied into the last */
     const uint8_t *data;
     int64_t bytes;
-    int used; /* for the importer's marks */
+    int used; /* set by the importer */
 } lh_source_tensor;
 
 lh_status lh_source_open(lh_source **out, const char *path);
@@ -26,13 +26,13 @@ void lh_source_close(lh_source *source); /* NULL is fine */
 
 const char *lh_source_path(const lh_source *source);
 int lh_source_is_gguf(const lh_source *source);
-const char *lh_source_config(const lh_source *source); /* JSON, in Hugging Face's words */
+const char *lh_source_config(const lh_source *source); /* JSON, in the format of config.json */
 
 int64_t lh_source_count(const lh_source *source);
-lh_source_tensor *lh_source_at(lh_source *source, int64_t i);                /* in order of names */
-lh_source_tensor *lh_source_find(const lh_source *source, const char *name); /* NULL when there is none */
+lh_source_tensor *lh_source_at(lh_source *source, int64_t i);                /* sorted by name */
+lh_source_tensor *lh_source_find(const lh_source *source, const char *name); /* NULL if there is none */
 
-/* A configuration made from what a GGUF file says (gguf_config.c); json_decref. */
+/* A configuration from the metadata of a GGUF file (gguf_config.c); json_decref. */
 lh_status lh_gguf_config(json_t **out, const lh_gguf *gguf);
 
 #endif

@@ -1,3 +1,5 @@
+/* info.c - a description of any file of ours as JSON: of a checkpoint its family, sizes, types and tokenizer, of other
+ * files their attributes and arrays. `longhaul info` prints it. */
 #include <string.h>
 
 #include "base/h5.h"
@@ -95,7 +97,7 @@ lh_status lh_info_json(const char *path, json_t **out)
     LH_TRY_DONE(lh_h5_open(&h5, path, &any));
     LH_TRY_DONE(put(object, "file", json_string_nocheck(path)));
     LH_TRY_DONE(lh_h5_describe(h5, object, &arrays));
-    /* A checkpoint's hundreds of arrays follow from its sizes. */
+    /* The hundreds of arrays of a checkpoint follow from its sizes. */
     if (strcmp(lh_h5_kind(h5), "checkpoint") == 0)
         LH_TRY_DONE(put_checkpoint(object, path));
     else

@@ -1,3 +1,5 @@
+/* random_model.c - the table of shapes, their seeded weights (the same for any number of threads), and the byte
+ * tokenizer of the tiny shape. */
 #include "import/random_model.h"
 
 #include <inttypes.h>
@@ -88,7 +90,7 @@ const char *lh_random_shape_summary(int i)
     return i >= 0 && i < SHAPES ? shapes[i].summary : NULL;
 }
 
-/* ---- a tokenizer whose tokens are the bytes, and three special ones ---- */
+/* ---- a tokenizer of the 256 bytes and three special tokens ---- */
 
 static json_t *byte_vocabulary(void)
 {
@@ -139,8 +141,8 @@ typedef struct generator {
     char *stored;
 } generator;
 
-/* Activations keep a size of about one: products by 1/sqrt(width), what is added to the residual smaller with depth,
- * logits with a standard deviation of two. */
+/* Standard deviations that keep activations near one: 1/sqrt(width) for products, smaller with depth for what is added
+ * to the residual, logits with a standard deviation of two. */
 static float standard_deviation(const generator *g, lh_weight weight, int64_t cols)
 {
     const lh_config *c = &g->config;

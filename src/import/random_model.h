@@ -1,5 +1,5 @@
-/* random_model.h - checkpoints of named shapes with seeded normal weights: for benchmarks, and for trying things without a
- * download. */
+/* random_model.h - checkpoints of named shapes with seeded normal weights: for benchmarks, and for trying things
+ * without a download. */
 #ifndef LH_IMPORT_RANDOM_MODEL_H
 #define LH_IMPORT_RANDOM_MODEL_H
 

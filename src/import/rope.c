@@ -1,6 +1,6 @@
-/* Rotary frequencies as modeling_rope_utils.py of transformers 4.57 computes them: in float32 where torch does, in
- * double where Python does. Products are not fused (the build says so for this file). pow is rounded from double;
- * torch's float pow is within one unit in the last place of that. */
+/* rope.c - rotary frequencies as modeling_rope_utils.py of transformers 4.57 computes them: in float32 where torch
+ * does, in double where Python does. Products are not fused (the build compiles this file with -ffp-contract=off). pow
+ * is rounded from double; torch's float pow is within one unit in the last place of that. */
 #include <assert.h>
 #include <math.h>
 
@@ -12,8 +12,8 @@ static float power(double base, int64_t i, int64_t dim)
     return (float)pow((double)(float)base, (double)((float)(2 * i) / (float)dim));
 }
 
-/* Base of dynamic NTK (_compute_dynamic_ntk_parameters): stretched once the run is longer than the model. There
- * the length is a tensor, so this is float32. */
+/* Base of dynamic NTK (_compute_dynamic_ntk_parameters): stretched if the run is longer than the model. There the
+ * length is a tensor, so this is float32. */
 static double dynamic_base(const lh_rope *rope, int64_t dim, int64_t length)
 {
     if (length <= rope->max_positions) return rope->theta;
@@ -34,7 +34,7 @@ static float llama3(const lh_rope *rope, float f)
     return (1 - smooth) * f / factor + smooth * f;
 }
 
-/* The dimension that turns `rotations` times within the original length. */
+/* The dimension that makes `rotations` turns within the original length. */
 static double yarn_dim(const lh_rope *rope, double rotations, int64_t dim)
 {
     return (double)dim * log((double)rope->original_positions / (rotations * 2 * M_PI)) / (2 * log(rope->theta));

@@ -1,3 +1,5 @@
+/* safetensors.c - parses the JSON header of a mapped safetensors file and checks every tensor's type, shape and
+ * offsets. */
 #include "import/safetensors.h"
 
 #include <inttypes.h>
@@ -20,14 +22,14 @@ struct lh_safetensors {
 static const struct {
     const char *name;
     int64_t bytes;
-    int ggml; /* type number, -1: not a float that is read here */
+    int ggml; /* type number, -1: not a supported float */
 } dtypes[] = {
     {"F32", 4, 0},  {"F16", 2, 1},  {"BF16", 2, 30},    {"F64", 8, -1},     {"I64", 8, -1},
     {"I32", 4, -1}, {"I16", 2, -1}, {"I8", 1, -1},      {"U8", 1, -1},      {"U16", 2, -1},
     {"U32", 4, -1}, {"U64", 8, -1}, {"F8_E4M3", 1, -1}, {"F8_E5M2", 1, -1}, {"BOOL", 1, -1},
 };
 
-/* Element size and type; size 0 where the name is unknown: then shape and bytes cannot be compared. */
+/* Element size and type; size 0 if the name is unknown, then shape and bytes are not compared. */
 static int64_t find_dtype(const char *name, const lh_ggml_type **type)
 {
     *type = NULL;
@@ -46,7 +48,7 @@ static lh_status read_shape(lh_safetensor *t, const json_t *entry, const char *p
         LH_FAIL(LH_EINPUT, "'%s': 'shape' of tensor '%s' must be a list of at most %d sizes", path, t->name,
                 LH_SAFETENSOR_RANK);
     t->rank = (int)json_array_size(shape);
-    int64_t product = 1; /* of the sizes that are not 0: no product of some of them overflows either */
+    int64_t product = 1; /* of the sizes that are not 0, so that no partial product overflows either */
     *values = 1;
     for (int d = 0; d < t->rank; d++) {
         const json_t *size = json_array_get(shape, (size_t)d);
@@ -73,8 +75,7 @@ static lh_status read_tensor(const lh_safetensors *file, lh_safetensor *t, const
     int64_t begin = json_integer_value(from), end = json_integer_value(to);
     if (begin < 0 || end < begin || end > room)
         LH_FAIL(LH_EINPUT,
-                "'%s' is cut off or damaged: tensor '%s' lies at %" PRId64 " to %" PRId64 " of %" PRId64
-                " bytes of data",
+                "'%s' is cut off or damaged: tensor '%s' is at %" PRId64 " to %" PRId64 " of %" PRId64 " bytes of data",
                 path, t->name, begin, end, room);
     int64_t size = find_dtype(t->dtype, &t->type);
     t->data = file->map.data + file->data_start + begin;

@@ -1,6 +1,6 @@
-/* safetensors.h - one safetensors file, mapped. The header is checked entirely before anything in it is used: every
- * tensor's bytes lie inside the file and are as many as type and shape say. Damage fails with LH_EINPUT and names the
- * file and the tensor. */
+/* safetensors.h - one safetensors file, mapped. The header is checked completely before it is used: the bytes of every
+ * tensor are within the file and match type and shape. A damaged file fails with LH_EINPUT and a message that names
+ * file and tensor. */
 #ifndef LH_IMPORT_SAFETENSORS_H
 #define LH_IMPORT_SAFETENSORS_H
 
@@ -18,7 +18,7 @@ typedef struct lh_safetensor {
     const lh_ggml_type *type; /* F32, F16 and BF16; NULL: another */
     int rank;
     int64_t shape[LH_SAFETENSOR_RANK];
-    const uint8_t *data; /* inside the mapping; not aligned */
+    const uint8_t *data; /* in the mapping; not aligned */
     int64_t bytes;
 } lh_safetensor;
 

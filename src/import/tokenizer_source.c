@@ -1,3 +1,4 @@
+/* tokenizer_source.c - finds out by its first bytes what a path holds, and reads the tokenizer from it. */
 #include "import/tokenizer_source.h"
 
 #include <string.h>
@@ -9,7 +10,7 @@
 
 enum { JSON_BYTES = 1 << 30 };
 
-/* What a file begins with tells what it is. */
+/* *yes: 1 if the file begins with `magic`. */
 static lh_status begins_with(const char *path, const char *magic, int *yes)
 {
     lh_status st = LH_OK;
@@ -22,7 +23,7 @@ done:
     return st;
 }
 
-/* A tokenizer.json and what lies beside it. *tok stays NULL, and nothing is appended, where there is no such file. */
+/* A tokenizer.json and its companion files. If it does not exist, *tok stays NULL and nothing is appended. */
 static lh_status read_json(const char *path, const char *folder, lh_tokenizer **tok, lh_buf *json, lh_buf *meta)
 {
     int64_t start = json->bytes, meta_start = meta->bytes;
@@ -66,14 +67,14 @@ lh_status lh_tokenizer_source(const char *src, lh_buf *json, lh_buf *meta)
         goto done;
     }
     LH_TRY_DONE(read_gguf(src, json, meta));
-    if (json->bytes > start) /* what cannot be read back is found now, not by who opens the checkpoint */
+    if (json->bytes > start) /* found now, not when the checkpoint is opened */
         LH_TRY_DONE(lh_tokenizer_parse(&tok, src, json->data + start, json->bytes - start, NULL, 0));
 done:
     lh_tokenizer_close(tok);
     return st;
 }
 
-/* A lone tokenizer.json. */
+/* A tokenizer.json given by its path. */
 static lh_status open_json(const char *src, lh_tokenizer **tok, lh_buf *json, lh_buf *meta)
 {
     lh_status st = LH_OK;

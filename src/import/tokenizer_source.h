@@ -6,12 +6,12 @@
 #include "base/mem.h"
 #include "text/tokenizer.h"
 
-/* From what a user names: a tokenizer.json (with what lies beside it), a Hugging Face folder, a GGUF file or a
- * checkpoint. LH_EINPUT where it has no tokenizer. */
+/* src: a tokenizer.json (read with its companion files), a Hugging Face folder, a GGUF file or a checkpoint. LH_EINPUT
+ * if it has no tokenizer. */
 lh_status lh_tokenizer_open(lh_tokenizer **out, const char *src);
 
-/* What import stores: tokenizer.json bytes and the companion object of a folder or GGUF file, appended. Both stay
- * empty, and LH_OK, where the source has no tokenizer; one that is not understood is an error. */
+/* For import: tokenizer.json bytes and the companion object of a folder or GGUF file, appended. If the source has no
+ * tokenizer, LH_OK and nothing is appended; an unsupported tokenizer is an error. */
 lh_status lh_tokenizer_source(const char *src, lh_buf *json, lh_buf *meta);
 
 #endif

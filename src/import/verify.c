@@ -1,3 +1,6 @@
+/* verify.c - checks a file of ours completely: structure by h5.h, then every array in order: its hash, finite values,
+ * offsets and positions that ascend, and for checkpoints configuration and tokenizer. Runs in a child process, because
+ * a damaged file can crash or hang the HDF5 library. */
 #include "import/verify.h"
 
 #include <inttypes.h>
@@ -13,11 +16,11 @@
 #include "import/convert.h"
 #include "text/tokenizer.h"
 
-/* Read at a time. */
+/* Bytes read at a time. */
 #define SLICE_BYTES (INT64_C(64) << 20)
 #define MEMORY_BYTES (INT64_C(4) << 30)
 
-/* A minute, and more for large files: far slower than any processor reads, so that only a hang is one. */
+/* Time limit: a minute, and more for large files; far slower than any disk, so that only a hang exceeds it. */
 enum { CPU_S = 60, BYTES_PER_CPU_S = 20000000 };
 
 typedef struct verifier {
@@ -26,7 +29,7 @@ typedef struct verifier {
     lh_verify_report *report;
     int64_t total_bytes;
     char *slice;
-    int finite; /* every float must be */
+    int finite; /* all floats must be finite */
 } verifier;
 
 static lh_status advance(verifier *v, int64_t bytes)
@@ -36,7 +39,7 @@ static lh_status advance(verifier *v, int64_t bytes)
     return v->progress->done(v->progress->self, v->report->bytes, v->total_bytes);
 }
 
-/* 1 when `name` ends in "/word". */
+/* 1 if `name` ends in "/word". */
 static int is_called(const char *name, const char *word)
 {
     const char *slash = strrchr(name, '/');
@@ -55,7 +58,7 @@ static lh_status check_finite(const verifier *v, const char *name, const lh_h5_s
     return LH_OK;
 }
 
-/* Offsets rise from 0 to the number of entries that the arrays beside them have. */
+/* Offsets ascend from 0 to the number of entries in the arrays of the same group. */
 static lh_status check_offsets(lh_h5 *h5, const char *name)
 {
     static const char *const beside[] = {"positions", "k", "v"};
@@ -91,7 +94,7 @@ done:
     return st;
 }
 
-/* Positions are ascending within a head, and never negative. */
+/* Positions ascend within a head and are never negative. */
 static lh_status check_positions(lh_h5 *h5, const char *name)
 {
     lh_status st = LH_OK;
@@ -206,7 +209,7 @@ static lh_status read_everything(void *self)
     LH_TRY_DONE(lh_h5_open(&h5, v->path, &any));
     const char *kind = lh_h5_kind(h5);
     snprintf(v->report->kind, sizeof v->report->kind, "%s", kind);
-    /* Traces and analyses hold logarithms of sums that may be empty. */
+    /* Traces and analyses hold logarithms of sums, which are -infinity for empty sums. */
     v->finite = strcmp(kind, "trace") != 0 && strcmp(kind, "analysis") != 0;
     if (strcmp(kind, "checkpoint") == 0) {
         LH_TRY_DONE(lh_checkpoint_open(&ck, v->path));
@@ -228,9 +231,9 @@ lh_status lh_verify(const char *path, const lh_import_progress *progress, lh_ver
     verifier v = {.path = path, .progress = progress, .report = MAP_FAILED};
     *report = (lh_verify_report){0};
     LH_TRY_DONE(
-        lh_h5_probe(path)); /* what hangs does so in the structure: seconds, not the minutes of reading everything */
+        lh_h5_probe(path)); /* a hang is in the structure: found in seconds, not after the minutes of a complete read */
     if (stat(path, &info) == 0) v.total_bytes = info.st_size;
-    /* What the child finds out reaches us through this page. */
+    /* Shared with the child, which writes its findings here. */
     v.report = mmap(NULL, sizeof *report, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (v.report == MAP_FAILED) LH_FAIL_DONE(LH_ENOMEM, "cannot allocate a page");
     const lh_child_work work = {read_everything, &v, path, LH_EFILE, LH_CHILD_SPEAKS};

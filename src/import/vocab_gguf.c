@@ -1,3 +1,6 @@
+/* vocab_gguf.c - turns the vocabulary of a GGUF file into a tokenizer.json. Byte-level BPE is copied, with the
+ * pre-tokenizer that its name stands for. SentencePiece has scores instead of merges: every split of a piece into two
+ * others becomes a merge, ranked by the score of the piece. */
 #include "import/vocab_gguf.h"
 
 #include <math.h>
@@ -13,7 +16,7 @@
 /* tokenizer.ggml.token_type */
 enum { NORMAL = 1, UNKNOWN = 2, CONTROL = 3, USER_DEFINED = 4, UNUSED = 5, BYTE = 6 };
 
-/* Pieces that take part in merges are short: the longest of Gemma has 93 bytes. */
+/* Longest piece considered for merges; the longest of Gemma has 93 bytes. */
 enum { MERGED_BYTES = 512 };
 
 static const char space_mark[] = "\xE2\x96\x81"; /* U+2581, SentencePiece's space */
@@ -25,9 +28,9 @@ typedef struct vocab {
     int64_t *types; /* NULL: all normal */
     double *scores; /* NULL: all 0 */
     int64_t n, merges_n;
-    const lh_vocab_pre *pre; /* NULL: SentencePiece's */
-    int space_prefix;        /* SentencePiece's: a text begins with a space */
-    int rstrip;              /* special tokens take the white space behind them */
+    const lh_vocab_pre *pre; /* NULL: SentencePiece */
+    int space_prefix;        /* SentencePiece: a text begins with a space */
+    int rstrip;              /* special tokens take the white space after them */
     lh_buf *json;
 } vocab;
 
@@ -97,7 +100,7 @@ static int is_text(lh_gguf_text token, const char *text)
     return token.bytes == (int64_t)strlen(text) && memcmp(token.data, text, strlen(text)) == 0;
 }
 
-/* Some converters fill the vocabulary up to the size of the model's embedding with these. */
+/* Some converters pad the vocabulary to the size of the embedding with these. */
 static int is_filler(const vocab *v, int64_t i)
 {
     char name[32];
@@ -131,8 +134,8 @@ static lh_status write_added(const vocab *v)
         int64_t type = type_of(v, i);
         lh_gguf_text t = v->tokens[i];
         if ((type != CONTROL && type != USER_DEFINED && type != UNKNOWN) || t.bytes == 0 || is_filler(v, i)) continue;
-        /* A user-defined piece with spaces (Gemma 3 has runs of them) is found in the normalised text, where they
-         * and SentencePiece's sign for them are the same. */
+        /* A user-defined piece with spaces (Gemma 3 has runs of them) is searched for in the normalised text, where
+         * spaces have become SentencePiece's mark. */
         int spaces = !v->pre && !v->space_prefix && type == USER_DEFINED &&
                      (memchr(t.data, ' ', (size_t)t.bytes) || memmem(t.data, (size_t)t.bytes, space_mark, 3));
         int rstrip = v->rstrip && !is_text(t, "<unk>") && !is_text(t, "<s>") && !is_text(t, "<|endoftext|>");
@@ -154,7 +157,7 @@ static lh_status write_vocab(const vocab *v)
     const char *comma = "";
     LH_TRY(lh_buf_puts(v->json, "\"vocab\": {"));
     for (int64_t i = 0; i < v->n; i++) {
-        /* The parser of JSON takes no zero byte in a key; no vocabulary known has one outside its byte pieces. */
+        /* jansson allows no zero byte in a key; no known vocabulary has one outside its byte pieces. */
         if (memchr(v->tokens[i].data, '\0', (size_t)v->tokens[i].bytes)) continue;
         LH_TRY(lh_buf_printf(v->json, "%s\n", comma));
         LH_TRY(put_string(v->json, v->tokens[i].data, v->tokens[i].bytes));
@@ -218,10 +221,10 @@ static lh_status write_bpe(const vocab *v)
     return LH_OK;
 }
 
-/* ---- SentencePiece's BPE ---- */
+/* ---- SentencePiece BPE ---- */
 
-/* SentencePiece joins, again and again, the two neighbours whose joint piece has the highest score, the leftmost of
- * equals. A merge for every way to make a piece of two others, ranked by the piece's score, does the same. */
+/* SentencePiece repeatedly joins the two neighbours whose joint piece has the highest score, leftmost first. Merges for
+ * all splits of each piece into two others, ranked by the score of the piece, do the same. */
 typedef struct scored {
     double score;
     int64_t token, left_bytes;
@@ -235,7 +238,7 @@ static int compare_scores(const void *a, const void *b)
     return (x->left_bytes > y->left_bytes) - (x->left_bytes < y->left_bytes);
 }
 
-/* Control tokens are never made of text, user-defined ones are found before anything is merged. */
+/* Control tokens never arise from text, and user-defined ones are found before merging. */
 static int merges_into(const vocab *v, int64_t i)
 {
     return type_of(v, i) == NORMAL && v->tokens[i].bytes <= MERGED_BYTES;

@@ -5,8 +5,8 @@
 #include "base/mem.h"
 #include "import/gguf.h"
 
-/* tokenizer.json and the companion object of tokenizer.h, appended; nothing and LH_OK where the file has no
- * vocabulary. Known are byte-level BPE ("gpt2", with the pre-tokenizers of vocab_gguf_pre.c) and SentencePiece's BPE
+/* tokenizer.json and the companion object of tokenizer.h, appended; nothing, with LH_OK, if the file has no
+ * vocabulary. Supported are byte-level BPE ("gpt2", with the pre-tokenizers of vocab_gguf_pre.c) and SentencePiece BPE
  * ("llama"), whose scores become merges. LH_EINPUT names `name`, the file, and the key. */
 lh_status lh_vocab_gguf(const lh_gguf *gguf, const char *name, lh_buf *json, lh_buf *meta);
 

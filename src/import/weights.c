@@ -1,3 +1,4 @@
+/* weights.c - the table of tensors and their shapes. */
 #include "import/weights.h"
 
 #include <assert.h>

@@ -1,5 +1,5 @@
-/* weights.h - the tensors of a model, one table: their names in a checkpoint, shapes, and which dimension a
- * rank owns a part of. Matrices are [out, in], row by row. */
+/* weights.h - the table of a model's tensors: names in a checkpoint, shapes, and the dimension that is sharded over
+ * ranks. Importers, checkpoints and the loading of shards walk it. Matrices are [out, in], row by row. */
 #ifndef LH_IMPORT_WEIGHTS_H
 #define LH_IMPORT_WEIGHTS_H
 
@@ -41,13 +41,13 @@ typedef struct lh_weight_info {
     const char *name; /* dataset name in its group */
     int per_layer;
     int rank;            /* 1 or 2 */
-    lh_weight_part part; /* what a rank owns: all of it, some rows, some columns */
-    lh_weight_unit unit; /* ... counted in these */
+    lh_weight_part part; /* the shard of a rank: everything, rows or columns */
+    lh_weight_unit unit; /* ... in units of these */
 } lh_weight_info;
 
 const lh_weight_info *lh_weight_info_of(lh_weight w);
 
-/* Rows and columns (1 for vectors) that `config` asks for; 0 rows when the model does not have the tensor. */
+/* Rows and columns (1 for vectors) of a tensor; 0 rows if the model does not have it. */
 void lh_weight_shape(const lh_config *config, lh_weight w, int64_t *rows, int64_t *cols);
 
 #endif

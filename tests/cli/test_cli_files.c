@@ -18,7 +18,7 @@ START_TEST(test_bad_inputs_have_one_message_and_their_code)
         {3, "nothing", "import nothing -o x.h5"},
         {3, "noise", "import noise -o x.h5"},
         {3, "it is HDF5 already", "import tiny.h5 -o x.h5"},
-        {3, "give the folder that it lies in", "import tiny/config.json -o x.h5"},
+        {3, "give the folder that holds it", "import tiny/config.json -o x.h5"},
         {6, "no/such/x.h5", "import tiny -o no/such/x.h5"},
         {4, "'tiny' is a folder, not an HDF5 file: 'longhaul import'", "generate -m tiny -p a"},
         {4, "'tiny' is a folder", "info tiny"},

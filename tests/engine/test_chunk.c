@@ -12,7 +12,7 @@
 #include "engine/generate.h"
 #include "engine/plan.h"
 #include "engine/session.h"
-#include "import/outline.h"
+#include "import/model_header.h"
 #include "mpi_check.h"
 #include "tiny_model.h"
 
@@ -83,7 +83,7 @@ static lh_policy resolve(int p)
 /* ---- what is chosen ---- */
 
 /* An 8B model on a GPU of `room_bytes`. */
-static lh_chunk_request ask(const lh_outline *o, const lh_shard *shard, int64_t tokens, int64_t room_bytes)
+static lh_chunk_request ask(const lh_model_header *o, const lh_shard *shard, int64_t tokens, int64_t room_bytes)
 {
     return (lh_chunk_request){.config = &o->config,
                               .shard = shard,
@@ -96,10 +96,10 @@ static lh_chunk_request ask(const lh_outline *o, const lh_shard *shard, int64_t 
 
 START_TEST(test_the_longest_that_fits_and_is_of_use)
 {
-    lh_outline o;
+    lh_model_header o;
     lh_shard shard;
     const int64_t wide = INT64_C(139) << 30, long_prompt = 1000000;
-    mt_try(lh_outline_read(&o, "llama-3.1-8b"));
+    mt_try(lh_model_header_read(&o, "llama-3.1-8b"));
     mt_try(lh_shard_of(&shard, &o.config, 0, 1));
     lh_chunk_request r = ask(&o, &shard, long_prompt, wide);
     mt_check(lh_chunk_longest(&r) == 4096, "%lld with all the room there is", (long long)lh_chunk_longest(&r));
@@ -116,17 +116,17 @@ START_TEST(test_the_longest_that_fits_and_is_of_use)
     mt_check(lh_chunk_longest(&r) == 777, "not what was wanted");
     r.wanted = 0, r.options.order = LH_ORDER_FIXED;
     mt_check(lh_chunk_longest(&r) == 64, "%lld in the reproducible mode", (long long)lh_chunk_longest(&r));
-    lh_outline_clear(&o);
+    lh_model_header_clear(&o);
     mt_end();
 }
 END_TEST
 
 START_TEST(test_less_room_gives_shorter_chunks_that_fit)
 {
-    lh_outline o;
+    lh_model_header o;
     lh_shard shard;
     int64_t last = 4096, steps = 0;
-    mt_try(lh_outline_read(&o, "llama-3.1-8b"));
+    mt_try(lh_model_header_read(&o, "llama-3.1-8b"));
     mt_try(lh_shard_of(&shard, &o.config, 0, 1));
     for (int64_t mib = 43 << 10; mib > 40 << 10; mib--) {
         lh_chunk_request r = ask(&o, &shard, 100000, mib << 20);
@@ -147,7 +147,7 @@ START_TEST(test_less_room_gives_shorter_chunks_that_fit)
     mt_check(lh_chunk_longest(&r) == 64, "64 do not fit where they just fit");
     r.room_bytes--;
     mt_check(lh_chunk_longest(&r) == 0, "64 fit where a byte is missing");
-    lh_outline_clear(&o);
+    lh_model_header_clear(&o);
     mt_end();
 }
 END_TEST

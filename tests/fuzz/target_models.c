@@ -10,7 +10,7 @@
 #include "import/gguf.h"
 #include "import/import.h"
 #include "import/import_source.h"
-#include "import/outline.h"
+#include "import/model_header.h"
 #include "import/safetensors.h"
 #include "import/tokenizer_source.h"
 #include "import/vocab_gguf.h"
@@ -233,11 +233,11 @@ static lh_status run_plan(fz_case *c)
 {
     static const char *const policies[] = {"full", "longhaul", "h2o", "expected-attention"};
     lh_status st = LH_OK;
-    lh_outline outline = {0};
+    lh_model_header header = {0};
     lh_policy policy;
     lh_plan plan = {0};
-    LH_TRY_DONE(lh_outline_read(&outline, c->path));
-    const lh_config *config = &outline.config;
+    LH_TRY_DONE(lh_model_header_read(&header, c->path));
+    const lh_config *config = &header.config;
     lh_policy_options how = {.policy = policies[fz_below(&c->rng, 4)]};
     if (strcmp(how.policy, "full") != 0) how.budget = "20%";
     if (strcmp(how.policy, "h2o") == 0) how.parts.evict = "every:4";
@@ -254,7 +254,7 @@ static lh_status run_plan(fz_case *c)
     LH_TRY_DONE(check_plan(&plan, c->path));
 done:
     lh_plan_clear(&plan);
-    lh_outline_clear(&outline);
+    lh_model_header_clear(&header);
     return st;
 }
 

@@ -1,4 +1,5 @@
-#include "import/outline.h"
+/* model_header.c - reads the header of a model from a checkpoint, a config.json or the table of random shapes. */
+#include "import/model_header.h"
 
 #include <string.h>
 
@@ -9,7 +10,7 @@
 
 #define CONFIG_BYTES_MAX (INT64_C(64) << 20)
 
-/* Hugging Face's names of the types. */
+/* The type that a config.json states. */
 static lh_dtype type_of(const json_t *config)
 {
     static const char *const members[] = {"torch_dtype", "dtype"};
@@ -21,7 +22,7 @@ static lh_dtype type_of(const json_t *config)
     return LH_F32;
 }
 
-static lh_status read_config(lh_outline *out, const char *path)
+static lh_status read_config(lh_model_header *out, const char *path)
 {
     lh_status st = LH_OK;
     json_t *json = NULL;
@@ -33,7 +34,7 @@ done:
     return st;
 }
 
-static lh_status read_folder(lh_outline *out, const char *folder)
+static lh_status read_folder(lh_model_header *out, const char *folder)
 {
     lh_status st = LH_OK;
     char *path = NULL;
@@ -45,15 +46,15 @@ done:
     return st;
 }
 
-static lh_status read_shape(lh_outline *out, const char *name)
+static lh_status read_shape(lh_model_header *out, const char *name)
 {
     const char *text = lh_random_shape_config(name);
     out->stored = LH_BF16;
     return lh_config_parse_text(&out->config, text, (int64_t)strlen(text), name);
 }
 
-/* The configuration is read once more: the checkpoint's goes with it. */
-static lh_status read_checkpoint(lh_outline *out, const char *path)
+/* The configuration is parsed again, because the checkpoint owns its own. */
+static lh_status read_checkpoint(lh_model_header *out, const char *path)
 {
     lh_status st = LH_OK;
     lh_checkpoint *ck = NULL;
@@ -73,11 +74,11 @@ static lh_status refuse_name(const char *name)
     LH_FAIL(LH_EFILE, "'%s' is no file, and no shape of 'import --random' ('longhaul info' lists those)", name);
 }
 
-lh_status lh_outline_read(lh_outline *out, const char *source)
+lh_status lh_model_header_read(lh_model_header *out, const char *source)
 {
     const char *ending = strrchr(source, '.');
     int is_path = strchr(source, '/') || (ending && (strcmp(ending, ".h5") == 0 || strcmp(ending, ".json") == 0));
-    *out = (lh_outline){0};
+    *out = (lh_model_header){0};
     if (lh_file_is_folder(source)) return read_folder(out, source);
     if (!lh_file_exists(source) && lh_random_shape_config(source)) return read_shape(out, source);
     if (!lh_file_exists(source) && !is_path) return refuse_name(source);
@@ -85,7 +86,7 @@ lh_status lh_outline_read(lh_outline *out, const char *source)
     return read_checkpoint(out, source);
 }
 
-void lh_outline_clear(lh_outline *outline)
+void lh_model_header_clear(lh_model_header *header)
 {
-    lh_config_clear(&outline->config);
+    lh_config_clear(&header->config);
 }
