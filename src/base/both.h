@@ -1,4 +1,4 @@
-/* both.h - functions that the host and CUDA devices have the same of. */
+/* both.h - LH_BOTH marks functions that are compiled for the host and for CUDA devices alike. */
 #ifndef LH_BASE_BOTH_H
 #define LH_BASE_BOTH_H
 

@@ -1,3 +1,4 @@
+/* child.c - forks, limits processor time and memory of the child, and reads its status and message through a pipe. */
 #include "base/child.h"
 
 #include <errno.h>
@@ -11,7 +12,7 @@
 #include <unistd.h>
 
 #if defined(__SANITIZE_ADDRESS__)
-enum { CAN_LIMIT_MEMORY = 0 }; /* its shadow is larger than any sensible limit */
+enum { CAN_LIMIT_MEMORY = 0 }; /* the shadow memory of sanitizers exceeds any useful limit */
 #elif defined(__has_feature)
 #if __has_feature(address_sanitizer)
 enum { CAN_LIMIT_MEMORY = 0 };
@@ -76,7 +77,7 @@ static void run_in_child(const lh_child_work *work, const lh_child_limits *limit
     _exit(0);
 }
 
-/* 1 when the whole report came, 0 when the child died before. */
+/* 1 if the whole report arrived, 0 if the child died before. */
 static int read_report(int fd, child_report *report)
 {
     size_t at = 0;
@@ -98,7 +99,7 @@ lh_status lh_child_run(const lh_child_work *work, const lh_child_limits *limits)
     if (pipe(ends) != 0) LH_FAIL_DONE(LH_EINTERNAL, "cannot make a pipe: %s", strerror(errno));
     fflush(NULL);
     child = fork();
-    if (child < 0) LH_FAIL_DONE(LH_ENOMEM, "cannot start a process to check '%s' in: %s", work->what, strerror(errno));
+    if (child < 0) LH_FAIL_DONE(LH_ENOMEM, "cannot start a process to check '%s': %s", work->what, strerror(errno));
     if (child == 0) {
         close(ends[0]);
         run_in_child(work, limits, ends[1]);

@@ -1,5 +1,5 @@
-/* child.h - work that may crash, hang or eat memory on hostile input, done in a process of its own. Call it
- * before MPI and before any OpenMP region of the parent: neither survives a fork. */
+/* child.h - runs work that may crash, hang or exhaust memory on hostile input in a child process. Call it before MPI
+ * and before any OpenMP region of the parent: neither survives a fork. */
 #ifndef LH_BASE_CHILD_H
 #define LH_BASE_CHILD_H
 
@@ -8,8 +8,8 @@
 #include "base/status.h"
 
 typedef struct lh_child_limits {
-    int64_t cpu_s;        /* processor time, 0: no limit. A hang burns it, waiting for a disk does not */
-    int64_t memory_bytes; /* beyond what the parent holds, 0: no limit (none under sanitizers either) */
+    int64_t cpu_s;        /* processor time, 0: no limit; a hang uses it up, waiting for a disk does not */
+    int64_t memory_bytes; /* beyond that of the parent, 0: no limit (also none under sanitizers) */
 } lh_child_limits;
 
 typedef enum lh_child_voice {
@@ -17,9 +17,9 @@ typedef enum lh_child_voice {
     LH_CHILD_SILENT, /* its stderr is dropped: a crash inside libc writes there */
 } lh_child_voice;
 
-/* Run work(arg) in a child and return its status, with its message. When the child dies the status is `code`
- * and the message says that reading `what` crashed, or took longer or more memory than it may. What `work`
- * writes to memory stays in the child. */
+/* Run work(arg) in a child and return its status, with its message. If the child dies, the status is `code` and the
+ * message says that reading `what` crashed or exceeded its limit of time or memory. Changes that `work` makes to memory
+ * stay in the child. */
 typedef struct lh_child_work {
     lh_status (*work)(void *arg);
     void *arg;

@@ -1,3 +1,4 @@
+/* dtype.c - names and sizes of element types, and conversion between f32 and f16 by integer arithmetic. */
 #include "base/dtype.h"
 
 #include <assert.h>

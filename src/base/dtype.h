@@ -11,7 +11,7 @@ typedef enum lh_dtype { LH_F32, LH_F16, LH_BF16, LH_I32, LH_I64, LH_U8, LH_DTYPE
 const char *lh_dtype_name(lh_dtype type);
 int64_t lh_dtype_bytes(lh_dtype type);
 
-/* The type called `name` in *out and 1, or 0 when there is none. */
+/* The type called `name` in *out and 1, or 0 if there is none. */
 int lh_dtype_find(const char *name, lh_dtype *out);
 
 static inline float lh_bf16_to_f32(uint16_t b)
@@ -33,7 +33,7 @@ static inline uint16_t lh_f32_to_bf16(float f)
 float lh_f16_to_f32(uint16_t h);
 uint16_t lh_f32_to_f16(float f);
 
-/* dst[i] = src[i] for n elements, between any two of f32, f16 and bf16. May alias only when equal types. */
+/* dst[i] = src[i] for n elements, between any two of f32, f16 and bf16. May alias only if the types are equal. */
 void lh_dtype_convert(void *dst, lh_dtype dst_type, const void *src, lh_dtype src_type, int64_t n);
 
 #endif

@@ -1,3 +1,4 @@
+/* file.c - files read and mapped as a whole; outputs written under a temporary name, synced and renamed. */
 #include "base/file.h"
 
 #include <errno.h>
@@ -107,11 +108,11 @@ void lh_partial_drop(const char *path)
     lh_free(partial);
 }
 
-/* The rename at the end would put a plain file into the place of what is there: never of a device, as /dev/null. */
+/* The rename at the end replaces the target by a regular file, so it must not be a device such as /dev/null. */
 static lh_status check_replaceable(const char *path)
 {
     struct stat info;
-    if (!*path) LH_FAIL(LH_EWRITE, "cannot write '': an output needs the name of a file");
+    if (!*path) LH_FAIL(LH_EWRITE, "cannot write '': an output needs a file name");
     if (stat(path, &info) != 0 || S_ISREG(info.st_mode)) return LH_OK;
     if (S_ISDIR(info.st_mode)) LH_FAIL(LH_EWRITE, "cannot write '%s': it is a folder", path);
     LH_FAIL(LH_EWRITE, "cannot write '%s': it is a device, a pipe or a socket, name a file", path);

@@ -1,4 +1,5 @@
-/* file.h - files in one piece. Inputs fail with LH_EINPUT, outputs with LH_EWRITE; messages name the file. */
+/* file.h - files as a whole: read, mapped, or written and renamed. Inputs fail with LH_EINPUT, outputs with LH_EWRITE;
+ * messages name the file. */
 #ifndef LH_BASE_FILE_H
 #define LH_BASE_FILE_H
 
@@ -22,7 +23,7 @@ void lh_map_close(lh_map *map);
 int lh_file_exists(const char *path);
 int lh_file_is_folder(const char *path);
 
-/* 1 when both names are one file, or the same name of a file that is not there yet. */
+/* 1 if both names are one file, or the same name of a file that does not exist yet. */
 int lh_file_is_same(const char *a, const char *b);
 
 /* "folder/name" as a new string. */
@@ -34,11 +35,11 @@ lh_status lh_partial_name(char **out, const char *path);
 lh_status lh_partial_commit(const char *path);
 void lh_partial_drop(const char *path);
 
-/* Write `bytes` bytes to `path` by way of the partial file. */
+/* Write `bytes` bytes to `path` through a partial file. */
 lh_status lh_file_write(const char *path, const void *data, int64_t bytes);
 
-/* Fails with LH_EWRITE unless `path` is new or a regular file, a file can be made beside it and, where the file system
- * tells, `bytes` are free there: asked before long work, not after it. */
+/* Fails with LH_EWRITE unless `path` is new or a regular file, a file can be created beside it and, if the file system
+ * reports it, `bytes` are free there. Called before long work, not after it. */
 lh_status lh_file_check_writable(const char *path, int64_t bytes);
 
 #endif

@@ -1,3 +1,5 @@
+/* h5.c - opens, creates and commits files, and makes groups. Every failure is reported with the innermost reason that
+ * HDF5 gives; the library itself stays silent. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -29,7 +31,6 @@ const char *lh_h5_why(lh_h5_reason *reason)
     return reason->text;
 }
 
-/* Every failure is reported by us, so the library itself stays silent. */
 static void silence(void)
 {
     H5Eset_auto2(H5E_DEFAULT, NULL, NULL);
@@ -40,7 +41,7 @@ static hid_t access_list(void)
     hid_t list = H5Pcreate(H5P_FILE_ACCESS);
     H5Pset_fclose_degree(list, H5F_CLOSE_STRONG);
     H5Pset_alignment(list, ALIGN_ABOVE_BYTES, ALIGN_BYTES);
-    H5Pset_file_locking(list, 0, 1); /* cluster file systems often have none */
+    H5Pset_file_locking(list, 0, 1); /* cluster file systems often lack locks */
     return list;
 }
 
@@ -114,7 +115,7 @@ lh_status lh_h5_commit(lh_h5 *h5)
     lh_status st = LH_OK;
     lh_h5_reason why;
     if (lh_h5_seal(h5) != LH_OK) h5->failed = 1;
-    /* Closed in any case: what is left to write goes to the driver, which knows whether it arrived. */
+    /* Closed in any case: pending writes go to the driver, which remembers errors. */
     herr_t flushed = H5Fflush(h5->file, H5F_SCOPE_GLOBAL), closed = H5Fclose(h5->file);
     h5->file = -1;
     if (h5->write_errno) LH_FAIL_DONE(LH_EWRITE, "cannot write '%s': %s", h5->path, strerror(h5->write_errno));
@@ -147,7 +148,7 @@ lh_status lh_h5_open(lh_h5 **out, const char *path, const lh_h5_head *want)
     h5->file_bytes = info.st_size;
     h5->access = access_list();
     h5->file = H5Fopen(path, H5F_ACC_RDONLY, h5->access);
-    if (h5->file < 0) lh_h5_why(&why); /* before the next call clears it */
+    if (h5->file < 0) lh_h5_why(&why); /* before the next call clears the reason */
     if (h5->file < 0 && H5Fis_hdf5(path) == 0)
         LH_FAIL_DONE(LH_EFILE, "'%s' is not an HDF5 file: 'longhaul import' makes one of a model", path);
     if (h5->file < 0) LH_FAIL_DONE(LH_EFILE, "cannot open '%s', it is cut off or damaged: %s", path, why.text);
@@ -200,7 +201,7 @@ int lh_h5_has(lh_h5 *h5, const char *name)
     size_t n = strlen(name);
     if (strcmp(name, "/") == 0) return 1;
     if (n >= sizeof part) return 0;
-    /* H5Lexists fails where a group above is missing: ask from the top. */
+    /* H5Lexists fails if a parent group is missing: check from the top. */
     for (size_t i = 1; i <= n; i++) {
         if (name[i] != '/' && name[i] != '\0') continue;
         memcpy(part, name, i);
@@ -210,7 +211,7 @@ int lh_h5_has(lh_h5 *h5, const char *name)
     return 1;
 }
 
-/* One group, whose parent is there. */
+/* One group, whose parent exists. */
 static lh_status make_group(lh_h5 *h5, const char *name)
 {
     lh_status st = LH_OK;

@@ -1,7 +1,7 @@
-/* h5.h - HDF5 files the way Longhaul keeps them. One process per file; the library is not thread-safe, so
+/* h5.h - checkpoints, caches and results as HDF5 files. One process per file; the library is not thread-safe, so
  * neither is this. Reading fails with LH_EFILE, writing with LH_EWRITE; messages name file and object.
  *
- * A name is a path from the root, as "/layers/000/k". 16-bit floats are stored bit for bit in the committed
+ * A name is a path from the root, such as "/layers/000/k". 16-bit floats are stored bit for bit in the committed
  * types /types/bfloat16 and /types/float16, and every transfer has memory type = file type: HDF5's own
  * conversion of 16-bit floats is wrong (1.10.8 halves values after a subnormal one). */
 #ifndef LH_BASE_H5_H
@@ -24,13 +24,13 @@ typedef struct lh_h5_head {
 } lh_h5_head;
 
 /* Write to `path`.partial, which has the root attributes (created_by too). lh_h5_commit closes the file, reads
- * its structure back, syncs and renames it; it frees `h5` also when it fails, and then the partial file is
- * removed. lh_h5_close without commit removes it, too. After any failed write commit fails: HDF5 itself closes
- * a file on a full disk as if it were whole. */
+ * its structure back, syncs and renames it; it always frees `h5`, and on failure removes the
+ * partial file. lh_h5_close without commit removes it too. Commit fails after any failed write: HDF5 itself closes a
+ * file on a full disk without an error. */
 lh_status lh_h5_create(lh_h5 **out, const char *path, const lh_h5_head *head);
 lh_status lh_h5_commit(lh_h5 *h5);
 
-/* Open for reading. `want`: kind that it must be (NULL: any) and the newest schema that is understood (0: any).
+/* Open for reading. `want`: required kind (NULL: any) and newest supported schema (0: any).
  * Foreign files: lh_h5_probe first, in another process. */
 lh_status lh_h5_open(lh_h5 **out, const char *path, const lh_h5_head *want);
 void lh_h5_close(lh_h5 *h5); /* NULL is fine */
@@ -39,9 +39,9 @@ const char *lh_h5_path(const lh_h5 *h5);
 const char *lh_h5_kind(const lh_h5 *h5);
 int64_t lh_h5_schema(const lh_h5 *h5);
 
-/* Walk over everything a file holds without reading arrays: links, types, shapes, attributes; no array may be
- * larger than the file, no link may leave it. lh_h5_check does it here, lh_h5_probe in a child with limits,
- * because a damaged file can crash or hang the library itself: before MPI is started. LH_EFILE. */
+/* Check links, types, shapes and attributes of a file without reading arrays; no array may be larger than the file, no
+ * link may leave it. lh_h5_check runs in this process, lh_h5_probe in a child with limits, because a damaged file can
+ * crash or hang the library: call it before MPI is started. LH_EFILE. */
 lh_status lh_h5_check(const char *path);
 lh_status lh_h5_probe(const char *path);
 
@@ -58,13 +58,13 @@ int64_t lh_h5_shape_count(const lh_h5_shape *shape); /* elements */
 
 typedef struct lh_h5_array lh_h5_array; /* an open dataset; close before the file */
 
-/* New array, contiguous in the file; groups above it are made. It gets the attribute `dtype`. */
+/* New array, contiguous in the file; parent groups are created. It gets the attribute `dtype`. */
 lh_status lh_h5_array_create(lh_h5_array **out, lh_h5 *h5, const char *name, const lh_h5_shape *shape);
 lh_status lh_h5_array_open(lh_h5_array **out, lh_h5 *h5, const char *name);
 void lh_h5_array_close(lh_h5_array *array); /* NULL is fine */
 const lh_h5_shape *lh_h5_array_shape(const lh_h5_array *array);
 
-/* The part [at, at + count) of every dimension, dense in memory. At most 1 GiB goes to HDF5 at a time. */
+/* The hyperslab [at, at + count) of every dimension, dense in memory. At most 1 GiB goes to HDF5 at a time. */
 typedef struct lh_h5_part {
     int64_t at[LH_H5_RANK], count[LH_H5_RANK];
 } lh_h5_part;
@@ -73,11 +73,11 @@ lh_status lh_h5_array_write(lh_h5_array *array, const lh_h5_part *part, const vo
 lh_status lh_h5_array_read(lh_h5_array *array, const lh_h5_part *part, void *data);
 
 /* A whole array in one call, with the attribute `xxh64`. lh_h5_get allocates *data (lh_free) and fills *shape; `want`
- * gives type and rank that it must have, and with dims >= 0 also these (-1: any). */
+ * holds the required type, rank and dimensions (-1: any). */
 lh_status lh_h5_put(lh_h5 *h5, const char *name, const lh_h5_shape *shape, const void *data);
 lh_status lh_h5_get(lh_h5 *h5, const char *name, const lh_h5_shape *want, lh_h5_shape *shape, void *data);
 
-/* Text as a scalar dataset, with `xxh64`: for what is too long for an attribute. lh_h5_get_text gives NUL-terminated
+/* Text as a scalar dataset, with `xxh64`: for texts too long for an attribute. lh_h5_get_text gives NUL-terminated
  * memory. */
 lh_status lh_h5_put_text(lh_h5 *h5, const char *name, const char *text, int64_t bytes);
 lh_status lh_h5_get_text(lh_h5 *h5, const char *name, char **text, int64_t *bytes);
@@ -85,16 +85,16 @@ lh_status lh_h5_get_text(lh_h5 *h5, const char *name, char **text, int64_t *byte
 /* ---- structure ---- */
 int lh_h5_has(lh_h5 *h5, const char *name);
 
-/* Make a group and those above it; nothing happens when it is there. */
+/* Create a group and its parents; nothing happens if it exists. */
 lh_status lh_h5_group(lh_h5 *h5, const char *name);
 
-/* Called for every dataset in order of names; its failure ends the walk and is returned. */
+/* Called for every dataset, sorted by name; its failure ends the walk and is returned. */
 typedef lh_status (*lh_h5_visit)(void *arg, lh_h5 *h5, const char *name);
 lh_status lh_h5_each_array(lh_h5 *h5, lh_h5_visit visit, void *arg);
-lh_status lh_h5_each_text(lh_h5 *h5, lh_h5_visit visit, void *arg); /* ... that is a string */
+lh_status lh_h5_each_text(lh_h5 *h5, lh_h5_visit visit, void *arg); /* ... datasets that are strings */
 
-/* What an open file holds, as members of `object`: kind, bytes, the attributes of the root, an object for each group
- * with attributes; and *arrays (json_decref), a list of {name, dtype, shape, its attributes}. */
+/* The contents of an open file as members of `object`: kind, bytes, the attributes of the root, an object for each
+ * group with attributes; and *arrays (json_decref), a list of {name, dtype, shape, its attributes}. */
 lh_status lh_h5_describe(lh_h5 *h5, json_t *object, json_t **arrays);
 
 /* ---- attributes of the object `name` ("/" is the root). A missing attribute: *out keeps what it held. ---- */

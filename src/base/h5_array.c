@@ -1,3 +1,4 @@
+/* h5_array.c - arrays: types and shapes, creation, and transfer of hyperslabs in slices of at most 1 GiB. */
 #include <assert.h>
 #include <string.h>
 
@@ -20,7 +21,7 @@ static hid_t make_half(size_t exponent, size_t bias)
     hid_t id = H5Tcopy(H5T_IEEE_F32LE);
     size_t mantissa = 15 - exponent;
     H5Tset_fields(id, 15, mantissa, exponent, 0, mantissa);
-    H5Tset_size(id, 2); /* after the fields: they must fit at any time */
+    H5Tset_size(id, 2); /* after the fields, which must fit at any time */
     H5Tset_ebias(id, bias);
     return id;
 }
@@ -49,7 +50,7 @@ int lh_h5_type_find(hid_t id, lh_dtype *out)
     return found;
 }
 
-/* Where the bytes of a dataset lie: inside this file, and not more of them than the file has. */
+/* The bytes of a dataset must be inside this file, and not more than the file has. */
 static lh_status check_storage(const lh_h5 *h5, hid_t dataset, const char *name, int64_t bytes)
 {
     lh_status st = LH_OK;
@@ -65,7 +66,7 @@ static lh_status check_storage(const lh_h5 *h5, hid_t dataset, const char *name,
         hsize_t stored = H5Dget_storage_size(dataset);
         if (at == HADDR_UNDEF || at > (haddr_t)h5->file_bytes || (hsize_t)bytes > (haddr_t)h5->file_bytes - at ||
             stored < (hsize_t)bytes)
-            LH_FAIL_DONE(lh_h5_code(h5), "'%s' lies outside of '%s': the file is cut off or damaged", name, h5->path);
+            LH_FAIL_DONE(lh_h5_code(h5), "'%s' is outside of '%s': the file is cut off or damaged", name, h5->path);
     }
 done:
     if (plist >= 0) H5Pclose(plist);
@@ -85,7 +86,7 @@ lh_status lh_h5_shape_of(const lh_h5 *h5, hid_t dataset, const char *name, lh_h5
                      name, h5->path);
     shape.rank = H5Sget_simple_extent_ndims(space);
     if (shape.rank < 0 || shape.rank > LH_H5_RANK || H5Sget_simple_extent_type(space) == H5S_NULL)
-        LH_FAIL_DONE(lh_h5_code(h5), "'%s' of '%s' has %d dimensions, at most %d are known here", name, h5->path,
+        LH_FAIL_DONE(lh_h5_code(h5), "'%s' of '%s' has %d dimensions, at most %d are supported", name, h5->path,
                      shape.rank, LH_H5_RANK);
     H5Sget_simple_extent_dims(space, dims, NULL);
     bytes = lh_dtype_bytes(shape.type);
@@ -235,8 +236,8 @@ static herr_t transfer(lh_h5_array *array, const lh_h5_part *part, void *data, d
     return rc;
 }
 
-/* Halves the part until it is at most SLICE_BYTES. Both halves are dense in memory, since only the first
- * dimension that is longer than 1 is cut. */
+/* Halve the hyperslab until it is at most SLICE_BYTES. Both halves are dense in memory, because only the first
+ * dimension longer than 1 is divided. */
 static lh_status transfer_sliced(lh_h5_array *array, const lh_h5_part *part, void *data, direction way)
 {
     lh_h5_reason why;
@@ -263,7 +264,7 @@ lh_status lh_h5_array_write(lh_h5_array *array, const lh_h5_part *part, const vo
 {
     lh_status st = LH_OK;
     void *bytes;
-    memcpy(&bytes, &data, sizeof bytes); /* HDF5 does not write to what it writes from */
+    memcpy(&bytes, &data, sizeof bytes); /* HDF5 does not modify the source of a write */
     LH_TRY_DONE(transfer_sliced(array, part, bytes, WRITE));
     if (array->h5->write_errno)
         LH_FAIL_DONE(LH_EWRITE, "cannot write '%s': %s", array->h5->path, strerror(array->h5->write_errno));

@@ -1,4 +1,6 @@
-/* The structure of a foreign file: everything is looked at before anything is believed. */
+/* h5_check.c - checks the structure of a foreign file: every link, type, shape and attribute is looked at before any of
+ * it is used. Attributes lie outside of HDF5's own checksums; a hash of all of them, the seal, is written last and
+ * compared here. */
 #include <stdio.h>
 #include <string.h>
 
@@ -38,10 +40,10 @@ lh_status lh_h5_walk_run(lh_h5_walk *walk)
     return LH_OK;
 }
 
-/* The seal is a hash of all attributes but itself: HDF5's checksums do not reach the strings among them. */
+/* The seal is a hash of all other attributes: HDF5's checksums do not cover strings. */
 static const char seal_name[] = "attributes_xxh64";
 
-/* One attribute is one number or one string, can be read, and goes into `hash`. */
+/* An attribute must be one number or one string that can be read; it is added to `hash`. */
 static lh_status check_attr(lh_h5 *h5, hid_t id, const char *name, lh_hasher *hash)
 {
     lh_status st = LH_OK;
@@ -115,7 +117,7 @@ done:
     return st;
 }
 
-/* Everything looked at, and the hash of all attributes. */
+/* Check everything, and compute the hash of all attributes. */
 static lh_status look_at_all(lh_h5 *h5, uint64_t *out)
 {
     lh_status st = LH_OK;

@@ -1,3 +1,4 @@
+/* h5_describe.c - the contents of a file of ours as JSON, for `longhaul info`. */
 #include <math.h>
 #include <string.h>
 
@@ -12,7 +13,7 @@ static lh_status put(const lh_h5 *h5, json_t *object, const char *key, json_t *v
     return LH_OK;
 }
 
-/* One attribute: a number (null where it is not finite), or a string; a string that is a JSON object is shown as one
+/* One attribute: a number (null if it is not finite) or a string; a string that is a JSON object is shown as such
  * (`run`). */
 static lh_status put_attr(lh_h5 *h5, const char *name, const char *attr, json_t *object)
 {
@@ -104,7 +105,7 @@ lh_status lh_h5_describe(lh_h5 *h5, json_t *object, json_t **arrays)
     LH_TRY_DONE(put(h5, object, "bytes", json_integer(h5->file_bytes)));
     lh_h5_walk walk = {.h5 = h5, .object = describe_object, .arg = &d};
     LH_TRY_DONE(lh_h5_walk_run(&walk));
-    json_object_del(object, "longhaul"); /* is `kind` */
+    json_object_del(object, "longhaul"); /* shown as `kind` */
     *arrays = json_incref(d.arrays);
 done:
     json_decref(d.arrays);

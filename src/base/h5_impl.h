@@ -1,4 +1,4 @@
-/* h5_impl.h - what the files h5*.c share. Everybody else includes h5.h, which needs no hdf5.h. */
+/* h5_impl.h - shared by the files h5*.c. All others include h5.h, which does not need hdf5.h. */
 #ifndef LH_BASE_H5_IMPL_H
 #define LH_BASE_H5_IMPL_H
 
@@ -7,12 +7,12 @@
 #include "base/h5.h"
 
 struct lh_h5 {
-    hid_t file, access; /* access: the list that holds the driver, which has to outlive the file */
-    char *path, *partial; /* partial: NULL when reading */
+    hid_t file, access; /* access: property list with the driver, which must outlive the file */
+    char *path, *partial; /* partial: NULL if reading */
     char *kind;
     int64_t schema;
     int64_t file_bytes; /* when reading: no array can be larger */
-    int failed;         /* a write went wrong: never commit */
+    int failed;         /* a write failed: never commit */
     int write_errno;    /* the driver's first error */
 };
 
@@ -33,26 +33,26 @@ typedef struct lh_h5_reason {
 
 const char *lh_h5_why(lh_h5_reason *reason);
 
-/* Write by way of h5_sink.c: the first error goes to *error, HDF5 sees none. */
+/* Write through h5_sink.c: the first error goes to *error, HDF5 sees none. */
 herr_t lh_h5_sink_use(hid_t access, int *error);
 
 /* New id of the type (H5Tclose); 16-bit floats and f32, i32, i64, u8 as stored in a file. */
 hid_t lh_h5_type_make(lh_dtype type);
 
-/* The element type an HDF5 type stands for: 1 and *out, or 0. */
+/* The element type of an HDF5 type: 1 and *out, or 0. */
 int lh_h5_type_find(hid_t id, lh_dtype *out);
 
 /* Shape of an open dataset; refuses more than LH_H5_RANK dimensions, unknown element types, data outside the
  * file and arrays larger than it. */
 lh_status lh_h5_shape_of(const lh_h5 *h5, hid_t dataset, const char *name, lh_h5_shape *out);
 
-/* Make the groups above `name`. */
+/* Create the parent groups of `name`. */
 lh_status lh_h5_group_above(lh_h5 *h5, const char *name);
 
-/* The last thing written: a hash of all attributes, which lie outside of HDF5's own checksums. */
+/* Written last: a hash of all attributes, which HDF5's own checksums do not cover. */
 lh_status lh_h5_seal(lh_h5 *h5);
 
-/* A walk over all links below the root, in order of names; refuses links that are not hard. */
+/* A walk over all links below the root, sorted by name; refuses links that are not hard. */
 typedef struct lh_h5_walk {
     lh_h5 *h5;
     lh_status (*object)(struct lh_h5_walk *walk, hid_t object, const char *name);

@@ -1,6 +1,6 @@
-/* The HDF5 file driver that files are written with. HDF5 does not survive a full disk: a failed write of metadata
- * leaves a half-closed file behind that crashes the process at exit (1.10.8). So this driver remembers the first
- * error, and says that all went well: the library closes cleanly, and lh_h5 asks for the error. */
+/* h5_sink.c - the HDF5 file driver for writing. HDF5 does not survive a full disk: a failed write of metadata leaves a
+ * half-closed file that crashes the process at exit (1.10.8). So this driver remembers the first error and reports
+ * success: the library closes cleanly, and lh_h5 asks for the error afterwards. */
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
@@ -17,7 +17,7 @@
 typedef struct sink {
     H5FD_t pub; /* HDF5's part, must be first */
     int fd;
-    int *error; /* the lh_h5's */
+    int *error; /* lh_h5.write_errno */
     haddr_t eoa, eof;
 } sink;
 
@@ -83,7 +83,7 @@ static herr_t sink_read(H5FD_t *file, H5FD_mem_t type, hid_t plist, haddr_t at, 
         ssize_t n = pread(s->fd, p, bytes, (off_t)at);
         if (n < 0 && errno == EINTR) continue;
         if (n < 0) return -1;
-        if (n == 0) { /* behind the end: zeros */
+        if (n == 0) { /* past the end: zeros */
             memset(p, 0, bytes);
             break;
         }
@@ -141,6 +141,6 @@ herr_t lh_h5_sink_use(hid_t access, int *error)
     const sink_info info = {error};
     hid_t driver = H5FDregister(&sink_class);
     herr_t rc = driver < 0 ? -1 : H5Pset_driver(access, driver, &info);
-    if (driver >= 0) H5FDunregister(driver); /* the list holds it now */
+    if (driver >= 0) H5FDunregister(driver); /* now owned by the list */
     return rc;
 }

@@ -1,5 +1,5 @@
-/* Attributes, and text in datasets. Both kinds of HDF5 string are read; attributes are written with variable
- * length, because h5py gives those as str. */
+/* h5_text.c - attributes, and texts in datasets. Both kinds of HDF5 string are read; attributes are written with
+ * variable length, because h5py returns those as str. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,7 +7,7 @@
 #include "base/h5_impl.h"
 #include "base/hash.h"
 
-/* An attribute or a dataset: the calls differ in nothing but their name. */
+/* An attribute or a dataset: the calls differ in name only. */
 typedef struct holder {
     hid_t id;
     hid_t (*type)(hid_t);
@@ -38,7 +38,7 @@ static hssize_t elements(const holder *h)
     return n;
 }
 
-/* The text of a scalar string in new memory. 0: done, 1: it is no such string, 2: it cannot be read. */
+/* The text of a scalar string in new memory. 0: done, 1: no such string, 2: cannot be read. */
 static int read_string(const holder *h, int64_t limit_bytes, char **text, int64_t *bytes)
 {
     int rc = 1;
@@ -72,7 +72,7 @@ done:
     return rc;
 }
 
-/* An open attribute of an object, both -1 where there is none. */
+/* An open attribute of an object; both ids are -1 if there is none. */
 static lh_status open_attr(lh_h5 *h5, const char *name, const char *attr, hid_t *object, hid_t *id)
 {
     lh_h5_reason why;

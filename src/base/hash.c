@@ -1,3 +1,4 @@
+/* hash.c - XXH64 of libxxhash. */
 #include "base/hash.h"
 
 #include <xxhash.h>

@@ -1,3 +1,4 @@
+/* json.c - parses JSON with jansson and reads typed members. */
 #include "base/json.h"
 
 #include "base/file.h"
@@ -36,7 +37,7 @@ lh_status lh_json_i64(const json_t *object, const char *name, const char *key, i
 {
     const json_t *value = member(object, key);
     if (!value) return LH_OK;
-    if (!json_is_integer(value)) LH_FAIL(LH_EINPUT, "'%s': '%s' must be a whole number", name, key);
+    if (!json_is_integer(value)) LH_FAIL(LH_EINPUT, "'%s': '%s' must be an integer", name, key);
     int64_t i = json_integer_value(value);
     if (i < min || i > max)
         LH_FAIL(LH_EINPUT, "'%s': '%s' is %lld, it must be between %lld and %lld", name, key, (long long)i,

@@ -1,3 +1,4 @@
+/* log.c - log lines and the progress bar. The only file with process-wide state, because stderr is one too. */
 #include "base/log.h"
 
 #include <errno.h>
@@ -10,11 +11,10 @@
 
 #include "base/mem.h"
 
-/* The one place with process-wide state: stderr is one, too. */
 static struct {
     lh_log_level level;
     int rank, ranks, file;
-    int bar; /* 1: the terminal's last line is a bar */
+    int bar; /* 1: the last line of the terminal is a bar */
 } state = {.level = LH_LOG_INFO, .ranks = 1, .file = -1};
 
 void lh_log_set_level(lh_log_level level)
@@ -102,7 +102,7 @@ void lh_log(lh_log_level level, int all_ranks, const char *format, ...)
     n = m < 0 ? n : n + m;
     if (n > (int)sizeof line - 2) n = (int)sizeof line - 2;
     line[n++] = '\n';
-    /* A log line that cannot be written has nowhere to be reported; the other place still gets it. */
+    /* A failed write of a log line cannot be reported; the other destination still gets the line. */
     ssize_t shown = state.rank == 0 || all_ranks ? write(2, line, (size_t)n) : 0;
     ssize_t kept = state.file >= 0 ? write(state.file, line, (size_t)n) : 0;
     (void)shown, (void)kept;

@@ -1,5 +1,5 @@
-/* log.h - what the program says on stderr. One call is one line is one write(2). lh_info speaks on rank 0
- * only, lh_info_all on every rank, with its number in front. */
+/* log.h - messages on stderr. One call writes one line with one write(2). lh_info writes on rank 0 only, lh_info_all on
+ * every rank, with its number in front. */
 #ifndef LH_BASE_LOG_H
 #define LH_BASE_LOG_H
 
@@ -7,7 +7,7 @@
 
 typedef enum lh_log_level { LH_LOG_ERROR, LH_LOG_WARN, LH_LOG_INFO, LH_LOG_DEBUG } lh_log_level;
 
-/* Before the first line. level: what is said (-q: LH_LOG_WARN, -v: LH_LOG_DEBUG). */
+/* Call before the first line. level: lowest severity written (-q: LH_LOG_WARN, -v: LH_LOG_DEBUG). */
 void lh_log_set_level(lh_log_level level);
 void lh_log_set_rank(int rank, int ranks);
 
@@ -17,8 +17,8 @@ void lh_log_close(void);
 
 void lh_log(lh_log_level level, int all_ranks, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
-/* Draw the last line of a terminal anew, without ending it; the next log line takes its place. NULL: take it away. For
- * progress.h, where stderr is a terminal. */
+/* Redraw the last line of a terminal, without a newline; the next log line replaces it. NULL: erase it. For progress.h,
+ * if stderr is a terminal. */
 void lh_log_bar(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 #define lh_info(...) lh_log(LH_LOG_INFO, 0, __VA_ARGS__)

@@ -1,3 +1,4 @@
+/* mem.c - checked allocation on the host, and growable bytes. */
 #include "base/mem.h"
 
 #include <stdarg.h>

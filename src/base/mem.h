@@ -1,5 +1,5 @@
-/* mem.h - host memory for small things. What a model or cache takes comes from device/device.h, which
- * counts it. Sizes are checked: a negative count or a product above 2^62 fails with LH_ENOMEM. */
+/* mem.h - host memory for small objects; models and caches are allocated through device/device.h, which accounts for
+ * them. Sizes are checked: a negative count or a product above 2^62 fails with LH_ENOMEM. */
 #ifndef LH_BASE_MEM_H
 #define LH_BASE_MEM_H
 
@@ -8,10 +8,10 @@
 
 #include "base/status.h"
 
-/* *out = `count` zeroed things of `size` bytes; never NULL on success, also for count 0. */
+/* *out = `count` zeroed elements of `size` bytes; never NULL on success, also for count 0. */
 lh_status lh_calloc(void *out, int64_t count, int64_t size);
 
-/* Grow *inout to `count` things of `size` bytes, keeping what it holds; new bytes are not cleared. */
+/* Resize *inout to `count` elements of `size` bytes, keeping its contents; new bytes are uninitialised. */
 lh_status lh_realloc(void *inout, int64_t count, int64_t size);
 
 /* Copy of a string; with `bytes` >= 0 its first `bytes` bytes and a NUL. */

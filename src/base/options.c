@@ -1,3 +1,5 @@
+/* options.c - parses a command line by the tables of options.h, suggests the nearest name for a wrong one, and records
+ * the resolved values as JSON. The texts for --help, man and completion are in options_text.c. */
 #include "base/options.h"
 
 #include <assert.h>
@@ -14,12 +16,12 @@
 struct lh_options {
     const lh_syntax *syntax;
     void *values;
-    int64_t *given; /* by number of the option, in the order of the groups */
+    int64_t *given; /* times given, by index of the option in the order of the groups */
     int64_t n;
     lh_strings args;
 };
 
-/* An option and where it lies. */
+/* An option and the address of its field. */
 typedef struct place {
     const lh_option *row;
     void *field;
@@ -38,7 +40,7 @@ static const size_t field_bytes[LH_OPT_TYPES] = {
     [LH_OPT_SWITCH] = sizeof(const char *),
 };
 
-/* ---- walking over all options of all groups ---- */
+/* ---- iteration over all options of all groups ---- */
 
 typedef struct walk {
     const lh_syntax *syntax;
@@ -76,11 +78,11 @@ static int find_letter(const lh_options *o, char letter, place *out)
     return 0;
 }
 
-/* ---- guessing what was meant ---- */
+/* ---- the nearest name ---- */
 
 enum { WORD_BYTES = 64 };
 
-/* Capitals are no mistake: papers write names with them. */
+/* Case is ignored: papers write names with capitals. */
 static int same(char a, char b)
 {
     return tolower((unsigned char)a) == tolower((unsigned char)b);
@@ -155,12 +157,12 @@ static lh_status set_i64(const lh_option *row, const char *text, int64_t *out)
     long long value = strtoll(text, &end, 10);
     int bad = end == text || *end || errno == ERANGE;
     if (bad && row->min == row->max)
-        LH_FAIL(LH_EUSAGE, "option '--%s' got '%s', it must be a whole number", row->name, text);
+        LH_FAIL(LH_EUSAGE, "option '--%s' got '%s', it must be an integer", row->name, text);
     if (bad || (row->min != row->max && (value < row->min || value > row->max))) {
         if (row->max == INT64_MAX)
-            LH_FAIL(LH_EUSAGE, "option '--%s' got '%s', it must be a whole number of %lld or more", row->name, text,
+            LH_FAIL(LH_EUSAGE, "option '--%s' got '%s', it must be an integer of %lld or more", row->name, text,
                     (long long)row->min);
-        LH_FAIL(LH_EUSAGE, "option '--%s' got '%s', it must be a whole number between %lld and %lld", row->name, text,
+        LH_FAIL(LH_EUSAGE, "option '--%s' got '%s', it must be an integer between %lld and %lld", row->name, text,
                 (long long)row->min, (long long)row->max);
     }
     *out = value;
@@ -181,7 +183,7 @@ static lh_status set_f64(const lh_option *row, const char *text, double *out)
     return LH_OK;
 }
 
-/* A number and a unit: of 1024 as Slurm has them, or with "iB"; of 1000 with "B". */
+/* A number with a unit: of 1024 as in Slurm, or with "iB"; of 1000 with "B". */
 static lh_status set_bytes(const lh_option *row, const char *text, int64_t *out)
 {
     static const char units[] = "KMGT";
@@ -193,10 +195,11 @@ static lh_status set_bytes(const lh_option *row, const char *text, int64_t *out)
     int known = strcmp(behind, "B") == 0 || (unit && (!*behind || strcmp(behind, "iB") == 0));
     for (int64_t i = unit ? unit - units + 1 : 0; i > 0; i--) value *= base;
     if (end == text || !known || !(value >= 1) || value >= 0x1p62)
-        LH_FAIL(LH_EUSAGE,
-                "option '--%s' got '%s', it must be a size with its unit, as 512M, 80G or 80GiB (of 1024), or 80GB (of "
-                "1000)",
-                row->name, text);
+        LH_FAIL(
+            LH_EUSAGE,
+            "option '--%s' got '%s', it must be a size with a unit, such as 512M, 80G or 80GiB (of 1024), or 80GB (of "
+            "1000)",
+            row->name, text);
     *out = (int64_t)value;
     return LH_OK;
 }
@@ -273,7 +276,7 @@ typedef struct line {
     int argc, at;
 } line;
 
-/* The value of an option that stands in argv[at - 1]: behind '=' (or behind the letter), or the next argument. */
+/* The value of the option in argv[at - 1]: after '=' (or after the letter), or the next argument. */
 static lh_status take_value(const lh_options *o, const lh_option *row, const char *joined, line *l, const char **out)
 {
     place p;

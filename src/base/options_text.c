@@ -1,4 +1,4 @@
-/* The texts that are made from the tables of options.h. */
+/* options_text.c - --help, man page and shell completion from the tables of options.h. */
 #include <stdio.h>
 #include <string.h>
 
@@ -53,7 +53,7 @@ static lh_status argument(lh_buf *out, const lh_option *row)
     return LH_OK;
 }
 
-/* Help, then what the table knows: default, whether it repeats, whether it is needed. */
+/* Help, then from the table: default, repeatable, required. */
 static lh_status explain(lh_buf *out, const lh_option *row)
 {
     LH_TRY(lh_buf_puts(out, row->help));
@@ -104,7 +104,7 @@ lh_status lh_options_help(lh_buf *out, const lh_syntax *s)
 
 /* ---- the man page ---- */
 
-/* Text with what troff would take for a request or an escape made harmless. */
+/* Text in which nothing is a request or an escape of troff. */
 static lh_status troff(lh_buf *out, const char *text)
 {
     for (int start = 1; *text; text++) {
@@ -179,7 +179,7 @@ static int is_path(const lh_option *row)
     return row->arg && (strncmp(row->arg, "FILE", 4) == 0 || strncmp(row->arg, "FOLDER", 6) == 0);
 }
 
-/* Words, of which any may be given, or of a list the next one behind its last comma. */
+/* Completion of words, or of the next word of a list, after its last comma. */
 static lh_status propose(lh_buf *out, const lh_option *row)
 {
     int list = row->arg && strcmp(row->arg, "LIST") == 0;

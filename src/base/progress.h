@@ -1,5 +1,5 @@
-/* progress.h - how far long work is: a bar where stderr is a terminal, else a line every 10 seconds, with done/total,
- * rate and time left. Rank 0 speaks, and not under -q. */
+/* progress.h - progress of long work: a bar if stderr is a terminal, else a line every 10 seconds, with done/total,
+ * rate and time left. On rank 0 only, and not with -q. */
 #ifndef LH_BASE_PROGRESS_H
 #define LH_BASE_PROGRESS_H
 
@@ -7,21 +7,21 @@
 
 typedef struct lh_progress {
     const char *what, *unit; /* borrowed: "prefill", "tokens"; unit "bytes" is shown as MiB */
-    int64_t total;           /* 0: not known */
+    int64_t total;           /* 0: unknown */
     double started_s, shown_s;
-    int bar; /* 1: a bar is on the screen's last line */
+    int bar; /* 1: the last line of the terminal is the bar */
 } lh_progress;
 
-/* Nothing is shown before the first second has passed: short work stays silent. */
+/* Nothing is shown during the first second: short work stays silent. */
 void lh_progress_init(lh_progress *p, const char *what, const char *unit, int64_t total);
 
 /* `done` units are done; cheap enough for every step of anything that takes a microsecond. */
 void lh_progress_update(lh_progress *p, int64_t done);
 
-/* Takes the bar away. */
+/* Erase the bar. */
 void lh_progress_clear(lh_progress *p);
 
-/* The text of one line, as "prefill 2048/7061 tokens (29%), 812 tokens/s, 6 s left", at elapsed_s seconds. */
+/* The text of one line, such as "prefill 2048/7061 tokens (29%), 812 tokens/s, 6 s left", at elapsed_s seconds. */
 void lh_progress_text(const lh_progress *p, int64_t done, double elapsed_s, char *out, int64_t bytes);
 
 #endif

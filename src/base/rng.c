@@ -1,3 +1,4 @@
+/* rng.c - Philox 4x32-10 and normals by Box-Muller. */
 #include "base/rng.h"
 
 #include <math.h>

@@ -1,3 +1,4 @@
+/* status.c - the message and trace of the current failure, one per thread. */
 #include "base/status.h"
 
 #include <stdarg.h>
@@ -9,7 +10,7 @@ enum { MESSAGE_BYTES = 2048, TRACE_BYTES = 1024 };
 static _Thread_local char message[MESSAGE_BYTES];
 static _Thread_local char trace[TRACE_BYTES];
 
-/* A message is one line, and what a file of somebody else's calls its parts says nothing to the terminal. */
+/* A message is one line, and names taken from a foreign file must not control the terminal. */
 static void make_plain(char *text)
 {
     for (; *text; text++)
@@ -18,7 +19,7 @@ static void make_plain(char *text)
 
 lh_status lh_fail(lh_status code, const char *file, int line, const char *format, ...)
 {
-    char text[MESSAGE_BYTES]; /* the arguments may quote the message that is there */
+    char text[MESSAGE_BYTES]; /* the arguments may quote the current message */
     va_list ap;
     va_start(ap, format);
     vsnprintf(text, sizeof text, format, ap);

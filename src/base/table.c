@@ -1,3 +1,4 @@
+/* table.c - tables of results as CSV, JSON and HDF5. */
 #include "base/table.h"
 
 #include <math.h>
@@ -34,7 +35,7 @@ lh_status lh_table_add(lh_table *table, const lh_cell *row)
     lh_cell *to = table->cells + table->n * table->width;
     memcpy(to, row, (size_t)table->width * sizeof *to);
     for (int64_t c = 0; c < table->width; c++) to[c].text = NULL;
-    table->n++; /* what is copied so far is freed with the table */
+    table->n++; /* now: a partly copied row is freed with the table */
     for (int64_t c = 0; c < table->width; c++) {
         char *copy = NULL;
         if (!is_text(&table->columns[c])) continue;
@@ -128,7 +129,7 @@ done:
     return st;
 }
 
-/* A JSON array of texts as text. */
+/* Texts as a JSON array, serialised. */
 static lh_status dump(json_t *array, char **text)
 {
     *text = json_dumps(array, JSON_COMPACT);
@@ -151,7 +152,7 @@ done:
     return st;
 }
 
-/* The number of a label, in the order of their first rows. */
+/* The index of a label, in the order of first appearance. */
 static int32_t number_of(const lh_table *table, int64_t c, const char *label, json_t *labels)
 {
     const size_t n = json_array_size(labels);

@@ -1,4 +1,4 @@
-/* table.h - results as rows of named columns: as CSV, as JSON and as a group of an analysis file. */
+/* table.h - results as rows of named columns, written as CSV, as JSON or as a group of an analysis file. */
 #ifndef LH_BASE_TABLE_H
 #define LH_BASE_TABLE_H
 
@@ -9,10 +9,10 @@
 #include "base/mem.h"
 
 typedef enum lh_column_type {
-    LH_COLUMN_TEXT,  /* whatever was written */
+    LH_COLUMN_TEXT,  /* any text */
     LH_COLUMN_LABEL, /* one of a few texts */
     LH_COLUMN_I64,
-    LH_COLUMN_F64 /* NAN: there is none */
+    LH_COLUMN_F64 /* NAN: none */
 } lh_column_type;
 
 typedef struct lh_column {
@@ -20,7 +20,7 @@ typedef struct lh_column {
     lh_column_type type;
 } lh_column;
 
-/* One of them counts, as the column says. */
+/* The member for the type of the column. */
 typedef struct lh_cell {
     const char *text;
     int64_t number;
@@ -29,7 +29,7 @@ typedef struct lh_cell {
 
 typedef struct lh_table {
     const lh_column *columns; /* borrowed */
-    lh_cell *cells;           /* [n, width]; texts are its own */
+    lh_cell *cells;           /* [n, width]; texts are owned */
     int64_t n, cap, width;
 } lh_table;
 
@@ -46,9 +46,9 @@ lh_status lh_table_csv(const lh_table *table, lh_buf *out);
 /* An array of objects, new reference. */
 lh_status lh_table_json(const lh_table *table, json_t **out);
 
-/* The group `name`: one array a column, with the attribute `unit`. Numbers are i64 and f32 (NaN: there is none); labels
- * are i32 with the attribute `labels`, a JSON array of what the numbers mean; other texts are one text, a JSON array. A
- * table without rows is not written. */
+/* The group `name`: one array a column, with the attribute `unit`. Numbers are i64 and f32 (NaN: none); labels
+ * are i32 indices into the attribute `labels`, a JSON array; other texts are one text, a JSON array. A table without
+ * rows is not written. */
 lh_status lh_table_h5(const lh_table *table, lh_h5 *h5, const char *name);
 
 #endif

@@ -1,3 +1,4 @@
+/* unicode.c - UTF-8 and the classes of characters; categories come from utf8proc. */
 #include "base/unicode.h"
 
 #include <utf8proc.h>

@@ -11,9 +11,9 @@
 
 enum { LH_UTF8_BAD = 0xFFFD }; /* the replacement character */
 
-/* Read the code point at text[0], bytes >= 1, into *cp; returns the bytes it takes. Where there is no valid
- * sequence: 0, *cp is LH_UTF8_BAD and *skip the bytes that one replacement character stands for (the maximal
- * subpart of Unicode's chapter 3.9, as Rust's and Python's lossy decoders count). *skip is else the result. */
+/* Read the code point at text[0], bytes >= 1, into *cp; returns the bytes it takes. If there is no valid
+ * sequence: 0, *cp is LH_UTF8_BAD and *skip the bytes that one replacement character stands for (the maximal subpart of
+ * Unicode's chapter 3.9, as Rust's and Python's lossy decoders count). Else *skip is the result. */
 int lh_utf8_read(const char *text, int64_t bytes, uint32_t *cp, int *skip);
 
 /* Bytes of the character at text[0] of valid UTF-8. */
@@ -28,14 +28,14 @@ int lh_utf8_write(char out[4], uint32_t cp);
 
 int lh_utf8_valid(const char *text, int64_t bytes);
 
-/* Append text with U+FFFD in place of what is not UTF-8. */
+/* Append text, with U+FFFD in place of invalid bytes. */
 lh_status lh_utf8_append(lh_buf *out, const char *text, int64_t bytes);
 
 int lh_char_is_space(uint32_t cp);        /* Unicode's White_Space */
 int lh_char_is_python_space(uint32_t cp); /* str.isspace: White_Space and the separators U+001C to U+001F */
 int lh_char_is_word(uint32_t cp);         /* \w of regular expressions: letters, marks, digits, connectors */
 
-/* White space of JSON, Jinja and plain text files: no other byte of UTF-8 text is taken for it. */
+/* White space of JSON and Jinja, and between sentences: single bytes of UTF-8 text. */
 static inline int lh_is_ascii_space(char c)
 {
     return c == ' ' || c == '\t' || c == '\n' || c == '\r';

@@ -132,7 +132,7 @@ START_TEST(test_outputs_that_cannot_be_are_refused_before_the_work)
     ck_assert(!lh_file_exists("x") && !lh_file_exists("x.partial"));
     says(lh_file_write("no/such/x", "1", 1), LH_EWRITE, "no/such/x");
     says(lh_file_write("/dev/full/x", "1", 1), LH_EWRITE, "/dev/full/x");
-    says(lh_file_check_writable("", 1), LH_EWRITE, "the name of a file");
+    says(lh_file_check_writable("", 1), LH_EWRITE, "a file name");
     rmdir("d");
     leave(folder);
 }

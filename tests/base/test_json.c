@@ -57,7 +57,7 @@ START_TEST(test_members_are_typed_and_bounded)
     ck_assert_int_eq(b, 1);
     ck_assert_int_eq(lh_json_string(o, "m", "s", &s), LH_OK);
     ck_assert_str_eq(s, "x");
-    says(lh_json_i64(o, "m", "f", 0, 9, &i), "'m': 'f' must be a whole number");
+    says(lh_json_i64(o, "m", "f", 0, 9, &i), "'m': 'f' must be an integer");
     says(lh_json_i64(o, "m", "i", 0, 9, &i), "'i' is 9007199254740993, it must be between 0 and 9");
     says(lh_json_f64(o, "m", "s", &f), "'s' must be a number");
     says(lh_json_bool(o, "m", "i", &b), "'i' must be true or false");

@@ -226,9 +226,9 @@ START_TEST(test_bad_values_say_what_would_be_right)
 {
     static const char *const bad[] = {"", "abc", "12x", "1.5", "0", "-3", "1073741825", "99999999999999999999"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
-        refuses(WORDS("-mx", "--max-new", bad[i]), "it must be a whole number between 1 and 1073741824");
-    refuses(WORDS("-mx", "--seed", "one"), "option '--seed' got 'one', it must be a whole number");
-    refuses(WORDS("-mx", "--seed", "9223372036854775808"), "whole number");
+        refuses(WORDS("-mx", "--max-new", bad[i]), "it must be an integer between 1 and 1073741824");
+    refuses(WORDS("-mx", "--seed", "one"), "option '--seed' got 'one', it must be an integer");
+    refuses(WORDS("-mx", "--seed", "9223372036854775808"), "must be an integer");
     refuses(WORDS("-mx", "--alpha", "1.01"), "option '--alpha' got '1.01', it must be a number between 0 and 1");
     refuses(WORDS("-mx", "--alpha", "nan"), "number between 0 and 1");
     refuses(WORDS("-mx", "--alpha", "half"), "number between 0 and 1");
