@@ -1,11 +1,12 @@
 /* forward.c - tokens through the layers. Prefill is layer-major: a layer sees the whole prompt chunk by chunk, then its
- * cache shrinks, before the next layer starts. */
+ * cache shrinks, before the next layer starts. A step of decoding is captured as a CUDA graph where the device can, and
+ * replayed as one launch while the memory it was captured with stays in place. */
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/minmax.h"
 #include "model/forward_impl.h"
 
-/* Collective where the number of rows changes, which it does on all ranks. */
+/* Collective if the number of rows changes, which it does on all ranks. */
 static lh_status agree_keep(lh_forward *f)
 {
     return f->keep_next == f->keep ? LH_OK : lh_comm_agree(f->place.comm, lh_forward_apply_keep(f));
@@ -38,7 +39,7 @@ static lh_status embed(lh_forward *f, int64_t n, float *x)
     return LH_OK;
 }
 
-/* Normalise the last rows, multiply with the output head. */
+/* Norm of the last rows, times lm_head. */
 static lh_status head(lh_forward *f, const float *x, int64_t rows)
 {
     const lh_config *c = f->config;
@@ -72,14 +73,13 @@ static lh_status head(lh_forward *f, const float *x, int64_t rows)
     return LH_OK;
 }
 
-/* Attention of a chunk; its queries go to the cache where the policy will look at them. One row is a step of decoding.
- */
+/* Attention of a chunk; its queries go to the cache if the policy observes them. One row is a step of decoding. */
 static lh_status attend_and_record(lh_forward *f, lh_kv *kv, const lh_rows_at *rows)
 {
     int wanted = rows->first + rows->tokens > lh_kv_wants_rows(kv, rows->layer);
     lh_row_results out = {.lse = wanted ? f->lse : NULL};
-    /* groups that are split over ranks never have all logits of a row: the same bits on any number of ranks need the
-     * same way everywhere */
+    /* groups that are split over ranks never have all logits of a row: equal bits on any number of ranks need the same
+     * computation everywhere */
     if (wanted && rows->tokens == 1 && f->model->options.order == LH_ORDER_ANY)
         out.logits = lh_kv_row_logits(kv, rows->layer);
     LH_TRY(rows->tokens == 1 ? lh_layer_attend_step(f, rows, &out) : lh_layer_attend(f, rows, out.lse));
@@ -95,7 +95,7 @@ static lh_status attend_and_record(lh_forward *f, lh_kv *kv, const lh_rows_at *r
     return LH_OK;
 }
 
-/* A prompt on its way through the layers. */
+/* A prompt during prefill. */
 typedef struct prompt {
     lh_kv *kv;
     float *x; /* [n, hidden], in place */
@@ -103,14 +103,14 @@ typedef struct prompt {
     const lh_forward_progress *progress; /* may be NULL */
 } prompt;
 
-/* After every chunk: a layer of a long prompt can take minutes, and an interrupt is looked for here. */
+/* After every chunk, because a layer of a long prompt can take minutes; interrupts are noticed here. */
 static lh_status tell(const lh_forward *f, const prompt *p, int64_t layer, int64_t done)
 {
     if (!p->progress || !p->progress->done) return LH_OK;
     return p->progress->done(p->progress->self, layer * p->n + done, f->config->layers * p->n);
 }
 
-/* One layer of the prompt. In the last one only the rows from `needed` on go through the MLP. */
+/* One layer of the prompt. In the last layer only the rows from `needed` on pass through the MLP. */
 static lh_status prefill_layer(lh_forward *f, const prompt *p, int64_t layer)
 {
     lh_status st = LH_OK;
@@ -170,11 +170,10 @@ static lh_status keep_last(lh_forward *f, const float *x, int64_t at, int64_t t,
     return LH_OK;
 }
 
-/* Some tokens behind what the cache holds, whose ids and positions are on the device. `first`: position of the first.
- */
+/* Tokens after those in the cache; their ids and positions are on the device. `first`: position of the first. */
 typedef struct chunk {
     int64_t first, tokens;
-    int64_t room; /* of so many tokens in the cache */
+    int64_t room; /* tokens to reserve in the cache */
 } chunk;
 
 /* A chunk through all layers, in f->x. */
@@ -237,7 +236,7 @@ static int records(const lh_forward *f, const lh_kv *kv)
            lh_kv_records(kv);
 }
 
-/* Whether a step like this one has been done, so that all workspace is there. */
+/* 1 if a step like this one has run, so that all workspace exists. */
 static int is_same_step(const lh_forward *f, lh_kv *kv)
 {
     const lh_recorded_step *s = &f->step;
@@ -257,7 +256,7 @@ static lh_status record_step(lh_forward *f, lh_kv *kv)
     return st;
 }
 
-/* What cannot be recorded is done one operation at a time: slower, and no reason to stop. */
+/* A step that cannot be captured runs one operation at a time: slower, and no reason to stop. */
 static lh_status do_without(lh_forward *f, lh_kv *kv, lh_status why)
 {
     if (why != LH_EINTERNAL && why != LH_ENOMEM) return why;
@@ -268,8 +267,8 @@ static lh_status do_without(lh_forward *f, lh_kv *kv, lh_status why)
     return step(f, kv);
 }
 
-/* The first step makes all workspace there is to make, the second is recorded, and from then on it is run as a whole:
- * one launch, in place of some ten a layer. */
+/* The first step allocates all workspace, the second is captured, and all later ones replay it: one launch, instead of
+ * about ten per layer. */
 static lh_status run_step(lh_forward *f, lh_kv *kv)
 {
     lh_status st = LH_OK;

@@ -10,62 +10,62 @@
 typedef struct lh_forward lh_forward;
 
 typedef struct lh_forward_run {
-    int64_t length; /* tokens of the whole run: some rotary scalings depend on it */
-    int64_t chunk;  /* tokens that go through a layer together at most, the same on all ranks */
+    int64_t length; /* tokens of the whole run; some rotary scalings depend on it */
+    int64_t chunk;  /* most tokens that pass through a layer together, the same on all ranks */
 } lh_forward_run;
 
-/* Bytes of workspace that lh_forward_open takes, and that a prompt of `tokens` tokens takes on top while it is
- * prefilled. */
+/* Bytes of workspace: taken by lh_forward_open, and in addition while a prompt of `tokens` tokens is prefilled. */
 int64_t lh_forward_bytes(const lh_config *config, const lh_shard *shard, const lh_model_options *options,
                          int64_t chunk);
 int64_t lh_forward_prompt_bytes(const lh_config *config, int64_t tokens);
 
-/* Of it, for the last `rows` rows and their logits: lh_forward_open takes one. */
+/* Of the former, for the last `rows` rows and their logits; lh_forward_open takes one row. */
 int64_t lh_forward_rows_bytes(const lh_config *config, const lh_shard *shard, const lh_model_options *options,
                               int64_t rows);
 
 lh_status lh_forward_open(lh_forward **out, lh_model *model, const lh_exec *place, const lh_forward_run *run);
 void lh_forward_close(lh_forward *f);
 
-/* How it rotates: [2], of layers that do not slide and of those that do. Borrowed. */
+/* Rotary embeddings: [2], of full and of sliding layers. Borrowed. */
 const lh_kv_rotation *lh_forward_rotations(const lh_forward *forward);
 
-/* Called on every rank after every chunk of a layer: tokens x layers done of all. Not LH_OK: stop with this status. */
+/* Called on every rank after every chunk of a layer: tokens x layers done of all. Any status but LH_OK stops with it.
+ */
 typedef struct lh_forward_progress {
     void *self;
     lh_status (*done)(void *self, int64_t done, int64_t total);
 } lh_forward_progress;
 
-/* Collective, all of them. Take in tokens; the cache evicts as it is told. After any of them lh_forward_logits gives
- * the logits of the last min(n, rows) tokens, as asked for by lh_forward_keep (1 unless said). */
+/* All collective. Append tokens; the cache evicts by its policy. Afterwards lh_forward_logits gives the logits of the
+ * last min(n, rows) tokens, where lh_forward_keep sets rows (default 1). */
 lh_status lh_forward_prefill(lh_forward *f, lh_kv *kv, const int32_t *ids, int64_t n,
                              const lh_forward_progress *progress);
 lh_status lh_forward_block(lh_forward *f, lh_kv *kv, const int32_t *ids, int64_t n);
 lh_status lh_forward_step(lh_forward *f, lh_kv *kv, int32_t id);
 
-/* Rows whose logits are wanted by the next calls; those of the last call stay until then. Not collective. */
+/* Rows of logits that the next calls keep; those of the last call stay until then. Not collective. */
 void lh_forward_keep(lh_forward *f, int64_t rows);
 
-/* Device memory for whoever chooses a token (lh_sample). */
+/* Device memory for sampling (lh_sample). */
 enum { LH_BEST_MOST = 1024 };
 typedef struct lh_sample_room {
-    float *best; /* [most]: the best logits, and where they are */
+    float *best; /* [most]: the best logits and their indices */
     int32_t *best_at;
-    float *penalised; /* [count]: what a repeat penalty makes of the logits */
-    uint32_t *seen;   /* [count / 32, rounded up]: a bit for each of them */
+    float *penalised; /* [count]: logits after the repeat penalty */
+    uint32_t *seen;   /* [count / 32, rounded up]: a bit per token */
     int64_t *chances; /* [1]: the sum of theirs */
     int64_t most;     /* LH_BEST_MOST, or less */
 } lh_sample_room;
 
-/* This rank's part of the logits of the last rows: [rows, count] in device memory, valid until the next call. */
+/* This rank's shard of the logits of the last rows: [rows, count] in device memory, valid until the next call. */
 typedef struct lh_logits_view {
     const float *logits;
-    int64_t rows, first, count, vocab; /* tokens first .. first + count of all of the vocabulary */
+    int64_t rows, first, count, vocab; /* tokens first .. first + count of the vocabulary */
     lh_sample_room room;
 } lh_logits_view;
 lh_logits_view lh_forward_logits(const lh_forward *f);
 
-/* One row of logits from before is that of the last token again. part: host, [vocab_count]. */
+/* Restore one row of logits as that of the last token. part: host, [vocab_count]. */
 lh_status lh_forward_put_logits(lh_forward *f, const float *part);
 
 #endif

@@ -1,14 +1,14 @@
-/* forward_impl.h - the state that forward.c (tokens) and layer.c (one layer) share. */
+/* forward_impl.h - the state shared by forward.c (tokens), layer.c (one layer) and forward_open.c (workspace). */
 #ifndef LH_MODEL_FORWARD_IMPL_H
 #define LH_MODEL_FORWARD_IMPL_H
 
 #include "model/forward.h"
 #include "model/model_impl.h"
 
-/* Logical shards of a product whose inner dimension is cut over ranks: query heads, or blocks of channels. */
+/* Logical shards of a product whose inner dimension is divided over ranks: query heads, or blocks of channels. */
 typedef struct lh_parts {
-    int64_t *first;  /* [ranks + 1] first part of every rank */
-    int64_t *bounds; /* [own + 1] columns of this rank where its parts begin */
+    int64_t *first;  /* [ranks + 1] first logical shard of every rank */
+    int64_t *bounds; /* [own + 1] first columns of this rank's logical shards */
 } lh_parts;
 
 /* Width of a row of queries, keys and values of this rank. */
@@ -23,7 +23,7 @@ typedef struct lh_recorded_step {
     lh_graph *graph; /* NULL: nothing is recorded; the first step of its kind makes all workspace */
     const lh_kv *kv;
     int64_t kv_moves, sent_bytes; /* sent: by its collectives */
-    int refused;                  /* the device could not record one, and is not asked again */
+    int refused;                  /* the device could not capture one; not tried again */
 } lh_recorded_step;
 
 struct lh_forward {
@@ -60,7 +60,7 @@ struct lh_forward {
     lh_recorded_step step;
 };
 
-/* Room for the rows that are wanted from now on; the ones of the call before are gone. */
+/* Make room for the rows requested by lh_forward_keep; those of the previous call are lost. */
 lh_status lh_forward_apply_keep(lh_forward *f);
 
 /* Its memory is going to lie elsewhere. */
@@ -70,7 +70,7 @@ void lh_forward_forget_step(lh_forward *f);
 typedef struct lh_rows_at {
     int64_t layer, first, tokens; /* first: position of the first one */
     lh_ragged *view;
-    const int32_t *turns; /* device, [tokens]: by what queries and keys are rotated; NULL: their positions */
+    const int32_t *turns; /* device, [tokens]: rotary positions of queries and keys; NULL: their positions */
     int keys_as_they_are; /* 1: keys are appended without rotation */
     float *x;             /* [tokens, hidden], updated in place */
 } lh_rows_at;
@@ -78,7 +78,7 @@ typedef struct lh_rows_at {
 /* Norm, projections, rotation; keys and values into the cache, rotated queries left in f->qkv. */
 lh_status lh_layer_append(lh_forward *f, const lh_rows_at *rows);
 
-/* What is wanted of the attention of one row beside its sums. */
+/* Results of the attention of one row besides its output. */
 typedef struct lh_row_results {
     float *lse; /* [q_count] or NULL */
     lh_row_logits logits;

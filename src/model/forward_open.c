@@ -1,10 +1,11 @@
-/* forward_open.c - the workspace of the forward pass: what there is, how large it is, and when it comes and goes. */
+/* forward_open.c - the workspace of the forward pass: one list of buffers and their sizes, used to allocate, to free
+ * and to plan; the rows of logits, whose number can change between calls; the rotary frequencies. */
 #include <string.h>
 
 #include "base/mem.h"
 #include "model/forward_impl.h"
 
-/* The workspace as a list: which pointer, how many bytes. One list for opening, closing and planning. */
+/* A buffer of the workspace: address of its pointer, and size. */
 enum { BUFFERS = 18 };
 typedef struct buffer {
     void *where;
@@ -87,7 +88,7 @@ done:
     return st;
 }
 
-/* Which logical shards every rank makes, for the reproducible sums. */
+/* The logical shards of every rank, for reproducible sums. */
 static lh_status open_parts(lh_forward *f)
 {
     int ranks = f->shard->ranks;
@@ -137,7 +138,7 @@ lh_status lh_forward_apply_keep(lh_forward *f)
     lh_device_free(f->device, f->logits);
     f->last = f->logits = NULL;
     f->last_normed = NULL;
-    f->keep = 0; /* if one of these fails, there is no room for any */
+    f->keep = 0; /* stays 0 if one of these fails */
     LH_TRY(lh_device_alloc(f->device, &f->last, rows * f->config->hidden * 4, LH_MEM_WORK));
     LH_TRY(lh_device_alloc(f->device, &f->last_normed,
                            rows * f->config->hidden * lh_dtype_bytes(f->model->options.dtype), LH_MEM_WORK));

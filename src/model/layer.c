@@ -1,4 +1,6 @@
-/* layer.c - one decoder layer over a chunk of tokens, for this rank's heads and channels. */
+/* layer.c - one decoder layer over a chunk of tokens, for this rank's heads and channels: norm, projections, rotation
+ * and append; attention over the cache; output projection and MLP, whose products are summed over the ranks, or
+ * gathered per logical shard and added in order if the sums must be reproducible. */
 #include "model/forward_impl.h"
 
 static const lh_layer *layer_of(const lh_forward *f, int64_t layer)
@@ -44,7 +46,7 @@ static lh_status norm_rows(lh_forward *f, const float *x, const float *w, void *
                                                                      .offset = (float)f->config->norm_offset});
 }
 
-/* Heads inside f->qkv, in place. */
+/* Heads in f->qkv, in place. */
 static lh_status norm_heads(lh_forward *f, float *x, const float *w, int64_t heads, int64_t tokens)
 {
     return f->place.ops->rmsnorm(f->place.stream, &(lh_rmsnorm_args){.y = x,
@@ -143,7 +145,7 @@ lh_status lh_layer_attend_step(lh_forward *f, const lh_rows_at *rows, const lh_r
                                                                 .logit = logit_of(f, rows->layer)});
 }
 
-/* A product whose inner dimension is cut over the ranks: y = sum over ranks of x · wᵀ, then + bias. */
+/* A product whose inner dimension is divided over ranks: y = sum over ranks of x · wᵀ, then + bias. */
 typedef struct cut_product {
     const void *x, *w;
     const float *bias; /* [hidden] or NULL */
@@ -168,7 +170,7 @@ static lh_status multiply(lh_forward *f, const cut_product *p, int64_t from, int
                                                                .order = f->model->options.order});
 }
 
-/* One product a logical shard, gathered and added in the order of shards: the same bits on any number of ranks. */
+/* One product per logical shard, gathered and added in the order of shards: the same bits on any number of ranks. */
 static lh_status sum_in_order(lh_forward *f, const cut_product *p, int64_t tokens)
 {
     int rank = f->shard->rank, ranks = f->shard->ranks;
@@ -189,7 +191,7 @@ static lh_status sum_in_order(lh_forward *f, const cut_product *p, int64_t token
     return LH_OK;
 }
 
-/* f->y = the product, whole on every rank. */
+/* f->y = the product, complete on every rank. */
 static lh_status multiply_cut(lh_forward *f, const cut_product *p, int64_t tokens)
 {
     int64_t hidden = f->config->hidden;
@@ -206,7 +208,7 @@ static lh_status multiply_cut(lh_forward *f, const cut_product *p, int64_t token
     return LH_OK;
 }
 
-/* x += norm(f->y), where the family has a norm there. */
+/* x += f->y, after a norm if the family has one here. */
 static lh_status add_residual(lh_forward *f, const float *post_norm, float *x, int64_t tokens)
 {
     int64_t hidden = f->config->hidden;

@@ -1,3 +1,6 @@
+/* model.c - loads the shard of one rank from a checkpoint into device memory. Tensors that are multiplied together (q,
+ * k and v; gate and up) become one matrix. On the CPU rows are read in place, for other devices through a staging
+ * buffer. */
 #include "model/model.h"
 
 #include <assert.h>
@@ -7,7 +10,7 @@
 #include "base/minmax.h"
 #include "model/model_impl.h"
 
-/* A piece of device memory: one tensor, or several whose rows stand one below the other. */
+/* A block of device memory: one tensor, or several with their rows stacked. */
 typedef struct piece {
     size_t field;
     lh_weight parts[3];
@@ -47,7 +50,7 @@ enum {
     MODEL_PIECES = sizeof model_pieces / sizeof *model_pieces
 };
 
-/* The part of a tensor that a shard owns; rows 0 when the model does not have it. */
+/* The range of a tensor that a shard owns; rows 0 if the model does not have it. */
 static lh_weight_range range_of(const lh_config *config, const lh_shard *shard, lh_weight w)
 {
     const lh_weight_info *info = lh_weight_info_of(w);
@@ -92,10 +95,10 @@ typedef struct loader {
     int64_t done, total;
 } loader;
 
-/* Bytes of rows that go through the host at a time. */
+/* Bytes of rows that pass through the host at a time. */
 static const int64_t STAGED_BYTES = 64 << 20;
 
-/* A range of rows into device memory: read where it belongs, or through the host. */
+/* Read a range of rows into device memory: in place on the CPU, else through the host. */
 static lh_status load_range(loader *in, const lh_weight_range *range, char *at, lh_dtype type)
 {
     lh_stream *stream = in->model->place.stream;

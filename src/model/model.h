@@ -1,4 +1,5 @@
-/* model.h - the weights of one rank on its device. Read-only once loaded. */
+/* model.h - the weights of one rank on its device, sharded by shard.h. Read-only once loaded: any number of forward
+ * passes share them. */
 #ifndef LH_MODEL_MODEL_H
 #define LH_MODEL_MODEL_H
 
@@ -13,7 +14,7 @@ typedef struct lh_model_options {
     lh_order order; /* LH_ORDER_FIXED: the same bits on any number of ranks */
 } lh_model_options;
 
-/* Read this rank's part of every tensor. Not collective: agree afterwards. `progress` may be NULL. */
+/* Read this rank's shard of every tensor. Not collective: agree afterwards. `progress` may be NULL. */
 typedef struct lh_load_progress {
     void *self;
     void (*done)(void *self, int64_t bytes, int64_t total_bytes);
@@ -27,7 +28,7 @@ const lh_config *lh_model_config(const lh_model *model);
 const lh_shard *lh_model_shard(const lh_model *model);
 lh_model_options lh_model_options_of(const lh_model *model);
 
-/* The cache that fits this model: everything but the type of its entries. */
+/* The shape of a cache of this model, with entries of `kv_type`. */
 lh_kv_shape lh_model_kv_shape(const lh_model *model, lh_dtype kv_type);
 lh_kv_shape lh_config_kv_shape(const lh_config *config, const lh_shard *shard, lh_dtype kv_type);
 

@@ -1,10 +1,10 @@
-/* model_impl.h - what model.c fills and forward.c reads. */
+/* model_impl.h - the weights in memory: filled by model.c, read by the forward pass. */
 #ifndef LH_MODEL_MODEL_IMPL_H
 #define LH_MODEL_MODEL_IMPL_H
 
 #include "model/model.h"
 
-/* One layer of one rank, in device memory; NULL where the family has no such tensor. Matrices are of the model's type,
+/* One layer of one rank, in device memory; NULL if the family has no such tensor. Matrices are of the model's type,
  * vectors f32. */
 typedef struct lh_layer {
     float *attn_norm, *attn_post_norm, *mlp_norm, *mlp_post_norm; /* [hidden] */
@@ -12,7 +12,7 @@ typedef struct lh_layer {
     void *qkv; /* [(q_count + 2 kv_count) * head_dim, hidden]: queries, keys, values */
     float *qkv_bias;
     void *o;       /* [hidden, q_count * head_dim] */
-    float *o_bias; /* [hidden], whole on every rank: added after the ranks' products */
+    float *o_bias; /* [hidden], on every rank: added after the sum over ranks */
     void *gate_up; /* [2 ff_count, hidden]: gate, up */
     float *gate_up_bias;
     void *down; /* [hidden, ff_count] */
@@ -25,8 +25,8 @@ struct lh_model {
     lh_model_options options;
     lh_exec place;
     lh_layer *layers;
-    lh_kv_projection *projections; /* [layers], for policies that look at them */
-    void *embed, *head;            /* [vocab_count, hidden]; head is embed when tied */
+    lh_kv_projection *projections; /* [layers], for policies that use them */
+    void *embed, *head;            /* [vocab_count, hidden]; head is embed if tied */
     float *norm;
 };
 

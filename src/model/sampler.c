@@ -1,3 +1,6 @@
+/* sampler.c - draws the next token. Each rank sorts its k best logits; the merged best decide the draw nearly always.
+ * If top-p, min-p or the draw itself reach beyond them, all logits are gathered and sorted. Both ways give the same
+ * token, because probabilities are integers and their total is known. */
 #include "model/sampler.h"
 
 #include <math.h>
@@ -30,7 +33,7 @@ lh_status lh_sampling_check(const lh_sampling *s)
     return LH_OK;
 }
 
-/* Logit descending, equal ones as they are; NaN last. A digit after the other; spare: as long. */
+/* Sort by descending logit, stable, NaN last: a radix sort. spare: as long as the list. */
 static void sort_best_first(candidate *all, candidate *spare, int64_t n)
 {
     for (int shift = 0; shift < 32; shift += 8) {
@@ -53,7 +56,7 @@ lh_status lh_logits_gather(const lh_exec *place, const lh_logits_view *view, int
     LH_TRY_DONE(lh_calloc(&bytes, ranks, sizeof *bytes));
     LH_TRY_DONE(lh_calloc(&at, ranks, sizeof *at));
     LH_TRY_DONE(lh_calloc(&host, view->count, sizeof *host));
-    for (int r = 0; r < ranks; r++) { /* as lh_shard_of cuts the vocabulary */
+    for (int r = 0; r < ranks; r++) { /* as lh_shard_of divides the vocabulary */
         at[r] = vocab * r / ranks * 4;
         bytes[r] = vocab * (r + 1) / ranks * 4 - at[r];
     }
@@ -72,7 +75,7 @@ done:
     return st;
 }
 
-/* Logits of tokens seen get their penalty, in memory of the room: the logits themselves stay what they are. */
+/* Penalise the logits of tokens seen, in memory of the room: the logits themselves stay unchanged. */
 static lh_status penalise(double penalty, const lh_sample_at *in, lh_logits_view *row)
 {
     lh_status st = LH_OK;
@@ -92,7 +95,7 @@ done:
     return st;
 }
 
-/* This rank's k best in order; `own` of them, and behind them what is no token. */
+/* This rank's k best in order: `own` of them, then padding that is no token. */
 static lh_status find_best(const lh_sample_at *in, const lh_logits_view *row, candidate *mine, int64_t k)
 {
     lh_status st = LH_OK;
@@ -159,7 +162,7 @@ done:
     return st;
 }
 
-/* The chances of all ranks. */
+/* The sum of the probabilities of all ranks. */
 static lh_status sum_all(const lh_sample_at *in, const lh_logits_view *row, lh_chances by, int64_t *sum)
 {
     LH_TRY(in->place->ops->sum_chances(in->place->stream,
@@ -170,12 +173,12 @@ static lh_status sum_all(const lh_sample_at *in, const lh_logits_view *row, lh_c
     return LH_OK;
 }
 
-/* What a token is drawn from. Chances are whole numbers, and the sum of all is known, so what the first n
- * decide is what all would. */
+/* The candidates of a draw. Probabilities are integers and their sum is known, so a decision by the first n is the one
+ * that all would give. */
 typedef struct pool {
-    const candidate *all; /* sorted: the first n of those that compete */
+    const candidate *all; /* sorted: the first n */
     int64_t n, competing;
-    int64_t total; /* the chances of those that compete; -1: not known */
+    int64_t total; /* sum over all candidates; -1: unknown */
     lh_chances by;
 } pool;
 
@@ -186,8 +189,8 @@ static int64_t add_up(const pool *c)
     return sum;
 }
 
-/* The chances of those that top-p and min-p leave; -1 where the first n do not decide it. top-p keeps the fewest whose
- * share reaches p, min-p those with at least this part of the best one's share. */
+/* The sum over the nucleus that top-p and min-p leave; -1 if the first n do not decide it. top-p keeps the fewest whose
+ * probability reaches p, min-p those with at least this fraction of the largest probability. */
 static int64_t chances_left(const lh_sampling *s, const pool *c)
 {
     int64_t kept = 0, reach = c->total, least = (int64_t)ceil(ldexp(s->min_p, c->by.bits));
@@ -201,7 +204,7 @@ static int64_t chances_left(const lh_sampling *s, const pool *c)
     return c->n == c->competing || kept >= reach ? kept : -1;
 }
 
-/* 1 and the token, or 0 where the first n do not decide it. */
+/* 1 and the token, or 0 if the first n do not decide it. */
 static int draw(const lh_sampling *s, int64_t step, pool *c, int32_t *id)
 {
     uint32_t word[4];
@@ -224,7 +227,7 @@ static int draw(const lh_sampling *s, int64_t step, pool *c, int32_t *id)
     return 0;
 }
 
-/* From the best, which decide nearly always, or else from all. */
+/* From the best, which nearly always decide, else from all. */
 static lh_status draw_token(const lh_sampling *s, const lh_sample_at *in, const lh_logits_view *row, pool *c,
                             int32_t *id)
 {

@@ -1,8 +1,8 @@
-/* sampler.h - the next token from logits that lie in parts on the ranks of a TP group. Logits stay where they are:
- * ranks send their best one for greedy, their k best for top-k, and else their LH_BEST_MOST best and the sum of
- * the chances of all of theirs. Only where these do not decide the draw (a flat distribution, more than LH_BEST_MOST
- * candidates) all logits are gathered. Probabilities are whole numbers (kernels/chances.h), so the token is the same
- * either way, on any number of ranks and on every device. */
+/* sampler.h - the next token from logits that are sharded over the ranks of a TP group. Ranks send their best logit for
+ * greedy, their k best for top-k, else their LH_BEST_MOST best and the sum of the probabilities of all of theirs. Only
+ * if these do not decide the draw (a flat distribution, more than LH_BEST_MOST candidates) all logits are gathered.
+ * Probabilities are integers (kernels/chances.h), so the token is the same either way, on any number of ranks and on
+ * every device. */
 #ifndef LH_MODEL_SAMPLER_H
 #define LH_MODEL_SAMPLER_H
 
@@ -18,21 +18,21 @@ typedef struct lh_sampling {
     uint64_t seed, request;
 } lh_sampling;
 
-/* LH_EUSAGE naming the option that cannot be. */
+/* LH_EUSAGE, naming the invalid option. */
 lh_status lh_sampling_check(const lh_sampling *sampling);
 
-/* What the choice depends on besides the logits. */
+/* Further inputs of a draw. */
 typedef struct lh_sample_at {
     const lh_exec *place;
     const int32_t *seen; /* tokens of the run so far, for the repeat penalty */
     int64_t n, step;     /* step: number of the draw; the draw is keyed by (seed, request, step) */
 } lh_sample_at;
 
-/* Collective. row: this rank's part of one row of logits, which stay what they are. All ranks get the same id.
- * LH_EINTERNAL when every logit is NaN. */
+/* Collective. row: this rank's shard of one row of logits, which stay unchanged. All ranks get the same id.
+ * LH_EINTERNAL if every logit is NaN. */
 lh_status lh_sample(const lh_sampling *sampling, const lh_sample_at *at, const lh_logits_view *row, int32_t *id);
 
-/* Collective. Rows of logits whole: row r at out + r * vocab on every rank (root < 0) or on `root` alone. */
+/* Collective. Gather complete rows of logits: row r at out + r * vocab on every rank (root < 0) or on `root` alone. */
 lh_status lh_logits_gather(const lh_exec *place, const lh_logits_view *view, int64_t vocab, int root, float *out);
 
 #endif

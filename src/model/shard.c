@@ -1,3 +1,4 @@
+/* shard.c - divides heads, MLP channels and vocabulary rows over the ranks of a TP group. */
 #include "model/shard.h"
 
 #include <assert.h>

@@ -1,8 +1,7 @@
-/* shard.h - what a rank of a TP group owns of a model: contiguous ranges of heads, of MLP channels and of vocabulary
- * rows. Channels go by whole blocks, of which there is a fixed number whatever the number of ranks, so that the
- * reproducible mode can add their products in one order. They are shared out evenly whatever the heads are: ranks meet
- * after the attention and after the MLP, so one that had less to do in the first cannot make up for it in the second.
- */
+/* shard.h - the shard of a model that a rank of a TP group owns: contiguous ranges of heads, of MLP channels and of
+ * vocabulary rows. Channels are divided by whole blocks, whose number does not depend on the number of ranks, so that
+ * the reproducible mode can add their products in one order. They are divided evenly even if the heads are not: ranks
+ * synchronise after the attention and after the MLP, so a rank cannot make up in one for less work in the other. */
 #ifndef LH_MODEL_SHARD_H
 #define LH_MODEL_SHARD_H
 
@@ -10,8 +9,7 @@
 #include "import/config.h"
 #include "import/weights.h"
 
-/* Blocks that the channels of an MLP are cut into; block b holds channels lh_ff_block(ff, b) .. lh_ff_block(ff, b + 1).
- */
+/* Blocks of the channels of an MLP; block b holds channels lh_ff_block(ff, b) .. lh_ff_block(ff, b + 1). */
 enum { LH_FF_BLOCKS = 48 };
 int64_t lh_ff_block(int64_t ff, int64_t block);
 
@@ -23,7 +21,7 @@ typedef struct lh_shard {
     int rank, ranks;
 } lh_shard;
 
-/* LH_EUSAGE when the model cannot be cut for so many ranks. */
+/* LH_EUSAGE if the model cannot be divided over so many ranks. */
 lh_status lh_shard_of(lh_shard *out, const lh_config *config, int rank, int ranks);
 
 /* Rows (or columns) of a tensor that belong to a shard. */
