@@ -5,16 +5,6 @@
 
 /* ---- when a part is used ---- */
 
-int lh_policy_attends(const lh_policy *policy)
-{
-    return policy->score.source == LH_SCORE_ATTENTION;
-}
-
-int lh_policy_observes(const lh_policy *policy)
-{
-    return lh_policy_attends(policy) && policy->score.statistic != LH_STAT_LAST;
-}
-
 static int always(const lh_policy *policy)
 {
     (void)policy;

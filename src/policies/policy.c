@@ -57,3 +57,13 @@ const lh_policy_preset *lh_policy_at(int i)
 {
     return i >= 0 && i < PRESETS ? presets[i] : NULL;
 }
+
+int lh_policy_attends(const lh_policy *policy)
+{
+    return policy->score.source == LH_SCORE_ATTENTION;
+}
+
+int lh_policy_observes(const lh_policy *policy)
+{
+    return lh_policy_attends(policy) && policy->score.statistic != LH_STAT_LAST;
+}
