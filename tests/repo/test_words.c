@@ -46,7 +46,8 @@ static const char *fault_of(const char *line)
 
 static int is_text(const char *name)
 {
-    static const char *const ends[] = {".c", ".h", ".cu", ".in", ".sh", ".py", ".md", ".txt", ".cmake", ".json"};
+    static const char *const ends[] = {".c",  ".h",  ".cu",  ".cuh",   ".in",  ".sh",
+                                       ".py", ".md", ".txt", ".cmake", ".json"};
     const char *dot = strrchr(name, '.');
     for (size_t i = 0; dot && i < sizeof ends / sizeof *ends; i++)
         if (strcmp(dot, ends[i]) == 0) return 1;
@@ -57,7 +58,7 @@ static void check_file(const char *path, const char *name)
 {
     static char line[1 << 16];
     const char *dot = strrchr(name, '.');
-    int lines = 0, code = strcmp(dot, ".c") == 0 || strcmp(dot, ".h") == 0 || strcmp(dot, ".cu") == 0;
+    int lines = 0, code = strcmp(dot, ".c") == 0 || strcmp(dot, ".h") == 0 || strncmp(dot, ".cu", 3) == 0;
     FILE *f = fopen(path, "r");
     ck_assert_msg(f != NULL, "cannot open %s", name);
     while (fgets(line, sizeof line, f)) {
