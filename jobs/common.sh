@@ -8,8 +8,7 @@ started=$SECONDS
 trap 'rm -rf "$logs"' EXIT
 
 packages=(build-essential cmake ninja-build pkg-config git
-    libopenmpi-dev openmpi-bin libhdf5-openmpi-dev libjansson-dev libpcre2-dev libutf8proc-dev libxxhash-dev
-    libopenblas-openmp-dev)
+    libopenmpi-dev openmpi-bin libhdf5-openmpi-dev libjansson-dev libpcre2-dev libutf8proc-dev libxxhash-dev)
 optional_packages=(libdnnl-dev) # bf16 matrix products where the processor has them
 
 # MPI as root, and more ranks than cores; threads are given to each rank by the program.
