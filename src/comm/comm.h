@@ -41,12 +41,6 @@ int lh_comm_failed_alone(double wait_s);
 /* Collective over `comm`: ranks with the same color make a new communicator, ordered by their rank. */
 lh_status lh_comm_split(lh_comm *comm, int color, lh_comm **out);
 
-/* Wraps `inner` (not owned) and misbehaves at one of its collectives, for tests. plan: "drop:3", "delay:3:0.5",
- * "kill:3", "fail:3" = at the 3rd collective (from 1) of rank `rank`: do not take part, then or ever again (the call
- * does not return), wait 0.5 s, _exit(42), return LH_ECOMM without taking part. What is split off counts on and
- * misbehaves too. Another plan fails with LH_EUSAGE. */
-lh_status lh_comm_open_faulty(lh_comm **out, lh_comm *inner, int rank, const char *plan);
-
 /* How device memory goes from rank to rank. */
 typedef enum lh_comm_way {
     LH_COMM_AUTO,   /* direct for a host's own memory; else nccl where it can be had, and staged where it cannot */
@@ -55,9 +49,6 @@ typedef enum lh_comm_way {
     LH_COMM_NCCL,   /* enqueued on the stream; nothing waits for it but lh_stream_sync */
     LH_COMM_WAYS
 } lh_comm_way;
-
-/* "auto", "direct", "staged", "nccl". */
-const char *lh_comm_way_name(lh_comm_way way);
 
 /* Collective over `host`, of which it has the ranks, and which stays the caller's and is closed later. Its collectives
  * take memory of the stream's device and come in the order of the stream; with nccl they fail, or are found to hang, at
@@ -90,8 +81,7 @@ int lh_comm_rank(const lh_comm *comm);
 int lh_comm_size(const lh_comm *comm);
 int lh_comm_local_size(const lh_comm *comm);   /* ranks of the world on this host */
 int lh_comm_local_rank(const lh_comm *comm);   /* among the ranks of the world on this host */
-int lh_comm_world_rank(const lh_comm *comm);   /* in messages a rank is called by this number, also after a split */
-const char *lh_comm_name(const lh_comm *comm); /* "self", "mpi", "faulty"; "direct", … */
+const char *lh_comm_name(const lh_comm *comm); /* "self", "mpi"; "direct", … */
 const char *lh_comm_host(const lh_comm *comm);
 
 /* What the watchdog calls the work under way: "prefill of layer", 3; number < 0 is not shown. One for all communicators

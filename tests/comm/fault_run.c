@@ -1,5 +1,5 @@
 /* A small run with five steps of collectives, for faults.sh: fault_run RANK PLAN TIMEOUT_S. Plans are those of
- * lh_comm_open_faulty and:
+ * faulty_comm_open and:
  *   leave:N  at step N all ranks leave with code 75, as after Ctrl-C; RANK takes its time to write a line first
  *   first:N  the same, but the others know nothing of it and go on
  *   alone:N  at step N RANK goes away with code 3 and tells nobody
@@ -14,6 +14,7 @@
 
 #include "base/log.h"
 #include "comm/comm.h"
+#include "comm/faulty_comm.h"
 
 static lh_status one_step(lh_comm *comm, int64_t step, lh_status mine)
 {
@@ -54,7 +55,7 @@ static lh_status fails_at(const char *plan, const char *name, int here, int step
     return lh_fail(LH_EFILE, __FILE__, __LINE__, "a bad file at step %d", step);
 }
 
-/* 1 for a plan of this program, 0 for one of lh_comm_open_faulty. */
+/* 1 for a plan of this program, 0 for one of faulty_comm_open. */
 static int is_own(const char *plan)
 {
     static const char *const own[] = {"leave:", "first:", "alone:", "agreed:", "own:", "none"};
@@ -75,10 +76,10 @@ int main(int argc, char **argv)
     comm = world;
     here = lh_comm_rank(world) == atoi(argv[1]);
     if (!is_own(plan)) {
-        LH_TRY_DONE(lh_comm_open_faulty(&faulty, world, atoi(argv[1]), plan));
+        LH_TRY_DONE(faulty_comm_open(&faulty, world, atoi(argv[1]), plan));
         comm = faulty;
     }
-    LH_TRY_DONE(lh_comm_split(world, 0, &part)); /* as the engine does */
+    LH_TRY_DONE(lh_comm_split(world, 0, &part));
     for (int step = 0; step < 5; step++) {
         misbehave(comm, plan, here, step);
         LH_TRY_DONE(fails_at(plan, "own", here, step));

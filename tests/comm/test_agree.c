@@ -4,6 +4,7 @@
 
 #include "base/mem.h"
 #include "comm/comm_impl.h"
+#include "comm/faulty_comm.h"
 #include "mpi_check.h"
 
 static lh_status fail_here(lh_status st, int rank)
@@ -94,7 +95,7 @@ START_TEST(test_delay_changes_nothing)
     for (int slow = 0; slow < mt_size(); slow++) {
         int64_t x[3] = {1, mt_rank(), 5};
         int32_t all[64] = {0}, own = 100 + mt_rank();
-        mt_try(lh_comm_open_faulty(&faulty, mt_comm(), slow, "delay:2:0.05"));
+        mt_try(faulty_comm_open(&faulty, mt_comm(), slow, "delay:2:0.05"));
         mt_check(strcmp(lh_comm_name(faulty), "faulty") == 0, "called %s", lh_comm_name(faulty));
         mt_try(lh_comm_allgather(faulty, &own, all, sizeof own));
         mt_try(lh_comm_allreduce(faulty, x, 3, LH_I64, LH_SUM));
@@ -120,7 +121,7 @@ START_TEST(test_fault_plans_are_checked)
                                       "fail:1:2:", "kill : 1", "fail:1.5"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         lh_comm *faulty = NULL;
-        mt_expect(lh_comm_open_faulty(&faulty, mt_comm(), 0, bad[i]), LH_EUSAGE);
+        mt_expect(faulty_comm_open(&faulty, mt_comm(), 0, bad[i]), LH_EUSAGE);
         mt_check(says(bad[i]) && !faulty, "plan '%s': %s", bad[i], lh_error_message());
     }
     mt_end();
@@ -133,7 +134,7 @@ START_TEST(test_after_a_failure_nothing_is_said)
     lh_comm *inner = NULL, *faulty = NULL;
     int64_t x = 1;
     mt_try(lh_comm_open_self(&inner));
-    mt_try(lh_comm_open_faulty(&faulty, inner, 0, "fail:2"));
+    mt_try(faulty_comm_open(&faulty, inner, 0, "fail:2"));
     mt_try(lh_comm_allreduce(faulty, &x, 1, LH_I64, LH_SUM));
     lh_status st = lh_comm_allreduce(faulty, &x, 1, LH_I64, LH_SUM);
     mt_check(st == LH_ECOMM && says("collective 2 fails"), "message is '%s'", lh_error_message());

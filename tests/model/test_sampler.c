@@ -8,6 +8,7 @@
 
 #include "base/mem.h"
 #include "base/rng.h"
+#include "comm/faulty_comm.h"
 #include "mpi_check.h"
 
 enum { SMALL = 37, LARGE = 2003, DRAWS = 4000 };
@@ -233,7 +234,7 @@ START_TEST(test_logits_stay_where_and_what_they_are)
             for (int s = 0; s < SAMPLINGS; s++) {
                 lh_exec place = r.alone;
                 if (samplings[s].temperature > 3 || samplings[s].top_k > LH_BEST_MOST) continue;
-                mt_try(lh_comm_open_faulty(&place.comm, r.self, 0, "fail:3"));
+                mt_try(faulty_comm_open(&place.comm, r.self, 0, "fail:3"));
                 sample(&r, &place, &samplings[s], &w, step);
                 lh_comm_close(place.comm);
             }

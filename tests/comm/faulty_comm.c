@@ -1,4 +1,5 @@
-/* A communicator that misbehaves once, at a chosen collective of a chosen rank. */
+#include "comm/faulty_comm.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -187,7 +188,7 @@ static const lh_comm_ops faulty_ops = {
     .barrier = barrier,
 };
 
-lh_status lh_comm_open_faulty(lh_comm **out, lh_comm *inner, int rank, const char *text)
+lh_status faulty_comm_open(lh_comm **out, lh_comm *inner, int rank, const char *text)
 {
     lh_status st = LH_OK;
     lh_comm *comm = NULL;
