@@ -190,11 +190,6 @@ const char *lh_h5_kind(const lh_h5 *h5)
     return h5->kind;
 }
 
-int64_t lh_h5_schema(const lh_h5 *h5)
-{
-    return h5->schema;
-}
-
 int lh_h5_has(lh_h5 *h5, const char *name)
 {
     char part[1024];

@@ -37,7 +37,6 @@ void lh_h5_close(lh_h5 *h5); /* NULL is fine */
 
 const char *lh_h5_path(const lh_h5 *h5);
 const char *lh_h5_kind(const lh_h5 *h5);
-int64_t lh_h5_schema(const lh_h5 *h5);
 
 /* Check links, types, shapes and attributes of a file without reading arrays; no array may be larger than the file, no
  * link may leave it. lh_h5_check runs in this process, lh_h5_probe in a child with limits, because a damaged file can
@@ -99,7 +98,6 @@ lh_status lh_h5_describe(lh_h5 *h5, json_t *object, json_t **arrays);
 
 /* ---- attributes of the object `name` ("/" is the root). A missing attribute: *out keeps what it held. ---- */
 lh_status lh_h5_put_i64(lh_h5 *h5, const char *name, const char *attr, int64_t value);
-lh_status lh_h5_put_f64(lh_h5 *h5, const char *name, const char *attr, double value);
 lh_status lh_h5_put_string(lh_h5 *h5, const char *name, const char *attr, const char *value);
 lh_status lh_h5_get_i64(lh_h5 *h5, const char *name, const char *attr, int64_t *out);
 lh_status lh_h5_get_f64(lh_h5 *h5, const char *name, const char *attr, double *out);

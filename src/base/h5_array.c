@@ -26,7 +26,8 @@ static hid_t make_half(size_t exponent, size_t bias)
     return id;
 }
 
-hid_t lh_h5_type_make(lh_dtype type)
+/* New id of the type (H5Tclose); 16-bit floats and f32, i32, i64, u8 as stored in a file. */
+static hid_t make_type(lh_dtype type)
 {
     switch (type) {
     case LH_F16: return make_half(5, 15);
@@ -38,11 +39,12 @@ hid_t lh_h5_type_make(lh_dtype type)
     }
 }
 
-int lh_h5_type_find(hid_t id, lh_dtype *out)
+/* The element type an HDF5 type stands for: 1 and *out, or 0. */
+static int find_type(hid_t id, lh_dtype *out)
 {
     int found = 0;
     for (int t = 0; t < LH_DTYPES && !found; t++) {
-        hid_t ours = lh_h5_type_make((lh_dtype)t);
+        hid_t ours = make_type((lh_dtype)t);
         found = H5Tequal(id, ours) > 0;
         H5Tclose(ours);
         if (found) *out = (lh_dtype)t;
@@ -81,7 +83,7 @@ lh_status lh_h5_shape_of(const lh_h5 *h5, hid_t dataset, const char *name, lh_h5
     int64_t bytes;
     hid_t type = H5Dget_type(dataset), space = H5Dget_space(dataset);
     if (type < 0 || space < 0) LH_FAIL_DONE(lh_h5_code(h5), "cannot read the shape of '%s' in '%s'", name, h5->path);
-    if (!lh_h5_type_find(type, &shape.type))
+    if (!find_type(type, &shape.type))
         LH_FAIL_DONE(lh_h5_code(h5), "'%s' of '%s' has an element type that is none of f32, f16, bf16, i32, i64, u8",
                      name, h5->path);
     shape.rank = H5Sget_simple_extent_ndims(space);
@@ -111,7 +113,7 @@ static lh_status file_type(lh_h5 *h5, lh_dtype type, hid_t *out)
     hid_t plist = -1;
     const char *name = type == LH_BF16 ? "/types/bfloat16" : "/types/float16";
     if (type != LH_F16 && type != LH_BF16) {
-        *out = lh_h5_type_make(type);
+        *out = make_type(type);
         goto done;
     }
     if (lh_h5_has(h5, name)) {
@@ -120,7 +122,7 @@ static lh_status file_type(lh_h5 *h5, lh_dtype type, hid_t *out)
         goto done;
     }
     LH_TRY_DONE(lh_h5_group(h5, "/types"));
-    *out = lh_h5_type_make(type);
+    *out = make_type(type);
     plist = H5Pcreate(H5P_DATATYPE_CREATE);
     H5Pset_obj_track_times(plist, 0);
     if (H5Tcommit2(h5->file, name, *out, H5P_DEFAULT, plist, H5P_DEFAULT) < 0)

@@ -36,12 +36,6 @@ const char *lh_h5_why(lh_h5_reason *reason);
 /* Write through h5_sink.c: the first error goes to *error, HDF5 sees none. */
 herr_t lh_h5_sink_use(hid_t access, int *error);
 
-/* New id of the type (H5Tclose); 16-bit floats and f32, i32, i64, u8 as stored in a file. */
-hid_t lh_h5_type_make(lh_dtype type);
-
-/* The element type of an HDF5 type: 1 and *out, or 0. */
-int lh_h5_type_find(hid_t id, lh_dtype *out);
-
 /* Shape of an open dataset; refuses more than LH_H5_RANK dimensions, unknown element types, data outside the
  * file and arrays larger than it. */
 lh_status lh_h5_shape_of(const lh_h5 *h5, hid_t dataset, const char *name, lh_h5_shape *out);

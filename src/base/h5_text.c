@@ -164,11 +164,6 @@ lh_status lh_h5_put_i64(lh_h5 *h5, const char *name, const char *attr, int64_t v
     return put_attr(h5, name, attr, H5T_STD_I64LE, &value);
 }
 
-lh_status lh_h5_put_f64(lh_h5 *h5, const char *name, const char *attr, double value)
-{
-    return put_attr(h5, name, attr, H5T_IEEE_F64LE, &value);
-}
-
 lh_status lh_h5_put_string(lh_h5 *h5, const char *name, const char *attr, const char *value)
 {
     hid_t type = H5Tcopy(H5T_C_S1);

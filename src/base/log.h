@@ -1,5 +1,5 @@
-/* log.h - messages on stderr. One call writes one line with one write(2). lh_info writes on rank 0 only, lh_info_all on
- * every rank, with its number in front. */
+/* log.h - messages on stderr. One call writes one line with one write(2). Rank 0 alone writes, unless
+ * lh_log is asked for all ranks: then each does, with its number in front. */
 #ifndef LH_BASE_LOG_H
 #define LH_BASE_LOG_H
 
@@ -22,7 +22,6 @@ void lh_log(lh_log_level level, int all_ranks, const char *format, ...) __attrib
 void lh_log_bar(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 #define lh_info(...) lh_log(LH_LOG_INFO, 0, __VA_ARGS__)
-#define lh_info_all(...) lh_log(LH_LOG_INFO, 1, __VA_ARGS__)
 #define lh_warn(...) lh_log(LH_LOG_WARN, 0, __VA_ARGS__)
 #define lh_debug(...) lh_log(LH_LOG_DEBUG, 0, __VA_ARGS__)
 

@@ -7,10 +7,9 @@
 #ifndef LH_BASE_STATUS_H
 #define LH_BASE_STATUS_H
 
-/* The values are the exit codes of the program. */
+/* The values are the exit codes of the program; 1 is reserved for batches of which some requests failed. */
 typedef enum lh_status {
     LH_OK = 0,
-    LH_EPARTIAL = 1,      /* some requests failed, the output is complete */
     LH_EUSAGE = 2,        /* a bad command line */
     LH_EINPUT = 3,        /* a bad or missing input file (model source, prompt, tokenizer) */
     LH_EFILE = 4,         /* a bad checkpoint, cache or trace */

@@ -74,8 +74,7 @@ static lh_status open_engine(lh_call *call, const lh_profiles *profiles, lh_engi
     LH_TRY(lh_cli_open_world(call, files));
     LH_TRY(lh_cli_same_profiles(call, profiles));
     lh_comm *world = lh_world_comm(call->world);
-    st = lh_cli_check_tp(call, v->engine.tp);
-    if (st == LH_OK) st = lh_bench_check_output(&v->shared.output);
+    st = lh_bench_check_output(&v->shared.output);
     LH_TRY(lh_comm_agree(world, st));
     LH_TRY(lh_engine_open(engine, world, &v->engine));
     return st;

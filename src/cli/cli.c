@@ -192,14 +192,3 @@ done:
     lh_buf_clear(&hashes);
     return st;
 }
-
-lh_status lh_cli_check_tp(const lh_call *call, int64_t tp)
-{
-    const int size = lh_comm_size(lh_world_comm(call->world));
-    if (tp && tp != size)
-        LH_FAIL(
-            LH_EUSAGE,
-            "'--tp %lld' asks for %lld ranks and this run has %d: start it with 'mpirun -n %lld', or leave '--tp' out",
-            (long long)tp, (long long)tp, size, (long long)tp);
-    return LH_OK;
-}

@@ -69,9 +69,6 @@ lh_status lh_cli_write_tree(const json_t *value);
  * skipped. LH_EFILE. For commands without a world, which does it itself. */
 lh_status lh_cli_probe(const char *path);
 
-/* '--tp' of a command that runs one copy of the model on all ranks of the world: 0, or as many. LH_EUSAGE. */
-lh_status lh_cli_check_tp(const lh_call *call, int64_t tp);
-
 /* Collective. The weights of budgets that every rank has read for itself must be the same on all. LH_EUSAGE. */
 lh_status lh_cli_same_profiles(const lh_call *call, const lh_profiles *profiles);
 

@@ -249,8 +249,7 @@ static lh_status open_all(run *r)
     LH_TRY(lh_cli_open_world(r->call, files));
     LH_TRY(lh_cli_same_profiles(r->call, &r->profiles));
     lh_comm *world = lh_world_comm(r->call->world);
-    st = lh_cli_check_tp(r->call, v->engine.tp);
-    if (st == LH_OK) st = lh_input_read(&r->input);
+    st = lh_input_read(&r->input);
     LH_TRY(lh_comm_agree(world, st));
     LH_TRY(lh_engine_open(&r->engine, world, &v->engine));
     LH_TRY(lh_input_encode(&r->input, r->engine, &r->ids));

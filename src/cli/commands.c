@@ -62,10 +62,10 @@ static lh_status offer_commands(lh_buf *out, const char *more)
 }
 
 static const struct {
-    lh_status st;
+    int code;
     const char *meaning;
 } exit_codes[] = {{LH_OK, "done"},
-                  {LH_EPARTIAL, "some requests failed, the output is complete"},
+                  {1, "some requests failed, the output is complete"},
                   {LH_EUSAGE, "usage: the command line asks for something that cannot be"},
                   {LH_EINPUT, "bad input file"},
                   {LH_EFILE, "bad checkpoint, cache or trace"},
@@ -92,7 +92,7 @@ lh_status lh_cli_man(lh_buf *out)
     }
     LH_TRY(lh_buf_puts(out, ".SH EXIT STATUS\n"));
     for (size_t i = 0; i < sizeof exit_codes / sizeof *exit_codes; i++)
-        LH_TRY(lh_buf_printf(out, ".TP\n.B %d\n%s\n", (int)exit_codes[i].st, exit_codes[i].meaning));
+        LH_TRY(lh_buf_printf(out, ".TP\n.B %d\n%s\n", exit_codes[i].code, exit_codes[i].meaning));
     return LH_OK;
 }
 

@@ -218,8 +218,7 @@ static lh_status open_engine(lh_eval_task *task)
     LH_TRY(lh_cli_open_world(task->call, files));
     LH_TRY(lh_cli_same_profiles(task->call, &task->policies.profiles));
     lh_comm *world = lh_world_comm(task->call->world);
-    st = lh_cli_check_tp(task->call, e->tp);
-    if (st == LH_OK && lh_cli_first()) st = check_outputs(task);
+    if (lh_cli_first()) st = check_outputs(task);
     if (st == LH_OK && lh_cli_first()) st = task->kind->load(task->self);
     LH_TRY(lh_comm_agree(world, st));
     LH_TRY(lh_engine_open(&task->engine, world, e));

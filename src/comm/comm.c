@@ -17,7 +17,8 @@ typedef struct verdict {
     char message[2048];
 } verdict;
 
-void lh_comm_get_host(char *host)
+/* host: [LH_HOST_BYTES] */
+static void get_host(char *host)
 {
     if (gethostname(host, LH_HOST_BYTES - 1) != 0) snprintf(host, LH_HOST_BYTES, "unknown host");
     host[LH_HOST_BYTES - 1] = '\0';
@@ -32,7 +33,7 @@ lh_status lh_comm_create(lh_comm **out)
     LH_TRY_DONE(lh_calloc(&comm->world, 1, sizeof *comm->world));
     comm->world->refs = 1;
     comm->size = comm->local_size = 1;
-    lh_comm_get_host(comm->host);
+    get_host(comm->host);
     *out = comm;
     comm = NULL;
 done:
@@ -73,11 +74,6 @@ int lh_comm_local_rank(const lh_comm *comm)
 int lh_comm_local_size(const lh_comm *comm)
 {
     return comm->local_size;
-}
-
-int lh_comm_world_rank(const lh_comm *comm)
-{
-    return comm->world_rank;
 }
 
 const char *lh_comm_name(const lh_comm *comm)

@@ -107,8 +107,6 @@ lh_status lh_comm_open_nccl(lh_comm *comm, const lh_comm_on *on);
 /* A communicator without ops, as the only rank of a world of its own; the constructor fills in the rest. */
 lh_status lh_comm_create(lh_comm **out);
 
-void lh_comm_get_host(char *host); /* [LH_HOST_BYTES] */
-
 /* For tests of the mpi implementation: messages go as between hosts, in MPI calls of at most so many bytes; 0: as usual
  * again (1 GiB, and ranks of one host reduce in shared memory). Children inherit it. */
 void lh_comm_mpi_set_piece(lh_comm *comm, int64_t piece_bytes);

@@ -7,14 +7,6 @@
 #include "base/mem.h"
 #include "comm/comm_impl.h"
 
-static const char *const names[LH_COMM_WAYS] = {
-    [LH_COMM_AUTO] = "auto", [LH_COMM_DIRECT] = "direct", [LH_COMM_STAGED] = "staged", [LH_COMM_NCCL] = "nccl"};
-
-const char *lh_comm_way_name(lh_comm_way way)
-{
-    return names[way];
-}
-
 typedef struct over {
     lh_comm *host;
     lh_stream *stream;

@@ -12,7 +12,8 @@
 #include "engine/threads.h"
 
 struct lh_engine {
-    lh_comm *comm, *device_comm;
+    lh_comm *comm; /* the caller's */
+    lh_comm *device_comm;
     lh_device *device;
     lh_stream *stream;
     lh_exec place;
@@ -20,8 +21,7 @@ struct lh_engine {
     lh_tokenizer *tokenizer;
     lh_model *model;
     lh_dtype dtype, kv_dtype;
-    int deterministic;
-    int64_t chunk, replicas;
+    int64_t chunk;
     double load_s;
 };
 
@@ -83,7 +83,7 @@ static void show_loading(void *self, int64_t bytes, int64_t total_bytes)
     lh_progress_update(p, bytes);
 }
 
-static lh_status load(lh_engine *e)
+static lh_status load(lh_engine *e, int deterministic)
 {
     lh_status st = LH_OK;
     lh_progress progress;
@@ -97,10 +97,21 @@ static lh_status load(lh_engine *e)
                 (double)need / (1 << 30), (double)have / (1 << 30), e->dtype == LH_F32 ? " or --dtype bf16" : "");
     lh_progress_init(&progress, "loading weights", "bytes", need);
     st = lh_model_load(&e->model, e->ck, &e->place,
-                       &(lh_model_options){e->dtype, e->deterministic ? LH_ORDER_FIXED : LH_ORDER_ANY},
+                       &(lh_model_options){e->dtype, deterministic ? LH_ORDER_FIXED : LH_ORDER_ANY},
                        &(lh_load_progress){&progress, show_loading});
     lh_progress_clear(&progress);
     return st;
+}
+
+static lh_status check_ranks(lh_comm *world, int64_t tp)
+{
+    const int size = lh_comm_size(world);
+    if (tp && tp != size)
+        LH_FAIL(
+            LH_EUSAGE,
+            "'--tp %lld' asks for %lld ranks and this run has %d: start it with 'mpirun -n %lld', or leave '--tp' out",
+            (long long)tp, (long long)tp, size, (long long)tp);
+    return LH_OK;
 }
 
 lh_status lh_engine_open(lh_engine **out, lh_comm *world, const lh_engine_options *options)
@@ -108,20 +119,17 @@ lh_status lh_engine_open(lh_engine **out, lh_comm *world, const lh_engine_option
     lh_status st = LH_OK;
     lh_engine *e = NULL;
     double start = lh_clock_s();
-    int64_t size = lh_comm_size(world), tp = options->tp ? options->tp : size;
-    LH_TRY_DONE(lh_calloc(&e, 1, sizeof *e));
-    if (tp < 1 || tp > size || size % tp)
-        LH_FAIL_DONE(LH_EUSAGE, "--tp %lld does not divide the %lld ranks of this run", (long long)tp, (long long)size);
-    LH_TRY_DONE(lh_engine_check(options));
-    e->replicas = size / tp;
+    st = check_ranks(world, options->tp);
+    if (st == LH_OK) st = lh_engine_check(options);
+    if (st == LH_OK) st = lh_calloc(&e, 1, sizeof *e);
+    LH_TRY_DONE(lh_comm_agree(world, st));
+    e->comm = world;
     e->chunk = options->chunk;
-    e->deterministic = options->deterministic;
-    LH_TRY_DONE(lh_comm_split(world, (int)(lh_comm_rank(world) / tp), &e->comm));
     LH_TRY_DONE(open_place(e, world, options));
     st = open_model(e, options);
     LH_TRY_DONE(lh_comm_agree(world, st));
     lh_comm_step(world, "loading weights", 0);
-    st = load(e);
+    st = load(e, options->deterministic);
     LH_TRY_DONE(lh_comm_agree(world, st));
     e->load_s = lh_clock_s() - start;
     lh_debug("loaded %lld layers of %s as %s, %.1f MiB on this rank, %.2f s", (long long)lh_engine_config(e)->layers,
@@ -143,7 +151,6 @@ void lh_engine_close(lh_engine *e)
     lh_comm_close(e->device_comm);
     if (e->stream) lh_stream_close(e->stream);
     if (e->device) lh_device_close(e->device);
-    lh_comm_close(e->comm);
     lh_free(e);
 }
 
@@ -187,11 +194,6 @@ lh_dtype lh_engine_dtype(const lh_engine *e)
     return e->dtype;
 }
 
-int lh_engine_deterministic(const lh_engine *e)
-{
-    return e->deterministic;
-}
-
 int64_t lh_engine_chunk(const lh_engine *e)
 {
     return e->chunk;
@@ -205,9 +207,4 @@ uint64_t lh_engine_identity(const lh_engine *e)
 double lh_engine_load_s(const lh_engine *e)
 {
     return e->load_s;
-}
-
-int64_t lh_engine_replicas(const lh_engine *e)
-{
-    return e->replicas;
 }

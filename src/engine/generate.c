@@ -54,8 +54,6 @@ static lh_status check(const run *r, int64_t before)
     const lh_generate_request *q = r->request;
     const lh_config *c = lh_engine_config(r->engine);
     int64_t total = before + q->prompt.n + tokens_more(q);
-    if (lh_engine_replicas(r->engine) > 1)
-        LH_FAIL(LH_EUSAGE, "generate runs one copy of the model: leave --tp out, or start as many ranks as it says");
     if (before + q->prompt.n == 0)
         LH_FAIL(LH_EUSAGE, "the prompt is empty%s", q->question_count ? ": a question needs a text before it" : "");
     for (int64_t i = 0; i < q->question_count; i++)

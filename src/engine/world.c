@@ -47,7 +47,7 @@ int lh_world_close(lh_world *world, lh_status st)
 {
     lh_comm *comm = lh_world_comm(world);
     int alone = st != LH_OK && comm && lh_comm_size(comm) > 1 && !lh_comm_agreed(comm);
-    if (st != LH_OK && st != LH_EPARTIAL && st != LH_EINTERRUPTED) {
+    if (st != LH_OK && st != LH_EINTERRUPTED) {
         if (alone)
             lh_log(LH_LOG_ERROR, 1, "rank %d on %s: %s", lh_comm_rank(comm), lh_comm_host(comm), lh_error_message());
         else

@@ -436,9 +436,6 @@ typedef struct lh_columns {
     int64_t parts;
 } lh_columns;
 
-/* Which columns a rank counts of KV heads that others hold too: its own share, or all of them. */
-typedef enum lh_share_columns { LH_COLUMNS_SHARED, LH_COLUMNS_ALL } lh_share_columns;
-
 /* Position of the first row whose statistics are counted where they go on: of the prompt's last rows, or of all. */
 int64_t lh_kv_first_counted(const lh_kv *kv);
 

@@ -33,11 +33,6 @@ const char *lh_chat_name(const lh_chat_format *format)
     return format->name;
 }
 
-const char *lh_chat_summary(const lh_chat_format *format)
-{
-    return format->summary;
-}
-
 const char *lh_chat_end(const lh_chat_format *format)
 {
     return format->end;

@@ -21,7 +21,6 @@ const lh_chat_format *lh_chat_recognise(const char *jinja, int64_t bytes);
 lh_status lh_chat_resolve(const lh_chat_format **out, const char *name_or_file);
 
 const char *lh_chat_name(const lh_chat_format *format);
-const char *lh_chat_summary(const lh_chat_format *format);
 const char *lh_chat_end(const lh_chat_format *format); /* text of the token that ends a turn of the model */
 const lh_chat_format *lh_chat_at(int i);               /* NULL after the last */
 

@@ -59,16 +59,14 @@ static const lh_chat_turn zephyr_turns[] = {{"user", "<|user|>\n", "", EOS "\n",
                                             {0}};
 
 const lh_chat_format lh_chat_formats[] = {
-    {.name = "chatml",
-     .summary = "<|im_start|>role … <|im_end|>",
+    {.name = "chatml", /* <|im_start|>role … <|im_end|> */
      .end = "<|im_end|>",
      .render = lh_chat_render_turns,
      .turns = chatml_turns,
      .generation = "<|im_start|>assistant\n",
      .all = {"{%formessageinmessages%}{{" CHATML_TURN "}}{%endfor%}", CHATML_ASKS},
      .none = {"bos_token", "eos_token", "system", "raise_exception", "elif"}},
-    {.name = "smollm2",
-     .summary = "chatml with SmolLM2's system text",
+    {.name = "smollm2", /* chatml with SmolLM2's system text */
      .end = "<|im_end|>",
      .render = lh_chat_render_turns,
      .default_system = "You are a helpful AI assistant named SmolLM, trained by Hugging Face",
@@ -76,24 +74,21 @@ const lh_chat_format lh_chat_formats[] = {
      .generation = "<|im_start|>assistant\n",
      .all = {CHATML_DEFAULT("You are a helpful AI assistant named SmolLM, trained by Hugging Face"), CHATML_TURN,
              CHATML_ASKS}},
-    {.name = "qwen2",
-     .summary = "chatml with Qwen 2's system text",
+    {.name = "qwen2", /* chatml with Qwen 2's system text */
      .end = "<|im_end|>",
      .render = lh_chat_render_turns,
      .default_system = "You are a helpful assistant.",
      .turns = chatml_turns,
      .generation = "<|im_start|>assistant\n",
      .all = {CHATML_DEFAULT("You are a helpful assistant."), CHATML_TURN, CHATML_ASKS}},
-    {.name = "qwen1.5",
-     .summary = "chatml with Qwen 1.5's system text",
+    {.name = "qwen1.5", /* chatml with Qwen 1.5's system text */
      .end = "<|im_end|>",
      .render = lh_chat_render_turns,
      .default_system = "You are a helpful assistant",
      .turns = chatml_turns,
      .generation = "<|im_start|>assistant\n",
      .all = {CHATML_DEFAULT("You are a helpful assistant"), CHATML_TURN, CHATML_ASKS}},
-    {.name = "qwen2.5",
-     .summary = "chatml with Qwen 2.5's system text and turns of tools",
+    {.name = "qwen2.5", /* chatml with Qwen 2.5's system text and turns of tools */
      .end = "<|im_end|>",
      .render = lh_chat_render_tools,
      .default_system = "You are Qwen, created by Alibaba Cloud. You are a helpful assistant.",
@@ -102,8 +97,7 @@ const lh_chat_format lh_chat_formats[] = {
      .all = {"{{'<|im_start|>system\\nYou are Qwen, created by Alibaba Cloud. You are a helpful "
              "assistant.<|im_end|>\\n'}}",
              CHATML_TURN, CHATML_ASKS, "(" ROLE "=='system'andnotloop.first)", "'\\n</tool_response>'"}},
-    {.name = "qwen3",
-     .summary = "chatml with Qwen 3's thinking left out of older turns",
+    {.name = "qwen3", /* chatml with Qwen 3's thinking left out of older turns */
      .end = "<|im_end|>",
      .render = lh_chat_render_tools,
      .thinks = 1,
@@ -113,8 +107,7 @@ const lh_chat_format lh_chat_formats[] = {
              "ns.last_query_index", "{{'<|im_start|>assistant\\n'}}", "'\\n</tool_response>'",
              "{%ifloop.lastor(notloop.lastandreasoning_content)%}"},
      .none = {"system\\nYou", "bos_token"}},
-    {.name = "qwen3-instruct",
-     .summary = "chatml with turns of tools, without thinking (Qwen 3 Instruct 2507)",
+    {.name = "qwen3-instruct", /* chatml with turns of tools, without thinking (Qwen 3 Instruct 2507) */
      .end = "<|im_end|>",
      .render = lh_chat_render_tools,
      .turns = chatml_turns,
@@ -122,8 +115,7 @@ const lh_chat_format lh_chat_formats[] = {
      .all = {"'<|im_start|>'+" ROLE "+'\\n'+content+'<|im_end|>\\n'", "{%ifmessages[0]['role']=='system'%}",
              "'\\n</tool_response>'", CHATML_ASKS},
      .none = {"think", "multi_step_tool", "system\\nYou", "bos_token", "image"}},
-    {.name = "minimind2",
-     .summary = "chatml with MiniMind2's system text and turns of tools",
+    {.name = "minimind2", /* chatml with MiniMind2's system text and turns of tools */
      .end = "<|im_end|>",
      .render = lh_chat_render_tools,
      .default_system = "You are a helpful assistant",
@@ -133,8 +125,7 @@ const lh_chat_format lh_chat_formats[] = {
              "'<|im_start|>'+" ROLE "+'\\n'+content+'<|im_end|>\\n'", "ns.multi_step_tool", "'\\n</tool_response>'",
              "{{'<|im_start|>assistant\\n'}}"},
      .none = {"reasoning_content"}},
-    {.name = "llama2",
-     .summary = "[INST] … [/INST] with <<SYS>>, as Llama 2",
+    {.name = "llama2", /* [INST] … [/INST] with <<SYS>>, as Llama 2 */
      .end = "</s>",
      .render = lh_chat_render_alternating,
      .turns = llama2_turns,
@@ -146,8 +137,7 @@ const lh_chat_format lh_chat_formats[] = {
      .all = {"'<<SYS>>\\n'+system_message+'\\n<</SYS>>\\n\\n'+" TEXT, "bos_token+'[INST] '+content.strip()+' [/INST]'",
              "' '+content.strip()+' '+eos_token", MUST_ALTERNATE, "{%setsystem_message=false%}"},
      .none = {"setsystem_message='", "true==true", "USE_DEFAULT_PROMPT", "false==true"}},
-    {.name = "mistral",
-     .summary = "[INST] … [/INST], the system's text in the last turn, as Mistral 7B v0.3",
+    {.name = "mistral", /* [INST] … [/INST], the system's text in the last turn, as Mistral 7B v0.3 */
      .end = "</s>",
      .render = lh_chat_render_alternating,
      .before = BOS,
@@ -160,8 +150,7 @@ const lh_chat_format lh_chat_formats[] = {
      .tools = TOOL_IDS,
      .all = {"{%ifloop.lastandsystem_messageisdefined%}{{'[INST] '+system_message+'\\n\\n'+" TEXT "+'[/INST]'}}",
              "{{'[INST] '+" TEXT "+'[/INST]'}}", "{{' '+" TEXT "|trim+eos_token}}", ALTERNATE_BEHIND, OTHERS_BEHIND}},
-    {.name = "mistral-plain",
-     .summary = "as mistral, but other roles are passed over",
+    {.name = "mistral-plain", /* as mistral, but other roles are passed over */
      .end = "</s>",
      .render = lh_chat_render_alternating,
      .before = BOS,
@@ -173,8 +162,7 @@ const lh_chat_format lh_chat_formats[] = {
      .all = {"{%ifloop.lastandsystem_messageisdefined%}{{'[INST] '+system_message+'\\n\\n'+" TEXT "+'[/INST]'}}",
              "{{'[INST] '+" TEXT "+'[/INST]'}}", "{{' '+" TEXT "|trim+eos_token}}", ALTERNATE_BEHIND},
      .none = {OTHERS_BEHIND}},
-    {.name = "mistral-nemo",
-     .summary = "[INST] … [/INST] without spaces, the system's text in the last turn, as Mistral Nemo",
+    {.name = "mistral-nemo", /* [INST] … [/INST] without spaces, the system's text in the last turn, as Mistral Nemo */
      .end = "</s>",
      .render = lh_chat_render_alternating,
      .before = BOS,
@@ -187,8 +175,7 @@ const lh_chat_format lh_chat_formats[] = {
      .tools = TOOL_IDS,
      .all = {"{%ifloop.lastandsystem_messageisdefined%}{{'[INST]'+system_message+'\\n\\n'+" TEXT "+'[/INST]'}}",
              "{{'[INST]'+" TEXT "+'[/INST]'}}", "{{" TEXT "+eos_token}}", ALTERNATE_BEHIND, OTHERS_BEHIND}},
-    {.name = "mistral-v1",
-     .summary = " [INST] … [/INST], the system's text in the first turn, as Mistral 7B v0.2",
+    {.name = "mistral-v1", /*  [INST] … [/INST], the system's text in the first turn, as Mistral 7B v0.2 */
      .end = "</s>",
      .render = lh_chat_render_alternating,
      .before = BOS,
@@ -200,8 +187,7 @@ const lh_chat_format lh_chat_formats[] = {
      .others = OTHERS_BEHIND,
      .all = {"{%ifloop.firstandsystem_messageisdefined%}{{' [INST] '+system_message+'\\n\\n'+" TEXT "+' [/INST]'}}",
              "{{' [INST] '+" TEXT "+' [/INST]'}}", "{{' '+" TEXT "+eos_token}}", ALTERNATE_BEHIND, OTHERS_BEHIND}},
-    {.name = "mistral-v0",
-     .summary = "[INST] … [/INST] without a system's text, as the first Mistral 7B",
+    {.name = "mistral-v0", /* [INST] … [/INST] without a system's text, as the first Mistral 7B */
      .end = "</s>",
      .render = lh_chat_render_alternating,
      .before = BOS,
@@ -211,8 +197,7 @@ const lh_chat_format lh_chat_formats[] = {
      .all = {"{{bos_token}}{%formessageinmessages%}", "{{'[INST] '+" TEXT "+' [/INST]'}}", "{{" TEXT "+eos_token}}",
              "'" ALTERNATE "'", "'" OTHERS "'"},
      .none = {"system", "loop.first"}},
-    {.name = "llama3",
-     .summary = "<|start_header_id|>role<|end_header_id|>, as Llama 3",
+    {.name = "llama3", /* <|start_header_id|>role<|end_header_id|>, as Llama 3 */
      .end = "<|eot_id|>",
      .render = lh_chat_render_turns,
      .before = BOS,
@@ -221,8 +206,7 @@ const lh_chat_format lh_chat_formats[] = {
      .all = {LLAMA3_TURN, "{%ifloop.index0==0%}{%setcontent=bos_token+content%}{%endif%}{{content}}",
              "{%ifadd_generation_prompt%}{{" LLAMA3_ASKS "}}{%endif%}"},
      .none = {"date_string", "elif", "raise_exception", "system"}},
-    {.name = "llama3-base",
-     .summary = "as llama3, with the header of the answer whether asked for or not",
+    {.name = "llama3-base", /* as llama3, with the header of the answer whether asked for or not */
      .end = "<|eot_id|>",
      .render = lh_chat_render_turns,
      .before = BOS,
@@ -232,8 +216,7 @@ const lh_chat_format lh_chat_formats[] = {
      .all = {LLAMA3_TURN, "{%ifloop.index0==0%}{%setcontent=bos_token+content%}{%endif%}{{content}}",
              "{%endfor%}{{" LLAMA3_ASKS "}}"},
      .none = {"add_generation_prompt", "date_string", "elif", "raise_exception", "system"}},
-    {.name = "llama3.1",
-     .summary = "as llama3, with the dates in a system's turn of its own (Llama 3.1, 3.2, 3.3)",
+    {.name = "llama3.1", /* as llama3, with the dates in a system's turn of its own (Llama 3.1, 3.2, 3.3) */
      .end = "<|eot_id|>",
      .render = lh_chat_render_dated,
      .before = BOS,
@@ -243,8 +226,7 @@ const lh_chat_format lh_chat_formats[] = {
              "{{'Today Date: '+date_string+'\\n\\n'}}", "{%setdate_string='26 Jul 2024'%}", LLAMA3_TURN,
              "{%setsystem_message=messages[0]['content']|trim%}"},
      .none = {"image"}},
-    {.name = "gemma",
-     .summary = "<start_of_turn>role … <end_of_turn>, no system's text (Gemma 1 and 2)",
+    {.name = "gemma", /* <start_of_turn>role … <end_of_turn>, no system's text (Gemma 1 and 2) */
      .end = "<end_of_turn>",
      .render = lh_chat_render_alternating,
      .before = BOS,
@@ -256,8 +238,7 @@ const lh_chat_format lh_chat_formats[] = {
      .all = {"{{bos_token}}", "raise_exception('System role not supported')", MUST_ALTERNATE,
              "{{'<start_of_turn>'+role+'\\n'+" TEXT "|trim+'<end_of_turn>\\n'}}",
              "{%ifadd_generation_prompt%}{{'<start_of_turn>model\\n'}}{%endif%}"}},
-    {.name = "gemma3",
-     .summary = "<start_of_turn>role … <end_of_turn>, the system's text in the first turn (Gemma 3)",
+    {.name = "gemma3", /* <start_of_turn>role … <end_of_turn>, the system's text in the first turn (Gemma 3) */
      .end = "<end_of_turn>",
      .render = lh_chat_render_alternating,
      .before = BOS,
@@ -270,8 +251,7 @@ const lh_chat_format lh_chat_formats[] = {
      .all = {"{{bos_token}}", "{%setfirst_user_prefix=messages[0]['content']+'\\n\\n'%}", MUST_ALTERNATE,
              "{{'<start_of_turn>'+role+'\\n'+(first_user_prefixifloop.firstelse'')}}", "{{" TEXT "|trim}}",
              "{%ifadd_generation_prompt%}{{'<start_of_turn>model\\n'}}{%endif%}"}},
-    {.name = "phi3",
-     .summary = "<|user|> … <|end|> <|assistant|>, as Phi-3",
+    {.name = "phi3", /* <|user|> … <|end|> <|assistant|>, as Phi-3 */
      .end = "<|end|>",
      .render = lh_chat_render_turns,
      .turns = phi3_turns,
@@ -281,8 +261,7 @@ const lh_chat_format lh_chat_formats[] = {
              "{{'<|user|>\\n'+" TEXT "+'<|end|>\\n'}}", "{{'<|assistant|>\\n'+" TEXT "+'<|end|>\\n'}}",
              "{%ifadd_generation_prompt%}{{'<|assistant|>\\n'}}{%else%}{{eos_token}}{%endif%}"},
      .none = {"bos_token"}},
-    {.name = "phi3.5",
-     .summary = "as phi3, without a turn for an empty system's text (Phi-3.5)",
+    {.name = "phi3.5", /* as phi3, without a turn for an empty system's text (Phi-3.5) */
      .end = "<|end|>",
      .render = lh_chat_render_turns,
      .turns = phi35_turns,
@@ -292,8 +271,7 @@ const lh_chat_format lh_chat_formats[] = {
              "{{'<|user|>\\n'+" TEXT "+'<|end|>\\n'}}", "{{'<|assistant|>\\n'+" TEXT "+'<|end|>\\n'}}",
              "{%ifadd_generation_prompt%}{{'<|assistant|>\\n'}}{%else%}{{eos_token}}{%endif%}"},
      .none = {"bos_token"}},
-    {.name = "phi3-first",
-     .summary = "as phi3, without a system's text, the answer always begun (the first Phi-3 mini)",
+    {.name = "phi3-first", /* as phi3, without a system's text, the answer always begun (the first Phi-3 mini) */
      .end = "<|end|>",
      .render = lh_chat_render_turns,
      .before = BOS,
@@ -301,16 +279,14 @@ const lh_chat_format lh_chat_formats[] = {
      .all = {"{{bos_token}}{%formessageinmessages%}", "{{'<|user|>\\n'+" TEXT "+'<|end|>\\n<|assistant|>\\n'}}",
              "{{" TEXT "+'<|end|>\\n'}}"},
      .none = {"system", "add_generation_prompt"}},
-    {.name = "phi3-medium",
-     .summary = "as phi3-first, without the first token (Phi-3 medium)",
+    {.name = "phi3-medium", /* as phi3-first, without the first token (Phi-3 medium) */
      .end = "<|end|>",
      .render = lh_chat_render_turns,
      .turns = phi3_first_turns,
      .all = {"{%formessageinmessages%}", "{{'<|user|>\\n'+" TEXT "+'<|end|>\\n<|assistant|>\\n'}}",
              "{{" TEXT "+'<|end|>\\n'}}"},
      .none = {"system", "add_generation_prompt", "bos_token"}},
-    {.name = "zephyr",
-     .summary = "<|user|> … </s> <|assistant|>, as Zephyr and TinyLlama",
+    {.name = "zephyr", /* <|user|> … </s> <|assistant|>, as Zephyr and TinyLlama */
      .end = "</s>",
      .render = lh_chat_render_turns,
      .turns = zephyr_turns,

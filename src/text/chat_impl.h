@@ -25,7 +25,7 @@ typedef enum lh_chat_system {
 typedef struct lh_chat_writer lh_chat_writer;
 
 struct lh_chat_format {
-    const char *name, *summary, *end;
+    const char *name, *end;
     lh_status (*render)(const lh_chat_format *format, lh_chat_writer *w);
     const char *before;         /* written first, NULL: nothing */
     const char *default_system; /* system text if no message has one, NULL: none */

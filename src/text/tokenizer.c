@@ -147,13 +147,6 @@ int32_t lh_tokenizer_find(const lh_tokenizer *tok, const char *token)
     return id >= 0 ? id : lh_bpe_find(tok->bpe, token, bytes);
 }
 
-const char *lh_tokenizer_token(const lh_tokenizer *tok, int32_t id)
-{
-    int64_t bytes;
-    const char *text = lh_added_text(tok->added, id, &bytes);
-    return text ? text : lh_bpe_piece(tok->bpe, id, &bytes);
-}
-
 const char *lh_tokenizer_chat_format(const lh_tokenizer *tok)
 {
     return tok->chat_format;

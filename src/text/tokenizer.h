@@ -32,9 +32,6 @@ int lh_tokenizer_is_eos(const lh_tokenizer *tok, int32_t id);
 int32_t lh_tokenizer_find(const lh_tokenizer *tok, const char *token); /* id of an exact token, -1: none */
 const char *lh_tokenizer_chat_format(const lh_tokenizer *tok);         /* name in chat.h's table, or NULL */
 
-/* The token of an id as the vocabulary writes it ("Ġthe", "▁the", "<s>"); NULL if there is none. Borrowed. */
-const char *lh_tokenizer_token(const lh_tokenizer *tok, int32_t id);
-
 /* LH_ENCODE_SPECIAL recognises special tokens in the text, LH_ENCODE_PLAIN treats them as text. Either can be combined
  * (|) with LH_ENCODE_CONTINUES: the text continues another, so the tokenizer puts no space in front of it. */
 typedef enum lh_encode { LH_ENCODE_PLAIN = 0, LH_ENCODE_SPECIAL = 1, LH_ENCODE_CONTINUES = 2 } lh_encode;

@@ -59,7 +59,7 @@ START_TEST(test_only_rank_0_speaks_unless_all_are_asked)
     capture();
     lh_log_set_rank(2, 3);
     lh_info("not this");
-    lh_info_all("here");
+    lh_log(LH_LOG_INFO, 1, "here");
     said(text, sizeof text);
     ck_assert_str_eq(text, "[rank 2] here\n");
 }

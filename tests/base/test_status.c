@@ -105,7 +105,7 @@ END_TEST
 
 START_TEST(test_statuses_are_the_exit_codes_and_have_names)
 {
-    static const int codes[] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 75};
+    static const int codes[] = {0, 2, 3, 4, 5, 6, 7, 8, 75};
     for (size_t i = 0; i < sizeof codes / sizeof *codes; i++)
         ck_assert_str_ne(lh_status_name((lh_status)codes[i]), "unknown status");
     ck_assert_int_eq(LH_EINTERRUPTED, 75);

@@ -96,7 +96,6 @@ lh_status fz_use_tokenizer(const lh_tokenizer *tok, fz_rng *rng)
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
         LH_TRY(use_text(tok, texts[i], (int64_t)strlen(texts[i]), rng));
     lh_tokenizer_find(tok, "a");
-    lh_tokenizer_token(tok, (int32_t)fz_below(rng, 500) - 5);
     lh_tokenizer_is_eos(tok, 3);
     return LH_OK;
 }

@@ -53,7 +53,7 @@ START_TEST(test_names_resolve_and_others_are_refused_with_the_list)
     for (int i = 0; lh_chat_at(i); i++) {
         ck_assert_int_eq(lh_chat_resolve(&format, lh_chat_name(lh_chat_at(i))), LH_OK);
         ck_assert_ptr_eq(format, lh_chat_at(i));
-        ck_assert(*lh_chat_summary(format) && *lh_chat_end(format));
+        ck_assert(*lh_chat_end(format));
     }
     ck_assert_int_eq(lh_chat_resolve(&format, "nonsense"), LH_EUSAGE);
     ck_assert_ptr_nonnull(strstr(lh_error_message(), "'nonsense'"));
