@@ -8,8 +8,8 @@
 #include "base/rng.h"
 #include "bench/bench_impl.h"
 #include "engine/clock.h"
+#include "engine/decode.h"
 #include "engine/plan.h"
-#include "engine/session.h"
 
 enum { CACHES = 2, WARM_TOKENS = 128, WARM_STEPS = 2 };
 
@@ -47,7 +47,7 @@ static lh_status show(void *self, int64_t done, int64_t total)
 static lh_status sample(lh_session *s, int64_t step)
 {
     int32_t id;
-    return lh_session_sample(s, &(lh_sampling){.top_p = 1, .repeat_penalty = 1}, step, &id);
+    return lh_session_sample(s, &lh_greedy, step, &id);
 }
 
 /* One prefill and the steps behind it. Seconds go to prefill[0] and steps[0 .. n - 1], where there are any. */

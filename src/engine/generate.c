@@ -22,12 +22,6 @@ typedef struct run {
     int64_t decoded; /* tokens fed back */
 } run;
 
-const char *lh_finish_name(lh_finish finish)
-{
-    static const char *const names[] = {"stop", "length", "interrupted"};
-    return names[finish];
-}
-
 static int64_t longest_question(const lh_generate_request *r)
 {
     int64_t longest = 0;
@@ -213,7 +207,7 @@ static lh_status take_prompt(run *r)
 
 /* Text that became certain; cut at the first stop text. What could be the beginning of one is held back. */
 typedef struct writer {
-    const run *r;
+    run *r;
     int64_t answer, shown; /* bytes given to the listener */
     lh_answer *a;
     lh_detokenizer decoder;
@@ -252,14 +246,23 @@ static void look_for_stops(writer *w, int64_t *certain)
     }
 }
 
-static lh_status write_token(writer *w, int32_t id)
+static lh_status write_token(void *self, int32_t id, int *stop)
 {
+    writer *w = self;
     int64_t certain = 0;
-    LH_TRY(lh_tokens_push(&w->a->ids, id));
     if (w->decoder.tok) LH_TRY(lh_detokenizer_push(&w->decoder, id, &w->a->text));
     look_for_stops(w, &certain);
     show(w, id, certain);
+    *stop = w->stopped;
     return LH_OK;
+}
+
+static lh_status count_step(void *self, int64_t fed)
+{
+    run *r = ((writer *)self)->r;
+    (void)fed;
+    r->decoded++;
+    return write_logits(r);
 }
 
 static lh_status finish_text(writer *w)
@@ -273,42 +276,20 @@ static lh_status finish_text(writer *w)
     return LH_OK;
 }
 
-static int ends_answer(const lh_generate_request *q, const lh_tokenizer *tok, int32_t id)
-{
-    int ends = tok && lh_tokenizer_is_eos(tok, id);
-    for (int64_t i = 0; i < q->ends.n; i++) ends |= q->ends.ids[i] == id;
-    return ends && !q->ignore_eos;
-}
-
 /* Tokens of one answer, from the state that the session is in. */
 static lh_status decode(run *r, writer *w)
 {
     const lh_generate_request *q = r->request;
-    const lh_tokenizer *tok = lh_engine_tokenizer(r->engine);
-    lh_sampling sampling = q->sampling;
-    sampling.request += (uint64_t)w->answer;
-    w->a->finish = LH_FINISH_LENGTH;
-    for (int64_t i = 0; i < q->max_new; i++) {
-        int32_t id;
-        if (i < q->force.n)
-            id = q->force.ids[i];
-        else
-            LH_TRY(lh_session_sample(r->session, &sampling, i, &id));
-        if (ends_answer(q, tok, id)) {
-            LH_TRY(lh_tokens_push(&w->a->ids, id));
-            w->a->finish = LH_FINISH_STOP;
-            break;
-        }
-        LH_TRY(write_token(w, id));
-        if (w->stopped) {
-            w->a->finish = LH_FINISH_STOP;
-            break;
-        }
-        if (i + 1 == q->max_new) break; /* the last one is never fed */
-        LH_TRY(lh_session_step(r->session, id));
-        r->decoded++;
-        LH_TRY(write_logits(r));
-    }
+    lh_decode how = {.sampling = q->sampling,
+                     .max_new = q->max_new,
+                     .ignore_eos = q->ignore_eos,
+                     .ends = &q->ends,
+                     .force = &q->force,
+                     .self = w,
+                     .token = write_token,
+                     .step = count_step};
+    how.sampling.request += (uint64_t)w->answer;
+    LH_TRY(lh_session_decode(r->session, &how, &w->a->ids, &w->a->finish));
     LH_TRY(finish_text(w));
     return LH_OK;
 }

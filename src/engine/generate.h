@@ -3,10 +3,7 @@
 #ifndef LH_ENGINE_GENERATE_H
 #define LH_ENGINE_GENERATE_H
 
-#include "engine/session.h"
-
-typedef enum lh_finish { LH_FINISH_STOP, LH_FINISH_LENGTH, LH_FINISH_INTERRUPTED } lh_finish;
-const char *lh_finish_name(lh_finish finish); /* "stop", "length", "interrupted" */
+#include "engine/decode.h"
 
 /* Called while it works, on every rank; any may be NULL. */
 typedef struct lh_generate_events {

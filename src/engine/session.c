@@ -240,6 +240,11 @@ int64_t lh_session_chunk(const lh_session *s)
     return s->chunk;
 }
 
+const lh_engine *lh_session_engine(const lh_session *s)
+{
+    return s->engine;
+}
+
 lh_kv *lh_session_kv(const lh_session *s)
 {
     return s->kv;

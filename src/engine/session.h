@@ -55,6 +55,7 @@ lh_status lh_session_sample(lh_session *s, const lh_sampling *sampling, int64_t 
 
 /* Tokens taken in so far. Borrowed. Not collective. */
 const lh_tokens *lh_session_tokens(const lh_session *s);
+const lh_engine *lh_session_engine(const lh_session *s);
 lh_kv *lh_session_kv(const lh_session *s);
 int64_t lh_session_chunk(const lh_session *s); /* tokens that go through a layer together at most: chosen when opened */
 

@@ -25,25 +25,19 @@ lh_status lh_eval_share(lh_comm *comm, lh_tokens *ids)
     return st;
 }
 
-int lh_eval_ends(const lh_engine *engine, const lh_tokens *ends, int32_t id)
+static lh_status show_step(void *self, int64_t fed)
 {
-    const lh_tokenizer *tok = lh_engine_tokenizer(engine);
-    int yes = tok && lh_tokenizer_is_eos(tok, id);
-    for (int64_t i = 0; ends && i < ends->n; i++) yes |= ends->ids[i] == id;
-    return yes;
+    lh_eval_show_part(self, fed);
+    return LH_OK;
 }
 
-lh_status lh_eval_generate(lh_engine *engine, lh_session *session, const lh_eval_answer *how, lh_tokens *out)
+lh_status lh_eval_generate(lh_session *session, const lh_eval_answer *how, lh_tokens *out)
 {
-    static const lh_sampling greedy = {.top_p = 1, .repeat_penalty = 1};
-    for (int64_t i = 0; i < how->max_new; i++) {
-        int32_t id;
-        LH_TRY(lh_session_sample(session, &greedy, i, &id));
-        LH_TRY(lh_tokens_push(out, id));
-        if (lh_eval_ends(engine, how->ends, id) || i + 1 == how->max_new) break;
-        LH_TRY(lh_session_step(session, id));
-        lh_eval_show_part(how->work, i + 1);
-    }
+    LH_TRY(lh_session_decode(
+        session,
+        &(lh_decode){
+            .sampling = lh_greedy, .max_new = how->max_new, .ends = how->ends, .self = how->work, .step = show_step},
+        out, NULL));
     lh_eval_advance(how->work, how->max_new);
     return LH_OK;
 }

@@ -2,7 +2,7 @@
 #ifndef LH_EVAL_CACHES_H
 #define LH_EVAL_CACHES_H
 
-#include "engine/session.h"
+#include "engine/decode.h"
 #include "policies/list.h"
 
 /* How far a task is; `done` may be NULL. Called on every rank with tokens taken in and generated. */
@@ -60,10 +60,7 @@ typedef struct lh_eval_answer {
     int64_t max_new;
     lh_eval_work *work; /* advances by max_new, however many there are */
 } lh_eval_answer;
-lh_status lh_eval_generate(lh_engine *engine, lh_session *session, const lh_eval_answer *how, lh_tokens *out);
-
-/* 1 for a token that ends an answer. ends: NULL, or further ones. */
-int lh_eval_ends(const lh_engine *engine, const lh_tokens *ends, int32_t id);
+lh_status lh_eval_generate(lh_session *session, const lh_eval_answer *how, lh_tokens *out);
 
 /* The text of n ids without special tokens, appended; "" at least. */
 lh_status lh_eval_text(const lh_tokenizer *tok, const int32_t *ids, int64_t n, lh_buf *out);

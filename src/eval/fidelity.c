@@ -26,9 +26,10 @@ typedef struct run {
     lh_tokens ends; /* of what is repeated */
     lh_eval_work work;
     const window *now;
-    lh_tokens full;     /* the full cache's continuation of this window */
-    float *full_logits; /* [full.n - 1, vocab] behind its tokens, rank 0 */
-    int64_t silent;     /* windows behind which it ends at once */
+    lh_session *session; /* of the full cache, while that goes on */
+    lh_tokens full;      /* the full cache's continuation of this window */
+    float *full_logits;  /* [full.n - 1, vocab] behind its tokens, rank 0 */
+    int64_t silent;      /* windows behind which it ends at once */
     lh_buf full_text;
 } run;
 
@@ -198,28 +199,31 @@ static lh_status open_run(run *r)
 
 /* ---- going on ---- */
 
-static const lh_sampling greedy = {.top_p = 1, .repeat_penalty = 1};
+/* Keeps the logits after every token but the last. */
+static lh_status keep_logits(void *self, int64_t fed)
+{
+    run *r = self;
+    const int64_t vocab = lh_engine_config(r->engine)->vocab;
+    const float *row = NULL;
+    int64_t rows;
+    LH_TRY(lh_session_logits(r->session, &row, &rows));
+    if (row) memcpy(r->full_logits + (fed - 1) * vocab, row, (size_t)vocab * sizeof(float));
+    lh_eval_show_part(&r->work, fed);
+    return LH_OK;
+}
 
-/* The full cache goes on: its tokens, and the logits behind all of them but the last. */
+/* The full cache goes on: its tokens, and the logits after all of them but the last. */
 static lh_status go_on(run *r, lh_session *session)
 {
     lh_status st = LH_OK;
-    const int64_t vocab = lh_engine_config(r->engine)->vocab, most = r->request->max_new;
-    const float *row = NULL;
-    int64_t rows;
+    const int64_t vocab = lh_engine_config(r->engine)->vocab, max_new = r->request->max_new;
     r->full.n = r->full_text.bytes = 0;
-    if (is_root(r) && !r->full_logits) st = lh_calloc(&r->full_logits, (most - 1) * vocab, sizeof(float));
+    r->session = session;
+    if (is_root(r) && !r->full_logits) st = lh_calloc(&r->full_logits, (max_new - 1) * vocab, sizeof(float));
     LH_TRY(lh_comm_agree(lh_engine_comm(r->engine), st));
-    for (int64_t i = 0; i < most; i++) {
-        int32_t id;
-        if (i) LH_TRY(lh_session_logits(session, &row, &rows));
-        if (i && row) memcpy(r->full_logits + (i - 1) * vocab, row, (size_t)vocab * sizeof(float));
-        LH_TRY(lh_session_sample(session, &greedy, i, &id));
-        LH_TRY(lh_tokens_push(&r->full, id));
-        if (lh_eval_ends(r->engine, NULL, id) || i + 1 == most) break;
-        LH_TRY(lh_session_step(session, id));
-        lh_eval_show_part(&r->work, i + 1);
-    }
+    LH_TRY(lh_session_decode(session,
+                             &(lh_decode){.sampling = lh_greedy, .max_new = max_new, .self = r, .step = keep_logits},
+                             &r->full, NULL));
     if (is_root(r)) LH_TRY(lh_eval_text(lh_engine_tokenizer(r->engine), r->full.ids, r->full.n, &r->full_text));
     return st;
 }
@@ -232,7 +236,7 @@ static lh_status force(run *r, lh_session *session, double *kl, double *best, in
     int64_t rows, agreed = 0;
     double sum = 0;
     int32_t first;
-    LH_TRY(lh_session_sample(session, &greedy, 0, &first));
+    LH_TRY(lh_session_sample(session, &lh_greedy, 0, &first));
     *same = first == r->full.ids[0] ? n : 0;
     for (int64_t i = 1; i < n; i++) {
         LH_TRY(lh_session_step(session, r->full.ids[i - 1]));
@@ -301,8 +305,7 @@ static lh_status compare(void *self, const lh_cache_at *at)
     lh_eval_advance(&r->work, r->request->max_new);
     if (same < r->full.n) { /* it goes another way: which one? */
         LH_TRY_DONE(lh_cache_restart(at));
-        LH_TRY_DONE(
-            lh_eval_generate(r->engine, at->session, &(lh_eval_answer){NULL, r->request->max_new, &r->work}, &own));
+        LH_TRY_DONE(lh_eval_generate(at->session, &(lh_eval_answer){NULL, r->request->max_new, &r->work}, &own));
         ids = &own;
     } else {
         lh_eval_advance(&r->work, r->request->max_new);
@@ -342,8 +345,7 @@ static lh_status repeat(void *self, const lh_cache_at *at)
     run *r = self;
     lh_tokens ids = {0};
     LH_TRY_DONE(lh_session_block(at->session, r->now->behind.ids, r->now->behind.n));
-    LH_TRY_DONE(
-        lh_eval_generate(r->engine, at->session, &(lh_eval_answer){&r->ends, repeat_max(r, r->now), &r->work}, &ids));
+    LH_TRY_DONE(lh_eval_generate(at->session, &(lh_eval_answer){&r->ends, repeat_max(r, r->now), &r->work}, &ids));
     if (is_root(r)) st = judge_repeated(r, at->policy, &ids);
     LH_TRY_DONE(lh_comm_agree(lh_engine_comm(r->engine), st));
 done:

@@ -194,8 +194,7 @@ static lh_status answer(void *self, const lh_cache_at *at)
     const lh_tokens *question = &r->needle.behind;
     lh_tokens ids = {0};
     if (r->scenario == LH_CONTEXT_ONLY) LH_TRY_DONE(lh_session_block(at->session, question->ids, question->n));
-    LH_TRY_DONE(
-        lh_eval_generate(r->engine, at->session, &(lh_eval_answer){&r->ends, r->request->max_new, &r->work}, &ids));
+    LH_TRY_DONE(lh_eval_generate(at->session, &(lh_eval_answer){&r->ends, r->request->max_new, &r->work}, &ids));
     if (is_root(r)) st = judge(r, at->policy, &ids);
     LH_TRY_DONE(lh_comm_agree(lh_engine_comm(r->engine), st));
 done:

@@ -1,0 +1,31 @@
+/* decode.h - the loop of decoding: choose a token, look whether it ends the answer, feed it back. Answers of `generate`
+ * and of the tasks of `eval` come from here. */
+#ifndef LH_ENGINE_DECODE_H
+#define LH_ENGINE_DECODE_H
+
+#include "engine/session.h"
+
+typedef enum lh_finish { LH_FINISH_STOP, LH_FINISH_LENGTH, LH_FINISH_INTERRUPTED } lh_finish;
+const char *lh_finish_name(lh_finish finish); /* "stop", "length", "interrupted" */
+
+typedef struct lh_decode {
+    lh_sampling sampling;
+    int64_t max_new;
+    int ignore_eos;
+    const lh_tokens *ends;  /* ids that end the answer besides the tokenizer's end tokens; NULL: none */
+    const lh_tokens *force; /* ids that are taken in place of the chosen ones; NULL: none */
+    void *self;
+    /* Called with every token that does not end the answer; *stop = 1 ends it after this one. May be NULL. */
+    lh_status (*token)(void *self, int32_t id, int *stop);
+    /* Called when `fed` tokens of the answer have been fed back. May be NULL. */
+    lh_status (*step)(void *self, int64_t fed);
+} lh_decode;
+
+/* Greedy sampling. */
+extern const lh_sampling lh_greedy;
+
+/* Collective. Appends the tokens of one answer, the one that ends it included, from the state that the session is in.
+ * The last one is not fed back. *finish (may be NULL) is LH_FINISH_STOP or LH_FINISH_LENGTH. */
+lh_status lh_session_decode(lh_session *session, const lh_decode *how, lh_tokens *out, lh_finish *finish);
+
+#endif
