@@ -204,22 +204,22 @@ static lh_status set_bytes(const lh_option *row, const char *text, int64_t *out)
     return LH_OK;
 }
 
-static lh_status find_choice(const lh_option *row, const char *text, int *out)
+lh_status lh_choice_find(int *out, const char *option, const char *const *choices, const char *text)
 {
     lh_status st = LH_OK;
     lh_buf list = {0};
-    for (int i = 0; row->choices[i]; i++) {
-        if (strcmp(row->choices[i], text) == 0) {
+    for (int i = 0; choices[i]; i++) {
+        if (strcmp(choices[i], text) == 0) {
             *out = i;
             goto done;
         }
-        LH_TRY_DONE(lh_buf_printf(&list, "%s%s", i ? ", " : "", row->choices[i]));
+        LH_TRY_DONE(lh_buf_printf(&list, "%s%s", i ? ", " : "", choices[i]));
     }
-    const char *near = lh_nearest(text, row->choices);
+    const char *near = lh_nearest(text, choices);
     if (near)
-        LH_FAIL_DONE(LH_EUSAGE, "option '--%s' got '%s', did you mean '%s'? (one of %s)", row->name, text, near,
+        LH_FAIL_DONE(LH_EUSAGE, "option '--%s' got '%s', did you mean '%s'? (one of %s)", option, text, near,
                      list.data);
-    LH_FAIL_DONE(LH_EUSAGE, "option '--%s' got '%s', it must be one of %s", row->name, text, list.data);
+    LH_FAIL_DONE(LH_EUSAGE, "option '--%s' got '%s', it must be one of %s", option, text, list.data);
 done:
     lh_buf_clear(&list);
     return st;
@@ -228,7 +228,7 @@ done:
 static lh_status set_text(const lh_option *row, const char *text, const char **out)
 {
     int choice = 0;
-    if (row->choices) LH_TRY(find_choice(row, text, &choice));
+    if (row->choices) LH_TRY(lh_choice_find(&choice, row->name, row->choices, text));
     *out = row->choices ? row->choices[choice] : text;
     return LH_OK;
 }
@@ -251,7 +251,7 @@ static lh_status set(const place *p, const char *text)
     case LH_OPT_SWITCH: return set_text(p->row, text, p->field);
     case LH_OPT_WORD_OR_FILE: *(const char **)p->field = text; return LH_OK;
     case LH_OPT_LIST: return push(p->field, text);
-    default: return find_choice(p->row, text, p->field);
+    default: return lh_choice_find(p->field, p->row->name, p->row->choices, text);
     }
 }
 

@@ -119,6 +119,10 @@ lh_status lh_options_completion(lh_buf *out, const lh_syntax *syntax);
  * `at`; `used` columns of the first one are taken. Empty lines stay. */
 lh_status lh_options_wrap(lh_buf *out, const char *text, int at, int used);
 
+/* The number of `text` among the words that an option takes (they end with NULL). LH_EUSAGE names the option, the nearest
+ * word and all of them. */
+lh_status lh_choice_find(int *out, const char *option, const char *const *choices, const char *text);
+
 /* The name nearest to `word` in `names` (ends with NULL), NULL if none is near. Case is ignored, and a prefix of a name
  * is nearest. */
 const char *lh_nearest(const char *word, const char *const *names);

@@ -79,8 +79,6 @@ void lh_portions_give(const lh_portions *q, int64_t missing, int64_t *out);
 
 /* ---- words.c, numbers.c ---- */
 
-/* One of `words` (ends with NULL): its number in *out, or LH_EUSAGE naming the nearest. */
-lh_status lh_word_read(int *out, const char *what, const char *const *words, const char *text);
 /* A sentence, NULL where the word needs none (a switch). */
 const char *lh_word_meaning(const char *const *words, const char *text);
 lh_status lh_part_read_word(lh_policy *policy, const lh_part *part, const char *text);

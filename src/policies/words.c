@@ -29,37 +29,10 @@ static const struct {
     lh_statistic statistic;
 } sources[] = {LH_STATISTIC_WORDS(SOURCE)}; /* of the words of lh_policy_statistics */
 
-lh_status lh_word_read(int *out, const char *what, const char *const *words, const char *text)
-{
-    lh_status st = LH_OK;
-    lh_buf all = {0};
-    for (int i = 0; words[i]; i++) {
-        if (strcmp(words[i], text) == 0) {
-            *out = i;
-            goto done;
-        }
-        LH_TRY_DONE(lh_buf_printf(&all, "%s%s", i ? ", " : "", words[i]));
-    }
-    const char *near = lh_nearest(text, words);
-    if (near)
-        LH_FAIL_DONE(LH_EUSAGE, "%s '%s' is unknown, did you mean '%s'? (there are: %s)", what, text, near, all.data);
-    LH_FAIL_DONE(LH_EUSAGE, "%s '%s' is unknown, there are: %s", what, text, all.data);
-done:
-    lh_buf_clear(&all);
-    return st;
-}
-
-static lh_status word_of(int *out, const lh_part *part, const char *text)
-{
-    lh_part_value what;
-    snprintf(what.text, sizeof what.text, "--%s", part->option);
-    return lh_word_read(out, what.text, part->words, text);
-}
-
 lh_status lh_part_read_word(lh_policy *policy, const lh_part *part, const char *text)
 {
     int number = 0;
-    LH_TRY(word_of(&number, part, text));
+    LH_TRY(lh_choice_find(&number, part->option, part->words, text));
     memcpy((char *)policy + part->at, &number, sizeof number);
     return LH_OK;
 }
@@ -74,7 +47,7 @@ void lh_part_write_word(const lh_policy *policy, const lh_part *part, lh_part_va
 lh_status lh_statistic_read(lh_policy *policy, const lh_part *part, const char *text)
 {
     int number = 0;
-    LH_TRY(word_of(&number, part, text));
+    LH_TRY(lh_choice_find(&number, part->option, part->words, text));
     policy->score.source = sources[number].source;
     policy->score.statistic = sources[number].statistic;
     return LH_OK;
