@@ -1,6 +1,7 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "base/markdown.h"
 #include "bench/bench_impl.h"
 
 const lh_column lh_bench_columns[] = {{"name", "", LH_COLUMN_LABEL},
@@ -94,32 +95,70 @@ lh_status lh_bench_add_case(lh_bench *b, const lh_bench_case *c, const lh_bench_
 /* ---- as text ---- */
 
 /* A time with the unit that suits it. */
-static lh_status put_time(lh_buf *out, double s)
+static lh_status put_time(lh_buf *cell, double s)
 {
-    if (s < 1e-3) return lh_buf_printf(out, " %.2f µs |", s * 1e6);
-    return s < 1 ? lh_buf_printf(out, " %.3f ms |", s * 1e3) : lh_buf_printf(out, " %.3f s |", s);
+    if (s < 1e-3) return lh_buf_printf(cell, "%.2f µs", s * 1e6);
+    return s < 1 ? lh_buf_printf(cell, "%.3f ms", s * 1e3) : lh_buf_printf(cell, "%.3f s", s);
 }
 
-static lh_status put_number(lh_buf *out, double x)
+/* Nothing where there is no number. */
+static lh_status put_number(lh_buf *cell, const char *format, double x)
 {
-    return isnan(x) ? lh_buf_puts(out, " |") : lh_buf_printf(out, " %.4g |", x);
-}
-
-static lh_status put_rows(lh_buf *out, const lh_table *table)
-{
-    LH_TRY(lh_buf_puts(out, "| case | shape | calls | median | fastest | GB/s | TFLOP/s | limit | share |\n"
-                            "|---|---|--:|--:|--:|--:|--:|---|--:|\n"));
-    for (int64_t i = 0; i < table->n; i++) {
-        const lh_cell *row = lh_table_row(table, i);
-        LH_TRY(lh_buf_printf(out, "| %s | %s | %lld |", row[NAME].text, row[SHAPE].text, (long long)row[CALLS].number));
-        LH_TRY(put_time(out, row[MEDIAN].value));
-        LH_TRY(put_time(out, row[FASTEST].value));
-        LH_TRY(put_number(out, row[GBPS].value));
-        LH_TRY(put_number(out, row[TFLOPS].value));
-        LH_TRY(lh_buf_printf(out, " %s |", row[LIMIT].text));
-        LH_TRY(isnan(row[SHARE].value) ? lh_buf_puts(out, " |\n") : lh_buf_printf(out, " %.2f |\n", row[SHARE].value));
-    }
+    if (!isnan(x)) LH_TRY(lh_buf_printf(cell, format, x));
     return LH_OK;
+}
+
+static lh_status put_headings(const lh_markdown *table, const char *const *names)
+{
+    for (int64_t c = 0; c < table->width; c++) LH_TRY(lh_buf_puts(lh_markdown_cell(table, 0, c), names[c]));
+    return LH_OK;
+}
+
+static lh_status put_rows(lh_buf *out, const lh_table *rows)
+{
+    lh_status st = LH_OK;
+    lh_markdown table = {0};
+    static const char *const names[] = {"case", "shape",   "calls", "median", "fastest",
+                                        "GB/s", "TFLOP/s", "limit", "share"};
+    enum { WIDTH = sizeof names / sizeof *names, LEFT = 1 << 0 | 1 << 1 | 1 << 7 };
+    LH_TRY_DONE(lh_markdown_init(&table, rows->n + 1, WIDTH));
+    LH_TRY_DONE(put_headings(&table, names));
+    for (int64_t i = 0; i < rows->n; i++) {
+        const lh_cell *row = lh_table_row(rows, i);
+        lh_buf *cell = lh_markdown_cell(&table, i + 1, 0);
+        LH_TRY_DONE(lh_buf_puts(&cell[0], row[NAME].text));
+        LH_TRY_DONE(lh_buf_puts(&cell[1], row[SHAPE].text));
+        LH_TRY_DONE(lh_buf_printf(&cell[2], "%lld", (long long)row[CALLS].number));
+        LH_TRY_DONE(put_time(&cell[3], row[MEDIAN].value));
+        LH_TRY_DONE(put_time(&cell[4], row[FASTEST].value));
+        LH_TRY_DONE(put_number(&cell[5], "%.4g", row[GBPS].value));
+        LH_TRY_DONE(put_number(&cell[6], "%.4g", row[TFLOPS].value));
+        LH_TRY_DONE(lh_buf_puts(&cell[7], row[LIMIT].text));
+        LH_TRY_DONE(put_number(&cell[8], "%.2f", row[SHARE].value));
+    }
+    LH_TRY_DONE(lh_markdown_print(&table, LEFT, out));
+done:
+    lh_markdown_clear(&table);
+    return st;
+}
+
+static lh_status put_figures(lh_buf *out, const lh_table *figures)
+{
+    lh_status st = LH_OK;
+    lh_markdown table = {0};
+    static const char *const names[] = {"figure", "of", "value", "at most"};
+    LH_TRY_DONE(lh_markdown_init(&table, figures->n + 1, 4));
+    LH_TRY_DONE(put_headings(&table, names));
+    for (int64_t i = 0; i < figures->n; i++) {
+        const lh_cell *row = lh_table_row(figures, i);
+        lh_buf *cell = lh_markdown_cell(&table, i + 1, 0);
+        for (int c = 0; c < 2; c++) LH_TRY_DONE(lh_buf_puts(&cell[c], row[c].text));
+        for (int c = 2; c < 4; c++) LH_TRY_DONE(put_number(&cell[c], "%.4g", row[c].value));
+    }
+    LH_TRY_DONE(lh_markdown_print(&table, 1 << 0 | 1 << 1, out));
+done:
+    lh_markdown_clear(&table);
+    return st;
 }
 
 lh_status lh_bench_text(const lh_bench_result *result, lh_buf *out)
@@ -130,13 +169,9 @@ lh_status lh_bench_text(const lh_bench_result *result, lh_buf *out)
         LH_TRY(lh_buf_puts(out, "\n"));
     }
     LH_TRY(put_rows(out, &result->rows));
-    if (result->figures.n) LH_TRY(lh_buf_puts(out, "\n| figure | of | value | at most |\n|---|---|--:|--:|\n"));
-    for (int64_t i = 0; i < result->figures.n; i++) {
-        const lh_cell *row = lh_table_row(&result->figures, i);
-        LH_TRY(lh_buf_printf(out, "| %s | %s |", row[0].text, row[1].text));
-        LH_TRY(put_number(out, row[2].value));
-        LH_TRY(put_number(out, row[3].value));
+    if (result->figures.n) {
         LH_TRY(lh_buf_puts(out, "\n"));
+        LH_TRY(put_figures(out, &result->figures));
     }
     return LH_OK;
 }

@@ -2,9 +2,9 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/markdown.h"
 #include "eval/fidelity.h"
 #include "eval/fidelity_impl.h"
-#include "eval/grid.h"
 
 #define BUDGET "entries per KV head, or % of the prompt"
 #define LIKENESS_OF(what, first)                                                          \
@@ -114,23 +114,23 @@ static const char *const headings[] = {"policy",  "budget", "agreement", "diverg
                                        "ROUGE-L", "BLEU"};
 enum { HEADINGS = sizeof headings / sizeof *headings, MEASURES_AT = 2 };
 
-/* The means of one length; n rows of them in `cells` from `first` on. */
-static lh_status fill(lh_buf *cells, int64_t width, const lh_table *means, int64_t length)
+/* The means of one length, below their headings. */
+static lh_status fill(const lh_markdown *table, const lh_table *means, int64_t length)
 {
-    for (int64_t c = 0; c < width; c++) LH_TRY(lh_buf_puts(&cells[c], headings[c]));
-    int64_t at = width;
+    int64_t r = 1;
+    for (int64_t c = 0; c < table->width; c++) LH_TRY(lh_buf_puts(lh_markdown_cell(table, 0, c), headings[c]));
     for (int64_t i = 0; i < means->n; i++) {
         const lh_cell *row = lh_table_row(means, i);
         if (row[M_LENGTH].number != length) continue;
-        LH_TRY(lh_buf_puts(&cells[at], row[M_POLICY].text));
-        LH_TRY(lh_buf_puts(&cells[at + 1], *row[M_BUDGET].text ? row[M_BUDGET].text : "all"));
-        for (int64_t c = MEASURES_AT; c < width; c++) {
+        LH_TRY(lh_buf_puts(lh_markdown_cell(table, r, 0), row[M_POLICY].text));
+        LH_TRY(lh_buf_puts(lh_markdown_cell(table, r, 1), *row[M_BUDGET].text ? row[M_BUDGET].text : "all"));
+        for (int64_t c = MEASURES_AT; c < table->width; c++) {
             const double value = row[M_MEASURES + c - MEASURES_AT].value;
             const int digits = c == MEASURES_AT + 1 ? 1 : 3; /* a number of tokens */
-            LH_TRY(isnan(value) ? lh_buf_puts(&cells[at + c], "–")
-                                : lh_buf_printf(&cells[at + c], "%.*f", digits, value));
+            lh_buf *cell = lh_markdown_cell(table, r, c);
+            LH_TRY(isnan(value) ? lh_buf_puts(cell, "–") : lh_buf_printf(cell, "%.*f", digits, value));
         }
-        at += width;
+        r++;
     }
     return LH_OK;
 }
@@ -151,17 +151,16 @@ static lh_status print_length(const lh_fidelity_result *result, const lh_table *
     lh_status st = LH_OK;
     const int64_t width = result->repeated.n ? HEADINGS : HEADINGS - (M_COLUMNS - M_REPEATED);
     int64_t windows = 0, rows = rows_of(means, length, &windows);
-    lh_buf *cells = NULL;
+    lh_markdown table = {0};
     if (rows == 0) return LH_OK;
-    LH_TRY_DONE(lh_calloc(&cells, (rows + 1) * width, sizeof *cells));
-    LH_TRY_DONE(fill(cells, width, means, length));
+    LH_TRY_DONE(lh_markdown_init(&table, rows + 1, width));
+    LH_TRY_DONE(fill(&table, means, length));
     LH_TRY_DONE(lh_buf_printf(
         out, "%s%lld tokens, %lld to go on with: means of %lld windows against the full cache\n\n",
         out->bytes ? "\n" : "", (long long)length, (long long)result->request->max_new, (long long)windows));
-    LH_TRY_DONE(lh_grid_align(cells, rows + 1, width, out));
+    LH_TRY_DONE(lh_markdown_print(&table, 1, out));
 done:
-    for (int64_t i = 0; cells && i < (rows + 1) * width; i++) lh_buf_clear(&cells[i]);
-    lh_free(cells);
+    lh_markdown_clear(&table);
     return st;
 }
 

@@ -15,7 +15,4 @@ typedef struct lh_grid {
  * budget has an empty cell there. */
 lh_status lh_grid_print(const lh_policy_list *policies, const lh_grid *grid, lh_buf *out);
 
-/* Rows of texts with columns as wide as they need to be, the first row with a line below; `cells` [rows, width]. */
-lh_status lh_grid_align(const lh_buf *cells, int64_t rows, int64_t width, lh_buf *out);
-
 #endif

@@ -187,8 +187,8 @@ START_TEST(test_tables_are_markdown_and_csv)
     program_result r = {0};
     program_run(&r, 1, "bench operations pool histogram --quick --csv rows.csv && cat rows.csv");
     program_exits(&r, 0);
-    ck_assert_int_eq(program_lines(r.out.data, "| case | shape | calls |"), 2); /* machine and rows */
-    ck_assert_int_eq(program_lines(r.out.data, "| pool | "), 2);
+    ck_assert_int_eq(program_lines(r.out.data, "| case "), 2); /* machine and rows */
+    ck_assert_int_eq(program_lines(r.out.data, "| pool "), 2);
     ck_assert_int_eq(program_lines(r.out.data, "name,shape,calls,median_s,"), 1);
     ck_assert_int_eq(program_lines(r.out.data, "pool,"), 2);
     ck_assert_int_eq(program_lines(r.out.data, "histogram,"), 1);

@@ -1,0 +1,24 @@
+/* markdown.h - tables for people: in the style of Markdown, each column as wide as its widest cell. */
+#ifndef LH_BASE_MARKDOWN_H
+#define LH_BASE_MARKDOWN_H
+
+#include <stdint.h>
+
+#include "base/mem.h"
+
+/* The first row is the heading. */
+typedef struct lh_markdown {
+    lh_buf *cells; /* [rows, width] */
+    int64_t rows, width;
+} lh_markdown;
+
+lh_status lh_markdown_init(lh_markdown *table, int64_t rows, int64_t width);
+void lh_markdown_clear(lh_markdown *table); /* after a failed init, too */
+
+/* Text is appended to a cell. */
+lh_buf *lh_markdown_cell(const lh_markdown *table, int64_t row, int64_t column);
+
+/* Append the table. Bit c of `left`: column c is aligned to the left, as texts are; the others, numbers, to the right. */
+lh_status lh_markdown_print(const lh_markdown *table, uint64_t left, lh_buf *out);
+
+#endif
