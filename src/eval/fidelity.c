@@ -6,7 +6,7 @@
 #include "base/log.h"
 #include "engine/prompt.h"
 #include "eval/fidelity_impl.h"
-#include "eval/likeness.h"
+#include "eval/similarity.h"
 
 /* ---- windows ---- */
 
@@ -260,11 +260,11 @@ static lh_status judge(run *r, int64_t policy, const lh_tokens *ids, lh_cell *ro
     lh_status st = LH_OK;
     const lh_policy_choice *choice = &r->request->policies->at[policy];
     lh_buf text = {0};
-    lh_likeness like;
+    lh_similarity like;
     int64_t agreed = 0, same = 0;
     const int64_t n = r->full.n;
     LH_TRY_DONE(lh_eval_text(lh_engine_tokenizer(r->engine), ids->ids, ids->n, &text));
-    LH_TRY_DONE(lh_likeness_of(&like, r->full_text.data, text.data));
+    LH_TRY_DONE(lh_similarity_of(&like, r->full_text.data, text.data));
     while (same < n && same < ids->n && ids->ids[same] == r->full.ids[same]) same++;
     for (int64_t i = 1; i < n && i < ids->n; i++) agreed += ids->ids[i] == r->full.ids[i];
     row[W_POLICY].text = choice->name;
@@ -322,9 +322,9 @@ static lh_status judge_repeated(run *r, int64_t policy, const lh_tokens *ids)
     lh_status st = LH_OK;
     const lh_policy_choice *choice = &r->request->policies->at[policy];
     lh_buf text = {0};
-    lh_likeness like;
+    lh_similarity like;
     LH_TRY_DONE(lh_eval_text(lh_engine_tokenizer(r->engine), ids->ids, ids->n, &text));
-    LH_TRY_DONE(lh_likeness_of(&like, r->now->text.data, text.data));
+    LH_TRY_DONE(lh_similarity_of(&like, r->now->text.data, text.data));
     LH_TRY_DONE(lh_table_add(&r->out->repeated, (lh_cell[R_COLUMNS]){[R_POLICY] = {.text = choice->name},
                                                                      [R_BUDGET] = {.text = choice->budget},
                                                                      [R_LENGTH] = {.number = r->now->length},

@@ -35,7 +35,7 @@ typedef struct lh_fidelity_result {
  * others:
  * - agreement: share of tokens that the policy's own greedy continuation has at the same place;
  * - diverged_at: tokens before the first one that differs, n when none does;
- * - rouge1 … bleu: its text against the full cache's (eval/likeness.h);
+ * - rouge1 … bleu: its text against the full cache's (eval/similarity.h);
  * - kl: mean over places of KL(full || policy) in nats when f_1 … f_n is forced on both;
  * - best: share of places where both then have the same best token.
  *

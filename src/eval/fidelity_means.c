@@ -7,7 +7,7 @@
 #include "eval/fidelity_impl.h"
 
 #define BUDGET "entries per KV head, or % of the prompt"
-#define LIKENESS_OF(what, first)                                                          \
+#define SIMILARITY_OF(what, first)                                                        \
     [first] = {"rouge1", "F1 of words" what, LH_COLUMN_F64},                              \
     [first + 1] = {"rouge2", "F1 of pairs of words" what, LH_COLUMN_F64},                 \
     [first + 2] = {"rougel", "F1 of the longest common subsequence" what, LH_COLUMN_F64}, \
@@ -20,7 +20,7 @@ const lh_column lh_fidelity_columns[] = {[W_POLICY] = {"policy", "", LH_COLUMN_L
                                          [W_TOKENS] = {"tokens", "tokens", LH_COLUMN_I64},
                                          [W_AGREEMENT] = {"agreement", "share of tokens", LH_COLUMN_F64},
                                          [W_DIVERGED] = {"diverged_at", "tokens", LH_COLUMN_I64},
-                                         LIKENESS_OF("", W_ROUGE1),
+                                         SIMILARITY_OF("", W_ROUGE1),
                                          [W_KL] = {"kl", "nats", LH_COLUMN_F64},
                                          [W_BEST] = {"best", "share of tokens", LH_COLUMN_F64},
                                          [W_TEXT] = {"text", "", LH_COLUMN_TEXT},
@@ -29,7 +29,7 @@ const lh_column lh_repeated_columns[] = {[R_POLICY] = {"policy", "", LH_COLUMN_L
                                          [R_BUDGET] = {"budget", BUDGET, LH_COLUMN_LABEL},
                                          [R_LENGTH] = {"length", "tokens", LH_COLUMN_I64},
                                          [R_WINDOW] = {"window", "", LH_COLUMN_I64},
-                                         LIKENESS_OF("", R_ROUGE1),
+                                         SIMILARITY_OF("", R_ROUGE1),
                                          [R_TEXT] = {"text", "", LH_COLUMN_TEXT},
                                          [R_COLUMNS] = {NULL, NULL, LH_COLUMN_TEXT}};
 
@@ -50,7 +50,7 @@ const lh_column lh_fidelity_mean_columns[] = {
     [M_WINDOWS] = {"windows", "windows", LH_COLUMN_I64},
     [M_MEASURES] = {"agreement", "share of tokens", LH_COLUMN_F64},
     {"diverged_at", "tokens", LH_COLUMN_F64},
-    LIKENESS_OF("", M_MEASURES + 2),
+    SIMILARITY_OF("", M_MEASURES + 2),
     [M_MEASURES + 6] = {"kl", "nats", LH_COLUMN_F64},
     [M_MEASURES + 7] = {"best", "share of tokens", LH_COLUMN_F64},
     [M_REPEATED] = {"repeated_rouge1", "F1 of words", LH_COLUMN_F64},

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "eval/grid.h"
-#include "eval/words.h"
+#include "eval/text_metrics.h"
 
 const char *const lh_scenario_names[] = {"question-aware", "context-only", NULL};
 

@@ -1,8 +1,8 @@
-#include "eval/likeness.h"
+#include "eval/similarity.h"
 
 #include <math.h>
 
-#include "eval/words.h"
+#include "eval/text_metrics.h"
 
 static double f1(int64_t matches, int64_t reference, int64_t candidate)
 {
@@ -11,7 +11,7 @@ static double f1(int64_t matches, int64_t reference, int64_t candidate)
     return 2 * precision * recall / (precision + recall);
 }
 
-static lh_status rouge(lh_likeness *out, const char *const texts[2])
+static lh_status rouge(lh_similarity *out, const char *const texts[2])
 {
     lh_status st = LH_OK;
     lh_word_pair pair = {0};
@@ -28,7 +28,7 @@ done:
     return st;
 }
 
-static lh_status bleu(lh_likeness *out, const char *const texts[2])
+static lh_status bleu(lh_similarity *out, const char *const texts[2])
 {
     lh_status st = LH_OK;
     lh_word_pair pair = {0};
@@ -51,7 +51,7 @@ done:
     return st;
 }
 
-lh_status lh_likeness_of(lh_likeness *out, const char *reference, const char *candidate)
+lh_status lh_similarity_of(lh_similarity *out, const char *reference, const char *candidate)
 {
     const char *const texts[2] = {reference, candidate};
     LH_TRY(rouge(out, texts));

@@ -1,6 +1,6 @@
-/* likeness.h - how much a text is like another, and a distribution like another. */
-#ifndef LH_EVAL_LIKENESS_H
-#define LH_EVAL_LIKENESS_H
+/* similarity.h - how similar two texts are (ROUGE, BLEU), and two distributions (KL divergence). */
+#ifndef LH_EVAL_SIMILARITY_H
+#define LH_EVAL_SIMILARITY_H
 
 #include <stdint.h>
 
@@ -15,11 +15,11 @@
  * candidate. An order that nothing is had of counts p_N = 1/(2^k · runs), k the number of such orders so far (Chen &
  * Cherry 2014, method 3); orders longer than the candidate do not count; 0 where no word is had. As sacrebleu 2.6.0's
  * sentence_bleu, of which it is the hundredth part. */
-typedef struct lh_likeness {
+typedef struct lh_similarity {
     double rouge1, rouge2, rougel, bleu;
-} lh_likeness;
+} lh_similarity;
 
-lh_status lh_likeness_of(lh_likeness *out, const char *reference, const char *candidate);
+lh_status lh_similarity_of(lh_similarity *out, const char *reference, const char *candidate);
 
 /* Two rows of logits, [vocab]: KL(p || q) = Σ p (ln p − ln q) in nats of their softmax, in double; and whether the
  * largest logit (the lowest id among equals) is the same. */

@@ -1,6 +1,6 @@
-/* words.h - texts cut into words, as the measures of likeness want them. */
-#ifndef LH_EVAL_WORDS_H
-#define LH_EVAL_WORDS_H
+/* text_metrics.h - texts cut into words as the metrics of answers define them, and what two such texts share. */
+#ifndef LH_EVAL_TEXT_METRICS_H
+#define LH_EVAL_TEXT_METRICS_H
 
 #include <stdint.h>
 
@@ -11,9 +11,6 @@ typedef enum lh_cut {
     LH_CUT_ROUGE, /* the same without what is no ASCII: rouge-score 0.1.2 without a stemmer (rouge_score/tokenize.py) */
     LH_CUT_13A    /* mteval-v13a, which BLEU is usually given with (sacrebleu 2.6.0, tokenizers/tokenizer_13a.py) */
 } lh_cut;
-
-/* The words of a text with one space between them, appended to *out (never NULL afterwards). */
-lh_status lh_cut_words(lh_buf *out, const char *text, lh_cut cut);
 
 /* Share of the words of `wanted` that `text` has, each as often as it is wanted; 0 when nothing is wanted. */
 lh_status lh_words_found(double *share, const char *wanted, const char *text);

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "eval/likeness.h"
-#include "eval/words.h"
+#include "eval/similarity.h"
+#include "eval/text_metrics.h"
 #include "suite.h"
 
 static const struct {
@@ -44,17 +44,17 @@ static const struct {
 };
 enum { PAIRS = sizeof fixtures / sizeof *fixtures };
 
-static lh_likeness likeness(const char *reference, const char *candidate)
+static lh_similarity similarity(const char *reference, const char *candidate)
 {
-    lh_likeness out;
-    ck_assert_int_eq(lh_likeness_of(&out, reference, candidate), LH_OK);
+    lh_similarity out;
+    ck_assert_int_eq(lh_similarity_of(&out, reference, candidate), LH_OK);
     return out;
 }
 
 START_TEST(test_rouge_and_bleu_are_those_of_their_references)
 {
     for (int i = 0; i < PAIRS; i++) {
-        lh_likeness got = likeness(fixtures[i].reference, fixtures[i].candidate);
+        lh_similarity got = similarity(fixtures[i].reference, fixtures[i].candidate);
         /* the fixtures have twelve digits */
         ck_assert_msg(fabs(got.rouge1 - fixtures[i].rouge1) < 1e-11 && fabs(got.rouge2 - fixtures[i].rouge2) < 1e-11 &&
                           fabs(got.rougel - fixtures[i].rougel) < 1e-11 && fabs(got.bleu - fixtures[i].bleu) < 1e-11,
@@ -73,12 +73,12 @@ static char *random_text(unsigned seed, int words, int kinds)
     return text.data;
 }
 
-START_TEST(test_likeness_of_long_texts_stays_in_its_bounds)
+START_TEST(test_similarity_of_long_texts_stays_in_its_bounds)
 {
     for (unsigned seed = 1; seed < 40; seed++) {
         char *a = random_text(seed, 1 + (int)seed * 7, 1 + (int)seed % 9);
         char *b = random_text(seed + 100, 1 + (int)seed * 5, 1 + (int)seed % 7);
-        lh_likeness ab = likeness(a, b), ba = likeness(b, a), aa = likeness(a, a);
+        lh_similarity ab = similarity(a, b), ba = similarity(b, a), aa = similarity(a, a);
         ck_assert(ab.rouge1 == ba.rouge1 && ab.rouge2 == ba.rouge2 && ab.rougel == ba.rougel); /* F1 is symmetric */
         ck_assert(ab.rougel <= ab.rouge1 && ab.rouge1 <= 1 && ab.bleu >= 0 && ab.bleu <= 1);
         ck_assert(aa.rouge1 == 1 && aa.rougel == 1 && fabs(aa.bleu - 1) < 1e-12);
@@ -169,11 +169,11 @@ END_TEST
 int main(void)
 {
     const TTest *const tests[] = {test_rouge_and_bleu_are_those_of_their_references,
-                                  test_likeness_of_long_texts_stays_in_its_bounds,
+                                  test_similarity_of_long_texts_stays_in_its_bounds,
                                   test_the_longest_common_subsequence_is_that_of_its_definition,
                                   test_answers_are_compared_without_case_and_punctuation,
                                   test_kl_of_distributions,
                                   test_kl_is_not_negative_and_knows_no_offset,
                                   NULL};
-    return suite_run("likeness", tests);
+    return suite_run("similarity", tests);
 }

@@ -1,4 +1,4 @@
-#include "eval/words.h"
+#include "eval/text_metrics.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -168,7 +168,8 @@ done:
     return st;
 }
 
-lh_status lh_cut_words(lh_buf *out, const char *text, lh_cut cut)
+/* The words of a text with one space between them, appended to *out (never NULL afterwards). */
+static lh_status cut_words(lh_buf *out, const char *text, lh_cut cut)
 {
     return cut == LH_CUT_13A ? cut_13a(out, text) : cut_plain(out, text, cut == LH_CUT_ANSWER);
 }
@@ -228,7 +229,7 @@ lh_status lh_word_pair_make(lh_word_pair *out, const char *const texts[2], lh_cu
     lh_word_pair pair = {0};
     word *words = NULL;
     for (int i = 0; i < 2; i++) {
-        LH_TRY_DONE(lh_cut_words(&cuts[i], texts[i], cut));
+        LH_TRY_DONE(cut_words(&cuts[i], texts[i], cut));
         pair.n[i] = count_words(cuts[i].data);
         LH_TRY_DONE(lh_calloc(&pair.ids[i], pair.n[i], sizeof(int32_t)));
     }
