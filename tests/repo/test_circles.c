@@ -123,7 +123,7 @@ static void add_definition(const char *name, size_t bytes, int unit)
 /* One declaration outside of functions, [start, body): a function's, unless it is static. */
 static void read_declaration(const char *start, const char *body, int unit)
 {
-    const char *end, *name = next_name(start, &end);
+    const char *end = NULL, *name = next_name(start, &end);
     start += strspn(start, " \n");
     if (strncmp(start, "static", 6) == 0 || strncmp(start, "typedef", 7) == 0) return;
     for (; name && name < body; name = next_name(end, &end))
@@ -159,7 +159,7 @@ static int compare_names(const void *a, const void *b)
 static void read_calls(const source *s)
 {
     definition key;
-    const char *end;
+    const char *end = NULL;
     for (const char *name = next_name(s->text, &end); name; name = next_name(end, &end)) {
         if (end - name >= NAME) continue;
         memcpy(key.name, name, (size_t)(end - name));
@@ -248,7 +248,7 @@ START_TEST(test_the_reading_itself)
                   "lh_e(\"lh_f\");\n}\n"
                   "}\nstatic int lh_g(void)\n{\n}\nint lh_i(int x);\nlh_j lh_k(lh_l *x)\n{\n}\n",
          unit[NAME];
-    const char *end;
+    const char *end = NULL;
     memset(&h, 0, sizeof h);
     blank(text);
     read_definitions(&(source){text, 0});
