@@ -141,7 +141,7 @@ static lh_status plan_weight(void *self, lh_weight weight, int64_t layer)
         if (weight == LH_W_Q || weight == LH_W_Q_BIAS) j.heads = im->config.heads;
         if (weight == LH_W_K || weight == LH_W_K_BIAS) j.heads = im->config.kv_heads;
     }
-    int norm = lh_weight_info_of(weight)->part == LH_PART_ALL && weight != LH_W_O_BIAS && weight != LH_W_DOWN_BIAS;
+    int norm = lh_weight_info_of(weight)->sharding == LH_SHARD_ALL && weight != LH_W_O_BIAS && weight != LH_W_DOWN_BIAS;
     if (gguf && family->gemma && norm) j.offset = -1;
     j.type = stored_type(im, &j);
     im->meter.total_bytes += j.rows * j.cols * lh_dtype_bytes(j.type);

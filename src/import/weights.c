@@ -3,35 +3,35 @@
 
 #include <assert.h>
 
-#define NORM(label)                            \
-    {                                          \
-        label, 1, 1, LH_PART_ALL, LH_UNIT_NONE \
+#define NORM(label)                             \
+    {                                           \
+        label, 1, 1, LH_SHARD_ALL, LH_UNIT_NONE \
     }
 
 /* clang-format off */
 static const lh_weight_info infos[LH_WEIGHTS] = {
-    [LH_W_EMBED] = {"embed", 0, 2, LH_PART_ROWS, LH_UNIT_VOCAB},
-    [LH_W_NORM] = {"norm", 0, 1, LH_PART_ALL, LH_UNIT_NONE},
-    [LH_W_HEAD] = {"head", 0, 2, LH_PART_ROWS, LH_UNIT_VOCAB},
+    [LH_W_EMBED] = {"embed", 0, 2, LH_SHARD_ROWS, LH_UNIT_VOCAB},
+    [LH_W_NORM] = {"norm", 0, 1, LH_SHARD_ALL, LH_UNIT_NONE},
+    [LH_W_HEAD] = {"head", 0, 2, LH_SHARD_ROWS, LH_UNIT_VOCAB},
     [LH_W_ATTN_NORM] = NORM("attn_norm"),
-    [LH_W_Q] = {"q", 1, 2, LH_PART_ROWS, LH_UNIT_HEADS},
-    [LH_W_K] = {"k", 1, 2, LH_PART_ROWS, LH_UNIT_KV_HEADS},
-    [LH_W_V] = {"v", 1, 2, LH_PART_ROWS, LH_UNIT_KV_HEADS},
-    [LH_W_O] = {"o", 1, 2, LH_PART_COLS, LH_UNIT_HEADS},
-    [LH_W_Q_BIAS] = {"q_bias", 1, 1, LH_PART_ROWS, LH_UNIT_HEADS},
-    [LH_W_K_BIAS] = {"k_bias", 1, 1, LH_PART_ROWS, LH_UNIT_KV_HEADS},
-    [LH_W_V_BIAS] = {"v_bias", 1, 1, LH_PART_ROWS, LH_UNIT_KV_HEADS},
-    [LH_W_O_BIAS] = {"o_bias", 1, 1, LH_PART_ALL, LH_UNIT_NONE},
+    [LH_W_Q] = {"q", 1, 2, LH_SHARD_ROWS, LH_UNIT_HEADS},
+    [LH_W_K] = {"k", 1, 2, LH_SHARD_ROWS, LH_UNIT_KV_HEADS},
+    [LH_W_V] = {"v", 1, 2, LH_SHARD_ROWS, LH_UNIT_KV_HEADS},
+    [LH_W_O] = {"o", 1, 2, LH_SHARD_COLS, LH_UNIT_HEADS},
+    [LH_W_Q_BIAS] = {"q_bias", 1, 1, LH_SHARD_ROWS, LH_UNIT_HEADS},
+    [LH_W_K_BIAS] = {"k_bias", 1, 1, LH_SHARD_ROWS, LH_UNIT_KV_HEADS},
+    [LH_W_V_BIAS] = {"v_bias", 1, 1, LH_SHARD_ROWS, LH_UNIT_KV_HEADS},
+    [LH_W_O_BIAS] = {"o_bias", 1, 1, LH_SHARD_ALL, LH_UNIT_NONE},
     [LH_W_Q_NORM] = NORM("q_norm"),
     [LH_W_K_NORM] = NORM("k_norm"),
     [LH_W_ATTN_POST_NORM] = NORM("attn_post_norm"),
     [LH_W_MLP_NORM] = NORM("mlp_norm"),
-    [LH_W_GATE] = {"gate", 1, 2, LH_PART_ROWS, LH_UNIT_FF},
-    [LH_W_UP] = {"up", 1, 2, LH_PART_ROWS, LH_UNIT_FF},
-    [LH_W_DOWN] = {"down", 1, 2, LH_PART_COLS, LH_UNIT_FF},
-    [LH_W_GATE_BIAS] = {"gate_bias", 1, 1, LH_PART_ROWS, LH_UNIT_FF},
-    [LH_W_UP_BIAS] = {"up_bias", 1, 1, LH_PART_ROWS, LH_UNIT_FF},
-    [LH_W_DOWN_BIAS] = {"down_bias", 1, 1, LH_PART_ALL, LH_UNIT_NONE},
+    [LH_W_GATE] = {"gate", 1, 2, LH_SHARD_ROWS, LH_UNIT_FF},
+    [LH_W_UP] = {"up", 1, 2, LH_SHARD_ROWS, LH_UNIT_FF},
+    [LH_W_DOWN] = {"down", 1, 2, LH_SHARD_COLS, LH_UNIT_FF},
+    [LH_W_GATE_BIAS] = {"gate_bias", 1, 1, LH_SHARD_ROWS, LH_UNIT_FF},
+    [LH_W_UP_BIAS] = {"up_bias", 1, 1, LH_SHARD_ROWS, LH_UNIT_FF},
+    [LH_W_DOWN_BIAS] = {"down_bias", 1, 1, LH_SHARD_ALL, LH_UNIT_NONE},
     [LH_W_MLP_POST_NORM] = NORM("mlp_post_norm"),
 };
 /* clang-format on */

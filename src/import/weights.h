@@ -34,15 +34,15 @@ typedef enum lh_weight {
     LH_WEIGHTS
 } lh_weight;
 
-typedef enum lh_weight_part { LH_PART_ALL, LH_PART_ROWS, LH_PART_COLS } lh_weight_part;
+typedef enum lh_weight_sharding { LH_SHARD_ALL, LH_SHARD_ROWS, LH_SHARD_COLS } lh_weight_sharding;
 typedef enum lh_weight_unit { LH_UNIT_NONE, LH_UNIT_HEADS, LH_UNIT_KV_HEADS, LH_UNIT_FF, LH_UNIT_VOCAB } lh_weight_unit;
 
 typedef struct lh_weight_info {
     const char *name; /* dataset name in its group */
     int per_layer;
-    int rank;            /* 1 or 2 */
-    lh_weight_part part; /* the shard of a rank: everything, rows or columns */
-    lh_weight_unit unit; /* ... in units of these */
+    int rank;                    /* 1 or 2 */
+    lh_weight_sharding sharding; /* the shard of a rank: everything, rows or columns */
+    lh_weight_unit unit;         /* ... in units of these */
 } lh_weight_info;
 
 const lh_weight_info *lh_weight_info_of(lh_weight w);

@@ -13,7 +13,7 @@
 /* A block of device memory: one tensor, or several with their rows stacked. */
 typedef struct piece {
     size_t field;
-    lh_weight parts[3];
+    lh_weight weights[3];
     int count;
 } piece;
 
@@ -57,9 +57,9 @@ static lh_weight_range range_of(const lh_config *config, const lh_shard *shard, 
     lh_weight_range range = {.weight = w};
     int64_t first = 0, count = 0;
     lh_weight_shape(config, w, &range.rows, &range.cols);
-    if (range.rows == 0 || info->part == LH_PART_ALL) return range;
+    if (range.rows == 0 || info->sharding == LH_SHARD_ALL) return range;
     lh_shard_range(shard, config, info->unit, &first, &count);
-    if (info->part == LH_PART_ROWS) {
+    if (info->sharding == LH_SHARD_ROWS) {
         range.row = first;
         range.rows = count;
     } else {
@@ -73,8 +73,8 @@ static int64_t piece_bytes(const lh_config *config, const lh_shard *shard, lh_dt
 {
     int64_t bytes = 0;
     for (int i = 0; i < p->count; i++) {
-        lh_weight_range range = range_of(config, shard, p->parts[i]);
-        lh_dtype stored = lh_weight_info_of(p->parts[i])->rank == 2 ? type : LH_F32;
+        lh_weight_range range = range_of(config, shard, p->weights[i]);
+        lh_dtype stored = lh_weight_info_of(p->weights[i])->rank == 2 ? type : LH_F32;
         bytes += range.rows * range.cols * lh_dtype_bytes(stored);
     }
     return bytes;
@@ -127,13 +127,13 @@ static lh_status load_piece(loader *in, const piece *p, int64_t layer, void *whe
     memcpy((char *)where + p->field, &memory, sizeof memory); /* freed by lh_model_close from now on */
     at = memory;
     for (int i = 0; i < p->count; i++) {
-        lh_weight_range range = range_of(&m->config, &m->shard, p->parts[i]);
-        lh_dtype type = lh_weight_info_of(p->parts[i])->rank == 2 ? m->options.dtype : LH_F32;
-        int64_t part = range.rows * range.cols;
+        lh_weight_range range = range_of(&m->config, &m->shard, p->weights[i]);
+        lh_dtype type = lh_weight_info_of(p->weights[i])->rank == 2 ? m->options.dtype : LH_F32;
+        int64_t values = range.rows * range.cols;
         range.layer = layer;
-        if (part == 0) continue;
+        if (values == 0) continue;
         LH_TRY(load_range(in, &range, at, type));
-        at += part * lh_dtype_bytes(type);
+        at += values * lh_dtype_bytes(type);
     }
     in->done += bytes;
     if (in->progress && in->progress->done) in->progress->done(in->progress->self, in->done, in->total);

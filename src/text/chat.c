@@ -213,21 +213,21 @@ int64_t lh_chat_cut(const lh_chat_text *text, int64_t message, int64_t content_a
 lh_status lh_chat_encode(const lh_tokenizer *tok, const lh_chat_text *text, int64_t from, int64_t until, lh_tokens *out)
 {
     lh_status st = LH_OK;
-    lh_text_part *parts = NULL;
+    lh_text_slice *slices = NULL;
     int64_t n = 0;
-    LH_TRY_DONE(lh_calloc(&parts, text->n, sizeof *parts));
+    LH_TRY_DONE(lh_calloc(&slices, text->n, sizeof *slices));
     for (int64_t i = 0; i < text->n; i++) {
         const lh_chat_piece *p = &text->pieces[i];
         int64_t start = p->start > from ? p->start : from;
         int64_t end = p->start + p->bytes < until ? p->start + p->bytes : until;
         if (start >= end) continue;
-        parts[n] =
-            (lh_text_part){text->text.data + start, end - start, p->from_content ? LH_ENCODE_PLAIN : LH_ENCODE_SPECIAL};
-        if (n == 0 && from > 0) parts[n].how |= LH_ENCODE_CONTINUES;
+        slices[n] = (lh_text_slice){text->text.data + start, end - start,
+                                    p->from_content ? LH_ENCODE_PLAIN : LH_ENCODE_SPECIAL};
+        if (n == 0 && from > 0) slices[n].how |= LH_ENCODE_CONTINUES;
         n++;
     }
-    LH_TRY_DONE(lh_tokenizer_encode_parts(tok, parts, n, out));
+    LH_TRY_DONE(lh_tokenizer_encode_slices(tok, slices, n, out));
 done:
-    lh_free(parts);
+    lh_free(slices);
     return st;
 }

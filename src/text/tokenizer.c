@@ -211,7 +211,7 @@ static lh_status encode_all(encoder *e, lh_subject text, lh_place place)
     return LH_OK;
 }
 
-lh_status lh_tokenizer_encode_parts(const lh_tokenizer *tok, const lh_text_part *parts, int64_t n, lh_tokens *out)
+lh_status lh_tokenizer_encode_slices(const lh_tokenizer *tok, const lh_text_slice *slices, int64_t n, lh_tokens *out)
 {
     lh_status st = LH_OK;
     encoder e = {.tok = tok, .out = out};
@@ -222,14 +222,14 @@ lh_status lh_tokenizer_encode_parts(const lh_tokenizer *tok, const lh_text_part 
     LH_TRY_DONE(lh_buf_append(&text, NULL, 0));
     for (int64_t i = 0; i < n; i++) {
         int64_t start = text.bytes;
-        LH_TRY_DONE(lh_utf8_append(&text, parts[i].text, parts[i].bytes));
-        if (!(parts[i].how & LH_ENCODE_SPECIAL) && text.bytes > start)
+        LH_TRY_DONE(lh_utf8_append(&text, slices[i].text, slices[i].bytes));
+        if (!(slices[i].how & LH_ENCODE_SPECIAL) && text.bytes > start)
             plain[ranges++] = (lh_match){start, text.bytes, 1};
     }
     e.mask = (lh_added_mask){plain, ranges};
     LH_TRY_DONE(lh_matcher_open(&e.matcher));
     LH_TRY_DONE(lh_bpe_work_open(&e.work, text.bytes));
-    int continues = n > 0 && (parts[0].how & LH_ENCODE_CONTINUES);
+    int continues = n > 0 && (slices[0].how & LH_ENCODE_CONTINUES);
     LH_TRY_DONE(encode_all(&e, (lh_subject){text.data, text.bytes}, continues ? LH_PLACE_CONTINUES : LH_PLACE_START));
 done:
     lh_matcher_close(e.matcher);
@@ -245,5 +245,5 @@ done:
 
 lh_status lh_tokenizer_encode(const lh_tokenizer *tok, const char *text, int64_t bytes, lh_encode how, lh_tokens *out)
 {
-    return lh_tokenizer_encode_parts(tok, &(lh_text_part){text, bytes, how}, 1, out);
+    return lh_tokenizer_encode_slices(tok, &(lh_text_slice){text, bytes, how}, 1, out);
 }

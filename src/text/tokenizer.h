@@ -39,15 +39,15 @@ typedef enum lh_encode { LH_ENCODE_PLAIN = 0, LH_ENCODE_SPECIAL = 1, LH_ENCODE_C
 /* Append the ids of `bytes` bytes of UTF-8 text (invalid bytes count as U+FFFD). No first token is added. */
 lh_status lh_tokenizer_encode(const lh_tokenizer *tok, const char *text, int64_t bytes, lh_encode how, lh_tokens *out);
 
-/* The same for text that is partly trusted: special tokens are recognised except where they touch a plain part. The
- * parts are consecutive and tokenised as one text. */
-typedef struct lh_text_part {
+/* The same for text that is partly trusted: special tokens are recognised except where they touch a plain slice. The
+ * slices are consecutive and tokenised as one text. */
+typedef struct lh_text_slice {
     const char *text;
     int64_t bytes;
-    lh_encode how; /* PLAIN or SPECIAL; CONTINUES counts in the first part */
-} lh_text_part;
+    lh_encode how; /* PLAIN or SPECIAL; CONTINUES counts in the first slice */
+} lh_text_slice;
 
-lh_status lh_tokenizer_encode_parts(const lh_tokenizer *tok, const lh_text_part *parts, int64_t n, lh_tokens *out);
+lh_status lh_tokenizer_encode_slices(const lh_tokenizer *tok, const lh_text_slice *slices, int64_t n, lh_tokens *out);
 
 /* Append the text of n ids, special tokens included (what tokenizers' decode(skip_special_tokens=False) gives).
  * Unknown ids give nothing. */

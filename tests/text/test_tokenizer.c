@@ -151,16 +151,16 @@ START_TEST(test_parts_are_one_text_with_special_tokens_only_in_trusted_parts)
 {
     lh_tokenizer *tok = tt_byte_level();
     lh_tokens ids = {0};
-    const lh_text_part torn[] = {
+    const lh_text_slice torn[] = {
         {"hel", 3, LH_ENCODE_SPECIAL}, {"lo<|spec", 8, LH_ENCODE_PLAIN}, {"ial|>", 5, LH_ENCODE_SPECIAL}};
-    ck_assert_int_eq(lh_tokenizer_encode_parts(tok, torn, 3, &ids), LH_OK);
+    ck_assert_int_eq(lh_tokenizer_encode_slices(tok, torn, 3, &ids), LH_OK);
     ck_assert_int_eq(ids.ids[0], TT_HELLO); /* merged over the seam */
     for (int64_t i = 0; i < ids.n; i++) ck_assert_int_ne(ids.ids[i], TT_SPECIAL);
     ids.n = 0;
-    const lh_text_part parts[] = {{"<|special|>", 11, LH_ENCODE_SPECIAL},
-                                  {"<|special|>", 11, LH_ENCODE_PLAIN},
-                                  {"<|special|>", 11, LH_ENCODE_SPECIAL}};
-    ck_assert_int_eq(lh_tokenizer_encode_parts(tok, parts, 3, &ids), LH_OK);
+    const lh_text_slice parts[] = {{"<|special|>", 11, LH_ENCODE_SPECIAL},
+                                   {"<|special|>", 11, LH_ENCODE_PLAIN},
+                                   {"<|special|>", 11, LH_ENCODE_SPECIAL}};
+    ck_assert_int_eq(lh_tokenizer_encode_slices(tok, parts, 3, &ids), LH_OK);
     int64_t specials = 0;
     for (int64_t i = 0; i < ids.n; i++) specials += ids.ids[i] == TT_SPECIAL;
     ck_assert_int_eq(specials, 2);
