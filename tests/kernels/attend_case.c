@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "cases.h"
 #include "kernels/slots.h"
 
 int64_t kv_heads_of(lh_grouping map)
@@ -10,15 +11,36 @@ int64_t kv_heads_of(lh_grouping map)
     return map.heads ? (map.first + map.heads - 1) / map.group + 1 : 1;
 }
 
+enum { CAP, WINDOW, GAP_Q, GAP_O, SLACK, ORDER, TYPE, SHORTEST, ENDS, GAINS, SIGHT, BATCH, STAND };
+enum { SIGHT_OWN, SIGHT_BLOCK, SIGHT_DRAWN };
+static const dimension kinds[] = {
+    [CAP] = {"soft cap", 4, {0, 0, 5, 30}},
+    [WINDOW] = {"window", 5, {0, 0, 3, 40, 1}},
+    [GAP_Q] = {"gap between queries", 3, {0, 5, 1}},
+    [GAP_O] = {"gap between outputs", 3, {0, 5, 1}},
+    [SLACK] = {"slack", 4, {0, 1, 2, 3}},
+    [ORDER] = {"slots", 3, {CACHE_SLOTS, CACHE_GAPS, CACHE_SHUFFLED}, {"are positions", "with gaps", "shuffled"}},
+    [TYPE] = {"type", 2, {LH_F32, LH_BF16}, {"f32", "bf16"}},
+    [SHORTEST] = {"shortest head", 4, {0, 1, 1, 1}, {"empty", "of the rows", "of the rows", "of the rows"}},
+    [ENDS] = {"heads", 4, {1, 0, 0, 0}, {"cut anywhere", "whole", "whole", "whole"}},
+    [GAINS] = {"gains", 3, {1, 0, 0}, {"drawn", "none", "none"}},
+    [SIGHT] = {"sight", 4, {SIGHT_OWN, SIGHT_OWN, SIGHT_BLOCK, SIGHT_DRAWN}, {"own", "own", "all rows", "drawn"}},
+    [BATCH] = {"batch", 4, {1, 2, 3, 4}},
+    [STAND] = {"first row that stands in the middle", 6, {0, 1, 2, 3, 4, 5}},
+};
+
+static int64_t kind(int which, const attend_size *size)
+{
+    return case_value(&kinds[which], size->variant);
+}
+
 static void choose(attend_case *c, const attend_size *size)
 {
-    const int64_t windows[] = {0, 0, 3, 40, 1}, gaps[] = {0, 5, 1};
-    const float caps[] = {0, 0, 5, 30};
-    int n = size->variant;
     c->map = size->map;
-    c->logit = (lh_logit){.scale = 1.0f / sqrtf((float)size->dim), .softcap = caps[n % 4], .window = windows[n % 5]};
-    c->q_ld = size->map.heads * size->dim + gaps[n % 3];
-    c->o_ld = size->map.heads * size->dim + gaps[(n + 1) % 3];
+    c->logit = (lh_logit){
+        .scale = 1.0f / sqrtf((float)size->dim), .softcap = (float)kind(CAP, size), .window = kind(WINDOW, size)};
+    c->q_ld = size->map.heads * size->dim + kind(GAP_Q, size);
+    c->o_ld = size->map.heads * size->dim + kind(GAP_O, size);
 }
 
 /* Lengths between 0 and `most`, the last head whole. */
@@ -36,10 +58,10 @@ void block_make(lot *m, attend_case *c, const attend_size *size)
     uint64_t seed = (uint64_t)size->variant * 1000 + (uint64_t)size->dim;
     *c = (attend_case){.batch = 1, .tokens = size->tokens};
     choose(c, size);
-    cache_spec spec = {.heads = heads, .head_dim = size->dim, .slack = size->variant % 4, .in_order = size->tokens};
-    spec.order = (cache_order)(size->variant % CACHE_ORDERS);
-    spec.type = size->variant / 2 % 2 ? LH_BF16 : LH_F32;
-    spec.len = ragged(m, heads, size->variant % 7 == 0 ? 0 : size->tokens, most, seed);
+    cache_spec spec = {.heads = heads, .head_dim = size->dim, .slack = kind(SLACK, size), .in_order = size->tokens};
+    spec.order = (cache_order)kind(ORDER, size);
+    spec.type = (lh_dtype)kind(TYPE, size);
+    spec.len = ragged(m, heads, kind(SHORTEST, size) * size->tokens, most, seed);
     if (spec.order == CACHE_SLOTS) spec.len = ragged(m, heads, most, most, seed);
     spec.last = spec.order == CACHE_SLOTS ? most : most + size->past;
     spec.seed = seed;
@@ -61,15 +83,16 @@ void observed_make(lot *m, attend_case *c, const attend_size *size)
     uint64_t seed = (uint64_t)size->variant;
     block_make(m, c, size);
     lh_ragged *kv = &c->kv[0].host;
-    for (int64_t h = 0; h < kv->heads && size->variant % 4 == 1; h++)
+    for (int64_t h = 0; h < kv->heads && kind(ENDS, size); h++)
         kv->len[h] = draw(seed + 40, (uint64_t)h, kv->len[h] + 1);
-    if (size->variant % 3 == 1) c->gains = lot_new(m, size->tokens * 4);
-    if (size->variant % 5 > 2) c->until = lot_new(m, size->tokens * 4);
+    if (kind(GAINS, size)) c->gains = lot_new(m, size->tokens * 4);
+    int64_t sight = kind(SIGHT, size);
+    if (sight != SIGHT_OWN) c->until = lot_new(m, size->tokens * 4);
     for (int64_t t = 0; t < size->tokens; t++) {
         int64_t p = c->positions[t];
         if (c->gains) c->gains[t] = 0.25f * (float)draw(seed + 41, (uint64_t)t, 6);
-        if (c->until && size->variant % 5 == 3) c->until[t] = c->positions[size->tokens - 1];
-        if (c->until && size->variant % 5 == 4) c->until[t] = (int32_t)(p / 2 + draw(seed + 42, (uint64_t)t, p + 1));
+        if (sight == SIGHT_BLOCK) c->until[t] = c->positions[size->tokens - 1];
+        if (sight == SIGHT_DRAWN) c->until[t] = (int32_t)(p / 2 + draw(seed + 42, (uint64_t)t, p + 1));
     }
     float factor = c->logit.softcap > 0 ? c->logit.scale / c->logit.softcap : c->logit.scale;
     for (int64_t i = 0; i < size->tokens * c->q_ld && kv->type == LH_BF16; i++)
@@ -79,22 +102,22 @@ void observed_make(lot *m, attend_case *c, const attend_size *size)
 void decode_make(lot *m, attend_case *c, const attend_size *size)
 {
     int64_t heads = kv_heads_of(size->map);
-    *c = (attend_case){.batch = 1 + size->variant % BATCH_MOST};
+    *c = (attend_case){.batch = kind(BATCH, size)};
     choose(c, size);
     c->q = lot_normals(m, c->batch * c->q_ld, 2.0f, (uint64_t)size->variant + 78);
     c->positions = lot_new(m, c->batch * 4);
     for (int64_t b = 0; b < c->batch; b++) {
         uint64_t seed = (uint64_t)size->variant * 1000 + (uint64_t)(size->dim + 300 * b);
         int64_t most = size->past / (b + 1);
-        cache_spec spec = {.heads = heads, .head_dim = size->dim, .slack = size->variant % 3, .in_order = b % 2};
-        spec.order = (cache_order)((size->variant + b) % CACHE_ORDERS);
-        spec.type = size->variant / 2 % 2 ? LH_BF16 : LH_F32;
+        cache_spec spec = {.heads = heads, .head_dim = size->dim, .slack = kind(SLACK, size), .in_order = b % 2};
+        spec.order = (cache_order)((kind(ORDER, size) + b) % CACHE_ORDERS);
+        spec.type = (lh_dtype)kind(TYPE, size);
         spec.len = ragged(m, heads, 0, most, seed);
         spec.last = most + 20 * b;
         spec.seed = seed;
         cache_make(m, &c->kv[b], &spec);
         /* The row stands at the end, or where it sees about half. */
-        c->positions[b] = (int32_t)((size->variant + b) % 6 == 5 ? spec.last / 2 : spec.last > 0 ? spec.last - 1 : 0);
+        c->positions[b] = (int32_t)(b % 6 == kind(STAND, size) ? spec.last / 2 : spec.last > 0 ? spec.last - 1 : 0);
     }
 }
 

@@ -24,7 +24,7 @@ typedef struct attend_case {
 typedef struct attend_size {
     int64_t dim, tokens, past; /* past: entries before the rows' own, at most */
     lh_grouping map;
-    int variant; /* chooses type, order of slots, window, soft cap, gaps and lengths */
+    int variant; /* the case's number: of type, order of slots, window, soft cap, gaps and lengths (cases.h) */
 } attend_size;
 
 /* A block of rows at the end of one cache. Heads have different lengths, some shorter than the block. */

@@ -10,6 +10,7 @@
 
 #include "base/mem.h"
 #include "base/rng.h"
+#include "cases.h"
 #include "suite.h"
 
 #define GUARD 256 /* bytes on either side */
@@ -19,10 +20,15 @@
 const int64_t test_dims[10] = {1, 3, 20, 24, 48, 64, 80, 96, 128, 256};
 const int64_t test_tokens[6] = {1, 2, 5, 17, 64, 129};
 
+/* As ck_assert, which writes to a file whether it holds or not. */
+static void must(int holds, const char *what)
+{
+    if (!holds) ck_abort_msg("%s: %s%s", what, lh_error_message(), case_words());
+}
+
 void *lot_new(lot *m, int64_t bytes)
 {
-    ck_assert_int_lt(m->count, 512);
-    ck_assert_int_eq(lh_calloc(&m->held[m->count], bytes, 1), LH_OK);
+    must(m->count < 512 && lh_calloc(&m->held[m->count], bytes, 1) == LH_OK, "an array of a lot");
     return m->held[m->count++];
 }
 
@@ -105,7 +111,8 @@ int rig_run(const char *name, const TTest *const *tests)
     }
     if (child > 0) waitpid(child, &status, 0);
     if (isa && (status || strcmp(lh_cpu_isa(), isa) != 0)) {
-        printf("skipped: instructions '%s' are not there, or are what '%s' without LONGHAUL_CPU_ISA tests\n", isa, name);
+        printf("skipped: instructions '%s' are not there, or are what '%s' without LONGHAUL_CPU_ISA tests\n", isa,
+               name);
         return SKIPPED;
     }
     return suite_run(name, tests);
@@ -114,6 +121,7 @@ int rig_run(const char *name, const TTest *const *tests)
 void rig_open(rig *g, const lh_ops *ops)
 {
     *g = (rig){.ops = ops};
+    case_forget();
     ck_assert_int_eq(lh_device_open(&g->device, &(lh_device_choice){.kind = ops->device}), LH_OK);
     ck_assert_int_eq(lh_stream_open(&g->stream, g->device), LH_OK);
 }
@@ -147,17 +155,22 @@ void rig_reset(rig *g)
     }
 }
 
+static void copy(rig *g, void *to, const void *from, int64_t bytes, lh_copy_way way)
+{
+    must(lh_stream_copy(g->stream, to, from, bytes, way) == LH_OK, "a copy");
+}
+
 void *rig_new(rig *g, int64_t bytes)
 {
+    must(g->count < 256, "too many arrays");
     struct rig_block *block = &g->blocks[g->count++];
     char *ones = NULL;
-    ck_assert_int_le(g->count, 256);
     block->bytes = bytes;
-    ck_assert_int_eq(lh_device_alloc(g->device, &block->at, bytes + 2 * GUARD, LH_MEM_WORK), LH_OK);
-    ck_assert_int_eq(lh_calloc(&ones, bytes + 2 * GUARD, 1), LH_OK);
+    must(lh_device_alloc(g->device, &block->at, bytes + 2 * GUARD, LH_MEM_WORK) == LH_OK, "an array");
+    must(lh_calloc(&ones, bytes + 2 * GUARD, 1) == LH_OK, "its bytes");
     memset(ones, UNWRITTEN, (size_t)(bytes + 2 * GUARD));
-    ck_assert_int_eq(lh_stream_copy(g->stream, block->at, ones, bytes + 2 * GUARD, LH_COPY_TO_DEVICE), LH_OK);
-    ck_assert_int_eq(lh_stream_sync(g->stream), LH_OK);
+    copy(g, block->at, ones, bytes + 2 * GUARD, LH_COPY_TO_DEVICE);
+    must(lh_stream_sync(g->stream) == LH_OK, "a copy");
     lh_free(ones);
     return block->at + GUARD;
 }
@@ -165,21 +178,20 @@ void *rig_new(rig *g, int64_t bytes)
 void *rig_put(rig *g, const void *host, int64_t bytes)
 {
     void *at = rig_new(g, bytes);
-    ck_assert_int_eq(lh_stream_copy(g->stream, at, host, bytes, LH_COPY_TO_DEVICE), LH_OK);
-    ck_assert_int_eq(lh_stream_sync(g->stream), LH_OK);
+    copy(g, at, host, bytes, LH_COPY_TO_DEVICE);
+    must(lh_stream_sync(g->stream) == LH_OK, "a copy");
     return at;
 }
 
 void rig_get(rig *g, void *host, const void *device, int64_t bytes)
 {
-    ck_assert_int_eq(lh_stream_copy(g->stream, host, device, bytes, LH_COPY_TO_HOST), LH_OK);
-    ck_assert_int_eq(lh_stream_sync(g->stream), LH_OK);
+    copy(g, host, device, bytes, LH_COPY_TO_HOST);
 }
 
 void rig_done(rig *g, lh_status st, const char *op)
 {
     if (st == LH_OK) st = lh_stream_sync(g->stream);
-    ck_assert_msg(st == LH_OK, "%s of %s: %s", op, g->ops->name, lh_error_message());
+    if (st != LH_OK) ck_abort_msg("%s of %s: %s%s", op, g->ops->name, lh_error_message(), case_words());
 }
 
 /* Ascending positions below `last`, in a ragged pattern: the last in_order ones end at last - 1 without a gap. */
@@ -257,16 +269,20 @@ static int is_off(double got, double want, tolerance tol)
     return !(fabs(got - want) <= tol.abs + tol.rel * fabs(want));
 }
 
-/* What the caller of a check says about it. */
-static const char *say(char what[256], const char *format, va_list args)
+enum { SAID = 1400 };
+
+/* What the caller of a check says about it, and the case in words. */
+static const char *say(char what[SAID], const char *format, va_list args)
 {
-    vsnprintf(what, 256, format, args);
+    int length = vsnprintf(what, 256, format, args);
+    if (length > 255) length = 255;
+    snprintf(what + length, (size_t)(SAID - length), "%s", case_words());
     return what;
 }
 
 void check_near(const float *got, const float *want, int64_t n, tolerance tol, const char *format, ...)
 {
-    char what[256];
+    char what[SAID];
     va_list args;
     va_start(args, format);
     for (int64_t i = 0; i < n; i++) {
@@ -279,7 +295,7 @@ void check_near(const float *got, const float *want, int64_t n, tolerance tol, c
 
 void check_near_bf16(const uint16_t *got, const uint16_t *want, int64_t n, tolerance tol, const char *format, ...)
 {
-    char what[256];
+    char what[SAID];
     va_list args;
     va_start(args, format);
     for (int64_t i = 0; i < n; i++) {
@@ -292,7 +308,7 @@ void check_near_bf16(const uint16_t *got, const uint16_t *want, int64_t n, toler
 
 void check_same(const void *got, const void *want, int64_t bytes, const char *format, ...)
 {
-    char what[256];
+    char what[SAID];
     va_list args;
     va_start(args, format);
     const unsigned char *a = got, *b = want;

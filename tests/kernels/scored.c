@@ -3,6 +3,8 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "cases.h"
+
 float score_at(int kind, uint64_t n, const float *normals)
 {
     const float few[] = {-1, -0.0f, 0.0f, 0.5f, 1}, odd[] = {NAN, -NAN, INFINITY, -INFINITY, 0.0f, -0.0f, -2, 3.4e38f};
@@ -17,29 +19,51 @@ float score_at(int kind, uint64_t n, const float *normals)
     }
 }
 
+enum { HEADS, LONGEST, SLACK, IN_ORDER, ORDER, GAP, SCORES, STATES };
+static const dimension kinds[] = {
+    [HEADS] = {"heads", 10, {0, 1, 2, 3, 4, 5, 6, 7, 8, 9}},
+    [LONGEST] = {"longest head", 4, {700, 40, 40, 40}},
+    [SLACK] = {"slack", 3, {0, 1, 2}},
+    [IN_ORDER] = {"entries in order", 5, {0, 1, 2, 3, 4}},
+    [ORDER] = {"slots", 3, {CACHE_SLOTS, CACHE_GAPS, CACHE_SHUFFLED}, {"are positions", "with gaps", "shuffled"}},
+    [GAP] = {"gap between heads", 3, {0, 1, 2}},
+    [SCORES] = {"scores",
+                SCORE_KINDS,
+                {SCORES_NORMAL, SCORES_FEW, SCORES_EQUAL, SCORES_TINY, SCORES_ODD, SCORES_CLOSE, SCORES_PLATEAUS},
+                {"normal", "few", "equal", "tiny", "odd", "close", "plateaus"}},
+    [STATES] = {"entries that compete", 3, {1, 0, 0}, {"all", "most", "most"}},
+};
+
+static int64_t kind(int which, int n)
+{
+    return case_value(&kinds[which], n);
+}
+
 void layer_make(lot *m, layer *l, int n)
 {
     int64_t long_ld = n % 47 == 21 ? 33000 : n % 47 == 22 ? 2000 : 0; /* which backends may do in another way */
-    int64_t heads = long_ld ? 1 + n % 2 : n % 10, most = 0, *len = lot_new(m, heads * 8);
-    int64_t longest = long_ld ? (long_ld < 9000 ? long_ld : 9000) : n % 4 ? 40 : 700;
+    int64_t heads = long_ld ? 1 + n % 2 : kind(HEADS, n), most = 0, *len = lot_new(m, heads * 8);
+    int64_t longest = long_ld ? (long_ld < 9000 ? long_ld : 9000) : kind(LONGEST, n), gap = kind(GAP, n);
     for (int64_t h = 0; h < heads; h++) {
         len[h] = draw(20, (uint64_t)(n * 10 + h), 5) ? draw(26, (uint64_t)(n * 10 + h), longest) : 0;
         most = len[h] > most ? len[h] : most;
     }
-    cache_spec spec = {.heads = heads, .head_dim = 1, .slack = n % 3, .in_order = n % 5, .last = most + 100};
+    cache_spec spec = {.heads = heads, .head_dim = 1, .slack = kind(SLACK, n), .last = most + 100};
+    spec.in_order = kind(IN_ORDER, n);
     spec.len = len;
-    spec.order = (cache_order)(n / 2 % CACHE_ORDERS);
+    spec.order = (cache_order)kind(ORDER, n);
     spec.seed = (uint64_t)n;
     cache_make(m, &l->kv, &spec);
     l->heads = heads;
-    l->ld = most + n % 3 > long_ld ? most + n % 3 : long_ld;
+    l->ld = most + gap > long_ld ? most + gap : long_ld;
     l->scores = lot_normals(m, heads * l->ld, 1.0f, (uint64_t)n);
     l->state = lot_new(m, heads * l->ld);
+    int scores = (int)kind(SCORES, n), all = (int)kind(STATES, n);
     for (int64_t i = 0; i < heads * l->ld; i++) {
         uint64_t dice = (uint64_t)n * 100000 + (uint64_t)i;
-        l->scores[i] = score_at(n % SCORE_KINDS, dice, &l->scores[i]);
+        l->scores[i] = score_at(scores, dice, &l->scores[i]);
         int64_t state = draw(27, dice, 8);
-        l->state[i] = state < 2 && n % 3 ? (uint8_t)state : LH_ENTRY_COMPETES;
+        l->state[i] = state < 2 && !all ? (uint8_t)state : LH_ENTRY_COMPETES;
     }
 }
 

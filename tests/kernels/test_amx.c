@@ -52,8 +52,8 @@ START_TEST(test_attention_by_matrix_tiles_over_several_tiles_of_keys_is_that_of_
 }
 END_TEST
 
-/* Queries of observed rows are exact in bf16. Counts hang on which side of the mean a weight is: they may differ by a
- * row or two. */
+/* Queries of observed rows are exact in bf16. Counts depend on which side of the mean a weight is: they may differ by a
+ * row or two, and by the rows whose gain is 0, where all weights are the mean. */
 static void compare_observed(const attend_size *size, int n)
 {
     lot m = {0};
@@ -73,8 +73,10 @@ static void compare_observed(const attend_size *size, int n)
     columns got = columns_run(&m, &mine, &c, &spec, NULL), want = columns_run(&m, &ref, &c, &spec, NULL);
     check_near(got.numbers, want.numbers, want.count, (tolerance){6e-5, 1e-6}, "columns by emulated tiles, case %d", n);
     spec.wanted = WANT_COUNTS;
+    double unsure = 2;
+    for (int64_t t = 0; t < c.tokens && c.gains; t++) unsure += c.gains[t] == 0;
     got = columns_run(&m, &mine, &c, &spec, NULL), want = columns_run(&m, &ref, &c, &spec, NULL);
-    check_near(got.numbers, want.numbers, want.count, (tolerance){0, 2}, "counts by emulated tiles, case %d", n);
+    check_near(got.numbers, want.numbers, want.count, (tolerance){0, unsure}, "counts by emulated tiles, case %d", n);
     rig_close(&mine);
     rig_close(&ref);
     lot_end(&m);

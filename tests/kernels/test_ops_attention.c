@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "attend_case.h"
+#include "cases.h"
 
 /* f32 dot products of up to 256 terms have errors of a few 1e-7 of their size; logits here stay below about 15, so a
  * weight is off by at most 1e-5 of itself, and values stay below 5. 5e-5 allows for that and for any order of adding.
@@ -146,10 +147,30 @@ static void check_formula(const attend_case *c, const attended *got, const char 
     }
 }
 
-static lh_grouping grouping_at(int n)
+enum { HEAD_DIM, ROWS, PAST, GROUP, HEADS, FIRST, LONG_PAST };
+static const dimension kinds[] = {
+    [HEAD_DIM] = {"head_dim", 10, {1, 3, 20, 24, 48, 64, 80, 96, 128, 256}},
+    [ROWS] = {"rows", 6, {1, 2, 5, 17, 64, 129}},
+    [PAST] = {"past", 12, {0, 1, 7, 14, 28, 33, 40, 49, 63, 64, 77, 89}},
+    [LONG_PAST] = {"past of a step", 12, {0, 1, 14, 49, 63, 64, 91, 128, 154, 203, 256, 289}},
+    [GROUP] = {"group", 8, {1, 2, 3, 4, 5, 6, 7, 8}},
+    [HEADS] = {"heads", 9, {1, 2, 3, 4, 5, 6, 7, 8, 9}},
+    [FIRST] = {"first head", 12, {0, 0, 0, 0, 1, 2, 3, 5, 7, 8, 11, 15}}, /* modulo two groups */
+};
+
+static int64_t kind(int which, int n)
 {
-    int64_t group = 1 + n % 8, heads = 1 + n / 3 % 9;
-    return (lh_grouping){.heads = heads, .group = group, .first = n % 3 ? n / 2 % (2 * group) : 0};
+    return case_value(&kinds[which], n);
+}
+
+static attend_size size_at(int n)
+{
+    int64_t group = kind(GROUP, n);
+    return (attend_size){.dim = kind(HEAD_DIM, n),
+                         .tokens = kind(ROWS, n),
+                         .past = kind(PAST, n),
+                         .map = {kind(HEADS, n), group, kind(FIRST, n) % (2 * group)},
+                         .variant = n};
 }
 
 START_TEST(test_ref_is_softmax_over_the_positions_that_a_row_sees)
@@ -159,7 +180,7 @@ START_TEST(test_ref_is_softmax_over_the_positions_that_a_row_sees)
     for (int n = 0; n < 180; n++) {
         lot m = {0};
         attend_case c;
-        attend_size size = {test_dims[n % 10], test_tokens[n / 10 % 5], n % 50, grouping_at(n), n};
+        attend_size size = size_at(n);
         attended got;
         block_make(&m, &c, &size);
         got = block_run(&m, &g, &c);
@@ -182,7 +203,8 @@ START_TEST(test_a_step_leaves_its_logits)
         for (int n = 0; n < 120; n++) {
             lot m = {0};
             attend_case c;
-            attend_size size = {test_dims[n % 10], 1, n * 7 % 290, grouping_at(n), n};
+            attend_size size = size_at(n);
+            size.tokens = 1, size.past = kind(LONG_PAST, n);
             decode_make(&m, &c, &size);
             const float *got = decode_logits_run(&m, &g, &c);
             for (int64_t row = 0; row < c.batch * c.map.heads; row++) {
@@ -232,7 +254,7 @@ START_TEST(test_attention_of_every_backend_is_that_of_ref_at_all_head_dimensions
         rig_open(&ref, rig_backend(0));
         rig_open(&mine, rig_backend(b));
         for (int n = 0; n < 60 * 4; n += every(&mine)) {
-            attend_size size = {test_dims[n % 10], test_tokens[n / 10 % 6], n * 7 % 90, grouping_at(n * 5), n};
+            attend_size size = size_at(n);
             compare_with_ref(&mine, &ref, &size, n);
         }
         rig_close(&ref);
@@ -282,9 +304,22 @@ END_TEST
 /* Few rows over a long cache: entries from 100 to 4,000, in heads of any length up to that. */
 static attend_size few_rows_at(int n)
 {
-    const int64_t tokens[] = {2, 5, 1, 17, 3, 64, 9, 33}, dims[] = {128, 64, 256, 96, 20, 128};
-    const lh_grouping maps[] = {{1, 1, 0}, {4, 4, 0}, {3, 2, 1}, {8, 8, 0}, {4, 2, 0}};
-    return (attend_size){dims[n % 6], tokens[n % 8], 100 + n * 1913 % 3900, maps[n / 5 % 5], n};
+    enum { DIM, FEW, PAST_KEYS, MAP };
+    static const dimension few[] = {
+        [DIM] = {"head_dim", 6, {128, 64, 256, 96, 20, 128}},
+        [FEW] = {"rows", 8, {2, 5, 1, 17, 3, 64, 9, 33}},
+        [PAST_KEYS] = {"past", 12, {100, 260, 511, 700, 1024, 1400, 1913, 2300, 2600, 3071, 3500, 3999}},
+        [MAP] = {"heads",
+                 5,
+                 {0, 1, 2, 3, 4},
+                 {"1", "4 of a group", "3 of groups of 2", "8 of a group", "2 groups of 2"}},
+    };
+    static const lh_grouping maps[] = {{1, 1, 0}, {4, 4, 0}, {3, 2, 1}, {8, 8, 0}, {4, 2, 0}};
+    return (attend_size){.dim = case_value(&few[DIM], n),
+                         .tokens = case_value(&few[FEW], n),
+                         .past = case_value(&few[PAST_KEYS], n),
+                         .map = maps[case_value(&few[MAP], n)],
+                         .variant = n};
 }
 
 START_TEST(test_few_rows_over_long_caches_are_those_of_ref_in_any_order_of_adding)

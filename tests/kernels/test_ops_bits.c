@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "attend_case.h"
+#include "cases.h"
 #include "kernels/slots.h"
 
 /* Ranges [from, to) that cut n things in parts, odd ones and single ones among them. */
@@ -149,11 +150,33 @@ static void same_rows(const attend_case *c, const attended *whole, const attend_
     }
 }
 
+enum { HEAD_DIM, ROWS, PAST, GROUP, HEADS, FIRST, KV_HEADS, FIRST_KV, PARTS, PLACE };
+static const dimension kinds[] = {
+    [HEAD_DIM] = {"head_dim", 10, {1, 3, 20, 24, 48, 64, 80, 96, 128, 256}},
+    [ROWS] = {"rows", 6, {1, 2, 5, 17, 64, 129}},
+    [PAST] = {"past", 10, {0, 13, 26, 39, 52, 64, 78, 99, 900, 900}},
+    [GROUP] = {"group", 5, {1, 2, 3, 4, 5}},
+    [HEADS] = {"heads", 8, {2, 3, 4, 5, 6, 7, 8, 9}},
+    [FIRST] = {"first head", 5, {0, 1, 2, 3, 4}}, /* modulo group */
+    [KV_HEADS] = {"KV heads", 4, {1, 2, 3, 4}},
+    [FIRST_KV] = {"first KV head", 3, {0, 1, 2}},
+    [PARTS] = {"parts", 2, {0, 1}, {"of each query head", "joined"}},
+    [PLACE] = {"place", 3, {COLUMNS_ROWS, COLUMNS_STATS, COLUMNS_STATS}, {"rows", "statistics", "statistics"}},
+};
+
+static int64_t kind(int which, int n)
+{
+    return case_value(&kinds[which], n);
+}
+
 static attend_size size_at(int n)
 {
-    int64_t group = 1 + n % 5;
-    return (attend_size){
-        test_dims[n % 10], test_tokens[n / 2 % 6], n % 5 == 4 ? 900 : n * 13 % 100, {2 + n % 8, group, n % group}, n};
+    int64_t group = kind(GROUP, n);
+    return (attend_size){.dim = kind(HEAD_DIM, n),
+                         .tokens = kind(ROWS, n),
+                         .past = kind(PAST, n),
+                         .map = {kind(HEADS, n), group, kind(FIRST, n) % group},
+                         .variant = n};
 }
 
 static void block_rows_law(rig *g, int n)
@@ -246,7 +269,7 @@ static attend_size observed_size(int n)
 {
     attend_size size = size_at(n);
     int64_t group = size.map.group;
-    size.map = (lh_grouping){.heads = (1 + n % 4) * group, .group = group, .first = n % 3 * group};
+    size.map = (lh_grouping){.heads = kind(KV_HEADS, n) * group, .group = group, .first = kind(FIRST_KV, n) * group};
     return size;
 }
 
@@ -276,8 +299,8 @@ static void columns_law(rig *g, int n)
     int64_t low = c.map.first / group, cols = longest_head(&c);
     columns_spec all = {.lse = lse,
                         .cols = cols,
-                        .parts = n % 2 ? group : 1,
-                        .place = n % 3 ? COLUMNS_STATS : COLUMNS_ROWS,
+                        .parts = kind(PARTS, n) ? 1 : group,
+                        .place = (columns_place)kind(PLACE, n),
                         .wanted = WANT_ALL};
     columns whole = columns_run(&m, g, &c, &all, NULL);
     omp_set_num_threads(1 + n % 3);

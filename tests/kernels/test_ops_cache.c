@@ -1,6 +1,7 @@
 #include <omp.h>
 #include <string.h>
 
+#include "cases.h"
 #include "rig.h"
 
 static int64_t entry_bytes(const lh_ragged *r)
@@ -99,7 +100,7 @@ START_TEST(test_append_puts_rows_behind_every_head_and_touches_nothing_else)
 END_TEST
 
 /* Where the kept entries of a compaction go. */
-typedef enum target { TARGET_SAME, TARGET_PACKED, TARGET_ELSEWHERE, TARGETS } target;
+typedef enum target { TARGET_SAME, TARGET_PACKED, TARGET_ELSEWHERE } target;
 
 typedef struct compaction {
     cache src;
@@ -124,28 +125,51 @@ static uint8_t state_at(int pattern, int64_t s, int64_t len, uint64_t dice)
     return keep[pattern] ? LH_ENTRY_KEEP : draw(7, dice, 2) ? LH_ENTRY_DROP : LH_ENTRY_COMPETES;
 }
 
+enum { HEADS, HEAD_DIM, LONGEST, SLACK, TYPE, ORDER, STATS, GAP, TARGET, FILL, LEN, NO_STATS, PATTERN };
+static const dimension kinds[] = {
+    [HEADS] = {"heads", 10, {0, 1, 2, 3, 4, 5, 6, 7, 8, 9}},
+    [HEAD_DIM] = {"head_dim", 10, {1, 3, 20, 24, 48, 64, 80, 96, 128, 256}},
+    [LONGEST] = {"longest head", 4, {300, 50, 50, 50}},
+    [SLACK] = {"slack", 3, {0, 1, 2}},
+    [TYPE] = {"type", 2, {LH_F32, LH_BF16}, {"f32", "bf16"}},
+    [ORDER] = {"slots", 3, {CACHE_SLOTS, CACHE_GAPS, CACHE_SHUFFLED}, {"are positions", "with gaps", "shuffled"}},
+    [STATS] = {"statistics", 4, {0, 1, 2, 3}},
+    [GAP] = {"gap between states", 4, {0, 1, 2, 3}},
+    [TARGET] = {"target", 3, {TARGET_SAME, TARGET_PACKED, TARGET_ELSEWHERE}, {"same", "packed", "elsewhere"}},
+    [FILL] = {"in place", 2, {LH_COMPACT_FILL, LH_COMPACT_IN_ORDER}, {"fill", "in order"}},
+    [LEN] = {"lengths", 2, {0, 1}, {"of the source", "of its own"}},
+    [NO_STATS] = {"statistics of the target", 3, {1, 0, 0}, {"none", "the source's", "the source's"}},
+    [PATTERN] = {"pattern of the first head", 8, {0, 1, 2, 3, 4, 5, 6, 7}},
+};
+
+static int64_t kind(int which, int n)
+{
+    return case_value(&kinds[which], n);
+}
+
 static void compaction_make(lot *m, compaction *c, int n)
 {
-    int64_t heads = n % 10, most = 0, *len = lot_new(m, heads * 8);
-    *c = (compaction){.where = (target)(n % TARGETS), .own_len = n / 3 % 2, .no_stats = n / 7 % 3 == 0};
-    c->kind = c->where == TARGET_SAME && n % 2 ? LH_COMPACT_FILL : LH_COMPACT_IN_ORDER;
+    int64_t heads = kind(HEADS, n), most = 0, *len = lot_new(m, heads * 8);
+    *c = (compaction){
+        .where = (target)kind(TARGET, n), .own_len = (int)kind(LEN, n), .no_stats = (int)kind(NO_STATS, n)};
+    c->kind = c->where == TARGET_SAME ? (lh_compact_kind)kind(FILL, n) : LH_COMPACT_IN_ORDER;
     for (int64_t h = 0; h < heads; h++) {
-        len[h] = draw(5, (uint64_t)(n * 10 + h), n % 4 ? 50 : 300);
+        len[h] = draw(5, (uint64_t)(n * 10 + h), kind(LONGEST, n));
         most = len[h] > most ? len[h] : most;
     }
-    cache_spec spec = {.heads = heads, .head_dim = test_dims[n / 2 % 10], .slack = n % 3, .last = most + 30};
+    cache_spec spec = {.heads = heads, .head_dim = kind(HEAD_DIM, n), .slack = kind(SLACK, n), .last = most + 30};
     spec.len = len;
-    spec.type = n / 4 % 2 ? LH_BF16 : LH_F32;
-    spec.order = (cache_order)(n / 5 % CACHE_ORDERS);
+    spec.type = (lh_dtype)kind(TYPE, n);
+    spec.order = (cache_order)kind(ORDER, n);
     spec.seed = (uint64_t)n;
     cache_make(m, &c->src, &spec);
-    stats_make(m, &c->src, n / 6 % 4);
-    c->ld = most + n % 4;
+    stats_make(m, &c->src, kind(STATS, n));
+    c->ld = most + kind(GAP, n);
     c->state = lot_new(m, heads * c->ld);
     for (int64_t h = 0; h < heads; h++) {
+        int pattern = (int)(kind(PATTERN, n) + h) % 8;
         for (int64_t s = 0; s < c->ld; s++)
-            c->state[h * c->ld + s] =
-                state_at((n + (int)h) % 8, s, len[h], (uint64_t)(n * 1000 + h) * 1000 + (uint64_t)s);
+            c->state[h * c->ld + s] = state_at(pattern, s, len[h], (uint64_t)(n * 1000 + h) * 1000 + (uint64_t)s);
     }
 }
 

@@ -2,6 +2,7 @@
 #include <omp.h>
 #include <string.h>
 
+#include "cases.h"
 #include "numbers.h"
 
 typedef struct shape {
@@ -86,18 +87,38 @@ typedef struct projection {
     int64_t out, w_ld;
 } projection;
 
+enum { KV_HEADS, GROUP, SHARD, HEAD_DIM, VALUES, OUT, GAP, WEIGHTS };
+enum { SHARD_WHOLE, SHARD_LATE, SHARD_EARLY };
+static const dimension kinds[] = {
+    [KV_HEADS] = {"KV heads", 4, {1, 2, 3, 4}},
+    [GROUP] = {"group", 4, {1, 2, 3, 4}},
+    [SHARD] = {"shard",
+               5,
+               {SHARD_WHOLE, SHARD_WHOLE, SHARD_WHOLE, SHARD_LATE, SHARD_EARLY},
+               {"whole", "whole", "whole", "begins in a group", "ends in a group"}},
+    [HEAD_DIM] = {"head_dim", 10, {1, 3, 20, 24, 48, 64, 80, 96, 128, 256}},
+    [VALUES] = {"values", 2, {LH_F32, LH_BF16}, {"f32", "bf16"}},
+    [OUT] = {"outputs", 6, {1, 7, 0, 129, 200, 577}},
+    [GAP] = {"gap between rows", 3, {0, 1, 2}},
+    [WEIGHTS] = {"weights", 2, {LH_F32, LH_BF16}, {"f32", "bf16"}},
+};
+
+static int64_t kind(int which, int n)
+{
+    return case_value(&kinds[which], n);
+}
+
 static void projection_make(lot *m, projection *p, int n)
 {
-    const int64_t outs[] = {1, 7, 0, 129, 200, 577};
-    int64_t many = n % 9 == 0, kv_heads = many ? 1 : 1 + n % 4, group = many ? 2 : 1 + n / 3 % 4;
-    int64_t first = n % 5 == 4 ? group / 2 : 0;
-    int64_t last = n % 5 == 3 && group > 1 ? 1 : 0; /* query heads of the last group that are elsewhere */
-    shape s = {kv_heads, many ? 1500 : 45, test_dims[many ? n % 5 : n % 10], n % 2 ? LH_BF16 : LH_F32};
+    int64_t many = n % 9 == 0, kv_heads = many ? 1 : kind(KV_HEADS, n), group = many ? 2 : kind(GROUP, n);
+    int64_t shard = kind(SHARD, n), first = shard == SHARD_LATE ? group / 2 : 0;
+    int64_t last = shard == SHARD_EARLY && group > 1 ? 1 : 0; /* query heads of the last group that are elsewhere */
+    shape s = {kv_heads, many ? 1500 : 45, many ? test_dims[n % 5] : kind(HEAD_DIM, n), (lh_dtype)kind(VALUES, n)};
     values_make(m, &p->c, &s, n);
     p->map = (lh_grouping){kv_heads * group - first - last, group, first};
-    p->out = many ? 1030 : outs[n / 2 % 6];
-    p->w_ld = p->map.heads * s.head_dim + n % 3;
-    p->type = n / 2 % 2 ? LH_BF16 : LH_F32;
+    p->out = many ? 1030 : kind(OUT, n);
+    p->w_ld = p->map.heads * s.head_dim + kind(GAP, n);
+    p->type = (lh_dtype)kind(WEIGHTS, n);
     p->w = lot_normals(m, p->out * p->w_ld, 0.05f, 9);
     p->typed = p->w;
     if (p->type == LH_F32) return;

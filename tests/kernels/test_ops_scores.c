@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cases.h"
 #include "rig.h"
 
 typedef struct pooling {
@@ -75,23 +76,43 @@ START_TEST(test_pool_joins_competing_neighbours_and_ignores_the_gaps)
 }
 END_TEST
 
+enum { HEADS, ROWS, SIZE, KIND, LENGTH, GAP, ORDER, COMPETE };
+static const dimension kinds[] = {
+    [HEADS] = {"heads", 5, {0, 1, 2, 3, 4}},
+    [ROWS] = {"rows of a head", 4, {1, 2, 3, 4}},
+    [SIZE] = {"pool size", 8, {1, 3, 5, 7, 21, 31, 999, (INT64_C(1) << 40) - 1}},
+    [KIND] = {"pool", 3, {LH_POOL_NONE, LH_POOL_MAX, LH_POOL_AVG}, {"none", "max", "avg"}},
+    [LENGTH] = {"longest head", 8, {300, 300, 300, 300, 300, 300, 300, 4500}},
+    [GAP] = {"gap between rows", 3, {0, 1, 2}},
+    [ORDER] = {"slots", 3, {CACHE_SLOTS, CACHE_GAPS, CACHE_SHUFFLED}, {"are positions", "with gaps", "shuffled"}},
+    [COMPETE] = {"tenths that do not compete", 4, {0, 3, 6, 9}},
+};
+
+static int64_t kind(int which, int n)
+{
+    return case_value(&kinds[which], n);
+}
+
 static void pooling_make(lot *m, pooling *p, int n)
 {
-    const int64_t lens[] = {0, 1, 2, 7, 64, 129, 300}, ks[] = {1, 3, 5, 7, 21, 31, 999, (INT64_C(1) << 40) - 1};
-    int64_t most = 0;
-    *p = (pooling){.heads = n % 5, .rows_per_head = 1 + n % 4, .k = ks[n % 8], .kind = (lh_pool_kind)(n / 8 % 3)};
+    const int64_t lens[] = {0, 1, 2, 7, 64, 129, 300};
+    int64_t most = 0, out = kind(COMPETE, n);
+    *p = (pooling){.heads = kind(HEADS, n),
+                   .rows_per_head = kind(ROWS, n),
+                   .k = kind(SIZE, n),
+                   .kind = (lh_pool_kind)kind(KIND, n)};
     int64_t *len = lot_new(m, p->heads * 8);
     for (int64_t h = 0; h < p->heads; h++) {
-        len[h] = n % 21 == 20 ? 4500 : lens[draw(1, (uint64_t)(n * 10 + h), 7)];
+        len[h] = kind(LENGTH, n) > 300 ? kind(LENGTH, n) : lens[draw(1, (uint64_t)(n * 10 + h), 7)];
         most = len[h] > most ? len[h] : most;
     }
-    p->ld = most + n % 3;
-    pooling_place(m, p, len, (cache_order)(n / 2 % CACHE_ORDERS));
+    p->ld = most + kind(GAP, n);
+    pooling_place(m, p, len, (cache_order)kind(ORDER, n));
     p->x = lot_normals(m, p->heads * p->rows_per_head * p->ld, 1.0f, (uint64_t)n);
     uint8_t *state = lot_new(m, p->heads * p->ld);
     for (int64_t i = 0; i < p->heads * p->ld; i++) {
         int64_t dice = draw(2, (uint64_t)(n * 100000 + i), 10); /* few gaps, half gaps, or nothing that competes */
-        state[i] = dice < (n % 4) * 3 ? (uint8_t)(dice % 2) : LH_ENTRY_COMPETES;
+        state[i] = dice < out ? (uint8_t)(dice % 2) : LH_ENTRY_COMPETES;
     }
     p->state = state;
 }
