@@ -3,6 +3,7 @@
 #ifndef LH_ENGINE_CHUNK_H
 #define LH_ENGINE_CHUNK_H
 
+#include "kv/figures.h"
 #include "model/forward.h"
 
 /* With LH_ORDER_FIXED every run has chunks of this length: the bits of a sum may depend on it. */

@@ -8,6 +8,7 @@
 #include "base/minmax.h"
 #include "engine/clock.h"
 #include "engine/logits_file.h"
+#include "kv/figures.h"
 
 typedef struct run {
     lh_engine *engine;

@@ -186,13 +186,13 @@ lh_status lh_session_mark(lh_session *s)
 {
     LH_TRY(copy_last_row(s, &s->marked_logits));
     s->marked_tokens = s->tokens.n;
-    LH_TRY(lh_kv_mark(s->kv));
+    LH_TRY(lh_kv_snapshot(s->kv));
     return LH_OK;
 }
 
 lh_status lh_session_rewind(lh_session *s)
 {
-    LH_TRY(lh_kv_rewind(s->kv));
+    LH_TRY(lh_kv_restore(s->kv));
     s->tokens.n = s->marked_tokens;
     LH_TRY(lh_forward_put_logits(s->forward, s->marked_logits));
     return LH_OK;
@@ -202,8 +202,8 @@ lh_status lh_session_switch(lh_session *s, int64_t cache)
 {
     if (!s->prompt_logits) LH_TRY(copy_last_row(s, &s->prompt_logits));
     s->kv = s->caches[cache];
-    if (s->marked[cache]) LH_TRY(lh_kv_rewind(s->kv));
-    if (!s->marked[cache]) LH_TRY(lh_kv_mark(s->kv));
+    if (s->marked[cache]) LH_TRY(lh_kv_restore(s->kv));
+    if (!s->marked[cache]) LH_TRY(lh_kv_snapshot(s->kv));
     s->marked[cache] = 1;
     s->tokens.n = s->options.prompt;
     LH_TRY(lh_forward_put_logits(s->forward, s->prompt_logits));

@@ -29,22 +29,22 @@ lh_status lh_exec_agree(const lh_exec *x)
 
 void lh_exec_copy(const lh_exec *x, void *dst, const void *src, int64_t bytes, lh_copy_way way)
 {
-    if (lh_exec_ok(x)) lh_exec_latch(x, lh_stream_copy(x->stream, dst, src, bytes, way));
+    LH_LATCH(x, lh_stream_copy(x->stream, dst, src, bytes, way));
 }
 
 void lh_exec_zero(const lh_exec *x, void *dst, int64_t bytes)
 {
-    if (lh_exec_ok(x)) lh_exec_latch(x, lh_stream_zero(x->stream, dst, bytes));
+    LH_LATCH(x, lh_stream_zero(x->stream, dst, bytes));
 }
 
 void lh_exec_put(const lh_exec *x, void *dst, const void *src, int64_t bytes)
 {
-    if (lh_exec_ok(x)) lh_exec_latch(x, lh_stream_put(x->stream, dst, src, bytes));
+    LH_LATCH(x, lh_stream_put(x->stream, dst, src, bytes));
 }
 
 void lh_exec_sync(const lh_exec *x)
 {
-    if (lh_exec_ok(x)) lh_exec_latch(x, lh_stream_sync(x->stream));
+    LH_LATCH(x, lh_stream_sync(x->stream));
 }
 
 void lh_exec_fetch(const lh_exec *x, void *host, const void *src, int64_t bytes)
@@ -56,7 +56,7 @@ void lh_exec_fetch(const lh_exec *x, void *host, const void *src, int64_t bytes)
 /* The work before a collective; its failure is this rank's alone. */
 static void flush(const lh_exec *x)
 {
-    if (lh_exec_ok(x)) lh_exec_latch(x, lh_comm_flush(x->device_comm));
+    LH_LATCH(x, lh_comm_flush(x->device_comm));
 }
 
 void lh_exec_allreduce(const lh_exec *x, void *buf, int64_t count, lh_dtype type, lh_reduce op)

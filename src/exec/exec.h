@@ -26,6 +26,12 @@ typedef struct lh_exec {
         if (lh_exec_ok(exec)) lh_exec_latch((exec), (exec)->ops->op((exec)->stream, &(lh_##op##_args){__VA_ARGS__})); \
     } while (0)
 
+/* Call something that returns a status, unless something has failed; its failure is latched. */
+#define LH_LATCH(exec, call)                               \
+    do {                                                   \
+        if (lh_exec_ok(exec)) lh_exec_latch((exec), call); \
+    } while (0)
+
 lh_device *lh_exec_device(const lh_exec *exec);
 
 /* 1 while nothing has failed. */

@@ -35,7 +35,7 @@ typedef struct piece {
 /* Numbers an entry in an array of that kind, and their type. */
 static int64_t entry_width(const lh_kv *kv, array_kind kind)
 {
-    const int64_t widths[] = {1, kv->shape.head_dim, kv->shape.head_dim, kv->layers[0].pool.form.stats};
+    const int64_t widths[] = {1, kv->shape.head_dim, kv->shape.head_dim, kv->layers[0].arena.form.stats};
     return widths[kind];
 }
 
@@ -58,14 +58,14 @@ static int counts_head(const lh_heads *heads, int64_t head)
 static lh_status read_piece(writer *w, const piece *p)
 {
     const lh_kv *kv = w->kv;
-    const lh_pool *pool = &kv->layers[p->layer].pool;
-    int64_t bytes = entry_bytes(kv, p->kind), slot = pool->offset[p->head - kv->shape.heads.kv_first] + p->at;
-    const void *const arrays[] = {pool->view.positions, pool->view.k, pool->view.v, pool->view.stats};
+    const lh_arena *arena = &kv->layers[p->layer].arena;
+    int64_t bytes = entry_bytes(kv, p->kind), slot = arena->offset[p->head - kv->shape.heads.kv_first] + p->at;
+    const void *const arrays[] = {arena->view.positions, arena->view.k, arena->view.v, arena->view.stats};
     const char *from = arrays[p->kind];
     if (from)
-        LH_TRY(lh_stream_copy(kv->place.stream, w->mine, from + slot * bytes, p->entries * bytes, LH_COPY_TO_HOST));
+        LH_TRY(lh_stream_copy(kv->exec.stream, w->mine, from + slot * bytes, p->entries * bytes, LH_COPY_TO_HOST));
     for (int64_t i = 0; !from && i < p->entries; i++) ((int32_t *)w->mine)[i] = (int32_t)(p->at + i);
-    LH_TRY(lh_stream_sync(kv->place.stream));
+    LH_TRY(lh_stream_sync(kv->exec.stream));
     return LH_OK;
 }
 
@@ -77,11 +77,11 @@ static lh_status pass_piece(writer *w, const piece *p, int64_t row)
     int64_t bytes = p->entries * entry_bytes(kv, p->kind);
     for (int r = 0; r < h->ranks; r++) {
         lh_heads other = lh_heads_at(h, r);
-        kv->traffic.at[r] = 0;
-        kv->traffic.bytes[r] = counts_head(&other, p->head) ? bytes : 0;
+        kv->arrays.gather.at[r] = 0;
+        kv->arrays.gather.bytes[r] = counts_head(&other, p->head) ? bytes : 0;
     }
-    if (w->local == LH_OK && kv->traffic.bytes[h->rank]) w->local = read_piece(w, p);
-    LH_TRY(lh_comm_gatherv(kv->place.comm, 0, w->mine, w->all, kv->traffic.bytes, kv->traffic.at));
+    if (w->local == LH_OK && kv->arrays.gather.bytes[h->rank]) w->local = read_piece(w, p);
+    LH_TRY(lh_comm_gatherv(kv->exec.comm, 0, w->mine, w->all, kv->arrays.gather.bytes, kv->arrays.gather.at));
     if (h->rank || w->local != LH_OK) return LH_OK;
     lh_hasher_add(w->hasher, w->all, bytes);
     w->local = lh_h5_array_write(w->array, &(lh_h5_part){.at = {row}, .count = {p->entries, entry_width(kv, p->kind)}},
@@ -137,13 +137,13 @@ static lh_status read_rows(writer *w, int64_t layer, int64_t at, int64_t rows)
 {
     const lh_kv *kv = w->kv;
     int64_t width = kv->shape.heads.q_count * kv->shape.head_dim;
-    const float *ring = kv->layers[layer].ring.q;
+    const lh_query_ring *ring = &kv->layers[layer].ring;
     for (int64_t r = 0; r < rows; r++) {
-        int64_t slot = lh_kv_ring_slot(kv, lh_policy_row_at(&kv->fixed, kv->clock.seen, at + r));
-        LH_TRY(lh_stream_copy(kv->place.stream, (float *)w->mine + r * width, ring + slot * width,
-                              width * (int64_t)sizeof *ring, LH_COPY_TO_HOST));
+        int64_t slot = lh_ring_slot(ring, lh_policy_row_at(&kv->numbers, kv->timeline.seen, at + r));
+        LH_TRY(lh_stream_copy(kv->exec.stream, (float *)w->mine + r * width, ring->q + slot * width,
+                              width * (int64_t)sizeof *ring->q, LH_COPY_TO_HOST));
     }
-    LH_TRY(lh_stream_sync(kv->place.stream));
+    LH_TRY(lh_stream_sync(kv->exec.stream));
     return LH_OK;
 }
 
@@ -155,17 +155,17 @@ static lh_status pass_rows(writer *w, int64_t layer, int64_t at, int64_t rows)
     int64_t head = kv->shape.head_dim * (int64_t)sizeof(float);
     for (int r = 0; r < h->ranks; r++) {
         lh_heads other = lh_heads_at(h, r);
-        kv->traffic.bytes[r] = rows * other.q_count * head;
-        kv->traffic.at[r] = rows * other.q_first * head;
+        kv->arrays.gather.bytes[r] = rows * other.q_count * head;
+        kv->arrays.gather.at[r] = rows * other.q_first * head;
     }
     if (w->local == LH_OK) w->local = read_rows(w, layer, at, rows);
-    LH_TRY(lh_comm_gatherv(kv->place.comm, 0, w->mine, w->all, kv->traffic.bytes, kv->traffic.at));
+    LH_TRY(lh_comm_gatherv(kv->exec.comm, 0, w->mine, w->all, kv->arrays.gather.bytes, kv->arrays.gather.at));
     if (h->rank || w->local != LH_OK) return LH_OK;
     for (int r = 0; r < h->ranks; r++) {
         lh_heads other = lh_heads_at(h, r);
         for (int64_t t = 0; t < rows; t++)
             memcpy(w->mine + (t * h->heads + other.q_first) * head,
-                   w->all + kv->traffic.at[r] + t * other.q_count * head, (size_t)(other.q_count * head));
+                   w->all + kv->arrays.gather.at[r] + t * other.q_count * head, (size_t)(other.q_count * head));
     }
     lh_hasher_add(w->hasher, w->mine, rows * h->heads * head);
     w->local =
@@ -177,7 +177,8 @@ static lh_status pass_rows(writer *w, int64_t layer, int64_t at, int64_t rows)
 static lh_status pass_ring(writer *w, int64_t layer)
 {
     const lh_kv *kv = w->kv;
-    int64_t rows = lh_kv_ring_rows(kv), row_bytes = kv->shape.heads.heads * kv->shape.head_dim * (int64_t)sizeof(float);
+    int64_t rows = lh_min_i64(kv->timeline.seen, kv->numbers.rows),
+            row_bytes = kv->shape.heads.heads * kv->shape.head_dim * (int64_t)sizeof(float);
     int64_t chunk = CHUNK_BYTES / row_bytes;
     if (!kv->layers[layer].ring.q) return LH_OK;
     open_array(w, layer, "ring",
@@ -192,18 +193,18 @@ static lh_status pass_ring(writer *w, int64_t layer)
 static lh_status write_layer_head(writer *w, int64_t layer, const int64_t *lens)
 {
     lh_kv *kv = w->kv;
-    int64_t heads = kv->shape.heads.kv_heads, *offsets = kv->traffic.offsets;
+    int64_t heads = kv->shape.heads.kv_heads, *offsets = kv->arrays.offsets;
     lh_protection p = lh_policy_protect(
-        &kv->fixed, &(lh_protect_request){.budget = kv->budgets[layer],
-                                          .seen = kv->clock.seen,
-                                          .visible_from = lh_kv_visible_from(&kv->shape, layer, kv->clock.seen)});
+        &kv->numbers, &(lh_protect_request){.budget = kv->arrays.budgets[layer],
+                                            .seen = kv->timeline.seen,
+                                            .visible_from = lh_kv_visible_from(&kv->shape, layer, kv->timeline.seen)});
     lh_layer_name name;
     offsets[0] = 0;
     for (int64_t g = 0; g < heads; g++) offsets[g + 1] = offsets[g] + lens[g];
     LH_TRY(lh_h5_put(w->h5, lh_layer_array(&name, layer, "offsets"),
                      &(lh_h5_shape){.type = LH_I64, .rank = 1, .dims = {heads + 1}}, offsets));
     lh_layer_array(&name, layer, NULL);
-    LH_TRY(lh_h5_put_i64(w->h5, name.text, "budget", kv->budgets[layer]));
+    LH_TRY(lh_h5_put_i64(w->h5, name.text, "budget", kv->arrays.budgets[layer]));
     LH_TRY(lh_h5_put_i64(w->h5, name.text, "protected_sinks", p.sinks));
     LH_TRY(lh_h5_put_i64(w->h5, name.text, "protected_recents", p.recents));
     LH_TRY(lh_h5_put_i64(w->h5, name.text, "sliding", lh_kv_slides(&kv->shape, layer)));
@@ -223,20 +224,20 @@ static lh_status write_numbers(writer *w, const lh_cache_extra *extra)
                    {"kv_heads", kv->shape.heads.kv_heads},
                    {"head_dim", kv->shape.head_dim},
                    {"window", kv->shape.window},
-                   {"entries", kv->fixed.budget}, /* C */
+                   {"entries", kv->numbers.budget}, /* C */
                    {"prompt_tokens", kv->prompt.tokens},
-                   {"seen_tokens", kv->clock.seen},
-                   {"steps", kv->clock.steps},
-                   {"evictions", kv->clock.evictions},
-                   {"budgets_made", kv->clock.budgets_made},
+                   {"seen_tokens", kv->timeline.seen},
+                   {"steps", kv->timeline.steps},
+                   {"evictions", kv->timeline.evictions},
+                   {"budgets_made", kv->timeline.budgets_made},
                    {"seed", (int64_t)extra->seed}};
     LH_TRY(lh_h5_group(w->h5, "/state"));
     LH_TRY(lh_h5_put_string(w->h5, "/state", "model", model));
-    LH_TRY(lh_h5_put_string(w->h5, "/state", "positions", lh_kv_turns(&kv->fixed) ? "slot" : "original"));
+    LH_TRY(lh_h5_put_string(w->h5, "/state", "positions", lh_kv_uses_slots(&kv->numbers) ? "slot" : "original"));
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
         LH_TRY(lh_h5_put_i64(w->h5, "/state", numbers[i].name, numbers[i].value));
-    if (kv->plan.proxies.kind == LH_PROXIES_QUESTION)
-        LH_TRY(lh_h5_put_i64(w->h5, "/state", "question_tokens", kv->plan.proxies.question));
+    if (kv->policy.proxies.kind == LH_PROXIES_QUESTION)
+        LH_TRY(lh_h5_put_i64(w->h5, "/state", "question_tokens", kv->policy.proxies.question));
     return LH_OK;
 }
 
@@ -247,8 +248,8 @@ static lh_status write_head(writer *w, const char *path, const lh_cache_extra *e
     char *text = NULL;
     LH_TRY_DONE(
         lh_h5_create(&w->h5, path, &(lh_h5_head){.kind = "cache", .schema = LH_CACHE_SCHEMA, .run = extra->run}));
-    LH_TRY_DONE(lh_policy_json(&w->kv->plan, &json));
-    LH_TRY_DONE(lh_profiles_put_json(w->kv->shape.profiles, &w->kv->plan, json));
+    LH_TRY_DONE(lh_policy_json(&w->kv->policy, &json));
+    LH_TRY_DONE(lh_profiles_put_json(w->kv->shape.profiles, &w->kv->policy, json));
     text = json_dumps(json, JSON_COMPACT);
     if (!text) LH_FAIL_DONE(LH_ENOMEM, "cannot allocate host memory for the policy as JSON");
     LH_TRY_DONE(lh_h5_put_text(w->h5, "/policy", text, (int64_t)strlen(text)));
@@ -267,16 +268,16 @@ lh_status lh_cache_save(lh_kv *kv, const char *path, const lh_cache_extra *extra
 {
     lh_status st = LH_OK;
     writer w = {.kv = kv};
-    int64_t *lens = kv->traffic.share;
+    int64_t *lens = kv->arrays.lens;
     int root = kv->shape.heads.rank == 0;
     w.local = lh_kv_fetch_lens(kv);
     if (w.local == LH_OK) w.local = lh_calloc(&w.mine, CHUNK_BYTES, 1);
     if (w.local == LH_OK && root) w.local = lh_calloc(&w.all, CHUNK_BYTES, 1);
     if (w.local == LH_OK && root) w.local = write_head(&w, path, extra);
-    LH_TRY_DONE(lh_comm_agree(kv->place.comm, w.local));
+    LH_TRY_DONE(lh_comm_agree(kv->exec.comm, w.local));
     for (int64_t l = 0; l < kv->shape.layers; l++) {
-        const lh_pool *pool = &kv->layers[l].pool;
-        LH_TRY_DONE(lh_kv_gather_lens(kv, pool->len + kv->shape.heads.counted_first - kv->shape.heads.kv_first, lens));
+        const lh_arena *arena = &kv->layers[l].arena;
+        LH_TRY_DONE(lh_kv_gather_lens(kv, arena->len + kv->shape.heads.counted_first - kv->shape.heads.kv_first, lens));
         if (root && w.local == LH_OK) w.local = write_layer_head(&w, l, lens);
         for (array_kind kind = POSITIONS; kind <= STATS; kind++) LH_TRY_DONE(pass_array(&w, l, kind, lens));
         LH_TRY_DONE(pass_ring(&w, l));
@@ -285,7 +286,7 @@ lh_status lh_cache_save(lh_kv *kv, const char *path, const lh_cache_extra *extra
         w.local = lh_h5_commit(w.h5);
         w.h5 = NULL;
     }
-    LH_TRY_DONE(lh_comm_agree(kv->place.comm, w.local));
+    LH_TRY_DONE(lh_comm_agree(kv->exec.comm, w.local));
 done:
     close_array(&w);
     lh_h5_close(w.h5);

@@ -3,7 +3,7 @@
 #ifndef LH_KV_CACHE_FILE_H
 #define LH_KV_CACHE_FILE_H
 
-#include "kv/kv.h"
+#include "kv/positions.h"
 
 /* What goes with the entries: the run's state that is not kv's. */
 typedef struct lh_cache_extra {

@@ -13,7 +13,7 @@ struct lh_cache_file {
     lh_h5 *h5;
     lh_policy plan;
     lh_profiles profiles; /* that it names */
-    lh_kv_clock clock;
+    lh_timeline timeline;
     int64_t layers, heads, kv_heads, head_dim, window, entries, prompt_tokens, budgets_made;
     int32_t *tokens;
     float *logits;
@@ -54,9 +54,9 @@ static lh_status read_numbers(lh_cache_file *f)
                    {"window", &f->window, 0, INT64_MAX},
                    {"entries", &f->entries, 1, INT64_MAX},
                    {"prompt_tokens", &f->prompt_tokens, 1, INT32_MAX},
-                   {"seen_tokens", &f->clock.seen, 1, INT32_MAX},
-                   {"steps", &f->clock.steps, 0, INT32_MAX},
-                   {"evictions", &f->clock.evictions, 0, INT32_MAX},
+                   {"seen_tokens", &f->timeline.seen, 1, INT32_MAX},
+                   {"steps", &f->timeline.steps, 0, INT32_MAX},
+                   {"evictions", &f->timeline.evictions, 0, INT32_MAX},
                    {"budgets_made", &f->budgets_made, 0, 1},
                    {"seed", &seed, INT64_MIN, INT64_MAX}};
     if (!lh_h5_has(f->h5, "/state")) LH_FAIL(LH_EFILE, "'%s' has no group '/state'", lh_h5_path(f->h5));
@@ -72,7 +72,7 @@ static lh_status read_numbers(lh_cache_file *f)
     if (!f->model_text || sscanf(f->model_text, "%16" SCNx64, &f->extra.model) != 1)
         LH_FAIL(LH_EFILE, "'%s' does not say which model it belongs to", lh_h5_path(f->h5));
     f->extra.seed = (uint64_t)seed;
-    f->clock.budgets_made = (int)f->budgets_made;
+    f->timeline.budgets_made = (int)f->budgets_made;
     return LH_OK;
 }
 
@@ -112,9 +112,9 @@ lh_status lh_cache_open(lh_cache_file **out, const char *path)
     LH_TRY_DONE(
         lh_h5_get(f->h5, "/tokens", &(lh_h5_shape){.type = LH_I32, .rank = 1, .dims = {-1}}, &shape, &f->tokens));
     f->extra.n = shape.dims[0];
-    if (f->extra.n < f->clock.seen)
+    if (f->extra.n < f->timeline.seen)
         LH_FAIL_DONE(LH_EFILE, "'%s' holds %lld tokens and says that %lld were seen", path, (long long)f->extra.n,
-                     (long long)f->clock.seen);
+                     (long long)f->timeline.seen);
     for (int64_t t = 0; t < f->extra.n; t++)
         if (f->tokens[t] < 0) LH_FAIL_DONE(LH_EFILE, "'%s': token %lld is %d", path, (long long)t, f->tokens[t]);
     LH_TRY_DONE(
@@ -162,7 +162,7 @@ static lh_status check_fit(const lh_cache_file *f, const lh_kv *kv, uint64_t mod
 {
     lh_status st = LH_OK;
     const lh_kv_shape *s = &kv->shape;
-    lh_policy mine = kv->plan, theirs = f->plan;
+    lh_policy mine = kv->policy, theirs = f->plan;
     lh_buf text = {0};
     mine.by_default = theirs.by_default = 0;
     const struct {
@@ -237,9 +237,9 @@ static lh_status check_lengths(const layer_reader *r)
             LH_FAIL(
                 LH_EFILE, "'%s': head %lld of layer %lld holds %lld entries, more than the %lld that its window shows",
                 lh_h5_path(r->f->h5), (long long)g, (long long)r->layer, (long long)n, (long long)kv->shape.window - 1);
-        if (!slides && kv->plan.budgets.heads == LH_HEADS_UNIFORM && n != r->offsets[1])
+        if (!slides && kv->policy.budgets.heads == LH_HEADS_UNIFORM && n != r->offsets[1])
             LH_FAIL(LH_EFILE, "'%s': the heads of layer %lld hold %lld and %lld entries, by '%s' they hold as many",
-                    lh_h5_path(r->f->h5), (long long)r->layer, (long long)r->offsets[1], (long long)n, kv->plan.name);
+                    lh_h5_path(r->f->h5), (long long)r->layer, (long long)r->offsets[1], (long long)n, kv->policy.name);
     }
     return LH_OK;
 }
@@ -253,9 +253,9 @@ static lh_status open_layer(layer_reader *r)
                      &(lh_h5_shape){.type = LH_I64, .rank = 1, .dims = {f->kv_heads + 1}}, &shape, &r->offsets));
     for (int64_t g = 0; g <= f->kv_heads; g++) {
         int64_t n = g ? r->offsets[g] - r->offsets[g - 1] : 0;
-        if ((g == 0 && r->offsets[0] != 0) || r->offsets[g] < 0 || n < 0 || n > f->clock.seen)
+        if ((g == 0 && r->offsets[0] != 0) || r->offsets[g] < 0 || n < 0 || n > f->timeline.seen)
             LH_FAIL(LH_EFILE, "'%s': '%s' does not rise from 0 by at most %lld a head", lh_h5_path(f->h5), name.text,
-                    (long long)f->clock.seen);
+                    (long long)f->timeline.seen);
     }
     lh_h5_shape entries = {.type = LH_I32, .rank = 1, .dims = {r->offsets[f->kv_heads]}};
     LH_TRY(open_array(r, "positions", &entries, &r->positions));
@@ -263,7 +263,7 @@ static lh_status open_layer(layer_reader *r)
     LH_TRY(open_array(r, "k", &entries, &r->k));
     LH_TRY(open_array(r, "v", &entries, &r->v));
     LH_TRY(check_lengths(r));
-    int64_t budget = 0, stats = r->kv->layers[r->layer].pool.form.stats;
+    int64_t budget = 0, stats = r->kv->layers[r->layer].arena.form.stats;
     entries = (lh_h5_shape){.type = LH_F32, .rank = 2, .dims = {r->offsets[f->kv_heads], stats}};
     if (stats) LH_TRY(open_array(r, "stats", &entries, &r->stats));
     lh_layer_array(&name, r->layer, NULL);
@@ -271,8 +271,8 @@ static lh_status open_layer(layer_reader *r)
     if (budget < 1 || budget > most_entries)
         LH_FAIL(LH_EFILE, "'%s': the budget of '%s' is missing or %lld, it must be between 1 and %lld",
                 lh_h5_path(f->h5), name.text, (long long)budget, (long long)most_entries);
-    r->kv->budgets[r->layer] = budget;
-    if (r->kv->layout.norms >= 0) r->kv->layers[r->layer].fresh = f->clock.seen; /* norms are made again */
+    r->kv->arrays.budgets[r->layer] = budget;
+    if (r->kv->stats.norms >= 0) r->kv->layers[r->layer].normless = f->timeline.seen; /* norms are made again */
     return LH_OK;
 }
 
@@ -287,7 +287,7 @@ static lh_status check_positions(layer_reader *r, const int32_t *positions, int6
 {
     lh_status st = LH_OK;
     int32_t *sorted = NULL;
-    const lh_pool *pool = &r->kv->layers[r->layer].pool;
+    const lh_arena *arena = &r->kv->layers[r->layer].arena;
     int rises = 1;
     for (int64_t i = 1; i < n; i++) rises &= positions[i] > positions[i - 1];
     if (!rises) {
@@ -297,8 +297,8 @@ static lh_status check_positions(layer_reader *r, const int32_t *positions, int6
     }
     const int32_t *p = sorted ? sorted : positions;
     for (int64_t i = 0; i < n; i++) {
-        int wrong = p[i] < 0 || p[i] >= r->f->clock.seen || (i && p[i] == p[i - 1]);
-        if (wrong || (pool->form.positions == LH_POSITIONS_IMPLIED && positions[i] != i))
+        int wrong = p[i] < 0 || p[i] >= r->f->timeline.seen || (i && p[i] == p[i - 1]);
+        if (wrong || (!arena->form.has_positions && positions[i] != i))
             LH_FAIL_DONE(LH_EFILE, "'%s': layer %lld holds an entry at position %d, which cannot be",
                          lh_h5_path(r->f->h5), (long long)r->layer, p[i]);
     }
@@ -326,9 +326,9 @@ static lh_status read_entries(layer_reader *r, lh_h5_array *array, void *dst, co
         LH_TRY_DONE(lh_h5_array_read(array, &(lh_h5_part){.at = {s->row + at}, .count = {n, dim}}, raw));
         lh_dtype_convert(values, LH_F32, raw, kv->shape.type, n * dim);
         LH_TRY_DONE(check_finite(r->f, "keys and values", values, n * dim));
-        LH_TRY_DONE(lh_stream_copy(kv->place.stream, (char *)dst + (s->slot + at) * dim * bytes, raw, n * dim * bytes,
+        LH_TRY_DONE(lh_stream_copy(kv->exec.stream, (char *)dst + (s->slot + at) * dim * bytes, raw, n * dim * bytes,
                                    LH_COPY_TO_DEVICE));
-        LH_TRY_DONE(lh_stream_sync(kv->place.stream));
+        LH_TRY_DONE(lh_stream_sync(kv->exec.stream));
     }
 done:
     lh_free(raw);
@@ -340,16 +340,16 @@ done:
 static lh_status read_stats(layer_reader *r, const span *s)
 {
     lh_status st = LH_OK;
-    lh_pool *pool = &r->kv->layers[r->layer].pool;
-    int64_t n = pool->form.stats;
+    lh_arena *arena = &r->kv->layers[r->layer].arena;
+    int64_t n = arena->form.stats;
     float *values = NULL;
     if (!n) goto done;
     LH_TRY_DONE(lh_calloc(&values, s->entries * n, sizeof *values));
     LH_TRY_DONE(lh_h5_array_read(r->stats, &(lh_h5_part){.at = {s->row}, .count = {s->entries, n}}, values));
     LH_TRY_DONE(check_finite(r->f, "stats", values, s->entries * n));
-    LH_TRY_DONE(lh_stream_copy(r->kv->place.stream, pool->view.stats + s->slot * n, values,
+    LH_TRY_DONE(lh_stream_copy(r->kv->exec.stream, arena->view.stats + s->slot * n, values,
                                s->entries * n * (int64_t)sizeof *values, LH_COPY_TO_DEVICE));
-    LH_TRY_DONE(lh_stream_sync(r->kv->place.stream));
+    LH_TRY_DONE(lh_stream_sync(r->kv->exec.stream));
 done:
     lh_free(values);
     return st;
@@ -359,21 +359,21 @@ static lh_status read_head(layer_reader *r, int64_t h)
 {
     lh_status st = LH_OK;
     lh_kv *kv = r->kv;
-    lh_pool *pool = &kv->layers[r->layer].pool;
+    lh_arena *arena = &kv->layers[r->layer].arena;
     int64_t row = r->offsets[kv->shape.heads.kv_first + h];
-    span s = {.row = row, .slot = pool->offset[h], .entries = r->offsets[kv->shape.heads.kv_first + h + 1] - row};
+    span s = {.row = row, .slot = arena->offset[h], .entries = r->offsets[kv->shape.heads.kv_first + h + 1] - row};
     int32_t *positions = NULL;
     LH_TRY_DONE(lh_calloc(&positions, s.entries, sizeof *positions));
     LH_TRY_DONE(lh_h5_array_read(r->positions, &(lh_h5_part){.at = {row}, .count = {s.entries}}, positions));
     LH_TRY_DONE(check_positions(r, positions, s.entries));
-    if (pool->form.positions == LH_POSITIONS_STORED)
-        LH_TRY_DONE(lh_stream_copy(kv->place.stream, pool->view.positions + s.slot, positions,
+    if (arena->form.has_positions)
+        LH_TRY_DONE(lh_stream_copy(kv->exec.stream, arena->view.positions + s.slot, positions,
                                    s.entries * (int64_t)sizeof *positions, LH_COPY_TO_DEVICE));
-    LH_TRY_DONE(lh_stream_sync(kv->place.stream));
-    LH_TRY_DONE(read_entries(r, r->k, pool->view.k, &s));
-    LH_TRY_DONE(read_entries(r, r->v, pool->view.v, &s));
+    LH_TRY_DONE(lh_stream_sync(kv->exec.stream));
+    LH_TRY_DONE(read_entries(r, r->k, arena->view.k, &s));
+    LH_TRY_DONE(read_entries(r, r->v, arena->view.v, &s));
     LH_TRY_DONE(read_stats(r, &s));
-    pool->len[h] = s.entries;
+    arena->len[h] = s.entries;
 done:
     lh_free(positions);
     return st;
@@ -384,7 +384,7 @@ static lh_status read_ring(layer_reader *r)
     lh_status st = LH_OK;
     lh_kv *kv = r->kv;
     const lh_heads *h = &kv->shape.heads;
-    int64_t seen = r->f->clock.seen, rows = lh_policy_rows(&kv->fixed, seen);
+    int64_t seen = r->f->timeline.seen, rows = lh_policy_rows(&kv->numbers, seen);
     int64_t width = h->q_count * kv->shape.head_dim;
     float *row = NULL, *ring = kv->layers[r->layer].ring.q;
     if (!ring) goto done;
@@ -395,10 +395,10 @@ static lh_status read_ring(layer_reader *r)
         LH_TRY_DONE(lh_h5_array_read(
             r->ring, &(lh_h5_part){.at = {t, h->q_first}, .count = {1, h->q_count, kv->shape.head_dim}}, row));
         LH_TRY_DONE(check_finite(r->f, "ring", row, width));
-        int64_t slot = lh_kv_ring_slot(kv, lh_policy_row_at(&kv->fixed, seen, t));
-        LH_TRY_DONE(lh_stream_copy(kv->place.stream, ring + slot * width, row, width * (int64_t)sizeof *row,
-                                   LH_COPY_TO_DEVICE));
-        LH_TRY_DONE(lh_stream_sync(kv->place.stream));
+        int64_t slot = lh_ring_slot(&kv->layers[r->layer].ring, lh_policy_row_at(&kv->numbers, seen, t));
+        LH_TRY_DONE(
+            lh_stream_copy(kv->exec.stream, ring + slot * width, row, width * (int64_t)sizeof *row, LH_COPY_TO_DEVICE));
+        LH_TRY_DONE(lh_stream_sync(kv->exec.stream));
     }
 done:
     lh_free(row);
@@ -409,17 +409,17 @@ static lh_status restore_layer(layer_reader *r)
 {
     lh_status st = LH_OK;
     lh_kv *kv = r->kv;
-    lh_pool *pool = &kv->layers[r->layer].pool;
-    int64_t *caps = kv->traffic.kept;
+    lh_arena *arena = &kv->layers[r->layer].arena;
+    int64_t *caps = kv->arrays.kept;
     LH_TRY_DONE(open_layer(r));
-    lh_layer_request request = {.layer = r->layer, .budget = kv->budgets[r->layer], .prompt = kv->prompt};
-    for (int64_t h = 0; h < pool->view.heads; h++) {
+    lh_layer_request request = {.layer = r->layer, .budget = kv->arrays.budgets[r->layer], .prompt = kv->prompt};
+    for (int64_t h = 0; h < arena->view.heads; h++) {
         const int64_t *from = r->offsets + kv->shape.heads.kv_first + h;
-        caps[h] = from[1] - from[0] + lh_kv_slack(&kv->shape, &kv->fixed, &request, from[1] - from[0]);
+        caps[h] = from[1] - from[0] + lh_kv_slack(&kv->shape, &kv->numbers, &request, from[1] - from[0]);
     }
-    LH_TRY_DONE(lh_pool_alloc(pool, kv->place.stream, caps));
-    for (int64_t h = 0; h < pool->view.heads; h++) LH_TRY_DONE(read_head(r, h));
-    LH_TRY_DONE(lh_pool_push_len(pool, kv->place.stream));
+    LH_TRY_DONE(lh_arena_alloc(arena, &kv->exec, caps));
+    for (int64_t h = 0; h < arena->view.heads; h++) LH_TRY_DONE(read_head(r, h));
+    LH_TRY_DONE(lh_arena_push_len(arena, &kv->exec));
     LH_TRY_DONE(read_ring(r));
 done:
     close_layer(r);
@@ -431,6 +431,7 @@ lh_status lh_cache_restore(lh_cache_file *f, lh_kv *kv, uint64_t model, int64_t 
     LH_TRY(check_fit(f, kv, model));
     LH_TRY(lh_kv_begin_layers(kv, &(lh_prompt){.tokens = f->prompt_tokens, .more = more}));
     for (int64_t l = 0; l < kv->shape.layers; l++) LH_TRY(restore_layer(&(layer_reader){.f = f, .kv = kv, .layer = l}));
-    kv->clock = f->clock;
+    kv->timeline = f->timeline;
+    kv->timeline.phase = LH_KV_DECODE;
     return LH_OK;
 }

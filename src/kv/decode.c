@@ -1,42 +1,44 @@
+/* Blocks and steps after a prompt: room for what comes, and evictions when they are due. */
 #include <string.h>
 
 #include "kv/kv_impl.h"
 
 lh_status lh_kv_room(lh_kv *kv, int64_t layer, int64_t tokens, lh_ragged **view)
 {
-    lh_pool *pool = &kv->layers[layer].pool;
-    int64_t *caps = kv->traffic.kept, small = 0;
-    for (int64_t h = 0; h < pool->view.heads; h++) small |= pool->len[h] + tokens > pool->cap[h];
+    lh_arena *arena = &kv->layers[layer].arena;
+    int64_t *caps = kv->arrays.kept, small = 0;
+    for (int64_t h = 0; h < arena->view.heads; h++) small |= arena->len[h] + tokens > arena->cap[h];
     /* once in a while, not at every step: an eighth more */
-    for (int64_t h = 0; h < pool->view.heads; h++) {
-        int64_t need = pool->len[h] + tokens + (tokens == 1 ? pool->len[h] / 8 + 64 : 0);
-        caps[h] = need > pool->cap[h] ? need : pool->cap[h]; /* a mark may want back what was evicted */
+    for (int64_t h = 0; h < arena->view.heads; h++) {
+        int64_t need = arena->len[h] + tokens + (tokens == 1 ? arena->len[h] / 8 + 64 : 0);
+        caps[h] = lh_max_i64(need, arena->cap[h]); /* a snapshot may want back what was evicted */
     }
-    if (small) LH_TRY(lh_pool_resize(pool, kv->place.stream, caps));
-    *view = &pool->view;
+    if (small) LH_TRY(lh_arena_resize(arena, &kv->exec, caps));
+    *view = &arena->view;
     return LH_OK;
 }
 
 /* ---- lengths after evictions ---- */
 
-lh_status lh_kv_ask_lens(lh_kv *kv)
+static lh_status ask_lens(lh_kv *kv)
 {
-    kv->behind = 1;
-    return lh_stream_copy(kv->place.stream, kv->fetched, kv->blocks, lh_kv_blocks_bytes(&kv->shape), LH_COPY_TO_HOST);
+    kv->lens.stale = 1;
+    return lh_stream_copy(kv->exec.stream, kv->lens.host, kv->lens.device, lh_kv_blocks_bytes(&kv->shape),
+                          LH_COPY_TO_HOST);
 }
 
 lh_status lh_kv_fetch_lens(lh_kv *kv)
 {
     int64_t heads = kv->shape.heads.kv_count;
-    if (!kv->behind) return LH_OK;
-    LH_TRY(lh_stream_sync(kv->place.stream));
+    if (!kv->lens.stale) return LH_OK;
+    LH_TRY(lh_stream_sync(kv->exec.stream));
     for (int64_t l = 0; l < kv->shape.layers && heads > 0; l++)
-        memcpy(kv->layers[l].pool.len, kv->fetched + (2 * l + 1) * heads, (size_t)heads * sizeof *kv->fetched);
-    kv->behind = 0;
+        memcpy(kv->layers[l].arena.len, kv->lens.host + (2 * l + 1) * heads, (size_t)heads * sizeof *kv->lens.host);
+    kv->lens.stale = 0;
     return LH_OK;
 }
 
-/* ---- room ---- */
+/* ---- what is reserved ---- */
 
 /* Tokens that every head of this rank has slots for. */
 static int64_t least_room(const lh_kv *kv)
@@ -44,233 +46,270 @@ static int64_t least_room(const lh_kv *kv)
     int64_t room = INT32_MAX;
     for (int64_t l = 0; l < kv->shape.layers; l++)
         for (int64_t h = 0; h < kv->shape.heads.kv_count; h++)
-            room = lh_min_i64(room, kv->layers[l].pool.cap[h] - kv->layers[l].pool.len[h]);
+            room = lh_min_i64(room, kv->layers[l].arena.cap[h] - kv->layers[l].arena.len[h]);
     return room;
 }
 
-/* 1: after the next eviction of a step no head of this rank holds more than now. All ranks know of the others: heads
- * that compete among each other, and those that slide out of sight, come to hold more. */
+/* 1 where after the next eviction of a step no head of this rank holds more than now. Heads that compete among each
+ * other, and those that slide out of sight, come to hold more. */
 static int is_full(const lh_kv *kv)
 {
-    const lh_policy_numbers *p = &kv->fixed;
+    const lh_policy_numbers *p = &kv->numbers;
     int full = p->evicts && p->every > 0 && p->budgets.heads == LH_HEADS_UNIFORM &&
-               p->budgets.layers != LH_LAYERS_ADAPTIVE && kv->clock.budgets_made;
+               p->budgets.layers != LH_LAYERS_ADAPTIVE && kv->timeline.budgets_made;
     for (int64_t l = 0; l < kv->shape.layers; l++) {
         full &= !lh_kv_slides(&kv->shape, l);
-        for (int64_t h = 0; h < kv->shape.heads.kv_count; h++) full &= kv->layers[l].pool.len[h] >= kv->budgets[l];
+        for (int64_t h = 0; h < kv->shape.heads.kv_count; h++)
+            full &= kv->layers[l].arena.len[h] >= kv->arrays.budgets[l];
     }
     return full;
 }
 
+static lh_status reserve(lh_kv *kv, int64_t tokens)
+{
+    lh_ragged *view;
+    for (int64_t l = 0; l < kv->shape.layers; l++) LH_TRY(lh_kv_room(kv, l, tokens, &view));
+    return lh_kv_reserve_slots(kv, tokens);
+}
+
 lh_status lh_kv_reserve(lh_kv *kv, int64_t tokens)
 {
-    lh_status local = LH_OK;
-    lh_ragged *view;
     int64_t least[2] = {-1, 0}; /* room, and whether all are full */
-    local = lh_kv_fetch_lens(kv);
-    if (tokens == 1 && kv->assured > 0) return local;
-    for (int64_t l = 0; l < kv->shape.layers && local == LH_OK; l++) local = lh_kv_room(kv, l, tokens, &view);
-    if (local == LH_OK) local = lh_kv_reserve_turn(kv, tokens);
-    if (local == LH_OK) {
+    lh_status st = lh_kv_fetch_lens(kv);
+    if (tokens == 1 && kv->reserved.tokens > 0) return st;
+    if (st == LH_OK) st = reserve(kv, tokens);
+    if (st == LH_OK) {
         least[0] = least_room(kv);
         least[1] = is_full(kv);
     }
-    LH_TRY(lh_comm_allreduce(kv->place.comm, least, 2, LH_I64, LH_MIN));
-    if (least[0] < 0) LH_TRY(lh_comm_agree(kv->place.comm, local)); /* some rank has failed */
-    kv->assured = least[0];
-    kv->assured_again = least[1] ? least[0] : 0;
+    LH_TRY(lh_comm_allreduce(kv->exec.comm, least, 2, LH_I64, LH_MIN));
+    if (least[0] < 0) LH_TRY(lh_comm_agree(kv->exec.comm, st)); /* some rank has failed */
+    kv->reserved = (lh_reserved){.tokens = least[0], .after_eviction = least[1] ? least[0] : 0};
     return LH_OK;
 }
 
-lh_status lh_kv_make_work(lh_kv *kv, int64_t cols)
+/* ---- work space ---- */
+
+void lh_kv_make_work(lh_kv *kv, int64_t cols)
 {
-    lh_status st = LH_OK;
+    lh_evict_shape shape = lh_kv_evict_shape(&kv->shape);
     int64_t ld = cols;
-    for (int64_t l = 0; l < kv->shape.layers; l++)
-        for (int64_t h = 0; h < kv->shape.heads.kv_count; h++)
-            if (kv->layers[l].pool.cap[h] > ld) ld = kv->layers[l].pool.cap[h];
-    if (ld <= kv->work.ld) goto done;
-    kv->moves++;
-    lh_work_request need = lh_kv_decode_work(&kv->fixed, ld);
-    lh_work_free(&kv->work, kv->place.stream);
-    lh_work_size(&kv->work, &kv->shape, &kv->fixed, &need);
-    LH_TRY_DONE(lh_parts_alloc(kv->work.at, kv->work.bytes, LH_WORK_PARTS, kv->place.stream));
-done:
-    if (st != LH_OK) lh_work_free(&kv->work, kv->place.stream);
-    return st;
+    for (int64_t l = 0; l < kv->shape.layers; l++) ld = lh_max_i64(ld, lh_arena_longest_cap(&kv->layers[l].arena));
+    if (ld <= lh_evictor_ld(kv->evictor)) return;
+    kv->epoch++;
+    lh_space_request need = lh_space_of_decoding(&shape, &kv->numbers, ld);
+    LH_LATCH(&kv->exec, lh_evictor_alloc(kv->evictor, &need));
 }
 
-/* Where slots are positions they stay in order; and entries whose norms a further eviction asks for stay the last.
- * Elsewhere filling holes moves fewer. */
-static int keeps_order(const lh_kv *kv, int64_t layer)
-{
-    int normless = kv->layout.norms >= 0 && kv->layers[layer].fresh > 0;
-    return lh_kv_turns(&kv->fixed) || (normless && lh_kv_evicts_again(&kv->fixed));
-}
-
-static lh_status compact(lh_kv *kv, const lh_eviction *e)
-{
-    lh_compact_kind kind = keeps_order(kv, e->layer) ? LH_COMPACT_IN_ORDER : LH_COMPACT_FILL;
-    LH_TRY(lh_kv_save_layer(kv, e->layer));
-    LH_TRY(kv->place.ops->compact(kv->place.stream, &(lh_compact_args){.dst = &e->pool->view,
-                                                                       .src = &e->pool->view,
-                                                                       .state = kv->work.at[LH_WORK_STATE],
-                                                                       .ld = kv->work.ld,
-                                                                       .kind = kind}));
-    return LH_OK;
-}
-
-lh_status lh_kv_drop_unseen(lh_kv *kv, const lh_eviction *e)
-{
-    lh_eviction all = *e;
-    all.protect = (lh_protection){.budget = INT64_MAX};
-    if (e->visible_from == 0) return LH_OK;
-    LH_TRY(lh_kv_classify(kv, &all));
-    LH_TRY(compact(kv, &all));
-    return LH_OK;
-}
-
-/* What an eviction by the policy finds, in `heads` heads of lens[g] entries. 1: there may be something to evict: heads
- * are as long as the host knows, and one that holds no more than the budget loses nothing. */
-static int measure(lh_kv *kv, lh_eviction *e, const int64_t *lens, int64_t heads)
-{
-    int64_t held = 0, budget = e->protect.budget;
-    e->cols = 0;
-    for (int64_t g = 0; g < heads; g++) {
-        int64_t room = lens[g] - e->protect.sinks - e->protect.recents;
-        kv->traffic.room[g] = room > 0 ? room : 0;
-        held += lens[g];
-        if (lens[g] > e->cols) e->cols = lens[g];
-    }
-    e->room = kv->traffic.room;
-    e->ranked = e->protect.base > 0;
-    e->scored = e->ranked && kv->fixed.score.source != LH_SCORE_POSITION;
-    e->again = e->ranked && kv->fixed.score.source == LH_SCORE_ATTENTION && !kv->fixed.score.running;
-    switch (kv->fixed.budgets.heads) {
-    /* only the device knows how long heads are; where nothing has to go, nothing goes */
-    case LH_HEADS_ADAPTIVE: return e->seen - e->visible_from > budget;
-    case LH_HEADS_PROFILE: return held > heads * budget;
-    default: return e->cols > budget;
-    }
-}
-
-/* Whether an eviction exchanges columns of scores or statistics, and whether anything. */
+/* 1 where an eviction exchanges columns of scores or statistics; and where it exchanges anything. */
 static int exchanges_columns(const lh_kv *kv)
 {
-    return (kv->fixed.score.source == LH_SCORE_ATTENTION && kv->shape.heads.split) || kv->fixed.select.joint;
+    return (lh_evict_uses_attention(&kv->numbers) && kv->shape.heads.split) || kv->numbers.select.joint;
 }
 
 static int exchanges(const lh_kv *kv)
 {
-    return exchanges_columns(kv) || kv->fixed.budgets.heads != LH_HEADS_UNIFORM;
+    return exchanges_columns(kv) || kv->numbers.budgets.heads != LH_HEADS_UNIFORM;
 }
 
-lh_status lh_kv_make_work_everywhere(lh_kv *kv, int64_t cols, lh_status *local)
+void lh_kv_make_work_everywhere(lh_kv *kv, int64_t cols)
 {
-    if (*local == LH_OK) *local = lh_kv_make_work(kv, cols);
-    return exchanges(kv) ? lh_comm_agree(kv->place.comm, *local) : LH_OK;
+    lh_kv_make_work(kv, cols);
+    if (exchanges(kv)) lh_exec_latch(&kv->exec, lh_exec_agree(&kv->exec));
 }
 
-lh_status lh_kv_evict_layer(lh_kv *kv, lh_eviction *e, lh_status *local)
+/* ---- one layer ---- */
+
+/* Where slots are positions they stay in order; and entries without norms stay the last, where a further eviction asks
+ * for them. Elsewhere filling holes moves fewer. */
+static int keeps_order(const lh_kv *kv, int64_t layer)
+{
+    int normless = kv->stats.norms >= 0 && kv->layers[layer].normless > 0;
+    return lh_kv_uses_slots(&kv->numbers) || (normless && lh_evicts_again(&kv->numbers));
+}
+
+static void compact(lh_kv *kv, int64_t layer, lh_arena *arena)
+{
+    lh_keep keep = lh_evict_keep(kv->evictor);
+    LH_LATCH(&kv->exec, lh_snapshot_save(&kv->layers[layer].snapshot, arena, &kv->exec));
+    LH_RUN(&kv->exec, compact, .dst = &arena->view, .src = &arena->view, .state = keep.state, .ld = keep.ld,
+           .kind = keeps_order(kv, layer) ? LH_COMPACT_IN_ORDER : LH_COMPACT_FILL);
+}
+
+void lh_kv_drop_unseen(lh_kv *kv, const lh_evict_job *job, lh_arena *arena)
+{
+    lh_evict_job all = *job;
+    all.protect = (lh_protection){.budget = INT64_MAX};
+    if (job->visible_from == 0) return;
+    lh_evict_classify(kv->evictor, &all);
+    compact(kv, job->layer.index, arena);
+}
+
+/* What an eviction by the policy finds, in `heads` heads of lens[g] entries. 1: there may be something to evict: heads
+ * are as long as the host knows, and one that holds no more than the budget loses nothing. */
+static int measure(lh_kv *kv, lh_evict_job *job, const int64_t *lens, int64_t heads)
+{
+    int64_t held = 0, budget = job->protect.budget;
+    job->cols = 0;
+    for (int64_t g = 0; g < heads; g++) {
+        kv->arrays.room[g] = lh_max_i64(0, lens[g] - job->protect.sinks - job->protect.recents);
+        held += lens[g];
+        job->cols = lh_max_i64(job->cols, lens[g]);
+    }
+    job->room = kv->arrays.room;
+    job->ranked = job->protect.base > 0;
+    job->scored = job->ranked && kv->numbers.score.source != LH_SCORE_POSITION;
+    switch (kv->numbers.budgets.heads) {
+    /* only the device knows how long heads are; where nothing has to go, nothing goes */
+    case LH_HEADS_ADAPTIVE: return job->seen - job->visible_from > budget;
+    case LH_HEADS_PROFILE: return held > heads * budget;
+    default: return job->cols > budget;
+    }
+}
+
+/* The ring's rows in the order of their positions, where the policy observes a window again. */
+static int unroll_ring(lh_kv *kv, const lh_evict_job *job, lh_query_rows *out)
+{
+    const lh_query_ring *ring = &kv->layers[job->layer.index].ring;
+    lh_row_room room = lh_evict_row_room(kv->evictor, job->seen);
+    int32_t *positions = NULL;
+    if (!ring->q || !job->ranked) return 0;
+    lh_exec_latch(&kv->exec, lh_calloc(&positions, room.rows, sizeof *positions));
+    for (int64_t r = 0; r < room.rows && positions; r++)
+        positions[r] = (int32_t)lh_policy_row_at(&kv->numbers, job->seen, r);
+    if (positions) {
+        lh_ring_unroll(ring, &kv->exec, positions, room.rows, room.q);
+        lh_evict_put_positions(kv->evictor, positions, room.rows);
+    }
+    lh_free(positions);
+    *out = (lh_query_rows){.q = room.q, /* of the entries that are held now: no log-sum-exps are known */
+                           .positions = room.positions,
+                           .first = job->seen - room.rows,
+                           .tokens = room.rows,
+                           .first_rows = kv->numbers.first_rows,
+                           .q_ld = ring->shape.width};
+    return 1;
+}
+
+/* Collective, as lh_kv_evict_layer. */
+static void select_and_compact(lh_kv *kv, lh_evict_job *job, lh_arena *arena)
+{
+    lh_kv_layer *layer = &kv->layers[job->layer.index];
+    lh_query_rows rows;
+    int is_latest = layer->latest.sums && layer->latest.position == job->seen - 1;
+    if (is_latest)
+        job->latest = &layer->latest;
+    else if (unroll_ring(kv, job, &rows))
+        job->rows = &rows;
+    if (kv->stats.norms >= 0 && layer->normless > 0 && kv->timeline.phase == LH_KV_DECODE)
+        LH_LATCH(&kv->exec, lh_snapshot_save_stats(&layer->snapshot, arena, &kv->exec));
+    lh_evict_select(kv->evictor, job, NULL);
+    compact(kv, job->layer.index, arena);
+}
+
+void lh_kv_evict_layer(lh_kv *kv, lh_evict_job *job, lh_arena *arena)
 {
     const lh_heads *h = &kv->shape.heads;
-    const int64_t *lens = e->pool->len;
+    lh_heads_budget budgets = kv->numbers.budgets.heads;
+    const int64_t *lens = arena->len;
     int64_t heads = h->kv_count;
-    int apart = kv->fixed.budgets.heads != LH_HEADS_UNIFORM; /* heads have budgets of their own */
-    int columns = exchanges_columns(kv), together = columns || apart;
+    int apart = budgets != LH_HEADS_UNIFORM; /* heads have budgets of their own */
+    int columns = exchanges_columns(kv);
     /* all heads hold as many entries, or nobody asks how many: adaptive heads are counted on the device */
-    int alike = apart ? kv->fixed.budgets.heads == LH_HEADS_ADAPTIVE && !columns : !lh_kv_slides(&kv->shape, e->layer);
-    if (together && !alike) {
-        if (kv->fixed.budgets.heads == LH_HEADS_PROFILE && *local == LH_OK)
-            *local = lh_pool_pull_len(e->pool, kv->place.stream);
-        LH_TRY(lh_kv_gather_lens(kv, lens + h->counted_first - h->kv_first, kv->traffic.offsets));
-        lens = kv->traffic.offsets;
+    int alike = apart ? budgets == LH_HEADS_ADAPTIVE && !columns : !lh_kv_slides(&kv->shape, job->layer.index);
+    int gathers = (columns || apart) && !alike;
+    if (gathers) {
+        if (budgets == LH_HEADS_PROFILE) LH_LATCH(&kv->exec, lh_arena_pull_len(arena, &kv->exec));
+        lh_exec_latch(&kv->exec, lh_kv_gather_lens(kv, lens + h->counted_first - h->kv_first, kv->arrays.offsets));
+        lens = kv->arrays.offsets;
         heads = h->kv_heads;
     }
-    if (!measure(kv, e, lens, heads)) return LH_OK;
-    if (together && !alike) LH_TRY(lh_kv_make_work_everywhere(kv, e->cols, local));
-    LH_TRY(lh_kv_choose(kv, e, local, NULL));
-    if (*local == LH_OK) *local = compact(kv, e);
-    return LH_OK;
+    if (!measure(kv, job, lens, heads)) return;
+    if (gathers) lh_kv_make_work_everywhere(kv, job->cols);
+    select_and_compact(kv, job, arena);
 }
+
+/* ---- all layers ---- */
 
 typedef enum occasion { UNSEEN_GO, POLICY_IS_DUE } occasion;
 
-/* Collective where evict_layer is. */
-static lh_status evict(lh_kv *kv, occasion when, lh_status *local)
+/* Collective where lh_kv_evict_layer is. */
+static void evict(lh_kv *kv, occasion when)
 {
     if (when == POLICY_IS_DUE)
-        LH_TRY(lh_kv_make_work_everywhere(kv, 0, local));
-    else if (*local == LH_OK)
-        *local = lh_kv_make_work(kv, 0);
+        lh_kv_make_work_everywhere(kv, 0);
+    else
+        lh_kv_make_work(kv, 0);
     for (int64_t l = 0; l < kv->shape.layers; l++) {
-        lh_eviction e = {.layer = l,
-                         .pool = &kv->layers[l].pool,
-                         .seen = kv->clock.seen,
-                         .visible_from = lh_kv_visible_from(&kv->shape, l, kv->clock.seen),
-                         .number =
-                             kv->clock.evictions + lh_kv_block_count(&kv->fixed, kv->budgets[l], kv->prompt.tokens)};
-        e.protect = lh_policy_protect(
-            &kv->fixed,
-            &(lh_protect_request){.budget = kv->budgets[l], .seen = e.seen, .visible_from = e.visible_from});
-        if (*local == LH_OK) *local = lh_kv_drop_unseen(kv, &e);
-        if (when == POLICY_IS_DUE) LH_TRY(lh_kv_evict_layer(kv, &e, local));
+        int64_t budget = kv->arrays.budgets[l];
+        lh_arena *arena = &kv->layers[l].arena;
+        lh_evict_job job = lh_kv_job(kv, l, arena, kv->timeline.seen);
+        job.number = kv->timeline.evictions + lh_kv_block_count(&kv->numbers, budget, kv->prompt.tokens);
+        job.protect = lh_policy_protect(
+            &kv->numbers, &(lh_protect_request){.budget = budget, .seen = job.seen, .visible_from = job.visible_from});
+        lh_kv_drop_unseen(kv, &job, arena);
+        if (when == POLICY_IS_DUE) lh_kv_evict_layer(kv, &job, arena);
     }
-    if (*local == LH_OK) *local = lh_kv_ask_lens(kv);
+    LH_LATCH(&kv->exec, ask_lens(kv));
+}
+
+/* A question made the heads longer than decoding will: what was evicted after it goes back. A snapshot's entries keep
+ * their room. */
+static lh_status trim(lh_kv *kv)
+{
+    int64_t *caps = kv->arrays.kept;
+    kv->reserved = (lh_reserved){0};
+    kv->epoch++;
+    LH_TRY(lh_kv_fetch_lens(kv));
+    lh_evictor_free(kv->evictor);
+    for (int64_t l = 0; l < kv->shape.layers; l++) {
+        lh_kv_layer *layer = &kv->layers[l];
+        lh_arena *arena = &layer->arena;
+        lh_layer_request request = {.layer = l, .budget = kv->arrays.budgets[l], .prompt = kv->prompt};
+        int shrinks = 0;
+        lh_latest_row_free(&layer->latest, lh_kv_device(kv));
+        for (int64_t h = 0; h < arena->view.heads; h++) {
+            int64_t wanted = arena->len[h] + lh_kv_slack(&kv->shape, &kv->numbers, &request, arena->len[h]);
+            if (layer->snapshot.len) wanted = lh_max_i64(wanted, layer->snapshot.len[h]);
+            caps[h] = lh_min_i64(wanted, arena->cap[h]);
+            shrinks |= caps[h] < arena->cap[h];
+        }
+        if (shrinks) LH_TRY(lh_arena_resize(arena, &kv->exec, caps));
+    }
     return LH_OK;
 }
 
-/* A question made the heads longer than decoding will: what was evicted after it goes back. A mark's entries keep their
- * room. */
-static lh_status trim(lh_kv *kv)
+/* All layers hold `tokens` more. Returns 1 where some of them slide. */
+static int take_in(lh_kv *kv, int64_t tokens)
 {
-    int64_t *caps = kv->traffic.kept;
-    kv->assured = kv->assured_again = 0;
-    kv->moves++;
-    LH_TRY(lh_kv_fetch_lens(kv));
-    lh_work_free(&kv->work, kv->place.stream);
+    int slides = 0;
     for (int64_t l = 0; l < kv->shape.layers; l++) {
-        lh_pool *pool = &kv->layers[l].pool;
-        lh_layer_request request = {.layer = l, .budget = kv->budgets[l], .prompt = kv->prompt};
-        lh_kv_free_latest(kv, &kv->layers[l].latest);
-        int shrinks = 0;
-        for (int64_t h = 0; h < pool->view.heads; h++) {
-            int64_t marked = kv->is_marked ? kv->layers[l].saved.len[h] : 0;
-            caps[h] = pool->len[h] + lh_kv_slack(&kv->shape, &kv->fixed, &request, pool->len[h]);
-            if (caps[h] < marked) caps[h] = marked;
-            if (caps[h] < pool->cap[h])
-                shrinks = 1;
-            else
-                caps[h] = pool->cap[h];
-        }
-        if (shrinks) LH_TRY(lh_pool_resize(pool, kv->place.stream, caps));
+        for (int64_t h = 0; h < kv->shape.heads.kv_count; h++) kv->layers[l].arena.len[h] += tokens;
+        slides |= lh_kv_slides(&kv->shape, l);
+        if (kv->stats.norms >= 0) kv->layers[l].normless += tokens;
     }
-    return LH_OK;
+    kv->timeline.seen += tokens;
+    kv->reserved.tokens = lh_max_i64(0, kv->reserved.tokens - tokens); /* nothing else takes any */
+    return slides;
 }
 
 lh_status lh_kv_settle(lh_kv *kv, lh_kv_taken what, int64_t tokens)
 {
-    lh_status st = LH_OK, local = kv->counting;
     double start = lh_kv_now();
-    int64_t every = kv->fixed.evicts ? kv->fixed.every : 0, before = kv->clock.steps;
-    int slides = 0;
-    for (int64_t l = 0; l < kv->shape.layers; l++) {
-        for (int64_t h = 0; h < kv->shape.heads.kv_count; h++) kv->layers[l].pool.len[h] += tokens;
-        slides |= lh_kv_slides(&kv->shape, l);
-        if (kv->layout.norms >= 0) kv->layers[l].fresh += tokens;
+    int64_t every = kv->numbers.evicts ? kv->numbers.every : 0, before = kv->timeline.steps;
+    int slides = take_in(kv, tokens);
+    if (what == LH_KV_STEP) kv->timeline.steps += tokens;
+    int due = every && (what == LH_KV_BLOCK || kv->timeline.steps / every > before / every);
+    if (!due && !slides) {
+        kv->evict_s += lh_kv_now() - start;
+        return LH_OK;
     }
-    kv->clock.seen += tokens;
-    kv->assured = lh_max_i64(0, kv->assured - tokens); /* evictions make room, and nothing else takes any */
-    if (what == LH_KV_STEP) kv->clock.steps += tokens;
-    int due = every && (what == LH_KV_BLOCK || kv->clock.steps / every > before / every);
-    if (!due && !slides) goto done;
-    if (due && !kv->clock.budgets_made) lh_kv_make_budgets(kv, kv->clock.seen);
-    kv->clock.evictions += due;
-    LH_TRY_DONE(evict(kv, due ? POLICY_IS_DUE : UNSEEN_GO, &local));
-    if (local == LH_OK && what == LH_KV_BLOCK) local = trim(kv);
-    LH_TRY_DONE(lh_comm_agree(kv->place.comm, local));
-    if (due && kv->assured_again) kv->assured = kv->assured_again;
-done:
+    if (due && !kv->timeline.budgets_made) lh_kv_make_budgets(kv, kv->timeline.seen);
+    kv->timeline.evictions += due;
+    evict(kv, due ? POLICY_IS_DUE : UNSEEN_GO);
+    if (what == LH_KV_BLOCK) LH_LATCH(&kv->exec, trim(kv));
+    lh_status st = lh_exec_agree(&kv->exec);
+    if (st == LH_OK && due && kv->reserved.after_eviction) kv->reserved.tokens = kv->reserved.after_eviction;
     kv->evict_s += lh_kv_now() - start;
     return st;
 }

@@ -41,7 +41,7 @@ lh_status lh_keep_sets_take(lh_keep_sets *sets, lh_keep_part part)
 {
     lh_kv *kv = sets->kv;
     drop(sets, part);
-    LH_TRY(lh_comm_agree(kv->place.comm, lh_calloc(&sets->layers[part], kv->shape.layers, sizeof *sets->layers[part])));
+    LH_TRY(lh_comm_agree(kv->exec.comm, lh_calloc(&sets->layers[part], kv->shape.layers, sizeof *sets->layers[part])));
     for (int64_t l = 0; l < kv->shape.layers; l++) LH_TRY(lh_kv_gather_positions(kv, l, &sets->layers[part][l]));
     return LH_OK;
 }
@@ -90,5 +90,5 @@ lh_status lh_keep_sets_write(lh_keep_sets *sets, const char *path, const lh_cach
 {
     lh_status st = LH_OK;
     if (sets->kv->shape.heads.rank == 0) st = write_file(sets, path, extra);
-    return lh_comm_agree(sets->kv->place.comm, st);
+    return lh_comm_agree(sets->kv->exec.comm, st);
 }

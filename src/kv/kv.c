@@ -1,4 +1,5 @@
-#include <assert.h>
+#include "kv/kv.h"
+
 #include <string.h>
 #include <time.h>
 
@@ -13,56 +14,58 @@ double lh_kv_now(void)
 
 lh_device *lh_kv_device(const lh_kv *kv)
 {
-    return lh_stream_device(kv->place.stream);
+    return lh_exec_device(&kv->exec);
 }
 
-lh_status lh_traffic_init(lh_traffic *t, const lh_heads *h)
+static lh_status init_arrays(lh_kv_arrays *a, const lh_kv_shape *shape)
 {
-    LH_TRY(lh_calloc(&t->bytes, 2 * h->ranks + 3 * h->kv_heads + 1 + h->kv_count, sizeof *t->bytes));
-    t->at = t->bytes + h->ranks;
-    t->room = t->at + h->ranks;
-    t->share = t->room + h->kv_heads;
-    t->offsets = t->share + h->kv_heads;
-    t->kept = t->offsets + h->kv_heads + 1;
+    const lh_heads *h = &shape->heads;
+    LH_TRY(lh_calloc(&a->budgets, shape->layers + 3 * h->kv_heads + 1 + h->kv_count, sizeof *a->budgets));
+    a->room = a->budgets + shape->layers;
+    a->lens = a->room + h->kv_heads;
+    a->offsets = a->lens + h->kv_heads;
+    a->kept = a->offsets + h->kv_heads + 1;
+    return lh_gather_init(&a->gather, h->ranks);
+}
+
+/* Arenas without slots; offsets and lengths of all of them lie in one block. */
+static lh_status init_arenas(lh_kv *kv)
+{
+    const lh_kv_shape *s = &kv->shape;
+    lh_arena_shape shape = lh_kv_arena_shape(s);
+    int64_t heads = s->heads.kv_count;
+    LH_TRY(lh_device_alloc(lh_kv_device(kv), &kv->lens.device, lh_kv_blocks_bytes(s), LH_MEM_KV));
+    LH_TRY(lh_device_alloc_host(lh_kv_device(kv), &kv->lens.host, lh_kv_blocks_bytes(s)));
+    LH_TRY(lh_calloc(&kv->layers, s->layers, sizeof *kv->layers));
+    for (int64_t l = 0; l < s->layers; l++)
+        LH_TRY(lh_arena_init(&kv->layers[l].arena, &shape, kv->lens.device + l * 2 * heads,
+                             lh_kv_form_of(s, &kv->numbers, l)));
+    LH_TRY(lh_arena_init(&kv->scratch, &shape, kv->lens.device + s->layers * 2 * heads,
+                         lh_kv_scratch_form(s, &kv->numbers)));
     return LH_OK;
 }
 
-void lh_traffic_clear(lh_traffic *t)
-{
-    lh_free(t->bytes);
-    *t = (lh_traffic){0};
-}
-
-lh_status lh_kv_open(lh_kv **out, const lh_exec *place, const lh_kv_shape *shape, const lh_policy *plan)
+lh_status lh_kv_open(lh_kv **out, const lh_exec *exec, const lh_kv_shape *shape, const lh_policy *policy)
 {
     lh_status st = LH_OK;
     lh_kv *kv = NULL;
-    int64_t heads = shape->heads.kv_count;
+    lh_evict_shape evict = lh_kv_evict_shape(shape);
     LH_TRY_DONE(lh_calloc(&kv, 1, sizeof *kv));
-    kv->place = *place;
+    kv->exec = *exec;
     kv->shape = *shape;
-    kv->plan = *plan;
-    kv->fixed = lh_policy_fix(plan, 0);
-    kv->layout = lh_kv_stat_layout(shape, &kv->fixed);
-    if ((plan->select.kind == LH_SELECT_TWO_STAGE && !shape->projections) ||
-        ((plan->score.source == LH_SCORE_EXPECTED || lh_kv_turns(&kv->fixed)) && !shape->rotations))
+    kv->policy = *policy;
+    kv->numbers = lh_policy_fix(policy, 0);
+    kv->stats = lh_entry_stats_of(&kv->numbers, &shape->heads);
+    if ((policy->select.kind == LH_SELECT_TWO_STAGE && !shape->projections) ||
+        ((policy->score.source == LH_SCORE_EXPECTED || lh_kv_uses_slots(&kv->numbers)) && !shape->rotations))
         LH_FAIL_DONE(LH_EINTERNAL, "policy '%s' needs projections or rotations of the model, which are not at hand",
-                     plan->name);
-    LH_TRY_DONE(lh_policy_check_question(plan));
-    LH_TRY_DONE(lh_profiles_check(shape->profiles, plan, shape->layers, shape->heads.kv_heads));
-    kv->layer_profile = lh_profiles_find(shape->profiles, plan->budgets.layer_profile);
-    kv->head_profile = lh_profiles_find(shape->profiles, plan->budgets.head_profile);
-    kv->last_evicted = -1;
-    LH_TRY_DONE(lh_calloc(&kv->layers, shape->layers, sizeof *kv->layers));
-    LH_TRY_DONE(lh_calloc(&kv->budgets, shape->layers, sizeof *kv->budgets));
-    LH_TRY_DONE(lh_traffic_init(&kv->traffic, &shape->heads));
-    LH_TRY_DONE(lh_device_alloc(lh_kv_device(kv), &kv->blocks, lh_kv_blocks_bytes(shape), LH_MEM_KV));
-    LH_TRY_DONE(lh_device_alloc_host(lh_kv_device(kv), &kv->fetched, lh_kv_blocks_bytes(shape)));
-    for (int64_t l = 0; l < shape->layers; l++)
-        LH_TRY_DONE(
-            lh_pool_init(&kv->layers[l].pool, shape, kv->blocks + l * 2 * heads, lh_kv_form_of(shape, &kv->fixed, l)));
-    LH_TRY_DONE(lh_pool_init(&kv->scratch, shape, kv->blocks + shape->layers * 2 * heads,
-                             lh_kv_scratch_form(shape, &kv->fixed)));
+                     policy->name);
+    LH_TRY_DONE(lh_policy_check_question(policy));
+    LH_TRY_DONE(lh_profiles_check(shape->profiles, policy, shape->layers, shape->heads.kv_heads));
+    LH_TRY_DONE(init_arrays(&kv->arrays, shape));
+    LH_TRY_DONE(init_arenas(kv));
+    LH_TRY_DONE(
+        lh_evictor_open(&kv->evictor, exec, &evict, lh_profiles_find(shape->profiles, policy->budgets.head_profile)));
     *out = kv;
     kv = NULL;
 done:
@@ -70,138 +73,93 @@ done:
     return st;
 }
 
-/* Lengths may still be on their way. */
-static void close_fetched(lh_kv *kv)
+static void close_layer(lh_kv_layer *layer, lh_device *device)
 {
-    if (kv->behind) (void)lh_stream_sync(kv->place.stream);
-    lh_device_free_host(lh_kv_device(kv), kv->fetched);
+    lh_snapshot_clear(&layer->snapshot, device);
+    lh_ring_free(&layer->ring, device);
+    lh_latest_row_free(&layer->latest, device);
+    lh_arena_clear(&layer->arena, device);
 }
 
 void lh_kv_close(lh_kv *kv)
 {
     if (!kv) return;
-    if (kv->leader) lh_kv_take_back(kv); /* nothing of the leader's is freed here */
-    for (int64_t l = 0; kv->layers && l < kv->shape.layers; l++) {
-        lh_kv_drop_saved(kv, l);
-        lh_device_free(lh_kv_device(kv), kv->layers[l].ring.q);
-        lh_kv_free_latest(kv, &kv->layers[l].latest);
-        lh_pool_clear(&kv->layers[l].pool, kv->place.stream);
-    }
-    lh_pool_clear(&kv->scratch, kv->place.stream);
-    lh_work_free(&kv->work, kv->place.stream);
-    lh_row_space_free(&kv->rows, kv->place.stream);
-    lh_turn_free(kv);
-    lh_kv_close_over_layers(kv);
-    lh_traffic_clear(&kv->traffic);
-    lh_device_free(lh_kv_device(kv), kv->blocks);
-    close_fetched(kv);
-    lh_free(kv->followers);
+    lh_device *device = lh_kv_device(kv);
+    if (kv->shared.leader) lh_kv_take_back(kv);                /* nothing of the leader's is freed here */
+    if (kv->lens.stale) (void)lh_stream_sync(kv->exec.stream); /* they may still be on their way */
+    (void)lh_exec_take(&kv->exec);
+    for (int64_t l = 0; kv->layers && l < kv->shape.layers; l++) close_layer(&kv->layers[l], device);
+    lh_arena_clear(&kv->scratch, device);
+    lh_evictor_close(kv->evictor);
+    lh_slot_positions_free(&kv->slots, device);
+    lh_kv_close_competition(kv);
+    lh_device_free(device, kv->lens.device);
+    lh_device_free_host(device, kv->lens.host);
+    lh_gather_clear(&kv->arrays.gather);
+    lh_free(kv->arrays.budgets);
+    lh_free(kv->shared.followers);
     lh_free(kv->layers);
-    lh_free(kv->budgets);
     lh_free(kv);
 }
 
 void lh_kv_listen(lh_kv *kv, const lh_kv_listener *listener)
 {
     kv->listener = *listener;
+    lh_evictor_listen(kv->evictor, &(lh_evict_listener){.self = listener->self, .scored = listener->scored});
 }
 
 void lh_kv_seed(lh_kv *kv, uint64_t seed, uint32_t request)
 {
-    kv->seed = seed;
-    kv->request = request;
+    lh_evictor_seed(kv->evictor, seed, request);
 }
 
 void lh_kv_make_budgets(lh_kv *kv, int64_t seen)
 {
     const lh_kv_shape *s = &kv->shape;
-    lh_policy_layers(&kv->fixed,
+    lh_policy_layers(&kv->numbers,
                      &(lh_layers_request){.layers = s->layers,
                                           .seen = seen,
                                           .window = s->window,
                                           .sliding = s->sliding,
-                                          .profile = kv->layer_profile},
-                     kv->budgets);
-    kv->clock.budgets_made = kv->fixed.evicts && kv->fixed.budget < seen;
+                                          .profile = lh_profiles_find(s->profiles, kv->policy.budgets.layer_profile)},
+                     kv->arrays.budgets);
+    kv->timeline.budgets_made = kv->numbers.evicts && kv->numbers.budget < seen;
 }
 
 lh_status lh_kv_begin_layers(lh_kv *kv, const lh_prompt *prompt)
 {
-    if (kv->begun) LH_FAIL(LH_EINTERNAL, "the cache is not empty: it holds %lld tokens", (long long)kv->clock.seen);
+    const lh_kv_shape *s = &kv->shape;
+    lh_ring_shape ring;
+    if (kv->timeline.phase != LH_KV_EMPTY)
+        LH_FAIL(LH_EINTERNAL, "the cache is not empty: it holds %lld tokens", (long long)kv->timeline.seen);
     kv->prompt = *prompt;
-    kv->fixed = lh_policy_fix(&kv->plan, prompt->tokens);
+    kv->numbers = lh_policy_fix(&kv->policy, prompt->tokens);
+    lh_evictor_begin(kv->evictor, &kv->numbers, prompt->tokens);
     lh_kv_make_budgets(kv, prompt->tokens);
-    for (int64_t l = 0; l < kv->shape.layers; l++)
-        kv->layers[l].plan = lh_kv_layer_plan(
-            &kv->shape, &kv->fixed, &(lh_layer_request){.layer = l, .budget = kv->budgets[l], .prompt = *prompt});
-    int64_t ring = lh_kv_ring_bytes(&kv->shape, &kv->fixed);
-    for (int64_t l = 0; l < kv->shape.layers && ring; l++)
-        LH_TRY(lh_device_alloc(lh_kv_device(kv), &kv->layers[l].ring.q, ring, LH_MEM_KV));
-    if (lh_kv_observes_again(&kv->fixed)) LH_TRY(lh_kv_alloc_rows(kv, 0));
-    kv->begun = 1;
-    return LH_OK;
-}
-
-lh_status lh_kv_alloc_rows(lh_kv *kv, int64_t tokens)
-{
-    lh_row_space_size(&kv->rows, &kv->shape, &kv->fixed, tokens);
-    return lh_parts_alloc(kv->rows.at, kv->rows.bytes, LH_ROWS_PARTS, kv->place.stream);
-}
-
-int64_t lh_kv_seen(const lh_kv *kv)
-{
-    return kv->clock.seen;
-}
-
-int64_t lh_kv_layer_budget(const lh_kv *kv, int64_t layer)
-{
-    return kv->budgets[layer];
-}
-
-const lh_ragged *lh_kv_view(const lh_kv *kv, int64_t layer)
-{
-    return &kv->layers[layer].pool.view;
-}
-
-static int64_t pool_capacity(const lh_kv *kv, const lh_pool *pool)
-{
-    return lh_pool_bytes(&kv->shape, pool->slots, pool->form);
-}
-
-static int64_t entries_of(const int64_t *lens, int64_t heads)
-{
-    int64_t entries = 0;
-    for (int64_t h = 0; h < heads; h++) entries += lens[h];
-    return entries;
-}
-
-lh_status lh_kv_stats_of(lh_kv *kv, lh_kv_stats *out)
-{
-    const lh_heads *heads = &kv->shape.heads;
-    int64_t entry = 2 * kv->shape.head_dim * lh_dtype_bytes(kv->shape.type);
-    int64_t ring = lh_kv_ring_bytes(&kv->shape, &kv->fixed);
-    lh_kv_stats s = {.entries_seen = kv->clock.seen * heads->kv_count * kv->shape.layers,
-                     .summary_bytes = kv->summary_bytes,
-                     .evictions = kv->clock.evictions,
-                     .evict_s = kv->evict_s,
-                     .bytes_capacity = pool_capacity(kv, &kv->scratch)};
-    LH_TRY(lh_kv_fetch_lens(kv));
-    for (int64_t l = 0; l < kv->shape.layers; l++) {
-        const lh_kv_layer *layer = &kv->layers[l];
-        const int64_t *lens = layer->pool.len;
-        s.entries_held += entries_of(lens, heads->kv_count);
-        s.entries_counted += entries_of(lens + heads->counted_first - heads->kv_first, heads->counted_count);
-        s.bytes_capacity += pool_capacity(kv, &layer->pool);
-        if (layer->saved.taken)
-            s.bytes_capacity += lh_pool_bytes(&kv->shape, entries_of(layer->saved.len, heads->kv_count),
-                                              (lh_pool_form){.positions = layer->pool.form.positions});
-        if (layer->saved.view.stats)
-            s.bytes_capacity +=
-                entries_of(layer->saved.len, heads->kv_count) * layer->pool.form.stats * (int64_t)sizeof(float);
-        s.bytes_capacity += (layer->ring.q ? ring : 0) + (layer->ring.saved ? ring : 0);
+    ring = lh_kv_ring_shape(s, &kv->numbers);
+    for (int64_t l = 0; l < s->layers; l++) {
+        lh_layer_request request = {.layer = l, .budget = kv->arrays.budgets[l], .prompt = *prompt};
+        kv->layers[l].plan = lh_kv_layer_plan(s, &kv->numbers, &request);
+        kv->layers[l].latest.position = -1;
+        if (ring.rows) LH_TRY(lh_ring_alloc(&kv->layers[l].ring, lh_kv_device(kv), &ring));
     }
-    s.bytes_held = s.entries_held * entry;
-    s.bytes_full = s.entries_seen * entry;
-    *out = s;
+    if (lh_observes_again(&kv->numbers)) LH_TRY(lh_evictor_alloc_rows(kv->evictor, 0));
+    kv->timeline.phase = LH_KV_PREFILL;
     return LH_OK;
+}
+
+lh_evict_job lh_kv_job(lh_kv *kv, int64_t layer, const lh_arena *arena, int64_t seen)
+{
+    const lh_kv_shape *s = &kv->shape;
+    int slides = lh_kv_slides(s, layer);
+    return (lh_evict_job){.phase = kv->timeline.phase == LH_KV_PREFILL ? LH_EVICT_PREFILL : LH_EVICT_DECODE,
+                          .layer = {.index = layer,
+                                    .window = slides ? s->window : 0,
+                                    .projection = s->projections ? &s->projections[layer] : NULL,
+                                    .rotation = s->rotations ? &s->rotations[slides] : NULL},
+                          .entries = &arena->view,
+                          .offset = arena->offset,
+                          .seen = seen,
+                          .visible_from = lh_kv_visible_from(s, layer, seen),
+                          .normless = &kv->layers[layer].normless};
 }

@@ -1,5 +1,6 @@
+#include "kv/positions.h"
+
 #include <stdlib.h>
-#include <string.h>
 
 #include "kv/kv_impl.h"
 
@@ -13,21 +14,21 @@ static int by_position(const void *a, const void *b)
 static lh_status own_positions(lh_kv *kv, int64_t layer, int32_t **out, int64_t *lens)
 {
     const lh_heads *heads = &kv->shape.heads;
-    const lh_pool *pool = &kv->layers[layer].pool;
+    const lh_arena *arena = &kv->layers[layer].arena;
     int64_t all = 0, at = 0;
     for (int64_t i = 0; i < heads->counted_count; i++)
-        all += lens[i] = pool->len[heads->counted_first - heads->kv_first + i];
+        all += lens[i] = arena->len[heads->counted_first - heads->kv_first + i];
     LH_TRY(lh_calloc(out, all, sizeof **out));
     for (int64_t i = 0; i < heads->counted_count; i++) {
         int32_t *to = *out + at;
         int64_t h = heads->counted_first - heads->kv_first + i;
-        if (pool->view.positions)
-            LH_TRY(lh_stream_copy(kv->place.stream, to, pool->view.positions + pool->offset[h],
+        if (arena->view.positions)
+            LH_TRY(lh_stream_copy(kv->exec.stream, to, arena->view.positions + arena->offset[h],
                                   lens[i] * (int64_t)sizeof *to, LH_COPY_TO_HOST));
-        for (int64_t s = 0; !pool->view.positions && s < lens[i]; s++) to[s] = (int32_t)s;
+        for (int64_t s = 0; !arena->view.positions && s < lens[i]; s++) to[s] = (int32_t)s;
         at += lens[i];
     }
-    LH_TRY(lh_stream_sync(kv->place.stream));
+    LH_TRY(lh_stream_sync(kv->exec.stream));
     at = 0;
     for (int64_t i = 0; i < heads->counted_count; at += lens[i], i++)
         qsort(*out + at, (size_t)lens[i], sizeof **out, by_position);
@@ -36,47 +37,32 @@ static lh_status own_positions(lh_kv *kv, int64_t layer, int32_t **out, int64_t 
 
 lh_status lh_kv_gather_lens(lh_kv *kv, const int64_t *own, int64_t *all)
 {
-    const lh_heads *h = &kv->shape.heads;
-    for (int r = 0; r < h->ranks; r++) {
-        lh_heads other = lh_heads_at(h, r);
-        kv->traffic.bytes[r] = other.counted_count * (int64_t)sizeof *all;
-        kv->traffic.at[r] = other.counted_first * (int64_t)sizeof *all;
-    }
-    return lh_comm_allgatherv(kv->place.comm, own, all, kv->traffic.bytes, kv->traffic.at);
-}
-
-void lh_kv_traffic_of_heads(lh_kv *kv, const int64_t *lens, int64_t entry_bytes)
-{
-    const lh_heads *h = &kv->shape.heads;
-    int64_t at = 0;
-    for (int r = 0; r < h->ranks; r++) {
-        lh_heads other = lh_heads_at(h, r);
-        kv->traffic.at[r] = at;
-        for (int64_t i = 0; i < other.counted_count; i++) at += lens[other.counted_first + i] * entry_bytes;
-        kv->traffic.bytes[r] = at - kv->traffic.at[r];
-    }
+    lh_gather *gather = &kv->arrays.gather;
+    lh_gather_kv_heads(gather, &kv->shape.heads, sizeof *all);
+    return lh_comm_allgatherv(kv->exec.comm, own, all, gather->bytes, gather->at);
 }
 
 lh_status lh_kv_gather_positions(lh_kv *kv, int64_t layer, lh_kv_positions *out)
 {
     lh_status st = LH_OK;
+    lh_gather *gather = &kv->arrays.gather;
     int32_t *own = NULL;
-    int64_t *lens = kv->traffic.share, heads = kv->shape.heads.kv_heads;
+    int64_t *lens = kv->arrays.lens, heads = kv->shape.heads.kv_heads;
     int root = kv->shape.heads.rank == 0;
     *out = (lh_kv_positions){0};
     st = lh_kv_fetch_lens(kv);
-    if (st == LH_OK) st = own_positions(kv, layer, &own, kv->traffic.kept);
-    LH_TRY_DONE(lh_comm_agree(kv->place.comm, st));
-    LH_TRY_DONE(lh_kv_gather_lens(kv, kv->traffic.kept, lens));
+    if (st == LH_OK) st = own_positions(kv, layer, &own, kv->arrays.kept);
+    LH_TRY_DONE(lh_comm_agree(kv->exec.comm, st));
+    LH_TRY_DONE(lh_kv_gather_lens(kv, kv->arrays.kept, lens));
     if (root) {
         st = lh_calloc(&out->offsets, heads + 1, sizeof *out->offsets);
         for (int64_t g = 0; st == LH_OK && g < heads; g++) out->offsets[g + 1] = out->offsets[g] + lens[g];
         if (st == LH_OK) st = lh_calloc(&out->positions, out->offsets[heads], sizeof *out->positions);
         out->heads = heads;
     }
-    LH_TRY_DONE(lh_comm_agree(kv->place.comm, st));
-    lh_kv_traffic_of_heads(kv, lens, sizeof *own);
-    LH_TRY_DONE(lh_comm_gatherv(kv->place.comm, 0, own, out->positions, kv->traffic.bytes, kv->traffic.at));
+    LH_TRY_DONE(lh_comm_agree(kv->exec.comm, st));
+    lh_gather_entries(gather, &kv->shape.heads, lens, sizeof *own);
+    LH_TRY_DONE(lh_comm_gatherv(kv->exec.comm, 0, own, out->positions, gather->bytes, gather->at));
 done:
     lh_free(own);
     if (st != LH_OK) lh_kv_positions_clear(out);

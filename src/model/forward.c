@@ -84,14 +84,14 @@ static lh_status attend_and_record(lh_forward *f, lh_kv *kv, const lh_rows_at *r
         out.logits = lh_kv_row_logits(kv, rows->layer);
     LH_TRY(rows->tokens == 1 ? lh_layer_attend_step(f, rows, &out) : lh_layer_attend(f, rows, out.lse));
     if (wanted)
-        LH_TRY(lh_kv_record(kv, rows->layer,
-                            &(lh_kv_rows){.q = f->qkv,
-                                          .lse = f->lse,
-                                          .logits = out.logits,
-                                          .positions = f->positions,
-                                          .first = rows->first,
-                                          .tokens = rows->tokens,
-                                          .q_ld = lh_forward_qkv_dim(f->config, f->shard)}));
+        lh_kv_record(kv, rows->layer,
+                     &(lh_query_rows){.q = f->qkv,
+                                      .lse = f->lse,
+                                      .logits = out.logits,
+                                      .positions = f->positions,
+                                      .first = rows->first,
+                                      .tokens = rows->tokens,
+                                      .q_ld = lh_forward_qkv_dim(f->config, f->shard)});
     return LH_OK;
 }
 
@@ -183,13 +183,13 @@ static lh_status through_layers(lh_forward *f, lh_kv *kv, const chunk *c)
     for (int64_t l = 0; l < f->config->layers; l++) {
         lh_rows_at rows = {.layer = l, .first = c->first, .tokens = c->tokens, .x = f->x};
         LH_TRY(lh_kv_room(kv, l, c->room, &rows.view));
-        if (lh_kv_by_slots(kv)) {
-            LH_TRY(number(f, f->turns, lh_kv_slot_of(kv, l, rows.first), c->tokens));
+        if (lh_kv_rotates_by_slot(kv)) {
+            LH_TRY(number(f, f->turns, lh_kv_rotary_position(kv, l, rows.first), c->tokens));
             rows.turns = f->turns;
             rows.keys_as_they_are = 1;
         }
         LH_TRY(lh_layer_append(f, &rows));
-        LH_TRY(lh_kv_turned(kv, l, rows.first + c->tokens, &rows.view));
+        LH_TRY(lh_kv_attended(kv, l, rows.first + c->tokens, &rows.view));
         LH_TRY(attend_and_record(f, kv, &rows));
         LH_TRY(lh_layer_output(f, &rows));
     }
@@ -233,14 +233,14 @@ static lh_status step(lh_forward *f, lh_kv *kv)
 static int records(const lh_forward *f, const lh_kv *kv)
 {
     return !f->step.refused && lh_device_records(f->device) && lh_comm_enqueues(f->place.device_comm) &&
-           lh_kv_records(kv);
+           lh_kv_can_capture(kv);
 }
 
 /* 1 if a step like this one has run, so that all workspace exists. */
 static int is_same_step(const lh_forward *f, lh_kv *kv)
 {
     const lh_recorded_step *s = &f->step;
-    return s->kv == kv && s->kv_moves == lh_kv_moves(kv) && (!s->graph || lh_graph_holds(s->graph));
+    return s->kv == kv && s->kv_moves == lh_kv_graph_epoch(kv) && (!s->graph || lh_graph_holds(s->graph));
 }
 
 static lh_status record_step(lh_forward *f, lh_kv *kv)
@@ -249,7 +249,7 @@ static lh_status record_step(lh_forward *f, lh_kv *kv)
     int64_t sent = lh_comm_sent_bytes(f->place.device_comm);
     LH_TRY(lh_stream_record(f->place.stream));
     st = step(f, kv);
-    if (st == LH_OK) st = lh_kv_take_counting(kv);
+    if (st == LH_OK) st = lh_exec_take(&f->place);
     end = lh_stream_recorded(f->place.stream, st == LH_OK ? &f->step.graph : NULL);
     if (st == LH_OK) st = end;
     f->step.sent_bytes = lh_comm_sent_bytes(f->place.device_comm) - sent;
@@ -276,7 +276,7 @@ static lh_status run_step(lh_forward *f, lh_kv *kv)
     if (!is_same_step(f, kv)) {
         lh_forward_forget_step(f);
         LH_TRY(step(f, kv));
-        f->step = (lh_recorded_step){.kv = kv, .kv_moves = lh_kv_moves(kv)};
+        f->step = (lh_recorded_step){.kv = kv, .kv_moves = lh_kv_graph_epoch(kv)};
         return st;
     }
     if (f->step.graph) {
@@ -286,7 +286,7 @@ static lh_status run_step(lh_forward *f, lh_kv *kv)
         if (st != LH_OK) return do_without(f, kv, st);
     }
     LH_TRY(lh_graph_run(f->step.graph));
-    lh_kv_again(kv);
+    lh_kv_graph_replayed(kv);
     f->rows = 1;
     return st;
 }

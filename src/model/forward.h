@@ -27,7 +27,7 @@ lh_status lh_forward_open(lh_forward **out, lh_model *model, const lh_exec *plac
 void lh_forward_close(lh_forward *f);
 
 /* Rotary embeddings: [2], of full and of sliding layers. Borrowed. */
-const lh_kv_rotation *lh_forward_rotations(const lh_forward *forward);
+const lh_rotation *lh_forward_rotations(const lh_forward *forward);
 
 /* Called on every rank after every chunk of a layer: tokens x layers done of all. Any status but LH_OK stops with it.
  */

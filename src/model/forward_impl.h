@@ -34,7 +34,7 @@ struct lh_forward {
     lh_device *device;
     int64_t chunk;               /* t, below */
     int32_t *numbers;            /* host, [t] */
-    lh_kv_rotation rotations[2]; /* global, local */
+    lh_rotation rotations[2]; /* global, local */
     lh_parts head_parts, block_parts;
     int64_t *gather_bytes, *gather_at; /* [ranks] */
     /* workspace of one chunk of t tokens, device */

@@ -72,7 +72,7 @@ int64_t lh_forward_prompt_bytes(const lh_config *config, int64_t tokens)
     return tokens * config->hidden * 4;
 }
 
-static lh_status open_rope(lh_forward *f, const lh_rope *rope, int64_t length, lh_kv_rotation *out)
+static lh_status open_rope(lh_forward *f, const lh_rope *rope, int64_t length, lh_rotation *out)
 {
     lh_status st = LH_OK;
     int64_t half = f->config->rotary_dim / 2;
@@ -112,7 +112,7 @@ static lh_status open_parts(lh_forward *f)
     return LH_OK;
 }
 
-const lh_kv_rotation *lh_forward_rotations(const lh_forward *f)
+const lh_rotation *lh_forward_rotations(const lh_forward *f)
 {
     return f->rotations;
 }

@@ -64,7 +64,7 @@ static lh_status norm_heads(lh_forward *f, float *x, const float *w, int64_t hea
 
 static lh_status rotate(lh_forward *f, float *x, int64_t heads, const lh_rows_at *rows)
 {
-    const lh_kv_rotation *r = &f->rotations[sliding(f, rows->layer)];
+    const lh_rotation *r = &f->rotations[sliding(f, rows->layer)];
     return f->place.ops->rope(f->place.stream, &(lh_rope_args){.x = x,
                                                                .positions = rows->turns ? rows->turns : f->positions,
                                                                .inv_freq = r->inv_freq,

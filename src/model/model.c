@@ -159,7 +159,7 @@ lh_status lh_model_load(lh_model **out, lh_checkpoint *ck, const lh_exec *place,
     for (int64_t l = 0; l < m->config.layers; l++)
         for (int i = 0; i < LAYER_PIECES; i++) LH_TRY_DONE(load_piece(&in, &layer_pieces[i], l, &m->layers[l]));
     for (int64_t l = 0; l < m->config.layers; l++)
-        m->projections[l] = (lh_kv_projection){
+        m->projections[l] = (lh_projection){
             .w = m->layers[l].o, .type = options->dtype, .ld = m->shard.heads.q_count * m->config.head_dim};
     *out = m;
     m = NULL;

@@ -25,7 +25,7 @@ struct lh_model {
     lh_model_options options;
     lh_exec place;
     lh_layer *layers;
-    lh_kv_projection *projections; /* [layers], for policies that use them */
+    lh_projection *projections; /* [layers], for policies that use them */
     void *embed, *head;            /* [vocab_count, hidden]; head is embed if tied */
     float *norm;
 };

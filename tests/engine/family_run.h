@@ -5,6 +5,7 @@
 
 #include "engine/family_models.h"
 #include "engine/session.h"
+#include "kv/figures.h"
 #include "mpi_check.h"
 
 typedef struct family_case {

@@ -118,7 +118,7 @@ static void copy_projections(run *x, const lh_kv_shape *shape)
 static void describe(run *x, const lh_policy_options *policy, const lh_kv_shape *shape)
 {
     const lh_config *c = lh_engine_config(x->engine);
-    const lh_kv_rotation *r = lh_forward_rotations(x->forward);
+    const lh_rotation *r = lh_forward_rotations(x->forward);
     copy_projections(x, shape);
     x->values = (rig_values){.k = heard.k,
                              .v = heard.v,

@@ -171,8 +171,8 @@ static lh_status open_kv(fz_cache *c, int kind, lh_kv **kv)
                          .sliding = c->sliding};
     LH_TRY(lh_policy_resolve(&plan, &policies[kind]));
     LH_TRY(lh_kv_open(
-        kv, &(lh_exec){.ops = &lh_ops_ref, .stream = c->stream, .comm = c->comm, .device_comm = c->device_comm},
-        &shape, &plan));
+        kv, &(lh_exec){.ops = &lh_ops_ref, .stream = c->stream, .comm = c->comm, .device_comm = c->device_comm}, &shape,
+        &plan));
     return LH_OK;
 }
 
@@ -190,10 +190,10 @@ static lh_status fill(fz_cache *c, lh_kv *kv)
                                                               .v = c->rows + KV_HEADS * DIM,
                                                               .positions = c->positions}));
         if (lh_kv_wants_rows(kv, l) < TOKENS)
-            LH_TRY(lh_kv_record(
+            lh_kv_record(
                 kv, l,
-                &(lh_kv_rows){
-                    .q = c->rows, .lse = c->lse, .positions = c->positions, .tokens = TOKENS, .q_ld = HEADS * DIM}));
+                &(lh_query_rows){
+                    .q = c->rows, .lse = c->lse, .positions = c->positions, .tokens = TOKENS, .q_ld = HEADS * DIM});
         LH_TRY(lh_kv_prefill_end(kv, l));
     }
     return LH_OK;

@@ -116,7 +116,7 @@ static void *host(int64_t count, int64_t size)
 /* [kv_count, tokens] of [kv_count, ld], zero behind the entries of a head: blocks hold fewer than the prompt has
  * tokens.
  */
-static void *copy_rows(const rig *r, const lh_kv_scores *s, const void *from, size_t size)
+static void *copy_rows(const rig *r, const lh_evict_scores *s, const void *from, size_t size)
 {
     size_t tokens = (size_t)r->of->tokens;
     char *all = host(r->heads.kv_count * r->of->tokens, (int64_t)size);
@@ -125,7 +125,7 @@ static void *copy_rows(const rig *r, const lh_kv_scores *s, const void *from, si
     return all;
 }
 
-static lh_status scored(void *self, int64_t layer, const lh_kv_scores *s)
+static lh_status scored(void *self, int64_t layer, const lh_evict_scores *s)
 {
     rig *r = self;
     if (!r->result) return LH_OK;
@@ -159,7 +159,7 @@ static void make_projections(rig *r)
         for (int64_t o = 0; o < RIG_HIDDEN; o++)
             for (int64_t x = 0; x < ld; x++)
                 w[o * ld + x] = rig_element(c, 'w', l, o, r->heads.q_first + x / c->dim, x % c->dim);
-        r->projections[l] = (lh_kv_projection){.w = w, .type = LH_F32, .ld = ld};
+        r->projections[l] = (lh_projection){.w = w, .type = LH_F32, .ld = ld};
     }
 }
 
@@ -169,7 +169,7 @@ static void make_rotations(rig *r)
     r->frequencies = host(half, sizeof(float));
     for (int64_t i = 0; i < half; i++) r->frequencies[i] = rig_frequency(r->of, i);
     for (int slides = 0; slides < 2; slides++)
-        r->rotations[slides] = (lh_kv_rotation){.inv_freq = r->frequencies, .rotary = r->of->dim, .scale = 1.0f};
+        r->rotations[slides] = (lh_rotation){.inv_freq = r->frequencies, .rotary = r->of->dim, .scale = 1.0f};
 }
 
 void rig_open(rig *r, const rig_case *of, lh_comm *comm, const lh_ops *ops)
@@ -231,7 +231,7 @@ static void make_rows(rig *r, int64_t layer, int64_t first, int64_t tokens)
 {
     const rig_case *c = r->of;
     const lh_heads *h = &r->heads;
-    int64_t slot = lh_kv_slot_of(r->kv, layer, first);
+    int64_t slot = lh_kv_rotary_position(r->kv, layer, first);
     for (int64_t t = 0; t < tokens; t++) {
         r->positions[t] = (int32_t)(first + t);
         for (int64_t g = 0; g < h->kv_count; g++)
@@ -243,7 +243,7 @@ static void make_rows(rig *r, int64_t layer, int64_t first, int64_t tokens)
             for (int64_t i = 0; i < c->dim; i++)
                 r->q[t * (h->q_count * c->dim + 3) + g * c->dim + i] =
                     rig_element(c, 'q', layer, first + t, h->q_first + g, i);
-        if (!lh_kv_by_slots(r->kv)) continue;
+        if (!lh_kv_rotates_by_slot(r->kv)) continue;
         turn(c, r->k + t * h->kv_count * c->dim, h->kv_count, first + t, 0);
         turn(c, r->q + t * (h->q_count * c->dim + 3), h->q_count, first + t, slot + t);
     }
@@ -300,22 +300,18 @@ void rig_feed(rig *r, lh_ragged *view, int64_t layer, int64_t first, int64_t tok
     int wanted = lh_kv_wants_rows(r->kv, layer) < first + tokens;
     /* every other step leaves its logits, the others have them worked out */
     if (wanted && tokens == 1 && first % 2 && !c->works_out) logits = lh_kv_row_logits(r->kv, layer);
-    if (lh_kv_by_slots(r->kv)) mt_try(lh_kv_turned(r->kv, layer, first + tokens, &view));
+    if (lh_kv_rotates_by_slot(r->kv)) mt_try(lh_kv_attended(r->kv, layer, first + tokens, &view));
     attend(r, view, layer, tokens, logits);
     memcpy(r->newest + layer * h->q_count, r->lse + (tokens - 1) * h->q_count, (size_t)h->q_count * sizeof *r->lse);
     if (!wanted) return;
-    lh_status st = lh_kv_record(r->kv, layer,
-                                &(lh_kv_rows){.q = r->q,
-                                              .lse = r->lse,
-                                              .logits = logits,
-                                              .positions = r->positions,
-                                              .first = first,
-                                              .tokens = tokens,
-                                              .q_ld = q_ld});
-    if (r->recorded)
-        *r->recorded = st;
-    else
-        mt_try(st);
+    lh_kv_record(r->kv, layer,
+                 &(lh_query_rows){.q = r->q,
+                                  .lse = r->lse,
+                                  .logits = logits,
+                                  .positions = r->positions,
+                                  .first = first,
+                                  .tokens = tokens,
+                                  .q_ld = q_ld});
 }
 
 /* What a layer holds before the block that begins at token t, where one does. */
@@ -415,7 +411,7 @@ void rig_result_clear(rig_result *result)
 static float kept_key(const rig *r, int64_t layer, int64_t p, int64_t head, float *k)
 {
     for (int64_t i = 0; i < r->of->dim; i++) k[i] = rig_element(r->of, 'k', layer, p, head, i);
-    if (!lh_kv_by_slots(r->kv)) return 0;
+    if (!lh_kv_rotates_by_slot(r->kv)) return 0;
     turn(r->of, k, 1, p, 0);
     return r->of->type == LH_BF16 ? 0.03f : 1e-5f;
 }

@@ -3,7 +3,8 @@
 #ifndef LH_TESTS_KV_RIG_H
 #define LH_TESTS_KV_RIG_H
 
-#include "kv/kv.h"
+#include "kv/figures.h"
+#include "kv/positions.h"
 #include "mpi_check.h"
 #include "policies/budgets.h"
 
@@ -61,10 +62,9 @@ typedef struct rig {
     float *newest; /* [layers, q_count]: log-sum-exps of the last row that a layer took in */
     int32_t *positions;
     float *frequencies;
-    lh_kv_projection projections[8];
-    lh_kv_rotation rotations[2];
-    rig_result *result;  /* where the listener writes during the prompt */
-    lh_status *recorded; /* where what recording gave is put; NULL: it must not fail */
+    lh_projection projections[8];
+    lh_rotation rotations[2];
+    rig_result *result; /* where the listener writes during the prompt */
 } rig;
 
 /* The backends that caches are tried on, `ref` first; NULL behind the last. A rig's arrays are the host's, so these are

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "kv/kv_impl.h"
+#include "kv/layer_plan.h"
 #include "kv_oracle.h"
 
 static rig_case base_case(const lh_policy_options *policy)
@@ -96,10 +96,11 @@ END_TEST
 /* Space that the rows of a ring take from the prompt on. */
 static int64_t ring_space(const rig *r)
 {
-    lh_row_space space;
-    lh_kv_shape shape = rig_shape(r);
+    lh_kv_shape of = rig_shape(r);
+    lh_evict_shape shape = lh_kv_evict_shape(&of);
     lh_policy_numbers fixed = lh_policy_fix(&r->plan, r->of->tokens);
-    return lh_kv_observes_again(&fixed) ? lh_row_space_size(&space, &shape, &fixed, 0) : 0;
+    lh_space_request need = lh_space_of_decoding(&shape, &fixed, 0);
+    return lh_observes_again(&fixed) ? lh_space_row_bytes(&need) : 0;
 }
 
 START_TEST(test_decoding_with_evictions_takes_no_more_memory)
@@ -208,7 +209,7 @@ START_TEST(test_rewinding_gives_every_slot_back)
         rig_open(&r, &c, mt_comm(), rig_backend(_i));
         rig_prefill(&r, &got);
         for (int step = 0; step < 4; step++) rig_take(&r, LH_KV_STEP, 1); /* slots out of order */
-        mt_try(lh_kv_mark(r.kv));
+        mt_try(lh_kv_snapshot(r.kv));
         lh_buf marked = snapshot(&r), first = {0};
         int64_t seen = lh_kv_seen(r.kv), evictions = rig_evictions(r.kv);
         for (int question = 0; question < 3; question++) {
@@ -220,7 +221,7 @@ START_TEST(test_rewinding_gives_every_slot_back)
             else
                 first = now, now = (lh_buf){0};
             lh_buf_clear(&now);
-            mt_try(lh_kv_rewind(r.kv));
+            mt_try(lh_kv_restore(r.kv));
             now = snapshot(&r);
             check_same(&marked, &now, "a state and what came back");
             lh_buf_clear(&now);
@@ -319,14 +320,14 @@ START_TEST(test_a_second_mark_replaces_the_first)
     rig r;
     rig_result got;
     rig_open(&r, &c, mt_comm(), rig_backend(_i));
-    mt_expect(lh_kv_rewind(r.kv), LH_EINTERNAL);
+    mt_expect(lh_kv_restore(r.kv), LH_EINTERNAL);
     rig_prefill(&r, &got);
-    mt_try(lh_kv_mark(r.kv));
+    mt_try(lh_kv_snapshot(r.kv));
     for (int step = 0; step < 9; step++) rig_take(&r, LH_KV_STEP, 1);
-    mt_try(lh_kv_mark(r.kv));
+    mt_try(lh_kv_snapshot(r.kv));
     lh_buf marked = snapshot(&r);
     for (int step = 0; step < 9; step++) rig_take(&r, LH_KV_STEP, 1);
-    mt_try(lh_kv_rewind(r.kv));
+    mt_try(lh_kv_restore(r.kv));
     lh_buf back = snapshot(&r);
     check_same(&marked, &back, "the second mark and what came back");
     lh_buf_clear(&marked);
@@ -415,7 +416,7 @@ START_TEST(test_windows_are_observed_again_over_what_is_held)
         oracle_open(&o, &c, c.tokens + 60, NULL);
         for (int step = 0; step < 31; step++) {
             lh_kv_taken what = step == 11 ? LH_KV_BLOCK : LH_KV_STEP;
-            if (step == 9) mt_try(lh_kv_mark(r.kv)), rig_take(&r, LH_KV_BLOCK, 20), mt_try(lh_kv_rewind(r.kv));
+            if (step == 9) mt_try(lh_kv_snapshot(r.kv)), rig_take(&r, LH_KV_BLOCK, 20), mt_try(lh_kv_restore(r.kv));
             rig_take(&r, what, what == LH_KV_BLOCK ? 13 : 1);
             if (mt_rank() == 0) oracle_take(&o, what, what == LH_KV_BLOCK ? 13 : 1);
             rig_gather(&r, &got);

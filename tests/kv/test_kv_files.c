@@ -143,7 +143,7 @@ static void restore_on(const rig_case *c, const char *path, int ranks, rig *whol
         check_slots(&r, whole, "gone on");
         rig_close(&r);
     }
-    mt_try(lh_kv_rewind(whole->kv));
+    mt_try(lh_kv_restore(whole->kv));
     lh_comm_close(some);
 }
 
@@ -168,7 +168,7 @@ static void save_and_restore(const rig_case *of)
     }
     lh_cache_extra extra = extra_of(&all);
     mt_try(lh_cache_save(all.kv, path, &extra));
-    mt_try(lh_kv_mark(whole.kv));
+    mt_try(lh_kv_snapshot(whole.kv));
     if (mt_rank() == 0) mt_try(lh_h5_check(path));
     for (int ranks = 1; ranks <= mt_size(); ranks++) restore_on(&c, path, ranks, &whole);
     rig_close(&all);

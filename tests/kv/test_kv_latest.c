@@ -47,9 +47,9 @@ START_TEST(test_what_was_before_a_rewind_ranks_nothing_after_it)
         rig_open(&fresh, &c, mt_comm(), rig_backend(_i));
         rig_prefill(&r, &got);
         rig_prefill(&fresh, &want);
-        mt_try(lh_kv_mark(r.kv));
+        mt_try(lh_kv_snapshot(r.kv));
         for (int step = 0; step < 30; step++) rig_take(&r, LH_KV_STEP, 1);
-        mt_try(lh_kv_rewind(r.kv));
+        mt_try(lh_kv_restore(r.kv));
         rig_take(&r, LH_KV_BLOCK, 30);
         rig_take(&fresh, LH_KV_BLOCK, 30);
         rig_gather(&r, &got);

@@ -216,7 +216,7 @@ static void check_turned(rig *r, int64_t layer)
 {
     const rig_case *c = r->of;
     lh_ragged *view = NULL;
-    mt_try(lh_kv_turned(r->kv, layer, lh_kv_seen(r->kv), &view));
+    mt_try(lh_kv_attended(r->kv, layer, lh_kv_seen(r->kv), &view));
     mt_try(lh_stream_sync(r->stream));
     for (int64_t h = 0; h < view->heads; h++)
         for (int64_t s = 0; s < view->len[h]; s++)
@@ -248,8 +248,9 @@ START_TEST(test_keys_are_turned_by_their_slots)
         rig_prefill(&r, &got);
         for (int64_t l = 0; l < c.layers; l++) {
             check_turned(&r, l);
-            mt_check(lh_kv_slot_of(r.kv, l, c.tokens + 2) == 26, "the third token behind the prompt comes to slot %lld",
-                     (long long)lh_kv_slot_of(r.kv, l, c.tokens + 2));
+            mt_check(lh_kv_rotary_position(r.kv, l, c.tokens + 2) == 26,
+                     "the third token behind the prompt comes to slot %lld",
+                     (long long)lh_kv_rotary_position(r.kv, l, c.tokens + 2));
         }
         rig_result_clear(&got);
         rig_close(&r);

@@ -133,13 +133,12 @@ static int make_policy(dice *d, lh_policy_options *out)
 static void check_stats(rig *r, const oracle *o, const char *when)
 {
     const lh_heads *h = &r->heads;
-    lh_kv_shape shape = rig_shape(r);
-    lh_stat_layout at = lh_kv_stat_layout(&shape, &o->fixed);
+    lh_entry_stats at = lh_entry_stats_of(&o->fixed, h);
     for (int64_t l = 0; l < r->of->layers; l++)
         for (int64_t i = 0; i < h->kv_count; i++) {
             const lh_ragged *v = lh_kv_view(r->kv, l);
             if (!v->stats) continue;
-            int64_t g = h->kv_first + i, known = v->len[i] - r->kv->layers[l].fresh;
+            int64_t g = h->kv_first + i, known = v->len[i] - r->kv->layers[l].normless;
             oracle_tally t = oracle_recount(o, l, g);
             for (int64_t s = 0; s < v->len[i]; s++) {
                 const float *x = v->stats + (v->offset[i] + s) * v->stat_count;
@@ -272,12 +271,12 @@ static void check_case(const rig_case *c, const lh_ops *ops, int steps)
     }
     for (int step = 0; step < steps; step++) {
         if (step == steps / 3) { /* another question first, and back */
-            mt_try(lh_kv_mark(x.r.kv));
+            mt_try(lh_kv_snapshot(x.r.kv));
             if (mt_rank() == 0) oracle_mark(&x.o);
             int64_t since = x.since;
             take(&x, LH_KV_BLOCK, 9);
             take(&x, LH_KV_STEP, 1);
-            mt_try(lh_kv_rewind(x.r.kv));
+            mt_try(lh_kv_restore(x.r.kv));
             if (mt_rank() == 0) oracle_rewind(&x.o);
             x.since = since;
             take(&x, LH_KV_BLOCK, 5);

@@ -1,0 +1,65 @@
+/* arena.h - the memory of one layer's KV heads: keys, values, positions and numbers of the entries, ragged. Head h owns
+ * the slots offset[h] .. offset[h] + cap[h] - 1 and holds len[h] entries; the slots beyond are slack, so that decoding
+ * appends without a copy. Knows no policy: what the numbers of an entry mean is its user's affair.
+ *
+ * The host arrays say what the device's copies in `view` say whenever no call is under way; but during a prefill or a
+ * step, when the caller appends, and after evictions that nobody waited for, the host's lengths are upper bounds. */
+#ifndef LH_CACHE_ARENA_H
+#define LH_CACHE_ARENA_H
+
+#include "exec/exec.h"
+
+typedef struct lh_arena_shape {
+    int64_t heads, head_dim;
+    lh_dtype type; /* of keys and values */
+} lh_arena_shape;
+
+/* What is stored with an entry beside key and value. Where nothing is evicted the position of an entry is its slot. */
+typedef struct lh_arena_form {
+    int has_positions;
+    int64_t stats; /* f32 numbers an entry */
+} lh_arena_form;
+
+typedef struct lh_arena {
+    lh_ragged view;              /* device */
+    int64_t *offset, *len, *cap; /* host, [heads], one block */
+    int64_t *heads_block;        /* device: offset and len, borrowed */
+    int64_t slots;
+    int64_t epoch; /* grows with every reallocation */
+    lh_arena_form form;
+} lh_arena;
+
+int64_t lh_arena_bytes(const lh_arena_shape *shape, int64_t slots, lh_arena_form form);
+int64_t lh_arena_held_bytes(const lh_arena *arena);
+
+/* `heads_block`: device memory for 2 x heads int64, borrowed. No slots yet. */
+lh_status lh_arena_init(lh_arena *arena, const lh_arena_shape *shape, int64_t *heads_block, lh_arena_form form);
+void lh_arena_clear(lh_arena *arena, lh_device *device);
+
+/* Memory for cap[h] slots a head, or `cap` in each; all empty. */
+lh_status lh_arena_alloc(lh_arena *arena, const lh_exec *exec, const int64_t *cap);
+lh_status lh_arena_alloc_even(lh_arena *arena, const lh_exec *exec, int64_t cap);
+void lh_arena_free(lh_arena *arena, lh_device *device);
+
+/* The same entries in the same order, in new memory of cap[h] >= len[h] slots a head. */
+lh_status lh_arena_resize(lh_arena *arena, const lh_exec *exec, const int64_t *cap);
+
+/* Copy the lengths of the host to the device, and back after an operation changed them (waits). */
+lh_status lh_arena_push_len(lh_arena *arena, const lh_exec *exec);
+lh_status lh_arena_pull_len(lh_arena *arena, const lh_exec *exec);
+
+int64_t lh_arena_entries(const lh_arena *arena);     /* of all heads */
+int64_t lh_arena_longest(const lh_arena *arena);     /* entries of the longest head */
+int64_t lh_arena_longest_cap(const lh_arena *arena); /* slots of the head that has most */
+
+/* Slots of one head, from `slot` on. */
+typedef struct lh_slots {
+    const lh_ragged *view;
+    int64_t slot;
+} lh_slots;
+
+/* Keys, values and positions of `entries` entries; and their numbers, nothing where one side has none. */
+lh_status lh_copy_entries(const lh_exec *exec, const lh_slots *dst, const lh_slots *src, int64_t entries);
+lh_status lh_copy_stats(const lh_exec *exec, const lh_slots *dst, const lh_slots *src, int64_t entries);
+
+#endif

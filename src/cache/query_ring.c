@@ -1,0 +1,62 @@
+#include "cache/query_ring.h"
+
+int64_t lh_ring_bytes(const lh_ring_shape *shape)
+{
+    return shape->rows * shape->width * (int64_t)sizeof(float);
+}
+
+lh_status lh_ring_alloc(lh_query_ring *ring, lh_device *device, const lh_ring_shape *shape)
+{
+    ring->shape = *shape;
+    return lh_device_alloc(device, &ring->q, lh_ring_bytes(shape), LH_MEM_KV);
+}
+
+void lh_ring_free(lh_query_ring *ring, lh_device *device)
+{
+    lh_ring_forget(ring, device);
+    lh_device_free(device, ring->q);
+    ring->q = NULL;
+}
+
+int64_t lh_ring_slot(const lh_query_ring *ring, int64_t position)
+{
+    return lh_ring_place(position, ring->shape.rows, ring->shape.first_rows);
+}
+
+void lh_ring_record(lh_query_ring *ring, const lh_exec *x, const float *q, const int32_t *positions, int64_t tokens,
+                    int64_t q_ld)
+{
+    const lh_ring_shape *s = &ring->shape;
+    LH_RUN(x, put_rows, .ring = ring->q, .x = q, .positions = positions, .tokens = tokens, .rows = s->rows,
+           .head = s->first_rows, .width = s->width, .x_ld = q_ld);
+}
+
+void lh_ring_unroll(const lh_query_ring *ring, const lh_exec *x, const int32_t *positions, int64_t rows, float *q)
+{
+    int64_t width = ring->shape.width;
+    for (int64_t r = 0, run; r < rows; r += run) {
+        int64_t slot = lh_ring_slot(ring, positions[r]);
+        for (run = 1; r + run < rows && lh_ring_slot(ring, positions[r + run]) == slot + run;) run++;
+        lh_exec_copy(x, q + r * width, ring->q + slot * width, run * width * (int64_t)sizeof *q, LH_COPY_ON_DEVICE);
+    }
+}
+
+lh_status lh_ring_save(lh_query_ring *ring, const lh_exec *x)
+{
+    if (ring->saved) return LH_OK;
+    LH_TRY(lh_device_alloc(lh_exec_device(x), &ring->saved, lh_ring_bytes(&ring->shape), LH_MEM_KV));
+    LH_TRY(lh_stream_copy(x->stream, ring->saved, ring->q, lh_ring_bytes(&ring->shape), LH_COPY_ON_DEVICE));
+    return LH_OK;
+}
+
+lh_status lh_ring_restore(lh_query_ring *ring, const lh_exec *x)
+{
+    if (!ring->saved) return LH_OK;
+    return lh_stream_copy(x->stream, ring->q, ring->saved, lh_ring_bytes(&ring->shape), LH_COPY_ON_DEVICE);
+}
+
+void lh_ring_forget(lh_query_ring *ring, lh_device *device)
+{
+    lh_device_free(device, ring->saved);
+    ring->saved = NULL;
+}

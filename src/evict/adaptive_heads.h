@@ -1,0 +1,30 @@
+/* adaptive_heads.h - AdaKV's threshold search over the heads of all ranks, of one layer or of several. */
+#ifndef LH_EVICT_ADAPTIVE_HEADS_H
+#define LH_EVICT_ADAPTIVE_HEADS_H
+
+#include "evict/evict.h"
+
+/* Collective. What every head of the model keeps of its competing entries, over one layer or several, on the device:
+ * [kv_heads, layers]. Nothing waits for the device, and nothing goes through the host that the communicator of device
+ * memory does not take there. */
+typedef struct lh_top_request {
+    int64_t layers;
+    const lh_evict_job *jobs;   /* [layers] */
+    const float *scores;        /* [kv_count, ld] of the only layer, whose mask is made; NULL: each is shown */
+    const lh_grant *safeguards; /* host, [layers]; NULL: `safeguard` for all */
+    lh_grant safeguard;
+    lh_fraction share;
+    int64_t max_kept; /* entries that all heads together may keep */
+} lh_top_request;
+
+const int64_t *lh_evict_global_top(lh_evictor *evictor, const lh_top_request *request);
+
+/* Entries whose scores go with them while layers compete: of a layer that was scored, put there; and the mask and the
+ * scores of a layer from what went with them. */
+void lh_evict_keep_scores(lh_evictor *evictor, const lh_evict_job *job);
+const float *lh_evict_show_scores(lh_evictor *evictor, const lh_evict_job *job);
+
+/* counts[h] (host, [kv_count]) competing entries of this rank's head h stay, the best by `scores`. */
+void lh_evict_mark(lh_evictor *evictor, const lh_evict_job *job, const float *scores, const int64_t *counts);
+
+#endif

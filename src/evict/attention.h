@@ -1,0 +1,14 @@
+/* attention.h - what the two sources that count attention have in common: rows of a window that are observed at an
+ * eviction (source_window.c), and statistics that go on (source_running.c). */
+#ifndef LH_EVICT_ATTENTION_H
+#define LH_EVICT_ATTENTION_H
+
+#include "evict/evict_impl.h"
+
+/* 1, or the group where query heads are joined by their maximum, or after the pool. */
+int64_t lh_attention_parts(const lh_policy_numbers *policy, const lh_heads *heads);
+
+/* Space for blocks of `cap` rows; `in_place`: they are counted where they lie, unless groups are split. */
+void lh_attention_row_space(const lh_space_request *need, int64_t cap, int in_place, int64_t *bytes);
+
+#endif

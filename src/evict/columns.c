@@ -1,0 +1,93 @@
+/* Attention that columns receive from rows, and the scores that statistics of it make. */
+#include "evict/attention.h"
+
+int64_t lh_attention_parts(const lh_policy_numbers *p, const lh_heads *heads)
+{
+    if (p->score.statistic == LH_STAT_COUNT) return 1;
+    return p->shape.group == LH_GROUP_MAX || p->shape.group_after_pool ? heads->group : 1;
+}
+
+void lh_attention_row_space(const lh_space_request *need, int64_t cap, int in_place, int64_t *bytes)
+{
+    const lh_policy_numbers *p = need->policy;
+    const lh_heads *h = &need->shape->heads;
+    const int64_t f32 = sizeof(float), i32 = sizeof(int32_t), dim = need->shape->head_dim;
+    int64_t grouped = h->kv_count * h->group, q_heads = h->split ? h->heads : h->q_count;
+    if (h->split || !in_place) {
+        bytes[LH_SPACE_Q] = cap * q_heads * dim * f32;
+        bytes[LH_SPACE_LSE] = cap * q_heads * f32;
+    }
+    if (h->split) bytes[LH_SPACE_GROUP_Q] = cap * grouped * dim * f32;
+    /* rows of a ring, and those with a gain or that are not causal, get a normaliser of their own */
+    if (h->split || p->score.gain || p->score.non_causal || lh_observes_again(p))
+        bytes[LH_SPACE_GROUP_LSE] = cap * grouped * f32;
+    if (!in_place) bytes[LH_SPACE_POSITIONS] = cap * i32;
+    if (p->score.non_causal) bytes[LH_SPACE_UNTIL] = cap * i32;
+    if (p->score.gain) bytes[LH_SPACE_GAINS] = cap * f32;
+}
+
+lh_logit lh_logit_of(const lh_evictor *ev, const lh_evict_job *job)
+{
+    return (lh_logit){.scale = ev->shape.scale, .softcap = ev->shape.softcap, .window = job->layer.window};
+}
+
+void lh_run_column_stats(lh_evictor *ev, const lh_evict_job *job, const lh_row_block *b, lh_column_stats_args *args)
+{
+    args->rows.positions = b->rows.positions;
+    args->rows.until = b->until;
+    args->rows.gains = b->gains;
+    args->rows.logit = lh_logit_of(ev, job);
+    args->rows.rows = b->rows.tokens;
+    args->rows.q_ld = b->rows.q_ld;
+    args->lse_ld = b->lse_ld;
+    LH_LATCH(&ev->exec, ev->exec.ops->column_stats(ev->exec.stream, args));
+}
+
+void lh_count_columns(lh_evictor *ev, const lh_evict_job *job, const lh_row_block *b, const lh_columns *to)
+{
+    const lh_heads *h = &ev->shape.heads;
+    lh_column_stats_args args = {.sums = to->sums,
+                                 .squares = to->squares,
+                                 .counts = to->counts,
+                                 .parts = to->parts,
+                                 .lse = b->rows.lse,
+                                 .own = b->own,
+                                 .cols = job->cols,
+                                 .rows = {.q = b->rows.q,
+                                          .logits = b->rows.logits,
+                                          .kv = job->entries,
+                                          .map = {.heads = h->kv_count * h->group, .group = h->group}}};
+    lh_run_column_stats(ev, job, b, &args);
+}
+
+static void finish(lh_evictor *ev, const lh_evict_job *job, const lh_finish_scores_args *of)
+{
+    const lh_policy_numbers *p = &ev->policy;
+    lh_finish_scores_args args = *of;
+    args.kv = job->entries;
+    args.ld = ev->ld;
+    args.parts = lh_score_parts(p, &ev->shape.heads);
+    args.seen = job->seen;
+    args.window = job->layer.window;
+    args.more = p->score.non_causal ? p->first_rows : 0;
+    args.factor = p->score.statistic == LH_STAT_MEAN ? 1.0f / (float)lh_policy_rows(p, job->seen) : 1.0f;
+    if (p->shape.group == LH_GROUP_SUM && args.parts == 1) args.factor *= (float)ev->shape.heads.group;
+    LH_LATCH(&ev->exec, ev->exec.ops->finish_scores(ev->exec.stream, &args));
+}
+
+void lh_finish_statistics(lh_evictor *ev, const lh_evict_job *job, const lh_columns *from, int64_t first_row)
+{
+    const lh_policy_numbers *p = &ev->policy;
+    float *raw = ev->at[LH_SPACE_RAW];
+    lh_finish_scores_args args = {
+        .x = from->counts.at ? from->counts : from->sums, .squares = from->squares, .first_row = first_row};
+    if (p->select.kind == LH_SELECT_STD_SCOPE) { /* the first stage wants the deviations */
+        args.y = ev->at[LH_SPACE_SECOND];
+        args.kind = LH_FINISH_DEVIATION;
+        finish(ev, job, &args);
+    }
+    args.y = raw;
+    args.kind = p->score.statistic == LH_STAT_MAS ? LH_FINISH_PER_VISIT : LH_FINISH_PLAIN;
+    finish(ev, job, &args);
+    if (lh_score_parts(p, &ev->shape.heads) > 1 && !p->shape.group_after_pool) lh_join_group(ev, job, raw, raw);
+}

@@ -1,0 +1,150 @@
+/* evict.h - which entries of a layer stay: arrays in, a keep mask out. An evictor knows heads, a policy's numbers and
+ * an execution context; it knows no session, no model and no timeline, so that prefill, decoding, replay of a trace and
+ * tests all call it.
+ *
+ * The way of one eviction (select.c): classify the entries by position; score those that compete by the policy's source
+ * (source.h); shape the scores (shape.c); give every head its budget, over all ranks where heads compete
+ * (adaptive_heads.c); mark the best, in one stage or two (select.c). Query rows reach the source as they pass
+ * (lh_evict_rows), or with the job.
+ *
+ * Nothing here returns a status: failures are latched by the execution context (exec.h), and the caller agrees on them.
+ * Calls marked collective are made by all ranks of the TP group in the same order. */
+#ifndef LH_EVICT_EVICT_H
+#define LH_EVICT_EVICT_H
+
+#include "evict/entry_stats.h"
+#include "evict/workspace.h"
+#include "exec/rotation.h"
+#include "policies/budgets.h"
+#include "policies/profile.h"
+
+typedef struct lh_evictor lh_evictor;
+
+/* The output projection of a layer, for policies that weigh values by what it makes of them: this rank's columns. */
+typedef struct lh_projection {
+    const void *w; /* [hidden, q_count * head_dim] with `ld` */
+    lh_dtype type;
+    int64_t ld;
+} lh_projection;
+
+/* What an eviction needs of a layer of the model. */
+typedef struct lh_evict_layer {
+    int64_t index;
+    int64_t window;                  /* keys that a row sees, in a sliding layer; 0: all */
+    const lh_projection *projection; /* NULL where no policy asks for it */
+    const lh_rotation *rotation;
+} lh_evict_layer;
+
+/* Query rows of this rank's query heads, rotated: q [tokens, q_count, head_dim], rows q_ld apart. */
+typedef struct lh_query_rows {
+    const float *q;
+    const float *lse;         /* [tokens, q_count] log-sum-exps over all keys that a row sees; NULL: not known */
+    lh_row_logits logits;     /* of a single row, as attend_decode left them; at NULL: not known */
+    const int32_t *positions; /* [tokens], device */
+    int64_t first, tokens, first_rows; /* row r is at first + r, but for the first `first_rows`, which are at r */
+    int64_t q_ld;
+} lh_query_rows;
+
+/* What the newest row gave to the entries, counted as it passed (latest_row.c), for the eviction that follows. */
+typedef struct lh_latest_row {
+    float *sums; /* device, [kv_count x parts, ld] */
+    int64_t ld;
+    int64_t position; /* of the row; -1: none */
+} lh_latest_row;
+
+typedef enum lh_evict_phase { LH_EVICT_PREFILL, LH_EVICT_DECODE } lh_evict_phase;
+
+/* One eviction, or the rows that pass before it. */
+typedef struct lh_evict_job {
+    lh_evict_phase phase;
+    lh_evict_layer layer;
+    const lh_ragged *entries; /* device */
+    const int64_t *offset;    /* host, [kv_count]: of the heads; asked for where KV heads lie on several ranks */
+    int64_t seen, visible_from;
+    lh_protection protect;
+    int64_t cols;                /* slots of the longest head of all ranks, or more */
+    int64_t number;              /* of evictions of this layer before it */
+    int ranked;                  /* entries compete and not all of them stay */
+    int scored;                  /* they are ranked by more than their position */
+    const int64_t *room;         /* [kv_heads of the model] entries that compete; with a profile */
+    const lh_query_rows *rows;   /* observed rows; NULL: those that lh_evict_rows kept */
+    const lh_latest_row *latest; /* in place of observing rows; NULL: none */
+    int64_t *normless;           /* entries at the end of every head that have no norms yet; made, it is 0 */
+} lh_evict_job;
+
+/* The scores of one eviction on this rank: [kv_count, ld], of slots in the order of the view. Device memory, valid
+ * during the call. */
+typedef struct lh_evict_scores {
+    const lh_ragged *view; /* before the eviction */
+    const float *raw;      /* before pooling, NULL where nothing is pooled or heads are joined after it */
+    const float *scores;   /* what is ranked */
+    const uint8_t *state;  /* lh_entry_state before the selection */
+    int64_t ld;
+} lh_evict_scores;
+
+typedef struct lh_evict_listener {
+    void *self;
+    lh_status (*scored)(void *self, int64_t layer, const lh_evict_scores *scores); /* NULL: nobody listens */
+} lh_evict_listener;
+
+/* head_profile: of the policy, NULL where it has none; borrowed. */
+lh_status lh_evictor_open(lh_evictor **out, const lh_exec *exec, const lh_evict_shape *shape,
+                          const lh_profile *head_profile);
+void lh_evictor_close(lh_evictor *evictor); /* NULL is fine */
+
+/* The policy's numbers for a prompt of `tokens` tokens; before any call below. */
+void lh_evictor_begin(lh_evictor *evictor, const lh_policy_numbers *policy, int64_t tokens);
+
+/* What random choices are keyed by, beside layer, KV head, position and eviction. */
+void lh_evictor_seed(lh_evictor *evictor, uint64_t seed, uint32_t request);
+void lh_evictor_listen(lh_evictor *evictor, const lh_evict_listener *listener);
+
+/* The work space of evictions, and of the rows of a prompt of `tokens` tokens or (0) of decoding. */
+lh_status lh_evictor_alloc(lh_evictor *evictor, const lh_space_request *need);
+lh_status lh_evictor_alloc_rows(lh_evictor *evictor, int64_t tokens);
+void lh_evictor_free(lh_evictor *evictor);
+void lh_evictor_free_rows(lh_evictor *evictor);
+int64_t lh_evictor_ld(const lh_evictor *evictor);
+
+/* 1 where the rows of a phase are looked at as they pass; `scored`: of the layer's eviction at the end of its prefill.
+ * The first position of a prompt whose rows are. */
+int lh_evict_uses_rows(const lh_policy_numbers *policy, lh_evict_phase phase, int scored);
+int64_t lh_evict_first_row(const lh_evictor *evictor);
+
+/* Before a layer's first row; its rows; and the end of its prefill, where ranks put together what they counted of
+ * shared KV heads. Collective where groups are split. */
+void lh_evict_begin_layer(lh_evictor *evictor, const lh_evict_job *job);
+void lh_evict_rows(lh_evictor *evictor, const lh_evict_job *job, const lh_query_rows *rows);
+void lh_evict_end_layer(lh_evictor *evictor, const lh_evict_job *job);
+
+/* Room for the rows that are observed when `seen` tokens were seen, and their positions; q and lse are the caller's to
+ * fill. */
+typedef struct lh_row_room {
+    float *q, *lse;
+    int32_t *positions; /* device */
+    int64_t rows;
+} lh_row_room;
+lh_row_room lh_evict_row_room(lh_evictor *evictor, int64_t seen);
+void lh_evict_put_positions(lh_evictor *evictor, const int32_t *positions, int64_t rows);
+
+/* Mark in the mask what cannot be seen any more (DROP), is protected (KEEP) or competes. */
+void lh_evict_classify(lh_evictor *evictor, const lh_evict_job *job);
+
+/* Collective where attention ranks and groups are split, where heads compete and where they are joined. The mask says
+ * what stays; counts[h]: competing entries of this rank's head h that stay, as far as there are so many. counts NULL:
+ * nobody has to know on the host, and nothing waits. */
+void lh_evict_select(lh_evictor *evictor, const lh_evict_job *job, int64_t *counts);
+
+/* The keep mask: state [kv_count, ld] lh_entry_state. */
+typedef struct lh_keep {
+    uint8_t *state;
+    int64_t ld;
+} lh_keep;
+lh_keep lh_evict_keep(const lh_evictor *evictor);
+
+/* Where the attention of a single row may leave its logits: [kv_count x group, ld]. */
+lh_row_logits lh_evict_row_logits(const lh_evictor *evictor);
+
+int64_t lh_evict_summary_bytes(const lh_evictor *evictor); /* sent in score summaries so far */
+
+#endif

@@ -1,0 +1,121 @@
+/* evict_impl.h - the evictor, and what the files of this room call of each other. */
+#ifndef LH_EVICT_EVICT_IMPL_H
+#define LH_EVICT_EVICT_IMPL_H
+
+#include "base/mem.h"
+#include "base/minmax.h"
+#include "evict/evict.h"
+#include "evict/source.h"
+#include "exec/gather.h"
+
+struct lh_evictor {
+    lh_exec exec;
+    lh_evict_shape shape;
+    lh_policy_numbers policy;
+    lh_entry_stats stats;
+    const lh_profile *head_profile;
+    int64_t prompt_tokens;
+    uint64_t seed;
+    uint32_t request;
+    lh_evict_listener listener;
+    void *at[LH_SPACE_PARTS];
+    int64_t bytes[LH_SPACE_PARTS]; /* of `at` */
+    int64_t ld;
+    lh_gather gather;
+    int64_t *budgets; /* host, [kv_heads of the model] */
+    int64_t summary_bytes;
+};
+
+/* ---- query rows on their way to the columns (query_rows.c) ---- */
+
+/* Rows as they are counted: q with all query heads of this rank's KV heads. */
+typedef struct lh_row_block {
+    lh_query_rows rows;
+    int64_t lse_ld;
+    float *own;           /* where a single row's own log-sum-exps go, in place of rows.lse */
+    const int32_t *until; /* the last position that a row sees, where it is not its own */
+    const float *gains;
+} lh_row_block;
+
+/* This rank's query heads among those of the row space. */
+float *lh_own_q(const lh_evictor *ev, int64_t rows);
+float *lh_own_lse(const lh_evictor *ev, int64_t rows);
+
+/* LH_EFILE when log-sum-exps of rows of the prompt are not finite: the weights are damaged. */
+void lh_check_rows(lh_evictor *ev, const lh_evict_job *job, const lh_query_rows *rows);
+
+/* Collective where groups are split; then q and lse lie in lh_own_q and lh_own_lse. Rows with all query heads of this
+ * rank's KV heads, and their log-sum-exps: those given, or their own where there are none, the policy has a gain, or it
+ * is not causal. */
+lh_row_block lh_join_rows(lh_evictor *ev, const lh_evict_job *job, const lh_query_rows *own);
+
+/* ---- columns that rows are counted in (columns.c) ---- */
+
+typedef struct lh_columns {
+    lh_slot_floats sums, squares, counts; /* at NULL: not wanted */
+    int64_t parts;
+} lh_columns;
+
+lh_logit lh_logit_of(const lh_evictor *ev, const lh_evict_job *job);
+void lh_count_columns(lh_evictor *ev, const lh_evict_job *job, const lh_row_block *b, const lh_columns *to);
+
+/* One call of column_stats: args has the columns, the heads and the normalisers, b the rest. */
+void lh_run_column_stats(lh_evictor *ev, const lh_evict_job *job, const lh_row_block *b, lh_column_stats_args *args);
+
+/* What was counted in `from`, as scores in LH_SPACE_RAW; first_row: the first that was counted, `squares` of std-scope.
+ */
+void lh_finish_statistics(lh_evictor *ev, const lh_evict_job *job, const lh_columns *from, int64_t first_row);
+
+/* ---- KV heads that lie on several ranks (split_groups.c) ---- */
+
+/* Collective. `blocks` of all ranks (device), in place, `head_bytes` a query head. */
+void lh_exchange_heads(lh_evictor *ev, void *blocks, int64_t head_bytes);
+
+/* Collective. Rows of this rank's query heads -> all query heads of its KV heads. */
+void lh_gather_groups(lh_evictor *ev, const lh_query_rows *own, lh_row_block *out);
+
+/* A slice of rows goes to lh_own_q and lh_own_lse. */
+void lh_take_rows(lh_evictor *ev, lh_query_rows *rows);
+
+/* Of every KV head the columns that are this rank's share are counted; then (collective) ranks exchange them. */
+void lh_count_shares(lh_evictor *ev, const lh_evict_job *job, const lh_row_block *b, const lh_columns *to);
+void lh_exchange_columns(lh_evictor *ev, const lh_evict_job *job);
+
+/* Bytes that all ranks together exchange of shared KV heads, `floats` a column of `ld`. */
+int64_t lh_exchanged_bytes(const lh_heads *heads, int64_t floats, int64_t ld);
+
+/* ---- from scores to the mask ---- */
+
+/* [kv_count, ld]: what the first stage ranks by, heads compete by, and the second stage ranks by (NULL: one stage). */
+typedef struct lh_stage_scores {
+    const float *first, *heads, *second;
+} lh_stage_scores;
+
+/* value_norms.c. Collective where groups are split. Norms of the entries that have none yet, into their numbers. */
+void lh_make_norms(lh_evictor *ev, const lh_evict_job *job);
+
+/* shape.c: the source's scores pooled, joined over the group, weighed; returns where they are. */
+float *lh_shape_scores(lh_evictor *ev, const lh_evict_job *job);
+void lh_join_group(lh_evictor *ev, const lh_evict_job *job, const float *x, float *y);
+
+/* joint_heads.c. Collective. The same scores for all heads of the layer, in place. */
+void lh_join_heads(lh_evictor *ev, const lh_evict_job *job, float *scores);
+
+/* stages.c: what each stage of the selection ranks by. Collective where heads are joined. */
+lh_stage_scores lh_make_stages(lh_evictor *ev, const lh_evict_job *job, float *scores);
+void lh_mark_stages(lh_evictor *ev, const lh_evict_job *job, const lh_stage_scores *scores);
+
+/* Collective. Score the entries by the policy's source, and shape the scores (select.c). */
+lh_stage_scores lh_score_entries(lh_evictor *ev, const lh_evict_job *job);
+
+/* counts[h] (device) competing entries of each head stay, the best by `scores`; what becomes of the others: `others`.
+ */
+void lh_mark_best(lh_evictor *ev, const lh_evict_job *job, const float *scores, const int64_t *counts,
+                  lh_entry_state others);
+
+/* adaptive_heads.c. Collective. AdaKV's selection over the heads of one layer: LH_SPACE_COUNTS of this rank's heads. */
+void lh_adaptive_counts(lh_evictor *ev, const lh_evict_job *job, const float *scores);
+
+lh_draw lh_draw_of(const lh_evictor *ev, const lh_evict_job *job);
+
+#endif

@@ -1,0 +1,154 @@
+#include "evict/evict_impl.h"
+
+lh_status lh_evictor_open(lh_evictor **out, const lh_exec *exec, const lh_evict_shape *shape,
+                          const lh_profile *head_profile)
+{
+    lh_status st = LH_OK;
+    lh_evictor *ev = NULL;
+    LH_TRY_DONE(lh_calloc(&ev, 1, sizeof *ev));
+    ev->exec = *exec;
+    ev->shape = *shape;
+    ev->head_profile = head_profile;
+    LH_TRY_DONE(lh_gather_init(&ev->gather, shape->heads.ranks));
+    LH_TRY_DONE(lh_calloc(&ev->budgets, shape->heads.kv_heads, sizeof *ev->budgets));
+    *out = ev;
+    ev = NULL;
+done:
+    lh_evictor_close(ev);
+    return st;
+}
+
+void lh_evictor_close(lh_evictor *ev)
+{
+    if (!ev) return;
+    lh_evictor_free(ev);
+    lh_evictor_free_rows(ev);
+    lh_gather_clear(&ev->gather);
+    lh_free(ev->budgets);
+    lh_free(ev);
+}
+
+void lh_evictor_begin(lh_evictor *ev, const lh_policy_numbers *policy, int64_t tokens)
+{
+    ev->policy = *policy;
+    ev->stats = lh_entry_stats_of(policy, &ev->shape.heads);
+    ev->prompt_tokens = tokens;
+}
+
+void lh_evictor_seed(lh_evictor *ev, uint64_t seed, uint32_t request)
+{
+    ev->seed = seed;
+    ev->request = request;
+}
+
+void lh_evictor_listen(lh_evictor *ev, const lh_evict_listener *listener)
+{
+    ev->listener = *listener;
+}
+
+/* ---- work space ---- */
+
+static void free_parts(lh_evictor *ev, int first, int end)
+{
+    for (int i = first; i < end; i++) {
+        lh_device_free(lh_exec_device(&ev->exec), ev->at[i]);
+        ev->at[i] = NULL;
+        ev->bytes[i] = 0;
+    }
+}
+
+static lh_status alloc_parts(lh_evictor *ev, const lh_space_request *need, int first, int end)
+{
+    int64_t bytes[LH_SPACE_PARTS];
+    free_parts(ev, first, end);
+    lh_space_sizes(need, bytes);
+    for (int i = first; i < end; i++) {
+        LH_TRY(lh_device_alloc(lh_exec_device(&ev->exec), &ev->at[i], bytes[i], LH_MEM_WORK));
+        ev->bytes[i] = bytes[i];
+    }
+    return LH_OK;
+}
+
+lh_status lh_evictor_alloc(lh_evictor *ev, const lh_space_request *need)
+{
+    lh_status st = alloc_parts(ev, need, 0, LH_SPACE_FIRST_OF_ROWS);
+    ev->ld = need->ld;
+    if (st != LH_OK) lh_evictor_free(ev);
+    return st;
+}
+
+lh_status lh_evictor_alloc_rows(lh_evictor *ev, int64_t tokens)
+{
+    lh_space_request need = {.shape = &ev->shape, .policy = &ev->policy, .tokens = tokens};
+    return alloc_parts(ev, &need, LH_SPACE_FIRST_OF_ROWS, LH_SPACE_PARTS);
+}
+
+void lh_evictor_free(lh_evictor *ev)
+{
+    free_parts(ev, 0, LH_SPACE_FIRST_OF_ROWS);
+    ev->ld = 0;
+}
+
+void lh_evictor_free_rows(lh_evictor *ev)
+{
+    free_parts(ev, LH_SPACE_FIRST_OF_ROWS, LH_SPACE_PARTS);
+}
+
+int64_t lh_evictor_ld(const lh_evictor *ev)
+{
+    return ev->ld;
+}
+
+lh_keep lh_evict_keep(const lh_evictor *ev)
+{
+    return (lh_keep){.state = ev->at[LH_SPACE_STATE], .ld = ev->ld};
+}
+
+lh_row_logits lh_evict_row_logits(const lh_evictor *ev)
+{
+    return (lh_row_logits){ev->at[LH_SPACE_LOGITS], ev->ld};
+}
+
+int64_t lh_evict_summary_bytes(const lh_evictor *ev)
+{
+    return ev->summary_bytes;
+}
+
+lh_draw lh_draw_of(const lh_evictor *ev, const lh_evict_job *job)
+{
+    return (lh_draw){.key = {(uint32_t)ev->seed, (uint32_t)(ev->seed >> 32)},
+                     .counter = {(uint32_t)job->layer.index << 16 ^ ev->request, (uint32_t)job->number},
+                     .first_head = ev->shape.heads.kv_first};
+}
+
+/* ---- rows, by the policy's source ---- */
+
+int lh_evict_uses_rows(const lh_policy_numbers *policy, lh_evict_phase phase, int scored)
+{
+    const lh_source *source = lh_source_of(policy);
+    return source && source->uses_rows && source->uses_rows(policy, phase, scored);
+}
+
+int64_t lh_evict_first_row(const lh_evictor *ev)
+{
+    const lh_policy_numbers *p = &ev->policy;
+    if (p->block || p->first_rows || !lh_evict_uses_attention(p)) return 0;
+    return ev->prompt_tokens - lh_policy_rows(p, ev->prompt_tokens);
+}
+
+void lh_evict_begin_layer(lh_evictor *ev, const lh_evict_job *job)
+{
+    const lh_source *source = lh_source_of(&ev->policy);
+    if (source->begin) source->begin(ev, job);
+}
+
+void lh_evict_rows(lh_evictor *ev, const lh_evict_job *job, const lh_query_rows *rows)
+{
+    lh_source_of(&ev->policy)->rows(ev, job, rows);
+}
+
+void lh_evict_end_layer(lh_evictor *ev, const lh_evict_job *job)
+{
+    const lh_source *source = lh_source_of(&ev->policy);
+    if (source->end) source->end(ev, job);
+}

@@ -1,0 +1,129 @@
+/* Query rows on their way to the columns: those of shared KV heads are put together from the ranks that have them, and
+ * rows with a gain, or that see what comes after them, get a normaliser of their own. */
+#include <math.h>
+
+#include "evict/evict_impl.h"
+
+float *lh_own_q(const lh_evictor *ev, int64_t rows)
+{
+    const lh_heads *h = &ev->shape.heads;
+    return (float *)ev->at[LH_SPACE_Q] + (h->split ? rows * h->q_first * ev->shape.head_dim : 0);
+}
+
+float *lh_own_lse(const lh_evictor *ev, int64_t rows)
+{
+    const lh_heads *h = &ev->shape.heads;
+    return (float *)ev->at[LH_SPACE_LSE] + (h->split ? rows * h->q_first : 0);
+}
+
+lh_row_room lh_evict_row_room(lh_evictor *ev, int64_t seen)
+{
+    int64_t rows = lh_policy_rows(&ev->policy, seen);
+    return (lh_row_room){
+        .q = lh_own_q(ev, rows), .lse = lh_own_lse(ev, rows), .positions = ev->at[LH_SPACE_POSITIONS], .rows = rows};
+}
+
+void lh_evict_put_positions(lh_evictor *ev, const int32_t *positions, int64_t rows)
+{
+    lh_exec_put(&ev->exec, ev->at[LH_SPACE_POSITIONS], positions, rows * (int64_t)sizeof *positions);
+}
+
+/* One NaN among the weights makes every score of a row NaN, and maxima would hide it: the log-sum-exps tell. */
+static lh_status find_not_finite(const float *lse, int64_t count, int64_t layer)
+{
+    for (int64_t i = 0; i < count; i++)
+        if (!isfinite(lse[i]))
+            LH_FAIL(LH_EFILE,
+                    "layer %lld: the attention of the query heads is not finite, so that the cache cannot be ranked; "
+                    "'longhaul verify' tells whether the weights are damaged",
+                    (long long)layer);
+    return LH_OK;
+}
+
+void lh_check_rows(lh_evictor *ev, const lh_evict_job *job, const lh_query_rows *rows)
+{
+    const lh_exec *x = &ev->exec;
+    int64_t count = rows->tokens * ev->shape.heads.q_count;
+    float *lse = NULL;
+    if (!lh_exec_ok(x)) return;
+    lh_exec_latch(x, lh_calloc(&lse, count, sizeof *lse));
+    if (lse) lh_exec_fetch(x, lse, rows->lse, count * (int64_t)sizeof *lse);
+    LH_LATCH(x, find_not_finite(lse, count, job->layer.index));
+    lh_free(lse);
+}
+
+/* ---- normalisers of their own ---- */
+
+/* AhaKV's step gain (arXiv 2506.03762, eq. 9): sqrt(2 ln(i / k)) on logits that are scaled by 1 / sqrt(d) already, with
+ * i tokens seen and k entries kept; 1 where nothing is evicted yet. */
+static float step_gain(const lh_policy_numbers *p, int64_t seen)
+{
+    double i = (double)seen, k = (double)p->budget;
+    float gain = i > k ? (float)sqrt(2.0 * log(i / k)) : 1.0f;
+    return p->score.gain_floor && gain < 1.0f ? 1.0f : gain;
+}
+
+/* The last position that rows see, where they are not causal, and their gains. */
+static void put_until(lh_evictor *ev, const lh_evict_job *job, lh_row_block *b)
+{
+    const lh_exec *x = &ev->exec;
+    int64_t rows = b->rows.tokens;
+    int32_t *until = NULL;
+    if (!ev->policy.score.non_causal) return;
+    lh_exec_latch(x, lh_calloc(&until, rows, sizeof *until));
+    for (int64_t r = 0; r < rows && until; r++) until[r] = (int32_t)(job->seen - 1);
+    b->until = ev->at[LH_SPACE_UNTIL];
+    lh_exec_put(x, ev->at[LH_SPACE_UNTIL], until, rows * (int64_t)sizeof *until);
+    lh_free(until);
+}
+
+static void put_gains(lh_evictor *ev, lh_row_block *b)
+{
+    const lh_exec *x = &ev->exec;
+    int64_t rows = b->rows.tokens;
+    float *gains = NULL;
+    if (!ev->policy.score.gain) return;
+    lh_exec_latch(x, lh_calloc(&gains, rows, sizeof *gains));
+    for (int64_t r = 0; r < rows && gains; r++)
+        gains[r] = step_gain(&ev->policy, (r < b->rows.first_rows ? r : b->rows.first + r) + 1);
+    b->gains = ev->at[LH_SPACE_GAINS];
+    lh_exec_put(x, ev->at[LH_SPACE_GAINS], gains, rows * (int64_t)sizeof *gains);
+    lh_free(gains);
+}
+
+/* A single row's is worked out where it is counted. */
+static void normalise(lh_evictor *ev, const lh_evict_job *job, lh_row_block *b)
+{
+    const lh_heads *h = &ev->shape.heads;
+    int64_t grouped = h->kv_count * h->group;
+    float *lse = ev->at[LH_SPACE_GROUP_LSE];
+    put_until(ev, job, b);
+    put_gains(ev, b);
+    b->lse_ld = grouped;
+    b->own = b->rows.tokens == 1 ? lse : NULL;
+    b->rows.lse = b->rows.tokens == 1 ? NULL : lse;
+    if (b->own) return;
+    LH_RUN(&ev->exec, row_lse, .lse = lse,
+           .rows = {.q = b->rows.q,
+                    .positions = b->rows.positions,
+                    .until = b->until,
+                    .gains = b->gains,
+                    .kv = job->entries,
+                    .map = {.heads = grouped, .group = h->group},
+                    .logit = lh_logit_of(ev, job),
+                    .rows = b->rows.tokens,
+                    .q_ld = b->rows.q_ld});
+}
+
+lh_row_block lh_join_rows(lh_evictor *ev, const lh_evict_job *job, const lh_query_rows *own)
+{
+    int of_their_own = !own->lse || ev->policy.score.gain || ev->policy.score.non_causal;
+    lh_row_block b = {.rows = *own, .lse_ld = ev->shape.heads.q_count};
+    if (of_their_own) b.rows.lse = NULL;
+    if (ev->shape.heads.split) {
+        lh_query_rows given = b.rows;
+        lh_gather_groups(ev, &given, &b);
+    }
+    if (of_their_own) normalise(ev, job, &b);
+    return b;
+}

@@ -1,0 +1,70 @@
+/* One eviction from end to end, in the order in which it happens: classify, score, shape, budgets, mark. */
+#include <string.h>
+
+#include "evict/evict_impl.h"
+
+void lh_evict_classify(lh_evictor *ev, const lh_evict_job *job)
+{
+    const lh_protection *p = &job->protect;
+    int64_t recent_from = job->seen - p->recents;
+    if (p->budget >= job->seen - job->visible_from) recent_from = job->visible_from; /* all that can be seen stays */
+    LH_RUN(&ev->exec, classify, .state = ev->at[LH_SPACE_STATE], .kv = job->entries, .ld = ev->ld,
+           .visible_from = job->visible_from, .sinks = job->visible_from + p->sinks, .recent_from = recent_from);
+}
+
+static void notify(lh_evictor *ev, const lh_evict_job *job, const float *scores)
+{
+    const lh_evict_listener *l = &ev->listener;
+    float *raw = scores == ev->at[LH_SPACE_SHAPED] ? ev->at[LH_SPACE_RAW] : NULL;
+    if (!l->scored || !job->scored || !lh_exec_ok(&ev->exec)) return;
+    lh_exec_latch(
+        &ev->exec,
+        l->scored(
+            l->self, job->layer.index,
+            &(lh_evict_scores){
+                .view = job->entries, .raw = raw, .scores = scores, .state = ev->at[LH_SPACE_STATE], .ld = ev->ld}));
+}
+
+lh_stage_scores lh_score_entries(lh_evictor *ev, const lh_evict_job *job)
+{
+    lh_make_norms(ev, job);
+    lh_source_of(&ev->policy)->score(ev, job);
+    float *scores = lh_shape_scores(ev, job);
+    lh_stage_scores stages = lh_make_stages(ev, job, scores);
+    notify(ev, job, scores);
+    return stages;
+}
+
+/* What this rank's heads keep of their competing entries where no scores are needed for it: into LH_SPACE_COUNTS, and
+ * on the host. */
+static void count_by_plan(lh_evictor *ev, const lh_evict_job *job, int64_t *counts)
+{
+    const lh_heads *h = &ev->shape.heads;
+    int64_t bytes = h->kv_count * (int64_t)sizeof *counts, *own = ev->budgets + h->kv_first;
+    for (int64_t g = 0; g < h->kv_heads; g++) ev->budgets[g] = job->protect.base;
+    if (ev->policy.budgets.heads == LH_HEADS_PROFILE)
+        lh_policy_heads(&(lh_heads_request){.layer = job->layer.index,
+                                            .heads = h->kv_heads,
+                                            .protect = &job->protect,
+                                            .room = job->room,
+                                            .profile = ev->head_profile},
+                        ev->budgets);
+    if (counts) memcpy(counts, own, (size_t)bytes);
+    lh_exec_put(&ev->exec, ev->at[LH_SPACE_COUNTS], own, bytes);
+}
+
+void lh_evict_select(lh_evictor *ev, const lh_evict_job *job, int64_t *counts)
+{
+    int64_t bytes = ev->shape.heads.kv_count * (int64_t)sizeof *counts;
+    if (counts) memset(counts, 0, (size_t)bytes);
+    lh_evict_classify(ev, job);
+    if (!job->ranked) return;
+    lh_stage_scores scores = lh_score_entries(ev, job);
+    if (ev->policy.budgets.heads == LH_HEADS_ADAPTIVE) {
+        lh_adaptive_counts(ev, job, scores.heads);
+        if (counts) lh_exec_fetch(&ev->exec, counts, ev->at[LH_SPACE_COUNTS], bytes);
+    } else {
+        count_by_plan(ev, job, counts);
+    }
+    lh_mark_stages(ev, job, &scores);
+}

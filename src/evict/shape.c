@@ -1,0 +1,58 @@
+/* Scores as a policy shapes them: pooled along positions, joined over the query heads of a group, weighed by values. */
+#include "evict/evict_impl.h"
+
+/* The values over which AhaKV's prior is averaged (arXiv 2506.03762, eq. 12). */
+enum { PRIOR_POOL = 7 };
+
+void lh_join_group(lh_evictor *ev, const lh_evict_job *job, const float *x, float *y)
+{
+    LH_RUN(&ev->exec, group_reduce, .y = y, .x = x, .heads = ev->shape.heads.kv_count, .group = ev->shape.heads.group,
+           .cols = job->cols, .y_ld = ev->ld, .x_ld = ev->ld, .kind = (lh_group_kind)ev->policy.shape.group,
+           .factor = 1.0f);
+}
+
+/* Competing entries alone: what is protected never leaks in. x, y: [kv_count * parts, ld]. */
+static void smooth(lh_evictor *ev, const lh_evict_job *job, const lh_pool_args *of)
+{
+    lh_pool_args args = *of;
+    args.state = ev->at[LH_SPACE_STATE];
+    args.kv = job->entries;
+    args.seen = job->seen;
+    args.ld = ev->ld;
+    args.rows = ev->shape.heads.kv_count * args.rows_per_head;
+    LH_LATCH(&ev->exec, ev->exec.ops->pool(ev->exec.stream, &args));
+}
+
+/* AhaKV: scores times the pooled squares of value norms, over their maximum in the head. */
+static void weigh_by_values(lh_evictor *ev, const lh_evict_job *job, float *scores)
+{
+    int64_t heads = ev->shape.heads.kv_count;
+    float *norms = ev->at[LH_SPACE_PRIOR], *prior = norms + heads * ev->ld;
+    LH_RUN(&ev->exec, finish_scores, .y = norms, .x = lh_stat_of(job->entries, ev->stats.priors), .kv = job->entries,
+           .ld = ev->ld, .parts = 1, .kind = LH_FINISH_PLAIN, .factor = 1.0f);
+    smooth(ev, job, &(lh_pool_args){.y = prior, .x = norms, .rows_per_head = 1, .k = PRIOR_POOL, .kind = LH_POOL_AVG});
+    LH_RUN(&ev->exec, apply_prior, .y = scores, .prior = prior, .state = ev->at[LH_SPACE_STATE],
+           .len = job->entries->len, .heads = heads, .ld = ev->ld);
+}
+
+float *lh_shape_scores(lh_evictor *ev, const lh_evict_job *job)
+{
+    const lh_policy_shape *shape = &ev->policy.shape;
+    int64_t parts = lh_score_parts(&ev->policy, &ev->shape.heads);
+    int apart = parts > 1 && shape->group_after_pool;
+    float *scores = ev->at[LH_SPACE_RAW];
+    if (shape->pool != LH_POOL_NONE) {
+        smooth(ev, job,
+               &(lh_pool_args){.y = ev->at[LH_SPACE_SHAPED],
+                               .x = scores,
+                               .rows_per_head = apart ? parts : 1,
+                               .k = shape->pool_size,
+                               .kind = (lh_pool_kind)shape->pool});
+        if (apart)
+            lh_join_group(ev, job, ev->at[LH_SPACE_SHAPED], scores);
+        else
+            scores = ev->at[LH_SPACE_SHAPED];
+    }
+    if (ev->policy.score.value_prior) weigh_by_values(ev, job, scores);
+    return scores;
+}

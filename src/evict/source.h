@@ -1,0 +1,37 @@
+/* source.h - a source of scores: what makes the number by which an entry is ranked. One file each (source_*.c) and one
+ * row of policies/source_list.h; everything else asks the table. */
+#ifndef LH_EVICT_SOURCE_H
+#define LH_EVICT_SOURCE_H
+
+#include "evict/evict.h"
+
+/* Members that are NULL have nothing to do. Scores go to LH_SPACE_RAW: [kv_count x parts, ld]. */
+typedef struct lh_source {
+    /* query heads of a group whose scores are kept apart; NULL: 1 */
+    int64_t (*parts)(const lh_policy_numbers *policy, const lh_heads *heads);
+
+    /* numbers that go with an entry: sets their indices and raises count */
+    void (*stats)(const lh_policy_numbers *policy, lh_entry_stats *stats);
+
+    /* work space beside the scores themselves */
+    void (*space)(const lh_space_request *need, int64_t bytes[LH_SPACE_PARTS]);
+
+    /* 1 where the rows of a phase are looked at as they pass (lh_evict_uses_rows); NULL: never */
+    int (*uses_rows)(const lh_policy_numbers *policy, lh_evict_phase phase, int scored);
+
+    /* before a layer's first row, as rows pass, at the end of its prefill; then the scores. Collective where groups are
+     * split. */
+    void (*begin)(lh_evictor *evictor, const lh_evict_job *job);
+    void (*rows)(lh_evictor *evictor, const lh_evict_job *job, const lh_query_rows *rows);
+    void (*end)(lh_evictor *evictor, const lh_evict_job *job);
+    void (*score)(lh_evictor *evictor, const lh_evict_job *job);
+} lh_source;
+
+/* Of a policy; NULL where it evicts nothing. Attention has two: rows of a window that are observed at an eviction, and
+ * statistics that go on. */
+const lh_source *lh_source_of(const lh_policy_numbers *policy);
+
+/* 1 where entries are scored by the attention that rows give them. */
+int lh_evict_uses_attention(const lh_policy_numbers *policy);
+
+#endif

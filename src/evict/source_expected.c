@@ -1,0 +1,191 @@
+/* Expected attention (arXiv 2510.00636): queries before their rotation are taken for normally distributed, and an entry
+ * is worth what the queries of the next positions are expected to give it, times the norm of its value. As the rows of
+ * a prompt pass, their sums and products are added up; the distribution is made of them when the layer ends. */
+#include <math.h>
+
+#include "evict/evict_impl.h"
+
+enum { FUTURE_POSITIONS = 512 }; /* over which the rotation is averaged */
+
+static int64_t parts_of_group(const lh_policy_numbers *policy, const lh_heads *heads)
+{
+    (void)policy;
+    return heads->group;
+}
+
+static void space(const lh_space_request *need, int64_t *bytes)
+{
+    const lh_heads *h = &need->shape->heads;
+    const int64_t dim = need->shape->head_dim, f32 = sizeof(float), f64 = sizeof(double);
+    int64_t grouped = h->kv_count * h->group, q_heads = h->split ? h->heads : h->q_count;
+    if (need->ranked) bytes[LH_SPACE_SECOND] = h->kv_count * need->ld * f32; /* norms of the values */
+    bytes[LH_SPACE_Q] = LH_ROWS_AT_ONCE * h->q_count * dim * f32;
+    bytes[LH_SPACE_INVERSE] = dim * f32;
+    bytes[LH_SPACE_SUMS] = q_heads * dim * f64;
+    bytes[LH_SPACE_PRODUCTS] = q_heads * dim * dim * f64;
+    bytes[LH_SPACE_MEANS] = grouped * dim * f32;
+    bytes[LH_SPACE_COVARIANCES] = grouped * dim * dim * f32;
+}
+
+static int uses_rows(const lh_policy_numbers *policy, lh_evict_phase phase, int scored)
+{
+    (void)policy;
+    return scored && phase == LH_EVICT_PREFILL;
+}
+
+/* ---- while rows pass ---- */
+
+static void begin(lh_evictor *ev, const lh_evict_job *job)
+{
+    const lh_exec *x = &ev->exec;
+    lh_exec_zero(x, ev->at[LH_SPACE_SUMS], ev->bytes[LH_SPACE_SUMS]);
+    lh_exec_zero(x, ev->at[LH_SPACE_PRODUCTS], ev->bytes[LH_SPACE_PRODUCTS]);
+    LH_LATCH(x, lh_rotation_put_inverse(job->layer.rotation, x, ev->at[LH_SPACE_INVERSE]));
+}
+
+/* Where this rank's query heads begin among those of all ranks (of its own, where groups are whole). */
+static int64_t own_head(const lh_evictor *ev)
+{
+    return ev->shape.heads.split ? ev->shape.heads.q_first : 0;
+}
+
+static void add_rows(lh_evictor *ev, const lh_evict_job *job, const lh_query_rows *rows)
+{
+    const lh_rotation *r = job->layer.rotation;
+    int64_t heads = ev->shape.heads.q_count, dim = ev->shape.head_dim, width = heads * dim;
+    float *q = ev->at[LH_SPACE_Q];
+    double *sums = (double *)ev->at[LH_SPACE_SUMS] + own_head(ev) * dim,
+           *products = (double *)ev->at[LH_SPACE_PRODUCTS] + own_head(ev) * dim * dim;
+    for (int64_t at = lh_max_i64(ev->policy.sinks - rows->first, 0); at < rows->tokens; at += LH_ROWS_AT_ONCE) {
+        int64_t n = lh_min_i64(rows->tokens - at, LH_ROWS_AT_ONCE);
+        for (int64_t t = 0; t < n; t++)
+            lh_exec_copy(&ev->exec, q + t * width, rows->q + (at + t) * rows->q_ld, width * (int64_t)sizeof *q,
+                         LH_COPY_ON_DEVICE);
+        LH_RUN(&ev->exec, rope, .x = q, .positions = rows->positions + at, .inv_freq = ev->at[LH_SPACE_INVERSE],
+               .tokens = n, .heads = heads, .dim = dim, .rotary = r->rotary, .ld = width, .scale = 1.0f / r->scale);
+        LH_RUN(&ev->exec, row_moments, .sums = sums, .products = products, .x = q, .type = LH_F32, .rows = n,
+               .heads = heads, .dim = dim, .x_ld = width);
+    }
+}
+
+/* ---- at the end of a layer ---- */
+
+/* The rotation of the next positions, on average: [rotary / 2] cosines and sines. */
+typedef struct mean_rotation {
+    double *cosines, *sines;
+    int64_t half;
+} mean_rotation;
+
+static lh_status average_rotation(const lh_evictor *ev, const lh_evict_job *job, mean_rotation *out)
+{
+    lh_status st = LH_OK;
+    const lh_rotation *r = job->layer.rotation;
+    float *frequencies = NULL;
+    out->half = r->rotary / 2;
+    LH_TRY_DONE(lh_calloc(&out->cosines, out->half, sizeof *out->cosines));
+    LH_TRY_DONE(lh_calloc(&out->sines, out->half, sizeof *out->sines));
+    LH_TRY_DONE(lh_rotation_fetch(r, &ev->exec, &frequencies));
+    for (int64_t i = 0; i < out->half; i++)
+        for (int64_t p = 0; p < FUTURE_POSITIONS; p++) {
+            double angle = (double)((float)(job->seen + p) * frequencies[i]);
+            out->cosines[i] += cos(angle) * r->scale / FUTURE_POSITIONS;
+            out->sines[i] += sin(angle) * r->scale / FUTURE_POSITIONS;
+        }
+done:
+    lh_free(frequencies);
+    return st;
+}
+
+/* x (elements `step` apart) is rotated in place. */
+static void apply(const mean_rotation *m, double *x, int64_t step)
+{
+    for (int64_t i = 0; i < m->half; i++) {
+        double a = x[i * step], b = x[(i + m->half) * step];
+        x[i * step] = a * m->cosines[i] - b * m->sines[i];
+        x[(i + m->half) * step] = b * m->cosines[i] + a * m->sines[i];
+    }
+}
+
+/* Sums of `rows` rows become a mean and a covariance, rotated. */
+static void to_distribution(const mean_rotation *m, double *sums, double *products, int64_t dim, int64_t rows)
+{
+    for (int64_t a = 0; a < dim; a++) sums[a] /= (double)rows;
+    for (int64_t a = 0; a < dim; a++)
+        for (int64_t b = 0; b < dim; b++)
+            products[a * dim + b] = products[a * dim + b] / (double)rows - sums[a] * sums[b];
+    apply(m, sums, 1);
+    for (int64_t a = 0; a < dim; a++) apply(m, products + a * dim, 1);
+    for (int64_t b = 0; b < dim; b++) apply(m, products + b, dim);
+}
+
+/* n doubles of a part from element `first` on, to the host; and doubles as floats to the device. */
+static lh_status fetch(const lh_evictor *ev, lh_space_part part, int64_t first, int64_t n, double **out)
+{
+    LH_TRY(lh_calloc(out, n, sizeof **out));
+    LH_TRY(lh_stream_copy(ev->exec.stream, *out, (double *)ev->at[part] + first, n * (int64_t)sizeof **out,
+                          LH_COPY_TO_HOST));
+    LH_TRY(lh_stream_sync(ev->exec.stream));
+    return LH_OK;
+}
+
+static lh_status put(const lh_evictor *ev, lh_space_part part, const double *values, int64_t n)
+{
+    lh_status st = LH_OK;
+    float *floats = NULL;
+    LH_TRY_DONE(lh_calloc(&floats, n, sizeof *floats));
+    for (int64_t i = 0; i < n; i++) floats[i] = (float)values[i];
+    LH_TRY_DONE(lh_stream_put(ev->exec.stream, ev->at[part], floats, n * (int64_t)sizeof *floats));
+done:
+    lh_free(floats);
+    return st;
+}
+
+/* Distributions of the queries of all query heads of this rank's KV heads. */
+static lh_status find_distributions(const lh_evictor *ev, const lh_evict_job *job)
+{
+    lh_status st = LH_OK;
+    const lh_heads *h = &ev->shape.heads;
+    int64_t dim = ev->shape.head_dim, n = h->kv_count * h->group, first = h->split ? h->kv_first * h->group : 0;
+    double *sums = NULL, *products = NULL;
+    mean_rotation m = {0};
+    LH_TRY_DONE(average_rotation(ev, job, &m));
+    LH_TRY_DONE(fetch(ev, LH_SPACE_SUMS, first * dim, n * dim, &sums));
+    LH_TRY_DONE(fetch(ev, LH_SPACE_PRODUCTS, first * dim * dim, n * dim * dim, &products));
+    for (int64_t i = 0; i < n; i++)
+        to_distribution(&m, sums + i * dim, products + i * dim * dim, dim, job->seen - ev->policy.sinks);
+    LH_TRY_DONE(put(ev, LH_SPACE_MEANS, sums, n * dim));
+    LH_TRY_DONE(put(ev, LH_SPACE_COVARIANCES, products, n * dim * dim));
+done:
+    lh_free(m.cosines);
+    lh_free(m.sines);
+    lh_free(sums);
+    lh_free(products);
+    return st;
+}
+
+/* Collective where groups are split. */
+static void score(lh_evictor *ev, const lh_evict_job *job)
+{
+    const lh_exec *x = &ev->exec;
+    const lh_heads *h = &ev->shape.heads;
+    int64_t vector = ev->shape.head_dim * (int64_t)sizeof(double);
+    float *raw = ev->at[LH_SPACE_RAW];
+    lh_slot_floats norms = lh_slot_rows(ev->at[LH_SPACE_SECOND], 1, ev->ld);
+    if (h->split) {
+        lh_exchange_heads(ev, ev->at[LH_SPACE_SUMS], vector);
+        lh_exchange_heads(ev, ev->at[LH_SPACE_PRODUCTS], vector * ev->shape.head_dim);
+    }
+    LH_LATCH(x, find_distributions(ev, job));
+    LH_RUN(x, expected_scores, .y = raw, .means = ev->at[LH_SPACE_MEANS], .covariances = ev->at[LH_SPACE_COVARIANCES],
+           .state = ev->at[LH_SPACE_STATE], .kv = job->entries,
+           .map = {.heads = h->kv_count * h->group, .group = h->group}, .ld = ev->ld, .scale = ev->shape.scale);
+    LH_RUN(x, group_reduce, .y = raw, .x = raw, .heads = h->kv_count, .group = h->group, .cols = job->cols,
+           .y_ld = ev->ld, .x_ld = ev->ld, .kind = LH_GROUP_MEAN, .factor = 1.0f);
+    LH_RUN(x, entry_norms, .y = norms, .kv = job->entries, .last = LH_ALL_ENTRIES, .part = LH_PART_VALUE,
+           .kind = LH_NORM_L2);
+    LH_RUN(x, weigh_scores, .y = raw, .x = raw, .norms = norms, .len = job->entries->len, .heads = h->kv_count,
+           .ld = ev->ld);
+}
+
+const lh_source lh_source_expected = {
+    .parts = parts_of_group, .space = space, .uses_rows = uses_rows, .begin = begin, .rows = add_rows, .score = score};

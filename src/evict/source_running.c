@@ -1,0 +1,89 @@
+/* Attention that all rows give, or the last of a prompt and all after them: statistics that are kept with the entries,
+ * counted as rows pass and going on while decoding (H2O, ScissorHands, MAS, RoCo, AhaKV). */
+#include "evict/attention.h"
+
+static void stats(const lh_policy_numbers *p, lh_entry_stats *s)
+{
+    if (p->score.statistic == LH_STAT_COUNT) {
+        s->counts = s->count++;
+    } else {
+        s->sums = s->count;
+        s->count += s->parts;
+    }
+    if (p->select.kind == LH_SELECT_STD_SCOPE) s->squares = s->count++;
+}
+
+static void space(const lh_space_request *need, int64_t *bytes)
+{
+    const lh_heads *h = &need->shape->heads;
+    if (need->steps && need->scored && !h->split)
+        bytes[LH_SPACE_LOGITS] = h->group * h->kv_count * need->ld * (int64_t)sizeof(float);
+    if (h->split && need->counted)
+        bytes[LH_SPACE_COLUMNS] = lh_exchanged_bytes(h, lh_entry_stats_of(need->policy, h).count, need->ld);
+    lh_attention_row_space(need, LH_ROWS_AT_ONCE, 1, bytes);
+}
+
+static int uses_rows(const lh_policy_numbers *p, lh_evict_phase phase, int scored)
+{
+    return phase == LH_EVICT_PREFILL ? scored || lh_evicts_again(p) : p->every > 0;
+}
+
+static lh_columns carried(const lh_evictor *ev, const lh_ragged *entries)
+{
+    return (lh_columns){.sums = lh_stat_of(entries, ev->stats.sums),
+                        .squares = lh_stat_of(entries, ev->stats.squares),
+                        .counts = lh_stat_of(entries, ev->stats.counts),
+                        .parts = ev->stats.parts};
+}
+
+/* The first row of a prompt that is counted: of the last ones, or of all. */
+static int64_t first_counted(const lh_evictor *ev)
+{
+    return ev->policy.block ? 0 : ev->prompt_tokens - lh_policy_rows(&ev->policy, ev->prompt_tokens);
+}
+
+/* Collective where groups are split. A prompt's columns are shared out among the ranks of a KV head, and put together
+ * at its end; single rows and blocks are counted by all of them. */
+static void count(lh_evictor *ev, const lh_evict_job *job, const lh_query_rows *own)
+{
+    int split = ev->shape.heads.split, in_prefill = job->phase == LH_EVICT_PREFILL;
+    lh_query_rows rows = *own;
+    lh_columns to = carried(ev, job->entries);
+    if (split) lh_take_rows(ev, &rows);
+    if (in_prefill) lh_check_rows(ev, job, &rows);
+    lh_row_block b = lh_join_rows(ev, job, &rows);
+    (split && in_prefill && !ev->policy.block ? lh_count_shares : lh_count_columns)(ev, job, &b, &to);
+}
+
+static void count_rows(lh_evictor *ev, const lh_evict_job *job, const lh_query_rows *rows)
+{
+    int64_t from = job->phase == LH_EVICT_PREFILL ? first_counted(ev) : 0;
+    for (int64_t at = lh_max_i64(from - rows->first, 0); at < rows->tokens; at += LH_ROWS_AT_ONCE) {
+        lh_query_rows slice = *rows;
+        slice.q += at * rows->q_ld;
+        slice.lse += at * ev->shape.heads.q_count;
+        slice.positions += at;
+        slice.first += at;
+        slice.tokens = lh_min_i64(rows->tokens - at, LH_ROWS_AT_ONCE);
+        count(ev, job, &slice);
+    }
+}
+
+static void end(lh_evictor *ev, const lh_evict_job *job)
+{
+    if (ev->shape.heads.split && !ev->policy.block) lh_exchange_columns(ev, job);
+}
+
+static void score(lh_evictor *ev, const lh_evict_job *job)
+{
+    lh_columns from = carried(ev, job->entries);
+    lh_finish_statistics(ev, job, &from, first_counted(ev));
+}
+
+const lh_source lh_source_running = {.parts = lh_attention_parts,
+                                     .stats = stats,
+                                     .space = space,
+                                     .uses_rows = uses_rows,
+                                     .rows = count_rows,
+                                     .end = end,
+                                     .score = score};

@@ -1,0 +1,73 @@
+/* How the entries of a head are chosen by their scores: the best, in one stage or in two. The first stage of a
+ * two-stage selection takes its share by one score, the second the rest by another. */
+#include "evict/evict_impl.h"
+
+static const float NORM_EPSILON = 1e-4f; /* added to scores before norms weigh them (arXiv 2502.03805) */
+
+/* CriticalKV (arXiv 2502.03805, algorithm 1): the second stage ranks by scores times projected norms. */
+static void weigh_by_norms(lh_evictor *ev, const lh_evict_job *job, const float *scores)
+{
+    LH_RUN(&ev->exec, weigh_scores, .y = ev->at[LH_SPACE_SECOND], .x = scores,
+           .norms = lh_stat_of(job->entries, ev->stats.norms), .len = job->entries->len,
+           .heads = ev->shape.heads.kv_count, .ld = ev->ld, .add = NORM_EPSILON);
+}
+
+/* NaCl (arXiv 2408.03675, algorithm 1): the rest is drawn with probabilities softmax(score). Joint heads draw as one.
+ */
+static void perturb(lh_evictor *ev, const lh_evict_job *job, const float *scores)
+{
+    float *y = ev->at[LH_SPACE_SECOND];
+    lh_ragged view = *job->entries;
+    lh_draw draw = lh_draw_of(ev, job);
+    if (ev->policy.select.joint) {
+        draw.first_head = 0;
+        view.heads = 1;
+    }
+    LH_RUN(&ev->exec, gumbel_scores, .y = y, .x = scores, .kv = &view, .ld = ev->ld, .temperature = 1.0f, .draw = draw);
+    for (int64_t g = 1; g < ev->shape.heads.kv_count && ev->policy.select.joint; g++)
+        lh_exec_copy(&ev->exec, y + g * ev->ld, y, job->cols * (int64_t)sizeof *y, LH_COPY_ON_DEVICE);
+}
+
+lh_stage_scores lh_make_stages(lh_evictor *ev, const lh_evict_job *job, float *scores)
+{
+    float *second = ev->at[LH_SPACE_SECOND];
+    lh_stage_scores s = {.first = scores, .heads = scores};
+    if (ev->policy.select.joint) lh_join_heads(ev, job, scores);
+    switch (ev->policy.select.kind) {
+    case LH_SELECT_TOPK: break;
+    case LH_SELECT_TWO_STAGE:
+        weigh_by_norms(ev, job, scores);
+        s.second = second;
+        break;
+    case LH_SELECT_STD_SCOPE: /* RoCo (arXiv 2402.06262): the deviations come first */
+        s.first = second;
+        s.second = scores;
+        break;
+    case LH_SELECT_TOPK_SAMPLE:
+        perturb(ev, job, scores);
+        s.second = second;
+        break;
+    }
+    return s;
+}
+
+void lh_mark_best(lh_evictor *ev, const lh_evict_job *job, const float *scores, const int64_t *counts,
+                  lh_entry_state others)
+{
+    LH_RUN(&ev->exec, select_top, .state = ev->at[LH_SPACE_STATE], .scores = scores, .kv = job->entries,
+           .counts = counts, .ld = ev->ld, .others = others);
+}
+
+void lh_mark_stages(lh_evictor *ev, const lh_evict_job *job, const lh_stage_scores *scores)
+{
+    int64_t heads = job->entries->heads, *counts = ev->at[LH_SPACE_COUNTS];
+    int64_t *first = counts + heads, *rest = counts + 2 * heads;
+    if (!scores->second) {
+        lh_mark_best(ev, job, scores->first, counts, LH_ENTRY_DROP);
+        return;
+    }
+    LH_RUN(&ev->exec, split_counts, .first = first, .rest = rest, .counts = counts,
+           .stage = lh_policy_stage(&ev->policy, &job->protect), .heads = heads);
+    lh_mark_best(ev, job, scores->first, first, LH_ENTRY_COMPETES);
+    lh_mark_best(ev, job, scores->second, rest, LH_ENTRY_DROP);
+}

@@ -1,0 +1,77 @@
+/* workspace.h - the device memory that evictions work in: one table of parts, each as large as the policy, the phase
+ * and the longest head make it, 0 where nobody needs it. */
+#ifndef LH_EVICT_WORKSPACE_H
+#define LH_EVICT_WORKSPACE_H
+
+#include "exec/heads.h"
+#include "policies/budgets.h"
+
+/* What eviction needs to know of a model. */
+typedef struct lh_evict_shape {
+    lh_heads heads;
+    int64_t head_dim, hidden;
+    float scale, softcap; /* of the logits */
+    int64_t layers;       /* for budgets over all of them */
+} lh_evict_shape;
+
+typedef enum lh_space_part {
+    /* of an eviction, by the slots of the longest head (ld) */
+    LH_SPACE_RAW,        /* [kv_count x parts, ld] f32: scores as their source makes them */
+    LH_SPACE_SHAPED,     /* alike, pooled */
+    LH_SPACE_SQUARES,    /* [kv_count, ld] f32, where rows are observed again */
+    LH_SPACE_SECOND,     /* [kv_count, ld] f32: scores of the second stage */
+    LH_SPACE_PRIOR,      /* [2, kv_count, ld] f32 */
+    LH_SPACE_NORMS,      /* [query heads + kv_count, ld] f32: norms of every query head (of all ranks where groups are
+                            split), and their means */
+    LH_SPACE_JOINT,      /* [ld] int64: sums over heads; and an f32: the largest score */
+    LH_SPACE_STATE,      /* [kv_count, ld] lh_entry_state: the keep mask */
+    LH_SPACE_COUNTS,     /* [3, kv_count] int64: to select; of both stages (split_counts) */
+    LH_SPACE_HISTOGRAMS, /* [counted heads, layers, 2048] int32 */
+    LH_SPACE_SUMMARY,    /* [2048 + 1] int32: their sum */
+    LH_SPACE_SEARCH,     /* [LH_SEARCH_ROUNDS] lh_search */
+    LH_SPACE_CANDIDATES, /* [kv_heads of the model, layers] lh_tally */
+    LH_SPACE_SAFEGUARDS, /* [layers] lh_grant, where layers compete */
+    LH_SPACE_BUDGETS,    /* [kv_heads of the model, layers] int64: competing entries that stay */
+    LH_SPACE_LOGITS,     /* [kv_count x group, ld] f32: of the row that a decode step adds, where no group is split */
+    LH_SPACE_COLUMNS,    /* columns that ranks observed of shared KV heads */
+    /* of observed rows. Where groups are split over ranks, Q and LSE hold the blocks of all ranks in their order, and
+     * GROUP_* the same rows with all query heads of this rank's KV heads, one after the other. */
+    LH_SPACE_Q,         /* [rows, q_count, head_dim] f32 */
+    LH_SPACE_LSE,       /* [rows, q_count] f32 */
+    LH_SPACE_GROUP_Q,   /* [rows, kv_count * group, head_dim] f32 */
+    LH_SPACE_GROUP_LSE, /* [rows, kv_count * group] f32: also where rows have a normaliser of their own */
+    LH_SPACE_POSITIONS, /* [rows] int32 */
+    LH_SPACE_UNTIL,     /* [rows] int32: the last position that a row sees, where it is not its own */
+    LH_SPACE_GAINS,     /* [rows] f32 */
+    /* of expected attention */
+    LH_SPACE_INVERSE,     /* [rotary / 2] f32: frequencies of the inverse rotation */
+    LH_SPACE_SUMS,        /* [q_count, head_dim] f64; where groups are split of all ranks, as above */
+    LH_SPACE_PRODUCTS,    /* [q_count, head_dim, head_dim] f64 */
+    LH_SPACE_MEANS,       /* [kv_count * group, head_dim] f32 */
+    LH_SPACE_COVARIANCES, /* [kv_count * group, head_dim, head_dim] f32 */
+    LH_SPACE_PARTS
+} lh_space_part;
+
+enum { LH_SPACE_FIRST_OF_ROWS = LH_SPACE_Q };
+enum { LH_SUMMARY_BINS = 2048, LH_SEARCH_ROUNDS = 3 }; /* of the largest round: 11 bits */
+enum { LH_ROWS_AT_ONCE = 512 };                        /* rows that are counted at a time while statistics go on */
+
+/* What for. ranked, scored: of any eviction (lh_evict_job). counted: statistics of a prompt are counted in columns of
+ * ranks and put together. steps: single rows are observed. */
+typedef struct lh_space_request {
+    const lh_evict_shape *shape;
+    const lh_policy_numbers *policy;
+    int64_t ld;     /* slots of the longest head */
+    int64_t tokens; /* rows of a prompt of so many tokens, or (0) of decoding */
+    int ranked, scored, counted, steps;
+} lh_space_request;
+
+/* Bytes of all parts; and their sums, of evictions and of rows. */
+void lh_space_sizes(const lh_space_request *need, int64_t bytes[LH_SPACE_PARTS]);
+int64_t lh_space_bytes(const lh_space_request *need);
+int64_t lh_space_row_bytes(const lh_space_request *need);
+
+/* What evictions while decoding need, for heads of up to `ld` slots. */
+lh_space_request lh_space_of_decoding(const lh_evict_shape *shape, const lh_policy_numbers *policy, int64_t ld);
+
+#endif

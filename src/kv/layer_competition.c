@@ -1,0 +1,178 @@
+/* Budgets over all layers: the competing entries of all heads of all layers are ranked together. Prefill goes layer by
+ * layer, and a layer's entries go as soon as so many better ones are there that they cannot stay; the threshold only
+ * rises. So memory is bounded by about twice what stays and the one layer under way, and in the end what stays is what
+ * a flat selection over whole layers would have kept. Scores go with their entries meanwhile. */
+#include <string.h>
+
+#include "evict/adaptive_heads.h"
+#include "kv/kv_impl.h"
+
+struct lh_layer_competition {
+    lh_evict_job *jobs; /* [layers] those that have come so far and whose entries compete */
+    int64_t layers;
+    lh_grant *safeguards;                        /* [layers] */
+    int64_t *room, *bases, *budgets, *on_device; /* [layers, kv_heads]; the last as the device has it */
+};
+
+lh_status lh_kv_open_competition(lh_kv *kv)
+{
+    int64_t cells = kv->shape.layers * kv->shape.heads.kv_heads;
+    lh_layer_competition *c = NULL;
+    LH_TRY(lh_calloc(&c, 1, sizeof *c));
+    kv->competition = c;
+    LH_TRY(lh_calloc(&c->jobs, kv->shape.layers, sizeof *c->jobs));
+    LH_TRY(lh_calloc(&c->safeguards, kv->shape.layers, sizeof *c->safeguards));
+    LH_TRY(lh_calloc(&c->room, 4 * cells, sizeof *c->room));
+    c->bases = c->room + cells;
+    c->budgets = c->room + 2 * cells;
+    c->on_device = c->room + 3 * cells;
+    for (int64_t l = 0; l < kv->shape.layers; l++)
+        if (kv->layers[l].plan.ranked) kv->layers[l].arena.form.stats = kv->stats.count;
+    return LH_OK;
+}
+
+void lh_kv_close_competition(lh_kv *kv)
+{
+    if (!kv->competition) return;
+    lh_free(kv->competition->jobs);
+    lh_free(kv->competition->safeguards);
+    lh_free(kv->competition->room);
+    lh_free(kv->competition);
+    kv->competition = NULL;
+}
+
+/* 1 where no layer after this one competes. */
+static int is_last(const lh_kv *kv, int64_t layer)
+{
+    for (int64_t l = layer + 1; l < kv->shape.layers; l++)
+        if (kv->layers[l].plan.ranked) return 0;
+    return 1;
+}
+
+/* Competing entries that all layers together may keep. */
+static int64_t max_kept(const lh_kv *kv)
+{
+    int64_t sum = 0;
+    for (int64_t l = 0; l < kv->shape.layers; l++)
+        if (kv->layers[l].plan.ranked) sum += kv->layers[l].plan.protect.base;
+    return sum * kv->shape.heads.kv_heads;
+}
+
+/* Collective. What heads keep of the layers so far, into c->budgets. */
+static void find_budgets(lh_kv *kv, const lh_top_request *q)
+{
+    lh_layer_competition *c = kv->competition;
+    int64_t heads = kv->shape.heads.kv_heads, cells = c->layers * heads;
+    const int64_t *budgets = lh_evict_global_top(kv->evictor, q);
+    lh_exec_fetch(&kv->exec, c->on_device, budgets, cells * (int64_t)sizeof *budgets);
+    for (int64_t i = 0; i < cells; i++) c->budgets[i] = c->on_device[i % heads * c->layers + i / heads];
+}
+
+/* Collective. Before the last layer: what may still be among the best. A head's final share is at most the larger of
+ * its share of the flat top and its layer's base, and one for what rounding leaves. */
+static void divide_meanwhile(lh_kv *kv, lh_top_request *q)
+{
+    lh_layer_competition *c = kv->competition;
+    q->share = (lh_fraction){1, 1};
+    find_budgets(kv, q);
+    for (int64_t i = 0; i < c->layers * kv->shape.heads.kv_heads; i++)
+        c->budgets[i] = lh_min_i64(c->room[i], lh_max_i64(c->budgets[i], c->bases[i]) + 1);
+}
+
+/* Collective. With all layers: what stays. */
+static void divide_finally(lh_kv *kv, lh_top_request *q)
+{
+    lh_layer_competition *c = kv->competition;
+    for (int64_t l = 0; l < c->layers; l++) {
+        lh_safety safety = lh_policy_safety(&kv->numbers, &c->jobs[l].protect);
+        c->safeguards[l] = (lh_grant){safety.floor, safety.sure};
+        q->share = safety.share;
+    }
+    q->safeguards = c->safeguards;
+    find_budgets(kv, q);
+}
+
+/* The mask of one layer so far: its best entries, as many as its heads' budgets. */
+static void mark(lh_kv *kv, const lh_evict_job *job, const int64_t *budgets)
+{
+    const float *scores = lh_evict_show_scores(kv->evictor, job);
+    lh_evict_mark(kv->evictor, job, scores, budgets + kv->shape.heads.kv_first);
+}
+
+/* The layer that has just come leaves the arena of the prefill. */
+static void keep_new(lh_kv *kv, lh_evict_job *job, const int64_t *budgets)
+{
+    const lh_heads *h = &kv->shape.heads;
+    lh_arena *arena = &kv->layers[job->layer.index].arena;
+    mark(kv, job, budgets);
+    memcpy(kv->arrays.kept, budgets + h->kv_first, (size_t)h->kv_count * sizeof *budgets);
+    lh_kv_move_kept(kv, job, kv->arrays.kept);
+    job->entries = &arena->view;
+    job->offset = arena->offset;
+}
+
+/* A layer that came before shrinks in place, and gives memory back. */
+static lh_status shrink(lh_kv *kv, int64_t layer)
+{
+    lh_arena *arena = &kv->layers[layer].arena;
+    lh_keep keep = lh_evict_keep(kv->evictor);
+    int64_t *caps = kv->arrays.kept;
+    LH_TRY(kv->exec.ops->compact(kv->exec.stream, &(lh_compact_args){.dst = &arena->view,
+                                                                     .src = &arena->view,
+                                                                     .state = keep.state,
+                                                                     .ld = keep.ld,
+                                                                     .kind = LH_COMPACT_IN_ORDER}));
+    LH_TRY(lh_arena_pull_len(arena, &kv->exec));
+    for (int64_t g = 0; g < arena->view.heads; g++) caps[g] = arena->len[g] + kv->layers[layer].plan.slack;
+    return lh_arena_resize(arena, &kv->exec, caps);
+}
+
+/* Scores are of no use any more. */
+static void drop_scores(lh_kv *kv)
+{
+    for (int64_t l = 0; l < kv->shape.layers; l++) {
+        lh_arena *arena = &kv->layers[l].arena;
+        lh_device_free(lh_kv_device(kv), arena->view.stats);
+        arena->view.stats = NULL;
+        arena->view.stat_count = arena->form.stats = 0;
+    }
+}
+
+/* The layer joins those that compete; returns the competing entries of all of them. */
+static int64_t join(lh_kv *kv, const lh_evict_job *job)
+{
+    lh_layer_competition *c = kv->competition;
+    int64_t heads = kv->shape.heads.kv_heads, first = c->layers * heads, held = 0;
+    c->jobs[c->layers++] = *job;
+    for (int64_t g = 0; g < heads; g++) {
+        c->room[first + g] = job->room[g];
+        c->bases[first + g] = job->protect.base;
+    }
+    for (int64_t i = 0; i < c->layers * heads; i++) held += c->room[i];
+    return held;
+}
+
+void lh_kv_compete(lh_kv *kv, const lh_evict_job *job)
+{
+    lh_layer_competition *c = kv->competition;
+    int64_t heads = kv->shape.heads.kv_heads, bytes = heads * (int64_t)sizeof *c->room;
+    lh_evict_keep_scores(kv->evictor, job);
+    int64_t held = join(kv, job);
+    lh_top_request q = {.layers = c->layers, .jobs = c->jobs, .max_kept = max_kept(kv)};
+    int last = is_last(kv, job->layer.index);
+    if (last)
+        divide_finally(kv, &q);
+    else if (held > q.max_kept)
+        divide_meanwhile(kv, &q);
+    else
+        memcpy(c->budgets, c->room, (size_t)(c->layers * bytes));
+    for (int64_t l = 0; l < c->layers - 1; l++) {
+        const int64_t *budgets = c->budgets + l * heads;
+        if (memcmp(budgets, c->room + l * heads, (size_t)bytes) == 0) continue;
+        mark(kv, &c->jobs[l], budgets);
+        LH_LATCH(&kv->exec, shrink(kv, c->jobs[l].layer.index));
+    }
+    keep_new(kv, &c->jobs[c->layers - 1], c->budgets + (c->layers - 1) * heads);
+    memcpy(c->room, c->budgets, (size_t)(c->layers * bytes));
+    if (last) drop_scores(kv);
+}
