@@ -1,5 +1,5 @@
-# Rooms are the folders of src/. A room is an object library lh_<room>; the program and liblonghaul are made
-# of all of them, a test links only the rooms that it names.
+# Rooms are the folders of src/. A room is an object library lh_<room>; the program is made of
+# all of them, liblonghaul of those that longhaul.h needs, a test links only the rooms that it names.
 
 add_library(lh_flags INTERFACE)
 target_compile_options(lh_flags INTERFACE $<$<COMPILE_LANGUAGE:C>:-Wall -Wextra -Werror -Wshadow -Wstrict-prototypes -Wno-unknown-pragmas>)

@@ -1,32 +1,262 @@
-/* longhaul.h - the public face of liblonghaul. Everything returns lh_status; message and trace are thread-local
- * (base/status.h).
+/* longhaul.h - liblonghaul for programs: large language models over very long prompts, with the key-value cache
+ * evicted.
  *
- * A run: lh_world_open → lh_engine_open → lh_generate, lh_needle_run, lh_fidelity_run (or a session of one's own) →
- * lh_engine_close → lh_world_close.
- * Under mpirun every rank makes the same calls. Work on files alone (lh_import, lh_verify, lh_info_json, tokenizers,
- * lh_plan_make) needs no world and is one process's. */
+ * The whole interface is this header; it needs nothing else. A run:
+ *
+ *     lh_world_open     the ranks; collective, and so is every call that is marked so
+ *     lh_engine_open    a model on them
+ *     lh_policy_parse   which entries of the cache stay
+ *     lh_complete       a prompt, or many questions about one long text, to answers
+ *     …_close           in the reverse order
+ *
+ * A session (lh_session_start) is the same step by step. Under mpirun every rank makes the same calls with the same
+ * arguments. Options are plain structs; all zero is the default of every member unless its comment says otherwise.
+ *
+ * Functions that can fail return lh_status. Message and trace of a failure belong to the calling thread. An engine is
+ * read-only once open, but all calls that are marked collective come from one thread of a rank. */
 #ifndef LONGHAUL_H
 #define LONGHAUL_H
 
-#include "base/status.h"
-#include "base/version.h"
-#include "bench/bench.h"
-#include "engine/engine.h"
-#include "engine/generate.h"
-#include "engine/plan.h"
-#include "engine/prompt.h"
-#include "engine/session.h"
-#include "engine/world.h"
-#include "eval/fidelity.h"
-#include "eval/needle.h"
-#include "import/import.h"
-#include "import/random_model.h"
-#include "import/tokenizer_source.h"
-#include "import/verify.h"
-#include "policies/list.h"
-#include "policies/policy.h"
-#include "policies/profile.h"
-#include "text/chat.h"
-#include "text/tokenizer.h"
+#include <stddef.h>
+#include <stdint.h>
+
+#pragma GCC visibility push(default)
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- status ---- */
+
+/* The values are the exit codes of the program; 1 is reserved for batches of which some requests failed. */
+typedef enum lh_status {
+    LH_OK = 0,
+    LH_EUSAGE = 2,        /* options or arguments ask for something that cannot be */
+    LH_EINPUT = 3,        /* a bad or missing input file (model source, prompt, tokenizer) */
+    LH_EFILE = 4,         /* a bad checkpoint, cache or trace */
+    LH_ENOMEM = 5,        /* does not fit in memory */
+    LH_EWRITE = 6,        /* cannot write */
+    LH_ECOMM = 7,         /* communication between ranks */
+    LH_EINTERNAL = 8,     /* a check of our own failed */
+    LH_EINTERRUPTED = 75, /* interrupted, what there was is saved */
+} lh_status;
+
+/* What failed and what would be right, in one line; and the places in the source that it came through. Never NULL; ""
+ * when nothing failed. Borrowed until the next failure or lh_error_clear of the thread. */
+const char *lh_error_message(void);
+const char *lh_error_trace(void);
+void lh_error_clear(void);
+
+/* Short name of a status, such as "bad input file". */
+const char *lh_status_name(lh_status st);
+
+const char *lh_version(void); /* "0.1.0" */
+
+/* What is written to stderr: errors, warnings, remarks (the default), everything. */
+typedef enum lh_log_level { LH_LOG_ERROR, LH_LOG_WARN, LH_LOG_INFO, LH_LOG_DEBUG } lh_log_level;
+void lh_log_set_level(lh_log_level level);
+
+/* Release memory that a call returned. NULL is fine. */
+void lh_free(void *p);
+
+/* ---- world: the ranks of a run ---- */
+
+typedef struct lh_world lh_world;
+
+typedef struct lh_world_options {
+    double comm_timeout_s;    /* fail when ranks have waited this long for each other; 0: wait for ever */
+    const char *const *files; /* HDF5 files that will be read, ends with NULL: a child process probes their structure */
+    const char *same;         /* text that must be the same on all ranks, such as the options of the run */
+} lh_world_options;
+
+/* Collective. One rank that no launcher started needs no MPI. Else MPI is initialised, unless the program has done so
+ * (with MPI_THREAD_FUNNELED at least): then a duplicate of MPI_COMM_WORLD is used, whose error handler becomes
+ * MPI_ERRORS_RETURN. When this fails *out may still hold a world, for lh_world_close. options may be NULL. */
+lh_status lh_world_open(lh_world **out, const lh_world_options *options);
+
+int lh_world_rank(const lh_world *world); /* 0 of 1 without a world */
+int lh_world_size(const lh_world *world);
+
+/* Collective unless this rank failed alone. The last call: `st` is how the run went. Writes the message of a failure to
+ * stderr (of one that all ranks agreed on: rank 0), finalises MPI if lh_world_open initialised it, after which it
+ * cannot start again in this process, and returns the exit code. A rank that failed alone ends its process here with
+ * that code, since the others would wait for it. NULL is fine. */
+int lh_world_close(lh_world *world, lh_status st);
+
+/* ---- engine: a model that is ready to run ---- */
+
+typedef struct lh_engine lh_engine;
+
+typedef struct lh_engine_options {
+    const char *model;    /* required: a checkpoint made by `longhaul import`; of a forecast also a model's folder */
+    int64_t tp;           /* ranks that share the model: all of the world, which 0 means, too; of a forecast: any */
+    const char *device;   /* "auto" (NULL), "cpu", "cuda", "ref" */
+    int share_device;     /* 1: ranks of one host may compute on the same CUDA device */
+    const char *dtype;    /* "auto" (NULL: as the checkpoint), "f32", "bf16" */
+    const char *kv_dtype; /* "auto" (NULL: as dtype), "f32", "bf16" */
+    int64_t threads;      /* of this rank; 0: the cores of the host divided among its ranks */
+    int deterministic;    /* 1: the same bits on any number of ranks */
+    int64_t memory;       /* bytes that a rank may use at most; 0: what is free, divided among those who share it */
+    int64_t chunk;        /* tokens of a prompt that go through a layer together; 0: chosen */
+} lh_engine_options;
+
+/* Collective. The world is closed after the engine. Fails on all ranks or on none. */
+lh_status lh_engine_open(lh_engine **out, lh_world *world, const lh_engine_options *options);
+void lh_engine_close(lh_engine *engine); /* NULL is fine */
+
+/* ---- policy: which entries stay ---- */
+
+typedef struct lh_policy lh_policy;
+
+/* From the words of the command line, such as "ada-snapkv --pool-size 31 --budget 20%" (`longhaul generate --policy
+ * help` explains them). LH_EUSAGE, naming the nearest name. */
+lh_status lh_policy_parse(lh_policy **out, const char *words);
+void lh_policy_close(lh_policy *policy); /* NULL is fine */
+
+/* Entries that every KV head keeps, on average, of a prompt of so many tokens. */
+int64_t lh_policy_entries(const lh_policy *policy, int64_t tokens);
+
+/* ---- forecast: will it fit? ---- */
+
+/* Bytes of the rank that needs most. */
+typedef struct lh_forecast {
+    int64_t weights, cache; /* cache: the entries that are kept */
+    int64_t peak;           /* at any one time */
+    int64_t free;           /* of a rank's device, or the memory that the options give */
+    int fits;
+} lh_forecast;
+
+/* From the configuration of the model alone, nothing is loaded. policy NULL: the full cache. */
+lh_status lh_forecast_make(lh_forecast *out, const lh_engine_options *options, const lh_policy *policy, int64_t context,
+                           int64_t max_new);
+
+/* ---- completion: text to text ---- */
+
+/* In this order: repeat penalty, temperature, top-k, top-p (nucleus), min-p. Begin with lh_greedy. */
+typedef struct lh_sampling {
+    double temperature;     /* 0: greedy, the largest logit, the lowest id among equals */
+    int64_t top_k;          /* 0: off */
+    double top_p, min_p;    /* 1 and 0: off */
+    double repeat_penalty;  /* 1: off; logits of tokens seen are divided by it where positive, else multiplied */
+    uint64_t seed, request; /* random choices are keyed by (seed, request, step) */
+} lh_sampling;
+extern const lh_sampling lh_greedy;
+
+typedef enum lh_finish_reason { LH_FINISH_STOP, LH_FINISH_LENGTH, LH_FINISH_INTERRUPTED } lh_finish_reason;
+
+typedef struct lh_completion_options {
+    const char *prompt;           /* UTF-8 */
+    const char *const *questions; /* [question_count]: the prompt is evicted first, then each is answered from there */
+    int64_t question_count;       /* 0: the prompt itself is continued */
+    int chat;                     /* 1: the prompt is the user's turn, in the chat format of the model */
+    const char *system;           /* of a chat; NULL: what the format says */
+    const lh_policy *policy;      /* NULL: the full cache */
+    const lh_sampling *sampling;  /* NULL: greedy */
+    int64_t max_new;              /* tokens of an answer at most */
+    const char *const *stops;     /* [stop_count] texts that end an answer, and are not part of it */
+    int64_t stop_count;
+    void *self; /* passed to the functions below, which are called on every rank; each may be NULL */
+    void (*prefill)(void *self, int64_t done, int64_t total);                               /* tokens x layers */
+    void (*token)(void *self, int64_t answer, int32_t id, const char *text, int64_t bytes); /* text that is final */
+} lh_completion_options;
+
+typedef struct lh_completion_answer {
+    char *text; /* UTF-8, NUL-terminated, without special tokens */
+    int32_t *ids;
+    int64_t tokens; /* in ids */
+    lh_finish_reason finish;
+} lh_completion_answer;
+
+typedef struct lh_completion {
+    lh_completion_answer *answers;
+    int64_t answer_count;
+    int64_t prompt_tokens, new_tokens; /* questions count as prompt; new: of all answers */
+    int64_t entries, entries_kept;     /* of the whole model after the prompt: key-value pairs seen, and kept */
+    double prefill_s, evict_s, decode_s;
+} lh_completion;
+
+/* Collective. LH_EUSAGE where the request cannot be (empty prompt, longer than the model allows, …), LH_ENOMEM before
+ * anything is computed where it will not fit. */
+lh_status lh_complete(lh_completion *out, lh_engine *engine, const lh_completion_options *options);
+void lh_completion_clear(lh_completion *completion); /* frees what is in it */
+
+/* ---- tokenizer ---- */
+
+typedef struct lh_tokenizer lh_tokenizer;
+
+/* A growing list; all zero is empty. */
+typedef struct lh_tokens {
+    int32_t *ids;
+    int64_t n, cap;
+} lh_tokens;
+
+lh_status lh_tokens_push(lh_tokens *tokens, int32_t id);
+void lh_tokens_clear(lh_tokens *tokens); /* frees */
+
+const lh_tokenizer *lh_engine_tokenizer(const lh_engine *engine); /* NULL: the model has none */
+
+int64_t lh_tokenizer_vocab(const lh_tokenizer *tok); /* largest id + 1 */
+int32_t lh_tokenizer_bos(const lh_tokenizer *tok);   /* -1: none */
+int lh_tokenizer_adds_bos(const lh_tokenizer *tok);
+int lh_tokenizer_is_eos(const lh_tokenizer *tok, int32_t id);
+
+/* LH_ENCODE_SPECIAL recognises special tokens in the text, LH_ENCODE_PLAIN treats them as text. Either can be combined
+ * (|) with LH_ENCODE_CONTINUES: the text continues another, so the tokenizer puts no space in front of it. */
+typedef enum lh_encode { LH_ENCODE_PLAIN = 0, LH_ENCODE_SPECIAL = 1, LH_ENCODE_CONTINUES = 2 } lh_encode;
+
+/* Append the ids of `bytes` bytes of UTF-8 text (invalid bytes count as U+FFFD). No first token is added. */
+lh_status lh_tokenizer_encode(const lh_tokenizer *tok, const char *text, int64_t bytes, lh_encode how, lh_tokens *out);
+
+/* The text of n ids, special tokens included: new memory (lh_free), NUL-terminated. */
+lh_status lh_tokenizer_text(const lh_tokenizer *tok, const int32_t *ids, int64_t n, char **out);
+
+/* ---- session: step by step ---- */
+
+/* One timeline: a prompt, its cache, questions, generated tokens. An engine has any number of them. */
+typedef struct lh_session lh_session;
+
+typedef struct lh_session_start_options {
+    const lh_policy *policy; /* NULL: the full cache */
+    int64_t prompt;          /* tokens that the prefill will bring */
+    int64_t more;            /* tokens that are expected after it at most: questions and answers */
+    int64_t block;           /* tokens of the longest lh_session_block; 0: there will be none */
+    int restores;            /* 1: lh_session_restore will be called */
+    uint64_t seed;           /* of the policy's random choices */
+} lh_session_start_options;
+
+/* Collective, as all calls below unless said. LH_ENOMEM, before anything is computed, where the run will not fit on a
+ * rank. */
+lh_status lh_session_start(lh_session **out, lh_engine *engine, const lh_session_start_options *options);
+void lh_session_close(lh_session *session); /* not collective; NULL is fine */
+
+/* Called on every rank after every chunk of a layer: tokens x layers done of all. Not LH_OK: stop with this status. */
+typedef struct lh_forward_progress {
+    void *self;
+    lh_status (*done)(void *self, int64_t done, int64_t total);
+} lh_forward_progress;
+
+/* The prompt, once, into an empty session; then the cache is evicted. progress may be NULL. After it questions, many
+ * tokens at a time, and single tokens. */
+lh_status lh_session_prefill(lh_session *s, const int32_t *ids, int64_t n, const lh_forward_progress *progress);
+lh_status lh_session_block(lh_session *s, const int32_t *ids, int64_t n);
+lh_status lh_session_step(lh_session *s, int32_t id);
+
+/* The next token after the last row. step: the number of this choice, which keys its randomness. */
+lh_status lh_session_sample(lh_session *s, const lh_sampling *sampling, int64_t step, int32_t *id);
+
+/* The logits of the last row on rank 0, in *rows rows (1) of [vocab] floats of host memory, borrowed until the next
+ * call; elsewhere NULL. */
+lh_status lh_session_logits(lh_session *s, const float **logits, int64_t *rows);
+
+/* Remember this state; come back to it, any number of times. */
+lh_status lh_session_snapshot(lh_session *s);
+lh_status lh_session_restore(lh_session *s);
+
+/* Tokens taken in so far. Borrowed. Not collective. */
+const lh_tokens *lh_session_tokens(const lh_session *s);
+
+#ifdef __cplusplus
+}
+#endif
+#pragma GCC visibility pop
 
 #endif

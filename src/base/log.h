@@ -5,10 +5,7 @@
 
 #include "base/status.h"
 
-typedef enum lh_log_level { LH_LOG_ERROR, LH_LOG_WARN, LH_LOG_INFO, LH_LOG_DEBUG } lh_log_level;
-
-/* Call before the first line. level: lowest severity written (-q: LH_LOG_WARN, -v: LH_LOG_DEBUG). */
-void lh_log_set_level(lh_log_level level);
+/* Before the first line, as lh_log_set_level. */
 void lh_log_set_rank(int rank, int ranks);
 
 /* Also write every line to `path`; "%r" in it becomes the rank. Fails with LH_EWRITE. */

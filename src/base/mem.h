@@ -21,9 +21,6 @@ lh_status lh_strndup(char **out, const char *text, int64_t bytes);
 /* printf into a new string. */
 lh_status lh_asprintf(char **out, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* NULL is fine. */
-void lh_free(void *p);
-
 /* Growable bytes; all zero is empty. `data` is NUL-terminated after any append. */
 typedef struct lh_buf {
     char *data;

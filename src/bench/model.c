@@ -169,7 +169,7 @@ static lh_status add(model_run *r, lh_bench_case *c, double *seconds, int64_t n,
 {
     lh_bench_time time;
     char name[64];
-    c->type = lh_engine_dtype(r->engine);
+    c->type = lh_engine_get(r->engine)->dtype;
     lh_bench_sort(seconds, n, &time);
     LH_TRY(lh_bench_add_case(&r->b, c, &time));
     const double least = lh_bench_least_s(&r->b.rates, c);
@@ -186,7 +186,7 @@ static void describe_ranks(model_run *r)
     const size_t n = strlen(about), cap = sizeof r->b.result->about;
     const int ranks = lh_comm_size(r->comm);
     snprintf(about + n, cap - n, "; %d %s; weights %s, cache %s", ranks, ranks == 1 ? "rank" : "ranks",
-             lh_dtype_name(lh_engine_dtype(r->engine)), lh_dtype_name(lh_engine_kv_dtype(r->engine)));
+             lh_dtype_name(lh_engine_get(r->engine)->dtype), lh_dtype_name(lh_engine_get(r->engine)->kv_dtype));
 }
 
 static lh_status report(model_run *r)
@@ -194,7 +194,7 @@ static lh_status report(model_run *r)
     const lh_bench_model_request *q = r->request;
     double median[CACHES] = {0};
     lh_bench_case prefill = {.name = "prefill"}, step = {.name = "decode step"};
-    prefill.flops = prefill_flops(lh_engine_config(r->engine), q->context);
+    prefill.flops = prefill_flops(lh_engine_get(r->engine)->config, q->context);
     for (int64_t c = 0; c < r->count; c++) {
         measured *m = &r->caches[c];
         snprintf(prefill.shape, sizeof prefill.shape, "%s, %lld tokens", m->name, (long long)q->context);
@@ -215,7 +215,7 @@ static lh_status report(model_run *r)
 static lh_status check(const model_run *r)
 {
     const lh_bench_model_request *q = r->request;
-    const int64_t length = q->context + q->steps + 1, most = lh_engine_config(r->engine)->max_positions;
+    const int64_t length = q->context + q->steps + 1, most = lh_engine_get(r->engine)->config->max_positions;
     if (length > most)
         LH_FAIL(LH_EUSAGE, "%lld tokens of prompt and %lld steps are longer than the %lld positions of the model",
                 (long long)q->context, (long long)q->steps, (long long)most);
@@ -228,12 +228,12 @@ static lh_status check(const model_run *r)
 static lh_status prepare(model_run *r)
 {
     const lh_bench_model_request *q = r->request;
-    const lh_exec *place = lh_engine_place(r->engine);
-    const uint32_t key[2] = {1, 2}, vocab = (uint32_t)lh_engine_config(r->engine)->vocab;
+    const lh_exec *place = lh_engine_get(r->engine)->exec;
+    const uint32_t key[2] = {1, 2}, vocab = (uint32_t)lh_engine_get(r->engine)->config->vocab;
     LH_TRY(check(r));
     r->b.ops = place->ops;
     r->b.stream = place->stream;
-    r->b.device = lh_engine_device(r->engine);
+    r->b.device = lh_engine_get(r->engine)->device;
     LH_TRY(lh_event_open(&r->b.begin, r->b.device));
     LH_TRY(lh_event_open(&r->b.end, r->b.device));
     LH_TRY(lh_calloc(&r->ids, q->context + q->steps, sizeof *r->ids));
@@ -268,7 +268,7 @@ lh_status lh_bench_model(lh_engine *engine, const lh_bench_model_request *reques
     lh_status st = LH_OK;
     lh_policy full;
     lh_buf name = {0};
-    model_run r = {.engine = engine, .comm = lh_engine_comm(engine), .request = request, .count = 1};
+    model_run r = {.engine = engine, .comm = lh_engine_get(engine)->comm, .request = request, .count = 1};
     lh_bench_result_init(out);
     r.plain.quick = request->quick;
     r.b.request = &r.plain;

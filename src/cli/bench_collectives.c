@@ -1,3 +1,4 @@
+#include "bench/bench.h"
 #include "cli/bench_common.h"
 
 struct collectives_options {

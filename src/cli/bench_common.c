@@ -1,6 +1,7 @@
 #include "cli/bench_common.h"
 
 #include "base/file.h"
+#include "bench/bench.h"
 
 #define FIELD(member) LH_FIELD(lh_bench_output, member)
 static const lh_option rows[] = {

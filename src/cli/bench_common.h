@@ -2,6 +2,7 @@
 #ifndef LH_CLI_BENCH_COMMON_H
 #define LH_CLI_BENCH_COMMON_H
 
+#include "bench/bench.h"
 #include "cli/cli.h"
 
 typedef struct lh_bench_output {

@@ -76,7 +76,7 @@ static lh_status open_engine(lh_call *call, const lh_profiles *profiles, lh_engi
     lh_comm *world = lh_world_comm(call->world);
     st = lh_bench_check_output(&v->shared.output);
     LH_TRY(lh_comm_agree(world, st));
-    LH_TRY(lh_engine_open(engine, world, &v->engine));
+    LH_TRY(lh_engine_open(engine, call->world, &v->engine));
     return st;
 }
 
@@ -106,7 +106,7 @@ static lh_status run(lh_call *call)
     LH_TRY_DONE(open_engine(call, &profiles, &engine));
     LH_TRY_DONE(lh_bench_model(engine, &request, &result));
     if (lh_cli_first()) st = lh_bench_write(output, "run", &result);
-    LH_TRY_DONE(lh_comm_agree(lh_engine_comm(engine), st));
+    LH_TRY_DONE(lh_comm_agree(lh_engine_get(engine)->comm, st));
 done:
     lh_bench_result_clear(&result);
     lh_engine_close(engine);

@@ -4,7 +4,8 @@
 #define LH_CLI_CLI_H
 
 #include "base/options.h"
-#include "longhaul.h"
+#include "engine/world.h"
+#include "policies/profile.h"
 
 /* Options of every command; a command's values begin with them. */
 typedef struct lh_cli_common {

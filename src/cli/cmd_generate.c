@@ -5,6 +5,8 @@
 #include "cli/generate_input.h"
 #include "cli/generate_output.h"
 #include "cli/interrupt.h"
+#include "engine/generate.h"
+#include "eval/needle.h"
 
 struct answer_options {
     int64_t max_new;
@@ -238,7 +240,7 @@ static lh_status join_question(run *r)
     lh_tokens_clear(question);
     r->ids.n = 0;
 done:
-    return lh_comm_agree(lh_engine_comm(r->engine), st);
+    return lh_comm_agree(lh_engine_get(r->engine)->comm, st);
 }
 
 static lh_status open_all(run *r)
@@ -251,7 +253,7 @@ static lh_status open_all(run *r)
     lh_comm *world = lh_world_comm(r->call->world);
     st = lh_input_read(&r->input);
     LH_TRY(lh_comm_agree(world, st));
-    LH_TRY(lh_engine_open(&r->engine, world, &v->engine));
+    LH_TRY(lh_engine_open(&r->engine, r->call->world, &v->engine));
     LH_TRY(lh_input_encode(&r->input, r->engine, &r->ids));
     LH_TRY(join_question(r));
     return st;
@@ -286,7 +288,7 @@ static lh_status generate(run *r)
     r->output = (lh_output){.json = v->files.json,
                             .writes_at_end = v->files.keep_sets || v->files.logits,
                             .saves_cache = v->files.save_cache != NULL,
-                            .comm = lh_engine_comm(r->engine),
+                            .comm = lh_engine_get(r->engine)->comm,
                             .questions = (const char *const *)r->input.questions,
                             .question_count = r->input.n,
                             .prompt_tokens = r->ids.prompt.n,

@@ -2,6 +2,7 @@
 #include "base/progress.h"
 #include "cli/cli.h"
 #include "cli/interrupt.h"
+#include "import/import.h"
 
 struct values {
     lh_cli_common common;

@@ -1,6 +1,11 @@
 #include <string.h>
 
+#include "base/version.h"
 #include "cli/cli.h"
+#include "import/random_model.h"
+#include "import/verify.h"
+#include "kernels/ops.h"
+#include "text/chat.h"
 
 struct values {
     lh_cli_common common;

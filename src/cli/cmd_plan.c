@@ -1,4 +1,5 @@
 #include "cli/cli.h"
+#include "engine/plan.h"
 
 struct plan_options {
     int64_t context, max_new;

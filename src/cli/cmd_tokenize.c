@@ -4,6 +4,9 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "cli/cli.h"
+#include "engine/prompt.h"
+#include "import/tokenizer_source.h"
+#include "text/chat.h"
 
 struct values {
     lh_cli_common common;

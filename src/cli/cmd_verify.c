@@ -1,5 +1,6 @@
 #include "base/progress.h"
 #include "cli/cli.h"
+#include "import/verify.h"
 
 struct values {
     lh_cli_common common;

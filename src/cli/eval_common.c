@@ -9,6 +9,8 @@
 #include "base/log.h"
 #include "cli/interrupt.h"
 #include "cli/policy_rows.h"
+#include "engine/engine.h"
+#include "policies/list.h"
 
 /* ---- options ---- */
 
@@ -221,7 +223,7 @@ static lh_status open_engine(lh_eval_task *task)
     if (lh_cli_first()) st = check_outputs(task);
     if (st == LH_OK && lh_cli_first()) st = task->kind->load(task->self);
     LH_TRY(lh_comm_agree(world, st));
-    LH_TRY(lh_engine_open(&task->engine, world, e));
+    LH_TRY(lh_engine_open(&task->engine, task->call->world, e));
     lh_interrupt_begin();
     return st;
 }
@@ -319,9 +321,9 @@ static lh_status write_json(const lh_eval_task *task, const lh_table *means, int
         LH_TRY_DONE(lh_table_json(table, &rows));
         json_object_set_new(object, name, rows);
     }
-    json_object_set_new(object, "ranks", json_integer(lh_comm_size(lh_engine_comm(task->engine))));
-    json_object_set_new(object, "dtype", json_string(lh_dtype_name(lh_engine_dtype(task->engine))));
-    json_object_set_new(object, "kv_dtype", json_string(lh_dtype_name(lh_engine_kv_dtype(task->engine))));
+    json_object_set_new(object, "ranks", json_integer(lh_comm_size(lh_engine_get(task->engine)->comm)));
+    json_object_set_new(object, "dtype", json_string(lh_dtype_name(lh_engine_get(task->engine)->dtype)));
+    json_object_set_new(object, "kv_dtype", json_string(lh_dtype_name(lh_engine_get(task->engine)->kv_dtype)));
     json_object_set_new(object, "version", json_string(lh_version()));
     LH_TRY_DONE(lh_cli_write_json(object));
 done:
@@ -358,7 +360,7 @@ static lh_status finish(lh_eval_task *task)
     lh_status st = LH_OK;
     lh_progress_clear(&task->progress);
     if (lh_cli_first()) st = write_results(task, 0);
-    return lh_comm_agree(lh_engine_comm(task->engine), st);
+    return lh_comm_agree(lh_engine_get(task->engine)->comm, st);
 }
 
 /* An interrupt: what there is is written, and the run ends here. */
@@ -368,7 +370,7 @@ static void leave(lh_eval_task *task)
     lh_status st = write_results(task, 1);
     if (st != LH_OK) lh_log(LH_LOG_ERROR, 0, "%s", lh_error_message());
     lh_warn("interrupted: these are means of what there was");
-    lh_comm_leave(lh_engine_comm(task->engine), st != LH_OK ? (int)st : LH_EINTERRUPTED);
+    lh_comm_leave(lh_engine_get(task->engine)->comm, st != LH_OK ? (int)st : LH_EINTERRUPTED);
 }
 
 void lh_eval_show(void *self, int64_t done, int64_t total)
@@ -385,7 +387,7 @@ lh_status lh_eval_run(lh_eval_task *task)
     LH_TRY_DONE(check(task));
     LH_TRY_DONE(open_engine(task));
     LH_TRY_DONE(choose_chat(task));
-    LH_TRY_DONE(lh_comm_agree(lh_engine_comm(task->engine), warn_of_policies(task)));
+    LH_TRY_DONE(lh_comm_agree(lh_engine_get(task->engine)->comm, warn_of_policies(task)));
     LH_TRY_DONE(task->kind->run(task->self));
     LH_TRY_DONE(finish(task));
 done:

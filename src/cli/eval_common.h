@@ -3,7 +3,9 @@
 #define LH_CLI_EVAL_COMMON_H
 
 #include "base/progress.h"
+#include "base/table.h"
 #include "cli/cli.h"
+#include "policies/list.h"
 
 /* Policies and budgets as lists; the struct behind it is lh_policy_options. */
 extern const lh_option_table lh_cli_policy_list_options;

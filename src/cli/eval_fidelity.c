@@ -1,5 +1,6 @@
 /* eval fidelity: how close a model with an evicted cache stays to itself. */
 #include "cli/eval_common.h"
+#include "eval/fidelity.h"
 
 struct fidelity_options {
     const char *text, *repeat;

@@ -1,5 +1,7 @@
 /* eval needle: a sentence in a long text, asked for. */
 #include "cli/eval_common.h"
+#include "eval/needle.h"
+#include "eval/texts.h"
 
 struct needle_options {
     const char *haystack, *needle, *question, *depth, *scenario;

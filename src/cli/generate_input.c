@@ -5,6 +5,7 @@
 
 #include "base/file.h"
 #include "base/log.h"
+#include "eval/needle.h"
 
 /* A text is read whole: what is longer than any model's context is a mistake. */
 static const int64_t TEXT_BYTES = INT64_C(1) << 32;
@@ -135,7 +136,7 @@ static lh_status encode(const lh_input *input, const lh_engine *engine, lh_input
 {
     lh_status st = LH_OK;
     const lh_input_options *in = input->options;
-    const int64_t vocab = lh_engine_config(engine)->vocab;
+    const int64_t vocab = lh_engine_get(engine)->config->vocab;
     lh_tokens none = {0}; /* of a text that is not there: ids are the context, questions are text */
     lh_prompt_text text = {.text = input->prompt.data ? input->prompt.data : "",
                            .bytes = input->prompt.bytes,
@@ -174,7 +175,7 @@ static lh_status share(lh_comm *comm, lh_tokens *ids)
 lh_status lh_input_encode(const lh_input *input, lh_engine *engine, lh_input_ids *out)
 {
     lh_status st = LH_OK;
-    lh_comm *comm = lh_engine_comm(engine);
+    lh_comm *comm = lh_engine_get(engine)->comm;
     out->n = input->n;
     if (lh_cli_first())
         st = encode(input, engine, out);

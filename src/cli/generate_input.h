@@ -3,6 +3,7 @@
 #define LH_CLI_GENERATE_INPUT_H
 
 #include "cli/cli.h"
+#include "eval/needle.h"
 
 /* Where the prompt comes from, and how it is put. */
 typedef struct lh_input_options {

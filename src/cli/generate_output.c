@@ -6,6 +6,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "cli/interrupt.h"
+#include "engine/generate.h"
 
 /* A failure to write is kept: an answer that nobody reads is still counted. */
 static void write_text(lh_output *out, const char *text, int64_t bytes)

@@ -4,6 +4,7 @@
 
 #include "base/progress.h"
 #include "cli/cli.h"
+#include "engine/generate.h"
 
 typedef struct lh_output {
     int json, writes_at_end, saves_cache; /* files that an interrupted run does not write: at its end, and of a cache

@@ -2,7 +2,7 @@
 
 const lh_sampling lh_greedy = {.top_p = 1, .repeat_penalty = 1};
 
-const char *lh_finish_name(lh_finish finish)
+const char *lh_finish_name(lh_finish_reason finish)
 {
     static const char *const names[] = {"stop", "length", "interrupted"};
     return names[finish];
@@ -16,7 +16,7 @@ static int ends_answer(const lh_session *session, const lh_decode *how, int32_t 
     return ends && !how->ignore_eos;
 }
 
-lh_status lh_session_decode(lh_session *session, const lh_decode *how, lh_tokens *out, lh_finish *finish)
+lh_status lh_session_decode(lh_session *session, const lh_decode *how, lh_tokens *out, lh_finish_reason *finish)
 {
     const int64_t forced = how->force ? how->force->n : 0;
     int stop = 0;

@@ -5,8 +5,7 @@
 
 #include "engine/session.h"
 
-typedef enum lh_finish { LH_FINISH_STOP, LH_FINISH_LENGTH, LH_FINISH_INTERRUPTED } lh_finish;
-const char *lh_finish_name(lh_finish finish); /* "stop", "length", "interrupted" */
+const char *lh_finish_name(lh_finish_reason finish); /* "stop", "length", "interrupted" */
 
 typedef struct lh_decode {
     lh_sampling sampling;
@@ -21,11 +20,8 @@ typedef struct lh_decode {
     lh_status (*step)(void *self, int64_t fed);
 } lh_decode;
 
-/* Greedy sampling. */
-extern const lh_sampling lh_greedy;
-
 /* Collective. Appends the tokens of one answer, the one that ends it included, from the state that the session is in.
  * The last one is not fed back. *finish (may be NULL) is LH_FINISH_STOP or LH_FINISH_LENGTH. */
-lh_status lh_session_decode(lh_session *session, const lh_decode *how, lh_tokens *out, lh_finish *finish);
+lh_status lh_session_decode(lh_session *session, const lh_decode *how, lh_tokens *out, lh_finish_reason *finish);
 
 #endif

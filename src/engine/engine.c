@@ -10,20 +10,35 @@
 #include "engine/clock.h"
 #include "engine/devices.h"
 #include "engine/threads.h"
+#include "engine/world.h"
 
 struct lh_engine {
-    lh_comm *comm; /* the caller's */
+    lh_engine_view view;
+    lh_exec exec;
     lh_comm *device_comm;
-    lh_device *device;
     lh_stream *stream;
-    lh_exec place;
     lh_checkpoint *ck;
     lh_tokenizer *tokenizer;
-    lh_model *model;
-    lh_dtype dtype, kv_dtype;
-    int64_t chunk;
-    double load_s;
 };
+
+const lh_engine_view *lh_engine_get(const lh_engine *e)
+{
+    return &e->view;
+}
+
+const lh_tokenizer *lh_engine_tokenizer(const lh_engine *e)
+{
+    return e->view.tokenizer;
+}
+
+lh_engine_options lh_engine_defaults(const lh_engine_options *options)
+{
+    lh_engine_options o = *options;
+    if (!o.device) o.device = "auto";
+    if (!o.dtype) o.dtype = "auto";
+    if (!o.kv_dtype) o.kv_dtype = "auto";
+    return o;
+}
 
 lh_status lh_engine_dtypes(const lh_engine_options *options, lh_dtype stored, lh_dtype *dtype, lh_dtype *kv_dtype)
 {
@@ -47,7 +62,7 @@ lh_status lh_engine_check(const lh_engine_options *options)
 }
 
 /* Collective: threads, device, backend and communicators of this rank. */
-static lh_status open_place(lh_engine *e, lh_comm *world, const lh_engine_options *o)
+static lh_status open_exec(lh_engine *e, lh_comm *world, const lh_engine_options *o)
 {
     lh_status st = LH_OK;
     lh_devices devices;
@@ -55,12 +70,12 @@ static lh_status open_place(lh_engine *e, lh_comm *world, const lh_engine_option
     LH_TRY(lh_threads_share(world, &threads));
     omp_set_num_threads((int)(o->threads ? o->threads : threads));
     LH_TRY(lh_devices_open(&devices, world, &(lh_devices_wish){o->device, o->share_device, o->memory}));
-    e->device = devices.device;
-    st = lh_stream_open(&e->stream, e->device);
+    e->view.device = devices.device;
+    st = lh_stream_open(&e->stream, e->view.device);
     LH_TRY(lh_comm_agree(world, st));
-    LH_TRY(
-        lh_comm_open_on(&e->device_comm, &(lh_comm_on){.host = e->comm, .stream = e->stream, .apart = devices.apart}));
-    e->place = (lh_exec){.ops = devices.ops, .stream = e->stream, .comm = e->comm, .device_comm = e->device_comm};
+    LH_TRY(lh_comm_open_on(&e->device_comm, &(lh_comm_on){.host = world, .stream = e->stream, .apart = devices.apart}));
+    e->exec = (lh_exec){.ops = devices.ops, .stream = e->stream, .comm = world, .device_comm = e->device_comm};
+    e->view.exec = &e->exec;
     return st;
 }
 
@@ -69,10 +84,13 @@ static lh_status open_model(lh_engine *e, const lh_engine_options *o)
     int64_t json_bytes = 0, meta_bytes = 0;
     const char *json, *meta;
     LH_TRY(lh_checkpoint_open(&e->ck, o->model));
-    LH_TRY(lh_engine_dtypes(o, lh_checkpoint_dtype(e->ck), &e->dtype, &e->kv_dtype));
+    LH_TRY(lh_engine_dtypes(o, lh_checkpoint_dtype(e->ck), &e->view.dtype, &e->view.kv_dtype));
     json = lh_checkpoint_tokenizer(e->ck, &json_bytes);
     meta = lh_checkpoint_tokenizer_meta(e->ck, &meta_bytes);
     if (json) LH_TRY(lh_tokenizer_parse(&e->tokenizer, o->model, json, json_bytes, meta, meta_bytes));
+    e->view.tokenizer = e->tokenizer;
+    e->view.config = lh_checkpoint_config(e->ck);
+    e->view.identity = lh_checkpoint_identity(e->ck);
     return LH_OK;
 }
 
@@ -86,18 +104,18 @@ static void show_loading(void *self, int64_t bytes, int64_t total_bytes)
 static lh_status load(lh_engine *e, int deterministic)
 {
     lh_status st = LH_OK;
+    lh_engine_view *v = &e->view;
     lh_progress progress;
     lh_shard shard;
-    const lh_config *config = lh_checkpoint_config(e->ck);
-    LH_TRY(lh_shard_of(&shard, config, lh_comm_rank(e->comm), lh_comm_size(e->comm)));
-    int64_t need = lh_model_bytes(config, &shard, e->dtype),
-            have = lh_min_i64(lh_device_free_bytes(e->device), lh_device_room(e->device));
+    LH_TRY(lh_shard_of(&shard, v->config, lh_comm_rank(v->comm), lh_comm_size(v->comm)));
+    int64_t need = lh_model_bytes(v->config, &shard, v->dtype),
+            have = lh_min_i64(lh_device_free_bytes(v->device), lh_device_room(v->device));
     if (need > have)
         LH_FAIL(LH_ENOMEM, "the weights take %.3f GiB on this rank and %.3f GiB are free: use more ranks%s",
-                (double)need / (1 << 30), (double)have / (1 << 30), e->dtype == LH_F32 ? " or --dtype bf16" : "");
+                (double)need / (1 << 30), (double)have / (1 << 30), v->dtype == LH_F32 ? " or --dtype bf16" : "");
     lh_progress_init(&progress, "loading weights", "bytes", need);
-    st = lh_model_load(&e->model, e->ck, &e->place,
-                       &(lh_model_options){e->dtype, deterministic ? LH_ORDER_FIXED : LH_ORDER_ANY},
+    st = lh_model_load(&v->model, e->ck, v->exec,
+                       &(lh_model_options){v->dtype, deterministic ? LH_ORDER_FIXED : LH_ORDER_ANY},
                        &(lh_load_progress){&progress, show_loading});
     lh_progress_clear(&progress);
     return st;
@@ -114,7 +132,7 @@ static lh_status check_ranks(lh_comm *world, int64_t tp)
     return LH_OK;
 }
 
-lh_status lh_engine_open(lh_engine **out, lh_comm *world, const lh_engine_options *options)
+lh_status lh_engine_open_on(lh_engine **out, lh_comm *world, const lh_engine_options *options)
 {
     lh_status st = LH_OK;
     lh_engine *e = NULL;
@@ -123,18 +141,19 @@ lh_status lh_engine_open(lh_engine **out, lh_comm *world, const lh_engine_option
     if (st == LH_OK) st = lh_engine_check(options);
     if (st == LH_OK) st = lh_calloc(&e, 1, sizeof *e);
     LH_TRY_DONE(lh_comm_agree(world, st));
-    e->comm = world;
-    e->chunk = options->chunk;
-    LH_TRY_DONE(open_place(e, world, options));
+    lh_engine_view *v = &e->view;
+    v->comm = world;
+    v->chunk = options->chunk;
+    LH_TRY_DONE(open_exec(e, world, options));
     st = open_model(e, options);
     LH_TRY_DONE(lh_comm_agree(world, st));
     lh_comm_step(world, "loading weights", 0);
     st = load(e, options->deterministic);
     LH_TRY_DONE(lh_comm_agree(world, st));
-    e->load_s = lh_clock_s() - start;
-    lh_debug("loaded %lld layers of %s as %s, %.1f MiB on this rank, %.2f s", (long long)lh_engine_config(e)->layers,
-             lh_config_family_name(lh_engine_config(e)), lh_dtype_name(e->dtype),
-             (double)lh_device_usage(e->device).now[LH_MEM_WEIGHTS] / (1 << 20), e->load_s);
+    v->load_s = lh_clock_s() - start;
+    lh_debug("loaded %lld layers of %s as %s, %.1f MiB on this rank, %.2f s", (long long)v->config->layers,
+             lh_config_family_name(v->config), lh_dtype_name(v->dtype),
+             (double)lh_device_usage(v->device).now[LH_MEM_WEIGHTS] / (1 << 20), v->load_s);
     *out = e;
     e = NULL;
 done:
@@ -142,69 +161,20 @@ done:
     return st;
 }
 
+lh_status lh_engine_open(lh_engine **out, lh_world *world, const lh_engine_options *options)
+{
+    const lh_engine_options all = lh_engine_defaults(options);
+    return lh_engine_open_on(out, lh_world_comm(world), &all);
+}
+
 void lh_engine_close(lh_engine *e)
 {
     if (!e) return;
-    lh_model_close(e->model);
+    lh_model_close(e->view.model);
     lh_tokenizer_close(e->tokenizer);
     lh_checkpoint_close(e->ck);
     lh_comm_close(e->device_comm);
     if (e->stream) lh_stream_close(e->stream);
-    if (e->device) lh_device_close(e->device);
+    if (e->view.device) lh_device_close(e->view.device);
     lh_free(e);
-}
-
-lh_model *lh_engine_model(const lh_engine *e)
-{
-    return e->model;
-}
-
-const lh_config *lh_engine_config(const lh_engine *e)
-{
-    return lh_model_config(e->model);
-}
-
-const lh_tokenizer *lh_engine_tokenizer(const lh_engine *e)
-{
-    return e->tokenizer;
-}
-
-lh_comm *lh_engine_comm(const lh_engine *e)
-{
-    return e->comm;
-}
-
-const lh_exec *lh_engine_place(const lh_engine *e)
-{
-    return &e->place;
-}
-
-lh_device *lh_engine_device(const lh_engine *e)
-{
-    return e->device;
-}
-
-lh_dtype lh_engine_kv_dtype(const lh_engine *e)
-{
-    return e->kv_dtype;
-}
-
-lh_dtype lh_engine_dtype(const lh_engine *e)
-{
-    return e->dtype;
-}
-
-int64_t lh_engine_chunk(const lh_engine *e)
-{
-    return e->chunk;
-}
-
-uint64_t lh_engine_identity(const lh_engine *e)
-{
-    return lh_checkpoint_identity(e->ck);
-}
-
-double lh_engine_load_s(const lh_engine *e)
-{
-    return e->load_s;
 }

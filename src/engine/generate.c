@@ -47,7 +47,7 @@ static lh_status check_ids(const lh_tokens *ids, int64_t vocab)
 static lh_status check(const run *r, int64_t before)
 {
     const lh_generate_request *q = r->request;
-    const lh_config *c = lh_engine_config(r->engine);
+    const lh_config *c = lh_engine_get(r->engine)->config;
     int64_t total = before + q->prompt.n + tokens_more(q);
     if (before + q->prompt.n == 0)
         LH_FAIL(LH_EUSAGE, "the prompt is empty%s", q->question_count ? ": a question needs a text before it" : "");
@@ -80,7 +80,7 @@ static int64_t rows_of(const lh_generate_request *r, const lh_tokens *wanted)
 /* What a saved cache takes at least: the keys and values of all heads after the prompt. */
 static int64_t cache_bytes(const run *r)
 {
-    const lh_config *c = lh_engine_config(r->engine);
+    const lh_config *c = lh_engine_get(r->engine)->config;
     const lh_policy *policy = &r->out->policy;
     const int64_t tokens = r->request->prompt.n,
                   kept = lh_max_i64(lh_min_i64(lh_policy_entries(policy, tokens), tokens) - policy->block, 0);
@@ -88,21 +88,21 @@ static int64_t cache_bytes(const run *r)
     if (r->cache) return 0; /* it holds some already */
     for (int64_t l = 0; l < c->layers; l++)
         entries += c->kv_heads * (c->sliding[l] ? lh_min_i64(kept, c->window) : kept);
-    return 2 * entries * c->head_dim * lh_dtype_bytes(lh_engine_kv_dtype(r->engine));
+    return 2 * entries * c->head_dim * lh_dtype_bytes(lh_engine_get(r->engine)->kv_dtype);
 }
 
 /* Outputs are tried before long work, on rank 0. */
 static lh_status check_outputs(const run *r)
 {
     const lh_generate_request *q = r->request;
-    const int64_t vocab = lh_engine_config(r->engine)->vocab;
+    const int64_t vocab = lh_engine_get(r->engine)->config->vocab;
     const struct {
         const char *path;
         int64_t bytes;
     } outputs[] = {{q->save_cache, cache_bytes(r)},
                    {q->keep_sets, 0},
                    {q->logits, rows_of(q, r->cache ? NULL : &q->prompt) * vocab * (int64_t)sizeof(float)}};
-    if (lh_comm_rank(lh_engine_comm(r->engine)) == 0)
+    if (lh_comm_rank(lh_engine_get(r->engine)->comm) == 0)
         for (int i = 0; i < 3; i++)
             if (outputs[i].path) LH_TRY(lh_file_check_writable(outputs[i].path, outputs[i].bytes + (1 << 20)));
     return LH_OK;
@@ -112,7 +112,7 @@ static lh_status open_run(run *r)
 {
     lh_status st = LH_OK;
     const lh_generate_request *q = r->request;
-    lh_comm *comm = lh_engine_comm(r->engine);
+    lh_comm *comm = lh_engine_get(r->engine)->comm;
     int64_t before = 0;
     if (q->load_cache) st = lh_cache_open(&r->cache, q->load_cache);
     LH_TRY(lh_comm_agree(comm, st));
@@ -131,10 +131,10 @@ static lh_status open_run(run *r)
                               .length = before + q->prompt.n + tokens_more(q),
                               .rows = rows_of(q, q->question_count ? q->questions : &q->prompt),
                               .block = r->cache ? lh_max_i64(q->prompt.n, longest_question(q)) : longest_question(q),
-                              .goes_back = q->question_count > 1,
+                              .restores = q->question_count > 1,
                               .seed = r->cache ? lh_cache_extra_of(r->cache).seed : q->sampling.seed}));
     if (q->keep_sets) st = lh_keep_sets_open(&r->sets, lh_session_kv(r->session));
-    if (st == LH_OK && q->logits) st = lh_logits_file_open(&r->logits, lh_engine_config(r->engine)->vocab);
+    if (st == LH_OK && q->logits) st = lh_logits_file_open(&r->logits, lh_engine_get(r->engine)->config->vocab);
     LH_TRY(lh_comm_agree(comm, st));
     return st;
 }
@@ -149,15 +149,15 @@ static lh_status show_prefill(void *self, int64_t done, int64_t total)
 /* One number of every rank, gathered. */
 static lh_status gather_figure(const run *r, int64_t own, int64_t *all)
 {
-    return lh_comm_allgather(lh_engine_comm(r->engine), &own, all, sizeof own);
+    return lh_comm_allgather(lh_engine_get(r->engine)->comm, &own, all, sizeof own);
 }
 
 static lh_status take_figures(run *r)
 {
     lh_kv_stats s = {0};
-    const lh_config *c = lh_engine_config(r->engine);
+    const lh_config *c = lh_engine_get(r->engine)->config;
     lh_generation *g = r->out;
-    LH_TRY(lh_comm_agree(lh_engine_comm(r->engine), lh_kv_stats_of(lh_session_kv(r->session), &s)));
+    LH_TRY(lh_comm_agree(lh_engine_get(r->engine)->comm, lh_kv_stats_of(lh_session_kv(r->session), &s)));
     LH_TRY(gather_figure(r, s.entries_seen, g->entries));
     LH_TRY(gather_figure(r, s.entries_held, g->entries_kept));
     LH_TRY(gather_figure(r, s.bytes_full, g->bytes));
@@ -167,7 +167,7 @@ static lh_status take_figures(run *r)
     g->counted = lh_kv_seen(lh_session_kv(r->session)) * c->layers * c->kv_heads;
     g->counted_kept = s.entries_counted;
     g->evict_s = s.evict_s;
-    LH_TRY(lh_comm_allreduce(lh_engine_comm(r->engine), &g->counted_kept, 1, LH_I64, LH_SUM));
+    LH_TRY(lh_comm_allreduce(lh_engine_get(r->engine)->comm, &g->counted_kept, 1, LH_I64, LH_SUM));
     return LH_OK;
 }
 
@@ -189,7 +189,7 @@ static lh_status take_prompt(run *r)
     double start = lh_clock_s();
     lh_session_keep_logits(r->session, rows_of(q, q->question_count == 0 ? &q->prompt : NULL));
     if (r->cache) {
-        LH_TRY(lh_session_restore(r->session, r->cache));
+        LH_TRY(lh_session_load(r->session, r->cache));
         if (q->prompt.n) LH_TRY(lh_session_block(r->session, q->prompt.ids, q->prompt.n));
     } else {
         lh_forward_progress progress = {(void *)&q->events, show_prefill};
@@ -301,7 +301,7 @@ static lh_status answer(run *r, int64_t i)
     const lh_generate_request *q = r->request;
     writer w = {.r = r, .answer = i, .a = &r->out->answers[i], .decoder = {.tok = lh_engine_tokenizer(r->engine)}};
     double start;
-    if (i > 0) LH_TRY_DONE(lh_session_rewind(r->session));
+    if (i > 0) LH_TRY_DONE(lh_session_restore(r->session));
     if (q->question_count) {
         start = lh_clock_s();
         lh_session_keep_logits(r->session, rows_of(q, &q->questions[i]));
@@ -326,7 +326,7 @@ static lh_status write_files(run *r)
     lh_status st = LH_OK;
     const lh_generate_request *q = r->request;
     const lh_tokens *tokens = lh_session_tokens(r->session);
-    lh_comm *comm = lh_engine_comm(r->engine);
+    lh_comm *comm = lh_engine_get(r->engine)->comm;
     if (q->keep_sets) {
         if (r->evicts_decoding) LH_TRY(lh_keep_sets_take(r->sets, LH_KEEP_FINAL));
         LH_TRY(lh_keep_sets_write(r->sets, q->keep_sets,
@@ -342,7 +342,7 @@ static lh_status open_generation(const run *r)
     lh_generation *g = r->out;
     int64_t **const arrays[] = {&g->entries,         &g->entries_kept, &g->bytes,        &g->bytes_kept,
                                 &g->bytes_allocated, &g->peak_bytes,   &g->summary_bytes};
-    g->ranks = lh_comm_size(lh_engine_comm(r->engine));
+    g->ranks = lh_comm_size(lh_engine_get(r->engine)->comm);
     g->answer_count = r->request->question_count ? r->request->question_count : 1;
     LH_TRY(lh_calloc(&g->answers, g->answer_count, sizeof *g->answers));
     for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++) LH_TRY(lh_calloc(arrays[i], g->ranks, sizeof(int64_t)));
@@ -356,14 +356,14 @@ lh_status lh_generate(lh_engine *engine, const lh_generate_request *request, lh_
     lh_kv_stats last = {0};
     *out = (lh_generation){0};
     LH_TRY_DONE(open_generation(&r));
-    lh_device_reset_peak(lh_engine_device(engine));
+    lh_device_reset_peak(lh_engine_get(engine)->device);
     LH_TRY_DONE(open_run(&r));
     LH_TRY_DONE(take_prompt(&r));
-    if (out->answer_count > 1) LH_TRY_DONE(lh_session_mark(r.session));
+    if (out->answer_count > 1) LH_TRY_DONE(lh_session_snapshot(r.session));
     for (int64_t i = 0; i < out->answer_count; i++) LH_TRY_DONE(answer(&r, i));
     LH_TRY_DONE(write_files(&r));
-    LH_TRY_DONE(gather_figure(&r, lh_device_usage(lh_engine_device(engine)).peak_total, out->peak_bytes));
-    out->load_s = lh_engine_load_s(engine);
+    LH_TRY_DONE(gather_figure(&r, lh_device_usage(lh_engine_get(engine)->device).peak_total, out->peak_bytes));
+    out->load_s = lh_engine_get(engine)->load_s;
     out->decode_s = r.decode_s;
     LH_TRY_DONE(lh_kv_stats_of(lh_session_kv(r.session), &last));
     out->evict_s = last.evict_s;

@@ -37,7 +37,7 @@ typedef struct lh_generate_request {
 typedef struct lh_answer {
     lh_tokens ids;
     lh_buf text; /* without special tokens and what a stop text cut off; empty when the model has no tokenizer */
-    lh_finish finish;
+    lh_finish_reason finish;
 } lh_answer;
 
 /* Arrays of ranks are filled on every rank. */

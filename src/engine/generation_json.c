@@ -71,10 +71,10 @@ lh_status lh_generation_json(const lh_engine *engine, const lh_generation *g, js
     json_object_set_new(o, "timing", timing_json(g));
     json_object_set_new(o, "chunk", json_integer(g->chunk));
     json_object_set_new(o, "ranks", json_integer(g->ranks));
-    json_object_set_new(o, "device", json_string(lh_device_name(lh_engine_device(engine))));
-    json_object_set_new(o, "backend", json_string(lh_engine_place(engine)->ops->name));
-    json_object_set_new(o, "dtype", json_string(lh_dtype_name(lh_engine_dtype(engine))));
-    json_object_set_new(o, "kv_dtype", json_string(lh_dtype_name(lh_engine_kv_dtype(engine))));
+    json_object_set_new(o, "device", json_string(lh_device_name(lh_engine_get(engine)->device)));
+    json_object_set_new(o, "backend", json_string(lh_engine_get(engine)->exec->ops->name));
+    json_object_set_new(o, "dtype", json_string(lh_dtype_name(lh_engine_get(engine)->dtype)));
+    json_object_set_new(o, "kv_dtype", json_string(lh_dtype_name(lh_engine_get(engine)->kv_dtype)));
     json_object_set_new(o, "version", json_string(lh_version()));
     *out = o;
 done:

@@ -32,13 +32,13 @@ static lh_status push_tokens(lh_session *s, const int32_t *ids, int64_t n)
 static lh_status open_caches(lh_session *s)
 {
     const lh_session_options *o = &s->options;
-    lh_kv_shape shape = lh_model_kv_shape(lh_engine_model(s->engine), lh_engine_kv_dtype(s->engine));
+    lh_kv_shape shape = lh_model_kv_shape(lh_engine_get(s->engine)->model, lh_engine_get(s->engine)->kv_dtype);
     shape.rotations = lh_forward_rotations(s->forward);
     shape.profiles = o->profiles;
     LH_TRY(lh_calloc(&s->caches, 1 + o->other_count, sizeof *s->caches));
     LH_TRY(lh_calloc(&s->marked, 1 + o->other_count, sizeof *s->marked));
     for (int64_t i = 0; i <= o->other_count; i++) {
-        LH_TRY(lh_kv_open(&s->caches[i], lh_engine_place(s->engine), &shape, i ? &o->others[i - 1] : o->policy));
+        LH_TRY(lh_kv_open(&s->caches[i], lh_engine_get(s->engine)->exec, &shape, i ? &o->others[i - 1] : o->policy));
         lh_kv_seed(s->caches[i], o->seed, 0);
         if (i) LH_TRY(lh_kv_follow(s->caches[i], s->caches[0]));
     }
@@ -53,7 +53,7 @@ static lh_status forecast(const lh_session *s, lh_kv_forecast *all)
 {
     const lh_session_options *o = &s->options;
     int64_t tokens = o->prompt ? o->prompt : o->length - o->more;
-    lh_kv_shape shape = lh_model_kv_shape(lh_engine_model(s->engine), lh_engine_kv_dtype(s->engine));
+    lh_kv_shape shape = lh_model_kv_shape(lh_engine_get(s->engine)->model, lh_engine_get(s->engine)->kv_dtype);
     int64_t later = 0, moved = 0;
     shape.profiles = o->profiles;
     *all = (lh_kv_forecast){0};
@@ -65,7 +65,7 @@ static lh_status forecast(const lh_session *s, lh_kv_forecast *all)
         all->held += f.held;
         all->peak += f.peak;
         all->decoding = lh_max_i64(all->decoding, f.decoding);
-        later += o->goes_back ? f.saved : 0;
+        later += o->restores ? f.saved : 0;
         later += o->block * f.token;
         moved = lh_max_i64(moved, o->block ? f.moved : 0);
     }
@@ -77,9 +77,9 @@ static lh_status forecast(const lh_session *s, lh_kv_forecast *all)
 static lh_status choose_chunk(lh_session *s)
 {
     const lh_session_options *o = &s->options;
-    lh_model *model = lh_engine_model(s->engine);
-    lh_device *device = lh_engine_device(s->engine);
-    lh_comm *comm = lh_engine_comm(s->engine);
+    lh_model *model = lh_engine_get(s->engine)->model;
+    lh_device *device = lh_engine_get(s->engine)->device;
+    lh_comm *comm = lh_engine_get(s->engine)->comm;
     lh_kv_forecast caches;
     LH_TRY(lh_comm_agree(comm, forecast(s, &caches)));
     lh_model_options how = lh_model_options_of(model);
@@ -90,7 +90,7 @@ static lh_status choose_chunk(lh_session *s)
                                                .shard = lh_model_shard(model),
                                                .options = how,
                                                .device = lh_device_kind_of(device),
-                                               .wanted = lh_engine_chunk(s->engine),
+                                               .wanted = lh_engine_get(s->engine)->chunk,
                                                .tokens = o->prompt ? o->prompt : o->more,
                                                .room_bytes = lh_device_room(device),
                                                .else_bytes = lh_chunk_else(&caches, hidden) + rows},
@@ -103,12 +103,13 @@ lh_status lh_session_open(lh_session **out, lh_engine *engine, const lh_session_
 {
     lh_status st = LH_OK;
     lh_session *s = NULL;
-    const lh_exec *place = lh_engine_place(engine);
+    const lh_exec *place = lh_engine_get(engine)->exec;
     LH_TRY_DONE(lh_calloc(&s, 1, sizeof *s));
     s->engine = engine;
     s->options = *options;
     LH_TRY_DONE(choose_chunk(s));
-    st = lh_forward_open(&s->forward, lh_engine_model(engine), place, &(lh_forward_run){options->length, s->chunk});
+    st =
+        lh_forward_open(&s->forward, lh_engine_get(engine)->model, place, &(lh_forward_run){options->length, s->chunk});
     if (st == LH_OK) st = open_caches(s);
     LH_TRY_DONE(lh_comm_agree(place->comm, st));
     if (options->listener) lh_kv_listen(s->kv, options->listener);
@@ -165,7 +166,7 @@ static lh_logits_view last_row(const lh_session *s)
 static lh_status copy_last_row(lh_session *s, float **out)
 {
     lh_logits_view view = last_row(s);
-    const lh_exec *place = lh_engine_place(s->engine);
+    const lh_exec *place = lh_engine_get(s->engine)->exec;
     lh_free(*out);
     *out = NULL;
     LH_TRY(lh_calloc(out, view.count, sizeof(float)));
@@ -182,7 +183,7 @@ lh_status lh_session_prefill(lh_session *s, const int32_t *ids, int64_t n, const
     return LH_OK;
 }
 
-lh_status lh_session_mark(lh_session *s)
+lh_status lh_session_snapshot(lh_session *s)
 {
     LH_TRY(copy_last_row(s, &s->marked_logits));
     s->marked_tokens = s->tokens.n;
@@ -190,7 +191,7 @@ lh_status lh_session_mark(lh_session *s)
     return LH_OK;
 }
 
-lh_status lh_session_rewind(lh_session *s)
+lh_status lh_session_restore(lh_session *s)
 {
     LH_TRY(lh_kv_restore(s->kv));
     s->tokens.n = s->marked_tokens;
@@ -212,8 +213,8 @@ lh_status lh_session_switch(lh_session *s, int64_t cache)
 
 lh_status lh_session_logits(lh_session *s, const float **logits, int64_t *rows)
 {
-    const lh_exec *place = lh_engine_place(s->engine);
-    int64_t vocab = lh_engine_config(s->engine)->vocab;
+    const lh_exec *place = lh_engine_get(s->engine)->exec;
+    int64_t vocab = lh_engine_get(s->engine)->config->vocab;
     lh_logits_view view = lh_forward_logits(s->forward);
     int root = lh_comm_rank(place->comm) == 0;
     if (root) LH_TRY(lh_realloc(&s->logits, view.rows * vocab, sizeof(float)));
@@ -226,7 +227,7 @@ lh_status lh_session_logits(lh_session *s, const float **logits, int64_t *rows)
 lh_status lh_session_sample(lh_session *s, const lh_sampling *sampling, int64_t step, int32_t *id)
 {
     lh_logits_view row = last_row(s);
-    lh_sample_at at = {lh_engine_place(s->engine), s->tokens.ids, s->tokens.n, step};
+    lh_sample_at at = {lh_engine_get(s->engine)->exec, s->tokens.ids, s->tokens.n, step};
     return lh_sample(sampling, &at, &row, id);
 }
 
@@ -253,14 +254,14 @@ lh_kv *lh_session_kv(const lh_session *s)
 lh_status lh_session_save(lh_session *s, const char *path, uint64_t seed, const char *run)
 {
     lh_status st = LH_OK;
-    const lh_exec *place = lh_engine_place(s->engine);
-    int64_t vocab = lh_engine_config(s->engine)->vocab;
+    const lh_exec *place = lh_engine_get(s->engine)->exec;
+    int64_t vocab = lh_engine_get(s->engine)->config->vocab;
     lh_logits_view row = last_row(s);
     float *logits = NULL;
     if (lh_comm_rank(place->comm) == 0) LH_TRY_DONE(lh_calloc(&logits, vocab, sizeof *logits));
     LH_TRY_DONE(lh_logits_gather(place, &row, vocab, 0, logits));
     LH_TRY_DONE(lh_cache_save(s->kv, path,
-                              &(lh_cache_extra){.model = lh_engine_identity(s->engine),
+                              &(lh_cache_extra){.model = lh_engine_get(s->engine)->identity,
                                                 .tokens = s->tokens.ids,
                                                 .n = s->tokens.n,
                                                 .logits = logits,
@@ -275,8 +276,8 @@ done:
 static lh_status restore(lh_session *s, lh_cache_file *file)
 {
     lh_cache_extra extra = lh_cache_extra_of(file);
-    int64_t vocab = lh_engine_config(s->engine)->vocab;
-    LH_TRY(lh_cache_restore(file, s->kv, lh_engine_identity(s->engine), s->options.more));
+    int64_t vocab = lh_engine_get(s->engine)->config->vocab;
+    LH_TRY(lh_cache_restore(file, s->kv, lh_engine_get(s->engine)->identity, s->options.more));
     if (extra.vocab != vocab)
         LH_FAIL(LH_EFILE, "the cache holds %lld logits and the model has %lld", (long long)extra.vocab,
                 (long long)vocab);
@@ -285,7 +286,7 @@ static lh_status restore(lh_session *s, lh_cache_file *file)
     return LH_OK;
 }
 
-lh_status lh_session_restore(lh_session *s, lh_cache_file *file)
+lh_status lh_session_load(lh_session *s, lh_cache_file *file)
 {
-    return lh_comm_agree(lh_engine_comm(s->engine), restore(s, file));
+    return lh_comm_agree(lh_engine_get(s->engine)->comm, restore(s, file));
 }

@@ -1,13 +1,11 @@
-/* session.h - one timeline: a prompt, its cache, questions, generated tokens. An engine has any number of them; nothing
- * about one prompt is kept elsewhere. */
+/* session.h - what the engine itself and the tasks of eval need of a session beyond longhaul.h: several caches filled
+ * by one prefill, more rows of logits, cache files. Nothing about one prompt is kept elsewhere. */
 #ifndef LH_ENGINE_SESSION_H
 #define LH_ENGINE_SESSION_H
 
 #include "engine/engine.h"
 #include "kv/cache_file.h"
 #include "model/sampler.h"
-
-typedef struct lh_session lh_session;
 
 typedef struct lh_session_options {
     const lh_policy *policy;
@@ -21,7 +19,7 @@ typedef struct lh_session_options {
     int64_t length; /* tokens of the whole run, prompt and more together; some rotary scalings depend on it */
     int64_t rows;   /* lh_session_keep_logits at most; 0: one */
     int64_t block;  /* tokens of the longest lh_session_block; 0: there will be none */
-    int goes_back;  /* 1: lh_session_rewind, or lh_session_switch more than once, after a mark or a switch */
+    int restores;   /* 1: lh_session_restore, or lh_session_switch more than once, after a snapshot or a switch */
     uint64_t seed;  /* of the policy's random choices */
     const lh_kv_listener *listener; /* NULL: none */
 } lh_session_options;
@@ -29,38 +27,22 @@ typedef struct lh_session_options {
 /* Collective, as all calls below unless said. LH_ENOMEM, before anything is computed, where the run will not fit on a
  * rank. */
 lh_status lh_session_open(lh_session **out, lh_engine *engine, const lh_session_options *options);
-void lh_session_close(lh_session *session); /* not collective */
-
-/* The prompt, once, into an empty session; `progress` may be NULL. Then questions and single tokens behind it. */
-lh_status lh_session_prefill(lh_session *s, const int32_t *ids, int64_t n, const lh_forward_progress *progress);
-lh_status lh_session_block(lh_session *s, const int32_t *ids, int64_t n);
-lh_status lh_session_step(lh_session *s, int32_t id);
-
-/* Remember this state; come back to it. */
-lh_status lh_session_mark(lh_session *s);
-lh_status lh_session_rewind(lh_session *s);
 
 /* After the prefill: work goes on with cache `cache` (0: the one of options.policy, then the others), from the state
  * that it had at the end of the prefill, any number of times. */
 lh_status lh_session_switch(lh_session *s, int64_t cache);
 
-/* How many of the last rows' logits are kept by the next call that takes in tokens (1 unless said). Not collective. */
+/* How many of the last rows' logits are kept by the next call that takes in tokens (1 unless said), for
+ * lh_session_logits. Not collective. */
 void lh_session_keep_logits(lh_session *s, int64_t rows);
 
-/* The kept rows, whole, on rank 0: [rows, vocab] in host memory, borrowed until the next call; elsewhere NULL. */
-lh_status lh_session_logits(lh_session *s, const float **logits, int64_t *rows);
-
-/* The next token after the last row. */
-lh_status lh_session_sample(lh_session *s, const lh_sampling *sampling, int64_t step, int32_t *id);
-
-/* Tokens taken in so far. Borrowed. Not collective. */
-const lh_tokens *lh_session_tokens(const lh_session *s);
+/* Not collective. */
 const lh_engine *lh_session_engine(const lh_session *s);
 lh_kv *lh_session_kv(const lh_session *s);
 int64_t lh_session_chunk(const lh_session *s); /* tokens that go through a layer together at most: chosen when opened */
 
 /* The state after what was taken in so far, to a file and back; `run`: options as JSON. */
 lh_status lh_session_save(lh_session *s, const char *path, uint64_t seed, const char *run);
-lh_status lh_session_restore(lh_session *s, lh_cache_file *file);
+lh_status lh_session_load(lh_session *s, lh_cache_file *file);
 
 #endif

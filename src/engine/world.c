@@ -35,6 +35,18 @@ lh_status lh_world_open(lh_world **out, const lh_world_options *options)
     return st;
 }
 
+int lh_world_rank(const lh_world *world)
+{
+    const lh_comm *comm = lh_world_comm(world);
+    return comm ? lh_comm_rank(comm) : 0;
+}
+
+int lh_world_size(const lh_world *world)
+{
+    const lh_comm *comm = lh_world_comm(world);
+    return comm ? lh_comm_size(comm) : 1;
+}
+
 lh_comm *lh_world_comm(const lh_world *world)
 {
     return world ? world->comm : NULL;

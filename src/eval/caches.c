@@ -85,7 +85,7 @@ static lh_status run_batch(lh_engine *engine, const lh_caches_request *r, const 
                                                       .more = r->more,
                                                       .length = r->prompt->n + r->more,
                                                       .block = r->block,
-                                                      .goes_back = 1,
+                                                      .restores = 1,
                                                       .seed = r->seed}));
     LH_TRY_DONE(lh_session_prefill(session, r->prompt->ids, r->prompt->n, &progress));
     lh_eval_advance(r->work, r->prompt->n);
@@ -134,7 +134,7 @@ lh_status lh_caches_each(lh_engine *engine, const lh_caches_request *r, lh_cache
     batch b = {0};
     st = lh_calloc(&b.plans, policies->n, sizeof *b.plans);
     if (st == LH_OK) st = lh_calloc(&b.numbers, policies->n, sizeof *b.numbers);
-    LH_TRY_DONE(lh_comm_agree(lh_engine_comm(engine), st));
+    LH_TRY_DONE(lh_comm_agree(lh_engine_get(engine)->comm, st));
     for (int64_t i = 0; i < policies->n; i++) {
         if (shares(policies, i)) take(&b, r, i);
         if (b.n == 0 || (b.n < most && i + 1 < policies->n)) continue;

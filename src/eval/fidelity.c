@@ -35,7 +35,7 @@ typedef struct run {
 
 static int is_root(const run *r)
 {
-    return lh_comm_rank(lh_engine_comm(r->engine)) == 0;
+    return lh_comm_rank(lh_engine_get(r->engine)->comm) == 0;
 }
 
 /* Ids of all texts, one behind the other; text t has [starts[t], starts[t + 1]). */
@@ -131,7 +131,7 @@ static int64_t repeat_max(const run *r, const window *w)
 static lh_status check(const run *r)
 {
     const lh_fidelity_request *q = r->request;
-    const lh_config *c = lh_engine_config(r->engine);
+    const lh_config *c = lh_engine_get(r->engine)->config;
     if (!lh_engine_tokenizer(r->engine))
         LH_FAIL(LH_EUSAGE, "the model has no tokenizer, so it cannot read text: import it from a folder that has one");
     if (q->max_new < 2)
@@ -151,7 +151,7 @@ static lh_status check(const run *r)
 /* ... and what depends on the windows. */
 static lh_status check_repeated(const run *r)
 {
-    const lh_config *c = lh_engine_config(r->engine);
+    const lh_config *c = lh_engine_get(r->engine)->config;
     for (int64_t i = 0; i < r->n && r->request->reconstruct; i++) {
         const window *w = &r->windows[i];
         const int64_t all = w->context.n + w->behind.n + repeat_max(r, w);
@@ -169,7 +169,7 @@ static lh_status open_run(run *r)
 {
     lh_status st = LH_OK;
     const lh_fidelity_request *q = r->request;
-    lh_comm *comm = lh_engine_comm(r->engine);
+    lh_comm *comm = lh_engine_get(r->engine)->comm;
     r->n = q->length_count * q->count;
     st = check(r);
     if (st == LH_OK) st = lh_calloc(&r->windows, r->n, sizeof *r->windows);
@@ -203,7 +203,7 @@ static lh_status open_run(run *r)
 static lh_status keep_logits(void *self, int64_t fed)
 {
     run *r = self;
-    const int64_t vocab = lh_engine_config(r->engine)->vocab;
+    const int64_t vocab = lh_engine_get(r->engine)->config->vocab;
     const float *row = NULL;
     int64_t rows;
     LH_TRY(lh_session_logits(r->session, &row, &rows));
@@ -216,11 +216,11 @@ static lh_status keep_logits(void *self, int64_t fed)
 static lh_status go_on(run *r, lh_session *session)
 {
     lh_status st = LH_OK;
-    const int64_t vocab = lh_engine_config(r->engine)->vocab, max_new = r->request->max_new;
+    const int64_t vocab = lh_engine_get(r->engine)->config->vocab, max_new = r->request->max_new;
     r->full.n = r->full_text.bytes = 0;
     r->session = session;
     if (is_root(r) && !r->full_logits) st = lh_calloc(&r->full_logits, (max_new - 1) * vocab, sizeof(float));
-    LH_TRY(lh_comm_agree(lh_engine_comm(r->engine), st));
+    LH_TRY(lh_comm_agree(lh_engine_get(r->engine)->comm, st));
     LH_TRY(lh_session_decode(session,
                              &(lh_decode){.sampling = lh_greedy, .max_new = max_new, .self = r, .step = keep_logits},
                              &r->full, NULL));
@@ -231,7 +231,7 @@ static lh_status go_on(run *r, lh_session *session)
 /* The full cache's tokens forced on a cache. *same: tokens before the first that it would have chosen otherwise. */
 static lh_status force(run *r, lh_session *session, double *kl, double *best, int64_t *same)
 {
-    const int64_t vocab = lh_engine_config(r->engine)->vocab, n = r->full.n;
+    const int64_t vocab = lh_engine_get(r->engine)->config->vocab, n = r->full.n;
     const float *row = NULL;
     int64_t rows, agreed = 0;
     double sum = 0;
@@ -251,7 +251,7 @@ static lh_status force(run *r, lh_session *session, double *kl, double *best, in
     }
     *kl = n > 1 ? sum / (double)(n - 1) : (double)NAN;
     *best = n > 1 ? (double)agreed / (double)(n - 1) : (double)NAN;
-    LH_TRY(lh_comm_bcast(lh_engine_comm(r->engine), 0, same, sizeof *same));
+    LH_TRY(lh_comm_bcast(lh_engine_get(r->engine)->comm, 0, same, sizeof *same));
     return LH_OK;
 }
 
@@ -311,7 +311,7 @@ static lh_status compare(void *self, const lh_cache_at *at)
         lh_eval_advance(&r->work, r->request->max_new);
     }
     if (is_root(r)) st = judge(r, at->policy, ids, row);
-    LH_TRY_DONE(lh_comm_agree(lh_engine_comm(r->engine), st));
+    LH_TRY_DONE(lh_comm_agree(lh_engine_get(r->engine)->comm, st));
 done:
     lh_tokens_clear(&own);
     return st;
@@ -347,7 +347,7 @@ static lh_status repeat(void *self, const lh_cache_at *at)
     LH_TRY_DONE(lh_session_block(at->session, r->now->behind.ids, r->now->behind.n));
     LH_TRY_DONE(lh_eval_generate(at->session, &(lh_eval_answer){&r->ends, repeat_max(r, r->now), &r->work}, &ids));
     if (is_root(r)) st = judge_repeated(r, at->policy, &ids);
-    LH_TRY_DONE(lh_comm_agree(lh_engine_comm(r->engine), st));
+    LH_TRY_DONE(lh_comm_agree(lh_engine_get(r->engine)->comm, st));
 done:
     lh_tokens_clear(&ids);
     return st;

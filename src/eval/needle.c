@@ -85,14 +85,14 @@ typedef struct run {
 
 static int is_root(const run *r)
 {
-    return lh_comm_rank(lh_engine_comm(r->engine)) == 0;
+    return lh_comm_rank(lh_engine_get(r->engine)->comm) == 0;
 }
 
 /* What can be refused before work begins; the same on all ranks but for the haystack. */
 static lh_status check(const run *r)
 {
     const lh_needle_request *q = r->request;
-    const lh_config *c = lh_engine_config(r->engine);
+    const lh_config *c = lh_engine_get(r->engine)->config;
     if (!lh_engine_tokenizer(r->engine))
         LH_FAIL(LH_EUSAGE, "the model has no tokenizer, so it cannot be asked: import it from a folder that has one");
     LH_TRY(lh_needle_check(&q->form));
@@ -117,7 +117,7 @@ static lh_status check(const run *r)
 static lh_status make_prompt(run *r)
 {
     lh_status st = LH_OK;
-    lh_comm *comm = lh_engine_comm(r->engine);
+    lh_comm *comm = lh_engine_get(r->engine)->comm;
     lh_needle *n = &r->needle;
     lh_needle_clear(n);
     if (is_root(r)) st = lh_needle_make(n, lh_engine_tokenizer(r->engine), &r->request->form, &r->spec);
@@ -137,7 +137,7 @@ static lh_status open_run(run *r)
     if (st == LH_OK)
         st = lh_prompt_ends(lh_engine_tokenizer(r->engine),
                             &(lh_prompt_text){.chat = q->form.chat, .chat_template = q->form.chat_template}, &r->ends);
-    LH_TRY(lh_comm_agree(lh_engine_comm(r->engine), st));
+    LH_TRY(lh_comm_agree(lh_engine_get(r->engine)->comm, st));
     const int64_t prefills = lh_caches_prefills(q->policies, q->together), prompts = q->depth_count * q->seeds;
     for (int64_t l = 0; l < q->length_count; l++) {
         r->spec = (lh_needle_spec){q->lengths[l], q->depths[0], q->seed};
@@ -196,7 +196,7 @@ static lh_status answer(void *self, const lh_cache_at *at)
     if (r->scenario == LH_CONTEXT_ONLY) LH_TRY_DONE(lh_session_block(at->session, question->ids, question->n));
     LH_TRY_DONE(lh_eval_generate(at->session, &(lh_eval_answer){&r->ends, r->request->max_new, &r->work}, &ids));
     if (is_root(r)) st = judge(r, at->policy, &ids);
-    LH_TRY_DONE(lh_comm_agree(lh_engine_comm(r->engine), st));
+    LH_TRY_DONE(lh_comm_agree(lh_engine_get(r->engine)->comm, st));
 done:
     lh_tokens_clear(&ids);
     return st;

@@ -29,13 +29,6 @@ void lh_forward_close(lh_forward *f);
 /* Rotary embeddings: [2], of full and of sliding layers. Borrowed. */
 const lh_rotation *lh_forward_rotations(const lh_forward *forward);
 
-/* Called on every rank after every chunk of a layer: tokens x layers done of all. Any status but LH_OK stops with it.
- */
-typedef struct lh_forward_progress {
-    void *self;
-    lh_status (*done)(void *self, int64_t done, int64_t total);
-} lh_forward_progress;
-
 /* All collective. Append tokens; the cache evicts by its policy. Afterwards lh_forward_logits gives the logits of the
  * last min(n, rows) tokens, where lh_forward_keep sets rows (default 1). */
 lh_status lh_forward_prefill(lh_forward *f, lh_kv *kv, const int32_t *ids, int64_t n,

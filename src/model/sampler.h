@@ -8,16 +8,6 @@
 
 #include "model/forward.h"
 
-/* In this order: repeat penalty, temperature, top-k, top-p, min-p. */
-typedef struct lh_sampling {
-    double temperature;  /* 0: greedy, the largest logit, the lowest id among equals */
-    int64_t top_k;       /* 0: off */
-    double top_p, min_p; /* 1 and 0: off */
-    double
-        repeat_penalty; /* 1: off; logits of tokens seen are divided by it where positive, multiplied where negative */
-    uint64_t seed, request;
-} lh_sampling;
-
 /* LH_EUSAGE, naming the invalid option. */
 lh_status lh_sampling_check(const lh_sampling *sampling);
 

@@ -8,7 +8,6 @@
 #include <stdint.h>
 
 #include "base/status.h"
-#include "text/tokens.h"
 
 typedef struct lh_bpe lh_bpe;           /* read-only once parsed */
 typedef struct lh_bpe_work lh_bpe_work; /* workspace of encoding with a cache of words: one per thread */

@@ -9,9 +9,6 @@
 
 #include "base/mem.h"
 #include "base/status.h"
-#include "text/tokens.h"
-
-typedef struct lh_tokenizer lh_tokenizer;
 
 /* json: the bytes of a tokenizer.json. meta: the companion object that a checkpoint stores beside it, or NULL:
  * {"bos": id|null, "eos": [ids], "add_bos": bool, "chat_template": text|null, "chat_format": name|null}. Without
@@ -24,23 +21,12 @@ lh_status lh_tokenizer_apply_meta(lh_tokenizer *tok, const char *name, const cha
 
 void lh_tokenizer_close(lh_tokenizer *tok); /* NULL is fine */
 
-int64_t lh_tokenizer_vocab(const lh_tokenizer *tok); /* largest id + 1 */
-int32_t lh_tokenizer_bos(const lh_tokenizer *tok);   /* -1: none */
-int32_t lh_tokenizer_eos(const lh_tokenizer *tok);   /* the first end token, which chat templates write; -1: none */
-int lh_tokenizer_adds_bos(const lh_tokenizer *tok);
-int lh_tokenizer_is_eos(const lh_tokenizer *tok, int32_t id);
+int32_t lh_tokenizer_eos(const lh_tokenizer *tok); /* the first end token, which chat templates write; -1: none */
 int32_t lh_tokenizer_find(const lh_tokenizer *tok, const char *token); /* id of an exact token, -1: none */
 const char *lh_tokenizer_chat_format(const lh_tokenizer *tok);         /* name in chat.h's table, or NULL */
 
-/* LH_ENCODE_SPECIAL recognises special tokens in the text, LH_ENCODE_PLAIN treats them as text. Either can be combined
- * (|) with LH_ENCODE_CONTINUES: the text continues another, so the tokenizer puts no space in front of it. */
-typedef enum lh_encode { LH_ENCODE_PLAIN = 0, LH_ENCODE_SPECIAL = 1, LH_ENCODE_CONTINUES = 2 } lh_encode;
-
-/* Append the ids of `bytes` bytes of UTF-8 text (invalid bytes count as U+FFFD). No first token is added. */
-lh_status lh_tokenizer_encode(const lh_tokenizer *tok, const char *text, int64_t bytes, lh_encode how, lh_tokens *out);
-
-/* The same for text that is partly trusted: special tokens are recognised except where they touch a plain slice. The
- * slices are consecutive and tokenised as one text. */
+/* As lh_tokenizer_encode, for text that is partly trusted: special tokens are recognised except where they touch a
+ * plain slice. The slices are consecutive and tokenised as one text. */
 typedef struct lh_text_slice {
     const char *text;
     int64_t bytes;

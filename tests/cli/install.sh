@@ -1,31 +1,51 @@
 #!/usr/bin/env bash
-# Installs a build into an empty folder, and builds and runs a program against what is there: install.sh BUILD COMPILER
+# Installs a build into an empty folder, builds examples/generate.c against what is there, and compares what it prints
+# with the program's answer at 1 and 2 ranks: install.sh BUILD COMPILER SOURCE MPIEXEC
 set -euo pipefail
-build=$1 compiler=$2
+build=$1 compiler=$2 source=$3 mpiexec=$4
 prefix=$(mktemp -d /tmp/longhaul-install-XXXXXX)
 trap 'rm -rf "$prefix"' EXIT
+fail() {
+    printf 'install.sh: %s\n' "$*" >&2
+    exit 1
+}
 
 cmake --install "$build" --prefix "$prefix" >/dev/null
 [ -s "$prefix/share/man/man1/longhaul.1" ]
 [ -s "$prefix/share/bash-completion/completions/longhaul" ]
-"$prefix/bin/longhaul" --version
+longhaul=$prefix/bin/longhaul
+"$longhaul" --version
+headers=$(cd "$prefix/include" && find . -type f)
+[ "$headers" = ./longhaul.h ] || fail "headers are installed that are not the interface: $headers"
 
 config=$(dirname "$(find "$prefix" -name longhaul.pc)")
 flags() { PKG_CONFIG_PATH=$config pkg-config "$@" longhaul; }
-cat >"$prefix/try.c" <<'C'
-#include <longhaul.h>
-#include <stdio.h>
+library=$(flags --variable=libdir)/liblonghaul.so
 
-int main(void)
-{
-    lh_policy policy;
-    lh_status st = lh_policy_resolve(&policy, &(lh_policy_options){.policy = "snapkv", .budget = "20%"});
-    printf("%s: %s keeps %lld of 1000\n", lh_version(), policy.name, (long long)lh_policy_entries(&policy, 1000));
-    return st;
-}
-C
+# The library exports what the header declares, no more and no less.
+declared=$(sed 's,/\*.*,,' "$prefix/include/longhaul.h" | grep -oE '\blh_[a-z0-9_]+\(|^extern const lh_sampling lh_greedy' |
+    sed 's/.*\(lh_[a-z0-9_]*\)(*$/\1/' | sort -u)
+exported=$(nm -D --defined-only "$library" | awk '{print $3}' | sort -u)
+[ "$declared" = "$exported" ] || fail "exported is not what is declared: $(diff <(echo "$declared") <(echo "$exported"))"
+
 # shellcheck disable=SC2046
-"$compiler" -std=c17 -Wall -Wextra -Werror "$prefix/try.c" -o "$prefix/try" $(flags --cflags --libs)
-answer=$(LD_LIBRARY_PATH=$(flags --variable=libdir) "$prefix/try")
-echo "$answer"
-[[ $answer == *"snapkv keeps 200 of 1000" ]]
+"$compiler" -std=c17 -Wall -Wextra -Werror "$source/examples/generate.c" -o "$prefix/generate" $(flags --cflags --libs)
+export LD_LIBRARY_PATH=${library%/*}
+"$longhaul" import --random tiny -o "$prefix/tiny.h5" -q
+prompt="A prompt that is longer than the budget of its policy: $(seq -s ' ' 60)"
+policy="ada-snapkv --budget 40"
+request=(-m "$prefix/tiny.h5" -q -p "$prompt" --policy ada-snapkv --budget 40 -n 32)
+for ranks in 1 2; do
+    run=("$mpiexec" -n "$ranks")
+    "${run[@]}" "$longhaul" generate "${request[@]}" >"$prefix/said"
+    "${run[@]}" "$longhaul" generate "${request[@]}" --json >"$prefix/json"
+    "${run[@]}" "$prefix/generate" "$prefix/tiny.h5" "$policy" "$prompt" >"$prefix/answer"
+    cmp "$prefix/said" <(head -n -1 "$prefix/answer") || fail "$ranks ranks: the example does not say what the program says"
+    tail -n 1 "$prefix/answer"
+    number() { grep -oE "\"$1\": *[0-9]+" "$prefix/json" | grep -oE '[0-9]+$'; }
+    [ "$(tail -n 1 "$prefix/answer")" = "$(number model_entries_kept) of $(number model_entries) entries kept" ] ||
+        fail "$ranks ranks: the example keeps other entries than the program"
+done
+status=0
+"$prefix/generate" "$prefix/tiny.h5" "ada-snapvk --budget 40" "$prompt" 2>"$prefix/error" || status=$?
+[ "$status" = 2 ] && grep -q "did you mean 'ada-snapkv'" "$prefix/error" || fail "a wrong policy: code $status"

@@ -106,14 +106,14 @@ void device_models_remove(device_models *m)
 lh_engine *device_open(lh_comm *comm, const char *path, const device_options *options)
 {
     lh_engine *engine = NULL;
-    mt_try(lh_engine_open(&engine, comm,
-                          &(lh_engine_options){.model = path,
-                                               .device = options->device,
-                                               .share_device = 1,
-                                               .dtype = options->dtype,
-                                               .kv_dtype = options->dtype,
-                                               .threads = 1,
-                                               .deterministic = options->deterministic}));
+    mt_try(lh_engine_open_on(&engine, comm,
+                             &(lh_engine_options){.model = path,
+                                                  .device = options->device,
+                                                  .share_device = 1,
+                                                  .dtype = options->dtype,
+                                                  .kv_dtype = options->dtype,
+                                                  .threads = 1,
+                                                  .deterministic = options->deterministic}));
     return engine;
 }
 
@@ -155,7 +155,7 @@ void device_run(lh_engine *engine, const device_case *c, device_result *out)
     lh_policy plan = {0};
     lh_session *s = NULL;
     int64_t rows = c->every_row ? m->prompt : 1;
-    *out = (device_result){.layers = lh_engine_config(engine)->layers, .vocab = m->vocab};
+    *out = (device_result){.layers = lh_engine_get(engine)->config->layers, .vocab = m->vocab};
     lh_status st = lh_policy_resolve(&plan, c->policy);
     mt_try(st);
     if (st != LH_OK) return;

@@ -9,13 +9,13 @@
 lh_engine *family_open(lh_comm *comm, const char *path, const char *device, int deterministic)
 {
     lh_engine *engine = NULL;
-    mt_try(lh_engine_open(&engine, comm,
-                          &(lh_engine_options){.model = path,
-                                               .device = device,
-                                               .dtype = "f32",
-                                               .kv_dtype = "f32",
-                                               .threads = 1,
-                                               .deterministic = deterministic}));
+    mt_try(lh_engine_open_on(&engine, comm,
+                             &(lh_engine_options){.model = path,
+                                                  .device = device,
+                                                  .dtype = "f32",
+                                                  .kv_dtype = "f32",
+                                                  .threads = 1,
+                                                  .deterministic = deterministic}));
     return engine;
 }
 
@@ -34,7 +34,7 @@ typedef struct state {
 /* Tokens of a layer that the next row can see. */
 static int64_t visible(const state *s, int64_t layer)
 {
-    const lh_config *c = lh_engine_config(s->engine);
+    const lh_config *c = lh_engine_get(s->engine)->config;
     int64_t seen = lh_kv_seen(lh_session_kv(s->session));
     return c->sliding[layer] && seen >= c->window ? c->window - 1 : seen;
 }
@@ -43,7 +43,7 @@ static int64_t visible(const state *s, int64_t layer)
 static void check_heads(const state *s)
 {
     lh_kv *kv = lh_session_kv(s->session);
-    const lh_config *c = lh_engine_config(s->engine);
+    const lh_config *c = lh_engine_get(s->engine)->config;
     int64_t seen = lh_kv_seen(kv);
     for (int64_t l = 0; l < c->layers; l++) {
         const lh_ragged *v = lh_kv_view(kv, l);
@@ -78,9 +78,9 @@ static lh_kv_stats stats_of(lh_kv *kv)
 static void check_total(const state *s)
 {
     lh_kv *kv = lh_session_kv(s->session);
-    const lh_config *c = lh_engine_config(s->engine);
+    const lh_config *c = lh_engine_get(s->engine)->config;
     int64_t held = stats_of(kv).entries_counted, most = 0;
-    mt_try(lh_comm_allreduce(lh_engine_comm(s->engine), &held, 1, LH_I64, LH_SUM));
+    mt_try(lh_comm_allreduce(lh_engine_get(s->engine)->comm, &held, 1, LH_I64, LH_SUM));
     for (int64_t l = 0; l < c->layers; l++) {
         int64_t budget = s->fixed.evicts ? lh_kv_layer_budget(kv, l) + s->since : visible(s, l);
         most += c->kv_heads *
@@ -111,7 +111,7 @@ static void check_state(state *s)
 
 static void gather(const state *s, lh_kv_positions *to)
 {
-    for (int64_t l = 0; l < lh_engine_config(s->engine)->layers; l++)
+    for (int64_t l = 0; l < lh_engine_get(s->engine)->config->layers; l++)
         mt_try(lh_kv_gather_positions(lh_session_kv(s->session), l, &to[l]));
 }
 
@@ -146,7 +146,7 @@ void family_run(lh_engine *engine, const family_case *c, family_result *out)
 {
     lh_policy plan;
     state s = {.engine = engine, .name = out->name};
-    *out = (family_result){.layers = lh_engine_config(engine)->layers};
+    *out = (family_result){.layers = lh_engine_get(engine)->config->layers};
     mt_try(lh_policy_resolve(&plan, c->policy));
     describe(c, &plan, out->name, sizeof out->name);
     s.fixed = lh_policy_fix(&plan, FAMILY_PROMPT);

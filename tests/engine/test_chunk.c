@@ -199,7 +199,7 @@ static void run_as_planned(int64_t memory, int64_t chunk, int64_t expected, lh_p
     lh_plan plan = make_plan(&options, policy);
     mt_check(plan.chunk == expected && plan.fits, "%s: the plan has chunks of %lld in place of %lld", policy->name,
              (long long)plan.chunk, (long long)expected);
-    mt_try(lh_engine_open(&engine, mt_comm(), &options));
+    mt_try(lh_engine_open_on(&engine, mt_comm(), &options));
     if (engine && plan.ranks) {
         mt_try(generate(engine, policy, NULL, &g));
         double said = (double)plan.ranks[mt_rank()].peak, took = g.peak_bytes ? (double)g.peak_bytes[mt_rank()] : 0;
@@ -239,7 +239,7 @@ START_TEST(test_what_does_not_fit_is_said_before_the_work)
     options.memory = most_of(&least) - 1000;
     lh_plan plan = make_plan(&options, &policy);
     mt_check(!plan.fits && plan.chunk == 64, "the plan fits, with %lld", (long long)plan.chunk);
-    mt_try(lh_engine_open(&engine, mt_comm(), &options));
+    mt_try(lh_engine_open_on(&engine, mt_comm(), &options));
     mt_expect(generate(engine, &policy, NULL, &g), LH_ENOMEM);
     mt_check(mt_rank() || strstr(lh_error_message(), "GiB are missing"), "it says '%s'", lh_error_message());
     lh_generation_clear(&g);
@@ -271,7 +271,7 @@ static int goes_through(const struct request_case *c, int64_t memory, int64_t *t
     how.parts.evict = c->policy == 4 ? "every:2" : NULL;
     mt_try(lh_policy_resolve(&policy, &how));
     snprintf(path, sizeof path, "%s/logits.h5", fix.folder);
-    mt_try(lh_engine_open(&engine, mt_comm(), &options));
+    mt_try(lh_engine_open_on(&engine, mt_comm(), &options));
     lh_status st = lh_generate(engine,
                                &(lh_generate_request){.prompt = {fix.ids, c->prompt, c->prompt},
                                                       .questions = questions,
@@ -318,8 +318,8 @@ START_TEST(test_ranks_agree_on_what_fits_on_all)
     lh_engine *engine = NULL;
     lh_engine_options options = options_of(0, 0);
     int64_t tight = memory_for(128, &policy), chunk = 0;
-    mt_try(lh_engine_open(&engine, mt_comm(), &options));
-    if (engine && mt_rank() == mt_size() - 1) lh_device_set_limit(lh_engine_device(engine), tight);
+    mt_try(lh_engine_open_on(&engine, mt_comm(), &options));
+    if (engine && mt_rank() == mt_size() - 1) lh_device_set_limit(lh_engine_get(engine)->device, tight);
     lh_session *s = NULL;
     mt_try(lh_session_open(
         &s, engine, &(lh_session_options){.policy = &policy, .prompt = LONG, .more = NEW, .length = LONG + NEW}));
@@ -347,7 +347,7 @@ START_TEST(test_reproducible_runs_have_chunks_of_their_own)
     plan = make_plan(&options, &policy);
     mt_check(plan.chunk == 64, "%lld in the reproducible mode", (long long)plan.chunk);
     options.chunk = 512;
-    mt_expect(lh_engine_open(&engine, mt_comm(), &options), LH_EUSAGE);
+    mt_expect(lh_engine_open_on(&engine, mt_comm(), &options), LH_EUSAGE);
     lh_plan_clear(&plan);
     remove_fixture();
     mt_end();
@@ -390,7 +390,7 @@ START_TEST(test_results_do_not_depend_on_the_length)
         lh_engine *engine = NULL;
         lh_generation *g = i ? &other : &first;
         lh_engine_options options = options_of(0, lengths[i]);
-        mt_try(lh_engine_open(&engine, mt_comm(), &options));
+        mt_try(lh_engine_open_on(&engine, mt_comm(), &options));
         mt_try(generate(engine, &policy, paths[i > 0], g));
         mt_check(g->chunk == lengths[i], "chunks of %lld", (long long)g->chunk);
         if (i && first.answers && other.answers)

@@ -83,7 +83,7 @@ static void check_family(const char *folder, const char *work)
     read_golden(&g, path);
     if (mt_rank() == 0) mt_try(lh_import(&(lh_import_options){.src = folder, .out = model, .dtype = "f32"}));
     mt_try(lh_comm_barrier(mt_comm()));
-    mt_try(lh_engine_open(
+    mt_try(lh_engine_open_on(
         &engine, mt_comm(),
         &(lh_engine_options){.model = model, .device = "cpu", .dtype = "f32", .kv_dtype = "f32", .threads = 1}));
     mt_try(lh_policy_resolve(&plan, &(lh_policy_options){.policy = "full"}));

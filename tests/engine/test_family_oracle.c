@@ -105,7 +105,7 @@ static void close_ears(void)
 
 static void copy_projections(run *x, const lh_kv_shape *shape)
 {
-    const lh_config *c = lh_engine_config(x->engine);
+    const lh_config *c = lh_engine_get(x->engine)->config;
     int64_t width = c->heads * c->head_dim;
     x->w = floats(c->layers * c->hidden * width);
     for (int64_t l = 0; l < c->layers; l++)
@@ -117,7 +117,7 @@ static void copy_projections(run *x, const lh_kv_shape *shape)
 /* What the oracle is told: the configuration's numbers, and what was heard. */
 static void describe(run *x, const lh_policy_options *policy, const lh_kv_shape *shape)
 {
-    const lh_config *c = lh_engine_config(x->engine);
+    const lh_config *c = lh_engine_get(x->engine)->config;
     const lh_rotation *r = lh_forward_rotations(x->forward);
     copy_projections(x, shape);
     x->values = (rig_values){.k = heard.k,
@@ -146,13 +146,13 @@ static void describe(run *x, const lh_policy_options *policy, const lh_kv_shape 
 static void open_run(run *x, lh_engine *engine, const lh_policy_options *policy)
 {
     lh_policy plan;
-    lh_model *model = lh_engine_model(engine);
-    *x = (run){.engine = engine, .ops = lh_ops_cpu, .place = *lh_engine_place(engine)};
+    lh_model *model = lh_engine_get(engine)->model;
+    *x = (run){.engine = engine, .ops = lh_ops_cpu, .place = *lh_engine_get(engine)->exec};
     x->ops.append = hear_append;
     x->ops.attend_block = hear_block;
     x->ops.attend_decode = hear_step;
     x->place.ops = &x->ops;
-    open_ears(lh_engine_config(engine));
+    open_ears(lh_engine_get(engine)->config);
     mt_try(lh_policy_resolve(&plan, policy));
     mt_try(lh_forward_open(&x->forward, model, &x->place, &(lh_forward_run){ROOM, 512}));
     lh_kv_shape shape = lh_model_kv_shape(model, LH_F32);

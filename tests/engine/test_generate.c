@@ -79,13 +79,13 @@ static void remove_fixture(void)
 static lh_engine *open_engine(lh_comm *comm, int shape, int deterministic)
 {
     lh_engine *engine = NULL;
-    mt_try(lh_engine_open(&engine, comm,
-                          &(lh_engine_options){.model = fix.model[shape],
-                                               .device = "cpu",
-                                               .dtype = "f32",
-                                               .kv_dtype = "f32",
-                                               .threads = 1,
-                                               .deterministic = deterministic}));
+    mt_try(lh_engine_open_on(&engine, comm,
+                             &(lh_engine_options){.model = fix.model[shape],
+                                                  .device = "cpu",
+                                                  .dtype = "f32",
+                                                  .kv_dtype = "f32",
+                                                  .threads = 1,
+                                                  .deterministic = deterministic}));
     return engine;
 }
 
@@ -326,7 +326,7 @@ START_TEST(test_memory_is_entries_times_their_size)
         lh_generation g = {0};
         request q = make_request(&policies[p], PROMPT);
         generate(engine, &q, &g);
-        const lh_heads *h = &lh_model_shard(lh_engine_model(engine))->heads;
+        const lh_heads *h = &lh_model_shard(lh_engine_get(engine)->model)->heads;
         int64_t entry = 2 * shapes[0].head_dim * 4;
         int r = mt_rank();
         mt_check(g.entries[r] == PROMPT * shapes[0].layers * h->kv_count, "entries seen");
@@ -334,7 +334,7 @@ START_TEST(test_memory_is_entries_times_their_size)
         mt_check(g.bytes_allocated[r] >= g.bytes_kept[r], "more held than allocated");
         if (p > 0) mt_check(g.entries_kept[r] < g.entries[r], "%s freed nothing", policies[p].policy);
         lh_generation_clear(&g);
-        mt_check(lh_device_usage(lh_engine_device(engine)).now[LH_MEM_KV] == 0, "%s left cache memory behind",
+        mt_check(lh_device_usage(lh_engine_get(engine)->device).now[LH_MEM_KV] == 0, "%s left cache memory behind",
                  policies[p].policy);
     }
     lh_engine_close(engine);
@@ -356,7 +356,7 @@ static void compare_with_plan(const lh_engine *engine, const request *q, const l
     double said = (double)plan.ranks[r].peak, took = (double)g->peak_bytes[r];
     mt_check(fabs(said - took) <= 0.1 * took, "%s: the plan says %.0f bytes, the run took %.0f", q->plan.name, said,
              took);
-    mt_check(plan.ranks[r].weights == lh_device_usage(lh_engine_device(engine)).now[LH_MEM_WEIGHTS],
+    mt_check(plan.ranks[r].weights == lh_device_usage(lh_engine_get(engine)->device).now[LH_MEM_WEIGHTS],
              "the plan says %lld bytes of weights", (long long)plan.ranks[r].weights);
     mt_check(plan.entries == g->counted && plan.entries_kept == g->counted_kept,
              "%s: the plan says %lld of %lld entries, the run kept %lld of %lld", q->plan.name,

@@ -35,7 +35,7 @@ typedef struct figures {
 
 static figures look(const lh_engine *engine)
 {
-    lh_mem_usage u = lh_device_usage(lh_engine_device(engine));
+    lh_mem_usage u = lh_device_usage(lh_engine_get(engine)->device);
     return (figures){u.now_total, u.peak_total, device_pool_now ? device_pool_now() : (device_pool){0, 0}};
 }
 
@@ -71,7 +71,7 @@ static void run(lh_engine *engine, const lh_policy *plan, figures out[2])
     lh_session *s = start(engine, plan, c.steps);
     if (!s) return;
     decode(s, 0, c.first);
-    lh_device_reset_peak(lh_engine_device(engine)); /* the prefill's is not a step's */
+    lh_device_reset_peak(lh_engine_get(engine)->device); /* the prefill's is not a step's */
     decode(s, c.first, c.first + 8);
     out[0] = look(engine);
     decode(s, c.first + 8, c.steps);

@@ -1,0 +1,193 @@
+/* api.c - calls of longhaul.h that are made of several of the engine's: for programs that link liblonghaul. What the
+ * engine offers as it is, it declares there itself. */
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/minmax.h"
+#include "engine/generate.h"
+#include "engine/plan.h"
+#include "engine/prompt.h"
+#include "policies/list.h"
+#include "policies/profile.h"
+
+/* ---- policy ---- */
+
+/* An lh_policy of a program is the first member of one of these. */
+typedef struct owned_policy {
+    lh_policy policy;
+    lh_profiles profiles; /* that it names */
+} owned_policy;
+
+static const lh_profiles *profiles_of(const lh_policy *policy)
+{
+    return policy ? &((const owned_policy *)policy)->profiles : NULL;
+}
+
+lh_status lh_policy_parse(lh_policy **out, const char *words)
+{
+    lh_status st = LH_OK;
+    owned_policy *owned = NULL;
+    lh_policy_options options = {0};
+    char *text = NULL;
+    LH_TRY_DONE(lh_calloc(&owned, 1, sizeof *owned));
+    LH_TRY_DONE(lh_policy_options_parse(&options, &text, words));
+    options.profiles = &owned->profiles;
+    LH_TRY_DONE(lh_policy_resolve(&owned->policy, &options));
+    *out = &owned->policy;
+    owned = NULL;
+done:
+    lh_free(text);
+    lh_policy_close(owned ? &owned->policy : NULL);
+    return st;
+}
+
+void lh_policy_close(lh_policy *policy)
+{
+    if (policy) lh_profiles_clear(&((owned_policy *)policy)->profiles);
+    lh_free(policy);
+}
+
+/* `policy`, or the one that evicts nothing. */
+static lh_status policy_or_full(lh_policy *out, const lh_policy *policy)
+{
+    if (!policy) return lh_policy_resolve(out, &(lh_policy_options){0});
+    *out = *policy;
+    return LH_OK;
+}
+
+/* ---- forecast ---- */
+
+lh_status lh_forecast_make(lh_forecast *out, const lh_engine_options *options, const lh_policy *policy, int64_t context,
+                           int64_t max_new)
+{
+    lh_policy resolved;
+    lh_plan plan = {0};
+    const lh_engine_options engine = lh_engine_defaults(options);
+    LH_TRY(policy_or_full(&resolved, policy));
+    LH_TRY(lh_plan_make(&plan, &(lh_plan_request){&engine, &resolved, context, max_new, profiles_of(policy)}));
+    *out = (lh_forecast){.free = plan.free_bytes, .fits = plan.fits};
+    for (int64_t r = 0; r < plan.tp; r++) {
+        out->weights = lh_max_i64(out->weights, plan.ranks[r].weights);
+        out->cache = lh_max_i64(out->cache, plan.ranks[r].kv_kept);
+        out->peak = lh_max_i64(out->peak, plan.ranks[r].peak);
+    }
+    lh_plan_clear(&plan);
+    return LH_OK;
+}
+
+/* ---- completion ---- */
+
+/* Moves what a program is interested in. */
+static lh_status take_answers(lh_completion *out, lh_generation *g)
+{
+    LH_TRY(lh_calloc(&out->answers, g->answer_count, sizeof *out->answers));
+    out->answer_count = g->answer_count;
+    for (int64_t i = 0; i < g->answer_count; i++) {
+        lh_answer *a = &g->answers[i];
+        LH_TRY(lh_buf_puts(&a->text, "")); /* a text, if an empty one */
+        out->answers[i] = (lh_completion_answer){a->text.data, a->ids.ids, a->ids.n, a->finish};
+        a->text = (lh_buf){0};
+        a->ids = (lh_tokens){0};
+    }
+    out->prompt_tokens = g->prompt_tokens;
+    out->new_tokens = g->new_tokens;
+    out->entries = g->counted;
+    out->entries_kept = g->counted_kept;
+    out->prefill_s = g->prefill_s;
+    out->evict_s = g->evict_s;
+    out->decode_s = g->decode_s;
+    return LH_OK;
+}
+
+/* What lh_generate is asked for, and what that points to. */
+typedef struct completion_request {
+    lh_generate_request generate;
+    lh_tokens *questions;
+    lh_policy policy;
+} completion_request;
+
+static lh_status encode(completion_request *r, const lh_tokenizer *tok, const lh_completion_options *o)
+{
+    const lh_prompt_text text = {.text = o->prompt,
+                                 .bytes = (int64_t)strlen(o->prompt),
+                                 .questions = o->questions,
+                                 .question_count = o->question_count,
+                                 .chat = o->chat,
+                                 .system = o->system};
+    if (!tok) LH_FAIL(LH_EUSAGE, "the model has no tokenizer: a session takes token ids");
+    LH_TRY(policy_or_full(&r->policy, o->policy));
+    LH_TRY(lh_prompt_encode(tok, &text, &r->generate.prompt, &r->questions));
+    LH_TRY(lh_prompt_ends(tok, &text, &r->generate.ends));
+    r->generate.questions = r->questions;
+    return LH_OK;
+}
+
+lh_status lh_complete(lh_completion *out, lh_engine *engine, const lh_completion_options *o)
+{
+    lh_status st = LH_OK;
+    lh_generation g = {0};
+    completion_request r = {.generate = {.question_count = o->question_count,
+                                         .max_new = o->max_new,
+                                         .stops = o->stops,
+                                         .stop_count = o->stop_count,
+                                         .sampling = o->sampling ? *o->sampling : lh_greedy,
+                                         .policy = &r.policy,
+                                         .profiles = profiles_of(o->policy),
+                                         .events = {o->self, o->prefill, o->token}}};
+    *out = (lh_completion){0};
+    st = encode(&r, lh_engine_tokenizer(engine), o);
+    LH_TRY_DONE(lh_comm_agree(lh_engine_get(engine)->comm, st));
+    LH_TRY_DONE(lh_generate(engine, &r.generate, &g));
+    LH_TRY_DONE(take_answers(out, &g));
+done:
+    if (st != LH_OK) lh_completion_clear(out);
+    lh_generation_clear(&g);
+    for (int64_t i = 0; r.questions && i < o->question_count; i++) lh_tokens_clear(&r.questions[i]);
+    lh_free(r.questions);
+    lh_tokens_clear(&r.generate.prompt);
+    lh_tokens_clear(&r.generate.ends);
+    return st;
+}
+
+void lh_completion_clear(lh_completion *c)
+{
+    for (int64_t i = 0; c->answers && i < c->answer_count; i++) {
+        lh_free(c->answers[i].text);
+        lh_free(c->answers[i].ids);
+    }
+    lh_free(c->answers);
+    *c = (lh_completion){0};
+}
+
+/* ---- tokenizer ---- */
+
+lh_status lh_tokenizer_text(const lh_tokenizer *tok, const int32_t *ids, int64_t n, char **out)
+{
+    lh_status st = LH_OK;
+    lh_buf text = {0};
+    LH_TRY_DONE(lh_buf_puts(&text, ""));
+    LH_TRY_DONE(lh_tokenizer_decode(tok, ids, n, &text));
+    *out = text.data;
+    text = (lh_buf){0};
+done:
+    lh_buf_clear(&text);
+    return st;
+}
+
+/* ---- session ---- */
+
+lh_status lh_session_start(lh_session **out, lh_engine *engine, const lh_session_start_options *o)
+{
+    lh_policy policy;
+    LH_TRY(policy_or_full(&policy, o->policy));
+    LH_TRY(lh_session_open(out, engine,
+                           &(lh_session_options){.policy = &policy,
+                                                 .profiles = profiles_of(o->policy),
+                                                 .prompt = o->prompt,
+                                                 .more = o->more,
+                                                 .length = o->prompt + o->more,
+                                                 .block = o->block,
+                                                 .restores = o->restores,
+                                                 .seed = o->seed}));
+    return LH_OK;
+}
