@@ -96,7 +96,7 @@ void lh_adaptive_counts(lh_evictor *ev, const lh_evict_job *job, const float *sc
     const int64_t *budgets = lh_evict_global_top(ev, &(lh_top_request){.layers = 1,
                                                                        .jobs = job,
                                                                        .scores = scores,
-                                                                       .safeguard = {safety.floor, safety.sure},
+                                                                       .safeguard = {safety.floor, safety.bonus},
                                                                        .share = safety.share,
                                                                        .max_kept = h->kv_heads * job->protect.base});
     lh_exec_copy(&ev->exec, ev->at[LH_SPACE_COUNTS], budgets + h->kv_first, h->kv_count * (int64_t)sizeof *budgets,

@@ -85,7 +85,7 @@ static void divide_finally(lh_kv *kv, lh_top_request *q)
     lh_layer_competition *c = kv->competition;
     for (int64_t l = 0; l < c->layers; l++) {
         lh_safety safety = lh_policy_safety(&kv->numbers, &c->jobs[l].protect);
-        c->safeguards[l] = (lh_grant){safety.floor, safety.sure};
+        c->safeguards[l] = (lh_grant){safety.floor, safety.bonus};
         q->share = safety.share;
     }
     q->safeguards = c->safeguards;

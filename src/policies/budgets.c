@@ -1,6 +1,5 @@
-#include <assert.h>
-#include <string.h>
-
+/* A policy's numbers for a prompt: shares become integers, protection and the stages of the selection follow from them.
+ */
 #include "policies/policy_impl.h"
 
 /* ---- shares of a prompt ---- */
@@ -17,7 +16,7 @@ void lh_policy_ask(lh_policy *policy, int64_t question)
     if (policy->proxies.kind == LH_PROXIES_QUESTION) policy->proxies.question = question;
 }
 
-/* NaCl's proxies, which protect themselves: a quarter of the budget at most. */
+/* Number of NaCl's proxies, which protect themselves: at most a quarter of the budget. */
 static int64_t proxies(const lh_policy_proxies *p, int64_t budget, int64_t tokens)
 {
     int64_t wanted = p->kind == LH_PROXIES_QUESTION ? p->question : lh_percent_of(p->percent, tokens);
@@ -80,8 +79,8 @@ lh_protection lh_policy_protect(const lh_policy_numbers *fixed, const lh_protect
 
 /* ---- stages of the selection ---- */
 
-/* What kvpress makes sure of for each head, its protected entries included: int(n_kept * alpha), at least 1. */
-static int64_t sure_of_budget(const lh_policy_numbers *fixed, const lh_protection *protect)
+/* The safeguard of kvpress for each head, its protected entries included: int(n_kept * alpha), at least 1. */
+static int64_t floor_of_budget(const lh_policy_numbers *fixed, const lh_protection *protect)
 {
     return fixed->budgets.alpha.digits ? lh_max_i64(1, lh_decimal_of(fixed->budgets.alpha, protect->budget)) : 0;
 }
@@ -95,9 +94,9 @@ lh_stage lh_policy_stage(const lh_policy_numbers *fixed, const lh_protection *pr
     case LH_SELECT_TWO_STAGE:
         stage.share = lh_decimal_fraction(fixed->select.first_stage);
         if (fixed->compat != LH_COMPAT_KVPRESS) break;
-        /* the protected entries are the best ones of the first stage; what the floor gave is there too */
+        /* protected entries are the best ones of the first stage, which includes those of the floor */
         stage.others = protect->sinks + protect->recents;
-        stage.least = fixed->budgets.heads == LH_HEADS_ADAPTIVE ? sure_of_budget(fixed, protect)
+        stage.least = fixed->budgets.heads == LH_HEADS_ADAPTIVE ? floor_of_budget(fixed, protect)
                                                                 : fixed->select.first_stage.digits > 0;
         break;
     case LH_SELECT_STD_SCOPE:
@@ -113,31 +112,29 @@ lh_stage lh_policy_stage(const lh_policy_numbers *fixed, const lh_protection *pr
 lh_safety lh_policy_safety(const lh_policy_numbers *fixed, const lh_protection *protect)
 {
     lh_fraction alpha = lh_decimal_fraction(fixed->budgets.alpha);
-    int64_t sure = lh_fraction_of(alpha, protect->base);
+    int64_t share = lh_fraction_of(alpha, protect->base);
     if (fixed->budgets.safeguard == LH_SAFEGUARD_INTERP)
-        return (lh_safety){.sure = sure, .share = {alpha.den - alpha.num, alpha.den}};
+        return (lh_safety){.bonus = share, .share = {alpha.den - alpha.num, alpha.den}};
     if (fixed->compat == LH_COMPAT_KVPRESS)
-        sure = lh_max_i64(0, sure_of_budget(fixed, protect) - protect->sinks - protect->recents);
-    return (lh_safety){.floor = sure, .share = {1, 1}};
+        share = lh_max_i64(0, floor_of_budget(fixed, protect) - protect->sinks - protect->recents);
+    return (lh_safety){.floor = share, .share = {1, 1}};
 }
 
-static int64_t held(const void *of, int64_t h)
+/* ---- over layers ---- */
+
+int lh_layers_narrow(const lh_policy_numbers *fixed, const lh_layers_request *request, int64_t *budgets)
 {
-    const lh_heads_request *q = of;
-    return q->room[h] + q->protect->sinks + q->protect->recents;
+    if (!fixed->evicts || fixed->budget >= request->seen) return 0;
+    switch (fixed->budgets.layers) {
+    case LH_LAYERS_PROFILE: lh_profile_layers(request, fixed->budget, budgets); return 1;
+    case LH_LAYERS_PYRAMID: return lh_pyramid(fixed, request, budgets);
+    default: return 0;
+    }
 }
 
-void lh_policy_heads(const lh_heads_request *request, int64_t *budgets)
+void lh_policy_layers(const lh_policy_numbers *fixed, const lh_layers_request *request, int64_t *budgets)
 {
-    const lh_protection *p = request->protect;
-    int64_t heads = request->heads, protected_ = p->sinks + p->recents;
-    assert(request->profile && request->profile->heads == heads);
-    lh_portions_share(&(lh_portions){.n = heads,
-                                     .total = heads * p->budget,
-                                     .least = lh_max_i64(1, protected_),
-                                     .weights = request->profile->weights + request->layer * heads,
-                                     .most = held,
-                                     .of = request},
-                      budgets);
-    for (int64_t h = 0; h < heads; h++) budgets[h] -= protected_;
+    if (lh_layers_narrow(fixed, request, budgets)) return;
+    int64_t entries = fixed->evicts ? fixed->budget : request->seen;
+    for (int64_t l = 0; l < request->layers; l++) budgets[l] = lh_layer_within(request, l, entries);
 }

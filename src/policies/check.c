@@ -1,4 +1,4 @@
-/* Parts that cannot go together. */
+/* Parts that cannot go together: a table of predicates, each with the message that refuses its combination. */
 #include "policies/policy_impl.h"
 
 static int no_rows(const lh_policy *p)

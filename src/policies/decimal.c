@@ -1,11 +1,13 @@
+/* Decimals as they were written, shares and percentages among them, and fractions: read, written, and applied to
+ * integers exactly. */
 #include <stdio.h>
 #include <string.h>
 
 #include "policies/policy_impl.h"
 
-enum { MOST_SCALE = 18 };
+enum { MAX_SCALE = 18 };
 
-static const int64_t most_digits = INT64_C(999999999999999999), most_number = INT64_C(1) << 40;
+static const int64_t max_digits = INT64_C(999999999999999999), max_number = INT64_C(1) << 40;
 
 static __int128 power_of_ten(int64_t n)
 {
@@ -25,14 +27,14 @@ int lh_decimal_read(lh_decimal *out, const char *text, int64_t bytes)
         } else if (c < '0' || c > '9') {
             return 0;
         } else {
-            if (d.digits > (most_digits - (c - '0')) / 10 || d.scale + point > MOST_SCALE) return 0;
+            if (d.digits > (max_digits - (c - '0')) / 10 || d.scale + point > MAX_SCALE) return 0;
             digits++;
             d.scale += point;
             d.digits = d.digits * 10 + (c - '0');
         }
     }
     if (!digits) return 0;
-    while (d.scale && d.digits % 10 == 0) { /* 0.50 is 0.5: equal policies are equal bytes */
+    while (d.scale && d.digits % 10 == 0) { /* 0.50 is 0.5: equal policies are equal byte by byte */
         d.digits /= 10;
         d.scale--;
     }
@@ -42,17 +44,17 @@ int lh_decimal_read(lh_decimal *out, const char *text, int64_t bytes)
 
 void lh_decimal_write(lh_decimal value, lh_part_value *out)
 {
-    long long whole = (long long)(value.digits / (int64_t)power_of_ten(value.scale));
+    long long integer = (long long)(value.digits / (int64_t)power_of_ten(value.scale));
     long long rest = (long long)(value.digits % (int64_t)power_of_ten(value.scale));
     if (value.scale)
-        snprintf(out->text, sizeof out->text, "%lld.%0*lld", whole, (int)value.scale, rest);
+        snprintf(out->text, sizeof out->text, "%lld.%0*lld", integer, (int)value.scale, rest);
     else
-        snprintf(out->text, sizeof out->text, "%lld", whole);
+        snprintf(out->text, sizeof out->text, "%lld", integer);
 }
 
-static int at_most(lh_decimal d, int64_t most)
+static int at_most(lh_decimal d, int64_t max)
 {
-    return lh_decimal_of(d, 1) < most || (lh_decimal_of(d, 1) == most && !d.scale);
+    return lh_decimal_of(d, 1) < max || (lh_decimal_of(d, 1) == max && !d.scale);
 }
 
 int lh_share_read(lh_decimal *out, const char *text)
@@ -80,11 +82,10 @@ int lh_fraction_read(lh_fraction *out, const char *text)
 {
     const char *slash = strchr(text, '/');
     size_t bytes = slash ? (size_t)(slash - text) : strlen(text);
-    lh_decimal above, below = {1, 0};
-    if (!lh_decimal_read(&above, text, (int64_t)bytes)) return 0;
-    if (slash && (!lh_decimal_read(&below, slash + 1, (int64_t)strlen(slash + 1)) || above.scale || below.scale))
-        return 0;
-    int64_t b = slash ? below.digits : (int64_t)power_of_ten(above.scale), a = above.digits, x = a, y = b;
+    lh_decimal num, den = {1, 0};
+    if (!lh_decimal_read(&num, text, (int64_t)bytes)) return 0;
+    if (slash && (!lh_decimal_read(&den, slash + 1, (int64_t)strlen(slash + 1)) || num.scale || den.scale)) return 0;
+    int64_t b = slash ? den.digits : (int64_t)power_of_ten(num.scale), a = num.digits, x = a, y = b;
     if (b == 0 || a > b) return 0;
     while (y) {
         int64_t rest = x % y;
@@ -95,10 +96,10 @@ int lh_fraction_read(lh_fraction *out, const char *text)
     return 1;
 }
 
-/* As a decimal where it is one. */
+/* As a decimal if it is one. */
 void lh_fraction_write(lh_fraction value, lh_part_value *out)
 {
-    for (int scale = 0; scale <= MOST_SCALE; scale++) {
+    for (int scale = 0; scale <= MAX_SCALE; scale++) {
         __int128 digits = (__int128)value.num * power_of_ten(scale);
         if (digits % value.den) continue;
         lh_decimal_write((lh_decimal){(int64_t)(digits / value.den), scale}, out);
@@ -107,12 +108,12 @@ void lh_fraction_write(lh_fraction value, lh_part_value *out)
     snprintf(out->text, sizeof out->text, "%lld/%lld", (long long)value.num, (long long)value.den);
 }
 
-int lh_whole_read(int64_t *out, const char *text, int64_t bytes, int64_t min)
+int lh_integer_read(int64_t *out, const char *text, int64_t bytes, int64_t min)
 {
     lh_decimal d;
     if (!lh_decimal_read(&d, text, bytes) || memchr(text, '.', (size_t)bytes)) return 0;
     *out = d.digits;
-    return d.digits >= min && d.digits <= most_number;
+    return d.digits >= min && d.digits <= max_number;
 }
 
 int64_t lh_decimal_of(lh_decimal share, int64_t n)

@@ -1,11 +1,11 @@
-/* A resolved policy for people. */
+/* The text of '--policy NAME --help': the parts of a resolved policy, and what it does while decoding. */
 #include <stdio.h>
 #include <string.h>
 
 #include "base/options.h"
 #include "policies/policy_impl.h"
 
-enum { MEANING_AT = 32 }; /* column of what a part means */
+enum { MEANING_AT = 32 }; /* column of the meaning of a part */
 
 /* Parts that add nothing are left out: switches that are off, no proxies, no compatibility. */
 static int says_nothing(const lh_part *part, const char *text)
@@ -30,14 +30,14 @@ static lh_status describe_part(const lh_policy *policy, const lh_part *part, lh_
     return LH_OK;
 }
 
-/* How often, and from what. */
+/* How often entries are evicted, and by which scores. */
 static lh_status describe_decoding(const lh_policy *policy, lh_buf *out)
 {
     lh_part_value share;
     int at_both_ends = policy->proxies.at == LH_PROXIES_AT_BOTH_ENDS;
     LH_TRY(lh_buf_puts(out, "\nwhile decoding: "));
     if (!policy->every) {
-        LH_TRY(lh_buf_puts(out, "nothing is evicted, the cache grows by one entry a head at every token\n"));
+        LH_TRY(lh_buf_puts(out, "nothing is evicted, the cache grows by one entry per head and token\n"));
         return LH_OK;
     }
     if (policy->every_is_rows)

@@ -1,4 +1,4 @@
-/* A resolved policy as JSON, and back. */
+/* A resolved policy as JSON, for results and cache files, and back. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +9,7 @@ static lh_status set_text(json_t *object, const char *key, const char *text)
 {
     char *end;
     long long number = strtoll(text, &end, 10);
-    /* whole numbers as numbers; decimals stay as they were written */
+    /* integers as numbers; decimals stay as they were written */
     if (json_object_set_new(object, key, *end ? json_string(text) : json_integer(number)))
         LH_FAIL(LH_ENOMEM, "cannot allocate host memory for the policy as JSON");
     return LH_OK;
@@ -42,7 +42,7 @@ done:
     return st;
 }
 
-/* A member as option text in `value`: its text, or NULL where it is absent or null. */
+/* *out = a member as the text of an option, in `value`; NULL if it is absent or null. */
 static lh_status get_text(const json_t *json, const char *key, const char *name, lh_part_value *value, const char **out)
 {
     const json_t *member = json_object_get(json, key);
@@ -53,12 +53,12 @@ static lh_status get_text(const json_t *json, const char *key, const char *name,
     else if (json_is_string(member) && json_string_length(member) < sizeof value->text)
         snprintf(value->text, sizeof value->text, "%s", json_string_value(member));
     else
-        LH_FAIL(LH_EFILE, "'%s': '%s' of the policy must be a whole number or a short text", name, key);
+        LH_FAIL(LH_EFILE, "'%s': '%s' of the policy must be an integer or a short text", name, key);
     *out = value->text;
     return LH_OK;
 }
 
-/* Files from before '--compat' say the two things it stands for apart, '--shares-of' in all of them. */
+/* Files from before '--compat' have two options in its place, one of them always. */
 static lh_status read_old_words(const json_t *json, const char *name, lh_policy_parts *parts)
 {
     const char *shares = json_string_value(json_object_get(json, "shares-of")), *layers = parts->layer_budget;
@@ -68,7 +68,8 @@ static lh_status read_old_words(const json_t *json, const char *name, lh_policy_
     int paper = (layers && strcmp(layers, "pyramid") == 0) || (shares && strcmp(shares, "competing") == 0);
     if (kvpress && paper)
         LH_FAIL(LH_EFILE,
-                "'%s' holds a policy of an earlier version: '--shares-of %s' with '--layer-budget %s' is none here",
+                "'%s' holds a policy of an earlier version, '--shares-of %s' with '--layer-budget %s', that this one "
+                "does not have",
                 name, shares, layers);
     if (rounded) parts->layer_budget = "pyramid";
     if (kvpress || paper) parts->compat = kvpress ? "kvpress" : "none";
@@ -86,10 +87,10 @@ lh_status lh_policy_from_json(lh_policy *out, const json_t *json, const char *na
     for (int i = 0; lh_part_at(i); i++) {
         const char *text;
         LH_TRY(get_text(json, lh_part_at(i)->option, name, &values[i], &text));
-        lh_part_say(lh_part_at(i), &options.parts, text);
+        lh_part_set_text(lh_part_at(i), &options.parts, text);
     }
     LH_TRY(read_old_words(json, name, &options.parts));
     if (lh_policy_resolve(out, &options) != LH_OK)
-        LH_FAIL(LH_EFILE, "'%s' holds a policy that is none here: %s", name, lh_error_message());
+        LH_FAIL(LH_EFILE, "'%s' holds an invalid policy: %s", name, lh_error_message());
     return LH_OK;
 }

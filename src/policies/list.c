@@ -1,3 +1,4 @@
+/* Lists of policies and budgets: split at commas, resolved, and kept without repetition. */
 #include "policies/list.h"
 
 #include <ctype.h>
@@ -21,7 +22,7 @@ static const lh_option_group groups[] = {{&table, 0}, {0}};
 static const lh_syntax syntax = {
     .program = "", .name = "policy", .usage = "", .summary = "", .max_args = 1, .groups = groups};
 
-/* Ends every word of `text` with a NUL; their number. words: as many as there are bytes, at most. */
+/* Ends every word of `text` with a NUL, and returns their number: at most one per byte. */
 static int cut_words(char *text, char **words)
 {
     int n = 0;
@@ -58,7 +59,7 @@ done:
 
 /* ---- the list ---- */
 
-/* The next item of a list that begins at *at, in new memory; *at goes behind it and its comma, NULL after the last. */
+/* The next item of a list that begins at *at, in new memory; *at moves past it and its comma, NULL after the last. */
 static lh_status next_item(const char **at, const char *what, char **item)
 {
     const char *from = *at + strspn(*at, " "), *until;
@@ -84,7 +85,7 @@ static void clear_choice(lh_policy_choice *choice)
     lh_free(choice->budget);
 }
 
-/* Takes a policy, unless it is there. */
+/* Appends a policy, unless an equal one is there. */
 static lh_status add(lh_policy_list *list, const lh_policy *policy)
 {
     lh_status st = LH_OK;
@@ -95,8 +96,8 @@ static lh_status add(lh_policy_list *list, const lh_policy *policy)
         if (memcmp(&list->at[i].policy, policy, sizeof *policy) == 0) return LH_OK;
     if (policy->evicts) lh_budget_write(policy, &budget);
     LH_TRY_DONE(lh_policy_text(policy, &text));
-    int64_t behind = policy->evicts ? (int64_t)strlen(" --budget ") + (int64_t)strlen(budget.text) : 0;
-    LH_TRY_DONE(lh_strndup(&choice.name, text.data, text.bytes - behind));
+    int64_t tail = policy->evicts ? (int64_t)strlen(" --budget ") + (int64_t)strlen(budget.text) : 0;
+    LH_TRY_DONE(lh_strndup(&choice.name, text.data, text.bytes - tail));
     LH_TRY_DONE(lh_strdup(&choice.budget, budget.text));
     if (list->n == list->cap) {
         LH_TRY_DONE(lh_realloc(&list->at, 2 * list->cap + 8, sizeof *list->at));
@@ -129,7 +130,7 @@ static lh_status add_budgets(lh_policy_list *list, const lh_policy_options *opti
         LH_TRY_DONE(next_item(&budgets, "budget", &item));
         one.budget = item;
         LH_TRY_DONE(lh_policy_resolve(&policy, &one));
-        policy.by_default = 0; /* or it would not be the same as one that was named */
+        policy.by_default = 0; /* or it would differ from one that was named */
         LH_TRY_DONE(add(list, &policy));
     }
 done:
@@ -137,12 +138,12 @@ done:
     return st;
 }
 
-/* Parts that every policy has, beside those of its own words. */
+/* Adds the parts that are shared by all policies, where the policy itself gives none. */
 static void add_parts(lh_policy_options *options, const lh_policy_parts *shared)
 {
     for (int i = 0; lh_part_at(i); i++)
         if (!lh_part_text(lh_part_at(i), &options->parts))
-            lh_part_say(lh_part_at(i), &options->parts, lh_part_text(lh_part_at(i), shared));
+            lh_part_set_text(lh_part_at(i), &options->parts, lh_part_text(lh_part_at(i), shared));
 }
 
 static lh_status add_all(lh_policy_list *list, const lh_policy_options *options, const char *budgets)
@@ -166,7 +167,7 @@ static lh_status add_item(lh_policy_list *list, const char *item, const lh_polic
     LH_TRY_DONE(lh_policy_options_parse(&options, &words, item));
     options.profiles = &list->profiles;
     const lh_policy_preset *preset = options.policy ? lh_policy_find(options.policy) : NULL;
-    if (preset && !preset->parts.statistic) { /* the reference: neither budgets nor parts of the others are its own */
+    if (preset && !preset->parts.statistic) { /* the reference takes neither budgets nor parts of the list */
         st = lh_policy_resolve(&(lh_policy){0}, &options);
     } else {
         add_parts(&options, &lists->parts);

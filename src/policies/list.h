@@ -1,26 +1,26 @@
-/* list.h - several policies with several budgets, as a comparison asks for them. */
+/* list.h - lists of policies and budgets, as comparisons take them: every policy with every budget. */
 #ifndef LH_POLICIES_LIST_H
 #define LH_POLICIES_LIST_H
 
 #include "policies/policy.h"
 #include "policies/profile.h"
 
-/* One policy in the words of the command line, as "ada-snapkv --pool-size 31 --budget 256": a name, then options of
- * lh_policy_options. Without a name the default policy is meant. *out borrows from *words, new memory of the caller
- * (lh_free). LH_EUSAGE naming the text and what is wrong with it; what the words together make is not looked at. */
+/* One policy as a command line has it, e.g. "ada-snapkv --pool-size 31 --budget 256": a name, then options of
+ * lh_policy_options. Without a name: the default policy. *out borrows from *words, new memory of the caller
+ * (lh_free). LH_EUSAGE naming the text and what is wrong with it; parts are not checked against each other. */
 lh_status lh_policy_options_parse(lh_policy_options *out, char **words, const char *text);
 
 /* Resolved policies. The first one is always `full`; no two are the same. */
 typedef struct lh_policy_choice {
     lh_policy policy;
-    char *name;   /* in words of the command line, without the budget */
+    char *name;   /* as a command line has it, without the budget */
     char *budget; /* "256", "50%", or "" for `full` */
 } lh_policy_choice;
 
 typedef struct lh_policy_list {
     lh_policy_choice *at;
     int64_t n, cap;
-    lh_profiles profiles; /* that they name */
+    lh_profiles profiles; /* those that the policies name */
 } lh_policy_list;
 
 /* lists->policy: policies with commas between them, each in words as above ('"' or '\'' around one that has a comma),

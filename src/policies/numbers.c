@@ -1,4 +1,5 @@
-/* Parts whose value is a number, a share, or a text with a number in it. */
+/* Parts whose value is a number, a share, or a text that holds a number: read into a resolved policy and written from
+ * it. */
 #include <stdio.h>
 #include <string.h>
 
@@ -6,7 +7,7 @@
 
 static int number_of(int64_t *out, const char *text, int64_t min)
 {
-    return lh_whole_read(out, text, (int64_t)strlen(text), min);
+    return lh_integer_read(out, text, (int64_t)strlen(text), min);
 }
 
 static int amount_of(lh_policy_amount *out, const char *text, int64_t min)
@@ -26,7 +27,7 @@ lh_status lh_part_read_number(lh_policy *policy, const lh_part *part, const char
 {
     int64_t number = 0;
     if (!number_of(&number, text, part->min))
-        LH_FAIL(LH_EUSAGE, "--%s '%s' must be a whole number from %lld on", part->option, text, (long long)part->min);
+        LH_FAIL(LH_EUSAGE, "--%s '%s' must be an integer from %lld on", part->option, text, (long long)part->min);
     memcpy((char *)policy + part->at, &number, sizeof number);
     return LH_OK;
 }
@@ -44,8 +45,7 @@ lh_status lh_part_read_odd(lh_policy *policy, const lh_part *part, const char *t
     LH_TRY(lh_part_read_number(policy, part, text));
     memcpy(&number, (const char *)policy + part->at, sizeof number);
     if (number % 2 == 0)
-        LH_FAIL(LH_EUSAGE, "--%s '%s' must be odd, so that an entry lies in the middle of its pool", part->option,
-                text);
+        LH_FAIL(LH_EUSAGE, "--%s '%s' must be odd, so that an entry is the middle of its pool", part->option, text);
     return LH_OK;
 }
 
@@ -53,7 +53,7 @@ lh_status lh_part_read_share(lh_policy *policy, const lh_part *part, const char 
 {
     lh_decimal share;
     if (!lh_share_read(&share, text))
-        LH_FAIL(LH_EUSAGE, "--%s '%s' must be a decimal from 0 to 1, as 0.5", part->option, text);
+        LH_FAIL(LH_EUSAGE, "--%s '%s' must be a decimal from 0 to 1, such as 0.5", part->option, text);
     memcpy((char *)policy + part->at, &share, sizeof share);
     return LH_OK;
 }
@@ -68,7 +68,8 @@ void lh_part_write_share(const lh_policy *policy, const lh_part *part, lh_part_v
 lh_status lh_random_share_read(lh_policy *policy, const lh_part *part, const char *text)
 {
     if (!lh_fraction_read(&policy->select.random_share, text))
-        LH_FAIL(LH_EUSAGE, "--%s '%s' must be a decimal or a fraction from 0 to 1, as 0.3 or 7/19", part->option, text);
+        LH_FAIL(LH_EUSAGE, "--%s '%s' must be a decimal or a fraction from 0 to 1, such as 0.3 or 7/19", part->option,
+                text);
     return LH_OK;
 }
 
@@ -90,7 +91,7 @@ lh_status lh_proxies_read(lh_policy *policy, const lh_part *part, const char *te
         policy->proxies.kind = LH_PROXIES_SHARE;
     else
         LH_FAIL(LH_EUSAGE,
-                "--%s '%s' must be none, question, or a share of the prompt above 0%% and up to 100%%, as 1%%",
+                "--%s '%s' must be none, question, or a share of the prompt above 0%% and up to 100%%, such as 1%%",
                 part->option, text);
     return LH_OK;
 }
@@ -104,7 +105,7 @@ void lh_proxies_write(const lh_policy *policy, const lh_part *part, lh_part_valu
         snprintf(out->text, sizeof out->text, "%s", policy->proxies.kind ? "question" : "none");
 }
 
-/* Without a text of its own: the window's rows, so it is read after the window. */
+/* text NULL: the rows of the window, which is read before. */
 lh_status lh_rows_read(lh_policy *policy, const lh_part *part, const char *text)
 {
     (void)part;
@@ -137,7 +138,7 @@ void lh_rows_write(const lh_policy *policy, const lh_part *part, lh_part_value *
 lh_status lh_recents_read(lh_policy *policy, const lh_part *part, const char *text)
 {
     if (!amount_of(&policy->recents, text, 0))
-        LH_FAIL(LH_EUSAGE, "--%s '%s' must be a whole number from 0 on, or a share of the budget up to 100%%, as 50%%",
+        LH_FAIL(LH_EUSAGE, "--%s '%s' must be an integer from 0 on, or a share of the budget up to 100%%, such as 50%%",
                 part->option, text);
     return LH_OK;
 }
@@ -150,7 +151,7 @@ void lh_recents_write(const lh_policy *policy, const lh_part *part, lh_part_valu
 
 /* ---- when ---- */
 
-/* "every" alone: each time that all the rows that are observed again are new ones. */
+/* "every" alone: whenever all rows that are observed again are new. */
 static int read_every(lh_policy *policy, const char *text)
 {
     policy->every = 1;
@@ -163,7 +164,7 @@ static int read_every(lh_policy *policy, const char *text)
 static int read_block(lh_policy *policy, const char *text)
 {
     size_t bytes = strcspn(text, ",");
-    if (strncmp(text, "block:", 6) != 0 || !lh_whole_read(&policy->block, text + 6, (int64_t)bytes - 6, 1)) return 0;
+    if (strncmp(text, "block:", 6) != 0 || !lh_integer_read(&policy->block, text + 6, (int64_t)bytes - 6, 1)) return 0;
     return !text[bytes] || read_every(policy, text + bytes + 1);
 }
 
@@ -196,7 +197,7 @@ lh_status lh_budget_read(lh_policy *policy, const char *text)
     if (!amount_of(&policy->budget, text, 1))
         LH_FAIL(LH_EUSAGE,
                 "--budget '%s' must be a number of entries from 1 on, or a share of the prompt above 0%% and up to "
-                "100%%, as 20%%",
+                "100%%, such as 20%%",
                 text);
     return LH_OK;
 }

@@ -1,4 +1,4 @@
-/* The table of parts. */
+/* The table of parts: for each row of part_list.h when it is used, and how its text is read and written. */
 #include <string.h>
 
 #include "policies/policy_impl.h"
@@ -21,7 +21,7 @@ static int has_share_of_proxies(const lh_policy *policy)
     return policy->proxies.kind == LH_PROXIES_SHARE;
 }
 
-/* Proxies at both ends are sinks themselves, and more than would be let in beside them. */
+/* Proxies at both ends are sinks themselves, more of them than are allowed beside proxies. */
 static int has_sinks(const lh_policy *policy)
 {
     return policy->proxies.at != LH_PROXIES_AT_BOTH_ENDS;
@@ -100,9 +100,9 @@ static const char *last_row(const lh_policy *policy)
 /* ---- the table ---- */
 
 static const lh_profile_part layer_profile = {LH_PROFILE_OF_LAYERS, offsetof(lh_policy, budgets.layer_profile),
-                                              "Every layer keeps its part, by the weights of a file."},
+                                              "Every layer keeps its share, by the weights of a file."},
                              head_profile = {LH_PROFILE_OF_HEADS, offsetof(lh_policy, budgets.head_profile),
-                                             "The heads of a layer keep their parts, by the weights of a file."};
+                                             "The heads of a layer keep their shares, by the weights of a file."};
 
 #define WORD .read = lh_part_read_word, .write = lh_part_write_word
 #define WORD_OR_FILE .read = lh_part_read_profile, .write = lh_part_write_profile
@@ -140,7 +140,7 @@ static const lh_profile_part layer_profile = {LH_PROFILE_OF_LAYERS, offsetof(lh_
     USED(joins_and_pools, "'--pool max' or avg, and '--statistic sum' or mean, mas, last"), WORD, \
         AT(shape.group_after_pool)
 #define ROW_sinks USED(has_sinks, "'--proxies-at end': proxies at both ends are the sinks"), NUMBER, AT(sinks)
-/* by position the most recent entries are the best ones: protecting them would change nothing */
+/* by position the most recent entries are the best: protecting them would change nothing */
 #define ROW_recents USED(ranks, "a statistic other than position"), OWN(recents)
 #define ROW_head_budget ALWAYS, WORD_OR_FILE, AT(budgets.heads), .profile = &head_profile
 #define ROW_alpha ADAPTS, SHARE, AT(budgets.alpha)
@@ -179,7 +179,7 @@ const char *lh_part_text(const lh_part *part, const lh_policy_parts *parts)
     return text;
 }
 
-void lh_part_say(const lh_part *part, lh_policy_parts *parts, const char *text)
+void lh_part_set_text(const lh_part *part, lh_policy_parts *parts, const char *text)
 {
     memcpy((char *)parts + part->text_at, &text, sizeof text);
 }

@@ -1,3 +1,4 @@
+/* The presets, found by name and by number, and the defaults of parts. */
 #include "policies/policy.h"
 
 #include <stdio.h>

@@ -1,6 +1,6 @@
-/* policy.h - eviction policies as rows of parts. A preset is a row of text, exactly what the command line would say; it
- * and the options that were given are resolved into numbers once, and everything else reads those. No MPI, no device,
- * no array of scores here. */
+/* policy.h - eviction policies as rows of parts. A preset is a row of text, as the command line would say it. Preset
+ * and options are resolved once into a struct lh_policy, which everything else reads; what its shares come to for a
+ * prompt is in budgets.h. No MPI, no device and no array of scores here. */
 #ifndef LH_POLICIES_POLICY_H
 #define LH_POLICIES_POLICY_H
 
@@ -13,29 +13,19 @@
 #include "policies/part_list.h"
 #include "policies/word_list.h"
 
-/* The parts of a policy as text, as its options say it (part_list.h): NULL where nothing was said. A preset is such a
- * row, and so are the options of a run. What neither says, but what they make necessary, comes from lh_policy_defaults.
- */
+/* The parts of a policy as the texts of its options (part_list.h), NULL where an option was not given. A preset is such
+ * a row, and so are the options of a run. lh_policy_defaults holds what neither gives but the other parts need. */
 typedef struct lh_policy_parts {
 #define LH_PART(member, ...) const char *member;
     LH_POLICY_PARTS(LH_PART)
 #undef LH_PART
 } lh_policy_parts;
 
-/* Words of the parts that have words (word_list.h); each ends with NULL. */
-extern const char *const lh_policy_statistics[];
-extern const char *const lh_policy_proxy_places[];
+/* Words of the parts that have words (word_list.h); each array ends with NULL. */
+#define LH_WORDS(name, list) extern const char *const name[];
+LH_POLICY_WORDS(LH_WORDS)
+#undef LH_WORDS
 extern const char *const lh_policy_switch[];
-extern const char *const lh_policy_groups[];
-extern const char *const lh_policy_pools[];
-extern const char *const lh_policy_group_stages[];
-extern const char *const lh_policy_over_heads[];
-extern const char *const lh_policy_safeguards[];
-extern const char *const lh_policy_over_layers[];
-extern const char *const lh_policy_selections[];
-extern const char *const lh_policy_compats[];
-extern const char *const lh_policy_sets[];
-extern const char *const lh_policy_position_modes[];
 
 /* A preset. Without a statistic it evicts nothing. */
 typedef enum lh_policy_kind {
@@ -50,41 +40,41 @@ typedef struct lh_policy_preset {
     lh_policy_parts parts;
 } lh_policy_preset;
 
-const lh_policy_preset *lh_policy_find(const char *name); /* NULL when there is none */
-const lh_policy_preset *lh_policy_at(int i);              /* NULL behind the last */
+const lh_policy_preset *lh_policy_find(const char *name); /* NULL if there is none */
+const lh_policy_preset *lh_policy_at(int i);              /* NULL after the last */
 
 extern const lh_policy_parts lh_policy_defaults;
-/* The preset that a budget without a policy means. */
+/* The preset that is used where only a budget is given. */
 extern const char lh_policy_by_default[];
 
-/* Weights of budgets that files give (profile.h). */
+/* Weights of budgets, read from files (profile.h). */
 typedef struct lh_profile lh_profile;
 typedef struct lh_profiles lh_profiles;
 
-/* What the user asked for. budget: entries or "20%"; NULL: none given. profiles: where the files that parts name are
- * read to; NULL: no files. */
+/* The options as given. budget: entries, or "20%"; NULL: not given. profiles: receives the files that parts name; NULL:
+ * parts name no files. */
 typedef struct lh_policy_options {
     const char *policy, *budget;
     lh_policy_parts parts;
     lh_profiles *profiles;
 } lh_policy_options;
 
-/* What a score is made of. */
+/* The input of a score. */
 typedef enum lh_score_source {
     LH_SCORE_NONE,
     LH_SCORE_POSITION,
     LH_SCORE_ATTENTION, /* a statistic of the observed rows */
     LH_SCORE_RANDOM,
-    LH_SCORE_KEY_NORM,       /* small norms first to stay (arXiv 2406.11430) */
+    LH_SCORE_KEY_NORM,       /* keys of small norm stay (arXiv 2406.11430) */
     LH_SCORE_KEY_DIFFERENCE, /* KeyDiff (arXiv 2504.15364) */
     LH_SCORE_EXPECTED        /* expected attention (arXiv 2510.00636) */
 } lh_score_source;
 typedef enum lh_statistic { LH_STAT_SUM, LH_STAT_MEAN, LH_STAT_MAS, LH_STAT_COUNT, LH_STAT_LAST } lh_statistic;
 
-/* Words that are numbers of a resolved policy. A profile stands for a word, and its number is the next. LH_COMPAT_KVPRESS:
- * alpha and the first stage are shares of the whole budget, where protected entries count as the best, not of what may
- * be kept beside them; and a pyramid falls over the whole budget, window included, rounded and not exact in total. */
-#define LH_NUMBER(number, ...) number,
+/* Numbers of words. A profile may stand in place of a word; its number follows theirs. LH_COMPAT_KVPRESS: alpha and the
+ * first stage are shares of the whole budget, where protected entries count as the best, not of what may be kept beside
+ * them; and a pyramid falls over the whole budget, window included, rounded and not exact in total. */
+#define LH_NUMBER(word, meaning, number) number,
 typedef enum lh_proxies_at { LH_PROXIES_AT_WORDS(LH_NUMBER) } lh_proxies_at;
 typedef enum lh_heads_budget { LH_HEADS_WORDS(LH_NUMBER) LH_HEADS_PROFILE } lh_heads_budget;
 typedef enum lh_layers_budget { LH_LAYERS_WORDS(LH_NUMBER) LH_LAYERS_PROFILE } lh_layers_budget;
@@ -94,7 +84,7 @@ typedef enum lh_compat { LH_COMPAT_WORDS(LH_NUMBER) } lh_compat;
 typedef enum lh_position_mode { LH_POSITION_WORDS(LH_NUMBER) } lh_position_mode;
 #undef LH_NUMBER
 
-/* A decimal as it was written: value = digits / 10^scale, scale <= 18. Shares are taken of it in whole numbers. No
+/* A decimal as it was written: value = digits / 10^scale, scale <= 18. Shares are taken of it in integers. No
  * padding: policies are compared byte by byte. */
 typedef struct lh_decimal {
     int64_t digits, scale;
@@ -175,41 +165,42 @@ typedef struct lh_policy {
     lh_position_mode positions;
 } lh_policy;
 
-/* Resolve. Fails with LH_EUSAGE on an unknown preset (naming the nearest), a value that is none, an option that the
- * resolved policy would ignore, a budget of 0, a policy that evicts without a budget; with LH_EINPUT on a file that is
- * no profile. options->policy NULL: `full` without a budget, else the default policy. Equal policies are equal byte by
+/* Resolves preset and options. LH_EUSAGE: an unknown preset (naming the nearest), an invalid value, an option that the
+ * resolved policy would ignore, a budget of 0, a policy that evicts without a budget. LH_EINPUT: a file that is not a
+ * profile. options->policy NULL: `full` without a budget, else the default policy. Equal policies are equal byte by
  * byte. */
 lh_status lh_policy_resolve(lh_policy *out, const lh_policy_options *options);
 
-/* The policy in words of the command line, as "ada-snapkv --pool-size 31 --budget 256": the preset and what differs
+/* The policy as a command line has it, e.g. "ada-snapkv --pool-size 31 --budget 256": the preset and what differs
  * from it; appended. */
 lh_status lh_policy_text(const lh_policy *policy, lh_buf *out);
 
-/* The resolved parts, complete, as JSON: new reference; parts that are not used are null. And back from what a cache
- * file stored (by_default is then 0): LH_EFILE when it cannot be, naming `name`. */
+/* All resolved parts as JSON (a new reference); parts that are not used are null. And back, as a cache file stores it
+ * (by_default is then 0): LH_EFILE, naming `name`, if it is invalid. */
 lh_status lh_policy_json(const lh_policy *policy, json_t **out);
 lh_status lh_policy_from_json(lh_policy *out, const json_t *json, const char *name);
 
-/* Entries per KV head for a prompt of `seen` tokens: at least 1; `seen` or more means nothing is evicted. `full`: as
- * many as were seen. */
+/* Entries per KV head for a prompt of `seen` tokens: at least 1; with `seen` or more nothing is evicted. `full`:
+ * `seen`.
+ */
 int64_t lh_policy_entries(const lh_policy *policy, int64_t seen);
 
-/* LH_EUSAGE where the length of the prompt makes a policy impossible: a block must be smaller than the budget. What
- * does not depend on the length was refused by lh_policy_resolve. */
+/* LH_EUSAGE if the policy is impossible for a prompt of this length: a block must be smaller than the budget.
+ * lh_policy_resolve refuses what does not depend on the length. */
 lh_status lh_policy_check(const lh_policy *policy, int64_t seen);
 
-/* Proxies that are the question's tokens: how many these are, of a prompt that ends with the question. Other policies
- * are left as they are. */
+/* Sets the number of tokens of the question that ends the prompt, where these are the proxies. Leaves other policies as
+ * they are. */
 void lh_policy_ask(lh_policy *policy, int64_t question);
 
-/* LH_EUSAGE where that would have to be known, and is not. */
+/* LH_EUSAGE if that number is needed and not set. */
 lh_status lh_policy_check_question(const lh_policy *policy);
 
-/* What a user should know before a long run of `seen` tokens, as "window 64 is not smaller than the budget 32: …";
- * appended to *out as lines. */
+/* Warnings before a long run of `seen` tokens, e.g. "the budget of 64 entries holds the whole prompt …"; appended to
+ * *out as lines. */
 lh_status lh_policy_warnings(const lh_policy *policy, int64_t seen, lh_buf *out);
 
-/* The resolved parts, a line each: the option, its value and what it does; then what happens while decoding. Appended.
+/* The resolved parts, one per line: the option, its value and its meaning; then what happens while decoding. Appended.
  */
 lh_status lh_policy_describe(const lh_policy *policy, lh_buf *out);
 

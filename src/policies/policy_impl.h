@@ -1,4 +1,5 @@
-/* policy_impl.h - what the files of this room share: the parts as a table, and their texts. */
+/* policy_impl.h - what the files of this room share: the table of parts, how their texts are read and written, and
+ * decimals. */
 #ifndef LH_POLICIES_POLICY_IMPL_H
 #define LH_POLICIES_POLICY_IMPL_H
 
@@ -9,53 +10,53 @@
 #include "policies/policy.h"
 #include "policies/profile.h"
 
-/* A piece of text as an option says it. */
+/* The value of an option as text. */
 typedef struct lh_part_value {
     char text[64];
 } lh_part_value;
 
-/* One part: when the resolved policy uses it, how its text becomes numbers of the policy and back. Reading looks at one
- * text alone; what cannot go together is refused by lh_policy_check. */
+/* One part: when a resolved policy uses it, how its text becomes numbers of the policy and back. Reading looks at one
+ * text alone; lh_parts_check refuses what cannot go together. */
 typedef struct lh_part {
     const char *option; /* without the dashes */
     const char *help;
     size_t text_at; /* in lh_policy_parts */
     int (*used)(const lh_policy *policy);
-    const char *needs; /* what would have to be said for it to be used */
-    /* What the parts before leave no choice but to say, in place of a preset; NULL, or NULL from it: nothing. */
+    const char *needs; /* options that would make it used */
+    /* The only value that the parts before allow, which replaces that of a preset; NULL, or NULL from it: none. */
     const char *(*forced)(const lh_policy *policy);
     lh_status (*read)(lh_policy *policy, const struct lh_part *part, const char *text); /* text may be NULL */
     void (*write)(const lh_policy *policy, const struct lh_part *part, lh_part_value *out);
-    size_t at;                /* of its number in the policy: an int for words, int64_t for numbers, lh_decimal */
+    size_t at;                /* of its number in lh_policy: an int for words, int64_t for numbers, lh_decimal */
     const char *const *words; /* in the order of their numbers, ends with NULL */
     int64_t min;
-    const struct lh_profile_part *profile; /* where a file of weights may stand for a word; its number is the next */
+    const struct lh_profile_part *profile; /* a file of weights may stand for a word; its number follows theirs */
 } lh_part;
 
-/* What a file of weights is to a part. */
+/* How a part takes a file of weights. */
 typedef struct lh_profile_part {
     lh_profile_kind kind;
-    size_t hash_at; /* in the policy: uint64_t */
+    size_t hash_at; /* in lh_policy: uint64_t */
     const char *meaning;
 } lh_profile_part;
 
-/* The parts in the order in which they are read. NULL behind the last. */
+/* The parts in the order in which they are read. NULL after the last. */
 const lh_part *lh_part_at(int i);
 const char *lh_part_text(const lh_part *part, const lh_policy_parts *parts);
-void lh_part_say(const lh_part *part, lh_policy_parts *parts, const char *text);
+void lh_part_set_text(const lh_part *part, lh_policy_parts *parts, const char *text);
 
-/* Whether observed rows score, and whether they are rows other than the last one. */
+/* True if observed rows score; and if these are more rows than the last one. */
 int lh_policy_attends(const lh_policy *policy);
 int lh_policy_observes(const lh_policy *policy);
 
-/* A budget: "256" or "20%". */
+/* A budget such as "256" or "20%". */
 lh_status lh_budget_read(lh_policy *policy, const char *text);
 void lh_budget_write(const lh_policy *policy, lh_part_value *out);
 
 /* Every part by its text, none of it checked against another. options->policy NULL: the default policy. */
 lh_status lh_parts_read(lh_policy *out, const lh_policy_preset *preset, const lh_policy_options *options);
 
-/* LH_EUSAGE naming the first two parts that cannot go together. */
+/* LH_EUSAGE, naming the first two parts that cannot go together. */
 lh_status lh_parts_check(const lh_policy *policy);
 
 /* Budgets of layers where they differ: 1, or 0 when every layer takes what the policy gives it. */
@@ -63,23 +64,32 @@ int lh_layers_narrow(const lh_policy_numbers *fixed, const lh_layers_request *re
 
 enum { LH_WEIGHT_SCALE = 9 }; /* of the weights of a profile */
 
-/* n things get `total` entries in proportion to their weights, which are not all 0: each `least`, or as many as it can
- * hold; then what rounding leaves to the largest remainders; then what some cannot hold to the others. */
+/* n layers or heads divide `total` entries in proportion to their weights, which are not all 0: each gets `min`, or as
+ * many as it can hold; then what rounding leaves goes to the largest remainders; then what some cannot hold to the
+ * others. */
 typedef struct lh_portions {
-    int64_t n, total, least;
+    int64_t n, total, min;
     const int64_t *weights;
-    int64_t (*most)(const void *of, int64_t i); /* that thing i can hold */
+    int64_t (*max)(const void *of, int64_t i); /* entries that number i can hold */
     const void *of;
 } lh_portions;
 
-void lh_portions_share(const lh_portions *q, int64_t *out);
-
-/* One each to things 0, 1, ... that have room, round after round, until `missing` are given. */
+/* One each to numbers 0, 1, ... that have room, round after round, until `missing` are given. */
 void lh_portions_give(const lh_portions *q, int64_t missing, int64_t *out);
+
+/* Of `entries`, and of all that were seen, what layer l can hold; request: lh_layers_request. */
+int64_t lh_layer_within(const lh_layers_request *q, int64_t l, int64_t entries);
+int64_t lh_layer_max(const void *request, int64_t l);
+
+/* Budgets of a pyramid: 1, or 0 if all layers get the same, because the pyramid would be narrower than the window. */
+int lh_pyramid(const lh_policy_numbers *fixed, const lh_layers_request *q, int64_t *budgets);
+
+/* Budgets of layers by their profile. */
+void lh_profile_layers(const lh_layers_request *q, int64_t entries, int64_t *budgets);
 
 /* ---- words.c, numbers.c ---- */
 
-/* A sentence, NULL where the word needs none (a switch). */
+/* A sentence; NULL for a switch. */
 const char *lh_word_meaning(const char *const *words, const char *text);
 lh_status lh_part_read_word(lh_policy *policy, const lh_part *part, const char *text);
 void lh_part_write_word(const lh_policy *policy, const lh_part *part, lh_part_value *out);
@@ -94,8 +104,8 @@ const char *lh_profile_header(lh_profile_kind kind);
 lh_status lh_part_read_profile(lh_policy *policy, const lh_part *part, const char *text);
 void lh_part_write_profile(const lh_policy *policy, const lh_part *part, lh_part_value *out);
 
-/* *text is a part's value: where it names a file, the file is read into options->profiles, and *text becomes what names
- * the profile, in *value. */
+/* Where *text, the value of a part, names a file: reads it into options->profiles, and *text becomes the name of the
+ * profile, in *value. */
 lh_status lh_part_read_file(const lh_part *part, const lh_policy_options *options, lh_part_value *value,
                             const char **text);
 
@@ -103,7 +113,7 @@ lh_status lh_part_read_file(const lh_part *part, const lh_policy_options *option
 lh_status lh_part_read_share(lh_policy *policy, const lh_part *part, const char *text);
 void lh_part_write_share(const lh_policy *policy, const lh_part *part, lh_part_value *out);
 
-/* Parts with a text of their own. */
+/* Parts whose texts no other part has. */
 lh_status lh_statistic_read(lh_policy *policy, const lh_part *part, const char *text);
 void lh_statistic_write(const lh_policy *policy, const lh_part *part, lh_part_value *out);
 lh_status lh_proxies_read(lh_policy *policy, const lh_part *part, const char *text);
@@ -119,22 +129,22 @@ void lh_evict_write(const lh_policy *policy, const lh_part *part, lh_part_value 
 
 /* ---- decimal.c ---- */
 
-/* Digits with at most one point, as "20", "0.5", ".25": 1, or 0 when it is none, above 10^18 - 1 without its
+/* Digits with at most one point, such as "20", "0.5", ".25": 1, or 0 if it is no decimal, above 10^18 - 1 without its
  * point, or finer than 10^-18. */
 int lh_decimal_read(lh_decimal *out, const char *text, int64_t bytes);
 void lh_decimal_write(lh_decimal value, lh_part_value *out);
 lh_fraction lh_decimal_fraction(lh_decimal decimal);
 
-/* A decimal in [0, 1], or in (0%, 100%] with a '%' behind it: 1, or 0 when it is none. */
+/* A decimal in [0, 1], or in (0%, 100%] with a '%' after it: 1, or 0 if it is none. */
 int lh_share_read(lh_decimal *out, const char *text);
 int lh_percent_read(lh_decimal *out, const char *text);
 void lh_percent_write(lh_decimal value, lh_part_value *out);
 
-/* A fraction in [0, 1], as "7/19" or a decimal: 1, or 0 when it is none. In lowest terms. */
+/* A fraction in [0, 1], such as "7/19", or a decimal: 1, or 0 if it is none. In lowest terms. */
 int lh_fraction_read(lh_fraction *out, const char *text);
 void lh_fraction_write(lh_fraction value, lh_part_value *out);
 
-/* A whole number in [min, 2^40]: 1, or 0. */
-int lh_whole_read(int64_t *out, const char *text, int64_t bytes, int64_t min);
+/* An integer in [min, 2^40]: 1, or 0. */
+int lh_integer_read(int64_t *out, const char *text, int64_t bytes, int64_t min);
 
 #endif

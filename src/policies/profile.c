@@ -1,3 +1,5 @@
+/* Reads profiles: CSV files of weights for the budgets of layers or heads, checked for completeness with messages that
+ * name file and line, and kept once per hash. */
 #include "policies/profile.h"
 
 #include <ctype.h>
@@ -8,9 +10,9 @@
 #include "base/hash.h"
 #include "policies/policy_impl.h"
 
-enum { MOST_FIELDS = 3, MOST_NUMBER = (1 << 20) - 1 };
+enum { MAX_FIELDS = 3, MAX_NUMBER = (1 << 20) - 1 };
 
-static const int64_t file_bytes = 16 << 20, most_whole = 1000000000;
+static const int64_t file_bytes = 16 << 20, max_weight = 1000000000;
 
 static const char *const headers[] = {"layer,weight", "layer,head,weight"}; /* lh_profile_kind */
 
@@ -43,7 +45,7 @@ const lh_profile *lh_profiles_find(const lh_profiles *all, uint64_t hash)
     return NULL;
 }
 
-/* The kind goes into it, too: a profile of heads of one layer is none of layers. */
+/* Of the kind, too: a profile of the heads of one layer is not one of layers. */
 static lh_status hash_of(const lh_profile *p, uint64_t *out)
 {
     lh_status st = LH_OK;
@@ -53,13 +55,13 @@ static lh_status hash_of(const lh_profile *p, uint64_t *out)
     lh_hasher_add(hasher, shape, sizeof shape);
     lh_hasher_add(hasher, p->weights, p->layers * p->heads * (int64_t)sizeof *p->weights);
     *out = lh_hasher_value(hasher);
-    if (!*out) *out = 1; /* 0 is none */
+    if (!*out) *out = 1; /* 0: no profile */
 done:
     lh_hasher_close(hasher);
     return st;
 }
 
-/* Takes *p, unless an equal one is there; what is left of it is the caller's. */
+/* Takes *p, unless an equal one is there; the caller frees what is left. */
 static lh_status add(lh_profiles *all, lh_profile **p, uint64_t *hash)
 {
     LH_TRY(hash_of(*p, &(*p)->hash));
@@ -86,7 +88,7 @@ typedef struct reader {
     int64_t n, cap;
 } reader;
 
-/* A piece of a line, without white space around it. */
+/* A piece of a line. */
 typedef struct piece {
     const char *at;
     int64_t bytes;
@@ -99,7 +101,7 @@ static piece trim(piece p)
     return p;
 }
 
-/* The piece before the next `end`, or all of it; *rest goes behind. 0 when nothing is left. */
+/* The piece before the next `end`, or all of it; *rest moves past it. 0 when nothing is left. */
 static int cut(piece *rest, char end, piece *out)
 {
     if (!rest->at) return 0;
@@ -109,13 +111,13 @@ static int cut(piece *rest, char end, piece *out)
     return 1;
 }
 
-/* Fields of a line: their number, or MOST_FIELDS + 1 when there are more. */
+/* Cuts a line at commas: the number of fields, or MAX_FIELDS + 1 if there are more. */
 static int cut_fields(piece line, piece *fields)
 {
     int n = 0;
     piece field;
     while (cut(&line, ',', &field)) {
-        if (n == MOST_FIELDS) return n + 1;
+        if (n == MAX_FIELDS) return n + 1;
         fields[n++] = trim(field);
     }
     return n;
@@ -128,7 +130,7 @@ static int is_text(piece p, const char *text, int64_t bytes)
 
 static int is_header(const piece *fields, int n, const char *header)
 {
-    piece words[MOST_FIELDS];
+    piece words[MAX_FIELDS];
     int same = cut_fields((piece){header, (int64_t)strlen(header)}, words) == n;
     for (int i = 0; same && i < n; i++) same = is_text(fields[i], words[i].at, words[i].bytes);
     return same;
@@ -149,17 +151,17 @@ static lh_status read_header(reader *r, const piece *fields, int n)
 
 static lh_status read_number(const reader *r, piece field, const char *what, int64_t *out)
 {
-    if (!lh_whole_read(out, field.at, field.bytes, 0) || *out > MOST_NUMBER)
-        LH_FAIL(LH_EINPUT, "'%s', line %lld: the %s '%.*s' must be a whole number from 0 to %d", r->name,
-                (long long)r->line, what, (int)lh_min_i64(field.bytes, 40), field.at, MOST_NUMBER);
+    if (!lh_integer_read(out, field.at, field.bytes, 0) || *out > MAX_NUMBER)
+        LH_FAIL(LH_EINPUT, "'%s', line %lld: the %s '%.*s' must be an integer from 0 to %d", r->name,
+                (long long)r->line, what, (int)lh_min_i64(field.bytes, 40), field.at, MAX_NUMBER);
     return LH_OK;
 }
 
-/* In units of 10^-9: 1, or 0 when it is none. */
+/* In units of 10^-9: 1, or 0 if it is no weight. */
 static int weight_of(int64_t *out, piece field)
 {
     lh_decimal d;
-    if (!lh_decimal_read(&d, field.at, field.bytes) || d.scale > LH_WEIGHT_SCALE || lh_decimal_of(d, 1) >= most_whole)
+    if (!lh_decimal_read(&d, field.at, field.bytes) || d.scale > LH_WEIGHT_SCALE || lh_decimal_of(d, 1) >= max_weight)
         return 0;
     while (d.scale++ < LH_WEIGHT_SCALE) d.digits *= 10;
     *out = d.digits;
@@ -171,14 +173,14 @@ static lh_status read_row(reader *r, const piece *fields, int n)
     int heads = r->kind == LH_PROFILE_OF_HEADS;
     row new = {.line = r->line};
     if (n != 2 + heads)
-        LH_FAIL(LH_EINPUT, "'%s', line %lld: it must have %d values with commas between them, as '%s' says", r->name,
+        LH_FAIL(LH_EINPUT, "'%s', line %lld: it must have %d values with commas between them, as in '%s'", r->name,
                 (long long)r->line, 2 + heads, headers[r->kind]);
     LH_TRY(read_number(r, fields[0], "layer", &new.layer));
     if (heads) LH_TRY(read_number(r, fields[1], "head", &new.head));
     if (!weight_of(&new.weight, fields[1 + heads]))
         LH_FAIL(LH_EINPUT,
                 "'%s', line %lld: the weight '%.*s' must be a decimal from 0 on, with at most 9 digits before its "
-                "point and 9 behind it",
+                "point and 9 after it",
                 r->name, (long long)r->line, (int)lh_min_i64(fields[1 + heads].bytes, 40), fields[1 + heads].at);
     if (r->n == r->cap) {
         LH_TRY(lh_realloc(&r->rows, 2 * r->cap + 64, sizeof *r->rows));
@@ -190,8 +192,8 @@ static lh_status read_row(reader *r, const piece *fields, int n)
 
 static lh_status read_lines(reader *r, piece text)
 {
-    piece line, said, fields[MOST_FIELDS];
-    if (text.bytes >= 3 && memcmp(text.at, "\xef\xbb\xbf", 3) == 0) text.at += 3, text.bytes -= 3; /* UTF-8's mark */
+    piece line, said, fields[MAX_FIELDS];
+    if (text.bytes >= 3 && memcmp(text.at, "\xef\xbb\xbf", 3) == 0) text.at += 3, text.bytes -= 3; /* byte order mark */
     while (cut(&text, '\n', &line)) {
         r->line++;
         cut(&line, '#', &said); /* a comment follows */
@@ -205,7 +207,7 @@ static lh_status read_lines(reader *r, piece text)
     return LH_OK;
 }
 
-/* ---- the whole ---- */
+/* ---- the whole file ---- */
 
 static int in_order(const void *a, const void *b)
 {
@@ -236,7 +238,7 @@ static lh_status fail_missing(const reader *r, const row *there, int64_t layer, 
                    (long long)there->line, place_of(r, there->layer, there->head).text, place_of(r, layer, head).text);
 }
 
-/* Rows in order, as many heads in each layer as in the widest: every layer and head once. */
+/* Rows are in order; each layer has as many heads as the widest: every layer and head occurs once. */
 static lh_status check_complete(const reader *r, const row *widest)
 {
     int64_t heads = widest->head + 1;
@@ -253,7 +255,7 @@ static lh_status check_complete(const reader *r, const row *widest)
     return LH_OK;
 }
 
-/* Weights that share something must not all be 0. */
+/* Weights that divide one budget must not all be 0. */
 static lh_status check_sums(const reader *r, int64_t heads)
 {
     int64_t each = r->kind == LH_PROFILE_OF_HEADS ? heads : r->n;

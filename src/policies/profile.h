@@ -1,5 +1,5 @@
-/* profile.h - budgets of one's own: how much the layers of a model keep, or the KV heads of every layer, by weights in
- * a file. A policy names a profile by its hash, as "profile:0123456789abcdef"; the weights lie here. */
+/* profile.h - custom budgets: weights from a file, for the layers of a model or the KV heads of every layer. A policy
+ * names a profile by its hash, e.g. "profile:0123456789abcdef"; the weights are here. */
 #ifndef LH_POLICIES_PROFILE_H
 #define LH_POLICIES_PROFILE_H
 
@@ -17,22 +17,22 @@ struct lh_profile {
     char *name;            /* the file */
     uint64_t hash;         /* never 0 */
     int64_t layers, heads; /* heads: 1 in a profile of layers */
-    int64_t *weights; /* [layers, heads] in units of 10^-9, below 10^18; those that share something are not all 0 */
+    int64_t *weights; /* [layers, heads] in units of 10^-9, below 10^18; those that divide one budget are not all 0 */
 };
 
-/* Profiles by their hashes. All zero is empty; what lh_profiles_find returns stays where it is until the end. */
+/* Profiles by hash. All zero is empty; what lh_profiles_find returns stays valid until lh_profiles_clear. */
 struct lh_profiles {
     lh_profile **at;
     int64_t n;
 };
 void lh_profiles_clear(lh_profiles *all);
 
-/* NULL when there is none, or hash is 0. */
+/* NULL if there is none, or hash is 0. */
 const lh_profile *lh_profiles_find(const lh_profiles *all, uint64_t hash);
 
 /* Read a profile, and add it unless an equal one is there; *hash is its. The text is CSV: a line "layer,weight" (of
  * heads: "layer,head,weight"), then one line for every layer (and head), numbered from 0, in any order; weights are
- * decimals from 0 on, at most 9 digits before and 9 behind the point. '#' begins a comment. LH_EINPUT naming file and
+ * decimals from 0, at most 9 digits before and 9 after the point. '#' begins a comment. LH_EINPUT naming file and
  * line. */
 lh_status lh_profile_read(lh_profiles *all, lh_profile_kind kind, const char *path, uint64_t *hash);
 
@@ -43,12 +43,12 @@ typedef struct lh_profile_text {
 } lh_profile_text;
 lh_status lh_profile_parse(lh_profiles *all, lh_profile_kind kind, const lh_profile_text *in, uint64_t *hash);
 
-/* LH_EINPUT, naming the file, unless the profiles that the policy names are for a model of this shape. LH_EINTERNAL
- * where one of them is not here. */
+/* LH_EINPUT, naming the file, unless the profiles that the policy names are for a model of this shape. LH_EINTERNAL if
+ * one of them is not loaded. */
 lh_status lh_profiles_check(const lh_profiles *all, const lh_policy *policy, int64_t layers, int64_t kv_heads);
 
-/* The profiles that the policy names, into the policy's JSON (member "profiles"), and back out of it: LH_EFILE naming
- * `name`. */
+/* Write the profiles that the policy names into its JSON (member "profiles"), and read them from there: LH_EFILE,
+ * naming `name`. */
 lh_status lh_profiles_put_json(const lh_profiles *all, const lh_policy *policy, json_t *json);
 lh_status lh_profiles_get_json(lh_profiles *out, const json_t *json, const char *name);
 

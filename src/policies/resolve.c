@@ -1,15 +1,17 @@
+/* Resolves a preset and the options given into a policy, part by part in the order of part_list.h, and writes a policy
+ * back as the shortest command line that makes it. */
 #include <stdio.h>
 #include <string.h>
 
 #include "base/options.h"
 #include "policies/policy_impl.h"
 
-enum { MOST_PRESETS = 128 };
+enum { MAX_PRESETS = 128 };
 
 static lh_status fail_unknown(const char *name)
 {
-    const char *names[MOST_PRESETS + 1] = {NULL};
-    for (int i = 0; i < MOST_PRESETS && lh_policy_at(i); i++) names[i] = lh_policy_at(i)->name;
+    const char *names[MAX_PRESETS + 1] = {NULL};
+    for (int i = 0; i < MAX_PRESETS && lh_policy_at(i); i++) names[i] = lh_policy_at(i)->name;
     const char *near = lh_nearest(name, names);
     if (near)
         LH_FAIL(LH_EUSAGE, "--policy '%s' is unknown, did you mean '%s'? ('--policy help' lists all)", name, near);
@@ -34,7 +36,7 @@ static lh_status resolve_full(lh_policy *out, const lh_policy_options *options)
     return LH_OK;
 }
 
-/* The text of a part: the option, else what the parts before leave no choice about, else the preset, else the default.
+/* The text of a part: the option, else the only value that the parts before allow, else the preset, else the default.
  */
 static const char *resolved_text(const lh_policy *policy, const lh_part *part, const lh_policy_preset *preset,
                                  const lh_policy_options *options)
@@ -89,13 +91,13 @@ lh_status lh_policy_resolve(lh_policy *out, const lh_policy_options *options)
 
 /* ---- text ---- */
 
-static lh_status say(lh_buf *out, const lh_part *part, const char *text)
+static lh_status put_option(lh_buf *out, const lh_part *part, const char *text)
 {
     if (part->words != lh_policy_switch) return lh_buf_printf(out, " --%s %s", part->option, text);
     return lh_buf_printf(out, " --%s%s", part->option, strcmp(text, "on") == 0 ? "" : "=off");
 }
 
-/* Each part is compared with what the preset and the parts before it make of it: rows may follow from a window. */
+/* Each part is compared with its value by the preset and the parts before it: rows may follow from a window. */
 lh_status lh_policy_text(const lh_policy *policy, lh_buf *out)
 {
     const lh_policy_preset *preset = lh_policy_find(policy->name);
@@ -112,8 +114,8 @@ lh_status lh_policy_text(const lh_policy *policy, lh_buf *out)
         LH_TRY(lh_parts_read(&so_far, preset, &options));
         part->write(&so_far, part, &usual);
         if (strcmp(values[i].text, usual.text) == 0) continue;
-        lh_part_say(part, &options.parts, values[i].text);
-        LH_TRY(say(out, part, values[i].text));
+        lh_part_set_text(part, &options.parts, values[i].text);
+        LH_TRY(put_option(out, part, values[i].text));
     }
     LH_TRY(lh_buf_printf(out, " --budget %s", budget.text));
     return LH_OK;

@@ -1,9 +1,9 @@
-/* What a user should know before a long run. */
+/* Warnings before a long run: parts whose numbers for this prompt leave them without effect. */
 #include <math.h>
 
 #include "policies/policy_impl.h"
 
-/* A run of which something is to be said: the policy as it was resolved, and fixed for the prompt. */
+/* A policy, its numbers for the prompt, and what it protects there. */
 typedef struct outlook {
     const lh_policy *policy;
     lh_policy_numbers fixed;
@@ -17,7 +17,7 @@ static lh_status warn_all_kept(const outlook *o, lh_buf *out)
                          (long long)o->fixed.budget, (long long)o->seen);
 }
 
-/* Which option protects so much, and what it says. */
+/* The option that protects most, and its value. */
 static const char *protector(const outlook *o, int64_t *value)
 {
     const lh_policy_numbers *p = &o->fixed;

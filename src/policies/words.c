@@ -1,28 +1,17 @@
-/* Parts whose value is a word. */
+/* Parts whose value is a word: the arrays of words and meanings (word_list.h), and their numbers in a policy. */
 #include <stdio.h>
 #include <string.h>
 
 #include "base/options.h"
 #include "policies/policy_impl.h"
 
-#define STATISTIC(word, ...) word,
-#define SOURCE(word, source, statistic, meaning) {source, statistic},
-#define WORD(word, meaning) word,
-#define NUMBERED(number, word, meaning) word,
+#define WORD(word, ...) word,
+#define MEANING(word, meaning, ...) meaning,
+#define SOURCE(word, meaning, source, statistic) {source, statistic},
 
-const char *const lh_policy_statistics[] = {LH_STATISTIC_WORDS(STATISTIC) NULL};
-const char *const lh_policy_proxy_places[] = {LH_PROXIES_AT_WORDS(NUMBERED) NULL};
+#define WORDS(name, list) const char *const name[] = {list(WORD) NULL};
+LH_POLICY_WORDS(WORDS)
 const char *const lh_policy_switch[] = {"off", "on", NULL};
-const char *const lh_policy_groups[] = {LH_GROUP_WORDS(WORD) NULL}; /* lh_group_kind */
-const char *const lh_policy_pools[] = {LH_POOL_WORDS(WORD) NULL};   /* lh_pool_kind */
-const char *const lh_policy_group_stages[] = {LH_GROUP_STAGE_WORDS(WORD) NULL};
-const char *const lh_policy_over_heads[] = {LH_HEADS_WORDS(NUMBERED) NULL};
-const char *const lh_policy_safeguards[] = {LH_SAFEGUARD_WORDS(NUMBERED) NULL};
-const char *const lh_policy_over_layers[] = {LH_LAYERS_WORDS(NUMBERED) NULL};
-const char *const lh_policy_selections[] = {LH_SELECT_WORDS(NUMBERED) NULL};
-const char *const lh_policy_compats[] = {LH_COMPAT_WORDS(NUMBERED) NULL};
-const char *const lh_policy_sets[] = {LH_SET_WORDS(WORD) NULL};
-const char *const lh_policy_position_modes[] = {LH_POSITION_WORDS(NUMBERED) NULL};
 
 static const struct {
     lh_score_source source;
@@ -63,33 +52,12 @@ void lh_statistic_write(const lh_policy *policy, const lh_part *part, lh_part_va
 
 /* ---- what words mean ---- */
 
-#define STATISTIC_MEANING(word, source, statistic, meaning) meaning,
-#define MEANING(word, meaning) meaning,
-#define NUMBERED_MEANING(number, word, meaning) meaning,
-
 static const struct {
     const char *const *words, *const *meanings; /* in their order */
 } meanings[] = {
-#define OF(words, list, row)         \
-    {                                \
-        words, (const char *const[]) \
-        {                            \
-            list(row)                \
-        }                            \
-    }
-    OF(lh_policy_statistics, LH_STATISTIC_WORDS, STATISTIC_MEANING),
-    OF(lh_policy_proxy_places, LH_PROXIES_AT_WORDS, NUMBERED_MEANING),
-    OF(lh_policy_groups, LH_GROUP_WORDS, MEANING),
-    OF(lh_policy_pools, LH_POOL_WORDS, MEANING),
-    OF(lh_policy_group_stages, LH_GROUP_STAGE_WORDS, MEANING),
-    OF(lh_policy_over_heads, LH_HEADS_WORDS, NUMBERED_MEANING),
-    OF(lh_policy_safeguards, LH_SAFEGUARD_WORDS, NUMBERED_MEANING),
-    OF(lh_policy_over_layers, LH_LAYERS_WORDS, NUMBERED_MEANING),
-    OF(lh_policy_selections, LH_SELECT_WORDS, NUMBERED_MEANING),
-    OF(lh_policy_compats, LH_COMPAT_WORDS, NUMBERED_MEANING),
-    OF(lh_policy_sets, LH_SET_WORDS, MEANING),
-    OF(lh_policy_position_modes, LH_POSITION_WORDS, NUMBERED_MEANING),
-#undef OF
+#define MEANINGS(name, list) {name, (const char *const[]){list(MEANING)}},
+    LH_POLICY_WORDS(MEANINGS)
+#undef MEANINGS
 };
 
 const char *lh_word_meaning(const char *const *words, const char *text)

@@ -239,14 +239,14 @@ START_TEST(test_safeguards_mix_or_give_first)
         lh_policy plan = plan_of("ada-snapkv", "64", &parts);
         lh_policy_numbers fixed = lh_policy_fix(&plan, 1000);
         lh_safety s = lh_policy_safety(&fixed, &p);
-        ck_assert_int_eq(s.sure, base * 57 / 100);
+        ck_assert_int_eq(s.bonus, base * 57 / 100);
         ck_assert(s.floor == 0 && s.share.num == 43 && s.share.den == 100);
         parts.safeguard = "floor";
         plan = plan_of("ada-snapkv", "64", &parts);
         fixed = lh_policy_fix(&plan, 1000);
         s = lh_policy_safety(&fixed, &p);
         ck_assert_int_eq(s.floor, base * 57 / 100);
-        ck_assert(s.sure == 0 && s.share.num == s.share.den);
+        ck_assert(s.bonus == 0 && s.share.num == s.share.den);
     }
 }
 END_TEST

@@ -79,7 +79,7 @@ START_TEST(test_bad_files_are_named_with_their_line)
         {LH_PROFILE_OF_LAYERS, "layer,weight\n0\n", "line 2: it must have 2 values"},
         {LH_PROFILE_OF_LAYERS, "layer,weight\n0,1,2\n", "line 2: it must have 2 values"},
         {LH_PROFILE_OF_HEADS, "layer,head,weight\n0,0,1,2,3,4\n", "line 2: it must have 3 values"},
-        {LH_PROFILE_OF_LAYERS, "layer,weight\n0,1\n-1,1\n", "line 3: the layer '-1' must be a whole number"},
+        {LH_PROFILE_OF_LAYERS, "layer,weight\n0,1\n-1,1\n", "line 3: the layer '-1' must be an integer"},
         {LH_PROFILE_OF_LAYERS, "layer,weight\n0.5,1\n", "line 2: the layer '0.5' must be"},
         {LH_PROFILE_OF_LAYERS, "layer,weight\n1048576,1\n", "line 2: the layer '1048576' must be"},
         {LH_PROFILE_OF_HEADS, "layer,head,weight\n0,x,1\n", "line 2: the head 'x' must be"},

@@ -1,17 +1,16 @@
-/* Profiles as a policy names them, and as what a part says. */
+/* Profiles in a policy: as the value of a part ("profile:" and a hash, or the file that has it), checked against a
+ * model, and as JSON. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/file.h"
 #include "policies/policy_impl.h"
 
-/* ---- in a policy ---- */
-
 static lh_status check(const lh_profiles *all, uint64_t hash, int64_t layers, int64_t heads)
 {
     const lh_profile *p = lh_profiles_find(all, hash);
     if (!hash) return LH_OK;
-    if (!p) LH_FAIL(LH_EINTERNAL, "profile %016llx is not at hand", (unsigned long long)hash);
+    if (!p) LH_FAIL(LH_EINTERNAL, "profile %016llx is not loaded", (unsigned long long)hash);
     if (p->layers != layers)
         LH_FAIL(LH_EINPUT, "'%s' has weights of %lld layers, the model has %lld layers", p->name, (long long)p->layers,
                 (long long)layers);
@@ -119,7 +118,7 @@ lh_status lh_profiles_put_json(const lh_profiles *all, const lh_policy *policy, 
     for (int i = 0; i < 2; i++) {
         if (!hashes[i]) continue;
         const lh_profile *p = lh_profiles_find(all, hashes[i]);
-        if (!p) LH_FAIL_DONE(LH_EINTERNAL, "profile %016llx is not at hand", (unsigned long long)hashes[i]);
+        if (!p) LH_FAIL_DONE(LH_EINTERNAL, "profile %016llx is not loaded", (unsigned long long)hashes[i]);
         lh_buf_clear(&text);
         LH_TRY_DONE(write_text(p, &text));
         if (json_object_set_new(object, members[i], json_string(text.data)))

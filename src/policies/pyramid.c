@@ -1,0 +1,86 @@
+/* PyramidKV's budgets of layers, exact in total, or rounded as kvpress has them, and the room of a layer. All
+ * arithmetic is in integers, so that every rank and every machine divides alike. */
+#include "policies/policy_impl.h"
+
+typedef __int128 wide;
+
+int64_t lh_layer_within(const lh_layers_request *q, int64_t l, int64_t entries)
+{
+    return q->sliding && q->sliding[l] ? lh_min_i64(entries, q->window) : entries;
+}
+
+int64_t lh_layer_max(const void *request, int64_t l)
+{
+    const lh_layers_request *q = request;
+    return lh_layer_within(q, l, q->seen);
+}
+
+void lh_portions_give(const lh_portions *q, int64_t missing, int64_t *out)
+{
+    while (missing > 0) {
+        int64_t open = 0, room = missing;
+        for (int64_t i = 0; i < q->n; i++) {
+            int64_t r = q->max(q->of, i) - out[i];
+            if (r > 0) open++, room = lh_min_i64(room, r);
+        }
+        if (!open) return;
+        int64_t each = lh_max_i64(1, lh_min_i64(room, missing / open)); /* whole rounds at once */
+        for (int64_t i = 0; i < q->n && missing > 0; i++)
+            if (q->max(q->of, i) > out[i]) out[i] += each, missing -= each;
+    }
+}
+
+/* PyramidKV (arXiv 2406.02069): x_l falls in a straight line from M to m. With both over beta, x_l is a quotient of
+ * integers, and its floor exact. Without a window the last layers may get less than one entry: they get one, which
+ * never exceeds the total, because x_l + x_(N-1-l) is an integer: their partners have lost as much. */
+static int pyramid_exact(const lh_policy_numbers *fixed, const lh_layers_request *q, int64_t entries, int64_t *budgets)
+{
+    if (q->layers == 1 || entries <= fixed->window) return 0;
+    int64_t base = entries - fixed->window, given = 0;
+    wide low = base, high = 2 * (wide)base * fixed->budgets.beta - base;
+    wide ceiling = (wide)(q->seen - fixed->window) * fixed->budgets.beta;
+    if (high > ceiling) {
+        high = ceiling;
+        low = 2 * (wide)base * fixed->budgets.beta - high;
+    }
+    for (int64_t l = 0; l < q->layers; l++) {
+        wide x = (high * (q->layers - 1) - l * (high - low)) / ((wide)fixed->budgets.beta * (q->layers - 1));
+        budgets[l] = lh_layer_within(q, l, lh_max_i64(1, (int64_t)x + fixed->window));
+        given += budgets[l];
+    }
+    lh_portions_give(&(lh_portions){.n = q->layers, .max = lh_layer_max, .of = q}, q->layers * entries - given,
+                     budgets);
+    return 1;
+}
+
+/* num / den to the nearest integer, halves to the even one, as Python's round does. Both are positive. */
+static int64_t rounded(wide num, wide den)
+{
+    wide down = num / den, rest = 2 * (num % den);
+    return (int64_t)(down + (rest > den || (rest == den && down % 2)));
+}
+
+/* The pyramid of kvpress 0.5.5: the whole budget falls in a straight line, and what rounding or the room of a layer
+ * takes away is not given to others. 0: the pyramid would be narrower than the window, kvpress is uniform then. */
+static int pyramid_rounded(const lh_policy_numbers *fixed, const lh_layers_request *q, int64_t entries,
+                           int64_t *budgets)
+{
+    wide low = entries, high = 2 * (wide)entries * fixed->budgets.beta - entries; /* over beta, all four */
+    wide ceiling = (wide)(q->seen - fixed->window) * fixed->budgets.beta,
+         window = (wide)fixed->window * fixed->budgets.beta;
+    if (high >= ceiling) {
+        high = ceiling;
+        low = 2 * (wide)entries * fixed->budgets.beta - high;
+    }
+    if (high < low || low < window) return 0;
+    int64_t steps = lh_max_i64(1, q->layers - 1);
+    for (int64_t l = 0; l < q->layers; l++)
+        budgets[l] = lh_layer_within(
+            q, l, lh_max_i64(1, rounded(high * steps - l * (high - low), (wide)fixed->budgets.beta * steps)));
+    return 1;
+}
+
+int lh_pyramid(const lh_policy_numbers *fixed, const lh_layers_request *q, int64_t *budgets)
+{
+    return (fixed->compat == LH_COMPAT_KVPRESS ? pyramid_rounded : pyramid_exact)(fixed, q, fixed->budget, budgets);
+}
