@@ -9,24 +9,24 @@
 /* Collective if the number of rows changes, which it does on all ranks. */
 static lh_status agree_keep(lh_forward *f)
 {
-    return f->keep_next == f->keep ? LH_OK : lh_comm_agree(f->place.comm, lh_forward_apply_keep(f));
+    return f->last_rows.next == f->last_rows.cap ? LH_OK : lh_comm_agree(f->place.comm, lh_forward_apply_keep(f));
 }
 
-/* Tokens to f->ids and their positions, from `first` on, to f->positions, for n <= chunk. */
+/* Tokens to f->work.ids and their positions, from `first` on, to f->work.positions, for n <= chunk. */
 static lh_status number(lh_forward *f, int32_t *device, int64_t first, int64_t n)
 {
     for (int64_t t = 0; t < n; t++) f->numbers[t] = (int32_t)(first + t);
     return lh_stream_put(f->place.stream, device, f->numbers, n * (int64_t)sizeof *f->numbers);
 }
 
-/* x[0 .. n) = the tokens of f->ids, embedded. */
+/* x[0 .. n) = the tokens of f->work.ids, embedded. */
 static lh_status embed(lh_forward *f, int64_t n, float *x)
 {
     const lh_shard *s = f->shard;
     LH_TRY(f->place.ops->embed(f->place.stream, &(lh_embed_args){.y = x,
                                                                  .table = f->model->embed,
                                                                  .type = f->model->options.dtype,
-                                                                 .ids = f->ids,
+                                                                 .ids = f->work.ids,
                                                                  .tokens = n,
                                                                  .dim = f->config->hidden,
                                                                  .first = s->vocab_first,
@@ -45,8 +45,8 @@ static lh_status head(lh_forward *f, const float *x, int64_t rows)
     const lh_config *c = f->config;
     const lh_ops *ops = f->place.ops;
     lh_stream *s = f->place.stream;
-    f->rows = rows;
-    LH_TRY(ops->rmsnorm(s, &(lh_rmsnorm_args){.y = f->last_normed,
+    f->last_rows.n = rows;
+    LH_TRY(ops->rmsnorm(s, &(lh_rmsnorm_args){.y = f->last_rows.normed,
                                               .y_type = f->model->options.dtype,
                                               .x = x,
                                               .w = f->model->norm,
@@ -57,8 +57,8 @@ static lh_status head(lh_forward *f, const float *x, int64_t rows)
                                               .y_ld = c->hidden,
                                               .eps = (float)c->norm_eps,
                                               .offset = (float)c->norm_offset}));
-    LH_TRY(ops->gemm(s, &(lh_gemm_args){.y = f->logits,
-                                        .x = f->last_normed,
+    LH_TRY(ops->gemm(s, &(lh_gemm_args){.y = f->last_rows.logits,
+                                        .x = f->last_rows.normed,
                                         .w = f->model->head,
                                         .type = f->model->options.dtype,
                                         .tokens = rows,
@@ -69,7 +69,8 @@ static lh_status head(lh_forward *f, const float *x, int64_t rows)
                                         .w_ld = c->hidden,
                                         .order = f->model->options.order}));
     if (c->final_softcap > 0)
-        LH_TRY(ops->softcap(s, &(lh_softcap_args){f->logits, rows * f->shard->vocab_count, (float)c->final_softcap}));
+        LH_TRY(ops->softcap(
+            s, &(lh_softcap_args){f->last_rows.logits, rows * f->shard->vocab_count, (float)c->final_softcap}));
     return LH_OK;
 }
 
@@ -77,7 +78,7 @@ static lh_status head(lh_forward *f, const float *x, int64_t rows)
 static lh_status attend_and_record(lh_forward *f, lh_kv *kv, const lh_rows_at *rows)
 {
     int wanted = rows->first + rows->tokens > lh_kv_wants_rows(kv, rows->layer);
-    lh_row_results out = {.lse = wanted ? f->lse : NULL};
+    lh_row_results out = {.lse = wanted ? f->work.lse : NULL};
     /* groups that are split over ranks never have all logits of a row: equal bits on any number of ranks need the same
      * computation everywhere */
     if (wanted && rows->tokens == 1 && f->model->options.order == LH_ORDER_ANY)
@@ -85,10 +86,10 @@ static lh_status attend_and_record(lh_forward *f, lh_kv *kv, const lh_rows_at *r
     LH_TRY(rows->tokens == 1 ? lh_layer_attend_step(f, rows, &out) : lh_layer_attend(f, rows, out.lse));
     if (wanted)
         lh_kv_record(kv, rows->layer,
-                     &(lh_query_rows){.q = f->qkv,
-                                      .lse = f->lse,
+                     &(lh_query_rows){.q = f->work.qkv,
+                                      .lse = f->work.lse,
                                       .logits = out.logits,
-                                      .positions = f->positions,
+                                      .positions = f->work.positions,
                                       .first = rows->first,
                                       .tokens = rows->tokens,
                                       .q_ld = lh_forward_qkv_dim(f->config, f->shard)});
@@ -116,7 +117,7 @@ static lh_status prefill_layer(lh_forward *f, const prompt *p, int64_t layer)
     lh_status st = LH_OK;
     lh_kv *kv = p->kv;
     lh_ragged *view = NULL;
-    int64_t n = p->n, wanted = lh_kv_wants_rows(kv, layer), rows = f->keep < n ? f->keep : n;
+    int64_t n = p->n, wanted = lh_kv_wants_rows(kv, layer), rows = f->last_rows.cap < n ? f->last_rows.cap : n;
     int64_t needed = layer + 1 < f->config->layers ? 0 : (n - rows < wanted ? n - rows : wanted);
     st = lh_kv_prefill_begin(kv, layer, &view); /* allocates: may fail on one rank only */
     LH_TRY(lh_comm_agree(f->place.comm, st));
@@ -125,7 +126,7 @@ static lh_status prefill_layer(lh_forward *f, const prompt *p, int64_t layer)
         LH_TRY(lh_kv_prefill_next(kv, layer, at, &t, &view));
         lh_rows_at rows_at = {
             .layer = layer, .first = at, .tokens = t, .view = view, .x = p->x + at * f->config->hidden};
-        LH_TRY(number(f, f->positions, at, t));
+        LH_TRY(number(f, f->work.positions, at, t));
         LH_TRY(lh_layer_append(f, &rows_at));
         if (at + t <= needed) continue;
         LH_TRY(attend_and_record(f, kv, &rows_at));
@@ -141,13 +142,13 @@ lh_status lh_forward_prefill(lh_forward *f, lh_kv *kv, const int32_t *ids, int64
 {
     lh_status st = LH_OK;
     float *x = NULL;
-    int64_t hidden = f->config->hidden, rows = f->keep_next < n ? f->keep_next : n;
+    int64_t hidden = f->config->hidden, rows = f->last_rows.next < n ? f->last_rows.next : n;
     st = lh_forward_apply_keep(f);
     if (st == LH_OK) st = lh_device_alloc(f->device, &x, lh_forward_prompt_bytes(f->config, n), LH_MEM_WORK);
     LH_TRY_DONE(lh_comm_agree(f->place.comm, st));
     for (int64_t at = 0; at < n; at += f->chunk) {
         int64_t t = lh_min_i64(f->chunk, n - at);
-        LH_TRY_DONE(lh_stream_put(f->place.stream, f->ids, ids + at, t * (int64_t)sizeof *ids));
+        LH_TRY_DONE(lh_stream_put(f->place.stream, f->work.ids, ids + at, t * (int64_t)sizeof *ids));
         LH_TRY_DONE(embed(f, t, x + at * hidden));
     }
     for (int64_t l = 0; l < f->config->layers; l++) {
@@ -163,9 +164,10 @@ done:
 /* Keep the last `keep` rows of a block that comes in chunks. */
 static lh_status keep_last(lh_forward *f, const float *x, int64_t at, int64_t t, int64_t n)
 {
-    int64_t hidden = f->config->hidden, rows = f->keep < n ? f->keep : n, from = n - rows > at ? n - rows : at;
+    int64_t hidden = f->config->hidden, rows = f->last_rows.cap < n ? f->last_rows.cap : n,
+            from = n - rows > at ? n - rows : at;
     if (from < at + t)
-        LH_TRY(lh_stream_copy(f->place.stream, f->last + (from - (n - rows)) * hidden, x + (from - at) * hidden,
+        LH_TRY(lh_stream_copy(f->place.stream, f->last_rows.x + (from - (n - rows)) * hidden, x + (from - at) * hidden,
                               (at + t - from) * hidden * 4, LH_COPY_ON_DEVICE));
     return LH_OK;
 }
@@ -176,16 +178,16 @@ typedef struct chunk {
     int64_t room; /* tokens to reserve in the cache */
 } chunk;
 
-/* A chunk through all layers, in f->x. */
+/* A chunk through all layers, in f->work.x. */
 static lh_status through_layers(lh_forward *f, lh_kv *kv, const chunk *c)
 {
-    LH_TRY(embed(f, c->tokens, f->x));
+    LH_TRY(embed(f, c->tokens, f->work.x));
     for (int64_t l = 0; l < f->config->layers; l++) {
-        lh_rows_at rows = {.layer = l, .first = c->first, .tokens = c->tokens, .x = f->x};
+        lh_rows_at rows = {.layer = l, .first = c->first, .tokens = c->tokens, .x = f->work.x};
         LH_TRY(lh_kv_room(kv, l, c->room, &rows.view));
         if (lh_kv_rotates_by_slot(kv)) {
-            LH_TRY(number(f, f->turns, lh_kv_rotary_position(kv, l, rows.first), c->tokens));
-            rows.turns = f->turns;
+            LH_TRY(number(f, f->work.turns, lh_kv_rotary_position(kv, l, rows.first), c->tokens));
+            rows.turns = f->work.turns;
             rows.keys_as_they_are = 1;
         }
         LH_TRY(lh_layer_append(f, &rows));
@@ -198,8 +200,8 @@ static lh_status through_layers(lh_forward *f, lh_kv *kv, const chunk *c)
 
 static lh_status place(lh_forward *f, const int32_t *ids, int64_t first, int64_t n)
 {
-    LH_TRY(lh_stream_put(f->place.stream, f->ids, ids, n * (int64_t)sizeof *ids));
-    LH_TRY(number(f, f->positions, first, n));
+    LH_TRY(lh_stream_put(f->place.stream, f->work.ids, ids, n * (int64_t)sizeof *ids));
+    LH_TRY(number(f, f->work.positions, first, n));
     return LH_OK;
 }
 
@@ -214,9 +216,9 @@ lh_status lh_forward_block(lh_forward *f, lh_kv *kv, const int32_t *ids, int64_t
         c.room = at == 0 ? n : c.tokens;
         LH_TRY(place(f, ids + at, c.first, c.tokens));
         LH_TRY(through_layers(f, kv, &c));
-        LH_TRY(keep_last(f, f->x, at, c.tokens, n));
+        LH_TRY(keep_last(f, f->work.x, at, c.tokens, n));
     }
-    LH_TRY(head(f, f->last, lh_min_i64(f->keep, n)));
+    LH_TRY(head(f, f->last_rows.x, lh_min_i64(f->last_rows.cap, n)));
     LH_TRY(lh_kv_settle(kv, LH_KV_BLOCK, n));
     return LH_OK;
 }
@@ -226,7 +228,7 @@ lh_status lh_forward_block(lh_forward *f, lh_kv *kv, const int32_t *ids, int64_t
 static lh_status step(lh_forward *f, lh_kv *kv)
 {
     LH_TRY(through_layers(f, kv, &(chunk){.first = lh_kv_seen(kv), .tokens = 1, .room = 1}));
-    LH_TRY(head(f, f->x, 1));
+    LH_TRY(head(f, f->work.x, 1));
     return LH_OK;
 }
 
@@ -287,7 +289,7 @@ static lh_status run_step(lh_forward *f, lh_kv *kv)
     }
     LH_TRY(lh_graph_run(f->step.graph));
     lh_kv_graph_replayed(kv);
-    f->rows = 1;
+    f->last_rows.n = 1;
     return st;
 }
 

@@ -6,10 +6,10 @@
 #include "model/model_impl.h"
 
 /* Logical shards of a product whose inner dimension is divided over ranks: query heads, or blocks of channels. */
-typedef struct lh_parts {
+typedef struct lh_logical_shards {
     int64_t *first;  /* [ranks + 1] first logical shard of every rank */
     int64_t *bounds; /* [own + 1] first columns of this rank's logical shards */
-} lh_parts;
+} lh_logical_shards;
 
 /* Width of a row of queries, keys and values of this rank. */
 static inline int64_t lh_forward_qkv_dim(const lh_config *c, const lh_shard *s)
@@ -17,8 +17,8 @@ static inline int64_t lh_forward_qkv_dim(const lh_config *c, const lh_shard *s)
     return (s->heads.q_count + 2 * s->heads.kv_count) * c->head_dim;
 }
 
-/* The work of a step of decoding, recorded by the device: from f->ids and f->positions to the logits. It holds as long
- * as what it was recorded with lies where it lay. */
+/* The work of a step of decoding, recorded by the device: from f->work.ids and f->work.positions to the logits. It is
+ * valid while the memory that it was captured with stays in place. */
 typedef struct lh_recorded_step {
     lh_graph *graph; /* NULL: nothing is recorded; the first step of its kind makes all workspace */
     const lh_kv *kv;
@@ -26,18 +26,8 @@ typedef struct lh_recorded_step {
     int refused;                  /* the device could not capture one; not tried again */
 } lh_recorded_step;
 
-struct lh_forward {
-    lh_model *model;
-    const lh_config *config;
-    const lh_shard *shard;
-    lh_exec place;
-    lh_device *device;
-    int64_t chunk;               /* t, below */
-    int32_t *numbers;            /* host, [t] */
-    lh_rotation rotations[2]; /* global, local */
-    lh_parts head_parts, block_parts;
-    int64_t *gather_bytes, *gather_at; /* [ranks] */
-    /* workspace of one chunk of t tokens, device */
+/* Device memory of one chunk of t tokens. */
+typedef struct lh_chunk_work {
     int32_t *ids, *positions, *turns; /* [t] */
     float *x;                         /* [t, hidden] */
     void *normed;                     /* [t, hidden], of the model's type */
@@ -48,14 +38,32 @@ struct lh_forward {
     float *gate_up;                   /* [t, 2 ff_count] */
     void *gated;                      /* [t, ff_count] */
     float *y;                         /* [t, hidden] */
-    float *parts;                     /* [parts, t, hidden] */
-    /* the last rows */
-    int64_t keep_next; /* rows wanted by the next call */
-    int64_t keep;      /* rows there is room for */
-    int64_t rows;      /* rows of the last call */
-    float *last;       /* [keep, hidden] */
-    void *last_normed; /* [keep, hidden] */
-    float *logits;     /* [keep, vocab_count] */
+    float *products;                  /* [logical shards, t, hidden], of the reproducible order only */
+} lh_chunk_work;
+
+/* The last rows of a call and their logits, in device memory. */
+typedef struct lh_last_rows {
+    int64_t next;  /* rows requested for the next call */
+    int64_t cap;   /* rows there is room for */
+    int64_t n;     /* rows of the last call */
+    float *x;      /* [cap, hidden] */
+    void *normed;  /* [cap, hidden] */
+    float *logits; /* [cap, vocab_count] */
+} lh_last_rows;
+
+struct lh_forward {
+    lh_model *model;
+    const lh_config *config;
+    const lh_shard *shard;
+    lh_exec place;
+    lh_device *device;
+    int64_t chunk;            /* most tokens that pass through a layer together */
+    int32_t *numbers;         /* host, [chunk] */
+    lh_rotation rotations[2]; /* global, local */
+    lh_logical_shards head_shards, block_shards;
+    int64_t *gather_bytes, *gather_at; /* [ranks] */
+    lh_chunk_work work;
+    lh_last_rows last_rows;
     lh_sample_room room;
     lh_recorded_step step;
 };
@@ -63,7 +71,7 @@ struct lh_forward {
 /* Make room for the rows requested by lh_forward_keep; those of the previous call are lost. */
 lh_status lh_forward_apply_keep(lh_forward *f);
 
-/* Its memory is going to lie elsewhere. */
+/* Drop the captured step: its memory is about to be reallocated. */
 void lh_forward_forget_step(lh_forward *f);
 
 /* A chunk of tokens in one layer. */
@@ -75,7 +83,7 @@ typedef struct lh_rows_at {
     float *x;             /* [tokens, hidden], updated in place */
 } lh_rows_at;
 
-/* Norm, projections, rotation; keys and values into the cache, rotated queries left in f->qkv. */
+/* Norm, projections, rotation; keys and values into the cache, rotated queries left in f->work.qkv. */
 lh_status lh_layer_append(lh_forward *f, const lh_rows_at *rows);
 
 /* Results of the attention of one row besides its output. */
@@ -84,7 +92,7 @@ typedef struct lh_row_results {
     lh_row_logits logits;
 } lh_row_results;
 
-/* Attention of the queries in f->qkv into f->attended, of a block or of one row. lse may be NULL. */
+/* Attention of the queries in f->work.qkv into f->work.attended, of a block or of one row. lse may be NULL. */
 lh_status lh_layer_attend(lh_forward *f, const lh_rows_at *rows, float *lse);
 lh_status lh_layer_attend_step(lh_forward *f, const lh_rows_at *rows, const lh_row_results *out);
 

@@ -26,22 +26,22 @@ static void list_buffers(lh_forward *f, const extent *e, buffer out[BUFFERS])
     const lh_shard *s = e->shard;
     const lh_model_options *o = e->options;
     int64_t t = e->t, type = lh_dtype_bytes(o->dtype), f32 = 4;
-    int64_t parts = o->order == LH_ORDER_FIXED ? (c->heads > LH_FF_BLOCKS ? c->heads : LH_FF_BLOCKS) : 0;
+    int64_t shards = o->order == LH_ORDER_FIXED ? (c->heads > LH_FF_BLOCKS ? c->heads : LH_FF_BLOCKS) : 0;
     int64_t q_dim = s->heads.q_count * c->head_dim;
     const buffer list[BUFFERS] = {
-        {&f->ids, t * 4},
-        {&f->positions, t * 4},
-        {&f->turns, t * 4},
-        {&f->x, t * c->hidden * f32},
-        {&f->normed, t * c->hidden * type},
-        {&f->qkv, t * lh_forward_qkv_dim(c, s) * f32},
-        {&f->attended, t * q_dim * f32},
-        {&f->attended_cast, o->dtype == LH_F32 ? 0 : t * q_dim * type},
-        {&f->lse, t * s->heads.q_count * f32},
-        {&f->gate_up, t * 2 * s->ff_count * f32},
-        {&f->gated, t * s->ff_count * type},
-        {&f->y, t * c->hidden * f32},
-        {&f->parts, parts * t * c->hidden * f32},
+        {&f->work.ids, t * 4},
+        {&f->work.positions, t * 4},
+        {&f->work.turns, t * 4},
+        {&f->work.x, t * c->hidden * f32},
+        {&f->work.normed, t * c->hidden * type},
+        {&f->work.qkv, t * lh_forward_qkv_dim(c, s) * f32},
+        {&f->work.attended, t * q_dim * f32},
+        {&f->work.attended_cast, o->dtype == LH_F32 ? 0 : t * q_dim * type},
+        {&f->work.lse, t * s->heads.q_count * f32},
+        {&f->work.gate_up, t * 2 * s->ff_count * f32},
+        {&f->work.gated, t * s->ff_count * type},
+        {&f->work.y, t * c->hidden * f32},
+        {&f->work.products, shards * t * c->hidden * f32},
         {&f->room.best, LH_BEST_MOST * f32},
         {&f->room.best_at, LH_BEST_MOST * 4},
         {&f->room.penalised, s->vocab_count * f32},
@@ -89,26 +89,26 @@ done:
 }
 
 /* The logical shards of every rank, for reproducible sums. */
-static lh_status open_parts(lh_forward *f)
+static lh_status open_logical_shards(lh_forward *f)
 {
     int ranks = f->shard->ranks;
-    LH_TRY(lh_calloc(&f->head_parts.first, ranks + 1, sizeof(int64_t)));
-    LH_TRY(lh_calloc(&f->block_parts.first, ranks + 1, sizeof(int64_t)));
-    LH_TRY(lh_calloc(&f->head_parts.bounds, f->shard->heads.q_count + 1, sizeof(int64_t)));
-    LH_TRY(lh_calloc(&f->block_parts.bounds, f->shard->block_count + 1, sizeof(int64_t)));
+    LH_TRY(lh_calloc(&f->head_shards.first, ranks + 1, sizeof(int64_t)));
+    LH_TRY(lh_calloc(&f->block_shards.first, ranks + 1, sizeof(int64_t)));
+    LH_TRY(lh_calloc(&f->head_shards.bounds, f->shard->heads.q_count + 1, sizeof(int64_t)));
+    LH_TRY(lh_calloc(&f->block_shards.bounds, f->shard->block_count + 1, sizeof(int64_t)));
     LH_TRY(lh_calloc(&f->gather_bytes, ranks, sizeof(int64_t)));
     LH_TRY(lh_calloc(&f->gather_at, ranks, sizeof(int64_t)));
     for (int r = 0; r < ranks; r++) {
         lh_shard s;
         LH_TRY(lh_shard_of(&s, f->config, r, ranks));
-        f->head_parts.first[r] = s.heads.q_first;
-        f->block_parts.first[r] = s.block_first;
+        f->head_shards.first[r] = s.heads.q_first;
+        f->block_shards.first[r] = s.block_first;
     }
-    f->head_parts.first[ranks] = f->config->heads;
-    f->block_parts.first[ranks] = LH_FF_BLOCKS;
-    for (int64_t i = 0; i <= f->shard->heads.q_count; i++) f->head_parts.bounds[i] = i * f->config->head_dim;
+    f->head_shards.first[ranks] = f->config->heads;
+    f->block_shards.first[ranks] = LH_FF_BLOCKS;
+    for (int64_t i = 0; i <= f->shard->heads.q_count; i++) f->head_shards.bounds[i] = i * f->config->head_dim;
     for (int64_t i = 0; i <= f->shard->block_count; i++)
-        f->block_parts.bounds[i] = lh_ff_block(f->config->ff, f->shard->block_first + i) - f->shard->ff_first;
+        f->block_shards.bounds[i] = lh_ff_block(f->config->ff, f->shard->block_first + i) - f->shard->ff_first;
     return LH_OK;
 }
 
@@ -119,7 +119,7 @@ const lh_rotation *lh_forward_rotations(const lh_forward *f)
 
 void lh_forward_keep(lh_forward *f, int64_t rows)
 {
-    f->keep_next = rows;
+    f->last_rows.next = rows;
 }
 
 void lh_forward_forget_step(lh_forward *f)
@@ -130,20 +130,20 @@ void lh_forward_forget_step(lh_forward *f)
 
 lh_status lh_forward_apply_keep(lh_forward *f)
 {
-    int64_t rows = f->keep_next;
-    if (rows == f->keep) return LH_OK;
+    int64_t rows = f->last_rows.next;
+    if (rows == f->last_rows.cap) return LH_OK;
     lh_forward_forget_step(f);
-    lh_device_free(f->device, f->last);
-    lh_device_free(f->device, f->last_normed);
-    lh_device_free(f->device, f->logits);
-    f->last = f->logits = NULL;
-    f->last_normed = NULL;
-    f->keep = 0; /* stays 0 if one of these fails */
-    LH_TRY(lh_device_alloc(f->device, &f->last, rows * f->config->hidden * 4, LH_MEM_WORK));
-    LH_TRY(lh_device_alloc(f->device, &f->last_normed,
+    lh_device_free(f->device, f->last_rows.x);
+    lh_device_free(f->device, f->last_rows.normed);
+    lh_device_free(f->device, f->last_rows.logits);
+    f->last_rows.x = f->last_rows.logits = NULL;
+    f->last_rows.normed = NULL;
+    f->last_rows.cap = 0; /* stays 0 if one of these fails */
+    LH_TRY(lh_device_alloc(f->device, &f->last_rows.x, rows * f->config->hidden * 4, LH_MEM_WORK));
+    LH_TRY(lh_device_alloc(f->device, &f->last_rows.normed,
                            rows * f->config->hidden * lh_dtype_bytes(f->model->options.dtype), LH_MEM_WORK));
-    LH_TRY(lh_device_alloc(f->device, &f->logits, rows * f->shard->vocab_count * 4, LH_MEM_WORK));
-    f->keep = rows;
+    LH_TRY(lh_device_alloc(f->device, &f->last_rows.logits, rows * f->shard->vocab_count * 4, LH_MEM_WORK));
+    f->last_rows.cap = rows;
     return LH_OK;
 }
 
@@ -166,7 +166,7 @@ lh_status lh_forward_open(lh_forward **out, lh_model *model, const lh_exec *plac
         LH_TRY_DONE(lh_device_alloc(f->device, list[i].where, list[i].bytes, LH_MEM_WORK));
     LH_TRY_DONE(open_rope(f, &f->config->rope_global, run->length, &f->rotations[0]));
     LH_TRY_DONE(open_rope(f, &f->config->rope_local, run->length, &f->rotations[1]));
-    LH_TRY_DONE(open_parts(f));
+    LH_TRY_DONE(open_logical_shards(f));
     lh_forward_keep(f, 1);
     LH_TRY_DONE(lh_forward_apply_keep(f));
     *out = f;
@@ -184,14 +184,14 @@ void lh_forward_close(lh_forward *f)
     list_buffers(f, &(extent){f->config, f->shard, &f->model->options, f->chunk}, list);
     for (int i = 0; i < BUFFERS; i++) lh_device_free(f->device, *(void **)list[i].where);
     for (int i = 0; i < 2; i++) lh_device_free(f->device, (float *)f->rotations[i].inv_freq);
-    lh_device_free(f->device, f->last);
-    lh_device_free(f->device, f->last_normed);
-    lh_device_free(f->device, f->logits);
+    lh_device_free(f->device, f->last_rows.x);
+    lh_device_free(f->device, f->last_rows.normed);
+    lh_device_free(f->device, f->last_rows.logits);
     lh_free(f->numbers);
-    lh_free(f->head_parts.first);
-    lh_free(f->head_parts.bounds);
-    lh_free(f->block_parts.first);
-    lh_free(f->block_parts.bounds);
+    lh_free(f->head_shards.first);
+    lh_free(f->head_shards.bounds);
+    lh_free(f->block_shards.first);
+    lh_free(f->block_shards.bounds);
     lh_free(f->gather_bytes);
     lh_free(f->gather_at);
     lh_free(f);
@@ -199,8 +199,8 @@ void lh_forward_close(lh_forward *f)
 
 lh_logits_view lh_forward_logits(const lh_forward *f)
 {
-    return (lh_logits_view){.logits = f->logits,
-                            .rows = f->rows,
+    return (lh_logits_view){.logits = f->last_rows.logits,
+                            .rows = f->last_rows.n,
                             .first = f->shard->vocab_first,
                             .count = f->shard->vocab_count,
                             .vocab = f->config->vocab,
@@ -209,6 +209,6 @@ lh_logits_view lh_forward_logits(const lh_forward *f)
 
 lh_status lh_forward_put_logits(lh_forward *f, const float *part)
 {
-    f->rows = 1;
-    return lh_stream_put(f->place.stream, f->logits, part, f->shard->vocab_count * (int64_t)sizeof *part);
+    f->last_rows.n = 1;
+    return lh_stream_put(f->place.stream, f->last_rows.logits, part, f->shard->vocab_count * (int64_t)sizeof *part);
 }

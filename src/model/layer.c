@@ -13,7 +13,7 @@ static int sliding(const lh_forward *f, int64_t layer)
     return f->config->window > 0 && f->config->sliding[layer];
 }
 
-/* Widths of a row of f->qkv. */
+/* Widths of a row of f->work.qkv. */
 static int64_t q_dim(const lh_forward *f)
 {
     return f->shard->heads.q_count * f->config->head_dim;
@@ -46,7 +46,7 @@ static lh_status norm_rows(lh_forward *f, const float *x, const float *w, void *
                                                                      .offset = (float)f->config->norm_offset});
 }
 
-/* Heads in f->qkv, in place. */
+/* Heads in f->work.qkv, in place. */
 static lh_status norm_heads(lh_forward *f, float *x, const float *w, int64_t heads, int64_t tokens)
 {
     return f->place.ops->rmsnorm(f->place.stream, &(lh_rmsnorm_args){.y = x,
@@ -65,15 +65,16 @@ static lh_status norm_heads(lh_forward *f, float *x, const float *w, int64_t hea
 static lh_status rotate(lh_forward *f, float *x, int64_t heads, const lh_rows_at *rows)
 {
     const lh_rotation *r = &f->rotations[sliding(f, rows->layer)];
-    return f->place.ops->rope(f->place.stream, &(lh_rope_args){.x = x,
-                                                               .positions = rows->turns ? rows->turns : f->positions,
-                                                               .inv_freq = r->inv_freq,
-                                                               .tokens = rows->tokens,
-                                                               .heads = heads,
-                                                               .dim = f->config->head_dim,
-                                                               .rotary = f->config->rotary_dim,
-                                                               .ld = qkv_ld(f),
-                                                               .scale = r->scale});
+    return f->place.ops->rope(f->place.stream,
+                              &(lh_rope_args){.x = x,
+                                              .positions = rows->turns ? rows->turns : f->work.positions,
+                                              .inv_freq = r->inv_freq,
+                                              .tokens = rows->tokens,
+                                              .heads = heads,
+                                              .dim = f->config->head_dim,
+                                              .rotary = f->config->rotary_dim,
+                                              .ld = qkv_ld(f),
+                                              .scale = r->scale});
 }
 
 lh_status lh_layer_append(lh_forward *f, const lh_rows_at *rows)
@@ -81,10 +82,10 @@ lh_status lh_layer_append(lh_forward *f, const lh_rows_at *rows)
     const lh_layer *w = layer_of(f, rows->layer);
     const lh_heads *heads = &f->shard->heads;
     int64_t t = rows->tokens, hidden = f->config->hidden;
-    float *q = f->qkv, *k = q + q_dim(f), *v = k + kv_dim(f);
-    LH_TRY(norm_rows(f, rows->x, w->attn_norm, f->normed, f->model->options.dtype, t));
-    LH_TRY(f->place.ops->gemm(f->place.stream, &(lh_gemm_args){.y = f->qkv,
-                                                               .x = f->normed,
+    float *q = f->work.qkv, *k = q + q_dim(f), *v = k + kv_dim(f);
+    LH_TRY(norm_rows(f, rows->x, w->attn_norm, f->work.normed, f->model->options.dtype, t));
+    LH_TRY(f->place.ops->gemm(f->place.stream, &(lh_gemm_args){.y = f->work.qkv,
+                                                               .x = f->work.normed,
                                                                .w = w->qkv,
                                                                .type = f->model->options.dtype,
                                                                .bias = w->qkv_bias,
@@ -99,10 +100,13 @@ lh_status lh_layer_append(lh_forward *f, const lh_rows_at *rows)
     if (w->k_norm) LH_TRY(norm_heads(f, k, w->k_norm, heads->kv_count, t));
     LH_TRY(rotate(f, q, heads->q_count, rows));
     if (!rows->keys_as_they_are) LH_TRY(rotate(f, k, heads->kv_count, rows));
-    LH_TRY(f->place.ops->append(
-        f->place.stream,
-        &(lh_append_args){
-            .seqs = rows->view, .batch = 1, .tokens = t, .ld = qkv_ld(f), .k = k, .v = v, .positions = f->positions}));
+    LH_TRY(f->place.ops->append(f->place.stream, &(lh_append_args){.seqs = rows->view,
+                                                                   .batch = 1,
+                                                                   .tokens = t,
+                                                                   .ld = qkv_ld(f),
+                                                                   .k = k,
+                                                                   .v = v,
+                                                                   .positions = f->work.positions}));
     return LH_OK;
 }
 
@@ -115,10 +119,10 @@ static lh_logit logit_of(const lh_forward *f, int64_t layer)
 lh_status lh_layer_attend(lh_forward *f, const lh_rows_at *rows, float *lse)
 {
     return f->place.ops->attend_block(f->place.stream,
-                                      &(lh_attend_block_args){.o = f->attended,
+                                      &(lh_attend_block_args){.o = f->work.attended,
                                                               .lse = lse,
-                                                              .q = f->qkv,
-                                                              .positions = f->positions,
+                                                              .q = f->work.qkv,
+                                                              .positions = f->work.positions,
                                                               .kv = rows->view,
                                                               .map = lh_heads_grouping(&f->shard->heads),
                                                               .logit = logit_of(f, rows->layer),
@@ -132,11 +136,11 @@ lh_status lh_layer_attend(lh_forward *f, const lh_rows_at *rows, float *lse)
 lh_status lh_layer_attend_step(lh_forward *f, const lh_rows_at *rows, const lh_row_results *out)
 {
     return f->place.ops->attend_decode(f->place.stream,
-                                       &(lh_attend_decode_args){.o = f->attended,
+                                       &(lh_attend_decode_args){.o = f->work.attended,
                                                                 .lse = out->lse,
                                                                 .logits = out->logits,
-                                                                .q = f->qkv,
-                                                                .positions = f->positions,
+                                                                .q = f->work.qkv,
+                                                                .positions = f->work.positions,
                                                                 .seqs = rows->view,
                                                                 .batch = 1,
                                                                 .q_ld = qkv_ld(f),
@@ -146,14 +150,14 @@ lh_status lh_layer_attend_step(lh_forward *f, const lh_rows_at *rows, const lh_r
 }
 
 /* A product whose inner dimension is divided over ranks: y = sum over ranks of x · wᵀ, then + bias. */
-typedef struct cut_product {
+typedef struct sharded_product {
     const void *x, *w;
     const float *bias; /* [hidden] or NULL */
     int64_t in;        /* columns of this rank */
-    const lh_parts *parts;
-} cut_product;
+    const lh_logical_shards *shards;
+} sharded_product;
 
-static lh_status multiply(lh_forward *f, const cut_product *p, int64_t from, int64_t to, float *y, int64_t tokens)
+static lh_status multiply(lh_forward *f, const sharded_product *p, int64_t from, int64_t to, float *y, int64_t tokens)
 {
     int64_t element = lh_dtype_bytes(f->model->options.dtype), hidden = f->config->hidden;
     if (from == to) return lh_stream_zero(f->place.stream, y, tokens * hidden * 4);
@@ -171,49 +175,52 @@ static lh_status multiply(lh_forward *f, const cut_product *p, int64_t from, int
 }
 
 /* One product per logical shard, gathered and added in the order of shards: the same bits on any number of ranks. */
-static lh_status sum_in_order(lh_forward *f, const cut_product *p, int64_t tokens)
+static lh_status sum_in_order(lh_forward *f, const sharded_product *p, int64_t tokens)
 {
     int rank = f->shard->rank, ranks = f->shard->ranks;
-    int64_t block = tokens * f->config->hidden, first = p->parts->first[rank], own = p->parts->first[rank + 1] - first;
+    int64_t block = tokens * f->config->hidden, first = p->shards->first[rank],
+            own = p->shards->first[rank + 1] - first;
     for (int64_t i = 0; i < own; i++)
-        LH_TRY(multiply(f, p, p->parts->bounds[i], p->parts->bounds[i + 1], f->parts + (first + i) * block, tokens));
+        LH_TRY(multiply(f, p, p->shards->bounds[i], p->shards->bounds[i + 1], f->work.products + (first + i) * block,
+                        tokens));
     if (ranks > 1) {
         for (int r = 0; r < ranks; r++) {
-            f->gather_at[r] = p->parts->first[r] * block * 4;
-            f->gather_bytes[r] = (p->parts->first[r + 1] - p->parts->first[r]) * block * 4;
+            f->gather_at[r] = p->shards->first[r] * block * 4;
+            f->gather_bytes[r] = (p->shards->first[r + 1] - p->shards->first[r]) * block * 4;
         }
         LH_TRY(lh_comm_flush(f->place.device_comm));
-        LH_TRY(lh_comm_allgatherv(f->place.device_comm, f->parts + first * block, f->parts, f->gather_bytes,
-                                  f->gather_at));
+        LH_TRY(lh_comm_allgatherv(f->place.device_comm, f->work.products + first * block, f->work.products,
+                                  f->gather_bytes, f->gather_at));
     }
-    LH_TRY(f->place.ops->sum_shards(f->place.stream,
-                                    &(lh_sum_shards_args){f->y, f->parts, p->parts->first[ranks], block}));
+    LH_TRY(f->place.ops->sum_shards(
+        f->place.stream, &(lh_sum_shards_args){f->work.y, f->work.products, p->shards->first[ranks], block}));
     return LH_OK;
 }
 
-/* f->y = the product, complete on every rank. */
-static lh_status multiply_cut(lh_forward *f, const cut_product *p, int64_t tokens)
+/* f->work.y = the product, complete on every rank. */
+static lh_status multiply_sharded(lh_forward *f, const sharded_product *p, int64_t tokens)
 {
     int64_t hidden = f->config->hidden;
     if (f->model->options.order == LH_ORDER_FIXED) {
         LH_TRY(sum_in_order(f, p, tokens));
     } else {
-        LH_TRY(multiply(f, p, 0, p->in, f->y, tokens));
+        LH_TRY(multiply(f, p, 0, p->in, f->work.y, tokens));
         if (f->shard->ranks > 1) {
             LH_TRY(lh_comm_flush(f->place.device_comm));
-            LH_TRY(lh_comm_allreduce(f->place.device_comm, f->y, tokens * hidden, LH_F32, LH_SUM));
+            LH_TRY(lh_comm_allreduce(f->place.device_comm, f->work.y, tokens * hidden, LH_F32, LH_SUM));
         }
     }
-    if (p->bias) LH_TRY(f->place.ops->add(f->place.stream, &(lh_add_args){f->y, p->bias, tokens, hidden, hidden, 0}));
+    if (p->bias)
+        LH_TRY(f->place.ops->add(f->place.stream, &(lh_add_args){f->work.y, p->bias, tokens, hidden, hidden, 0}));
     return LH_OK;
 }
 
-/* x += f->y, after a norm if the family has one here. */
+/* x += f->work.y, after a norm if the family has one here. */
 static lh_status add_residual(lh_forward *f, const float *post_norm, float *x, int64_t tokens)
 {
     int64_t hidden = f->config->hidden;
-    if (post_norm) LH_TRY(norm_rows(f, f->y, post_norm, f->y, LH_F32, tokens));
-    LH_TRY(f->place.ops->add(f->place.stream, &(lh_add_args){x, f->y, tokens, hidden, hidden, hidden}));
+    if (post_norm) LH_TRY(norm_rows(f, f->work.y, post_norm, f->work.y, LH_F32, tokens));
+    LH_TRY(f->place.ops->add(f->place.stream, &(lh_add_args){x, f->work.y, tokens, hidden, hidden, hidden}));
     return LH_OK;
 }
 
@@ -223,9 +230,9 @@ static lh_status mlp(lh_forward *f, const lh_rows_at *rows)
         [LH_ACT_SILU] = LH_GATE_SILU, [LH_ACT_GELU_TANH] = LH_GATE_GELU_TANH, [LH_ACT_GELU] = LH_GATE_GELU};
     const lh_layer *w = layer_of(f, rows->layer);
     int64_t t = rows->tokens, hidden = f->config->hidden, ff = f->shard->ff_count;
-    LH_TRY(norm_rows(f, rows->x, w->mlp_norm, f->normed, f->model->options.dtype, t));
-    LH_TRY(f->place.ops->gemm(f->place.stream, &(lh_gemm_args){.y = f->gate_up,
-                                                               .x = f->normed,
+    LH_TRY(norm_rows(f, rows->x, w->mlp_norm, f->work.normed, f->model->options.dtype, t));
+    LH_TRY(f->place.ops->gemm(f->place.stream, &(lh_gemm_args){.y = f->work.gate_up,
+                                                               .x = f->work.normed,
                                                                .w = w->gate_up,
                                                                .type = f->model->options.dtype,
                                                                .bias = w->gate_up_bias,
@@ -236,16 +243,16 @@ static lh_status mlp(lh_forward *f, const lh_rows_at *rows)
                                                                .x_ld = hidden,
                                                                .w_ld = hidden,
                                                                .order = f->model->options.order}));
-    LH_TRY(f->place.ops->gated(f->place.stream, &(lh_gated_args){.y = f->gated,
+    LH_TRY(f->place.ops->gated(f->place.stream, &(lh_gated_args){.y = f->work.gated,
                                                                  .y_type = f->model->options.dtype,
-                                                                 .gate = f->gate_up,
-                                                                 .up = f->gate_up + ff,
+                                                                 .gate = f->work.gate_up,
+                                                                 .up = f->work.gate_up + ff,
                                                                  .tokens = t,
                                                                  .dim = ff,
                                                                  .y_ld = ff,
                                                                  .ld = 2 * ff,
                                                                  .gate_kind = gates[f->config->activation]}));
-    LH_TRY(multiply_cut(f, &(cut_product){f->gated, w->down, w->down_bias, ff, &f->block_parts}, t));
+    LH_TRY(multiply_sharded(f, &(sharded_product){f->work.gated, w->down, w->down_bias, ff, &f->block_shards}, t));
     LH_TRY(add_residual(f, w->mlp_post_norm, rows->x, t));
     return LH_OK;
 }
@@ -253,20 +260,20 @@ static lh_status mlp(lh_forward *f, const lh_rows_at *rows)
 lh_status lh_layer_output(lh_forward *f, const lh_rows_at *rows)
 {
     const lh_layer *w = layer_of(f, rows->layer);
-    const void *attended = f->attended;
+    const void *attended = f->work.attended;
     int64_t t = rows->tokens, width = q_dim(f);
     if (f->model->options.dtype != LH_F32) {
-        LH_TRY(f->place.ops->convert(f->place.stream, &(lh_convert_args){.dst = f->attended_cast,
-                                                                         .src = f->attended,
+        LH_TRY(f->place.ops->convert(f->place.stream, &(lh_convert_args){.dst = f->work.attended_cast,
+                                                                         .src = f->work.attended,
                                                                          .dst_type = f->model->options.dtype,
                                                                          .src_type = LH_F32,
                                                                          .rows = t,
                                                                          .cols = width,
                                                                          .dst_ld = width,
                                                                          .src_ld = width}));
-        attended = f->attended_cast;
+        attended = f->work.attended_cast;
     }
-    LH_TRY(multiply_cut(f, &(cut_product){attended, w->o, w->o_bias, width, &f->head_parts}, t));
+    LH_TRY(multiply_sharded(f, &(sharded_product){attended, w->o, w->o_bias, width, &f->head_shards}, t));
     LH_TRY(add_residual(f, w->attn_post_norm, rows->x, t));
     LH_TRY(mlp(f, rows));
     return LH_OK;
