@@ -77,7 +77,7 @@ static lh_status put_author(lh_h5 *h5)
     return lh_h5_put_string(h5, "/", "created_by", author);
 }
 
-lh_status lh_h5_create(lh_h5 **out, const char *path, const lh_h5_head *head)
+lh_status lh_h5_create(lh_h5 **out, const char *path, const lh_h5_header *header)
 {
     lh_status st = LH_OK;
     lh_h5 *h5 = NULL;
@@ -87,8 +87,8 @@ lh_status lh_h5_create(lh_h5 **out, const char *path, const lh_h5_head *head)
     LH_TRY_DONE(lh_file_check_writable(path, 0));
     LH_TRY_DONE(new_handle(&h5, path));
     LH_TRY_DONE(lh_partial_name(&h5->partial, path));
-    LH_TRY_DONE(lh_strdup(&h5->kind, head->kind));
-    h5->schema = head->schema;
+    LH_TRY_DONE(lh_strdup(&h5->kind, header->kind));
+    h5->schema = header->schema;
     h5->access = access_list();
     H5Pset_libver_bounds(h5->access, H5F_LIBVER_V18, H5F_LIBVER_V18); /* its object headers carry checksums */
     creation = H5Pcreate(H5P_FILE_CREATE);
@@ -98,10 +98,10 @@ lh_status lh_h5_create(lh_h5 **out, const char *path, const lh_h5_head *head)
     if (h5->file < 0)
         LH_FAIL_DONE(LH_EWRITE, "cannot create '%s': %s", h5->partial,
                      h5->write_errno ? strerror(h5->write_errno) : lh_h5_why(&why));
-    LH_TRY_DONE(lh_h5_put_string(h5, "/", "longhaul", head->kind));
-    LH_TRY_DONE(lh_h5_put_i64(h5, "/", "schema", head->schema));
+    LH_TRY_DONE(lh_h5_put_string(h5, "/", "longhaul", header->kind));
+    LH_TRY_DONE(lh_h5_put_i64(h5, "/", "schema", header->schema));
     LH_TRY_DONE(put_author(h5));
-    if (head->run) LH_TRY_DONE(lh_h5_put_string(h5, "/", "run", head->run));
+    if (header->run) LH_TRY_DONE(lh_h5_put_string(h5, "/", "run", header->run));
     *out = h5;
     h5 = NULL;
 done:
@@ -132,7 +132,7 @@ done:
     return st;
 }
 
-lh_status lh_h5_open(lh_h5 **out, const char *path, const lh_h5_head *want)
+lh_status lh_h5_open(lh_h5 **out, const char *path, const lh_h5_header *want)
 {
     lh_status st = LH_OK;
     lh_h5 *h5 = NULL;
@@ -192,16 +192,16 @@ const char *lh_h5_kind(const lh_h5 *h5)
 
 int lh_h5_has(lh_h5 *h5, const char *name)
 {
-    char part[1024];
+    char prefix[1024];
     size_t n = strlen(name);
     if (strcmp(name, "/") == 0) return 1;
-    if (n >= sizeof part) return 0;
+    if (n >= sizeof prefix) return 0;
     /* H5Lexists fails if a parent group is missing: check from the top. */
     for (size_t i = 1; i <= n; i++) {
         if (name[i] != '/' && name[i] != '\0') continue;
-        memcpy(part, name, i);
-        part[i] = '\0';
-        if (H5Lexists(h5->file, part, H5P_DEFAULT) <= 0) return 0;
+        memcpy(prefix, name, i);
+        prefix[i] = '\0';
+        if (H5Lexists(h5->file, prefix, H5P_DEFAULT) <= 0) return 0;
     }
     return 1;
 }
@@ -227,16 +227,16 @@ done:
 lh_status lh_h5_group(lh_h5 *h5, const char *name)
 {
     lh_status st = LH_OK;
-    char *part = NULL;
-    LH_TRY_DONE(lh_strdup(&part, name));
+    char *prefix = NULL;
+    LH_TRY_DONE(lh_strdup(&prefix, name));
     for (size_t i = 1; *name && i <= strlen(name); i++) {
         if (name[i] != '/' && name[i] != '\0') continue;
-        part[i] = '\0';
-        if (!lh_h5_has(h5, part)) LH_TRY_DONE(make_group(h5, part));
-        part[i] = name[i];
+        prefix[i] = '\0';
+        if (!lh_h5_has(h5, prefix)) LH_TRY_DONE(make_group(h5, prefix));
+        prefix[i] = name[i];
     }
 done:
-    lh_free(part);
+    lh_free(prefix);
     return st;
 }
 

@@ -17,22 +17,22 @@
 typedef struct lh_h5 lh_h5; /* an open file */
 
 /* ---- files ---- */
-typedef struct lh_h5_head {
+typedef struct lh_h5_header {
     const char *kind; /* root attribute `longhaul`: "checkpoint", "cache", "keep-sets", … */
     int64_t schema;   /* root attribute `schema`, from 1 */
     const char *run;  /* root attribute `run`: the resolved options as JSON, or NULL for none */
-} lh_h5_head;
+} lh_h5_header;
 
 /* Write to `path`.partial, which has the root attributes (created_by too). lh_h5_commit closes the file, reads
  * its structure back, syncs and renames it; it always frees `h5`, and on failure removes the
  * partial file. lh_h5_close without commit removes it too. Commit fails after any failed write: HDF5 itself closes a
  * file on a full disk without an error. */
-lh_status lh_h5_create(lh_h5 **out, const char *path, const lh_h5_head *head);
+lh_status lh_h5_create(lh_h5 **out, const char *path, const lh_h5_header *header);
 lh_status lh_h5_commit(lh_h5 *h5);
 
 /* Open for reading. `want`: required kind (NULL: any) and newest supported schema (0: any).
  * Foreign files: lh_h5_probe first, in another process. */
-lh_status lh_h5_open(lh_h5 **out, const char *path, const lh_h5_head *want);
+lh_status lh_h5_open(lh_h5 **out, const char *path, const lh_h5_header *want);
 void lh_h5_close(lh_h5 *h5); /* NULL is fine */
 
 const char *lh_h5_path(const lh_h5 *h5);
@@ -64,12 +64,12 @@ void lh_h5_array_close(lh_h5_array *array); /* NULL is fine */
 const lh_h5_shape *lh_h5_array_shape(const lh_h5_array *array);
 
 /* The hyperslab [at, at + count) of every dimension, dense in memory. At most 1 GiB goes to HDF5 at a time. */
-typedef struct lh_h5_part {
+typedef struct lh_h5_slab {
     int64_t at[LH_H5_RANK], count[LH_H5_RANK];
-} lh_h5_part;
+} lh_h5_slab;
 
-lh_status lh_h5_array_write(lh_h5_array *array, const lh_h5_part *part, const void *data);
-lh_status lh_h5_array_read(lh_h5_array *array, const lh_h5_part *part, void *data);
+lh_status lh_h5_array_write(lh_h5_array *array, const lh_h5_slab *slab, const void *data);
+lh_status lh_h5_array_read(lh_h5_array *array, const lh_h5_slab *slab, void *data);
 
 /* A whole array in one call, with the attribute `xxh64`. lh_h5_get allocates *data (lh_free) and fills *shape; `want`
  * holds the required type, rank and dimensions (-1: any). */

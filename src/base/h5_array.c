@@ -207,25 +207,25 @@ const lh_h5_shape *lh_h5_array_shape(const lh_h5_array *array)
 
 typedef enum direction { READ, WRITE } direction;
 
-static int64_t part_count(const lh_h5_array *array, const lh_h5_part *part)
+static int64_t slab_count(const lh_h5_array *array, const lh_h5_slab *slab)
 {
     int64_t n = 1;
     for (int d = 0; d < array->shape.rank; d++) {
-        assert(part->at[d] >= 0 && part->count[d] >= 0 && part->at[d] <= array->shape.dims[d] - part->count[d]);
-        n *= part->count[d];
+        assert(slab->at[d] >= 0 && slab->count[d] >= 0 && slab->at[d] <= array->shape.dims[d] - slab->count[d]);
+        n *= slab->count[d];
     }
     return n;
 }
 
-static herr_t transfer(lh_h5_array *array, const lh_h5_part *part, void *data, direction way)
+static herr_t transfer(lh_h5_array *array, const lh_h5_slab *slab, void *data, direction way)
 {
     hid_t file = H5S_ALL, memory = H5S_ALL;
     herr_t rc = 0;
     if (array->shape.rank > 0) {
         hsize_t at[LH_H5_RANK], count[LH_H5_RANK];
         for (int d = 0; d < array->shape.rank; d++) {
-            at[d] = (hsize_t)part->at[d];
-            count[d] = (hsize_t)part->count[d];
+            at[d] = (hsize_t)slab->at[d];
+            count[d] = (hsize_t)slab->count[d];
         }
         file = H5Dget_space(array->id);
         memory = H5Screate_simple(array->shape.rank, count, NULL);
@@ -240,34 +240,34 @@ static herr_t transfer(lh_h5_array *array, const lh_h5_part *part, void *data, d
 
 /* Halve the hyperslab until it is at most SLICE_BYTES. Both halves are dense in memory, because only the first
  * dimension longer than 1 is divided. */
-static lh_status transfer_sliced(lh_h5_array *array, const lh_h5_part *part, void *data, direction way)
+static lh_status transfer_sliced(lh_h5_array *array, const lh_h5_slab *slab, void *data, direction way)
 {
     lh_h5_reason why;
-    int64_t n = part_count(array, part), size = lh_dtype_bytes(array->shape.type);
+    int64_t n = slab_count(array, slab), size = lh_dtype_bytes(array->shape.type);
     int d = 0;
     if (n == 0) return LH_OK;
     if (n * size > SLICE_BYTES) {
-        lh_h5_part half = *part;
-        while (part->count[d] == 1) d++;
-        half.count[d] = part->count[d] / 2;
+        lh_h5_slab half = *slab;
+        while (slab->count[d] == 1) d++;
+        half.count[d] = slab->count[d] / 2;
         LH_TRY(transfer_sliced(array, &half, data, way));
-        int64_t first = part_count(array, &half);
+        int64_t first = slab_count(array, &half);
         half.at[d] += half.count[d];
-        half.count[d] = part->count[d] - half.count[d];
+        half.count[d] = slab->count[d] - half.count[d];
         LH_TRY(transfer_sliced(array, &half, (char *)data + first * size, way));
-    } else if (transfer(array, part, data, way) < 0) {
+    } else if (transfer(array, slab, data, way) < 0) {
         LH_FAIL(lh_h5_code(array->h5), "cannot %s '%s' of '%s': %s", way == READ ? "read" : "write", array->name,
                 array->h5->path, lh_h5_why(&why));
     }
     return LH_OK;
 }
 
-lh_status lh_h5_array_write(lh_h5_array *array, const lh_h5_part *part, const void *data)
+lh_status lh_h5_array_write(lh_h5_array *array, const lh_h5_slab *slab, const void *data)
 {
     lh_status st = LH_OK;
     void *bytes;
     memcpy(&bytes, &data, sizeof bytes); /* HDF5 does not modify the source of a write */
-    LH_TRY_DONE(transfer_sliced(array, part, bytes, WRITE));
+    LH_TRY_DONE(transfer_sliced(array, slab, bytes, WRITE));
     if (array->h5->write_errno)
         LH_FAIL_DONE(LH_EWRITE, "cannot write '%s': %s", array->h5->path, strerror(array->h5->write_errno));
 done:
@@ -275,25 +275,25 @@ done:
     return st;
 }
 
-lh_status lh_h5_array_read(lh_h5_array *array, const lh_h5_part *part, void *data)
+lh_status lh_h5_array_read(lh_h5_array *array, const lh_h5_slab *slab, void *data)
 {
-    return transfer_sliced(array, part, data, READ);
+    return transfer_sliced(array, slab, data, READ);
 }
 
-static lh_h5_part whole(const lh_h5_shape *shape)
+static lh_h5_slab whole(const lh_h5_shape *shape)
 {
-    lh_h5_part part = {0};
-    for (int d = 0; d < shape->rank; d++) part.count[d] = shape->dims[d];
-    return part;
+    lh_h5_slab slab = {0};
+    for (int d = 0; d < shape->rank; d++) slab.count[d] = shape->dims[d];
+    return slab;
 }
 
 lh_status lh_h5_put(lh_h5 *h5, const char *name, const lh_h5_shape *shape, const void *data)
 {
     lh_status st = LH_OK;
     lh_h5_array *array = NULL;
-    const lh_h5_part part = whole(shape);
+    const lh_h5_slab slab = whole(shape);
     LH_TRY_DONE(lh_h5_array_create(&array, h5, name, shape));
-    LH_TRY_DONE(lh_h5_array_write(array, &part, data));
+    LH_TRY_DONE(lh_h5_array_write(array, &slab, data));
     LH_TRY_DONE(lh_h5_put_hash(h5, name, lh_hash64(data, lh_h5_shape_count(shape) * lh_dtype_bytes(shape->type))));
 done:
     lh_h5_array_close(array);
@@ -323,9 +323,9 @@ lh_status lh_h5_get(lh_h5 *h5, const char *name, const lh_h5_shape *want, lh_h5_
     void *values = NULL;
     LH_TRY_DONE(lh_h5_array_open(&array, h5, name));
     LH_TRY_DONE(check_wanted(array, want));
-    const lh_h5_part part = whole(&array->shape);
+    const lh_h5_slab slab = whole(&array->shape);
     LH_TRY_DONE(lh_calloc(&values, lh_h5_shape_count(&array->shape), lh_dtype_bytes(array->shape.type)));
-    LH_TRY_DONE(lh_h5_array_read(array, &part, values));
+    LH_TRY_DONE(lh_h5_array_read(array, &slab, values));
     *shape = array->shape;
     memcpy(data, &values, sizeof values);
     values = NULL;

@@ -149,7 +149,7 @@ lh_status lh_h5_check(const char *path)
 {
     lh_status st = LH_OK;
     lh_h5 *h5 = NULL;
-    const lh_h5_head any = {0};
+    const lh_h5_header any = {0};
     char *seal = NULL, hex[17];
     uint64_t hash = 0;
     LH_TRY_DONE(lh_h5_open(&h5, path, &any));

@@ -285,7 +285,7 @@ static lh_status write_analysis(const lh_eval_task *task, const lh_table *means,
     const lh_table *table;
     char *group = NULL, *path = NULL;
     const char *name;
-    LH_TRY_DONE(lh_h5_create(&h5, values_of(task)->files.output, &(lh_h5_head){"analysis", 1, task->record}));
+    LH_TRY_DONE(lh_h5_create(&h5, values_of(task)->files.output, &(lh_h5_header){"analysis", 1, task->record}));
     LH_TRY_DONE(lh_asprintf(&group, "/%s", task->kind->name));
     LH_TRY_DONE(lh_h5_group(h5, group));
     LH_TRY_DONE(lh_h5_put_i64(h5, group, "interrupted", interrupted));

@@ -36,7 +36,7 @@ lh_status lh_logits_file_write(const lh_logits_file *file, const char *path, con
     lh_status st = LH_OK;
     lh_h5 *h5 = NULL;
     int64_t n = file->positions.n;
-    LH_TRY_DONE(lh_h5_create(&h5, path, &(lh_h5_head){"analysis", 1, run}));
+    LH_TRY_DONE(lh_h5_create(&h5, path, &(lh_h5_header){"analysis", 1, run}));
     LH_TRY_DONE(lh_h5_put(h5, "/logits", &(lh_h5_shape){LH_F32, 2, {n, file->vocab}}, file->rows.data));
     LH_TRY_DONE(lh_h5_put(h5, "/tokens", &(lh_h5_shape){LH_I32, 1, {tokens->n}}, tokens->ids));
     LH_TRY_DONE(lh_h5_put(h5, "/positions", &(lh_h5_shape){LH_I32, 1, {n}}, file->positions.ids));

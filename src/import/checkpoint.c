@@ -109,7 +109,7 @@ lh_status lh_checkpoint_open(lh_checkpoint **out, const char *path)
 {
     lh_status st = LH_OK;
     lh_checkpoint *ck = NULL;
-    const lh_h5_head want = {.kind = "checkpoint", .schema = LH_CHECKPOINT_SCHEMA};
+    const lh_h5_header want = {.kind = "checkpoint", .schema = LH_CHECKPOINT_SCHEMA};
     LH_TRY_DONE(lh_calloc(&ck, 1, sizeof *ck));
     LH_TRY_DONE(lh_h5_open(&ck->h5, path, &want));
     LH_TRY_DONE(lh_hasher_open(&ck->hasher));
@@ -183,7 +183,7 @@ lh_status lh_checkpoint_read(lh_checkpoint *ck, const lh_weight_range *range, vo
     LH_TRY_DONE(lh_calloc(&stage, step, row_bytes));
     for (int64_t r = 0; r < range->rows; r += step) {
         int64_t n = range->rows - r < step ? range->rows - r : step;
-        const lh_h5_part part = {.at = {range->row + r, range->col}, .count = {n, range->cols}};
+        const lh_h5_slab part = {.at = {range->row + r, range->col}, .count = {n, range->cols}};
         LH_TRY_DONE(lh_h5_array_read(array, &part, stage));
         const lh_convert convert = {.dst = (char *)dst + r * ld * lh_dtype_bytes(type),
                                     .dst_type = type,

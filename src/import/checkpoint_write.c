@@ -32,7 +32,7 @@ lh_status lh_checkpoint_create(lh_checkpoint_writer **out, const char *path, con
     lh_status st = LH_OK;
     lh_checkpoint_writer *w = NULL;
     const char *text = meta->config_json;
-    const lh_h5_head head = {.kind = "checkpoint", .schema = LH_CHECKPOINT_SCHEMA};
+    const lh_h5_header head = {.kind = "checkpoint", .schema = LH_CHECKPOINT_SCHEMA};
     LH_TRY_DONE(lh_calloc(&w, 1, sizeof *w));
     LH_TRY_DONE(lh_config_parse_text(&w->config, text, (int64_t)strlen(text), "config.json"));
     LH_TRY_DONE(lh_h5_create(&w->h5, path, &head));
@@ -60,7 +60,7 @@ lh_status lh_checkpoint_rows(lh_checkpoint_writer *w, const void *data, int64_t 
     const lh_h5_shape *shape = lh_h5_array_shape(w->array);
     int64_t cols = shape->rank > 1 ? shape->dims[1] : 1;
     assert(w->rows_done + rows <= shape->dims[0]);
-    const lh_h5_part part = {.at = {w->rows_done, 0}, .count = {rows, cols}};
+    const lh_h5_slab part = {.at = {w->rows_done, 0}, .count = {rows, cols}};
     LH_TRY(lh_h5_array_write(w->array, &part, data));
     lh_hasher_add(w->hasher, data, rows * cols * lh_dtype_bytes(shape->type));
     w->rows_done += rows;

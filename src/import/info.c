@@ -92,7 +92,7 @@ lh_status lh_info_json(const char *path, json_t **out)
     lh_status st = LH_OK;
     lh_h5 *h5 = NULL;
     json_t *object = json_object(), *arrays = NULL;
-    const lh_h5_head any = {0};
+    const lh_h5_header any = {0};
     LH_TRY_DONE(lh_h5_probe(path));
     LH_TRY_DONE(lh_h5_open(&h5, path, &any));
     LH_TRY_DONE(put(object, "file", json_string_nocheck(path)));

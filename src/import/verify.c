@@ -46,7 +46,7 @@ static int is_called(const char *name, const char *word)
     return slash && strcmp(slash + 1, word) == 0;
 }
 
-static lh_status check_finite(const verifier *v, const char *name, const lh_h5_shape *shape, const lh_h5_part *part)
+static lh_status check_finite(const verifier *v, const char *name, const lh_h5_shape *shape, const lh_h5_slab *part)
 {
     int64_t n = 1, cols = 1, bad;
     for (int d = 0; d < shape->rank; d++) n *= part->count[d];
@@ -153,7 +153,7 @@ static lh_status read_array(void *self, lh_h5 *h5, const char *name)
     LH_TRY_DONE(lh_realloc(&v->slice, step < rows ? step : rows, row_bytes));
     for (int64_t row = 0; row < rows; row += step) {
         int64_t n = rows - row < step ? rows - row : step;
-        lh_h5_part part = {.at = {row}, .count = {n, shape->dims[1], shape->dims[2], shape->dims[3]}};
+        lh_h5_slab part = {.at = {row}, .count = {n, shape->dims[1], shape->dims[2], shape->dims[3]}};
         LH_TRY_DONE(lh_h5_array_read(array, &part, v->slice));
         lh_hasher_add(hasher, v->slice, n * row_bytes);
         if (shape->type <= LH_BF16 && v->finite) LH_TRY_DONE(check_finite(v, name, shape, &part));
@@ -205,7 +205,7 @@ static lh_status read_everything(void *self)
     verifier *v = self;
     lh_h5 *h5 = NULL;
     lh_checkpoint *ck = NULL;
-    const lh_h5_head any = {0};
+    const lh_h5_header any = {0};
     LH_TRY_DONE(lh_h5_open(&h5, v->path, &any));
     const char *kind = lh_h5_kind(h5);
     snprintf(v->report->kind, sizeof v->report->kind, "%s", kind);

@@ -84,7 +84,7 @@ static lh_status pass_piece(writer *w, const piece *p, int64_t row)
     LH_TRY(lh_comm_gatherv(kv->exec.comm, 0, w->mine, w->all, kv->arrays.gather.bytes, kv->arrays.gather.at));
     if (h->rank || w->local != LH_OK) return LH_OK;
     lh_hasher_add(w->hasher, w->all, bytes);
-    w->local = lh_h5_array_write(w->array, &(lh_h5_part){.at = {row}, .count = {p->entries, entry_width(kv, p->kind)}},
+    w->local = lh_h5_array_write(w->array, &(lh_h5_slab){.at = {row}, .count = {p->entries, entry_width(kv, p->kind)}},
                                  w->all);
     return LH_OK;
 }
@@ -169,7 +169,7 @@ static lh_status pass_rows(writer *w, int64_t layer, int64_t at, int64_t rows)
     }
     lh_hasher_add(w->hasher, w->mine, rows * h->heads * head);
     w->local =
-        lh_h5_array_write(w->array, &(lh_h5_part){.at = {at}, .count = {rows, h->heads, kv->shape.head_dim}}, w->mine);
+        lh_h5_array_write(w->array, &(lh_h5_slab){.at = {at}, .count = {rows, h->heads, kv->shape.head_dim}}, w->mine);
     return LH_OK;
 }
 
@@ -247,7 +247,7 @@ static lh_status write_head(writer *w, const char *path, const lh_cache_extra *e
     json_t *json = NULL;
     char *text = NULL;
     LH_TRY_DONE(
-        lh_h5_create(&w->h5, path, &(lh_h5_head){.kind = "cache", .schema = LH_CACHE_SCHEMA, .run = extra->run}));
+        lh_h5_create(&w->h5, path, &(lh_h5_header){.kind = "cache", .schema = LH_CACHE_SCHEMA, .run = extra->run}));
     LH_TRY_DONE(lh_policy_json(&w->kv->policy, &json));
     LH_TRY_DONE(lh_profiles_put_json(w->kv->shape.profiles, &w->kv->policy, json));
     text = json_dumps(json, JSON_COMPACT);

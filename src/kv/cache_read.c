@@ -103,7 +103,7 @@ lh_status lh_cache_open(lh_cache_file **out, const char *path)
     lh_cache_file *f = NULL;
     lh_h5_shape shape;
     LH_TRY_DONE(lh_calloc(&f, 1, sizeof *f));
-    LH_TRY_DONE(lh_h5_open(&f->h5, path, &(lh_h5_head){.kind = "cache", .schema = LH_CACHE_SCHEMA}));
+    LH_TRY_DONE(lh_h5_open(&f->h5, path, &(lh_h5_header){.kind = "cache", .schema = LH_CACHE_SCHEMA}));
     LH_TRY_DONE(read_policy(f));
     LH_TRY_DONE(read_numbers(f));
     LH_TRY_DONE(read_question(f));
@@ -323,7 +323,7 @@ static lh_status read_entries(layer_reader *r, lh_h5_array *array, void *dst, co
     LH_TRY_DONE(lh_calloc(&values, chunk * dim, sizeof *values));
     for (int64_t at = 0; at < s->entries; at += chunk) {
         int64_t n = s->entries - at < chunk ? s->entries - at : chunk;
-        LH_TRY_DONE(lh_h5_array_read(array, &(lh_h5_part){.at = {s->row + at}, .count = {n, dim}}, raw));
+        LH_TRY_DONE(lh_h5_array_read(array, &(lh_h5_slab){.at = {s->row + at}, .count = {n, dim}}, raw));
         lh_dtype_convert(values, LH_F32, raw, kv->shape.type, n * dim);
         LH_TRY_DONE(check_finite(r->f, "keys and values", values, n * dim));
         LH_TRY_DONE(lh_stream_copy(kv->exec.stream, (char *)dst + (s->slot + at) * dim * bytes, raw, n * dim * bytes,
@@ -345,7 +345,7 @@ static lh_status read_stats(layer_reader *r, const span *s)
     float *values = NULL;
     if (!n) goto done;
     LH_TRY_DONE(lh_calloc(&values, s->entries * n, sizeof *values));
-    LH_TRY_DONE(lh_h5_array_read(r->stats, &(lh_h5_part){.at = {s->row}, .count = {s->entries, n}}, values));
+    LH_TRY_DONE(lh_h5_array_read(r->stats, &(lh_h5_slab){.at = {s->row}, .count = {s->entries, n}}, values));
     LH_TRY_DONE(check_finite(r->f, "stats", values, s->entries * n));
     LH_TRY_DONE(lh_stream_copy(r->kv->exec.stream, arena->view.stats + s->slot * n, values,
                                s->entries * n * (int64_t)sizeof *values, LH_COPY_TO_DEVICE));
@@ -364,7 +364,7 @@ static lh_status read_head(layer_reader *r, int64_t h)
     span s = {.row = row, .slot = arena->offset[h], .entries = r->offsets[kv->shape.heads.kv_first + h + 1] - row};
     int32_t *positions = NULL;
     LH_TRY_DONE(lh_calloc(&positions, s.entries, sizeof *positions));
-    LH_TRY_DONE(lh_h5_array_read(r->positions, &(lh_h5_part){.at = {row}, .count = {s.entries}}, positions));
+    LH_TRY_DONE(lh_h5_array_read(r->positions, &(lh_h5_slab){.at = {row}, .count = {s.entries}}, positions));
     LH_TRY_DONE(check_positions(r, positions, s.entries));
     if (arena->form.has_positions)
         LH_TRY_DONE(lh_stream_copy(kv->exec.stream, arena->view.positions + s.slot, positions,
@@ -393,7 +393,7 @@ static lh_status read_ring(layer_reader *r)
     LH_TRY_DONE(lh_calloc(&row, width, sizeof *row));
     for (int64_t t = 0; t < rows; t++) {
         LH_TRY_DONE(lh_h5_array_read(
-            r->ring, &(lh_h5_part){.at = {t, h->q_first}, .count = {1, h->q_count, kv->shape.head_dim}}, row));
+            r->ring, &(lh_h5_slab){.at = {t, h->q_first}, .count = {1, h->q_count, kv->shape.head_dim}}, row));
         LH_TRY_DONE(check_finite(r->f, "ring", row, width));
         int64_t slot = lh_ring_slot(&kv->layers[r->layer].ring, lh_policy_row_at(&kv->numbers, seen, t));
         LH_TRY_DONE(

@@ -72,8 +72,8 @@ static lh_status write_file(const lh_keep_sets *sets, const char *path, const lh
 {
     lh_status st = LH_OK;
     lh_h5 *h5 = NULL;
-    LH_TRY_DONE(
-        lh_h5_create(&h5, path, &(lh_h5_head){.kind = "keep-sets", .schema = LH_KEEP_SETS_SCHEMA, .run = extra->run}));
+    LH_TRY_DONE(lh_h5_create(&h5, path,
+                             &(lh_h5_header){.kind = "keep-sets", .schema = LH_KEEP_SETS_SCHEMA, .run = extra->run}));
     LH_TRY_DONE(lh_h5_put(h5, "/tokens", &(lh_h5_shape){.type = LH_I32, .rank = 1, .dims = {extra->n}}, extra->tokens));
     for (int part = 0; part < PARTS; part++)
         for (int64_t l = 0; sets->layers[part] && l < sets->kv->shape.layers; l++)

@@ -40,7 +40,7 @@ static void put_bytes(const char *to, const void *data, int64_t bytes)
     ck_assert_int_eq(fclose(f), 0);
 }
 
-static const lh_h5_head head = {.kind = "cache", .schema = 2, .run = "{\"seed\": 1}"};
+static const lh_h5_header head = {.kind = "cache", .schema = 2, .run = "{\"seed\": 1}"};
 static const lh_h5_shape cube = {.type = LH_I32, .rank = 3, .dims = {5, 7, 11}};
 
 /* To the file at `path`, an attribute of a type that longhaul reads and does not write. */
@@ -108,13 +108,13 @@ START_TEST(test_a_part_is_the_slice_of_the_whole)
     ck_assert_int_eq(lh_h5_open(&h5, path, &head), LH_OK);
     ck_assert_int_eq(lh_h5_get(h5, "/layers/000/k", &cube, &shape, &all), LH_OK);
     ck_assert_int_eq(lh_h5_array_open(&array, h5, "/layers/000/k"), LH_OK);
-    const lh_h5_part p = {.at = {1, 2, 3}, .count = {3, 4, 5}};
+    const lh_h5_slab p = {.at = {1, 2, 3}, .count = {3, 4, 5}};
     ck_assert_int_eq(lh_h5_array_read(array, &p, part), LH_OK);
     for (int i = 0; i < 3; i++)
         for (int j = 0; j < 4; j++)
             for (int k = 0; k < 5; k++)
                 ck_assert_int_eq(part[(i * 4 + j) * 5 + k], all[((i + 1) * 7 + j + 2) * 11 + k + 3]);
-    const lh_h5_part none = {.at = {5, 0, 0}, .count = {0, 7, 11}};
+    const lh_h5_slab none = {.at = {5, 0, 0}, .count = {0, 7, 11}};
     ck_assert_int_eq(lh_h5_array_read(array, &none, part), LH_OK);
     lh_h5_array_close(array);
     lh_free(all);
@@ -231,7 +231,7 @@ END_TEST
 START_TEST(test_another_kind_or_schema_is_refused)
 {
     lh_h5 *h5;
-    const lh_h5_head other = {.kind = "checkpoint", .schema = 9}, older = {.kind = "cache", .schema = 1};
+    const lh_h5_header other = {.kind = "checkpoint", .schema = 9}, older = {.kind = "cache", .schema = 1};
     write_sample();
     ck_assert_int_eq(lh_h5_open(&h5, path, &other), LH_EFILE);
     ck_assert(strstr(lh_error_message(), "is a cache, not a checkpoint") != NULL);

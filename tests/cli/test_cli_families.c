@@ -80,7 +80,8 @@ static int64_t check_files(const char *what, const char *part)
     for (int there = 1; there; layer += there) {
         keep_set s[2];
         for (int i = 0; i < 2; i++) {
-            if (!files[i]) ck_assert_int_eq(lh_h5_open(&files[i], i ? "three.h5" : "one.h5", &(lh_h5_head){0}), LH_OK);
+            if (!files[i])
+                ck_assert_int_eq(lh_h5_open(&files[i], i ? "three.h5" : "one.h5", &(lh_h5_header){0}), LH_OK);
             s[i] = read_set(files[i], part, layer);
         }
         there = s[0].offsets != NULL;

@@ -51,7 +51,7 @@ static int same_sets(const char *a, const char *b)
                 lh_h5 *h5 = NULL;
                 char name[64];
                 snprintf(name, sizeof name, "/layers/%03d/%s", l, arrays[i]);
-                ck_assert_int_eq(lh_h5_open(&h5, paths[f], &(lh_h5_head){.kind = "keep-sets", .schema = 1}), LH_OK);
+                ck_assert_int_eq(lh_h5_open(&h5, paths[f], &(lh_h5_header){.kind = "keep-sets", .schema = 1}), LH_OK);
                 ck_assert_int_eq(lh_h5_get(h5, name, &want, &shape[f], &data[f]), LH_OK);
                 lh_h5_close(h5);
             }

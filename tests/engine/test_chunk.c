@@ -362,7 +362,7 @@ static int same_keep_sets(const char *const paths[2])
     int same = 1;
     lh_h5 *files[2] = {0};
     const lh_h5_shape want = {LH_I32, 1, {-1}};
-    for (int i = 0; i < 2; i++) mt_try(lh_h5_open(&files[i], paths[i], &(lh_h5_head){0}));
+    for (int i = 0; i < 2; i++) mt_try(lh_h5_open(&files[i], paths[i], &(lh_h5_header){0}));
     for (int64_t l = 0; l < shape.layers && files[0] && files[1]; l++) {
         char name[64];
         int32_t *values[2] = {0};

@@ -26,7 +26,7 @@ static void read_golden(golden *g, const char *path)
     lh_h5 *h5 = NULL;
     lh_h5_shape tokens = {0}, greedy = {0}, last = {0}, steps = {0};
     *g = (golden){0};
-    mt_try(lh_h5_open(&h5, path, &(lh_h5_head){0}));
+    mt_try(lh_h5_open(&h5, path, &(lh_h5_header){0}));
     if (!h5) return;
     mt_try(lh_h5_get(h5, "/tokens", &(lh_h5_shape){LH_I32, 1, {-1}}, &tokens, &g->tokens));
     mt_try(lh_h5_get(h5, "/greedy", &(lh_h5_shape){LH_I32, 1, {-1}}, &greedy, &g->greedy));
@@ -54,7 +54,7 @@ static double worst_difference(const golden *g, const char *path)
     lh_h5_shape shape = {0};
     float *got = NULL;
     double worst = 0;
-    mt_try(lh_h5_open(&h5, path, &(lh_h5_head){0}));
+    mt_try(lh_h5_open(&h5, path, &(lh_h5_header){0}));
     if (h5) mt_try(lh_h5_get(h5, "/logits", &(lh_h5_shape){LH_F32, 2, {-1, -1}}, &shape, &got));
     if (!got || shape.dims[0] != g->rows + g->new_tokens - 1 || shape.dims[1] != g->vocab) worst = INFINITY;
     for (int64_t r = 0; worst < INFINITY && r < shape.dims[0]; r++) {

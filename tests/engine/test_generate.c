@@ -132,8 +132,8 @@ static double file_difference(const char *a, const char *b, const char *name)
     lh_h5 *files[2] = {0};
     float *values[2] = {0};
     lh_h5_shape shape[2] = {0}, want = {LH_F32, 2, {-1, -1}};
-    mt_try(lh_h5_open(&files[0], a, &(lh_h5_head){0}));
-    mt_try(lh_h5_open(&files[1], b, &(lh_h5_head){0}));
+    mt_try(lh_h5_open(&files[0], a, &(lh_h5_header){0}));
+    mt_try(lh_h5_open(&files[1], b, &(lh_h5_header){0}));
     for (int i = 0; i < 2 && files[0] && files[1]; i++) mt_try(lh_h5_get(files[i], name, &want, &shape[i], &values[i]));
     int64_t n = lh_h5_shape_count(&shape[0]);
     if (n != lh_h5_shape_count(&shape[1]) || !values[0] || !values[1]) worst = INFINITY;
@@ -152,8 +152,8 @@ static int same_keep_sets(const char *a, const char *b, int64_t layers)
     int same = 1;
     lh_h5 *files[2] = {0};
     const lh_h5_shape want = {LH_I32, 1, {-1}};
-    mt_try(lh_h5_open(&files[0], a, &(lh_h5_head){0}));
-    mt_try(lh_h5_open(&files[1], b, &(lh_h5_head){0}));
+    mt_try(lh_h5_open(&files[0], a, &(lh_h5_header){0}));
+    mt_try(lh_h5_open(&files[1], b, &(lh_h5_header){0}));
     for (int64_t l = 0; l < layers && files[0] && files[1]; l++) {
         static const char *const arrays[] = {"positions", "budgets"};
         for (int k = 0; k < 2; k++) {

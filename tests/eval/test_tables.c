@@ -7,8 +7,8 @@
 #include <unistd.h>
 
 #include "base/file.h"
-#include "eval/grid.h"
 #include "base/table.h"
+#include "eval/grid.h"
 #include "eval/texts.h"
 #include "suite.h"
 
@@ -82,10 +82,10 @@ START_TEST(test_an_analysis_file_gives_the_columns_back)
     int64_t *tokens = NULL, bytes;
     float *share = NULL;
     char *labels = NULL, *unit = NULL, *answers = NULL;
-    OK(lh_h5_create(&h5, "a.h5", &(lh_h5_head){"analysis", 1, "{}"}));
+    OK(lh_h5_create(&h5, "a.h5", &(lh_h5_header){"analysis", 1, "{}"}));
     OK(lh_table_h5(&table, h5, "/task/rows"));
     OK(lh_h5_commit(h5));
-    OK(lh_h5_open(&h5, "a.h5", &(lh_h5_head){"analysis", 1, NULL}));
+    OK(lh_h5_open(&h5, "a.h5", &(lh_h5_header){"analysis", 1, NULL}));
     OK(lh_h5_get(h5, "/task/rows/policy", &(lh_h5_shape){LH_I32, 1, {3}}, &shape, &codes));
     OK(lh_h5_get(h5, "/task/rows/tokens", &(lh_h5_shape){LH_I64, 1, {3}}, &shape, &tokens));
     OK(lh_h5_get(h5, "/task/rows/share", &(lh_h5_shape){LH_F32, 1, {3}}, &shape, &share));

@@ -198,7 +198,7 @@ START_TEST(test_other_files_are_no_checkpoints)
 {
     lh_checkpoint *ck;
     lh_h5 *h5;
-    const lh_h5_head head = {.kind = "cache", .schema = 1};
+    const lh_h5_header head = {.kind = "cache", .schema = 1};
     const lh_h5_shape shape = {.type = LH_F32, .rank = 2, .dims = {40, 24}};
     float values[40 * 24] = {0};
     ck_assert_int_eq(lh_checkpoint_open(&ck, "/nowhere.h5"), LH_EFILE);
@@ -209,7 +209,7 @@ START_TEST(test_other_files_are_no_checkpoints)
     ck_assert_int_eq(lh_checkpoint_open(&ck, path), LH_EFILE);
     ck_assert(strstr(lh_error_message(), "is a cache, not a checkpoint") != NULL);
     /* A configuration that asks for more than there is. */
-    const lh_h5_head right = {.kind = "checkpoint", .schema = 1};
+    const lh_h5_header right = {.kind = "checkpoint", .schema = 1};
     ck_assert_int_eq(lh_h5_create(&h5, path, &right), LH_OK);
     ck_assert_int_eq(lh_h5_put_text(h5, "/config", MM_LLAMA_CONFIG, (int64_t)strlen(MM_LLAMA_CONFIG)), LH_OK);
     ck_assert_int_eq(lh_h5_put(h5, "/weights/embed", &shape, values), LH_OK);
@@ -222,7 +222,7 @@ END_TEST
 static void put_ragged(const int64_t offsets[3], const int32_t positions[4])
 {
     lh_h5 *h5;
-    const lh_h5_head head = {.kind = "keep-sets", .schema = 1};
+    const lh_h5_header head = {.kind = "keep-sets", .schema = 1};
     const lh_h5_shape three = {.type = LH_I64, .rank = 1, .dims = {3}}, four = {.type = LH_I32, .rank = 1, .dims = {4}};
     ck_assert_int_eq(lh_h5_create(&h5, path, &head), LH_OK);
     ck_assert_int_eq(lh_h5_put(h5, "/layers/000/kept/offsets", &three, offsets), LH_OK);

@@ -246,7 +246,7 @@ START_TEST(test_keep_sets_say_what_every_head_keeps)
         lh_h5_shape shape;
         int64_t *offsets = NULL;
         int32_t *positions = NULL, *budgets = NULL;
-        mt_try(lh_h5_open(&h5, path, &(lh_h5_head){.kind = "keep-sets", .schema = 1}));
+        mt_try(lh_h5_open(&h5, path, &(lh_h5_header){.kind = "keep-sets", .schema = 1}));
         mt_try(lh_h5_get(h5, "/layers/002/kept/offsets", &(lh_h5_shape){.type = LH_I64, .rank = 1, .dims = {4}}, &shape,
                          &offsets));
         mt_try(lh_h5_get(h5, "/layers/002/kept/positions", &(lh_h5_shape){.type = LH_I32, .rank = 1, .dims = {-1}},

@@ -24,7 +24,7 @@ static lh_h5 *open_golden(void)
         printf("skipped: there is no '%s'\n", path);
         return NULL;
     }
-    mt_try(lh_h5_open(&h5, path, &(lh_h5_head){0}));
+    mt_try(lh_h5_open(&h5, path, &(lh_h5_header){0}));
     return h5;
 }
 
@@ -56,15 +56,15 @@ START_TEST(test_pooling_gives_the_recorded_scores)
         float *want = get(h5, name, LH_F32, 2);
         mt_try(lh_calloc(&pooled, HEADS * TOKENS, sizeof *pooled));
         mt_try(rig_backend(_i)->pool(stream, &(lh_pool_args){.y = pooled,
-                                                           .x = raw,
-                                                           .state = state,
-                                                           .kv = &kv,
-                                                           .rows = HEADS,
-                                                           .rows_per_head = 1,
-                                                           .ld = TOKENS,
-                                                           .k = 7,
-                                                           .seen = TOKENS,
-                                                           .kind = LH_POOL_MAX}));
+                                                             .x = raw,
+                                                             .state = state,
+                                                             .kv = &kv,
+                                                             .rows = HEADS,
+                                                             .rows_per_head = 1,
+                                                             .ld = TOKENS,
+                                                             .k = 7,
+                                                             .seen = TOKENS,
+                                                             .kind = LH_POOL_MAX}));
         for (int i = 0; i < HEADS * TOKENS; i++)
             mt_check(pooled[i] == want[i], "layer %d: score %d is %g, recorded %g", layers[l], i, (double)pooled[i],
                      (double)want[i]);
