@@ -103,16 +103,6 @@ void lh_adaptive_counts(lh_evictor *ev, const lh_evict_job *job, const float *sc
                  LH_COPY_ON_DEVICE);
 }
 
-/* ---- scores that go with their entries, while layers compete ---- */
-
-void lh_evict_keep_scores(lh_evictor *ev, const lh_evict_job *job)
-{
-    lh_evict_classify(ev, job);
-    lh_stage_scores scores = lh_score_entries(ev, job);
-    LH_RUN(&ev->exec, put_stats, .y = lh_stat_of(job->entries, ev->stats.score), .x = scores.heads, .kv = job->entries,
-           .last = LH_ALL_ENTRIES, .ld = ev->ld);
-}
-
 const float *lh_evict_show_scores(lh_evictor *ev, const lh_evict_job *job)
 {
     float *scores = ev->at[LH_SPACE_RAW];
@@ -120,10 +110,4 @@ const float *lh_evict_show_scores(lh_evictor *ev, const lh_evict_job *job)
     LH_RUN(&ev->exec, finish_scores, .y = scores, .x = lh_stat_of(job->entries, ev->stats.score), .kv = job->entries,
            .ld = ev->ld, .parts = 1, .kind = LH_FINISH_PLAIN, .factor = 1.0f);
     return scores;
-}
-
-void lh_evict_mark(lh_evictor *ev, const lh_evict_job *job, const float *scores, const int64_t *counts)
-{
-    lh_exec_put(&ev->exec, ev->at[LH_SPACE_COUNTS], counts, job->entries->heads * (int64_t)sizeof *counts);
-    lh_mark_best(ev, job, scores, ev->at[LH_SPACE_COUNTS], LH_ENTRY_DROP);
 }

@@ -37,7 +37,7 @@ typedef struct lh_row_block {
     const float *gains;
 } lh_row_block;
 
-/* This rank's query heads among those of the row space. */
+/* This rank's query heads among those of the row space (evictor.c). */
 float *lh_own_q(const lh_evictor *ev, int64_t rows);
 float *lh_own_lse(const lh_evictor *ev, int64_t rows);
 

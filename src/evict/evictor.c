@@ -99,11 +99,6 @@ int64_t lh_evictor_ld(const lh_evictor *ev)
     return ev->ld;
 }
 
-lh_keep lh_evict_keep(const lh_evictor *ev)
-{
-    return (lh_keep){.state = ev->at[LH_SPACE_STATE], .ld = ev->ld};
-}
-
 lh_row_logits lh_evict_row_logits(const lh_evictor *ev)
 {
     return (lh_row_logits){ev->at[LH_SPACE_LOGITS], ev->ld};
@@ -119,6 +114,30 @@ lh_draw lh_draw_of(const lh_evictor *ev, const lh_evict_job *job)
     return (lh_draw){.key = {(uint32_t)ev->seed, (uint32_t)(ev->seed >> 32)},
                      .counter = {(uint32_t)job->layer.index << 16 ^ ev->request, (uint32_t)job->number},
                      .first_head = ev->shape.heads.kv_first};
+}
+
+float *lh_own_q(const lh_evictor *ev, int64_t rows)
+{
+    const lh_heads *h = &ev->shape.heads;
+    return (float *)ev->at[LH_SPACE_Q] + (h->split ? rows * h->q_first * ev->shape.head_dim : 0);
+}
+
+float *lh_own_lse(const lh_evictor *ev, int64_t rows)
+{
+    const lh_heads *h = &ev->shape.heads;
+    return (float *)ev->at[LH_SPACE_LSE] + (h->split ? rows * h->q_first : 0);
+}
+
+lh_row_room lh_evict_row_room(lh_evictor *ev, int64_t seen)
+{
+    int64_t rows = lh_policy_rows(&ev->policy, seen);
+    return (lh_row_room){
+        .q = lh_own_q(ev, rows), .lse = lh_own_lse(ev, rows), .positions = ev->at[LH_SPACE_POSITIONS], .rows = rows};
+}
+
+void lh_evict_put_positions(lh_evictor *ev, const int32_t *positions, int64_t rows)
+{
+    lh_exec_put(&ev->exec, ev->at[LH_SPACE_POSITIONS], positions, rows * (int64_t)sizeof *positions);
 }
 
 /* ---- rows, by the policy's source ---- */

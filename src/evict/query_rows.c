@@ -4,30 +4,6 @@
 
 #include "evict/evict_impl.h"
 
-float *lh_own_q(const lh_evictor *ev, int64_t rows)
-{
-    const lh_heads *h = &ev->shape.heads;
-    return (float *)ev->at[LH_SPACE_Q] + (h->split ? rows * h->q_first * ev->shape.head_dim : 0);
-}
-
-float *lh_own_lse(const lh_evictor *ev, int64_t rows)
-{
-    const lh_heads *h = &ev->shape.heads;
-    return (float *)ev->at[LH_SPACE_LSE] + (h->split ? rows * h->q_first : 0);
-}
-
-lh_row_room lh_evict_row_room(lh_evictor *ev, int64_t seen)
-{
-    int64_t rows = lh_policy_rows(&ev->policy, seen);
-    return (lh_row_room){
-        .q = lh_own_q(ev, rows), .lse = lh_own_lse(ev, rows), .positions = ev->at[LH_SPACE_POSITIONS], .rows = rows};
-}
-
-void lh_evict_put_positions(lh_evictor *ev, const int32_t *positions, int64_t rows)
-{
-    lh_exec_put(&ev->exec, ev->at[LH_SPACE_POSITIONS], positions, rows * (int64_t)sizeof *positions);
-}
-
 /* One NaN among the weights makes every score of a row NaN, and maxima would hide it: the log-sum-exps tell. */
 static lh_status find_not_finite(const float *lse, int64_t count, int64_t layer)
 {

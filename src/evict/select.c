@@ -1,16 +1,8 @@
 /* One eviction from end to end, in the order in which it happens: classify, score, shape, budgets, mark. */
 #include <string.h>
 
+#include "evict/adaptive_heads.h"
 #include "evict/evict_impl.h"
-
-void lh_evict_classify(lh_evictor *ev, const lh_evict_job *job)
-{
-    const lh_protection *p = &job->protect;
-    int64_t recent_from = job->seen - p->recents;
-    if (p->budget >= job->seen - job->visible_from) recent_from = job->visible_from; /* all that can be seen stays */
-    LH_RUN(&ev->exec, classify, .state = ev->at[LH_SPACE_STATE], .kv = job->entries, .ld = ev->ld,
-           .visible_from = job->visible_from, .sinks = job->visible_from + p->sinks, .recent_from = recent_from);
-}
 
 static void notify(lh_evictor *ev, const lh_evict_job *job, const float *scores)
 {
@@ -67,4 +59,12 @@ void lh_evict_select(lh_evictor *ev, const lh_evict_job *job, int64_t *counts)
         count_by_plan(ev, job, counts);
     }
     lh_mark_stages(ev, job, &scores);
+}
+
+void lh_evict_keep_scores(lh_evictor *ev, const lh_evict_job *job)
+{
+    lh_evict_classify(ev, job);
+    lh_stage_scores scores = lh_score_entries(ev, job);
+    LH_RUN(&ev->exec, put_stats, .y = lh_stat_of(job->entries, ev->stats.score), .x = scores.heads, .kv = job->entries,
+           .last = LH_ALL_ENTRIES, .ld = ev->ld);
 }

@@ -51,13 +51,6 @@ lh_stage_scores lh_make_stages(lh_evictor *ev, const lh_evict_job *job, float *s
     return s;
 }
 
-void lh_mark_best(lh_evictor *ev, const lh_evict_job *job, const float *scores, const int64_t *counts,
-                  lh_entry_state others)
-{
-    LH_RUN(&ev->exec, select_top, .state = ev->at[LH_SPACE_STATE], .scores = scores, .kv = job->entries,
-           .counts = counts, .ld = ev->ld, .others = others);
-}
-
 void lh_mark_stages(lh_evictor *ev, const lh_evict_job *job, const lh_stage_scores *scores)
 {
     int64_t heads = job->entries->heads, *counts = ev->at[LH_SPACE_COUNTS];

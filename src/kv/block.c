@@ -8,12 +8,6 @@ static int64_t first_block(const lh_kv *kv, int64_t layer)
     return kv->arrays.budgets[layer];
 }
 
-int64_t lh_kv_block_count(const lh_policy_numbers *p, int64_t budget, int64_t tokens)
-{
-    if (!p->evicts || !p->block || tokens <= budget) return 0;
-    return (tokens - budget + p->block - 1) / p->block;
-}
-
 /* Sliding layers whose window is in the budget lose what cannot be seen, and nothing else. */
 static int only_slides(const lh_kv *kv, int64_t layer)
 {

@@ -86,7 +86,7 @@ struct lh_kv {
 double lh_kv_now(void);
 lh_device *lh_kv_device(const lh_kv *kv);
 
-/* ---- kv.c ---- */
+/* ---- layers.c ---- */
 
 /* Budgets of all layers for `seen` tokens. */
 void lh_kv_make_budgets(lh_kv *kv, int64_t seen);
@@ -107,13 +107,7 @@ void lh_kv_take_back(lh_kv *follower);
 /* 1 where the layer's rows are looked at as they pass (record.c). */
 int lh_kv_uses_rows(const lh_kv *kv, int64_t layer);
 
-/* The entries that the mask keeps, counts[h] competing ones of each head, from the arena of the prefill into one of the
- * layer's own, with its slack (prefill.c). */
-void lh_kv_move_kept(lh_kv *kv, const lh_evict_job *job, int64_t *counts);
-
-/* Blocks of a prompt (block.c): evictions that a prompt of `tokens` tokens has seen in a layer of that budget; at the
- * end of a layer its lengths, and which entries have no norms yet. */
-int64_t lh_kv_block_count(const lh_policy_numbers *policy, int64_t budget, int64_t tokens);
+/* Blocks of a prompt (block.c): at the end of a layer its lengths, and which entries have no norms yet. */
 void lh_kv_end_blocks(lh_kv *kv, int64_t layer);
 
 /* Budgets over all layers (layer_competition.c). Collective: the end of a layer's prefill where all layers compete. */
@@ -121,7 +115,7 @@ lh_status lh_kv_open_competition(lh_kv *kv);
 void lh_kv_close_competition(lh_kv *kv);
 void lh_kv_compete(lh_kv *kv, const lh_evict_job *job);
 
-/* ---- evictions of a layer that lies in its own arena (decode.c) ---- */
+/* ---- one eviction (evict_layer.c) ---- */
 
 /* Work space for heads as long as they are now in any layer, and `cols` slots at least. lh_kv_make_work_everywhere:
  * before evictions that exchange something, which all ranks need it for; collective then. */
@@ -133,10 +127,15 @@ void lh_kv_make_work_everywhere(lh_kv *kv, int64_t cols);
 void lh_kv_drop_unseen(lh_kv *kv, const lh_evict_job *job, lh_arena *arena);
 void lh_kv_evict_layer(lh_kv *kv, lh_evict_job *job, lh_arena *arena);
 
+/* The entries that the mask keeps, counts[h] competing ones of each head, from the arena of the prefill into one of the
+ * layer's own, with its slack. */
+void lh_kv_move_kept(lh_kv *kv, const lh_evict_job *job, int64_t *counts);
+
 /* Space for rotating the keys of any layer by slots when `tokens` tokens come to them (slots.c). */
 lh_status lh_kv_reserve_slots(lh_kv *kv, int64_t tokens);
 
-/* After evictions that nobody waited for: wait for the lengths. */
+/* After evictions that nobody waited for: ask for the lengths, and wait for them (lens.c). */
+lh_status lh_kv_ask_lens(lh_kv *kv);
 lh_status lh_kv_fetch_lens(lh_kv *kv);
 
 /* Collective. Lengths of this rank's counted heads -> of all heads of the model, on every rank. */

@@ -74,6 +74,12 @@ lh_layer_plan lh_kv_layer_plan(const lh_kv_shape *shape, const lh_policy_numbers
     return p;
 }
 
+int64_t lh_kv_block_count(const lh_policy_numbers *p, int64_t budget, int64_t tokens)
+{
+    if (!p->evicts || !p->block || tokens <= budget) return 0;
+    return (tokens - budget + p->block - 1) / p->block;
+}
+
 void lh_kv_add_need(lh_space_request *need, const lh_layer_plan *plan)
 {
     const lh_policy_numbers *p = need->policy;

@@ -52,6 +52,9 @@ lh_ring_shape lh_kv_ring_shape(const lh_kv_shape *shape, const lh_policy_numbers
 
 lh_evict_shape lh_kv_evict_shape(const lh_kv_shape *shape);
 
+/* Evictions that a prompt of `tokens` tokens has seen in a layer of that budget, where it is taken in in blocks. */
+int64_t lh_kv_block_count(const lh_policy_numbers *policy, int64_t budget, int64_t tokens);
+
 /* What the end of a layer's prefill needs of the work space is added. */
 void lh_kv_add_need(lh_space_request *need, const lh_layer_plan *plan);
 

@@ -35,13 +35,6 @@ static lh_status own_positions(lh_kv *kv, int64_t layer, int32_t **out, int64_t 
     return LH_OK;
 }
 
-lh_status lh_kv_gather_lens(lh_kv *kv, const int64_t *own, int64_t *all)
-{
-    lh_gather *gather = &kv->arrays.gather;
-    lh_gather_kv_heads(gather, &kv->shape.heads, sizeof *all);
-    return lh_comm_allgatherv(kv->exec.comm, own, all, gather->bytes, gather->at);
-}
-
 lh_status lh_kv_gather_positions(lh_kv *kv, int64_t layer, lh_kv_positions *out)
 {
     lh_status st = LH_OK;

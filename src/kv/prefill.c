@@ -89,34 +89,6 @@ lh_status lh_kv_prefill_begin(lh_kv *kv, int64_t layer, lh_ragged **view)
 
 /* ---- the end of a layer ---- */
 
-/* counts[h] has the entries that were chosen and the slack. */
-static lh_status move_kept(lh_kv *kv, const lh_evict_job *job, const int64_t *caps)
-{
-    int64_t l = job->layer.index, slack = kv->layers[l].plan.slack;
-    lh_arena *arena = &kv->layers[l].arena;
-    lh_keep keep = lh_evict_keep(kv->evictor);
-    LH_TRY(lh_arena_alloc(arena, &kv->exec, caps));
-    LH_TRY(kv->exec.ops->compact(kv->exec.stream, &(lh_compact_args){.dst = &arena->view,
-                                                                     .src = job->entries,
-                                                                     .state = keep.state,
-                                                                     .ld = keep.ld,
-                                                                     .kind = LH_COMPACT_IN_ORDER}));
-    LH_TRY(lh_arena_pull_len(arena, &kv->exec));
-    for (int64_t h = 0; h < arena->view.heads; h++)
-        if (arena->len[h] != caps[h] - slack)
-            LH_FAIL(LH_EINTERNAL, "layer %lld: a head keeps %lld entries where %lld were chosen", (long long)l,
-                    (long long)arena->len[h], (long long)(caps[h] - slack));
-    return LH_OK;
-}
-
-void lh_kv_move_kept(lh_kv *kv, const lh_evict_job *job, int64_t *counts)
-{
-    const lh_layer_plan *plan = &kv->layers[job->layer.index].plan;
-    int64_t protected_ = plan->kept - (plan->ranked ? plan->protect.base : 0);
-    for (int64_t h = 0; h < kv->shape.heads.kv_count; h++) counts[h] += protected_ + plan->slack;
-    LH_LATCH(&kv->exec, move_kept(kv, job, counts));
-}
-
 /* All of it stays: a follower's layer whose leader evicts. */
 static lh_status copy_all(lh_kv *kv, int64_t layer, const lh_arena *from)
 {

@@ -1,0 +1,30 @@
+/* The keep mask of a layer: made by position, then by scores. */
+#include "evict/adaptive_heads.h"
+#include "evict/evict_impl.h"
+
+lh_keep lh_evict_keep(const lh_evictor *ev)
+{
+    return (lh_keep){.state = ev->at[LH_SPACE_STATE], .ld = ev->ld};
+}
+
+void lh_evict_classify(lh_evictor *ev, const lh_evict_job *job)
+{
+    const lh_protection *p = &job->protect;
+    int64_t recent_from = job->seen - p->recents;
+    if (p->budget >= job->seen - job->visible_from) recent_from = job->visible_from; /* all that can be seen stays */
+    LH_RUN(&ev->exec, classify, .state = ev->at[LH_SPACE_STATE], .kv = job->entries, .ld = ev->ld,
+           .visible_from = job->visible_from, .sinks = job->visible_from + p->sinks, .recent_from = recent_from);
+}
+
+void lh_mark_best(lh_evictor *ev, const lh_evict_job *job, const float *scores, const int64_t *counts,
+                  lh_entry_state others)
+{
+    LH_RUN(&ev->exec, select_top, .state = ev->at[LH_SPACE_STATE], .scores = scores, .kv = job->entries,
+           .counts = counts, .ld = ev->ld, .others = others);
+}
+
+void lh_evict_mark(lh_evictor *ev, const lh_evict_job *job, const float *scores, const int64_t *counts)
+{
+    lh_exec_put(&ev->exec, ev->at[LH_SPACE_COUNTS], counts, job->entries->heads * (int64_t)sizeof *counts);
+    lh_mark_best(ev, job, scores, ev->at[LH_SPACE_COUNTS], LH_ENTRY_DROP);
+}

@@ -1,0 +1,67 @@
+/* A sequence begins: the plans of its layers. And what an eviction, or rows that pass, find of a layer at a time. */
+#include <time.h>
+
+#include "kv/kv_impl.h"
+
+double lh_kv_now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+lh_device *lh_kv_device(const lh_kv *kv)
+{
+    return lh_exec_device(&kv->exec);
+}
+
+void lh_kv_make_budgets(lh_kv *kv, int64_t seen)
+{
+    const lh_kv_shape *s = &kv->shape;
+    lh_policy_layers(&kv->numbers,
+                     &(lh_layers_request){.layers = s->layers,
+                                          .seen = seen,
+                                          .window = s->window,
+                                          .sliding = s->sliding,
+                                          .profile = lh_profiles_find(s->profiles, kv->policy.budgets.layer_profile)},
+                     kv->arrays.budgets);
+    kv->timeline.budgets_made = kv->numbers.evicts && kv->numbers.budget < seen;
+}
+
+lh_status lh_kv_begin_layers(lh_kv *kv, const lh_prompt *prompt)
+{
+    const lh_kv_shape *s = &kv->shape;
+    lh_ring_shape ring;
+    if (kv->timeline.phase != LH_KV_EMPTY)
+        LH_FAIL(LH_EINTERNAL, "the cache is not empty: it holds %lld tokens", (long long)kv->timeline.seen);
+    kv->prompt = *prompt;
+    kv->numbers = lh_policy_fix(&kv->policy, prompt->tokens);
+    lh_evictor_begin(kv->evictor, &kv->numbers, prompt->tokens);
+    lh_kv_make_budgets(kv, prompt->tokens);
+    ring = lh_kv_ring_shape(s, &kv->numbers);
+    for (int64_t l = 0; l < s->layers; l++) {
+        lh_layer_request request = {.layer = l, .budget = kv->arrays.budgets[l], .prompt = *prompt};
+        kv->layers[l].plan = lh_kv_layer_plan(s, &kv->numbers, &request);
+        kv->layers[l].latest.position = -1;
+        if (ring.rows) LH_TRY(lh_ring_alloc(&kv->layers[l].ring, lh_kv_device(kv), &ring));
+    }
+    if (lh_observes_again(&kv->numbers)) LH_TRY(lh_evictor_alloc_rows(kv->evictor, 0));
+    kv->timeline.phase = LH_KV_PREFILL;
+    return LH_OK;
+}
+
+lh_evict_job lh_kv_job(lh_kv *kv, int64_t layer, const lh_arena *arena, int64_t seen)
+{
+    const lh_kv_shape *s = &kv->shape;
+    int slides = lh_kv_slides(s, layer);
+    return (lh_evict_job){.phase = kv->timeline.phase == LH_KV_PREFILL ? LH_EVICT_PREFILL : LH_EVICT_DECODE,
+                          .layer = {.index = layer,
+                                    .window = slides ? s->window : 0,
+                                    .projection = s->projections ? &s->projections[layer] : NULL,
+                                    .rotation = s->rotations ? &s->rotations[slides] : NULL},
+                          .entries = &arena->view,
+                          .offset = arena->offset,
+                          .seen = seen,
+                          .visible_from = lh_kv_visible_from(s, layer, seen),
+                          .normless = &kv->layers[layer].normless};
+}

@@ -1,0 +1,30 @@
+/* Lengths of heads: those of the device, which evictions while decoding change without waiting for the host, and those
+ * of all ranks. */
+#include <string.h>
+
+#include "kv/kv_impl.h"
+
+lh_status lh_kv_ask_lens(lh_kv *kv)
+{
+    kv->lens.stale = 1;
+    return lh_stream_copy(kv->exec.stream, kv->lens.host, kv->lens.device, lh_kv_blocks_bytes(&kv->shape),
+                          LH_COPY_TO_HOST);
+}
+
+lh_status lh_kv_fetch_lens(lh_kv *kv)
+{
+    int64_t heads = kv->shape.heads.kv_count;
+    if (!kv->lens.stale) return LH_OK;
+    LH_TRY(lh_stream_sync(kv->exec.stream));
+    for (int64_t l = 0; l < kv->shape.layers && heads > 0; l++)
+        memcpy(kv->layers[l].arena.len, kv->lens.host + (2 * l + 1) * heads, (size_t)heads * sizeof *kv->lens.host);
+    kv->lens.stale = 0;
+    return LH_OK;
+}
+
+lh_status lh_kv_gather_lens(lh_kv *kv, const int64_t *own, int64_t *all)
+{
+    lh_gather *gather = &kv->arrays.gather;
+    lh_gather_kv_heads(gather, &kv->shape.heads, sizeof *all);
+    return lh_comm_allgatherv(kv->exec.comm, own, all, gather->bytes, gather->at);
+}
