@@ -20,11 +20,12 @@ static const lh_option rows[] = {
      FIELD(device),
      .def = "auto",
      .choices = devices,
-     .help = "Whose memory the second half is of. auto: cuda where every rank finds a device, else cpu."},
+     .help =
+         "Device whose memory the second half of the cases uses. auto: cuda if every rank finds a device, else cpu."},
     {.type = LH_OPT_FLAG,
      .name = "share-device",
      FIELD(share_device),
-     .help = "Let ranks of one host compute on the same CUDA device. They then talk through the host."},
+     .help = "Let ranks of one host share a CUDA device. They then communicate through the host."},
     {0}};
 #undef FIELD
 static const lh_option_table table = {"what runs", rows};
@@ -40,13 +41,12 @@ static const lh_syntax syntax = {
     .program = "longhaul",
     .name = "bench collectives",
     .usage = "[WORD…] [options]",
-    .summary = "Measure what ranks say to each other",
-    .text =
-        "all-reduce (of f32) and all-gather of buffers of 8 KiB to 64 MiB; a word chooses one. Host memory goes over "
-        "MPI; memory of devices directly, by NCCL or through the host, as in a run: the shape tells which. A call "
-        "begins together and takes as long as it takes the last rank.\n\n"
-        "Bytes are those that every rank holds afterwards. At least 2 (n - 1) / n of them leave each of n ranks in "
-        "an all-reduce, (n - 1) / n in an all-gather; with one rank nothing is sent.",
+    .summary = "Measure the collectives between ranks",
+    .text = "All-reduce (of f32) and all-gather of buffers of 8 KiB to 64 MiB; a word selects one. Host memory is sent "
+            "by MPI; device memory directly, by NCCL or through the host, as in a run: the shape says which. All ranks "
+            "start a call together, and its time is that of the last rank.\n\nBytes are those that every rank holds "
+            "afterwards. Each of n ranks sends at least 2 (n - 1) / n of them in an all-reduce, (n - 1) / n in an "
+            "all-gather; a single rank sends nothing.",
     .max_args = 64,
     .groups = groups,
     .examples = examples};

@@ -8,13 +8,13 @@ static const lh_option rows[] = {
     {.type = LH_OPT_FLAG,
      .name = "quick",
      FIELD(quick),
-     .help = "Small shapes and a few calls, to see that everything runs. The figures mean little."},
+     .help = "Smoke test: small shapes and few calls. The figures mean little."},
     {.type = LH_OPT_STR,
      .name = "csv",
      FIELD(csv),
      .arg = "FILE",
-     .help = "Write the rows to FILE, too, as CSV: seconds, bytes and FLOPs of one call."},
-    {.type = LH_OPT_FLAG, .name = "json", FIELD(json), .help = "Print one JSON object instead of tables of Markdown."},
+     .help = "Also write the rows to FILE as CSV: seconds, bytes and FLOPs of one call."},
+    {.type = LH_OPT_FLAG, .name = "json", FIELD(json), .help = "Print one JSON object instead of Markdown tables."},
     {0}};
 #undef FIELD
 const lh_option_table lh_bench_output_options = {"output", rows};

@@ -21,14 +21,14 @@ static const lh_option rows[] = {
      FIELD(device),
      .def = "auto",
      .choices = devices,
-     .help = "Whose operations. auto: cuda where there is a device, else cpu. ref is plain C, slow."},
+     .help = "Backend. auto: cuda if there is a device, else cpu. ref is plain C and slow."},
     {.type = LH_OPT_I64,
      .name = "threads",
      FIELD(threads),
      .arg = "N",
      .def = "0",
      .max = 1024,
-     .help = "Threads. 0: the cores of the machine."},
+     .help = "Number of threads. 0: one per core."},
     {.type = LH_OPT_I64,
      .letter = 'c',
      .name = "context",
@@ -36,7 +36,7 @@ static const lh_option rows[] = {
      .arg = "TOKENS",
      .def = "0",
      .max = 1 << 30,
-     .help = "Entries of a head in the full caches of decode steps. 0: 131072 on a device, 8192 on the host."},
+     .help = "Entries per head in the full caches of decode steps. 0: 131072 on a GPU, 8192 on the host."},
     {0}};
 #undef FIELD
 static const lh_option_table table = {"what runs", rows};
@@ -54,15 +54,14 @@ static const lh_syntax syntax = {
     .name = "bench operations",
     .usage = "[WORD…] [options]",
     .summary = "Measure single operations",
-    .text = "A case is an operation and a shape. Calls are timed on the clock of the device after a warm-up, 5 of them "
-            "and half a second at least. Data are random; weights and caches that are read once are taken in turn from "
-            "copies that no cache of a processor holds.\n\n"
-            "What the machine can do is measured first: copies (bytes read and written), on the host also reads and "
-            "multiply-adds of f32, and products of large matrices. The share of a case is the least time that these "
-            "rates allow for its bytes and FLOPs over its median; 'limit' names the rate. On the host that is the rate "
-            "of reads or of f32 multiply-adds, which bf16 products may pass; on a device of copies or of large "
-            "products.\n\n"
-            "One process measures: other ranks end at once.",
+    .text =
+        "A case is an operation and a shape. Calls are timed on the device's clock after a warm-up, at least 5 calls "
+        "and half a second. Data are random. Weights and caches that a run reads once rotate through copies larger "
+        "than the processor's caches.\n\nThe machine's peak rates are measured first: copies (bytes read and written), "
+        "on the host also reads and f32 multiply-adds, and products of large matrices. The share of a case is the time "
+        "that these rates allow for its bytes and FLOPs divided by its median; 'limit' names the rate that bounds it. "
+        "On the host that is the rate of reads or of f32 multiply-adds, which bf16 products may exceed; on a GPU that "
+        "of copies or of large products.\n\nRank 0 measures; other ranks exit at once.",
     .max_args = 64,
     .groups = groups,
     .examples = examples};

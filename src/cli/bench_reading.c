@@ -28,11 +28,10 @@ static const lh_syntax syntax = {
     .name = "bench reading",
     .usage = "-m FILE [options]",
     .summary = "Measure how fast a checkpoint is read",
-    .text = "All weights are read and converted, to what a run would take them as and then to f32 and bf16; beside it "
-            "the bare file, by read(). Bytes are those that are stored. The first pass comes from the disk where the "
-            "system does not have the file in memory yet, which cannot be told from here; all others come from "
-            "memory.\n\n"
-            "One process reads: other ranks end at once.",
+    .text =
+        "Reads and converts all weights, to the type of a run and then to f32 and bf16, and for comparison the bare "
+        "file by read(). Bytes are those stored. The first pass reads from disk unless the file is already in the page "
+        "cache, which cannot be detected here; all others read from memory.\n\nRank 0 reads; other ranks exit at once.",
     .groups = groups,
     .examples = examples};
 

@@ -29,7 +29,7 @@ static const lh_option rows[] = {{.type = LH_OPT_I64,
                                   .def = "32",
                                   .min = 1,
                                   .max = 1 << 20,
-                                  .help = "Decode steps behind it."},
+                                  .help = "Decode steps after it."},
                                  {.type = LH_OPT_I64,
                                   .name = "repeat",
                                   FIELD(repeat),
@@ -37,7 +37,7 @@ static const lh_option rows[] = {{.type = LH_OPT_I64,
                                   .def = "3",
                                   .min = 1,
                                   .max = 1000,
-                                  .help = "Runs of each cache: prompts that take minutes need one alone."},
+                                  .help = "Runs with each cache. For prompts that take minutes 1 is enough."},
                                  {0}};
 #undef FIELD
 static const lh_option_table table = {"the run", rows};
@@ -56,13 +56,12 @@ static const lh_syntax syntax = {
     .name = "bench run",
     .usage = "-m FILE [options]",
     .summary = "Measure prefill and decode of a model",
-    .text = "A prompt of random tokens is taken in and decode steps follow, with the full cache and, where a budget is "
-            "given, with the policy's, in turns, after a short run to warm up. A prefill ends with its first token on "
-            "the host, and so does a step.\n\n"
-            "A prefill is held to its FLOPs: products, full attention, one row of logits; what a policy observes is "
-            "not in them. A step is held to the bytes that it reads at least, weights and cache ('longhaul plan' tells "
-            "both). Bytes, FLOPs and the rates that they are held to are those of all ranks together, which measure at "
-            "the same time; the table of the machine shows rank 0's.",
+    .text = "Prefills a prompt of random tokens and decodes after it, with the full cache and, if a budget is given, "
+            "with the policy's, alternately, after a short warm-up. A prefill ends when its first token is on the "
+            "host; so does a step.\n\nA prefill is compared with its FLOPs: products, full attention, one row of "
+            "logits, without what a policy observes. A step is compared with the bytes that it must read, weights and "
+            "cache ('longhaul plan' prints both). Bytes, FLOPs and peak rates are those of all ranks together, which "
+            "measure at the same time; the table of the machine shows rank 0's.",
     .groups = groups,
     .examples = examples};
 

@@ -13,14 +13,14 @@ static const lh_example examples[] = {
     {"longhaul bench operations gemm attend", "products and attention alone"},
     {"longhaul bench run -m m.h5 -c 7500 --budget 512", "a model, with a full cache and an evicted one"},
     {0}};
-static const lh_syntax syntax = {
-    .program = "longhaul",
-    .name = "bench",
-    .usage = "TASK [options]",
-    .summary = "Measure speeds, beside what this machine can do",
-    .text = "TASK is operations (what a run is made of, one by one), run (prefill and decode of a model), collectives "
-            "(what ranks say to each other) or reading (a checkpoint).",
-    .groups = groups,
-    .examples = examples};
+static const lh_syntax syntax = {.program = "longhaul",
+                                 .name = "bench",
+                                 .usage = "TASK [options]",
+                                 .summary = "Measure speeds and compare them with this machine's peak rates",
+                                 .text =
+                                     "TASK is operations (single operations), run (prefill and decode of a model), "
+                                     "collectives (all-reduce and all-gather between ranks) or reading (a checkpoint).",
+                                 .groups = groups,
+                                 .examples = examples};
 
 const lh_command lh_command_bench = {&syntax, sizeof(lh_cli_common), NULL, tasks};

@@ -13,9 +13,9 @@ static const lh_example examples[] = {
 static const lh_syntax syntax = {.program = "longhaul",
                                  .name = "eval",
                                  .usage = "TASK -m FILE [options]",
-                                 .summary = "Measure what policies and budgets do to answers",
-                                 .text = "TASK is needle (a sentence in a long text is asked for) or fidelity (what is "
-                                         "written with an evicted cache, compared with the full one).",
+                                 .summary = "Measure how policies and budgets change answers",
+                                 .text = "TASK is needle (find a sentence in a long text) or fidelity (compare text "
+                                         "generated with an evicted cache and with the full one).",
                                  .groups = groups,
                                  .examples = examples};
 

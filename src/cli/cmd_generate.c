@@ -39,9 +39,13 @@ static const lh_option answer_rows[] = {
      .arg = "TOKENS",
      .def = "128",
      .max = 1 << 30,
-     .help = "Tokens to generate at most."},
-    {.type = LH_OPT_LIST, .name = "stop", FIELD(stops), .arg = "TEXT", .help = "End the answer before this text."},
-    {.type = LH_OPT_FLAG, .name = "ignore-eos", FIELD(ignore_eos), .help = "Do not end at the model's end tokens."},
+     .help = "Maximum number of tokens to generate."},
+    {.type = LH_OPT_LIST,
+     .name = "stop",
+     FIELD(stops),
+     .arg = "TEXT",
+     .help = "Stop sequence: end the answer before this text."},
+    {.type = LH_OPT_FLAG, .name = "ignore-eos", FIELD(ignore_eos), .help = "Do not stop at end-of-sequence tokens."},
     {0}};
 #undef FIELD
 static const lh_option_table answer_table = {"answer", answer_rows};
@@ -51,27 +55,27 @@ static const lh_option file_rows[] = {
     {.type = LH_OPT_FLAG,
      .name = "json",
      FIELD(json),
-     .help = "Print one JSON object: text, ids, policy, cache and times, instead of the text as it is made."},
+     .help = "Print one JSON object with text, ids, policy, cache and times instead of streaming the text."},
     {.type = LH_OPT_STR,
      .name = "save-cache",
      FIELD(save_cache),
      .arg = "FILE",
-     .help = "Write the cache after the prompt."},
+     .help = "Save the cache after the prompt to FILE (HDF5)."},
     {.type = LH_OPT_STR,
      .name = "load-cache",
      FIELD(load_cache),
      .arg = "FILE",
-     .help = "Go on behind a cache that was saved, on any number of ranks, with the policy it was made with."},
+     .help = "Continue after a saved cache, on any number of ranks, with the policy it was made with."},
     {.type = LH_OPT_STR,
      .name = "keep-sets",
      FIELD(keep_sets),
      .arg = "FILE",
-     .help = "Write the positions that every head kept (HDF5)."},
+     .help = "Write the positions that every head keeps to FILE (HDF5)."},
     {.type = LH_OPT_STR,
      .name = "logits",
      FIELD(logits),
      .arg = "FILE",
-     .help = "Write logits (HDF5): of the last prompt tokens, then of each generated token that was fed back."},
+     .help = "Write logits to FILE (HDF5): of the last prompt tokens, then of each generated token that was fed back."},
     {.type = LH_OPT_I64,
      .name = "logits-last",
      FIELD(logits_last),
@@ -79,7 +83,7 @@ static const lh_option file_rows[] = {
      .def = "1",
      .min = 1,
      .max = 1 << 30,
-     .help = "Prompt tokens in --logits."},
+     .help = "Number of prompt tokens in --logits."},
     {0}};
 #undef FIELD
 static const lh_option_table file_table = {"output", file_rows};
@@ -105,14 +109,12 @@ static const lh_syntax syntax = {
     .program = "longhaul",
     .name = "generate",
     .usage = "-m FILE [-p TEXT | -f FILE] [options]",
-    .summary = "Read a prompt and write what the model says next",
-    .text =
-        "The prompt is read whole, layer by layer; the policy then keeps a part of the cache, and the answer is "
-        "generated from that. With --question the cache is cut before the question is known, and every question is "
-        "answered from the same state (context-only); with '--scenario question-aware' the only question is the end "
-        "of the prompt, and the policy sees it first.\n\nThe text goes to standard output as it is made. Ctrl-C ends "
-        "with what "
-        "there is, and exit code 75.",
+    .summary = "Generate text after a prompt",
+    .text = "The prompt is prefilled layer by layer; the policy then keeps a subset of the cache, from which the "
+            "answer is generated. With --question the cache is evicted before the question is known, and every "
+            "question is answered from the same state (context-only); with '--scenario question-aware' the only "
+            "question is the end of the prompt, and the policy sees it first.\n\nText is streamed to standard output. "
+            "Ctrl-C ends the run with the text so far and exit code 75.",
     .groups = groups,
     .examples = examples};
 

@@ -8,7 +8,7 @@ struct values {
 #define FIELD(member) LH_FIELD(struct values, member)
 static const lh_option rows[] = {
     {.type = LH_OPT_FLAG, .name = "man", FIELD(man), .help = "Print the man page (troff)."},
-    {.type = LH_OPT_FLAG, .name = "completion", FIELD(completion), .help = "Print the completion script of bash."},
+    {.type = LH_OPT_FLAG, .name = "completion", FIELD(completion), .help = "Print the bash completion script."},
     {0}};
 static const lh_option_table table = {"texts", rows};
 static const lh_option_group groups[] = {{&table, 0}, {&lh_cli_common_options, offsetof(struct values, common)}, {0}};

@@ -26,19 +26,19 @@ static const lh_option rows[] = {
      FIELD(dtype),
      .def = "auto",
      .choices = stored_types,
-     .help = "Type of what is stored. auto: as the source; what is quantised becomes bf16."},
+     .help = "Type of the stored weights. auto: as the source; quantised weights become bf16."},
     {.type = LH_OPT_STR,
      .name = "random",
      FIELD(random),
      .arg = "SHAPE",
-     .help = "Without SRC: seeded weights of a named shape, for benchmarks ('longhaul info' lists them)."},
+     .help = "Instead of SRC: random weights of a named shape, for benchmarks ('longhaul info' lists the shapes)."},
     {.type = LH_OPT_I64,
      .name = "seed",
      FIELD(seed),
      .arg = "N",
      .def = "0",
      .max = INT64_MAX,
-     .help = "Of the weights of --random."},
+     .help = "Random seed of --random."},
     {0}};
 #undef FIELD
 static const lh_option_table table = {"checkpoint", rows};
@@ -48,17 +48,16 @@ static const lh_example examples[] = {
     {"longhaul import model.Q4_K_M.gguf -o m.h5", "a GGUF file; 4-bit weights are stored as bf16"},
     {"longhaul import --random llama-3.1-8b -o random.h5", "a model that says nothing, for measuring"},
     {0}};
-static const lh_syntax syntax = {
-    .program = "longhaul",
-    .name = "import",
-    .usage = "SRC -o FILE [options]",
-    .summary = "Make a checkpoint from a Hugging Face folder or a GGUF file",
-    .text = "SRC is a folder with config.json, *.safetensors and tokenizer.json, or a GGUF file. Tensors are streamed: "
-            "the memory that this takes does not depend on the model. The checkpoint is HDF5; 'longhaul info' shows "
-            "what it holds.",
-    .max_args = 1,
-    .groups = groups,
-    .examples = examples};
+static const lh_syntax syntax = {.program = "longhaul",
+                                 .name = "import",
+                                 .usage = "SRC -o FILE [options]",
+                                 .summary = "Make a checkpoint from a Hugging Face folder or a GGUF file",
+                                 .text = "SRC is a folder with config.json, *.safetensors and tokenizer.json, or a "
+                                         "GGUF file. Tensors are streamed, so memory use does not depend on the size "
+                                         "of the model. The checkpoint is HDF5; 'longhaul info' shows its contents.",
+                                 .max_args = 1,
+                                 .groups = groups,
+                                 .examples = examples};
 
 static lh_status show(void *self, int64_t done_bytes, int64_t total_bytes)
 {

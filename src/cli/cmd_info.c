@@ -21,7 +21,7 @@ static const lh_example examples[] = {{"longhaul info m.h5", "what a checkpoint 
 static const lh_syntax syntax = {.program = "longhaul",
                                  .name = "info",
                                  .usage = "[FILE] [options]",
-                                 .summary = "Tell what a file holds, or what this program and its ranks are",
+                                 .summary = "Show the contents of a file, or this build and its ranks",
                                  .text = "FILE is a checkpoint, a cache, keep sets or an analysis. Without it: build, "
                                          "ranks, devices, backends, policies, chat formats, operations.",
                                  .max_args = 1,

@@ -30,7 +30,7 @@ static const lh_option rows[] = {{.type = LH_OPT_I64,
                                   .arg = "TOKENS",
                                   .def = "128",
                                   .max = 1 << 30,
-                                  .help = "Tokens that will be generated."},
+                                  .help = "Number of tokens that will be generated."},
                                  {0}};
 #undef FIELD
 static const lh_option_table table = {"the run", rows};
@@ -50,10 +50,9 @@ static const lh_syntax syntax = {
     .program = "longhaul",
     .name = "plan",
     .usage = "-m FILE --context TOKENS [options]",
-    .summary = "Tell the memory and traffic of a run before it is started",
-    .text =
-        "Reads the configuration only, no weights. Whether it fits is told for this machine, were all ranks here; with "
-        "--memory for a device that has so much free, which need not be here.",
+    .summary = "Forecast memory and communication of a run",
+    .text = "Reads the configuration only, no weights. Says whether the run fits this machine if all ranks run here; "
+            "with --memory, whether it fits devices with that much free memory, which need not be here.",
     .groups = groups,
     .examples = examples};
 

@@ -30,24 +30,27 @@ static const lh_option rows[] = {
      .name = "prompt",
      FIELD(prompt),
      .arg = "TEXT",
-     .help = "The text. Without this and --prompt-file it is read from standard input."},
+     .help = "The text. Default: standard input."},
     {.type = LH_OPT_STR,
      .letter = 'f',
      .name = "prompt-file",
      FIELD(prompt_file),
      .arg = "FILE",
-     .help = "A file with the text, taken as it is; '-' is standard input."},
-    {.type = LH_OPT_FLAG, .name = "bos", FIELD(bos), .help = "Add the first token that the tokenizer asks for."},
+     .help = "File with the text, used unchanged; '-' is standard input."},
+    {.type = LH_OPT_FLAG,
+     .name = "bos",
+     FIELD(bos),
+     .help = "Prepend the begin-of-sequence token if the tokenizer asks for one."},
     {.type = LH_OPT_FLAG,
      .name = "decode",
      FIELD(decode),
-     .help = "The other way: the text of ids that are separated by white space."},
-    {.type = LH_OPT_FLAG, .name = "count", FIELD(count), .help = "Print the number of ids only."},
+     .help = "Detokenize: the input is ids separated by white space."},
+    {.type = LH_OPT_FLAG, .name = "count", FIELD(count), .help = "Print the number of tokens only."},
     {.type = LH_OPT_FLAG,
      .name = "jsonl",
      FIELD(jsonl),
-     .help = "One JSON value a line, in and out: a string (with --decode an array of ids, with --chat an object with "
-             "\"messages\" and \"add_generation_prompt\"). null where a template refuses the messages."},
+     .help = "Read and write one JSON value per line: a string (with --decode an array of ids, with --chat an object "
+             "with \"messages\" and \"add_generation_prompt\"). null if a template refuses the messages."},
     {0}};
 static const lh_option chat_rows[] = {
     {.type = LH_OPT_FLAG, .name = "chat", FIELD(chat), .help = "Put the text into the user's turn of a chat."},
@@ -55,8 +58,8 @@ static const lh_option chat_rows[] = {
      .name = "chat-template",
      FIELD(chat_template),
      .arg = "NAME|FILE",
-     .help = "Another chat format than the tokenizer's: a name, or a file with a Jinja template that is recognised."},
-    {.type = LH_OPT_STR, .name = "system", FIELD(system), .arg = "TEXT", .help = "The system's turn."},
+     .help = "Chat format instead of the tokenizer's: a name, or a file with a Jinja template that is recognised."},
+    {.type = LH_OPT_STR, .name = "system", FIELD(system), .arg = "TEXT", .help = "System message."},
     {.type = LH_OPT_FLAG, .name = "text", FIELD(text), .help = "Print the rendered text instead of its ids."},
     {0}};
 #undef FIELD
@@ -72,8 +75,8 @@ static const lh_syntax syntax = {
     .name = "tokenize",
     .usage = "-m SRC [-p TEXT | -f FILE] [options]",
     .summary = "Turn text into token ids, and back",
-    .text = "No first token is added ('generate' adds what the tokenizer asks for). Special tokens are recognised in "
-            "text, but not in the contents of messages.",
+    .text = "No begin-of-sequence token is added ('generate' adds it if the tokenizer asks for one). Special tokens "
+            "are recognised in text, but not in the contents of messages.",
     .groups = groups,
     .examples = examples};
 

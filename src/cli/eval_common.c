@@ -16,30 +16,30 @@
 
 static const lh_option policy_rows[] = {
     {LH_POLICY_ROW, .arg = "LIST", .word = lh_cli_policy_list_word,
-     .help = "Policies with commas between them, each a preset that may carry parts of its own, as "
-             "'snapkv,h2o,ada-snapkv --pool-size 31'; quotes around one that has a comma. all: every preset but those "
-             "for comparison. The full cache is always there, as the reference. '--policy help' lists the presets."},
+     .help = "Comma-separated policies, each a preset that may have parts of its own, such as 'snapkv,h2o,ada-snapkv "
+             "--pool-size 31'; quote one that contains a comma. all: every preset but those for comparison. The full "
+             "cache is always included as the reference. '--policy help' lists the presets."},
     {LH_BUDGET_ROW, .arg = "LIST",
-     .help = "Budgets with commas between them, as '128,256,50%': entries kept per KV head, or a share of the prompt. "
-             "Every policy is taken with each."},
+     .help = "Comma-separated budgets, such as '128,256,50%': entries kept per KV head, or a share of the prompt. "
+             "Every policy runs with each."},
     LH_POLICY_PARTS(LH_POLICY_PART_ROW){0}};
 const lh_option_table lh_cli_policy_list_options = {"eviction: parts hold for every policy of the list", policy_rows};
 
 #define FIELD(member) LH_FIELD(lh_eval_files, member)
 static const lh_option file_rows[] = {
     {.type = LH_OPT_FLAG, .name = "json", FIELD(json), .help = "Print one JSON object instead of tables."},
-    {.type = LH_OPT_STR, .name = "csv", FIELD(csv), .arg = "FILE", .help = "Write the means."},
+    {.type = LH_OPT_STR, .name = "csv", FIELD(csv), .arg = "FILE", .help = "Write the means to FILE."},
     {.type = LH_OPT_STR,
      .name = "answers",
      FIELD(answers),
      .arg = "FILE",
-     .help = "Write what the means were made of, each answer with its text, as CSV."},
+     .help = "Write every answer with its text and measures to FILE as CSV."},
     {.type = LH_OPT_STR,
      .letter = 'o',
      .name = "output",
      FIELD(output),
      .arg = "FILE",
-     .help = "Write all tables as an analysis file (HDF5)."},
+     .help = "Write all tables to FILE, an analysis file (HDF5)."},
     {0}};
 #undef FIELD
 const lh_option_table lh_eval_file_options = {"output", file_rows};

@@ -20,7 +20,7 @@ static const lh_option fidelity_rows[] = {
      .name = "text",
      FIELD(text),
      .arg = "FILE|FOLDER",
-     .help = "Texts that the model goes on with: a file, or all '*.txt' and '*.md' of a folder."},
+     .help = "Texts that the model continues: a file, or all '*.txt' and '*.md' of a folder."},
     {.type = LH_OPT_I64,
      .name = "count",
      FIELD(count),
@@ -28,35 +28,34 @@ static const lh_option fidelity_rows[] = {
      .def = "8",
      .min = 1,
      .max = 1 << 20,
-     .help = "Windows of each length, none of which overlap, spread evenly over the texts."},
+     .help = "Number of windows per length, spread evenly over the texts without overlap."},
     {.type = LH_OPT_FLAG,
      .name = "reconstruct",
      FIELD(reconstruct),
-     .help =
-         "Ask the model to repeat the window, too (behind the eviction), and compare what it says with the window."},
+     .help = "Also ask the model, after the eviction, to repeat the window, and compare its answer with the window."},
     {.type = LH_OPT_STR,
      .name = "repeat",
      FIELD(repeat),
      .arg = "TEXT",
      .def = "Repeat the text above word by word.",
-     .help = "What it is asked then."},
+     .help = "The request of --reconstruct."},
     {.type = LH_OPT_I64,
      .name = "repeat-max",
      FIELD(repeat_max),
      .arg = "TOKENS",
      .def = "0",
      .max = 1 << 30,
-     .help = "Tokens that it may say then. 0: as many as the window has."},
+     .help = "Maximum tokens of that answer. 0: the length of the window."},
     {0}};
 #undef FIELD
 static const lh_option_table fidelity_table = {"fidelity", fidelity_rows};
 
 static const lh_option run_rows[] = {
-    {LH_EVAL_LENGTH, .help = "Tokens of a window, as '2000,6000'."},
-    {LH_EVAL_MAX_NEW, .def = "64", .min = 2, .max = 1 << 20, .help = "Tokens to go on with."},
-    {LH_EVAL_CHAT, .help = "Ask for the repetition in the model's chat format. On where the model has one."},
+    {LH_EVAL_LENGTH, .help = "Window lengths in tokens, such as '2000,6000'."},
+    {LH_EVAL_MAX_NEW, .def = "64", .min = 2, .max = 1 << 20, .help = "Tokens to generate after a window."},
+    {LH_EVAL_CHAT, .help = "Use the model's chat format for --reconstruct. Default: on if the model has one."},
     {LH_EVAL_CHAT_TEMPLATE},
-    {LH_EVAL_SEED, .help = "Of the policies' random choices."},
+    {LH_EVAL_SEED, .help = "Random seed of the policies."},
     {LH_EVAL_TOGETHER},
     {0}};
 static const lh_option_table run_table = {"windows", run_rows};
@@ -76,14 +75,11 @@ static const lh_syntax syntax = {
     .usage = "-m FILE --text FILE|FOLDER [options]",
     .summary = "Compare what a model writes with an evicted cache and with all of it",
     .text =
-        "For every window of the texts the full cache and each policy's go on greedily. Told are: the share of tokens "
-        "that "
-        "are the same at the same place, and where they part; ROUGE-1, 2 and L (F1) and BLEU of the texts; then, with "
-        "the "
-        "full cache's tokens forced on both, the mean KL divergence in nats and how often the best token is the same. "
-        "One "
-        "prefill of a window serves all policies and budgets (a policy that evicts while it prefills takes one of its "
-        "own).\n\nCtrl-C writes what there is, and ends with code 75.",
+        "For every window of the texts, decoding continues greedily with the full cache and with each policy's. "
+        "Reported are: the share of equal tokens at equal places and the first difference; ROUGE-1, 2 and L (F1) and "
+        "BLEU of the texts; then, with the full cache's tokens forced on both, the mean KL divergence in nats and how "
+        "often the most likely token agrees. One prefill of a window serves all policies and budgets (a policy that "
+        "evicts during prefill needs its own).\n\nCtrl-C writes the results so far and exits with code 75.",
     .groups = groups,
     .examples = examples};
 

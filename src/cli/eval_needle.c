@@ -20,8 +20,8 @@ static const lh_option needle_rows[] = {
      .name = "haystack",
      FIELD(haystack),
      .arg = "FILE|FOLDER",
-     .help = "The text that needles are hidden in: a file, or all '*.txt' and '*.md' of a folder in the order of their "
-             "names. Every prompt takes another part of it."},
+     .help = "Text that hides the needles: a file, or all '*.txt' and '*.md' of a folder in the order of their names. "
+             "Every prompt uses a different section."},
     {.type = LH_OPT_STR,
      .name = "needle",
      FIELD(needle),
@@ -35,7 +35,7 @@ static const lh_option needle_rows[] = {
      FIELD(question),
      .arg = "TEXT",
      .def = "What is the secret passphrase for the {name}?",
-     .help = "What is asked."},
+     .help = "The question."},
     {.type = LH_OPT_I64,
      .name = "keys",
      FIELD(keys),
@@ -43,13 +43,14 @@ static const lh_option needle_rows[] = {
      .def = "1",
      .min = 1,
      .max = LH_NEEDLE_KEYS,
-     .help = "Needles, each with a name and a secret of its own; one is asked for, the others lie anywhere."},
+     .help = "Number of needles, each with its own name and secret; the question asks for one, the others are placed "
+             "at random."},
     {.type = LH_OPT_STR,
      .name = "depth",
      FIELD(depth),
      .arg = "LIST|FROM:TO:COUNT",
      .def = "0.05:0.95:12",
-     .help = "Where the needle lies, from 0 (beginning) to 1: one prompt for each."},
+     .help = "Positions of the needle, from 0 (beginning) to 1 (end): one prompt for each."},
     {.type = LH_OPT_I64,
      .name = "seeds",
      FIELD(seeds),
@@ -57,32 +58,28 @@ static const lh_option needle_rows[] = {
      .def = "1",
      .min = 1,
      .max = 1 << 20,
-     .help = "Prompts for every length and depth, with secrets and texts of their own: seeds from --seed on."},
+     .help = "Prompts per length and depth, with different secrets and texts: seeds from --seed on."},
     {.type = LH_OPT_STR,
      .name = "scenario",
      FIELD(scenario),
      .arg = "LIST",
      .def = "question-aware,context-only",
-     .help =
-         "question-aware: the question is inside the prompt, policies that look at its end see it. context-only: it "
-         "comes behind the eviction."},
+     .help = "question-aware: the question is part of the prompt, and policies that observe its end see it. "
+             "context-only: it comes after the eviction."},
     {0}};
 #undef FIELD
 static const lh_option_table needle_table = {"needle", needle_rows};
 
 static const lh_option run_rows[] = {
-    {LH_EVAL_LENGTH, .help = "Tokens of a prompt, question and chat format included, as '2000,6000'. "
-                             "As much of the haystack is taken as fits."},
-    {LH_EVAL_MAX_NEW, .def = "32", .min = 1, .max = 1 << 30, .help = "Tokens of an answer at most."},
-    {LH_EVAL_CHAT, .help = "Put text and question into the user's turn of the model's chat format. On "
-                           "where the model has one."},
+    {LH_EVAL_LENGTH, .help = "Prompt lengths in tokens, question and chat format included, such as '2000,6000'. The "
+                             "haystack fills the rest."},
+    {LH_EVAL_MAX_NEW, .def = "32", .min = 1, .max = 1 << 30, .help = "Maximum tokens of an answer."},
+    {LH_EVAL_CHAT,
+     .help =
+         "Put text and question into the user's turn of the model's chat format. Default: on if the model has one."},
     {LH_EVAL_CHAT_TEMPLATE},
-    {.type = LH_OPT_STR,
-     .name = "system",
-     LH_FIELD(lh_eval_options, system),
-     .arg = "TEXT",
-     .help = "The system's turn of the chat."},
-    {LH_EVAL_SEED, .help = "Of secrets, texts and the policies' random choices."},
+    {.type = LH_OPT_STR, .name = "system", LH_FIELD(lh_eval_options, system), .arg = "TEXT", .help = "System message."},
+    {LH_EVAL_SEED, .help = "Random seed of secrets, texts and policies."},
     {LH_EVAL_TOGETHER},
     {0}};
 static const lh_option_table run_table = {"prompts", run_rows};
@@ -105,14 +102,11 @@ static const lh_syntax syntax = {
     .name = "eval needle",
     .usage = "-m FILE --haystack FILE|FOLDER [options]",
     .summary = "Hide a sentence in a long text and ask for it",
-    .text =
-        "For every length, depth and seed a prompt is made; one prefill of it serves all policies and budgets (a "
-        "policy "
-        "that evicts while it prefills takes one of its own). An answer is exact when it has the words of the secret "
-        "one "
-        "behind the other, whatever their case and the punctuation; the other measure is the share of these words that "
-        "it has. Prompts that the full cache does not answer tell nothing of policies: a second mean leaves them "
-        "out.\n\nCtrl-C writes what there is, and ends with code 75.",
+    .text = "One prompt for every length, depth and seed; one prefill of it serves all policies and budgets (a policy "
+            "that evicts during prefill needs its own). An answer is exact if it contains the words of the secret in "
+            "order, ignoring case and punctuation; the other measure is the share of these words that it contains. "
+            "Prompts that the full cache does not answer say nothing about policies: a second mean leaves them "
+            "out.\n\nCtrl-C writes the results so far and exits with code 75.",
     .groups = groups,
     .examples = examples};
 
