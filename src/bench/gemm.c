@@ -1,3 +1,4 @@
+/* gemm.c - cases of matrix products. */
 #include <stdio.h>
 
 #include "bench/bench_impl.h"

@@ -1,3 +1,4 @@
+/* result.c - rows of results: compares medians with peak rates, and writes tables. */
 #include <math.h>
 #include <stdio.h>
 

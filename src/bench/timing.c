@@ -1,3 +1,4 @@
+/* timing.c - times a call on the clock of its device, after a warm-up, until it has run long enough. */
 #include <stdlib.h>
 #include <string.h>
 

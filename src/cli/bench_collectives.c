@@ -1,3 +1,4 @@
+/* bench_collectives.c - `bench collectives`: times all-reduce and all-gather between the ranks of a run. */
 #include "bench/bench.h"
 #include "cli/bench_common.h"
 

@@ -1,3 +1,4 @@
+/* bench_common.c - what the tasks of `bench` share: options of the output, and writing it as Markdown, JSON and CSV. */
 #include "cli/bench_common.h"
 
 #include "base/file.h"

@@ -1,3 +1,4 @@
+/* bench_operations.c - `bench operations`: times single operations on one device, on rank 0. */
 #include <omp.h>
 
 #include "cli/bench_common.h"

@@ -1,3 +1,4 @@
+/* bench_reading.c - `bench reading`: times reading and converting the weights of a checkpoint. */
 #include "cli/bench_common.h"
 
 struct reading_options {

@@ -1,3 +1,4 @@
+/* bench_run.c - `bench run`: times prefill and decode of a model, with the full cache and with an evicted one. */
 #include "cli/bench_common.h"
 
 struct run_options {

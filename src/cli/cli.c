@@ -1,3 +1,5 @@
+/* cli.c - what all commands share: opening the world with the record of the options, probing files, writing to stdout.
+ */
 #include "cli/cli.h"
 
 #include <errno.h>

@@ -1,3 +1,5 @@
+/* cmd_generate.c - `generate`: options to a request of the engine, and its events to output. Reading the prompt is in
+ * generate_input.c, printing in generate_output.c. */
 #include <string.h>
 
 #include "base/file.h"

@@ -1,3 +1,4 @@
+/* cmd_help.c - `help`: the list of commands, the man page and the completion script, all from the option tables. */
 #include "cli/cli.h"
 
 struct values {

@@ -1,3 +1,4 @@
+/* cmd_import.c - `import`: a Hugging Face folder, a GGUF file or random weights to a checkpoint. */
 #include "base/log.h"
 #include "base/progress.h"
 #include "cli/cli.h"

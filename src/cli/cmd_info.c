@@ -1,3 +1,4 @@
+/* cmd_info.c - `info`: the contents of a file, or this build and its ranks, as text or JSON. */
 #include <string.h>
 
 #include "base/version.h"

@@ -1,3 +1,4 @@
+/* cmd_plan.c - `plan`: the forecast of memory and communication, as a table or JSON. */
 #include "cli/cli.h"
 #include "engine/plan.h"
 

@@ -1,3 +1,4 @@
+/* cmd_tokenize.c - `tokenize`: text to ids and back, chat formats included; one text, or one JSON value per line. */
 #include <string.h>
 
 #include "base/file.h"

@@ -1,3 +1,4 @@
+/* cmd_verify.c - `verify`: reads a whole file and reports what is damaged. */
 #include "base/progress.h"
 #include "cli/cli.h"
 #include "import/verify.h"

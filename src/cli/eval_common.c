@@ -1,3 +1,5 @@
+/* eval_common.c - what the tasks of `eval` share: lists in options, policies, chat format, progress, and writing tables
+ * as text, JSON, CSV and HDF5. */
 #include "cli/eval_common.h"
 
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* generate_input.c - prompt and questions of `generate`: options and files to text, and text to token ids. */
 #include "cli/generate_input.h"
 
 #include <string.h>

@@ -1,3 +1,4 @@
+/* generate_output.c - output of `generate`: streamed text, progress, the summary on stderr and the JSON object. */
 #include "cli/generate_output.h"
 
 #include <stdio.h>

@@ -1,3 +1,4 @@
+/* interrupt.c - signals that ask a run to end: the handler sets a flag, which the run polls. */
 #include "cli/interrupt.h"
 
 #include <signal.h>

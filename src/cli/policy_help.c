@@ -1,3 +1,4 @@
+/* policy_help.c - `--policy help` and `--policy NAME --help`: presets and parts from the tables of src/policies. */
 #include "cli/policy_help.h"
 
 #include <string.h>

@@ -1,3 +1,4 @@
+/* comm.c - what all communicators share above their tables: checks, counting, the watchdog, agreements. */
 #include "comm/comm.h"
 
 #include <assert.h>

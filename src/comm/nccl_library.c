@@ -1,3 +1,4 @@
+/* nccl_library.c - loads NCCL when it is first needed. */
 #include "comm/nccl_library.h"
 
 #include <dlfcn.h>

@@ -1,3 +1,5 @@
+/* watch.c - the watchdog: a thread that names rank, operation and step when a collective waits too long, and ends the
+ * process. */
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>

@@ -1,3 +1,4 @@
+/* device.c - devices of all kinds: opening, counted memory by purpose, limits and peaks. */
 #include "device/device.h"
 
 #include <assert.h>

@@ -1,3 +1,4 @@
+/* decode.c - the loop of decoding. */
 #include "engine/decode.h"
 
 const lh_sampling lh_greedy = {.top_p = 1, .repeat_penalty = 1};

@@ -1,3 +1,5 @@
+/* devices.c - gives the ranks of a host their devices: local rank r takes device r, and `auto` is CUDA only if every
+ * rank finds a device. */
 #include "engine/devices.h"
 
 #include <stdio.h>

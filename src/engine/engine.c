@@ -1,3 +1,5 @@
+/* engine.c - opens an engine: threads, device and communicator of this rank, then the checkpoint, its tokenizer and
+ * this rank's shard of the weights. Every phase ends in an agreement, so all ranks fail or none. */
 #include "engine/engine.h"
 
 #include <omp.h>

@@ -1,3 +1,4 @@
+/* logits_file.c - collects rows of logits in memory and writes them at the end. */
 #include "engine/logits_file.h"
 
 #include "base/h5.h"

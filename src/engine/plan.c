@@ -1,3 +1,4 @@
+/* plan.c - forecasts memory and communication of a run from the configuration alone, rank by rank. */
 #include "engine/plan.h"
 
 #include "base/mem.h"

@@ -1,3 +1,5 @@
+/* prompt.c - text to token ids as the user asked: plain or in a chat format, with questions split off where the cache
+ * is evicted. */
 #include "engine/prompt.h"
 
 #include <ctype.h>

@@ -1,3 +1,5 @@
+/* session.c - one timeline over the forward pass and its caches: keeps the tokens, the logits that are asked for, and
+ * the state of a snapshot. */
 #include "engine/session.h"
 
 #include <string.h>

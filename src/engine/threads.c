@@ -1,3 +1,4 @@
+/* threads.c - divides the cores of a host among its ranks. */
 #include "engine/threads.h"
 
 #include <sched.h>

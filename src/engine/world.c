@@ -1,3 +1,5 @@
+/* world.c - begins and ends a run on all ranks: probes files, starts MPI, compares options; reports the failure and
+ * chooses the exit code. */
 #include "engine/world.h"
 
 #include <string.h>

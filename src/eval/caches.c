@@ -1,3 +1,4 @@
+/* caches.c - runs one prompt with many policies: a prefill fills the caches of all policies that evict at its end. */
 #include "eval/caches.h"
 
 void lh_eval_advance(lh_eval_work *work, int64_t tokens)

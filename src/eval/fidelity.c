@@ -1,3 +1,5 @@
+/* fidelity.c - the task `fidelity`: what a model generates with an evicted cache, compared with the full one, over
+ * windows of texts. */
 #include "eval/fidelity.h"
 
 #include <math.h>

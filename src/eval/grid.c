@@ -1,3 +1,4 @@
+/* grid.c - places results in a table of policies by budgets. */
 #include "eval/grid.h"
 
 #include <string.h>

@@ -1,3 +1,5 @@
+/* needle.c - the task `needle`: finds a sentence that is hidden in a long text, for every length, depth, seed, policy
+ * and budget. */
 #include "eval/needle.h"
 
 #include <math.h>

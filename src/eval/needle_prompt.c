@@ -1,3 +1,5 @@
+/* needle_prompt.c - prompts of `needle`: cuts the haystack to length, places the needles, keys every random choice by
+ * the seed. */
 #include "eval/needle_prompt.h"
 
 #include <math.h>

@@ -1,3 +1,4 @@
+/* similarity.c - ROUGE, BLEU and KL divergence, as similarity.h defines them. */
 #include "eval/similarity.h"
 
 #include <math.h>

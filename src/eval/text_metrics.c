@@ -1,3 +1,5 @@
+/* text_metrics.c - cuts texts into words by three rules, and counts common n-grams and the longest common subsequence.
+ */
 #include "eval/text_metrics.h"
 
 #include <stdlib.h>

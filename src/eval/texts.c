@@ -1,3 +1,4 @@
+/* texts.c - reads a text, or all texts of a folder in the order of their names. */
 #include "eval/texts.h"
 
 #include <dirent.h>
