@@ -12,10 +12,10 @@ set -euo pipefail
 # shellcheck source=jobs/common.sh
 . "$(dirname "${BASH_SOURCE[0]}")/../jobs/common.sh"
 
-gpu='' sanitize='' folder=build cuda=AUTO left_out='long'
+gpu='' sanitize='' folder=build cuda=AUTO left_out='long' simt=(tests/simt/all)
 case "$*" in
 '') ;;
---quick) folder=build-quick cuda=OFF left_out='long|full' ;;
+--quick) folder=build-quick cuda=OFF left_out='long|full' simt=(simt_ops_bits simt_ops_attention) ;;
 --long) export LONGHAUL_LONG=1 left_out='' ;;
 --gpu) gpu=ON ;;
 '--gpu --sanitize') gpu=ON sanitize=ON ;;
@@ -79,6 +79,7 @@ for file in "$root"/tests/*/CMakeLists.txt; do
     room=$(basename "${file%/CMakeLists.txt}")
     case $room in
     base | text | import | model | fuzz) sanitized+=("tests/$room/all") ;;
+    simt) others+=("${simt[@]}") ;;
     *) others+=("tests/$room/all") ;;
     esac
 done

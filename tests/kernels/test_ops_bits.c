@@ -154,7 +154,7 @@ enum { HEAD_DIM, ROWS, PAST, GROUP, HEADS, FIRST, KV_HEADS, FIRST_KV, PARTS, PLA
 static const dimension kinds[] = {
     [HEAD_DIM] = {"head_dim", 10, {1, 3, 20, 24, 48, 64, 80, 96, 128, 256}},
     [ROWS] = {"rows", 6, {1, 2, 5, 17, 64, 129}},
-    [PAST] = {"past", 10, {0, 13, 26, 39, 52, 64, 78, 99, 900, 900}},
+    [PAST] = {"past", 10, {0, 13, 26, 39, 52, 64, 78, 88, 99, 900}},
     [GROUP] = {"group", 5, {1, 2, 3, 4, 5}},
     [HEADS] = {"heads", 8, {2, 3, 4, 5, 6, 7, 8, 9}},
     [FIRST] = {"first head", 5, {0, 1, 2, 3, 4}}, /* modulo group */
