@@ -49,7 +49,7 @@ typedef struct lh_bench_model_request {
     const lh_engine_options *options; /* that the engine was opened with */
     const lh_policy *policy;          /* measured beside the full cache, where it evicts */
     const lh_profiles *profiles;      /* those that the policy names are in it */
-    int64_t context, steps, repeat;   /* tokens of the prompt, tokens behind it, runs of each */
+    int64_t context, steps, repeat;   /* tokens of the prompt, tokens after it, runs of each */
     int quick;
 } lh_bench_model_request;
 

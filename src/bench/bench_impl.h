@@ -6,7 +6,7 @@
 #include "bench/bench.h"
 #include "kernels/ops.h"
 
-/* What a machine can do. 0: not known. On the host memory is read (sums of numbers) and products are multiply-adds of
+/* Peak rates of a machine. 0: unknown. On the host memory is read (sums of numbers) and products are multiply-adds of
  * f32; on a device it is copied, and products are those of gemm. */
 typedef struct lh_bench_rates {
     double bytes_per_s;

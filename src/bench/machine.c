@@ -1,4 +1,4 @@
-/* What the machine itself can do: copies, reads, multiply-adds, products. */
+/* Peak rates of the machine: copies, reads, multiply-adds, products. */
 #include <omp.h>
 #include <stdio.h>
 

@@ -50,7 +50,7 @@ static lh_status sample(lh_session *s, int64_t step)
     return lh_session_sample(s, &lh_greedy, step, &id);
 }
 
-/* One prefill and the steps behind it. Seconds go to prefill[0] and steps[0 .. n - 1], where there are any. */
+/* One prefill and the steps after it. Seconds go to prefill[0] and steps[0 .. n - 1], where there are any. */
 typedef struct part {
     const lh_policy *policy;
     int64_t tokens, n;

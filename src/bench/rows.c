@@ -1,4 +1,4 @@
-/* Operations on rows of numbers: what lies between the products of a layer, and behind the last one. */
+/* Operations on rows of numbers: what lies between the products of a layer, and after the last one. */
 #include <stdio.h>
 
 #include "bench/bench_impl.h"

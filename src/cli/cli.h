@@ -42,13 +42,13 @@ typedef struct lh_command {
     const struct lh_command *const *tasks; /* ends with NULL; NULL: none. Commands of their own, named "command task" */
 } lh_command;
 
-const lh_command *lh_command_at(int i); /* NULL behind the last */
+const lh_command *lh_command_at(int i); /* NULL after the last */
 
 /* NULL when there is none. */
 const lh_command *lh_command_find(const char *name);
 const lh_command *lh_command_task(const lh_command *command, const char *task);
 
-/* The name of a command, behind that of the command whose task it is. */
+/* The name of a command, after that of the command whose task it is. */
 const char *lh_command_word(const lh_command *command);
 
 /* The list of commands, the man page and the completion script, appended to *out. */

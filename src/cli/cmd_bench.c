@@ -1,4 +1,4 @@
-/* The tasks of `bench`. Each is a command of its own, behind this one's name. */
+/* The tasks of `bench`. Each is a command of its own, after this one's name. */
 #include "cli/cli.h"
 
 extern const lh_command lh_command_bench_operations, lh_command_bench_run, lh_command_bench_collectives,

@@ -1,4 +1,4 @@
-/* The tasks of `eval`. Each is a command of its own, behind this one's name. */
+/* The tasks of `eval`. Each is a command of its own, after this one's name. */
 #include "cli/cli.h"
 
 extern const lh_command lh_command_eval_needle, lh_command_eval_fidelity;

@@ -172,7 +172,7 @@ static lh_status check_files(const run *r)
     return LH_OK;
 }
 
-/* Whether the question is the end of the prompt, before the eviction. */
+/* 1 if the question is the end of the prompt, before the eviction. */
 static int sees_question(const run *r)
 {
     return r->policy.proxies.kind == LH_PROXIES_QUESTION || r->v->input.scenario == LH_QUESTION_AWARE;
@@ -192,7 +192,7 @@ static lh_status check_question(const run *r)
         LH_FAIL(LH_EUSAGE, "'--scenario' says when the question comes: give it with '--question TEXT', apart from the "
                            "rest of the prompt");
     if (r->policy.proxies.kind == LH_PROXIES_QUESTION && r->v->input.scenario == LH_CONTEXT_ONLY && given)
-        LH_FAIL(LH_EUSAGE, "'--proxies question' observes the question, which comes behind the eviction with "
+        LH_FAIL(LH_EUSAGE, "'--proxies question' observes the question, which comes after the eviction with "
                            "'--scenario context-only': leave one of them out");
     if (!sees_question(r)) return LH_OK;
     if (r->v->files.load_cache)

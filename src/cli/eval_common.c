@@ -48,7 +48,7 @@ const lh_option_table lh_eval_file_options = {"output", file_rows};
 
 /* ---- lists ---- */
 
-/* The item of a list with commas that begins at *at; *at goes behind its comma, NULL after the last. */
+/* The item of a list with commas that begins at *at; *at moves past its comma, NULL after the last. */
 static lh_status next_item(const char *option, const char **at, char *item, size_t bytes)
 {
     const size_t n = strcspn(*at, ",");

@@ -73,7 +73,7 @@ typedef struct lh_eval_kind {
     /* The results so far, on rank 0. */
     lh_status (*means)(const void *self, lh_table *means);
     lh_status (*print)(const void *self, lh_buf *out);
-    /* tables beside the means: number i and its name, NULL behind the last; the first is the one of --answers */
+    /* tables beside the means: number i and its name, NULL after the last; the first is the one of --answers */
     const lh_table *(*table)(const void *self, int64_t i, const char **name);
 } lh_eval_kind;
 

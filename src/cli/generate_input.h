@@ -22,13 +22,13 @@ lh_status lh_input_check(const lh_options *options, const lh_input_options *in);
 /* What is read. The first two are the caller's; the texts are there on rank 0, elsewhere empty. */
 typedef struct lh_input {
     const lh_input_options *options;
-    int behind_cache; /* 1: a cache is loaded, and the answer may just go on behind it */
+    int behind_cache; /* 1: a cache is loaded, and the answer may just continue after it */
     lh_buf prompt;
     char **questions; /* [n] */
     int64_t n;        /* on every rank */
 } lh_input;
 
-/* Local to rank 0: agree afterwards. Without any option the prompt is standard input, or nothing behind a cache. */
+/* Local to rank 0: agree afterwards. Without any option the prompt is standard input, or nothing after a cache. */
 lh_status lh_input_read(lh_input *input);
 void lh_input_clear(lh_input *input);
 

@@ -113,7 +113,7 @@ static int64_t sum(const int64_t *values, int ranks)
 
 enum { PACE = 96 };
 
-/* "N tokens in S s", and the rate where there is one: none behind a loaded cache, none of a single token. */
+/* "N tokens in S s", and the rate where there is one: none after a loaded cache, none of a single token. */
 static void write_pace(char out[PACE], int64_t tokens, double seconds, double tokens_per_s)
 {
     int n = snprintf(out, PACE, "%lld token%s in %.2f s", (long long)tokens, tokens == 1 ? "" : "s", seconds);

@@ -109,7 +109,7 @@ done:
     return st;
 }
 
-/* The command, to its exit code. argv: behind the name of the command. */
+/* The command, to its exit code. argv: after the name of the command. */
 static int run(const lh_command *command, int argc, char **argv)
 {
     lh_status st = LH_OK;

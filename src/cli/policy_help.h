@@ -5,7 +5,7 @@
 
 #include "cli/cli.h"
 
-/* 1 when argv (behind the name of the command) asks that, and the command takes policies. */
+/* 1 when argv (after the name of the command) asks that, and the command takes policies. */
 int lh_cli_policy_help_asked(const lh_command *command, int argc, char **argv);
 
 /* The answer, appended to *out: all presets; or the resolved parts of one, with what else argv says of it. LH_EUSAGE

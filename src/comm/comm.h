@@ -1,8 +1,8 @@
-/* comm.h - ranks and what they say to each other. Every rank of a communicator calls every collective, in the
- * same order: local work first, then agree, then talk. Buffers are host memory, but those of a communicator that was
- * opened for a stream (lh_comm_open_on): memory of its device. Counts are int64: messages above 2^31 bytes are
- * split inside. A collective that takes longer than the time-out ends the program with LH_ECOMM and a message that
- * names rank, host, operation and step: MPI itself never notices a hung peer. */
+/* comm.h - communicators and their collectives. Every rank of a communicator calls every collective, in the same order:
+ * local work first, then agree, then communicate. Buffers are host memory, except those of a communicator opened for a
+ * stream (lh_comm_open_on), which are memory of its device. Counts are int64; messages above 2^31 bytes are split
+ * internally. A collective that exceeds the timeout ends the program with LH_ECOMM and a message that names rank, host,
+ * operation and step: MPI itself never notices a hung peer. */
 #ifndef LH_COMM_COMM_H
 #define LH_COMM_COMM_H
 
@@ -23,38 +23,36 @@ lh_status lh_comm_open_self(lh_comm **out);
  * the calling thread only (MPI_THREAD_FUNNELED). */
 lh_status lh_comm_open_mpi(lh_comm **out, double timeout_s);
 
-/* self, unless the environment says that this process was started by an MPI launcher with more than one rank. Fails
- * with LH_ECOMM when srun gave the ranks no way to find each other, and when the launcher and MPI do not agree on their
- * number. */
+/* self, unless the environment says that an MPI launcher started this process with more than one rank. LH_ECOMM if srun
+ * gave the ranks no way to find each other, or if the launcher and MPI disagree on their number. */
 lh_status lh_comm_open_world(lh_comm **out, double timeout_s);
 
-/* 1 when the environment shows an MPI launcher; rank and size as it says (0 and 1 without one). No MPI call:
- * usable before MPI starts. */
+/* 1 if the environment shows an MPI launcher; its rank and size (0 and 1 without one). Makes no MPI call, so usable
+ * before MPI_Init. */
 int lh_comm_launched(int *rank, int *size);
 
-/* For a failure before MPI has started, as of a wrong option: mostly all ranks have it, and rank 0 tells it. The others
- * must not be gone before, mpirun would end rank 0: so they wait here for it to end them. 1: it did not within wait_s
- * seconds, since no other rank has failed; this one has to tell. 0 on rank 0, and where the launcher (srun) ends
- * nobody. The process has to end afterwards. */
+/* For a failure before MPI_Init, such as a bad option. Usually every rank fails alike and rank 0 reports it; the others
+ * must outlive its report, because mpirun kills the job on the first exit. Waits up to wait_s seconds to be killed;
+ * returns 1 if that did not happen, i.e. only this rank failed and must report. Returns 0 on rank 0, and at once where
+ * the launcher (srun) kills nobody. The process must end afterwards. */
 int lh_comm_failed_alone(double wait_s);
 
 /* Collective over `comm`: ranks with the same color make a new communicator, ordered by their rank. */
 lh_status lh_comm_split(lh_comm *comm, int color, lh_comm **out);
 
-/* How device memory goes from rank to rank. */
+/* How device memory is sent between ranks. */
 typedef enum lh_comm_way {
-    LH_COMM_AUTO,   /* direct for a host's own memory; else nccl where it can be had, and staged where it cannot */
+    LH_COMM_AUTO,   /* direct for host memory; else nccl if available, else staged */
     LH_COMM_DIRECT, /* the buffers are host memory */
     LH_COMM_STAGED, /* through page-locked memory of the host, over `host` */
     LH_COMM_NCCL,   /* enqueued on the stream; nothing waits for it but lh_stream_sync */
     LH_COMM_WAYS
 } lh_comm_way;
 
-/* Collective over `host`, of which it has the ranks, and which stays the caller's and is closed later. Its collectives
- * take memory of the stream's device and come in the order of the stream; with nccl they fail, or are found to hang, at
- * the next lh_stream_sync. It can reduce, gather and broadcast; agreements are for `host`. A way that cannot be had
- * fails on all ranks with LH_EUSAGE; `apart` is 1 when every rank has a device of its own, without which there is no
- * nccl. */
+/* Collective over `host`, whose ranks it has, and which stays the caller's and is closed later. Its collectives take
+ * memory of the stream's device and run in stream order; with nccl their failures and hangs are found at the next
+ * lh_stream_sync. It can reduce, gather and broadcast; agreements need `host`. An unavailable way fails on all ranks
+ * with LH_EUSAGE. apart: 1 if every rank has its own device, which nccl needs. */
 typedef struct lh_comm_on {
     lh_comm *host;
     lh_stream *stream;
@@ -63,18 +61,18 @@ typedef struct lh_comm_on {
 } lh_comm_on;
 lh_status lh_comm_open_on(lh_comm **out, const lh_comm_on *on);
 
-/* Before a collective of device memory: waits for the stream's work, unless the collective itself does. Local: gives
+/* Before a collective on device memory: waits for the stream's work, unless the collective itself does. Local: returns
  * the first error of that work. */
 lh_status lh_comm_flush(lh_comm *comm);
 
-/* 1 when collectives are only enqueued on the stream, so that they can be recorded with other work (lh_stream_record);
- * and what is said each time recorded collectives of `bytes` sent bytes are run again. LH_ECOMM after a failure. */
+/* 1 if collectives are only enqueued on the stream, so that a CUDA graph can capture them (lh_stream_record). Call
+ * lh_comm_again for each replay of captured collectives that send `bytes` bytes. LH_ECOMM after a failure. */
 int lh_comm_enqueues(const lh_comm *comm);
 lh_status lh_comm_again(lh_comm *comm, int64_t bytes);
 
-/* Waits for nobody but when it closes the last communicator of a world: that gives back what the ranks share and
- * finalises MPI, unless communication has failed: the peers may be gone then. So a rank that failed alone may close
- * what it split off, report, and leave. NULL is fine. */
+/* Waits for other ranks only when it closes the last communicator of a world: that frees shared resources and finalises
+ * MPI, unless communication has failed, since the peers may be gone. So a rank that failed alone may close what it
+ * split off, report, and leave. NULL is fine. */
 void lh_comm_close(lh_comm *comm);
 
 int lh_comm_rank(const lh_comm *comm);
@@ -84,8 +82,8 @@ int lh_comm_local_rank(const lh_comm *comm);   /* among the ranks of the world o
 const char *lh_comm_name(const lh_comm *comm); /* "self", "mpi"; "direct", … */
 const char *lh_comm_host(const lh_comm *comm);
 
-/* What the watchdog calls the work under way: "prefill of layer", 3; number < 0 is not shown. One for all communicators
- * of a world. Borrowed until the next call: a literal or memory that outlives it. */
+/* Name of the work in progress for the watchdog's message: "prefill of layer", 3; number < 0 is not shown. One for all
+ * communicators of a world. Borrowed until the next call. */
 void lh_comm_step(lh_comm *comm, const char *step, int64_t number);
 
 /* Collectives. After one has failed with LH_ECOMM every other fails with it at once. `type` is f32, i32 or i64 for

@@ -7,16 +7,16 @@
 
 enum { LH_HOST_BYTES = 64 };
 
-/* watch.c - the watchdog. It knows what the main thread waits for and since when; a thread of its own looks at it now
- * and then. That thread makes no MPI call: it writes a message and ends the process, and the launcher ends the rest. */
+/* watch.c - the watchdog. It records which operation the main thread waits for and since when; a second thread checks
+ * that periodically. It makes no MPI call: it writes a message and ends the process, and the launcher ends the rest. */
 typedef struct lh_watch lh_watch;
 
 /* timeout_s 0: no thread; only remembers the step for messages. `rank` is the rank in the world. */
 lh_status lh_watch_open(lh_watch **out, double timeout_s, int rank, const char *host);
 void lh_watch_close(lh_watch *watch); /* NULL is fine */
 
-/* What the ranks of one host show each other, in memory that they share: so the one that waits can name the one that
- * does not come, a rank that has died is noticed at once, and only one speaks. Seats are in the order of ranks. */
+/* State of the ranks of one host in shared memory: a waiting rank can name the rank that is missing, a dead rank is
+ * noticed at once, and only one rank reports. Seats are in rank order. */
 typedef struct lh_seat {
     int rank, pid;
     _Atomic int waiting;
@@ -34,17 +34,17 @@ void lh_watch_sit(lh_watch *watch, lh_board *board, int seats, int own);
 /* 1: the process of that rank runs, 0: it has ended, -1: not known. */
 int lh_watch_alive(const lh_watch *watch, int rank);
 
-/* 1 the first time on this host. Who gets it says what went wrong, the other watchdogs keep quiet. */
+/* 1 the first time on this host: that watchdog reports, the others are silent. */
 int lh_watch_speak(lh_watch *watch);
 
 void lh_watch_step(lh_watch *watch, const char *step, int64_t number);
 
-/* Around everything that waits for peers. `operation`: a literal, as "all-reduce". bytes < 0: not said. NULL is fine.
- */
+/* Around everything that waits for peers. `operation`: a literal, such as "all-reduce". bytes < 0: unknown. NULL is
+ * fine. */
 void lh_watch_enter(lh_watch *watch, const char *operation, int64_t bytes);
 void lh_watch_leave(lh_watch *watch);
 
-/* What is done before the watchdog ends the process, on its thread. NULL: nothing. */
+/* Called on the watchdog's thread before it ends the process. NULL: nothing. */
 void lh_watch_at_end(lh_watch *watch, void (*end)(void *self), void *self);
 
 /* "all-reduce of 8192 bytes in 'prefill of layer 3'", cut at cap_bytes. */
@@ -53,7 +53,7 @@ void lh_watch_describe(const lh_watch *watch, char *out, int64_t cap_bytes);
 /* Shared by the communicators that come from one open. */
 typedef struct lh_comm_world {
     int refs;
-    int broken;      /* a collective failed: talk no more */
+    int broken;      /* a collective failed: no further communication */
     int agreed;      /* the last collective was an agreement that something has failed */
     int finalize;    /* MPI is ours to finalise */
     lh_watch *watch; /* NULL: nobody to wait for */

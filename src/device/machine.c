@@ -1,4 +1,4 @@
-/* What the kernel says of this machine: memory that is free, processors. */
+/* machine.c - free memory and processors of this machine, as the kernel reports them. */
 #include <inttypes.h>
 #include <limits.h>
 #include <sched.h>

@@ -17,7 +17,7 @@ typedef struct lh_chunk_request {
     lh_model_options options;
     lh_device_kind device;
     int64_t wanted;     /* this length and no other; 0: chosen. Not with LH_ORDER_FIXED */
-    int64_t tokens;     /* of the prompt, or what comes behind a cache */
+    int64_t tokens;     /* of the prompt, or what follows a cache */
     int64_t room_bytes; /* that the run may take on top of what is held */
     int64_t else_bytes; /* of it, for all but the workspace of chunks */
 } lh_chunk_request;

@@ -8,7 +8,7 @@
 #include "base/mem.h"
 #include "base/minmax.h"
 
-/* What a rank tells the others. */
+/* Exchanged between the ranks. */
 typedef struct seat {
     char host[64], bus[32];
     int32_t found; /* CUDA devices that it sees */

@@ -30,7 +30,7 @@ static int64_t longest_question(const lh_generate_request *r)
     return longest;
 }
 
-/* Tokens that questions and answers may add behind the prompt, at most, for one question. */
+/* Tokens that questions and answers may add after the prompt, at most, for one question. */
 static int64_t tokens_more(const lh_generate_request *r)
 {
     return longest_question(r) + r->max_new;

@@ -14,7 +14,7 @@ typedef struct lh_generate_events {
 } lh_generate_events;
 
 typedef struct lh_generate_request {
-    lh_tokens prompt;           /* behind a loaded cache it may be empty */
+    lh_tokens prompt;           /* after a loaded cache it may be empty */
     const lh_tokens *questions; /* [question_count], each answered from the state after the prompt */
     int64_t question_count;     /* 0: the prompt itself is answered */
     int64_t max_new;            /* tokens an answer has at most */

@@ -1,5 +1,4 @@
-/* plan.h - what a run will take, before it is started: memory and traffic of every rank, from the configuration alone.
- */
+/* plan.h - forecast of a run: memory and communication of every rank, from the configuration alone. */
 #ifndef LH_ENGINE_PLAN_H
 #define LH_ENGINE_PLAN_H
 

@@ -29,7 +29,7 @@ static lh_status chat_format(const lh_tokenizer *tok, const lh_prompt_text *in, 
     return LH_OK;
 }
 
-/* The user's turn: the text, and behind an empty line the question. */
+/* The user's turn: the text, and after an empty line the question. */
 static lh_status user_turn(const lh_prompt_text *in, const char *question, lh_buf *out)
 {
     LH_TRY(lh_buf_append(out, in->text, in->bytes));

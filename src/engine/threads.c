@@ -6,7 +6,7 @@
 
 #include "base/mem.h"
 
-/* What a rank says of itself. */
+/* Description of a rank. */
 typedef struct place {
     char host[64];
     cpu_set_t cores;

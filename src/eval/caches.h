@@ -32,7 +32,7 @@ typedef struct lh_caches_request {
     const lh_policy_list *policies; /* with its profiles */
     const lh_tokens *prompt;
     int64_t question; /* tokens at its end that are a question, 0: none */
-    int64_t more;     /* tokens that come behind the prompt at most */
+    int64_t more;     /* tokens after the prompt at most */
     int64_t block;    /* of them, those that come at once */
     uint64_t seed;    /* of random choices */
     int64_t together; /* caches that one prefill fills at most, which need memory together; 0: all */

@@ -30,8 +30,8 @@ typedef struct run {
     const window *now;
     lh_session *session; /* of the full cache, while that goes on */
     lh_tokens full;      /* the full cache's continuation of this window */
-    float *full_logits;  /* [full.n - 1, vocab] behind its tokens, rank 0 */
-    int64_t silent;      /* windows behind which it ends at once */
+    float *full_logits;  /* [full.n - 1, vocab] after its tokens, rank 0 */
+    int64_t silent;      /* windows after which it ends at once */
     lh_buf full_text;
 } run;
 
@@ -40,7 +40,7 @@ static int is_root(const run *r)
     return lh_comm_rank(lh_engine_get(r->engine)->comm) == 0;
 }
 
-/* Ids of all texts, one behind the other; text t has [starts[t], starts[t + 1]). */
+/* Ids of all texts, one after the other; text t has [starts[t], starts[t + 1]). */
 static lh_status encode_texts(const run *r, lh_tokens *ids, int64_t *starts)
 {
     const lh_texts *texts = r->request->texts;

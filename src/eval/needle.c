@@ -109,7 +109,7 @@ static lh_status check(const run *r)
     for (int64_t p = 0; p < q->policies->n; p++)
         if (q->scenarios[LH_CONTEXT_ONLY] && q->policies->at[p].policy.proxies.kind == LH_PROXIES_QUESTION)
             LH_FAIL(LH_EUSAGE,
-                    "policy '%s' observes the question, which comes behind the eviction in the scenario context-only: "
+                    "policy '%s' observes the question, which comes after the eviction in the scenario context-only: "
                     "give '--scenario question-aware'",
                     q->policies->at[p].name);
     return LH_OK;

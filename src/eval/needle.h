@@ -6,7 +6,7 @@
 #include "eval/caches.h"
 #include "eval/needle_prompt.h"
 
-/* Whether policies see the question: it is inside the prompt (question-aware), or comes behind the eviction. */
+/* Do policies see the question? It is inside the prompt (question-aware), or comes after the eviction. */
 typedef enum lh_scenario { LH_QUESTION_AWARE, LH_CONTEXT_ONLY, LH_SCENARIOS } lh_scenario;
 extern const char *const lh_scenario_names[]; /* "question-aware", "context-only", NULL */
 
@@ -30,7 +30,7 @@ typedef struct lh_needle_result {
     lh_table prompts; /* one row an answer */
 } lh_needle_result;
 
-/* Measures of an answer. exact: 1 when the answer has the words of the secret one behind the other; words: share of the
+/* Measures of an answer. exact: 1 when the answer has the words of the secret one after the other; words: share of the
  * secret's words that the answer has; both without case and punctuation. answered: 1 when the full cache's answer to
  * this prompt is exact. */
 extern const lh_column lh_needle_prompt_columns[], lh_needle_mean_columns[];

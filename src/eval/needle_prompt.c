@@ -219,7 +219,7 @@ typedef struct maker {
     key keys[LH_NEEDLE_KEYS];
 } maker;
 
-/* Hay from the sentence on that begins behind a place that the seed chooses. */
+/* Hay from the sentence on that begins after a position that the seed chooses. */
 static lh_status turn_haystack(maker *m)
 {
     const lh_needle_form *f = m->form;
@@ -286,7 +286,7 @@ static lh_status find_token(maker *m)
     lh_tokens rest = {0};
     LH_TRY_DONE(lh_tokenizer_encode(m->tok, n->text.data + n->needle_at, n->text.bytes - n->needle_at,
                                     LH_ENCODE_CONTINUES, &rest));
-    /* behind the text there is an empty line at most */
+    /* after the text there is an empty line at most */
     n->at_token = n->context.n - rest.n > 0 ? n->context.n - rest.n : 0;
 done:
     lh_tokens_clear(&rest);

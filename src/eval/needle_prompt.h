@@ -40,8 +40,8 @@ typedef struct lh_needle {
     lh_tokens behind;    /* … and the question */
 } lh_needle;
 
-/* As much haystack as fits: from a place that the seed chooses on, over the end to the beginning. It is cut between two
- * words; needles lie between two sentences, the one that is asked for as near to the depth as there is an end of a
+/* As much haystack as fits: from a position that the seed chooses on, over the end to the beginning. It is cut between
+ * two words; needles lie between two sentences, the one that is asked for as near to the depth as there is an end of a
  * sentence, the others anywhere. LH_EINPUT where the haystack is too short, LH_EUSAGE where the question alone is
  * longer than the length. */
 lh_status lh_needle_make(lh_needle *out, const lh_tokenizer *tok, const lh_needle_form *form,

@@ -15,7 +15,7 @@ typedef enum lh_cut {
 /* Share of the words of `wanted` that `text` has, each as often as it is wanted; 0 when nothing is wanted. */
 lh_status lh_words_found(double *share, const char *wanted, const char *text);
 
-/* 1 when `text` has the words of `wanted`, one behind the other; cut as answers. */
+/* 1 when `text` has the words of `wanted`, one after the other; cut as answers. */
 lh_status lh_words_contain(int *yes, const char *wanted, const char *text);
 
 /* The words of two texts as numbers: equal words are equal numbers from 0 on. */
