@@ -13,69 +13,41 @@ static lh_status agree_keep(lh_forward *f)
 }
 
 /* Tokens to f->work.ids and their positions, from `first` on, to f->work.positions, for n <= chunk. */
-static lh_status number(lh_forward *f, int32_t *device, int64_t first, int64_t n)
+static void number(lh_forward *f, int32_t *device, int64_t first, int64_t n)
 {
     for (int64_t t = 0; t < n; t++) f->numbers[t] = (int32_t)(first + t);
-    return lh_stream_put(f->place.stream, device, f->numbers, n * (int64_t)sizeof *f->numbers);
+    lh_exec_put(&f->place, device, f->numbers, n * (int64_t)sizeof *f->numbers);
 }
 
 /* x[0 .. n) = the tokens of f->work.ids, embedded. */
-static lh_status embed(lh_forward *f, int64_t n, float *x)
+static void embed(lh_forward *f, int64_t n, float *x)
 {
     const lh_shard *s = f->shard;
-    LH_TRY(f->place.ops->embed(f->place.stream, &(lh_embed_args){.y = x,
-                                                                 .table = f->model->embed,
-                                                                 .type = f->model->options.dtype,
-                                                                 .ids = f->work.ids,
-                                                                 .tokens = n,
-                                                                 .dim = f->config->hidden,
-                                                                 .first = s->vocab_first,
-                                                                 .rows = s->vocab_count,
-                                                                 .scale = (float)f->config->embed_scale}));
+    LH_RUN(&f->place, embed, .y = x, .table = f->model->embed, .type = f->model->options.dtype, .ids = f->work.ids,
+           .tokens = n, .dim = f->config->hidden, .first = s->vocab_first, .rows = s->vocab_count,
+           .scale = (float)f->config->embed_scale);
     if (s->ranks > 1) { /* one rank has the row, the others zeros: the sum is exact */
-        LH_TRY(lh_comm_flush(f->place.device_comm));
-        LH_TRY(lh_comm_allreduce(f->place.device_comm, x, n * f->config->hidden, LH_F32, LH_SUM));
+        lh_exec_allreduce(&f->place, x, n * f->config->hidden, LH_F32, LH_SUM);
     }
-    return LH_OK;
 }
 
 /* Norm of the last rows, times lm_head. */
-static lh_status head(lh_forward *f, const float *x, int64_t rows)
+static void head(lh_forward *f, const float *x, int64_t rows)
 {
     const lh_config *c = f->config;
-    const lh_ops *ops = f->place.ops;
-    lh_stream *s = f->place.stream;
     f->last_rows.n = rows;
-    LH_TRY(ops->rmsnorm(s, &(lh_rmsnorm_args){.y = f->last_rows.normed,
-                                              .y_type = f->model->options.dtype,
-                                              .x = x,
-                                              .w = f->model->norm,
-                                              .tokens = rows,
-                                              .heads = 1,
-                                              .dim = c->hidden,
-                                              .x_ld = c->hidden,
-                                              .y_ld = c->hidden,
-                                              .eps = (float)c->norm_eps,
-                                              .offset = (float)c->norm_offset}));
-    LH_TRY(ops->gemm(s, &(lh_gemm_args){.y = f->last_rows.logits,
-                                        .x = f->last_rows.normed,
-                                        .w = f->model->head,
-                                        .type = f->model->options.dtype,
-                                        .tokens = rows,
-                                        .out = f->shard->vocab_count,
-                                        .in = c->hidden,
-                                        .y_ld = f->shard->vocab_count,
-                                        .x_ld = c->hidden,
-                                        .w_ld = c->hidden,
-                                        .order = f->model->options.order}));
+    LH_RUN(&f->place, rmsnorm, .y = f->last_rows.normed, .y_type = f->model->options.dtype, .x = x, .w = f->model->norm,
+           .tokens = rows, .heads = 1, .dim = c->hidden, .x_ld = c->hidden, .y_ld = c->hidden,
+           .eps = (float)c->norm_eps, .offset = (float)c->norm_offset);
+    LH_RUN(&f->place, gemm, .y = f->last_rows.logits, .x = f->last_rows.normed, .w = f->model->head,
+           .type = f->model->options.dtype, .tokens = rows, .out = f->shard->vocab_count, .in = c->hidden,
+           .y_ld = f->shard->vocab_count, .x_ld = c->hidden, .w_ld = c->hidden, .order = f->model->options.order);
     if (c->final_softcap > 0)
-        LH_TRY(ops->softcap(
-            s, &(lh_softcap_args){f->last_rows.logits, rows * f->shard->vocab_count, (float)c->final_softcap}));
-    return LH_OK;
+        LH_RUN(&f->place, softcap, f->last_rows.logits, rows * f->shard->vocab_count, (float)c->final_softcap);
 }
 
 /* Attention of a chunk; its queries go to the cache if the policy observes them. One row is a step of decoding. */
-static lh_status attend_and_record(lh_forward *f, lh_kv *kv, const lh_rows_at *rows)
+static void attend_and_record(lh_forward *f, lh_kv *kv, const lh_rows_at *rows)
 {
     int wanted = rows->first + rows->tokens > lh_kv_wants_rows(kv, rows->layer);
     lh_row_results out = {.lse = wanted ? f->work.lse : NULL};
@@ -83,7 +55,10 @@ static lh_status attend_and_record(lh_forward *f, lh_kv *kv, const lh_rows_at *r
      * computation everywhere */
     if (wanted && rows->tokens == 1 && f->model->options.order == LH_ORDER_ANY)
         out.logits = lh_kv_row_logits(kv, rows->layer);
-    LH_TRY(rows->tokens == 1 ? lh_layer_attend_step(f, rows, &out) : lh_layer_attend(f, rows, out.lse));
+    if (rows->tokens == 1)
+        lh_layer_attend_step(f, rows, &out);
+    else
+        lh_layer_attend(f, rows, out.lse);
     if (wanted)
         lh_kv_record(kv, rows->layer,
                      &(lh_query_rows){.q = f->work.qkv,
@@ -93,7 +68,6 @@ static lh_status attend_and_record(lh_forward *f, lh_kv *kv, const lh_rows_at *r
                                       .first = rows->first,
                                       .tokens = rows->tokens,
                                       .q_ld = lh_forward_qkv_dim(f->config, f->shard)});
-    return LH_OK;
 }
 
 /* A prompt during prefill. */
@@ -105,13 +79,14 @@ typedef struct prompt {
 } prompt;
 
 /* After every chunk, because a layer of a long prompt can take minutes; interrupts are noticed here. */
-static lh_status tell(const lh_forward *f, const prompt *p, int64_t layer, int64_t done)
+static lh_status report(const lh_forward *f, const prompt *p, int64_t layer, int64_t done)
 {
     if (!p->progress || !p->progress->done) return LH_OK;
     return p->progress->done(p->progress->self, layer * p->n + done, f->config->layers * p->n);
 }
 
-/* One layer of the prompt. In the last layer only the rows from `needed` on pass through the MLP. */
+/* One layer of the prompt; failures of operations are latched until lh_kv_prefill_end. In the last layer only the rows
+ * from `needed` on pass through the MLP. */
 static lh_status prefill_layer(lh_forward *f, const prompt *p, int64_t layer)
 {
     lh_status st = LH_OK;
@@ -126,12 +101,12 @@ static lh_status prefill_layer(lh_forward *f, const prompt *p, int64_t layer)
         LH_TRY(lh_kv_prefill_next(kv, layer, at, &t, &view));
         lh_rows_at rows_at = {
             .layer = layer, .first = at, .tokens = t, .view = view, .x = p->x + at * f->config->hidden};
-        LH_TRY(number(f, f->work.positions, at, t));
-        LH_TRY(lh_layer_append(f, &rows_at));
+        number(f, f->work.positions, at, t);
+        lh_layer_append(f, &rows_at);
         if (at + t <= needed) continue;
-        LH_TRY(attend_and_record(f, kv, &rows_at));
-        LH_TRY(lh_layer_output(f, &rows_at));
-        LH_TRY(tell(f, p, layer, at + t));
+        attend_and_record(f, kv, &rows_at);
+        lh_layer_output(f, &rows_at);
+        LH_TRY(report(f, p, layer, at + t));
     }
     LH_TRY(lh_kv_prefill_end(kv, layer));
     return st;
@@ -148,28 +123,28 @@ lh_status lh_forward_prefill(lh_forward *f, lh_kv *kv, const int32_t *ids, int64
     LH_TRY_DONE(lh_comm_agree(f->place.comm, st));
     for (int64_t at = 0; at < n; at += f->chunk) {
         int64_t t = lh_min_i64(f->chunk, n - at);
-        LH_TRY_DONE(lh_stream_put(f->place.stream, f->work.ids, ids + at, t * (int64_t)sizeof *ids));
-        LH_TRY_DONE(embed(f, t, x + at * hidden));
+        lh_exec_put(&f->place, f->work.ids, ids + at, t * (int64_t)sizeof *ids);
+        embed(f, t, x + at * hidden);
     }
     for (int64_t l = 0; l < f->config->layers; l++) {
         lh_comm_step(f->place.comm, "prefill of layer", l);
         LH_TRY_DONE(prefill_layer(f, &(prompt){kv, x, n, progress}, l));
     }
-    LH_TRY_DONE(head(f, x + (n - rows) * hidden, rows));
+    head(f, x + (n - rows) * hidden, rows);
+    LH_TRY_DONE(lh_exec_take(&f->place));
 done:
     lh_device_free(f->device, x);
     return st;
 }
 
 /* Keep the last `keep` rows of a block that comes in chunks. */
-static lh_status keep_last(lh_forward *f, const float *x, int64_t at, int64_t t, int64_t n)
+static void keep_last(lh_forward *f, const float *x, int64_t at, int64_t t, int64_t n)
 {
     int64_t hidden = f->config->hidden, rows = f->last_rows.cap < n ? f->last_rows.cap : n,
             from = n - rows > at ? n - rows : at;
     if (from < at + t)
-        LH_TRY(lh_stream_copy(f->place.stream, f->last_rows.x + (from - (n - rows)) * hidden, x + (from - at) * hidden,
-                              (at + t - from) * hidden * 4, LH_COPY_ON_DEVICE));
-    return LH_OK;
+        lh_exec_copy(&f->place, f->last_rows.x + (from - (n - rows)) * hidden, x + (from - at) * hidden,
+                     (at + t - from) * hidden * 4, LH_COPY_ON_DEVICE);
 }
 
 /* Tokens after those in the cache; their ids and positions are on the device. `first`: position of the first. */
@@ -181,28 +156,27 @@ typedef struct chunk {
 /* A chunk through all layers, in f->work.x. */
 static lh_status through_layers(lh_forward *f, lh_kv *kv, const chunk *c)
 {
-    LH_TRY(embed(f, c->tokens, f->work.x));
+    embed(f, c->tokens, f->work.x);
     for (int64_t l = 0; l < f->config->layers; l++) {
         lh_rows_at rows = {.layer = l, .first = c->first, .tokens = c->tokens, .x = f->work.x};
         LH_TRY(lh_kv_room(kv, l, c->room, &rows.view));
         if (lh_kv_rotates_by_slot(kv)) {
-            LH_TRY(number(f, f->work.turns, lh_kv_rotary_position(kv, l, rows.first), c->tokens));
+            number(f, f->work.turns, lh_kv_rotary_position(kv, l, rows.first), c->tokens);
             rows.turns = f->work.turns;
             rows.keys_as_they_are = 1;
         }
-        LH_TRY(lh_layer_append(f, &rows));
+        lh_layer_append(f, &rows);
         LH_TRY(lh_kv_attended(kv, l, rows.first + c->tokens, &rows.view));
-        LH_TRY(attend_and_record(f, kv, &rows));
-        LH_TRY(lh_layer_output(f, &rows));
+        attend_and_record(f, kv, &rows);
+        lh_layer_output(f, &rows);
     }
     return LH_OK;
 }
 
-static lh_status place(lh_forward *f, const int32_t *ids, int64_t first, int64_t n)
+static void place(lh_forward *f, const int32_t *ids, int64_t first, int64_t n)
 {
-    LH_TRY(lh_stream_put(f->place.stream, f->work.ids, ids, n * (int64_t)sizeof *ids));
-    LH_TRY(number(f, f->work.positions, first, n));
-    return LH_OK;
+    lh_exec_put(&f->place, f->work.ids, ids, n * (int64_t)sizeof *ids);
+    number(f, f->work.positions, first, n);
 }
 
 lh_status lh_forward_block(lh_forward *f, lh_kv *kv, const int32_t *ids, int64_t n)
@@ -214,11 +188,12 @@ lh_status lh_forward_block(lh_forward *f, lh_kv *kv, const int32_t *ids, int64_t
     for (int64_t at = 0; at < n; at += f->chunk) {
         chunk c = {.first = seen + at, .tokens = lh_min_i64(f->chunk, n - at)};
         c.room = at == 0 ? n : c.tokens;
-        LH_TRY(place(f, ids + at, c.first, c.tokens));
+        place(f, ids + at, c.first, c.tokens);
         LH_TRY(through_layers(f, kv, &c));
-        LH_TRY(keep_last(f, f->work.x, at, c.tokens, n));
+        keep_last(f, f->work.x, at, c.tokens, n);
     }
-    LH_TRY(head(f, f->last_rows.x, lh_min_i64(f->last_rows.cap, n)));
+    head(f, f->last_rows.x, lh_min_i64(f->last_rows.cap, n));
+    LH_TRY(lh_exec_take(&f->place));
     LH_TRY(lh_kv_settle(kv, LH_KV_BLOCK, n));
     return LH_OK;
 }
@@ -227,9 +202,10 @@ lh_status lh_forward_block(lh_forward *f, lh_kv *kv, const int32_t *ids, int64_t
 
 static lh_status step(lh_forward *f, lh_kv *kv)
 {
-    LH_TRY(through_layers(f, kv, &(chunk){.first = lh_kv_seen(kv), .tokens = 1, .room = 1}));
-    LH_TRY(head(f, f->work.x, 1));
-    return LH_OK;
+    lh_status st = through_layers(f, kv, &(chunk){.first = lh_kv_seen(kv), .tokens = 1, .room = 1});
+    if (st == LH_OK) head(f, f->work.x, 1);
+    lh_status latched = lh_exec_take(&f->place);
+    return st == LH_OK ? latched : st;
 }
 
 static int records(const lh_forward *f, const lh_kv *kv)
@@ -251,7 +227,6 @@ static lh_status record_step(lh_forward *f, lh_kv *kv)
     int64_t sent = lh_comm_sent_bytes(f->place.device_comm);
     LH_TRY(lh_stream_record(f->place.stream));
     st = step(f, kv);
-    if (st == LH_OK) st = lh_exec_take(&f->place);
     end = lh_stream_recorded(f->place.stream, st == LH_OK ? &f->step.graph : NULL);
     if (st == LH_OK) st = end;
     f->step.sent_bytes = lh_comm_sent_bytes(f->place.device_comm) - sent;
@@ -290,7 +265,7 @@ static lh_status run_step(lh_forward *f, lh_kv *kv)
     LH_TRY(lh_graph_run(f->step.graph));
     lh_kv_graph_replayed(kv);
     f->last_rows.n = 1;
-    return st;
+    return lh_exec_take(&f->place);
 }
 
 lh_status lh_forward_step(lh_forward *f, lh_kv *kv, int32_t id)
@@ -298,7 +273,7 @@ lh_status lh_forward_step(lh_forward *f, lh_kv *kv, int32_t id)
     lh_comm_step(f->place.comm, "decode at position", lh_kv_seen(kv));
     LH_TRY(agree_keep(f));
     LH_TRY(lh_kv_reserve(kv, 1));
-    LH_TRY(place(f, &id, lh_kv_seen(kv), 1));
+    place(f, &id, lh_kv_seen(kv), 1);
     LH_TRY(run_step(f, kv));
     LH_TRY(lh_kv_settle(kv, LH_KV_STEP, 1));
     return LH_OK;

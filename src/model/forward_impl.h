@@ -74,6 +74,8 @@ lh_status lh_forward_apply_keep(lh_forward *f);
 /* Drop the captured step: its memory is about to be reallocated. */
 void lh_forward_forget_step(lh_forward *f);
 
+/* ---- layer.c: failures are latched (exec.h) ---- */
+
 /* A chunk of tokens in one layer. */
 typedef struct lh_rows_at {
     int64_t layer, first, tokens; /* first: position of the first one */
@@ -84,7 +86,7 @@ typedef struct lh_rows_at {
 } lh_rows_at;
 
 /* Norm, projections, rotation; keys and values into the cache, rotated queries left in f->work.qkv. */
-lh_status lh_layer_append(lh_forward *f, const lh_rows_at *rows);
+void lh_layer_append(lh_forward *f, const lh_rows_at *rows);
 
 /* Results of the attention of one row besides its output. */
 typedef struct lh_row_results {
@@ -93,10 +95,10 @@ typedef struct lh_row_results {
 } lh_row_results;
 
 /* Attention of the queries in f->work.qkv into f->work.attended, of a block or of one row. lse may be NULL. */
-lh_status lh_layer_attend(lh_forward *f, const lh_rows_at *rows, float *lse);
-lh_status lh_layer_attend_step(lh_forward *f, const lh_rows_at *rows, const lh_row_results *out);
+void lh_layer_attend(lh_forward *f, const lh_rows_at *rows, float *lse);
+void lh_layer_attend_step(lh_forward *f, const lh_rows_at *rows, const lh_row_results *out);
 
 /* Output projection, residual, MLP, residual. Collective. */
-lh_status lh_layer_output(lh_forward *f, const lh_rows_at *rows);
+void lh_layer_output(lh_forward *f, const lh_rows_at *rows);
 
 #endif

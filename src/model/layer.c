@@ -30,84 +30,45 @@ static int64_t qkv_ld(const lh_forward *f)
 }
 
 /* Whole rows: y may be x (then f32). */
-static lh_status norm_rows(lh_forward *f, const float *x, const float *w, void *y, lh_dtype y_type, int64_t tokens)
+static void norm_rows(lh_forward *f, const float *x, const float *w, void *y, lh_dtype y_type, int64_t tokens)
 {
     int64_t hidden = f->config->hidden;
-    return f->place.ops->rmsnorm(f->place.stream, &(lh_rmsnorm_args){.y = y,
-                                                                     .y_type = y_type,
-                                                                     .x = x,
-                                                                     .w = w,
-                                                                     .tokens = tokens,
-                                                                     .heads = 1,
-                                                                     .dim = hidden,
-                                                                     .x_ld = hidden,
-                                                                     .y_ld = hidden,
-                                                                     .eps = (float)f->config->norm_eps,
-                                                                     .offset = (float)f->config->norm_offset});
+    LH_RUN(&f->place, rmsnorm, .y = y, .y_type = y_type, .x = x, .w = w, .tokens = tokens, .heads = 1, .dim = hidden,
+           .x_ld = hidden, .y_ld = hidden, .eps = (float)f->config->norm_eps, .offset = (float)f->config->norm_offset);
 }
 
 /* Heads in f->work.qkv, in place. */
-static lh_status norm_heads(lh_forward *f, float *x, const float *w, int64_t heads, int64_t tokens)
+static void norm_heads(lh_forward *f, float *x, const float *w, int64_t heads, int64_t tokens)
 {
-    return f->place.ops->rmsnorm(f->place.stream, &(lh_rmsnorm_args){.y = x,
-                                                                     .y_type = LH_F32,
-                                                                     .x = x,
-                                                                     .w = w,
-                                                                     .tokens = tokens,
-                                                                     .heads = heads,
-                                                                     .dim = f->config->head_dim,
-                                                                     .x_ld = qkv_ld(f),
-                                                                     .y_ld = qkv_ld(f),
-                                                                     .eps = (float)f->config->norm_eps,
-                                                                     .offset = (float)f->config->norm_offset});
+    LH_RUN(&f->place, rmsnorm, .y = x, .y_type = LH_F32, .x = x, .w = w, .tokens = tokens, .heads = heads,
+           .dim = f->config->head_dim, .x_ld = qkv_ld(f), .y_ld = qkv_ld(f), .eps = (float)f->config->norm_eps,
+           .offset = (float)f->config->norm_offset);
 }
 
-static lh_status rotate(lh_forward *f, float *x, int64_t heads, const lh_rows_at *rows)
+static void rotate(lh_forward *f, float *x, int64_t heads, const lh_rows_at *rows)
 {
     const lh_rotation *r = &f->rotations[sliding(f, rows->layer)];
-    return f->place.ops->rope(f->place.stream,
-                              &(lh_rope_args){.x = x,
-                                              .positions = rows->turns ? rows->turns : f->work.positions,
-                                              .inv_freq = r->inv_freq,
-                                              .tokens = rows->tokens,
-                                              .heads = heads,
-                                              .dim = f->config->head_dim,
-                                              .rotary = f->config->rotary_dim,
-                                              .ld = qkv_ld(f),
-                                              .scale = r->scale});
+    LH_RUN(&f->place, rope, .x = x, .positions = rows->turns ? rows->turns : f->work.positions, .inv_freq = r->inv_freq,
+           .tokens = rows->tokens, .heads = heads, .dim = f->config->head_dim, .rotary = f->config->rotary_dim,
+           .ld = qkv_ld(f), .scale = r->scale);
 }
 
-lh_status lh_layer_append(lh_forward *f, const lh_rows_at *rows)
+void lh_layer_append(lh_forward *f, const lh_rows_at *rows)
 {
     const lh_layer *w = layer_of(f, rows->layer);
     const lh_heads *heads = &f->shard->heads;
     int64_t t = rows->tokens, hidden = f->config->hidden;
     float *q = f->work.qkv, *k = q + q_dim(f), *v = k + kv_dim(f);
-    LH_TRY(norm_rows(f, rows->x, w->attn_norm, f->work.normed, f->model->options.dtype, t));
-    LH_TRY(f->place.ops->gemm(f->place.stream, &(lh_gemm_args){.y = f->work.qkv,
-                                                               .x = f->work.normed,
-                                                               .w = w->qkv,
-                                                               .type = f->model->options.dtype,
-                                                               .bias = w->qkv_bias,
-                                                               .tokens = t,
-                                                               .out = qkv_ld(f),
-                                                               .in = hidden,
-                                                               .y_ld = qkv_ld(f),
-                                                               .x_ld = hidden,
-                                                               .w_ld = hidden,
-                                                               .order = f->model->options.order}));
-    if (w->q_norm) LH_TRY(norm_heads(f, q, w->q_norm, heads->q_count, t));
-    if (w->k_norm) LH_TRY(norm_heads(f, k, w->k_norm, heads->kv_count, t));
-    LH_TRY(rotate(f, q, heads->q_count, rows));
-    if (!rows->keys_as_they_are) LH_TRY(rotate(f, k, heads->kv_count, rows));
-    LH_TRY(f->place.ops->append(f->place.stream, &(lh_append_args){.seqs = rows->view,
-                                                                   .batch = 1,
-                                                                   .tokens = t,
-                                                                   .ld = qkv_ld(f),
-                                                                   .k = k,
-                                                                   .v = v,
-                                                                   .positions = f->work.positions}));
-    return LH_OK;
+    norm_rows(f, rows->x, w->attn_norm, f->work.normed, f->model->options.dtype, t);
+    LH_RUN(&f->place, gemm, .y = f->work.qkv, .x = f->work.normed, .w = w->qkv, .type = f->model->options.dtype,
+           .bias = w->qkv_bias, .tokens = t, .out = qkv_ld(f), .in = hidden, .y_ld = qkv_ld(f), .x_ld = hidden,
+           .w_ld = hidden, .order = f->model->options.order);
+    if (w->q_norm) norm_heads(f, q, w->q_norm, heads->q_count, t);
+    if (w->k_norm) norm_heads(f, k, w->k_norm, heads->kv_count, t);
+    rotate(f, q, heads->q_count, rows);
+    if (!rows->keys_as_they_are) rotate(f, k, heads->kv_count, rows);
+    LH_RUN(&f->place, append, .seqs = rows->view, .batch = 1, .tokens = t, .ld = qkv_ld(f), .k = k, .v = v,
+           .positions = f->work.positions);
 }
 
 static lh_logit logit_of(const lh_forward *f, int64_t layer)
@@ -116,37 +77,19 @@ static lh_logit logit_of(const lh_forward *f, int64_t layer)
                       sliding(f, layer) ? f->config->window : 0};
 }
 
-lh_status lh_layer_attend(lh_forward *f, const lh_rows_at *rows, float *lse)
+void lh_layer_attend(lh_forward *f, const lh_rows_at *rows, float *lse)
 {
-    return f->place.ops->attend_block(f->place.stream,
-                                      &(lh_attend_block_args){.o = f->work.attended,
-                                                              .lse = lse,
-                                                              .q = f->work.qkv,
-                                                              .positions = f->work.positions,
-                                                              .kv = rows->view,
-                                                              .map = lh_heads_grouping(&f->shard->heads),
-                                                              .logit = logit_of(f, rows->layer),
-                                                              .tokens = rows->tokens,
-                                                              .q_ld = qkv_ld(f),
-                                                              .o_ld = q_dim(f),
-                                                              .most = rows->first + rows->tokens,
-                                                              .order = f->model->options.order});
+    LH_RUN(&f->place, attend_block, .o = f->work.attended, .lse = lse, .q = f->work.qkv, .positions = f->work.positions,
+           .kv = rows->view, .map = lh_heads_grouping(&f->shard->heads), .logit = logit_of(f, rows->layer),
+           .tokens = rows->tokens, .q_ld = qkv_ld(f), .o_ld = q_dim(f), .most = rows->first + rows->tokens,
+           .order = f->model->options.order);
 }
 
-lh_status lh_layer_attend_step(lh_forward *f, const lh_rows_at *rows, const lh_row_results *out)
+void lh_layer_attend_step(lh_forward *f, const lh_rows_at *rows, const lh_row_results *out)
 {
-    return f->place.ops->attend_decode(f->place.stream,
-                                       &(lh_attend_decode_args){.o = f->work.attended,
-                                                                .lse = out->lse,
-                                                                .logits = out->logits,
-                                                                .q = f->work.qkv,
-                                                                .positions = f->work.positions,
-                                                                .seqs = rows->view,
-                                                                .batch = 1,
-                                                                .q_ld = qkv_ld(f),
-                                                                .o_ld = q_dim(f),
-                                                                .map = lh_heads_grouping(&f->shard->heads),
-                                                                .logit = logit_of(f, rows->layer)});
+    LH_RUN(&f->place, attend_decode, .o = f->work.attended, .lse = out->lse, .logits = out->logits, .q = f->work.qkv,
+           .positions = f->work.positions, .seqs = rows->view, .batch = 1, .q_ld = qkv_ld(f), .o_ld = q_dim(f),
+           .map = lh_heads_grouping(&f->shard->heads), .logit = logit_of(f, rows->layer));
 }
 
 /* A product whose inner dimension is divided over ranks: y = sum over ranks of x · wᵀ, then + bias. */
@@ -157,124 +100,87 @@ typedef struct sharded_product {
     const lh_logical_shards *shards;
 } sharded_product;
 
-static lh_status multiply(lh_forward *f, const sharded_product *p, int64_t from, int64_t to, float *y, int64_t tokens)
+static void multiply(lh_forward *f, const sharded_product *p, int64_t from, int64_t to, float *y, int64_t tokens)
 {
     int64_t element = lh_dtype_bytes(f->model->options.dtype), hidden = f->config->hidden;
-    if (from == to) return lh_stream_zero(f->place.stream, y, tokens * hidden * 4);
-    return f->place.ops->gemm(f->place.stream, &(lh_gemm_args){.y = y,
-                                                               .x = (const char *)p->x + from * element,
-                                                               .w = (const char *)p->w + from * element,
-                                                               .type = f->model->options.dtype,
-                                                               .tokens = tokens,
-                                                               .out = hidden,
-                                                               .in = to - from,
-                                                               .y_ld = hidden,
-                                                               .x_ld = p->in,
-                                                               .w_ld = p->in,
-                                                               .order = f->model->options.order});
+    if (from == to) {
+        lh_exec_zero(&f->place, y, tokens * hidden * 4);
+        return;
+    }
+    LH_RUN(&f->place, gemm, .y = y, .x = (const char *)p->x + from * element, .w = (const char *)p->w + from * element,
+           .type = f->model->options.dtype, .tokens = tokens, .out = hidden, .in = to - from, .y_ld = hidden,
+           .x_ld = p->in, .w_ld = p->in, .order = f->model->options.order);
 }
 
 /* One product per logical shard, gathered and added in the order of shards: the same bits on any number of ranks. */
-static lh_status sum_in_order(lh_forward *f, const sharded_product *p, int64_t tokens)
+static void sum_in_order(lh_forward *f, const sharded_product *p, int64_t tokens)
 {
     int rank = f->shard->rank, ranks = f->shard->ranks;
     int64_t block = tokens * f->config->hidden, first = p->shards->first[rank],
             own = p->shards->first[rank + 1] - first;
     for (int64_t i = 0; i < own; i++)
-        LH_TRY(multiply(f, p, p->shards->bounds[i], p->shards->bounds[i + 1], f->work.products + (first + i) * block,
-                        tokens));
+        multiply(f, p, p->shards->bounds[i], p->shards->bounds[i + 1], f->work.products + (first + i) * block, tokens);
     if (ranks > 1) {
         for (int r = 0; r < ranks; r++) {
             f->gather_at[r] = p->shards->first[r] * block * 4;
             f->gather_bytes[r] = (p->shards->first[r + 1] - p->shards->first[r]) * block * 4;
         }
-        LH_TRY(lh_comm_flush(f->place.device_comm));
-        LH_TRY(lh_comm_allgatherv(f->place.device_comm, f->work.products + first * block, f->work.products,
-                                  f->gather_bytes, f->gather_at));
+        lh_exec_allgatherv(&f->place, f->work.products + first * block, f->work.products, f->gather_bytes,
+                           f->gather_at);
     }
-    LH_TRY(f->place.ops->sum_shards(
-        f->place.stream, &(lh_sum_shards_args){f->work.y, f->work.products, p->shards->first[ranks], block}));
-    return LH_OK;
+    LH_RUN(&f->place, sum_shards, f->work.y, f->work.products, p->shards->first[ranks], block);
 }
 
 /* f->work.y = the product, complete on every rank. */
-static lh_status multiply_sharded(lh_forward *f, const sharded_product *p, int64_t tokens)
+static void multiply_sharded(lh_forward *f, const sharded_product *p, int64_t tokens)
 {
     int64_t hidden = f->config->hidden;
     if (f->model->options.order == LH_ORDER_FIXED) {
-        LH_TRY(sum_in_order(f, p, tokens));
+        sum_in_order(f, p, tokens);
     } else {
-        LH_TRY(multiply(f, p, 0, p->in, f->work.y, tokens));
-        if (f->shard->ranks > 1) {
-            LH_TRY(lh_comm_flush(f->place.device_comm));
-            LH_TRY(lh_comm_allreduce(f->place.device_comm, f->work.y, tokens * hidden, LH_F32, LH_SUM));
-        }
+        multiply(f, p, 0, p->in, f->work.y, tokens);
+        if (f->shard->ranks > 1) lh_exec_allreduce(&f->place, f->work.y, tokens * hidden, LH_F32, LH_SUM);
     }
-    if (p->bias)
-        LH_TRY(f->place.ops->add(f->place.stream, &(lh_add_args){f->work.y, p->bias, tokens, hidden, hidden, 0}));
-    return LH_OK;
+    if (p->bias) LH_RUN(&f->place, add, f->work.y, p->bias, tokens, hidden, hidden, 0);
 }
 
 /* x += f->work.y, after a norm if the family has one here. */
-static lh_status add_residual(lh_forward *f, const float *post_norm, float *x, int64_t tokens)
+static void add_residual(lh_forward *f, const float *post_norm, float *x, int64_t tokens)
 {
     int64_t hidden = f->config->hidden;
-    if (post_norm) LH_TRY(norm_rows(f, f->work.y, post_norm, f->work.y, LH_F32, tokens));
-    LH_TRY(f->place.ops->add(f->place.stream, &(lh_add_args){x, f->work.y, tokens, hidden, hidden, hidden}));
-    return LH_OK;
+    if (post_norm) norm_rows(f, f->work.y, post_norm, f->work.y, LH_F32, tokens);
+    LH_RUN(&f->place, add, x, f->work.y, tokens, hidden, hidden, hidden);
 }
 
-static lh_status mlp(lh_forward *f, const lh_rows_at *rows)
+static void mlp(lh_forward *f, const lh_rows_at *rows)
 {
     static const lh_gate gates[] = {
         [LH_ACT_SILU] = LH_GATE_SILU, [LH_ACT_GELU_TANH] = LH_GATE_GELU_TANH, [LH_ACT_GELU] = LH_GATE_GELU};
     const lh_layer *w = layer_of(f, rows->layer);
     int64_t t = rows->tokens, hidden = f->config->hidden, ff = f->shard->ff_count;
-    LH_TRY(norm_rows(f, rows->x, w->mlp_norm, f->work.normed, f->model->options.dtype, t));
-    LH_TRY(f->place.ops->gemm(f->place.stream, &(lh_gemm_args){.y = f->work.gate_up,
-                                                               .x = f->work.normed,
-                                                               .w = w->gate_up,
-                                                               .type = f->model->options.dtype,
-                                                               .bias = w->gate_up_bias,
-                                                               .tokens = t,
-                                                               .out = 2 * ff,
-                                                               .in = hidden,
-                                                               .y_ld = 2 * ff,
-                                                               .x_ld = hidden,
-                                                               .w_ld = hidden,
-                                                               .order = f->model->options.order}));
-    LH_TRY(f->place.ops->gated(f->place.stream, &(lh_gated_args){.y = f->work.gated,
-                                                                 .y_type = f->model->options.dtype,
-                                                                 .gate = f->work.gate_up,
-                                                                 .up = f->work.gate_up + ff,
-                                                                 .tokens = t,
-                                                                 .dim = ff,
-                                                                 .y_ld = ff,
-                                                                 .ld = 2 * ff,
-                                                                 .gate_kind = gates[f->config->activation]}));
-    LH_TRY(multiply_sharded(f, &(sharded_product){f->work.gated, w->down, w->down_bias, ff, &f->block_shards}, t));
-    LH_TRY(add_residual(f, w->mlp_post_norm, rows->x, t));
-    return LH_OK;
+    norm_rows(f, rows->x, w->mlp_norm, f->work.normed, f->model->options.dtype, t);
+    LH_RUN(&f->place, gemm, .y = f->work.gate_up, .x = f->work.normed, .w = w->gate_up, .type = f->model->options.dtype,
+           .bias = w->gate_up_bias, .tokens = t, .out = 2 * ff, .in = hidden, .y_ld = 2 * ff, .x_ld = hidden,
+           .w_ld = hidden, .order = f->model->options.order);
+    LH_RUN(&f->place, gated, .y = f->work.gated, .y_type = f->model->options.dtype, .gate = f->work.gate_up,
+           .up = f->work.gate_up + ff, .tokens = t, .dim = ff, .y_ld = ff, .ld = 2 * ff,
+           .gate_kind = gates[f->config->activation]);
+    multiply_sharded(f, &(sharded_product){f->work.gated, w->down, w->down_bias, ff, &f->block_shards}, t);
+    add_residual(f, w->mlp_post_norm, rows->x, t);
 }
 
-lh_status lh_layer_output(lh_forward *f, const lh_rows_at *rows)
+void lh_layer_output(lh_forward *f, const lh_rows_at *rows)
 {
     const lh_layer *w = layer_of(f, rows->layer);
     const void *attended = f->work.attended;
     int64_t t = rows->tokens, width = q_dim(f);
     if (f->model->options.dtype != LH_F32) {
-        LH_TRY(f->place.ops->convert(f->place.stream, &(lh_convert_args){.dst = f->work.attended_cast,
-                                                                         .src = f->work.attended,
-                                                                         .dst_type = f->model->options.dtype,
-                                                                         .src_type = LH_F32,
-                                                                         .rows = t,
-                                                                         .cols = width,
-                                                                         .dst_ld = width,
-                                                                         .src_ld = width}));
+        LH_RUN(&f->place, convert, .dst = f->work.attended_cast, .src = f->work.attended,
+               .dst_type = f->model->options.dtype, .src_type = LH_F32, .rows = t, .cols = width, .dst_ld = width,
+               .src_ld = width);
         attended = f->work.attended_cast;
     }
-    LH_TRY(multiply_sharded(f, &(sharded_product){attended, w->o, w->o_bias, width, &f->head_shards}, t));
-    LH_TRY(add_residual(f, w->attn_post_norm, rows->x, t));
-    LH_TRY(mlp(f, rows));
-    return LH_OK;
+    multiply_sharded(f, &(sharded_product){attended, w->o, w->o_bias, width, &f->head_shards}, t);
+    add_residual(f, w->attn_post_norm, rows->x, t);
+    mlp(f, rows);
 }

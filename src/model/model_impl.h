@@ -26,7 +26,7 @@ struct lh_model {
     lh_exec place;
     lh_layer *layers;
     lh_projection *projections; /* [layers], for policies that use them */
-    void *embed, *head;            /* [vocab_count, hidden]; head is embed if tied */
+    void *embed, *head;         /* [vocab_count, hidden]; head is embed if tied */
     float *norm;
 };
 
