@@ -1,6 +1,6 @@
 #include "policies/policy.h"
 
-/* What tools/choose_default.py found to measure best (docs/policies.md). */
+/* What tools/choose_default.py found to measure best (docs/results.md). */
 const lh_policy_preset lh_policy_longhaul = {
     .name = "longhaul",
     .summary = "as ada-snapkv, with a short window and pools that keep sentences whole",
