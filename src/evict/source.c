@@ -1,20 +1,21 @@
 #include "evict/source.h"
 
-#define LH_SOURCE(kind, name) extern const lh_source lh_source_##name;
-#include "evict/source_list.h"
-#undef LH_SOURCE
-extern const lh_source lh_source_running;
+extern const lh_source lh_source_window, lh_source_running;
+#define SOURCE(word, meaning, number, statistic, name) extern const lh_source lh_source_##name;
+LH_SOURCE_WORDS(SOURCE)
+#undef SOURCE
 
 static const lh_source *const sources[] = {
-#define LH_SOURCE(kind, name) [LH_SCORE_##kind] = &lh_source_##name,
-#include "evict/source_list.h"
-#undef LH_SOURCE
+#define SOURCE(word, meaning, number, statistic, name) [number] = &lh_source_##name,
+    LH_SOURCE_WORDS(SOURCE)
+#undef SOURCE
 };
 
 const lh_source *lh_source_of(const lh_policy_numbers *p)
 {
     if (!p->evicts) return NULL;
-    return lh_evict_uses_attention(p) && p->score.running ? &lh_source_running : sources[p->score.source];
+    if (lh_evict_uses_attention(p)) return p->score.running ? &lh_source_running : &lh_source_window;
+    return sources[p->score.source];
 }
 
 int lh_evict_uses_attention(const lh_policy_numbers *p)

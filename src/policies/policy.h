@@ -59,15 +59,13 @@ typedef struct lh_policy_options {
     lh_profiles *profiles;
 } lh_policy_options;
 
-/* The input of a score. */
+/* The input of a score: a statistic of the attention that observed rows give, or one of word_list.h. */
 typedef enum lh_score_source {
     LH_SCORE_NONE,
-    LH_SCORE_POSITION,
-    LH_SCORE_ATTENTION, /* a statistic of the observed rows */
-    LH_SCORE_RANDOM,
-    LH_SCORE_KEY_NORM,       /* keys of small norm stay (arXiv 2406.11430) */
-    LH_SCORE_KEY_DIFFERENCE, /* KeyDiff (arXiv 2504.15364) */
-    LH_SCORE_EXPECTED        /* expected attention (arXiv 2510.00636) */
+    LH_SCORE_ATTENTION,
+#define LH_SOURCE(word, meaning, number, ...) number,
+    LH_SOURCE_WORDS(LH_SOURCE)
+#undef LH_SOURCE
 } lh_score_source;
 typedef enum lh_statistic { LH_STAT_SUM, LH_STAT_MEAN, LH_STAT_MAS, LH_STAT_COUNT, LH_STAT_LAST } lh_statistic;
 

@@ -19,6 +19,16 @@
     X(lh_policy_sets, LH_SET_WORDS)                 \
     X(lh_policy_position_modes, LH_POSITION_WORDS)
 
+/* Sources of scores beside attention, with the name of each: src/evict/source_<name>.c is what it does. The enumeration
+ * lh_score_source and the table of sources are made of these rows. */
+#define LH_SOURCE_WORDS(X)                                                                                 \
+    X("position", "The later the better.", LH_SCORE_POSITION, LH_STAT_SUM, position)                       \
+    X("random", "Chance.", LH_SCORE_RANDOM, LH_STAT_SUM, random)                                           \
+    X("key-norm", "Keys of small norm first.", LH_SCORE_KEY_NORM, LH_STAT_SUM, key_norm)                   \
+    X("key-difference", "Keys that differ from the mean key first.", LH_SCORE_KEY_DIFFERENCE, LH_STAT_SUM, \
+      key_difference)                                                                                      \
+    X("expected", "The attention that later rows are expected to give.", LH_SCORE_EXPECTED, LH_STAT_SUM, expected)
+
 #define LH_STATISTIC_WORDS(X)                                                                                     \
     X("sum", "The attention that an entry receives, summed over the rows.", LH_SCORE_ATTENTION, LH_STAT_SUM)      \
     X("mean", "The attention that an entry receives, a mean over the rows.", LH_SCORE_ATTENTION, LH_STAT_MEAN)    \
@@ -27,11 +37,7 @@
     X("count", "The number of rows that give an entry more than their mean weight.", LH_SCORE_ATTENTION,          \
       LH_STAT_COUNT)                                                                                              \
     X("last", "The attention of the last row alone.", LH_SCORE_ATTENTION, LH_STAT_LAST)                           \
-    X("position", "The later the better.", LH_SCORE_POSITION, LH_STAT_SUM)                                        \
-    X("random", "Chance.", LH_SCORE_RANDOM, LH_STAT_SUM)                                                          \
-    X("key-norm", "Keys of small norm first.", LH_SCORE_KEY_NORM, LH_STAT_SUM)                                    \
-    X("key-difference", "Keys that differ from the mean key first.", LH_SCORE_KEY_DIFFERENCE, LH_STAT_SUM)        \
-    X("expected", "The attention that later rows are expected to give.", LH_SCORE_EXPECTED, LH_STAT_SUM)
+    LH_SOURCE_WORDS(X)
 
 #define LH_PROXIES_AT_WORDS(X)                                        \
     X("end", "Proxies are the end of the prompt.", LH_PROXIES_AT_END) \
@@ -66,10 +72,10 @@
     X("pyramid", "Lower layers keep more.", LH_LAYERS_PYRAMID)            \
     X("adaptive", "The heads of all layers compete.", LH_LAYERS_ADAPTIVE)
 
-#define LH_SELECT_WORDS(X)                                                                                \
-    X("topk", "The best scores.", LH_SELECT_TOPK)                                                         \
-    X("two-stage", "The best scores, then the best of score times what the value adds to the output.",    \
-      LH_SELECT_TWO_STAGE)                                                                                \
+#define LH_SELECT_WORDS(X)                                                                             \
+    X("topk", "The best scores.", LH_SELECT_TOPK)                                                      \
+    X("two-stage", "The best scores, then the best of score times what the value adds to the output.", \
+      LH_SELECT_TWO_STAGE)                                                                             \
     X("std-scope", "The entries of the largest deviation, then the best scores.", LH_SELECT_STD_SCOPE) \
     X("topk+sample", "The best scores, then entries that are drawn by their scores.", LH_SELECT_TOPK_SAMPLE)
 

@@ -7,7 +7,7 @@
 
 #define WORD(word, ...) word,
 #define MEANING(word, meaning, ...) meaning,
-#define SOURCE(word, meaning, source, statistic) {source, statistic},
+#define SOURCE(word, meaning, source, statistic, ...) {source, statistic},
 
 #define WORDS(name, list) const char *const name[] = {list(WORD) NULL};
 LH_POLICY_WORDS(WORDS)
