@@ -1,6 +1,7 @@
 /* Appending to ragged caches. A block owns TILE tokens of one head of one sequence, a thread four numbers of a key or
  * value at a time: 4 bytes a number read, 2 or 4 written. Where one block has all tokens of a head (decoding) it raises
  * the length itself; else a second kernel does when all have read it. */
+#include "kernels/cuda/entries.cuh"
 #include "kernels/cuda/vector.cuh"
 
 enum { SEQS = 32, TILE = 32, THREADS = 256 };
@@ -91,4 +92,39 @@ lh_status lh_cuda_append(lh_stream *stream, const lh_append_args *a)
             LH_TRY(lh_launch(stream, "append", lh_shape{dim3(1, 1, count), LH_WARP, 0}, raise_kernel, slice));
     }
     return LH_OK;
+}
+
+/* ---- query rows in a ring ---- */
+
+/* A row that another one replaces is left out: no two blocks write to one place. */
+static __global__ void put_rows_kernel(lh_put_rows_args a, int width)
+{
+    for (int64_t t = blockIdx.y; t < a.tokens; t += gridDim.y) {
+        int64_t p = a.positions[t];
+        if (p >= a.head && t + a.rows - a.head < a.tokens) continue;
+        float *row = a.ring + lh_ring_place(p, a.rows, a.head) * a.width;
+        for (int64_t i = 4 * lh_grid_first(); i < a.width; i += 4 * lh_grid_step())
+            lh_put4(row + i, lh_get4(a.x + t * a.x_ld + i, a.width - i, width), a.width - i, width);
+    }
+}
+
+lh_status lh_cuda_put_rows(lh_stream *stream, const lh_put_rows_args *a)
+{
+    int width = lh_width(a->ring, a->width, LH_F32) == 4 && lh_width(a->x, a->x_ld, LH_F32) == 4 ? 4 : 1;
+    return lh_launch(stream, "put_rows", lh_fours_shape(a->tokens, a->width), put_rows_kernel, *a, width);
+}
+
+/* ---- numbers that go with their entries: a thread a slot ---- */
+
+static __global__ void put_stats_kernel(lh_put_stats_args a, lh_ragged kv)
+{
+    int64_t h = blockIdx.y, len = kv.len[h], first = lh_slot_of_last(len, a.last);
+    float *y = lh_slot_at(&a.y, h, first, 0);
+    for (int64_t n = lh_grid_first(); n < len - first; n += lh_grid_step()) y[n * a.y.step] = a.x[h * a.ld + n];
+}
+
+lh_status lh_cuda_put_stats(lh_stream *stream, const lh_put_stats_args *a)
+{
+    return lh_launch(stream, "put_stats", lh_over_slots(a->kv->heads, a->ld, THREADS, 4 * THREADS), put_stats_kernel,
+                     *a, *a->kv);
 }

@@ -26,24 +26,6 @@ lh_status lh_cuda_add(lh_stream *stream, const lh_add_args *a)
     return lh_launch(stream, "add", lh_fours_shape(a->tokens, a->dim), add_kernel, *a, width);
 }
 
-/* A row that another one replaces is left out: no two blocks write to one place. */
-static __global__ void put_rows_kernel(lh_put_rows_args a, int width)
-{
-    for (int64_t t = blockIdx.y; t < a.tokens; t += gridDim.y) {
-        int64_t p = a.positions[t];
-        if (p >= a.head && t + a.rows - a.head < a.tokens) continue;
-        float *row = a.ring + lh_ring_place(p, a.rows, a.head) * a.width;
-        for (int64_t i = 4 * lh_grid_first(); i < a.width; i += 4 * lh_grid_step())
-            lh_put4(row + i, lh_get4(a.x + t * a.x_ld + i, a.width - i, width), a.width - i, width);
-    }
-}
-
-lh_status lh_cuda_put_rows(lh_stream *stream, const lh_put_rows_args *a)
-{
-    int width = width_of(lh_width(a->ring, a->width, LH_F32), lh_width(a->x, a->x_ld, LH_F32));
-    return lh_launch(stream, "put_rows", lh_fours_shape(a->tokens, a->width), put_rows_kernel, *a, width);
-}
-
 static __global__ void softcap_kernel(lh_softcap_args a, int width)
 {
     for (int64_t i = 4 * lh_grid_first(); i < a.count; i += 4 * lh_grid_step()) {

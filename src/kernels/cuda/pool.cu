@@ -1,5 +1,6 @@
-/* Pooling over what competes in a row, whatever lies between. The competing slots are listed first (list.cuh), by their
- * positions and once for the rows of a head; then a block has PART of them, as places in that list, of one row.
+/* Pooling over what competes in a row, whatever lies between. The competing slots are listed first (marked_slots.cuh),
+ * by their positions and once for the rows of a head; then a block has PART of them, as places in that list, of one
+ * row.
  *
  * Near: a window of up to NEAR on either side is read number by number, from shared memory. Far: the row has aggregates
  * of blocks of BLOCK places; a window is the end of one block, whole blocks, and the beginning of another, which are
@@ -7,7 +8,7 @@
  * row and k give; nothing is subtracted, so that a number has no effect outside its window. Which of the two it is
  * follows from k alone. */
 #include "kernels/cuda/entries.cuh"
-#include "kernels/cuda/list.cuh"
+#include "kernels/cuda/marked_slots.cuh"
 
 enum { THREADS = 256, PART = 4 * THREADS, NEAR = 128, BLOCK = THREADS };
 

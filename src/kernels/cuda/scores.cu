@@ -4,6 +4,83 @@
 
 enum { THREADS = 256, SLOTS = 4 * THREADS };
 
+/* ---- statistics as scores, and groups of query heads ---- */
+
+typedef struct finish_job {
+    lh_finish_scores_args args;
+    lh_ragged kv;
+} finish_job;
+
+/* Rows at positions [first_row, seen) that saw the entry at `position`, and those that saw all. */
+static __device__ __forceinline__ float visits(const lh_finish_scores_args &a, int64_t position)
+{
+    int64_t end = a.seen, begin = position > a.first_row ? position : a.first_row;
+    if (a.window > 0 && position + a.window < end) end = position + a.window;
+    return (float)((end > begin ? end - begin : 0) + a.more);
+}
+
+/* In f64 where numbers cancel: cards are slow at it, but this waits for memory. */
+static __device__ __forceinline__ float finished(const lh_finish_scores_args &a, float x, float squares, float n)
+{
+    if (a.kind == LH_FINISH_PLAIN) return a.factor * x;
+    if (n <= 0) return 0.0f;
+    if (a.kind == LH_FINISH_PER_VISIT) return (float)((double)a.factor * (double)x / (double)n);
+    if (n <= 1) return 0.0f; /* one number has no deviation, whatever rounding says */
+    double mean = (double)x / (double)n;
+    return sqrtf((float)fmax(0.0, (double)squares / (double)n - mean * mean));
+}
+
+/* blockIdx.y: rows [heads * parts]; a thread a slot. */
+static __global__ void finish_kernel(const __grid_constant__ finish_job job)
+{
+    const lh_finish_scores_args &a = job.args;
+    int64_t row = blockIdx.y, h = row / a.parts, c = row % a.parts, len = job.kv.len[h];
+    const int32_t *positions = job.kv.positions ? job.kv.positions + job.kv.offset[h] : NULL;
+    const float *x = lh_slot_at(&a.x, h, 0, c), *squares = NULL;
+    if (a.kind == LH_FINISH_DEVIATION) squares = lh_slot_at(&a.squares, h, 0, c);
+    for (int64_t s = lh_grid_first(); s < len; s += lh_grid_step()) {
+        float n = a.kind == LH_FINISH_PLAIN ? 0.0f : visits(a, positions ? positions[s] : s);
+        a.y[row * a.ld + s] = finished(a, x[s * a.x.step], squares ? squares[s * a.squares.step] : 0.0f, n);
+    }
+}
+
+/* Lengths are the device's: there are threads for `ld` slots of every row. */
+lh_status lh_cuda_finish_scores(lh_stream *stream, const lh_finish_scores_args *a)
+{
+    dim3 grid(lh_blocks(a->ld, THREADS), (unsigned)(a->kv->heads * a->parts));
+    return lh_launch(stream, "finish_scores", lh_shape{grid, THREADS, 0}, finish_kernel, finish_job{*a, *a->kv});
+}
+
+/* One head at column j. A maximum passes over what is no number, and a sum does not. */
+static __device__ __forceinline__ float reduced(const lh_group_reduce_args &a, int64_t h, int64_t j)
+{
+    const float *x = a.x + h * a.group * a.x_ld + j;
+    double sum = 0.0;
+    float top = -INFINITY;
+    for (int64_t i = 0; i < a.group; i++) {
+        sum += (double)x[i * a.x_ld];
+        top = fmaxf(top, x[i * a.x_ld]);
+    }
+    double joined = a.kind == LH_GROUP_MAX ? (double)top : a.kind == LH_GROUP_MEAN ? sum / (double)a.group : sum;
+    return (float)((double)a.factor * joined);
+}
+
+/* A thread a column, of every gridDim.y-th head. */
+static __global__ void reduce_kernel(lh_group_reduce_args a)
+{
+    for (int64_t j = lh_grid_first(); j < a.cols; j += lh_grid_step())
+        for (int64_t h = blockIdx.y; h < a.heads; h += gridDim.y) a.y[h * a.y_ld + j] = reduced(a, h, j);
+}
+
+/* In place row h of y lies over a row of an earlier group or of its own: a thread then has all heads, in order. */
+lh_status lh_cuda_group_reduce(lh_stream *stream, const lh_group_reduce_args *a)
+{
+    dim3 grid(lh_blocks(a->cols, THREADS), a->y == a->x && a->heads > 0 ? 1u : (unsigned)a->heads);
+    return lh_launch(stream, "group_reduce", lh_shape{grid, THREADS, 0}, reduce_kernel, *a);
+}
+
+/* ---- shapes ---- */
+
 static __global__ void weigh_scores_kernel(lh_weigh_scores_args a)
 {
     int64_t h = blockIdx.y, len = a.len[h];
@@ -16,19 +93,6 @@ static __global__ void weigh_scores_kernel(lh_weigh_scores_args a)
 lh_status lh_cuda_weigh_scores(lh_stream *stream, const lh_weigh_scores_args *a)
 {
     return lh_launch(stream, "weigh_scores", lh_over_slots(a->heads, a->ld, THREADS, SLOTS), weigh_scores_kernel, *a);
-}
-
-static __global__ void put_stats_kernel(lh_put_stats_args a, lh_ragged kv)
-{
-    int64_t h = blockIdx.y, len = kv.len[h], first = lh_slot_of_last(len, a.last);
-    float *y = lh_slot_at(&a.y, h, first, 0);
-    for (int64_t n = lh_grid_first(); n < len - first; n += lh_grid_step()) y[n * a.y.step] = a.x[h * a.ld + n];
-}
-
-lh_status lh_cuda_put_stats(lh_stream *stream, const lh_put_stats_args *a)
-{
-    return lh_launch(stream, "put_stats", lh_over_slots(a->kv->heads, a->ld, THREADS, SLOTS), put_stats_kernel, *a,
-                     *a->kv);
 }
 
 static __global__ void position_scores_kernel(lh_position_scores_args a, lh_ragged kv)

@@ -1,3 +1,4 @@
+/* Rows of a block of tokens: embedding, norms, rotation. */
 #include <math.h>
 #include <string.h>
 
@@ -32,16 +33,6 @@ lh_status lh_ref_rmsnorm(lh_stream *stream, const lh_rmsnorm_args *a)
     return LH_OK;
 }
 
-lh_status lh_ref_convert(lh_stream *stream, const lh_convert_args *a)
-{
-    (void)stream;
-    for (int64_t r = 0; r < a->rows; r++) {
-        for (int64_t i = 0; i < a->cols; i++)
-            ref_store(a->dst, a->dst_type, r * a->dst_ld + i, ref_load(a->src, a->src_type, r * a->src_ld + i));
-    }
-    return LH_OK;
-}
-
 lh_status lh_ref_rope(lh_stream *stream, const lh_rope_args *a)
 {
     (void)stream;
@@ -58,50 +49,5 @@ lh_status lh_ref_rope(lh_stream *stream, const lh_rope_args *a)
             }
         }
     }
-    return LH_OK;
-}
-
-static double silu(double x)
-{
-    return x / (1.0 + exp(-x));
-}
-
-static double gelu_tanh(double x)
-{
-    return 0.5 * x * (1.0 + tanh(sqrt(2.0 / M_PI) * (x + 0.044715 * x * x * x)));
-}
-
-static double gelu(double x)
-{
-    return 0.5 * x * (1.0 + erf(x * M_SQRT1_2));
-}
-
-lh_status lh_ref_gated(lh_stream *stream, const lh_gated_args *a)
-{
-    static double (*const gates[])(double) = {
-        [LH_GATE_SILU] = silu, [LH_GATE_GELU_TANH] = gelu_tanh, [LH_GATE_GELU] = gelu};
-    (void)stream;
-    for (int64_t t = 0; t < a->tokens; t++) {
-        for (int64_t i = 0; i < a->dim; i++) {
-            double y = gates[a->gate_kind](a->gate[t * a->ld + i]) * a->up[t * a->ld + i];
-            ref_store(a->y, a->y_type, t * a->y_ld + i, y);
-        }
-    }
-    return LH_OK;
-}
-
-lh_status lh_ref_softcap(lh_stream *stream, const lh_softcap_args *a)
-{
-    (void)stream;
-    for (int64_t i = 0; i < a->count; i++) a->x[i] = (float)(a->cap * tanh((double)a->x[i] / a->cap));
-    return LH_OK;
-}
-
-lh_status lh_ref_put_rows(lh_stream *stream, const lh_put_rows_args *a)
-{
-    (void)stream;
-    for (int64_t t = 0; t < a->tokens; t++)
-        memcpy(a->ring + lh_ring_place(a->positions[t], a->rows, a->head) * a->width, a->x + t * a->x_ld,
-               (size_t)a->width * sizeof *a->ring);
     return LH_OK;
 }

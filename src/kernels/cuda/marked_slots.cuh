@@ -1,6 +1,6 @@
-/* list.cuh - the competing slots of a head, in the order of the slots or of their positions. */
-#ifndef LH_KERNELS_CUDA_LIST_CUH
-#define LH_KERNELS_CUDA_LIST_CUH
+/* marked_slots.cuh - the competing slots of a head, in the order of the slots or of their positions. */
+#ifndef LH_KERNELS_CUDA_MARKED_SLOTS_CUH
+#define LH_KERNELS_CUDA_MARKED_SLOTS_CUH
 
 #include "kernels/cuda/launch.cuh"
 

@@ -1,6 +1,6 @@
 /* In the order of slots: a block has CHUNK slots of a head, a thread 16 that follow each other, one load. The first
  * launch counts, the second adds up what is before a chunk, at most 256 numbers for a million of slots, and writes. */
-#include "kernels/cuda/list.cuh"
+#include "kernels/cuda/marked_slots.cuh"
 
 #include "kernels/cuda/entries.cuh"
 

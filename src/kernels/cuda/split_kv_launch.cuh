@@ -1,5 +1,8 @@
-/* attend_decode and row_lse: rows that look at all entries. */
-#include "kernels/cuda/scan_kernel.cuh"
+/* split_kv_launch.cuh - the launches of split-KV attention (split_kv.cuh), for attend_decode and row_lse. */
+#ifndef LH_KERNELS_CUDA_SPLIT_KV_LAUNCH_CUH
+#define LH_KERNELS_CUDA_SPLIT_KV_LAUNCH_CUH
+
+#include "kernels/cuda/split_kv_kernel.cuh"
 
 typedef void (*scan_function)(lh_scan);
 typedef struct scan_way {
@@ -58,73 +61,13 @@ static lh_status open_scan(lh_stream *stream, lh_scan *a, int64_t seqs)
     return LH_OK;
 }
 
+/* VALUES 0: log-sum-exps alone are wanted. */
+template <int VALUES>
 static lh_status scan(lh_stream *stream, const char *op, const lh_scan *a, int64_t seqs)
 {
-    scan_way way = a->o ? choose<1>(a) : choose<0>(a);
+    scan_way way = choose<VALUES>(a);
     dim3 blocks((unsigned)(a->heads * a->tiles), (unsigned)seqs, LH_SPLITS);
     return lh_launch(stream, op, lh_shape{blocks, LH_SCAN_THREADS, way.shared}, way.kernel, *a);
 }
 
-/* The next sequences, as many as a launch has and as are of one type. */
-static int64_t take_seqs(lh_scan *a, const lh_ragged *seqs, int64_t left)
-{
-    int64_t n = 0;
-    a->form = lh_form_of(&seqs[0]);
-    for (; n < left && n < LH_SCAN_SEQS && seqs[n].type == seqs[0].type; n++) {
-        a->seqs[n] = seqs[n];
-        a->form.wide &= lh_form_of(&seqs[n]).wide;
-    }
-    return n;
-}
-
-lh_status lh_cuda_attend_decode(lh_stream *stream, const lh_attend_decode_args *d)
-{
-    lh_scan a = {};
-    if (d->batch == 0 || d->map.heads == 0 || d->seqs[0].head_dim == 0) return LH_OK;
-    a.seqs[0] = d->seqs[0];
-    a.o = d->o;
-    a.map = d->map;
-    a.logit = d->logit;
-    a.rows = 1;
-    a.q_ld = d->q_ld;
-    a.o_ld = d->o_ld;
-    LH_TRY(shape_scan(&a, "attend_decode"));
-    LH_TRY(open_scan(stream, &a, d->batch));
-    for (int64_t b = 0, n; b < d->batch; b += n) {
-        n = take_seqs(&a, d->seqs + b, d->batch - b);
-        a.o = d->o + b * d->o_ld;
-        a.lse = d->lse ? d->lse + b * d->map.heads : NULL;
-        a.q = d->q + b * d->q_ld;
-        a.positions = d->positions + b;
-        a.logits = lh_row_logits{d->logits.at ? d->logits.at + b * d->map.heads * d->logits.ld : NULL, d->logits.ld};
-        LH_TRY(scan(stream, "attend_decode", &a, n));
-    }
-    return LH_OK;
-}
-
-/* Rows that a launch has at most, times the heads of a group: what bounds the memory for pieces. */
-enum { SLAB = 512 };
-
-lh_status lh_cuda_row_lse(lh_stream *stream, const lh_row_lse_args *args)
-{
-    const lh_observed *o = &args->rows;
-    lh_scan a = {};
-    int64_t slab = SLAB / o->map.group > 1 ? SLAB / o->map.group : 1;
-    if (o->rows == 0 || o->map.heads == 0) return LH_OK;
-    a.seqs[0] = *o->kv;
-    a.map = o->map;
-    a.logit = o->logit;
-    a.q_ld = o->q_ld;
-    for (int64_t r = 0; r < o->rows; r += slab) {
-        a.rows = o->rows - r < slab ? o->rows - r : slab;
-        a.lse = args->lse + r * o->map.heads;
-        a.q = o->q + r * o->q_ld;
-        a.positions = o->positions + r;
-        a.until = o->until ? o->until + r : NULL;
-        a.gains = o->gains ? o->gains + r : NULL;
-        LH_TRY(shape_scan(&a, "row_lse"));
-        if (r == 0) LH_TRY(open_scan(stream, &a, 1));
-        LH_TRY(scan(stream, "row_lse", &a, 1));
-    }
-    return LH_OK;
-}
+#endif

@@ -1,6 +1,6 @@
-/* projected.cuh - the two ways of projected_norms: in f32, and on the tensor cores. */
-#ifndef LH_KERNELS_CUDA_PROJECTED_CUH
-#define LH_KERNELS_CUDA_PROJECTED_CUH
+/* projected_norms.cuh - the two ways of projected_norms: in f32, and on the tensor cores. */
+#ifndef LH_KERNELS_CUDA_PROJECTED_NORMS_CUH
+#define LH_KERNELS_CUDA_PROJECTED_NORMS_CUH
 
 #include "kernels/cuda/launch.cuh"
 
@@ -19,7 +19,7 @@ static __device__ __forceinline__ const V *lh_projected_values(const lh_projecte
 }
 
 /* On the tensor cores: bf16 weights in rows that are read 16 bytes at a time, a head_dim of 256 at most. Which of the
- * two it is follows from the head_dim where weights lie as they do in a model. projected_mma.cu */
+ * two it is follows from the head_dim where weights lie as they do in a model. projected_norms_mma.cu */
 int lh_projects_on_tensor_cores(const lh_projected_norms_args *a);
 lh_status lh_project_on_tensor_cores(lh_stream *stream, const lh_projected *p);
 

@@ -7,7 +7,7 @@
  * of 64 bytes apart, so that the 8 lanes that are served at once meet different banks. */
 #include "kernels/cuda/entries.cuh"
 #include "kernels/cuda/mma.cuh"
-#include "kernels/cuda/projected.cuh"
+#include "kernels/cuda/projected_norms.cuh"
 
 enum {
     WARPS = 4,

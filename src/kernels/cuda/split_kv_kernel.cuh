@@ -1,4 +1,4 @@
-/* scan_kernel.cuh - entries times rows of a tile on the tensor cores, whatever the type of the cache (queries and
+/* split_kv_kernel.cuh - entries times rows of a tile on the tensor cores, whatever the type of the cache (queries and
  * weights in three parts: nothing is rounded to bf16), and every byte of the cache read once for up to 16 rows.
  *
  * A warp takes 16 entries at a time: their keys (and values) come from device memory straight to where the products
@@ -6,10 +6,10 @@
  * columns, so a group of 8 heads or less wastes nothing but what it has less. With 16 x 128 bf16 numbers of keys and of
  * values 8 KiB are under way a warp, 96 KiB a multiprocessor, three times what hides the memory's latency; the products
  * take a fifth of the time of the bytes. */
-#ifndef LH_KERNELS_CUDA_SCAN_KERNEL_CUH
-#define LH_KERNELS_CUDA_SCAN_KERNEL_CUH
+#ifndef LH_KERNELS_CUDA_SPLIT_KV_KERNEL_CUH
+#define LH_KERNELS_CUDA_SPLIT_KV_KERNEL_CUH
 
-#include "kernels/cuda/scan.cuh"
+#include "kernels/cuda/split_kv.cuh"
 
 /* Three parts of a query and of a weight. */
 enum { SCAN_PARTS = 3 };

@@ -3,7 +3,7 @@
  * of an entry is added up in double, 8 columns at a time. Bound by arithmetic.
  */
 #include "kernels/cuda/product.cuh"
-#include "kernels/cuda/projected.cuh"
+#include "kernels/cuda/projected_norms.cuh"
 
 template <typename V, typename W>
 static __device__ void project(double (&norms)[8], const lh_factors<V, W> &f, lh_product_room *room)

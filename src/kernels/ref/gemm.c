@@ -30,23 +30,3 @@ lh_status lh_ref_gemm(lh_stream *stream, const lh_gemm_args *a)
     }
     return LH_OK;
 }
-
-lh_status lh_ref_sum_shards(lh_stream *stream, const lh_sum_shards_args *a)
-{
-    (void)stream;
-    for (int64_t n = 0; n < a->count; n++) {
-        float sum = a->shards ? a->parts[n] : 0.0f;
-        for (int64_t r = 1; r < a->shards; r++) sum += a->parts[r * a->count + n];
-        a->y[n] = sum;
-    }
-    return LH_OK;
-}
-
-lh_status lh_ref_add(lh_stream *stream, const lh_add_args *a)
-{
-    (void)stream;
-    for (int64_t t = 0; t < a->tokens; t++) {
-        for (int64_t i = 0; i < a->dim; i++) a->y[t * a->y_ld + i] += a->x[t * a->x_ld + i];
-    }
-    return LH_OK;
-}

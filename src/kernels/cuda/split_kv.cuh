@@ -1,13 +1,13 @@
-/* scan.cuh - query rows that look at all entries of ragged caches (attend_decode, row_lse): which rows and entries a
- * block has, and how the parts of a row become one.
+/* split_kv.cuh - query rows that look at all entries of ragged caches (attend_decode, row_lse): which rows and entries
+ * a block has, and how the parts of a row become one.
  *
  * The entries of a KV head are cut in up to LH_SPLITS pieces that depend on its own length only; a block has one piece
  * and a tile of rows: of one sequence and KV head, row r of query head i at r * (heads of the group here) + i. It
  * leaves at once where its head has no such piece, so the grid does not depend on lengths and a CUDA graph can be
  * replayed. Pieces leave their highest logit, their mass and their sums of values; the last block of a head to arrive
  * puts them together in their order. */
-#ifndef LH_KERNELS_CUDA_SCAN_CUH
-#define LH_KERNELS_CUDA_SCAN_CUH
+#ifndef LH_KERNELS_CUDA_SPLIT_KV_CUH
+#define LH_KERNELS_CUDA_SPLIT_KV_CUH
 
 #include "kernels/cuda/mma.cuh"
 #include "kernels/cuda/softmax.cuh"

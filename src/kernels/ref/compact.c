@@ -1,40 +1,6 @@
 #include <string.h>
 
 #include "kernels/ref/ref.h"
-#include "kernels/slots.h"
-
-static void append_token(lh_ragged *kv, const lh_append_args *a, int64_t h, int64_t row)
-{
-    int64_t slot = kv->offset[h] + kv->len[h];
-    for (int64_t i = 0; i < kv->head_dim; i++) {
-        ref_store(kv->k, kv->type, slot * kv->head_dim + i, a->k[row * a->ld + h * kv->head_dim + i]);
-        ref_store(kv->v, kv->type, slot * kv->head_dim + i, a->v[row * a->ld + h * kv->head_dim + i]);
-    }
-    if (kv->positions) kv->positions[slot] = a->positions[row];
-    for (int64_t c = 0; kv->stats && c < kv->stat_count; c++) kv->stats[slot * kv->stat_count + c] = 0.0f;
-    kv->len[h]++;
-}
-
-lh_status lh_ref_append(lh_stream *stream, const lh_append_args *a)
-{
-    (void)stream;
-    for (int64_t b = 0; b < a->batch; b++) {
-        for (int64_t h = 0; h < a->seqs[b].heads; h++) {
-            for (int64_t t = 0; t < a->tokens; t++) append_token(&a->seqs[b], a, h, b * a->tokens + t);
-        }
-    }
-    return LH_OK;
-}
-
-lh_status lh_ref_put_stats(lh_stream *stream, const lh_put_stats_args *a)
-{
-    (void)stream;
-    for (int64_t h = 0; h < a->kv->heads; h++) {
-        int64_t len = a->kv->len[h], first = lh_slot_of_last(len, a->last);
-        for (int64_t s = first; s < len; s++) *lh_slot_at(&a->y, h, s, 0) = a->x[h * a->ld + s - first];
-    }
-    return LH_OK;
-}
 
 /* Entry `to` of head h in dst = entry `from` of head h in src. */
 static void move_entry(const lh_ragged *dst, int64_t to, const lh_ragged *src, int64_t from, int64_t h)

@@ -1,0 +1,104 @@
+/* attend.h - what the reference's attention operations share: the logit of a query row and an entry, what a row sees,
+ * softmax over it, and rows that observe a cache. */
+#ifndef LH_KERNELS_REF_ATTEND_H
+#define LH_KERNELS_REF_ATTEND_H
+
+#include <math.h>
+
+#include "kernels/ref/ref.h"
+
+/* A query row of one head, and the entries of its KV head from which the mask chooses. */
+typedef struct lh_ref_row {
+    const float *q;
+    const lh_ragged *kv;
+    lh_logit logit;
+    int64_t head, slots, position; /* KV head; its first `slots` slots; position of the row */
+} lh_ref_row;
+
+static inline double ref_logit(const lh_ref_row *row, int64_t slot)
+{
+    const lh_ragged *kv = row->kv;
+    int64_t at = (kv->offset[row->head] + slot) * kv->head_dim;
+    double dot = 0.0;
+    for (int64_t i = 0; i < kv->head_dim; i++) dot += row->q[i] * ref_load(kv->k, kv->type, at + i);
+    double s = row->logit.scale * dot;
+    return row->logit.softcap > 0 ? row->logit.softcap * tanh(s / row->logit.softcap) : s;
+}
+
+/* Whether the window leaves the slot. */
+static inline int ref_in_window(const lh_ref_row *row, int64_t slot)
+{
+    return row->logit.window <= 0 || ref_position(row->kv, row->head, slot) > row->position - row->logit.window;
+}
+
+static inline int ref_sees(const lh_ref_row *row, int64_t slot)
+{
+    return ref_position(row->kv, row->head, slot) <= row->position && ref_in_window(row, slot);
+}
+
+/* Softmax over the slots that `visible` lets through. work: slots + head_dim numbers. */
+static inline void ref_attend(const lh_ref_row *row, int (*visible)(const lh_ref_row *, int64_t), double *work,
+                              float *o, float *lse)
+{
+    const lh_ragged *kv = row->kv;
+    double *s = work, *sum = work + row->slots, top = -INFINITY, mass = 0.0;
+    for (int64_t j = 0; j < row->slots; j++) {
+        s[j] = visible(row, j) ? ref_logit(row, j) : -INFINITY;
+        top = fmax(top, s[j]);
+    }
+    for (int64_t i = 0; i < kv->head_dim; i++) sum[i] = 0.0;
+    for (int64_t j = 0; j < row->slots; j++) {
+        if (s[j] == -INFINITY) continue;
+        double weight = exp(s[j] - top);
+        int64_t at = (kv->offset[row->head] + j) * kv->head_dim;
+        for (int64_t i = 0; i < kv->head_dim; i++) sum[i] += weight * ref_load(kv->v, kv->type, at + i);
+        mass += weight;
+    }
+    for (int64_t i = 0; i < kv->head_dim; i++) o[i] = mass != 0 ? (float)(sum[i] / mass) : 0.0f;
+    if (lse) *lse = mass != 0 ? (float)(top + log(mass)) : -INFINITY;
+}
+
+/* Workspace for rows of any head of kv. */
+static inline lh_status ref_attend_work(lh_stream *stream, double **work, const lh_ragged *kv)
+{
+    int64_t most = 0;
+    for (int64_t h = 0; h < kv->heads; h++) most = kv->len[h] > most ? kv->len[h] : most;
+    return lh_stream_scratch(stream, work, (most + kv->head_dim) * (int64_t)sizeof **work);
+}
+
+/* The position up to which row r sees entries. */
+static inline int64_t ref_last_seen(const lh_observed *o, int64_t r)
+{
+    return o->until ? o->until[r] : o->positions[r];
+}
+
+/* Whether row r sees the entry in a slot. */
+static inline int ref_observes(const lh_observed *o, int64_t r, int64_t head, int64_t slot)
+{
+    int64_t p = ref_position(o->kv, head, slot);
+    return p <= ref_last_seen(o, r) && (o->logit.window <= 0 || p > o->positions[r] - o->logit.window);
+}
+
+/* The logit of row r of query head i and an entry of its KV head. */
+static inline double ref_observed_logit(const lh_observed *o, int64_t r, int64_t i, int64_t slot)
+{
+    lh_ref_row row = {.q = o->q + r * o->q_ld + i * o->kv->head_dim,
+                      .kv = o->kv,
+                      .logit = o->logit,
+                      .head = (o->map.first + i) / o->map.group};
+    double plain = o->logits.at ? o->logits.at[i * o->logits.ld + slot] : ref_logit(&row, slot);
+    return (o->gains ? o->gains[r] : 1.0) * plain;
+}
+
+static inline double ref_observed_lse(const lh_observed *o, int64_t r, int64_t i)
+{
+    int64_t head = (o->map.first + i) / o->map.group;
+    double top = -INFINITY, mass = 0.0;
+    for (int64_t j = 0; j < o->kv->len[head]; j++)
+        if (ref_observes(o, r, head, j)) top = fmax(top, ref_observed_logit(o, r, i, j));
+    for (int64_t j = 0; j < o->kv->len[head]; j++)
+        if (ref_observes(o, r, head, j)) mass += exp(ref_observed_logit(o, r, i, j) - top);
+    return mass != 0 ? top + log(mass) : -INFINITY;
+}
+
+#endif

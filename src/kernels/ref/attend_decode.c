@@ -1,0 +1,25 @@
+#include "kernels/ref/attend.h"
+
+lh_status lh_ref_attend_decode(lh_stream *stream, const lh_attend_decode_args *a)
+{
+    double *work = NULL;
+    if (a->map.heads == 0) return LH_OK;
+    for (int64_t b = 0; b < a->batch; b++) {
+        const lh_ragged *kv = &a->seqs[b];
+        LH_TRY(ref_attend_work(stream, &work, kv));
+        for (int64_t i = 0; i < a->map.heads; i++) {
+            int64_t head = (a->map.first + i) / a->map.group;
+            lh_ref_row row = {.q = a->q + b * a->q_ld + i * kv->head_dim,
+                              .kv = kv,
+                              .logit = a->logit,
+                              .head = head,
+                              .slots = kv->len[head],
+                              .position = a->positions[b]};
+            for (int64_t s = 0; s < row.slots && a->logits.at; s++)
+                a->logits.at[(b * a->map.heads + i) * a->logits.ld + s] = (float)ref_logit(&row, s);
+            ref_attend(&row, ref_sees, work, a->o + b * a->o_ld + i * kv->head_dim,
+                       a->lse ? a->lse + b * a->map.heads + i : NULL);
+        }
+    }
+    return LH_OK;
+}

@@ -1,0 +1,70 @@
+/* Numbers of rows one by one: conversions, gates, sums, soft caps. */
+#include <math.h>
+
+#include "kernels/ref/ref.h"
+
+lh_status lh_ref_convert(lh_stream *stream, const lh_convert_args *a)
+{
+    (void)stream;
+    for (int64_t r = 0; r < a->rows; r++) {
+        for (int64_t i = 0; i < a->cols; i++)
+            ref_store(a->dst, a->dst_type, r * a->dst_ld + i, ref_load(a->src, a->src_type, r * a->src_ld + i));
+    }
+    return LH_OK;
+}
+
+static double silu(double x)
+{
+    return x / (1.0 + exp(-x));
+}
+
+static double gelu_tanh(double x)
+{
+    return 0.5 * x * (1.0 + tanh(sqrt(2.0 / M_PI) * (x + 0.044715 * x * x * x)));
+}
+
+static double gelu(double x)
+{
+    return 0.5 * x * (1.0 + erf(x * M_SQRT1_2));
+}
+
+lh_status lh_ref_gated(lh_stream *stream, const lh_gated_args *a)
+{
+    static double (*const gates[])(double) = {
+        [LH_GATE_SILU] = silu, [LH_GATE_GELU_TANH] = gelu_tanh, [LH_GATE_GELU] = gelu};
+    (void)stream;
+    for (int64_t t = 0; t < a->tokens; t++) {
+        for (int64_t i = 0; i < a->dim; i++) {
+            double y = gates[a->gate_kind](a->gate[t * a->ld + i]) * a->up[t * a->ld + i];
+            ref_store(a->y, a->y_type, t * a->y_ld + i, y);
+        }
+    }
+    return LH_OK;
+}
+
+lh_status lh_ref_softcap(lh_stream *stream, const lh_softcap_args *a)
+{
+    (void)stream;
+    for (int64_t i = 0; i < a->count; i++) a->x[i] = (float)(a->cap * tanh((double)a->x[i] / a->cap));
+    return LH_OK;
+}
+
+lh_status lh_ref_add(lh_stream *stream, const lh_add_args *a)
+{
+    (void)stream;
+    for (int64_t t = 0; t < a->tokens; t++) {
+        for (int64_t i = 0; i < a->dim; i++) a->y[t * a->y_ld + i] += a->x[t * a->x_ld + i];
+    }
+    return LH_OK;
+}
+
+lh_status lh_ref_sum_shards(lh_stream *stream, const lh_sum_shards_args *a)
+{
+    (void)stream;
+    for (int64_t n = 0; n < a->count; n++) {
+        float sum = a->shards ? a->parts[n] : 0.0f;
+        for (int64_t r = 1; r < a->shards; r++) sum += a->parts[r * a->count + n];
+        a->y[n] = sum;
+    }
+    return LH_OK;
+}

@@ -1,0 +1,23 @@
+#include "kernels/ref/ref.h"
+
+lh_status lh_ref_top_logits(lh_stream *stream, const lh_top_logits_args *a)
+{
+    (void)stream;
+    assert(a->k <= a->cols);
+    for (int64_t r = 0; r < a->rows; r++) {
+        const float *x = a->x + r * a->ld;
+        int64_t last = -1; /* index of the one found before: the next is the best of those behind it in the order */
+        for (int64_t n = 0; n < a->k; n++) {
+            int64_t best = -1;
+            for (int64_t i = 0; i < a->cols; i++) {
+                uint32_t key = lh_score_key(x[i]);
+                int behind = last < 0 || key < lh_score_key(x[last]) || (key == lh_score_key(x[last]) && i > last);
+                if (behind && (best < 0 || key > lh_score_key(x[best]))) best = i;
+            }
+            a->values[r * a->k + n] = x[best];
+            a->indices[r * a->k + n] = (int32_t)best;
+            last = best;
+        }
+    }
+    return LH_OK;
+}
