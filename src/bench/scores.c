@@ -38,7 +38,7 @@ typedef struct layer {
     float *x, *y;
     uint8_t *state, *compete; /* `compete`: all of them do */
     int64_t *sums, *counts;
-    int32_t *bins;
+    int32_t *histograms;
 } layer;
 
 static lh_status make(lh_bench *b, layer *l)
@@ -55,7 +55,7 @@ static lh_status make(lh_bench *b, layer *l)
     LH_TRY(lh_bench_bytes(b, &l->state, l->n, LH_ENTRY_COMPETES));
     LH_TRY(lh_bench_bytes(b, &l->compete, l->n, LH_ENTRY_COMPETES));
     LH_TRY(lh_bench_zeros(b, &l->sums, l->len * 8));
-    LH_TRY(lh_bench_zeros(b, &l->bins, (4 * HEADS) << BITS));
+    LH_TRY(lh_bench_zeros(b, &l->histograms, (4 * HEADS) << BITS));
     LH_TRY(lh_bench_put(b, &l->counts, half, sizeof half));
     return LH_OK;
 }
@@ -115,8 +115,8 @@ static lh_status run_shapes(lh_bench *b, const layer *l)
         .ld = ld, .k = 31, .seen = ld, .kind = LH_POOL_MAX);
     RUN(pool, "avg 5", 9.0, .y = l->y, .x = l->x, .state = l->compete, .kv = kv, .rows = HEADS, .rows_per_head = 1,
         .ld = ld, .k = 5, .seen = ld, .kind = LH_POOL_AVG);
-    RUN(histogram, "", 5.0, .bins = l->bins, .scores = l->x, .state = l->compete, .len = kv->len, .heads = HEADS,
-        .ld = ld, .bins_ld = 1 << BITS, .bits = BITS);
+    RUN(histogram, "", 5.0, .histograms = l->histograms, .scores = l->x, .state = l->compete, .len = kv->len,
+        .heads = HEADS, .ld = ld, .histograms_ld = 1 << BITS, .bits = BITS);
     return LH_OK;
 }
 

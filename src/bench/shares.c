@@ -4,20 +4,20 @@
 
 #include "bench/bench_impl.h"
 
-static const char *const names[] = {"add_bins", "narrow", "share_out", "split_counts", NULL};
+static const char *const names[] = {"add_histograms", "refine_threshold", "head_budgets", "split_counts", NULL};
 
-LH_BENCH_CALL(add_bins)
-LH_BENCH_CALL(narrow)
-LH_BENCH_CALL(share_out)
+LH_BENCH_CALL(add_histograms)
+LH_BENCH_CALL(refine_threshold)
+LH_BENCH_CALL(head_budgets)
 LH_BENCH_CALL(split_counts)
 
-enum { HEADS = 8, SHEETS = 32, CELLS = HEADS * SHEETS, LEN = 1024, BITS = 11, BINS = 1 << BITS };
+enum { HEADS = 8, LAYERS = 32, CELLS = HEADS * LAYERS, LEN = 1024, BITS = 11, BINS = 1 << BITS };
 
 /* The heads of a model whose entries all compete, after one round of a search for half of them. */
 typedef struct search {
-    int32_t *bins, *sums;
+    int32_t *histograms, *sums;
     lh_search *found;
-    lh_tally *tallies;
+    lh_candidate_counts *candidates;
     int64_t *counts, *parts; /* [CELLS], [3, CELLS] */
 } search;
 
@@ -30,19 +30,19 @@ static lh_status make(lh_bench *b, search *s)
     LH_TRY(lh_bench_put(b, &len, lens, sizeof lens));
     LH_TRY(lh_bench_normals(b, &scores, &(lh_bench_normal){LH_F32, CELLS * LEN, 1.0f}));
     LH_TRY(lh_bench_bytes(b, &state, CELLS * LEN, LH_ENTRY_COMPETES));
-    LH_TRY(lh_bench_zeros(b, &s->bins, (int64_t)CELLS * BINS * 4));
+    LH_TRY(lh_bench_zeros(b, &s->histograms, (int64_t)CELLS * BINS * 4));
     LH_TRY(lh_bench_zeros(b, &s->sums, (BINS + 1) * 4));
     LH_TRY(lh_bench_zeros(b, &s->found, (int64_t)sizeof *s->found));
-    LH_TRY(lh_bench_zeros(b, &s->tallies, CELLS * (int64_t)sizeof *s->tallies));
+    LH_TRY(lh_bench_zeros(b, &s->candidates, CELLS * (int64_t)sizeof *s->candidates));
     LH_TRY(lh_bench_zeros(b, &s->counts, CELLS * 8));
     LH_TRY(lh_bench_zeros(b, &s->parts, 3 * CELLS * 8));
-    LH_TRY(b->ops->histogram(b->stream, &(lh_histogram_args){.bins = s->bins,
+    LH_TRY(b->ops->histogram(b->stream, &(lh_histogram_args){.histograms = s->histograms,
                                                              .scores = scores,
                                                              .state = state,
                                                              .len = len,
                                                              .heads = CELLS,
                                                              .ld = LEN,
-                                                             .bins_ld = BINS,
+                                                             .histograms_ld = BINS,
                                                              .bits = BITS}));
     return LH_OK;
 }
@@ -50,36 +50,44 @@ static lh_status make(lh_bench *b, search *s)
 /* In the order of a search: each finds what the one before has left. */
 static lh_status run_search(lh_bench *b, const search *s)
 {
-    const lh_grant grant = {.floor = LEN / 10};
+    const lh_head_safeguard safeguard = {.floor = LEN / 10};
     const lh_fraction half = {1, 2};
-    lh_add_bins_args add = {
-        .sums = s->sums, .bins = s->bins, .grant = grant, .heads = HEADS, .sheets = SHEETS, .bits = BITS};
-    lh_narrow_args narrow = {.to = s->found,
-                             .tallies = s->tallies,
-                             .bins = s->bins,
-                             .sums = s->sums,
-                             .heads = HEADS,
-                             .sheets = SHEETS,
-                             .most = CELLS * LEN / 2,
-                             .bits = BITS};
-    lh_share_out_args share = {.counts = s->counts,
-                               .tallies = s->tallies,
-                               .search = s->found,
-                               .grant = grant,
-                               .share = half,
-                               .heads = HEADS,
-                               .sheets = SHEETS,
-                               .most = CELLS * LEN / 2};
+    lh_add_histograms_args add = {.sums = s->sums,
+                                  .histograms = s->histograms,
+                                  .safeguard = safeguard,
+                                  .heads = HEADS,
+                                  .layers = LAYERS,
+                                  .bits = BITS};
+    lh_refine_threshold_args refine_threshold = {.to = s->found,
+                                                 .candidates = s->candidates,
+                                                 .histograms = s->histograms,
+                                                 .sums = s->sums,
+                                                 .heads = HEADS,
+                                                 .layers = LAYERS,
+                                                 .most = CELLS * LEN / 2,
+                                                 .bits = BITS};
+    lh_head_budgets_args share = {.counts = s->counts,
+                                  .candidates = s->candidates,
+                                  .search = s->found,
+                                  .safeguard = safeguard,
+                                  .share = half,
+                                  .heads = HEADS,
+                                  .layers = LAYERS,
+                                  .most = CELLS * LEN / 2};
     lh_split_counts_args split = {
         .first = s->parts, .rest = s->parts + CELLS, .counts = s->counts, .stage = {.share = half}, .heads = CELLS};
-    const double bins = 4.0 * CELLS * BINS, sums = 4.0 * (BINS + 1), tallies = CELLS * (double)sizeof(lh_tally);
+    const double bins = 4.0 * CELLS * BINS, sums = 4.0 * (BINS + 1),
+                 candidates = CELLS * (double)sizeof(lh_candidate_counts);
     lh_bench_case cases[] = {
-        {.name = "add_bins", .call = call_add_bins, .bytes = bins + sums, .args = &add},
-        {.name = "narrow", .call = call_narrow, .bytes = bins + sums + tallies, .args = &narrow},
-        {.name = "share_out", .call = call_share_out, .bytes = tallies + 8.0 * CELLS, .args = &share},
+        {.name = "add_histograms", .call = call_add_histograms, .bytes = bins + sums, .args = &add},
+        {.name = "refine_threshold",
+         .call = call_refine_threshold,
+         .bytes = bins + sums + candidates,
+         .args = &refine_threshold},
+        {.name = "head_budgets", .call = call_head_budgets, .bytes = candidates + 8.0 * CELLS, .args = &share},
         {.name = "split_counts", .call = call_split_counts, .bytes = 24.0 * CELLS, .args = &split}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        snprintf(cases[i].shape, sizeof cases[i].shape, "%d layers of %d heads%s", SHEETS, HEADS,
+        snprintf(cases[i].shape, sizeof cases[i].shape, "%d layers of %d heads%s", LAYERS, HEADS,
                  i < 2 ? ", 2048 bins" : "");
         LH_TRY(cases[i].call(b, cases[i].args, 0)); /* also where the words do not choose it */
         LH_TRY(lh_bench_run(b, &cases[i], NULL));

@@ -14,9 +14,9 @@ static const int round_bits[] = {11, 11, 10};
 typedef struct search {
     lh_evictor *ev;
     const lh_top_request *q;
-    const lh_grant *safeguards; /* device, as of the request */
-    lh_search *rounds;          /* [LH_SEARCH_ROUNDS] */
-    lh_tally *candidates;       /* [cells] */
+    const lh_head_safeguard *safeguards; /* device, as of the request */
+    lh_search *rounds;                   /* [LH_SEARCH_ROUNDS] */
+    lh_candidate_counts *candidates;     /* [cells] */
     int round, prefix_bits;
 } search;
 
@@ -33,10 +33,10 @@ static void count_layer(const search *s, int64_t layer)
     const lh_evict_job *job = &s->q->jobs[layer];
     int64_t first = h->counted_first - h->kv_first, size = INT64_C(1) << round_bits[s->round];
     const float *scores = s->q->scores ? s->q->scores : lh_evict_show_scores(ev, job);
-    LH_RUN(&ev->exec, histogram, .bins = (int32_t *)ev->at[LH_SPACE_HISTOGRAMS] + layer * size,
+    LH_RUN(&ev->exec, histogram, .histograms = (int32_t *)ev->at[LH_SPACE_HISTOGRAMS] + layer * size,
            .scores = scores + first * ev->ld, .state = (uint8_t *)ev->at[LH_SPACE_STATE] + first * ev->ld,
            .len = job->entries->len + first, .search = search_before(s), .heads = h->counted_count, .ld = ev->ld,
-           .bins_ld = s->q->layers * size, .prefix_bits = s->prefix_bits, .bits = round_bits[s->round]);
+           .histograms_ld = s->q->layers * size, .prefix_bits = s->prefix_bits, .bits = round_bits[s->round]);
 }
 
 /* Collective. One round: the prefix grows by its bits. */
@@ -47,14 +47,14 @@ static void refine(search *s)
     int bits = round_bits[s->round];
     int64_t heads = ev->shape.heads.counted_count, bins = (INT64_C(1) << bits) + 1;
     for (int64_t layer = 0; layer < s->q->layers; layer++) count_layer(s, layer);
-    LH_RUN(&ev->exec, add_bins, .sums = summary, .bins = ev->at[LH_SPACE_HISTOGRAMS],
-           .tallies = s->round ? s->candidates : NULL, .grants = s->safeguards, .grant = s->q->safeguard,
-           .heads = heads, .sheets = s->q->layers, .bits = bits);
+    LH_RUN(&ev->exec, add_histograms, .sums = summary, .histograms = ev->at[LH_SPACE_HISTOGRAMS],
+           .candidates = s->round ? s->candidates : NULL, .safeguards = s->safeguards, .safeguard = s->q->safeguard,
+           .heads = heads, .layers = s->q->layers, .bits = bits);
     lh_exec_allreduce(&ev->exec, summary, bins, LH_I32, LH_SUM);
     ev->summary_bytes += bins * (int64_t)sizeof *summary;
-    LH_RUN(&ev->exec, narrow, .to = s->rounds + s->round, .from = search_before(s), .tallies = s->candidates,
-           .bins = ev->at[LH_SPACE_HISTOGRAMS], .sums = summary, .heads = heads, .sheets = s->q->layers,
-           .most = s->q->max_kept, .bits = bits);
+    LH_RUN(&ev->exec, refine_threshold, .to = s->rounds + s->round, .from = search_before(s),
+           .candidates = s->candidates, .histograms = ev->at[LH_SPACE_HISTOGRAMS], .sums = summary, .heads = heads,
+           .layers = s->q->layers, .most = s->q->max_kept, .bits = bits);
     s->prefix_bits += round_bits[s->round++];
 }
 
@@ -73,19 +73,19 @@ static void gather_candidates(const search *s)
 const int64_t *lh_evict_global_top(lh_evictor *ev, const lh_top_request *q)
 {
     const lh_heads *h = &ev->shape.heads;
-    lh_grant *safeguards = q->safeguards ? ev->at[LH_SPACE_SAFEGUARDS] : NULL;
+    lh_head_safeguard *safeguards = q->safeguards ? ev->at[LH_SPACE_SAFEGUARDS] : NULL;
     search s = {.ev = ev,
                 .q = q,
                 .safeguards = safeguards,
                 .rounds = ev->at[LH_SPACE_SEARCH],
-                .candidates = (lh_tally *)ev->at[LH_SPACE_CANDIDATES] + h->counted_first * q->layers};
+                .candidates = (lh_candidate_counts *)ev->at[LH_SPACE_CANDIDATES] + h->counted_first * q->layers};
     if (safeguards)
         lh_exec_copy(&ev->exec, safeguards, q->safeguards, q->layers * (int64_t)sizeof *safeguards, LH_COPY_TO_DEVICE);
     while (s.round < LH_SEARCH_ROUNDS) refine(&s);
     gather_candidates(&s);
-    LH_RUN(&ev->exec, share_out, .counts = ev->at[LH_SPACE_BUDGETS], .tallies = ev->at[LH_SPACE_CANDIDATES],
-           .search = search_before(&s), .grants = safeguards, .grant = q->safeguard, .share = q->share,
-           .heads = h->kv_heads, .sheets = q->layers, .most = q->max_kept);
+    LH_RUN(&ev->exec, head_budgets, .counts = ev->at[LH_SPACE_BUDGETS], .candidates = ev->at[LH_SPACE_CANDIDATES],
+           .search = search_before(&s), .safeguards = safeguards, .safeguard = q->safeguard, .share = q->share,
+           .heads = h->kv_heads, .layers = q->layers, .most = q->max_kept);
     return ev->at[LH_SPACE_BUDGETS];
 }
 

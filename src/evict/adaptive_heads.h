@@ -9,10 +9,10 @@
  * memory does not take there. */
 typedef struct lh_top_request {
     int64_t layers;
-    const lh_evict_job *jobs;   /* [layers] */
-    const float *scores;        /* [kv_count, ld] of the only layer, whose mask is made; NULL: each is shown */
-    const lh_grant *safeguards; /* host, [layers]; NULL: `safeguard` for all */
-    lh_grant safeguard;
+    const lh_evict_job *jobs;            /* [layers] */
+    const float *scores;                 /* [kv_count, ld] of the only layer, whose mask is made; NULL: each is shown */
+    const lh_head_safeguard *safeguards; /* host, [layers]; NULL: `safeguard` for all */
+    lh_head_safeguard safeguard;
     lh_fraction share;
     int64_t max_kept; /* entries that all heads together may keep */
 } lh_top_request;

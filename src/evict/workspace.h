@@ -29,8 +29,8 @@ typedef enum lh_space_part {
     LH_SPACE_HISTOGRAMS, /* [counted heads, layers, 2048] int32 */
     LH_SPACE_SUMMARY,    /* [2048 + 1] int32: their sum */
     LH_SPACE_SEARCH,     /* [LH_SEARCH_ROUNDS] lh_search */
-    LH_SPACE_CANDIDATES, /* [kv_heads of the model, layers] lh_tally */
-    LH_SPACE_SAFEGUARDS, /* [layers] lh_grant, where layers compete */
+    LH_SPACE_CANDIDATES, /* [kv_heads of the model, layers] lh_candidate_counts */
+    LH_SPACE_SAFEGUARDS, /* [layers] lh_head_safeguard, where layers compete */
     LH_SPACE_BUDGETS,    /* [kv_heads of the model, layers] int64: competing entries that stay */
     LH_SPACE_LOGITS,     /* [kv_count x group, ld] f32: of the row that a decode step adds, where no group is split */
     LH_SPACE_COLUMNS,    /* columns that ranks observed of shared KV heads */

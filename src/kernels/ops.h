@@ -451,10 +451,10 @@ static LH_BOTH inline uint32_t lh_score_key(float x)
 /* ---- the best of many heads ----
  * A search for the best competing entries of many heads, which may lie on several ranks and in several layers, all in
  * device memory: three rounds of 11, 11 and 10 bits. In each of them every rank makes the histograms of its heads and
- * adds them up (add_bins), the ranks add their sums, and each of them finds the bin in which the last of the best lies
- * (narrow). Then the ranks tell each other their heads' tallies, and share_out says what every head of all ranks keeps.
- * The heads of a layer are a sheet: arrays [heads, sheets] have the sheets of a head side by side. Of all heads of all
- * ranks together less than 2^31 entries compete. */
+ * adds them up (add_histograms), the ranks add their sums, and each of them finds the bin in which the last of the best
+ * lies (refine_threshold). Then the ranks tell each other their heads' candidates, and head_budgets says what every
+ * head of all ranks keeps. The heads of a layer are a layer: arrays [heads, layers] have the layers of a head side by
+ * side. Of all heads of all ranks together less than 2^31 entries compete. */
 
 /* What a search knows after a round. */
 typedef struct lh_search {
@@ -463,70 +463,70 @@ typedef struct lh_search {
 } lh_search;
 
 /* What is known of a head: how many of its entries compete, and how many of them are above the prefix and at it. */
-typedef struct lh_tally {
+typedef struct lh_candidate_counts {
     int32_t competing, above, at;
-} lh_tally;
+} lh_candidate_counts;
 
-/* What the heads of a sheet have whatever their scores are. floor: their best so many entries, which do not compete
+/* What the heads of a layer have whatever their scores are. floor: their best so many entries, which do not compete
  * with those of other heads. sure: so many more than their share of the best. */
-typedef struct lh_grant {
-    int64_t floor, sure;
-} lh_grant;
+typedef struct lh_head_safeguard {
+    int64_t floor, bonus;
+} lh_head_safeguard;
 
-/* bins[h,b] = number of competing entries of head h whose key has search->prefix in its upper `prefix_bits` bits and b
- * in the next `bits` bits. bins: [heads, 2^bits], of head h from h * bins_ld on, overwritten. */
+/* histograms[h,b] = number of competing entries of head h whose key has search->prefix in its upper `prefix_bits` bits
+ * and b in the next `bits` bits. histograms: [heads, 2^bits], of head h from h * histograms_ld on, overwritten. */
 typedef struct lh_histogram_args {
-    int32_t *bins;
+    int32_t *histograms;
     const float *scores;     /* [heads, ld] */
     const uint8_t *state;    /* [heads, ld] */
     const int64_t *len;      /* [heads] */
     const lh_search *search; /* NULL: no prefix, prefix_bits is 0 */
-    int64_t heads, ld, bins_ld;
+    int64_t heads, ld, histograms_ld;
     int prefix_bits, bits;
 } lh_histogram_args;
 
-/* sums[b] = sum over heads and sheets of bins[h,s,b], but each leaves out its best floor - tallies[h,s].above entries
- * (none where that is less than 0); sums[2^bits] = how many were left out. sums: [2^bits + 1]. */
-typedef struct lh_add_bins_args {
+/* sums[b] = sum over heads and layers of histograms[h,l,b], but each leaves out its best floor - candidates[h,l].above
+ * entries (none where that is less than 0); sums[2^bits] = how many were left out. sums: [2^bits + 1]. */
+typedef struct lh_add_histograms_args {
     int32_t *sums;
-    const int32_t *bins;     /* [heads, sheets, 2^bits] */
-    const lh_tally *tallies; /* [heads, sheets]; NULL in the first round: nothing is above */
-    const lh_grant *grants;  /* [sheets], NULL: `grant` for all */
-    lh_grant grant;
-    int64_t heads, sheets;
+    const int32_t *histograms;             /* [heads, layers, 2^bits] */
+    const lh_candidate_counts *candidates; /* [heads, layers]; NULL in the first round: nothing is above */
+    const lh_head_safeguard *safeguards;   /* [layers], NULL: `safeguard` for all */
+    lh_head_safeguard safeguard;
+    int64_t heads, layers;
     int bits;
-} lh_add_bins_args;
+} lh_add_histograms_args;
 
 /* With sums of all ranks: the bin, from the last one down, in which the from->want best are complete (0 where there are
  * fewer). It goes to the end of to->prefix, and to->want is from->want without what is above it. In the first round,
  * `from` NULL, the wanted ones are those that are not left out of the `most` best, or of all entries where there are
- * fewer. tallies[h,s]: above += what is above the bin, at = what is in it; competing is set in the first round. `from`
- * and `to` are not the same. */
-typedef struct lh_narrow_args {
+ * fewer. candidates[h,l]: above += what is above the bin, at = what is in it; competing is set in the first round.
+ * `from` and `to` are not the same. */
+typedef struct lh_refine_threshold_args {
     lh_search *to;
     const lh_search *from;
-    lh_tally *tallies;   /* [heads, sheets] */
-    const int32_t *bins; /* [heads, sheets, 2^bits] */
-    const int32_t *sums; /* [2^bits + 1] */
-    int64_t heads, sheets, most;
+    lh_candidate_counts *candidates; /* [heads, layers] */
+    const int32_t *histograms;       /* [heads, layers, 2^bits] */
+    const int32_t *sums;             /* [2^bits + 1] */
+    int64_t heads, layers, most;
     int bits;
-} lh_narrow_args;
+} lh_refine_threshold_args;
 
-/* What heads keep of their competing entries, with what narrow has found in the last round. Chosen are those above the
- * prefix, and of those at it search->want, the first ones by sheet and then by head; but those that are a head's
- * already are no choice: g = min(floor, competing) of the best. counts = min(g + floor(chosen * share) + sure,
+/* What heads keep of their competing entries, with what refine_threshold has found in the last round. Chosen are those
+ * above the prefix, and of those at it search->want, the first ones by layer and then by head; but those that are a
+ * head's already are no choice: g = min(floor, competing) of the best. counts = min(g + floor(chosen * share) + sure,
  * competing). While these sum to less than `most` (and than all entries), one more goes to the head that has not all of
- * its entries and for which g + chosen * share + sure - counts is largest, ties by sheet and then by head. With a share
+ * its entries and for which g + chosen * share + sure - counts is largest, ties by layer and then by head. With a share
  * of 1 - alpha and alpha * base to be sure of: AdaKV's safeguard (arXiv 2407.11550, algorithm 1), in whole numbers. */
-typedef struct lh_share_out_args {
-    int64_t *counts;         /* [heads, sheets] */
-    const lh_tally *tallies; /* [heads, sheets] */
+typedef struct lh_head_budgets_args {
+    int64_t *counts;                       /* [heads, layers] */
+    const lh_candidate_counts *candidates; /* [heads, layers] */
     const lh_search *search;
-    const lh_grant *grants; /* [sheets], NULL: `grant` for all */
-    lh_grant grant;
+    const lh_head_safeguard *safeguards; /* [layers], NULL: `safeguard` for all */
+    lh_head_safeguard safeguard;
     lh_fraction share; /* at most 1 */
-    int64_t heads, sheets, most;
-} lh_share_out_args;
+    int64_t heads, layers, most;
+} lh_head_budgets_args;
 
 /* first[h] = lh_stage_of(stage, counts[h]), rest[h] = counts[h] - first[h]: what two stages of a selection take. */
 typedef struct lh_split_counts_args {

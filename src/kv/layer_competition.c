@@ -10,7 +10,7 @@
 struct lh_layer_competition {
     lh_evict_job *jobs; /* [layers] those that have come so far and whose entries compete */
     int64_t layers;
-    lh_grant *safeguards;                        /* [layers] */
+    lh_head_safeguard *safeguards;               /* [layers] */
     int64_t *room, *bases, *budgets, *on_device; /* [layers, kv_heads]; the last as the device has it */
 };
 
@@ -85,7 +85,7 @@ static void divide_finally(lh_kv *kv, lh_top_request *q)
     lh_layer_competition *c = kv->competition;
     for (int64_t l = 0; l < c->layers; l++) {
         lh_safety safety = lh_policy_safety(&kv->numbers, &c->jobs[l].protect);
-        c->safeguards[l] = (lh_grant){safety.floor, safety.bonus};
+        c->safeguards[l] = (lh_head_safeguard){safety.floor, safety.bonus};
         q->share = safety.share;
     }
     q->safeguards = c->safeguards;

@@ -16,28 +16,29 @@ START_TEST(test_histogram_counts_the_keys_of_a_prefix)
             layer l;
             layer_make(&m, &l, n);
             int before = splits[n % 8][0], bits = splits[n % 8][1];
-            int64_t size = (int64_t)1 << bits, bins_ld = size * (1 + n % 2), all = l.heads * l.ld;
-            int32_t *want = lot_new(&m, l.heads * bins_ld * 4), *got = lot_new(&m, l.heads * bins_ld * 4);
-            int32_t *bins = rig_new(&g, l.heads * bins_ld * 4);
+            int64_t size = (int64_t)1 << bits, histograms_ld = size * (1 + n % 2), all = l.heads * l.ld;
+            int32_t *want = lot_new(&m, l.heads * histograms_ld * 4), *got = lot_new(&m, l.heads * histograms_ld * 4);
+            int32_t *bins = rig_new(&g, l.heads * histograms_ld * 4);
             /* The prefix of one of the scores, so that something is counted. */
             float some = all ? l.scores[draw(31, (uint64_t)n, all)] : 0;
             lh_search search = {.prefix = before ? lh_score_key(some) >> (32 - before) : 0};
-            memset(want, 0xff, (size_t)(l.heads * bins_ld) * 4);
+            memset(want, 0xff, (size_t)(l.heads * histograms_ld) * 4);
             for (int64_t h = 0; h < l.heads; h++) {
-                memset(want + h * bins_ld, 0, (size_t)size * 4);
+                memset(want + h * histograms_ld, 0, (size_t)size * 4);
                 for (int64_t s = 0; s < l.kv.host.len[h]; s++) {
                     uint32_t key = lh_score_key(l.scores[h * l.ld + s]);
                     int in = !before || key >> (32 - before) == search.prefix;
                     uint32_t low = before ? key << before : key;
-                    if (l.state[h * l.ld + s] == LH_ENTRY_COMPETES && in) want[h * bins_ld + (low >> (32 - bits))]++;
+                    if (l.state[h * l.ld + s] == LH_ENTRY_COMPETES && in)
+                        want[h * histograms_ld + (low >> (32 - bits))]++;
                 }
             }
             placed on = layer_put(&g, &l);
-            RUN(&g, histogram, .bins = bins, .scores = on.scores, .state = on.state, .len = on.kv.len,
+            RUN(&g, histogram, .histograms = bins, .scores = on.scores, .state = on.state, .len = on.kv.len,
                 .search = before ? rig_put(&g, &search, sizeof search) : NULL, .heads = l.heads, .ld = l.ld,
-                .bins_ld = bins_ld, .prefix_bits = before, .bits = bits);
-            rig_get(&g, got, bins, l.heads * bins_ld * 4);
-            check_same(got, want, l.heads * bins_ld * 4, "histogram, case %d, %s", n, g.ops->name);
+                .histograms_ld = histograms_ld, .prefix_bits = before, .bits = bits);
+            rig_get(&g, got, bins, l.heads * histograms_ld * 4);
+            check_same(got, want, l.heads * histograms_ld * 4, "histogram, case %d, %s", n, g.ops->name);
             rig_reset(&g);
             lot_end(&m);
         }
@@ -48,43 +49,44 @@ END_TEST
 
 /* ---- one round ---- */
 
-/* Bins of heads and sheets, and what these have. */
+/* Bins of heads and layers, and what these have. */
 typedef struct cells {
-    int64_t heads, sheets, count, size;
+    int64_t heads, layers, count, size;
     int bits, first;
-    int32_t *bins;
-    lh_tally *tallies;
-    lh_grant *grants;
+    int32_t *histograms;
+    lh_candidate_counts *candidates;
+    lh_head_safeguard *safeguards;
 } cells;
 
 static void cells_make(lot *m, cells *c, int n)
 {
     const int bits[] = {11, 10, 1, 3, 6};
     c->heads = n % 7;
-    c->sheets = 1 + n % 3;
-    c->count = c->heads * c->sheets;
+    c->layers = 1 + n % 3;
+    c->count = c->heads * c->layers;
     c->bits = bits[n % 5];
     c->size = (int64_t)1 << c->bits;
     c->first = n % 4 == 0;
-    c->bins = lot_new(m, c->count * c->size * 4);
-    c->tallies = lot_new(m, c->count * (int64_t)sizeof *c->tallies);
-    c->grants = lot_new(m, c->sheets * (int64_t)sizeof *c->grants);
+    c->histograms = lot_new(m, c->count * c->size * 4);
+    c->candidates = lot_new(m, c->count * (int64_t)sizeof *c->candidates);
+    c->safeguards = lot_new(m, c->layers * (int64_t)sizeof *c->safeguards);
     for (int64_t i = 0; i < c->count * c->size; i++)
-        c->bins[i] = (int32_t)(draw(50, (uint64_t)(n * 99991 + i), n % 2 ? 4 : 40) * draw(51, (uint64_t)(n + i), 2));
+        c->histograms[i] =
+            (int32_t)(draw(50, (uint64_t)(n * 99991 + i), n % 2 ? 4 : 40) * draw(51, (uint64_t)(n + i), 2));
     for (int64_t i = 0; i < c->count; i++)
-        c->tallies[i] =
-            (lh_tally){(int32_t)draw(52, (uint64_t)(n + i), 90), (int32_t)draw(53, (uint64_t)(n + i), 60), 3};
-    for (int64_t s = 0; s < c->sheets; s++)
-        c->grants[s].floor = n % 5 ? draw(54, (uint64_t)(n + s), n % 3 ? 80 : 9000) : 0;
+        c->candidates[i] = (lh_candidate_counts){(int32_t)draw(52, (uint64_t)(n + i), 90),
+                                                 (int32_t)draw(53, (uint64_t)(n + i), 60), 3};
+    for (int64_t s = 0; s < c->layers; s++)
+        c->safeguards[s].floor = n % 5 ? draw(54, (uint64_t)(n + s), n % 3 ? 80 : 9000) : 0;
 }
 
 /* Entries one by one, the best first. */
 static void add_by_hand(const cells *c, int alike, int32_t *sums)
 {
     for (int64_t i = 0; i < c->count; i++) {
-        int64_t skip = c->grants[alike ? 0 : i % c->sheets].floor - (c->first ? 0 : c->tallies[i].above);
+        int64_t skip = c->safeguards[alike ? 0 : i % c->layers].floor - (c->first ? 0 : c->candidates[i].above);
         for (int64_t b = c->size - 1; b >= 0; b--)
-            for (int32_t n = 0; n < c->bins[i * c->size + b]; n++) sums[skip-- > 0 ? c->size : b]++;
+            for (int32_t n = 0; n < c->histograms[i * c->size + b]; n++) sums[skip-- > 0 ? c->size : b]++;
     }
 }
 
@@ -101,12 +103,12 @@ START_TEST(test_sums_of_bins_leave_out_what_heads_are_sure_of)
             int64_t bytes = (c.size + 1) * 4;
             int32_t *want = lot_new(&m, bytes), *got = lot_new(&m, bytes), *sums = rig_new(&g, bytes);
             add_by_hand(&c, alike, want);
-            RUN(&g, add_bins, .sums = sums, .bins = rig_put(&g, c.bins, c.count * c.size * 4),
-                .tallies = c.first ? NULL : rig_put(&g, c.tallies, c.count * (int64_t)sizeof *c.tallies),
-                .grants = alike ? NULL : rig_put(&g, c.grants, c.sheets * (int64_t)sizeof *c.grants),
-                .grant = c.grants[0], .heads = c.heads, .sheets = c.sheets, .bits = c.bits);
+            RUN(&g, add_histograms, .sums = sums, .histograms = rig_put(&g, c.histograms, c.count * c.size * 4),
+                .candidates = c.first ? NULL : rig_put(&g, c.candidates, c.count * (int64_t)sizeof *c.candidates),
+                .safeguards = alike ? NULL : rig_put(&g, c.safeguards, c.layers * (int64_t)sizeof *c.safeguards),
+                .safeguard = c.safeguards[0], .heads = c.heads, .layers = c.layers, .bits = c.bits);
             rig_get(&g, got, sums, bytes);
-            check_same(got, want, bytes, "add_bins, case %d, %s", n, g.ops->name);
+            check_same(got, want, bytes, "add_histograms, case %d, %s", n, g.ops->name);
             rig_reset(&g);
             lot_end(&m);
         }
@@ -141,34 +143,37 @@ START_TEST(test_narrow_finds_the_bin_of_the_last_of_the_best)
             cells_make(&m, &c, n);
             int32_t *sums = lot_new(&m, (c.size + 1) * 4);
             add_by_hand(&c, 0, sums);
-            int64_t all = 0, tally_bytes = c.count * (int64_t)sizeof(lh_tally);
+            int64_t all = 0, candidate_bytes = c.count * (int64_t)sizeof(lh_candidate_counts);
             for (int64_t i = 0; i < c.size; i++) all += sums[i];
             const int64_t some[] = {0, 1, all / 2, all - 1, all, all + 7, -3};
             int64_t most = some[n / 3 % 7] + sums[c.size], want = most - sums[c.size];
             lh_search from = {.want = want, .prefix = 0x1234}, got;
             if (c.first && want > all) want = all;
             int64_t bin = bin_by_hand(sums, c.size, &want);
-            lh_tally *tallies = lot_new(&m, tally_bytes), *back = lot_new(&m, tally_bytes);
+            lh_candidate_counts *candidates = lot_new(&m, candidate_bytes), *back = lot_new(&m, candidate_bytes);
             for (int64_t i = 0; i < c.count; i++) {
-                tallies[i] = c.first ? (lh_tally){0} : c.tallies[i];
+                candidates[i] = c.first ? (lh_candidate_counts){0} : c.candidates[i];
                 for (int64_t x = 0; x < c.size; x++) {
-                    int32_t held = c.bins[i * c.size + x];
-                    if (c.first) tallies[i].competing += held;
-                    if (x > bin) tallies[i].above += held;
-                    if (x == bin) tallies[i].at = held;
+                    int32_t held = c.histograms[i * c.size + x];
+                    if (c.first) candidates[i].competing += held;
+                    if (x > bin) candidates[i].above += held;
+                    if (x == bin) candidates[i].at = held;
                 }
             }
             lh_search *to = rig_new(&g, sizeof *to);
-            lh_tally *on = c.first ? rig_new(&g, tally_bytes) : rig_put(&g, c.tallies, tally_bytes);
-            RUN(&g, narrow, .to = to, .from = c.first ? NULL : rig_put(&g, &from, sizeof from), .tallies = on,
-                .bins = rig_put(&g, c.bins, c.count * c.size * 4), .sums = rig_put(&g, sums, (c.size + 1) * 4),
-                .heads = c.heads, .sheets = c.sheets, .most = most, .bits = c.bits);
+            lh_candidate_counts *on =
+                c.first ? rig_new(&g, candidate_bytes) : rig_put(&g, c.candidates, candidate_bytes);
+            RUN(&g, refine_threshold, .to = to, .from = c.first ? NULL : rig_put(&g, &from, sizeof from),
+                .candidates = on, .histograms = rig_put(&g, c.histograms, c.count * c.size * 4),
+                .sums = rig_put(&g, sums, (c.size + 1) * 4), .heads = c.heads, .layers = c.layers, .most = most,
+                .bits = c.bits);
             rig_get(&g, &got, to, sizeof got);
-            rig_get(&g, back, on, tally_bytes);
+            rig_get(&g, back, on, candidate_bytes);
             uint32_t prefix = (c.first ? 0 : 0x1234u << c.bits) | (uint32_t)bin;
             ck_assert_msg(got.want == want && got.prefix == prefix, "%s, case %d: %d of %x, not %d of %x", g.ops->name,
                           n, (int)got.want, got.prefix, (int)want, prefix);
-            check_same(back, tallies, tally_bytes, "tallies of narrow, case %d, %s", n, g.ops->name);
+            check_same(back, candidates, candidate_bytes, "candidates of refine_threshold, case %d, %s", n,
+                       g.ops->name);
             rig_reset(&g);
             lot_end(&m);
         }
@@ -209,20 +214,20 @@ static void share_by_hand(const claims *c, int64_t most, int64_t *out)
     }
 }
 
-/* Tallies of heads by sheets, and what they mean, in the order of ties. Returns what all may keep. */
+/* Candidate counts of heads by layers, and what they mean, in the order of ties. Returns what all may keep. */
 static int64_t claims_make(claims *c, const cells *of, lh_search *search, int n)
 {
-    int64_t taken = 0, all = 0, heads = of->heads, sheets = of->sheets;
+    int64_t taken = 0, all = 0, heads = of->heads, layers = of->layers;
     c->count = of->count;
     for (int64_t i = 0; i < of->count; i++) {
-        int64_t at = i % heads * sheets + i / heads;
+        int64_t at = i % heads * layers + i / heads;
         uint64_t dice = (uint64_t)(n * 1000 + i);
-        lh_tally *t = &of->tallies[at];
+        lh_candidate_counts *t = &of->candidates[at];
         t->competing = (int32_t)draw(60, dice, n % 3 ? 60 : 8);
         t->above = (int32_t)draw(61, dice, t->competing + 1);
         t->at = (int32_t)draw(62, dice, t->competing - t->above + 1);
-        lh_grant grant = of->grants[i / heads];
-        int64_t own = grant.floor < t->competing ? grant.floor : t->competing, chosen = 0;
+        lh_head_safeguard safeguard = of->safeguards[i / heads];
+        int64_t own = safeguard.floor < t->competing ? safeguard.floor : t->competing, chosen = 0;
         for (int32_t e = 0; e < t->above + t->at; e++) { /* the best first */
             if (e < own) continue;
             if (e < t->above || taken < search->want) chosen++;
@@ -230,7 +235,7 @@ static int64_t claims_make(claims *c, const cells *of, lh_search *search, int n)
         }
         c->own[i] = own;
         c->chosen[i] = chosen;
-        c->sure[i] = grant.sure;
+        c->sure[i] = safeguard.bonus;
         c->room[i] = t->competing;
         all += own + chosen;
     }
@@ -245,28 +250,29 @@ START_TEST(test_shares_are_exact_and_sum_to_what_all_may_keep)
         rig_open(&g, rig_backend(b));
         for (int n = 0; n<2000; n += rig_scale(&g)> 1 ? 11 : 1) {
             lot m = {0};
-            cells of = {.heads = 1 + n % 9, .sheets = n % 4 ? 1 : n % 16 ? 1 + n % 5 : 40};
-            of.count = of.heads * of.sheets;
-            of.tallies = lot_new(&m, of.count * (int64_t)sizeof *of.tallies);
-            of.grants = lot_new(&m, of.sheets * (int64_t)sizeof *of.grants);
+            cells of = {.heads = 1 + n % 9, .layers = n % 4 ? 1 : n % 16 ? 1 + n % 5 : 40};
+            of.count = of.heads * of.layers;
+            of.candidates = lot_new(&m, of.count * (int64_t)sizeof *of.candidates);
+            of.safeguards = lot_new(&m, of.layers * (int64_t)sizeof *of.safeguards);
             lh_search search = {.want = draw(63, (uint64_t)n, 30)};
             int alike = n % 5 < 2;
-            for (int64_t s = 0; s < of.sheets; s++)
-                of.grants[s] = alike && s ? of.grants[0]
-                                          : (lh_grant){n % 3 ? 0 : draw(64, (uint64_t)(n + s), 20),
-                                                       n % 2 ? draw(65, (uint64_t)(n + s), 20) : 0};
+            for (int64_t s = 0; s < of.layers; s++)
+                of.safeguards[s] = alike && s ? of.safeguards[0]
+                                              : (lh_head_safeguard){n % 3 ? 0 : draw(64, (uint64_t)(n + s), 20),
+                                                                    n % 2 ? draw(65, (uint64_t)(n + s), 20) : 0};
             claims c = {.share = shares[n % 7].num, .one = shares[n % 7].den};
             int64_t want[MOST_CELLS], got[MOST_CELLS], sum = 0, held = 0, bytes = of.count * 8;
             int64_t most = claims_make(&c, &of, &search, n) + draw(66, (uint64_t)n, 90), *counts = rig_new(&g, bytes);
             share_by_hand(&c, most, want);
-            RUN(&g, share_out, .counts = counts,
-                .tallies = rig_put(&g, of.tallies, of.count * (int64_t)sizeof *of.tallies),
+            RUN(&g, head_budgets, .counts = counts,
+                .candidates = rig_put(&g, of.candidates, of.count * (int64_t)sizeof *of.candidates),
                 .search = rig_put(&g, &search, sizeof search),
-                .grants = alike ? NULL : rig_put(&g, of.grants, of.sheets * (int64_t)sizeof *of.grants),
-                .grant = of.grants[0], .share = shares[n % 7], .heads = of.heads, .sheets = of.sheets, .most = most);
+                .safeguards = alike ? NULL : rig_put(&g, of.safeguards, of.layers * (int64_t)sizeof *of.safeguards),
+                .safeguard = of.safeguards[0], .share = shares[n % 7], .heads = of.heads, .layers = of.layers,
+                .most = most);
             rig_get(&g, got, counts, bytes);
             for (int64_t i = 0; i < of.count; i++) {
-                int64_t mine = got[i % of.heads * of.sheets + i / of.heads];
+                int64_t mine = got[i % of.heads * of.layers + i / of.heads];
                 ck_assert_msg(mine == want[i], "%s, case %d: the %dth has %d, not %d", g.ops->name, n, (int)i,
                               (int)mine, (int)want[i]);
                 sum += mine;
@@ -288,10 +294,10 @@ typedef struct contest {
     rig *g;
     const placed *on;
     const layer *l;
-    int64_t ranks, sheets, most;
-    lh_grant grant;
+    int64_t ranks, layers, most;
+    lh_head_safeguard safeguard;
     lh_search *rounds;
-    lh_tally *tallies;
+    lh_candidate_counts *candidates;
     int round, prefix_bits;
 } contest;
 
@@ -300,24 +306,25 @@ static const int round_bits[] = {11, 11, 10};
 /* bins and sums: of all ranks, one behind the other. */
 static void count_rank(const contest *c, int64_t rank, int32_t *bins, int32_t *sums)
 {
-    int64_t heads = c->l->heads / c->sheets, from = heads * rank / c->ranks, to = heads * (rank + 1) / c->ranks;
-    int64_t size = (int64_t)1 << round_bits[c->round], row = from * c->sheets, ld = c->l->ld;
+    int64_t heads = c->l->heads / c->layers, from = heads * rank / c->ranks, to = heads * (rank + 1) / c->ranks;
+    int64_t size = (int64_t)1 << round_bits[c->round], row = from * c->layers, ld = c->l->ld;
     lh_search *search = c->round ? c->rounds + c->round - 1 : NULL;
-    for (int64_t s = 0; s < c->sheets; s++)
-        for (int64_t h = 0; h < to - from; h++) { /* heads are apart where there are sheets */
-            int64_t r = row + h * c->sheets + s;
-            RUN(c->g, histogram, .bins = bins + r * size, .scores = c->on->scores + r * ld,
+    for (int64_t s = 0; s < c->layers; s++)
+        for (int64_t h = 0; h < to - from; h++) { /* heads are apart where there are layers */
+            int64_t r = row + h * c->layers + s;
+            RUN(c->g, histogram, .histograms = bins + r * size, .scores = c->on->scores + r * ld,
                 .state = c->on->state + r * ld, .len = c->on->kv.len + r, .search = search, .heads = 1, .ld = ld,
-                .bins_ld = size, .prefix_bits = c->prefix_bits, .bits = round_bits[c->round]);
+                .histograms_ld = size, .prefix_bits = c->prefix_bits, .bits = round_bits[c->round]);
         }
-    RUN(c->g, add_bins, .sums = sums, .bins = bins + row * size, .tallies = c->round ? c->tallies + row : NULL,
-        .grant = c->grant, .heads = to - from, .sheets = c->sheets, .bits = round_bits[c->round]);
+    RUN(c->g, add_histograms, .sums = sums, .histograms = bins + row * size,
+        .candidates = c->round ? c->candidates + row : NULL, .safeguard = c->safeguard, .heads = to - from,
+        .layers = c->layers, .bits = round_bits[c->round]);
 }
 
 static void run_round(contest *c)
 {
     lot m = {0};
-    int64_t size = (int64_t)1 << round_bits[c->round], heads = c->l->heads / c->sheets;
+    int64_t size = (int64_t)1 << round_bits[c->round], heads = c->l->heads / c->layers;
     int32_t *bins = rig_new(c->g, c->l->heads * size * 4), *sums = rig_new(c->g, (size + 1) * 4);
     int32_t *all = lot_new(&m, (size + 1) * 4), *one = lot_new(&m, (size + 1) * 4);
     for (int64_t r = 0; r < c->ranks; r++) {
@@ -325,32 +332,32 @@ static void run_round(contest *c)
         rig_get(c->g, one, sums, (size + 1) * 4);
         for (int64_t b = 0; b <= size; b++) all[b] += one[b];
     }
-    RUN(c->g, narrow, .to = c->rounds + c->round, .from = c->round ? c->rounds + c->round - 1 : NULL,
-        .tallies = c->tallies, .bins = bins, .sums = rig_put(c->g, all, (size + 1) * 4), .heads = heads,
-        .sheets = c->sheets, .most = c->most, .bits = round_bits[c->round]);
+    RUN(c->g, refine_threshold, .to = c->rounds + c->round, .from = c->round ? c->rounds + c->round - 1 : NULL,
+        .candidates = c->candidates, .histograms = bins, .sums = rig_put(c->g, all, (size + 1) * 4), .heads = heads,
+        .layers = c->layers, .most = c->most, .bits = round_bits[c->round]);
     c->prefix_bits += round_bits[c->round++];
     lot_end(&m);
 }
 
 /* What sorting all entries together gives each row beside its floor, which is its own best; returns how many in all.
- * Rows are ordered by sheet and then by head. */
-static int64_t best_of_all(lot *m, const layer *l, int64_t sheets, const contest *c, int64_t *counts)
+ * Rows are ordered by layer and then by head. */
+static int64_t best_of_all(lot *m, const layer *l, int64_t layers, const contest *c, int64_t *counts)
 {
     entry *best;
-    int64_t held = ranked(m, l, 0, l->heads, &best), heads = l->heads / sheets, rest = 0, sum = 0;
+    int64_t held = ranked(m, l, 0, l->heads, &best), heads = l->heads / layers, rest = 0, sum = 0;
     for (int64_t i = 0; i < held; i++) {
         int64_t row = best[i].head;
-        if (counts[row] < c->grant.floor) {
+        if (counts[row] < c->safeguard.floor) {
             counts[row]++;
             sum++;
         } else {
             best[rest] = best[i];
-            best[rest++].head = row % sheets * heads + row / sheets;
+            best[rest++].head = row % layers * heads + row / layers;
         }
     }
     qsort(best, (size_t)rest, sizeof *best, by_rank);
     for (int64_t i = 0; i < rest && sum < c->most; i++, sum++)
-        counts[best[i].head % heads * sheets + best[i].head / heads]++;
+        counts[best[i].head % heads * layers + best[i].head / heads]++;
     return held;
 }
 
@@ -364,20 +371,21 @@ START_TEST(test_rounds_over_ranks_give_what_sorting_all_heads_together_gives)
             layer l;
             layer_make(&m, &l, n);
             int64_t bytes = l.heads * 8, *want = lot_new(&m, bytes), *got = lot_new(&m, bytes);
-            contest c = {.g = &g, .l = &l, .sheets = l.heads % 3 == 0 && n % 2 ? 3 : 1};
-            if (l.heads % 2 == 0 && n % 4 == 1) c.sheets = 2;
-            c.grant.floor = n % 3 ? 0 : draw(70, (uint64_t)n, 20);
-            c.most = l.heads * c.grant.floor + draw(71, (uint64_t)n, 1 + l.heads * (n % 4 ? 20 : 350));
-            best_of_all(&m, &l, c.sheets, &c, want);
+            contest c = {.g = &g, .l = &l, .layers = l.heads % 3 == 0 && n % 2 ? 3 : 1};
+            if (l.heads % 2 == 0 && n % 4 == 1) c.layers = 2;
+            c.safeguard.floor = n % 3 ? 0 : draw(70, (uint64_t)n, 20);
+            c.most = l.heads * c.safeguard.floor + draw(71, (uint64_t)n, 1 + l.heads * (n % 4 ? 20 : 350));
+            best_of_all(&m, &l, c.layers, &c, want);
             for (c.ranks = 1; c.ranks <= 4; c.ranks++) {
                 placed on = layer_put(&g, &l);
                 int64_t *counts = rig_new(&g, bytes);
                 c.on = &on;
                 c.rounds = rig_new(&g, 3 * (int64_t)sizeof *c.rounds);
-                c.tallies = rig_new(&g, l.heads * (int64_t)sizeof *c.tallies);
+                c.candidates = rig_new(&g, l.heads * (int64_t)sizeof *c.candidates);
                 for (c.round = c.prefix_bits = 0; c.round < 3;) run_round(&c);
-                RUN(&g, share_out, .counts = counts, .tallies = c.tallies, .search = c.rounds + 2, .grant = c.grant,
-                    .share = {1, 1}, .heads = l.heads / c.sheets, .sheets = c.sheets, .most = c.most);
+                RUN(&g, head_budgets, .counts = counts, .candidates = c.candidates, .search = c.rounds + 2,
+                    .safeguard = c.safeguard, .share = {1, 1}, .heads = l.heads / c.layers, .layers = c.layers,
+                    .most = c.most);
                 rig_get(&g, got, counts, bytes);
                 check_same(got, want, bytes, "counts of heads, case %d, %d ranks, %s", n, (int)c.ranks, g.ops->name);
                 rig_reset(&g);

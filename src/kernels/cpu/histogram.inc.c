@@ -8,7 +8,7 @@ enum { COUNT_SLOTS = 1 << 14 };
 static void hand_in(const lh_histogram_args *a, int64_t h, int32_t *mine)
 {
     int64_t size = (int64_t)1 << a->bits;
-    int32_t *bins = a->bins + h * a->bins_ld;
+    int32_t *bins = a->histograms + h * a->histograms_ld;
     for (int64_t b = 0; b < size; b++) {
         if (!mine[b]) continue;
 #pragma omp atomic
@@ -38,7 +38,7 @@ static lh_status op_histogram(lh_stream *stream, const lh_histogram_args *a)
     int64_t bytes = size * (int64_t)sizeof *parts;
     assert(a->bits > 0 && a->prefix_bits + a->bits <= 32);
     LH_TRY(lh_stream_scratch(stream, &parts, omp_get_max_threads() * bytes));
-    for (int64_t h = 0; h < a->heads; h++) memset(a->bins + h * a->bins_ld, 0, (size_t)bytes);
+    for (int64_t h = 0; h < a->heads; h++) memset(a->histograms + h * a->histograms_ld, 0, (size_t)bytes);
 #pragma omp parallel if (a->heads * a->ld >= PARALLEL_FROM)
     {
         int64_t thread = omp_get_thread_num(), threads = omp_get_num_threads();

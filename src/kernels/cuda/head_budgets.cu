@@ -21,20 +21,21 @@ static __device__ __forceinline__ int64_t least(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-static __device__ __forceinline__ lh_grant grant_of(const lh_grant *grants, lh_grant all, int64_t sheet)
+static __device__ __forceinline__ lh_head_safeguard safeguard_of(const lh_head_safeguard *safeguards,
+                                                                 lh_head_safeguard all, int64_t layer)
 {
-    return grants ? grants[sheet] : all;
+    return safeguards ? safeguards[layer] : all;
 }
 
-/* ---- sums of bins: blockIdx.x is the head and its sheet ---- */
+/* ---- sums of bins: blockIdx.x is the head and its layer ---- */
 
-static __global__ void add_bins_kernel(lh_add_bins_args a)
+static __global__ void add_histograms_kernel(lh_add_histograms_args a)
 {
     __shared__ int64_t room[LH_WARP];
     int64_t size = (int64_t)1 << a.bits, each = bins_each(size), last = size - 1 - threadIdx.x * each, mine = 0, all;
-    const int32_t *bins = a.bins + blockIdx.x * size;
-    int64_t above = a.tallies ? a.tallies[blockIdx.x].above : 0;
-    int64_t skip = at_least_0(grant_of(a.grants, a.grant, blockIdx.x % a.sheets).floor - above);
+    const int32_t *bins = a.histograms + blockIdx.x * size;
+    int64_t above = a.candidates ? a.candidates[blockIdx.x].above : 0;
+    int64_t skip = at_least_0(safeguard_of(a.safeguards, a.safeguard, blockIdx.x % a.layers).floor - above);
     for (int64_t b = last; b > last - each && b >= 0; b--) mine += bins[b];
     int64_t before = lh_block_before(mine, room, &all);
     for (int64_t b = last; b > last - each && b >= 0; b--) {
@@ -45,18 +46,18 @@ static __global__ void add_bins_kernel(lh_add_bins_args a)
     if (threadIdx.x == 0 && skip > 0) atomicAdd(a.sums + size, (int)least(skip, all));
 }
 
-lh_status lh_cuda_add_bins(lh_stream *stream, const lh_add_bins_args *a)
+lh_status lh_cuda_add_histograms(lh_stream *stream, const lh_add_histograms_args *a)
 {
     LH_TRY(lh_stream_zero(stream, a->sums, (((int64_t)1 << a->bits) + 1) * (int64_t)sizeof *a->sums));
-    LH_TRY(lh_launch(stream, "add_bins", lh_shape{dim3((unsigned)(a->heads * a->sheets)), THREADS, 0}, add_bins_kernel,
-                     *a));
+    LH_TRY(lh_launch(stream, "add_histograms", lh_shape{dim3((unsigned)(a->heads * a->layers)), THREADS, 0},
+                     add_histograms_kernel, *a));
     return LH_OK;
 }
 
-/* ---- narrowing: every block finds the same bin, and updates one head of one sheet ---- */
+/* ---- narrowing: every block finds the same bin, and updates one head of one layer ---- */
 
 /* In *bin, shared; returns what is wanted of it. Every thread of the block calls it. */
-static __device__ int64_t find_bin(const lh_narrow_args &a, int64_t *bin)
+static __device__ int64_t find_bin(const lh_refine_threshold_args &a, int64_t *bin)
 {
     __shared__ int64_t room[LH_WARP], wanted;
     int64_t size = (int64_t)1 << a.bits, each = bins_each(size), last = size - 1 - threadIdx.x * each, mine = 0, all;
@@ -79,14 +80,14 @@ static __device__ int64_t find_bin(const lh_narrow_args &a, int64_t *bin)
     return wanted;
 }
 
-static __global__ void narrow_kernel(lh_narrow_args a)
+static __global__ void refine_threshold_kernel(lh_refine_threshold_args a)
 {
     __shared__ int64_t room[LH_WARP], bin;
     int64_t size = (int64_t)1 << a.bits, want = find_bin(a, &bin), all = 0, above = 0;
     if (blockIdx.x == 0 && threadIdx.x == 0)
         *a.to = lh_search{want, (a.from ? a.from->prefix << a.bits : 0) | (uint32_t)bin};
-    if ((int64_t)blockIdx.x >= a.heads * a.sheets) return;
-    const int32_t *bins = a.bins + blockIdx.x * size;
+    if ((int64_t)blockIdx.x >= a.heads * a.layers) return;
+    const int32_t *bins = a.histograms + blockIdx.x * size;
     for (int64_t b = threadIdx.x; b < size; b += blockDim.x) {
         all += bins[b];
         above += b > bin ? bins[b] : 0;
@@ -94,49 +95,50 @@ static __global__ void narrow_kernel(lh_narrow_args a)
     all = lh_block_sum(all, room);
     above = lh_block_sum(above, room);
     if (threadIdx.x > 0) return;
-    lh_tally t = a.from ? a.tallies[blockIdx.x] : lh_tally{(int32_t)all, 0, 0};
+    lh_candidate_counts t = a.from ? a.candidates[blockIdx.x] : lh_candidate_counts{(int32_t)all, 0, 0};
     t.above += (int32_t)above;
     t.at = bins[bin];
-    a.tallies[blockIdx.x] = t;
+    a.candidates[blockIdx.x] = t;
 }
 
 /* Without heads there is a search all the same. */
-lh_status lh_cuda_narrow(lh_stream *stream, const lh_narrow_args *a)
+lh_status lh_cuda_refine_threshold(lh_stream *stream, const lh_refine_threshold_args *a)
 {
-    int64_t cells = a->heads * a->sheets;
-    return lh_launch(stream, "narrow", lh_shape{dim3((unsigned)(cells ? cells : 1)), THREADS, 0}, narrow_kernel, *a);
+    int64_t cells = a->heads * a->layers;
+    return lh_launch(stream, "refine_threshold", lh_shape{dim3((unsigned)(cells ? cells : 1)), THREADS, 0},
+                     refine_threshold_kernel, *a);
 }
 
 /* ---- sharing out: one block, whose threads take the heads in the order of ties ---- */
 
 /* The i-th head in the order of ties. */
-static __device__ __forceinline__ int64_t in_order(const lh_share_out_args &a, int64_t i)
+static __device__ __forceinline__ int64_t in_order(const lh_head_budgets_args &a, int64_t i)
 {
-    return i % a.heads * a.sheets + i / a.heads;
+    return i % a.heads * a.layers + i / a.heads;
 }
 
 /* What is the head's already, what it has above the prefix beside, and at it. */
-static __device__ void divide(const lh_share_out_args &a, int64_t at, int64_t (&parts)[3])
+static __device__ void divide(const lh_head_budgets_args &a, int64_t at, int64_t (&parts)[3])
 {
-    lh_tally t = a.tallies[at];
-    parts[0] = least(grant_of(a.grants, a.grant, at % a.sheets).floor, t.competing);
+    lh_candidate_counts t = a.candidates[at];
+    parts[0] = least(safeguard_of(a.safeguards, a.safeguard, at % a.layers).floor, t.competing);
     parts[1] = at_least_0(t.above - parts[0]);
     parts[2] = at_least_0((int64_t)t.above + t.at - parts[0]) - parts[1];
 }
 
 /* Counts of all heads, and in lags what rounding took from them, -1 where a head has all of its entries. Returns what
  * is missing. */
-static __device__ int64_t give_shares(const lh_share_out_args &a, int64_t *lags, int64_t *room)
+static __device__ int64_t give_shares(const lh_head_budgets_args &a, int64_t *lags, int64_t *room)
 {
-    int64_t n = a.heads * a.sheets, taken = 0, given = 0, held = 0, all;
+    int64_t n = a.heads * a.layers, taken = 0, given = 0, held = 0, all;
     for (int64_t first = 0; first < n; first += blockDim.x) {
         int64_t i = first + threadIdx.x, at = in_order(a, i), parts[3] = {0, 0, 0};
         if (i < n) divide(a, at, parts);
         int64_t rest = a.search->want - taken - lh_block_before(parts[2], room, &all);
         taken += all;
         if (i >= n) continue;
-        int64_t chosen = parts[1] + least(at_least_0(rest), parts[2]), most = a.tallies[at].competing;
-        int64_t sure = grant_of(a.grants, a.grant, at % a.sheets).sure;
+        int64_t chosen = parts[1] + least(at_least_0(rest), parts[2]), most = a.candidates[at].competing;
+        int64_t sure = safeguard_of(a.safeguards, a.safeguard, at % a.layers).bonus;
         int64_t count = least(parts[0] + lh_fraction_of(a.share, chosen) + sure, most);
         lags[i] = count < most ? lh_fraction_rest(a.share, chosen) : -1;
         a.counts[at] = count;
@@ -151,13 +153,13 @@ static __device__ int64_t give_shares(const lh_share_out_args &a, int64_t *lags,
 /* All that have room get one each, round after round, while there is enough for all of them. Nobody is behind its claim
  * by a whole entry, so no round gives anybody a second one before all have their first. Returns what is still missing.
  */
-static __device__ int64_t give_rounds(const lh_share_out_args &a, int64_t missing, int64_t *lags, int64_t *room)
+static __device__ int64_t give_rounds(const lh_head_budgets_args &a, int64_t missing, int64_t *lags, int64_t *room)
 {
-    int64_t n = a.heads * a.sheets;
+    int64_t n = a.heads * a.layers;
     while (missing > 0) {
         int64_t open = 0, short_of = -missing; /* negative: the least is found as a maximum */
         for (int64_t i = threadIdx.x; i < n; i += blockDim.x) {
-            int64_t spare = a.tallies[in_order(a, i)].competing - a.counts[in_order(a, i)];
+            int64_t spare = a.candidates[in_order(a, i)].competing - a.counts[in_order(a, i)];
             if (spare <= 0) lags[i] = -1;
             open += spare > 0;
             if (spare > 0 && -spare > short_of) short_of = -spare;
@@ -176,9 +178,9 @@ static __device__ int64_t give_rounds(const lh_share_out_args &a, int64_t missin
 }
 
 /* The `missing` heads that are furthest behind their claims get one each. */
-static __device__ void give_last(const lh_share_out_args &a, int64_t missing, const int64_t *lags)
+static __device__ void give_last(const lh_head_budgets_args &a, int64_t missing, const int64_t *lags)
 {
-    int64_t n = a.heads * a.sheets;
+    int64_t n = a.heads * a.layers;
     for (int64_t i = threadIdx.x; i < n; i += blockDim.x) {
         int64_t before = 0;
         if (lags[i] < 0) continue;
@@ -188,8 +190,8 @@ static __device__ void give_last(const lh_share_out_args &a, int64_t missing, co
     }
 }
 
-/* lags: [heads * sheets], in the order of ties. */
-static __global__ void share_out_kernel(lh_share_out_args a, int64_t *lags)
+/* lags: [heads * layers], in the order of ties. */
+static __global__ void head_budgets_kernel(lh_head_budgets_args a, int64_t *lags)
 {
     __shared__ int64_t room[LH_WARP];
     int64_t missing = give_shares(a, lags, room);
@@ -198,12 +200,12 @@ static __global__ void share_out_kernel(lh_share_out_args a, int64_t *lags)
     if (missing > 0) give_last(a, missing, lags);
 }
 
-lh_status lh_cuda_share_out(lh_stream *stream, const lh_share_out_args *a)
+lh_status lh_cuda_head_budgets(lh_stream *stream, const lh_head_budgets_args *a)
 {
-    int64_t *lags = NULL, n = a->heads * a->sheets;
+    int64_t *lags = NULL, n = a->heads * a->layers;
     if (n == 0) return LH_OK;
     LH_TRY(lh_stream_scratch(stream, &lags, n * (int64_t)sizeof *lags));
-    LH_TRY(lh_launch(stream, "share_out", lh_shape{dim3(1), THREADS, 0}, share_out_kernel, *a, lags));
+    LH_TRY(lh_launch(stream, "head_budgets", lh_shape{dim3(1), THREADS, 0}, head_budgets_kernel, *a, lags));
     return LH_OK;
 }
 

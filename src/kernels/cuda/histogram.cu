@@ -28,7 +28,7 @@ static __global__ void __launch_bounds__(THREADS) histogram_kernel(lh_histogram_
     unsigned *bins = (unsigned *)lh_shared();
     int64_t h = blockIdx.y, len = a.len[h];
     int count = 1 << a.bits;
-    unsigned *all = (unsigned *)a.bins + h * a.bins_ld;
+    unsigned *all = (unsigned *)a.histograms + h * a.histograms_ld;
     uint32_t prefix = prefix_of(a);
     for (int i = (int)threadIdx.x; i < count; i += (int)blockDim.x) bins[i] = 0;
     __syncthreads();
@@ -51,14 +51,15 @@ static __global__ void __launch_bounds__(THREADS) histogram_many_kernel(lh_histo
     uint32_t prefix = prefix_of(a);
     for (int64_t s = lh_grid_first(); s < len; s += lh_grid_step()) {
         int64_t bin = bin_of(a, prefix, h, s);
-        if (bin >= 0) atomicAdd((unsigned *)a.bins + h * a.bins_ld + bin, 1u);
+        if (bin >= 0) atomicAdd((unsigned *)a.histograms + h * a.histograms_ld + bin, 1u);
     }
 }
 
 static __global__ void __launch_bounds__(THREADS) clear_bins_kernel(lh_histogram_args a)
 {
     int64_t count = (int64_t)1 << a.bits;
-    for (int64_t i = lh_grid_first(); i < count; i += lh_grid_step()) a.bins[blockIdx.y * a.bins_ld + i] = 0;
+    for (int64_t i = lh_grid_first(); i < count; i += lh_grid_step())
+        a.histograms[blockIdx.y * a.histograms_ld + i] = 0;
 }
 
 lh_status lh_cuda_histogram(lh_stream *stream, const lh_histogram_args *a)
