@@ -3,8 +3,9 @@
 
 #include "bench/bench_impl.h"
 
-static const char *const names[] = {"embed", "rmsnorm",    "convert", "rope",     "append",     "put_rows",    "gated",
-                                    "add",   "sum_shards", "softcap", "penalise", "top_logits", "sum_chances", NULL};
+static const char *const names[] = {
+    "embed", "rmsnorm",    "convert", "rope",     "append",     "put_rows",          "gated",
+    "add",   "sum_shards", "softcap", "penalise", "top_logits", "sum_probabilities", NULL};
 
 LH_BENCH_CALL(embed)
 LH_BENCH_CALL(rmsnorm)
@@ -18,7 +19,7 @@ LH_BENCH_CALL(sum_shards)
 LH_BENCH_CALL(softcap)
 LH_BENCH_CALL(penalise)
 LH_BENCH_CALL(top_logits)
-LH_BENCH_CALL(sum_chances)
+LH_BENCH_CALL(sum_probabilities)
 
 enum { DIM = 2048, HEAD = 64, SHARDS = 4, FIRST = 1000, TOP = 50, MOST = 1024 };
 
@@ -187,11 +188,11 @@ static lh_status run_logits(lh_bench *b, const rows *r)
     const double n = (double)r->vocab;
     lh_softcap_args softcap = {r->logits, r->vocab, 1e6f};
     lh_penalise_args penalise = {r->other, r->logits, r->seen, r->vocab, 1.1};
-    lh_sum_chances_args sum = {r->sum, r->logits, r->vocab, lh_chances_of(12.0f, 0.7, r->vocab)};
+    lh_sum_probabilities_args sum = {r->sum, r->logits, r->vocab, lh_probabilities_of(12.0f, 0.7, r->vocab)};
     lh_bench_case cases[] = {
         {.name = "softcap", .call = call_softcap, .bytes = 8 * n, .args = &softcap},
         {.name = "penalise", .call = call_penalise, .bytes = 8 * n + n / 8, .args = &penalise},
-        {.name = "sum_chances", .call = call_sum_chances, .bytes = 4 * n, .args = &sum},
+        {.name = "sum_probabilities", .call = call_sum_probabilities, .bytes = 4 * n, .args = &sum},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         snprintf(cases[i].shape, sizeof cases[i].shape, "%lld", (long long)r->vocab);

@@ -18,7 +18,7 @@
 #include "base/fraction.h"
 #include "base/status.h"
 #include "device/device.h"
-#include "kernels/chances.h"
+#include "kernels/probabilities.h"
 #include "kernels/ragged.h"
 
 /* y[t,:] = scale * table[ids[t] - first, :] when first <= ids[t] < first + rows, else 0. y: [tokens, dim]. */
@@ -187,13 +187,13 @@ static LH_BOTH inline float lh_penalised(float x, double penalty)
     return (float)(x > 0.0f ? (double)x / penalty : (double)x * penalty);
 }
 
-/* *sum = sum of lh_chance(&by, x[i]). */
-typedef struct lh_sum_chances_args {
+/* *sum = sum of lh_probability(&by, x[i]). */
+typedef struct lh_sum_probabilities_args {
     int64_t *sum;
     const float *x;
     int64_t count;
-    lh_chances by;
-} lh_sum_chances_args;
+    lh_probabilities by;
+} lh_sum_probabilities_args;
 
 /* Query rows that look at a cache. Row r is at positions[r] and sees the entries at positions <= until[r] (NULL:
  * positions[r]), with a window > 0 only those > positions[r] - window. Its logit of an entry is gains[r] (NULL: 1)

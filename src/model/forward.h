@@ -44,10 +44,10 @@ enum { LH_BEST_MOST = 1024 };
 typedef struct lh_sample_room {
     float *best; /* [most]: the best logits and their indices */
     int32_t *best_at;
-    float *penalised; /* [count]: logits after the repeat penalty */
-    uint32_t *seen;   /* [count / 32, rounded up]: a bit per token */
-    int64_t *chances; /* [1]: the sum of theirs */
-    int64_t most;     /* LH_BEST_MOST, or less */
+    float *penalised;       /* [count]: logits after the repeat penalty */
+    uint32_t *seen;         /* [count / 32, rounded up]: a bit per token */
+    int64_t *probabilities; /* [1]: the sum of theirs */
+    int64_t most;           /* LH_BEST_MOST, or less */
 } lh_sample_room;
 
 /* This rank's shard of the logits of the last rows: [rows, count] in device memory, valid until the next call. */

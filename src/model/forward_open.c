@@ -46,7 +46,7 @@ static void list_buffers(lh_forward *f, const extent *e, buffer out[BUFFERS])
         {&f->room.best_at, LH_BEST_MOST * 4},
         {&f->room.penalised, s->vocab_count * f32},
         {&f->room.seen, (s->vocab_count + 31) / 32 * 4},
-        {&f->room.chances, 8},
+        {&f->room.probabilities, 8},
     };
     memcpy(out, list, sizeof list);
 }

@@ -163,11 +163,11 @@ done:
 }
 
 /* The sum of the probabilities of all ranks. */
-static lh_status sum_all(const lh_sample_at *in, const lh_logits_view *row, lh_chances by, int64_t *sum)
+static lh_status sum_all(const lh_sample_at *in, const lh_logits_view *row, lh_probabilities by, int64_t *sum)
 {
-    LH_TRY(in->place->ops->sum_chances(in->place->stream,
-                                       &(lh_sum_chances_args){row->room.chances, row->logits, row->count, by}));
-    LH_TRY(lh_stream_copy(in->place->stream, sum, row->room.chances, (int64_t)sizeof *sum, LH_COPY_TO_HOST));
+    LH_TRY(in->place->ops->sum_probabilities(
+        in->place->stream, &(lh_sum_probabilities_args){row->room.probabilities, row->logits, row->count, by}));
+    LH_TRY(lh_stream_copy(in->place->stream, sum, row->room.probabilities, (int64_t)sizeof *sum, LH_COPY_TO_HOST));
     LH_TRY(lh_stream_sync(in->place->stream));
     LH_TRY(lh_comm_allreduce(in->place->comm, sum, 1, LH_I64, LH_SUM));
     return LH_OK;
@@ -179,25 +179,25 @@ typedef struct pool {
     const candidate *all; /* sorted: the first n */
     int64_t n, competing;
     int64_t total; /* sum over all candidates; -1: unknown */
-    lh_chances by;
+    lh_probabilities by;
 } pool;
 
 static int64_t add_up(const pool *c)
 {
     int64_t sum = 0;
-    for (int64_t i = 0; i < c->n; i++) sum += lh_chance(&c->by, c->all[i].logit);
+    for (int64_t i = 0; i < c->n; i++) sum += lh_probability(&c->by, c->all[i].logit);
     return sum;
 }
 
 /* The sum over the nucleus that top-p and min-p leave; -1 if the first n do not decide it. top-p keeps the fewest whose
  * probability reaches p, min-p those with at least this fraction of the largest probability. */
-static int64_t chances_left(const lh_sampling *s, const pool *c)
+static int64_t probabilities_left(const lh_sampling *s, const pool *c)
 {
     int64_t kept = 0, reach = c->total, least = (int64_t)ceil(ldexp(s->min_p, c->by.bits));
     if (s->top_p == 1 && s->min_p == 0) return c->total;
     if (s->top_p < 1) reach = lh_min_i64(reach, (int64_t)ceil(s->top_p * (double)c->total));
     for (int64_t i = 0; i < c->n; i++) {
-        int64_t own = lh_chance(&c->by, c->all[i].logit);
+        int64_t own = lh_probability(&c->by, c->all[i].logit);
         if (i > 0 && (kept >= reach || own < least)) return kept;
         kept += own;
     }
@@ -212,12 +212,13 @@ static int draw(const lh_sampling *s, int64_t step, pool *c, int32_t *id)
     const uint32_t counter[4] = {(uint32_t)step, (uint32_t)s->request, (uint32_t)(s->request >> 32), 0x5a3b1e70u};
     if (c->total < 0 && c->n < c->competing) return 0;
     if (c->total < 0) c->total = add_up(c);
-    int64_t chances = chances_left(s, c);
-    if (chances < 0) return 0;
+    int64_t probabilities = probabilities_left(s, c);
+    if (probabilities < 0) return 0;
     lh_philox(word, key, counter);
-    int64_t share = word[0] >> 8, left = (chances >> 24) * share + ((chances & 0xffffff) * share >> 24); /* of 2^24 */
+    int64_t share = word[0] >> 8,
+            left = (probabilities >> 24) * share + ((probabilities & 0xffffff) * share >> 24); /* of 2^24 */
     for (int64_t i = 0; i < c->n; i++) {
-        int64_t own = lh_chance(&c->by, c->all[i].logit);
+        int64_t own = lh_probability(&c->by, c->all[i].logit);
         if (left < own) {
             *id = c->all[i].id;
             return 1;
@@ -233,13 +234,13 @@ static lh_status draw_token(const lh_sampling *s, const lh_sample_at *in, const 
 {
     lh_status st = LH_OK;
     candidate *all = NULL;
-    c->by = lh_chances_of(c->all[0].logit, s->temperature, row->vocab);
+    c->by = lh_probabilities_of(c->all[0].logit, s->temperature, row->vocab);
     if (c->competing == row->vocab) LH_TRY_DONE(sum_all(in, row, c->by, &c->total));
     if (draw(s, in->step, c, id)) goto done;
     LH_TRY_DONE(gather_all(in, row, &all));
     c->all = all;
     c->n = c->competing;
-    if (!draw(s, in->step, c, id)) LH_FAIL_DONE(LH_EINTERNAL, "the chances of tokens are less than their sum");
+    if (!draw(s, in->step, c, id)) LH_FAIL_DONE(LH_EINTERNAL, "the probabilities of tokens are less than their sum");
 done:
     lh_free(all);
     return st;

@@ -69,7 +69,7 @@ static const double temperatures[] = {1, 0.3, 7, 1e-6, 1e4, 1e-310, 1e300};
 enum { TEMPERATURES = sizeof temperatures / sizeof *temperatures };
 
 /* Rows are cut anywhere, as ranks cut them. */
-START_TEST(test_chances_of_parts_add_up_to_the_same_sum_everywhere)
+START_TEST(test_probabilities_of_parts_add_up_to_the_same_sum_everywhere)
 {
     for (int b = 0; rig_backend(b); b++) {
         rig g;
@@ -80,12 +80,13 @@ START_TEST(test_chances_of_parts_add_up_to_the_same_sum_everywhere)
             float *x = logits_make(&m, count, n % KINDS, (uint64_t)n);
             int64_t *sums = rig_new(&g, sizeof parts);
             float *at = rig_put(&g, x, count * 4);
-            lh_chances by = lh_chances_of(top_of(x, count), temperatures[n % TEMPERATURES], n % 2 ? count : 150000);
+            lh_probabilities by =
+                lh_probabilities_of(top_of(x, count), temperatures[n % TEMPERATURES], n % 2 ? count : 150000);
             omp_set_num_threads(1 + n % 4);
-            RUN(&g, sum_chances, .sum = sums, .x = at, .count = cut, .by = by);
-            RUN(&g, sum_chances, .sum = sums + 1, .x = at + cut, .count = count - cut, .by = by);
+            RUN(&g, sum_probabilities, .sum = sums, .x = at, .count = cut, .by = by);
+            RUN(&g, sum_probabilities, .sum = sums + 1, .x = at + cut, .count = count - cut, .by = by);
             rig_get(&g, parts, sums, sizeof parts);
-            for (int64_t i = 0; i < count; i++) want += lh_chance(&by, x[i]);
+            for (int64_t i = 0; i < count; i++) want += lh_probability(&by, x[i]);
             ck_assert_msg(parts[0] + parts[1] == want, "%s, case %d: %lld and %lld, not %lld", g.ops->name, n,
                           (long long)parts[0], (long long)parts[1], (long long)want);
             rig_reset(&g);
@@ -96,7 +97,7 @@ START_TEST(test_chances_of_parts_add_up_to_the_same_sum_everywhere)
 }
 END_TEST
 
-START_TEST(test_a_chance_is_what_the_exponential_says)
+START_TEST(test_a_probability_is_what_the_exponential_says)
 {
     lot m = {0};
     float *x = lot_normals(&m, 10000, 10.0f, 1);
@@ -104,13 +105,13 @@ START_TEST(test_a_chance_is_what_the_exponential_says)
         const float top = 40.25f;
         const int64_t vocabularies[] = {1, 150000, 1 << 18, INT32_MAX};
         for (int v = 0; v < 4; v++) {
-            lh_chances by = lh_chances_of(top, temperatures[t], vocabularies[v]);
+            lh_probabilities by = lh_probabilities_of(top, temperatures[t], vocabularies[v]);
             for (int i = 0; i < 10000; i++) {
                 if (x[i] > top) continue;
                 long double want = ldexpl(expl(((long double)x[i] - top) / temperatures[t]), by.bits);
-                long double off = fabsl((long double)lh_chance(&by, x[i]) - want);
+                long double off = fabsl((long double)lh_probability(&by, x[i]) - want);
                 ck_assert_msg(off <= 0.5L + want * 0x1p-46L, "%.9g at %g, 2^%d: %lld, not %.3Lf", x[i], temperatures[t],
-                              by.bits, (long long)lh_chance(&by, x[i]), want);
+                              by.bits, (long long)lh_probability(&by, x[i]), want);
             }
         }
     }
@@ -118,21 +119,21 @@ START_TEST(test_a_chance_is_what_the_exponential_says)
 }
 END_TEST
 
-START_TEST(test_the_largest_logits_share_all_chances_and_a_sum_has_room_for_any_vocabulary)
+START_TEST(test_the_largest_logits_share_all_probabilities_and_a_sum_has_room_for_any_vocabulary)
 {
     const float tops[] = {-INFINITY, -3e38f, -2.5f, -0.0f, 0.0f, 7.0f, 3e38f, INFINITY};
     for (int64_t vocab = 1; vocab <= INT32_MAX; vocab = vocab * 3 / 2 + 1) {
-        lh_chances by = lh_chances_of(1.0f, 1.0, vocab);
+        lh_probabilities by = lh_probabilities_of(1.0f, 1.0, vocab);
         ck_assert_int_gt(by.bits, 0);
         ck_assert_int_le(vocab, INT64_MAX >> by.bits);
     }
     for (int t = 0; t < TEMPERATURES; t++) {
         for (size_t i = 0; i < sizeof tops / sizeof *tops; i++) {
-            lh_chances by = lh_chances_of(tops[i], temperatures[t], 1000);
-            ck_assert_int_eq(lh_chance(&by, tops[i]), (int64_t)1 << by.bits);
-            ck_assert_int_eq(lh_chance(&by, NAN), 0);
-            if (tops[i] > -INFINITY) ck_assert_int_eq(lh_chance(&by, -INFINITY), 0);
-            if (tops[i] == INFINITY) ck_assert_int_eq(lh_chance(&by, 3e38f), 0);
+            lh_probabilities by = lh_probabilities_of(tops[i], temperatures[t], 1000);
+            ck_assert_int_eq(lh_probability(&by, tops[i]), (int64_t)1 << by.bits);
+            ck_assert_int_eq(lh_probability(&by, NAN), 0);
+            if (tops[i] > -INFINITY) ck_assert_int_eq(lh_probability(&by, -INFINITY), 0);
+            if (tops[i] == INFINITY) ck_assert_int_eq(lh_probability(&by, 3e38f), 0);
         }
     }
 }
@@ -141,8 +142,8 @@ END_TEST
 int main(void)
 {
     const TTest *const tests[] = {
-        test_a_penalty_changes_what_was_seen_and_nothing_else, test_chances_of_parts_add_up_to_the_same_sum_everywhere,
-        test_a_chance_is_what_the_exponential_says,
-        test_the_largest_logits_share_all_chances_and_a_sum_has_room_for_any_vocabulary, NULL};
+        test_a_penalty_changes_what_was_seen_and_nothing_else,
+        test_probabilities_of_parts_add_up_to_the_same_sum_everywhere, test_a_probability_is_what_the_exponential_says,
+        test_the_largest_logits_share_all_probabilities_and_a_sum_has_room_for_any_vocabulary, NULL};
     return rig_run("kernels/logits", tests);
 }

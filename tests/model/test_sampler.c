@@ -19,7 +19,7 @@ typedef struct rig {
     lh_stream *stream;
     lh_comm *self;
     lh_exec all, alone; /* the ranks of the run, and each for itself */
-    float *logits;          /* [LARGE], on the device */
+    float *logits;      /* [LARGE], on the device */
     lh_sample_room room;
 } rig;
 
@@ -57,12 +57,12 @@ static void open_rig(rig *r, const lh_ops *ops)
     new_block(r, &r->room.best_at, LH_BEST_MOST * 4);
     new_block(r, &r->room.penalised, LARGE * 4);
     new_block(r, &r->room.seen, (LARGE + 31) / 32 * 4);
-    new_block(r, &r->room.chances, 8);
+    new_block(r, &r->room.probabilities, 8);
 }
 
 static void close_rig(rig *r)
 {
-    void *blocks[] = {r->logits, r->room.best, r->room.best_at, r->room.penalised, r->room.seen, r->room.chances};
+    void *blocks[] = {r->logits, r->room.best, r->room.best_at, r->room.penalised, r->room.seen, r->room.probabilities};
     for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++) lh_device_free(r->device, blocks[i]);
     lh_comm_close(r->self);
     lh_stream_close(r->stream);
@@ -173,17 +173,17 @@ static int32_t decide(const lh_sampling *s, const row *w, int64_t step)
     uint32_t word[4];
     int64_t n = rank_all(s, w, all), sum = 0, kept = 0, count = 0;
     if (s->temperature == 0) return all[0].id;
-    lh_chances by = lh_chances_of(all[0].x, s->temperature, w->vocab);
-    double least = s->min_p * (double)lh_chance(&by, all[0].x);
-    for (int64_t i = 0; i < n; i++) sum += lh_chance(&by, all[i].x);
+    lh_probabilities by = lh_probabilities_of(all[0].x, s->temperature, w->vocab);
+    double least = s->min_p * (double)lh_probability(&by, all[0].x);
+    for (int64_t i = 0; i < n; i++) sum += lh_probability(&by, all[i].x);
     for (; count < n; count++) {
-        int64_t own = lh_chance(&by, all[count].x);
+        int64_t own = lh_probability(&by, all[count].x);
         if (count > 0 && ((double)kept >= s->top_p * (double)sum || (double)own < least)) break;
         kept += own;
     }
     lh_philox(word, (uint32_t[2]){(uint32_t)s->seed}, (uint32_t[4]){(uint32_t)step, 0, 0, 0x5a3b1e70u});
     int64_t left = (int64_t)((__int128)kept * (word[0] >> 8) >> 24), i = 0;
-    while (i + 1 < count && left >= lh_chance(&by, all[i].x)) left -= lh_chance(&by, all[i++].x);
+    while (i + 1 < count && left >= lh_probability(&by, all[i].x)) left -= lh_probability(&by, all[i++].x);
     return all[i].id;
 }
 

@@ -14,18 +14,18 @@ static lh_status op_penalise(lh_stream *stream, const lh_penalise_args *a)
     return LH_OK;
 }
 
-/* A loop over lh_chance becomes vector code. */
-enum { CHANCE_BLOCK = 4096 };
+/* A loop over lh_probability becomes vector code. */
+enum { PROBABILITY_BLOCK = 4096 };
 
-static lh_status op_sum_chances(lh_stream *stream, const lh_sum_chances_args *a)
+static lh_status op_sum_probabilities(lh_stream *stream, const lh_sum_probabilities_args *a)
 {
-    const lh_chances by = a->by;
+    const lh_probabilities by = a->by;
     int64_t sum = 0;
     (void)stream;
 #pragma omp parallel for reduction(+ : sum) if (a->count >= PARALLEL_FROM)
-    for (int64_t first = 0; first < a->count; first += CHANCE_BLOCK) {
-        int64_t end = lh_min_i64(a->count, first + CHANCE_BLOCK), part = 0;
-        for (int64_t i = first; i < end; i++) part += lh_chance(&by, a->x[i]);
+    for (int64_t first = 0; first < a->count; first += PROBABILITY_BLOCK) {
+        int64_t end = lh_min_i64(a->count, first + PROBABILITY_BLOCK), part = 0;
+        for (int64_t i = first; i < end; i++) part += lh_probability(&by, a->x[i]);
         sum += part;
     }
     *a->sum = sum;

@@ -9,10 +9,10 @@ lh_status lh_ref_penalise(lh_stream *stream, const lh_penalise_args *a)
     return LH_OK;
 }
 
-lh_status lh_ref_sum_chances(lh_stream *stream, const lh_sum_chances_args *a)
+lh_status lh_ref_sum_probabilities(lh_stream *stream, const lh_sum_probabilities_args *a)
 {
     (void)stream;
     *a->sum = 0;
-    for (int64_t i = 0; i < a->count; i++) *a->sum += lh_chance(&a->by, a->x[i]);
+    for (int64_t i = 0; i < a->count; i++) *a->sum += lh_probability(&a->by, a->x[i]);
     return LH_OK;
 }
