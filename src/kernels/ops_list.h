@@ -1,45 +1,12 @@
 /* ops_list.h - every operation, once: LH_OP(name, what it does). Makes the members of lh_ops, the check that a backend
- * lacks none, and the names that `longhaul info` prints. Arguments and formulas: ops.h. */
-LH_OP(embed, "look up this rank's rows of the embedding")
-LH_OP(rmsnorm, "root-mean-square norm of rows or of heads")
-LH_OP(gemm, "matrix product with weights stored [out, in]")
-LH_OP(convert, "convert between number formats")
-LH_OP(rope, "rotate queries or keys by their position")
-LH_OP(append, "append keys and values to ragged caches")
-LH_OP(put_rows, "keep the newest rows in a ring")
-LH_OP(attend_block, "causal attention of a block of rows over a ragged cache")
-LH_OP(attend_decode, "attention of one row a sequence, over a batch of ragged caches")
-LH_OP(gated, "activation(gate) * up")
-LH_OP(add, "add to the residual")
-LH_OP(sum_shards, "add products of logical shards in their order")
-LH_OP(softcap, "bound logits by a soft cap")
-LH_OP(penalise, "logits with a penalty on tokens seen")
-LH_OP(top_logits, "the largest logits of a row")
-LH_OP(sum_probabilities, "the sum of the probabilities of logits")
-LH_OP(row_lse, "log-sum-exp of observed rows over the entries they see")
-LH_OP(column_stats, "what columns receive from the observed rows: sums, squares, counts")
-LH_OP(finish_scores, "statistics of columns as scores")
-LH_OP(group_reduce, "join the query heads of a group")
-LH_OP(pool, "pool scores along positions")
-LH_OP(entry_norms, "norms of keys or values")
-LH_OP(projected_norms, "norms of values behind the output projection")
-LH_OP(put_stats, "put numbers where they go with their entries")
-LH_OP(weigh_scores, "multiply scores with norms")
-LH_OP(apply_prior, "multiply scores with a prior whose maximum is 1")
-LH_OP(position_scores, "score entries by position")
-LH_OP(random_scores, "score entries at random")
-LH_OP(key_difference, "score entries by how far their keys are from the mean key")
-LH_OP(row_moments, "add up rows and their outer products")
-LH_OP(expected_scores, "attention that entries may expect from queries of a normal distribution")
-LH_OP(gumbel_scores, "perturb scores for sampling without replacement")
-LH_OP(max_score, "the largest score that competes")
-LH_OP(add_heads, "add the scores of all heads as whole numbers")
-LH_OP(share_scores, "one row of scores for all heads")
-LH_OP(classify, "protected, competing and invisible entries")
-LH_OP(histogram, "histograms of the score keys of heads, one radix round")
-LH_OP(add_histograms, "add up the histograms of heads, without what they are sure of")
-LH_OP(refine_threshold, "the bin of a radix round that holds the last of the best")
-LH_OP(head_budgets, "what heads keep whose entries compete")
-LH_OP(split_counts, "what two stages of a selection take")
-LH_OP(select_top, "mark the highest scores of each head")
-LH_OP(compact, "move kept entries together")
+ * lacks none, and the names that `longhaul info` prints. Arguments and formulas: the header beside each list. */
+#include "kernels/ops_model_list.h"
+
+#include "kernels/ops_attend_list.h"
+#include "kernels/ops_budgets_list.h"
+#include "kernels/ops_cache_list.h"
+#include "kernels/ops_observe_list.h"
+#include "kernels/ops_sample_list.h"
+#include "kernels/ops_score_list.h"
+#include "kernels/ops_select_list.h"
+#include "kernels/ops_shape_list.h"

@@ -6,6 +6,7 @@
 
 #include <stdint.h>
 
+#include "base/both.h"
 #include "base/dtype.h"
 
 typedef struct lh_ragged {
@@ -47,6 +48,13 @@ typedef struct lh_slot_floats {
     const int64_t *starts;
     int64_t ld, step, next;
 } lh_slot_floats;
+
+/* The slot from which on a head of `len` entries holds the last `last` of them. */
+#define LH_ALL_ENTRIES INT64_MAX
+static LH_BOTH inline int64_t lh_slot_of_last(int64_t len, int64_t last)
+{
+    return len > last ? len - last : 0;
+}
 
 /* What may become of an entry at an eviction. */
 typedef enum lh_entry_state { LH_ENTRY_DROP, LH_ENTRY_KEEP, LH_ENTRY_COMPETES } lh_entry_state;

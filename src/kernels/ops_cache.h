@@ -1,0 +1,59 @@
+/* ops_cache.h - what goes into ragged caches and moves within them: entries, the ring of query rows, numbers of
+ * entries. Conventions: ops.h. */
+#ifndef LH_KERNELS_OPS_CACHE_H
+#define LH_KERNELS_OPS_CACHE_H
+
+#include <stdint.h>
+
+#include "base/both.h"
+#include "kernels/ragged.h"
+
+/* Append `tokens` entries to every head of every sequence at slot offset[h] + len[h] and raise len. k, v: sequence b,
+ * token t, head h starts at (b * tokens + t) * ld + h * head_dim. positions: [batch * tokens], stored where the cache
+ * has positions; statistics begin with 0. The caller has left room. */
+typedef struct lh_append_args {
+    lh_ragged *seqs; /* [batch], host */
+    int64_t batch, tokens, ld;
+    const float *k, *v;
+    const int32_t *positions;
+} lh_append_args;
+
+/* Rows at positions that follow each other go where they belong in a ring of `rows` rows, of which the first `head` are
+ * of the first positions: ring[p] for p < head, else ring[head + (p - head) % (rows - head)]. Of several rows that
+ * belong to one place the last one stays. Row t of x starts at t * x_ld. */
+typedef struct lh_put_rows_args {
+    float *ring; /* [rows, width] */
+    const float *x;
+    const int32_t *positions; /* [tokens] */
+    int64_t tokens, rows, head, width, x_ld;
+} lh_put_rows_args;
+
+/* Where the row at position p belongs. */
+static LH_BOTH inline int64_t lh_ring_place(int64_t p, int64_t rows, int64_t head)
+{
+    return p < head ? p : head + (p - head) % (rows - head);
+}
+
+/* y of the n-th of the last `last` slots of head h = x[h,n]. x: [heads, ld]. */
+typedef struct lh_put_stats_args {
+    lh_slot_floats y;
+    const float *x;
+    const lh_ragged *kv;
+    int64_t last, ld;
+} lh_put_stats_args;
+
+/* Move the entries that are KEEP to the front of their head in dst and set dst's len; positions go with them (dst has
+ * positions), and statistics where dst has them (then src has as many). dst may be src's pools with offsets <= src's,
+ * ascending over the heads: then in place, and dst's len may be src's. Otherwise nothing of dst lies in src. IN_ORDER
+ * keeps the order of slots; FILL (in place with equal offsets only) fills the holes, first to last, each with the last
+ * kept entry not yet moved, moving as few as there are holes.
+ */
+typedef enum lh_compact_kind { LH_COMPACT_IN_ORDER, LH_COMPACT_FILL } lh_compact_kind;
+typedef struct lh_compact_args {
+    const lh_ragged *dst, *src;
+    const uint8_t *state; /* [heads, ld] */
+    int64_t ld;
+    lh_compact_kind kind;
+} lh_compact_args;
+
+#endif

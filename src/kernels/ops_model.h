@@ -1,0 +1,94 @@
+/* ops_model.h - what a layer does to rows of activations: embedding, norms, products, rotation, gates and sums.
+ * Conventions: ops.h. */
+#ifndef LH_KERNELS_OPS_MODEL_H
+#define LH_KERNELS_OPS_MODEL_H
+
+#include <stdint.h>
+
+#include "base/dtype.h"
+
+/* y[t,:] = scale * table[ids[t] - first, :] when first <= ids[t] < first + rows, else 0. y: [tokens, dim]. */
+typedef struct lh_embed_args {
+    float *y;
+    const void *table; /* [rows, dim] of type: f32 or bf16 */
+    lh_dtype type;
+    const int32_t *ids;
+    int64_t tokens, dim, first, rows;
+    float scale;
+} lh_embed_args;
+
+/* y[t,h,i] = x[t,h,i] / sqrt(mean_i(x[t,h,:]^2) + eps) * (offset + w[i]). x: row t, head h starts at
+ * t * x_ld + h * dim; y alike with y_ld; may alias when y_type is f32. heads = 1 for a norm of whole rows. */
+typedef struct lh_rmsnorm_args {
+    void *y;
+    lh_dtype y_type; /* f32 or bf16 */
+    const float *x, *w;
+    int64_t tokens, heads, dim, x_ld, y_ld;
+    float eps, offset;
+} lh_rmsnorm_args;
+
+/* y[t,o] = sum_i x[t,i] * w[o,i] + bias[o]. x: [tokens, in], w: [out, in], y: [tokens, out]; bias may be NULL.
+ * Products and sums in f32 at least. x and w are both f32 or both bf16. LH_ORDER_FIXED: one fused multiply-add chain in
+ * f32 from 0 over i = 0, 1, … , then the bias is added: the same bits on every backend. */
+typedef enum lh_order { LH_ORDER_ANY, LH_ORDER_FIXED } lh_order;
+typedef struct lh_gemm_args {
+    float *y;
+    const void *x, *w;
+    lh_dtype type; /* of x and w */
+    const float *bias;
+    int64_t tokens, out, in, y_ld, x_ld, w_ld;
+    lh_order order;
+} lh_gemm_args;
+
+/* dst[r,i] = src[r,i], between f32 and bf16 (either way, or equal). */
+typedef struct lh_convert_args {
+    void *dst;
+    const void *src;
+    lh_dtype dst_type, src_type;
+    int64_t rows, cols, dst_ld, src_ld;
+} lh_convert_args;
+
+/* In place, the halves of the first `rotary` dimensions as pairs (Hugging Face's rotate_half): with a =
+ * f32(positions[t]) * inv_freq[i] in f32, c = cos(a) * scale, s = sin(a) * scale:
+ * x[i], x[i + rotary/2] = x[i] * c - x[i + rotary/2] * s, x[i + rotary/2] * c + x[i] * s.
+ * x: row t, head h starts at t * ld + h * dim. */
+typedef struct lh_rope_args {
+    float *x;
+    const int32_t *positions; /* [tokens] */
+    const float *inv_freq;    /* [rotary / 2] */
+    int64_t tokens, heads, dim, rotary, ld;
+    float scale;
+} lh_rope_args;
+
+/* y[t,i] = f(gate[t,i]) * up[t,i]; f: silu, gelu with tanh, or exact gelu. y may be bf16. */
+typedef enum lh_gate { LH_GATE_SILU, LH_GATE_GELU_TANH, LH_GATE_GELU } lh_gate;
+typedef struct lh_gated_args {
+    void *y;
+    lh_dtype y_type;
+    const float *gate, *up;
+    int64_t tokens, dim, y_ld, ld;
+    lh_gate gate_kind;
+} lh_gated_args;
+
+/* y[t,i] += x[t,i]. x_ld 0 adds one row to all. */
+typedef struct lh_add_args {
+    float *y;
+    const float *x;
+    int64_t tokens, dim, y_ld, x_ld;
+} lh_add_args;
+
+/* y[n] = parts[0][n] + parts[1][n] + … in this order, f32. parts: [shards, count]; y must not alias them. */
+typedef struct lh_sum_shards_args {
+    float *y;
+    const float *parts;
+    int64_t shards, count;
+} lh_sum_shards_args;
+
+/* x[i] = cap * tanh(x[i] / cap). */
+typedef struct lh_softcap_args {
+    float *x;
+    int64_t count;
+    float cap;
+} lh_softcap_args;
+
+#endif

@@ -1,0 +1,10 @@
+/* ops_model_list.h - the operations of ops_model.h: LH_OP(name, what it does). */
+LH_OP(embed, "look up this rank's rows of the embedding")
+LH_OP(rmsnorm, "root-mean-square norm of rows or of heads")
+LH_OP(gemm, "matrix product with weights stored [out, in]")
+LH_OP(convert, "convert between number formats")
+LH_OP(rope, "rotate queries or keys by their position")
+LH_OP(gated, "activation(gate) * up")
+LH_OP(add, "add to the residual")
+LH_OP(sum_shards, "add products of logical shards in their order")
+LH_OP(softcap, "bound logits by a soft cap")

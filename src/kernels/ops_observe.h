@@ -1,0 +1,46 @@
+/* ops_observe.h - query rows that look at a cache, and what its columns receive from them. Conventions: ops.h. */
+#ifndef LH_KERNELS_OPS_OBSERVE_H
+#define LH_KERNELS_OPS_OBSERVE_H
+
+#include <stdint.h>
+
+#include "kernels/ragged.h"
+
+/* Query rows that look at a cache. Row r is at positions[r] and sees the entries at positions <= until[r] (NULL:
+ * positions[r]), with a window > 0 only those > positions[r] - window. Its logit of an entry is gains[r] (NULL: 1)
+ * times what `logit` says, s_rj. q: row r, head i starts at r * q_ld + i * head_dim. The logits of a single row may be
+ * given to column_stats, which saves working them out: as attend_decode left them, before any gain. */
+typedef struct lh_observed {
+    const float *q;
+    lh_row_logits logits;             /* [heads], of a single row */
+    const int32_t *positions, *until; /* [rows] */
+    const float *gains;               /* [rows] */
+    const lh_ragged *kv;
+    lh_grouping map;
+    lh_logit logit;
+    int64_t rows, q_ld;
+} lh_observed;
+
+/* lse[r,i] = log sum over the entries that row r sees of exp(s_rj); -inf where it sees none. */
+typedef struct lh_row_lse_args {
+    float *lse; /* [rows, heads] */
+    lh_observed rows;
+} lh_row_lse_args;
+
+/* What the slots in [first, first + cols) of every KV head receive from the rows, added to what is there; slots at len
+ * and behind are left alone. The map begins and ends with whole groups. With a_i = exp(s_rj - lse[r,i]) where row r
+ * sees j, else 0, for query head i of the group, and m = mean of a_i over the group: sums[c] += sum over rows of m
+ * (parts = 1), or of a_c for every c of the group (parts = group); squares += sum over rows of m * m; counts += number
+ * of rows with m > 1 / n, n = entries of the head that the row sees. What is not wanted is NULL. Rows are added in
+ * order, first among themselves and then to what is there. A row whose lse is -inf adds nothing. Over a bf16 cache a
+ * backend may round q to bf16, as attend_block does. lse NULL: rows = 1, and the log-sum-exps of the row over all
+ * entries that it sees are worked out here; what is left in `own` is unspecified. */
+typedef struct lh_column_stats_args {
+    lh_slot_floats sums, squares, counts;
+    lh_observed rows;
+    const float *lse; /* [rows, heads] with lse_ld, or NULL */
+    float *own;       /* [heads], where lse is NULL */
+    int64_t lse_ld, parts, first, cols;
+} lh_column_stats_args;
+
+#endif

@@ -1,0 +1,114 @@
+/* ops_score.h - scores of entries from statistics, keys, positions and random numbers. Conventions: ops.h. */
+#ifndef LH_KERNELS_OPS_SCORE_H
+#define LH_KERNELS_OPS_SCORE_H
+
+#include <stdint.h>
+
+#include "base/both.h"
+#include "base/dtype.h"
+#include "kernels/ragged.h"
+
+/* y[h * parts + c, s] from the numbers x_c of an entry, n = its visits: rows among those at positions first_row .. seen
+ * - 1 that saw it, and `more` other rows that saw every entry: n = max(0, min(seen, p + window) - max(p, first_row))
+ * + more at position p (seen alone without a window). PLAIN: factor * x; PER_VISIT: factor * x / n, 0 where n <= 0;
+ * DEVIATION: sqrt(max(0, squares / n - (x / n)^2)), 0 where n <= 1. */
+typedef enum lh_finish_kind { LH_FINISH_PLAIN, LH_FINISH_PER_VISIT, LH_FINISH_DEVIATION } lh_finish_kind;
+typedef struct lh_finish_scores_args {
+    float *y; /* [heads * parts, ld] */
+    lh_slot_floats x, squares;
+    const lh_ragged *kv;
+    int64_t ld, parts, first_row, seen, window, more;
+    lh_finish_kind kind;
+    float factor;
+} lh_finish_scores_args;
+
+/* y of the last `last` slots of every head = ||x||_2 (L2), its square (SQUARE) or its negative (MINUS_L2), x the
+ * key or the value of the entry. */
+typedef enum lh_entry_part { LH_PART_KEY, LH_PART_VALUE } lh_entry_part;
+typedef enum lh_norm_kind { LH_NORM_L2, LH_NORM_SQUARE, LH_NORM_MINUS_L2 } lh_norm_kind;
+typedef struct lh_entry_norms_args {
+    lh_slot_floats y;
+    const lh_ragged *kv;
+    int64_t last;
+    lh_entry_part part;
+    lh_norm_kind kind;
+} lh_entry_norms_args;
+
+/* y[i,n] = sum over o < out of |sum over d of v[d] * w[o, i * head_dim + d]|, v the n-th value of the last `last`
+ * entries of the KV head of query head i (CriticalKV, arXiv 2502.03805: L1 norm after the output projection). w: [out,
+ * heads * head_dim] with w_ld, f32 or bf16. Over a bf16 cache or with bf16 weights a backend may round v to bf16. */
+typedef struct lh_projected_norms_args {
+    float *y; /* [map.heads, ld] */
+    const lh_ragged *kv;
+    lh_grouping map;
+    int64_t last, ld;
+    const void *w;
+    lh_dtype type;
+    int64_t out, w_ld;
+} lh_projected_norms_args;
+
+/* y[h,s] = a number in [0, 1) that depends on the key, on `counter` (layer and eviction, as the caller counts them), on
+ * the global KV head first_head + h and on the position of the entry: word 0 of Philox(key, {counter[0], counter[1],
+ * head, position}). */
+typedef struct lh_draw {
+    uint32_t key[2], counter[2];
+    int64_t first_head;
+} lh_draw;
+typedef struct lh_random_scores_args {
+    float *y;
+    const lh_ragged *kv;
+    int64_t ld;
+    lh_draw draw;
+} lh_random_scores_args;
+
+/* y[h,s] = x[h,s] / temperature + g, g = -log(-log(u)) with u in (0, 1] drawn as in random_scores (lh_uniform_open; u =
+ * 1 gives +inf): the k largest are a sample without replacement with probabilities softmax(x / temperature). */
+typedef struct lh_gumbel_scores_args {
+    float *y;
+    const float *x;
+    const lh_ragged *kv;
+    int64_t ld;
+    float temperature;
+    lh_draw draw;
+} lh_gumbel_scores_args;
+
+/* sums[i, a] += sum over rows of x[r, i, a], products[i, a, b] += sum over rows of x[r, i, a] * x[r, i, b]. Rows are
+ * added in order, first among themselves. */
+typedef struct lh_row_moments_args {
+    double *sums;     /* [heads, dim]; NULL: not wanted */
+    double *products; /* [heads, dim, dim] */
+    const void *x;    /* row r, head i starts at r * x_ld + i * dim */
+    lh_dtype type;    /* of x: f32 or bf16 */
+    int64_t rows, heads, dim, x_ld;
+} lh_row_moments_args;
+
+/* y[i, s] = softmax over the competing entries of query head i's KV head of scale * m.k + scale^2 / 2 * k'Ck, the
+ * logarithm of what exp(scale * q.k) is on average where q is of mean m and covariance C (expected attention, arXiv
+ * 2510.00636, eq. 6); 0 for the others. The map begins and ends with whole groups. y: [heads, ld]. */
+typedef struct lh_expected_scores_args {
+    float *y;
+    const float *means;       /* [heads, head_dim] */
+    const float *covariances; /* [heads, head_dim, head_dim], symmetric */
+    const uint8_t *state;     /* [KV heads, ld] */
+    const lh_ragged *kv;
+    lh_grouping map;
+    int64_t ld;
+    float scale;
+} lh_expected_scores_args;
+
+/* y[h,s] = -cos(k_s, mean over the entries of head h of k / ||k||) (KeyDiff, arXiv 2504.15364); norms are taken as 1e-8
+ * at least. */
+typedef struct lh_key_difference_args {
+    float *y;
+    const lh_ragged *kv;
+    int64_t ld;
+} lh_key_difference_args;
+
+/* y[h,s] = position of the entry in slot s of head h, as float. y: [heads, ld]. */
+typedef struct lh_position_scores_args {
+    float *y;
+    const lh_ragged *kv;
+    int64_t ld;
+} lh_position_scores_args;
+
+#endif

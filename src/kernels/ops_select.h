@@ -1,0 +1,64 @@
+/* ops_select.h - which entries compete, and the best of each head. Conventions: ops.h. */
+#ifndef LH_KERNELS_OPS_SELECT_H
+#define LH_KERNELS_OPS_SELECT_H
+
+#include <stdint.h>
+#include <string.h>
+
+#include "base/both.h"
+#include "base/fraction.h"
+#include "kernels/ops_budgets.h"
+#include "kernels/ragged.h"
+
+/* The order-preserving integer image of a score: key(x) < key(y) exactly when x < y; -0 and 0 share the key of 0. NaN
+ * comes below every number: its key is 0. */
+static LH_BOTH inline uint32_t lh_score_key(float x)
+{
+    uint32_t u;
+    if (x != x) return 0;
+    x += 0.0f;
+    memcpy(&u, &x, sizeof u);
+    return u & 0x80000000u ? ~u : u | 0x80000000u;
+}
+
+/* state[h,s] for position p: DROP where p < visible_from; else KEEP where p < sinks or p >= recent_from; else COMPETES.
+ * state: [heads, ld]. */
+typedef struct lh_classify_args {
+    uint8_t *state;
+    const lh_ragged *kv;
+    int64_t ld, visible_from, sinks, recent_from;
+} lh_classify_args;
+
+/* histograms[h,b] = number of competing entries of head h whose key has search->prefix in its upper `prefix_bits` bits
+ * and b in the next `bits` bits. histograms: [heads, 2^bits], of head h from h * histograms_ld on, overwritten. */
+typedef struct lh_histogram_args {
+    int32_t *histograms;
+    const float *scores;     /* [heads, ld] */
+    const uint8_t *state;    /* [heads, ld] */
+    const int64_t *len;      /* [heads] */
+    const lh_search *search; /* NULL: no prefix, prefix_bits is 0 */
+    int64_t heads, ld, histograms_ld;
+    int prefix_bits, bits;
+} lh_histogram_args;
+
+/* first[h] = lh_stage_of(stage, counts[h]), rest[h] = counts[h] - first[h]: what two stages of a selection take. */
+typedef struct lh_split_counts_args {
+    int64_t *first, *rest; /* [heads] */
+    const int64_t *counts;
+    lh_stage stage;
+    int64_t heads;
+} lh_split_counts_args;
+
+/* In each head the counts[h] best competing entries become KEEP, the other competing ones `others` (DROP, or COMPETES
+ * for another stage), and what does not compete stays what it is; order: lh_score_key of the score descending, position
+ * ascending. Where less than counts[h] compete all of them stay. */
+typedef struct lh_select_top_args {
+    uint8_t *state; /* [heads, ld] */
+    const float *scores;
+    const lh_ragged *kv;   /* positions and lengths */
+    const int64_t *counts; /* [heads] */
+    int64_t ld;
+    lh_entry_state others;
+} lh_select_top_args;
+
+#endif

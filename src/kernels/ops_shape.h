@@ -1,0 +1,90 @@
+/* ops_shape.h - scores are joined, pooled and weighed. Conventions: ops.h. */
+#ifndef LH_KERNELS_OPS_SHAPE_H
+#define LH_KERNELS_OPS_SHAPE_H
+
+#include <math.h>
+#include <stdint.h>
+
+#include "base/both.h"
+#include "kernels/ragged.h"
+
+/* y[h,j] = factor * reduce over i < group of x[h * group + i, j]: mean, max or sum. x: [heads * group, x_ld]. y may be
+ * x, with the same ld. */
+typedef enum lh_group_kind { LH_GROUP_MEAN, LH_GROUP_MAX, LH_GROUP_SUM } lh_group_kind;
+typedef struct lh_group_reduce_args {
+    float *y;
+    const float *x;
+    int64_t heads, group, cols, y_ld, x_ld;
+    lh_group_kind kind;
+    float factor;
+} lh_group_reduce_args;
+
+/* Pool over the competing entries of a row in the order of their positions, gaps ignored: with c_0, c_1, … the
+ * competing entries, y[c_n] = max (padding -inf) or sum / k (zero padding) of x[c_m], |m - n| <= (k - 1) / 2; without a
+ * kind y[c_n] = x[c_n]. Others: y = 0. k odd, and may be longer than the row. Row r belongs to KV head r /
+ * rows_per_head. Positions of a head differ and are below `seen`. y must not alias x. */
+typedef enum lh_pool_kind { LH_POOL_NONE, LH_POOL_MAX, LH_POOL_AVG } lh_pool_kind;
+typedef struct lh_pool_args {
+    float *y;
+    const float *x;
+    const uint8_t *state; /* [rows / rows_per_head, ld] lh_entry_state */
+    const lh_ragged *kv;  /* positions and lengths */
+    int64_t rows, rows_per_head, ld, k, seen;
+    lh_pool_kind kind;
+} lh_pool_args;
+
+/* y[h,s] = (x[h,s] + add) * norms of slot s. y: [heads, ld], may be x. */
+typedef struct lh_weigh_scores_args {
+    float *y;
+    const float *x;
+    lh_slot_floats norms;
+    const int64_t *len; /* [heads] */
+    int64_t heads, ld;
+    float add;
+} lh_weigh_scores_args;
+
+/* y[h,s] *= prior[h,s] / max over the competing entries of head h of prior; where that is 0, y = 0. Entries that do not
+ * compete are left alone. */
+typedef struct lh_apply_prior_args {
+    float *y;
+    const float *prior;   /* [heads, ld] */
+    const uint8_t *state; /* [heads, ld] */
+    const int64_t *len;
+    int64_t heads, ld;
+} lh_apply_prior_args;
+
+/* *y = the largest absolute score of the competing entries of all heads; 0 without any, and NaN counts as 0. */
+typedef struct lh_max_score_args {
+    float *y;
+    const float *scores;  /* [heads, ld] */
+    const uint8_t *state; /* [heads, ld] */
+    const int64_t *len;
+    int64_t heads, ld;
+} lh_max_score_args;
+
+/* What joins the scores of `heads` heads that are at most `top`: as many bits as the sum of all of them has room for.
+ */
+static LH_BOTH inline double lh_joint_scale(float top, int64_t heads)
+{
+    return ldexp(1.0, 60 - ilogb(top > 0.0f ? (double)top : 1.0) - ilogb((double)heads) - 2);
+}
+
+/* sums[s] = sum over heads of llrint(scores[h,s] * lh_joint_scale(*top, all_heads)), in double; slots at len[h] and
+ * behind add 0, NaN adds 0. Whole numbers, so that ranks may add them in any order. sums: [cols]. */
+typedef struct lh_add_heads_args {
+    int64_t *sums;
+    const float *scores;
+    const int64_t *len;
+    const float *top;
+    int64_t heads, cols, ld, all_heads;
+} lh_add_heads_args;
+
+/* y[h,s] = (float)(sums[s] * factor) for every head, with factor = 1 / lh_joint_scale(*top, all_heads) / all_heads. */
+typedef struct lh_share_scores_args {
+    float *y;
+    const int64_t *sums;
+    const float *top;
+    int64_t heads, cols, ld, all_heads;
+} lh_share_scores_args;
+
+#endif
