@@ -1,5 +1,5 @@
 /* What goes into caches: new entries, query rows in a ring, numbers that go with their entries. */
-#include "kernels/cpu/inner.h"
+#include "kernels/cpu/common.h"
 #include "kernels/slots.h"
 
 static void append_head(const lh_append_args *a, int64_t b, int64_t h)

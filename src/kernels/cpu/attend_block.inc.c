@@ -2,8 +2,8 @@
  * rows; its rows are those of all query heads of the group, token by token, so that a packed tile of keys and values
  * serves them all. Every step of a row's arithmetic is laid out by absolute slots, so its bits do not depend on the
  * rows beside it. */
+#include "kernels/cpu/block_products.h"
 #include "kernels/cpu/softmax.h"
-#include "kernels/cpu/ways.h"
 
 typedef struct lh_block {
     const lh_attend_block_args *args;
@@ -16,11 +16,11 @@ typedef struct lh_block {
 typedef struct lh_block_item {
     const lh_block *block;
     int64_t head, i0, group, t0, t1, rows;
-    int64_t window_from; /* rows from this position on do not see all of the tile at hand */
-    float *q;            /* packed, by blocks of rows */
-    float *k, *v, *s;    /* packed keys and values of a tile; [way->rows, KEYS] logits, then weights */
-    float *o;            /* [most_rows, d_padded] */
-    float *top, *mass;   /* [most_rows] */
+    int64_t window_from;          /* rows from this position on do not see all of the tile at hand */
+    float *q;                     /* packed, by blocks of rows */
+    float *k, *v, *s;             /* packed keys and values of a tile; [way->rows, KEYS] logits, then weights */
+    float *o;                     /* [most_rows, d_padded] */
+    float *row_max, *denominator; /* [most_rows] */
 } lh_block_item;
 
 static int64_t item_floats(const lh_block *b)
@@ -36,8 +36,8 @@ static void item_place(lh_block_item *item, float *memory)
     item->s = item->v + KEYS * b->d_padded;
     item->q = item->s + b->way->rows * KEYS;
     item->o = item->q + b->most_rows * b->d_places;
-    item->top = item->o + b->most_rows * b->d_padded;
-    item->mass = item->top + b->most_rows;
+    item->row_max = item->o + b->most_rows * b->d_padded;
+    item->denominator = item->row_max + b->most_rows;
 }
 
 static void item_begin(lh_block_item *item)
@@ -57,8 +57,8 @@ static void item_begin(lh_block_item *item)
         b->way->pack_rows(item->q + r * b->d_places, &rows, r / b->way->rows);
     memset(item->o, 0, (size_t)(b->most_rows * b->d_padded) * sizeof *item->o);
     for (int64_t r = 0; r < item->rows; r++) {
-        item->top[r] = -INFINITY;
-        item->mass[r] = 0.0f;
+        item->row_max[r] = -INFINITY;
+        item->denominator[r] = 0.0f;
     }
 }
 
@@ -91,22 +91,22 @@ static void weigh_rows(const lh_block_item *item, const int64_t range[2], int64_
 {
     const lh_attend_block_args *a = item->block->args;
     int64_t row = range[0], rows = range[1], padded = item->block->d_padded;
-    float tops[VL], shrinks[VL], *top = item->top + row, *mass = item->mass + row;
+    float row_maxima[VL], shrinks[VL], *row_max = item->row_max + row, *denominator = item->denominator + row;
     for (int64_t r = 0; r < rows; r++) {
         float *s = item->s + r * KEYS;
         int64_t seen = row_sees(item, row + r, first, n), position = a->positions[item->t0 + (row + r) / item->group];
         if (a->logit.softcap > 0) cap_logits(s, seen, a->logit.softcap);
         if (item->window_from <= position) mask_window(item, s, position, first, seen);
-        tops[r] = row_top(s, seen, top[r]);
-        shrinks[r] = tops[r] == -INFINITY ? -INFINITY : top[r] - tops[r];
-        top[r] = tops[r];
+        row_maxima[r] = row_top(s, seen, row_max[r]);
+        shrinks[r] = row_maxima[r] == -INFINITY ? -INFINITY : row_max[r] - row_maxima[r];
+        row_max[r] = row_maxima[r];
     }
     for (int64_t r = rows; r < VL; r++) shrinks[r] = 0.0f;
     vf_store(shrinks, vf_exp_negative(vf_load(shrinks)));
     for (int64_t r = 0; r < rows; r++) {
-        float *o = item->o + (row + r) * padded, base = tops[r] == -INFINITY ? 0.0f : tops[r];
+        float *o = item->o + (row + r) * padded, base = row_maxima[r] == -INFINITY ? 0.0f : row_maxima[r];
         float sum = item->block->way->weigh(item->s + r * KEYS, row_sees(item, row + r, first, n), n, base);
-        mass[r] = mass[r] * shrinks[r] + sum;
+        denominator[r] = denominator[r] * shrinks[r] + sum;
         for (int64_t i = 0; i < padded && shrinks[r] != 1; i += VL)
             vf_store(o + i, vf_set1(shrinks[r]) * vf_load(o + i));
     }
@@ -145,11 +145,11 @@ static void item_end(const lh_block_item *item)
     int64_t d = item->block->d;
     for (int64_t r = 0; r < item->rows; r++) {
         int64_t t = item->t0 + r / item->group, i = item->i0 + r % item->group;
-        vf share = vf_set1(item->mass[r] != 0 ? 1.0f / item->mass[r] : 0.0f);
+        vf share = vf_set1(item->denominator[r] != 0 ? 1.0f / item->denominator[r] : 0.0f);
         const float *from = item->o + r * item->block->d_padded;
         float *o = a->o + t * a->o_ld + i * d;
         for (int64_t c = 0; c < d; c += VL) vf_store_first(o + c, share * vf_load(from + c), d - c);
-        if (a->lse) a->lse[t * a->map.heads + i] = item->top[r] + logf(item->mass[r]);
+        if (a->lse) a->lse[t * a->map.heads + i] = item->row_max[r] + logf(item->denominator[r]);
     }
 }
 

@@ -20,7 +20,7 @@ typedef struct lh_chunk {
 typedef struct lh_decode {
     const lh_attend_decode_args *args;
     int64_t d_most;  /* largest head_dim */
-    int64_t part_ld; /* floats of one head's part: sums of values as packed vectors, highest logit, mass */
+    int64_t part_ld; /* floats of one head's part: sums of values as packed vectors, highest logit, denominator */
     int64_t own;     /* floats of a thread */
 } lh_decode;
 
@@ -34,7 +34,7 @@ typedef struct lh_team {
     float *s;            /* [CHUNK, TEAM_MOST] logits, then weights */
     float *o;            /* [TEAM_MOST, q_ld] sums of values */
     lh_row_logits out;   /* of the chunk's first entry on */
-    float top[TEAM_MOST], mass[TEAM_MOST];
+    float row_max[TEAM_MOST], denominator[TEAM_MOST];
 } lh_team;
 
 /* Places that a team takes. */
@@ -145,8 +145,8 @@ VEC_FN void team_tops(lh_team *t, vf highest, const int team)
     float lanes[VL];
     vf_store(lanes, highest);
     for (int h = 0; h < team; h++) {
-        t->top[h] = lanes[h];
-        for (int n = h + team; n < VL; n += team) t->top[h] = fmaxf(t->top[h], lanes[n]);
+        t->row_max[h] = lanes[h];
+        for (int n = h + team; n < VL; n += team) t->row_max[h] = fmaxf(t->row_max[h], lanes[n]);
     }
 }
 
@@ -156,7 +156,7 @@ VEC_FN void team_weigh(lh_team *t, const int team)
 {
     float lanes[VL * TEAM_MOST];
     vf base, sum[TEAM_MOST];
-    for (int n = 0; n < VL; n++) lanes[n] = t->top[n % team] == -INFINITY ? 0.0f : t->top[n % team];
+    for (int n = 0; n < VL; n++) lanes[n] = t->row_max[n % team] == -INFINITY ? 0.0f : t->row_max[n % team];
     base = vf_load(lanes);
 #pragma GCC unroll 4
     for (int u = 0; u < team; u++) sum[u] = vf_zero();
@@ -172,8 +172,8 @@ VEC_FN void team_weigh(lh_team *t, const int team)
 #pragma GCC unroll 4
     for (int u = 0; u < team; u++) vf_store(lanes + u * VL, sum[u]);
     for (int h = 0; h < team; h++) {
-        t->mass[h] = 0.0f;
-        for (int n = h; n < VL * team; n += team) t->mass[h] += lanes[n];
+        t->denominator[h] = 0.0f;
+        for (int n = h; n < VL * team; n += team) t->denominator[h] += lanes[n];
     }
 }
 
@@ -185,7 +185,7 @@ VEC_FN void team_tell(const lh_team *t, const int heads)
     }
 }
 
-/* A team over its chunk: sums of values, highest logit, mass. heads and kind are constants at each call. */
+/* A team over its chunk: sums of values, highest logit, denominator. heads and kind are constants at each call. */
 VEC_FN void team_attend(lh_team *t, const lh_chunk *c, const int heads, const lh_meet kind)
 {
     const int team = team_of(heads);
@@ -258,8 +258,8 @@ static void attend_chunk(const lh_decode *decode, const lh_chunk *c, float *memo
         for (int64_t h = 0; h < heads; h++) {
             float *part = c->part + (g + h) * decode->part_ld;
             memcpy(part, t.o + h * t.q_ld, (size_t)t.q_ld * sizeof *part);
-            part[decode->part_ld - 2] = t.top[h];
-            part[decode->part_ld - 1] = t.mass[h];
+            part[decode->part_ld - 2] = t.row_max[h];
+            part[decode->part_ld - 1] = t.denominator[h];
         }
     }
 }
@@ -272,20 +272,20 @@ static void join_chunks(const lh_decode *decode, const lh_chunk *c, int64_t chun
     const lh_ragged *kv = &a->seqs[c->b];
     int64_t d = kv->head_dim, stride = c->group * decode->part_ld, i = c->i0 + g, top_at = decode->part_ld - 2;
     int64_t floats = packed_floats(d, decode_kind(kv));
-    float *sum = c->part + g * decode->part_ld, top = -INFINITY, mass = 0.0f;
-    for (int64_t n = 0; n < chunks; n++) top = fmaxf(top, sum[n * stride + top_at]);
+    float *sum = c->part + g * decode->part_ld, row_max = -INFINITY, denominator = 0.0f;
+    for (int64_t n = 0; n < chunks; n++) row_max = fmaxf(row_max, sum[n * stride + top_at]);
     for (int64_t n = 0; n < chunks; n++) {
         const float *part = sum + n * stride;
-        float factor = part[top_at + 1] != 0 ? expf(part[top_at] - top) : 0.0f;
-        mass += factor * part[top_at + 1];
+        float factor = part[top_at + 1] != 0 ? expf(part[top_at] - row_max) : 0.0f;
+        denominator += factor * part[top_at + 1];
         for (int64_t k = 0; k < floats; k += VL) {
             vf so_far = n > 0 ? vf_load(sum + k) : vf_zero();
             vf_store(sum + k, vf_fma(vf_set1(factor), vf_load(part + k), so_far));
         }
     }
-    for (int64_t k = 0; k < floats; k++) sum[k] = mass != 0 ? sum[k] / mass : 0.0f;
+    for (int64_t k = 0; k < floats; k++) sum[k] = denominator != 0 ? sum[k] / denominator : 0.0f;
     unpack_floats(a->o + c->b * a->o_ld + i * d, sum, d, decode_kind(kv));
-    if (a->lse) a->lse[c->b * a->map.heads + i] = top + logf(mass);
+    if (a->lse) a->lse[c->b * a->map.heads + i] = row_max + logf(denominator);
 }
 
 static void blank_row(const lh_attend_decode_args *a, int64_t b, int64_t i)

@@ -2,7 +2,7 @@
  * packed once and meet all rows; sums stay with the thread until the step is done. A block of rows holds whole groups,
  * so that the mean weight of a group is there before it is squared. */
 #include "kernels/cpu/columns.h"
-#include "kernels/cpu/lone_row.h"
+#include "kernels/cpu/single_row.h"
 
 /* What weights are added to, and whether there are entries that not all rows see. Constants at each call. */
 enum { ADD_EACH = 1, ADD_MORE = 2, ADD_MASKED = 4 };
@@ -135,7 +135,7 @@ static lh_status op_column_stats(lh_stream *stream, const lh_column_stats_args *
     char *memory = NULL;
     assert(rows <= 1 || (a->lse && !o->logits.at));
     if (o->map.heads == 0 || rows == 0 || a->cols == 0) return LH_OK;
-    if (!a->lse) return lone_row(stream, a);
+    if (!a->lse) return single_row(stream, a);
     watch_open(watch, o);
     int64_t own = round_up(step_floats_of(watch) + sums_floats(a), 16);
     int64_t shared = watch_bytes(watch), listed = round_up(watch->heads * (int64_t)sizeof *stats.heads, 64);

@@ -1,5 +1,5 @@
 /* Moving the entries that are kept to the front of their heads. */
-#include "kernels/cpu/inner.h"
+#include "kernels/cpu/common.h"
 
 /* Entries [from, from + n) of head h in src to `to` of head h in dst. */
 static void move_entries(const lh_compact_args *a, int64_t h, int64_t to, int64_t from, int64_t n)

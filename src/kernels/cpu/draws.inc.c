@@ -1,6 +1,6 @@
 /* Random scores. Philox and the logarithms go over whole runs of DRAWS entries, so that loops become vector code and an
  * entry's bits do not depend on where it stands in its run. */
-#include "kernels/cpu/inner.h"
+#include "kernels/cpu/common.h"
 
 enum { DRAWS = 64 };
 

@@ -1,5 +1,5 @@
 /* Numbers of rows one by one: conversions, gates, sums, soft caps. */
-#include "kernels/cpu/inner.h"
+#include "kernels/cpu/common.h"
 
 static lh_status op_convert(lh_stream *stream, const lh_convert_args *a)
 {

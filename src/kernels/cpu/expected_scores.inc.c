@@ -1,5 +1,5 @@
 /* Expected attention: blocks of entries of a query head, four entries at a time against each row of its covariance. */
-#include "kernels/cpu/inner.h"
+#include "kernels/cpu/common.h"
 
 enum { EXPECTED_ENTRIES = 256, EXPECTED_AT_ONCE = 4 };
 
@@ -46,15 +46,15 @@ static void normalise_expected(const lh_expected_scores_args *a, int64_t i)
 {
     int64_t h = (a->map.first + i) / a->map.group, len = a->kv->len[h];
     const uint8_t *state = a->state + h * a->ld;
-    float *y = a->y + i * a->ld, top = -INFINITY;
-    double mass = 0.0;
+    float *y = a->y + i * a->ld, row_max = -INFINITY;
+    double denominator = 0.0;
     for (int64_t s = 0; s < len; s++)
-        if (state[s] == LH_ENTRY_COMPETES && !(y[s] <= top)) top = y[s];
+        if (state[s] == LH_ENTRY_COMPETES && !(y[s] <= row_max)) row_max = y[s];
     for (int64_t s = 0; s < len; s++) {
-        y[s] = state[s] == LH_ENTRY_COMPETES ? expf(y[s] - top) : 0.0f;
-        mass += y[s];
+        y[s] = state[s] == LH_ENTRY_COMPETES ? expf(y[s] - row_max) : 0.0f;
+        denominator += y[s];
     }
-    for (int64_t s = 0; s < len; s++) y[s] = state[s] == LH_ENTRY_COMPETES ? (float)(y[s] / mass) : 0.0f;
+    for (int64_t s = 0; s < len; s++) y[s] = state[s] == LH_ENTRY_COMPETES ? (float)(y[s] / denominator) : 0.0f;
 }
 
 static lh_status op_expected_scores(lh_stream *stream, const lh_expected_scores_args *a)

@@ -1,5 +1,5 @@
 /* The best entries of many heads, by the order-preserving integer image of scores, and what each of these keeps. */
-#include "kernels/cpu/inner.h"
+#include "kernels/cpu/common.h"
 
 static lh_status op_add_histograms(lh_stream *stream, const lh_add_histograms_args *a)
 {

@@ -1,5 +1,5 @@
 /* Histograms of score keys: threads count blocks of entries, and add their counts up. */
-#include "kernels/cpu/inner.h"
+#include "kernels/cpu/common.h"
 
 /* Entries of a head are shared out in blocks. */
 enum { COUNT_SLOTS = 1 << 14 };

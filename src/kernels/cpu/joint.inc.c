@@ -1,5 +1,5 @@
 /* One keep set for all heads: their scores are added up as whole numbers. */
-#include "kernels/cpu/inner.h"
+#include "kernels/cpu/common.h"
 
 enum { JOINT_SLOTS = 4096 };
 

@@ -4,8 +4,8 @@
 #ifndef LH_KERNELS_CPU_OBSERVED_H
 #define LH_KERNELS_CPU_OBSERVED_H
 
+#include "kernels/cpu/block_products.h"
 #include "kernels/cpu/softmax.h"
-#include "kernels/cpu/ways.h"
 
 /* Entries that meet a block of rows at once. */
 enum { STEP = 64 };

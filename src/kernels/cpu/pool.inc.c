@@ -1,5 +1,5 @@
 /* Pooling over what competes in a row, whatever lies between: what competes is put in the order of its positions. */
-#include "kernels/cpu/inner.h"
+#include "kernels/cpu/common.h"
 
 /* b[i] = max of b[i .. i + k - 1] for i < n: runs of 1, 2, 4, ..., then two
  * overlapping ones of the longest. */

@@ -1,16 +1,16 @@
 /* Log-sum-exp of observed rows. An item of work is a KV head and SPAN of its entries, of which every row keeps its
- * highest logit and its mass, lane by lane; spans are joined in their order. Rows go in slabs of SLAB, which bounds the
- * memory. Every step of a row's arithmetic is laid out by absolute slots. */
+ * highest logit and its denominator, lane by lane; spans are joined in their order. Rows go in slabs of SLAB, which
+ * bounds the memory. Every step of a row's arithmetic is laid out by absolute slots. */
 #include "kernels/cpu/observed.h"
 
 enum { SPAN = 4 * STEP, SLAB = 128 };
 
 /* Of the lanes of a row, or of all of them. */
 typedef struct lh_lanes {
-    float top[VL], mass[VL];
+    float row_max[VL], denominator[VL];
 } lh_lanes;
 typedef struct lh_lse_part {
-    float top, mass;
+    float row_max, denominator;
 } lh_lse_part;
 
 typedef struct lh_slab {
@@ -29,17 +29,17 @@ static lh_lse_part *parts_of(const lh_slab *slab, int64_t n, int64_t span)
 /* The logits of one row at a step. */
 VEC_FN void add_logits(const lh_step *p, float *s, int64_t r, lh_lanes *lanes, const int masked)
 {
-    vf gain = vf_set1(row_gain(p->watch->rows, r)), before = vf_load(lanes->top), top = before, mass;
+    vf gain = vf_set1(row_gain(p->watch->rows, r)), before = vf_load(lanes->row_max), row_max = before, denominator;
     for (int64_t j = 0; j < p->n; j += VL) {
         vf x = gain * vf_load(s + j);
         if (masked) x = vf_where(seen_by(p->positions + j, p->watch->sights[r]), x, vf_set1(-INFINITY));
         vf_store(s + j, x);
-        top = vf_max(x, top);
+        row_max = vf_max(x, row_max);
     }
-    mass = vf_load(lanes->mass) * vf_exp_negative(before - top);
-    for (int64_t j = 0; j < p->n; j += VL) mass = mass + vf_exp_negative(vf_load(s + j) - top);
-    vf_store(lanes->top, top);
-    vf_store(lanes->mass, mass);
+    denominator = vf_load(lanes->denominator) * vf_exp_negative(before - row_max);
+    for (int64_t j = 0; j < p->n; j += VL) denominator = denominator + vf_exp_negative(vf_load(s + j) - row_max);
+    vf_store(lanes->row_max, row_max);
+    vf_store(lanes->denominator, denominator);
 }
 
 /* The rows of a block at a step; behind the last entry of a head the vector is masked. */
@@ -65,8 +65,8 @@ static void lse_item(const lh_slab *slab, int64_t n, int64_t span, float *memory
     int64_t end = lh_min_i64((span + 1) * SPAN, o->kv->len[p.head]);
     head_range(&o->map, p.head, &p.i0, &p.group);
     for (int64_t row = 0; row < o->rows * p.group; row++) {
-        vf_store(lanes[row].top, vf_set1(LOWEST));
-        vf_store(lanes[row].mass, vf_zero());
+        vf_store(lanes[row].row_max, vf_set1(LOWEST));
+        vf_store(lanes[row].denominator, vf_zero());
     }
     for (p.first = span * SPAN; p.first < end; p.first += STEP) {
         p.n = lh_min_i64(end - p.first, STEP);
@@ -77,10 +77,10 @@ static void lse_item(const lh_slab *slab, int64_t n, int64_t span, float *memory
         }
     }
     for (int64_t row = 0; row < o->rows * p.group; row++) {
-        vf tops = vf_load(lanes[row].top);
-        float top = vf_top(tops);
-        vf shares = vf_exp_negative(tops - vf_set1(top));
-        parts[row] = (lh_lse_part){.top = top, .mass = vf_sum(shares * vf_load(lanes[row].mass))};
+        vf row_maxima = vf_load(lanes[row].row_max);
+        float row_max = vf_top(row_maxima);
+        vf shares = vf_exp_negative(row_maxima - vf_set1(row_max));
+        parts[row] = (lh_lse_part){.row_max = row_max, .denominator = vf_sum(shares * vf_load(lanes[row].denominator))};
     }
 }
 
@@ -91,13 +91,14 @@ static void join_spans(const lh_slab *slab, int64_t n, int64_t r)
     int64_t i0, group;
     head_range(&o->map, slab->watch.first_head + n, &i0, &group);
     for (int64_t i = 0; i < group; i++) {
-        float top = LOWEST, mass = 0.0f;
-        for (int64_t span = 0; span < slab->spans; span++) top = fmaxf(top, parts_of(slab, n, span)[r * group + i].top);
+        float row_max = LOWEST, denominator = 0.0f;
+        for (int64_t span = 0; span < slab->spans; span++)
+            row_max = fmaxf(row_max, parts_of(slab, n, span)[r * group + i].row_max);
         for (int64_t span = 0; span < slab->spans; span++) {
             lh_lse_part part = parts_of(slab, n, span)[r * group + i];
-            mass += part.mass * expf(part.top - top);
+            denominator += part.denominator * expf(part.row_max - row_max);
         }
-        slab->lse[r * o->map.heads + i0 + i] = mass == 0 ? -INFINITY : top + logf(mass);
+        slab->lse[r * o->map.heads + i0 + i] = denominator == 0 ? -INFINITY : row_max + logf(denominator);
     }
 }
 

@@ -1,5 +1,5 @@
 /* Sums of rows and of their outer products: a head is an item of work. */
-#include "kernels/cpu/inner.h"
+#include "kernels/cpu/common.h"
 
 enum { MOMENT_ROWS = 128, MOMENT_AT_ONCE = 4 };
 

@@ -1,5 +1,5 @@
 /* Rows of a block of tokens: embedding, norms, rotation. */
-#include "kernels/cpu/inner.h"
+#include "kernels/cpu/common.h"
 
 static lh_status op_embed(lh_stream *stream, const lh_embed_args *a)
 {

@@ -1,5 +1,5 @@
 /* What choosing a token asks of logits, besides the largest ones. */
-#include "kernels/cpu/inner.h"
+#include "kernels/cpu/common.h"
 
 static lh_status op_penalise(lh_stream *stream, const lh_penalise_args *a)
 {

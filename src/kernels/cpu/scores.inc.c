@@ -1,5 +1,5 @@
 /* Scores from statistics, and their shaping. */
-#include "kernels/cpu/inner.h"
+#include "kernels/cpu/common.h"
 #include "kernels/slots.h"
 
 /* Columns are shared out in blocks of a row. */

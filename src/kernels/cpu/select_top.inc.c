@@ -1,5 +1,5 @@
 /* Selection by the order-preserving integer image of scores. */
-#include "kernels/cpu/inner.h"
+#include "kernels/cpu/common.h"
 
 /* ---- the best of each head ---- */
 

@@ -2,7 +2,7 @@
 #ifndef LH_KERNELS_CPU_SOFTMAX_H
 #define LH_KERNELS_CPU_SOFTMAX_H
 
-#include "kernels/cpu/inner.h"
+#include "kernels/cpu/common.h"
 
 /* What queries are multiplied by: then their products with keys are logits, or
  * what the soft cap's tanh is taken of. */

@@ -3,7 +3,7 @@
 #ifndef LH_KERNELS_CPU_STREAM_H
 #define LH_KERNELS_CPU_STREAM_H
 
-#include "kernels/cpu/inner.h"
+#include "kernels/cpu/common.h"
 
 /* How a row meets a vector: as floats; as words that are split into floats of even and of odd index; as words of which
  * both halves are multiplied with those of bf16 words. */

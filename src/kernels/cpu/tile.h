@@ -5,7 +5,7 @@
 #ifndef LH_KERNELS_CPU_TILE_H
 #define LH_KERNELS_CPU_TILE_H
 
-#include "kernels/cpu/inner.h"
+#include "kernels/cpu/common.h"
 
 #define TILE_COLS (2 * VL)
 

@@ -1,6 +1,6 @@
 /* The largest numbers of a row: the k-th largest of the maxima of blocks bounds the k-th
  * largest element from below, so that only the few elements at or above it are sorted. */
-#include "kernels/cpu/inner.h"
+#include "kernels/cpu/common.h"
 
 typedef struct lh_candidate {
     uint32_t key; /* larger is better */

@@ -10,11 +10,11 @@ extern "C" {
 #include "kernels/cuda/attend_cudnn.h"
 }
 
-/* A warp's rows: lane 4 g + t has rows g and g + 8 of each tile of 16 (i = 0, 1), of these a share of the mass and the
- * sums of dimensions 64 c + 16 t + j ([2 i]) and 64 c + 16 t + 8 + j ([2 i + 1]). */
+/* A warp's rows: lane 4 g + t has rows g and g + 8 of each tile of 16 (i = 0, 1), of these a share of the denominator
+ * and the sums of dimensions 64 c + 16 t + j ([2 i]) and 64 c + 16 t + 8 + j ([2 i + 1]). */
 template <typename K>
 struct attend_state {
-    float top[K::TILES][2], mass[K::TILES][2];
+    float row_max[K::TILES][2], denominator[K::TILES][2];
     float sum[K::TILES][K::D / 64][8][4];
 };
 
@@ -182,7 +182,7 @@ static __device__ __forceinline__ void mask(float s[K::TILES][K::KEYS / 8][4], c
     }
 }
 
-/* Logits become weights; masses and sums so far are brought to the new highest logit. */
+/* Logits become weights; denominators and sums so far are brought to the new highest logit. */
 template <typename K>
 static __device__ __forceinline__ void weigh(float s[K::TILES][K::KEYS / 8][4], attend_state<K> *state)
 {
@@ -191,23 +191,23 @@ static __device__ __forceinline__ void weigh(float s[K::TILES][K::KEYS / 8][4], 
 #pragma unroll
     for (int r = 0; r < 2 * K::TILES; r++) {
         int m = r / 2, i = r % 2;
-        float top = -INFINITY, sum = 0.0f, shift;
+        float row_max = -INFINITY, sum = 0.0f, shift;
 #pragma unroll
-        for (int n = 0; n < K::KEYS / 8; n++) top = fmaxf(top, fmaxf(s[m][n][2 * i], s[m][n][2 * i + 1]));
-        top = fmaxf(top, __shfl_xor_sync(LH_ALL, top, 1));
-        top = fmaxf(top, __shfl_xor_sync(LH_ALL, top, 2));
-        top = fmaxf(top, state->top[m][i]);
-        shift = lh_shift(top);
-        shrink[m][i] = lh_weight(state->top[m][i], shift);
-        moved |= top != state->top[m][i];
-        state->top[m][i] = top;
+        for (int n = 0; n < K::KEYS / 8; n++) row_max = fmaxf(row_max, fmaxf(s[m][n][2 * i], s[m][n][2 * i + 1]));
+        row_max = fmaxf(row_max, __shfl_xor_sync(LH_ALL, row_max, 1));
+        row_max = fmaxf(row_max, __shfl_xor_sync(LH_ALL, row_max, 2));
+        row_max = fmaxf(row_max, state->row_max[m][i]);
+        shift = lh_shift(row_max);
+        shrink[m][i] = lh_weight(state->row_max[m][i], shift);
+        moved |= row_max != state->row_max[m][i];
+        state->row_max[m][i] = row_max;
 #pragma unroll
         for (int n = 0; n < K::KEYS / 8; n++) {
             s[m][n][2 * i] = lh_weight(s[m][n][2 * i], shift);
             s[m][n][2 * i + 1] = lh_weight(s[m][n][2 * i + 1], shift);
             sum += s[m][n][2 * i] + s[m][n][2 * i + 1];
         }
-        state->mass[m][i] = fmaf(state->mass[m][i], shrink[m][i], sum);
+        state->denominator[m][i] = fmaf(state->denominator[m][i], shrink[m][i], sum);
     }
     if (!__any_sync(LH_ALL, moved)) return;
 #pragma unroll
@@ -283,21 +283,21 @@ static __device__ __forceinline__ void attend_tile(const attend_job &a, const at
 /* Where a row's results go. */
 typedef struct attend_row {
     float *o, *lse;
-    float2 *part; /* of a piece */
-    float mass;   /* what sums are divided by: of a piece they are left as they are */
-    int wide;     /* whether o can be written 16 bytes at a time */
+    float2 *part;      /* of a piece */
+    float denominator; /* what sums are divided by: of a piece they are left as they are */
+    int wide;          /* whether o can be written 16 bytes at a time */
 } attend_row;
 
 static __device__ __forceinline__ attend_row row_at(const attend_job &a, const attend_place &p, unsigned row,
-                                                    float mass)
+                                                    float denominator)
 {
     const attend_pieces &pieces = a.pieces;
     int64_t token = row / p.count, i = p.i0 + row % p.count;
     int64_t at = (unit_here() * pieces.most + blockIdx.z) * pieces.rows + (row - p.row0);
     if (pieces.most > 1)
         return attend_row{pieces.o + at * a.form.dim, NULL, pieces.part + at, 1.0f, a.form.dim % 4 == 0};
-    return attend_row{a.o + token * a.o_ld + i * a.form.dim, a.lse ? a.lse + token * a.map.heads + i : NULL, NULL, mass,
-                      a.wide_o};
+    return attend_row{a.o + token * a.o_ld + i * a.form.dim, a.lse ? a.lse + token * a.map.heads + i : NULL, NULL,
+                      denominator, a.wide_o};
 }
 
 template <typename K>
@@ -307,13 +307,13 @@ static __device__ void write_rows(const attend_job &a, const attend_place &p, co
 #pragma unroll
     for (int r = 0; r < 2 * K::TILES; r++) {
         unsigned row = p.row0 + (unsigned)(lh_warp() * 16 * K::TILES + 8 * r + g);
-        float mass = state.mass[r / 2][r % 2], top = state.top[r / 2][r % 2];
-        mass += __shfl_xor_sync(LH_ALL, mass, 1);
-        mass += __shfl_xor_sync(LH_ALL, mass, 2);
+        float denominator = state.denominator[r / 2][r % 2], row_max = state.row_max[r / 2][r % 2];
+        denominator += __shfl_xor_sync(LH_ALL, denominator, 1);
+        denominator += __shfl_xor_sync(LH_ALL, denominator, 2);
         if (row >= p.rows) continue;
-        attend_row to = row_at(a, p, row, mass);
-        if (to.part && t == 0) *to.part = make_float2(top, mass);
-        if (to.lse && t == 0) *to.lse = mass != 0 ? lh_shift(top) + logf(mass) : -INFINITY;
+        attend_row to = row_at(a, p, row, denominator);
+        if (to.part && t == 0) *to.part = make_float2(row_max, denominator);
+        if (to.lse && t == 0) *to.lse = denominator != 0 ? lh_shift(row_max) + logf(denominator) : -INFINITY;
 #pragma unroll
         for (int n = 0; n < K::D / 16; n++) { /* a lane has 16 dimensions of 64, here four */
             int c = n / 4, x = 64 * c + 16 * t + n % 4 * 4;
@@ -321,7 +321,7 @@ static __device__ void write_rows(const attend_job &a, const attend_place &p, co
 #pragma unroll
             for (int j = 0; j < 4; j++) {
                 float sum = state.sum[r / 2][c][n % 2 * 4 + j][r % 2 * 2 + n % 4 / 2];
-                four[j] = to.mass != 0 ? sum / to.mass : 0.0f;
+                four[j] = to.denominator != 0 ? sum / to.denominator : 0.0f;
             }
             if (to.wide && x < dim) *(float4 *)(to.o + x) = make_float4(four[0], four[1], four[2], four[3]);
 #pragma unroll
@@ -349,7 +349,7 @@ static __global__ void __launch_bounds__(K::THREADS, K::D <= 128 ? 2 : 1)
     look<K>(a, p, &sight);
     __syncthreads();
     if (threadIdx.x == 0) find_tiles<K>(a, sight, &tiles);
-    for (int r = 0; r < 2 * K::TILES; r++) state.top[r / 2][r % 2] = -INFINITY;
+    for (int r = 0; r < 2 * K::TILES; r++) state.row_max[r / 2][r % 2] = -INFINITY;
     stage_rows<K>(a, p, (uint4 *)lh_shared());
     __syncthreads();
     if (!tiles.is_there) return;

@@ -2,11 +2,11 @@
 #include "kernels/cuda/split_kv_launch.cuh"
 
 /* The next sequences, as many as a launch has and as are of one type. */
-static int64_t take_seqs(lh_scan *a, const lh_ragged *seqs, int64_t left)
+static int64_t take_seqs(lh_split_kv *a, const lh_ragged *seqs, int64_t left)
 {
     int64_t n = 0;
     a->form = lh_form_of(&seqs[0]);
-    for (; n < left && n < LH_SCAN_SEQS && seqs[n].type == seqs[0].type; n++) {
+    for (; n < left && n < LH_SPLIT_SEQS && seqs[n].type == seqs[0].type; n++) {
         a->seqs[n] = seqs[n];
         a->form.wide &= lh_form_of(&seqs[n]).wide;
     }
@@ -15,7 +15,7 @@ static int64_t take_seqs(lh_scan *a, const lh_ragged *seqs, int64_t left)
 
 lh_status lh_cuda_attend_decode(lh_stream *stream, const lh_attend_decode_args *d)
 {
-    lh_scan a = {};
+    lh_split_kv a = {};
     if (d->batch == 0 || d->map.heads == 0 || d->seqs[0].head_dim == 0) return LH_OK;
     a.seqs[0] = d->seqs[0];
     a.o = d->o;
@@ -24,8 +24,8 @@ lh_status lh_cuda_attend_decode(lh_stream *stream, const lh_attend_decode_args *
     a.rows = 1;
     a.q_ld = d->q_ld;
     a.o_ld = d->o_ld;
-    LH_TRY(shape_scan(&a, "attend_decode"));
-    LH_TRY(open_scan(stream, &a, d->batch));
+    LH_TRY(shape_split(&a, "attend_decode"));
+    LH_TRY(open_split(stream, &a, d->batch));
     for (int64_t b = 0, n; b < d->batch; b += n) {
         n = take_seqs(&a, d->seqs + b, d->batch - b);
         a.o = d->o + b * d->o_ld;
@@ -33,7 +33,7 @@ lh_status lh_cuda_attend_decode(lh_stream *stream, const lh_attend_decode_args *
         a.q = d->q + b * d->q_ld;
         a.positions = d->positions + b;
         a.logits = lh_row_logits{d->logits.at ? d->logits.at + b * d->map.heads * d->logits.ld : NULL, d->logits.ld};
-        LH_TRY(scan<1>(stream, "attend_decode", &a, n));
+        LH_TRY(launch_split<1>(stream, "attend_decode", &a, n));
     }
     return LH_OK;
 }

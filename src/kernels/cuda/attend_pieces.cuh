@@ -68,23 +68,24 @@ static __global__ void __launch_bounds__(JOIN_THREADS)
     int64_t unit = (p.head - a.first_head) * tiles + (tiles - 1 - row / rows), dim = a.form.dim;
     int64_t first = unit * a.pieces.most * a.pieces.rows + row % rows, token = row / p.count, i = p.i0 + row % p.count;
     int count = a.pieces.count[unit];
-    float top = -INFINITY, mass = 0.0f;
+    float row_max = -INFINITY, denominator = 0.0f;
     for (int n = (int)threadIdx.x; n < count; n += JOIN_THREADS)
-        top = fmaxf(top, a.pieces.part[first + n * a.pieces.rows].x);
-    top = lh_block_max(top, room);
+        row_max = fmaxf(row_max, a.pieces.part[first + n * a.pieces.rows].x);
+    row_max = lh_block_max(row_max, room);
     for (int n = (int)threadIdx.x; n < count; n += JOIN_THREADS) {
         float2 own = a.pieces.part[first + n * a.pieces.rows];
-        weights[n] = lh_weight(own.x, lh_shift(top));
-        mass = fmaf(weights[n], own.y, mass);
+        weights[n] = lh_weight(own.x, lh_shift(row_max));
+        denominator = fmaf(weights[n], own.y, denominator);
     }
-    mass = lh_block_sum(mass, room); /* behind its barrier all weights are there */
-    if (a.lse && threadIdx.x == 0) a.lse[token * a.map.heads + i] = mass != 0 ? lh_shift(top) + logf(mass) : -INFINITY;
+    denominator = lh_block_sum(denominator, room); /* behind its barrier all weights are there */
+    if (a.lse && threadIdx.x == 0)
+        a.lse[token * a.map.heads + i] = denominator != 0 ? lh_shift(row_max) + logf(denominator) : -INFINITY;
     for (int64_t x = threadIdx.x; x < dim; x += JOIN_THREADS) {
         const float *at = a.pieces.o + first * dim + x;
         float sum = 0.0f;
 #pragma unroll 16
         for (int n = 0; n < count; n++) sum = fmaf(weights[n], at[n * a.pieces.rows * dim], sum);
-        a.o[token * a.o_ld + i * dim + x] = mass != 0 ? sum / mass : 0.0f;
+        a.o[token * a.o_ld + i * dim + x] = denominator != 0 ? sum / denominator : 0.0f;
     }
 }
 

@@ -26,7 +26,7 @@ struct attend_kind {
 };
 
 /* Pieces that the entries of every KV head are cut in, and what they leave: sums, and of each row the highest logit and
- * the mass. */
+ * the denominator. */
 typedef struct attend_pieces {
     int most, tiles; /* pieces of a head, and tiles of each, the last one's rest beside; most = 1: it is all one */
     int64_t rows;    /* of a block */

@@ -278,14 +278,14 @@ static __global__ void __launch_bounds__(NORMAL_THREADS) normalise_kernel(const 
     const int32_t *positions = a.kv.positions ? a.kv.positions + a.kv.offset[head] : NULL;
     const float *s = o.logits.at + i * o.logits.ld;
     lh_sight sight = lh_sight_of(o.positions, o.until, o.logit.window, 0);
-    float gain = o.gains ? o.gains[0] : 1.0f, top = -INFINITY, mass = 0.0f;
+    float gain = o.gains ? o.gains[0] : 1.0f, row_max = -INFINITY, denominator = 0.0f;
     for (int64_t j = threadIdx.x; j < len; j += NORMAL_THREADS)
-        if (lh_sees(sight, positions ? positions[j] : (int)j)) top = fmaxf(top, gain * s[j]);
-    top = lh_block_max(top, room);
+        if (lh_sees(sight, positions ? positions[j] : (int)j)) row_max = fmaxf(row_max, gain * s[j]);
+    row_max = lh_block_max(row_max, room);
     for (int64_t j = threadIdx.x; j < len; j += NORMAL_THREADS)
-        if (lh_sees(sight, positions ? positions[j] : (int)j)) mass += lh_weight(gain * s[j], lh_shift(top));
-    mass = lh_block_sum(mass, room);
-    if (threadIdx.x == 0) a.lse[i] = mass != 0 ? lh_shift(top) + logf(mass) : -INFINITY;
+        if (lh_sees(sight, positions ? positions[j] : (int)j)) denominator += lh_weight(gain * s[j], lh_shift(row_max));
+    denominator = lh_block_sum(denominator, room);
+    if (threadIdx.x == 0) a.lse[i] = denominator != 0 ? lh_shift(row_max) + logf(denominator) : -INFINITY;
 }
 
 static __global__ void given_kernel(const __grid_constant__ column_job a)

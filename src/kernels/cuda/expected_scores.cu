@@ -41,8 +41,8 @@ static __device__ void find_forms(float (&forms)[8], const lh_forms<T> &f, lh_pr
 typedef struct lh_expected {
     lh_expected_scores_args args;
     lh_ragged kv;
-    unsigned *tops; /* [query heads] keys of the largest logits that compete */
-    double *masses; /* [query heads, parts] of MASS_SLOTS slots */
+    unsigned *row_maxima; /* [query heads] keys of the largest logits that compete */
+    double *denominators; /* [query heads, parts] of MASS_SLOTS slots */
     int64_t parts;
 } lh_expected;
 
@@ -63,7 +63,7 @@ static __global__ void __launch_bounds__(PRODUCT_THREADS) expected_logits_kernel
     __shared__ lh_product_room room;
     int64_t i = blockIdx.y, h = kv_head_of(e, i), d = e.kv.head_dim, len = e.kv.len[h];
     float scale = e.args.scale;
-    unsigned top = 0;
+    unsigned row_max = 0;
     for (int64_t first = (int64_t)blockIdx.x * PRODUCT_ROWS; first < len; first += (int64_t)gridDim.x * PRODUCT_ROWS) {
         const T *entries = (const T *)e.kv.k + (e.kv.offset[h] + first) * d;
         lh_forms<T> f = {
@@ -74,18 +74,18 @@ static __global__ void __launch_bounds__(PRODUCT_THREADS) expected_logits_kernel
             int64_t row = lh_product_row(n);
             if (threadIdx.x % 16 != 0 || row >= f.count) continue;
             e.args.y[i * e.args.ld + first + row] = forms[n];
-            if (competes(e, h, first + row)) top = max(top, lh_score_key(forms[n]));
+            if (competes(e, h, first + row)) row_max = max(row_max, lh_score_key(forms[n]));
         }
     }
-    if (top) atomicMax(e.tops + i, top);
+    if (row_max) atomicMax(e.row_maxima + i, row_max);
 }
 
 /* The weight of slot s, before they are made to add up to 1. */
 static __device__ __forceinline__ float weight_of(const lh_expected &e, int64_t i, int64_t s)
 {
-    unsigned key = e.tops[i];
-    float top = __uint_as_float(key & 0x80000000u ? key & 0x7fffffffu : ~key);
-    return expf(e.args.y[i * e.args.ld + s] - top);
+    unsigned key = e.row_maxima[i];
+    float row_max = __uint_as_float(key & 0x80000000u ? key & 0x7fffffffu : ~key);
+    return expf(e.args.y[i * e.args.ld + s] - row_max);
 }
 
 /* blockIdx.x: the part. */
@@ -93,23 +93,23 @@ static __global__ void expected_masses_kernel(lh_expected e)
 {
     __shared__ double room[LH_WARP];
     int64_t i = blockIdx.y, h = kv_head_of(e, i), len = e.kv.len[h], first = (int64_t)blockIdx.x * MASS_SLOTS;
-    double mass = 0.0;
+    double denominator = 0.0;
     if (first >= len) return;
     for (int64_t s = first + threadIdx.x; s < first + MASS_SLOTS && s < len; s += THREADS)
-        if (competes(e, h, s)) mass += weight_of(e, i, s);
-    mass = lh_block_sum(mass, room);
-    if (threadIdx.x == 0) e.masses[i * e.parts + blockIdx.x] = mass;
+        if (competes(e, h, s)) denominator += weight_of(e, i, s);
+    denominator = lh_block_sum(denominator, room);
+    if (threadIdx.x == 0) e.denominators[i * e.parts + blockIdx.x] = denominator;
 }
 
 static __global__ void expected_weights_kernel(lh_expected e)
 {
     __shared__ double room[LH_WARP];
     int64_t i = blockIdx.y, h = kv_head_of(e, i), len = e.kv.len[h], parts = (len + MASS_SLOTS - 1) / MASS_SLOTS;
-    double mass = 0.0;
-    for (int64_t p = threadIdx.x; p < parts; p += THREADS) mass += e.masses[i * e.parts + p];
-    mass = lh_block_sum(mass, room);
+    double denominator = 0.0;
+    for (int64_t p = threadIdx.x; p < parts; p += THREADS) denominator += e.denominators[i * e.parts + p];
+    denominator = lh_block_sum(denominator, room);
     for (int64_t s = lh_grid_first(); s < len; s += lh_grid_step())
-        e.args.y[i * e.args.ld + s] = competes(e, h, s) ? (float)(weight_of(e, i, s) / mass) : 0.0f;
+        e.args.y[i * e.args.ld + s] = competes(e, h, s) ? (float)(weight_of(e, i, s) / denominator) : 0.0f;
 }
 
 lh_status lh_cuda_expected_scores(lh_stream *stream, const lh_expected_scores_args *a)
@@ -117,14 +117,15 @@ lh_status lh_cuda_expected_scores(lh_stream *stream, const lh_expected_scores_ar
     int64_t heads = a->map.heads, parts = (a->ld + MASS_SLOTS - 1) / MASS_SLOTS;
     lh_expected e = {*a, *a->kv, NULL, NULL, parts};
     lh_shape logits = lh_over_slots(heads, a->ld, PRODUCT_THREADS, PRODUCT_ROWS);
-    lh_shape masses = {dim3((unsigned)parts, (unsigned)heads), THREADS, 0};
+    lh_shape denominators = {dim3((unsigned)parts, (unsigned)heads), THREADS, 0};
     auto *kernel = a->kv->type == LH_F32 ? expected_logits_kernel<float> : expected_logits_kernel<__nv_bfloat16>;
     if (heads == 0 || a->ld == 0) return LH_OK;
-    LH_TRY(lh_stream_scratch(stream, &e.masses, heads * (parts * (int64_t)sizeof *e.masses + (int64_t)sizeof *e.tops)));
-    e.tops = (unsigned *)(e.masses + heads * parts);
-    LH_TRY(lh_stream_zero(stream, e.tops, heads * (int64_t)sizeof *e.tops));
+    LH_TRY(lh_stream_scratch(stream, &e.denominators,
+                             heads * (parts * (int64_t)sizeof *e.denominators + (int64_t)sizeof *e.row_maxima)));
+    e.row_maxima = (unsigned *)(e.denominators + heads * parts);
+    LH_TRY(lh_stream_zero(stream, e.row_maxima, heads * (int64_t)sizeof *e.row_maxima));
     LH_TRY(lh_launch(stream, "expected_scores", logits, kernel, e));
-    LH_TRY(lh_launch(stream, "expected_scores", masses, expected_masses_kernel, e));
+    LH_TRY(lh_launch(stream, "expected_scores", denominators, expected_masses_kernel, e));
     LH_TRY(
         lh_launch(stream, "expected_scores", lh_over_slots(heads, a->ld, THREADS, SLOTS), expected_weights_kernel, e));
     return LH_OK;

@@ -27,13 +27,13 @@ static __device__ __forceinline__ uint4 lh_load_once(const void *p)
 #endif
 }
 
-/* At most so many tokens: the weights are read once, and the rest is small beside that. gemm_few.cu */
-enum { LH_FEW_F32 = 8, LH_FEW_BF16 = 4 };
-lh_status lh_gemm_few(lh_stream *stream, const lh_gemm_args *a);
+/* At most so many tokens: the weights are read once, and the rest is small beside that. gemm_small.cu */
+enum { LH_SMALL_F32 = 8, LH_SMALL_BF16 = 4 };
+lh_status lh_gemm_small(lh_stream *stream, const lh_gemm_args *a);
 
-/* At most so many tokens, of bf16 numbers in wide rows. gemm_some.cu */
-enum { LH_SOME_TOKENS = 16 };
-lh_status lh_gemm_some(lh_stream *stream, const lh_gemm_args *a);
+/* At most so many tokens, of bf16 numbers in wide rows. gemm_small_mma.cu */
+enum { LH_SMALL_MMA_TOKENS = 16 };
+lh_status lh_gemm_small_mma(lh_stream *stream, const lh_gemm_args *a);
 
 /* One chain of fused multiply-adds for each number. gemm_fixed.cu */
 lh_status lh_gemm_fixed(lh_stream *stream, const lh_gemm_args *a);

@@ -6,26 +6,26 @@
 
 enum { THREADS = 256, EACH = 16, CHUNK = THREADS * EACH };
 
-int64_t lh_list_chunks(int64_t ld)
+int64_t lh_marked_chunks(int64_t ld)
 {
     return (ld + CHUNK - 1) / CHUNK;
 }
 
-int64_t lh_list_bytes(int64_t heads, int64_t ld)
+int64_t lh_marked_bytes(int64_t heads, int64_t ld)
 {
-    int64_t bytes = heads * (ld + 1 + lh_list_chunks(ld)) * (int64_t)sizeof(int32_t);
+    int64_t bytes = heads * (ld + 1 + lh_marked_chunks(ld)) * (int64_t)sizeof(int32_t);
     return (bytes + 15) / 16 * 16;
 }
 
-void lh_list_place(lh_list *list, void *memory)
+void lh_marked_place(lh_marked_slots *marked, void *memory)
 {
-    list->slots = (int32_t *)memory;
-    list->count = list->slots + list->heads * list->ld;
-    list->chunks = list->count + list->heads;
+    marked->slots = (int32_t *)memory;
+    marked->count = marked->slots + marked->heads * marked->ld;
+    marked->chunks = marked->count + marked->heads;
 }
 
 /* Bit i: whether slot s + i is marked. */
-static __device__ unsigned marks_of(const lh_list &a, int64_t h, int64_t s, int64_t len)
+static __device__ unsigned marks_of(const lh_marked_slots &a, int64_t h, int64_t s, int64_t len)
 {
     const uint8_t *x = a.x + h * a.ld + s;
     unsigned words[EACH / 4] = {0, 0, 0, 0}, marks = 0;
@@ -47,12 +47,12 @@ static __device__ unsigned marks_of(const lh_list &a, int64_t h, int64_t s, int6
     return marks; /* zeros after the end do not compete */
 }
 
-static __device__ __forceinline__ int is_listed(const lh_list &a, int64_t h, int64_t s)
+static __device__ __forceinline__ int is_marked(const lh_marked_slots &a, int64_t h, int64_t s)
 {
     return a.x[h * a.ld + s] == LH_ENTRY_COMPETES;
 }
 
-static __global__ void count_chunks_kernel(lh_list a)
+static __global__ void count_chunks_kernel(lh_marked_slots a)
 {
     __shared__ int room[LH_WARP];
     int64_t h = blockIdx.y, s = lh_grid_first() * EACH, len = a.len[h];
@@ -61,7 +61,7 @@ static __global__ void count_chunks_kernel(lh_list a)
     if (threadIdx.x == 0) a.chunks[h * gridDim.x + blockIdx.x] = count;
 }
 
-static __global__ void write_chunks_kernel(lh_list a)
+static __global__ void write_chunks_kernel(lh_marked_slots a)
 {
     __shared__ int room[LH_WARP];
     int64_t h = blockIdx.y, s = lh_grid_first() * EACH, len = a.len[h];
@@ -77,11 +77,11 @@ static __global__ void write_chunks_kernel(lh_list a)
     if (threadIdx.x == 0 && (int64_t)(blockIdx.x + 1) * CHUNK >= len) a.count[h] = earlier + total;
 }
 
-lh_status lh_list_slots(lh_stream *stream, const char *name, const lh_list *list)
+lh_status lh_marked_by_slot(lh_stream *stream, const char *name, const lh_marked_slots *marked)
 {
-    lh_shape shape = {dim3((unsigned)lh_list_chunks(list->ld), (unsigned)list->heads), THREADS, 0};
-    LH_TRY(lh_launch(stream, name, shape, count_chunks_kernel, *list));
-    LH_TRY(lh_launch(stream, name, shape, write_chunks_kernel, *list));
+    lh_shape shape = {dim3((unsigned)lh_marked_chunks(marked->ld), (unsigned)marked->heads), THREADS, 0};
+    LH_TRY(lh_launch(stream, name, shape, count_chunks_kernel, *marked));
+    LH_TRY(lh_launch(stream, name, shape, write_chunks_kernel, *marked));
     return LH_OK;
 }
 
@@ -103,17 +103,17 @@ void lh_order_place(lh_by_position *order, void *memory)
     order->before = (int32_t *)(order->bits + order->kv.heads * order->words);
 }
 
-static __global__ void set_bits_kernel(lh_list a, lh_by_position o)
+static __global__ void set_bits_kernel(lh_marked_slots a, lh_by_position o)
 {
     int64_t h = blockIdx.y, len = a.len[h];
     for (int64_t s = lh_grid_first(); s < len; s += lh_grid_step()) {
         int64_t p = lh_position(o.kv, h, s);
-        if (is_listed(a, h, s)) atomicOr(&o.bits[h * o.words + p / 32], 1u << p % 32);
+        if (is_marked(a, h, s)) atomicOr(&o.bits[h * o.words + p / 32], 1u << p % 32);
     }
 }
 
 /* A block a head. */
-static __global__ void __launch_bounds__(4 * THREADS) count_bits_kernel(lh_list a, lh_by_position o)
+static __global__ void __launch_bounds__(4 * THREADS) count_bits_kernel(lh_marked_slots a, lh_by_position o)
 {
     __shared__ int room[LH_WARP];
     int64_t h = blockIdx.x, first = h * o.words;
@@ -127,22 +127,23 @@ static __global__ void __launch_bounds__(4 * THREADS) count_bits_kernel(lh_list 
     if (threadIdx.x == 0) a.count[h] = earlier;
 }
 
-static __global__ void write_by_bits_kernel(lh_list a, lh_by_position o)
+static __global__ void write_by_bits_kernel(lh_marked_slots a, lh_by_position o)
 {
     int64_t h = blockIdx.y, len = a.len[h];
     for (int64_t s = lh_grid_first(); s < len; s += lh_grid_step()) {
         int64_t p = lh_position(o.kv, h, s), w = h * o.words + p / 32;
-        if (is_listed(a, h, s)) a.slots[h * a.ld + o.before[w] + __popc(o.bits[w] & ((1u << p % 32) - 1))] = (int32_t)s;
+        if (is_marked(a, h, s)) a.slots[h * a.ld + o.before[w] + __popc(o.bits[w] & ((1u << p % 32) - 1))] = (int32_t)s;
     }
 }
 
-lh_status lh_list_by_position(lh_stream *stream, const char *name, const lh_list *list, const lh_by_position *order)
+lh_status lh_marked_by_position(lh_stream *stream, const char *name, const lh_marked_slots *marked,
+                                const lh_by_position *order)
 {
-    lh_shape slots = lh_over_slots(list->heads, list->ld, THREADS, CHUNK);
-    lh_shape words = {dim3((unsigned)list->heads), 4 * THREADS, 0};
-    LH_TRY(lh_stream_zero(stream, order->bits, list->heads * order->words * (int64_t)sizeof *order->bits));
-    LH_TRY(lh_launch(stream, name, slots, set_bits_kernel, *list, *order));
-    LH_TRY(lh_launch(stream, name, words, count_bits_kernel, *list, *order));
-    LH_TRY(lh_launch(stream, name, slots, write_by_bits_kernel, *list, *order));
+    lh_shape slots = lh_over_slots(marked->heads, marked->ld, THREADS, CHUNK);
+    lh_shape words = {dim3((unsigned)marked->heads), 4 * THREADS, 0};
+    LH_TRY(lh_stream_zero(stream, order->bits, marked->heads * order->words * (int64_t)sizeof *order->bits));
+    LH_TRY(lh_launch(stream, name, slots, set_bits_kernel, *marked, *order));
+    LH_TRY(lh_launch(stream, name, words, count_bits_kernel, *marked, *order));
+    LH_TRY(lh_launch(stream, name, slots, write_by_bits_kernel, *marked, *order));
     return LH_OK;
 }

@@ -4,23 +4,23 @@
 
 #include "kernels/cuda/launch.cuh"
 
-typedef struct lh_list {
+typedef struct lh_marked_slots {
     int32_t *slots;   /* [heads, ld], out */
     int32_t *count;   /* [heads], out */
-    int32_t *chunks;  /* [heads, lh_list_chunks(ld)], work */
+    int32_t *chunks;  /* [heads, lh_marked_chunks(ld)], work */
     const uint8_t *x; /* [heads, ld] lh_entry_state */
     const int64_t *len;
     int64_t heads, ld;
-} lh_list;
+} lh_marked_slots;
 
-int64_t lh_list_chunks(int64_t ld);
+int64_t lh_marked_chunks(int64_t ld);
 
 /* Bytes of slots, count and chunks together, a multiple of 16, and where they are in memory of that size. */
-int64_t lh_list_bytes(int64_t heads, int64_t ld);
-void lh_list_place(lh_list *list, void *memory);
+int64_t lh_marked_bytes(int64_t heads, int64_t ld);
+void lh_marked_place(lh_marked_slots *marked, void *memory);
 
 /* Two launches, whatever the lengths are. Without heads or slots nothing is done. */
-lh_status lh_list_slots(lh_stream *stream, const char *name, const lh_list *list);
+lh_status lh_marked_by_slot(lh_stream *stream, const char *name, const lh_marked_slots *marked);
 
 /* What it takes to list slots by their positions, which are those of `kv`, differ, and are below 32 * words. */
 typedef struct lh_by_position {
@@ -36,7 +36,8 @@ int64_t lh_order_words(int64_t seen);
 int64_t lh_order_bytes(int64_t heads, int64_t words);
 void lh_order_place(lh_by_position *order, void *memory);
 
-/* Three launches. list->chunks is not used. */
-lh_status lh_list_by_position(lh_stream *stream, const char *name, const lh_list *list, const lh_by_position *order);
+/* Three launches. marked->chunks is not used. */
+lh_status lh_marked_by_position(lh_stream *stream, const char *name, const lh_marked_slots *marked,
+                                const lh_by_position *order);
 
 #endif

@@ -14,7 +14,7 @@ enum { THREADS = 256, PART = 4 * THREADS, NEAR = 128, BLOCK = THREADS };
 
 typedef struct lh_pooling {
     lh_pool_args args;
-    lh_list list;
+    lh_marked_slots marked;
     lh_by_position order; /* where positions are not the slots */
     int64_t half;
     double *aggregates; /* [rows, blocks] */
@@ -46,14 +46,14 @@ template <lh_pool_kind KIND>
 static __device__ __forceinline__ float number_at(const lh_pooling &p, int64_t r, int64_t n)
 {
     int64_t h = r / p.args.rows_per_head;
-    if (n < 0 || n >= p.list.count[h]) return nothing<KIND>();
-    return p.args.x[r * p.args.ld + p.list.slots[h * p.args.ld + n]];
+    if (n < 0 || n >= p.marked.count[h]) return nothing<KIND>();
+    return p.args.x[r * p.args.ld + p.marked.slots[h * p.args.ld + n]];
 }
 
 template <lh_pool_kind KIND>
 static __device__ __forceinline__ void put_pooled(const lh_pooling &p, int64_t r, int64_t n, double joined)
 {
-    int64_t slot = p.list.slots[r / p.args.rows_per_head * p.args.ld + n];
+    int64_t slot = p.marked.slots[r / p.args.rows_per_head * p.args.ld + n];
     p.args.y[r * p.args.ld + slot] = (float)(KIND == LH_POOL_MAX ? joined : joined / (double)p.args.k);
 }
 
@@ -61,7 +61,7 @@ template <lh_pool_kind KIND>
 static __global__ void pool_near_kernel(lh_pooling p)
 {
     __shared__ float x[PART + 2 * NEAR];
-    int64_t r = blockIdx.y, count = p.list.count[r / p.args.rows_per_head], first = (int64_t)blockIdx.x * PART;
+    int64_t r = blockIdx.y, count = p.marked.count[r / p.args.rows_per_head], first = (int64_t)blockIdx.x * PART;
     int half = (int)p.half;
     if (first >= count) return;
     for (int i = (int)threadIdx.x; i < PART + 2 * half; i += THREADS) x[i] = number_at<KIND>(p, r, first - half + i);
@@ -96,7 +96,7 @@ static __global__ void aggregates_kernel(lh_pooling p)
 {
     __shared__ double scan[BLOCK];
     int64_t r = blockIdx.y, first = (int64_t)blockIdx.x * BLOCK;
-    if (first >= p.list.count[r / p.args.rows_per_head]) return;
+    if (first >= p.marked.count[r / p.args.rows_per_head]) return;
     scan_block<KIND>(scan, number_at<KIND>(p, r, first + threadIdx.x), 1);
     if (threadIdx.x == 0) p.aggregates[r * p.blocks + blockIdx.x] = scan[BLOCK - 1];
 }
@@ -115,7 +115,7 @@ template <lh_pool_kind KIND>
 static __global__ void pool_far_kernel(lh_pooling p)
 {
     __shared__ double heads[2 * BLOCK], tails[2 * BLOCK];
-    int64_t r = blockIdx.y, count = p.list.count[r / p.args.rows_per_head], first = (int64_t)blockIdx.x * BLOCK;
+    int64_t r = blockIdx.y, count = p.marked.count[r / p.args.rows_per_head], first = (int64_t)blockIdx.x * BLOCK;
     if (first >= count) return;
     int64_t begin = first > p.half ? (first - p.half) / BLOCK : 0;
     int64_t last = first + p.half < count ? first + p.half : count - 1, end = last / BLOCK;
@@ -138,8 +138,8 @@ static lh_status pool_rows(lh_stream *stream, const lh_pooling &p)
 {
     lh_shape near = lh_over_slots(p.args.rows, p.args.ld, THREADS, PART);
     lh_shape far = {dim3((unsigned)p.blocks, (unsigned)p.args.rows), BLOCK, 0};
-    LH_TRY(p.order.kv.positions ? lh_list_by_position(stream, "pool", &p.list, &p.order)
-                                : lh_list_slots(stream, "pool", &p.list));
+    LH_TRY(p.order.kv.positions ? lh_marked_by_position(stream, "pool", &p.marked, &p.order)
+                                : lh_marked_by_slot(stream, "pool", &p.marked));
     LH_TRY(lh_stream_zero(stream, p.args.y, p.args.rows * p.args.ld * (int64_t)sizeof *p.args.y));
     if (p.half <= NEAR) {
         LH_TRY(lh_launch(stream, "pool", near, pool_near_kernel<KIND>, p));
@@ -161,15 +161,15 @@ lh_status lh_cuda_pool(lh_stream *stream, const lh_pool_args *a)
     p.args = *a;
     p.half = (a->k - 1) / 2;
     p.blocks = (a->ld + BLOCK - 1) / BLOCK;
-    p.list.x = a->state;
-    p.list.len = a->kv->len;
-    p.list.heads = a->rows / a->rows_per_head;
-    p.list.ld = a->ld;
+    p.marked.x = a->state;
+    p.marked.len = a->kv->len;
+    p.marked.heads = a->rows / a->rows_per_head;
+    p.marked.ld = a->ld;
     p.order.kv = *a->kv;
     p.order.words = a->kv->positions ? lh_order_words(a->seen) : 0;
-    int64_t list = lh_list_bytes(p.list.heads, a->ld), order = lh_order_bytes(p.list.heads, p.order.words);
+    int64_t list = lh_marked_bytes(p.marked.heads, a->ld), order = lh_order_bytes(p.marked.heads, p.order.words);
     LH_TRY(lh_stream_scratch(stream, &memory, list + order + a->rows * p.blocks * (int64_t)sizeof(double)));
-    lh_list_place(&p.list, memory);
+    lh_marked_place(&p.marked, memory);
     lh_order_place(&p.order, memory + list);
     p.aggregates = (double *)(memory + list + order);
     LH_TRY(a->kind == LH_POOL_MAX ? pool_rows<LH_POOL_MAX>(stream, p) : pool_rows<LH_POOL_AVG>(stream, p));

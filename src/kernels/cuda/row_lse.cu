@@ -7,7 +7,7 @@ enum { SLAB = 512 };
 lh_status lh_cuda_row_lse(lh_stream *stream, const lh_row_lse_args *args)
 {
     const lh_observed *o = &args->rows;
-    lh_scan a = {};
+    lh_split_kv a = {};
     int64_t slab = SLAB / o->map.group > 1 ? SLAB / o->map.group : 1;
     if (o->rows == 0 || o->map.heads == 0) return LH_OK;
     a.seqs[0] = *o->kv;
@@ -21,9 +21,9 @@ lh_status lh_cuda_row_lse(lh_stream *stream, const lh_row_lse_args *args)
         a.positions = o->positions + r;
         a.until = o->until ? o->until + r : NULL;
         a.gains = o->gains ? o->gains + r : NULL;
-        LH_TRY(shape_scan(&a, "row_lse"));
-        if (r == 0) LH_TRY(open_scan(stream, &a, 1));
-        LH_TRY(scan<0>(stream, "row_lse", &a, 1));
+        LH_TRY(shape_split(&a, "row_lse"));
+        if (r == 0) LH_TRY(open_split(stream, &a, 1));
+        LH_TRY(launch_split<0>(stream, "row_lse", &a, 1));
     }
     return LH_OK;
 }

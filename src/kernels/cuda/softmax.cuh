@@ -23,10 +23,10 @@ static __device__ __forceinline__ int lh_sees(lh_sight s, int position)
 
 #define LH_LOG2E 1.4426950408889634f
 
-/* What is subtracted from logits of which the highest is `top`: -inf would make numbers of nothing. */
-static __device__ __forceinline__ float lh_shift(float top)
+/* What is subtracted from logits of which the highest is `row_max`: -inf would make numbers of nothing. */
+static __device__ __forceinline__ float lh_shift(float row_max)
 {
-    return top == -INFINITY ? 0.0f : top;
+    return row_max == -INFINITY ? 0.0f : row_max;
 }
 
 /* 2^x, off by 2^-22 of it; 0 below 2^-126. */

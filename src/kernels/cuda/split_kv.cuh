@@ -4,8 +4,8 @@
  * The entries of a KV head are cut in up to LH_SPLITS pieces that depend on its own length only; a block has one piece
  * and a tile of rows: of one sequence and KV head, row r of query head i at r * (heads of the group here) + i. It
  * leaves at once where its head has no such piece, so the grid does not depend on lengths and a CUDA graph can be
- * replayed. Pieces leave their highest logit, their mass and their sums of values; the last block of a head to arrive
- * puts them together in their order. */
+ * replayed. Pieces leave their highest logit, their denominator and their sums of values; the last block of a head to
+ * arrive puts them together in their order. */
 #ifndef LH_KERNELS_CUDA_SPLIT_KV_CUH
 #define LH_KERNELS_CUDA_SPLIT_KV_CUH
 
@@ -13,18 +13,18 @@
 #include "kernels/cuda/softmax.cuh"
 
 enum {
-    LH_SPLITS = 128,   /* pieces of a head, at most */
-    LH_SCAN_SEQS = 16, /* sequences of a launch */
-    LH_SCAN_WARPS = 4, /* of a block */
-    LH_SCAN_KEYS = 16, /* entries that a warp has at a time */
-    LH_SCAN_MOST_DIM = 256
+    LH_SPLITS = 128,    /* pieces of a head, at most */
+    LH_SPLIT_SEQS = 16, /* sequences of a launch */
+    LH_SPLIT_WARPS = 4, /* of a block */
+    LH_SPLIT_KEYS = 16, /* entries that a warp has at a time */
+    LH_SPLIT_MOST_DIM = 256
 };
-#define LH_SCAN_THREADS (LH_SCAN_WARPS * LH_WARP)
-#define LH_SCAN_STEP (LH_SCAN_WARPS * LH_SCAN_KEYS)
+#define LH_SPLIT_THREADS (LH_SPLIT_WARPS * LH_WARP)
+#define LH_SPLIT_STEP (LH_SPLIT_WARPS * LH_SPLIT_KEYS)
 
 /* Rows that look at the caches of `seqs`, which are host structs copied into the launch. Row r of sequence b is row
  * b * rows + r of every array. */
-typedef struct lh_scan {
+typedef struct lh_split_kv {
     float *o;             /* sums of values; NULL: not wanted */
     float *lse;           /* may be NULL */
     lh_row_logits logits; /* of rows = 1 */
@@ -39,13 +39,13 @@ typedef struct lh_scan {
     lh_form form;
     int tile;          /* rows that a tile has at most */
     float *part_o;     /* [units, LH_SPLITS, tile, dim], units = (sequence * heads + head) * tiles + tile */
-    float2 *part;      /* [units, tile, LH_SPLITS] highest logit and mass */
+    float2 *part;      /* [units, tile, LH_SPLITS] highest logit and denominator */
     uint32_t *arrived; /* [units] 0 */
-    lh_ragged seqs[LH_SCAN_SEQS];
-} lh_scan;
+    lh_ragged seqs[LH_SPLIT_SEQS];
+} lh_split_kv;
 
 /* Where a block is. */
-typedef struct lh_scan_place {
+typedef struct lh_split_place {
     int64_t head, seq, unit;
     int64_t i0;         /* the first query head */
     int count;          /* query heads */
@@ -53,13 +53,13 @@ typedef struct lh_scan_place {
     int64_t slots;      /* where the head begins in the cache */
     int64_t first, end; /* slots of the piece */
     int splits, split;
-} lh_scan_place;
+} lh_split_place;
 
-/* Entries of a piece, a multiple of LH_SCAN_STEP: short pieces keep all processors busy, long ones make little to put
+/* Entries of a piece, a multiple of LH_SPLIT_STEP: short pieces keep all processors busy, long ones make little to put
  * together. */
 static __device__ __forceinline__ int64_t lh_piece(int64_t len)
 {
-    const int64_t step = LH_SCAN_STEP;
+    const int64_t step = LH_SPLIT_STEP;
     if (len <= 32 * step) return step;
     if (len <= 64 * 2 * step) return 2 * step;
     if (len <= LH_SPLITS * 4 * step) return 4 * step;
@@ -67,7 +67,7 @@ static __device__ __forceinline__ int64_t lh_piece(int64_t len)
 }
 
 /* 0 where there is nothing to do. */
-static __device__ __forceinline__ int lh_scan_find(const lh_scan &a, lh_scan_place *p)
+static __device__ __forceinline__ int lh_split_find(const lh_split_kv &a, lh_split_place *p)
 {
     const lh_grouping &map = a.map;
     const lh_ragged &kv = a.seqs[blockIdx.y];
@@ -93,49 +93,50 @@ static __device__ __forceinline__ int lh_scan_find(const lh_scan &a, lh_scan_pla
 }
 
 /* Row k of the tile: its row in the arrays and its query head. */
-static __device__ __forceinline__ void lh_scan_row(const lh_scan &a, const lh_scan_place &p, int k, int64_t *r,
-                                                   int64_t *i)
+static __device__ __forceinline__ void lh_split_row(const lh_split_kv &a, const lh_split_place &p, int k, int64_t *r,
+                                                    int64_t *i)
 {
     int at = p.row0 + k;
     *r = p.seq * a.rows + at / p.count;
     *i = p.i0 + at % p.count;
 }
 
-/* What a row of the tile became: o = sum / mass (0 where there is no mass), lse. */
-static __device__ __forceinline__ float lh_quotient(float sum, float mass)
+/* What a row of the tile became: o = sum / denominator (0 where there is no denominator), lse. */
+static __device__ __forceinline__ float lh_quotient(float sum, float denominator)
 {
-    return mass != 0 ? sum / mass : 0.0f;
+    return denominator != 0 ? sum / denominator : 0.0f;
 }
 
-static __device__ __forceinline__ void lh_scan_tell(const lh_scan &a, const lh_scan_place &p, int k, float top,
-                                                    float mass)
+static __device__ __forceinline__ void lh_split_tell(const lh_split_kv &a, const lh_split_place &p, int k,
+                                                     float row_max, float denominator)
 {
     int64_t r, i;
-    lh_scan_row(a, p, k, &r, &i);
-    if (a.lse) a.lse[r * a.map.heads + i] = mass != 0 ? lh_shift(top) + logf(mass) : -INFINITY;
+    lh_split_row(a, p, k, &r, &i);
+    if (a.lse) a.lse[r * a.map.heads + i] = denominator != 0 ? lh_shift(row_max) + logf(denominator) : -INFINITY;
 }
 
 /* What the pieces share: [4] numbers of every row, and room for sums or weights. */
-typedef struct lh_scan_joint {
-    float *top, *mass; /* [tile] of all pieces */
-    float *weights;    /* [tile, LH_SPLITS] of the pieces */
-} lh_scan_joint;
+typedef struct lh_split_joint {
+    float *row_max, *denominator; /* [tile] of all pieces */
+    float *weights;               /* [tile, LH_SPLITS] of the pieces */
+} lh_split_joint;
 
 /* Row k's pieces, by one warp: how much each counts. */
-static __device__ inline void lh_scan_weigh(const lh_scan &a, const lh_scan_place &p, int k, const lh_scan_joint &j)
+static __device__ inline void lh_split_weigh(const lh_split_kv &a, const lh_split_place &p, int k,
+                                             const lh_split_joint &j)
 {
     const float2 *part = a.part + (p.unit * a.tile + k) * LH_SPLITS;
-    float top = -INFINITY, mass = 0.0f;
-    for (int s = lh_lane(); s < p.splits; s += LH_WARP) top = fmaxf(top, __ldcg(&part[s]).x);
-    top = lh_warp_max(top);
+    float row_max = -INFINITY, denominator = 0.0f;
+    for (int s = lh_lane(); s < p.splits; s += LH_WARP) row_max = fmaxf(row_max, __ldcg(&part[s]).x);
+    row_max = lh_warp_max(row_max);
     for (int s = lh_lane(); s < p.splits; s += LH_WARP) {
         float2 own = __ldcg(&part[s]);
-        float weight = lh_weight(own.x, lh_shift(top));
+        float weight = lh_weight(own.x, lh_shift(row_max));
         j.weights[k * LH_SPLITS + s] = weight;
-        mass = fmaf(weight, own.y, mass);
+        denominator = fmaf(weight, own.y, denominator);
     }
-    mass = lh_warp_sum(mass);
-    if (lh_lane() == 0) j.top[k] = top, j.mass[k] = mass;
+    denominator = lh_warp_sum(denominator);
+    if (lh_lane() == 0) j.row_max[k] = row_max, j.denominator[k] = denominator;
 }
 
 static __device__ __forceinline__ void lh_add_weighted(float *sum, float weight, float x)
@@ -149,24 +150,24 @@ static __device__ __forceinline__ void lh_add_weighted(float4 *sum, float weight
     sum->z = fmaf(weight, x.z, sum->z);
     sum->w = fmaf(weight, x.w, sum->w);
 }
-static __device__ __forceinline__ void lh_put_quotient(float *at, float sum, float mass)
+static __device__ __forceinline__ void lh_put_quotient(float *at, float sum, float denominator)
 {
-    *at = lh_quotient(sum, mass);
+    *at = lh_quotient(sum, denominator);
 }
-static __device__ __forceinline__ void lh_put_quotient(float *at, float4 sum, float mass)
+static __device__ __forceinline__ void lh_put_quotient(float *at, float4 sum, float denominator)
 {
-    at[0] = lh_quotient(sum.x, mass);
-    at[1] = lh_quotient(sum.y, mass);
-    at[2] = lh_quotient(sum.z, mass);
-    at[3] = lh_quotient(sum.w, mass);
+    at[0] = lh_quotient(sum.x, denominator);
+    at[1] = lh_quotient(sum.y, denominator);
+    at[2] = lh_quotient(sum.z, denominator);
+    at[3] = lh_quotient(sum.w, denominator);
 }
 
 /* The sums of all pieces, V numbers a thread. 16 pieces are under way at a time. */
 template <typename V>
-static __device__ void lh_scan_add(const lh_scan &a, const lh_scan_place &p, const lh_scan_joint &j)
+static __device__ void lh_split_add(const lh_split_kv &a, const lh_split_place &p, const lh_split_joint &j)
 {
     int wide = (int)(sizeof(V) / sizeof(float)), per_row = a.form.dim / wide;
-    for (int n = (int)threadIdx.x; n < p.rows * per_row; n += LH_SCAN_THREADS) {
+    for (int n = (int)threadIdx.x; n < p.rows * per_row; n += LH_SPLIT_THREADS) {
         int k = n / per_row, x = n % per_row;
         const V *at = (const V *)(a.part_o + (p.unit * LH_SPLITS * a.tile + k) * a.form.dim) + x;
         int64_t next = (int64_t)a.tile * per_row, r, i;
@@ -175,26 +176,27 @@ static __device__ void lh_scan_add(const lh_scan &a, const lh_scan_place &p, con
         memset(&sum, 0, sizeof sum);
 #pragma unroll 16
         for (int s = 0; s < p.splits; s++) lh_add_weighted(&sum, weights[s], __ldcg(at + s * next));
-        lh_scan_row(a, p, k, &r, &i);
-        lh_put_quotient(a.o + r * a.o_ld + i * a.form.dim + x * wide, sum, j.mass[k]);
+        lh_split_row(a, p, k, &r, &i);
+        lh_put_quotient(a.o + r * a.o_ld + i * a.form.dim + x * wide, sum, j.denominator[k]);
     }
 }
 
 /* By the last block of a unit. */
-static __device__ inline void lh_scan_merge(const lh_scan &a, const lh_scan_place &p, const lh_scan_joint &j)
+static __device__ inline void lh_split_merge(const lh_split_kv &a, const lh_split_place &p, const lh_split_joint &j)
 {
-    for (int k = lh_warp(); k < p.rows; k += LH_SCAN_WARPS) lh_scan_weigh(a, p, k, j);
+    for (int k = lh_warp(); k < p.rows; k += LH_SPLIT_WARPS) lh_split_weigh(a, p, k, j);
     __syncthreads();
-    if ((int)threadIdx.x < p.rows) lh_scan_tell(a, p, (int)threadIdx.x, j.top[threadIdx.x], j.mass[threadIdx.x]);
+    if ((int)threadIdx.x < p.rows)
+        lh_split_tell(a, p, (int)threadIdx.x, j.row_max[threadIdx.x], j.denominator[threadIdx.x]);
     if (!a.o) return;
     if (a.form.dim % 4 == 0)
-        lh_scan_add<float4>(a, p, j);
+        lh_split_add<float4>(a, p, j);
     else
-        lh_scan_add<float>(a, p, j);
+        lh_split_add<float>(a, p, j);
 }
 
 /* Whether this block is the last of its unit: then it sees what all others have left. */
-static __device__ inline int lh_scan_is_last(const lh_scan &a, const lh_scan_place &p)
+static __device__ inline int lh_split_is_last(const lh_split_kv &a, const lh_split_place &p)
 {
     __shared__ int last;
     __threadfence();

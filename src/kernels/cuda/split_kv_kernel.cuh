@@ -15,7 +15,7 @@
 enum { SCAN_PARTS = 3 };
 
 template <typename T_, int D_, int HALVES_, int VALUES_>
-struct scan_kind {
+struct split_kind {
     typedef T_ T;
     enum {
         D = D_,           /* dimensions that there is room for */
@@ -33,17 +33,18 @@ struct scan_kind {
 };
 
 /* A warp's share of the rows: lane 4 g + t has rows 8 h + 2 t and 8 h + 2 t + 1 (i = 0, 1), of these a share of the
- * mass and the sums of values of the dimensions 64 c + 8 g + 2 j (sum[c][j][h][i]) and 64 c + 8 g + 2 j + 1 ([2 + i]).
+ * denominator and the sums of values of the dimensions 64 c + 8 g + 2 j (sum[c][j][h][i]) and 64 c + 8 g + 2 j + 1 ([2
+ * + i]).
  */
 template <typename K>
-struct scan_state {
-    float top[K::HALVES][2], mass[K::HALVES][2];
+struct split_state {
+    float row_max[K::HALVES][2], denominator[K::HALVES][2];
     float sum[K::VALUE_CHUNKS][4][K::HALVES][4];
 };
 
 /* What a lane knows of its rows. */
 template <typename K>
-struct scan_rows {
+struct split_rows {
     lh_sight sight[K::HALVES][2];
     float gain[K::HALVES][2];
     float *logits[K::HALVES][2]; /* of slot 0; NULL: not wanted */
@@ -53,7 +54,7 @@ struct scan_rows {
  * positions of g and 8 + g, -1: not in the piece. v: of entry 2 t, from dimension 8 g on; seen: whether rows see 2 t,
  * 2 t + 1, 2 t + 8, 2 t + 9; all: whether they see all that are in the piece. */
 template <typename K>
-struct scan_entry {
+struct split_entry {
     const typename K::T *k, *v;
     int64_t slot;
     int left, at[2], seen[4], all;
@@ -61,16 +62,16 @@ struct scan_entry {
 
 /* Queries of the tile in shared memory: [SCAN_PARTS, ROWS, PITCH] bf16, zeros behind rows and dimensions. */
 template <typename K>
-static __device__ void stage_queries(const lh_scan &a, const lh_scan_place &p, unsigned *to)
+static __device__ void stage_queries(const lh_split_kv &a, const lh_split_place &p, unsigned *to)
 {
     enum { PAIRS = K::D / 2, PITCH = K::PITCH / 2 };
-    for (int n = (int)threadIdx.x; n < K::ROWS * PAIRS; n += LH_SCAN_THREADS) {
+    for (int n = (int)threadIdx.x; n < K::ROWS * PAIRS; n += LH_SPLIT_THREADS) {
         int k = n / PAIRS, x = n % PAIRS * 2;
         unsigned word[SCAN_PARTS];
         float pair[2] = {0, 0};
         if (k < p.rows) {
             int64_t r, i;
-            lh_scan_row(a, p, k, &r, &i);
+            lh_split_row(a, p, k, &r, &i);
             const float *q = a.q + r * a.q_ld + i * a.form.dim;
             if (x < a.form.dim) pair[0] = q[x];
             if (x + 1 < a.form.dim) pair[1] = q[x + 1];
@@ -83,13 +84,13 @@ static __device__ void stage_queries(const lh_scan &a, const lh_scan_place &p, u
 
 /* Rows behind those of the tile see what its last one sees; nobody looks at what becomes of them. */
 template <typename K>
-static __device__ void describe_rows(const lh_scan &a, const lh_scan_place &p, scan_rows<K> *rows)
+static __device__ void describe_rows(const lh_split_kv &a, const lh_split_place &p, split_rows<K> *rows)
 {
 #pragma unroll
     for (int n = 0; n < 2 * K::HALVES; n++) {
         int k = n / 2 * 8 + lh_lane() % 4 * 2 + n % 2, at = k < p.rows ? k : p.rows - 1;
         int64_t r, i;
-        lh_scan_row(a, p, at, &r, &i);
+        lh_split_row(a, p, at, &r, &i);
         rows->sight[n / 2][n % 2] = lh_sight_of(a.positions, a.until, a.logit.window, r);
         rows->gain[n / 2][n % 2] = a.gains ? a.gains[r] : 1.0f;
         rows->logits[n / 2][n % 2] =
@@ -101,13 +102,13 @@ static __device__ void describe_rows(const lh_scan &a, const lh_scan_place &p, s
 
 /* The entries from `slot` on, but for what rows see of them: what is loaded does not wait for positions. */
 template <typename K>
-static __device__ __forceinline__ void find_entries(scan_entry<K> *entry, const lh_scan &a, const lh_scan_place &p,
-                                                    int64_t slot)
+static __device__ __forceinline__ void find_entries(split_entry<K> *entry, const lh_split_kv &a,
+                                                    const lh_split_place &p, int64_t slot)
 {
     const lh_ragged &kv = a.seqs[p.seq];
     int g = lh_lane() / 4, t = lh_lane() % 4;
     entry->slot = slot;
-    entry->left = p.end - slot < LH_SCAN_KEYS ? (int)(p.end - slot) : +LH_SCAN_KEYS;
+    entry->left = p.end - slot < LH_SPLIT_KEYS ? (int)(p.end - slot) : +LH_SPLIT_KEYS;
     entry->k = (const typename K::T *)kv.k + (p.slots + slot + g) * a.form.dim + 8 * t;
     entry->v = (const typename K::T *)kv.v + (p.slots + slot + 2 * t) * a.form.dim + 8 * g;
 #pragma unroll
@@ -119,7 +120,7 @@ static __device__ __forceinline__ void find_entries(scan_entry<K> *entry, const 
 
 /* Returns whether any row of the warp sees one of the entries. Where values are summed all rows see the same. */
 template <typename K>
-static __device__ __forceinline__ int look(scan_entry<K> *entry, const scan_rows<K> &rows)
+static __device__ __forceinline__ int look(split_entry<K> *entry, const split_rows<K> &rows)
 {
     int t = lh_lane() % 4;
     unsigned seen[2], all = LH_ALL;
@@ -139,8 +140,8 @@ static __device__ __forceinline__ int look(scan_entry<K> *entry, const scan_rows
 
 /* Chunks from .. from + STAGE - 1 of the keys of entries g and 8 + g. */
 template <typename K>
-static __device__ __forceinline__ void load_keys(lh_eight<typename K::T> keys[K::STAGE][2], const lh_scan &a,
-                                                 const scan_entry<K> &entry, int from)
+static __device__ __forceinline__ void load_keys(lh_eight<typename K::T> keys[K::STAGE][2], const lh_split_kv &a,
+                                                 const split_entry<K> &entry, int from)
 {
 #pragma unroll
     for (int c = 0; c < K::STAGE; c++) {
@@ -178,8 +179,8 @@ static __device__ __forceinline__ void add_chunk(float s[K::HALVES][4], float re
 
 /* s: q.k of entry g with the lane's rows, then of entry 8 + g. keys: the first stage. */
 template <typename K>
-static __device__ __forceinline__ void products(float s[K::HALVES][4], const lh_scan &a,
-                                                lh_eight<typename K::T> keys[K::STAGE][2], const scan_entry<K> &entry)
+static __device__ __forceinline__ void products(float s[K::HALVES][4], const lh_split_kv &a,
+                                                lh_eight<typename K::T> keys[K::STAGE][2], const split_entry<K> &entry)
 {
     const uint4 *queries = (const uint4 *)lh_shared() + lh_lane() / 4 * (K::PITCH / 8) + lh_lane() % 4;
     float rest[K::HALVES][4] = {};
@@ -203,8 +204,8 @@ static __device__ __forceinline__ void products(float s[K::HALVES][4], const lh_
 
 /* From products to logits, -inf where a row does not see the entry. */
 template <typename K>
-static __device__ __forceinline__ void mask(float s[K::HALVES][4], const lh_scan &a, const scan_rows<K> &rows,
-                                            const scan_entry<K> &entry)
+static __device__ __forceinline__ void mask(float s[K::HALVES][4], const lh_split_kv &a, const split_rows<K> &rows,
+                                            const split_entry<K> &entry)
 {
 #pragma unroll
     for (int h = 0; h < K::HALVES; h++) {
@@ -220,9 +221,9 @@ static __device__ __forceinline__ void mask(float s[K::HALVES][4], const lh_scan
 
 /* ---- weights and sums ---- */
 
-/* Logits become weights; masses and sums so far are brought to the new highest logit. */
+/* Logits become weights; denominators and sums so far are brought to the new highest logit. */
 template <typename K>
-static __device__ __forceinline__ void weigh(float s[K::HALVES][4], scan_state<K> *state)
+static __device__ __forceinline__ void weigh(float s[K::HALVES][4], split_state<K> *state)
 {
     float shrink[K::HALVES][2];
     int moved = 0;
@@ -230,16 +231,17 @@ static __device__ __forceinline__ void weigh(float s[K::HALVES][4], scan_state<K
     for (int h = 0; h < K::HALVES; h++) {
 #pragma unroll
         for (int i = 0; i < 2; i++) {
-            float top = fmaxf(s[h][i], s[h][2 + i]), shift;
-            for (int with = 4; with < LH_WARP; with *= 2) top = fmaxf(top, __shfl_xor_sync(LH_ALL, top, with));
-            top = fmaxf(top, state->top[h][i]);
-            shift = lh_shift(top);
-            shrink[h][i] = lh_weight(state->top[h][i], shift);
-            moved |= top != state->top[h][i];
-            state->top[h][i] = top;
+            float row_max = fmaxf(s[h][i], s[h][2 + i]), shift;
+            for (int with = 4; with < LH_WARP; with *= 2)
+                row_max = fmaxf(row_max, __shfl_xor_sync(LH_ALL, row_max, with));
+            row_max = fmaxf(row_max, state->row_max[h][i]);
+            shift = lh_shift(row_max);
+            shrink[h][i] = lh_weight(state->row_max[h][i], shift);
+            moved |= row_max != state->row_max[h][i];
+            state->row_max[h][i] = row_max;
             s[h][i] = lh_weight(s[h][i], shift);
             s[h][2 + i] = lh_weight(s[h][2 + i], shift);
-            state->mass[h][i] = fmaf(state->mass[h][i], shrink[h][i], s[h][i] + s[h][2 + i]);
+            state->denominator[h][i] = fmaf(state->denominator[h][i], shrink[h][i], s[h][i] + s[h][2 + i]);
         }
     }
     if constexpr (K::VALUES) {
@@ -255,8 +257,8 @@ static __device__ __forceinline__ void weigh(float s[K::HALVES][4], scan_state<K
 
 /* Numbers 64 c + 8 g .. + 7 of the values of entries 2 t, 2 t + 1, 2 t + 8, 2 t + 9. */
 template <typename K>
-static __device__ __forceinline__ void load_values(lh_eight<typename K::T> v[4], const lh_scan &a,
-                                                   const scan_entry<K> &entry, int c)
+static __device__ __forceinline__ void load_values(lh_eight<typename K::T> v[4], const lh_split_kv &a,
+                                                   const split_entry<K> &entry, int c)
 {
     int left = a.form.dim - 64 * c - 8 * (lh_lane() / 4);
 #pragma unroll
@@ -287,9 +289,9 @@ static __device__ __forceinline__ void add_values(float sum[4][K::HALVES][4], co
 
 /* s: weights. values: the first chunks, where they are there already. */
 template <typename K>
-static __device__ __forceinline__ void add_weighed(scan_state<K> *state, const lh_scan &a, const float s[K::HALVES][4],
-                                                   lh_eight<typename K::T> values[K::VALUE_CHUNKS][4],
-                                                   const scan_entry<K> &entry)
+static __device__ __forceinline__ void
+add_weighed(split_state<K> *state, const lh_split_kv &a, const float s[K::HALVES][4],
+            lh_eight<typename K::T> values[K::VALUE_CHUNKS][4], const split_entry<K> &entry)
 {
     unsigned weights[K::HALVES][SCAN_PARTS][2], word[SCAN_PARTS];
 #pragma unroll
@@ -315,10 +317,10 @@ static __device__ __forceinline__ void add_weighed(scan_state<K> *state, const l
 
 /* The warp's 16 entries from `slot` on. */
 template <typename K>
-static __device__ __forceinline__ void scan_entries(scan_state<K> *state, const lh_scan &a, const lh_scan_place &p,
-                                                    const scan_rows<K> &rows, int64_t slot)
+static __device__ __forceinline__ void split_entries(split_state<K> *state, const lh_split_kv &a,
+                                                     const lh_split_place &p, const split_rows<K> &rows, int64_t slot)
 {
-    scan_entry<K> entry = {};
+    split_entry<K> entry = {};
     lh_eight<typename K::T> keys[K::STAGE][2], values[K::VALUE_CHUNKS][4] = {};
     float s[K::HALVES][4] = {};
     find_entries<K>(&entry, a, p, slot);
@@ -338,32 +340,33 @@ static __device__ __forceinline__ void scan_entries(scan_state<K> *state, const 
 
 /* ---- from warps to the block, from blocks to the row ---- */
 
-/* Shared memory: queries while entries are scanned, then sums [tile, dim] or weights of pieces; and of the warps'
- * rows the highest logits and masses. */
+/* Shared memory: queries while entries are read, then sums [tile, dim] or weights of pieces; and of the warps'
+ * rows the highest logits and denominators. */
 template <typename K>
-struct scan_room {
+struct split_room {
     enum {
         QUERY_BYTES = 2 * SCAN_PARTS * K::ROWS * K::PITCH, /* more than the sums */
         WEIGHT_BYTES = 4 * K::ROWS * LH_SPLITS,
         FIRST = (int)QUERY_BYTES > (int)WEIGHT_BYTES ? (int)QUERY_BYTES : (int)WEIGHT_BYTES,
-        BYTES = FIRST + 4 * K::ROWS * (2 * LH_SCAN_WARPS + 2)
+        BYTES = FIRST + 4 * K::ROWS * (2 * LH_SPLIT_WARPS + 2)
     };
-    float *sums;          /* [ROWS, D] */
-    float *tops, *masses; /* [LH_SCAN_WARPS, ROWS] */
-    lh_scan_joint joint;
+    float *sums;                      /* [ROWS, D] */
+    float *row_maxima, *denominators; /* [LH_SPLIT_WARPS, ROWS] */
+    lh_split_joint joint;
 };
 
 template <typename K>
-static __device__ __forceinline__ scan_room<K> room_of(void)
+static __device__ __forceinline__ split_room<K> room_of(void)
 {
-    float *sums = (float *)lh_shared(), *tops = (float *)(lh_shared() + scan_room<K>::FIRST);
-    float *masses = tops + LH_SCAN_WARPS * K::ROWS, *top = masses + LH_SCAN_WARPS * K::ROWS;
-    return scan_room<K>{sums, tops, masses, {top, top + K::ROWS, sums}};
+    float *sums = (float *)lh_shared(), *row_maxima = (float *)(lh_shared() + split_room<K>::FIRST);
+    float *denominators = row_maxima + LH_SPLIT_WARPS * K::ROWS, *row_max = denominators + LH_SPLIT_WARPS * K::ROWS;
+    return split_room<K>{sums, row_maxima, denominators, {row_max, row_max + K::ROWS, sums}};
 }
 
 /* Sums of a warp, brought to the highest logit of all warps, are set (by the first warp) or added. */
 template <typename K>
-static __device__ void give_sums(const scan_state<K> &state, const float shrink[K::HALVES][2], const scan_room<K> &room)
+static __device__ void give_sums(const split_state<K> &state, const float shrink[K::HALVES][2],
+                                 const split_room<K> &room)
 {
     int g = lh_lane() / 4, t = lh_lane() % 4;
 #pragma unroll
@@ -380,32 +383,33 @@ static __device__ void give_sums(const scan_state<K> &state, const float shrink[
     }
 }
 
-/* The warps' shares become the block's: sums, highest logits and masses. */
+/* The warps' shares become the block's: sums, highest logits and denominators. */
 template <typename K>
-static __device__ void join_warps(const scan_state<K> &state, const scan_room<K> &room)
+static __device__ void join_warps(const split_state<K> &state, const split_room<K> &room)
 {
     float shrink[K::HALVES][2];
 #pragma unroll
     for (int n = 0; n < 2 * K::HALVES; n++) {
         int k = n / 2 * 8 + lh_lane() % 4 * 2 + n % 2;
-        float mass = state.mass[n / 2][n % 2];
-        for (int with = 4; with < LH_WARP; with *= 2) mass += __shfl_xor_sync(LH_ALL, mass, with);
-        if (lh_lane() < 4) room.tops[lh_warp() * K::ROWS + k] = state.top[n / 2][n % 2];
-        if (lh_lane() < 4) room.masses[lh_warp() * K::ROWS + k] = mass;
+        float denominator = state.denominator[n / 2][n % 2];
+        for (int with = 4; with < LH_WARP; with *= 2) denominator += __shfl_xor_sync(LH_ALL, denominator, with);
+        if (lh_lane() < 4) room.row_maxima[lh_warp() * K::ROWS + k] = state.row_max[n / 2][n % 2];
+        if (lh_lane() < 4) room.denominators[lh_warp() * K::ROWS + k] = denominator;
     }
     __syncthreads();
 #pragma unroll
     for (int n = 0; n < 2 * K::HALVES; n++) {
         int k = n / 2 * 8 + lh_lane() % 4 * 2 + n % 2;
-        float top = room.tops[k], mass = 0.0f;
-        for (int w = 1; w < LH_SCAN_WARPS; w++) top = fmaxf(top, room.tops[w * K::ROWS + k]);
-        for (int w = 0; w < LH_SCAN_WARPS; w++)
-            mass = fmaf(lh_weight(room.tops[w * K::ROWS + k], lh_shift(top)), room.masses[w * K::ROWS + k], mass);
-        shrink[n / 2][n % 2] = lh_weight(state.top[n / 2][n % 2], lh_shift(top));
-        if (threadIdx.x < 4) room.joint.top[k] = top, room.joint.mass[k] = mass;
+        float row_max = room.row_maxima[k], denominator = 0.0f;
+        for (int w = 1; w < LH_SPLIT_WARPS; w++) row_max = fmaxf(row_max, room.row_maxima[w * K::ROWS + k]);
+        for (int w = 0; w < LH_SPLIT_WARPS; w++)
+            denominator = fmaf(lh_weight(room.row_maxima[w * K::ROWS + k], lh_shift(row_max)),
+                               room.denominators[w * K::ROWS + k], denominator);
+        shrink[n / 2][n % 2] = lh_weight(state.row_max[n / 2][n % 2], lh_shift(row_max));
+        if (threadIdx.x < 4) room.joint.row_max[k] = row_max, room.joint.denominator[k] = denominator;
     }
     if constexpr (K::VALUES) {
-        for (int w = 0; w < LH_SCAN_WARPS; w++) {
+        for (int w = 0; w < LH_SPLIT_WARPS; w++) {
             if (lh_warp() == w) give_sums<K>(state, shrink, room);
             __syncthreads();
         }
@@ -415,51 +419,53 @@ static __device__ void join_warps(const scan_state<K> &state, const scan_room<K>
 
 /* The results of a head in one piece, or this piece of them. */
 template <typename K>
-static __device__ void leave(const lh_scan &a, const lh_scan_place &p, const scan_room<K> &room)
+static __device__ void leave(const lh_split_kv &a, const lh_split_place &p, const split_room<K> &room)
 {
     int dim = a.form.dim, alone = p.splits == 1, k = (int)threadIdx.x;
-    if (k < p.rows && alone) lh_scan_tell(a, p, k, room.joint.top[k], room.joint.mass[k]);
+    if (k < p.rows && alone) lh_split_tell(a, p, k, room.joint.row_max[k], room.joint.denominator[k]);
     if (k < p.rows && !alone)
-        a.part[(p.unit * a.tile + k) * LH_SPLITS + p.split] = make_float2(room.joint.top[k], room.joint.mass[k]);
-    for (int n = (int)threadIdx.x; K::VALUES && n < p.rows * dim; n += LH_SCAN_THREADS) {
+        a.part[(p.unit * a.tile + k) * LH_SPLITS + p.split] =
+            make_float2(room.joint.row_max[k], room.joint.denominator[k]);
+    for (int n = (int)threadIdx.x; K::VALUES && n < p.rows * dim; n += LH_SPLIT_THREADS) {
         int x = n % dim;
         k = n / dim;
         float sum = room.sums[k * K::D + x];
         int64_t r, i;
-        lh_scan_row(a, p, k, &r, &i);
+        lh_split_row(a, p, k, &r, &i);
         if (alone)
-            a.o[r * a.o_ld + i * dim + x] = lh_quotient(sum, room.joint.mass[k]);
+            a.o[r * a.o_ld + i * dim + x] = lh_quotient(sum, room.joint.denominator[k]);
         else
             a.part_o[((p.unit * LH_SPLITS + p.split) * a.tile + k) * dim + x] = sum;
     }
 }
 
 template <typename K>
-static __global__ void __launch_bounds__(LH_SCAN_THREADS, K::BLOCKS) scan_kernel(const __grid_constant__ lh_scan a)
+static __global__ void __launch_bounds__(LH_SPLIT_THREADS, K::BLOCKS)
+    split_kernel(const __grid_constant__ lh_split_kv a)
 {
-    lh_scan_place p;
-    scan_state<K> state = {};
-    scan_rows<K> rows;
-    scan_room<K> room = room_of<K>();
-    if (!lh_scan_find(a, &p)) return;
+    lh_split_place p;
+    split_state<K> state = {};
+    split_rows<K> rows;
+    split_room<K> room = room_of<K>();
+    if (!lh_split_find(a, &p)) return;
     stage_queries<K>(a, p, (unsigned *)lh_shared());
     describe_rows<K>(a, p, &rows);
-    for (int n = 0; n < 2 * K::HALVES; n++) state.top[n / 2][n % 2] = -INFINITY;
+    for (int n = 0; n < 2 * K::HALVES; n++) state.row_max[n / 2][n % 2] = -INFINITY;
     __syncthreads();
     int64_t first = p.first, end = p.end;
     if (K::VALUES && !a.seqs[p.seq].positions) { /* slots are positions, and all rows see the same */
         lh_sight sight = rows.sight[0][0];
         int64_t skipped = sight.before + 1 - first;
-        if (skipped > 0) first += skipped / LH_SCAN_STEP * LH_SCAN_STEP;
+        if (skipped > 0) first += skipped / LH_SPLIT_STEP * LH_SPLIT_STEP;
         if (end > (int64_t)sight.last + 1) end = (int64_t)sight.last + 1;
     }
-    for (int64_t slot = first + lh_warp() * LH_SCAN_KEYS; slot < end; slot += LH_SCAN_STEP)
-        scan_entries<K>(&state, a, p, rows, slot);
+    for (int64_t slot = first + lh_warp() * LH_SPLIT_KEYS; slot < end; slot += LH_SPLIT_STEP)
+        split_entries<K>(&state, a, p, rows, slot);
     __syncthreads(); /* before queries are written over */
     join_warps<K>(state, room);
     leave<K>(a, p, room);
-    if (p.splits == 1 || !lh_scan_is_last(a, p)) return;
-    lh_scan_merge(a, p, room.joint);
+    if (p.splits == 1 || !lh_split_is_last(a, p)) return;
+    lh_split_merge(a, p, room.joint);
 }
 
 #endif

@@ -4,29 +4,29 @@
 
 #include "kernels/cuda/split_kv_kernel.cuh"
 
-typedef void (*scan_function)(lh_scan);
-typedef struct scan_way {
-    scan_function kernel;
+typedef void (*split_function)(lh_split_kv);
+typedef struct split_way {
+    split_function kernel;
     int64_t shared;
-} scan_way;
+} split_way;
 
 template <typename T, int D, int HALVES, int VALUES>
-static scan_way way_for(void)
+static split_way way_for(void)
 {
-    typedef scan_kind<T, D, HALVES, VALUES> K;
-    return scan_way{scan_kernel<K>, scan_room<K>::BYTES};
+    typedef split_kind<T, D, HALVES, VALUES> K;
+    return split_way{split_kernel<K>, split_room<K>::BYTES};
 }
 
 template <typename T, int HALVES, int VALUES>
-static scan_way way_of(int64_t dim)
+static split_way way_of(int64_t dim)
 {
     if (dim <= 64) return way_for<T, 64, HALVES, VALUES>();
     return dim <= 128 ? way_for<T, 128, HALVES, VALUES>() : way_for<T, 256, HALVES, VALUES>();
 }
 
-/* Scans of an f32 cache always have room for 16 rows, of which few models are in need. */
+/* Attention over an f32 cache always have room for 16 rows, of which few models are in need. */
 template <int VALUES>
-static scan_way choose(const lh_scan *a)
+static split_way choose(const lh_split_kv *a)
 {
     if (a->seqs[0].type == LH_F32) return way_of<float, 2, VALUES>(a->form.dim);
     if (a->tile <= 8) return way_of<__nv_bfloat16, 1, VALUES>(a->form.dim);
@@ -34,7 +34,7 @@ static scan_way choose(const lh_scan *a)
 }
 
 /* Rows, tiles and form; seqs[0] is there. */
-static lh_status shape_scan(lh_scan *a, const char *op)
+static lh_status shape_split(lh_split_kv *a, const char *op)
 {
     int64_t rows = a->rows * a->map.group;
     a->form = lh_form_of(&a->seqs[0]);
@@ -42,15 +42,15 @@ static lh_status shape_scan(lh_scan *a, const char *op)
     a->heads = (a->map.first + a->map.heads - 1) / a->map.group + 1 - a->first_head;
     a->tile = rows < 16 ? (int)rows : 16;
     a->tiles = (int)((rows + a->tile - 1) / a->tile);
-    if (a->form.dim > LH_SCAN_MOST_DIM)
-        LH_FAIL(LH_EINTERNAL, "%s on a GPU: heads of %d dimensions, more than %d", op, a->form.dim, LH_SCAN_MOST_DIM);
+    if (a->form.dim > LH_SPLIT_MOST_DIM)
+        LH_FAIL(LH_EINTERNAL, "%s on a GPU: heads of %d dimensions, more than %d", op, a->form.dim, LH_SPLIT_MOST_DIM);
     return LH_OK;
 }
 
 /* Memory for pieces of one launch; those behind it use it again. */
-static lh_status open_scan(lh_stream *stream, lh_scan *a, int64_t seqs)
+static lh_status open_split(lh_stream *stream, lh_split_kv *a, int64_t seqs)
 {
-    int64_t units = (seqs < LH_SCAN_SEQS ? seqs : +LH_SCAN_SEQS) * a->heads * a->tiles,
+    int64_t units = (seqs < LH_SPLIT_SEQS ? seqs : +LH_SPLIT_SEQS) * a->heads * a->tiles,
             parts = units * a->tile * LH_SPLITS;
     char *memory = NULL;
     LH_TRY(lh_stream_scratch(stream, &memory,
@@ -63,11 +63,11 @@ static lh_status open_scan(lh_stream *stream, lh_scan *a, int64_t seqs)
 
 /* VALUES 0: log-sum-exps alone are wanted. */
 template <int VALUES>
-static lh_status scan(lh_stream *stream, const char *op, const lh_scan *a, int64_t seqs)
+static lh_status launch_split(lh_stream *stream, const char *op, const lh_split_kv *a, int64_t seqs)
 {
-    scan_way way = choose<VALUES>(a);
+    split_way way = choose<VALUES>(a);
     dim3 blocks((unsigned)(a->heads * a->tiles), (unsigned)seqs, LH_SPLITS);
-    return lh_launch(stream, op, lh_shape{blocks, LH_SCAN_THREADS, way.shared}, way.kernel, *a);
+    return lh_launch(stream, op, lh_shape{blocks, LH_SPLIT_THREADS, way.shared}, way.kernel, *a);
 }
 
 #endif

@@ -41,21 +41,21 @@ static inline void ref_attend(const lh_ref_row *row, int (*visible)(const lh_ref
                               float *o, float *lse)
 {
     const lh_ragged *kv = row->kv;
-    double *s = work, *sum = work + row->slots, top = -INFINITY, mass = 0.0;
+    double *s = work, *sum = work + row->slots, row_max = -INFINITY, denominator = 0.0;
     for (int64_t j = 0; j < row->slots; j++) {
         s[j] = visible(row, j) ? ref_logit(row, j) : -INFINITY;
-        top = fmax(top, s[j]);
+        row_max = fmax(row_max, s[j]);
     }
     for (int64_t i = 0; i < kv->head_dim; i++) sum[i] = 0.0;
     for (int64_t j = 0; j < row->slots; j++) {
         if (s[j] == -INFINITY) continue;
-        double weight = exp(s[j] - top);
+        double weight = exp(s[j] - row_max);
         int64_t at = (kv->offset[row->head] + j) * kv->head_dim;
         for (int64_t i = 0; i < kv->head_dim; i++) sum[i] += weight * ref_load(kv->v, kv->type, at + i);
-        mass += weight;
+        denominator += weight;
     }
-    for (int64_t i = 0; i < kv->head_dim; i++) o[i] = mass != 0 ? (float)(sum[i] / mass) : 0.0f;
-    if (lse) *lse = mass != 0 ? (float)(top + log(mass)) : -INFINITY;
+    for (int64_t i = 0; i < kv->head_dim; i++) o[i] = denominator != 0 ? (float)(sum[i] / denominator) : 0.0f;
+    if (lse) *lse = denominator != 0 ? (float)(row_max + log(denominator)) : -INFINITY;
 }
 
 /* Workspace for rows of any head of kv. */
@@ -93,12 +93,12 @@ static inline double ref_observed_logit(const lh_observed *o, int64_t r, int64_t
 static inline double ref_observed_lse(const lh_observed *o, int64_t r, int64_t i)
 {
     int64_t head = (o->map.first + i) / o->map.group;
-    double top = -INFINITY, mass = 0.0;
+    double row_max = -INFINITY, denominator = 0.0;
     for (int64_t j = 0; j < o->kv->len[head]; j++)
-        if (ref_observes(o, r, head, j)) top = fmax(top, ref_observed_logit(o, r, i, j));
+        if (ref_observes(o, r, head, j)) row_max = fmax(row_max, ref_observed_logit(o, r, i, j));
     for (int64_t j = 0; j < o->kv->len[head]; j++)
-        if (ref_observes(o, r, head, j)) mass += exp(ref_observed_logit(o, r, i, j) - top);
-    return mass != 0 ? top + log(mass) : -INFINITY;
+        if (ref_observes(o, r, head, j)) denominator += exp(ref_observed_logit(o, r, i, j) - row_max);
+    return denominator != 0 ? row_max + log(denominator) : -INFINITY;
 }
 
 #endif

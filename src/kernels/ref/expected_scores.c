@@ -23,13 +23,14 @@ lh_status lh_ref_expected_scores(lh_stream *stream, const lh_expected_scores_arg
         int64_t h = (a->map.first + i) / a->map.group, len = a->kv->len[h];
         const uint8_t *state = a->state + h * a->ld;
         float *y = a->y + i * a->ld;
-        double top = -INFINITY, mass = 0.0;
+        double row_max = -INFINITY, denominator = 0.0;
         for (int64_t s = 0; s < len; s++)
-            if (state[s] == LH_ENTRY_COMPETES) top = fmax(top, expected_logit(a, i, h, s));
+            if (state[s] == LH_ENTRY_COMPETES) row_max = fmax(row_max, expected_logit(a, i, h, s));
         for (int64_t s = 0; s < len; s++)
-            if (state[s] == LH_ENTRY_COMPETES) mass += exp(expected_logit(a, i, h, s) - top);
+            if (state[s] == LH_ENTRY_COMPETES) denominator += exp(expected_logit(a, i, h, s) - row_max);
         for (int64_t s = 0; s < len; s++)
-            y[s] = state[s] == LH_ENTRY_COMPETES ? (float)(exp(expected_logit(a, i, h, s) - top) / mass) : 0.0f;
+            y[s] =
+                state[s] == LH_ENTRY_COMPETES ? (float)(exp(expected_logit(a, i, h, s) - row_max) / denominator) : 0.0f;
     }
     return LH_OK;
 }

@@ -1,7 +1,8 @@
-/* Products of a few tokens with large weights, as in decoding: the time is that of reading the weights. A block owns
- * ROWS outputs and its warps take turns along them, 512 bytes a row and turn, 16 a lane: so ROWS loads of weights and
- * one a token of x, which L1 has, are under way for every lane, with one or two tokens of two turns at once. A lane
- * adds up its part of all ROWS x TOKENS outputs, then the lanes join theirs, then the warps. Bytes: out * in * 2 or 4.
+/* Small-M GEMM: products of a few tokens with large weights, as in decoding: the time is that of reading the weights. A
+ * block owns ROWS outputs and its warps take turns along them, 512 bytes a row and turn, 16 a lane: so ROWS loads of
+ * weights and one a token of x, which L1 has, are under way for every lane, with one or two tokens of two turns at
+ * once. A lane adds up its part of all ROWS x TOKENS outputs, then the lanes join theirs, then the warps. Bytes: out *
+ * in * 2 or 4.
  */
 #include "kernels/cuda/gemm.cuh"
 #include "kernels/cuda/vector.cuh"
@@ -77,14 +78,14 @@ static __device__ __forceinline__ pack tokens_of(const T *p, int64_t n)
 }
 
 template <typename T, int TOKENS>
-struct few_rows {
+struct small_rows {
     const T *w[ROWS], *x[TOKENS];
     int64_t in;
 };
 
 /* TURNS turns from column i on: all of them loaded, then multiplied. sum: [TOKENS, ROWS]. */
 template <typename T, int TOKENS, int IS_WIDE, int TURNS>
-static __device__ __forceinline__ void add_turns(float (&sum)[ROWS * TOKENS], const few_rows<T, TOKENS> &f, int64_t i)
+static __device__ __forceinline__ void add_turns(float (&sum)[ROWS * TOKENS], const small_rows<T, TOKENS> &f, int64_t i)
 {
     constexpr int STEP = THREADS * (16 / (int)sizeof(T));
     pack ws[TURNS][ROWS], xs[TURNS][TOKENS];
@@ -109,12 +110,12 @@ static __device__ __forceinline__ void add_turns(float (&sum)[ROWS * TOKENS], co
 
 /* TOKENS >= the tokens there are, of which the last stands for those that are not; the last output alike. */
 template <typename T, int TOKENS, int IS_WIDE>
-static __global__ void few_kernel(lh_gemm_args a)
+static __global__ void gemm_small_kernel(lh_gemm_args a)
 {
     constexpr int N = ROWS * TOKENS, EACH = 16 / (int)sizeof(T), STEP = THREADS * EACH, TURNS = TOKENS <= 2 ? 2 : 1;
     __shared__ float parts[WARPS][N];
     int64_t o0 = (int64_t)blockIdx.x * ROWS, i = (int64_t)threadIdx.x * EACH;
-    few_rows<T, TOKENS> f;
+    small_rows<T, TOKENS> f;
     float sum[N] = {};
     f.in = a.in;
 #pragma unroll
@@ -138,17 +139,18 @@ template <typename T, int MOST, int IS_WIDE>
 static lh_status launch(lh_stream *stream, const lh_gemm_args *a)
 {
     lh_shape shape = {dim3((unsigned)((a->out + ROWS - 1) / ROWS)), THREADS, 0};
-    auto *kernel = a->tokens == 1   ? few_kernel<T, 1, IS_WIDE>
-                   : a->tokens == 2 ? few_kernel<T, 2, IS_WIDE>
-                   : a->tokens <= 4 ? few_kernel<T, 4, IS_WIDE>
-                                    : few_kernel<T, MOST, IS_WIDE>;
+    auto *kernel = a->tokens == 1   ? gemm_small_kernel<T, 1, IS_WIDE>
+                   : a->tokens == 2 ? gemm_small_kernel<T, 2, IS_WIDE>
+                   : a->tokens <= 4 ? gemm_small_kernel<T, 4, IS_WIDE>
+                                    : gemm_small_kernel<T, MOST, IS_WIDE>;
     return lh_launch(stream, "gemm", shape, kernel, *a);
 }
 
-lh_status lh_gemm_few(lh_stream *stream, const lh_gemm_args *a)
+lh_status lh_gemm_small(lh_stream *stream, const lh_gemm_args *a)
 {
     typedef __nv_bfloat16 bf16;
     if (a->type == LH_F32)
-        return lh_gemm_is_wide(a) ? launch<float, LH_FEW_F32, 1>(stream, a) : launch<float, LH_FEW_F32, 0>(stream, a);
-    return lh_gemm_is_wide(a) ? launch<bf16, LH_FEW_BF16, 1>(stream, a) : launch<bf16, LH_FEW_BF16, 0>(stream, a);
+        return lh_gemm_is_wide(a) ? launch<float, LH_SMALL_F32, 1>(stream, a)
+                                  : launch<float, LH_SMALL_F32, 0>(stream, a);
+    return lh_gemm_is_wide(a) ? launch<bf16, LH_SMALL_BF16, 1>(stream, a) : launch<bf16, LH_SMALL_BF16, 0>(stream, a);
 }

@@ -1,6 +1,6 @@
-/* Products of some tokens, of more than cores can multiply while the weights arrive: on the tensor cores, 16 outputs
- * and 8 tokens at a time. A block owns OUTS outputs, and its warps take turns along them, LOADS times 64 bytes an
- * output and turn. A lane loads 16 bytes of two outputs' rows and of one or two tokens', which are its parts of two
+/* Small-M GEMM: products of more tokens than cores can multiply while the weights arrive: on the tensor cores, 16
+ * outputs and 8 tokens at a time. A block owns OUTS outputs, and its warps take turns along them, LOADS times 64 bytes
+ * an output and turn. A lane loads 16 bytes of two outputs' rows and of one or two tokens', which are its parts of two
  * products: which numbers of a row are called the same column does not matter, as long as weights and tokens agree. All
  * loads of a turn are under way at once. Bytes: out * in * 2. */
 #include "kernels/cuda/gemm.cuh"
@@ -42,7 +42,7 @@ static __device__ __forceinline__ void add_turn(float (&c)[GROUPS][4], const __n
 
 /* GROUPS of TOKENS tokens. Rows that are not there are the last one again, and are not written. */
 template <int GROUPS>
-static __global__ void __launch_bounds__(WARPS *LH_WARP) some_kernel(lh_gemm_args a)
+static __global__ void __launch_bounds__(WARPS *LH_WARP) gemm_small_mma_kernel(lh_gemm_args a)
 {
     typedef __nv_bfloat16 bf16;
     __shared__ float parts[WARPS][GROUPS * TOKENS][OUTS];
@@ -69,8 +69,9 @@ static __global__ void __launch_bounds__(WARPS *LH_WARP) some_kernel(lh_gemm_arg
     a.y[t * a.y_ld + o] = y;
 }
 
-lh_status lh_gemm_some(lh_stream *stream, const lh_gemm_args *a)
+lh_status lh_gemm_small_mma(lh_stream *stream, const lh_gemm_args *a)
 {
     lh_shape shape = {dim3((unsigned)((a->out + OUTS - 1) / OUTS)), WARPS * LH_WARP, 0};
-    return lh_launch(stream, "gemm", shape, a->tokens <= TOKENS ? some_kernel<1> : some_kernel<2>, *a);
+    return lh_launch(stream, "gemm", shape, a->tokens <= TOKENS ? gemm_small_mma_kernel<1> : gemm_small_mma_kernel<2>,
+                     *a);
 }

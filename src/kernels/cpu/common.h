@@ -1,7 +1,7 @@
-/* inner.h - what every file of the backend starts from, in one instruction set.
+/* common.h - what every file of the backend starts from, in one instruction set.
  */
-#ifndef LH_KERNELS_CPU_INNER_H
-#define LH_KERNELS_CPU_INNER_H
+#ifndef LH_KERNELS_CPU_COMMON_H
+#define LH_KERNELS_CPU_COMMON_H
 
 #include <assert.h>
 #include <math.h>

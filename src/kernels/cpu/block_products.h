@@ -1,7 +1,7 @@
-/* ways.h - the two ways in which rows and a tile of keys or values are multiplied, for every operation that has blocks
- * of rows. */
-#ifndef LH_KERNELS_CPU_WAYS_H
-#define LH_KERNELS_CPU_WAYS_H
+/* block_products.h - the two ways in which rows and a tile of keys or values are multiplied, for every operation that
+ * has blocks of rows. */
+#ifndef LH_KERNELS_CPU_BLOCK_PRODUCTS_H
+#define LH_KERNELS_CPU_BLOCK_PRODUCTS_H
 
 #include "kernels/cpu/pairs.h"
 #include "kernels/cpu/softmax.h"
