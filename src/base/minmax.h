@@ -4,12 +4,14 @@
 
 #include <stdint.h>
 
-static inline int64_t lh_min_i64(int64_t a, int64_t b)
+#include "base/both.h"
+
+static LH_BOTH inline int64_t lh_min_i64(int64_t a, int64_t b)
 {
     return a < b ? a : b;
 }
 
-static inline int64_t lh_max_i64(int64_t a, int64_t b)
+static LH_BOTH inline int64_t lh_max_i64(int64_t a, int64_t b)
 {
     return a > b ? a : b;
 }

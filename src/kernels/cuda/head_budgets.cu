@@ -1,7 +1,7 @@
 /* The search for the best entries of many heads between its histograms, and what each of the heads keeps. All of it is
  * small: 8 KB of bins a head and round, and some numbers a head. */
-#include "base/fraction.h"
 #include "kernels/cuda/entries.cuh"
+#include "kernels/head_budgets.h"
 
 enum { THREADS = 256 };
 
@@ -9,22 +9,6 @@ enum { THREADS = 256 };
 static __device__ __forceinline__ int64_t bins_each(int64_t size)
 {
     return (size + blockDim.x - 1) / blockDim.x;
-}
-
-static __device__ __forceinline__ int64_t at_least_0(int64_t x)
-{
-    return x > 0 ? x : 0;
-}
-
-static __device__ __forceinline__ int64_t least(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
-static __device__ __forceinline__ lh_head_safeguard safeguard_of(const lh_head_safeguard *safeguards,
-                                                                 lh_head_safeguard all, int64_t layer)
-{
-    return safeguards ? safeguards[layer] : all;
 }
 
 /* ---- sums of bins: blockIdx.x is the head and its layer ---- */
@@ -35,15 +19,15 @@ static __global__ void add_histograms_kernel(lh_add_histograms_args a)
     int64_t size = (int64_t)1 << a.bits, each = bins_each(size), last = size - 1 - threadIdx.x * each, mine = 0, all;
     const int32_t *bins = a.histograms + blockIdx.x * size;
     int64_t above = a.candidates ? a.candidates[blockIdx.x].above : 0;
-    int64_t skip = at_least_0(safeguard_of(a.safeguards, a.safeguard, blockIdx.x % a.layers).floor - above);
+    int64_t skip = lh_max_i64(0, lh_safeguard_of(a.safeguards, a.safeguard, blockIdx.x % a.layers).floor - above);
     for (int64_t b = last; b > last - each && b >= 0; b--) mine += bins[b];
     int64_t before = lh_block_before(mine, room, &all);
     for (int64_t b = last; b > last - each && b >= 0; b--) {
-        int64_t n = bins[b], left = n - least(at_least_0(skip - before), n);
+        int64_t n = bins[b], left = n - lh_min_i64(lh_max_i64(0, skip - before), n);
         if (left) atomicAdd(a.sums + b, (int)left);
         before += n;
     }
-    if (threadIdx.x == 0 && skip > 0) atomicAdd(a.sums + size, (int)least(skip, all));
+    if (threadIdx.x == 0 && skip > 0) atomicAdd(a.sums + size, (int)lh_min_i64(skip, all));
 }
 
 lh_status lh_cuda_add_histograms(lh_stream *stream, const lh_add_histograms_args *a)
@@ -54,7 +38,7 @@ lh_status lh_cuda_add_histograms(lh_stream *stream, const lh_add_histograms_args
     return LH_OK;
 }
 
-/* ---- narrowing: every block finds the same bin, and updates one head of one layer ---- */
+/* ---- refine_threshold: every block finds the same bin, and updates one head of one layer ---- */
 
 /* In *bin, shared; returns what is wanted of it. Every thread of the block calls it. */
 static __device__ int64_t find_bin(const lh_refine_threshold_args &a, int64_t *bin)
@@ -63,7 +47,7 @@ static __device__ int64_t find_bin(const lh_refine_threshold_args &a, int64_t *b
     int64_t size = (int64_t)1 << a.bits, each = bins_each(size), last = size - 1 - threadIdx.x * each, mine = 0, all;
     for (int64_t b = last; b > last - each && b >= 0; b--) mine += a.sums[b];
     int64_t before = lh_block_before(mine, room, &all);
-    int64_t want = a.from ? a.from->want : least(a.most, all + a.sums[size]) - a.sums[size];
+    int64_t want = a.from ? a.from->want : lh_min_i64(a.most, all + a.sums[size]) - a.sums[size];
     if (threadIdx.x == 0) {
         *bin = want > 0 ? 0 : size - 1;
         wanted = want > 0 ? want - (all - a.sums[0]) : want;
@@ -111,93 +95,15 @@ lh_status lh_cuda_refine_threshold(lh_stream *stream, const lh_refine_threshold_
 
 /* ---- sharing out: one block, whose threads take the heads in the order of ties ---- */
 
-/* The i-th head in the order of ties. */
-static __device__ __forceinline__ int64_t in_order(const lh_head_budgets_args &a, int64_t i)
-{
-    return i % a.heads * a.layers + i / a.heads;
-}
+/* ---- head_budgets ---- */
 
-/* What is the head's already, what it has above the prefix beside, and at it. */
-static __device__ void divide(const lh_head_budgets_args &a, int64_t at, int64_t (&parts)[3])
-{
-    lh_candidate_counts t = a.candidates[at];
-    parts[0] = least(safeguard_of(a.safeguards, a.safeguard, at % a.layers).floor, t.competing);
-    parts[1] = at_least_0(t.above - parts[0]);
-    parts[2] = at_least_0((int64_t)t.above + t.at - parts[0]) - parts[1];
-}
-
-/* Counts of all heads, and in lags what rounding took from them, -1 where a head has all of its entries. Returns what
- * is missing. */
-static __device__ int64_t give_shares(const lh_head_budgets_args &a, int64_t *lags, int64_t *room)
-{
-    int64_t n = a.heads * a.layers, taken = 0, given = 0, held = 0, all;
-    for (int64_t first = 0; first < n; first += blockDim.x) {
-        int64_t i = first + threadIdx.x, at = in_order(a, i), parts[3] = {0, 0, 0};
-        if (i < n) divide(a, at, parts);
-        int64_t rest = a.search->want - taken - lh_block_before(parts[2], room, &all);
-        taken += all;
-        if (i >= n) continue;
-        int64_t chosen = parts[1] + least(at_least_0(rest), parts[2]), most = a.candidates[at].competing;
-        int64_t sure = safeguard_of(a.safeguards, a.safeguard, at % a.layers).bonus;
-        int64_t count = least(parts[0] + lh_fraction_of(a.share, chosen) + sure, most);
-        lags[i] = count < most ? lh_fraction_rest(a.share, chosen) : -1;
-        a.counts[at] = count;
-        given += count;
-        held += most;
-    }
-    given = lh_block_sum(given, room);
-    held = lh_block_sum(held, room);
-    return least(a.most, held) - given;
-}
-
-/* All that have room get one each, round after round, while there is enough for all of them. Nobody is behind its claim
- * by a whole entry, so no round gives anybody a second one before all have their first. Returns what is still missing.
- */
-static __device__ int64_t give_rounds(const lh_head_budgets_args &a, int64_t missing, int64_t *lags, int64_t *room)
-{
-    int64_t n = a.heads * a.layers;
-    while (missing > 0) {
-        int64_t open = 0, short_of = -missing; /* negative: the least is found as a maximum */
-        for (int64_t i = threadIdx.x; i < n; i += blockDim.x) {
-            int64_t spare = a.candidates[in_order(a, i)].competing - a.counts[in_order(a, i)];
-            if (spare <= 0) lags[i] = -1;
-            open += spare > 0;
-            if (spare > 0 && -spare > short_of) short_of = -spare;
-        }
-        open = lh_block_sum(open, room);
-        int64_t each = -lh_block_max(short_of, room);
-        if (open == 0) return 0;
-        if (missing < open) return missing;
-        each = least(each, missing / open);
-        for (int64_t i = threadIdx.x; i < n; i += blockDim.x) {
-            if (lags[i] >= 0) a.counts[in_order(a, i)] += each;
-        }
-        missing -= each * open;
-    }
-    return 0;
-}
-
-/* The `missing` heads that are furthest behind their claims get one each. */
-static __device__ void give_last(const lh_head_budgets_args &a, int64_t missing, const int64_t *lags)
-{
-    int64_t n = a.heads * a.layers;
-    for (int64_t i = threadIdx.x; i < n; i += blockDim.x) {
-        int64_t before = 0;
-        if (lags[i] < 0) continue;
-        for (int64_t other = 0; other < n; other++)
-            before += lags[other] > lags[i] || (lags[other] == lags[i] && other < i);
-        if (before < missing) a.counts[in_order(a, i)]++;
-    }
-}
-
-/* lags: [heads * layers], in the order of ties. */
+/* One block. lags: [heads * layers]. */
 static __global__ void head_budgets_kernel(lh_head_budgets_args a, int64_t *lags)
 {
-    __shared__ int64_t room[LH_WARP];
-    int64_t missing = give_shares(a, lags, room);
-    missing = give_rounds(a, missing, lags, room);
+    __shared__ int64_t left;
+    if (threadIdx.x == 0) left = lh_give_rounds(&a, lh_give_shares(&a, lags), lags);
     __syncthreads();
-    if (missing > 0) give_last(a, missing, lags);
+    lh_give_last(&a, left, lags, threadIdx.x, blockDim.x);
 }
 
 lh_status lh_cuda_head_budgets(lh_stream *stream, const lh_head_budgets_args *a)
