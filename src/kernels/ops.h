@@ -45,11 +45,11 @@ extern const lh_ops lh_ops_ref;
 extern const lh_ops lh_ops_cpu __attribute__((weak));  /* at NULL in tests that do without */
 extern const lh_ops lh_ops_cuda __attribute__((weak)); /* at NULL in a build without CUDA */
 
-/* Backends by name ("ref", "cpu", "cuda"), NULL when there is none; by number, NULL behind the last. */
+/* Backends by name ("ref", "cpu", "cuda"), NULL when there is none; by number, NULL after the last. */
 const lh_ops *lh_ops_find(const char *name);
 const lh_ops *lh_ops_at(int i);
 
-/* Names and summaries of the operations, by number; NULL behind the last. */
+/* Names and summaries of the operations, by number; NULL after the last. */
 const char *lh_op_name(int i);
 const char *lh_op_summary(int i);
 

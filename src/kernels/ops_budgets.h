@@ -14,25 +14,25 @@
 
 #include "base/fraction.h"
 
-/* What a search knows after a round. */
+/* The state of the search after a round. */
 typedef struct lh_search {
-    int64_t want;    /* of the best, how many have this prefix */
-    uint32_t prefix; /* the upper bits of the key of the last of them */
+    int64_t want;    /* number of entries with this prefix that are among the best */
+    uint32_t prefix; /* the upper bits of the threshold */
 } lh_search;
 
-/* What is known of a head: how many of its entries compete, and how many of them are above the prefix and at it. */
+/* Candidate counts of a head: entries that compete, and those of them whose key is above the prefix and at it. */
 typedef struct lh_candidate_counts {
     int32_t competing, above, at;
 } lh_candidate_counts;
 
-/* What the heads of a layer have whatever their scores are. floor: their best so many entries, which do not compete
- * with those of other heads. sure: so many more than their share of the best. */
+/* Per-head safeguard of one layer. floor: the head's own best `floor` entries are kept unconditionally and do not
+ * compete with those of other heads. bonus: extra entries, added to its share of the best. */
 typedef struct lh_head_safeguard {
     int64_t floor, bonus;
 } lh_head_safeguard;
 
-/* sums[b] = sum over heads and layers of histograms[h,l,b], but each leaves out its best floor - candidates[h,l].above
- * entries (none where that is less than 0); sums[2^bits] = how many were left out. sums: [2^bits + 1]. */
+/* sums[b] = sum over heads and layers of histograms[h,l,b], but each leaves out its best max(0, floor -
+ * candidates[h,l].above) entries; sums[2^bits] = number of entries left out. sums: [2^bits + 1]. */
 typedef struct lh_add_histograms_args {
     int32_t *sums;
     const int32_t *histograms;             /* [heads, layers, 2^bits] */
@@ -43,11 +43,10 @@ typedef struct lh_add_histograms_args {
     int bits;
 } lh_add_histograms_args;
 
-/* With sums of all ranks: the bin, from the last one down, in which the from->want best are complete (0 where there are
- * fewer). It goes to the end of to->prefix, and to->want is from->want without what is above it. In the first round,
- * `from` NULL, the wanted ones are those that are not left out of the `most` best, or of all entries where there are
- * fewer. candidates[h,l]: above += what is above the bin, at = what is in it; competing is set in the first round.
- * `from` and `to` are not the same. */
+/* With the sums of all ranks: find the bin, from the last one down, in which the from->want best are complete (0 where
+ * there are fewer), append it to to->prefix, and set to->want to from->want minus the entries above it. First round
+ * (`from` NULL): want = min(most, number of entries) - number left out. candidates[h,l]: above += entries above the
+ * bin, at = entries in it; competing is set in the first round. `from` and `to` differ. */
 typedef struct lh_refine_threshold_args {
     lh_search *to;
     const lh_search *from;
@@ -58,12 +57,12 @@ typedef struct lh_refine_threshold_args {
     int bits;
 } lh_refine_threshold_args;
 
-/* What heads keep of their competing entries, with what refine_threshold has found in the last round. Chosen are those
- * above the prefix, and of those at it search->want, the first ones by layer and then by head; but those that are a
- * head's already are no choice: g = min(floor, competing) of the best. counts = min(g + floor(chosen * share) + sure,
- * competing). While these sum to less than `most` (and than all entries), one more goes to the head that has not all of
- * its entries and for which g + chosen * share + sure - counts is largest, ties by layer and then by head. With a share
- * of 1 - alpha and alpha * base to be sure of: AdaKV's safeguard (arXiv 2407.11550, algorithm 1), in whole numbers. */
+/* Number of competing entries that each head keeps, after the last round of refine_threshold. g = min(floor,
+ * competing): the head's own. chosen: its other entries above the threshold, and search->want of those at it, the first
+ * ones by layer and then by head. counts = min(g + floor(chosen * share) + bonus, competing). While these sum to less
+ * than `most` (and than all entries), one more goes to the head with entries left for which g + chosen * share + bonus
+ * - counts is largest, ties by layer and then by head. With share 1 - alpha and bonus alpha * base: AdaKV's safeguard
+ * (arXiv 2407.11550, algorithm 1), in integers. */
 typedef struct lh_head_budgets_args {
     int64_t *counts;                       /* [heads, layers] */
     const lh_candidate_counts *candidates; /* [heads, layers] */

@@ -18,9 +18,9 @@ typedef struct lh_append_args {
     const int32_t *positions;
 } lh_append_args;
 
-/* Rows at positions that follow each other go where they belong in a ring of `rows` rows, of which the first `head` are
- * of the first positions: ring[p] for p < head, else ring[head + (p - head) % (rows - head)]. Of several rows that
- * belong to one place the last one stays. Row t of x starts at t * x_ld. */
+/* Store rows of consecutive positions in a ring of `rows` rows, whose first `head` rows are for the first positions:
+ * row p at ring[p] for p < head, else at ring[head + (p - head) % (rows - head)]. Of several rows for one place the
+ * last one stays. Row t of x starts at t * x_ld. */
 typedef struct lh_put_rows_args {
     float *ring; /* [rows, width] */
     const float *x;
@@ -28,7 +28,7 @@ typedef struct lh_put_rows_args {
     int64_t tokens, rows, head, width, x_ld;
 } lh_put_rows_args;
 
-/* Where the row at position p belongs. */
+/* Index in the ring of the row at position p. */
 static LH_BOTH inline int64_t lh_ring_place(int64_t p, int64_t rows, int64_t head)
 {
     return p < head ? p : head + (p - head) % (rows - head);

@@ -28,7 +28,7 @@ typedef struct lh_row_lse_args {
 } lh_row_lse_args;
 
 /* What the slots in [first, first + cols) of every KV head receive from the rows, added to what is there; slots at len
- * and behind are left alone. The map begins and ends with whole groups. With a_i = exp(s_rj - lse[r,i]) where row r
+ * and after it are left alone. The map begins and ends with whole groups. With a_i = exp(s_rj - lse[r,i]) where row r
  * sees j, else 0, for query head i of the group, and m = mean of a_i over the group: sums[c] += sum over rows of m
  * (parts = 1), or of a_c for every c of the group (parts = group); squares += sum over rows of m * m; counts += number
  * of rows with m > 1 / n, n = entries of the head that the row sees. What is not wanted is NULL. Rows are added in

@@ -51,7 +51,7 @@ typedef struct lh_split_counts_args {
 
 /* In each head the counts[h] best competing entries become KEEP, the other competing ones `others` (DROP, or COMPETES
  * for another stage), and what does not compete stays what it is; order: lh_score_key of the score descending, position
- * ascending. Where less than counts[h] compete all of them stay. */
+ * ascending. Where fewer than counts[h] compete all of them stay. */
 typedef struct lh_select_top_args {
     uint8_t *state; /* [heads, ld] */
     const float *scores;

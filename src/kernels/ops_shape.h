@@ -62,15 +62,14 @@ typedef struct lh_max_score_args {
     int64_t heads, ld;
 } lh_max_score_args;
 
-/* What joins the scores of `heads` heads that are at most `top`: as many bits as the sum of all of them has room for.
- */
+/* The factor that turns the scores of `heads` heads, at most `top` each, into integers whose sum fits in 63 bits. */
 static LH_BOTH inline double lh_joint_scale(float top, int64_t heads)
 {
     return ldexp(1.0, 60 - ilogb(top > 0.0f ? (double)top : 1.0) - ilogb((double)heads) - 2);
 }
 
 /* sums[s] = sum over heads of llrint(scores[h,s] * lh_joint_scale(*top, all_heads)), in double; slots at len[h] and
- * behind add 0, NaN adds 0. Whole numbers, so that ranks may add them in any order. sums: [cols]. */
+ * after it add 0, NaN adds 0. Integers, so that ranks may add them in any order. sums: [cols]. */
 typedef struct lh_add_heads_args {
     int64_t *sums;
     const float *scores;

@@ -1,4 +1,4 @@
-/* probabilities.h - probabilities of logits as whole numbers, which add up to the same sum in any order, on any number
+/* probabilities.h - probabilities of logits as integers, which add up to the same sum in any order, on any number
  * of ranks. Every step is one rounding that IEEE 754 defines, and products that are added to something are fused, so
  * the numbers are the same on every backend, whatever its compiler contracts. */
 #ifndef LH_KERNELS_PROBABILITIES_H
@@ -28,7 +28,7 @@ static inline lh_probabilities lh_probabilities_of(float top, double temperature
  * The error is at most 1/2 and 2^-46 of it. */
 static LH_BOTH inline int64_t lh_probability(const lh_probabilities *c, float x)
 {
-    /* Adding these leaves no room for a fraction: the low bits of the sum are the nearest whole number. */
+    /* Adding these leaves no room for a fraction: the low bits of the sum are the nearest integer. */
     const double whole = 0x1.8p52, ones = 0x1p52;
     double below = (double)x - (double)c->top, shifted = fma(below, c->rate, whole);
     double f = fma(below, c->rate, whole - shifted), p = 4.44553827187081e-10, scale, sum;

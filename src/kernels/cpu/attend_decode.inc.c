@@ -43,7 +43,7 @@ VEC_FN int team_of(const int heads)
     return heads == 3 ? 4 : heads;
 }
 
-/* Ask for the keys or values of entries [j, j + n) of the chunk, or of those behind it: what comes next in memory is on
+/* Ask for the keys or values of entries [j, j + n) of the chunk, or of those after it: what comes next in memory is on
  * its way while numbers are worked on. */
 static inline void prefetch_entries(const lh_team *t, const void *keys_or_values, int64_t j, int64_t n)
 {
@@ -127,7 +127,7 @@ static int decode_sees(const lh_team *t, int64_t position)
     return position <= t->position && (t->logit.window <= 0 || position > t->position - t->logit.window);
 }
 
-/* -inf for entries that the row does not see, and behind the last one up to a whole vector of them. */
+/* -inf for entries that the row does not see, and after the last one up to a whole vector of them. */
 static void team_mask(const lh_team *t, const lh_chunk *c, int team)
 {
     int seen = 1;
@@ -264,7 +264,7 @@ static void attend_chunk(const lh_decode *decode, const lh_chunk *c, float *memo
     }
 }
 
-/* One query head from the parts of its `chunks` chunks, which lie one behind the other; the first part is overwritten.
+/* One query head from the parts of its `chunks` chunks, which lie one after the other; the first part is overwritten.
  */
 static void join_chunks(const lh_decode *decode, const lh_chunk *c, int64_t chunks, int64_t g)
 {

@@ -76,7 +76,7 @@ static void pack_pair_keys(float *dst, const lh_columns *keys)
     pack_column_words(dst, keys, pair_words(keys->depth));
 }
 
-/* VL elements of value j from i on, zero behind the end. */
+/* VL elements of value j from i on, zero after the end. */
 VEC_FN vf value_or_zero(const lh_columns *values, int64_t j, int64_t i)
 {
     if (j >= values->count || i >= values->depth) return vf_zero();

@@ -38,7 +38,7 @@ static inline int64_t sums_floats(const lh_column_stats_args *a)
     return STEP * (a->parts + 2);
 }
 
-/* The sums lie first, the step behind them. Returns the step's memory. */
+/* The sums lie first, the step after them. Returns the step's memory. */
 static inline float *sums_place(lh_stats_item *item, float *memory)
 {
     item->squares = memory;

@@ -37,7 +37,7 @@ static inline int64_t entry_position(const lh_ragged *kv, int64_t h, int64_t s)
     return kv->positions ? kv->positions[kv->offset[h] + s] : s;
 }
 
-/* The largest |x| of the slots that compete; NaN is none. As whole numbers, whose order is the same: the compiler takes
+/* The largest |x| of the slots that compete; NaN is none. As integers, whose order is the same: the compiler takes
  * many at once. */
 static inline float largest_competing(const float *x, const uint8_t *state, int64_t n)
 {

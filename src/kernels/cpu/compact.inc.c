@@ -44,7 +44,7 @@ static void compact_in_order(const lh_compact_args *a, int64_t h)
     a->dst->len[h] = kept;
 }
 
-/* Behind the last hole nothing moves. */
+/* After the last hole nothing moves. */
 static void compact_fill(const lh_compact_args *a, int64_t h)
 {
     const uint8_t *state = a->state + h * a->ld;

@@ -26,7 +26,7 @@ static void draw_words(uint32_t words[DRAWS], const lh_draw *draw, int64_t h, co
     memcpy(words, c[0], sizeof c[0]);
 }
 
-/* The words of slots [first, first + DRAWS) of head h; behind its end they are of position 0. */
+/* The words of slots [first, first + DRAWS) of head h; after its end they are of position 0. */
 static void draw_slots(uint32_t words[DRAWS], const lh_draw *draw, const lh_ragged *kv, const int64_t at[2])
 {
     uint32_t positions[DRAWS] = {0};

@@ -1,4 +1,4 @@
-/* One keep set for all heads: their scores are added up as whole numbers. */
+/* One keep set for all heads: their scores are added up as integers. */
 #include "kernels/cpu/common.h"
 
 enum { JOINT_SLOTS = 4096 };

@@ -123,7 +123,7 @@ static inline int64_t step_floats_of(const lh_watch *w)
     return STEP * (w->d_places + 1 + w->way->rows * w->rows->map.group);
 }
 
-/* Steps that a thread of the team takes at once: one behind the other, unless threads would be idle. */
+/* Steps that a thread of the team takes at once: one after the other, unless threads would be idle. */
 static inline int steps_at_once(int64_t steps)
 {
     enum { MOST = 8, PARTS_PER_THREAD = 8 };

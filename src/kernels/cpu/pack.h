@@ -89,7 +89,7 @@ VEC_FN vf column_words(const lh_columns *c, int64_t j, int64_t i, const int whol
 }
 
 /* A square: VL rows from j on. Of f32 VL floats each from element i on; of bf16 VL words, which stay words or become
- * two floats one behind the other. */
+ * two floats one after the other. */
 VEC_FN void pack_floats(float *dst, const lh_columns *c, int64_t j, int64_t i, const int whole)
 {
     vf x[VL];

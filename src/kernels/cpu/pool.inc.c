@@ -39,7 +39,7 @@ static int64_t pool_half(const lh_pool_args *a)
 }
 
 /* A thread's memory for a row: the scores of what competes in the order of positions, with padding on both sides and a
- * place behind it for all others; for every slot its place among the competing ones, or that of the others; and where
+ * place after it for all others; for every slot its place among the competing ones, or that of the others; and where
  * slots are in no order, which positions compete, a bit each, and how many do in the words before. */
 typedef struct lh_pool_memory {
     float *b;        /* [ld + 3 * half + 1] */

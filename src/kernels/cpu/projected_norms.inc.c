@@ -97,7 +97,7 @@ static void projected_weights(const lh_projected_item *item, int64_t o, int64_t 
         pack_columns(item->w, &columns);
 }
 
-/* The lanes of all entries grow by the columns in item->w; those behind `count` are zeros. */
+/* The lanes of all entries grow by the columns in item->w; those after `count` are zeros. */
 static void projected_columns(const lh_projected_item *item, int64_t count)
 {
     const lh_projected *p = item->product;

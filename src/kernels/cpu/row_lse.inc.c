@@ -42,7 +42,7 @@ VEC_FN void add_logits(const lh_step *p, float *s, int64_t r, lh_lanes *lanes, c
     vf_store(lanes->denominator, denominator);
 }
 
-/* The rows of a block at a step; behind the last entry of a head the vector is masked. */
+/* The rows of a block at a step; after the last entry of a head the vector is masked. */
 static void add_rows_of(const lh_step *p, int64_t block, lh_seen seen, lh_lanes *lanes)
 {
     int64_t first = block * p->watch->way->rows, tokens = step_logits(p, block, p->n);

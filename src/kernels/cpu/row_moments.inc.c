@@ -3,7 +3,7 @@
 
 enum { MOMENT_ROWS = 128, MOMENT_AT_ONCE = 4 };
 
-/* Products of head i from `count` rows, `ld` floats apart and zero behind the head: from MOMENT_AT_ONCE elements x on
+/* Products of head i from `count` rows, `ld` floats apart and zero after the head: from MOMENT_AT_ONCE elements x on
  * by as many vectors from y on. */
 VEC_FN void add_products(const lh_row_moments_args *a, int64_t i, const float *rows, int64_t count, const int64_t at[3])
 {

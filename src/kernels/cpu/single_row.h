@@ -17,7 +17,7 @@ typedef struct lh_single_row {
     float *denominators;   /* [map.heads, spans] */
 } lh_single_row;
 
-/* The row's logits with its gain, -inf where it sees nothing and behind the last entry. */
+/* The row's logits with its gain, -inf where it sees nothing and after the last entry. */
 static inline void single_step(const lh_single_row *l, const lh_step *p, int64_t span)
 {
     const lh_observed *o = &l->stats.args->rows;

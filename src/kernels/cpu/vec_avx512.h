@@ -117,7 +117,7 @@ VEC_FN vf vf_add_exponent(vf x, vf whole)
         _mm512_add_epi32(_mm512_castps_si512(x), _mm512_slli_epi32(_mm512_castps_si512(whole), 23)));
 }
 
-/* To the nearest whole number. */
+/* To the nearest integer. */
 VEC_FN vf vf_round(vf x)
 {
     return _mm512_roundscale_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);

@@ -1,7 +1,7 @@
 /* attend_pieces.cuh - few rows over many entries: a tile of rows for each KV head would keep few multiprocessors busy,
  * as a question's rows on a long prompt's cache. The entries that rows see are cut in pieces, a block each; a second
  * kernel joins what they leave. How many there are at most follows from what the host knows, and is the same for all
- * heads; how many there are follows from the head's own length, on the device: blocks behind them leave at once. */
+ * heads; how many there are follows from the head's own length, on the device: blocks after them leave at once. */
 #ifndef LH_KERNELS_CUDA_ATTEND_PIECES_CUH
 #define LH_KERNELS_CUDA_ATTEND_PIECES_CUH
 
@@ -47,7 +47,7 @@ static lh_status cut_in_pieces(lh_stream *stream, const lh_attend_block_args *b,
     pieces->most = (int)most;
     tiles = (seen - 1) / (most * grid->keys) + 1;
     pieces->tiles = (int)(tiles < INT32_MAX ? tiles : INT32_MAX);
-    numbers = (units * most * grid->rows + 1) / 2 * 2; /* what is behind them lies on 16 bytes, too */
+    numbers = (units * most * grid->rows + 1) / 2 * 2; /* what is after them lies on 16 bytes, too */
     LH_TRY(lh_stream_scratch(stream, &memory,
                              numbers * (b->kv->head_dim * (int64_t)sizeof(float) + (int64_t)sizeof(float2)) +
                                  units * (int64_t)sizeof(int)));
@@ -77,7 +77,7 @@ static __global__ void __launch_bounds__(JOIN_THREADS)
         weights[n] = lh_weight(own.x, lh_shift(row_max));
         denominator = fmaf(weights[n], own.y, denominator);
     }
-    denominator = lh_block_sum(denominator, room); /* behind its barrier all weights are there */
+    denominator = lh_block_sum(denominator, room); /* after its barrier all weights are there */
     if (a.lse && threadIdx.x == 0)
         a.lse[token * a.map.heads + i] = denominator != 0 ? lh_shift(row_max) + logf(denominator) : -INFINITY;
     for (int64_t x = threadIdx.x; x < dim; x += JOIN_THREADS) {

@@ -78,7 +78,7 @@ static __device__ __forceinline__ void write_eight(const lh_eight<float> &e, uin
     ((float4 *)row)[(2 * n + 1) ^ turn] = e.y;
 }
 
-/* KEYS rows of keys or values from slot `slot` of a cache on, which ends at `end`: zeros behind it, so that 0 times
+/* KEYS rows of keys or values from slot `slot` of a cache on, which ends at `end`: zeros after it, so that 0 times
  * them is 0. `values`: whose order. */
 typedef enum tile_order { OF_KEYS, OF_VALUES } tile_order;
 

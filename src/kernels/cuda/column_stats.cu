@@ -35,7 +35,7 @@ typedef struct column_job {
     int64_t parts;
     lh_form form;
     unsigned *packed; /* [query heads, parts, padded, D] bf16, times what makes of it a logit */
-    lh_sight *sights; /* [padded]; rows behind the last see nothing */
+    lh_sight *sights; /* [padded]; rows after the last see nothing */
     float2 *factors;  /* [query heads, padded] weight = 2 ^ (x * logit + y) */
     float *fair;      /* [KV heads, padded] a sum of weights above it counts */
 } column_job;

@@ -1,4 +1,4 @@
-/* One keep set for all heads: their scores are added up as whole numbers. */
+/* One keep set for all heads: their scores are added up as integers. */
 #include "kernels/cuda/entries.cuh"
 
 enum { THREADS = 256, SLOTS = 4 * THREADS };

@@ -213,7 +213,7 @@ static __device__ __forceinline__ void lh_take(lh_eight<float> *e, const float *
     e->y = *(const float4 *)(at + 4);
 }
 
-/* The first n of eight, one by one; 0 behind them. */
+/* The first n of eight, one by one; 0 after them. */
 static __device__ inline void lh_take_some(lh_eight<__nv_bfloat16> *e, const __nv_bfloat16 *at, int n)
 {
     const unsigned short *bits = (const unsigned short *)at;
@@ -232,7 +232,7 @@ static __device__ inline void lh_take_some(lh_eight<float> *e, const float *at, 
     e->y = make_float4(x[4], x[5], x[6], x[7]);
 }
 
-/* The next eight of a row of which `left` are left; 0 behind its end. */
+/* The next eight of a row of which `left` are left; 0 after its end. */
 template <typename T>
 static __device__ __forceinline__ void lh_load(lh_eight<T> *e, const T *at, int left, int wide)
 {

@@ -53,7 +53,7 @@ static __device__ __forceinline__ void add_squares(float (&sums)[AT_ONCE], const
     for (int u = 0; u < AT_ONCE; u++) sums[u] = lh_lanes_sum(sums[u], l.count);
 }
 
-/* Entries first + group, + groups, … of head h; behind the end the last one. */
+/* Entries first + group, + groups, … of head h; after the end the last one. */
 template <typename T>
 static __device__ __forceinline__ void find_entries(const T *(&entries)[AT_ONCE], const T *head, const lh_lanes &l,
                                                     const int64_t range[2], int64_t d)

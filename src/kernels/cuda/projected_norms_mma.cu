@@ -26,7 +26,7 @@ struct lh_row_words {
 /* Two products' words of a lane's rows. */
 typedef unsigned lh_product_words[2][4];
 
-/* Eight numbers of a row, rounded; zeros behind its end, and without a row. */
+/* Eight numbers of a row, rounded; zeros after its end, and without a row. */
 template <typename V>
 static __device__ __forceinline__ void round_eight(unsigned (&words)[4], const V *row, int64_t at, int64_t d)
 {

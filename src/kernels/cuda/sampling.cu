@@ -20,7 +20,7 @@ lh_status lh_cuda_penalise(lh_stream *stream, const lh_penalise_args *a)
     return lh_launch(stream, "penalise", lh_fours_shape(1, a->count), penalise_kernel, *a, width);
 }
 
-/* Whole numbers: blocks may add theirs in any order. */
+/* Integers: blocks may add theirs in any order. */
 static __global__ void sum_probabilities_kernel(lh_sum_probabilities_args a, int width)
 {
     __shared__ int64_t room[LH_WARP];

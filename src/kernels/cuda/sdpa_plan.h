@@ -27,8 +27,8 @@ typedef struct lh_sdpa_data {
     float *lse;              /* [kv_heads, group, tokens] */
     const int32_t *rows;     /* [kv_heads] tokens that there are */
     const int32_t *len;      /* [kv_heads] entries; row t sees those below len - rows + t + 1 */
-    const int64_t *starts;   /* [kv_heads + 1] numbers before a head's first key in its pool, and behind the last */
-    const int64_t *q_starts; /* [kv_heads + 1] numbers before a head's first query, and behind the last */
+    const int64_t *starts;   /* [kv_heads + 1] numbers before a head's first key in its pool, and after the last */
+    const int64_t *q_starts; /* [kv_heads + 1] numbers before a head's first query, and after the last */
     void *room;              /* as many bytes as the plan says */
     float scale;
 } lh_sdpa_data;

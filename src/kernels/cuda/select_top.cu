@@ -1,4 +1,4 @@
-/* The best of each head, by radix. What entries are ordered by is one whole number of 64 bits, the larger the better:
+/* The best of each head, by radix. What entries are ordered by is one integer of 64 bits, the larger the better:
  * its score key above, and below it the complement of its position, which breaks ties. Six rounds find the number of
  * the last entry that is among the best (the line) from its top, 11, 11 and 10 bits of either half: count the entries
  * that have the bits found so far by their next bits, and see in which of the bins the last of the best lies. When all

@@ -47,7 +47,7 @@ static lh_status shape_split(lh_split_kv *a, const char *op)
     return LH_OK;
 }
 
-/* Memory for pieces of one launch; those behind it use it again. */
+/* Memory for pieces of one launch; those after it use it again. */
 static lh_status open_split(lh_stream *stream, lh_split_kv *a, int64_t seqs)
 {
     int64_t units = (seqs < LH_SPLIT_SEQS ? seqs : +LH_SPLIT_SEQS) * a->heads * a->tiles,

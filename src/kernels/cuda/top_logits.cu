@@ -20,7 +20,7 @@ typedef struct top_room {
     lh_candidate most[LH_WARP], best[MOST];
 } top_room;
 
-/* Thread i takes EACH numbers from `first` on, in order; 0, which is below all, behind the end. */
+/* Thread i takes EACH numbers from `first` on, in order; 0, which is below all, after the end. */
 static __device__ void load_tile(const top_level &l, int64_t r, int64_t first, lh_candidate *c)
 {
     if (!l.in) {

@@ -1,4 +1,4 @@
-/* One keep set for all heads: their scores are added up as whole numbers, whose sum does not depend on its order. */
+/* One keep set for all heads: their scores are added up as integers, whose sum does not depend on its order. */
 #include <math.h>
 
 #include "kernels/ref/ref.h"

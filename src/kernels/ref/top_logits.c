@@ -6,7 +6,7 @@ lh_status lh_ref_top_logits(lh_stream *stream, const lh_top_logits_args *a)
     assert(a->k <= a->cols);
     for (int64_t r = 0; r < a->rows; r++) {
         const float *x = a->x + r * a->ld;
-        int64_t last = -1; /* index of the one found before: the next is the best of those behind it in the order */
+        int64_t last = -1; /* index of the one found before: the next is the best of those after it in the order */
         for (int64_t n = 0; n < a->k; n++) {
             int64_t best = -1;
             for (int64_t i = 0; i < a->cols; i++) {
