@@ -126,6 +126,29 @@ static void stats_team(const lh_stats *stats, float *memory, int64_t own)
     watch->way->end();
 }
 
+static lh_status single_row(lh_stream *stream, const lh_column_stats_args *a)
+{
+    lh_single_row l = {.stats.args = a};
+    lh_watch *w = &l.stats.watch;
+    char *memory = NULL;
+    watch_open(w, &a->rows);
+    const int64_t longest = watch_longest(w);
+    l.spans = (longest + SINGLE_SPAN - 1) / SINGLE_SPAN;
+    l.weights.ld = round_up(longest, 16);
+    int64_t own = round_up(lh_max_i64(step_floats_of(w), sums_floats(a)), 16), shared = watch_bytes(w),
+            placed = single_place(&l, NULL);
+    LH_TRY(lh_stream_scratch(stream, &memory, shared + placed + omp_get_max_threads() * own * 4));
+    watch_place(w, memory);
+    single_place(&l, memory + shared);
+    if (w->heads * l.spans > 1 && watch_work(w, longest) >= PARALLEL_FROM) {
+#pragma omp parallel
+        single_team(&l, (float *)(memory + shared + placed), own);
+    } else {
+        single_team(&l, (float *)(memory + shared + placed), own);
+    }
+    return LH_OK;
+}
+
 static lh_status op_column_stats(lh_stream *stream, const lh_column_stats_args *a)
 {
     const lh_observed *o = &a->rows;

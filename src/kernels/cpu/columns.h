@@ -3,7 +3,7 @@
 #ifndef LH_KERNELS_CPU_COLUMNS_H
 #define LH_KERNELS_CPU_COLUMNS_H
 
-#include "kernels/cpu/observed.h"
+#include "kernels/cpu/observed_steps.h"
 #include "kernels/slots.h"
 
 /* Rows of a KV head, as their weights want them. */

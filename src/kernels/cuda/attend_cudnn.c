@@ -1,3 +1,4 @@
+/* Attention of long bf16 prompts by cuDNN's graphs. */
 #include "kernels/cuda/attend_cudnn.h"
 
 #include <stdio.h>

@@ -5,7 +5,7 @@
 #ifndef LH_KERNELS_CUDA_ATTEND_PIECES_CUH
 #define LH_KERNELS_CUDA_ATTEND_PIECES_CUH
 
-#include "kernels/cuda/attend_tile.cuh"
+#include "kernels/cuda/attend_rows.cuh"
 
 /* ATTEND_BUSY: blocks for each multiprocessor, of which two run at a time. A piece has LEAST_PIECE entries at least,
  * and as many for each row that what it leaves is little beside what it reads. */

@@ -1,3 +1,4 @@
+/* cuBLAS, opened when a device first multiplies: the program runs where it is missing. */
 #include "kernels/cuda/blas_library.h"
 
 #include <dlfcn.h>

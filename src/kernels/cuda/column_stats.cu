@@ -5,7 +5,7 @@
  * and counted there, in the order of the rows, and written once. Keys are read once; queries (packed before, as bf16 or
  * as parts of f32) come from the caches, 64 bytes of a row together. With 32 rows of 4 heads the products take about
  * twice the time of the keys' bytes. */
-#include "kernels/cuda/mma.cuh"
+#include "kernels/cuda/mma_rows.cuh"
 #include "kernels/cuda/softmax.cuh"
 
 enum { COLUMN_WARPS = 4, COLUMN_TOKENS = 8, COLUMN_SLAB = 2048 /* rows of a launch: bounds the packed queries */ };

@@ -1,3 +1,4 @@
+/* cuDNN, opened when it is first asked for. */
 #include "kernels/cuda/cudnn_library.h"
 
 #include <dlfcn.h>

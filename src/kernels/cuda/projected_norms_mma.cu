@@ -6,7 +6,7 @@
  * A lane takes 16 bytes of a row at once, the words of two products (mma.cuh). Rows in shared memory are an odd number
  * of 64 bytes apart, so that the 8 lanes that are served at once meet different banks. */
 #include "kernels/cuda/entries.cuh"
-#include "kernels/cuda/mma.cuh"
+#include "kernels/cuda/mma_parts.cuh"
 #include "kernels/cuda/projected_norms.cuh"
 
 enum {

@@ -1,3 +1,4 @@
+/* The table of the CUDA backend. */
 #include "kernels/cuda/cuda.h"
 
 const lh_ops lh_ops_cuda = {

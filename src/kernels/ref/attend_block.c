@@ -1,3 +1,4 @@
+/* Attention of a block of rows: row by row, head by head. */
 #include "kernels/ref/attend.h"
 
 lh_status lh_ref_attend_block(lh_stream *stream, const lh_attend_block_args *a)

@@ -1,3 +1,4 @@
+/* Attention of one row a sequence over all entries of its cache. */
 #include "kernels/ref/attend.h"
 
 lh_status lh_ref_attend_decode(lh_stream *stream, const lh_attend_decode_args *a)

@@ -1,3 +1,4 @@
+/* Attention that entries receive from query rows. */
 #include "kernels/ref/attend.h"
 #include "kernels/slots.h"
 

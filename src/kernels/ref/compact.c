@@ -1,3 +1,4 @@
+/* Moving the entries that are kept to the front of their heads. */
 #include <string.h>
 
 #include "kernels/ref/ref.h"

@@ -1,3 +1,4 @@
+/* Expected attention: the softmax of what logits of normally distributed queries are on average. */
 #include <math.h>
 
 #include "kernels/ref/ref.h"

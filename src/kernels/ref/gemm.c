@@ -1,3 +1,4 @@
+/* Matrix products, with sums in double or in the fixed order. */
 #include <math.h>
 
 #include "kernels/ref/ref.h"

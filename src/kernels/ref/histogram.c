@@ -1,3 +1,4 @@
+/* Histograms of the score keys of heads. */
 #include "kernels/ref/ref.h"
 
 lh_status lh_ref_histogram(lh_stream *stream, const lh_histogram_args *a)

@@ -1,3 +1,4 @@
+/* Pooling of scores along the positions of competing entries. */
 #include <math.h>
 #include <stdlib.h>
 

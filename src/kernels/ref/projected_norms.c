@@ -1,3 +1,4 @@
+/* L1 norms of values after the output projection. */
 #include <math.h>
 
 #include "kernels/ref/ref.h"

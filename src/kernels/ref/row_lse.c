@@ -1,3 +1,4 @@
+/* Log-sum-exps of query rows. */
 #include "kernels/ref/attend.h"
 
 lh_status lh_ref_row_lse(lh_stream *stream, const lh_row_lse_args *a)

@@ -1,3 +1,4 @@
+/* Sums of rows and of their outer products. */
 #include "kernels/ref/ref.h"
 
 lh_status lh_ref_row_moments(lh_stream *stream, const lh_row_moments_args *a)

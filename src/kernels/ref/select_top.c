@@ -1,3 +1,4 @@
+/* The best competing entries of each head. */
 #include "kernels/ref/ref.h"
 #include "kernels/slots.h"
 

@@ -1,3 +1,4 @@
+/* The table of the reference backend. */
 #include "kernels/ref/ref.h"
 
 const lh_ops lh_ops_ref = {

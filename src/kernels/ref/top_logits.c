@@ -1,3 +1,4 @@
+/* The largest numbers of each row, one after the other. */
 #include "kernels/ref/ref.h"
 
 lh_status lh_ref_top_logits(lh_stream *stream, const lh_top_logits_args *a)
