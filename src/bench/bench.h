@@ -1,19 +1,18 @@
-/* bench.h - how fast this machine is at what a run is made of: single operations, whole runs, collectives, reading a
- * checkpoint. Every figure stands beside what the machine itself can do, measured in the same call. */
+/* bench.h - measures single operations, whole runs, collectives and reading a checkpoint. Every result is compared with
+ * the peak rates of the machine, measured in the same call. */
 #ifndef LH_BENCH_BENCH_H
 #define LH_BENCH_BENCH_H
 
 #include "base/table.h"
 #include "engine/engine.h"
 
-/* What is measured. */
 typedef struct lh_bench_request {
     const char *device;       /* "auto", "cpu", "cuda", "ref" */
     int share_device;         /* 1: ranks of one host may share a CUDA device */
     const char *const *words; /* [word_count]: only cases whose names contain one of them; none: all */
     int64_t word_count;
     int64_t context; /* entries a head of the full caches of decode steps; 0: 131072 on a device, 8192 on the host */
-    int quick;       /* 1: small shapes and few calls, to see that everything runs; the figures mean little */
+    int quick;       /* 1: small shapes and few calls, as a smoke test; the figures mean little */
 } lh_bench_request;
 
 /* Seconds are those of one call. `machine`: the rates of the machine itself, in the columns of `rows`. `figures`: what

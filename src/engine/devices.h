@@ -1,4 +1,4 @@
-/* devices.h - what each rank of a run computes on: one device a rank, unless they may share. */
+/* devices.h - assigns devices to the ranks of a run: one per rank, unless they may share. */
 #ifndef LH_ENGINE_DEVICES_H
 #define LH_ENGINE_DEVICES_H
 
@@ -6,14 +6,14 @@
 #include "kernels/ops.h"
 
 typedef struct lh_devices_wish {
-    const char *device; /* "auto": cuda where every rank finds a device, else cpu; "cpu", "cuda", "ref" */
+    const char *device; /* "auto": cuda if every rank finds a device, else cpu; "cpu", "cuda", "ref" */
     int share;          /* 1: ranks of one host may share a CUDA device */
-    int64_t memory;     /* bytes that a rank may take at most; 0: its part of what is free */
+    int64_t memory;     /* most bytes per rank; 0: its share of the free memory */
 } lh_devices_wish;
 
 typedef struct lh_devices {
     const lh_ops *ops;
-    lh_device *device; /* of this rank; new, with its part of the free memory as its limit, or less */
+    lh_device *device; /* of this rank; new, limited to its share of the free memory, or less */
     int apart;         /* no two ranks share a CUDA device */
 } lh_devices;
 
@@ -21,16 +21,16 @@ typedef struct lh_devices {
  * device. */
 lh_status lh_devices_open(lh_devices *out, lh_comm *world, const lh_devices_wish *wish);
 
-/* What a device of this host has free now, and among how many such devices a run's ranks would be dealt, or
- * wish->memory for each rank; then the device need not be here. "auto" is cuda where there is a device. */
+/* Free memory of a device of this host, and the number of such devices that the ranks of a run would share; or
+ * wish->memory for each rank, in which case the device need not be here. "auto" is cuda if there is a device. */
 typedef struct lh_devices_room {
     lh_device_kind kind;
     int64_t free_bytes;
-    int dealt; /* 0: each rank has a device of its own */
+    int dealt; /* 0: each rank has its own device */
 } lh_devices_room;
 lh_status lh_devices_look(lh_devices_room *out, const lh_devices_wish *wish);
 
-/* The operations of a device by its name, without "auto"; LH_EUSAGE naming those that there are. */
+/* The operations of a device by its name, without "auto". LH_EUSAGE names the valid ones. */
 lh_status lh_devices_ops(const char *device, const lh_ops **out);
 
 #endif

@@ -1,11 +1,10 @@
-/* generate.h - a prompt, or a context and many questions on it, answered: what the command `generate` does, as a call.
- */
+/* generate.h - answers a prompt, or many questions about one context: the command `generate` as a call. */
 #ifndef LH_ENGINE_GENERATE_H
 #define LH_ENGINE_GENERATE_H
 
 #include "engine/decode.h"
 
-/* Called while it works, on every rank; any may be NULL. */
+/* Progress, called on every rank; any may be NULL. */
 typedef struct lh_generate_events {
     void *self;
     void (*prefill)(void *self, int64_t done, int64_t total); /* tokens x layers */

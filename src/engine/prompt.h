@@ -1,4 +1,4 @@
-/* prompt.h - from what a user writes to the ids that a session takes in. */
+/* prompt.h - text of a user, plain or in a chat format, to the token ids of a session. */
 #ifndef LH_ENGINE_PROMPT_H
 #define LH_ENGINE_PROMPT_H
 
