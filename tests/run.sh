@@ -92,5 +92,5 @@ say "testing the other rooms"
 run_tests "$folder" -LE "^(${left_out:+$left_out|}sanitized)$"
 show_slowest
 say "done"
-sed -n '/tests passed/,$p' "$logs/build-asan.tests" "$logs/$folder.tests"
+sed -s -n '/tests passed/,$p' "$logs/build-asan.tests" "$logs/$folder.tests"
 exit "$failed"
