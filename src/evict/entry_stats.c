@@ -1,6 +1,6 @@
 #include "evict/entry_stats.h"
 
-#include "evict/source.h"
+#include "evict/score_source.h"
 
 int64_t lh_score_parts(const lh_policy_numbers *p, const lh_heads *heads)
 {

@@ -3,7 +3,7 @@
  * tests all call it.
  *
  * The way of one eviction (select.c): classify the entries by position; score those that compete by the policy's source
- * (source.h); shape the scores (shape.c); give every head its budget, over all ranks where heads compete
+ * (score_source.h); shape the scores (shape.c); give every head its budget, over all ranks where heads compete
  * (adaptive_heads.c); mark the best, in one stage or two (select.c). Query rows reach the source as they pass
  * (lh_evict_rows), or with the job.
  *

@@ -5,7 +5,7 @@
 #include "base/mem.h"
 #include "base/minmax.h"
 #include "evict/evict.h"
-#include "evict/source.h"
+#include "evict/score_source.h"
 #include "exec/gather.h"
 
 struct lh_evictor {

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/minmax.h"
-#include "evict/source.h"
+#include "evict/score_source.h"
 
 /* AdaKV's search for the best entries of all heads. */
 static void size_search(const lh_space_request *need, int64_t *bytes)

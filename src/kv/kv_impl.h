@@ -7,7 +7,7 @@
 #include "cache/slot_positions.h"
 #include "cache/snapshot.h"
 #include "evict/latest_row.h"
-#include "evict/source.h"
+#include "evict/score_source.h"
 #include "exec/gather.h"
 #include "kv/figures.h"
 #include "kv/layer_plan.h"

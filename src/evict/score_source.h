@@ -1,7 +1,7 @@
-/* source.h - a source of scores: what makes the number by which an entry is ranked. One file each (source_*.c) and one
- * row of LH_SOURCE_WORDS (policies/word_list.h); everything else asks the table. */
-#ifndef LH_EVICT_SOURCE_H
-#define LH_EVICT_SOURCE_H
+/* score_source.h - a source of scores: what makes the number by which an entry is ranked. One file each (source_*.c)
+ * and one row of LH_SOURCE_WORDS (policies/word_list.h); everything else asks the table. */
+#ifndef LH_EVICT_SCORE_SOURCE_H
+#define LH_EVICT_SCORE_SOURCE_H
 
 #include "evict/evict.h"
 

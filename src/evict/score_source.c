@@ -1,4 +1,4 @@
-#include "evict/source.h"
+#include "evict/score_source.h"
 
 extern const lh_source lh_source_window, lh_source_running;
 #define SOURCE(word, meaning, number, statistic, name) extern const lh_source lh_source_##name;
