@@ -33,7 +33,7 @@ static lh_status call_turns(lh_bench *b, void *args, int64_t turn)
 /* How a case is made. */
 typedef struct decode_case {
     lh_dtype type;
-    int64_t batch, len, uneven, seen; /* seen: tokens that the row is behind */
+    int64_t batch, len, uneven, seen; /* seen: tokens that the row is after */
 } decode_case;
 
 static int64_t copies_of(const lh_bench *b, const decode_case *c)

@@ -198,7 +198,7 @@ static lh_status report(model_run *r)
     for (int64_t c = 0; c < r->count; c++) {
         measured *m = &r->caches[c];
         snprintf(prefill.shape, sizeof prefill.shape, "%s, %lld tokens", m->name, (long long)q->context);
-        snprintf(step.shape, sizeof step.shape, "%s, behind %lld tokens", m->name, (long long)q->context);
+        snprintf(step.shape, sizeof step.shape, "%s, after %lld tokens", m->name, (long long)q->context);
         step.bytes = m->bytes;
         LH_TRY(add(r, &prefill, m->prefill, q->repeat, q->context));
         LH_TRY(add(r, &step, m->steps, q->repeat * q->steps, 1));

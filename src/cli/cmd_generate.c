@@ -141,7 +141,7 @@ typedef struct named_file {
     const char *option, *path; /* path NULL: not given */
 } named_file;
 
-/* A run replaces nothing that it reads, and no file of its own. (A cache may be replaced by the one that goes on behind
+/* A run replaces nothing that it reads, and no file of its own. (A cache may be replaced by the one that goes on after
  * it.) */
 static lh_status check_files(const run *r)
 {

@@ -50,7 +50,7 @@ typedef struct lh_eval_values {
     lh_eval_files files;
 } lh_eval_values;
 
-/* The groups behind the task's own and that of `run`. */
+/* The groups after the task's own and that of `run`. */
 #define LH_EVAL_GROUPS                                               \
     {&lh_cli_policy_list_options, offsetof(lh_eval_values, policy)}, \
         {&lh_cli_engine_options, offsetof(lh_eval_values, engine)},  \

@@ -8,7 +8,7 @@
 
 typedef struct lh_output {
     int json, writes_at_end, saves_cache; /* files that an interrupted run does not write: at its end, and of a cache
-                                             that is saved behind the prompt */
+                                             that is saved after the prompt */
     lh_comm *comm;
     const char *const *questions; /* shown above their answers when there are several, on rank 0 */
     int64_t question_count;

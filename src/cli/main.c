@@ -62,7 +62,7 @@ static lh_status fail_unknown(const char *name)
     int n = 0;
     if (*name == '-')
         LH_FAIL_DONE(LH_EUSAGE,
-                     "options come behind a command, as in 'longhaul info %s'; 'longhaul --help' lists the commands",
+                     "options come after a command, as in 'longhaul info %s'; 'longhaul --help' lists the commands",
                      name);
     while (lh_command_at(n)) n++;
     LH_TRY_DONE(lh_calloc(&names, n + 1, sizeof *names));
@@ -97,7 +97,7 @@ static lh_status find_task(const lh_command **command, int argc, char **argv, in
         LH_TRY_DONE(lh_buf_printf(&all, "%s%s", i ? ", " : "", names[i]));
     }
     if (!name || *name == '-')
-        LH_FAIL_DONE(LH_EUSAGE, "'%s' needs a task behind its name: %s", (*command)->syntax->name, all.data);
+        LH_FAIL_DONE(LH_EUSAGE, "'%s' needs a task after its name: %s", (*command)->syntax->name, all.data);
     const lh_command *task = lh_command_task(*command, name);
     const char *near = task ? NULL : lh_nearest(name, names);
     if (near) LH_FAIL_DONE(LH_EUSAGE, "unknown task '%s', did you mean '%s'?", name, near);

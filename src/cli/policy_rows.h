@@ -1,4 +1,4 @@
-/* policy_rows.h - the rows of lh_policy_options. What a table says of policy and budget is its own, behind
+/* policy_rows.h - the rows of lh_policy_options. What a table says of policy and budget is its own, after
  * LH_POLICY_ROW and LH_BUDGET_ROW; the parts are the same for all:
  *
  *     {LH_POLICY_ROW, .arg = "NAME", .help = "What is kept."}, ... LH_POLICY_PARTS(LH_POLICY_PART_ROW){0}};

@@ -107,7 +107,7 @@ typedef struct lh_stream_waiter {
     void *self;
     void (*before)(void *self);
     lh_status (*during)(void *self);
-    void (*behind)(void *self);
+    void (*after)(void *self);
 } lh_stream_waiter;
 void lh_stream_watch(lh_stream *stream, const lh_stream_waiter *waiter);
 

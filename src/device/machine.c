@@ -17,7 +17,7 @@ static FILE *open_in(const char *folder, const char *name)
     return n > 0 && n < (int)sizeof path ? fopen(path, "re") : NULL;
 }
 
-/* The number behind `key` in a file of "key number" lines, or the whole file's number when key is "". 0 when the file
+/* The number after `key` in a file of "key number" lines, or the whole file's number when key is "". 0 when the file
  * or the key is missing or says "max". */
 static int number_in(const char *folder, const char *name, const char *key, int64_t *out)
 {

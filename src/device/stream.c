@@ -73,7 +73,7 @@ lh_status lh_stream_sync(lh_stream *stream)
     if (stream->recording) LH_FAIL(LH_EINTERNAL, "work that is only recorded is waited for");
     if (w->before) w->before(w->self);
     st = stream->device->ops->stream_sync(stream);
-    if (w->behind) w->behind(w->self);
+    if (w->after) w->after(w->self);
     stream->posted = 0;
     return st;
 }

@@ -87,7 +87,7 @@ lh_status lh_prompt_encode(const lh_tokenizer *tok, const lh_prompt_text *in, lh
     if (!tok && (in->bytes || in->question_count || in->chat))
         LH_FAIL_DONE(LH_EUSAGE, "the model has no tokenizer: give ids with --prompt-tokens");
     if (in->behind_cache && in->chat && (in->bytes || !in->question_count))
-        LH_FAIL_DONE(LH_EUSAGE, "behind a loaded cache --chat takes questions only: give --question");
+        LH_FAIL_DONE(LH_EUSAGE, "after a loaded cache --chat takes questions only: give --question");
     if (memchr(in->text, '\0', (size_t)in->bytes) && in->chat)
         LH_FAIL_DONE(LH_EINPUT, "the prompt holds a zero byte: it is not text");
     if (tok) LH_TRY_DONE(add_first(tok, in, prompt));
@@ -130,7 +130,7 @@ lh_status lh_prompt_ids_parse(const char *name, const lh_buf *text, int64_t voca
         errno = 0;
         long long id = strtoll(at, &end, 10);
         if (end == at || errno || (*end && !isspace((unsigned char)*end)))
-            LH_FAIL(LH_EINPUT, "'%s': '%.*s' is not a token id: ids are whole numbers separated by white space", name,
+            LH_FAIL(LH_EINPUT, "'%s': '%.*s' is not a token id: ids are integers separated by white space", name,
                     word_length(at), at);
         if (id < 0 || id >= vocab)
             LH_FAIL(LH_EINPUT, "'%s': token id %lld is not in the vocabulary, ids must be from 0 to %lld", name, id,

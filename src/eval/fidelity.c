@@ -14,7 +14,7 @@
 
 typedef struct window {
     lh_tokens ids;             /* with the first token that the tokenizer asks for */
-    lh_tokens context, behind; /* to be repeated: the window as a prompt, and the question */
+    lh_tokens context, question_ids; /* to be repeated: the window as a prompt, and the question */
     lh_buf text;               /* rank 0 */
     int64_t length, number;
 } window;
@@ -82,7 +82,7 @@ static lh_status ask_to_repeat(run *r, window *w)
                                                    .chat = q->chat,
                                                    .chat_template = q->chat_template},
                                  &w->context, &questions));
-    w->behind = questions[0];
+    w->question_ids = questions[0];
 done:
     lh_free(questions);
     lh_buf_clear(&question);
@@ -156,7 +156,7 @@ static lh_status check_repeated(const run *r)
     const lh_config *c = lh_engine_get(r->engine)->config;
     for (int64_t i = 0; i < r->n && r->request->reconstruct; i++) {
         const window *w = &r->windows[i];
-        const int64_t all = w->context.n + w->behind.n + repeat_max(r, w);
+        const int64_t all = w->context.n + w->question_ids.n + repeat_max(r, w);
         if (all > c->max_positions)
             LH_FAIL(LH_EUSAGE,
                     "a window of %lld tokens, the question and what is repeated are %lld tokens, more than the "
@@ -190,7 +190,7 @@ static lh_status open_run(run *r)
         window *w = &r->windows[i];
         LH_TRY(lh_eval_share(comm, &w->ids));
         LH_TRY(lh_eval_share(comm, &w->context));
-        LH_TRY(lh_eval_share(comm, &w->behind));
+        LH_TRY(lh_eval_share(comm, &w->question_ids));
         r->work.total += prefills * w->ids.n + 2 * q->policies->n * q->max_new;
         if (q->reconstruct) r->work.total += prefills * w->context.n + q->policies->n * repeat_max(r, w);
     }
@@ -346,7 +346,7 @@ static lh_status repeat(void *self, const lh_cache_at *at)
     lh_status st = LH_OK;
     run *r = self;
     lh_tokens ids = {0};
-    LH_TRY_DONE(lh_session_block(at->session, r->now->behind.ids, r->now->behind.n));
+    LH_TRY_DONE(lh_session_block(at->session, r->now->question_ids.ids, r->now->question_ids.n));
     LH_TRY_DONE(lh_eval_generate(at->session, &(lh_eval_answer){&r->ends, repeat_max(r, r->now), &r->work}, &ids));
     if (is_root(r)) st = judge_repeated(r, at->policy, &ids);
     LH_TRY_DONE(lh_comm_agree(lh_engine_get(r->engine)->comm, st));
@@ -371,8 +371,8 @@ static lh_status run_window(run *r)
     LH_TRY(lh_caches_each(r->engine,
                           &(lh_caches_request){.policies = q->policies,
                                                .prompt = &w->context,
-                                               .more = w->behind.n + repeat_max(r, w),
-                                               .block = w->behind.n,
+                                               .more = w->question_ids.n + repeat_max(r, w),
+                                               .block = w->question_ids.n,
                                                .seed = q->seed + (uint64_t)w->number,
                                                .together = q->together,
                                                .work = &r->work},
@@ -393,13 +393,13 @@ lh_status lh_fidelity_run(lh_fidelity_result *out, lh_engine *engine, const lh_f
         LH_TRY_DONE(run_window(&r));
     }
     if (r.silent)
-        lh_warn("behind %lld of %lld windows the full cache ends with its first token: they tell nothing of policies",
+        lh_warn("after %lld of %lld windows the full cache ends with its first token: they tell nothing of policies",
                 (long long)r.silent, (long long)r.n);
 done:
     for (int64_t i = 0; r.windows && i < r.n; i++) {
         lh_tokens_clear(&r.windows[i].ids);
         lh_tokens_clear(&r.windows[i].context);
-        lh_tokens_clear(&r.windows[i].behind);
+        lh_tokens_clear(&r.windows[i].question_ids);
         lh_buf_clear(&r.windows[i].text);
     }
     lh_free(r.windows);

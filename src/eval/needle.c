@@ -126,7 +126,7 @@ static lh_status make_prompt(run *r)
     LH_TRY(lh_comm_agree(comm, st));
     LH_TRY(lh_eval_share(comm, &n->whole));
     LH_TRY(lh_eval_share(comm, &n->context));
-    LH_TRY(lh_eval_share(comm, &n->behind));
+    LH_TRY(lh_eval_share(comm, &n->question_ids));
     return st;
 }
 
@@ -175,7 +175,7 @@ static lh_status judge(run *r, int64_t policy, const lh_tokens *ids)
     row[P_SCENARIO].text = lh_scenario_names[r->scenario];
     row[P_DEPTH].value = r->spec.depth;
     row[P_SEED].number = (int64_t)r->spec.seed;
-    row[P_TOKENS].number = r->scenario == LH_QUESTION_AWARE ? n->whole.n : n->context.n + n->behind.n;
+    row[P_TOKENS].number = r->scenario == LH_QUESTION_AWARE ? n->whole.n : n->context.n + n->question_ids.n;
     row[P_AT].number = n->at_token;
     row[P_EXACT].number = exact;
     row[P_WORDS].value = words;
@@ -193,7 +193,7 @@ static lh_status answer(void *self, const lh_cache_at *at)
 {
     lh_status st = LH_OK;
     run *r = self;
-    const lh_tokens *question = &r->needle.behind;
+    const lh_tokens *question = &r->needle.question_ids;
     lh_tokens ids = {0};
     if (r->scenario == LH_CONTEXT_ONLY) LH_TRY_DONE(lh_session_block(at->session, question->ids, question->n));
     LH_TRY_DONE(lh_eval_generate(at->session, &(lh_eval_answer){&r->ends, r->request->max_new, &r->work}, &ids));
@@ -215,9 +215,9 @@ static lh_status run_prompt(run *r)
         r->scenario = (lh_scenario)s;
         lh_caches_request caches = {.policies = q->policies,
                                     .prompt = s == LH_QUESTION_AWARE ? &n->whole : &n->context,
-                                    .question = s == LH_QUESTION_AWARE ? n->behind.n : 0,
-                                    .more = q->max_new + (s == LH_CONTEXT_ONLY ? n->behind.n : 0),
-                                    .block = s == LH_CONTEXT_ONLY ? n->behind.n : 0,
+                                    .question = s == LH_QUESTION_AWARE ? n->question_ids.n : 0,
+                                    .more = q->max_new + (s == LH_CONTEXT_ONLY ? n->question_ids.n : 0),
+                                    .block = s == LH_CONTEXT_ONLY ? n->question_ids.n : 0,
                                     .seed = r->spec.seed,
                                     .together = q->together,
                                     .work = &r->work};

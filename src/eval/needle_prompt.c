@@ -183,8 +183,8 @@ static lh_status encode(lh_needle *out, const lh_tokenizer *tok, const lh_needle
 {
     lh_status st = LH_OK;
     lh_buf asked = {0}, all = {0};
-    lh_tokens *behind = NULL, *none = NULL;
-    out->whole.n = out->context.n = out->behind.n = 0;
+    lh_tokens *question_ids = NULL, *none = NULL;
+    out->whole.n = out->context.n = out->question_ids.n = 0;
     LH_TRY_DONE(question_text(&asked, form, out->question.data));
     LH_TRY_DONE(lh_buf_append(&all, out->text.data, out->text.bytes));
     if (form->chat && all.bytes) LH_TRY_DONE(lh_buf_puts(&all, "\n\n"));
@@ -192,11 +192,11 @@ static lh_status encode(lh_needle *out, const lh_tokenizer *tok, const lh_needle
     lh_prompt_text aware = prompt_text(form, &all, NULL);
     lh_prompt_text apart = prompt_text(form, &out->text, (const char *const[]){asked.data});
     LH_TRY_DONE(lh_prompt_encode(tok, &aware, &out->whole, &none));
-    LH_TRY_DONE(lh_prompt_encode(tok, &apart, &out->context, &behind));
-    lh_tokens_clear(&out->behind);
-    out->behind = behind[0];
+    LH_TRY_DONE(lh_prompt_encode(tok, &apart, &out->context, &question_ids));
+    lh_tokens_clear(&out->question_ids);
+    out->question_ids = question_ids[0];
 done:
-    lh_free(behind);
+    lh_free(question_ids);
     lh_free(none);
     lh_buf_clear(&asked);
     lh_buf_clear(&all);
@@ -205,7 +205,7 @@ done:
 
 static int64_t tokens_of(const lh_needle *needle)
 {
-    int64_t apart = needle->context.n + needle->behind.n;
+    int64_t apart = needle->context.n + needle->question_ids.n;
     return needle->whole.n > apart ? needle->whole.n : apart;
 }
 
@@ -324,6 +324,6 @@ void lh_needle_clear(lh_needle *needle)
     lh_free(needle->name);
     lh_tokens_clear(&needle->whole);
     lh_tokens_clear(&needle->context);
-    lh_tokens_clear(&needle->behind);
+    lh_tokens_clear(&needle->question_ids);
     *needle = (lh_needle){0};
 }

@@ -37,7 +37,7 @@ typedef struct lh_needle {
     int64_t at_token;    /* and the tokens of the prompt before it */
     lh_tokens whole;     /* the prompt with the question */
     lh_tokens context;   /* the same, cut before the question … */
-    lh_tokens behind;    /* … and the question */
+    lh_tokens question_ids;    /* … and the question */
 } lh_needle;
 
 /* As much haystack as fits: from a position that the seed chooses on, over the end to the beginning. It is cut between

@@ -91,7 +91,7 @@ static int is_sign(int c)
 
 /* The four substitutions of mteval-v13a: what matches is consumed, so that none begins inside another. first, second:
  * classes of the two characters (second NULL: one alone); a space goes where `spaces` says, as bits: before, between,
- * behind. */
+ * after. */
 typedef struct rule {
     int (*first)(int c);
     int (*second)(int c);

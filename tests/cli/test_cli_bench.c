@@ -198,7 +198,7 @@ END_TEST
 
 START_TEST(test_what_cannot_be_is_said)
 {
-    program_refuses(1, 2, "'bench' needs a task behind its name: operations, run, collectives, reading", "bench");
+    program_refuses(1, 2, "'bench' needs a task after its name: operations, run, collectives, reading", "bench");
     program_refuses(1, 2, "unknown task 'operation', did you mean 'operations'?", "bench operation");
     program_refuses(1, 2, "'gem5' is in the name of no case, there are: gemm, attend_block, ",
                     "bench operations gem5 --quick");

@@ -232,8 +232,8 @@ START_TEST(test_windows_without_an_answer_are_warned_of)
     json_t *o = json_loads(r.out.data, 0, &error);
     ck_assert_msg(o != NULL, "no JSON: %s\n%s", error.text, r.out.data);
     json_array_foreach(rows(o, "windows"), i, row) silent += value(row, "tokens") == 1;
-    const char *warning = strstr(r.err.data, "longhaul: warning: behind ");
-    if (warning) counted = atoll(warning + strlen("longhaul: warning: behind "));
+    const char *warning = strstr(r.err.data, "longhaul: warning: after ");
+    if (warning) counted = atoll(warning + strlen("longhaul: warning: after "));
     ck_assert_int_eq(counted, silent);
     ck_assert_int_eq(warning != NULL, silent > 0);
     json_decref(o);
@@ -262,7 +262,7 @@ START_TEST(test_what_cannot_be_is_said)
         const char *options, *says;
         int code;
     } cases[] = {
-        {"eval", "'eval' needs a task behind its name: needle, fidelity", 2},
+        {"eval", "'eval' needs a task after its name: needle, fidelity", 2},
         {"eval nedle -m tiny.h5", "unknown task 'nedle', did you mean 'needle'?", 2},
         {"eval needle -m tiny.h5", "needs '--haystack FILE|FOLDER'", 2},
         {NEEDLE "--policy snapkv,snapkw --budget 8", "'snapkw': --policy 'snapkw' is unknown, did you mean 'snapkv'?",

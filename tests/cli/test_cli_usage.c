@@ -109,7 +109,7 @@ START_TEST(test_usage_is_refused_with_one_message_on_any_number_of_ranks)
         {"plan -m x.h5 --context 0", "option '--context' got '0'"},
         {"info a b", "'b' is one argument too many"},
         {"verify", "nothing to verify"},
-        {"--verbose info", "options come behind a command"},
+        {"--verbose info", "options come after a command"},
         {"help frobnicate", "unknown command 'frobnicate'"},
     };
     program_result r = {0};

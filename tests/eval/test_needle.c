@@ -74,7 +74,8 @@ static void check_prompt(const lh_tokenizer *tok, const lh_needle_form *form, co
     lh_needle needle;
     lh_buf sentence = {0}, text = {0};
     OK(lh_needle_make(&needle, tok, form, spec));
-    const int64_t apart = needle.context.n + needle.behind.n, most = apart > needle.whole.n ? apart : needle.whole.n;
+    const int64_t apart = needle.context.n + needle.question_ids.n,
+                  most = apart > needle.whole.n ? apart : needle.whole.n;
     ck_assert_msg(most <= spec->length && most > spec->length - slack, "%lld of %lld tokens", (long long)most,
                   (long long)spec->length);
     /* the needle is there once, between two sentences */
@@ -99,7 +100,7 @@ static void check_prompt(const lh_tokenizer *tok, const lh_needle_form *form, co
     OK(lh_tokenizer_decode(tok, needle.context.ids, needle.context.n, &text));
     ck_assert_ptr_null(strstr(text.data, needle.question.data));
     text.bytes = 0;
-    OK(lh_tokenizer_decode(tok, needle.behind.ids, needle.behind.n, &text));
+    OK(lh_tokenizer_decode(tok, needle.question_ids.ids, needle.question_ids.n, &text));
     ck_assert_ptr_nonnull(strstr(text.data, needle.question.data));
     lh_buf_clear(&sentence);
     lh_buf_clear(&text);

@@ -32,7 +32,7 @@ static inline int64_t stats_steps(const lh_column_stats_args *a)
     return (a->cols + STEP - 1) / STEP;
 }
 
-/* Floats of an item behind the memory of its step. */
+/* Floats of an item after the memory of its step. */
 static inline int64_t sums_floats(const lh_column_stats_args *a)
 {
     return STEP * (a->parts + 2);

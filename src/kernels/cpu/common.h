@@ -66,7 +66,7 @@ static inline lh_stretch own_stretch(int64_t entries)
     return (lh_stretch){.from = entries * t / threads, .to = entries * (t + 1) / threads};
 }
 
-/* Whether n > 0 entries behind `before` others are of it: where their middle lies. */
+/* Whether n > 0 entries after `before` others are of it: where their middle lies. */
 static inline int is_of(lh_stretch s, int64_t before, int64_t n)
 {
     return 2 * before + n >= 2 * s.from && 2 * before + n < 2 * s.to;

@@ -57,7 +57,7 @@ static inline lh_seen step_seen(const lh_step *p, int64_t b)
     return s->least.last >= p->high && s->most.before < p->low ? SEEN_ALL : SEEN_SOME;
 }
 
-/* Entries of the step, in whole panels, behind which no row of block b sees one. */
+/* Entries of the step, in whole panels, after which no row of block b sees one. */
 static inline int64_t step_reach(const lh_step *p, int64_t b)
 {
     int32_t last = p->watch->block_sights[b].most.last;

@@ -4,13 +4,13 @@
  *
  *   BLOCK_IN_PAIRS       1 where that is faster than in floats
  *   PAIR_ROWS            rows of a block, at most VL
- *   pair_words(n)        words that n elements take in a row, a panel's column or the weights of a row; zero behind n
+ *   pair_words(n)        words that n elements take in a row, a panel's column or the weights of a row; zero after n
  *   pack_row_pairs       a block of PAIR_ROWS rows, PAIR_ROWS * pair_words(depth) words
  *   pairs_logits         tile.h's product of a packed block and panels of keys
  *   pairs_sums           the same of rows of weights, KEYS floats apart, and panels of values
  *   pairs_begin, _end    around the work of a thread
  *
- * Rows of c behind `rows` up to PAIR_ROWS may be written. */
+ * Rows of c after `rows` up to PAIR_ROWS may be written. */
 #ifndef LH_KERNELS_CPU_PAIRS_H
 #define LH_KERNELS_CPU_PAIRS_H
 

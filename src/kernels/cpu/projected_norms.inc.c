@@ -1,4 +1,4 @@
-/* Norms of values behind the output projection: a matrix product of which only the sums of absolute values are kept.
+/* Norms of values after the output projection: a matrix product of which only the sums of absolute values are kept.
  * The weights of a query head are packed PROJECTED_COLS columns at a time, meet a run of entries, and what comes out is
  * added up by lanes at once. A section of PROJECTED_SECTION columns has a sum of its own, whose
  * lanes take the columns in order; the sums of the sections are added in order too. So bits depend neither on the

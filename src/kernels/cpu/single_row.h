@@ -107,7 +107,7 @@ static inline void single_team(const lh_single_row *l, float *memory, int64_t ow
     }
 }
 
-/* Bytes of all that the team shares behind the watch; lays it out from `at` on, if that is not NULL. */
+/* Bytes of all that the team shares after the watch; lays it out from `at` on, if that is not NULL. */
 static inline int64_t single_place(lh_single_row *l, char *at)
 {
     const lh_observed *o = &l->stats.args->rows;

@@ -28,7 +28,7 @@ static __device__ __forceinline__ attend_place place_of(const attend_job &a, int
     return p;
 }
 
-/* Queries times what makes of them logits: [PARTS, ROWS, D] bf16 in the order of keys, zeros behind rows and
+/* Queries times what makes of them logits: [PARTS, ROWS, D] bf16 in the order of keys, zeros after rows and
  * dimensions. */
 template <typename K>
 static __device__ void stage_rows(const attend_job &a, const attend_place &p, uint4 *to)

@@ -5,7 +5,7 @@
  * In place and in order a tile may write where another one has not read yet. There blocks take their tiles by a ticket,
  * heads and slots ascending, tell when they have read, and wait before they write for the tiles that lie there. Entries
  * move towards the front only, so these have lower tickets: their blocks run already and wait for none but lower ones.
- * Filling holes reads behind the kept entries' new end and writes before it, which needs no order. */
+ * Filling holes reads after the kept entries' new end and writes before it, which needs no order. */
 #include "kernels/cuda/vector.cuh"
 
 enum { MOST_SLOTS = 64, THREADS = 256, SCAN_THREADS = 1024 };

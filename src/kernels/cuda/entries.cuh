@@ -5,7 +5,7 @@
 
 #include "kernels/cuda/warp.cuh"
 
-/* blockIdx.y: the head; along x the block's slots, lh_grid_first and lh_grid_step. Blocks behind a head's end are idle.
+/* blockIdx.y: the head; along x the block's slots, lh_grid_first and lh_grid_step. Blocks after a head's end are idle.
  * `each`: slots of a block. */
 static inline lh_shape lh_over_slots(int64_t heads, int64_t ld, int threads, int64_t each)
 {

@@ -19,7 +19,7 @@ static __device__ __forceinline__ pack pack_of(uint4 x)
     return {{x.x, x.y, x.z, x.w}};
 }
 
-/* The same where rows do not lie on 16 bytes or end between: number by number, 0 at n and behind. */
+/* The same where rows do not lie on 16 bytes or end between: number by number, 0 at n and after. */
 static __device__ pack gather(const float *p, int64_t n)
 {
     pack x = {};

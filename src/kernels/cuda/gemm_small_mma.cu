@@ -18,7 +18,7 @@ static __device__ __forceinline__ void multiply(float c[4], uint4 low, uint4 hig
 }
 
 /* One turn: all of it is loaded, then it is multiplied. IS_WHOLE: the row has all columns; else `left` from w and x on,
- * and those behind are 0. */
+ * and those after are 0. */
 template <int GROUPS, int IS_WHOLE>
 static __device__ __forceinline__ void add_turn(float (&c)[GROUPS][4], const __nv_bfloat16 *const (&w)[2],
                                                 const __nv_bfloat16 *const (&x)[GROUPS], int64_t at, int64_t left)

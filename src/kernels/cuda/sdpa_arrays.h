@@ -10,7 +10,7 @@ typedef struct lh_sdpa_arrays {
     float *lse;  /* [kv_heads, group, tokens] */
     int32_t *rows, *len;
     int64_t *starts, *q_starts;
-    int64_t tokens; /* that there is room for; those behind the block's are zeros in q */
+    int64_t tokens; /* that there is room for; those after the block's are zeros in q */
 } lh_sdpa_arrays;
 
 /* The map of `a` has whole groups, and its dimensions are multiples of 8. */

@@ -1,4 +1,4 @@
-/* The graph is the one that cuDNN's engines for attention know: product, scale, two masks (behind the lengths, and what
+/* The graph is the one that cuDNN's engines for attention know: product, scale, two masks (after the lengths, and what
  * a row does not see: both ends are at the bottom right), softmax as highest logit, exponentials and mass, their
  * logarithm, and the second product. All between is virtual: it is never in memory. */
 #include "kernels/cuda/sdpa_plan.h"

@@ -53,7 +53,7 @@ struct split_entry {
     int left, at[2], seen[4], all;
 };
 
-/* Queries of the tile in shared memory: [SCAN_PARTS, ROWS, PITCH] bf16, zeros behind rows and dimensions. */
+/* Queries of the tile in shared memory: [SCAN_PARTS, ROWS, PITCH] bf16, zeros after rows and dimensions. */
 template <typename K>
 static __device__ void stage_queries(const lh_split_kv &a, const lh_split_place &p, unsigned *to)
 {
@@ -75,7 +75,7 @@ static __device__ void stage_queries(const lh_split_kv &a, const lh_split_place 
     }
 }
 
-/* Rows behind those of the tile see what its last one sees; nobody looks at what becomes of them. */
+/* Rows after those of the tile see what its last one sees; nobody looks at what becomes of them. */
 template <typename K>
 static __device__ void describe_rows(const lh_split_kv &a, const lh_split_place &p, split_rows<K> *rows)
 {

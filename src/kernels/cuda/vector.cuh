@@ -25,7 +25,7 @@ static inline lh_shape lh_fours_shape(int64_t rows, int64_t cols)
     return lh_shape{dim3(lh_blocks(fours, threads), (unsigned)(rows < most_rows ? rows : most_rows)), (int)threads, 0};
 }
 
-/* The numbers p[0 .. 3], 0 for those at n and behind. */
+/* The numbers p[0 .. 3], 0 for those at n and after. */
 static __device__ __forceinline__ lh_four lh_get4(const float *p, int64_t n, int width)
 {
     lh_four x = {{0, 0, 0, 0}};
