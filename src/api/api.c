@@ -93,9 +93,9 @@ static lh_status take_answers(lh_completion *out, lh_generation *g)
     out->new_tokens = g->new_tokens;
     out->entries = g->counted;
     out->entries_kept = g->counted_kept;
-    out->prefill_s = g->prefill_s;
-    out->evict_s = g->evict_s;
-    out->decode_s = g->decode_s;
+    out->prefill_s = g->timing.prefill_s;
+    out->evict_s = g->timing.evict_s;
+    out->decode_s = g->timing.decode_s;
     return LH_OK;
 }
 

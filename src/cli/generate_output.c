@@ -138,8 +138,8 @@ static void summarise(const lh_generation *g)
 {
     static const double mib = 1 << 20;
     char prompt[PACE], generated[PACE];
-    write_pace(prompt, g->prompt_tokens, g->prefill_s, g->prefill_tokens_per_s);
-    write_pace(generated, g->new_tokens, g->decode_s, g->decode_tokens_per_s);
+    write_pace(prompt, g->prompt_tokens, g->timing.prefill_s, g->timing.prefill_tokens_per_s);
+    write_pace(generated, g->new_tokens, g->timing.decode_s, g->timing.decode_tokens_per_s);
     say_empty(g);
     lh_info("prompt: %s; generated: %s", prompt, generated);
     if (!g->policy.evicts)

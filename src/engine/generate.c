@@ -166,7 +166,7 @@ static lh_status take_figures(run *r)
     LH_TRY(gather_figure(r, s.summary_bytes, g->summary_bytes));
     g->counted = lh_kv_seen(lh_session_kv(r->session)) * c->layers * c->kv_heads;
     g->counted_kept = s.entries_counted;
-    g->evict_s = s.evict_s;
+    g->timing.evict_s = s.evict_s;
     LH_TRY(lh_comm_allreduce(lh_engine_get(r->engine)->comm, &g->counted_kept, 1, LH_I64, LH_SUM));
     return LH_OK;
 }
@@ -195,7 +195,7 @@ static lh_status take_prompt(run *r)
         lh_forward_progress progress = {(void *)&q->events, show_prefill};
         LH_TRY(lh_session_prefill(r->session, q->prompt.ids, q->prompt.n, &progress));
     }
-    r->out->prefill_s = lh_clock_s() - start;
+    r->out->timing.prefill_s = lh_clock_s() - start;
     r->out->prompt_tokens = lh_session_tokens(r->session)->n;
     r->out->budget = lh_policy_entries(&r->out->policy, r->out->prompt_tokens);
     r->out->chunk = lh_session_chunk(r->session);
@@ -308,7 +308,7 @@ static lh_status answer(run *r, int64_t i)
         LH_TRY_DONE(lh_session_block(r->session, q->questions[i].ids, q->questions[i].n));
         LH_TRY_DONE(write_logits(r));
         r->out->prompt_tokens += q->questions[i].n;
-        r->out->prefill_s += lh_clock_s() - start;
+        r->out->timing.prefill_s += lh_clock_s() - start;
     }
     lh_session_keep_logits(r->session, 1);
     start = lh_clock_s();
@@ -363,12 +363,13 @@ lh_status lh_generate(lh_engine *engine, const lh_generate_request *request, lh_
     for (int64_t i = 0; i < out->answer_count; i++) LH_TRY_DONE(answer(&r, i));
     LH_TRY_DONE(write_files(&r));
     LH_TRY_DONE(gather_figure(&r, lh_device_usage(lh_engine_get(engine)->device).peak_total, out->peak_bytes));
-    out->load_s = lh_engine_get(engine)->load_s;
-    out->decode_s = r.decode_s;
+    out->timing.load_s = lh_engine_get(engine)->load_s;
+    out->timing.decode_s = r.decode_s;
     LH_TRY_DONE(lh_kv_stats_of(lh_session_kv(r.session), &last));
-    out->evict_s = last.evict_s;
-    out->prefill_tokens_per_s = out->prefill_s > 0 && !r.cache ? (double)out->prompt_tokens / out->prefill_s : 0;
-    out->decode_tokens_per_s = r.decode_s > 0 ? (double)r.decoded / r.decode_s : 0;
+    out->timing.evict_s = last.evict_s;
+    out->timing.prefill_tokens_per_s =
+        out->timing.prefill_s > 0 && !r.cache ? (double)out->prompt_tokens / out->timing.prefill_s : 0;
+    out->timing.decode_tokens_per_s = r.decode_s > 0 ? (double)r.decoded / r.decode_s : 0;
 done:
     lh_logits_file_close(r.logits);
     lh_keep_sets_close(r.sets);

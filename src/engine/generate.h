@@ -39,6 +39,11 @@ typedef struct lh_answer {
     lh_finish_reason finish;
 } lh_answer;
 
+typedef struct lh_generation_timing {
+    double load_s, prefill_s, evict_s, decode_s;
+    double prefill_tokens_per_s, decode_tokens_per_s;
+} lh_generation_timing;
+
 /* Arrays of ranks are filled on every rank. */
 typedef struct lh_generation {
     lh_answer *answers;
@@ -51,8 +56,7 @@ typedef struct lh_generation {
     int64_t *entries, *entries_kept, *bytes, *bytes_kept, *bytes_allocated, *peak_bytes,
         *summary_bytes;            /* [ranks], after the prompt; peak: of the run */
     int64_t counted, counted_kept; /* entries of the model: a head that lies on several ranks once */
-    double load_s, prefill_s, evict_s, decode_s;
-    double prefill_tokens_per_s, decode_tokens_per_s;
+    lh_generation_timing timing;
 } lh_generation;
 
 /* Collective. LH_EUSAGE where the request cannot be (empty prompt, longer than the model allows, …). */

@@ -46,12 +46,12 @@ static json_t *kv_json(const lh_generation *g)
 static json_t *timing_json(const lh_generation *g)
 {
     json_t *o = json_object();
-    json_object_set_new(o, "load_s", json_real(g->load_s));
-    json_object_set_new(o, "prefill_s", json_real(g->prefill_s));
-    json_object_set_new(o, "evict_s", json_real(g->evict_s));
-    json_object_set_new(o, "decode_s", json_real(g->decode_s));
-    json_object_set_new(o, "prefill_tokens_per_s", json_real(g->prefill_tokens_per_s));
-    json_object_set_new(o, "decode_tokens_per_s", json_real(g->decode_tokens_per_s));
+    json_object_set_new(o, "load_s", json_real(g->timing.load_s));
+    json_object_set_new(o, "prefill_s", json_real(g->timing.prefill_s));
+    json_object_set_new(o, "evict_s", json_real(g->timing.evict_s));
+    json_object_set_new(o, "decode_s", json_real(g->timing.decode_s));
+    json_object_set_new(o, "prefill_tokens_per_s", json_real(g->timing.prefill_tokens_per_s));
+    json_object_set_new(o, "decode_tokens_per_s", json_real(g->timing.decode_tokens_per_s));
     return o;
 }
 

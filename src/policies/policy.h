@@ -10,54 +10,8 @@
 #include "base/fraction.h"
 #include "base/mem.h"
 #include "base/status.h"
-#include "policies/part_list.h"
-#include "policies/word_list.h"
-
-/* The parts of a policy as the texts of its options (part_list.h), NULL where an option was not given. A preset is such
- * a row, and so are the options of a run. lh_policy_defaults holds what neither gives but the other parts need. */
-typedef struct lh_policy_parts {
-#define LH_PART(member, ...) const char *member;
-    LH_POLICY_PARTS(LH_PART)
-#undef LH_PART
-} lh_policy_parts;
-
-/* Words of the parts that have words (word_list.h); each array ends with NULL. */
-#define LH_WORDS(name, list) extern const char *const name[];
-LH_POLICY_WORDS(LH_WORDS)
-#undef LH_WORDS
-extern const char *const lh_policy_switch[];
-
-/* A preset. Without a statistic it evicts nothing. */
-typedef enum lh_policy_kind {
-    LH_POLICY_OF_PAPER,
-    LH_POLICY_OWN,
-    LH_POLICY_BASELINE,
-    LH_POLICY_COMPATIBLE
-} lh_policy_kind;
-typedef struct lh_policy_preset {
-    const char *name, *summary, *paper; /* paper may be NULL */
-    lh_policy_kind kind;
-    lh_policy_parts parts;
-} lh_policy_preset;
-
-const lh_policy_preset *lh_policy_find(const char *name); /* NULL if there is none */
-const lh_policy_preset *lh_policy_at(int i);              /* NULL after the last */
-
-extern const lh_policy_parts lh_policy_defaults;
-/* The preset that is used where only a budget is given. */
-extern const char lh_policy_by_default[];
-
-/* Weights of budgets, read from files (profile.h). */
-typedef struct lh_profile lh_profile;
-typedef struct lh_profiles lh_profiles;
-
-/* The options as given. budget: entries, or "20%"; NULL: not given. profiles: receives the files that parts name; NULL:
- * parts name no files. */
-typedef struct lh_policy_options {
-    const char *policy, *budget;
-    lh_policy_parts parts;
-    lh_profiles *profiles;
-} lh_policy_options;
+#include "policies/decimal.h"
+#include "policies/preset.h"
 
 /* The input of a score: a statistic of the attention that observed rows give, or one of word_list.h. */
 typedef enum lh_score_source {
@@ -81,16 +35,6 @@ typedef enum lh_select { LH_SELECT_WORDS(LH_NUMBER) } lh_select;
 typedef enum lh_compat { LH_COMPAT_WORDS(LH_NUMBER) } lh_compat;
 typedef enum lh_position_mode { LH_POSITION_WORDS(LH_NUMBER) } lh_position_mode;
 #undef LH_NUMBER
-
-/* A decimal as it was written: value = digits / 10^scale, scale <= 18. Shares are taken of it in integers. No
- * padding: policies are compared byte by byte. */
-typedef struct lh_decimal {
-    int64_t digits, scale;
-} lh_decimal;
-
-/* floor(n * decimal) and floor(n * percent / 100), exact. n < 2^62. */
-int64_t lh_decimal_of(lh_decimal share, int64_t n);
-int64_t lh_percent_of(lh_decimal percent, int64_t n);
 
 /* An amount as it was written: n, or where percent.digits > 0 a percentage of something; n is 0 then. */
 typedef struct lh_policy_amount {

@@ -1,0 +1,55 @@
+/* preset.h - policies as text: the parts that an option gives or a preset names, the presets, and what a user asked
+ * for. lh_policy_resolve (policy.h) makes a policy of them. */
+#ifndef LH_POLICIES_PRESET_H
+#define LH_POLICIES_PRESET_H
+
+#include "policies/part_list.h"
+#include "policies/word_list.h"
+
+/* The parts of a policy as the texts of its options (part_list.h), NULL where an option was not given. A preset is such
+ * a row, and so are the options of a run. lh_policy_defaults holds what neither gives but the other parts need. */
+typedef struct lh_policy_parts {
+#define LH_PART(member, ...) const char *member;
+    LH_POLICY_PARTS(LH_PART)
+#undef LH_PART
+} lh_policy_parts;
+
+/* Words of the parts that have words (word_list.h); each array ends with NULL. */
+#define LH_WORDS(name, list) extern const char *const name[];
+LH_POLICY_WORDS(LH_WORDS)
+#undef LH_WORDS
+extern const char *const lh_policy_switch[];
+
+/* A preset. Without a statistic it evicts nothing. */
+typedef enum lh_policy_kind {
+    LH_POLICY_OF_PAPER,
+    LH_POLICY_OWN,
+    LH_POLICY_BASELINE,
+    LH_POLICY_COMPATIBLE
+} lh_policy_kind;
+typedef struct lh_policy_preset {
+    const char *name, *summary, *paper; /* paper may be NULL */
+    lh_policy_kind kind;
+    lh_policy_parts parts;
+} lh_policy_preset;
+
+const lh_policy_preset *lh_policy_find(const char *name); /* NULL if there is none */
+const lh_policy_preset *lh_policy_at(int i);              /* NULL after the last */
+
+extern const lh_policy_parts lh_policy_defaults;
+/* The preset that is used where only a budget is given. */
+extern const char lh_policy_by_default[];
+
+/* Weights of budgets, read from files (profile.h). */
+typedef struct lh_profile lh_profile;
+typedef struct lh_profiles lh_profiles;
+
+/* The options as given. budget: entries, or "20%"; NULL: not given. profiles: receives the files that parts name; NULL:
+ * parts name no files. */
+typedef struct lh_policy_options {
+    const char *policy, *budget;
+    lh_policy_parts parts;
+    lh_profiles *profiles;
+} lh_policy_options;
+
+#endif
