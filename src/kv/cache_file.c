@@ -153,11 +153,7 @@ static lh_status pass_rows(writer *w, int64_t layer, int64_t at, int64_t rows)
     lh_kv *kv = w->kv;
     const lh_heads *h = &kv->shape.heads;
     int64_t head = kv->shape.head_dim * (int64_t)sizeof(float);
-    for (int r = 0; r < h->ranks; r++) {
-        lh_heads other = lh_heads_at(h, r);
-        kv->arrays.gather.bytes[r] = rows * other.q_count * head;
-        kv->arrays.gather.at[r] = rows * other.q_first * head;
-    }
+    lh_gather_query_heads(&kv->arrays.gather, h, rows * head);
     if (w->local == LH_OK) w->local = read_rows(w, layer, at, rows);
     LH_TRY(lh_comm_gatherv(kv->exec.comm, 0, w->mine, w->all, kv->arrays.gather.bytes, kv->arrays.gather.at));
     if (h->rank || w->local != LH_OK) return LH_OK;

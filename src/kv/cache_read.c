@@ -276,12 +276,6 @@ static lh_status open_layer(layer_reader *r)
     return LH_OK;
 }
 
-static int by_position(const void *a, const void *b)
-{
-    int32_t x = *(const int32_t *)a, y = *(const int32_t *)b;
-    return (x > y) - (x < y);
-}
-
 /* Positions of a head: below what was seen, none twice, and without gaps where the cache stores none. */
 static lh_status check_positions(layer_reader *r, const int32_t *positions, int64_t n)
 {
@@ -293,7 +287,7 @@ static lh_status check_positions(layer_reader *r, const int32_t *positions, int6
     if (!rises) {
         LH_TRY_DONE(lh_calloc(&sorted, n, sizeof *sorted));
         memcpy(sorted, positions, (size_t)n * sizeof *sorted);
-        qsort(sorted, (size_t)n, sizeof *sorted, by_position);
+        qsort(sorted, (size_t)n, sizeof *sorted, lh_kv_by_position);
     }
     const int32_t *p = sorted ? sorted : positions;
     for (int64_t i = 0; i < n; i++) {

@@ -4,7 +4,7 @@
 
 #include "kv/kv_impl.h"
 
-static int by_position(const void *a, const void *b)
+int lh_kv_by_position(const void *a, const void *b)
 {
     int32_t x = *(const int32_t *)a, y = *(const int32_t *)b;
     return (x > y) - (x < y);
@@ -31,7 +31,7 @@ static lh_status own_positions(lh_kv *kv, int64_t layer, int32_t **out, int64_t 
     LH_TRY(lh_stream_sync(kv->exec.stream));
     at = 0;
     for (int64_t i = 0; i < heads->counted_count; at += lens[i], i++)
-        qsort(*out + at, (size_t)lens[i], sizeof **out, by_position);
+        qsort(*out + at, (size_t)lens[i], sizeof **out, lh_kv_by_position);
     return LH_OK;
 }
 

@@ -15,4 +15,7 @@ typedef struct lh_kv_positions {
 lh_status lh_kv_gather_positions(lh_kv *kv, int64_t layer, lh_kv_positions *out);
 void lh_kv_positions_clear(lh_kv_positions *positions);
 
+/* The order of positions (int32), for qsort. */
+int lh_kv_by_position(const void *a, const void *b);
+
 #endif
