@@ -1,4 +1,5 @@
-/* Attention of blocks of rows, and what policies observe of it. */
+/* attention.c - bench cases of prefill attention over blocks of query rows, with cuDNN for comparison on a GPU, and of
+ * the statistics that policies observe (row LSE and column statistics). */
 #include <stdio.h>
 
 #include "bench/bench_impl.h"
@@ -20,7 +21,7 @@ typedef struct attend_case {
     int64_t kv_heads, group, dim, tokens, len;
 } attend_case;
 
-/* What is attended to, with room for all results. */
+/* Inputs of attention, with memory for all results. */
 typedef struct attend_data {
     const attend_case *shape;
     lh_ragged kv;
@@ -35,14 +36,14 @@ static void name_shape(char out[112], const char *what, const attend_case *c, in
              (long long)c->len);
 }
 
-/* Pairs of a row and an entry that it sees: the rows are the last entries. */
+/* Number of (row, entry) pairs under the causal mask; the rows are the last entries. */
 static double pairs_of(const attend_case *c, int64_t rows)
 {
     return (double)rows * (double)c->len - (double)(rows * (rows - 1)) / 2;
 }
 
-/* The last `rows` rows observe the cache: as the chunks of a prompt do under policies that look at all rows, as windows
- * do, and as the row of a decode step does. *all_s: the median of all statistics. */
+/* The last `rows` rows observe the cache: the chunk of a prompt (policies that observe all rows), an observation
+ * window, or the row of a decode step. *all_s: median time of all statistics. */
 static lh_status run_observed(lh_bench *b, const attend_data *data, int64_t rows, double *all_s)
 {
     const attend_case *c = data->shape;
@@ -79,7 +80,7 @@ static lh_status run_observed(lh_bench *b, const attend_data *data, int64_t rows
     return LH_OK;
 }
 
-/* The same by cuDNN, where there is one that takes the case: our kernel and a peer side by side. */
+/* Runs the same case with cuDNN, if it is available and supports the case, for comparison with our kernel. */
 static lh_status run_cudnn(lh_bench *b, const lh_bench_case *block, double own_s)
 {
     lh_status st = LH_OK;
@@ -97,22 +98,22 @@ static lh_status run_cudnn(lh_bench *b, const lh_bench_case *block, double own_s
     LH_TRY(st);
     LH_TRY(lh_bench_run(b, &c, &cudnn_s));
     if (own_s > 0 && cudnn_s > 0)
-        LH_TRY(lh_bench_figure(b->result, "time of attend_block by cuDNN, of our kernel's", c.shape,
+        LH_TRY(lh_bench_figure(b->result, "time of attend_block by cuDNN, relative to our kernel", c.shape,
                                (const double[]){cudnn_s / own_s, 0}));
     return st;
 }
 
-/* What observing all rows takes of what attending takes. */
-static lh_status compare(lh_bench *b, const attend_case *c, double all_s, double attend_s)
+/* Adds the time of observing all rows relative to attention. */
+static lh_status compare_observed(lh_bench *b, const attend_case *c, double all_s, double attend_s)
 {
     char shape[112];
     if (all_s <= 0 || attend_s <= 0) return LH_OK;
     name_shape(shape, "", c, c->tokens);
-    return lh_bench_figure(b->result, "time of column_stats, of attend_block's", shape,
+    return lh_bench_figure(b->result, "time of column_stats, relative to attend_block", shape,
                            (const double[]){all_s / attend_s, 0});
 }
 
-/* Rows of a question, of which none is asked of cuDNN: it is the bytes of the cache that take time. */
+/* 1 for the rows of a question: bound by the bytes of the cache, not compared with cuDNN. */
 static int is_few(const attend_case *c)
 {
     return c->tokens <= 16;
@@ -152,7 +153,7 @@ static lh_status run_case(lh_bench *b, const attend_case *c)
     LH_TRY_DONE(lh_bench_run(b, &block, &attend_s));
     LH_TRY_DONE(run_cudnn(b, &block, attend_s));
     LH_TRY_DONE(run_observed(b, &data, c->tokens, &all_s));
-    LH_TRY_DONE(compare(b, c, all_s, attend_s));
+    LH_TRY_DONE(compare_observed(b, c, all_s, attend_s));
     if (c->tokens > 32) LH_TRY_DONE(run_observed(b, &data, 32, &window_s));
 done:
     lh_bench_drop(b, mark);
@@ -167,14 +168,13 @@ static lh_status run_sized(lh_bench *b, attend_case c, lh_dtype type)
     return run_case(b, &c);
 }
 
-static lh_status run(lh_bench *b)
+static lh_status run_attention(lh_bench *b)
 {
     static const attend_case cases[] = {
         {LH_F32, 3, 3, 64, 512, 512},    {LH_F32, 3, 3, 64, 2048, 2048}, {LH_F32, 3, 3, 64, 512, 8192},
         {LH_F32, 8, 4, 128, 2048, 2048}, {LH_F32, 8, 4, 128, 512, 8192}, {LH_F32, 3, 3, 64, 20, 4096},
         {LH_F32, 3, 3, 64, 1, 8192},     {LH_F32, 8, 4, 128, 1, 32768},  {LH_F32, 8, 4, 128, 4, 32768}};
-    /* What a GPU is measured by elsewhere: whole prompts, and the last rows of a long one; and short questions on it.
-     */
+    /* Shapes of published GPU measurements (whole prompts, and the last rows of a long one), and short questions. */
     static const attend_case of_gpus[] = {{LH_BF16, 8, 4, 128, 8192, 8192},
                                           {LH_BF16, 8, 4, 128, 16384, 16384},
                                           {LH_BF16, 8, 4, 128, 512, 131072},
@@ -187,4 +187,4 @@ static lh_status run(lh_bench *b)
     return LH_OK;
 }
 
-const lh_bench_group lh_bench_attention = {names, run};
+const lh_bench_group lh_bench_attention = {names, run_attention};

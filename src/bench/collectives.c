@@ -1,4 +1,5 @@
-/* Collectives between hosts and between devices, timed call by call on all ranks together. */
+/* collectives.c - `bench collectives`: times all-reduce and all-gather between hosts and between devices, call by call;
+ * the slowest rank counts. */
 #include <stdio.h>
 
 #include "base/mem.h"
@@ -10,12 +11,12 @@ static const char *const names[] = {"all-reduce", "all-gather", NULL};
 enum { REDUCE, GATHER, KINDS };
 enum { MOST = 400, WARM = 2 };
 
-/* One way of talking: a communicator, and buffers in the memory that it takes. */
+/* A communicator, with buffers in the kind of memory that it uses. */
 typedef struct way {
     lh_comm *comm;
-    const char *place; /* "host", "device" */
+    const char *memory; /* "host", "device" */
     int on_device;
-    char *own, *all; /* what a rank brings, never changed; and what it holds afterwards */
+    char *own, *all; /* what a rank sends, never changed, and what it receives */
 } way;
 
 typedef struct collectives {
@@ -26,8 +27,8 @@ typedef struct collectives {
     int64_t *times; /* [MOST] ns */
 } collectives;
 
-/* The buffer of an all-reduce as it was, and nothing on the way. */
-static lh_status restore(const collectives *c, const way *w, int64_t bytes)
+/* Restores the buffer of an all-reduce, and waits until all ranks are ready. */
+static lh_status restore_buffer(const collectives *c, const way *w, int64_t bytes)
 {
     if (!w->on_device) {
         memcpy(w->all, w->own, (size_t)bytes);
@@ -38,24 +39,24 @@ static lh_status restore(const collectives *c, const way *w, int64_t bytes)
     return LH_OK;
 }
 
-static lh_status talk(const collectives *c, const way *w, int kind, int64_t bytes)
+static lh_status call_collective(const collectives *c, const way *w, int kind, int64_t bytes)
 {
     if (kind == REDUCE) return lh_comm_allreduce(w->comm, w->all, bytes / 4, LH_F32, LH_SUM);
     return lh_comm_allgather(w->comm, w->own, w->all, bytes / lh_comm_size(c->world));
 }
 
-/* One call: nanoseconds of this rank, 1 at least. On a device they are those of its clock. */
+/* Times one call on this rank, at least 1 ns; on a device by the device's clock. */
 static lh_status time_call(const collectives *c, const way *w, int kind, int64_t bytes, int64_t *ns)
 {
     double seconds;
-    LH_TRY(restore(c, w, bytes));
+    LH_TRY(restore_buffer(c, w, bytes));
     LH_TRY(lh_comm_barrier(c->world));
     double start = lh_clock_s();
     if (w->on_device) {
         LH_TRY(lh_event_record(c->b.begin, c->b.stream));
         LH_TRY(lh_comm_flush(w->comm));
     }
-    LH_TRY(talk(c, w, kind, bytes));
+    LH_TRY(call_collective(c, w, kind, bytes));
     seconds = lh_clock_s() - start;
     if (w->on_device) {
         LH_TRY(lh_event_record(c->b.end, c->b.stream));
@@ -66,8 +67,8 @@ static lh_status time_call(const collectives *c, const way *w, int kind, int64_t
     return LH_OK;
 }
 
-/* As many calls as take half a second, the same number on all ranks. */
-static lh_status measure(collectives *c, const way *w, int kind, int64_t bytes, lh_bench_time *out)
+/* Times calls for half a second, the same number on all ranks. */
+static lh_status measure_collective(collectives *c, const way *w, int kind, int64_t bytes, lh_bench_time *out)
 {
     double seconds[MOST];
     int64_t warm, n = c->b.request->quick ? 2 : 5;
@@ -87,8 +88,8 @@ static lh_status run_case(collectives *c, const way *w, int kind, int64_t bytes)
     lh_bench_time time;
     const int64_t ranks = lh_comm_size(c->world), whole = bytes / (4 * ranks) * 4 * ranks;
     if (!lh_bench_wanted(&c->b, names[kind])) return LH_OK;
-    LH_TRY(measure(c, w, kind, whole, &time));
-    snprintf(shape, sizeof shape, "%lld KiB, %s (%s)", (long long)(bytes >> 10), w->place, lh_comm_name(w->comm));
+    LH_TRY(measure_collective(c, w, kind, whole, &time));
+    snprintf(shape, sizeof shape, "%lld KiB, %s (%s)", (long long)(bytes >> 10), w->memory, lh_comm_name(w->comm));
     LH_TRY(lh_bench_add(
         &c->b.result->rows,
         &(lh_bench_row){.name = names[kind], .shape = shape, .limit = "", .time = time, .bytes = (double)whole}));
@@ -96,7 +97,7 @@ static lh_status run_case(collectives *c, const way *w, int kind, int64_t bytes)
     return LH_OK;
 }
 
-/* Local. */
+/* Local. Allocates and fills the buffers in host and device memory. */
 static lh_status make_buffers(collectives *c, int64_t bytes)
 {
     way *host = &c->ways[0], *device = &c->ways[1];
@@ -116,8 +117,8 @@ static lh_status open_ways(collectives *c, int64_t bytes)
 {
     lh_status st = LH_OK;
     LH_TRY(lh_comm_open_on(&c->device, &(lh_comm_on){.host = c->world, .stream = c->b.stream, .apart = c->b.apart}));
-    c->ways[0] = (way){.comm = c->world, .place = "host"};
-    c->ways[1] = (way){.comm = c->device, .place = "device", .on_device = 1};
+    c->ways[0] = (way){.comm = c->world, .memory = "host"};
+    c->ways[1] = (way){.comm = c->device, .memory = "device", .on_device = 1};
     st = make_buffers(c, bytes);
     LH_TRY(lh_comm_agree(c->world, st));
     return st;

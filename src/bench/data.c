@@ -1,4 +1,4 @@
-/* data.c - random data of the cases: weights, caches, rows, in as many copies as exceed the processor's caches. */
+/* data.c - random data of the cases: weights, caches and rows, in enough copies to exceed the processor's caches. */
 #include "base/mem.h"
 #include "base/rng.h"
 #include "bench/bench_impl.h"

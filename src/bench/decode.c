@@ -1,5 +1,5 @@
-/* Decode steps over ragged caches: attention of one row a sequence, for batches, with full caches and with evicted
- * ones; and a whole layer's step, of which the second costs less. */
+/* decode.c - bench cases of decode over ragged caches: attention of one row per sequence, for batches, with full and
+ * evicted caches; and the step of a whole layer, whose ratio full / evicted is what eviction gains. */
 #include <stdio.h>
 
 #include "base/log.h"
@@ -10,10 +10,10 @@ static const char *const names[] = {"attend_decode", "step", NULL};
 
 enum { KV_HEADS = 8, GROUP = 4, HEADS = KV_HEADS * GROUP, DIM = 128, BATCH = 16, BUDGET = 1024 };
 
-/* The layer of an 8B model: hidden and inner size, rows of queries, keys and values together. */
+/* The layer of an 8B model: hidden size, MLP size, and output rows of the QKV projection. */
 enum { HIDDEN = 4096, INNER = 14336, QKV = HIDDEN + 2 * KV_HEADS * DIM };
 
-/* Copies of a batch, used in turn: caches that are read once are not in the machine's. */
+/* Copies of a batch, used in turn, so that the KV caches are read from memory and not from processor caches. */
 enum { COPIES = 16 };
 typedef struct decode {
     lh_ragged seqs[COPIES * BATCH];
@@ -30,10 +30,10 @@ static lh_status call_turns(lh_bench *b, void *args, int64_t turn)
     return b->ops->attend_decode(b->stream, &a);
 }
 
-/* How a case is made. */
+/* The shape of a case. */
 typedef struct decode_case {
     lh_dtype type;
-    int64_t batch, len, uneven, seen; /* seen: tokens that the row is after */
+    int64_t batch, len, uneven, seen; /* seen: tokens before the row */
 } decode_case;
 
 static int64_t copies_of(const lh_bench *b, const decode_case *c)
@@ -43,7 +43,7 @@ static int64_t copies_of(const lh_bench *b, const decode_case *c)
     return n < COPIES ? n : COPIES;
 }
 
-static lh_status make(lh_bench *b, decode *d, const decode_case *c)
+static lh_status make_decode(lh_bench *b, decode *d, const decode_case *c)
 {
     lh_status st = LH_OK;
     const int64_t ld = HEADS * DIM;
@@ -56,7 +56,7 @@ static lh_status make(lh_bench *b, decode *d, const decode_case *c)
     for (int64_t i = 0; i < c->batch; i++) positions[i] = (int32_t)c->seen;
     for (int64_t i = 0; i < d->copies * c->batch; i++) {
         int64_t entries;
-        const int64_t deal = c->uneven ? 1 + i % c->batch : 0; /* every copy has the same lengths */
+        const int64_t deal = c->uneven ? 1 + i % c->batch : 0; /* copies have the same lengths */
         LH_TRY_DONE(lh_bench_fill(b, &d->seqs[i], &(lh_bench_cache){c->type, KV_HEADS, c->len, DIM, deal}, &entries));
         if (i < c->batch) d->entries += (double)entries;
     }
@@ -69,13 +69,13 @@ done:
     return st;
 }
 
-/* 1 where the caches of a case are too large for this device; said on stderr. */
+/* 1 if the caches of a case are too large for this device, with a warning. */
 static int too_large(const lh_bench *b, const decode_case *c)
 {
     const int64_t entry = 2 * DIM * lh_dtype_bytes(c->type) + 4, entries = c->batch * KV_HEADS * (c->len + c->len / 2);
     if (entries * entry * copies_of(b, c) < lh_device_free_bytes(b->device) / 4 * 3) return 0;
-    lh_warn("left out: decode steps of %lld sequences with %lld entries a head, they do not fit in memory (a smaller "
-            "'--context' does)",
+    lh_warn("skipped: decode steps of %lld sequences with %lld entries per head do not fit in memory; reduce "
+            "'--context'",
             (long long)c->batch, (long long)c->len);
     return 1;
 }
@@ -91,7 +91,7 @@ static lh_status run_attend(lh_bench *b, decode *d, const decode_case *c)
     const int64_t mark = lh_bench_mark(b);
     lh_bench_case w = {.name = "attend_decode", .type = c->type, .call = call_turns, .args = d};
     if (!lh_bench_wanted(b, w.name) || too_large(b, c)) goto done;
-    LH_TRY_DONE(make(b, d, c));
+    LH_TRY_DONE(make_decode(b, d, c));
     w.bytes = cache_bytes(d, c->type);
     w.flops = 4.0 * d->entries * GROUP * DIM;
     snprintf(w.shape, sizeof w.shape, "%s %d/%d x %d, batch %lld, %s %lld", lh_dtype_name(c->type), HEADS, KV_HEADS,
@@ -120,7 +120,8 @@ static lh_status call_step(lh_bench *b, void *args, int64_t turn)
     return LH_OK;
 }
 
-/* *bytes: of all weights. Products take inputs of their own: their time does not depend on what goes in. */
+/* Prepares the four products of a step. *bytes: of all weights. Each has random inputs of its own; values do not change
+ * its time. */
 static lh_status make_products(lh_bench *b, step *s, double *bytes)
 {
     static const int64_t shapes[4][2] = {{HIDDEN, QKV}, {HIDDEN, HIDDEN}, {HIDDEN, 2 * INNER}, {INNER, HIDDEN}};
@@ -137,8 +138,8 @@ static lh_status make_products(lh_bench *b, step *s, double *bytes)
     return LH_OK;
 }
 
-/* Full against evicted: what a step with a full cache takes, over what one with an evicted cache takes, beside what
- * the bytes that they read allow. */
+/* Measures a step with a full and with an evicted cache; adds the ratio of their times, and the ratio of their bytes as
+ * its limit. */
 static lh_status run_steps(lh_bench *b, decode *d, int64_t context, int64_t budget)
 {
     lh_status st = LH_OK;
@@ -151,7 +152,7 @@ static lh_status run_steps(lh_bench *b, decode *d, int64_t context, int64_t budg
     LH_TRY_DONE(make_products(b, &s, &weights));
     for (int i = 0; i < 2; i++) {
         const int64_t inner = lh_bench_mark(b);
-        LH_TRY_DONE(make(b, d, &cases[i]));
+        LH_TRY_DONE(make_decode(b, d, &cases[i]));
         w.bytes = bytes[i] = weights + cache_bytes(d, LH_BF16);
         snprintf(w.shape, sizeof w.shape, "bf16, a layer of 8B, %s %lld of %lld", i ? "about" : "all",
                  (long long)cases[i].len, (long long)context);
@@ -159,7 +160,7 @@ static lh_status run_steps(lh_bench *b, decode *d, int64_t context, int64_t budg
         lh_bench_drop(b, inner);
     }
     if (time[0] <= 0 || time[1] <= 0) goto done;
-    snprintf(w.shape, sizeof w.shape, "a layer of 8B, %lld against about %lld entries a head", (long long)context,
+    snprintf(w.shape, sizeof w.shape, "a layer of 8B, %lld and about %lld entries per head", (long long)context,
              (long long)budget);
     LH_TRY_DONE(lh_bench_figure(b->result, "pay-off of a step", w.shape,
                                 (const double[]){time[0] / time[1], bytes[0] / bytes[1]}));
@@ -168,7 +169,7 @@ done:
     return st;
 }
 
-static lh_status run(lh_bench *b)
+static lh_status run_decode(lh_bench *b)
 {
     lh_status st = LH_OK;
     const int device = lh_device_kind_of(b->device) != LH_DEVICE_CPU;
@@ -190,4 +191,4 @@ done:
     return st;
 }
 
-const lh_bench_group lh_bench_decode = {names, run};
+const lh_bench_group lh_bench_decode = {names, run_decode};

@@ -7,7 +7,7 @@ static const char *const names[] = {"gemm", NULL};
 
 typedef struct gemm_case {
     lh_gemm_args args;
-    int64_t copies; /* of the weights, which are used in turn */
+    int64_t copies; /* of the weights, used in turn */
 } gemm_case;
 
 static lh_status call_copies(lh_bench *b, void *args, int64_t turn)
@@ -18,7 +18,7 @@ static lh_status call_copies(lh_bench *b, void *args, int64_t turn)
     return b->ops->gemm(b->stream, &a);
 }
 
-/* Weights of few tokens are read once, from memory: a machine's caches hold less than 128 MiB of them. */
+/* With few tokens the weights are read from memory: copies of at least 128 MiB exceed the processor's caches. */
 static lh_status run_shape(lh_bench *b, const int64_t shape[3], lh_dtype type, lh_order order)
 {
     lh_status st = LH_OK;
@@ -42,7 +42,7 @@ done:
     return st;
 }
 
-static lh_status run(lh_bench *b)
+static lh_status run_gemm(lh_bench *b)
 {
     static const int64_t shapes[][3] = {{512, 576, 192},   {512, 576, 576},   {512, 576, 1536},   {512, 1536, 576},
                                         {512, 2048, 2048}, {512, 2048, 8192}, {2048, 2048, 2048}, {128, 2048, 2048},
@@ -54,4 +54,4 @@ static lh_status run(lh_bench *b)
     return LH_OK;
 }
 
-const lh_bench_group lh_bench_gemm = {names, run};
+const lh_bench_group lh_bench_gemm = {names, run_gemm};

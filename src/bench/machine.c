@@ -1,4 +1,5 @@
-/* Peak rates of the machine: copies, reads, multiply-adds, products. */
+/* machine.c - peak rates of the machine, with which cases are compared: copies, and large products; on the host also
+ * reads and f32 multiply-adds. */
 #include <omp.h>
 #include <stdio.h>
 
@@ -13,7 +14,7 @@
 #endif
 enum { CHAINS = 12, STEPS = 10000000, QUICK_STEPS = 100000 };
 
-/* Multiply-adds in CHAINS independent chains of vectors of `lanes` floats. */
+/* Defines a loop of multiply-adds: CHAINS independent chains on vectors of `lanes` floats. */
 #define FMA_LOOP(name, set, lanes)                                                             \
     WITH(set) static float name(int64_t steps)                                                 \
     {                                                                                          \
@@ -55,7 +56,7 @@ static lh_status call_fma(lh_bench *b, void *args, int64_t turn)
     (void)turn;
 #pragma omp parallel reduction(+ : keep)
     keep += f->loop(f->steps);
-    if (!(keep > 0)) LH_FAIL(LH_EINTERNAL, "multiply-adds give no number");
+    if (!(keep > 0)) LH_FAIL(LH_EINTERNAL, "multiply-adds gave no number");
     return LH_OK;
 }
 
@@ -73,7 +74,7 @@ static lh_status call_copy(lh_bench *b, void *args, int64_t turn)
     return lh_stream_copy(b->stream, m->to, m->from, m->bytes, LH_COPY_ON_DEVICE);
 }
 
-/* On the host only. */
+/* Sums all numbers, on the host only. */
 static lh_status call_read(lh_bench *b, void *args, int64_t turn)
 {
     enum { PART = 1 << 20 };
@@ -92,8 +93,8 @@ static lh_status call_read(lh_bench *b, void *args, int64_t turn)
 
 /* ---- rates ---- */
 
-/* A row of `machine`; *rate: what the fastest call did in a second. */
-static lh_status measure(lh_bench *b, const lh_bench_case *c, double *rate)
+/* Adds a row of `machine`; *rate: bytes or FLOPs per second of the fastest call. */
+static lh_status measure_rate(lh_bench *b, const lh_bench_case *c, double *rate)
 {
     lh_bench_time time;
     LH_TRY(lh_bench_measure(b, c, &time));
@@ -118,9 +119,9 @@ lh_status lh_bench_machine_memory(lh_bench *b)
     LH_TRY_DONE(lh_bench_normals(b, &m.from, &(lh_bench_normal){LH_F32, bytes / 4, 1.0f}));
     snprintf(copy.shape, sizeof copy.shape, "%lld MiB, read and written", (long long)(bytes >> 20));
     snprintf(read.shape, sizeof read.shape, "%lld MiB", (long long)(bytes >> 20));
-    LH_TRY_DONE(measure(b, &copy, &copied));
+    LH_TRY_DONE(measure_rate(b, &copy, &copied));
     b->rates.bytes_per_s = copied;
-    if (host) LH_TRY_DONE(measure(b, &read, &b->rates.bytes_per_s));
+    if (host) LH_TRY_DONE(measure_rate(b, &read, &b->rates.bytes_per_s));
 done:
     lh_bench_drop(b, mark);
     return st;
@@ -140,7 +141,7 @@ static lh_status measure_gemm(lh_bench *b, lh_dtype type, double *rate)
     LH_TRY_DONE(lh_bench_zeros(b, &a.y, n * n * 4));
     LH_TRY_DONE(lh_bench_normals(b, &a.x, &(lh_bench_normal){type, n * n, 1.0f}));
     LH_TRY_DONE(lh_bench_normals(b, &a.w, &(lh_bench_normal){type, n * n, 1.0f}));
-    LH_TRY_DONE(measure(b, &c, rate));
+    LH_TRY_DONE(measure_rate(b, &c, rate));
 done:
     lh_bench_drop(b, mark);
     return st;
@@ -153,7 +154,7 @@ static lh_status measure_multiply_adds(lh_bench *b)
     lh_bench_case c = {.name = "multiply-adds", .call = call_fma, .args = &loop};
     c.flops = 2.0 * CHAINS * (double)(loop.steps * loop.lanes) * omp_get_max_threads();
     snprintf(c.shape, sizeof c.shape, "f32, vectors of %lld", (long long)loop.lanes);
-    LH_TRY(measure(b, &c, &b->rates.flops_f32));
+    LH_TRY(measure_rate(b, &c, &b->rates.flops_f32));
     b->rates.flops_bf16 = b->rates.flops_f32;
     return LH_OK;
 }

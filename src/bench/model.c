@@ -1,4 +1,5 @@
-/* A whole run of a model: prefill and decode steps, with the full cache and with an evicted one. */
+/* model.c - `bench run`: times prefill and decode steps of a model, alternately with the full cache and an evicted one,
+ * and compares them with the FLOPs and bytes that they need at least. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -13,12 +14,12 @@
 
 enum { CACHES = 2, WARM_TOKENS = 128, WARM_STEPS = 2 };
 
-/* What is measured of a cache. */
+/* Measurements with one cache. */
 typedef struct measured {
     const lh_policy *policy;
     const char *name;
-    double *prefill, *steps; /* [repeat], [repeat * steps] seconds */
-    double bytes;            /* that a step reads, all ranks together */
+    double *prefill, *steps; /* seconds [repeat], [repeat * steps] */
+    double bytes;            /* that a step reads, sum over ranks */
 } measured;
 
 typedef struct model_run {
@@ -26,42 +27,42 @@ typedef struct model_run {
     lh_comm *comm;
     const lh_bench_model_request *request;
     lh_bench_request plain;
-    lh_bench b; /* its rates: of all ranks together */
+    lh_bench b; /* its rates: sums over ranks */
     measured caches[CACHES];
     int64_t count; /* of them */
     int32_t *ids;  /* [context + steps] */
     lh_progress progress;
-    int64_t done; /* tokens taken in by finished prefills */
+    int64_t done; /* tokens of finished prefills */
 } model_run;
 
-static lh_status show(void *self, int64_t done, int64_t total)
+static lh_status show_prefill(void *self, int64_t done, int64_t total)
 {
     model_run *r = self;
     lh_progress_update(&r->progress, r->done + (int64_t)((double)done / (double)total * (double)r->request->context));
     return LH_OK;
 }
 
-/* ---- what is run ---- */
+/* ---- runs ---- */
 
-/* Behind a token: the next one comes to the host, so everything before it is done. */
+/* Copies the next token to the host, which waits for all work before it. */
 static lh_status sample(lh_session *s, int64_t step)
 {
     int32_t id;
     return lh_session_sample(s, &lh_greedy, step, &id);
 }
 
-/* One prefill and the steps after it. Seconds go to prefill[0] and steps[0 .. n - 1], where there are any. */
-typedef struct part {
+/* One prefill and the steps after it. Seconds go to prefill[0] and steps[0 .. n - 1], unless these are NULL. */
+typedef struct timed_run {
     const lh_policy *policy;
     int64_t tokens, n;
     double *prefill, *steps;
-} part;
+} timed_run;
 
-static lh_status run_part(model_run *r, const part *p)
+static lh_status run_once(model_run *r, const timed_run *p)
 {
     lh_status st = LH_OK;
     lh_session *session = NULL;
-    const lh_forward_progress progress = {r, show};
+    const lh_forward_progress progress = {r, show_prefill};
     const lh_session_options options = {.policy = p->policy,
                                         .profiles = r->request->profiles,
                                         .prompt = p->tokens,
@@ -84,20 +85,20 @@ done:
     return st;
 }
 
-/* Everything once with few tokens, then the full cache and the evicted one in turns. */
+/* Warms up with few tokens, then alternates between the full cache and the evicted one. */
 static lh_status run_all(model_run *r)
 {
     lh_status st = LH_OK;
     const lh_bench_model_request *q = r->request;
     const int64_t few = q->context < WARM_TOKENS ? q->context : WARM_TOKENS;
     const int64_t steps = q->steps < WARM_STEPS ? q->steps : WARM_STEPS;
-    LH_TRY_DONE(run_part(r, &(part){.policy = r->caches[0].policy, .tokens = few, .n = steps}));
+    LH_TRY_DONE(run_once(r, &(timed_run){.policy = r->caches[0].policy, .tokens = few, .n = steps}));
     lh_progress_init(&r->progress, "measuring", "tokens", r->count * q->repeat * q->context);
     for (int64_t i = 0; i < q->repeat; i++)
         for (int64_t c = 0; c < r->count; c++) {
             const measured *m = &r->caches[c];
-            const part whole = {m->policy, q->context, q->steps, m->prefill + i, m->steps + i * q->steps};
-            LH_TRY_DONE(run_part(r, &whole));
+            const timed_run timed = {m->policy, q->context, q->steps, m->prefill + i, m->steps + i * q->steps};
+            LH_TRY_DONE(run_once(r, &timed));
             r->done += q->context;
         }
 done:
@@ -105,9 +106,9 @@ done:
     return st;
 }
 
-/* ---- what it has to do at least ---- */
+/* ---- minimum FLOPs and bytes ---- */
 
-/* Of a prefill: the products of all layers, full attention as far as layers see, and one row of logits. */
+/* FLOPs of a prefill: the products of all layers, full or sliding-window attention, and one row of logits. */
 static double prefill_flops(const lh_config *c, int64_t tokens)
 {
     const double n = (double)tokens, window = (double)c->window, q = (double)(c->heads * c->head_dim);
@@ -121,7 +122,7 @@ static double prefill_flops(const lh_config *c, int64_t tokens)
     return 2 * weights * n * (double)c->layers + 4 * q * pairs + 2 * hidden * (double)c->vocab;
 }
 
-/* Local. Bytes that a step reads with each cache. */
+/* Local. Works out the bytes that a step reads with each cache. */
 static lh_status plan_bytes(model_run *r)
 {
     lh_status st = LH_OK;
@@ -140,7 +141,7 @@ done:
     return st;
 }
 
-/* The rates of all ranks together: they measure at the same time, as they work. */
+/* Sums the rates of all ranks, which measure at the same time, since they also work at the same time. */
 static lh_status measure_machine(model_run *r)
 {
     lh_status st = LH_OK;
@@ -164,22 +165,22 @@ done:
 
 /* ---- results ---- */
 
-/* A row of `n` times of a cache, and how many tokens a second that is. */
-static lh_status add(model_run *r, lh_bench_case *c, double *seconds, int64_t n, int64_t tokens)
+/* Adds the row of `n` times of a cache, and its tokens per second. */
+static lh_status add_times(model_run *r, lh_bench_case *c, double *seconds, int64_t n, int64_t tokens)
 {
     lh_bench_time time;
     char name[64];
     c->type = lh_engine_get(r->engine)->dtype;
     lh_bench_sort(seconds, n, &time);
     LH_TRY(lh_bench_add_case(&r->b, c, &time));
-    const double least = lh_bench_least_s(&r->b.rates, c);
+    const double min_s = lh_bench_min_s(&r->b.rates, c);
     snprintf(name, sizeof name, "tokens/s of %s", c->name);
     LH_TRY(lh_bench_figure(r->b.result, name, c->shape,
-                           (const double[]){(double)tokens / time.median_s, least > 0 ? (double)tokens / least : 0}));
+                           (const double[]){(double)tokens / time.median_s, min_s > 0 ? (double)tokens / min_s : 0}));
     return LH_OK;
 }
 
-/* Behind what the device is: ranks and types. */
+/* Appends ranks and types to the description of the device. */
 static void describe_ranks(model_run *r)
 {
     char *about = r->b.result->about;
@@ -200,8 +201,8 @@ static lh_status report(model_run *r)
         snprintf(prefill.shape, sizeof prefill.shape, "%s, %lld tokens", m->name, (long long)q->context);
         snprintf(step.shape, sizeof step.shape, "%s, after %lld tokens", m->name, (long long)q->context);
         step.bytes = m->bytes;
-        LH_TRY(add(r, &prefill, m->prefill, q->repeat, q->context));
-        LH_TRY(add(r, &step, m->steps, q->repeat * q->steps, 1));
+        LH_TRY(add_times(r, &prefill, m->prefill, q->repeat, q->context));
+        LH_TRY(add_times(r, &step, m->steps, q->repeat * q->steps, 1));
         median[c] = m->steps[q->repeat * q->steps / 2]; /* sorted by now */
     }
     if (r->count == CACHES)
@@ -212,7 +213,7 @@ static lh_status report(model_run *r)
 
 /* ---- all of it ---- */
 
-static lh_status check(const model_run *r)
+static lh_status check_request(const model_run *r)
 {
     const lh_bench_model_request *q = r->request;
     const int64_t length = q->context + q->steps + 1, most = lh_engine_get(r->engine)->config->max_positions;
@@ -224,15 +225,15 @@ static lh_status check(const model_run *r)
     return LH_OK;
 }
 
-/* Local. The ids are random, and the same on all ranks. */
-static lh_status prepare(model_run *r)
+/* Local. Allocates, and draws the prompt's ids, the same on all ranks. */
+static lh_status prepare_run(model_run *r)
 {
     const lh_bench_model_request *q = r->request;
-    const lh_exec *place = lh_engine_get(r->engine)->exec;
+    const lh_exec *x = lh_engine_get(r->engine)->exec;
     const uint32_t key[2] = {1, 2}, vocab = (uint32_t)lh_engine_get(r->engine)->config->vocab;
-    LH_TRY(check(r));
-    r->b.ops = place->ops;
-    r->b.stream = place->stream;
+    LH_TRY(check_request(r));
+    r->b.ops = x->ops;
+    r->b.stream = x->stream;
     r->b.device = lh_engine_get(r->engine)->device;
     LH_TRY(lh_event_open(&r->b.begin, r->b.device));
     LH_TRY(lh_event_open(&r->b.end, r->b.device));
@@ -250,7 +251,7 @@ static lh_status prepare(model_run *r)
     return LH_OK;
 }
 
-static void clear(model_run *r)
+static void clear_run(model_run *r)
 {
     lh_bench_drop(&r->b, 0);
     lh_free(r->b.blocks);
@@ -277,14 +278,14 @@ lh_status lh_bench_model(lh_engine *engine, const lh_bench_model_request *reques
     LH_TRY_DONE(lh_policy_text(request->policy, &name));
     r.caches[0] = (measured){.policy = &full, .name = "full"};
     if (request->policy->evicts) r.caches[r.count++] = (measured){.policy = request->policy, .name = name.data};
-    LH_TRY_DONE(lh_comm_agree(r.comm, prepare(&r)));
+    LH_TRY_DONE(lh_comm_agree(r.comm, prepare_run(&r)));
     LH_TRY_DONE(measure_machine(&r));
     LH_TRY_DONE(run_all(&r));
     lh_bench_describe(&r.b);
     describe_ranks(&r);
     LH_TRY_DONE(report(&r));
 done:
-    clear(&r);
+    clear_run(&r);
     lh_buf_clear(&name);
     return st;
 }

@@ -1,4 +1,4 @@
-/* The bench of operations: the words, the machine, and every group of cases. */
+/* operations.c - `bench operations`: checks the words, measures the machine, and runs every group of cases. */
 #include <omp.h>
 #include <stdio.h>
 
@@ -10,7 +10,7 @@ static const lh_bench_group *const groups[] = {&lh_bench_gemm,  &lh_bench_attent
                                                &lh_bench_shares};
 enum { GROUPS = sizeof groups / sizeof *groups };
 
-/* All names of cases, each once; ends with NULL. The array is the caller's to free. */
+/* Names of all cases, each once; ends with NULL. The caller frees the array. */
 static lh_status list_names(const char ***out)
 {
     const char **names = NULL;
@@ -40,7 +40,7 @@ lh_status lh_bench_check_words(const lh_bench_request *request, const char *cons
         const char *word = request->words[w];
         if (in_a_name(word, names)) continue;
         for (int i = 0; names[i]; i++) LH_TRY_DONE(lh_buf_printf(&all, "%s%s", i ? ", " : "", names[i]));
-        LH_FAIL_DONE(LH_EUSAGE, "'%s' is in the name of no case, there are: %s", word, all.data);
+        LH_FAIL_DONE(LH_EUSAGE, "no case has '%s' in its name; cases: %s", word, all.data);
     }
 done:
     lh_buf_clear(&all);

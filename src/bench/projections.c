@@ -1,4 +1,5 @@
-/* Norms after the output projection, beside the product that they are the sizes of, and second moments of rows. */
+/* projections.c - bench cases of norms of values after the output projection, compared with the gemm of as many FLOPs,
+ * and of second moments of rows. */
 #include <stdio.h>
 
 #include "bench/bench_impl.h"
@@ -9,7 +10,7 @@ LH_BENCH_CALL(gemm)
 LH_BENCH_CALL(projected_norms)
 LH_BENCH_CALL(row_moments)
 
-/* Entries of a KV head, its query heads, head dimension and hidden dimension. */
+/* Entries of a KV head, its query heads, head dimension and hidden size. */
 typedef struct projection {
     int64_t entries, group, dim, out;
     lh_dtype type;
@@ -17,8 +18,8 @@ typedef struct projection {
     void *w;
 } projection;
 
-/* The product of which projected_norms adds the sizes up, by gemm, has as many operations: as deep as all query heads
- * together, which is the better case for gemm. */
+/* Times a gemm with as many FLOPs as projected_norms: its depth is that of all query heads together, the better case
+ * for gemm. */
 static lh_status measure_product(lh_bench *b, const projection *p, double *median_s)
 {
     const int64_t in = p->group * p->dim;
@@ -58,8 +59,8 @@ static lh_status run_norms(lh_bench *b, const projection *p)
     LH_TRY(lh_bench_run(b, &w, &mine));
     if (mine <= 0) return LH_OK;
     LH_TRY(measure_product(b, p, &product));
-    LH_TRY(
-        lh_bench_figure(b->result, "rate of projected_norms, of gemm's", w.shape, (const double[]){product / mine, 0}));
+    LH_TRY(lh_bench_figure(b->result, "rate of projected_norms, relative to gemm", w.shape,
+                           (const double[]){product / mine, 0}));
     return LH_OK;
 }
 
@@ -90,7 +91,7 @@ done:
     return st;
 }
 
-static lh_status run(lh_bench *b)
+static lh_status run_projections(lh_bench *b)
 {
     static const projection projections[] = {{.entries = 8192, .group = 3, .dim = 64, .out = 576},
                                              {.entries = 8192, .group = 4, .dim = 128, .out = 4096},
@@ -106,4 +107,4 @@ static lh_status run(lh_bench *b)
     return LH_OK;
 }
 
-const lh_bench_group lh_bench_projections = {names, run};
+const lh_bench_group lh_bench_projections = {names, run_projections};

@@ -1,4 +1,5 @@
-/* Reading a checkpoint: all its weights, as a model that is loaded takes them; beside the bare file. */
+/* reading.c - `bench reading`: times reading and converting all weights of a checkpoint as loading a model does, and
+ * for comparison reading the bare file. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -17,13 +18,13 @@ typedef struct reading {
     int quick;
     lh_checkpoint *ck;
     void *piece;     /* [PIECE] bytes */
-    int64_t stored;  /* bytes of all weights, as they are stored */
-    int64_t weights; /* their number */
+    int64_t stored;  /* bytes of all weights as stored */
+    int64_t weights; /* number of weights */
     double file_rate;
     lh_bench_result *result;
 } reading;
 
-/* All rows of a tensor, a piece after the other. */
+/* Reads all rows of a tensor, piece by piece. */
 static lh_status read_tensor(reading *r, lh_weight weight, int64_t layer, lh_dtype type)
 {
     int64_t rows, cols, at_once;
@@ -66,7 +67,7 @@ done:
     return st;
 }
 
-/* The bare file again and again, which the system then has in memory. */
+/* Reads the bare file repeatedly, so that it is in the page cache. */
 static lh_status measure_file(reading *r)
 {
     double seconds[MOST], total = 0;

@@ -1,4 +1,4 @@
-/* result.c - rows of results: compares medians with peak rates, and writes tables. */
+/* result.c - rows of results: compares medians with peak rates, and writes them as Markdown and JSON. */
 #include <math.h>
 #include <stdio.h>
 
@@ -69,7 +69,7 @@ lh_status lh_bench_figure(lh_bench_result *result, const char *name, const char 
                                                             {.value = or_none(value_limit[1])}});
 }
 
-double lh_bench_least_s(const lh_bench_rates *rates, const lh_bench_case *c)
+double lh_bench_min_s(const lh_bench_rates *rates, const lh_bench_case *c)
 {
     const double rate = c->type == LH_BF16 ? rates->flops_bf16 : rates->flops_f32;
     const double memory_s = rates->bytes_per_s > 0 ? c->bytes / rates->bytes_per_s : 0;
@@ -81,7 +81,7 @@ lh_status lh_bench_add_case(lh_bench *b, const lh_bench_case *c, const lh_bench_
 {
     const int host = lh_device_kind_of(b->device) == LH_DEVICE_CPU, half = c->type == LH_BF16;
     const double rate = half ? b->rates.flops_bf16 : b->rates.flops_f32;
-    const double least_s = lh_bench_least_s(&b->rates, c);
+    const double least_s = lh_bench_min_s(&b->rates, c);
     const char *products = host ? "multiply-adds" : half ? "gemm bf16" : "gemm f32";
     const char *limit = rate <= 0 || least_s > c->flops / rate ? (host ? "read" : "copy") : products;
     return lh_bench_add(&b->result->rows, &(lh_bench_row){.name = c->name,
@@ -95,14 +95,14 @@ lh_status lh_bench_add_case(lh_bench *b, const lh_bench_case *c, const lh_bench_
 
 /* ---- as text ---- */
 
-/* A time with the unit that suits it. */
+/* Writes a time in a suitable unit. */
 static lh_status put_time(lh_buf *cell, double s)
 {
     if (s < 1e-3) return lh_buf_printf(cell, "%.2f µs", s * 1e6);
     return s < 1 ? lh_buf_printf(cell, "%.3f ms", s * 1e3) : lh_buf_printf(cell, "%.3f s", s);
 }
 
-/* Nothing where there is no number. */
+/* Writes a number, or nothing for NAN. */
 static lh_status put_number(lh_buf *cell, const char *format, double x)
 {
     if (!isnan(x)) LH_TRY(lh_buf_printf(cell, format, x));

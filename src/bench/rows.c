@@ -1,4 +1,5 @@
-/* Operations on rows of numbers: what lies between the products of a layer, and after the last one. */
+/* rows.c - bench cases of operations on rows: those between the products of a layer (norms, RoPE, activations,
+ * appending to the cache), and those on logits. */
 #include <stdio.h>
 
 #include "bench/bench_impl.h"
@@ -31,7 +32,7 @@ typedef struct rows {
     int64_t *sum;
 } rows;
 
-static lh_status make(lh_bench *b, rows *r)
+static lh_status make_rows(lh_bench *b, rows *r)
 {
     r->tokens = lh_bench_size(b, 512, 16);
     r->vocab = lh_bench_size(b, 1 << 17, 512);
@@ -100,7 +101,7 @@ static lh_status run_tokens(lh_bench *b, const rows *r)
     return LH_OK;
 }
 
-/* What moves rows: out of the embedding, to another type, from shards, into a ring. */
+/* Row copies: embedding lookup, type conversion, joining shards, writing into the query ring. */
 static lh_status run_moves(lh_bench *b, const rows *r)
 {
     const double n = (double)(r->tokens * DIM);
@@ -133,7 +134,7 @@ static lh_status run_moves(lh_bench *b, const rows *r)
     return LH_OK;
 }
 
-/* ---- appending: every call finds the cache empty ---- */
+/* ---- appending; the cache is emptied before every call ---- */
 
 typedef struct appended {
     lh_append_args args;
@@ -167,7 +168,7 @@ static lh_status run_append(lh_bench *b, const rows *r)
     return LH_OK;
 }
 
-/* ---- what choosing a token asks of logits ---- */
+/* ---- sampling: operations on logits ---- */
 
 static lh_status run_top(lh_bench *b, const rows *r, int64_t k)
 {
@@ -203,12 +204,12 @@ static lh_status run_logits(lh_bench *b, const rows *r)
     return LH_OK;
 }
 
-static lh_status run(lh_bench *b)
+static lh_status run_rows(lh_bench *b)
 {
     lh_status st = LH_OK;
     const int64_t mark = lh_bench_mark(b);
     rows r = {0};
-    LH_TRY_DONE(make(b, &r));
+    LH_TRY_DONE(make_rows(b, &r));
     LH_TRY_DONE(run_tokens(b, &r));
     LH_TRY_DONE(run_moves(b, &r));
     LH_TRY_DONE(run_append(b, &r));
@@ -218,4 +219,4 @@ done:
     return st;
 }
 
-const lh_bench_group lh_bench_rows = {names, run};
+const lh_bench_group lh_bench_rows = {names, run_rows};

@@ -1,4 +1,5 @@
-/* Operations that make scores of entries, choose among them and move what is kept. */
+/* scores.c - bench cases of eviction: operations that compute scores of entries, select among them and compact the
+ * cache. */
 #include <stdio.h>
 
 #include "base/mem.h"
@@ -31,17 +32,17 @@ LH_BENCH_CALL(compact)
 
 enum { HEADS = 8, DIM = 64, STATS = 3, BITS = 11 };
 
-/* Arrays over the entries of a cache: scores and others, what goes with the entries, states. */
+/* Arrays over the entries of a cache: scores, statistics and states. */
 typedef struct layer {
-    int64_t len, n; /* entries of a head, of all */
+    int64_t len, n; /* entries of a head, of all heads */
     lh_ragged kv;
     float *x, *y;
-    uint8_t *state, *compete; /* `compete`: all of them do */
+    uint8_t *state, *compete; /* `compete`: the state in which all entries compete */
     int64_t *sums, *counts;
     int32_t *histograms;
 } layer;
 
-static lh_status make(lh_bench *b, layer *l)
+static lh_status make_layer(lh_bench *b, layer *l)
 {
     int64_t half[HEADS];
     l->len = lh_bench_size(b, 1 << 16, 300);
@@ -60,7 +61,7 @@ static lh_status make(lh_bench *b, layer *l)
     return LH_OK;
 }
 
-/* `what` and the size of the layer. */
+/* Runs a case whose shape is `what` and the size of the layer. */
 static lh_status run_one(lh_bench *b, const layer *l, lh_bench_case w, const char *what)
 {
     snprintf(w.shape, sizeof w.shape, "%s%s%d x %lld", what, *what ? ", " : "", HEADS, (long long)l->len);
@@ -120,7 +121,7 @@ static lh_status run_shapes(lh_bench *b, const layer *l)
     return LH_OK;
 }
 
-/* One query head a KV head, means and covariances of nothing in particular. */
+/* Expected attention with one query head per KV head, and random means and covariances. */
 static lh_status run_expected(lh_bench *b, const layer *l)
 {
     float *covariances;
@@ -149,7 +150,7 @@ typedef struct selection {
     int64_t n;
 } selection;
 
-/* What was selected competes again. */
+/* Resets the states, so that selected entries compete again. */
 static lh_status compete_again(lh_bench *b, void *args)
 {
     const selection *s = args;
@@ -170,7 +171,7 @@ static lh_status run_selection(lh_bench *b, const layer *l)
     return run_one(b, l, w, "half");
 }
 
-/* A third of the entries, with and without statistics. */
+/* Compaction to a third of the entries, with and without statistics. */
 static lh_status run_compaction(lh_bench *b, const layer *l)
 {
     lh_status st = LH_OK;
@@ -194,12 +195,12 @@ done:
     return st;
 }
 
-static lh_status run(lh_bench *b)
+static lh_status run_scores(lh_bench *b)
 {
     lh_status st = LH_OK;
     const int64_t mark = lh_bench_mark(b);
     layer l = {0};
-    LH_TRY_DONE(make(b, &l));
+    LH_TRY_DONE(make_layer(b, &l));
     LH_TRY_DONE(run_statistics(b, &l));
     LH_TRY_DONE(run_shapes(b, &l));
     LH_TRY_DONE(run_expected(b, &l));
@@ -210,4 +211,4 @@ done:
     return st;
 }
 
-const lh_bench_group lh_bench_scores = {names, run};
+const lh_bench_group lh_bench_scores = {names, run_scores};

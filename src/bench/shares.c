@@ -1,5 +1,5 @@
-/* Sharing one budget out over the heads of many layers, between the histograms of a search and the selection of every
- * head. */
+/* shares.c - bench cases of dividing one budget over the heads of many layers: from the histograms of a threshold
+ * search to the number of entries that every head keeps. */
 #include <stdio.h>
 
 #include "bench/bench_impl.h"
@@ -13,7 +13,7 @@ LH_BENCH_CALL(split_counts)
 
 enum { HEADS = 8, LAYERS = 32, CELLS = HEADS * LAYERS, LEN = 1024, BITS = 11, BINS = 1 << BITS };
 
-/* The heads of a model whose entries all compete, after one round of a search for half of them. */
+/* The heads of a model whose entries all compete, after one round of a threshold search for half of the entries. */
 typedef struct search {
     int32_t *histograms, *sums;
     lh_search *found;
@@ -21,7 +21,7 @@ typedef struct search {
     int64_t *counts, *parts; /* [CELLS], [3, CELLS] */
 } search;
 
-static lh_status make(lh_bench *b, search *s)
+static lh_status make_search(lh_bench *b, search *s)
 {
     int64_t lens[CELLS], *len;
     float *scores;
@@ -47,7 +47,7 @@ static lh_status make(lh_bench *b, search *s)
     return LH_OK;
 }
 
-/* In the order of a search: each finds what the one before has left. */
+/* Runs the operations in the order of a search, each on the result of the one before. */
 static lh_status run_search(lh_bench *b, const search *s)
 {
     const lh_head_safeguard safeguard = {.floor = LEN / 10};
@@ -89,22 +89,22 @@ static lh_status run_search(lh_bench *b, const search *s)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         snprintf(cases[i].shape, sizeof cases[i].shape, "%d layers of %d heads%s", LAYERS, HEADS,
                  i < 2 ? ", 2048 bins" : "");
-        LH_TRY(cases[i].call(b, cases[i].args, 0)); /* also where the words do not choose it */
+        LH_TRY(cases[i].call(b, cases[i].args, 0)); /* even if the words do not select it: the next needs its result */
         LH_TRY(lh_bench_run(b, &cases[i], NULL));
     }
     return LH_OK;
 }
 
-static lh_status run(lh_bench *b)
+static lh_status run_shares(lh_bench *b)
 {
     lh_status st = LH_OK;
     const int64_t mark = lh_bench_mark(b);
     search s = {0};
-    LH_TRY_DONE(make(b, &s));
+    LH_TRY_DONE(make_search(b, &s));
     LH_TRY_DONE(run_search(b, &s));
 done:
     lh_bench_drop(b, mark);
     return st;
 }
 
-const lh_bench_group lh_bench_shares = {names, run};
+const lh_bench_group lh_bench_shares = {names, run_shares};

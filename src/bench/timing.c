@@ -1,4 +1,5 @@
-/* timing.c - times a call on the clock of its device, after a warm-up, until it has run long enough. */
+/* timing.c - opens the device, and times calls of a case on the device's clock, after a warm-up, for at least 5 calls
+ * and half a second. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -39,9 +40,9 @@ void lh_bench_close(lh_bench *b)
     if (b->device) lh_device_close(b->device);
 }
 
-int64_t lh_bench_size(const lh_bench *b, int64_t n, int64_t least)
+int64_t lh_bench_size(const lh_bench *b, int64_t n, int64_t quick_max)
 {
-    return b->request->quick && n > least ? least : n;
+    return b->request->quick && n > quick_max ? quick_max : n;
 }
 
 int lh_bench_wanted(const lh_bench *b, const char *name)
@@ -63,7 +64,7 @@ void lh_bench_sort(double *seconds, int64_t n, lh_bench_time *out)
     *out = (lh_bench_time){.calls = n, .median_s = seconds[n / 2], .fastest_s = seconds[0]};
 }
 
-/* Seconds of `calls` calls, the first of which is number `turn`. */
+/* *seconds: time of `calls` calls, the first of which is number `turn`. */
 static lh_status time_calls(lh_bench *b, const lh_bench_case *c, int64_t turn, int64_t calls, double *seconds)
 {
     if (c->before) LH_TRY(c->before(b, c->args));
@@ -79,14 +80,14 @@ lh_status lh_bench_measure(lh_bench *b, const lh_bench_case *c, lh_bench_time *o
 {
     enum { MOST = 400, AT_ONCE = 64 };
     double seconds[MOST], total = 0, warm = 0;
-    const int64_t least = b->request->quick ? 2 : 5;
-    const double least_s = b->request->quick ? 0 : 0.5, together_s = 5e-4;
+    const int64_t min_calls = b->request->quick ? 2 : 5;
+    const double min_s = b->request->quick ? 0 : 0.5, together_s = 5e-4;
     int64_t n = 0, turn = 0, calls = 1;
     for (; turn < 2; turn++) LH_TRY(time_calls(b, c, turn, 1, &warm));
-    /* Short work of a device is timed many calls at once: a single one is mostly the way to the device. */
+    /* Short calls of a GPU are timed many at once: the time of a single one is mostly launch latency. */
     if (lh_device_kind_of(b->device) != LH_DEVICE_CPU && !c->before)
         while (calls < AT_ONCE && (double)calls * warm < together_s) calls *= 2;
-    while (n < MOST && (n < least || total < least_s)) {
+    while (n < MOST && (n < min_calls || total < min_s)) {
         LH_TRY(time_calls(b, c, turn, calls, &seconds[n]));
         total += seconds[n];
         seconds[n] = seconds[n] > 0 ? seconds[n] / (double)calls : 1e-9; /* the clock's step */
@@ -98,8 +99,8 @@ lh_status lh_bench_measure(lh_bench *b, const lh_bench_case *c, lh_bench_time *o
     return LH_OK;
 }
 
-/* Small shapes may be the same. */
-static int there_already(const lh_bench *b, const lh_bench_case *c)
+/* 1 if a quick run, whose small shapes may coincide, already has the row of this case. */
+static int has_row(const lh_bench *b, const lh_bench_case *c)
 {
     const lh_table *rows = &b->result->rows;
     for (int64_t i = 0; i < rows->n && b->request->quick; i++) {
@@ -113,7 +114,7 @@ lh_status lh_bench_run(lh_bench *b, const lh_bench_case *c, double *median_s)
 {
     lh_bench_time time;
     if (median_s) *median_s = 0;
-    if (!lh_bench_wanted(b, c->name) || there_already(b, c)) return LH_OK;
+    if (!lh_bench_wanted(b, c->name) || has_row(b, c)) return LH_OK;
     LH_TRY(lh_bench_measure(b, c, &time));
     LH_TRY(lh_bench_add_case(b, c, &time));
     lh_progress_update(&b->progress, b->result->rows.n);

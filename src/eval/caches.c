@@ -57,10 +57,10 @@ done:
 
 /* ---- one prefill ---- */
 
-/* A part of the list: the caches that one prefill fills. */
+/* The policies whose caches one prefill fills. */
 typedef struct batch {
     lh_policy *plans;
-    int64_t *numbers; /* in the list */
+    int64_t *numbers; /* indices in the list */
     int64_t n;
 } batch;
 
@@ -107,7 +107,7 @@ lh_status lh_cache_restart(const lh_cache_at *at)
 
 /* ---- all of them ---- */
 
-static int shares(const lh_policy_list *policies, int64_t i)
+static int shares_prefill(const lh_policy_list *policies, int64_t i)
 {
     return policies->at[i].policy.block == 0;
 }
@@ -115,12 +115,12 @@ static int shares(const lh_policy_list *policies, int64_t i)
 int64_t lh_caches_prefills(const lh_policy_list *policies, int64_t together)
 {
     int64_t sharing = 0;
-    for (int64_t i = 0; i < policies->n; i++) sharing += shares(policies, i);
+    for (int64_t i = 0; i < policies->n; i++) sharing += shares_prefill(policies, i);
     if (together == 0) together = policies->n;
     return (sharing + together - 1) / together + policies->n - sharing;
 }
 
-static void take(batch *b, const lh_caches_request *r, int64_t i)
+static void add_policy(batch *b, const lh_caches_request *r, int64_t i)
 {
     b->plans[b->n] = r->policies->at[i].policy;
     lh_policy_ask(&b->plans[b->n], r->question);
@@ -137,15 +137,15 @@ lh_status lh_caches_each(lh_engine *engine, const lh_caches_request *r, lh_cache
     if (st == LH_OK) st = lh_calloc(&b.numbers, policies->n, sizeof *b.numbers);
     LH_TRY_DONE(lh_comm_agree(lh_engine_get(engine)->comm, st));
     for (int64_t i = 0; i < policies->n; i++) {
-        if (shares(policies, i)) take(&b, r, i);
+        if (shares_prefill(policies, i)) add_policy(&b, r, i);
         if (b.n == 0 || (b.n < most && i + 1 < policies->n)) continue;
         LH_TRY_DONE(run_batch(engine, r, &b, visit, self));
         b.n = 0;
     }
     for (int64_t i = 0; i < policies->n; i++) {
-        if (shares(policies, i)) continue;
+        if (shares_prefill(policies, i)) continue;
         b.n = 0;
-        take(&b, r, i);
+        add_policy(&b, r, i);
         LH_TRY_DONE(run_batch(engine, r, &b, visit, self));
     }
 done:

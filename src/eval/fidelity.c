@@ -1,5 +1,6 @@
-/* fidelity.c - the task `fidelity`: what a model generates with an evicted cache, compared with the full one, over
- * windows of texts. */
+/* fidelity.c - runs the task `fidelity`: cuts windows from the texts, lets the full cache generate the reference for
+ * each window, forces it on the cache of every policy (KL divergence, same best token), and decodes again greedily
+ * where a policy would have chosen another token. Means are in fidelity_means.c. */
 #include "eval/fidelity.h"
 
 #include <math.h>
@@ -13,9 +14,9 @@
 /* ---- windows ---- */
 
 typedef struct window {
-    lh_tokens ids;             /* with the first token that the tokenizer asks for */
-    lh_tokens context, question_ids; /* to be repeated: the window as a prompt, and the question */
-    lh_buf text;               /* rank 0 */
+    lh_tokens ids;                   /* with the beginning-of-sequence token if the tokenizer adds one */
+    lh_tokens context, question_ids; /* of the reconstruction: the window as a prompt, and the instruction */
+    lh_buf text;                     /* rank 0 */
     int64_t length, number;
 } window;
 
@@ -25,13 +26,13 @@ typedef struct run {
     lh_fidelity_result *out;
     window *windows;
     int64_t n;
-    lh_tokens ends; /* of what is repeated */
+    lh_tokens ends; /* end tokens of the reconstruction */
     lh_eval_work work;
     const window *now;
-    lh_session *session; /* of the full cache, while that goes on */
+    lh_session *session; /* of the full cache, while it generates */
     lh_tokens full;      /* the full cache's continuation of this window */
     float *full_logits;  /* [full.n - 1, vocab] after its tokens, rank 0 */
-    int64_t silent;      /* windows after which it ends at once */
+    int64_t silent;      /* windows after which the full cache ends at once */
     lh_buf full_text;
 } run;
 
@@ -53,7 +54,8 @@ static lh_status encode_texts(const run *r, lh_tokens *ids, int64_t *starts)
     return LH_OK;
 }
 
-/* Window `number` of the `count` that are taken of all the whole windows that the texts have. */
+/* Where window `number` of the `count` windows begins, which are spread evenly over all that the texts have; -1 - n if
+ * they have only n. */
 static int64_t window_start(const run *r, const int64_t *starts, int64_t tokens, int64_t number)
 {
     int64_t all = 0, wanted;
@@ -98,8 +100,8 @@ static lh_status cut_window(run *r, window *w, const lh_tokens *ids, const int64
     const int64_t start = window_start(r, starts, tokens, w->number);
     if (start < 0)
         LH_FAIL(LH_EINPUT,
-                "the texts have %lld windows of %lld tokens, not %lld: give more text with '--text', or fewer "
-                "('--count') or shorter ('--length') windows",
+                "the texts have %lld windows of %lld tokens, fewer than %lld: give more text ('--text'), or reduce "
+                "'--count' or '--length'",
                 (long long)(-start - 1), (long long)w->length, (long long)r->request->count);
     if (first) LH_TRY(lh_tokens_push(&w->ids, lh_tokenizer_bos(tok)));
     for (int64_t i = 0; i < tokens; i++) LH_TRY(lh_tokens_push(&w->ids, ids->ids[start + i]));
@@ -123,14 +125,14 @@ done:
     return st;
 }
 
-/* Tokens of an answer that repeats a window. */
+/* Maximum tokens of the answer that repeats a window. */
 static int64_t repeat_max(const run *r, const window *w)
 {
     return r->request->repeat_max ? r->request->repeat_max : w->ids.n;
 }
 
-/* What can be refused before work begins; the same on all ranks. */
-static lh_status check(const run *r)
+/* Checks all that is known before the windows are cut; the same on all ranks. */
+static lh_status check_request(const run *r)
 {
     const lh_fidelity_request *q = r->request;
     const lh_config *c = lh_engine_get(r->engine)->config;
@@ -142,15 +144,15 @@ static lh_status check(const run *r)
     for (int64_t i = 0; i < q->length_count; i++) {
         if (q->lengths[i] + q->max_new > c->max_positions)
             LH_FAIL(LH_EUSAGE,
-                    "%lld tokens of text and %lld to go on with are longer than the %lld positions of the "
-                    "model: take shorter ones ('--length', '--max-new')",
+                    "%lld tokens of text and %lld generated ones are longer than the %lld positions of the "
+                    "model: reduce '--length' or '--max-new'",
                     (long long)q->lengths[i], (long long)q->max_new, (long long)c->max_positions);
         for (int64_t p = 0; p < q->policies->n; p++) LH_TRY(lh_policy_check(&q->policies->at[p].policy, q->lengths[i]));
     }
     return LH_OK;
 }
 
-/* ... and what depends on the windows. */
+/* Checks the lengths of the reconstructions, once the windows are cut. */
 static lh_status check_repeated(const run *r)
 {
     const lh_config *c = lh_engine_get(r->engine)->config;
@@ -159,9 +161,8 @@ static lh_status check_repeated(const run *r)
         const int64_t all = w->context.n + w->question_ids.n + repeat_max(r, w);
         if (all > c->max_positions)
             LH_FAIL(LH_EUSAGE,
-                    "a window of %lld tokens, the question and what is repeated are %lld tokens, more than the "
-                    "%lld positions of the model: take shorter windows ('--length'), or let it repeat less "
-                    "('--repeat-max')",
+                    "a window of %lld tokens, the instruction and the repeated text are %lld tokens, more than "
+                    "the %lld positions of the model: reduce '--length' or '--repeat-max'",
                     (long long)w->length, (long long)all, (long long)c->max_positions);
     }
     return LH_OK;
@@ -173,7 +174,7 @@ static lh_status open_run(run *r)
     const lh_fidelity_request *q = r->request;
     lh_comm *comm = lh_engine_get(r->engine)->comm;
     r->n = q->length_count * q->count;
-    st = check(r);
+    st = check_request(r);
     if (st == LH_OK) st = lh_calloc(&r->windows, r->n, sizeof *r->windows);
     for (int64_t i = 0; r->windows && i < r->n; i++) {
         r->windows[i].length = q->lengths[i / q->count];
@@ -199,9 +200,9 @@ static lh_status open_run(run *r)
     return st;
 }
 
-/* ---- going on ---- */
+/* ---- the reference, and policies compared with it ---- */
 
-/* Keeps the logits after every token but the last. */
+/* Keeps the full cache's logits after a token was fed. */
 static lh_status keep_logits(void *self, int64_t fed)
 {
     run *r = self;
@@ -214,8 +215,8 @@ static lh_status keep_logits(void *self, int64_t fed)
     return LH_OK;
 }
 
-/* The full cache goes on: its tokens, and the logits after all of them but the last. */
-static lh_status go_on(run *r, lh_session *session)
+/* The full cache's greedy continuation, with the logits after every token but the last. */
+static lh_status generate_reference(run *r, lh_session *session)
 {
     lh_status st = LH_OK;
     const int64_t vocab = lh_engine_get(r->engine)->config->vocab, max_new = r->request->max_new;
@@ -230,8 +231,9 @@ static lh_status go_on(run *r, lh_session *session)
     return st;
 }
 
-/* The full cache's tokens forced on a cache. *same: tokens before the first that it would have chosen otherwise. */
-static lh_status force(run *r, lh_session *session, double *kl, double *best, int64_t *same)
+/* Forces the full cache's tokens on another cache. *same: tokens before the first that it would have chosen
+ * differently. */
+static lh_status force_reference(run *r, lh_session *session, double *kl, double *best, int64_t *same)
 {
     const int64_t vocab = lh_engine_get(r->engine)->config->vocab, n = r->full.n;
     const float *row = NULL;
@@ -287,7 +289,7 @@ done:
     return st;
 }
 
-static lh_status compare(void *self, const lh_cache_at *at)
+static lh_status compare_policy(void *self, const lh_cache_at *at)
 {
     lh_status st = LH_OK;
     run *r = self;
@@ -298,14 +300,14 @@ static lh_status compare(void *self, const lh_cache_at *at)
     row[W_KL].value = 0;
     row[W_BEST].value = 1;
     if (at->policy == 0) {
-        LH_TRY_DONE(go_on(r, at->session));
+        LH_TRY_DONE(generate_reference(r, at->session));
         if (r->full.n < 2) row[W_KL].value = row[W_BEST].value = (double)NAN;
         r->silent += r->full.n < 2 && r->request->max_new > 1;
     } else {
-        LH_TRY_DONE(force(r, at->session, &row[W_KL].value, &row[W_BEST].value, &same));
+        LH_TRY_DONE(force_reference(r, at->session, &row[W_KL].value, &row[W_BEST].value, &same));
     }
     lh_eval_advance(&r->work, r->request->max_new);
-    if (same < r->full.n) { /* it goes another way: which one? */
+    if (same < r->full.n) { /* its own continuation differs: generate it */
         LH_TRY_DONE(lh_cache_restart(at));
         LH_TRY_DONE(lh_eval_generate(at->session, &(lh_eval_answer){NULL, r->request->max_new, &r->work}, &own));
         ids = &own;
@@ -366,7 +368,7 @@ static lh_status run_window(run *r)
                                                .seed = q->seed + (uint64_t)w->number,
                                                .together = q->together,
                                                .work = &r->work},
-                          compare, r));
+                          compare_policy, r));
     if (!q->reconstruct) return LH_OK;
     LH_TRY(lh_caches_each(r->engine,
                           &(lh_caches_request){.policies = q->policies,
@@ -393,7 +395,8 @@ lh_status lh_fidelity_run(lh_fidelity_result *out, lh_engine *engine, const lh_f
         LH_TRY_DONE(run_window(&r));
     }
     if (r.silent)
-        lh_warn("after %lld of %lld windows the full cache ends with its first token: they tell nothing of policies",
+        lh_warn("after %lld of %lld windows the full cache ends with its first token: these windows do not compare "
+                "policies",
                 (long long)r.silent, (long long)r.n);
 done:
     for (int64_t i = 0; r.windows && i < r.n; i++) {

@@ -1,4 +1,5 @@
-/* fidelity_impl.h - the columns of fidelity's tables. */
+/* fidelity_impl.h - the column indices of fidelity's tables, shared by fidelity.c (rows) and fidelity_means.c
+ * (means). */
 #ifndef LH_EVAL_FIDELITY_IMPL_H
 #define LH_EVAL_FIDELITY_IMPL_H
 

@@ -1,4 +1,5 @@
-/* What comes out of the rows of a fidelity run. */
+/* fidelity_means.c - means of the rows of a fidelity run, over the windows of every policy, budget and length, as a
+ * table and as Markdown. */
 #include <math.h>
 #include <string.h>
 
@@ -39,7 +40,7 @@ enum {
     M_LENGTH,
     M_WINDOWS,
     M_MEASURES,                  /* the first of them */
-    M_REPEATED = M_MEASURES + 8, /* the first measure of what is repeated */
+    M_REPEATED = M_MEASURES + 8, /* the first measure of the reconstructions */
     M_COLUMNS = M_REPEATED + 4
 };
 
@@ -59,7 +60,7 @@ const lh_column lh_fidelity_mean_columns[] = {
     {"repeated_bleu", "0 to 1", LH_COLUMN_F64},
     [M_COLUMNS] = {NULL, NULL, LH_COLUMN_TEXT}};
 
-/* The first rows are alike in both tables: policy, budget, length, window. */
+/* The first columns are the same in both tables: policy, budget, length, window. */
 _Static_assert(W_WINDOW == 3 && R_WINDOW == 3, "columns that name a row");
 
 static int is_of(const lh_cell *row, const lh_policy_choice *choice, int64_t length)
@@ -68,7 +69,7 @@ static int is_of(const lh_cell *row, const lh_policy_choice *choice, int64_t len
            strcmp(row[W_BUDGET].text, choice->budget) == 0;
 }
 
-/* Mean of a column; NAN where no row has it. *n: rows. */
+/* Mean of a column over the rows of a policy and length; NAN if there are none. *n: number of rows. */
 static double mean_of(const lh_table *table, const lh_policy_choice *choice, int64_t length, int64_t column, int64_t *n)
 {
     double sum = 0;
@@ -114,8 +115,8 @@ static const char *const headings[] = {"policy",  "budget", "agreement", "diverg
                                        "ROUGE-L", "BLEU"};
 enum { HEADINGS = sizeof headings / sizeof *headings, MEASURES_AT = 2 };
 
-/* The means of one length, below their headings. */
-static lh_status fill(const lh_markdown *table, const lh_table *means, int64_t length)
+/* Fills the table with the means of one length. */
+static lh_status fill_table(const lh_markdown *table, const lh_table *means, int64_t length)
 {
     int64_t r = 1;
     for (int64_t c = 0; c < table->width; c++) LH_TRY(lh_buf_puts(lh_markdown_cell(table, 0, c), headings[c]));
@@ -154,9 +155,9 @@ static lh_status print_length(const lh_fidelity_result *result, const lh_table *
     lh_markdown table = {0};
     if (rows == 0) return LH_OK;
     LH_TRY_DONE(lh_markdown_init(&table, rows + 1, width));
-    LH_TRY_DONE(fill(&table, means, length));
+    LH_TRY_DONE(fill_table(&table, means, length));
     LH_TRY_DONE(lh_buf_printf(
-        out, "%s%lld tokens, %lld to go on with: means of %lld windows against the full cache\n\n",
+        out, "%s%lld tokens, %lld generated: means of %lld windows compared with the full cache\n\n",
         out->bytes ? "\n" : "", (long long)length, (long long)result->request->max_new, (long long)windows));
     LH_TRY_DONE(lh_markdown_print(&table, 1, out));
 done:

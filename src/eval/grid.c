@@ -6,8 +6,8 @@
 #include "base/markdown.h"
 #include "base/minmax.h"
 
-/* The number of a choice among the first choices that `same` calls the same. */
-static int64_t place_of(const lh_policy_list *policies, int64_t i, size_t member)
+/* Index of choice i among the distinct texts that the list has at offset `member`. */
+static int64_t index_of(const lh_policy_list *policies, int64_t i, size_t member)
 {
     int64_t n = 0;
     const char *text[2];
@@ -31,15 +31,15 @@ lh_status lh_grid_print(const lh_policy_list *policies, const lh_grid *grid, lh_
     lh_markdown table = {0};
     int64_t rows = 1, width = 1;
     for (int64_t i = 0; i < policies->n; i++) {
-        rows = lh_max_i64(rows, 2 + place_of(policies, i, offsetof(lh_policy_choice, name)));
-        width = lh_max_i64(width, 2 + place_of(policies, i, offsetof(lh_policy_choice, budget)));
+        rows = lh_max_i64(rows, 2 + index_of(policies, i, offsetof(lh_policy_choice, name)));
+        width = lh_max_i64(width, 2 + index_of(policies, i, offsetof(lh_policy_choice, budget)));
     }
     LH_TRY_DONE(lh_markdown_init(&table, rows, width));
     LH_TRY_DONE(lh_buf_puts(lh_markdown_cell(&table, 0, 0), "policy"));
     for (int64_t i = 0; i < policies->n; i++) {
         const lh_policy_choice *choice = &policies->at[i];
-        const int64_t row = 1 + place_of(policies, i, offsetof(lh_policy_choice, name));
-        const int64_t column = 1 + place_of(policies, i, offsetof(lh_policy_choice, budget));
+        const int64_t row = 1 + index_of(policies, i, offsetof(lh_policy_choice, name));
+        const int64_t column = 1 + index_of(policies, i, offsetof(lh_policy_choice, budget));
         lh_buf *budget = lh_markdown_cell(&table, 0, column), *name = lh_markdown_cell(&table, row, 0);
         if (!budget->bytes) LH_TRY_DONE(lh_buf_puts(budget, *choice->budget ? choice->budget : "all"));
         if (!name->bytes) LH_TRY_DONE(lh_buf_puts(name, choice->name));

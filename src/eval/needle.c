@@ -1,5 +1,5 @@
-/* needle.c - the task `needle`: finds a sentence that is hidden in a long text, for every length, depth, seed, policy
- * and budget. */
+/* needle.c - runs the task `needle` over every length, depth, seed, scenario, policy and budget: makes the prompt on
+ * rank 0, lets every cache answer it (caches.h), judges the answers, and prints their means. */
 #include "eval/needle.h"
 
 #include <math.h>
@@ -78,7 +78,7 @@ typedef struct run {
     lh_needle_result *out;
     lh_tokens ends;
     lh_eval_work work;
-    /* under way: */
+    /* of the current prompt: */
     lh_needle_spec spec;
     lh_needle needle;
     lh_scenario scenario;
@@ -90,19 +90,19 @@ static int is_root(const run *r)
     return lh_comm_rank(lh_engine_get(r->engine)->comm) == 0;
 }
 
-/* What can be refused before work begins; the same on all ranks but for the haystack. */
-static lh_status check(const run *r)
+/* Checks all that is known before work begins; the same on all ranks except for the haystack. */
+static lh_status check_request(const run *r)
 {
     const lh_needle_request *q = r->request;
     const lh_config *c = lh_engine_get(r->engine)->config;
     if (!lh_engine_tokenizer(r->engine))
-        LH_FAIL(LH_EUSAGE, "the model has no tokenizer, so it cannot be asked: import it from a folder that has one");
+        LH_FAIL(LH_EUSAGE, "the model has no tokenizer, so it cannot read text: import it from a folder that has one");
     LH_TRY(lh_needle_check(&q->form));
     for (int64_t i = 0; i < q->length_count; i++) {
         if (q->lengths[i] + q->max_new > c->max_positions)
             LH_FAIL(LH_EUSAGE,
                     "%lld tokens of prompt and %lld of the answer are longer than the %lld positions of the "
-                    "model: take shorter ones ('--length', '--max-new')",
+                    "model: reduce '--length' or '--max-new'",
                     (long long)q->lengths[i], (long long)q->max_new, (long long)c->max_positions);
         for (int64_t p = 0; p < q->policies->n; p++) LH_TRY(lh_policy_check(&q->policies->at[p].policy, q->lengths[i]));
     }
@@ -115,7 +115,7 @@ static lh_status check(const run *r)
     return LH_OK;
 }
 
-/* Collective. The prompt of r->spec: made on rank 0, ids everywhere. */
+/* Collective. Makes the prompt of r->spec on rank 0 and broadcasts its ids. */
 static lh_status make_prompt(run *r)
 {
     lh_status st = LH_OK;
@@ -130,12 +130,12 @@ static lh_status make_prompt(run *r)
     return st;
 }
 
-/* One prompt of every length is made at once: what cannot be is said before the work begins. */
+/* Makes one prompt of every length, so that one that cannot be made is reported before the work begins. */
 static lh_status open_run(run *r)
 {
     lh_status st = LH_OK;
     const lh_needle_request *q = r->request;
-    st = check(r);
+    st = check_request(r);
     if (st == LH_OK)
         st = lh_prompt_ends(lh_engine_tokenizer(r->engine),
                             &(lh_prompt_text){.chat = q->form.chat, .chat_template = q->form.chat_template}, &r->ends);
@@ -189,7 +189,7 @@ done:
     return st;
 }
 
-static lh_status answer(void *self, const lh_cache_at *at)
+static lh_status answer_prompt(void *self, const lh_cache_at *at)
 {
     lh_status st = LH_OK;
     run *r = self;
@@ -204,7 +204,7 @@ done:
     return st;
 }
 
-/* The prompt of r->spec, in every scenario, for every policy. */
+/* Runs the prompt of r->spec in every scenario with every policy. */
 static lh_status run_prompt(run *r)
 {
     const lh_needle_request *q = r->request;
@@ -221,7 +221,7 @@ static lh_status run_prompt(run *r)
                                     .seed = r->spec.seed,
                                     .together = q->together,
                                     .work = &r->work};
-        LH_TRY(lh_caches_each(r->engine, &caches, answer, r));
+        LH_TRY(lh_caches_each(r->engine, &caches, answer_prompt, r));
     }
     return LH_OK;
 }
@@ -253,7 +253,7 @@ void lh_needle_result_clear(lh_needle_result *result)
 
 /* ---- means ---- */
 
-/* What the prompts of one policy, budget, length and scenario gave. */
+/* Sums over the prompts of one policy, budget, length and scenario. */
 typedef struct sums {
     int64_t n, exact, answered, exact_answered;
     double words, words_answered;
@@ -320,7 +320,7 @@ typedef struct cells {
     const lh_needle_result *result;
     int64_t length;
     int scenario;
-    int answered; /* 1: of the prompts that the full cache answers */
+    int answered; /* 1: only prompts that the full cache answers */
 } cells;
 
 static lh_status write_cell(const void *self, const lh_policy_choice *choice, lh_buf *out)
@@ -347,7 +347,7 @@ lh_status lh_needle_print(const lh_needle_result *result, lh_buf *out)
             LH_TRY(lh_grid_print(q->policies, &(lh_grid){&c, write_cell}, out));
             if (full.answered == full.n || full.answered == 0) continue;
             c.answered = 1;
-            LH_TRY(lh_buf_printf(out, "\nThe same of the %lld that the full cache answers:\n\n",
+            LH_TRY(lh_buf_printf(out, "\nOnly the %lld prompts that the full cache answers:\n\n",
                                  (long long)full.answered));
             LH_TRY(lh_grid_print(q->policies, &(lh_grid){&c, write_cell}, out));
         }

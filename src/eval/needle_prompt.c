@@ -31,7 +31,7 @@ static const char *const animals[] = {
 
 enum { ADJECTIVES = sizeof adjectives / sizeof *adjectives, ANIMALS = sizeof animals / sizeof *animals };
 
-/* A draw of one prompt: what it is for, and which one of these. */
+/* The purpose of a random draw; with its number it keys the generator. */
 enum { DRAW_NAMES, DRAW_ASKED, DRAW_SECRET, DRAW_START, DRAW_DEPTH };
 
 typedef struct draw {
@@ -49,8 +49,8 @@ static draw draw_of(const lh_needle_spec *spec, uint32_t purpose, uint32_t numbe
 
 /* ---- texts ---- */
 
-/* The template with its {name} and {secret} replaced; appended. */
-static lh_status fill(lh_buf *out, const char *template, const char *name, const char *secret)
+/* Appends the template with {name} and {secret} replaced. */
+static lh_status fill_template(lh_buf *out, const char *template, const char *name, const char *secret)
 {
     static const char *const marks[] = {"{name}", "{secret}"};
     const char *const values[] = {name, secret};
@@ -72,14 +72,14 @@ static lh_status fill(lh_buf *out, const char *template, const char *name, const
 lh_status lh_needle_check(const lh_needle_form *form)
 {
     if (!strstr(form->needle, "{secret}"))
-        LH_FAIL(LH_EUSAGE, "'--needle' has no '{secret}' in it, where the secret goes: as \"The secret passphrase for "
-                           "the {name} is '{secret}'.\"");
+        LH_FAIL(LH_EUSAGE,
+                "'--needle' has no '{secret}' in it, where the secret goes, such as \"The secret passphrase for "
+                "the {name} is '{secret}'.\"");
     if (form->keys < 1 || form->keys > LH_NEEDLE_KEYS)
-        LH_FAIL(LH_EUSAGE, "'--keys' must be from 1 to %d: so many names there are", LH_NEEDLE_KEYS);
+        LH_FAIL(LH_EUSAGE, "'--keys' must be from 1 to %d, the number of names", LH_NEEDLE_KEYS);
     if (form->keys > 1 && (!strstr(form->needle, "{name}") || !strstr(form->question, "{name}")))
         LH_FAIL(LH_EUSAGE,
-                "with '--keys %lld' both '--needle' and '--question' need a '{name}', which tells the keys "
-                "apart",
+                "with '--keys %lld' both '--needle' and '--question' need a '{name}' to distinguish the keys",
                 (long long)form->keys);
     if (!*form->question) LH_FAIL(LH_EUSAGE, "'--question' is empty");
     return LH_OK;
@@ -91,7 +91,7 @@ typedef struct key {
     char secret[64];
     lh_buf sentence;
     double depth;
-    int64_t at; /* byte of the haystack where it goes */
+    int64_t at; /* byte of the haystack at which it is inserted */
     int asked;
 } key;
 
@@ -102,14 +102,14 @@ static lh_status make_keys(key *keys, const lh_needle_form *form, const lh_needl
     for (uint32_t i = 0; i < form->keys; i++) {
         key *k = &keys[i];
         const draw depth = draw_of(spec, DRAW_DEPTH, i);
-        /* no two of a prompt share a word, and neighbours of the lists do not meet: the steps have no factor in common
-         * with the lengths of the lists */
+        /* The steps are coprime to the lengths of the lists: no two secrets of a prompt share a word, and words that
+         * are adjacent in the lists are not combined. */
         k->name = names[(first + i) % LH_NEEDLE_KEYS];
         snprintf(k->secret, sizeof k->secret, "%s %s %u", adjectives[(base.word[0] + 27 * i) % ADJECTIVES],
                  animals[(base.word[1] + 37 * i) % ANIMALS], 1000 + (base.word[2] % 9000 + 2477 * i) % 9000);
         k->asked = i == asked % (uint32_t)form->keys;
         k->depth = k->asked ? spec->depth : lh_uniform(depth.word[0]);
-        LH_TRY(fill(&k->sentence, form->needle, k->name, k->secret));
+        LH_TRY(fill_template(&k->sentence, form->needle, k->name, k->secret));
     }
     return LH_OK;
 }
@@ -122,7 +122,7 @@ int lh_sentence_ends(const char *text, int64_t at)
     return i >= 0 && strchr(".!?", text[i]) != NULL;
 }
 
-/* The end of a sentence in text[0 … bytes] that is nearest to byte `wanted`, the lower of two; 0 is one. */
+/* The sentence end in text[0 … bytes] nearest to byte `wanted`, the lower of two equally near; 0 counts as one. */
 static int64_t nearest_end(const char *text, int64_t bytes, int64_t wanted)
 {
     for (int64_t d = 0; d <= bytes; d++) {
@@ -132,19 +132,19 @@ static int64_t nearest_end(const char *text, int64_t bytes, int64_t wanted)
     return 0;
 }
 
-static int by_place(const void *a, const void *b)
+static int by_position(const void *a, const void *b)
 {
     const key *x = a, *y = b;
     if (x->at != y->at) return x->at < y->at ? -1 : 1;
     return (x->depth > y->depth) - (x->depth < y->depth);
 }
 
-/* hay[0 … bytes] with its needles. */
-static lh_status insert(lh_needle *out, const char *hay, int64_t bytes, key *keys, int64_t n)
+/* Writes hay[0 … bytes] with the needles inserted. */
+static lh_status insert_needles(lh_needle *out, const char *hay, int64_t bytes, key *keys, int64_t n)
 {
     int64_t from = 0;
     for (int64_t i = 0; i < n; i++) keys[i].at = nearest_end(hay, bytes, llround(keys[i].depth * (double)bytes));
-    qsort(keys, (size_t)n, sizeof *keys, by_place);
+    qsort(keys, (size_t)n, sizeof *keys, by_position);
     out->text.bytes = 0;
     LH_TRY(lh_buf_puts(&out->text, ""));
     for (int64_t i = 0; i < n; i++) {
@@ -161,7 +161,7 @@ static lh_status insert(lh_needle *out, const char *hay, int64_t bytes, key *key
 
 /* ---- tokens ---- */
 
-/* The prompt's text as lh_prompt_encode takes it. questions: NULL, or the question apart. */
+/* The prompt's text for lh_prompt_encode. questions: NULL, or the question if it is separate. */
 static lh_prompt_text prompt_text(const lh_needle_form *form, const lh_buf *text, const char *const *questions)
 {
     return (lh_prompt_text){.text = text->data,
@@ -173,13 +173,13 @@ static lh_prompt_text prompt_text(const lh_needle_form *form, const lh_buf *text
                             .system = form->system};
 }
 
-/* Without a chat format a text that goes on with the answer. */
+/* Appends the question; without a chat format as a text that the answer continues. */
 static lh_status question_text(lh_buf *out, const lh_needle_form *form, const char *question)
 {
     return form->chat ? lh_buf_puts(out, question) : lh_buf_printf(out, "\n\nQuestion: %s\nAnswer:", question);
 }
 
-static lh_status encode(lh_needle *out, const lh_tokenizer *tok, const lh_needle_form *form)
+static lh_status encode_prompt(lh_needle *out, const lh_tokenizer *tok, const lh_needle_form *form)
 {
     lh_status st = LH_OK;
     lh_buf asked = {0}, all = {0};
@@ -209,18 +209,18 @@ static int64_t tokens_of(const lh_needle *needle)
     return needle->whole.n > apart ? needle->whole.n : apart;
 }
 
-/* What one prompt is made from. */
+/* The state of making one prompt. */
 typedef struct maker {
     lh_needle *out;
     const lh_tokenizer *tok;
     const lh_needle_form *form;
     const lh_needle_spec *spec;
-    lh_buf hay; /* from its start on, round over the end */
+    lh_buf hay; /* the haystack from its start, wrapped around */
     key keys[LH_NEEDLE_KEYS];
 } maker;
 
-/* Hay from the sentence on that begins after a position that the seed chooses. */
-static lh_status turn_haystack(maker *m)
+/* Rotates the haystack to the first sentence that begins after a position chosen by the seed. */
+static lh_status rotate_haystack(maker *m)
 {
     const lh_needle_form *f = m->form;
     int64_t start = (int64_t)((double)lh_uniform(draw_of(m->spec, DRAW_START, 0).word[0]) * (double)f->haystack_bytes);
@@ -234,34 +234,34 @@ static lh_status turn_haystack(maker *m)
     return LH_OK;
 }
 
-/* The prompt with the haystack up to the last end of a word at or before byte `until`; that end in *cut. */
+/* Makes the prompt with the haystack up to *cut, the last end of a word at or before byte `until`. */
 static lh_status try_cut(maker *m, int64_t until, int64_t *cut)
 {
     while (until > 0 && !(lh_is_ascii_space(m->hay.data[until]) || until == m->hay.bytes)) until--;
     while (until > 0 && lh_is_ascii_space(m->hay.data[until - 1])) until--;
     *cut = until;
-    LH_TRY(insert(m->out, m->hay.data, until, m->keys, m->form->keys));
-    LH_TRY(encode(m->out, m->tok, m->form));
+    LH_TRY(insert_needles(m->out, m->hay.data, until, m->keys, m->form->keys));
+    LH_TRY(encode_prompt(m->out, m->tok, m->form));
     return LH_OK;
 }
 
-/* The longest haystack with which the prompt is not longer than it may be. */
-static lh_status fit(maker *m)
+/* Finds the longest haystack with which the prompt does not exceed its length. */
+static lh_status fit_haystack(maker *m)
 {
     const long long length = m->spec->length;
     int64_t low, cut, high = 4 * m->spec->length + 256;
     LH_TRY(try_cut(m, 0, &low));
     if (tokens_of(m->out) > length)
-        LH_FAIL(LH_EUSAGE, "needles and question alone take %lld tokens: '--length %lld' is too short",
+        LH_FAIL(LH_EUSAGE, "needles and question alone are %lld tokens: '--length %lld' is too short",
                 (long long)tokens_of(m->out), length);
-    for (;; high *= 2) { /* a length that is too long, in bytes */
+    for (;; high *= 2) { /* find a number of bytes that is too long */
         if (high > m->hay.bytes) high = m->hay.bytes;
         LH_TRY(try_cut(m, high, &cut));
         if (tokens_of(m->out) > length) break;
         low = cut;
         if (high == m->hay.bytes && tokens_of(m->out) < length)
             LH_FAIL(LH_EINPUT,
-                    "the haystack is too short: with all of it the prompt has %lld tokens, not %lld ('--length'): give "
+                    "the haystack is too short: all of it makes a prompt of %lld tokens, not %lld ('--length'): give "
                     "more text with '--haystack'",
                     (long long)tokens_of(m->out), length);
         if (high == m->hay.bytes) return LH_OK;
@@ -272,7 +272,7 @@ static lh_status fit(maker *m)
         if (tokens_of(m->out) <= length)
             low = middle;
         else
-            high = cut > low ? cut : low + 1; /* cuts between are this one, too */
+            high = cut > low ? cut : low + 1; /* every byte in between gives this cut, too */
     }
     LH_TRY(try_cut(m, low, &cut));
     return LH_OK;
@@ -286,7 +286,7 @@ static lh_status find_token(maker *m)
     lh_tokens rest = {0};
     LH_TRY_DONE(lh_tokenizer_encode(m->tok, n->text.data + n->needle_at, n->text.bytes - n->needle_at,
                                     LH_ENCODE_CONTINUES, &rest));
-    /* after the text there is an empty line at most */
+    /* at most an empty line follows the text */
     n->at_token = n->context.n - rest.n > 0 ? n->context.n - rest.n : 0;
 done:
     lh_tokens_clear(&rest);
@@ -304,10 +304,10 @@ lh_status lh_needle_make(lh_needle *out, const lh_tokenizer *tok, const lh_needl
         if (!m.keys[i].asked) continue;
         LH_TRY_DONE(lh_strdup(&out->secret, m.keys[i].secret));
         LH_TRY_DONE(lh_strdup(&out->name, m.keys[i].name));
-        LH_TRY_DONE(fill(&out->question, form->question, m.keys[i].name, NULL));
+        LH_TRY_DONE(fill_template(&out->question, form->question, m.keys[i].name, NULL));
     }
-    LH_TRY_DONE(turn_haystack(&m));
-    LH_TRY_DONE(fit(&m));
+    LH_TRY_DONE(rotate_haystack(&m));
+    LH_TRY_DONE(fit_haystack(&m));
     LH_TRY_DONE(find_token(&m));
 done:
     for (int64_t i = 0; i < LH_NEEDLE_KEYS; i++) lh_buf_clear(&m.keys[i].sentence);

@@ -38,7 +38,7 @@ static lh_status bleu(lh_similarity *out, const char *const texts[2])
     int orders = 0;
     LH_TRY_DONE(lh_word_pair_make(&pair, texts, LH_CUT_13A));
     const int64_t r = pair.n[0], c = pair.n[1];
-    while (orders < LH_WORD_RUNS && c > orders) {
+    while (orders < LH_MAX_NGRAM && c > orders) {
         LH_TRY_DONE(lh_word_pair_matches(&pair, orders + 1, &matches));
         any += matches;
         if (!matches) missing *= 2;
@@ -85,5 +85,5 @@ double lh_kl_of(const float *p, const float *q, int64_t vocab)
         double ln_p = p[i] - p_sum, ln_q = q[i] - q_sum;
         kl += exp(ln_p) * (ln_p - ln_q);
     }
-    return kl > 0 ? kl : 0; /* below 0 by rounding alone */
+    return kl > 0 ? kl : 0; /* below 0 only by rounding */
 }

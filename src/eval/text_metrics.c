@@ -1,5 +1,5 @@
-/* text_metrics.c - cuts texts into words by three rules, and counts common n-grams and the longest common subsequence.
- */
+/* text_metrics.c - cuts texts into words by three rules, counts common n-grams, and finds the longest common
+ * subsequence. */
 #include "eval/text_metrics.h"
 
 #include <stdlib.h>
@@ -19,7 +19,7 @@ static int lower(int c)
     return c >= 'A' && c <= 'Z' ? c + 32 : c;
 }
 
-/* The words of a text, as Python's str.split cuts it, with single spaces between them. */
+/* Appends the words of a text as Python's str.split cuts it, separated by single spaces. */
 static lh_status join_words(lh_buf *out, const char *text)
 {
     const int64_t start = out->bytes, bytes = (int64_t)strlen(text);
@@ -51,7 +51,7 @@ static lh_status cut_plain(lh_buf *out, const char *text, int other)
     return LH_OK;
 }
 
-/* What mteval-v13a replaces before it looks at punctuation. In this order, each over the whole text. */
+/* The replacements of mteval-v13a before punctuation, in this order, each over the whole text. */
 static const struct {
     const char *from, *to;
 } replaced[] = {{"<skipped>", ""}, {"-\n", ""},   {"\n", " "},  {"&quot;", "\""},
@@ -82,23 +82,22 @@ static int is_point(int c)
     return c == '.' || c == ',';
 }
 
-/* Punctuation of which every sign is a word: the class [\{-\~\[-\` -\&\(-\+\:-\@\/]. */
+/* Punctuation characters that are words of their own: the class [\{-\~\[-\` -\&\(-\+\:-\@\/]. */
 static int is_sign(int c)
 {
     return (c >= '{' && c <= '~') || (c >= '[' && c <= '`') || (c >= ' ' && c <= '&') || (c >= '(' && c <= '+') ||
            (c >= ':' && c <= '@') || c == '/';
 }
 
-/* The four substitutions of mteval-v13a: what matches is consumed, so that none begins inside another. first, second:
- * classes of the two characters (second NULL: one alone); a space goes where `spaces` says, as bits: before, between,
- * after. */
+/* The four substitutions of mteval-v13a; matches are consumed, so they do not overlap. first, second: classes of the
+ * two characters (second NULL: a single character); spaces: bits for a space before, between and after them. */
 typedef struct rule {
     int (*first)(int c);
     int (*second)(int c);
     int spaces;
 } rule;
 
-enum { BEFORE = 1, BETWEEN = 2, BEHIND = 4 };
+enum { BEFORE = 1, BETWEEN = 2, AFTER = 4 };
 
 static int no_digit(int c)
 {
@@ -110,10 +109,10 @@ static int is_dash(int c)
     return c == '-';
 }
 
-static const rule rules[] = {{is_sign, NULL, BEFORE | BEHIND},
-                             {no_digit, is_point, BETWEEN | BEHIND},
+static const rule rules[] = {{is_sign, NULL, BEFORE | AFTER},
+                             {no_digit, is_point, BETWEEN | AFTER},
                              {is_point, no_digit, BEFORE | BETWEEN},
-                             {is_digit, is_dash, BETWEEN | BEHIND}};
+                             {is_digit, is_dash, BETWEEN | AFTER}};
 
 static lh_status substitute(lh_buf *text, const rule *pair)
 {
@@ -126,7 +125,7 @@ static lh_status substitute(lh_buf *text, const rule *pair)
         LH_TRY_DONE(lh_buf_append(&out, at, 1));
         if (matches && pair->spaces & BETWEEN) LH_TRY_DONE(lh_buf_puts(&out, " "));
         if (bytes == 2) LH_TRY_DONE(lh_buf_append(&out, at + 1, 1));
-        if (matches && pair->spaces & BEHIND) LH_TRY_DONE(lh_buf_puts(&out, " "));
+        if (matches && pair->spaces & AFTER) LH_TRY_DONE(lh_buf_puts(&out, " "));
         at += bytes;
     }
     lh_buf_clear(text);
@@ -137,7 +136,7 @@ done:
     return st;
 }
 
-/* Where white space at the end of a text begins (Python's rstrip). */
+/* Length of a text without trailing white space (Python's rstrip). */
 static int64_t stripped(const char *text)
 {
     const int64_t bytes = (int64_t)strlen(text);
@@ -170,7 +169,7 @@ done:
     return st;
 }
 
-/* The words of a text with one space between them, appended to *out (never NULL afterwards). */
+/* Appends the words of a text separated by single spaces; out->data is not NULL afterwards. */
 static lh_status cut_words(lh_buf *out, const char *text, lh_cut cut)
 {
     return cut == LH_CUT_13A ? cut_13a(out, text) : cut_plain(out, text, cut == LH_CUT_ANSWER);
@@ -263,38 +262,38 @@ void lh_word_pair_clear(lh_word_pair *pair)
 
 /* ---- comparing ---- */
 
-typedef struct run {
-    int32_t ids[LH_WORD_RUNS];
-} run;
+typedef struct ngram {
+    int32_t ids[LH_MAX_NGRAM];
+} ngram;
 
-static int compare_runs(const void *a, const void *b)
+static int compare_ngrams(const void *a, const void *b)
 {
-    const run *x = a, *y = b;
-    for (int i = 0; i < LH_WORD_RUNS; i++)
+    const ngram *x = a, *y = b;
+    for (int i = 0; i < LH_MAX_NGRAM; i++)
         if (x->ids[i] != y->ids[i]) return x->ids[i] < y->ids[i] ? -1 : 1;
     return 0;
 }
 
-/* All runs of a text, sorted. */
-static lh_status runs_of(const int32_t *ids, int64_t n, int order, run **out)
+/* All n-grams of a text, sorted. */
+static lh_status ngrams_of(const int32_t *ids, int64_t n, int order, ngram **out)
 {
     LH_TRY(lh_calloc(out, n > 0 ? n : 0, sizeof **out));
     for (int64_t i = 0; i < n; i++)
         for (int k = 0; k < order; k++) (*out)[i].ids[k] = ids[i + k];
-    if (n > 0) qsort(*out, (size_t)n, sizeof **out, compare_runs);
+    if (n > 0) qsort(*out, (size_t)n, sizeof **out, compare_ngrams);
     return LH_OK;
 }
 
 lh_status lh_word_pair_matches(const lh_word_pair *pair, int order, int64_t *matches)
 {
     lh_status st = LH_OK;
-    run *a = NULL, *b = NULL;
+    ngram *a = NULL, *b = NULL;
     const int64_t n = pair->n[0] - order + 1, m = pair->n[1] - order + 1;
-    LH_TRY_DONE(runs_of(pair->ids[0], n, order, &a));
-    LH_TRY_DONE(runs_of(pair->ids[1], m, order, &b));
+    LH_TRY_DONE(ngrams_of(pair->ids[0], n, order, &a));
+    LH_TRY_DONE(ngrams_of(pair->ids[1], m, order, &b));
     *matches = 0;
     for (int64_t i = 0, j = 0; i < n && j < m;) {
-        int side = compare_runs(&a[i], &b[j]);
+        int side = compare_ngrams(&a[i], &b[j]);
         *matches += side == 0;
         i += side <= 0;
         j += side >= 0;
@@ -308,7 +307,7 @@ done:
 lh_status lh_word_pair_common(const lh_word_pair *pair, int64_t *length)
 {
     lh_status st = LH_OK;
-    int64_t *row = NULL; /* row[j]: of the words of the first text so far and the first j of the second */
+    int64_t *row = NULL; /* row[j]: length for the words of the first text so far and the first j of the second */
     LH_TRY_DONE(lh_calloc(&row, pair->n[1] + 1, sizeof *row));
     for (int64_t i = 0; i < pair->n[0]; i++) {
         int64_t diagonal = 0;

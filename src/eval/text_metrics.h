@@ -1,4 +1,5 @@
-/* text_metrics.h - texts cut into words as the metrics of answers define them, and what two such texts share. */
+/* text_metrics.h - tokenization of texts into words as the metrics of answers define it, and the common words, n-grams
+ * and subsequences of two texts (used by similarity.h and `needle`). */
 #ifndef LH_EVAL_TEXT_METRICS_H
 #define LH_EVAL_TEXT_METRICS_H
 
@@ -7,18 +8,18 @@
 #include "base/mem.h"
 
 typedef enum lh_cut {
-    LH_CUT_ANSWER, /* lower case; ASCII letters and digits and all that is no ASCII are words, the rest separates */
-    LH_CUT_ROUGE, /* the same without what is no ASCII: rouge-score 0.1.2 without a stemmer (rouge_score/tokenize.py) */
-    LH_CUT_13A    /* mteval-v13a, which BLEU is usually given with (sacrebleu 2.6.0, tokenizers/tokenizer_13a.py) */
+    LH_CUT_ANSWER, /* lower case; ASCII letters, digits and non-ASCII characters form words, all else separates */
+    LH_CUT_ROUGE, /* the same, but non-ASCII separates: rouge-score 0.1.2 without a stemmer (rouge_score/tokenize.py) */
+    LH_CUT_13A    /* mteval-v13a, the usual tokenizer of BLEU (sacrebleu 2.6.0, tokenizers/tokenizer_13a.py) */
 } lh_cut;
 
-/* Share of the words of `wanted` that `text` has, each as often as it is wanted; 0 when nothing is wanted. */
+/* *share: of the words of `wanted`, counted with multiplicity, those that `text` contains; 0 if `wanted` is empty. */
 lh_status lh_words_found(double *share, const char *wanted, const char *text);
 
-/* 1 when `text` has the words of `wanted`, one after the other; cut as answers. */
+/* *yes: 1 if `text` contains the words of `wanted` in order and adjacent; both cut as answers. */
 lh_status lh_words_contain(int *yes, const char *wanted, const char *text);
 
-/* The words of two texts as numbers: equal words are equal numbers from 0 on. */
+/* The words of two texts as ids from 0: equal words have equal ids. */
 typedef struct lh_word_pair {
     int32_t *ids[2];
     int64_t n[2];
@@ -27,8 +28,8 @@ typedef struct lh_word_pair {
 lh_status lh_word_pair_make(lh_word_pair *out, const char *const texts[2], lh_cut cut);
 void lh_word_pair_clear(lh_word_pair *pair);
 
-/* Runs of `order` words (1 to 4) that both have, each as often as the one that has it less often. */
-enum { LH_WORD_RUNS = 4 };
+/* Number of common n-grams of `order` words (1 to 4), clipped: each counts as often as in the text that has fewer. */
+enum { LH_MAX_NGRAM = 4 };
 lh_status lh_word_pair_matches(const lh_word_pair *pair, int order, int64_t *matches);
 
 /* Length of the longest common subsequence of words. */

@@ -31,7 +31,7 @@ static int is_text(const struct dirent *entry)
     return dot && dot != entry->d_name && (strcmp(dot, ".txt") == 0 || strcmp(dot, ".md") == 0);
 }
 
-/* By bytes: the same on every machine, whatever its language. */
+/* Bytewise, so that the order does not depend on the locale. */
 static int by_name(const struct dirent **a, const struct dirent **b)
 {
     return strcmp((*a)->d_name, (*b)->d_name);

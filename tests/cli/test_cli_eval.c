@@ -132,7 +132,7 @@ START_TEST(test_fidelity_gives_the_same_bytes_on_any_number_of_ranks)
         FIDELITY "--length 300 --count 2 -n 8 --reconstruct --repeat-max 12 --deterministic " POLICIES;
     program_result one = {0}, more = {0};
     everything(&one, 1, options);
-    ck_assert_int_eq(program_lines(one.out.data, "300 tokens, 8 to go on with: means of 2 windows"), 1);
+    ck_assert_int_eq(program_lines(one.out.data, "300 tokens, 8 generated: means of 2 windows"), 1);
     for (int ranks = 2; ranks <= 3; ranks++) {
         everything(&more, ranks, options);
         ck_assert_str_eq(one.out.data, more.out.data);
@@ -279,7 +279,7 @@ START_TEST(test_what_cannot_be_is_said)
         {NEEDLE "--scenario aware", "'--scenario' cannot take 'aware', there are: question-aware, context-only", 2},
         {NEEDLE "--needle 'no place'", "'--needle' has no '{secret}'", 2},
         {NEEDLE "--length 100000", "longer than the 4096 positions", 2},
-        {NEEDLE "--length 60", "alone take", 2},
+        {NEEDLE "--length 60", "alone are", 2},
         {NEEDLE "--csv tiny.h5", "'--csv' would replace 'tiny.h5', which is read", 2},
         {NEEDLE "--csv a --answers a", "'--csv' and '--answers' are both 'a'", 2},
         {NEEDLE "-o no/where.h5", "no/where.h5", 6},
@@ -288,7 +288,7 @@ START_TEST(test_what_cannot_be_is_said)
         {"eval needle -m tiny.h5 --haystack empty", "has no text", 3},
         {"eval needle -m tiny.h5 --haystack passage --length 500", "the haystack is too short", 3},
         {"eval needle -m bare.h5 --haystack hay", "the model has no tokenizer", 2},
-        {FIDELITY "--length 2000 --count 500", "the texts have 3 windows of 2000 tokens, not 500", 3},
+        {FIDELITY "--length 2000 --count 500", "the texts have 3 windows of 2000 tokens, fewer than 500", 3},
         {FIDELITY "--repeat 'Again!'", "'--repeat' tells how a text is asked for: give '--reconstruct', too", 2},
         {FIDELITY "-n 1", "--max-new", 2},
         {"eval fidelity -m bare.h5 --text hay", "the model has no tokenizer", 2}};
