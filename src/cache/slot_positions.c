@@ -3,13 +3,6 @@
 #include "base/mem.h"
 #include "base/minmax.h"
 
-int64_t lh_slot_positions_bytes(const lh_arena_shape *shape, int64_t slots, int64_t longest)
-{
-    return slots * shape->head_dim * lh_dtype_bytes(shape->type) +
-           longest * (shape->head_dim * (int64_t)sizeof(float) + (int64_t)sizeof(int32_t)) +
-           shape->head_dim * (int64_t)sizeof(float);
-}
-
 void lh_slot_positions_free(lh_slot_positions *s, lh_device *device)
 {
     lh_device_free(device, s->arena.view.k);

@@ -16,7 +16,6 @@ typedef struct lh_slot_positions {
     int64_t slots, longest;
 } lh_slot_positions;
 
-int64_t lh_slot_positions_bytes(const lh_arena_shape *shape, int64_t slots, int64_t longest);
 void lh_slot_positions_free(lh_slot_positions *s, lh_device *device);
 
 /* Room for an arena of `slots` slots whose rows stand at slots below `longest`. */

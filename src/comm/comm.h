@@ -19,6 +19,14 @@ typedef enum lh_reduce { LH_SUM, LH_MAX, LH_MIN } lh_reduce;
 /* One rank, no MPI. */
 lh_status lh_comm_open_self(lh_comm **out);
 
+/* Rank `rank` of `size` whose peers do not exist, for a device that only counts: of host memory all ranks send what
+ * this one sends; of device memory nothing is moved. */
+typedef struct lh_comm_counting {
+    int rank, size;
+    int device_memory; /* 1: for buffers on the device */
+} lh_comm_counting;
+lh_status lh_comm_open_counting(lh_comm **out, const lh_comm_counting *as);
+
 /* All ranks of mpirun or srun: initialises MPI (once). timeout_s: 0 turns the watchdog off. Communication happens on
  * the calling thread only (MPI_THREAD_FUNNELED). */
 lh_status lh_comm_open_mpi(lh_comm **out, double timeout_s);

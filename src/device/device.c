@@ -50,7 +50,7 @@ lh_status lh_device_open(lh_device **out, const lh_device_choice *choice)
     lh_status st = LH_OK;
     lh_device *device = NULL;
     LH_TRY_DONE(lh_calloc(&device, 1, sizeof *device));
-    device->ops = kinds[choice->kind].ops;
+    device->ops = choice->counts_only ? &lh_counting_device_ops : kinds[choice->kind].ops;
     device->kind = choice->kind;
     LH_TRY_DONE(device->ops->open(device, choice->index));
     device->limit_bytes = choice->limit_bytes > 0 ? choice->limit_bytes : device->ops->free_bytes(device);

@@ -38,6 +38,7 @@ typedef struct lh_device_choice {
     lh_device_kind kind;
     int index; /* among those of its kind */
     int64_t limit_bytes;
+    int counts_only; /* 1: a device that only counts its memory, as one of this kind would; nothing is done on it */
 } lh_device_choice;
 
 /* A device that cannot be opened here fails with LH_EUSAGE and says what is missing. A device may be used by several

@@ -90,7 +90,7 @@ struct lh_event {
     void *impl;      /* the kind's own */
 };
 
-extern const lh_device_ops lh_cpu_device_ops, lh_cuda_device_ops;
+extern const lh_device_ops lh_cpu_device_ops, lh_cuda_device_ops, lh_counting_device_ops;
 void lh_cpu_device_find(lh_device_found *found);
 void lh_cuda_device_find(lh_device_found *found);
 

@@ -59,11 +59,6 @@ int64_t lh_chunk_longest(const lh_chunk_request *r)
     return fits(r, shortest, r->room_bytes - LH_CHUNK_SPARE_LEAST) ? shortest : 0;
 }
 
-int64_t lh_chunk_else(const lh_kv_forecast *caches, int64_t hidden_bytes)
-{
-    return lh_max_i64(caches->peak + hidden_bytes, caches->held + caches->decoding);
-}
-
 static lh_status check(const lh_chunk_request *r, int64_t length)
 {
     const double gib = 1 << 30;

@@ -3,7 +3,6 @@
 #ifndef LH_ENGINE_CHUNK_H
 #define LH_ENGINE_CHUNK_H
 
-#include "kv/figures.h"
 #include "model/forward.h"
 
 /* With LH_ORDER_FIXED every run has chunks of this length: the bits of a sum may depend on it. */
@@ -30,9 +29,6 @@ int64_t lh_chunk_bytes(const lh_chunk_request *request, int64_t length);
 int64_t lh_chunk_spare(int64_t room_bytes);
 int64_t lh_chunk_longest(const lh_chunk_request *request);
 int64_t lh_chunk_shortest(const lh_chunk_request *request);
-
-/* Peak bytes of caches and hidden states, besides weights and chunks. */
-int64_t lh_chunk_else(const lh_kv_forecast *caches, int64_t hidden_bytes);
 
 /* Collective: the longest that fits on every rank. LH_ENOMEM, with the missing bytes, if none does. */
 lh_status lh_chunk_choose(const lh_chunk_request *request, lh_comm *comm, int64_t *length);

@@ -6,6 +6,7 @@
 #include "engine/chunk.h"
 #include "engine/devices.h"
 #include "import/model_header.h"
+#include "kv/forecast.h"
 #include "policies/budgets.h"
 
 /* An all-reduce sends its buffer once; the reproducible mode gathers one product a logical shard instead. */
@@ -17,13 +18,15 @@ static int64_t sent_per_token(const lh_config *c, const lh_shard *s, int determi
 }
 
 /* A rank's numbers but for what depends on the length of chunks, which is asked for in *chunk. */
-static lh_status plan_rank(lh_plan_rank *out, const lh_plan_request *r, const lh_config *c, const lh_plan *plan,
+static lh_status plan_rank(lh_plan_rank *out, const lh_plan_request *r, const lh_config *c, lh_plan *plan,
                            lh_chunk_request *chunk)
 {
     lh_kv_forecast kv;
     lh_kv_shape shape = lh_config_kv_shape(c, chunk->shard, plan->kv_dtype);
     shape.profiles = r->profiles;
-    LH_TRY(lh_kv_plan(&shape, r->policy, r->context, r->max_new, &kv));
+    LH_TRY(lh_kv_forecast_make(
+        &kv, &shape,
+        &(lh_kv_course){.policy = r->policy, .tokens = r->context, .more = r->max_new, .device = plan->device}));
     int64_t element = lh_dtype_bytes(plan->kv_dtype) * 2 * c->head_dim;
     *out = (lh_plan_rank){.heads = chunk->shard->heads.q_count,
                           .kv_heads = chunk->shard->heads.kv_count,
@@ -32,14 +35,15 @@ static lh_status plan_rank(lh_plan_rank *out, const lh_plan_request *r, const lh
                           .kv_allocated = kv.held,
                           .kv_one_layer = kv.one_layer,
                           .hidden = lh_forward_prompt_bytes(c, r->context),
-                          .work = kv.observed};
+                          .work = kv.work};
     chunk->config = c;
     chunk->options = (lh_model_options){plan->dtype, r->engine->deterministic ? LH_ORDER_FIXED : LH_ORDER_ANY};
     chunk->device = plan->device;
     chunk->wanted = r->engine->chunk;
     chunk->tokens = r->context;
     chunk->room_bytes = plan->free_bytes;
-    chunk->else_bytes = out->weights + lh_chunk_else(&kv, out->hidden);
+    chunk->else_bytes = out->weights + lh_max_i64(kv.prefill_peak + out->hidden, kv.decode_peak);
+    plan->entries_kept += kv.counted;
     out->decode_read = out->weights + out->kv_kept;
     if (c->tied == 0)
         out->decode_read -= chunk->shard->vocab_count * c->hidden * lh_dtype_bytes(plan->dtype); /* one row of it */
@@ -77,16 +81,16 @@ done:
     return st;
 }
 
-static lh_status make_layer_budgets(lh_plan *plan, const lh_plan_request *r, const lh_kv_shape *shape)
+static lh_status make_layer_budgets(lh_plan *plan, const lh_plan_request *r, const lh_config *c)
 {
-    plan->layers = shape->layers;
+    plan->layers = c->layers;
     LH_TRY(lh_calloc(&plan->layer_budgets, plan->layers, sizeof *plan->layer_budgets));
     lh_policy_numbers fixed = lh_policy_fix(r->policy, r->context);
     lh_policy_layers(&fixed,
-                     &(lh_layers_request){.layers = shape->layers,
+                     &(lh_layers_request){.layers = c->layers,
                                           .seen = r->context,
-                                          .window = shape->window,
-                                          .sliding = shape->sliding,
+                                          .window = c->window,
+                                          .sliding = c->window ? c->sliding : NULL,
                                           .profile = lh_profiles_find(r->profiles, r->policy->budgets.layer_profile)},
                      plan->layer_budgets);
     return LH_OK;
@@ -122,16 +126,7 @@ static lh_status plan_all(lh_plan *plan, const lh_plan_request *r, const lh_conf
     LH_TRY(plan_ranks(plan, r, c));
     plan->budget = lh_policy_entries(r->policy, r->context);
     plan->entries = r->context * c->kv_heads * c->layers;
-    lh_heads all;
-    lh_kv_forecast whole;
-    LH_TRY(lh_heads_of(&all, c->heads, c->kv_heads, 0, 1));
-    lh_shard one = {.heads = all, .ranks = 1};
-    lh_kv_shape shape = lh_config_kv_shape(c, &one, plan->kv_dtype);
-    shape.profiles = r->profiles;
-    LH_TRY(lh_kv_plan(&shape, r->policy, r->context, r->max_new, &whole));
-    plan->entries_kept = whole.entries;
-    LH_TRY(make_layer_budgets(plan, r, &shape));
-    return LH_OK;
+    return make_layer_budgets(plan, r, c);
 }
 
 lh_status lh_plan_make(lh_plan *out, const lh_plan_request *request)

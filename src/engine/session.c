@@ -8,6 +8,7 @@
 #include "base/mem.h"
 #include "base/minmax.h"
 #include "engine/chunk.h"
+#include "kv/forecast.h"
 
 struct lh_session {
     lh_engine *engine;
@@ -49,29 +50,29 @@ static lh_status open_caches(lh_session *s)
     return LH_OK;
 }
 
-/* What the caches take together: later ones are filled from what the first one holds of a layer. Behind a restored
- * cache they are what they were after its prompt. */
-static lh_status forecast(const lh_session *s, lh_kv_forecast *all)
+/* Most bytes of the caches, and of the hidden states of a prompt. After a restored cache they are what they were after
+ * its prompt. */
+static lh_status forecast(const lh_session *s, int64_t *bytes)
 {
     const lh_session_options *o = &s->options;
-    int64_t tokens = o->prompt ? o->prompt : o->length - o->more;
-    lh_kv_shape shape = lh_model_kv_shape(lh_engine_get(s->engine)->model, lh_engine_get(s->engine)->kv_dtype);
-    int64_t later = 0, moved = 0;
+    const lh_engine_view *parts = lh_engine_get(s->engine);
+    lh_kv_course course = {.policy = o->policy,
+                           .others = o->others,
+                           .other_count = o->other_count,
+                           .tokens = o->prompt ? o->prompt : o->length - o->more,
+                           .more = o->more,
+                           .block = o->block,
+                           .restores = o->restores,
+                           .device = lh_device_kind_of(parts->device)};
+    lh_kv_shape shape = lh_model_kv_shape(parts->model, parts->kv_dtype);
+    lh_kv_forecast f;
     shape.profiles = o->profiles;
-    *all = (lh_kv_forecast){0};
-    for (int64_t i = 0; i <= o->other_count && tokens > 0; i++) {
-        lh_kv_forecast f;
-        LH_TRY(lh_kv_plan(&shape, i ? &o->others[i - 1] : o->policy, tokens, o->more, &f));
-        if (i) f.peak = f.held + f.observed;
-        if (!o->prompt) f.peak = f.held;
-        all->held += f.held;
-        all->peak += f.peak;
-        all->decoding = lh_max_i64(all->decoding, f.decoding);
-        later += o->restores ? f.saved : 0;
-        later += o->block * f.token;
-        moved = lh_max_i64(moved, o->block ? f.moved : 0);
-    }
-    all->decoding += later + moved;
+    *bytes = 0;
+    if (course.tokens <= 0) return LH_OK;
+    LH_TRY(lh_kv_forecast_make(&f, &shape, &course));
+    *bytes = f.decode_peak;
+    if (o->prompt)
+        *bytes = lh_max_i64(*bytes, f.prefill_peak + lh_forward_prompt_bytes(lh_model_config(parts->model), o->prompt));
     return LH_OK;
 }
 
@@ -82,10 +83,9 @@ static lh_status choose_chunk(lh_session *s)
     lh_model *model = lh_engine_get(s->engine)->model;
     lh_device *device = lh_engine_get(s->engine)->device;
     lh_comm *comm = lh_engine_get(s->engine)->comm;
-    lh_kv_forecast caches;
+    int64_t caches = 0;
     LH_TRY(lh_comm_agree(comm, forecast(s, &caches)));
     lh_model_options how = lh_model_options_of(model);
-    int64_t hidden = lh_forward_prompt_bytes(lh_model_config(model), o->prompt);
     int64_t rows =
         lh_forward_rows_bytes(lh_model_config(model), lh_model_shard(model), &how, lh_max_i64(o->rows, 1) - 1);
     LH_TRY(lh_chunk_choose(&(lh_chunk_request){.config = lh_model_config(model),
@@ -95,7 +95,7 @@ static lh_status choose_chunk(lh_session *s)
                                                .wanted = lh_engine_get(s->engine)->chunk,
                                                .tokens = o->prompt ? o->prompt : o->more,
                                                .room_bytes = lh_device_room(device),
-                                               .else_bytes = lh_chunk_else(&caches, hidden) + rows},
+                                               .else_bytes = caches + rows},
                            comm, &s->chunk));
     lh_debug("%lld tokens go through a layer together", (long long)s->chunk);
     return LH_OK;

@@ -2,7 +2,7 @@
 #ifndef LH_EVICT_ADAPTIVE_HEADS_H
 #define LH_EVICT_ADAPTIVE_HEADS_H
 
-#include "evict/evict.h"
+#include "evict/workspace.h"
 
 /* Collective. What every head of the model keeps of its competing entries, over one layer or several, on the device:
  * [kv_heads, layers]. Nothing waits for the device, and nothing goes through the host that the communicator of device

@@ -9,6 +9,6 @@
 int64_t lh_attention_parts(const lh_policy_numbers *policy, const lh_heads *heads);
 
 /* Space for blocks of `cap` rows; `in_place`: they are counted where they lie, unless groups are split. */
-void lh_attention_row_space(const lh_space_request *need, int64_t cap, int in_place, int64_t *bytes);
+void lh_attention_row_space(const lh_space_request *request, int64_t cap, int in_place, int64_t *bytes);
 
 #endif

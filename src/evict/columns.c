@@ -7,11 +7,11 @@ int64_t lh_attention_parts(const lh_policy_numbers *p, const lh_heads *heads)
     return p->shape.group == LH_GROUP_MAX || p->shape.group_after_pool ? heads->group : 1;
 }
 
-void lh_attention_row_space(const lh_space_request *need, int64_t cap, int in_place, int64_t *bytes)
+void lh_attention_row_space(const lh_space_request *request, int64_t cap, int in_place, int64_t *bytes)
 {
-    const lh_policy_numbers *p = need->policy;
-    const lh_heads *h = &need->shape->heads;
-    const int64_t f32 = sizeof(float), i32 = sizeof(int32_t), dim = need->shape->head_dim;
+    const lh_policy_numbers *p = request->policy;
+    const lh_heads *h = &request->shape->heads;
+    const int64_t f32 = sizeof(float), i32 = sizeof(int32_t), dim = request->shape->head_dim;
     int64_t grouped = h->kv_count * h->group, q_heads = h->split ? h->heads : h->q_count;
     if (h->split || !in_place) {
         bytes[LH_SPACE_Q] = cap * q_heads * dim * f32;

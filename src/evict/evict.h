@@ -13,12 +13,20 @@
 #define LH_EVICT_EVICT_H
 
 #include "evict/entry_stats.h"
-#include "evict/workspace.h"
+#include "exec/heads.h"
 #include "exec/rotation.h"
 #include "policies/budgets.h"
 #include "policies/profile.h"
 
 typedef struct lh_evictor lh_evictor;
+
+/* What eviction needs to know of a model. */
+typedef struct lh_evict_shape {
+    lh_heads heads;
+    int64_t head_dim, hidden;
+    float scale, softcap; /* of the logits */
+    int64_t layers;       /* for budgets over all of them */
+} lh_evict_shape;
 
 /* The output projection of a layer, for policies that weigh values by what it makes of them: this rank's columns. */
 typedef struct lh_projection {
@@ -99,8 +107,17 @@ void lh_evictor_begin(lh_evictor *evictor, const lh_policy_numbers *policy, int6
 void lh_evictor_seed(lh_evictor *evictor, uint64_t seed, uint32_t request);
 void lh_evictor_listen(lh_evictor *evictor, const lh_evict_listener *listener);
 
-/* The work space of evictions, and of the rows of a prompt of `tokens` tokens or (0) of decoding. */
-lh_status lh_evictor_alloc(lh_evictor *evictor, const lh_space_request *need);
+/* What evictions ask of the work space. ranked, scored: of any of them (lh_evict_job). */
+typedef struct lh_evict_need {
+    int64_t ld; /* slots of the longest head */
+    int ranked, scored;
+    int counted; /* statistics of a prompt are counted in columns of ranks and put together */
+} lh_evict_need;
+
+/* The work space of the evictions of a prompt, of those while decoding, for heads of up to `ld` slots, and of the rows
+ * of a prompt of `tokens` tokens or (0) of decoding. */
+lh_status lh_evictor_alloc(lh_evictor *evictor, const lh_evict_need *need);
+lh_status lh_evictor_alloc_steps(lh_evictor *evictor, int64_t ld);
 lh_status lh_evictor_alloc_rows(lh_evictor *evictor, int64_t tokens);
 void lh_evictor_free(lh_evictor *evictor);
 void lh_evictor_free_rows(lh_evictor *evictor);

@@ -4,8 +4,8 @@
 
 #include "base/mem.h"
 #include "base/minmax.h"
-#include "evict/evict.h"
 #include "evict/score_source.h"
+#include "evict/workspace.h"
 #include "exec/gather.h"
 
 struct lh_evictor {

@@ -57,11 +57,14 @@ static void free_parts(lh_evictor *ev, int first, int end)
     }
 }
 
-static lh_status alloc_parts(lh_evictor *ev, const lh_space_request *need, int first, int end)
+static lh_status alloc_parts(lh_evictor *ev, const lh_space_request *request, int first, int end)
 {
     int64_t bytes[LH_SPACE_PARTS];
+    lh_space_request own = *request;
+    own.shape = &ev->shape;
+    own.policy = &ev->policy;
     free_parts(ev, first, end);
-    lh_space_sizes(need, bytes);
+    lh_space_sizes(&own, bytes);
     for (int i = first; i < end; i++) {
         LH_TRY(lh_device_alloc(lh_exec_device(&ev->exec), &ev->at[i], bytes[i], LH_MEM_WORK));
         ev->bytes[i] = bytes[i];
@@ -69,18 +72,29 @@ static lh_status alloc_parts(lh_evictor *ev, const lh_space_request *need, int f
     return LH_OK;
 }
 
-lh_status lh_evictor_alloc(lh_evictor *ev, const lh_space_request *need)
+static lh_status alloc_evictions(lh_evictor *ev, const lh_space_request *request)
 {
-    lh_status st = alloc_parts(ev, need, 0, LH_SPACE_FIRST_OF_ROWS);
-    ev->ld = need->ld;
+    lh_status st = alloc_parts(ev, request, 0, LH_SPACE_FIRST_OF_ROWS);
+    ev->ld = request->need.ld;
     if (st != LH_OK) lh_evictor_free(ev);
     return st;
 }
 
+lh_status lh_evictor_alloc(lh_evictor *ev, const lh_evict_need *need)
+{
+    return alloc_evictions(ev, &(lh_space_request){.need = *need});
+}
+
+lh_status lh_evictor_alloc_steps(lh_evictor *ev, int64_t ld)
+{
+    int evicts = lh_evicts_again(&ev->policy), scored = evicts && ev->policy.score.source != LH_SCORE_POSITION;
+    return alloc_evictions(
+        ev, &(lh_space_request){.need = {.ld = ld, .ranked = evicts, .scored = scored}, .steps = evicts});
+}
+
 lh_status lh_evictor_alloc_rows(lh_evictor *ev, int64_t tokens)
 {
-    lh_space_request need = {.shape = &ev->shape, .policy = &ev->policy, .tokens = tokens};
-    return alloc_parts(ev, &need, LH_SPACE_FIRST_OF_ROWS, LH_SPACE_PARTS);
+    return alloc_parts(ev, &(lh_space_request){.tokens = tokens}, LH_SPACE_FIRST_OF_ROWS, LH_SPACE_PARTS);
 }
 
 void lh_evictor_free(lh_evictor *ev)

@@ -10,10 +10,10 @@ int lh_latest_row_counts(const lh_policy_numbers *p, const lh_heads *heads)
     return plain && p->every > 0 && lh_observes_again(p) && !p->score.running && p->rows == 1 && !heads->split;
 }
 
-int64_t lh_latest_row_bytes(const lh_policy_numbers *p, const lh_heads *heads, int64_t ld)
+static int64_t sums_bytes(const lh_evictor *ev, int64_t ld)
 {
-    if (!lh_latest_row_counts(p, heads)) return 0;
-    return heads->kv_count * lh_score_parts(p, heads) * ld * (int64_t)sizeof(float);
+    const lh_heads *h = &ev->shape.heads;
+    return h->kv_count * lh_score_parts(&ev->policy, h) * ld * (int64_t)sizeof(float);
 }
 
 void lh_latest_row_free(lh_latest_row *latest, lh_device *device)
@@ -25,7 +25,7 @@ void lh_latest_row_free(lh_latest_row *latest, lh_device *device)
 int lh_latest_row_reserve(lh_latest_row *latest, lh_evictor *ev)
 {
     const lh_exec *x = &ev->exec;
-    int64_t bytes = lh_latest_row_bytes(&ev->policy, &ev->shape.heads, ev->ld);
+    int64_t bytes = sums_bytes(ev, ev->ld);
     if (latest->ld >= ev->ld || !lh_exec_ok(x)) return 0;
     lh_latest_row_free(latest, lh_exec_device(x));
     lh_exec_latch(x, lh_device_alloc(lh_exec_device(x), &latest->sums, bytes, LH_MEM_WORK));
@@ -38,7 +38,7 @@ void lh_latest_row_count(lh_latest_row *latest, lh_evictor *ev, const lh_evict_j
     int64_t parts = lh_score_parts(&ev->policy, &ev->shape.heads);
     lh_columns to = {.sums = lh_slot_rows(latest->sums, parts, latest->ld), .parts = parts};
     lh_row_block b = {.rows = *row, .lse_ld = ev->shape.heads.q_count};
-    lh_exec_zero(&ev->exec, latest->sums, lh_latest_row_bytes(&ev->policy, &ev->shape.heads, latest->ld));
+    lh_exec_zero(&ev->exec, latest->sums, sums_bytes(ev, latest->ld));
     lh_count_columns(ev, job, &b, &to);
     latest->position = row->first;
 }

@@ -5,10 +5,8 @@
 
 #include "evict/evict.h"
 
-/* 1 where a policy is observed so, in layers that do not slide; and the bytes it takes for heads of up to `ld` slots.
- */
+/* 1 where a policy is observed so, in layers that do not slide. */
 int lh_latest_row_counts(const lh_policy_numbers *policy, const lh_heads *heads);
-int64_t lh_latest_row_bytes(const lh_policy_numbers *policy, const lh_heads *heads, int64_t ld);
 
 /* Room for heads of the evictor's ld; returns 1 where it was reallocated. */
 int lh_latest_row_reserve(lh_latest_row *latest, lh_evictor *evictor);

@@ -3,7 +3,7 @@
 #ifndef LH_EVICT_SCORE_SOURCE_H
 #define LH_EVICT_SCORE_SOURCE_H
 
-#include "evict/evict.h"
+#include "evict/workspace.h"
 
 /* Members that are NULL have nothing to do. Scores go to LH_SPACE_RAW: [kv_count x parts, ld]. */
 typedef struct lh_source {
@@ -14,7 +14,7 @@ typedef struct lh_source {
     void (*stats)(const lh_policy_numbers *policy, lh_entry_stats *stats);
 
     /* work space beside the scores themselves */
-    void (*space)(const lh_space_request *need, int64_t bytes[LH_SPACE_PARTS]);
+    void (*space)(const lh_space_request *request, int64_t bytes[LH_SPACE_PARTS]);
 
     /* 1 where the rows of a phase are looked at as they pass (lh_evict_uses_rows); NULL: never */
     int (*uses_rows)(const lh_policy_numbers *policy, lh_evict_phase phase, int scored);

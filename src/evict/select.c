@@ -47,8 +47,8 @@ static void count_by_plan(lh_evictor *ev, const lh_evict_job *job, int64_t *coun
 
 void lh_evict_select(lh_evictor *ev, const lh_evict_job *job, int64_t *counts)
 {
-    int64_t bytes = ev->shape.heads.kv_count * (int64_t)sizeof *counts;
-    if (counts) memset(counts, 0, (size_t)bytes);
+    int64_t heads = ev->shape.heads.kv_count, bytes = heads * (int64_t)sizeof *counts;
+    for (int64_t h = 0; h < heads && counts; h++) counts[h] = job->ranked ? job->protect.base : 0;
     lh_evict_classify(ev, job);
     if (!job->ranked) return;
     lh_stage_scores scores = lh_score_entries(ev, job);

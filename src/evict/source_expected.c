@@ -13,12 +13,12 @@ static int64_t parts_of_group(const lh_policy_numbers *policy, const lh_heads *h
     return heads->group;
 }
 
-static void space(const lh_space_request *need, int64_t *bytes)
+static void space(const lh_space_request *request, int64_t *bytes)
 {
-    const lh_heads *h = &need->shape->heads;
-    const int64_t dim = need->shape->head_dim, f32 = sizeof(float), f64 = sizeof(double);
+    const lh_heads *h = &request->shape->heads;
+    const int64_t dim = request->shape->head_dim, f32 = sizeof(float), f64 = sizeof(double);
     int64_t grouped = h->kv_count * h->group, q_heads = h->split ? h->heads : h->q_count;
-    if (need->ranked) bytes[LH_SPACE_SECOND] = h->kv_count * need->ld * f32; /* norms of the values */
+    if (request->need.ranked) bytes[LH_SPACE_SECOND] = h->kv_count * request->need.ld * f32; /* norms of the values */
     bytes[LH_SPACE_Q] = LH_ROWS_AT_ONCE * h->q_count * dim * f32;
     bytes[LH_SPACE_INVERSE] = dim * f32;
     bytes[LH_SPACE_SUMS] = q_heads * dim * f64;

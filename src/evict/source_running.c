@@ -13,14 +13,14 @@ static void stats(const lh_policy_numbers *p, lh_entry_stats *s)
     if (p->select.kind == LH_SELECT_STD_SCOPE) s->squares = s->count++;
 }
 
-static void space(const lh_space_request *need, int64_t *bytes)
+static void space(const lh_space_request *request, int64_t *bytes)
 {
-    const lh_heads *h = &need->shape->heads;
-    if (need->steps && need->scored && !h->split)
-        bytes[LH_SPACE_LOGITS] = h->group * h->kv_count * need->ld * (int64_t)sizeof(float);
-    if (h->split && need->counted)
-        bytes[LH_SPACE_COLUMNS] = lh_exchanged_bytes(h, lh_entry_stats_of(need->policy, h).count, need->ld);
-    lh_attention_row_space(need, LH_ROWS_AT_ONCE, 1, bytes);
+    const lh_heads *h = &request->shape->heads;
+    if (request->steps && request->need.scored && !h->split)
+        bytes[LH_SPACE_LOGITS] = h->group * h->kv_count * request->need.ld * (int64_t)sizeof(float);
+    if (h->split && request->need.counted)
+        bytes[LH_SPACE_COLUMNS] = lh_exchanged_bytes(h, lh_entry_stats_of(request->policy, h).count, request->need.ld);
+    lh_attention_row_space(request, LH_ROWS_AT_ONCE, 1, bytes);
 }
 
 static int uses_rows(const lh_policy_numbers *p, lh_evict_phase phase, int scored)

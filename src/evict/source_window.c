@@ -5,18 +5,19 @@
 
 #include "evict/attention.h"
 
-static void space(const lh_space_request *need, int64_t *bytes)
+static void space(const lh_space_request *request, int64_t *bytes)
 {
-    const lh_policy_numbers *p = need->policy;
-    const lh_heads *h = &need->shape->heads;
-    int64_t row = h->kv_count * need->ld * (int64_t)sizeof(float);
+    const lh_policy_numbers *p = request->policy;
+    const lh_heads *h = &request->shape->heads;
+    int64_t row = h->kv_count * request->need.ld * (int64_t)sizeof(float);
     int squares = p->select.kind == LH_SELECT_STD_SCOPE;
-    if (need->scored) {
+    if (request->need.scored) {
         if (squares) bytes[LH_SPACE_SQUARES] = row;
-        if (need->steps && !h->split) bytes[LH_SPACE_LOGITS] = h->group * row;
-        if (h->split) bytes[LH_SPACE_COLUMNS] = lh_exchanged_bytes(h, lh_attention_parts(p, h) + squares, need->ld);
+        if (request->steps && !h->split) bytes[LH_SPACE_LOGITS] = h->group * row;
+        if (h->split)
+            bytes[LH_SPACE_COLUMNS] = lh_exchanged_bytes(h, lh_attention_parts(p, h) + squares, request->need.ld);
     }
-    lh_attention_row_space(need, need->tokens ? lh_min_i64(p->rows, need->tokens) : p->rows, 0, bytes);
+    lh_attention_row_space(request, request->tokens ? lh_min_i64(p->rows, request->tokens) : p->rows, 0, bytes);
 }
 
 static int uses_rows(const lh_policy_numbers *policy, lh_evict_phase phase, int scored)

@@ -3,16 +3,7 @@
 #ifndef LH_EVICT_WORKSPACE_H
 #define LH_EVICT_WORKSPACE_H
 
-#include "exec/heads.h"
-#include "policies/budgets.h"
-
-/* What eviction needs to know of a model. */
-typedef struct lh_evict_shape {
-    lh_heads heads;
-    int64_t head_dim, hidden;
-    float scale, softcap; /* of the logits */
-    int64_t layers;       /* for budgets over all of them */
-} lh_evict_shape;
+#include "evict/evict.h"
 
 typedef enum lh_space_part {
     /* of an eviction, by the slots of the longest head (ld) */
@@ -56,22 +47,16 @@ enum { LH_SPACE_FIRST_OF_ROWS = LH_SPACE_Q };
 enum { LH_SUMMARY_BINS = 2048, LH_SEARCH_ROUNDS = 3 }; /* of the largest round: 11 bits */
 enum { LH_ROWS_AT_ONCE = 512 };                        /* rows that are counted at a time while statistics go on */
 
-/* What for. ranked, scored: of any eviction (lh_evict_job). counted: statistics of a prompt are counted in columns of
- * ranks and put together. steps: single rows are observed. */
+/* What for: evictions of heads of up to `ld` slots, or rows. */
 typedef struct lh_space_request {
     const lh_evict_shape *shape;
     const lh_policy_numbers *policy;
-    int64_t ld;     /* slots of the longest head */
+    lh_evict_need need;
     int64_t tokens; /* rows of a prompt of so many tokens, or (0) of decoding */
-    int ranked, scored, counted, steps;
+    int steps;      /* 1: single rows are observed */
 } lh_space_request;
 
-/* Bytes of all parts; and their sums, of evictions and of rows. */
-void lh_space_sizes(const lh_space_request *need, int64_t bytes[LH_SPACE_PARTS]);
-int64_t lh_space_bytes(const lh_space_request *need);
-int64_t lh_space_row_bytes(const lh_space_request *need);
-
-/* What evictions while decoding need, for heads of up to `ld` slots. */
-lh_space_request lh_space_of_decoding(const lh_evict_shape *shape, const lh_policy_numbers *policy, int64_t ld);
+/* Bytes of all parts. */
+void lh_space_sizes(const lh_space_request *request, int64_t bytes[LH_SPACE_PARTS]);
 
 #endif

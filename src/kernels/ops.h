@@ -42,6 +42,7 @@ typedef struct lh_ops {
 } lh_ops;
 
 extern const lh_ops lh_ops_ref;
+extern const lh_ops lh_ops_counting;                   /* of a device that only counts: do nothing */
 extern const lh_ops lh_ops_cpu __attribute__((weak));  /* at NULL in tests that do without */
 extern const lh_ops lh_ops_cuda __attribute__((weak)); /* at NULL in a build without CUDA */
 

@@ -6,13 +6,11 @@
 
 void lh_kv_make_work(lh_kv *kv, int64_t cols)
 {
-    lh_evict_shape shape = lh_kv_evict_shape(&kv->shape);
     int64_t ld = cols;
     for (int64_t l = 0; l < kv->shape.layers; l++) ld = lh_max_i64(ld, lh_arena_longest_cap(&kv->layers[l].arena));
     if (ld <= lh_evictor_ld(kv->evictor)) return;
     kv->epoch++;
-    lh_space_request need = lh_space_of_decoding(&shape, &kv->numbers, ld);
-    LH_LATCH(&kv->exec, lh_evictor_alloc(kv->evictor, &need));
+    LH_LATCH(&kv->exec, lh_evictor_alloc_steps(kv->evictor, ld));
 }
 
 /* 1 where an eviction exchanges columns of scores or statistics; and where it exchanges anything. */
@@ -152,6 +150,7 @@ static lh_status move_kept(lh_kv *kv, const lh_evict_job *job, const int64_t *ca
     lh_arena *arena = &kv->layers[l].arena;
     lh_keep keep = lh_evict_keep(kv->evictor);
     LH_TRY(lh_arena_alloc(arena, &kv->exec, caps));
+    for (int64_t h = 0; h < arena->view.heads; h++) arena->len[h] = caps[h] - slack; /* until the device says so */
     LH_TRY(kv->exec.ops->compact(kv->exec.stream, &(lh_compact_args){.dst = &arena->view,
                                                                      .src = job->entries,
                                                                      .state = keep.state,

@@ -1,4 +1,4 @@
-/* figures.h - what a cache holds and has done, and what one will take. */
+/* figures.h - what a cache holds and has done. */
 #ifndef LH_KV_FIGURES_H
 #define LH_KV_FIGURES_H
 
@@ -22,21 +22,5 @@ typedef struct lh_kv_stats {
     double evict_s;         /* spent in observation, selection and compaction */
 } lh_kv_stats;
 lh_status lh_kv_stats_of(lh_kv *kv, lh_kv_stats *out);
-
-/* Memory that a prompt will take on this rank, in bytes, exactly; adaptive heads are taken as uniform. What operations
- * take as scratch is not in it. */
-typedef struct lh_kv_forecast {
-    int64_t held;      /* arenas after prefill, slack included */
-    int64_t one_layer; /* the layer that is being prefilled, whole; 0 when no layer evicts */
-    int64_t observed;  /* rows, scores and masks while a layer is evicted */
-    int64_t decoding;  /* rows, scores and masks of evictions while decoding */
-    int64_t saved;     /* what a snapshot sets aside when decoding evicts */
-    int64_t token; /* where decoding evicts, each token of the longest block after the prompt, for which arenas grow */
-    int64_t moved; /* the largest layer, which is there twice while its arena grows; these three are in no other */
-    int64_t peak;  /* the most at any moment of prefill */
-    int64_t entries; /* kept entries of this rank's heads */
-} lh_kv_forecast;
-lh_status lh_kv_plan(const lh_kv_shape *shape, const lh_policy *policy, int64_t tokens, int64_t more,
-                     lh_kv_forecast *out);
 
 #endif

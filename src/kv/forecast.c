@@ -1,129 +1,162 @@
-/* What the memory of a prompt will be, from the same plans and sizes by which it is allocated. */
-#include "kv/figures.h"
+/* A run without its numbers: caches are opened, filled and evicted on a device that only counts. Such a device says
+ * nothing, so what it would say of lengths is written here into the arrays of the host, where reading it back would
+ * have put it. */
+#include "kv/forecast.h"
 
-#include "base/mem.h"
-#include "base/minmax.h"
-#include "cache/slot_positions.h"
-#include "evict/latest_row.h"
-#include "kv/layer_plan.h"
+#include "exec/counting.h"
+#include "kv/kv_impl.h"
 
-/* A forecast under way. */
-typedef struct forecast {
-    const lh_kv_shape *shape;
-    const lh_policy_numbers *policy;
-    lh_evict_shape evict;
-    lh_arena_shape arena;
-    lh_prompt prompt;
-    int64_t *budgets;       /* [layers] */
-    int64_t *room, *kept;   /* [kv_heads of the model] */
-    int64_t arenas, scores; /* arenas beside the scratch at the last eviction; scores of layers that compete */
-    int64_t longest;        /* slots of the longest head */
-    lh_space_request prefill;
-    lh_kv_forecast out;
-} forecast;
+typedef struct dry_run {
+    const lh_kv_course *course;
+    lh_kv_shape shape;
+    lh_projection *projections; /* without weights */
+    lh_rotation rotations[2];
+    lh_counting on;
+    lh_kv **caches; /* [1 + other_count] */
+    int64_t count;  /* of them */
+} dry_run;
 
-/* Entries that this rank's heads keep of a layer: [kv_count]. */
-static const int64_t *heads_kept(const forecast *f, const lh_layer_plan *p, int64_t layer)
+static lh_status open_caches(dry_run *d)
 {
-    int64_t n = f->shape->heads.kv_heads, protected_ = p->protect.sinks + p->protect.recents;
-    for (int64_t g = 0; g < n; g++) {
-        f->kept[g] = p->kept;
-        f->room[g] = f->prompt.tokens - p->visible_from - protected_;
+    const lh_kv_course *c = d->course;
+    d->count = 1 + c->other_count;
+    LH_TRY(lh_calloc(&d->projections, d->shape.layers, sizeof *d->projections));
+    LH_TRY(lh_calloc(&d->caches, d->count, sizeof *d->caches));
+    d->shape.projections = d->projections;
+    d->shape.rotations = d->rotations;
+    LH_TRY(lh_counting_open(&d->on, c->device, d->shape.heads.rank, d->shape.heads.ranks));
+    for (int64_t i = 0; i < d->count; i++) {
+        LH_TRY(lh_kv_open(&d->caches[i], &d->on.exec, &d->shape, i ? &c->others[i - 1] : c->policy));
+        if (i) LH_TRY(lh_kv_follow(d->caches[i], d->caches[0]));
     }
-    if (f->policy->budgets.heads == LH_HEADS_PROFILE && p->ranked) {
-        lh_policy_heads(
-            &(lh_heads_request){.layer = layer,
-                                .heads = n,
-                                .protect = &p->protect,
-                                .room = f->room,
-                                .profile = lh_profiles_find(f->shape->profiles, f->policy->budgets.head_profile)},
-            f->kept);
-        for (int64_t g = 0; g < n; g++) f->kept[g] += protected_;
-    }
-    return f->kept + f->shape->heads.kv_first;
-}
-
-static void add_layer(forecast *f, int64_t layer)
-{
-    int64_t heads = f->shape->heads.kv_count, entries = 0, f32 = sizeof(float);
-    lh_layer_request request = {.layer = layer, .budget = f->budgets[layer], .prompt = f->prompt};
-    lh_layer_plan p = lh_kv_layer_plan(f->shape, f->policy, &request);
-    lh_arena_form form = lh_kv_form_of(f->shape, f->policy, layer);
-    lh_ring_shape ring = lh_kv_ring_shape(f->shape, f->policy);
-    const int64_t *kept = heads_kept(f, &p, layer);
-    for (int64_t h = 0; h < heads; h++) {
-        entries += kept[h];
-        f->longest = lh_max_i64(f->longest, kept[h] + p.slack);
-    }
-    f->out.entries += entries;
-    f->out.held += lh_arena_bytes(&f->arena, entries + heads * p.slack, form);
-    if (lh_evicts_again(f->policy)) {
-        int64_t bytes = lh_arena_bytes(&f->arena, entries, form);
-        f->out.saved += bytes + lh_ring_bytes(&ring);
-        f->out.moved = lh_max_i64(f->out.moved, bytes);
-        f->out.token += lh_arena_bytes(&f->arena, heads, form);
-    }
-    if (f->policy->budgets.layers == LH_LAYERS_ADAPTIVE && p.ranked)
-        f->scores += (entries + heads * p.slack) * lh_entry_stats_of(f->policy, &f->shape->heads).count * f32;
-    lh_kv_add_need(&f->prefill, &p);
-    if (!p.evicts) return;
-    f->out.one_layer = lh_arena_bytes(&f->arena, heads * f->prompt.tokens, lh_kv_scratch_form(f->shape, f->policy));
-    f->arenas = f->out.held;
-}
-
-/* Work space of evictions while decoding, and of those of the prompt. */
-static void add_work(forecast *f)
-{
-    const lh_policy_numbers *p = f->policy;
-    lh_space_request later = lh_space_of_decoding(&f->evict, p, f->longest);
-    lh_space_request longer = lh_space_of_decoding(&f->evict, p, 2 * f->longest);
-    int64_t rows = lh_observes_again(p) ? lh_space_row_bytes(&later) : 0, work = lh_space_bytes(&later);
-    f->out.decoding = rows + work;
-    if (f->out.token) f->out.token += (lh_space_bytes(&longer) - work) / lh_max_i64(f->longest, 1) + 1;
-    f->out.observed = rows;
-    if (f->out.one_layer || f->prefill.counted) {
-        f->out.observed += lh_space_bytes(&f->prefill);
-        f->prefill.tokens = f->prompt.tokens;
-        if (!lh_observes_again(p) && f->prefill.scored) f->out.observed += lh_space_row_bytes(&f->prefill);
-    }
-    if (p->block) f->out.observed = f->out.decoding; /* blocks are evicted as while decoding */
-    for (int64_t l = 0; l < f->shape->layers; l++)
-        if (!lh_kv_slides(f->shape, l)) f->out.decoding += lh_latest_row_bytes(p, &f->shape->heads, f->longest);
-    if (lh_kv_uses_slots(p))
-        f->out.decoding +=
-            lh_slot_positions_bytes(&f->arena, f->arena.heads * f->longest,
-                                    f->shape->sliding ? lh_max_i64(f->longest, f->shape->window) : f->longest);
-}
-
-lh_status lh_kv_plan(const lh_kv_shape *shape, const lh_policy *policy, int64_t tokens, int64_t more,
-                     lh_kv_forecast *out)
-{
-    lh_policy_numbers numbers = lh_policy_fix(policy, tokens);
-    lh_ring_shape ring = lh_kv_ring_shape(shape, &numbers);
-    forecast f = {.shape = shape,
-                  .policy = &numbers,
-                  .evict = lh_kv_evict_shape(shape),
-                  .arena = lh_kv_arena_shape(shape),
-                  .prompt = {tokens, more},
-                  .out = {.held = lh_kv_blocks_bytes(shape) + shape->layers * lh_ring_bytes(&ring)}};
-    f.prefill = (lh_space_request){.shape = &f.evict, .policy = &numbers, .ld = tokens};
-    LH_TRY(lh_policy_check_question(policy));
-    LH_TRY(lh_profiles_check(shape->profiles, policy, shape->layers, shape->heads.kv_heads));
-    LH_TRY(lh_calloc(&f.budgets, shape->layers + 2 * shape->heads.kv_heads, sizeof *f.budgets));
-    f.room = f.budgets + shape->layers;
-    f.kept = f.room + shape->heads.kv_heads;
-    lh_policy_layers(&numbers,
-                     &(lh_layers_request){.layers = shape->layers,
-                                          .seen = tokens,
-                                          .window = shape->window,
-                                          .sliding = shape->sliding,
-                                          .profile = lh_profiles_find(shape->profiles, policy->budgets.layer_profile)},
-                     f.budgets);
-    for (int64_t l = 0; l < shape->layers; l++) add_layer(&f, l);
-    add_work(&f);
-    /* the work space stays until the last layer is done, be it one that evicts nothing */
-    f.out.peak = lh_max_i64(f.out.held + f.out.observed, f.arenas + f.scores + f.out.one_layer + f.out.observed);
-    *out = f.out;
-    lh_free(f.budgets);
     return LH_OK;
+}
+
+static void close_caches(dry_run *d)
+{
+    for (int64_t i = d->count - 1; i >= 0 && d->caches; i--) lh_kv_close(d->caches[i]);
+    lh_counting_close(&d->on);
+    lh_free(d->caches);
+    lh_free(d->projections);
+}
+
+static void set_lens(lh_arena *arena, int64_t len)
+{
+    for (int64_t h = 0; h < arena->view.heads; h++) arena->len[h] = len;
+}
+
+/* ---- the prompt ---- */
+
+/* A layer whose policy evicts while it prefills: the first block after a full cache; all others take as much. */
+static lh_status prefill_blocks(lh_kv *kv, int64_t layer, lh_ragged *view)
+{
+    int64_t budget = kv->arrays.budgets[layer], tokens = kv->prompt.tokens;
+    lh_arena *arena = &kv->layers[layer].arena;
+    if (tokens > budget) {
+        set_lens(arena, budget - kv->numbers.block);
+        LH_TRY(lh_kv_prefill_next(kv, layer, budget, &tokens, &view));
+    }
+    set_lens(arena, lh_min_i64(budget, kv->prompt.tokens));
+    return LH_OK;
+}
+
+static lh_status prefill_layer(dry_run *d, int64_t layer, lh_kv_forecast *out)
+{
+    lh_kv *first = d->caches[0];
+    lh_ragged *view;
+    LH_TRY(lh_kv_prefill_begin(first, layer, &view));
+    out->one_layer = lh_max_i64(out->one_layer, lh_arena_held_bytes(&first->scratch));
+    if (first->numbers.block) {
+        LH_TRY(prefill_blocks(first, layer, view));
+    } else {
+        for (int64_t i = 0; i < d->count; i++) set_lens(lh_kv_prefill_arena(d->caches[i], layer), first->prompt.tokens);
+    }
+    return lh_kv_prefill_end(first, layer);
+}
+
+static lh_status prefill(dry_run *d, lh_kv_forecast *out)
+{
+    lh_kv_stats stats;
+    LH_TRY(lh_kv_begin(d->caches[0], d->course->tokens, d->course->more));
+    for (int64_t l = 0; l < d->shape.layers; l++) LH_TRY(prefill_layer(d, l, out));
+    LH_TRY(lh_kv_stats_of(d->caches[0], &stats));
+    lh_mem_usage usage = lh_device_usage(d->on.device);
+    out->entries = stats.entries_held;
+    out->counted = stats.entries_counted;
+    out->held = usage.now[LH_MEM_KV];
+    out->work = usage.peak[LH_MEM_WORK];
+    out->prefill_peak = usage.peak_total;
+    return LH_OK;
+}
+
+/* ---- after it ---- */
+
+/* How long heads are when `tokens` more have come and what is due has gone: as long as before, or as their budget. */
+static void expect_lens(lh_kv *kv, int64_t tokens)
+{
+    int64_t heads = kv->shape.heads.kv_count;
+    for (int64_t l = 0; l < kv->shape.layers; l++) {
+        int64_t *lens = kv->lens.host + (2 * l + 1) * heads;
+        for (int64_t h = 0; h < heads; h++) {
+            int64_t len = kv->layers[l].arena.len[h];
+            lens[h] = len + tokens;
+            if (lh_evicts_again(&kv->numbers)) lens[h] = lh_min_i64(lens[h], lh_max_i64(len, kv->arrays.budgets[l]));
+            if (lh_kv_slides(&kv->shape, l)) lens[h] = lh_min_i64(lens[h], kv->shape.window - 1);
+        }
+    }
+}
+
+/* Rows that pass a layer, at addresses that nobody reads. */
+static void record(lh_kv *kv, int64_t layer, int64_t first, int64_t tokens)
+{
+    const void *anywhere = kv->lens.device;
+    lh_query_rows rows = {.q = anywhere, .lse = anywhere, .positions = anywhere, .first = first, .tokens = tokens};
+    if (first + tokens <= lh_kv_wants_rows(kv, layer)) return;
+    if (tokens == 1) rows.logits = lh_kv_row_logits(kv, layer);
+    lh_kv_record(kv, layer, &rows);
+}
+
+/* A question, whose last row may come in a chunk of its own, or one token of an answer. */
+static lh_status take_in(lh_kv *kv, lh_kv_taken what, int64_t tokens)
+{
+    lh_ragged *view;
+    int64_t seen = lh_kv_seen(kv);
+    LH_TRY(lh_kv_reserve(kv, tokens));
+    for (int64_t l = 0; l < kv->shape.layers; l++) {
+        LH_TRY(lh_kv_room(kv, l, tokens, &view));
+        LH_TRY(lh_kv_attended(kv, l, seen + tokens, &view));
+        if (tokens > 1) record(kv, l, seen, tokens - 1);
+        record(kv, l, seen + tokens - 1, 1);
+    }
+    expect_lens(kv, tokens);
+    return lh_kv_settle(kv, what, tokens);
+}
+
+/* One question and its answer up to the first eviction after it; others take no more. */
+static lh_status decode(const lh_kv_course *course, lh_kv *kv)
+{
+    int64_t steps = lh_min_i64(course->more - course->block, kv->numbers.evicts ? lh_max_i64(kv->numbers.every, 1) : 1);
+    if (course->restores) LH_TRY(lh_kv_snapshot(kv));
+    if (course->block) LH_TRY(take_in(kv, LH_KV_BLOCK, course->block));
+    for (int64_t i = 0; i < steps; i++) LH_TRY(take_in(kv, LH_KV_STEP, 1));
+    return LH_OK;
+}
+
+static lh_status run(dry_run *d, lh_kv_forecast *out)
+{
+    LH_TRY(open_caches(d));
+    LH_TRY(prefill(d, out));
+    lh_device_reset_peak(d->on.device);
+    for (int64_t i = 0; i < d->count; i++) LH_TRY(decode(d->course, d->caches[i]));
+    out->decode_peak = lh_device_usage(d->on.device).peak_total;
+    return LH_OK;
+}
+
+lh_status lh_kv_forecast_make(lh_kv_forecast *out, const lh_kv_shape *shape, const lh_kv_course *course)
+{
+    dry_run d = {.course = course, .shape = *shape};
+    *out = (lh_kv_forecast){0};
+    lh_status st = run(&d, out);
+    close_caches(&d);
+    return st;
 }

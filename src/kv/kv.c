@@ -18,14 +18,15 @@ static lh_status init_arenas(lh_kv *kv)
     const lh_kv_shape *s = &kv->shape;
     lh_arena_shape shape = lh_kv_arena_shape(s);
     int64_t heads = s->heads.kv_count;
-    LH_TRY(lh_device_alloc(lh_kv_device(kv), &kv->lens.device, lh_kv_blocks_bytes(s), LH_MEM_KV));
-    LH_TRY(lh_device_alloc_host(lh_kv_device(kv), &kv->lens.host, lh_kv_blocks_bytes(s)));
+    kv->lens.bytes = (s->layers + 1) * 2 * heads * (int64_t)sizeof *kv->lens.device;
+    LH_TRY(lh_device_alloc(lh_kv_device(kv), &kv->lens.device, kv->lens.bytes, LH_MEM_KV));
+    LH_TRY(lh_device_alloc_host(lh_kv_device(kv), &kv->lens.host, kv->lens.bytes));
     LH_TRY(lh_calloc(&kv->layers, s->layers, sizeof *kv->layers));
     for (int64_t l = 0; l < s->layers; l++)
         LH_TRY(lh_arena_init(&kv->layers[l].arena, &shape, kv->lens.device + l * 2 * heads,
                              lh_kv_form_of(s, &kv->numbers, l)));
     LH_TRY(lh_arena_init(&kv->scratch, &shape, kv->lens.device + s->layers * 2 * heads,
-                         lh_kv_scratch_form(s, &kv->numbers)));
+                         (lh_arena_form){.stats = kv->stats.count}));
     return LH_OK;
 }
 
@@ -33,7 +34,12 @@ lh_status lh_kv_open(lh_kv **out, const lh_exec *exec, const lh_kv_shape *shape,
 {
     lh_status st = LH_OK;
     lh_kv *kv = NULL;
-    lh_evict_shape evict = lh_kv_evict_shape(shape);
+    lh_evict_shape evict = {.heads = shape->heads,
+                            .head_dim = shape->head_dim,
+                            .hidden = shape->hidden,
+                            .scale = shape->scale,
+                            .softcap = shape->softcap,
+                            .layers = shape->layers};
     LH_TRY_DONE(lh_calloc(&kv, 1, sizeof *kv));
     kv->exec = *exec;
     kv->shape = *shape;

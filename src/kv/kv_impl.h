@@ -34,6 +34,7 @@ typedef struct lh_timeline {
 typedef struct lh_lens {
     int64_t *device;
     int64_t *host; /* on its way from the device while `stale` is 1 */
+    int64_t bytes; /* of each */
     int stale;     /* the lengths of the arenas are those before an eviction */
 } lh_lens;
 

@@ -58,12 +58,13 @@ static int64_t max_kept(const lh_kv *kv)
     return sum * kv->shape.heads.kv_heads;
 }
 
-/* Collective. What heads keep of the layers so far, into c->budgets. */
+/* Collective. What heads keep of the layers so far, into c->budgets: their bases on a device that only counts. */
 static void find_budgets(lh_kv *kv, const lh_top_request *q)
 {
     lh_layer_competition *c = kv->competition;
     int64_t heads = kv->shape.heads.kv_heads, cells = c->layers * heads;
     const int64_t *budgets = lh_evict_global_top(kv->evictor, q);
+    for (int64_t i = 0; i < cells; i++) c->on_device[i % heads * c->layers + i / heads] = c->bases[i];
     lh_exec_fetch(&kv->exec, c->on_device, budgets, cells * (int64_t)sizeof *budgets);
     for (int64_t i = 0; i < cells; i++) c->budgets[i] = c->on_device[i % heads * c->layers + i / heads];
 }
@@ -111,8 +112,9 @@ static void keep_new(lh_kv *kv, lh_evict_job *job, const int64_t *budgets)
     job->offset = arena->offset;
 }
 
-/* A layer that came before shrinks in place, and gives memory back. */
-static lh_status shrink(lh_kv *kv, int64_t layer)
+/* A layer that came before shrinks in place, from `room` competing entries to `budgets` of this rank's heads, and gives
+ * memory back. */
+static lh_status shrink(lh_kv *kv, int64_t layer, const int64_t *room, const int64_t *budgets)
 {
     lh_arena *arena = &kv->layers[layer].arena;
     lh_keep keep = lh_evict_keep(kv->evictor);
@@ -122,8 +124,10 @@ static lh_status shrink(lh_kv *kv, int64_t layer)
                                                                      .state = keep.state,
                                                                      .ld = keep.ld,
                                                                      .kind = LH_COMPACT_IN_ORDER}));
-    LH_TRY(lh_arena_pull_len(arena, &kv->exec));
-    for (int64_t g = 0; g < arena->view.heads; g++) caps[g] = arena->len[g] + kv->layers[layer].plan.slack;
+    for (int64_t h = 0; h < arena->view.heads; h++) {
+        arena->len[h] -= room[h] - budgets[h];
+        caps[h] = arena->len[h] + kv->layers[layer].plan.slack;
+    }
     return lh_arena_resize(arena, &kv->exec, caps);
 }
 
@@ -167,10 +171,11 @@ void lh_kv_compete(lh_kv *kv, const lh_evict_job *job)
     else
         memcpy(c->budgets, c->room, (size_t)(c->layers * bytes));
     for (int64_t l = 0; l < c->layers - 1; l++) {
-        const int64_t *budgets = c->budgets + l * heads;
-        if (memcmp(budgets, c->room + l * heads, (size_t)bytes) == 0) continue;
+        const int64_t *budgets = c->budgets + l * heads, *room = c->room + l * heads;
+        int64_t own = kv->shape.heads.kv_first;
+        if (memcmp(budgets, room, (size_t)bytes) == 0) continue;
         mark(kv, &c->jobs[l], budgets);
-        LH_LATCH(&kv->exec, shrink(kv, c->jobs[l].layer.index));
+        LH_LATCH(&kv->exec, shrink(kv, c->jobs[l].layer.index, room + own, budgets + own));
     }
     keep_new(kv, &c->jobs[c->layers - 1], c->budgets + (c->layers - 1) * heads);
     memcpy(c->room, c->budgets, (size_t)(c->layers * bytes));

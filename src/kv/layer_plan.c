@@ -28,26 +28,11 @@ lh_arena_form lh_kv_form_of(const lh_kv_shape *shape, const lh_policy_numbers *p
                            .stats = p->may_evict_again ? lh_entry_stats_of(p, &shape->heads).count : 0};
 }
 
-lh_arena_form lh_kv_scratch_form(const lh_kv_shape *shape, const lh_policy_numbers *p)
-{
-    return (lh_arena_form){.stats = lh_entry_stats_of(p, &shape->heads).count};
-}
-
 lh_ring_shape lh_kv_ring_shape(const lh_kv_shape *shape, const lh_policy_numbers *p)
 {
     int rings = lh_observes_again(p) && !p->score.running;
     return (lh_ring_shape){
         .rows = rings ? p->rows : 0, .first_rows = p->first_rows, .width = shape->heads.q_count * shape->head_dim};
-}
-
-lh_evict_shape lh_kv_evict_shape(const lh_kv_shape *shape)
-{
-    return (lh_evict_shape){.heads = shape->heads,
-                            .head_dim = shape->head_dim,
-                            .hidden = shape->hidden,
-                            .scale = shape->scale,
-                            .softcap = shape->softcap,
-                            .layers = shape->layers};
 }
 
 int64_t lh_kv_slack(const lh_kv_shape *shape, const lh_policy_numbers *p, const lh_layer_request *request, int64_t held)
@@ -78,18 +63,4 @@ int64_t lh_kv_block_count(const lh_policy_numbers *p, int64_t budget, int64_t to
 {
     if (!p->evicts || !p->block || tokens <= budget) return 0;
     return (tokens - budget + p->block - 1) / p->block;
-}
-
-void lh_kv_add_need(lh_space_request *need, const lh_layer_plan *plan)
-{
-    const lh_policy_numbers *p = need->policy;
-    int counts = p->score.running && lh_evict_uses_rows(p, LH_EVICT_PREFILL, plan->scored);
-    need->ranked |= plan->ranked;
-    need->scored |= plan->scored;
-    need->counted |= need->shape->heads.split && counts;
-}
-
-int64_t lh_kv_blocks_bytes(const lh_kv_shape *shape)
-{
-    return (shape->layers + 1) * 2 * shape->heads.kv_count * (int64_t)sizeof(int64_t);
 }

@@ -1,5 +1,5 @@
 /* layer_plan.h - what a policy means for one layer of a prompt: its budget, what is protected, how much is kept and how
- * much slack its heads get. Pure arithmetic, for the cache and for the forecast of its memory. */
+ * much slack its heads get. Pure arithmetic. */
 #ifndef LH_KV_LAYER_PLAN_H
 #define LH_KV_LAYER_PLAN_H
 
@@ -42,23 +42,14 @@ int64_t lh_kv_visible_from(const lh_kv_shape *shape, int64_t layer, int64_t seen
 /* 1 where keys are rotated by slots. */
 int lh_kv_uses_slots(const lh_policy_numbers *policy);
 
-/* Of the arena that a layer keeps after its prefill, and of the one in which a layer that evicts is prefilled. */
+/* Of the arena that a layer keeps after its prefill. */
 lh_arena_shape lh_kv_arena_shape(const lh_kv_shape *shape);
 lh_arena_form lh_kv_form_of(const lh_kv_shape *shape, const lh_policy_numbers *policy, int64_t layer);
-lh_arena_form lh_kv_scratch_form(const lh_kv_shape *shape, const lh_policy_numbers *policy);
 
 /* The ring of query rows that a layer has; rows 0: none, where decoding does not observe a window. */
 lh_ring_shape lh_kv_ring_shape(const lh_kv_shape *shape, const lh_policy_numbers *policy);
 
-lh_evict_shape lh_kv_evict_shape(const lh_kv_shape *shape);
-
 /* Evictions that a prompt of `tokens` tokens has seen in a layer of that budget, where it is taken in in blocks. */
 int64_t lh_kv_block_count(const lh_policy_numbers *policy, int64_t budget, int64_t tokens);
-
-/* What the end of a layer's prefill needs of the work space is added. */
-void lh_kv_add_need(lh_space_request *need, const lh_layer_plan *plan);
-
-/* Device memory for offsets and lengths of all arenas. */
-int64_t lh_kv_blocks_bytes(const lh_kv_shape *shape);
 
 #endif

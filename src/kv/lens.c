@@ -7,8 +7,7 @@
 lh_status lh_kv_ask_lens(lh_kv *kv)
 {
     kv->lens.stale = 1;
-    return lh_stream_copy(kv->exec.stream, kv->lens.host, kv->lens.device, lh_kv_blocks_bytes(&kv->shape),
-                          LH_COPY_TO_HOST);
+    return lh_stream_copy(kv->exec.stream, kv->lens.host, kv->lens.device, kv->lens.bytes, LH_COPY_TO_HOST);
 }
 
 lh_status lh_kv_fetch_lens(lh_kv *kv)

@@ -16,12 +16,18 @@ static int64_t last_evicting(const lh_kv *kv)
 /* Work space for the evictions of the whole prefill, and the positions of the observed rows. */
 static lh_status make_work(lh_kv *kv)
 {
-    lh_evict_shape shape = lh_kv_evict_shape(&kv->shape);
-    lh_space_request need = {.shape = &shape, .policy = &kv->numbers, .ld = kv->prompt.tokens};
-    for (int64_t l = 0; l < kv->shape.layers; l++) lh_kv_add_need(&need, &kv->layers[l].plan);
-    if ((last_evicting(kv) < 0 && !need.counted && !kv->shared.leader) || kv->numbers.block) return LH_OK;
+    const lh_policy_numbers *p = &kv->numbers;
+    lh_evict_need need = {.ld = kv->prompt.tokens};
+    for (int64_t l = 0; l < kv->shape.layers; l++) {
+        const lh_layer_plan *plan = &kv->layers[l].plan;
+        int counts = p->score.running && lh_evict_uses_rows(p, LH_EVICT_PREFILL, plan->scored);
+        need.ranked |= plan->ranked;
+        need.scored |= plan->scored;
+        need.counted |= kv->shape.heads.split && counts;
+    }
+    if ((last_evicting(kv) < 0 && !need.counted && !kv->shared.leader) || p->block) return LH_OK;
     LH_TRY(lh_evictor_alloc(kv->evictor, &need));
-    if (!lh_observes_again(&kv->numbers) && need.scored) LH_TRY(lh_evictor_alloc_rows(kv->evictor, kv->prompt.tokens));
+    if (!lh_observes_again(p) && need.scored) LH_TRY(lh_evictor_alloc_rows(kv->evictor, kv->prompt.tokens));
     return LH_OK;
 }
 

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "kv/forecast.h"
 #include "kv_rig.h"
 
 static const struct {
@@ -144,14 +145,14 @@ START_TEST(test_blocks_take_the_memory_that_was_forecast)
         if (n % 2) c.tokens = 20; /* it fits the budget: there are no blocks */
         rig_open(&r, &c, mt_comm(), &lh_ops_ref);
         lh_kv_shape shape = rig_shape(&r);
-        mt_try(lh_kv_plan(&shape, &r.plan, c.tokens, c.more, &f));
+        mt_try(lh_kv_forecast_make(&f, &shape, &(lh_kv_course){.policy = &r.plan, .tokens = c.tokens, .more = c.more}));
         rig_prefill(&r, &got);
         lh_mem_usage u = lh_device_usage(r.device);
         int64_t peak = rig_peak(&r);
         mt_check(u.now[LH_MEM_KV] == f.held, "%s, %lld tokens: %lld bytes are held, %lld were forecast", r.plan.name,
                  (long long)c.tokens, (long long)u.now[LH_MEM_KV], (long long)f.held);
-        mt_check(peak <= f.peak, "%s, %lld tokens: the peak is %lld bytes, %lld were forecast", r.plan.name,
-                 (long long)c.tokens, (long long)peak, (long long)f.peak);
+        mt_check(peak <= f.prefill_peak, "%s, %lld tokens: the peak is %lld bytes, %lld were forecast", r.plan.name,
+                 (long long)c.tokens, (long long)peak, (long long)f.prefill_peak);
         rig_result_clear(&got);
         rig_close(&r);
     }

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "kv/forecast.h"
 #include "kv_oracle.h"
 
 static const lh_policy_options policies[] = {
@@ -506,15 +507,16 @@ START_TEST(test_memory_is_what_was_forecast)
                 c.sliding = slides ? sliding : NULL;
                 rig_open(&r, &c, mt_comm(), &lh_ops_ref);
                 lh_kv_shape s = rig_shape(&r);
-                mt_try(lh_kv_plan(&s, &r.plan, c.tokens, c.more, &f));
+                mt_try(lh_kv_forecast_make(&f, &s,
+                                           &(lh_kv_course){.policy = &r.plan, .tokens = c.tokens, .more = c.more}));
                 rig_prefill(&r, &got);
                 lh_mem_usage u = lh_device_usage(r.device);
                 int64_t peak = rig_peak(&r);
                 int even = r.plan.budgets.heads == LH_HEADS_UNIFORM;
                 mt_check(!even || u.now[LH_MEM_KV] == f.held, "%lld bytes are held, %lld were forecast",
                          (long long)u.now[LH_MEM_KV], (long long)f.held);
-                mt_check(!even || peak == f.peak, "the peak is %lld bytes, %lld were forecast (%s)", (long long)peak,
-                         (long long)f.peak, r.plan.name);
+                mt_check(!even || peak == f.prefill_peak, "the peak is %lld bytes, %lld were forecast (%s)",
+                         (long long)peak, (long long)f.prefill_peak, r.plan.name);
                 mt_check(!even || got.stats.entries_held == f.entries, "%lld entries, %lld were forecast",
                          (long long)got.stats.entries_held, (long long)f.entries);
                 mt_check(got.stats.bytes_held == got.stats.entries_held * 2 * c.dim * lh_dtype_bytes(c.type), "bytes");

@@ -8,6 +8,7 @@
 
 #include "base/mem.h"
 #include "base/rng.h"
+#include "kv/forecast.h"
 #include "kv_oracle.h"
 
 static rig_case base_case(const lh_policy_options *policy)
@@ -200,7 +201,7 @@ START_TEST(test_memory_is_forecast_and_stays)
         if (lh_policy_resolve(&plan, &c.policy) != LH_OK) c.policy.parts.evict = NULL;
         rig_open(&r, &c, mt_comm(), &lh_ops_ref);
         lh_kv_shape shape = rig_shape(&r);
-        mt_try(lh_kv_plan(&shape, &r.plan, c.tokens, c.more, &f));
+        mt_try(lh_kv_forecast_make(&f, &shape, &(lh_kv_course){.policy = &r.plan, .tokens = c.tokens, .more = c.more}));
         rig_prefill(&r, &got);
         lh_mem_usage u = lh_device_usage(r.device);
         int even = r.plan.budgets.heads == LH_HEADS_UNIFORM;

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "kv/forecast.h"
 #include "kv_rig.h"
 
 enum { MOST_LAYERS = 5 };
@@ -161,7 +162,8 @@ static void check_memory(rig *r)
 {
     lh_kv_forecast f;
     lh_kv_shape shape = rig_shape(r);
-    mt_try(lh_kv_plan(&shape, &r->plan, r->of->tokens, r->of->more, &f));
+    mt_try(lh_kv_forecast_make(&f, &shape,
+                               &(lh_kv_course){.policy = &r->plan, .tokens = r->of->tokens, .more = r->of->more}));
     int64_t held = lh_device_usage(r->device).now[LH_MEM_KV];
     mt_check(held == f.held, "%lld bytes are held, %lld were forecast", (long long)held, (long long)f.held);
 }

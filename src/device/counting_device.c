@@ -1,0 +1,94 @@
+/* A device that only counts: memory has an address and a size and nothing behind it, copies move nothing, and every
+ * operation is done at once (kernels/ops_counting.c). What a run allocates on it is what it would take on a device of
+ * the same kind: forecasts of memory run the real code here. What is copied to the host stays as the host has it. */
+#include <stdlib.h>
+
+#include "device/device_impl.h"
+
+enum { ALIGN = 64 };
+
+static lh_status open_counting(lh_device *device, int index)
+{
+    (void)device, (void)index;
+    return LH_OK;
+}
+
+static void close_counting(lh_device *device)
+{
+    (void)device;
+}
+
+/* Addresses follow each other; none is used twice. */
+static void alloc_counting(lh_device *device, void **out, int64_t bytes)
+{
+    char *last = device->impl;
+    *out = last + ALIGN;
+    device->impl = last + ALIGN + (bytes + ALIGN - 1) / ALIGN * ALIGN;
+}
+
+static void free_counting(lh_device *device, void *p, int64_t bytes)
+{
+    (void)device, (void)p, (void)bytes;
+}
+
+static int64_t free_bytes_counting(const lh_device *device)
+{
+    (void)device;
+    return INT64_MAX;
+}
+
+static void *alloc_host(lh_device *device, int64_t bytes)
+{
+    (void)device;
+    return calloc((size_t)(bytes + ALIGN - 1) / ALIGN, ALIGN);
+}
+
+static void free_host(lh_device *device, void *p)
+{
+    (void)device;
+    free(p);
+}
+
+static lh_status open_stream(lh_stream *stream)
+{
+    (void)stream;
+    return LH_OK;
+}
+
+static void close_stream(lh_stream *stream)
+{
+    (void)stream;
+}
+
+static lh_status sync_stream(lh_stream *stream)
+{
+    (void)stream;
+    return LH_OK;
+}
+
+static lh_status copy_nothing(lh_stream *stream, void *dst, const void *src, int64_t bytes, lh_copy_way way)
+{
+    (void)stream, (void)dst, (void)src, (void)bytes, (void)way;
+    return LH_OK;
+}
+
+static lh_status zero_nothing(lh_stream *stream, void *dst, int64_t bytes)
+{
+    (void)stream, (void)dst, (void)bytes;
+    return LH_OK;
+}
+
+const lh_device_ops lh_counting_device_ops = {
+    .open = open_counting,
+    .close = close_counting,
+    .alloc = alloc_counting,
+    .free = free_counting,
+    .free_bytes = free_bytes_counting,
+    .alloc_host = alloc_host,
+    .free_host = free_host,
+    .stream_open = open_stream,
+    .stream_close = close_stream,
+    .stream_sync = sync_stream,
+    .copy = copy_nothing,
+    .zero = zero_nothing,
+};

@@ -1,0 +1,35 @@
+/* forecast.h - the memory of caches, before there are any: the code that a run will call is called here, in an
+ * execution context that only counts (exec/counting.h). Exact where heads keep what the plan says; heads that compete
+ * (AdaKV) are taken to keep as much as each other. What operations take as scratch is not in it. */
+#ifndef LH_KV_FORECAST_H
+#define LH_KV_FORECAST_H
+
+#include "kv/kv.h"
+
+/* A prompt, and what is expected after it. */
+typedef struct lh_kv_course {
+    const lh_policy *policy;
+    const lh_policy *others; /* of further caches that the same prefill fills (lh_kv_follow) */
+    int64_t other_count;
+    int64_t tokens, more; /* as lh_kv_begin */
+    int64_t block;        /* tokens of the longest question; 0: none comes */
+    int restores;         /* 1: every question starts from a snapshot */
+    lh_device_kind device;
+} lh_kv_course;
+
+/* Bytes on the rank whose heads the shape has. */
+typedef struct lh_kv_forecast {
+    int64_t held;         /* arenas after the prompt, slack included */
+    int64_t one_layer;    /* the layer that is being prefilled, whole; 0 where no layer evicts */
+    int64_t work;         /* the most work space at any moment of the prefill */
+    int64_t prefill_peak; /* the most of all at any moment of the prefill */
+    int64_t decode_peak;  /* and after it */
+    int64_t entries;      /* kept entries of this rank's heads after the prompt, of the first cache */
+    int64_t counted;      /* those of them that no lower rank counts */
+} lh_kv_forecast;
+
+/* LH_EUSAGE and LH_EINPUT as of lh_kv_open and lh_kv_begin. Not collective. The shape's projections and rotations may
+ * be NULL. */
+lh_status lh_kv_forecast_make(lh_kv_forecast *out, const lh_kv_shape *shape, const lh_kv_course *course);
+
+#endif
