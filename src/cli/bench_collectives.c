@@ -35,7 +35,7 @@ static const lh_option_group groups[] = {{&table, offsetof(struct values, own)},
                                          {&lh_cli_common_options, offsetof(lh_bench_values, common)},
                                          {0}};
 static const lh_example examples[] = {
-    {"mpirun -n 4 longhaul bench collectives", "what four ranks can say to each other in a second"},
+    {"mpirun -n 4 longhaul bench collectives", "the bandwidth between four ranks"},
     {"srun --mpi=pmix -n 8 longhaul bench collectives all-reduce", "all-reduce alone"},
     {0}};
 static const lh_syntax syntax = {
@@ -52,7 +52,7 @@ static const lh_syntax syntax = {
     .groups = groups,
     .examples = examples};
 
-static lh_status run(lh_call *call)
+static lh_status run_collectives(lh_call *call)
 {
     lh_status st = LH_OK;
     const struct values *v = call->values;
@@ -74,4 +74,4 @@ done:
     return st;
 }
 
-const lh_command lh_command_bench_collectives = {&syntax, sizeof(struct values), run, NULL};
+const lh_command lh_command_bench_collectives = {&syntax, sizeof(struct values), run_collectives, NULL};

@@ -67,7 +67,7 @@ static const lh_syntax syntax = {
     .groups = groups,
     .examples = examples};
 
-static lh_status run(lh_call *call)
+static lh_status run_operations(lh_call *call)
 {
     lh_status st = LH_OK;
     const struct values *v = call->values;
@@ -87,4 +87,4 @@ done:
     return st;
 }
 
-const lh_command lh_command_bench_operations = {&syntax, sizeof(struct values), run, NULL};
+const lh_command lh_command_bench_operations = {&syntax, sizeof(struct values), run_operations, NULL};

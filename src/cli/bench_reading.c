@@ -36,7 +36,7 @@ static const lh_syntax syntax = {
     .groups = groups,
     .examples = examples};
 
-static lh_status run(lh_call *call)
+static lh_status run_reading(lh_call *call)
 {
     lh_status st = LH_OK;
     const struct values *v = call->values;
@@ -51,4 +51,4 @@ done:
     return st;
 }
 
-const lh_command lh_command_bench_reading = {&syntax, sizeof(struct values), run, NULL};
+const lh_command lh_command_bench_reading = {&syntax, sizeof(struct values), run_reading, NULL};

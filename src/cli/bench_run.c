@@ -80,7 +80,7 @@ static lh_status open_engine(lh_call *call, const lh_profiles *profiles, lh_engi
     return st;
 }
 
-static lh_status run(lh_call *call)
+static lh_status run_model(lh_call *call)
 {
     lh_status st = LH_OK;
     struct values *v = call->values;
@@ -96,7 +96,7 @@ static lh_status run(lh_call *call)
                                       .steps = v->own.steps,
                                       .repeat = v->own.repeat,
                                       .quick = output->quick};
-    if (output->quick) { /* but what was asked for by its number */
+    if (output->quick) { /* except values that were given */
         if (!lh_options_given(call->options, "context")) request.context = 64;
         if (!lh_options_given(call->options, "max-new")) request.steps = 3;
         if (!lh_options_given(call->options, "repeat")) request.repeat = 1;
@@ -114,4 +114,4 @@ done:
     return st;
 }
 
-const lh_command lh_command_bench_run = {&syntax, sizeof(struct values), run, NULL};
+const lh_command lh_command_bench_run = {&syntax, sizeof(struct values), run_model, NULL};

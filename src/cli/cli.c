@@ -1,5 +1,5 @@
-/* cli.c - what all commands share: opening the world with the record of the options, probing files, writing to stdout.
- */
+/* cli.c - what all commands share: opening the world with the record of the options, probing files, writing text, JSON
+ * and trees of values to stdout. */
 #include "cli/cli.h"
 
 #include <errno.h>
@@ -37,7 +37,7 @@ enum { LINE_BYTES = 160 };
 
 static lh_status tree(lh_buf *out, const json_t *value, int depth);
 
-/* What fits on a line. */
+/* 1 for a value that fits on a line. */
 static int is_leaf(const json_t *value)
 {
     size_t i;
@@ -89,7 +89,7 @@ static lh_status branch(lh_buf *out, const char *name, const json_t *value, int 
     return LH_OK;
 }
 
-/* An object of leaves on one line, where that is not too long: *done. Empty texts say nothing. */
+/* Writes an object of leaves on one line, without empty texts, if that is short enough: *done. */
 static lh_status line(lh_buf *out, const char *name, const json_t *value, int depth, int *done)
 {
     lh_status st = LH_OK;
@@ -122,7 +122,7 @@ static lh_status tree(lh_buf *out, const json_t *value, int depth)
     int done = 0;
     json_object_foreach((json_t *)(uintptr_t)value, key, item)
     {
-        const int is_group = *key == '/' && json_is_object(item); /* of a file */
+        const int is_group = *key == '/' && json_is_object(item); /* a group of a file */
         if (is_group) LH_TRY(line(out, key, item, depth, &done));
         if (!is_group || !done) LH_TRY(branch(out, key, item, depth));
     }
@@ -185,7 +185,7 @@ lh_status lh_cli_same_profiles(const lh_call *call, const lh_profiles *profiles)
 {
     lh_status st = LH_OK;
     lh_buf hashes = {0};
-    if (!profiles->n) goto done; /* so it is on all ranks: the options that name files are the same */
+    if (!profiles->n) goto done; /* true on all ranks: their options are the same */
     for (int64_t i = 0; i < profiles->n; i++)
         LH_TRY_DONE(lh_buf_append(&hashes, &profiles->at[i]->hash, sizeof profiles->at[i]->hash));
     LH_TRY_DONE(lh_comm_same(lh_world_comm(call->world), hashes.data, hashes.bytes,

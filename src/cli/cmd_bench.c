@@ -1,4 +1,4 @@
-/* The tasks of `bench`. Each is a command of its own, after this one's name. */
+/* cmd_bench.c - `bench`: lists its tasks, each of which is a command (bench_*.c). */
 #include "cli/cli.h"
 
 extern const lh_command lh_command_bench_operations, lh_command_bench_run, lh_command_bench_collectives,

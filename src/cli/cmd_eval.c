@@ -1,4 +1,4 @@
-/* The tasks of `eval`. Each is a command of its own, after this one's name. */
+/* cmd_eval.c - `eval`: lists its tasks, each of which is a command (eval_*.c). */
 #include "cli/cli.h"
 
 extern const lh_command lh_command_eval_needle, lh_command_eval_fidelity;

@@ -1,5 +1,5 @@
-/* cmd_generate.c - `generate`: options to a request of the engine, and its events to output. Reading the prompt is in
- * generate_input.c, printing in generate_output.c. */
+/* cmd_generate.c - `generate`: turns options into a request of the engine (engine/generate.h) and its events into
+ * output. generate_input.c reads prompt and questions, generate_output.c prints. */
 #include <string.h>
 
 #include "base/file.h"
@@ -99,7 +99,7 @@ static const lh_option_group groups[] = {{&lh_input_option_table, offsetof(struc
                                          {&lh_cli_common_options, offsetof(struct values, common)},
                                          {0}};
 static const lh_example examples[] = {
-    {"longhaul generate -m m.h5 --prompt 'Once upon a time'", "go on with a text"},
+    {"longhaul generate -m m.h5 --prompt 'Once upon a time'", "continue a text"},
     {"mpirun -n 2 longhaul generate -m m.h5 --chat -f book.txt --question 'Who did it?' --budget 512",
      "ask about a long document, on two ranks, with 512 entries kept per head"},
     {"longhaul generate -m m.h5 --chat -f book.txt --question 'Who?' --budget 10% --save-cache book.cache.h5",
@@ -126,8 +126,8 @@ typedef struct run {
     lh_call *call;
     struct values *v;
     lh_policy policy;
-    lh_profiles profiles; /* that it names */
-    int policy_given;     /* 0: the policy is the loaded cache's own */
+    lh_profiles profiles; /* those that the policy names */
+    int policy_given;     /* 0: use the policy of the loaded cache */
     lh_input input;
     lh_input_ids ids;
     lh_engine *engine;
@@ -141,8 +141,8 @@ typedef struct named_file {
     const char *option, *path; /* path NULL: not given */
 } named_file;
 
-/* A run replaces nothing that it reads, and no file of its own. (A cache may be replaced by the one that goes on after
- * it.) */
+/* LH_EUSAGE if an output would replace a file that the run reads or another output. A loaded cache may be replaced by
+ * the saved one. */
 static lh_status check_files(const run *r)
 {
     const struct values *v = r->v;
@@ -178,7 +178,7 @@ static int sees_question(const run *r)
     return r->policy.proxies.kind == LH_PROXIES_QUESTION || r->v->input.scenario == LH_QUESTION_AWARE;
 }
 
-/* A policy that sees the question sees one, and it has to be there. */
+/* LH_EUSAGE unless a policy that sees the question has exactly one. */
 static lh_status check_question(const run *r)
 {
     int64_t questions = r->v->input.questions.n + r->v->input.question_files.n;
@@ -186,11 +186,13 @@ static lh_status check_question(const run *r)
     const char *why =
         r->policy.proxies.kind == LH_PROXIES_QUESTION ? "--proxies question" : "--scenario question-aware";
     if (r->policy.proxies.kind == LH_PROXIES_QUESTION && questions == 0)
-        LH_FAIL(LH_EUSAGE, "'--proxies question' observes the question: give it with '--question TEXT', apart from the "
-                           "rest of the prompt");
+        LH_FAIL(LH_EUSAGE,
+                "'--proxies question' observes the question: give it with '--question TEXT', separate from the "
+                "rest of the prompt");
     if (given && questions == 0)
-        LH_FAIL(LH_EUSAGE, "'--scenario' says when the question comes: give it with '--question TEXT', apart from the "
-                           "rest of the prompt");
+        LH_FAIL(LH_EUSAGE,
+                "'--scenario' says when the question comes: give it with '--question TEXT', separate from the "
+                "rest of the prompt");
     if (r->policy.proxies.kind == LH_PROXIES_QUESTION && r->v->input.scenario == LH_CONTEXT_ONLY && given)
         LH_FAIL(LH_EUSAGE, "'--proxies question' observes the question, which comes after the eviction with "
                            "'--scenario context-only': leave one of them out");
@@ -200,22 +202,23 @@ static lh_status check_question(const run *r)
                            "evicted already: leave it out");
     if (questions > 1)
         LH_FAIL(LH_EUSAGE,
-                "'%s' evicts by what one question attends to, and %lld are given: give one, and the others to runs of "
-                "their own",
+                "'%s' evicts by what one question attends to, and %lld are given: give one, and the others to separate "
+                "runs",
                 why, (long long)questions);
     return LH_OK;
 }
 
-/* What can be refused before anything is opened; the same on all ranks. */
-static lh_status check(run *r)
+/* Checks options before anything is opened; the same on all ranks. */
+static lh_status check_request(run *r)
 {
     const struct values *v = r->v;
     const lh_policy_parts *parts = &v->policy.parts;
     static const lh_policy_parts none = {0};
     r->policy_given = v->policy.policy || v->policy.budget || memcmp(parts, &none, sizeof none) != 0;
     if (v->files.load_cache && r->policy_given)
-        LH_FAIL(LH_EUSAGE, "a loaded cache goes on with the policy it was made with: leave out '--policy', '--budget' "
-                           "and the parts of a policy");
+        LH_FAIL(LH_EUSAGE,
+                "a loaded cache continues with the policy it was made with: leave out '--policy', '--budget' "
+                "and the parts of a policy");
     r->v->policy.profiles = &r->profiles;
     LH_TRY(lh_policy_resolve(&r->policy, &v->policy));
     LH_TRY(lh_input_check(r->call->options, &v->input));
@@ -228,11 +231,11 @@ static lh_status check(run *r)
         if (!*v->answer.stops.at[i]) LH_FAIL(LH_EUSAGE, "'--stop' got no text to end the answer at");
     LH_TRY(lh_sampling_check(&v->sampling));
     if (lh_options_given(r->call->options, "logits-last") && !v->files.logits)
-        LH_FAIL(LH_EUSAGE, "'--logits-last' counts the rows of '--logits': give that, too");
+        LH_FAIL(LH_EUSAGE, "'--logits-last' counts the rows of '--logits': give that option, too");
     return LH_OK;
 }
 
-/* Collective. A question that the policy sees is no longer apart but the end of the prompt. */
+/* Collective. Appends a question that the policy sees to the prompt. */
 static lh_status join_question(run *r)
 {
     lh_status st = LH_OK;
@@ -263,7 +266,7 @@ static lh_status open_all(run *r)
     return st;
 }
 
-/* What is said before the work begins. */
+/* Logs the policy and its warnings before the work begins. */
 static lh_status announce(const run *r)
 {
     lh_status st = LH_OK;
@@ -271,7 +274,7 @@ static lh_status announce(const run *r)
     if (r->v->files.load_cache || !lh_cli_first()) goto done;
     LH_TRY_DONE(lh_policy_text(&r->policy, &text));
     if (r->policy.by_default)
-        lh_info("policy: %s (what a budget alone means; '--policy' names another)", text.data);
+        lh_info("policy: %s (the default with a budget; '--policy' selects another)", text.data);
     else
         lh_debug("policy: %s", text.data);
     LH_TRY_DONE(lh_policy_warnings(&r->policy, r->ids.prompt.n, &warnings));
@@ -326,8 +329,8 @@ static lh_status run_generate(lh_call *call)
 {
     lh_status st = LH_OK;
     struct values *v = call->values;
-    run r = {.call = call, .v = v, .input = {.options = &v->input, .behind_cache = v->files.load_cache != NULL}};
-    LH_TRY_DONE(check(&r));
+    run r = {.call = call, .v = v, .input = {.options = &v->input, .after_cache = v->files.load_cache != NULL}};
+    LH_TRY_DONE(check_request(&r));
     LH_TRY_DONE(lh_cli_record(r.call, &r.record));
     LH_TRY_DONE(open_all(&r));
     LH_TRY_DONE(announce(&r));

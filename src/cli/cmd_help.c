@@ -25,7 +25,7 @@ static const lh_syntax syntax = {.program = "longhaul",
                                  .groups = groups,
                                  .examples = examples};
 
-static lh_status run(lh_call *call)
+static lh_status run_help(lh_call *call)
 {
     lh_status st = LH_OK;
     const struct values *v = call->values;
@@ -34,10 +34,9 @@ static lh_status run(lh_call *call)
     const lh_command *command = name ? lh_command_find(name) : NULL;
     lh_buf text = {0};
     if (!lh_cli_first()) goto done;
-    if (name && !command)
-        LH_FAIL_DONE(LH_EUSAGE, "unknown command '%s', 'longhaul --help' lists those there are", name);
+    if (name && !command) LH_FAIL_DONE(LH_EUSAGE, "unknown command '%s', 'longhaul --help' lists all", name);
     if (task && !lh_command_task(command, task))
-        LH_FAIL_DONE(LH_EUSAGE, "'%s' has no task '%s', 'longhaul help %s' tells what it has", name, task, name);
+        LH_FAIL_DONE(LH_EUSAGE, "'%s' has no task '%s', 'longhaul help %s' lists its tasks", name, task, name);
     if (task) command = lh_command_task(command, task);
     if (v->man)
         LH_TRY_DONE(lh_cli_man(&text));
@@ -53,4 +52,4 @@ done:
     return st;
 }
 
-const lh_command lh_command_help = {&syntax, sizeof(struct values), run, NULL};
+const lh_command lh_command_help = {&syntax, sizeof(struct values), run_help, NULL};

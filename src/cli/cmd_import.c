@@ -1,4 +1,4 @@
-/* cmd_import.c - `import`: a Hugging Face folder, a GGUF file or random weights to a checkpoint. */
+/* cmd_import.c - `import`: makes a checkpoint from a Hugging Face folder, a GGUF file or random weights. */
 #include "base/log.h"
 #include "base/progress.h"
 #include "cli/cli.h"
@@ -47,7 +47,7 @@ static const lh_option_group groups[] = {{&table, 0}, {&lh_cli_common_options, o
 static const lh_example examples[] = {
     {"longhaul import ~/models/Llama-3.2-1B -o llama.h5", "a Hugging Face folder"},
     {"longhaul import model.Q4_K_M.gguf -o m.h5", "a GGUF file; 4-bit weights are stored as bf16"},
-    {"longhaul import --random llama-3.1-8b -o random.h5", "a model that says nothing, for measuring"},
+    {"longhaul import --random llama-3.1-8b -o random.h5", "random weights, for benchmarks"},
     {0}};
 static const lh_syntax syntax = {.program = "longhaul",
                                  .name = "import",
@@ -60,7 +60,7 @@ static const lh_syntax syntax = {.program = "longhaul",
                                  .groups = groups,
                                  .examples = examples};
 
-static lh_status show(void *self, int64_t done_bytes, int64_t total_bytes)
+static lh_status show_progress(void *self, int64_t done_bytes, int64_t total_bytes)
 {
     lh_progress *p = self;
     p->total = total_bytes;
@@ -69,18 +69,18 @@ static lh_status show(void *self, int64_t done_bytes, int64_t total_bytes)
     return LH_OK;
 }
 
-static lh_status run(lh_call *call)
+static lh_status run_import(lh_call *call)
 {
     lh_status st = LH_OK;
     const struct values *v = call->values;
     const char *src = lh_options_arg(call->options, 0);
     lh_progress progress;
     lh_progress_init(&progress, "importing", "bytes", 0);
-    if (src && v->random) LH_FAIL_DONE(LH_EUSAGE, "'%s' and '--random' are both the source, give one", src);
+    if (src && v->random) LH_FAIL_DONE(LH_EUSAGE, "'%s' and '--random' both set the source: give one", src);
     if (!src && !v->random)
         LH_FAIL_DONE(LH_EUSAGE, "nothing to import: give a folder or a GGUF file, or '--random SHAPE'");
     if (src && lh_options_given(call->options, "seed"))
-        LH_FAIL_DONE(LH_EUSAGE, "'--seed' is of '--random', which is not given");
+        LH_FAIL_DONE(LH_EUSAGE, "'--seed' has no effect without '--random': leave it out");
     if (!lh_cli_first()) goto done;
     lh_interrupt_begin();
     LH_TRY_DONE(lh_import(&(lh_import_options){.src = src,
@@ -88,7 +88,7 @@ static lh_status run(lh_call *call)
                                                .out = v->out,
                                                .dtype = v->dtype,
                                                .seed = (uint64_t)v->seed,
-                                               .progress = {&progress, show}}));
+                                               .progress = {&progress, show_progress}}));
     lh_info("wrote '%s'", v->out);
 done:
     lh_progress_clear(&progress);
@@ -96,4 +96,4 @@ done:
     return st;
 }
 
-const lh_command lh_command_import = {&syntax, sizeof(struct values), run, NULL};
+const lh_command lh_command_import = {&syntax, sizeof(struct values), run_import, NULL};

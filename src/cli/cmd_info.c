@@ -82,7 +82,7 @@ static json_t *operations_json(void)
     return object;
 }
 
-/* Description of a rank. */
+/* What a rank reports about itself. */
 typedef struct about_rank {
     char host[128], device[128], cuda[512];
     int64_t free_bytes;
@@ -104,7 +104,7 @@ done:
     return st;
 }
 
-/* Collective. */
+/* Collective. Gathers host, device and threads of all ranks as a JSON array. */
 static lh_status ranks_json(lh_comm *comm, json_t **out)
 {
     lh_status st = LH_OK;
@@ -145,7 +145,7 @@ done:
     return st;
 }
 
-/* Of the options that a file was made with only those that were given are shown; JSON has them all. */
+/* Removes options that had their default from the record of a file; JSON output shows all. */
 static lh_status leave_defaults(json_t *object)
 {
     lh_status st = LH_OK;
@@ -156,7 +156,7 @@ static lh_status leave_defaults(json_t *object)
     {
         json_t *value = json_is_string(name) ? json_object_get(options, json_string_value(name)) : NULL;
         if (value && json_object_set(few, json_string_value(name), value) != 0)
-            LH_FAIL_DONE(LH_ENOMEM, "cannot hold a description");
+            LH_FAIL_DONE(LH_ENOMEM, "cannot allocate memory for the description");
     }
     if (options && given) {
         json_object_set(run, "options", few);
@@ -167,7 +167,7 @@ done:
     return st;
 }
 
-static lh_status run(lh_call *call)
+static lh_status run_info(lh_call *call)
 {
     lh_status st = LH_OK;
     const struct values *v = call->values;
@@ -185,4 +185,4 @@ done:
     return st;
 }
 
-const lh_command lh_command_info = {&syntax, sizeof(struct values), run, NULL};
+const lh_command lh_command_info = {&syntax, sizeof(struct values), run_info, NULL};

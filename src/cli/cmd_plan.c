@@ -42,10 +42,10 @@ static const lh_option_group groups[] = {{&table, offsetof(struct values, plan)}
                                          {&lh_cli_common_options, offsetof(struct values, common)},
                                          {0}};
 static const lh_example examples[] = {
-    {"longhaul plan -m m.h5 --context 128000 --tp 4", "what a long prompt takes on four ranks"},
+    {"longhaul plan -m m.h5 --context 128000 --tp 4", "memory of a long prompt on four ranks"},
     {"longhaul plan -m m.h5 --context 128000 --budget 1024", "and with 1,024 entries kept per head"},
     {"longhaul plan -m Llama-3.1-8B/config.json --context 128000 --tp 2 --device cuda --memory 79G",
-     "on two GPUs of 80 GB, asked on a host without one, before anything is imported"},
+     "on two GPUs of 80 GB, on a host without GPU, before anything is imported"},
     {0}};
 static const lh_syntax syntax = {
     .program = "longhaul",
@@ -62,20 +62,20 @@ static double mib(int64_t bytes)
     return (double)bytes / (1 << 20);
 }
 
-/* What layers get where it differs. */
+/* Appends the range of layer budgets if they differ. */
 static lh_status put_layers(lh_buf *text, const lh_plan *plan)
 {
-    int64_t least = plan->layer_budgets[0], most = least;
+    int64_t min = plan->layer_budgets[0], max = min;
     for (int64_t l = 1; l < plan->layers; l++) {
         int64_t budget = plan->layer_budgets[l];
-        if (budget < least) least = budget;
-        if (budget > most) most = budget;
+        if (budget < min) min = budget;
+        if (budget > max) max = budget;
     }
-    if (least == most) return LH_OK;
-    return lh_buf_printf(text, ", %lld to %lld a head by layer", (long long)least, (long long)most);
+    if (min == max) return LH_OK;
+    return lh_buf_printf(text, ", %lld to %lld per head by layer", (long long)min, (long long)max);
 }
 
-static lh_status print(const lh_plan *plan, const struct values *v, const lh_policy *policy)
+static lh_status print_plan(const lh_plan *plan, const struct values *v, const lh_policy *policy)
 {
     lh_status st = LH_OK;
     lh_buf text = {0}, name = {0};
@@ -97,13 +97,12 @@ static lh_status print(const lh_plan *plan, const struct values *v, const lh_pol
                                   mib(p->kv_allocated), mib(p->kv_one_layer), mib(p->hidden), mib(p->work),
                                   mib(p->peak), mib(p->decode_read)));
     }
-    LH_TRY_DONE(lh_buf_printf(&text, "\nsent to other ranks, each: %.1f MiB for the prompt, %.1f KiB for a token\n",
+    LH_TRY_DONE(lh_buf_printf(&text, "\nsent to other ranks, by each: %.1f MiB for the prompt, %.1f KiB per token\n",
                               mib(plan->ranks[0].prefill_sent), (double)plan->ranks[0].decode_sent / 1024));
-    LH_TRY_DONE(
-        lh_buf_printf(&text, "the prompt goes through a layer in chunks of %lld tokens\n", (long long)plan->chunk));
+    LH_TRY_DONE(lh_buf_printf(&text, "prefill in chunks of %lld tokens\n", (long long)plan->chunk));
     LH_TRY_DONE(lh_buf_printf(&text,
-                              v->engine.memory ? "fits in this memory: %s (%.1f MiB a rank)\n"
-                                               : "fits on this machine: %s (%.1f MiB are free for a rank)\n",
+                              v->engine.memory ? "fits in this memory: %s (%.1f MiB per rank)\n"
+                                               : "fits on this machine: %s (%.1f MiB free per rank)\n",
                               plan->fits ? "yes" : "no", mib(plan->free_bytes)));
     LH_TRY_DONE(lh_cli_write(text.data, text.bytes));
 done:
@@ -112,7 +111,7 @@ done:
     return st;
 }
 
-static lh_status run(lh_call *call)
+static lh_status run_plan(lh_call *call)
 {
     lh_status st = LH_OK;
     struct values *v = call->values;
@@ -130,7 +129,7 @@ static lh_status run(lh_call *call)
         LH_TRY_DONE(lh_plan_json(&plan, &request, &object));
         LH_TRY_DONE(lh_cli_write_json(object));
     } else {
-        LH_TRY_DONE(print(&plan, v, &policy));
+        LH_TRY_DONE(print_plan(&plan, v, &policy));
     }
 done:
     json_decref(object);
@@ -139,4 +138,4 @@ done:
     return st;
 }
 
-const lh_command lh_command_plan = {&syntax, sizeof(struct values), run, NULL};
+const lh_command lh_command_plan = {&syntax, sizeof(struct values), run_plan, NULL};

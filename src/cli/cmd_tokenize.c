@@ -68,7 +68,7 @@ static const lh_option_table table = {"text", rows}, chat_table = {"chat", chat_
 static const lh_option_group groups[] = {
     {&table, 0}, {&chat_table, 0}, {&lh_cli_common_options, offsetof(struct values, common)}, {0}};
 static const lh_example examples[] = {{"longhaul tokenize -m m.h5 --prompt 'Hello, world'", "ids of a text"},
-                                      {"longhaul tokenize -m tokenizer.json --count < book.txt", "how long is it"},
+                                      {"longhaul tokenize -m tokenizer.json --count < book.txt", "number of tokens"},
                                       {"longhaul tokenize -m m.h5 --decode --prompt '9906 11'", "and back"},
                                       {0}};
 static const lh_syntax syntax = {
@@ -85,10 +85,10 @@ static const int64_t TEXT_BYTES = INT64_C(1) << 32;
 
 typedef struct run {
     const struct values *v;
-    const char *name; /* of the input, for messages */
+    const char *name; /* name of the input in messages */
     lh_tokenizer *tok;
     const lh_chat_format *format;
-    lh_buf bos, eos; /* their texts, which templates write */
+    lh_buf bos, eos; /* texts of these tokens, for templates */
 } run;
 
 /* ---- chat ---- */
@@ -101,7 +101,7 @@ static lh_status open_chat(run *r)
     if (v->chat_template)
         LH_TRY(lh_chat_resolve(&r->format, v->chat_template));
     else if (!name || !(r->format = lh_chat_find(name)))
-        LH_FAIL(LH_EUSAGE, "'%s' brings no chat format that is known here: name one with '--chat-template'", v->model);
+        LH_FAIL(LH_EUSAGE, "'%s' has no known chat format: name one with '--chat-template'", v->model);
     LH_TRY(lh_buf_puts(&r->bos, ""));
     LH_TRY(lh_buf_puts(&r->eos, ""));
     if (bos >= 0) LH_TRY(lh_tokenizer_decode(r->tok, &bos, 1, &r->bos));
@@ -109,7 +109,7 @@ static lh_status open_chat(run *r)
     return LH_OK;
 }
 
-/* bos and eos of the request are filled in here. */
+/* Renders the request with the tokenizer's bos and eos. */
 static lh_status render(const run *r, lh_chat_request request, lh_chat_text *out)
 {
     request.bos = r->bos.data;
@@ -189,7 +189,7 @@ done:
     return st;
 }
 
-/* ---- a value a line ---- */
+/* ---- one value per line ---- */
 
 static json_t *ids_json(const run *r, const lh_tokens *ids)
 {
@@ -269,7 +269,7 @@ static lh_status chat_line(const run *r, const char *where, const json_t *in, js
     lh_chat_request request = {.messages = messages, .n = n};
     request.add_generation_prompt = json_is_true(json_object_get(in, "add_generation_prompt"));
     st = render(r, request, &text);
-    if (st == LH_EINPUT) { /* the template refuses: the lines go on */
+    if (st == LH_EINPUT) { /* the template refused: continue with the next line */
         lh_warn("%s: %s", where, lh_error_message());
         lh_error_clear();
         *out = json_null();
@@ -308,7 +308,7 @@ done:
     return st;
 }
 
-/* Lines end at \n only: strings may hold what other standards call an end of line. */
+/* Lines end at \n only: strings may contain characters that other standards treat as line ends. */
 static lh_status all_lines(const run *r, const lh_buf *in)
 {
     lh_status st = LH_OK;
@@ -330,20 +330,21 @@ done:
 
 /* ---- the command ---- */
 
-static lh_status check(const struct values *v)
+static lh_status check_options(const struct values *v)
 {
     const int chat = v->chat || v->chat_template;
-    if (v->prompt && v->prompt_file) LH_FAIL(LH_EUSAGE, "'--prompt' and '--prompt-file' are both the text, give one");
+    if (v->prompt && v->prompt_file) LH_FAIL(LH_EUSAGE, "'--prompt' and '--prompt-file' both set the text: give one");
     if (v->decode && (chat || v->count || v->bos))
-        LH_FAIL(LH_EUSAGE, "'--decode' makes text of ids: '--%s' has no meaning with it",
+        LH_FAIL(LH_EUSAGE, "'--%s' has no effect with '--decode', which turns ids into text: leave it out",
                 chat       ? "chat"
                 : v->count ? "count"
                            : "bos");
     if (v->text && !chat) LH_FAIL(LH_EUSAGE, "'--text' shows a rendered chat: give '--chat', too");
     if (v->text && v->count) LH_FAIL(LH_EUSAGE, "'--text' shows the text and '--count' the number of ids: give one");
     if (v->system && (!chat || v->jsonl))
-        LH_FAIL(LH_EUSAGE, "'--system' is a turn beside one text of a chat: give '--chat', and no '--jsonl'");
-    if (chat && v->bos) LH_FAIL(LH_EUSAGE, "a chat format writes the first token itself: leave out '--bos'");
+        LH_FAIL(LH_EUSAGE, "'--system' adds a turn to the chat of one text: give '--chat', without '--jsonl'");
+    if (chat && v->bos)
+        LH_FAIL(LH_EUSAGE, "a chat format writes the begin-of-sequence token itself: leave out '--bos'");
     return LH_OK;
 }
 
@@ -354,7 +355,7 @@ static lh_status run_tokenize(lh_call *call)
     run r = {.v = v, .name = "standard input"};
     const char *path = v->prompt_file ? v->prompt_file : "-";
     lh_buf in = {0};
-    LH_TRY_DONE(check(v));
+    LH_TRY_DONE(check_options(v));
     if (!lh_cli_first()) goto done;
     if (v->prompt) r.name = "--prompt";
     if (v->prompt_file) r.name = v->prompt_file;

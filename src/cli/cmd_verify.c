@@ -11,7 +11,7 @@ struct values {
 static const lh_option_group groups[] = {{&lh_cli_format_options, offsetof(struct values, format)},
                                          {&lh_cli_common_options, offsetof(struct values, common)},
                                          {0}};
-static const lh_example examples[] = {{"longhaul verify m.h5", "is the checkpoint whole?"}, {0}};
+static const lh_example examples[] = {{"longhaul verify m.h5", "check a checkpoint for damage"}, {0}};
 static const lh_syntax syntax = {
     .program = "longhaul",
     .name = "verify",
@@ -22,8 +22,8 @@ static const lh_syntax syntax = {
     .groups = groups,
     .examples = examples};
 
-/* Called in the child that reads: it can show, and remembers nothing. */
-static lh_status show(void *self, int64_t done_bytes, int64_t total_bytes)
+/* Called in the child process that reads: it may print, but changes to memory are lost. */
+static lh_status show_progress(void *self, int64_t done_bytes, int64_t total_bytes)
 {
     lh_progress *p = self;
     p->total = total_bytes;
@@ -31,7 +31,7 @@ static lh_status show(void *self, int64_t done_bytes, int64_t total_bytes)
     return LH_OK;
 }
 
-static lh_status print(const lh_verify_report *report, const char *path, const struct values *v)
+static lh_status print_report(const lh_verify_report *report, const char *path, const struct values *v)
 {
     lh_status st = LH_OK;
     json_t *object = NULL;
@@ -54,7 +54,7 @@ done:
     return st;
 }
 
-static lh_status run(lh_call *call)
+static lh_status run_verify(lh_call *call)
 {
     lh_status st = LH_OK;
     const struct values *v = call->values;
@@ -64,11 +64,11 @@ static lh_status run(lh_call *call)
     lh_progress_init(&progress, "verifying", "bytes", 0);
     if (!path) LH_FAIL(LH_EUSAGE, "nothing to verify: give a file");
     if (!lh_cli_first()) return st;
-    st = lh_verify(path, &(lh_import_progress){&progress, show}, &report);
+    st = lh_verify(path, &(lh_import_progress){&progress, show_progress}, &report);
     lh_progress_clear(&progress);
     LH_TRY(st);
-    LH_TRY(print(&report, path, v));
+    LH_TRY(print_report(&report, path, v));
     return st;
 }
 
-const lh_command lh_command_verify = {&syntax, sizeof(struct values), run, NULL};
+const lh_command lh_command_verify = {&syntax, sizeof(struct values), run_verify, NULL};

@@ -1,4 +1,4 @@
-/* The table of commands, and the texts made from it. */
+/* commands.c - the table of commands, and the texts made from it: list, man page, completion script. */
 #include <string.h>
 
 #include "base/version.h"
@@ -48,11 +48,11 @@ lh_status lh_cli_list(lh_buf *out)
     for (int i = 0; commands[i]; i++)
         LH_TRY(lh_buf_printf(out, "  %-10s %s\n", commands[i]->syntax->name, commands[i]->syntax->summary));
     LH_TRY(
-        lh_buf_puts(out, "\n'longhaul COMMAND --help' explains a command, 'longhaul --version' tells the version.\n"));
+        lh_buf_puts(out, "\n'longhaul COMMAND --help' explains a command, 'longhaul --version' prints the version.\n"));
     return LH_OK;
 }
 
-/* A line of bash that offers the names of the commands, and `more`. */
+/* Appends a line of bash that completes the names of the commands and `more`. */
 static lh_status offer_commands(lh_buf *out, const char *more)
 {
     LH_TRY(lh_buf_printf(out, "        COMPREPLY=($(compgen -W \"%s", more));
@@ -66,14 +66,14 @@ static const struct {
     const char *meaning;
 } exit_codes[] = {{LH_OK, "done"},
                   {1, "some requests failed, the output is complete"},
-                  {LH_EUSAGE, "usage: the command line asks for something that cannot be"},
+                  {LH_EUSAGE, "usage: invalid command line"},
                   {LH_EINPUT, "bad input file"},
                   {LH_EFILE, "bad checkpoint, cache or trace"},
                   {LH_ENOMEM, "does not fit in memory"},
                   {LH_EWRITE, "cannot write"},
-                  {LH_ECOMM, "communication between ranks"},
-                  {LH_EINTERNAL, "internal check"},
-                  {LH_EINTERRUPTED, "interrupted, what there was is saved: run again"}};
+                  {LH_ECOMM, "communication between ranks failed"},
+                  {LH_EINTERNAL, "internal error"},
+                  {LH_EINTERRUPTED, "interrupted, results so far are saved: run again"}};
 
 lh_status lh_cli_man(lh_buf *out)
 {

@@ -1,5 +1,5 @@
-/* eval_common.c - what the tasks of `eval` share: lists in options, policies, chat format, progress, and writing tables
- * as text, JSON, CSV and HDF5. */
+/* eval_common.c - what the tasks of `eval` share: lists in options, policies, chat format, progress, interrupts, and
+ * writing tables as text, JSON, CSV and HDF5. */
 #include "cli/eval_common.h"
 
 #include <errno.h>
@@ -48,7 +48,7 @@ const lh_option_table lh_eval_file_options = {"output", file_rows};
 
 /* ---- lists ---- */
 
-/* The item of a list with commas that begins at *at; *at moves past its comma, NULL after the last. */
+/* Copies the item of a comma-separated list at *at; advances *at past its comma, to NULL after the last. */
 static lh_status next_item(const char *option, const char **at, char *item, size_t bytes)
 {
     const size_t n = strcspn(*at, ",");
@@ -81,8 +81,7 @@ static lh_status read_lengths(const char *option, const char *text, int64_t **ou
         errno = 0;
         long long value = strtoll(item, &end, 10);
         if (*end || errno || value < 1 || value > INT64_C(1) << 40)
-            LH_FAIL_DONE(LH_EUSAGE,
-                         "'--%s' takes numbers of tokens with commas between them, as 2000,6000, and '%s' is none",
+            LH_FAIL_DONE(LH_EUSAGE, "'--%s' got '%s', it must be comma-separated numbers of tokens, such as 2000,6000",
                          option, item);
         values[(*n)++] = value;
     }
@@ -99,13 +98,13 @@ static lh_status read_share(const char *option, const char *item, double *out)
     *out = strtod(item, &end);
     if (end == item || *end || !(*out >= 0 && *out <= 1))
         LH_FAIL(LH_EUSAGE,
-                "'--%s' takes numbers from 0 to 1 with commas between them, or FROM:TO:COUNT, as "
-                "0.05:0.95:12; '%s' is neither",
+                "'--%s' got '%s', it must be comma-separated numbers from 0 to 1, or FROM:TO:COUNT, such as "
+                "0.05:0.95:12",
                 option, item);
     return LH_OK;
 }
 
-/* "0.05:0.95:12". */
+/* Reads a range such as "0.05:0.95:12". */
 static lh_status read_range(const char *option, const char *text, double **out, int64_t *n)
 {
     char parts[3][ITEM_BYTES] = {"", "", ""}, *end;
@@ -116,7 +115,7 @@ static lh_status read_range(const char *option, const char *text, double **out, 
     LH_TRY(read_share(option, parts[1], &to));
     long long count = strtoll(parts[2], &end, 10);
     if (*end || count < 2 || count > 100000)
-        LH_FAIL(LH_EUSAGE, "'--%s %s' needs a number from 2 to 100000 at its end", option, text);
+        LH_FAIL(LH_EUSAGE, "'--%s %s' must end with a number from 2 to 100000", option, text);
     LH_TRY(lh_calloc(&values, count, sizeof *values));
     for (long long i = 0; i < count; i++) values[i] = from + (to - from) * (double)i / (double)(count - 1);
     *out = values;
@@ -153,7 +152,7 @@ lh_status lh_eval_read_words(const char *option, const char *text, const char *c
         int i = 0;
         LH_TRY_DONE(next_item(option, &at, item, sizeof item));
         while (words[i] && strcmp(words[i], item) != 0) i++;
-        if (!words[i]) LH_FAIL_DONE(LH_EUSAGE, "'--%s' cannot take '%s', there are: %s", option, item, all.data);
+        if (!words[i]) LH_FAIL_DONE(LH_EUSAGE, "'--%s' got '%s', it must be a list of: %s", option, item, all.data);
         wanted[i] = 1;
     }
 done:
@@ -168,7 +167,7 @@ static const lh_eval_values *values_of(const lh_eval_task *task)
     return task->call->values;
 }
 
-/* Refuse files that are written and read. */
+/* LH_EUSAGE if an output would replace an input or another output. */
 static lh_status check_files(const lh_eval_task *task)
 {
     const lh_eval_files *files = &values_of(task)->files;
@@ -191,8 +190,8 @@ static lh_status check_files(const lh_eval_task *task)
     return LH_OK;
 }
 
-/* What can be refused before anything is opened; the same on all ranks. */
-static lh_status check(lh_eval_task *task)
+/* Checks options before anything is opened; the same on all ranks. */
+static lh_status check_request(lh_eval_task *task)
 {
     const lh_eval_values *v = values_of(task);
     LH_TRY(lh_policy_list_resolve(&task->policies, &v->policy));
@@ -202,7 +201,7 @@ static lh_status check(lh_eval_task *task)
     return LH_OK;
 }
 
-/* Outputs are tried before long work. */
+/* Checks before long work that the outputs can be written. */
 static lh_status check_outputs(const lh_eval_task *task)
 {
     const lh_eval_files *files = &values_of(task)->files;
@@ -212,7 +211,7 @@ static lh_status check_outputs(const lh_eval_task *task)
     return LH_OK;
 }
 
-/* The world; what rank 0 reads; the engine. */
+/* Opens the world, loads what rank 0 reads, opens the engine. */
 static lh_status open_engine(lh_eval_task *task)
 {
     lh_status st = LH_OK;
@@ -230,7 +229,7 @@ static lh_status open_engine(lh_eval_task *task)
     return st;
 }
 
-/* A chat format, or none. */
+/* Decides if prompts are put in a chat format. */
 static lh_status choose_chat(lh_eval_task *task)
 {
     const lh_eval_options *options = &values_of(task)->run;
@@ -239,22 +238,22 @@ static lh_status choose_chat(lh_eval_task *task)
     const int asked = options->chat_template || (options->chat && strcmp(options->chat, "on") == 0);
     task->chat = asked || (!options->chat && has);
     if (options->chat && !asked && options->system)
-        LH_FAIL(LH_EUSAGE, "'--system' is a turn of a chat, and '--chat=off' says that there is none");
+        LH_FAIL(LH_EUSAGE, "'--system' has no effect with '--chat=off': leave one of them out");
     if (asked && !has && !options->chat_template)
-        LH_FAIL(LH_EUSAGE, "the model brings no chat format that is known here: name one with '--chat-template'");
+        LH_FAIL(LH_EUSAGE, "the model has no known chat format: name one with '--chat-template'");
     if (options->system && !task->chat)
-        LH_FAIL(LH_EUSAGE, "'--system' is a turn of a chat, and the model has no chat format");
+        LH_FAIL(LH_EUSAGE, "'--system' needs a chat format, and the model has none: name one with '--chat-template'");
     return LH_OK;
 }
 
-/* What a user should know of the policies before a long run. On rank 0. */
+/* Logs the warnings of the policies before a long run, on rank 0. */
 static lh_status warn_of_policies(const lh_eval_task *task)
 {
     lh_status st = LH_OK;
     lh_buf lines = {0};
     for (int64_t p = 0; p < task->policies.n && lh_cli_first(); p++) {
         const lh_policy_choice *choice = &task->policies.at[p];
-        lines.bytes = 0; /* what is true of one length mostly is of all: it is said once */
+        lines.bytes = 0; /* most warnings hold for all lengths: log them once */
         for (int64_t i = 0; i < task->length_count && lines.bytes == 0; i++)
             LH_TRY_DONE(lh_policy_warnings(&choice->policy, task->lengths[i], &lines));
         for (char *line = lines.bytes ? lines.data : NULL, *end; line && *line; line = *end ? end + 1 : end) {
@@ -356,8 +355,8 @@ done:
     return st;
 }
 
-/* Results to standard output and files, on rank 0. */
-static lh_status finish(lh_eval_task *task)
+/* Collective. Rank 0 writes the results to standard output and files. */
+static lh_status finish_task(lh_eval_task *task)
 {
     lh_status st = LH_OK;
     lh_progress_clear(&task->progress);
@@ -365,13 +364,13 @@ static lh_status finish(lh_eval_task *task)
     return lh_comm_agree(lh_engine_get(task->engine)->comm, st);
 }
 
-/* An interrupt: what there is is written, and the run ends here. */
-static void leave(lh_eval_task *task)
+/* On an interrupt: writes the results so far and ends the run. */
+static void end_interrupted(lh_eval_task *task)
 {
     lh_progress_clear(&task->progress);
     lh_status st = write_results(task, 1);
     if (st != LH_OK) lh_log(LH_LOG_ERROR, 0, "%s", lh_error_message());
-    lh_warn("interrupted: these are means of what there was");
+    lh_warn("interrupted: means of the results so far");
     lh_comm_leave(lh_engine_get(task->engine)->comm, st != LH_OK ? (int)st : LH_EINTERRUPTED);
 }
 
@@ -380,18 +379,18 @@ void lh_eval_show(void *self, int64_t done, int64_t total)
     lh_eval_task *task = self;
     if (!task->progress.what) lh_progress_init(&task->progress, task->kind->name, "tokens", total);
     lh_progress_update(&task->progress, done);
-    if (lh_cli_first() && lh_interrupt_asked()) leave(task);
+    if (lh_cli_first() && lh_interrupt_asked()) end_interrupted(task);
 }
 
 lh_status lh_eval_run(lh_eval_task *task)
 {
     lh_status st = LH_OK;
-    LH_TRY_DONE(check(task));
+    LH_TRY_DONE(check_request(task));
     LH_TRY_DONE(open_engine(task));
     LH_TRY_DONE(choose_chat(task));
     LH_TRY_DONE(lh_comm_agree(lh_engine_get(task->engine)->comm, warn_of_policies(task)));
     LH_TRY_DONE(task->kind->run(task->self));
-    LH_TRY_DONE(finish(task));
+    LH_TRY_DONE(finish_task(task));
 done:
     lh_progress_clear(&task->progress);
     lh_policy_list_clear(&task->policies);

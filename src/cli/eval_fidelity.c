@@ -1,4 +1,4 @@
-/* eval fidelity: how close a model with an evicted cache stays to itself. */
+/* eval_fidelity.c - `eval fidelity`: options and output of the task of eval/fidelity.h. */
 #include "cli/eval_common.h"
 #include "eval/fidelity.h"
 
@@ -38,7 +38,7 @@ static const lh_option fidelity_rows[] = {
      FIELD(repeat),
      .arg = "TEXT",
      .def = "Repeat the text above word by word.",
-     .help = "The request of --reconstruct."},
+     .help = "The instruction of --reconstruct."},
     {.type = LH_OPT_I64,
      .name = "repeat-max",
      FIELD(repeat_max),
@@ -65,9 +65,9 @@ static const lh_option_group groups[] = {{&fidelity_table, offsetof(struct value
                                          LH_EVAL_GROUPS{0}};
 static const lh_example examples[] = {
     {"longhaul eval fidelity -m m.h5 --text book.txt --policy snapkv,streaming --budget 256,20%",
-     "two policies at two budgets against the full cache"},
+     "two policies at two budgets, compared with the full cache"},
     {"longhaul eval fidelity -m m.h5 --text essays/ --policy all --budget 25% --length 1000 --reconstruct --csv f.csv",
-     "all policies; the model also repeats what it has read"},
+     "all policies; the model also repeats the text"},
     {0}};
 static const lh_syntax syntax = {
     .program = "longhaul",
@@ -76,7 +76,8 @@ static const lh_syntax syntax = {
     .summary = "Compare what a model writes with an evicted cache and with all of it",
     .text =
         "For every window of the texts, decoding continues greedily with the full cache and with each policy's. "
-        "Reported are: the share of equal tokens at equal places and the first difference; ROUGE-1, 2 and L (F1) and "
+        "Reported are: the share of equal tokens at equal positions and the first difference; ROUGE-1, 2 and L (F1) "
+        "and "
         "BLEU of the texts; then, with the full cache's tokens forced on both, the mean KL divergence in nats and how "
         "often the most likely token agrees. One prefill of a window serves all policies and budgets (a policy that "
         "evicts during prefill needs its own).\n\nCtrl-C writes the results so far and exits with code 75.",
@@ -91,40 +92,40 @@ typedef struct run {
     lh_texts texts;
 } run;
 
-static lh_status means(const void *self, lh_table *out)
+static lh_status fidelity_means(const void *self, lh_table *out)
 {
     return lh_fidelity_means(&((const run *)self)->result, out);
 }
 
-static lh_status print(const void *self, lh_buf *out)
+static lh_status print_fidelity(const void *self, lh_buf *out)
 {
     return lh_fidelity_print(&((const run *)self)->result, out);
 }
 
-static const lh_table *table(const void *self, int64_t i, const char **name)
+static const lh_table *fidelity_result_table(const void *self, int64_t i, const char **name)
 {
     const lh_fidelity_result *r = &((const run *)self)->result;
     *name = i == 0 ? "windows" : "repeated";
     return i == 0 ? &r->windows : i == 1 && r->repeated.n ? &r->repeated : NULL;
 }
 
-static lh_status check(void *self)
+static lh_status check_fidelity(void *self)
 {
     const run *r = self;
     static const char *const repeating[] = {"repeat", "repeat-max", "chat", "chat-template"};
     for (size_t i = 0; i < sizeof repeating / sizeof *repeating; i++)
         if (lh_options_given(r->task.call->options, repeating[i]) && !r->v->fidelity.reconstruct)
-            LH_FAIL(LH_EUSAGE, "'--%s' tells how a text is asked for: give '--reconstruct', too", repeating[i]);
+            LH_FAIL(LH_EUSAGE, "'--%s' has no effect without '--reconstruct': give that option, too", repeating[i]);
     return LH_OK;
 }
 
-static lh_status load(void *self)
+static lh_status load_texts(void *self)
 {
     run *r = self;
     return lh_texts_read(&r->texts, "--text", r->v->fidelity.text);
 }
 
-static lh_status compare(void *self)
+static lh_status compare_caches(void *self)
 {
     run *r = self;
     const struct values *v = r->v;
@@ -145,7 +146,8 @@ static lh_status compare(void *self)
     return lh_fidelity_run(&r->result, r->task.engine, &r->request);
 }
 
-static const lh_eval_kind kind = {"fidelity", check, load, compare, means, print, table};
+static const lh_eval_kind kind = {"fidelity",     check_fidelity, load_texts,           compare_caches,
+                                  fidelity_means, print_fidelity, fidelity_result_table};
 
 static lh_status run_fidelity(lh_call *call)
 {

@@ -1,4 +1,4 @@
-/* eval needle: a sentence in a long text, asked for. */
+/* eval_needle.c - `eval needle`: options and output of the task of eval/needle.h. */
 #include "cli/eval_common.h"
 #include "eval/needle.h"
 #include "eval/texts.h"
@@ -89,13 +89,13 @@ static const lh_option_group groups[] = {{&needle_table, offsetof(struct values,
                                          LH_EVAL_GROUPS{0}};
 static const lh_example examples[] = {
     {"longhaul eval needle -m m.h5 --haystack essays/ --policy snapkv,h2o --budget 128,256,50%",
-     "two policies at three budgets beside the full cache"},
+     "two policies at three budgets, and the full cache"},
     {"mpirun -n 2 longhaul eval needle -m m.h5 --haystack book.txt --policy all --budget 512 --length 2000,6000 --keys "
      "4 "
      "-o needle.h5",
      "all policies, four needles of which one is asked for, on two ranks"},
     {"longhaul eval needle -m m.h5 --haystack essays/ --policy 'ada-snapkv,ada-snapkv --pool-size 31' --budget 256",
-     "what one part of a policy does"},
+     "the effect of one part of a policy"},
     {0}};
 static const lh_syntax syntax = {
     .program = "longhaul",
@@ -120,23 +120,23 @@ typedef struct run {
     lh_buf haystack;
 } run;
 
-static lh_status means(const void *self, lh_table *out)
+static lh_status needle_means(const void *self, lh_table *out)
 {
     return lh_needle_means(&((const run *)self)->result, out);
 }
 
-static lh_status print(const void *self, lh_buf *out)
+static lh_status print_needle(const void *self, lh_buf *out)
 {
     return lh_needle_print(&((const run *)self)->result, out);
 }
 
-static const lh_table *table(const void *self, int64_t i, const char **name)
+static const lh_table *needle_result_table(const void *self, int64_t i, const char **name)
 {
     *name = "prompts";
     return i == 0 ? &((const run *)self)->result.prompts : NULL;
 }
 
-static lh_status check(void *self)
+static lh_status check_needle(void *self)
 {
     run *r = self;
     const struct values *v = r->v;
@@ -152,7 +152,7 @@ static lh_status check(void *self)
     return LH_OK;
 }
 
-static lh_status load(void *self)
+static lh_status load_haystack(void *self)
 {
     lh_status st = LH_OK;
     run *r = self;
@@ -164,7 +164,7 @@ done:
     return st;
 }
 
-static lh_status ask(void *self)
+static lh_status ask_needles(void *self)
 {
     run *r = self;
     const struct values *v = r->v;
@@ -185,7 +185,8 @@ static lh_status ask(void *self)
     return lh_needle_run(&r->result, r->task.engine, q);
 }
 
-static const lh_eval_kind kind = {"needle", check, load, ask, means, print, table};
+static const lh_eval_kind kind = {"needle",     check_needle, load_haystack,      ask_needles,
+                                  needle_means, print_needle, needle_result_table};
 
 static lh_status run_needle(lh_call *call)
 {

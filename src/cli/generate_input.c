@@ -1,4 +1,5 @@
-/* generate_input.c - prompt and questions of `generate`: options and files to text, and text to token ids. */
+/* generate_input.c - prompt and questions of `generate`: reads options and files as text, and encodes text as token
+ * ids. */
 #include "cli/generate_input.h"
 
 #include <string.h>
@@ -8,7 +9,7 @@
 #include "base/log.h"
 #include "eval/needle.h"
 
-/* A text is read whole: what is longer than any model's context is a mistake. */
+/* Limit of a text: more than any model's context. */
 static const int64_t TEXT_BYTES = INT64_C(1) << 32;
 
 #define FIELD(member) LH_FIELD(lh_input_options, member)
@@ -74,11 +75,11 @@ lh_status lh_input_check(const lh_options *options, const lh_input_options *in)
     const char *first = NULL;
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         if (!lh_options_given(options, texts[i])) continue;
-        if (first) LH_FAIL(LH_EUSAGE, "'--%s' and '--%s' are both the prompt, give one", first, texts[i]);
+        if (first) LH_FAIL(LH_EUSAGE, "'--%s' and '--%s' both set the prompt: give one", first, texts[i]);
         first = texts[i];
     }
     int chat = in->chat || in->chat_template;
-    if (in->system && !chat) LH_FAIL(LH_EUSAGE, "'--system' is a turn of a chat: give '--chat', too");
+    if (in->system && !chat) LH_FAIL(LH_EUSAGE, "'--system' needs a chat format: give '--chat', too");
     if (in->prompt_tokens && chat)
         LH_FAIL(LH_EUSAGE, "'--prompt-tokens' are ids already and '--chat' renders text: give one of them");
     return LH_OK;
@@ -113,7 +114,7 @@ lh_status lh_input_read(lh_input *out)
     if (!lh_cli_first()) return LH_OK;
     if (in->prompt) {
         LH_TRY(lh_buf_puts(&out->prompt, in->prompt));
-    } else if (!in->prompt_tokens && (in->prompt_file || !out->behind_cache)) {
+    } else if (!in->prompt_tokens && (in->prompt_file || !out->after_cache)) {
         if (strcmp(path, "-") == 0 && isatty(0)) lh_info("reading the prompt from the terminal, Ctrl-D ends it");
         LH_TRY(lh_file_read(&out->prompt, path, TEXT_BYTES));
         if (out->prompt.bytes == 0 && out->n == 0)
@@ -133,12 +134,12 @@ void lh_input_clear(lh_input *input)
     *input = (lh_input){0};
 }
 
-static lh_status encode(const lh_input *input, const lh_engine *engine, lh_input_ids *out)
+static lh_status encode_text(const lh_input *input, const lh_engine *engine, lh_input_ids *out)
 {
     lh_status st = LH_OK;
     const lh_input_options *in = input->options;
     const int64_t vocab = lh_engine_get(engine)->config->vocab;
-    lh_tokens none = {0}; /* of a text that is not there: ids are the context, questions are text */
+    lh_tokens none = {0}; /* context of the questions when the prompt is ids: only questions are text */
     lh_prompt_text text = {.text = input->prompt.data ? input->prompt.data : "",
                            .bytes = input->prompt.bytes,
                            .questions = (const char *const *)input->questions,
@@ -146,7 +147,7 @@ static lh_status encode(const lh_input *input, const lh_engine *engine, lh_input
                            .chat = in->chat || in->chat_template,
                            .chat_template = in->chat_template,
                            .system = in->system,
-                           .behind_cache = input->behind_cache};
+                           .after_cache = input->after_cache};
     if (in->prompt_tokens) LH_TRY_DONE(lh_prompt_ids(in->prompt_tokens, vocab, &out->prompt));
     if (!in->prompt_tokens || input->n) {
         LH_TRY_DONE(lh_prompt_encode(lh_engine_tokenizer(engine), &text, in->prompt_tokens ? &none : &out->prompt,
@@ -159,8 +160,8 @@ done:
     return st;
 }
 
-/* Rank 0's ids to everybody. */
-static lh_status share(lh_comm *comm, lh_tokens *ids)
+/* Broadcasts rank 0's ids. */
+static lh_status broadcast_ids(lh_comm *comm, lh_tokens *ids)
 {
     lh_status st = LH_OK;
     int64_t n = ids->n;
@@ -179,14 +180,14 @@ lh_status lh_input_encode(const lh_input *input, lh_engine *engine, lh_input_ids
     lh_comm *comm = lh_engine_get(engine)->comm;
     out->n = input->n;
     if (lh_cli_first())
-        st = encode(input, engine, out);
+        st = encode_text(input, engine, out);
     else
         st = lh_calloc(&out->questions, input->n, sizeof *out->questions);
     LH_TRY(lh_comm_agree(comm, st));
-    LH_TRY(share(comm, &out->prompt));
-    LH_TRY(share(comm, &out->force));
-    LH_TRY(share(comm, &out->ends));
-    for (int64_t i = 0; i < out->n; i++) LH_TRY(share(comm, &out->questions[i]));
+    LH_TRY(broadcast_ids(comm, &out->prompt));
+    LH_TRY(broadcast_ids(comm, &out->force));
+    LH_TRY(broadcast_ids(comm, &out->ends));
+    for (int64_t i = 0; i < out->n; i++) LH_TRY(broadcast_ids(comm, &out->questions[i]));
     return st;
 }
 

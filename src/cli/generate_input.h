@@ -1,11 +1,11 @@
-/* generate_input.h - what `generate` reads: rank 0 reads and tokenizes, everybody gets the ids. */
+/* generate_input.h - prompt and questions of `generate`: rank 0 reads and tokenizes them and broadcasts the ids. */
 #ifndef LH_CLI_GENERATE_INPUT_H
 #define LH_CLI_GENERATE_INPUT_H
 
 #include "cli/cli.h"
 #include "eval/needle.h"
 
-/* Where the prompt comes from, and how it is put. */
+/* Sources of the prompt, and its chat format. */
 typedef struct lh_input_options {
     const char *prompt, *prompt_file, *prompt_tokens;
     lh_strings questions, question_files;
@@ -16,24 +16,24 @@ typedef struct lh_input_options {
 
 extern const lh_option_table lh_input_option_table;
 
-/* LH_EUSAGE where the options contradict each other. */
+/* LH_EUSAGE if the options contradict each other. */
 lh_status lh_input_check(const lh_options *options, const lh_input_options *in);
 
-/* What is read. The first two are the caller's; the texts are there on rank 0, elsewhere empty. */
+/* The texts, on rank 0; empty elsewhere. The caller sets the first two members. */
 typedef struct lh_input {
     const lh_input_options *options;
-    int behind_cache; /* 1: a cache is loaded, and the answer may just continue after it */
+    int after_cache; /* 1: a cache is loaded; without a prompt the answer continues it */
     lh_buf prompt;
     char **questions; /* [n] */
     int64_t n;        /* on every rank */
 } lh_input;
 
-/* Local to rank 0: agree afterwards. Without any option the prompt is standard input, or nothing after a cache. */
+/* Local to rank 0: agree afterwards. Without an option the prompt is read from standard input, or is empty after a
+ * cache. */
 lh_status lh_input_read(lh_input *input);
 void lh_input_clear(lh_input *input);
 
-/* Collective: the ids of prompt, questions, forced tokens and end tokens, in the request; questions is memory of the
- * caller. */
+/* Token ids of the request: prompt, forced tokens, end tokens, and n questions. lh_input_encode is collective. */
 typedef struct lh_input_ids {
     lh_tokens prompt, force, ends, *questions;
     int64_t n;

@@ -9,7 +9,7 @@
 #include "cli/interrupt.h"
 #include "engine/generate.h"
 
-/* A failure to write is kept: an answer that nobody reads is still counted. */
+/* Writes text; keeps the first failure for the end of the run, since other ranks wait in collectives. */
 static void write_text(lh_output *out, const char *text, int64_t bytes)
 {
     if (out->failed == LH_OK && bytes) out->failed = lh_cli_write(text, bytes);
@@ -38,7 +38,7 @@ static void leave(lh_output *out)
     lh_progress_clear(&out->progress);
     if (out->json) {
         if (out->answers)
-            json_array_append_new(out->answers, json_copy(object)); /* an object that holds itself is no JSON */
+            json_array_append_new(out->answers, json_copy(object)); /* a copy: an object must not contain itself */
         if (out->answers) json_object_set(object, "answers", out->answers);
         out->failed = lh_cli_write_json(object);
     } else if (out->answer >= 0) {
@@ -46,8 +46,7 @@ static void leave(lh_output *out)
     }
     if (out->failed != LH_OK) lh_log(LH_LOG_ERROR, 0, "%s", lh_error_message());
     if (out->answer < 0)
-        lh_warn("interrupted while the prompt was read%s",
-                out->saves_cache || out->writes_at_end ? "; no file was written" : "");
+        lh_warn("interrupted during prefill%s", out->saves_cache || out->writes_at_end ? "; no file was written" : "");
     else
         lh_warn("interrupted after %lld generated tokens%s", (long long)out->ids.n,
                 out->writes_at_end ? "; the files of '--keep-sets' and '--logits' were not written" : "");
@@ -70,7 +69,7 @@ void lh_output_prefill(void *self, int64_t done, int64_t total)
     look_for_interrupt(out);
 }
 
-/* The first token of an answer: the one before is finished. */
+/* Called at the first token of an answer: finishes the previous one. */
 static void begin_answer(lh_output *out, int64_t answer)
 {
     if (out->answer >= 0) {
@@ -96,7 +95,7 @@ void lh_output_token(void *self, int64_t answer, int32_t id, const char *text, i
     if (!lh_cli_first()) return;
     if (answer != out->answer) begin_answer(out, answer);
     if (!out->json) write_text(out, text, bytes);
-    /* What does not fit in memory is missing from an interrupted run's record only. */
+    /* Out of memory: only the output of an interrupted run lacks this text. */
     if (lh_buf_append(&out->text, text, bytes) != LH_OK || (id >= 0 && lh_tokens_push(&out->ids, id) != LH_OK))
         lh_error_clear();
     look_for_interrupt(out);
@@ -113,7 +112,7 @@ static int64_t sum(const int64_t *values, int ranks)
 
 enum { PACE = 96 };
 
-/* "N tokens in S s", and the rate where there is one: none after a loaded cache, none of a single token. */
+/* "N tokens in S s", and the rate if there is one (not after a loaded cache or for a single token). */
 static void write_pace(char out[PACE], int64_t tokens, double seconds, double tokens_per_s)
 {
     int n = snprintf(out, PACE, "%lld token%s in %.2f s", (long long)tokens, tokens == 1 ? "" : "s", seconds);
@@ -121,7 +120,7 @@ static void write_pace(char out[PACE], int64_t tokens, double seconds, double to
         snprintf(out + n, PACE - (size_t)n, " (%.*f tokens/s)", tokens_per_s < 1000 ? 1 : 0, tokens_per_s);
 }
 
-/* An answer of which nothing is seen. */
+/* Logs answers that are empty. */
 static void say_empty(const lh_generation *g)
 {
     for (int64_t i = 0; i < g->answer_count; i++) {

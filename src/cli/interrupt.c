@@ -4,7 +4,7 @@
 #include <signal.h>
 #include <stddef.h>
 
-/* A handler reaches nothing but what is global. */
+/* Signal handlers have no argument for state. */
 static volatile sig_atomic_t asked;
 
 static void ask(int number)

@@ -1,4 +1,5 @@
-/* main.c - finds the command, reads its options, runs it, ends the run with its exit code. */
+/* main.c - finds the command, parses its options, runs it, and ends the run with its exit code. Also --help, --version
+ * and `--policy NAME --help`. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
@@ -35,7 +36,7 @@ static lh_status say_policies(int argc, char **argv)
 {
     lh_status st = LH_OK;
     lh_buf text = {0};
-    LH_TRY_DONE(lh_cli_policy_help(&text, argc, argv)); /* what is wrong is wrong on every rank */
+    LH_TRY_DONE(lh_cli_policy_help(&text, argc, argv)); /* a failure is the same on every rank */
     if (lh_cli_first()) LH_TRY_DONE(lh_cli_write(text.data, text.bytes));
 done:
     lh_buf_clear(&text);
@@ -69,7 +70,7 @@ static lh_status fail_unknown(const char *name)
     for (int i = 0; i < n; i++) names[i] = lh_command_at(i)->syntax->name;
     const char *near = lh_nearest(name, names);
     if (near) LH_FAIL_DONE(LH_EUSAGE, "unknown command '%s', did you mean '%s'?", name, near);
-    LH_FAIL_DONE(LH_EUSAGE, "unknown command '%s', 'longhaul --help' lists those there are", name);
+    LH_FAIL_DONE(LH_EUSAGE, "unknown command '%s', 'longhaul --help' lists all", name);
 done:
     lh_free(names);
     return st;
@@ -84,7 +85,7 @@ static lh_status begin_log(const lh_cli_common *common)
     return common->log_file ? lh_log_open(common->log_file) : LH_OK;
 }
 
-/* Of the tasks of a command the one that argv names first: *command becomes it, *skip counts its word. */
+/* Replaces *command by its task that argv names first; *skip counts that word. */
 static lh_status find_task(const lh_command **command, int argc, char **argv, int *skip)
 {
     lh_status st = LH_OK;
@@ -101,7 +102,7 @@ static lh_status find_task(const lh_command **command, int argc, char **argv, in
     const lh_command *task = lh_command_task(*command, name);
     const char *near = task ? NULL : lh_nearest(name, names);
     if (near) LH_FAIL_DONE(LH_EUSAGE, "unknown task '%s', did you mean '%s'?", name, near);
-    if (!task) LH_FAIL_DONE(LH_EUSAGE, "unknown task '%s', there are: %s", name, all.data);
+    if (!task) LH_FAIL_DONE(LH_EUSAGE, "unknown task '%s', it must be one of %s", name, all.data);
     *command = task;
     ++*skip;
 done:
@@ -109,8 +110,8 @@ done:
     return st;
 }
 
-/* The command, to its exit code. argv: after the name of the command. */
-static int run(const lh_command *command, int argc, char **argv)
+/* Runs a command and returns the exit code. argv: after the name of the command. */
+static int run_command(const lh_command *command, int argc, char **argv)
 {
     lh_status st = LH_OK;
     lh_options *options = NULL;
@@ -128,11 +129,11 @@ done:;
     return code;
 }
 
-/* A stream that came closed is closed in what it is for, but its number is taken: else the next file that is opened, a
- * checkpoint under way perhaps, gets what is said to it. */
+/* Reserves the descriptors of standard streams that are closed: otherwise the next opened file, perhaps a checkpoint
+ * being written, would get their output. */
 static void take_closed_streams(void)
 {
-    static const int ways[] = {O_WRONLY, O_RDONLY, O_RDONLY}; /* neither to be read nor to be written */
+    static const int ways[] = {O_WRONLY, O_RDONLY, O_RDONLY}; /* the wrong direction, so that using the stream fails */
     for (int fd = 0; fd < 3; fd++)
         if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", ways[fd]) < 0) return;
 }
@@ -147,7 +148,7 @@ int main(int argc, char **argv)
     const char *name = argc > 1 ? argv[1] : NULL;
     const lh_command *command = name ? lh_command_find(name) : NULL;
     if (!name)
-        st = lh_fail(LH_EUSAGE, __FILE__, __LINE__, "no command, 'longhaul --help' lists those there are");
+        st = lh_fail(LH_EUSAGE, __FILE__, __LINE__, "no command, 'longhaul --help' lists all");
     else if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0)
         st = rank == 0 ? say_list() : LH_OK;
     else if (strcmp(name, "--version") == 0)
@@ -161,6 +162,6 @@ int main(int argc, char **argv)
     else if (lh_options_help_asked(argc - skip, argv + skip))
         st = rank == 0 ? say_help(command) : LH_OK;
     else
-        return run(command, argc - skip, argv + skip);
+        return run_command(command, argc - skip, argv + skip);
     return lh_world_close(NULL, st);
 }

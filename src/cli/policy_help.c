@@ -6,7 +6,7 @@
 #include "cli/eval_common.h"
 #include "cli/policy_rows.h"
 
-/* The options that tell of a policy, alone. */
+/* The policy options alone. */
 static const lh_option_group groups[] = {{&lh_cli_policy_options, 0}, {0}};
 static const lh_syntax syntax = {.program = "longhaul",
                                  .name = "COMMAND",
@@ -14,7 +14,7 @@ static const lh_syntax syntax = {.program = "longhaul",
                                  .summary = "Explain a policy",
                                  .groups = groups};
 
-/* The row of the policy options that `word` names, NULL when it is none of them. */
+/* The policy option that `word` names, or NULL. */
 static const lh_option *row_of(const char *word)
 {
     if (strcmp(word, "-b") == 0) word = "--budget";
@@ -25,7 +25,7 @@ static const lh_option *row_of(const char *word)
     return NULL;
 }
 
-/* Those words of argv that are options of a policy, and their values. policy: [argc + 1]. */
+/* Copies the policy options of argv with their values to policy [argc + 1]. */
 static int policy_words(int argc, char **argv, char **policy)
 {
     int n = 0;
@@ -38,7 +38,7 @@ static int policy_words(int argc, char **argv, char **policy)
     return n;
 }
 
-/* The last '--policy', NULL when there is none. */
+/* The value of the last '--policy', or NULL. */
 static const char *policy_name(int argc, char **argv)
 {
     const char *name = NULL;
@@ -74,10 +74,10 @@ static lh_status list(lh_buf *out)
     static const struct {
         lh_policy_kind kind;
         const char *heading;
-    } kinds[] = {{LH_POLICY_OWN, "what a budget alone means"},
+    } kinds[] = {{LH_POLICY_OWN, "default with a budget"},
                  {LH_POLICY_OF_PAPER, "policies of papers"},
                  {LH_POLICY_BASELINE, "baselines"},
-                 {LH_POLICY_COMPATIBLE, "as other programs do it, for comparison"}};
+                 {LH_POLICY_COMPATIBLE, "compatible with other programs, for comparison"}};
     for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
         LH_TRY(lh_buf_printf(out, "%s%s:\n", k ? "\n" : "", kinds[k].heading));
         for (int i = 0; lh_policy_at(i); i++) {
@@ -102,7 +102,7 @@ static lh_status explain_policy(lh_buf *out, const lh_policy *policy)
     return LH_OK;
 }
 
-/* One policy, or every one of a list. */
+/* Explains one policy, or all of a list. */
 static lh_status explain(lh_buf *out, const lh_policy_options *given)
 {
     lh_status st = LH_OK;
@@ -111,7 +111,7 @@ static lh_status explain(lh_buf *out, const lh_policy_options *given)
     lh_profiles profiles = {0};
     lh_policy_options options = *given;
     const lh_policy_preset *preset = lh_policy_find(options.policy);
-    /* a share: no block of tokens is too large for it */
+    /* a share: valid for blocks of any size */
     if (!options.budget && !(preset && !preset->parts.statistic)) options.budget = "100%";
     options.profiles = &profiles;
     if (!strpbrk(options.policy, ", ") && strcmp(options.policy, "all") != 0) {

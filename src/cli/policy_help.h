@@ -1,15 +1,14 @@
-/* policy_help.h - what a command line asks about policies instead of a run: '--policy help', or '--policy NAME' beside
- * '--help'. */
+/* policy_help.h - help on policies: '--policy help' lists the presets, '--policy NAME --help' explains one. */
 #ifndef LH_CLI_POLICY_HELP_H
 #define LH_CLI_POLICY_HELP_H
 
 #include "cli/cli.h"
 
-/* 1 when argv (after the name of the command) asks that, and the command takes policies. */
+/* 1 if argv (after the name of the command) asks for help on policies, and the command takes policies. */
 int lh_cli_policy_help_asked(const lh_command *command, int argc, char **argv);
 
-/* The answer, appended to *out: all presets; or the resolved parts of one, with what else argv says of it. LH_EUSAGE
- * as for a run, but for a budget, which is not needed. */
+/* Appends the list of presets; or the resolved parts of one, with the other policy options of argv. LH_EUSAGE as for a
+ * run, except that no budget is needed. */
 lh_status lh_cli_policy_help(lh_buf *out, int argc, char **argv);
 
 #endif

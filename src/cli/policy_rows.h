@@ -1,14 +1,13 @@
-/* policy_rows.h - the rows of lh_policy_options. What a table says of policy and budget is its own, after
+/* policy_rows.h - the rows of lh_policy_options. Policy and budget have a text of their own in every table, after
  * LH_POLICY_ROW and LH_BUDGET_ROW; the parts are the same for all:
  *
- *     {LH_POLICY_ROW, .arg = "NAME", .help = "What is kept."}, ... LH_POLICY_PARTS(LH_POLICY_PART_ROW){0}};
- */
+ *     {LH_POLICY_ROW, .arg = "NAME", .help = "What is kept."}, ... LH_POLICY_PARTS(LH_POLICY_PART_ROW){0}}; */
 #ifndef LH_CLI_POLICY_ROWS_H
 #define LH_CLI_POLICY_ROWS_H
 
 #include "cli/cli.h"
 
-/* What the shell proposes for '--policy' (base/options.h), and for a list of policies; by policy_help.c. */
+/* Shell completion of '--policy' (base/options.h), and of a list of policies; in policy_help.c. */
 const char *lh_cli_policy_word(int i);
 const char *lh_cli_policy_list_word(int i);
 

@@ -74,7 +74,7 @@ done:
 static lh_status add_first(const lh_tokenizer *tok, const lh_prompt_text *in, lh_tokens *prompt)
 {
     int32_t bos = lh_tokenizer_bos(tok);
-    if (in->behind_cache || in->chat || !lh_tokenizer_adds_bos(tok) || bos < 0) return LH_OK;
+    if (in->after_cache || in->chat || !lh_tokenizer_adds_bos(tok) || bos < 0) return LH_OK;
     LH_TRY(lh_tokens_push(prompt, bos));
     return LH_OK;
 }
@@ -86,7 +86,7 @@ lh_status lh_prompt_encode(const lh_tokenizer *tok, const lh_prompt_text *in, lh
     LH_TRY_DONE(lh_calloc(&list, in->question_count, sizeof *list));
     if (!tok && (in->bytes || in->question_count || in->chat))
         LH_FAIL_DONE(LH_EUSAGE, "the model has no tokenizer: give ids with --prompt-tokens");
-    if (in->behind_cache && in->chat && (in->bytes || !in->question_count))
+    if (in->after_cache && in->chat && (in->bytes || !in->question_count))
         LH_FAIL_DONE(LH_EUSAGE, "after a loaded cache --chat takes questions only: give --question");
     if (memchr(in->text, '\0', (size_t)in->bytes) && in->chat)
         LH_FAIL_DONE(LH_EINPUT, "the prompt holds a zero byte: it is not text");
@@ -94,11 +94,11 @@ lh_status lh_prompt_encode(const lh_tokenizer *tok, const lh_prompt_text *in, lh
     if (in->chat && in->question_count == 0) LH_TRY_DONE(encode_chat(tok, in, NULL, prompt, NULL));
     if (!in->chat && in->bytes)
         LH_TRY_DONE(lh_tokenizer_encode(tok, in->text, in->bytes,
-                                        LH_ENCODE_SPECIAL | (in->behind_cache ? LH_ENCODE_CONTINUES : 0), prompt));
+                                        LH_ENCODE_SPECIAL | (in->after_cache ? LH_ENCODE_CONTINUES : 0), prompt));
     for (int64_t i = 0; i < in->question_count; i++) {
         const char *q = in->questions[i];
         if (in->chat)
-            LH_TRY_DONE(encode_chat(tok, in, q, i == 0 && !in->behind_cache ? prompt : NULL, &list[i]));
+            LH_TRY_DONE(encode_chat(tok, in, q, i == 0 && !in->after_cache ? prompt : NULL, &list[i]));
         else
             LH_TRY_DONE(
                 lh_tokenizer_encode(tok, q, (int64_t)strlen(q), LH_ENCODE_SPECIAL | LH_ENCODE_CONTINUES, &list[i]));

@@ -12,7 +12,7 @@ typedef struct lh_prompt_text {
     int chat;                  /* 1: render in a chat format, the text (and question) as the user's turn */
     const char *chat_template; /* name or file; NULL: the model's own */
     const char *system;        /* NULL: none */
-    int behind_cache;          /* 1: continues a loaded cache, so no first token is added */
+    int after_cache;           /* 1: continues a loaded cache, so no first token is added */
 } lh_prompt_text;
 
 /* *prompt: ids of the text, with the first token that the tokenizer asks for. *questions: [question_count] new memory.

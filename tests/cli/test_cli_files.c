@@ -202,8 +202,8 @@ START_TEST(test_a_plan_for_a_device_that_is_elsewhere)
     ck_assert_int_lt(number_of(&r, "chunk"), 4096);
     program_run(&r, 1, line, "24G", "");
     program_exits(&r, 0);
-    ck_assert_int_eq(program_lines(r.out.data, "fits in this memory: no (24576.0 MiB a rank)"), 1);
-    ck_assert_int_eq(program_lines(r.out.data, "the prompt goes through a layer in chunks of 64 tokens"), 1);
+    ck_assert_int_eq(program_lines(r.out.data, "fits in this memory: no (24576.0 MiB per rank)"), 1);
+    ck_assert_int_eq(program_lines(r.out.data, "prefill in chunks of 64 tokens"), 1);
     program_run(&r, 1, line, "24G", "--tp 8");
     program_exits(&r, 0);
     ck_assert_int_eq(program_lines(r.out.data, "fits in this memory: yes"), 1);

@@ -110,7 +110,7 @@ START_TEST(test_weights_say_what_is_kept)
     json_decref(o);
     program_run(&r, 1, "plan -m tiny.h5 --context 2000 --budget 16 --layer-budget layers.csv");
     program_exits(&r, 0);
-    ck_assert_ptr_nonnull(strstr(r.out.data, "kept after the prompt, 8 to 24 a head by layer"));
+    ck_assert_ptr_nonnull(strstr(r.out.data, "kept after the prompt, 8 to 24 per head by layer"));
     program_run(&r, 1, "generate --policy snapkv --layer-budget layers.csv --help");
     program_exits(&r, 0);
     ck_assert_ptr_nonnull(strstr(r.out.data, "by the weights of a file"));
