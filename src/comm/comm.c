@@ -1,4 +1,5 @@
-/* comm.c - what all communicators share above their tables: checks, counting, the watchdog, agreements. */
+/* comm.c - what all communicators share above their implementations (comm_impl.h): argument checks, counting of bytes,
+ * the watchdog, agreements, and leaving without a collective. */
 #include "comm/comm.h"
 
 #include <assert.h>
@@ -97,16 +98,16 @@ void lh_comm_step(lh_comm *comm, const char *step, int64_t number)
     lh_watch_step(comm->world->watch, step, number);
 }
 
-/* Before a collective: nothing is said once a collective has failed. */
-static lh_status begin(lh_comm *comm, const char *operation, int64_t bytes)
+/* Begins a collective; LH_ECOMM if one has failed before. */
+static lh_status begin_collective(lh_comm *comm, const char *operation, int64_t bytes)
 {
-    if (comm->world->broken) LH_FAIL(LH_ECOMM, "no %s is possible: communication has failed before", operation);
+    if (comm->world->broken) LH_FAIL(LH_ECOMM, "no %s is possible: an earlier collective failed", operation);
     comm->world->agreed = 0;
     lh_watch_enter(comm->world->watch, operation, bytes);
     return LH_OK;
 }
 
-static lh_status end(lh_comm *comm, lh_status st, int64_t sent_bytes)
+static lh_status end_collective(lh_comm *comm, lh_status st, int64_t sent_bytes)
 {
     lh_watch_leave(comm->world->watch);
     if (st == LH_ECOMM) comm->world->broken = 1;
@@ -119,7 +120,7 @@ lh_status lh_comm_split(lh_comm *comm, int color, lh_comm **out)
     lh_status st = LH_OK;
     lh_comm *child = NULL;
     assert(color >= 0);
-    LH_TRY_DONE(begin(comm, "split", -1));
+    LH_TRY_DONE(begin_collective(comm, "split", -1));
     LH_TRY_DONE(lh_calloc(&child, 1, sizeof *child));
     *child = (lh_comm){.world = comm->world, .size = 1, .local_rank = comm->local_rank};
     child->local_size = comm->local_size;
@@ -132,7 +133,7 @@ lh_status lh_comm_split(lh_comm *comm, int color, lh_comm **out)
     child = NULL;
 done:
     lh_comm_close(child);
-    return end(comm, st, 0);
+    return end_collective(comm, st, 0);
 }
 
 lh_status lh_comm_allreduce(lh_comm *comm, void *buf, int64_t count, lh_dtype type, lh_reduce op)
@@ -140,16 +141,16 @@ lh_status lh_comm_allreduce(lh_comm *comm, void *buf, int64_t count, lh_dtype ty
     lh_status st = LH_OK;
     int64_t bytes = count * lh_dtype_bytes(type);
     assert(count >= 0 && (type == LH_F32 || type == LH_I32 || type == LH_I64));
-    LH_TRY(begin(comm, "all-reduce", bytes));
-    st = end(comm, comm->ops->allreduce(comm, buf, count, type, op), bytes);
+    LH_TRY(begin_collective(comm, "all-reduce", bytes));
+    st = end_collective(comm, comm->ops->allreduce(comm, buf, count, type, op), bytes);
     return st;
 }
 
 static lh_status gather(lh_comm *comm, const char *operation, const void *send, void *recv, int64_t bytes)
 {
     lh_status st = LH_OK;
-    LH_TRY(begin(comm, operation, bytes));
-    st = end(comm, comm->ops->allgather(comm, send, recv, bytes), bytes);
+    LH_TRY(begin_collective(comm, operation, bytes));
+    st = end_collective(comm, comm->ops->allgather(comm, send, recv, bytes), bytes);
     return st;
 }
 
@@ -162,8 +163,8 @@ lh_status lh_comm_allgather(lh_comm *comm, const void *send, void *recv, int64_t
 lh_status lh_comm_allgatherv(lh_comm *comm, const void *send, void *recv, const int64_t *bytes, const int64_t *at)
 {
     lh_status st = LH_OK;
-    LH_TRY(begin(comm, "all-gather", bytes[comm->rank]));
-    st = end(comm, comm->ops->allgatherv(comm, send, recv, bytes, at), bytes[comm->rank]);
+    LH_TRY(begin_collective(comm, "all-gather", bytes[comm->rank]));
+    st = end_collective(comm, comm->ops->allgatherv(comm, send, recv, bytes, at), bytes[comm->rank]);
     return st;
 }
 
@@ -172,16 +173,17 @@ lh_status lh_comm_gatherv(lh_comm *comm, int root, const void *send, void *recv,
 {
     lh_status st = LH_OK;
     assert(root >= 0 && root < comm->size);
-    LH_TRY(begin(comm, "gather", bytes[comm->rank]));
-    st = end(comm, comm->ops->gatherv(comm, root, send, recv, bytes, at), comm->rank == root ? 0 : bytes[comm->rank]);
+    LH_TRY(begin_collective(comm, "gather", bytes[comm->rank]));
+    st = end_collective(comm, comm->ops->gatherv(comm, root, send, recv, bytes, at),
+                        comm->rank == root ? 0 : bytes[comm->rank]);
     return st;
 }
 
 static lh_status broadcast(lh_comm *comm, const char *operation, int root, void *buf, int64_t bytes)
 {
     lh_status st = LH_OK;
-    LH_TRY(begin(comm, operation, bytes));
-    st = end(comm, comm->ops->bcast(comm, root, buf, bytes), comm->rank == root ? bytes : 0);
+    LH_TRY(begin_collective(comm, operation, bytes));
+    st = end_collective(comm, comm->ops->bcast(comm, root, buf, bytes), comm->rank == root ? bytes : 0);
     return st;
 }
 
@@ -194,8 +196,8 @@ lh_status lh_comm_bcast(lh_comm *comm, int root, void *buf, int64_t bytes)
 lh_status lh_comm_barrier(lh_comm *comm)
 {
     lh_status st = LH_OK;
-    LH_TRY(begin(comm, "barrier", -1));
-    st = end(comm, comm->ops->barrier(comm), 0);
+    LH_TRY(begin_collective(comm, "barrier", -1));
+    st = end_collective(comm, comm->ops->barrier(comm), 0);
     return st;
 }
 
@@ -212,8 +214,8 @@ int lh_comm_enqueues(const lh_comm *comm)
 lh_status lh_comm_again(lh_comm *comm, int64_t bytes)
 {
     lh_status st = LH_OK;
-    LH_TRY(begin(comm, "recorded work", bytes));
-    st = end(comm, LH_OK, bytes);
+    LH_TRY(begin_collective(comm, "recorded work", bytes));
+    st = end_collective(comm, LH_OK, bytes);
     return st;
 }
 
@@ -224,7 +226,7 @@ lh_status lh_comm_agree(lh_comm *comm, lh_status mine)
     int32_t own = (int32_t)mine, *all = (int32_t *)(void *)comm->words;
     int first = 0;
     if (mine != LH_OK && comm->world->broken) return mine;
-    /* Taken before anything below can write over it. */
+    /* Copied before a call below can overwrite it. */
     if (mine != LH_OK) snprintf(why.message, sizeof why.message, "%s", lh_error_message());
     LH_TRY(gather(comm, "agreement", &own, all, sizeof own));
     while (first < comm->size && all[first] == LH_OK) first++;
@@ -233,8 +235,8 @@ lh_status lh_comm_agree(lh_comm *comm, lh_status mine)
     int sender = comm->rank == first;
     why.host[0] = '\0';
     if (sender) snprintf(why.host, sizeof why.host, "%d on %.40s", comm->world_rank, comm->host);
-    lh_status told = broadcast(comm, "agreement", first, &why, sizeof why);
-    if (told != LH_OK) LH_TRY(told);
+    lh_status sent = broadcast(comm, "agreement", first, &why, sizeof why);
+    if (sent != LH_OK) LH_TRY(sent);
     comm->world->agreed = 1;
     if (!sender) LH_FAIL(st, "rank %s: %s", why.host, why.message);
     lh_fail_trace(st, __FILE__, __LINE__);
@@ -266,7 +268,7 @@ void lh_comm_leave(lh_comm *comm, int code)
 {
     lh_watch *watch = comm->world->watch;
     fflush(NULL);
-    if (watch) lh_watch_speak(watch); /* that this rank is gone is no news for the watchdogs */
+    if (watch) lh_watch_claim_report(watch); /* the watchdogs need not report that this rank has ended */
     if (watch && comm->world_rank != 0 && code == LH_EINTERRUPTED) {
         signal(SIGTERM, SIG_DFL);
         for (int i = 0; i < 500 && lh_watch_alive(watch, 0) != 0; i++)

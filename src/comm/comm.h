@@ -112,31 +112,30 @@ lh_status lh_comm_gatherv(lh_comm *comm, int root, const void *send, void *recv,
 lh_status lh_comm_bcast(lh_comm *comm, int root, void *buf, int64_t bytes);
 lh_status lh_comm_barrier(lh_comm *comm);
 
-/* A failure on one rank becomes everyone's. `st` is the caller's own status so far, its message the calling thread's.
- * Returns LH_OK on every rank or on none: then the status of the lowest failing rank, with its message, prefixed on
- * every other rank by "rank N on HOST". One all-gather of 4 bytes when all is well. A rank whose own status is LH_ECOMM
- * from a collective cannot be heard: it gets its status back at once. */
+/* A failure on one rank becomes a failure on all. `st` is the caller's own status so far, its message the calling
+ * thread's. Returns LH_OK on every rank or on none: then the status of the lowest failing rank, with its message,
+ * prefixed on every other rank by "rank N on HOST". One all-gather of 4 bytes when all is well. A rank whose own status
+ * is LH_ECOMM from a collective cannot communicate: it gets its status back at once. */
 lh_status lh_comm_agree(lh_comm *comm, lh_status st);
 
-/* 1 when the last collective of this world was an lh_comm_agree or lh_comm_same that ended in a failure: every rank of
- * its communicator has it, rank 0 reports it and all may close. A failure for which it is 0 is this rank's alone: it
+/* 1 if the last collective of this world was an lh_comm_agree or lh_comm_same that ended in a failure: every rank of
+ * its communicator has that failure, rank 0 reports it, and all may close. If 0, the failure is this rank's alone: it
  * reports and leaves. */
 int lh_comm_agreed(const lh_comm *comm);
 
-/* All ranks must hold the same `bytes` bytes, as the options of a run; else LH_EUSAGE naming `what` and the first rank
- * that differs. */
+/* All ranks must hold the same `bytes` bytes, such as the options of a run; else LH_EUSAGE, naming `what` and the first
+ * rank that differs. */
 lh_status lh_comm_same(lh_comm *comm, const void *data, int64_t bytes, const char *what);
 
-/* Bytes this rank has sent in collectives of this communicator so far: its own contribution, each counted once,
- * whatever the way it takes. all-reduce: the buffer; gathers: the own block (not at the root of a gatherv); broadcast:
- * the buffer, at the root; agree: 4, and the message of a failure at the rank that has it. With one rank nothing is
- * sent. */
+/* Bytes this rank has sent in collectives of this communicator so far: its own contribution, counted once, however it
+ * is sent. all-reduce: the buffer; gathers: the rank's own block (not at the root of a gatherv); broadcast: the buffer,
+ * at the root; agree: 4, and the message of a failure at the rank that has it. With one rank nothing is sent. */
 int64_t lh_comm_sent_bytes(const lh_comm *comm);
 
-/* Leave without a collective: flush what is written and end this process with `code`; under MPI the launcher is not
- * waited for. For Ctrl-C and for failures that were not agreed on. Watchdogs of peers on this host end them quietly
- * then. Launchers end the other ranks when one has left with a code other than 0, and report the first code. So with
- * LH_EINTERRUPTED, which comes to all, ranks other than 0 stay until rank 0 has left, 10 s at most. */
+/* Leave without a collective: flush output and end this process with `code`, without waiting for the launcher. For
+ * Ctrl-C and for failures that were not agreed on. The watchdogs of peers on this host then end them without a message.
+ * Launchers end the other ranks when one has exited with a code other than 0, and report the first code. So with
+ * LH_EINTERRUPTED, which reaches all ranks, ranks other than 0 stay until rank 0 has left, at most 10 s. */
 void lh_comm_leave(lh_comm *comm, int code) __attribute__((noreturn));
 
 #endif

@@ -1,5 +1,6 @@
-/* comm_impl.h - what an implementation of comm.h has to provide. comm.c checks, counts and watches; an implementation
- * only moves bytes. A new one is one table of these and a function that opens it. */
+/* comm_impl.h - what an implementation of comm.h provides, and the watchdog. comm.c checks arguments, counts bytes and
+ * calls the watchdog; an implementation only moves bytes. A new one is a table (lh_comm_ops) and a function that opens
+ * it. */
 #ifndef LH_COMM_COMM_IMPL_H
 #define LH_COMM_COMM_IMPL_H
 
@@ -20,7 +21,7 @@ void lh_watch_close(lh_watch *watch); /* NULL is fine */
 typedef struct lh_seat {
     int rank, pid;
     _Atomic int waiting;
-    char step[64]; /* as text, torn at worst */
+    char step[64]; /* may be read while it is written */
 } lh_seat;
 
 typedef struct lh_board {
@@ -28,19 +29,20 @@ typedef struct lh_board {
     lh_seat seats[];
 } lh_board;
 
-/* The board outlives its use: leave it with NULL before it goes. Every seat has its rank and pid. */
-void lh_watch_sit(lh_watch *watch, lh_board *board, int seats, int own);
+/* Attaches the watchdog to its host's board, whose seats have rank and pid; NULL detaches it, before the board is
+ * freed. */
+void lh_watch_attach(lh_watch *watch, lh_board *board, int seats, int own);
 
 /* 1: the process of that rank runs, 0: it has ended, -1: not known. */
 int lh_watch_alive(const lh_watch *watch, int rank);
 
-/* 1 the first time on this host: that watchdog reports, the others are silent. */
-int lh_watch_speak(lh_watch *watch);
+/* 1 for the first caller on this host, whose watchdog reports; the others are silent. */
+int lh_watch_claim_report(lh_watch *watch);
 
 void lh_watch_step(lh_watch *watch, const char *step, int64_t number);
 
-/* Around everything that waits for peers. `operation`: a literal, such as "all-reduce". bytes < 0: unknown. NULL is
- * fine. */
+/* Called before and after everything that waits for peers. `operation`: a literal, such as "all-reduce". bytes < 0:
+ * unknown. NULL is fine. */
 void lh_watch_enter(lh_watch *watch, const char *operation, int64_t bytes);
 void lh_watch_leave(lh_watch *watch);
 
@@ -56,16 +58,16 @@ typedef struct lh_comm_world {
     int broken;      /* a collective failed: no further communication */
     int agreed;      /* the last collective was an agreement that something has failed */
     int finalize;    /* MPI is ours to finalise */
-    lh_watch *watch; /* NULL: nobody to wait for */
-    void *handle;    /* the implementation's own, for finish */
+    lh_watch *watch; /* NULL: a single rank */
+    void *handle;    /* of the implementation, for finish */
 
-    void (*finish)(struct lh_comm_world *world); /* after the last was closed; may be NULL */
+    void (*finish)(struct lh_comm_world *world); /* after the last communicator was closed; may be NULL */
 } lh_comm_world;
 
-/* Semantics as in comm.h. Buffers may be NULL where there are 0 bytes; counts of 0 arrive here. */
+/* Semantics as in comm.h. Counts may be 0, and buffers then NULL. */
 typedef struct lh_comm_ops {
     const char *name;
-    int enqueues;                 /* of device memory: collectives do not wait, and may be recorded */
+    int enqueues;                 /* 1: collectives are only enqueued on the stream, and can be captured */
     void (*close)(lh_comm *comm); /* frees impl; not the world */
     lh_status (*split)(lh_comm *comm, int color, lh_comm *child);
     lh_status (*allreduce)(lh_comm *comm, void *buf, int64_t count, lh_dtype type, lh_reduce op);
@@ -75,10 +77,10 @@ typedef struct lh_comm_ops {
                          const int64_t *at);
     lh_status (*bcast)(lh_comm *comm, int root, void *buf, int64_t bytes);
     lh_status (*barrier)(lh_comm *comm);
-    lh_status (*flush)(lh_comm *comm); /* NULL: of host memory alone, which cannot be flushed */
+    lh_status (*flush)(lh_comm *comm); /* NULL: for host memory, nothing to flush */
 } lh_comm_ops;
 
-/* What a rank says of itself in lh_comm_agree and lh_comm_same. */
+/* What a rank sends in lh_comm_agree and lh_comm_same. */
 typedef struct lh_comm_word {
     int64_t bytes;
     uint64_t hash[2];
@@ -91,24 +93,24 @@ struct lh_comm {
     int rank, size, local_rank, local_size, world_rank;
     char host[LH_HOST_BYTES];
     int64_t sent_bytes;
-    lh_comm_word *words; /* [size], so that agreeing allocates nothing */
-    void *impl;          /* the implementation's own */
+    lh_comm_word *words; /* [size], allocated in advance, so that agreeing cannot fail */
+    void *impl;          /* of the implementation */
 };
 
 extern const lh_comm_ops lh_comm_self_ops;
 
-/* 1: the launcher (srun without PMI) started several ranks and gave them no way to find each other. */
+/* 1 if the launcher (srun without PMI) started several ranks without a way to find each other. */
 int lh_comm_launched_strangers(void);
 
-/* on_stream.c, nccl_comm.c: fill `comm`, which has the ranks of on->host, for device memory. LH_EUSAGE where nccl
- * cannot be had, with the reason; collective over on->host. */
+/* on_stream.c, nccl_comm.c: fill `comm`, which has the ranks of on->host, for device memory. LH_EUSAGE with the reason
+ * if nccl is not available; collective over on->host. */
 lh_status lh_comm_open_nccl(lh_comm *comm, const lh_comm_on *on);
 
-/* A communicator without ops, as the only rank of a world of its own; the constructor fills in the rest. */
+/* A communicator without ops, the only rank of a new world; the constructor fills in the rest. */
 lh_status lh_comm_create(lh_comm **out);
 
-/* For tests of the mpi implementation: messages go as between hosts, in MPI calls of at most so many bytes; 0: as usual
- * again (1 GiB, and ranks of one host reduce in shared memory). Children inherit it. */
+/* For tests of the mpi implementation: communicate as between hosts, in MPI calls of at most piece_bytes; 0: the
+ * default again (1 GiB, and ranks of one host reduce in shared memory). Children inherit it. */
 void lh_comm_mpi_set_piece(lh_comm *comm, int64_t piece_bytes);
 
 #endif

@@ -1,6 +1,6 @@
-/* All-reduce through shared memory. A message goes in pieces of one slot each; every rank copies its piece to its slot,
- * adds up its share of all slots, and copies the whole result out. There are two sets of slots, used in turn: who
- * writes to a set again has met every other rank since they read it. */
+/* host_reduce.c - all-reduce through shared memory. A message is divided into pieces of at most one slot; every rank
+ * copies its piece to its slot, sums its share of all slots, and copies the whole result out. Two sets of slots are
+ * used in turn: before a rank writes to a set again, all ranks have passed a barrier since they read it. */
 #include <sched.h>
 #include <stdatomic.h>
 #include <string.h>
@@ -10,24 +10,24 @@
 
 enum {
     SLOT_BYTES = 256 << 10, /* two sets of slots of a few ranks stay in the second-level caches */
-    WHOLE_BYTES = 8 << 10,  /* up to here every rank adds up all of it: one meeting instead of two */
+    WHOLE_BYTES = 8 << 10,  /* up to this size every rank sums all of it: one barrier instead of two */
     LINE = 64,              /* bytes; shares of ranks begin at lines */
-    SPINS = 2000            /* some microseconds, then whoever waits gives the core away */
+    SPINS = 2000            /* some microseconds, then a waiting rank yields its core */
 };
 
 struct lh_host_reduce {
     MPI_Comm ranks; /* not owned */
     MPI_Win window;
-    _Atomic uint64_t *arrivals; /* shared: of all ranks at all meetings */
+    _Atomic uint64_t *arrivals; /* shared: arrivals of all ranks at all barriers */
     char *slots;                /* shared: [2 sets][size][SLOT_BYTES] */
     int rank, size, set;
-    uint64_t meetings;
+    uint64_t barriers;
 };
 
-/* Returns when every rank has come. */
-static void meet(lh_host_reduce *h)
+/* Waits until every rank has arrived. */
+static void wait_for_all(lh_host_reduce *h)
 {
-    uint64_t all = ++h->meetings * (uint64_t)h->size;
+    uint64_t all = ++h->barriers * (uint64_t)h->size;
     atomic_fetch_add(h->arrivals, 1);
     for (int spins = 0; atomic_load_explicit(h->arrivals, memory_order_acquire) < all; spins++)
         if (spins > SPINS) sched_yield();
@@ -38,8 +38,8 @@ static char *slot(const lh_host_reduce *h, int rank)
     return h->slots + ((int64_t)h->set * h->size + rank) * SLOT_BYTES;
 }
 
-/* out[from .. to) = the sum of all slots there, from slot 0 on; out may be slot 0. */
-static int add_up(lh_host_reduce *h, char *out, int64_t from, int64_t to, MPI_Datatype type, MPI_Op op)
+/* out[from .. to) = sum of all slots in that range, in the order of slots; out may be slot 0. */
+static int sum_slots(lh_host_reduce *h, char *out, int64_t from, int64_t to, MPI_Datatype type, MPI_Op op)
 {
     int bytes, rc = MPI_Type_size(type, &bytes);
     if (to <= from) return rc;
@@ -49,7 +49,7 @@ static int add_up(lh_host_reduce *h, char *out, int64_t from, int64_t to, MPI_Da
     return rc;
 }
 
-/* One piece of at most a slot. */
+/* Reduces one piece of at most a slot. */
 static int reduce_piece(lh_host_reduce *h, char *buf, int64_t bytes, MPI_Datatype type, MPI_Op op)
 {
     int64_t lines = (bytes + LINE - 1) / LINE, from = lines * h->rank / h->size * LINE,
@@ -57,10 +57,10 @@ static int reduce_piece(lh_host_reduce *h, char *buf, int64_t bytes, MPI_Datatyp
     int rc;
     h->set = !h->set;
     memcpy(slot(h, h->rank), buf, (size_t)bytes);
-    meet(h);
-    if (bytes <= WHOLE_BYTES) return add_up(h, buf, 0, bytes, type, op);
-    rc = add_up(h, slot(h, 0), from, to < bytes ? to : bytes, type, op);
-    meet(h);
+    wait_for_all(h);
+    if (bytes <= WHOLE_BYTES) return sum_slots(h, buf, 0, bytes, type, op);
+    rc = sum_slots(h, slot(h, 0), from, to < bytes ? to : bytes, type, op);
+    wait_for_all(h);
     memcpy(buf, slot(h, 0), (size_t)bytes);
     return rc;
 }
@@ -73,7 +73,7 @@ int lh_host_reduce_all(lh_host_reduce *h, void *buf, int64_t bytes, MPI_Datatype
     return rc;
 }
 
-/* 1 on every rank or on none. */
+/* 1 if `own` is 1 on every rank. */
 static int all_of(MPI_Comm ranks, int own)
 {
     int all = 0;
@@ -91,8 +91,8 @@ static int on_one_host(MPI_Comm ranks)
     return size == near_size;
 }
 
-/* 1 when the window is there and all of it can be used. */
-static int share(lh_host_reduce *h)
+/* Returns 1 if the shared window was allocated and can be used. */
+static int share_slots(lh_host_reduce *h)
 {
     MPI_Aint bytes = h->rank == 0 ? LINE + (MPI_Aint)2 * h->size * SLOT_BYTES : 0;
     char *start = NULL;
@@ -116,7 +116,7 @@ lh_status lh_host_reduce_open(lh_host_reduce **out, MPI_Comm ranks)
     *h = (lh_host_reduce){.ranks = ranks, .window = MPI_WIN_NULL};
     MPI_Comm_rank(ranks, &h->rank);
     MPI_Comm_size(ranks, &h->size);
-    if (!all_of(ranks, share(h))) goto done;
+    if (!all_of(ranks, share_slots(h))) goto done;
     *out = h;
     return LH_OK;
 done:

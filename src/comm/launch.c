@@ -1,16 +1,18 @@
-/* How this process was started. */
+/* launch.c - finds out how this process was started: rank and size from the environment of mpirun or srun, without MPI;
+ * used before MPI_Init and for failures before it. */
 #include <signal.h>
 #include <stdlib.h>
 #include <time.h>
 
 #include "comm/comm_impl.h"
 
-/* Where launchers put rank and number of ranks, the surest first: Open MPI's mpirun; PMI (Slurm, MPICH); Slurm's own
- * (PMIx says the rank only). A job script itself has no SLURM_STEP_NUM_TASKS, only what srun starts has. */
+/* Environment variables with rank and number of ranks, the most reliable first: Open MPI's mpirun; PMI (Slurm, MPICH);
+ * Slurm's own (PMIx has only the rank). Only processes started by srun have SLURM_STEP_NUM_TASKS, the job script itself
+ * does not. */
 static const struct {
     const char *rank, *size;
-    int ends_others; /* 1: when a rank has failed it sends SIGCONT to the others, SIGTERM a second later */
-    int strangers;   /* 1: ranks cannot find each other. MPI would end the process, or take it for the only one */
+    int ends_others; /* 1: after a rank has failed the launcher sends SIGCONT to the others, SIGTERM a second later */
+    int strangers;   /* 1: ranks cannot find each other; MPI would end the process, or treat it as the only rank */
 } launchers[] = {{"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", 1, 0},
                  {"PMI_RANK", "PMI_SIZE", 0, 0},
                  {"PMIX_RANK", "SLURM_STEP_NUM_TASKS", 0, 0},

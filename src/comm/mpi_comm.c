@@ -1,4 +1,6 @@
-/* Ranks of mpirun or srun, buffers in host memory. MPI counts in int, so long messages go in pieces. */
+/* mpi_comm.c - the communicator over MPI: ranks of mpirun or srun, buffers in host memory. MPI counts in int, so long
+ * messages are sent in pieces; ranks of one host reduce in shared memory (host_reduce.c). Also starts and finalises
+ * MPI. */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,21 +18,21 @@ typedef struct mpi {
     MPI_Comm comm;
     int64_t piece_bytes;
     int *counts, *starts; /* [size] */
-    lh_host_reduce *near; /* NULL: the ranks are on several hosts */
-    int apart;            /* do as if they were */
-    struct mpi *next;     /* closed after it */
+    lh_host_reduce *near; /* NULL: ranks on several hosts */
+    int apart;            /* 1: act as if ranks were on several hosts */
+    struct mpi *next;     /* the next closed one */
 } mpi;
 
-/* What the ranks of one host share, and what is given back at the end. */
+/* What the ranks of one host share, and what is freed at the end. */
 typedef struct host {
     MPI_Comm comm;
     MPI_Win window; /* holds the board */
-    mpi *closed;    /* the first of them */
+    mpi *closed;    /* the first closed one */
 } host;
 
 static const lh_comm_ops mpi_ops;
 
-static lh_status check(lh_comm *comm, int rc)
+static lh_status check_mpi(lh_comm *comm, int rc)
 {
     char what[256] = "a collective", why[MPI_MAX_ERROR_STRING] = "";
     int n = 0;
@@ -46,10 +48,10 @@ static lh_status allreduce(lh_comm *comm, void *buf, int64_t count, lh_dtype typ
     mpi *m = comm->impl;
     MPI_Datatype element = type == LH_F32 ? MPI_FLOAT : type == LH_I32 ? MPI_INT32_T : MPI_INT64_T;
     int64_t size = lh_dtype_bytes(type), most = m->piece_bytes / size > 0 ? m->piece_bytes / size : 1;
-    if (m->near && !m->apart) return check(comm, lh_host_reduce_all(m->near, buf, count * size, element, ops[op]));
+    if (m->near && !m->apart) return check_mpi(comm, lh_host_reduce_all(m->near, buf, count * size, element, ops[op]));
     for (int64_t i = 0; i < count; i += most) {
         int64_t n = count - i < most ? count - i : most;
-        LH_TRY(check(comm, MPI_Allreduce(MPI_IN_PLACE, (char *)buf + i * size, (int)n, element, ops[op], m->comm)));
+        LH_TRY(check_mpi(comm, MPI_Allreduce(MPI_IN_PLACE, (char *)buf + i * size, (int)n, element, ops[op], m->comm)));
     }
     return LH_OK;
 }
@@ -59,15 +61,15 @@ static lh_status bcast(lh_comm *comm, int root, void *buf, int64_t bytes)
     mpi *m = comm->impl;
     for (int64_t i = 0; i < bytes; i += m->piece_bytes) {
         int64_t n = bytes - i < m->piece_bytes ? bytes - i : m->piece_bytes;
-        LH_TRY(check(comm, MPI_Bcast((char *)buf + i, (int)n, MPI_BYTE, root, m->comm)));
+        LH_TRY(check_mpi(comm, MPI_Bcast((char *)buf + i, (int)n, MPI_BYTE, root, m->comm)));
     }
     return LH_OK;
 }
 
-/* The own block goes to its place first, so that MPI_IN_PLACE holds on all ranks or on none. */
-static void put_own(const void *send, char *place, int64_t bytes)
+/* Copies the rank's own block into the result first, so that all ranks use MPI_IN_PLACE. */
+static void copy_own(const void *send, char *dst, int64_t bytes)
 {
-    if (bytes && send != place) memcpy(place, send, (size_t)bytes);
+    if (bytes && send != dst) memcpy(dst, send, (size_t)bytes);
 }
 
 static lh_status allgather(lh_comm *comm, const void *send, void *recv, int64_t bytes)
@@ -75,16 +77,16 @@ static lh_status allgather(lh_comm *comm, const void *send, void *recv, int64_t 
     mpi *m = comm->impl;
     char *all = recv;
     if (bytes == 0) return LH_OK;
-    put_own(send, all + comm->rank * bytes, bytes);
+    copy_own(send, all + comm->rank * bytes, bytes);
     if (bytes <= m->piece_bytes / comm->size) {
-        LH_TRY(check(comm, MPI_Allgather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, recv, (int)bytes, MPI_BYTE, m->comm)));
+        LH_TRY(check_mpi(comm, MPI_Allgather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, recv, (int)bytes, MPI_BYTE, m->comm)));
     } else {
         for (int r = 0; r < comm->size; r++) LH_TRY(bcast(comm, r, all + r * bytes, bytes));
     }
     return LH_OK;
 }
 
-/* 1, and the blocks as MPI wants them, when all of them lie within one piece. */
+/* Returns 1, with MPI's counts and displacements, if all blocks are within one piece. */
 static int short_blocks(const lh_comm *comm, const int64_t *bytes, const int64_t *at)
 {
     mpi *m = comm->impl;
@@ -96,14 +98,14 @@ static int short_blocks(const lh_comm *comm, const int64_t *bytes, const int64_t
     return 1;
 }
 
-/* Offsets of long results do not fit into int either, so there every rank broadcasts its block. */
+/* Offsets of long results do not fit into int either: there every rank broadcasts its block. */
 static lh_status allgatherv(lh_comm *comm, const void *send, void *recv, const int64_t *bytes, const int64_t *at)
 {
     mpi *m = comm->impl;
     char *all = recv;
-    put_own(send, all + at[comm->rank], bytes[comm->rank]);
+    copy_own(send, all + at[comm->rank], bytes[comm->rank]);
     if (short_blocks(comm, bytes, at)) {
-        LH_TRY(check(
+        LH_TRY(check_mpi(
             comm, MPI_Allgatherv(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, recv, m->counts, m->starts, MPI_BYTE, m->comm)));
     } else {
         for (int r = 0; r < comm->size; r++) LH_TRY(bcast(comm, r, all + at[r], bytes[r]));
@@ -119,26 +121,27 @@ static lh_status gatherv(lh_comm *comm, int root, const void *send, void *recv, 
         const char *block = send;
         for (int64_t i = 0; i < bytes[comm->rank]; i += m->piece_bytes) {
             int64_t n = bytes[comm->rank] - i < m->piece_bytes ? bytes[comm->rank] - i : m->piece_bytes;
-            LH_TRY(check(comm, MPI_Send(block + i, (int)n, MPI_BYTE, root, TAG_GATHER, m->comm)));
+            LH_TRY(check_mpi(comm, MPI_Send(block + i, (int)n, MPI_BYTE, root, TAG_GATHER, m->comm)));
         }
         return LH_OK;
     }
-    put_own(send, all + at[root], bytes[root]);
+    copy_own(send, all + at[root], bytes[root]);
     for (int r = 0; r < comm->size; r++)
         for (int64_t i = 0; r != root && i < bytes[r]; i += m->piece_bytes) {
             int64_t n = bytes[r] - i < m->piece_bytes ? bytes[r] - i : m->piece_bytes;
-            LH_TRY(check(comm, MPI_Recv(all + at[r] + i, (int)n, MPI_BYTE, r, TAG_GATHER, m->comm, MPI_STATUS_IGNORE)));
+            LH_TRY(check_mpi(comm,
+                             MPI_Recv(all + at[r] + i, (int)n, MPI_BYTE, r, TAG_GATHER, m->comm, MPI_STATUS_IGNORE)));
         }
     return LH_OK;
 }
 
 static lh_status barrier(lh_comm *comm)
 {
-    return check(comm, MPI_Barrier(((mpi *)comm->impl)->comm));
+    return check_mpi(comm, MPI_Barrier(((mpi *)comm->impl)->comm));
 }
 
-/* Windows and communicators are given back by all ranks together, when the last one of their world is closed: a rank
- * that fails alone closes what it has before it can say so, and would wait here for the others. */
+/* Windows and communicators are freed collectively, when the last one of their world is closed: a rank that fails alone
+ * closes what it has before it can report that, and would wait here for the others. */
 static void close_mpi(lh_comm *comm)
 {
     mpi *m = comm->impl, **last;
@@ -147,7 +150,7 @@ static void close_mpi(lh_comm *comm)
     lh_free(m->counts);
     lh_free(m->starts);
     m->counts = m->starts = NULL;
-    if (!h) { /* the world was never whole */
+    if (!h) { /* opening the world failed */
         lh_free(m);
         return;
     }
@@ -155,8 +158,8 @@ static void close_mpi(lh_comm *comm)
     *last = m;
 }
 
-/* In the order in which they were closed, which is the same on all ranks. */
-static void give_back(lh_comm_world *world, host *h)
+/* Frees communicators in the order in which they were closed, the same on all ranks. */
+static void free_closed(lh_comm_world *world, host *h)
 {
     while (h && h->closed) {
         mpi *m = h->closed;
@@ -167,13 +170,13 @@ static void give_back(lh_comm_world *world, host *h)
     }
 }
 
-/* Nobody looks at the board any more: ranks may be through MPI_Finalize and gone while others are still in it. */
-static void finish(lh_comm_world *world)
+/* Detaches from the board first: some ranks may have ended after MPI_Finalize while others are still in it. */
+static void finish_world(lh_comm_world *world)
 {
     host *h = world->handle;
-    lh_watch_sit(world->watch, NULL, 0, 0);
+    lh_watch_attach(world->watch, NULL, 0, 0);
     lh_watch_enter(world->watch, "end", -1);
-    give_back(world, h);
+    free_closed(world, h);
     if (!world->broken) {
         if (h && h->window != MPI_WIN_NULL) MPI_Win_free(&h->window);
         if (h && h->comm != MPI_COMM_NULL) MPI_Comm_free(&h->comm);
@@ -183,8 +186,8 @@ static void finish(lh_comm_world *world)
     lh_free(h);
 }
 
-/* Takes over `handle`. `comm` has its world and table; ranks of the world's numbering stay as they are. */
-static lh_status adopt(lh_comm *comm, MPI_Comm handle)
+/* Takes over `handle`. `comm` already has its world and table; ranks keep the world's numbering. */
+static lh_status adopt_handle(lh_comm *comm, MPI_Comm handle)
 {
     mpi *m = NULL;
     MPI_Comm_set_errhandler(handle, MPI_ERRORS_RETURN);
@@ -214,13 +217,13 @@ static lh_status split(lh_comm *comm, int color, lh_comm *child)
     mpi *m = comm->impl;
     MPI_Comm part = MPI_COMM_NULL;
     int size;
-    LH_TRY(check(comm, MPI_Comm_split(m->comm, color, comm->rank, &part)));
+    LH_TRY(check_mpi(comm, MPI_Comm_split(m->comm, color, comm->rank, &part)));
     MPI_Comm_size(part, &size);
-    if (size == 1) { /* whoever is alone needs no MPI */
+    if (size == 1) { /* a single rank needs no MPI */
         MPI_Comm_free(&part);
         child->ops = &lh_comm_self_ops;
     } else {
-        LH_TRY(adopt(child, part));
+        LH_TRY(adopt_handle(child, part));
         lh_comm_mpi_set_piece(child, m->apart ? m->piece_bytes : 0);
     }
     return LH_OK;
@@ -238,8 +241,8 @@ static const lh_comm_ops mpi_ops = {
     .barrier = barrier,
 };
 
-/* Numbers the ranks of this host and puts up their board. Without shared memory there is none. */
-static lh_status meet_host(lh_comm *comm, MPI_Comm world)
+/* Numbers the ranks of this host and allocates their board, if memory can be shared. */
+static lh_status open_board(lh_comm *comm, MPI_Comm world)
 {
     lh_board *board = NULL;
     host *h = NULL;
@@ -248,30 +251,29 @@ static lh_status meet_host(lh_comm *comm, MPI_Comm world)
     LH_TRY(lh_calloc(&h, 1, sizeof *h));
     *h = (host){MPI_COMM_NULL, MPI_WIN_NULL, NULL};
     comm->world->handle = h;
-    LH_TRY(check(comm, MPI_Comm_split_type(world, MPI_COMM_TYPE_SHARED, comm->rank, MPI_INFO_NULL, &h->comm)));
+    LH_TRY(check_mpi(comm, MPI_Comm_split_type(world, MPI_COMM_TYPE_SHARED, comm->rank, MPI_INFO_NULL, &h->comm)));
     MPI_Comm_rank(h->comm, &comm->local_rank);
     MPI_Comm_size(h->comm, &count);
     comm->local_size = count;
     bytes = comm->local_rank == 0 ? (MPI_Aint)(sizeof *board + (size_t)count * sizeof *board->seats) : 0;
     MPI_Comm_set_errhandler(h->comm, MPI_ERRORS_RETURN);
     if (MPI_Win_allocate_shared(bytes, 1, MPI_INFO_NULL, h->comm, &board, &h->window) != MPI_SUCCESS) return LH_OK;
-    LH_TRY(check(comm, MPI_Win_shared_query(h->window, 0, &bytes, &unit, &board)));
+    LH_TRY(check_mpi(comm, MPI_Win_shared_query(h->window, 0, &bytes, &unit, &board)));
     if (comm->local_rank == 0) memset(board, 0, (size_t)bytes);
-    LH_TRY(check(comm, MPI_Barrier(h->comm)));
+    LH_TRY(check_mpi(comm, MPI_Barrier(h->comm)));
     board->seats[comm->local_rank].rank = comm->rank;
     board->seats[comm->local_rank].pid = (int)getpid();
-    LH_TRY(check(comm, MPI_Barrier(h->comm)));
-    lh_watch_sit(comm->world->watch, board, count, comm->local_rank);
+    LH_TRY(check_mpi(comm, MPI_Barrier(h->comm)));
+    lh_watch_attach(comm->world->watch, board, count, comm->local_rank);
     return LH_OK;
 }
 
-/* What Open MPI is told before it starts; what the environment says already stays.
- * Eager limit: up to 4 KiB go at once between processes of a host, for more it asks back first. Most all-reduces of
- * decoding are a little longer: 8 KiB between 2 ranks take 1.7 us with this limit and 4.6 us without (a window of
- * shared memory of our own would take 1.4).
- * Yield: who waits gives the core away. It costs 0.7 us of such an all-reduce; without it a core that is also wanted by
- * somebody else makes it wait for a time slice (4 MiB on a busy machine: 2 ms instead of 7 to 20). */
-static void tune(void)
+/* Settings of Open MPI, unless the environment has them already. Eager limit: by default messages between processes of
+ * a host up to 4 KiB are sent eagerly, longer ones after a handshake. Most all-reduces of decoding are a little longer:
+ * 8 KiB between 2 ranks take 1.7 us with this limit and 4.6 us without (a shared window would take 1.4). Yield: waiting
+ * ranks yield their core. It costs 0.7 us of such an all-reduce; without it a core that another process also needs
+ * delays it by a time slice (4 MiB on a busy machine: 2 ms instead of 7 to 20). */
+static void set_mpi_defaults(void)
 {
     static const char *const settings[][2] = {{"OMPI_MCA_btl_vader_eager_limit", "32768"},
                                               {"OMPI_MCA_mpi_yield_when_idle", "1"}};
@@ -283,12 +285,12 @@ static lh_status start_mpi(lh_comm *comm)
     int started = 0, finished = 0, level = 0;
     MPI_Initialized(&started);
     MPI_Finalized(&finished);
-    if (finished) LH_FAIL(LH_ECOMM, "MPI cannot start a second time in one process");
+    if (finished) LH_FAIL(LH_ECOMM, "MPI cannot be started twice in one process");
     if (!started) {
-        tune();
-        LH_TRY(check(comm, MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &level)));
+        set_mpi_defaults();
+        LH_TRY(check_mpi(comm, MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &level)));
         comm->world->finalize = 1;
-        if (level < MPI_THREAD_FUNNELED) LH_FAIL(LH_ECOMM, "this MPI has no support for threads");
+        if (level < MPI_THREAD_FUNNELED) LH_FAIL(LH_ECOMM, "this MPI does not support threads (MPI_THREAD_FUNNELED)");
     }
     return LH_OK;
 }
@@ -302,20 +304,20 @@ lh_status lh_comm_open_mpi(lh_comm **out, double timeout_s)
     LH_TRY_DONE(lh_comm_create(&comm));
     lh_comm_launched(&rank, &size);
     LH_TRY_DONE(lh_watch_open(&comm->world->watch, timeout_s, rank, comm->host));
-    comm->world->finish = finish;
+    comm->world->finish = finish_world;
     lh_watch_enter(comm->world->watch, "start", -1);
     LH_TRY_DONE(start_mpi(comm));
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
-    LH_TRY_DONE(check(comm, MPI_Comm_dup(MPI_COMM_WORLD, &handle)));
-    LH_TRY_DONE(adopt(comm, handle));
+    LH_TRY_DONE(check_mpi(comm, MPI_Comm_dup(MPI_COMM_WORLD, &handle)));
+    LH_TRY_DONE(adopt_handle(comm, handle));
     comm->world_rank = comm->rank;
     LH_TRY_DONE(lh_realloc(&comm->words, comm->size, sizeof *comm->words));
-    LH_TRY_DONE(meet_host(comm, handle));
+    LH_TRY_DONE(open_board(comm, handle));
     lh_watch_leave(comm->world->watch);
     *out = comm;
     comm = NULL;
 done:
-    if (comm) comm->world->broken = 1; /* whoever got further waits for us in vain */
+    if (comm) comm->world->broken = 1; /* ranks that got further would wait for this one */
     lh_comm_close(comm);
     return st;
 }

@@ -1,6 +1,6 @@
-/* Collectives of device memory, enqueued on a stream by NCCL. The ranks find each other over MPI. A failure, or a peer
- * that does not come, shows where the stream is waited for: the watchdog knows of that wait, and takes the
- * communicator down before it ends the process. */
+/* nccl_comm.c - the communicator over NCCL: collectives of device memory, enqueued on a stream. The ranks exchange
+ * NCCL's id over MPI. A failure, or a missing peer, is detected when the stream is waited for; the watchdog covers that
+ * wait and aborts the communicator before it ends the process. */
 #include <string.h>
 
 #include "base/mem.h"
@@ -16,7 +16,7 @@ typedef struct nccl {
     cudaStream_t on;
 } nccl;
 
-static lh_status check(const nccl *n, ncclResult_t rc, const char *what)
+static lh_status check_nccl(const nccl *n, ncclResult_t rc, const char *what)
 {
     if (rc != ncclSuccess && rc != ncclInProgress)
         LH_FAIL(LH_ECOMM, "%s failed in NCCL: %s", what, n->f->GetErrorString(rc));
@@ -33,44 +33,45 @@ static lh_status allreduce(lh_comm *comm, void *buf, int64_t count, lh_dtype typ
     static const ncclRedOp_t ops[] = {[LH_SUM] = ncclSum, [LH_MAX] = ncclMax, [LH_MIN] = ncclMin};
     const nccl *n = comm->impl;
     if (!count) return LH_OK;
-    return check(n, n->f->AllReduce(buf, buf, (size_t)count, type_of(type), ops[op], n->comm, n->on), "an all-reduce");
+    return check_nccl(n, n->f->AllReduce(buf, buf, (size_t)count, type_of(type), ops[op], n->comm, n->on),
+                      "an all-reduce");
 }
 
 static lh_status allgather(lh_comm *comm, const void *send, void *recv, int64_t bytes)
 {
     const nccl *n = comm->impl;
     if (!bytes) return LH_OK;
-    return check(n, n->f->AllGather(send, recv, (size_t)bytes, ncclUint8, n->comm, n->on), "an all-gather");
+    return check_nccl(n, n->f->AllGather(send, recv, (size_t)bytes, ncclUint8, n->comm, n->on), "an all-gather");
 }
 
-/* NCCL gathers blocks of one size: ragged ones are broadcast by their ranks, in one group. */
+/* NCCL only gathers blocks of equal size: others are broadcast by their ranks, in one group. */
 static lh_status allgatherv(lh_comm *comm, const void *send, void *recv, const int64_t *bytes, const int64_t *at)
 {
     const nccl *n = comm->impl;
-    LH_TRY(check(n, n->f->GroupStart(), "a group"));
+    LH_TRY(check_nccl(n, n->f->GroupStart(), "a group"));
     for (int r = 0; r < comm->size; r++) {
         char *block = (char *)recv + at[r];
         if (bytes[r])
-            LH_TRY(check(
+            LH_TRY(check_nccl(
                 n,
                 n->f->Broadcast(r == comm->rank ? send : block, block, (size_t)bytes[r], ncclUint8, r, n->comm, n->on),
                 "an all-gather"));
     }
-    LH_TRY(check(n, n->f->GroupEnd(), "an all-gather"));
+    LH_TRY(check_nccl(n, n->f->GroupEnd(), "an all-gather"));
     return LH_OK;
 }
 
 static lh_status gatherv(lh_comm *comm, int root, const void *send, void *recv, const int64_t *bytes, const int64_t *at)
 {
     const nccl *n = comm->impl;
-    LH_TRY(check(n, n->f->GroupStart(), "a group"));
+    LH_TRY(check_nccl(n, n->f->GroupStart(), "a group"));
     if (bytes[comm->rank])
-        LH_TRY(check(n, n->f->Send(send, (size_t)bytes[comm->rank], ncclUint8, root, n->comm, n->on), "a gather"));
+        LH_TRY(check_nccl(n, n->f->Send(send, (size_t)bytes[comm->rank], ncclUint8, root, n->comm, n->on), "a gather"));
     for (int r = 0; r < comm->size && comm->rank == root; r++)
         if (bytes[r])
-            LH_TRY(
-                check(n, n->f->Recv((char *)recv + at[r], (size_t)bytes[r], ncclUint8, r, n->comm, n->on), "a gather"));
-    LH_TRY(check(n, n->f->GroupEnd(), "a gather"));
+            LH_TRY(check_nccl(n, n->f->Recv((char *)recv + at[r], (size_t)bytes[r], ncclUint8, r, n->comm, n->on),
+                              "a gather"));
+    LH_TRY(check_nccl(n, n->f->GroupEnd(), "a gather"));
     return LH_OK;
 }
 
@@ -78,10 +79,10 @@ static lh_status bcast(lh_comm *comm, int root, void *buf, int64_t bytes)
 {
     const nccl *n = comm->impl;
     if (!bytes) return LH_OK;
-    return check(n, n->f->Broadcast(buf, buf, (size_t)bytes, ncclUint8, root, n->comm, n->on), "a broadcast");
+    return check_nccl(n, n->f->Broadcast(buf, buf, (size_t)bytes, ncclUint8, root, n->comm, n->on), "a broadcast");
 }
 
-/* Enqueued collectives come in the order of the stream: there is nothing to wait for. */
+/* Collectives are enqueued in stream order: nothing to wait for. */
 static lh_status flush(lh_comm *comm)
 {
     (void)comm;
@@ -101,14 +102,14 @@ static lh_status during_wait(void *self)
     lh_status st = LH_OK;
     const nccl *n = self;
     ncclResult_t error = ncclSuccess;
-    LH_TRY_DONE(check(n, n->f->CommGetAsyncError(n->comm, &error), "a look at its state"));
-    LH_TRY_DONE(check(n, error, "a collective"));
+    LH_TRY_DONE(check_nccl(n, n->f->CommGetAsyncError(n->comm, &error), "the query of its state"));
+    LH_TRY_DONE(check_nccl(n, error, "a collective"));
 done:
     if (st != LH_OK) n->owner->world->broken = 1;
     return st;
 }
 
-static void behind_wait(void *self)
+static void after_wait(void *self)
 {
     const nccl *n = self;
     lh_watch_leave(n->owner->world->watch);
@@ -147,12 +148,12 @@ static const lh_comm_ops nccl_ops = {.name = "nccl",
                                      .bcast = bcast,
                                      .flush = flush};
 
-/* The ranks agree on whether each has the library before one waits for the others in it. */
+/* Agrees that every rank has the library, before any waits in it for the others. */
 static lh_status find_library(const lh_comm_on *on, nccl *n)
 {
     lh_status own = lh_nccl_open(&n->f);
     if (own == LH_OK && !on->apart)
-        own = lh_fail(LH_EUSAGE, __FILE__, __LINE__, "NCCL wants a device for every rank, and ranks share one here");
+        own = lh_fail(LH_EUSAGE, __FILE__, __LINE__, "NCCL needs a device for every rank, and ranks share one here");
     LH_TRY(lh_comm_agree(on->host, own));
     return LH_OK;
 }
@@ -170,14 +171,14 @@ lh_status lh_comm_open_nccl(lh_comm *comm, const lh_comm_on *on)
     n->owner = comm;
     LH_TRY_DONE(find_library(on, n));
     n->on = lh_stream_cuda(on->stream);
-    if (comm->rank == 0) own = check(n, n->f->GetUniqueId(&id), "making an id");
+    if (comm->rank == 0) own = check_nccl(n, n->f->GetUniqueId(&id), "making an id");
     LH_TRY_DONE(lh_comm_agree(on->host, own));
     LH_TRY_DONE(lh_comm_bcast(on->host, 0, &id, sizeof id));
     lh_watch_enter(comm->world->watch, "start of NCCL", -1);
-    own = check(n, n->f->CommInitRank(&n->comm, comm->size, id, comm->rank), "its start");
+    own = check_nccl(n, n->f->CommInitRank(&n->comm, comm->size, id, comm->rank), "its start");
     lh_watch_leave(comm->world->watch);
     LH_TRY_DONE(lh_comm_agree(on->host, own));
-    lh_stream_watch(on->stream, &(lh_stream_waiter){n, before_wait, during_wait, behind_wait});
+    lh_stream_watch(on->stream, &(lh_stream_waiter){n, before_wait, during_wait, after_wait});
     lh_watch_at_end(comm->world->watch, take_down, n);
 done:
     if (st != LH_OK && n) {

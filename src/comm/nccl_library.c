@@ -6,8 +6,8 @@
 
 static const char library[] = "libnccl.so.2";
 
-/* ncclCommAbort, grouped sends and asynchronous errors as they are used here. */
-enum { LEAST_VERSION = 21000 };
+/* The first version with all that is used here: ncclCommAbort, grouped sends, asynchronous errors. */
+enum { MIN_VERSION = 21000 };
 
 static lh_status find_all(void *handle, lh_nccl *out)
 {
@@ -31,8 +31,8 @@ lh_status lh_nccl_open(const lh_nccl **out)
         void *handle = dlopen(library, RTLD_NOW | RTLD_LOCAL);
         if (!handle) LH_FAIL(LH_EUSAGE, "NCCL was not found (%s)", dlerror());
         LH_TRY(find_all(handle, &functions));
-        if (functions.GetVersion(&version) != ncclSuccess || version < LEAST_VERSION)
-            LH_FAIL(LH_EUSAGE, "%s is of version %d; 2.10 or later is needed", library, version);
+        if (functions.GetVersion(&version) != ncclSuccess || version < MIN_VERSION)
+            LH_FAIL(LH_EUSAGE, "%s has version %d, 2.10 or later is needed", library, version);
         filled = 1;
     }
     *out = &functions;

@@ -1,4 +1,4 @@
-/* nccl_library.h - NCCL's functions, found when they are needed: one program runs with and without the library. */
+/* nccl_library.h - NCCL's functions, loaded at run time: the same program runs with and without the library. */
 #ifndef LH_COMM_NCCL_LIBRARY_H
 #define LH_COMM_NCCL_LIBRARY_H
 
@@ -6,7 +6,7 @@
 
 #include "base/status.h"
 
-/* LH_NCCL(result, name, arguments): what is used of it, without the prefix. */
+/* LH_NCCL(result, name, arguments): the functions that are used, without the prefix. */
 #define LH_NCCL_FUNCTIONS                                                                                            \
     LH_NCCL(ncclResult_t, GetVersion, (int *version))                                                                \
     LH_NCCL(ncclResult_t, GetUniqueId, (ncclUniqueId * id))                                                          \
@@ -36,7 +36,7 @@ typedef struct lh_nccl {
 #undef LH_NCCL
 } lh_nccl;
 
-/* Of this process, for its life. LH_EUSAGE, naming the library, where it is missing or too old. */
+/* Loads the library once per process. LH_EUSAGE, naming it, if it is missing or too old. */
 lh_status lh_nccl_open(const lh_nccl **out);
 
 #endif

@@ -1,4 +1,4 @@
-/* A build without NCCL's header. */
+/* no_nccl.c - lh_comm_open_nccl of a build without NCCL's header: always LH_EUSAGE. */
 #include "comm/comm_impl.h"
 
 lh_status lh_comm_open_nccl(lh_comm *comm, const lh_comm_on *on)

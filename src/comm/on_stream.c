@@ -1,5 +1,6 @@
-/* Communicators for the memory of a device, over one for the memory of hosts: direct where both are the same, staged
- * through page-locked memory elsewhere. nccl_comm.c has the one that needs no host. */
+/* on_stream.c - communicators for the memory of a stream's device, on top of one for host memory: direct if the device
+ * is the host, staged through page-locked memory otherwise, trivial for a single rank. nccl_comm.c has the one that
+ * bypasses the host. */
 #include <assert.h>
 #include <string.h>
 
@@ -65,7 +66,7 @@ static const lh_comm_ops direct_ops = {.name = "direct",
                                        .bcast = direct_bcast,
                                        .flush = flush};
 
-/* ---- one rank alone on a device: nothing is sent, and nobody waits ---- */
+/* ---- a single rank: nothing is sent, nothing waits ---- */
 
 static lh_status alone_reduce(lh_comm *comm, void *buf, int64_t count, lh_dtype type, lh_reduce op)
 {
@@ -113,10 +114,11 @@ static const lh_comm_ops alone_ops = {.name = "alone",
                                       .bcast = alone_bcast,
                                       .flush = nothing_to_flush};
 
-/* ---- staged ----
- * A failure of this rank alone must not keep it from a collective: it takes part with what there is, and fails then. */
+/* ---- staged ---- */
 
-/* Bytes of a reduction that are staged at a time. */
+/* A rank whose own copies fail still takes part in the collective, with whatever the buffer holds, and fails afterwards:
+ * the others would wait for it. */
+/* Bytes of a reduction staged at a time. */
 static const int64_t PIECE_BYTES = 32 << 20;
 
 static void keep_first(lh_status *st, lh_status other)
@@ -124,8 +126,8 @@ static void keep_first(lh_status *st, lh_status other)
     if (*st == LH_OK) *st = other;
 }
 
-/* To the host, or from there, and done. */
-static lh_status move(const over *o, void *dst, const void *src, int64_t bytes, lh_copy_way way)
+/* Copies to or from the host, and waits. */
+static lh_status copy_and_wait(const over *o, void *dst, const void *src, int64_t bytes, lh_copy_way way)
 {
     LH_TRY(lh_stream_copy(o->stream, dst, src, bytes, way));
     LH_TRY(lh_stream_sync(o->stream));
@@ -136,21 +138,21 @@ static lh_status staged_allreduce(lh_comm *comm, void *buf, int64_t count, lh_dt
 {
     lh_status st = LH_OK, own = LH_OK;
     const over *o = comm->impl;
-    int64_t element = lh_dtype_bytes(type), most = PIECE_BYTES / element;
+    int64_t element = lh_dtype_bytes(type), piece = PIECE_BYTES / element;
     void *host = NULL;
-    LH_TRY(lh_stream_staging(o->stream, &host, (count < most ? count : most) * element));
-    for (int64_t done = 0; done < count; done += most) {
-        int64_t n = count - done < most ? count - done : most;
+    LH_TRY(lh_stream_staging(o->stream, &host, (count < piece ? count : piece) * element));
+    for (int64_t done = 0; done < count; done += piece) {
+        int64_t n = count - done < piece ? count - done : piece;
         char *at = (char *)buf + done * element;
-        keep_first(&own, move(o, host, at, n * element, LH_COPY_TO_HOST));
+        keep_first(&own, copy_and_wait(o, host, at, n * element, LH_COPY_TO_HOST));
         LH_TRY(o->host->ops->allreduce(o->host, host, n, type, op));
-        keep_first(&own, move(o, at, host, n * element, LH_COPY_TO_DEVICE));
+        keep_first(&own, copy_and_wait(o, at, host, n * element, LH_COPY_TO_DEVICE));
     }
     st = own;
     return st;
 }
 
-/* Where the blocks of all ranks lie, from the first to the last. */
+/* The range of bytes that the blocks of all ranks cover. */
 typedef struct extent {
     int64_t first, bytes;
 } extent;
@@ -166,8 +168,8 @@ static extent extent_of(const lh_comm *comm, const int64_t *bytes, const int64_t
     return first < end ? (extent){first, end - first} : (extent){0, 0};
 }
 
-/* The blocks of all ranks, but for the own one, from the host. */
-static lh_status put_others(const lh_comm *comm, const char *host, char *recv, const int64_t *bytes, const int64_t *at)
+/* Copies the blocks of all ranks from the host to the device. */
+static lh_status put_blocks(const lh_comm *comm, const char *host, char *recv, const int64_t *bytes, const int64_t *at)
 {
     const over *o = comm->impl;
     for (int r = 0; r < comm->size; r++)
@@ -186,10 +188,10 @@ static lh_status staged_gather(lh_comm *comm, int root, const void *send, void *
     char *host = NULL;
     LH_TRY(lh_stream_staging(o->stream, &host, all.bytes ? all.bytes : 1));
     host -= all.first;
-    if (bytes[comm->rank]) own = move(o, host + at[comm->rank], send, bytes[comm->rank], LH_COPY_TO_HOST);
+    if (bytes[comm->rank]) own = copy_and_wait(o, host + at[comm->rank], send, bytes[comm->rank], LH_COPY_TO_HOST);
     LH_TRY(root < 0 ? o->host->ops->allgatherv(o->host, host + at[comm->rank], host, bytes, at)
                     : o->host->ops->gatherv(o->host, root, host + at[comm->rank], host, bytes, at));
-    if (root < 0 || root == comm->rank) keep_first(&own, put_others(comm, host, recv, bytes, at));
+    if (root < 0 || root == comm->rank) keep_first(&own, put_blocks(comm, host, recv, bytes, at));
     st = own;
     return st;
 }
@@ -227,9 +229,9 @@ static lh_status staged_bcast(lh_comm *comm, int root, void *buf, int64_t bytes)
     void *host = NULL;
     if (!bytes) return LH_OK;
     LH_TRY(lh_stream_staging(o->stream, &host, bytes));
-    if (comm->rank == root) own = move(o, host, buf, bytes, LH_COPY_TO_HOST);
+    if (comm->rank == root) own = copy_and_wait(o, host, buf, bytes, LH_COPY_TO_HOST);
     LH_TRY(o->host->ops->bcast(o->host, root, host, bytes));
-    if (comm->rank != root) own = move(o, buf, host, bytes, LH_COPY_TO_DEVICE);
+    if (comm->rank != root) own = copy_and_wait(o, buf, host, bytes, LH_COPY_TO_DEVICE);
     st = own;
     return st;
 }
@@ -255,8 +257,8 @@ static lh_status open_over(lh_comm *comm, const lh_comm_on *on, const lh_comm_op
     return LH_OK;
 }
 
-/* The ranks and the world of `host`, without ops. */
-static lh_status like(lh_comm **out, lh_comm *host)
+/* A communicator with the ranks and world of `host`, without ops. */
+static lh_status create_like(lh_comm **out, lh_comm *host)
 {
     lh_comm *comm = NULL;
     LH_TRY(lh_calloc(&comm, 1, sizeof *comm));
@@ -275,13 +277,13 @@ static lh_status open_way(lh_comm *comm, const lh_comm_on *on)
     lh_status st = LH_OK;
     int on_host = lh_device_kind_of(lh_stream_device(on->stream)) == LH_DEVICE_CPU;
     if (on->way == LH_COMM_STAGED) return open_over(comm, on, &staged_ops);
-    if (on->way == LH_COMM_DIRECT && !on_host) LH_FAIL(LH_EINTERNAL, "memory of a device cannot be sent directly");
+    if (on->way == LH_COMM_DIRECT && !on_host) LH_FAIL(LH_EINTERNAL, "device memory cannot be sent directly");
     if (on_host && on->way != LH_COMM_NCCL) return open_over(comm, on, &direct_ops);
     if (on->host->size == 1) return open_over(comm, on, &alone_ops);
     if (on->way == LH_COMM_NCCL) return lh_comm_open_nccl(comm, on);
     st = on->apart ? lh_comm_open_nccl(comm, on) : LH_EUSAGE;
     if (st != LH_EUSAGE) return st;
-    lh_debug("device memory goes through the host: %s", on->apart ? lh_error_message() : "ranks share a device");
+    lh_debug("device memory is sent through the host: %s", on->apart ? lh_error_message() : "ranks share a device");
     lh_error_clear();
     return open_over(comm, on, &staged_ops);
     return st;
@@ -291,7 +293,7 @@ lh_status lh_comm_open_on(lh_comm **out, const lh_comm_on *on)
 {
     lh_status st = LH_OK;
     lh_comm *comm = NULL;
-    LH_TRY_DONE(like(&comm, on->host));
+    LH_TRY_DONE(create_like(&comm, on->host));
     LH_TRY_DONE(open_way(comm, on));
     *out = comm;
     comm = NULL;

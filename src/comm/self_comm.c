@@ -1,4 +1,4 @@
-/* One rank: what it would send it has. */
+/* self_comm.c - the communicator of a single rank, without MPI: collectives copy from send to receive buffers. */
 #include <string.h>
 
 #include "comm/comm_impl.h"

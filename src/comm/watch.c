@@ -1,5 +1,7 @@
-/* watch.c - the watchdog: a thread that names rank, operation and step when a collective waits too long, and ends the
- * process. */
+/* watch.c - the watchdog: a thread that checks periodically how long the main thread has waited for peers. When a peer
+ * on this host has ended, or --comm-timeout is exceeded, it logs rank, host, operation and step, and ends the process;
+ * the launcher ends the other ranks. Ranks of one host share a board, so that the message can name the missing rank and
+ * only one rank reports. */
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
@@ -13,30 +15,30 @@
 #include "base/mem.h"
 #include "comm/comm_impl.h"
 
-/* How often the thread looks, and how long a wait is before a peer that has ended is reported. Hosts speak one after
- * the other, so that the first message is the only one: mpirun ends the rest 1 to 2 s after a rank has failed. */
-static const double LOOK_S = 0.2, ENDED_S = 0.5, TURN_S = 3;
+/* POLL_S: interval of the checks. ENDED_S: wait after which an ended peer is reported. TURN_S: delay between hosts, so
+ * that only the first reports: mpirun ends the others 1 to 2 s after a rank has failed. */
+static const double POLL_S = 0.2, ENDED_S = 0.5, TURN_S = 3;
 enum { MAX_TURNS = 4, END_S = 10 };
 
 struct lh_watch {
     double timeout_s;
     int rank;
     char host[LH_HOST_BYTES];
-    lh_board *board; /* NULL: nobody shares this host */
+    lh_board *board; /* NULL: no other rank on this host */
     int seats, own;
 
-    /* Written by the main thread, read by the watching one. */
-    _Atomic int64_t since_ns; /* 0: waits for nobody */
-    _Atomic int64_t waits;    /* how often it has begun to wait */
+    /* Written by the main thread, read by the watchdog's. */
+    _Atomic int64_t since_ns; /* 0: not waiting */
+    _Atomic int64_t waits;    /* number of waits so far */
     _Atomic(const char *) operation, step;
     _Atomic int64_t bytes, number;
 
-    void (*end)(void *self); /* before the process ends; of `lock` */
+    void (*end)(void *self); /* called before the process ends; guarded by `lock` */
     void *end_self;
 
     int threaded;
     pthread_t thread;
-    pthread_mutex_t lock; /* of stop and of the board */
+    pthread_mutex_t lock; /* guards `stop` and the board */
     pthread_cond_t wake;
     int stop;
 };
@@ -74,12 +76,12 @@ static int gone(int pid)
     return kill(pid, 0) != 0 && errno == ESRCH;
 }
 
-int lh_watch_speak(lh_watch *watch)
+int lh_watch_claim_report(lh_watch *watch)
 {
     return !watch->board || atomic_exchange(&watch->board->spoken, 1) == 0;
 }
 
-/* The seat of the first rank on this host that has ended, or that runs and waits for nobody; or NULL. */
+/* The first other rank on this host that has ended (find_ended) or is not waiting (find_absent), or NULL. */
 static const lh_seat *find_ended(const lh_watch *watch)
 {
     for (int i = 0; i < watch->seats; i++)
@@ -94,7 +96,7 @@ static const lh_seat *find_absent(const lh_watch *watch)
     return NULL;
 }
 
-static void tell(const lh_watch *watch, const lh_seat *ended, double waited_s)
+static void report_wait(const lh_watch *watch, const lh_seat *ended, double waited_s)
 {
     char what[256], who[160] = "a peer does not take part";
     lh_watch_describe(watch, what, sizeof what);
@@ -111,8 +113,8 @@ static void tell(const lh_watch *watch, const lh_seat *ended, double waited_s)
            watch->host, waited_s, what, who);
 }
 
-/* Called now and then with the lock held. Does not return when the wait is a hopeless one. */
-static void look(lh_watch *watch)
+/* Called every POLL_S with the lock held. Ends the process if a peer has ended or the timeout is exceeded. */
+static void check_wait(lh_watch *watch)
 {
     int64_t waits = watch->waits, since = watch->since_ns;
     if (!since) return;
@@ -120,9 +122,9 @@ static void look(lh_watch *watch)
     double waited_s = (double)(now_ns() - since) * 1e-9, turn_s = TURN_S * (first < MAX_TURNS ? first : MAX_TURNS);
     const lh_seat *ended = waited_s > ENDED_S ? find_ended(watch) : NULL;
     if (!ended && waited_s < watch->timeout_s + turn_s) return;
-    if (watch->waits != waits || watch->since_ns != since) return; /* it came after all */
-    if (lh_watch_speak(watch)) tell(watch, ended, waited_s);
-    alarm(END_S); /* should `end` hang, too */
+    if (watch->waits != waits || watch->since_ns != since) return; /* the wait ended meanwhile */
+    if (lh_watch_claim_report(watch)) report_wait(watch, ended, waited_s);
+    alarm(END_S); /* in case `end` hangs, too */
     if (watch->end) watch->end(watch->end_self);
     _exit(LH_ECOMM);
 }
@@ -134,17 +136,17 @@ static void *watch_thread(void *arg)
     while (!watch->stop) {
         struct timespec until;
         clock_gettime(CLOCK_MONOTONIC, &until);
-        until.tv_nsec += (long)(LOOK_S * 1e9);
+        until.tv_nsec += (long)(POLL_S * 1e9);
         until.tv_sec += until.tv_nsec / 1000000000;
         until.tv_nsec %= 1000000000;
         pthread_cond_timedwait(&watch->wake, &watch->lock, &until);
-        if (!watch->stop) look(watch);
+        if (!watch->stop) check_wait(watch);
     }
     pthread_mutex_unlock(&watch->lock);
     return NULL;
 }
 
-/* The thread takes no signal: they are for the main thread, which they may wake. */
+/* The thread blocks all signals: they are for the main thread, which they may wake. */
 static lh_status start_thread(lh_watch *watch)
 {
     sigset_t all, before;
@@ -195,13 +197,13 @@ void lh_watch_close(lh_watch *watch)
     lh_free(watch);
 }
 
-void lh_watch_sit(lh_watch *watch, lh_board *board, int seats, int own)
+void lh_watch_attach(lh_watch *watch, lh_board *board, int seats, int own)
 {
     pthread_mutex_lock(&watch->lock);
     watch->board = board;
     watch->seats = seats;
     watch->own = own;
-    /* Processes that cannot be seen from here (each rank in a container of its own) tell nothing. */
+    /* Without a common process namespace (a container per rank) ended peers cannot be detected. */
     for (int i = 0; i < seats; i++)
         if (gone(board->seats[i].pid)) watch->seats = 0;
     pthread_mutex_unlock(&watch->lock);
