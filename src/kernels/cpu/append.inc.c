@@ -1,6 +1,5 @@
-/* What goes into caches: new entries, query rows in a ring, numbers that go with their entries. */
+/* What goes into caches: new entries, query rows in a ring. */
 #include "kernels/cpu/common.h"
-#include "kernels/slots.h"
 
 static void append_head(const lh_append_args *a, int64_t b, int64_t h)
 {
@@ -26,19 +25,6 @@ static lh_status op_append(lh_stream *stream, const lh_append_args *a)
         lh_ragged *kv = &a->seqs[b];
 #pragma omp parallel for if (a->tokens * kv->heads * kv->head_dim >= PARALLEL_FROM)
         for (int64_t h = 0; h < kv->heads; h++) append_head(a, b, h);
-    }
-    return LH_OK;
-}
-
-static lh_status op_put_stats(lh_stream *stream, const lh_put_stats_args *a)
-{
-    (void)stream;
-#pragma omp parallel for if (a->kv->heads * a->ld >= PARALLEL_FROM)
-    for (int64_t h = 0; h < a->kv->heads; h++) {
-        int64_t len = a->kv->len[h], first = lh_slot_of_last(len, a->last);
-        const float *x = a->x + h * a->ld;
-        float *y = lh_slot_at(&a->y, h, first, 0);
-        for (int64_t n = 0; n < len - first; n++) y[n * a->y.step] = x[n];
     }
     return LH_OK;
 }

@@ -81,7 +81,7 @@ static void mask_window(const lh_block_item *item, float *s, int64_t position, i
 {
     const lh_attend_block_args *a = item->block->args;
     for (int64_t j = 0; j < n; j++) {
-        if (entry_position(a->kv, item->head, first + j) <= position - a->logit.window) s[j] = -INFINITY;
+        if (lh_position(a->kv, item->head, first + j) <= position - a->logit.window) s[j] = -INFINITY;
     }
 }
 

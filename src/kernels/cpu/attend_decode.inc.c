@@ -131,9 +131,9 @@ static int decode_sees(const lh_team *t, int64_t position)
 static void team_mask(const lh_team *t, const lh_chunk *c, int team)
 {
     int seen = 1;
-    for (int64_t j = 0; j < t->n; j++) seen &= decode_sees(t, entry_position(t->kv, c->head, c->first + j));
+    for (int64_t j = 0; j < t->n; j++) seen &= decode_sees(t, lh_position(t->kv, c->head, c->first + j));
     for (int64_t j = 0; j < t->n && !seen; j++) {
-        if (decode_sees(t, entry_position(t->kv, c->head, c->first + j))) continue;
+        if (decode_sees(t, lh_position(t->kv, c->head, c->first + j))) continue;
         for (int h = 0; h < team; h++) t->s[j * team + h] = -INFINITY;
     }
     for (int64_t i = t->n * team; i < round_up(t->n, VL) * team; i++) t->s[i] = -INFINITY;

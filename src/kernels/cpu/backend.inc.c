@@ -6,7 +6,6 @@
 #include "kernels/cpu/attend_decode.inc.c"
 #include "kernels/cpu/column_stats.inc.c"
 #include "kernels/cpu/compact.inc.c"
-#include "kernels/cpu/draws.inc.c"
 #include "kernels/cpu/elementwise.inc.c"
 #include "kernels/cpu/expected_scores.inc.c"
 #include "kernels/cpu/gemm.inc.c"
@@ -22,6 +21,7 @@
 #include "kernels/cpu/sampling.inc.c"
 #include "kernels/cpu/scores.inc.c"
 #include "kernels/cpu/select_top.inc.c"
+#include "kernels/cpu/slotwise.inc.c"
 #include "kernels/cpu/top_logits.inc.c"
 
 const lh_ops LH_TABLE = {

@@ -4,7 +4,6 @@
 #define LH_KERNELS_CPU_COLUMNS_H
 
 #include "kernels/cpu/observed_steps.h"
-#include "kernels/slots.h"
 
 /* Rows of a KV head, as their weights want them. */
 typedef struct lh_stats_rows {

@@ -12,9 +12,13 @@
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/vec.h"
 #include "kernels/cpu/vecmath.h"
+#include "kernels/slots.h"
 
 /* Work of fewer elements than this is over before other threads wake up. */
 enum { PARALLEL_FROM = 1 << 15 };
+
+/* Columns are divided into blocks of a row. */
+enum { COLUMNS = 2048 };
 
 /* `call` for every n < items: by all threads where the work is `large`. Else there is no team: a team of one takes a
  * third of a microsecond, and the evictions of a step of decoding have hundreds of small operations. */
@@ -30,11 +34,6 @@ enum { PARALLEL_FROM = 1 << 15 };
 static inline int64_t round_up(int64_t n, int64_t step)
 {
     return (n + step - 1) / step * step;
-}
-
-static inline int64_t entry_position(const lh_ragged *kv, int64_t h, int64_t s)
-{
-    return kv->positions ? kv->positions[kv->offset[h] + s] : s;
 }
 
 /* The largest |x| of the slots that compete; NaN is none. As integers, whose order is the same: the compiler takes

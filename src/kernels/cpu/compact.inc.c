@@ -14,7 +14,7 @@ static void move_entries(const lh_compact_args *a, int64_t h, int64_t to, int64_
             memmove(dst->stats + at * dst->stat_count, src->stats + of * src->stat_count,
                     (size_t)(n * dst->stat_count) * sizeof *dst->stats);
     }
-    for (int64_t i = 0; i < n; i++) dst->positions[at + i] = entry_position(src, h, from + i);
+    for (int64_t i = 0; i < n; i++) dst->positions[at + i] = lh_position(src, h, from + i);
 }
 
 /* The first slot from s on, before `end`, that is not kept: eight at a time. */

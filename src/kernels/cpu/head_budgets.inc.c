@@ -18,10 +18,5 @@ static lh_status op_refine_threshold(lh_stream *stream, const lh_refine_threshol
 
 static lh_status op_head_budgets(lh_stream *stream, const lh_head_budgets_args *a)
 {
-    return lh_ref_head_budgets(stream, a); /* some numbers a head, and so are those of split_counts */
-}
-
-static lh_status op_split_counts(lh_stream *stream, const lh_split_counts_args *a)
-{
-    return lh_ref_split_counts(stream, a);
+    return lh_ref_head_budgets(stream, a); /* some numbers a head */
 }

@@ -41,17 +41,3 @@ static lh_status op_add_heads(lh_stream *stream, const lh_add_heads_args *a)
              add_slots(a, n * JOINT_SLOTS, scale));
     return LH_OK;
 }
-
-static void share_head(const lh_share_scores_args *a, int64_t h, double factor)
-{
-    float *y = a->y + h * a->ld;
-    for (int64_t s = 0; s < a->cols; s++) y[s] = (float)((double)a->sums[s] * factor);
-}
-
-static lh_status op_share_scores(lh_stream *stream, const lh_share_scores_args *a)
-{
-    double factor = 1.0 / lh_joint_scale(*a->top, a->all_heads) / (double)a->all_heads;
-    (void)stream;
-    FOR_EACH(h, a->heads, a->heads * a->cols >= PARALLEL_FROM, share_head(a, h, factor));
-    return LH_OK;
-}

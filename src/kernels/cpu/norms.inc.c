@@ -1,6 +1,5 @@
 /* Norms of keys and values, and the scores that are made of keys alone. Entries are shared out in blocks of a head. */
 #include "kernels/cpu/stream.h"
-#include "kernels/slots.h"
 
 enum { NORM_ENTRIES = 256, AHEAD_ENTRIES = 64 };
 

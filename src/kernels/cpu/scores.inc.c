@@ -1,9 +1,5 @@
 /* Scores from statistics, and their shaping. */
 #include "kernels/cpu/common.h"
-#include "kernels/slots.h"
-
-/* Columns are shared out in blocks of a row. */
-enum { COLUMNS = 2048 };
 
 /* Slots [first, end) of a row of y, which may be the numbers themselves. */
 typedef struct lh_finish {
@@ -98,19 +94,6 @@ static lh_status op_finish_scores(lh_stream *stream, const lh_finish_scores_args
     return LH_OK;
 }
 
-static lh_status op_weigh_scores(lh_stream *stream, const lh_weigh_scores_args *a)
-{
-    (void)stream;
-#pragma omp parallel for if (a->heads * a->ld >= PARALLEL_FROM)
-    for (int64_t h = 0; h < a->heads; h++) {
-        const float *norms = lh_slot_at(&a->norms, h, 0, 0), *x = a->x + h * a->ld;
-        for (int64_t s = 0; s < a->len[h]; s++) {
-            a->y[h * a->ld + s] = (x[s] + a->add) * norms[s * a->norms.step];
-        }
-    }
-    return LH_OK;
-}
-
 static void apply_prior_head(const lh_apply_prior_args *a, int64_t h)
 {
     const float *prior = a->prior + h * a->ld;
@@ -156,34 +139,5 @@ static lh_status op_group_reduce(lh_stream *stream, const lh_group_reduce_args *
 #pragma omp parallel for if (a->cols * a->group >= PARALLEL_FROM)
         for (int64_t j = 0; j < a->cols; j += COLUMNS) group_reduce_block(a, h, j);
     }
-    return LH_OK;
-}
-
-static lh_status op_position_scores(lh_stream *stream, const lh_position_scores_args *a)
-{
-    (void)stream;
-    for (int64_t h = 0; h < a->kv->heads; h++) {
-        for (int64_t s = 0; s < a->kv->len[h]; s++) a->y[h * a->ld + s] = (float)entry_position(a->kv, h, s);
-    }
-    return LH_OK;
-}
-
-/* Names of their own: a store of a state may change whatever a pointer leads to, as far as C knows. */
-static void classify_head(const lh_classify_args *a, int64_t h)
-{
-    const int32_t *positions = a->kv->positions ? a->kv->positions + a->kv->offset[h] : NULL;
-    const int64_t len = a->kv->len[h], from = a->visible_from, sinks = a->sinks, recent_from = a->recent_from;
-    uint8_t *state = a->state + h * a->ld;
-    for (int64_t s = 0; s < len; s++) {
-        int64_t p = positions ? positions[s] : s;
-        uint8_t held = p < sinks || p >= recent_from ? LH_ENTRY_KEEP : LH_ENTRY_COMPETES;
-        state[s] = p < from ? LH_ENTRY_DROP : held;
-    }
-}
-
-static lh_status op_classify(lh_stream *stream, const lh_classify_args *a)
-{
-    (void)stream;
-    for (int64_t h = 0; h < a->kv->heads; h++) classify_head(a, h);
     return LH_OK;
 }

@@ -57,7 +57,7 @@ static void break_ties(const lh_select_top_args *a, int64_t h, uint32_t *keys, u
 {
     for (int64_t s = 0; s < a->kv->len[h]; s++) {
         if (keys[s] == 0) continue;
-        uint32_t place = UINT32_MAX - 1 - (uint32_t)entry_position(a->kv, h, s);
+        uint32_t place = UINT32_MAX - 1 - (uint32_t)lh_position(a->kv, h, s);
         keys[s] = keys[s] > threshold ? UINT32_MAX : keys[s] == threshold ? place : 1;
     }
 }

@@ -113,18 +113,3 @@ lh_status lh_cuda_put_rows(lh_stream *stream, const lh_put_rows_args *a)
     int width = lh_width(a->ring, a->width, LH_F32) == 4 && lh_width(a->x, a->x_ld, LH_F32) == 4 ? 4 : 1;
     return lh_launch(stream, "put_rows", lh_fours_shape(a->tokens, a->width), put_rows_kernel, *a, width);
 }
-
-/* ---- numbers that go with their entries: a thread a slot ---- */
-
-static __global__ void put_stats_kernel(lh_put_stats_args a, lh_ragged kv)
-{
-    int64_t h = blockIdx.y, len = kv.len[h], first = lh_slot_of_last(len, a.last);
-    float *y = lh_slot_at(&a.y, h, first, 0);
-    for (int64_t n = lh_grid_first(); n < len - first; n += lh_grid_step()) y[n * a.y.step] = a.x[h * a.ld + n];
-}
-
-lh_status lh_cuda_put_stats(lh_stream *stream, const lh_put_stats_args *a)
-{
-    return lh_launch(stream, "put_stats", lh_over_slots(a->kv->heads, a->ld, THREADS, 4 * THREADS), put_stats_kernel,
-                     *a, *a->kv);
-}

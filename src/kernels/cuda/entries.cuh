@@ -20,12 +20,6 @@ static inline unsigned lh_blocks_per_head(const lh_stream *stream, int64_t heads
     return (unsigned)(blocks > 1 ? blocks : 1);
 }
 
-/* Position of the entry in slot s of head h. */
-static __device__ __forceinline__ int64_t lh_position(const lh_ragged &kv, int64_t h, int64_t s)
-{
-    return kv.positions ? kv.positions[kv.offset[h] + s] : s;
-}
-
 /* Numbers in 16 bytes. */
 template <typename T>
 static __host__ __device__ constexpr int lh_wide(void)

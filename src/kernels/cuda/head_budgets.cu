@@ -114,19 +114,3 @@ lh_status lh_cuda_head_budgets(lh_stream *stream, const lh_head_budgets_args *a)
     LH_TRY(lh_launch(stream, "head_budgets", lh_shape{dim3(1), THREADS, 0}, head_budgets_kernel, *a, lags));
     return LH_OK;
 }
-
-/* ---- stages ---- */
-
-static __global__ void split_counts_kernel(lh_split_counts_args a)
-{
-    for (int64_t h = lh_grid_first(); h < a.heads; h += lh_grid_step()) {
-        a.first[h] = lh_stage_of(a.stage, a.counts[h]);
-        a.rest[h] = a.counts[h] - a.first[h];
-    }
-}
-
-lh_status lh_cuda_split_counts(lh_stream *stream, const lh_split_counts_args *a)
-{
-    return lh_launch(stream, "split_counts", lh_shape{dim3(lh_blocks(a->heads, THREADS)), THREADS, 0},
-                     split_counts_kernel, *a);
-}

@@ -43,16 +43,3 @@ lh_status lh_cuda_add_heads(lh_stream *stream, const lh_add_heads_args *a)
     return lh_launch(stream, "add_heads", lh_shape{dim3(lh_blocks(a->cols, THREADS)), THREADS, 0}, add_heads_kernel,
                      *a);
 }
-
-static __global__ void share_scores_kernel(lh_share_scores_args a)
-{
-    int64_t h = blockIdx.y;
-    double factor = 1.0 / lh_joint_scale(*a.top, a.all_heads) / (double)a.all_heads;
-    for (int64_t s = lh_grid_first(); s < a.cols; s += lh_grid_step())
-        a.y[h * a.ld + s] = (float)((double)a.sums[s] * factor);
-}
-
-lh_status lh_cuda_share_scores(lh_stream *stream, const lh_share_scores_args *a)
-{
-    return lh_launch(stream, "share_scores", lh_over_slots(a->heads, a->cols, THREADS, SLOTS), share_scores_kernel, *a);
-}

@@ -107,7 +107,7 @@ static __global__ void set_bits_kernel(lh_marked_slots a, lh_by_position o)
 {
     int64_t h = blockIdx.y, len = a.len[h];
     for (int64_t s = lh_grid_first(); s < len; s += lh_grid_step()) {
-        int64_t p = lh_position(o.kv, h, s);
+        int64_t p = lh_position(&o.kv, h, s);
         if (is_marked(a, h, s)) atomicOr(&o.bits[h * o.words + p / 32], 1u << p % 32);
     }
 }
@@ -131,7 +131,7 @@ static __global__ void write_by_bits_kernel(lh_marked_slots a, lh_by_position o)
 {
     int64_t h = blockIdx.y, len = a.len[h];
     for (int64_t s = lh_grid_first(); s < len; s += lh_grid_step()) {
-        int64_t p = lh_position(o.kv, h, s), w = h * o.words + p / 32;
+        int64_t p = lh_position(&o.kv, h, s), w = h * o.words + p / 32;
         if (is_marked(a, h, s)) a.slots[h * a.ld + o.before[w] + __popc(o.bits[w] & ((1u << p % 32) - 1))] = (int32_t)s;
     }
 }

@@ -81,48 +81,6 @@ lh_status lh_cuda_group_reduce(lh_stream *stream, const lh_group_reduce_args *a)
 
 /* ---- shapes ---- */
 
-static __global__ void weigh_scores_kernel(lh_weigh_scores_args a)
-{
-    int64_t h = blockIdx.y, len = a.len[h];
-    const float *norms = lh_slot_at(&a.norms, h, 0, 0), *x = a.x + h * a.ld;
-    for (int64_t s = lh_grid_first(); s < len; s += lh_grid_step()) {
-        a.y[h * a.ld + s] = (x[s] + a.add) * norms[s * a.norms.step];
-    }
-}
-
-lh_status lh_cuda_weigh_scores(lh_stream *stream, const lh_weigh_scores_args *a)
-{
-    return lh_launch(stream, "weigh_scores", lh_over_slots(a->heads, a->ld, THREADS, SLOTS), weigh_scores_kernel, *a);
-}
-
-static __global__ void position_scores_kernel(lh_position_scores_args a, lh_ragged kv)
-{
-    int64_t h = blockIdx.y, len = kv.len[h];
-    for (int64_t s = lh_grid_first(); s < len; s += lh_grid_step()) a.y[h * a.ld + s] = (float)lh_position(kv, h, s);
-}
-
-lh_status lh_cuda_position_scores(lh_stream *stream, const lh_position_scores_args *a)
-{
-    return lh_launch(stream, "position_scores", lh_over_slots(a->kv->heads, a->ld, THREADS, SLOTS),
-                     position_scores_kernel, *a, *a->kv);
-}
-
-static __global__ void classify_kernel(lh_classify_args a, lh_ragged kv)
-{
-    int64_t h = blockIdx.y, len = kv.len[h];
-    for (int64_t s = lh_grid_first(); s < len; s += lh_grid_step()) {
-        int64_t p = lh_position(kv, h, s);
-        lh_entry_state held = p < a.sinks || p >= a.recent_from ? LH_ENTRY_KEEP : LH_ENTRY_COMPETES;
-        a.state[h * a.ld + s] = (uint8_t)(p < a.visible_from ? LH_ENTRY_DROP : held);
-    }
-}
-
-lh_status lh_cuda_classify(lh_stream *stream, const lh_classify_args *a)
-{
-    return lh_launch(stream, "classify", lh_over_slots(a->kv->heads, a->ld, THREADS, SLOTS), classify_kernel, *a,
-                     *a->kv);
-}
-
 /* tops[h] = the largest prior that competes, 0 at least. What is not negative has the order of its bits. */
 static __global__ void prior_top_kernel(lh_apply_prior_args a, unsigned *tops)
 {

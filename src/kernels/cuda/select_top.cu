@@ -46,7 +46,7 @@ static __device__ __forceinline__ int bits_of(int round)
 
 static __device__ __forceinline__ uint32_t place_of(const lh_contest &c, int64_t h, int64_t s)
 {
-    return ~(uint32_t)lh_position(c.kv, h, s);
+    return ~(uint32_t)lh_position(&c.kv, h, s);
 }
 
 /* Whether slot s of head h is counted in a round, and in which bin. */

@@ -1,8 +1,7 @@
-/* What goes into caches: new entries, query rows in a ring, numbers that go with their entries. */
+/* What goes into caches: new entries, query rows in a ring. */
 #include <string.h>
 
 #include "kernels/ref/ref.h"
-#include "kernels/slots.h"
 
 static void append_token(lh_ragged *kv, const lh_append_args *a, int64_t h, int64_t row)
 {
@@ -23,16 +22,6 @@ lh_status lh_ref_append(lh_stream *stream, const lh_append_args *a)
         for (int64_t h = 0; h < a->seqs[b].heads; h++) {
             for (int64_t t = 0; t < a->tokens; t++) append_token(&a->seqs[b], a, h, b * a->tokens + t);
         }
-    }
-    return LH_OK;
-}
-
-lh_status lh_ref_put_stats(lh_stream *stream, const lh_put_stats_args *a)
-{
-    (void)stream;
-    for (int64_t h = 0; h < a->kv->heads; h++) {
-        int64_t len = a->kv->len[h], first = lh_slot_of_last(len, a->last);
-        for (int64_t s = first; s < len; s++) *lh_slot_at(&a->y, h, s, 0) = a->x[h * a->ld + s - first];
     }
     return LH_OK;
 }

@@ -28,12 +28,12 @@ static inline double ref_logit(const lh_ref_row *row, int64_t slot)
 /* Whether the window leaves the slot. */
 static inline int ref_in_window(const lh_ref_row *row, int64_t slot)
 {
-    return row->logit.window <= 0 || ref_position(row->kv, row->head, slot) > row->position - row->logit.window;
+    return row->logit.window <= 0 || lh_position(row->kv, row->head, slot) > row->position - row->logit.window;
 }
 
 static inline int ref_sees(const lh_ref_row *row, int64_t slot)
 {
-    return ref_position(row->kv, row->head, slot) <= row->position && ref_in_window(row, slot);
+    return lh_position(row->kv, row->head, slot) <= row->position && ref_in_window(row, slot);
 }
 
 /* Softmax over the slots that `visible` lets through. work: slots + head_dim numbers. */
@@ -75,7 +75,7 @@ static inline int64_t ref_last_seen(const lh_observed *o, int64_t r)
 /* Whether row r sees the entry in a slot. */
 static inline int ref_observes(const lh_observed *o, int64_t r, int64_t head, int64_t slot)
 {
-    int64_t p = ref_position(o->kv, head, slot);
+    int64_t p = lh_position(o->kv, head, slot);
     return p <= ref_last_seen(o, r) && (o->logit.window <= 0 || p > o->positions[r] - o->logit.window);
 }
 

@@ -1,6 +1,5 @@
 /* Attention that entries receive from query rows. */
 #include "kernels/ref/attend.h"
-#include "kernels/slots.h"
 
 /* Of a row, for the slots of a head. */
 typedef struct ref_weights {

@@ -9,7 +9,7 @@ static void move_entry(const lh_ragged *dst, int64_t to, const lh_ragged *src, i
     int64_t bytes = src->head_dim * lh_dtype_bytes(src->type), at = dst->offset[h] + to, of = src->offset[h] + from;
     memmove((char *)dst->k + at * bytes, (const char *)src->k + of * bytes, (size_t)bytes);
     memmove((char *)dst->v + at * bytes, (const char *)src->v + of * bytes, (size_t)bytes);
-    dst->positions[at] = (int32_t)ref_position(src, h, from);
+    dst->positions[at] = (int32_t)lh_position(src, h, from);
     for (int64_t c = 0; dst->stats && c < dst->stat_count; c++)
         dst->stats[at * dst->stat_count + c] = src->stats[of * src->stat_count + c];
 }

@@ -24,13 +24,3 @@ lh_status lh_ref_head_budgets(lh_stream *stream, const lh_head_budgets_args *a)
     lh_give_last(a, lh_give_rounds(a, lh_give_shares(a, lags), lags), lags, 0, 1);
     return LH_OK;
 }
-
-lh_status lh_ref_split_counts(lh_stream *stream, const lh_split_counts_args *a)
-{
-    (void)stream;
-    for (int64_t h = 0; h < a->heads; h++) {
-        a->first[h] = lh_stage_of(a->stage, a->counts[h]);
-        a->rest[h] = a->counts[h] - a->first[h];
-    }
-    return LH_OK;
-}

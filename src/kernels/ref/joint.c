@@ -30,13 +30,3 @@ lh_status lh_ref_add_heads(lh_stream *stream, const lh_add_heads_args *a)
     }
     return LH_OK;
 }
-
-lh_status lh_ref_share_scores(lh_stream *stream, const lh_share_scores_args *a)
-{
-    double factor = 1.0 / lh_joint_scale(*a->top, a->all_heads) / (double)a->all_heads;
-    (void)stream;
-    for (int64_t h = 0; h < a->heads; h++) {
-        for (int64_t s = 0; s < a->cols; s++) a->y[h * a->ld + s] = (float)((double)a->sums[s] * factor);
-    }
-    return LH_OK;
-}

@@ -2,7 +2,6 @@
 #include <math.h>
 
 #include "kernels/ref/ref.h"
-#include "kernels/slots.h"
 
 static double load_entry(const lh_ragged *kv, const void *part, int64_t h, int64_t s, int64_t i)
 {

@@ -15,7 +15,7 @@ static int64_t list_competing(const lh_pool_args *a, int64_t h, int64_t *slots)
 {
     int64_t n = 0;
     for (int64_t s = 0; s < a->kv->len[h]; s++) {
-        if (a->state[h * a->ld + s] == LH_ENTRY_COMPETES) slots[n++] = ref_position(a->kv, h, s) << 32 | s;
+        if (a->state[h * a->ld + s] == LH_ENTRY_COMPETES) slots[n++] = lh_position(a->kv, h, s) << 32 | s;
     }
     qsort(slots, (size_t)n, sizeof *slots, by_number);
     for (int64_t i = 0; i < n; i++) slots[i] &= UINT32_MAX;

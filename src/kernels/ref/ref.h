@@ -6,6 +6,7 @@
 #include <assert.h>
 
 #include "kernels/ops.h"
+#include "kernels/slots.h"
 
 /* lh_ref_embed, lh_ref_rmsnorm, … */
 #define LH_OP(op, summary) lh_status lh_ref_##op(lh_stream *stream, const lh_##op##_args *args);
@@ -26,12 +27,6 @@ static inline void ref_store(void *y, lh_dtype type, int64_t i, double value)
         ((float *)y)[i] = (float)value;
     else
         ((uint16_t *)y)[i] = lh_f32_to_bf16((float)value);
-}
-
-/* Position of the entry in slot s of head h. */
-static inline int64_t ref_position(const lh_ragged *kv, int64_t h, int64_t s)
-{
-    return kv->positions ? kv->positions[kv->offset[h] + s] : s;
 }
 
 #endif

@@ -2,7 +2,6 @@
 #include <math.h>
 
 #include "kernels/ref/ref.h"
-#include "kernels/slots.h"
 
 /* Rows at positions [first_row, seen) that saw the entry at `position`, and those that saw all. */
 static double visits(const lh_finish_scores_args *a, int64_t position)
@@ -28,21 +27,9 @@ lh_status lh_ref_finish_scores(lh_stream *stream, const lh_finish_scores_args *a
         for (int64_t c = 0; c < a->parts; c++) {
             for (int64_t s = 0; s < a->kv->len[h]; s++) {
                 double squares = a->kind == LH_FINISH_DEVIATION ? *lh_slot_at(&a->squares, h, s, c) : 0.0;
-                double n = visits(a, ref_position(a->kv, h, s));
+                double n = visits(a, lh_position(a->kv, h, s));
                 a->y[(h * a->parts + c) * a->ld + s] = (float)finished(a, *lh_slot_at(&a->x, h, s, c), squares, n);
             }
-        }
-    }
-    return LH_OK;
-}
-
-lh_status lh_ref_weigh_scores(lh_stream *stream, const lh_weigh_scores_args *a)
-{
-    (void)stream;
-    for (int64_t h = 0; h < a->heads; h++) {
-        for (int64_t s = 0; s < a->len[h]; s++) {
-            double norm = *lh_slot_at(&a->norms, h, s, 0);
-            a->y[h * a->ld + s] = (float)(((double)a->x[h * a->ld + s] + a->add) * norm);
         }
     }
     return LH_OK;
@@ -79,32 +66,6 @@ lh_status lh_ref_group_reduce(lh_stream *stream, const lh_group_reduce_args *a)
             }
             double reduced = a->kind == LH_GROUP_MAX ? top : a->kind == LH_GROUP_MEAN ? sum / (double)a->group : sum;
             a->y[h * a->y_ld + j] = (float)(a->factor * reduced);
-        }
-    }
-    return LH_OK;
-}
-
-lh_status lh_ref_position_scores(lh_stream *stream, const lh_position_scores_args *a)
-{
-    (void)stream;
-    for (int64_t h = 0; h < a->kv->heads; h++) {
-        for (int64_t s = 0; s < a->kv->len[h]; s++) a->y[h * a->ld + s] = (float)ref_position(a->kv, h, s);
-    }
-    return LH_OK;
-}
-
-lh_status lh_ref_classify(lh_stream *stream, const lh_classify_args *a)
-{
-    (void)stream;
-    for (int64_t h = 0; h < a->kv->heads; h++) {
-        for (int64_t s = 0; s < a->kv->len[h]; s++) {
-            int64_t p = ref_position(a->kv, h, s);
-            uint8_t state = LH_ENTRY_COMPETES;
-            if (p < a->visible_from)
-                state = LH_ENTRY_DROP;
-            else if (p < a->sinks || p >= a->recent_from)
-                state = LH_ENTRY_KEEP;
-            a->state[h * a->ld + s] = state;
         }
     }
     return LH_OK;

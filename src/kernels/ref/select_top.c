@@ -1,6 +1,5 @@
 /* The best competing entries of each head. */
 #include "kernels/ref/ref.h"
-#include "kernels/slots.h"
 
 /* Competing entries of head h that come before or at (key, position) in the order of select_top. */
 static int64_t count_until(const lh_select_top_args *a, int64_t h, uint32_t key, int64_t position)
@@ -9,7 +8,7 @@ static int64_t count_until(const lh_select_top_args *a, int64_t h, uint32_t key,
     for (int64_t s = 0; s < a->kv->len[h]; s++) {
         if (a->state[h * a->ld + s] != LH_ENTRY_COMPETES) continue;
         uint32_t mine = lh_score_key(a->scores[h * a->ld + s]);
-        count += mine > key || (mine == key && ref_position(a->kv, h, s) <= position);
+        count += mine > key || (mine == key && lh_position(a->kv, h, s) <= position);
     }
     return count;
 }
@@ -39,7 +38,7 @@ lh_status lh_ref_select_top(lh_stream *stream, const lh_select_top_args *a)
             uint8_t *state = a->state + h * a->ld + s;
             if (*state != LH_ENTRY_COMPETES) continue;
             uint32_t mine = lh_score_key(a->scores[h * a->ld + s]);
-            int keep = mine > key || (mine == key && ref_position(a->kv, h, s) <= position);
+            int keep = mine > key || (mine == key && lh_position(a->kv, h, s) <= position);
             *state = (uint8_t)(keep ? LH_ENTRY_KEEP : a->others);
         }
     }

@@ -1,0 +1,102 @@
+/* slotwise.h - operations that treat every slot of a head by itself, one body for all backends (slotwise_list.h): `ref`
+ * loops over heads, `cpu` divides slots among its threads, `cuda` gives each thread every so many. */
+#ifndef LH_KERNELS_SLOTWISE_H
+#define LH_KERNELS_SLOTWISE_H
+
+#include "base/minmax.h"
+#include "base/rng.h"
+#include "kernels/ops.h"
+#include "kernels/real.h"
+#include "kernels/slots.h"
+
+/* Slots first, first + step, … before `end`; those at the end of the head and after it do not exist. */
+typedef struct lh_slot_range {
+    int64_t first, end, step;
+} lh_slot_range;
+
+static LH_BOTH inline void lh_classify_slots(const lh_classify_args *a, int64_t h, lh_slot_range r)
+{
+    const int32_t *positions = lh_positions_of(a->kv, h);
+    const int64_t end = lh_min_i64(r.end, a->kv->len[h]);
+    uint8_t *state = a->state + h * a->ld;
+    for (int64_t s = r.first; s < end; s += r.step) {
+        int64_t p = positions ? positions[s] : s;
+        int is_protected = p < a->sinks || p >= a->recent_from;
+        state[s] = p < a->visible_from ? LH_ENTRY_DROP : is_protected ? LH_ENTRY_KEEP : LH_ENTRY_COMPETES;
+    }
+}
+
+static LH_BOTH inline void lh_position_scores_slots(const lh_position_scores_args *a, int64_t h, lh_slot_range r)
+{
+    const int32_t *positions = lh_positions_of(a->kv, h);
+    const int64_t end = lh_min_i64(r.end, a->kv->len[h]);
+    for (int64_t s = r.first; s < end; s += r.step) a->y[h * a->ld + s] = (float)(positions ? positions[s] : s);
+}
+
+/* Of the entry at position p of head h. */
+static LH_BOTH inline uint32_t lh_draw_word(const lh_draw *draw, int64_t h, uint32_t p)
+{
+    const uint32_t counter[4] = {draw->counter[0], draw->counter[1], (uint32_t)(draw->first_head + h), p};
+    uint32_t words[4];
+    lh_philox(words, draw->key, counter);
+    return words[0];
+}
+
+static LH_BOTH inline void lh_random_scores_slots(const lh_random_scores_args *a, int64_t h, lh_slot_range r)
+{
+    const int32_t *positions = lh_positions_of(a->kv, h);
+    const int64_t end = lh_min_i64(r.end, a->kv->len[h]);
+    for (int64_t s = r.first; s < end; s += r.step)
+        a->y[h * a->ld + s] = lh_uniform(lh_draw_word(&a->draw, h, positions ? (uint32_t)positions[s] : (uint32_t)s));
+}
+
+/* logf is right to an ulp also near 1, where u is: the numbers 1 - n / 2^24 are exact. */
+static LH_BOTH inline float lh_gumbel_score(float x, float temperature, uint32_t word)
+{
+    lh_real u = lh_uniform_open(word);
+    return (float)((lh_real)x / temperature - LH_REAL_FN(log)(-LH_REAL_FN(log)(u)));
+}
+
+/* Not on the list: `cpu` draws and takes logarithms in loops of their own. */
+static LH_BOTH inline void lh_gumbel_scores_slots(const lh_gumbel_scores_args *a, int64_t h, lh_slot_range r)
+{
+    const int32_t *positions = lh_positions_of(a->kv, h);
+    const int64_t end = lh_min_i64(r.end, a->kv->len[h]);
+    for (int64_t s = r.first; s < end; s += r.step) {
+        uint32_t word = lh_draw_word(&a->draw, h, positions ? (uint32_t)positions[s] : (uint32_t)s);
+        a->y[h * a->ld + s] = lh_gumbel_score(a->x[h * a->ld + s], a->temperature, word);
+    }
+}
+
+static LH_BOTH inline void lh_put_stats_slots(const lh_put_stats_args *a, int64_t h, lh_slot_range r)
+{
+    const int64_t len = a->kv->len[h], from = lh_slot_of_last(len, a->last), end = lh_min_i64(r.end, len - from);
+    float *y = lh_slot_at(&a->y, h, from, 0);
+    for (int64_t n = r.first; n < end; n += r.step) y[n * a->y.step] = a->x[h * a->ld + n];
+}
+
+static LH_BOTH inline void lh_weigh_scores_slots(const lh_weigh_scores_args *a, int64_t h, lh_slot_range r)
+{
+    const float *norms = lh_slot_at(&a->norms, h, 0, 0), *x = a->x + h * a->ld;
+    const int64_t end = lh_min_i64(r.end, a->len[h]);
+    for (int64_t s = r.first; s < end; s += r.step)
+        a->y[h * a->ld + s] = (float)(((lh_real)x[s] + a->add) * norms[s * a->norms.step]);
+}
+
+static LH_BOTH inline void lh_share_scores_slots(const lh_share_scores_args *a, int64_t h, lh_slot_range r)
+{
+    const double factor = 1.0 / lh_joint_scale(*a->top, a->all_heads) / (double)a->all_heads;
+    for (int64_t s = r.first; s < r.end; s += r.step) a->y[h * a->ld + s] = (float)((double)a->sums[s] * factor);
+}
+
+/* One row, of which the columns are heads. */
+static LH_BOTH inline void lh_split_counts_slots(const lh_split_counts_args *a, int64_t row, lh_slot_range r)
+{
+    (void)row;
+    for (int64_t h = r.first; h < r.end; h += r.step) {
+        a->first[h] = lh_stage_of(a->stage, a->counts[h]);
+        a->rest[h] = a->counts[h] - a->first[h];
+    }
+}
+
+#endif
