@@ -15,8 +15,8 @@ typedef struct run {
     const lh_generate_request *request;
     lh_generation *out;
     lh_session *session;
-    lh_cache_file *cache;
-    lh_keep_sets *sets;
+    lh_saved_kv cache;
+    lh_keep_sets sets;
     lh_logits_file *logits;
     int evicts_decoding;
     double decode_s;
@@ -85,7 +85,7 @@ static int64_t cache_bytes(const run *r)
     const int64_t tokens = r->request->prompt.n,
                   kept = lh_max_i64(lh_min_i64(lh_policy_entries(policy, tokens), tokens) - policy->block, 0);
     int64_t entries = 0;
-    if (r->cache) return 0; /* it holds some already */
+    if (r->request->load_cache) return 0; /* it holds some already */
     for (int64_t l = 0; l < c->layers; l++)
         entries += c->kv_heads * (c->sliding[l] ? lh_min_i64(kept, c->window) : kept);
     return 2 * entries * c->head_dim * lh_dtype_bytes(lh_engine_get(r->engine)->kv_dtype);
@@ -101,7 +101,7 @@ static lh_status check_outputs(const run *r)
         int64_t bytes;
     } outputs[] = {{q->save_cache, cache_bytes(r)},
                    {q->keep_sets, 0},
-                   {q->logits, rows_of(q, r->cache ? NULL : &q->prompt) * vocab * (int64_t)sizeof(float)}};
+                   {q->logits, rows_of(q, q->load_cache ? NULL : &q->prompt) * vocab * (int64_t)sizeof(float)}};
     if (lh_comm_rank(lh_engine_get(r->engine)->comm) == 0)
         for (int i = 0; i < 3; i++)
             if (outputs[i].path) LH_TRY(lh_file_check_writable(outputs[i].path, outputs[i].bytes + (1 << 20)));
@@ -114,27 +114,26 @@ static lh_status open_run(run *r)
     const lh_generate_request *q = r->request;
     lh_comm *comm = lh_engine_get(r->engine)->comm;
     int64_t before = 0;
-    if (q->load_cache) st = lh_cache_open(&r->cache, q->load_cache);
+    if (q->load_cache) st = lh_saved_kv_open(&r->cache, q->load_cache);
     LH_TRY(lh_comm_agree(comm, st));
-    r->out->policy = q->policy ? *q->policy : *lh_cache_policy(r->cache);
-    if (r->cache) before = lh_cache_extra_of(r->cache).n;
+    r->out->policy = q->policy ? *q->policy : r->cache.policy;
+    if (q->load_cache) before = r->cache.file.extra.n;
     r->evicts_decoding = r->out->policy.evicts && r->out->policy.every > 0;
     st = check(r, before);
     if (st == LH_OK) st = check_outputs(r);
     LH_TRY(lh_comm_agree(comm, st));
-    LH_TRY(lh_session_open(
-        &r->session, r->engine,
-        &(lh_session_options){.policy = &r->out->policy,
-                              .profiles = q->policy ? q->profiles : lh_cache_profiles(r->cache),
-                              .prompt = r->cache ? 0 : q->prompt.n,
-                              .more = tokens_more(q) + (r->cache ? q->prompt.n : 0),
-                              .length = before + q->prompt.n + tokens_more(q),
-                              .rows = rows_of(q, q->question_count ? q->questions : &q->prompt),
-                              .block = r->cache ? lh_max_i64(q->prompt.n, longest_question(q)) : longest_question(q),
-                              .restores = q->question_count > 1,
-                              .seed = r->cache ? lh_cache_extra_of(r->cache).seed : q->sampling.seed}));
-    if (q->keep_sets) st = lh_keep_sets_open(&r->sets, lh_session_kv(r->session));
-    if (st == LH_OK && q->logits) st = lh_logits_file_open(&r->logits, lh_engine_get(r->engine)->config->vocab);
+    LH_TRY(lh_session_open(&r->session, r->engine,
+                           &(lh_session_options){.policy = &r->out->policy,
+                                                 .profiles = q->policy ? q->profiles : &r->cache.profiles,
+                                                 .prompt = q->load_cache ? 0 : q->prompt.n,
+                                                 .more = tokens_more(q) + (q->load_cache ? q->prompt.n : 0),
+                                                 .length = before + q->prompt.n + tokens_more(q),
+                                                 .rows = rows_of(q, q->question_count ? q->questions : &q->prompt),
+                                                 .block = q->load_cache ? lh_max_i64(q->prompt.n, longest_question(q))
+                                                                        : longest_question(q),
+                                                 .restores = q->question_count > 1,
+                                                 .seed = q->load_cache ? r->cache.file.extra.seed : q->sampling.seed}));
+    if (q->logits) st = lh_logits_file_open(&r->logits, lh_engine_get(r->engine)->config->vocab);
     LH_TRY(lh_comm_agree(comm, st));
     return st;
 }
@@ -188,8 +187,8 @@ static lh_status take_prompt(run *r)
     const lh_generate_request *q = r->request;
     double start = lh_clock_s();
     lh_session_keep_logits(r->session, rows_of(q, q->question_count == 0 ? &q->prompt : NULL));
-    if (r->cache) {
-        LH_TRY(lh_session_load(r->session, r->cache));
+    if (q->load_cache) {
+        LH_TRY(lh_session_load(r->session, &r->cache));
         if (q->prompt.n) LH_TRY(lh_session_block(r->session, q->prompt.ids, q->prompt.n));
     } else {
         lh_forward_progress progress = {(void *)&q->events, show_prefill};
@@ -200,7 +199,7 @@ static lh_status take_prompt(run *r)
     r->out->budget = lh_policy_entries(&r->out->policy, r->out->prompt_tokens);
     r->out->chunk = lh_session_chunk(r->session);
     LH_TRY(take_figures(r));
-    if (q->keep_sets) LH_TRY(lh_keep_sets_take(r->sets, LH_KEEP_KEPT));
+    if (q->keep_sets) LH_TRY(lh_kv_take_keep_sets(lh_session_kv(r->session), LH_KEEP_KEPT, &r->sets));
     if (q->save_cache) LH_TRY(lh_session_save(r->session, q->save_cache, q->sampling.seed, q->run));
     if (q->question_count == 0) LH_TRY(write_logits(r));
     return LH_OK;
@@ -328,8 +327,8 @@ static lh_status write_files(run *r)
     const lh_tokens *tokens = lh_session_tokens(r->session);
     lh_comm *comm = lh_engine_get(r->engine)->comm;
     if (q->keep_sets) {
-        if (r->evicts_decoding) LH_TRY(lh_keep_sets_take(r->sets, LH_KEEP_FINAL));
-        LH_TRY(lh_keep_sets_write(r->sets, q->keep_sets,
+        if (r->evicts_decoding) LH_TRY(lh_kv_take_keep_sets(lh_session_kv(r->session), LH_KEEP_FINAL, &r->sets));
+        LH_TRY(lh_keep_sets_write(&r->sets, comm, q->keep_sets,
                                   &(lh_cache_extra){.tokens = tokens->ids, .n = tokens->n, .run = q->run}));
     }
     if (q->logits && lh_comm_rank(comm) == 0) st = lh_logits_file_write(r->logits, q->logits, tokens, q->run);
@@ -368,13 +367,13 @@ lh_status lh_generate(lh_engine *engine, const lh_generate_request *request, lh_
     LH_TRY_DONE(lh_kv_stats_of(lh_session_kv(r.session), &last));
     out->timing.evict_s = last.evict_s;
     out->timing.prefill_tokens_per_s =
-        out->timing.prefill_s > 0 && !r.cache ? (double)out->prompt_tokens / out->timing.prefill_s : 0;
+        out->timing.prefill_s > 0 && !request->load_cache ? (double)out->prompt_tokens / out->timing.prefill_s : 0;
     out->timing.decode_tokens_per_s = r.decode_s > 0 ? (double)r.decoded / r.decode_s : 0;
 done:
     lh_logits_file_close(r.logits);
-    lh_keep_sets_close(r.sets);
+    lh_keep_sets_clear(&r.sets);
     lh_session_close(r.session);
-    lh_cache_close(r.cache);
+    lh_saved_kv_close(&r.cache);
     return st;
 }
 

@@ -262,24 +262,24 @@ lh_status lh_session_save(lh_session *s, const char *path, uint64_t seed, const 
     float *logits = NULL;
     if (lh_comm_rank(place->comm) == 0) LH_TRY_DONE(lh_calloc(&logits, vocab, sizeof *logits));
     LH_TRY_DONE(lh_logits_gather(place, &row, vocab, 0, logits));
-    LH_TRY_DONE(lh_cache_save(s->kv, path,
-                              &(lh_cache_extra){.model = lh_engine_get(s->engine)->identity,
-                                                .tokens = s->tokens.ids,
-                                                .n = s->tokens.n,
-                                                .logits = logits,
-                                                .vocab = vocab,
-                                                .seed = seed,
-                                                .run = run}));
+    LH_TRY_DONE(lh_kv_save(s->kv, path,
+                           &(lh_cache_extra){.model = lh_engine_get(s->engine)->identity,
+                                             .tokens = s->tokens.ids,
+                                             .n = s->tokens.n,
+                                             .logits = logits,
+                                             .vocab = vocab,
+                                             .seed = seed,
+                                             .run = run}));
 done:
     lh_free(logits);
     return st;
 }
 
-static lh_status restore(lh_session *s, lh_cache_file *file)
+static lh_status restore(lh_session *s, lh_saved_kv *file)
 {
-    lh_cache_extra extra = lh_cache_extra_of(file);
+    const lh_cache_extra extra = file->file.extra;
     int64_t vocab = lh_engine_get(s->engine)->config->vocab;
-    LH_TRY(lh_cache_restore(file, s->kv, lh_engine_get(s->engine)->identity, s->options.more));
+    LH_TRY(lh_kv_load(s->kv, file, lh_engine_get(s->engine)->identity, s->options.more));
     if (extra.vocab != vocab)
         LH_FAIL(LH_EFILE, "the cache holds %lld logits and the model has %lld", (long long)extra.vocab,
                 (long long)vocab);
@@ -288,7 +288,7 @@ static lh_status restore(lh_session *s, lh_cache_file *file)
     return LH_OK;
 }
 
-lh_status lh_session_load(lh_session *s, lh_cache_file *file)
+lh_status lh_session_load(lh_session *s, lh_saved_kv *file)
 {
     return lh_comm_agree(lh_engine_get(s->engine)->comm, restore(s, file));
 }

@@ -4,7 +4,7 @@
 #define LH_ENGINE_SESSION_H
 
 #include "engine/engine.h"
-#include "kv/cache_file.h"
+#include "kv/save.h"
 #include "model/sampler.h"
 
 typedef struct lh_session_options {
@@ -43,6 +43,6 @@ int64_t lh_session_chunk(const lh_session *s); /* tokens that go through a layer
 
 /* The state after what was taken in so far, to a file and back; `run`: options as JSON. */
 lh_status lh_session_save(lh_session *s, const char *path, uint64_t seed, const char *run);
-lh_status lh_session_load(lh_session *s, lh_cache_file *file);
+lh_status lh_session_load(lh_session *s, lh_saved_kv *file);
 
 #endif

@@ -43,3 +43,9 @@ void lh_gather_entries(lh_gather *g, const lh_heads *heads, const int64_t *lens,
         g->bytes[r] = at - g->at[r];
     }
 }
+
+lh_status lh_gather_lens(lh_gather *g, const lh_heads *heads, lh_comm *comm, const int64_t *lens, int64_t *all)
+{
+    lh_gather_kv_heads(g, heads, sizeof *all);
+    return lh_comm_allgatherv(comm, lens + heads->counted_first - heads->kv_first, all, g->bytes, g->at);
+}

@@ -3,6 +3,7 @@
 #ifndef LH_EXEC_GATHER_H
 #define LH_EXEC_GATHER_H
 
+#include "comm/comm.h"
 #include "exec/heads.h"
 
 typedef struct lh_gather {
@@ -19,5 +20,8 @@ void lh_gather_kv_heads(lh_gather *gather, const lh_heads *heads, int64_t head_b
 
 /* KV head g has lens[g] entries of `entry_bytes`. */
 void lh_gather_entries(lh_gather *gather, const lh_heads *heads, const int64_t *lens, int64_t entry_bytes);
+
+/* Collective. Lengths of this rank's heads -> of all KV heads of the model, on every rank. */
+lh_status lh_gather_lens(lh_gather *gather, const lh_heads *heads, lh_comm *comm, const int64_t *lens, int64_t *all);
 
 #endif

@@ -132,8 +132,8 @@ void lh_kv_evict_layer(lh_kv *kv, lh_evict_job *job, lh_arena *arena)
     int gathers = (columns || apart) && !alike;
     if (gathers) {
         if (budgets == LH_HEADS_PROFILE) LH_LATCH(&kv->exec, lh_arena_pull_len(arena, &kv->exec));
-        lh_exec_latch(&kv->exec, lh_kv_gather_lens(kv, lens + h->counted_first - h->kv_first, kv->arrays.offsets));
-        lens = kv->arrays.offsets;
+        lh_exec_latch(&kv->exec, lh_gather_lens(&kv->arrays.gather, h, kv->exec.comm, lens, kv->arrays.lens));
+        lens = kv->arrays.lens;
         heads = h->kv_heads;
     }
     if (!measure(kv, job, lens, heads)) return;

@@ -4,11 +4,10 @@
 static lh_status init_arrays(lh_kv_arrays *a, const lh_kv_shape *shape)
 {
     const lh_heads *h = &shape->heads;
-    LH_TRY(lh_calloc(&a->budgets, shape->layers + 3 * h->kv_heads + 1 + h->kv_count, sizeof *a->budgets));
+    LH_TRY(lh_calloc(&a->budgets, shape->layers + 2 * h->kv_heads + h->kv_count, sizeof *a->budgets));
     a->room = a->budgets + shape->layers;
     a->lens = a->room + h->kv_heads;
-    a->offsets = a->lens + h->kv_heads;
-    a->kept = a->offsets + h->kv_heads + 1;
+    a->kept = a->lens + h->kv_heads;
     return lh_gather_init(&a->gather, h->ranks);
 }
 

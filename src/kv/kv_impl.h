@@ -55,7 +55,6 @@ typedef struct lh_shared_prefill {
 typedef struct lh_kv_arrays {
     int64_t *budgets;     /* [layers] */
     int64_t *room, *lens; /* [kv_heads of the model] */
-    int64_t *offsets;     /* [kv_heads + 1] */
     int64_t *kept;        /* [kv_count] */
     lh_gather gather;
 } lh_kv_arrays;
@@ -138,8 +137,5 @@ lh_status lh_kv_reserve_slots(lh_kv *kv, int64_t tokens);
 /* After evictions that nobody waited for: ask for the lengths, and wait for them (lens.c). */
 lh_status lh_kv_ask_lens(lh_kv *kv);
 lh_status lh_kv_fetch_lens(lh_kv *kv);
-
-/* Collective. Lengths of this rank's counted heads -> of all heads of the model, on every rank. */
-lh_status lh_kv_gather_lens(lh_kv *kv, const int64_t *own, int64_t *all);
 
 #endif

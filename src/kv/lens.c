@@ -1,5 +1,4 @@
-/* Lengths of heads: those of the device, which evictions while decoding change without waiting for the host, and those
- * of all ranks. */
+/* Lengths of heads, which evictions while decoding change on the device without waiting for the host. */
 #include <string.h>
 
 #include "kv/kv_impl.h"
@@ -19,11 +18,4 @@ lh_status lh_kv_fetch_lens(lh_kv *kv)
         memcpy(kv->layers[l].arena.len, kv->lens.host + (2 * l + 1) * heads, (size_t)heads * sizeof *kv->lens.host);
     kv->lens.stale = 0;
     return LH_OK;
-}
-
-lh_status lh_kv_gather_lens(lh_kv *kv, const int64_t *own, int64_t *all)
-{
-    lh_gather *gather = &kv->arrays.gather;
-    lh_gather_kv_heads(gather, &kv->shape.heads, sizeof *all);
-    return lh_comm_allgatherv(kv->exec.comm, own, all, gather->bytes, gather->at);
 }

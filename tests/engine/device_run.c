@@ -119,7 +119,7 @@ lh_engine *device_open(lh_comm *comm, const char *path, const device_options *op
 
 /* ---- one run ---- */
 
-static void gather(lh_session *s, int64_t layers, lh_kv_positions *to)
+static void gather(lh_session *s, int64_t layers, lh_positions *to)
 {
     for (int64_t l = 0; l < layers; l++) mt_try(lh_kv_gather_positions(lh_session_kv(s), l, &to[l]));
 }
@@ -185,8 +185,8 @@ void device_result_clear(device_result *r)
     lh_free(r->logits);
     lh_free(r->tokens);
     for (int l = 0; l < DEVICE_LAYERS; l++) {
-        lh_kv_positions_clear(&r->kept[l]);
-        lh_kv_positions_clear(&r->final[l]);
+        lh_positions_clear(&r->kept[l]);
+        lh_positions_clear(&r->final[l]);
     }
     *r = (device_result){0};
 }

@@ -37,7 +37,7 @@ typedef struct device_result {
     int64_t layers, rows, vocab, drawn;
     float *logits;   /* [rows, vocab], after every token, or after the prompt and every step */
     int32_t *tokens; /* [drawn], DEVICE_WAYS after the prompt and as many after every step */
-    lh_kv_positions kept[DEVICE_LAYERS], final[DEVICE_LAYERS]; /* after the prompt, after the last step */
+    lh_positions kept[DEVICE_LAYERS], final[DEVICE_LAYERS]; /* after the prompt, after the last step */
 } device_result;
 
 /* Collective over the engine's ranks. */

@@ -109,7 +109,7 @@ static void check_state(state *s)
 
 /* ---- one run ---- */
 
-static void gather(const state *s, lh_kv_positions *to)
+static void gather(const state *s, lh_positions *to)
 {
     for (int64_t l = 0; l < lh_engine_get(s->engine)->config->layers; l++)
         mt_try(lh_kv_gather_positions(lh_session_kv(s->session), l, &to[l]));
@@ -173,8 +173,8 @@ void family_result_clear(family_result *r)
 {
     lh_free(r->logits);
     for (int l = 0; l < FAMILY_LAYERS; l++) {
-        lh_kv_positions_clear(&r->kept[l]);
-        lh_kv_positions_clear(&r->final[l]);
+        lh_positions_clear(&r->kept[l]);
+        lh_positions_clear(&r->final[l]);
     }
     *r = (family_result){0};
 }
@@ -182,7 +182,7 @@ void family_result_clear(family_result *r)
 /* ---- comparing ---- */
 
 /* Shared entries of all entries of a head. */
-static double jaccard(const lh_kv_positions *a, const lh_kv_positions *b, int64_t h)
+static double jaccard(const lh_positions *a, const lh_positions *b, int64_t h)
 {
     int64_t i = a->offsets[h], j = b->offsets[h], shared = 0, all = 0;
     for (; i < a->offsets[h + 1] || j < b->offsets[h + 1]; all++) {
@@ -195,7 +195,7 @@ static double jaccard(const lh_kv_positions *a, const lh_kv_positions *b, int64_
     return all ? (double)shared / (double)all : 1;
 }
 
-static void compare_layer(family_likeness *l, const lh_kv_positions *a, const lh_kv_positions *b, const char *name)
+static void compare_layer(family_likeness *l, const lh_positions *a, const lh_positions *b, const char *name)
 {
     mt_check(a->heads == b->heads, "%s: %lld heads and %lld", name, (long long)a->heads, (long long)b->heads);
     for (int64_t h = 0; h < a->heads && h < b->heads; h++) {
@@ -210,7 +210,7 @@ static void compare_layer(family_likeness *l, const lh_kv_positions *a, const lh
     }
 }
 
-void family_compare_sets(family_likeness *l, const lh_kv_positions *a, const lh_kv_positions *b, int64_t layers,
+void family_compare_sets(family_likeness *l, const lh_positions *a, const lh_positions *b, int64_t layers,
                          const char *name)
 {
     for (int64_t i = 0; i < layers; i++) compare_layer(l, &a[i], &b[i], name);

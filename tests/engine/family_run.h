@@ -20,7 +20,7 @@ typedef struct family_result {
     int64_t layers;
     int32_t tokens[FAMILY_STEPS]; /* the best ones after the prompt and every step */
     float *logits;                /* [FAMILY_STEPS, FAMILY_VOCAB] that they were chosen from */
-    lh_kv_positions kept[FAMILY_LAYERS], final[FAMILY_LAYERS]; /* after the prompt, after the last step */
+    lh_positions kept[FAMILY_LAYERS], final[FAMILY_LAYERS]; /* after the prompt, after the last step */
 } family_result;
 
 lh_engine *family_open(lh_comm *comm, const char *path, const char *device, int deterministic);
@@ -36,7 +36,7 @@ typedef struct family_likeness {
     char worst[160]; /* the run with the head that differs most */
 } family_likeness;
 void family_compare(family_likeness *l, const family_result *a, const family_result *b);
-void family_compare_sets(family_likeness *l, const lh_kv_positions *a, const lh_kv_positions *b, int64_t layers,
+void family_compare_sets(family_likeness *l, const lh_positions *a, const lh_positions *b, int64_t layers,
                          const char *name);
 
 /* The same on every bit: tokens, logits, positions. */

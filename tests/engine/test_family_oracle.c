@@ -174,10 +174,10 @@ static void close_run(run *x)
 static void check(run *x)
 {
     for (int64_t l = 0; l < x->of.layers; l++) {
-        lh_kv_positions kept = {0};
+        lh_positions kept = {0};
         mt_try(lh_kv_gather_positions(x->kv, l, &kept));
         oracle_check(&x->o, l, &kept, x->name);
-        lh_kv_positions_clear(&kept);
+        lh_positions_clear(&kept);
     }
 }
 

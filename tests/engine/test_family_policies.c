@@ -182,15 +182,15 @@ static lh_session *prefilled(lh_engine *engine, const lh_policy *plans, int64_t 
 /* What two caches hold of a layer. */
 static void compare_layer(lh_kv *many, lh_kv *own, int64_t layer, const lh_policy *plan)
 {
-    lh_kv_positions a = {0}, b = {0};
+    lh_positions a = {0}, b = {0};
     mt_try(lh_kv_gather_positions(many, layer, &a));
     mt_try(lh_kv_gather_positions(own, layer, &b));
     int64_t n = mt_rank() ? 0 : a.offsets[a.heads];
     mt_check(mt_rank() || (memcmp(a.offsets, b.offsets, (size_t)(a.heads + 1) * sizeof *a.offsets) == 0 &&
                            memcmp(a.positions, b.positions, (size_t)n * sizeof *a.positions) == 0),
              "%s: layer %lld keeps other entries than by a prefill of its own", plan->name, (long long)layer);
-    lh_kv_positions_clear(&a);
-    lh_kv_positions_clear(&b);
+    lh_positions_clear(&a);
+    lh_positions_clear(&b);
 }
 
 /* After the prompt and three steps: entries, and the token that comes next. */

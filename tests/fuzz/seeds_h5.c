@@ -9,7 +9,7 @@
 #include "base/file.h"
 #include "fuzz.h"
 #include "import/import.h"
-#include "kv/cache_file.h"
+#include "kv/save.h"
 
 /* ---- one file, three times ---- */
 
@@ -199,18 +199,23 @@ static lh_status fill(fz_cache *c, lh_kv *kv)
     return LH_OK;
 }
 
-typedef lh_status (*save)(lh_kv *kv, const char *path, const lh_cache_extra *extra);
+typedef lh_status (*save)(fz_cache *c, lh_kv *kv, const char *path, const lh_cache_extra *extra);
 
-static lh_status save_keep_sets(lh_kv *kv, const char *path, const lh_cache_extra *extra)
+static lh_status save_cache(fz_cache *c, lh_kv *kv, const char *path, const lh_cache_extra *extra)
+{
+    (void)c;
+    return lh_kv_save(kv, path, extra);
+}
+
+static lh_status save_keep_sets(fz_cache *c, lh_kv *kv, const char *path, const lh_cache_extra *extra)
 {
     lh_status st = LH_OK;
-    lh_keep_sets *sets = NULL;
-    LH_TRY_DONE(lh_keep_sets_open(&sets, kv));
-    LH_TRY_DONE(lh_keep_sets_take(sets, LH_KEEP_KEPT));
-    LH_TRY_DONE(lh_keep_sets_take(sets, LH_KEEP_FINAL));
-    LH_TRY_DONE(lh_keep_sets_write(sets, path, extra));
+    lh_keep_sets sets = {0};
+    LH_TRY_DONE(lh_kv_take_keep_sets(kv, LH_KEEP_KEPT, &sets));
+    LH_TRY_DONE(lh_kv_take_keep_sets(kv, LH_KEEP_FINAL, &sets));
+    LH_TRY_DONE(lh_keep_sets_write(&sets, c->comm, path, extra));
 done:
-    lh_keep_sets_close(sets);
+    lh_keep_sets_clear(&sets);
     return st;
 }
 
@@ -233,7 +238,7 @@ static lh_status add_caches(fz_seeds *seeds, const char *folder, save how)
     for (int kind = 0; kind < FZ_CACHES; kind++) {
         LH_TRY_DONE(open_kv(c, kind, &kv));
         LH_TRY_DONE(fill(c, kv));
-        LH_TRY_DONE(how(kv, path, &extra));
+        LH_TRY_DONE(how(c, kv, path, &extra));
         LH_TRY_DONE(add_three(seeds, path));
         lh_kv_close(kv);
         kv = NULL;
@@ -247,7 +252,7 @@ done:
 
 lh_status fz_cache_seeds(fz_seeds *seeds, const char *folder)
 {
-    return add_caches(seeds, folder, lh_cache_save);
+    return add_caches(seeds, folder, save_cache);
 }
 
 lh_status fz_keep_sets_seeds(fz_seeds *seeds, const char *folder)
@@ -258,13 +263,13 @@ lh_status fz_keep_sets_seeds(fz_seeds *seeds, const char *folder)
 lh_status fz_cache_restore(fz_cache *c, int kind, const char *path)
 {
     lh_status st = LH_OK;
-    lh_cache_file *file = NULL;
+    lh_saved_kv file = {0};
     lh_kv *kv = NULL;
     LH_TRY_DONE(open_kv(c, kind, &kv));
-    LH_TRY_DONE(lh_cache_open(&file, path));
-    LH_TRY_DONE(lh_cache_restore(file, kv, MODEL, MORE));
+    LH_TRY_DONE(lh_saved_kv_open(&file, path));
+    LH_TRY_DONE(lh_kv_load(kv, &file, MODEL, MORE));
 done:
-    lh_cache_close(file);
+    lh_saved_kv_close(&file);
     lh_kv_close(kv);
     return st;
 }

@@ -361,7 +361,7 @@ static void adopt(oracle *o, int64_t l, int64_t g, int64_t p, int there)
     gone_of(o, l, g)[p] = there ? INT32_MAX : (int32_t)o->seen;
 }
 
-void oracle_check(oracle *o, int64_t l, const lh_kv_positions *got, const char *when)
+void oracle_check(oracle *o, int64_t l, const lh_positions *got, const char *when)
 {
     int64_t all = 0;
     for (int64_t g = 0; g < got->heads; g++) {

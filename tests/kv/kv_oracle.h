@@ -46,7 +46,7 @@ void oracle_rewind(oracle *o);
 
 /* The gathered positions of a layer are those that the oracle holds. To be called after every eviction: where rounding
  * decides, the oracle goes on with what is there. */
-void oracle_check(oracle *o, int64_t layer, const lh_kv_positions *got, const char *when);
+void oracle_check(oracle *o, int64_t layer, const lh_positions *got, const char *when);
 
 /* Log-sum-exps of the newest row, [layers, heads], are those over the entries that it saw. */
 void oracle_check_lse(const oracle *o, const float *got, const char *when);

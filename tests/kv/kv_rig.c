@@ -380,7 +380,7 @@ void rig_gather(rig *r, rig_result *out)
 {
     gather_newest(r, out);
     for (int64_t l = 0; l < r->of->layers; l++) {
-        lh_kv_positions_clear(&out->kept[l]);
+        lh_positions_clear(&out->kept[l]);
         mt_try(lh_kv_gather_positions(r->kv, l, &out->kept[l]));
     }
     mt_try(lh_kv_stats_of(r->kv, &out->stats));
@@ -396,8 +396,8 @@ int64_t rig_evictions(lh_kv *kv)
 void rig_result_clear(rig_result *result)
 {
     for (int l = 0; l < 8; l++) {
-        lh_kv_positions_clear(&result->kept[l]);
-        for (int64_t i = 0; i < result->block_count[l]; i++) lh_kv_positions_clear(&result->blocks[l][i]);
+        lh_positions_clear(&result->kept[l]);
+        for (int64_t i = 0; i < result->block_count[l]; i++) lh_positions_clear(&result->blocks[l][i]);
         lh_free(result->blocks[l]);
         lh_free(result->raw[l]);
         lh_free(result->scores[l]);

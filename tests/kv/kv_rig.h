@@ -4,7 +4,7 @@
 #define LH_TESTS_KV_RIG_H
 
 #include "kv/figures.h"
-#include "kv/positions.h"
+#include "kv/save.h"
 #include "mpi_check.h"
 #include "policies/budgets.h"
 
@@ -39,7 +39,7 @@ typedef struct rig_case {
  * on rank 0 of its communicator), the log-sum-exps of the newest row [layers, heads] (of all ranks), and the scores
  * that were ranked ([kv_count, tokens] of this rank, NULL where none were). */
 typedef struct rig_result {
-    lh_kv_positions kept[8], *blocks[8];
+    lh_positions kept[8], *blocks[8];
     int64_t block_count[8];
     float *lse;
     float *raw[8], *scores[8];

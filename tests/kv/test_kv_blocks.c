@@ -47,7 +47,7 @@ START_TEST(test_sinks_and_the_last_tokens_stay)
             int64_t n = left(c.tokens, 32, sizes[b]);
             for (int64_t l = 0; l < c.layers && mt_rank() == 0; l++)
                 for (int64_t g = 0; g < c.kv_heads; g++) {
-                    const lh_kv_positions *kept = &got.kept[l];
+                    const lh_positions *kept = &got.kept[l];
                     mt_check(kept->offsets[g + 1] - kept->offsets[g] == n, "%s: %lld entries are not %lld", blocks[b],
                              (long long)(kept->offsets[g + 1] - kept->offsets[g]), (long long)n);
                     for (int64_t i = 0; i < n; i++) {
@@ -115,7 +115,7 @@ START_TEST(test_proxies_at_both_ends_stay_through_all_blocks)
         rig_prefill(&one, &alone);
         for (int64_t l = 0; l < c.layers && mt_rank() == 0; l++)
             for (int64_t g = 0; g < c.kv_heads; g++) {
-                const lh_kv_positions *kept = &got.kept[l], *same = &alone.kept[l];
+                const lh_positions *kept = &got.kept[l], *same = &alone.kept[l];
                 int64_t from = kept->offsets[g], end = kept->offsets[g + 1];
                 mt_check(end == same->offsets[g + 1], "%d ranks keep other entries than one", mt_size());
                 for (int64_t i = from; i < end; i++) {

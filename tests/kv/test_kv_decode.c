@@ -21,7 +21,7 @@ static rig_case base_case(const lh_policy_options *policy)
 }
 
 /* Head h of a layer must hold exactly the positions p < seen with keep(p). */
-static void check_positions(const lh_kv_positions *k, const uint8_t *keep, int64_t seen, const char *when)
+static void check_positions(const lh_positions *k, const uint8_t *keep, int64_t seen, const char *when)
 {
     for (int64_t h = 0; h < k->heads; h++) {
         int64_t i = k->offsets[h];

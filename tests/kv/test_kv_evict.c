@@ -59,13 +59,13 @@ static lh_comm *alone(void)
     return self;
 }
 
-static int same_positions(const lh_kv_positions *a, const lh_kv_positions *b)
+static int same_positions(const lh_positions *a, const lh_positions *b)
 {
     return a->heads == b->heads && memcmp(a->offsets, b->offsets, (size_t)(a->heads + 1) * sizeof *a->offsets) == 0 &&
            memcmp(a->positions, b->positions, (size_t)a->offsets[a->heads] * sizeof *a->positions) == 0;
 }
 
-static int holds(const lh_kv_positions *p, int64_t head, int64_t position)
+static int holds(const lh_positions *p, int64_t head, int64_t position)
 {
     for (int64_t i = p->offsets[head]; i < p->offsets[head + 1]; i++)
         if (p->positions[i] == position) return 1;
@@ -79,7 +79,7 @@ static void check_budgets(const rig *r, const rig_result *got)
     const rig_case *c = r->of;
     int64_t all = 0, entries = lh_policy_entries(&r->plan, c->tokens);
     for (int64_t l = 0; l < c->layers; l++) {
-        const lh_kv_positions *k = &got->kept[l];
+        const lh_positions *k = &got->kept[l];
         int64_t budget = lh_kv_layer_budget(r->kv, l), kept = k->offsets[c->kv_heads];
         mt_check(kept == c->kv_heads * budget, "layer %lld keeps %lld entries of a budget of %lld a head", (long long)l,
                  (long long)kept, (long long)budget);
@@ -299,7 +299,7 @@ START_TEST(test_of_equal_scores_lower_heads_and_positions_stay)
         rig_open(&r, &c, mt_comm(), &lh_ops_ref);
         rig_prefill(&r, &got);
         for (int64_t h = 0; h < c.kv_heads && mt_rank() == 0; h++) {
-            const lh_kv_positions *k = &got.kept[0];
+            const lh_positions *k = &got.kept[0];
             int64_t n = k->offsets[h + 1] - k->offsets[h];
             for (int64_t i = 0; i < n - 10; i++)
                 mt_check(k->positions[k->offsets[h] + i] == i, "head %lld keeps position %d as its %lldth",
@@ -332,7 +332,7 @@ START_TEST(test_sliding_layers_keep_only_what_the_next_row_sees)
         rig_prefill(&r, &got);
         int64_t all = 0;
         for (int64_t l = 0; l < c.layers && mt_rank() == 0; l++) {
-            const lh_kv_positions *k = &got.kept[l];
+            const lh_positions *k = &got.kept[l];
             int64_t budget = lh_kv_layer_budget(r.kv, l), most = sliding[l] ? 39 : c.tokens;
             for (int64_t i = 0; sliding[l] && i < k->offsets[c.kv_heads]; i++)
                 mt_check(k->positions[i] > c.tokens - 40, "position %d is out of sight", k->positions[i]);

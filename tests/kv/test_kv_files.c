@@ -10,7 +10,7 @@
 #include "base/file.h"
 #include "base/h5.h"
 #include "base/mem.h"
-#include "kv/cache_file.h"
+#include "kv/save.h"
 #include "kv_rig.h"
 
 enum { VOCAB = 11, MODEL = 4711 };
@@ -119,12 +119,12 @@ static void check_slots(rig *part, rig *whole, const char *when)
 static void restore_on(const rig_case *c, const char *path, int ranks, rig *whole)
 {
     lh_comm *some = NULL;
-    lh_cache_file *file = NULL;
+    lh_saved_kv file = {0};
     rig r;
     mt_try(lh_comm_split(mt_comm(), mt_rank() < ranks, &some));
     if (mt_rank() < ranks) {
-        mt_try(lh_cache_open(&file, path));
-        lh_cache_extra extra = lh_cache_extra_of(file);
+        mt_try(lh_saved_kv_open(&file, path));
+        const lh_cache_extra extra = file.file.extra;
         mt_check(extra.model == MODEL && extra.n == c->tokens + 9 && extra.vocab == VOCAB &&
                      extra.seed == UINT64_MAX - 5,
                  "what goes with the entries");
@@ -132,12 +132,12 @@ static void restore_on(const rig_case *c, const char *path, int ranks, rig *whol
                      memcmp(extra.logits, logits, sizeof logits) == 0,
                  "tokens or logits");
         rig_open(&r, c, some, &lh_ops_ref);
-        mt_try(lh_cache_restore(file, r.kv, MODEL, c->more));
+        mt_try(lh_kv_load(r.kv, &file, MODEL, c->more));
         mt_check(lh_kv_seen(r.kv) == c->tokens + 9, "%lld tokens seen", (long long)lh_kv_seen(r.kv));
         check_slots(&r, whole, "restored");
         for (int step = 0; step < 13; step++) rig_take(&r, LH_KV_STEP, 1);
     }
-    lh_cache_close(file);
+    lh_saved_kv_close(&file);
     for (int step = 0; step < 13; step++) rig_take(whole, LH_KV_STEP, 1);
     if (mt_rank() < ranks) {
         check_slots(&r, whole, "gone on");
@@ -167,7 +167,7 @@ static void save_and_restore(const rig_case *of)
         rig_take(&whole, LH_KV_STEP, 1);
     }
     lh_cache_extra extra = extra_of(&all);
-    mt_try(lh_cache_save(all.kv, path, &extra));
+    mt_try(lh_kv_save(all.kv, path, &extra));
     mt_try(lh_kv_snapshot(whole.kv));
     if (mt_rank() == 0) mt_try(lh_h5_check(path));
     for (int ranks = 1; ranks <= mt_size(); ranks++) restore_on(&c, path, ranks, &whole);
@@ -211,15 +211,14 @@ START_TEST(test_a_file_that_cannot_be_written_fails_on_all_ranks)
     rig_case c = case_of(0, 1);
     rig r;
     rig_result got;
-    lh_keep_sets *sets = NULL;
+    lh_keep_sets sets = {0};
     rig_open(&r, &c, mt_comm(), &lh_ops_ref);
     rig_prefill(&r, &got);
     lh_cache_extra extra = extra_of(&r);
-    mt_expect(lh_cache_save(r.kv, "/proc/nowhere/cache.h5", &extra), LH_EWRITE);
-    mt_try(lh_keep_sets_open(&sets, r.kv));
-    mt_try(lh_keep_sets_take(sets, LH_KEEP_KEPT));
-    mt_expect(lh_keep_sets_write(sets, "/proc/nowhere/keep.h5", &extra), LH_EWRITE);
-    lh_keep_sets_close(sets);
+    mt_expect(lh_kv_save(r.kv, "/proc/nowhere/cache.h5", &extra), LH_EWRITE);
+    mt_try(lh_kv_take_keep_sets(r.kv, LH_KEEP_KEPT, &sets));
+    mt_expect(lh_keep_sets_write(&sets, mt_comm(), "/proc/nowhere/keep.h5", &extra), LH_EWRITE);
+    lh_keep_sets_clear(&sets);
     rig_result_clear(&got);
     rig_close(&r);
     mt_end();
@@ -231,16 +230,15 @@ START_TEST(test_keep_sets_say_what_every_head_keeps)
     rig_case c = case_of(0, 3 - _i * 2);
     rig r;
     rig_result got;
-    lh_keep_sets *sets = NULL;
+    lh_keep_sets sets = {0};
     char *path = make_path();
     rig_open(&r, &c, mt_comm(), &lh_ops_ref);
     rig_prefill(&r, &got);
-    mt_try(lh_keep_sets_open(&sets, r.kv));
-    mt_try(lh_keep_sets_take(sets, LH_KEEP_KEPT));
+    mt_try(lh_kv_take_keep_sets(r.kv, LH_KEEP_KEPT, &sets));
     for (int step = 0; step < 5; step++) rig_take(&r, LH_KV_STEP, 1);
-    if (_i) mt_try(lh_keep_sets_take(sets, LH_KEEP_FINAL));
+    if (_i) mt_try(lh_kv_take_keep_sets(r.kv, LH_KEEP_FINAL, &sets));
     lh_cache_extra extra = extra_of(&r);
-    mt_try(lh_keep_sets_write(sets, path, &extra));
+    mt_try(lh_keep_sets_write(&sets, mt_comm(), path, &extra));
     if (mt_rank() == 0) {
         lh_h5 *h5 = NULL;
         lh_h5_shape shape;
@@ -261,7 +259,7 @@ START_TEST(test_keep_sets_say_what_every_head_keeps)
         lh_h5_close(h5);
         lh_free(offsets), lh_free(positions), lh_free(budgets);
     }
-    lh_keep_sets_close(sets);
+    lh_keep_sets_clear(&sets);
     rig_result_clear(&got);
     rig_close(&r);
     forget_path(path);
@@ -350,20 +348,20 @@ START_TEST(test_damaged_caches_are_refused)
     char *path = make_path();
     mt_try(lh_comm_open_self(&self));
     for (size_t i = 0; i < sizeof damages / sizeof *damages && mt_rank() == 0; i++) {
-        lh_cache_file *file = NULL;
+        lh_saved_kv file = {0};
         rig_case c = case_of(0, damages[i].policy ? damages[i].policy : 1);
         rig back;
         rig_open(&r, &c, self, &lh_ops_ref);
         rig_prefill(&r, &got);
         lh_cache_extra extra = extra_of(&r);
-        mt_try(lh_cache_save(r.kv, path, &extra));
+        mt_try(lh_kv_save(r.kv, path, &extra));
         apply(path, &damages[i]);
         rig_open(&back, &c, self, &lh_ops_ref);
-        lh_status st = lh_cache_open(&file, path);
-        if (st == LH_OK) st = lh_cache_restore(file, back.kv, MODEL, 5);
+        lh_status st = lh_saved_kv_open(&file, path);
+        if (st == LH_OK) st = lh_kv_load(back.kv, &file, MODEL, 5);
         mt_check(st == LH_EFILE, "damage %d of '%s' gives status %d", (int)i, damages[i].object, (int)st);
         mt_check(strstr(lh_error_message(), damages[i].words) != NULL, "damage %d: '%s'", (int)i, lh_error_message());
-        lh_cache_close(file);
+        lh_saved_kv_close(&file);
         rig_close(&back);
         rig_result_clear(&got);
         rig_close(&r);
@@ -384,22 +382,22 @@ START_TEST(test_a_cache_that_does_not_fit_is_refused)
     rig_open(&r, &c, mt_comm(), &lh_ops_ref);
     rig_prefill(&r, &got);
     lh_cache_extra extra = extra_of(&r);
-    mt_try(lh_cache_save(r.kv, path, &extra));
+    mt_try(lh_kv_save(r.kv, path, &extra));
     rig_result_clear(&got);
     rig_close(&r);
     for (int n = 0; n < 5; n++) {
         static const char *const words[] = {"another model", "f32", "'--policy'", "layers", "dimensions"};
         rig_case d = c;
-        lh_cache_file *file = NULL;
+        lh_saved_kv file = {0};
         if (n == 1) d.type = LH_BF16;
         if (n == 2) d.policy = other;
         if (n == 3) d.layers = 2;
         if (n == 4) d.dim = 16;
         rig_open(&r, &d, mt_comm(), &lh_ops_ref);
-        mt_try(lh_cache_open(&file, path));
-        mt_expect(lh_cache_restore(file, r.kv, n ? MODEL : 1, 5), n == 2 ? LH_EUSAGE : LH_EFILE);
+        mt_try(lh_saved_kv_open(&file, path));
+        mt_expect(lh_kv_load(r.kv, &file, n ? MODEL : 1, 5), n == 2 ? LH_EUSAGE : LH_EFILE);
         mt_check(strstr(lh_error_message(), words[n]) != NULL, "'%s'", lh_error_message());
-        lh_cache_close(file);
+        lh_saved_kv_close(&file);
         rig_close(&r);
     }
     forget_path(path);

@@ -38,13 +38,13 @@ static lh_policy_options preset_at(int i, const char *budget)
     return (lh_policy_options){.policy = p->name, .budget = p->parts.statistic ? budget : NULL};
 }
 
-static int same(const lh_kv_positions *a, const lh_kv_positions *b)
+static int same(const lh_positions *a, const lh_positions *b)
 {
     return a->heads == b->heads && memcmp(a->offsets, b->offsets, (size_t)(a->heads + 1) * sizeof *a->offsets) == 0 &&
            memcmp(a->positions, b->positions, (size_t)a->offsets[a->heads] * sizeof *a->positions) == 0;
 }
 
-static int holds(const lh_kv_positions *p, int64_t head, int64_t position)
+static int holds(const lh_positions *p, int64_t head, int64_t position)
 {
     for (int64_t i = p->offsets[head]; i < p->offsets[head + 1]; i++)
         if (p->positions[i] == position) return 1;

@@ -114,7 +114,7 @@ static void check_cell(const ranking *k, const rig *r, const rig_result *one, in
     for (int64_t t = 0; t < c->tokens; t++) stays[t] = one->state[l][g * c->tokens + t] == LH_ENTRY_KEEP;
     for (int64_t i = 0; i < k->count && left > 0; i++)
         if (k->all[i].cell == cell) stays[k->all[i].position] = 1, left--;
-    const lh_kv_positions *kept = &one->kept[l];
+    const lh_positions *kept = &one->kept[l];
     for (int64_t t = 0; t < c->tokens; t++) {
         int there = n < kept->offsets[g + 1] - kept->offsets[g] && kept->positions[kept->offsets[g] + n] == t;
         mt_check(there == stays[t], "layer %lld head %lld: entry %lld is %skept", (long long)l, (long long)g,

@@ -179,7 +179,7 @@ static void check_lengths(const rig *r, const rig_result *got, int64_t since)
     int64_t held = 0, most = 0;
     lh_policy_numbers fixed = lh_policy_fix(&r->plan, c->tokens);
     for (int64_t l = 0; l < c->layers; l++) {
-        const lh_kv_positions *k = &got->kept[l];
+        const lh_positions *k = &got->kept[l];
         int64_t budget = lh_kv_layer_budget(r->kv, l);
         for (int64_t h = 0; h < c->kv_heads && fixed.budgets.heads == LH_HEADS_UNIFORM; h++)
             mt_check(k->offsets[h + 1] - k->offsets[h] <= budget + since, "%s: a head holds %lld entries of %lld",
@@ -212,7 +212,7 @@ static void check_alone(const rig_case *c, const lh_ops *ops, const rig_result *
     rig_open(&r, c, self, ops);
     rig_prefill(&r, &mine);
     for (int64_t l = 0; l < c->layers; l++) {
-        const lh_kv_positions *a = &mine.kept[l], *b = &got->kept[l];
+        const lh_positions *a = &mine.kept[l], *b = &got->kept[l];
         mt_check(memcmp(a->offsets, b->offsets, (size_t)(a->heads + 1) * sizeof *a->offsets) == 0 &&
                      memcmp(a->positions, b->positions, (size_t)a->offsets[a->heads] * sizeof *a->positions) == 0,
                  "%s: layer %lld: %d ranks differ from one", r.plan.name, (long long)l, mt_size());

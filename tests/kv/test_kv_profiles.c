@@ -7,8 +7,8 @@
 
 #include "base/file.h"
 #include "base/mem.h"
-#include "kv/cache_file.h"
 #include "kv/forecast.h"
+#include "kv/save.h"
 #include "kv_rig.h"
 
 enum { MOST_HEADS = 8, LAYERS = 3, MODEL = 4711 };
@@ -217,7 +217,7 @@ END_TEST
 static void check_same(const rig_result *a, const rig_result *b, const char *name)
 {
     for (int64_t l = 0; l < LAYERS && mt_rank() == 0; l++) {
-        const lh_kv_positions *x = &a->kept[l], *y = &b->kept[l];
+        const lh_positions *x = &a->kept[l], *y = &b->kept[l];
         int same = memcmp(x->offsets, y->offsets, (size_t)(x->heads + 1) * sizeof *x->offsets) == 0 &&
                    memcmp(x->positions, y->positions, (size_t)x->offsets[x->heads] * sizeof *x->positions) == 0;
         mt_check(same, "%s: layer %lld keeps other entries", name, (long long)l);
@@ -301,20 +301,20 @@ START_TEST(test_a_saved_cache_brings_its_profiles)
         rig_case c = case_of(_i, policy, &w), again = c;
         rig r, s;
         rig_result got, want;
-        lh_cache_file *file = NULL;
+        lh_saved_kv file = {0};
         lh_profiles stored;
         rig_open(&r, &c, mt_comm(), &lh_ops_ref);
         rig_prefill(&r, &want);
-        mt_try(lh_cache_save(
+        mt_try(lh_kv_save(
             r.kv, path,
             &(lh_cache_extra){
                 .model = MODEL, .tokens = tokens, .n = c.tokens, .logits = logits, .vocab = 5, .run = "{}"}));
-        mt_try(lh_cache_open(&file, path));
-        stored = *lh_cache_profiles(file);
+        mt_try(lh_saved_kv_open(&file, path));
+        stored = file.profiles;
         again.policy.profiles = &stored;
         rig_open(&s, &again, mt_comm(), &lh_ops_ref);
-        mt_check(memcmp(&s.plan, lh_cache_policy(file), sizeof s.plan) == 0, "the file has another policy");
-        mt_try(lh_cache_restore(file, s.kv, MODEL, c.more));
+        mt_check(memcmp(&s.plan, &file.policy, sizeof s.plan) == 0, "the file has another policy");
+        mt_try(lh_kv_load(s.kv, &file, MODEL, c.more));
         for (int64_t step = 1; step <= 12; step++) rig_take(&r, LH_KV_STEP, 1), rig_take(&s, LH_KV_STEP, 1);
         rig_result_clear(&want);
         got = (rig_result){0};
@@ -325,7 +325,7 @@ START_TEST(test_a_saved_cache_brings_its_profiles)
         rig_result_clear(&want);
         rig_close(&r);
         rig_close(&s);
-        lh_cache_close(file);
+        lh_saved_kv_close(&file);
         lh_profiles_clear(&w.all);
     }
     mt_try(lh_comm_barrier(mt_comm()));

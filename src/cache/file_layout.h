@@ -1,11 +1,9 @@
-/* cache_impl.h - what writing and reading of cache files share. */
-#ifndef LH_KV_CACHE_IMPL_H
-#define LH_KV_CACHE_IMPL_H
+/* file_layout.h - names that cache files and keep sets share. */
+#ifndef LH_CACHE_FILE_LAYOUT_H
+#define LH_CACHE_FILE_LAYOUT_H
 
+#include <stdint.h>
 #include <stdio.h>
-
-#include "kv/cache_file.h"
-#include "kv/kv_impl.h"
 
 enum { LH_CACHE_SCHEMA = 1, LH_KEEP_SETS_SCHEMA = 1 };
 

@@ -1,52 +1,31 @@
-#include <string.h>
+#include "cache/keep_sets.h"
 
-#include "base/h5.h"
-#include "kv/cache_impl.h"
+#include "base/mem.h"
+#include "cache/file_layout.h"
 
-enum { PARTS = LH_KEEP_FINAL + 1 };
-
-static const char *const part_names[PARTS] = {"kept", "final"};
-
-struct lh_keep_sets {
-    lh_kv *kv;
-    lh_kv_positions *layers[PARTS]; /* [layers], complete on rank 0; NULL: not taken */
-};
-
-lh_status lh_keep_sets_open(lh_keep_sets **out, lh_kv *kv)
-{
-    lh_keep_sets *sets = NULL;
-    LH_TRY(lh_calloc(&sets, 1, sizeof *sets));
-    sets->kv = kv;
-    *out = sets;
-    return LH_OK;
-}
+static const char *const part_names[LH_KEEP_PARTS] = {"kept", "final"};
 
 static void drop(lh_keep_sets *sets, lh_keep_part part)
 {
-    for (int64_t l = 0; sets->layers[part] && l < sets->kv->shape.layers; l++)
-        lh_kv_positions_clear(&sets->layers[part][l]);
-    lh_free(sets->layers[part]);
-    sets->layers[part] = NULL;
+    for (int64_t l = 0; sets->parts[part] && l < sets->layers; l++) lh_positions_clear(&sets->parts[part][l]);
+    lh_free(sets->parts[part]);
+    sets->parts[part] = NULL;
 }
 
-void lh_keep_sets_close(lh_keep_sets *sets)
+void lh_keep_sets_clear(lh_keep_sets *sets)
 {
-    if (!sets) return;
     drop(sets, LH_KEEP_KEPT);
     drop(sets, LH_KEEP_FINAL);
-    lh_free(sets);
 }
 
-lh_status lh_keep_sets_take(lh_keep_sets *sets, lh_keep_part part)
+lh_status lh_keep_sets_reserve(lh_keep_sets *sets, lh_keep_part part, int64_t layers)
 {
-    lh_kv *kv = sets->kv;
     drop(sets, part);
-    LH_TRY(lh_comm_agree(kv->exec.comm, lh_calloc(&sets->layers[part], kv->shape.layers, sizeof *sets->layers[part])));
-    for (int64_t l = 0; l < kv->shape.layers; l++) LH_TRY(lh_kv_gather_positions(kv, l, &sets->layers[part][l]));
-    return LH_OK;
+    sets->layers = layers;
+    return lh_calloc(&sets->parts[part], layers, sizeof *sets->parts[part]);
 }
 
-static lh_status write_layer(lh_h5 *h5, int64_t layer, lh_keep_part part, const lh_kv_positions *p)
+static lh_status write_layer(lh_h5 *h5, int64_t layer, lh_keep_part part, const lh_positions *p)
 {
     lh_status st = LH_OK;
     lh_layer_name name;
@@ -75,9 +54,9 @@ static lh_status write_file(const lh_keep_sets *sets, const char *path, const lh
     LH_TRY_DONE(lh_h5_create(&h5, path,
                              &(lh_h5_header){.kind = "keep-sets", .schema = LH_KEEP_SETS_SCHEMA, .run = extra->run}));
     LH_TRY_DONE(lh_h5_put(h5, "/tokens", &(lh_h5_shape){.type = LH_I32, .rank = 1, .dims = {extra->n}}, extra->tokens));
-    for (int part = 0; part < PARTS; part++)
-        for (int64_t l = 0; sets->layers[part] && l < sets->kv->shape.layers; l++)
-            LH_TRY_DONE(write_layer(h5, l, (lh_keep_part)part, &sets->layers[part][l]));
+    for (int part = 0; part < LH_KEEP_PARTS; part++)
+        for (int64_t l = 0; sets->parts[part] && l < sets->layers; l++)
+            LH_TRY_DONE(write_layer(h5, l, (lh_keep_part)part, &sets->parts[part][l]));
     lh_h5 *whole = h5;
     h5 = NULL;
     LH_TRY_DONE(lh_h5_commit(whole));
@@ -86,9 +65,7 @@ done:
     return st;
 }
 
-lh_status lh_keep_sets_write(lh_keep_sets *sets, const char *path, const lh_cache_extra *extra)
+lh_status lh_keep_sets_write(const lh_keep_sets *sets, lh_comm *comm, const char *path, const lh_cache_extra *extra)
 {
-    lh_status st = LH_OK;
-    if (sets->kv->shape.heads.rank == 0) st = write_file(sets, path, extra);
-    return lh_comm_agree(sets->kv->exec.comm, st);
+    return lh_comm_agree(comm, lh_comm_rank(comm) == 0 ? write_file(sets, path, extra) : LH_OK);
 }

@@ -1,0 +1,72 @@
+/* cache_file.h - a cache on disk (HDF5, kind `cache`): written by rank 0 from all ranks, restored on any number of
+ * ranks. Layout in docs/files.md. The policy is opaque text here; it and the numbers are handed over by kv/save.c. */
+#ifndef LH_CACHE_CACHE_FILE_H
+#define LH_CACHE_CACHE_FILE_H
+
+#include "base/h5.h"
+#include "cache/arena.h"
+#include "cache/query_ring.h"
+#include "exec/heads.h"
+
+/* What goes with the entries: the run's state that is not the cache's. */
+typedef struct lh_cache_extra {
+    uint64_t model;        /* identity of the checkpoint */
+    const int32_t *tokens; /* all tokens seen */
+    int64_t n;
+    const float *logits; /* [vocab] after the last token, on rank 0 */
+    int64_t vocab;
+    uint64_t seed;   /* of the sampler */
+    const char *run; /* resolved options of the run that wrote it, JSON */
+} lh_cache_extra;
+
+/* The shape of the model and the state of the timeline. */
+typedef struct lh_cache_numbers {
+    int64_t layers, heads, kv_heads, head_dim, window;
+    int64_t budget, prompt_tokens, seen, steps, evictions, budgets_made;
+    int64_t question; /* tokens of the question that the policy observes; 0: none */
+} lh_cache_numbers;
+
+/* A cache to be written, and each of its layers; the host has the lengths of the device. */
+typedef struct lh_cache_layer {
+    const lh_arena *arena;
+    const lh_query_ring *ring;
+    int64_t budget, sinks, recents;
+    int slides;
+} lh_cache_layer;
+
+typedef struct lh_cache_contents {
+    const lh_exec *exec;
+    const lh_heads *heads;
+    lh_cache_numbers numbers;
+    const char *positions, *policy; /* positions: by which keys are rotated, "original" or "slot" */
+    const lh_cache_layer *layers;
+    const lh_cache_extra *extra;
+} lh_cache_contents;
+
+/* Collective. LH_EWRITE on every rank when rank 0 cannot write. */
+lh_status lh_cache_write(const char *path, const lh_cache_contents *contents);
+
+/* A file opened for reading by this rank, and the layer of it that is being read; every rank opens it for itself.
+ * LH_EFILE. Not collective. */
+typedef struct lh_cache_file {
+    lh_h5 *h5;
+    char *policy;
+    int64_t policy_bytes;
+    lh_cache_numbers numbers;
+    lh_cache_extra extra; /* borrowed arrays, valid until close */
+    int32_t *tokens;
+    float *logits;
+    int64_t layer, budget;
+    int64_t *offsets;       /* [kv_heads + 1] */
+    lh_h5_array *arrays[4]; /* of the entries */
+} lh_cache_file;
+lh_status lh_cache_file_open(lh_cache_file *out, const char *path);
+void lh_cache_file_close(lh_cache_file *file);
+
+/* Go to a layer: its budget and offsets are known then. `arena`: of the form that is wanted. Then read the heads of
+ * this rank into an arena with slots for them, in the order of the file, and rows into the ring. */
+lh_status lh_cache_file_seek(lh_cache_file *file, int64_t layer, const lh_arena *arena);
+lh_status lh_cache_file_read(const lh_cache_file *file, const lh_exec *exec, const lh_heads *heads, lh_arena *arena,
+                             lh_query_ring *ring);
+
+#endif

@@ -1,0 +1,24 @@
+/* keep_sets.h - keep sets on disk (HDF5, kind `keep-sets`): which positions every head kept. They are collected on rank
+ * 0 at the end of prefill (kept) and, if decoding evicted, at the end of the run (final). Layout in docs/files.md. */
+#ifndef LH_CACHE_KEEP_SETS_H
+#define LH_CACHE_KEEP_SETS_H
+
+#include "cache/cache_file.h"
+#include "cache/positions.h"
+
+typedef enum lh_keep_part { LH_KEEP_KEPT, LH_KEEP_FINAL, LH_KEEP_PARTS } lh_keep_part;
+
+/* All zero is empty. */
+typedef struct lh_keep_sets {
+    int64_t layers;
+    lh_positions *parts[LH_KEEP_PARTS]; /* [layers], complete on rank 0; NULL: not taken */
+} lh_keep_sets;
+void lh_keep_sets_clear(lh_keep_sets *sets);
+
+/* Room for the positions of all layers; those of an earlier take are dropped. */
+lh_status lh_keep_sets_reserve(lh_keep_sets *sets, lh_keep_part part, int64_t layers);
+
+/* Collective. LH_EWRITE on every rank when rank 0 cannot write. Of `extra` it takes the tokens and the run. */
+lh_status lh_keep_sets_write(const lh_keep_sets *sets, lh_comm *comm, const char *path, const lh_cache_extra *extra);
+
+#endif
