@@ -22,6 +22,13 @@ enum {
 #define LH_SPLIT_THREADS (LH_SPLIT_WARPS * LH_WARP)
 #define LH_SPLIT_STEP (LH_SPLIT_WARPS * LH_SPLIT_KEYS)
 
+/* What the pieces of a head leave for the last of them to join; units = (sequence * heads + head) * tiles + tile. */
+typedef struct lh_split_parts {
+    float *o;          /* [units, LH_SPLITS, tile, dim] */
+    float2 *sums;      /* [units, tile, LH_SPLITS] highest logit and denominator */
+    uint32_t *arrived; /* [units] 0 */
+} lh_split_parts;
+
 /* Rows that look at the caches of `seqs`, which are host structs copied into the launch. Row r of sequence b is row
  * b * rows + r of every array. */
 typedef struct lh_split_kv {
@@ -37,10 +44,8 @@ typedef struct lh_split_kv {
     int64_t first_head, heads; /* KV heads */
     int tiles;                 /* of rows of each */
     lh_form form;
-    int tile;          /* rows that a tile has at most */
-    float *part_o;     /* [units, LH_SPLITS, tile, dim], units = (sequence * heads + head) * tiles + tile */
-    float2 *part;      /* [units, tile, LH_SPLITS] highest logit and denominator */
-    uint32_t *arrived; /* [units] 0 */
+    int tile; /* rows that a tile has at most */
+    lh_split_parts parts;
     lh_ragged seqs[LH_SPLIT_SEQS];
 } lh_split_kv;
 

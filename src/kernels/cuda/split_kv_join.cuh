@@ -28,7 +28,7 @@ typedef struct lh_split_joint {
 static __device__ inline void lh_split_weigh(const lh_split_kv &a, const lh_split_place &p, int k,
                                              const lh_split_joint &j)
 {
-    const float2 *part = a.part + (p.unit * a.tile + k) * LH_SPLITS;
+    const float2 *part = a.parts.sums + (p.unit * a.tile + k) * LH_SPLITS;
     float row_max = -INFINITY, denominator = 0.0f;
     for (int s = lh_lane(); s < p.splits; s += LH_WARP) row_max = fmaxf(row_max, __ldcg(&part[s]).x);
     row_max = lh_warp_max(row_max);
@@ -72,7 +72,7 @@ static __device__ void lh_split_add(const lh_split_kv &a, const lh_split_place &
     int wide = (int)(sizeof(V) / sizeof(float)), per_row = a.form.dim / wide;
     for (int n = (int)threadIdx.x; n < p.rows * per_row; n += LH_SPLIT_THREADS) {
         int k = n / per_row, x = n % per_row;
-        const V *at = (const V *)(a.part_o + (p.unit * LH_SPLITS * a.tile + k) * a.form.dim) + x;
+        const V *at = (const V *)(a.parts.o + (p.unit * LH_SPLITS * a.tile + k) * a.form.dim) + x;
         int64_t next = (int64_t)a.tile * per_row, r, i;
         const float *weights = j.weights + k * LH_SPLITS;
         V sum;
@@ -105,8 +105,8 @@ static __device__ inline int lh_split_is_last(const lh_split_kv &a, const lh_spl
     __threadfence();
     __syncthreads();
     if (threadIdx.x == 0) {
-        last = atomicAdd(&a.arrived[p.unit], 1u) == (uint32_t)p.splits - 1;
-        if (last) a.arrived[p.unit] = 0;
+        last = atomicAdd(&a.parts.arrived[p.unit], 1u) == (uint32_t)p.splits - 1;
+        if (last) a.parts.arrived[p.unit] = 0;
     }
     __syncthreads();
     __threadfence();

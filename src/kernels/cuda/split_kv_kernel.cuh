@@ -98,7 +98,7 @@ static __device__ void leave(const lh_split_kv &a, const lh_split_place &p, cons
     int dim = a.form.dim, alone = p.splits == 1, k = (int)threadIdx.x;
     if (k < p.rows && alone) lh_split_tell(a, p, k, room.joint.row_max[k], room.joint.denominator[k]);
     if (k < p.rows && !alone)
-        a.part[(p.unit * a.tile + k) * LH_SPLITS + p.split] =
+        a.parts.sums[(p.unit * a.tile + k) * LH_SPLITS + p.split] =
             make_float2(room.joint.row_max[k], room.joint.denominator[k]);
     for (int n = (int)threadIdx.x; K::VALUES && n < p.rows * dim; n += LH_SPLIT_THREADS) {
         int x = n % dim;
@@ -109,7 +109,7 @@ static __device__ void leave(const lh_split_kv &a, const lh_split_place &p, cons
         if (alone)
             a.o[r * a.o_ld + i * dim + x] = lh_quotient(sum, room.joint.denominator[k]);
         else
-            a.part_o[((p.unit * LH_SPLITS + p.split) * a.tile + k) * dim + x] = sum;
+            a.parts.o[((p.unit * LH_SPLITS + p.split) * a.tile + k) * dim + x] = sum;
     }
 }
 

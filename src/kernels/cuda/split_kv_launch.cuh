@@ -55,9 +55,9 @@ static lh_status open_split(lh_stream *stream, lh_split_kv *a, int64_t seqs)
     char *memory = NULL;
     LH_TRY(lh_stream_scratch(stream, &memory,
                              parts * (int64_t)(sizeof(float2) + (a->o ? a->form.dim * sizeof(float) : 0))));
-    LH_TRY(lh_stream_counters(stream, &a->arrived, units));
-    a->part_o = (float *)memory;
-    a->part = (float2 *)(memory + (a->o ? parts * a->form.dim * (int64_t)sizeof(float) : 0));
+    LH_TRY(lh_stream_counters(stream, &a->parts.arrived, units));
+    a->parts.o = (float *)memory;
+    a->parts.sums = (float2 *)(memory + (a->o ? parts * a->form.dim * (int64_t)sizeof(float) : 0));
     return LH_OK;
 }
 
