@@ -112,7 +112,8 @@ typedef struct lh_policy lh_policy;
 lh_status lh_policy_parse(lh_policy **out, const char *words);
 void lh_policy_close(lh_policy *policy); /* NULL is fine */
 
-/* Entries that every KV head keeps, on average, of a prompt of so many tokens. */
+/* Entries that every KV head keeps, on average, of a prompt of so many tokens: at least 1. With as many as the prompt
+ * has, or more, nothing is evicted. */
 int64_t lh_policy_entries(const lh_policy *policy, int64_t tokens);
 
 /* ---- forecast: will it fit? ---- */

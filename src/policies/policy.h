@@ -122,11 +122,6 @@ lh_status lh_policy_text(const lh_policy *policy, lh_buf *out);
 lh_status lh_policy_json(const lh_policy *policy, json_t **out);
 lh_status lh_policy_from_json(lh_policy *out, const json_t *json, const char *name);
 
-/* Entries per KV head for a prompt of `seen` tokens: at least 1; with `seen` or more nothing is evicted. `full`:
- * `seen`.
- */
-int64_t lh_policy_entries(const lh_policy *policy, int64_t seen);
-
 /* LH_EUSAGE if the policy is impossible for a prompt of this length: a block must be smaller than the budget.
  * lh_policy_resolve refuses what does not depend on the length. */
 lh_status lh_policy_check(const lh_policy *policy, int64_t seen);

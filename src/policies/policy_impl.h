@@ -62,8 +62,6 @@ lh_status lh_parts_check(const lh_policy *policy);
 /* Budgets of layers where they differ: 1, or 0 when every layer takes what the policy gives it. */
 int lh_layers_narrow(const lh_policy_numbers *fixed, const lh_layers_request *request, int64_t *budgets);
 
-enum { LH_WEIGHT_SCALE = 9 }; /* of the weights of a profile */
-
 /* n layers or heads divide `total` entries in proportion to their weights, which are not all 0: each gets `min`, or as
  * many as it can hold; then what rounding leaves goes to the largest remainders; then what some cannot hold to the
  * others. */
@@ -84,9 +82,6 @@ int64_t lh_layer_max(const void *request, int64_t l);
 /* Budgets of a pyramid: 1, or 0 if all layers get the same, because the pyramid would be narrower than the window. */
 int lh_pyramid(const lh_policy_numbers *fixed, const lh_layers_request *q, int64_t *budgets);
 
-/* Budgets of layers by their profile. */
-void lh_profile_layers(const lh_layers_request *q, int64_t entries, int64_t *budgets);
-
 /* ---- words.c, numbers.c ---- */
 
 /* A sentence; NULL for a switch. */
@@ -96,18 +91,6 @@ void lh_part_write_word(const lh_policy *policy, const lh_part *part, lh_part_va
 lh_status lh_part_read_number(lh_policy *policy, const lh_part *part, const char *text);
 void lh_part_write_number(const lh_policy *policy, const lh_part *part, lh_part_value *out);
 lh_status lh_part_read_odd(lh_policy *policy, const lh_part *part, const char *text);
-
-/* The first line of a profile. */
-const char *lh_profile_header(lh_profile_kind kind);
-
-/* A word, or "profile:" and a hash. */
-lh_status lh_part_read_profile(lh_policy *policy, const lh_part *part, const char *text);
-void lh_part_write_profile(const lh_policy *policy, const lh_part *part, lh_part_value *out);
-
-/* Where *text, the value of a part, names a file: reads it into options->profiles, and *text becomes the name of the
- * profile, in *value. */
-lh_status lh_part_read_file(const lh_part *part, const lh_policy_options *options, lh_part_value *value,
-                            const char **text);
 
 /* A share of 1, as a decimal. */
 lh_status lh_part_read_share(lh_policy *policy, const lh_part *part, const char *text);
@@ -126,6 +109,20 @@ lh_status lh_random_share_read(lh_policy *policy, const lh_part *part, const cha
 void lh_random_share_write(const lh_policy *policy, const lh_part *part, lh_part_value *out);
 lh_status lh_evict_read(lh_policy *policy, const lh_part *part, const char *text);
 void lh_evict_write(const lh_policy *policy, const lh_part *part, lh_part_value *out);
+
+/* ---- profile.c ---- */
+
+/* A word, or "profile:" and a hash. */
+lh_status lh_part_read_profile(lh_policy *policy, const lh_part *part, const char *text);
+void lh_part_write_profile(const lh_policy *policy, const lh_part *part, lh_part_value *out);
+
+/* Where *text, the value of a part, names a file: reads it into options->profiles, and *text becomes the name of the
+ * profile, in *value. */
+lh_status lh_part_read_file(const lh_part *part, const lh_policy_options *options, lh_part_value *value,
+                            const char **text);
+
+/* Budgets of layers by their profile. */
+void lh_profile_layers(const lh_layers_request *q, int64_t entries, int64_t *budgets);
 
 /* ---- decimal.c ---- */
 

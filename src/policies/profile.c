@@ -1,7 +1,8 @@
-/* Reads profiles: CSV files of weights for the budgets of layers or heads, checked for completeness with messages that
- * name file and line, and kept once per hash. */
+/* Profiles, all of them here: read from CSV, checked for completeness with messages that name file and line, kept once
+ * per hash; as the value of a part, as JSON; and the budgets that they give to layers and heads. */
 #include "policies/profile.h"
 
+#include <assert.h>
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,16 +11,11 @@
 #include "base/hash.h"
 #include "policies/policy_impl.h"
 
-enum { MAX_FIELDS = 3, MAX_NUMBER = (1 << 20) - 1 };
+enum { MAX_FIELDS = 3, MAX_NUMBER = (1 << 20) - 1, WEIGHT_SCALE = 9 };
 
 static const int64_t file_bytes = 16 << 20, max_weight = 1000000000;
 
 static const char *const headers[] = {"layer,weight", "layer,head,weight"}; /* lh_profile_kind */
-
-const char *lh_profile_header(lh_profile_kind kind)
-{
-    return headers[kind];
-}
 
 /* ---- the collection ---- */
 
@@ -123,16 +119,12 @@ static int cut_fields(piece line, piece *fields)
     return n;
 }
 
-static int is_text(piece p, const char *text, int64_t bytes)
-{
-    return p.bytes == bytes && memcmp(p.at, text, (size_t)bytes) == 0;
-}
-
 static int is_header(const piece *fields, int n, const char *header)
 {
     piece words[MAX_FIELDS];
     int same = cut_fields((piece){header, (int64_t)strlen(header)}, words) == n;
-    for (int i = 0; same && i < n; i++) same = is_text(fields[i], words[i].at, words[i].bytes);
+    for (int i = 0; same && i < n; i++)
+        same = fields[i].bytes == words[i].bytes && memcmp(fields[i].at, words[i].at, (size_t)words[i].bytes) == 0;
     return same;
 }
 
@@ -161,9 +153,9 @@ static lh_status read_number(const reader *r, piece field, const char *what, int
 static int weight_of(int64_t *out, piece field)
 {
     lh_decimal d;
-    if (!lh_decimal_read(&d, field.at, field.bytes) || d.scale > LH_WEIGHT_SCALE || lh_decimal_of(d, 1) >= max_weight)
+    if (!lh_decimal_read(&d, field.at, field.bytes) || d.scale > WEIGHT_SCALE || lh_decimal_of(d, 1) >= max_weight)
         return 0;
-    while (d.scale++ < LH_WEIGHT_SCALE) d.digits *= 10;
+    while (d.scale++ < WEIGHT_SCALE) d.digits *= 10;
     *out = d.digits;
     return 1;
 }
@@ -320,4 +312,244 @@ lh_status lh_profile_read(lh_profiles *all, lh_profile_kind kind, const char *pa
 done:
     lh_buf_clear(&text);
     return st;
+}
+
+/* ---- checked against a model ---- */
+
+static lh_status check(const lh_profiles *all, uint64_t hash, int64_t layers, int64_t heads)
+{
+    const lh_profile *p = lh_profiles_find(all, hash);
+    if (!hash) return LH_OK;
+    if (!p) LH_FAIL(LH_EINTERNAL, "profile %016llx is not loaded", (unsigned long long)hash);
+    if (p->layers != layers)
+        LH_FAIL(LH_EINPUT, "'%s' has weights of %lld layers, the model has %lld layers", p->name, (long long)p->layers,
+                (long long)layers);
+    if (p->heads != heads)
+        LH_FAIL(LH_EINPUT, "'%s' has weights of %lld heads in each layer, the model has %lld KV heads", p->name,
+                (long long)p->heads, (long long)heads);
+    return LH_OK;
+}
+
+lh_status lh_profiles_check(const lh_profiles *all, const lh_policy *policy, int64_t layers, int64_t kv_heads)
+{
+    LH_TRY(check(all, policy->budgets.layer_profile, layers, 1));
+    LH_TRY(check(all, policy->budgets.head_profile, layers, kv_heads));
+    return LH_OK;
+}
+
+/* ---- as the value of a part ---- */
+
+static const char prefix[] = "profile:";
+enum { HEX = 16 };
+
+/* "profile:" and 16 hexadecimal digits: 1, or 0. */
+static int hash_in(const char *text, uint64_t *out)
+{
+    const char *digits = text + sizeof prefix - 1;
+    if (strncmp(text, prefix, sizeof prefix - 1) != 0 || strspn(digits, "0123456789abcdef") != HEX || digits[HEX])
+        return 0;
+    *out = strtoull(digits, NULL, 16);
+    return *out != 0;
+}
+
+static void write_hash(uint64_t hash, lh_part_value *out)
+{
+    snprintf(out->text, sizeof out->text, "%s%016llx", prefix, (unsigned long long)hash);
+}
+
+lh_status lh_part_read_profile(lh_policy *policy, const lh_part *part, const char *text)
+{
+    uint64_t hash;
+    int number = 0; /* follows those of the words */
+    if (!hash_in(text, &hash)) return lh_part_read_word(policy, part, text);
+    while (part->words[number]) number++;
+    memcpy((char *)policy + part->at, &number, sizeof number);
+    memcpy((char *)policy + part->profile->hash_at, &hash, sizeof hash);
+    return LH_OK;
+}
+
+void lh_part_write_profile(const lh_policy *policy, const lh_part *part, lh_part_value *out)
+{
+    uint64_t hash;
+    memcpy(&hash, (const char *)policy + part->profile->hash_at, sizeof hash);
+    if (hash)
+        write_hash(hash, out);
+    else
+        lh_part_write_word(policy, part, out);
+}
+
+lh_status lh_part_read_file(const lh_part *part, const lh_policy_options *options, lh_part_value *value,
+                            const char **text)
+{
+    uint64_t hash;
+    lh_policy none;
+    if (!part->profile || !options->profiles) return LH_OK;
+    for (int i = 0; part->words[i]; i++)
+        if (strcmp(part->words[i], *text) == 0) return LH_OK;
+    if (hash_in(*text, &hash) && lh_profiles_find(options->profiles, hash)) return LH_OK;
+    if (!lh_file_exists(*text) && lh_part_read_word(&none, part, *text) != LH_OK)
+        LH_FAIL(LH_EUSAGE, "%s; nor is there a file of that name", lh_error_message());
+    LH_TRY(lh_profile_read(options->profiles, part->profile->kind, *text, &hash));
+    write_hash(hash, value);
+    *text = value->text;
+    return LH_OK;
+}
+
+/* ---- as JSON ---- */
+
+static const char *const members[] = {"layer-budget", "head-budget"}; /* lh_profile_kind */
+
+static lh_status write_text(const lh_profile *p, lh_buf *out)
+{
+    lh_part_value weight;
+    int heads = p->kind == LH_PROFILE_OF_HEADS;
+    LH_TRY(lh_buf_printf(out, "%s\n", headers[p->kind]));
+    for (int64_t i = 0; i < p->layers * p->heads; i++) {
+        lh_decimal_write((lh_decimal){p->weights[i], WEIGHT_SCALE}, &weight);
+        LH_TRY(lh_buf_printf(out, "%lld,", (long long)(i / p->heads)));
+        if (heads) LH_TRY(lh_buf_printf(out, "%lld,", (long long)(i % p->heads)));
+        LH_TRY(lh_buf_printf(out, "%s\n", weight.text));
+    }
+    return LH_OK;
+}
+
+lh_status lh_profiles_put_json(const lh_profiles *all, const lh_policy *policy, json_t *json)
+{
+    lh_status st = LH_OK;
+    const uint64_t hashes[] = {policy->budgets.layer_profile, policy->budgets.head_profile};
+    lh_buf text = {0};
+    json_t *object = json_object();
+    for (int i = 0; i < 2; i++) {
+        if (!hashes[i]) continue;
+        const lh_profile *p = lh_profiles_find(all, hashes[i]);
+        if (!p) LH_FAIL_DONE(LH_EINTERNAL, "profile %016llx is not loaded", (unsigned long long)hashes[i]);
+        lh_buf_clear(&text);
+        LH_TRY_DONE(write_text(p, &text));
+        if (json_object_set_new(object, members[i], json_string(text.data)))
+            LH_FAIL_DONE(LH_ENOMEM, "cannot allocate host memory for the policy as JSON");
+    }
+    if (json_object_size(object) && json_object_set(json, "profiles", object))
+        LH_FAIL_DONE(LH_ENOMEM, "cannot allocate host memory for the policy as JSON");
+done:
+    json_decref(object);
+    lh_buf_clear(&text);
+    return st;
+}
+
+lh_status lh_profiles_get_json(lh_profiles *out, const json_t *json, const char *name)
+{
+    const json_t *object = json_object_get(json, "profiles");
+    uint64_t hash;
+    for (lh_profile_kind kind = LH_PROFILE_OF_LAYERS; kind <= LH_PROFILE_OF_HEADS; kind++) {
+        const json_t *text = json_object_get(object, members[kind]);
+        if (!text) continue;
+        if (!json_is_string(text))
+            LH_FAIL(LH_EFILE, "'%s': the profile '%s' of the policy must be a text", name, members[kind]);
+        const lh_profile_text in = {name, json_string_value(text), (int64_t)json_string_length(text)};
+        if (lh_profile_parse(out, kind, &in, &hash) != LH_OK)
+            LH_FAIL(LH_EFILE, "the profile '%s' of the policy in %s", members[kind], lh_error_message());
+    }
+    return LH_OK;
+}
+
+/* ---- budgets ---- */
+
+/* Integers in proportion to the weights, exact in total, within what each layer or head can hold. Weights are below
+ * 10^18, so that a product with a number of entries fits into 128 bits. */
+typedef __int128 wide;
+
+/* What is left to divide by weights: a number of entries, and the sum of the weights that share them. */
+typedef struct rest {
+    int64_t entries;
+    wide weights;
+} rest;
+
+/* Gives the minimum to every share that would be less, which makes the other shares smaller, and leaves those at -1.
+ * They never run out: those that are left have at least their minimum to share. */
+static rest fix_minima(const lh_portions *q, int64_t total, int64_t *out)
+{
+    rest r = {.entries = total};
+    int fixed = 1;
+    for (int64_t i = 0; i < q->n; i++) out[i] = -1, r.weights += q->weights[i];
+    while (fixed) {
+        rest now = r;
+        fixed = 0;
+        for (int64_t i = 0; i < q->n; i++) {
+            int64_t min = lh_min_i64(q->min, q->max(q->of, i));
+            if (out[i] >= 0 || (wide)r.entries * q->weights[i] >= min * r.weights) continue;
+            out[i] = min;
+            now.entries -= min;
+            now.weights -= q->weights[i];
+            fixed = 1;
+        }
+        r = now;
+    }
+    return r;
+}
+
+/* Floors, then one each to the largest remainders, ties to the lower number. */
+static void divide_rest(const lh_portions *q, rest r, int64_t *out)
+{
+    int64_t left = r.entries;
+    for (int64_t i = 0; i < q->n; i++) {
+        if (out[i] >= 0) continue;
+        out[i] = -2 - (int64_t)((wide)r.entries * q->weights[i] / r.weights); /* below -1: its floor, still to round */
+        left -= -2 - out[i];
+    }
+    while (left-- > 0) {
+        int64_t best = -1;
+        wide max = -1;
+        for (int64_t i = 0; i < q->n; i++) {
+            wide remainder = (wide)r.entries * q->weights[i] % r.weights;
+            if (out[i] < 0 && remainder > max) best = i, max = remainder;
+        }
+        assert(best >= 0);
+        out[best] = -2 - out[best] + 1;
+    }
+    for (int64_t i = 0; i < q->n; i++)
+        if (out[i] < 0) out[i] = -2 - out[i];
+}
+
+static void divide(const lh_portions *q, int64_t *out)
+{
+    int64_t total = q->total, room = 0, given = 0;
+    for (int64_t i = 0; i < q->n; i++) room += q->max(q->of, i);
+    total = lh_min_i64(total, room);
+    divide_rest(q, fix_minima(q, total, out), out);
+    for (int64_t i = 0; i < q->n; i++) given += out[i] = lh_min_i64(out[i], q->max(q->of, i));
+    lh_portions_give(q, total - given, out);
+}
+
+void lh_profile_layers(const lh_layers_request *q, int64_t entries, int64_t *budgets)
+{
+    assert(q->profile && q->profile->layers == q->layers);
+    divide(&(lh_portions){.n = q->layers,
+                          .total = q->layers * entries,
+                          .min = 1,
+                          .weights = q->profile->weights,
+                          .max = lh_layer_max,
+                          .of = q},
+           budgets);
+}
+
+/* Entries that head h holds. */
+static int64_t held(const void *of, int64_t h)
+{
+    const lh_heads_request *q = of;
+    return q->room[h] + q->protect->sinks + q->protect->recents;
+}
+
+void lh_policy_heads(const lh_heads_request *request, int64_t *budgets)
+{
+    const lh_protection *p = request->protect;
+    int64_t heads = request->heads, protected_ = p->sinks + p->recents;
+    assert(request->profile && request->profile->heads == heads);
+    divide(&(lh_portions){.n = heads,
+                          .total = heads * p->budget,
+                          .min = lh_max_i64(1, protected_),
+                          .weights = request->profile->weights + request->layer * heads,
+                          .max = held,
+                          .of = request},
+           budgets);
+    for (int64_t h = 0; h < heads; h++) budgets[h] -= protected_;
 }
