@@ -70,8 +70,8 @@ typedef struct run {
     lh_exec place;
     lh_forward *forward;
     lh_kv *kv;
-    rig_values values;
-    rig_case of;
+    kv_rig_values values;
+    kv_rig_case of;
     oracle o;
     char name[160];
     float *w; /* [layers, hidden, heads * dim] */
@@ -120,27 +120,27 @@ static void describe(run *x, const lh_policy_options *policy, const lh_kv_shape 
     const lh_config *c = lh_engine_get(x->engine)->config;
     const lh_rotation *r = lh_forward_rotations(x->forward);
     copy_projections(x, shape);
-    x->values = (rig_values){.k = heard.k,
-                             .v = heard.v,
-                             .q = heard.q,
-                             .w = x->w,
-                             .room = ROOM,
-                             .hidden = c->hidden,
-                             .scale = c->attn_scale,
-                             .frequencies = {r[0].inv_freq, r[1].inv_freq},
-                             .rotary = c->rotary_dim};
-    x->of = (rig_case){.heads = c->heads,
-                       .kv_heads = c->kv_heads,
-                       .dim = c->head_dim,
-                       .layers = c->layers,
-                       .tokens = FAMILY_PROMPT,
-                       .type = LH_F32,
-                       .window = c->window,
-                       .sliding = c->window ? c->sliding : NULL,
-                       .softcap = (float)c->attn_softcap,
-                       .seed = 3,
-                       .policy = *policy,
-                       .values = &x->values};
+    x->values = (kv_rig_values){.k = heard.k,
+                                .v = heard.v,
+                                .q = heard.q,
+                                .w = x->w,
+                                .room = ROOM,
+                                .hidden = c->hidden,
+                                .scale = c->attn_scale,
+                                .frequencies = {r[0].inv_freq, r[1].inv_freq},
+                                .rotary = c->rotary_dim};
+    x->of = (kv_rig_case){.heads = c->heads,
+                          .kv_heads = c->kv_heads,
+                          .dim = c->head_dim,
+                          .layers = c->layers,
+                          .tokens = FAMILY_PROMPT,
+                          .type = LH_F32,
+                          .window = c->window,
+                          .sliding = c->window ? c->sliding : NULL,
+                          .softcap = (float)c->attn_softcap,
+                          .seed = 3,
+                          .policy = *policy,
+                          .values = &x->values};
 }
 
 static void open_run(run *x, lh_engine *engine, const lh_policy_options *policy)

@@ -206,7 +206,7 @@ static void evict(oracle *o)
 
 /* EasyKV's stride: the first C tokens whole, and before each block of n tokens down to C - n. A layer whose window is
  * in the budget loses what slides out of sight alone. */
-static void take_in_blocks(oracle *o, const rig_result *got)
+static void take_in_blocks(oracle *o, const kv_rig_result *got)
 {
     int64_t tokens = o->seen, block = o->fixed.block, budget = o->fixed.budget;
     make_budgets(o);
@@ -245,7 +245,7 @@ static void fill(const oracle *o, const filling *f, double *m)
         for (int64_t t = f->from; t < f->to; t++)
             for (int64_t h = 0; h < f->heads; h++)
                 for (int64_t i = 0; i < dim; i++)
-                    m[((l * f->rows + t) * f->heads + h) * dim + i] = (double)rig_element(o->of, f->what, l, t, h, i);
+                    m[((l * f->rows + t) * f->heads + h) * dim + i] = kv_rig_element(o->of, f->what, l, t, h, i);
 }
 
 static double *matrix(const oracle *o, int64_t rows, int64_t heads)
@@ -261,7 +261,7 @@ static void take_rows(oracle *o, int64_t from, int64_t to)
     fill(o, &(filling){'q', o->cap, o->of->heads, from, to}, o->q);
 }
 
-void oracle_open(oracle *o, const rig_case *of, int64_t cap, const rig_result *got)
+void oracle_open(oracle *o, const kv_rig_case *of, int64_t cap, const kv_rig_result *got)
 {
     lh_policy policy;
     *o = (oracle){.of = of, .cap = cap, .seen = of->tokens};
@@ -269,7 +269,7 @@ void oracle_open(oracle *o, const rig_case *of, int64_t cap, const rig_result *g
     lh_policy_ask(&policy, of->question);
     o->fixed = lh_policy_fix(&policy, of->tokens); /* shares are of the prompt */
     o->first_row = o->fixed.block ? 0 : of->tokens - lh_policy_rows(&o->fixed, of->tokens);
-    int64_t hidden = rig_hidden(of);
+    int64_t hidden = kv_rig_hidden(of);
     o->k = matrix(o, cap, of->kv_heads);
     o->v = matrix(o, cap, of->kv_heads);
     o->q = matrix(o, cap, of->heads);

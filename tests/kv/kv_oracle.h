@@ -19,7 +19,7 @@ typedef struct oracle_tally {
 } oracle_tally;
 
 typedef struct oracle {
-    const rig_case *of;
+    const kv_rig_case *of;
     lh_policy_numbers fixed; /* shares are of the prompt */
     int64_t cap;             /* tokens there can be */
     int64_t seen, steps, evictions, first_row;
@@ -38,7 +38,7 @@ typedef struct oracle {
 
 /* After the prompt and its eviction. Where it is taken in in blocks, `got` has what layers held before each of them,
  * which is checked; elsewhere NULL will do. */
-void oracle_open(oracle *o, const rig_case *of, int64_t cap, const rig_result *got);
+void oracle_open(oracle *o, const kv_rig_case *of, int64_t cap, const kv_rig_result *got);
 void oracle_close(oracle *o);
 void oracle_take(oracle *o, lh_kv_taken what, int64_t tokens);
 void oracle_mark(oracle *o);

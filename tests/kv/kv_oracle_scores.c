@@ -49,9 +49,9 @@ static double gain_of(const oracle *o, int64_t t)
 /* Pairs of halves of x, turned by a position, or backwards by a negative one. */
 static void rotate(const oracle *o, int64_t l, double *x, double position)
 {
-    int64_t half = rig_half(o->of);
+    int64_t half = kv_rig_half(o->of);
     for (int64_t i = 0; i < half; i++) {
-        double angle = (double)((float)position * rig_frequency_of(o->of, l, i)), a = x[i], b = x[i + half];
+        double angle = (double)((float)position * kv_rig_frequency_of(o->of, l, i)), a = x[i], b = x[i + half];
         x[i] = a * cos(angle) - b * sin(angle);
         x[i + half] = b * cos(angle) + a * sin(angle);
     }
@@ -126,7 +126,7 @@ static double logit(const oracle *o, const row *r, int64_t c, int64_t i)
     const double *q = r->q + c * o->of->dim, *k = r->k + i * o->of->dim;
     double dot = 0, cap = (double)o->of->softcap;
     for (int64_t x = 0; x < o->of->dim; x++) dot += q[x] * k[x];
-    dot *= rig_scale(o->of);
+    dot *= kv_rig_scale(o->of);
     return cap > 0 ? cap * tanh(dot / cap) : dot;
 }
 
@@ -265,7 +265,7 @@ double oracle_value_square(const oracle *o, int64_t l, int64_t g, int64_t p)
 
 double oracle_projected_norm(const oracle *o, int64_t l, int64_t g, int64_t p)
 {
-    int64_t group = group_of(o), dim = o->of->dim, hidden = rig_hidden(o->of);
+    int64_t group = group_of(o), dim = o->of->dim, hidden = kv_rig_hidden(o->of);
     const double *v = value_of(o, l, p, g);
     double sum = 0;
     for (int64_t i = g * group; i < (g + 1) * group; i++)
@@ -324,7 +324,7 @@ static uint32_t draw(const oracle *o, int64_t l, int64_t g, int64_t p)
 {
     uint64_t seed = o->of->seed;
     uint32_t out[4], key[2] = {(uint32_t)seed, (uint32_t)(seed >> 32)};
-    uint32_t counter[4] = {(uint32_t)l << 16 ^ rig_request(o->of), (uint32_t)(o->blocks + o->evictions), (uint32_t)g,
+    uint32_t counter[4] = {(uint32_t)l << 16 ^ kv_rig_request(o->of), (uint32_t)(o->blocks + o->evictions), (uint32_t)g,
                            (uint32_t)p};
     lh_philox(out, key, counter);
     return out[0];
@@ -397,7 +397,7 @@ static void expect(const oracle *o, int64_t l, int64_t i, const uint8_t *state, 
     if (rows <= 0) return; /* nothing competes */
     double *q = unrotated(o, l, i, rows), *mean = oracle_alloc(dim, sizeof *mean),
            *s = oracle_alloc(o->seen, sizeof *s);
-    double top = -INFINITY, all = 0, scale = rig_scale(o->of);
+    double top = -INFINITY, all = 0, scale = kv_rig_scale(o->of);
     for (int64_t r = 0; r < rows; r++)
         for (int64_t x = 0; x < dim; x++) mean[x] += q[r * dim + x] / (double)rows;
     for (int64_t r = 0; r < rows; r++) {

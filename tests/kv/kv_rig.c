@@ -9,85 +9,85 @@
 
 enum { BLOCK_MOST = 64 }; /* tokens after the prompt that are taken in at once */
 
-const lh_ops *rig_backend(int i)
+const lh_ops *kv_rig_backend(int i)
 {
     for (int b = 0; lh_ops_at(b); b++)
         if (lh_ops_at(b)->device == LH_DEVICE_CPU && i-- == 0) return lh_ops_at(b);
     return NULL;
 }
 
-int rig_backends(void)
+int kv_rig_backends(void)
 {
     int n = 0;
-    while (rig_backend(n)) n++;
+    while (kv_rig_backend(n)) n++;
     return n;
 }
 
-int64_t rig_kind(const rig_case *of, int64_t token)
+int64_t kv_rig_kind(const kv_rig_case *of, int64_t token)
 {
     if (token >= of->tokens - of->apart) return token + of->kinds;
     return ((token << of->shuffle) + of->shuffle) % (of->tokens - of->apart) % of->kinds;
 }
 
 /* Stored as the cache stores it. */
-static float stored(const rig_case *of, char what, float x)
+static float stored(const kv_rig_case *of, char what, float x)
 {
     return of->type == LH_BF16 && what != 'q' ? lh_bf16_to_f32(lh_f32_to_bf16(x)) : x;
 }
 
-static float value_of(const rig_case *of, char what, int64_t layer, int64_t token, int64_t head, int64_t i)
+static float value_of(const kv_rig_case *of, char what, int64_t layer, int64_t token, int64_t head, int64_t i)
 {
-    const rig_values *x = of->values;
+    const kv_rig_values *x = of->values;
     int64_t row = layer * x->room + token;
     if (what == 'w') return x->w[((layer * x->hidden + token) * of->heads + head) * of->dim + i];
     if (what == 'q') return x->q[(row * of->heads + head) * of->dim + i];
     return stored(of, what, (what == 'k' ? x->k : x->v)[(row * of->kv_heads + head) * of->dim + i]);
 }
 
-float rig_element(const rig_case *of, char what, int64_t layer, int64_t token, int64_t head, int64_t i)
+float kv_rig_element(const kv_rig_case *of, char what, int64_t layer, int64_t token, int64_t head, int64_t i)
 {
     if (of->values) return value_of(of, what, layer, token, head, i);
     uint32_t out[4], key[2] = {(uint32_t)of->seed, (uint32_t)what};
     uint32_t counter[4] = {(uint32_t)i, (uint32_t)token, (uint32_t)head, (uint32_t)layer};
     if (what == 'k' && of->equal_keys) counter[1] = 0;
-    if (what == 'k' && of->kinds) counter[1] = (uint32_t)rig_kind(of, token);
+    if (what == 'k' && of->kinds) counter[1] = (uint32_t)kv_rig_kind(of, token);
     if ((what == 'q' || what == 'w') && of->equal_groups) counter[2] = (uint32_t)(head / (of->heads / of->kv_heads));
     lh_philox(out, key, counter);
     float x = 3.0f * (lh_uniform(out[0]) + lh_uniform(out[1]) - 1.0f);
     return stored(of, what, x);
 }
 
-float rig_frequency(const rig_case *of, int64_t i)
+float kv_rig_frequency(const kv_rig_case *of, int64_t i)
 {
     return powf(100.0f, -2.0f * (float)i / (float)of->dim);
 }
 
-float rig_frequency_of(const rig_case *of, int64_t layer, int64_t i)
+float kv_rig_frequency_of(const kv_rig_case *of, int64_t layer, int64_t i)
 {
-    return of->values ? of->values->frequencies[of->sliding && of->sliding[layer]][i] : rig_frequency(of, i);
+    return of->values ? of->values->frequencies[of->sliding && of->sliding[layer]][i] : kv_rig_frequency(of, i);
 }
 
-int64_t rig_half(const rig_case *of)
+int64_t kv_rig_half(const kv_rig_case *of)
 {
     return (of->values ? of->values->rotary : of->dim) / 2;
 }
 
-double rig_scale(const rig_case *of)
+double kv_rig_scale(const kv_rig_case *of)
 {
     return of->values ? of->values->scale : 1 / sqrt((double)of->dim);
 }
 
-int64_t rig_hidden(const rig_case *of)
+int64_t kv_rig_hidden(const kv_rig_case *of)
 {
     return of->values ? of->values->hidden : RIG_HIDDEN;
 }
 
-uint32_t rig_request(const rig_case *of)
+uint32_t kv_rig_request(const kv_rig_case *of)
 {
     return of->values ? 0 : RIG_REQUEST;
 }
 
-lh_kv_shape rig_shape(const rig *r)
+lh_kv_shape kv_rig_shape(const kv_rig *r)
 {
     return (lh_kv_shape){.heads = r->heads,
                          .layers = r->of->layers,
@@ -116,7 +116,7 @@ static void *host(int64_t count, int64_t size)
 /* [kv_count, tokens] of [kv_count, ld], zero behind the entries of a head: blocks hold fewer than the prompt has
  * tokens.
  */
-static void *copy_rows(const rig *r, const lh_evict_scores *s, const void *from, size_t size)
+static void *copy_rows(const kv_rig *r, const lh_evict_scores *s, const void *from, size_t size)
 {
     size_t tokens = (size_t)r->of->tokens;
     char *all = host(r->heads.kv_count * r->of->tokens, (int64_t)size);
@@ -127,7 +127,7 @@ static void *copy_rows(const rig *r, const lh_evict_scores *s, const void *from,
 
 static lh_status scored(void *self, int64_t layer, const lh_evict_scores *s)
 {
-    rig *r = self;
+    kv_rig *r = self;
     if (!r->result) return LH_OK;
     lh_free(r->result->scores[layer]);
     lh_free(r->result->state[layer]);
@@ -140,7 +140,7 @@ static lh_status scored(void *self, int64_t layer, const lh_evict_scores *s)
 
 static lh_status kept(void *self, int64_t layer, const lh_ragged *view)
 {
-    rig *r = self;
+    kv_rig *r = self;
     (void)layer;
     mt_check(view->heads == r->heads.kv_count, "the view has %lld heads", (long long)view->heads);
     return LH_OK;
@@ -149,32 +149,32 @@ static lh_status kept(void *self, int64_t layer, const lh_ragged *view)
 /* ---- open and close ---- */
 
 /* This rank's columns of the output projections of all layers. */
-static void make_projections(rig *r)
+static void make_projections(kv_rig *r)
 {
-    const rig_case *c = r->of;
+    const kv_rig_case *c = r->of;
     int64_t ld = r->heads.q_count * c->dim;
     r->w = host(c->layers * RIG_HIDDEN * ld, sizeof(float));
     for (int64_t l = 0; l < c->layers; l++) {
         float *w = r->w + l * RIG_HIDDEN * ld;
         for (int64_t o = 0; o < RIG_HIDDEN; o++)
             for (int64_t x = 0; x < ld; x++)
-                w[o * ld + x] = rig_element(c, 'w', l, o, r->heads.q_first + x / c->dim, x % c->dim);
+                w[o * ld + x] = kv_rig_element(c, 'w', l, o, r->heads.q_first + x / c->dim, x % c->dim);
         r->projections[l] = (lh_projection){.w = w, .type = LH_F32, .ld = ld};
     }
 }
 
-static void make_rotations(rig *r)
+static void make_rotations(kv_rig *r)
 {
     int64_t half = r->of->dim / 2;
     r->frequencies = host(half, sizeof(float));
-    for (int64_t i = 0; i < half; i++) r->frequencies[i] = rig_frequency(r->of, i);
+    for (int64_t i = 0; i < half; i++) r->frequencies[i] = kv_rig_frequency(r->of, i);
     for (int slides = 0; slides < 2; slides++)
         r->rotations[slides] = (lh_rotation){.inv_freq = r->frequencies, .rotary = r->of->dim, .scale = 1.0f};
 }
 
-void rig_open(rig *r, const rig_case *of, lh_comm *comm, const lh_ops *ops)
+void kv_rig_open(kv_rig *r, const kv_rig_case *of, lh_comm *comm, const lh_ops *ops)
 {
-    *r = (rig){.of = of, .comm = comm, .ops = ops, .chunk = 37};
+    *r = (kv_rig){.of = of, .comm = comm, .ops = ops, .chunk = 37};
     mt_try(lh_policy_resolve(&r->plan, &of->policy));
     lh_policy_ask(&r->plan, of->question);
     r->fixed = lh_policy_fix(&r->plan, of->tokens);
@@ -184,7 +184,7 @@ void rig_open(rig *r, const rig_case *of, lh_comm *comm, const lh_ops *ops)
     mt_try(lh_heads_of(&r->heads, of->heads, of->kv_heads, lh_comm_rank(comm), lh_comm_size(comm)));
     make_projections(r);
     make_rotations(r);
-    lh_kv_shape shape = rig_shape(r);
+    lh_kv_shape shape = kv_rig_shape(r);
     lh_exec place = {.ops = ops, .stream = r->stream, .comm = comm, .device_comm = r->device_comm};
     mt_try(lh_kv_open(&r->kv, &place, &shape, &r->plan));
     lh_kv_seed(r->kv, of->seed, RIG_REQUEST);
@@ -200,7 +200,7 @@ void rig_open(rig *r, const rig_case *of, lh_comm *comm, const lh_ops *ops)
     r->positions = host(room, sizeof(int32_t));
 }
 
-void rig_close(rig *r)
+void kv_rig_close(kv_rig *r)
 {
     lh_kv_close(r->kv);
     lh_comm_close(r->device_comm);
@@ -209,40 +209,40 @@ void rig_close(rig *r)
     lh_free(r->k), lh_free(r->v), lh_free(r->q), lh_free(r->o), lh_free(r->lse), lh_free(r->newest),
         lh_free(r->positions);
     lh_free(r->w), lh_free(r->frequencies);
-    *r = (rig){0};
+    *r = (kv_rig){0};
 }
 
 /* ---- feeding ---- */
 
 /* x, rotated by one position, as if by another: [heads, dim]. */
-static void turn(const rig_case *c, float *x, int64_t heads, int64_t from, int64_t to)
+static void turn(const kv_rig_case *c, float *x, int64_t heads, int64_t from, int64_t to)
 {
     int64_t half = c->dim / 2;
     for (int64_t h = 0; h < heads; h++, x += c->dim)
         for (int64_t i = 0; i < half; i++) {
-            float f = rig_frequency(c, i);
+            float f = kv_rig_frequency(c, i);
             double angle = (double)((float)to * f) - (double)((float)from * f), a = x[i], b = x[i + half];
             x[i] = (float)(a * cos(angle) - b * sin(angle));
             x[i + half] = (float)(b * cos(angle) + a * sin(angle));
         }
 }
 
-static void make_rows(rig *r, int64_t layer, int64_t first, int64_t tokens)
+static void make_rows(kv_rig *r, int64_t layer, int64_t first, int64_t tokens)
 {
-    const rig_case *c = r->of;
+    const kv_rig_case *c = r->of;
     const lh_heads *h = &r->heads;
     int64_t slot = lh_kv_rotary_position(r->kv, layer, first);
     for (int64_t t = 0; t < tokens; t++) {
         r->positions[t] = (int32_t)(first + t);
         for (int64_t g = 0; g < h->kv_count; g++)
             for (int64_t i = 0; i < c->dim; i++) {
-                r->k[(t * h->kv_count + g) * c->dim + i] = rig_element(c, 'k', layer, first + t, h->kv_first + g, i);
-                r->v[(t * h->kv_count + g) * c->dim + i] = rig_element(c, 'v', layer, first + t, h->kv_first + g, i);
+                r->k[(t * h->kv_count + g) * c->dim + i] = kv_rig_element(c, 'k', layer, first + t, h->kv_first + g, i);
+                r->v[(t * h->kv_count + g) * c->dim + i] = kv_rig_element(c, 'v', layer, first + t, h->kv_first + g, i);
             }
         for (int64_t g = 0; g < h->q_count; g++)
             for (int64_t i = 0; i < c->dim; i++)
                 r->q[t * (h->q_count * c->dim + 3) + g * c->dim + i] =
-                    rig_element(c, 'q', layer, first + t, h->q_first + g, i);
+                    kv_rig_element(c, 'q', layer, first + t, h->q_first + g, i);
         if (!lh_kv_rotates_by_slot(r->kv)) continue;
         turn(c, r->k + t * h->kv_count * c->dim, h->kv_count, first + t, 0);
         turn(c, r->q + t * (h->q_count * c->dim + 3), h->q_count, first + t, slot + t);
@@ -250,9 +250,9 @@ static void make_rows(rig *r, int64_t layer, int64_t first, int64_t tokens)
 }
 
 /* Attention of the rows into r->o and r->lse, and the logits of a single one where they are wanted. */
-static void attend(rig *r, lh_ragged *view, int64_t layer, int64_t tokens, lh_row_logits logits)
+static void attend(kv_rig *r, lh_ragged *view, int64_t layer, int64_t tokens, lh_row_logits logits)
 {
-    const rig_case *c = r->of;
+    const kv_rig_case *c = r->of;
     const lh_heads *h = &r->heads;
     lh_logit logit = {.scale = 1.0f / sqrtf((float)c->dim),
                       .softcap = c->softcap,
@@ -283,9 +283,9 @@ static void attend(rig *r, lh_ragged *view, int64_t layer, int64_t tokens, lh_ro
                                                                        .o_ld = o_ld}));
 }
 
-void rig_feed(rig *r, lh_ragged *view, int64_t layer, int64_t first, int64_t tokens)
+void kv_rig_feed(kv_rig *r, lh_ragged *view, int64_t layer, int64_t first, int64_t tokens)
 {
-    const rig_case *c = r->of;
+    const kv_rig_case *c = r->of;
     const lh_heads *h = &r->heads;
     int64_t q_ld = h->q_count * c->dim + 3;
     make_rows(r, layer, first, tokens);
@@ -315,9 +315,9 @@ void rig_feed(rig *r, lh_ragged *view, int64_t layer, int64_t first, int64_t tok
 }
 
 /* What a layer holds before the block that begins at token t, where one does. */
-static void gather_block(rig *r, int64_t layer, int64_t t)
+static void gather_block(kv_rig *r, int64_t layer, int64_t t)
 {
-    rig_result *out = r->result;
+    kv_rig_result *out = r->result;
     lh_policy_numbers fixed = r->fixed;
     int64_t first = lh_kv_layer_budget(r->kv, layer), *n = &out->block_count[layer];
     if (!fixed.evicts || !fixed.block || t < first || (t - first) % fixed.block) return;
@@ -325,10 +325,10 @@ static void gather_block(rig *r, int64_t layer, int64_t t)
     mt_try(lh_kv_gather_positions(r->kv, layer, &out->blocks[layer][(*n)++]));
 }
 
-void rig_prefill(rig *r, rig_result *out)
+void kv_rig_prefill(kv_rig *r, kv_rig_result *out)
 {
-    const rig_case *c = r->of;
-    *out = (rig_result){0};
+    const kv_rig_case *c = r->of;
+    *out = (kv_rig_result){0};
     r->result = out;
     mt_try(lh_kv_begin(r->kv, c->tokens, c->more));
     for (int64_t l = 0; l < c->layers; l++) {
@@ -338,15 +338,15 @@ void rig_prefill(rig *r, rig_result *out)
             n = c->tokens - t < r->chunk ? c->tokens - t : r->chunk;
             mt_try(lh_kv_prefill_next(r->kv, l, t, &n, &view));
             gather_block(r, l, t);
-            rig_feed(r, view, l, t, n);
+            kv_rig_feed(r, view, l, t, n);
         }
         mt_try(lh_kv_prefill_end(r->kv, l));
     }
     r->result = NULL;
-    rig_gather(r, out);
+    kv_rig_gather(r, out);
 }
 
-void rig_take(rig *r, lh_kv_taken what, int64_t tokens)
+void kv_rig_take(kv_rig *r, lh_kv_taken what, int64_t tokens)
 {
     int64_t seen = lh_kv_seen(r->kv);
     mt_try(lh_kv_reserve(r->kv, tokens));
@@ -355,16 +355,16 @@ void rig_take(rig *r, lh_kv_taken what, int64_t tokens)
         for (int64_t l = 0; l < r->of->layers; l++) {
             lh_ragged *view = NULL;
             mt_try(lh_kv_room(r->kv, l, at == 0 ? tokens : t, &view));
-            rig_feed(r, view, l, seen + at, t);
+            kv_rig_feed(r, view, l, seen + at, t);
         }
         at += t;
     }
     mt_try(lh_kv_settle(r->kv, what, tokens));
 }
 
-static void gather_newest(rig *r, rig_result *out)
+static void gather_newest(kv_rig *r, kv_rig_result *out)
 {
-    const rig_case *c = r->of;
+    const kv_rig_case *c = r->of;
     int64_t bytes[64], at[64];
     if (!out->lse) out->lse = host(c->layers * c->heads, sizeof *out->lse);
     for (int i = 0; i < r->heads.ranks; i++) {
@@ -376,7 +376,7 @@ static void gather_newest(rig *r, rig_result *out)
         mt_try(lh_comm_allgatherv(r->comm, r->newest + l * r->heads.q_count, out->lse + l * c->heads, bytes, at));
 }
 
-void rig_gather(rig *r, rig_result *out)
+void kv_rig_gather(kv_rig *r, kv_rig_result *out)
 {
     gather_newest(r, out);
     for (int64_t l = 0; l < r->of->layers; l++) {
@@ -386,14 +386,14 @@ void rig_gather(rig *r, rig_result *out)
     mt_try(lh_kv_stats_of(r->kv, &out->stats));
 }
 
-int64_t rig_evictions(lh_kv *kv)
+int64_t kv_rig_evictions(lh_kv *kv)
 {
     lh_kv_stats stats = {0};
     mt_try(lh_kv_stats_of(kv, &stats));
     return stats.evictions;
 }
 
-void rig_result_clear(rig_result *result)
+void kv_rig_result_clear(kv_rig_result *result)
 {
     for (int l = 0; l < 8; l++) {
         lh_positions_clear(&result->kept[l]);
@@ -404,21 +404,21 @@ void rig_result_clear(rig_result *result)
         lh_free(result->state[l]);
     }
     lh_free(result->lse);
-    *result = (rig_result){0};
+    *result = (kv_rig_result){0};
 }
 
 /* The key of position p, as the cache keeps it: [dim]. Returns how far from it a turned one may lie. */
-static float kept_key(const rig *r, int64_t layer, int64_t p, int64_t head, float *k)
+static float kept_key(const kv_rig *r, int64_t layer, int64_t p, int64_t head, float *k)
 {
-    for (int64_t i = 0; i < r->of->dim; i++) k[i] = rig_element(r->of, 'k', layer, p, head, i);
+    for (int64_t i = 0; i < r->of->dim; i++) k[i] = kv_rig_element(r->of, 'k', layer, p, head, i);
     if (!lh_kv_rotates_by_slot(r->kv)) return 0;
     turn(r->of, k, 1, p, 0);
     return r->of->type == LH_BF16 ? 0.03f : 1e-5f;
 }
 
-int rig_entries_are_whole(rig *r)
+int kv_rig_entries_are_whole(kv_rig *r)
 {
-    const rig_case *c = r->of;
+    const kv_rig_case *c = r->of;
     for (int64_t l = 0; l < c->layers; l++) {
         const lh_ragged *view = lh_kv_view(r->kv, l);
         for (int64_t h = 0; h < view->heads; h++)
@@ -432,14 +432,14 @@ int rig_entries_are_whole(rig *r)
                     lh_dtype_convert(&v, LH_F32, (char *)view->v + (s * c->dim + i) * lh_dtype_bytes(c->type), c->type,
                                      1);
                     if (!(fabsf(k - key[i]) <= off)) return 0;
-                    if (v != rig_element(c, 'v', l, p, r->heads.kv_first + h, i)) return 0;
+                    if (v != kv_rig_element(c, 'v', l, p, r->heads.kv_first + h, i)) return 0;
                 }
             }
     }
     return 1;
 }
 
-int64_t rig_peak(const rig *r)
+int64_t kv_rig_peak(const kv_rig *r)
 {
     lh_mem_usage u = lh_device_usage(r->device);
     return u.peak_total - u.now[LH_MEM_WORK];

@@ -9,16 +9,16 @@
 #include "policies/budgets.h"
 
 /* What a model computed, in place of numbers of a seed: a token's row in layer l is row l * room + token. */
-typedef struct rig_values {
+typedef struct kv_rig_values {
     const float *k, *v, *q; /* [layers, room, heads or kv_heads, dim], rotated */
     const float *w;         /* output projections, [layers, hidden, heads * dim] */
     int64_t room, hidden;
     double scale;                /* of the logits */
     const float *frequencies[2]; /* [rotary / 2] of layers that do not slide, and of those that do */
     int64_t rotary;              /* dimensions */
-} rig_values;
+} kv_rig_values;
 
-typedef struct rig_case {
+typedef struct kv_rig_case {
     int64_t heads, kv_heads, dim, layers, tokens, more;
     lh_dtype type;
     int64_t window;         /* of sliding layers */
@@ -32,23 +32,23 @@ typedef struct rig_case {
     int64_t question;       /* tokens of the question that ends the prompt, for policies that observe it */
     int works_out;          /* 1: no step leaves its logits, so that the bits are the same where groups are split */
     lh_policy_options policy;
-    const rig_values *values; /* NULL: all numbers follow from the seed; for the oracle alone, a rig has its own */
-} rig_case;
+    const kv_rig_values *values; /* NULL: all numbers follow from the seed; for the oracle alone, a rig has its own */
+} kv_rig_case;
 
 /* What a run left on this rank: positions of every layer, those that it held before each block of the prompt (complete
  * on rank 0 of its communicator), the log-sum-exps of the newest row [layers, heads] (of all ranks), and the scores
  * that were ranked ([kv_count, tokens] of this rank, NULL where none were). */
-typedef struct rig_result {
+typedef struct kv_rig_result {
     lh_positions kept[8], *blocks[8];
     int64_t block_count[8];
     float *lse;
     float *raw[8], *scores[8];
     uint8_t *state[8];
     lh_kv_stats stats;
-} rig_result;
+} kv_rig_result;
 
-typedef struct rig {
-    const rig_case *of;
+typedef struct kv_rig {
+    const kv_rig_case *of;
     lh_device *device;
     lh_stream *stream;
     const lh_ops *ops;
@@ -64,56 +64,56 @@ typedef struct rig {
     float *frequencies;
     lh_projection projections[8];
     lh_rotation rotations[2];
-    rig_result *result; /* where the listener writes during the prompt */
-} rig;
+    kv_rig_result *result; /* where the listener writes during the prompt */
+} kv_rig;
 
 /* The backends that caches are tried on, `ref` first; NULL behind the last. A rig's arrays are the host's, so these are
  * the ones that compute there. */
-const lh_ops *rig_backend(int i);
-int rig_backends(void);
+const lh_ops *kv_rig_backend(int i);
+int kv_rig_backends(void);
 
 /* Opens a cache of the case over `comm` and `ops`. */
-void rig_open(rig *r, const rig_case *of, lh_comm *comm, const lh_ops *ops);
-void rig_close(rig *r);
-lh_kv_shape rig_shape(const rig *r);
+void kv_rig_open(kv_rig *r, const kv_rig_case *of, lh_comm *comm, const lh_ops *ops);
+void kv_rig_close(kv_rig *r);
+lh_kv_shape kv_rig_shape(const kv_rig *r);
 
 /* Append, attend and record `tokens` tokens from `first` on in a layer's view. With slot positions, behind the prompt,
  * keys go in as they were before their rotation and queries are turned by their slots. */
-void rig_feed(rig *r, lh_ragged *view, int64_t layer, int64_t first, int64_t tokens);
+void kv_rig_feed(kv_rig *r, lh_ragged *view, int64_t layer, int64_t first, int64_t tokens);
 
 /* The whole prompt through all layers. */
-void rig_prefill(rig *r, rig_result *out);
+void kv_rig_prefill(kv_rig *r, kv_rig_result *out);
 
 /* Tokens after the prompt. */
-void rig_take(rig *r, lh_kv_taken what, int64_t tokens);
+void kv_rig_take(kv_rig *r, lh_kv_taken what, int64_t tokens);
 
-void rig_gather(rig *r, rig_result *out);
-void rig_result_clear(rig_result *result);
-int64_t rig_evictions(lh_kv *kv);
+void kv_rig_gather(kv_rig *r, kv_rig_result *out);
+void kv_rig_result_clear(kv_rig_result *result);
+int64_t kv_rig_evictions(lh_kv *kv);
 
 /* Element i of token t, head h, layer l of k, v or q ('k', 'v', 'q'); of the output projection ('w') `token` is the
- * channel of the hidden state, below rig_hidden. */
+ * channel of the hidden state, below kv_rig_hidden. */
 enum { RIG_HIDDEN = 13, RIG_REQUEST = 7 }; /* of cases without values; with them the request is 0 */
-float rig_element(const rig_case *of, char what, int64_t layer, int64_t token, int64_t head, int64_t i);
+float kv_rig_element(const kv_rig_case *of, char what, int64_t layer, int64_t token, int64_t head, int64_t i);
 
 /* Tokens of one kind have one key, where a case has kinds. */
-int64_t rig_kind(const rig_case *of, int64_t token);
+int64_t kv_rig_kind(const kv_rig_case *of, int64_t token);
 
 /* Frequency i of the rotation that queries are taken to have. */
-float rig_frequency(const rig_case *of, int64_t i);
+float kv_rig_frequency(const kv_rig_case *of, int64_t i);
 
 /* The same of a layer, half of the dimensions that are rotated, the scale of the logits, channels of the hidden state,
  * and the request by which chance is keyed: those of the values, where there are some. */
-float rig_frequency_of(const rig_case *of, int64_t layer, int64_t i);
-int64_t rig_half(const rig_case *of);
-double rig_scale(const rig_case *of);
-int64_t rig_hidden(const rig_case *of);
-uint32_t rig_request(const rig_case *of);
+float kv_rig_frequency_of(const kv_rig_case *of, int64_t layer, int64_t i);
+int64_t kv_rig_half(const kv_rig_case *of);
+double kv_rig_scale(const kv_rig_case *of);
+int64_t kv_rig_hidden(const kv_rig_case *of);
+uint32_t kv_rig_request(const kv_rig_case *of);
 
 /* Every entry of every head lies here as it was made: its key and value belong to its position. */
-int rig_entries_are_whole(rig *r);
+int kv_rig_entries_are_whole(kv_rig *r);
 
 /* The most bytes there ever were, without the scratch of operations, which stays with the stream. */
-int64_t rig_peak(const rig *r);
+int64_t kv_rig_peak(const kv_rig *r);
 
 #endif

@@ -17,17 +17,17 @@ static int64_t left(int64_t tokens, int64_t budget, int64_t block)
     return tokens <= budget ? tokens : budget - block + (tokens - budget - 1) % block + 1;
 }
 
-static rig_case block_case(int shape, const char *policy, const char *block)
+static kv_rig_case block_case(int shape, const char *policy, const char *block)
 {
-    return (rig_case){.heads = shapes[shape].heads,
-                      .kv_heads = shapes[shape].kv_heads,
-                      .dim = 8,
-                      .layers = 2,
-                      .tokens = 103,
-                      .more = 2,
-                      .type = LH_F32,
-                      .seed = 17,
-                      .policy = {.policy = policy, .budget = "32", .parts = {.evict = block}}};
+    return (kv_rig_case){.heads = shapes[shape].heads,
+                         .kv_heads = shapes[shape].kv_heads,
+                         .dim = 8,
+                         .layers = 2,
+                         .tokens = 103,
+                         .more = 2,
+                         .type = LH_F32,
+                         .seed = 17,
+                         .policy = {.policy = policy, .budget = "32", .parts = {.evict = block}}};
 }
 
 START_TEST(test_sinks_and_the_last_tokens_stay)
@@ -36,14 +36,14 @@ START_TEST(test_sinks_and_the_last_tokens_stay)
     static const int64_t sizes[] = {1, 7, 16, 31};
     for (int b = 0; b < 4; b++)
         for (int sinks = 0; sinks <= 4; sinks += 4) {
-            rig_case c = block_case(_i, sinks ? "streaming" : "recency", blocks[b]);
+            kv_rig_case c = block_case(_i, sinks ? "streaming" : "recency", blocks[b]);
             /* four sinks and a block that leaves less room than them: the sinks stay, and nothing else */
             if (sinks && 32 - sizes[b] < sinks) continue;
-            rig r;
-            rig_result got = {0};
-            rig_open(&r, &c, mt_comm(), &lh_ops_cpu);
-            rig_prefill(&r, &got);
-            rig_gather(&r, &got);
+            kv_rig r;
+            kv_rig_result got = {0};
+            kv_rig_open(&r, &c, mt_comm(), &lh_ops_cpu);
+            kv_rig_prefill(&r, &got);
+            kv_rig_gather(&r, &got);
             int64_t n = left(c.tokens, 32, sizes[b]);
             for (int64_t l = 0; l < c.layers && mt_rank() == 0; l++)
                 for (int64_t g = 0; g < c.kv_heads; g++) {
@@ -56,8 +56,8 @@ START_TEST(test_sinks_and_the_last_tokens_stay)
                                  (long long)p, (long long)want);
                     }
                 }
-            rig_result_clear(&got);
-            rig_close(&r);
+            kv_rig_result_clear(&got);
+            kv_rig_close(&r);
         }
     mt_end();
 }
@@ -68,13 +68,13 @@ START_TEST(test_no_layer_ever_holds_more_than_its_budget)
     for (int p = 0; lh_policy_at(p); p++) {
         const lh_policy_preset *preset = lh_policy_at(p);
         lh_policy plan;
-        rig_case c = block_case(_i, preset->name, "block:8");
+        kv_rig_case c = block_case(_i, preset->name, "block:8");
         if (!preset->parts.statistic || lh_policy_resolve(&plan, &c.policy) != LH_OK) continue; /* they refuse blocks */
-        rig r;
-        rig_result got = {0};
-        rig_open(&r, &c, mt_comm(), &lh_ops_cpu);
-        rig_prefill(&r, &got);
-        rig_gather(&r, &got);
+        kv_rig r;
+        kv_rig_result got = {0};
+        kv_rig_open(&r, &c, mt_comm(), &lh_ops_cpu);
+        kv_rig_prefill(&r, &got);
+        kv_rig_gather(&r, &got);
         int64_t n = left(c.tokens, 32, 8), entries = 0;
         for (int64_t l = 0; l < c.layers; l++) entries += lh_kv_view(r.kv, l)->heads * n;
         int adaptive = r.plan.budgets.heads == LH_HEADS_ADAPTIVE;
@@ -88,9 +88,9 @@ START_TEST(test_no_layer_ever_holds_more_than_its_budget)
                            : c.layers * 400 * r.heads.q_count * c.dim * (int64_t)sizeof(float);
         mt_check(adaptive || got.stats.bytes_capacity <= most + ring, "%s: %lld bytes are more than %lld", preset->name,
                  (long long)got.stats.bytes_capacity, (long long)(most + ring));
-        mt_check(rig_entries_are_whole(&r), "%s: an entry is not the one of its position", preset->name);
-        rig_result_clear(&got);
-        rig_close(&r);
+        mt_check(kv_rig_entries_are_whole(&r), "%s: an entry is not the one of its position", preset->name);
+        kv_rig_result_clear(&got);
+        kv_rig_close(&r);
     }
     mt_end();
 }
@@ -101,18 +101,18 @@ START_TEST(test_proxies_at_both_ends_stay_through_all_blocks)
 {
     static const char *const switches[] = {"off", "on"};
     for (int n = 0; n < 2; n++) {
-        rig_case c = block_case(_i, "nacl", "block:8");
-        rig r, one;
-        rig_result got = {0}, alone = {0};
+        kv_rig_case c = block_case(_i, "nacl", "block:8");
+        kv_rig r, one;
+        kv_rig_result got = {0}, alone = {0};
         lh_comm *self = NULL;
         c.policy.parts.proxies = "20%"; /* 8 of 32 entries: a quarter */
         c.policy.parts.proxies_at = "both-ends";
         c.policy.parts.non_causal = switches[n];
         mt_try(lh_comm_open_self(&self));
-        rig_open(&r, &c, mt_comm(), &lh_ops_ref);
-        rig_open(&one, &c, self, &lh_ops_ref);
-        rig_prefill(&r, &got);
-        rig_prefill(&one, &alone);
+        kv_rig_open(&r, &c, mt_comm(), &lh_ops_ref);
+        kv_rig_open(&one, &c, self, &lh_ops_ref);
+        kv_rig_prefill(&r, &got);
+        kv_rig_prefill(&one, &alone);
         for (int64_t l = 0; l < c.layers && mt_rank() == 0; l++)
             for (int64_t g = 0; g < c.kv_heads; g++) {
                 const lh_positions *kept = &got.kept[l], *same = &alone.kept[l];
@@ -124,10 +124,10 @@ START_TEST(test_proxies_at_both_ends_stay_through_all_blocks)
                     if (end - i <= 4) mt_check(kept->positions[i] == c.tokens - end + i, "a last proxy is gone");
                 }
             }
-        rig_result_clear(&got);
-        rig_result_clear(&alone);
-        rig_close(&r);
-        rig_close(&one);
+        kv_rig_result_clear(&got);
+        kv_rig_result_clear(&alone);
+        kv_rig_close(&r);
+        kv_rig_close(&one);
         lh_comm_close(self);
     }
     mt_end();
@@ -138,23 +138,23 @@ START_TEST(test_blocks_take_the_memory_that_was_forecast)
 {
     static const char *const names[] = {"snapkv", "tova", "critical-snapkv", "streaming", "h2o", "roco"};
     for (size_t n = 0; n < 2 * sizeof names / sizeof *names; n++) {
-        rig_case c = block_case(_i, names[n / 2], "block:8");
-        rig r;
-        rig_result got = {0};
+        kv_rig_case c = block_case(_i, names[n / 2], "block:8");
+        kv_rig r;
+        kv_rig_result got = {0};
         lh_kv_forecast f;
         if (n % 2) c.tokens = 20; /* it fits the budget: there are no blocks */
-        rig_open(&r, &c, mt_comm(), &lh_ops_ref);
-        lh_kv_shape shape = rig_shape(&r);
+        kv_rig_open(&r, &c, mt_comm(), &lh_ops_ref);
+        lh_kv_shape shape = kv_rig_shape(&r);
         mt_try(lh_kv_forecast_make(&f, &shape, &(lh_kv_course){.policy = &r.plan, .tokens = c.tokens, .more = c.more}));
-        rig_prefill(&r, &got);
+        kv_rig_prefill(&r, &got);
         lh_mem_usage u = lh_device_usage(r.device);
-        int64_t peak = rig_peak(&r);
+        int64_t peak = kv_rig_peak(&r);
         mt_check(u.now[LH_MEM_KV] == f.held, "%s, %lld tokens: %lld bytes are held, %lld were forecast", r.plan.name,
                  (long long)c.tokens, (long long)u.now[LH_MEM_KV], (long long)f.held);
         mt_check(peak <= f.prefill_peak, "%s, %lld tokens: the peak is %lld bytes, %lld were forecast", r.plan.name,
                  (long long)c.tokens, (long long)peak, (long long)f.prefill_peak);
-        rig_result_clear(&got);
-        rig_close(&r);
+        kv_rig_result_clear(&got);
+        kv_rig_close(&r);
     }
     mt_end();
 }

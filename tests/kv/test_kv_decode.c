@@ -6,18 +6,18 @@
 #include "kv/forecast.h"
 #include "kv_oracle.h"
 
-static rig_case base_case(const lh_policy_options *policy)
+static kv_rig_case base_case(const lh_policy_options *policy)
 {
-    return (rig_case){.heads = 9,
-                      .kv_heads = 3,
-                      .dim = 8,
-                      .layers = 2,
-                      .tokens = 101,
-                      .more = 40,
-                      .type = LH_BF16,
-                      .seed = 5,
-                      .question = 13,
-                      .policy = *policy};
+    return (kv_rig_case){.heads = 9,
+                         .kv_heads = 3,
+                         .dim = 8,
+                         .layers = 2,
+                         .tokens = 101,
+                         .more = 40,
+                         .type = LH_BF16,
+                         .seed = 5,
+                         .question = 13,
+                         .policy = *policy};
 }
 
 /* Head h of a layer must hold exactly the positions p < seen with keep(p). */
@@ -60,34 +60,34 @@ START_TEST(test_entries_that_are_taken_in_are_kept_and_evicted_by_position)
         {{0}, 0, 1 << 20, 0},
     };
     for (int n = 0; n < 8; n++) {
-        rig_case c = base_case(&cases[n].options);
-        rig r;
-        rig_result got;
+        kv_rig_case c = base_case(&cases[n].options);
+        kv_rig r;
+        kv_rig_result got;
         uint8_t keep[256];
         memset(keep, 1, sizeof keep);
-        rig_open(&r, &c, mt_comm(), rig_backend(_i));
-        rig_prefill(&r, &got);
+        kv_rig_open(&r, &c, mt_comm(), kv_rig_backend(_i));
+        kv_rig_prefill(&r, &got);
         evict_by_hand(keep, c.tokens, cases[n].sinks, cases[n].budget);
         if (mt_rank() == 0) check_positions(&got.kept[1], keep, c.tokens, "prefill");
-        rig_take(&r, LH_KV_BLOCK, 9);
+        kv_rig_take(&r, LH_KV_BLOCK, 9);
         int64_t seen = c.tokens + 9;
         if (cases[n].every) evict_by_hand(keep, seen, cases[n].sinks, cases[n].budget);
         for (int64_t step = 1; step <= 50; step++) {
-            rig_take(&r, LH_KV_STEP, 1);
+            kv_rig_take(&r, LH_KV_STEP, 1);
             seen++;
             if (cases[n].every && step % cases[n].every == 0)
                 evict_by_hand(keep, seen, cases[n].sinks, cases[n].budget);
             mt_check(lh_kv_seen(r.kv) == seen, "%lld tokens seen", (long long)lh_kv_seen(r.kv));
             if (step % 10 == 0) {
-                rig_gather(&r, &got);
+                kv_rig_gather(&r, &got);
                 if (mt_rank() == 0) check_positions(&got.kept[0], keep, seen, "step");
             }
         }
-        mt_check(rig_entries_are_whole(&r), "an entry is not what was appended");
+        mt_check(kv_rig_entries_are_whole(&r), "an entry is not what was appended");
         mt_check(got.stats.evictions == (cases[n].every ? 1 + 50 / cases[n].every : 0), "%lld evictions",
                  (long long)got.stats.evictions);
-        rig_result_clear(&got);
-        rig_close(&r);
+        kv_rig_result_clear(&got);
+        kv_rig_close(&r);
     }
     mt_end();
 }
@@ -104,34 +104,34 @@ START_TEST(test_decoding_with_evictions_takes_no_more_memory)
                                            {.policy = "keydiff", .budget = "50", .parts = {.evict = "every:1"}},
                                            {.policy = "tova", .budget = "50", .parts = {.evict = "every:1"}}};
     for (int n = 0; n < 14; n++) {
-        rig_case c = base_case(&on[n % 7]);
-        rig r;
-        rig_result got;
+        kv_rig_case c = base_case(&on[n % 7]);
+        kv_rig r;
+        kv_rig_result got;
         lh_kv_forecast f;
         c.more = 1000;
         if (n >= 7) c.sliding = sliding, c.window = 40;
-        rig_open(&r, &c, mt_comm(), rig_backend(_i));
-        lh_kv_shape shape = rig_shape(&r);
+        kv_rig_open(&r, &c, mt_comm(), kv_rig_backend(_i));
+        lh_kv_shape shape = kv_rig_shape(&r);
         mt_try(lh_kv_forecast_make(
             &f, &shape, &(lh_kv_course){.policy = &r.plan, .tokens = c.tokens, .more = c.more, .block = 35}));
-        rig_prefill(&r, &got);
+        kv_rig_prefill(&r, &got);
         lh_device_reset_peak(r.device);
         int64_t held = lh_device_usage(r.device).now[LH_MEM_KV];
         mt_check(held == f.held, "%lld bytes, %lld were forecast", (long long)held, (long long)f.held);
-        rig_take(&r, LH_KV_BLOCK, 35);
-        for (int step = 0; step < 200; step++) rig_take(&r, LH_KV_STEP, 1);
+        kv_rig_take(&r, LH_KV_BLOCK, 35);
+        for (int step = 0; step < 200; step++) kv_rig_take(&r, LH_KV_STEP, 1);
         lh_mem_usage u = lh_device_usage(r.device);
         mt_check(u.now[LH_MEM_KV] == held, "the cache grew from %lld to %lld bytes", (long long)held,
                  (long long)u.now[LH_MEM_KV]);
-        mt_check(rig_entries_are_whole(&r), "an entry is not what was appended");
+        mt_check(kv_rig_entries_are_whole(&r), "an entry is not what was appended");
         lh_kv_close(r.kv);
         r.kv = NULL;
         int64_t scratch = lh_device_usage(r.device).now_total; /* of operations: it stays with the stream */
         mt_check(u.peak_total >= f.decode_peak && u.peak_total <= f.decode_peak + scratch,
                  "case %d: at most %lld bytes, %lld of them scratch; %lld were forecast", n, (long long)u.peak_total,
                  (long long)scratch, (long long)f.decode_peak);
-        rig_result_clear(&got);
-        rig_close(&r);
+        kv_rig_result_clear(&got);
+        kv_rig_close(&r);
     }
     mt_end();
 }
@@ -141,32 +141,32 @@ START_TEST(test_sliding_layers_hold_what_the_next_row_sees_and_full_ones_all)
 {
     static const uint8_t sliding[2] = {0, 1};
     static const lh_policy_options full = {0};
-    rig_case c = base_case(&full);
-    rig r;
-    rig_result got;
+    kv_rig_case c = base_case(&full);
+    kv_rig r;
+    kv_rig_result got;
     uint8_t keep[256];
     c.sliding = sliding;
     c.window = 24;
-    rig_open(&r, &c, mt_comm(), rig_backend(_i));
-    rig_prefill(&r, &got);
+    kv_rig_open(&r, &c, mt_comm(), kv_rig_backend(_i));
+    kv_rig_prefill(&r, &got);
     for (int step = 0; step < 60; step++) {
-        rig_take(&r, step % 20 ? LH_KV_STEP : LH_KV_BLOCK, step % 20 ? 1 : 30);
+        kv_rig_take(&r, step % 20 ? LH_KV_STEP : LH_KV_BLOCK, step % 20 ? 1 : 30);
         int64_t seen = lh_kv_seen(r.kv);
-        rig_gather(&r, &got);
+        kv_rig_gather(&r, &got);
         if (mt_rank()) continue;
         memset(keep, 1, sizeof keep);
         check_positions(&got.kept[0], keep, seen, "a layer that does not slide");
         memset(keep, 0, (size_t)(seen - 23));
         check_positions(&got.kept[1], keep, seen, "a sliding layer");
     }
-    rig_result_clear(&got);
-    rig_close(&r);
+    kv_rig_result_clear(&got);
+    kv_rig_close(&r);
     mt_end();
 }
 END_TEST
 
 /* All slots of this rank: lengths, positions, keys and values, in slot order. */
-static lh_buf snapshot(rig *r)
+static lh_buf snapshot(kv_rig *r)
 {
     lh_buf b = {0};
     for (int64_t l = 0; l < r->of->layers; l++) {
@@ -196,20 +196,20 @@ START_TEST(test_rewinding_gives_every_slot_back)
                                            {.policy = "ada-snapkv", .budget = "40"},
                                            {.policy = "streaming", .budget = "105"}};
     for (int n = 0; n < 10; n++) {
-        rig_case c = base_case(&on[n % 5]);
-        rig r;
-        rig_result got;
+        kv_rig_case c = base_case(&on[n % 5]);
+        kv_rig r;
+        kv_rig_result got;
         c.more = n; /* so that some have to grow */
         if (n >= 5) c.sliding = sliding, c.window = 33;
-        rig_open(&r, &c, mt_comm(), rig_backend(_i));
-        rig_prefill(&r, &got);
-        for (int step = 0; step < 4; step++) rig_take(&r, LH_KV_STEP, 1); /* slots out of order */
+        kv_rig_open(&r, &c, mt_comm(), kv_rig_backend(_i));
+        kv_rig_prefill(&r, &got);
+        for (int step = 0; step < 4; step++) kv_rig_take(&r, LH_KV_STEP, 1); /* slots out of order */
         mt_try(lh_kv_snapshot(r.kv));
         lh_buf marked = snapshot(&r), first = {0};
-        int64_t seen = lh_kv_seen(r.kv), evictions = rig_evictions(r.kv);
+        int64_t seen = lh_kv_seen(r.kv), evictions = kv_rig_evictions(r.kv);
         for (int question = 0; question < 3; question++) {
-            rig_take(&r, LH_KV_BLOCK, 11);
-            for (int step = 0; step < 20; step++) rig_take(&r, LH_KV_STEP, 1);
+            kv_rig_take(&r, LH_KV_BLOCK, 11);
+            for (int step = 0; step < 20; step++) kv_rig_take(&r, LH_KV_STEP, 1);
             lh_buf now = snapshot(&r);
             if (question)
                 check_same(&first, &now, "answers to the same question");
@@ -220,12 +220,12 @@ START_TEST(test_rewinding_gives_every_slot_back)
             now = snapshot(&r);
             check_same(&marked, &now, "a state and what came back");
             lh_buf_clear(&now);
-            mt_check(lh_kv_seen(r.kv) == seen && rig_evictions(r.kv) == evictions, "the clock went on");
+            mt_check(lh_kv_seen(r.kv) == seen && kv_rig_evictions(r.kv) == evictions, "the clock went on");
         }
         lh_buf_clear(&marked);
         lh_buf_clear(&first);
-        rig_result_clear(&got);
-        rig_close(&r);
+        kv_rig_result_clear(&got);
+        kv_rig_close(&r);
     }
     mt_end();
 }
@@ -238,16 +238,16 @@ START_TEST(test_a_rank_without_memory_fails_on_all_ranks)
                                            {.policy = "ada-snapkv", .budget = "40"},
                                            {.policy = "streaming", .budget = "30", .parts = {.positions = "slot"}}};
     for (int n = 0; n < 3; n++) {
-        rig_case c = base_case(&on[n]);
-        rig r;
-        rig_result got;
-        rig_open(&r, &c, mt_comm(), rig_backend(_i));
-        rig_prefill(&r, &got);
-        for (int step = 0; step < 50; step++) rig_take(&r, LH_KV_STEP, 1); /* more than was expected */
+        kv_rig_case c = base_case(&on[n]);
+        kv_rig r;
+        kv_rig_result got;
+        kv_rig_open(&r, &c, mt_comm(), kv_rig_backend(_i));
+        kv_rig_prefill(&r, &got);
+        for (int step = 0; step < 50; step++) kv_rig_take(&r, LH_KV_STEP, 1); /* more than was expected */
         int64_t tokens = mt_rank() == mt_size() - 1 ? INT64_C(1) << 50 : 5;
         mt_expect(lh_kv_reserve(r.kv, tokens), LH_ENOMEM);
-        rig_result_clear(&got);
-        rig_close(&r);
+        kv_rig_result_clear(&got);
+        kv_rig_close(&r);
     }
     mt_end();
 }
@@ -264,17 +264,17 @@ START_TEST(test_what_evictions_free_is_reserved)
               {{.policy = "knorm", .budget = "30", .parts = {.evict = "every:4"}}, 1},
               {{.policy = "knorm", .budget = "30", .parts = {.head_budget = "adaptive"}}, 0}};
     for (int n = 0; n < 3; n++) {
-        rig_case c = base_case(&on[n].options);
-        rig r;
-        rig_result got;
-        rig_open(&r, &c, mt_comm(), rig_backend(_i));
-        rig_prefill(&r, &got);
+        kv_rig_case c = base_case(&on[n].options);
+        kv_rig r;
+        kv_rig_result got;
+        kv_rig_open(&r, &c, mt_comm(), kv_rig_backend(_i));
+        kv_rig_prefill(&r, &got);
         int64_t told = 0, capacity = 0;
         for (int step = 0; step < 24; step++) {
             int64_t before = lh_comm_sent_bytes(r.comm);
             mt_try(lh_kv_reserve(r.kv, 1));
             told += lh_comm_sent_bytes(r.comm) > before;
-            rig_take(&r, LH_KV_STEP, 1); /* of what is reserved nobody talks again */
+            kv_rig_take(&r, LH_KV_STEP, 1); /* of what is reserved nobody talks again */
             lh_kv_stats stats = {0};
             mt_try(lh_kv_stats_of(r.kv, &stats));
             int64_t bytes = stats.bytes_capacity;
@@ -283,8 +283,8 @@ START_TEST(test_what_evictions_free_is_reserved)
         }
         if (mt_size() > 1)
             mt_check(on[n].once ? told == 1 : told > 1, "case %d: ranks talked of memory %d times", n, (int)told);
-        rig_result_clear(&got);
-        rig_close(&r);
+        kv_rig_result_clear(&got);
+        kv_rig_close(&r);
     }
     mt_end();
 }
@@ -293,58 +293,58 @@ END_TEST
 /* Ranks do not talk of memory at every token. */
 START_TEST(test_what_was_reserved_is_told_once)
 {
-    rig_case c = base_case(&(lh_policy_options){.policy = "recency", .budget = "30", .parts = {.evict = "never"}});
-    rig r;
-    rig_result got;
-    rig_open(&r, &c, mt_comm(), rig_backend(_i));
-    rig_prefill(&r, &got);
+    kv_rig_case c = base_case(&(lh_policy_options){.policy = "recency", .budget = "30", .parts = {.evict = "never"}});
+    kv_rig r;
+    kv_rig_result got;
+    kv_rig_open(&r, &c, mt_comm(), kv_rig_backend(_i));
+    kv_rig_prefill(&r, &got);
     int64_t before = lh_comm_sent_bytes(r.comm);
-    for (int64_t step = 0; step < c.more; step++) rig_take(&r, LH_KV_STEP, 1);
+    for (int64_t step = 0; step < c.more; step++) kv_rig_take(&r, LH_KV_STEP, 1);
     int64_t sent = lh_comm_sent_bytes(r.comm) - before, once = mt_size() > 1 ? 2 * (int64_t)sizeof(int64_t) : 0;
     mt_check(sent == once, "%lld bytes were sent for %lld tokens, not %lld", (long long)sent, (long long)c.more,
              (long long)once);
-    rig_result_clear(&got);
-    rig_close(&r);
+    kv_rig_result_clear(&got);
+    kv_rig_close(&r);
     mt_end();
 }
 END_TEST
 
 START_TEST(test_a_second_mark_replaces_the_first)
 {
-    rig_case c = base_case(&(lh_policy_options){.policy = "streaming", .budget = "30"});
-    rig r;
-    rig_result got;
-    rig_open(&r, &c, mt_comm(), rig_backend(_i));
+    kv_rig_case c = base_case(&(lh_policy_options){.policy = "streaming", .budget = "30"});
+    kv_rig r;
+    kv_rig_result got;
+    kv_rig_open(&r, &c, mt_comm(), kv_rig_backend(_i));
     mt_expect(lh_kv_restore(r.kv), LH_EINTERNAL);
-    rig_prefill(&r, &got);
+    kv_rig_prefill(&r, &got);
     mt_try(lh_kv_snapshot(r.kv));
-    for (int step = 0; step < 9; step++) rig_take(&r, LH_KV_STEP, 1);
+    for (int step = 0; step < 9; step++) kv_rig_take(&r, LH_KV_STEP, 1);
     mt_try(lh_kv_snapshot(r.kv));
     lh_buf marked = snapshot(&r);
-    for (int step = 0; step < 9; step++) rig_take(&r, LH_KV_STEP, 1);
+    for (int step = 0; step < 9; step++) kv_rig_take(&r, LH_KV_STEP, 1);
     mt_try(lh_kv_restore(r.kv));
     lh_buf back = snapshot(&r);
     check_same(&marked, &back, "the second mark and what came back");
     lh_buf_clear(&marked);
     lh_buf_clear(&back);
-    rig_result_clear(&got);
-    rig_close(&r);
+    kv_rig_result_clear(&got);
+    kv_rig_close(&r);
     mt_end();
 }
 END_TEST
 
 START_TEST(test_a_cache_that_is_not_empty_cannot_begin)
 {
-    rig_case c = base_case(&(lh_policy_options){.policy = "streaming", .budget = "30"});
-    rig r;
-    rig_result got;
-    rig_open(&r, &c, mt_comm(), rig_backend(_i));
+    kv_rig_case c = base_case(&(lh_policy_options){.policy = "streaming", .budget = "30"});
+    kv_rig r;
+    kv_rig_result got;
+    kv_rig_open(&r, &c, mt_comm(), kv_rig_backend(_i));
     mt_expect(lh_kv_begin(r.kv, 0, 0), LH_EUSAGE);
     mt_expect(lh_kv_begin(r.kv, INT64_C(1) << 31, 0), LH_EUSAGE);
-    rig_prefill(&r, &got);
+    kv_rig_prefill(&r, &got);
     mt_expect(lh_kv_begin(r.kv, 10, 0), LH_EINTERNAL);
-    rig_result_clear(&got);
-    rig_close(&r);
+    kv_rig_result_clear(&got);
+    kv_rig_close(&r);
     mt_end();
 }
 END_TEST
@@ -397,30 +397,30 @@ START_TEST(test_windows_are_observed_again_over_what_is_held)
         int64_t heads, kv_heads;
     } shape[] = {{9, 3}, {8, 2}, {4, 1}, {5, 5}};
     for (size_t n = 0; n < sizeof cases / sizeof *cases; n++) {
-        rig_case c = base_case(&cases[n].options);
-        rig r;
-        rig_result got;
+        kv_rig_case c = base_case(&cases[n].options);
+        kv_rig r;
+        kv_rig_result got;
         oracle o;
         c.heads = shape[n % 4].heads;
         c.kv_heads = shape[n % 4].kv_heads;
         c.type = LH_F32;
         c.seed = 40 + n;
         if (cases[n].slide) c.sliding = slides, c.window = cases[n].slide;
-        rig_open(&r, &c, mt_comm(), rig_backend(_i));
-        rig_prefill(&r, &got);
+        kv_rig_open(&r, &c, mt_comm(), kv_rig_backend(_i));
+        kv_rig_prefill(&r, &got);
         oracle_open(&o, &c, c.tokens + 60, NULL);
         for (int step = 0; step < 31; step++) {
             lh_kv_taken what = step == 11 ? LH_KV_BLOCK : LH_KV_STEP;
-            if (step == 9) mt_try(lh_kv_snapshot(r.kv)), rig_take(&r, LH_KV_BLOCK, 20), mt_try(lh_kv_restore(r.kv));
-            rig_take(&r, what, what == LH_KV_BLOCK ? 13 : 1);
+            if (step == 9) mt_try(lh_kv_snapshot(r.kv)), kv_rig_take(&r, LH_KV_BLOCK, 20), mt_try(lh_kv_restore(r.kv));
+            kv_rig_take(&r, what, what == LH_KV_BLOCK ? 13 : 1);
             if (mt_rank() == 0) oracle_take(&o, what, what == LH_KV_BLOCK ? 13 : 1);
-            rig_gather(&r, &got);
+            kv_rig_gather(&r, &got);
             for (int64_t l = 0; l < c.layers && mt_rank() == 0; l++) oracle_check(&o, l, &got.kept[l], r.plan.name);
         }
-        mt_check(rig_entries_are_whole(&r), "an entry is not what was appended");
+        mt_check(kv_rig_entries_are_whole(&r), "an entry is not what was appended");
         oracle_close(&o);
-        rig_result_clear(&got);
-        rig_close(&r);
+        kv_rig_result_clear(&got);
+        kv_rig_close(&r);
     }
     mt_end();
 }
@@ -431,16 +431,16 @@ int main(void)
     Suite *suite = suite_create("decode");
     TCase *laws = tcase_create("laws");
     tcase_set_timeout(laws, 0);
-    tcase_add_loop_test(laws, test_entries_that_are_taken_in_are_kept_and_evicted_by_position, 0, rig_backends());
-    tcase_add_loop_test(laws, test_decoding_with_evictions_takes_no_more_memory, 0, rig_backends());
-    tcase_add_loop_test(laws, test_sliding_layers_hold_what_the_next_row_sees_and_full_ones_all, 0, rig_backends());
-    tcase_add_loop_test(laws, test_rewinding_gives_every_slot_back, 0, rig_backends());
-    tcase_add_loop_test(laws, test_windows_are_observed_again_over_what_is_held, 0, rig_backends());
-    tcase_add_loop_test(laws, test_a_rank_without_memory_fails_on_all_ranks, 0, rig_backends());
-    tcase_add_loop_test(laws, test_what_was_reserved_is_told_once, 0, rig_backends());
-    tcase_add_loop_test(laws, test_what_evictions_free_is_reserved, 0, rig_backends());
-    tcase_add_loop_test(laws, test_a_second_mark_replaces_the_first, 0, rig_backends());
-    tcase_add_loop_test(laws, test_a_cache_that_is_not_empty_cannot_begin, 0, rig_backends());
+    tcase_add_loop_test(laws, test_entries_that_are_taken_in_are_kept_and_evicted_by_position, 0, kv_rig_backends());
+    tcase_add_loop_test(laws, test_decoding_with_evictions_takes_no_more_memory, 0, kv_rig_backends());
+    tcase_add_loop_test(laws, test_sliding_layers_hold_what_the_next_row_sees_and_full_ones_all, 0, kv_rig_backends());
+    tcase_add_loop_test(laws, test_rewinding_gives_every_slot_back, 0, kv_rig_backends());
+    tcase_add_loop_test(laws, test_windows_are_observed_again_over_what_is_held, 0, kv_rig_backends());
+    tcase_add_loop_test(laws, test_a_rank_without_memory_fails_on_all_ranks, 0, kv_rig_backends());
+    tcase_add_loop_test(laws, test_what_was_reserved_is_told_once, 0, kv_rig_backends());
+    tcase_add_loop_test(laws, test_what_evictions_free_is_reserved, 0, kv_rig_backends());
+    tcase_add_loop_test(laws, test_a_second_mark_replaces_the_first, 0, kv_rig_backends());
+    tcase_add_loop_test(laws, test_a_cache_that_is_not_empty_cannot_begin, 0, kv_rig_backends());
     suite_add_tcase(suite, laws);
     return mt_run(suite);
 }

@@ -39,17 +39,17 @@ static const struct {
 } shapes[] = {{9, 3}, {5, 5}, {8, 2}, {4, 1}};
 enum { SHAPES = sizeof shapes / sizeof *shapes };
 
-static rig_case case_of(int shape, int policy)
+static kv_rig_case case_of(int shape, int policy)
 {
-    return (rig_case){.heads = shapes[shape].heads,
-                      .kv_heads = shapes[shape].kv_heads,
-                      .dim = 8,
-                      .layers = 3,
-                      .tokens = 151,
-                      .more = 5,
-                      .type = policy % 2 ? LH_BF16 : LH_F32,
-                      .seed = (uint64_t)(100 + policy),
-                      .policy = policies[policy]};
+    return (kv_rig_case){.heads = shapes[shape].heads,
+                         .kv_heads = shapes[shape].kv_heads,
+                         .dim = 8,
+                         .layers = 3,
+                         .tokens = 151,
+                         .more = 5,
+                         .type = policy % 2 ? LH_BF16 : LH_F32,
+                         .seed = (uint64_t)(100 + policy),
+                         .policy = policies[policy]};
 }
 
 static lh_comm *alone(void)
@@ -74,9 +74,9 @@ static int holds(const lh_positions *p, int64_t head, int64_t position)
 
 /* ---- laws of one run on one rank, which has all heads ---- */
 
-static void check_budgets(const rig *r, const rig_result *got)
+static void check_budgets(const kv_rig *r, const kv_rig_result *got)
 {
-    const rig_case *c = r->of;
+    const kv_rig_case *c = r->of;
     int64_t all = 0, entries = lh_policy_entries(&r->plan, c->tokens);
     for (int64_t l = 0; l < c->layers; l++) {
         const lh_positions *k = &got->kept[l];
@@ -94,9 +94,9 @@ static void check_budgets(const rig *r, const rig_result *got)
              (long long)got->stats.entries_held, (long long)got->stats.entries_counted);
 }
 
-static void check_protected(const rig *r, const rig_result *got)
+static void check_protected(const kv_rig *r, const kv_rig_result *got)
 {
-    const rig_case *c = r->of;
+    const kv_rig_case *c = r->of;
     int64_t recents = r->fixed.recents > r->fixed.window ? r->fixed.recents : r->fixed.window;
     for (int64_t l = 0; l < c->layers; l++)
         for (int64_t h = 0; h < c->kv_heads; h++) {
@@ -108,9 +108,9 @@ static void check_protected(const rig *r, const rig_result *got)
 }
 
 /* Sorting what was ranked gives what was kept, whatever the last bits of the scores are. */
-static void check_choice(const rig *r, const rig_result *got)
+static void check_choice(const kv_rig *r, const kv_rig_result *got)
 {
-    const rig_case *c = r->of;
+    const kv_rig_case *c = r->of;
     int64_t n = c->kv_heads * c->tokens;
     uint8_t *keep = NULL;
     oracle_number *scores = NULL;
@@ -142,7 +142,7 @@ static void check_choice(const rig *r, const rig_result *got)
 
 /* And scores by the definition, in double, keep the same: no near ties in these cases, where queries are not rounded.
  */
-static void check_definition(const rig *r, const rig_result *got)
+static void check_definition(const kv_rig *r, const kv_rig_result *got)
 {
     oracle o;
     oracle_open(&o, r->of, r->of->tokens, NULL);
@@ -151,9 +151,9 @@ static void check_definition(const rig *r, const rig_result *got)
 }
 
 /* Attention of the observed rows by the definition, in double, joined over the group before any pool. */
-static void raw_by_hand(const rig *r, int64_t l, int64_t g, double *raw)
+static void raw_by_hand(const kv_rig *r, int64_t l, int64_t g, double *raw)
 {
-    const rig_case *c = r->of;
+    const kv_rig_case *c = r->of;
     int64_t group = c->heads / c->kv_heads, rows = lh_policy_rows(&r->fixed, c->tokens);
     double *s = NULL;
     mt_try(lh_calloc(&s, c->tokens, sizeof *s));
@@ -164,7 +164,7 @@ static void raw_by_hand(const rig *r, int64_t l, int64_t g, double *raw)
             for (int64_t p = 0; p <= t; p++) {
                 double dot = 0;
                 for (int64_t i = 0; i < c->dim; i++)
-                    dot += (double)rig_element(c, 'q', l, t, q, i) * (double)rig_element(c, 'k', l, p, g, i);
+                    dot += (double)kv_rig_element(c, 'q', l, t, q, i) * (double)kv_rig_element(c, 'k', l, p, g, i);
                 sum += s[p] = exp(dot / sqrt((double)c->dim));
             }
             double share = r->plan.shape.group == LH_GROUP_MEAN ? 1.0 / (double)group : 1.0;
@@ -174,9 +174,9 @@ static void raw_by_hand(const rig *r, int64_t l, int64_t g, double *raw)
     lh_free(s);
 }
 
-static void check_raw(const rig *r, const rig_result *got)
+static void check_raw(const kv_rig *r, const kv_rig_result *got)
 {
-    const rig_case *c = r->of;
+    const kv_rig_case *c = r->of;
     double *want = NULL;
     if (r->plan.shape.group == LH_GROUP_MAX || !got->raw[0]) return;
     mt_try(lh_calloc(&want, c->tokens, sizeof *want));
@@ -195,31 +195,31 @@ static void check_raw(const rig *r, const rig_result *got)
 START_TEST(test_ranks_keep_what_one_rank_keeps_and_that_is_right)
 {
     lh_comm *self = alone();
-    for (int b = 0; rig_backend(b); b++)
+    for (int b = 0; kv_rig_backend(b); b++)
         for (int shape = 0; shape < SHAPES; shape++) {
-            rig_case c = case_of(shape, _i);
-            rig one, all;
-            rig_result mine, shared;
-            rig_open(&one, &c, self, rig_backend(b));
-            rig_open(&all, &c, mt_comm(), rig_backend(b));
-            rig_prefill(&one, &mine);
-            rig_prefill(&all, &shared);
+            kv_rig_case c = case_of(shape, _i);
+            kv_rig one, all;
+            kv_rig_result mine, shared;
+            kv_rig_open(&one, &c, self, kv_rig_backend(b));
+            kv_rig_open(&all, &c, mt_comm(), kv_rig_backend(b));
+            kv_rig_prefill(&one, &mine);
+            kv_rig_prefill(&all, &shared);
             check_budgets(&one, &mine);
             check_protected(&one, &mine);
             check_choice(&one, &mine);
             if (b == 0) check_raw(&one, &mine);
-            if (mt_rank() == 0 && (rig_backend(b) == &lh_ops_ref || c.type == LH_F32)) check_definition(&one, &mine);
-            mt_check(rig_entries_are_whole(&one), "an entry is not what was appended");
-            mt_check(rig_entries_are_whole(&all), "an entry is not what was appended, on several ranks");
+            if (mt_rank() == 0 && (kv_rig_backend(b) == &lh_ops_ref || c.type == LH_F32)) check_definition(&one, &mine);
+            mt_check(kv_rig_entries_are_whole(&one), "an entry is not what was appended");
+            mt_check(kv_rig_entries_are_whole(&all), "an entry is not what was appended, on several ranks");
             for (int64_t l = 0; l < c.layers && mt_rank() == 0; l++)
                 mt_check(same_positions(&mine.kept[l], &shared.kept[l]), "%s, %lld heads, layer %lld: %d ranks differ",
                          one.plan.name, (long long)c.heads, (long long)l, mt_size());
             mt_check(shared.stats.summary_bytes <= c.layers * 28 * 1024, "%lld bytes of summaries",
                      (long long)shared.stats.summary_bytes);
-            rig_result_clear(&mine);
-            rig_result_clear(&shared);
-            rig_close(&one);
-            rig_close(&all);
+            kv_rig_result_clear(&mine);
+            kv_rig_result_clear(&shared);
+            kv_rig_close(&one);
+            kv_rig_close(&all);
         }
     lh_comm_close(self);
     mt_end();
@@ -229,12 +229,12 @@ END_TEST
 START_TEST(test_a_budget_of_the_whole_prompt_changes_nothing)
 {
     for (int p = 0; p < POLICIES; p++) {
-        rig_case c = case_of(p % SHAPES, p);
-        rig r;
-        rig_result got;
+        kv_rig_case c = case_of(p % SHAPES, p);
+        kv_rig r;
+        kv_rig_result got;
         c.policy.budget = p % 2 ? "151" : "100%";
-        rig_open(&r, &c, mt_comm(), &lh_ops_ref);
-        rig_prefill(&r, &got);
+        kv_rig_open(&r, &c, mt_comm(), &lh_ops_ref);
+        kv_rig_prefill(&r, &got);
         for (int64_t l = 0; l < c.layers; l++) {
             const lh_ragged *v = lh_kv_view(r.kv, l);
             for (int64_t h = 0; h < v->heads; h++) {
@@ -243,10 +243,10 @@ START_TEST(test_a_budget_of_the_whole_prompt_changes_nothing)
                     mt_check(!v->positions || v->positions[v->offset[h] + s] == s, "the order changed");
             }
         }
-        mt_check(rig_entries_are_whole(&r), "an entry changed");
+        mt_check(kv_rig_entries_are_whole(&r), "an entry changed");
         mt_check(got.stats.summary_bytes == 0, "something was ranked");
-        rig_result_clear(&got);
-        rig_close(&r);
+        kv_rig_result_clear(&got);
+        kv_rig_close(&r);
     }
     mt_end();
 }
@@ -259,26 +259,26 @@ START_TEST(test_more_budget_keeps_what_less_budget_kept)
                                                 {.policy = "recency"},
                                                 {.policy = "snapkv", .parts = {.pool = "none", .sinks = "3"}}};
     for (int p = 0; p < 4; p++) {
-        rig_case c = case_of(p, 2);
-        rig_result before = {0}, now;
+        kv_rig_case c = case_of(p, 2);
+        kv_rig_result before = {0}, now;
         for (int budget = 30; budget < 70; budget += 3) {
-            rig r;
+            kv_rig r;
             char text[16];
             c.policy = uniform[p];
             snprintf(text, sizeof text, "%d", budget);
             c.policy.budget = text;
-            rig_open(&r, &c, mt_comm(), &lh_ops_ref);
-            rig_prefill(&r, &now);
+            kv_rig_open(&r, &c, mt_comm(), &lh_ops_ref);
+            kv_rig_prefill(&r, &now);
             for (int64_t l = 0; l < c.layers && before.kept[0].heads; l++)
                 for (int64_t h = 0; h < c.kv_heads; h++)
                     for (int64_t i = before.kept[l].offsets[h]; i < before.kept[l].offsets[h + 1]; i++)
                         mt_check(holds(&now.kept[l], h, before.kept[l].positions[i]), "position %d is gone with more",
                                  before.kept[l].positions[i]);
-            rig_result_clear(&before);
+            kv_rig_result_clear(&before);
             before = now;
-            rig_close(&r);
+            kv_rig_close(&r);
         }
-        rig_result_clear(&before);
+        kv_rig_result_clear(&before);
     }
     mt_end();
 }
@@ -291,13 +291,13 @@ START_TEST(test_of_equal_scores_lower_heads_and_positions_stay)
         {.policy = "ada-snapkv", .budget = "50", .parts = {.window = "10", .alpha = "0.5", .pool = "none"}},
         {.policy = "ada-snapkv", .budget = "50", .parts = {.window = "10", .alpha = "0", .pool = "none"}}};
     for (int p = 0; p < 3; p++) {
-        rig_case c = case_of(1, 0);
-        rig r;
-        rig_result got;
+        kv_rig_case c = case_of(1, 0);
+        kv_rig r;
+        kv_rig_result got;
         c.equal_keys = 1;
         c.policy = equal[p];
-        rig_open(&r, &c, mt_comm(), &lh_ops_ref);
-        rig_prefill(&r, &got);
+        kv_rig_open(&r, &c, mt_comm(), &lh_ops_ref);
+        kv_rig_prefill(&r, &got);
         for (int64_t h = 0; h < c.kv_heads && mt_rank() == 0; h++) {
             const lh_positions *k = &got.kept[0];
             int64_t n = k->offsets[h + 1] - k->offsets[h];
@@ -305,8 +305,8 @@ START_TEST(test_of_equal_scores_lower_heads_and_positions_stay)
                 mt_check(k->positions[k->offsets[h] + i] == i, "head %lld keeps position %d as its %lldth",
                          (long long)h, k->positions[k->offsets[h] + i], (long long)i);
         }
-        rig_result_clear(&got);
-        rig_close(&r);
+        kv_rig_result_clear(&got);
+        kv_rig_close(&r);
     }
     mt_end();
 }
@@ -322,14 +322,14 @@ START_TEST(test_sliding_layers_keep_only_what_the_next_row_sees)
                                            {.policy = "pyramidkv", .budget = "50"},
                                            {.policy = "streaming", .budget = "30"}};
     for (int p = 0; p < 6; p++) {
-        rig_case c = case_of(0, 0);
-        rig r;
-        rig_result got;
+        kv_rig_case c = case_of(0, 0);
+        kv_rig r;
+        kv_rig_result got;
         c.sliding = sliding;
         c.window = 40;
         c.policy = on[p];
-        rig_open(&r, &c, mt_comm(), &lh_ops_ref);
-        rig_prefill(&r, &got);
+        kv_rig_open(&r, &c, mt_comm(), &lh_ops_ref);
+        kv_rig_prefill(&r, &got);
         int64_t all = 0;
         for (int64_t l = 0; l < c.layers && mt_rank() == 0; l++) {
             const lh_positions *k = &got.kept[l];
@@ -346,9 +346,9 @@ START_TEST(test_sliding_layers_keep_only_what_the_next_row_sees)
         for (int64_t l = 0; l < c.layers && mt_rank() == 0; l++) oracle_check(&o, l, &got.kept[l], "sliding layers");
         oracle_close(&o);
         if (p == 4 && mt_rank() == 0) mt_check(all == 3 * 50, "the budgets sum to %lld", (long long)all);
-        mt_check(rig_entries_are_whole(&r), "an entry is not what was appended");
-        rig_result_clear(&got);
-        rig_close(&r);
+        mt_check(kv_rig_entries_are_whole(&r), "an entry is not what was appended");
+        kv_rig_result_clear(&got);
+        kv_rig_close(&r);
     }
     mt_end();
 }
@@ -357,23 +357,23 @@ END_TEST
 START_TEST(test_attention_that_is_not_finite_is_refused_on_all_ranks)
 {
     for (int shape = 0; shape < SHAPES; shape++) {
-        rig_case c = case_of(shape, 10);
-        rig r;
-        rig_result none = {0};
+        kv_rig_case c = case_of(shape, 10);
+        kv_rig r;
+        kv_rig_result none = {0};
         lh_ragged *view = NULL;
-        rig_open(&r, &c, mt_comm(), &lh_ops_ref);
+        kv_rig_open(&r, &c, mt_comm(), &lh_ops_ref);
         r.result = &none;
         mt_try(lh_kv_begin(r.kv, c.tokens, 0));
         mt_try(lh_kv_prefill_begin(r.kv, 0, &view));
         r.chunk = c.tokens;
-        rig_feed(&r, view, 0, 0, c.tokens);
+        kv_rig_feed(&r, view, 0, 0, c.tokens);
         if (mt_rank() == mt_size() - 1) r.lse[(c.tokens - 1) * r.heads.q_count] = NAN;
         lh_kv_record(r.kv, 0,
                      &(lh_query_rows){.q = r.q, .lse = r.lse, .tokens = c.tokens, .q_ld = r.heads.q_count * c.dim + 3});
         mt_expect(lh_kv_prefill_end(r.kv, 0), LH_EFILE);
         mt_check(strstr(lh_error_message(), "not finite") != NULL, "the message is '%s'", lh_error_message());
-        rig_result_clear(&none);
-        rig_close(&r);
+        kv_rig_result_clear(&none);
+        kv_rig_close(&r);
     }
     mt_end();
 }
@@ -440,16 +440,16 @@ enum { WHILE_RECORDING = 1, DECODING = 2, OCCASIONS = 4 };
 
 /* One eviction, in which rank 0 (it counts heads, at any number of ranks) has an operation that fails: at the eviction
  * alone or from the recording of the last rows on; of a prompt or of a step. 1: it was called. */
-static int fail_once(rig_case *c, int which, int when)
+static int fail_once(kv_rig_case *c, int which, int when)
 {
-    rig r;
-    rig_result none = {0};
+    kv_rig r;
+    kv_rig_result none = {0};
     lh_ops ops = lh_ops_ref;
     lh_ragged *view = NULL;
     int decoding = when & DECODING;
-    rig_open(&r, c, mt_comm(), &ops);
+    kv_rig_open(&r, c, mt_comm(), &ops);
     if (decoding)
-        rig_prefill(&r, &none);
+        kv_rig_prefill(&r, &none);
     else
         mt_try(lh_kv_begin(r.kv, c->tokens, 0));
     int64_t tokens = decoding ? 1 : c->tokens, layers = decoding ? c->layers : 1;
@@ -458,7 +458,7 @@ static int fail_once(rig_case *c, int which, int when)
         r.chunk = tokens;
         was_called = 0;
         if (mt_rank() == 0 && when & WHILE_RECORDING && l == layers - 1) ops = failing_ops(which);
-        rig_feed(&r, view, l, lh_kv_seen(r.kv), tokens);
+        kv_rig_feed(&r, view, l, lh_kv_seen(r.kv), tokens);
     }
     if (mt_rank() == 0) ops = failing_ops(which);
     lh_status st = decoding ? lh_kv_settle(r.kv, LH_KV_STEP, 1) : lh_kv_prefill_end(r.kv, 0);
@@ -469,8 +469,8 @@ static int fail_once(rig_case *c, int which, int when)
     if (called)
         mt_check(strstr(lh_error_message(), "made to fail") != NULL, "'%s': '%s'", lh_op_name(which),
                  lh_error_message());
-    rig_result_clear(&none);
-    rig_close(&r);
+    kv_rig_result_clear(&none);
+    kv_rig_close(&r);
     return called;
 }
 
@@ -480,7 +480,7 @@ START_TEST(test_a_failure_of_one_rank_is_everyones_and_nothing_hangs)
     for (int p = 0; p < FAILING_POLICIES; p++)
         for (int which = 0; lh_op_name(which); which++)
             for (int when = 0; when < OCCASIONS && is_of_eviction(which); when++) {
-                rig_case c = case_of((p + which) % SHAPES, 10);
+                kv_rig_case c = case_of((p + which) % SHAPES, 10);
                 c.tokens = 81;
                 c.layers = 2;
                 c.policy = failing_policies[p];
@@ -498,20 +498,20 @@ START_TEST(test_memory_is_what_was_forecast)
     for (int p = -1; p < POLICIES; p++)
         for (int slides = 0; slides < 2; slides++)
             for (int shape = 0; shape < SHAPES; shape++) {
-                rig_case c = case_of(shape, p < 0 ? 0 : p);
-                rig r;
-                rig_result got;
+                kv_rig_case c = case_of(shape, p < 0 ? 0 : p);
+                kv_rig r;
+                kv_rig_result got;
                 lh_kv_forecast f;
                 if (p < 0) c.policy = (lh_policy_options){0};
                 c.window = 30;
                 c.sliding = slides ? sliding : NULL;
-                rig_open(&r, &c, mt_comm(), &lh_ops_ref);
-                lh_kv_shape s = rig_shape(&r);
+                kv_rig_open(&r, &c, mt_comm(), &lh_ops_ref);
+                lh_kv_shape s = kv_rig_shape(&r);
                 mt_try(lh_kv_forecast_make(&f, &s,
                                            &(lh_kv_course){.policy = &r.plan, .tokens = c.tokens, .more = c.more}));
-                rig_prefill(&r, &got);
+                kv_rig_prefill(&r, &got);
                 lh_mem_usage u = lh_device_usage(r.device);
-                int64_t peak = rig_peak(&r);
+                int64_t peak = kv_rig_peak(&r);
                 int even = r.plan.budgets.heads == LH_HEADS_UNIFORM;
                 mt_check(!even || u.now[LH_MEM_KV] == f.held, "%lld bytes are held, %lld were forecast",
                          (long long)u.now[LH_MEM_KV], (long long)f.held);
@@ -520,8 +520,8 @@ START_TEST(test_memory_is_what_was_forecast)
                 mt_check(!even || got.stats.entries_held == f.entries, "%lld entries, %lld were forecast",
                          (long long)got.stats.entries_held, (long long)f.entries);
                 mt_check(got.stats.bytes_held == got.stats.entries_held * 2 * c.dim * lh_dtype_bytes(c.type), "bytes");
-                rig_result_clear(&got);
-                rig_close(&r);
+                kv_rig_result_clear(&got);
+                kv_rig_close(&r);
             }
     mt_end();
 }

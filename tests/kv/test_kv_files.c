@@ -34,21 +34,21 @@ static const struct {
     int64_t heads, kv_heads;
 } shapes[] = {{9, 3}, {5, 5}, {8, 2}, {4, 1}};
 
-static rig_case case_of(int shape, int policy)
+static kv_rig_case case_of(int shape, int policy)
 {
-    return (rig_case){.heads = shapes[shape].heads,
-                      .kv_heads = shapes[shape].kv_heads,
-                      .dim = 8,
-                      .layers = 3,
-                      .tokens = 97,
-                      .more = 30,
-                      .type = policy % 2 ? LH_F32 : LH_BF16,
-                      .window = 40,
-                      .sliding = shape % 2 ? sliding : NULL,
-                      .seed = 8,
-                      .question = 9,
-                      .works_out = 1,
-                      .policy = policies[policy]};
+    return (kv_rig_case){.heads = shapes[shape].heads,
+                         .kv_heads = shapes[shape].kv_heads,
+                         .dim = 8,
+                         .layers = 3,
+                         .tokens = 97,
+                         .more = 30,
+                         .type = policy % 2 ? LH_F32 : LH_BF16,
+                         .window = 40,
+                         .sliding = shape % 2 ? sliding : NULL,
+                         .seed = 8,
+                         .question = 9,
+                         .works_out = 1,
+                         .policy = policies[policy]};
 }
 
 /* A file in a folder that all ranks know; removed by forget_path. */
@@ -80,7 +80,7 @@ static void forget_path(char *path)
 static int32_t tokens[512];
 static float logits[VOCAB];
 
-static lh_cache_extra extra_of(rig *r)
+static lh_cache_extra extra_of(kv_rig *r)
 {
     for (int i = 0; i < 512; i++) tokens[i] = i * 7;
     for (int i = 0; i < VOCAB; i++) logits[i] = (float)i - 3.5f;
@@ -94,7 +94,7 @@ static lh_cache_extra extra_of(rig *r)
 }
 
 /* Slots of this rank's heads are those of another cache that holds all heads. */
-static void check_slots(rig *part, rig *whole, const char *when)
+static void check_slots(kv_rig *part, kv_rig *whole, const char *when)
 {
     for (int64_t l = 0; l < part->of->layers; l++) {
         const lh_ragged *a = lh_kv_view(part->kv, l), *b = lh_kv_view(whole->kv, l);
@@ -116,11 +116,11 @@ static void check_slots(rig *part, rig *whole, const char *when)
 }
 
 /* Restore on the first `ranks` ranks and go on for some steps, beside `whole`, which went on alone. */
-static void restore_on(const rig_case *c, const char *path, int ranks, rig *whole)
+static void restore_on(const kv_rig_case *c, const char *path, int ranks, kv_rig *whole)
 {
     lh_comm *some = NULL;
     lh_saved_kv file = {0};
-    rig r;
+    kv_rig r;
     mt_try(lh_comm_split(mt_comm(), mt_rank() < ranks, &some));
     if (mt_rank() < ranks) {
         mt_try(lh_saved_kv_open(&file, path));
@@ -131,48 +131,48 @@ static void restore_on(const rig_case *c, const char *path, int ranks, rig *whol
         mt_check(memcmp(extra.tokens, tokens, (size_t)extra.n * 4) == 0 &&
                      memcmp(extra.logits, logits, sizeof logits) == 0,
                  "tokens or logits");
-        rig_open(&r, c, some, &lh_ops_ref);
+        kv_rig_open(&r, c, some, &lh_ops_ref);
         mt_try(lh_kv_load(r.kv, &file, MODEL, c->more));
         mt_check(lh_kv_seen(r.kv) == c->tokens + 9, "%lld tokens seen", (long long)lh_kv_seen(r.kv));
         check_slots(&r, whole, "restored");
-        for (int step = 0; step < 13; step++) rig_take(&r, LH_KV_STEP, 1);
+        for (int step = 0; step < 13; step++) kv_rig_take(&r, LH_KV_STEP, 1);
     }
     lh_saved_kv_close(&file);
-    for (int step = 0; step < 13; step++) rig_take(whole, LH_KV_STEP, 1);
+    for (int step = 0; step < 13; step++) kv_rig_take(whole, LH_KV_STEP, 1);
     if (mt_rank() < ranks) {
         check_slots(&r, whole, "gone on");
-        rig_close(&r);
+        kv_rig_close(&r);
     }
     mt_try(lh_kv_restore(whole->kv));
     lh_comm_close(some);
 }
 
 /* Saved on all ranks, restored on some. */
-static void save_and_restore(const rig_case *of)
+static void save_and_restore(const kv_rig_case *of)
 {
     lh_comm *self = NULL;
     mt_try(lh_comm_open_self(&self));
-    rig_case c = *of;
-    rig all, whole;
-    rig_result got;
+    kv_rig_case c = *of;
+    kv_rig all, whole;
+    kv_rig_result got;
     char *path = make_path();
-    rig_open(&all, &c, mt_comm(), &lh_ops_ref);
-    rig_open(&whole, &c, self, &lh_ops_ref);
-    rig_prefill(&all, &got);
-    rig_result_clear(&got);
-    rig_prefill(&whole, &got);
-    rig_result_clear(&got);
+    kv_rig_open(&all, &c, mt_comm(), &lh_ops_ref);
+    kv_rig_open(&whole, &c, self, &lh_ops_ref);
+    kv_rig_prefill(&all, &got);
+    kv_rig_result_clear(&got);
+    kv_rig_prefill(&whole, &got);
+    kv_rig_result_clear(&got);
     for (int step = 0; step < 9; step++) { /* slots out of order */
-        rig_take(&all, LH_KV_STEP, 1);
-        rig_take(&whole, LH_KV_STEP, 1);
+        kv_rig_take(&all, LH_KV_STEP, 1);
+        kv_rig_take(&whole, LH_KV_STEP, 1);
     }
     lh_cache_extra extra = extra_of(&all);
     mt_try(lh_kv_save(all.kv, path, &extra));
     mt_try(lh_kv_snapshot(whole.kv));
     if (mt_rank() == 0) mt_try(lh_h5_check(path));
     for (int ranks = 1; ranks <= mt_size(); ranks++) restore_on(&c, path, ranks, &whole);
-    rig_close(&all);
-    rig_close(&whole);
+    kv_rig_close(&all);
+    kv_rig_close(&whole);
     forget_path(path);
     lh_comm_close(self);
 }
@@ -180,7 +180,7 @@ static void save_and_restore(const rig_case *of)
 START_TEST(test_a_cache_comes_back_on_any_number_of_ranks)
 {
     for (int shape = 0; shape < 4; shape++) {
-        rig_case c = case_of(shape, _i);
+        kv_rig_case c = case_of(shape, _i);
         save_and_restore(&c);
     }
     mt_end();
@@ -195,7 +195,7 @@ START_TEST(test_every_preset_goes_on_where_it_was_saved)
     int is_long = getenv("LONGHAUL_LONG") != NULL; /* else one of the three */
     for (int when = 0; when < 3; when++) {
         if (!is_long && when != _i % 3) continue;
-        rig_case c = case_of((_i + when) % 4, 0);
+        kv_rig_case c = case_of((_i + when) % 4, 0);
         c.type = LH_F32;
         c.policy = (lh_policy_options){.policy = preset->name, .budget = preset->parts.statistic ? "40" : NULL};
         if (when == 1) c.policy.parts.evict = "every:4";
@@ -208,34 +208,34 @@ END_TEST
 
 START_TEST(test_a_file_that_cannot_be_written_fails_on_all_ranks)
 {
-    rig_case c = case_of(0, 1);
-    rig r;
-    rig_result got;
+    kv_rig_case c = case_of(0, 1);
+    kv_rig r;
+    kv_rig_result got;
     lh_keep_sets sets = {0};
-    rig_open(&r, &c, mt_comm(), &lh_ops_ref);
-    rig_prefill(&r, &got);
+    kv_rig_open(&r, &c, mt_comm(), &lh_ops_ref);
+    kv_rig_prefill(&r, &got);
     lh_cache_extra extra = extra_of(&r);
     mt_expect(lh_kv_save(r.kv, "/proc/nowhere/cache.h5", &extra), LH_EWRITE);
     mt_try(lh_kv_take_keep_sets(r.kv, LH_KEEP_KEPT, &sets));
     mt_expect(lh_keep_sets_write(&sets, mt_comm(), "/proc/nowhere/keep.h5", &extra), LH_EWRITE);
     lh_keep_sets_clear(&sets);
-    rig_result_clear(&got);
-    rig_close(&r);
+    kv_rig_result_clear(&got);
+    kv_rig_close(&r);
     mt_end();
 }
 END_TEST
 
 START_TEST(test_keep_sets_say_what_every_head_keeps)
 {
-    rig_case c = case_of(0, 3 - _i * 2);
-    rig r;
-    rig_result got;
+    kv_rig_case c = case_of(0, 3 - _i * 2);
+    kv_rig r;
+    kv_rig_result got;
     lh_keep_sets sets = {0};
     char *path = make_path();
-    rig_open(&r, &c, mt_comm(), &lh_ops_ref);
-    rig_prefill(&r, &got);
+    kv_rig_open(&r, &c, mt_comm(), &lh_ops_ref);
+    kv_rig_prefill(&r, &got);
     mt_try(lh_kv_take_keep_sets(r.kv, LH_KEEP_KEPT, &sets));
-    for (int step = 0; step < 5; step++) rig_take(&r, LH_KV_STEP, 1);
+    for (int step = 0; step < 5; step++) kv_rig_take(&r, LH_KV_STEP, 1);
     if (_i) mt_try(lh_kv_take_keep_sets(r.kv, LH_KEEP_FINAL, &sets));
     lh_cache_extra extra = extra_of(&r);
     mt_try(lh_keep_sets_write(&sets, mt_comm(), path, &extra));
@@ -260,8 +260,8 @@ START_TEST(test_keep_sets_say_what_every_head_keeps)
         lh_free(offsets), lh_free(positions), lh_free(budgets);
     }
     lh_keep_sets_clear(&sets);
-    rig_result_clear(&got);
-    rig_close(&r);
+    kv_rig_result_clear(&got);
+    kv_rig_close(&r);
     forget_path(path);
     mt_end();
 }
@@ -343,28 +343,28 @@ static const damage damages[] = {
 START_TEST(test_damaged_caches_are_refused)
 {
     lh_comm *self = NULL;
-    rig r;
-    rig_result got;
+    kv_rig r;
+    kv_rig_result got;
     char *path = make_path();
     mt_try(lh_comm_open_self(&self));
     for (size_t i = 0; i < sizeof damages / sizeof *damages && mt_rank() == 0; i++) {
         lh_saved_kv file = {0};
-        rig_case c = case_of(0, damages[i].policy ? damages[i].policy : 1);
-        rig back;
-        rig_open(&r, &c, self, &lh_ops_ref);
-        rig_prefill(&r, &got);
+        kv_rig_case c = case_of(0, damages[i].policy ? damages[i].policy : 1);
+        kv_rig back;
+        kv_rig_open(&r, &c, self, &lh_ops_ref);
+        kv_rig_prefill(&r, &got);
         lh_cache_extra extra = extra_of(&r);
         mt_try(lh_kv_save(r.kv, path, &extra));
         apply(path, &damages[i]);
-        rig_open(&back, &c, self, &lh_ops_ref);
+        kv_rig_open(&back, &c, self, &lh_ops_ref);
         lh_status st = lh_saved_kv_open(&file, path);
         if (st == LH_OK) st = lh_kv_load(back.kv, &file, MODEL, 5);
         mt_check(st == LH_EFILE, "damage %d of '%s' gives status %d", (int)i, damages[i].object, (int)st);
         mt_check(strstr(lh_error_message(), damages[i].words) != NULL, "damage %d: '%s'", (int)i, lh_error_message());
         lh_saved_kv_close(&file);
-        rig_close(&back);
-        rig_result_clear(&got);
-        rig_close(&r);
+        kv_rig_close(&back);
+        kv_rig_result_clear(&got);
+        kv_rig_close(&r);
     }
     forget_path(path);
     lh_comm_close(self);
@@ -374,31 +374,31 @@ END_TEST
 
 START_TEST(test_a_cache_that_does_not_fit_is_refused)
 {
-    rig_case c = case_of(0, 1);
+    kv_rig_case c = case_of(0, 1);
     static const lh_policy_options other = {.policy = "streaming", .budget = "31"};
     char *path = make_path();
-    rig r;
-    rig_result got;
-    rig_open(&r, &c, mt_comm(), &lh_ops_ref);
-    rig_prefill(&r, &got);
+    kv_rig r;
+    kv_rig_result got;
+    kv_rig_open(&r, &c, mt_comm(), &lh_ops_ref);
+    kv_rig_prefill(&r, &got);
     lh_cache_extra extra = extra_of(&r);
     mt_try(lh_kv_save(r.kv, path, &extra));
-    rig_result_clear(&got);
-    rig_close(&r);
+    kv_rig_result_clear(&got);
+    kv_rig_close(&r);
     for (int n = 0; n < 5; n++) {
         static const char *const words[] = {"another model", "f32", "'--policy'", "layers", "dimensions"};
-        rig_case d = c;
+        kv_rig_case d = c;
         lh_saved_kv file = {0};
         if (n == 1) d.type = LH_BF16;
         if (n == 2) d.policy = other;
         if (n == 3) d.layers = 2;
         if (n == 4) d.dim = 16;
-        rig_open(&r, &d, mt_comm(), &lh_ops_ref);
+        kv_rig_open(&r, &d, mt_comm(), &lh_ops_ref);
         mt_try(lh_saved_kv_open(&file, path));
         mt_expect(lh_kv_load(r.kv, &file, n ? MODEL : 1, 5), n == 2 ? LH_EUSAGE : LH_EFILE);
         mt_check(strstr(lh_error_message(), words[n]) != NULL, "'%s'", lh_error_message());
         lh_saved_kv_close(&file);
-        rig_close(&r);
+        kv_rig_close(&r);
     }
     forget_path(path);
     mt_end();

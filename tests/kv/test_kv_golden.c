@@ -55,7 +55,7 @@ START_TEST(test_pooling_gives_the_recorded_scores)
         snprintf(name, sizeof name, "/snapkv/64/layers/%03d/scores_pooled", layers[l]);
         float *want = get(h5, name, LH_F32, 2);
         mt_try(lh_calloc(&pooled, HEADS * TOKENS, sizeof *pooled));
-        mt_try(rig_backend(_i)->pool(stream, &(lh_pool_args){.y = pooled,
+        mt_try(kv_rig_backend(_i)->pool(stream, &(lh_pool_args){.y = pooled,
                                                              .x = raw,
                                                              .state = state,
                                                              .kv = &kv,
@@ -172,7 +172,7 @@ int main(void)
     Suite *suite = suite_create("golden");
     TCase *all = tcase_create("all");
     tcase_set_timeout(all, 0);
-    tcase_add_loop_test(all, test_pooling_gives_the_recorded_scores, 0, rig_backends());
+    tcase_add_loop_test(all, test_pooling_gives_the_recorded_scores, 0, kv_rig_backends());
     tcase_add_loop_test(all, test_recorded_scores_give_the_recorded_keep_sets, 0, sizeof choices / sizeof *choices);
     tcase_add_test(all, test_pyramids_have_the_recorded_budgets);
     suite_add_tcase(suite, all);

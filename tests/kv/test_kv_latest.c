@@ -4,20 +4,20 @@
 
 enum { LAYERS = 8 };
 
-static rig_case case_of(const lh_policy_options *policy)
+static kv_rig_case case_of(const lh_policy_options *policy)
 {
-    return (rig_case){.heads = 9,
-                      .kv_heads = 3,
-                      .dim = 8,
-                      .layers = LAYERS,
-                      .tokens = 101,
-                      .more = 40,
-                      .type = LH_F32,
-                      .seed = 5,
-                      .policy = *policy};
+    return (kv_rig_case){.heads = 9,
+                         .kv_heads = 3,
+                         .dim = 8,
+                         .layers = LAYERS,
+                         .tokens = 101,
+                         .more = 40,
+                         .type = LH_F32,
+                         .seed = 5,
+                         .policy = *policy};
 }
 
-static void check_same(const rig_result *a, const rig_result *b, const char *name)
+static void check_same(const kv_rig_result *a, const kv_rig_result *b, const char *name)
 {
     for (int64_t l = 0; l < LAYERS && mt_rank() == 0; l++) {
         const lh_positions *x = &a->kept[l], *y = &b->kept[l];
@@ -40,25 +40,25 @@ enum { POLICIES = sizeof newest_first / sizeof *newest_first };
 START_TEST(test_what_was_before_a_rewind_ranks_nothing_after_it)
 {
     for (int n = 0; n < POLICIES; n++) {
-        rig_case c = case_of(&newest_first[n]);
-        rig r, fresh;
-        rig_result got, want;
-        rig_open(&r, &c, mt_comm(), rig_backend(_i));
-        rig_open(&fresh, &c, mt_comm(), rig_backend(_i));
-        rig_prefill(&r, &got);
-        rig_prefill(&fresh, &want);
+        kv_rig_case c = case_of(&newest_first[n]);
+        kv_rig r, fresh;
+        kv_rig_result got, want;
+        kv_rig_open(&r, &c, mt_comm(), kv_rig_backend(_i));
+        kv_rig_open(&fresh, &c, mt_comm(), kv_rig_backend(_i));
+        kv_rig_prefill(&r, &got);
+        kv_rig_prefill(&fresh, &want);
         mt_try(lh_kv_snapshot(r.kv));
-        for (int step = 0; step < 30; step++) rig_take(&r, LH_KV_STEP, 1);
+        for (int step = 0; step < 30; step++) kv_rig_take(&r, LH_KV_STEP, 1);
         mt_try(lh_kv_restore(r.kv));
-        rig_take(&r, LH_KV_BLOCK, 30);
-        rig_take(&fresh, LH_KV_BLOCK, 30);
-        rig_gather(&r, &got);
-        rig_gather(&fresh, &want);
+        kv_rig_take(&r, LH_KV_BLOCK, 30);
+        kv_rig_take(&fresh, LH_KV_BLOCK, 30);
+        kv_rig_gather(&r, &got);
+        kv_rig_gather(&fresh, &want);
         check_same(&got, &want, r.plan.name);
-        rig_result_clear(&got);
-        rig_result_clear(&want);
-        rig_close(&r);
-        rig_close(&fresh);
+        kv_rig_result_clear(&got);
+        kv_rig_result_clear(&want);
+        kv_rig_close(&r);
+        kv_rig_close(&fresh);
     }
     mt_end();
 }
@@ -69,7 +69,7 @@ int main(void)
     Suite *suite = suite_create("latest");
     TCase *laws = tcase_create("laws");
     tcase_set_timeout(laws, 0);
-    tcase_add_loop_test(laws, test_what_was_before_a_rewind_ranks_nothing_after_it, 0, rig_backends());
+    tcase_add_loop_test(laws, test_what_was_before_a_rewind_ranks_nothing_after_it, 0, kv_rig_backends());
     suite_add_tcase(suite, laws);
     return mt_run(suite);
 }

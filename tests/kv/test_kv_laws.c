@@ -11,17 +11,17 @@
 #include "kv/forecast.h"
 #include "kv_oracle.h"
 
-static rig_case base_case(const lh_policy_options *policy)
+static kv_rig_case base_case(const lh_policy_options *policy)
 {
-    return (rig_case){.heads = 9,
-                      .kv_heads = 3,
-                      .dim = 8,
-                      .layers = 2,
-                      .tokens = 131,
-                      .more = 40,
-                      .type = LH_F32,
-                      .seed = 31,
-                      .policy = *policy};
+    return (kv_rig_case){.heads = 9,
+                         .kv_heads = 3,
+                         .dim = 8,
+                         .layers = 2,
+                         .tokens = 131,
+                         .more = 40,
+                         .type = LH_F32,
+                         .seed = 31,
+                         .policy = *policy};
 }
 
 static int presets(void)
@@ -51,12 +51,12 @@ static int holds(const lh_positions *p, int64_t head, int64_t position)
     return 0;
 }
 
-static void run_prompt(const rig_case *c, rig_result *out)
+static void run_prompt(const kv_rig_case *c, kv_rig_result *out)
 {
-    rig r;
-    rig_open(&r, c, mt_comm(), &lh_ops_ref);
-    rig_prefill(&r, out);
-    rig_close(&r);
+    kv_rig r;
+    kv_rig_open(&r, c, mt_comm(), &lh_ops_ref);
+    kv_rig_prefill(&r, out);
+    kv_rig_close(&r);
 }
 
 /* ---- what is the same ---- */
@@ -66,11 +66,11 @@ START_TEST(test_a_budget_of_the_prompt_changes_no_bit)
     static const char *const budgets[] = {"131", "100%", "4000"};
     for (int b = 0; b < 3; b++) {
         lh_policy_options options = preset_at(_i, budgets[b]);
-        rig_case c = base_case(&options);
-        rig r;
-        rig_result got;
-        rig_open(&r, &c, mt_comm(), rig_backend(b % 2));
-        rig_prefill(&r, &got);
+        kv_rig_case c = base_case(&options);
+        kv_rig r;
+        kv_rig_result got;
+        kv_rig_open(&r, &c, mt_comm(), kv_rig_backend(b % 2));
+        kv_rig_prefill(&r, &got);
         for (int64_t l = 0; l < c.layers; l++) {
             const lh_ragged *v = lh_kv_view(r.kv, l);
             /* kvpress' pyramid lets lower layers have more than there is, and others less */
@@ -81,10 +81,10 @@ START_TEST(test_a_budget_of_the_prompt_changes_no_bit)
                     mt_check(!v->positions || v->positions[v->offset[h] + s] == s, "the order changed");
             }
         }
-        mt_check(rig_entries_are_whole(&r), "%s: an entry changed", r.plan.name);
+        mt_check(kv_rig_entries_are_whole(&r), "%s: an entry changed", r.plan.name);
         mt_check(got.stats.summary_bytes == 0, "%s: something was ranked", r.plan.name);
-        rig_result_clear(&got);
-        rig_close(&r);
+        kv_rig_result_clear(&got);
+        kv_rig_close(&r);
     }
     mt_end();
 }
@@ -94,8 +94,8 @@ START_TEST(test_groups_of_equal_query_heads_are_as_one_head)
 {
     for (int64_t group = 2; group <= (getenv("LONGHAUL_LONG") ? 8 : 4); group *= 2) {
         lh_policy_options options = preset_at(_i, "50");
-        rig_case one = base_case(&options), many;
-        rig_result a, b;
+        kv_rig_case one = base_case(&options), many;
+        kv_rig_result a, b;
         one.heads = one.kv_heads = 4;
         one.equal_groups = 1;
         one.tokens = 90;
@@ -105,8 +105,8 @@ START_TEST(test_groups_of_equal_query_heads_are_as_one_head)
         run_prompt(&many, &b);
         for (int64_t l = 0; l < one.layers && mt_rank() == 0; l++)
             mt_check(same(&a.kept[l], &b.kept[l]), "%s: %lld query heads a group", options.policy, (long long)group);
-        rig_result_clear(&a);
-        rig_result_clear(&b);
+        kv_rig_result_clear(&a);
+        kv_rig_result_clear(&b);
     }
     mt_end();
 }
@@ -124,8 +124,8 @@ START_TEST(test_permuting_equal_scores_changes_only_which_of_them_stay)
     for (size_t n = 0; n < sizeof on / sizeof *on; n++) {
         int64_t first[3][8] = {{0}};
         for (int64_t shuffle = 0; shuffle < 5; shuffle++) {
-            rig_case c = base_case(&on[n]);
-            rig_result got;
+            kv_rig_case c = base_case(&on[n]);
+            kv_rig_result got;
             c.kinds = 7;
             c.apart = 12;
             c.shuffle = shuffle;
@@ -133,14 +133,15 @@ START_TEST(test_permuting_equal_scores_changes_only_which_of_them_stay)
             for (int64_t h = 0; h < c.kv_heads && mt_rank() == 0; h++) {
                 int64_t kept[8] = {0};
                 for (int64_t i = got.kept[0].offsets[h]; i < got.kept[0].offsets[h + 1]; i++)
-                    if (got.kept[0].positions[i] < c.tokens - c.apart) kept[rig_kind(&c, got.kept[0].positions[i])]++;
+                    if (got.kept[0].positions[i] < c.tokens - c.apart)
+                        kept[kv_rig_kind(&c, got.kept[0].positions[i])]++;
                 for (int64_t k = 0; k < c.kinds; k++) {
                     if (!shuffle) first[h][k] = kept[k];
                     mt_check(kept[k] == first[h][k], "%s: head %lld keeps %lld of kind %lld, not %lld", on[n].policy,
                              (long long)h, (long long)kept[k], (long long)k, (long long)first[h][k]);
                 }
             }
-            rig_result_clear(&got);
+            kv_rig_result_clear(&got);
         }
     }
     mt_end();
@@ -159,8 +160,8 @@ static int is_monotone(const lh_policy *p)
 START_TEST(test_more_budget_keeps_what_less_budget_kept)
 {
     lh_policy_options options = preset_at(_i, "1");
-    rig_case c = base_case(&options);
-    rig_result before = {0}, now;
+    kv_rig_case c = base_case(&options);
+    kv_rig_result before = {0}, now;
     lh_policy plan;
     mt_try(lh_policy_resolve(&plan, &options));
     int step = getenv("LONGHAUL_LONG") ? 1 : 13;
@@ -177,10 +178,10 @@ START_TEST(test_more_budget_keeps_what_less_budget_kept)
                                  : holds(&now.kept[l], h, before.kept[l].positions[i]),
                              "%s: position %d is gone with a budget of %d", plan.name, before.kept[l].positions[i],
                              budget);
-        rig_result_clear(&before);
+        kv_rig_result_clear(&before);
         before = now;
     }
-    rig_result_clear(&before);
+    kv_rig_result_clear(&before);
     mt_end();
 }
 END_TEST
@@ -191,18 +192,18 @@ START_TEST(test_memory_is_forecast_and_stays)
 {
     for (int when = 0; when < 2; when++) {
         lh_policy_options options = preset_at(_i, "40");
-        rig_case c = base_case(&options);
-        rig r;
-        rig_result got;
+        kv_rig_case c = base_case(&options);
+        kv_rig r;
+        kv_rig_result got;
         lh_kv_forecast f;
         lh_policy plan;
         c.more = 1000;
         if (when) c.policy.parts.evict = "every:3";
         if (lh_policy_resolve(&plan, &c.policy) != LH_OK) c.policy.parts.evict = NULL;
-        rig_open(&r, &c, mt_comm(), &lh_ops_ref);
-        lh_kv_shape shape = rig_shape(&r);
+        kv_rig_open(&r, &c, mt_comm(), &lh_ops_ref);
+        lh_kv_shape shape = kv_rig_shape(&r);
         mt_try(lh_kv_forecast_make(&f, &shape, &(lh_kv_course){.policy = &r.plan, .tokens = c.tokens, .more = c.more}));
-        rig_prefill(&r, &got);
+        kv_rig_prefill(&r, &got);
         lh_mem_usage u = lh_device_usage(r.device);
         int even = r.plan.budgets.heads == LH_HEADS_UNIFORM;
         mt_check(!even || u.now[LH_MEM_KV] == f.held, "%s: %lld bytes are held, %lld were forecast", r.plan.name,
@@ -212,13 +213,13 @@ START_TEST(test_memory_is_forecast_and_stays)
         lh_policy_numbers fixed = lh_policy_fix(&r.plan, c.tokens);
         int64_t held = u.now[LH_MEM_KV];
         for (int step = 0; step < 25 && fixed.every; step++) {
-            rig_take(&r, LH_KV_STEP, 1);
+            kv_rig_take(&r, LH_KV_STEP, 1);
             u = lh_device_usage(r.device);
             mt_check(!even || u.now[LH_MEM_KV] == held, "%s: step %d: %lld bytes, %lld before", r.plan.name, step,
                      (long long)u.now[LH_MEM_KV], (long long)held);
         }
-        rig_result_clear(&got);
-        rig_close(&r);
+        kv_rig_result_clear(&got);
+        kv_rig_close(&r);
     }
     mt_end();
 }
@@ -287,9 +288,9 @@ static double theta(const head_view *v, int64_t n, double mass, const uint8_t *k
 }
 
 /* A layer whose last row alone is observed: its weights are the scores. */
-static rig_case bound_case(const lh_policy_options *options, int64_t seed)
+static kv_rig_case bound_case(const lh_policy_options *options, int64_t seed)
 {
-    rig_case c = base_case(options);
+    kv_rig_case c = base_case(options);
     c.heads = c.kv_heads = 4;
     c.layers = 1;
     c.tokens = 90;
@@ -304,7 +305,7 @@ typedef struct layer_view {
     oracle_tally rows[4];
 } layer_view;
 
-static void open_layer(layer_view *y, const rig_case *c, const rig_result *got)
+static void open_layer(layer_view *y, const kv_rig_case *c, const kv_rig_result *got)
 {
     oracle_open(&y->o, c, c->tokens, NULL);
     for (int64_t i = 0; i < c->kv_heads * c->tokens; i++) y->o.gone[i] = INT32_MAX;
@@ -328,7 +329,7 @@ static void close_layer(layer_view *y)
 }
 
 /* 2 C sum over heads of (1 - kept mass), arXiv 2407.11550, theorem 3.1; and whether the output is within it. */
-static double adakv_bound(const rig_case *c, const rig_result *got)
+static double adakv_bound(const kv_rig_case *c, const kv_rig_result *got)
 {
     layer_view y = {0};
     double largest = 0, lost = 0, loss[RIG_HIDDEN] = {0};
@@ -359,16 +360,16 @@ START_TEST(test_adaptive_heads_lose_less_than_uniform_ones_by_their_bound)
                           uniform = {.policy = "snapkv",
                                      .budget = adaptive.budget,
                                      .parts = {.statistic = "sum", .window = "1", .pool = "none"}};
-        rig_case a = bound_case(&adaptive, i), u = bound_case(&uniform, i);
-        rig_result ga, gu;
+        kv_rig_case a = bound_case(&adaptive, i), u = bound_case(&uniform, i);
+        kv_rig_result ga, gu;
         run_prompt(&a, &ga);
         run_prompt(&u, &gu);
         if (mt_rank() == 0) {
             double bound = adakv_bound(&a, &ga), other = adakv_bound(&u, &gu);
             mt_check(bound <= other * (1 + 1e-6), "adaptive heads: %g, uniform ones: %g", bound, other);
         }
-        rig_result_clear(&ga);
-        rig_result_clear(&gu);
+        kv_rig_result_clear(&ga);
+        kv_rig_result_clear(&gu);
     }
     mt_end();
 }
@@ -431,8 +432,8 @@ START_TEST(test_the_output_loses_less_than_theta_and_the_second_stage_makes_it_l
         lh_policy_options options = {.policy = "critical-snapkv",
                                      .budget = i % 2 ? "61" : "31",
                                      .parts = {.statistic = "sum", .window = "1", .pool = "none"}};
-        rig_case c = bound_case(&options, 50 + i);
-        rig_result got;
+        kv_rig_case c = bound_case(&options, 50 + i);
+        kv_rig_result got;
         run_prompt(&c, &got);
         if (mt_rank() == 0) {
             layer_view y = {0};
@@ -446,7 +447,7 @@ START_TEST(test_the_output_loses_less_than_theta_and_the_second_stage_makes_it_l
             }
             close_layer(&y);
         }
-        rig_result_clear(&got);
+        kv_rig_result_clear(&got);
     }
     mt_check(mt_rank() || above > 0, "no head kept more than half of its attention in the first stage");
     mt_end();
@@ -476,14 +477,14 @@ START_TEST(test_entries_are_drawn_as_often_as_softmax_says)
         .parts = {.statistic = "sum", .window = "1", .pool = "none", .select = "topk+sample", .random_share = "1"}};
     int runs = mt_rank() ? 0 : getenv("LONGHAUL_LONG") ? 20000 : 800; /* each on one rank alone */
     double expected[2][COMPETE] = {{0}}, seen[2][COMPETE] = {{0}};
-    rig_case c = {.heads = 2,
-                  .kv_heads = 2,
-                  .dim = 4,
-                  .layers = 1,
-                  .tokens = COMPETE + 1,
-                  .type = LH_F32,
-                  .policy = all_drawn,
-                  .seed = 12};
+    kv_rig_case c = {.heads = 2,
+                     .kv_heads = 2,
+                     .dim = 4,
+                     .layers = 1,
+                     .tokens = COMPETE + 1,
+                     .type = LH_F32,
+                     .policy = all_drawn,
+                     .seed = 12};
     oracle o;
     oracle_open(&o, &c, c.tokens, NULL);
     for (int i = 0; i < 2 * (COMPETE + 1); i++) o.gone[i] = INT32_MAX;
@@ -496,17 +497,17 @@ START_TEST(test_entries_are_drawn_as_often_as_softmax_says)
     }
     oracle_close(&o);
     for (int i = 0; i < runs; i++) {
-        rig r;
-        rig_result got;
+        kv_rig r;
+        kv_rig_result got;
         lh_comm *self = NULL;
         mt_try(lh_comm_open_self(&self));
-        rig_open(&r, &c, self, &lh_ops_ref);
+        kv_rig_open(&r, &c, self, &lh_ops_ref);
         lh_kv_seed(r.kv, (uint64_t)i, 0);
-        rig_prefill(&r, &got);
+        kv_rig_prefill(&r, &got);
         for (int g = 0; g < 2; g++)
             for (int p = 0; p < COMPETE; p++) seen[g][p] += holds(&got.kept[0], g, p);
-        rig_result_clear(&got);
-        rig_close(&r);
+        kv_rig_result_clear(&got);
+        kv_rig_close(&r);
         lh_comm_close(self);
     }
     for (int g = 0; g < 2 && runs; g++) {

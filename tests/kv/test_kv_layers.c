@@ -38,9 +38,9 @@ typedef struct ranking {
     int64_t *room, *budgets; /* [cells] */
 } ranking;
 
-static void rank_all(ranking *k, const rig *r, const rig_result *one)
+static void rank_all(ranking *k, const kv_rig *r, const kv_rig_result *one)
 {
-    const rig_case *c = r->of;
+    const kv_rig_case *c = r->of;
     int64_t n = c->layers * c->kv_heads * c->tokens;
     lh_protection p = lh_policy_protect(&r->fixed, &(lh_protect_request){.budget = r->fixed.budget, .seen = c->tokens});
     *k = (ranking){.cells = c->layers * c->kv_heads, .base = p.base};
@@ -105,9 +105,9 @@ static void share_by_hand(ranking *k, const lh_policy_numbers *fixed)
 }
 
 /* One head keeps its protected entries and the best budgets[cell] of the others. */
-static void check_cell(const ranking *k, const rig *r, const rig_result *one, int64_t cell)
+static void check_cell(const ranking *k, const kv_rig *r, const kv_rig_result *one, int64_t cell)
 {
-    const rig_case *c = r->of;
+    const kv_rig_case *c = r->of;
     int64_t l = cell / c->kv_heads, g = cell % c->kv_heads, left = k->budgets[cell], n = 0;
     uint8_t *stays = NULL;
     mt_try(lh_calloc(&stays, c->tokens, 1));
@@ -124,29 +124,29 @@ static void check_cell(const ranking *k, const rig *r, const rig_result *one, in
     lh_free(stays);
 }
 
-static rig_case layers_case(int shape, int round)
+static kv_rig_case layers_case(int shape, int round)
 {
     static const char *const alphas[] = {"0", "0.2", "0.5", "1"}, *const budgets[] = {"12", "30", "25%"};
-    return (rig_case){.heads = shapes[shape].heads,
-                      .kv_heads = shapes[shape].kv_heads,
-                      .dim = 8,
-                      .layers = 2 + round % (MOST_LAYERS - 1),
-                      .tokens = 90 + round,
-                      .more = 3,
-                      .type = round % 2 ? LH_F32 : LH_BF16,
-                      .seed = 40 + (uint64_t)round,
-                      .equal_keys = round == 11, /* all scores tie */
-                      .policy = {.policy = "ada-snapkv",
-                                 .budget = budgets[round % 3],
-                                 .parts = {.layer_budget = "adaptive",
-                                           .window = "8",
-                                           .pool = round % 4 == 1 ? "none" : "max",
-                                           .alpha = alphas[round / 3 % 4],
-                                           .safeguard = round % 2 ? "floor" : "interp"}}};
+    return (kv_rig_case){.heads = shapes[shape].heads,
+                         .kv_heads = shapes[shape].kv_heads,
+                         .dim = 8,
+                         .layers = 2 + round % (MOST_LAYERS - 1),
+                         .tokens = 90 + round,
+                         .more = 3,
+                         .type = round % 2 ? LH_F32 : LH_BF16,
+                         .seed = 40 + (uint64_t)round,
+                         .equal_keys = round == 11, /* all scores tie */
+                         .policy = {.policy = "ada-snapkv",
+                                    .budget = budgets[round % 3],
+                                    .parts = {.layer_budget = "adaptive",
+                                              .window = "8",
+                                              .pool = round % 4 == 1 ? "none" : "max",
+                                              .alpha = alphas[round / 3 % 4],
+                                              .safeguard = round % 2 ? "floor" : "interp"}}};
 }
 
 /* The same positions as on one rank. */
-static void check_same(const rig_case *c, const rig_result *one, const rig_result *many)
+static void check_same(const kv_rig_case *c, const kv_rig_result *one, const kv_rig_result *many)
 {
     for (int64_t l = 0; l < c->layers && mt_rank() == 0; l++) {
         int64_t n = one->kept[l].offsets[c->kv_heads];
@@ -158,10 +158,10 @@ static void check_same(const rig_case *c, const rig_result *one, const rig_resul
 }
 
 /* All heads lie here, so that what they hold together is known before. */
-static void check_memory(rig *r)
+static void check_memory(kv_rig *r)
 {
     lh_kv_forecast f;
-    lh_kv_shape shape = rig_shape(r);
+    lh_kv_shape shape = kv_rig_shape(r);
     mt_try(lh_kv_forecast_make(&f, &shape,
                                &(lh_kv_course){.policy = &r->plan, .tokens = r->of->tokens, .more = r->of->more}));
     int64_t held = lh_device_usage(r->device).now[LH_MEM_KV];
@@ -173,28 +173,28 @@ START_TEST(test_layers_compete_as_if_all_of_them_were_there)
     lh_comm *self = NULL;
     mt_try(lh_comm_open_self(&self));
     for (int round = 0; round < 12; round++) {
-        rig_case c = layers_case(_i, round);
-        rig alone, all;
-        rig_result one = {0}, many = {0};
+        kv_rig_case c = layers_case(_i, round);
+        kv_rig alone, all;
+        kv_rig_result one = {0}, many = {0};
         ranking k;
-        rig_open(&alone, &c, self, &lh_ops_cpu);
-        rig_prefill(&alone, &one);
-        rig_gather(&alone, &one);
+        kv_rig_open(&alone, &c, self, &lh_ops_cpu);
+        kv_rig_prefill(&alone, &one);
+        kv_rig_gather(&alone, &one);
         check_memory(&alone);
         rank_all(&k, &alone, &one);
         share_by_hand(&k, &alone.fixed);
         for (int64_t cell = 0; cell < k.cells; cell++) check_cell(&k, &alone, &one, cell);
-        rig_open(&all, &c, mt_comm(), &lh_ops_cpu);
-        rig_prefill(&all, &many);
-        rig_gather(&all, &many);
+        kv_rig_open(&all, &c, mt_comm(), &lh_ops_cpu);
+        kv_rig_prefill(&all, &many);
+        kv_rig_gather(&all, &many);
         check_same(&c, &one, &many);
-        mt_check(rig_entries_are_whole(&all), "an entry is not the one of its position");
+        mt_check(kv_rig_entries_are_whole(&all), "an entry is not the one of its position");
         lh_free(k.all);
         lh_free(k.room);
-        rig_result_clear(&one);
-        rig_result_clear(&many);
-        rig_close(&alone);
-        rig_close(&all);
+        kv_rig_result_clear(&one);
+        kv_rig_result_clear(&many);
+        kv_rig_close(&alone);
+        kv_rig_close(&all);
     }
     lh_comm_close(self);
     mt_end();
@@ -204,19 +204,19 @@ END_TEST
 /* ---- slot positions ---- */
 
 /* Element i of a key at `position` of its prompt, turned on by `by` positions. */
-static double turned(const rig *r, int64_t layer, int64_t position, int64_t head, int64_t i, double by)
+static double turned(const kv_rig *r, int64_t layer, int64_t position, int64_t head, int64_t i, double by)
 {
-    const rig_case *c = r->of;
+    const kv_rig_case *c = r->of;
     int64_t half = c->dim / 2, first = i < half ? i : i - half;
-    double a = rig_element(c, 'k', layer, position, head, first),
-           b = rig_element(c, 'k', layer, position, head, first + half), angle = by * rig_frequency(c, first);
+    double a = kv_rig_element(c, 'k', layer, position, head, first),
+           b = kv_rig_element(c, 'k', layer, position, head, first + half), angle = by * kv_rig_frequency(c, first);
     return i < half ? a * cos(angle) - b * sin(angle) : b * cos(angle) + a * sin(angle);
 }
 
 /* Keys came in rotated by their positions; rows attend to them as rotated by their slots. */
-static void check_turned(rig *r, int64_t layer)
+static void check_turned(kv_rig *r, int64_t layer)
 {
-    const rig_case *c = r->of;
+    const kv_rig_case *c = r->of;
     lh_ragged *view = NULL;
     mt_try(lh_kv_attended(r->kv, layer, lh_kv_seen(r->kv), &view));
     mt_try(lh_stream_sync(r->stream));
@@ -235,27 +235,27 @@ START_TEST(test_keys_are_turned_by_their_slots)
 {
     static const char *const names[] = {"streaming", "recency", "h2o", "random"};
     for (int n = 0; n < 4; n++) {
-        rig_case c = {.heads = shapes[_i].heads,
-                      .kv_heads = shapes[_i].kv_heads,
-                      .dim = 8,
-                      .layers = 2,
-                      .tokens = 70,
-                      .more = 8,
-                      .type = LH_F32,
-                      .seed = 9,
-                      .policy = {.policy = names[n], .budget = "24", .parts = {.positions = "slot"}}};
-        rig r;
-        rig_result got = {0};
-        rig_open(&r, &c, mt_comm(), &lh_ops_cpu);
-        rig_prefill(&r, &got);
+        kv_rig_case c = {.heads = shapes[_i].heads,
+                         .kv_heads = shapes[_i].kv_heads,
+                         .dim = 8,
+                         .layers = 2,
+                         .tokens = 70,
+                         .more = 8,
+                         .type = LH_F32,
+                         .seed = 9,
+                         .policy = {.policy = names[n], .budget = "24", .parts = {.positions = "slot"}}};
+        kv_rig r;
+        kv_rig_result got = {0};
+        kv_rig_open(&r, &c, mt_comm(), &lh_ops_cpu);
+        kv_rig_prefill(&r, &got);
         for (int64_t l = 0; l < c.layers; l++) {
             check_turned(&r, l);
             mt_check(lh_kv_rotary_position(r.kv, l, c.tokens + 2) == 26,
                      "the third token behind the prompt comes to slot %lld",
                      (long long)lh_kv_rotary_position(r.kv, l, c.tokens + 2));
         }
-        rig_result_clear(&got);
-        rig_close(&r);
+        kv_rig_result_clear(&got);
+        kv_rig_close(&r);
     }
     mt_end();
 }

@@ -82,21 +82,21 @@ static const struct {
 static const uint8_t sliding[] = {1, 0, 1, 1, 0};
 
 /* A case around a policy; budget text is the caller's. */
-static rig_case case_of(dice *d, const lh_policy_options *policy)
+static kv_rig_case case_of(dice *d, const lh_policy_options *policy)
 {
     static const int64_t tokens[] = {1, 2, 7, 33, 64, 101, 151};
     static const float caps[] = {0, 0, 0, 5};
     int shape = (int)roll(d, sizeof shapes / sizeof *shapes);
-    rig_case c = {.heads = shapes[shape].heads,
-                  .kv_heads = shapes[shape].kv_heads,
-                  .dim = 8,
-                  .layers = 2,
-                  .tokens = PICK(d, tokens),
-                  .more = roll(d, 30),
-                  .type = LH_F32,
-                  .seed = (uint64_t)roll(d, 1 << 30),
-                  .softcap = PICK(d, caps),
-                  .policy = *policy};
+    kv_rig_case c = {.heads = shapes[shape].heads,
+                     .kv_heads = shapes[shape].kv_heads,
+                     .dim = 8,
+                     .layers = 2,
+                     .tokens = PICK(d, tokens),
+                     .more = roll(d, 30),
+                     .type = LH_F32,
+                     .seed = (uint64_t)roll(d, 1 << 30),
+                     .softcap = PICK(d, caps),
+                     .policy = *policy};
     if (c.tokens > 30 && roll(d, 3)) c.tokens += roll(d, 20);
     c.question = 1 + roll(d, c.tokens < 20 ? c.tokens : 20);
     if (roll(d, 3) == 0) c.sliding = sliding, c.window = 1 + roll(d, c.tokens + 20);
@@ -130,7 +130,7 @@ static int make_policy(dice *d, lh_policy_options *out)
 /* ---- one case ---- */
 
 /* What is carried with the entries is what counting the rows again gives. */
-static void check_stats(rig *r, const oracle *o, const char *when)
+static void check_stats(kv_rig *r, const oracle *o, const char *when)
 {
     const lh_heads *h = &r->heads;
     lh_entry_stats at = lh_entry_stats_of(&o->fixed, h);
@@ -173,9 +173,9 @@ static void check_stats(rig *r, const oracle *o, const char *when)
 
 /* Entries a head (or a layer's heads, or those of all layers) hold: the budget after an eviction, and at most what came
  * since more. */
-static void check_lengths(const rig *r, const rig_result *got, int64_t since)
+static void check_lengths(const kv_rig *r, const kv_rig_result *got, int64_t since)
 {
-    const rig_case *c = r->of;
+    const kv_rig_case *c = r->of;
     int64_t held = 0, most = 0;
     lh_policy_numbers fixed = lh_policy_fix(&r->plan, c->tokens);
     for (int64_t l = 0; l < c->layers; l++) {
@@ -194,47 +194,47 @@ static void check_lengths(const rig *r, const rig_result *got, int64_t since)
              (long long)most);
 }
 
-static void check_scores(const rig *r, const rig_result *got)
+static void check_scores(const kv_rig *r, const kv_rig_result *got)
 {
-    const rig_case *c = r->of;
+    const kv_rig_case *c = r->of;
     for (int64_t l = 0; l < c->layers; l++)
         for (int64_t i = 0; i < r->heads.kv_count * c->tokens && got->scores[l]; i++)
             mt_check(got->state[l][i] != LH_ENTRY_COMPETES || !isnan(got->scores[l][i]), "a score is not a number");
 }
 
 /* Deterministic inputs: what one rank alone keeps. */
-static void check_alone(const rig_case *c, const lh_ops *ops, const rig_result *got)
+static void check_alone(const kv_rig_case *c, const lh_ops *ops, const kv_rig_result *got)
 {
     lh_comm *self = NULL;
-    rig r;
-    rig_result mine;
+    kv_rig r;
+    kv_rig_result mine;
     mt_try(lh_comm_open_self(&self));
-    rig_open(&r, c, self, ops);
-    rig_prefill(&r, &mine);
+    kv_rig_open(&r, c, self, ops);
+    kv_rig_prefill(&r, &mine);
     for (int64_t l = 0; l < c->layers; l++) {
         const lh_positions *a = &mine.kept[l], *b = &got->kept[l];
         mt_check(memcmp(a->offsets, b->offsets, (size_t)(a->heads + 1) * sizeof *a->offsets) == 0 &&
                      memcmp(a->positions, b->positions, (size_t)a->offsets[a->heads] * sizeof *a->positions) == 0,
                  "%s: layer %lld: %d ranks differ from one", r.plan.name, (long long)l, mt_size());
     }
-    rig_result_clear(&mine);
-    rig_close(&r);
+    kv_rig_result_clear(&mine);
+    kv_rig_close(&r);
     lh_comm_close(self);
 }
 
 typedef struct run {
-    rig r;
+    kv_rig r;
     oracle o;
-    rig_result got;
+    kv_rig_result got;
     int64_t since; /* tokens since the last eviction */
     const char *name;
 } run;
 
 static void take(run *x, lh_kv_taken what, int64_t tokens)
 {
-    int64_t before = rig_evictions(x->r.kv);
-    rig_take(&x->r, what, tokens);
-    rig_gather(&x->r, &x->got);
+    int64_t before = kv_rig_evictions(x->r.kv);
+    kv_rig_take(&x->r, what, tokens);
+    kv_rig_gather(&x->r, &x->got);
     x->since = x->got.stats.evictions > before ? 0 : x->since + tokens;
     if (mt_rank()) return;
     oracle_take(&x->o, what, tokens);
@@ -252,14 +252,14 @@ static int is_sharp(const lh_policy_numbers *fixed)
            fixed->budget > 8 && fixed->budgets.heads == LH_HEADS_UNIFORM && fixed->select.kind != LH_SELECT_STD_SCOPE;
 }
 
-static void check_case(const rig_case *c, const lh_ops *ops, int steps)
+static void check_case(const kv_rig_case *c, const lh_ops *ops, int steps)
 {
     run x = {0};
     lh_buf name = {0};
-    rig_open(&x.r, c, mt_comm(), ops);
+    kv_rig_open(&x.r, c, mt_comm(), ops);
     mt_try(lh_policy_text(&x.r.plan, &name));
     x.name = name.data;
-    rig_prefill(&x.r, &x.got);
+    kv_rig_prefill(&x.r, &x.got);
     check_scores(&x.r, &x.got);
     if (mt_size() > 1 && mt_rank() == 0) check_alone(c, ops, &x.got);
     if (mt_rank() == 0) {
@@ -290,9 +290,9 @@ static void check_case(const rig_case *c, const lh_ops *ops, int steps)
                  (long long)x.o.decided);
         oracle_close(&x.o);
     }
-    mt_check(rig_entries_are_whole(&x.r), "%s: an entry is not what was appended", x.name);
-    rig_result_clear(&x.got);
-    rig_close(&x.r);
+    mt_check(kv_rig_entries_are_whole(&x.r), "%s: an entry is not what was appended", x.name);
+    kv_rig_result_clear(&x.got);
+    kv_rig_close(&x.r);
     lh_buf_clear(&name);
 }
 
@@ -308,11 +308,11 @@ START_TEST(test_every_preset_does_as_it_is_defined)
         const lh_policy_preset *preset = lh_policy_at(_i);
         lh_policy_options options = {.policy = preset->name, .budget = budget, .parts.evict = when[i % 3]};
         lh_policy plan;
-        rig_case c = case_of(&d, &options);
+        kv_rig_case c = case_of(&d, &options);
         make_budget(&d, c.tokens, budget);
         if (lh_policy_resolve(&plan, &c.policy) != LH_OK) c.policy.parts.evict = NULL;
         if (!preset->parts.statistic) c.policy.budget = c.policy.parts.evict = NULL; /* evicts nothing */
-        check_case(&c, rig_backend((int)roll(&d, 2)), is_long() ? 40 : 16);
+        check_case(&c, kv_rig_backend((int)roll(&d, 2)), is_long() ? 40 : 16);
     }
     mt_end();
 }
@@ -327,11 +327,11 @@ START_TEST(test_parts_combine_as_they_are_defined)
         lh_policy_options options;
         lh_policy plan;
         if (!make_policy(&d, &options)) continue;
-        rig_case c = case_of(&d, &options);
+        kv_rig_case c = case_of(&d, &options);
         make_budget(&d, c.tokens, budget);
         c.policy.budget = budget;
         if (lh_policy_resolve(&plan, &c.policy) != LH_OK) continue;
-        check_case(&c, rig_backend((int)roll(&d, 2)), 10);
+        check_case(&c, kv_rig_backend((int)roll(&d, 2)), 10);
         i++;
     }
     mt_end();
@@ -352,13 +352,13 @@ START_TEST(test_proxies_at_both_ends_combine_as_they_are_defined)
         options.parts.proxies = PICK(&d, shares);
         options.parts.proxies_at = "both-ends";
         if (roll(&d, 4)) options.parts.non_causal = "on";
-        rig_case c = case_of(&d, &options);
+        kv_rig_case c = case_of(&d, &options);
         make_budget(&d, c.tokens, budget);
         c.policy.budget = budget;
         if (lh_policy_resolve(&plan, &c.policy) != LH_OK) continue;
         lh_policy_numbers fixed = lh_policy_fix(&plan, c.tokens);
         if (!fixed.first_rows) continue;
-        check_case(&c, rig_backend((int)roll(&d, 2)), 10);
+        check_case(&c, kv_rig_backend((int)roll(&d, 2)), 10);
         i++;
     }
     mt_end();
@@ -378,7 +378,7 @@ static const struct {
 enum { COURSES = sizeof courses / sizeof *courses };
 
 /* A case of a policy that takes course n. budget: the text is the caller's. 0: it does not, or nothing would go. */
-static int take_course(dice *d, int n, const lh_policy_options *policy, rig_case *c, char budget[32])
+static int take_course(dice *d, int n, const lh_policy_options *policy, kv_rig_case *c, char budget[32])
 {
     int ways = 1;
     lh_policy plan;
@@ -407,9 +407,9 @@ START_TEST(test_blocks_layers_that_compete_and_slots_do_as_they_are_defined)
     dice d = {.seed = 7000 + (uint32_t)_i};
     for (int i = 0; i < rounds;) {
         lh_policy_options options;
-        rig_case c;
+        kv_rig_case c;
         if (!make_policy(&d, &options) || !take_course(&d, n, &options, &c, budget)) continue;
-        check_case(&c, rig_backend((int)roll(&d, 2)), 10);
+        check_case(&c, kv_rig_backend((int)roll(&d, 2)), 10);
         i++;
     }
     mt_end();
@@ -423,9 +423,9 @@ START_TEST(test_every_preset_takes_every_course_as_it_is_defined)
     int tries = 20, rounds = is_long() ? 10 : 1;
     for (int n = 0; n < COURSES; n++)
         for (int t = 0, done = 0; t < tries * rounds && done < rounds; t++) {
-            rig_case c;
+            kv_rig_case c;
             if (!take_course(&d, n, &(lh_policy_options){.policy = lh_policy_at(_i)->name}, &c, budget)) continue;
-            check_case(&c, rig_backend((int)roll(&d, 2)), 10);
+            check_case(&c, kv_rig_backend((int)roll(&d, 2)), 10);
             done++;
         }
     mt_end();
@@ -438,7 +438,7 @@ START_TEST(test_long_prompts_do_as_they_are_defined)
     dice d = {.seed = 9000 + (uint32_t)_i};
     if (!is_long()) return;
     lh_policy_options options = {.policy = lh_policy_at(_i)->name, .budget = budget};
-    rig_case c = case_of(&d, &options);
+    kv_rig_case c = case_of(&d, &options);
     c.heads = c.heads < 6 ? c.heads : 6;
     c.kv_heads = 2 + (c.heads == 5) * 3 - (c.heads == 4);
     c.layers = 1;

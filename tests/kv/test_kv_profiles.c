@@ -71,17 +71,17 @@ static void make_weights(weights *w, int64_t kv_heads, int alike)
     lh_buf_clear(&heads);
 }
 
-static rig_case case_of(int shape, int policy, weights *w)
+static kv_rig_case case_of(int shape, int policy, weights *w)
 {
-    rig_case c = {.heads = shapes[shape].heads,
-                  .kv_heads = shapes[shape].kv_heads,
-                  .dim = 8,
-                  .layers = LAYERS,
-                  .tokens = 101,
-                  .more = 40,
-                  .type = policy % 2 ? LH_F32 : LH_BF16,
-                  .seed = 3,
-                  .policy = policies[policy]};
+    kv_rig_case c = {.heads = shapes[shape].heads,
+                     .kv_heads = shapes[shape].kv_heads,
+                     .dim = 8,
+                     .layers = LAYERS,
+                     .tokens = 101,
+                     .more = 40,
+                     .type = policy % 2 ? LH_F32 : LH_BF16,
+                     .seed = 3,
+                     .policy = policies[policy]};
     c.policy.parts.head_budget = w->heads;
     if (policy % 3 && policy < AT_ONCE) c.policy.parts.layer_budget = w->layers;
     c.policy.profiles = &w->all;
@@ -97,9 +97,9 @@ typedef struct lengths {
 } lengths;
 
 /* One eviction of all layers, by the definition. */
-static void evict_by_hand(lengths *n, const rig *r, int64_t seen)
+static void evict_by_hand(lengths *n, const kv_rig *r, int64_t seen)
 {
-    const rig_case *c = r->of;
+    const kv_rig_case *c = r->of;
     const lh_profiles *all = c->policy.profiles;
     if (!n->made)
         lh_policy_layers(&n->fixed,
@@ -129,7 +129,7 @@ static void evict_by_hand(lengths *n, const rig *r, int64_t seen)
     }
 }
 
-static void check_lengths(const lengths *n, const rig *r, const rig_result *got, const char *when)
+static void check_lengths(const lengths *n, const kv_rig *r, const kv_rig_result *got, const char *when)
 {
     for (int64_t l = 0; l < LAYERS && mt_rank() == 0; l++)
         for (int64_t g = 0; g < r->of->kv_heads; g++) {
@@ -145,16 +145,16 @@ START_TEST(test_every_head_holds_what_its_profile_says)
         for (int policy = 0; policy < AT_ONCE; policy++) {
             weights w;
             make_weights(&w, shapes[shape].kv_heads, 0);
-            rig_case c = case_of(shape, policy, &w);
-            rig r;
-            rig_result got;
+            kv_rig_case c = case_of(shape, policy, &w);
+            kv_rig r;
+            kv_rig_result got;
             lh_kv_forecast f;
-            rig_open(&r, &c, mt_comm(), rig_backend(_i));
-            lh_kv_shape kv = rig_shape(&r);
+            kv_rig_open(&r, &c, mt_comm(), kv_rig_backend(_i));
+            lh_kv_shape kv = kv_rig_shape(&r);
             lengths n = {.fixed = lh_policy_fix(&r.plan, c.tokens)};
             mt_try(
                 lh_kv_forecast_make(&f, &kv, &(lh_kv_course){.policy = &r.plan, .tokens = c.tokens, .more = c.more}));
-            rig_prefill(&r, &got);
+            kv_rig_prefill(&r, &got);
             mt_check(got.stats.entries_held == f.entries, "%s: %lld entries are held, %lld were forecast", r.plan.name,
                      (long long)got.stats.entries_held, (long long)f.entries);
             mt_check(lh_device_usage(r.device).now[LH_MEM_KV] == f.held, "%s: %lld bytes are held, %lld were forecast",
@@ -164,17 +164,17 @@ START_TEST(test_every_head_holds_what_its_profile_says)
             evict_by_hand(&n, &r, c.tokens);
             check_lengths(&n, &r, &got, "after the prompt");
             for (int64_t step = 1; step <= 24; step++) {
-                rig_take(&r, LH_KV_STEP, 1);
+                kv_rig_take(&r, LH_KV_STEP, 1);
                 for (int l = 0; l < LAYERS; l++)
                     for (int g = 0; g < MOST_HEADS; g++) n.len[l][g]++;
                 if (step % n.fixed.every == 0) evict_by_hand(&n, &r, c.tokens + step);
                 if (step % 6) continue;
-                rig_gather(&r, &got);
+                kv_rig_gather(&r, &got);
                 check_lengths(&n, &r, &got, "while decoding");
             }
-            mt_check(rig_entries_are_whole(&r), "an entry is not what was appended");
-            rig_result_clear(&got);
-            rig_close(&r);
+            mt_check(kv_rig_entries_are_whole(&r), "an entry is not what was appended");
+            kv_rig_result_clear(&got);
+            kv_rig_close(&r);
             lh_profiles_clear(&w.all);
         }
     mt_end();
@@ -196,25 +196,25 @@ START_TEST(test_no_rank_reads_more_scores_than_it_has)
         weights w;
         lh_ops ops = lh_ops_ref;
         make_weights(&w, shapes[n / 2].kv_heads, 0);
-        rig_case c = case_of(n / 2, 0, &w);
-        rig r;
-        rig_result got;
+        kv_rig_case c = case_of(n / 2, 0, &w);
+        kv_rig r;
+        kv_rig_result got;
         c.policy.policy = policies_by_keys[n % 2];
         c.policy.budget = "40";
         c.policy.parts.evict = "every:1";
         ops.convert = convert_rows;
-        rig_open(&r, &c, mt_comm(), &ops);
-        rig_prefill(&r, &got);
-        for (int64_t step = 1; step <= 12; step++) rig_take(&r, LH_KV_STEP, 1);
-        rig_result_clear(&got);
-        rig_close(&r);
+        kv_rig_open(&r, &c, mt_comm(), &ops);
+        kv_rig_prefill(&r, &got);
+        for (int64_t step = 1; step <= 12; step++) kv_rig_take(&r, LH_KV_STEP, 1);
+        kv_rig_result_clear(&got);
+        kv_rig_close(&r);
         lh_profiles_clear(&w.all);
     }
     mt_end();
 }
 END_TEST
 
-static void check_same(const rig_result *a, const rig_result *b, const char *name)
+static void check_same(const kv_rig_result *a, const kv_rig_result *b, const char *name)
 {
     for (int64_t l = 0; l < LAYERS && mt_rank() == 0; l++) {
         const lh_positions *x = &a->kept[l], *y = &b->kept[l];
@@ -230,25 +230,25 @@ START_TEST(test_equal_weights_change_nothing)
     for (int policy = 0; policy < POLICIES; policy++) {
         weights w;
         make_weights(&w, shapes[_i].kv_heads, 1);
-        rig_case c = case_of(_i, policy, &w), plain = c;
-        rig r, s;
-        rig_result got, want;
+        kv_rig_case c = case_of(_i, policy, &w), plain = c;
+        kv_rig r, s;
+        kv_rig_result got, want;
         if (policy % 2) c.sliding = plain.sliding = sliding, c.window = plain.window = 60;
         plain.policy.parts.head_budget = "uniform";
         plain.policy.parts.layer_budget = "uniform";
-        rig_open(&r, &c, mt_comm(), &lh_ops_ref);
-        rig_open(&s, &plain, mt_comm(), &lh_ops_ref);
-        rig_prefill(&r, &got);
-        rig_prefill(&s, &want);
+        kv_rig_open(&r, &c, mt_comm(), &lh_ops_ref);
+        kv_rig_open(&s, &plain, mt_comm(), &lh_ops_ref);
+        kv_rig_prefill(&r, &got);
+        kv_rig_prefill(&s, &want);
         check_same(&got, &want, r.plan.name);
-        for (int64_t step = 1; step <= 12; step++) rig_take(&r, LH_KV_STEP, 1), rig_take(&s, LH_KV_STEP, 1);
-        rig_gather(&r, &got);
-        rig_gather(&s, &want);
+        for (int64_t step = 1; step <= 12; step++) kv_rig_take(&r, LH_KV_STEP, 1), kv_rig_take(&s, LH_KV_STEP, 1);
+        kv_rig_gather(&r, &got);
+        kv_rig_gather(&s, &want);
         check_same(&got, &want, r.plan.name);
-        rig_result_clear(&got);
-        rig_result_clear(&want);
-        rig_close(&r);
-        rig_close(&s);
+        kv_rig_result_clear(&got);
+        kv_rig_result_clear(&want);
+        kv_rig_close(&r);
+        kv_rig_close(&s);
         lh_profiles_clear(&w.all);
     }
     mt_end();
@@ -262,22 +262,22 @@ START_TEST(test_keep_sets_do_not_depend_on_the_number_of_ranks)
     for (int policy = 0; policy < POLICIES; policy++) {
         weights w;
         make_weights(&w, shapes[_i].kv_heads, 0);
-        rig_case c = case_of(_i, policy, &w);
-        rig r, whole;
-        rig_result got, want;
-        rig_open(&r, &c, mt_comm(), &lh_ops_ref);
-        rig_open(&whole, &c, self, &lh_ops_ref);
-        rig_prefill(&r, &got);
-        rig_prefill(&whole, &want);
+        kv_rig_case c = case_of(_i, policy, &w);
+        kv_rig r, whole;
+        kv_rig_result got, want;
+        kv_rig_open(&r, &c, mt_comm(), &lh_ops_ref);
+        kv_rig_open(&whole, &c, self, &lh_ops_ref);
+        kv_rig_prefill(&r, &got);
+        kv_rig_prefill(&whole, &want);
         check_same(&got, &want, r.plan.name);
-        for (int64_t step = 1; step <= 12; step++) rig_take(&r, LH_KV_STEP, 1), rig_take(&whole, LH_KV_STEP, 1);
-        rig_gather(&r, &got);
-        rig_gather(&whole, &want);
+        for (int64_t step = 1; step <= 12; step++) kv_rig_take(&r, LH_KV_STEP, 1), kv_rig_take(&whole, LH_KV_STEP, 1);
+        kv_rig_gather(&r, &got);
+        kv_rig_gather(&whole, &want);
         check_same(&got, &want, r.plan.name);
-        rig_result_clear(&got);
-        rig_result_clear(&want);
-        rig_close(&r);
-        rig_close(&whole);
+        kv_rig_result_clear(&got);
+        kv_rig_result_clear(&want);
+        kv_rig_close(&r);
+        kv_rig_close(&whole);
         lh_profiles_clear(&w.all);
     }
     lh_comm_close(self);
@@ -298,13 +298,13 @@ START_TEST(test_a_saved_cache_brings_its_profiles)
     for (int policy = 0; policy < POLICIES; policy++) {
         weights w;
         make_weights(&w, shapes[_i].kv_heads, 0);
-        rig_case c = case_of(_i, policy, &w), again = c;
-        rig r, s;
-        rig_result got, want;
+        kv_rig_case c = case_of(_i, policy, &w), again = c;
+        kv_rig r, s;
+        kv_rig_result got, want;
         lh_saved_kv file = {0};
         lh_profiles stored;
-        rig_open(&r, &c, mt_comm(), &lh_ops_ref);
-        rig_prefill(&r, &want);
+        kv_rig_open(&r, &c, mt_comm(), &lh_ops_ref);
+        kv_rig_prefill(&r, &want);
         mt_try(lh_kv_save(
             r.kv, path,
             &(lh_cache_extra){
@@ -312,19 +312,19 @@ START_TEST(test_a_saved_cache_brings_its_profiles)
         mt_try(lh_saved_kv_open(&file, path));
         stored = file.profiles;
         again.policy.profiles = &stored;
-        rig_open(&s, &again, mt_comm(), &lh_ops_ref);
+        kv_rig_open(&s, &again, mt_comm(), &lh_ops_ref);
         mt_check(memcmp(&s.plan, &file.policy, sizeof s.plan) == 0, "the file has another policy");
         mt_try(lh_kv_load(s.kv, &file, MODEL, c.more));
-        for (int64_t step = 1; step <= 12; step++) rig_take(&r, LH_KV_STEP, 1), rig_take(&s, LH_KV_STEP, 1);
-        rig_result_clear(&want);
-        got = (rig_result){0};
-        rig_gather(&r, &want);
-        rig_gather(&s, &got);
+        for (int64_t step = 1; step <= 12; step++) kv_rig_take(&r, LH_KV_STEP, 1), kv_rig_take(&s, LH_KV_STEP, 1);
+        kv_rig_result_clear(&want);
+        got = (kv_rig_result){0};
+        kv_rig_gather(&r, &want);
+        kv_rig_gather(&s, &got);
         check_same(&got, &want, r.plan.name);
-        rig_result_clear(&got);
-        rig_result_clear(&want);
-        rig_close(&r);
-        rig_close(&s);
+        kv_rig_result_clear(&got);
+        kv_rig_result_clear(&want);
+        kv_rig_close(&r);
+        kv_rig_close(&s);
         lh_saved_kv_close(&file);
         lh_profiles_clear(&w.all);
     }
@@ -339,22 +339,22 @@ START_TEST(test_a_profile_for_another_model_is_refused)
 {
     weights w;
     make_weights(&w, 3, 0);
-    rig_case c = case_of(0, 1, &w);
-    rig r;
+    kv_rig_case c = case_of(0, 1, &w);
+    kv_rig r;
     lh_kv *kv = NULL;
     lh_kv_forecast f;
-    rig_open(&r, &c, mt_comm(), &lh_ops_ref);
-    lh_kv_shape shape = rig_shape(&r);
+    kv_rig_open(&r, &c, mt_comm(), &lh_ops_ref);
+    lh_kv_shape shape = kv_rig_shape(&r);
     lh_exec place = {.ops = &lh_ops_ref, .stream = r.stream, .comm = mt_comm()};
     shape.layers = 2;
     mt_expect(lh_kv_open(&kv, &place, &shape, &r.plan), LH_EINPUT);
     mt_check(strstr(lh_error_message(), "'own.csv'") != NULL, "%s", lh_error_message());
     mt_expect(lh_kv_forecast_make(&f, &shape, &(lh_kv_course){.policy = &r.plan, .tokens = 100, .more = 10}),
               LH_EINPUT);
-    shape = rig_shape(&r);
+    shape = kv_rig_shape(&r);
     shape.profiles = NULL;
     mt_expect(lh_kv_open(&kv, &place, &shape, &r.plan), LH_EINTERNAL);
-    rig_close(&r);
+    kv_rig_close(&r);
     lh_profiles_clear(&w.all);
     mt_end();
 }
@@ -365,7 +365,7 @@ int main(void)
     Suite *suite = suite_create("profiles");
     TCase *laws = tcase_create("laws");
     tcase_set_timeout(laws, 0);
-    tcase_add_loop_test(laws, test_every_head_holds_what_its_profile_says, 0, rig_backends());
+    tcase_add_loop_test(laws, test_every_head_holds_what_its_profile_says, 0, kv_rig_backends());
     tcase_add_test(laws, test_no_rank_reads_more_scores_than_it_has);
     tcase_add_loop_test(laws, test_equal_weights_change_nothing, 0, SHAPES);
     tcase_add_loop_test(laws, test_keep_sets_do_not_depend_on_the_number_of_ranks, 0, SHAPES);
