@@ -4,6 +4,7 @@
 
 #include <stdint.h>
 
+#include "base/both.h"
 #include "kernels/ragged.h"
 
 /* Query rows that look at a cache. Row r is at positions[r] and sees the entries at positions <= until[r] (NULL:
@@ -20,6 +21,23 @@ typedef struct lh_observed {
     lh_logit logit;
     int64_t rows, q_ld;
 } lh_observed;
+
+/* Positions that a row sees: those in (before, last]. Positions of entries are not negative. */
+typedef struct lh_sight {
+    int32_t before, last;
+} lh_sight;
+
+static LH_BOTH inline lh_sight lh_sight_of(const int32_t *positions, const int32_t *until, int64_t window, int64_t r)
+{
+    int64_t before = window > 0 ? positions[r] - window : -1;
+    lh_sight sight = {before < -1 ? -1 : (int32_t)before, until ? until[r] : positions[r]};
+    return sight;
+}
+
+static LH_BOTH inline int lh_sees(lh_sight sight, int32_t position)
+{
+    return position > sight.before && position <= sight.last;
+}
 
 /* lse[r,i] = log sum over the entries that row r sees of exp(s_rj); -inf where it sees none. */
 typedef struct lh_row_lse_args {

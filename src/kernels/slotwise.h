@@ -89,6 +89,22 @@ static LH_BOTH inline void lh_share_scores_slots(const lh_share_scores_args *a, 
     for (int64_t s = r.first; s < r.end; s += r.step) a->y[h * a->ld + s] = (float)((double)a->sums[s] * factor);
 }
 
+/* All heads as one row. Not on the list: a device adds in registers, column by column. */
+static inline void lh_add_heads_slots(const lh_add_heads_args *a, int64_t row, lh_slot_range r)
+{
+    const double scale = lh_joint_scale(*a->top, a->all_heads);
+    (void)row;
+    for (int64_t s = r.first; s < r.end; s += r.step) a->sums[s] = 0;
+    for (int64_t h = 0; h < a->heads; h++) {
+        const int64_t end = lh_min_i64(r.end, a->len[h]);
+        const float *scores = a->scores + h * a->ld;
+        for (int64_t s = r.first; s < end; s += r.step) {
+            double x = scores[s] * scale;
+            a->sums[s] += (int64_t)rint(x == x ? x : 0.0);
+        }
+    }
+}
+
 /* One row, of which the columns are heads. */
 static LH_BOTH inline void lh_split_counts_slots(const lh_split_counts_args *a, int64_t row, lh_slot_range r)
 {
@@ -97,6 +113,33 @@ static LH_BOTH inline void lh_split_counts_slots(const lh_split_counts_args *a, 
         a->first[h] = lh_stage_of(a->stage, a->counts[h]);
         a->rest[h] = a->counts[h] - a->first[h];
     }
+}
+
+/* ---- values, for loops that backends write themselves ---- */
+
+/* Visits of the entry at position p in finish_scores: rows at positions [first_row, seen) that saw it, and those that
+ * saw all. In double, which holds them exactly: a loop becomes vector code. */
+static LH_BOTH inline double lh_visits_of(const lh_finish_scores_args *a, double p)
+{
+    double seen = (double)a->seen, from = (double)a->first_row,
+           until = p + (double)(a->window > 0 ? a->window : a->seen);
+    until = until < seen ? until : seen;
+    from = p > from ? p : from;
+    return (until > from ? until - from : 0.0) + (double)a->more;
+}
+
+/* y[h,j] of group_reduce. A maximum ignores NaN, a sum does not. */
+static LH_BOTH inline float lh_reduced(const lh_group_reduce_args *a, int64_t h, int64_t j)
+{
+    const float *x = a->x + h * a->group * a->x_ld + j;
+    double sum = 0.0;
+    float top = -INFINITY;
+    for (int64_t i = 0; i < a->group; i++) {
+        sum += x[i * a->x_ld];
+        top = fmaxf(top, x[i * a->x_ld]);
+    }
+    double joined = a->kind == LH_GROUP_MAX ? top : a->kind == LH_GROUP_MEAN ? sum / (double)a->group : sum;
+    return (float)(a->factor * joined);
 }
 
 #endif

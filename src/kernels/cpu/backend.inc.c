@@ -11,7 +11,6 @@
 #include "kernels/cpu/gemm.inc.c"
 #include "kernels/cpu/head_budgets.inc.c"
 #include "kernels/cpu/histogram.inc.c"
-#include "kernels/cpu/joint.inc.c"
 #include "kernels/cpu/norms.inc.c"
 #include "kernels/cpu/pool.inc.c"
 #include "kernels/cpu/projected_norms.inc.c"

@@ -13,10 +13,7 @@ enum { STEP = 64 };
 /* What lanes that have seen nothing have as their highest logit: finite, so that differences are numbers. */
 #define LOWEST (-3.0e38f)
 
-/* Positions that a row sees: those in (before, last]. Of a block the least and the most of both. */
-typedef struct lh_sight {
-    int32_t before, last;
-} lh_sight;
+/* The least and the most of the sights of a block's rows. */
 typedef struct lh_block_sight {
     lh_sight least, most;
 } lh_block_sight;
@@ -80,11 +77,7 @@ static inline void watch_place(lh_watch *w, void *memory)
     w->q = memory;
     w->sights = (lh_sight *)(w->q + w->heads * w->head_floats);
     w->block_sights = (lh_block_sight *)(w->sights + o->rows);
-    for (int64_t r = 0; r < o->rows; r++) {
-        int64_t before = o->logit.window > 0 ? o->positions[r] - o->logit.window : -1;
-        w->sights[r] =
-            (lh_sight){.before = before < -1 ? -1 : (int32_t)before, .last = o->until ? o->until[r] : o->positions[r]};
-    }
+    for (int64_t r = 0; r < o->rows; r++) w->sights[r] = lh_sight_of(o->positions, o->until, o->logit.window, r);
     for (int64_t b = 0; b < w->blocks; b++) {
         lh_block_sight all = {{INT32_MAX, INT32_MAX}, {INT32_MIN, INT32_MIN}};
         for (int64_t r = b * w->way->rows; r < lh_min_i64((b + 1) * w->way->rows, o->rows); r++) {

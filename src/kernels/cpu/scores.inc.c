@@ -1,33 +1,12 @@
 /* Scores from statistics, and their shaping. */
 #include "kernels/cpu/common.h"
+#include "kernels/slotwise.h"
 
 /* Slots [first, end) of a row of y, which may be the numbers themselves. */
 typedef struct lh_finish {
     const lh_finish_scores_args *args;
     int64_t row, first, end;
 } lh_finish;
-
-/* Rows at positions [first_row, seen) that saw the entries, and those that saw all. */
-typedef struct lh_visits {
-    const int32_t *positions; /* NULL: slots */
-    double from, seen, window, more;
-} lh_visits;
-
-static lh_visits visits_of(const lh_finish_scores_args *a, int64_t h)
-{
-    return (lh_visits){.positions = a->kv->positions ? a->kv->positions + a->kv->offset[h] : NULL,
-                       .from = (double)a->first_row,
-                       .seen = (double)a->seen,
-                       .window = (double)(a->window > 0 ? a->window : a->seen),
-                       .more = (double)a->more};
-}
-
-static inline double visits_at(const lh_visits *v, int64_t s)
-{
-    double p = v->positions ? v->positions[s] : (double)s, until = p + v->window < v->seen ? p + v->window : v->seen;
-    double begin = p > v->from ? p : v->from;
-    return (until > begin ? until - begin : 0.0) + v->more;
-}
 
 /* In double: positions are exact, and the difference of a deviation cancels. Numbers of slots lie singly or in pairs as
  * a rule, and `step` is a constant then: what would be gathered is loaded. */
@@ -37,7 +16,7 @@ VEC_FN void finish_slots(const lh_finish *f, const int64_t step, const int64_t s
     const int64_t h = f->row / a->parts, c = f->row % a->parts, first = f->first, end = f->end;
     const float *x = lh_slot_at(&a->x, h, 0, c);
     const float *squares = kind == LH_FINISH_DEVIATION ? lh_slot_at(&a->squares, h, 0, c) : NULL;
-    const lh_visits visits = visits_of(a, h);
+    const int32_t *positions = lh_positions_of(a->kv, h);
     const double factor = a->factor;
     float *y = a->y + f->row * a->ld;
 #pragma omp simd
@@ -46,11 +25,12 @@ VEC_FN void finish_slots(const lh_finish *f, const int64_t step, const int64_t s
         if (kind == LH_FINISH_PLAIN) {
             y[s] = (float)(factor * value);
         } else if (kind == LH_FINISH_PER_VISIT) {
-            double n = visits_at(&visits, s), by = n > 0.0 ? n : 1.0;
+            double n = lh_visits_of(a, positions ? positions[s] : (double)s), by = n > 0.0 ? n : 1.0;
             float mean = (float)(factor * value) / (float)by;
             y[s] = n > 0.0 ? mean : 0.0f;
         } else {
-            double n = visits_at(&visits, s), share = 1.0 / (n > 1.0 ? n : 1.0), mean = value * share;
+            double n = lh_visits_of(a, positions ? positions[s] : (double)s), share = 1.0 / (n > 1.0 ? n : 1.0),
+                   mean = value * share;
             double square = squares[s * squares_step] * share - mean * mean;
             float deviation = sqrtf((float)(square > 0.0 ? square : 0.0));
             y[s] = n > 1.0 ? deviation : 0.0f;
@@ -114,20 +94,10 @@ static lh_status op_apply_prior(lh_stream *stream, const lh_apply_prior_args *a)
     return LH_OK;
 }
 
-static void group_reduce_block(const lh_group_reduce_args *a, int64_t h, int64_t j)
+static void group_reduce_block(const lh_group_reduce_args *a, int64_t h, int64_t first)
 {
-    int64_t end = j + COLUMNS < a->cols ? j + COLUMNS : a->cols;
-    double group = a->kind == LH_GROUP_MEAN ? (double)a->group : 1.0;
-    for (; j < end; j++) {
-        const float *x = a->x + h * a->group * a->x_ld + j;
-        double sum = 0.0;
-        float top = -INFINITY;
-        for (int64_t i = 0; i < a->group; i++) {
-            sum += x[i * a->x_ld];
-            top = fmaxf(top, x[i * a->x_ld]);
-        }
-        a->y[h * a->y_ld + j] = (float)(a->factor * (a->kind == LH_GROUP_MAX ? top : sum / group));
-    }
+    int64_t end = lh_min_i64(first + COLUMNS, a->cols);
+    for (int64_t j = first; j < end; j++) a->y[h * a->y_ld + j] = lh_reduced(a, h, j);
 }
 
 /* y may be x, and then row h of y lies over a row of an earlier or the same
@@ -139,5 +109,18 @@ static lh_status op_group_reduce(lh_stream *stream, const lh_group_reduce_args *
 #pragma omp parallel for if (a->cols * a->group >= PARALLEL_FROM)
         for (int64_t j = 0; j < a->cols; j += COLUMNS) group_reduce_block(a, h, j);
     }
+    return LH_OK;
+}
+
+static lh_status op_max_score(lh_stream *stream, const lh_max_score_args *a)
+{
+    float top = 0.0f;
+    (void)stream;
+#pragma omp parallel for reduction(max : top) if (a->heads * a->ld >= PARALLEL_FROM)
+    for (int64_t h = 0; h < a->heads; h++) {
+        float x = largest_competing(a->scores + h * a->ld, a->state + h * a->ld, a->len[h]);
+        top = x > top ? x : top;
+    }
+    *a->y = top;
     return LH_OK;
 }

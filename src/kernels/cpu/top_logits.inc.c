@@ -9,12 +9,6 @@ typedef struct lh_candidate {
 
 enum { TOP_BLOCK = 64 };
 
-/* NaN comes last. */
-static uint32_t logit_key(float x)
-{
-    return x == x ? lh_score_key(x) : 0;
-}
-
 /* Sort by key descending; equal keys stay in their order. The result is in `c`;
  * `spare` is as long. */
 static void sort_candidates(lh_candidate *c, lh_candidate *spare, int64_t n)
@@ -62,7 +56,8 @@ static void top_row(const lh_top_logits_args *a, int64_t r, uint32_t *blocks, lh
         int64_t first = b * TOP_BLOCK, end = first + TOP_BLOCK < a->cols ? first + TOP_BLOCK : a->cols;
         if (blocks[b] < bound) continue;
         for (int64_t i = first; i < end; i++) {
-            if (logit_key(x[i]) >= bound) c[n++] = (lh_candidate){logit_key(x[i]), (int32_t)i};
+            uint32_t key = lh_score_key(x[i]);
+            if (key >= bound) c[n++] = (lh_candidate){key, (int32_t)i};
         }
     }
     sort_candidates(c, spare, n);

@@ -2,6 +2,10 @@
  * four numbers a thread, neighbours by neighbours; enough threads are there to keep the memory busy. */
 #include "kernels/cuda/vector.cuh"
 
+extern "C" {
+#include "kernels/elementwise.h"
+}
+
 static int width_of(int one, int other)
 {
     return one == 4 && other == 4 ? 4 : 1;
@@ -30,7 +34,7 @@ static __global__ void softcap_kernel(lh_softcap_args a, int width)
 {
     for (int64_t i = 4 * lh_grid_first(); i < a.count; i += 4 * lh_grid_step()) {
         lh_four x = lh_get4(a.x + i, a.count - i, width);
-        for (int j = 0; j < 4; j++) x.at[j] = a.cap * tanhf(x.at[j] / a.cap);
+        for (int j = 0; j < 4; j++) x.at[j] = lh_softcapped(x.at[j], a.cap);
         lh_put4(a.x + i, x, a.count - i, width);
     }
 }
@@ -59,14 +63,6 @@ lh_status lh_cuda_sum_shards(lh_stream *stream, const lh_sum_shards_args *a)
     return lh_launch(stream, "sum_shards", lh_fours_shape(1, a->count), sum_shards_kernel, *a, width);
 }
 
-static __device__ float gate_of(float x, lh_gate kind)
-{
-    const float root_2_over_pi = 0.7978845608028654f, root_half = 0.7071067811865476f;
-    if (kind == LH_GATE_SILU) return x / (1.0f + expf(-x));
-    if (kind == LH_GATE_GELU) return 0.5f * x * (1.0f + erff(x * root_half));
-    return 0.5f * x * (1.0f + tanhf(root_2_over_pi * (x + 0.044715f * x * x * x)));
-}
-
 /* gate and up read, y written: 10 or 12 bytes a number. */
 template <typename Y>
 static __global__ void gated_kernel(lh_gated_args a, int width)
@@ -75,7 +71,7 @@ static __global__ void gated_kernel(lh_gated_args a, int width)
         for (int64_t i = 4 * lh_grid_first(); i < a.dim; i += 4 * lh_grid_step()) {
             lh_four gate = lh_get4(a.gate + t * a.ld + i, a.dim - i, width);
             lh_four y = lh_get4(a.up + t * a.ld + i, a.dim - i, width);
-            for (int j = 0; j < 4; j++) y.at[j] *= gate_of(gate.at[j], a.gate_kind);
+            for (int j = 0; j < 4; j++) y.at[j] *= lh_gate_of(gate.at[j], a.gate_kind);
             lh_put4((Y *)a.y + t * a.y_ld + i, y, a.dim - i, width);
         }
     }

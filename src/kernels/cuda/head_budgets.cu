@@ -93,11 +93,9 @@ lh_status lh_cuda_refine_threshold(lh_stream *stream, const lh_refine_threshold_
                      refine_threshold_kernel, *a);
 }
 
-/* ---- sharing out: one block, whose threads take the heads in the order of ties ---- */
-
 /* ---- head_budgets ---- */
 
-/* One block. lags: [heads * layers]. */
+/* One block, whose threads take the heads in the order of ties. lags: [heads * layers]. */
 static __global__ void head_budgets_kernel(lh_head_budgets_args a, int64_t *lags)
 {
     __shared__ int64_t left;

@@ -4,23 +4,6 @@
 
 #include "kernels/cuda/warp.cuh"
 
-/* Positions that a row sees: those in (before, last]. Positions of entries are not negative. */
-typedef struct lh_sight {
-    int before, last;
-} lh_sight;
-
-static __device__ __forceinline__ lh_sight lh_sight_of(const int32_t *positions, const int32_t *until, int64_t window,
-                                                       int64_t r)
-{
-    int64_t p = positions[r], before = window > 0 ? p - window : -1;
-    return lh_sight{before < -1 ? -1 : (int)before, until ? until[r] : (int)p};
-}
-
-static __device__ __forceinline__ int lh_sees(lh_sight s, int position)
-{
-    return position > s.before && position <= s.last;
-}
-
 #define LH_LOG2E 1.4426950408889634f
 
 /* What is subtracted from logits of which the highest is `row_max`: -inf would make numbers of nothing. */

@@ -66,17 +66,10 @@ static inline lh_status ref_attend_work(lh_stream *stream, double **work, const 
     return lh_stream_scratch(stream, work, (most + kv->head_dim) * (int64_t)sizeof **work);
 }
 
-/* The position up to which row r sees entries. */
-static inline int64_t ref_last_seen(const lh_observed *o, int64_t r)
-{
-    return o->until ? o->until[r] : o->positions[r];
-}
-
-/* Whether row r sees the entry in a slot. */
+/* 1 if row r sees the entry in a slot. */
 static inline int ref_observes(const lh_observed *o, int64_t r, int64_t head, int64_t slot)
 {
-    int64_t p = lh_position(o->kv, head, slot);
-    return p <= ref_last_seen(o, r) && (o->logit.window <= 0 || p > o->positions[r] - o->logit.window);
+    return lh_sees(lh_sight_of(o->positions, o->until, o->logit.window, r), (int32_t)lh_position(o->kv, head, slot));
 }
 
 /* The logit of row r of query head i and an entry of its KV head. */

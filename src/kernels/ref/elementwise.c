@@ -1,5 +1,6 @@
 /* Numbers of rows one by one: conversions, gates, sums, soft caps. */
-#include <math.h>
+#define LH_IN_DOUBLE
+#include "kernels/elementwise.h"
 
 #include "kernels/ref/ref.h"
 
@@ -13,29 +14,12 @@ lh_status lh_ref_convert(lh_stream *stream, const lh_convert_args *a)
     return LH_OK;
 }
 
-static double silu(double x)
-{
-    return x / (1.0 + exp(-x));
-}
-
-static double gelu_tanh(double x)
-{
-    return 0.5 * x * (1.0 + tanh(sqrt(2.0 / M_PI) * (x + 0.044715 * x * x * x)));
-}
-
-static double gelu(double x)
-{
-    return 0.5 * x * (1.0 + erf(x * M_SQRT1_2));
-}
-
 lh_status lh_ref_gated(lh_stream *stream, const lh_gated_args *a)
 {
-    static double (*const gates[])(double) = {
-        [LH_GATE_SILU] = silu, [LH_GATE_GELU_TANH] = gelu_tanh, [LH_GATE_GELU] = gelu};
     (void)stream;
     for (int64_t t = 0; t < a->tokens; t++) {
         for (int64_t i = 0; i < a->dim; i++) {
-            double y = gates[a->gate_kind](a->gate[t * a->ld + i]) * a->up[t * a->ld + i];
+            double y = lh_gate_of(a->gate[t * a->ld + i], a->gate_kind) * a->up[t * a->ld + i];
             ref_store(a->y, a->y_type, t * a->y_ld + i, y);
         }
     }
@@ -45,7 +29,7 @@ lh_status lh_ref_gated(lh_stream *stream, const lh_gated_args *a)
 lh_status lh_ref_softcap(lh_stream *stream, const lh_softcap_args *a)
 {
     (void)stream;
-    for (int64_t i = 0; i < a->count; i++) a->x[i] = (float)(a->cap * tanh((double)a->x[i] / a->cap));
+    for (int64_t i = 0; i < a->count; i++) a->x[i] = lh_softcapped(a->x[i], a->cap);
     return LH_OK;
 }
 

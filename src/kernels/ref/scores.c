@@ -2,14 +2,7 @@
 #include <math.h>
 
 #include "kernels/ref/ref.h"
-
-/* Rows at positions [first_row, seen) that saw the entry at `position`, and those that saw all. */
-static double visits(const lh_finish_scores_args *a, int64_t position)
-{
-    int64_t end = a->seen, begin = position > a->first_row ? position : a->first_row;
-    if (a->window > 0 && position + a->window < end) end = position + a->window;
-    return (double)((end > begin ? end - begin : 0) + a->more);
-}
+#include "kernels/slotwise.h"
 
 static double finished(const lh_finish_scores_args *a, double x, double squares, double n)
 {
@@ -27,7 +20,7 @@ lh_status lh_ref_finish_scores(lh_stream *stream, const lh_finish_scores_args *a
         for (int64_t c = 0; c < a->parts; c++) {
             for (int64_t s = 0; s < a->kv->len[h]; s++) {
                 double squares = a->kind == LH_FINISH_DEVIATION ? *lh_slot_at(&a->squares, h, s, c) : 0.0;
-                double n = visits(a, lh_position(a->kv, h, s));
+                double n = lh_visits_of(a, (double)lh_position(a->kv, h, s));
                 a->y[(h * a->parts + c) * a->ld + s] = (float)finished(a, *lh_slot_at(&a->x, h, s, c), squares, n);
             }
         }
@@ -57,16 +50,20 @@ lh_status lh_ref_group_reduce(lh_stream *stream, const lh_group_reduce_args *a)
 {
     (void)stream;
     for (int64_t h = 0; h < a->heads; h++) {
-        for (int64_t j = 0; j < a->cols; j++) {
-            double sum = 0.0, top = -INFINITY;
-            for (int64_t i = 0; i < a->group; i++) {
-                double x = a->x[(h * a->group + i) * a->x_ld + j];
-                sum += x;
-                top = fmax(top, x);
-            }
-            double reduced = a->kind == LH_GROUP_MAX ? top : a->kind == LH_GROUP_MEAN ? sum / (double)a->group : sum;
-            a->y[h * a->y_ld + j] = (float)(a->factor * reduced);
+        for (int64_t j = 0; j < a->cols; j++) a->y[h * a->y_ld + j] = lh_reduced(a, h, j);
+    }
+    return LH_OK;
+}
+
+lh_status lh_ref_max_score(lh_stream *stream, const lh_max_score_args *a)
+{
+    float top = 0.0f;
+    (void)stream;
+    for (int64_t h = 0; h < a->heads; h++) {
+        for (int64_t s = 0; s < a->len[h]; s++) {
+            if (a->state[h * a->ld + s] == LH_ENTRY_COMPETES) top = fmaxf(top, fabsf(a->scores[h * a->ld + s]));
         }
     }
+    *a->y = top;
     return LH_OK;
 }
