@@ -8,6 +8,7 @@
 #include "base/mem.h"
 #include "base/minmax.h"
 #include "base/rng.h"
+#include "exec/gather.h"
 
 typedef struct candidate {
     float logit;
@@ -51,48 +52,43 @@ lh_status lh_logits_gather(const lh_exec *place, const lh_logits_view *view, int
 {
     lh_status st = LH_OK;
     int ranks = lh_comm_size(place->comm), rank = lh_comm_rank(place->comm);
-    int64_t *bytes = NULL, *at = NULL;
+    lh_gather g = {0};
     float *host = NULL;
-    LH_TRY_DONE(lh_calloc(&bytes, ranks, sizeof *bytes));
-    LH_TRY_DONE(lh_calloc(&at, ranks, sizeof *at));
+    LH_TRY_DONE(lh_gather_init(&g, ranks));
     LH_TRY_DONE(lh_calloc(&host, view->count, sizeof *host));
     for (int r = 0; r < ranks; r++) { /* as lh_shard_of divides the vocabulary */
-        at[r] = vocab * r / ranks * 4;
-        bytes[r] = vocab * (r + 1) / ranks * 4 - at[r];
+        g.at[r] = vocab * r / ranks * 4;
+        g.bytes[r] = vocab * (r + 1) / ranks * 4 - g.at[r];
     }
     for (int64_t row = 0; row < view->rows; row++) {
         float *whole = out && (root < 0 || root == rank) ? out + row * vocab : NULL;
-        LH_TRY_DONE(
-            lh_stream_copy(place->stream, host, view->logits + row * view->count, view->count * 4, LH_COPY_TO_HOST));
-        LH_TRY_DONE(lh_stream_sync(place->stream));
-        LH_TRY_DONE(root < 0 ? lh_comm_allgatherv(place->comm, host, whole, bytes, at)
-                             : lh_comm_gatherv(place->comm, root, host, whole, bytes, at));
+        lh_exec_fetch(place, host, view->logits + row * view->count, view->count * 4);
+        LH_TRY_DONE(lh_exec_take(place));
+        LH_TRY_DONE(root < 0 ? lh_comm_allgatherv(place->comm, host, whole, g.bytes, g.at)
+                             : lh_comm_gatherv(place->comm, root, host, whole, g.bytes, g.at));
     }
 done:
     lh_free(host);
-    lh_free(bytes);
-    lh_free(at);
+    lh_gather_clear(&g);
     return st;
 }
 
 /* Penalise the logits of tokens seen, in memory of the room: the logits themselves stay unchanged. */
 static lh_status penalise(double penalty, const lh_sample_at *in, lh_logits_view *row)
 {
-    lh_status st = LH_OK;
     uint32_t *seen = NULL;
     int64_t words = (row->count + 31) / 32;
-    LH_TRY_DONE(lh_calloc(&seen, words, sizeof *seen));
+    LH_TRY(lh_calloc(&seen, words, sizeof *seen));
     for (int64_t i = 0; i < in->n; i++) {
         int64_t at = in->seen[i] - row->first;
         if (at >= 0 && at < row->count) seen[at / 32] |= (uint32_t)1 << at % 32;
     }
-    LH_TRY_DONE(lh_stream_put(in->place->stream, row->room.seen, seen, words * (int64_t)sizeof *seen));
-    LH_TRY_DONE(in->place->ops->penalise(
-        in->place->stream, &(lh_penalise_args){row->room.penalised, row->logits, row->room.seen, row->count, penalty}));
+    lh_exec_put(in->place, row->room.seen, seen, words * (int64_t)sizeof *seen);
+    LH_RUN(in->place, penalise, .y = row->room.penalised, .x = row->logits, .seen = row->room.seen, .count = row->count,
+           .penalty = penalty);
     row->logits = row->room.penalised;
-done:
     lh_free(seen);
-    return st;
+    return lh_exec_take(in->place);
 }
 
 /* This rank's k best in order: `own` of them, then padding that is no token. */
@@ -105,12 +101,11 @@ static lh_status find_best(const lh_sample_at *in, const lh_logits_view *row, ca
     int32_t *at = NULL;
     LH_TRY_DONE(lh_calloc(&best, own, sizeof *best));
     LH_TRY_DONE(lh_calloc(&at, own, sizeof *at));
-    LH_TRY_DONE(
-        in->place->ops->top_logits(in->place->stream, &(lh_top_logits_args){room->best, room->best_at, row->logits, 1,
-                                                                            row->count, row->count, own}));
-    LH_TRY_DONE(lh_stream_copy(in->place->stream, best, room->best, own * 4, LH_COPY_TO_HOST));
-    LH_TRY_DONE(lh_stream_copy(in->place->stream, at, room->best_at, own * 4, LH_COPY_TO_HOST));
-    LH_TRY_DONE(lh_stream_sync(in->place->stream));
+    LH_RUN(in->place, top_logits, .values = room->best, .indices = room->best_at, .x = row->logits, .rows = 1,
+           .cols = row->count, .ld = row->count, .k = own);
+    lh_exec_copy(in->place, best, room->best, own * 4, LH_COPY_TO_HOST);
+    lh_exec_fetch(in->place, at, room->best_at, own * 4);
+    LH_TRY_DONE(lh_exec_take(in->place));
     for (int64_t i = 0; i < k; i++)
         mine[i] = i < own ? (candidate){best[i], (int32_t)(at[i] + row->first)} : (candidate){NAN, NO_TOKEN};
 done:
@@ -165,10 +160,10 @@ done:
 /* The sum of the probabilities of all ranks. */
 static lh_status sum_all(const lh_sample_at *in, const lh_logits_view *row, lh_probabilities by, int64_t *sum)
 {
-    LH_TRY(in->place->ops->sum_probabilities(
-        in->place->stream, &(lh_sum_probabilities_args){row->room.probabilities, row->logits, row->count, by}));
-    LH_TRY(lh_stream_copy(in->place->stream, sum, row->room.probabilities, (int64_t)sizeof *sum, LH_COPY_TO_HOST));
-    LH_TRY(lh_stream_sync(in->place->stream));
+    LH_RUN(in->place, sum_probabilities, .sum = row->room.probabilities, .x = row->logits, .count = row->count,
+           .by = by);
+    lh_exec_fetch(in->place, sum, row->room.probabilities, (int64_t)sizeof *sum);
+    LH_TRY(lh_exec_take(in->place));
     LH_TRY(lh_comm_allreduce(in->place->comm, sum, 1, LH_I64, LH_SUM));
     return LH_OK;
 }
