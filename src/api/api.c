@@ -1,5 +1,5 @@
-/* api.c - calls of longhaul.h that are made of several of the engine's: for programs that link liblonghaul. What the
- * engine offers as it is, it declares there itself. */
+/* api.c - the calls of longhaul.h that combine several of the engine's, for programs that link liblonghaul: policies,
+ * forecast, completion, tokenizer. Calls that the engine implements itself are in src/engine. */
 #include <string.h>
 
 #include "base/mem.h"
@@ -12,10 +12,10 @@
 
 /* ---- policy ---- */
 
-/* An lh_policy of a program is the first member of one of these. */
+/* Every lh_policy of a program is the first member of an owned_policy. */
 typedef struct owned_policy {
     lh_policy policy;
-    lh_profiles profiles; /* that it names */
+    lh_profiles profiles; /* those that it names */
 } owned_policy;
 
 static const lh_profiles *profiles_of(const lh_policy *policy)
@@ -47,7 +47,7 @@ void lh_policy_close(lh_policy *policy)
     lh_free(policy);
 }
 
-/* `policy`, or the one that evicts nothing. */
+/* `policy`, or `full` if it is NULL. */
 static lh_status policy_or_full(lh_policy *out, const lh_policy *policy)
 {
     if (!policy) return lh_policy_resolve(out, &(lh_policy_options){0});
@@ -77,14 +77,14 @@ lh_status lh_forecast_make(lh_forecast *out, const lh_engine_options *options, c
 
 /* ---- completion ---- */
 
-/* Moves what a program is interested in. */
+/* Moves the answers to the public struct. */
 static lh_status take_answers(lh_completion *out, lh_generation *g)
 {
     LH_TRY(lh_calloc(&out->answers, g->answer_count, sizeof *out->answers));
     out->answer_count = g->answer_count;
     for (int64_t i = 0; i < g->answer_count; i++) {
         lh_answer *a = &g->answers[i];
-        LH_TRY(lh_buf_puts(&a->text, "")); /* a text, if an empty one */
+        LH_TRY(lh_buf_puts(&a->text, "")); /* never NULL, even if empty */
         out->answers[i] = (lh_completion_answer){a->text.data, a->ids.ids, a->ids.n, a->finish};
         a->text = (lh_buf){0};
         a->ids = (lh_tokens){0};
@@ -99,14 +99,14 @@ static lh_status take_answers(lh_completion *out, lh_generation *g)
     return LH_OK;
 }
 
-/* What lh_generate is asked for, and what that points to. */
+/* A request of lh_generate, with the memory that it points to. */
 typedef struct completion_request {
     lh_generate_request generate;
     lh_tokens *questions;
     lh_policy policy;
 } completion_request;
 
-static lh_status encode(completion_request *r, const lh_tokenizer *tok, const lh_completion_options *o)
+static lh_status encode_request(completion_request *r, const lh_tokenizer *tok, const lh_completion_options *o)
 {
     const lh_prompt_text text = {.text = o->prompt,
                                  .bytes = (int64_t)strlen(o->prompt),
@@ -135,7 +135,7 @@ lh_status lh_complete(lh_completion *out, lh_engine *engine, const lh_completion
                                          .profiles = profiles_of(o->policy),
                                          .events = {o->self, o->prefill, o->token}}};
     *out = (lh_completion){0};
-    st = encode(&r, lh_engine_tokenizer(engine), o);
+    st = encode_request(&r, lh_engine_tokenizer(engine), o);
     LH_TRY_DONE(lh_comm_agree(lh_engine_get(engine)->comm, st));
     LH_TRY_DONE(lh_generate(engine, &r.generate, &g));
     LH_TRY_DONE(take_answers(out, &g));

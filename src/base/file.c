@@ -24,8 +24,7 @@ lh_status lh_file_read(lh_buf *out, const char *path, int64_t limit_bytes)
         LH_TRY_DONE(lh_buf_append(out, block, n));
         if (n == 0) break;
         if (out->bytes - start > limit_bytes)
-            LH_FAIL_DONE(LH_EINPUT, "'%s' is larger than the %lld bytes that are sensible here", path,
-                         (long long)limit_bytes);
+            LH_FAIL_DONE(LH_EINPUT, "'%s' is larger than the limit of %lld bytes", path, (long long)limit_bytes);
     }
 done:
     if (fd > 0) close(fd);

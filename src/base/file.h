@@ -39,7 +39,7 @@ void lh_partial_drop(const char *path);
 lh_status lh_file_write(const char *path, const void *data, int64_t bytes);
 
 /* Fails with LH_EWRITE unless `path` is new or a regular file, a file can be created beside it and, if the file system
- * reports it, `bytes` are free there. Called before long work, not after it. */
+ * reports it, `bytes` are free there. Call it before long work. */
 lh_status lh_file_check_writable(const char *path, int64_t bytes);
 
 #endif

@@ -1,6 +1,6 @@
-/* h5_check.c - checks the structure of a foreign file: every link, type, shape and attribute is looked at before any of
- * it is used. Attributes lie outside of HDF5's own checksums; a hash of all of them, the seal, is written last and
- * compared here. */
+/* h5_check.c - checks the structure of a foreign file: every link, type, shape and attribute is checked before any is
+ * used. Attributes lie outside of HDF5's own checksums; a hash of all of them, the seal, is written last and compared
+ * here. */
 #include <stdio.h>
 #include <string.h>
 
@@ -118,7 +118,7 @@ done:
 }
 
 /* Check everything, and compute the hash of all attributes. */
-static lh_status look_at_all(lh_h5 *h5, uint64_t *out)
+static lh_status check_all(lh_h5 *h5, uint64_t *out)
 {
     lh_status st = LH_OK;
     lh_hasher *hash = NULL;
@@ -139,7 +139,7 @@ lh_status lh_h5_seal(lh_h5 *h5)
 {
     uint64_t hash = 0;
     char hex[17];
-    LH_TRY(look_at_all(h5, &hash));
+    LH_TRY(check_all(h5, &hash));
     snprintf(hex, sizeof hex, "%016llx", (unsigned long long)hash);
     LH_TRY(lh_h5_put_string(h5, "/", seal_name, hex));
     return LH_OK;
@@ -153,11 +153,11 @@ lh_status lh_h5_check(const char *path)
     char *seal = NULL, hex[17];
     uint64_t hash = 0;
     LH_TRY_DONE(lh_h5_open(&h5, path, &any));
-    LH_TRY_DONE(look_at_all(h5, &hash));
+    LH_TRY_DONE(check_all(h5, &hash));
     LH_TRY_DONE(lh_h5_get_string(h5, "/", seal_name, &seal));
     snprintf(hex, sizeof hex, "%016llx", (unsigned long long)hash);
     if (seal && strcmp(seal, hex) != 0)
-        LH_FAIL_DONE(LH_EFILE, "'%s' is damaged: its attributes hash to %s, '%s' says %s", path, hex, seal_name, seal);
+        LH_FAIL_DONE(LH_EFILE, "'%s' is damaged: its attributes hash to %s, '%s' is %s", path, hex, seal_name, seal);
 done:
     lh_free(seal);
     lh_h5_close(h5);

@@ -1,4 +1,4 @@
-/* h5_describe.c - the contents of a file of ours as JSON, for `longhaul info`. */
+/* h5_describe.c - the contents of one of our files as JSON, for `longhaul info`: attributes, groups and arrays. */
 #include <math.h>
 #include <string.h>
 
@@ -7,7 +7,7 @@
 
 static lh_status put(const lh_h5 *h5, json_t *object, const char *key, json_t *value)
 {
-    if (!value) LH_FAIL(LH_ENOMEM, "cannot hold a description");
+    if (!value) LH_FAIL(LH_ENOMEM, "cannot allocate memory for the description");
     if (json_object_set_new(object, key, value) != 0)
         LH_FAIL(lh_h5_code(h5), "the name '%s' in '%s' is not UTF-8 text", key, h5->path);
     return LH_OK;
@@ -86,7 +86,7 @@ static lh_status describe_object(lh_h5_walk *walk, hid_t id, const char *name)
     LH_TRY_DONE(put(walk->h5, entry, "shape", json_incref(dims)));
     LH_TRY_DONE(put_attrs(walk->h5, id, name, entry));
     LH_TRY_DONE(put(walk->h5, entry, "dtype", json_string(lh_dtype_name(shape.type))));
-    if (json_array_append(d->arrays, entry) != 0) LH_FAIL_DONE(LH_ENOMEM, "cannot hold a description");
+    if (json_array_append(d->arrays, entry) != 0) LH_FAIL_DONE(LH_ENOMEM, "cannot allocate memory for the description");
 done:
     if (type >= 0) H5Tclose(type);
     json_decref(dims);

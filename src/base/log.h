@@ -1,11 +1,11 @@
-/* log.h - messages on stderr. One call writes one line with one write(2). Rank 0 alone writes, unless
- * lh_log is asked for all ranks: then each does, with its number in front. */
+/* log.h - messages on stderr. One call writes one line with one write(2). Rank 0 alone writes, unless lh_log is called
+ * for all ranks: then each writes, with its rank as prefix. */
 #ifndef LH_BASE_LOG_H
 #define LH_BASE_LOG_H
 
 #include "base/status.h"
 
-/* Before the first line, as lh_log_set_level. */
+/* Call before the first line, like lh_log_set_level. */
 void lh_log_set_rank(int rank, int ranks);
 
 /* Also write every line to `path`; "%r" in it becomes the rank. Fails with LH_EWRITE. */
@@ -22,7 +22,7 @@ void lh_log_bar(const char *format, ...) __attribute__((format(printf, 1, 2)));
 #define lh_warn(...) lh_log(LH_LOG_WARN, 0, __VA_ARGS__)
 #define lh_debug(...) lh_log(LH_LOG_DEBUG, 0, __VA_ARGS__)
 
-/* Level, rank and whether rank 0 speaks here: for progress lines. */
+/* Current level, rank, and 1 if this process writes for rank 0: for progress lines. */
 lh_log_level lh_log_level_now(void);
 int lh_log_rank(void);
 

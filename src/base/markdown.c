@@ -19,7 +19,7 @@ lh_buf *lh_markdown_cell(const lh_markdown *table, int64_t row, int64_t column)
     return &table->cells[row * table->width + column];
 }
 
-/* Characters of UTF-8. */
+/* Number of UTF-8 characters. */
 static int64_t columns_of(const lh_buf *cell)
 {
     int64_t n = 0;

@@ -10,8 +10,7 @@ static lh_status total_bytes(size_t *out, int64_t count, int64_t size)
 {
     int64_t total;
     if (count < 0 || size < 0 || __builtin_mul_overflow(count, size, &total) || total > (INT64_C(1) << 62))
-        LH_FAIL(LH_ENOMEM, "%lld things of %lld bytes are more than any memory holds", (long long)count,
-                (long long)size);
+        LH_FAIL(LH_ENOMEM, "%lld elements of %lld bytes exceed any memory", (long long)count, (long long)size);
     *out = total ? (size_t)total : 1;
     return LH_OK;
 }

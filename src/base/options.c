@@ -22,11 +22,11 @@ struct lh_options {
 };
 
 /* An option and the address of its field. */
-typedef struct place {
+typedef struct bound_option {
     const lh_option *row;
     void *field;
     int64_t number;
-} place;
+} bound_option;
 
 static const size_t field_bytes[LH_OPT_TYPES] = {
     [LH_OPT_FLAG] = sizeof(int),
@@ -48,21 +48,21 @@ typedef struct walk {
     int64_t group, row, number;
 } walk;
 
-static int walk_next(walk *w, place *out)
+static int walk_next(walk *w, bound_option *out)
 {
     for (; w->syntax->groups[w->group].table; w->group++, w->row = 0) {
         const lh_option_group *group = &w->syntax->groups[w->group];
         const lh_option *row = &group->table->rows[w->row];
         if (!row->name) continue;
         assert(row->type < LH_OPT_TYPES && row->bytes == field_bytes[row->type]);
-        *out = (place){row, w->values ? (char *)w->values + group->at + row->at : NULL, w->number++};
+        *out = (bound_option){row, w->values ? (char *)w->values + group->at + row->at : NULL, w->number++};
         w->row++;
         return 1;
     }
     return 0;
 }
 
-static int find_name(const lh_options *o, const char *name, size_t bytes, place *out)
+static int find_name(const lh_options *o, const char *name, size_t bytes, bound_option *out)
 {
     walk w = {.syntax = o->syntax, .values = o->values};
     while (walk_next(&w, out))
@@ -70,7 +70,7 @@ static int find_name(const lh_options *o, const char *name, size_t bytes, place 
     return 0;
 }
 
-static int find_letter(const lh_options *o, char letter, place *out)
+static int find_letter(const lh_options *o, char letter, bound_option *out)
 {
     walk w = {.syntax = o->syntax, .values = o->values};
     while (walk_next(&w, out))
@@ -88,7 +88,7 @@ static int same(char a, char b)
     return tolower((unsigned char)a) == tolower((unsigned char)b);
 }
 
-/* Edits (insert, delete, replace, swap neighbours) that turn a into b, for words below WORD_BYTES. */
+/* Edit distance (insert, delete, replace, swap neighbours) of words shorter than WORD_BYTES. */
 static int64_t distance(const char *a, const char *b)
 {
     int64_t rows[3][WORD_BYTES + 1];
@@ -132,7 +132,7 @@ static lh_status fail_unknown(const lh_options *o, const char *word, size_t byte
     const char **names = NULL;
     char *name = NULL;
     walk w = {.syntax = o->syntax};
-    place p;
+    bound_option p;
     LH_TRY_DONE(lh_strndup(&name, word, (int64_t)bytes));
     LH_TRY_DONE(lh_calloc(&names, o->n + 1, sizeof *names));
     while (walk_next(&w, &p)) names[p.number] = p.row->name;
@@ -140,7 +140,7 @@ static lh_status fail_unknown(const lh_options *o, const char *word, size_t byte
     if (near)
         LH_FAIL_DONE(LH_EUSAGE, "unknown option '--%s', did you mean '--%s'? ('%s %s --help' lists all)", name, near,
                      o->syntax->program, o->syntax->name);
-    LH_FAIL_DONE(LH_EUSAGE, "unknown option '--%s', '%s %s --help' lists those there are", name, o->syntax->program,
+    LH_FAIL_DONE(LH_EUSAGE, "unknown option '--%s', '%s %s --help' lists all", name, o->syntax->program,
                  o->syntax->name);
 done:
     lh_free(names);
@@ -190,9 +190,9 @@ static lh_status set_bytes(const lh_option *row, const char *text, int64_t *out)
     char *end = NULL;
     double value = strtod(text, &end), base = strcmp(end, "B") == 0 ? 1 : 1024;
     const char *unit = *end ? strchr(units, *end) : NULL;
-    const char *behind = unit ? end + 1 : end;
-    if (unit && strcmp(behind, "B") == 0) base = 1000;
-    int known = strcmp(behind, "B") == 0 || (unit && (!*behind || strcmp(behind, "iB") == 0));
+    const char *suffix = unit ? end + 1 : end;
+    if (unit && strcmp(suffix, "B") == 0) base = 1000;
+    int known = strcmp(suffix, "B") == 0 || (unit && (!*suffix || strcmp(suffix, "iB") == 0));
     for (int64_t i = unit ? unit - units + 1 : 0; i > 0; i--) value *= base;
     if (end == text || !known || !(value >= 1) || value >= 0x1p62)
         LH_FAIL(
@@ -240,7 +240,7 @@ static lh_status push(lh_strings *list, const char *text)
     return LH_OK;
 }
 
-static lh_status set(const place *p, const char *text)
+static lh_status set_value(const bound_option *p, const char *text)
 {
     switch (p->row->type) {
     case LH_OPT_FLAG: *(int *)p->field = 1; return LH_OK;
@@ -258,12 +258,12 @@ static lh_status set(const place *p, const char *text)
 static void set_defaults(const lh_options *o)
 {
     walk w = {.syntax = o->syntax, .values = o->values};
-    place p;
+    bound_option p;
     while (walk_next(&w, &p)) {
         memset(p.field, 0, p.row->bytes);
         if (!p.row->def) continue;
         assert(p.row->type != LH_OPT_FLAG && p.row->type != LH_OPT_LIST);
-        lh_status st = set(&p, p.row->def);
+        lh_status st = set_value(&p, p.row->def);
         assert(st == LH_OK);
         (void)st;
     }
@@ -279,7 +279,7 @@ typedef struct line {
 /* The value of the option in argv[at - 1]: after '=' (or after the letter), or the next argument. */
 static lh_status take_value(const lh_options *o, const lh_option *row, const char *joined, line *l, const char **out)
 {
-    place p;
+    bound_option p;
     *out = joined;
     if (joined) return LH_OK;
     if (l->at >= l->argc)
@@ -295,7 +295,7 @@ static lh_status take_value(const lh_options *o, const lh_option *row, const cha
     return LH_OK;
 }
 
-static lh_status apply(lh_options *o, const place *p, const char *joined, line *l)
+static lh_status apply_option(lh_options *o, const bound_option *p, const char *joined, line *l)
 {
     const char *value = NULL;
     if (p->row->type == LH_OPT_FLAG) {
@@ -305,7 +305,7 @@ static lh_status apply(lh_options *o, const place *p, const char *joined, line *
     } else {
         LH_TRY(take_value(o, p->row, joined, l, &value));
     }
-    LH_TRY(set(p, value));
+    LH_TRY(set_value(p, value));
     o->given[p->number]++;
     return LH_OK;
 }
@@ -313,24 +313,24 @@ static lh_status apply(lh_options *o, const place *p, const char *joined, line *
 static lh_status take_long(lh_options *o, const char *word, line *l)
 {
     size_t bytes = strcspn(word, "=");
-    place p;
+    bound_option p;
     if (!find_name(o, word, bytes, &p)) LH_TRY(fail_unknown(o, word, bytes));
-    LH_TRY(apply(o, &p, word[bytes] ? word + bytes + 1 : NULL, l));
+    LH_TRY(apply_option(o, &p, word[bytes] ? word + bytes + 1 : NULL, l));
     return LH_OK;
 }
 
 static lh_status take_letters(lh_options *o, const char *letters, line *l)
 {
-    place p;
+    bound_option p;
     for (; *letters; letters++) {
         if (!find_letter(o, *letters, &p))
-            LH_FAIL(LH_EUSAGE, "unknown option '-%c', '%s %s --help' lists those there are", *letters,
-                    o->syntax->program, o->syntax->name);
+            LH_FAIL(LH_EUSAGE, "unknown option '-%c', '%s %s --help' lists all", *letters, o->syntax->program,
+                    o->syntax->name);
         if (p.row->type != LH_OPT_FLAG) {
-            LH_TRY(apply(o, &p, letters[1] ? letters + 1 : NULL, l));
+            LH_TRY(apply_option(o, &p, letters[1] ? letters + 1 : NULL, l));
             return LH_OK;
         }
-        LH_TRY(apply(o, &p, NULL, l));
+        LH_TRY(apply_option(o, &p, NULL, l));
     }
     return LH_OK;
 }
@@ -338,7 +338,7 @@ static lh_status take_letters(lh_options *o, const char *letters, line *l)
 static lh_status check_complete(const lh_options *o)
 {
     walk w = {.syntax = o->syntax, .values = o->values};
-    place p;
+    bound_option p;
     while (walk_next(&w, &p))
         if (p.row->required && !o->given[p.number])
             LH_FAIL(LH_EUSAGE, "'%s %s' needs '--%s %s' (usage: %s %s %s)", o->syntax->program, o->syntax->name,
@@ -353,7 +353,7 @@ lh_status lh_options_parse(lh_options **out, const lh_syntax *syntax, void *valu
     lh_options *o = NULL;
     line l = {argv, argc, 0};
     walk w = {.syntax = syntax};
-    place p;
+    bound_option p;
     LH_TRY_DONE(lh_calloc(&o, 1, sizeof *o));
     o->syntax = syntax;
     while (walk_next(&w, &p)) o->n++;
@@ -387,7 +387,7 @@ void lh_options_close(lh_options *options)
 {
     if (!options) return;
     walk w = {.syntax = options->syntax, .values = options->values};
-    place p;
+    bound_option p;
     while (options->values && walk_next(&w, &p)) {
         if (p.row->type != LH_OPT_LIST) continue;
         lh_strings *list = p.field;
@@ -401,7 +401,7 @@ void lh_options_close(lh_options *options)
 
 int64_t lh_options_given(const lh_options *options, const char *name)
 {
-    place p;
+    bound_option p;
     int found = find_name(options, name, strlen(name), &p);
     assert(found);
     return found ? options->given[p.number] : 0;
@@ -429,7 +429,7 @@ static json_t *json_texts(const lh_strings *list)
     return array;
 }
 
-static json_t *json_value(const place *p, int64_t given)
+static json_t *json_value(const bound_option *p, int64_t given)
 {
     const lh_option *row = p->row;
     if (row->type == LH_OPT_FLAG) return json_boolean(*(const int *)p->field);
@@ -451,7 +451,7 @@ lh_status lh_options_json(const lh_options *options, json_t **out)
     lh_status st = LH_OK;
     json_t *values = json_object(), *given = json_array();
     walk w = {.syntax = options->syntax, .values = options->values};
-    place p;
+    bound_option p;
     while (walk_next(&w, &p)) {
         json_object_set_new(values, p.row->name, json_value(&p, options->given[p.number]));
         if (options->given[p.number]) json_array_append_new(given, json_string(p.row->name));

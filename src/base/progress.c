@@ -1,4 +1,4 @@
-/* progress.c - draws the bar or writes the lines of progress.h, with a rate over the time since the start. */
+/* progress.c - draws the bar or writes the lines of progress.h; the rate is the mean since the start. */
 #include "base/progress.h"
 
 #include <stdio.h>
@@ -23,7 +23,7 @@ void lh_progress_init(lh_progress *p, const char *what, const char *unit, int64_
     p->shown_s = p->started_s;
 }
 
-/* "75 s", "12 min", "3.1 h": in the unit that reads best. */
+/* A duration in a suitable unit: "75 s", "12 min", "3.1 h". */
 static void left_text(double seconds, char *out, size_t bytes)
 {
     if (seconds < 120)

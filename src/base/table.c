@@ -99,7 +99,7 @@ lh_status lh_table_json(const lh_table *table, json_t **out)
         for (int64_t c = 0; c < table->width; c++)
             failed |= json_object_set_new(object, table->columns[c].name,
                                           cell_json(&table->columns[c], &lh_table_row(table, i)[c]));
-        if (failed) LH_FAIL_DONE(LH_ENOMEM, "cannot hold the results as JSON");
+        if (failed) LH_FAIL_DONE(LH_ENOMEM, "cannot allocate memory for the results as JSON");
     }
     *out = json_incref(rows);
 done:
@@ -133,7 +133,7 @@ done:
 static lh_status dump(json_t *array, char **text)
 {
     *text = json_dumps(array, JSON_COMPACT);
-    if (!*text) LH_FAIL(LH_ENOMEM, "cannot hold texts as JSON");
+    if (!*text) LH_FAIL(LH_ENOMEM, "cannot allocate memory for texts as JSON");
     return LH_OK;
 }
 

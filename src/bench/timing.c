@@ -21,7 +21,7 @@ lh_status lh_bench_open(lh_bench *b, const lh_bench_request *request, lh_comm *w
     lh_devices devices;
     *b = (lh_bench){.request = request, .result = result};
     LH_TRY(lh_devices_open(&devices, world,
-                           &(lh_devices_wish){.device = request->device, .share = request->share_device}));
+                           &(lh_device_request){.device = request->device, .share = request->share_device}));
     b->ops = devices.ops;
     b->device = devices.device;
     b->apart = devices.apart;

@@ -33,7 +33,7 @@ typedef struct cuda_stream {
 lh_status lh_cuda_check(cudaError_t rc, const char *what)
 {
     if (rc == cudaSuccess) return LH_OK;
-    (void)cudaGetLastError(); /* it is told once */
+    (void)cudaGetLastError(); /* clear it: it is reported once */
     LH_FAIL(rc == cudaErrorMemoryAllocation ? LH_ENOMEM : LH_EINTERNAL, "%s failed on the CUDA device: %s (%s)", what,
             cudaGetErrorString(rc), cudaGetErrorName(rc));
 }

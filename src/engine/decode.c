@@ -1,4 +1,4 @@
-/* decode.c - the loop of decoding. */
+/* decode.c - the decode loop: sample or force a token, test for the end, feed the token back. */
 #include "engine/decode.h"
 
 const lh_sampling lh_greedy = {.top_p = 1, .repeat_penalty = 1};

@@ -1,5 +1,5 @@
-/* decode.h - the loop of decoding: choose a token, look whether it ends the answer, feed it back. Answers of `generate`
- * and of the tasks of `eval` come from here. */
+/* decode.h - the decode loop: sample a token, test if it ends the answer, feed it back. Used by `generate` and the
+ * tasks of `eval`. */
 #ifndef LH_ENGINE_DECODE_H
 #define LH_ENGINE_DECODE_H
 
@@ -12,7 +12,7 @@ typedef struct lh_decode {
     int64_t max_new;
     int ignore_eos;
     const lh_tokens *ends;  /* ids that end the answer besides the tokenizer's end tokens; NULL: none */
-    const lh_tokens *force; /* ids that are taken in place of the chosen ones; NULL: none */
+    const lh_tokens *force; /* ids fed in place of sampled ones (teacher forcing); NULL: none */
     void *self;
     /* Called with every token that does not end the answer; *stop = 1 ends it after this one. May be NULL. */
     lh_status (*token)(void *self, int32_t id, int *stop);
@@ -20,8 +20,8 @@ typedef struct lh_decode {
     lh_status (*step)(void *self, int64_t fed);
 } lh_decode;
 
-/* Collective. Appends the tokens of one answer, the one that ends it included, from the state that the session is in.
- * The last one is not fed back. *finish (may be NULL) is LH_FINISH_STOP or LH_FINISH_LENGTH. */
+/* Collective. Decodes one answer from the session's state and appends its tokens, including the one that ends it; the
+ * last one is not fed back. *finish (may be NULL) is LH_FINISH_STOP or LH_FINISH_LENGTH. */
 lh_status lh_session_decode(lh_session *session, const lh_decode *how, lh_tokens *out, lh_finish_reason *finish);
 
 #endif

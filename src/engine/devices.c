@@ -8,11 +8,11 @@
 #include "base/mem.h"
 #include "base/minmax.h"
 
-/* Exchanged between the ranks. */
-typedef struct seat {
+/* Host and device of a rank, exchanged between the ranks. */
+typedef struct rank_device {
     char host[64], bus[32];
-    int32_t found; /* CUDA devices that it sees */
-} seat;
+    int32_t found; /* CUDA devices visible to the rank */
+} rank_device;
 
 lh_status lh_devices_ops(const char *device, const lh_ops **out)
 {
@@ -25,17 +25,17 @@ lh_status lh_devices_ops(const char *device, const lh_ops **out)
     return LH_OK;
 }
 
-/* What "auto" is: the same on all ranks. */
-static const char *resolve(const char *device, const seat *seats, int ranks)
+/* Resolves "auto", with the same result on all ranks. */
+static const char *resolve_auto(const char *device, const rank_device *all, int ranks)
 {
     if (strcmp(device, "auto") != 0) return device;
     if (!lh_ops_find("cuda")) return "cpu";
     for (int r = 0; r < ranks; r++)
-        if (seats[r].found == 0) return "cpu";
+        if (all[r].found == 0) return "cpu";
     return "cuda";
 }
 
-lh_status lh_devices_look(lh_devices_room *out, const lh_devices_wish *wish)
+lh_status lh_devices_query(lh_devices_room *out, const lh_device_request *request)
 {
     lh_status st = LH_OK;
     const lh_ops *ops;
@@ -43,68 +43,68 @@ lh_status lh_devices_look(lh_devices_room *out, const lh_devices_wish *wish)
     lh_device_found found;
     lh_device_kind kind;
     lh_device_find(LH_DEVICE_CUDA, &found);
-    const char *device = resolve(wish->device, &(seat){.found = found.count}, 1);
-    if (!lh_device_kind_find(device, &kind)) { /* a backend of its own name, as ref */
+    const char *device = resolve_auto(request->device, &(rank_device){.found = found.count}, 1);
+    if (!lh_device_kind_find(device, &kind)) { /* a backend without a device kind of its name, such as ref */
         LH_TRY_DONE(lh_devices_ops(device, &ops));
         kind = ops->device;
     }
-    if (wish->memory) {
-        *out = (lh_devices_room){.kind = kind, .free_bytes = wish->memory};
+    if (request->memory) {
+        *out = (lh_devices_room){.kind = kind, .free_bytes = request->memory};
         goto done;
     }
     if (kind == LH_DEVICE_CUDA && !found.count)
         LH_FAIL_DONE(
             LH_EUSAGE,
-            "--device cuda: %s; to plan for a device that is elsewhere, say with '--memory' how much it has free, as "
+            "--device cuda: %s; to plan for a device of another host, give its free memory with '--memory', such as "
             "'--memory 80G'; --device cpu always works",
             found.text);
     LH_TRY_DONE(lh_device_open(&opened, &(lh_device_choice){.kind = kind}));
     *out = (lh_devices_room){.kind = kind, .free_bytes = lh_device_free_bytes(opened)};
     if (kind == LH_DEVICE_CPU) out->dealt = 1;
-    if (kind == LH_DEVICE_CUDA && wish->share) out->dealt = found.count;
+    if (kind == LH_DEVICE_CUDA && request->share) out->dealt = found.count;
 done:
     lh_device_close(opened);
     return st;
 }
 
-static int same_device(const seat *a, const seat *b)
+static int same_device(const rank_device *a, const rank_device *b)
 {
     return a->bus[0] && strcmp(a->bus, b->bus) == 0 && strcmp(a->host, b->host) == 0;
 }
 
-/* How many ranks compute on the device of `rank`; the other one that has it in *other. */
-static int sharers_of(const seat *seats, int ranks, int rank, int *other)
+/* Number of ranks on the device of `rank`; *other: one of the others. */
+static int sharers_of(const rank_device *all, int ranks, int rank, int *other)
 {
     int n = 0;
     for (int r = 0; r < ranks; r++) {
-        if (!same_device(&seats[rank], &seats[r])) continue;
+        if (!same_device(&all[rank], &all[r])) continue;
         if (r != rank) *other = r;
         n++;
     }
     return n;
 }
 
-/* Every rank knows the same of all and finds the same. */
-static lh_status check_apart(const seat *seats, int ranks, const lh_devices_wish *wish, int *apart)
+/* LH_EUSAGE if ranks share a device without permission; the same on every rank. */
+static lh_status check_apart(const rank_device *all, int ranks, const lh_device_request *request, int *apart)
 {
     *apart = 1;
     for (int r = 0; r < ranks; r++) {
         int other = r;
-        if (sharers_of(seats, ranks, r, &other) < 2) continue;
+        if (sharers_of(all, ranks, r, &other) < 2) continue;
         *apart = 0;
-        if (!wish->share)
+        if (!request->share)
             LH_FAIL(LH_EUSAGE,
-                    "ranks %d and %d on %s would share the CUDA device at %s: start one rank a device, or say "
+                    "ranks %d and %d on %s would share the CUDA device at %s: start one rank per device, or give "
                     "--share-device or --device cpu",
-                    r, other, seats[r].host, seats[r].bus);
+                    r, other, all[r].host, all[r].bus);
     }
     return LH_OK;
 }
 
-static lh_status tell(lh_comm *world, const lh_device *device, seat *all)
+static lh_status gather_devices(lh_comm *world, const lh_device *device, rank_device *all)
 {
     lh_device_found found;
-    seat own = {0};
+    rank_device own = {0};
     lh_device_find(LH_DEVICE_CUDA, &found);
     own.found = found.count;
     snprintf(own.host, sizeof own.host, "%s", lh_comm_host(world));
@@ -112,33 +112,33 @@ static lh_status tell(lh_comm *world, const lh_device *device, seat *all)
     return lh_comm_allgather(world, &own, all, sizeof own);
 }
 
-lh_status lh_devices_open(lh_devices *out, lh_comm *world, const lh_devices_wish *wish)
+lh_status lh_devices_open(lh_devices *out, lh_comm *world, const lh_device_request *request)
 {
     lh_status st = LH_OK;
     int ranks = lh_comm_size(world), rank = lh_comm_rank(world), other = 0;
-    seat *seats = NULL;
+    rank_device *all = NULL;
     lh_devices d = {0};
-    LH_TRY_DONE(lh_calloc(&seats, ranks, sizeof *seats));
-    LH_TRY_DONE(tell(world, NULL, seats));
-    st = lh_devices_ops(resolve(wish->device, seats, ranks), &d.ops);
+    LH_TRY_DONE(lh_calloc(&all, ranks, sizeof *all));
+    LH_TRY_DONE(gather_devices(world, NULL, all));
+    st = lh_devices_ops(resolve_auto(request->device, all, ranks), &d.ops);
     if (st == LH_OK) {
         lh_device_choice choice = {.kind = d.ops->device};
-        if (choice.kind == LH_DEVICE_CUDA && seats[rank].found)
-            choice.index = lh_comm_local_rank(world) % seats[rank].found;
+        if (choice.kind == LH_DEVICE_CUDA && all[rank].found)
+            choice.index = lh_comm_local_rank(world) % all[rank].found;
         st = lh_device_open(&d.device, &choice);
     }
     LH_TRY_DONE(lh_comm_agree(world, st));
-    LH_TRY_DONE(tell(world, d.device, seats));
-    LH_TRY_DONE(check_apart(seats, ranks, wish, &d.apart));
-    /* Ranks of one host share its memory, those of one device that one's: each may take its part of what is free. */
+    LH_TRY_DONE(gather_devices(world, d.device, all));
+    LH_TRY_DONE(check_apart(all, ranks, request, &d.apart));
+    /* Each rank may take an equal part of the free memory of its host or GPU. */
     int on_host = d.ops->device == LH_DEVICE_CPU;
-    int sharers = on_host ? lh_comm_local_size(world) : sharers_of(seats, ranks, rank, &other);
+    int sharers = on_host ? lh_comm_local_size(world) : sharers_of(all, ranks, rank, &other);
     int64_t part = lh_device_free_bytes(d.device) / sharers;
-    lh_device_set_limit(d.device, wish->memory ? lh_min_i64(wish->memory, part) : part);
+    lh_device_set_limit(d.device, request->memory ? lh_min_i64(request->memory, part) : part);
     *out = d;
     d.device = NULL;
 done:
     lh_device_close(d.device);
-    lh_free(seats);
+    lh_free(all);
     return st;
 }

@@ -63,7 +63,7 @@ lh_status lh_engine_check(const lh_engine_options *options)
     return LH_OK;
 }
 
-/* Collective: threads, device, backend and communicators of this rank. */
+/* Collective. Opens threads, device, backend and communicators of this rank. */
 static lh_status open_exec(lh_engine *e, lh_comm *world, const lh_engine_options *o)
 {
     lh_status st = LH_OK;
@@ -71,7 +71,7 @@ static lh_status open_exec(lh_engine *e, lh_comm *world, const lh_engine_options
     int64_t threads = 1;
     LH_TRY(lh_threads_share(world, &threads));
     omp_set_num_threads((int)(o->threads ? o->threads : threads));
-    LH_TRY(lh_devices_open(&devices, world, &(lh_devices_wish){o->device, o->share_device, o->memory}));
+    LH_TRY(lh_devices_open(&devices, world, &(lh_device_request){o->device, o->share_device, o->memory}));
     e->view.device = devices.device;
     st = lh_stream_open(&e->stream, e->view.device);
     LH_TRY(lh_comm_agree(world, st));
@@ -103,7 +103,7 @@ static void show_loading(void *self, int64_t bytes, int64_t total_bytes)
     lh_progress_update(p, bytes);
 }
 
-static lh_status load(lh_engine *e, int deterministic)
+static lh_status load_model(lh_engine *e, int deterministic)
 {
     lh_status st = LH_OK;
     lh_engine_view *v = &e->view;
@@ -150,7 +150,7 @@ lh_status lh_engine_open_on(lh_engine **out, lh_comm *world, const lh_engine_opt
     st = open_model(e, options);
     LH_TRY_DONE(lh_comm_agree(world, st));
     lh_comm_step(world, "loading weights", 0);
-    st = load(e, options->deterministic);
+    st = load_model(e, options->deterministic);
     LH_TRY_DONE(lh_comm_agree(world, st));
     v->load_s = lh_clock_s() - start;
     lh_debug("loaded %lld layers of %s as %s, %.1f MiB on this rank, %.2f s", (long long)v->config->layers,

@@ -1,4 +1,4 @@
-/* generation_json.c - what a run of `generate` reports, as JSON. */
+/* generation_json.c - the result of `generate` as JSON: answers, policy, cache sizes, timing. */
 #include "base/json.h"
 #include "base/version.h"
 #include "engine/generate.h"
@@ -60,7 +60,7 @@ lh_status lh_generation_json(const lh_engine *engine, const lh_generation *g, js
     lh_status st = LH_OK;
     json_t *o = NULL, *policy = NULL, *answers = json_array();
     LH_TRY_DONE(lh_policy_json(&g->policy, &policy));
-    o = answer_json(&g->answers[0]); /* a run without questions reads its answer here */
+    o = answer_json(&g->answers[0]); /* at top level, for runs without questions */
     json_object_set_new(o, "prompt_tokens", json_integer(g->prompt_tokens));
     json_object_set_new(o, "new_tokens", json_integer(g->new_tokens));
     for (int64_t i = 0; g->answer_count > 1 && i < g->answer_count; i++)

@@ -1,4 +1,4 @@
-/* logits_file.c - collects rows of logits in memory and writes them at the end. */
+/* logits_file.c - collects rows of logits in memory and writes them as HDF5 at the end of the run. */
 #include "engine/logits_file.h"
 
 #include "base/h5.h"

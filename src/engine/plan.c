@@ -136,9 +136,9 @@ lh_status lh_plan_make(lh_plan *out, const lh_plan_request *request)
     lh_devices_room room;
     lh_plan plan = {.tp = request->engine->tp ? request->engine->tp : 1};
     LH_TRY_DONE(lh_engine_check(request->engine));
-    LH_TRY_DONE(lh_devices_look(&room, &(lh_devices_wish){.device = request->engine->device,
-                                                          .share = request->engine->share_device,
-                                                          .memory = request->engine->memory}));
+    LH_TRY_DONE(lh_devices_query(&room, &(lh_device_request){.device = request->engine->device,
+                                                             .share = request->engine->share_device,
+                                                             .memory = request->engine->memory}));
     LH_TRY_DONE(lh_model_header_read(&header, request->engine->model));
     LH_TRY_DONE(lh_engine_dtypes(request->engine, header.stored, &plan.dtype, &plan.kv_dtype));
     LH_TRY_DONE(plan_all(&plan, request, &header.config, &room));

@@ -1,5 +1,5 @@
-/* prompt.c - text to token ids as the user asked: plain or in a chat format, with questions split off where the cache
- * is evicted. */
+/* prompt.c - encodes a prompt as token ids, plain or in a chat format. Questions are separated from the context, so
+ * that the cache can be evicted between them. */
 #include "engine/prompt.h"
 
 #include <ctype.h>
@@ -11,7 +11,7 @@
 #include "base/mem.h"
 #include "text/chat.h"
 
-/* Text of a token, "" for none: templates write it. */
+/* The text of a token for chat templates, "" for none. */
 static lh_status token_text(const lh_tokenizer *tok, int32_t id, lh_buf *out)
 {
     LH_TRY(lh_buf_puts(out, ""));
@@ -25,11 +25,11 @@ static lh_status chat_format(const lh_tokenizer *tok, const lh_prompt_text *in, 
     if (in->chat_template)
         LH_TRY(lh_chat_resolve(out, in->chat_template));
     else if (!name || !(*out = lh_chat_find(name)))
-        LH_FAIL(LH_EUSAGE, "the model brings no chat format that is known here: name one with --chat-template");
+        LH_FAIL(LH_EUSAGE, "the model has no known chat format: name one with --chat-template");
     return LH_OK;
 }
 
-/* The user's turn: the text, and after an empty line the question. */
+/* Appends the user's turn: the text, an empty line, the question. */
 static lh_status user_turn(const lh_prompt_text *in, const char *question, lh_buf *out)
 {
     LH_TRY(lh_buf_append(out, in->text, in->bytes));
@@ -38,7 +38,8 @@ static lh_status user_turn(const lh_prompt_text *in, const char *question, lh_bu
     return LH_OK;
 }
 
-/* One conversation: the system's text, if any, and one turn of the user. question NULL: all goes to *prompt. */
+/* Encodes a conversation: the system message, if any, and one turn of the user. question NULL: all ids go to
+ * *prompt. */
 static lh_status encode_chat(const lh_tokenizer *tok, const lh_prompt_text *in, const char *question, lh_tokens *prompt,
                              lh_tokens *rest)
 {
@@ -58,7 +59,7 @@ static lh_status encode_chat(const lh_tokenizer *tok, const lh_prompt_text *in, 
     LH_TRY_DONE(lh_chat_render(format, &(lh_chat_request){messages, n, 1, bos.data, eos.data}, &text));
     cut = question ? lh_chat_cut(&text, n - 1, context) : text.text.bytes;
     if (cut < 0)
-        LH_FAIL_DONE(LH_EUSAGE, "the chat format '%s' does not show the user's turn, so it cannot be cut there",
+        LH_FAIL_DONE(LH_EUSAGE, "the chat format '%s' does not contain the user's turn, so it cannot be cut there",
                      lh_chat_name(format));
     if (prompt) LH_TRY_DONE(lh_chat_encode(tok, &text, 0, cut, prompt));
     if (rest) LH_TRY_DONE(lh_chat_encode(tok, &text, cut, text.text.bytes, rest));
@@ -70,7 +71,7 @@ done:
     return st;
 }
 
-/* A first token that the template wrote itself is not added again. */
+/* Adds the begin-of-sequence token, unless a template has written it already. */
 static lh_status add_first(const lh_tokenizer *tok, const lh_prompt_text *in, lh_tokens *prompt)
 {
     int32_t bos = lh_tokenizer_bos(tok);
@@ -111,7 +112,7 @@ done:
     return st;
 }
 
-/* Bytes up to the next white space, as far as a message shows them. */
+/* Bytes of a word to show in a message. */
 static int word_length(const char *text)
 {
     int n = 0;

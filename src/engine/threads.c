@@ -6,17 +6,17 @@
 
 #include "base/mem.h"
 
-/* Description of a rank. */
-typedef struct place {
+/* Host and allowed cores of a rank. */
+typedef struct rank_cores {
     char host[64];
     cpu_set_t cores;
-} place;
+} rank_cores;
 
 lh_status lh_threads_share(lh_comm *world, int64_t *threads)
 {
     lh_status st = LH_OK;
     int size = lh_comm_size(world);
-    place own = {0}, *all = NULL;
+    rank_cores own = {0}, *all = NULL;
     double share = 0;
     strncpy(own.host, lh_comm_host(world), sizeof own.host - 1);
     if (sched_getaffinity(0, sizeof own.cores, &own.cores) != 0) CPU_SET(0, &own.cores);

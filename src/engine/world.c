@@ -54,7 +54,7 @@ lh_comm *lh_world_comm(const lh_world *world)
     return world ? world->comm : NULL;
 }
 
-/* How long a rank that fails before there is a communicator waits for rank 0 to fail, too. */
+/* Seconds that a rank which fails before there is a communicator waits for rank 0 to fail, too. */
 static const double ALONE_S = 5;
 
 int lh_world_close(lh_world *world, lh_status st)

@@ -1,17 +1,17 @@
-/* forward.h - tokens through the layers of a model: prefill of a prompt, a block of a question, a step of decoding. The
- * hidden states pass through workspace of a fixed number of tokens; keys, values and the rows that policies observe go
+/* forward.h - the forward pass of a model: prefill of a prompt, a block of tokens (a question), a decode step. Hidden
+ * states are processed in chunks of a fixed number of tokens; keys, values and the query rows that policies observe go
  * to the cache, which evicts between layers. */
 #ifndef LH_MODEL_FORWARD_H
 #define LH_MODEL_FORWARD_H
 
 #include "model/model.h"
 
-/* Workspace for one timeline. */
+/* Workspace of one session. */
 typedef struct lh_forward lh_forward;
 
 typedef struct lh_forward_run {
     int64_t length; /* tokens of the whole run; some rotary scalings depend on it */
-    int64_t chunk;  /* most tokens that pass through a layer together, the same on all ranks */
+    int64_t chunk;  /* maximum tokens per chunk, the same on all ranks */
 } lh_forward_run;
 
 /* Bytes of workspace: taken by lh_forward_open, and in addition while a prompt of `tokens` tokens is prefilled. */
@@ -23,7 +23,7 @@ int64_t lh_forward_prompt_bytes(const lh_config *config, int64_t tokens);
 int64_t lh_forward_rows_bytes(const lh_config *config, const lh_shard *shard, const lh_model_options *options,
                               int64_t rows);
 
-lh_status lh_forward_open(lh_forward **out, lh_model *model, const lh_exec *place, const lh_forward_run *run);
+lh_status lh_forward_open(lh_forward **out, lh_model *model, const lh_exec *exec, const lh_forward_run *run);
 void lh_forward_close(lh_forward *f);
 
 /* Rotary embeddings: [2], of full and of sliding layers. Borrowed. */

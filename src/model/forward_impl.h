@@ -17,14 +17,14 @@ static inline int64_t lh_forward_qkv_dim(const lh_config *c, const lh_shard *s)
     return (s->heads.q_count + 2 * s->heads.kv_count) * c->head_dim;
 }
 
-/* The work of a step of decoding, recorded by the device: from f->work.ids and f->work.positions to the logits. It is
- * valid while the memory that it was captured with stays in place. */
-typedef struct lh_recorded_step {
-    lh_graph *graph; /* NULL: nothing is recorded; the first step of its kind makes all workspace */
+/* A decode step captured as a CUDA graph, from f->work.ids and f->work.positions to the logits. Valid until memory that
+ * it was captured with is reallocated. */
+typedef struct lh_captured_step {
+    lh_graph *graph; /* NULL: not captured; the first step of its kind allocates all workspace */
     const lh_kv *kv;
-    int64_t kv_moves, sent_bytes; /* sent: by its collectives */
-    int refused;                  /* the device could not capture one; not tried again */
-} lh_recorded_step;
+    int64_t kv_epoch, sent_bytes; /* kv_epoch: lh_kv_graph_epoch when captured; sent: by its collectives */
+    int refused;                  /* 1: capture failed and is not tried again */
+} lh_captured_step;
 
 /* Device memory of one chunk of t tokens. */
 typedef struct lh_chunk_work {
@@ -44,7 +44,7 @@ typedef struct lh_chunk_work {
 /* The last rows of a call and their logits, in device memory. */
 typedef struct lh_last_rows {
     int64_t next;  /* rows requested for the next call */
-    int64_t cap;   /* rows there is room for */
+    int64_t cap;   /* rows allocated */
     int64_t n;     /* rows of the last call */
     float *x;      /* [cap, hidden] */
     void *normed;  /* [cap, hidden] */
@@ -55,7 +55,7 @@ struct lh_forward {
     lh_model *model;
     const lh_config *config;
     const lh_shard *shard;
-    lh_exec place;
+    lh_exec exec;
     lh_device *device;
     int64_t chunk;            /* most tokens that pass through a layer together */
     int32_t *numbers;         /* host, [chunk] */
@@ -65,7 +65,7 @@ struct lh_forward {
     lh_chunk_work work;
     lh_last_rows last_rows;
     lh_sample_room room;
-    lh_recorded_step step;
+    lh_captured_step step;
 };
 
 /* Make room for the rows requested by lh_forward_keep; those of the previous call are lost. */

@@ -12,7 +12,7 @@ typedef struct buffer {
     int64_t bytes;
 } buffer;
 
-/* For chunks of t tokens. */
+/* Sizes that the workspace for chunks of t tokens depends on. */
 typedef struct extent {
     const lh_config *config;
     const lh_shard *shard;
@@ -82,7 +82,7 @@ static lh_status open_rope(lh_forward *f, const lh_rope *rope, int64_t length, l
     LH_TRY_DONE(lh_device_alloc(f->device, &device, half * 4, LH_MEM_WORK));
     out->inv_freq = device;
     out->rotary = f->config->rotary_dim;
-    LH_TRY_DONE(lh_stream_put(f->place.stream, device, host, half * 4));
+    LH_TRY_DONE(lh_stream_put(f->exec.stream, device, host, half * 4));
 done:
     lh_free(host);
     return st;
@@ -125,7 +125,7 @@ void lh_forward_keep(lh_forward *f, int64_t rows)
 void lh_forward_forget_step(lh_forward *f)
 {
     lh_graph_close(f->step.graph);
-    f->step = (lh_recorded_step){.refused = f->step.refused};
+    f->step = (lh_captured_step){.refused = f->step.refused};
 }
 
 lh_status lh_forward_apply_keep(lh_forward *f)
@@ -147,7 +147,7 @@ lh_status lh_forward_apply_keep(lh_forward *f)
     return LH_OK;
 }
 
-lh_status lh_forward_open(lh_forward **out, lh_model *model, const lh_exec *place, const lh_forward_run *run)
+lh_status lh_forward_open(lh_forward **out, lh_model *model, const lh_exec *exec, const lh_forward_run *run)
 {
     lh_status st = LH_OK;
     lh_forward *f = NULL;
@@ -156,8 +156,8 @@ lh_status lh_forward_open(lh_forward **out, lh_model *model, const lh_exec *plac
     f->model = model;
     f->config = &model->config;
     f->shard = &model->shard;
-    f->place = *place;
-    f->device = lh_stream_device(place->stream);
+    f->exec = *exec;
+    f->device = lh_stream_device(exec->stream);
     f->chunk = run->chunk;
     f->room.most = LH_BEST_MOST;
     LH_TRY_DONE(lh_calloc(&f->numbers, f->chunk, sizeof *f->numbers));
@@ -210,5 +210,5 @@ lh_logits_view lh_forward_logits(const lh_forward *f)
 lh_status lh_forward_put_logits(lh_forward *f, const float *part)
 {
     f->last_rows.n = 1;
-    return lh_stream_put(f->place.stream, f->last_rows.logits, part, f->shard->vocab_count * (int64_t)sizeof *part);
+    return lh_stream_put(f->exec.stream, f->last_rows.logits, part, f->shard->vocab_count * (int64_t)sizeof *part);
 }

@@ -33,14 +33,14 @@ static int64_t qkv_ld(const lh_forward *f)
 static void norm_rows(lh_forward *f, const float *x, const float *w, void *y, lh_dtype y_type, int64_t tokens)
 {
     int64_t hidden = f->config->hidden;
-    LH_RUN(&f->place, rmsnorm, .y = y, .y_type = y_type, .x = x, .w = w, .tokens = tokens, .heads = 1, .dim = hidden,
+    LH_RUN(&f->exec, rmsnorm, .y = y, .y_type = y_type, .x = x, .w = w, .tokens = tokens, .heads = 1, .dim = hidden,
            .x_ld = hidden, .y_ld = hidden, .eps = (float)f->config->norm_eps, .offset = (float)f->config->norm_offset);
 }
 
 /* Heads in f->work.qkv, in place. */
 static void norm_heads(lh_forward *f, float *x, const float *w, int64_t heads, int64_t tokens)
 {
-    LH_RUN(&f->place, rmsnorm, .y = x, .y_type = LH_F32, .x = x, .w = w, .tokens = tokens, .heads = heads,
+    LH_RUN(&f->exec, rmsnorm, .y = x, .y_type = LH_F32, .x = x, .w = w, .tokens = tokens, .heads = heads,
            .dim = f->config->head_dim, .x_ld = qkv_ld(f), .y_ld = qkv_ld(f), .eps = (float)f->config->norm_eps,
            .offset = (float)f->config->norm_offset);
 }
@@ -48,7 +48,7 @@ static void norm_heads(lh_forward *f, float *x, const float *w, int64_t heads, i
 static void rotate(lh_forward *f, float *x, int64_t heads, const lh_rows_at *rows)
 {
     const lh_rotation *r = &f->rotations[sliding(f, rows->layer)];
-    LH_RUN(&f->place, rope, .x = x, .positions = rows->turns ? rows->turns : f->work.positions, .inv_freq = r->inv_freq,
+    LH_RUN(&f->exec, rope, .x = x, .positions = rows->turns ? rows->turns : f->work.positions, .inv_freq = r->inv_freq,
            .tokens = rows->tokens, .heads = heads, .dim = f->config->head_dim, .rotary = f->config->rotary_dim,
            .ld = qkv_ld(f), .scale = r->scale);
 }
@@ -60,14 +60,14 @@ void lh_layer_append(lh_forward *f, const lh_rows_at *rows)
     int64_t t = rows->tokens, hidden = f->config->hidden;
     float *q = f->work.qkv, *k = q + q_dim(f), *v = k + kv_dim(f);
     norm_rows(f, rows->x, w->attn_norm, f->work.normed, f->model->options.dtype, t);
-    LH_RUN(&f->place, gemm, .y = f->work.qkv, .x = f->work.normed, .w = w->qkv, .type = f->model->options.dtype,
+    LH_RUN(&f->exec, gemm, .y = f->work.qkv, .x = f->work.normed, .w = w->qkv, .type = f->model->options.dtype,
            .bias = w->qkv_bias, .tokens = t, .out = qkv_ld(f), .in = hidden, .y_ld = qkv_ld(f), .x_ld = hidden,
            .w_ld = hidden, .order = f->model->options.order);
     if (w->q_norm) norm_heads(f, q, w->q_norm, heads->q_count, t);
     if (w->k_norm) norm_heads(f, k, w->k_norm, heads->kv_count, t);
     rotate(f, q, heads->q_count, rows);
     if (!rows->keys_as_they_are) rotate(f, k, heads->kv_count, rows);
-    LH_RUN(&f->place, append, .seqs = rows->view, .batch = 1, .tokens = t, .ld = qkv_ld(f), .k = k, .v = v,
+    LH_RUN(&f->exec, append, .seqs = rows->view, .batch = 1, .tokens = t, .ld = qkv_ld(f), .k = k, .v = v,
            .positions = f->work.positions);
 }
 
@@ -79,7 +79,7 @@ static lh_logit logit_of(const lh_forward *f, int64_t layer)
 
 void lh_layer_attend(lh_forward *f, const lh_rows_at *rows, float *lse)
 {
-    LH_RUN(&f->place, attend_block, .o = f->work.attended, .lse = lse, .q = f->work.qkv, .positions = f->work.positions,
+    LH_RUN(&f->exec, attend_block, .o = f->work.attended, .lse = lse, .q = f->work.qkv, .positions = f->work.positions,
            .kv = rows->view, .map = lh_heads_grouping(&f->shard->heads), .logit = logit_of(f, rows->layer),
            .tokens = rows->tokens, .q_ld = qkv_ld(f), .o_ld = q_dim(f), .most = rows->first + rows->tokens,
            .order = f->model->options.order);
@@ -87,7 +87,7 @@ void lh_layer_attend(lh_forward *f, const lh_rows_at *rows, float *lse)
 
 void lh_layer_attend_step(lh_forward *f, const lh_rows_at *rows, const lh_row_results *out)
 {
-    LH_RUN(&f->place, attend_decode, .o = f->work.attended, .lse = out->lse, .logits = out->logits, .q = f->work.qkv,
+    LH_RUN(&f->exec, attend_decode, .o = f->work.attended, .lse = out->lse, .logits = out->logits, .q = f->work.qkv,
            .positions = f->work.positions, .seqs = rows->view, .batch = 1, .q_ld = qkv_ld(f), .o_ld = q_dim(f),
            .map = lh_heads_grouping(&f->shard->heads), .logit = logit_of(f, rows->layer));
 }
@@ -104,10 +104,10 @@ static void multiply(lh_forward *f, const sharded_product *p, int64_t from, int6
 {
     int64_t element = lh_dtype_bytes(f->model->options.dtype), hidden = f->config->hidden;
     if (from == to) {
-        lh_exec_zero(&f->place, y, tokens * hidden * 4);
+        lh_exec_zero(&f->exec, y, tokens * hidden * 4);
         return;
     }
-    LH_RUN(&f->place, gemm, .y = y, .x = (const char *)p->x + from * element, .w = (const char *)p->w + from * element,
+    LH_RUN(&f->exec, gemm, .y = y, .x = (const char *)p->x + from * element, .w = (const char *)p->w + from * element,
            .type = f->model->options.dtype, .tokens = tokens, .out = hidden, .in = to - from, .y_ld = hidden,
            .x_ld = p->in, .w_ld = p->in, .order = f->model->options.order);
 }
@@ -125,10 +125,9 @@ static void sum_in_order(lh_forward *f, const sharded_product *p, int64_t tokens
             f->gather_at[r] = p->shards->first[r] * block * 4;
             f->gather_bytes[r] = (p->shards->first[r + 1] - p->shards->first[r]) * block * 4;
         }
-        lh_exec_allgatherv(&f->place, f->work.products + first * block, f->work.products, f->gather_bytes,
-                           f->gather_at);
+        lh_exec_allgatherv(&f->exec, f->work.products + first * block, f->work.products, f->gather_bytes, f->gather_at);
     }
-    LH_RUN(&f->place, sum_shards, f->work.y, f->work.products, p->shards->first[ranks], block);
+    LH_RUN(&f->exec, sum_shards, f->work.y, f->work.products, p->shards->first[ranks], block);
 }
 
 /* f->work.y = the product, complete on every rank. */
@@ -139,9 +138,9 @@ static void multiply_sharded(lh_forward *f, const sharded_product *p, int64_t to
         sum_in_order(f, p, tokens);
     } else {
         multiply(f, p, 0, p->in, f->work.y, tokens);
-        if (f->shard->ranks > 1) lh_exec_allreduce(&f->place, f->work.y, tokens * hidden, LH_F32, LH_SUM);
+        if (f->shard->ranks > 1) lh_exec_allreduce(&f->exec, f->work.y, tokens * hidden, LH_F32, LH_SUM);
     }
-    if (p->bias) LH_RUN(&f->place, add, f->work.y, p->bias, tokens, hidden, hidden, 0);
+    if (p->bias) LH_RUN(&f->exec, add, f->work.y, p->bias, tokens, hidden, hidden, 0);
 }
 
 /* x += f->work.y, after a norm if the family has one here. */
@@ -149,7 +148,7 @@ static void add_residual(lh_forward *f, const float *post_norm, float *x, int64_
 {
     int64_t hidden = f->config->hidden;
     if (post_norm) norm_rows(f, f->work.y, post_norm, f->work.y, LH_F32, tokens);
-    LH_RUN(&f->place, add, x, f->work.y, tokens, hidden, hidden, hidden);
+    LH_RUN(&f->exec, add, x, f->work.y, tokens, hidden, hidden, hidden);
 }
 
 static void mlp(lh_forward *f, const lh_rows_at *rows)
@@ -159,10 +158,10 @@ static void mlp(lh_forward *f, const lh_rows_at *rows)
     const lh_layer *w = layer_of(f, rows->layer);
     int64_t t = rows->tokens, hidden = f->config->hidden, ff = f->shard->ff_count;
     norm_rows(f, rows->x, w->mlp_norm, f->work.normed, f->model->options.dtype, t);
-    LH_RUN(&f->place, gemm, .y = f->work.gate_up, .x = f->work.normed, .w = w->gate_up, .type = f->model->options.dtype,
+    LH_RUN(&f->exec, gemm, .y = f->work.gate_up, .x = f->work.normed, .w = w->gate_up, .type = f->model->options.dtype,
            .bias = w->gate_up_bias, .tokens = t, .out = 2 * ff, .in = hidden, .y_ld = 2 * ff, .x_ld = hidden,
            .w_ld = hidden, .order = f->model->options.order);
-    LH_RUN(&f->place, gated, .y = f->work.gated, .y_type = f->model->options.dtype, .gate = f->work.gate_up,
+    LH_RUN(&f->exec, gated, .y = f->work.gated, .y_type = f->model->options.dtype, .gate = f->work.gate_up,
            .up = f->work.gate_up + ff, .tokens = t, .dim = ff, .y_ld = ff, .ld = 2 * ff,
            .gate_kind = gates[f->config->activation]);
     multiply_sharded(f, &(sharded_product){f->work.gated, w->down, w->down_bias, ff, &f->block_shards}, t);
@@ -175,7 +174,7 @@ void lh_layer_output(lh_forward *f, const lh_rows_at *rows)
     const void *attended = f->work.attended;
     int64_t t = rows->tokens, width = q_dim(f);
     if (f->model->options.dtype != LH_F32) {
-        LH_RUN(&f->place, convert, .dst = f->work.attended_cast, .src = f->work.attended,
+        LH_RUN(&f->exec, convert, .dst = f->work.attended_cast, .src = f->work.attended,
                .dst_type = f->model->options.dtype, .src_type = LH_F32, .rows = t, .cols = width, .dst_ld = width,
                .src_ld = width);
         attended = f->work.attended_cast;

@@ -101,7 +101,7 @@ static const int64_t STAGED_BYTES = 64 << 20;
 /* Read a range of rows into device memory: in place on the CPU, else through the host. */
 static lh_status load_range(loader *in, const lh_weight_range *range, char *at, lh_dtype type)
 {
-    lh_stream *stream = in->model->place.stream;
+    lh_stream *stream = in->model->exec.stream;
     lh_weight_range some = *range;
     int64_t row_bytes = range->cols * lh_dtype_bytes(type), most = STAGED_BYTES / row_bytes + 1;
     void *host = NULL;
@@ -123,7 +123,7 @@ static lh_status load_piece(loader *in, const piece *p, int64_t layer, void *whe
     lh_model *m = in->model;
     char *memory = NULL, *at;
     int64_t bytes = piece_bytes(&m->config, &m->shard, m->options.dtype, p);
-    LH_TRY(lh_device_alloc(lh_stream_device(m->place.stream), &memory, bytes, LH_MEM_WEIGHTS));
+    LH_TRY(lh_device_alloc(lh_stream_device(m->exec.stream), &memory, bytes, LH_MEM_WEIGHTS));
     memcpy((char *)where + p->field, &memory, sizeof memory); /* freed by lh_model_close from now on */
     at = memory;
     for (int i = 0; i < p->count; i++) {
@@ -140,17 +140,17 @@ static lh_status load_piece(loader *in, const piece *p, int64_t layer, void *whe
     return LH_OK;
 }
 
-lh_status lh_model_load(lh_model **out, lh_checkpoint *ck, const lh_exec *place, const lh_model_options *options,
+lh_status lh_model_load(lh_model **out, lh_checkpoint *ck, const lh_exec *exec, const lh_model_options *options,
                         const lh_load_progress *progress)
 {
     lh_status st = LH_OK;
     lh_model *m = NULL;
     const char *text = lh_checkpoint_config_json(ck);
     LH_TRY_DONE(lh_calloc(&m, 1, sizeof *m));
-    m->place = *place;
+    m->exec = *exec;
     m->options = *options;
     LH_TRY_DONE(lh_config_parse_text(&m->config, text, (int64_t)strlen(text), "/config"));
-    LH_TRY_DONE(lh_shard_of(&m->shard, &m->config, lh_comm_rank(place->comm), lh_comm_size(place->comm)));
+    LH_TRY_DONE(lh_shard_of(&m->shard, &m->config, lh_comm_rank(exec->comm), lh_comm_size(exec->comm)));
     LH_TRY_DONE(lh_calloc(&m->layers, m->config.layers, sizeof *m->layers));
     LH_TRY_DONE(lh_calloc(&m->projections, m->config.layers, sizeof *m->projections));
     loader in = {ck, m, progress, 0, lh_model_bytes(&m->config, &m->shard, options->dtype)};
@@ -180,7 +180,7 @@ static void free_pieces(lh_device *device, const piece *pieces, int count, void 
 void lh_model_close(lh_model *model)
 {
     if (!model) return;
-    lh_device *device = lh_stream_device(model->place.stream);
+    lh_device *device = lh_stream_device(model->exec.stream);
     if (model->head == model->embed) model->head = NULL;
     free_pieces(device, model_pieces, MODEL_PIECES, model);
     for (int64_t l = 0; model->layers && l < model->config.layers; l++)

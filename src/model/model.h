@@ -20,7 +20,7 @@ typedef struct lh_load_progress {
     void (*done)(void *self, int64_t bytes, int64_t total_bytes);
 } lh_load_progress;
 
-lh_status lh_model_load(lh_model **out, lh_checkpoint *ck, const lh_exec *place, const lh_model_options *options,
+lh_status lh_model_load(lh_model **out, lh_checkpoint *ck, const lh_exec *exec, const lh_model_options *options,
                         const lh_load_progress *progress);
 void lh_model_close(lh_model *model);
 

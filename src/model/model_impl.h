@@ -1,4 +1,4 @@
-/* model_impl.h - the weights in memory: filled by model.c, read by the forward pass. */
+/* model_impl.h - the weights in device memory: filled by model.c, read by the forward pass. */
 #ifndef LH_MODEL_MODEL_IMPL_H
 #define LH_MODEL_MODEL_IMPL_H
 
@@ -23,7 +23,7 @@ struct lh_model {
     lh_config config;
     lh_shard shard;
     lh_model_options options;
-    lh_exec place;
+    lh_exec exec;
     lh_layer *layers;
     lh_projection *projections; /* [layers], for policies that use them */
     void *embed, *head;         /* [vocab_count, hidden]; head is embed if tied */

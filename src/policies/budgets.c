@@ -1,5 +1,5 @@
-/* A policy's numbers for a prompt: shares become integers, protection and the stages of the selection follow from them.
- */
+/* budgets.c - a policy's numbers for a prompt: turns shares into integers, and derives from them the protected entries,
+ * the stages of the selection, and the budgets of heads and layers. */
 #include "policies/policy_impl.h"
 
 /* ---- shares of a prompt ---- */
@@ -16,7 +16,7 @@ void lh_policy_ask(lh_policy *policy, int64_t question)
     if (policy->proxies.kind == LH_PROXIES_QUESTION) policy->proxies.question = question;
 }
 
-/* Number of NaCl's proxies, which protect themselves: at most a quarter of the budget. */
+/* Number of NaCl's proxy tokens, which are always kept: at most a quarter of the budget. */
 static int64_t proxies(const lh_policy_proxies *p, int64_t budget, int64_t tokens)
 {
     int64_t wanted = p->kind == LH_PROXIES_QUESTION ? p->question : lh_percent_of(p->percent, tokens);
@@ -122,7 +122,7 @@ lh_safety lh_policy_safety(const lh_policy_numbers *fixed, const lh_protection *
 
 /* ---- over layers ---- */
 
-int lh_layers_narrow(const lh_policy_numbers *fixed, const lh_layers_request *request, int64_t *budgets)
+int lh_layers_differ(const lh_policy_numbers *fixed, const lh_layers_request *request, int64_t *budgets)
 {
     if (!fixed->evicts || fixed->budget >= request->seen) return 0;
     switch (fixed->budgets.layers) {
@@ -134,7 +134,7 @@ int lh_layers_narrow(const lh_policy_numbers *fixed, const lh_layers_request *re
 
 void lh_policy_layers(const lh_policy_numbers *fixed, const lh_layers_request *request, int64_t *budgets)
 {
-    if (lh_layers_narrow(fixed, request, budgets)) return;
+    if (lh_layers_differ(fixed, request, budgets)) return;
     int64_t entries = fixed->evicts ? fixed->budget : request->seen;
     for (int64_t l = 0; l < request->layers; l++) budgets[l] = lh_layer_within(request, l, entries);
 }

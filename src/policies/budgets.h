@@ -15,7 +15,8 @@ typedef struct lh_policy_numbers {
     lh_compat compat;
     lh_position_mode positions;
     int64_t budget;           /* entries per KV head; `full`: the tokens of the prompt */
-    int64_t rows, first_rows; /* observed rows, and those of them that begin the prompt; the others end it */
+    int64_t rows, first_rows; /* observed rows, and those of them at the beginning of the prompt; the others are at its
+                               * end */
     int64_t window, sinks, recents;
     int64_t every, block;
 } lh_policy_numbers;
@@ -23,7 +24,7 @@ typedef struct lh_policy_numbers {
 /* The numbers for a prompt of `tokens` tokens: budget, rows and recents; proxies become rows and window (P = max(1,
  * min(floor(L * p / 100), floor(C / 4))), or the question's tokens for the share of L; NaCl, arXiv 2408.03675), and the
  * sinks beside them are P / 2 at most. At both ends (appendix A.3) P / 2 of them are the first rows and the sinks, and
- * the others the window. A prompt that is no longer than the budget is not read in blocks. */
+ * the others the window. A prompt that is not longer than the budget is not prefilled in blocks. */
 lh_policy_numbers lh_policy_fix(const lh_policy *policy, int64_t tokens);
 
 /* Number of query rows to observe after `seen` tokens, at most `seen`; 0 for scores without rows. With proxies: P. */
@@ -32,15 +33,17 @@ int64_t lh_policy_rows(const lh_policy_numbers *fixed, int64_t seen);
 /* The position of the r-th of them, r < lh_policy_rows. */
 int64_t lh_policy_row_at(const lh_policy_numbers *fixed, int64_t seen, int64_t r);
 
-/* State of a layer at an eviction: its budget, and `seen` tokens, of which the next row no longer sees those before
- * `visible_from` (0 except in sliding layers). block: the next block of the prompt; so many entries fewer stay. */
+/* State of a layer at an eviction: its budget, and `seen` tokens, of which the next row does not see those before
+ * `visible_from` (0 except in sliding layers). block: tokens of the next block of the prompt, for which as many entries
+ * must be freed. */
 typedef struct lh_protect_request {
     int64_t budget, seen, visible_from, block;
 } lh_protect_request;
 
 /* The budget of one layer, divided into protected entries and those that compete. s' = min(s, C), or C less a block if
- * the prompt is read in blocks: the first s' positions stay from the first eviction on, and those out of sight count
- * for nothing. So protected entries are never missing, and heads that hold no more than their budgets lose nothing. */
+ * the prompt is prefilled in blocks: the first s' positions are kept from the first eviction on; those outside a
+ * sliding window do not count. So protected entries are never missing, and heads that hold no more than their budgets
+ * lose nothing. */
 typedef struct lh_protection {
     int64_t budget;  /* at most the visible entries */
     int64_t sinks;   /* s' that are visible */
@@ -53,8 +56,8 @@ lh_protection lh_policy_protect(const lh_policy_numbers *fixed, const lh_protect
 /* Budgets of all layers (entries per KV head, protected ones included), exact in total. sliding: [layers] or NULL;
  * window: their keys; profile: the policy's, of layers. Where nothing is evicted (seen <= C): C for every layer, the
  * window at most for a sliding one. By a profile: N * C entries in proportion to the weights, at least one per layer;
- * what rounding leaves goes to the largest remainders, ties to the lower layer; what a layer cannot hold goes one each
- * to layers 0, 1, ... that have room. */
+ * what rounding leaves goes to the largest remainders, ties to the lower layer; what exceeds a layer's capacity goes
+ * one by one to layers 0, 1, ... that have room. */
 typedef struct lh_layers_request {
     int64_t layers, seen, window;
     const uint8_t *sliding;

@@ -1,4 +1,4 @@
-/* Parts that cannot go together: a table of predicates, each with the message that refuses its combination. */
+/* check.c - combinations of parts that are not allowed: a table of predicates, each with its error message. */
 #include "policies/policy_impl.h"
 
 static int no_rows(const lh_policy *p)

@@ -1,5 +1,5 @@
-/* Decimals as they were written, shares and percentages among them, and fractions: read, written, and applied to
- * integers exactly. */
+/* decimal.c - decimals, shares, percentages and fractions: reads them exactly as written, writes them, and applies them
+ * to integers without rounding errors. */
 #include <stdio.h>
 #include <string.h>
 
@@ -96,7 +96,7 @@ int lh_fraction_read(lh_fraction *out, const char *text)
     return 1;
 }
 
-/* As a decimal if it is one. */
+/* Writes the fraction, as a decimal if it has a finite one. */
 void lh_fraction_write(lh_fraction value, lh_part_value *out)
 {
     for (int scale = 0; scale <= MAX_SCALE; scale++) {

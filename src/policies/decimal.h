@@ -1,11 +1,11 @@
-/* decimal.h - decimals as they were written, so that shares of entries are taken in integers, never in floating point.
- */
+/* decimal.h - decimals as they were written, so that shares of entries are taken in integers, never in floating
+ * point. */
 #ifndef LH_POLICIES_DECIMAL_H
 #define LH_POLICIES_DECIMAL_H
 
 #include <stdint.h>
 
-/* A decimal as it was written: value = digits / 10^scale, scale <= 18. Shares are taken of it in integers. No
+/* A decimal as it was written: value = digits / 10^scale, scale <= 18. Shares are computed from it in integers. No
  * padding: policies are compared byte by byte. */
 typedef struct lh_decimal {
     int64_t digits, scale;

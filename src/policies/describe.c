@@ -1,4 +1,5 @@
-/* The text of '--policy NAME --help': the parts of a resolved policy, and what it does while decoding. */
+/* describe.c - the text of '--policy NAME --help': the parts of a resolved policy with their meaning, and its behaviour
+ * while decoding. */
 #include <stdio.h>
 #include <string.h>
 
@@ -7,8 +8,8 @@
 
 enum { MEANING_AT = 32 }; /* column of the meaning of a part */
 
-/* Parts that add nothing are left out: switches that are off, no proxies, no compatibility. */
-static int says_nothing(const lh_part *part, const char *text)
+/* 1 for parts that are omitted: switches that are off, no proxies, no compatibility. */
+static int is_omitted(const lh_part *part, const char *text)
 {
     return (part->words == lh_policy_switch && strcmp(text, "off") == 0) ||
            ((!part->words || !part->help) && strcmp(text, "none") == 0);
@@ -17,20 +18,20 @@ static int says_nothing(const lh_part *part, const char *text)
 static lh_status describe_part(const lh_policy *policy, const lh_part *part, lh_buf *out)
 {
     lh_part_value value;
-    char said[128], left[136];
+    char option[128], left[136];
     part->write(policy, part, &value);
-    if (says_nothing(part, value.text)) return LH_OK;
+    if (is_omitted(part, value.text)) return LH_OK;
     const char *meaning = part->words ? lh_word_meaning(part->words, value.text) : NULL;
     if (part->profile && !meaning) meaning = part->profile->meaning;
     const char *shown = part->words == lh_policy_switch ? "" : value.text;
-    snprintf(said, sizeof said, "--%s %s", part->option, shown);
-    int used = snprintf(left, sizeof left, "  %-*s ", MEANING_AT - 3, said);
+    snprintf(option, sizeof option, "--%s %s", part->option, shown);
+    int used = snprintf(left, sizeof left, "  %-*s ", MEANING_AT - 3, option);
     LH_TRY(lh_buf_puts(out, left));
     LH_TRY(lh_options_wrap(out, meaning ? meaning : part->help, MEANING_AT, used));
     return LH_OK;
 }
 
-/* How often entries are evicted, and by which scores. */
+/* Describes how often entries are evicted while decoding, and by which scores. */
 static lh_status describe_decoding(const lh_policy *policy, lh_buf *out)
 {
     lh_part_value share;
@@ -50,7 +51,7 @@ static lh_status describe_decoding(const lh_policy *policy, lh_buf *out)
     if (!lh_policy_attends(policy)) {
         LH_TRY(lh_buf_puts(out, "entries are scored anew\n"));
     } else if (policy->score.running) {
-        LH_TRY(lh_buf_puts(out, "statistics go on from the prompt's\n"));
+        LH_TRY(lh_buf_puts(out, "statistics continue from the prompt's\n"));
     } else if (policy->score.statistic == LH_STAT_LAST) {
         LH_TRY(lh_buf_puts(out, "the newest row is observed\n"));
     } else if (policy->proxies.kind == LH_PROXIES_QUESTION) {

@@ -1,4 +1,4 @@
-/* A resolved policy as JSON, for results and cache files, and back. */
+/* json.c - writes a resolved policy as JSON for results and cache files, and reads it back. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -42,7 +42,7 @@ done:
     return st;
 }
 
-/* *out = a member as the text of an option, in `value`; NULL if it is absent or null. */
+/* *out = a member as the text of an option, stored in `value`; NULL if it is absent or null. */
 static lh_status get_text(const json_t *json, const char *key, const char *name, lh_part_value *value, const char **out)
 {
     const json_t *member = json_object_get(json, key);
@@ -58,7 +58,7 @@ static lh_status get_text(const json_t *json, const char *key, const char *name,
     return LH_OK;
 }
 
-/* Files from before '--compat' have two options in its place, one of them always. */
+/* Files written before '--compat' existed have two options instead, at least one of them. */
 static lh_status read_old_words(const json_t *json, const char *name, lh_policy_parts *parts)
 {
     const char *shares = json_string_value(json_object_get(json, "shares-of")), *layers = parts->layer_budget;

@@ -1,4 +1,4 @@
-/* Lists of policies and budgets: split at commas, resolved, and kept without repetition. */
+/* list.c - lists of policies and budgets: splits them at commas, resolves every combination, and drops duplicates. */
 #include "policies/list.h"
 
 #include <ctype.h>
@@ -22,7 +22,7 @@ static const lh_option_group groups[] = {{&table, 0}, {0}};
 static const lh_syntax syntax = {
     .program = "", .name = "policy", .usage = "", .summary = "", .max_args = 1, .groups = groups};
 
-/* Ends every word of `text` with a NUL, and returns their number: at most one per byte. */
+/* Cuts `text` in place into NUL-terminated words; returns their number, at most one per byte. */
 static int cut_words(char *text, char **words)
 {
     int n = 0;
@@ -59,7 +59,7 @@ done:
 
 /* ---- the list ---- */
 
-/* The next item of a list that begins at *at, in new memory; *at moves past it and its comma, NULL after the last. */
+/* Copies the next item of a list, at *at, to new memory; advances *at past it and its comma, to NULL after the last. */
 static lh_status next_item(const char **at, const char *what, char **item)
 {
     const char *from = *at + strspn(*at, " "), *until;
@@ -85,8 +85,8 @@ static void clear_choice(lh_policy_choice *choice)
     lh_free(choice->budget);
 }
 
-/* Appends a policy, unless an equal one is there. */
-static lh_status add(lh_policy_list *list, const lh_policy *policy)
+/* Appends a policy unless the list has an equal one. */
+static lh_status add_policy(lh_policy_list *list, const lh_policy *policy)
 {
     lh_status st = LH_OK;
     lh_policy_choice choice = {.policy = *policy};
@@ -121,7 +121,7 @@ static lh_status add_budgets(lh_policy_list *list, const lh_policy_options *opti
     char *item = NULL;
     if (one.budget || !budgets || (preset && !preset->parts.statistic)) {
         LH_TRY_DONE(lh_policy_resolve(&policy, &one));
-        LH_TRY_DONE(add(list, &policy));
+        LH_TRY_DONE(add_policy(list, &policy));
         goto done;
     }
     while (budgets) {
@@ -130,15 +130,15 @@ static lh_status add_budgets(lh_policy_list *list, const lh_policy_options *opti
         LH_TRY_DONE(next_item(&budgets, "budget", &item));
         one.budget = item;
         LH_TRY_DONE(lh_policy_resolve(&policy, &one));
-        policy.by_default = 0; /* or it would differ from one that was named */
-        LH_TRY_DONE(add(list, &policy));
+        policy.by_default = 0; /* equal to one that was named */
+        LH_TRY_DONE(add_policy(list, &policy));
     }
 done:
     lh_free(item);
     return st;
 }
 
-/* Adds the parts that are shared by all policies, where the policy itself gives none. */
+/* Adds the parts shared by all policies that the policy does not set itself. */
 static void add_parts(lh_policy_options *options, const lh_policy_parts *shared)
 {
     for (int i = 0; lh_part_at(i); i++)
@@ -167,7 +167,7 @@ static lh_status add_item(lh_policy_list *list, const char *item, const lh_polic
     LH_TRY_DONE(lh_policy_options_parse(&options, &words, item));
     options.profiles = &list->profiles;
     const lh_policy_preset *preset = options.policy ? lh_policy_find(options.policy) : NULL;
-    if (preset && !preset->parts.statistic) { /* the reference takes neither budgets nor parts of the list */
+    if (preset && !preset->parts.statistic) { /* `full` takes neither budgets nor shared parts */
         st = lh_policy_resolve(&(lh_policy){0}, &options);
     } else {
         add_parts(&options, &lists->parts);
@@ -189,7 +189,7 @@ lh_status lh_policy_list_resolve(lh_policy_list *out, const lh_policy_options *l
     lh_policy full;
     char *item = NULL;
     LH_TRY_DONE(lh_policy_resolve(&full, &(lh_policy_options){.policy = "full"}));
-    LH_TRY_DONE(add(&list, &full));
+    LH_TRY_DONE(add_policy(&list, &full));
     if (!lists->policy)
         LH_TRY_DONE(
             add_budgets(&list, &(lh_policy_options){.parts = lists->parts, .profiles = &list.profiles}, lists->budget));

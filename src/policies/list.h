@@ -1,4 +1,4 @@
-/* list.h - lists of policies and budgets, as comparisons take them: every policy with every budget. */
+/* list.h - lists of policies and budgets for comparisons: every policy with every budget. */
 #ifndef LH_POLICIES_LIST_H
 #define LH_POLICIES_LIST_H
 
@@ -13,7 +13,7 @@ lh_status lh_policy_options_parse(lh_policy_options *out, char **words, const ch
 /* Resolved policies. The first one is always `full`; no two are the same. */
 typedef struct lh_policy_choice {
     lh_policy policy;
-    char *name;   /* as a command line has it, without the budget */
+    char *name;   /* as on a command line, without the budget */
     char *budget; /* "256", "50%", or "" for `full` */
 } lh_policy_choice;
 
@@ -23,12 +23,11 @@ typedef struct lh_policy_list {
     lh_profiles profiles; /* those that the policies name */
 } lh_policy_list;
 
-/* lists->policy: policies with commas between them, each in words as above ('"' or '\'' around one that has a comma),
- * "all" for every preset but the compatible ones; NULL: what a budget alone means. lists->budget: budgets with commas
- * between them; every policy that does not bring a budget is taken with each. lists->parts hold for every policy, but
- * for what its own words say. Fails as lh_policy_resolve does, naming the policy: also where one of them would ignore
- * a part. lists->profiles is not looked at. Policies come in the order in which they are named, each with its budgets.
- */
+/* lists->policy: comma-separated policies, each in words as above (in '"' or '\'' if it contains a comma), or "all" for
+ * every preset except the compatible ones; NULL: the default policy with a budget. lists->budget: comma-separated
+ * budgets; every policy without its own budget is combined with each. lists->parts apply to every policy that does not
+ * set them itself. Fails as lh_policy_resolve does, naming the policy, also if one of them would ignore a part.
+ * lists->profiles is ignored. Policies are in the order in which they are named, each with its budgets. */
 lh_status lh_policy_list_resolve(lh_policy_list *out, const lh_policy_options *lists);
 void lh_policy_list_clear(lh_policy_list *list);
 

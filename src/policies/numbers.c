@@ -1,5 +1,5 @@
-/* Parts whose value is a number, a share, or a text that holds a number: read into a resolved policy and written from
- * it. */
+/* numbers.c - parts whose value is a number, a share, or a text with a number: reads them into a resolved policy and
+ * writes them from it. */
 #include <stdio.h>
 #include <string.h>
 
@@ -45,7 +45,7 @@ lh_status lh_part_read_odd(lh_policy *policy, const lh_part *part, const char *t
     LH_TRY(lh_part_read_number(policy, part, text));
     memcpy(&number, (const char *)policy + part->at, sizeof number);
     if (number % 2 == 0)
-        LH_FAIL(LH_EUSAGE, "--%s '%s' must be odd, so that an entry is the middle of its pool", part->option, text);
+        LH_FAIL(LH_EUSAGE, "--%s '%s' must be odd, so that it is centred on an entry", part->option, text);
     return LH_OK;
 }
 
@@ -105,7 +105,7 @@ void lh_proxies_write(const lh_policy *policy, const lh_part *part, lh_part_valu
         snprintf(out->text, sizeof out->text, "%s", policy->proxies.kind ? "question" : "none");
 }
 
-/* text NULL: the rows of the window, which is read before. */
+/* text NULL: the rows of the window, which is read earlier. */
 lh_status lh_rows_read(lh_policy *policy, const lh_part *part, const char *text)
 {
     (void)part;
@@ -151,7 +151,7 @@ void lh_recents_write(const lh_policy *policy, const lh_part *part, lh_part_valu
 
 /* ---- when ---- */
 
-/* "every" alone: whenever all rows that are observed again are new. */
+/* "every" without a number: when all rows that are observed again are new. */
 static int read_every(lh_policy *policy, const char *text)
 {
     policy->every = 1;

@@ -1,13 +1,13 @@
 /* part_list.h - the parts of a policy, once each, in the order in which they are read: a part that decides whether
  * another is used comes first. LH_POLICY_PARTS(X): X(member, option, type, words, argument, help) for each: member of
  * lh_policy_parts; its option without the dashes; type in the table of a command (base/options.h); its words (NULL:
- * none); what the value is called; a sentence or two. */
+ * none); name of the value; its help text. */
 #ifndef LH_POLICIES_PART_LIST_H
 #define LH_POLICIES_PART_LIST_H
 
 #define LH_POLICY_PARTS(X)                                                                                            \
     X(statistic, "statistic", LH_OPT_STR, lh_policy_statistics, NULL,                                                 \
-      "Scores of entries: the attention that they receive, their position, their key, or chance.")                    \
+      "Scores of entries: the attention that they receive, their position, their key, or random numbers.")            \
     X(proxies, "proxies", LH_OPT_STR, NULL, "P%|question|none",                                                       \
       "P% of the prompt, or the tokens of the question, score the entries, and are kept: at most a quarter of the "   \
       "budget.")                                                                                                      \
@@ -17,7 +17,7 @@
       "Attention window: the last N rows of the prompt score the entries, and are kept.")                             \
     X(rows, "rows", LH_OPT_STR, NULL, "all|last:N|P%", "Rows that score; by default those of the window.")            \
     X(gain, "gain", LH_OPT_SWITCH, lh_policy_switch, NULL,                                                            \
-      "Sharpen the attention that scores, more so for texts that are long for the budget (AhaKV).")                   \
+      "Sharpen the attention that scores, more so for texts much longer than the budget (AhaKV).")                    \
     X(gain_floor, "gain-floor", LH_OPT_SWITCH, lh_policy_switch, NULL, "A gain of at least 1, which never flattens.") \
     X(non_causal, "non-causal", LH_OPT_SWITCH, lh_policy_switch, NULL, "Rows that score see later rows, too.")        \
     X(value_prior, "value-prior", LH_OPT_SWITCH, lh_policy_switch, NULL,                                              \

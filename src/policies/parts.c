@@ -1,4 +1,4 @@
-/* The table of parts: for each row of part_list.h when it is used, and how its text is read and written. */
+/* parts.c - the table of parts: for each row of part_list.h, when it is used, and how its text is read and written. */
 #include <string.h>
 
 #include "policies/policy_impl.h"
@@ -21,7 +21,7 @@ static int has_share_of_proxies(const lh_policy *policy)
     return policy->proxies.kind == LH_PROXIES_SHARE;
 }
 
-/* Proxies at both ends are sinks themselves, more of them than are allowed beside proxies. */
+/* Proxies at both ends are sinks themselves, more than are allowed in addition to proxies. */
 static int has_sinks(const lh_policy *policy)
 {
     return policy->proxies.at != LH_PROXIES_AT_BOTH_ENDS;

@@ -1,4 +1,4 @@
-/* The presets, found by name and by number, and the defaults of parts. */
+/* policy.c - the table of presets, by name and by index, and the defaults of parts. */
 #include "policies/policy.h"
 
 #include <stdio.h>

@@ -1,6 +1,6 @@
-/* policy.h - eviction policies as rows of parts. A preset is a row of text, as the command line would say it. Preset
- * and options are resolved once into a struct lh_policy, which everything else reads; what its shares come to for a
- * prompt is in budgets.h. No MPI, no device and no array of scores here. */
+/* policy.h - eviction policies as rows of parts. A preset is a row of text, as on the command line. Preset and options
+ * are resolved once into a struct lh_policy, which everything else reads; budgets.h computes its numbers for a prompt.
+ * No MPI, no device and no arrays of scores here. */
 #ifndef LH_POLICIES_POLICY_H
 #define LH_POLICIES_POLICY_H
 
@@ -89,8 +89,8 @@ typedef struct lh_policy_proxies {
 /* A resolved policy: shares are still shares. What they are for a prompt is lh_policy_numbers (budgets.h). */
 typedef struct lh_policy {
     char name[64];           /* of the preset */
-    int by_default;          /* 1: no policy was named, this is what a budget alone means */
-    int evicts;              /* 0: `full`, nothing below means anything */
+    int by_default;          /* 1: no policy was named, this is the default with a budget */
+    int evicts;              /* 0: `full`, the members below are unused */
     lh_policy_amount budget; /* percent: of the prompt */
     lh_policy_score score;
     lh_policy_amount rows; /* observed rows, INT64_MAX: all; 0 for scores without rows. percent: of the prompt */
@@ -113,8 +113,8 @@ typedef struct lh_policy {
  * byte. */
 lh_status lh_policy_resolve(lh_policy *out, const lh_policy_options *options);
 
-/* The policy as a command line has it, e.g. "ada-snapkv --pool-size 31 --budget 256": the preset and what differs
- * from it; appended. */
+/* The policy as on a command line, e.g. "ada-snapkv --pool-size 31 --budget 256": the preset and what differs from it;
+ * appended. */
 lh_status lh_policy_text(const lh_policy *policy, lh_buf *out);
 
 /* All resolved parts as JSON (a new reference); parts that are not used are null. And back, as a cache file stores it
@@ -126,8 +126,8 @@ lh_status lh_policy_from_json(lh_policy *out, const json_t *json, const char *na
  * lh_policy_resolve refuses what does not depend on the length. */
 lh_status lh_policy_check(const lh_policy *policy, int64_t seen);
 
-/* Sets the number of tokens of the question that ends the prompt, where these are the proxies. Leaves other policies as
- * they are. */
+/* Sets the number of tokens of the question at the end of the prompt, if these are the policy's proxies; no effect on
+ * other policies. */
 void lh_policy_ask(lh_policy *policy, int64_t question);
 
 /* LH_EUSAGE if that number is needed and not set. */
@@ -137,8 +137,8 @@ lh_status lh_policy_check_question(const lh_policy *policy);
  * *out as lines. */
 lh_status lh_policy_warnings(const lh_policy *policy, int64_t seen, lh_buf *out);
 
-/* The resolved parts, one per line: the option, its value and its meaning; then what happens while decoding. Appended.
- */
+/* The resolved parts, one per line: the option, its value and its meaning; then what happens while decoding.
+ * Appended. */
 lh_status lh_policy_describe(const lh_policy *policy, lh_buf *out);
 
 #endif

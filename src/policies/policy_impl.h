@@ -1,4 +1,4 @@
-/* policy_impl.h - what the files of this room share: the table of parts, how their texts are read and written, and
+/* policy_impl.h - what the files of policies/ share: the table of parts, readers and writers of their texts, and
  * decimals. */
 #ifndef LH_POLICIES_POLICY_IMPL_H
 #define LH_POLICIES_POLICY_IMPL_H
@@ -15,14 +15,14 @@ typedef struct lh_part_value {
     char text[64];
 } lh_part_value;
 
-/* One part: when a resolved policy uses it, how its text becomes numbers of the policy and back. Reading looks at one
- * text alone; lh_parts_check refuses what cannot go together. */
+/* One part: when a resolved policy uses it, how its text becomes numbers of the policy and back. Reading checks one
+ * text alone; lh_parts_check refuses combinations. */
 typedef struct lh_part {
     const char *option; /* without the dashes */
     const char *help;
     size_t text_at; /* in lh_policy_parts */
     int (*used)(const lh_policy *policy);
-    const char *needs; /* options that would make it used */
+    const char *needs; /* options with which it would be used */
     /* The only value that the parts before allow, which replaces that of a preset; NULL, or NULL from it: none. */
     const char *(*forced)(const lh_policy *policy);
     lh_status (*read)(lh_policy *policy, const struct lh_part *part, const char *text); /* text may be NULL */
@@ -53,14 +53,14 @@ int lh_policy_observes(const lh_policy *policy);
 lh_status lh_budget_read(lh_policy *policy, const char *text);
 void lh_budget_write(const lh_policy *policy, lh_part_value *out);
 
-/* Every part by its text, none of it checked against another. options->policy NULL: the default policy. */
+/* Reads every part, without checking combinations. options->policy NULL: the default policy. */
 lh_status lh_parts_read(lh_policy *out, const lh_policy_preset *preset, const lh_policy_options *options);
 
-/* LH_EUSAGE, naming the first two parts that cannot go together. */
+/* LH_EUSAGE for a combination of parts that is not allowed, naming them. */
 lh_status lh_parts_check(const lh_policy *policy);
 
-/* Budgets of layers where they differ: 1, or 0 when every layer takes what the policy gives it. */
-int lh_layers_narrow(const lh_policy_numbers *fixed, const lh_layers_request *request, int64_t *budgets);
+/* Returns 1 and the budgets of layers if they differ, or 0 if every layer has the policy's budget. */
+int lh_layers_differ(const lh_policy_numbers *fixed, const lh_layers_request *request, int64_t *budgets);
 
 /* n layers or heads divide `total` entries in proportion to their weights, which are not all 0: each gets `min`, or as
  * many as it can hold; then what rounding leaves goes to the largest remainders; then what some cannot hold to the
@@ -75,7 +75,7 @@ typedef struct lh_portions {
 /* One each to numbers 0, 1, ... that have room, round after round, until `missing` are given. */
 void lh_portions_give(const lh_portions *q, int64_t missing, int64_t *out);
 
-/* Of `entries`, and of all that were seen, what layer l can hold; request: lh_layers_request. */
+/* Number of `entries`, and of all seen tokens, that layer l can hold. */
 int64_t lh_layer_within(const lh_layers_request *q, int64_t l, int64_t entries);
 int64_t lh_layer_max(const void *request, int64_t l);
 
@@ -96,7 +96,7 @@ lh_status lh_part_read_odd(lh_policy *policy, const lh_part *part, const char *t
 lh_status lh_part_read_share(lh_policy *policy, const lh_part *part, const char *text);
 void lh_part_write_share(const lh_policy *policy, const lh_part *part, lh_part_value *out);
 
-/* Parts whose texts no other part has. */
+/* Parts with a syntax of their own. */
 lh_status lh_statistic_read(lh_policy *policy, const lh_part *part, const char *text);
 void lh_statistic_write(const lh_policy *policy, const lh_part *part, lh_part_value *out);
 lh_status lh_proxies_read(lh_policy *policy, const lh_part *part, const char *text);

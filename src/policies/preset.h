@@ -1,5 +1,5 @@
-/* preset.h - policies as text: the parts that an option gives or a preset names, the presets, and what a user asked
- * for. lh_policy_resolve (policy.h) makes a policy of them. */
+/* preset.h - policies as text: the parts that an option or a preset sets, the presets, and the options of a run.
+ * lh_policy_resolve (policy.h) makes a policy from them. */
 #ifndef LH_POLICIES_PRESET_H
 #define LH_POLICIES_PRESET_H
 
@@ -37,7 +37,7 @@ const lh_policy_preset *lh_policy_find(const char *name); /* NULL if there is no
 const lh_policy_preset *lh_policy_at(int i);              /* NULL after the last */
 
 extern const lh_policy_parts lh_policy_defaults;
-/* The preset that is used where only a budget is given. */
+/* The default preset with a budget. */
 extern const char lh_policy_by_default[];
 
 /* Weights of budgets, read from files (profile.h). */

@@ -1,5 +1,6 @@
-/* Profiles, all of them here: read from CSV, checked for completeness with messages that name file and line, kept once
- * per hash; as the value of a part, as JSON; and the budgets that they give to layers and heads. */
+/* profile.c - profiles: reads CSV files of weights for the budgets of layers or heads, with messages
+ * that name file and line, and stores equal profiles once, by hash; profiles as the value of a part and as JSON; and
+ * the budgets that they give to layers and heads: integers in proportion to the weights, exact in total. */
 #include "policies/profile.h"
 
 #include <assert.h>
@@ -41,7 +42,7 @@ const lh_profile *lh_profiles_find(const lh_profiles *all, uint64_t hash)
     return NULL;
 }
 
-/* Of the kind, too: a profile of the heads of one layer is not one of layers. */
+/* The hash includes the kind: a profile of the heads of one layer differs from one of layers. */
 static lh_status hash_of(const lh_profile *p, uint64_t *out)
 {
     lh_status st = LH_OK;
@@ -57,8 +58,8 @@ done:
     return st;
 }
 
-/* Takes *p, unless an equal one is there; the caller frees what is left. */
-static lh_status add(lh_profiles *all, lh_profile **p, uint64_t *hash)
+/* Takes *p unless an equal profile is stored; the caller frees what is left. */
+static lh_status add_profile(lh_profiles *all, lh_profile **p, uint64_t *hash)
 {
     LH_TRY(hash_of(*p, &(*p)->hash));
     *hash = (*p)->hash;
@@ -97,7 +98,7 @@ static piece trim(piece p)
     return p;
 }
 
-/* The piece before the next `end`, or all of it; *rest moves past it. 0 when nothing is left. */
+/* Cuts the piece before the next `end`, or all of *rest; 0 if nothing is left. */
 static int cut(piece *rest, char end, piece *out)
 {
     if (!rest->at) return 0;
@@ -165,7 +166,7 @@ static lh_status read_row(reader *r, const piece *fields, int n)
     int heads = r->kind == LH_PROFILE_OF_HEADS;
     row new = {.line = r->line};
     if (n != 2 + heads)
-        LH_FAIL(LH_EINPUT, "'%s', line %lld: it must have %d values with commas between them, as in '%s'", r->name,
+        LH_FAIL(LH_EINPUT, "'%s', line %lld: it must have %d comma-separated values, as in '%s'", r->name,
                 (long long)r->line, 2 + heads, headers[r->kind]);
     LH_TRY(read_number(r, fields[0], "layer", &new.layer));
     if (heads) LH_TRY(read_number(r, fields[1], "head", &new.head));
@@ -184,14 +185,14 @@ static lh_status read_row(reader *r, const piece *fields, int n)
 
 static lh_status read_lines(reader *r, piece text)
 {
-    piece line, said, fields[MAX_FIELDS];
+    piece line, content, fields[MAX_FIELDS];
     if (text.bytes >= 3 && memcmp(text.at, "\xef\xbb\xbf", 3) == 0) text.at += 3, text.bytes -= 3; /* byte order mark */
     while (cut(&text, '\n', &line)) {
         r->line++;
-        cut(&line, '#', &said); /* a comment follows */
-        said = trim(said);
-        if (!said.bytes) continue;
-        int n = cut_fields(said, fields);
+        cut(&line, '#', &content); /* a comment follows */
+        content = trim(content);
+        if (!content.bytes) continue;
+        int n = cut_fields(content, fields);
         LH_TRY(r->has_header ? read_row(r, fields, n) : read_header(r, fields, n));
     }
     if (!r->has_header) LH_FAIL(LH_EINPUT, "'%s' is empty: its first line must be '%s'", r->name, headers[r->kind]);
@@ -210,13 +211,13 @@ static int in_order(const void *a, const void *b)
 }
 
 /* "layer 3" or "head 2 of layer 3". */
-typedef struct place {
+typedef struct label {
     char text[64];
-} place;
+} label;
 
-static place place_of(const reader *r, int64_t layer, int64_t head)
+static label label_of(const reader *r, int64_t layer, int64_t head)
 {
-    place p;
+    label p;
     if (r->kind == LH_PROFILE_OF_LAYERS)
         snprintf(p.text, sizeof p.text, "layer %lld", (long long)layer);
     else
@@ -227,7 +228,7 @@ static place place_of(const reader *r, int64_t layer, int64_t head)
 static lh_status fail_missing(const reader *r, const row *there, int64_t layer, int64_t head)
 {
     return lh_fail(LH_EINPUT, __FILE__, __LINE__, "'%s', line %lld: %s has a weight, but %s has none", r->name,
-                   (long long)there->line, place_of(r, there->layer, there->head).text, place_of(r, layer, head).text);
+                   (long long)there->line, label_of(r, there->layer, there->head).text, label_of(r, layer, head).text);
 }
 
 /* Rows are in order; each layer has as many heads as the widest: every layer and head occurs once. */
@@ -239,7 +240,7 @@ static lh_status check_complete(const reader *r, const row *widest)
         int64_t layer = i / heads, head = i % heads;
         if (i && at[-1].layer == at->layer && at[-1].head == at->head)
             LH_FAIL(LH_EINPUT, "'%s', line %lld: %s has a weight already, in line %lld", r->name, (long long)at->line,
-                    place_of(r, at->layer, at->head).text, (long long)at[-1].line);
+                    label_of(r, at->layer, at->head).text, (long long)at[-1].line);
         if (at->layer != layer || at->head != head)
             LH_TRY(fail_missing(r, at->layer != layer && head ? widest : at, layer, head));
     }
@@ -255,7 +256,7 @@ static lh_status check_sums(const reader *r, int64_t heads)
         int64_t any = 0, last = 0;
         for (int64_t j = i; j < i + each; j++) any |= r->rows[j].weight, last = lh_max_i64(last, r->rows[j].line);
         if (any) continue;
-        place all = {"layers"};
+        label all = {"layers"};
         if (r->kind == LH_PROFILE_OF_HEADS)
             snprintf(all.text, sizeof all.text, "heads of layer %lld", (long long)(i / each));
         LH_FAIL(LH_EINPUT, "'%s', line %lld: the weights of all %s are 0, one must be larger", r->name, (long long)last,
@@ -264,7 +265,7 @@ static lh_status check_sums(const reader *r, int64_t heads)
     return LH_OK;
 }
 
-static lh_status make(lh_profile **out, const reader *r, int64_t heads)
+static lh_status make_profile(lh_profile **out, const reader *r, int64_t heads)
 {
     lh_status st = LH_OK;
     lh_profile *p = NULL;
@@ -295,8 +296,8 @@ lh_status lh_profile_parse(lh_profiles *all, lh_profile_kind kind, const lh_prof
         if (r.rows[i].head > widest->head) widest = &r.rows[i];
     LH_TRY_DONE(check_complete(&r, widest));
     LH_TRY_DONE(check_sums(&r, widest->head + 1));
-    LH_TRY_DONE(make(&p, &r, widest->head + 1));
-    LH_TRY_DONE(add(all, &p, hash));
+    LH_TRY_DONE(make_profile(&p, &r, widest->head + 1));
+    LH_TRY_DONE(add_profile(all, &p, hash));
 done:
     lh_free(r.rows);
     free_profile(p);
@@ -316,7 +317,7 @@ done:
 
 /* ---- checked against a model ---- */
 
-static lh_status check(const lh_profiles *all, uint64_t hash, int64_t layers, int64_t heads)
+static lh_status check_shape(const lh_profiles *all, uint64_t hash, int64_t layers, int64_t heads)
 {
     const lh_profile *p = lh_profiles_find(all, hash);
     if (!hash) return LH_OK;
@@ -332,8 +333,8 @@ static lh_status check(const lh_profiles *all, uint64_t hash, int64_t layers, in
 
 lh_status lh_profiles_check(const lh_profiles *all, const lh_policy *policy, int64_t layers, int64_t kv_heads)
 {
-    LH_TRY(check(all, policy->budgets.layer_profile, layers, 1));
-    LH_TRY(check(all, policy->budgets.head_profile, layers, kv_heads));
+    LH_TRY(check_shape(all, policy->budgets.layer_profile, layers, 1));
+    LH_TRY(check_shape(all, policy->budgets.head_profile, layers, kv_heads));
     return LH_OK;
 }
 
@@ -464,8 +465,8 @@ typedef struct rest {
     wide weights;
 } rest;
 
-/* Gives the minimum to every share that would be less, which makes the other shares smaller, and leaves those at -1.
- * They never run out: those that are left have at least their minimum to share. */
+/* Gives the minimum to every share that would be below it, which reduces the others, and sets those to -1. The rest
+ * always suffices: the others have at least their minima to share. */
 static rest fix_minima(const lh_portions *q, int64_t total, int64_t *out)
 {
     rest r = {.entries = total};
@@ -532,7 +533,7 @@ void lh_profile_layers(const lh_layers_request *q, int64_t entries, int64_t *bud
            budgets);
 }
 
-/* Entries that head h holds. */
+/* Number of entries of head h. */
 static int64_t held(const void *of, int64_t h)
 {
     const lh_heads_request *q = of;

@@ -30,7 +30,7 @@ void lh_profiles_clear(lh_profiles *all);
 /* NULL if there is none, or hash is 0. */
 const lh_profile *lh_profiles_find(const lh_profiles *all, uint64_t hash);
 
-/* Read a profile, and add it unless an equal one is there; *hash is its. The text is CSV: a line "layer,weight" (of
+/* Read a profile, and add it unless an equal one is stored; *hash: its hash. The text is CSV: a line "layer,weight" (of
  * heads: "layer,head,weight"), then one line for every layer (and head), numbered from 0, in any order; weights are
  * decimals from 0, at most 9 digits before and 9 after the point. '#' begins a comment. LH_EINPUT naming file and
  * line. */

@@ -1,5 +1,5 @@
-/* PyramidKV's budgets of layers, exact in total, or rounded as kvpress has them, and the room of a layer. All
- * arithmetic is in integers, so that every rank and every machine divides alike. */
+/* pyramid.c - PyramidKV's budgets of layers, exact in total or rounded as in kvpress, and the capacity of a layer. All
+ * arithmetic is in integers, so that every rank and machine computes the same. */
 #include "policies/policy_impl.h"
 
 typedef __int128 wide;
@@ -32,7 +32,7 @@ void lh_portions_give(const lh_portions *q, int64_t missing, int64_t *out)
 
 /* PyramidKV (arXiv 2406.02069): x_l falls in a straight line from M to m. With both over beta, x_l is a quotient of
  * integers, and its floor exact. Without a window the last layers may get less than one entry: they get one, which
- * never exceeds the total, because x_l + x_(N-1-l) is an integer: their partners have lost as much. */
+ * never exceeds the total, because x_l + x_(N-1-l) is an integer, so that their partners lose as much. */
 static int pyramid_exact(const lh_policy_numbers *fixed, const lh_layers_request *q, int64_t entries, int64_t *budgets)
 {
     if (q->layers == 1 || entries <= fixed->window) return 0;
@@ -60,8 +60,8 @@ static int64_t rounded(wide num, wide den)
     return (int64_t)(down + (rest > den || (rest == den && down % 2)));
 }
 
-/* The pyramid of kvpress 0.5.5: the whole budget falls in a straight line, and what rounding or the room of a layer
- * takes away is not given to others. 0: the pyramid would be narrower than the window, kvpress is uniform then. */
+/* The pyramid of kvpress 0.5.5: the whole budget falls in a straight line, and entries lost by rounding or capacity are
+ * not given to other layers. 0: the pyramid would be narrower than the window; kvpress is then uniform. */
 static int pyramid_rounded(const lh_policy_numbers *fixed, const lh_layers_request *q, int64_t entries,
                            int64_t *budgets)
 {

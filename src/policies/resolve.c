@@ -1,5 +1,5 @@
-/* Resolves a preset and the options given into a policy, part by part in the order of part_list.h, and writes a policy
- * back as the shortest command line that makes it. */
+/* resolve.c - resolves a preset and options into a policy, part by part in the order of part_list.h, and writes a
+ * policy as the shortest command line that gives it. */
 #include <stdio.h>
 #include <string.h>
 
@@ -15,7 +15,7 @@ static lh_status fail_unknown(const char *name)
     const char *near = lh_nearest(name, names);
     if (near)
         LH_FAIL(LH_EUSAGE, "--policy '%s' is unknown, did you mean '%s'? ('--policy help' lists all)", name, near);
-    LH_FAIL(LH_EUSAGE, "--policy '%s' is unknown, '--policy help' lists those there are", name);
+    LH_FAIL(LH_EUSAGE, "--policy '%s' is unknown, '--policy help' lists all", name);
 }
 
 static const char *first_given(const lh_policy_parts *parts)
@@ -36,8 +36,7 @@ static lh_status resolve_full(lh_policy *out, const lh_policy_options *options)
     return LH_OK;
 }
 
-/* The text of a part: the option, else the only value that the parts before allow, else the preset, else the default.
- */
+/* The text of a part: the option, else the only value that earlier parts allow, else the preset's, else the default. */
 static const char *resolved_text(const lh_policy *policy, const lh_part *part, const lh_policy_preset *preset,
                                  const lh_policy_options *options)
 {

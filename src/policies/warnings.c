@@ -1,4 +1,4 @@
-/* Warnings before a long run: parts whose numbers for this prompt leave them without effect. */
+/* warnings.c - warnings before a long run: parts that have no effect with their numbers for this prompt. */
 #include <math.h>
 
 #include "policies/policy_impl.h"
@@ -33,11 +33,12 @@ static lh_status warn_protected(const outlook *o, lh_buf *out)
 {
     int64_t value;
     const char *option = protector(o, &value);
-    return lh_buf_printf(out,
-                         "%s %lld leaves nothing of the budget of %lld entries to compete for: nothing is scored, %lld "
-                         "sinks and the last %lld entries are kept; give a larger '--budget' or a smaller '--%s'\n",
-                         option, (long long)value, (long long)o->protect.budget, (long long)o->protect.sinks,
-                         (long long)o->protect.recents, o->fixed.block ? "evict block:N" : option);
+    return lh_buf_printf(
+        out,
+        "%s %lld leaves no entry of the budget of %lld to compete for: nothing is scored, %lld sinks and "
+        "the last %lld entries are kept; give a larger '--budget' or a smaller '--%s'\n",
+        option, (long long)value, (long long)o->protect.budget, (long long)o->protect.sinks,
+        (long long)o->protect.recents, o->fixed.block ? "evict block:N" : option);
 }
 
 /* AhaKV's gain is sqrt(2 ln(i / k)) (arXiv 2506.03762): below 1 for i < k * sqrt(e), and 0 at k. */
@@ -56,7 +57,7 @@ static lh_status warn_pyramid(const outlook *o, lh_buf *out)
     int64_t budgets[2];
     lh_layers_request two = {.layers = 2, .seen = o->seen};
     if (o->fixed.budgets.layers != LH_LAYERS_PYRAMID || o->fixed.compat != LH_COMPAT_KVPRESS ||
-        lh_layers_narrow(&o->fixed, &two, budgets))
+        lh_layers_differ(&o->fixed, &two, budgets))
         return LH_OK;
     return lh_buf_printf(out,
                          "every layer gets %lld entries: the narrow end of the pyramid would be smaller than the "

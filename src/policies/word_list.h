@@ -1,5 +1,5 @@
 /* word_list.h - the words of the parts of a policy, once each: X(word, meaning), with its number of the enumeration in
- * policy.h where there is one, or source and statistic. '--policy NAME --help' prints the meaning. A word's place in
+ * policy.h where there is one, or source and statistic. '--policy NAME --help' prints the meaning. A word's index in
  * its list is its number. */
 #ifndef LH_POLICIES_WORD_LIST_H
 #define LH_POLICIES_WORD_LIST_H
@@ -19,8 +19,8 @@
     X(lh_policy_sets, LH_SET_WORDS)                 \
     X(lh_policy_position_modes, LH_POSITION_WORDS)
 
-/* Sources of scores beside attention, with the name of each: src/evict/source_<name>.c is what it does. The enumeration
- * lh_score_source and the table of sources are made of these rows. */
+/* Sources of scores other than attention, with the name of each: implemented in src/evict/source_<name>.c. The
+ * enumeration lh_score_source and the table of sources are made of these rows. */
 #define LH_SOURCE_WORDS(X)                                                                                 \
     X("position", "The later the better.", LH_SCORE_POSITION, LH_STAT_SUM, position)                       \
     X("random", "Chance.", LH_SCORE_RANDOM, LH_STAT_SUM, random)                                           \

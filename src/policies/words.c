@@ -1,4 +1,5 @@
-/* Parts whose value is a word: the arrays of words and meanings (word_list.h), and their numbers in a policy. */
+/* words.c - parts whose value is a word: the arrays of words and meanings (word_list.h), and their numbers in a
+ * policy. */
 #include <stdio.h>
 #include <string.h>
 
@@ -50,7 +51,7 @@ void lh_statistic_write(const lh_policy *policy, const lh_part *part, lh_part_va
     snprintf(out->text, sizeof out->text, "%s", part->words[number]);
 }
 
-/* ---- what words mean ---- */
+/* ---- meanings of words ---- */
 
 static const struct {
     const char *const *words, *const *meanings; /* in their order */

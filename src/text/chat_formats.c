@@ -17,10 +17,10 @@
 #define MUST_ALTERNATE "(" ROLE "=='user')!=(loop.index0%2==0)"
 
 #define ALTERNATE "Conversation roles must alternate user/assistant/user/assistant/..."
-#define ALTERNATE_BEHIND \
+#define ALTERNATE_AFTER \
     "After the optional system message, conversation roles must alternate user/assistant/user/assistant/..."
 #define OTHERS "Only user and assistant roles are supported!"
-#define OTHERS_BEHIND \
+#define OTHERS_AFTER \
     "Only user and assistant roles are supported, with the exception of an initial optional system message!"
 
 #define TOOL_IDS "Tool call IDs should be alphanumeric strings with length 9!"
@@ -145,11 +145,11 @@ const lh_chat_format lh_chat_formats[] = {
      .system = LH_CHAT_SYSTEM_LAST,
      .system_open = "",
      .system_close = "\n\n",
-     .alternate = ALTERNATE_BEHIND,
-     .others = OTHERS_BEHIND,
+     .alternate = ALTERNATE_AFTER,
+     .others = OTHERS_AFTER,
      .tools = TOOL_IDS,
      .all = {"{%ifloop.lastandsystem_messageisdefined%}{{'[INST] '+system_message+'\\n\\n'+" TEXT "+'[/INST]'}}",
-             "{{'[INST] '+" TEXT "+'[/INST]'}}", "{{' '+" TEXT "|trim+eos_token}}", ALTERNATE_BEHIND, OTHERS_BEHIND}},
+             "{{'[INST] '+" TEXT "+'[/INST]'}}", "{{' '+" TEXT "|trim+eos_token}}", ALTERNATE_AFTER, OTHERS_AFTER}},
     {.name = "mistral-plain", /* as mistral, but other roles are passed over */
      .end = "</s>",
      .render = lh_chat_render_alternating,
@@ -158,10 +158,10 @@ const lh_chat_format lh_chat_formats[] = {
      .system = LH_CHAT_SYSTEM_LAST,
      .system_open = "",
      .system_close = "\n\n",
-     .alternate = ALTERNATE_BEHIND,
+     .alternate = ALTERNATE_AFTER,
      .all = {"{%ifloop.lastandsystem_messageisdefined%}{{'[INST] '+system_message+'\\n\\n'+" TEXT "+'[/INST]'}}",
-             "{{'[INST] '+" TEXT "+'[/INST]'}}", "{{' '+" TEXT "|trim+eos_token}}", ALTERNATE_BEHIND},
-     .none = {OTHERS_BEHIND}},
+             "{{'[INST] '+" TEXT "+'[/INST]'}}", "{{' '+" TEXT "|trim+eos_token}}", ALTERNATE_AFTER},
+     .none = {OTHERS_AFTER}},
     {.name = "mistral-nemo", /* [INST] … [/INST] without spaces, the system's text in the last turn, as Mistral Nemo */
      .end = "</s>",
      .render = lh_chat_render_alternating,
@@ -170,11 +170,11 @@ const lh_chat_format lh_chat_formats[] = {
      .system = LH_CHAT_SYSTEM_LAST,
      .system_open = "",
      .system_close = "\n\n",
-     .alternate = ALTERNATE_BEHIND,
-     .others = OTHERS_BEHIND,
+     .alternate = ALTERNATE_AFTER,
+     .others = OTHERS_AFTER,
      .tools = TOOL_IDS,
      .all = {"{%ifloop.lastandsystem_messageisdefined%}{{'[INST]'+system_message+'\\n\\n'+" TEXT "+'[/INST]'}}",
-             "{{'[INST]'+" TEXT "+'[/INST]'}}", "{{" TEXT "+eos_token}}", ALTERNATE_BEHIND, OTHERS_BEHIND}},
+             "{{'[INST]'+" TEXT "+'[/INST]'}}", "{{" TEXT "+eos_token}}", ALTERNATE_AFTER, OTHERS_AFTER}},
     {.name = "mistral-v1", /*  [INST] … [/INST], the system's text in the first turn, as Mistral 7B v0.2 */
      .end = "</s>",
      .render = lh_chat_render_alternating,
@@ -183,10 +183,10 @@ const lh_chat_format lh_chat_formats[] = {
      .system = LH_CHAT_SYSTEM_FIRST,
      .system_open = "",
      .system_close = "\n\n",
-     .alternate = ALTERNATE_BEHIND,
-     .others = OTHERS_BEHIND,
+     .alternate = ALTERNATE_AFTER,
+     .others = OTHERS_AFTER,
      .all = {"{%ifloop.firstandsystem_messageisdefined%}{{' [INST] '+system_message+'\\n\\n'+" TEXT "+' [/INST]'}}",
-             "{{' [INST] '+" TEXT "+' [/INST]'}}", "{{' '+" TEXT "+eos_token}}", ALTERNATE_BEHIND, OTHERS_BEHIND}},
+             "{{' [INST] '+" TEXT "+' [/INST]'}}", "{{' '+" TEXT "+eos_token}}", ALTERNATE_AFTER, OTHERS_AFTER}},
     {.name = "mistral-v0", /* [INST] … [/INST] without a system's text, as the first Mistral 7B */
      .end = "</s>",
      .render = lh_chat_render_alternating,

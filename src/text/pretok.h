@@ -37,7 +37,7 @@ typedef struct lh_pretok lh_pretok; /* read-only once parsed */
 lh_status lh_pretok_parse(lh_pretok **out, const char *name, const json_t *json);
 void lh_pretok_free(lh_pretok *pretok);
 
-/* In place: one word becomes the words of the text. `spare` is working memory. */
+/* In place: splits one word into the words of the text. `spare` is working memory. */
 lh_status lh_pretok_run(const lh_pretok *pretok, lh_matcher *matcher, lh_place place, lh_words *words, lh_words *spare);
 
 #endif

@@ -81,7 +81,7 @@ START_TEST(test_bad_inputs_are_named)
     says(lh_map_open(&map, "/"), LH_EINPUT, "not a regular file");
     says(lh_file_read(&text, "/", 100), LH_EINPUT, "'/'");
     ck_assert_int_eq(lh_file_write("b", "12345", 5), LH_OK);
-    says(lh_file_read(&text, "b", 4), LH_EINPUT, "larger than the 4 bytes");
+    says(lh_file_read(&text, "b", 4), LH_EINPUT, "larger than the limit of 4 bytes");
     lh_buf_clear(&text);
     ck_assert_int_eq(lh_file_read(&text, "b", 5), LH_OK);
     lh_buf_clear(&text);

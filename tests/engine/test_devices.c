@@ -253,11 +253,11 @@ START_TEST(test_ranks_that_share_a_device_are_planned_with_their_part)
     lh_devices_room room;
     lh_device_found found;
     lh_device_find(LH_DEVICE_CUDA, &found);
-    mt_try(lh_devices_look(&room, &(lh_devices_wish){.device = "cpu"}));
+    mt_try(lh_devices_query(&room, &(lh_device_request){.device = "cpu"}));
     mt_check(room.dealt == 1, "a host dealt among %d", room.dealt);
     for (int share = 0; share < 2; share++) {
-        const lh_devices_wish wish = {.device = "cuda", .share = share};
-        mt_expect(lh_devices_look(&room, &wish), found.count ? LH_OK : LH_EUSAGE);
+        const lh_device_request request = {.device = "cuda", .share = share};
+        mt_expect(lh_devices_query(&room, &request), found.count ? LH_OK : LH_EUSAGE);
         int dealt = share ? found.count : 0;
         mt_check(!found.count || room.dealt == dealt, "devices dealt among %d, not %d", room.dealt, dealt);
     }

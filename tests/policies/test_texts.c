@@ -313,7 +313,7 @@ START_TEST(test_descriptions_name_every_part_that_is_used)
         lh_policy_parts parts;
     } cases[] = {{"snapkv", "nothing is evicted", {0}},
                  {"streaming", "at every token; entries are scored anew", {0}},
-                 {"h2o", "at every token; statistics go on", {0}},
+                 {"h2o", "at every token; statistics continue", {0}},
                  {"tova", "at every token; the newest row is observed", {0}},
                  {"nacl", "all proxies are new ones; the last rows, as many as 1% of the prompt", {0}},
                  {"nacl", "the last rows, as many as the question's", {.proxies = "question"}},
