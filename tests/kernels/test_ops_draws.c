@@ -3,14 +3,35 @@
 #include <string.h>
 
 #include "base/rng.h"
+#include "cases.h"
 #include "rig.h"
+
+enum { HEADS, LENGTH, SLACK, ORDER, PAD, THREADS, SPLIT, SPREAD, IN_PLACE, FIRST_HEAD, TEMPERATURE };
+static const dimension kinds[] = {
+    [HEADS] = {"heads", 7, {0, 1, 2, 3, 4, 5, 6}},
+    [LENGTH] = {"entries below", 3, {700, 40, 40}},
+    [SLACK] = {"slack", 3, {0, 1, 2}},
+    [ORDER] = {"order", 3, {CACHE_SLOTS, CACHE_GAPS, CACHE_SHUFFLED}, {"slots", "gaps", "shuffled"}},
+    [PAD] = {"padding of a row", 4, {0, 1, 2, 3}},
+    [THREADS] = {"threads", 4, {1, 2, 3, 4}},
+    [SPLIT] = {"heads of the lower rank", 7, {0, 1, 2, 3, 4, 5, 6}}, /* at most all */
+    [SPREAD] = {"spread of the scores", 2, {1, 10}},
+    [IN_PLACE] = {"in place", 4, {1, 0, 0, 0}, {"yes", "no", "no", "no"}},
+    [FIRST_HEAD] = {"first head", 2, {0, 4000}},
+    [TEMPERATURE] = {"tenths of the temperature", 3, {10, 5, 30}},
+};
+
+static int64_t kind(int which, int n)
+{
+    return case_value(&kinds[which], n);
+}
 
 static void draws_cache(lot *m, cache *c, int n)
 {
-    int64_t heads = n % 7, *len = lot_new(m, heads * 8);
-    for (int64_t h = 0; h < heads; h++) len[h] = draw(70, (uint64_t)(n * 10 + h), n % 3 ? 40 : 700);
-    cache_spec spec = {.heads = heads, .head_dim = 1, .slack = n % 3, .in_order = 3, .last = 900, .len = len};
-    spec.order = (cache_order)(n / 2 % CACHE_ORDERS);
+    int64_t heads = kind(HEADS, n), most = kind(LENGTH, n), *len = lot_new(m, heads * 8);
+    for (int64_t h = 0; h < heads; h++) len[h] = draw(70, (uint64_t)(n * 10 + h), most);
+    cache_spec spec = {.heads = heads, .head_dim = 1, .slack = kind(SLACK, n), .in_order = 3, .last = 900, .len = len};
+    spec.order = (cache_order)kind(ORDER, n);
     spec.seed = (uint64_t)n;
     cache_make(m, c, &spec);
 }
@@ -49,20 +70,21 @@ START_TEST(test_random_scores_belong_to_heads_and_positions_wherever_these_are)
             lot m = {0};
             cache c;
             draws_cache(&m, &c, n);
-            int64_t ld = 700 + n % 4, heads = c.host.heads, split = n / 3 % (heads + 1);
+            int64_t ld = 700 + kind(PAD, n), heads = c.host.heads, split = kind(SPLIT, n);
+            if (split > heads) split = heads;
             float *y = rig_new(&g, heads * ld * 4), *got = lot_new(&m, heads * ld * 4);
             lh_ragged kv = rig_cache(&g, &c), low = heads_from(&kv, 0, split);
             lh_ragged high = heads_from(&kv, split, heads - split);
             lh_draw of = draw_of(n, 3);
-            omp_set_num_threads(1 + n % 4);
+            omp_set_num_threads((int)kind(THREADS, n));
             RUN(&g, random_scores, .y = y, .kv = &low, .ld = ld, .draw = of);
             RUN(&g, random_scores, .y = y + split * ld, .kv = &high, .ld = ld, .draw = draw_of(n, 3 + split));
             rig_get(&g, got, y, heads * ld * 4);
             for (int64_t h = 0; h < heads; h++) {
                 for (int64_t s = 0; s < c.host.len[h]; s++) {
                     float want = lh_uniform(word_by_hand(&of, h, cache_position(&c.host, h, s)));
-                    ck_assert_msg(got[h * ld + s] == want, "%s, case %d: %.9g, not %.9g", g.ops->name, n,
-                                  got[h * ld + s], want);
+                    ck_assert_msg(got[h * ld + s] == want, "%s: %.9g, not %.9g%s", g.ops->name, got[h * ld + s], want,
+                                  case_words());
                 }
             }
             rig_reset(&g);
@@ -76,7 +98,6 @@ END_TEST
 /* Errors of two logarithms in f32, the inner one relative; the sum rounds relative to its terms, which are up to 40. */
 START_TEST(test_gumbel_scores_are_perturbed_by_the_same_draws)
 {
-    const float temperatures[] = {1.0f, 0.5f, 3.0f};
     for (int b = 0; rig_backend(b); b++) {
         rig g;
         rig_open(&g, rig_backend(b));
@@ -84,21 +105,20 @@ START_TEST(test_gumbel_scores_are_perturbed_by_the_same_draws)
             lot m = {0};
             cache c;
             draws_cache(&m, &c, n);
-            int64_t ld = 700 + n % 4, heads = c.host.heads, count = heads * ld;
-            float *x = lot_normals(&m, count, n % 2 ? 1.0f : 10.0f, 8), *got = lot_new(&m, count * 4);
-            float *on = rig_put(&g, x, count * 4), *y = n % 4 ? rig_new(&g, count * 4) : on;
+            int64_t ld = 700 + kind(PAD, n), heads = c.host.heads, count = heads * ld;
+            float temperature = (float)kind(TEMPERATURE, n) / 10;
+            float *x = lot_normals(&m, count, (float)kind(SPREAD, n), 8), *got = lot_new(&m, count * 4);
+            float *on = rig_put(&g, x, count * 4), *y = kind(IN_PLACE, n) ? on : rig_new(&g, count * 4);
             lh_ragged kv = rig_cache(&g, &c);
-            lh_draw of = draw_of(n, n % 2 * 4000);
-            omp_set_num_threads(1 + n % 4);
-            RUN(&g, gumbel_scores, .y = y, .x = on, .kv = &kv, .ld = ld, .temperature = temperatures[n % 3],
-                .draw = of);
+            lh_draw of = draw_of(n, kind(FIRST_HEAD, n));
+            omp_set_num_threads((int)kind(THREADS, n));
+            RUN(&g, gumbel_scores, .y = y, .x = on, .kv = &kv, .ld = ld, .temperature = temperature, .draw = of);
             rig_get(&g, got, y, count * 4);
             for (int64_t h = 0; h < heads; h++) {
                 for (int64_t s = 0; s < c.host.len[h]; s++) {
                     double u = lh_uniform_open(word_by_hand(&of, h, cache_position(&c.host, h, s)));
-                    float want = (float)(x[h * ld + s] / temperatures[n % 3] - log(-log(u)));
-                    check_near(&got[h * ld + s], &want, 1, (tolerance){2e-7, 2e-6}, "gumbel_scores, case %d, %s", n,
-                               g.ops->name);
+                    float want = (float)(x[h * ld + s] / temperature - log(-log(u)));
+                    check_near(&got[h * ld + s], &want, 1, (tolerance){2e-7, 2e-6}, "gumbel_scores, %s", g.ops->name);
                 }
             }
             rig_reset(&g);

@@ -2,14 +2,53 @@
 #include <omp.h>
 #include <string.h>
 
+#include "cases.h"
 #include "numbers.h"
+
+enum { HEADS, LENGTH, SLACK, ORDER, THREADS, PAD, LAYOUT, IN_PLACE };                         /* of all operations */
+enum { PARTS = IN_PLACE + 1, SQUARES, SMALL, FIRST_ROW, SEEN, WINDOW, MORE, FINISH, FACTOR }; /* of finish_scores */
+enum { ADDED = FACTOR + 1, LAST, PRIOR };
+enum { PRIOR_NUMBERS, PRIOR_ZEROS, PRIOR_NAN };
+static const dimension kinds[] = {
+    [HEADS] = {"heads", 6, {0, 1, 2, 3, 4, 5}},
+    [LENGTH] = {"entries below", 3, {5000, 40, 40}},
+    [SLACK] = {"slack", 3, {0, 1, 2}},
+    [ORDER] = {"order", 3, {CACHE_SLOTS, CACHE_GAPS, CACHE_SHUFFLED}, {"slots", "gaps", "shuffled"}},
+    [THREADS] = {"threads", 4, {1, 2, 3, 4}},
+    [PAD] = {"padding of a row", 3, {0, 1, 2}},
+    [LAYOUT] = {"layout", 2, {0, 1}},
+    [IN_PLACE] = {"in place", 3, {0, 1, 1}, {"no", "yes", "yes"}},
+    [PARTS] = {"parts", 4, {1, 2, 3, 4}},
+    [SQUARES] = {"layout of squares", 2, {0, 1}},
+    [SMALL] = {"squares", 5, {1, 0, 0, 0, 0}, {"small", "as they are", "as they are", "as they are", "as they are"}},
+    [FIRST_ROW] = {"first row", 5, {0, 20, 40, 60, 80}},
+    [SEEN] = {"seen", 4, {6000, 6001, 6002, 15}},
+    [WINDOW] = {"window", 3, {0, 0, 50}},
+    [MORE] = {"more", 7, {0, 0, 0, 0, 0, 0, 4}},
+    [FINISH] = {"finish",
+                3,
+                {LH_FINISH_PLAIN, LH_FINISH_PER_VISIT, LH_FINISH_DEVIATION},
+                {"plain", "per visit", "deviation"}},
+    [FACTOR] = {"tenths of the factor", 2, {10, 3}},
+    [ADDED] = {"added", 4, {0, 1, 1, 1}, {"0", "1e-4", "1e-4", "1e-4"}},
+    [LAST] = {"last slots", 4, {0, 1, 1, 1}, {"all", "some", "some", "some"}},
+    [PRIOR] = {"prior",
+               5,
+               {PRIOR_ZEROS, PRIOR_NAN, PRIOR_NUMBERS, PRIOR_NUMBERS, PRIOR_NUMBERS},
+               {"zeros", "a NaN among numbers", "numbers", "numbers", "numbers"}},
+};
+
+static int64_t kind(int which, int n)
+{
+    return case_value(&kinds[which], n);
+}
 
 static void small_cache(lot *m, cache *c, int n)
 {
-    int64_t heads = n % 6, *len = lot_new(m, heads * 8);
-    for (int64_t h = 0; h < heads; h++) len[h] = draw(50, (uint64_t)(n * 10 + h), n % 3 ? 40 : 5000);
-    cache_spec spec = {.heads = heads, .head_dim = 1, .slack = n % 3, .in_order = 3, .last = 6000, .len = len};
-    spec.order = (cache_order)(n / 2 % CACHE_ORDERS);
+    int64_t heads = kind(HEADS, n), most = kind(LENGTH, n), *len = lot_new(m, heads * 8);
+    for (int64_t h = 0; h < heads; h++) len[h] = draw(50, (uint64_t)(n * 10 + h), most);
+    cache_spec spec = {.heads = heads, .head_dim = 1, .slack = kind(SLACK, n), .in_order = 3, .last = 6000, .len = len};
+    spec.order = (cache_order)kind(ORDER, n);
     spec.seed = (uint64_t)n;
     cache_make(m, c, &spec);
 }
@@ -39,8 +78,8 @@ static float finish_by_hand(const lh_finish_scores_args *a, double x, double squ
     return variance > 0 ? (float)sqrt(variance) : 0;
 }
 
-/* Counting visits row by row would take long for all: every third case has long heads, of which few slots are looked
- * at. The tolerance is the rounding of a deviation that cancels, of numbers around 1. */
+/* Counting visits row by row would take long for all: a third of the cases has long heads, of which few slots are
+ * looked at. The tolerance is the rounding of a deviation that cancels, of numbers around 1. */
 START_TEST(test_finish_scores_divides_by_the_rows_that_saw_the_entry)
 {
     for (int b = 0; rig_backend(b); b++) {
@@ -50,12 +89,13 @@ START_TEST(test_finish_scores_divides_by_the_rows_that_saw_the_entry)
             lot m = {0};
             cache c;
             numbers x, squares;
-            omp_set_num_threads(1 + n % 4);
+            omp_set_num_threads((int)kind(THREADS, n));
             small_cache(&m, &c, n);
-            int64_t parts = 1 + n % 4, ld = longest(&c) + n % 3, heads = c.host.heads;
-            numbers_make(&m, &x, &c, parts, (number_layout)(n % 2));
-            numbers_make(&m, &squares, &c, parts, (number_layout)(n / 3 % 2));
-            for (int64_t i = 0; i < squares.count; i++) squares.data[i] = fabsf(squares.data[i]) * (n % 5 ? 1 : 0.01f);
+            int64_t parts = kind(PARTS, n), small = kind(SMALL, n), ld = longest(&c) + kind(PAD, n),
+                    heads = c.host.heads;
+            numbers_make(&m, &x, &c, parts, (number_layout)kind(LAYOUT, n));
+            numbers_make(&m, &squares, &c, parts, (number_layout)kind(SQUARES, n));
+            for (int64_t i = 0; i < squares.count; i++) squares.data[i] = fabsf(squares.data[i]) * (small ? 0.01f : 1);
             lh_ragged kv = rig_cache(&g, &c);
             float *y = rig_new(&g, heads * parts * ld * 4), *got = lot_new(&m, heads * parts * ld * 4);
             lh_finish_scores_args a = {.y = y,
@@ -64,12 +104,12 @@ START_TEST(test_finish_scores_divides_by_the_rows_that_saw_the_entry)
                                        .kv = &kv,
                                        .ld = ld,
                                        .parts = parts,
-                                       .first_row = n % 5 * 20,
-                                       .seen = n % 4 == 3 ? 15 : 6000 + n % 4,
-                                       .window = n % 3 == 2 ? 50 : 0,
-                                       .more = n % 7 == 6 ? 4 : 0,
-                                       .kind = (lh_finish_kind)(n / 54),
-                                       .factor = n % 2 ? 1.0f : 0.3f};
+                                       .first_row = kind(FIRST_ROW, n),
+                                       .seen = kind(SEEN, n),
+                                       .window = kind(WINDOW, n),
+                                       .more = kind(MORE, n),
+                                       .kind = (lh_finish_kind)kind(FINISH, n),
+                                       .factor = (float)kind(FACTOR, n) / 10};
             if (a.kind != LH_FINISH_DEVIATION) a.squares.at = NULL;
             rig_done(&g, g.ops->finish_scores(g.stream, &a), "finish_scores");
             rig_get(&g, got, y, heads * parts * ld * 4);
@@ -80,7 +120,7 @@ START_TEST(test_finish_scores_divides_by_the_rows_that_saw_the_entry)
                     float want = finish_by_hand(&a, x.data[numbers_index(&x, h, s, part)],
                                                 squares.data[numbers_index(&squares, h, s, part)], visits);
                     check_near(&got[(h * parts + part) * ld + s], &want, 1, (tolerance){1e-6, 1e-7},
-                               "finish_scores, case %d, %s", n, g.ops->name);
+                               "finish_scores, %s", g.ops->name);
                 }
             }
             rig_reset(&g);
@@ -101,11 +141,12 @@ START_TEST(test_weigh_scores_multiplies_with_the_norms_of_the_slots)
             cache c;
             numbers norms;
             small_cache(&m, &c, n);
-            int64_t ld = longest(&c) + n % 3, heads = c.host.heads, count = heads * ld;
-            float add = n % 4 ? 1e-4f : 0.0f, *x = lot_normals(&m, count, 1.0f, 3), *got = lot_new(&m, count * 4);
-            numbers_make(&m, &norms, &c, 1, (number_layout)(n % 2));
+            int64_t ld = longest(&c) + kind(PAD, n), heads = c.host.heads, count = heads * ld;
+            float add = (float)kind(ADDED, n) * 1e-4f, *x = lot_normals(&m, count, 1.0f, 3),
+                  *got = lot_new(&m, count * 4);
+            numbers_make(&m, &norms, &c, 1, (number_layout)kind(LAYOUT, n));
             lh_ragged kv = rig_cache(&g, &c);
-            float *on = rig_put(&g, x, count * 4), *y = n % 3 ? on : rig_new(&g, count * 4);
+            float *on = rig_put(&g, x, count * 4), *y = kind(IN_PLACE, n) ? on : rig_new(&g, count * 4);
             RUN(&g, weigh_scores, .y = y, .x = on, .norms = numbers_put(&g, &norms, &kv), .len = kv.len, .heads = heads,
                 .ld = ld, .add = add);
             rig_get(&g, got, y, count * 4);
@@ -113,8 +154,7 @@ START_TEST(test_weigh_scores_multiplies_with_the_norms_of_the_slots)
                 for (int64_t s = 0; s < c.host.len[h]; s++) {
                     double norm = norms.data[numbers_index(&norms, h, s, 0)];
                     float want = (float)(((double)x[h * ld + s] + add) * norm);
-                    check_near(&got[h * ld + s], &want, 1, (tolerance){2e-7, 2e-7}, "weigh_scores, case %d, %s", n,
-                               g.ops->name);
+                    check_near(&got[h * ld + s], &want, 1, (tolerance){2e-7, 2e-7}, "weigh_scores, %s", g.ops->name);
                 }
             }
             rig_reset(&g);
@@ -135,9 +175,10 @@ START_TEST(test_put_stats_writes_the_last_slots_and_nothing_else)
             cache c;
             numbers y;
             small_cache(&m, &c, n);
-            int64_t ld = longest(&c) + n % 3, heads = c.host.heads, last = n % 4 ? draw(51, (uint64_t)n, 20) : ld;
+            int64_t ld = longest(&c) + kind(PAD, n), heads = c.host.heads,
+                    last = kind(LAST, n) ? draw(51, (uint64_t)n, 20) : ld;
             float *x = lot_normals(&m, heads * ld, 1.0f, 3);
-            numbers_make(&m, &y, &c, 2, (number_layout)(n % 2));
+            numbers_make(&m, &y, &c, 2, (number_layout)kind(LAYOUT, n));
             lh_ragged kv = rig_cache(&g, &c);
             lh_slot_floats on = numbers_put(&g, &y, &kv);
             RUN(&g, put_stats, .y = on, .x = rig_put(&g, x, heads * ld * 4), .kv = &kv, .last = last, .ld = ld);
@@ -146,7 +187,7 @@ START_TEST(test_put_stats_writes_the_last_slots_and_nothing_else)
                 for (int64_t s = first; s < c.host.len[h]; s++)
                     y.data[numbers_index(&y, h, s, 0)] = x[h * ld + s - first];
             }
-            check_same(numbers_get(&m, &g, &y, &on), y.data, y.count * 4, "put_stats, case %d, %s", n, g.ops->name);
+            check_same(numbers_get(&m, &g, &y, &on), y.data, y.count * 4, "put_stats, %s", g.ops->name);
             rig_reset(&g);
             lot_end(&m);
         }
@@ -155,12 +196,12 @@ START_TEST(test_put_stats_writes_the_last_slots_and_nothing_else)
 }
 END_TEST
 
-/* kinds of priors: numbers, zeros only, a NaN among numbers (which is no maximum). */
-static void prior_make(float *prior, int64_t count, int n)
+/* A NaN among numbers is no maximum. */
+static void prior_make(float *prior, int64_t count, int64_t of)
 {
     for (int64_t i = 0; i < count; i++) {
-        prior[i] = n % 5 == 0 ? 0 : fabsf(prior[i]);
-        if (n % 5 == 1 && draw(52, (uint64_t)i, 9) == 0) prior[i] = NAN;
+        prior[i] = of == PRIOR_ZEROS ? 0 : fabsf(prior[i]);
+        if (of == PRIOR_NAN && draw(52, (uint64_t)i, 9) == 0) prior[i] = NAN;
     }
 }
 
@@ -173,12 +214,12 @@ START_TEST(test_a_prior_is_relative_to_its_maximum_over_what_competes)
             lot m = {0};
             cache c;
             small_cache(&m, &c, n);
-            int64_t ld = longest(&c) + n % 3, heads = c.host.heads, count = heads * ld;
+            int64_t ld = longest(&c) + kind(PAD, n), heads = c.host.heads, count = heads * ld;
             float *y = lot_normals(&m, count, 1.0f, 4), *prior = lot_normals(&m, count, 1.0f, 5);
             float *got = lot_new(&m, count * 4), *on = rig_put(&g, y, count * 4);
             uint8_t *state = lot_new(&m, count);
             for (int64_t i = 0; i < count; i++) state[i] = (uint8_t)draw(53, (uint64_t)(n * 10000 + i), 3);
-            prior_make(prior, count, n);
+            prior_make(prior, count, kind(PRIOR, n));
             RUN(&g, apply_prior, .y = on, .prior = rig_put(&g, prior, count * 4), .state = rig_put(&g, state, count),
                 .len = rig_put(&g, c.host.len, heads * 8), .heads = heads, .ld = ld);
             rig_get(&g, got, on, count * 4);
@@ -192,7 +233,7 @@ START_TEST(test_a_prior_is_relative_to_its_maximum_over_what_competes)
                     float want = (float)(state[h * ld + s] != LH_ENTRY_COMPETES ? x : top > 0 ? x * nu / top : 0);
                     ck_assert_int_eq(isnan(want) != 0, isnan(got[h * ld + s]) != 0);
                     if (!isnan(want))
-                        check_near(&got[h * ld + s], &want, 1, (tolerance){2e-7, 1e-12}, "apply_prior, case %d, %s", n,
+                        check_near(&got[h * ld + s], &want, 1, (tolerance){2e-7, 1e-12}, "apply_prior, %s",
                                    g.ops->name);
                 }
             }

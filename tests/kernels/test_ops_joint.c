@@ -2,7 +2,31 @@
 #include <omp.h>
 #include <string.h>
 
+#include "cases.h"
 #include "rig.h"
+
+enum { HEADS, WIDTH, SCORES, ODD, THREADS, LEFT_OUT, SPLIT, OTHERS, COLUMNS, BITS, PAD, POWER };
+enum { TINY, WITH_ODD, TINY_BELOW_TOP, NORMAL }; /* none is above the top, which is that of all ranks */
+static const float tops[] = {[TINY] = 0.0f, [WITH_ODD] = 1e30f, [TINY_BELOW_TOP] = 1e-5f, [NORMAL] = 7.5f};
+static const dimension kinds[] = {
+    [HEADS] = {"heads", 10, {0, 1, 2, 3, 4, 5, 6, 7, 8, 9}},
+    [WIDTH] = {"width", 3, {9001, 41, 41}},
+    [SCORES] = {"scores", 4, {TINY, WITH_ODD, TINY_BELOW_TOP, NORMAL}, {"tiny", "odd", "tiny, top 1e-5", "normal"}},
+    [ODD] = {"odd numbers", 2, {3, 4}}, /* so many of them */
+    [THREADS] = {"threads", 4, {1, 2, 3, 4}},
+    [LEFT_OUT] = {"columns left out", 5, {3, 0, 0, 0, 0}},
+    [SPLIT] = {"heads of the first rank", 10, {0, 1, 2, 3, 4, 5, 6, 7, 8, 9}}, /* at most all */
+    [OTHERS] = {"heads elsewhere", 3, {1, 2, 3}},
+    [COLUMNS] = {"columns", 12, {7001, 1, 2, 5, 7001, 8, 16, 31, 7001, 33, 39, 40}},
+    [BITS] = {"bits of a sum", 10, {63, 60, 55, 48, 40, 32, 30, 28, 26, 24}},
+    [PAD] = {"padding of a row", 4, {0, 1, 2, 3}},
+    [POWER] = {"power of the top", 9, {-140, -20, -12, -5, -1, 0, 1, 4, 9}},
+};
+
+static int64_t kind(int which, int n)
+{
+    return case_value(&kinds[which], n);
+}
 
 /* Scores of heads, some with odd numbers among them. */
 typedef struct heads {
@@ -14,15 +38,16 @@ typedef struct heads {
 static void heads_make(lot *m, heads *l, int n)
 {
     const float odd[] = {NAN, -NAN, -0.0f, -1e30f};
-    l->count = n % 10;
+    const int64_t odds = kind(ODD, n), scores = kind(SCORES, n);
+    l->count = kind(HEADS, n);
     l->len = lot_new(m, l->count * 8);
-    l->ld = n % 3 ? 41 : 9001;
+    l->ld = kind(WIDTH, n);
     for (int64_t h = 0; h < l->count; h++) l->len[h] = draw(80, (uint64_t)(n * 10 + h), l->ld + 1);
-    l->scores = lot_normals(m, l->count * l->ld, n % 2 ? 1.0f : 1e-6f, (uint64_t)n);
+    l->scores = lot_normals(m, l->count * l->ld, scores == WITH_ODD || scores == NORMAL ? 1.0f : 1e-6f, (uint64_t)n);
     l->state = lot_new(m, l->count * l->ld);
     for (int64_t i = 0; i < l->count * l->ld; i++) {
         uint64_t dice = (uint64_t)(n * 100000 + i);
-        if (n % 4 == 1 && draw(81, dice, 3) == 0) l->scores[i] = odd[draw(82, dice, 3 + n / 4 % 2)];
+        if (scores == WITH_ODD && draw(81, dice, 3) == 0) l->scores[i] = odd[draw(82, dice, odds)];
         l->state[i] = (uint8_t)draw(83, dice, 3);
     }
 }
@@ -37,7 +62,7 @@ START_TEST(test_max_score_is_the_largest_size_that_competes)
             heads l;
             heads_make(&m, &l, n);
             float got, want = 0, *y = rig_new(&g, 4);
-            omp_set_num_threads(1 + n % 4);
+            omp_set_num_threads((int)kind(THREADS, n));
             for (int64_t h = 0; h < l.count; h++) {
                 for (int64_t i = h * l.ld; i < h * l.ld + l.len[h]; i++) {
                     if (l.state[i] == LH_ENTRY_COMPETES && fabsf(l.scores[i]) > want) want = fabsf(l.scores[i]);
@@ -47,7 +72,7 @@ START_TEST(test_max_score_is_the_largest_size_that_competes)
                 .state = rig_put(&g, l.state, l.count * l.ld), .len = rig_put(&g, l.len, l.count * 8), .heads = l.count,
                 .ld = l.ld);
             rig_get(&g, &got, y, 4);
-            ck_assert_msg(got == want, "%s, case %d: %.9g, not %.9g", g.ops->name, n, got, want);
+            ck_assert_msg(got == want, "%s: %.9g, not %.9g%s", g.ops->name, got, want, case_words());
             rig_reset(&g);
             lot_end(&m);
         }
@@ -77,16 +102,15 @@ START_TEST(test_sums_of_heads_are_whole_numbers_that_ranks_may_add_in_any_order)
             lot m = {0};
             heads l;
             heads_make(&m, &l, n);
-            int64_t cols = n % 5 ? l.ld : l.ld - 3, split = n % (l.count + 1);
+            int64_t cols = l.ld - kind(LEFT_OUT, n), split = kind(SPLIT, n), all_heads = l.count + kind(OTHERS, n);
+            if (split > l.count) split = l.count;
             int64_t *want = lot_new(&m, cols * 8), *got = lot_new(&m, 2 * cols * 8), *sums = rig_new(&g, 2 * cols * 8);
-            const float tops[] = {0.0f, 1e30f, 1e-5f, 7.5f};
-            float top = tops[n % 4];
-            int64_t all_heads = l.count + 1 + n % 3;
+            float top = tops[kind(SCORES, n)];
             double scale = scale_by_hand(top, all_heads);
             const float *scores = rig_put(&g, l.scores, l.count * l.ld * 4);
             const int64_t *len = rig_put(&g, l.len, l.count * 8);
             const float *top_on = rig_put(&g, &top, 4);
-            omp_set_num_threads(1 + n % 4);
+            omp_set_num_threads((int)kind(THREADS, n));
             for (int64_t i = 0; i < l.count * l.ld; i++) {
                 if (i % l.ld >= l.len[i / l.ld] || i % l.ld >= cols || isnan(l.scores[i])) continue;
                 want[i % l.ld] += llrint((double)l.scores[i] * scale);
@@ -97,7 +121,7 @@ START_TEST(test_sums_of_heads_are_whole_numbers_that_ranks_may_add_in_any_order)
                 .heads = l.count - split, .cols = cols, .ld = l.ld, .all_heads = all_heads);
             rig_get(&g, got, sums, 2 * cols * 8);
             for (int64_t s = 0; s < cols; s++) got[s] += got[cols + s];
-            check_same(got, want, cols * 8, "add_heads, case %d, %s", n, g.ops->name);
+            check_same(got, want, cols * 8, "add_heads, %s", g.ops->name);
             rig_reset(&g);
             lot_end(&m);
         }
@@ -113,10 +137,12 @@ START_TEST(test_shared_scores_are_one_row_for_all_heads)
         rig_open(&g, rig_backend(b));
         for (int n = 0; n < 40; n++) {
             lot m = {0};
-            int64_t count = n % 10, cols = n % 3 ? n : 7001, ld = cols + n % 4, *sums = lot_new(&m, cols * 8);
-            for (int64_t s = 0; s < cols; s++) sums[s] = draw(84, (uint64_t)(n + 7 * s), INT64_MAX) >> n;
-            float top = ldexpf(1.5f, n % 9 ? n % 30 - 20 : -140);
-            int64_t all_heads = count + 1 + n % 2;
+            int64_t count = kind(HEADS, n), cols = kind(COLUMNS, n), ld = cols + kind(PAD, n),
+                    *sums = lot_new(&m, cols * 8);
+            for (int64_t s = 0; s < cols; s++)
+                sums[s] = draw(84, (uint64_t)(n + 7 * s), INT64_MAX) >> (63 - kind(BITS, n));
+            float top = ldexpf(1.5f, (int)kind(POWER, n));
+            int64_t all_heads = count + kind(OTHERS, n);
             double factor = 1.0 / scale_by_hand(top, all_heads) / (double)all_heads;
             float *y = rig_new(&g, count * ld * 4), *got = lot_new(&m, count * ld * 4);
             RUN(&g, share_scores, .y = y, .sums = rig_put(&g, sums, cols * 8), .top = rig_put(&g, &top, 4),

@@ -1,6 +1,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "cases.h"
 #include "rig.h"
 
 typedef struct product {
@@ -137,6 +138,21 @@ START_TEST(test_gemm_of_every_backend_is_that_of_ref)
 }
 END_TEST
 
+enum { TOKENS, DIM, Y_PAD, X_PAD, SHARDS, COUNT };
+static const dimension kinds[] = {
+    [TOKENS] = {"tokens", 6, {0, 1, 2, 3, 4, 5}},
+    [DIM] = {"dim", 12, {0, 1, 2, 13, 14, 15, 26, 28, 39, 40, 52, 54}},
+    [Y_PAD] = {"padding of y", 2, {0, 3}},
+    [X_PAD] = {"padding of x", 4, {0, 1, 2, 3}},
+    [SHARDS] = {"shards", 10, {0, 1, 2, 3, 4, 5, 6, 7, 8, 9}},
+    [COUNT] = {"elements", 12, {0, 1, 4, 9, 16, 25, 64, 100, 225, 441, 900, 1521}},
+};
+
+static int64_t kind(int which, int n)
+{
+    return case_value(&kinds[which], n);
+}
+
 START_TEST(test_add_adds_in_place_and_leaves_the_gaps)
 {
     for (int b = 0; rig_backend(b); b++) {
@@ -144,7 +160,8 @@ START_TEST(test_add_adds_in_place_and_leaves_the_gaps)
         rig_open(&g, rig_backend(b));
         for (int n = 0; n < 30; n++) {
             lot m = {0};
-            int64_t tokens = n % 6, dim = n % 5 * 13 + n % 3, y_ld = dim + n % 2 * 3, x_ld = dim + n % 4;
+            int64_t tokens = kind(TOKENS, n), dim = kind(DIM, n), y_ld = dim + kind(Y_PAD, n),
+                    x_ld = dim + kind(X_PAD, n);
             const float *y = lot_normals(&m, tokens * y_ld, 1.0f, 1), *x = lot_normals(&m, tokens * x_ld, 1.0f, 2);
             float *got = lot_new(&m, tokens * y_ld * 4), *want = lot_copy(&m, y, tokens * y_ld * 4);
             float *on = rig_put(&g, y, tokens * y_ld * 4);
@@ -171,7 +188,7 @@ START_TEST(test_shards_are_added_in_their_order)
         rig_open(&g, rig_backend(b));
         for (int n = 0; n < 40; n++) {
             lot m = {0};
-            int64_t shards = n % 10, count = n * n;
+            int64_t shards = kind(SHARDS, n), count = kind(COUNT, n);
             float *parts = lot_normals(&m, shards * count, 1.0f, 5), *got = lot_new(&m, count * 4);
             float *want = lot_new(&m, count * 4), *y = rig_new(&g, count * 4);
             for (int64_t r = 0; r < shards; r++) {
@@ -183,7 +200,7 @@ START_TEST(test_shards_are_added_in_their_order)
             RUN(&g, sum_shards, .y = y, .parts = rig_put(&g, parts, shards * count * 4), .shards = shards,
                 .count = count);
             rig_get(&g, got, y, count * 4);
-            check_same(got, want, count * 4, "sum of %lld shards, %s", (long long)shards, g.ops->name);
+            check_same(got, want, count * 4, "sum_shards, %s", g.ops->name);
             rig_reset(&g);
             lot_end(&m);
         }

@@ -2,44 +2,67 @@
 #include <omp.h>
 #include <string.h>
 
+#include "cases.h"
 #include "rig.h"
 
-/* Logits of a kind: normals, many equal ones, odd numbers among them, no number at all. */
-enum { KINDS = 5 };
+static const double temperatures[] = {1, 0.3, 7, 1e-6, 1e4, 1e-310, 1e300};
+enum { TEMPERATURES = sizeof temperatures / sizeof *temperatures };
 
-static float *logits_make(lot *m, int64_t n, int kind, uint64_t seed)
+enum { NORMAL, EQUAL, ODD, INFINITE, NO_NUMBER }; /* EQUAL: many of them; ODD, INFINITE: odd numbers among them */
+enum { COUNT, LOGITS, SKIPPED, PENALTY, SEEN, TEMPERATURE, VOCAB, THREADS };
+static const dimension kinds[] = {
+    [COUNT] = {"logits", 6, {40009, 0, 0, 0, 0, 0}, {"many", "few", "few", "few", "few", "few"}}, /* many: by threads */
+    [LOGITS] = {"kind",
+                5,
+                {NORMAL, EQUAL, ODD, INFINITE, NO_NUMBER},
+                {"normals", "equal ones", "odd ones", "infinite ones", "no number"}},
+    [SKIPPED] = {"skipped", 3, {0, 1, 2}},
+    [PENALTY] = {"tenths of the penalty", 3, {11, 7, 30}},
+    [SEEN] = {"seen", 7, {0, 1, 1, 1, 1, 1, 1}, {"none", "some", "some", "some", "some", "some", "some"}},
+    [TEMPERATURE] = {"temperature", 7, {0, 1, 2, 3, 4, 5, 6}, {"1", "0.3", "7", "1e-6", "1e4", "1e-310", "1e300"}},
+    [VOCAB] = {"vocabulary", 2, {150000, 0}, {"150000", "the logits"}},
+    [THREADS] = {"threads", 4, {1, 2, 3, 4}},
+};
+
+static int64_t kind(int which, int n)
+{
+    return case_value(&kinds[which], n);
+}
+
+static float *logits_make(lot *m, int64_t n, int64_t of, uint64_t seed)
 {
     const float odd[] = {NAN, -NAN, -INFINITY, -0.0f, 0.0f, 1e-45f, -3e38f, 3e38f, INFINITY};
     float *x = lot_normals(m, n, 3.0f, seed);
     for (int64_t i = 0; i < n; i++) {
         uint64_t dice = seed * 1000003 + (uint64_t)i;
-        if (kind == 1) x[i] = (float)draw(90, dice, 5);
-        if (kind == 2 && draw(91, dice, 3) == 0) x[i] = odd[draw(92, dice, 5)];
-        if (kind == 3 && draw(91, dice, 3) == 0) x[i] = odd[draw(92, dice, 9)];
-        if (kind == 4) x[i] = odd[draw(92, dice, 3)];
+        if (of == EQUAL) x[i] = (float)draw(90, dice, 5);
+        if (of == ODD && draw(91, dice, 3) == 0) x[i] = odd[draw(92, dice, 5)];
+        if (of == INFINITE && draw(91, dice, 3) == 0) x[i] = odd[draw(92, dice, 9)];
+        if (of == NO_NUMBER) x[i] = odd[draw(92, dice, 3)];
     }
     return x;
 }
 
 static int64_t count_of(int n)
 {
-    return n % 6 ? draw(93, (uint64_t)n, 300) : 40009 + n; /* the latter with threads */
+    int64_t many = kind(COUNT, n);
+    return many ? many + n : draw(93, (uint64_t)n, 300);
 }
 
 START_TEST(test_a_penalty_changes_what_was_seen_and_nothing_else)
 {
-    const double penalties[] = {1.1, 0.7, 3};
     for (int b = 0; rig_backend(b); b++) {
         rig g;
         rig_open(&g, rig_backend(b));
         for (int n = 0; n < 90 / rig_scale(&g); n++) {
             lot m = {0};
-            int64_t count = count_of(n), words = (count + 31) / 32, skip = n % 3;
-            double penalty = penalties[n % 3];
-            float *x = logits_make(&m, count + skip, n % KINDS, (uint64_t)n), *got = lot_new(&m, count * 4);
+            int64_t count = count_of(n), words = (count + 31) / 32, skip = kind(SKIPPED, n);
+            int64_t some = kind(SEEN, n);
+            double penalty = (double)kind(PENALTY, n) / 10;
+            float *x = logits_make(&m, count + skip, kind(LOGITS, n), (uint64_t)n), *got = lot_new(&m, count * 4);
             uint32_t *seen = lot_new(&m, words * 4);
             for (int64_t i = 0; i < words; i++)
-                seen[i] = n % 7 ? (uint32_t)draw(94, (uint64_t)(n * 9999 + i), 1L << 32) : 0;
+                seen[i] = some ? (uint32_t)draw(94, (uint64_t)(n * 9999 + i), 1L << 32) : 0;
             float *y = rig_new(&g, count * 4), *at = rig_put(&g, x, (count + skip) * 4);
             RUN(&g, penalise, .y = y, .x = at + skip, .seen = rig_put(&g, seen, words * 4), .count = count,
                 .penalty = penalty);
@@ -48,7 +71,7 @@ START_TEST(test_a_penalty_changes_what_was_seen_and_nothing_else)
                 float was = x[i + skip], want = was;
                 if (seen[i / 32] >> i % 32 & 1) want = (float)(was > 0 ? was / penalty : was * penalty);
                 ck_assert_msg(memcmp(&want, &got[i], 4) == 0 || (isnan(want) && isnan(got[i])),
-                              "%s, case %d: %.9g of %.9g, not %.9g", g.ops->name, n, got[i], was, want);
+                              "%s: %.9g of %.9g, not %.9g%s", g.ops->name, got[i], was, want, case_words());
             }
             rig_reset(&g);
             lot_end(&m);
@@ -65,9 +88,6 @@ static float top_of(const float *x, int64_t n)
     return top;
 }
 
-static const double temperatures[] = {1, 0.3, 7, 1e-6, 1e4, 1e-310, 1e300};
-enum { TEMPERATURES = sizeof temperatures / sizeof *temperatures };
-
 /* Rows are cut anywhere, as ranks cut them. */
 START_TEST(test_probabilities_of_parts_add_up_to_the_same_sum_everywhere)
 {
@@ -77,18 +97,19 @@ START_TEST(test_probabilities_of_parts_add_up_to_the_same_sum_everywhere)
         for (int n = 0; n < 140 / rig_scale(&g); n++) {
             lot m = {0};
             int64_t count = count_of(n), cut = draw(95, (uint64_t)n, count + 1), parts[2], want = 0;
-            float *x = logits_make(&m, count, n % KINDS, (uint64_t)n);
+            int64_t vocab = kind(VOCAB, n);
+            float *x = logits_make(&m, count, kind(LOGITS, n), (uint64_t)n);
             int64_t *sums = rig_new(&g, sizeof parts);
             float *at = rig_put(&g, x, count * 4);
             lh_probabilities by =
-                lh_probabilities_of(top_of(x, count), temperatures[n % TEMPERATURES], n % 2 ? count : 150000);
-            omp_set_num_threads(1 + n % 4);
+                lh_probabilities_of(top_of(x, count), temperatures[kind(TEMPERATURE, n)], vocab ? vocab : count);
+            omp_set_num_threads((int)kind(THREADS, n));
             RUN(&g, sum_probabilities, .sum = sums, .x = at, .count = cut, .by = by);
             RUN(&g, sum_probabilities, .sum = sums + 1, .x = at + cut, .count = count - cut, .by = by);
             rig_get(&g, parts, sums, sizeof parts);
             for (int64_t i = 0; i < count; i++) want += lh_probability(&by, x[i]);
-            ck_assert_msg(parts[0] + parts[1] == want, "%s, case %d: %lld and %lld, not %lld", g.ops->name, n,
-                          (long long)parts[0], (long long)parts[1], (long long)want);
+            ck_assert_msg(parts[0] + parts[1] == want, "%s: %lld and %lld, not %lld%s", g.ops->name,
+                          (long long)parts[0], (long long)parts[1], (long long)want, case_words());
             rig_reset(&g);
             lot_end(&m);
         }

@@ -1,7 +1,41 @@
 #include <math.h>
 #include <string.h>
 
+#include "cases.h"
 #include "rig.h"
+
+enum { TOKENS, WIDTH, PAD, Y_PAD, SCALE, TABLE };                          /* of several operations */
+enum { NORM_DIM = TABLE + 1, NORM_HEADS, SPREAD, OFFSET, FROM, TO, COLS }; /* of rmsnorm and convert */
+enum { HEAD_DIM = COLS + 1, ROTARY, HEADS, GATE, FIRST_ROWS, NEW_ROWS, FIRST, PIECE, ROPE_SCALE };
+static const dimension kinds[] = {
+    [TOKENS] = {"tokens", 7, {0, 1, 2, 3, 4, 5, 6}},
+    [WIDTH] = {"width", 12, {0, 1, 6, 9, 16, 20, 31, 32, 64, 75, 93, 116}},
+    [PAD] = {"padding of x", 5, {0, 1, 2, 3, 4}},
+    [Y_PAD] = {"padding of y", 7, {0, 1, 2, 3, 4, 5, 6}},
+    [SCALE] = {"hundredths of the scale", 3, {3394, 100, 100}},
+    [TABLE] = {"type of the table", 2, {LH_F32, LH_BF16}, {"f32", "bf16"}},
+    [NORM_DIM] = {"dim", 6, {1, 3, 64, 96, 576, 2049}},
+    [NORM_HEADS] = {"heads", 3, {1, 2, 3}},
+    [SPREAD] = {"spread", 2, {300, 1}},
+    [OFFSET] = {"offset", 3, {1, 0, 0}},
+    [FROM] = {"from", 2, {LH_F32, LH_BF16}, {"f32", "bf16"}},
+    [TO] = {"to", 2, {LH_F32, LH_BF16}, {"f32", "bf16"}},
+    [COLS] = {"columns", 12, {0, 1, 2, 7, 8, 15, 17, 31, 37, 49, 56, 59}},
+    [HEAD_DIM] = {"head_dim", 8, {2, 4, 20, 64, 80, 96, 128, 256}},
+    [ROTARY] = {"rotary", 3, {2, 1, 1}, {"half", "all", "all"}},
+    [HEADS] = {"query heads", 10, {0, 1, 2, 3, 4, 5, 6, 7, 8, 9}},
+    [GATE] = {"gate", 3, {LH_GATE_SILU, LH_GATE_GELU_TANH, LH_GATE_GELU}, {"silu", "gelu_tanh", "gelu"}},
+    [FIRST_ROWS] = {"first rows", 4, {0, 1, 2, 3}},
+    [NEW_ROWS] = {"newest rows", 7, {1, 2, 3, 4, 5, 6, 7}},
+    [FIRST] = {"first position", 5, {0, 3, 6, 9, 12}},
+    [PIECE] = {"rows at once", 11, {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10}},
+    [ROPE_SCALE] = {"hundredths of the scale of rotations", 4, {119, 100, 100, 100}},
+};
+
+static int64_t kind(int which, int n)
+{
+    return case_value(&kinds[which], n);
+}
 
 /* Numbers called "numpy" were computed in f64 by numpy from the formulas. A correctly rounded f32 is within 6e-8 of
  * them in relative terms; vectorised functions may take a few units of the last place more. */
@@ -18,24 +52,24 @@ START_TEST(test_embed_looks_up_own_rows_and_gives_zero_for_others)
         rig_open(&g, rig_backend(b));
         for (int n = 0; n < 24; n++) {
             lot m = {0};
-            int64_t dim = 1 + n * 5, rows = 4, first = 3, tokens = n == 5 ? 0 : 7;
-            float scale = n % 3 ? 1.0f : 33.94f, *table = lot_normals(&m, rows * dim, 1.0f, 1);
+            int64_t dim = kind(WIDTH, n), rows = 4, first = 3, tokens = n == 5 ? 0 : 7;
+            lh_dtype type = (lh_dtype)kind(TABLE, n);
+            float scale = (float)kind(SCALE, n) / 100, *table = lot_normals(&m, rows * dim, 1.0f, 1);
             const uint16_t *table16 = lot_bf16(&m, table, rows * dim);
             float *want = lot_new(&m, tokens * dim * 4), *got = lot_new(&m, tokens * dim * 4);
             float *y = rig_new(&g, tokens * dim * 4);
             for (int64_t t = 0; t < tokens; t++) {
                 for (int64_t i = 0; i < dim && ids[t] >= 3 && ids[t] < 7; i++) {
                     int64_t at = (ids[t] - first) * dim + i;
-                    want[t * dim + i] = scale * (n % 2 ? lh_bf16_to_f32(table16[at]) : table[at]);
+                    want[t * dim + i] = scale * (type == LH_BF16 ? lh_bf16_to_f32(table16[at]) : table[at]);
                 }
             }
             RUN(&g, embed, .y = y,
-                .table = n % 2 ? rig_put(&g, table16, rows * dim * 2) : rig_put(&g, table, rows * dim * 4),
-                .type = n % 2 ? LH_BF16 : LH_F32, .ids = rig_put(&g, ids, sizeof ids), .tokens = tokens, .dim = dim,
-                .first = first, .rows = rows, .scale = scale);
+                .table = type == LH_BF16 ? rig_put(&g, table16, rows * dim * 2) : rig_put(&g, table, rows * dim * 4),
+                .type = type, .ids = rig_put(&g, ids, sizeof ids), .tokens = tokens, .dim = dim, .first = first,
+                .rows = rows, .scale = scale);
             rig_get(&g, got, y, tokens * dim * 4);
-            check_near(got, want, tokens * dim, (tolerance){0, 0}, "embed of width %lld, %s", (long long)dim,
-                       g.ops->name);
+            check_near(got, want, tokens * dim, (tolerance){0, 0}, "embed, %s", g.ops->name);
             rig_reset(&g);
             lot_end(&m);
         }
@@ -68,17 +102,17 @@ START_TEST(test_rmsnorm_gives_the_numbers_of_numpy)
 }
 END_TEST
 
-static void *norm(lot *m, rig *g, int n, lh_dtype type)
+static void *norm(lot *m, rig *g, int n, lh_dtype type, int64_t *count)
 {
-    const int64_t dims[] = {1, 3, 64, 96, 576, 2049};
-    int64_t dim = dims[n % 6], tokens = n % 5, heads = 1 + n % 3, x_ld = heads * dim + n % 4,
-            y_ld = heads * dim + n % 7;
+    int64_t dim = kind(NORM_DIM, n), tokens = kind(TOKENS, n), heads = kind(NORM_HEADS, n);
+    int64_t x_ld = heads * dim + kind(PAD, n), y_ld = heads * dim + kind(Y_PAD, n);
     int64_t bytes = tokens * y_ld * lh_dtype_bytes(type);
-    const float *x = lot_normals(m, tokens * x_ld, n % 2 ? 1.0f : 300.0f, 1), *w = lot_normals(m, dim, 1.0f, 2);
+    const float *x = lot_normals(m, tokens * x_ld, (float)kind(SPREAD, n), 1), *w = lot_normals(m, dim, 1.0f, 2);
     void *y = rig_new(g, bytes), *host = lot_new(m, bytes);
     RUN(g, rmsnorm, .y = y, .y_type = type, .x = rig_put(g, x, tokens * x_ld * 4), .w = rig_put(g, w, dim * 4),
         .tokens = tokens, .heads = heads, .dim = dim, .x_ld = x_ld, .y_ld = y_ld, .eps = 1e-6f,
-        .offset = n % 3 ? 0.0f : 1.0f);
+        .offset = (float)kind(OFFSET, n));
+    *count = tokens * y_ld;
     rig_get(g, host, y, bytes);
     rig_reset(g);
     return host;
@@ -93,13 +127,13 @@ START_TEST(test_rmsnorm_of_every_backend_is_that_of_ref)
         rig_open(&ref, rig_backend(0));
         rig_open(&mine, rig_backend(b));
         for (int n = 0; n < 420; n++) {
-            const int64_t dims[] = {1, 3, 64, 96, 576, 2049};
-            int64_t count = n % 5 * ((1 + n % 3) * dims[n % 6] + n % 7);
+            int64_t count;
             lot m = {0};
-            check_near(norm(&m, &mine, n, LH_F32), norm(&m, &ref, n, LH_F32), count, (tolerance){4e-6, 1e-7},
-                       "rmsnorm, case %d, %s", n, mine.ops->name);
-            check_near_bf16(norm(&m, &mine, n, LH_BF16), norm(&m, &ref, n, LH_BF16), count, bf16_ulp,
-                            "rmsnorm to bf16, case %d, %s", n, mine.ops->name);
+            const void *want = norm(&m, &ref, n, LH_F32, &count), *got = norm(&m, &mine, n, LH_F32, &count);
+            check_near(got, want, count, (tolerance){4e-6, 1e-7}, "rmsnorm, %s", mine.ops->name);
+            want = norm(&m, &ref, n, LH_BF16, &count);
+            got = norm(&m, &mine, n, LH_BF16, &count);
+            check_near_bf16(got, want, count, bf16_ulp, "rmsnorm to bf16, %s", mine.ops->name);
             lot_end(&m);
         }
         rig_close(&ref);
@@ -118,8 +152,9 @@ START_TEST(test_convert_rounds_as_the_base_does_and_leaves_the_gaps)
         rig_open(&g, rig_backend(b));
         for (int n = 0; n < 80; n++) {
             lot m = {0};
-            lh_dtype from = n & 1 ? LH_BF16 : LH_F32, to = n & 2 ? LH_BF16 : LH_F32;
-            int64_t rows = n % 5, cols = n % 9 * 7 + n % 4, src_ld = cols + n % 3, dst_ld = cols + n % 6;
+            lh_dtype from = (lh_dtype)kind(FROM, n), to = (lh_dtype)kind(TO, n);
+            int64_t rows = kind(TOKENS, n), cols = kind(COLS, n), src_ld = cols + kind(PAD, n),
+                    dst_ld = cols + kind(Y_PAD, n);
             int64_t src_size = lh_dtype_bytes(from), dst_size = lh_dtype_bytes(to);
             float *x = lot_normals(&m, rows * src_ld, 1.0f, 1);
             for (int64_t i = 0; i < rows * src_ld && i < 10; i++) x[i] = hard[i];
@@ -168,20 +203,20 @@ START_TEST(test_rope_gives_the_numbers_of_numpy_and_leaves_the_rest_of_a_head)
 }
 END_TEST
 
-static float *rotate(lot *m, rig *g, int n)
+static float *rotate(lot *m, rig *g, int n, int64_t *count)
 {
-    const int64_t dims[] = {2, 4, 20, 64, 80, 96, 128, 256};
-    int64_t dim = dims[n % 8], rotary = n % 3 ? dim : dim / 4 * 2, tokens = n % 7, heads = n % 10;
-    int64_t ld = heads * dim + n % 5, count = tokens * ld;
+    int64_t dim = kind(HEAD_DIM, n), rotary = kind(ROTARY, n) == 1 ? dim : dim / 4 * 2, tokens = kind(TOKENS, n);
+    int64_t heads = kind(HEADS, n), ld = heads * dim + kind(PAD, n);
     int32_t positions[7];
-    float *inv_freq = lot_new(m, dim * 4), *got = lot_new(m, count * 4);
+    float *inv_freq = lot_new(m, dim * 4), *got = lot_new(m, tokens * ld * 4);
+    *count = tokens * ld;
     for (int t = 0; t < 7; t++) positions[t] = (int32_t)draw(9, (uint64_t)(n * 7 + t), t % 2 ? 64 : 1000000);
     for (int64_t i = 0; i < rotary / 2; i++) inv_freq[i] = (float)pow(10000.0, -2.0 * (double)i / (double)rotary);
-    float *x = rig_put(g, lot_normals(m, count, 1.0f, 1), count * 4);
+    float *x = rig_put(g, lot_normals(m, *count, 1.0f, 1), *count * 4);
     RUN(g, rope, .x = x, .positions = rig_put(g, positions, sizeof positions),
         .inv_freq = rig_put(g, inv_freq, rotary / 2 * 4), .tokens = tokens, .heads = heads, .dim = dim,
-        .rotary = rotary, .ld = ld, .scale = n % 4 ? 1.0f : 1.19f);
-    rig_get(g, got, x, count * 4);
+        .rotary = rotary, .ld = ld, .scale = (float)kind(ROPE_SCALE, n) / 100);
+    rig_get(g, got, x, *count * 4);
     rig_reset(g);
     return got;
 }
@@ -191,14 +226,14 @@ static float *rotate(lot *m, rig *g, int n)
 START_TEST(test_rope_of_every_backend_is_that_of_ref_at_far_positions)
 {
     for (int b = 1; rig_backend(b); b++) {
-        const int64_t dims[] = {2, 4, 20, 64, 80, 96, 128, 256};
         rig ref, mine;
         rig_open(&ref, rig_backend(0));
         rig_open(&mine, rig_backend(b));
         for (int n = 0; n < 560; n++) {
+            int64_t count;
             lot m = {0};
-            check_near(rotate(&m, &mine, n), rotate(&m, &ref, n), n % 7 * (n % 10 * dims[n % 8] + n % 5),
-                       (tolerance){1e-6, 2e-6}, "rope, case %d, %s", n, mine.ops->name);
+            const float *want = rotate(&m, &ref, n, &count), *got = rotate(&m, &mine, n, &count);
+            check_near(got, want, count, (tolerance){1e-6, 2e-6}, "rope, %s", mine.ops->name);
             lot_end(&m);
         }
         rig_close(&ref);
@@ -236,14 +271,15 @@ START_TEST(test_gates_give_the_numbers_of_numpy_and_do_not_overflow)
 }
 END_TEST
 
-static void *gate(lot *m, rig *g, int n, lh_dtype type)
+static void *gate(lot *m, rig *g, int n, lh_dtype type, int64_t *count)
 {
-    int64_t tokens = n % 6, dim = n % 11 * 9 + n % 4, ld = dim + n % 5, y_ld = dim + n % 3;
+    int64_t tokens = kind(TOKENS, n), dim = kind(WIDTH, n), ld = dim + kind(PAD, n), y_ld = dim + kind(Y_PAD, n);
     int64_t bytes = tokens * y_ld * lh_dtype_bytes(type);
     const float *x = lot_normals(m, tokens * ld, 3.0f, 1), *up = lot_normals(m, tokens * ld, 1.0f, 2);
     void *y = rig_new(g, bytes), *host = lot_new(m, bytes);
     RUN(g, gated, .y = y, .y_type = type, .gate = rig_put(g, x, tokens * ld * 4), .up = rig_put(g, up, tokens * ld * 4),
-        .tokens = tokens, .dim = dim, .y_ld = y_ld, .ld = ld, .gate_kind = (lh_gate)(n / 2 % 3));
+        .tokens = tokens, .dim = dim, .y_ld = y_ld, .ld = ld, .gate_kind = (lh_gate)kind(GATE, n));
+    *count = tokens * y_ld;
     rig_get(g, host, y, bytes);
     rig_reset(g);
     return host;
@@ -256,12 +292,13 @@ START_TEST(test_gated_of_every_backend_is_that_of_ref)
         rig_open(&ref, rig_backend(0));
         rig_open(&mine, rig_backend(b));
         for (int n = 0; n < 400; n++) {
-            int64_t count = n % 6 * (n % 11 * 9 + n % 4 + n % 3);
+            int64_t count;
             lot m = {0};
-            check_near(gate(&m, &mine, n, LH_F32), gate(&m, &ref, n, LH_F32), count, (tolerance){1e-6, 4e-6},
-                       "gated, case %d, %s", n, mine.ops->name);
-            check_near_bf16(gate(&m, &mine, n, LH_BF16), gate(&m, &ref, n, LH_BF16), count, (tolerance){0x1p-7, 4e-6},
-                            "gated to bf16, case %d, %s", n, mine.ops->name);
+            const void *want = gate(&m, &ref, n, LH_F32, &count), *got = gate(&m, &mine, n, LH_F32, &count);
+            check_near(got, want, count, (tolerance){1e-6, 4e-6}, "gated, %s", mine.ops->name);
+            want = gate(&m, &ref, n, LH_BF16, &count);
+            got = gate(&m, &mine, n, LH_BF16, &count);
+            check_near_bf16(got, want, count, (tolerance){0x1p-7, 4e-6}, "gated to bf16, %s", mine.ops->name);
             lot_end(&m);
         }
         rig_close(&ref);
@@ -307,8 +344,8 @@ START_TEST(test_put_rows_keeps_the_first_and_the_newest_rows)
         rig_open(&g, rig_backend(b));
         for (int n = 0; n < 120; n++) {
             lot m = {0};
-            int64_t head = n % 4, rows = head + 1 + n % 7, width = n % 9 * 5 + n % 4 * 8, x_ld = width + n % 3;
-            int64_t tokens = n % 11, first = n % 5 * 3;
+            int64_t head = kind(FIRST_ROWS, n), rows = head + kind(NEW_ROWS, n), width = kind(WIDTH, n);
+            int64_t tokens = kind(PIECE, n), first = kind(FIRST, n), x_ld = width + kind(PAD, n);
             float *x = lot_normals(&m, tokens * x_ld, 1.0f, (uint64_t)n), *want = lot_new(&m, rows * width * 4);
             float *got = lot_new(&m, rows * width * 4), *on;
             int32_t *positions = lot_new(&m, tokens * 4);
@@ -323,7 +360,7 @@ START_TEST(test_put_rows_keeps_the_first_and_the_newest_rows)
                 .positions = rig_put(&g, positions, tokens * 4), .tokens = tokens, .rows = rows, .head = head,
                 .width = width, .x_ld = x_ld);
             rig_get(&g, got, on, rows * width * 4);
-            check_same(got, want, rows * width * 4, "put_rows, case %d, %s", n, g.ops->name);
+            check_same(got, want, rows * width * 4, "put_rows, %s", g.ops->name);
             rig_reset(&g);
             lot_end(&m);
         }
