@@ -82,23 +82,6 @@ static lh_status op_add(lh_stream *stream, const lh_add_args *a)
     return LH_OK;
 }
 
-/* Elements of long arrays are shared out in blocks. */
-enum { BLOCK = 4096 };
-
-static lh_status op_sum_shards(lh_stream *stream, const lh_sum_shards_args *a)
-{
-    (void)stream;
-#pragma omp parallel for if (a->shards * a->count >= PARALLEL_FROM)
-    for (int64_t n = 0; n < a->count; n += BLOCK) {
-        int64_t end = n + BLOCK < a->count ? n + BLOCK : a->count;
-        for (int64_t i = n; i < end; i++) a->y[i] = a->shards ? a->parts[i] : 0.0f;
-        for (int64_t r = 1; r < a->shards; r++) {
-            for (int64_t i = n; i < end; i++) a->y[i] += a->parts[r * a->count + i];
-        }
-    }
-    return LH_OK;
-}
-
 static lh_status op_softcap(lh_stream *stream, const lh_softcap_args *a)
 {
     vf cap = vf_set1(a->cap), inverse = vf_set1(1.0f / a->cap);

@@ -41,14 +41,3 @@ lh_status lh_ref_add(lh_stream *stream, const lh_add_args *a)
     }
     return LH_OK;
 }
-
-lh_status lh_ref_sum_shards(lh_stream *stream, const lh_sum_shards_args *a)
-{
-    (void)stream;
-    for (int64_t n = 0; n < a->count; n++) {
-        float sum = a->shards ? a->parts[n] : 0.0f;
-        for (int64_t r = 1; r < a->shards; r++) sum += a->parts[r * a->count + n];
-        a->y[n] = sum;
-    }
-    return LH_OK;
-}
