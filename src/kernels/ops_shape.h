@@ -62,7 +62,7 @@ typedef struct lh_max_score_args {
     int64_t heads, ld;
 } lh_max_score_args;
 
-/* The factor that turns the scores of `heads` heads, at most `top` each, into integers whose sum fits in 63 bits. */
+/* The factor that makes the scores of `heads` heads, at most `top` each, into integers whose sum fits in 63 bits. */
 static LH_BOTH inline double lh_joint_scale(float top, int64_t heads)
 {
     return ldexp(1.0, 60 - ilogb(top > 0.0f ? (double)top : 1.0) - ilogb((double)heads) - 2);

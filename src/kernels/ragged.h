@@ -20,7 +20,7 @@ typedef struct lh_ragged {
     int64_t heads, head_dim;
 } lh_ragged;
 
-/* How local query heads share local KV heads: query head i uses KV head (first + i) / group. `first` is not 0 where a
+/* Local query heads share local KV heads: query head i uses KV head (first + i) / group. `first` is not 0 where a
  * rank begins in the middle of a group. */
 typedef struct lh_grouping {
     int64_t heads, group, first;
@@ -56,7 +56,7 @@ static LH_BOTH inline int64_t lh_slot_of_last(int64_t len, int64_t last)
     return len > last ? len - last : 0;
 }
 
-/* What may become of an entry at an eviction. */
+/* State of an entry at an eviction. */
 typedef enum lh_entry_state { LH_ENTRY_DROP, LH_ENTRY_KEEP, LH_ENTRY_COMPETES } lh_entry_state;
 
 #endif

@@ -1,4 +1,4 @@
-/* What goes into caches: new entries, query rows in a ring. */
+/* Storing new entries in caches, and query rows in a ring. */
 #include "kernels/cpu/common.h"
 
 static void append_head(const lh_append_args *a, int64_t b, int64_t h)

@@ -69,7 +69,7 @@ static int64_t row_end(const lh_block_item *item, int64_t r)
     return a->kv->len[item->head] - a->tokens + item->t0 + r / item->group + 1;
 }
 
-/* How many of the n slots from `first` on those are. */
+/* Number of these among the n slots from `first` on. */
 static int64_t row_sees(const lh_block_item *item, int64_t r, int64_t first, int64_t n)
 {
     int64_t seen = lh_min_i64(row_end(item, r) - first, n);

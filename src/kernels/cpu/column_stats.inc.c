@@ -1,10 +1,10 @@
-/* What columns receive from observed rows. An item of work is a KV head and a step of its entries, whose keys are
- * packed once and meet all rows; sums stay with the thread until the step is done. A block of rows holds whole groups,
- * so that the mean weight of a group is there before it is squared. */
+/* Attention that columns receive from observed rows. An item of work is a KV head and a step of its entries, whose keys
+ * are packed once and meet all rows; sums stay with the thread until the step is done. A block of rows holds whole
+ * groups, so that the mean weight of a group is there before it is squared. */
 #include "kernels/cpu/columns.h"
 #include "kernels/cpu/single_row.h"
 
-/* What weights are added to, and whether there are entries that not all rows see. Constants at each call. */
+/* The sums that weights are added to, and 1 if some entries are not seen by all rows. Constants at each call. */
 enum { ADD_EACH = 1, ADD_MORE = 2, ADD_MASKED = 4 };
 
 /* The rows of a block, over a vector of entries from j on. */

@@ -97,7 +97,7 @@ static inline void give(const lh_stats_item *item, const lh_slot_floats *y, int6
     for (int64_t j = 0; j < n; j++) at[j * step] += factor * x[j];
 }
 
-/* What the item's sums are now. */
+/* The item's sums so far. */
 static inline void give_all(const lh_stats_item *item)
 {
     const lh_column_stats_args *a = item->stats->args;

@@ -53,8 +53,8 @@ static inline float largest_competing(const float *x, const uint8_t *state, int6
     return largest;
 }
 
-/* A thread's part of entries that lie in a row, [from, to). It is the same for all operations that go by entries, so
- * that one finds near what another has read. */
+/* A thread's part of consecutive entries, [from, to). It is the same in all operations on entries, so that one finds
+ * in its core's cache what another has read. */
 typedef struct lh_stretch {
     int64_t from, to;
 } lh_stretch;
@@ -65,7 +65,7 @@ static inline lh_stretch own_stretch(int64_t entries)
     return (lh_stretch){.from = entries * t / threads, .to = entries * (t + 1) / threads};
 }
 
-/* Whether n > 0 entries after `before` others are of it: where their middle lies. */
+/* 1 if n > 0 entries after `before` others belong to the stretch: if their middle lies in it. */
 static inline int is_of(lh_stretch s, int64_t before, int64_t n)
 {
     return 2 * before + n >= 2 * s.from && 2 * before + n < 2 * s.to;

@@ -78,7 +78,7 @@ static int heads_are_apart(const lh_compact_args *a)
 }
 
 /* In place with other offsets heads go one after the other: offsets ascend, so
- * that what an earlier head leaves behind is never read by a later one. */
+ * that what an earlier head leaves in place is never read by a later one. */
 static lh_status op_compact(lh_stream *stream, const lh_compact_args *a)
 {
     /* holes to fill are few as a rule: finding them is the work */

@@ -206,7 +206,7 @@ static lh_status gemm_few(lh_stream *stream, const lh_gemm_args *a)
     return LH_OK;
 }
 
-/* What a product over nothing leaves. */
+/* The result of a product over nothing. */
 static void fill_bias(const lh_gemm_args *a)
 {
     for (int64_t t = 0; t < a->tokens; t++) {

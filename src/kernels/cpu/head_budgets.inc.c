@@ -1,4 +1,4 @@
-/* What the heads of a layer or of several keep: head_budgets.h, in this instruction set. */
+/* Budgets of the heads of one layer or several: head_budgets.h, in this instruction set. */
 #include "kernels/head_budgets.h"
 #include "kernels/cpu/common.h"
 

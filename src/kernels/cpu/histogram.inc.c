@@ -4,7 +4,7 @@
 /* Entries of a head are shared out in blocks. */
 enum { COUNT_SLOTS = 1 << 14 };
 
-/* What a thread has counted of one head goes to what the others have. */
+/* Add a thread's counts of one head to those of the others. */
 static void hand_in(const lh_histogram_args *a, int64_t h, int32_t *mine)
 {
     int64_t size = (int64_t)1 << a->bits;

@@ -28,16 +28,16 @@ static int next_block(lh_own_blocks *b)
     return 1;
 }
 
-/* Heads of this size are told apart where entries are bf16: the compiler then lays out all vectors of an entry. */
+/* Heads of this size have code of their own where entries are bf16: the compiler unrolls all vectors of an entry. */
 enum { USUAL_DIM = 64 };
 
-/* How keys and values of a cache meet the vectors that are made here. */
+/* The way in which keys and values of a cache are multiplied with the vectors made here. */
 static lh_meet meet_of(const lh_ragged *kv)
 {
     return kv->type == LH_F32 ? MEET_F32 : MEET_SPLIT;
 }
 
-/* Ask for the n keys or values from element `at` on: an eviction finds them far away. */
+/* Prefetch the n keys or values from element `at` on: an eviction finds them outside the caches. */
 VEC_FN void prefetch_vectors(const void *part, const lh_meet kind, int64_t at, const int64_t d, int64_t n)
 {
     const int64_t bytes = kind == MEET_F32 ? sizeof(float) : sizeof(uint16_t), line = 64;
@@ -182,7 +182,7 @@ VEC_FN void compare_directions(const lh_key_difference_args *a, int64_t h, const
     }
 }
 
-/* What is done to a block of a head: its directions are added up in `sums`, or compared with their mean there. */
+/* Passes over a block of a head: its directions are added up in `sums`, or compared with their mean there. */
 typedef enum lh_directions { ADD_DIRECTIONS, COMPARE_DIRECTIONS } lh_directions;
 
 VEC_FN void visit_directions(const lh_key_difference_args *a, int64_t h, const int64_t range[2], float *sums,
@@ -221,7 +221,7 @@ static void mean_direction(const float *sums, int64_t blocks, int64_t floats, in
     for (int64_t i = 0; i < floats; i++) mean[i] = (float)(mean[i] * inverse);
 }
 
-/* What a thread does to its blocks. sums: of every block of every head; mean: of a head, its own. */
+/* One pass of a thread over its blocks. sums: of every block of every head; mean: of a head, its own. */
 static void visit_blocks(const lh_key_difference_args *a, float *sums, float *mean, lh_directions what)
 {
     const lh_ragged *kv = a->kv;

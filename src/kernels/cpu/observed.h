@@ -10,7 +10,7 @@
 /* Entries that meet a block of rows at once. */
 enum { STEP = 64 };
 
-/* What lanes that have seen nothing have as their highest logit: finite, so that differences are numbers. */
+/* Highest logit of lanes that have seen nothing: finite, so that differences are not NaN. */
 #define LOWEST (-3.0e38f)
 
 /* The least and the most of the sights of a block's rows. */
@@ -57,7 +57,7 @@ static inline int64_t watch_longest(const lh_watch *w)
     return longest;
 }
 
-/* What all rows with `cols` entries of every KV head amount to; where their logits are known there is little to do. */
+/* Work of all rows with `cols` entries of every KV head; little where their logits are known. */
 static inline int64_t watch_work(const lh_watch *w, int64_t cols)
 {
     return w->rows->rows * w->rows->map.heads * cols * (w->rows->logits.at ? 1 : 32);
@@ -70,7 +70,7 @@ static inline int64_t watch_bytes(const lh_watch *w)
                     64);
 }
 
-/* Memory of watch_bytes; what no thread need share is set. */
+/* Memory of watch_bytes; the parts that are not divided among threads are set. */
 static inline void watch_place(lh_watch *w, void *memory)
 {
     const lh_observed *o = w->rows;

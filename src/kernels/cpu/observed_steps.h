@@ -49,7 +49,7 @@ static inline void step_begin(lh_step *p, float *memory)
 
 typedef enum lh_seen { SEEN_NONE, SEEN_SOME, SEEN_ALL } lh_seen;
 
-/* How much of the step the rows of block b see. */
+/* The part of the step that the rows of block b see. */
 static inline lh_seen step_seen(const lh_step *p, int64_t b)
 {
     const lh_block_sight *s = &p->watch->block_sights[b];
@@ -109,7 +109,7 @@ static inline int64_t step_logits(const lh_step *p, int64_t b, int64_t n)
     return tokens;
 }
 
-/* What logits are still to be multiplied with before any gain, and those of row r with it. */
+/* The factor of logits before any gain, and that of row r with it. */
 static inline float cap_left(const lh_observed *o)
 {
     return o->logit.softcap > 0 && !o->logits.at ? o->logit.softcap : 1.0f;

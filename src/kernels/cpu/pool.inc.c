@@ -114,7 +114,7 @@ __attribute__((noinline)) static int64_t place_positions(const lh_pool_slots *p,
     const int32_t *before = m->before;
     int32_t n = 0;
     memset(m->bits + range[0], 0, (size_t)(range[1] - range[0] + 1) * sizeof *m->bits);
-    /* neighbours often share a word: stretches take turns, so that none waits for the last one's */
+    /* neighbours often share a word: stretches alternate, so that none waits for the last one's */
     for (int64_t i = 0; i < each; i++) {
         for (int64_t c = 0; c < STRETCHES; c++) set_bit(m->bits, p, c * each + i);
     }
@@ -133,7 +133,7 @@ __attribute__((noinline)) static int64_t place_positions(const lh_pool_slots *p,
     return n;
 }
 
-/* How many slots of head h compete; fills m->places. */
+/* Number of slots of head h that compete; fills m->places. */
 static int64_t place_competing(const lh_pool_args *a, int64_t h, const lh_pool_memory *m)
 {
     lh_pool_slots slots = {.state = a->state + h * a->ld, .len = a->kv->len[h], .aside = pool_aside(a)};

@@ -157,7 +157,7 @@ static void projected_finish(const lh_projected_item *item)
     }
 }
 
-/* How the entries are cut: into as many runs as leave every thread some, in whole blocks. Returns the entries of all
+/* Divide the entries: into as many runs as leave every thread some, in whole blocks. Returns the entries of all
  * query heads. */
 static int64_t projected_cut(lh_projected *p)
 {

@@ -1,4 +1,4 @@
-/* What choosing a token asks of logits, besides the largest ones. */
+/* Penalties of logits and the sum of their probabilities. */
 #include "kernels/cpu/common.h"
 
 static lh_status op_penalise(lh_stream *stream, const lh_penalise_args *a)

@@ -4,7 +4,7 @@
 
 #include "kernels/cpu/common.h"
 
-/* What queries are multiplied by: then their products with keys are logits, or
+/* The factor of queries: with it their products with keys are logits, or
  * what the soft cap's tanh is taken of. */
 static inline float query_factor(const lh_logit *logit)
 {

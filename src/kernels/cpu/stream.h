@@ -5,8 +5,8 @@
 
 #include "kernels/cpu/common.h"
 
-/* How a row meets a vector: as floats; as words that are split into floats of even and of odd index; as words of which
- * both halves are multiplied with those of bf16 words. */
+/* How the elements of a row are multiplied with a vector: as floats; as words that are split into floats of even and of
+ * odd index; as words of which both halves are multiplied with those of bf16 words. */
 typedef enum lh_meet { MEET_F32, MEET_SPLIT, MEET_PAIRS } lh_meet;
 
 /* Elements of a row, and floats (or words) of the vector, in a step. */

@@ -18,9 +18,9 @@ struct attend_state {
     float sum[K::TILES][K::D / 64][8][4];
 };
 
-/* What rows see: slots below `limit` at positions above `before`; and of the rows of a warp the least and the most
- * limit, and the least position. Slots of a head are counted in 32 bits here, where registers are short: 2^31 entries
- * are more than a device holds. */
+/* The slots that rows see: those below `limit` at positions above `before`; and of the rows of a warp the least and the
+ * most limit, and the least position. Slots of a head are counted in 32 bits here, where registers are short: 2^31
+ * entries are more than a device holds. */
 template <typename K>
 struct attend_sight {
     int limit[K::ROWS], before[K::ROWS];

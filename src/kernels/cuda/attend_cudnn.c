@@ -12,7 +12,7 @@
 /* PLANS: shapes that are remembered, the last ones. Blocks of less rows are our kernel's: there is little to win. */
 enum { PLANS = 8, LEAST_TOKENS = 64, MOST_DIM = 256 };
 
-/* What makes a plan worth while: what our kernel does in the time that building one takes, in operations. */
+/* Operations from which on building a plan pays: those of our kernel in the time that it takes. */
 static const double worth_flops = 2e14;
 
 typedef struct known_plan {
@@ -158,8 +158,8 @@ static int64_t cut_room(room *r, char *block, const known_plan *p, const lh_atte
     return bytes;
 }
 
-/* Whether rows are near those of our kernel: a plan that is not as we think gives most of them wrong. *a's arrays hold
- * the right numbers in any case. */
+/* 1 if rows are near those of our kernel: a plan that differs from what we assume gets most of them wrong. *a's arrays
+ * hold the right numbers in any case. */
 static lh_status compare(lh_stream *stream, known_plan *p, const lh_attend_block_args *a, const room *r)
 {
     const int64_t rows = a->tokens * a->map.heads;

@@ -23,7 +23,7 @@ struct column_kind {
     };
 };
 
-/* What all blocks know. Rows of a slab; padded: to whole tiles of COLUMN_TOKENS. */
+/* Arguments of all blocks. Rows of a slab; padded: to whole tiles of COLUMN_TOKENS. */
 typedef struct column_job {
     lh_slot_floats sums, squares, counts;
     lh_ragged kv;
@@ -125,7 +125,7 @@ struct column_entries {
     int low, high;       /* of all entries of the warp */
 };
 
-/* What they have received from the lane's rows. */
+/* Sums over the lane's rows. */
 template <typename K>
 struct column_sums {
     float sum[K::TILES][2], squares[K::TILES][2], count[K::TILES][2];

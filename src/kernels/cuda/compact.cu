@@ -3,9 +3,9 @@
  * under way. Bytes: one per slot for the states, twice those of the entries that move.
  *
  * In place and in order a tile may write where another one has not read yet. There blocks take their tiles by a ticket,
- * heads and slots ascending, tell when they have read, and wait before they write for the tiles that lie there. Entries
- * move towards the front only, so these have lower tickets: their blocks run already and wait for none but lower ones.
- * Filling holes reads after the kept entries' new end and writes before it, which needs no order. */
+ * heads and slots ascending, report when they have read, and wait before they write for the tiles that lie there.
+ * Entries move towards the front only, so these have lower tickets: their blocks run already and wait for none but
+ * lower ones. Filling holes reads after the kept entries' new end and writes before it, which needs no order. */
 #include "kernels/cuda/vector.cuh"
 
 enum { MOST_SLOTS = 64, THREADS = 256, SCAN_THREADS = 1024 };
@@ -61,8 +61,8 @@ static __global__ void __launch_bounds__(SCAN_THREADS) scan_kernel(const __grid_
 
 /* ---- moving ---- */
 
-/* What a block moves: entry e of `count` from slot from[e] of its head to slot to[e] of the target; the first `stays`
- * are where they belong. */
+/* The entries that a block moves: entry e of `count` from slot from[e] of its head to slot to[e] of the target; the
+ * first `stays` are where they belong. */
 typedef struct compact_tile {
     int64_t head, tile;
     int count, stays;
@@ -207,7 +207,7 @@ static int64_t room_of(const compact_plan *p, int64_t entry_bytes)
     return p->slots * (2 * entry_bytes + stats + (int64_t)sizeof(int32_t));
 }
 
-/* Whether keys and values can be moved 16 bytes at a time. */
+/* 1 if keys and values can be moved 16 bytes at a time. */
 static int is_aligned(const compact_plan *p, int64_t entry_bytes)
 {
     uintptr_t all = (uintptr_t)p->dst.k | (uintptr_t)p->dst.v | (uintptr_t)p->src.k | (uintptr_t)p->src.v;
@@ -227,7 +227,7 @@ static lh_status take_room(lh_stream *stream, compact_plan *p)
     return LH_OK;
 }
 
-/* What can be said without the lengths. */
+/* The part of a plan that does not depend on lengths. */
 static compact_plan plan_of(const lh_compact_args *a, int64_t entry_bytes)
 {
     compact_plan p = {};

@@ -5,7 +5,7 @@
 
 #include "kernels/cuda/launch.cuh"
 
-/* Whether rows of x and w are whole pieces of 16 bytes. */
+/* 1 if rows of x and w are multiples of 16 bytes. */
 static inline int lh_gemm_is_wide(const lh_gemm_args *a)
 {
     int64_t each = 16 / lh_dtype_bytes(a->type);

@@ -25,7 +25,7 @@ typedef struct lh_shape {
  * of static memory, and to ask for less than that does no harm: lh_launch asks from a third of it on. */
 #define LH_SHARED_PLAIN (48 << 10)
 
-/* What kernels that take more than that have of static memory at most. The emulation holds every launch to it. */
+/* Limit of the static memory of kernels that take more than that. The emulation enforces it at every launch. */
 #define LH_SHARED_STATIC (2 << 10)
 
 /* Dynamic shared memory that a block may have on the stream's device. */

@@ -22,7 +22,7 @@ void lh_marked_place(lh_marked_slots *marked, void *memory);
 /* Two launches, whatever the lengths are. Without heads or slots nothing is done. */
 lh_status lh_marked_by_slot(lh_stream *stream, const char *name, const lh_marked_slots *marked);
 
-/* What it takes to list slots by their positions, which are those of `kv`, differ, and are below 32 * words. */
+/* Memory for listing slots by their positions, which are those of `kv`, differ, and are below 32 * words. */
 typedef struct lh_by_position {
     lh_ragged kv;
     int64_t words;   /* of a head */

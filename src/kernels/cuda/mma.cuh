@@ -52,7 +52,7 @@ static __device__ __forceinline__ void lh_copy_async(void *shared, const void *s
 #endif
 }
 
-/* What was begun since the last commit is a group. */
+/* The copies begun since the last commit become a group. */
 static __device__ __forceinline__ void lh_copy_commit(void)
 {
 #ifdef LH_SIMT

@@ -85,7 +85,7 @@ static __global__ void entry_norms_kernel(lh_entry_norms_args a, lh_ragged kv, i
     }
 }
 
-/* Whether all vectors of a pool can be read 16 bytes at a time. */
+/* 1 if all vectors of an arena can be read 16 bytes at a time. */
 static int is_wide(const void *pool, const lh_ragged *kv)
 {
     return (uintptr_t)pool % 16 == 0 && kv->head_dim * lh_dtype_bytes(kv->type) % 16 == 0;

@@ -28,7 +28,7 @@ static __global__ void pool_none_kernel(lh_pool_args a, const int64_t *lens)
         a.y[r * a.ld + s] = a.state[h * a.ld + s] == LH_ENTRY_COMPETES ? a.x[r * a.ld + s] : 0.0f;
 }
 
-/* How two numbers become one; a maximum ignores what is no number, and begins with it. */
+/* The sum or maximum of two numbers; a maximum ignores NaN, and begins with it. */
 template <lh_pool_kind KIND>
 static __device__ __forceinline__ double join(double x, double y)
 {

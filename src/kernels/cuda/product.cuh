@@ -13,7 +13,7 @@ typedef struct lh_product_room {
     float rows[PRODUCT_DEPTH][PRODUCT_ROWS + 4], cols[PRODUCT_DEPTH][PRODUCT_COLS + 4];
 } lh_product_room;
 
-/* What a thread brings: `row`: row threadIdx.x % 64 of the tile, NULL for none; cols: [count, depth] with ld. */
+/* Operands of a thread: `row`: row threadIdx.x % 64 of the tile, NULL for none; cols: [count, depth] with ld. */
 template <typename R, typename C>
 struct lh_factors {
     const R *row;

@@ -1,5 +1,5 @@
-/* What choosing a token asks of logits, besides the largest ones. 256k of them are read, 4 bytes each: a millionth of a
- * second of an H200's memory. */
+/* Penalties of logits and the sum of their probabilities. 256k logits are read, 4 bytes each: a millionth of a second
+ * of an H200's memory. */
 #include "kernels/cuda/vector.cuh"
 
 /* Four neighbours have their bits in one word. */

@@ -75,7 +75,7 @@ typedef struct top_job {
     int64_t ld, step;
 } top_job;
 
-/* What is not negative has the order of its bits. */
+/* Floats that are not negative have the order of their bits. */
 static __global__ void top_kernel(top_job a)
 {
     __shared__ float room[LH_WARP];

@@ -49,7 +49,7 @@ enum {
     NONE = -1
 };
 
-/* What a tensor is like. Dimensions of all are [KV heads, query heads of one, rows, columns]. */
+/* The description of a tensor. Dimensions of all are [KV heads, query heads of one, rows, columns]. */
 typedef enum tensor_form {
     OF_ROWS,   /* q, o: a row of `dim` for each head of each token */
     OF_KEYS,   /* [.., 1, dim, entries] */
@@ -303,7 +303,7 @@ static desc make_graph(lh_sdpa_plan *p, const lh_sdpa_shape *s)
 
 /* ---- the plan ---- */
 
-/* What a list of engines of cuDNN's has for a graph: the first `*count` of configs. */
+/* The engine configurations in one of cuDNN's lists for a graph: the first `*count` of configs. */
 static void find_configs(lh_sdpa_plan *p, desc graph, cudnnBackendHeurMode_t mode, desc device, desc configs[CONFIGS],
                          int64_t *count)
 {

@@ -11,7 +11,7 @@ typedef struct lh_sdpa_shape {
     int64_t kv_heads, group, dim, tokens;
 } lh_sdpa_shape;
 
-/* What a plan is for: a handle, or the properties of a device that need not be here (a finished descriptor of the type
+/* Key of a plan: a handle, or the properties of a device that need not be here (a finished descriptor of the type
  * CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR; such a plan cannot run). */
 typedef struct lh_sdpa_place {
     const lh_cudnn *call;

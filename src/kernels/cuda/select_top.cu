@@ -13,7 +13,7 @@ enum { ROUNDS = 6, BINS = 1 << 11, THREADS = 1024, LEAST_THREADS = 64, SHORT = 1
 
 #define NO_LINE UINT64_MAX /* above every entry: the largest key is that of infinity */
 
-/* What is known of the line of a head. */
+/* The bits of the line of a head that are found. */
 typedef struct lh_line {
     uint64_t at; /* the bits found so far; the others are 0 */
     int rest;    /* how many of the best have these bits */
@@ -49,7 +49,7 @@ static __device__ __forceinline__ uint32_t place_of(const lh_contest &c, int64_t
     return ~(uint32_t)lh_position(&c.kv, h, s);
 }
 
-/* Whether slot s of head h is counted in a round, and in which bin. */
+/* 1 if slot s of head h is counted in a round, and its bin. */
 static __device__ __forceinline__ int find_bin(const lh_contest &c, const int64_t at[2], int round, uint64_t line,
                                                int *bin)
 {

@@ -6,7 +6,7 @@
 
 #define LH_LOG2E 1.4426950408889634f
 
-/* What is subtracted from logits of which the highest is `row_max`: -inf would make numbers of nothing. */
+/* The number subtracted from logits of which the highest is `row_max`; 0 for -inf, since -inf - -inf is NaN. */
 static __device__ __forceinline__ float lh_shift(float row_max)
 {
     return row_max == -INFINITY ? 0.0f : row_max;

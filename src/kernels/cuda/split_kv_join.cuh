@@ -4,7 +4,7 @@
 
 #include "kernels/cuda/split_kv.cuh"
 
-/* What a row of the tile became: o = sum / denominator (0 where there is no denominator), lse. */
+/* The result of a row of the tile: o = sum / denominator (0 where there is no denominator), lse. */
 static __device__ __forceinline__ float lh_quotient(float sum, float denominator)
 {
     return denominator != 0 ? sum / denominator : 0.0f;
@@ -18,7 +18,7 @@ static __device__ __forceinline__ void lh_split_tell(const lh_split_kv &a, const
     if (a.lse) a.lse[r * a.map.heads + i] = denominator != 0 ? lh_shift(row_max) + logf(denominator) : -INFINITY;
 }
 
-/* What the pieces share: [4] numbers of every row, and room for sums or weights. */
+/* Memory that the pieces share: [4] numbers of every row, and room for sums or weights. */
 typedef struct lh_split_joint {
     float *row_max, *denominator; /* [tile] of all pieces */
     float *weights;               /* [tile, LH_SPLITS] of the pieces */
@@ -98,7 +98,7 @@ static __device__ inline void lh_split_merge(const lh_split_kv &a, const lh_spli
         lh_split_add<float>(a, p, j);
 }
 
-/* Whether this block is the last of its unit: then it sees what all others have left. */
+/* 1 in the last block of a unit to arrive: it sees the results of all others. */
 static __device__ inline int lh_split_is_last(const lh_split_kv &a, const lh_split_place &p)
 {
     __shared__ int last;

@@ -35,7 +35,7 @@ struct split_state {
     float sum[K::VALUE_CHUNKS][4][K::HALVES][4];
 };
 
-/* What a lane knows of its rows. */
+/* A lane's part of its rows. */
 template <typename K>
 struct split_rows {
     lh_sight sight[K::HALVES][2];

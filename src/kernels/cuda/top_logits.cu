@@ -131,7 +131,7 @@ static int64_t tiles_of(int64_t count)
     return (count + TILE - 1) / TILE;
 }
 
-/* What a level hands on of a row of `count`. */
+/* Number of candidates that a level hands on from a row of `count`. */
 static int64_t handed_on(int64_t count, int64_t k)
 {
     int64_t tiles = tiles_of(count), last = count - (tiles - 1) * TILE;

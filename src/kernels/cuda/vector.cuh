@@ -9,7 +9,7 @@ typedef struct lh_four {
     float at[4];
 } lh_four;
 
-/* How many numbers may be moved at once, 4 or 1, in rows that begin at p + t * ld. NULL: 4. */
+/* Numbers that may be moved at once, 4 or 1, in rows that begin at p + t * ld. NULL: 4. */
 static inline int lh_width(const void *p, int64_t ld, lh_dtype type)
 {
     return (uintptr_t)p % (uintptr_t)(4 * lh_dtype_bytes(type)) == 0 && ld % 4 == 0 ? 4 : 1;

@@ -1,4 +1,4 @@
-/* What goes into caches: new entries, query rows in a ring. */
+/* Storing new entries in caches, and query rows in a ring. */
 #include <string.h>
 
 #include "kernels/ref/ref.h"

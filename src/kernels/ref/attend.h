@@ -25,7 +25,7 @@ static inline double ref_logit(const lh_ref_row *row, int64_t slot)
     return row->logit.softcap > 0 ? row->logit.softcap * tanh(s / row->logit.softcap) : s;
 }
 
-/* Whether the window leaves the slot. */
+/* 1 if the window includes the slot. */
 static inline int ref_in_window(const lh_ref_row *row, int64_t slot)
 {
     return row->logit.window <= 0 || lh_position(row->kv, row->head, slot) > row->position - row->logit.window;

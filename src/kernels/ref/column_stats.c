@@ -14,8 +14,8 @@ static double weight_of(const ref_weights *w, int64_t r, int64_t i, int64_t slot
     return lse == -INFINITY ? 0.0 : exp(ref_observed_logit(&w->args->rows, r, i, slot) - lse);
 }
 
-/* What one slot receives. A row that sees a single entry gives it 1, which is never above 1 / 1, whatever the rounding
- * of lse makes of it. */
+/* Add the attention that one slot receives. A row that sees a single entry gives it 1, which is never above 1 / 1,
+ * whatever the rounding of lse makes of it. */
 static void add_column(const ref_weights *w, int64_t head, int64_t slot)
 {
     const lh_column_stats_args *a = w->args;

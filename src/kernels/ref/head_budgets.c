@@ -1,4 +1,4 @@
-/* What the heads of a layer or of several keep: head_budgets.h, on the host. */
+/* Budgets of the heads of one layer or several: head_budgets.h, on the host. */
 #include "kernels/head_budgets.h"
 
 #include "kernels/ref/ref.h"

@@ -1,4 +1,4 @@
-/* What choosing a token asks of logits, besides the largest ones. */
+/* Penalties of logits and the sum of their probabilities. */
 #include "kernels/ref/ref.h"
 
 lh_status lh_ref_penalise(lh_stream *stream, const lh_penalise_args *a)

@@ -12,8 +12,8 @@ lh_status lh_ref_top_logits(lh_stream *stream, const lh_top_logits_args *a)
             int64_t best = -1;
             for (int64_t i = 0; i < a->cols; i++) {
                 uint32_t key = lh_score_key(x[i]);
-                int behind = last < 0 || key < lh_score_key(x[last]) || (key == lh_score_key(x[last]) && i > last);
-                if (behind && (best < 0 || key > lh_score_key(x[best]))) best = i;
+                int comes_after = last < 0 || key < lh_score_key(x[last]) || (key == lh_score_key(x[last]) && i > last);
+                if (comes_after && (best < 0 || key > lh_score_key(x[best]))) best = i;
             }
             a->values[r * a->k + n] = x[best];
             a->indices[r * a->k + n] = (int32_t)best;
