@@ -13,22 +13,12 @@ static lh_status open_counting(lh_device *device, int index)
     return LH_OK;
 }
 
-static void close_counting(lh_device *device)
-{
-    (void)device;
-}
-
 /* Addresses follow each other; none is used twice. */
 static void alloc_counting(lh_device *device, void **out, int64_t bytes)
 {
     char *last = device->impl;
     *out = last + ALIGN;
     device->impl = last + ALIGN + (bytes + ALIGN - 1) / ALIGN * ALIGN;
-}
-
-static void free_counting(lh_device *device, void *p, int64_t bytes)
-{
-    (void)device, (void)p, (void)bytes;
 }
 
 static int64_t free_bytes_counting(const lh_device *device)
@@ -49,23 +39,6 @@ static void free_host(lh_device *device, void *p)
     free(p);
 }
 
-static lh_status open_stream(lh_stream *stream)
-{
-    (void)stream;
-    return LH_OK;
-}
-
-static void close_stream(lh_stream *stream)
-{
-    (void)stream;
-}
-
-static lh_status sync_stream(lh_stream *stream)
-{
-    (void)stream;
-    return LH_OK;
-}
-
 static lh_status copy_nothing(lh_stream *stream, void *dst, const void *src, int64_t bytes, lh_copy_way way)
 {
     (void)stream, (void)dst, (void)src, (void)bytes, (void)way;
@@ -80,15 +53,10 @@ static lh_status zero_nothing(lh_stream *stream, void *dst, int64_t bytes)
 
 const lh_device_ops lh_counting_device_ops = {
     .open = open_counting,
-    .close = close_counting,
     .alloc = alloc_counting,
-    .free = free_counting,
     .free_bytes = free_bytes_counting,
     .alloc_host = alloc_host,
     .free_host = free_host,
-    .stream_open = open_stream,
-    .stream_close = close_stream,
-    .stream_sync = sync_stream,
     .copy = copy_nothing,
     .zero = zero_nothing,
 };

@@ -25,11 +25,6 @@ static lh_status open_cpu(lh_device *device, int index)
     return LH_OK;
 }
 
-static void close_cpu(lh_device *device)
-{
-    (void)device;
-}
-
 static int64_t mapped_bytes(int64_t bytes)
 {
     int64_t page = sysconf(_SC_PAGESIZE);
@@ -86,24 +81,6 @@ static void free_host(lh_device *device, void *p)
     free(p);
 }
 
-static lh_status open_stream(lh_stream *stream)
-{
-    (void)stream;
-    return LH_OK;
-}
-
-static void close_stream(lh_stream *stream)
-{
-    (void)stream;
-}
-
-/* Nothing is ever pending. */
-static lh_status sync_stream(lh_stream *stream)
-{
-    (void)stream;
-    return LH_OK;
-}
-
 static lh_status copy_bytes(lh_stream *stream, void *dst, const void *src, int64_t bytes, lh_copy_way way)
 {
     (void)stream, (void)way;
@@ -155,15 +132,11 @@ void lh_cpu_device_find(lh_device_found *found)
 
 const lh_device_ops lh_cpu_device_ops = {
     .open = open_cpu,
-    .close = close_cpu,
     .alloc = alloc_cpu,
     .free = free_cpu,
     .free_bytes = free_bytes_cpu,
     .alloc_host = alloc_host,
     .free_host = free_host,
-    .stream_open = open_stream,
-    .stream_close = close_stream,
-    .stream_sync = sync_stream,
     .copy = copy_bytes,
     .zero = zero_bytes,
     .event_open = open_event,

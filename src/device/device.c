@@ -76,7 +76,7 @@ void lh_device_close(lh_device *device)
 {
     if (!device) return;
     assert(device->blocks_held == 0 && "memory of a device that is closed");
-    device->ops->close(device);
+    if (device->ops->close) device->ops->close(device);
     pthread_mutex_destroy(&device->lock);
     lh_free(device->blocks);
     lh_free(device);
@@ -188,7 +188,7 @@ void lh_device_free(lh_device *device, void *p)
     device->blocks_held--;
     memmove(device->blocks + at, device->blocks + at + 1, (size_t)(device->blocks_held - at) * sizeof *device->blocks);
     count(&device->usage, block.what, -block.bytes);
-    device->ops->free(device, p, block.bytes);
+    if (device->ops->free) device->ops->free(device, p, block.bytes);
     pthread_mutex_unlock(&device->lock);
 }
 

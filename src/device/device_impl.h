@@ -10,7 +10,7 @@
 typedef struct lh_device_ops {
     /* Device `index` of its kind on this host. Fills lh_device.name and bus; fails when it cannot be used. */
     lh_status (*open)(lh_device *device, int index);
-    void (*close)(lh_device *device);
+    void (*close)(lh_device *device); /* NULL, here and below: nothing to do */
 
     /* *out: `bytes` > 0 bytes aligned to 64, or NULL when the machine has no more. free gets the same size. */
     void (*alloc)(lh_device *device, void **out, int64_t bytes);

@@ -16,7 +16,7 @@ lh_status lh_stream_open(lh_stream **out, lh_device *device)
     lh_stream *stream = NULL;
     LH_TRY_DONE(lh_calloc(&stream, 1, sizeof *stream));
     stream->device = device;
-    LH_TRY_DONE(device->ops->stream_open(stream));
+    if (device->ops->stream_open) LH_TRY_DONE(device->ops->stream_open(stream));
     *out = stream;
     stream = NULL;
 done:
@@ -30,7 +30,7 @@ void lh_stream_close(lh_stream *stream)
     lh_device *device = stream->device;
     lh_device_free(device, stream->scratch);
     lh_device_free(device, stream->counters);
-    device->ops->stream_close(stream);
+    if (device->ops->stream_close) device->ops->stream_close(stream);
     lh_device_free_host(device, stream->staging);
     lh_device_free_host(device, stream->post);
     lh_free(stream);
@@ -72,7 +72,7 @@ lh_status lh_stream_sync(lh_stream *stream)
     const lh_stream_waiter *w = &stream->waiter;
     if (stream->recording) LH_FAIL(LH_EINTERNAL, "work that is only recorded is waited for");
     if (w->before) w->before(w->self);
-    st = stream->device->ops->stream_sync(stream);
+    if (stream->device->ops->stream_sync) st = stream->device->ops->stream_sync(stream);
     if (w->after) w->after(w->self);
     stream->posted = 0;
     return st;
