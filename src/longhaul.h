@@ -30,14 +30,14 @@ extern "C" {
 /* The values are the exit codes of the program; 1 is reserved for batches of which some requests failed. */
 typedef enum lh_status {
     LH_OK = 0,
-    LH_EUSAGE = 2,        /* options or arguments ask for something that cannot be */
+    LH_EUSAGE = 2,        /* invalid options or arguments */
     LH_EINPUT = 3,        /* a bad or missing input file (model source, prompt, tokenizer) */
     LH_EFILE = 4,         /* a bad checkpoint, cache or trace */
     LH_ENOMEM = 5,        /* does not fit in memory */
     LH_EWRITE = 6,        /* cannot write */
-    LH_ECOMM = 7,         /* communication between ranks */
-    LH_EINTERNAL = 8,     /* a check of our own failed */
-    LH_EINTERRUPTED = 75, /* interrupted, what there was is saved */
+    LH_ECOMM = 7,         /* communication between ranks failed */
+    LH_EINTERNAL = 8,     /* internal error */
+    LH_EINTERRUPTED = 75, /* interrupted, results so far are saved */
 } lh_status;
 
 /* What failed and what would be right, in one line; and the places in the source that it came through. Never NULL; ""
@@ -51,7 +51,7 @@ const char *lh_status_name(lh_status st);
 
 const char *lh_version(void); /* "0.1.0" */
 
-/* What is written to stderr: errors, warnings, remarks (the default), everything. */
+/* Level of messages on stderr: errors, warnings, information (the default), everything. */
 typedef enum lh_log_level { LH_LOG_ERROR, LH_LOG_WARN, LH_LOG_INFO, LH_LOG_DEBUG } lh_log_level;
 void lh_log_set_level(lh_log_level level);
 
@@ -73,12 +73,12 @@ typedef struct lh_world_options {
  * MPI_ERRORS_RETURN. When this fails *out may still hold a world, for lh_world_close. options may be NULL. */
 lh_status lh_world_open(lh_world **out, const lh_world_options *options);
 
-int lh_world_rank(const lh_world *world); /* 0 of 1 without a world */
+int lh_world_rank(const lh_world *world); /* rank 0 of size 1 without a world */
 int lh_world_size(const lh_world *world);
 
-/* Collective unless this rank failed alone. The last call: `st` is how the run went. Writes the message of a failure to
- * stderr (of one that all ranks agreed on: rank 0), finalises MPI if lh_world_open initialised it, after which it
- * cannot start again in this process, and returns the exit code. A rank that failed alone ends its process here with
+/* Collective unless this rank failed alone. The last call: `st` is the status of the run. Writes the message of a
+ * failure to stderr (on rank 0, if all ranks agreed on it), finalises MPI if lh_world_open initialised it, after which
+ * it cannot start again in this process, and returns the exit code. A rank that failed alone ends its process here with
  * that code, since the others would wait for it. NULL is fine. */
 int lh_world_close(lh_world *world, lh_status st);
 
@@ -87,46 +87,46 @@ int lh_world_close(lh_world *world, lh_status st);
 typedef struct lh_engine lh_engine;
 
 typedef struct lh_engine_options {
-    const char *model;    /* required: a checkpoint made by `longhaul import`; of a forecast also a model's folder */
-    int64_t tp;           /* ranks that share the model: all of the world, which 0 means, too; of a forecast: any */
+    const char *model;    /* required: a checkpoint made by `longhaul import`; for a forecast also a model's folder */
+    int64_t tp;           /* ranks that share the model: all ranks of the world, or 0; for a forecast any number */
     const char *device;   /* "auto" (NULL), "cpu", "cuda", "ref" */
     int share_device;     /* 1: ranks of one host may compute on the same CUDA device */
     const char *dtype;    /* "auto" (NULL: as the checkpoint), "f32", "bf16" */
     const char *kv_dtype; /* "auto" (NULL: as dtype), "f32", "bf16" */
     int64_t threads;      /* of this rank; 0: the cores of the host divided among its ranks */
     int deterministic;    /* 1: the same bits on any number of ranks */
-    int64_t memory;       /* bytes that a rank may use at most; 0: what is free, divided among those who share it */
-    int64_t chunk;        /* tokens of a prompt that go through a layer together; 0: chosen */
+    int64_t memory;       /* maximum bytes of a rank; 0: the free memory, divided among the ranks that share it */
+    int64_t chunk;        /* tokens per chunk of the prompt; 0: chosen automatically */
 } lh_engine_options;
 
 /* Collective. The world is closed after the engine. Fails on all ranks or on none. */
 lh_status lh_engine_open(lh_engine **out, lh_world *world, const lh_engine_options *options);
 void lh_engine_close(lh_engine *engine); /* NULL is fine */
 
-/* ---- policy: which entries stay ---- */
+/* ---- policy: which entries are kept ---- */
 
 typedef struct lh_policy lh_policy;
 
-/* From the words of the command line, such as "ada-snapkv --pool-size 31 --budget 20%" (`longhaul generate --policy
- * help` explains them). LH_EUSAGE, naming the nearest name. */
+/* Parses a policy written as on the command line, such as "ada-snapkv --pool-size 31 --budget 20%" (`longhaul generate
+ * --policy help` explains them). LH_EUSAGE, naming the nearest name. */
 lh_status lh_policy_parse(lh_policy **out, const char *words);
 void lh_policy_close(lh_policy *policy); /* NULL is fine */
 
-/* Entries that every KV head keeps, on average, of a prompt of so many tokens: at least 1. With as many as the prompt
- * has, or more, nothing is evicted. */
+/* Entries per KV head, on average, that are kept of a prompt of `tokens` tokens: at least 1. If this is `tokens` or
+ * more, nothing is evicted. */
 int64_t lh_policy_entries(const lh_policy *policy, int64_t tokens);
 
 /* ---- forecast: will it fit? ---- */
 
-/* Bytes of the rank that needs most. */
+/* Bytes of the rank that needs the most. */
 typedef struct lh_forecast {
     int64_t weights, cache; /* cache: the entries that are kept */
-    int64_t peak;           /* at any one time */
+    int64_t peak;           /* maximum at any time */
     int64_t free;           /* of a rank's device, or the memory that the options give */
     int fits;
 } lh_forecast;
 
-/* From the configuration of the model alone, nothing is loaded. policy NULL: the full cache. */
+/* Uses the configuration of the model only, no weights. policy NULL: the full cache. */
 lh_status lh_forecast_make(lh_forecast *out, const lh_engine_options *options, const lh_policy *policy, int64_t context,
                            int64_t max_new);
 
@@ -146,14 +146,15 @@ typedef enum lh_finish_reason { LH_FINISH_STOP, LH_FINISH_LENGTH, LH_FINISH_INTE
 
 typedef struct lh_completion_options {
     const char *prompt;           /* UTF-8 */
-    const char *const *questions; /* [question_count]: the prompt is evicted first, then each is answered from there */
+    const char *const *questions; /* [question_count]: the cache is evicted after the prompt, then each is answered from
+                                   * it */
     int64_t question_count;       /* 0: the prompt itself is continued */
     int chat;                     /* 1: the prompt is the user's turn, in the chat format of the model */
-    const char *system;           /* of a chat; NULL: what the format says */
+    const char *system;           /* system message; NULL: the format's default */
     const lh_policy *policy;      /* NULL: the full cache */
     const lh_sampling *sampling;  /* NULL: greedy */
-    int64_t max_new;              /* tokens of an answer at most */
-    const char *const *stops;     /* [stop_count] texts that end an answer, and are not part of it */
+    int64_t max_new;              /* maximum tokens of an answer */
+    const char *const *stops;     /* [stop_count] texts that end an answer and are removed from it */
     int64_t stop_count;
     void *self; /* passed to the functions below, which are called on every rank; each may be NULL */
     void (*prefill)(void *self, int64_t done, int64_t total);                               /* tokens x layers */
@@ -175,10 +176,10 @@ typedef struct lh_completion {
     double prefill_s, evict_s, decode_s;
 } lh_completion;
 
-/* Collective. LH_EUSAGE where the request cannot be (empty prompt, longer than the model allows, …), LH_ENOMEM before
- * anything is computed where it will not fit. */
+/* Collective. LH_EUSAGE for an impossible request (empty prompt, longer than the model allows, …), LH_ENOMEM before
+ * anything is computed if it does not fit. */
 lh_status lh_complete(lh_completion *out, lh_engine *engine, const lh_completion_options *options);
-void lh_completion_clear(lh_completion *completion); /* frees what is in it */
+void lh_completion_clear(lh_completion *completion); /* frees its contents */
 
 /* ---- tokenizer ---- */
 
@@ -204,7 +205,8 @@ int lh_tokenizer_is_eos(const lh_tokenizer *tok, int32_t id);
  * (|) with LH_ENCODE_CONTINUES: the text continues another, so the tokenizer puts no space in front of it. */
 typedef enum lh_encode { LH_ENCODE_PLAIN = 0, LH_ENCODE_SPECIAL = 1, LH_ENCODE_CONTINUES = 2 } lh_encode;
 
-/* Append the ids of `bytes` bytes of UTF-8 text (invalid bytes count as U+FFFD). No first token is added. */
+/* Append the ids of `bytes` bytes of UTF-8 text (invalid bytes count as U+FFFD). No begin-of-sequence token is
+ * added. */
 lh_status lh_tokenizer_encode(const lh_tokenizer *tok, const char *text, int64_t bytes, lh_encode how, lh_tokens *out);
 
 /* The text of n ids, special tokens included: new memory (lh_free), NUL-terminated. */
@@ -212,47 +214,48 @@ lh_status lh_tokenizer_text(const lh_tokenizer *tok, const int32_t *ids, int64_t
 
 /* ---- session: step by step ---- */
 
-/* One timeline: a prompt, its cache, questions, generated tokens. An engine has any number of them. */
+/* One sequence: a prompt, its cache, questions, generated tokens. An engine can have any number of sessions. */
 typedef struct lh_session lh_session;
 
 typedef struct lh_session_start_options {
     const lh_policy *policy; /* NULL: the full cache */
-    int64_t prompt;          /* tokens that the prefill will bring */
-    int64_t more;            /* tokens that are expected after it at most: questions and answers */
-    int64_t block;           /* tokens of the longest lh_session_block; 0: there will be none */
+    int64_t prompt;          /* tokens of the prefill */
+    int64_t more;            /* maximum tokens after it: questions and answers */
+    int64_t block;           /* maximum tokens of a lh_session_block; 0: it is not called */
     int restores;            /* 1: lh_session_restore will be called */
     uint64_t seed;           /* of the policy's random choices */
 } lh_session_start_options;
 
-/* Collective, as all calls below unless said. LH_ENOMEM, before anything is computed, where the run will not fit on a
- * rank. */
+/* Collective, as all calls below unless stated otherwise. LH_ENOMEM, before anything is computed, if the run does not
+ * fit on a rank. */
 lh_status lh_session_start(lh_session **out, lh_engine *engine, const lh_session_start_options *options);
 void lh_session_close(lh_session *session); /* not collective; NULL is fine */
 
-/* Called on every rank after every chunk of a layer: tokens x layers done of all. Not LH_OK: stop with this status. */
+/* Called on every rank after every chunk of a layer with tokens x layers done and in total. Any status but LH_OK stops
+ * the prefill with it. */
 typedef struct lh_forward_progress {
     void *self;
     lh_status (*done)(void *self, int64_t done, int64_t total);
 } lh_forward_progress;
 
-/* The prompt, once, into an empty session; then the cache is evicted. progress may be NULL. After it questions, many
- * tokens at a time, and single tokens. */
+/* Prefill the prompt, once, in an empty session, then evict the cache; progress may be NULL. Then append a block of
+ * tokens (a question), or a single token. */
 lh_status lh_session_prefill(lh_session *s, const int32_t *ids, int64_t n, const lh_forward_progress *progress);
 lh_status lh_session_block(lh_session *s, const int32_t *ids, int64_t n);
 lh_status lh_session_step(lh_session *s, int32_t id);
 
-/* The next token after the last row. step: the number of this choice, which keys its randomness. */
+/* Samples the next token from the last row of logits. step: number of the draw, which keys its randomness. */
 lh_status lh_session_sample(lh_session *s, const lh_sampling *sampling, int64_t step, int32_t *id);
 
 /* The logits of the last row on rank 0, in *rows rows (1) of [vocab] floats of host memory, borrowed until the next
  * call; elsewhere NULL. */
 lh_status lh_session_logits(lh_session *s, const float **logits, int64_t *rows);
 
-/* Remember this state; come back to it, any number of times. */
+/* Store this state; restore it, any number of times. */
 lh_status lh_session_snapshot(lh_session *s);
 lh_status lh_session_restore(lh_session *s);
 
-/* Tokens taken in so far. Borrowed. Not collective. */
+/* All tokens so far. Borrowed. Not collective. */
 const lh_tokens *lh_session_tokens(const lh_session *s);
 
 #ifdef __cplusplus

@@ -1,6 +1,6 @@
 /* arena.h - the memory of one layer's KV heads: keys, values, positions and numbers of the entries, ragged. Head h owns
  * the slots offset[h] .. offset[h] + cap[h] - 1 and holds len[h] entries; the slots beyond are slack, so that decoding
- * appends without a copy. Knows no policy: what the numbers of an entry mean is its user's affair.
+ * appends without a copy. Knows no policy: the meaning of an entry's numbers is left to its user.
  *
  * The host arrays say what the device's copies in `view` say whenever no call is under way; but during a prefill or a
  * step, when the caller appends, and after evictions that nobody waited for, the host's lengths are upper bounds. */

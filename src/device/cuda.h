@@ -6,7 +6,7 @@
 
 #include "device/device.h"
 
-/* The stream behind `stream`, of a device of kind LH_DEVICE_CUDA. */
+/* The CUDA stream of `stream`, whose device is of kind LH_DEVICE_CUDA. */
 cudaStream_t lh_stream_cuda(const lh_stream *stream);
 
 /* Multiprocessors of the device, for the sizes of grids. */

@@ -4,7 +4,7 @@
 
 #include "base/minmax.h"
 
-/* Longest first. Below 512 products are slower on any device: those are for want of memory only. */
+/* Longest first. Below 512 products are slower on any device: shorter ones are used only if memory is short. */
 static const int64_t lengths[] = {4096, 2048, 1024, 512, 256, 128, 64};
 enum { LENGTHS = sizeof lengths / sizeof *lengths, FULL = 512, SPARE_SHARE = 64 };
 

@@ -67,7 +67,7 @@ typedef struct lh_chunking {
 } lh_chunking;
 const lh_chunking *lh_ops_chunking(lh_device_kind kind);
 
-/* Instruction set that `cpu` uses here ("amx-bf16", "avx512-bf16", "avx512", "avx2", "generic"), and the library behind
+/* Instruction set that `cpu` uses here ("amx-bf16", "avx512-bf16", "avx512", "avx2", "generic"), and the library of
  * gemm of a type. */
 const char *lh_cpu_isa(void);
 const char *lh_cpu_gemm_library(lh_dtype type);

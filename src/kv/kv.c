@@ -47,7 +47,7 @@ lh_status lh_kv_open(lh_kv **out, const lh_exec *exec, const lh_kv_shape *shape,
     kv->stats = lh_entry_stats_of(&kv->numbers, &shape->heads);
     if ((policy->select.kind == LH_SELECT_TWO_STAGE && !shape->projections) ||
         ((policy->score.source == LH_SCORE_EXPECTED || lh_kv_uses_slots(&kv->numbers)) && !shape->rotations))
-        LH_FAIL_DONE(LH_EINTERNAL, "policy '%s' needs projections or rotations of the model, which are not at hand",
+        LH_FAIL_DONE(LH_EINTERNAL, "policy '%s' needs projections or rotations of the model, which are not set",
                      policy->name);
     LH_TRY_DONE(lh_policy_check_question(policy));
     LH_TRY_DONE(lh_profiles_check(shape->profiles, policy, shape->layers, shape->heads.kv_heads));

@@ -70,7 +70,46 @@ static const struct {
                 "probabilities"},
                {"is tu"
                 "rned by",
-                "is rotated by"}};
+                "is rotated by"},
+               {"one beh"
+                "ind the other",
+                "one after the other"},
+               {"behind the "
+                "last",
+                "after the last"},
+               {"for want"
+                " of",
+                "because there is no"},
+               {"affa"
+                "ir",
+                "is left to"},
+               {"at ha"
+                "nd",
+                "current"},
+               {"kv_mo"
+                "ves",
+                "the epoch of a cache"},
+               {"lh_devices_w"
+                "ish",
+                "lh_device_request"},
+               {"lh_watch_si"
+                "t(",
+                "lh_watch_attach"},
+               {"lh_watch_spe"
+                "ak",
+                "lh_watch_claim_report"},
+               {"word_ru"
+                "ns",
+                "n-grams"},
+               {"lh_layers_nar"
+                "row",
+                "lh_layers_differ"},
+               {"take shorter o"
+                "nes",
+                "reduce"},
+               {"chat format that is kn"
+                "own here",
+                "a known chat format"}};
 
 /* 1 when the word is followed by the number of an issue, as (#12). */
 static int has_issue(const char *after)

@@ -16,7 +16,7 @@ typedef struct lh_block {
 typedef struct lh_block_item {
     const lh_block *block;
     int64_t head, i0, group, t0, t1, rows;
-    int64_t window_from;          /* rows from this position on do not see all of the tile at hand */
+    int64_t window_from;          /* rows from this position on do not see all of the current tile */
     float *q;                     /* packed, by blocks of rows */
     float *k, *v, *s;             /* packed keys and values of a tile; [way->rows, KEYS] logits, then weights */
     float *o;                     /* [most_rows, d_padded] */
