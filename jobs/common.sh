@@ -1,5 +1,5 @@
 # shellcheck shell=bash disable=SC2034
-# Sourced by jobs/demo.sh and tests/run.sh: packages, building, and saying what is done. Needs `set -euo pipefail`.
+# Sourced by jobs/demo.sh and tests/run.sh: packages, builds and progress messages. Needs `set -euo pipefail`.
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cores=$(nproc)
@@ -9,9 +9,9 @@ trap 'rm -rf "$logs"' EXIT
 
 packages=(build-essential cmake ninja-build pkg-config git
     libopenmpi-dev openmpi-bin libhdf5-openmpi-dev libjansson-dev libpcre2-dev libutf8proc-dev libxxhash-dev)
-optional_packages=(libdnnl-dev) # bf16 matrix products where the processor has them
+optional_packages=(libdnnl-dev) # bf16 matrix products if the processor supports them
 
-# MPI as root, and more ranks than cores; threads are given to each rank by the program.
+# Allow MPI as root and more ranks than cores; the program itself divides the cores among ranks.
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
 export OMPI_MCA_hwloc_base_binding_policy=none
 
@@ -21,7 +21,7 @@ fail() {
     exit 1
 }
 
-# watched LOG COMMAND…: runs it into LOG; every 20 s the last line of that tells how far it is.
+# watched LOG COMMAND…: runs it with its output in LOG; prints the last line of LOG every 20 s.
 watched() {
     local log=$1 watcher status=0
     shift
@@ -33,7 +33,7 @@ watched() {
     return "$status"
 }
 
-# quietly NAME COMMAND…: runs it, shows its output only when it fails.
+# quietly NAME COMMAND…: runs it, shows its output only if it fails.
 quietly() {
     local log="$logs/$1.log"
     shift
@@ -55,7 +55,7 @@ as_root() {
 
 is_installed() { [ "$(dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null)" = installed ]; }
 
-# install PACKAGE…: what of them is missing, with apt-get; the optional ones come along where this Debian has them.
+# install PACKAGE…: installs missing ones with apt-get, and the optional ones that this Debian has.
 install() {
     missing=()
     local p
@@ -70,7 +70,7 @@ install() {
     quietly apt-install as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "${missing[@]}"
 }
 
-# build PRESET FOLDER [TARGET…] [-- CMAKE OPTIONS…]: everything, or the targets.
+# build PRESET FOLDER [TARGET…] [-- CMAKE OPTIONS…]: builds everything, or the targets.
 build() {
     local preset=$1 folder=$2 generator=(-G Ninja) targets=()
     shift 2
@@ -79,7 +79,7 @@ build() {
         shift
     done
     [ $# -gt 0 ] && shift
-    [ -e "$root/$folder/CMakeCache.txt" ] && generator=() # made before, perhaps with another generator
+    [ -e "$root/$folder/CMakeCache.txt" ] && generator=() # configured before, perhaps with another generator
     say "building $folder"
     (cd "$root" && quietly "configure-$folder" cmake --preset "$preset" "${generator[@]}" "$@")
     quietly "build-$folder" cmake --build "$root/$folder" -j "$cores" ${targets[0]+--target "${targets[@]}"}

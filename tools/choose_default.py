@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Search the combination of a policy's parts that measures best on a model: what '--budget' alone should mean.
+"""Search the combination of a policy's parts that measures best on a model: the candidate for the default policy of '--budget'.
 
 Coordinate search: from a first policy on, every round measures all policies that differ from the best one so far in one
 part, takes the best, and ends when none is better. A value that made its round's first policy worse by more than --drop
@@ -10,9 +10,9 @@ is not tried again. A policy is measured by
   only-1            the same of one needle, context-only, at larger budgets
   fidelity          best-token agreement under the full cache's tokens, on real texts
 
-Its score is the mean of these four, each a mean over its budgets. Two thirds of the prompts and windows choose; the last
-third is only looked at in the report. Everything measured is kept in the folder -o, so that a search that was cut short
-goes on. Only Python's own library is used.
+Its score is the mean of these four, each a mean over its budgets. The search uses two thirds of the prompts and
+windows; the report also shows the last third. All measurements are kept in the folder -o, so that an interrupted search
+can be continued. Needs only Python's standard library.
 
   tools/choose_default.py -m smollm2.h5 --haystack essays/ --text books/ -o choice/
 """
@@ -24,7 +24,7 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 
-# What a round tries for each part; a value may be several options that belong together.
+# Values that a round tries for each part; a value may be several options that belong together.
 PARTS = {
     "rows": ["--window 8", "--window 16", "--window 32", "--window 64"],
     "group": ["--group mean", "--group max"],
@@ -54,7 +54,7 @@ def policy_text(parts):
 
 
 def is_possible(args, policy):
-    """Whether the parts can go together: the program knows."""
+    """True if the program accepts the combination of parts."""
     command = [args.longhaul, "generate", "--policy"] + policy.split() + ["--budget", "64", "--help"]
     return subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode == 0
 
@@ -78,7 +78,7 @@ def command_of(args, name, seed):
 
 
 def run(args, name, seed, policies):
-    """Rows of the answers of each policy; what was measured before is read."""
+    """Rows of the answers of each policy; earlier measurements are read from the folder."""
     path = os.path.join(args.out, f"{name}-{seed}.json")
     known = json.load(open(path)) if os.path.exists(path) else {}
     new = [p for p in policies if p not in known]
@@ -106,7 +106,7 @@ def run(args, name, seed, policies):
 
 
 def measure(args, policies):
-    """[policy][measure]: rows, each with the number of its prompt."""
+    """[policy][measure]: rows, each with the index of its prompt."""
     runs = [(name, seed) for name in SEEDS for seed in range(SEEDS[name])]
     with ThreadPoolExecutor(args.jobs) as pool:
         parts = dict(zip(runs, pool.map(lambda r: run(args, *r, policies), runs)))
@@ -123,7 +123,7 @@ def measure(args, policies):
 
 
 def chooses(row):
-    """Two prompts of three choose; neighbours in depth and seed are spread over both."""
+    """True for the two of three prompts that the search uses; neighbours in depth and seed are spread over both sets."""
     return (row["prompt"] + row["prompt"] // 6) % 3 != 2
 
 
@@ -152,7 +152,7 @@ def score(found, choosing):
 
 
 def neighbours(args, best, values):
-    """Each part changed alone."""
+    """All policies that differ in one part."""
     changed = [(name, v) for name in values for v in values[name] if v != best[name]]
     return {(name, v): dict(best, **{name: v}) for name, v in changed
             if is_possible(args, policy_text(dict(best, **{name: v})))}
@@ -207,13 +207,13 @@ def main():
     p.add_argument("--longhaul", default="build/longhaul", help="the program (default: %(default)s)")
     p.add_argument("-m", "--model", required=True, help="a checkpoint of 'longhaul import'")
     p.add_argument("--haystack", required=True, help="texts that needles are hidden in")
-    p.add_argument("--text", required=True, help="texts to go on with")
-    p.add_argument("-o", "--out", required=True, help="folder for what is measured, and for choice.md")
+    p.add_argument("--text", required=True, help="texts to continue")
+    p.add_argument("-o", "--out", required=True, help="folder for measurements and choice.md")
     p.add_argument("--length", type=int, default=2000, help="tokens of a prompt (default: %(default)s)")
     p.add_argument("--depth", default="0.05:0.95:6", help="depths of a needle (default: %(default)s)")
     p.add_argument("--windows", type=int, default=6, help="windows of the texts (default: %(default)s)")
     p.add_argument("--peer", action="append", default=[], help="a policy that the report shows, too")
-    p.add_argument("--drop", type=float, default=0.03, help="what a value may lose and be tried again (default: "
+    p.add_argument("--drop", type=float, default=0.03, help="loss up to which a value is tried again (default: "
                    "%(default)s)")
     p.add_argument("--jobs", type=int, default=1, help="runs at a time (default: %(default)s)")
     p.add_argument("--threads", type=int, default=0, help="threads of each; 0: all cores (default: %(default)s)")

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What bf16 weights, products and cache cost: KL divergence from f32 and agreement of the best token, over every position
+"""The accuracy of bf16 weights, products and cache: KL divergence from f32 and agreement of the best token, over every position
 of a text. Needs h5py and numpy.
 
   tools/compare_bf16.py MODEL.h5 TEXT [--longhaul build/longhaul] [--rows 512]

@@ -73,7 +73,7 @@ ASKED = [("--scenario context-only", ["ada-snapkv", "h2o", "tova", "keydiff", "s
          ("--scenario question-aware --proxies question --non-causal", ["snapkv"]),
          ("--proxies question", ["snapkv", "nacl --sinks 8"])]
 
-# What is not a part of the policy.
+# Options that are not part of the policy.
 OTHER = ["--chunk 64", "--deterministic", "--dtype bf16", "--kv-dtype bf16", "--device ref", "--temperature 1 --seed 3",
          "--temperature 0.8 --top-k 20 --seed 4", "--temperature 1.2 --top-p 0.9 --min-p 0.02 --seed 5",
          "--repeat-penalty 1.3"]
@@ -81,7 +81,7 @@ OTHER_BASES = ["full", "ada-snapkv", "h2o", "keydiff"]
 
 
 class Run:
-    """Arguments of one comparison, without model, prompt and budget. reload: save the cache, then go on from it."""
+    """Arguments of one comparison, without model, prompt and budget. reload: save the cache, then continue from it."""
 
     def __init__(self, arguments, budgets, reload=False):
         self.arguments, self.budgets, self.reload = arguments, budgets, reload
@@ -119,7 +119,7 @@ def model_json(program, model):
 
 
 def presets_of(program):
-    """As `info` lists them; names that the other build lacks are compared all the same."""
+    """Presets as `info` lists them; names that the other build lacks are compared, too."""
     info = json.loads(subprocess.run([program, "info", "--json", "-q"], check=True, capture_output=True, text=True).stdout)
     return list(info["policies"])
 
@@ -165,7 +165,7 @@ def token_ids(value):
 
 
 def result(program, ranks, arguments, out=None):
-    """What one run gives: exit code, token ids, digests of the keep sets that it writes to `out`."""
+    """The result of one run: exit code, token ids, digests of the keep sets that it writes to `out`."""
     command = (["mpirun", "-n", str(ranks)] if ranks > 1 else []) + [program, "generate"] + arguments
     if out:
         command += ["--keep-sets", out]
@@ -182,7 +182,7 @@ def result(program, ranks, arguments, out=None):
 
 
 def both_steps(program, ranks, run, start, tail, folder):
-    """One run; of a run that reloads, the saving and the going on."""
+    """One run; for a run that reloads: saving, then continuing."""
     out = os.path.join(folder, "kept.h5")
     if not run.reload:
         return result(program, ranks, start + run.arguments + tail, out)
@@ -235,7 +235,7 @@ def main():
     parser.add_argument("new")
     parser.add_argument("--model", required=True)
     parser.add_argument("--prompt", action="append", required=True, help="file of token ids; may be given several times")
-    parser.add_argument("--ranks", default="1", help="numbers of ranks, as 1,3")
+    parser.add_argument("--ranks", default="1", help="numbers of ranks, such as 1,3")
     parser.add_argument("--max-new", type=int, default=24)
     parser.add_argument("--threads", type=int, default=2, help="of each rank")
     parser.add_argument("--quick", action="store_true")

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Longhaul beside llama.cpp on this machine: the same weights (a GGUF, dequantised to bf16 for both), the same prompts,
+"""Longhaul compared with llama.cpp on this machine: the same weights (a GGUF, dequantised to bf16 for both), the same prompts,
 the same threads, one after the other in one run. Prints a table of tokens per second and ratios.
 
   pip install --no-binary llama-cpp-python llama-cpp-python gguf numpy      (builds llama.cpp for this machine)
@@ -108,7 +108,7 @@ def median(f, repeat):
 
 
 def times(n, repeat):
-    """Long prompts take minutes: once is enough there."""
+    """Number of repeats: long prompts take minutes and run once."""
     return repeat if n < 4000 else 1
 
 

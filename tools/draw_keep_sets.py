@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Draw what policies keep: heads (rows, layer by layer) x positions (columns), from keep sets that 'longhaul generate
+"""Draw the entries that policies keep: heads (rows, layer by layer) x positions (columns), from keep sets that 'longhaul generate
 --keep-sets' wrote. Needs h5py and numpy. Colours are in the middle: legible on white and on black.
 
   tools/draw_keep_sets.py keep.h5 -o keep.svg                        one picture
-  tools/draw_keep_sets.py snapkv=a.h5 tova=b.h5 -o all.svg           many small ones
+  tools/draw_keep_sets.py snapkv=a.h5 tova=b.h5 -o all.svg           several small ones
   tools/draw_keep_sets.py keep.h5 -o keep.svg --model smollm2.h5     the ends of sentences, too: the model names the tokens
 """
 import argparse
@@ -88,7 +88,7 @@ def image(kept, bin_tokens, most, box):
 
 
 def sentence_ends(model, tokens, length):
-    """Positions of tokens that end a sentence, by the words of the model's own tokenizer."""
+    """Positions of tokens that end a sentence, using the model's tokenizer."""
     with h5py.File(model) as f:
         text = f["tokenizer/json"][()]
     spec = json.loads(text.decode() if isinstance(text, bytes) else bytes(text).decode())
@@ -98,7 +98,7 @@ def sentence_ends(model, tokens, length):
 
 
 def ticks(last, about):
-    """Round numbers up to `last`, about so many, and `last` itself."""
+    """About `about` round numbers up to `last`, and `last` itself."""
     step = max(1, last // about)
     nice = min((m * 10**e for e in range(7) for m in (1, 2, 2.5, 5) if m * 10**e == int(m * 10**e)), key=lambda s: abs(s - step))
     at = list(range(0, last - int(nice) // 2 + 1, int(nice)))
@@ -106,7 +106,7 @@ def ticks(last, about):
 
 
 def bars(entries, x, top, row):
-    """How many entries each head keeps, beside its row."""
+    """Bars with the number of entries that each head keeps, next to its row."""
     most, width, below = int(entries.max()), 60, top + entries.size * row
     path = "".join(f"M{x:g} {top + i * row}h{e * width / most:.1f}v{row}H{x:g}z" for i, e in enumerate(entries.reshape(-1)))
     return [f'<path class="bars" d="{path}"/>',
@@ -160,9 +160,9 @@ def many(all_kept, columns):
 
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("files", nargs="+", metavar="[NAME=]FILE", help="keep sets, and what they are called in the picture")
+    p.add_argument("files", nargs="+", metavar="[NAME=]FILE", help="keep sets, and their names in the picture")
     p.add_argument("-o", "--output", required=True, metavar="FILE", help="the SVG")
-    p.add_argument("--final", action="store_true", help="what is left at the end of the run, not of the prompt")
+    p.add_argument("--final", action="store_true", help="entries at the end of the run instead of the prompt")
     p.add_argument("--model", metavar="FILE", help="the checkpoint: marks the ends of sentences (one picture)")
     p.add_argument("--columns", type=int, default=4, help="small pictures in a row (default: 4)")
     a = p.parse_args()

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""What eviction costs while decoding, in two tables.
+"""The cost of eviction while decoding, in two tables.
 
   tools/measure_decode.py MODEL.h5 PROMPT.ids [--longhaul build/longhaul] [--ranks 1] [--threads 2] [--budget 512]
                           [--policies h2o,tova] [--new 256] [--repeat 3]
 
-PROMPT.ids holds token ids, separated by white space: a long prompt. First table: policies that evict at every step, behind
-the prompt's first tokens (a tenth more than the budget): a step, and the part of it that evictions take. Second table: decoding
+PROMPT.ids holds token ids, separated by white space: a long prompt. First table: policies that evict at every step, after
+the prompt's first tokens (a tenth more than the budget): time of a step, and the share of evictions in it. Second table: decoding
 with --budget entries kept of the whole prompt, beside the same number of tokens as the prompt of a full cache. Medians of
 --repeat runs, which take turns.
 """
@@ -39,7 +39,7 @@ def cut(ids, count, folder):
 
 
 def evictions(options, ids):
-    """Prefill evicts too: a run without steps tells how long."""
+    """Eviction time of prefill, from a run without steps."""
     for policy in options.policies.split(","):
         arguments = ["--policy", policy, "--budget", str(options.budget), "--evict", "every:1"]
         steps, shares = [], []

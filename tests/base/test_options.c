@@ -81,7 +81,7 @@ static const lh_syntax syntax = {.program = "longhaul",
 
 enum { MOST = 16 };
 
-/* Parse up to MOST words, NULL behind the last. */
+/* Parse up to MOST words, NULL after the last. */
 static lh_status parse(lh_options **out, struct values *values, const char *const *words)
 {
     char *argv[MOST];

@@ -52,7 +52,7 @@ static const char *text(const json_t *row, const char *name)
     return v;
 }
 
-/* What a run prints and writes, one behind the other. */
+/* What a run prints and writes, one after the other. */
 static void everything(program_result *r, int ranks, const char *options)
 {
     program_run(r, ranks, "%s --csv means.csv --answers answers.csv && cat means.csv answers.csv", options);
@@ -187,7 +187,7 @@ START_TEST(test_a_budget_that_holds_everything_is_faithful)
 }
 END_TEST
 
-/* A window that is the whole text: what the task writes down is what `generate` says behind it. */
+/* A window that is the whole text: what the task writes down is what `generate` says after it. */
 START_TEST(test_answers_are_those_of_generate)
 {
     static const char *const policies[] = {"full", "snapkv --window 8 --budget 30", "h2o --budget 25%",
@@ -219,7 +219,7 @@ START_TEST(test_budgets_that_leave_no_choice_are_warned_of)
 }
 END_TEST
 
-/* Windows behind which the full cache ends at once have nothing that a policy could change: they are counted. */
+/* Windows after which the full cache ends at once have nothing that a policy could change: they are counted. */
 START_TEST(test_windows_without_an_answer_are_warned_of)
 {
     program_result r = {0};

@@ -35,7 +35,7 @@ static void same_answer(const json_t *a, const json_t *b)
 static json_int_t number(const json_t *object, const char *group, const char *name)
 {
     const json_t *value = json_object_get(group ? json_object_get(object, group) : object, name);
-    ck_assert_msg(json_is_integer(value), "'%s' is no whole number", name);
+    ck_assert_msg(json_is_integer(value), "'%s' is not an integer", name);
     return json_integer_value(value);
 }
 
@@ -231,7 +231,7 @@ START_TEST(test_an_interrupt_ends_with_what_there_is)
 }
 END_TEST
 
-/* The cache would have been saved behind a prompt of a minute. */
+/* The cache would have been saved after a prompt of a minute. */
 START_TEST(test_an_interrupt_of_a_prompt_says_that_nothing_was_saved)
 {
     program_result r = {0};

@@ -126,7 +126,7 @@ static const json_t *row_of(const json_t *o, const char *table, size_t row)
     return one;
 }
 
-/* Where one prefill fills many caches, each is the one that its weights ask for: what `generate` says behind it. */
+/* Where one prefill fills many caches, each is the one that its weights ask for: what `generate` says after it. */
 START_TEST(test_eval_goes_by_weights_as_generate_does)
 {
     static const char *const policies[] = {"streaming --budget 16 " FILES, "snapkv --window 4 --budget 12 " FILES,

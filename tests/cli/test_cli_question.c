@@ -149,11 +149,11 @@ START_TEST(test_any_policy_sees_the_question_of_a_question_aware_run)
     static const char *const policies[] = {"snapkv -b 40 --window 16 --evict every",
                                            "ada-snapkv -b 30 --window 8 --evict every:4", "h2o -b 40",
                                            "longhaul -b 25% --evict every:5"};
-    char asked[512], all[256], behind[256];
+    char asked[512], all[256], after[256];
     for (size_t i = 0; i < sizeof policies / sizeof *policies; i++) {
         snprintf(all, sizeof all, "-f all --policy %s", policies[i]);
-        snprintf(behind, sizeof behind, "-f context --question '" QUESTION "' --policy %s", policies[i]);
-        snprintf(asked, sizeof asked, "%s --scenario question-aware", behind);
+        snprintf(after, sizeof after, "-f context --question '" QUESTION "' --policy %s", policies[i]);
+        snprintf(asked, sizeof asked, "%s --scenario question-aware", after);
         json_t *want = generate(1, "all.h5", all);
         for (int ranks = 1; ranks <= 4; ranks++) {
             json_t *got = generate(ranks, "asked.h5", asked);
@@ -164,9 +164,9 @@ START_TEST(test_any_policy_sees_the_question_of_a_question_aware_run)
             ck_assert_msg(same_sets("asked.h5", "all.h5"), "'%s' on %d ranks keeps other entries", asked, ranks);
             json_decref(got);
         }
-        json_t *apart = generate(1, "apart.h5", behind); /* so that it is no law of any two runs */
+        json_t *apart = generate(1, "apart.h5", after); /* so that it is no law of any two runs */
         ck_assert_msg(!same_sets("apart.h5", "all.h5"), "'%s' does not see the question either way", policies[i]);
-        snprintf(asked, sizeof asked, "%s --scenario context-only", behind);
+        snprintf(asked, sizeof asked, "%s --scenario context-only", after);
         json_t *said = generate(2, "said.h5", asked);
         same_ids(apart, said);
         ck_assert_msg(same_sets("apart.h5", "said.h5"), "'%s' is not the default", asked);

@@ -57,7 +57,7 @@ START_TEST(test_long_broadcast)
 }
 END_TEST
 
-/* Blocks in place: one that is long, one that lies behind it. */
+/* Blocks in place: one that is long, one that lies after it. */
 START_TEST(test_long_gathers)
 {
     int64_t bytes[64] = {0}, at[64] = {0}, last = mt_size() - 1;

@@ -52,7 +52,7 @@ static const tiny_shape smallest[DEVICE_SHAPES] = {
     {.name = "mistral", .heads = 4, .kv_heads = 2, .head_dim = 80, .hidden = 40, .layers = 2, .ff = 48, .window = 28},
 };
 
-/* The prompt, tokens behind it, a vocabulary that is prime and larger than both, times as wide as the smallest. */
+/* The prompt, tokens after it, a vocabulary that is prime and larger than both, times as wide as the smallest. */
 typedef struct extent {
     int64_t prompt, steps, vocab, wide;
 } extent;

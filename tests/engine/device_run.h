@@ -8,7 +8,7 @@
 
 enum { DEVICE_SHAPES = 6, DEVICE_LAYERS = 3 };
 
-/* The models in a folder of their own, a prompt and tokens behind it (none comes twice: equal tokens have keys of equal
+/* The models in a folder of their own, a prompt and tokens after it (none comes twice: equal tokens have keys of equal
  * norm in the first layer, and rounding would decide between them). */
 typedef struct device_models {
     const char *device;
@@ -29,7 +29,7 @@ typedef struct device_options {
 } device_options;
 lh_engine *device_open(lh_comm *comm, const char *path, const device_options *options);
 
-/* What came out of a prompt under a policy and steps behind it, which are given. Logits and positions are on rank 0 of
+/* What came out of a prompt under a policy and steps after it, which are given. Logits and positions are on rank 0 of
  * the run's communicator alone. */
 enum { DEVICE_WAYS = 3 }; /* of choosing a token: the best, one of the k best, one of all */
 typedef struct device_result {

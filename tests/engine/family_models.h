@@ -36,7 +36,7 @@ typedef struct family_dice {
 } family_dice;
 int64_t family_roll(family_dice *d, int64_t n);
 
-/* The next case of a preset that is to be tried, from *number on; 0 behind the last. All of them in the long run, else
+/* The next case of a preset that is to be tried, from *number on; 0 after the last. All of them in the long run, else
  * case 0 and one that the dice choose, on several ranks one of these two. */
 int family_next(family_dice *d, int preset, int *number, lh_policy_options *out);
 

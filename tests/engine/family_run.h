@@ -1,4 +1,4 @@
-/* family_run.h - one prompt through a model under a policy and some tokens behind it: what came out, what was kept, and
+/* family_run.h - one prompt through a model under a policy and some tokens after it: what came out, what was kept, and
  * whether the cache ever held more than it may. */
 #ifndef LH_TESTS_FAMILY_RUN_H
 #define LH_TESTS_FAMILY_RUN_H

@@ -64,7 +64,7 @@ static lh_session *start(lh_engine *engine, const lh_policy *plan, int64_t more)
     return s;
 }
 
-/* An answer behind the prompt: what is held after its first steps, and after all. */
+/* An answer after the prompt: what is held after its first steps, and after all. */
 static void run(lh_engine *engine, const lh_policy *plan, figures out[2])
 {
     course c = choose_course();

@@ -179,7 +179,7 @@ static lh_status run_input(const runner *r, const lh_buf *input)
     fz_case c = {.folder = r->folder, .path = r->path, .bytes = input->bytes, .state = r->state};
     char *exact = NULL;
     c.rng = fz_rng_of(lh_hash64(input->data ? input->data : "", input->bytes), 0, 0);
-    LH_TRY_DONE(lh_calloc(&exact, input->bytes, 1)); /* what lies behind it must not be read */
+    LH_TRY_DONE(lh_calloc(&exact, input->bytes, 1)); /* what lies after it must not be read */
     if (input->bytes) memcpy(exact, input->data, (size_t)input->bytes);
     c.data = exact;
     LH_TRY_DONE(fz_put(r->folder, r->target->file, input->data, input->bytes));
@@ -245,7 +245,7 @@ static lh_status keep_input(const runner *r, int how)
     printf("%s: mutation %lld of seed %lld ends with %s%s\n  the input: %s\n  again: fuzz --target %s --input %s\n",
            name, (long long)r->all->at, (long long)r->set->seed, why,
            WIFSIGNALED(how) && WTERMSIG(how) == SIGPROF ? " (it takes too long)" : "", path, name, path);
-    printf("  leaks are found behind all mutations of a process: fuzz --target %s --seed %lld --from %lld --count %d\n",
+    printf("  leaks are found after all mutations of a process: fuzz --target %s --seed %lld --from %lld --count %d\n",
            name, (long long)r->set->seed, (long long)(r->all->at - r->all->at % PER_PROCESS), PER_PROCESS);
 done:
     lh_buf_clear(&input);

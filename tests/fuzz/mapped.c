@@ -1,4 +1,4 @@
-/* A mapped file ends on no page's edge, and what lies behind its end can be read: the address sanitizer is told that it
+/* A mapped file ends on no page's edge, and what lies after its end can be read: the address sanitizer is told that it
  * must not be. Linked in place of mmap and munmap (--wrap). */
 #include <sanitizer/asan_interface.h>
 #include <stdint.h>
@@ -10,7 +10,7 @@ int __real_munmap(void *at, size_t bytes);
 void *__wrap_mmap(void *at, size_t bytes, int protection, int flags, int fd, off_t offset);
 int __wrap_munmap(void *at, size_t bytes);
 
-static size_t behind(size_t bytes)
+static size_t bytes_after(size_t bytes)
 {
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
     return (page - bytes % page) % page;
@@ -19,12 +19,12 @@ static size_t behind(size_t bytes)
 void *__wrap_mmap(void *at, size_t bytes, int protection, int flags, int fd, off_t offset)
 {
     char *p = __real_mmap(at, bytes, protection, flags, fd, offset);
-    if (p != MAP_FAILED && fd >= 0) ASAN_POISON_MEMORY_REGION(p + bytes, behind(bytes));
+    if (p != MAP_FAILED && fd >= 0) ASAN_POISON_MEMORY_REGION(p + bytes, bytes_after(bytes));
     return p;
 }
 
 int __wrap_munmap(void *at, size_t bytes)
 {
-    ASAN_UNPOISON_MEMORY_REGION((char *)at + bytes, behind(bytes));
+    ASAN_UNPOISON_MEMORY_REGION((char *)at + bytes, bytes_after(bytes));
     return __real_munmap(at, bytes);
 }

@@ -52,7 +52,7 @@ attended decode_run(lot *m, rig *g, const attend_case *c);
 
 float *row_lse_run(lot *m, rig *g, const attend_case *c); /* [tokens, heads] */
 
-/* Logits that attend_decode leaves of each sequence's row, [batch * heads, logits_ld]; 0 in what is behind the entries.
+/* Logits that attend_decode leaves of each sequence's row, [batch * heads, logits_ld]; 0 in what is after the entries.
  */
 int64_t logits_ld(const attend_case *c);
 float *decode_logits_run(lot *m, rig *g, const attend_case *c);

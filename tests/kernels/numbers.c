@@ -5,7 +5,7 @@ void numbers_make(lot *m, numbers *out, const cache *c, int64_t parts, number_la
     int64_t most = 0;
     for (int64_t h = 0; h < c->host.heads; h++) most = c->host.len[h] > most ? c->host.len[h] : most;
     if (layout == NUMBERS_STATS) {
-        /* A number before them and one behind in each slot. */
+        /* A number before them and one after in each slot. */
         *out = (numbers){.host = {.starts = c->host.offset, .step = parts + 2, .next = 1}, .first = 1};
         out->count = c->slots * (parts + 2);
     } else {

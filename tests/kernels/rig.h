@@ -34,7 +34,7 @@ typedef struct rig {
     int count;
 } rig;
 
-/* The backends that a test compares, `ref` first, then those whose device is there; NULL behind the last. With
+/* The backends that a test compares, `ref` first, then those whose device is there; NULL after the last. With
  * LONGHAUL_TEST_BACKEND only `ref` and the one of that name. */
 const lh_ops *rig_backend(int i);
 
@@ -77,7 +77,7 @@ typedef struct cache_spec {
     uint64_t seed;
 } cache_spec;
 
-/* A cache in host memory: normal keys and values, heads one behind the other with `slack` slots behind each. */
+/* A cache in host memory: normal keys and values, heads one after the other with `slack` slots after each. */
 typedef struct cache {
     lh_ragged host;
     int64_t slots;

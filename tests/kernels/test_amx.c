@@ -92,7 +92,7 @@ START_TEST(test_observed_rows_by_matrix_tiles_are_those_of_ref)
 }
 END_TEST
 
-/* Norms of values of a head of 700 entries behind the columns of two query heads. Values and weights are exact in bf16,
+/* Norms of values of a head of 700 entries after the columns of two query heads. Values and weights are exact in bf16,
  * sums are in f32. */
 START_TEST(test_projected_norms_by_matrix_tiles_are_those_of_ref)
 {

@@ -459,7 +459,7 @@ START_TEST(test_a_row_that_sees_nothing_gives_zero_and_minus_infinity)
             cache_make(&m, &c.kv[0], &spec);
             c.q = lot_normals(&m, tokens * 2 * dim, 1.0f, 3);
             c.positions = lot_new(&m, tokens * 4);
-            c.positions[0] = n / 20 ? 400 : -1; /* behind the window of all, or before all */
+            c.positions[0] = n / 20 ? 400 : -1; /* after the window of all, or before all */
             c.logit.window = n / 20 ? 5 : 0;
             attended got = decode_run(&m, &g, &c);
             for (int64_t i = 0; i < got.o_count; i++) ck_assert(got.o[i] == 0);

@@ -168,7 +168,7 @@ START_TEST(test_every_backend_adds_what_the_formula_says)
 }
 END_TEST
 
-/* Slots outside of the range, behind the end of a head and of no head of the map keep their bits, and so do all where
+/* Slots outside of the range, after the end of a head and of no head of the map keep their bits, and so do all where
  * nothing is added. */
 START_TEST(test_what_is_not_asked_for_is_left_alone)
 {

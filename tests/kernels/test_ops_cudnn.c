@@ -1,5 +1,5 @@
 /* Attention of blocks by cuDNN alone, compared with `ref`: on a real device with the real library (skipped without it),
- * on the emulated one with the emulation's, which takes what cuDNN takes. What lies behind the entries of a head is
+ * on the emulated one with the emulation's, which takes what cuDNN takes. What lies after the entries of a head is
  * NaN. */
 #include <stdio.h>
 

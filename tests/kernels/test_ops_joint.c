@@ -92,7 +92,7 @@ static double scale_by_hand(float top, int64_t count)
     return scale;
 }
 
-/* Heads on two ranks have the sums that they have on one: whole numbers. */
+/* Heads on two ranks have the sums that they have on one: integers. */
 START_TEST(test_sums_of_heads_are_whole_numbers_that_ranks_may_add_in_any_order)
 {
     for (int b = 0; rig_backend(b); b++) {

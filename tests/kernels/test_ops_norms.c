@@ -76,7 +76,7 @@ START_TEST(test_entry_norms_are_those_of_keys_or_values)
 }
 END_TEST
 
-/* ---- norms behind the output projection ---- */
+/* ---- norms after the output projection ---- */
 
 typedef struct projection {
     cache c;
@@ -140,7 +140,7 @@ static int64_t head_of(const projection *p, int64_t i)
     return (i + p->map.first) / p->map.group;
 }
 
-/* The norm of slot s behind the columns of query head i in *norm, and the sum of the sizes of all products in *size,
+/* The norm of slot s after the columns of query head i in *norm, and the sum of the sizes of all products in *size,
  * which the rounding is relative to. */
 static void project_by_hand(const projection *p, int64_t i, int64_t s, double *norm, double *size)
 {

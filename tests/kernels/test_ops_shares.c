@@ -186,7 +186,7 @@ END_TEST
 
 enum { MOST_CELLS = 400 };
 
-/* A share out of `one` in whole numbers, what a head has whatever happens, and its entries. */
+/* A share out of `one` in integers, what a head has whatever happens, and its entries. */
 typedef struct claims {
     int64_t count, share, one;
     int64_t own[MOST_CELLS], chosen[MOST_CELLS], sure[MOST_CELLS], room[MOST_CELLS];
@@ -303,7 +303,7 @@ typedef struct contest {
 
 static const int round_bits[] = {11, 11, 10};
 
-/* bins and sums: of all ranks, one behind the other. */
+/* bins and sums: of all ranks, one after the other. */
 static void count_rank(const contest *c, int64_t rank, int32_t *bins, int32_t *sums)
 {
     int64_t heads = c->l->heads / c->layers, from = heads * rank / c->ranks, to = heads * (rank + 1) / c->ranks;

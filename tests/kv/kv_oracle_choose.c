@@ -78,7 +78,7 @@ static int64_t floor_of(const oracle_choice *c, int64_t h, int64_t room)
     return sure < 0 ? 0 : sure < room ? sure : room;
 }
 
-/* AdaKV's `interp`: x = given * (1 - alpha) + floor(alpha * base), in whole numbers over 10^scale; floors of them, at
+/* AdaKV's `interp`: x = given * (1 - alpha) + floor(alpha * base), in integers over 10^scale; floors of them, at
  * most what a head has, and one each to the largest rest until `all` are given. */
 static void mix(const oracle_choice *c, const int64_t *given, const int64_t *room, int64_t all, int64_t *counts)
 {

@@ -80,7 +80,7 @@ static void move(const oracle *o, int64_t l, double *x, int64_t position, int64_
     rotate(o, l, x, (double)slot);
 }
 
-/* Keys stand at the numbers of their entries, the rows that came together behind them; in a sliding layer the first of
+/* Keys stand at the numbers of their entries, the rows that came together after them; in a sliding layer the first of
  * these rows stands where a whole window would end, and all that is held close before it. */
 static void move_to_slots(const oracle *o, const oracle_rows *rows, row *r)
 {

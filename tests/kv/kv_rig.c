@@ -113,7 +113,7 @@ static void *host(int64_t count, int64_t size)
 
 /* ---- what the cache tells ---- */
 
-/* [kv_count, tokens] of [kv_count, ld], zero behind the entries of a head: blocks hold fewer than the prompt has
+/* [kv_count, tokens] of [kv_count, ld], zero after the entries of a head: blocks hold fewer than the prompt has
  * tokens.
  */
 static void *copy_rows(const kv_rig *r, const lh_evict_scores *s, const void *from, size_t size)

@@ -67,7 +67,7 @@ typedef struct kv_rig {
     kv_rig_result *result; /* where the listener writes during the prompt */
 } kv_rig;
 
-/* The backends that caches are tried on, `ref` first; NULL behind the last. A rig's arrays are the host's, so these are
+/* The backends that caches are tried on, `ref` first; NULL after the last. A rig's arrays are the host's, so these are
  * the ones that compute there. */
 const lh_ops *kv_rig_backend(int i);
 int kv_rig_backends(void);
@@ -77,7 +77,7 @@ void kv_rig_open(kv_rig *r, const kv_rig_case *of, lh_comm *comm, const lh_ops *
 void kv_rig_close(kv_rig *r);
 lh_kv_shape kv_rig_shape(const kv_rig *r);
 
-/* Append, attend and record `tokens` tokens from `first` on in a layer's view. With slot positions, behind the prompt,
+/* Append, attend and record `tokens` tokens from `first` on in a layer's view. With slot positions, after the prompt,
  * keys go in as they were before their rotation and queries are turned by their slots. */
 void kv_rig_feed(kv_rig *r, lh_ragged *view, int64_t layer, int64_t first, int64_t tokens);
 

@@ -227,7 +227,7 @@ END_TEST
 
 /* ---- bounds on what eviction does to the output ---- */
 
-/* Weights of the last row, of one head of an MHA layer, what stays of them, and the entries behind the output
+/* Weights of the last row, of one head of an MHA layer, what stays of them, and the entries after the output
  * projection. */
 typedef struct head_view {
     const double *a;

@@ -58,7 +58,7 @@ static void rank_all(ranking *k, const kv_rig *r, const kv_rig_result *one)
     qsort(k->all, (size_t)k->count, sizeof *k->all, better);
 }
 
-/* AdaKV's `interp` in whole numbers over ten^scale: one more at a time to the cell that is furthest behind. */
+/* AdaKV's `interp` in integers over ten^scale: one more at a time to the cell that is furthest behind. */
 static void mix(const ranking *k, const lh_policy_numbers *fixed, const int64_t *counts)
 {
     int64_t ten = 1, sure = lh_decimal_of(fixed->budgets.alpha, k->base), missing = k->cells * k->base, held = 0;

@@ -176,7 +176,7 @@ START_TEST(test_first_stages_are_shares_of_what_competes)
 END_TEST
 
 /* kvpress 0.5.5 on one head, whose entries are in the order of their scores and whose window has the largest ones:
- * entries are marked as the first stage marks them, with those of the safeguard. Gives the marked ones behind the
+ * entries are marked as the first stage marks them, with those of the safeguard. Gives the marked ones after the
  * window. */
 static int64_t marked(int64_t window, int64_t sure, int64_t first, int64_t held)
 {
@@ -242,7 +242,7 @@ END_TEST
 
 /* ---- the pyramid of kvpress ---- */
 
-/* round(max - l * (max - min) / (N - 1)) of Python, all of it over beta * (N - 1): the whole number that is nearest, of
+/* round(max - l * (max - min) / (N - 1)) of Python, all of it over beta * (N - 1): the integer that is nearest, of
  * two the even one. -1: no pyramid (kvpress takes the budget of every layer then). */
 static int64_t kvpress_layer(int64_t N, int64_t l, int64_t C, int64_t L, int64_t w, int64_t beta)
 {

@@ -110,7 +110,7 @@ double rounded(cudnnDataType_t type, double x)
 struct row_of {
     const simt_sdpa_run &run;
     int64_t head_of_all, head, row; /* [batch, head, row] */
-    int64_t columns = 0;            /* that are looked at: a few behind the last entry */
+    int64_t columns = 0;            /* that are looked at: a few after the last entry */
     std::map<const descriptor *, std::vector<double>> values = {};
 
     void *memory(const descriptor *t) const

@@ -121,7 +121,7 @@ ncclResult_t broadcast(const void *send, void *recv, size_t bytes, ncclDataType_
     });
 }
 
-/* A block to a peer. One to oneself is read by the receive behind it: at most a piece. */
+/* A block to a peer. One to oneself is read by the receive after it: at most a piece. */
 ncclResult_t send_to(const void *send, size_t bytes, ncclDataType_t, int peer, ncclComm_t c, cudaStream_t stream)
 {
     if (peer == c->rank && bytes > PIECE) simt_fault("%zu bytes to oneself", bytes);

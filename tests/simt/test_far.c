@@ -9,7 +9,7 @@ enum { HEADS = 2, GROUP = 2, TOKENS = 3, ROOM = 8, STATS = 200 };
 
 static const int64_t lens[HEADS] = {150, 67};
 
-/* A cache on the device, from slot `first` of pools that end behind it. */
+/* A cache on the device, from slot `first` of pools that end after it. */
 typedef struct placed {
     rig *g;
     lh_ragged kv;

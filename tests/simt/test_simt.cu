@@ -137,7 +137,7 @@ START_TEST(test_a_stream_waits_for_the_event_as_it_was_recorded)
     cudaMemcpyAsync(on, &x, sizeof x, cudaMemcpyHostToDevice, stream);
     cudaEventRecord(event, stream);
     cudaStreamWaitEvent(other, event, 0);
-    cudaMemcpyAsync(on, &y, sizeof y, cudaMemcpyHostToDevice, stream); /* behind the record */
+    cudaMemcpyAsync(on, &y, sizeof y, cudaMemcpyHostToDevice, stream); /* after the record */
     cudaMallocHost((void **)&pinned, sizeof *pinned);
     cudaMemcpyAsync(pinned, on, sizeof x, cudaMemcpyDeviceToHost, other);
     cudaStreamSynchronize(other);

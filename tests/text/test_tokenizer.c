@@ -177,7 +177,7 @@ START_TEST(test_sentence_pieces)
     tt_check(tok, "a ab", LH_ENCODE_PLAIN, "262 264");
     tt_check(tok, "ab", LH_ENCODE_PLAIN | LH_ENCODE_CONTINUES, "263"); /* no space in front */
     tt_check(tok, "<s>ab<s>a", LH_ENCODE_SPECIAL, "1 264 1 262");
-    tt_check(tok, "<s>ab", LH_ENCODE_SPECIAL | LH_ENCODE_CONTINUES, "1 264"); /* but behind a special token */
+    tt_check(tok, "<s>ab", LH_ENCODE_SPECIAL | LH_ENCODE_CONTINUES, "1 264"); /* but after a special token */
     tt_check(tok, "é", LH_ENCODE_PLAIN, "2 198 172");
     tt_check(tok, "", LH_ENCODE_PLAIN, "");
     ck_assert_int_eq(lh_tokenizer_bos(tok), 1);
