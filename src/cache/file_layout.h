@@ -1,11 +1,16 @@
-/* file_layout.h - names that cache files and keep sets share. */
+/* file_layout.h - what writing and reading of cache files share: the names, the arrays of entries, the attributes of
+ * /state. Names are those of keep sets, too. */
 #ifndef LH_CACHE_FILE_LAYOUT_H
 #define LH_CACHE_FILE_LAYOUT_H
 
-#include <stdint.h>
+#include <stddef.h>
 #include <stdio.h>
 
-enum { LH_CACHE_SCHEMA = 1, LH_KEEP_SETS_SCHEMA = 1 };
+#include "cache/cache_file.h"
+
+enum { LH_CACHE_SCHEMA = 1, LH_KEEP_SETS_SCHEMA = 1, LH_CACHE_NUMBERS = 11, LH_ENTRY_ARRAYS = 4 };
+
+enum { LH_FILE_CHUNK_BYTES = 4 << 20 }; /* read or written at a time */
 
 typedef struct lh_layer_name {
     char text[64];
@@ -18,5 +23,25 @@ static inline const char *lh_layer_array(lh_layer_name *name, int64_t layer, con
              array ? array : "");
     return name->text;
 }
+
+/* An array of a layer, with `width` numbers for every entry. */
+typedef struct lh_entry_array {
+    const char *name, *said; /* said: in messages */
+    lh_dtype type;
+    int rank;
+    int64_t width, bytes; /* of an entry; 0: there is no such array */
+    void *at;             /* in the arena; NULL: entry i has i */
+} lh_entry_array;
+
+/* Positions, keys, values and numbers of the entries. */
+lh_entry_array lh_entry_array_of(const lh_arena *arena, int i);
+
+/* Attributes of /state, in the order of the file. */
+typedef struct lh_cache_number {
+    const char *name;
+    size_t at; /* in lh_cache_numbers */
+    int64_t min, max;
+} lh_cache_number;
+extern const lh_cache_number lh_cache_number_list[LH_CACHE_NUMBERS];
 
 #endif

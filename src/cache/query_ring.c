@@ -1,5 +1,7 @@
 #include "cache/query_ring.h"
 
+#include "base/minmax.h"
+
 int64_t lh_ring_bytes(const lh_ring_shape *shape)
 {
     return shape->rows * shape->width * (int64_t)sizeof(float);
@@ -59,4 +61,14 @@ void lh_ring_forget(lh_query_ring *ring, lh_device *device)
 {
     lh_device_free(device, ring->saved);
     ring->saved = NULL;
+}
+
+int64_t lh_ring_rows(const lh_query_ring *ring, int64_t seen)
+{
+    return lh_min_i64(seen, ring->shape.rows);
+}
+
+int64_t lh_ring_row_slot(const lh_query_ring *ring, int64_t seen, int64_t r)
+{
+    return lh_ring_slot(ring, r < ring->shape.first_rows ? r : seen - lh_ring_rows(ring, seen) + r);
 }

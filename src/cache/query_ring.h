@@ -37,4 +37,8 @@ lh_status lh_ring_save(lh_query_ring *ring, const lh_exec *exec);
 lh_status lh_ring_restore(lh_query_ring *ring, const lh_exec *exec);
 void lh_ring_forget(lh_query_ring *ring, lh_device *device);
 
+/* Rows that a ring has after `seen` tokens, and where the r-th of them lies, in the order of their positions. */
+int64_t lh_ring_rows(const lh_query_ring *ring, int64_t seen);
+int64_t lh_ring_row_slot(const lh_query_ring *ring, int64_t seen, int64_t r);
+
 #endif
