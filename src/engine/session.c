@@ -105,15 +105,14 @@ lh_status lh_session_open(lh_session **out, lh_engine *engine, const lh_session_
 {
     lh_status st = LH_OK;
     lh_session *s = NULL;
-    const lh_exec *place = lh_engine_get(engine)->exec;
+    const lh_exec *exec = lh_engine_get(engine)->exec;
     LH_TRY_DONE(lh_calloc(&s, 1, sizeof *s));
     s->engine = engine;
     s->options = *options;
     LH_TRY_DONE(choose_chunk(s));
-    st =
-        lh_forward_open(&s->forward, lh_engine_get(engine)->model, place, &(lh_forward_run){options->length, s->chunk});
+    st = lh_forward_open(&s->forward, lh_engine_get(engine)->model, exec, &(lh_forward_run){options->length, s->chunk});
     if (st == LH_OK) st = open_caches(s);
-    LH_TRY_DONE(lh_comm_agree(place->comm, st));
+    LH_TRY_DONE(lh_comm_agree(exec->comm, st));
     if (options->listener) lh_kv_listen(s->kv, options->listener);
     *out = s;
     s = NULL;
@@ -168,12 +167,12 @@ static lh_logits_view last_row(const lh_session *s)
 static lh_status copy_last_row(lh_session *s, float **out)
 {
     lh_logits_view view = last_row(s);
-    const lh_exec *place = lh_engine_get(s->engine)->exec;
+    const lh_exec *exec = lh_engine_get(s->engine)->exec;
     lh_free(*out);
     *out = NULL;
     LH_TRY(lh_calloc(out, view.count, sizeof(float)));
-    LH_TRY(lh_stream_copy(place->stream, *out, view.logits, view.count * 4, LH_COPY_TO_HOST));
-    LH_TRY(lh_stream_sync(place->stream));
+    LH_TRY(lh_stream_copy(exec->stream, *out, view.logits, view.count * 4, LH_COPY_TO_HOST));
+    LH_TRY(lh_stream_sync(exec->stream));
     return LH_OK;
 }
 
@@ -215,12 +214,12 @@ lh_status lh_session_switch(lh_session *s, int64_t cache)
 
 lh_status lh_session_logits(lh_session *s, const float **logits, int64_t *rows)
 {
-    const lh_exec *place = lh_engine_get(s->engine)->exec;
+    const lh_exec *exec = lh_engine_get(s->engine)->exec;
     int64_t vocab = lh_engine_get(s->engine)->config->vocab;
     lh_logits_view view = lh_forward_logits(s->forward);
-    int root = lh_comm_rank(place->comm) == 0;
+    int root = lh_comm_rank(exec->comm) == 0;
     if (root) LH_TRY(lh_realloc(&s->logits, view.rows * vocab, sizeof(float)));
-    LH_TRY(lh_logits_gather(place, &view, vocab, 0, s->logits));
+    LH_TRY(lh_logits_gather(exec, &view, vocab, 0, s->logits));
     *logits = root ? s->logits : NULL;
     *rows = view.rows;
     return LH_OK;
@@ -256,12 +255,12 @@ lh_kv *lh_session_kv(const lh_session *s)
 lh_status lh_session_save(lh_session *s, const char *path, uint64_t seed, const char *run)
 {
     lh_status st = LH_OK;
-    const lh_exec *place = lh_engine_get(s->engine)->exec;
+    const lh_exec *exec = lh_engine_get(s->engine)->exec;
     int64_t vocab = lh_engine_get(s->engine)->config->vocab;
     lh_logits_view row = last_row(s);
     float *logits = NULL;
-    if (lh_comm_rank(place->comm) == 0) LH_TRY_DONE(lh_calloc(&logits, vocab, sizeof *logits));
-    LH_TRY_DONE(lh_logits_gather(place, &row, vocab, 0, logits));
+    if (lh_comm_rank(exec->comm) == 0) LH_TRY_DONE(lh_calloc(&logits, vocab, sizeof *logits));
+    LH_TRY_DONE(lh_logits_gather(exec, &row, vocab, 0, logits));
     LH_TRY_DONE(lh_kv_save(s->kv, path,
                            &(lh_cache_extra){.model = lh_engine_get(s->engine)->identity,
                                              .tokens = s->tokens.ids,

@@ -48,10 +48,10 @@ static void sort_best_first(candidate *all, candidate *spare, int64_t n)
     }
 }
 
-lh_status lh_logits_gather(const lh_exec *place, const lh_logits_view *view, int64_t vocab, int root, float *out)
+lh_status lh_logits_gather(const lh_exec *exec, const lh_logits_view *view, int64_t vocab, int root, float *out)
 {
     lh_status st = LH_OK;
-    int ranks = lh_comm_size(place->comm), rank = lh_comm_rank(place->comm);
+    int ranks = lh_comm_size(exec->comm), rank = lh_comm_rank(exec->comm);
     lh_gather g = {0};
     float *host = NULL;
     LH_TRY_DONE(lh_gather_init(&g, ranks));
@@ -62,10 +62,10 @@ lh_status lh_logits_gather(const lh_exec *place, const lh_logits_view *view, int
     }
     for (int64_t row = 0; row < view->rows; row++) {
         float *whole = out && (root < 0 || root == rank) ? out + row * vocab : NULL;
-        lh_exec_fetch(place, host, view->logits + row * view->count, view->count * 4);
-        LH_TRY_DONE(lh_exec_take(place));
-        LH_TRY_DONE(root < 0 ? lh_comm_allgatherv(place->comm, host, whole, g.bytes, g.at)
-                             : lh_comm_gatherv(place->comm, root, host, whole, g.bytes, g.at));
+        lh_exec_fetch(exec, host, view->logits + row * view->count, view->count * 4);
+        LH_TRY_DONE(lh_exec_take(exec));
+        LH_TRY_DONE(root < 0 ? lh_comm_allgatherv(exec->comm, host, whole, g.bytes, g.at)
+                             : lh_comm_gatherv(exec->comm, root, host, whole, g.bytes, g.at));
     }
 done:
     lh_free(host);
@@ -83,12 +83,12 @@ static lh_status penalise(double penalty, const lh_sample_at *in, lh_logits_view
         int64_t at = in->seen[i] - row->first;
         if (at >= 0 && at < row->count) seen[at / 32] |= (uint32_t)1 << at % 32;
     }
-    lh_exec_put(in->place, row->room.seen, seen, words * (int64_t)sizeof *seen);
-    LH_RUN(in->place, penalise, .y = row->room.penalised, .x = row->logits, .seen = row->room.seen, .count = row->count,
+    lh_exec_put(in->exec, row->room.seen, seen, words * (int64_t)sizeof *seen);
+    LH_RUN(in->exec, penalise, .y = row->room.penalised, .x = row->logits, .seen = row->room.seen, .count = row->count,
            .penalty = penalty);
     row->logits = row->room.penalised;
     lh_free(seen);
-    return lh_exec_take(in->place);
+    return lh_exec_take(in->exec);
 }
 
 /* This rank's k best in order: `own` of them, then padding that is no token. */
@@ -101,11 +101,11 @@ static lh_status find_best(const lh_sample_at *in, const lh_logits_view *row, ca
     int32_t *at = NULL;
     LH_TRY_DONE(lh_calloc(&best, own, sizeof *best));
     LH_TRY_DONE(lh_calloc(&at, own, sizeof *at));
-    LH_RUN(in->place, top_logits, .values = room->best, .indices = room->best_at, .x = row->logits, .rows = 1,
+    LH_RUN(in->exec, top_logits, .values = room->best, .indices = room->best_at, .x = row->logits, .rows = 1,
            .cols = row->count, .ld = row->count, .k = own);
-    lh_exec_copy(in->place, best, room->best, own * 4, LH_COPY_TO_HOST);
-    lh_exec_fetch(in->place, at, room->best_at, own * 4);
-    LH_TRY_DONE(lh_exec_take(in->place));
+    lh_exec_copy(in->exec, best, room->best, own * 4, LH_COPY_TO_HOST);
+    lh_exec_fetch(in->exec, at, room->best_at, own * 4);
+    LH_TRY_DONE(lh_exec_take(in->exec));
     for (int64_t i = 0; i < k; i++)
         mine[i] = i < own ? (candidate){best[i], (int32_t)(at[i] + row->first)} : (candidate){NAN, NO_TOKEN};
 done:
@@ -118,12 +118,12 @@ done:
 static lh_status gather_best(const lh_sample_at *in, const lh_logits_view *row, int64_t k, candidate **out, int64_t *n)
 {
     lh_status st = LH_OK;
-    int64_t count = 0, ranks = lh_comm_size(in->place->comm);
+    int64_t count = 0, ranks = lh_comm_size(in->exec->comm);
     candidate *mine = NULL, *all = NULL;
     LH_TRY_DONE(lh_calloc(&mine, k * ranks, sizeof *mine));
     LH_TRY_DONE(lh_calloc(&all, k * ranks, sizeof *all));
     LH_TRY_DONE(find_best(in, row, mine, k));
-    LH_TRY_DONE(lh_comm_allgather(in->place->comm, mine, all, k * (int64_t)sizeof *mine));
+    LH_TRY_DONE(lh_comm_allgather(in->exec->comm, mine, all, k * (int64_t)sizeof *mine));
     for (int64_t i = 0; i < k * ranks; i++)
         if (all[i].id != NO_TOKEN) all[count++] = all[i];
     sort_best_first(all, mine, count); /* ranks are in the order of their tokens, and so are equal logits */
@@ -145,7 +145,7 @@ static lh_status gather_all(const lh_sample_at *in, const lh_logits_view *row, c
     LH_TRY_DONE(lh_calloc(&logits, row->vocab, sizeof *logits));
     LH_TRY_DONE(lh_calloc(&all, row->vocab, sizeof *all));
     LH_TRY_DONE(lh_calloc(&spare, row->vocab, sizeof *spare));
-    LH_TRY_DONE(lh_logits_gather(in->place, row, row->vocab, -1, logits));
+    LH_TRY_DONE(lh_logits_gather(in->exec, row, row->vocab, -1, logits));
     for (int64_t i = 0; i < row->vocab; i++) all[i] = (candidate){logits[i], (int32_t)i};
     sort_best_first(all, spare, row->vocab);
     *out = all;
@@ -160,11 +160,11 @@ done:
 /* The sum of the probabilities of all ranks. */
 static lh_status sum_all(const lh_sample_at *in, const lh_logits_view *row, lh_probabilities by, int64_t *sum)
 {
-    LH_RUN(in->place, sum_probabilities, .sum = row->room.probabilities, .x = row->logits, .count = row->count,
+    LH_RUN(in->exec, sum_probabilities, .sum = row->room.probabilities, .x = row->logits, .count = row->count,
            .by = by);
-    lh_exec_fetch(in->place, sum, row->room.probabilities, (int64_t)sizeof *sum);
-    LH_TRY(lh_exec_take(in->place));
-    LH_TRY(lh_comm_allreduce(in->place->comm, sum, 1, LH_I64, LH_SUM));
+    lh_exec_fetch(in->exec, sum, row->room.probabilities, (int64_t)sizeof *sum);
+    LH_TRY(lh_exec_take(in->exec));
+    LH_TRY(lh_comm_allreduce(in->exec->comm, sum, 1, LH_I64, LH_SUM));
     return LH_OK;
 }
 

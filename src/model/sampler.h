@@ -13,7 +13,7 @@ lh_status lh_sampling_check(const lh_sampling *sampling);
 
 /* Further inputs of a draw. */
 typedef struct lh_sample_at {
-    const lh_exec *place;
+    const lh_exec *exec;
     const int32_t *seen; /* tokens of the run so far, for the repeat penalty */
     int64_t n, step;     /* step: number of the draw; the draw is keyed by (seed, request, step) */
 } lh_sample_at;
@@ -23,6 +23,6 @@ typedef struct lh_sample_at {
 lh_status lh_sample(const lh_sampling *sampling, const lh_sample_at *at, const lh_logits_view *row, int32_t *id);
 
 /* Collective. Gather complete rows of logits: row r at out + r * vocab on every rank (root < 0) or on `root` alone. */
-lh_status lh_logits_gather(const lh_exec *place, const lh_logits_view *view, int64_t vocab, int root, float *out);
+lh_status lh_logits_gather(const lh_exec *exec, const lh_logits_view *view, int64_t vocab, int root, float *out);
 
 #endif

@@ -81,10 +81,10 @@ static void put_row(rig *r, const row *w)
     mt_try(lh_stream_sync(r->stream));
 }
 
-/* The part of the row that this rank has at a place. */
-static lh_logits_view part_of(const rig *r, const row *w, const lh_exec *place)
+/* The part of the row that this rank has at a exec. */
+static lh_logits_view part_of(const rig *r, const row *w, const lh_exec *exec)
 {
-    int rank = lh_comm_rank(place->comm), ranks = lh_comm_size(place->comm);
+    int rank = lh_comm_rank(exec->comm), ranks = lh_comm_size(exec->comm);
     int64_t first = w->vocab * rank / ranks, end = w->vocab * (rank + 1) / ranks;
     lh_logits_view view = {.logits = r->logits + first,
                            .rows = 1,
@@ -99,11 +99,11 @@ static lh_logits_view part_of(const rig *r, const row *w, const lh_exec *place)
 static const int32_t seen[] = {5, 5, 11, 30, -1, INT32_MAX, 5};
 enum { SEEN = sizeof seen / sizeof *seen };
 
-static int32_t sample(const rig *r, const lh_exec *place, const lh_sampling *sampling, const row *w, int64_t step)
+static int32_t sample(const rig *r, const lh_exec *exec, const lh_sampling *sampling, const row *w, int64_t step)
 {
     int32_t id = -1;
-    const lh_sample_at at = {.place = place, .seen = seen, .n = SEEN, .step = step};
-    const lh_logits_view view = part_of(r, w, place);
+    const lh_sample_at at = {.exec = exec, .seen = seen, .n = SEEN, .step = step};
+    const lh_logits_view view = part_of(r, w, exec);
     mt_try(lh_sample(sampling, &at, &view, &id));
     return id;
 }
@@ -232,11 +232,11 @@ START_TEST(test_logits_stay_where_and_what_they_are)
             for (int i = 0; i < 5; i++) w.x[i * 77] = 40;
             put_row(&r, &w);
             for (int s = 0; s < SAMPLINGS; s++) {
-                lh_exec place = r.alone;
+                lh_exec exec = r.alone;
                 if (samplings[s].temperature > 3 || samplings[s].top_k > LH_BEST_MOST) continue;
-                mt_try(faulty_comm_open(&place.comm, r.self, 0, "fail:3"));
-                sample(&r, &place, &samplings[s], &w, step);
-                lh_comm_close(place.comm);
+                mt_try(faulty_comm_open(&exec.comm, r.self, 0, "fail:3"));
+                sample(&r, &exec, &samplings[s], &w, step);
+                lh_comm_close(exec.comm);
             }
             mt_try(lh_stream_copy(r.stream, after, r.logits, sizeof after, LH_COPY_TO_HOST));
             mt_try(lh_stream_sync(r.stream));
@@ -316,7 +316,7 @@ START_TEST(test_nothing_but_nan_is_an_error_on_all_ranks)
         open_rig(&r, backend(b));
         for (int i = 0; i < SMALL; i++) w.x[i] = NAN;
         put_row(&r, &w);
-        const lh_sample_at at = {.place = &r.all};
+        const lh_sample_at at = {.exec = &r.all};
         const lh_logits_view view = part_of(&r, &w, &r.all);
         for (int s = 0; s < SAMPLINGS; s++) mt_expect(lh_sample(&samplings[s], &at, &view, &id), LH_EINTERNAL);
         close_rig(&r);
