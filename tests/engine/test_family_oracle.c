@@ -67,7 +67,7 @@ static lh_status hear_step(lh_stream *stream, const lh_attend_decode_args *a)
 typedef struct run {
     lh_engine *engine;
     lh_ops ops; /* of the engine's device, heard */
-    lh_exec place;
+    lh_exec exec;
     lh_forward *forward;
     lh_kv *kv;
     kv_rig_values values;
@@ -147,17 +147,17 @@ static void open_run(run *x, lh_engine *engine, const lh_policy_options *policy)
 {
     lh_policy plan;
     lh_model *model = lh_engine_get(engine)->model;
-    *x = (run){.engine = engine, .ops = lh_ops_cpu, .place = *lh_engine_get(engine)->exec};
+    *x = (run){.engine = engine, .ops = lh_ops_cpu, .exec = *lh_engine_get(engine)->exec};
     x->ops.append = hear_append;
     x->ops.attend_block = hear_block;
     x->ops.attend_decode = hear_step;
-    x->place.ops = &x->ops;
+    x->exec.ops = &x->ops;
     open_ears(lh_engine_get(engine)->config);
     mt_try(lh_policy_resolve(&plan, policy));
-    mt_try(lh_forward_open(&x->forward, model, &x->place, &(lh_forward_run){ROOM, 512}));
+    mt_try(lh_forward_open(&x->forward, model, &x->exec, &(lh_forward_run){ROOM, 512}));
     lh_kv_shape shape = lh_model_kv_shape(model, LH_F32);
     shape.rotations = lh_forward_rotations(x->forward);
-    mt_try(lh_kv_open(&x->kv, &x->place, &shape, &plan));
+    mt_try(lh_kv_open(&x->kv, &x->exec, &shape, &plan));
     lh_kv_seed(x->kv, 3, 0);
     describe(x, policy, &shape);
 }

@@ -81,7 +81,7 @@ static void put_row(rig *r, const row *w)
     mt_try(lh_stream_sync(r->stream));
 }
 
-/* The part of the row that this rank has at a exec. */
+/* The part of the row that this rank has in an execution context. */
 static lh_logits_view part_of(const rig *r, const row *w, const lh_exec *exec)
 {
     int rank = lh_comm_rank(exec->comm), ranks = lh_comm_size(exec->comm);
