@@ -227,7 +227,7 @@ lh_status lh_tokenizer_encode_slices(const lh_tokenizer *tok, const lh_text_slic
             plain[ranges++] = (lh_match){start, text.bytes, 1};
     }
     e.mask = (lh_added_mask){plain, ranges};
-    LH_TRY_DONE(lh_matcher_open(&e.matcher));
+    LH_TRY_DONE(lh_matcher_open(&e.matcher, text.bytes));
     LH_TRY_DONE(lh_bpe_work_open(&e.work, text.bytes));
     int continues = n > 0 && (slices[0].how & LH_ENCODE_CONTINUES);
     LH_TRY_DONE(encode_all(&e, (lh_subject){text.data, text.bytes}, continues ? LH_PLACE_CONTINUES : LH_PLACE_START));

@@ -1,6 +1,7 @@
-/* tokenizer_added.c - finds added tokens in text with two tries, one for the raw text and one for the normalised text:
- * longest token at the leftmost position, with the neighbouring white space that it strips and the word boundaries that
- * it asks for. Follows AddedVocabulary of Hugging Face's tokenizers. */
+/* tokenizer_added.c - finds added tokens in text with two sorted lists, one for the raw text and one for the normalised
+ * text: longest token at the leftmost position, with the neighbouring white space that it strips and the word
+ * boundaries that it asks for. A list takes four bytes a token, and is searched as a trie would be: each byte of the
+ * text narrows the range of tokens that begin with it. Follows AddedVocabulary of Hugging Face's tokenizers. */
 #include "text/tokenizer_added.h"
 
 #include <stdlib.h>
@@ -8,7 +9,6 @@
 
 #include "base/json.h"
 #include "base/unicode.h"
-#include "text/bpe_tables.h"
 
 typedef struct token {
     char *text, *match; /* as written; as searched for (normalised, or the same memory) */
@@ -17,19 +17,17 @@ typedef struct token {
     int single_word, lstrip, rstrip, normalized, special;
 } token;
 
-/* A trie: children by (node, byte) in a hash table, the token that ends at each node. Node 0 is the root. */
-typedef struct trie {
-    lh_merges children; /* left: node, right: byte, id: child */
-    int32_t *token_at;  /* [nodes] -1: none */
-    int32_t nodes;
-    unsigned char first[256]; /* 1: a token begins with this byte */
-} trie;
+/* The tokens of a pass, sorted by their bytes; of equal ones the last. */
+typedef struct sorted {
+    int32_t *tokens;
+    int32_t begins[257]; /* tokens[begins[b], begins[b + 1]) begin with the byte b */
+} sorted;
 
 struct lh_added {
     token *tokens;
     int64_t n;
-    int32_t *by_id; /* tokens by ascending id */
-    trie tries[2];  /* by lh_added_pass. The raw one holds the special normalized tokens too: see `counts` */
+    int32_t *by_id;  /* tokens by ascending id */
+    sorted lists[2]; /* by lh_added_pass. The raw one holds the special normalized tokens too: see `counts` */
 };
 
 /* ---- parsing ---- */
@@ -62,13 +60,16 @@ static lh_status normalize_tokens(lh_added *added, const lh_norm *norm)
     lh_status st = LH_OK;
     lh_matcher *matcher = NULL;
     lh_buf text = {0}, spare = {0};
+    int64_t bytes = 0;
+    for (int64_t i = 0; i < added->n; i++) bytes += added->tokens[i].bytes;
     for (int64_t i = 0; i < added->n; i++) {
         token *t = &added->tokens[i];
         if (!t->normalized) continue;
-        if (!matcher) LH_TRY_DONE(lh_matcher_open(&matcher));
+        if (!matcher) LH_TRY_DONE(lh_matcher_open(&matcher, bytes));
         text.bytes = 0;
         LH_TRY_DONE(lh_buf_append(&text, t->text, t->bytes));
         LH_TRY_DONE(lh_norm_run(norm, matcher, LH_PLACE_LATER, &text, &spare));
+        if (text.bytes == t->bytes && memcmp(text.data, t->text, (size_t)text.bytes) == 0) continue;
         char *match = NULL;
         LH_TRY_DONE(lh_strndup(&match, text.data, text.bytes));
         t->match = match;
@@ -81,35 +82,51 @@ done:
     return st;
 }
 
-static void trie_add(trie *t, const char *text, int64_t bytes, int32_t index)
+/* The bytes that a pass searches for. */
+static lh_subject sought(const token *t, lh_added_pass pass)
 {
-    int32_t node = 0;
-    if (bytes == 0) return;
-    t->first[(unsigned char)text[0]] = 1;
-    for (int64_t i = 0; i < bytes; i++) {
-        int32_t byte = (unsigned char)text[i];
-        const lh_merge *child = lh_merges_find(&t->children, node, byte);
-        if (!child) lh_merges_put(&t->children, (lh_merge){node, byte, 0, t->nodes++});
-        node = child ? child->id : t->nodes - 1;
-    }
-    t->token_at[node] = index;
+    return pass == LH_ADDED_RAW ? (lh_subject){t->text, t->bytes} : (lh_subject){t->match, t->match_bytes};
 }
 
-static lh_status build_trie(lh_added *added, lh_added_pass pass)
+typedef struct order {
+    const token *tokens;
+    lh_added_pass pass;
+} order;
+
+static int compare_bytes(lh_subject x, lh_subject y)
 {
-    trie *t = &added->tries[pass];
-    int64_t nodes = 1;
-    for (int64_t i = 0; i < added->n; i++) nodes += added->tokens[i].bytes + added->tokens[i].match_bytes;
-    if (nodes > INT32_MAX) LH_FAIL(LH_EINPUT, "the added tokens of the tokenizer are too long");
-    LH_TRY(lh_merges_open(&t->children, nodes));
-    LH_TRY(lh_calloc(&t->token_at, nodes, sizeof *t->token_at));
-    memset(t->token_at, 0xFF, (size_t)nodes * sizeof *t->token_at);
-    t->nodes = 1;
-    for (int64_t i = 0; i < added->n; i++) {
-        const token *a = &added->tokens[i];
-        if (pass == LH_ADDED_NORMALIZED && a->normalized) trie_add(t, a->match, a->match_bytes, (int32_t)i);
-        if (pass == LH_ADDED_RAW && (!a->normalized || a->special)) trie_add(t, a->text, a->bytes, (int32_t)i);
+    int c = memcmp(x.text, y.text, (size_t)(x.bytes < y.bytes ? x.bytes : y.bytes));
+    return c ? c : (x.bytes > y.bytes) - (x.bytes < y.bytes);
+}
+
+static int compare_tokens(const void *left, const void *right, void *arg)
+{
+    const order *o = arg;
+    int32_t a = *(const int32_t *)left, b = *(const int32_t *)right;
+    int c = compare_bytes(sought(&o->tokens[a], o->pass), sought(&o->tokens[b], o->pass));
+    return c ? c : (a > b) - (a < b);
+}
+
+static lh_status sort_tokens(lh_added *added, lh_added_pass pass)
+{
+    sorted *list = &added->lists[pass];
+    order by = {added->tokens, pass};
+    int32_t n = 0, kept = 0;
+    LH_TRY(lh_calloc(&list->tokens, added->n, sizeof *list->tokens));
+    for (int32_t i = 0; i < (int32_t)added->n; i++) {
+        const token *t = &added->tokens[i];
+        int searched = pass == LH_ADDED_RAW ? !t->normalized || t->special : t->normalized;
+        if (searched && sought(t, pass).bytes > 0) list->tokens[n++] = i;
     }
+    qsort_r(list->tokens, (size_t)n, sizeof *list->tokens, compare_tokens, &by);
+    for (int32_t i = 0; i < n; i++) {
+        lh_subject own = sought(&by.tokens[list->tokens[i]], pass);
+        if (i + 1 < n && compare_bytes(own, sought(&by.tokens[list->tokens[i + 1]], pass)) == 0) continue;
+        list->tokens[kept++] = list->tokens[i];
+        list->begins[(unsigned char)own.text[0] + 1] = kept;
+    }
+    for (int b = 0; b < 256; b++)
+        if (list->begins[b + 1] < list->begins[b]) list->begins[b + 1] = list->begins[b];
     return LH_OK;
 }
 
@@ -127,6 +144,7 @@ lh_status lh_added_parse(lh_added **out, const lh_added_source *source)
     int64_t n = (int64_t)json_array_size(source->list);
     if (source->list && !json_is_null(source->list) && !json_is_array(source->list))
         LH_FAIL_DONE(LH_EINPUT, "'%s': 'added_tokens' must be a list", source->name);
+    if (n > INT32_MAX) LH_FAIL_DONE(LH_EINPUT, "'%s' has too many 'added_tokens'", source->name);
     LH_TRY_DONE(lh_calloc(&added, 1, sizeof *added));
     LH_TRY_DONE(lh_calloc(&added->tokens, n, sizeof *added->tokens));
     added->n = n;
@@ -137,8 +155,8 @@ lh_status lh_added_parse(lh_added **out, const lh_added_source *source)
     }
     qsort_r(added->by_id, (size_t)n, sizeof *added->by_id, compare_ids, added->tokens);
     LH_TRY_DONE(normalize_tokens(added, source->norm));
-    LH_TRY_DONE(build_trie(added, LH_ADDED_RAW));
-    LH_TRY_DONE(build_trie(added, LH_ADDED_NORMALIZED));
+    LH_TRY_DONE(sort_tokens(added, LH_ADDED_RAW));
+    LH_TRY_DONE(sort_tokens(added, LH_ADDED_NORMALIZED));
     *out = added;
     added = NULL;
 done:
@@ -153,10 +171,7 @@ void lh_added_free(lh_added *added)
         if (added->tokens[i].match != added->tokens[i].text) lh_free(added->tokens[i].match);
         lh_free(added->tokens[i].text);
     }
-    for (int pass = 0; pass < 2; pass++) {
-        lh_merges_close(&added->tries[pass].children);
-        lh_free(added->tries[pass].token_at);
-    }
+    for (int pass = 0; pass < 2; pass++) lh_free(added->lists[pass].tokens);
     lh_free(added->tokens);
     lh_free(added->by_id);
     lh_free(added);
@@ -267,23 +282,52 @@ static int64_t on_over_spaces(lh_subject s, int64_t at)
     return at;
 }
 
+/* The first of tokens[low, high), which agree in their first `depth` bytes and are longer, whose next byte is at least
+ * `byte`; or high. */
+static int32_t first_from(const lh_added *added, lh_added_pass pass, int32_t low, int32_t high, int64_t depth, int byte)
+{
+    const sorted *list = &added->lists[pass];
+    while (low < high) {
+        int32_t middle = low + (high - low) / 2;
+        if ((unsigned char)sought(&added->tokens[list->tokens[middle]], pass).text[depth] < byte)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+/* The longest token that counts at text[at], or NULL. */
+static const token *longest_at(const lh_added *added, lh_added_pass pass, lh_subject text, lh_added_mask mask,
+                               int64_t at)
+{
+    const sorted *list = &added->lists[pass];
+    const token *longest = NULL;
+    int first = (unsigned char)text.text[at];
+    int32_t low = list->begins[first], high = list->begins[first + 1];
+    for (int64_t depth = 1; low < high; depth++) { /* tokens[low, high) begin with `depth` bytes of the text */
+        const token *shortest = &added->tokens[list->tokens[low]];
+        lh_match where = {at, at + depth, 1};
+        if (sought(shortest, pass).bytes == depth) {
+            if (counts(shortest, pass, mask, &where)) longest = shortest;
+            low++;
+        }
+        if (where.end == text.bytes) break;
+        int byte = (unsigned char)text.text[where.end];
+        low = first_from(added, pass, low, high, depth, byte);
+        high = first_from(added, pass, low, high, depth, byte + 1);
+    }
+    return longest;
+}
+
 void lh_added_next(const lh_added *added, lh_added_pass pass, lh_subject text, lh_added_mask mask, lh_added_hit *hit)
 {
-    const trie *t = &added->tries[pass];
     int64_t before = hit->end;
     hit->found = 0;
     for (int64_t at = before; at < text.bytes; at++) {
-        if (!t->first[(unsigned char)text.text[at]]) continue;
-        const token *longest = NULL;
-        const lh_merge *child = lh_merges_find(&t->children, 0, (unsigned char)text.text[at]);
-        for (int64_t end = at + 1; child; end++) {
-            int32_t index = t->token_at[child->id];
-            lh_match where = {at, end, 1};
-            if (index >= 0 && counts(&added->tokens[index], pass, mask, &where)) longest = &added->tokens[index];
-            child = end < text.bytes ? lh_merges_find(&t->children, child->id, (unsigned char)text.text[end]) : NULL;
-        }
+        const token *longest = longest_at(added, pass, text, mask, at);
         if (!longest) continue;
-        int64_t end = at + (pass == LH_ADDED_RAW ? longest->bytes : longest->match_bytes);
+        int64_t end = at + sought(longest, pass).bytes;
         if (longest->single_word &&
             (ends_with_word(text.text, at) || begins_with_word(text.text + end, text.bytes - end))) {
             at = end - 1;

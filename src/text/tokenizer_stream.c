@@ -16,13 +16,13 @@ lh_status lh_tokenizer_decode(const lh_tokenizer *tok, const int32_t *ids, int64
     lh_status st = LH_OK;
     lh_words pieces = {0}, spare = {0};
     lh_matcher *matcher = NULL;
-    LH_TRY_DONE(lh_matcher_open(&matcher));
     for (int64_t i = 0; i < n; i++) {
         int64_t bytes;
         const char *piece = piece_of(tok, ids[i], &bytes);
         if (piece) LH_TRY_DONE(lh_words_add(&pieces, piece, bytes));
     }
     LH_TRY_DONE(lh_buf_append(&pieces.text, NULL, 0));
+    LH_TRY_DONE(lh_matcher_open(&matcher, pieces.text.bytes));
     LH_TRY_DONE(lh_decoder_run(tok->decoder, matcher, &pieces, &spare));
     LH_TRY_DONE(lh_buf_append(out, pieces.text.data, pieces.text.bytes));
 done:

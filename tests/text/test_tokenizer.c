@@ -1,4 +1,5 @@
 /* Laws of model/tokenizer.h, on tiny tokenizers. */
+#include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -312,6 +313,80 @@ START_TEST(test_added_tokens_match_as_they_are_told)
 }
 END_TEST
 
+/* Bytes of the heap in use; 0 under a sanitizer, whose heap is its own. */
+static int64_t heap_bytes(void)
+{
+    struct mallinfo2 info = mallinfo2();
+    return (int64_t)(info.uordblks + info.hblkhd);
+}
+
+START_TEST(test_added_tokens_take_memory_in_proportion)
+{
+    enum { TOKENS = 2000 };
+    lh_buf json = {0};
+    lh_tokenizer *tok = NULL;
+    lh_buf_puts(&json, "{\"added_tokens\": [");
+    for (int i = 0; i < TOKENS; i++) {
+        lh_buf_printf(&json, "%s{\"id\": %d, \"content\": \"%d", i ? ", " : "", i + 10, i);
+        for (int k = 0; k < 500; k++) lh_buf_printf(&json, "%c", 'a' + (i * 7 + k * k) % 26);
+        lh_buf_puts(&json, "\"}");
+    }
+    lh_buf_puts(&json,
+                "], \"normalizer\": {\"type\": \"Lowercase\"}, \"model\": {\"vocab\": {\"a\": 1}, \"merges\": []}}");
+    int64_t before = heap_bytes();
+    ck_assert_msg(tt_parse(&tok, json.data) == LH_OK, "%s", lh_error_message());
+    int64_t taken = heap_bytes() - before;
+    ck_assert_msg(taken < 3 * json.bytes, "%lld bytes for a file of %lld", (long long)taken, (long long)json.bytes);
+    lh_tokenizer_close(tok);
+    lh_buf_clear(&json);
+}
+END_TEST
+
+/* Against the definition: at every place the longest token, of equal ones the last, else the next place. */
+START_TEST(test_the_longest_added_token_is_found_at_every_place)
+{
+    enum { TOKENS = 60, TEXT = 4000 };
+    char tokens[TOKENS][8], text[TEXT + 1];
+    lh_buf json = {0};
+    lh_tokenizer *tok = NULL;
+    lh_tokens have = {0};
+    unsigned seed = 1;
+    lh_buf_puts(&json, "{\"added_tokens\": [");
+    for (int i = 0; i < TOKENS; i++) {
+        int n = 1 + (int)((seed = seed * 1103515245 + 12345) >> 16) % 6;
+        for (int k = 0; k < n; k++) tokens[i][k] = "abc"[((seed = seed * 1103515245 + 12345) >> 16) % 3];
+        tokens[i][n] = '\0';
+        lh_buf_printf(&json, "%s{\"id\": %d, \"content\": \"%s\", \"special\": true}", i ? ", " : "", 10 + i,
+                      tokens[i]);
+    }
+    lh_buf_puts(&json, "], \"model\": {\"vocab\": {\"d\": 3}, \"merges\": []}}");
+    ck_assert_msg(tt_parse(&tok, json.data) == LH_OK, "%s", lh_error_message());
+    for (int i = 0; i < TEXT; i++) text[i] = "abcd"[((seed = seed * 1103515245 + 12345) >> 16) % 4];
+    text[TEXT] = '\0';
+    ck_assert_int_eq(lh_tokenizer_encode(tok, text, TEXT, LH_ENCODE_SPECIAL, &have), LH_OK);
+    int64_t n = 0;
+    for (int at = 0; at < TEXT;) {
+        int longest = -1, bytes = 1;
+        for (int i = 0; i < TOKENS; i++) {
+            int own = (int)strlen(tokens[i]);
+            if (own < bytes || strncmp(text + at, tokens[i], (size_t)own) != 0) continue;
+            longest = i;
+            bytes = own;
+        }
+        if (longest >= 0 || text[at] == 'd') {
+            ck_assert_int_lt(n, have.n);
+            ck_assert_msg(have.ids[n] == (longest >= 0 ? 10 + longest : 3), "at %d", at);
+            n++;
+        }
+        at += bytes;
+    }
+    ck_assert_int_eq(n, have.n);
+    lh_tokens_clear(&have);
+    lh_tokenizer_close(tok);
+    lh_buf_clear(&json);
+}
+END_TEST
+
 START_TEST(test_damaged_files_are_refused_by_name)
 {
     static const struct {
@@ -393,6 +468,8 @@ int main(void)
                                       test_unknown_characters,
                                       test_words_that_are_tokens_need_no_merges_when_so_told,
                                       test_added_tokens_match_as_they_are_told,
+                                      test_added_tokens_take_memory_in_proportion,
+                                      test_the_longest_added_token_is_found_at_every_place,
                                       test_damaged_files_are_refused_by_name,
                                       test_the_companion_object_rules,
                                       NULL,

@@ -74,7 +74,7 @@ START_TEST(test_pre_tokenizers)
         lh_matcher *matcher = NULL;
         lh_words words = {0}, spare = {0};
         ck_assert_msg(lh_pretok_parse(&pretok, "test", spec) == LH_OK, "%s", lh_error_message());
-        ck_assert_int_eq(lh_matcher_open(&matcher), LH_OK);
+        ck_assert_int_eq(lh_matcher_open(&matcher, 0), LH_OK);
         ck_assert_int_eq(lh_words_add(&words, rows[i].text, (int64_t)strlen(rows[i].text)), LH_OK);
         ck_assert_int_eq(lh_pretok_run(pretok, matcher, rows[i].place, &words, &spare), LH_OK);
         lh_buf got = joined(&words);
@@ -115,7 +115,7 @@ START_TEST(test_normalizers)
         lh_matcher *matcher = NULL;
         lh_buf text = {0}, spare = {0};
         ck_assert_msg(lh_norm_parse(&norm, "test", spec) == LH_OK, "%s", lh_error_message());
-        ck_assert_int_eq(lh_matcher_open(&matcher), LH_OK);
+        ck_assert_int_eq(lh_matcher_open(&matcher, 0), LH_OK);
         lh_buf_puts(&text, rows[i].text);
         ck_assert_int_eq(lh_norm_run(norm, matcher, LH_PLACE_START, &text, &spare), LH_OK);
         ck_assert_msg(strcmp(text.data, rows[i].gives) == 0, "%s of '%s': wanted %s, got %s", rows[i].spec,
@@ -159,7 +159,7 @@ START_TEST(test_decoders)
         lh_matcher *matcher = NULL;
         lh_words pieces = {0}, spare = {0};
         ck_assert_msg(lh_decoder_parse(&decoder, "test", spec) == LH_OK, "%s", lh_error_message());
-        ck_assert_int_eq(lh_matcher_open(&matcher), LH_OK);
+        ck_assert_int_eq(lh_matcher_open(&matcher, 0), LH_OK);
         for (int k = 0; k < 6 && rows[i].pieces[k]; k++)
             lh_words_add(&pieces, rows[i].pieces[k], (int64_t)strlen(rows[i].pieces[k]));
         ck_assert_int_eq(lh_decoder_run(decoder, matcher, &pieces, &spare), LH_OK);
@@ -210,23 +210,105 @@ START_TEST(test_sequences_have_an_end)
 }
 END_TEST
 
-START_TEST(test_a_pattern_without_end_fails_instead_of_hanging)
+/* The words that a Split with this expression makes of a text; its message if it fails. */
+static lh_status split_by(const char *regex, const char *text, int64_t bytes, lh_words *words)
 {
-    json_t *spec = spec_of("{'type': 'Split', 'pattern': {'Regex': '(a+)+$'}, 'behavior': 'Isolated'}");
+    lh_status st = LH_OK;
+    json_t *spec = json_pack("{s:s, s:{s:s}, s:s}", "type", "Split", "pattern", "Regex", regex, "behavior", "Isolated");
     lh_pretok *pretok = NULL;
     lh_matcher *matcher = NULL;
-    lh_words words = {0}, spare = {0};
-    char text[64];
-    memset(text, 'a', sizeof text);
-    text[sizeof text - 1] = 'b';
-    ck_assert_int_eq(lh_pretok_parse(&pretok, "test", spec), LH_OK);
-    ck_assert_int_eq(lh_matcher_open(&matcher), LH_OK);
-    ck_assert_int_eq(lh_words_add(&words, text, sizeof text), LH_OK);
-    ck_assert_int_eq(lh_pretok_run(pretok, matcher, LH_PLACE_START, &words, &spare), LH_EINPUT);
-    lh_words_clear(&words), lh_words_clear(&spare);
+    lh_words spare = {0};
+    LH_TRY_DONE(lh_pretok_parse(&pretok, "test.json", spec));
+    LH_TRY_DONE(lh_matcher_open(&matcher, bytes));
+    LH_TRY_DONE(lh_words_add(words, text, bytes));
+    LH_TRY_DONE(lh_pretok_run(pretok, matcher, LH_PLACE_START, words, &spare));
+done:
+    lh_words_clear(&spare);
     lh_matcher_close(matcher);
     lh_pretok_free(pretok);
     json_decref(spec);
+    return st;
+}
+
+/* Each took minutes to hours, or gigabytes: by backtracking at one place, at every place, by walking to the end of the
+ * text from every place or at every step, and by what it remembers of the text. */
+START_TEST(test_a_text_has_one_budget_of_steps_and_memory)
+{
+    static const struct {
+        const char *regex, *says;
+        int64_t bytes;
+    } rows[] = {
+        {"(a+)+$", "more than", 64},
+        {"(?:a|a){0,21}b|.", "more than 16841216 steps", 1000},
+        {"a*b|.", "more than 83886080 steps", 1 << 20},
+        {"(?:a*b|a)*c|.", "steps", 1 << 20},
+        {"a{60000}b|.", "steps", 1 << 20},
+        {"a(?=.*b)|.", "steps", 1 << 20},
+        {"(?:(a)|b)*c|.", " MiB", 5 << 20},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        lh_words words = {0};
+        char *text = malloc((size_t)rows[i].bytes);
+        ck_assert_ptr_nonnull(text);
+        memset(text, 'a', (size_t)rows[i].bytes);
+        text[rows[i].bytes - 1] = '-';
+        ck_assert_msg(split_by(rows[i].regex, text, rows[i].bytes, &words) == LH_EINPUT, "%s", rows[i].regex);
+        ck_assert_msg(strstr(lh_error_message(), rows[i].says) && strstr(lh_error_message(), "'test.json'") &&
+                          strstr(lh_error_message(), rows[i].regex),
+                      "%s: %s", rows[i].regex, lh_error_message());
+        lh_words_clear(&words);
+        free(text);
+    }
+}
+END_TEST
+
+START_TEST(test_verbs_and_back_references_are_refused)
+{
+    static const struct {
+        const char *regex, *says; /* NULL: fine */
+    } rows[] = {{"(*NO_JIT)a", "verb"},     {"(*LIMIT_MATCH=4294967295)a", "verb"},
+                {"(*UTF)(*UCP)a", "verb"},  {"a(*ACCEPT)b", "verb"},
+                {"(a+)\\1", "refers back"}, {"[(*]+|\\(*", NULL}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        lh_words words = {0};
+        ck_assert_int_eq(split_by(rows[i].regex, "a", 1, &words), rows[i].says ? LH_EINPUT : LH_OK);
+        if (rows[i].says)
+            ck_assert_msg(strstr(lh_error_message(), rows[i].says) && strstr(lh_error_message(), "'test.json'"), "%s",
+                          lh_error_message());
+        lh_words_clear(&words);
+    }
+}
+END_TEST
+
+/* Words of n characters and runs of n spaces, n from 1 to 400: matches do not depend on where a search looks first. */
+START_TEST(test_words_of_any_length_are_found_whole)
+{
+    static const char *const letters[] = {"a", "é", "中", "𝒳"};
+    enum { LONGEST = 400 };
+    for (size_t l = 0; l < sizeof letters / sizeof *letters; l++) {
+        lh_buf text = {0}, want = {0}, have;
+        lh_words words = {0};
+        for (int n = 1; n <= LONGEST; n++) {
+            for (int i = 0; i < n; i++) lh_buf_puts(&text, letters[l]), lh_buf_puts(&want, letters[l]);
+            lh_buf_puts(&want, "|");
+            for (int i = 0; i < n; i++) {
+                if (i && i == n - 1) lh_buf_puts(&want, "|"); /* the last space is not before white space */
+                lh_buf_puts(&text, " "), lh_buf_puts(&want, " ");
+            }
+            lh_buf_puts(&text, "1"), lh_buf_puts(&want, "|1|");
+        }
+        want.data[--want.bytes] = '\0';
+        ck_assert_int_eq(split_by("\\p{L}+|\\s+(?!\\S)|\\s+|1", text.data, text.bytes, &words), LH_OK);
+        have = joined(&words);
+        ck_assert_str_eq(have.data, want.data);
+        lh_words_clear(&words);
+        lh_buf_clear(&have);
+        /* Matches far apart, as many as there are digits. */
+        ck_assert_int_eq(split_by("\\p{N}", text.data, text.bytes, &words), LH_OK);
+        ck_assert_int_eq(words.n, 2 * LONGEST);
+        lh_words_clear(&words);
+        lh_buf_clear(&text), lh_buf_clear(&want);
+    }
 }
 END_TEST
 
@@ -254,8 +336,10 @@ END_TEST
 
 int main(void)
 {
-    return suite_run("tokenizer parts", (const TTest *const[]){test_pre_tokenizers, test_normalizers, test_decoders,
-                                                               test_sequences_have_an_end,
-                                                               test_a_pattern_without_end_fails_instead_of_hanging,
-                                                               test_utf8_reads_what_it_writes_and_nothing_else, NULL});
+    return suite_run("tokenizer parts",
+                     (const TTest *const[]){test_pre_tokenizers, test_normalizers, test_decoders,
+                                            test_sequences_have_an_end, test_a_text_has_one_budget_of_steps_and_memory,
+                                            test_verbs_and_back_references_are_refused,
+                                            test_words_of_any_length_are_found_whole,
+                                            test_utf8_reads_what_it_writes_and_nothing_else, NULL});
 }
