@@ -1,6 +1,7 @@
 /* file.c - files read and mapped as a whole; outputs written under a temporary name, synced and renamed. */
 #include "base/file.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -10,25 +11,66 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-lh_status lh_file_read(lh_buf *out, const char *path, int64_t limit_bytes)
+static lh_status read_all(lh_buf *out, const char *path, int64_t limit_bytes, int fd)
 {
-    lh_status st = LH_OK;
     char block[1 << 16];
-    int fd = strcmp(path, "-") == 0 ? 0 : open(path, O_RDONLY | O_CLOEXEC);
     int64_t start = out->bytes;
-    if (fd < 0) LH_FAIL_DONE(LH_EINPUT, "cannot open '%s': %s", path, strerror(errno));
     for (;;) {
         ssize_t n = read(fd, block, sizeof block);
         if (n < 0 && errno == EINTR) continue;
-        if (n < 0) LH_FAIL_DONE(LH_EINPUT, "cannot read '%s': %s", path, strerror(errno));
-        LH_TRY_DONE(lh_buf_append(out, block, n));
-        if (n == 0) break;
+        if (n < 0) LH_FAIL(LH_EINPUT, "cannot read '%s': %s", path, strerror(errno));
+        LH_TRY(lh_buf_append(out, block, n));
+        if (n == 0) return LH_OK;
         if (out->bytes - start > limit_bytes)
-            LH_FAIL_DONE(LH_EINPUT, "'%s' is larger than the limit of %lld bytes", path, (long long)limit_bytes);
+            LH_FAIL(LH_EINPUT, "'%s' is larger than the limit of %lld bytes", path, (long long)limit_bytes);
     }
+}
+
+/* Without O_NONBLOCK a pipe that nobody writes to would be waited for; it changes nothing for a regular file. */
+static lh_status open_regular(const char *path, int *fd, struct stat *info)
+{
+    *fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (*fd < 0 || fstat(*fd, info) != 0) LH_FAIL(LH_EINPUT, "cannot open '%s': %s", path, strerror(errno));
+    if (S_ISDIR(info->st_mode)) LH_FAIL(LH_EINPUT, "'%s' is a folder, not a regular file", path);
+    if (!S_ISREG(info->st_mode))
+        LH_FAIL(LH_EINPUT, "'%s' is a pipe, a socket or a device: it must be a regular file", path);
+    return LH_OK;
+}
+
+lh_status lh_file_read(lh_buf *out, const char *path, int64_t limit_bytes)
+{
+    lh_status st = LH_OK;
+    int fd = strcmp(path, "-") == 0 ? 0 : open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) LH_FAIL_DONE(LH_EINPUT, "cannot open '%s': %s", path, strerror(errno));
+    LH_TRY_DONE(read_all(out, path, limit_bytes, fd));
 done:
     if (fd > 0) close(fd);
     return st;
+}
+
+lh_status lh_file_read_regular(lh_buf *out, const char *path, int64_t limit_bytes)
+{
+    lh_status st = LH_OK;
+    struct stat info;
+    int fd = -1;
+    LH_TRY_DONE(open_regular(path, &fd, &info));
+    LH_TRY_DONE(read_all(out, path, limit_bytes, fd));
+done:
+    if (fd >= 0) close(fd);
+    return st;
+}
+
+int lh_file_begins_with(const char *path, const void *magic, int64_t bytes)
+{
+    char head[16];
+    struct stat info;
+    int fd = -1;
+    assert(bytes <= (int64_t)sizeof head);
+    int found = open_regular(path, &fd, &info) == LH_OK && read(fd, head, (size_t)bytes) == bytes &&
+                memcmp(head, magic, (size_t)bytes) == 0;
+    if (fd >= 0) close(fd);
+    lh_error_clear();
+    return found;
 }
 
 lh_status lh_map_open(lh_map *map, const char *path)
@@ -36,10 +78,9 @@ lh_status lh_map_open(lh_map *map, const char *path)
     lh_status st = LH_OK;
     struct stat info;
     void *p = MAP_FAILED;
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    int fd = -1;
     *map = (lh_map){0};
-    if (fd < 0 || fstat(fd, &info) != 0) LH_FAIL_DONE(LH_EINPUT, "cannot open '%s': %s", path, strerror(errno));
-    if (!S_ISREG(info.st_mode)) LH_FAIL_DONE(LH_EINPUT, "'%s' is not a regular file", path);
+    LH_TRY_DONE(open_regular(path, &fd, &info));
     if (info.st_size == 0) LH_FAIL_DONE(LH_EINPUT, "'%s' is empty", path);
     p = mmap(NULL, (size_t)info.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
     if (p == MAP_FAILED) LH_FAIL_DONE(LH_EINPUT, "cannot map '%s': %s", path, strerror(errno));

@@ -8,8 +8,14 @@
 #include "base/mem.h"
 #include "base/status.h"
 
-/* Whole file at the end of *out (NUL-terminated); "-" is stdin. Refuses more than limit_bytes. */
+/* Whole file at the end of *out (NUL-terminated); "-" is stdin. Refuses more than limit_bytes. lh_file_read_regular
+ * refuses all but regular files at once, where lh_file_read would wait for a pipe: for all that is not a text of the
+ * user. */
 lh_status lh_file_read(lh_buf *out, const char *path, int64_t limit_bytes);
+lh_status lh_file_read_regular(lh_buf *out, const char *path, int64_t limit_bytes);
+
+/* 1 if `path` is a regular file that can be read and begins with these bytes, at most 16. Clears the message. */
+int lh_file_begins_with(const char *path, const void *magic, int64_t bytes);
 
 /* A read-only mapping of a whole regular file. */
 typedef struct lh_map {

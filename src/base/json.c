@@ -20,7 +20,7 @@ lh_status lh_json_read(json_t **out, const char *path, int64_t limit_bytes)
 {
     lh_status st = LH_OK;
     lh_buf text = {0};
-    LH_TRY_DONE(lh_file_read(&text, path, limit_bytes));
+    LH_TRY_DONE(lh_file_read_regular(&text, path, limit_bytes));
     LH_TRY_DONE(lh_json_parse(out, path, text.data ? text.data : "", text.bytes));
 done:
     lh_buf_clear(&text);

@@ -6,8 +6,10 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "base/h5.h"
 #include "base/log.h"
+#include "base/unicode.h"
 
 int lh_cli_first(void)
 {
@@ -150,11 +152,7 @@ done:
 lh_status lh_cli_probe(const char *path)
 {
     static const unsigned char signature[8] = {0x89, 'H', 'D', 'F', '\r', '\n', 0x1a, '\n'};
-    unsigned char head[8];
-    FILE *f = fopen(path, "rb");
-    int hdf5 = f && fread(head, 1, sizeof head, f) == sizeof head && memcmp(head, signature, sizeof head) == 0;
-    if (f) fclose(f);
-    return hdf5 ? lh_h5_probe(path) : LH_OK;
+    return lh_file_begins_with(path, signature, sizeof signature) ? lh_h5_probe(path) : LH_OK;
 }
 
 lh_status lh_cli_record(const lh_call *call, char **out)

@@ -83,13 +83,9 @@ static lh_status open_exec(lh_engine *e, lh_comm *world, const lh_engine_options
 
 static lh_status open_model(lh_engine *e, const lh_engine_options *o)
 {
-    int64_t json_bytes = 0, meta_bytes = 0;
-    const char *json, *meta;
     LH_TRY(lh_checkpoint_open(&e->ck, o->model));
     LH_TRY(lh_engine_dtypes(o, lh_checkpoint_dtype(e->ck), &e->view.dtype, &e->view.kv_dtype));
-    json = lh_checkpoint_tokenizer(e->ck, &json_bytes);
-    meta = lh_checkpoint_tokenizer_meta(e->ck, &meta_bytes);
-    if (json) LH_TRY(lh_tokenizer_parse(&e->tokenizer, o->model, json, json_bytes, meta, meta_bytes));
+    LH_TRY(lh_checkpoint_open_tokenizer(e->ck, &e->tokenizer));
     e->view.tokenizer = e->tokenizer;
     e->view.config = lh_checkpoint_config(e->ck);
     e->view.identity = lh_checkpoint_identity(e->ck);

@@ -280,8 +280,8 @@ static lh_status restore(lh_session *s, lh_saved_kv *file)
     int64_t vocab = lh_engine_get(s->engine)->config->vocab;
     LH_TRY(lh_kv_load(s->kv, file, lh_engine_get(s->engine)->identity, s->options.more));
     if (extra.vocab != vocab)
-        LH_FAIL(LH_EFILE, "the cache holds %lld logits and the model has %lld", (long long)extra.vocab,
-                (long long)vocab);
+        LH_FAIL(LH_EFILE, "'%s' holds %lld logits of the last token, the model has %lld", lh_h5_path(file->file.h5),
+                (long long)extra.vocab, (long long)vocab);
     LH_TRY(push_tokens(s, extra.tokens, extra.n));
     LH_TRY(lh_forward_put_logits(s->forward, extra.logits + lh_forward_logits(s->forward).first));
     return LH_OK;

@@ -167,6 +167,31 @@ const char *lh_checkpoint_tokenizer_meta(const lh_checkpoint *ck, int64_t *bytes
     return ck->meta;
 }
 
+lh_status lh_checkpoint_open_tokenizer(const lh_checkpoint *ck, lh_tokenizer **out)
+{
+    lh_status st = LH_OK;
+    lh_tokenizer *tok = NULL;
+    char *name = NULL;
+    *out = NULL;
+    if (!ck->tokenizer) goto done;
+    LH_TRY_DONE(lh_asprintf(&name, "%s of %s", LH_CHECKPOINT_TOKENIZER, lh_h5_path(ck->h5)));
+    st = lh_tokenizer_parse(&tok, name, ck->tokenizer, ck->tokenizer_bytes, NULL, 0);
+    if (st == LH_OK && ck->meta_bytes) {
+        lh_free(name);
+        name = NULL;
+        LH_TRY_DONE(lh_asprintf(&name, "%s of %s", LH_CHECKPOINT_TOKENIZER_META, lh_h5_path(ck->h5)));
+        st = lh_tokenizer_apply_meta(tok, name, ck->meta, ck->meta_bytes);
+    }
+    if (st == LH_EINPUT) st = lh_fail_within(LH_EFILE, "bad tokenizer"); /* in a file of ours */
+    LH_TRY_DONE(st);
+    *out = tok;
+    tok = NULL;
+done:
+    lh_tokenizer_close(tok);
+    lh_free(name);
+    return st;
+}
+
 lh_status lh_checkpoint_read(lh_checkpoint *ck, const lh_weight_range *range, void *dst, lh_dtype type, int64_t ld)
 {
     lh_status st = LH_OK;

@@ -10,6 +10,7 @@
 #include "base/mem.h"
 #include "import/config.h"
 #include "import/weights.h"
+#include "text/tokenizer.h"
 
 /* ---- reading: every rank opens the file and reads its own shards ---- */
 typedef struct lh_checkpoint lh_checkpoint;
@@ -31,6 +32,9 @@ lh_dtype lh_checkpoint_dtype(const lh_checkpoint *ck);
  * bytes if the model was imported without one. Borrowed. */
 const char *lh_checkpoint_tokenizer(const lh_checkpoint *ck, int64_t *bytes);
 const char *lh_checkpoint_tokenizer_meta(const lh_checkpoint *ck, int64_t *bytes);
+
+/* The stored tokenizer, ready for use; NULL if there is none. The caller closes it. */
+lh_status lh_checkpoint_open_tokenizer(const lh_checkpoint *ck, lh_tokenizer **out);
 
 /* Read rows [row, row + rows) and columns [col, col + cols) of a tensor (layer is ignored unless per_layer)
  * into dst, whose rows are `ld` elements apart, converted to `type` (f32 or bf16). Not collective. Fails if a

@@ -5,7 +5,6 @@
 #include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -156,7 +155,7 @@ static lh_status open_folder(lh_source *s)
     LH_TRY_DONE(lh_path_join(&single, s->path, "model.safetensors"));
     LH_TRY_DONE(lh_path_join(&index_path, s->path, "model.safetensors.index.json"));
     if (!lh_file_exists(config_path)) LH_FAIL_DONE(LH_EINPUT, "'%s' has no 'config.json'", s->path);
-    LH_TRY_DONE(lh_file_read(&text, config_path, CONFIG_BYTES_MAX));
+    LH_TRY_DONE(lh_file_read_regular(&text, config_path, CONFIG_BYTES_MAX));
     LH_TRY_DONE(lh_json_parse(&config, config_path, text.data, text.bytes));
     LH_TRY_DONE(lh_config_parse(&known, config, config_path)); /* an unknown family is reported first */
     LH_TRY_DONE(merge_generation(s, config, &changed));
@@ -215,17 +214,6 @@ done:
     return st;
 }
 
-/* magic: [4]. */
-static int begins_with(const char *path, const char *magic)
-{
-    char head[4] = "";
-    FILE *f = fopen(path, "rb");
-    if (!f) return 0;
-    size_t n = fread(head, 1, sizeof head, f);
-    fclose(f);
-    return n == sizeof head && memcmp(head, magic, sizeof head) == 0;
-}
-
 static int compare_names(const void *a, const void *b)
 {
     return strcmp(((const lh_source_tensor *)a)->name, ((const lh_source_tensor *)b)->name);
@@ -237,9 +225,9 @@ static lh_status refuse_file(const char *path)
     const char *ending = strrchr(path, '.');
     const int is_part = ending && (strcmp(ending, ".json") == 0 || strcmp(ending, ".safetensors") == 0);
     LH_FAIL(LH_EINPUT, "'%s' is neither a Hugging Face folder nor a GGUF file%s", path,
-            is_part                        ? ": give the folder that holds it"
-            : begins_with(path, "\x89HDF") ? ": it is HDF5 already ('longhaul info' shows its contents)"
-                                           : "");
+            is_part                                   ? ": give the folder that holds it"
+            : lh_file_begins_with(path, "\x89HDF", 4) ? ": it is HDF5 already ('longhaul info' shows its contents)"
+                                                      : "");
 }
 
 lh_status lh_source_open(lh_source **out, const char *path)
@@ -251,7 +239,7 @@ lh_status lh_source_open(lh_source **out, const char *path)
     if (!lh_file_exists(path)) LH_FAIL_DONE(LH_EINPUT, "'%s' does not exist", path);
     if (lh_file_is_folder(path))
         LH_TRY_DONE(open_folder(s));
-    else if (begins_with(path, "GGUF"))
+    else if (lh_file_begins_with(path, "GGUF", 4))
         LH_TRY_DONE(open_gguf(s));
     else
         LH_TRY_DONE(refuse_file(path));

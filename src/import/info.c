@@ -52,16 +52,16 @@ static lh_status put_sizes(json_t *object, const lh_config *c)
 static lh_status put_tokenizer(json_t *object, const lh_checkpoint *ck)
 {
     lh_status st = LH_OK;
-    int64_t bytes = 0, meta_bytes = 0;
-    json_t *meta = NULL, *format = NULL;
-    const char *text = lh_checkpoint_tokenizer(ck, &bytes), *meta_text = lh_checkpoint_tokenizer_meta(ck, &meta_bytes);
-    if (meta_text) LH_TRY_DONE(lh_json_parse(&meta, LH_CHECKPOINT_TOKENIZER_META, meta_text, meta_bytes));
-    format = json_object_get(meta, "chat_format");
+    int64_t bytes = 0;
+    lh_tokenizer *tok = NULL;
+    const char *text = lh_checkpoint_tokenizer(ck, &bytes), *format = NULL;
+    LH_TRY_DONE(lh_checkpoint_open_tokenizer(ck, &tok));
+    if (tok) format = lh_tokenizer_chat_format(tok);
     LH_TRY_DONE(put(object, "tokenizer", json_boolean(text != NULL)));
     LH_TRY_DONE(put(object, "tokenizer_bytes", json_integer(bytes)));
-    LH_TRY_DONE(put(object, "chat_format", format ? json_incref(format) : json_null()));
+    LH_TRY_DONE(put(object, "chat_format", format ? lh_json_text(format, (int64_t)strlen(format)) : json_null()));
 done:
-    json_decref(meta);
+    lh_tokenizer_close(tok);
     return st;
 }
 
@@ -95,7 +95,7 @@ lh_status lh_info_json(const char *path, json_t **out)
     const lh_h5_header any = {0};
     LH_TRY_DONE(lh_h5_probe(path));
     LH_TRY_DONE(lh_h5_open(&h5, path, &any));
-    LH_TRY_DONE(put(object, "file", json_string_nocheck(path)));
+    LH_TRY_DONE(put(object, "file", lh_json_text(path, (int64_t)strlen(path))));
     LH_TRY_DONE(lh_h5_describe(h5, object, &arrays));
     /* The hundreds of arrays of a checkpoint follow from its sizes. */
     if (strcmp(lh_h5_kind(h5), "checkpoint") == 0)

@@ -28,7 +28,7 @@ static lh_status read_json(const char *path, const char *folder, lh_tokenizer **
 {
     int64_t start = json->bytes, meta_start = meta->bytes;
     if (!lh_file_exists(path)) return LH_OK;
-    LH_TRY(lh_file_read(json, path, JSON_BYTES));
+    LH_TRY(lh_file_read_regular(json, path, JSON_BYTES));
     LH_TRY(lh_tokenizer_parse(tok, path, json->data + start, json->bytes - start, NULL, 0));
     LH_TRY(lh_tokenizer_meta_folder(*tok, folder, meta));
     LH_TRY(lh_tokenizer_apply_meta(*tok, path, meta->data + meta_start, meta->bytes - meta_start));
@@ -91,10 +91,8 @@ static lh_status open_checkpoint(const char *src, lh_tokenizer **tok)
 {
     lh_status st = LH_OK;
     lh_checkpoint *ck = NULL;
-    int64_t json_bytes = 0, meta_bytes = 0;
     LH_TRY_DONE(lh_checkpoint_open(&ck, src));
-    const char *json = lh_checkpoint_tokenizer(ck, &json_bytes), *meta = lh_checkpoint_tokenizer_meta(ck, &meta_bytes);
-    if (json) LH_TRY_DONE(lh_tokenizer_parse(tok, src, json, json_bytes, meta, meta_bytes));
+    LH_TRY_DONE(lh_checkpoint_open_tokenizer(ck, tok));
 done:
     lh_checkpoint_close(ck);
     return st;

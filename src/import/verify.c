@@ -14,7 +14,6 @@
 #include "base/hash.h"
 #include "import/checkpoint.h"
 #include "import/convert.h"
-#include "text/tokenizer.h"
 
 /* Bytes read at a time. */
 #define SLICE_BYTES (INT64_C(64) << 20)
@@ -184,17 +183,10 @@ done:
     return st;
 }
 
-static lh_status check_tokenizer(const lh_checkpoint *ck, const char *path)
+static lh_status check_tokenizer(const lh_checkpoint *ck)
 {
-    lh_status st = LH_OK;
     lh_tokenizer *tok = NULL;
-    int64_t bytes = 0, meta_bytes = 0;
-    const char *json = lh_checkpoint_tokenizer(ck, &bytes), *meta = lh_checkpoint_tokenizer_meta(ck, &meta_bytes);
-    if (!json) goto done;
-    st = lh_tokenizer_parse(&tok, path, json, bytes, meta, meta_bytes);
-    if (st == LH_EINPUT) st = lh_fail_within(LH_EFILE, "bad tokenizer");
-    LH_TRY_DONE(st);
-done:
+    lh_status st = lh_checkpoint_open_tokenizer(ck, &tok);
     lh_tokenizer_close(tok);
     return st;
 }
@@ -213,7 +205,7 @@ static lh_status read_everything(void *self)
     v->finite = strcmp(kind, "trace") != 0 && strcmp(kind, "analysis") != 0;
     if (strcmp(kind, "checkpoint") == 0) {
         LH_TRY_DONE(lh_checkpoint_open(&ck, v->path));
-        LH_TRY_DONE(check_tokenizer(ck, v->path));
+        LH_TRY_DONE(check_tokenizer(ck));
     }
     LH_TRY_DONE(lh_h5_each_text(h5, read_text, v));
     LH_TRY_DONE(lh_h5_each_array(h5, read_array, v));

@@ -308,7 +308,7 @@ lh_status lh_profile_read(lh_profiles *all, lh_profile_kind kind, const char *pa
 {
     lh_status st = LH_OK;
     lh_buf text = {0};
-    LH_TRY_DONE(lh_file_read(&text, path, file_bytes));
+    LH_TRY_DONE(lh_file_read_regular(&text, path, file_bytes));
     LH_TRY_DONE(lh_profile_parse(all, kind, &(lh_profile_text){path, text.data, text.bytes}, hash));
 done:
     lh_buf_clear(&text);

@@ -70,7 +70,7 @@ static lh_status read_companion(const folder *f, const char *file, json_t **out)
     json_error_t error;
     LH_TRY_DONE(lh_path_join(&path, f->path, file));
     if (!lh_file_exists(path)) goto done;
-    LH_TRY_DONE(lh_file_read(&text, path, CONFIG_BYTES));
+    LH_TRY_DONE(lh_file_read_regular(&text, path, CONFIG_BYTES));
     *out = json_loadb(text.data, (size_t)text.bytes, JSON_ALLOW_NUL | JSON_DECODE_INT_AS_REAL, &error);
     if (!*out)
         LH_FAIL_DONE(LH_EINPUT, "'%s' is not valid JSON: line %d, column %d: %s", path, error.line, error.column,
@@ -146,7 +146,7 @@ static lh_status folder_template(const folder *f, lh_buf *out)
     const json_t *value = json_object_get(f->tokenizer_config, "chat_template");
     LH_TRY_DONE(lh_path_join(&path, f->path, "chat_template.jinja"));
     if (lh_file_exists(path)) {
-        LH_TRY_DONE(lh_file_read(out, path, CONFIG_BYTES));
+        LH_TRY_DONE(lh_file_read_regular(out, path, CONFIG_BYTES));
         goto done;
     }
     for (size_t i = 0; json_is_array(value) && i < json_array_size(value); i++) {

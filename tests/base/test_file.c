@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/json.h"
 #include "suite.h"
 
 /* Every test works in a folder of its own, which lh_test_leave removes. */
@@ -86,6 +87,33 @@ START_TEST(test_bad_inputs_are_named)
     ck_assert_int_eq(lh_file_read(&text, "b", 5), LH_OK);
     lh_buf_clear(&text);
     unlink("b");
+    leave(folder);
+}
+END_TEST
+
+/* A pipe that nobody writes to would be waited for. */
+START_TEST(test_pipes_and_devices_are_refused_where_a_file_is_wanted)
+{
+    char folder[64];
+    enter(folder);
+    lh_buf text = {0};
+    lh_map map;
+    json_t *json = NULL;
+    ck_assert_int_eq(mkfifo("pipe", 0600), 0);
+    says(lh_file_read_regular(&text, "pipe", 100), LH_EINPUT, "'pipe' is a pipe");
+    says(lh_map_open(&map, "pipe"), LH_EINPUT, "'pipe' is a pipe");
+    says(lh_json_read(&json, "pipe", 100), LH_EINPUT, "'pipe' is a pipe");
+    says(lh_file_read_regular(&text, "/dev/zero", 100), LH_EINPUT, "a device");
+    says(lh_file_read_regular(&text, "no-such-file", 100), LH_EINPUT, "'no-such-file'");
+    ck_assert_int_eq(lh_file_begins_with("pipe", "ab", 2), 0);
+    ck_assert_int_eq(lh_file_write("c", "abc", 3), LH_OK);
+    ck_assert(lh_file_begins_with("c", "ab", 2) && lh_file_begins_with("c", "abc", 3));
+    ck_assert(!lh_file_begins_with("c", "b", 1) && !lh_file_begins_with("c", "abcd", 4));
+    ck_assert_int_eq(lh_file_read_regular(&text, "c", 3), LH_OK);
+    ck_assert_str_eq(text.data, "abc");
+    lh_buf_clear(&text);
+    unlink("pipe");
+    unlink("c");
     leave(folder);
 }
 END_TEST
@@ -172,6 +200,7 @@ int main(void)
     const TTest *const tests[] = {test_what_was_written_is_read,
                                   test_an_empty_file_is_empty_text,
                                   test_bad_inputs_are_named,
+                                  test_pipes_and_devices_are_refused_where_a_file_is_wanted,
                                   test_a_result_appears_whole_or_not_at_all,
                                   test_outputs_that_cannot_be_are_refused_before_the_work,
                                   test_a_device_is_never_replaced_by_a_file,

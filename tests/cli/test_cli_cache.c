@@ -1,4 +1,5 @@
 #include <check.h>
+#include <hdf5.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <string.h>
@@ -88,6 +89,31 @@ START_TEST(test_caches_that_do_not_fit_are_refused)
 }
 END_TEST
 
+/* Replace the logits of a cache by none. The seal over all attributes goes, too: those of the logits are part of it. */
+static void drop_logits(const char *path)
+{
+    hsize_t none = 0;
+    hid_t file = H5Fopen(path, H5F_ACC_RDWR, H5P_DEFAULT), space = H5Screate_simple(1, &none, NULL);
+    ck_assert_int_ge(file, 0);
+    ck_assert_int_ge(H5Ldelete(file, "/logits", H5P_DEFAULT), 0);
+    hid_t set = H5Dcreate2(file, "/logits", H5T_IEEE_F32LE, space, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
+    ck_assert_int_ge(set, 0);
+    ck_assert_int_ge(H5Adelete(file, "attributes_xxh64"), 0);
+    H5Dclose(set), H5Sclose(space), H5Fclose(file);
+}
+
+START_TEST(test_a_cache_without_logits_is_named)
+{
+    program_result r = {0};
+    json_decref(generate(1, "-f prompt --save-cache empty.h5"));
+    drop_logits("empty.h5");
+    program_run(&r, 2, "generate -m tiny.h5 --load-cache empty.h5 --question a");
+    program_exits(&r, 4);
+    program_says(&r, "'empty.h5' holds 0 logits of the last token, the model has ");
+    program_clear(&r);
+}
+END_TEST
+
 START_TEST(test_a_cache_that_cannot_be_written_is_said_before_the_work)
 {
     program_result r = {0};
@@ -104,6 +130,7 @@ int main(void)
                                   test_a_loaded_cache_takes_more_prompt,
                                   test_a_loaded_cache_may_just_go_on,
                                   test_caches_that_do_not_fit_are_refused,
+                                  test_a_cache_without_logits_is_named,
                                   test_a_cache_that_cannot_be_written_is_said_before_the_work,
                                   NULL};
     program_enter();
