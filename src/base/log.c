@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/mem.h"
+#include "base/unicode.h"
 
 static struct {
     lh_log_level level;
@@ -78,8 +79,8 @@ void lh_log_bar(const char *format, ...)
         int m = vsnprintf(text + n, sizeof text - (size_t)n, format, ap);
         va_end(ap);
         if (m > columns - 1) m = columns - 1;
-        if (m > 0) n += m;
-        if (n > (int)sizeof text - 1) n = (int)sizeof text - 1;
+        if (m > (int)sizeof text - n - 1) m = (int)sizeof text - n - 1;
+        if (m > 0) n += (int)lh_text_make_plain(text + n, m);
     } else {
         n = snprintf(text, sizeof text, "%s", erase);
     }
@@ -99,8 +100,8 @@ void lh_log(lh_log_level level, int all_ranks, const char *format, ...)
     va_start(ap, format);
     int m = vsnprintf(line + n, sizeof line - (size_t)n - 1, format, ap);
     va_end(ap);
-    n = m < 0 ? n : n + m;
-    if (n > (int)sizeof line - 2) n = (int)sizeof line - 2;
+    if (m > (int)sizeof line - n - 2) m = (int)sizeof line - n - 2;
+    if (m > 0) n += (int)lh_text_make_plain(line + n, m);
     line[n++] = '\n';
     /* A failed write of a log line cannot be reported; the other destination still gets the line. */
     ssize_t shown = state.rank == 0 || all_ranks ? write(2, line, (size_t)n) : 0;

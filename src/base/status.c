@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/unicode.h"
+
 enum { MESSAGE_BYTES = 2048, TRACE_BYTES = 1024 };
 
 static _Thread_local char message[MESSAGE_BYTES];
@@ -13,8 +15,7 @@ static _Thread_local char trace[TRACE_BYTES];
 /* A message is one line, and names taken from a foreign file must not control the terminal. */
 static void make_plain(char *text)
 {
-    for (; *text; text++)
-        if ((unsigned char)*text < 0x20 || *text == 0x7f) *text = '?';
+    text[lh_text_make_plain(text, (int64_t)strlen(text))] = '\0';
 }
 
 lh_status lh_fail(lh_status code, const char *file, int line, const char *format, ...)

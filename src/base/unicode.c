@@ -1,6 +1,7 @@
 /* unicode.c - UTF-8 and the classes of characters; categories come from utf8proc. */
 #include "base/unicode.h"
 
+#include <string.h>
 #include <utf8proc.h>
 
 /* Range of the second byte after a lead byte (Unicode 15, table 3-7). */
@@ -64,6 +65,24 @@ lh_status lh_utf8_append(lh_buf *out, const char *text, int64_t bytes)
     }
     LH_TRY(lh_buf_append(out, text + good, bytes - good));
     return LH_OK;
+}
+
+int64_t lh_text_make_plain(char *text, int64_t bytes)
+{
+    int64_t n = 0;
+    uint32_t cp;
+    int skip;
+    for (int64_t at = 0; at < bytes; at += skip) {
+        int valid = lh_utf8_read(text + at, bytes - at, &cp, &skip);
+        int control = cp < 0x20 || (cp >= 0x7F && cp < 0xA0);
+        if (valid && !control) {
+            memmove(text + n, text + at, (size_t)skip);
+            n += skip;
+        } else {
+            text[n++] = '?';
+        }
+    }
+    return n;
 }
 
 int lh_char_is_space(uint32_t cp)

@@ -31,6 +31,10 @@ int lh_utf8_valid(const char *text, int64_t bytes);
 /* Append text, with U+FFFD in place of invalid bytes. */
 lh_status lh_utf8_append(lh_buf *out, const char *text, int64_t bytes);
 
+/* Put '?' for every control character (C0, DEL, and C1, where U+009B begins an escape sequence) and for bytes that are
+ * not UTF-8: names and texts of foreign files must not control a terminal. Returns the bytes left, never more. */
+int64_t lh_text_make_plain(char *text, int64_t bytes);
+
 int lh_char_is_space(uint32_t cp);        /* Unicode's White_Space */
 int lh_char_is_python_space(uint32_t cp); /* str.isspace: White_Space and the separators U+001C to U+001F */
 int lh_char_is_word(uint32_t cp);         /* \w of regular expressions: letters, marks, digits, connectors */

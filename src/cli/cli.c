@@ -23,19 +23,48 @@ lh_status lh_cli_write(const void *data, int64_t bytes)
     return LH_OK;
 }
 
+/* Append JSON text, with DEL and the controls U+0080 to U+009F escaped: JSON allows them as they are, but a terminal
+ * obeys them. They occur in strings only. */
+static lh_status escape_controls(lh_buf *out, const char *json)
+{
+    const unsigned char *from = (const unsigned char *)json, *at = from;
+    for (; *at; at++) {
+        int is_c1 = at[0] == 0xC2 && at[1] >= 0x80 && at[1] < 0xA0;
+        if (!is_c1 && *at != 0x7F) continue;
+        LH_TRY(lh_buf_append(out, from, at - from));
+        LH_TRY(lh_buf_printf(out, "\\u%04x", at[is_c1]));
+        from = at + is_c1 + 1;
+        at += is_c1;
+    }
+    return lh_buf_append(out, from, at - from);
+}
+
 lh_status lh_cli_write_json(const json_t *value)
 {
     lh_status st = LH_OK;
+    lh_buf line = {0};
     char *text = json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY | JSON_REAL_PRECISION(9));
     if (!text) LH_FAIL_DONE(LH_ENOMEM, "cannot allocate memory for the JSON text");
-    LH_TRY_DONE(lh_cli_write(text, (int64_t)strlen(text)));
-    LH_TRY_DONE(lh_cli_write("\n", 1));
+    LH_TRY_DONE(escape_controls(&line, text));
+    LH_TRY_DONE(lh_buf_puts(&line, "\n"));
+    LH_TRY_DONE(lh_cli_write(line.data, line.bytes));
 done:
+    lh_buf_clear(&line);
     free(text);
     return st;
 }
 
 enum { LINE_BYTES = 160 };
+
+/* Append a name or text of a file without control characters. */
+static lh_status put_plain(lh_buf *out, const char *text, int64_t bytes)
+{
+    int64_t start = out->bytes;
+    LH_TRY(lh_buf_append(out, text, bytes));
+    out->bytes = start + lh_text_make_plain(out->data + start, bytes);
+    out->data[out->bytes] = '\0';
+    return LH_OK;
+}
 
 static lh_status tree(lh_buf *out, const json_t *value, int depth);
 
@@ -62,7 +91,7 @@ static lh_status leaf(lh_buf *out, const json_t *value)
             LH_TRY_DONE(leaf(out, json_array_get(value, i)));
         }
     } else if (json_is_string(value)) {
-        LH_TRY_DONE(lh_buf_append(out, json_string_value(value), (int64_t)json_string_length(value)));
+        LH_TRY_DONE(put_plain(out, json_string_value(value), (int64_t)json_string_length(value)));
     } else if (json_is_boolean(value)) {
         LH_TRY_DONE(lh_buf_puts(out, json_is_true(value) ? "yes" : "no"));
     } else if (json_is_null(value)) {
@@ -79,7 +108,9 @@ done:
 
 static lh_status branch(lh_buf *out, const char *name, const json_t *value, int depth)
 {
-    LH_TRY(lh_buf_printf(out, "%*s%s:", 2 * depth, "", name));
+    LH_TRY(lh_buf_printf(out, "%*s", 2 * depth, ""));
+    LH_TRY(put_plain(out, name, (int64_t)strlen(name)));
+    LH_TRY(lh_buf_puts(out, ":"));
     if (is_leaf(value)) {
         LH_TRY(lh_buf_puts(out, " "));
         LH_TRY(leaf(out, value));
@@ -99,12 +130,15 @@ static lh_status line(lh_buf *out, const char *name, const json_t *value, int de
     const char *key, *before = ":";
     json_t *member;
     *done = 0;
-    LH_TRY_DONE(lh_buf_printf(&text, "%*s%s", 2 * depth, "", name));
+    LH_TRY_DONE(lh_buf_printf(&text, "%*s", 2 * depth, ""));
+    LH_TRY_DONE(put_plain(&text, name, (int64_t)strlen(name)));
     json_object_foreach((json_t *)(uintptr_t)value, key, member)
     {
         if (!is_leaf(member)) goto done;
         if (strcmp(key, "name") == 0 || (json_is_string(member) && json_string_length(member) == 0)) continue;
-        LH_TRY_DONE(lh_buf_printf(&text, "%s %s ", before, key));
+        LH_TRY_DONE(lh_buf_printf(&text, "%s ", before));
+        LH_TRY_DONE(put_plain(&text, key, (int64_t)strlen(key)));
+        LH_TRY_DONE(lh_buf_puts(&text, " "));
         LH_TRY_DONE(leaf(&text, member));
         before = ";";
     }

@@ -1,5 +1,9 @@
 /* cmd_verify.c - `verify`: reads a whole file and reports what is damaged. */
+#include <string.h>
+
+#include "base/json.h"
 #include "base/progress.h"
+#include "base/unicode.h"
 #include "cli/cli.h"
 #include "import/verify.h"
 
@@ -37,15 +41,18 @@ static lh_status print_report(const lh_verify_report *report, const char *path, 
     json_t *object = NULL;
     lh_buf text = {0};
     if (v->format.json) {
-        object = json_pack("{s:s, s:s, s:b, s:I, s:I, s:I}", "file", path, "kind", report->kind, "whole", 1, "arrays",
+        object = json_pack("{s:o, s:o, s:b, s:I, s:I, s:I}", "file", lh_json_text(path, (int64_t)strlen(path)), "kind",
+                           lh_json_text(report->kind, (int64_t)strlen(report->kind)), "whole", 1, "arrays",
                            (json_int_t)report->arrays, "bytes", (json_int_t)report->bytes, "hashes",
                            (json_int_t)report->hashes);
         if (!object) LH_FAIL_DONE(LH_ENOMEM, "cannot allocate memory for the report");
         LH_TRY_DONE(lh_cli_write_json(object));
     } else {
-        LH_TRY_DONE(lh_buf_printf(&text, "%s is whole: %s, %lld arrays, %.1f MiB read, %lld checksums compared\n", path,
+        LH_TRY_DONE(lh_buf_printf(&text, "%s is whole: %s, %lld arrays, %.1f MiB read, %lld checksums compared", path,
                                   report->kind, (long long)report->arrays, (double)report->bytes / (1 << 20),
                                   (long long)report->hashes));
+        text.bytes = lh_text_make_plain(text.data, text.bytes);
+        LH_TRY_DONE(lh_buf_puts(&text, "\n"));
         LH_TRY_DONE(lh_cli_write(text.data, text.bytes));
     }
 done:

@@ -101,6 +101,17 @@ START_TEST(test_long_lines_are_cut_and_still_one_line)
 }
 END_TEST
 
+START_TEST(test_a_line_does_not_control_the_terminal)
+{
+    char text[256];
+    capture();
+    lh_warn("no tensor '%s' of 中", "\x1b]0;x\x07\xc2\x9b"
+                                    "2J\n");
+    said(text, sizeof text);
+    ck_assert_str_eq(text, "longhaul: warning: no tensor '?]0;x??2J?' of 中\n");
+}
+END_TEST
+
 START_TEST(test_a_line_takes_the_place_of_a_bar)
 {
     char text[512];
@@ -127,6 +138,7 @@ int main(void)
                                   test_only_rank_0_speaks_unless_all_are_asked,
                                   test_every_rank_writes_its_log_file,
                                   test_long_lines_are_cut_and_still_one_line,
+                                  test_a_line_does_not_control_the_terminal,
                                   test_a_line_takes_the_place_of_a_bar,
                                   test_the_version_is_told,
                                   NULL};

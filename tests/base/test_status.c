@@ -67,6 +67,11 @@ START_TEST(test_a_message_is_one_plain_line)
 {
     inner("a\nb\x1b[31m\x7f\xc3\xa9");
     ck_assert_str_eq(lh_error_message(), "cannot read 'a?b?[31m?\xc3\xa9'");
+    inner("\xc2\x9b"
+          "31m\x9b\xe4\xb8"); /* C1's CSI, as UTF-8 and as a byte; a character that is cut off */
+    ck_assert_str_eq(lh_error_message(), "cannot read '?31m?"
+                                         "?'");
+    inner("a\nb\x1b[31m\x7f\xc3\xa9");
     lh_fail_within(LH_EFILE, "c\td");
     ck_assert_str_eq(lh_error_message(), "c?d: cannot read 'a?b?[31m?\xc3\xa9'");
 }

@@ -3,6 +3,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/file.h"
+#include "base/h5.h"
 #include "cli/program.h"
 #include "cli/tiny.h"
 #include "suite.h"
@@ -46,6 +48,14 @@ START_TEST(test_bad_inputs_have_one_message_and_their_code)
         {2, "'--tp 3' asks for 3 ranks and this run has ", "generate -m tiny.h5 -p a --tp 3"},
         {6, "no/such/k.h5", "generate -m tiny.h5 -p abc --keep-sets no/such/k.h5"},
         {6, "no/such/l.h5", "generate -m tiny.h5 -p abc --logits no/such/l.h5"},
+        {3, "'pipe'", "import pipe -o x.h5"},
+        {3, "'pipe' is a pipe", "tokenize -m pipe -p a"},
+        {4, "'pipe'", "plan -m pipe --context 100"},
+        {3, "'pipe.json' is a pipe", "plan -m pipe.json --context 100"},
+        {3, "'pipe' is a pipe", "generate -m tiny.h5 -p a --budget 4 --layer-budget pipe"},
+        {3, "'pipes/model.safetensors' is a pipe", "import pipes -o x.h5"},
+        {3, "'pipes/tokenizer.json' is a pipe", "tokenize -m pipes -p a"},
+        {3, "'pipes/more/config.json' is a pipe", "plan -m pipes/more --context 100"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         program_refuses(1, cases[i].code, cases[i].part, cases[i].line);
@@ -93,6 +103,92 @@ START_TEST(test_a_flipped_bit_is_found_by_verify)
     program_run(&r, 1, "verify flipped.h5");
     program_exits(&r, 4);
     program_says(&r, "flipped.h5");
+    program_clear(&r);
+}
+END_TEST
+
+/* Copy a file with every `from` in it overwritten by `to`, which is as long. */
+static void copy_with(const char *source, const char *name, const char *from, const char *to)
+{
+    lh_buf bytes = {0};
+    size_t n = strlen(from);
+    int found = 0;
+    ck_assert_int_eq(lh_file_read(&bytes, source, 1 << 30), LH_OK);
+    for (char *at = bytes.data; (at = memmem(at, (size_t)(bytes.data + bytes.bytes - at), from, n)); at += n) {
+        memcpy(at, to, n);
+        found++;
+    }
+    ck_assert_msg(found, "'%s' has no %s", source, from);
+    ck_assert_int_eq(lh_file_write(name, bytes.data, bytes.bytes), LH_OK);
+    lh_buf_clear(&bytes);
+}
+
+START_TEST(test_a_damaged_tokenizer_is_a_damaged_checkpoint)
+{
+    static const struct {
+        const char *line, *says;
+    } rows[] = {
+        {"generate -m meta.h5 -p a", "/tokenizer/meta of meta.h5"},
+        {"tokenize -m meta.h5 -p a", "/tokenizer/meta of meta.h5"},
+        {"info meta.h5", "/tokenizer/meta of meta.h5"},
+        {"generate -m json.h5 -p a", "/tokenizer/json of json.h5"},
+        {"tokenize -m json.h5 -p a", "/tokenizer/json of json.h5"},
+        {"info json.h5", "/tokenizer/json of json.h5"},
+    };
+    copy_with("tiny.h5", "meta.h5", "\"add_bos\"", "}add_bos\"");
+    copy_with("tiny.h5", "json.h5", "\"pre_tokenizer\"", "}pre_tokenizer\"");
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) program_refuses(1, 4, rows[i].says, rows[i].line);
+}
+END_TEST
+
+START_TEST(test_names_that_are_not_utf8_are_replaced)
+{
+    static const char *const commands[] = {"info", "verify"};
+    program_result r = {0};
+    program_run(&r, 1, "--version && cp tiny.h5 \"$(printf 'caf\\351.h5')\"");
+    program_exits(&r, 0);
+    for (size_t i = 0; i < 2; i++) {
+        program_run(&r, 1, "%s \"$(printf 'caf\\351.h5')\" --json", commands[i]);
+        program_exits(&r, 0);
+        json_t *o = json_loads(r.out.data, 0, NULL);
+        ck_assert_ptr_nonnull(o);
+        ck_assert_str_eq(json_string_value(json_object_get(o, "file")), "caf\xEF\xBF\xBD.h5");
+        json_decref(o);
+    }
+    program_clear(&r);
+}
+END_TEST
+
+/* Fails if `text` holds a control character other than the end of a line. */
+static void is_plain(const char *text)
+{
+    for (const unsigned char *c = (const unsigned char *)text; *c; c++)
+        ck_assert_msg((*c >= 0x20 || *c == '\n') && *c != 0x7F && !(c[0] == 0xC2 && c[1] < 0xA0), "%s", text);
+}
+
+START_TEST(test_a_file_does_not_control_the_terminal)
+{
+    static const char *const lines[] = {"info *evil.h5", "info *evil.h5 --json", "verify *evil.h5",
+                                        "verify *evil.h5 --json", "generate -m *evil.h5 -p a"};
+    static const char evil[] = "\x1b]0;x\x07\xC2\x9b"
+                               "2J\x7f";
+    program_result r = {0};
+    lh_h5 *h5 = NULL;
+    const int32_t value = 1;
+    const lh_h5_shape one = {.type = LH_I32, .rank = 1, .dims = {1}};
+    lh_buf name = {0};
+    ck_assert_int_eq(lh_buf_printf(&name, "%sevil.h5", evil), LH_OK);
+    ck_assert_int_eq(lh_h5_create(&h5, name.data, &(lh_h5_header){.kind = evil, .schema = 1, .run = evil}), LH_OK);
+    ck_assert_int_eq(lh_h5_put(h5, evil, &one, &value), LH_OK);
+    ck_assert_int_eq(lh_h5_put_string(h5, "/", evil, evil), LH_OK);
+    ck_assert_msg(lh_h5_commit(h5) == LH_OK, "%s", lh_error_message());
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
+        program_run(&r, 1, "%s", lines[i]);
+        program_exits(&r, *lines[i] == 'g' ? 4 : 0);
+        is_plain(r.out.data ? r.out.data : "");
+        is_plain(r.err.data ? r.err.data : "");
+    }
+    lh_buf_clear(&name);
     program_clear(&r);
 }
 END_TEST
@@ -265,6 +361,9 @@ int main(void)
                                   test_a_cache_without_room_is_said_before_the_work,
                                   test_more_ranks_than_query_heads_is_usage,
                                   test_a_flipped_bit_is_found_by_verify,
+                                  test_a_damaged_tokenizer_is_a_damaged_checkpoint,
+                                  test_names_that_are_not_utf8_are_replaced,
+                                  test_a_file_does_not_control_the_terminal,
                                   test_files_written_by_a_run_are_described,
                                   test_a_description_is_short,
                                   test_no_more_rows_of_logits_than_there_are_tokens,
@@ -285,7 +384,10 @@ int main(void)
     program_result r = {0};
     program_run(&r, 1,
                 "import tiny -o tiny.h5 -q && rm bare/token* && mkdir nothing && " LONGHAUL
-                " import bare -o bare.h5 -q && head -c 5000 tiny.h5 > torn.h5");
+                " import bare -o bare.h5 -q && cp -r tiny pipes && "
+                "mkdir pipes/more && mkfifo pipe pipe.json pipes/more/config.json && rm pipes/*.safetensors "
+                "pipes/tokenizer.json && "
+                "mkfifo pipes/model.safetensors pipes/tokenizer.json && head -c 5000 tiny.h5 > torn.h5");
     int code = r.code;
     if (code) fprintf(stderr, "%s", r.err.data);
     program_clear(&r);
