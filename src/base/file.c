@@ -1,4 +1,4 @@
-/* file.c - files read and mapped as a whole; outputs written under a temporary name, synced and renamed. */
+/* file.c - files read as a whole; outputs written under a temporary name, synced and renamed. */
 #include "base/file.h"
 
 #include <assert.h>
@@ -6,7 +6,6 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
@@ -27,7 +26,7 @@ static lh_status read_all(lh_buf *out, const char *path, int64_t limit_bytes, in
 }
 
 /* Without O_NONBLOCK a pipe that nobody writes to would be waited for; it changes nothing for a regular file. */
-static lh_status open_regular(const char *path, int *fd, struct stat *info)
+lh_status lh_file_open_regular(const char *path, int *fd, struct stat *info)
 {
     *fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (*fd < 0 || fstat(*fd, info) != 0) LH_FAIL(LH_EINPUT, "cannot open '%s': %s", path, strerror(errno));
@@ -53,7 +52,7 @@ lh_status lh_file_read_regular(lh_buf *out, const char *path, int64_t limit_byte
     lh_status st = LH_OK;
     struct stat info;
     int fd = -1;
-    LH_TRY_DONE(open_regular(path, &fd, &info));
+    LH_TRY_DONE(lh_file_open_regular(path, &fd, &info));
     LH_TRY_DONE(read_all(out, path, limit_bytes, fd));
 done:
     if (fd >= 0) close(fd);
@@ -66,34 +65,11 @@ int lh_file_begins_with(const char *path, const void *magic, int64_t bytes)
     struct stat info;
     int fd = -1;
     assert(bytes <= (int64_t)sizeof head);
-    int found = open_regular(path, &fd, &info) == LH_OK && read(fd, head, (size_t)bytes) == bytes &&
+    int found = lh_file_open_regular(path, &fd, &info) == LH_OK && read(fd, head, (size_t)bytes) == bytes &&
                 memcmp(head, magic, (size_t)bytes) == 0;
     if (fd >= 0) close(fd);
     lh_error_clear();
     return found;
-}
-
-lh_status lh_map_open(lh_map *map, const char *path)
-{
-    lh_status st = LH_OK;
-    struct stat info;
-    void *p = MAP_FAILED;
-    int fd = -1;
-    *map = (lh_map){0};
-    LH_TRY_DONE(open_regular(path, &fd, &info));
-    if (info.st_size == 0) LH_FAIL_DONE(LH_EINPUT, "'%s' is empty", path);
-    p = mmap(NULL, (size_t)info.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
-    if (p == MAP_FAILED) LH_FAIL_DONE(LH_EINPUT, "cannot map '%s': %s", path, strerror(errno));
-    *map = (lh_map){p, info.st_size};
-done:
-    if (fd >= 0) close(fd);
-    return st;
-}
-
-void lh_map_close(lh_map *map)
-{
-    if (map->data) munmap((void *)(uintptr_t)map->data, (size_t)map->bytes);
-    *map = (lh_map){0};
 }
 
 int lh_file_exists(const char *path)

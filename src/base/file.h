@@ -14,17 +14,28 @@
 lh_status lh_file_read(lh_buf *out, const char *path, int64_t limit_bytes);
 lh_status lh_file_read_regular(lh_buf *out, const char *path, int64_t limit_bytes);
 
+/* Open a regular file for reading, as lh_file_read_regular does. The caller closes *fd, after a failure too if it is not
+ * negative. */
+struct stat;
+lh_status lh_file_open_regular(const char *path, int *fd, struct stat *info);
+
 /* 1 if `path` is a regular file that can be read and begins with these bytes, at most 16. Clears the message. */
 int lh_file_begins_with(const char *path, const void *magic, int64_t bytes);
 
-/* A read-only mapping of a whole regular file. */
+/* A read-only mapping of a whole regular file. Open and close on one thread, while no other reads a mapping. */
 typedef struct lh_map {
     const uint8_t *data;
     int64_t bytes;
+    char *path;
+    struct lh_map_guard *guard; /* of file_map.c */
 } lh_map;
 
 lh_status lh_map_open(lh_map *map, const char *path);
 void lh_map_close(lh_map *map);
+
+/* LH_EINPUT if the file under this name is not what was mapped, or could not be read: what a mapping has lost reads as
+ * zeros. Call it after reading. */
+lh_status lh_map_unchanged(const lh_map *map);
 
 int lh_file_exists(const char *path);
 int lh_file_is_folder(const char *path);

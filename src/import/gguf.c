@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/file.h"
 #include "import/ggml_types.h"
 
 /* Value types of the format. */
@@ -435,6 +434,11 @@ done:
 }
 
 /* ---- tensors ---- */
+const lh_map *lh_gguf_map(const lh_gguf *gguf)
+{
+    return &gguf->map;
+}
+
 int64_t lh_gguf_tensors(const lh_gguf *gguf)
 {
     return gguf->tensor_count;

@@ -6,7 +6,7 @@
 
 #include <stdint.h>
 
-#include "base/status.h"
+#include "base/file.h"
 
 typedef struct lh_gguf lh_gguf;
 
@@ -42,6 +42,7 @@ typedef struct lh_gguf_tensor {
     int64_t bytes;
 } lh_gguf_tensor;
 
+const lh_map *lh_gguf_map(const lh_gguf *gguf);
 int64_t lh_gguf_tensors(const lh_gguf *gguf);
 const lh_gguf_tensor *lh_gguf_tensor_at(const lh_gguf *gguf, int64_t i);
 const lh_gguf_tensor *lh_gguf_tensor_find(const lh_gguf *gguf, const char *name); /* NULL if there is none */

@@ -260,6 +260,7 @@ static lh_status write_weight(importer *im, const job *j)
         release_pages(j->from->data + (j->first + row) * row_bytes, n * row_bytes);
         LH_TRY(lh_import_advance(&im->meter, n * j->cols * lh_dtype_bytes(j->type)));
     }
+    LH_TRY(lh_map_unchanged(j->from->map));
     LH_TRY(lh_checkpoint_end(im->writer));
     return LH_OK;
 }

@@ -55,6 +55,7 @@ static lh_status add_file(lh_source *s, const char *name)
         t->type = from->type;
         t->rank = from->rank < 4 ? from->rank : 4;
         for (int d = 0; d < from->rank; d++) t->dims[d < 4 ? d : 3] *= from->shape[d];
+        t->map = lh_safetensors_map(file);
         t->data = from->data;
         t->bytes = from->bytes;
     }
@@ -206,6 +207,7 @@ static lh_status open_gguf(lh_source *s)
             LH_TRY_DONE(lh_asprintf(&t->type_name, "number %d", from->type));
         t->rank = from->rank;
         for (int d = 0; d < from->rank; d++) t->dims[d] = from->dims[from->rank - 1 - d];
+        t->map = lh_gguf_map(s->gguf);
         t->data = from->data;
         t->bytes = from->bytes;
     }

@@ -15,7 +15,8 @@ typedef struct lh_source_tensor {
     char *name, *type_name;
     const lh_ggml_type *type; /* NULL, or type->to_f32 NULL: cannot be read */
     int rank;
-    int64_t dims[4]; /* outermost first; more dimensions are multiplied into the last */
+    int64_t dims[4];   /* outermost first; more dimensions are multiplied into the last */
+    const lh_map *map; /* that `data` lies in */
     const uint8_t *data;
     int64_t bytes;
     int used; /* set by the importer */

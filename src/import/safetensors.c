@@ -5,7 +5,6 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "base/file.h"
 #include "base/json.h"
 
 /* The format's own limit for the header. */
@@ -137,6 +136,11 @@ void lh_safetensors_close(lh_safetensors *file)
     lh_map_close(&file->map);
     lh_free(file->tensors);
     lh_free(file);
+}
+
+const lh_map *lh_safetensors_map(const lh_safetensors *file)
+{
+    return &file->map;
 }
 
 int64_t lh_safetensors_count(const lh_safetensors *file)

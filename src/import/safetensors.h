@@ -6,7 +6,7 @@
 
 #include <stdint.h>
 
-#include "base/status.h"
+#include "base/file.h"
 #include "import/ggml_types.h"
 
 typedef struct lh_safetensors lh_safetensors;
@@ -25,6 +25,7 @@ typedef struct lh_safetensor {
 lh_status lh_safetensors_open(lh_safetensors **out, const char *path);
 void lh_safetensors_close(lh_safetensors *file); /* NULL is fine */
 
+const lh_map *lh_safetensors_map(const lh_safetensors *file);
 int64_t lh_safetensors_count(const lh_safetensors *file);
 const lh_safetensor *lh_safetensors_at(const lh_safetensors *file, int64_t i);
 

@@ -54,6 +54,38 @@ START_TEST(test_what_was_written_is_read)
 }
 END_TEST
 
+/* 40 pages, then 3; who reads the rest gets zeros. */
+START_TEST(test_a_mapping_outlives_its_file)
+{
+    char folder[64];
+    const int64_t page = sysconf(_SC_PAGESIZE), bytes = 40 * page;
+    lh_map map, second;
+    char *data = NULL;
+    int64_t sum = 0;
+    enter(folder);
+    ck_assert_int_eq(lh_calloc(&data, bytes, 1), LH_OK);
+    memset(data, 7, (size_t)bytes);
+    ck_assert_int_eq(lh_file_write("a", data, bytes), LH_OK);
+    ck_assert_int_eq(lh_file_write("b", data, bytes), LH_OK);
+    ck_assert_int_eq(lh_map_open(&map, "a"), LH_OK);
+    ck_assert_int_eq(lh_map_open(&second, "b"), LH_OK);
+    ck_assert_int_eq(lh_map_unchanged(&map), LH_OK);
+    ck_assert_int_eq(truncate("a", 3 * page), 0);
+    for (int64_t i = bytes; i-- > 0;) sum += map.data[i];
+    ck_assert_int_eq(sum, 7 * 3 * page);
+    says(lh_map_unchanged(&map), LH_EINPUT, "'a' changed while it was read, from ");
+    ck_assert_int_eq(lh_map_unchanged(&second), LH_OK);
+    ck_assert_mem_eq(second.data, data, (size_t)bytes);
+    lh_map_close(&map);
+    unlink("b");
+    says(lh_map_unchanged(&second), LH_EINPUT, "'b' was moved or removed while it was read");
+    lh_map_close(&second);
+    lh_free(data);
+    unlink("a");
+    leave(folder);
+}
+END_TEST
+
 START_TEST(test_an_empty_file_is_empty_text)
 {
     char folder[64];
@@ -198,6 +230,7 @@ END_TEST
 int main(void)
 {
     const TTest *const tests[] = {test_what_was_written_is_read,
+                                  test_a_mapping_outlives_its_file,
                                   test_an_empty_file_is_empty_text,
                                   test_bad_inputs_are_named,
                                   test_pipes_and_devices_are_refused_where_a_file_is_wanted,

@@ -653,6 +653,53 @@ START_TEST(test_an_interrupted_import_leaves_what_was_there)
 }
 END_TEST
 
+/* ---- a source that changes ---- */
+
+/* What happens to model.safetensors when the first rows are written: 0: nothing, 1: all but its first page is lost, 2:
+ * it is written again, 3: another has its name. */
+typedef struct accident {
+    int how, done;
+} accident;
+
+static lh_status have_accident(void *self, int64_t done_bytes, int64_t total_bytes)
+{
+    accident *a = self;
+    char path[128], moved[128];
+    lh_buf bytes = {0};
+    (void)done_bytes, (void)total_bytes;
+    if (a->done++) return LH_OK;
+    snprintf(path, sizeof path, "%s/model.safetensors", folder);
+    snprintf(moved, sizeof moved, "%s/moved.safetensors", folder);
+    if (a->how == 1) ck_assert_int_eq(truncate(path, 4096), 0);
+    if (a->how == 3) ck_assert_int_eq(rename(path, moved), 0);
+    if (a->how >= 2) {
+        ck_assert_int_eq(lh_file_read(&bytes, a->how == 2 ? path : moved, 1 << 28), LH_OK);
+        mm_put(path, bytes.data, bytes.bytes);
+        lh_buf_clear(&bytes);
+    }
+    return LH_OK;
+}
+
+START_TEST(test_a_source_that_changes_is_refused_and_leaves_what_was_there)
+{
+    accident a = {.how = _i};
+    char partial[128];
+    lh_buf b = {0};
+    const lh_import_options options = {.src = folder, .out = out, .dtype = "auto", .progress = {&a, have_accident}};
+    snprintf(partial, sizeof partial, "%s.partial", out);
+    mm_folder(folder, &llama, MM_LLAMA_CONFIG, LH_F32);
+    usleep(20000); /* times of files advance in steps of some milliseconds */
+    mm_put(out, "old", 3);
+    ck_assert_int_eq(lh_import(&options), _i ? LH_EINPUT : LH_OK);
+    if (_i == 0) return;
+    ck_assert_msg(strstr(lh_error_message(), "model.safetensors' changed while it was read"), "%s", lh_error_message());
+    ck_assert_int_eq(lh_file_read(&b, out, 100), LH_OK);
+    ck_assert_str_eq(b.data, "old");
+    ck_assert(!lh_file_exists(partial));
+    lh_buf_clear(&b);
+}
+END_TEST
+
 /* ---- random ones ---- */
 START_TEST(test_random_models_follow_from_their_seed)
 {
@@ -730,6 +777,7 @@ int main(void)
     tcase_add_test(tc, test_sources_that_are_none);
     tcase_add_test(tc, test_outputs_that_cannot_be);
     tcase_add_test(tc, test_an_interrupted_import_leaves_what_was_there);
+    tcase_add_loop_test(tc, test_a_source_that_changes_is_refused_and_leaves_what_was_there, 0, 4);
     tcase_add_test(tc, test_random_models_follow_from_their_seed);
     tcase_add_test(tc, test_tiny_speaks_bytes);
     suite_add_tcase(suite, tc);
