@@ -64,7 +64,8 @@ typedef struct lh_world lh_world;
 
 typedef struct lh_world_options {
     double comm_timeout_s;    /* fail when ranks have waited this long for each other; 0: wait for ever */
-    const char *const *files; /* HDF5 files that will be read, ends with NULL: a child process probes their structure */
+    const char *const *files; /* HDF5 files that will be read, ends with NULL: every rank probes their structure in a
+                                 child process */
     const char *same;         /* text that must be the same on all ranks, such as the options of the run */
 } lh_world_options;
 

@@ -90,12 +90,27 @@ static int read_report(int fd, child_report *report)
     return 1;
 }
 
+static double seconds_of(struct timeval t)
+{
+    return (double)t.tv_sec + 1e-6 * (double)t.tv_usec;
+}
+
+/* The kernel ends a child with SIGXCPU or SIGKILL for its limit of time, and with SIGKILL where memory runs out. */
+static int is_out_of_time(int how, const struct rusage *used, const lh_child_limits *limits)
+{
+    if (!WIFSIGNALED(how)) return 0;
+    if (WTERMSIG(how) == SIGXCPU) return 1;
+    return WTERMSIG(how) == SIGKILL && limits->cpu_s > 0 &&
+           seconds_of(used->ru_utime) + seconds_of(used->ru_stime) >= (double)limits->cpu_s;
+}
+
 lh_status lh_child_run(const lh_child_work *work, const lh_child_limits *limits)
 {
     lh_status st = LH_OK;
     child_report report = {0};
     int ends[2] = {-1, -1}, how = 0;
     pid_t child = -1;
+    struct rusage used = {0};
     if (pipe(ends) != 0) LH_FAIL_DONE(LH_EINTERNAL, "cannot make a pipe: %s", strerror(errno));
     fflush(NULL);
     child = fork();
@@ -107,14 +122,18 @@ lh_status lh_child_run(const lh_child_work *work, const lh_child_limits *limits)
     close(ends[1]);
     ends[1] = -1;
     int whole = read_report(ends[0], &report);
-    while (waitpid(child, &how, 0) < 0 && errno == EINTR) continue;
+    while (wait4(child, &how, 0, &used) < 0 && errno == EINTR) continue;
     if (whole && report.st != LH_OK) LH_FAIL_DONE((lh_status)report.st, "%s", report.message);
     if (whole) goto done;
     if (WIFSIGNALED(how) && (WTERMSIG(how) == SIGINT || WTERMSIG(how) == SIGTERM))
         LH_FAIL_DONE(LH_EINTERRUPTED, "interrupted while reading '%s'", work->what);
-    if (WIFSIGNALED(how) && (WTERMSIG(how) == SIGXCPU || WTERMSIG(how) == SIGKILL))
+    if (is_out_of_time(how, &used, limits))
         LH_FAIL_DONE(work->code, "'%s' is damaged: reading it did not end within %lld s", work->what,
                      (long long)limits->cpu_s);
+    if (WIFSIGNALED(how) && WTERMSIG(how) == SIGKILL)
+        LH_FAIL_DONE(LH_ENOMEM,
+                     "the process that checks '%s' was killed, probably for its memory: allow this job more memory",
+                     work->what);
     if (WIFSIGNALED(how))
         LH_FAIL_DONE(work->code, "'%s' is damaged: reading it crashed (%s)", work->what, strsignal(WTERMSIG(how)));
     LH_FAIL_DONE(work->code, "'%s' is damaged: reading it ended with exit code %d", work->what, WEXITSTATUS(how));

@@ -18,8 +18,8 @@ typedef enum lh_child_voice {
 } lh_child_voice;
 
 /* Run work(arg) in a child and return its status, with its message. If the child dies, the status is `code` and the
- * message says that reading `what` crashed or exceeded its limit of time or memory. Changes that `work` makes to memory
- * stay in the child. */
+ * message says that reading `what` crashed or exceeded its limit of time. If it is killed before that limit, the status
+ * is LH_ENOMEM, for that is how memory runs out. Changes that `work` makes to memory stay in the child. */
 typedef struct lh_child_work {
     lh_status (*work)(void *arg);
     void *arg;

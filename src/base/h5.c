@@ -132,6 +132,31 @@ done:
     return st;
 }
 
+/* Size and times of the file that HDF5 has open; another file may have its name by now. */
+static lh_status stat_open(const lh_h5 *h5, struct stat *info)
+{
+    lh_h5_reason why;
+    void *fd = NULL;
+    if (H5Fget_vfd_handle(h5->file, h5->access, &fd) < 0)
+        LH_FAIL(LH_EFILE, "cannot read the size of '%s': %s", h5->path, lh_h5_why(&why));
+    if (fstat(*(const int *)fd, info) != 0)
+        LH_FAIL(LH_EFILE, "cannot read the size of '%s': %s", h5->path, strerror(errno));
+    return LH_OK;
+}
+
+lh_status lh_h5_unchanged(const lh_h5 *h5)
+{
+    struct stat now;
+    LH_TRY(stat_open(h5, &now));
+    if (now.st_size != h5->file_bytes)
+        LH_FAIL(LH_EFILE, "'%s' changed while it was read, from %lld bytes to %lld: run again with the complete file",
+                h5->path, (long long)h5->file_bytes, (long long)now.st_size);
+    if (now.st_mtim.tv_sec != h5->modified.tv_sec || now.st_mtim.tv_nsec != h5->modified.tv_nsec)
+        LH_FAIL(LH_EFILE, "'%s' changed while it was read, something wrote to it: run again with the complete file",
+                h5->path);
+    return LH_OK;
+}
+
 lh_status lh_h5_open(lh_h5 **out, const char *path, const lh_h5_header *want)
 {
     lh_status st = LH_OK;
@@ -145,13 +170,15 @@ lh_status lh_h5_open(lh_h5 **out, const char *path, const lh_h5_header *want)
         LH_FAIL_DONE(LH_EFILE, "'%s' is a folder, not an HDF5 file: 'longhaul import' makes one of a model", path);
     if (!S_ISREG(info.st_mode)) LH_FAIL_DONE(LH_EFILE, "'%s' is not a regular file", path);
     if (info.st_size == 0) LH_FAIL_DONE(LH_EFILE, "'%s' is empty", path);
-    h5->file_bytes = info.st_size;
     h5->access = access_list();
     h5->file = H5Fopen(path, H5F_ACC_RDONLY, h5->access);
     if (h5->file < 0) lh_h5_why(&why); /* before the next call clears the reason */
     if (h5->file < 0 && H5Fis_hdf5(path) == 0)
         LH_FAIL_DONE(LH_EFILE, "'%s' is not an HDF5 file: 'longhaul import' makes one of a model", path);
     if (h5->file < 0) LH_FAIL_DONE(LH_EFILE, "cannot open '%s', it is cut off or damaged: %s", path, why.text);
+    LH_TRY_DONE(stat_open(h5, &info));
+    h5->file_bytes = info.st_size;
+    h5->modified = info.st_mtim;
     LH_TRY_DONE(lh_h5_get_string(h5, "/", "longhaul", &h5->kind));
     LH_TRY_DONE(lh_h5_get_i64(h5, "/", "schema", &h5->schema));
     if (!h5->kind || h5->schema < 1)

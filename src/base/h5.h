@@ -38,6 +38,15 @@ void lh_h5_close(lh_h5 *h5); /* NULL is fine */
 const char *lh_h5_path(const lh_h5 *h5);
 const char *lh_h5_kind(const lh_h5 *h5);
 
+/* A hash of what a file for reading holds below its root: names, shapes, attributes (so the `xxh64` of every array and
+ * text), and of an array or text without `xxh64` its first and last elements. Equal for copies; no array is read as a
+ * whole. */
+lh_status lh_h5_contents(lh_h5 *h5, uint64_t *hash);
+
+/* LH_EFILE if the file is not what it was when it was opened for reading, in size or in time of modification: HDF5
+ * reads zeros behind the end of a file that was cut off meanwhile. Call it after the last read. */
+lh_status lh_h5_unchanged(const lh_h5 *h5);
+
 /* Check links, types, shapes and attributes of a file without reading arrays; no array may be larger than the file, no
  * link may leave it. lh_h5_check runs in this process, lh_h5_probe in a child with limits, because a damaged file can
  * crash or hang the library: call it before MPI is started. LH_EFILE. */

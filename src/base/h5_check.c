@@ -6,7 +6,6 @@
 
 #include "base/child.h"
 #include "base/h5_impl.h"
-#include "base/hash.h"
 
 enum { OBJECTS_MAX = 1000000, ATTRS_MAX = 1000, PROBE_CPU_S = 5 };
 #define PROBE_MEMORY_BYTES (INT64_C(1) << 30)
@@ -72,7 +71,7 @@ done:
     return st;
 }
 
-static lh_status check_attrs(lh_h5 *h5, hid_t object, const char *name, lh_hasher *hash)
+lh_status lh_h5_attrs_hash(lh_h5 *h5, hid_t object, const char *name, lh_hasher *hash)
 {
     lh_status st = LH_OK;
     hid_t id = -1;
@@ -110,7 +109,7 @@ static lh_status check_object(lh_h5_walk *walk, hid_t object, const char *name)
     } else if (kind != H5I_GROUP && kind != H5I_DATATYPE) {
         LH_FAIL_DONE(LH_EFILE, "'%s' of '%s' is neither a group, an array nor a type", name, h5->path);
     }
-    LH_TRY_DONE(check_attrs(h5, object, name, walk->arg));
+    LH_TRY_DONE(lh_h5_attrs_hash(h5, object, name, walk->arg));
 done:
     lh_free(text);
     if (type >= 0) H5Tclose(type);
@@ -125,7 +124,7 @@ static lh_status check_all(lh_h5 *h5, uint64_t *out)
     hid_t root = H5Oopen(h5->file, "/", H5P_DEFAULT);
     if (root < 0) LH_FAIL_DONE(lh_h5_code(h5), "cannot open the root of '%s'", h5->path);
     LH_TRY_DONE(lh_hasher_open(&hash));
-    LH_TRY_DONE(check_attrs(h5, root, "/", hash));
+    LH_TRY_DONE(lh_h5_attrs_hash(h5, root, "/", hash));
     lh_h5_walk walk = {.h5 = h5, .object = check_object, .arg = hash};
     LH_TRY_DONE(lh_h5_walk_run(&walk));
     *out = lh_hasher_value(hash);

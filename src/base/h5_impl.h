@@ -3,17 +3,21 @@
 #define LH_BASE_H5_IMPL_H
 
 #include <hdf5.h>
+#include <time.h>
 
 #include "base/h5.h"
+#include "base/hash.h"
 
 struct lh_h5 {
-    hid_t file, access; /* access: property list with the driver, which must outlive the file */
+    hid_t file, access;   /* access: property list with the driver, which must outlive the file */
     char *path, *partial; /* partial: NULL if reading */
     char *kind;
     int64_t schema;
-    int64_t file_bytes; /* when reading: no array can be larger */
-    int failed;         /* a write failed: never commit */
-    int write_errno;    /* the driver's first error */
+    /* When reading, of the file as it was opened. No array can be larger. */
+    int64_t file_bytes;
+    struct timespec modified;
+    int failed;      /* a write failed: never commit */
+    int write_errno; /* the driver's first error */
 };
 
 struct lh_h5_array {
@@ -49,6 +53,9 @@ lh_status lh_h5_group_above(lh_h5 *h5, const char *name);
 
 /* Written last: a hash of all attributes, which HDF5's own checksums do not cover. */
 lh_status lh_h5_seal(lh_h5 *h5);
+
+/* Check the attributes of an object, and add its name and all of them but the seal to `hash`. */
+lh_status lh_h5_attrs_hash(lh_h5 *h5, hid_t object, const char *name, lh_hasher *hash);
 
 /* A walk over all links below the root, sorted by name; refuses links that are not hard. */
 typedef struct lh_h5_walk {

@@ -11,6 +11,7 @@
 #include "base/progress.h"
 #include "engine/clock.h"
 #include "engine/devices.h"
+#include "engine/same_file.h"
 #include "engine/threads.h"
 #include "engine/world.h"
 
@@ -145,8 +146,11 @@ lh_status lh_engine_open_on(lh_engine **out, lh_comm *world, const lh_engine_opt
     LH_TRY_DONE(open_exec(e, world, options));
     st = open_model(e, options);
     LH_TRY_DONE(lh_comm_agree(world, st));
+    LH_TRY_DONE(lh_same_file(world, lh_checkpoint_file(e->ck)));
     lh_comm_step(world, "loading weights", 0);
     st = load_model(e, options->deterministic);
+    /* Where reading fails, a change is the cause to report. */
+    if ((st == LH_OK || st == LH_EFILE) && lh_h5_unchanged(lh_checkpoint_file(e->ck)) != LH_OK) st = LH_EFILE;
     LH_TRY_DONE(lh_comm_agree(world, st));
     v->load_s = lh_clock_s() - start;
     lh_debug("loaded %lld layers of %s as %s, %.1f MiB on this rank, %.2f s", (long long)v->config->layers,

@@ -8,6 +8,7 @@
 #include "base/minmax.h"
 #include "engine/clock.h"
 #include "engine/logits_file.h"
+#include "engine/same_file.h"
 #include "kv/figures.h"
 
 typedef struct run {
@@ -116,6 +117,7 @@ static lh_status open_run(run *r)
     int64_t before = 0;
     if (q->load_cache) st = lh_saved_kv_open(&r->cache, q->load_cache);
     LH_TRY(lh_comm_agree(comm, st));
+    if (q->load_cache) LH_TRY(lh_same_file(comm, r->cache.file.h5));
     r->out->policy = q->policy ? *q->policy : r->cache.policy;
     if (q->load_cache) before = r->cache.file.extra.n;
     r->evicts_decoding = r->out->policy.evicts && r->out->policy.every > 0;

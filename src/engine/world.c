@@ -1,12 +1,14 @@
-/* world.c - begins and ends a run on all ranks: probes files, starts MPI, compares options; reports the failure and
- * chooses the exit code. */
+/* world.c - begins and ends a run on all ranks: probes files, starts MPI, compares versions and options; reports the
+ * failure and chooses the exit code. */
 #include "engine/world.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/h5.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/version.h"
 
 struct lh_world {
     lh_comm *comm;
@@ -16,6 +18,14 @@ static lh_status probe(const char *const *files)
 {
     for (int i = 0; files && files[i]; i++) LH_TRY(lh_h5_probe(files[i]));
     return LH_OK;
+}
+
+/* Collective. Builds of one commit may differ, for hosts of other kinds. */
+static lh_status same_version(lh_comm *comm)
+{
+    char text[128];
+    int n = snprintf(text, sizeof text, "%s %s", lh_version(), lh_version_git());
+    return lh_comm_same(comm, text, n, "version and commit of longhaul");
 }
 
 lh_status lh_world_open(lh_world **out, const lh_world_options *options)
@@ -28,11 +38,12 @@ lh_status lh_world_open(lh_world **out, const lh_world_options *options)
     *out = NULL;
     LH_TRY(lh_calloc(&w, 1, sizeof *w));
     *out = w;
-    if (rank == 0) probed = probe(options->files);
+    probed = probe(options->files); /* on every rank: a host, a container or a working folder may have its own copy */
     st = lh_comm_open_world(&w->comm, options->comm_timeout_s);
     if (st != LH_OK) return st;
     lh_log_set_rank(lh_comm_rank(w->comm), lh_comm_size(w->comm));
     LH_TRY(lh_comm_agree(w->comm, probed));
+    LH_TRY(same_version(w->comm));
     if (options->same) LH_TRY(lh_comm_same(w->comm, options->same, (int64_t)strlen(options->same), "the options"));
     return st;
 }

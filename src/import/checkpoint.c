@@ -135,6 +135,11 @@ void lh_checkpoint_close(lh_checkpoint *ck)
     lh_free(ck);
 }
 
+lh_h5 *lh_checkpoint_file(const lh_checkpoint *ck)
+{
+    return ck->h5;
+}
+
 const lh_config *lh_checkpoint_config(const lh_checkpoint *ck)
 {
     return &ck->config;

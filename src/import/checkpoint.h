@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "base/dtype.h"
+#include "base/h5.h"
 #include "base/mem.h"
 #include "import/config.h"
 #include "import/weights.h"
@@ -18,6 +19,9 @@ typedef struct lh_checkpoint lh_checkpoint;
 /* Checks attributes, schema, the configuration, and the shape and type of every dataset against it. */
 lh_status lh_checkpoint_open(lh_checkpoint **out, const char *path);
 void lh_checkpoint_close(lh_checkpoint *ck);
+
+/* The open file, borrowed: to compare it between ranks and to see whether it changed (h5.h). */
+lh_h5 *lh_checkpoint_file(const lh_checkpoint *ck);
 
 const lh_config *lh_checkpoint_config(const lh_checkpoint *ck);
 const char *lh_checkpoint_config_json(const lh_checkpoint *ck);

@@ -359,12 +359,74 @@ START_TEST(test_every_array_is_visited_in_order)
 }
 END_TEST
 
+/* Two arrays, the second of them without a hash, and attributes; *value is changed where `what` says. */
+static uint64_t contents_with(const char *what)
+{
+    lh_h5 *h5;
+    lh_h5_array *array;
+    uint64_t hash = 0;
+    int32_t values[5 * 7 * 11] = {0}, *rows = NULL;
+    const lh_h5_shape wide = {.type = LH_I32, .rank = 2, .dims = {300, 500}};
+    const lh_h5_header by = {.kind = "cache", .schema = 2, .run = strcmp(what, "run") == 0 ? "{}" : "{\"seed\": 1}"};
+    ck_assert_int_eq(lh_calloc(&rows, 300 * 500, sizeof *rows), LH_OK);
+    if (strcmp(what, "hashed") == 0) values[200] = 1;
+    if (strcmp(what, "first") == 0) rows[0] = 1;
+    if (strcmp(what, "last") == 0) rows[300 * 500 - 1] = 1;
+    ck_assert_int_eq(lh_h5_create(&h5, path, &by), LH_OK);
+    ck_assert_int_eq(lh_h5_put(h5, "/a/k", &cube, values), LH_OK);
+    ck_assert_int_eq(lh_h5_put_i64(h5, "/a", "budget", strcmp(what, "attribute") == 0 ? 5 : 4), LH_OK);
+    ck_assert_int_eq(lh_h5_put_text(h5, "/config", strcmp(what, "text") == 0 ? "{ }" : "{}", 2), LH_OK);
+    ck_assert_int_eq(lh_h5_array_create(&array, h5, strcmp(what, "name") == 0 ? "/c" : "/b", &wide), LH_OK);
+    ck_assert_int_eq(lh_h5_array_write(array, &(lh_h5_slab){.count = {300, 500}}, rows), LH_OK);
+    lh_h5_array_close(array);
+    ck_assert_int_eq(lh_h5_commit(h5), LH_OK);
+    ck_assert_int_eq(lh_h5_open(&h5, path, &head), LH_OK);
+    ck_assert_int_eq(lh_h5_contents(h5, &hash), LH_OK);
+    lh_h5_close(h5);
+    lh_free(rows);
+    return hash;
+}
+
+START_TEST(test_contents_tell_files_apart)
+{
+    static const char *const other[] = {"hashed", "first", "last", "attribute", "text", "name"};
+    const uint64_t hash = contents_with("");
+    ck_assert(contents_with("") == hash);
+    ck_assert(contents_with("run") == hash); /* who wrote it does not matter */
+    for (size_t i = 0; i < sizeof other / sizeof *other; i++)
+        ck_assert_msg(contents_with(other[i]) != hash, "%s", other[i]);
+}
+END_TEST
+
+/* HDF5 gives zeros for what the file has lost. */
+START_TEST(test_a_file_that_changes_while_it_is_open_is_told)
+{
+    lh_h5 *h5;
+    lh_buf whole = {0};
+    write_sample();
+    ck_assert_int_eq(lh_file_read(&whole, path, 1 << 20), LH_OK);
+    for (int how = 0; how < 4; how++) {
+        put_bytes(path, whole.data, whole.bytes);
+        usleep(20000); /* times of files advance in steps of some milliseconds */
+        ck_assert_int_eq(lh_h5_open(&h5, path, &head), LH_OK);
+        if (how == 1) ck_assert_int_eq(truncate(path, 1000), 0);
+        if (how == 2) put_bytes(path, whole.data, whole.bytes); /* the same, but for a moment it was empty */
+        if (how == 3) ck_assert_int_eq(unlink(path), 0);        /* what is open stays as it is */
+        ck_assert_int_eq(lh_h5_unchanged(h5), how == 1 || how == 2 ? LH_EFILE : LH_OK);
+        if (how == 1 || how == 2) ck_assert_ptr_nonnull(strstr(lh_error_message(), "a.h5' changed while it was read"));
+        lh_h5_close(h5);
+    }
+    lh_buf_clear(&whole);
+}
+END_TEST
+
 static lh_status misbehave(void *arg)
 {
     volatile char *p = NULL;
     const char *how = arg;
     if (strcmp(how, "fail") == 0) LH_FAIL(LH_EINPUT, "the child says no");
     if (strcmp(how, "crash") == 0) raise(SIGSEGV);
+    if (strcmp(how, "no memory") == 0) raise(SIGKILL); /* as the kernel does */
     while (strcmp(how, "hang") == 0) p = (volatile char *)&how;
     (void)p;
     return LH_OK;
@@ -379,6 +441,7 @@ START_TEST(test_a_child_dies_alone)
     } rows[] = {{"well", LH_OK, ""},
                 {"fail", LH_EINPUT, "the child says no"},
                 {"crash", LH_EFILE, "'x.h5' is damaged: reading it crashed"},
+                {"no memory", LH_ENOMEM, "'x.h5' was killed, probably for its memory"},
                 {"hang", LH_EFILE, "did not end within 1 s"}};
     const lh_child_limits limits = {.cpu_s = 1, .memory_bytes = 1 << 28};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
@@ -412,6 +475,8 @@ int main(void)
     tcase_add_test(tc, test_an_array_larger_than_the_file_is_refused);
     tcase_add_test(tc, test_chunked_arrays_are_refused);
     tcase_add_test(tc, test_every_array_is_visited_in_order);
+    tcase_add_test(tc, test_contents_tell_files_apart);
+    tcase_add_test(tc, test_a_file_that_changes_while_it_is_open_is_told);
     tcase_add_test(tc, test_a_child_dies_alone);
     suite_add_tcase(suite, tc);
     SRunner *runner = srunner_create(suite);

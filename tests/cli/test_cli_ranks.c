@@ -22,6 +22,81 @@ START_TEST(test_ranks_with_different_options_are_told_apart)
 }
 END_TEST
 
+/* `line` in folder a on rank 0 and in folder b on the others. */
+static void in_two_folders(program_result *r, int others, const char *line)
+{
+    program_run(r, 1, BY_HAND MPIEXEC " -n 1 --wdir $PWD/a " LONGHAUL " %s : -n %d --wdir $PWD/b " LONGHAUL " %s", line,
+                others, line);
+}
+
+START_TEST(test_ranks_with_different_files_are_told_apart)
+{
+    static const struct {
+        const char *here, *there; /* made from: import */
+    } models[] = {{"--seed 1", "--seed 2"}, {"--dtype f32", "--dtype bf16"}};
+    program_result r = {0};
+    program_run(&r, 1, "--version > version && mkdir a b");
+    for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
+        program_run(&r, 1, "import --random tiny %s -o a/x.h5 -q && " LONGHAUL " import --random tiny %s -o b/x.h5 -q",
+                    models[i].here, models[i].there);
+        program_exits(&r, 0);
+        for (int others = 1; others <= 2; others++) {
+            in_two_folders(&r, others, "generate -m x.h5 -p hello -n 5 --ignore-eos");
+            program_exits(&r, 4);
+            program_says(&r, "the contents of 'x.h5' of rank 1 on ");
+            ck_assert_str_eq(r.out.data, "");
+        }
+    }
+    program_run(&r, 1, "--version > version && cp m.h5 a/x.h5 && cp m.h5 b/x.h5");
+    in_two_folders(&r, 1, "generate -m x.h5 -p hello -n 5 --ignore-eos -q");
+    program_exits(&r, 0);
+    program_run(&r, 1,
+                "generate -m m.h5 -p 'One text' -n 1 --save-cache a/c.h5 -q && " LONGHAUL
+                " generate -m m.h5 -p 'Two text' -n 1 --save-cache b/c.h5 -q");
+    program_exits(&r, 0);
+    in_two_folders(&r, 2, "generate -m x.h5 --load-cache c.h5 -n 5 --ignore-eos");
+    program_exits(&r, 4);
+    program_says(&r, "the contents of 'c.h5' of rank 1 on ");
+    program_run(&r, 1, "--version > version && rm -r a b");
+    program_clear(&r);
+}
+END_TEST
+
+/* An attribute that was changed behind the back of the seal: what reads weights does not see it, the probe does. */
+START_TEST(test_a_file_is_probed_where_it_is_read)
+{
+    program_result r = {0};
+    program_run(&r, 1,
+                "--version > version && mkdir a b && cp m.h5 a/x.h5 && "
+                "LC_ALL=C sed 's/longhaul 0/longhaul 9/' m.h5 > b/x.h5 && ! cmp -s m.h5 b/x.h5");
+    program_exits(&r, 0);
+    in_two_folders(&r, 1, "generate -m x.h5 -p hello -n 5");
+    program_exits(&r, 4);
+    program_says(&r, "rank 1 on ");
+    program_says(&r, "'x.h5' is damaged: its attributes hash to");
+    program_run(&r, 1, "--version > version && rm -r a b");
+    program_clear(&r);
+}
+END_TEST
+
+/* A copy of the program that says another commit or number. */
+START_TEST(test_ranks_of_different_versions_are_told_apart)
+{
+    program_result r = {0};
+    program_run(&r, 1,
+                "--version > version; id=$(sed -n 's/^longhaul [^ ]* (\\([0-9a-f]*\\).*) (.*/\\1/p' version); "
+                "LC_ALL=C sed 's/'${id:-0[.]1[.]0}'/badbad0/g' " LONGHAUL
+                " > other && chmod +x other && ./other --version > changed; ! cmp -s version changed");
+    program_exits(&r, 0);
+    program_run(&r, 1,
+                BY_HAND MPIEXEC " -n 1 " LONGHAUL " generate -m m.h5 -p a -n 4 : -n 2 ./other generate -m m.h5 "
+                                "-p a -n 4");
+    program_exits(&r, 2);
+    program_says(&r, "version and commit of longhaul of rank 1 on ");
+    program_clear(&r);
+}
+END_TEST
+
 /* Who fails first must not take the launcher's end to the one that speaks. */
 START_TEST(test_rank_0_speaks_when_all_ranks_fail_at_the_start)
 {
@@ -117,6 +192,9 @@ END_TEST
 int main(void)
 {
     const TTest *const tests[] = {test_ranks_with_different_options_are_told_apart,
+                                  test_ranks_with_different_files_are_told_apart,
+                                  test_a_file_is_probed_where_it_is_read,
+                                  test_ranks_of_different_versions_are_told_apart,
                                   test_rank_0_speaks_when_all_ranks_fail_at_the_start,
                                   test_a_rank_that_fails_alone_at_the_start_says_so,
                                   test_a_rank_that_dies_ends_the_run,
