@@ -1,4 +1,4 @@
-/* file.h - files as a whole: read, mapped, or written and renamed. Inputs fail with LH_EINPUT, outputs with LH_EWRITE;
+/* file.h - files that are read as a whole or mapped (output.h: files that are written). Failures are LH_EINPUT;
  * messages name the file. */
 #ifndef LH_BASE_FILE_H
 #define LH_BASE_FILE_H
@@ -40,23 +40,13 @@ lh_status lh_map_unchanged(const lh_map *map);
 int lh_file_exists(const char *path);
 int lh_file_is_folder(const char *path);
 
-/* 1 if both names are one file, or the same name of a file that does not exist yet. */
+/* 1 if both names are one file, or lead to the same new file. */
 int lh_file_is_same(const char *a, const char *b);
+
+/* 1 if `path` is, or would be, directly in this folder. */
+int lh_file_is_in(const char *path, const char *folder);
 
 /* "folder/name" as a new string. */
 lh_status lh_path_join(char **out, const char *folder, const char *name);
-
-/* Output goes to "path.partial" first: *out is that name. lh_partial_commit syncs it and renames it to
- * `path`; lh_partial_drop removes it. */
-lh_status lh_partial_name(char **out, const char *path);
-lh_status lh_partial_commit(const char *path);
-void lh_partial_drop(const char *path);
-
-/* Write `bytes` bytes to `path` through a partial file. */
-lh_status lh_file_write(const char *path, const void *data, int64_t bytes);
-
-/* Fails with LH_EWRITE unless `path` is new or a regular file, a file can be created beside it and, if the file system
- * reports it, `bytes` are free there. Call it before long work. */
-lh_status lh_file_check_writable(const char *path, int64_t bytes);
 
 #endif

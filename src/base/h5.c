@@ -6,8 +6,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/file.h"
 #include "base/h5_impl.h"
+#include "base/output.h"
 #include "base/version.h"
 
 enum { ALIGN_ABOVE_BYTES = 1 << 20, ALIGN_BYTES = 4096 };
@@ -84,9 +84,8 @@ lh_status lh_h5_create(lh_h5 **out, const char *path, const lh_h5_header *header
     lh_h5_reason why;
     hid_t creation = -1;
     silence();
-    LH_TRY_DONE(lh_file_check_writable(path, 0));
     LH_TRY_DONE(new_handle(&h5, path));
-    LH_TRY_DONE(lh_partial_name(&h5->partial, path));
+    LH_TRY_DONE(lh_partial_open(&h5->partial, path));
     LH_TRY_DONE(lh_strdup(&h5->kind, header->kind));
     h5->schema = header->schema;
     h5->access = access_list();
@@ -199,8 +198,8 @@ done:
 void lh_h5_close(lh_h5 *h5)
 {
     if (!h5) return;
-    if (h5->partial && h5->file >= 0) {
-        H5Fclose(h5->file);
+    if (h5->partial) { /* not committed */
+        if (h5->file >= 0) H5Fclose(h5->file);
         h5->file = -1;
         unlink(h5->partial);
     }

@@ -23,8 +23,8 @@ typedef struct lh_h5_header {
     const char *run;  /* root attribute `run`: the resolved options as JSON, or NULL for none */
 } lh_h5_header;
 
-/* Write to `path`.partial, which has the root attributes (created_by too). lh_h5_commit closes the file, reads
- * its structure back, syncs and renames it; it always frees `h5`, and on failure removes the
+/* Write to the partial file of `path` (base/output.h), which has the root attributes (created_by too). lh_h5_commit
+ * closes the file, reads its structure back, syncs and renames it; it always frees `h5`, and on failure removes the
  * partial file. lh_h5_close without commit removes it too. Commit fails after any failed write: HDF5 itself closes a
  * file on a full disk without an error. */
 lh_status lh_h5_create(lh_h5 **out, const char *path, const lh_h5_header *header);

@@ -30,8 +30,8 @@ static H5FD_t *sink_open(const char *name, unsigned flags, hid_t access, haddr_t
     (void)max;
     sink *s = NULL;
     const sink_info *info = H5Pget_driver_info(access);
-    int how = O_RDWR | O_CLOEXEC | (flags & H5F_ACC_CREAT ? O_CREAT : 0) | (flags & H5F_ACC_TRUNC ? O_TRUNC : 0);
-    int fd = open(name, how, 0666);
+    /* The file exists: lh_partial_open created it. */
+    int fd = open(name, O_RDWR | O_NOFOLLOW | O_CLOEXEC | (flags & H5F_ACC_TRUNC ? O_TRUNC : 0));
     if (fd < 0) *info->error = errno;
     if (fd < 0 || lh_calloc(&s, 1, sizeof *s) != LH_OK) return NULL;
     s->fd = fd;

@@ -9,13 +9,16 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include "base/destination.h"
 #include "base/mem.h"
 #include "base/unicode.h"
 
 static struct {
     lh_log_level level;
     int rank, ranks, file;
-    int bar; /* 1: the last line of the terminal is a bar */
+    int bar;        /* 1: the last line of the terminal is a bar */
+    int lost;       /* 1: a line could not be written to the log file */
+    char name[256]; /* of the log file, perhaps cut */
 } state = {.level = LH_LOG_INFO, .ranks = 1, .file = -1};
 
 void lh_log_set_level(lh_log_level level)
@@ -29,20 +32,29 @@ void lh_log_set_rank(int rank, int ranks)
     state.ranks = ranks;
 }
 
+lh_status lh_log_name(lh_buf *out, const char *path, int rank)
+{
+    LH_TRY(lh_buf_puts(out, ""));
+    for (const char *c = path; *c; c++) {
+        if (c[0] == '%' && c[1] == 'r') {
+            LH_TRY(lh_buf_printf(out, "%d", rank));
+            c++;
+        } else {
+            LH_TRY(lh_buf_append(out, c, 1));
+        }
+    }
+    return LH_OK;
+}
+
 lh_status lh_log_open(const char *path)
 {
     lh_status st = LH_OK;
     lh_buf name = {0};
-    for (const char *c = path; *c; c++) {
-        if (c[0] == '%' && c[1] == 'r') {
-            LH_TRY_DONE(lh_buf_printf(&name, "%d", state.rank));
-            c++;
-        } else {
-            LH_TRY_DONE(lh_buf_append(&name, c, 1));
-        }
-    }
+    LH_TRY_DONE(lh_log_name(&name, path, state.rank));
     lh_log_close();
-    state.file = open(name.data ? name.data : "", O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+    snprintf(state.name, sizeof state.name, "%s", name.data);
+    LH_TRY_DONE(lh_destination_open(&state.file, name.data));
+    if (state.file < 0) state.file = open(name.data, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY, 0666);
     if (state.file < 0) LH_FAIL_DONE(LH_EWRITE, "cannot open log file '%s': %s", path, strerror(errno));
 done:
     lh_buf_clear(&name);
@@ -53,6 +65,7 @@ void lh_log_close(void)
 {
     if (state.file >= 0) close(state.file);
     state.file = -1;
+    state.lost = 0;
 }
 
 lh_log_level lh_log_level_now(void)
@@ -63,6 +76,11 @@ lh_log_level lh_log_level_now(void)
 int lh_log_rank(void)
 {
     return state.rank;
+}
+
+int lh_log_ranks(void)
+{
+    return state.ranks;
 }
 
 void lh_log_bar(const char *format, ...)
@@ -88,6 +106,20 @@ void lh_log_bar(const char *format, ...)
     if (write(2, text, (size_t)n) < 0) return;
 }
 
+/* A line in the log file. The first that cannot be written there is reported on stderr. */
+static void append_to_file(const char *line, size_t bytes)
+{
+    char text[512];
+    errno = 0;
+    ssize_t done = write(state.file, line, bytes);
+    if (done == (ssize_t)bytes || state.lost) return;
+    state.lost = 1;
+    int n = snprintf(text, sizeof text,
+                     "longhaul: warning: [rank %d] cannot write the log file '%s': %s; lines are missing there\n",
+                     state.rank, state.name, errno ? strerror(errno) : "the disk is full");
+    if (write(2, text, (size_t)n) < 0) return;
+}
+
 void lh_log(lh_log_level level, int all_ranks, const char *format, ...)
 {
     static const char *const prefix[] = {"longhaul: ", "longhaul: warning: ", "", ""};
@@ -103,8 +135,8 @@ void lh_log(lh_log_level level, int all_ranks, const char *format, ...)
     if (m > (int)sizeof line - n - 2) m = (int)sizeof line - n - 2;
     if (m > 0) n += (int)lh_text_make_plain(line + n, m);
     line[n++] = '\n';
-    /* A failed write of a log line cannot be reported; the other destination still gets the line. */
+    /* Standard error that fails cannot be reported; the file still gets the line. */
     ssize_t shown = state.rank == 0 || all_ranks ? write(2, line, (size_t)n) : 0;
-    ssize_t kept = state.file >= 0 ? write(state.file, line, (size_t)n) : 0;
-    (void)shown, (void)kept;
+    (void)shown;
+    if (state.file >= 0) append_to_file(line, (size_t)n);
 }

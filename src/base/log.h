@@ -3,13 +3,18 @@
 #ifndef LH_BASE_LOG_H
 #define LH_BASE_LOG_H
 
+#include "base/mem.h"
 #include "base/status.h"
 
 /* Call before the first line, like lh_log_set_level. */
 void lh_log_set_rank(int rank, int ranks);
 
-/* Also write every line to `path`; "%r" in it becomes the rank. Fails with LH_EWRITE. */
+/* Also append every line to `path`, or write it to a stream (base/destination.h); "%r" becomes the rank. Fails with
+ * LH_EWRITE. A line that cannot be written there, as on a full disk, is reported on stderr, the first time. */
 lh_status lh_log_open(const char *path);
+
+/* Append the name of the log file of a rank. */
+lh_status lh_log_name(lh_buf *out, const char *path, int rank);
 void lh_log_close(void);
 
 void lh_log(lh_log_level level, int all_ranks, const char *format, ...) __attribute__((format(printf, 3, 4)));
@@ -25,5 +30,6 @@ void lh_log_bar(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* Current level, rank, and 1 if this process writes for rank 0: for progress lines. */
 lh_log_level lh_log_level_now(void);
 int lh_log_rank(void);
+int lh_log_ranks(void);
 
 #endif

@@ -446,6 +446,49 @@ static json_t *json_value(const bound_option *p, int64_t given)
     return lh_json_text(text, (int64_t)strlen(text));
 }
 
+/* 1 if the value of the option names a file. */
+static int names_file(const bound_option *p)
+{
+    const lh_option *row = p->row;
+    if (row->type == LH_OPT_WORD_OR_FILE) {
+        const char *text = *(const char *const *)p->field;
+        for (int i = 0; text && row->choices && row->choices[i]; i++)
+            if (strcmp(row->choices[i], text) == 0) return 0;
+        return text != NULL;
+    }
+    return row->arg && (strstr(row->arg, "FILE") || strstr(row->arg, "FOLDER"));
+}
+
+static lh_status add_file(lh_named_file **out, int64_t *n, lh_named_file file)
+{
+    if (!file.path) return LH_OK;
+    LH_TRY(lh_realloc(out, *n + 1, sizeof **out));
+    (*out)[(*n)++] = file;
+    return LH_OK;
+}
+
+lh_status lh_options_files(const lh_options *options, lh_named_file **out, int64_t *n)
+{
+    walk w = {.syntax = options->syntax, .values = options->values};
+    bound_option p;
+    *n = 0;
+    while (walk_next(&w, &p)) {
+        if (!names_file(&p)) continue;
+        lh_named_file file = {.option = p.row->name, .replaces = p.row->replaces, .writes = p.row->writes};
+        const lh_strings *several = p.row->type == LH_OPT_LIST ? p.field : NULL;
+        for (int64_t i = 0; several && i < several->n; i++) {
+            file.path = several->at[i];
+            LH_TRY(add_file(out, n, file));
+        }
+        if (several) continue;
+        file.path = *(const char *const *)p.field;
+        LH_TRY(add_file(out, n, file));
+    }
+    for (int64_t i = 0; options->syntax->reads_args && i < options->args.n; i++)
+        LH_TRY(add_file(out, n, (lh_named_file){.path = options->args.at[i]}));
+    return LH_OK;
+}
+
 lh_status lh_options_json(const lh_options *options, json_t **out)
 {
     lh_status st = LH_OK;

@@ -55,6 +55,8 @@ typedef struct lh_option {
     const char *const *choices; /* of an ENUM, STR, WORD_OR_FILE or SWITCH, ends with NULL */
     const char *(*word)(int i); /* of a STR without choices: words that the shell completes, several with commas between
                                    them if `arg` is LIST; NULL after the last. Other words are allowed */
+    int writes; /* of one that names a file ("FILE…", "FOLDER…"): 1 if the file is written, 0 if it is read */
+    const char *replaces; /* of one that is written: the option whose file it may replace; NULL: none */
 } lh_option;
 
 #define LH_FIELD(type, member) .at = offsetof(type, member), .bytes = sizeof(((type *)0)->member)
@@ -80,6 +82,7 @@ typedef struct lh_syntax {
     const char *summary;        /* one line, no full stop */
     const char *text;           /* paragraphs, separated by empty lines; NULL: none */
     int max_args;               /* most positional arguments */
+    int reads_args;             /* 1: they are files or folders that are read */
     const lh_option_group *groups;
     const lh_example *examples; /* NULL: none */
 } lh_syntax;
@@ -101,6 +104,17 @@ int64_t lh_options_given(const lh_options *options, const char *name);
 /* The i-th positional argument, NULL after the last. */
 const char *lh_options_arg(const lh_options *options, int64_t i);
 
+/* A file that the command line names. */
+typedef struct lh_named_file {
+    const char *option; /* NULL: an argument */
+    const char *path, *replaces;
+    int writes;
+} lh_named_file;
+
+/* *out: [*n], those that are written and those that are read, in the order of the tables, then the arguments. Release
+ * with lh_free. */
+lh_status lh_options_files(const lh_options *options, lh_named_file **out, int64_t *n);
+
 /* *out = {"command": name, "arguments": […], "options": {name: value, …}, "given": [names]}: every option with its
  * resolved value, null if it has none. New reference (json_decref). */
 lh_status lh_options_json(const lh_options *options, json_t **out);
@@ -119,8 +133,8 @@ lh_status lh_options_completion(lh_buf *out, const lh_syntax *syntax);
  * `at`; `used` columns of the first one are taken. Empty lines stay. */
 lh_status lh_options_wrap(lh_buf *out, const char *text, int at, int used);
 
-/* The number of `text` among the words that an option takes (they end with NULL). LH_EUSAGE names the option, the nearest
- * word and all of them. */
+/* The number of `text` among the words that an option takes (they end with NULL). LH_EUSAGE names the option, the
+ * nearest word and all of them. */
 lh_status lh_choice_find(int *out, const char *option, const char *const *choices, const char *text);
 
 /* The name nearest to `word` in `names` (ends with NULL), NULL if none is near. Case is ignored, and a prefix of a name

@@ -64,11 +64,12 @@ static lh_status run_collectives(lh_call *call)
     request.words = words;
     LH_TRY_DONE(lh_cli_open_world(call, NULL));
     lh_comm *world = lh_world_comm(call->world);
-    LH_TRY_DONE(lh_comm_agree(world, lh_bench_check_output(&v->shared.output)));
+    LH_TRY_DONE(lh_comm_agree(world, lh_bench_claim_output(&v->shared.output)));
     LH_TRY_DONE(lh_bench_collectives(&request, world, &result));
     if (lh_cli_first()) st = lh_bench_write(&v->shared.output, "collectives", &result);
     LH_TRY_DONE(lh_comm_agree(world, st));
 done:
+    lh_bench_drop_output(&v->shared.output);
     lh_bench_result_clear(&result);
     lh_free(words);
     return st;

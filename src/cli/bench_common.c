@@ -1,7 +1,9 @@
 /* bench_common.c - what the tasks of `bench` share: options of the output, and writing it as Markdown, JSON and CSV. */
 #include "cli/bench_common.h"
 
-#include "base/file.h"
+#include <string.h>
+
+#include "base/output.h"
 #include "bench/bench.h"
 
 #define FIELD(member) LH_FIELD(lh_bench_output, member)
@@ -14,7 +16,9 @@ static const lh_option rows[] = {
      .name = "csv",
      FIELD(csv),
      .arg = "FILE",
-     .help = "Also write the rows to FILE as CSV: seconds, bytes and FLOPs of one call."},
+     .writes = 1,
+     .help = "Also write the rows to FILE as CSV: seconds, bytes and FLOPs of one call. '-' is standard output, "
+             "instead of the tables."},
     {.type = LH_OPT_FLAG, .name = "json", FIELD(json), .help = "Print one JSON object instead of Markdown tables."},
     {0}};
 #undef FIELD
@@ -29,9 +33,21 @@ lh_status lh_bench_words(const lh_call *call, const char ***words, int64_t *n)
     return LH_OK;
 }
 
-lh_status lh_bench_check_output(const lh_bench_output *output)
+static int csv_is_stdout(const lh_bench_output *output)
 {
-    return output->csv && lh_cli_first() ? lh_file_check_writable(output->csv, 1 << 20) : LH_OK;
+    return output->csv && strcmp(output->csv, "-") == 0;
+}
+
+lh_status lh_bench_claim_output(const lh_bench_output *output)
+{
+    if (csv_is_stdout(output) && output->json)
+        LH_FAIL(LH_EUSAGE, "'--json' and '--csv -' both print to standard output: name a file for one of them");
+    return output->csv && lh_cli_first() ? lh_file_claim(output->csv, 1 << 20) : LH_OK;
+}
+
+void lh_bench_drop_output(const lh_bench_output *output)
+{
+    if (output->csv) lh_partial_drop(output->csv);
 }
 
 static lh_status write_json(const char *task, const lh_bench_result *result)
@@ -57,7 +73,7 @@ lh_status lh_bench_write(const lh_bench_output *output, const char *task, const 
     }
     if (output->json) {
         LH_TRY_DONE(write_json(task, result));
-    } else {
+    } else if (!csv_is_stdout(output)) {
         LH_TRY_DONE(lh_bench_text(result, &text));
         LH_TRY_DONE(lh_cli_write(text.data, text.bytes));
     }

@@ -21,9 +21,10 @@ typedef struct lh_bench_values {
 /* The positional arguments of a call as a new array. */
 lh_status lh_bench_words(const lh_call *call, const char ***words, int64_t *n);
 
-/* On rank 0. Before long work: LH_EWRITE if the file cannot be written. After it: write results to standard output and
- * the file; task: its name in JSON. */
-lh_status lh_bench_check_output(const lh_bench_output *output);
+/* On rank 0. Before long work: claim the file (base/output.h). After it: write results to standard output and the file;
+ * task: its name in JSON. At the end, also of a failed run: release the claim. */
+lh_status lh_bench_claim_output(const lh_bench_output *output);
 lh_status lh_bench_write(const lh_bench_output *output, const char *task, const lh_bench_result *result);
+void lh_bench_drop_output(const lh_bench_output *output);
 
 #endif

@@ -77,11 +77,12 @@ static lh_status run_operations(lh_call *call)
     if (!lh_cli_first()) goto done;
     LH_TRY_DONE(lh_bench_words(call, &words, &request.word_count));
     request.words = words;
-    LH_TRY_DONE(lh_bench_check_output(&v->shared.output));
+    LH_TRY_DONE(lh_bench_claim_output(&v->shared.output));
     if (v->own.threads) omp_set_num_threads((int)v->own.threads);
     LH_TRY_DONE(lh_bench_operations(&request, &result));
     LH_TRY_DONE(lh_bench_write(&v->shared.output, "operations", &result));
 done:
+    lh_bench_drop_output(&v->shared.output);
     lh_bench_result_clear(&result);
     lh_free(words);
     return st;

@@ -42,11 +42,12 @@ static lh_status run_reading(lh_call *call)
     const struct values *v = call->values;
     lh_bench_result result = {0};
     if (!lh_cli_first()) goto done;
-    LH_TRY_DONE(lh_bench_check_output(&v->shared.output));
+    LH_TRY_DONE(lh_bench_claim_output(&v->shared.output));
     LH_TRY_DONE(lh_cli_probe(v->own.model));
     LH_TRY_DONE(lh_bench_reading(v->own.model, v->shared.output.quick, &result));
     LH_TRY_DONE(lh_bench_write(&v->shared.output, "reading", &result));
 done:
+    lh_bench_drop_output(&v->shared.output);
     lh_bench_result_clear(&result);
     return st;
 }

@@ -74,7 +74,7 @@ static lh_status open_engine(lh_call *call, const lh_profiles *profiles, lh_engi
     LH_TRY(lh_cli_open_world(call, files));
     LH_TRY(lh_cli_same_profiles(call, profiles));
     lh_comm *world = lh_world_comm(call->world);
-    st = lh_bench_check_output(&v->shared.output);
+    st = lh_bench_claim_output(&v->shared.output);
     LH_TRY(lh_comm_agree(world, st));
     LH_TRY(lh_engine_open(engine, call->world, &v->engine));
     return st;
@@ -108,6 +108,7 @@ static lh_status run_model(lh_call *call)
     if (lh_cli_first()) st = lh_bench_write(output, "run", &result);
     LH_TRY_DONE(lh_comm_agree(lh_engine_get(engine)->comm, st));
 done:
+    lh_bench_drop_output(output);
     lh_bench_result_clear(&result);
     lh_engine_close(engine);
     lh_profiles_clear(&profiles);

@@ -2,7 +2,6 @@
  * output. generate_input.c reads prompt and questions, generate_output.c prints. */
 #include <string.h>
 
-#include "base/file.h"
 #include "base/log.h"
 #include "cli/generate_input.h"
 #include "cli/generate_output.h"
@@ -62,6 +61,8 @@ static const lh_option file_rows[] = {
      .name = "save-cache",
      FIELD(save_cache),
      .arg = "FILE",
+     .writes = 1,
+     .replaces = "load-cache",
      .help = "Save the cache after the prompt to FILE (HDF5)."},
     {.type = LH_OPT_STR,
      .name = "load-cache",
@@ -72,11 +73,13 @@ static const lh_option file_rows[] = {
      .name = "keep-sets",
      FIELD(keep_sets),
      .arg = "FILE",
+     .writes = 1,
      .help = "Write the positions that every head keeps to FILE (HDF5)."},
     {.type = LH_OPT_STR,
      .name = "logits",
      FIELD(logits),
      .arg = "FILE",
+     .writes = 1,
      .help = "Write logits to FILE (HDF5): of the last prompt tokens, then of each generated token that was fed back."},
     {.type = LH_OPT_I64,
      .name = "logits-last",
@@ -136,42 +139,6 @@ typedef struct run {
     char *record;
 } run;
 
-/* An option that names a file. */
-typedef struct named_file {
-    const char *option, *path; /* path NULL: not given */
-} named_file;
-
-/* LH_EUSAGE if an output would replace a file that the run reads or another output. A loaded cache may be replaced by
- * the saved one. */
-static lh_status check_files(const run *r)
-{
-    const struct values *v = r->v;
-    const lh_policy_parts *parts = &v->policy.parts;
-    const lh_strings *questions = &v->input.question_files;
-    const named_file files[] = {{"save-cache", v->files.save_cache},
-                                {"keep-sets", v->files.keep_sets},
-                                {"logits", v->files.logits},
-                                {"model", v->engine.model},
-                                {"prompt-file", v->input.prompt_file},
-                                {"prompt-tokens", v->input.prompt_tokens},
-                                {"force-tokens", v->input.force_tokens},
-                                {"layer-budget", r->policy.budgets.layer_profile ? parts->layer_budget : NULL},
-                                {"head-budget", r->policy.budgets.head_profile ? parts->head_budget : NULL}};
-    enum { WRITTEN = 3 }; /* the first ones */
-    for (size_t o = 0; o < WRITTEN; o++) {
-        if (!files[o].path) continue;
-        for (size_t i = o + 1; i < sizeof files / sizeof *files; i++)
-            if (files[i].path && lh_file_is_same(files[o].path, files[i].path))
-                LH_FAIL(LH_EUSAGE, "'--%s' and '--%s' are both '%s': name another file to write", files[o].option,
-                        files[i].option, files[o].path);
-        for (int64_t i = 0; i < questions->n; i++)
-            if (lh_file_is_same(files[o].path, questions->at[i]))
-                LH_FAIL(LH_EUSAGE, "'--%s' and '--question-file' are both '%s': name another file to write",
-                        files[o].option, files[o].path);
-    }
-    return LH_OK;
-}
-
 /* 1 if the question is the end of the prompt, before the eviction. */
 static int sees_question(const run *r)
 {
@@ -223,7 +190,6 @@ static lh_status check_request(run *r)
     LH_TRY(lh_policy_resolve(&r->policy, &v->policy));
     LH_TRY(lh_input_check(r->call->options, &v->input));
     LH_TRY(check_question(r));
-    LH_TRY(check_files(r));
     if (v->files.load_cache && v->input.system)
         LH_FAIL(LH_EUSAGE, "'--system' is the beginning of a chat, and a loaded cache holds that already: give it to "
                            "the run that saves the cache");
@@ -295,6 +261,7 @@ static lh_status generate(run *r)
     r->output = (lh_output){.json = v->files.json,
                             .writes_at_end = v->files.keep_sets || v->files.logits,
                             .saves_cache = v->files.save_cache != NULL,
+                            .claims = {v->files.save_cache, v->files.keep_sets, v->files.logits},
                             .comm = lh_engine_get(r->engine)->comm,
                             .questions = (const char *const *)r->input.questions,
                             .question_count = r->input.n,

@@ -21,6 +21,7 @@ static const lh_option rows[] = {
      .name = "output",
      FIELD(out),
      .arg = "FILE",
+     .writes = 1,
      .help = "The checkpoint to write."},
     {.type = LH_OPT_STR,
      .name = "dtype",
@@ -57,6 +58,7 @@ static const lh_syntax syntax = {.program = "longhaul",
                                          "GGUF file. Tensors are streamed, so memory use does not depend on the size "
                                          "of the model. The checkpoint is HDF5; 'longhaul info' shows its contents.",
                                  .max_args = 1,
+                                 .reads_args = 1,
                                  .groups = groups,
                                  .examples = examples};
 

@@ -26,6 +26,7 @@ static const lh_syntax syntax = {.program = "longhaul",
                                  .text = "FILE is a checkpoint, a cache, keep sets or an analysis. Without it: build, "
                                          "ranks, devices, backends, policies, chat formats, operations.",
                                  .max_args = 1,
+                                 .reads_args = 1,
                                  .groups = groups,
                                  .examples = examples};
 

@@ -23,6 +23,7 @@ static const lh_syntax syntax = {
     .summary = "Verify a file: structure, shapes, checksums, finite values",
     .text = "Reads the whole file and detects any flipped bit; loading checks structure and finite values only.",
     .max_args = 1,
+    .reads_args = 1,
     .groups = groups,
     .examples = examples};
 

@@ -6,9 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/file.h"
 #include "base/h5.h"
 #include "base/log.h"
+#include "base/output.h"
+#include "cli/check_files.h"
 #include "cli/interrupt.h"
 #include "cli/policy_rows.h"
 #include "engine/engine.h"
@@ -30,17 +31,25 @@ const lh_option_table lh_cli_policy_list_options = {"eviction: parts hold for ev
 #define FIELD(member) LH_FIELD(lh_eval_files, member)
 static const lh_option file_rows[] = {
     {.type = LH_OPT_FLAG, .name = "json", FIELD(json), .help = "Print one JSON object instead of tables."},
-    {.type = LH_OPT_STR, .name = "csv", FIELD(csv), .arg = "FILE", .help = "Write the means to FILE."},
+    {.type = LH_OPT_STR,
+     .name = "csv",
+     FIELD(csv),
+     .arg = "FILE",
+     .writes = 1,
+     .help = "Write the means to FILE; '-' is standard output, instead of the tables."},
     {.type = LH_OPT_STR,
      .name = "answers",
      FIELD(answers),
      .arg = "FILE",
-     .help = "Write every answer with its text and measures to FILE as CSV."},
+     .writes = 1,
+     .help = "Write every answer with its text and measures to FILE as CSV; '-' is standard output, instead of the "
+             "tables."},
     {.type = LH_OPT_STR,
      .letter = 'o',
      .name = "output",
      FIELD(output),
      .arg = "FILE",
+     .writes = 1,
      .help = "Write all tables to FILE, an analysis file (HDF5)."},
     {0}};
 #undef FIELD
@@ -167,26 +176,21 @@ static const lh_eval_values *values_of(const lh_eval_task *task)
     return task->call->values;
 }
 
-/* LH_EUSAGE if an output would replace an input or another output. */
+static int is_stdout(const char *path)
+{
+    return path && strcmp(path, "-") == 0;
+}
+
+/* LH_EUSAGE if an output would replace a profile that a policy names, or standard output gets two results. */
 static lh_status check_files(const lh_eval_task *task)
 {
     const lh_eval_files *files = &values_of(task)->files;
-    const char *const read[] = {values_of(task)->engine.model, task->input, NULL};
-    const struct {
-        const char *option, *path;
-    } written[] = {{"csv", files->csv}, {"answers", files->answers}, {"output", files->output}};
-    enum { WRITTEN = sizeof written / sizeof *written };
-    for (int i = 0; i < WRITTEN; i++) {
-        if (!written[i].path) continue;
-        for (int k = i + 1; k < WRITTEN; k++)
-            if (written[k].path && lh_file_is_same(written[i].path, written[k].path))
-                LH_FAIL(LH_EUSAGE, "'--%s' and '--%s' are both '%s': name another file to write", written[i].option,
-                        written[k].option, written[i].path);
-        for (int k = 0; read[k]; k++)
-            if (lh_file_is_same(written[i].path, read[k]))
-                LH_FAIL(LH_EUSAGE, "'--%s' would replace '%s', which is read: name another file to write",
-                        written[i].option, read[k]);
-    }
+    const lh_profiles *profiles = &task->policies.profiles;
+    for (int64_t i = 0; i < profiles->n; i++)
+        LH_TRY(lh_cli_check_read(task->call->options, "policy", profiles->at[i]->name));
+    if (files->json && (is_stdout(files->csv) || is_stdout(files->answers)))
+        LH_FAIL(LH_EUSAGE, "'--json' and '--%s -' both print to standard output: name a file for one of them",
+                is_stdout(files->csv) ? "csv" : "answers");
     return LH_OK;
 }
 
@@ -201,14 +205,22 @@ static lh_status check_request(lh_eval_task *task)
     return LH_OK;
 }
 
-/* Checks before long work that the outputs can be written. */
-static lh_status check_outputs(const lh_eval_task *task)
+/* Claims the outputs before long work. */
+static lh_status claim_outputs(const lh_eval_task *task)
+{
+    const lh_eval_files *files = &values_of(task)->files;
+    if (files->csv) LH_TRY(lh_file_claim(files->csv, 1 << 20));
+    if (files->answers) LH_TRY(lh_file_claim(files->answers, 1 << 20));
+    if (files->output) LH_TRY(lh_partial_claim(files->output, 1 << 20));
+    return LH_OK;
+}
+
+static void drop_claims(const lh_eval_task *task)
 {
     const lh_eval_files *files = &values_of(task)->files;
     const char *const paths[] = {files->csv, files->answers, files->output};
     for (size_t i = 0; i < sizeof paths / sizeof *paths; i++)
-        if (paths[i]) LH_TRY(lh_file_check_writable(paths[i], 1 << 20));
-    return LH_OK;
+        if (paths[i]) lh_partial_drop(paths[i]);
 }
 
 /* Opens the world, loads what rank 0 reads, opens the engine. */
@@ -221,7 +233,7 @@ static lh_status open_engine(lh_eval_task *task)
     LH_TRY(lh_cli_open_world(task->call, files));
     LH_TRY(lh_cli_same_profiles(task->call, &task->policies.profiles));
     lh_comm *world = lh_world_comm(task->call->world);
-    if (lh_cli_first()) st = check_outputs(task);
+    if (lh_cli_first()) st = claim_outputs(task);
     if (st == LH_OK && lh_cli_first()) st = task->kind->load(task->self);
     LH_TRY(lh_comm_agree(world, st));
     LH_TRY(lh_engine_open(&task->engine, task->call->world, e));
@@ -345,7 +357,7 @@ static lh_status write_results(const lh_eval_task *task, int interrupted)
     if (f->output) LH_TRY_DONE(write_analysis(task, &means, interrupted));
     if (f->json) {
         LH_TRY_DONE(write_json(task, &means, interrupted));
-    } else {
+    } else if (!is_stdout(f->csv) && !is_stdout(f->answers)) {
         LH_TRY_DONE(task->kind->print(task->self, &text));
         LH_TRY_DONE(lh_cli_write(text.data ? text.data : "", text.bytes));
     }
@@ -371,6 +383,7 @@ static void end_interrupted(lh_eval_task *task)
     lh_status st = write_results(task, 1);
     if (st != LH_OK) lh_log(LH_LOG_ERROR, 0, "%s", lh_error_message());
     lh_warn("interrupted: means of the results so far");
+    drop_claims(task); /* of those that could not be written */
     lh_comm_leave(lh_engine_get(task->engine)->comm, st != LH_OK ? (int)st : LH_EINTERRUPTED);
 }
 
@@ -392,6 +405,7 @@ lh_status lh_eval_run(lh_eval_task *task)
     LH_TRY_DONE(task->kind->run(task->self));
     LH_TRY_DONE(finish_task(task));
 done:
+    drop_claims(task);
     lh_progress_clear(&task->progress);
     lh_policy_list_clear(&task->policies);
     lh_engine_close(task->engine);

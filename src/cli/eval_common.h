@@ -84,7 +84,6 @@ typedef struct lh_eval_task {
     const lh_eval_kind *kind;
     void *self;
     lh_call *call;
-    const char *input; /* the file that the task reads */
     lh_policy_list policies;
     int64_t *lengths, length_count; /* each in [1, 2^40] */
     int chat;                       /* 1: prompts are put in a chat format */

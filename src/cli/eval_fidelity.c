@@ -153,7 +153,7 @@ static lh_status run_fidelity(lh_call *call)
 {
     const struct values *v = call->values;
     run r = {.v = v};
-    r.task = (lh_eval_task){.kind = &kind, .self = &r, .call = call, .input = v->fidelity.text};
+    r.task = (lh_eval_task){.kind = &kind, .self = &r, .call = call};
     lh_status st = lh_eval_run(&r.task);
     lh_fidelity_result_clear(&r.result);
     lh_texts_clear(&r.texts);

@@ -192,7 +192,7 @@ static lh_status run_needle(lh_call *call)
 {
     const struct values *v = call->values;
     run r = {.v = v};
-    r.task = (lh_eval_task){.kind = &kind, .self = &r, .call = call, .input = v->needle.haystack};
+    r.task = (lh_eval_task){.kind = &kind, .self = &r, .call = call};
     lh_status st = lh_eval_run(&r.task);
     lh_needle_result_clear(&r.result);
     lh_buf_clear(&r.haystack);

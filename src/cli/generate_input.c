@@ -149,6 +149,8 @@ static lh_status encode_text(const lh_input *input, const lh_engine *engine, lh_
                            .system = in->system,
                            .after_cache = input->after_cache};
     if (in->prompt_tokens) LH_TRY_DONE(lh_prompt_ids(in->prompt_tokens, vocab, &out->prompt));
+    if (in->prompt_tokens && out->prompt.n == 0 && input->n == 0)
+        LH_FAIL_DONE(LH_EINPUT, "the prompt is empty: '%s' holds no token ids", in->prompt_tokens);
     if (!in->prompt_tokens || input->n) {
         LH_TRY_DONE(lh_prompt_encode(lh_engine_tokenizer(engine), &text, in->prompt_tokens ? &none : &out->prompt,
                                      &out->questions));

@@ -6,6 +6,7 @@
 
 #include "base/json.h"
 #include "base/log.h"
+#include "base/output.h"
 #include "cli/interrupt.h"
 #include "engine/generate.h"
 
@@ -50,6 +51,8 @@ static void leave(lh_output *out)
     else
         lh_warn("interrupted after %lld generated tokens%s", (long long)out->ids.n,
                 out->writes_at_end ? "; the files of '--keep-sets' and '--logits' were not written" : "");
+    for (size_t i = 0; i < sizeof out->claims / sizeof *out->claims; i++)
+        if (out->claims[i]) lh_partial_drop(out->claims[i]);
     lh_comm_leave(out->comm, out->failed != LH_OK ? (int)out->failed : LH_EINTERRUPTED);
 }
 

@@ -1,12 +1,14 @@
 /* main.c - finds the command, parses its options, runs it, and ends the run with its exit code. Also --help, --version
  * and `--policy NAME --help`. */
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/version.h"
+#include "cli/check_files.h"
 #include "cli/cli.h"
 #include "cli/policy_help.h"
 
@@ -76,12 +78,13 @@ done:
     return st;
 }
 
-static lh_status begin_log(const lh_cli_common *common)
+static lh_status begin_log(const lh_options *options, const lh_cli_common *common)
 {
     if (common->verbose && common->quiet)
         return lh_fail(LH_EUSAGE, __FILE__, __LINE__, "'--verbose' and '--quiet' contradict each other, give one");
     if (common->verbose) lh_log_set_level(LH_LOG_DEBUG);
     if (common->quiet) lh_log_set_level(LH_LOG_WARN);
+    LH_TRY(lh_cli_check_files(options)); /* before a line is appended to an input */
     return common->log_file ? lh_log_open(common->log_file) : LH_OK;
 }
 
@@ -119,7 +122,7 @@ static int run_command(const lh_command *command, int argc, char **argv)
     LH_TRY_DONE(lh_calloc(&call.values, command->values_bytes, 1));
     LH_TRY_DONE(lh_options_parse(&options, command->syntax, call.values, argc, argv));
     call.options = options;
-    LH_TRY_DONE(begin_log(call.values));
+    LH_TRY_DONE(begin_log(options, call.values));
     LH_TRY_DONE(command->run(&call));
 done:;
     int code = lh_world_close(call.world, st);
@@ -143,6 +146,7 @@ int main(int argc, char **argv)
     lh_status st = LH_OK;
     int rank = 0, size = 1, skip = 2; /* words before the options */
     take_closed_streams();
+    signal(SIGXFSZ, SIG_IGN); /* a write above 'ulimit -f' then fails with EFBIG, which is reported */
     lh_comm_launched(&rank, &size);
     lh_log_set_rank(rank, size);
     const char *name = argc > 1 ? argv[1] : NULL;

@@ -3,9 +3,9 @@
 
 #include <string.h>
 
-#include "base/file.h"
 #include "base/mem.h"
 #include "base/minmax.h"
+#include "base/output.h"
 #include "engine/clock.h"
 #include "engine/logits_file.h"
 #include "engine/same_file.h"
@@ -92,8 +92,8 @@ static int64_t cache_bytes(const run *r)
     return 2 * entries * c->head_dim * lh_dtype_bytes(lh_engine_get(r->engine)->kv_dtype);
 }
 
-/* Outputs are tried before long work, on rank 0. */
-static lh_status check_outputs(const run *r)
+/* Claims the outputs before long work, on rank 0. */
+static lh_status claim_outputs(const run *r)
 {
     const lh_generate_request *q = r->request;
     const int64_t vocab = lh_engine_get(r->engine)->config->vocab;
@@ -105,8 +105,16 @@ static lh_status check_outputs(const run *r)
                    {q->logits, rows_of(q, q->load_cache ? NULL : &q->prompt) * vocab * (int64_t)sizeof(float)}};
     if (lh_comm_rank(lh_engine_get(r->engine)->comm) == 0)
         for (int i = 0; i < 3; i++)
-            if (outputs[i].path) LH_TRY(lh_file_check_writable(outputs[i].path, outputs[i].bytes + (1 << 20)));
+            if (outputs[i].path) LH_TRY(lh_partial_claim(outputs[i].path, outputs[i].bytes + (1 << 20)));
     return LH_OK;
+}
+
+static void drop_claims(const run *r)
+{
+    const lh_generate_request *q = r->request;
+    const char *const paths[] = {q->save_cache, q->keep_sets, q->logits};
+    for (int i = 0; i < 3; i++)
+        if (paths[i]) lh_partial_drop(paths[i]);
 }
 
 static lh_status open_run(run *r)
@@ -122,7 +130,7 @@ static lh_status open_run(run *r)
     if (q->load_cache) before = r->cache.file.extra.n;
     r->evicts_decoding = r->out->policy.evicts && r->out->policy.every > 0;
     st = check(r, before);
-    if (st == LH_OK) st = check_outputs(r);
+    if (st == LH_OK) st = claim_outputs(r);
     LH_TRY(lh_comm_agree(comm, st));
     LH_TRY(lh_session_open(&r->session, r->engine,
                            &(lh_session_options){.policy = &r->out->policy,
@@ -372,6 +380,7 @@ lh_status lh_generate(lh_engine *engine, const lh_generate_request *request, lh_
         out->timing.prefill_s > 0 && !request->load_cache ? (double)out->prompt_tokens / out->timing.prefill_s : 0;
     out->timing.decode_tokens_per_s = r.decode_s > 0 ? (double)r.decoded / r.decode_s : 0;
 done:
+    drop_claims(&r);
     lh_logits_file_close(r.logits);
     lh_keep_sets_clear(&r.sets);
     lh_session_close(r.session);

@@ -13,6 +13,7 @@
 
 #include "base/file.h"
 #include "base/log.h"
+#include "base/output.h"
 #include "import/checkpoint.h"
 #include "import/checkpoint_impl.h"
 #include "import/convert.h"
@@ -316,7 +317,7 @@ static lh_status import_source(importer *im)
     LH_TRY_DONE(make_plan(im));
     LH_TRY_DONE(lh_tokenizer_source(im->options->src, &tokenizer, &meta));
     if (tokenizer.bytes == 0) LH_TRY_DONE(warn_no_tokenizer(im->options->src));
-    LH_TRY_DONE(lh_file_check_writable(im->options->out, im->meter.total_bytes));
+    LH_TRY_DONE(lh_partial_claim(im->options->out, im->meter.total_bytes));
     LH_TRY_DONE(allocate(im));
     const lh_checkpoint_meta all = {.config_json = lh_source_config(im->source),
                                     .tokenizer = tokenizer.bytes ? tokenizer.data : NULL,
@@ -344,6 +345,7 @@ lh_status lh_import(const lh_import_options *options)
         LH_TRY_DONE(import_source(&im));
 done:
     lh_checkpoint_drop(im.writer);
+    lh_partial_drop(options->out);
     lh_source_close(im.source);
     lh_config_clear(&im.config);
     lh_free(im.jobs);

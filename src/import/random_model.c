@@ -8,9 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/file.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "base/output.h"
 #include "base/rng.h"
 #include "base/unicode.h"
 #include "import/checkpoint.h"
@@ -234,7 +234,7 @@ static lh_status generate(generator *g, int shape)
     lh_checkpoint_meta meta = {.config_json = shapes[shape].config};
     char *tokenizer = NULL;
     LH_TRY_DONE(lh_checkpoint_each(&g->config, count_weight, g));
-    LH_TRY_DONE(lh_file_check_writable(g->options->out, g->meter.total_bytes));
+    LH_TRY_DONE(lh_partial_claim(g->options->out, g->meter.total_bytes));
     if (shapes[shape].tokenizer) {
         LH_TRY_DONE(byte_tokenizer(&tokenizer));
         meta.tokenizer = tokenizer;

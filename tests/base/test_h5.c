@@ -14,6 +14,7 @@
 #include "base/child.h"
 #include "base/file.h"
 #include "base/h5.h"
+#include "base/output.h"
 
 static char folder[64], path[128];
 
@@ -183,12 +184,13 @@ END_TEST
 START_TEST(test_nothing_lies_under_the_name_before_commit)
 {
     lh_h5 *h5;
-    char partial[160];
-    snprintf(partial, sizeof partial, "%s.partial", path);
+    char *partial;
+    ck_assert_int_eq(lh_partial_name(&partial, path), LH_OK);
     ck_assert_int_eq(lh_h5_create(&h5, path, &head), LH_OK);
     ck_assert(lh_file_exists(partial) && !lh_file_exists(path));
     lh_h5_close(h5);
     ck_assert(!lh_file_exists(partial) && !lh_file_exists(path));
+    lh_free(partial);
 }
 END_TEST
 
@@ -210,10 +212,10 @@ END_TEST
 START_TEST(test_a_full_disk_is_a_failure_and_leaves_nothing)
 {
     lh_h5 *h5;
-    char partial[160], *zeros;
+    char *partial, *zeros;
     const struct rlimit limit = {300000, 300000};
     const lh_h5_shape big = {.type = LH_U8, .rank = 1, .dims = {1000000}};
-    snprintf(partial, sizeof partial, "%s.partial", path);
+    ck_assert_int_eq(lh_partial_name(&partial, path), LH_OK);
     ck_assert_int_eq(lh_calloc(&zeros, 1000000, 1), LH_OK);
     signal(SIGXFSZ, SIG_IGN);
     ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &limit), 0);
@@ -224,6 +226,7 @@ START_TEST(test_a_full_disk_is_a_failure_and_leaves_nothing)
     ck_assert_int_eq(lh_h5_commit(h5), LH_EWRITE);
     ck_assert(strstr(lh_error_message(), path) != NULL);
     ck_assert(!lh_file_exists(partial) && !lh_file_exists(path));
+    lh_free(partial);
     lh_free(zeros);
 }
 END_TEST

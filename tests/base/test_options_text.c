@@ -5,8 +5,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/file.h"
 #include "base/options.h"
+#include "base/output.h"
 #include "suite.h"
 
 struct values {

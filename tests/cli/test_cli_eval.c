@@ -279,7 +279,7 @@ START_TEST(test_what_cannot_be_is_said)
         {NEEDLE "--needle 'no place'", "'--needle' has no '{secret}'", 2},
         {NEEDLE "--length 100000", "longer than the 4096 positions", 2},
         {NEEDLE "--length 60", "alone are", 2},
-        {NEEDLE "--csv tiny.h5", "'--csv' would replace 'tiny.h5', which is read", 2},
+        {NEEDLE "--csv tiny.h5", "'--csv' and '--model' are both 'tiny.h5'", 2},
         {NEEDLE "--csv a --answers a", "'--csv' and '--answers' are both 'a'", 2},
         {NEEDLE "-o no/where.h5", "no/where.h5", 6},
         {NEEDLE "--policy 'snapkv --evict block:50' --budget 40", "block", 2},

@@ -239,7 +239,7 @@ START_TEST(test_an_interrupt_of_a_prompt_says_that_nothing_was_saved)
     program_run(&r, 2, "generate -m long.h5 -f pages -n 1 --save-cache pages.h5" INTERRUPT("USR1", "3"));
     program_exits(&r, 75);
     ck_assert_int_eq(program_lines(r.err.data, "longhaul: warning: interrupted during prefill; no file was"), 1);
-    program_run(&r, 1, "--version > version; test -s shown -o -e pages.h5 -o -e pages.h5.partial");
+    program_run(&r, 1, "--version > version; test -s shown -o -e pages.h5 || ls | grep partial");
     program_exits(&r, 1);
     program_clear(&r);
 }

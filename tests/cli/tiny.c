@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 
 #include "base/file.h"
+#include "base/output.h"
 #include "base/rng.h"
 #include "cli/program.h"
 

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/output.h"
 #include "comm/comm_impl.h"
 #include "engine/generate.h"
 #include "mpi_check.h"

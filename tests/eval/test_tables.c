@@ -6,7 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/file.h"
+#include "base/output.h"
 #include "base/table.h"
 #include "eval/grid.h"
 #include "eval/texts.h"

@@ -18,6 +18,7 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/options.h"
+#include "base/output.h"
 #include "targets.h"
 
 static const fz_target *const targets[] = {

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "base/file.h"
+#include "base/output.h"
 #include "gguf_maker.h"
 #include "import/gguf.h"
 

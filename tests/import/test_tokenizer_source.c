@@ -6,6 +6,7 @@
 #include <jansson.h>
 
 #include "base/file.h"
+#include "base/output.h"
 #include "gguf_maker.h"
 #include "import/tokenizer_source.h"
 #include "suite.h"

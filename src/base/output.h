@@ -1,0 +1,34 @@
+/* output.h - files that a run writes. An output goes to a partial file beside it, "NAME.HOST.PID.partial", and is
+ * synced and renamed at the end, so that the old file stays until the new one is whole. The partial file belongs to one
+ * process: it is created exclusively and never through a symbolic link, and no other process renames it or removes what
+ * was written to it. While a process has one, others are refused the same output. An output that is a symbolic link is
+ * written where the link points. Failures are LH_EWRITE, and messages name the file. */
+#ifndef LH_BASE_OUTPUT_H
+#define LH_BASE_OUTPUT_H
+
+#include <stdint.h>
+
+#include "base/status.h"
+
+/* Before long work: create the partial file, which stays empty until the output is written, and so claim `path` for
+ * this process. Fails unless `path` is new or a regular file, no other process claims it and, if the file system
+ * reports it, `bytes` are free there. Streams (base/destination.h) are refused. A claim that is not used ends with
+ * lh_partial_drop. */
+lh_status lh_partial_claim(const char *path, int64_t bytes);
+
+/* *out: the name of the partial file of this process, which is claimed if it was not, and empty. */
+lh_status lh_partial_open(char **out, const char *path);
+
+/* The name alone. */
+lh_status lh_partial_name(char **out, const char *path);
+
+/* Sync the partial file and rename it; remove it. Neither touches the file of another process. */
+lh_status lh_partial_commit(const char *path);
+void lh_partial_drop(const char *path);
+
+/* The same for text, which may also go to a stream: "-" is standard output, and what lies below /dev and /proc is
+ * written to directly. */
+lh_status lh_file_claim(const char *path, int64_t bytes);
+lh_status lh_file_write(const char *path, const void *data, int64_t bytes);
+
+#endif

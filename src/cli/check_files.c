@@ -1,0 +1,107 @@
+/* check_files.c - compares every file that the command line writes with those that it reads and with each other. The
+ * tables of options say which are which (base/options.h). Of a folder, the texts and the files of a model count. */
+#include "cli/check_files.h"
+
+#include <dirent.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/file.h"
+#include "base/log.h"
+
+/* 1 if a file of this name would be read as part of a folder: of texts, or of a model. */
+static int is_part(const char *name)
+{
+    static const char *const ends[] = {".txt", ".md", ".json", ".safetensors", ".jinja", ".model", NULL};
+    const char *dot = strrchr(name, '.');
+    for (int i = 0; dot && ends[i]; i++)
+        if (strcmp(dot, ends[i]) == 0) return 1;
+    return 0;
+}
+
+/* 1 if `path` is one of the files that are read of the folder, or would be one. */
+static int is_part_of(const char *path, const char *folder)
+{
+    char name[4096];
+    int found = is_part(path) && lh_file_is_in(path, folder);
+    DIR *entries = found ? NULL : opendir(folder);
+    for (struct dirent *entry; !found && entries && (entry = readdir(entries));)
+        found = is_part(entry->d_name) &&
+                snprintf(name, sizeof name, "%s/%s", folder, entry->d_name) < (int)sizeof name &&
+                lh_file_is_same(path, name);
+    if (entries) closedir(entries);
+    return found;
+}
+
+/* Devices such as /dev/null may be named twice, and read. */
+static int is_device(const char *path)
+{
+    struct stat info;
+    return stat(path, &info) == 0 && S_ISCHR(info.st_mode);
+}
+
+/* LH_EUSAGE if writing `path`, the value of `option`, would change `other`. */
+static lh_status compare(const char *option, const char *path, const lh_named_file *other)
+{
+    const int is_stream = strcmp(path, "-") == 0;
+    if (is_stream ? !other->writes : strcmp(other->path, "-") == 0) return LH_OK; /* '-' is read from elsewhere */
+    if (!is_stream && is_device(path)) return LH_OK;
+    if (!other->writes && lh_file_is_folder(other->path) && is_part_of(path, other->path))
+        LH_FAIL(LH_EUSAGE, "'--%s %s' would be one of the files that are read of '%s': name another file to write",
+                option, path, other->path);
+    if (!lh_file_is_same(path, other->path)) return LH_OK;
+    if (!other->option)
+        LH_FAIL(LH_EUSAGE, "'--%s' would write '%s', which is read: name another file to write", option, path);
+    LH_FAIL(LH_EUSAGE, "'--%s' and '--%s' are both '%s': name another file to write", option, other->option, path);
+}
+
+/* As compare, of a file that is written; "%r" in the name of a log becomes every rank. */
+static lh_status compare_written(const lh_named_file *file, const lh_named_file *other)
+{
+    lh_status st = LH_OK;
+    lh_buf name = {0};
+    if (!strstr(file->path, "%r")) return compare(file->option, file->path, other);
+    for (int r = 0; r < lh_log_ranks(); r++) {
+        lh_buf_clear(&name);
+        LH_TRY_DONE(lh_log_name(&name, file->path, r));
+        LH_TRY_DONE(compare(file->option, name.data, other));
+    }
+done:
+    lh_buf_clear(&name);
+    return st;
+}
+
+lh_status lh_cli_check_files(const lh_options *options)
+{
+    lh_status st = LH_OK;
+    lh_named_file *files = NULL;
+    int64_t n = 0;
+    LH_TRY_DONE(lh_options_files(options, &files, &n));
+    for (int64_t w = 0; w < n; w++) {
+        if (!files[w].writes) continue;
+        for (int64_t i = 0; i < n; i++) {
+            const int seen = files[i].writes && i <= w;
+            const int may = files[w].replaces && files[i].option && strcmp(files[w].replaces, files[i].option) == 0;
+            if (!seen && !may) LH_TRY_DONE(compare_written(&files[w], &files[i]));
+        }
+    }
+done:
+    lh_free(files);
+    return st;
+}
+
+lh_status lh_cli_check_read(const lh_options *options, const char *option, const char *path)
+{
+    lh_status st = LH_OK;
+    lh_named_file *files = NULL;
+    const lh_named_file read = {.option = option, .path = path};
+    int64_t n = 0;
+    LH_TRY_DONE(lh_options_files(options, &files, &n));
+    for (int64_t w = 0; w < n; w++)
+        if (files[w].writes) LH_TRY_DONE(compare_written(&files[w], &read));
+done:
+    if (st != LH_OK) lh_log_close(); /* the message must not be appended to the file */
+    lh_free(files);
+    return st;
+}

@@ -1,0 +1,210 @@
+/* What a run may write to, and what it may not. */
+#include <check.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/program.h"
+#include "cli/tiny.h"
+#include "suite.h"
+
+#define NEEDLE "eval needle -m tiny.h5 --haystack texts --length 200 --depth 0.5 --policy snapkv --budget 32 -n 2 "
+
+/* Each file that is read, after a refusal. */
+static void stays(const char *name, const char *copy)
+{
+    program_result r = {0};
+    program_run(&r, 1, "--version > v && cmp %s %s", name, copy);
+    program_exits(&r, 0);
+    program_clear(&r);
+}
+
+START_TEST(test_no_output_log_or_table_is_an_input)
+{
+    static const struct {
+        const char *part, *line;
+    } cases[] = {
+        {"'--log-file' and '--model' are both 'tiny.h5'", "generate -m tiny.h5 -p a --log-file tiny.h5"},
+        {"are both './ask'", "generate -m tiny.h5 -f ask --log-file ./ask"},
+        {"are both 'ask'", "generate -m tiny.h5 -p a --question-file ask --log-file ask"},
+        {"are both 'ask0'", "generate -m tiny.h5 -f ask0 --log-file ask%r"},
+        {"'--save-cache' and '--log-file' are both 'new.h5'",
+         "generate -m tiny.h5 -p a --save-cache new.h5 --log-file new.h5"},
+        {"are both", "generate -m tiny.h5 -p a --save-cache new.h5 --logits ./new.h5"},
+        {"are both", "generate -m tiny.h5 -p a --layer-budget lb.csv --budget 8 --log-file lb.csv"},
+        {"'--log-file' would write 'model.gguf', which is read", "import model.gguf -o x.h5 --log-file model.gguf"},
+        {"'--output' would write 'model.gguf', which is read", "import model.gguf -o model.gguf"},
+        {"one of the files that are read of 'tiny'", "import tiny -o x.h5 --log-file tiny/config.json"},
+        {"'--log-file' would write 'tiny.h5'", "info tiny.h5 --log-file tiny.h5"},
+        {"'--log-file' would write 'tiny.h5'", "verify tiny.h5 --log-file tiny.h5"},
+        {"are both 'tiny.h5'", "bench reading -m tiny.h5 --csv tiny.h5 --quick"},
+        {"are both 'ask'", "tokenize -m tiny.h5 -f ask --log-file ask"},
+        {"'--csv texts/a.txt' would be one of the files that are read of 'texts'", NEEDLE "--csv texts/a.txt"},
+        {"'--log-file texts/new.txt' would be one of", NEEDLE "--log-file texts/new.txt"},
+        {"'--answers linked' would be one of", NEEDLE "--answers linked"},
+        {"are both 'lb.csv'", NEEDLE "--layer-budget lb.csv --csv lb.csv"},
+        {"are both 'lb.csv'",
+         "eval needle -m tiny.h5 --haystack texts --length 200 --policy 'snapkv --layer-budget lb.csv' --budget 32 "
+         "--csv lb.csv"},
+        {"are both 'lb.csv'",
+         "eval needle -m tiny.h5 --haystack texts --length 200 --policy 'snapkv --layer-budget lb.csv' --budget 32 "
+         "--log-file lb.csv"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) program_refuses(1, 2, cases[i].part, cases[i].line);
+    program_refuses(2, 2, "are both 'ask1'", "generate -m tiny.h5 -f ask1 --log-file ask%r");
+    stays("tiny.h5", "tiny.copy");
+    stays("ask", "ask.copy");
+    stays("lb.csv", "lb.copy");
+    stays("texts/a.txt", "ask.copy");
+    program_result r = {0};
+    program_run(&r, 1, "--version > v; ls new.h5 x.h5 texts/new.txt ask2");
+    ck_assert_str_eq(r.out.data, "");
+    program_clear(&r);
+}
+END_TEST
+
+START_TEST(test_devices_may_be_named_twice)
+{
+    program_result r = {0};
+    program_run(&r, 1, NEEDLE "--csv /dev/null --answers /dev/null --log-file /dev/null && test -c /dev/null");
+    program_exits(&r, 0);
+    program_clear(&r);
+}
+END_TEST
+
+START_TEST(test_a_dash_is_standard_output)
+{
+    program_result file = {0}, dash = {0}, r = {0};
+    program_run(&file, 1, NEEDLE "--csv o.csv -q > shown && cat o.csv");
+    program_exits(&file, 0);
+    static const char *const names[] = {"-", "/proc/self/fd/1"};
+    for (int i = 0; i < 2; i++) {
+        program_run(&dash, 1, NEEDLE "--csv %s -q", names[i]);
+        program_exits(&dash, 0);
+        ck_assert_int_eq(strncmp(dash.out.data, file.out.data, (size_t)file.out.bytes), 0);
+        if (i == 0) ck_assert_int_eq(dash.out.bytes, file.out.bytes); /* and no table after it */
+        if (i == 1) ck_assert_int_gt(dash.out.bytes, file.out.bytes);
+    }
+    program_run(&r, 1, NEEDLE "--answers - -q");
+    program_exits(&r, 0);
+    ck_assert_ptr_nonnull(strstr(r.out.data, "snapkv"));
+    program_run(&r, 1, "info tiny.h5 --log-file - -v");
+    program_exits(&r, 0);
+    program_run(&r, 1, "import tiny -o again.h5 --log-file -");
+    program_exits(&r, 0);
+    ck_assert_ptr_nonnull(strstr(r.out.data, "wrote 'again.h5'"));
+    program_run(&r, 1, "--version > v; ls -d -- -*");
+    ck_assert_str_eq(r.out.data, "");
+    program_refuses(1, 2, "'--csv' and '--answers' are both '-'", NEEDLE "--csv - --answers -");
+    program_refuses(1, 2, "'--json' and '--csv -' both print", NEEDLE "--csv - --json");
+    program_refuses(1, 6, "'-': only text goes to standard output", "generate -m tiny.h5 -p a --logits -");
+    program_refuses(1, 6, "'/proc/self/fd/1': it is a device", "generate -m tiny.h5 -p a --save-cache /proc/self/fd/1");
+    program_clear(&file), program_clear(&dash), program_clear(&r);
+}
+END_TEST
+
+START_TEST(test_an_output_that_is_a_link_stays_one)
+{
+    program_result r = {0};
+    program_run(&r, 1, "--version > v && mkdir -p d && echo old > d/real.csv && ln -s d/real.csv link.csv");
+    program_run(&r, 1, NEEDLE "--csv link.csv -q > shown && test -L link.csv && grep -q snapkv d/real.csv");
+    program_exits(&r, 0);
+    program_run(&r, 1, "--version > v && ln -s d/new.h5 link.h5");
+    program_run(&r, 1, "import tiny -o link.h5 -q && test -L link.h5 && " LONGHAUL " verify d/new.h5");
+    program_exits(&r, 0);
+    program_clear(&r);
+}
+END_TEST
+
+/* The first is interrupted when the others were refused: it leaves its files, and no claims. */
+START_TEST(test_the_second_run_is_refused_and_the_first_lives)
+{
+    program_result r = {0};
+    program_run(&r, 1,
+                "--version > v; " LONGHAUL " " NEEDLE "--seeds 400 --csv two.csv -o two.h5 > first.out 2> first.err & "
+                "first=$!; for i in $(seq 200); do ls two.h5.*.partial > v 2>&1 && break; sleep 0.05; done; " LONGHAUL
+                " " NEEDLE "--csv two.csv 2> second.err; second=$?; " LONGHAUL
+                " import tiny -o two.h5 2> third.err; third=$?; grep -c 'of this host writes it' second.err third.err; "
+                "ls two.csv.*.partial two.h5.*.partial | wc -l; kill -INT $first; wait $first; "
+                "echo $second $third $?; ls two.csv two.h5; ls *.partial");
+    ck_assert_msg(strcmp(r.out.data, "second.err:1\nthird.err:1\n2\n6 6 75\ntwo.csv\ntwo.h5\n") == 0, "%s%s", r.out.data,
+                  r.err.data);
+    program_clear(&r);
+}
+END_TEST
+
+/* Two imports that begin together: one is refused, or came after the other; the file is whole. */
+START_TEST(test_two_imports_at_once_leave_one_model)
+{
+    program_result r = {0};
+    for (int i = 0; i < 4; i++) {
+        program_run(&r, 1,
+                    "--version > v; rm -f both.h5; " LONGHAUL " import tiny -o both.h5 2> e1 & one=$!; " LONGHAUL
+                    " import tiny -o both.h5 2> e2; two=$?; wait $one; one=$?; cat e1 e2 >&2; test $one = 0 -o $two = 0 "
+                    "&& " LONGHAUL " verify both.h5 > shown && ! ls *.partial");
+        program_exits(&r, 0);
+    }
+    program_clear(&r);
+}
+END_TEST
+
+START_TEST(test_the_limit_of_file_sizes_is_a_message)
+{
+    program_result r = {0};
+    program_run(&r, 1, "--version > v; cp tiny.h5 limited.h5; ulimit -f 100; " LONGHAUL " import tiny -o limited.h5");
+    program_exits(&r, 6);
+    program_says(&r, "'limited.h5': File too large");
+    stays("limited.h5", "tiny.h5");
+    program_run(&r, 1, "--version > v; ls limited.h5.*");
+    ck_assert_str_eq(r.out.data, "");
+    program_clear(&r);
+}
+END_TEST
+
+START_TEST(test_a_full_log_file_is_said_once)
+{
+    program_result r = {0};
+    program_run(&r, 1, "generate -m tiny.h5 -p abc -n 2 --ignore-eos --log-file /dev/full -v");
+    program_exits(&r, 0);
+    ck_assert_int_eq(program_lines(r.err.data, "longhaul: warning: [rank 0] cannot write the log file '/dev/full'"), 1);
+    program_clear(&r);
+}
+END_TEST
+
+START_TEST(test_an_empty_prompt_has_one_code)
+{
+    program_refuses(1, 3, "the prompt is empty: nothing was read from 'empty'", "generate -m tiny.h5 -f empty");
+    program_refuses(1, 3, "the prompt is empty: 'empty' holds no token ids", "generate -m tiny.h5 --prompt-tokens empty");
+    program_refuses(2, 3, "the prompt is empty: 'empty'", "generate -m tiny.h5 --prompt-tokens empty");
+}
+END_TEST
+
+int main(void)
+{
+    const TTest *const tests[] = {test_no_output_log_or_table_is_an_input,
+                                  test_devices_may_be_named_twice,
+                                  test_a_dash_is_standard_output,
+                                  test_an_output_that_is_a_link_stays_one,
+                                  test_the_second_run_is_refused_and_the_first_lives,
+                                  test_two_imports_at_once_leave_one_model,
+                                  test_the_limit_of_file_sizes_is_a_message,
+                                  test_a_full_log_file_is_said_once,
+                                  test_an_empty_prompt_has_one_code,
+                                  NULL};
+    program_enter();
+    tiny_write("tiny");
+    program_file("empty", "");
+    program_file("ask", "What is it?");
+    program_file("model.gguf", "This is no model.");
+    program_file("lb.csv", "layer,weight\n0,1\n1,2\n2,1\n");
+    program_result r = {0};
+    program_run(&r, 1,
+                "import tiny -o tiny.h5 -q && cp tiny.h5 tiny.copy && cp ask ask.copy && cp ask ask0 && cp ask ask1 && "
+                "cp lb.csv lb.copy && mkdir texts && cp ask texts/a.txt && "
+                "seq -f 'Line number %%g of a long and dull book.' 500 > texts/b.md && ln -s texts/b.md linked");
+    int code = r.code;
+    if (code) fprintf(stderr, "%s", r.err.data);
+    program_clear(&r);
+    if (code == 0) code = suite_run("cli outputs", tests);
+    program_leave();
+    return code;
+}
