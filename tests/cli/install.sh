@@ -22,6 +22,8 @@ config=$(dirname "$(find "$prefix" -name longhaul.pc)")
 flags() { PKG_CONFIG_PATH=$config pkg-config "$@" longhaul; }
 library=$(flags --variable=libdir)/liblonghaul.so
 
+"$(dirname "${BASH_SOURCE[0]}")/binaries.sh" "$longhaul" "$library" # what the loader is told
+
 # The library exports what the header declares, no more and no less.
 declared=$(sed 's,/\*.*,,' "$prefix/include/longhaul.h" | grep -oE '\blh_[a-z0-9_]+\(|^extern const lh_sampling lh_greedy' |
     sed 's/.*\(lh_[a-z0-9_]*\)(*$/\1/' | sort -u)
