@@ -6,7 +6,7 @@ target_compile_options(lh_flags INTERFACE $<$<COMPILE_LANGUAGE:C>:-Wall -Wextra 
 target_compile_options(lh_flags INTERFACE $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall,-Wextra,-Wno-unknown-pragmas,-Werror;-Werror=all-warnings;-std=c++17>)
 target_include_directories(lh_flags INTERFACE ${CMAKE_SOURCE_DIR}/src)
 target_compile_definitions(lh_flags INTERFACE _GNU_SOURCE)
-target_link_libraries(lh_flags INTERFACE Threads::Threads m)
+target_link_libraries(lh_flags INTERFACE Threads::Threads m lh_hardening)
 target_compile_options(lh_flags INTERFACE $<$<COMPILE_LANGUAGE:C>:${OpenMP_C_FLAGS}>)
 target_link_libraries(lh_flags INTERFACE ${OpenMP_C_LIBRARIES})
 if(LH_SANITIZE)

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Installs a build into an empty folder, builds examples/generate.c against what is there, and compares what it prints
-# with the program's answer at 1 and 2 ranks: install.sh BUILD COMPILER SOURCE MPIEXEC
+# with the program's answer at 1 and 2 ranks: install.sh BUILD COMPILER SOURCE MPIEXEC HARDENING
 set -euo pipefail
-build=$1 compiler=$2 source=$3 mpiexec=$4
+build=$1 compiler=$2 source=$3 mpiexec=$4 hardening=$5
 prefix=$(mktemp -d /tmp/longhaul-install-XXXXXX)
 trap 'rm -rf "$prefix"' EXIT
 fail() {
@@ -22,7 +22,7 @@ config=$(dirname "$(find "$prefix" -name longhaul.pc)")
 flags() { PKG_CONFIG_PATH=$config pkg-config "$@" longhaul; }
 library=$(flags --variable=libdir)/liblonghaul.so
 
-"$(dirname "${BASH_SOURCE[0]}")/binaries.sh" "$longhaul" "$library" # what the loader is told
+"$(dirname "${BASH_SOURCE[0]}")/binaries.sh" "$hardening" "$longhaul" "$library"
 
 # The library exports what the header declares, no more and no less.
 declared=$(sed 's,/\*.*,,' "$prefix/include/longhaul.h" | grep -oE '\blh_[a-z0-9_]+\(|^extern const lh_sampling lh_greedy' |
