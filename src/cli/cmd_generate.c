@@ -103,10 +103,14 @@ static const lh_option_group groups[] = {{&lh_input_option_table, offsetof(struc
                                          {0}};
 static const lh_example examples[] = {
     {"longhaul generate -m m.h5 --prompt 'Once upon a time'", "continue a text"},
-    {"mpirun -n 2 longhaul generate -m m.h5 --chat -f book.txt --question 'Who did it?' --budget 512",
-     "ask about a long document, on two ranks, with 512 entries kept per head"},
-    {"longhaul generate -m m.h5 --chat -f book.txt --question 'Who?' --budget 10% --save-cache book.cache.h5",
-     "read a document once, keep a tenth of its cache"},
+    {"mpirun --bind-to none -n 2 longhaul generate -m m.h5 --chat -f book.txt --question 'Who did it?' --scenario "
+     "question-aware "
+     "--budget 512",
+     "ask about a long document, on two ranks, with the 512 entries per head that the question attends to"},
+    {"longhaul generate -m m.h5 --chat -f book.txt --policy keydiff --pool avg --pool-size 15 --budget 50% "
+     "--save-cache "
+     "book.cache.h5",
+     "read a document once, keep half of its cache for questions that are not known yet"},
     {"longhaul generate -m m.h5 --load-cache book.cache.h5 --chat --question 'Why?' --question 'How?'",
      "and ask later, as often as you like"},
     {0}};
@@ -244,6 +248,7 @@ static lh_status announce(const run *r)
     else
         lh_debug("policy: %s", text.data);
     LH_TRY_DONE(lh_policy_warnings(&r->policy, r->ids.prompt.n, &warnings));
+    if (r->ids.n) LH_TRY_DONE(lh_policy_question_warnings(&r->policy, r->ids.prompt.n, &warnings));
     for (char *line = warnings.data, *end; line && *line; line = end + 1) {
         end = line + strcspn(line, "\n");
         lh_warn("%.*s", (int)(end - line), line);

@@ -137,6 +137,10 @@ lh_status lh_policy_check_question(const lh_policy *policy);
  * *out as lines. */
 lh_status lh_policy_warnings(const lh_policy *policy, int64_t seen, lh_buf *out);
 
+/* Likewise for questions that come after the eviction: a policy that scores by attention has seen the context alone, and
+ * may have evicted the answer (docs/results.md, context-only). */
+lh_status lh_policy_question_warnings(const lh_policy *policy, int64_t seen, lh_buf *out);
+
 /* The resolved parts, one per line: the option, its value and its meaning; then what happens while decoding.
  * Appended. */
 lh_status lh_policy_describe(const lh_policy *policy, lh_buf *out);

@@ -216,6 +216,33 @@ START_TEST(test_where_there_is_no_question_or_too_many_it_is_said)
 }
 END_TEST
 
+/* Once, by rank 0, and only where the policy has evicted by what it saw of the context. */
+START_TEST(test_a_question_after_the_eviction_is_warned_of)
+{
+    static const struct {
+        const char *options;
+        int warned;
+    } cases[] = {{"-b 40", 1},
+                 {"--policy snapkv --window 16 -b 40 --question 'And when?'", 1},
+                 {"-b 40 --scenario question-aware", 0},
+                 {"--policy keydiff -b 50%", 0},
+                 {"-b 4000", 0},
+                 {"", 0}};
+    program_result r = {0};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        program_run(&r, 2, "generate -m tiny.h5 -n 2 -f context --question '" QUESTION "' %s", cases[i].options);
+        program_exits(&r, 0);
+        const char *said = strstr(r.err.data, "before it sees a question");
+        ck_assert_msg((said != NULL) == cases[i].warned, "'%s':\n%s", cases[i].options, r.err.data);
+        if (!said) continue;
+        ck_assert_ptr_null(strstr(said + 1, "before it sees a question"));
+        ck_assert_ptr_nonnull(strstr(said, "'--scenario question-aware'"));
+        ck_assert_ptr_nonnull(strstr(said, "--policy keydiff"));
+    }
+    program_clear(&r);
+}
+END_TEST
+
 int main(void)
 {
     const TTest *const tests[] = {test_a_question_of_proxies_is_a_window_of_as_many_rows,
@@ -223,6 +250,7 @@ int main(void)
                                   test_a_cache_goes_on_with_the_proxies_that_it_was_made_with,
                                   test_any_policy_sees_the_question_of_a_question_aware_run,
                                   test_where_there_is_no_question_or_too_many_it_is_said,
+                                  test_a_question_after_the_eviction_is_warned_of,
                                   NULL};
     program_enter();
     tiny_write("tiny");

@@ -395,6 +395,32 @@ START_TEST(test_warnings_name_the_option)
 }
 END_TEST
 
+/* Policies that score by attention know the context alone when a question comes after their eviction. */
+START_TEST(test_questions_after_the_eviction_are_warned_of)
+{
+    static const struct {
+        lh_policy_options options;
+        int warned;
+    } cases[] = {
+        {{.budget = "64"}, 1},
+        {{.policy = "snapkv", .budget = "64"}, 1},
+        {{.policy = "h2o", .budget = "10%"}, 1},
+        {{.policy = "snapkv", .budget = "1000"}, 0}, /* nothing is evicted */
+        {{.policy = "keydiff", .budget = "50%"}, 0},
+        {{.policy = "streaming", .budget = "64"}, 0},
+        {{.policy = "full"}, 0},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        lh_buf text = {0};
+        lh_policy plan = resolved(&cases[i].options);
+        ck_assert_int_eq(lh_policy_question_warnings(&plan, 1000, &text), LH_OK);
+        ck_assert_int_eq(text.bytes > 0, cases[i].warned);
+        if (cases[i].warned) ck_assert_ptr_nonnull(strstr(text.data, "'--scenario question-aware'"));
+        lh_buf_clear(&text);
+    }
+}
+END_TEST
+
 int main(void)
 {
     return suite_run(
@@ -405,5 +431,5 @@ int main(void)
                                test_what_would_be_ignored_is_refused, test_values_that_are_none_are_refused,
                                test_parts_that_cannot_go_together_are_refused, test_options_make_the_variants,
 
-                               test_warnings_name_the_option, NULL});
+                               test_warnings_name_the_option, test_questions_after_the_eviction_are_warned_of, NULL});
 }
