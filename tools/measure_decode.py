@@ -22,7 +22,7 @@ EVERY_STEP = "h2o,scissorhands,tova,mas,roco,ahakv,streaming,recency,random,knor
 
 def timing(options, ids, new, arguments):
     """The times of one run, in seconds. A run of n tokens takes n - 1 steps."""
-    command = ["mpirun", "-n", str(options.ranks)] if options.ranks > 1 else []
+    command = ["mpirun", "--bind-to", "none", "-n", str(options.ranks)] if options.ranks > 1 else []
     command += [options.longhaul, "generate", "-m", options.model, "--prompt-tokens", ids, "-n", str(new), "--ignore-eos",
                 "--threads", str(options.threads), "--json"] + arguments
     done = subprocess.run(command, capture_output=True, text=True)

@@ -35,7 +35,7 @@ static const lh_option_group groups[] = {{&table, offsetof(struct values, own)},
                                          {&lh_cli_common_options, offsetof(lh_bench_values, common)},
                                          {0}};
 static const lh_example examples[] = {
-    {"mpirun -n 4 longhaul bench collectives", "the bandwidth between four ranks"},
+    {"mpirun --bind-to none -n 4 longhaul bench collectives", "the bandwidth between four ranks"},
     {"srun --mpi=pmix -n 8 longhaul bench collectives all-reduce", "all-reduce alone"},
     {0}};
 static const lh_syntax syntax = {

@@ -50,7 +50,8 @@ static const lh_option_group groups[] = {{&table, offsetof(struct values, own)},
                                          {0}};
 static const lh_example examples[] = {
     {"longhaul bench run -m m.h5 --context 7500", "prefill and decode with the full cache"},
-    {"mpirun -n 4 longhaul bench run -m m.h5 -c 128000 --budget 1024 --repeat 1", "and with 1,024 entries kept"},
+    {"mpirun --bind-to none -n 4 longhaul bench run -m m.h5 -c 128000 --budget 1024 --repeat 1",
+     "and with 1,024 entries kept"},
     {0}};
 static const lh_syntax syntax = {
     .program = "longhaul",

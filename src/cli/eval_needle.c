@@ -90,7 +90,8 @@ static const lh_option_group groups[] = {{&needle_table, offsetof(struct values,
 static const lh_example examples[] = {
     {"longhaul eval needle -m m.h5 --haystack essays/ --policy snapkv,h2o --budget 128,256,50%",
      "two policies at three budgets, and the full cache"},
-    {"mpirun -n 2 longhaul eval needle -m m.h5 --haystack book.txt --policy all --budget 512 --length 2000,6000 --keys "
+    {"mpirun --bind-to none -n 2 longhaul eval needle -m m.h5 --haystack book.txt --policy all --budget 512 --length "
+     "2000,6000 --keys "
      "4 "
      "-o needle.h5",
      "all policies, four needles of which one is asked for, on two ranks"},

@@ -136,14 +136,16 @@ static void say_empty(const lh_generation *g)
     }
 }
 
-static void summarise(const lh_generation *g)
+static void summarise(const lh_engine *engine, const lh_generation *g)
 {
+    const long long threads = lh_engine_get(engine)->threads;
     static const double mib = 1 << 20;
     char prompt[PACE], generated[PACE];
     write_pace(prompt, g->prompt_tokens, g->timing.prefill_s, g->timing.prefill_tokens_per_s);
     write_pace(generated, g->new_tokens, g->timing.decode_s, g->timing.decode_tokens_per_s);
     say_empty(g);
-    lh_info("prompt: %s; generated: %s", prompt, generated);
+    lh_info("prompt: %s; generated: %s; %d %s x %lld %s", prompt, generated, g->ranks, g->ranks == 1 ? "rank" : "ranks",
+            threads, threads == 1 ? "thread" : "threads");
     if (!g->policy.evicts)
         lh_info("cache: all entries kept, %.2f MiB on %d %s", (double)sum(g->bytes_kept, g->ranks) / mib, g->ranks,
                 g->ranks == 1 ? "rank" : "ranks");
@@ -165,7 +167,7 @@ lh_status lh_output_finish(lh_output *out, const lh_engine *engine, const lh_gen
         LH_TRY_DONE(lh_generation_json(engine, generation, &object));
         LH_TRY_DONE(lh_cli_write_json(object));
     }
-    summarise(generation);
+    summarise(engine, generation);
 done:
     json_decref(object);
     return st;

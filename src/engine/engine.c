@@ -64,16 +64,27 @@ lh_status lh_engine_check(const lh_engine_options *options)
     return LH_OK;
 }
 
+/* A rank that is bound to fewer cores than its threads need leaves the others idle; --threads says that this is meant.
+ */
+static void warn_of_binding(const lh_threads *threads, int64_t wanted)
+{
+    if (threads->idle == 0 || (wanted && wanted <= threads->cores)) return;
+    lh_warn("each rank is bound to %lld of %lld cores: mpirun --bind-to none lets the ranks use all of them",
+            (long long)threads->cores, (long long)threads->host);
+}
+
 /* Collective. Opens threads, device, backend and communicators of this rank. */
 static lh_status open_exec(lh_engine *e, lh_comm *world, const lh_engine_options *o)
 {
     lh_status st = LH_OK;
     lh_devices devices;
-    int64_t threads = 1;
+    lh_threads threads;
     LH_TRY(lh_threads_share(world, &threads));
-    omp_set_num_threads((int)(o->threads ? o->threads : threads));
+    e->view.threads = o->threads ? o->threads : threads.share;
+    omp_set_num_threads((int)e->view.threads);
     LH_TRY(lh_devices_open(&devices, world, &(lh_device_request){o->device, o->share_device, o->memory}));
     e->view.device = devices.device;
+    if (lh_device_kind_of(devices.device) == LH_DEVICE_CPU) warn_of_binding(&threads, o->threads);
     st = lh_stream_open(&e->stream, e->view.device);
     LH_TRY(lh_comm_agree(world, st));
     LH_TRY(lh_comm_open_on(&e->device_comm, &(lh_comm_on){.host = world, .stream = e->stream, .apart = devices.apart}));

@@ -19,6 +19,7 @@ typedef struct lh_engine_view {
     lh_device *device;
     lh_dtype dtype, kv_dtype;
     int64_t chunk;     /* as given in the options */
+    int64_t threads;   /* of this rank */
     uint64_t identity; /* of the checkpoint */
     double load_s;
 } lh_engine_view;

@@ -71,6 +71,7 @@ lh_status lh_generation_json(const lh_engine *engine, const lh_generation *g, js
     json_object_set_new(o, "timing", timing_json(g));
     json_object_set_new(o, "chunk", json_integer(g->chunk));
     json_object_set_new(o, "ranks", json_integer(g->ranks));
+    json_object_set_new(o, "threads", json_integer(lh_engine_get(engine)->threads));
     json_object_set_new(o, "device", json_string(lh_device_name(lh_engine_get(engine)->device)));
     json_object_set_new(o, "backend", json_string(lh_engine_get(engine)->exec->ops->name));
     json_object_set_new(o, "dtype", json_string(lh_dtype_name(lh_engine_get(engine)->dtype)));

@@ -1,4 +1,5 @@
 #include <check.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,6 +10,38 @@
 /* What goes wrong between ranks, seen from outside. Lines begin with a command that does nothing, because mpirun is
  * called by hand. */
 #define BY_HAND "--version > version; "
+
+static const char bound[] = "each rank is bound to ";
+
+/* Open MPI binds one or two ranks to a core each unless told otherwise: what that leaves idle is said once, with
+ * numbers. */
+START_TEST(test_cores_that_the_launcher_leaves_idle_are_warned_of)
+{
+    static const char line[] = BY_HAND MPIEXEC " --bind-to %s -n 1 " LONGHAUL " generate -m m.h5 -p a -n 2 %s";
+    program_result r = {0};
+    char numbers[64], ranks[64];
+    cpu_set_t cores;
+    ck_assert_int_eq(sched_getaffinity(0, sizeof cores, &cores), 0);
+    int n = CPU_COUNT(&cores);
+    snprintf(numbers, sizeof numbers, " of %d cores: mpirun --bind-to none", n);
+    snprintf(ranks, sizeof ranks, "1 rank x %d thread%s\n", n, n == 1 ? "" : "s");
+    program_run(&r, 1, line, "none", "");
+    program_exits(&r, 0);
+    ck_assert_ptr_null(strstr(r.err.data, bound));
+    ck_assert_msg(strstr(r.err.data, ranks), "%s", r.err.data);
+    program_run(&r, 1, line, "core", "--threads 1"); /* as many as it is bound to: meant */
+    program_exits(&r, 0);
+    ck_assert_ptr_null(strstr(r.err.data, bound));
+    ck_assert_msg(strstr(r.err.data, "1 rank x 1 thread\n"), "%s", r.err.data);
+    program_run(&r, 1, line, "core", "");
+    program_exits(&r, 0);
+    const char *said = strstr(r.err.data, bound);
+    if (n > 4) ck_assert_ptr_nonnull(said); /* a core may be several threads of the processor */
+    if (n == 2 && !said) ck_assert_msg(strstr(r.err.data, ranks), "%s", r.err.data);
+    if (said) ck_assert_msg(strstr(said, numbers) && !strstr(said + 1, bound), "%s", r.err.data);
+    program_clear(&r);
+}
+END_TEST
 
 START_TEST(test_ranks_with_different_options_are_told_apart)
 {
@@ -201,6 +234,7 @@ int main(void)
                                   test_ranks_that_cannot_find_each_other_are_told,
                                   test_commands_on_files_work_once,
                                   test_every_rank_writes_its_log,
+                                  test_cores_that_the_launcher_leaves_idle_are_warned_of,
                                   NULL};
     program_enter();
     program_result r = {0};
