@@ -84,7 +84,7 @@ class Longhaul:
         env = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1", OMPI_MCA_rmaps_base_oversubscribe="1",
                    OMPI_MCA_hwloc_base_binding_policy="none")
         if ranks > 1:
-            cmd = ["mpirun", "--bind-to", "none", "-n", str(ranks), *cmd]
+            cmd = ["mpirun", "-n", str(ranks), *cmd]
         return json.loads(subprocess.run(cmd, capture_output=True, check=True, env=env).stdout)["timing"]
 
     def ids(self, ids):

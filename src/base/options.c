@@ -29,15 +29,11 @@ typedef struct bound_option {
 } bound_option;
 
 static const size_t field_bytes[LH_OPT_TYPES] = {
-    [LH_OPT_FLAG] = sizeof(int),
-    [LH_OPT_I64] = sizeof(int64_t),
-    [LH_OPT_F64] = sizeof(double),
-    [LH_OPT_STR] = sizeof(const char *),
-    [LH_OPT_LIST] = sizeof(lh_strings),
-    [LH_OPT_ENUM] = sizeof(int),
-    [LH_OPT_WORD_OR_FILE] = sizeof(const char *),
-    [LH_OPT_BYTES] = sizeof(int64_t),
-    [LH_OPT_SWITCH] = sizeof(const char *),
+    [LH_OPT_FLAG] = sizeof(int),         [LH_OPT_I64] = sizeof(int64_t),
+    [LH_OPT_TOKENS] = sizeof(int64_t),   [LH_OPT_F64] = sizeof(double),
+    [LH_OPT_STR] = sizeof(const char *), [LH_OPT_LIST] = sizeof(lh_strings),
+    [LH_OPT_ENUM] = sizeof(int),         [LH_OPT_WORD_OR_FILE] = sizeof(const char *),
+    [LH_OPT_BYTES] = sizeof(int64_t),    [LH_OPT_SWITCH] = sizeof(const char *),
 };
 
 /* ---- iteration over all options of all groups ---- */
@@ -169,6 +165,29 @@ static lh_status set_i64(const lh_option *row, const char *text, int64_t *out)
     return LH_OK;
 }
 
+int lh_token_count_read(const char *text, int64_t *out)
+{
+    char *end = NULL;
+    errno = 0;
+    long long value = strtoll(text, &end, 10);
+    int64_t unit = strcmp(end, "k") == 0 || strcmp(end, "K") == 0 ? 1 << 10 : strcmp(end, "M") == 0 ? 1 << 20 : 1;
+    if (end == text || (unit == 1 && *end) || errno == ERANGE || value < 0 || value > INT64_MAX / unit) return 0;
+    *out = value * unit;
+    return 1;
+}
+
+static lh_status set_tokens(const lh_option *row, const char *text, int64_t *out)
+{
+    int64_t value = 0;
+    if (!lh_token_count_read(text, &value) || value < row->min || value > row->max)
+        LH_FAIL(LH_EUSAGE,
+                "option '--%s' got '%s', it must be a number of tokens between %lld and %lld, such as 4096, 128k or 1M "
+                "(of 1024)",
+                row->name, text, (long long)row->min, (long long)row->max);
+    *out = value;
+    return LH_OK;
+}
+
 static lh_status set_f64(const lh_option *row, const char *text, double *out)
 {
     char *end = NULL;
@@ -245,6 +264,7 @@ static lh_status set_value(const bound_option *p, const char *text)
     switch (p->row->type) {
     case LH_OPT_FLAG: *(int *)p->field = 1; return LH_OK;
     case LH_OPT_I64: return set_i64(p->row, text, p->field);
+    case LH_OPT_TOKENS: return set_tokens(p->row, text, p->field);
     case LH_OPT_F64: return set_f64(p->row, text, p->field);
     case LH_OPT_BYTES: return set_bytes(p->row, text, p->field);
     case LH_OPT_STR:
@@ -437,6 +457,7 @@ static json_t *json_value(const bound_option *p, int64_t given)
     if (!given && !row->def) return json_null();
     switch (row->type) {
     case LH_OPT_I64:
+    case LH_OPT_TOKENS:
     case LH_OPT_BYTES: return json_integer(*(const int64_t *)p->field);
     case LH_OPT_F64: return json_real(*(const double *)p->field);
     case LH_OPT_ENUM: return json_string(row->choices[*(const int *)p->field]);

@@ -31,6 +31,7 @@ typedef struct lh_strings {
 typedef enum lh_option_type {
     LH_OPT_FLAG,         /* int: 1 if given */
     LH_OPT_I64,          /* int64_t in [min, max] */
+    LH_OPT_TOKENS,       /* int64_t in [min, max]: a number of tokens such as 4096, 128k or 1M (of 1024) */
     LH_OPT_F64,          /* double in [low, high], finite */
     LH_OPT_STR,          /* const char *, NULL without a default; one of the choices if there are any */
     LH_OPT_LIST,         /* lh_strings: may be given several times, no default */
@@ -50,7 +51,7 @@ typedef struct lh_option {
     const char *def;            /* default as text; NULL: none, the field is 0 or NULL */
     const char *help;           /* complete sentences; NULL: left out of --help and the man page */
     size_t at, bytes;           /* the field: LH_FIELD */
-    int64_t min, max;           /* of an I64; equal: any */
+    int64_t min, max;           /* of an I64 (equal: any) or TOKENS */
     double low, high;           /* of an F64; equal: any */
     const char *const *choices; /* of an ENUM, STR, WORD_OR_FILE or SWITCH, ends with NULL */
     const char *(*word)(int i); /* of a STR without choices: words that the shell completes, several with commas between
@@ -132,6 +133,9 @@ lh_status lh_options_completion(lh_buf *out, const lh_syntax *syntax);
 /* The words of `text` wrapped at 96 columns, as in --help, appended to *out: every line but the first begins at column
  * `at`; `used` columns of the first one are taken. Empty lines stay. */
 lh_status lh_options_wrap(lh_buf *out, const char *text, int at, int used);
+
+/* Reads a number of tokens such as "4096", "128k" or "1M" (of 1024); 0: it is none, or negative. */
+int lh_token_count_read(const char *text, int64_t *out);
 
 /* The number of `text` among the words that an option takes (they end with NULL). LH_EUSAGE names the option, the
  * nearest word and all of them. */

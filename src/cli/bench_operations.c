@@ -30,7 +30,7 @@ static const lh_option rows[] = {
      .def = "0",
      .max = 1024,
      .help = "Number of threads. 0: one per core."},
-    {.type = LH_OPT_I64,
+    {.type = LH_OPT_TOKENS,
      .letter = 'c',
      .name = "context",
      FIELD(context),

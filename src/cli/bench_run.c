@@ -13,7 +13,7 @@ struct values {
 };
 
 #define FIELD(member) LH_FIELD(struct run_options, member)
-static const lh_option rows[] = {{.type = LH_OPT_I64,
+static const lh_option rows[] = {{.type = LH_OPT_TOKENS,
                                   .letter = 'c',
                                   .name = "context",
                                   FIELD(context),
@@ -22,7 +22,7 @@ static const lh_option rows[] = {{.type = LH_OPT_I64,
                                   .min = 1,
                                   .max = 1 << 30,
                                   .help = "Length of the prompt, of random tokens."},
-                                 {.type = LH_OPT_I64,
+                                 {.type = LH_OPT_TOKENS,
                                   .letter = 'n',
                                   .name = "max-new",
                                   FIELD(steps),

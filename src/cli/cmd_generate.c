@@ -33,7 +33,7 @@ struct values {
 
 #define FIELD(member) LH_FIELD(struct answer_options, member)
 static const lh_option answer_rows[] = {
-    {.type = LH_OPT_I64,
+    {.type = LH_OPT_TOKENS,
      .letter = 'n',
      .name = "max-new",
      FIELD(max_new),

@@ -1,4 +1,7 @@
 /* cmd_plan.c - `plan`: the forecast of memory and communication, as a table or JSON. */
+#include <stdio.h>
+
+#include "base/minmax.h"
 #include "cli/cli.h"
 #include "engine/plan.h"
 
@@ -15,7 +18,7 @@ struct values {
 };
 
 #define FIELD(member) LH_FIELD(struct plan_options, member)
-static const lh_option rows[] = {{.type = LH_OPT_I64,
+static const lh_option rows[] = {{.type = LH_OPT_TOKENS,
                                   .letter = 'c',
                                   .required = 1,
                                   .name = "context",
@@ -23,8 +26,8 @@ static const lh_option rows[] = {{.type = LH_OPT_I64,
                                   .arg = "TOKENS",
                                   .min = 1,
                                   .max = INT32_MAX,
-                                  .help = "Length of the prompt."},
-                                 {.type = LH_OPT_I64,
+                                  .help = "Length of the prompt, such as 4096, 120k or 1M (of 1024)."},
+                                 {.type = LH_OPT_TOKENS,
                                   .letter = 'n',
                                   .name = "max-new",
                                   FIELD(max_new),
@@ -42,8 +45,8 @@ static const lh_option_group groups[] = {{&table, offsetof(struct values, plan)}
                                          {&lh_cli_common_options, offsetof(struct values, common)},
                                          {0}};
 static const lh_example examples[] = {
-    {"longhaul plan -m m.h5 --context 128000 --tp 4", "memory of a long prompt on four ranks"},
-    {"longhaul plan -m m.h5 --context 128000 --budget 1024", "and with 1,024 entries kept per head"},
+    {"longhaul plan -m m.h5 --context 120k --tp 4", "memory of a long prompt on four ranks"},
+    {"longhaul plan -m m.h5 --context 120k --budget 1024", "and with 1,024 entries kept per head"},
     {"longhaul plan -m Llama-3.1-8B/config.json --context 128000 --tp 2 --device cuda --memory 79G",
      "on two GPUs of 80 GB, on a host without GPU, before anything is imported"},
     {0}};
@@ -52,10 +55,17 @@ static const lh_syntax syntax = {
     .name = "plan",
     .usage = "-m FILE --context TOKENS [options]",
     .summary = "Forecast memory and communication of a run",
-    .text = "Reads the configuration only, no weights. Says whether the run fits this machine if all ranks run here; "
-            "with --memory, whether it fits devices with that much free memory, which need not be here.",
+    .text =
+        "Reads the configuration only, no weights. Says whether the run fits this machine if all ranks run here; "
+        "with --memory, whether it fits devices with that much free memory, which need not be here. Ends with code 5 "
+        "if it does not fit, and names the number of ranks on which it would.",
     .groups = groups,
     .examples = examples};
+
+static double gib(int64_t bytes)
+{
+    return (double)bytes / (1 << 30);
+}
 
 static double mib(int64_t bytes)
 {
@@ -75,6 +85,17 @@ static lh_status put_layers(lh_buf *text, const lh_plan *plan)
     return lh_buf_printf(text, ", %lld to %lld per head by layer", (long long)min, (long long)max);
 }
 
+/* LH_ENOMEM with what is missing, and what would help. */
+static lh_status fail_to_fit(const lh_plan *plan, int64_t ranks_needed)
+{
+    int64_t peak = 0;
+    char help[96] = "no number of ranks is enough: a smaller '--budget', a shorter '--context' or more memory";
+    for (int64_t r = 0; r < plan->tp; r++) peak = lh_max_i64(peak, plan->ranks[r].peak);
+    if (ranks_needed) snprintf(help, sizeof help, "it fits from '--tp %lld' on", (long long)ranks_needed);
+    LH_FAIL(LH_ENOMEM, "the run does not fit: a rank needs %.2f GiB and has %.2f GiB (the full cache is %.2f GiB): %s",
+            gib(peak), gib(plan->free_bytes), gib(plan->full_bytes), help);
+}
+
 static lh_status print_plan(const lh_plan *plan, const struct values *v, const lh_policy *policy)
 {
     lh_status st = LH_OK;
@@ -86,7 +107,8 @@ static lh_status print_plan(const lh_plan *plan, const struct values *v, const l
     LH_TRY_DONE(lh_buf_printf(&text, "entries of the cache: %lld of %lld kept after the prompt",
                               (long long)plan->entries_kept, (long long)plan->entries));
     LH_TRY_DONE(put_layers(&text, plan));
-    LH_TRY_DONE(lh_buf_puts(&text, "\n\n"));
+    LH_TRY_DONE(
+        lh_buf_printf(&text, "\nfull cache of the prompt: %.2f GiB on all ranks together\n\n", gib(plan->full_bytes)));
     LH_TRY_DONE(
         lh_buf_puts(&text, "memory in MiB\n"
                            "rank heads kv |  weights    cache  1 layer   hidden     work |     peak | read a token\n"));
@@ -118,6 +140,7 @@ static lh_status run_plan(lh_call *call)
     lh_policy policy;
     lh_profiles profiles = {0};
     lh_plan plan = {0};
+    int64_t ranks_needed = 0;
     json_t *object = NULL;
     lh_plan_request request = {&v->engine, &policy, v->plan.context, v->plan.max_new, &profiles};
     v->policy.profiles = &profiles;
@@ -125,12 +148,14 @@ static lh_status run_plan(lh_call *call)
     if (!lh_cli_first()) goto done;
     LH_TRY_DONE(lh_cli_probe(v->engine.model));
     LH_TRY_DONE(lh_plan_make(&plan, &request));
+    if (!plan.fits) ranks_needed = lh_plan_ranks_needed(&request);
     if (v->format.json) {
-        LH_TRY_DONE(lh_plan_json(&plan, &request, &object));
+        LH_TRY_DONE(lh_plan_json(&plan, &request, ranks_needed, &object));
         LH_TRY_DONE(lh_cli_write_json(object));
     } else {
         LH_TRY_DONE(print_plan(&plan, v, &policy));
     }
+    if (!plan.fits) LH_TRY_DONE(fail_to_fit(&plan, ranks_needed));
 done:
     json_decref(object);
     lh_plan_clear(&plan);

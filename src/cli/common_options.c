@@ -90,7 +90,7 @@ static const lh_option engine_rows[] = {
      .arg = "SIZE",
      .help = "Maximum device memory per rank, such as 80G. Default: free memory, divided among the ranks that share "
              "it. With 'plan' it may be that of a device which this host does not have."},
-    {.type = LH_OPT_I64,
+    {.type = LH_OPT_TOKENS,
      .name = "chunk",
      FIELD(chunk),
      .arg = "TOKENS",

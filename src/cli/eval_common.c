@@ -2,7 +2,6 @@
  * writing tables as text, JSON, CSV and HDF5. */
 #include "cli/eval_common.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -82,15 +81,16 @@ static lh_status read_lengths(const char *option, const char *text, int64_t **ou
 {
     lh_status st = LH_OK;
     int64_t *values = NULL;
-    char item[ITEM_BYTES], *end;
+    char item[ITEM_BYTES];
     LH_TRY_DONE(lh_calloc(&values, items_of(text), sizeof *values));
     *n = 0;
     for (const char *at = text; at;) {
         LH_TRY_DONE(next_item(option, &at, item, sizeof item));
-        errno = 0;
-        long long value = strtoll(item, &end, 10);
-        if (*end || errno || value < 1 || value > INT64_C(1) << 40)
-            LH_FAIL_DONE(LH_EUSAGE, "'--%s' got '%s', it must be comma-separated numbers of tokens, such as 2000,6000",
+        int64_t value = 0;
+        if (!lh_token_count_read(item, &value) || value < 1 || value > INT64_C(1) << 40)
+            LH_FAIL_DONE(LH_EUSAGE,
+                         "'--%s' got '%s', it must be comma-separated numbers of tokens, such as 2000,6000 or 8k,128k "
+                         "(of 1024)",
                          option, item);
         values[(*n)++] = value;
     }

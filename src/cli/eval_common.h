@@ -32,7 +32,7 @@ typedef struct lh_eval_options {
 #define LH_EVAL_LENGTH \
     .type = LH_OPT_STR, .name = "length", LH_FIELD(lh_eval_options, length), .arg = "LIST", .def = "2000"
 #define LH_EVAL_MAX_NEW \
-    .type = LH_OPT_I64, .letter = 'n', .name = "max-new", LH_FIELD(lh_eval_options, max_new), .arg = "TOKENS"
+    .type = LH_OPT_TOKENS, .letter = 'n', .name = "max-new", LH_FIELD(lh_eval_options, max_new), .arg = "TOKENS"
 #define LH_EVAL_CHAT .type = LH_OPT_SWITCH, .name = "chat", LH_FIELD(lh_eval_options, chat), .choices = lh_policy_switch
 #define LH_EVAL_CHAT_TEMPLATE                                                                                  \
     .type = LH_OPT_STR, .name = "chat-template", LH_FIELD(lh_eval_options, chat_template), .arg = "NAME|FILE", \

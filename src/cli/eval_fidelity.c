@@ -39,7 +39,7 @@ static const lh_option fidelity_rows[] = {
      .arg = "TEXT",
      .def = "Repeat the text above word by word.",
      .help = "The instruction of --reconstruct."},
-    {.type = LH_OPT_I64,
+    {.type = LH_OPT_TOKENS,
      .name = "repeat-max",
      FIELD(repeat_max),
      .arg = "TOKENS",

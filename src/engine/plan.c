@@ -115,17 +115,24 @@ static lh_status check_sizes(const lh_plan_request *r, const lh_config *c)
 static lh_status plan_all(lh_plan *plan, const lh_plan_request *r, const lh_config *c, const lh_devices_room *room)
 {
     if (r->context < 1) LH_FAIL(LH_EUSAGE, "--context must be at least 1 token");
-    if (r->context + r->max_new > c->max_positions)
+    if (r->context + r->max_new > c->max_positions) {
+        int64_t max = c->max_positions - r->max_new;
+        if (max < 1)
+            LH_FAIL(LH_EUSAGE,
+                    "%lld new tokens are more than the %lld positions of the model: generate less ('--max-new')",
+                    (long long)r->max_new, (long long)c->max_positions);
         LH_FAIL(LH_EUSAGE,
-                "%lld tokens of context and %lld more are longer than the %lld positions of the model: shorten the "
-                "context, or generate less ('--max-new')",
-                (long long)r->context, (long long)r->max_new, (long long)c->max_positions);
+                "%lld tokens of context and %lld more are longer than the %lld positions of the model: at most "
+                "'--context %lld' with so many new ones, or generate less ('--max-new')",
+                (long long)r->context, (long long)r->max_new, (long long)c->max_positions, (long long)max);
+    }
     LH_TRY(check_sizes(r, c));
     plan->device = room->kind;
     plan->free_bytes = room->free_bytes / (room->dealt ? (plan->tp + room->dealt - 1) / room->dealt : 1);
     LH_TRY(plan_ranks(plan, r, c));
     plan->budget = lh_policy_entries(r->policy, r->context);
     plan->entries = r->context * c->kv_heads * c->layers;
+    plan->full_bytes = plan->entries * 2 * c->head_dim * lh_dtype_bytes(plan->kv_dtype);
     return make_layer_budgets(plan, r, c);
 }
 
@@ -158,6 +165,46 @@ void lh_plan_clear(lh_plan *plan)
     plan->layer_budgets = NULL;
 }
 
+/* 1 if the run fits on so many ranks; -1: the model cannot be divided over them. */
+static int fits_on(const lh_plan_request *request, int64_t tp)
+{
+    lh_engine_options engine = *request->engine;
+    lh_plan_request other = *request;
+    lh_plan plan;
+    engine.tp = tp;
+    other.engine = &engine;
+    if (lh_plan_make(&plan, &other) != LH_OK) {
+        lh_error_clear();
+        return -1;
+    }
+    int fits = plan.fits;
+    lh_plan_clear(&plan);
+    return fits;
+}
+
+/* Looks for the first number that fits or is too large: each one after it is one of the two, too. */
+int64_t lh_plan_ranks_needed(const lh_plan_request *request)
+{
+    int64_t low = request->engine->tp ? request->engine->tp : 1, high = low;
+    int fits = 0;
+    while (fits == 0) {
+        low = high;
+        high *= 2;
+        fits = fits_on(request, high);
+    }
+    while (high - low > 1) {
+        int64_t middle = low + (high - low) / 2;
+        int there = fits_on(request, middle);
+        if (there == 0) {
+            low = middle;
+        } else {
+            high = middle;
+            fits = there;
+        }
+    }
+    return fits == 1 ? high : 0;
+}
+
 static json_t *rank_json(const lh_plan_rank *r)
 {
     json_t *o = json_object();
@@ -176,7 +223,7 @@ static json_t *rank_json(const lh_plan_rank *r)
     return o;
 }
 
-lh_status lh_plan_json(const lh_plan *plan, const lh_plan_request *request, json_t **out)
+lh_status lh_plan_json(const lh_plan *plan, const lh_plan_request *request, int64_t ranks_needed, json_t **out)
 {
     lh_status st = LH_OK;
     json_t *o = NULL, *policy = NULL, *ranks = json_array(), *budgets = json_array();
@@ -197,7 +244,9 @@ lh_status lh_plan_json(const lh_plan *plan, const lh_plan_request *request, json
     json_object_set_new(o, "chunk", json_integer(plan->chunk));
     json_object_set_new(o, "device", json_string(lh_device_kind_name(plan->device)));
     json_object_set_new(o, "free_bytes", json_integer(plan->free_bytes));
+    json_object_set_new(o, "full_cache_bytes", json_integer(plan->full_bytes));
     json_object_set_new(o, "fits", json_boolean(plan->fits));
+    json_object_set_new(o, "fits_from_tp", ranks_needed ? json_integer(ranks_needed) : json_null());
     *out = o;
 done:
     json_decref(policy);

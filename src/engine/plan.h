@@ -26,6 +26,7 @@ typedef struct lh_plan_rank {
 typedef struct lh_plan {
     lh_plan_rank *ranks;                       /* [tp] */
     int64_t tp, budget, entries_kept, entries; /* of the model */
+    int64_t full_bytes;                        /* of the cache with all entries, on all ranks together */
     int64_t *layer_budgets;                    /* [layers] entries per KV head */
     int64_t layers;
     int64_t chunk; /* tokens per chunk of the prompt */
@@ -38,6 +39,12 @@ typedef struct lh_plan {
 /* Makes the forecast. Not collective. LH_EFILE, LH_EINPUT (invalid configuration), LH_EUSAGE. */
 lh_status lh_plan_make(lh_plan *out, const lh_plan_request *request);
 void lh_plan_clear(lh_plan *plan);
-lh_status lh_plan_json(const lh_plan *plan, const lh_plan_request *request, json_t **out);
+
+/* The smallest --tp above that of the request on which the run fits; 0: there is none. For requests that lh_plan_make
+ * accepts. */
+int64_t lh_plan_ranks_needed(const lh_plan_request *request);
+
+/* ranks_needed: as above, 0 if the run fits or does on no number of ranks. */
+lh_status lh_plan_json(const lh_plan *plan, const lh_plan_request *request, int64_t ranks_needed, json_t **out);
 
 #endif

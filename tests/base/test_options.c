@@ -10,7 +10,7 @@ struct common {
 };
 
 struct shared {
-    int64_t max_new, seed;
+    int64_t max_new, context, seed;
     double alpha;
     int64_t memory;
     const char *model, *prompt;
@@ -53,6 +53,13 @@ static const lh_option shared_rows[] = {
      .min = 1,
      .max = 1 << 30,
      .help = "Tokens to generate at most."},
+    {.type = LH_OPT_TOKENS,
+     .name = "context",
+     FIELD(context),
+     .arg = "TOKENS",
+     .min = 1,
+     .max = INT32_MAX,
+     .help = "Length."},
     {.type = LH_OPT_I64, .name = "seed", FIELD(seed), .arg = "N", .help = "Seed."},
     {.type = LH_OPT_F64,
      .name = "alpha",
@@ -123,6 +130,45 @@ START_TEST(test_what_is_not_given_is_the_default)
     ck_assert_int_eq(lh_options_given(o, "model"), 1);
     ck_assert_ptr_null(lh_options_arg(o, 0));
     lh_options_close(o);
+}
+END_TEST
+
+START_TEST(test_numbers_of_tokens_have_units)
+{
+    static const struct {
+        const char *text;
+        int64_t tokens; /* 0: refused */
+    } cases[] = {{"1", 1},
+                 {"4096", 4096},
+                 {"128k", 131072},
+                 {"128K", 131072},
+                 {"1M", 1 << 20},
+                 {"2047M", INT64_C(2047) << 20},
+                 {"0", 0},
+                 {"0k", 0},
+                 {"-1k", 0},
+                 {"2048M", 0},
+                 {"1m", 0},
+                 {"1G", 0},
+                 {"1.5M", 0},
+                 {"k", 0},
+                 {"", 0},
+                 {"128kB", 0},
+                 {"1kk", 0},
+                 {"9999999999999999999k", 0},
+                 {"9223372036854775807M", 0},
+                 {NULL, 0}};
+    for (int i = 0; cases[i].text; i++) {
+        struct values v;
+        lh_options *o;
+        if (!cases[i].tokens) {
+            refuses(WORDS("-m", "x", "--context", cases[i].text), "such as 4096, 128k or 1M (of 1024)");
+            continue;
+        }
+        ck_assert_int_eq(parse(&o, &v, WORDS("-m", "x", "--context", cases[i].text)), LH_OK);
+        ck_assert_int_eq(v.shared.context, cases[i].tokens);
+        lh_options_close(o);
+    }
 }
 END_TEST
 
@@ -277,10 +323,11 @@ START_TEST(test_the_record_holds_every_option_and_what_was_given)
     ck_assert_int_eq(
         parse(&o, &v, WORDS("src", "--dtype", "bf16", "-m", "a\xff", "--question", "q", "-q", "--pool", "max")), LH_OK);
     ck_assert_int_eq(lh_options_json(o, &record), LH_OK);
-    want = json_pack("{s:s, s:[s], s:{s:s, s:i, s:n, s:f, s:n, s:n, s:[s], s:s, s:s, s:n, s:b, s:b}, s:[s,s,s,s,s]}",
-                     "command", "try", "arguments", "src", "options", "model", "a\xef\xbf\xbd", "max-new", 128, "seed",
-                     "alpha", 0.5, "memory", "prompt", "question", "q", "dtype", "bf16", "pool", "max", "gain",
-                     "verbose", 0, "quiet", 1, "given", "model", "question", "dtype", "pool", "quiet");
+    want =
+        json_pack("{s:s, s:[s], s:{s:s, s:i, s:n, s:n, s:f, s:n, s:n, s:[s], s:s, s:s, s:n, s:b, s:b}, s:[s,s,s,s,s]}",
+                  "command", "try", "arguments", "src", "options", "model", "a\xef\xbf\xbd", "max-new", 128, "context",
+                  "seed", "alpha", 0.5, "memory", "prompt", "question", "q", "dtype", "bf16", "pool", "max", "gain",
+                  "verbose", 0, "quiet", 1, "given", "model", "question", "dtype", "pool", "quiet");
     ck_assert_ptr_nonnull(want);
     ck_assert(json_equal(record, want));
     json_decref(record);
@@ -302,6 +349,7 @@ END_TEST
 int main(void)
 {
     const TTest *const tests[] = {test_what_is_not_given_is_the_default,
+                                  test_numbers_of_tokens_have_units,
                                   test_sizes_have_units,
                                   test_all_ways_of_writing_a_value_mean_the_same,
                                   test_switches_are_on_or_say_what_they_are,

@@ -275,6 +275,23 @@ START_TEST(test_a_plan_tells_every_rank)
 }
 END_TEST
 
+/* Tokens are counted in k and M of 1024, and a context that leaves no room for the answer is told the longest that
+ * does. */
+START_TEST(test_tokens_have_units)
+{
+    program_result r = {0};
+    program_run(&r, 1, "plan -m llama-3.1-8b-4m --memory 900G --context 1M --max-new 1k --json");
+    program_exits(&r, 0);
+    json_t *o = json_loads(r.out.data, 0, NULL);
+    ck_assert_int_eq(json_integer_value(json_object_get(o, "context")), 1 << 20);
+    ck_assert_int_eq(json_integer_value(json_object_get(o, "max_new")), 1 << 10);
+    json_decref(o);
+    program_refuses(1, 2, "at most '--context 130944'", "plan -m llama-3.1-8b --memory 900G --context 128k");
+    program_refuses(1, 2, "such as 4096, 128k or 1M", "plan -m llama-3.1-8b --memory 900G --context 128kB");
+    program_clear(&r);
+}
+END_TEST
+
 static int64_t number_of(const program_result *r, const char *name)
 {
     json_t *o = json_loads(r->out.data, 0, NULL);
@@ -287,6 +304,7 @@ START_TEST(test_a_plan_for_a_device_that_is_elsewhere)
 {
     static const char line[] = "plan -m llama-3.1-8b-4m --device cuda --memory %s --budget 1024 --context 1000000 %s";
     program_result r = {0};
+    char options[32];
     program_run(&r, 1, line, "139G", "--json");
     program_exits(&r, 0);
     ck_assert_ptr_nonnull(strstr(r.out.data, "\"fits\":true"));
@@ -298,9 +316,27 @@ START_TEST(test_a_plan_for_a_device_that_is_elsewhere)
     ck_assert_int_ge(number_of(&r, "chunk"), 64);
     ck_assert_int_lt(number_of(&r, "chunk"), 4096);
     program_run(&r, 1, line, "24G", "");
-    program_exits(&r, 0);
+    program_exits(&r, 5);
     ck_assert_int_eq(program_lines(r.out.data, "fits in this memory: no (24576.0 MiB per rank)"), 1);
     ck_assert_int_eq(program_lines(r.out.data, "prefill in chunks of 64 tokens"), 1);
+    /* 1,000,000 tokens x 32 layers x 8 heads x 128 channels x keys and values x 2 bytes */
+    ck_assert_int_eq(program_lines(r.out.data, "full cache of the prompt: 122.07 GiB on all ranks together"), 1);
+    program_says(&r, "and has 24.00 GiB (the full cache is 122.07 GiB): it fits from '--tp 3' on");
+    program_run(&r, 1, line, "24G", "--tp 3");
+    program_exits(&r, 0);
+    program_run(&r, 1, line, "20G", "--json"); /* not a power of two */
+    program_exits(&r, 5);
+    int64_t needed = number_of(&r, "fits_from_tp");
+    ck_assert_int_eq(needed, 5);
+    ck_assert_int_eq(number_of(&r, "full_cache_bytes"), INT64_C(1000000) * 32 * 8 * 128 * 2 * 2);
+    for (int64_t tp = needed - 1; tp <= needed; tp++) {
+        snprintf(options, sizeof options, "--tp %lld", (long long)tp);
+        program_run(&r, 1, line, "20G", options);
+        program_exits(&r, tp < needed ? 5 : 0);
+    }
+    program_run(&r, 1, line, "2G", "");
+    program_exits(&r, 5);
+    program_says(&r, "no number of ranks is enough");
     program_run(&r, 1, line, "24G", "--tp 8");
     program_exits(&r, 0);
     ck_assert_int_eq(program_lines(r.out.data, "fits in this memory: yes"), 1);
@@ -369,6 +405,7 @@ int main(void)
                                   test_a_description_is_short,
                                   test_no_more_rows_of_logits_than_there_are_tokens,
                                   test_a_plan_tells_every_rank,
+                                  test_tokens_have_units,
                                   test_a_plan_for_a_device_that_is_elsewhere,
                                   test_a_plan_needs_no_checkpoint,
                                   test_a_run_within_its_memory,

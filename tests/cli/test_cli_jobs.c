@@ -10,8 +10,8 @@
 #include "cli/tiny.h"
 #include "suite.h"
 
-#define JOB \
-    "--version > version; export LONGHAUL=" LONGHAUL "; PATH=$PWD/bin:$PATH bash " SOURCE_DIR "/jobs/generate.slurm "
+#define JOB_LINE "LONGHAUL=" LONGHAUL " PATH=$PWD/bin:$PATH bash " SOURCE_DIR "/jobs/generate.slurm "
+#define JOB "--version > version; " JOB_LINE
 
 START_TEST(test_the_policy_of_a_job_sees_the_question)
 {
@@ -25,9 +25,68 @@ START_TEST(test_the_policy_of_a_job_sees_the_question)
 }
 END_TEST
 
+/* What the plan would take for granted without them. */
+START_TEST(test_a_job_that_does_not_fit_ends_before_it_starts)
+{
+    program_result r = {0};
+    program_run(&r, 1, "--version > version; rm -f srun.log");
+    program_run(&r, 1, JOB "tiny.h5 book 'Who did it?' --memory 4K");
+    program_exits(&r, 5);
+    program_says(&r, "the run does not fit");
+    program_run(&r, 1, "--version > version; test -e srun.log");
+    program_exits(&r, 1);
+    program_run(&r, 1,
+                JOB "tiny.h5 book 'Who did it?' --policy snapkv --window 16 --budget 40 -- --max-new 4 --seed 3");
+    program_exits(&r, 0);
+    ck_assert_ptr_nonnull(strstr(r.out.data, "policy snapkv --window 16 --budget 40"));
+    program_run(&r, 1, "--version > version; grep -e '--window 16 --budget 40 --max-new 4 --seed 3' srun.log");
+    program_exits(&r, 0);
+    program_clear(&r);
+}
+END_TEST
+
+/* Ranks of other nodes have the memory of their own. */
+START_TEST(test_a_job_on_several_nodes_counts_the_memory_of_each)
+{
+    program_result r = {0};
+    program_run(&r, 1,
+                "--version > version; export SLURM_NNODES=2 SLURM_NTASKS=2 SLURM_MEM_PER_NODE=1; " JOB_LINE
+                "tiny.h5 book 'Who did it?' --budget 40 -- --max-new 4");
+    program_exits(&r, 5);
+    program_run(&r, 1,
+                "--version > version; export SLURM_NNODES=2 SLURM_NTASKS=2 SLURM_MEM_PER_NODE=1024; " JOB_LINE
+                "tiny.h5 book 'Who did it?' --budget 40 -- --max-new 4");
+    program_exits(&r, 0);
+    ck_assert_int_eq(program_lines(r.out.data, "fits in this memory: yes (1024.0 MiB per rank)"), 1);
+    program_clear(&r);
+}
+END_TEST
+
+START_TEST(test_a_job_finds_the_program_or_says_where_it_may_be)
+{
+    static const char *const places[] = {"cp -s " LONGHAUL " bin/longhaul",
+                                         "mkdir -p from/build && cp -s " LONGHAUL
+                                         " from/build/longhaul && export SLURM_SUBMIT_DIR=from"};
+    static const char script[] = "PATH=$PWD/bin:/usr/bin:/bin bash " SOURCE_DIR
+                                 "/jobs/generate.slurm tiny.h5 book 'Who did it?' --budget 40 -- --max-new 4";
+    program_result r = {0};
+    for (int i = 0; i < 2; i++) {
+        program_run(&r, 1, "--version > version; %s && %s", places[i], script);
+        program_exits(&r, 0);
+        program_run(&r, 1, "--version > version; rm -rf bin/longhaul from; %s", script);
+        program_exits(&r, 2);
+        ck_assert_msg(strstr(r.err.data, "put longhaul on PATH, or submit with LONGHAUL="), "%s", r.err.data);
+    }
+    program_clear(&r);
+}
+END_TEST
+
 int main(void)
 {
-    const TTest *const tests[] = {test_the_policy_of_a_job_sees_the_question, NULL};
+    const TTest *const tests[] = {test_the_policy_of_a_job_sees_the_question,
+                                  test_a_job_that_does_not_fit_ends_before_it_starts,
+                                  test_a_job_on_several_nodes_counts_the_memory_of_each,
+                                  test_a_job_finds_the_program_or_says_where_it_may_be, NULL};
     program_enter();
     tiny_write("tiny");
     program_file("book",
