@@ -68,7 +68,7 @@ START_TEST(test_ranks_with_different_files_are_told_apart)
         const char *here, *there; /* made from: import */
     } models[] = {{"--seed 1", "--seed 2"}, {"--dtype f32", "--dtype bf16"}};
     program_result r = {0};
-    program_run(&r, 1, "--version > version && mkdir a b");
+    program_run(&r, 1, "--version > version && rm -rf a b && mkdir a b");
     for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
         program_run(&r, 1, "import --random tiny %s -o a/x.h5 -q && " LONGHAUL " import --random tiny %s -o b/x.h5 -q",
                     models[i].here, models[i].there);
@@ -100,7 +100,7 @@ START_TEST(test_a_file_is_probed_where_it_is_read)
 {
     program_result r = {0};
     program_run(&r, 1,
-                "--version > version && mkdir a b && cp m.h5 a/x.h5 && "
+                "--version > version && rm -rf a b && mkdir a b && cp m.h5 a/x.h5 && "
                 "LC_ALL=C sed 's/longhaul 0/longhaul 9/' m.h5 > b/x.h5 && ! cmp -s m.h5 b/x.h5");
     program_exits(&r, 0);
     in_two_folders(&r, 1, "generate -m x.h5 -p hello -n 5");
