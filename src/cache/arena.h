@@ -14,7 +14,7 @@ typedef struct lh_arena_shape {
     lh_dtype type; /* of keys and values */
 } lh_arena_shape;
 
-/* What is stored with an entry beside key and value. Where nothing is evicted the position of an entry is its slot. */
+/* Data of an entry besides key and value. Where nothing is evicted the position of an entry is its slot. */
 typedef struct lh_arena_form {
     int has_positions;
     int64_t stats; /* f32 numbers an entry */

@@ -67,7 +67,7 @@ static lh_status check(const lh_chunk_request *r, int64_t length)
         LH_FAIL(LH_ENOMEM,
                 "the run takes %.3f GiB on this rank beside the weights, with %lld tokens of the prompt at a time, and "
                 "%.3f GiB are left: %.3f GiB are missing; use more ranks, a smaller '--budget'%s or a shorter prompt "
-                "('longhaul plan' tells what that takes)",
+                "('longhaul plan' shows what that needs)",
                 (double)need / gib, (long long)shortest, (double)lh_max_i64(r->room_bytes, 0) / gib,
                 (double)(need - lh_max_i64(r->room_bytes, 0)) / gib, r->wanted ? ", a smaller '--chunk'" : "");
     return LH_OK;

@@ -61,7 +61,7 @@ void lh_evictor_free(lh_evictor *evictor);
 void lh_evictor_free_rows(lh_evictor *evictor);
 int64_t lh_evictor_ld(const lh_evictor *evictor);
 
-/* 1 where the rows of a phase are looked at as they pass; `scored`: of the layer's eviction at the end of its prefill.
+/* 1 where the rows of a phase are observed as they pass; `scored`: of the layer's eviction at the end of its prefill.
  * The first position of a prompt whose rows are. */
 int lh_evict_uses_rows(const lh_policy_numbers *policy, lh_evict_phase phase, int scored);
 int64_t lh_evict_first_row(const lh_evictor *evictor);

@@ -11,7 +11,7 @@ static lh_status find_not_finite(const float *lse, int64_t count, int64_t layer)
         if (!isfinite(lse[i]))
             LH_FAIL(LH_EFILE,
                     "layer %lld: the attention of the query heads is not finite, so that the cache cannot be ranked; "
-                    "'longhaul verify' tells whether the weights are damaged",
+                    "check the weights with 'longhaul verify'",
                     (long long)layer);
     return LH_OK;
 }

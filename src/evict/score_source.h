@@ -16,7 +16,7 @@ typedef struct lh_source {
     /* work space beside the scores themselves */
     void (*space)(const lh_space_request *request, int64_t bytes[LH_SPACE_PARTS]);
 
-    /* 1 where the rows of a phase are looked at as they pass (lh_evict_uses_rows); NULL: never */
+    /* 1 where the rows of a phase are observed as they pass (lh_evict_uses_rows); NULL: never */
     int (*uses_rows)(const lh_policy_numbers *policy, lh_evict_phase phase, int scored);
 
     /* before a layer's first row, as rows pass, at the end of its prefill; then the scores. Collective where groups are

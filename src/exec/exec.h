@@ -1,7 +1,7 @@
 /* exec.h - the execution context: the operations of a backend, the stream on which they are enqueued, and the
  * communicators of the TP group. Everything above passes one of these instead of four arguments.
  *
- * Errors are latched. What is run, copied or sent by the calls below returns nothing: the first failure stays with the
+ * Errors are latched. The calls below, which run, copy or send, return nothing: the first failure stays with the
  * stream (lh_stream_latch), and after it operations and copies do nothing, while collectives are still taken part in,
  * so that no rank waits for one that has failed. At a named point all ranks learn of it: lh_exec_agree. */
 #ifndef LH_EXEC_EXEC_H

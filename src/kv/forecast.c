@@ -142,7 +142,7 @@ static lh_status decode(const lh_kv_course *course, lh_kv *kv)
     return LH_OK;
 }
 
-static lh_status run(dry_run *d, lh_kv_forecast *out)
+static lh_status run_dry(dry_run *d, lh_kv_forecast *out)
 {
     LH_TRY(open_caches(d));
     LH_TRY(prefill(d, out));
@@ -156,7 +156,7 @@ lh_status lh_kv_forecast_make(lh_kv_forecast *out, const lh_kv_shape *shape, con
 {
     dry_run d = {.course = course, .shape = *shape};
     *out = (lh_kv_forecast){0};
-    lh_status st = run(&d, out);
+    lh_status st = run_dry(&d, out);
     close_caches(&d);
     return st;
 }

@@ -1,5 +1,5 @@
 /* kv.h - the keys and values that a rank remembers of one sequence, over time: ragged, head-sharded, and evicted as a
- * policy says. What is stored lies in cache/, what stays is decided in evict/; here is when.
+ * policy says. cache/ stores the entries, evict/ decides which of them stay, kv/ decides when.
  *
  * Prefill is layer-major. For each layer: lh_kv_prefill_begin gives a view with room for the whole prompt; the caller
  * appends and attends chunk by chunk and hands every chunk's queries to lh_kv_record; lh_kv_prefill_end observes,
@@ -75,7 +75,7 @@ int64_t lh_kv_wants_rows(const lh_kv *kv, int64_t layer);
 
 /* A chunk's queries with their log-sum-exps; positions are those of all its tokens, whose keys are in the view, and
  * nothing after them. Keeps or counts what the policy observes; collective where statistics go on and groups are split.
- * A failure is told by the next agreement. */
+ * The next agreement reports a failure. */
 void lh_kv_record(lh_kv *kv, int64_t layer, const lh_query_rows *rows);
 
 /* Collective. Observe, evict, free. LH_EFILE when the recorded log-sum-exps are not finite: the weights are damaged. */
@@ -93,7 +93,7 @@ lh_status lh_kv_room(lh_kv *kv, int64_t layer, int64_t tokens, lh_ragged **view)
 
 /* Where the attention of a single row may leave its logits with the entries of a layer (those of lh_kv_room, appended
  * to) for lh_kv_record, which works them out otherwise, and then rounds queries as lh_column_stats_args says; NULL
- * where nobody looks at them. Not collective: a failure is told by the next agreement. */
+ * where nobody needs them. Not collective: the next agreement reports a failure. */
 lh_row_logits lh_kv_row_logits(lh_kv *kv, int64_t layer);
 
 /* 1 where keys are rotated by slots: then keys are appended as they are after the prefill, and rows attend to the view

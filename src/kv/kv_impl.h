@@ -104,7 +104,7 @@ lh_arena *lh_kv_prefill_arena(lh_kv *kv, int64_t layer);
 lh_status lh_kv_lend(lh_kv *leader, int64_t layer);
 void lh_kv_take_back(lh_kv *follower);
 
-/* 1 where the layer's rows are looked at as they pass (record.c). */
+/* 1 where the policy observes the layer's rows as they pass (record.c). */
 int lh_kv_uses_rows(const lh_kv *kv, int64_t layer);
 
 /* Blocks of a prompt (block.c): at the end of a layer its lengths, and which entries have no norms yet. */

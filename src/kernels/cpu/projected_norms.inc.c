@@ -23,7 +23,7 @@ typedef struct lh_projected {
 /* Sections [begin, end) of a run of entries of a query head, and the memory for it. */
 typedef struct lh_projected_item {
     const lh_projected *product;
-    int64_t i, head, first, count; /* first: of the entries that are looked at */
+    int64_t i, head, first, count; /* first: of the entries that are wanted */
     int64_t begin, end;
     float *v, *w, *c, *lanes; /* packed values and weights; [rows, PROJECTED_COLS] products; [entries, VL] */
     float *sums;              /* [sections, entries] of the run */
@@ -40,7 +40,7 @@ static int64_t projected_sums(const lh_projected *p)
     return p->sections * p->entries;
 }
 
-/* Entries of KV head h that are looked at. */
+/* Entries of KV head h that are wanted. */
 static int64_t projected_count(const lh_projected_norms_args *a, int64_t h)
 {
     return lh_min_i64(a->kv->len[h], a->last);

@@ -27,7 +27,7 @@ struct column_kind {
 typedef struct column_job {
     lh_slot_floats sums, squares, counts;
     lh_ragged kv;
-    lh_observed rows; /* its kv is not looked at */
+    lh_observed rows; /* its kv is not used */
     const float *lse;
     int64_t lse_ld, first, cols, padded;
     int64_t first_head, heads; /* KV heads */

@@ -9,7 +9,7 @@ typedef struct lh_projected {
     lh_ragged kv;
 } lh_projected;
 
-/* The values of the entries of KV head h that are looked at, [*count, head_dim]. */
+/* The values of the last entries of KV head h that are wanted, [*count, head_dim]. */
 template <typename V>
 static __device__ __forceinline__ const V *lh_projected_values(const lh_projected &p, int64_t h, int64_t *count)
 {
