@@ -52,30 +52,14 @@ static int find_type(hid_t id, lh_dtype *out)
     return found;
 }
 
-lh_status lh_h5_check_layout(const lh_h5 *h5, hid_t dataset, const char *name)
-{
-    lh_status st = LH_OK;
-    hid_t plist = H5Dget_create_plist(dataset);
-    H5D_layout_t layout = plist >= 0 ? H5Pget_layout(plist) : H5D_LAYOUT_ERROR;
-    if (layout == H5D_LAYOUT_ERROR || layout == H5D_VIRTUAL || H5Pget_external_count(plist) != 0)
-        LH_FAIL_DONE(lh_h5_code(h5), "'%s' of '%s' is not stored in the file itself", name, h5->path);
-    if (layout == H5D_CHUNKED) /* a chunk has any size, whatever the sizes of the array and of the file */
-        LH_FAIL_DONE(
-            lh_h5_code(h5),
-            "'%s' of '%s' is chunked or compressed, only contiguous arrays are read: h5repack -l CONTI -f NONE", name,
-            h5->path);
-done:
-    if (plist >= 0) H5Pclose(plist);
-    return st;
-}
-
 /* The bytes of a dataset must be inside this file, and not more than the file has. */
 static lh_status check_storage(const lh_h5 *h5, hid_t dataset, const char *name, int64_t bytes)
 {
     lh_status st = LH_OK;
     hid_t plist = H5Dget_create_plist(dataset);
     H5D_layout_t layout = plist >= 0 ? H5Pget_layout(plist) : H5D_LAYOUT_ERROR;
-    LH_TRY_DONE(lh_h5_check_layout(h5, dataset, name));
+    if (layout == H5D_LAYOUT_ERROR || layout == H5D_VIRTUAL || H5Pget_external_count(plist) != 0)
+        LH_FAIL_DONE(lh_h5_code(h5), "'%s' of '%s' is not stored in the file itself", name, h5->path);
     if (bytes > h5->file_bytes)
         LH_FAIL_DONE(lh_h5_code(h5), "'%s' of '%s' claims %lld bytes, the file has %lld", name, h5->path,
                      (long long)bytes, (long long)h5->file_bytes);

@@ -40,12 +40,8 @@ const char *lh_h5_why(lh_h5_reason *reason);
 /* Write through h5_sink.c: the first error goes to *error, HDF5 sees none. */
 herr_t lh_h5_sink_use(hid_t access, int *error);
 
-/* Fails unless the bytes of a dataset are in the file as they will be in memory: not in chunks, not compressed, not in
- * another file. */
-lh_status lh_h5_check_layout(const lh_h5 *h5, hid_t dataset, const char *name);
-
-/* Shape of an open dataset; refuses more than LH_H5_RANK dimensions, unknown element types, chunks, data outside
- * the file and arrays larger than it. */
+/* Shape of an open dataset; refuses more than LH_H5_RANK dimensions, unknown element types, data outside the
+ * file and arrays larger than it. */
 lh_status lh_h5_shape_of(const lh_h5 *h5, hid_t dataset, const char *name, lh_h5_shape *out);
 
 /* Create the parent groups of `name`. */

