@@ -17,7 +17,8 @@ static const char bound[] = "each rank is bound to ";
  * numbers. */
 START_TEST(test_cores_that_the_launcher_leaves_idle_are_warned_of)
 {
-    static const char line[] = BY_HAND MPIEXEC " --bind-to %s -n 1 " LONGHAUL " generate -m m.h5 -p a -n 2 %s";
+    static const char line[] =
+        BY_HAND MPIEXEC " --bind-to %s -n 1 " LONGHAUL " generate -m m.h5 -p a -n 2 --device cpu %s";
     program_result r = {0};
     char numbers[64], ranks[64];
     cpu_set_t cores;
