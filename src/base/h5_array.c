@@ -52,6 +52,28 @@ static int find_type(hid_t id, lh_dtype *out)
     return found;
 }
 
+lh_status lh_h5_check_chunk(const lh_h5 *h5, hid_t dataset, const char *name)
+{
+    lh_status st = LH_OK;
+    hsize_t dims[H5S_MAX_RANK] = {0};
+    hid_t plist = H5Dget_create_plist(dataset), type = H5Dget_type(dataset), space = H5Dget_space(dataset);
+    const int is_chunked = plist >= 0 && H5Pget_layout(plist) == H5D_CHUNKED;
+    const int64_t count = space >= 0 ? (int64_t)H5Sget_simple_extent_npoints(space) : -1;
+    if (!is_chunked || count == 0) goto done;
+    int64_t chunk = 1, bytes = type >= 0 ? (int64_t)H5Tget_size(type) : INT64_MAX;
+    const int rank = H5Pget_chunk(plist, H5S_MAX_RANK, dims);
+    for (int d = 0; d < rank; d++)
+        if (dims[d] > INT64_MAX || __builtin_mul_overflow(chunk, (int64_t)dims[d], &chunk)) chunk = INT64_MAX;
+    if (rank < 1 || chunk > count || __builtin_mul_overflow(chunk, bytes, &bytes) || bytes > h5->file_bytes)
+        LH_FAIL_DONE(lh_h5_code(h5), "'%s' of '%s' is stored in chunks that are larger than the array or the file",
+                     name, h5->path);
+done:
+    if (space >= 0) H5Sclose(space);
+    if (type >= 0) H5Tclose(type);
+    if (plist >= 0) H5Pclose(plist);
+    return st;
+}
+
 /* The bytes of a dataset must be inside this file, and not more than the file has. */
 static lh_status check_storage(const lh_h5 *h5, hid_t dataset, const char *name, int64_t bytes)
 {
@@ -63,6 +85,7 @@ static lh_status check_storage(const lh_h5 *h5, hid_t dataset, const char *name,
     if (bytes > h5->file_bytes)
         LH_FAIL_DONE(lh_h5_code(h5), "'%s' of '%s' claims %lld bytes, the file has %lld", name, h5->path,
                      (long long)bytes, (long long)h5->file_bytes);
+    LH_TRY_DONE(lh_h5_check_chunk(h5, dataset, name));
     if (layout == H5D_CONTIGUOUS && bytes > 0) {
         haddr_t at = H5Dget_offset(dataset);
         hsize_t stored = H5Dget_storage_size(dataset);

@@ -40,8 +40,12 @@ const char *lh_h5_why(lh_h5_reason *reason);
 /* Write through h5_sink.c: the first error goes to *error, HDF5 sees none. */
 herr_t lh_h5_sink_use(hid_t access, int *error);
 
+/* Refuses an open dataset whose chunks are larger than itself or than the file: HDF5 allocates a whole chunk to read
+ * one element, and a compressed chunk may take a few bytes of the file. */
+lh_status lh_h5_check_chunk(const lh_h5 *h5, hid_t dataset, const char *name);
+
 /* Shape of an open dataset; refuses more than LH_H5_RANK dimensions, unknown element types, data outside the
- * file and arrays larger than it. */
+ * file, chunks larger than the array, and arrays larger than the file. */
 lh_status lh_h5_shape_of(const lh_h5 *h5, hid_t dataset, const char *name, lh_h5_shape *out);
 
 /* Create the parent groups of `name`. */

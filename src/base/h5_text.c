@@ -229,6 +229,7 @@ lh_status lh_h5_get_text(lh_h5 *h5, const char *name, char **text, int64_t *byte
     if (!lh_h5_has(h5, name)) LH_FAIL_DONE(lh_h5_code(h5), "'%s' has no '%s'", h5->path, name);
     id = H5Dopen2(h5->file, name, H5P_DEFAULT);
     if (id < 0) LH_FAIL_DONE(lh_h5_code(h5), "cannot open '%s' of '%s': %s", name, h5->path, lh_h5_why(&why));
+    if (!h5->partial) LH_TRY_DONE(lh_h5_check_chunk(h5, id, name));
     const holder h = data_holder(id);
     int rc = read_string(&h, h5->partial ? INT64_MAX : h5->file_bytes, text, bytes);
     if (rc == 1) LH_FAIL_DONE(lh_h5_code(h5), "'%s' of '%s' is not one string", name, h5->path);

@@ -26,7 +26,7 @@ static const char suffix[] = ".partial";
 
 /* An output in the making. */
 typedef struct target {
-    char *path;    /* what will be replaced, behind all links */
+    char *path;    /* the file to replace: where symbolic links lead */
     char *partial; /* the file of this process */
     char host[HOST_BYTES];
 } target;
@@ -197,17 +197,8 @@ done:
 
 lh_status lh_partial_open(char **out, const char *path)
 {
-    lh_status st = LH_OK;
-    target t = {0};
-    int fd = -1;
-    LH_TRY_DONE(target_check(&t, path));
-    LH_TRY_DONE(take(&t, &fd));
-    *out = t.partial;
-    t.partial = NULL;
-done:
-    if (fd >= 0) close(fd);
-    target_clear(&t);
-    return st;
+    LH_TRY(lh_partial_claim(path, 0));
+    return lh_partial_name(out, path);
 }
 
 lh_status lh_partial_name(char **out, const char *path)

@@ -8,32 +8,13 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/output.h"
+#include "folder.h"
 #include "suite.h"
-
-/* Every test works in a folder of its own, which lh_test_leave removes. */
-static void enter(char *folder)
-{
-    strcpy(folder, "/tmp/longhaul-file-XXXXXX");
-    ck_assert_ptr_nonnull(mkdtemp(folder));
-    ck_assert_int_eq(chdir(folder), 0);
-}
-
-static void leave(const char *folder)
-{
-    ck_assert_int_eq(chdir("/"), 0);
-    ck_assert_int_eq(rmdir(folder), 0); /* fails when the test left files behind */
-}
-
-static void says(lh_status st, lh_status want, const char *part)
-{
-    ck_assert_int_eq(st, want);
-    ck_assert_msg(strstr(lh_error_message(), part), "'%s' does not name %s", lh_error_message(), part);
-}
 
 START_TEST(test_what_was_written_is_read)
 {
-    char folder[64];
-    enter(folder);
+    char folder[FOLDER_BYTES];
+    folder_enter(folder);
     lh_buf text = {0};
     static char data[200000];
     for (size_t i = 0; i < sizeof data; i++) data[i] = (char)(i * 31);
@@ -50,19 +31,19 @@ START_TEST(test_what_was_written_is_read)
     lh_map_close(&map);
     lh_buf_clear(&text);
     unlink("a");
-    leave(folder);
+    folder_leave(folder);
 }
 END_TEST
 
 /* 40 pages, then 3; who reads the rest gets zeros. */
 START_TEST(test_a_mapping_outlives_its_file)
 {
-    char folder[64];
+    char folder[FOLDER_BYTES];
     const int64_t page = sysconf(_SC_PAGESIZE), bytes = 40 * page;
     lh_map map, second;
     char *data = NULL;
     int64_t sum = 0;
-    enter(folder);
+    folder_enter(folder);
     ck_assert_int_eq(lh_calloc(&data, bytes, 1), LH_OK);
     memset(data, 7, (size_t)bytes);
     ck_assert_int_eq(lh_file_write("a", data, bytes), LH_OK);
@@ -73,70 +54,70 @@ START_TEST(test_a_mapping_outlives_its_file)
     ck_assert_int_eq(truncate("a", 3 * page), 0);
     for (int64_t i = bytes; i-- > 0;) sum += map.data[i];
     ck_assert_int_eq(sum, 7 * 3 * page);
-    says(lh_map_unchanged(&map), LH_EINPUT, "'a' changed while it was read, from ");
+    check_message(lh_map_unchanged(&map), LH_EINPUT, "'a' changed while it was read, from ");
     ck_assert_int_eq(lh_map_unchanged(&second), LH_OK);
     ck_assert_mem_eq(second.data, data, (size_t)bytes);
     lh_map_close(&map);
     unlink("b");
-    says(lh_map_unchanged(&second), LH_EINPUT, "'b' was moved or removed while it was read");
+    check_message(lh_map_unchanged(&second), LH_EINPUT, "'b' was moved or removed while it was read");
     lh_map_close(&second);
     lh_free(data);
     unlink("a");
-    leave(folder);
+    folder_leave(folder);
 }
 END_TEST
 
 START_TEST(test_an_empty_file_is_empty_text)
 {
-    char folder[64];
-    enter(folder);
+    char folder[FOLDER_BYTES];
+    folder_enter(folder);
     lh_buf text = {0};
     lh_map map;
     ck_assert_int_eq(lh_file_write("a", "", 0), LH_OK);
     ck_assert_int_eq(lh_file_read(&text, "a", 0), LH_OK);
     ck_assert_int_eq(text.bytes, 0);
     ck_assert_str_eq(text.data, "");
-    says(lh_map_open(&map, "a"), LH_EINPUT, "'a' is empty");
+    check_message(lh_map_open(&map, "a"), LH_EINPUT, "'a' is empty");
     lh_buf_clear(&text);
     unlink("a");
-    leave(folder);
+    folder_leave(folder);
 }
 END_TEST
 
 START_TEST(test_bad_inputs_are_named)
 {
-    char folder[64];
-    enter(folder);
+    char folder[FOLDER_BYTES];
+    folder_enter(folder);
     lh_buf text = {0};
     lh_map map;
-    says(lh_file_read(&text, "no-such-file", 100), LH_EINPUT, "'no-such-file'");
-    says(lh_map_open(&map, "no-such-file"), LH_EINPUT, "'no-such-file'");
-    says(lh_map_open(&map, "/"), LH_EINPUT, "not a regular file");
-    says(lh_file_read(&text, "/", 100), LH_EINPUT, "'/'");
+    check_message(lh_file_read(&text, "no-such-file", 100), LH_EINPUT, "'no-such-file'");
+    check_message(lh_map_open(&map, "no-such-file"), LH_EINPUT, "'no-such-file'");
+    check_message(lh_map_open(&map, "/"), LH_EINPUT, "not a regular file");
+    check_message(lh_file_read(&text, "/", 100), LH_EINPUT, "'/'");
     ck_assert_int_eq(lh_file_write("b", "12345", 5), LH_OK);
-    says(lh_file_read(&text, "b", 4), LH_EINPUT, "larger than the limit of 4 bytes");
+    check_message(lh_file_read(&text, "b", 4), LH_EINPUT, "larger than the limit of 4 bytes");
     lh_buf_clear(&text);
     ck_assert_int_eq(lh_file_read(&text, "b", 5), LH_OK);
     lh_buf_clear(&text);
     unlink("b");
-    leave(folder);
+    folder_leave(folder);
 }
 END_TEST
 
 /* A pipe that nobody writes to would be waited for. */
 START_TEST(test_pipes_and_devices_are_refused_where_a_file_is_wanted)
 {
-    char folder[64];
-    enter(folder);
+    char folder[FOLDER_BYTES];
+    folder_enter(folder);
     lh_buf text = {0};
     lh_map map;
     json_t *json = NULL;
     ck_assert_int_eq(mkfifo("pipe", 0600), 0);
-    says(lh_file_read_regular(&text, "pipe", 100), LH_EINPUT, "'pipe' is a pipe");
-    says(lh_map_open(&map, "pipe"), LH_EINPUT, "'pipe' is a pipe");
-    says(lh_json_read(&json, "pipe", 100), LH_EINPUT, "'pipe' is a pipe");
-    says(lh_file_read_regular(&text, "/dev/zero", 100), LH_EINPUT, "a device");
-    says(lh_file_read_regular(&text, "no-such-file", 100), LH_EINPUT, "'no-such-file'");
+    check_message(lh_file_read_regular(&text, "pipe", 100), LH_EINPUT, "'pipe' is a pipe");
+    check_message(lh_map_open(&map, "pipe"), LH_EINPUT, "'pipe' is a pipe");
+    check_message(lh_json_read(&json, "pipe", 100), LH_EINPUT, "'pipe' is a pipe");
+    check_message(lh_file_read_regular(&text, "/dev/zero", 100), LH_EINPUT, "a device");
+    check_message(lh_file_read_regular(&text, "no-such-file", 100), LH_EINPUT, "'no-such-file'");
     ck_assert_int_eq(lh_file_begins_with("pipe", "ab", 2), 0);
     ck_assert_int_eq(lh_file_write("c", "abc", 3), LH_OK);
     ck_assert(lh_file_begins_with("c", "ab", 2) && lh_file_begins_with("c", "abc", 3));
@@ -146,7 +127,7 @@ START_TEST(test_pipes_and_devices_are_refused_where_a_file_is_wanted)
     lh_buf_clear(&text);
     unlink("pipe");
     unlink("c");
-    leave(folder);
+    folder_leave(folder);
 }
 END_TEST
 

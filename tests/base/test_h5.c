@@ -303,6 +303,56 @@ START_TEST(test_an_array_larger_than_the_file_is_refused)
 }
 END_TEST
 
+/* To the file at `path`: `count` elements in chunks of `chunk`, which compress to a few bytes. */
+static void add_chunked(const char *name, hid_t type, hsize_t count, hsize_t chunk)
+{
+    static const char zeros[1 << 16];
+    hsize_t max = H5S_UNLIMITED;
+    hid_t f = H5Fopen(path, H5F_ACC_RDWR, H5P_DEFAULT), plist = H5Pcreate(H5P_DATASET_CREATE);
+    hid_t space = H5Screate_simple(1, &count, &max);
+    H5Pset_chunk(plist, 1, &chunk);
+    H5Pset_deflate(plist, 9);
+    hid_t set = H5Dcreate2(f, name, type, space, H5P_DEFAULT, plist, H5P_DEFAULT);
+    ck_assert_int_ge(set, 0);
+    ck_assert_int_ge(H5Dwrite(set, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, zeros), 0);
+    H5Dclose(set), H5Sclose(space), H5Pclose(plist), H5Fclose(f);
+}
+
+/* One element of "/bomb" or "/words" would take the memory of 2^26. */
+START_TEST(test_chunks_larger_than_their_array_are_refused)
+{
+    static const char want[] = "is stored in chunks that are larger than the array or the file";
+    lh_h5 *h5;
+    lh_h5_array *array = NULL;
+    char *text = NULL;
+    int64_t bytes;
+    hid_t string = H5Tcopy(H5T_C_S1);
+    write_sample();
+    H5Tset_size(string, 8);
+    add_chunked("/compressed", H5T_IEEE_F32LE, 100, 100);
+    add_chunked("/empty", H5T_IEEE_F32LE, 0, 1 << 20);
+    add_chunked("/text", string, 1, 1);
+    ck_assert_int_eq(lh_h5_open(&h5, path, &head), LH_OK);
+    ck_assert_msg(lh_h5_array_open(&array, h5, "/compressed") == LH_OK, "%s", lh_error_message());
+    lh_h5_array_close(array);
+    ck_assert_msg(lh_h5_array_open(&array, h5, "/empty") == LH_OK, "%s", lh_error_message());
+    lh_h5_array_close(array);
+    ck_assert_msg(lh_h5_get_text(h5, "/text", &text, &bytes) == LH_OK, "%s", lh_error_message());
+    lh_free(text);
+    lh_h5_close(h5);
+    add_chunked("/bomb", H5T_IEEE_F32LE, 4, 1 << 26);
+    ck_assert_int_eq(lh_h5_probe(path), LH_EFILE);
+    ck_assert_msg(strstr(lh_error_message(), "'/bomb'") && strstr(lh_error_message(), want), "%s", lh_error_message());
+    add_chunked("/words", string, 1, 1 << 26);
+    ck_assert_int_eq(lh_h5_open(&h5, path, &head), LH_OK);
+    ck_assert_int_eq(lh_h5_array_open(&array, h5, "/bomb"), LH_EFILE);
+    ck_assert_int_eq(lh_h5_get_text(h5, "/words", &text, &bytes), LH_EFILE);
+    ck_assert_msg(strstr(lh_error_message(), "'/words'") && strstr(lh_error_message(), want), "%s", lh_error_message());
+    lh_h5_close(h5);
+    H5Tclose(string);
+}
+END_TEST
+
 static lh_status count_array(void *arg, lh_h5 *h5, const char *name)
 {
     (void)h5;
@@ -436,6 +486,7 @@ int main(void)
     tcase_add_test(tc, test_flipped_bytes_never_reach_this_process);
     tcase_add_test(tc, test_links_out_of_the_file_are_refused);
     tcase_add_test(tc, test_an_array_larger_than_the_file_is_refused);
+    tcase_add_test(tc, test_chunks_larger_than_their_array_are_refused);
     tcase_add_test(tc, test_every_array_is_visited_in_order);
     tcase_add_test(tc, test_contents_tell_files_apart);
     tcase_add_test(tc, test_a_file_that_changes_while_it_is_open_is_told);

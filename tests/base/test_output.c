@@ -12,27 +12,8 @@
 #include "base/destination.h"
 #include "base/file.h"
 #include "base/output.h"
+#include "folder.h"
 #include "suite.h"
-
-/* Every test works in a folder of its own. */
-static void enter(char *folder)
-{
-    strcpy(folder, "/tmp/longhaul-output-XXXXXX");
-    ck_assert_ptr_nonnull(mkdtemp(folder));
-    ck_assert_int_eq(chdir(folder), 0);
-}
-
-static void leave(const char *folder)
-{
-    ck_assert_int_eq(chdir("/"), 0);
-    ck_assert_int_eq(rmdir(folder), 0); /* fails when the test left files behind */
-}
-
-static void says(lh_status st, lh_status want, const char *part)
-{
-    ck_assert_int_eq(st, want);
-    ck_assert_msg(strstr(lh_error_message(), part), "'%s' does not name %s", lh_error_message(), part);
-}
 
 static void put(const char *path, const char *text)
 {
@@ -76,8 +57,8 @@ static long dead_process(void)
 
 START_TEST(test_a_result_appears_whole_or_not_at_all)
 {
-    char folder[64];
-    enter(folder);
+    char folder[FOLDER_BYTES];
+    folder_enter(folder);
     char *partial = NULL;
     ck_assert_int_eq(lh_file_write("r", "old", 3), LH_OK);
     ck_assert_int_eq(lh_partial_open(&partial, "r"), LH_OK);
@@ -86,61 +67,61 @@ START_TEST(test_a_result_appears_whole_or_not_at_all)
     ck_assert_int_eq(lh_partial_commit("r"), LH_OK);
     ck_assert(!lh_file_exists(partial));
     holds("r", "new");
-    says(lh_partial_commit("r"), LH_EWRITE, partial);
+    check_message(lh_partial_commit("r"), LH_EWRITE, partial);
     put(partial, "");
     lh_partial_drop("r");
     ck_assert(!lh_file_exists(partial));
     lh_free(partial);
     unlink("r");
-    leave(folder);
+    folder_leave(folder);
 }
 END_TEST
 
 START_TEST(test_outputs_that_cannot_be_are_refused_before_the_work)
 {
-    char folder[64], *partial = NULL;
-    enter(folder);
+    char folder[FOLDER_BYTES], *partial = NULL;
+    folder_enter(folder);
     mkdir("d", 0777);
-    says(lh_partial_claim("d", 1), LH_EWRITE, "'d': it is a folder");
-    says(lh_partial_claim("no/such/x", 1), LH_EWRITE, "no/such/x");
-    says(lh_partial_claim("x", INT64_C(1) << 60), LH_EWRITE, "no room for 'x'");
+    check_message(lh_partial_claim("d", 1), LH_EWRITE, "'d': it is a folder");
+    check_message(lh_partial_claim("no/such/x", 1), LH_EWRITE, "no/such/x");
+    check_message(lh_partial_claim("x", INT64_C(1) << 60), LH_EWRITE, "no room for 'x'");
     ck_assert_int_eq(lh_partial_name(&partial, "x"), LH_OK);
     ck_assert(!lh_file_exists("x") && !lh_file_exists(partial));
     ck_assert_int_eq(lh_partial_claim("x", 1), LH_OK);
     ck_assert(!lh_file_exists("x") && lh_file_exists(partial));
     lh_partial_drop("x");
-    says(lh_file_write("no/such/x", "1", 1), LH_EWRITE, "no/such/x");
-    says(lh_partial_claim("", 1), LH_EWRITE, "a file name");
-    says(lh_file_claim("", 1), LH_EWRITE, "a file name");
-    says(lh_partial_claim("-", 1), LH_EWRITE, "'-': only text");
+    check_message(lh_file_write("no/such/x", "1", 1), LH_EWRITE, "no/such/x");
+    check_message(lh_partial_claim("", 1), LH_EWRITE, "a file name");
+    check_message(lh_file_claim("", 1), LH_EWRITE, "a file name");
+    check_message(lh_partial_claim("-", 1), LH_EWRITE, "'-': only text");
     lh_free(partial);
     rmdir("d");
-    leave(folder);
+    folder_leave(folder);
 }
 END_TEST
 
 START_TEST(test_a_device_is_never_replaced_by_a_file)
 {
-    char folder[64];
+    char folder[FOLDER_BYTES];
     struct stat info;
-    enter(folder);
+    folder_enter(folder);
     ck_assert_int_eq(mkfifo("pipe", 0666), 0); /* as /dev/null, it is no regular file */
-    says(lh_partial_claim("pipe", 1), LH_EWRITE, "'pipe': it is a device, a pipe or a socket");
-    says(lh_file_write("pipe", "1", 1), LH_EWRITE, "'pipe'");
+    check_message(lh_partial_claim("pipe", 1), LH_EWRITE, "'pipe': it is a device, a pipe or a socket");
+    check_message(lh_file_write("pipe", "1", 1), LH_EWRITE, "'pipe'");
     ck_assert(stat("pipe", &info) == 0 && S_ISFIFO(info.st_mode));
-    says(lh_partial_claim("/dev/stdout", 1), LH_EWRITE, "'/dev/stdout': it is a device");
-    says(lh_partial_claim("/dev/null", 1), LH_EWRITE, "'/dev/null': it is a device");
-    says(lh_partial_claim("/proc/self/fd/1", 1), LH_EWRITE, "it is a device");
+    check_message(lh_partial_claim("/dev/stdout", 1), LH_EWRITE, "'/dev/stdout': it is a device");
+    check_message(lh_partial_claim("/dev/null", 1), LH_EWRITE, "'/dev/null': it is a device");
+    check_message(lh_partial_claim("/proc/self/fd/1", 1), LH_EWRITE, "it is a device");
     unlink("pipe");
-    leave(folder);
+    folder_leave(folder);
 }
 END_TEST
 
 START_TEST(test_a_link_stays_and_its_target_is_replaced)
 {
-    char folder[64];
+    char folder[FOLDER_BYTES];
     struct stat info;
-    enter(folder);
+    folder_enter(folder);
     mkdir("d", 0777);
     put("d/target", "old");
     ck_assert_int_eq(symlink("target", "d/second"), 0);
@@ -154,9 +135,9 @@ START_TEST(test_a_link_stays_and_its_target_is_replaced)
     holds("d/target", "again");
     unlink("d/target"), unlink("d/second");
     ck_assert_int_eq(symlink("../first", "d/second"), 0);
-    says(lh_file_write("first", "x", 1), LH_EWRITE, "'first': its symbolic links form a loop");
+    check_message(lh_file_write("first", "x", 1), LH_EWRITE, "'first': its symbolic links form a loop");
     unlink("d/second"), unlink("first"), rmdir("d");
-    leave(folder);
+    folder_leave(folder);
 }
 END_TEST
 
@@ -164,8 +145,8 @@ END_TEST
 START_TEST(test_standard_output_is_written_to)
 {
     static const char *const names[] = {"-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1", "link"};
-    char folder[64];
-    enter(folder);
+    char folder[FOLDER_BYTES];
+    folder_enter(folder);
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) { /* before one could be replaced */
         char *found = NULL;
         int stream = 0;
@@ -186,10 +167,10 @@ START_TEST(test_standard_output_is_written_to)
     close(kept), close(fd);
     holds("said", "abcbcbcbcbc");
     ck_assert_int_eq(lh_file_write("/dev/null", "x", 1), LH_OK);
-    says(lh_file_write("/dev/full", "x", 1), LH_EWRITE, "'/dev/full': No space left");
-    says(lh_file_write("/dev/no-such-device", "x", 1), LH_EWRITE, "/dev/no-such-device");
+    check_message(lh_file_write("/dev/full", "x", 1), LH_EWRITE, "'/dev/full': No space left");
+    check_message(lh_file_write("/dev/no-such-device", "x", 1), LH_EWRITE, "/dev/no-such-device");
     unlink("said"), unlink("link");
-    leave(folder);
+    folder_leave(folder);
 }
 END_TEST
 
@@ -208,8 +189,8 @@ END_TEST
 /* The parent writes "r"; another process is refused, and what the parent wrote is there afterwards. */
 START_TEST(test_the_second_of_two_writers_is_refused)
 {
-    char folder[64], owner[32], *partial = NULL;
-    enter(folder);
+    char folder[FOLDER_BYTES], owner[32], *partial = NULL;
+    folder_enter(folder);
     snprintf(owner, sizeof owner, "process %d of this host", getpid());
     ck_assert_int_eq(lh_partial_claim("r", 1), LH_OK);
     for (int written = 0; written < 2; written++) { /* claimed only, and then with contents */
@@ -232,7 +213,7 @@ START_TEST(test_the_second_of_two_writers_is_refused)
     holds("r", "first");
     lh_free(partial);
     unlink("r");
-    leave(folder);
+    folder_leave(folder);
 }
 END_TEST
 
@@ -240,9 +221,9 @@ END_TEST
 START_TEST(test_at_most_one_of_many_claims_at_a_time)
 {
     enum { WRITERS = 6 };
-    char folder[64];
+    char folder[FOLDER_BYTES];
     pid_t pids[WRITERS];
-    enter(folder);
+    folder_enter(folder);
     for (int i = 0; i < WRITERS; i++) {
         pids[i] = fork();
         if (pids[i]) continue;
@@ -261,14 +242,14 @@ START_TEST(test_at_most_one_of_many_claims_at_a_time)
         ck_assert_int_eq(waitpid(pids[i], &status, 0), pids[i]);
         ck_assert_int_eq(status, 0);
     }
-    leave(folder);
+    folder_leave(folder);
 }
 END_TEST
 
 START_TEST(test_what_a_killed_run_left_is_not_lost_and_in_nobodys_way)
 {
-    char folder[64], name[256];
-    enter(folder);
+    char folder[FOLDER_BYTES], name[256];
+    folder_enter(folder);
     partial_of(name, NULL, dead_process());
     put(name, "half");
     ck_assert_int_eq(lh_file_write("r", "new", 3), LH_OK); /* with a warning */
@@ -279,7 +260,8 @@ START_TEST(test_what_a_killed_run_left_is_not_lost_and_in_nobodys_way)
     ck_assert(!lh_file_exists(name)); /* an empty claim holds nothing */
     partial_of(name, "elsewhere", 7);
     put(name, "half");
-    says(lh_partial_claim("r", 1), LH_EWRITE, "process 7 of host elsewhere writes it; if it has ended, delete");
+    check_message(lh_partial_claim("r", 1), LH_EWRITE,
+                  "process 7 of host elsewhere writes it; if it has ended, delete");
     holds(name, "half");
     unlink(name);
     put("r.partial", "a file of the user");
@@ -287,31 +269,31 @@ START_TEST(test_what_a_killed_run_left_is_not_lost_and_in_nobodys_way)
     ck_assert_int_eq(lh_file_write("r", "newer", 5), LH_OK);
     holds("r.partial", "a file of the user");
     unlink("r.partial"), unlink("r.x.elsewhere.7.partial"), unlink("r");
-    leave(folder);
+    folder_leave(folder);
 }
 END_TEST
 
 /* A link with the name of the partial file would lead the output elsewhere. */
 START_TEST(test_a_link_in_the_place_of_the_partial_file_is_not_followed)
 {
-    char folder[64], *partial = NULL;
-    enter(folder);
+    char folder[FOLDER_BYTES], *partial = NULL;
+    folder_enter(folder);
     put("victim", "precious");
     ck_assert_int_eq(lh_partial_name(&partial, "r"), LH_OK);
     ck_assert_int_eq(symlink("victim", partial), 0);
-    says(lh_file_write("r", "new", 3), LH_EWRITE, "it exists");
-    says(lh_partial_commit("r"), LH_EWRITE, partial);
+    check_message(lh_file_write("r", "new", 3), LH_EWRITE, "it exists");
+    check_message(lh_partial_commit("r"), LH_EWRITE, partial);
     unlink(partial);
     put("empty", "");
     ck_assert_int_eq(symlink("empty", partial), 0);
-    says(lh_partial_claim("r", 1), LH_EWRITE, "it exists");
+    check_message(lh_partial_claim("r", 1), LH_EWRITE, "it exists");
     unlink(partial);
     ck_assert_int_eq(link("empty", partial), 0);
-    says(lh_partial_claim("r", 1), LH_EWRITE, "it exists");
+    check_message(lh_partial_claim("r", 1), LH_EWRITE, "it exists");
     holds("victim", "precious");
     unlink(partial), unlink("victim"), unlink("empty");
     lh_free(partial);
-    leave(folder);
+    folder_leave(folder);
 }
 END_TEST
 
