@@ -12,6 +12,7 @@
 #include "engine/clock.h"
 #include "engine/devices.h"
 #include "engine/same_file.h"
+#include "engine/spin_control.h"
 #include "engine/threads.h"
 #include "engine/world.h"
 
@@ -20,6 +21,7 @@ struct lh_engine {
     lh_exec exec;
     lh_comm *device_comm;
     lh_stream *stream;
+    lh_spin_control *spin;
     lh_checkpoint *ck;
     lh_tokenizer *tokenizer;
 };
@@ -84,8 +86,11 @@ static lh_status open_exec(lh_engine *e, lh_comm *world, const lh_engine_options
     omp_set_num_threads((int)e->view.threads);
     LH_TRY(lh_devices_open(&devices, world, &(lh_device_request){o->device, o->share_device, o->memory}));
     e->view.device = devices.device;
-    if (lh_device_kind_of(devices.device) == LH_DEVICE_CPU) warn_of_binding(&threads, o->threads);
-    st = lh_stream_open(&e->stream, e->view.device);
+    if (lh_device_kind_of(devices.device) == LH_DEVICE_CPU) {
+        warn_of_binding(&threads, o->threads);
+        st = lh_spin_control_open(&e->spin, e->view.threads);
+    }
+    if (st == LH_OK) st = lh_stream_open(&e->stream, e->view.device);
     LH_TRY(lh_comm_agree(world, st));
     LH_TRY(lh_comm_open_on(&e->device_comm, &(lh_comm_on){.host = world, .stream = e->stream, .apart = devices.apart}));
     e->exec = (lh_exec){.ops = devices.ops, .stream = e->stream, .comm = world, .device_comm = e->device_comm};
@@ -189,5 +194,6 @@ void lh_engine_close(lh_engine *e)
     lh_comm_close(e->device_comm);
     if (e->stream) lh_stream_close(e->stream);
     if (e->view.device) lh_device_close(e->view.device);
+    lh_spin_control_close(e->spin);
     lh_free(e);
 }
