@@ -69,6 +69,12 @@ static const lh_comm_ops host_ops = {.name = "counting",
 
 /* ---- device memory ---- */
 
+static lh_status device_allgather(lh_comm *comm, const void *send, void *recv, int64_t bytes)
+{
+    (void)comm, (void)send, (void)recv, (void)bytes;
+    return LH_OK;
+}
+
 static lh_status device_allgatherv(lh_comm *comm, const void *send, void *recv, const int64_t *bytes, const int64_t *at)
 {
     (void)comm, (void)send, (void)recv, (void)bytes, (void)at;
@@ -80,6 +86,7 @@ static const lh_comm_ops device_ops = {.name = "counting",
                                        .enqueues = 1,
                                        .close = close_counting,
                                        .allreduce = allreduce,
+                                       .allgather = device_allgather,
                                        .allgatherv = device_allgatherv,
                                        .flush = nothing};
 

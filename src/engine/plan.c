@@ -48,7 +48,7 @@ static lh_status plan_rank(lh_plan_rank *out, const lh_plan_request *r, const lh
     if (c->tied == 0)
         out->decode_read -= chunk->shard->vocab_count * c->hidden * lh_dtype_bytes(plan->dtype); /* one row of it */
     out->decode_sent = sent_per_token(c, chunk->shard, r->engine->deterministic);
-    out->prefill_sent = out->decode_sent * r->context;
+    out->prefill_sent = out->decode_sent * r->context + kv.summaries;
     return LH_OK;
 }
 

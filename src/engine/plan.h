@@ -20,7 +20,7 @@ typedef struct lh_plan_rank {
     int64_t work;                      /* workspace of chunks and of evictions */
     int64_t peak;                      /* maximum at any time */
     int64_t decode_read;               /* weights and cache that one token reads */
-    int64_t prefill_sent, decode_sent; /* sent to other ranks (all-reduces and summaries): for the prompt, per token */
+    int64_t prefill_sent, decode_sent; /* to other ranks: for the prompt (score summaries included), per token */
 } lh_plan_rank;
 
 typedef struct lh_plan {

@@ -1,8 +1,9 @@
 /* AdaKV's flat selection over the heads of all ranks (arXiv 2407.11550), of one layer or of several, without exchanging
- * scores and without the host. Each rank counts the keys of its scores in histograms; their sum over all heads gives
- * the bin that holds the threshold, which two more rounds refine until it is one key. Then every head says how many
- * entries compete, lie above it and at it, and every rank divides for all. Three rounds of 11, 11 and 10 bits, 4 bytes
- * a bin: 20 KiB a rank and selection, and 12 bytes a head. */
+ * scores and without the host. Each rank counts the keys of its scores in histograms; their sum over its heads is its
+ * score summary. Every rank gets the summaries of all ranks by one all-gather, adds them up, and finds the bin that
+ * holds the threshold, which two more rounds refine until it is one key. Then every head says how many entries compete,
+ * lie above it and at it, and every rank divides for all. Three rounds of 11, 11 and 10 bits, 4 bytes a bin: a rank
+ * sends 20 KiB a selection, and 12 bytes a head. */
 #include "evict/adaptive_heads.h"
 
 #include "evict/evict_impl.h"
@@ -43,18 +44,18 @@ static void count_layer(const search *s, int64_t layer)
 static void refine(search *s)
 {
     lh_evictor *ev = s->ev;
-    int32_t *summary = ev->at[LH_SPACE_SUMMARY];
     int bits = round_bits[s->round];
     int64_t heads = ev->shape.heads.counted_count, bins = (INT64_C(1) << bits) + 1;
+    int32_t *summaries = ev->at[LH_SPACE_SUMMARY], *own = summaries + ev->shape.heads.rank * bins;
     for (int64_t layer = 0; layer < s->q->layers; layer++) count_layer(s, layer);
-    LH_RUN(&ev->exec, add_histograms, .sums = summary, .histograms = ev->at[LH_SPACE_HISTOGRAMS],
+    LH_RUN(&ev->exec, add_histograms, .sums = own, .histograms = ev->at[LH_SPACE_HISTOGRAMS],
            .candidates = s->round ? s->candidates : NULL, .safeguards = s->safeguards, .safeguard = s->q->safeguard,
            .heads = heads, .layers = s->q->layers, .bits = bits);
-    lh_exec_allreduce(&ev->exec, summary, bins, LH_I32, LH_SUM);
-    ev->summary_bytes += bins * (int64_t)sizeof *summary;
+    lh_exec_allgather(&ev->exec, own, summaries, bins * (int64_t)sizeof *own);
     LH_RUN(&ev->exec, refine_threshold, .to = s->rounds + s->round, .from = search_before(s),
-           .candidates = s->candidates, .histograms = ev->at[LH_SPACE_HISTOGRAMS], .sums = summary, .heads = heads,
-           .layers = s->q->layers, .most = s->q->max_kept, .bits = bits);
+           .candidates = s->candidates, .histograms = ev->at[LH_SPACE_HISTOGRAMS], .summaries = summaries,
+           .ranks = ev->shape.heads.ranks, .heads = heads, .layers = s->q->layers, .most = s->q->max_kept,
+           .bits = bits);
     s->prefix_bits += round_bits[s->round++];
 }
 
@@ -67,7 +68,6 @@ static void gather_candidates(const search *s)
     if (!lh_exec_ok(&ev->exec)) (void)lh_stream_zero(ev->exec.stream, s->candidates, bytes);
     lh_gather_kv_heads(&ev->gather, h, head_bytes);
     lh_exec_allgatherv(&ev->exec, s->candidates, ev->at[LH_SPACE_CANDIDATES], ev->gather.bytes, ev->gather.at);
-    ev->summary_bytes += bytes;
 }
 
 const int64_t *lh_evict_global_top(lh_evictor *ev, const lh_top_request *q)
@@ -81,8 +81,10 @@ const int64_t *lh_evict_global_top(lh_evictor *ev, const lh_top_request *q)
                 .candidates = (lh_candidate_counts *)ev->at[LH_SPACE_CANDIDATES] + h->counted_first * q->layers};
     if (safeguards)
         lh_exec_copy(&ev->exec, safeguards, q->safeguards, q->layers * (int64_t)sizeof *safeguards, LH_COPY_TO_DEVICE);
+    int64_t sent = lh_comm_sent_bytes(ev->exec.device_comm);
     while (s.round < LH_SEARCH_ROUNDS) refine(&s);
     gather_candidates(&s);
+    ev->summary_bytes += lh_comm_sent_bytes(ev->exec.device_comm) - sent;
     LH_RUN(&ev->exec, head_budgets, .counts = ev->at[LH_SPACE_BUDGETS], .candidates = ev->at[LH_SPACE_CANDIDATES],
            .search = search_before(&s), .safeguards = safeguards, .safeguard = q->safeguard, .share = q->share,
            .heads = h->kv_heads, .layers = q->layers, .most = q->max_kept);

@@ -100,6 +100,6 @@ lh_keep lh_evict_keep(const lh_evictor *evictor);
 /* Where the attention of a single row may leave its logits: [kv_count x group, ld]. */
 lh_row_logits lh_evict_row_logits(const lh_evictor *evictor);
 
-int64_t lh_evict_summary_bytes(const lh_evictor *evictor); /* sent in score summaries so far */
+int64_t lh_evict_summary_bytes(const lh_evictor *evictor); /* of score summaries, sent so far */
 
 #endif

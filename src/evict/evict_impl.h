@@ -22,8 +22,8 @@ struct lh_evictor {
     int64_t bytes[LH_SPACE_PARTS]; /* of `at` */
     int64_t ld;
     lh_gather gather;
-    int64_t *budgets; /* host, [kv_heads of the model] */
-    int64_t summary_bytes;
+    int64_t *budgets;      /* host, [kv_heads of the model] */
+    int64_t summary_bytes; /* that this rank has sent */
 };
 
 /* ---- query rows on their way to the columns (query_rows.c) ---- */

@@ -13,7 +13,7 @@ static void size_search(const lh_space_request *request, int64_t *bytes)
     int over_layers = request->policy->budgets.layers == LH_LAYERS_ADAPTIVE;
     int64_t layers = over_layers ? request->shape->layers : 1;
     bytes[LH_SPACE_HISTOGRAMS] = h->counted_count * layers * LH_SUMMARY_BINS * i32;
-    bytes[LH_SPACE_SUMMARY] = (LH_SUMMARY_BINS + 1) * i32;
+    bytes[LH_SPACE_SUMMARY] = h->ranks * (LH_SUMMARY_BINS + 1) * i32;
     bytes[LH_SPACE_SEARCH] = LH_SEARCH_ROUNDS * (int64_t)sizeof(lh_search);
     bytes[LH_SPACE_CANDIDATES] = h->kv_heads * layers * (int64_t)sizeof(lh_candidate_counts);
     if (over_layers) bytes[LH_SPACE_SAFEGUARDS] = layers * (int64_t)sizeof(lh_head_safeguard);

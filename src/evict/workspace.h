@@ -18,7 +18,7 @@ typedef enum lh_space_part {
     LH_SPACE_STATE,      /* [kv_count, ld] lh_entry_state: the keep mask */
     LH_SPACE_COUNTS,     /* [3, kv_count] int64: to select; of both stages (split_counts) */
     LH_SPACE_HISTOGRAMS, /* [counted heads, layers, 2048] int32 */
-    LH_SPACE_SUMMARY,    /* [2048 + 1] int32: their sum */
+    LH_SPACE_SUMMARY,    /* [ranks, 2048 + 1] int32: the score summaries of all ranks */
     LH_SPACE_SEARCH,     /* [LH_SEARCH_ROUNDS] lh_search */
     LH_SPACE_CANDIDATES, /* [kv_heads of the model, layers] lh_candidate_counts */
     LH_SPACE_SAFEGUARDS, /* [layers] lh_head_safeguard, where layers compete */

@@ -65,6 +65,12 @@ void lh_exec_allreduce(const lh_exec *x, void *buf, int64_t count, lh_dtype type
     lh_exec_latch(x, lh_comm_allreduce(x->device_comm, buf, count, type, op));
 }
 
+void lh_exec_allgather(const lh_exec *x, const void *send, void *recv, int64_t bytes)
+{
+    flush(x);
+    lh_exec_latch(x, lh_comm_allgather(x->device_comm, send, recv, bytes));
+}
+
 void lh_exec_allgatherv(const lh_exec *x, const void *send, void *recv, const int64_t *bytes, const int64_t *at)
 {
     flush(x);

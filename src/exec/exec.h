@@ -57,6 +57,8 @@ void lh_exec_fetch(const lh_exec *exec, void *host, const void *src, int64_t byt
 
 /* Collectives of device memory, in the order of the stream. A rank that has failed sends what there is. */
 void lh_exec_allreduce(const lh_exec *exec, void *buf, int64_t count, lh_dtype type, lh_reduce op);
+/* recv = a block of `bytes` bytes of each rank, in rank order; `send` may be its own block there. */
+void lh_exec_allgather(const lh_exec *exec, const void *send, void *recv, int64_t bytes);
 void lh_exec_allgatherv(const lh_exec *exec, const void *send, void *recv, const int64_t *bytes, const int64_t *at);
 
 #endif

@@ -15,6 +15,14 @@ static LH_BOTH inline lh_head_safeguard lh_safeguard_of(const lh_head_safeguard 
     return each ? each[layer] : all;
 }
 
+/* One bin of the summaries of all ranks. */
+static LH_BOTH inline int64_t lh_bin_of_ranks(const lh_refine_threshold_args *a, int64_t bin)
+{
+    int64_t sum = 0, size = ((int64_t)1 << a->bits) + 1;
+    for (int64_t r = 0; r < a->ranks; r++) sum += a->summaries[r * size + bin];
+    return sum;
+}
+
 /* ---- histograms: host only ---- */
 
 static inline void lh_add_all_histograms(const lh_add_histograms_args *a)
@@ -46,9 +54,12 @@ static inline void lh_refine_all(const lh_refine_threshold_args *a)
 {
     int64_t size = (int64_t)1 << a->bits, bin = size - 1;
     uint32_t prefix = a->from ? a->from->prefix << a->bits : 0;
-    int64_t all = a->from ? 0 : lh_sum_bins(a->sums, 0, size + 1);
-    int64_t want = a->from ? a->from->want : lh_min_i64(a->most, all) - a->sums[size];
-    for (; bin > 0 && a->sums[bin] < want; bin--) want -= a->sums[bin];
+    int64_t all = 0, want = a->from ? a->from->want : 0;
+    if (!a->from) {
+        for (int64_t r = 0; r < a->ranks; r++) all += lh_sum_bins(a->summaries + r * (size + 1), 0, size + 1);
+        want = lh_min_i64(a->most, all) - lh_bin_of_ranks(a, size);
+    }
+    for (; bin > 0 && lh_bin_of_ranks(a, bin) < want; bin--) want -= lh_bin_of_ranks(a, bin);
     for (int64_t i = 0; i < a->heads * a->layers; i++) {
         const int32_t *bins = a->histograms + i * size;
         lh_candidate_counts *c = &a->candidates[i];

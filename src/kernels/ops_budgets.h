@@ -3,10 +3,10 @@
  *
  * The threshold, the score key of the last entry that is among the best, is found in three rounds of 11, 11 and 10
  * bits, all in device memory. In each round every rank makes the histograms of its heads (histogram, ops_select.h) and
- * adds them up (add_histograms); the ranks add their sums, and each finds the bin in which the last of the best is
- * (refine_threshold). Then the ranks exchange their heads' candidate counts, and head_budgets works out what every head
- * of all ranks keeps. Arrays [heads, layers] have the layers of a head side by side. All heads of all ranks together
- * have less than 2^31 competing entries. */
+ * adds them up (add_histograms): its score summary. An all-gather gives every rank all summaries; each adds them up and
+ * finds the bin in which the last of the best is (refine_threshold). Then the ranks exchange their heads' candidate
+ * counts, and head_budgets works out what every head of all ranks keeps. Arrays [heads, layers] have the layers of a
+ * head side by side. All heads of all ranks together have less than 2^31 competing entries. */
 #ifndef LH_KERNELS_OPS_BUDGETS_H
 #define LH_KERNELS_OPS_BUDGETS_H
 
@@ -43,17 +43,18 @@ typedef struct lh_add_histograms_args {
     int bits;
 } lh_add_histograms_args;
 
-/* With the sums of all ranks: find the bin, from the last one down, in which the from->want best are complete (0 where
- * there are fewer), append it to to->prefix, and set to->want to from->want minus the entries above it. First round
- * (`from` NULL): want = min(most, number of entries) - number left out. candidates[h,l]: above += entries above the
- * bin, at = entries in it; competing is set in the first round. `from` and `to` differ. */
+/* sums[b] = sum over ranks of summaries[r,b], what add_histograms made on each: find the bin, from the last one down,
+ * in which the from->want best are complete (0 where there are fewer), append it to to->prefix, and set to->want to
+ * from->want minus the entries above it. First round (`from` NULL): want = min(most, number of entries) - number left
+ * out. candidates[h,l]: above += entries above the bin, at = entries in it; competing is set in the first round. `from`
+ * and `to` differ. */
 typedef struct lh_refine_threshold_args {
     lh_search *to;
     const lh_search *from;
     lh_candidate_counts *candidates; /* [heads, layers] */
     const int32_t *histograms;       /* [heads, layers, 2^bits] */
-    const int32_t *sums;             /* [2^bits + 1] */
-    int64_t heads, layers, most;
+    const int32_t *summaries;        /* [ranks, 2^bits + 1] */
+    int64_t ranks, heads, layers, most;
     int bits;
 } lh_refine_threshold_args;
 

@@ -17,7 +17,7 @@ typedef struct lh_kv_stats {
     int64_t bytes_held;     /* entries_held x 2 x head_dim x element size */
     int64_t bytes_capacity; /* allocated arenas: slack, positions, statistics and what a snapshot saved included */
     int64_t bytes_full;     /* what `full` would hold: entries_seen x … */
-    int64_t summary_bytes;  /* sent in score summaries, this rank, so far */
+    int64_t summary_bytes;  /* of score summaries that this rank has sent, so far */
     int64_t evictions;      /* while decoding, so far: settlements that evicted */
     double evict_s;         /* spent in observation, selection and compaction */
 } lh_kv_stats;

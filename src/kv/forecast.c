@@ -83,6 +83,7 @@ static lh_status prefill(dry_run *d, lh_kv_forecast *out)
     lh_mem_usage usage = lh_device_usage(d->on.device);
     out->entries = stats.entries_held;
     out->counted = stats.entries_counted;
+    out->summaries = stats.summary_bytes;
     out->held = usage.now[LH_MEM_KV];
     out->work = usage.peak[LH_MEM_WORK];
     out->prefill_peak = usage.peak_total;

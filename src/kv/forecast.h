@@ -26,6 +26,7 @@ typedef struct lh_kv_forecast {
     int64_t decode_peak;  /* and after it */
     int64_t entries;      /* kept entries of this rank's heads after the prompt, of the first cache */
     int64_t counted;      /* those of them that no lower rank counts */
+    int64_t summaries;    /* of score summaries that this rank sends in the prefill, of the first cache */
 } lh_kv_forecast;
 
 /* LH_EUSAGE and LH_EINPUT as of lh_kv_open and lh_kv_begin. Not collective. The shape's projections and rotations may

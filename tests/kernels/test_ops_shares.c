@@ -132,6 +132,21 @@ static int64_t bin_by_hand(const int32_t *sums, int64_t size, int64_t *want)
     return 0;
 }
 
+/* Summaries of ranks that together are `sums`, in parts that differ. */
+static int32_t *split_by_hand(lot *m, const int32_t *sums, int64_t bins, int64_t ranks)
+{
+    int32_t *parts = lot_new(m, ranks * bins * 4);
+    for (int64_t b = 0; b < bins; b++) {
+        int32_t left = sums[b];
+        for (int64_t r = 0; r < ranks; r++) {
+            int32_t part = r == ranks - 1 ? left : (int32_t)draw(70, (uint64_t)(b * ranks + r), left + 1);
+            parts[r * bins + b] = part;
+            left -= part;
+        }
+    }
+    return parts;
+}
+
 START_TEST(test_narrow_finds_the_bin_of_the_last_of_the_best)
 {
     for (int b = 0; rig_backend(b); b++) {
@@ -141,8 +156,10 @@ START_TEST(test_narrow_finds_the_bin_of_the_last_of_the_best)
             lot m = {0};
             cells c;
             cells_make(&m, &c, n);
+            int64_t ranks = 1 + n % 4;
             int32_t *sums = lot_new(&m, (c.size + 1) * 4);
             add_by_hand(&c, 0, sums);
+            int32_t *parts = split_by_hand(&m, sums, c.size + 1, ranks);
             int64_t all = 0, candidate_bytes = c.count * (int64_t)sizeof(lh_candidate_counts);
             for (int64_t i = 0; i < c.size; i++) all += sums[i];
             const int64_t some[] = {0, 1, all / 2, all - 1, all, all + 7, -3};
@@ -165,8 +182,8 @@ START_TEST(test_narrow_finds_the_bin_of_the_last_of_the_best)
                 c.first ? rig_new(&g, candidate_bytes) : rig_put(&g, c.candidates, candidate_bytes);
             RUN(&g, refine_threshold, .to = to, .from = c.first ? NULL : rig_put(&g, &from, sizeof from),
                 .candidates = on, .histograms = rig_put(&g, c.histograms, c.count * c.size * 4),
-                .sums = rig_put(&g, sums, (c.size + 1) * 4), .heads = c.heads, .layers = c.layers, .most = most,
-                .bits = c.bits);
+                .summaries = rig_put(&g, parts, ranks * (c.size + 1) * 4), .ranks = ranks, .heads = c.heads,
+                .layers = c.layers, .most = most, .bits = c.bits);
             rig_get(&g, &got, to, sizeof got);
             rig_get(&g, back, on, candidate_bytes);
             uint32_t prefix = (c.first ? 0 : 0x1234u << c.bits) | (uint32_t)bin;
@@ -303,8 +320,8 @@ typedef struct contest {
 
 static const int round_bits[] = {11, 11, 10};
 
-/* bins and sums: of all ranks, one after the other. */
-static void count_rank(const contest *c, int64_t rank, int32_t *bins, int32_t *sums)
+/* bins: of all ranks, one after the other; summary: of this one. */
+static void count_rank(const contest *c, int64_t rank, int32_t *bins, int32_t *summary)
 {
     int64_t heads = c->l->heads / c->layers, from = heads * rank / c->ranks, to = heads * (rank + 1) / c->ranks;
     int64_t size = (int64_t)1 << round_bits[c->round], row = from * c->layers, ld = c->l->ld;
@@ -316,27 +333,20 @@ static void count_rank(const contest *c, int64_t rank, int32_t *bins, int32_t *s
                 .state = c->on->state + r * ld, .len = c->on->kv.len + r, .search = search, .heads = 1, .ld = ld,
                 .histograms_ld = size, .prefix_bits = c->prefix_bits, .bits = round_bits[c->round]);
         }
-    RUN(c->g, add_histograms, .sums = sums, .histograms = bins + row * size,
+    RUN(c->g, add_histograms, .sums = summary, .histograms = bins + row * size,
         .candidates = c->round ? c->candidates + row : NULL, .safeguard = c->safeguard, .heads = to - from,
         .layers = c->layers, .bits = round_bits[c->round]);
 }
 
 static void run_round(contest *c)
 {
-    lot m = {0};
     int64_t size = (int64_t)1 << round_bits[c->round], heads = c->l->heads / c->layers;
-    int32_t *bins = rig_new(c->g, c->l->heads * size * 4), *sums = rig_new(c->g, (size + 1) * 4);
-    int32_t *all = lot_new(&m, (size + 1) * 4), *one = lot_new(&m, (size + 1) * 4);
-    for (int64_t r = 0; r < c->ranks; r++) {
-        count_rank(c, r, bins, sums);
-        rig_get(c->g, one, sums, (size + 1) * 4);
-        for (int64_t b = 0; b <= size; b++) all[b] += one[b];
-    }
+    int32_t *bins = rig_new(c->g, c->l->heads * size * 4), *all = rig_new(c->g, c->ranks * (size + 1) * 4);
+    for (int64_t r = 0; r < c->ranks; r++) count_rank(c, r, bins, all + r * (size + 1));
     RUN(c->g, refine_threshold, .to = c->rounds + c->round, .from = c->round ? c->rounds + c->round - 1 : NULL,
-        .candidates = c->candidates, .histograms = bins, .sums = rig_put(c->g, all, (size + 1) * 4), .heads = heads,
+        .candidates = c->candidates, .histograms = bins, .summaries = all, .ranks = c->ranks, .heads = heads,
         .layers = c->layers, .most = c->most, .bits = round_bits[c->round]);
     c->prefix_bits += round_bits[c->round++];
-    lot_end(&m);
 }
 
 /* What sorting all entries together gives each row beside its floor, which is its own best; returns how many in all.

@@ -45,20 +45,22 @@ static __device__ int64_t find_bin(const lh_refine_threshold_args &a, int64_t *b
 {
     __shared__ int64_t room[LH_WARP], wanted;
     int64_t size = (int64_t)1 << a.bits, each = bins_each(size), last = size - 1 - threadIdx.x * each, mine = 0, all;
-    for (int64_t b = last; b > last - each && b >= 0; b--) mine += a.sums[b];
+    for (int64_t b = last; b > last - each && b >= 0; b--) mine += lh_bin_of_ranks(&a, b);
     int64_t before = lh_block_before(mine, room, &all);
-    int64_t want = a.from ? a.from->want : lh_min_i64(a.most, all + a.sums[size]) - a.sums[size];
+    int64_t left_out = a.from ? 0 : lh_bin_of_ranks(&a, size);
+    int64_t want = a.from ? a.from->want : lh_min_i64(a.most, all + left_out) - left_out;
     if (threadIdx.x == 0) {
         *bin = want > 0 ? 0 : size - 1;
-        wanted = want > 0 ? want - (all - a.sums[0]) : want;
+        wanted = want > 0 ? want - (all - lh_bin_of_ranks(&a, 0)) : want;
     }
     __syncthreads();
     for (int64_t b = last; b > last - each && b >= 0; b--) {
-        if (before < want && want <= before + a.sums[b]) {
+        int64_t held = lh_bin_of_ranks(&a, b);
+        if (before < want && want <= before + held) {
             *bin = b;
             wanted = want - before;
         }
-        before += a.sums[b];
+        before += held;
     }
     __syncthreads();
     return wanted;
