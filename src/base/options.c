@@ -244,6 +244,13 @@ done:
     return st;
 }
 
+int lh_option_is_choice(const lh_option *row, const char *word)
+{
+    for (int i = 0; row->choices && row->choices[i]; i++)
+        if (strcmp(row->choices[i], word) == 0) return 1;
+    return 0;
+}
+
 static lh_status set_text(const lh_option *row, const char *text, const char **out)
 {
     int choice = 0;
@@ -322,6 +329,7 @@ static lh_status apply_option(lh_options *o, const bound_option *p, const char *
         if (joined) LH_FAIL(LH_EUSAGE, "option '--%s' takes no value, but got '%s'", p->row->name, joined);
     } else if (p->row->type == LH_OPT_SWITCH) {
         value = joined ? joined : "on";
+        if (!joined && l->at < l->argc && lh_option_is_choice(p->row, l->argv[l->at])) value = l->argv[l->at++];
     } else {
         LH_TRY(take_value(o, p->row, joined, l, &value));
     }

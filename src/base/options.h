@@ -38,7 +38,8 @@ typedef enum lh_option_type {
     LH_OPT_ENUM,         /* int or an enum: the index of the choice */
     LH_OPT_WORD_OR_FILE, /* const char *, NULL without a default: one of the choices, or a file */
     LH_OPT_BYTES,        /* int64_t: a size such as 512M, 80GiB (of 1024) or 80GB (of 1000) */
-    LH_OPT_SWITCH,       /* const char *, NULL if not given: "on", or the value of "--name=on|off"; no letter */
+    LH_OPT_SWITCH,       /* const char *, NULL if not given and without a default: "on", or the choice after it, as in
+                            "--name=off" and "--name off"; no letter */
     LH_OPT_TYPES
 } lh_option_type;
 
@@ -133,6 +134,9 @@ lh_status lh_options_completion(lh_buf *out, const lh_syntax *syntax);
 /* The words of `text` wrapped at 96 columns, as in --help, appended to *out: every line but the first begins at column
  * `at`; `used` columns of the first one are taken. Empty lines stay. */
 lh_status lh_options_wrap(lh_buf *out, const char *text, int at, int used);
+
+/* 1 if `word` is one of the choices of a switch, so that it is its value where it follows. */
+int lh_option_is_choice(const lh_option *row, const char *word);
 
 /* Reads a number of tokens such as "4096", "128k" or "1M" (of 1024); 0: it is none, or negative. */
 int lh_token_count_read(const char *text, int64_t *out);

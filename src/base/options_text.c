@@ -40,9 +40,13 @@ lh_status lh_options_wrap(lh_buf *out, const char *text, int at, int used)
 static lh_status argument(lh_buf *out, const lh_option *row)
 {
     if (row->type == LH_OPT_FLAG) return LH_OK;
-    if (row->type == LH_OPT_SWITCH) {
+    if (row->type == LH_OPT_SWITCH && !row->def) {
         LH_TRY(lh_buf_puts(out, "[=off]"));
         return LH_OK;
+    }
+    if (row->type == LH_OPT_SWITCH) {
+        for (int i = 0; row->choices[i]; i++) LH_TRY(lh_buf_printf(out, "%s%s", i ? "|" : "[=", row->choices[i]));
+        return lh_buf_puts(out, "]");
     }
     if (!row->choices || row->arg) {
         LH_TRY(lh_buf_printf(out, " %s", row->arg ? row->arg : "VALUE"));

@@ -15,8 +15,9 @@ typedef struct lh_cache_extra {
     int64_t n;
     const float *logits; /* [vocab] after the last token, on rank 0 */
     int64_t vocab;
-    uint64_t seed;   /* of the sampler */
-    const char *run; /* resolved options of the run that wrote it, JSON */
+    uint64_t seed;    /* of the sampler */
+    const char *run;  /* resolved options of the run that wrote it, JSON */
+    const char *chat; /* of the conversation in it, JSON; NULL or empty: none */
 } lh_cache_extra;
 
 /* The shape of the model and the state of the timeline. */
@@ -62,6 +63,9 @@ typedef struct lh_cache_file {
 } lh_cache_file;
 lh_status lh_cache_file_open(lh_cache_file *out, const char *path);
 void lh_cache_file_close(lh_cache_file *file);
+
+/* *out: what a cache file says of its conversation, NULL for nothing; lh_free. */
+lh_status lh_cache_read_chat(const char *path, char **out);
 
 /* Go to a layer: its budget and offsets are known then. `arena`: of the form that is wanted. Then read the heads of
  * this rank into an arena with slots for them, in the order of the file, and rows into the ring. */

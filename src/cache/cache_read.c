@@ -66,6 +66,19 @@ lh_status lh_cache_file_open(lh_cache_file *f, const char *path)
     return LH_OK;
 }
 
+lh_status lh_cache_read_chat(const char *path, char **out)
+{
+    lh_status st = LH_OK;
+    lh_h5 *h5 = NULL;
+    int64_t bytes = 0;
+    *out = NULL;
+    LH_TRY_DONE(lh_h5_open(&h5, path, &(lh_h5_header){.kind = "cache", .schema = LH_CACHE_SCHEMA}));
+    if (lh_h5_has(h5, "/chat")) LH_TRY_DONE(lh_h5_get_text(h5, "/chat", out, &bytes));
+done:
+    lh_h5_close(h5);
+    return st;
+}
+
 static void close_layer(lh_cache_file *f)
 {
     lh_free(f->offsets);

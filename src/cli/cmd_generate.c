@@ -103,27 +103,29 @@ static const lh_option_group groups[] = {{&lh_input_option_table, offsetof(struc
                                          {0}};
 static const lh_example examples[] = {
     {"longhaul generate -m m.h5 --prompt 'Once upon a time'", "continue a text"},
-    {"mpirun --bind-to none -n 2 longhaul generate -m m.h5 --chat -f book.txt --question 'Who did it?' --scenario "
+    {"mpirun --bind-to none -n 2 longhaul generate -m m.h5 -f book.txt --question 'Who did it?' --scenario "
      "question-aware "
      "--budget 512",
      "ask about a long document, on two ranks, with the 512 entries per head that the question attends to"},
-    {"longhaul generate -m m.h5 --chat -f book.txt --policy keydiff --pool avg --pool-size 15 --budget 50% "
-     "--save-cache "
-     "book.cache.h5",
+    {"longhaul generate -m m.h5 -f book.txt --policy keydiff --pool avg --pool-size 15 --budget 50% --question 'Who?' "
+     "--save-cache book.cache.h5",
      "read a document once, keep half of its cache for questions that are not known yet"},
-    {"longhaul generate -m m.h5 --load-cache book.cache.h5 --chat --question 'Why?' --question 'How?'",
+    {"longhaul generate -m m.h5 --load-cache book.cache.h5 --question 'Why?' --question 'How?'",
      "and ask later, as often as you like"},
+    {"longhaul generate -m m.h5 --messages conversation.json", "answer the last turn of a conversation"},
     {0}};
 static const lh_syntax syntax = {
     .program = "longhaul",
     .name = "generate",
     .usage = "-m FILE [-p TEXT | -f FILE] [options]",
     .summary = "Generate text after a prompt",
-    .text = "The prompt is prefilled layer by layer; the policy then keeps a subset of the cache, from which the "
-            "answer is generated. With --question the cache is evicted before the question is known, and every "
-            "question is answered from the same state (context-only); with '--scenario question-aware' the only "
-            "question is the end of the prompt, and the policy sees it first.\n\nText is streamed to standard output. "
-            "Ctrl-C ends the run with the text so far and exit code 75.",
+    .text =
+        "The prompt is prefilled layer by layer; the policy then keeps a subset of the cache, from which the "
+        "answer is generated. A model with a chat format gets the prompt as the user's turn ('--chat=off': as plain "
+        "text). With --question the cache is evicted before the question is known, and every "
+        "question is answered from the same state (context-only); with '--scenario question-aware' the only "
+        "question is the end of the prompt, and the policy sees it first.\n\nText is streamed to standard output. "
+        "Ctrl-C ends the run with the text so far and exit code 75.",
     .groups = groups,
     .examples = examples};
 
@@ -141,6 +143,7 @@ typedef struct run {
     lh_generation generation;
     lh_output output;
     char *record;
+    lh_buf chat; /* what a saved cache remembers of it; rank 0 */
 } run;
 
 /* 1 if the question is the end of the prompt, before the eviction. */
@@ -194,6 +197,9 @@ static lh_status check_request(run *r)
     LH_TRY(lh_policy_resolve(&r->policy, &v->policy));
     LH_TRY(lh_input_check(r->call->options, &v->input));
     LH_TRY(check_question(r));
+    if (v->files.load_cache && v->input.messages)
+        LH_FAIL(LH_EUSAGE, "'--messages' is a whole chat, and a loaded cache holds the beginning of one: give "
+                           "'--question'");
     if (v->files.load_cache && v->input.system)
         LH_FAIL(LH_EUSAGE, "'--system' is the beginning of a chat, and a loaded cache holds that already: give it to "
                            "the run that saves the cache");
@@ -233,6 +239,9 @@ static lh_status open_all(run *r)
     LH_TRY(lh_engine_open(&r->engine, r->call->world, &v->engine));
     LH_TRY(lh_input_encode(&r->input, r->engine, &r->ids));
     LH_TRY(join_question(r));
+    /* A question that comes later ends the user's turn, which the cache holds the beginning of. */
+    if (lh_cli_first()) st = lh_chat_state_write(&(lh_chat_state){r->ids.chat.format, r->ids.n == 0}, &r->chat);
+    LH_TRY(lh_comm_agree(world, st));
     return st;
 }
 
@@ -290,6 +299,7 @@ static lh_status generate(run *r)
                                    .logits = v->files.logits,
                                    .logits_last = v->files.logits_last,
                                    .run = r->record,
+                                   .chat = r->chat.data,
                                    .events = {&r->output, lh_output_prefill, lh_output_token}};
     lh_interrupt_begin();
     LH_TRY(lh_generate(r->engine, &request, &r->generation));
@@ -301,7 +311,7 @@ static lh_status run_generate(lh_call *call)
 {
     lh_status st = LH_OK;
     struct values *v = call->values;
-    run r = {.call = call, .v = v, .input = {.options = &v->input, .after_cache = v->files.load_cache != NULL}};
+    run r = {.call = call, .v = v, .input = {.options = &v->input, .load_cache = v->files.load_cache}};
     LH_TRY_DONE(check_request(&r));
     LH_TRY_DONE(lh_cli_record(r.call, &r.record));
     LH_TRY_DONE(open_all(&r));
@@ -314,6 +324,7 @@ done:
     lh_input_ids_clear(&r.ids);
     lh_input_clear(&r.input);
     lh_profiles_clear(&r.profiles);
+    lh_buf_clear(&r.chat);
     free(r.record);
     return st;
 }

@@ -7,7 +7,7 @@
 #include "cli/cli.h"
 #include "engine/prompt.h"
 #include "import/tokenizer_source.h"
-#include "text/chat.h"
+#include "text/messages.h"
 
 struct values {
     lh_cli_common common;
@@ -235,38 +235,16 @@ done:
     return st;
 }
 
-/* The members of a message are borrowed from `in`. */
-static lh_status read_messages(const char *where, const json_t *in, lh_message **out, int64_t *n)
-{
-    lh_status st = LH_OK;
-    lh_message *messages = NULL;
-    const json_t *list = json_object_get(in, "messages");
-    if (!json_is_array(list)) LH_FAIL_DONE(LH_EINPUT, "%s must be an object with an array 'messages'", where);
-    LH_TRY_DONE(lh_calloc(&messages, (int64_t)json_array_size(list), sizeof *messages));
-    for (size_t i = 0; i < json_array_size(list); i++) {
-        const char *role = json_string_value(json_object_get(json_array_get(list, i), "role"));
-        const json_t *content = json_object_get(json_array_get(list, i), "content");
-        if (!role || !json_is_string(content) || strlen(json_string_value(content)) != json_string_length(content))
-            LH_FAIL_DONE(LH_EINPUT, "%s: message %zu must have the texts 'role' and 'content'", where, i);
-        messages[i] = (lh_message){role, json_string_value(content)};
-    }
-    *out = messages;
-    *n = (int64_t)json_array_size(list);
-    messages = NULL;
-done:
-    lh_free(messages);
-    return st;
-}
-
 static lh_status chat_line(const run *r, const char *where, const json_t *in, json_t **out)
 {
     lh_status st = LH_OK;
-    lh_message *messages = NULL;
+    lh_messages messages = {0};
     lh_chat_text text = {0};
     lh_tokens ids = {0};
-    int64_t n = 0;
-    LH_TRY_DONE(read_messages(where, in, &messages, &n));
-    lh_chat_request request = {.messages = messages, .n = n};
+    if (!json_is_array(json_object_get(in, "messages")))
+        LH_FAIL_DONE(LH_EINPUT, "%s must be an object with an array 'messages'", where);
+    LH_TRY_DONE(lh_messages_parse(&messages, where, in));
+    lh_chat_request request = {.messages = messages.at, .n = messages.n};
     request.add_generation_prompt = json_is_true(json_object_get(in, "add_generation_prompt"));
     st = render(r, request, &text);
     if (st == LH_EINPUT) { /* the template refused: continue with the next line */
@@ -284,7 +262,7 @@ static lh_status chat_line(const run *r, const char *where, const json_t *in, js
         *out = ids_json(r, &ids);
     }
 done:
-    lh_free(messages);
+    lh_messages_clear(&messages);
     lh_chat_text_clear(&text);
     lh_tokens_clear(&ids);
     return st;

@@ -12,6 +12,8 @@
 /* Limit of a text: more than any model's context. */
 static const int64_t TEXT_BYTES = INT64_C(1) << 32;
 
+const char *const lh_chat_choices[] = {"auto", "on", "off", NULL};
+
 #define FIELD(member) LH_FIELD(lh_input_options, member)
 static const lh_option rows[] = {
     {.type = LH_OPT_STR,
@@ -31,6 +33,12 @@ static const lh_option rows[] = {
      FIELD(prompt_tokens),
      .arg = "FILE",
      .help = "File with token ids, separated by white space, instead of text. No begin-of-sequence token is added."},
+    {.type = LH_OPT_STR,
+     .name = "messages",
+     FIELD(messages),
+     .arg = "FILE",
+     .help = "Conversation of several turns as JSON: [{\"role\": \"user\", \"content\": \"…\"}, …], or an object with "
+             "such an array as \"messages\"; '-' is standard input."},
     {.type = LH_OPT_LIST,
      .name = "question",
      FIELD(questions),
@@ -49,16 +57,19 @@ static const lh_option rows[] = {
      .choices = lh_scenario_names,
      .help = "question-aware: the only question is the end of the prompt, and policies that observe it see it before "
              "they evict; '--proxies question' implies it. context-only: it comes after the eviction."},
-    {.type = LH_OPT_FLAG,
+    {.type = LH_OPT_SWITCH,
      .name = "chat",
      FIELD(chat),
-     .help = "Put prompt and question into the user's turn of the model's chat format."},
+     .def = "auto",
+     .choices = lh_chat_choices,
+     .help = "Put prompt and question into the user's turn of the model's chat format. auto: if the model has one and "
+             "the prompt is text; after a loaded cache, as it was saved."},
     {.type = LH_OPT_STR,
      .name = "chat-template",
      FIELD(chat_template),
      .arg = "NAME|FILE",
      .help = "Chat format: a name ('longhaul info' lists them), or a file with a Jinja template that is one of them. "
-             "Implies --chat."},
+             "Implies --chat=on."},
     {.type = LH_OPT_STR, .name = "system", FIELD(system), .arg = "TEXT", .help = "System message."},
     {.type = LH_OPT_STR,
      .name = "force-tokens",
@@ -71,17 +82,25 @@ const lh_option_table lh_input_option_table = {"prompt", rows};
 
 lh_status lh_input_check(const lh_options *options, const lh_input_options *in)
 {
-    static const char *const texts[] = {"prompt", "prompt-file", "prompt-tokens"};
+    static const char *const texts[] = {"prompt", "prompt-file", "prompt-tokens", "messages"};
     const char *first = NULL;
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         if (!lh_options_given(options, texts[i])) continue;
         if (first) LH_FAIL(LH_EUSAGE, "'--%s' and '--%s' both set the prompt: give one", first, texts[i]);
         first = texts[i];
     }
-    int chat = in->chat || in->chat_template;
-    if (in->system && !chat) LH_FAIL(LH_EUSAGE, "'--system' needs a chat format: give '--chat', too");
-    if (in->prompt_tokens && chat)
-        LH_FAIL(LH_EUSAGE, "'--prompt-tokens' are ids already and '--chat' renders text: give one of them");
+    int on = strcmp(in->chat, "on") == 0 || in->chat_template, off = strcmp(in->chat, "off") == 0;
+    const char *const rendered[][2] = {
+        {"chat-template", in->chat_template}, {"system", in->system}, {"messages", in->messages}};
+    for (size_t i = 0; i < sizeof rendered / sizeof *rendered; i++)
+        if (off && rendered[i][1])
+            LH_FAIL(LH_EUSAGE, "'--%s' has no effect with '--chat=off': leave one of them out", rendered[i][0]);
+    if (in->prompt_tokens && (on || in->system))
+        LH_FAIL(LH_EUSAGE, "'--prompt-tokens' are ids already and '--%s' renders text: give one of them",
+                in->system ? "system" : "chat");
+    if (in->messages && in->system)
+        LH_FAIL(LH_EUSAGE, "'--messages' and '--system' both begin the chat: give the system message as the first of "
+                           "the messages");
     return LH_OK;
 }
 
@@ -91,7 +110,10 @@ static lh_status read_questions(lh_input *out)
     const lh_input_options *in = out->options;
     lh_buf text = {0};
     LH_TRY_DONE(lh_calloc(&out->questions, in->questions.n + in->question_files.n, sizeof *out->questions));
-    for (int64_t i = 0; i < in->questions.n; i++) LH_TRY_DONE(lh_strdup(&out->questions[i], in->questions.at[i]));
+    for (int64_t i = 0; i < in->questions.n; i++) {
+        if (!*in->questions.at[i]) LH_FAIL_DONE(LH_EUSAGE, "the question is empty: '--question' got no text");
+        LH_TRY_DONE(lh_strdup(&out->questions[i], in->questions.at[i]));
+    }
     for (int64_t i = 0; i < in->question_files.n; i++) {
         const char *path = in->question_files.at[i];
         lh_buf_clear(&text);
@@ -99,6 +121,7 @@ static lh_status read_questions(lh_input *out)
         while (text.bytes && text.data[text.bytes - 1] == '\n') text.data[--text.bytes] = '\0';
         if ((int64_t)strlen(text.data) < text.bytes)
             LH_FAIL_DONE(LH_EINPUT, "'%s' holds a zero byte: it is not text", path);
+        if (!text.bytes) LH_FAIL_DONE(LH_EINPUT, "the question is empty: '%s' holds no text", path);
         LH_TRY_DONE(lh_strdup(&out->questions[in->questions.n + i], text.data));
     }
 done:
@@ -114,7 +137,9 @@ lh_status lh_input_read(lh_input *out)
     if (!lh_cli_first()) return LH_OK;
     if (in->prompt) {
         LH_TRY(lh_buf_puts(&out->prompt, in->prompt));
-    } else if (!in->prompt_tokens && (in->prompt_file || !out->after_cache)) {
+    } else if (in->messages) {
+        LH_TRY(lh_messages_read(&out->messages, in->messages));
+    } else if (!in->prompt_tokens && (in->prompt_file || !out->load_cache)) {
         if (strcmp(path, "-") == 0 && isatty(0)) lh_info("reading the prompt from the terminal, Ctrl-D ends it");
         LH_TRY(lh_file_read(&out->prompt, path, TEXT_BYTES));
         if (out->prompt.bytes == 0 && out->n == 0)
@@ -129,9 +154,56 @@ lh_status lh_input_read(lh_input *out)
 void lh_input_clear(lh_input *input)
 {
     lh_buf_clear(&input->prompt);
+    lh_messages_clear(&input->messages);
     for (int64_t i = 0; input->questions && i < input->n; i++) lh_free(input->questions[i]);
     lh_free(input->questions);
     *input = (lh_input){0};
+}
+
+/* 1 if a prompt holds the text that ends a turn: it was put in the chat format before. */
+static int is_rendered(const lh_input *input, const lh_chat_format *format)
+{
+    const char *end = lh_chat_end(format);
+    return input->prompt.bytes && *end && !input->options->system &&
+           memmem(input->prompt.data, (size_t)input->prompt.bytes, end, strlen(end)) != NULL;
+}
+
+/* --chat auto: as the loaded cache, or as the model has it. */
+static lh_status choose_format(const lh_input *input, const lh_prompt_text *text, const lh_tokenizer *tok,
+                               lh_chat_state *chat)
+{
+    const lh_input_options *in = input->options;
+    const char *name = tok ? lh_tokenizer_chat_format(tok) : NULL;
+    if (in->prompt_tokens) chat->format = NULL; /* of a loaded cache: ids continue it as they are */
+    if (input->load_cache) {
+        if (chat->format)
+            lh_info("chat: %s, as the cache was saved ('--chat=off': plain text)", lh_chat_name(chat->format));
+        return LH_OK;
+    }
+    if (in->prompt_tokens || (!name && !in->system && !in->messages)) return LH_OK;
+    LH_TRY(lh_prompt_format(tok, text, &chat->format));
+    if (is_rendered(input, chat->format)) {
+        lh_info("chat: off, the prompt holds '%s' already ('--chat=on' puts it in a user's turn)",
+                lh_chat_end(chat->format));
+        chat->format = NULL;
+        return LH_OK;
+    }
+    lh_info("chat: %s, the format of the model ('--chat=off': plain text)", lh_chat_name(chat->format));
+    return LH_OK;
+}
+
+/* Rank 0. The chat format of the run: NULL in *chat if it has none. */
+static lh_status choose_chat(const lh_input *input, const lh_prompt_text *text, const lh_tokenizer *tok,
+                             lh_chat_state *chat)
+{
+    const lh_input_options *in = input->options;
+    int off = strcmp(in->chat, "off") == 0;
+    if (input->load_cache && !off) LH_TRY(lh_chat_state_read(chat, input->load_cache));
+    if (off) return LH_OK;
+    if (in->chat_template || (strcmp(in->chat, "on") == 0 && !chat->format))
+        return lh_prompt_format(tok, text, &chat->format);
+    if (strcmp(in->chat, "on") == 0) return LH_OK;
+    return choose_format(input, text, tok, chat);
 }
 
 static lh_status encode_text(const lh_input *input, const lh_engine *engine, lh_input_ids *out)
@@ -144,10 +216,15 @@ static lh_status encode_text(const lh_input *input, const lh_engine *engine, lh_
                            .bytes = input->prompt.bytes,
                            .questions = (const char *const *)input->questions,
                            .question_count = input->n,
-                           .chat = in->chat || in->chat_template,
                            .chat_template = in->chat_template,
                            .system = in->system,
-                           .after_cache = input->after_cache};
+                           .messages = input->messages.at,
+                           .message_count = input->messages.n,
+                           .after_cache = input->load_cache != NULL};
+    LH_TRY_DONE(choose_chat(input, &text, lh_engine_tokenizer(engine), &out->chat));
+    text.format = out->chat.format;
+    text.chat = out->chat.format != NULL;
+    text.after_answer = out->chat.answers;
     if (in->prompt_tokens) LH_TRY_DONE(lh_prompt_ids(in->prompt_tokens, vocab, &out->prompt));
     if (in->prompt_tokens && out->prompt.n == 0 && input->n == 0)
         LH_FAIL_DONE(LH_EINPUT, "the prompt is empty: '%s' holds no token ids", in->prompt_tokens);

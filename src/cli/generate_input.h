@@ -3,18 +3,21 @@
 #define LH_CLI_GENERATE_INPUT_H
 
 #include "cli/cli.h"
+#include "engine/chat_state.h"
 #include "eval/needle.h"
+#include "text/messages.h"
 
 /* Sources of the prompt, and its chat format. */
 typedef struct lh_input_options {
-    const char *prompt, *prompt_file, *prompt_tokens;
+    const char *prompt, *prompt_file, *prompt_tokens, *messages;
     lh_strings questions, question_files;
     lh_scenario scenario;
-    int chat;
+    const char *chat; /* one of lh_chat_choices */
     const char *chat_template, *system, *force_tokens;
 } lh_input_options;
 
 extern const lh_option_table lh_input_option_table;
+extern const char *const lh_chat_choices[]; /* "auto", "on", "off" */
 
 /* LH_EUSAGE if the options contradict each other. */
 lh_status lh_input_check(const lh_options *options, const lh_input_options *in);
@@ -22,8 +25,9 @@ lh_status lh_input_check(const lh_options *options, const lh_input_options *in);
 /* The texts, on rank 0; empty elsewhere. The caller sets the first two members. */
 typedef struct lh_input {
     const lh_input_options *options;
-    int after_cache; /* 1: a cache is loaded; without a prompt the answer continues it */
+    const char *load_cache; /* NULL: none; without a prompt the answer continues it */
     lh_buf prompt;
+    lh_messages messages;
     char **questions; /* [n] */
     int64_t n;        /* on every rank */
 } lh_input;
@@ -33,10 +37,12 @@ typedef struct lh_input {
 lh_status lh_input_read(lh_input *input);
 void lh_input_clear(lh_input *input);
 
-/* Token ids of the request: prompt, forced tokens, end tokens, and n questions. lh_input_encode is collective. */
+/* Token ids of the request: prompt, forced tokens, end tokens, and n questions; on rank 0 the chat format that they are
+ * in, and where it stands in the loaded cache. lh_input_encode is collective; it logs a format that was chosen. */
 typedef struct lh_input_ids {
     lh_tokens prompt, force, ends, *questions;
     int64_t n;
+    lh_chat_state chat;
 } lh_input_ids;
 
 lh_status lh_input_encode(const lh_input *input, lh_engine *engine, lh_input_ids *out);

@@ -33,7 +33,9 @@ static int policy_words(int argc, char **argv, char **policy)
         const lh_option *row = row_of(argv[i]);
         if (!row) continue;
         policy[n++] = argv[i];
-        if (row->type != LH_OPT_SWITCH && !strchr(argv[i], '=') && i + 1 < argc) policy[n++] = argv[++i];
+        int takes_next = i + 1 < argc && !strchr(argv[i], '=');
+        if (row->type == LH_OPT_SWITCH) takes_next = takes_next && lh_option_is_choice(row, argv[i + 1]);
+        if (takes_next) policy[n++] = argv[++i];
     }
     return n;
 }

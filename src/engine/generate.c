@@ -210,7 +210,7 @@ static lh_status take_prompt(run *r)
     r->out->chunk = lh_session_chunk(r->session);
     LH_TRY(take_figures(r));
     if (q->keep_sets) LH_TRY(lh_kv_take_keep_sets(lh_session_kv(r->session), LH_KEEP_KEPT, &r->sets));
-    if (q->save_cache) LH_TRY(lh_session_save(r->session, q->save_cache, q->sampling.seed, q->run));
+    if (q->save_cache) LH_TRY(lh_session_save(r->session, q->save_cache, q->sampling.seed, q->run, q->chat));
     if (q->question_count == 0) LH_TRY(write_logits(r));
     return LH_OK;
 }

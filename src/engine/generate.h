@@ -31,6 +31,7 @@ typedef struct lh_generate_request {
     const char *load_cache, *save_cache, *keep_sets, *logits; /* files, NULL: none */
     int64_t logits_last;                                      /* rows of the prompt in `logits` */
     const char *run;                                          /* resolved options, JSON: stored with every file */
+    const char *chat; /* of the conversation in save_cache (chat_state.h), NULL or empty: none; rank 0 */
     lh_generate_events events;
 } lh_generate_request;
 

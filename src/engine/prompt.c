@@ -19,56 +19,121 @@ static lh_status token_text(const lh_tokenizer *tok, int32_t id, lh_buf *out)
     return LH_OK;
 }
 
-static lh_status chat_format(const lh_tokenizer *tok, const lh_prompt_text *in, const lh_chat_format **out)
+lh_status lh_prompt_format(const lh_tokenizer *tok, const lh_prompt_text *in, const lh_chat_format **out)
 {
-    const char *name = lh_tokenizer_chat_format(tok);
-    if (in->chat_template)
+    const char *name = tok ? lh_tokenizer_chat_format(tok) : NULL;
+    if (in->format)
+        *out = in->format;
+    else if (in->chat_template)
         LH_TRY(lh_chat_resolve(out, in->chat_template));
     else if (!name || !(*out = lh_chat_find(name)))
         LH_FAIL(LH_EUSAGE, "the model has no known chat format: name one with --chat-template");
     return LH_OK;
 }
 
+/* A conversation to be rendered, and where its first part ends: at byte `at` of the contents of message `cut`; -1: with
+ * everything. The contents of the last message belong to it. */
+typedef struct conversation {
+    lh_message *messages;
+    int64_t n, cut, at;
+    lh_buf last;
+} conversation;
+
 /* Appends the user's turn: the text, an empty line, the question. */
-static lh_status user_turn(const lh_prompt_text *in, const char *question, lh_buf *out)
+static lh_status user_turn(const char *text, int64_t bytes, const char *question, lh_buf *out)
 {
-    LH_TRY(lh_buf_append(out, in->text, in->bytes));
-    if (question && in->bytes) LH_TRY(lh_buf_puts(out, "\n\n"));
+    LH_TRY(lh_buf_append(out, text, bytes));
+    if (question && bytes) LH_TRY(lh_buf_puts(out, "\n\n"));
     if (question) LH_TRY(lh_buf_puts(out, question));
     return LH_OK;
 }
 
-/* Encodes a conversation: the system message, if any, and one turn of the user. question NULL: all ids go to
- * *prompt. */
+/* The system message, if any, and one turn of the user; question NULL: none. */
+static lh_status first_turn(conversation *c, const lh_prompt_text *in, const char *question)
+{
+    LH_TRY(lh_calloc(&c->messages, 2, sizeof *c->messages));
+    if (in->system) c->messages[c->n++] = (lh_message){"system", in->system};
+    LH_TRY(user_turn(in->text, in->bytes, question, &c->last));
+    c->messages[c->n++] = (lh_message){"user", c->last.data};
+    return LH_OK;
+}
+
+/* The messages of a file; the question ends the last turn, which is the user's. */
+static lh_status given_turns(conversation *c, const lh_prompt_text *in, const char *question)
+{
+    const lh_message *last = &in->messages[in->message_count - 1];
+    if (question && strcmp(last->role, "user") != 0)
+        LH_FAIL(LH_EUSAGE,
+                "a question ends the user's turn, and the last message is of the role '%.40s': leave out '--question', "
+                "or end with a message of the user",
+                last->role);
+    LH_TRY(lh_calloc(&c->messages, in->message_count, sizeof *c->messages));
+    memcpy(c->messages, in->messages, (size_t)in->message_count * sizeof *c->messages);
+    LH_TRY(user_turn(last->content, (int64_t)strlen(last->content), question, &c->last));
+    c->n = in->message_count;
+    c->messages[c->n - 1].content = c->last.data;
+    return LH_OK;
+}
+
+/* A turn of the user after an answer. What was said before stands in the cache: any text will do for it here. */
+static lh_status next_turn(conversation *c, const char *question)
+{
+    LH_TRY(lh_calloc(&c->messages, 3, sizeof *c->messages));
+    LH_TRY(lh_buf_puts(&c->last, question));
+    c->messages[c->n++] = (lh_message){"user", "x"};
+    c->messages[c->n++] = (lh_message){"assistant", "x"};
+    c->messages[c->n++] = (lh_message){"user", c->last.data};
+    c->cut = 1;
+    c->at = 1;
+    return LH_OK;
+}
+
+static lh_status make_conversation(conversation *c, const lh_prompt_text *in, const char *question)
+{
+    if (in->after_answer && question) return next_turn(c, question);
+    LH_TRY(in->messages ? given_turns(c, in, question) : first_turn(c, in, question));
+    if (!question) return LH_OK;
+    c->cut = c->n - 1;
+    c->at = c->last.bytes - (int64_t)strlen(question);
+    return LH_OK;
+}
+
+/* Encodes a conversation: up to the cut to *prompt, the others to *rest; either may be NULL. */
 static lh_status encode_chat(const lh_tokenizer *tok, const lh_prompt_text *in, const char *question, lh_tokens *prompt,
                              lh_tokens *rest)
 {
     lh_status st = LH_OK;
     const lh_chat_format *format = NULL;
     lh_chat_text text = {0};
-    lh_buf user = {0}, bos = {0}, eos = {0};
-    lh_message messages[2];
-    int64_t n = 0, cut;
-    LH_TRY_DONE(chat_format(tok, in, &format));
-    LH_TRY_DONE(user_turn(in, question, &user));
-    int64_t context = question ? user.bytes - (int64_t)strlen(question) : 0;
+    lh_buf bos = {0}, eos = {0};
+    conversation c = {.cut = -1};
+    LH_TRY_DONE(lh_prompt_format(tok, in, &format));
+    LH_TRY_DONE(make_conversation(&c, in, question));
     LH_TRY_DONE(token_text(tok, lh_tokenizer_bos(tok), &bos));
     LH_TRY_DONE(token_text(tok, lh_tokenizer_eos(tok), &eos));
-    if (in->system) messages[n++] = (lh_message){"system", in->system};
-    messages[n++] = (lh_message){"user", user.data ? user.data : ""};
-    LH_TRY_DONE(lh_chat_render(format, &(lh_chat_request){messages, n, 1, bos.data, eos.data}, &text));
-    cut = question ? lh_chat_cut(&text, n - 1, context) : text.text.bytes;
+    LH_TRY_DONE(lh_chat_render(format, &(lh_chat_request){c.messages, c.n, 1, bos.data, eos.data}, &text));
+    int64_t cut = c.cut < 0 ? text.text.bytes : lh_chat_cut(&text, c.cut, c.at);
     if (cut < 0)
-        LH_FAIL_DONE(LH_EUSAGE, "the chat format '%s' does not contain the user's turn, so it cannot be cut there",
-                     lh_chat_name(format));
+        LH_FAIL_DONE(LH_EUSAGE, "the chat format '%s' does not contain the %s turn, so it cannot be cut there",
+                     lh_chat_name(format), c.cut == c.n - 1 ? "user's" : "assistant's");
     if (prompt) LH_TRY_DONE(lh_chat_encode(tok, &text, 0, cut, prompt));
     if (rest) LH_TRY_DONE(lh_chat_encode(tok, &text, cut, text.text.bytes, rest));
 done:
     lh_chat_text_clear(&text);
-    lh_buf_clear(&user);
+    lh_free(c.messages);
+    lh_buf_clear(&c.last);
     lh_buf_clear(&bos);
     lh_buf_clear(&eos);
     return st;
+}
+
+/* The text as the turn of the user that follows a loaded cache. */
+static lh_status continue_chat(const lh_tokenizer *tok, const lh_prompt_text *in, lh_tokens *prompt)
+{
+    lh_prompt_text turn = *in;
+    turn.text = "";
+    turn.bytes = 0;
+    return encode_chat(tok, &turn, in->text, NULL, prompt);
 }
 
 /* Adds the begin-of-sequence token, unless a template has written it already. */
@@ -87,12 +152,15 @@ lh_status lh_prompt_encode(const lh_tokenizer *tok, const lh_prompt_text *in, lh
     LH_TRY_DONE(lh_calloc(&list, in->question_count, sizeof *list));
     if (!tok && (in->bytes || in->question_count || in->chat))
         LH_FAIL_DONE(LH_EUSAGE, "the model has no tokenizer: give ids with --prompt-tokens");
-    if (in->after_cache && in->chat && (in->bytes || !in->question_count))
-        LH_FAIL_DONE(LH_EUSAGE, "after a loaded cache --chat takes questions only: give --question");
+    if (in->after_cache && in->chat && in->bytes && in->question_count)
+        LH_FAIL_DONE(LH_EUSAGE, "after a loaded cache a chat takes a prompt or questions: give one of them");
+    if (in->after_cache && in->chat && !in->bytes && !in->question_count && !in->after_answer)
+        LH_FAIL_DONE(LH_EUSAGE, "the chat of the loaded cache waits for the user: give '--question', or '--chat=off'");
     if (memchr(in->text, '\0', (size_t)in->bytes) && in->chat)
         LH_FAIL_DONE(LH_EINPUT, "the prompt holds a zero byte: it is not text");
     if (tok) LH_TRY_DONE(add_first(tok, in, prompt));
-    if (in->chat && in->question_count == 0) LH_TRY_DONE(encode_chat(tok, in, NULL, prompt, NULL));
+    if (in->chat && in->question_count == 0 && !in->after_cache) LH_TRY_DONE(encode_chat(tok, in, NULL, prompt, NULL));
+    if (in->chat && in->bytes && in->after_cache) LH_TRY_DONE(continue_chat(tok, in, prompt));
     if (!in->chat && in->bytes)
         LH_TRY_DONE(lh_tokenizer_encode(tok, in->text, in->bytes,
                                         LH_ENCODE_SPECIAL | (in->after_cache ? LH_ENCODE_CONTINUES : 0), prompt));
@@ -158,7 +226,7 @@ lh_status lh_prompt_ends(const lh_tokenizer *tok, const lh_prompt_text *in, lh_t
     const lh_chat_format *format = NULL;
     int32_t id;
     if (!in->chat) return LH_OK;
-    LH_TRY(chat_format(tok, in, &format));
+    LH_TRY(lh_prompt_format(tok, in, &format));
     id = lh_tokenizer_find(tok, lh_chat_end(format));
     if (id >= 0) LH_TRY(lh_tokens_push(ends, id));
     return LH_OK;

@@ -3,21 +3,31 @@
 #define LH_ENGINE_PROMPT_H
 
 #include "engine/engine.h"
+#include "text/chat.h"
 
 typedef struct lh_prompt_text {
     const char *text; /* of the prompt */
     int64_t bytes;
     const char *const *questions; /* questions about the text, each answered from the same cache */
     int64_t question_count;
-    int chat;                  /* 1: render in a chat format, the text (and question) as the user's turn */
-    const char *chat_template; /* name or file; NULL: the model's own */
-    const char *system;        /* NULL: none */
-    int after_cache;           /* 1: continues a loaded cache, so no first token is added */
+    int chat;                     /* 1: render in a chat format, the text (and question) as the user's turn */
+    const char *chat_template;    /* name or file; NULL: the model's own */
+    const lh_chat_format *format; /* in place of both; NULL: none */
+    const char *system;           /* NULL: none */
+    const lh_message *messages;   /* [message_count] a conversation in place of the text and the system message, whose
+                                     last turn holds the questions; NULL: none */
+    int64_t message_count;
+    int after_cache;  /* 1: continues a loaded cache, so no first token is added */
+    int after_answer; /* 1: the cache ends in the assistant's turn, so that a question opens a new one */
 } lh_prompt_text;
+
+/* The chat format of the text: given, named, or the model's. LH_EUSAGE if it has none. */
+lh_status lh_prompt_format(const lh_tokenizer *tok, const lh_prompt_text *in, const lh_chat_format **out);
 
 /* *prompt: ids of the text, with a begin-of-sequence token if the tokenizer adds one. *questions: new array
  * [question_count]. With a chat format the rendered template is cut where the question begins; the user's turn is the
- * context, an empty line, the question. */
+ * context, an empty line, the question. After a cache the text of a chat is the next turn of the user; none there, and
+ * no question, continues an answer. */
 lh_status lh_prompt_encode(const lh_tokenizer *tok, const lh_prompt_text *in, lh_tokens *prompt, lh_tokens **questions);
 
 /* Tokens that end an answer in the chat format, besides the tokenizer's end tokens; none without a chat format. */

@@ -252,7 +252,7 @@ lh_kv *lh_session_kv(const lh_session *s)
     return s->kv;
 }
 
-lh_status lh_session_save(lh_session *s, const char *path, uint64_t seed, const char *run)
+lh_status lh_session_save(lh_session *s, const char *path, uint64_t seed, const char *run, const char *chat)
 {
     lh_status st = LH_OK;
     const lh_exec *exec = lh_engine_get(s->engine)->exec;
@@ -268,7 +268,8 @@ lh_status lh_session_save(lh_session *s, const char *path, uint64_t seed, const 
                                              .logits = logits,
                                              .vocab = vocab,
                                              .seed = seed,
-                                             .run = run}));
+                                             .run = run,
+                                             .chat = chat}));
 done:
     lh_free(logits);
     return st;

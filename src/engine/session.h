@@ -41,8 +41,9 @@ const lh_engine *lh_session_engine(const lh_session *s);
 lh_kv *lh_session_kv(const lh_session *s);
 int64_t lh_session_chunk(const lh_session *s); /* maximum number of tokens per chunk, chosen on opening */
 
-/* Write the state after all tokens so far to a file, and read it back; `run`: options as JSON. */
-lh_status lh_session_save(lh_session *s, const char *path, uint64_t seed, const char *run);
+/* Write the state after all tokens so far to a file, and read it back; `run`: options as JSON, `chat`: of
+ * chat_state.h, NULL for none; both on rank 0. */
+lh_status lh_session_save(lh_session *s, const char *path, uint64_t seed, const char *run, const char *chat);
 lh_status lh_session_load(lh_session *s, lh_saved_kv *file);
 
 #endif

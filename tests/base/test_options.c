@@ -225,6 +225,14 @@ START_TEST(test_switches_are_on_or_say_what_they_are)
         ck_assert_str_eq(lh_options_arg(o, 0), "src");
         lh_options_close(o);
     }
+    for (int i = 0; i < 2; i++) { /* the word after it, if it is a choice */
+        struct values v;
+        lh_options *o;
+        ck_assert_int_eq(parse(&o, &v, WORDS("-mx", "--gain", switches[i], "src")), LH_OK);
+        ck_assert_str_eq(v.shared.gain, switches[i]);
+        ck_assert_str_eq(lh_options_arg(o, 0), "src");
+        lh_options_close(o);
+    }
     refuses(WORDS("-mx", "--gain=yes"), "option '--gain' got 'yes', it must be one of off, on");
 }
 END_TEST

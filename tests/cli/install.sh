@@ -39,8 +39,8 @@ policy="ada-snapkv --budget 40"
 request=(-m "$prefix/tiny.h5" -q -p "$prompt" --policy ada-snapkv --budget 40 -n 32)
 for ranks in 1 2; do
     run=("$mpiexec" -n "$ranks")
-    "${run[@]}" "$longhaul" generate "${request[@]}" >"$prefix/said"
-    "${run[@]}" "$longhaul" generate "${request[@]}" --json >"$prefix/json"
+    "${run[@]}" "$longhaul" generate --chat=off "${request[@]}" >"$prefix/said"
+    "${run[@]}" "$longhaul" generate --chat=off "${request[@]}" --json >"$prefix/json"
     "${run[@]}" "$prefix/generate" "$prefix/tiny.h5" "$policy" "$prompt" >"$prefix/answer"
     cmp "$prefix/said" <(head -n -1 "$prefix/answer") || fail "$ranks ranks: the example does not say what the program says"
     tail -n 1 "$prefix/answer"

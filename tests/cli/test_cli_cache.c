@@ -11,7 +11,7 @@
 static json_t *generate(int ranks, const char *options)
 {
     program_result r = {0};
-    program_run(&r, ranks, "generate -m tiny.h5 --json --deterministic --ignore-eos -n 12 %s", options);
+    program_run(&r, ranks, "generate -m tiny.h5 --chat=off --json --deterministic --ignore-eos -n 12 %s", options);
     program_exits(&r, 0);
     json_t *object = json_loads(r.out.data, 0, NULL);
     ck_assert_ptr_nonnull(object);

@@ -105,11 +105,11 @@ static void check_preset(const char *family, const lh_policy_preset *preset)
     snprintf(what, sizeof what, "%s: %s", family, preset->name);
     for (int i = 0; i < 2; i++) {
         program_result r = {0};
-        program_run(
-            &r, i ? 3 : 1,
-            "generate -m %s.h5 -f prompt -n 14 --ignore-eos --json -q --deterministic --dtype f32 --policy %s %s "
-            "--keep-sets %s",
-            family, preset->name, preset->parts.statistic ? "--budget 40" : "", i ? "three.h5" : "one.h5");
+        program_run(&r, i ? 3 : 1,
+                    "generate -m %s.h5 --chat=off -f prompt -n 14 --ignore-eos --json -q --deterministic --dtype f32 "
+                    "--policy %s %s "
+                    "--keep-sets %s",
+                    family, preset->name, preset->parts.statistic ? "--budget 40" : "", i ? "three.h5" : "one.h5");
         program_exits(&r, 0);
         json_t *o = json_loads(r.out.data, 0, NULL);
         ck_assert_ptr_nonnull(o);

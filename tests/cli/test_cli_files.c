@@ -37,7 +37,7 @@ START_TEST(test_bad_inputs_have_one_message_and_their_code)
         {3, "'no-such'", "generate -m tiny.h5 -f no-such"},
         {3, "'empty'", "generate -m tiny.h5 -f empty"},
         {2, "the prompt is empty", "generate -m tiny.h5 -p ''"},
-        {2, "a question needs a text before it", "generate -m tiny.h5 --question a < /dev/null"},
+        {2, "a question needs a text before it", "generate -m tiny.h5 --chat=off --question a < /dev/null"},
         {3, "standard input", "generate -m tiny.h5 < empty"},
         {3, "'letters'", "generate -m tiny.h5 --prompt-tokens letters"},
         {3, "'high': token id 258 is not in the vocabulary", "generate -m tiny.h5 --prompt-tokens high"},
@@ -198,7 +198,8 @@ START_TEST(test_files_written_by_a_run_are_described)
 {
     program_result r = {0};
     program_run(&r, 2,
-                "generate -m tiny.h5 -f prompt -n 4 --ignore-eos --budget 16 --window 4 --keep-sets k.h5 --logits l.h5 "
+                "generate -m tiny.h5 --chat=off -f prompt -n 4 --ignore-eos --budget 16 --window 4 --keep-sets k.h5 "
+                "--logits l.h5 "
                 "--save-cache c.h5 --logits-last 3 -q");
     program_exits(&r, 0);
     static const struct {
@@ -245,8 +246,9 @@ END_TEST
 START_TEST(test_no_more_rows_of_logits_than_there_are_tokens)
 {
     program_result r = {0};
-    program_run(&r, 2,
-                "generate -m tiny.h5 -p abc -n 2 --ignore-eos --logits rows.h5 --logits-last 1000000000 -q > shown");
+    program_run(
+        &r, 2,
+        "generate -m tiny.h5 --chat=off -p abc -n 2 --ignore-eos --logits rows.h5 --logits-last 1000000000 -q > shown");
     program_exits(&r, 0);
     program_run(&r, 1, "info rows.h5 --json");
     program_exits(&r, 0);

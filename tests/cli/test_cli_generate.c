@@ -18,7 +18,7 @@ static json_t *generate(int ranks, const char *options)
 {
     program_result r = {0};
     json_error_t error;
-    program_run(&r, ranks, "generate -m tiny.h5 --json %s", options);
+    program_run(&r, ranks, "generate -m tiny.h5 --chat=off --json %s", options);
     program_exits(&r, 0);
     json_t *object = json_loads(r.out.data, 0, &error);
     ck_assert_msg(object != NULL, "no JSON: %s\n%s", error.text, r.out.data);

@@ -9,7 +9,9 @@
 #include "suite.h"
 
 #define BY_HAND "--version > version; "
-#define RUN "generate -m tiny.h5 -f prompt -n 6 --ignore-eos --json -q --deterministic --policy streaming --budget 16 "
+#define RUN                                                                                                    \
+    "generate -m tiny.h5 --chat=off -f prompt -n 6 --ignore-eos --json -q --deterministic --policy streaming " \
+    "--budget 16 "
 
 #define FILES "--layer-budget layers.csv --head-budget heads.csv "
 #define FIDELITY "eval fidelity -m tiny.h5 --text whole -q --length 160 --count 1 -n 12 --deterministic "
@@ -141,7 +143,8 @@ START_TEST(test_eval_goes_by_weights_as_generate_does)
     int others = 0;
     for (size_t p = 0; p < POLICIES; p++) {
         snprintf(line, sizeof line,
-                 "generate -m tiny.h5 -f whole -n 12 --ignore-eos --json -q --deterministic --policy %s", policies[p]);
+                 "generate -m tiny.h5 --chat=off -f whole -n 12 --ignore-eos --json -q --deterministic --policy %s",
+                 policies[p]);
         json_t *g = result_of(1, line);
         const json_t *row = row_of(o, "windows", 1 + p);
         const char *said = json_string_value(json_object_get(row, "text"));

@@ -28,8 +28,8 @@ static json_t *generate(int ranks, const char *keep_sets, const char *options)
 {
     program_result r = {0};
     json_error_t error;
-    program_run(&r, ranks, "generate -m tiny.h5 --json -n 30 --ignore-eos --deterministic --keep-sets %s %s", keep_sets,
-                options);
+    program_run(&r, ranks, "generate -m tiny.h5 --chat=off --json -n 30 --ignore-eos --deterministic --keep-sets %s %s",
+                keep_sets, options);
     program_exits(&r, 0);
     json_t *object = json_loads(r.out.data, 0, &error);
     ck_assert_msg(object != NULL, "no JSON: %s\n%s", error.text, r.out.data);

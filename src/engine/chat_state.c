@@ -1,0 +1,59 @@
+/* chat_state.c - the text /chat of a cache file: {"format": name, "turn": "user" or "assistant"}. */
+#include "engine/chat_state.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/json.h"
+#include "cache/cache_file.h"
+
+static const char *const turns[] = {"user", "assistant"};
+
+lh_status lh_chat_state_write(const lh_chat_state *state, lh_buf *out)
+{
+    lh_status st = LH_OK;
+    char *text = NULL;
+    if (!state->format) return LH_OK;
+    json_t *json = json_pack("{s:s, s:s}", "format", lh_chat_name(state->format), "turn", turns[state->answers]);
+    text = json ? json_dumps(json, JSON_COMPACT) : NULL;
+    if (!text) LH_FAIL_DONE(LH_ENOMEM, "cannot allocate host memory for the state of the chat");
+    LH_TRY_DONE(lh_buf_puts(out, text));
+done:
+    json_decref(json);
+    free(text);
+    return st;
+}
+
+/* LH_EFILE also where the JSON itself is bad, which would be bad input of a user elsewhere. */
+static lh_status read_members(lh_chat_state *out, const char *path, const char *text, json_t **json)
+{
+    const char *format = NULL, *turn = NULL;
+    if (lh_json_parse(json, path, text, (int64_t)strlen(text)) != LH_OK ||
+        lh_json_string(*json, path, "format", &format) != LH_OK || lh_json_string(*json, path, "turn", &turn) != LH_OK)
+        LH_FAIL(LH_EFILE, "the chat of %s", lh_error_message());
+    if (!turn || (strcmp(turn, turns[0]) != 0 && strcmp(turn, turns[1]) != 0))
+        LH_FAIL(LH_EFILE, "'%s': the chat ends in the turn of '%.20s', it must be 'user' or 'assistant'", path,
+                turn ? turn : "");
+    out->answers = strcmp(turn, turns[1]) == 0;
+    out->format = format ? lh_chat_find(format) : NULL;
+    if (!out->format)
+        LH_FAIL(LH_EFILE,
+                "'%s': the chat is of the format '%.40s', which this version does not know: '--chat=off' continues it "
+                "as text",
+                path, format ? format : "");
+    return LH_OK;
+}
+
+lh_status lh_chat_state_read(lh_chat_state *out, const char *path)
+{
+    lh_status st = LH_OK;
+    char *text = NULL;
+    json_t *json = NULL;
+    *out = (lh_chat_state){0};
+    LH_TRY_DONE(lh_cache_read_chat(path, &text));
+    if (text) LH_TRY_DONE(read_members(out, path, text, &json));
+done:
+    json_decref(json);
+    lh_free(text);
+    return st;
+}
