@@ -88,6 +88,9 @@ typedef struct oracle_rows {
 } oracle_rows;
 void oracle_observe(const oracle *o, const oracle_rows *rows, oracle_tally *to);
 
+/* 1 if kv_oracle_scores.c defines the scores of a source; else the test fails, and says where the definition goes. */
+int oracle_defines(lh_score_source source);
+
 /* How far sums of weights may lie from those of floats, relatively. */
 double oracle_rounding(const oracle *o);
 

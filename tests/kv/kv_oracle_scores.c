@@ -338,8 +338,9 @@ static double key_norm(const oracle *o, int64_t l, int64_t g, int64_t p)
 }
 
 /* Keys as they are kept: those that stand at slots, as they were before their rotation. */
-static void by_key_difference(const oracle *o, int64_t l, int64_t g, oracle_number *scores)
+static void by_key_difference(oracle *o, int64_t l, int64_t g, const uint8_t *state, oracle_number *scores)
 {
+    (void)state;
     const int32_t *gone = gone_of(o, l, g);
     int64_t dim = o->of->dim;
     double *k = oracle_alloc(o->seen * dim, sizeof *k);
@@ -427,7 +428,7 @@ static void expect(const oracle *o, int64_t l, int64_t i, const uint8_t *state, 
     lh_free(s);
 }
 
-static void by_expectation(const oracle *o, int64_t l, int64_t g, const uint8_t *state, oracle_number *scores)
+static void by_expectation(oracle *o, int64_t l, int64_t g, const uint8_t *state, oracle_number *scores)
 {
     for (int64_t i = g * group_of(o); i < (g + 1) * group_of(o); i++) expect(o, l, i, state, scores);
     for (int64_t p = 0; p < o->seen; p++) {
@@ -438,23 +439,61 @@ static void by_expectation(const oracle *o, int64_t l, int64_t g, const uint8_t 
 
 /* ---- all of it ---- */
 
+static void by_position(oracle *o, int64_t l, int64_t g, const uint8_t *state, oracle_number *scores)
+{
+    (void)l, (void)g, (void)state;
+    for (int64_t p = 0; p < o->seen; p++) scores[p].x = (double)p;
+}
+
+static void by_chance(oracle *o, int64_t l, int64_t g, const uint8_t *state, oracle_number *scores)
+{
+    (void)state;
+    for (int64_t p = 0; p < o->seen; p++) scores[p].x = (double)lh_uniform(draw(o, l, g, p));
+}
+
+static void by_key_norm(oracle *o, int64_t l, int64_t g, const uint8_t *state, oracle_number *scores)
+{
+    (void)state;
+    for (int64_t p = 0; p < o->seen; p++) scores[p] = (oracle_number){-key_norm(o, l, g, p), 1e-6};
+}
+
+/* The definition of every source of LH_SOURCE_WORDS: scores of one KV head, [seen], which are 0 before. `state` says
+ * which entries compete. */
+typedef void definition(oracle *o, int64_t l, int64_t g, const uint8_t *state, oracle_number *scores);
+static definition *const definitions[] = {
+    [LH_SCORE_POSITION] = by_position,    [LH_SCORE_RANDOM] = by_chance,
+    [LH_SCORE_KEY_NORM] = by_key_norm,    [LH_SCORE_KEY_DIFFERENCE] = by_key_difference,
+    [LH_SCORE_EXPECTED] = by_expectation,
+};
+
+static definition *definition_of(lh_score_source source)
+{
+    return (size_t)source < sizeof definitions / sizeof *definitions ? definitions[source] : NULL;
+}
+
+int oracle_defines(lh_score_source source)
+{
+#define WORD(word, meaning, number, ...) [number] = word,
+    static const char *const words[] = {LH_SOURCE_WORDS(WORD)};
+#undef WORD
+    int found = source == LH_SCORE_ATTENTION || definition_of(source);
+    mt_check(found, "the oracle does not know how '--statistic %s' scores: add its definition to `definitions` in %s",
+             words[source], __FILE__);
+    return found;
+}
+
 static void score_head(oracle *o, int64_t l, int64_t g, const uint8_t *state, oracle_scores *out)
 {
     oracle_number *scores = out->first + g * o->cap;
+    lh_score_source source = o->fixed.score.source;
     int deviates = o->fixed.select.kind == LH_SELECT_STD_SCOPE;
-    for (int64_t p = 0; p < o->seen; p++) {
-        double x = 0;
-        if (o->fixed.score.source == LH_SCORE_POSITION) x = (double)p;
-        if (o->fixed.score.source == LH_SCORE_RANDOM) x = (double)lh_uniform(draw(o, l, g, p));
-        if (o->fixed.score.source == LH_SCORE_KEY_NORM) x = -key_norm(o, l, g, p);
-        scores[p] = (oracle_number){x, o->fixed.score.source == LH_SCORE_KEY_NORM ? 1e-6 : 0};
-    }
-    if (o->fixed.score.source == LH_SCORE_KEY_DIFFERENCE) by_key_difference(o, l, g, scores);
-    if (o->fixed.score.source == LH_SCORE_ATTENTION)
+    if (!oracle_defines(source)) return;
+    if (source == LH_SCORE_ATTENTION) {
         by_attention(o, l, g, state, scores, deviates ? out->second + g * o->cap : NULL);
-    if (o->fixed.score.source == LH_SCORE_EXPECTED) by_expectation(o, l, g, state, scores);
-    if (o->fixed.score.source != LH_SCORE_ATTENTION && o->fixed.shape.pool != LH_POOL_NONE)
-        pool(o, state, o->fixed.shape.pool, o->fixed.shape.pool_size, scores);
+        return;
+    }
+    definition_of(source)(o, l, g, state, scores);
+    if (o->fixed.shape.pool != LH_POOL_NONE) pool(o, state, o->fixed.shape.pool, o->fixed.shape.pool_size, scores);
 }
 
 /* The same for all KV heads: their mean. A sum of counts is exact, so that equal ones are ties. */

@@ -32,38 +32,40 @@ static int64_t roll(dice *d, int64_t n)
 
 #define PICK(d, list) (list)[roll((d), (int64_t)(sizeof(list) / sizeof *(list)))]
 
-/* Values that a part may take. */
+#define TEXTS(...) ((const char *const[]){__VA_ARGS__, NULL})
+
+/* Values that a part may take; of statistics all that there are. */
 static const struct {
     const char *option;
-    const char *values[8];
+    const char *const *values; /* ends with NULL */
 } values[] = {
-    {"statistic", {"sum", "mean", "mas", "count", "last", "key-norm", "random", "key-difference"}},
-    {"proxies", {"2%", "10%", "40%", "question"}},
-    {"proxies-at", {"both-ends", "end"}},
-    {"window", {"0", "1", "5", "16", "40"}},
-    {"rows", {"all", "last:1", "last:7", "last:60", "25%"}},
-    {"gain", {"on", "off"}},
-    {"gain-floor", {"on"}},
-    {"non-causal", {"on"}},
-    {"value-prior", {"on"}},
-    {"group", {"mean", "max", "sum"}},
-    {"pool", {"none", "max", "avg"}},
-    {"pool-size", {"1", "3", "7", "31", "501"}},
-    {"group-stage", {"weight", "score"}},
-    {"sinks", {"0", "1", "4", "30"}},
-    {"recents", {"0", "1", "12", "50%", "33%"}},
-    {"head-budget", {"uniform", "adaptive"}},
-    {"alpha", {"0", "0.2", "0.5", "1"}},
-    {"safeguard", {"interp", "floor"}},
-    {"layer-budget", {"uniform", "pyramid"}},
-    {"beta", {"1", "5", "20"}},
-    {"select", {"topk", "two-stage", "std-scope", "topk+sample"}},
-    {"first-stage", {"0", "0.3", "1"}},
-    {"std-share", {"0", "0.3", "1"}},
-    {"random-share", {"0", "7/19", "1"}},
-    {"compat", {"none", "kvpress"}},
-    {"set-per", {"head", "layer"}},
-    {"evict", {"never", "every", "every:1", "every:2", "every:5"}},
+    {"statistic", lh_policy_statistics},
+    {"proxies", TEXTS("2%", "10%", "40%", "question")},
+    {"proxies-at", TEXTS("both-ends", "end")},
+    {"window", TEXTS("0", "1", "5", "16", "40")},
+    {"rows", TEXTS("all", "last:1", "last:7", "last:60", "25%")},
+    {"gain", TEXTS("on", "off")},
+    {"gain-floor", TEXTS("on")},
+    {"non-causal", TEXTS("on")},
+    {"value-prior", TEXTS("on")},
+    {"group", TEXTS("mean", "max", "sum")},
+    {"pool", TEXTS("none", "max", "avg")},
+    {"pool-size", TEXTS("1", "3", "7", "31", "501")},
+    {"group-stage", TEXTS("weight", "score")},
+    {"sinks", TEXTS("0", "1", "4", "30")},
+    {"recents", TEXTS("0", "1", "12", "50%", "33%")},
+    {"head-budget", TEXTS("uniform", "adaptive")},
+    {"alpha", TEXTS("0", "0.2", "0.5", "1")},
+    {"safeguard", TEXTS("interp", "floor")},
+    {"layer-budget", TEXTS("uniform", "pyramid")},
+    {"beta", TEXTS("1", "5", "20")},
+    {"select", TEXTS("topk", "two-stage", "std-scope", "topk+sample")},
+    {"first-stage", TEXTS("0", "0.3", "1")},
+    {"std-share", TEXTS("0", "0.3", "1")},
+    {"random-share", TEXTS("0", "7/19", "1")},
+    {"compat", TEXTS("none", "kvpress")},
+    {"set-per", TEXTS("head", "layer")},
+    {"evict", TEXTS("never", "every", "every:1", "every:2", "every:5")},
 };
 
 static const char **part_of(lh_policy_parts *parts, const char *option)
@@ -121,7 +123,7 @@ static int make_policy(dice *d, lh_policy_options *out)
     *out = (lh_policy_options){.policy = lh_policy_at((int)roll(d, presets))->name, .budget = "50"};
     for (int i = 0; i < changes; i++) {
         int which = (int)roll(d, sizeof values / sizeof *values), n = 0;
-        while (n < 8 && values[which].values[n]) n++;
+        while (values[which].values[n]) n++;
         *part_of(&out->parts, values[which].option) = values[which].values[roll(d, n)];
     }
     return lh_policy_resolve(&plan, out) == LH_OK && plan.evicts;
@@ -298,6 +300,16 @@ static void check_case(const kv_rig_case *c, const lh_ops *ops, int steps)
 
 /* ---- the tests ---- */
 
+START_TEST(test_every_source_of_scores_has_a_definition)
+{
+#define SOURCE(word, meaning, number, ...) number,
+    static const lh_score_source sources[] = {LH_SOURCE_WORDS(SOURCE)};
+#undef SOURCE
+    for (size_t i = 0; i < sizeof sources / sizeof *sources; i++) oracle_defines(sources[i]);
+    mt_end();
+}
+END_TEST
+
 START_TEST(test_every_preset_does_as_it_is_defined)
 {
     static const char *const when[] = {NULL, "every:1", "every:4"};
@@ -457,6 +469,7 @@ int main(void)
     Suite *suite = suite_create("policies");
     TCase *laws = tcase_create("laws");
     tcase_set_timeout(laws, 0);
+    tcase_add_test(laws, test_every_source_of_scores_has_a_definition);
     tcase_add_loop_test(laws, test_every_preset_does_as_it_is_defined, 0, presets);
     tcase_add_loop_test(laws, test_parts_combine_as_they_are_defined, 0, 20);
     tcase_add_loop_test(laws, test_proxies_at_both_ends_combine_as_they_are_defined, 0, 10);
