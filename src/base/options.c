@@ -11,6 +11,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/foreign_options.h"
 #include "base/json.h"
 
 struct lh_options {
@@ -122,6 +123,24 @@ const char *lh_nearest(const char *word, const char *const *names)
     return best;
 }
 
+/* The row of an option of another tool for which this command has one; NULL: there is none. word: with its dashes. */
+static const lh_foreign_option *find_foreign(const lh_options *o, const char *word, size_t bytes)
+{
+    bound_option p;
+    for (const lh_foreign_option *f = lh_foreign_options; f->word; f++)
+        if (strlen(f->word) == bytes && memcmp(f->word, word, bytes) == 0 && find_name(o, f->ours, strlen(f->ours), &p))
+            return f;
+    return NULL;
+}
+
+static lh_status fail_foreign(const lh_foreign_option *f)
+{
+    if (f->needless) LH_FAIL(LH_EUSAGE, "unknown option '%s': %s", f->word, f->note);
+    LH_FAIL(LH_EUSAGE, "unknown option '%s', here it is '--%s'%s%s", f->word, f->ours, f->note ? ": " : "",
+            f->note ? f->note : "");
+}
+
+/* word: without its dashes. */
 static lh_status fail_unknown(const lh_options *o, const char *word, size_t bytes)
 {
     lh_status st = LH_OK;
@@ -342,16 +361,26 @@ static lh_status take_long(lh_options *o, const char *word, line *l)
 {
     size_t bytes = strcspn(word, "=");
     bound_option p;
-    if (!find_name(o, word, bytes, &p)) LH_TRY(fail_unknown(o, word, bytes));
+    if (!find_name(o, word, bytes, &p)) {
+        const lh_foreign_option *foreign = find_foreign(o, word - 2, bytes + 2);
+        if (foreign) LH_TRY(fail_foreign(foreign));
+        LH_TRY(fail_unknown(o, word, bytes));
+    }
     LH_TRY(apply_option(o, &p, word[bytes] ? word + bytes + 1 : NULL, l));
     return LH_OK;
 }
 
+/* A letter, several flags, a letter with its value, or (other tools have such) a word after a single dash. */
 static lh_status take_letters(lh_options *o, const char *letters, line *l)
 {
     bound_option p;
+    const lh_foreign_option *word = letters[1] ? find_foreign(o, letters - 1, strlen(letters) + 1) : NULL;
+    if (word) LH_TRY(fail_foreign(word));
     for (; *letters; letters++) {
-        if (!find_letter(o, *letters, &p))
+        const lh_foreign_option *foreign = find_foreign(o, (const char[]){'-', *letters}, 2);
+        int known = find_letter(o, *letters, &p);
+        if (!known && foreign) LH_TRY(fail_foreign(foreign));
+        if (!known)
             LH_FAIL(LH_EUSAGE, "unknown option '-%c', '%s %s --help' lists all", *letters, o->syntax->program,
                     o->syntax->name);
         if (p.row->type != LH_OPT_FLAG) {

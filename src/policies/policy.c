@@ -50,7 +50,8 @@ const char lh_policy_by_default[] = "longhaul";
 const lh_policy_preset *lh_policy_find(const char *name)
 {
     for (int i = 0; i < PRESETS; i++)
-        if (strcmp(presets[i]->name, name) == 0) return presets[i];
+        if (strcmp(presets[i]->name, name) == 0 || (presets[i]->alias && strcmp(presets[i]->alias, name) == 0))
+            return presets[i];
     return NULL;
 }
 

@@ -28,12 +28,13 @@ typedef enum lh_policy_kind {
     LH_POLICY_COMPATIBLE
 } lh_policy_kind;
 typedef struct lh_policy_preset {
-    const char *name, *summary, *paper; /* paper may be NULL */
+    const char *name, *summary;
+    const char *alias, *paper; /* a name that the method also goes by, and where it is described; may be NULL */
     lh_policy_kind kind;
     lh_policy_parts parts;
 } lh_policy_preset;
 
-const lh_policy_preset *lh_policy_find(const char *name); /* NULL if there is none */
+const lh_policy_preset *lh_policy_find(const char *name); /* by name or alias; NULL: there is none */
 const lh_policy_preset *lh_policy_at(int i);              /* NULL after the last */
 
 extern const lh_policy_parts lh_policy_defaults;

@@ -10,8 +10,11 @@ enum { MAX_PRESETS = 128 };
 
 static lh_status fail_unknown(const char *name)
 {
-    const char *names[MAX_PRESETS + 1] = {NULL};
-    for (int i = 0; i < MAX_PRESETS && lh_policy_at(i); i++) names[i] = lh_policy_at(i)->name;
+    const char *names[2 * MAX_PRESETS + 1] = {NULL};
+    int n = 0;
+    for (int i = 0; i < MAX_PRESETS && lh_policy_at(i); i++) names[n++] = lh_policy_at(i)->name;
+    for (int i = 0; i < MAX_PRESETS && lh_policy_at(i); i++)
+        if (lh_policy_at(i)->alias) names[n++] = lh_policy_at(i)->alias;
     const char *near = lh_nearest(name, names);
     if (near)
         LH_FAIL(LH_EUSAGE, "--policy '%s' is unknown, did you mean '%s'? ('--policy help' lists all)", name, near);

@@ -2,6 +2,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/foreign_options.h"
 #include "base/options.h"
 #include "suite.h"
 
@@ -307,6 +308,22 @@ START_TEST(test_unknown_options_name_the_nearest)
 }
 END_TEST
 
+START_TEST(test_options_of_other_tools_name_ours)
+{
+    refuses(WORDS("-mx", "--max-tokens", "4"), "unknown option '--max-tokens', here it is '--max-new'");
+    refuses(WORDS("-mx", "--n-predict=4"), "unknown option '--n-predict', here it is '--max-new'");
+    refuses(WORDS("-mx", "-c", "4096"), "unknown option '-c': a cache has room for the prompt and '--max-new'");
+    refuses(WORDS("-mx", "-vs4"), "unknown option '-s', here it is '--seed'");
+    /* one that this command has no option for is unknown, as any other */
+    refuses(WORDS("-mx", "--tensor-parallel-size", "2"), "'--tensor-parallel-size', 'longhaul try --help' lists all");
+    refuses(WORDS("-mx", "-t4"), "unknown option '-t', 'longhaul try --help' lists all");
+    for (const lh_foreign_option *f = lh_foreign_options; f->word; f++) {
+        ck_assert_msg(f->word[0] == '-' && f->ours[0] != '-', "'%s'", f->word);
+        ck_assert_msg(strncmp(f->word, "--", 2) != 0 || strcmp(f->word + 2, f->ours) != 0, "'%s' is ours", f->word);
+    }
+}
+END_TEST
+
 START_TEST(test_nearest_prefers_small_slips_and_refuses_strangers)
 {
     static const char *const names[] = {"snapkv", "pyramidkv", "streaming", "full", NULL};
@@ -365,6 +382,7 @@ int main(void)
                                   test_arguments_dashes_and_the_end_of_options,
                                   test_bad_values_say_what_would_be_right,
                                   test_unknown_options_name_the_nearest,
+                                  test_options_of_other_tools_name_ours,
                                   test_nearest_prefers_small_slips_and_refuses_strangers,
                                   test_the_record_holds_every_option_and_what_was_given,
                                   test_help_is_found_before_the_end_of_options,

@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/foreign_options.h"
 #include "cli/program.h"
 #include "suite.h"
 
@@ -71,6 +72,14 @@ START_TEST(test_usage_is_refused_with_one_message_on_any_number_of_ranks)
         {"frobnicate", "unknown command 'frobnicate'"},
         {"generate", "'longhaul generate' needs '--model FILE'"},
         {"generate -m x.h5 --max-mew 4", "unknown option '--max-mew', did you mean '--max-new'?"},
+        {"generate -m x.h5 --max-tokens 4", "unknown option '--max-tokens', here it is '--max-new'"},
+        {"generate -m x.h5 -t 4", "unknown option '-t', here it is '--threads'"},
+        {"generate -m x.h5 -c 4096", "unknown option '-c': a cache has room for the prompt"},
+        {"generate -m x.h5 -ngl 99", "unknown option '-ngl', here it is '--device'"},
+        {"plan -m x.h5 --ctx-size 4096", "unknown option '--ctx-size', here it is '--context'"},
+        {"generate -m x.h5 --compression-ratio 0.7",
+         "'--budget': the share that stays: a ratio of 0.7 is '--budget 30%'"},
+        {"generate -m x.h5 --policy adakv", "policy 'adakv' needs a budget"},
         {"generate -m x.h5 --max-new many", "option '--max-new' got 'many'"},
         {"generate -m x.h5 -p a -f b", "'--prompt' and '--prompt-file' both set the prompt"},
         {"generate -m x.h5 -p a --policy snapvk --budget 8", "did you mean 'snapkv'"},
@@ -127,6 +136,20 @@ START_TEST(test_usage_is_refused_with_one_message_on_any_number_of_ranks)
         ck_assert_msg(r.code == 2, "'%s' gives %d; stderr:\n%s", cases[i].line, r.code, r.err.data);
         program_says(&r, cases[i].part);
         ck_assert_str_eq(r.out.data, "");
+    }
+    program_clear(&r);
+}
+END_TEST
+
+START_TEST(test_what_stands_for_options_of_other_tools_exists)
+{
+    program_result r = {0};
+    char option[64];
+    program_run(&r, 1, "help --completion");
+    program_exits(&r, 0);
+    for (const lh_foreign_option *f = lh_foreign_options; f->word; f++) {
+        snprintf(option, sizeof option, "--%s ", f->ours);
+        ck_assert_msg(strstr(r.out.data, option), "no command has '--%s', which stands for '%s'", f->ours, f->word);
     }
     program_clear(&r);
 }
@@ -208,6 +231,7 @@ int main(void)
                                   test_help_wins_over_what_is_wrong_beside_it,
                                   test_policies_explain_themselves_without_a_model,
                                   test_usage_is_refused_with_one_message_on_any_number_of_ranks,
+                                  test_what_stands_for_options_of_other_tools_exists,
                                   test_the_version_is_told,
                                   test_manual_and_completion_name_every_command,
                                   test_info_alone_tells_build_ranks_and_tables,

@@ -39,6 +39,7 @@ START_TEST(test_every_preset_resolves_and_is_found_by_its_name)
     for (; lh_policy_at(n); n++) {
         const lh_policy_preset *p = lh_policy_at(n);
         ck_assert_ptr_eq(lh_policy_find(p->name), p);
+        if (p->alias) ck_assert_ptr_eq(lh_policy_find(p->alias), p);
         ck_assert_ptr_nonnull(p->summary);
         int evicts = p->parts.statistic != NULL;
         lh_policy plan = resolved(&(lh_policy_options){.policy = p->name, .budget = evicts ? "64" : NULL});
@@ -48,6 +49,10 @@ START_TEST(test_every_preset_resolves_and_is_found_by_its_name)
     }
     ck_assert_int_eq(n, 32);
     ck_assert_ptr_null(lh_policy_find("none"));
+    ck_assert_str_eq(resolved(&(lh_policy_options){.policy = "adakv", .budget = "64"}).name, "ada-snapkv");
+    ck_assert_str_eq(resolved(&(lh_policy_options){.policy = "criticalkv", .budget = "64"}).name, "critical-snapkv");
+    ck_assert_str_eq(resolved(&(lh_policy_options){.policy = "streamingllm", .budget = "64"}).name, "streaming");
+    ck_assert_str_eq(resolved(&(lh_policy_options){.policy = "easykv", .budget = "64"}).name, "roco");
     ck_assert_ptr_null(lh_policy_at(-1));
 }
 END_TEST

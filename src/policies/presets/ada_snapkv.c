@@ -3,6 +3,7 @@
 const lh_policy_preset lh_policy_ada_snapkv = {
     .name = "ada-snapkv",
     .summary = "AdaKV: as snapkv, with a layer's budget shared out by the heads' scores",
+    .alias = "adakv",
     .paper = "arXiv 2407.11550",
     .parts = {.statistic = "mean",
               .window = "32",

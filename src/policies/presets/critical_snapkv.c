@@ -3,6 +3,7 @@
 const lh_policy_preset lh_policy_critical_snapkv = {
     .name = "critical-snapkv",
     .summary = "CriticalKV: as snapkv, half of it chosen by what the values add to the output",
+    .alias = "criticalkv",
     .paper = "arXiv 2502.03805",
     .parts = {.statistic = "mean",
               .window = "32",

@@ -2,6 +2,7 @@
 
 const lh_policy_preset lh_policy_roco = {.name = "roco",
                                          .summary = "as mas, and entries whose attention varies most are kept",
+                                         .alias = "easykv",
                                          .paper = "arXiv 2402.06262",
                                          .parts = {.statistic = "mas",
                                                    .window = "0",
