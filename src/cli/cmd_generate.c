@@ -2,6 +2,7 @@
  * output. generate_input.c reads prompt and questions, generate_output.c prints. */
 #include <string.h>
 
+#include "base/failures.h"
 #include "base/log.h"
 #include "cli/generate_input.h"
 #include "cli/generate_output.h"
@@ -271,6 +272,7 @@ done:
 
 static lh_status generate(run *r)
 {
+    lh_failures failed = {0};
     const struct values *v = r->v;
     r->output = (lh_output){.json = v->files.json,
                             .writes_at_end = v->files.keep_sets || v->files.logits,
@@ -302,9 +304,11 @@ static lh_status generate(run *r)
                                    .chat = r->chat.data,
                                    .events = {&r->output, lh_output_prefill, lh_output_token}};
     lh_interrupt_begin();
-    LH_TRY(lh_generate(r->engine, &request, &r->generation));
-    LH_TRY(lh_output_finish(&r->output, r->engine, &r->generation));
-    return LH_OK;
+    lh_status st = lh_generate(r->engine, &request, &r->generation);
+    if (st != LH_OK && !r->generation.complete) return st;
+    lh_failures_add(&failed, st); /* of files: the answers are printed all the same */
+    lh_failures_add(&failed, lh_output_finish(&r->output, r->engine, &r->generation));
+    return lh_failures_end(&failed);
 }
 
 static lh_status run_generate(lh_call *call)

@@ -13,7 +13,7 @@
 /* Writes text; keeps the first failure for the end of the run, since other ranks wait in collectives. */
 static void write_text(lh_output *out, const char *text, int64_t bytes)
 {
-    if (out->failed == LH_OK && bytes) out->failed = lh_cli_write(text, bytes);
+    if (out->failed.st == LH_OK && bytes) lh_failures_add(&out->failed, lh_cli_write(text, bytes));
 }
 
 static void end_line(lh_output *out)
@@ -41,11 +41,11 @@ static void leave(lh_output *out)
         if (out->answers)
             json_array_append_new(out->answers, json_copy(object)); /* a copy: an object must not contain itself */
         if (out->answers) json_object_set(object, "answers", out->answers);
-        out->failed = lh_cli_write_json(object);
+        lh_failures_add(&out->failed, lh_cli_write_json(object));
     } else if (out->answer >= 0) {
         end_line(out);
     }
-    if (out->failed != LH_OK) lh_log(LH_LOG_ERROR, 0, "%s", lh_error_message());
+    if (out->failed.st != LH_OK) lh_log(LH_LOG_ERROR, 0, "%s", out->failed.text);
     if (out->answer < 0)
         lh_warn("interrupted during prefill%s", out->saves_cache || out->writes_at_end ? "; no file was written" : "");
     else
@@ -53,7 +53,7 @@ static void leave(lh_output *out)
                 out->writes_at_end ? "; the files of '--keep-sets' and '--logits' were not written" : "");
     for (size_t i = 0; i < sizeof out->claims / sizeof *out->claims; i++)
         if (out->claims[i]) lh_partial_drop(out->claims[i]);
-    lh_comm_leave(out->comm, out->failed != LH_OK ? (int)out->failed : LH_EINTERRUPTED);
+    lh_comm_leave(out->comm, out->failed.st != LH_OK ? (int)out->failed.st : LH_EINTERRUPTED);
 }
 
 static void look_for_interrupt(lh_output *out)
@@ -162,7 +162,7 @@ lh_status lh_output_finish(lh_output *out, const lh_engine *engine, const lh_gen
     json_t *object = NULL;
     if (!lh_cli_first()) goto done;
     if (!out->json) end_line(out);
-    LH_TRY_DONE(out->failed);
+    LH_TRY_DONE(lh_failures_end(&out->failed));
     if (out->json) {
         LH_TRY_DONE(lh_generation_json(engine, generation, &object));
         LH_TRY_DONE(lh_cli_write_json(object));

@@ -2,6 +2,7 @@
 #ifndef LH_CLI_GENERATE_OUTPUT_H
 #define LH_CLI_GENERATE_OUTPUT_H
 
+#include "base/failures.h"
 #include "base/progress.h"
 #include "cli/cli.h"
 #include "engine/generate.h"
@@ -17,8 +18,8 @@ typedef struct lh_output {
     int64_t answer; /* the current one, -1: none yet */
     lh_buf text;    /* of the current answer, with its ids: printed by an interrupt */
     lh_tokens ids;
-    json_t *answers;  /* finished ones, likewise */
-    lh_status failed; /* of writing, kept until the run ends: other ranks wait in collectives */
+    json_t *answers;    /* finished ones, likewise */
+    lh_failures failed; /* of writing, kept until the run ends: other ranks wait in collectives */
 } lh_output;
 
 /* For lh_generate_request.events, with the output as `self`. Both also poll for interrupts on rank 0: it then writes
@@ -26,7 +27,7 @@ typedef struct lh_output {
 void lh_output_prefill(void *self, int64_t done, int64_t total);
 void lh_output_token(void *self, int64_t answer, int32_t id, const char *text, int64_t bytes);
 
-/* After a finished run: rank 0 writes the last line of text or the JSON object, and the summary to stderr. */
+/* After a complete run: rank 0 writes the last line of text or the JSON object, and the summary to stderr. */
 lh_status lh_output_finish(lh_output *out, const lh_engine *engine, const lh_generation *generation);
 void lh_output_clear(lh_output *out);
 

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "base/failures.h"
 #include "base/mem.h"
 #include "base/minmax.h"
 #include "base/output.h"
@@ -19,6 +20,7 @@ typedef struct run {
     lh_saved_kv cache;
     lh_keep_sets sets;
     lh_logits_file *logits;
+    lh_failures unwritten; /* files that could not be written, the same on all ranks */
     int evicts_decoding;
     double decode_s;
     int64_t decoded; /* tokens fed back */
@@ -191,6 +193,14 @@ static lh_status write_logits(run *r)
     return st;
 }
 
+/* `st`: of writing a file, agreed on. A file that cannot be written costs neither the answers nor the other files. */
+static lh_status take_written(run *r, lh_status st)
+{
+    if (st != LH_EWRITE) return st;
+    lh_failures_add(&r->unwritten, st);
+    return LH_OK;
+}
+
 /* The prompt: from a cache, or through the model. */
 static lh_status take_prompt(run *r)
 {
@@ -210,7 +220,8 @@ static lh_status take_prompt(run *r)
     r->out->chunk = lh_session_chunk(r->session);
     LH_TRY(take_figures(r));
     if (q->keep_sets) LH_TRY(lh_kv_take_keep_sets(lh_session_kv(r->session), LH_KEEP_KEPT, &r->sets));
-    if (q->save_cache) LH_TRY(lh_session_save(r->session, q->save_cache, q->sampling.seed, q->run, q->chat));
+    if (q->save_cache)
+        LH_TRY(take_written(r, lh_session_save(r->session, q->save_cache, q->sampling.seed, q->run, q->chat)));
     if (q->question_count == 0) LH_TRY(write_logits(r));
     return LH_OK;
 }
@@ -338,12 +349,12 @@ static lh_status write_files(run *r)
     lh_comm *comm = lh_engine_get(r->engine)->comm;
     if (q->keep_sets) {
         if (r->evicts_decoding) LH_TRY(lh_kv_take_keep_sets(lh_session_kv(r->session), LH_KEEP_FINAL, &r->sets));
-        LH_TRY(lh_keep_sets_write(&r->sets, comm, q->keep_sets,
-                                  &(lh_cache_extra){.tokens = tokens->ids, .n = tokens->n, .run = q->run}));
+        LH_TRY(take_written(
+            r, lh_keep_sets_write(&r->sets, comm, q->keep_sets,
+                                  &(lh_cache_extra){.tokens = tokens->ids, .n = tokens->n, .run = q->run})));
     }
     if (q->logits && lh_comm_rank(comm) == 0) st = lh_logits_file_write(r->logits, q->logits, tokens, q->run);
-    LH_TRY(lh_comm_agree(comm, st));
-    return st;
+    return take_written(r, lh_comm_agree(comm, st));
 }
 
 static lh_status open_generation(const run *r)
@@ -379,6 +390,8 @@ lh_status lh_generate(lh_engine *engine, const lh_generate_request *request, lh_
     out->timing.prefill_tokens_per_s =
         out->timing.prefill_s > 0 && !request->load_cache ? (double)out->prompt_tokens / out->timing.prefill_s : 0;
     out->timing.decode_tokens_per_s = r.decode_s > 0 ? (double)r.decoded / r.decode_s : 0;
+    out->complete = 1;
+    LH_TRY_DONE(lh_comm_agree(lh_engine_get(engine)->comm, lh_failures_end(&r.unwritten)));
 done:
     drop_claims(&r);
     lh_logits_file_close(r.logits);

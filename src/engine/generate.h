@@ -54,6 +54,7 @@ typedef struct lh_generation {
     lh_policy policy;
     int64_t budget; /* entries per KV head that the policy gives this prompt */
     int64_t chunk;  /* maximum number of tokens per chunk of the prompt */
+    int complete;   /* 1: the answers are whole, also where a file could not be written */
     int ranks;
     int64_t *entries, *entries_kept, *bytes, *bytes_kept, *bytes_allocated, *peak_bytes,
         *summary_bytes;            /* [ranks], after the prompt; peak: of the run */
@@ -61,7 +62,8 @@ typedef struct lh_generation {
     lh_generation_timing timing;
 } lh_generation;
 
-/* Collective. LH_EUSAGE for an impossible request (empty prompt, longer than the model allows, …). */
+/* Collective. LH_EUSAGE for an impossible request (empty prompt, longer than the model allows, …). LH_EWRITE if a file
+ * could not be written: where out->complete, the answers and the other files are there. */
 lh_status lh_generate(lh_engine *engine, const lh_generate_request *request, lh_generation *out);
 void lh_generation_clear(lh_generation *generation);
 

@@ -1,5 +1,6 @@
 /* What a run may write to, and what it may not. */
 #include <check.h>
+#include <jansson.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -126,8 +127,8 @@ START_TEST(test_the_second_run_is_refused_and_the_first_lives)
                 " import tiny -o two.h5 2> third.err; third=$?; grep -c 'of this host writes it' second.err third.err; "
                 "ls two.csv.*.partial two.h5.*.partial | wc -l; kill -INT $first; wait $first; "
                 "echo $second $third $?; ls two.csv two.h5; ls *.partial");
-    ck_assert_msg(strcmp(r.out.data, "second.err:1\nthird.err:1\n2\n6 6 75\ntwo.csv\ntwo.h5\n") == 0, "%s%s", r.out.data,
-                  r.err.data);
+    ck_assert_msg(strcmp(r.out.data, "second.err:1\nthird.err:1\n2\n6 6 75\ntwo.csv\ntwo.h5\n") == 0, "%s%s",
+                  r.out.data, r.err.data);
     program_clear(&r);
 }
 END_TEST
@@ -137,10 +138,11 @@ START_TEST(test_two_imports_at_once_leave_one_model)
 {
     program_result r = {0};
     for (int i = 0; i < 4; i++) {
-        program_run(&r, 1,
-                    "--version > v; rm -f both.h5; " LONGHAUL " import tiny -o both.h5 2> e1 & one=$!; " LONGHAUL
-                    " import tiny -o both.h5 2> e2; two=$?; wait $one; one=$?; cat e1 e2 >&2; test $one = 0 -o $two = 0 "
-                    "&& " LONGHAUL " verify both.h5 > shown && ! ls *.partial");
+        program_run(
+            &r, 1,
+            "--version > v; rm -f both.h5; " LONGHAUL " import tiny -o both.h5 2> e1 & one=$!; " LONGHAUL
+            " import tiny -o both.h5 2> e2; two=$?; wait $one; one=$?; cat e1 e2 >&2; test $one = 0 -o $two = 0 "
+            "&& " LONGHAUL " verify both.h5 > shown && ! ls *.partial");
         program_exits(&r, 0);
     }
     program_clear(&r);
@@ -173,8 +175,54 @@ END_TEST
 START_TEST(test_an_empty_prompt_has_one_code)
 {
     program_refuses(1, 3, "the prompt is empty: nothing was read from 'empty'", "generate -m tiny.h5 -f empty");
-    program_refuses(1, 3, "the prompt is empty: 'empty' holds no token ids", "generate -m tiny.h5 --prompt-tokens empty");
+    program_refuses(1, 3, "the prompt is empty: 'empty' holds no token ids",
+                    "generate -m tiny.h5 --prompt-tokens empty");
     program_refuses(2, 3, "the prompt is empty: 'empty'", "generate -m tiny.h5 --prompt-tokens empty");
+}
+END_TEST
+
+/* The cache is larger than the limit of a file; answers, keep sets and logits are not, and nothing is lost of them. */
+START_TEST(test_a_cache_that_cannot_be_saved_loses_nothing_else)
+{
+    program_result r = {0};
+    json_error_t error;
+    program_run(&r, 1,
+                "--version > v && ulimit -f 64 && " LONGHAUL
+                " generate -m tiny.h5 -f long -n 5 -q --ignore-eos --policy "
+                "snapkv --budget 200 --save-cache c.h5 --keep-sets k.h5 --logits l.h5 --json > shown");
+    program_exits(&r, 6);
+    program_says(&r, "c.h5");
+    json_t *o = json_load_file("shown", 0, &error);
+    ck_assert_msg(json_array_size(json_object_get(o, "token_ids")) == 5, "%s", error.text);
+    json_decref(o);
+    program_run(&r, 1, "verify k.h5 -q && " LONGHAUL " verify l.h5 -q && ! ls c.h5* && rm k.h5 l.h5");
+    program_exits(&r, 0);
+    program_clear(&r);
+}
+END_TEST
+
+/* The folder of the keep sets goes away while tokens are generated: answer and logits are there at the end. */
+START_TEST(test_keep_sets_that_cannot_be_written_lose_nothing_else)
+{
+    program_result r = {0};
+    json_error_t error;
+    for (int ranks = 1; ranks <= 4; ranks++) {
+        fclose(fopen("told", "w"));
+        program_run(&r, 1, "--version > v && mkdir gone");
+        program_run(&r, ranks,
+                    "generate -v -m tiny.h5 -p 'Some words to begin with' -n 400 --ignore-eos --policy h2o --budget 9 "
+                    "--keep-sets gone/k.h5 --logits l.h5 --json > shown 2> told & p=$!; "
+                    "while kill -0 $p && ! grep -q 'go through a layer' told; do sleep 0.02; done; rm -r gone; "
+                    "wait $p; code=$?; grep -v 'longhaul: at ' told >&2; exit $code");
+        program_exits(&r, 6);
+        ck_assert_ptr_nonnull(strstr(r.err.data, "gone/k.h5"));
+        json_t *o = json_load_file("shown", 0, &error);
+        ck_assert_msg(json_array_size(json_object_get(o, "token_ids")) == 400, "%s", error.text);
+        json_decref(o);
+        program_run(&r, 1, "verify l.h5 -q && rm l.h5");
+        program_exits(&r, 0);
+    }
+    program_clear(&r);
 }
 END_TEST
 
@@ -189,6 +237,8 @@ int main(void)
                                   test_the_limit_of_file_sizes_is_a_message,
                                   test_a_full_log_file_is_said_once,
                                   test_an_empty_prompt_has_one_code,
+                                  test_a_cache_that_cannot_be_saved_loses_nothing_else,
+                                  test_keep_sets_that_cannot_be_written_lose_nothing_else,
                                   NULL};
     program_enter();
     tiny_write("tiny");
@@ -200,7 +250,8 @@ int main(void)
     program_run(&r, 1,
                 "import tiny -o tiny.h5 -q && cp tiny.h5 tiny.copy && cp ask ask.copy && cp ask ask0 && cp ask ask1 && "
                 "cp lb.csv lb.copy && mkdir texts && cp ask texts/a.txt && "
-                "seq -f 'Line number %%g of a long and dull book.' 500 > texts/b.md && ln -s texts/b.md linked");
+                "seq -f 'Line number %%g of a long and dull book.' 500 > texts/b.md && ln -s texts/b.md linked && "
+                "head -n 60 texts/b.md > long");
     int code = r.code;
     if (code) fprintf(stderr, "%s", r.err.data);
     program_clear(&r);
