@@ -4,6 +4,7 @@
 #include <ctype.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "base/options.h"
 #include "policies/policy_impl.h"
 
@@ -146,16 +147,60 @@ static void add_parts(lh_policy_options *options, const lh_policy_parts *shared)
             lh_part_set_text(lh_part_at(i), &options->parts, lh_part_text(lh_part_at(i), shared));
 }
 
+/* Which presets would ignore which parts that were given. */
+typedef struct ignored {
+    lh_buf presets[LH_PARTS]; /* names */
+    int used[LH_PARTS];       /* 1: some preset uses it */
+} ignored;
+
+/* Leaves out of the options what the preset would ignore. */
+static lh_status drop_unused(lh_policy_options *options, const lh_policy_preset *preset, ignored *all)
+{
+    int unused[LH_PARTS + 1];
+    LH_TRY(lh_parts_unused(preset, options, unused));
+    for (const int *i = unused; *i >= 0; i++) {
+        lh_part_set_text(lh_part_at(*i), &options->parts, NULL);
+        LH_TRY(lh_buf_printf(&all->presets[*i], "%s%s", all->presets[*i].bytes ? ", " : "", preset->name));
+    }
+    for (int i = 0; lh_part_at(i); i++) all->used[i] |= lh_part_text(lh_part_at(i), &options->parts) != NULL;
+    return LH_OK;
+}
+
+/* LH_EUSAGE for a part that no preset uses; a warning with all parts that some would ignore. */
+static lh_status report_ignored(const ignored *all)
+{
+    lh_status st = LH_OK;
+    lh_buf text = {0};
+    for (int i = 0; lh_part_at(i); i++) {
+        if (!all->presets[i].bytes) continue;
+        if (!all->used[i])
+            LH_FAIL_DONE(LH_EUSAGE, "every policy would ignore '--%s': it needs %s", lh_part_at(i)->option,
+                         lh_part_at(i)->needs);
+        LH_TRY_DONE(lh_buf_printf(&text, "%s'--%s' has no effect on %s", text.bytes ? "; " : "", lh_part_at(i)->option,
+                                  all->presets[i].data));
+    }
+    if (text.bytes) lh_warn("--policy all: %s", text.data);
+done:
+    lh_buf_clear(&text);
+    return st;
+}
+
 static lh_status add_all(lh_policy_list *list, const lh_policy_options *options, const char *budgets)
 {
+    lh_status st = LH_OK;
+    ignored all = {0};
     for (int i = 0; lh_policy_at(i); i++) {
         const lh_policy_preset *preset = lh_policy_at(i);
         lh_policy_options one = *options;
         if (preset->kind == LH_POLICY_COMPATIBLE || !preset->parts.statistic) continue;
         one.policy = preset->name;
-        LH_TRY(add_budgets(list, &one, budgets));
+        LH_TRY_DONE(drop_unused(&one, preset, &all));
+        LH_TRY_DONE(add_budgets(list, &one, budgets));
     }
-    return LH_OK;
+    LH_TRY_DONE(report_ignored(&all));
+done:
+    for (int i = 0; i < LH_PARTS; i++) lh_buf_clear(&all.presets[i]);
+    return st;
 }
 
 /* One item of the list. */

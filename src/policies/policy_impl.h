@@ -56,6 +56,10 @@ void lh_budget_write(const lh_policy *policy, lh_part_value *out);
 /* Reads every part, without checking combinations. options->policy NULL: the default policy. */
 lh_status lh_parts_read(lh_policy *out, const lh_policy_preset *preset, const lh_policy_options *options);
 
+/* The numbers of the parts that the options give and the policy would ignore; ends with -1. */
+enum { LH_PARTS = (int)(sizeof(lh_policy_parts) / sizeof(char *)) };
+lh_status lh_parts_unused(const lh_policy_preset *preset, const lh_policy_options *options, int unused[LH_PARTS + 1]);
+
 /* LH_EUSAGE for a combination of parts that is not allowed, naming them. */
 lh_status lh_parts_check(const lh_policy *policy);
 

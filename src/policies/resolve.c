@@ -49,7 +49,10 @@ static const char *resolved_text(const lh_policy *policy, const lh_part *part, c
     return text ? text : lh_part_text(part, &lh_policy_defaults);
 }
 
-lh_status lh_parts_read(lh_policy *out, const lh_policy_preset *preset, const lh_policy_options *options)
+/* Reads every part. unused: where the numbers of parts go that are given and would be ignored, ends with -1; NULL: such
+ * a part is an error. */
+static lh_status read_parts(lh_policy *out, const lh_policy_preset *preset, const lh_policy_options *options,
+                            int *unused)
 {
     lh_part_value value;
     memset(out, 0, sizeof *out);
@@ -63,12 +66,28 @@ lh_status lh_parts_read(lh_policy *out, const lh_policy_preset *preset, const lh
             const char *text = resolved_text(out, part, preset, options);
             LH_TRY(lh_part_read_file(part, options, &value, &text));
             LH_TRY(part->read(out, part, text));
+        } else if (lh_part_text(part, &options->parts) && unused) {
+            *unused++ = i;
         } else if (lh_part_text(part, &options->parts)) {
             LH_FAIL(LH_EUSAGE, "policy '%s' as it is resolved would ignore '--%s': it needs %s", preset->name,
                     part->option, part->needs);
         }
     }
+    if (unused) *unused = -1;
     return LH_OK;
+}
+
+lh_status lh_parts_read(lh_policy *out, const lh_policy_preset *preset, const lh_policy_options *options)
+{
+    return read_parts(out, preset, options, NULL);
+}
+
+lh_status lh_parts_unused(const lh_policy_preset *preset, const lh_policy_options *options, int unused[LH_PARTS + 1])
+{
+    lh_policy policy;
+    lh_policy_options with_budget = *options;
+    if (!with_budget.budget) with_budget.budget = "1"; /* no part is used for the sake of a budget */
+    return read_parts(&policy, preset, &with_budget, unused);
 }
 
 lh_status lh_policy_resolve(lh_policy *out, const lh_policy_options *options)

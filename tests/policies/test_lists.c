@@ -157,6 +157,31 @@ START_TEST(test_shared_parts_hold_for_all_and_own_words_come_first)
 }
 END_TEST
 
+/* A part that some presets would ignore holds for the others; nothing else changes. */
+START_TEST(test_all_leaves_out_what_a_preset_ignores)
+{
+    lh_policy_list plain = resolve("all", "10%"), pooled;
+    int with = 0, without = 0;
+    ck_assert_int_eq(
+        lh_policy_list_resolve(
+            &pooled, &(lh_policy_options){.policy = "all --pool-size 5", .budget = "10%", .parts = {.pool = "avg"}}),
+        LH_OK);
+    ck_assert_int_eq(pooled.n, plain.n);
+    for (int64_t i = 0; i < plain.n; i++) {
+        const lh_policy *p = &pooled.at[i].policy;
+        ck_assert_str_eq(p->name, plain.at[i].policy.name);
+        if (p->shape.pool_size == 5)
+            with++;
+        else
+            without += memcmp(p, &plain.at[i].policy, sizeof *p) == 0;
+    }
+    ck_assert(with > 3 && without > 2);
+    ck_assert_int_eq(with + without, plain.n);
+    lh_policy_list_clear(&plain);
+    lh_policy_list_clear(&pooled);
+}
+END_TEST
+
 START_TEST(test_what_cannot_be_names_the_item)
 {
     refused(&(lh_policy_options){.policy = "snapkv,snapkw", .budget = "8"}, "'snapkw': --policy 'snapkw' is unknown");
@@ -168,7 +193,7 @@ START_TEST(test_what_cannot_be_names_the_item)
     refused(&(lh_policy_options){.policy = "'snapkv' h2o", .budget = "8"}, "a comma before 'h2o'");
     refused(&(lh_policy_options){.policy = "snapkv,recency", .budget = "8", .parts = {.pool = "max"}},
             "'recency': policy 'recency' as it is resolved would ignore '--pool'");
-    refused(&(lh_policy_options){.policy = "all", .budget = "8", .parts = {.pool = "max"}}, "'all': policy 'recency'");
+    refused(&(lh_policy_options){.policy = "all", .budget = "8", .parts = {.pool = "maxx"}}, "'all': ");
     refused(&(lh_policy_options){.policy = "full --window 3,snapkv", .budget = "8"}, "'full --window 3'");
     refused(&(lh_policy_options){.policy = "snapkv", .budget = "8,x"}, "x");
 }
@@ -182,6 +207,7 @@ int main(void)
                                   test_an_item_may_bring_its_budget_and_hide_commas,
                                   test_what_is_named_twice_is_there_once,
                                   test_all_are_the_presets_that_are_not_for_comparison,
+                                  test_all_leaves_out_what_a_preset_ignores,
                                   test_a_budget_alone_is_the_default_policy,
                                   test_shared_parts_hold_for_all_and_own_words_come_first,
                                   test_what_cannot_be_names_the_item,
