@@ -34,19 +34,33 @@ static void left_text(double seconds, char *out, size_t bytes)
         snprintf(out, bytes, "%.1f h", seconds / 3600);
 }
 
+/* Units per second, minute or hour, so that there is a digit to read. */
+static void write_rate(double per_s, const char *unit, char *out, size_t bytes)
+{
+    static const struct {
+        double seconds;
+        const char *name;
+    } per[] = {{1, "s"}, {60, "min"}, {3600, "h"}};
+    int i = 0;
+    while (i < 2 && per_s * per[i].seconds < 0.1) i++;
+    const double rate = per_s * per[i].seconds;
+    snprintf(out, bytes, ", %.*f %s/%s", rate < 10 ? 1 : 0, rate, unit, per[i].name);
+}
+
 void lh_progress_text(const lh_progress *p, int64_t done, double elapsed_s, char *out, int64_t bytes)
 {
     const int is_bytes = p->unit[0] == 'b' && p->unit[1] == 'y';
     const double scale = is_bytes ? 1.0 / (1 << 20) : 1.0;
     const char *unit = is_bytes ? "MiB" : p->unit;
-    double rate = elapsed_s > 0 ? (double)done / elapsed_s : 0;
+    double rate = elapsed_s > 0 ? (double)(done - p->before) / elapsed_s : 0, left_s = p->left_s;
     char left[32] = "", rate_text[64] = "";
-    if (rate > 0) snprintf(rate_text, sizeof rate_text, ", %.*f %s/s", rate * scale < 10 ? 1 : 0, rate * scale, unit);
+    if (rate > 0) write_rate(rate * scale, unit, rate_text, sizeof rate_text);
     if (p->total <= 0) {
         snprintf(out, (size_t)bytes, "%s %.0f %s%s", p->what, (double)done * scale, unit, rate_text);
         return;
     }
-    if (rate > 0) left_text((double)(p->total - done) / rate, left, sizeof left);
+    if (!p->estimated) left_s = rate > 0 ? (double)(p->total - done) / rate : -1;
+    if (left_s >= 0) left_text(left_s, left, sizeof left);
     snprintf(out, (size_t)bytes, "%s %.0f/%.0f %s (%.0f%%)%s%s%s%s", p->what, (double)done * scale,
              (double)p->total * scale, unit, 100.0 * (double)done / (double)p->total, rate_text, *left ? ", " : "",
              left, *left ? " left" : "");
@@ -79,6 +93,13 @@ void lh_progress_update(lh_progress *p, int64_t done)
         show_bar(p, done, text);
     else
         lh_info("%s", text);
+}
+
+void lh_progress_estimate(lh_progress *p, int64_t done, double left_s)
+{
+    p->estimated = 1;
+    p->left_s = left_s;
+    lh_progress_update(p, done);
 }
 
 void lh_progress_clear(lh_progress *p)

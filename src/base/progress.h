@@ -8,6 +8,9 @@
 typedef struct lh_progress {
     const char *what, *unit; /* borrowed: "prefill", "tokens"; unit "bytes" is shown as MiB */
     int64_t total;           /* 0: unknown */
+    int64_t before;          /* units that were done when it began; not in the rate */
+    int estimated;           /* 1: the time left is left_s, negative: not known; else that of the mean rate */
+    double left_s;
     double started_s, shown_s;
     int bar; /* 1: the last line of the terminal is the bar */
 } lh_progress;
@@ -17,6 +20,9 @@ void lh_progress_init(lh_progress *p, const char *what, const char *unit, int64_
 
 /* `done` units are done; cheap enough for every step of anything that takes a microsecond. */
 void lh_progress_update(lh_progress *p, int64_t done);
+
+/* The same with an estimate of the caller's: seconds that the rest takes, negative if it is not known. */
+void lh_progress_estimate(lh_progress *p, int64_t done, double left_s);
 
 /* Erase the bar. */
 void lh_progress_clear(lh_progress *p);

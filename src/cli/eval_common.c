@@ -1,13 +1,11 @@
-/* eval_common.c - what the tasks of `eval` share: lists in options, policies, chat format, progress, interrupts, and
- * writing tables as text, JSON, CSV and HDF5. */
+/* eval_common.c - what the tasks of `eval` share: lists in options, policies, chat format, progress and interrupts
+ * (eval_results.c: the outputs, eval_resume.c: going on after an interrupt). */
 #include "cli/eval_common.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/h5.h"
 #include "base/log.h"
-#include "base/output.h"
 #include "cli/check_files.h"
 #include "cli/interrupt.h"
 #include "cli/policy_rows.h"
@@ -50,6 +48,14 @@ static const lh_option file_rows[] = {
      .arg = "FILE",
      .writes = 1,
      .help = "Write all tables to FILE, an analysis file (HDF5)."},
+    {.type = LH_OPT_STR,
+     .name = "keep-sets",
+     FIELD(keep_sets),
+     .arg = "FOLDER",
+     .writes = 1,
+     .help =
+         "Write the positions that every head keeps after the prefill to a file in FOLDER (HDF5) for every prompt and "
+         "policy; the folder is made if it does not exist."},
     {0}};
 #undef FIELD
 const lh_option_table lh_eval_file_options = {"output", file_rows};
@@ -176,11 +182,6 @@ static const lh_eval_values *values_of(const lh_eval_task *task)
     return task->call->values;
 }
 
-static int is_stdout(const char *path)
-{
-    return path && strcmp(path, "-") == 0;
-}
-
 /* LH_EUSAGE if an output would replace a profile that a policy names, or standard output gets two results. */
 static lh_status check_files(const lh_eval_task *task)
 {
@@ -188,9 +189,9 @@ static lh_status check_files(const lh_eval_task *task)
     const lh_profiles *profiles = &task->policies.profiles;
     for (int64_t i = 0; i < profiles->n; i++)
         LH_TRY(lh_cli_check_read(task->call->options, "policy", profiles->at[i]->name));
-    if (files->json && (is_stdout(files->csv) || is_stdout(files->answers)))
+    if (files->json && (lh_eval_is_stdout(files->csv) || lh_eval_is_stdout(files->answers)))
         LH_FAIL(LH_EUSAGE, "'--json' and '--%s -' both print to standard output: name a file for one of them",
-                is_stdout(files->csv) ? "csv" : "answers");
+                lh_eval_is_stdout(files->csv) ? "csv" : "answers");
     return LH_OK;
 }
 
@@ -199,28 +200,18 @@ static lh_status check_request(lh_eval_task *task)
 {
     const lh_eval_values *v = values_of(task);
     LH_TRY(lh_policy_list_resolve(&task->policies, &v->policy));
-    LH_TRY(read_lengths("length", v->run.length, &task->lengths, &task->length_count));
+    if (v->run.length) LH_TRY(read_lengths("length", v->run.length, &task->lengths, &task->length_count));
     LH_TRY(task->kind->check(task->self));
     LH_TRY(check_files(task));
     return LH_OK;
 }
 
-/* Claims the outputs before long work. */
-static lh_status claim_outputs(const lh_eval_task *task)
+/* "models/smollm2.h5" -> "smollm2" */
+static lh_status name_model(lh_eval_task *task)
 {
-    const lh_eval_files *files = &values_of(task)->files;
-    if (files->csv) LH_TRY(lh_file_claim(files->csv, 1 << 20));
-    if (files->answers) LH_TRY(lh_file_claim(files->answers, 1 << 20));
-    if (files->output) LH_TRY(lh_partial_claim(files->output, 1 << 20));
-    return LH_OK;
-}
-
-static void drop_claims(const lh_eval_task *task)
-{
-    const lh_eval_files *files = &values_of(task)->files;
-    const char *const paths[] = {files->csv, files->answers, files->output};
-    for (size_t i = 0; i < sizeof paths / sizeof *paths; i++)
-        if (paths[i]) lh_partial_drop(paths[i]);
+    const char *path = values_of(task)->engine.model, *slash = strrchr(path, '/');
+    const char *name = slash && slash[1] ? slash + 1 : path, *dot = strrchr(name, '.');
+    return lh_strndup(&task->model, name, dot && strcmp(dot, ".h5") == 0 ? dot - name : (int64_t)strlen(name));
 }
 
 /* Opens the world, loads what rank 0 reads, opens the engine. */
@@ -230,10 +221,11 @@ static lh_status open_engine(lh_eval_task *task)
     const lh_engine_options *e = &values_of(task)->engine;
     const char *const files[] = {e->model, NULL};
     LH_TRY(lh_cli_record(task->call, &task->record));
+    LH_TRY(name_model(task));
     LH_TRY(lh_cli_open_world(task->call, files));
     LH_TRY(lh_cli_same_profiles(task->call, &task->policies.profiles));
     lh_comm *world = lh_world_comm(task->call->world);
-    if (lh_cli_first()) st = claim_outputs(task);
+    if (lh_cli_first()) st = lh_eval_claim(task);
     if (st == LH_OK && lh_cli_first()) st = task->kind->load(task->self);
     LH_TRY(lh_comm_agree(world, st));
     LH_TRY(lh_engine_open(&task->engine, task->call->world, e));
@@ -258,141 +250,64 @@ static lh_status choose_chat(lh_eval_task *task)
     return LH_OK;
 }
 
-/* Logs the warnings of the policies before a long run, on rank 0. */
-static lh_status warn_of_policies(const lh_eval_task *task)
-{
-    lh_status st = LH_OK;
-    lh_buf lines = {0};
-    for (int64_t p = 0; p < task->policies.n && lh_cli_first(); p++) {
-        const lh_policy_choice *choice = &task->policies.at[p];
-        lines.bytes = 0; /* most warnings hold for all lengths: log them once */
-        for (int64_t i = 0; i < task->length_count && lines.bytes == 0; i++)
-            LH_TRY_DONE(lh_policy_warnings(&choice->policy, task->lengths[i], &lines));
-        for (char *line = lines.bytes ? lines.data : NULL, *end; line && *line; line = *end ? end + 1 : end) {
-            end = line + strcspn(line, "\n");
-            lh_warn("%s --budget %s: %.*s", choice->name, choice->budget, (int)(end - line), line);
-        }
-    }
-done:
-    lh_buf_clear(&lines);
-    return st;
-}
-
-/* ---- results ---- */
-
-static lh_status write_csv(const lh_table *table, const char *path)
-{
-    lh_status st = LH_OK;
-    lh_buf text = {0};
-    LH_TRY_DONE(lh_table_csv(table, &text));
-    LH_TRY_DONE(lh_file_write(path, text.data, text.bytes));
-done:
-    lh_buf_clear(&text);
-    return st;
-}
-
-static lh_status write_analysis(const lh_eval_task *task, const lh_table *means, int interrupted)
-{
-    lh_status st = LH_OK;
-    lh_h5 *h5 = NULL;
-    const lh_table *table;
-    char *group = NULL, *path = NULL;
-    const char *name;
-    LH_TRY_DONE(lh_h5_create(&h5, values_of(task)->files.output, &(lh_h5_header){"analysis", 1, task->record}));
-    LH_TRY_DONE(lh_asprintf(&group, "/%s", task->kind->name));
-    LH_TRY_DONE(lh_h5_group(h5, group));
-    LH_TRY_DONE(lh_h5_put_i64(h5, group, "interrupted", interrupted));
-    LH_TRY_DONE(lh_asprintf(&path, "%s/means", group));
-    LH_TRY_DONE(lh_table_h5(means, h5, path));
-    for (int64_t i = 0; (table = task->kind->table(task->self, i, &name)); i++) {
-        lh_free(path);
-        path = NULL;
-        LH_TRY_DONE(lh_asprintf(&path, "%s/%s", group, name));
-        LH_TRY_DONE(lh_table_h5(table, h5, path));
-    }
-    st = lh_h5_commit(h5);
-    h5 = NULL;
-    if (st != LH_OK) goto done;
-done:
-    lh_h5_close(h5);
-    lh_free(group);
-    lh_free(path);
-    return st;
-}
-
-static lh_status write_json(const lh_eval_task *task, const lh_table *means, int interrupted)
-{
-    lh_status st = LH_OK;
-    json_t *object = json_object(), *rows = NULL;
-    const lh_table *table;
-    const char *name;
-    json_object_set_new(object, "task", json_string(task->kind->name));
-    json_object_set_new(object, "interrupted", json_boolean(interrupted));
-    LH_TRY_DONE(lh_table_json(means, &rows));
-    json_object_set_new(object, "means", rows);
-    for (int64_t i = 0; (table = task->kind->table(task->self, i, &name)); i++) {
-        LH_TRY_DONE(lh_table_json(table, &rows));
-        json_object_set_new(object, name, rows);
-    }
-    json_object_set_new(object, "ranks", json_integer(lh_comm_size(lh_engine_get(task->engine)->comm)));
-    json_object_set_new(object, "dtype", json_string(lh_dtype_name(lh_engine_get(task->engine)->dtype)));
-    json_object_set_new(object, "kv_dtype", json_string(lh_dtype_name(lh_engine_get(task->engine)->kv_dtype)));
-    json_object_set_new(object, "version", json_string(lh_version()));
-    LH_TRY_DONE(lh_cli_write_json(object));
-done:
-    json_decref(object);
-    return st;
-}
-
-static lh_status write_results(const lh_eval_task *task, int interrupted)
-{
-    lh_status st = LH_OK;
-    const lh_eval_files *f = &values_of(task)->files;
-    lh_table means = {0};
-    lh_buf text = {0};
-    const char *name;
-    LH_TRY_DONE(task->kind->means(task->self, &means));
-    if (f->csv) LH_TRY_DONE(write_csv(&means, f->csv));
-    if (f->answers) LH_TRY_DONE(write_csv(task->kind->table(task->self, 0, &name), f->answers));
-    if (f->output) LH_TRY_DONE(write_analysis(task, &means, interrupted));
-    if (f->json) {
-        LH_TRY_DONE(write_json(task, &means, interrupted));
-    } else if (!is_stdout(f->csv) && !is_stdout(f->answers)) {
-        LH_TRY_DONE(task->kind->print(task->self, &text));
-        LH_TRY_DONE(lh_cli_write(text.data ? text.data : "", text.bytes));
-    }
-done:
-    lh_table_clear(&means);
-    lh_buf_clear(&text);
-    return st;
-}
-
 /* Collective. Rank 0 writes the results to standard output and files. */
 static lh_status finish_task(lh_eval_task *task)
 {
     lh_status st = LH_OK;
     lh_progress_clear(&task->progress);
-    if (lh_cli_first()) st = write_results(task, 0);
+    if (lh_cli_first()) {
+        lh_failures_add(&task->unwritten, lh_eval_write(task, 0));
+        st = lh_failures_end(&task->unwritten);
+    }
+    if (st == LH_OK) lh_resume_remove(task->resume);
     return lh_comm_agree(lh_engine_get(task->engine)->comm, st);
 }
 
-/* On an interrupt: writes the results so far and ends the run. */
-static void end_interrupted(lh_eval_task *task)
+/* On an interrupt: prints the results so far and ends the run. */
+static void end_interrupted(lh_eval_task *task, const lh_eval_work *work)
 {
+    const long long done = work->prompts, all = work->prompt_total;
     lh_progress_clear(&task->progress);
-    lh_status st = write_results(task, 1);
+    lh_status st = lh_eval_write(task, 1);
     if (st != LH_OK) lh_log(LH_LOG_ERROR, 0, "%s", lh_error_message());
-    lh_warn("interrupted: means of the results so far");
-    drop_claims(task); /* of those that could not be written */
+    if (task->resume)
+        lh_warn("interrupted after %lld of %lld prompts: no file was replaced; they are kept in '%s', and the same "
+                "command goes on with the others",
+                done, all, lh_resume_path(task->resume));
+    else
+        lh_warn(
+            "interrupted after %lld of %lld prompts, which are lost; with '--csv', '--answers' or '--output' the same "
+            "command would go on with the others",
+            done, all);
+    lh_eval_drop_claims(task);
     lh_comm_leave(lh_engine_get(task->engine)->comm, st != LH_OK ? (int)st : LH_EINTERRUPTED);
 }
 
-void lh_eval_show(void *self, int64_t done, int64_t total)
+static void show_progress(void *self, const lh_eval_work *work)
 {
     lh_eval_task *task = self;
-    if (!task->progress.what) lh_progress_init(&task->progress, task->kind->name, "tokens", total);
-    lh_progress_update(&task->progress, done);
-    if (lh_cli_first() && lh_interrupt_asked()) end_interrupted(task);
+    if (!task->progress.what) {
+        lh_progress_init(&task->progress, task->kind->name, "prompts", work->prompt_total);
+        task->progress.before = work->resumed;
+    }
+    lh_progress_estimate(&task->progress, work->prompts, lh_work_left_s(work));
+    if (lh_cli_first() && lh_interrupt_asked()) end_interrupted(task, work);
+}
+
+lh_eval_setup lh_eval_setup_of(lh_eval_task *task)
+{
+    const lh_eval_options *o = &values_of(task)->run;
+    return (lh_eval_setup){.policies = &task->policies,
+                           .seed = (uint64_t)o->seed,
+                           .max_new = o->max_new,
+                           .together = o->together,
+                           .resume = task->resume,
+                           .progress = {task, show_progress},
+                           .model = task->model,
+                           .timed = !values_of(task)->engine.deterministic,
+                           .keep_sets = values_of(task)->files.keep_sets,
+                           .run = task->record,
+                           .unwritten = &task->unwritten};
 }
 
 lh_status lh_eval_run(lh_eval_task *task)
@@ -401,15 +316,20 @@ lh_status lh_eval_run(lh_eval_task *task)
     LH_TRY_DONE(check_request(task));
     LH_TRY_DONE(open_engine(task));
     LH_TRY_DONE(choose_chat(task));
-    LH_TRY_DONE(lh_comm_agree(lh_engine_get(task->engine)->comm, warn_of_policies(task)));
+    if (lh_cli_first()) st = lh_eval_open_resume(task);
+    LH_TRY_DONE(lh_comm_agree(lh_engine_get(task->engine)->comm, st));
+    st = lh_eval_warn_of_policies(&task->policies, task->lengths, task->length_count);
+    LH_TRY_DONE(lh_comm_agree(lh_engine_get(task->engine)->comm, st));
     LH_TRY_DONE(task->kind->run(task->self));
     LH_TRY_DONE(finish_task(task));
 done:
-    drop_claims(task);
+    if (lh_cli_first()) lh_eval_drop_claims(task);
     lh_progress_clear(&task->progress);
+    lh_resume_close(task->resume);
     lh_policy_list_clear(&task->policies);
     lh_engine_close(task->engine);
     lh_free(task->lengths);
+    lh_free(task->model);
     free(task->record);
     return st;
 }

@@ -7,6 +7,7 @@
 #include "base/progress.h"
 #include "base/table.h"
 #include "cli/cli.h"
+#include "eval/caches.h"
 #include "policies/list.h"
 
 /* Policies and budgets as lists; fills lh_policy_options. */
@@ -15,7 +16,7 @@ extern const lh_option_table lh_cli_policy_list_options;
 /* Output of results. */
 typedef struct lh_eval_files {
     int json;
-    const char *csv, *answers, *output;
+    const char *csv, *answers, *output, *keep_sets;
 } lh_eval_files;
 
 extern const lh_option_table lh_eval_file_options;
@@ -42,6 +43,11 @@ typedef struct lh_eval_options {
 #define LH_EVAL_TOGETHER                                                                                 \
     .type = LH_OPT_I64, .name = "together", LH_FIELD(lh_eval_options, together), .arg = "N", .def = "0", \
     .max = 1 << 20, .help = "Maximum number of caches filled by one prefill; lower it if memory is short. 0: all."
+
+/* The last paragraph of every task's help. */
+#define LH_EVAL_INTERRUPT                                                                                            \
+    "Ctrl-C prints the results so far and exits with code 75. Finished prompts are kept beside the output, and the " \
+    "same command goes on with the others."
 
 /* The first members of every task's values. */
 typedef struct lh_eval_values {
@@ -70,7 +76,7 @@ lh_status lh_eval_read_words(const char *option, const char *text, const char *c
 typedef struct lh_eval_kind {
     const char *name;               /* "needle" */
     lh_status (*check)(void *self); /* checks before anything is opened; the same on all ranks */
-    lh_status (*load)(void *self);  /* rank 0: reads and checks the task's input */
+    lh_status (*load)(void *self);  /* rank 0: reads and checks the task's input, and sets `data` of the task */
     lh_status (*run)(void *self);   /* collective */
     /* The results so far, on rank 0. */
     lh_status (*means)(const void *self, lh_table *means);
@@ -85,19 +91,38 @@ typedef struct lh_eval_task {
     void *self;
     lh_call *call;
     lh_policy_list policies;
-    int64_t *lengths, length_count; /* each in [1, 2^40] */
+    int64_t *lengths, length_count; /* each in [1, 2^40]; none if the task has no --length */
     int chat;                       /* 1: prompts are put in a chat format */
+    uint64_t data;                  /* a hash of the task's input, on rank 0 */
     lh_engine *engine;
-    char *record; /* resolved options, JSON */
+    lh_resume *resume;     /* NULL: no output is a file */
+    char *record;          /* resolved options, JSON */
+    char *model;           /* name of the checkpoint's file, without ".h5" */
+    lh_failures unwritten; /* keep sets, the same on all ranks */
     lh_progress progress;
 } lh_eval_task;
+
+/* For the request of a task. */
+lh_eval_setup lh_eval_setup_of(lh_eval_task *task);
 
 /* Collective. Runs a task: checks the options, calls `check`, `load` and `run`, and writes results to standard output
  * and files. The caller frees what `self` holds. */
 lh_status lh_eval_run(lh_eval_task *task);
 
-/* For lh_eval_progress, with the task as `self`. Also polls for interrupts: rank 0 then writes the results so far and
- * exits with LH_EINTERRUPTED; the launcher ends the others. */
-void lh_eval_show(void *self, int64_t done, int64_t total);
+/* On rank 0, once the engine is open: finds the prompts that an interrupted run of the same command has finished. */
+lh_status lh_eval_open_resume(lh_eval_task *task);
+
+/* On rank 0. lh_eval_claim: claims the outputs before long work; lh_eval_drop_claims: those that were not written.
+ * lh_eval_write: writes the results to files and standard output; one that cannot be written prevents no other.
+ * Interrupted results go to standard output only: a file may hold better ones. */
+lh_status lh_eval_claim(const lh_eval_task *task);
+void lh_eval_drop_claims(const lh_eval_task *task);
+lh_status lh_eval_write(const lh_eval_task *task, int interrupted);
+
+/* The output beside which finished prompts are kept; NULL if none is a file. */
+lh_status lh_eval_kept_beside(const lh_eval_task *task, const char **path);
+
+/* 1 for "-". */
+int lh_eval_is_stdout(const char *path);
 
 #endif

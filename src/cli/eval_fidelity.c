@@ -80,7 +80,7 @@ static const lh_syntax syntax = {
         "and "
         "BLEU of the texts; then, with the full cache's tokens forced on both, the mean KL divergence in nats and how "
         "often the most likely token agrees. One prefill of a window serves all policies and budgets (a policy that "
-        "evicts during prefill needs its own).\n\nCtrl-C writes the results so far and exits with code 75.",
+        "evicts during prefill needs its own).\n\n" LH_EVAL_INTERRUPT,
     .groups = groups,
     .examples = examples};
 
@@ -122,27 +122,25 @@ static lh_status check_fidelity(void *self)
 static lh_status load_texts(void *self)
 {
     run *r = self;
-    return lh_texts_read(&r->texts, "--text", r->v->fidelity.text);
+    LH_TRY(lh_texts_read(&r->texts, "--text", r->v->fidelity.text));
+    r->task.data = lh_texts_hash(&r->texts);
+    return LH_OK;
 }
 
 static lh_status compare_caches(void *self)
 {
     run *r = self;
     const struct values *v = r->v;
-    r->request = (lh_fidelity_request){.texts = &r->texts,
-                                       .policies = &r->task.policies,
+    r->request = (lh_fidelity_request){.setup = lh_eval_setup_of(&r->task),
+                                       .texts = &r->texts,
                                        .lengths = r->task.lengths,
                                        .length_count = r->task.length_count,
                                        .count = v->fidelity.count,
-                                       .max_new = v->eval.run.max_new,
-                                       .seed = (uint64_t)v->eval.run.seed,
                                        .reconstruct = v->fidelity.reconstruct,
                                        .repeat = v->fidelity.repeat,
                                        .repeat_max = v->fidelity.repeat_max,
                                        .chat = r->task.chat,
-                                       .chat_template = v->eval.run.chat_template,
-                                       .together = v->eval.run.together,
-                                       .progress = {&r->task, lh_eval_show}};
+                                       .chat_template = v->eval.run.chat_template};
     return lh_fidelity_run(&r->result, r->task.engine, &r->request);
 }
 

@@ -1,4 +1,5 @@
 /* eval_needle.c - `eval needle`: options and output of the task of eval/needle.h. */
+#include "base/hash.h"
 #include "cli/eval_common.h"
 #include "eval/needle.h"
 #include "eval/texts.h"
@@ -107,7 +108,7 @@ static const lh_syntax syntax = {
             "that evicts during prefill needs its own). An answer is exact if it contains the words of the secret in "
             "order, ignoring case and punctuation; the other measure is the share of these words that it contains. "
             "Prompts that the full cache does not answer say nothing about policies: a second mean leaves them "
-            "out.\n\nCtrl-C writes the results so far and exits with code 75.",
+            "out.\n\n" LH_EVAL_INTERRUPT,
     .groups = groups,
     .examples = examples};
 
@@ -160,6 +161,7 @@ static lh_status load_haystack(void *self)
     lh_texts texts = {0};
     LH_TRY_DONE(lh_texts_read(&texts, "--haystack", r->v->needle.haystack));
     LH_TRY_DONE(lh_texts_join(&texts, &r->haystack));
+    r->task.data = lh_hash64(r->haystack.data, r->haystack.bytes);
 done:
     lh_texts_clear(&texts);
     return st;
@@ -173,16 +175,12 @@ static lh_status ask_needles(void *self)
     q->form.chat = r->task.chat;
     if (r->haystack.data) q->form.haystack = r->haystack.data;
     q->form.haystack_bytes = r->haystack.bytes;
-    q->policies = &r->task.policies;
+    q->setup = lh_eval_setup_of(&r->task);
     q->lengths = r->task.lengths;
     q->length_count = r->task.length_count;
     q->depths = r->depths;
     q->depth_count = r->depth_count;
-    q->seed = (uint64_t)v->eval.run.seed;
     q->seeds = v->needle.seeds;
-    q->max_new = v->eval.run.max_new;
-    q->together = v->eval.run.together;
-    q->progress = (lh_eval_progress){&r->task, lh_eval_show};
     return lh_needle_run(&r->result, r->task.engine, q);
 }
 

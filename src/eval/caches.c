@@ -1,16 +1,13 @@
 /* caches.c - runs one prompt with many policies: a prefill fills the caches of all policies that evict at its end. */
 #include "eval/caches.h"
 
-void lh_eval_advance(lh_eval_work *work, int64_t tokens)
-{
-    work->done += tokens;
-    if (work->progress.advance) work->progress.advance(work->progress.self, work->done, work->total);
-}
+#include <math.h>
+#include <string.h>
 
-void lh_eval_show_part(const lh_eval_work *work, int64_t tokens)
-{
-    if (work->progress.advance) work->progress.advance(work->progress.self, work->done + tokens, work->total);
-}
+#include "base/log.h"
+#include "engine/clock.h"
+#include "eval/keep_files.h"
+#include "kv/figures.h"
 
 lh_status lh_eval_share(lh_comm *comm, lh_tokens *ids)
 {
@@ -28,7 +25,7 @@ lh_status lh_eval_share(lh_comm *comm, lh_tokens *ids)
 
 static lh_status show_step(void *self, int64_t fed)
 {
-    lh_eval_show_part(self, fed);
+    lh_work_show(self, LH_WORK_ANSWER, (double)fed);
     return LH_OK;
 }
 
@@ -39,7 +36,7 @@ lh_status lh_eval_generate(lh_session *session, const lh_eval_answer *how, lh_to
         &(lh_decode){
             .sampling = lh_greedy, .max_new = how->max_new, .ends = how->ends, .self = how->work, .step = show_step},
         out, NULL));
-    lh_eval_advance(how->work, how->max_new);
+    lh_work_advance(how->work, LH_WORK_ANSWER, (double)how->max_new);
     return LH_OK;
 }
 
@@ -64,11 +61,67 @@ typedef struct batch {
     int64_t n;
 } batch;
 
+/* A prefill that is going on. */
+typedef struct follower {
+    const lh_caches_request *request;
+    double cost;
+} follower;
+
 static lh_status follow_prefill(void *self, int64_t done, int64_t total)
 {
-    const lh_caches_request *r = self;
-    lh_eval_show_part(r->work, (int64_t)((double)done / (double)total * (double)r->prompt->n));
+    const follower *f = self;
+    lh_work_show(f->request->work, LH_WORK_PREFILL, (double)done / (double)total * f->cost);
     return LH_OK;
+}
+
+/* Collective. What the cache keeps: its figures, and its keep sets where they are wanted. */
+static lh_status look_at(const lh_caches_request *r, lh_cache_at *at)
+{
+    const lh_engine_view *engine = lh_engine_get(lh_session_engine(at->session));
+    const lh_eval_setup *setup = r->setup;
+    lh_kv_stats stats = {0};
+    LH_TRY(lh_comm_agree(engine->comm, lh_kv_stats_of(lh_session_kv(at->session), &stats)));
+    LH_TRY(lh_comm_allreduce(engine->comm, &stats.entries_counted, 1, LH_I64, LH_SUM));
+    at->figures = (lh_eval_figures){.entries_kept = stats.entries_counted,
+                                    .kv_bytes = stats.entries_counted * 2 * engine->config->head_dim *
+                                                lh_dtype_bytes(engine->kv_dtype),
+                                    .evict_s = setup->timed ? stats.evict_s : (double)NAN};
+    if (!setup->keep_sets) return LH_OK;
+    const lh_keep_file file = {setup->keep_sets, r->name, setup->policies, at->policy, setup->run};
+    lh_status st = lh_keep_file_write(&file, at->session);
+    if (st != LH_EWRITE) return st;
+    lh_failures_add(setup->unwritten, st); /* the answers are worth more */
+    return LH_OK;
+}
+
+void lh_eval_finish_prompt(const lh_eval_setup *setup, lh_eval_work *work, lh_table *const *tables)
+{
+    if (setup->unwritten->st == LH_OK) lh_resume_add(setup->resume, tables);
+    lh_work_finish_prompt(work);
+}
+
+lh_status lh_eval_warn_of_policies(const lh_policy_list *policies, const int64_t *lengths, int64_t n)
+{
+    lh_status st = LH_OK;
+    lh_buf lines = {0};
+    for (int64_t p = 0; p < policies->n; p++) {
+        const lh_policy_choice *choice = &policies->at[p];
+        lines.bytes = 0;
+        for (int64_t i = 0; i < n && lines.bytes == 0; i++)
+            LH_TRY_DONE(lh_policy_warnings(&choice->policy, lengths[i], &lines));
+        for (char *line = lines.bytes ? lines.data : NULL, *end; line && *line; line = *end ? end + 1 : end) {
+            end = line + strcspn(line, "\n");
+            lh_warn("%s --budget %s: %.*s", choice->name, choice->budget, (int)(end - line), line);
+        }
+    }
+done:
+    lh_buf_clear(&lines);
+    return st;
+}
+
+double lh_eval_seconds(const lh_eval_setup *setup, double start_s)
+{
+    return setup->timed ? lh_clock_s() - start_s : (double)NAN;
 }
 
 static lh_status run_batch(lh_engine *engine, const lh_caches_request *r, const batch *b, lh_cache_visit visit,
@@ -76,12 +129,13 @@ static lh_status run_batch(lh_engine *engine, const lh_caches_request *r, const 
 {
     lh_status st = LH_OK;
     lh_session *session = NULL;
-    lh_forward_progress progress = {(void *)(uintptr_t)r, follow_prefill};
+    follower f = {r, lh_prefill_cost(lh_engine_get(engine)->config, r->prompt->n)};
+    lh_forward_progress progress = {&f, follow_prefill};
     LH_TRY_DONE(lh_session_open(&session, engine,
                                 &(lh_session_options){.policy = &b->plans[0],
                                                       .others = b->n > 1 ? b->plans + 1 : NULL,
                                                       .other_count = b->n - 1,
-                                                      .profiles = &r->policies->profiles,
+                                                      .profiles = &r->setup->policies->profiles,
                                                       .prompt = r->prompt->n,
                                                       .more = r->more,
                                                       .length = r->prompt->n + r->more,
@@ -89,10 +143,11 @@ static lh_status run_batch(lh_engine *engine, const lh_caches_request *r, const 
                                                       .restores = 1,
                                                       .seed = r->seed}));
     LH_TRY_DONE(lh_session_prefill(session, r->prompt->ids, r->prompt->n, &progress));
-    lh_eval_advance(r->work, r->prompt->n);
+    lh_work_advance(r->work, LH_WORK_PREFILL, f.cost);
     for (int64_t i = 0; i < b->n; i++) {
-        lh_cache_at at = {b->numbers[i], session, i};
+        lh_cache_at at = {b->numbers[i], session, i, {0}};
         LH_TRY_DONE(lh_cache_restart(&at));
+        LH_TRY_DONE(look_at(r, &at));
         LH_TRY_DONE(visit(self, &at));
     }
 done:
@@ -112,17 +167,25 @@ static int shares_prefill(const lh_policy_list *policies, int64_t i)
     return policies->at[i].policy.block == 0;
 }
 
-int64_t lh_caches_prefills(const lh_policy_list *policies, int64_t together)
+static int64_t count_prefills(const lh_eval_setup *setup)
 {
+    const lh_policy_list *policies = setup->policies;
+    const int64_t together = setup->together ? setup->together : policies->n;
     int64_t sharing = 0;
     for (int64_t i = 0; i < policies->n; i++) sharing += shares_prefill(policies, i);
-    if (together == 0) together = policies->n;
     return (sharing + together - 1) / together + policies->n - sharing;
+}
+
+void lh_caches_expect(lh_eval_work *work, const lh_eval_setup *setup, const lh_config *config,
+                      const lh_caches_plan *plan)
+{
+    work->pace[LH_WORK_PREFILL].total += (double)count_prefills(setup) * lh_prefill_cost(config, plan->tokens);
+    work->pace[LH_WORK_ANSWER].total += (double)(setup->policies->n * plan->answer);
 }
 
 static void add_policy(batch *b, const lh_caches_request *r, int64_t i)
 {
-    b->plans[b->n] = r->policies->at[i].policy;
+    b->plans[b->n] = r->setup->policies->at[i].policy;
     lh_policy_ask(&b->plans[b->n], r->question);
     b->numbers[b->n++] = i;
 }
@@ -130,8 +193,8 @@ static void add_policy(batch *b, const lh_caches_request *r, int64_t i)
 lh_status lh_caches_each(lh_engine *engine, const lh_caches_request *r, lh_cache_visit visit, void *self)
 {
     lh_status st = LH_OK;
-    const lh_policy_list *policies = r->policies;
-    const int64_t most = r->together ? r->together : policies->n;
+    const lh_policy_list *policies = r->setup->policies;
+    const int64_t most = r->setup->together ? r->setup->together : policies->n;
     batch b = {0};
     st = lh_calloc(&b.plans, policies->n, sizeof *b.plans);
     if (st == LH_OK) st = lh_calloc(&b.numbers, policies->n, sizeof *b.numbers);

@@ -6,40 +6,44 @@
 #ifndef LH_EVAL_CACHES_H
 #define LH_EVAL_CACHES_H
 
+#include "base/failures.h"
 #include "engine/decode.h"
+#include "eval/figures.h"
+#include "eval/resume.h"
+#include "eval/work.h"
 #include "policies/list.h"
 
-/* Progress of a task, called on every rank with the number of tokens prefilled and generated; `advance` may be NULL. */
-typedef struct lh_eval_progress {
-    void *self;
-    void (*advance)(void *self, int64_t done, int64_t total);
-} lh_eval_progress;
-
-typedef struct lh_eval_work {
+/* What every task is asked. */
+typedef struct lh_eval_setup {
+    const lh_policy_list *policies;
+    uint64_t seed; /* of the policies' random choices, and of what a task draws */
+    int64_t max_new;
+    int64_t together;  /* maximum number of caches per prefill (all are in memory at once); 0: all */
+    lh_resume *resume; /* NULL: finished prompts are not kept; always on ranks other than 0 */
     lh_eval_progress progress;
-    int64_t done, total; /* tokens */
-} lh_eval_work;
-
-void lh_eval_advance(lh_eval_work *work, int64_t tokens);
-
-/* Shows tokens of a step in progress without counting them; lh_eval_advance counts them when it is done. */
-void lh_eval_show_part(const lh_eval_work *work, int64_t tokens);
+    const char *model;      /* its name in the tables */
+    int timed;              /* 0: times are left out, so that results are the same bytes */
+    const char *keep_sets;  /* a folder for the keep sets (keep_files.h); NULL: none */
+    const char *run;        /* resolved options, JSON: stored with them */
+    lh_failures *unwritten; /* of writing them, the same on all ranks */
+} lh_eval_setup;
 
 /* A cache after the prefill of the prompt. */
 typedef struct lh_cache_at {
     int64_t policy; /* index in the list */
     lh_session *session;
-    int64_t cache; /* index in the session */
+    int64_t cache;           /* index in the session */
+    lh_eval_figures figures; /* decode_s is the task's to fill */
 } lh_cache_at;
 
 typedef struct lh_caches_request {
-    const lh_policy_list *policies; /* includes the profiles */
+    const lh_eval_setup *setup;
+    const char *name; /* of the prompt, as of lh_keep_file */
     const lh_tokens *prompt;
     int64_t question; /* tokens at the end of the prompt that are the question, 0: none */
     int64_t more;     /* maximum number of tokens after the prompt */
     int64_t block;    /* of these, tokens of one forward pass (a question) */
     uint64_t seed;    /* of the policies' random choices */
-    int64_t together; /* maximum number of caches per prefill (all are in memory at once); 0: all */
     lh_eval_work *work;
 } lh_caches_request;
 
@@ -48,8 +52,24 @@ typedef struct lh_caches_request {
 typedef lh_status (*lh_cache_visit)(void *self, const lh_cache_at *at);
 lh_status lh_caches_each(lh_engine *engine, const lh_caches_request *request, lh_cache_visit visit, void *self);
 
-/* Number of prefills that lh_caches_each runs. */
-int64_t lh_caches_prefills(const lh_policy_list *policies, int64_t together);
+/* Adds to the work what lh_caches_each does for a prompt of `tokens` tokens: its prefills, and from every cache an
+ * answer of `answer` tokens. */
+typedef struct lh_caches_plan {
+    int64_t tokens, answer;
+} lh_caches_plan;
+void lh_caches_expect(lh_eval_work *work, const lh_eval_setup *setup, const lh_config *config,
+                      const lh_caches_plan *plan);
+
+/* On every rank, when all rows of a prompt are in the tables (ends with NULL; of rank 0): counts it as finished and
+ * keeps it, unless a keep set of it could not be written. */
+void lh_eval_finish_prompt(const lh_eval_setup *setup, lh_eval_work *work, lh_table *const *tables);
+
+/* Logs the warnings of the policies for prompts of these lengths before a long run: for each policy those of the first
+ * length that has any, since most hold for all. */
+lh_status lh_eval_warn_of_policies(const lh_policy_list *policies, const int64_t *lengths, int64_t n);
+
+/* Seconds since `start_s` (engine/clock.h) where times are wanted, else NAN. */
+double lh_eval_seconds(const lh_eval_setup *setup, double start_s);
 
 /* Collective. Restores the state at the end of the prefill. */
 lh_status lh_cache_restart(const lh_cache_at *at);

@@ -4,9 +4,11 @@
 #include "eval/fidelity.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/log.h"
+#include "engine/clock.h"
 #include "engine/prompt.h"
 #include "eval/fidelity_impl.h"
 #include "eval/similarity.h"
@@ -24,6 +26,7 @@ typedef struct run {
     lh_engine *engine;
     const lh_fidelity_request *request;
     lh_fidelity_result *out;
+    lh_table *tables[3]; /* of the result, ends with NULL */
     window *windows;
     int64_t n;
     lh_tokens ends; /* end tokens of the reconstruction */
@@ -32,7 +35,6 @@ typedef struct run {
     lh_session *session; /* of the full cache, while it generates */
     lh_tokens full;      /* the full cache's continuation of this window */
     float *full_logits;  /* [full.n - 1, vocab] after its tokens, rank 0 */
-    int64_t silent;      /* windows after which the full cache ends at once */
     lh_buf full_text;
 } run;
 
@@ -138,16 +140,18 @@ static lh_status check_request(const run *r)
     const lh_config *c = lh_engine_get(r->engine)->config;
     if (!lh_engine_tokenizer(r->engine))
         LH_FAIL(LH_EUSAGE, "the model has no tokenizer, so it cannot read text: import it from a folder that has one");
-    if (q->max_new < 2)
+    if (q->setup.max_new < 2)
         LH_FAIL(LH_EUSAGE, "'--max-new' must be 2 or more: the first token is the same for every cache");
-    for (int64_t p = 0; p < q->policies->n; p++) LH_TRY(lh_policy_check_question(&q->policies->at[p].policy));
+    for (int64_t p = 0; p < q->setup.policies->n; p++)
+        LH_TRY(lh_policy_check_question(&q->setup.policies->at[p].policy));
     for (int64_t i = 0; i < q->length_count; i++) {
-        if (q->lengths[i] + q->max_new > c->max_positions)
+        if (q->lengths[i] + q->setup.max_new > c->max_positions)
             LH_FAIL(LH_EUSAGE,
                     "%lld tokens of text and %lld generated ones are longer than the %lld positions of the "
                     "model: reduce '--length' or '--max-new'",
-                    (long long)q->lengths[i], (long long)q->max_new, (long long)c->max_positions);
-        for (int64_t p = 0; p < q->policies->n; p++) LH_TRY(lh_policy_check(&q->policies->at[p].policy, q->lengths[i]));
+                    (long long)q->lengths[i], (long long)q->setup.max_new, (long long)c->max_positions);
+        for (int64_t p = 0; p < q->setup.policies->n; p++)
+            LH_TRY(lh_policy_check(&q->setup.policies->at[p].policy, q->lengths[i]));
     }
     return LH_OK;
 }
@@ -168,6 +172,23 @@ static lh_status check_repeated(const run *r)
     return LH_OK;
 }
 
+/* Of the windows that are not finished. */
+static void plan_work(run *r)
+{
+    const lh_fidelity_request *q = r->request;
+    const lh_config *config = lh_engine_get(r->engine)->config;
+    r->work.progress = q->setup.progress;
+    r->work.prompt_total = r->n;
+    r->work.prompts = r->work.resumed;
+    for (int64_t i = r->work.resumed; i < r->n; i++) {
+        const window *w = &r->windows[i];
+        lh_caches_expect(&r->work, &q->setup, config, &(lh_caches_plan){w->ids.n, 2 * q->setup.max_new});
+        if (q->reconstruct)
+            lh_caches_expect(&r->work, &q->setup, config, &(lh_caches_plan){w->context.n, repeat_max(r, w)});
+    }
+    lh_work_begin(&r->work);
+}
+
 static lh_status open_run(run *r)
 {
     lh_status st = LH_OK;
@@ -186,17 +207,15 @@ static lh_status open_run(run *r)
                             &(lh_prompt_text){.chat = q->reconstruct && q->chat, .chat_template = q->chat_template},
                             &r->ends);
     LH_TRY(lh_comm_agree(comm, st));
-    const int64_t prefills = lh_caches_prefills(q->policies, q->together);
     for (int64_t i = 0; i < r->n; i++) {
         window *w = &r->windows[i];
         LH_TRY(lh_eval_share(comm, &w->ids));
         LH_TRY(lh_eval_share(comm, &w->context));
         LH_TRY(lh_eval_share(comm, &w->question_ids));
-        r->work.total += prefills * w->ids.n + 2 * q->policies->n * q->max_new;
-        if (q->reconstruct) r->work.total += prefills * w->context.n + q->policies->n * repeat_max(r, w);
     }
-    r->work.progress = q->progress;
     LH_TRY(lh_comm_agree(comm, check_repeated(r)));
+    LH_TRY(lh_resume_begin(q->setup.resume, comm, r->tables, &r->work.resumed));
+    plan_work(r);
     return st;
 }
 
@@ -211,7 +230,7 @@ static lh_status keep_logits(void *self, int64_t fed)
     int64_t rows;
     LH_TRY(lh_session_logits(r->session, &row, &rows));
     if (row) memcpy(r->full_logits + (fed - 1) * vocab, row, (size_t)vocab * sizeof(float));
-    lh_eval_show_part(&r->work, fed);
+    lh_work_show(&r->work, LH_WORK_ANSWER, (double)fed);
     return LH_OK;
 }
 
@@ -219,7 +238,7 @@ static lh_status keep_logits(void *self, int64_t fed)
 static lh_status generate_reference(run *r, lh_session *session)
 {
     lh_status st = LH_OK;
-    const int64_t vocab = lh_engine_get(r->engine)->config->vocab, max_new = r->request->max_new;
+    const int64_t vocab = lh_engine_get(r->engine)->config->vocab, max_new = r->request->setup.max_new;
     r->full.n = r->full_text.bytes = 0;
     r->session = session;
     if (is_root(r) && !r->full_logits) st = lh_calloc(&r->full_logits, (max_new - 1) * vocab, sizeof(float));
@@ -245,7 +264,7 @@ static lh_status force_reference(run *r, lh_session *session, double *kl, double
     for (int64_t i = 1; i < n; i++) {
         LH_TRY(lh_session_step(session, r->full.ids[i - 1]));
         LH_TRY(lh_session_logits(session, &row, &rows));
-        lh_eval_show_part(&r->work, i);
+        lh_work_show(&r->work, LH_WORK_ANSWER, (double)i);
         if (!row) continue;
         const float *full = r->full_logits + (i - 1) * vocab;
         const int64_t own = lh_best_of(row, vocab);
@@ -259,10 +278,10 @@ static lh_status force_reference(run *r, lh_session *session, double *kl, double
     return LH_OK;
 }
 
-static lh_status judge(run *r, int64_t policy, const lh_tokens *ids, lh_cell *row)
+static lh_status judge(run *r, const lh_cache_at *at, const lh_tokens *ids, lh_cell *row)
 {
     lh_status st = LH_OK;
-    const lh_policy_choice *choice = &r->request->policies->at[policy];
+    const lh_policy_choice *choice = &r->request->setup.policies->at[at->policy];
     lh_buf text = {0};
     lh_similarity like;
     int64_t agreed = 0, same = 0;
@@ -283,6 +302,7 @@ static lh_status judge(run *r, int64_t policy, const lh_tokens *ids, lh_cell *ro
     row[W_ROUGEL].value = like.rougel;
     row[W_BLEU].value = like.bleu;
     row[W_TEXT].text = text.data;
+    lh_figures_put(&row[W_FIGURES], &at->figures);
     LH_TRY_DONE(lh_table_add(&r->out->windows, row));
 done:
     lh_buf_clear(&text);
@@ -296,25 +316,29 @@ static lh_status compare_policy(void *self, const lh_cache_at *at)
     lh_cell row[W_COLUMNS] = {{0}};
     lh_tokens own = {0};
     const lh_tokens *ids = &r->full;
-    int64_t same = r->request->max_new;
+    lh_cache_at now = *at;
+    double start = lh_clock_s();
+    int64_t same = r->request->setup.max_new;
     row[W_KL].value = 0;
     row[W_BEST].value = 1;
     if (at->policy == 0) {
         LH_TRY_DONE(generate_reference(r, at->session));
         if (r->full.n < 2) row[W_KL].value = row[W_BEST].value = (double)NAN;
-        r->silent += r->full.n < 2 && r->request->max_new > 1;
     } else {
         LH_TRY_DONE(force_reference(r, at->session, &row[W_KL].value, &row[W_BEST].value, &same));
     }
-    lh_eval_advance(&r->work, r->request->max_new);
+    now.figures.decode_s = lh_eval_seconds(&r->request->setup, start);
+    lh_work_advance(&r->work, LH_WORK_ANSWER, (double)r->request->setup.max_new);
     if (same < r->full.n) { /* its own continuation differs: generate it */
         LH_TRY_DONE(lh_cache_restart(at));
-        LH_TRY_DONE(lh_eval_generate(at->session, &(lh_eval_answer){NULL, r->request->max_new, &r->work}, &own));
+        start = lh_clock_s();
+        LH_TRY_DONE(lh_eval_generate(at->session, &(lh_eval_answer){NULL, r->request->setup.max_new, &r->work}, &own));
+        now.figures.decode_s = lh_eval_seconds(&r->request->setup, start);
         ids = &own;
     } else {
-        lh_eval_advance(&r->work, r->request->max_new);
+        lh_work_advance(&r->work, LH_WORK_ANSWER, (double)r->request->setup.max_new);
     }
-    if (is_root(r)) st = judge(r, at->policy, ids, row);
+    if (is_root(r)) st = judge(r, &now, ids, row);
     LH_TRY_DONE(lh_comm_agree(lh_engine_get(r->engine)->comm, st));
 done:
     lh_tokens_clear(&own);
@@ -324,7 +348,7 @@ done:
 static lh_status judge_repeated(run *r, int64_t policy, const lh_tokens *ids)
 {
     lh_status st = LH_OK;
-    const lh_policy_choice *choice = &r->request->policies->at[policy];
+    const lh_policy_choice *choice = &r->request->setup.policies->at[policy];
     lh_buf text = {0};
     lh_similarity like;
     LH_TRY_DONE(lh_eval_text(lh_engine_tokenizer(r->engine), ids->ids, ids->n, &text));
@@ -361,43 +385,60 @@ static lh_status run_window(run *r)
 {
     const lh_fidelity_request *q = r->request;
     const window *w = r->now;
+    char name[64];
+    snprintf(name, sizeof name, "%04lld-%lld", (long long)w->number, (long long)w->length);
     LH_TRY(lh_caches_each(r->engine,
-                          &(lh_caches_request){.policies = q->policies,
+                          &(lh_caches_request){.setup = &q->setup,
+                                               .name = name,
                                                .prompt = &w->ids,
-                                               .more = q->max_new,
-                                               .seed = q->seed + (uint64_t)w->number,
-                                               .together = q->together,
+                                               .more = q->setup.max_new,
+                                               .seed = q->setup.seed + (uint64_t)w->number,
                                                .work = &r->work},
                           compare_policy, r));
     if (!q->reconstruct) return LH_OK;
+    snprintf(name, sizeof name, "%04lld-%lld-repeated", (long long)w->number, (long long)w->length);
     LH_TRY(lh_caches_each(r->engine,
-                          &(lh_caches_request){.policies = q->policies,
+                          &(lh_caches_request){.setup = &q->setup,
+                                               .name = name,
                                                .prompt = &w->context,
                                                .more = w->question_ids.n + repeat_max(r, w),
                                                .block = w->question_ids.n,
-                                               .seed = q->seed + (uint64_t)w->number,
-                                               .together = q->together,
+                                               .seed = q->setup.seed + (uint64_t)w->number,
                                                .work = &r->work},
                           repeat, r));
     return LH_OK;
 }
 
+/* Windows after which the full cache ends at once. */
+static void warn_of_silence(const lh_fidelity_result *result)
+{
+    int64_t silent = 0, windows = 0;
+    for (int64_t i = 0; i < result->windows.n; i++) {
+        const lh_cell *row = lh_table_row(&result->windows, i);
+        if (strcmp(row[W_POLICY].text, "full") != 0) continue;
+        windows++;
+        silent += row[W_TOKENS].number < 2;
+    }
+    if (silent)
+        lh_warn("after %lld of %lld windows the full cache ends with its first token: these windows do not compare "
+                "policies",
+                (long long)silent, (long long)windows);
+}
+
 lh_status lh_fidelity_run(lh_fidelity_result *out, lh_engine *engine, const lh_fidelity_request *request)
 {
     lh_status st = LH_OK;
-    run r = {.engine = engine, .request = request, .out = out};
+    run r = {.engine = engine, .request = request, .out = out, .tables = {&out->windows, &out->repeated}};
     *out = (lh_fidelity_result){.request = request};
     lh_table_init(&out->windows, lh_fidelity_columns);
     lh_table_init(&out->repeated, lh_repeated_columns);
     LH_TRY_DONE(open_run(&r));
-    for (int64_t i = 0; i < r.n; i++) {
+    for (int64_t i = r.work.resumed; i < r.n; i++) {
         r.now = &r.windows[i];
         LH_TRY_DONE(run_window(&r));
+        lh_eval_finish_prompt(&request->setup, &r.work, r.tables);
     }
-    if (r.silent)
-        lh_warn("after %lld of %lld windows the full cache ends with its first token: these windows do not compare "
-                "policies",
-                (long long)r.silent, (long long)r.n);
+    warn_of_silence(out);
 done:
     for (int64_t i = 0; r.windows && i < r.n; i++) {
         lh_tokens_clear(&r.windows[i].ids);

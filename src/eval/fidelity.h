@@ -11,20 +11,16 @@
 #include "eval/texts.h"
 
 typedef struct lh_fidelity_request {
-    const lh_texts *texts; /* on rank 0 only */
-    const lh_policy_list *policies;
+    lh_eval_setup setup;    /* its max_new is at least 2 */
+    const lh_texts *texts;  /* on rank 0 only */
     const int64_t *lengths; /* tokens of a window */
     int64_t length_count;
     int64_t count;      /* windows of each length, spread evenly over the texts */
-    int64_t max_new;    /* tokens to generate, at least 2 */
-    uint64_t seed;      /* of the policies' random choices */
     int reconstruct;    /* 1: the model is also asked to repeat the window */
     const char *repeat; /* the instruction to repeat it */
     int64_t repeat_max; /* maximum tokens of that answer; 0: as many as the window has */
     int chat;           /* puts that instruction into a chat format, as lh_prompt_text */
     const char *chat_template;
-    int64_t together; /* as lh_caches_request */
-    lh_eval_progress progress;
 } lh_fidelity_request;
 
 /* Rows are on rank 0 only. The request must outlive the result. */

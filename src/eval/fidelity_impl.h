@@ -3,6 +3,8 @@
 #ifndef LH_EVAL_FIDELITY_IMPL_H
 #define LH_EVAL_FIDELITY_IMPL_H
 
+#include "eval/figures.h"
+
 enum {
     W_POLICY,
     W_BUDGET,
@@ -18,7 +20,8 @@ enum {
     W_KL,
     W_BEST,
     W_TEXT,
-    W_COLUMNS
+    W_FIGURES,
+    W_COLUMNS = W_FIGURES + LH_FIGURES
 };
 
 enum { R_POLICY, R_BUDGET, R_LENGTH, R_WINDOW, R_ROUGE1, R_ROUGE2, R_ROUGEL, R_BLEU, R_TEXT, R_COLUMNS };

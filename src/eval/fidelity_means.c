@@ -25,6 +25,7 @@ const lh_column lh_fidelity_columns[] = {[W_POLICY] = {"policy", "", LH_COLUMN_L
                                          [W_KL] = {"kl", "nats", LH_COLUMN_F64},
                                          [W_BEST] = {"best", "share of tokens", LH_COLUMN_F64},
                                          [W_TEXT] = {"text", "", LH_COLUMN_TEXT},
+                                         LH_FIGURE_COLUMNS(W_FIGURES),
                                          [W_COLUMNS] = {NULL, NULL, LH_COLUMN_TEXT}};
 const lh_column lh_repeated_columns[] = {[R_POLICY] = {"policy", "", LH_COLUMN_LABEL},
                                          [R_BUDGET] = {"budget", BUDGET, LH_COLUMN_LABEL},
@@ -41,7 +42,8 @@ enum {
     M_WINDOWS,
     M_MEASURES,                  /* the first of them */
     M_REPEATED = M_MEASURES + 8, /* the first measure of the reconstructions */
-    M_COLUMNS = M_REPEATED + 4
+    M_FIGURES = M_REPEATED + 4,
+    M_COLUMNS = M_FIGURES + LH_MEAN_FIGURES
 };
 
 const lh_column lh_fidelity_mean_columns[] = {
@@ -58,6 +60,7 @@ const lh_column lh_fidelity_mean_columns[] = {
     {"repeated_rouge2", "F1 of pairs of words", LH_COLUMN_F64},
     {"repeated_rougel", "F1 of the longest common subsequence", LH_COLUMN_F64},
     {"repeated_bleu", "0 to 1", LH_COLUMN_F64},
+    LH_MEAN_FIGURE_COLUMNS(M_FIGURES, "agreement"),
     [M_COLUMNS] = {NULL, NULL, LH_COLUMN_TEXT}};
 
 /* The first columns are the same in both tables: policy, budget, length, window. */
@@ -87,23 +90,36 @@ static double mean_of(const lh_table *table, const lh_policy_choice *choice, int
     return had ? sum / (double)had : (double)NAN;
 }
 
+static lh_figure_sums figures_of(const lh_table *windows, const lh_policy_choice *choice, int64_t length)
+{
+    lh_figure_sums sums = {0};
+    for (int64_t i = 0; i < windows->n; i++) {
+        const lh_cell *row = lh_table_row(windows, i);
+        if (is_of(row, choice, length)) lh_figures_add(&sums, &row[W_FIGURES]);
+    }
+    return sums;
+}
+
 lh_status lh_fidelity_means(const lh_fidelity_result *result, lh_table *means)
 {
     const lh_fidelity_request *q = result->request;
     lh_table_init(means, lh_fidelity_mean_columns);
     for (int64_t l = 0; l < q->length_count; l++)
-        for (int64_t p = 0; p < q->policies->n; p++) {
-            const lh_policy_choice *choice = &q->policies->at[p];
+        for (int64_t p = 0; p < q->setup.policies->n; p++) {
+            const lh_policy_choice *choice = &q->setup.policies->at[p];
             lh_cell row[M_COLUMNS] = {[M_POLICY] = {.text = choice->name},
                                       [M_BUDGET] = {.text = choice->budget},
                                       [M_LENGTH] = {.number = q->lengths[l]}};
             int64_t n = 0, unused;
             for (int64_t m = 0; m < M_REPEATED - M_MEASURES; m++)
                 row[M_MEASURES + m].value = mean_of(&result->windows, choice, q->lengths[l], W_AGREEMENT + m, &n);
-            for (int64_t m = 0; m < M_COLUMNS - M_REPEATED; m++)
+            for (int64_t m = 0; m < M_FIGURES - M_REPEATED; m++)
                 row[M_REPEATED + m].value = mean_of(&result->repeated, choice, q->lengths[l], R_ROUGE1 + m, &unused);
+            if (n == 0) continue;
+            const lh_figure_sums figures = figures_of(&result->windows, choice, q->lengths[l]);
             row[M_WINDOWS].number = n;
-            if (n) LH_TRY(lh_table_add(means, row));
+            lh_mean_figures_put(&row[M_FIGURES], &(lh_mean_figures){row[M_MEASURES].value, &figures, q->setup.model});
+            LH_TRY(lh_table_add(means, row));
         }
     return LH_OK;
 }
@@ -150,7 +166,7 @@ static int64_t rows_of(const lh_table *means, int64_t length, int64_t *windows)
 static lh_status print_length(const lh_fidelity_result *result, const lh_table *means, int64_t length, lh_buf *out)
 {
     lh_status st = LH_OK;
-    const int64_t width = result->repeated.n ? HEADINGS : HEADINGS - (M_COLUMNS - M_REPEATED);
+    const int64_t width = result->repeated.n ? HEADINGS : HEADINGS - (M_FIGURES - M_REPEATED);
     int64_t windows = 0, rows = rows_of(means, length, &windows);
     lh_markdown table = {0};
     if (rows == 0) return LH_OK;
@@ -158,7 +174,7 @@ static lh_status print_length(const lh_fidelity_result *result, const lh_table *
     LH_TRY_DONE(fill_table(&table, means, length));
     LH_TRY_DONE(lh_buf_printf(
         out, "%s%lld tokens, %lld generated: means of %lld windows compared with the full cache\n\n",
-        out->bytes ? "\n" : "", (long long)length, (long long)result->request->max_new, (long long)windows));
+        out->bytes ? "\n" : "", (long long)length, (long long)result->request->setup.max_new, (long long)windows));
     LH_TRY_DONE(lh_markdown_print(&table, 1, out));
 done:
     lh_markdown_clear(&table);

@@ -3,12 +3,12 @@
 #include "eval/needle.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
+#include "engine/clock.h"
 #include "eval/grid.h"
 #include "eval/text_metrics.h"
-
-const char *const lh_scenario_names[] = {"question-aware", "context-only", NULL};
 
 enum {
     P_POLICY,
@@ -25,7 +25,8 @@ enum {
     P_NAME,
     P_SECRET,
     P_ANSWER,
-    P_COLUMNS
+    P_FIGURES,
+    P_COLUMNS = P_FIGURES + LH_FIGURES
 };
 const lh_column lh_needle_prompt_columns[] = {
     [P_POLICY] = {"policy", "", LH_COLUMN_LABEL},
@@ -42,6 +43,7 @@ const lh_column lh_needle_prompt_columns[] = {
     [P_NAME] = {"name", "", LH_COLUMN_LABEL},
     [P_SECRET] = {"secret", "", LH_COLUMN_TEXT},
     [P_ANSWER] = {"answer", "", LH_COLUMN_TEXT},
+    LH_FIGURE_COLUMNS(P_FIGURES),
     [P_COLUMNS] = {NULL, NULL, LH_COLUMN_TEXT}};
 
 enum {
@@ -55,7 +57,8 @@ enum {
     M_ANSWERED,
     M_EXACT_ANSWERED,
     M_WORDS_ANSWERED,
-    M_COLUMNS
+    M_FIGURES,
+    M_COLUMNS = M_FIGURES + LH_MEAN_FIGURES
 };
 const lh_column lh_needle_mean_columns[] = {
     [M_POLICY] = {"policy", "", LH_COLUMN_LABEL},
@@ -68,6 +71,7 @@ const lh_column lh_needle_mean_columns[] = {
     [M_ANSWERED] = {"prompts_answered", "prompts that the full cache answers", LH_COLUMN_I64},
     [M_EXACT_ANSWERED] = {"exact_answered", "share of these prompts", LH_COLUMN_F64},
     [M_WORDS_ANSWERED] = {"words_answered", "mean share of the secret's words", LH_COLUMN_F64},
+    LH_MEAN_FIGURE_COLUMNS(M_FIGURES, "exact"),
     [M_COLUMNS] = {NULL, NULL, LH_COLUMN_TEXT}};
 
 /* ---- prompts ---- */
@@ -76,8 +80,10 @@ typedef struct run {
     lh_engine *engine;
     const lh_needle_request *request;
     lh_needle_result *out;
+    lh_table *tables[2]; /* of the result, ends with NULL */
     lh_tokens ends;
     lh_eval_work work;
+    int64_t number; /* of the next prompt and scenario */
     /* of the current prompt: */
     lh_needle_spec spec;
     lh_needle needle;
@@ -99,19 +105,20 @@ static lh_status check_request(const run *r)
         LH_FAIL(LH_EUSAGE, "the model has no tokenizer, so it cannot read text: import it from a folder that has one");
     LH_TRY(lh_needle_check(&q->form));
     for (int64_t i = 0; i < q->length_count; i++) {
-        if (q->lengths[i] + q->max_new > c->max_positions)
+        if (q->lengths[i] + q->setup.max_new > c->max_positions)
             LH_FAIL(LH_EUSAGE,
                     "%lld tokens of prompt and %lld of the answer are longer than the %lld positions of the "
                     "model: reduce '--length' or '--max-new'",
-                    (long long)q->lengths[i], (long long)q->max_new, (long long)c->max_positions);
-        for (int64_t p = 0; p < q->policies->n; p++) LH_TRY(lh_policy_check(&q->policies->at[p].policy, q->lengths[i]));
+                    (long long)q->lengths[i], (long long)q->setup.max_new, (long long)c->max_positions);
+        for (int64_t p = 0; p < q->setup.policies->n; p++)
+            LH_TRY(lh_policy_check(&q->setup.policies->at[p].policy, q->lengths[i]));
     }
-    for (int64_t p = 0; p < q->policies->n; p++)
-        if (q->scenarios[LH_CONTEXT_ONLY] && q->policies->at[p].policy.proxies.kind == LH_PROXIES_QUESTION)
+    for (int64_t p = 0; p < q->setup.policies->n; p++)
+        if (q->scenarios[LH_CONTEXT_ONLY] && q->setup.policies->at[p].policy.proxies.kind == LH_PROXIES_QUESTION)
             LH_FAIL(LH_EUSAGE,
                     "policy '%s' observes the question, which comes after the eviction in the scenario context-only: "
                     "give '--scenario question-aware'",
-                    q->policies->at[p].name);
+                    q->setup.policies->at[p].name);
     return LH_OK;
 }
 
@@ -124,14 +131,29 @@ static lh_status make_prompt(run *r)
     lh_needle_clear(n);
     if (is_root(r)) st = lh_needle_make(n, lh_engine_tokenizer(r->engine), &r->request->form, &r->spec);
     LH_TRY(lh_comm_agree(comm, st));
-    LH_TRY(lh_eval_share(comm, &n->whole));
-    LH_TRY(lh_eval_share(comm, &n->context));
-    LH_TRY(lh_eval_share(comm, &n->question_ids));
+    LH_TRY(lh_asked_prompt_share(comm, &n->prompt));
     return st;
 }
 
-/* Makes one prompt of every length, so that one that cannot be made is reported before the work begins. */
-static lh_status open_run(run *r)
+/* Of the prompts that are not finished. tokens: of a prompt, [lengths, scenarios]. */
+static void plan_work(run *r, const int64_t *tokens)
+{
+    const lh_needle_request *q = r->request;
+    const lh_config *config = lh_engine_get(r->engine)->config;
+    r->work.progress = q->setup.progress;
+    r->work.prompts = r->work.resumed;
+    for (int64_t l = 0; l < q->length_count; l++)
+        for (int64_t i = 0; i < q->depth_count * q->seeds; i++)
+            for (int s = 0; s < LH_SCENARIOS; s++)
+                if (q->scenarios[s] && r->work.prompt_total++ >= r->work.resumed)
+                    lh_caches_expect(&r->work, &q->setup, config,
+                                     &(lh_caches_plan){tokens[l * LH_SCENARIOS + s], q->setup.max_new});
+    lh_work_begin(&r->work);
+}
+
+/* Makes one prompt of every length, so that one that cannot be made is reported before the work begins. tokens: of a
+ * prompt, [lengths, scenarios]. */
+static lh_status open_run(run *r, int64_t *tokens)
 {
     lh_status st = LH_OK;
     const lh_needle_request *q = r->request;
@@ -140,26 +162,23 @@ static lh_status open_run(run *r)
         st = lh_prompt_ends(lh_engine_tokenizer(r->engine),
                             &(lh_prompt_text){.chat = q->form.chat, .chat_template = q->form.chat_template}, &r->ends);
     LH_TRY(lh_comm_agree(lh_engine_get(r->engine)->comm, st));
-    const int64_t prefills = lh_caches_prefills(q->policies, q->together), prompts = q->depth_count * q->seeds;
     for (int64_t l = 0; l < q->length_count; l++) {
-        r->spec = (lh_needle_spec){q->lengths[l], q->depths[0], q->seed};
+        r->spec = (lh_needle_spec){q->lengths[l], q->depths[0], q->setup.seed};
         LH_TRY(make_prompt(r));
         for (int s = 0; s < LH_SCENARIOS; s++)
-            if (q->scenarios[s])
-                r->work.total +=
-                    prompts * (prefills * (s == LH_QUESTION_AWARE ? r->needle.whole.n : r->needle.context.n) +
-                               q->policies->n * q->max_new);
+            tokens[l * LH_SCENARIOS + s] = lh_asked_prompt_of(&r->needle.prompt, (lh_scenario)s)->n;
     }
-    r->work.progress = q->progress;
+    LH_TRY(lh_resume_begin(q->setup.resume, lh_engine_get(r->engine)->comm, r->tables, &r->work.resumed));
+    plan_work(r, tokens);
     return st;
 }
 
 /* ---- answers ---- */
 
-static lh_status judge(run *r, int64_t policy, const lh_tokens *ids)
+static lh_status judge(run *r, const lh_cache_at *at, const lh_tokens *ids)
 {
     lh_status st = LH_OK;
-    const lh_policy_choice *choice = &r->request->policies->at[policy];
+    const lh_policy_choice *choice = &r->request->setup.policies->at[at->policy];
     const lh_needle *n = &r->needle;
     lh_cell row[P_COLUMNS] = {{0}};
     lh_buf answer = {0};
@@ -168,14 +187,15 @@ static lh_status judge(run *r, int64_t policy, const lh_tokens *ids)
     LH_TRY_DONE(lh_eval_text(lh_engine_tokenizer(r->engine), ids->ids, ids->n, &answer));
     LH_TRY_DONE(lh_words_contain(&exact, n->secret, answer.data));
     LH_TRY_DONE(lh_words_found(&words, n->secret, answer.data));
-    if (policy == 0) r->answered = exact;
+    if (at->policy == 0) r->answered = exact;
     row[P_POLICY].text = choice->name;
     row[P_BUDGET].text = choice->budget;
     row[P_LENGTH].number = r->spec.length;
     row[P_SCENARIO].text = lh_scenario_names[r->scenario];
     row[P_DEPTH].value = r->spec.depth;
     row[P_SEED].number = (int64_t)r->spec.seed;
-    row[P_TOKENS].number = r->scenario == LH_QUESTION_AWARE ? n->whole.n : n->context.n + n->question_ids.n;
+    row[P_TOKENS].number =
+        r->scenario == LH_QUESTION_AWARE ? n->prompt.whole.n : n->prompt.context.n + n->prompt.question.n;
     row[P_AT].number = n->at_token;
     row[P_EXACT].number = exact;
     row[P_WORDS].value = words;
@@ -183,6 +203,7 @@ static lh_status judge(run *r, int64_t policy, const lh_tokens *ids)
     row[P_NAME].text = n->name;
     row[P_SECRET].text = n->secret;
     row[P_ANSWER].text = answer.data;
+    lh_figures_put(&row[P_FIGURES], &at->figures);
     LH_TRY_DONE(lh_table_add(&r->out->prompts, row));
 done:
     lh_buf_clear(&answer);
@@ -193,35 +214,52 @@ static lh_status answer_prompt(void *self, const lh_cache_at *at)
 {
     lh_status st = LH_OK;
     run *r = self;
-    const lh_tokens *question = &r->needle.question_ids;
+    const lh_tokens *question = &r->needle.prompt.question;
     lh_tokens ids = {0};
+    lh_cache_at now = *at;
     if (r->scenario == LH_CONTEXT_ONLY) LH_TRY_DONE(lh_session_block(at->session, question->ids, question->n));
-    LH_TRY_DONE(lh_eval_generate(at->session, &(lh_eval_answer){&r->ends, r->request->max_new, &r->work}, &ids));
-    if (is_root(r)) st = judge(r, at->policy, &ids);
+    const double start = lh_clock_s();
+    LH_TRY_DONE(lh_eval_generate(at->session, &(lh_eval_answer){&r->ends, r->request->setup.max_new, &r->work}, &ids));
+    now.figures.decode_s = lh_eval_seconds(&r->request->setup, start);
+    if (is_root(r)) st = judge(r, &now, &ids);
     LH_TRY_DONE(lh_comm_agree(lh_engine_get(r->engine)->comm, st));
 done:
     lh_tokens_clear(&ids);
     return st;
 }
 
-/* Runs the prompt of r->spec in every scenario with every policy. */
-static lh_status run_prompt(run *r)
+/* Runs the prompt of r->spec in a scenario with every policy. */
+static lh_status run_scenario(run *r, lh_scenario scenario)
 {
     const lh_needle_request *q = r->request;
-    const lh_needle *n = &r->needle;
-    LH_TRY(make_prompt(r));
+    const int64_t question = r->needle.prompt.question.n;
+    const int aware = scenario == LH_QUESTION_AWARE;
+    char name[64];
+    snprintf(name, sizeof name, "%04lld-%lld-%s", (long long)r->number - 1, (long long)r->spec.length,
+             lh_scenario_names[scenario]);
+    r->scenario = scenario;
+    LH_TRY(lh_caches_each(r->engine,
+                          &(lh_caches_request){.setup = &q->setup,
+                                               .name = name,
+                                               .prompt = lh_asked_prompt_of(&r->needle.prompt, scenario),
+                                               .question = aware ? question : 0,
+                                               .more = q->setup.max_new + (aware ? 0 : question),
+                                               .block = aware ? 0 : question,
+                                               .seed = r->spec.seed,
+                                               .work = &r->work},
+                          answer_prompt, r));
+    lh_eval_finish_prompt(&q->setup, &r->work, r->tables);
+    return LH_OK;
+}
+
+/* Runs the prompt of r->spec in every scenario that is not finished. */
+static lh_status run_prompt(run *r)
+{
+    int made = 0;
     for (int s = 0; s < LH_SCENARIOS; s++) {
-        if (!q->scenarios[s]) continue;
-        r->scenario = (lh_scenario)s;
-        lh_caches_request caches = {.policies = q->policies,
-                                    .prompt = s == LH_QUESTION_AWARE ? &n->whole : &n->context,
-                                    .question = s == LH_QUESTION_AWARE ? n->question_ids.n : 0,
-                                    .more = q->max_new + (s == LH_CONTEXT_ONLY ? n->question_ids.n : 0),
-                                    .block = s == LH_CONTEXT_ONLY ? n->question_ids.n : 0,
-                                    .seed = r->spec.seed,
-                                    .together = q->together,
-                                    .work = &r->work};
-        LH_TRY(lh_caches_each(r->engine, &caches, answer_prompt, r));
+        if (!r->request->scenarios[s] || r->number++ < r->work.resumed) continue;
+        if (!made++) LH_TRY(make_prompt(r));
+        LH_TRY(run_scenario(r, (lh_scenario)s));
     }
     return LH_OK;
 }
@@ -229,19 +267,23 @@ static lh_status run_prompt(run *r)
 lh_status lh_needle_run(lh_needle_result *out, lh_engine *engine, const lh_needle_request *request)
 {
     lh_status st = LH_OK;
-    run r = {.engine = engine, .request = request, .out = out};
+    run r = {.engine = engine, .request = request, .out = out, .tables = {&out->prompts}};
+    int64_t *tokens = NULL;
     *out = (lh_needle_result){.request = request};
     lh_table_init(&out->prompts, lh_needle_prompt_columns);
-    LH_TRY_DONE(open_run(&r));
+    st = lh_calloc(&tokens, request->length_count * LH_SCENARIOS, sizeof *tokens);
+    LH_TRY_DONE(lh_comm_agree(lh_engine_get(engine)->comm, st));
+    LH_TRY_DONE(open_run(&r, tokens));
     for (int64_t l = 0; l < request->length_count; l++)
         for (int64_t d = 0; d < request->depth_count; d++)
             for (int64_t i = 0; i < request->seeds; i++) {
-                r.spec = (lh_needle_spec){request->lengths[l], request->depths[d], request->seed + (uint64_t)i};
+                r.spec = (lh_needle_spec){request->lengths[l], request->depths[d], request->setup.seed + (uint64_t)i};
                 LH_TRY_DONE(run_prompt(&r));
             }
 done:
     lh_needle_clear(&r.needle);
     lh_tokens_clear(&r.ends);
+    lh_free(tokens);
     return st;
 }
 
@@ -257,6 +299,7 @@ void lh_needle_result_clear(lh_needle_result *result)
 typedef struct sums {
     int64_t n, exact, answered, exact_answered;
     double words, words_answered;
+    lh_figure_sums figures;
 } sums;
 
 static int is_of(const lh_cell *row, const lh_policy_choice *choice, int64_t length, int scenario)
@@ -272,6 +315,7 @@ static sums sum_up(const lh_needle_result *result, const lh_policy_choice *choic
         const lh_cell *row = lh_table_row(&result->prompts, i);
         if (!is_of(row, choice, length, scenario)) continue;
         s.n++;
+        lh_figures_add(&s.figures, &row[P_FIGURES]);
         s.exact += row[P_EXACT].number;
         s.words += row[P_WORDS].value;
         if (!row[P_ANSWERED].number) continue;
@@ -293,22 +337,23 @@ lh_status lh_needle_means(const lh_needle_result *result, lh_table *means)
     lh_table_init(means, lh_needle_mean_columns);
     for (int64_t l = 0; l < q->length_count; l++)
         for (int c = 0; c < LH_SCENARIOS; c++)
-            for (int64_t p = 0; p < q->policies->n; p++) {
-                const lh_policy_choice *choice = &q->policies->at[p];
+            for (int64_t p = 0; p < q->setup.policies->n; p++) {
+                const lh_policy_choice *choice = &q->setup.policies->at[p];
                 const sums s = sum_up(result, choice, q->lengths[l], c);
                 if (s.n == 0) continue;
-                LH_TRY(lh_table_add(
-                    means,
-                    (lh_cell[M_COLUMNS]){[M_POLICY] = {.text = choice->name},
-                                         [M_BUDGET] = {.text = choice->budget},
-                                         [M_LENGTH] = {.number = q->lengths[l]},
-                                         [M_SCENARIO] = {.text = lh_scenario_names[c]},
-                                         [M_PROMPTS] = {.number = s.n},
-                                         [M_EXACT] = {.value = mean((double)s.exact, s.n)},
-                                         [M_WORDS] = {.value = mean(s.words, s.n)},
-                                         [M_ANSWERED] = {.number = s.answered},
-                                         [M_EXACT_ANSWERED] = {.value = mean((double)s.exact_answered, s.answered)},
-                                         [M_WORDS_ANSWERED] = {.value = mean(s.words_answered, s.answered)}}));
+                lh_cell row[M_COLUMNS] = {[M_POLICY] = {.text = choice->name},
+                                          [M_BUDGET] = {.text = choice->budget},
+                                          [M_LENGTH] = {.number = q->lengths[l]},
+                                          [M_SCENARIO] = {.text = lh_scenario_names[c]},
+                                          [M_PROMPTS] = {.number = s.n},
+                                          [M_EXACT] = {.value = mean((double)s.exact, s.n)},
+                                          [M_WORDS] = {.value = mean(s.words, s.n)},
+                                          [M_ANSWERED] = {.number = s.answered},
+                                          [M_EXACT_ANSWERED] = {.value = mean((double)s.exact_answered, s.answered)},
+                                          [M_WORDS_ANSWERED] = {.value = mean(s.words_answered, s.answered)}};
+                lh_mean_figures_put(&row[M_FIGURES],
+                                    &(lh_mean_figures){row[M_EXACT].value, &s.figures, q->setup.model});
+                LH_TRY(lh_table_add(means, row));
             }
     return LH_OK;
 }
@@ -339,17 +384,17 @@ lh_status lh_needle_print(const lh_needle_result *result, lh_buf *out)
     for (int64_t l = 0; l < q->length_count; l++)
         for (int s = 0; s < LH_SCENARIOS; s++) {
             cells c = {result, q->lengths[l], s, 0};
-            const sums full = sum_up(result, &q->policies->at[0], q->lengths[l], s);
+            const sums full = sum_up(result, &q->setup.policies->at[0], q->lengths[l], s);
             if (full.n == 0) continue;
             LH_TRY(lh_buf_printf(out, "%s%lld tokens, %s: exact answers of %lld, mean share of the secret's words\n\n",
                                  out->bytes ? "\n" : "", (long long)q->lengths[l], lh_scenario_names[s],
                                  (long long)full.n));
-            LH_TRY(lh_grid_print(q->policies, &(lh_grid){&c, write_cell}, out));
+            LH_TRY(lh_grid_print(q->setup.policies, &(lh_grid){&c, write_cell}, out));
             if (full.answered == full.n || full.answered == 0) continue;
             c.answered = 1;
             LH_TRY(lh_buf_printf(out, "\nOnly the %lld prompts that the full cache answers:\n\n",
                                  (long long)full.answered));
-            LH_TRY(lh_grid_print(q->policies, &(lh_grid){&c, write_cell}, out));
+            LH_TRY(lh_grid_print(q->setup.policies, &(lh_grid){&c, write_cell}, out));
         }
     return LH_OK;
 }

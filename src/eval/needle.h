@@ -10,23 +10,15 @@
 #include "eval/caches.h"
 #include "eval/needle_prompt.h"
 
-/* Whether policies see the question: it is part of the prompt (question-aware), or comes after the eviction
- * (context-only). */
-typedef enum lh_scenario { LH_QUESTION_AWARE, LH_CONTEXT_ONLY, LH_SCENARIOS } lh_scenario;
-extern const char *const lh_scenario_names[]; /* "question-aware", "context-only", NULL */
-
 typedef struct lh_needle_request {
+    lh_eval_setup setup; /* its seed: the first of `seeds` */
     lh_needle_form form; /* the haystack is on rank 0 only */
-    const lh_policy_list *policies;
     const int64_t *lengths;
     int64_t length_count;
     const double *depths;
     int64_t depth_count;
     int scenarios[LH_SCENARIOS]; /* 1: run this one */
-    uint64_t seed;               /* the first of `seeds` */
-    int64_t seeds, max_new;
-    int64_t together; /* as lh_caches_request */
-    lh_eval_progress progress;
+    int64_t seeds;
 } lh_needle_request;
 
 /* Rows are on rank 0 only; a row is complete when it is added. The request must outlive the result. */

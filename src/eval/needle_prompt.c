@@ -161,52 +161,20 @@ static lh_status insert_needles(lh_needle *out, const char *hay, int64_t bytes, 
 
 /* ---- tokens ---- */
 
-/* The prompt's text for lh_prompt_encode. questions: NULL, or the question if it is separate. */
-static lh_prompt_text prompt_text(const lh_needle_form *form, const lh_buf *text, const char *const *questions)
-{
-    return (lh_prompt_text){.text = text->data,
-                            .bytes = text->bytes,
-                            .questions = questions,
-                            .question_count = questions != NULL,
-                            .chat = form->chat,
-                            .chat_template = form->chat_template,
-                            .system = form->system};
-}
-
-/* Appends the question; without a chat format as a text that the answer continues. */
-static lh_status question_text(lh_buf *out, const lh_needle_form *form, const char *question)
-{
-    return form->chat ? lh_buf_puts(out, question) : lh_buf_printf(out, "\n\nQuestion: %s\nAnswer:", question);
-}
-
 static lh_status encode_prompt(lh_needle *out, const lh_tokenizer *tok, const lh_needle_form *form)
 {
-    lh_status st = LH_OK;
-    lh_buf asked = {0}, all = {0};
-    lh_tokens *question_ids = NULL, *none = NULL;
-    out->whole.n = out->context.n = out->question_ids.n = 0;
-    LH_TRY_DONE(question_text(&asked, form, out->question.data));
-    LH_TRY_DONE(lh_buf_append(&all, out->text.data, out->text.bytes));
-    if (form->chat && all.bytes) LH_TRY_DONE(lh_buf_puts(&all, "\n\n"));
-    LH_TRY_DONE(lh_buf_append(&all, asked.data, asked.bytes));
-    lh_prompt_text aware = prompt_text(form, &all, NULL);
-    lh_prompt_text apart = prompt_text(form, &out->text, (const char *const[]){asked.data});
-    LH_TRY_DONE(lh_prompt_encode(tok, &aware, &out->whole, &none));
-    LH_TRY_DONE(lh_prompt_encode(tok, &apart, &out->context, &question_ids));
-    lh_tokens_clear(&out->question_ids);
-    out->question_ids = question_ids[0];
-done:
-    lh_free(question_ids);
-    lh_free(none);
-    lh_buf_clear(&asked);
-    lh_buf_clear(&all);
-    return st;
+    return lh_asked_prompt_make(&out->prompt, tok,
+                                &(lh_asked_text){.text = out->text.data,
+                                                 .bytes = out->text.bytes,
+                                                 .question = out->question.data,
+                                                 .chat = form->chat,
+                                                 .chat_template = form->chat_template,
+                                                 .system = form->system});
 }
 
 static int64_t tokens_of(const lh_needle *needle)
 {
-    int64_t apart = needle->context.n + needle->question_ids.n;
-    return needle->whole.n > apart ? needle->whole.n : apart;
+    return lh_asked_prompt_tokens(&needle->prompt);
 }
 
 /* The state of making one prompt. */
@@ -287,7 +255,7 @@ static lh_status find_token(maker *m)
     LH_TRY_DONE(lh_tokenizer_encode(m->tok, n->text.data + n->needle_at, n->text.bytes - n->needle_at,
                                     LH_ENCODE_CONTINUES, &rest));
     /* at most an empty line follows the text */
-    n->at_token = n->context.n - rest.n > 0 ? n->context.n - rest.n : 0;
+    n->at_token = n->prompt.context.n - rest.n > 0 ? n->prompt.context.n - rest.n : 0;
 done:
     lh_tokens_clear(&rest);
     return st;
@@ -322,8 +290,6 @@ void lh_needle_clear(lh_needle *needle)
     lh_buf_clear(&needle->question);
     lh_free(needle->secret);
     lh_free(needle->name);
-    lh_tokens_clear(&needle->whole);
-    lh_tokens_clear(&needle->context);
-    lh_tokens_clear(&needle->question_ids);
+    lh_asked_prompt_clear(&needle->prompt);
     *needle = (lh_needle){0};
 }

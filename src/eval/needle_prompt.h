@@ -4,7 +4,7 @@
 #ifndef LH_EVAL_NEEDLE_PROMPT_H
 #define LH_EVAL_NEEDLE_PROMPT_H
 
-#include "engine/prompt.h"
+#include "eval/asked_prompt.h"
 
 enum { LH_NEEDLE_KEYS = 16 }; /* number of names */
 
@@ -30,14 +30,12 @@ typedef struct lh_needle_spec {
 } lh_needle_spec;
 
 typedef struct lh_needle {
-    lh_buf text;            /* haystack with needles */
-    lh_buf question;        /* the question alone, without prefix or chat format */
-    char *secret, *name;    /* of the needle that is asked for */
-    int64_t needle_at;      /* byte of `text` at which that needle begins */
-    int64_t at_token;       /* number of prompt tokens before it */
-    lh_tokens whole;        /* the prompt with the question */
-    lh_tokens context;      /* the prompt up to the question … */
-    lh_tokens question_ids; /* … and the question */
+    lh_buf text;         /* haystack with needles */
+    lh_buf question;     /* the question alone, without prefix or chat format */
+    char *secret, *name; /* of the needle that is asked for */
+    int64_t needle_at;   /* byte of `text` at which that needle begins */
+    int64_t at_token;    /* number of prompt tokens before it */
+    lh_asked_prompt prompt;
 } lh_needle;
 
 /* Makes a prompt with as much haystack as fits. Its text starts at a position chosen by the seed, wraps around from the

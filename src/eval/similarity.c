@@ -2,6 +2,7 @@
 #include "eval/similarity.h"
 
 #include <math.h>
+#include <string.h>
 
 #include "eval/text_metrics.h"
 
@@ -57,6 +58,34 @@ lh_status lh_similarity_of(lh_similarity *out, const char *reference, const char
     const char *const texts[2] = {reference, candidate};
     LH_TRY(rouge(out, texts));
     LH_TRY(bleu(out, texts));
+    return LH_OK;
+}
+
+/* Of one of the right answers, if it is better. */
+static lh_status compare_answer(lh_answer_score *best, const char *const texts[2])
+{
+    lh_status st = LH_OK;
+    lh_word_pair squad = {0}, words = {0};
+    int64_t matches, common;
+    LH_TRY_DONE(lh_word_pair_make(&squad, texts, LH_CUT_SQUAD));
+    LH_TRY_DONE(lh_word_pair_matches(&squad, 1, &matches));
+    const int64_t n = squad.n[0];
+    const int equal = n == squad.n[1] && memcmp(squad.ids[0], squad.ids[1], (size_t)n * sizeof(int32_t)) == 0;
+    LH_TRY_DONE(lh_word_pair_make(&words, texts, LH_CUT_ROUGE));
+    LH_TRY_DONE(lh_word_pair_common(&words, &common));
+    best->exact |= equal;
+    best->f1 = fmax(best->f1, equal ? 1 : f1(matches, n, squad.n[1]));
+    best->rougel = fmax(best->rougel, f1(common, words.n[0], words.n[1]));
+done:
+    lh_word_pair_clear(&squad);
+    lh_word_pair_clear(&words);
+    return st;
+}
+
+lh_status lh_answer_score_of(lh_answer_score *out, const char *answer, const char *const *right, int64_t n)
+{
+    *out = (lh_answer_score){0};
+    for (int64_t i = 0; i < n; i++) LH_TRY(compare_answer(out, (const char *const[2]){right[i], answer}));
     return LH_OK;
 }
 

@@ -22,6 +22,16 @@ typedef struct lh_similarity {
 
 lh_status lh_similarity_of(lh_similarity *out, const char *reference, const char *candidate);
 
+/* An answer compared with those that are right, each measure the best of all of them (SQuAD's script takes maxima,
+ * too). exact: 1 if the normalised texts are equal (lh_squad_normalise); f1: of their words, 1 if neither has any;
+ * rougel as above, of the texts as they are. */
+typedef struct lh_answer_score {
+    int exact;
+    double f1, rougel;
+} lh_answer_score;
+
+lh_status lh_answer_score_of(lh_answer_score *out, const char *answer, const char *const *right, int64_t n);
+
 /* KL(p || q) = Σ p (ln p − ln q) in nats of the softmax of two rows of logits [vocab], in double; and the id of the
  * largest logit of a row, the lowest among equals. */
 double lh_kl_of(const float *p, const float *q, int64_t vocab);

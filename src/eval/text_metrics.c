@@ -19,23 +19,6 @@ static int lower(int c)
     return c >= 'A' && c <= 'Z' ? c + 32 : c;
 }
 
-/* Appends the words of a text as Python's str.split cuts it, separated by single spaces. */
-static lh_status join_words(lh_buf *out, const char *text)
-{
-    const int64_t start = out->bytes, bytes = (int64_t)strlen(text);
-    int word = 0, skip;
-    LH_TRY(lh_buf_puts(out, ""));
-    for (int64_t at = 0; at < bytes; at += skip) {
-        uint32_t cp;
-        lh_utf8_read(text + at, bytes - at, &cp, &skip);
-        const int space = lh_char_is_python_space(cp);
-        if (!space && !word && out->bytes > start) LH_TRY(lh_buf_puts(out, " "));
-        if (!space) LH_TRY(lh_buf_append(out, text + at, skip));
-        word = !space;
-    }
-    return LH_OK;
-}
-
 static lh_status cut_plain(lh_buf *out, const char *text, int other)
 {
     const int64_t start = out->bytes;
@@ -163,7 +146,7 @@ static lh_status cut_13a(lh_buf *out, const char *text)
     work = padded;
     LH_TRY_DONE(st);
     for (size_t i = 0; i < sizeof rules / sizeof *rules; i++) LH_TRY_DONE(substitute(&work, &rules[i]));
-    LH_TRY_DONE(join_words(out, work.data));
+    LH_TRY_DONE(lh_join_words(out, work.data));
 done:
     lh_buf_clear(&work);
     return st;
@@ -172,6 +155,7 @@ done:
 /* Appends the words of a text separated by single spaces; out->data is not NULL afterwards. */
 static lh_status cut_words(lh_buf *out, const char *text, lh_cut cut)
 {
+    if (cut == LH_CUT_SQUAD) return lh_squad_normalise(out, text);
     return cut == LH_CUT_13A ? cut_13a(out, text) : cut_plain(out, text, cut == LH_CUT_ANSWER);
 }
 

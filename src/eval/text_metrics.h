@@ -10,8 +10,17 @@
 typedef enum lh_cut {
     LH_CUT_ANSWER, /* lower case; ASCII letters, digits and non-ASCII characters form words, all else separates */
     LH_CUT_ROUGE, /* the same, but non-ASCII separates: rouge-score 0.1.2 without a stemmer (rouge_score/tokenize.py) */
+    LH_CUT_SQUAD, /* as lh_squad_normalise */
     LH_CUT_13A    /* mteval-v13a, the usual tokenizer of BLEU (sacrebleu 2.6.0, tokenizers/tokenizer_13a.py) */
 } lh_cut;
+
+/* Appends an answer as SQuAD's evaluation script compares it (normalize_answer, Rajpurkar et al., arXiv 1606.05250):
+ * lower case, without ASCII punctuation and the words a, an, the; single spaces between words. *out is a string
+ * afterwards. */
+lh_status lh_squad_normalise(lh_buf *out, const char *text);
+
+/* Appends the words of a text as Python's str.split cuts it, separated by single spaces. */
+lh_status lh_join_words(lh_buf *out, const char *text);
 
 /* *share: of the words of `wanted`, counted with multiplicity, those that `text` contains; 0 if `wanted` is empty. */
 lh_status lh_words_found(double *share, const char *wanted, const char *text);

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "base/hash.h"
 
 static const int64_t TEXT_BYTES = INT64_C(1) << 32;
 
@@ -81,6 +82,16 @@ void lh_texts_clear(lh_texts *texts)
     for (int64_t i = 0; i < texts->n; i++) lh_buf_clear(&texts->at[i]);
     lh_free(texts->at);
     *texts = (lh_texts){0};
+}
+
+uint64_t lh_texts_hash(const lh_texts *texts)
+{
+    uint64_t pair[2] = {0};
+    for (int64_t i = 0; i < texts->n; i++) {
+        pair[1] = lh_hash64(texts->at[i].data, texts->at[i].bytes);
+        pair[0] = lh_hash64(pair, sizeof pair);
+    }
+    return pair[0];
 }
 
 lh_status lh_texts_join(const lh_texts *texts, lh_buf *out)

@@ -14,6 +14,9 @@ typedef struct lh_texts {
 lh_status lh_texts_read(lh_texts *out, const char *what, const char *path);
 void lh_texts_clear(lh_texts *texts);
 
+/* Of all texts, in their order. */
+uint64_t lh_texts_hash(const lh_texts *texts);
+
 /* Appends all texts, separated by empty lines. */
 lh_status lh_texts_join(const lh_texts *texts, lh_buf *out);
 

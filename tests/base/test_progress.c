@@ -41,6 +41,25 @@ START_TEST(test_without_a_total_there_is_no_share)
 }
 END_TEST
 
+/* Slow work has a rate per minute or hour; what an earlier run did is not in it; an estimate takes the rate's place. */
+START_TEST(test_slow_work_has_a_rate_and_an_estimate_of_its_own)
+{
+    lh_progress p;
+    lh_progress_init(&p, "needle", "prompts", 24);
+    shows(&p, 3, 90, "needle 3/24 prompts (12%), 2.0 prompts/min, 10 min left");
+    shows(&p, 3, 36000, "needle 3/24 prompts (12%), 0.3 prompts/h, 70.0 h left");
+    p.before = 20;
+    shows(&p, 22, 60, "needle 22/24 prompts (92%), 2.0 prompts/min, 60 s left");
+    p.estimated = 1;
+    p.left_s = 75;
+    shows(&p, 22, 60, "needle 22/24 prompts (92%), 2.0 prompts/min, 75 s left");
+    shows(&p, 20, 60, "needle 20/24 prompts (83%), 75 s left");
+    p.left_s = -1;
+    shows(&p, 20, 60, "needle 20/24 prompts (83%)");
+    lh_progress_clear(&p);
+}
+END_TEST
+
 START_TEST(test_a_short_buffer_is_not_overrun)
 {
     lh_progress p;
@@ -53,7 +72,11 @@ END_TEST
 
 int main(void)
 {
-    const TTest *const tests[] = {test_a_line_has_done_total_rate_and_time_left, test_bytes_are_shown_as_mebibytes,
-                                  test_without_a_total_there_is_no_share, test_a_short_buffer_is_not_overrun, NULL};
+    const TTest *const tests[] = {test_a_line_has_done_total_rate_and_time_left,
+                                  test_bytes_are_shown_as_mebibytes,
+                                  test_without_a_total_there_is_no_share,
+                                  test_slow_work_has_a_rate_and_an_estimate_of_its_own,
+                                  test_a_short_buffer_is_not_overrun,
+                                  NULL};
     return suite_run("progress", tests);
 }

@@ -74,8 +74,8 @@ static void check_prompt(const lh_tokenizer *tok, const lh_needle_form *form, co
     lh_needle needle;
     lh_buf sentence = {0}, text = {0};
     OK(lh_needle_make(&needle, tok, form, spec));
-    const int64_t apart = needle.context.n + needle.question_ids.n,
-                  most = apart > needle.whole.n ? apart : needle.whole.n;
+    const int64_t apart = needle.prompt.context.n + needle.prompt.question.n,
+                  most = apart > needle.prompt.whole.n ? apart : needle.prompt.whole.n;
     ck_assert_msg(most <= spec->length && most > spec->length - slack, "%lld of %lld tokens", (long long)most,
                   (long long)spec->length);
     /* the needle is there once, between two sentences */
@@ -90,17 +90,17 @@ static void check_prompt(const lh_tokenizer *tok, const lh_needle_form *form, co
     double reach = (160.0 + 80 * (double)(form->keys)) / (double)needle.text.bytes;
     ck_assert_msg(fabs(at - spec->depth) <= reach, "depth %g, wanted %g", at, spec->depth);
     /* and as many tokens before it: single sentences differ */
-    double token = (double)needle.at_token / (double)needle.context.n;
+    double token = (double)needle.at_token / (double)needle.prompt.context.n;
     ck_assert_msg(fabs(token - at) <= 0.12, "%g of the tokens, %g of the text", token, at);
     /* both prompts say the same text */
-    OK(lh_tokenizer_decode(tok, needle.whole.ids, needle.whole.n, &text));
+    OK(lh_tokenizer_decode(tok, needle.prompt.whole.ids, needle.prompt.whole.n, &text));
     ck_assert_ptr_nonnull(strstr(text.data, sentence.data));
     ck_assert_ptr_nonnull(strstr(text.data, needle.question.data));
     text.bytes = 0;
-    OK(lh_tokenizer_decode(tok, needle.context.ids, needle.context.n, &text));
+    OK(lh_tokenizer_decode(tok, needle.prompt.context.ids, needle.prompt.context.n, &text));
     ck_assert_ptr_null(strstr(text.data, needle.question.data));
     text.bytes = 0;
-    OK(lh_tokenizer_decode(tok, needle.question_ids.ids, needle.question_ids.n, &text));
+    OK(lh_tokenizer_decode(tok, needle.prompt.question.ids, needle.prompt.question.n, &text));
     ck_assert_ptr_nonnull(strstr(text.data, needle.question.data));
     lh_buf_clear(&sentence);
     lh_buf_clear(&text);

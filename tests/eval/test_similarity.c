@@ -63,6 +63,67 @@ START_TEST(test_rouge_and_bleu_are_those_of_their_references)
 }
 END_TEST
 
+/* Right answer, answer, and what compute_exact and compute_f1 of transformers 4.44.2 (data/metrics/squad_metrics.py,
+ * the functions of SQuAD 2.0's script) and rouge-score 0.1.2 give. */
+static const struct {
+    const char *right, *answer;
+    int exact;
+    double f1, rougel;
+} answers[] = {
+    {"Paris", "Paris", 1, 1, 1},
+    {"Paris", "The answer is Paris.", 0, 0.5, 0.4},
+    {"the cat", "A cat!", 1, 1, 0.5},
+    {"An apple a day", "apple day", 1, 1, 0.666666666667},
+    {"", "", 1, 1, 0},
+    {"", "the", 1, 1, 0},
+    {"the", "", 1, 1, 0},
+    {"yes", "no", 0, 0, 0},
+    {"Denver Broncos", " denver   broncos\012", 1, 1, 1},
+    {"42", "42.0", 0, 0, 0.666666666667},
+    {"3,000 people", "3000 people", 1, 1, 0.4},
+    {"a b c a", "a a b b", 0, 0.5, 0.5},
+    {"well-known", "well known", 0, 0, 1},
+    {"U.S.A.", "usa", 1, 1, 0},
+    {"\303\211mile Zola", "\303\251mile zola", 1, 1, 1},
+    {"CAF\303\211 the '\303\204rger'", "caf\303\251 \303\244rger", 1, 1, 0.8},
+    {"\316\237\316\224\316\237\316\243 \316\243\316\237\316\246\316\237\316\243",
+     "\316\277\316\264\316\277\317\202 \317\203\316\277\317\206\316\277\317\202", 1, 1, 0},
+    {"\304\260stanbul", "istanbul", 0, 0, 0},
+    {"the_end a_b", "theend ab", 1, 1, 0},
+    {"\302\240x\342\200\203y\343\200\200z", "x y z", 1, 1, 1},
+    {"na\303\257ve \342\200\234quote\342\200\235 a", "\342\200\234quote\342\200\235 na\303\257ve", 0, 1,
+     0.571428571429},
+    {"a\314\201 b", "b", 0, 0.666666666667, 0.666666666667},
+    {"\357\254\201ve \307\205", "FIVE \307\206", 0, 0.5, 0},
+    {"one two three four", "four three two one", 0, 1, 0.25},
+    {"May 1st, 1999", "1 May 1999", 0, 0.666666666667, 0.666666666667},
+    {"in the 1990s", "1990s", 0, 0.666666666667, 0.5},
+    {"Thethe an anthem a-the", "anthem thethe athe", 0, 1, 0.25},
+    {"\345\214\227\344\272\254 a \345\244\247\345\255\246", "\345\214\227\344\272\254 \345\244\247\345\255\246", 1, 1,
+     0},
+    {"Stra\303\237e", "STRASSE", 0, 0, 0},
+    {"1/2 (half)", "12 half", 1, 1, 0.4},
+    {"\302\252 the \302\272", "\302\252 \302\272", 1, 1, 0},
+    {"the\302\262", "the 2", 0, 0, 0.666666666667},
+};
+enum { ANSWERS = sizeof answers / sizeof *answers };
+
+START_TEST(test_answers_score_as_squad_and_rouge_score_them)
+{
+    lh_answer_score got;
+    for (int i = 0; i < ANSWERS; i++) {
+        ck_assert_int_eq(lh_answer_score_of(&got, answers[i].answer, &answers[i].right, 1), LH_OK);
+        ck_assert_msg(got.exact == answers[i].exact && fabs(got.f1 - answers[i].f1) < 1e-11 &&
+                          fabs(got.rougel - answers[i].rougel) < 1e-11,
+                      "'%s', '%s': %d %.12g %.12g", answers[i].right, answers[i].answer, got.exact, got.f1, got.rougel);
+    }
+    /* each measure is the best of all right answers */
+    static const char *const right[] = {"four three two one", "1, 2, 3", "one two three"};
+    ck_assert_int_eq(lh_answer_score_of(&got, "one two three four", right, 3), LH_OK);
+    ck_assert(got.exact == 0 && got.f1 == 1 && fabs(got.rougel - 6.0 / 7) < 1e-12);
+}
+END_TEST
+
 /* A text of `words` words out of `kinds`. */
 static char *random_text(unsigned seed, int words, int kinds)
 {
@@ -119,17 +180,17 @@ START_TEST(test_answers_are_compared_without_case_and_punctuation)
         const char *text;
         int exact;
         double words;
-    } answers[] = {{"amber giraffe 4172", 1, 1},         {"The passphrase is \"Amber-Giraffe 4172\".", 1, 1},
+    } secrets[] = {{"amber giraffe 4172", 1, 1},         {"The passphrase is \"Amber-Giraffe 4172\".", 1, 1},
                    {"AMBER\nGIRAFFE\n4172!", 1, 1},      {"amber giraffe 41727", 0, 2.0 / 3},
                    {"amber giraffe, number 4172", 0, 1}, {"giraffe amber amber", 0, 2.0 / 3},
                    {"a giraffes' ambers", 0, 0},         {"", 0, 0}};
-    for (size_t i = 0; i < sizeof answers / sizeof *answers; i++) {
+    for (size_t i = 0; i < sizeof secrets / sizeof *secrets; i++) {
         int exact = -1;
         double words = -1;
-        ck_assert_int_eq(lh_words_contain(&exact, "amber giraffe 4172", answers[i].text), LH_OK);
-        ck_assert_int_eq(lh_words_found(&words, "amber giraffe 4172", answers[i].text), LH_OK);
-        ck_assert_msg(exact == answers[i].exact && fabs(words - answers[i].words) < 1e-15, "'%s': %d, %g",
-                      answers[i].text, exact, words);
+        ck_assert_int_eq(lh_words_contain(&exact, "amber giraffe 4172", secrets[i].text), LH_OK);
+        ck_assert_int_eq(lh_words_found(&words, "amber giraffe 4172", secrets[i].text), LH_OK);
+        ck_assert_msg(exact == secrets[i].exact && fabs(words - secrets[i].words) < 1e-15, "'%s': %d, %g",
+                      secrets[i].text, exact, words);
     }
     int exact; /* what is no ASCII is a part of words, and has its case */
     ck_assert_int_eq(lh_words_contain(&exact, "großer Bär 7", "der 'großer bär' 7?"), LH_OK);
@@ -169,6 +230,7 @@ END_TEST
 int main(void)
 {
     const TTest *const tests[] = {test_rouge_and_bleu_are_those_of_their_references,
+                                  test_answers_score_as_squad_and_rouge_score_them,
                                   test_similarity_of_long_texts_stays_in_its_bounds,
                                   test_the_longest_common_subsequence_is_that_of_its_definition,
                                   test_answers_are_compared_without_case_and_punctuation,

@@ -1,0 +1,183 @@
+/* Questions about texts of one's own, keep sets of an evaluation, and the columns of its tables. */
+#include <check.h>
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/program.h"
+#include "cli/tiny.h"
+#include "suite.h"
+
+#define QA "eval qa -m tiny.h5 --data q.jsonl -q -n 6 "
+#define POLICIES "--policy 'snapkv --window 8,ada-snapkv --window 8,streaming,h2o' --budget 40,25% "
+enum { CHOICES = 1 + 4 * 2, QUESTIONS = 3 };
+
+static json_t *eval(int ranks, const char *options)
+{
+    program_result r = {0};
+    json_error_t error;
+    program_run(&r, ranks, "%s --json", options);
+    program_exits(&r, 0);
+    json_t *object = json_loads(r.out.data, 0, &error);
+    ck_assert_msg(object != NULL, "no JSON: %s\n%s", error.text, r.out.data);
+    program_clear(&r);
+    return object;
+}
+
+static double value(const json_t *row, const char *name)
+{
+    const json_t *v = json_object_get(row, name);
+    ck_assert_msg(json_is_number(v), "'%s' is no number", name);
+    return json_number_value(v);
+}
+
+START_TEST(test_every_question_is_asked_of_every_cache)
+{
+    json_t *o = eval(1, QA POLICIES), *row, *full;
+    size_t i;
+    const json_t *answers = json_object_get(o, "answers"), *means = json_object_get(o, "means");
+    ck_assert_uint_eq(json_array_size(answers), 2 * CHOICES * QUESTIONS);
+    ck_assert_uint_eq(json_array_size(means), 2 * CHOICES);
+    json_array_foreach((json_t *)(uintptr_t)answers, i, row)
+    {
+        full = json_array_get(answers, i - i % CHOICES);
+        ck_assert_str_eq(json_string_value(json_object_get(row, "id")), json_string_value(json_object_get(full, "id")));
+        ck_assert(value(row, "f1") >= value(row, "em") && value(row, "f1") <= 1);
+        /* 2 layers, 3 KV heads, 40 entries or a quarter of the prompt; all of them */
+        const double kept = value(row, "entries_kept"), all = value(full, "entries_kept");
+        ck_assert_double_eq(value(row, "kv_bytes") * all, value(full, "kv_bytes") * kept);
+        if (i % CHOICES) ck_assert_double_lt(kept, all);
+        if (i % CHOICES % 2 == 1) ck_assert_double_eq(value(row, "decode_s") > 0, 1);
+    }
+    json_array_foreach((json_t *)(uintptr_t)means, i, row)
+    {
+        ck_assert_double_eq(value(row, "questions"), QUESTIONS);
+        ck_assert(value(row, "ci_low") <= value(row, "f1") && value(row, "f1") <= value(row, "ci_high"));
+        ck_assert_str_eq(json_string_value(json_object_get(row, "model")), "tiny");
+    }
+    json_decref(o);
+}
+END_TEST
+
+START_TEST(test_results_are_the_same_bytes_on_any_number_of_ranks)
+{
+    program_result one = {0}, more = {0};
+    static const char options[] = QA POLICIES "--deterministic --csv means.csv --answers answers.csv --keep-sets kept";
+    program_run(&one, 1, "%s && cat means.csv answers.csv && mv kept kept1", options);
+    program_exits(&one, 0);
+    for (int ranks = 2; ranks <= 4; ranks++) {
+        program_run(&more, ranks, "%s && cat means.csv answers.csv", options);
+        program_exits(&more, 0);
+        ck_assert_str_eq(one.out.data, more.out.data);
+        program_run(&more, 1,
+                    "--version > v && ls kept1 > one && ls kept | cmp - one && for f in $(cat one); do "
+                    "cmp kept1/$f kept/$f || exit 1; done && rm -r kept");
+        program_exits(&more, 0);
+    }
+    program_run(&one, 1,
+                "--version > v; ls kept1 | wc -l; ls kept1 | head -n 1; " LONGHAUL
+                " verify kept1/0002-context-only.03-ada-snapkv_--window_8-40.h5 > v");
+    program_exits(&one, 0);
+    ck_assert_str_eq(one.out.data, "48\n0001-context-only.01-snapkv_--window_8-40.h5\n");
+    program_clear(&one);
+    program_clear(&more);
+}
+END_TEST
+
+/* The answer to a question is what `generate` says to it. */
+START_TEST(test_answers_are_those_of_generate)
+{
+    json_t *o = eval(1, QA "--scenario context-only --policy 'h2o --budget 40' --count 1 --chat=off");
+    json_t *g = eval(
+        1, "generate -m tiny.h5 --chat=off -f context1 --question-file question1 -n 6 -q --policy h2o --budget 40");
+    const json_t *row = json_array_get(json_object_get(o, "answers"), 1);
+    ck_assert_str_eq(json_string_value(json_object_get(row, "answer")), json_string_value(json_object_get(g, "text")));
+    json_decref(o);
+    json_decref(g);
+}
+END_TEST
+
+START_TEST(test_what_cannot_be_asked_is_said)
+{
+    static const struct {
+        const char *line, *says;
+        int code;
+    } cases[] = {
+        {"eval qa -m tiny.h5", "needs '--data FILE'", 2},
+        {"eval qa -m tiny.h5 --data nowhere", "nowhere", 3},
+        {"eval qa -m tiny.h5 --data bad.jsonl", "line 2 of 'bad.jsonl': \"context\" must be a text", 3},
+        {"eval qa -m bare.h5 --data q.jsonl", "the model has no tokenizer", 2},
+        {QA "-n 4000", "line 1 of '--data':", 2},
+        {QA "--scenario never", "'--scenario' got 'never'", 2},
+        {QA "--policy 'snapkv --evict block:50' --budget 40", "block", 2},
+        {QA "--policy 'nacl --proxies question' --budget 40", "--scenario question-aware", 2},
+        {QA "--csv q.jsonl", "'--csv' and '--data' are both 'q.jsonl'", 2},
+        {QA "--keep-sets q.jsonl", "are both 'q.jsonl'", 2},
+        {QA "--keep-sets tiny/config.json", "cannot make the folder 'tiny/config.json' of '--keep-sets'", 6},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        program_refuses(1, cases[i].code, cases[i].says, cases[i].line);
+    program_refuses(3, 3, "line 2 of 'bad.jsonl'", "eval qa -m tiny.h5 --data bad.jsonl");
+}
+END_TEST
+
+START_TEST(test_all_policies_take_the_options_that_they_know)
+{
+    program_result r = {0};
+    program_run(&r, 2,
+                "eval qa -m tiny.h5 --data q.jsonl -n 2 --count 1 --policy all --budget 60 --window 4 --pool-size 5 "
+                "--scenario question-aware --csv -");
+    program_exits(&r, 0);
+    ck_assert_int_eq(program_lines(r.err.data, "longhaul: warning: --policy all: '--window' has no effect on "), 1);
+    ck_assert_int_ge(program_lines(r.out.data, "recency,60"), 1);
+    ck_assert_int_ge(program_lines(r.out.data, "snapkv --window 4 --pool-size 5,60"), 1);
+    program_clear(&r);
+}
+END_TEST
+
+static void write_questions(void)
+{
+    lh_buf lines = {0}, context = {0};
+    for (int q = 1; q <= QUESTIONS; q++) {
+        char name[32];
+        context.bytes = 0;
+        for (int i = 0; i < 12 * q; i++)
+            program_must(lh_buf_printf(&context, "Thing %d of %d is number %d. ", i, q, i * 7 % 31) == LH_OK, "memory");
+        program_must(lh_buf_printf(&lines,
+                                   "{\"context\": \"%s\", \"question\": \"What is thing %d?\", \"answers\": "
+                                   "[\"number %d\", \"%d\"]}\n",
+                                   context.data, q, q * 7, q * 7) == LH_OK,
+                     "memory");
+        snprintf(name, sizeof name, "context%d", q);
+        program_file(name, context.data);
+    }
+    program_file("q.jsonl", lines.data);
+    program_file("question1", "\n\nQuestion: What is thing 1?\nAnswer:");
+    program_file("bad.jsonl", "{\"context\": \"c\", \"question\": \"q\", \"answers\": []}\n{\"question\": \"q\"}\n");
+    lh_buf_clear(&lines);
+    lh_buf_clear(&context);
+}
+
+int main(void)
+{
+    const TTest *const tests[] = {test_every_question_is_asked_of_every_cache,
+                                  test_results_are_the_same_bytes_on_any_number_of_ranks,
+                                  test_answers_are_those_of_generate,
+                                  test_what_cannot_be_asked_is_said,
+                                  test_all_policies_take_the_options_that_they_know,
+                                  NULL};
+    program_enter();
+    tiny_write("tiny");
+    write_questions();
+    program_result r = {0};
+    program_run(&r, 1,
+                "import tiny -o tiny.h5 -q && cp -r tiny bare && rm bare/tokenizer* && " LONGHAUL
+                " import bare -o bare.h5 -q");
+    int code = r.code;
+    if (code) fprintf(stderr, "%s", r.err.data);
+    program_clear(&r);
+    if (code == 0) code = suite_run("cli qa", tests);
+    program_leave();
+    return code;
+}

@@ -1,0 +1,79 @@
+/* Questions from JSON lines: the forms of known data sets, and what is refused, with its line. */
+#include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "eval/qa_data.h"
+#include "suite.h"
+
+#define OK(call) ck_assert_msg((call) == LH_OK, "%s", lh_error_message())
+
+static void put(const char *text)
+{
+    char folder[] = "/tmp/longhaul-qa-XXXXXX";
+    ck_assert_ptr_nonnull(mkdtemp(folder));
+    ck_assert_int_eq(chdir(folder), 0);
+    FILE *f = fopen("q.jsonl", "w");
+    fputs(text, f);
+    fclose(f);
+}
+
+START_TEST(test_known_forms_are_read)
+{
+    lh_qa_data data;
+    put("{\"context\": \"c\", \"question\": \"q\", \"answers\": [\"a\", \"b\"], \"id\": \"one\"}\n"
+        "\n"
+        "{\"context\": \"c\", \"input\": \"q\", \"answers\": [\"a\"], \"dataset\": \"hotpotqa\", \"id\": 7}\r\n"
+        "{\"context\": \"c\", \"question\": \"q\", \"answers\": {\"text\": [\"a\"], \"answer_start\": [3]}}\n"
+        "{\"context\": \"c\", \"question\": \"q\", \"answers\": []}\n"
+        "{\"context\": \"c\", \"question\": \"q\", \"answer\": \"a\"}");
+    OK(lh_qa_data_read(&data, "q.jsonl", 0));
+    ck_assert_int_eq(data.n, 5);
+    static const char *const ids[] = {"one", "7", "4", "5", "6"};
+    static const int64_t counts[] = {2, 1, 1, 1, 1};
+    for (int64_t i = 0; i < data.n; i++) {
+        ck_assert_str_eq(data.at[i].id, ids[i]);
+        ck_assert_int_eq(data.at[i].answer_count, counts[i]);
+        ck_assert_str_eq(data.at[i].question, "q");
+        ck_assert_str_eq(data.at[i].answers[0], i == 3 ? "" : "a");
+    }
+    lh_qa_data_clear(&data);
+    OK(lh_qa_data_read(&data, "q.jsonl", 2));
+    ck_assert_int_eq(data.n, 2);
+    lh_qa_data_clear(&data);
+}
+END_TEST
+
+START_TEST(test_what_cannot_be_read_is_said_with_its_line)
+{
+#define GOOD "{\"context\": \"c\", \"question\": \"q\", \"answers\": [\"a\"]}\n"
+    static const struct {
+        const char *text, *part;
+    } cases[] = {
+        {GOOD "{\"context\": \"c\"", "line 2 of 'q.jsonl'"},
+        {GOOD "[1]\n", "line 2 of 'q.jsonl': every line must be an object"},
+        {GOOD "\n{\"question\": \"q\", \"answers\": [\"a\"]}\n", "line 3 of 'q.jsonl': \"context\" must be a text"},
+        {"{\"context\": \"c\", \"answers\": [\"a\"]}\n", "\"question\" must be a text"},
+        {"{\"context\": \"c\", \"question\": \"\", \"answers\": [\"a\"]}\n", "\"question\" is empty"},
+        {"{\"context\": \"\", \"question\": \"q\", \"answers\": [\"a\"]}\n", "\"context\" is empty"},
+        {"{\"context\": \"c\\u0000d\", \"question\": \"q\", \"answers\": [\"a\"]}\n", "zero byte"},
+        {"{\"context\": \"c\", \"question\": \"q\"}\n", "\"answers\" must be a list"},
+        {"{\"context\": \"c\", \"question\": \"q\", \"answers\": [1]}\n", "an answer must be a text"},
+        {"\n \n", "has no questions"},
+        {"", "has no questions"}};
+    lh_qa_data data;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        put(cases[i].text);
+        ck_assert_int_eq(lh_qa_data_read(&data, "q.jsonl", 0), LH_EINPUT);
+        ck_assert_msg(strstr(lh_error_message(), cases[i].part), "%s", lh_error_message());
+    }
+}
+END_TEST
+
+int main(void)
+{
+    const TTest *const tests[] = {test_known_forms_are_read, test_what_cannot_be_read_is_said_with_its_line, NULL};
+    return suite_run("qa data", tests);
+}
