@@ -7,7 +7,6 @@
 #include "engine/devices.h"
 #include "import/model_header.h"
 #include "kv/forecast.h"
-#include "policies/budgets.h"
 
 /* An all-reduce sends its buffer once; the reproducible mode gathers one product a logical shard instead. */
 static int64_t sent_per_token(const lh_config *c, const lh_shard *s, int deterministic)
@@ -24,9 +23,12 @@ static lh_status plan_rank(lh_plan_rank *out, const lh_plan_request *r, const lh
     lh_kv_forecast kv;
     lh_kv_shape shape = lh_config_kv_shape(c, chunk->shard, plan->kv_dtype);
     shape.profiles = r->profiles;
-    LH_TRY(lh_kv_forecast_make(
-        &kv, &shape,
-        &(lh_kv_course){.policy = r->policy, .tokens = r->context, .more = r->max_new, .device = plan->device}));
+    LH_TRY(lh_kv_forecast_make(&kv, &shape,
+                               &(lh_kv_course){.policy = r->policy,
+                                               .tokens = r->context,
+                                               .more = r->max_new,
+                                               .device = plan->device,
+                                               .layer_budgets = plan->layer_budgets}));
     int64_t element = lh_dtype_bytes(plan->kv_dtype) * 2 * c->head_dim;
     *out = (lh_plan_rank){.heads = chunk->shard->heads.q_count,
                           .kv_heads = chunk->shard->heads.kv_count,
@@ -58,7 +60,9 @@ static lh_status plan_ranks(lh_plan *plan, const lh_plan_request *r, const lh_co
     lh_status st = LH_OK;
     lh_shard *shards = NULL;
     lh_chunk_request *chunks = NULL;
+    plan->layers = c->layers;
     LH_TRY_DONE(lh_calloc(&plan->ranks, plan->tp, sizeof *plan->ranks));
+    LH_TRY_DONE(lh_calloc(&plan->layer_budgets, plan->layers, sizeof *plan->layer_budgets));
     LH_TRY_DONE(lh_calloc(&shards, plan->tp, sizeof *shards));
     LH_TRY_DONE(lh_calloc(&chunks, plan->tp, sizeof *chunks));
     for (int rank = 0; rank < plan->tp; rank++) {
@@ -79,21 +83,6 @@ done:
     lh_free(shards);
     lh_free(chunks);
     return st;
-}
-
-static lh_status make_layer_budgets(lh_plan *plan, const lh_plan_request *r, const lh_config *c)
-{
-    plan->layers = c->layers;
-    LH_TRY(lh_calloc(&plan->layer_budgets, plan->layers, sizeof *plan->layer_budgets));
-    lh_policy_numbers fixed = lh_policy_fix(r->policy, r->context);
-    lh_policy_layers(&fixed,
-                     &(lh_layers_request){.layers = c->layers,
-                                          .seen = r->context,
-                                          .window = c->window,
-                                          .sliding = c->window ? c->sliding : NULL,
-                                          .profile = lh_profiles_find(r->profiles, r->policy->budgets.layer_profile)},
-                     plan->layer_budgets);
-    return LH_OK;
 }
 
 /* Every number of a plan stays below 2^63: what a configuration describes need not exist. */
@@ -133,7 +122,7 @@ static lh_status plan_all(lh_plan *plan, const lh_plan_request *r, const lh_conf
     plan->budget = lh_policy_entries(r->policy, r->context);
     plan->entries = r->context * c->kv_heads * c->layers;
     plan->full_bytes = plan->entries * 2 * c->head_dim * lh_dtype_bytes(plan->kv_dtype);
-    return make_layer_budgets(plan, r, c);
+    return LH_OK;
 }
 
 lh_status lh_plan_make(lh_plan *out, const lh_plan_request *request)

@@ -79,6 +79,8 @@ static lh_status prefill(dry_run *d, lh_kv_forecast *out)
     lh_kv_stats stats;
     LH_TRY(lh_kv_begin(d->caches[0], d->course->tokens, d->course->more));
     for (int64_t l = 0; l < d->shape.layers; l++) LH_TRY(prefill_layer(d, l, out));
+    for (int64_t l = 0; l < d->shape.layers && d->course->layer_budgets; l++)
+        d->course->layer_budgets[l] = lh_kv_layer_budget(d->caches[0], l);
     LH_TRY(lh_kv_stats_of(d->caches[0], &stats));
     lh_mem_usage usage = lh_device_usage(d->on.device);
     out->entries = stats.entries_held;

@@ -15,6 +15,7 @@ typedef struct lh_kv_course {
     int64_t block;        /* tokens of the longest question; 0: none comes */
     int restores;         /* 1: every question starts from a snapshot */
     lh_device_kind device;
+    int64_t *layer_budgets; /* [layers], set to those of the first cache; NULL: not wanted */
 } lh_kv_course;
 
 /* Bytes on the rank whose heads the shape has. */
