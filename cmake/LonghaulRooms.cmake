@@ -4,7 +4,7 @@
 add_library(lh_flags INTERFACE)
 target_compile_options(lh_flags INTERFACE $<$<COMPILE_LANGUAGE:C>:-Wall -Wextra -Werror -Wshadow -Wstrict-prototypes -Wno-unknown-pragmas>)
 target_compile_options(lh_flags INTERFACE $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall,-Wextra,-Wno-unknown-pragmas,-Werror;-Werror=all-warnings;-std=c++17>)
-target_include_directories(lh_flags INTERFACE ${CMAKE_SOURCE_DIR}/src)
+target_include_directories(lh_flags INTERFACE ${CMAKE_SOURCE_DIR}/src ${CMAKE_SOURCE_DIR}/include)
 target_compile_definitions(lh_flags INTERFACE _GNU_SOURCE)
 target_link_libraries(lh_flags INTERFACE Threads::Threads m lh_hardening)
 target_compile_options(lh_flags INTERFACE $<$<COMPILE_LANGUAGE:C>:${OpenMP_C_FLAGS}>)

@@ -1,8 +1,8 @@
-/* generate.c - a prompt and its answer with an evicted cache, by liblonghaul (docs/embedding.md).
+/* generate.c - a prompt and its answer with an evicted cache, by liblonghaul (docs/library.md).
  *
  *     cc generate.c -o generate $(pkg-config --cflags --libs longhaul)
  *     mpirun -n 2 ./generate model.h5 "ada-snapkv --budget 64" "$(cat book.txt)" */
-#include <longhaul.h>
+#include <longhaul/longhaul.h>
 #include <stdio.h>
 
 static void show(void *self, int64_t answer, int32_t id, const char *text, int64_t bytes)
@@ -19,7 +19,7 @@ int main(int argc, char **argv)
     lh_completion answer = {0};
     if (argc != 4) return fprintf(stderr, "usage: generate MODEL POLICY PROMPT\n"), LH_EUSAGE;
 
-    lh_status st = lh_world_open(&world, &(lh_world_options){.comm_timeout_s = 600});
+    lh_status st = lh_world_open(&world, NULL);
     if (st == LH_OK) st = lh_policy_parse(&policy, argv[2]);
     if (st == LH_OK) st = lh_engine_open(&engine, world, &(lh_engine_options){.model = argv[1]});
     if (st == LH_OK)

@@ -109,12 +109,14 @@ typedef struct completion_request {
 static lh_status encode_request(completion_request *r, const lh_tokenizer *tok, const lh_completion_options *o)
 {
     const lh_prompt_text text = {.text = o->prompt,
-                                 .bytes = (int64_t)strlen(o->prompt),
+                                 .bytes = o->prompt ? (int64_t)strlen(o->prompt) : 0,
                                  .questions = o->questions,
                                  .question_count = o->question_count,
                                  .chat = o->chat,
                                  .system = o->system};
+    if (!o->prompt) LH_FAIL(LH_EUSAGE, "prompt is NULL, it must be a text");
     if (!tok) LH_FAIL(LH_EUSAGE, "the model has no tokenizer: a session takes token ids");
+    if (o->max_new < 0) LH_FAIL(LH_EUSAGE, "max_new is %lld, it must be 0 (128) or more", (long long)o->max_new);
     LH_TRY(policy_or_full(&r->policy, o->policy));
     LH_TRY(lh_prompt_encode(tok, &text, &r->generate.prompt, &r->questions));
     LH_TRY(lh_prompt_ends(tok, &text, &r->generate.ends));
@@ -122,15 +124,17 @@ static lh_status encode_request(completion_request *r, const lh_tokenizer *tok, 
     return LH_OK;
 }
 
+enum { MAX_NEW = 128 }; /* of an answer, where the options do not say */
+
 lh_status lh_complete(lh_completion *out, lh_engine *engine, const lh_completion_options *o)
 {
     lh_status st = LH_OK;
     lh_generation g = {0};
     completion_request r = {.generate = {.question_count = o->question_count,
-                                         .max_new = o->max_new,
+                                         .max_new = o->max_new ? o->max_new : MAX_NEW,
                                          .stops = o->stops,
                                          .stop_count = o->stop_count,
-                                         .sampling = o->sampling ? *o->sampling : lh_greedy,
+                                         .sampling = o->sampling ? *o->sampling : (lh_sampling){0},
                                          .policy = &r.policy,
                                          .profiles = profiles_of(o->policy),
                                          .events = {o->self, o->prefill, o->token}}};

@@ -133,7 +133,11 @@ void lh_log(lh_log_level level, int all_ranks, const char *format, ...)
     int m = vsnprintf(line + n, sizeof line - (size_t)n - 1, format, ap);
     va_end(ap);
     if (m > (int)sizeof line - n - 2) m = (int)sizeof line - n - 2;
-    if (m > 0) n += (int)lh_text_make_plain(line + n, m);
+    if (m > 0) {
+        line[n + (int)lh_text_make_plain(line + n, m)] = '\0';
+        lh_name_values(line + n);
+        n += (int)strlen(line + n);
+    }
     line[n++] = '\n';
     /* Standard error that fails cannot be reported; the file still gets the line. */
     ssize_t shown = state.rank == 0 || all_ranks ? write(2, line, (size_t)n) : 0;

@@ -12,10 +12,16 @@ enum { MESSAGE_BYTES = 2048, TRACE_BYTES = 1024 };
 static _Thread_local char message[MESSAGE_BYTES];
 static _Thread_local char trace[TRACE_BYTES];
 
+__attribute__((weak)) void lh_name_values(char *text)
+{
+    (void)text;
+}
+
 /* A message is one line, and names taken from a foreign file must not control the terminal. */
 static void make_plain(char *text)
 {
     text[lh_text_make_plain(text, (int64_t)strlen(text))] = '\0';
+    lh_name_values(text);
 }
 
 lh_status lh_fail(lh_status code, const char *file, int line, const char *format, ...)

@@ -7,7 +7,11 @@
 #ifndef LH_BASE_STATUS_H
 #define LH_BASE_STATUS_H
 
-#include "longhaul.h"
+#include <longhaul/longhaul.h>
+
+/* Messages name what the user can set by the options of the program. liblonghaul replaces this function, which does
+ * nothing, by its own (src/api/members.c): there they name members of structs. In place; never longer. */
+void lh_name_values(char *text);
 
 /* Record a failure and return `code`. Keeps the first 2,047 bytes of the message, control characters as '?'. */
 lh_status lh_fail(lh_status code, const char *file, int line, const char *format, ...)

@@ -2,7 +2,7 @@
 #ifndef LH_BASE_VERSION_H
 #define LH_BASE_VERSION_H
 
-#include "longhaul.h" /* lh_version */
+#include <longhaul/longhaul.h> /* lh_version */
 
 const char *lh_version_git(void);   /* "8cf5acc", with "-dirty" where files differed; "" outside a repository */
 const char *lh_version_build(void); /* "gcc 12.2.0, Release" */

@@ -3,6 +3,7 @@
 #include "cli/cli.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -207,7 +208,11 @@ lh_status lh_cli_open_world(lh_call *call, const char *const *files)
     char *text = NULL;
     const lh_cli_common *common = call->values;
     LH_TRY_DONE(lh_cli_record(call, &text));
-    LH_TRY_DONE(lh_world_open(&call->world, &(lh_world_options){common->comm_timeout_s, files, text}));
+    LH_TRY_DONE(lh_world_open(
+        &call->world,
+        &(lh_world_options){.comm_timeout_s = common->comm_timeout_s > 0 ? common->comm_timeout_s : INFINITY,
+                            .files = files,
+                            .same = text}));
 done:
     free(text);
     return st;

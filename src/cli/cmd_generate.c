@@ -206,6 +206,7 @@ static lh_status check_request(run *r)
                            "the run that saves the cache");
     for (int64_t i = 0; i < v->answer.stops.n; i++)
         if (!*v->answer.stops.at[i]) LH_FAIL(LH_EUSAGE, "'--stop' got no text to end the answer at");
+    if (v->sampling.top_p == 0) LH_FAIL(LH_EUSAGE, "--top-p must be above 0 and at most 1 (off)");
     LH_TRY(lh_sampling_check(&v->sampling));
     if (lh_options_given(r->call->options, "logits-last") && !v->files.logits)
         LH_FAIL(LH_EUSAGE, "'--logits-last' counts the rows of '--logits': give that option, too");

@@ -31,6 +31,10 @@ lh_status lh_comm_open_counting(lh_comm **out, const lh_comm_counting *as);
  * the calling thread only (MPI_THREAD_FUNNELED). */
 lh_status lh_comm_open_mpi(lh_comm **out, double timeout_s);
 
+/* The ranks of `ranks`, which points to an MPI_Comm of the program: a duplicate of it is used. LH_ECOMM if MPI is not
+ * running. */
+lh_status lh_comm_open_mpi_on(lh_comm **out, const void *ranks, double timeout_s);
+
 /* self, unless the environment says that an MPI launcher started this process with more than one rank. LH_ECOMM if srun
  * gave the ranks no way to find each other, or if the launcher and MPI disagree on their number. */
 lh_status lh_comm_open_world(lh_comm **out, double timeout_s);

@@ -295,20 +295,19 @@ static lh_status start_mpi(lh_comm *comm)
     return LH_OK;
 }
 
-lh_status lh_comm_open_mpi(lh_comm **out, double timeout_s)
+/* `of`: NULL: all ranks of the launcher, whose number this one has as `rank`. */
+static lh_status open_ranks(lh_comm **out, const MPI_Comm *of, int rank, double timeout_s)
 {
     lh_status st = LH_OK;
     lh_comm *comm = NULL;
     MPI_Comm handle;
-    int rank, size;
     LH_TRY_DONE(lh_comm_create(&comm));
-    lh_comm_launched(&rank, &size);
     LH_TRY_DONE(lh_watch_open(&comm->world->watch, timeout_s, rank, comm->host));
     comm->world->finish = finish_world;
     lh_watch_enter(comm->world->watch, "start", -1);
-    LH_TRY_DONE(start_mpi(comm));
-    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
-    LH_TRY_DONE(check_mpi(comm, MPI_Comm_dup(MPI_COMM_WORLD, &handle)));
+    if (!of) LH_TRY_DONE(start_mpi(comm));
+    if (!of) MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    LH_TRY_DONE(check_mpi(comm, MPI_Comm_dup(of ? *of : MPI_COMM_WORLD, &handle)));
     LH_TRY_DONE(adopt_handle(comm, handle));
     comm->world_rank = comm->rank;
     LH_TRY_DONE(lh_realloc(&comm->words, comm->size, sizeof *comm->words));
@@ -320,6 +319,26 @@ done:
     if (comm) comm->world->broken = 1; /* ranks that got further would wait for this one */
     lh_comm_close(comm);
     return st;
+}
+
+lh_status lh_comm_open_mpi(lh_comm **out, double timeout_s)
+{
+    int rank, size;
+    lh_comm_launched(&rank, &size);
+    return open_ranks(out, NULL, rank, timeout_s);
+}
+
+lh_status lh_comm_open_mpi_on(lh_comm **out, const void *ranks, double timeout_s)
+{
+    const MPI_Comm *of = ranks;
+    int started = 0, finished = 0, rank = 0;
+    MPI_Initialized(&started);
+    MPI_Finalized(&finished);
+    if (!started || finished) LH_FAIL(LH_ECOMM, "MPI is not running: a communicator needs MPI_Init before it");
+    if (*of == MPI_COMM_NULL)
+        LH_FAIL(LH_EUSAGE, "the communicator is MPI_COMM_NULL: this rank is not one of its ranks");
+    MPI_Comm_rank(*of, &rank);
+    return open_ranks(out, of, rank, timeout_s);
 }
 
 lh_status lh_comm_open_world(lh_comm **out, double timeout_s)

@@ -1,7 +1,7 @@
 /* decode.c - the decode loop: sample or force a token, test for the end, feed the token back. */
 #include "engine/decode.h"
 
-const lh_sampling lh_greedy = {.top_p = 1, .repeat_penalty = 1};
+const lh_sampling lh_greedy = {0};
 
 const char *lh_finish_name(lh_finish_reason finish)
 {

@@ -5,6 +5,8 @@
 
 #include "engine/session.h"
 
+extern const lh_sampling lh_greedy; /* all zero */
+
 const char *lh_finish_name(lh_finish_reason finish); /* "stop", "length", "interrupted" */
 
 typedef struct lh_decode {

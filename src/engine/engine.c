@@ -100,6 +100,7 @@ static lh_status open_exec(lh_engine *e, lh_comm *world, const lh_engine_options
 
 static lh_status open_model(lh_engine *e, const lh_engine_options *o)
 {
+    if (!o->model) LH_FAIL(LH_EUSAGE, "--model is not given, it must name a checkpoint");
     LH_TRY(lh_checkpoint_open(&e->ck, o->model));
     LH_TRY(lh_engine_dtypes(o, lh_checkpoint_dtype(e->ck), &e->view.dtype, &e->view.kv_dtype));
     LH_TRY(lh_checkpoint_open_tokenizer(e->ck, &e->tokenizer));

@@ -135,6 +135,7 @@ lh_status lh_plan_make(lh_plan *out, const lh_plan_request *request)
     LH_TRY_DONE(lh_devices_query(&room, &(lh_device_request){.device = request->engine->device,
                                                              .share = request->engine->share_device,
                                                              .memory = request->engine->memory}));
+    if (!request->engine->model) LH_FAIL_DONE(LH_EUSAGE, "--model is not given, it must name a model");
     LH_TRY_DONE(lh_model_header_read(&header, request->engine->model));
     LH_TRY_DONE(lh_engine_dtypes(request->engine, header.stored, &plan.dtype, &plan.kv_dtype));
     LH_TRY_DONE(plan_all(&plan, request, &header.config, &room));

@@ -229,7 +229,9 @@ lh_status lh_session_sample(lh_session *s, const lh_sampling *sampling, int64_t 
 {
     lh_logits_view row = last_row(s);
     lh_sample_at at = {lh_engine_get(s->engine)->exec, s->tokens.ids, s->tokens.n, step};
-    return lh_sample(sampling, &at, &row, id);
+    LH_TRY(lh_sampling_check(sampling));
+    LH_TRY(lh_sample(sampling, &at, &row, id));
+    return LH_OK;
 }
 
 const lh_tokens *lh_session_tokens(const lh_session *s)

@@ -2,6 +2,7 @@
  * failure and chooses the exit code. */
 #include "engine/world.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -20,6 +21,18 @@ static lh_status probe(const char *const *files)
     return LH_OK;
 }
 
+/* Seconds that ranks wait for each other where the options do not say. */
+static const double TIMEOUT_S = 600;
+
+/* Collective. The ranks of the program's communicator, of the launcher, or this one alone. */
+static lh_status open_comm(lh_comm **out, const lh_world_options *o)
+{
+    double timeout_s = o->comm_timeout_s == 0 ? TIMEOUT_S : isinf(o->comm_timeout_s) ? 0 : o->comm_timeout_s;
+    if (!(o->comm_timeout_s >= 0)) LH_FAIL(LH_EUSAGE, "comm_timeout_s must be 0 (the default) or more");
+    if (o->mpi_comm) return lh_comm_open_mpi_on(out, o->mpi_comm, timeout_s);
+    return lh_comm_open_world(out, timeout_s);
+}
+
 /* Collective. Builds of one commit may differ, for hosts of other kinds. */
 static lh_status same_version(lh_comm *comm)
 {
@@ -28,8 +41,10 @@ static lh_status same_version(lh_comm *comm)
     return lh_comm_same(comm, text, n, "version and commit of longhaul");
 }
 
-lh_status lh_world_open(lh_world **out, const lh_world_options *options)
+lh_status lh_world_open(lh_world **out, const lh_world_options *given)
 {
+    static const lh_world_options defaults = {0};
+    const lh_world_options *options = given ? given : &defaults;
     lh_status st = LH_OK, probed = LH_OK;
     lh_world *w = NULL;
     int rank = 0, size = 1;
@@ -39,7 +54,7 @@ lh_status lh_world_open(lh_world **out, const lh_world_options *options)
     LH_TRY(lh_calloc(&w, 1, sizeof *w));
     *out = w;
     probed = probe(options->files); /* on every rank: a host, a container or a working folder may have its own copy */
-    st = lh_comm_open_world(&w->comm, options->comm_timeout_s);
+    st = open_comm(&w->comm, options);
     if (st != LH_OK) return st;
     lh_log_set_rank(lh_comm_rank(w->comm), lh_comm_size(w->comm));
     LH_TRY(lh_comm_agree(w->comm, probed));

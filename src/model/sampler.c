@@ -17,11 +17,21 @@ typedef struct candidate {
 
 enum { NO_TOKEN = INT32_MAX };
 
-lh_status lh_sampling_check(const lh_sampling *s)
+/* What is left out is off. */
+static lh_sampling with_defaults(const lh_sampling *given)
 {
+    lh_sampling s = *given;
+    if (s.top_p == 0) s.top_p = 1;
+    if (s.repeat_penalty == 0) s.repeat_penalty = 1;
+    return s;
+}
+
+lh_status lh_sampling_check(const lh_sampling *given)
+{
+    const lh_sampling whole = with_defaults(given), *s = &whole;
     if (!(s->temperature >= 0)) LH_FAIL(LH_EUSAGE, "--temperature must be 0 (greedy) or more");
     if (s->top_k < 0) LH_FAIL(LH_EUSAGE, "--top-k must be 0 (off) or more");
-    if (!(s->top_p > 0 && s->top_p <= 1)) LH_FAIL(LH_EUSAGE, "--top-p must be above 0 and at most 1 (off)");
+    if (!(s->top_p > 0 && s->top_p <= 1)) LH_FAIL(LH_EUSAGE, "--top-p must be between 0 and 1 (off)");
     if (!(s->min_p >= 0 && s->min_p < 1)) LH_FAIL(LH_EUSAGE, "--min-p must be 0 (off) or more and below 1");
     if (s->temperature == 0 && (s->top_k > 0 || s->top_p < 1 || s->min_p > 0))
         LH_FAIL(LH_EUSAGE,
@@ -30,7 +40,7 @@ lh_status lh_sampling_check(const lh_sampling *s)
                 s->top_k > 0   ? "--top-k"
                 : s->top_p < 1 ? "--top-p"
                                : "--min-p");
-    if (!(s->repeat_penalty > 0)) LH_FAIL(LH_EUSAGE, "--repeat-penalty must be above 0; 1 is off");
+    if (!(s->repeat_penalty > 0)) LH_FAIL(LH_EUSAGE, "--repeat-penalty must be above 0, 1 is off");
     return LH_OK;
 }
 
@@ -241,9 +251,10 @@ done:
     return st;
 }
 
-lh_status lh_sample(const lh_sampling *s, const lh_sample_at *at, const lh_logits_view *view, int32_t *id)
+lh_status lh_sample(const lh_sampling *given, const lh_sample_at *at, const lh_logits_view *view, int32_t *id)
 {
     lh_status st = LH_OK;
+    const lh_sampling whole = with_defaults(given), *s = &whole;
     lh_logits_view row = *view;
     candidate *best = NULL;
     pool c = {.competing = s->top_k && s->top_k < row.vocab ? s->top_k : row.vocab, .total = -1};

@@ -1,5 +1,5 @@
 /* tokens.c - a list of token ids that doubles its memory as it grows. */
-#include "longhaul.h"
+#include <longhaul/longhaul.h>
 
 #include "base/mem.h"
 

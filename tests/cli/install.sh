@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# Installs a build into an empty folder, builds examples/generate.c against what is there, and compares what it prints
-# with the program's answer at 1 and 2 ranks: install.sh BUILD COMPILER SOURCE MPIEXEC HARDENING
+# Installs a build into an empty folder, builds the example and the programs of outside/ against what is there, by
+# pkg-config and by find_package, and compares what they print with the program's answer at 1 and 2 ranks:
+# install.sh BUILD COMPILER CXX_COMPILER SOURCE MPIEXEC HARDENING CMAKE
 set -euo pipefail
-build=$1 compiler=$2 source=$3 mpiexec=$4 hardening=$5
+build=$1 compiler=$2 cxx=$3 source=$4 mpiexec=$5 hardening=$6 cmake=$7
 prefix=$(mktemp -d /tmp/longhaul-install-XXXXXX)
 trap 'rm -rf "$prefix"' EXIT
 fail() {
@@ -10,13 +11,14 @@ fail() {
     exit 1
 }
 
-cmake --install "$build" --prefix "$prefix" >/dev/null
+"$cmake" --install "$build" --prefix "$prefix" >/dev/null
 [ -s "$prefix/share/man/man1/longhaul.1" ]
 [ -s "$prefix/share/bash-completion/completions/longhaul" ]
 longhaul=$prefix/bin/longhaul
 "$longhaul" --version
 headers=$(cd "$prefix/include" && find . -type f)
-[ "$headers" = ./longhaul.h ] || fail "headers are installed that are not the interface: $headers"
+headers=$(sort <<<"$headers" | tr '\n' ' ')
+[ "$headers" = "./longhaul/longhaul.h ./longhaul/mpi.h " ] || fail "headers are installed that are not the interface: $headers"
 
 config=$(dirname "$(find "$prefix" -name longhaul.pc)")
 flags() { PKG_CONFIG_PATH=$config pkg-config "$@" longhaul; }
@@ -25,13 +27,15 @@ library=$(flags --variable=libdir)/liblonghaul.so
 "$(dirname "${BASH_SOURCE[0]}")/binaries.sh" "$hardening" "$longhaul" "$library"
 
 # The library exports what the header declares, no more and no less.
-declared=$(sed 's,/\*.*,,' "$prefix/include/longhaul.h" | grep -oE '\blh_[a-z0-9_]+\(|^extern const lh_sampling lh_greedy' |
-    sed 's/.*\(lh_[a-z0-9_]*\)(*$/\1/' | sort -u)
+declared=$(sed 's,/\*.*,,; s,^ \*.*,,' "$prefix/include/longhaul/longhaul.h" | grep -oE '\blh_[a-z0-9_]+\(' | tr -d '(' | sort -u)
 exported=$(nm -D --defined-only "$library" | awk '{print $3}' | sort -u)
 [ "$declared" = "$exported" ] || fail "exported is not what is declared: $(diff <(echo "$declared") <(echo "$exported"))"
 
 # shellcheck disable=SC2046
 "$compiler" -std=c17 -Wall -Wextra -Werror "$source/examples/generate.c" -o "$prefix/generate" $(flags --cflags --libs)
+"$cmake" -S "$source/tests/cli/outside" -B "$prefix/outside" -DCMAKE_PREFIX_PATH="$prefix" -DEXAMPLES="$source/examples" \
+    -DCMAKE_C_COMPILER="$compiler" -DCMAKE_CXX_COMPILER="$cxx" >/dev/null
+"$cmake" --build "$prefix/outside" >"$prefix/built" || fail "a project outside does not build: $(cat "$prefix/built")"
 export LD_LIBRARY_PATH=${library%/*}
 "$longhaul" import --random tiny -o "$prefix/tiny.h5" -q
 prompt="A prompt that is longer than the budget of its policy: $(seq -s ' ' 60)"
@@ -43,6 +47,12 @@ for ranks in 1 2; do
     "${run[@]}" "$longhaul" generate --chat=off "${request[@]}" --json >"$prefix/json"
     "${run[@]}" "$prefix/generate" "$prefix/tiny.h5" "$policy" "$prompt" >"$prefix/answer"
     cmp "$prefix/said" <(head -n -1 "$prefix/answer") || fail "$ranks ranks: the example does not say what the program says"
+    "${run[@]}" "$prefix/outside/generate" "$prefix/tiny.h5" "$policy" "$prompt" | cmp - "$prefix/answer" ||
+        fail "$ranks ranks: built by CMake the example says something else"
+    # on all ranks but one of a program that runs MPI itself
+    "$mpiexec" -n $((ranks + 1)) "$prefix/outside/some_ranks" "$prefix/tiny.h5" "$policy" "$prompt" | cmp - "$prefix/said" ||
+        fail "$ranks of $((ranks + 1)) ranks do not say what $ranks say"
+    "${run[@]}" "$prefix/outside/defaults" "$prefix/tiny.h5" || fail "$ranks ranks: defaults"
     tail -n 1 "$prefix/answer"
     number() { grep -oE "\"$1\": *[0-9]+" "$prefix/json" | grep -oE '[0-9]+$'; }
     [ "$(tail -n 1 "$prefix/answer")" = "$(number model_entries_kept) of $(number model_entries) entries kept" ] ||
@@ -51,3 +61,4 @@ done
 status=0
 "$prefix/generate" "$prefix/tiny.h5" "ada-snapvk --budget 40" "$prompt" 2>"$prefix/error" || status=$?
 [ "$status" = 2 ] && grep -q "did you mean 'ada-snapkv'" "$prefix/error" || fail "a wrong policy: code $status"
+"$prefix/outside/plusplus" "$prefix/tiny.h5" | grep -q '^0\.1\.0: [1-4] tokens$' || fail "from C++"

@@ -111,6 +111,7 @@ START_TEST(test_usage_is_refused_with_one_message_on_any_number_of_ranks)
         {"generate -m x.h5 -p a --top-k 5", "'--top-k' chooses tokens to draw from"},
         {"generate -m x.h5 -p a --top-p 0.9 --temperature 0", "give '--temperature'"},
         {"generate -m x.h5 -p a --min-p 0.1", "'--min-p' chooses"},
+        {"generate -m x.h5 -p a --top-p 0 --temperature 1", "--top-p must be above 0"},
         {"generate -m x.h5 -p a --comm-timeout -1", "option '--comm-timeout' got '-1'"},
         {"generate -m x.h5 -p a extra", "'extra' is one argument too many"},
         {"import -o x.h5", "nothing to import"},

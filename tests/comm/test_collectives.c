@@ -1,5 +1,6 @@
 /* Laws of the collectives, at any number of ranks, with messages cut into pieces of any size and through the memory
  * that ranks of one host share. */
+#include <mpi.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -242,6 +243,41 @@ START_TEST(test_ranks_know_who_they_are)
 }
 END_TEST
 
+/* The ranks of every other number, while the world of all ranks goes on. */
+START_TEST(test_a_communicator_of_the_program_is_a_world_of_its_ranks)
+{
+    lh_comm *comm = NULL;
+    MPI_Comm half = MPI_COMM_NULL;
+    MPI_Errhandler before = MPI_ERRHANDLER_NULL, after = MPI_ERRHANDLER_NULL;
+    int running = 0, rank = mt_rank(), parity = rank % 2, size = (mt_size() - parity + 1) / 2;
+    int64_t sum = rank, expected = 0;
+    MPI_Initialized(&running);
+    if (!running) {
+        mt_expect(lh_comm_open_mpi_on(&comm, &half, 60), LH_ECOMM);
+        mt_check(strstr(lh_error_message(), "MPI_Init") != NULL, "'%s'", lh_error_message());
+    } else {
+        mt_expect(lh_comm_open_mpi_on(&comm, &half, 60), LH_EUSAGE);
+        MPI_Comm_split(MPI_COMM_WORLD, parity, rank, &half);
+        MPI_Comm_set_errhandler(half, MPI_ERRORS_ARE_FATAL);
+        MPI_Comm_get_errhandler(half, &before);
+        mt_try(lh_comm_open_mpi_on(&comm, &half, 60));
+        mt_check(lh_comm_size(comm) == size && lh_comm_rank(comm) == rank / 2, "rank %d of %d", lh_comm_rank(comm),
+                 lh_comm_size(comm));
+        mt_check(lh_comm_local_size(comm) == size, "%d ranks on this host", lh_comm_local_size(comm));
+        for (int r = parity; r < mt_size(); r += 2) expected += r;
+        mt_try(lh_comm_allreduce(comm, &sum, 1, LH_I64, LH_SUM));
+        mt_check(sum == expected, "sum %d, not %d", (int)sum, (int)expected);
+        lh_comm_close(comm);
+        MPI_Comm_get_errhandler(half, &after);
+        mt_check(before == after, "its errors are handled otherwise");
+        MPI_Comm_free(&half);
+        MPI_Initialized(&running);
+        mt_check(running, "MPI has ended");
+    }
+    mt_end();
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("collectives");
@@ -253,6 +289,7 @@ int main(void)
     tcase_add_loop_test(all, test_split_makes_groups_that_do_not_hear_each_other, 0, PIECES);
     tcase_add_test(all, test_reversed_colors_order_groups_by_rank);
     tcase_add_test(all, test_ranks_know_who_they_are);
+    tcase_add_test(all, test_a_communicator_of_the_program_is_a_world_of_its_ranks);
     suite_add_tcase(suite, all);
     return mt_run(suite);
 }

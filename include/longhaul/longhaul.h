@@ -10,7 +10,8 @@
  *     …_close           in the reverse order
  *
  * A session (lh_session_start) is the same step by step. Under mpirun every rank makes the same calls with the same
- * arguments. Options are plain structs; all zero is the default of every member unless its comment says otherwise.
+ * arguments. Options are plain structs: a member that is zero has its default, which its comment says, and only those
+ * marked as required must be set.
  *
  * Functions that can fail return lh_status. Message and trace of a failure belong to the calling thread. An engine is
  * read-only once open, but all calls that are marked collective come from one thread of a rank. */
@@ -63,15 +64,17 @@ void lh_free(void *p);
 typedef struct lh_world lh_world;
 
 typedef struct lh_world_options {
-    double comm_timeout_s;    /* fail when ranks have waited this long for each other; 0: wait for ever */
+    double comm_timeout_s;    /* fail when ranks have waited this long for each other; 0: 600, INFINITY: never */
     const char *const *files; /* HDF5 files that will be read, ends with NULL: every rank probes their structure in a
                                  child process */
     const char *same;         /* text that must be the same on all ranks, such as the options of the run */
+    const void *mpi_comm;     /* points to the MPI_Comm whose ranks are the world (longhaul/mpi.h); NULL: all ranks */
 } lh_world_options;
 
 /* Collective. One rank that no launcher started needs no MPI. Else MPI is initialised, unless the program has done so
  * (with MPI_THREAD_FUNNELED at least): then a duplicate of MPI_COMM_WORLD is used, whose error handler becomes
- * MPI_ERRORS_RETURN. When this fails *out may still hold a world, for lh_world_close. options may be NULL. */
+ * MPI_ERRORS_RETURN. When this fails *out may still hold a world, for lh_world_close. options may be NULL. Ranks of a
+ * communicator of the program's own: lh_world_open_on (longhaul/mpi.h). */
 lh_status lh_world_open(lh_world **out, const lh_world_options *options);
 
 int lh_world_rank(const lh_world *world); /* rank 0 of size 1 without a world */
@@ -133,20 +136,19 @@ lh_status lh_forecast_make(lh_forecast *out, const lh_engine_options *options, c
 
 /* ---- completion: text to text ---- */
 
-/* In this order: repeat penalty, temperature, top-k, top-p (nucleus), min-p. Begin with lh_greedy. */
+/* In this order: repeat penalty, temperature, top-k, top-p (nucleus), min-p. All zero: greedy. */
 typedef struct lh_sampling {
     double temperature;     /* 0: greedy, the largest logit, the lowest id among equals */
     int64_t top_k;          /* 0: off */
-    double top_p, min_p;    /* 1 and 0: off */
-    double repeat_penalty;  /* 1: off; logits of tokens seen are divided by it where positive, else multiplied */
+    double top_p, min_p;    /* 0: off, and so is a top_p of 1 */
+    double repeat_penalty;  /* 0 or 1: off; logits of tokens seen are divided by it where positive, else multiplied */
     uint64_t seed, request; /* random choices are keyed by (seed, request, step) */
 } lh_sampling;
-extern const lh_sampling lh_greedy;
 
 typedef enum lh_finish_reason { LH_FINISH_STOP, LH_FINISH_LENGTH, LH_FINISH_INTERRUPTED } lh_finish_reason;
 
 typedef struct lh_completion_options {
-    const char *prompt;           /* UTF-8 */
+    const char *prompt;           /* required: UTF-8 */
     const char *const *questions; /* [question_count]: the cache is evicted after the prompt, then each is answered from
                                    * it */
     int64_t question_count;       /* 0: the prompt itself is continued */
@@ -154,7 +156,7 @@ typedef struct lh_completion_options {
     const char *system;           /* system message; NULL: the format's default */
     const lh_policy *policy;      /* NULL: the full cache */
     const lh_sampling *sampling;  /* NULL: greedy */
-    int64_t max_new;              /* maximum tokens of an answer */
+    int64_t max_new;              /* maximum tokens of an answer; 0: 128 */
     const char *const *stops;     /* [stop_count] texts that end an answer and are removed from it */
     int64_t stop_count;
     void *self; /* passed to the functions below, which are called on every rank; each may be NULL */
@@ -220,7 +222,7 @@ typedef struct lh_session lh_session;
 
 typedef struct lh_session_start_options {
     const lh_policy *policy; /* NULL: the full cache */
-    int64_t prompt;          /* tokens of the prefill */
+    int64_t prompt;          /* required: tokens of the prefill */
     int64_t more;            /* maximum tokens after it: questions and answers */
     int64_t block;           /* maximum tokens of a lh_session_block; 0: it is not called */
     int restores;            /* 1: lh_session_restore will be called */

@@ -1,0 +1,80 @@
+/* defaults.c - structs of options that are all zero but for what is required do something sensible, and a wrong member
+ * is called by its name: defaults MODEL. */
+#include <longhaul/longhaul.h>
+#include <stdio.h>
+#include <string.h>
+
+static int faults;
+
+static void check(int right, const char *what)
+{
+    if (right) return;
+    fprintf(stderr, "defaults: %s; the last message is '%s'\n", what, lh_error_message());
+    faults++;
+}
+
+/* The call fails as usage, and its message has the word and no option of the program. */
+static void refused(lh_status st, const char *word)
+{
+    check(st == LH_EUSAGE, word);
+    check(strstr(lh_error_message(), word) != NULL, word);
+    check(!strstr(lh_error_message(), "--"), "an option in the words of the command line");
+    lh_error_clear();
+}
+
+static lh_status complete(lh_engine *engine, const lh_completion_options *options)
+{
+    lh_completion answer = {0};
+    lh_status st = lh_complete(&answer, engine, options);
+    if (st == LH_OK) check(answer.answer_count == 1 && answer.new_tokens <= 128, "an answer of more than 128 tokens");
+    lh_completion_clear(&answer);
+    return st;
+}
+
+static lh_status sample(lh_engine *engine, const lh_sampling *sampling)
+{
+    int32_t id = -1;
+    lh_session *session = NULL;
+    lh_status st = lh_session_start(&session, engine, &(lh_session_start_options){.prompt = 3, .more = 1});
+    if (st == LH_OK) st = lh_session_prefill(session, (const int32_t[]){1, 2, 3}, 3, NULL);
+    if (st == LH_OK) st = lh_session_sample(session, sampling, 0, &id);
+    check(st != LH_OK || id >= 0, "no token");
+    lh_session_close(session);
+    return st;
+}
+
+int main(int argc, char **argv)
+{
+    lh_world *world = NULL;
+    lh_engine *engine = NULL, *none = NULL;
+    lh_policy *policy = NULL;
+    const lh_sampling zero = {0};
+    const char *model = argc > 1 ? argv[1] : "";
+    lh_log_set_level(LH_LOG_WARN);
+    check(lh_world_open(&world, NULL) == LH_OK, "no world");
+    check(lh_engine_open(&engine, world, &(lh_engine_options){.model = model}) == LH_OK, "no engine");
+    if (faults) return lh_world_close(world, LH_EINTERNAL);
+
+    check(complete(engine, &(lh_completion_options){.prompt = "a text"}) == LH_OK, "no answer");
+    check(complete(engine, &(lh_completion_options){.prompt = "a text", .sampling = &zero}) == LH_OK, "no answer");
+    check(sample(engine, &zero) == LH_OK, "a sampling of zeros is refused");
+    check(sample(engine, &(lh_sampling){.temperature = 0.7}) == LH_OK, "a temperature alone is refused");
+
+    refused(complete(engine, &(lh_completion_options){0}), "prompt");
+    refused(complete(engine, &(lh_completion_options){.prompt = "a", .max_new = 1 << 30}), "max_new");
+    refused(complete(engine, &(lh_completion_options){.prompt = "a", .max_new = -1}), "max_new");
+    refused(complete(engine, &(lh_completion_options){.prompt = "a", .sampling = &(lh_sampling){.top_k = 5}}), "top_k");
+    refused(sample(engine, &(lh_sampling){.temperature = 1, .top_p = 2}), "top_p");
+    refused(sample(engine, &(lh_sampling){.repeat_penalty = -1}), "repeat_penalty");
+    refused(lh_engine_open(&none, world, &(lh_engine_options){0}), "model");
+    refused(lh_engine_open(&none, world, &(lh_engine_options){.model = model, .dtype = "f64"}), "dtype 'f64'");
+    refused(lh_engine_open(&none, world, &(lh_engine_options){.model = model, .kv_dtype = "f64"}), "kv_dtype 'f64'");
+    refused(lh_engine_open(&none, world, &(lh_engine_options){.model = model, .device = "tpu"}), "device 'tpu'");
+    refused(lh_engine_open(&none, world, &(lh_engine_options){.model = model, .tp = 7}), "tp 7");
+    check(lh_policy_parse(&policy, "snapkv") == LH_EUSAGE && strstr(lh_error_message(), "'--budget N'") != NULL,
+          "a policy is not called as it is written");
+    lh_error_clear();
+
+    lh_engine_close(engine);
+    return lh_world_close(world, LH_OK) || faults;
+}
