@@ -59,7 +59,7 @@ static const lh_option chat_rows[] = {
      .name = "chat-template",
      FIELD(chat_template),
      .arg = "NAME|FILE",
-     .help = "Chat format instead of the tokenizer's: a name, or a file with a Jinja template that is recognised."},
+     .help = "Chat format instead of the tokenizer's: a name, or a file with a Jinja template."},
     {.type = LH_OPT_STR, .name = "system", FIELD(system), .arg = "TEXT", .help = "System message."},
     {.type = LH_OPT_FLAG, .name = "text", FIELD(text), .help = "Print the rendered text instead of its ids."},
     {0}};
@@ -96,12 +96,12 @@ typedef struct run {
 static lh_status open_chat(run *r)
 {
     const struct values *v = r->v;
-    const char *name = lh_tokenizer_chat_format(r->tok);
     int32_t bos = lh_tokenizer_bos(r->tok), eos = lh_tokenizer_eos(r->tok);
     if (v->chat_template)
         LH_TRY(lh_chat_resolve(&r->format, v->chat_template));
-    else if (!name || !(r->format = lh_chat_find(name)))
-        LH_FAIL(LH_EUSAGE, "'%s' has no known chat format: name one with '--chat-template'", v->model);
+    else
+        LH_TRY(lh_chat_of(&r->format, r->tok));
+    if (!r->format) LH_FAIL(LH_EUSAGE, "'%s' has no known chat format: name one with '--chat-template'", v->model);
     LH_TRY(lh_buf_puts(&r->bos, ""));
     LH_TRY(lh_buf_puts(&r->eos, ""));
     if (bos >= 0) LH_TRY(lh_tokenizer_decode(r->tok, &bos, 1, &r->bos));
@@ -353,6 +353,7 @@ static lh_status run_tokenize(lh_call *call)
     else
         LH_TRY_DONE(encode_one(&r, &in));
 done:
+    lh_chat_close(r.format);
     lh_tokenizer_close(r.tok);
     lh_buf_clear(&r.bos);
     lh_buf_clear(&r.eos);

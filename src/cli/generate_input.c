@@ -68,7 +68,7 @@ static const lh_option rows[] = {
      .name = "chat-template",
      FIELD(chat_template),
      .arg = "NAME|FILE",
-     .help = "Chat format: a name ('longhaul info' lists them), or a file with a Jinja template that is one of them. "
+     .help = "Chat format: a name ('longhaul info' lists them), or a file with a Jinja template. "
              "Implies --chat=on."},
     {.type = LH_OPT_STR, .name = "system", FIELD(system), .arg = "TEXT", .help = "System message."},
     {.type = LH_OPT_STR,
@@ -174,18 +174,23 @@ static lh_status choose_format(const lh_input *input, const lh_prompt_text *text
 {
     const lh_input_options *in = input->options;
     const char *name = tok ? lh_tokenizer_chat_format(tok) : NULL;
-    if (in->prompt_tokens) chat->format = NULL; /* of a loaded cache: ids continue it as they are */
+    if (in->prompt_tokens) lh_chat_state_clear(chat); /* of a loaded cache: ids continue it as they are */
     if (input->load_cache) {
         if (chat->format)
             lh_info("chat: %s, as the cache was saved ('--chat=off': plain text)", lh_chat_name(chat->format));
         return LH_OK;
     }
     if (in->prompt_tokens || (!name && !in->system && !in->messages)) return LH_OK;
-    LH_TRY(lh_prompt_format(tok, text, &chat->format));
+    if (lh_prompt_format(tok, text, &chat->format) != LH_OK) {
+        if (in->system || in->messages) return LH_EUSAGE;
+        lh_warn("%s; the text is taken as it is", lh_error_message());
+        lh_error_clear();
+        return LH_OK;
+    }
     if (is_rendered(input, chat->format)) {
         lh_info("chat: off, the prompt holds '%s' already ('--chat=on' puts it in a user's turn)",
                 lh_chat_end(chat->format));
-        chat->format = NULL;
+        lh_chat_state_clear(chat);
         return LH_OK;
     }
     lh_info("chat: %s, the format of the model ('--chat=off': plain text)", lh_chat_name(chat->format));
@@ -200,6 +205,7 @@ static lh_status choose_chat(const lh_input *input, const lh_prompt_text *text, 
     int off = strcmp(in->chat, "off") == 0;
     if (input->load_cache && !off) LH_TRY(lh_chat_state_read(chat, input->load_cache));
     if (off) return LH_OK;
+    if (in->chat_template) lh_chat_close(chat->format);
     if (in->chat_template || (strcmp(in->chat, "on") == 0 && !chat->format))
         return lh_prompt_format(tok, text, &chat->format);
     if (strcmp(in->chat, "on") == 0) return LH_OK;
@@ -277,5 +283,6 @@ void lh_input_ids_clear(lh_input_ids *ids)
     lh_tokens_clear(&ids->ends);
     for (int64_t i = 0; ids->questions && i < ids->n; i++) lh_tokens_clear(&ids->questions[i]);
     lh_free(ids->questions);
+    lh_chat_state_clear(&ids->chat);
     *ids = (lh_input_ids){0};
 }

@@ -1,4 +1,6 @@
-/* chat_state.c - the text /chat of a cache file: {"format": name, "turn": "user" or "assistant"}. */
+/* chat_state.c - the text /chat of a cache file: {"format": name, "turn": "user" or "assistant", "template": text or
+ * null}.
+ */
 #include "engine/chat_state.h"
 
 #include <stdlib.h>
@@ -14,7 +16,8 @@ lh_status lh_chat_state_write(const lh_chat_state *state, lh_buf *out)
     lh_status st = LH_OK;
     char *text = NULL;
     if (!state->format) return LH_OK;
-    json_t *json = json_pack("{s:s, s:s}", "format", lh_chat_name(state->format), "turn", turns[state->answers]);
+    json_t *json = json_pack("{s:s, s:s, s:s?}", "format", lh_chat_name(state->format), "turn", turns[state->answers],
+                             "template", lh_chat_jinja(state->format));
     text = json ? json_dumps(json, JSON_COMPACT) : NULL;
     if (!text) LH_FAIL_DONE(LH_ENOMEM, "cannot allocate host memory for the state of the chat");
     LH_TRY_DONE(lh_buf_puts(out, text));
@@ -24,18 +27,27 @@ done:
     return st;
 }
 
+void lh_chat_state_clear(lh_chat_state *state)
+{
+    lh_chat_close(state->format);
+    *state = (lh_chat_state){0};
+}
+
 /* LH_EFILE also where the JSON itself is bad, which would be bad input of a user elsewhere. */
 static lh_status read_members(lh_chat_state *out, const char *path, const char *text, json_t **json)
 {
-    const char *format = NULL, *turn = NULL;
+    const char *format = NULL, *turn = NULL, *jinja = NULL;
     if (lh_json_parse(json, path, text, (int64_t)strlen(text)) != LH_OK ||
-        lh_json_string(*json, path, "format", &format) != LH_OK || lh_json_string(*json, path, "turn", &turn) != LH_OK)
+        lh_json_string(*json, path, "format", &format) != LH_OK ||
+        lh_json_string(*json, path, "turn", &turn) != LH_OK || lh_json_string(*json, path, "template", &jinja) != LH_OK)
         LH_FAIL(LH_EFILE, "the chat of %s", lh_error_message());
     if (!turn || (strcmp(turn, turns[0]) != 0 && strcmp(turn, turns[1]) != 0))
         LH_FAIL(LH_EFILE, "'%s': the chat ends in the turn of '%.20s', it must be 'user' or 'assistant'", path,
                 turn ? turn : "");
     out->answers = strcmp(turn, turns[1]) == 0;
     out->format = format ? lh_chat_find(format) : NULL;
+    if (jinja && lh_chat_open(&out->format, jinja, (int64_t)strlen(jinja)) != LH_OK)
+        LH_FAIL(LH_EFILE, "'%s': the chat template: %s", path, lh_error_message());
     if (!out->format)
         LH_FAIL(LH_EFILE,
                 "'%s': the chat is of the format '%.40s', which this version does not know: '--chat=off' continues it "

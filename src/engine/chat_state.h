@@ -1,5 +1,6 @@
 /* chat_state.h - what a saved cache remembers of the conversation in it: the format, and whose turn it ends in. Stored
- * as the text /chat of a cache file (docs/files.md); a cache without one holds no chat, or is of an older version. */
+ * as the text /chat of a cache file (docs/files.md); a cache without one holds no chat, or is of an older version. A
+ * template that is interpreted is stored with it. */
 #ifndef LH_ENGINE_CHAT_STATE_H
 #define LH_ENGINE_CHAT_STATE_H
 
@@ -9,6 +10,7 @@ typedef struct lh_chat_state {
     const lh_chat_format *format; /* NULL: no chat */
     int answers;                  /* 1: it ends where an answer begins, or in one; 0: in the user's turn */
 } lh_chat_state;
+void lh_chat_state_clear(lh_chat_state *state); /* closes the format */
 
 /* As JSON, appended; nothing for no chat. */
 lh_status lh_chat_state_write(const lh_chat_state *state, lh_buf *out);

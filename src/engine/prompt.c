@@ -21,13 +21,12 @@ static lh_status token_text(const lh_tokenizer *tok, int32_t id, lh_buf *out)
 
 lh_status lh_prompt_format(const lh_tokenizer *tok, const lh_prompt_text *in, const lh_chat_format **out)
 {
-    const char *name = tok ? lh_tokenizer_chat_format(tok) : NULL;
-    if (in->format)
-        *out = in->format;
-    else if (in->chat_template)
-        LH_TRY(lh_chat_resolve(out, in->chat_template));
-    else if (!name || !(*out = lh_chat_find(name)))
-        LH_FAIL(LH_EUSAGE, "the model has no known chat format: name one with --chat-template");
+    *out = in->format;
+    if (in->format) return LH_OK;
+    if (in->chat_template) return lh_chat_resolve(out, in->chat_template);
+    if (tok && lh_chat_of(out, tok) != LH_OK)
+        LH_FAIL(LH_EUSAGE, "%s: name a format with '--chat-template', or give '--chat=off'", lh_error_message());
+    if (!*out) LH_FAIL(LH_EUSAGE, "the model has no known chat format: name one with --chat-template");
     return LH_OK;
 }
 
@@ -119,6 +118,7 @@ static lh_status encode_chat(const lh_tokenizer *tok, const lh_prompt_text *in, 
     if (prompt) LH_TRY_DONE(lh_chat_encode(tok, &text, 0, cut, prompt));
     if (rest) LH_TRY_DONE(lh_chat_encode(tok, &text, cut, text.text.bytes, rest));
 done:
+    if (!in->format) lh_chat_close(format);
     lh_chat_text_clear(&text);
     lh_free(c.messages);
     lh_buf_clear(&c.last);
@@ -221,13 +221,47 @@ done:
     return st;
 }
 
+/* The end of a turn in a template: the special token that follows what the assistant says. None is added where the
+ * template refuses this conversation, or writes none. */
+static lh_status add_template_end(const lh_tokenizer *tok, const lh_chat_format *format, lh_tokens *ends)
+{
+    lh_status st = LH_OK;
+    static const lh_message messages[] = {{"user", "x"}, {"assistant", "x"}, {"user", "x"}};
+    lh_chat_text text = {0};
+    lh_tokens ids = {0};
+    lh_buf bos = {0}, eos = {0};
+    int64_t cut = -1;
+    LH_TRY_DONE(token_text(tok, lh_tokenizer_bos(tok), &bos));
+    LH_TRY_DONE(token_text(tok, lh_tokenizer_eos(tok), &eos));
+    if (lh_chat_render(format, &(lh_chat_request){messages, 3, 0, bos.data, eos.data}, &text) == LH_OK)
+        cut = lh_chat_cut(&text, 1, 1);
+    else
+        lh_error_clear();
+    if (cut >= 0) LH_TRY_DONE(lh_chat_encode(tok, &text, cut, text.text.bytes, &ids));
+    for (int64_t i = 0; i < ids.n && i < 2; i++) /* white space may stand before it */
+        if (lh_tokenizer_is_special(tok, ids.ids[i])) {
+            LH_TRY_DONE(lh_tokens_push(ends, ids.ids[i]));
+            break;
+        }
+done:
+    lh_chat_text_clear(&text);
+    lh_tokens_clear(&ids);
+    lh_buf_clear(&bos);
+    lh_buf_clear(&eos);
+    return st;
+}
+
 lh_status lh_prompt_ends(const lh_tokenizer *tok, const lh_prompt_text *in, lh_tokens *ends)
 {
+    lh_status st = LH_OK;
     const lh_chat_format *format = NULL;
     int32_t id;
     if (!in->chat) return LH_OK;
-    LH_TRY(lh_prompt_format(tok, in, &format));
-    id = lh_tokenizer_find(tok, lh_chat_end(format));
-    if (id >= 0) LH_TRY(lh_tokens_push(ends, id));
-    return LH_OK;
+    LH_TRY_DONE(lh_prompt_format(tok, in, &format));
+    id = *lh_chat_end(format) ? lh_tokenizer_find(tok, lh_chat_end(format)) : -1;
+    if (id >= 0) LH_TRY_DONE(lh_tokens_push(ends, id));
+    if (lh_chat_jinja(format)) LH_TRY_DONE(add_template_end(tok, format, ends));
+done:
+    if (!in->format) lh_chat_close(format);
+    return st;
 }

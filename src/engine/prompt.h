@@ -21,7 +21,8 @@ typedef struct lh_prompt_text {
     int after_answer; /* 1: the cache ends in the assistant's turn, so that a question opens a new one */
 } lh_prompt_text;
 
-/* The chat format of the text: given, named, or the model's. LH_EUSAGE if it has none. */
+/* The chat format of the text: given, named, or the model's; lh_chat_close unless it was given. LH_EUSAGE if it has
+ * none. */
 lh_status lh_prompt_format(const lh_tokenizer *tok, const lh_prompt_text *in, const lh_chat_format **out);
 
 /* *prompt: ids of the text, with a begin-of-sequence token if the tokenizer adds one. *questions: new array

@@ -1,4 +1,4 @@
-/* chat.c - recognises chat templates and encodes renderings. A Jinja template is brought into a canonical form
+/* chat.c - recognises or opens chat templates and encodes renderings. A Jinja template is brought into a canonical form
  * (comments, white space outside strings and spelling variants removed) and compared with the marks of each row of
  * chat_formats.c. A rendering is encoded as one text, in which only the pieces that come from the template may hold
  * special tokens: a message cannot forge a turn. */
@@ -9,6 +9,7 @@
 #include "base/file.h"
 #include "base/unicode.h"
 #include "text/chat_impl.h"
+#include "text/template/template.h"
 
 enum { TEMPLATE_BYTES = 1 << 24 };
 
@@ -166,6 +167,59 @@ const lh_chat_format *lh_chat_recognise(const char *jinja, int64_t bytes)
     return found;
 }
 
+/* A template that is interpreted. */
+typedef struct interpreted {
+    lh_chat_format format; /* first: a format with this renderer is one of these */
+    lh_template *jinja;
+    char *source;
+} interpreted;
+
+static lh_status render_interpreted(const lh_chat_format *format, lh_chat_writer *w)
+{
+    return lh_template_render(((const interpreted *)format)->jinja, lh_chat_writer_request(w), lh_chat_writer_text(w));
+}
+
+lh_status lh_chat_open(const lh_chat_format **out, const char *jinja, int64_t bytes)
+{
+    lh_status st = LH_OK;
+    interpreted *t = NULL;
+    *out = lh_chat_recognise(jinja, bytes);
+    if (*out) goto done;
+    LH_TRY_DONE(lh_calloc(&t, 1, sizeof *t));
+    t->format = (lh_chat_format){.name = "template", .end = "", .render = render_interpreted};
+    LH_TRY_DONE(lh_strndup(&t->source, jinja, bytes));
+    LH_TRY_DONE(lh_template_open(&t->jinja, jinja, bytes));
+    *out = &t->format;
+    t = NULL;
+done:
+    lh_chat_close(t ? &t->format : NULL);
+    return st;
+}
+
+void lh_chat_close(const lh_chat_format *format)
+{
+    if (!format || format->render != render_interpreted) return;
+    interpreted *t = (interpreted *)(uintptr_t)format;
+    lh_template_close(t->jinja);
+    lh_free(t->source);
+    lh_free(t);
+}
+
+const char *lh_chat_jinja(const lh_chat_format *format)
+{
+    return format->render == render_interpreted ? ((const interpreted *)format)->source : NULL;
+}
+
+lh_status lh_chat_of(const lh_chat_format **out, const lh_tokenizer *tok)
+{
+    const char *name = lh_tokenizer_chat_format(tok), *jinja = lh_tokenizer_chat_template(tok);
+    *out = name ? lh_chat_find(name) : NULL;
+    if (*out || !jinja) return LH_OK;
+    if (lh_chat_open(out, jinja, (int64_t)strlen(jinja)) == LH_OK) return LH_OK;
+    *out = NULL;
+    return lh_fail_within(LH_EINPUT, "the chat template of the model cannot be read");
+}
+
 lh_status lh_chat_resolve(const lh_chat_format **out, const char *name_or_file)
 {
     lh_status st = LH_OK;
@@ -178,10 +232,11 @@ lh_status lh_chat_resolve(const lh_chat_format **out, const char *name_or_file)
         LH_FAIL_DONE(LH_EUSAGE, "'%s' is neither a chat format nor a file with a template; formats are: %s",
                      name_or_file, names.data);
     LH_TRY_DONE(lh_file_read(&text, name_or_file, TEMPLATE_BYTES));
-    *out = lh_chat_recognise(text.data, text.bytes);
-    if (!*out)
-        LH_FAIL_DONE(LH_EUSAGE, "the template '%s' is none of the formats that are built in: %s", name_or_file,
-                     names.data);
+    if (lh_chat_open(out, text.data ? text.data : "", text.bytes) != LH_OK) {
+        *out = NULL;
+        st = lh_fail_within(LH_EUSAGE, "the template '%s'", name_or_file);
+        goto done;
+    }
 done:
     lh_buf_clear(&text);
     lh_buf_clear(&names);

@@ -1,5 +1,5 @@
-/* chat.h - chat templates as built-in formats. A Jinja template is never run: its text is recognised as one
- * of the formats of a table, and the format renders exactly what the template would. */
+/* chat.h - chat formats. A Jinja template whose text is recognised as one of the formats of a table is rendered by
+ * that, exactly as the template would be; any other one is interpreted (template/template.h). */
 #ifndef LH_TEXT_CHAT_H
 #define LH_TEXT_CHAT_H
 
@@ -8,7 +8,7 @@
 #include "base/status.h"
 #include "text/tokenizer.h"
 
-typedef struct lh_chat_format lh_chat_format; /* a row of the table */
+typedef struct lh_chat_format lh_chat_format; /* a row of the table, or a template that is interpreted */
 
 /* By name, such as "chatml"; NULL if there is none. */
 const lh_chat_format *lh_chat_find(const char *name);
@@ -17,12 +17,22 @@ const lh_chat_format *lh_chat_find(const char *name);
  * spellings of the same expression do not matter, all other text does. */
 const lh_chat_format *lh_chat_recognise(const char *jinja, int64_t bytes);
 
-/* --chat-template's argument: a name, or a file with a Jinja template. LH_EUSAGE lists the names. */
+/* The format of a Jinja template: of the table if it is recognised, else one that is interpreted. LH_EINPUT: what of
+ * the template cannot be read. Close it. */
+lh_status lh_chat_open(const lh_chat_format **out, const char *jinja, int64_t bytes);
+void lh_chat_close(const lh_chat_format *format); /* NULL and rows of the table are fine */
+
+/* The format of a tokenizer; NULL if it has none. LH_EINPUT if its template cannot be read. Close it. */
+lh_status lh_chat_of(const lh_chat_format **out, const lh_tokenizer *tok);
+
+/* --chat-template's argument: a name, or a file with a Jinja template. LH_EUSAGE lists the names. Close it. */
 lh_status lh_chat_resolve(const lh_chat_format **out, const char *name_or_file);
 
-const char *lh_chat_name(const lh_chat_format *format);
-const char *lh_chat_end(const lh_chat_format *format); /* text of the token that ends a turn of the model */
-const lh_chat_format *lh_chat_at(int i);               /* NULL after the last */
+const char *lh_chat_name(const lh_chat_format *format);  /* "template" for one that is interpreted */
+const char *lh_chat_jinja(const lh_chat_format *format); /* its text; NULL for a row of the table */
+const char *
+lh_chat_end(const lh_chat_format *format); /* text of the token that ends a turn of the model; "": unknown */
+const lh_chat_format *lh_chat_at(int i);   /* NULL after the last */
 
 typedef struct lh_message {
     const char *role, *content; /* NUL-terminated UTF-8 */

@@ -46,6 +46,9 @@ struct lh_chat_format {
 
 extern const lh_chat_format lh_chat_formats[]; /* ends with one without a name */
 
+const lh_chat_request *lh_chat_writer_request(const lh_chat_writer *w);
+lh_chat_text *lh_chat_writer_text(const lh_chat_writer *w);
+
 /* The renderers. */
 lh_status lh_chat_render_turns(const lh_chat_format *f, lh_chat_writer *w);
 lh_status lh_chat_render_alternating(const lh_chat_format *f, lh_chat_writer *w);

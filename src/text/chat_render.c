@@ -11,6 +11,16 @@ struct lh_chat_writer {
     lh_chat_text *out;
 };
 
+const lh_chat_request *lh_chat_writer_request(const lh_chat_writer *w)
+{
+    return w->request;
+}
+
+lh_chat_text *lh_chat_writer_text(const lh_chat_writer *w)
+{
+    return w->out;
+}
+
 /* ---- writing ---- */
 
 static lh_status add_piece(lh_chat_writer *w, lh_chat_piece piece)

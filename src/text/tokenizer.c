@@ -48,7 +48,7 @@ lh_status lh_tokenizer_apply_meta(lh_tokenizer *tok, const char *name, const cha
 {
     lh_status st = LH_OK;
     json_t *root = NULL;
-    const char *format = NULL;
+    const char *format = NULL, *jinja = NULL;
     int64_t bos = -1;
     LH_TRY_DONE(lh_json_parse(&root, name, meta, bytes));
     if (!json_is_object(root)) LH_FAIL_DONE(LH_EINPUT, "'%s': the companion of the tokenizer is not an object", name);
@@ -56,9 +56,12 @@ lh_status lh_tokenizer_apply_meta(lh_tokenizer *tok, const char *name, const cha
     LH_TRY_DONE(lh_json_i64(root, name, "bos", 0, INT32_MAX, &bos));
     LH_TRY_DONE(lh_json_bool(root, name, "add_bos", &tok->adds_bos));
     LH_TRY_DONE(lh_json_string(root, name, "chat_format", &format));
+    LH_TRY_DONE(lh_json_string(root, name, "chat_template", &jinja));
     lh_free(tok->chat_format);
-    tok->chat_format = NULL;
+    lh_free(tok->chat_template);
+    tok->chat_format = tok->chat_template = NULL;
     if (format) LH_TRY_DONE(lh_strdup(&tok->chat_format, format));
+    if (jinja) LH_TRY_DONE(lh_strdup(&tok->chat_template, jinja));
     lh_free(tok->eos);
     tok->eos = NULL;
     tok->eos_n = 0;
@@ -107,6 +110,7 @@ void lh_tokenizer_close(lh_tokenizer *tok)
     lh_decoder_free(tok->decoder);
     lh_free(tok->eos);
     lh_free(tok->chat_format);
+    lh_free(tok->chat_template);
     lh_free(tok);
 }
 
@@ -149,7 +153,17 @@ int32_t lh_tokenizer_find(const lh_tokenizer *tok, const char *token)
 
 const char *lh_tokenizer_chat_format(const lh_tokenizer *tok)
 {
-    return tok->chat_format;
+    return tok->chat_format ? tok->chat_format : tok->chat_template ? "template" : NULL;
+}
+
+const char *lh_tokenizer_chat_template(const lh_tokenizer *tok)
+{
+    return tok->chat_template;
+}
+
+int lh_tokenizer_is_special(const lh_tokenizer *tok, int32_t id)
+{
+    return lh_added_is_special(tok->added, id);
 }
 
 /* ---- encoding ---- */

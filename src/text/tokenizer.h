@@ -23,7 +23,12 @@ void lh_tokenizer_close(lh_tokenizer *tok); /* NULL is fine */
 
 int32_t lh_tokenizer_eos(const lh_tokenizer *tok); /* the first end token, which chat templates write; -1: none */
 int32_t lh_tokenizer_find(const lh_tokenizer *tok, const char *token); /* id of an exact token, -1: none */
-const char *lh_tokenizer_chat_format(const lh_tokenizer *tok);         /* name in chat.h's table, or NULL */
+int lh_tokenizer_is_special(const lh_tokenizer *tok, int32_t id);
+
+/* Of the chat format that was recognised, "template" where there is a Jinja template alone, NULL where there is none;
+ * the template. lh_chat_of opens it. */
+const char *lh_tokenizer_chat_format(const lh_tokenizer *tok);
+const char *lh_tokenizer_chat_template(const lh_tokenizer *tok);
 
 /* As lh_tokenizer_encode, for text that is partly trusted: special tokens are recognised except where they touch a
  * plain slice. The slices are consecutive and tokenised as one text. */

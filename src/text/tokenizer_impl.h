@@ -18,7 +18,7 @@ struct lh_tokenizer {
     int32_t bos, *eos; /* -1: none; [eos_n] */
     int64_t eos_n;
     int adds_bos;
-    char *chat_format; /* NULL: none */
+    char *chat_format, *chat_template; /* NULL: none */
 };
 
 #endif

@@ -197,6 +197,56 @@ START_TEST(test_a_damaged_chat_of_a_cache_is_named)
 }
 END_TEST
 
+/* ---- a template that is none of the built-in formats ---- */
+
+START_TEST(test_a_template_of_its_own_is_interpreted_and_remembered)
+{
+    program_result r = {0};
+    program_run(&r, 1, "tokenize -m own.h5 --chat --text -p Hi --system S");
+    program_exits(&r, 0);
+    ck_assert_str_eq(r.out.data, "<|im_start|>system: S<|im_end|><|im_start|>user: Hi<|im_end|><|im_start|>assistant:");
+    program_run(&r, 1, "tokenize -m tiny.h5 --chat-template own.jinja --text -p Hi");
+    program_exits(&r, 0);
+    ck_assert_str_eq(r.out.data, "<|im_start|>user: Hi<|im_end|><|im_start|>assistant:");
+    program_file("all", "<|im_start|>user: A text\n\nWho?<|im_end|><|im_start|>assistant:");
+    program_run(&r, 1, "tokenize -m tiny.h5 -f all > ids");
+    program_exits(&r, 0);
+    json_t *want = generate(1, 0, "--prompt-tokens ids");
+    for (int ranks = 1; ranks <= 4; ranks++) { /* the cache takes the template along */
+        json_decref(
+            generate(ranks, 0, "-p 'A text' --question 'Who?' --chat-template own.jinja --save-cache own.cache"));
+        json_t *got = generate(5 - ranks, 1, "--load-cache own.cache --question 'Who?'");
+        ck_assert(same_ids(want, got));
+        json_decref(got);
+    }
+    json_decref(want);
+    /* The special token after the assistant's contents ends an answer. */
+    program_file("forced", "65 66 257 67\n");
+    program_run(&r, 2, "generate -m own.h5 -p Hi --force-tokens forced --json");
+    program_exits(&r, 0);
+    ck_assert_ptr_nonnull(strstr(r.out.data, "\"token_ids\":[65,66,257]"));
+    program_clear(&r);
+}
+END_TEST
+
+START_TEST(test_a_template_that_cannot_be_read_is_named)
+{
+    program_result r = {0};
+    program_run(&r, 2, "generate -m bad.h5 -p Hi -n 2");
+    program_exits(&r, 0);
+    ck_assert_int_eq(
+        program_lines(r.err.data, "longhaul: warning: the chat template of the model cannot be read: line 1"), 1);
+    program_clear(&r);
+    program_refuses(2, 2, "the chat template of the model cannot be read: line 1, at 'include'",
+                    "generate -m bad.h5 -p Hi --chat");
+    program_file("bad.jinja", "{{ messages }}\n{% if %}");
+    program_refuses(1, 2, "the template 'bad.jinja': line 2", "generate -m tiny.h5 -p Hi --chat-template bad.jinja");
+    program_file("bad.jinja", "{{ messages | nonsense }}");
+    program_refuses(2, 3, "the chat template, line 1: the filter 'nonsense' is not known here",
+                    "generate -m tiny.h5 -p Hi --chat-template bad.jinja");
+}
+END_TEST
+
 /* ---- conversations ---- */
 
 START_TEST(test_a_conversation_is_read_from_a_file)
@@ -268,15 +318,23 @@ int main(void)
                                   test_the_chat_of_a_cache_can_be_left,
                                   test_a_cache_of_an_earlier_version_is_text_unless_a_chat_is_asked_for,
                                   test_a_damaged_chat_of_a_cache_is_named,
+                                  test_a_template_of_its_own_is_interpreted_and_remembered,
+                                  test_a_template_that_cannot_be_read_is_named,
                                   test_a_conversation_is_read_from_a_file,
                                   test_what_is_wrong_with_a_conversation_is_said,
                                   NULL};
     program_enter();
     tiny_write("tiny");
+    program_file("broken.jinja", "{{ messages }}{% include x %}");
+    program_file("own.jinja", "{% for m in messages %}{{ '<|im_start|>' + m.role + ': ' + m.content + '<|im_end|>' }}"
+                              "{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant:' }}{% endif %}");
     program_result r = {0};
     program_run(&r, 1,
                 "import tiny -o tiny.h5 -q && cp -r tiny plain && echo '{\"eos_token\": \"<|im_end|>\"}' > "
-                "plain/tokenizer_config.json && " LONGHAUL " import plain -o plain.h5 -q");
+                "plain/tokenizer_config.json && " LONGHAUL
+                " import plain -o plain.h5 -q && cp own.jinja plain/chat_template.jinja "
+                "&& " LONGHAUL " import plain -o own.h5 -q && cp broken.jinja plain/chat_template.jinja && " LONGHAUL
+                " import plain -o bad.h5 -q");
     int code = r.code;
     if (code) fprintf(stderr, "%s", r.err.data);
     program_clear(&r);

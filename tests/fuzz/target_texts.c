@@ -233,10 +233,11 @@ done:
 
 static lh_status run_chat(fz_case *c)
 {
-    const lh_chat_format *format = lh_chat_recognise(c->data, c->bytes);
-    if (!format) LH_FAIL(LH_EINPUT, "'%s' is no template of the table", c->path);
-    LH_TRY(talk(format, c->state, &c->rng));
-    return LH_OK;
+    const lh_chat_format *format = NULL;
+    if (lh_chat_open(&format, c->data, c->bytes) != LH_OK) return lh_fail_within(LH_EINPUT, "'%s'", c->path);
+    lh_status st = talk(format, c->state, &c->rng);
+    lh_chat_close(format);
+    return st;
 }
 
 static lh_status run_ids(fz_case *c)
@@ -335,7 +336,7 @@ const fz_target fz_text = {.name = "text",
                            .run = run_text};
 
 const fz_target fz_chat = {.name = "chat",
-                           .summary = "chat templates, and conversations in those that are recognised",
+                           .summary = "chat templates of built-in formats, and conversations in them",
                            .file = "chat_template.jinja",
                            .form = FZ_TEXT,
                            .quick = 2000,
@@ -344,6 +345,17 @@ const fz_target fz_chat = {.name = "chat",
                            .prepare = open_tokenizers,
                            .forget = close_tokenizers,
                            .run = run_chat};
+
+const fz_target fz_template = {.name = "template",
+                               .summary = "chat templates that are interpreted, and conversations in them",
+                               .file = "chat_template.jinja",
+                               .form = FZ_TEXT,
+                               .quick = 2000,
+                               .share = 80000,
+                               .corpus = "../../text/template",
+                               .prepare = open_tokenizers,
+                               .forget = close_tokenizers,
+                               .run = run_chat};
 
 const fz_target fz_ids = {.name = "ids",
                           .summary = "a file of token ids",

@@ -1,0 +1,29 @@
+/* calls.h - what a chat template can call: filters, tests, methods and functions, each a row of a table. A new one is a
+ * row; docs/chat-templates.md lists the names. */
+#ifndef LH_TEXT_TEMPLATE_CALLS_H
+#define LH_TEXT_TEMPLATE_CALLS_H
+
+#include "text/template/value.h"
+
+/* self: the value that is filtered or tested, or whose method is called. */
+typedef lh_status (*lh_tpl_call)(lh_tpl_pool *pool, lh_tpl_value self, const lh_tpl_args *args, lh_tpl_value *out);
+
+/* NULL if there is none of this name. */
+lh_tpl_call lh_tpl_find_filter(const char *name);
+lh_tpl_call lh_tpl_find_test(const char *name);
+lh_tpl_call lh_tpl_find_function(const char *name);
+lh_tpl_call lh_tpl_find_method(lh_tpl_kind kind, const char *name);
+
+typedef struct lh_tpl_row {
+    const char *name;
+    lh_tpl_call call;
+} lh_tpl_row;
+
+/* A member as Jinja's attributes of filters name it, such as "function.name". */
+lh_status lh_tpl_member_path(lh_tpl_pool *pool, lh_tpl_value of, lh_tpl_value path, lh_tpl_value *out);
+
+/* LH_EINPUT unless it is a text, or an integer: "'who' needs …". */
+lh_status lh_tpl_need_text(lh_tpl_value v, const char *who);
+lh_status lh_tpl_need_int(lh_tpl_value v, const char *who);
+
+#endif

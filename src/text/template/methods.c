@@ -1,0 +1,365 @@
+/* methods.c - methods of texts, dictionaries and lists, as Python's; those that change a value do not exist. */
+#include <string.h>
+
+#include "text/template/calls.h"
+#include "text/template/print.h"
+#include "text/template/text_ops.h"
+
+typedef const lh_tpl_args args;
+
+/* A text as argument, or NULL where it is absent or none. */
+static lh_status text_arg(args *a, int64_t i, const char *name, const char *who, const lh_tpl_text **out)
+{
+    lh_tpl_value v = lh_tpl_arg(a, i, name);
+    *out = NULL;
+    if (v.kind == LH_TPL_NONE || (v.kind == LH_TPL_UNDEFINED && i >= a->n)) return LH_OK;
+    LH_TRY(lh_tpl_need_text(v, who));
+    *out = v.text;
+    return LH_OK;
+}
+
+static lh_status int_arg(args *a, int64_t i, const char *name, int64_t otherwise, int64_t *out)
+{
+    lh_tpl_value v = lh_tpl_arg(a, i, name);
+    *out = otherwise;
+    if (v.kind == LH_TPL_UNDEFINED) return LH_OK;
+    LH_TRY(lh_tpl_need_int(v, name));
+    *out = v.i;
+    return LH_OK;
+}
+
+/* ---- texts ---- */
+
+static lh_status strip_sides(lh_tpl_pool *pool, lh_tpl_value self, args *a, int sides, lh_tpl_value *out)
+{
+    const lh_tpl_text *set;
+    LH_TRY(text_arg(a, 0, "chars", "strip", &set));
+    return lh_tpl_text_strip(pool, self.text, set, sides, out);
+}
+
+static lh_status strip(lh_tpl_pool *pool, lh_tpl_value self, args *a, lh_tpl_value *out)
+{
+    return strip_sides(pool, self, a, 3, out);
+}
+
+static lh_status lstrip(lh_tpl_pool *pool, lh_tpl_value self, args *a, lh_tpl_value *out)
+{
+    return strip_sides(pool, self, a, 1, out);
+}
+
+static lh_status rstrip(lh_tpl_pool *pool, lh_tpl_value self, args *a, lh_tpl_value *out)
+{
+    return strip_sides(pool, self, a, 2, out);
+}
+
+static lh_status split(lh_tpl_pool *pool, lh_tpl_value self, args *a, lh_tpl_value *out)
+{
+    const lh_tpl_text *separator;
+    int64_t max;
+    LH_TRY(text_arg(a, 0, "sep", "split", &separator));
+    LH_TRY(int_arg(a, 1, "maxsplit", -1, &max));
+    return lh_tpl_split(pool, self.text, separator, max, out);
+}
+
+static lh_status rsplit(lh_tpl_pool *pool, lh_tpl_value self, args *a, lh_tpl_value *out)
+{
+    const lh_tpl_text *separator;
+    int64_t max;
+    LH_TRY(text_arg(a, 0, "sep", "rsplit", &separator));
+    LH_TRY(int_arg(a, 1, "maxsplit", -1, &max));
+    return lh_tpl_split_last(pool, self.text, separator, max, out);
+}
+
+static lh_status splitlines(lh_tpl_pool *pool, lh_tpl_value self, args *a, lh_tpl_value *out)
+{
+    return lh_tpl_split_lines(pool, self.text, lh_tpl_true(lh_tpl_arg(a, 0, "keepends")), out);
+}
+
+/* 1 if the text has `part` at this end; *part_v may be a list of them. */
+static lh_status has_end(lh_tpl_value self, lh_tpl_value part_v, int last, int *out)
+{
+    const lh_tpl_list one = {.at = &part_v, .n = 1}, *parts = part_v.kind == LH_TPL_LIST ? part_v.list : &one;
+    *out = 0;
+    for (int64_t i = 0; i < parts->n && !*out; i++) {
+        LH_TRY(lh_tpl_need_text(parts->at[i], last ? "endswith" : "startswith"));
+        const lh_tpl_text *part = parts->at[i].text, *text = self.text;
+        if (part->bytes > text->bytes) continue;
+        *out = part->bytes == 0 ||
+               memcmp(text->data + (last ? text->bytes - part->bytes : 0), part->data, (size_t)part->bytes) == 0;
+    }
+    return LH_OK;
+}
+
+static lh_status startswith(lh_tpl_pool *pool, lh_tpl_value self, args *a, lh_tpl_value *out)
+{
+    int yes;
+    (void)pool;
+    LH_TRY(has_end(self, lh_tpl_arg(a, 0, NULL), 0, &yes));
+    *out = lh_tpl_bool(yes);
+    return LH_OK;
+}
+
+static lh_status endswith(lh_tpl_pool *pool, lh_tpl_value self, args *a, lh_tpl_value *out)
+{
+    int yes;
+    (void)pool;
+    LH_TRY(has_end(self, lh_tpl_arg(a, 0, NULL), 1, &yes));
+    *out = lh_tpl_bool(yes);
+    return LH_OK;
+}
+
+static lh_status remove_end(lh_tpl_pool *pool, lh_tpl_value self, args *a, int last, lh_tpl_value *out)
+{
+    lh_tpl_value part = lh_tpl_arg(a, 0, NULL);
+    int yes;
+    LH_TRY(lh_tpl_need_text(part, last ? "removesuffix" : "removeprefix"));
+    LH_TRY(has_end(self, part, last, &yes));
+    int64_t bytes = yes ? part.text->bytes : 0;
+    return lh_tpl_text_part(pool, self.text, last ? 0 : bytes, self.text->bytes - (last ? bytes : 0), out);
+}
+
+static lh_status removeprefix(lh_tpl_pool *pool, lh_tpl_value self, args *a, lh_tpl_value *out)
+{
+    return remove_end(pool, self, a, 0, out);
+}
+
+static lh_status removesuffix(lh_tpl_pool *pool, lh_tpl_value self, args *a, lh_tpl_value *out)
+{
+    return remove_end(pool, self, a, 1, out);
+}
+
+static lh_status replace(lh_tpl_pool *pool, lh_tpl_value self, args *a, lh_tpl_value *out)
+{
+    lh_tpl_change change;
+    LH_TRY(lh_tpl_need_text(lh_tpl_arg(a, 0, "old"), "replace"));
+    LH_TRY(lh_tpl_need_text(lh_tpl_arg(a, 1, "new"), "replace"));
+    change.from = lh_tpl_arg(a, 0, "old").text;
+    change.to = lh_tpl_arg(a, 1, "new").text;
+    LH_TRY(int_arg(a, 2, "count", -1, &change.count));
+    return lh_tpl_replace(pool, self.text, &change, out);
+}
+
+#define CASE(name, to)                                                                      \
+    static lh_status name(lh_tpl_pool *pool, lh_tpl_value self, args *a, lh_tpl_value *out) \
+    {                                                                                       \
+        (void)a;                                                                            \
+        return lh_tpl_change_case(pool, self.text, to, out);                                \
+    }
+CASE(upper, LH_TPL_UPPER)
+CASE(lower, LH_TPL_LOWER)
+CASE(capitalize, LH_TPL_CAPITAL)
+CASE(title, LH_TPL_TITLE)
+
+/* Characters before the first place of the argument, -1: none. */
+static lh_status find(lh_tpl_pool *pool, lh_tpl_value self, args *a, lh_tpl_value *out)
+{
+    int64_t at;
+    LH_TRY(lh_tpl_need_text(lh_tpl_arg(a, 0, NULL), "find"));
+    LH_TRY(lh_tpl_text_find(pool, self.text, lh_tpl_arg(a, 0, NULL).text, 0, &at));
+    const lh_tpl_text before = {.data = self.text->data, .bytes = at};
+    *out = lh_tpl_int(at < 0 ? -1 : lh_tpl_text_length(&before));
+    return LH_OK;
+}
+
+/* Characters before the last place. */
+static lh_status rfind(lh_tpl_pool *pool, lh_tpl_value self, args *a, lh_tpl_value *out)
+{
+    int64_t at = -1, next = 0;
+    LH_TRY(lh_tpl_need_text(lh_tpl_arg(a, 0, NULL), "rfind"));
+    while (next >= 0) {
+        LH_TRY(lh_tpl_text_find(pool, self.text, lh_tpl_arg(a, 0, NULL).text, at + 1, &next));
+        LH_TRY(lh_tpl_step(pool, 1));
+        if (next >= 0) at = next;
+    }
+    const lh_tpl_text before = {.data = self.text->data, .bytes = at};
+    *out = lh_tpl_int(at < 0 ? -1 : lh_tpl_text_length(&before));
+    return LH_OK;
+}
+
+static lh_status count(lh_tpl_pool *pool, lh_tpl_value self, args *a, lh_tpl_value *out)
+{
+    int64_t n = 0, at = 0, found;
+    lh_tpl_value part = lh_tpl_arg(a, 0, NULL);
+    LH_TRY(lh_tpl_need_text(part, "count"));
+    for (;; n++) {
+        LH_TRY(lh_tpl_text_find(pool, self.text, part.text, at, &found));
+        if (found < 0) break;
+        at = found + (part.text->bytes ? part.text->bytes : 1);
+        LH_TRY(lh_tpl_step(pool, 1));
+    }
+    *out = lh_tpl_int(n);
+    return LH_OK;
+}
+
+static lh_status join(lh_tpl_pool *pool, lh_tpl_value self, args *a, lh_tpl_value *out)
+{
+    lh_tpl_list items;
+    LH_TRY(lh_tpl_items(pool, lh_tpl_arg(a, 0, NULL), &items));
+    for (int64_t i = 0; i < items.n; i++) LH_TRY(lh_tpl_need_text(items.at[i], "join"));
+    return lh_tpl_join(pool, &items, self.text, out);
+}
+
+/* What all bytes of a text must be, for isdigit and the like: ASCII only. */
+static lh_status all_of(lh_tpl_value self, const char *set, lh_tpl_value *out)
+{
+    int yes = self.text->bytes > 0;
+    for (int64_t i = 0; i < self.text->bytes && yes; i++)
+        yes = self.text->data[i] && strchr(set, self.text->data[i]) != NULL;
+    *out = lh_tpl_bool(yes);
+    return LH_OK;
+}
+
+#define DIGITS "0123456789"
+#define LETTERS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+#define ALL_OF(name, set)                                                                   \
+    static lh_status name(lh_tpl_pool *pool, lh_tpl_value self, args *a, lh_tpl_value *out) \
+    {                                                                                       \
+        (void)pool, (void)a;                                                                \
+        return all_of(self, set, out);                                                      \
+    }
+ALL_OF(is_digits, DIGITS)
+ALL_OF(is_letters, LETTERS)
+ALL_OF(is_alphanumeric, DIGITS LETTERS)
+ALL_OF(is_spaces, " \t\n\r\f\v")
+
+/* "{}" and "{name}" are replaced; a format after a colon is not read here. */
+static lh_status format(lh_tpl_pool *pool, lh_tpl_value self, args *a, lh_tpl_value *out)
+{
+    lh_tpl_builder b = {0};
+    const lh_tpl_text *t = self.text;
+    int64_t next = 0;
+    for (int64_t at = 0; at < t->bytes;) {
+        const char c = t->data[at];
+        if ((c == '{' || c == '}') && at + 1 < t->bytes && t->data[at + 1] == c) {
+            LH_TRY(lh_tpl_append_bytes(pool, &b, &c, 1));
+            at += 2;
+        } else if (c == '{') {
+            const char *end = memchr(t->data + at, '}', (size_t)(t->bytes - at));
+            char name[64] = {0};
+            int64_t bytes = end ? end - (t->data + at) - 1 : 64;
+            if (bytes > 62) LH_FAIL(LH_EINPUT, "'format' got a '{' without '}'");
+            memcpy(name, t->data + at + 1, (size_t)bytes);
+            int number = bytes > 0 && strspn(name, DIGITS) == (size_t)bytes && bytes < 9;
+            int64_t i = bytes == 0 ? next++ : 0;
+            for (int64_t k = 0; number && k < bytes; k++) i = i * 10 + name[k] - '0';
+            lh_tpl_value text, v = lh_tpl_arg(a, bytes == 0 || number ? i : -1, bytes == 0 || number ? NULL : name);
+            if (v.kind == LH_TPL_UNDEFINED) LH_FAIL(LH_EINPUT, "'format' has no value for '{%s}'", name);
+            LH_TRY(lh_tpl_str(pool, v, &text));
+            LH_TRY(lh_tpl_append(pool, &b, text.text));
+            at += bytes + 2;
+        } else {
+            lh_tpl_value part;
+            LH_TRY(lh_tpl_text_part(pool, t, at, at + 1, &part));
+            LH_TRY(lh_tpl_append(pool, &b, part.text));
+            at++;
+        }
+        LH_TRY(lh_tpl_step(pool, 1));
+    }
+    return lh_tpl_built(pool, &b, out);
+}
+
+/* ---- dictionaries and lists ---- */
+
+static lh_status get(lh_tpl_pool *pool, lh_tpl_value self, args *a, lh_tpl_value *out)
+{
+    int found;
+    LH_TRY(lh_tpl_dict_get(pool, self.dict, lh_tpl_arg(a, 0, "key"), out, &found));
+    if (found) return LH_OK;
+    *out = lh_tpl_arg(a, 1, "default");
+    if (a->n < 2 && out->kind == LH_TPL_UNDEFINED) *out = lh_tpl_none();
+    return LH_OK;
+}
+
+static lh_status copy_list(lh_tpl_pool *pool, const lh_tpl_list *from, lh_tpl_value *out)
+{
+    LH_TRY(lh_tpl_list_make(pool, out));
+    for (int64_t i = 0; i < from->n; i++) LH_TRY(lh_tpl_list_push(pool, out->list, from->at[i]));
+    return LH_OK;
+}
+
+static lh_status keys(lh_tpl_pool *pool, lh_tpl_value self, args *a, lh_tpl_value *out)
+{
+    (void)a;
+    return copy_list(pool, &self.dict->keys, out);
+}
+
+static lh_status values(lh_tpl_pool *pool, lh_tpl_value self, args *a, lh_tpl_value *out)
+{
+    (void)a;
+    return copy_list(pool, &self.dict->values, out);
+}
+
+static lh_status items(lh_tpl_pool *pool, lh_tpl_value self, args *a, lh_tpl_value *out)
+{
+    (void)a;
+    LH_TRY(lh_tpl_list_make(pool, out));
+    for (int64_t i = 0; i < self.dict->keys.n; i++) {
+        lh_tpl_value pair;
+        LH_TRY(lh_tpl_list_make(pool, &pair));
+        LH_TRY(lh_tpl_list_push(pool, pair.list, self.dict->keys.at[i]));
+        LH_TRY(lh_tpl_list_push(pool, pair.list, self.dict->values.at[i]));
+        LH_TRY(lh_tpl_list_push(pool, out->list, pair));
+    }
+    return LH_OK;
+}
+
+static lh_status list_index(lh_tpl_pool *pool, lh_tpl_value self, args *a, lh_tpl_value *out)
+{
+    for (int64_t i = 0; i < self.list->n; i++) {
+        int same;
+        LH_TRY(lh_tpl_equal(pool, self.list->at[i], lh_tpl_arg(a, 0, NULL), &same));
+        *out = lh_tpl_int(i);
+        if (same) return LH_OK;
+    }
+    LH_FAIL(LH_EINPUT, "'index' got a value that is not in the list");
+}
+
+static lh_status list_count(lh_tpl_pool *pool, lh_tpl_value self, args *a, lh_tpl_value *out)
+{
+    *out = lh_tpl_int(0);
+    for (int64_t i = 0; i < self.list->n; i++) {
+        int same;
+        LH_TRY(lh_tpl_equal(pool, self.list->at[i], lh_tpl_arg(a, 0, NULL), &same));
+        out->i += same;
+    }
+    return LH_OK;
+}
+
+lh_tpl_call lh_tpl_find_method(lh_tpl_kind kind, const char *name)
+{
+    static const lh_tpl_row texts[] = {{"strip", strip},
+                                       {"lstrip", lstrip},
+                                       {"rstrip", rstrip},
+                                       {"split", split},
+                                       {"rsplit", rsplit},
+                                       {"splitlines", splitlines},
+                                       {"startswith", startswith},
+                                       {"endswith", endswith},
+                                       {"removeprefix", removeprefix},
+                                       {"removesuffix", removesuffix},
+                                       {"replace", replace},
+                                       {"upper", upper},
+                                       {"lower", lower},
+                                       {"capitalize", capitalize},
+                                       {"title", title},
+                                       {"find", find},
+                                       {"rfind", rfind},
+                                       {"count", count},
+                                       {"join", join},
+                                       {"format", format},
+                                       {"isdigit", is_digits},
+                                       {"isalpha", is_letters},
+                                       {"isalnum", is_alphanumeric},
+                                       {"isspace", is_spaces},
+                                       {NULL, NULL}};
+    static const lh_tpl_row dicts[] = {
+        {"get", get}, {"keys", keys}, {"values", values}, {"items", items}, {NULL, NULL}};
+    static const lh_tpl_row lists[] = {{"index", list_index}, {"count", list_count}, {NULL, NULL}};
+    const lh_tpl_row *row = kind == LH_TPL_TEXT   ? texts
+                            : kind == LH_TPL_DICT ? dicts
+                            : kind == LH_TPL_LIST ? lists
+                                                  : NULL;
+    for (; row && row->name; row++)
+        if (strcmp(row->name, name) == 0) return row->call;
+    return NULL;
+}
