@@ -120,6 +120,30 @@ static lh_status read_softcap(const json_t *json, const char *name, const char *
     return LH_OK;
 }
 
+static lh_status read_multiplier(const json_t *json, const char *name, const char *key, double *out)
+{
+    *out = 1;
+    LH_TRY(lh_json_f64(json, name, key, out));
+    if (!isfinite(*out) || *out <= 0) LH_FAIL(LH_EINPUT, "'%s': '%s' must be greater than 0", name, key);
+    return LH_OK;
+}
+
+/* Granite's. What attention and MLP add to the residual is multiplied by r there. Here the residual is divided by r:
+ * then nothing is multiplied, embeddings are divided, and a norm, which does not depend on the length of its row but
+ * for eps, takes eps / r^2. */
+static lh_status read_multipliers(lh_config *c, const json_t *json, const char *name)
+{
+    double residual, logits;
+    LH_TRY(read_multiplier(json, name, "attention_multiplier", &c->attn_scale));
+    LH_TRY(read_multiplier(json, name, "embedding_multiplier", &c->embed_scale));
+    LH_TRY(read_multiplier(json, name, "residual_multiplier", &residual));
+    LH_TRY(read_multiplier(json, name, "logits_scaling", &logits));
+    c->embed_scale /= residual;
+    c->norm_eps /= residual * residual;
+    c->logit_scale = 1 / logits;
+    return LH_OK;
+}
+
 static lh_status read_scales(lh_config *c, const json_t *json, const char *name)
 {
     const lh_family *f = c->family;
@@ -133,13 +157,15 @@ static lh_status read_scales(lh_config *c, const json_t *json, const char *name)
     c->attn_scale = 1 / sqrt(scalar);
     c->norm_offset = f->gemma ? 1 : 0;
     c->embed_scale = f->gemma ? sqrt((double)c->hidden) : 1;
-    c->post_norms = f->gemma;
+    c->logit_scale = 1;
+    c->pre_norms = f->norms != LH_NORMS_AFTER;
+    c->post_norms = f->norms != LH_NORMS_BEFORE;
     c->qk_norm = f->qk_norm;
     c->attn_softcap = f->defaults.attn_softcap;
     c->final_softcap = f->defaults.final_softcap;
     if (f->attn_softcap) LH_TRY(read_softcap(json, name, "attn_logit_softcapping", &c->attn_softcap));
     if (f->final_softcap) LH_TRY(read_softcap(json, name, "final_logit_softcapping", &c->final_softcap));
-    return LH_OK;
+    return f->multipliers ? read_multipliers(c, json, name) : LH_OK;
 }
 
 /* A member of the text model, or else of the whole model. */
@@ -157,6 +183,12 @@ static lh_status read_switches(lh_config *c, const json_t *json, const json_t *w
     LH_TRY(lh_json_bool(json, name, "tie_word_embeddings", &c->tied));
     LH_TRY(lh_json_bool(json, name, "attention_bias", &attention_bias));
     c->qkv_bias = c->family->bias == LH_BIAS_QKV;
+    if (c->family->bias == LH_BIAS_PARTS) {
+        c->qkv_bias = 1;
+        LH_TRY(lh_json_bool(json, name, "attention_bias", &c->qkv_bias));
+        LH_TRY(lh_json_bool(json, name, "attention_out_bias", &c->o_bias));
+        LH_TRY(lh_json_bool(json, name, "mlp_bias", &c->mlp_bias));
+    }
     if (c->family->bias == LH_BIAS_OPTION) {
         c->qkv_bias = c->o_bias = attention_bias;
         LH_TRY(lh_json_bool(json, name, "mlp_bias", &c->mlp_bias));
@@ -189,7 +221,8 @@ static lh_status read_layer_types(lh_config *c, const json_t *json, const char *
         } else {
             c->sliding[l] = c->family->window == LH_WINDOW_ALL ||
                             (c->family->window == LH_WINDOW_LATE && l >= pattern) ||
-                            (c->family->window == LH_WINDOW_PATTERN && (l + 1) % pattern != 0);
+                            (c->family->window == LH_WINDOW_PATTERN && (l + 1) % pattern != 0) ||
+                            (c->family->window == LH_WINDOW_UNROTATED && c->unrotated[l]);
         }
     }
     return LH_OK;
@@ -197,12 +230,12 @@ static lh_status read_layer_types(lh_config *c, const json_t *json, const char *
 
 static lh_status read_windows(lh_config *c, const json_t *json, const char *name)
 {
-    int use = c->family->window != LH_WINDOW_LATE, any = 0;
+    int asked = c->family->window == LH_WINDOW_LATE || c->family->window == LH_WINDOW_UNROTATED, use = !asked, any = 0;
     int64_t pattern = c->family->defaults.pattern;
     const json_t *said = json_object_get(json, "sliding_window");
     LH_TRY(lh_calloc(&c->sliding, c->layers, sizeof *c->sliding));
     if (c->family->window == LH_WINDOW_NONE) return LH_OK;
-    if (!use) LH_TRY(lh_json_bool(json, name, "use_sliding_window", &use));
+    if (asked) LH_TRY(lh_json_bool(json, name, "use_sliding_window", &use));
     c->window = said ? 0 : c->family->defaults.window; /* null: none */
     LH_TRY(lh_json_i64(json, name, "sliding_window", 0, INT64_MAX, &c->window));
     if (!use || c->window == 0) {
@@ -216,6 +249,24 @@ static lh_status read_windows(lh_config *c, const json_t *json, const char *name
     LH_TRY(read_layer_types(c, json, name, pattern));
     for (int64_t l = 0; l < c->layers; l++) any |= c->sliding[l];
     if (!any) c->window = 0;
+    return LH_OK;
+}
+
+/* 'no_rope_layers' holds 1 for a layer that is rotated. */
+static lh_status read_no_rope_layers(lh_config *c, const json_t *json, const char *name)
+{
+    const json_t *list = json_object_get(json, "no_rope_layers");
+    int64_t every = c->family->defaults.unrotated;
+    int listed = list && !json_is_null(list);
+    LH_TRY(lh_json_i64(json, name, "no_rope_layer_interval", 1, LAYERS_MAX, &every));
+    if (listed && (int64_t)json_array_size(list) != c->layers)
+        LH_FAIL(LH_EINPUT, "'%s': 'no_rope_layers' must list %lld layers", name, (long long)c->layers);
+    for (int64_t l = 0; l < c->layers; l++) {
+        const json_t *rotated = listed ? json_array_get(list, (size_t)l) : NULL;
+        if (listed && !json_is_integer(rotated))
+            LH_FAIL(LH_EINPUT, "'%s': 'no_rope_layers' of layer %lld must be 0 or 1", name, (long long)l);
+        c->unrotated[l] = listed ? json_integer_value(rotated) == 0 : (l + 1) % every == 0;
+    }
     return LH_OK;
 }
 
@@ -270,7 +321,11 @@ lh_status lh_config_parse(lh_config *config, const json_t *json, const char *nam
     LH_TRY_DONE(read_activation(&c, json, name));
     LH_TRY_DONE(read_scales(&c, json, name));
     LH_TRY_DONE(read_switches(&c, json, outer, name));
+    LH_TRY_DONE(lh_calloc(&c.unrotated, c.layers, sizeof *c.unrotated));
+    if (c.family->unrotated == LH_UNROTATED_LISTED) LH_TRY_DONE(read_no_rope_layers(&c, json, name));
     LH_TRY_DONE(read_windows(&c, json, name));
+    for (int64_t l = 0; l < c.layers && c.family->unrotated == LH_UNROTATED_FULL; l++)
+        c.unrotated[l] = c.window > 0 && !c.sliding[l];
     LH_TRY_DONE(lh_config_rope(&c, json, name));
     LH_TRY_DONE(read_ids(&c, json, outer, name));
     stretch(&c);
@@ -295,6 +350,7 @@ done:
 void lh_config_clear(lh_config *config)
 {
     lh_free(config->sliding);
+    lh_free(config->unrotated);
     lh_config_rope_clear(config);
     *config = (lh_config){0};
 }

@@ -37,17 +37,19 @@ typedef struct lh_config {
     const struct lh_family *family;
     int64_t layers, hidden, heads, kv_heads, head_dim, ff, vocab, max_positions;
     int64_t rotary_dim; /* first dimensions of a head that are rotated, head_dim unless partial */
-    double norm_eps;
+    double norm_eps;    /* of rows and heads */
     double norm_offset; /* 1 where a norm multiplies by 1 + w (Gemma), else 0 */
-    double embed_scale; /* of the embedded tokens, 1 unless Gemma */
+    double embed_scale; /* of the embedded tokens */
+    double logit_scale; /* of the vocabulary's logits */
     double attn_scale;  /* of the logits q·k, 1/sqrt(head_dim) unless query_pre_attn_scalar says otherwise */
     double attn_softcap, final_softcap; /* 0: none. s -> cap * tanh(s / cap) */
     lh_activation activation;
     int tied; /* lm_head is the embedding */
     int qkv_bias, o_bias, mlp_bias, qk_norm;
-    int post_norms;   /* norms after attention and MLP, before the residual (Gemma) */
-    int64_t window;   /* keys that a query of a sliding layer sees, its own included; 0: no layer slides */
-    uint8_t *sliding; /* [layers] 1: the layer sees `window` keys only */
+    int pre_norms, post_norms; /* norms before attention and MLP, and after them, before the residual */
+    int64_t window;            /* keys that a query of a sliding layer sees, its own included; 0: no layer slides */
+    uint8_t *sliding;          /* [layers] 1: the layer sees `window` keys only */
+    uint8_t *unrotated;        /* [layers] 1: the layer rotates no queries and keys */
     lh_rope rope_global, rope_local; /* rope_local: of sliding layers; equal if the family has one only */
     int64_t bos, eos[16];            /* -1: none */
     int eos_count;

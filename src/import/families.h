@@ -10,14 +10,26 @@
 /* Layers with a sliding window, if `layer_types` does not list them. */
 typedef enum lh_window_rule {
     LH_WINDOW_NONE,
-    LH_WINDOW_ALL,     /* all, if sliding_window is a number */
-    LH_WINDOW_LATE,    /* if use_sliding_window: from layer max_window_layers on */
-    LH_WINDOW_PATTERN, /* all but every n-th */
+    LH_WINDOW_ALL,       /* all, if sliding_window is a number */
+    LH_WINDOW_LATE,      /* if use_sliding_window: from layer max_window_layers on */
+    LH_WINDOW_PATTERN,   /* all but every n-th */
+    LH_WINDOW_UNROTATED, /* if use_sliding_window: those that are not rotated */
 } lh_window_rule;
+
+/* Layers whose queries and keys are not rotated. */
+typedef enum lh_unrotated_rule {
+    LH_UNROTATED_NONE,
+    LH_UNROTATED_LISTED, /* zeros of no_rope_layers, or else every n-th */
+    LH_UNROTATED_FULL,   /* those that do not slide, where others do */
+} lh_unrotated_rule;
+
+/* Norms of a layer: before attention and MLP, after them (before the residual), or both. */
+typedef enum lh_norm_rule { LH_NORMS_BEFORE, LH_NORMS_AROUND, LH_NORMS_AFTER } lh_norm_rule;
 
 typedef enum lh_bias_rule {
     LH_BIAS_NONE,
     LH_BIAS_QKV,    /* on q, k and v always */
+    LH_BIAS_PARTS,  /* on q, k and v unless attention_bias is false, on o if attention_out_bias is set */
     LH_BIAS_OPTION, /* on q, k, v and o if attention_bias is set, on the MLP if mlp_bias is */
 } lh_bias_rule;
 
@@ -33,6 +45,7 @@ typedef struct lh_family_defaults {
     int64_t kv_heads;                         /* 0: as many as heads */
     int64_t head_dim;                         /* 0: hidden / heads */
     int64_t max_positions, original_positions, window, pattern;
+    int64_t unrotated;                   /* every n-th layer, for LH_UNROTATED_LISTED */
     double norm_eps, theta, local_theta; /* local_theta 0: one rotary embedding for all layers */
     double query_scalar;                 /* 0: head_dim */
     double attn_softcap, final_softcap;
@@ -50,11 +63,14 @@ struct lh_family {
     lh_bias_rule bias;
     lh_activation activation;
     const char *activation_key;
-    int gemma;         /* norms multiply by 1 + w, embeddings by sqrt(hidden), norms after attention and MLP */
-    int qk_norm;       /* q and k are normed per head */
-    int attn_softcap;  /* attn_logit_softcapping is used (Gemma 3 has the member, but ignores it) */
-    int final_softcap; /* final_logit_softcapping is used */
-    int gguf_permuted; /* GGUF files hold the rows of q and k interleaved */
+    lh_norm_rule norms;
+    lh_unrotated_rule unrotated;
+    int gemma;                     /* norms multiply by 1 + w, embeddings by sqrt(hidden), q by query_pre_attn_scalar */
+    int multipliers;               /* of embeddings, attention logits and residuals, and logits_scaling (Granite) */
+    int qk_norm;                   /* q and k are normed per head */
+    int attn_softcap;              /* attn_logit_softcapping is used (Gemma 3 has the member, but ignores it) */
+    int final_softcap;             /* final_logit_softcapping is used */
+    int gguf_permuted;             /* GGUF files hold the rows of q and k interleaved */
     const lh_tensor_name *tensors; /* [LH_WEIGHTS] */
 };
 

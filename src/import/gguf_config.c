@@ -140,7 +140,11 @@ static lh_status copy_numbers(const maker *m)
     } rows[] = {{"attention.layer_norm_rms_epsilon", "rms_norm_eps"},
                 {"rope.freq_base", "rope_theta"},
                 {"attn_logit_softcapping", "attn_logit_softcapping"},
-                {"final_logit_softcapping", "final_logit_softcapping"}};
+                {"final_logit_softcapping", "final_logit_softcapping"},
+                {"attention.scale", "attention_multiplier"}, /* Granite's */
+                {"embedding_scale", "embedding_multiplier"},
+                {"residual_scale", "residual_multiplier"},
+                {"logit_scale", "logits_scaling"}};
     int64_t window = -1;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         double value = NAN;

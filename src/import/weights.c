@@ -49,9 +49,9 @@ void lh_weight_shape(const lh_config *c, lh_weight w, int64_t *rows, int64_t *co
     switch (w) {
     case LH_W_EMBED: *rows = c->vocab; break;
     case LH_W_HEAD: *rows = c->tied ? 0 : c->vocab; break;
-    case LH_W_NORM:
+    case LH_W_NORM: *rows = c->hidden; break;
     case LH_W_ATTN_NORM:
-    case LH_W_MLP_NORM: *rows = c->hidden; break;
+    case LH_W_MLP_NORM: *rows = c->pre_norms ? c->hidden : 0; break;
     case LH_W_Q: *rows = q; break;
     case LH_W_K:
     case LH_W_V: *rows = kv; break;

@@ -10,7 +10,7 @@ typedef struct dry_run {
     const lh_kv_course *course;
     lh_kv_shape shape;
     lh_projection *projections; /* without weights */
-    lh_rotation rotations[2];
+    lh_rotation *rotations;
     lh_counting on;
     lh_kv **caches; /* [1 + other_count] */
     int64_t count;  /* of them */
@@ -23,6 +23,7 @@ static lh_status open_caches(dry_run *d)
     LH_TRY(lh_calloc(&d->projections, d->shape.layers, sizeof *d->projections));
     LH_TRY(lh_calloc(&d->caches, d->count, sizeof *d->caches));
     d->shape.projections = d->projections;
+    LH_TRY(lh_calloc(&d->rotations, d->shape.layers, sizeof *d->rotations));
     d->shape.rotations = d->rotations;
     LH_TRY(lh_counting_open(&d->on, c->device, d->shape.heads.rank, d->shape.heads.ranks));
     for (int64_t i = 0; i < d->count; i++) {
@@ -37,6 +38,7 @@ static void close_caches(dry_run *d)
     for (int64_t i = d->count - 1; i >= 0 && d->caches; i--) lh_kv_close(d->caches[i]);
     lh_counting_close(&d->on);
     lh_free(d->caches);
+    lh_free(d->rotations);
     lh_free(d->projections);
 }
 

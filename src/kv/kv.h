@@ -27,7 +27,7 @@ typedef struct lh_kv_shape {
     int64_t hidden;
     /* borrowed; NULL where no policy will ask for them */
     const lh_projection *projections; /* [layers] */
-    const lh_rotation *rotations;     /* [2]: of layers that do not slide, and of those that do */
+    const lh_rotation *rotations;     /* [layers] */
     const lh_profiles *profiles;      /* those that the policy names are in it */
 } lh_kv_shape;
 

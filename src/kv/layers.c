@@ -58,7 +58,7 @@ lh_evict_job lh_kv_job(lh_kv *kv, int64_t layer, const lh_arena *arena, int64_t 
                           .layer = {.index = layer,
                                     .window = slides ? s->window : 0,
                                     .projection = s->projections ? &s->projections[layer] : NULL,
-                                    .rotation = s->rotations ? &s->rotations[slides] : NULL},
+                                    .rotation = s->rotations ? &s->rotations[layer] : NULL},
                           .entries = &arena->view,
                           .offset = arena->offset,
                           .seen = seen,

@@ -36,7 +36,7 @@ lh_status lh_kv_reserve_slots(lh_kv *kv, int64_t tokens)
 lh_status lh_kv_attended(lh_kv *kv, int64_t layer, int64_t seen, lh_ragged **view)
 {
     lh_arena *arena = &kv->layers[layer].arena;
-    const lh_rotation *r = kv->shape.rotations ? &kv->shape.rotations[lh_kv_slides(&kv->shape, layer)] : NULL;
+    const lh_rotation *r = kv->shape.rotations ? &kv->shape.rotations[layer] : NULL;
     *view = &arena->view;
     if (!lh_kv_uses_slots(&kv->numbers)) return LH_OK;
     LH_TRY(lh_slot_positions_rotate(&kv->slots, &kv->exec, arena, r, next_slot(kv, layer), seen - kv->timeline.seen));

@@ -26,7 +26,7 @@ int64_t lh_forward_rows_bytes(const lh_config *config, const lh_shard *shard, co
 lh_status lh_forward_open(lh_forward **out, lh_model *model, const lh_exec *exec, const lh_forward_run *run);
 void lh_forward_close(lh_forward *f);
 
-/* Rotary embeddings: [2], of full and of sliding layers. Borrowed. */
+/* Rotary embeddings: [layers]. Borrowed. */
 const lh_rotation *lh_forward_rotations(const lh_forward *forward);
 
 /* All collective. Append tokens; the cache evicts by its policy. Afterwards lh_forward_logits gives the logits of the

@@ -51,15 +51,24 @@ typedef struct lh_last_rows {
     float *logits; /* [cap, vocab_count] */
 } lh_last_rows;
 
+/* Of layers that do not slide, of those that do, and of those that are not rotated, whose frequencies are 0. */
+typedef enum lh_rotation_kind {
+    LH_ROTATION_GLOBAL,
+    LH_ROTATION_LOCAL,
+    LH_ROTATION_NONE,
+    LH_ROTATIONS
+} lh_rotation_kind;
+
 struct lh_forward {
     lh_model *model;
     const lh_config *config;
     const lh_shard *shard;
     lh_exec exec;
     lh_device *device;
-    int64_t chunk;            /* most tokens that pass through a layer together */
-    int32_t *numbers;         /* host, [chunk] */
-    lh_rotation rotations[2]; /* global, local */
+    int64_t chunk;                   /* most tokens that pass through a layer together */
+    int32_t *numbers;                /* host, [chunk] */
+    lh_rotation kinds[LH_ROTATIONS]; /* own the frequencies */
+    lh_rotation *rotations;          /* host, [layers]: one of the kinds each */
     lh_logical_shards head_shards, block_shards;
     int64_t *gather_bytes, *gather_at; /* [ranks] */
     lh_chunk_work work;

@@ -55,7 +55,7 @@ int64_t lh_forward_bytes(const lh_config *config, const lh_shard *shard, const l
 {
     lh_forward none;
     buffer list[BUFFERS];
-    int64_t bytes = 2 * (config->rotary_dim / 2) * 4;
+    int64_t bytes = LH_ROTATIONS * (config->rotary_dim / 2) * 4;
     list_buffers(&none, &(extent){config, shard, options, chunk}, list);
     for (int i = 0; i < BUFFERS; i++) bytes += list[i].bytes;
     return bytes + lh_forward_rows_bytes(config, shard, options, 1);
@@ -72,13 +72,15 @@ int64_t lh_forward_prompt_bytes(const lh_config *config, int64_t tokens)
     return tokens * config->hidden * 4;
 }
 
+/* `rope` NULL: nothing is rotated. */
 static lh_status open_rope(lh_forward *f, const lh_rope *rope, int64_t length, lh_rotation *out)
 {
     lh_status st = LH_OK;
     int64_t half = f->config->rotary_dim / 2;
     float *host = NULL, *device = NULL;
     LH_TRY_DONE(lh_calloc(&host, half, sizeof *host));
-    lh_rope_frequencies(rope, f->config->rotary_dim, length, host, &out->scale);
+    out->scale = 1;
+    if (rope) lh_rope_frequencies(rope, f->config->rotary_dim, length, host, &out->scale);
     LH_TRY_DONE(lh_device_alloc(f->device, &device, half * 4, LH_MEM_WORK));
     out->inv_freq = device;
     out->rotary = f->config->rotary_dim;
@@ -86,6 +88,22 @@ static lh_status open_rope(lh_forward *f, const lh_rope *rope, int64_t length, l
 done:
     lh_free(host);
     return st;
+}
+
+static lh_status open_rotations(lh_forward *f, int64_t length)
+{
+    const lh_config *c = f->config;
+    const lh_rope *ropes[LH_ROTATIONS] = {
+        [LH_ROTATION_GLOBAL] = &c->rope_global, [LH_ROTATION_LOCAL] = &c->rope_local, [LH_ROTATION_NONE] = NULL};
+    for (int k = 0; k < LH_ROTATIONS; k++) LH_TRY(open_rope(f, ropes[k], length, &f->kinds[k]));
+    LH_TRY(lh_calloc(&f->rotations, c->layers, sizeof *f->rotations));
+    for (int64_t l = 0; l < c->layers; l++) {
+        int slides = c->window > 0 && c->sliding[l];
+        f->rotations[l] = f->kinds[c->unrotated[l] ? LH_ROTATION_NONE
+                                   : slides        ? LH_ROTATION_LOCAL
+                                                   : LH_ROTATION_GLOBAL];
+    }
+    return LH_OK;
 }
 
 /* The logical shards of every rank, for reproducible sums. */
@@ -164,8 +182,7 @@ lh_status lh_forward_open(lh_forward **out, lh_model *model, const lh_exec *exec
     list_buffers(f, &(extent){f->config, f->shard, &model->options, f->chunk}, list);
     for (int i = 0; i < BUFFERS; i++)
         LH_TRY_DONE(lh_device_alloc(f->device, list[i].where, list[i].bytes, LH_MEM_WORK));
-    LH_TRY_DONE(open_rope(f, &f->config->rope_global, run->length, &f->rotations[0]));
-    LH_TRY_DONE(open_rope(f, &f->config->rope_local, run->length, &f->rotations[1]));
+    LH_TRY_DONE(open_rotations(f, run->length));
     LH_TRY_DONE(open_logical_shards(f));
     lh_forward_keep(f, 1);
     LH_TRY_DONE(lh_forward_apply_keep(f));
@@ -183,11 +200,12 @@ void lh_forward_close(lh_forward *f)
     lh_forward_forget_step(f);
     list_buffers(f, &(extent){f->config, f->shard, &f->model->options, f->chunk}, list);
     for (int i = 0; i < BUFFERS; i++) lh_device_free(f->device, *(void **)list[i].where);
-    for (int i = 0; i < 2; i++) lh_device_free(f->device, (float *)f->rotations[i].inv_freq);
+    for (int k = 0; k < LH_ROTATIONS; k++) lh_device_free(f->device, (float *)f->kinds[k].inv_freq);
     lh_device_free(f->device, f->last_rows.x);
     lh_device_free(f->device, f->last_rows.normed);
     lh_device_free(f->device, f->last_rows.logits);
     lh_free(f->numbers);
+    lh_free(f->rotations);
     lh_free(f->head_shards.first);
     lh_free(f->head_shards.bounds);
     lh_free(f->block_shards.first);

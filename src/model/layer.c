@@ -29,10 +29,15 @@ static int64_t qkv_ld(const lh_forward *f)
     return q_dim(f) + 2 * kv_dim(f);
 }
 
-/* Whole rows: y may be x (then f32). */
+/* Whole rows: y may be x (then f32). Without weights, where the family has no norm, they are only converted. */
 static void norm_rows(lh_forward *f, const float *x, const float *w, void *y, lh_dtype y_type, int64_t tokens)
 {
     int64_t hidden = f->config->hidden;
+    if (!w) {
+        LH_RUN(&f->exec, convert, .dst = y, .src = x, .dst_type = y_type, .src_type = LH_F32, .rows = tokens,
+               .cols = hidden, .dst_ld = hidden, .src_ld = hidden);
+        return;
+    }
     LH_RUN(&f->exec, rmsnorm, .y = y, .y_type = y_type, .x = x, .w = w, .tokens = tokens, .heads = 1, .dim = hidden,
            .x_ld = hidden, .y_ld = hidden, .eps = (float)f->config->norm_eps, .offset = (float)f->config->norm_offset);
 }
@@ -47,7 +52,7 @@ static void norm_heads(lh_forward *f, float *x, const float *w, int64_t heads, i
 
 static void rotate(lh_forward *f, float *x, int64_t heads, const lh_rows_at *rows)
 {
-    const lh_rotation *r = &f->rotations[sliding(f, rows->layer)];
+    const lh_rotation *r = &f->rotations[rows->layer];
     LH_RUN(&f->exec, rope, .x = x, .positions = rows->turns ? rows->turns : f->work.positions, .inv_freq = r->inv_freq,
            .tokens = rows->tokens, .heads = heads, .dim = f->config->head_dim, .rotary = f->config->rotary_dim,
            .ld = qkv_ld(f), .scale = r->scale);

@@ -140,6 +140,24 @@ static lh_status load_piece(loader *in, const piece *p, int64_t layer, void *whe
     return LH_OK;
 }
 
+/* The last norm before the vocabulary's product takes the scale of the logits. */
+static lh_status scale_logits(lh_model *m)
+{
+    lh_status st = LH_OK;
+    lh_stream *stream = m->exec.stream;
+    int64_t bytes = m->config.hidden * (int64_t)sizeof *m->norm;
+    float *host = NULL;
+    LH_TRY_DONE(lh_calloc(&host, m->config.hidden, sizeof *host));
+    LH_TRY_DONE(lh_stream_copy(stream, host, m->norm, bytes, LH_COPY_TO_HOST));
+    LH_TRY_DONE(lh_stream_sync(stream));
+    for (int64_t i = 0; i < m->config.hidden; i++) host[i] *= (float)m->config.logit_scale;
+    LH_TRY_DONE(lh_stream_copy(stream, m->norm, host, bytes, LH_COPY_TO_DEVICE));
+    LH_TRY_DONE(lh_stream_sync(stream));
+done:
+    lh_free(host);
+    return st;
+}
+
 lh_status lh_model_load(lh_model **out, lh_checkpoint *ck, const lh_exec *exec, const lh_model_options *options,
                         const lh_load_progress *progress)
 {
@@ -156,6 +174,7 @@ lh_status lh_model_load(lh_model **out, lh_checkpoint *ck, const lh_exec *exec, 
     loader in = {ck, m, progress, 0, lh_model_bytes(&m->config, &m->shard, options->dtype)};
     for (int i = 0; i < MODEL_PIECES; i++) LH_TRY_DONE(load_piece(&in, &model_pieces[i], 0, m));
     if (m->config.tied) m->head = m->embed;
+    if (m->config.logit_scale != 1) LH_TRY_DONE(scale_logits(m));
     for (int64_t l = 0; l < m->config.layers; l++)
         for (int i = 0; i < LAYER_PIECES; i++) LH_TRY_DONE(load_piece(&in, &layer_pieces[i], l, &m->layers[l]));
     for (int64_t l = 0; l < m->config.layers; l++)

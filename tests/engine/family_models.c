@@ -56,6 +56,23 @@ const tiny_shape family_shapes[FAMILIES] = {
      .layers = 3,
      .ff = 50,
      .window = 52},
+    {.name = "smollm3, one layer is not rotated",
+     .family = "smollm3",
+     .heads = 6,
+     .kv_heads = 2,
+     .head_dim = 8,
+     .layers = 3,
+     .ff = 40,
+     .more = "\"no_rope_layers\": [1, 0, 1]"},
+    {.name = "exaone4, full layers are not rotated",
+     .family = "exaone4",
+     .heads = 8,
+     .kv_heads = 2,
+     .head_dim = 8,
+     .layers = 3,
+     .ff = 40,
+     .window = 44,
+     .more = "\"sliding_window_pattern\": 3"},
 };
 
 void family_models_make(family_models *m)

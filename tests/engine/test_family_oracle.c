@@ -118,7 +118,6 @@ static void copy_projections(run *x, const lh_kv_shape *shape)
 static void describe(run *x, const lh_policy_options *policy, const lh_kv_shape *shape)
 {
     const lh_config *c = lh_engine_get(x->engine)->config;
-    const lh_rotation *r = lh_forward_rotations(x->forward);
     copy_projections(x, shape);
     x->values = (kv_rig_values){.k = heard.k,
                                 .v = heard.v,
@@ -127,7 +126,7 @@ static void describe(run *x, const lh_policy_options *policy, const lh_kv_shape 
                                 .room = ROOM,
                                 .hidden = c->hidden,
                                 .scale = c->attn_scale,
-                                .frequencies = {r[0].inv_freq, r[1].inv_freq},
+                                .rotations = lh_forward_rotations(x->forward),
                                 .rotary = c->rotary_dim};
     x->of = (kv_rig_case){.heads = c->heads,
                           .kv_heads = c->kv_heads,

@@ -1,6 +1,7 @@
 /* Laws of model/config.h: what Hugging Face assumes where a configuration is silent, and rotary frequencies. */
 #include <check.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -143,6 +144,54 @@ START_TEST(test_phi3_longrope_and_new_rope_words)
 }
 END_TEST
 
+START_TEST(test_layers_without_rotation)
+{
+    static const struct {
+        const char *more;
+        uint8_t unrotated[4], sliding[4];
+    } cases[] = {
+        {"'model_type':'smollm3'", {0, 0, 0, 1}, {0}},
+        {"'model_type':'smollm3','no_rope_layer_interval':2", {0, 1, 0, 1}, {0}},
+        {"'model_type':'smollm3','no_rope_layers':[0,1,1,0],'sliding_window':9", {1, 0, 0, 1}, {0}},
+        {"'model_type':'smollm3','no_rope_layers':[0,1,1,0],'sliding_window':9,'use_sliding_window':true",
+         {1, 0, 0, 1},
+         {1, 0, 0, 1}},
+        {"'model_type':'exaone4'", {0, 0, 0, 1}, {1, 1, 1, 0}},
+        {"'model_type':'exaone4','sliding_window':null", {0}, {0}},
+        {"'model_type':'llama'", {0}, {0}},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char text[512];
+        lh_config c;
+        snprintf(text, sizeof text, "{" SIZES ",'num_key_value_heads':2,%s}", cases[i].more);
+        ck_assert_msg(parse(&c, text) == LH_OK, "%s: %s", cases[i].more, lh_error_message());
+        ck_assert_msg(memcmp(c.unrotated, cases[i].unrotated, 4) == 0, "%s: other layers", cases[i].more);
+        ck_assert_msg(memcmp(c.sliding, cases[i].sliding, 4) == 0, "%s: other layers slide", cases[i].more);
+        ck_assert_int_eq(c.window > 0, cases[i].sliding[0] || cases[i].sliding[1]);
+        lh_config_clear(&c);
+    }
+}
+END_TEST
+
+START_TEST(test_multipliers_and_parts_of_biases)
+{
+    lh_config c;
+    ck_assert_int_eq(parse(&c, "{'model_type':'granite'," SIZES ",'embedding_multiplier':12,'logits_scaling':8,"
+                               "'residual_multiplier':0.5,'attention_multiplier':0.125,'rms_norm_eps':1e-5}"),
+                     LH_OK);
+    ck_assert(c.embed_scale == 24 && c.logit_scale == 0.125 && c.attn_scale == 0.125 && c.norm_eps == 4e-5);
+    lh_config_clear(&c);
+    ck_assert_int_eq(parse(&c, "{'model_type':'seed_oss','num_key_value_heads':2," SIZES "}"), LH_OK);
+    ck_assert(c.qkv_bias && !c.o_bias && !c.mlp_bias && c.pre_norms && !c.post_norms);
+    lh_config_clear(&c);
+    ck_assert_int_eq(parse(&c, "{'model_type':'seed_oss','num_key_value_heads':2," SIZES
+                               ",'attention_bias':false,'attention_out_bias':true}"),
+                     LH_OK);
+    ck_assert(!c.qkv_bias && c.o_bias);
+    lh_config_clear(&c);
+}
+END_TEST
+
 START_TEST(test_what_cannot_be_is_refused_by_name)
 {
     static const struct {
@@ -168,6 +217,10 @@ START_TEST(test_what_cannot_be_is_refused_by_name)
         {"{'model_type':'llama'," SIZES ",'rms_norm_eps':-1}", "'rms_norm_eps'"},
         {"{'model_type':'llama'," SIZES ",'quantization_config':{'bits':4}}", "quantised"},
         {"{'model_type':'llama'," SIZES ",'eos_token_id':'x'}", "'eos_token_id'"},
+        {"{'model_type':'granite'," SIZES ",'residual_multiplier':0}", "'residual_multiplier' must be greater than 0"},
+        {"{'model_type':'smollm3'," SIZES ",'num_key_value_heads':2,'no_rope_layers':[1]}", "must list 4 layers"},
+        {"{'model_type':'smollm3'," SIZES ",'num_key_value_heads':2,'no_rope_layers':[1,0,'x',1]}",
+         "of layer 2 must be 0 or 1"},
         {"{'model_type':'gemma2','layer_types':['full_attention']}", "must list 26 layers"},
         {"{'model_type':'llama','vocab_size':1e30,'hidden_size':64}", "'vocab_size'"},
         {"{'model_type':'llama','vocab_size':99999999999,'hidden_size':64}", "'vocab_size'"},
@@ -341,6 +394,8 @@ int main(void)
     tcase_add_test(tc, test_qwen_windows_are_asked_for);
     tcase_add_test(tc, test_gemma_peculiarities);
     tcase_add_test(tc, test_phi3_longrope_and_new_rope_words);
+    tcase_add_test(tc, test_layers_without_rotation);
+    tcase_add_test(tc, test_multipliers_and_parts_of_biases);
     tcase_add_test(tc, test_what_cannot_be_is_refused_by_name);
     tcase_add_test(tc, test_stretched_models_reach_further);
     tcase_add_loop_test(tc, test_frequencies_are_transformers, 0, sizeof ropes / sizeof *ropes);

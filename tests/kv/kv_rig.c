@@ -64,7 +64,7 @@ float kv_rig_frequency(const kv_rig_case *of, int64_t i)
 
 float kv_rig_frequency_of(const kv_rig_case *of, int64_t layer, int64_t i)
 {
-    return of->values ? of->values->frequencies[of->sliding && of->sliding[layer]][i] : kv_rig_frequency(of, i);
+    return of->values ? of->values->rotations[layer].inv_freq[i] : kv_rig_frequency(of, i);
 }
 
 int64_t kv_rig_half(const kv_rig_case *of)
@@ -168,8 +168,8 @@ static void make_rotations(kv_rig *r)
     int64_t half = r->of->dim / 2;
     r->frequencies = host(half, sizeof(float));
     for (int64_t i = 0; i < half; i++) r->frequencies[i] = kv_rig_frequency(r->of, i);
-    for (int slides = 0; slides < 2; slides++)
-        r->rotations[slides] = (lh_rotation){.inv_freq = r->frequencies, .rotary = r->of->dim, .scale = 1.0f};
+    for (int64_t l = 0; l < r->of->layers; l++)
+        r->rotations[l] = (lh_rotation){.inv_freq = r->frequencies, .rotary = r->of->dim, .scale = 1.0f};
 }
 
 void kv_rig_open(kv_rig *r, const kv_rig_case *of, lh_comm *comm, const lh_ops *ops)

@@ -14,7 +14,7 @@ typedef struct kv_rig_values {
     const float *w;         /* output projections, [layers, hidden, heads * dim] */
     int64_t room, hidden;
     double scale;                /* of the logits */
-    const float *frequencies[2]; /* [rotary / 2] of layers that do not slide, and of those that do */
+    const lh_rotation *rotations; /* [layers] */
     int64_t rotary;              /* dimensions */
 } kv_rig_values;
 
@@ -63,7 +63,7 @@ typedef struct kv_rig {
     int32_t *positions;
     float *frequencies;
     lh_projection projections[8];
-    lh_rotation rotations[2];
+    lh_rotation rotations[8];
     kv_rig_result *result; /* where the listener writes during the prompt */
 } kv_rig;
 
