@@ -18,6 +18,20 @@ void lh_keep_sets_clear(lh_keep_sets *sets);
 /* Room for the positions of all layers; those of an earlier take are dropped. */
 lh_status lh_keep_sets_reserve(lh_keep_sets *sets, lh_keep_part part, int64_t layers);
 
+/* What keep sets must fit: a model, and the ids of a prompt. */
+typedef struct lh_keep_fit {
+    int64_t layers, kv_heads;
+    const uint8_t *sliding; /* [layers] 1: sees the last `window` keys only; NULL: none */
+    int64_t window;
+    const int32_t *tokens; /* [n] */
+    int64_t n;
+} lh_keep_fit;
+
+/* Reads the part `kept` of all layers. LH_EFILE, naming the file and what does not fit: other numbers of layers or
+ * heads, tokens that do not begin with the prompt, positions that are not ascending, not of the prompt or not seen any
+ * more, a head that keeps nothing. Not collective; every rank may read for itself. */
+lh_status lh_keep_sets_read(lh_keep_sets *out, lh_h5 *h5, const lh_keep_fit *fit);
+
 /* Collective. LH_EWRITE on every rank when rank 0 cannot write. Of `extra` it takes the tokens and the run. */
 lh_status lh_keep_sets_write(const lh_keep_sets *sets, lh_comm *comm, const char *path, const lh_cache_extra *extra);
 

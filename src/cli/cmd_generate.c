@@ -8,6 +8,7 @@
 #include "cli/generate_output.h"
 #include "cli/interrupt.h"
 #include "engine/generate.h"
+#include "engine/given.h"
 #include "eval/needle.h"
 
 struct answer_options {
@@ -19,7 +20,7 @@ struct answer_options {
 struct file_options {
     int json;
     int64_t logits_last;
-    const char *load_cache, *save_cache, *keep_sets, *logits;
+    const char *load_cache, *save_cache, *keep_sets, *keep_sets_from, *logits;
 };
 
 struct values {
@@ -76,6 +77,12 @@ static const lh_option file_rows[] = {
      .arg = "FILE",
      .writes = 1,
      .help = "Write the positions that every head keeps to FILE (HDF5)."},
+    {.type = LH_OPT_STR,
+     .name = "keep-sets-from",
+     FIELD(keep_sets_from),
+     .arg = "FILE",
+     .help = "Keep the positions of FILE (HDF5, as --keep-sets writes it) in place of a policy's choice: policies "
+             "without C. It must hold the tokens of this prompt."},
     {.type = LH_OPT_STR,
      .name = "logits",
      FIELD(logits),
@@ -194,8 +201,12 @@ static lh_status check_request(run *r)
         LH_FAIL(LH_EUSAGE,
                 "a loaded cache continues with the policy it was made with: leave out '--policy', '--budget' "
                 "and the parts of a policy");
+    if (v->files.keep_sets_from && (r->policy_given || v->files.load_cache || v->files.save_cache))
+        LH_FAIL(LH_EUSAGE, "'--keep-sets-from' takes the place of a policy, by whose name a cache is saved and loaded: "
+                           "leave out '--policy', '--budget', the parts of a policy, '--load-cache' and "
+                           "'--save-cache'");
     r->v->policy.profiles = &r->profiles;
-    LH_TRY(lh_policy_resolve(&r->policy, &v->policy));
+    LH_TRY(v->files.keep_sets_from ? lh_given_policy(&r->policy) : lh_policy_resolve(&r->policy, &v->policy));
     LH_TRY(lh_input_check(r->call->options, &v->input));
     LH_TRY(check_question(r));
     if (v->files.load_cache && v->input.messages)
@@ -232,7 +243,8 @@ static lh_status open_all(run *r)
 {
     lh_status st = LH_OK;
     struct values *v = r->v;
-    const char *const files[] = {v->engine.model, v->files.load_cache, NULL};
+    const char *cache = v->files.load_cache ? v->files.load_cache : v->files.keep_sets_from;
+    const char *const files[] = {v->engine.model, cache, NULL};
     LH_TRY(lh_cli_open_world(r->call, files));
     LH_TRY(lh_cli_same_profiles(r->call, &r->profiles));
     lh_comm *world = lh_world_comm(r->call->world);
@@ -252,7 +264,7 @@ static lh_status announce(const run *r)
 {
     lh_status st = LH_OK;
     lh_buf text = {0}, warnings = {0};
-    if (r->v->files.load_cache || !lh_cli_first()) goto done;
+    if (r->v->files.load_cache || r->v->files.keep_sets_from || !lh_cli_first()) goto done;
     LH_TRY_DONE(lh_policy_text(&r->policy, &text));
     if (r->policy.by_default)
         lh_info("policy: %s (the default with a budget; '--policy' selects another)", text.data);
@@ -299,6 +311,7 @@ static lh_status generate(run *r)
                                    .load_cache = v->files.load_cache,
                                    .save_cache = v->files.save_cache,
                                    .keep_sets = v->files.keep_sets,
+                                   .given = v->files.keep_sets_from,
                                    .logits = v->files.logits,
                                    .logits_last = v->files.logits_last,
                                    .run = r->record,

@@ -200,6 +200,8 @@ static lh_status check_request(lh_eval_task *task)
 {
     const lh_eval_values *v = values_of(task);
     LH_TRY(lh_policy_list_resolve(&task->policies, &v->policy));
+    for (int64_t i = 0; i < v->run.given.n; i++) LH_TRY(lh_given_sets_add(&task->policies, v->run.given.at[i]));
+    LH_TRY(lh_given_files_find(&task->given, &task->policies));
     if (v->run.length) LH_TRY(read_lengths("length", v->run.length, &task->lengths, &task->length_count));
     LH_TRY(task->kind->check(task->self));
     LH_TRY(check_files(task));
@@ -214,15 +216,28 @@ static lh_status name_model(lh_eval_task *task)
     return lh_strndup(&task->model, name, dot && strcmp(dot, ".h5") == 0 ? dot - name : (int64_t)strlen(name));
 }
 
+/* The model and the keep sets are probed before. */
+static lh_status open_world(lh_eval_task *task)
+{
+    lh_status st = LH_OK;
+    const char **files = NULL;
+    LH_TRY_DONE(lh_calloc(&files, task->given.n + 2, sizeof *files));
+    files[0] = values_of(task)->engine.model;
+    for (int64_t i = 0; i < task->given.n; i++) files[i + 1] = task->given.at[i];
+    LH_TRY_DONE(lh_cli_open_world(task->call, files));
+done:
+    lh_free((void *)files);
+    return st;
+}
+
 /* Opens the world, loads what rank 0 reads, opens the engine. */
 static lh_status open_engine(lh_eval_task *task)
 {
     lh_status st = LH_OK;
     const lh_engine_options *e = &values_of(task)->engine;
-    const char *const files[] = {e->model, NULL};
     LH_TRY(lh_cli_record(task->call, &task->record));
     LH_TRY(name_model(task));
-    LH_TRY(lh_cli_open_world(task->call, files));
+    LH_TRY(open_world(task));
     LH_TRY(lh_cli_same_profiles(task->call, &task->policies.profiles));
     lh_comm *world = lh_world_comm(task->call->world);
     if (lh_cli_first()) st = lh_eval_claim(task);
@@ -330,6 +345,7 @@ done:
     lh_engine_close(task->engine);
     lh_free(task->lengths);
     lh_free(task->model);
+    lh_given_files_clear(&task->given);
     free(task->record);
     return st;
 }

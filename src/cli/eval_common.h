@@ -8,6 +8,7 @@
 #include "base/table.h"
 #include "cli/cli.h"
 #include "eval/caches.h"
+#include "eval/given_sets.h"
 #include "policies/list.h"
 
 /* Policies and budgets as lists; fills lh_policy_options. */
@@ -27,6 +28,7 @@ typedef struct lh_eval_options {
     int64_t seed, max_new, together;
     const char *chat; /* NULL: on if the model has a chat format; else "on" or "off" */
     const char *chat_template, *system;
+    lh_strings given; /* files or folders of keep sets */
 } lh_eval_options;
 
 /* The rows of lh_eval_options, as far as all tasks agree on them; every task has its own table. */
@@ -40,6 +42,10 @@ typedef struct lh_eval_options {
     .help = "Another chat format, as for 'generate'. Implies --chat."
 #define LH_EVAL_SEED \
     .type = LH_OPT_I64, .name = "seed", LH_FIELD(lh_eval_options, seed), .arg = "N", .def = "0", .max = INT64_MAX >> 1
+#define LH_EVAL_GIVEN                                                                                                 \
+    .type = LH_OPT_LIST, .name = "keep-sets-from", LH_FIELD(lh_eval_options, given), .arg = "FOLDER|FILE",            \
+    .help = "Also keep the positions of files, as one more policy: of the file PROMPT.h5 in FOLDER for every prompt " \
+            "(named as by --keep-sets), or of FILE for a single prompt. May be given several times."
 #define LH_EVAL_TOGETHER                                                                                 \
     .type = LH_OPT_I64, .name = "together", LH_FIELD(lh_eval_options, together), .arg = "N", .def = "0", \
     .max = 1 << 20, .help = "Maximum number of caches filled by one prefill; lower it if memory is short. 0: all."
@@ -92,6 +98,7 @@ typedef struct lh_eval_task {
     lh_call *call;
     lh_policy_list policies;
     int64_t *lengths, length_count; /* each in [1, 2^40]; none if the task has no --length */
+    lh_given_files given;           /* keep sets that the policies name */
     int chat;                       /* 1: prompts are put in a chat format */
     uint64_t data;                  /* a hash of the task's input, on rank 0 */
     lh_engine *engine;

@@ -56,6 +56,7 @@ static const lh_option run_rows[] = {
     {LH_EVAL_CHAT, .help = "Use the model's chat format for --reconstruct. Default: on if the model has one."},
     {LH_EVAL_CHAT_TEMPLATE},
     {LH_EVAL_SEED, .help = "Random seed of the policies."},
+    {LH_EVAL_GIVEN},
     {LH_EVAL_TOGETHER},
     {0}};
 static const lh_option_table run_table = {"windows", run_rows};

@@ -81,6 +81,7 @@ static const lh_option run_rows[] = {
     {LH_EVAL_CHAT_TEMPLATE},
     {.type = LH_OPT_STR, .name = "system", LH_FIELD(lh_eval_options, system), .arg = "TEXT", .help = "System message."},
     {LH_EVAL_SEED, .help = "Random seed of secrets, texts and policies."},
+    {LH_EVAL_GIVEN},
     {LH_EVAL_TOGETHER},
     {0}};
 static const lh_option_table run_table = {"prompts", run_rows};

@@ -52,6 +52,7 @@ static const lh_option run_rows[] = {
      .arg = "TEXT",
      .help = "System message, such as 'Answer with a few words of the text.'"},
     {LH_EVAL_SEED, .help = "Random seed of the policies."},
+    {LH_EVAL_GIVEN},
     {LH_EVAL_TOGETHER},
     {0}};
 static const lh_option_table run_table = {"prompts", run_rows};

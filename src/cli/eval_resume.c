@@ -58,17 +58,18 @@ static json_t *hex(uint64_t hash)
     return json_string(text);
 }
 
-/* Of the task's input and of a template of the chat format that is a file. */
+/* Of the task's input, of given keep sets, and of a template of the chat format that is a file. */
 static lh_status data_of(const lh_eval_task *task, uint64_t *hash)
 {
     lh_status st = LH_OK;
     const char *template = values_of(task)->run.chat_template;
     lh_buf text = {0};
-    *hash = task->data;
-    if (!template || !lh_file_exists(template)) goto done;
-    LH_TRY_DONE(lh_file_read_regular(&text, template, TEMPLATE_BYTES));
-    const uint64_t pair[2] = {*hash, lh_hash64(text.data, text.bytes)};
-    *hash = lh_hash64(pair, sizeof pair);
+    uint64_t parts[3] = {task->data, task->given.hash};
+    if (template && lh_file_exists(template)) {
+        LH_TRY_DONE(lh_file_read_regular(&text, template, TEMPLATE_BYTES));
+        parts[2] = lh_hash64(text.data, text.bytes);
+    }
+    *hash = lh_hash64(parts, sizeof parts);
 done:
     lh_buf_clear(&text);
     return st;

@@ -146,7 +146,10 @@ static void summarise(const lh_engine *engine, const lh_generation *g)
     say_empty(g);
     lh_info("prompt: %s; generated: %s; %d %s x %lld %s", prompt, generated, g->ranks, g->ranks == 1 ? "rank" : "ranks",
             threads, threads == 1 ? "thread" : "threads");
-    if (!g->policy.evicts)
+    if (g->given)
+        lh_info("cache: %.2f of %.2f MiB kept on %d %s, by '%s'", (double)sum(g->bytes_kept, g->ranks) / mib,
+                (double)sum(g->bytes, g->ranks) / mib, g->ranks, g->ranks == 1 ? "rank" : "ranks", g->given);
+    else if (!g->policy.evicts)
         lh_info("cache: all entries kept, %.2f MiB on %d %s", (double)sum(g->bytes_kept, g->ranks) / mib, g->ranks,
                 g->ranks == 1 ? "rank" : "ranks");
     else

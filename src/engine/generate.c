@@ -8,6 +8,7 @@
 #include "base/minmax.h"
 #include "base/output.h"
 #include "engine/clock.h"
+#include "engine/given.h"
 #include "engine/logits_file.h"
 #include "engine/same_file.h"
 #include "kv/figures.h"
@@ -18,7 +19,7 @@ typedef struct run {
     lh_generation *out;
     lh_session *session;
     lh_saved_kv cache;
-    lh_keep_sets sets;
+    lh_keep_sets sets, given;
     lh_logits_file *logits;
     lh_failures unwritten; /* files that could not be written, the same on all ranks */
     int evicts_decoding;
@@ -66,6 +67,9 @@ static lh_status check(const run *r, int64_t before)
         LH_FAIL(LH_EUSAGE, "--keep-sets follows one answer where decoding evicts: give one question");
     if (q->keep_sets && q->load_cache)
         LH_FAIL(LH_EUSAGE, "--keep-sets shows an eviction at the end of a prefill, which --load-cache has not");
+    if (q->given && (q->load_cache || q->save_cache))
+        LH_FAIL(LH_EUSAGE,
+                "keep sets that are given take the place of a policy, by whose name a cache is saved and loaded");
     LH_TRY(lh_sampling_check(&q->sampling));
     LH_TRY(check_ids(&q->prompt, c->vocab));
     LH_TRY(check_ids(&q->force, c->vocab));
@@ -134,8 +138,10 @@ static lh_status open_run(run *r)
     st = check(r, before);
     if (st == LH_OK) st = claim_outputs(r);
     LH_TRY(lh_comm_agree(comm, st));
+    if (q->given) LH_TRY(lh_given_read(&r->given, r->engine, q->given, &q->prompt));
     LH_TRY(lh_session_open(&r->session, r->engine,
                            &(lh_session_options){.policy = &r->out->policy,
+                                                 .given = q->given ? (const lh_keep_sets *const[]){&r->given} : NULL,
                                                  .profiles = q->policy ? q->profiles : &r->cache.profiles,
                                                  .prompt = q->load_cache ? 0 : q->prompt.n,
                                                  .more = tokens_more(q) + (q->load_cache ? q->prompt.n : 0),
@@ -374,7 +380,7 @@ lh_status lh_generate(lh_engine *engine, const lh_generate_request *request, lh_
     lh_status st = LH_OK;
     run r = {.engine = engine, .request = request, .out = out};
     lh_kv_stats last = {0};
-    *out = (lh_generation){0};
+    *out = (lh_generation){.given = request->given};
     LH_TRY_DONE(open_generation(&r));
     lh_device_reset_peak(lh_engine_get(engine)->device);
     LH_TRY_DONE(open_run(&r));
@@ -396,6 +402,7 @@ done:
     drop_claims(&r);
     lh_logits_file_close(r.logits);
     lh_keep_sets_clear(&r.sets);
+    lh_keep_sets_clear(&r.given);
     lh_session_close(r.session);
     lh_saved_kv_close(&r.cache);
     return st;

@@ -29,9 +29,10 @@ typedef struct lh_generate_request {
     const lh_policy *policy;
     const lh_profiles *profiles;                              /* includes those that the policy names */
     const char *load_cache, *save_cache, *keep_sets, *logits; /* files, NULL: none */
-    int64_t logits_last;                                      /* rows of the prompt in `logits` */
-    const char *run;                                          /* resolved options, JSON: stored with every file */
-    const char *chat; /* of the conversation in save_cache (chat_state.h), NULL or empty: none; rank 0 */
+    const char *given;   /* keep sets in place of the policy (given.h); NULL: none */
+    int64_t logits_last; /* rows of the prompt in `logits` */
+    const char *run;     /* resolved options, JSON: stored with every file */
+    const char *chat;    /* of the conversation in save_cache (chat_state.h), NULL or empty: none; rank 0 */
     lh_generate_events events;
 } lh_generate_request;
 
@@ -52,9 +53,10 @@ typedef struct lh_generation {
     int64_t answer_count;
     int64_t prompt_tokens, new_tokens; /* questions count as prompt; new: of all answers */
     lh_policy policy;
-    int64_t budget; /* entries per KV head that the policy gives this prompt */
-    int64_t chunk;  /* maximum number of tokens per chunk of the prompt */
-    int complete;   /* 1: the answers are whole, also where a file could not be written */
+    const char *given; /* keep sets in place of the policy, borrowed; NULL: none */
+    int64_t budget;    /* entries per KV head that the policy gives this prompt */
+    int64_t chunk;     /* maximum number of tokens per chunk of the prompt */
+    int complete;      /* 1: the answers are whole, also where a file could not be written */
     int ranks;
     int64_t *entries, *entries_kept, *bytes, *bytes_kept, *bytes_allocated, *peak_bytes,
         *summary_bytes;            /* [ranks], after the prompt; peak: of the run */

@@ -1,4 +1,6 @@
 /* generation_json.c - the result of `generate` as JSON: answers, policy, cache sizes, timing. */
+#include <string.h>
+
 #include "base/json.h"
 #include "base/version.h"
 #include "engine/generate.h"
@@ -30,7 +32,7 @@ static json_t *by_rank(const int64_t *values, int ranks)
 static json_t *kv_json(const lh_generation *g)
 {
     json_t *o = json_object();
-    json_object_set_new(o, "budget", g->policy.evicts ? json_integer(g->budget) : json_null());
+    json_object_set_new(o, "budget", g->policy.evicts && !g->given ? json_integer(g->budget) : json_null());
     json_object_set_new(o, "entries", by_rank(g->entries, g->ranks));
     json_object_set_new(o, "entries_kept", by_rank(g->entries_kept, g->ranks));
     json_object_set_new(o, "bytes", by_rank(g->bytes, g->ranks));
@@ -59,14 +61,15 @@ lh_status lh_generation_json(const lh_engine *engine, const lh_generation *g, js
 {
     lh_status st = LH_OK;
     json_t *o = NULL, *policy = NULL, *answers = json_array();
-    LH_TRY_DONE(lh_policy_json(&g->policy, &policy));
+    if (!g->given) LH_TRY_DONE(lh_policy_json(&g->policy, &policy));
     o = answer_json(&g->answers[0]); /* at top level, for runs without questions */
     json_object_set_new(o, "prompt_tokens", json_integer(g->prompt_tokens));
     json_object_set_new(o, "new_tokens", json_integer(g->new_tokens));
     for (int64_t i = 0; g->answer_count > 1 && i < g->answer_count; i++)
         json_array_append_new(answers, answer_json(&g->answers[i]));
     if (g->answer_count > 1) json_object_set(o, "answers", answers);
-    json_object_set(o, "policy", policy);
+    json_object_set_new(o, "policy", policy ? json_incref(policy) : json_null());
+    if (g->given) json_object_set_new(o, "keep_sets_from", lh_json_text(g->given, (int64_t)strlen(g->given)));
     json_object_set_new(o, "kv", kv_json(g));
     json_object_set_new(o, "timing", timing_json(g));
     json_object_set_new(o, "chunk", json_integer(g->chunk));

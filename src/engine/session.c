@@ -41,6 +41,7 @@ static lh_status open_caches(lh_session *s)
     LH_TRY(lh_calloc(&s->caches, 1 + o->other_count, sizeof *s->caches));
     LH_TRY(lh_calloc(&s->marked, 1 + o->other_count, sizeof *s->marked));
     for (int64_t i = 0; i <= o->other_count; i++) {
+        shape.given = o->given ? o->given[i] : NULL;
         LH_TRY(lh_kv_open(&s->caches[i], lh_engine_get(s->engine)->exec, &shape, i ? &o->others[i - 1] : o->policy));
         lh_kv_seed(s->caches[i], o->seed, 0);
         if (i) LH_TRY(lh_kv_follow(s->caches[i], s->caches[0]));
@@ -59,6 +60,7 @@ static lh_status forecast(const lh_session *s, int64_t *bytes)
     lh_kv_course course = {.policy = o->policy,
                            .others = o->others,
                            .other_count = o->other_count,
+                           .given = o->given,
                            .tokens = o->prompt ? o->prompt : o->length - o->more,
                            .more = o->more,
                            .block = o->block,

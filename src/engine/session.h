@@ -13,9 +13,11 @@ typedef struct lh_session_options {
      * 0: none. See lh_session_switch. */
     const lh_policy *others;
     int64_t other_count;
-    const lh_profiles *profiles; /* includes those that the policies name; NULL if none does */
-    int64_t prompt;              /* tokens of the first prefill; 0 if a cache is loaded */
-    int64_t more;                /* maximum number of tokens after it: questions and answers */
+    const lh_keep_sets *const *given; /* [1 + other_count], each kept in place of what the policy would keep, or NULL;
+                                         NULL: none */
+    const lh_profiles *profiles;      /* includes those that the policies name; NULL if none does */
+    int64_t prompt;                   /* tokens of the first prefill; 0 if a cache is loaded */
+    int64_t more;                     /* maximum number of tokens after it: questions and answers */
     int64_t length; /* tokens of the whole run, prompt and more together; some rotary scalings depend on it */
     int64_t rows;   /* maximum of lh_session_keep_logits; 0: one */
     int64_t block;  /* maximum tokens of a lh_session_block; 0: it is not called */

@@ -6,6 +6,7 @@
 
 #include "base/log.h"
 #include "engine/clock.h"
+#include "eval/given_sets.h"
 #include "eval/keep_files.h"
 #include "kv/figures.h"
 
@@ -59,7 +60,45 @@ typedef struct batch {
     lh_policy *plans;
     int64_t *numbers; /* indices in the list */
     int64_t n;
+    lh_keep_sets *sets; /* in place of a policy's choice, if `given` is not NULL */
+    const lh_keep_sets **given;
 } batch;
+
+/* Of `max` policies. */
+static lh_status open_batch(batch *b, int64_t max)
+{
+    LH_TRY(lh_calloc(&b->plans, max, sizeof *b->plans));
+    LH_TRY(lh_calloc(&b->numbers, max, sizeof *b->numbers));
+    LH_TRY(lh_calloc(&b->sets, max, sizeof *b->sets));
+    LH_TRY(lh_calloc(&b->given, max, sizeof *b->given));
+    return LH_OK;
+}
+
+static void drop_sets(batch *b)
+{
+    for (int64_t i = 0; b->sets && i < b->n; i++) lh_keep_sets_clear(&b->sets[i]);
+}
+
+static void close_batch(batch *b)
+{
+    drop_sets(b);
+    lh_free(b->plans);
+    lh_free(b->numbers);
+    lh_free(b->sets);
+    lh_free((void *)b->given);
+}
+
+/* Collective. Keep sets of the batch that are given, for this prompt. */
+static lh_status read_given(batch *b, lh_engine *engine, const lh_caches_request *r)
+{
+    const lh_given_prompt prompt = {r->name, r->prompt};
+    for (int64_t i = 0; i < b->n; i++) {
+        const lh_policy_choice *choice = &r->setup->policies->at[b->numbers[i]];
+        b->given[i] = choice->given ? &b->sets[i] : NULL;
+        if (choice->given) LH_TRY(lh_given_sets_read(&b->sets[i], engine, choice, &prompt));
+    }
+    return LH_OK;
+}
 
 /* A prefill that is going on. */
 typedef struct follower {
@@ -107,6 +146,7 @@ lh_status lh_eval_warn_of_policies(const lh_policy_list *policies, const int64_t
     for (int64_t p = 0; p < policies->n; p++) {
         const lh_policy_choice *choice = &policies->at[p];
         lines.bytes = 0;
+        if (choice->given) continue;
         for (int64_t i = 0; i < n && lines.bytes == 0; i++)
             LH_TRY_DONE(lh_policy_warnings(&choice->policy, lengths[i], &lines));
         for (char *line = lines.bytes ? lines.data : NULL, *end; line && *line; line = *end ? end + 1 : end) {
@@ -124,15 +164,16 @@ double lh_eval_seconds(const lh_eval_setup *setup, double start_s)
     return setup->timed ? lh_clock_s() - start_s : (double)NAN;
 }
 
-static lh_status run_batch(lh_engine *engine, const lh_caches_request *r, const batch *b, lh_cache_visit visit,
-                           void *self)
+static lh_status run_batch(lh_engine *engine, const lh_caches_request *r, batch *b, lh_cache_visit visit, void *self)
 {
     lh_status st = LH_OK;
     lh_session *session = NULL;
     follower f = {r, lh_prefill_cost(lh_engine_get(engine)->config, r->prompt->n)};
     lh_forward_progress progress = {&f, follow_prefill};
+    LH_TRY_DONE(read_given(b, engine, r));
     LH_TRY_DONE(lh_session_open(&session, engine,
                                 &(lh_session_options){.policy = &b->plans[0],
+                                                      .given = b->given,
                                                       .others = b->n > 1 ? b->plans + 1 : NULL,
                                                       .other_count = b->n - 1,
                                                       .profiles = &r->setup->policies->profiles,
@@ -152,6 +193,7 @@ static lh_status run_batch(lh_engine *engine, const lh_caches_request *r, const 
     }
 done:
     lh_session_close(session);
+    drop_sets(b);
     return st;
 }
 
@@ -196,8 +238,7 @@ lh_status lh_caches_each(lh_engine *engine, const lh_caches_request *r, lh_cache
     const lh_policy_list *policies = r->setup->policies;
     const int64_t most = r->setup->together ? r->setup->together : policies->n;
     batch b = {0};
-    st = lh_calloc(&b.plans, policies->n, sizeof *b.plans);
-    if (st == LH_OK) st = lh_calloc(&b.numbers, policies->n, sizeof *b.numbers);
+    st = open_batch(&b, policies->n);
     LH_TRY_DONE(lh_comm_agree(lh_engine_get(engine)->comm, st));
     for (int64_t i = 0; i < policies->n; i++) {
         if (shares_prefill(policies, i)) add_policy(&b, r, i);
@@ -212,7 +253,6 @@ lh_status lh_caches_each(lh_engine *engine, const lh_caches_request *r, lh_cache
         LH_TRY_DONE(run_batch(engine, r, &b, visit, self));
     }
 done:
-    lh_free(b.plans);
-    lh_free(b.numbers);
+    close_batch(&b);
     return st;
 }

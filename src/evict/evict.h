@@ -97,6 +97,9 @@ typedef struct lh_keep {
 } lh_keep;
 lh_keep lh_evict_keep(const lh_evictor *evictor);
 
+/* A mask made elsewhere, in place of lh_evict_select: [kv_count, lh_evictor_ld] on the host. */
+void lh_evict_put_keep(lh_evictor *evictor, const uint8_t *state);
+
 /* Where the attention of a single row may leave its logits: [kv_count x group, ld]. */
 lh_row_logits lh_evict_row_logits(const lh_evictor *evictor);
 

@@ -7,6 +7,11 @@ lh_keep lh_evict_keep(const lh_evictor *ev)
     return (lh_keep){.state = ev->at[LH_SPACE_STATE], .ld = ev->ld};
 }
 
+void lh_evict_put_keep(lh_evictor *ev, const uint8_t *state)
+{
+    lh_exec_put(&ev->exec, ev->at[LH_SPACE_STATE], state, ev->shape.heads.kv_count * ev->ld);
+}
+
 void lh_evict_classify(lh_evictor *ev, const lh_evict_job *job)
 {
     const lh_protection *p = &job->protect;

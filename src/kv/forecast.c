@@ -27,6 +27,7 @@ static lh_status open_caches(dry_run *d)
     d->shape.rotations = d->rotations;
     LH_TRY(lh_counting_open(&d->on, c->device, d->shape.heads.rank, d->shape.heads.ranks));
     for (int64_t i = 0; i < d->count; i++) {
+        d->shape.given = c->given ? c->given[i] : NULL;
         LH_TRY(lh_kv_open(&d->caches[i], &d->on.exec, &d->shape, i ? &c->others[i - 1] : c->policy));
         if (i) LH_TRY(lh_kv_follow(d->caches[i], d->caches[0]));
     }

@@ -11,9 +11,10 @@ typedef struct lh_kv_course {
     const lh_policy *policy;
     const lh_policy *others; /* of further caches that the same prefill fills (lh_kv_follow) */
     int64_t other_count;
-    int64_t tokens, more; /* as lh_kv_begin */
-    int64_t block;        /* tokens of the longest question; 0: none comes */
-    int restores;         /* 1: every question starts from a snapshot */
+    const lh_keep_sets *const *given; /* [1 + other_count], each as lh_kv_shape.given; NULL: none */
+    int64_t tokens, more;             /* as lh_kv_begin */
+    int64_t block;                    /* tokens of the longest question; 0: none comes */
+    int restores;                     /* 1: every question starts from a snapshot */
     lh_device_kind device;
     int64_t *layer_budgets; /* [layers], set to those of the first cache; NULL: not wanted */
 } lh_kv_course;

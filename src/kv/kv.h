@@ -12,6 +12,7 @@
 #ifndef LH_KV_KV_H
 #define LH_KV_KV_H
 
+#include "cache/keep_sets.h"
 #include "evict/evict.h"
 #include "exec/heads.h"
 
@@ -29,6 +30,7 @@ typedef struct lh_kv_shape {
     const lh_projection *projections; /* [layers] */
     const lh_rotation *rotations;     /* [layers] */
     const lh_profiles *profiles;      /* those that the policy names are in it */
+    const lh_keep_sets *given;        /* kept at the end of the prompt in place of what the policy would; NULL: none */
 } lh_kv_shape;
 
 /* What the cache reports while it works (traces, keep sets, progress); any member may be NULL. Called on every rank. */

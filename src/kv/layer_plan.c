@@ -56,6 +56,12 @@ lh_layer_plan lh_kv_layer_plan(const lh_kv_shape *shape, const lh_policy_numbers
     p.ranked = p.evicts && p.protect.base > 0 && p.kept < tokens - p.visible_from;
     p.scored = p.ranked && policy->score.source != LH_SCORE_POSITION;
     p.slack = lh_kv_slack(shape, policy, request, p.kept);
+    if (shape->given) { /* how many stay of a head is known from the keep sets alone */
+        p.evicts = 1;
+        p.ranked = p.scored = 0;
+        p.kept = 0;
+        p.slack = request->prompt.more;
+    }
     return p;
 }
 

@@ -119,12 +119,38 @@ static lh_status check_appended(const lh_kv *kv, int64_t layer, lh_arena *arena)
     return LH_OK;
 }
 
+/* The given positions stay: slots of the prefill's arena are positions. */
+static lh_status mark_given(lh_kv *kv, const lh_evict_job *job)
+{
+    const lh_heads *h = &kv->shape.heads;
+    const lh_positions *p = &kv->shape.given->parts[LH_KEEP_KEPT][job->layer.index];
+    const int64_t ld = lh_evictor_ld(kv->evictor);
+    uint8_t *state = NULL; /* DROP is 0 */
+    LH_TRY(lh_calloc(&state, h->kv_count * ld, 1));
+    for (int64_t i = 0; i < h->kv_count; i++) {
+        const int64_t *at = p->offsets + h->kv_first + i;
+        kv->arrays.kept[i] = at[1] - at[0];
+        for (int64_t k = at[0]; k < at[1]; k++) state[i * ld + p->positions[k]] = LH_ENTRY_KEEP;
+    }
+    lh_evict_put_keep(kv->evictor, state);
+    lh_free(state);
+    return LH_OK;
+}
+
+static void keep_given(lh_kv *kv, const lh_evict_job *job)
+{
+    LH_LATCH(&kv->exec, mark_given(kv, job));
+    lh_kv_move_kept(kv, job, kv->arrays.kept);
+}
+
 /* Collective. What stays goes from the arena of the prefill into the layer's own. */
 static void settle_layer(lh_kv *kv, const lh_evict_job *job, const lh_arena *from)
 {
     lh_arena *own = &kv->layers[job->layer.index].arena;
     if (from == own) return;
-    if (!own->form.has_positions) {
+    if (kv->shape.given) {
+        keep_given(kv, job);
+    } else if (!own->form.has_positions) {
         LH_LATCH(&kv->exec, copy_all(kv, job->layer.index, from));
     } else if (kv->competition && job->ranked) {
         lh_kv_compete(kv, job);

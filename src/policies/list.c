@@ -84,6 +84,7 @@ static void clear_choice(lh_policy_choice *choice)
 {
     lh_free(choice->name);
     lh_free(choice->budget);
+    lh_free(choice->given);
 }
 
 /* Appends a policy unless the list has an equal one. */

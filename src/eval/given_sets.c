@@ -1,0 +1,133 @@
+#include "eval/given_sets.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/file.h"
+#include "base/hash.h"
+
+static const char ending[] = ".h5";
+
+static int ends_in_h5(const char *name)
+{
+    const size_t n = strlen(name);
+    return n > strlen(ending) && strcmp(name + n - strlen(ending), ending) == 0;
+}
+
+lh_status lh_given_sets_add(lh_policy_list *list, const char *path)
+{
+    lh_status st = LH_OK;
+    lh_policy_choice choice = {0};
+    int64_t end = (int64_t)strlen(path), from;
+    while (end > 1 && path[end - 1] == '/') end--;
+    for (from = end; from > 0 && path[from - 1] != '/'; from--) continue;
+    LH_TRY_DONE(lh_given_policy(&choice.policy));
+    LH_TRY_DONE(lh_strndup(&choice.name, path + from, end - from));
+    if (ends_in_h5(choice.name)) choice.name[strlen(choice.name) - strlen(ending)] = '\0';
+    LH_TRY_DONE(lh_strdup(&choice.budget, "given"));
+    LH_TRY_DONE(lh_strndup(&choice.given, path, end));
+    LH_TRY_DONE(lh_realloc(&list->at, list->n + 1, sizeof *list->at));
+    list->cap = list->n + 1;
+    list->at[list->n++] = choice;
+    choice = (lh_policy_choice){0};
+done:
+    lh_free(choice.name);
+    lh_free(choice.budget);
+    lh_free(choice.given);
+    return st;
+}
+
+/* ---- files ---- */
+
+static lh_status add_file(lh_given_files *files, char *path)
+{
+    struct stat info;
+    if (stat(path, &info) == 0) {
+        const uint64_t parts[] = {files->hash, lh_hash64(path, (int64_t)strlen(path)), (uint64_t)info.st_size,
+                                  (uint64_t)info.st_mtim.tv_sec, (uint64_t)info.st_mtim.tv_nsec};
+        files->hash = lh_hash64(parts, sizeof parts);
+    }
+    LH_TRY(lh_realloc(&files->at, files->n + 1, sizeof *files->at));
+    files->at[files->n++] = path;
+    return LH_OK;
+}
+
+static int is_file(const struct dirent *entry)
+{
+    return ends_in_h5(entry->d_name);
+}
+
+static int by_name(const struct dirent **a, const struct dirent **b)
+{
+    return strcmp((*a)->d_name, (*b)->d_name);
+}
+
+static lh_status add_folder(lh_given_files *files, const char *folder)
+{
+    lh_status st = LH_OK;
+    struct dirent **names = NULL;
+    char *path = NULL;
+    const int n = scandir(folder, &names, is_file, by_name);
+    if (n < 0) LH_FAIL_DONE(LH_EINPUT, "cannot read the folder '%s': %s", folder, strerror(errno));
+    if (n == 0) LH_FAIL_DONE(LH_EINPUT, "the folder '%s' has no keep sets: files '*.h5'", folder);
+    for (int i = 0; i < n; i++) {
+        LH_TRY_DONE(lh_path_join(&path, folder, names[i]->d_name));
+        LH_TRY_DONE(add_file(files, path));
+        path = NULL;
+    }
+done:
+    for (int i = 0; i < n; i++) free(names[i]);
+    free(names);
+    lh_free(path);
+    return st;
+}
+
+lh_status lh_given_files_find(lh_given_files *out, const lh_policy_list *list)
+{
+    lh_status st = LH_OK;
+    lh_given_files files = {0};
+    char *path = NULL;
+    for (int64_t i = 0; i < list->n; i++) {
+        const char *given = list->at[i].given;
+        if (!given) continue;
+        if (lh_file_is_folder(given)) {
+            LH_TRY_DONE(add_folder(&files, given));
+            continue;
+        }
+        LH_TRY_DONE(lh_strdup(&path, given));
+        LH_TRY_DONE(add_file(&files, path));
+        path = NULL;
+    }
+    *out = files;
+    files = (lh_given_files){0};
+done:
+    lh_free(path);
+    lh_given_files_clear(&files);
+    return st;
+}
+
+void lh_given_files_clear(lh_given_files *files)
+{
+    for (int64_t i = 0; i < files->n; i++) lh_free(files->at[i]);
+    lh_free(files->at);
+    *files = (lh_given_files){0};
+}
+
+lh_status lh_given_sets_read(lh_keep_sets *out, lh_engine *engine, const lh_policy_choice *choice,
+                             const lh_given_prompt *prompt)
+{
+    lh_status st = LH_OK;
+    char *path = NULL;
+    if (lh_file_is_folder(choice->given))
+        st = lh_asprintf(&path, "%s/%s%s", choice->given, prompt->name, ending);
+    else
+        st = lh_strdup(&path, choice->given);
+    LH_TRY_DONE(lh_comm_agree(lh_engine_get(engine)->comm, st));
+    LH_TRY_DONE(lh_given_read(out, engine, path, prompt->ids));
+done:
+    lh_free(path);
+    return st;
+}
