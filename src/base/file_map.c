@@ -68,7 +68,9 @@ lh_status lh_map_open(lh_map *map, const char *path)
     LH_TRY_DONE(lh_strdup(&map->path, path));
     LH_TRY_DONE(lh_calloc(&map->guard, 1, sizeof *map->guard));
     p = mmap(NULL, (size_t)info.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
-    if (p == MAP_FAILED) LH_FAIL_DONE(LH_EINPUT, "cannot map '%s': %s", path, strerror(errno));
+    if (p == MAP_FAILED)
+        LH_FAIL_DONE(errno == ENOMEM ? LH_ENOMEM : LH_EINPUT, "cannot map '%s' of %lld bytes: %s", path,
+                     (long long)info.st_size, strerror(errno));
     map->data = p;
     map->bytes = info.st_size;
     map->guard->data = p;

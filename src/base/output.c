@@ -266,7 +266,9 @@ lh_status lh_file_write(const char *path, const void *data, int64_t bytes)
     int fd = -1;
     LH_TRY_DONE(lh_destination_open(&fd, path));
     if (fd >= 0) {
-        LH_TRY_DONE(write_all(fd, path, data, bytes));
+        st = write_all(fd, path, data, bytes);
+        if (st != LH_OK && errno == EPIPE) st = LH_OK; /* as `head`, its reader has seen enough */
+        LH_TRY_DONE(st);
         goto done;
     }
     LH_TRY_DONE(target_check(&t, path));

@@ -40,8 +40,8 @@ done:
 static lh_status check_finite(const lh_cache_file *f, const char *name, const float *values, int64_t n)
 {
     for (int64_t i = 0; i < n; i++)
-        if (!isfinite(values[i]))
-            LH_FAIL(LH_EFILE, "'%s': '%s' holds a value that is not finite", lh_h5_path(f->h5), name);
+        if (!(fabsf(values[i]) < 0x1p64f)) /* as import/convert.h of weights */
+            LH_FAIL(LH_EFILE, "'%s': '%s' holds a value that is not finite or not below 2^64", lh_h5_path(f->h5), name);
     return LH_OK;
 }
 

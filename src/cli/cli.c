@@ -17,10 +17,21 @@ int lh_cli_first(void)
     return lh_log_rank() == 0;
 }
 
+/* Standard output: 1 after its reader has gone. */
+static int unread;
+
+int lh_cli_unread(void)
+{
+    return unread;
+}
+
 lh_status lh_cli_write(const void *data, int64_t bytes)
 {
-    if (fwrite(data, 1, (size_t)bytes, stdout) != (size_t)bytes || fflush(stdout) != 0)
-        LH_FAIL(LH_EWRITE, "cannot write to standard output: %s", strerror(errno));
+    if (unread) return LH_OK;
+    errno = 0;
+    if (fwrite(data, 1, (size_t)bytes, stdout) == (size_t)bytes && fflush(stdout) == 0) return LH_OK;
+    unread = errno == EPIPE;
+    if (!unread) LH_FAIL(LH_EWRITE, "cannot write to standard output: %s", strerror(errno));
     return LH_OK;
 }
 

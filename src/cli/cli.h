@@ -59,8 +59,10 @@ lh_status lh_cli_completion(lh_buf *out);
 /* 1 on rank 0, which prints and works on files. */
 int lh_cli_first(void);
 
-/* Writes to stdout and flushes. LH_EWRITE. */
+/* Writes to stdout and flushes. LH_EWRITE. When the reader of a pipe has gone, as `head` does, the rest is dropped
+ * without a word: files are still to be written. lh_cli_unread is 1 then, for a command that does nothing else. */
 lh_status lh_cli_write(const void *data, int64_t bytes);
+int lh_cli_unread(void);
 
 /* Write one line of JSON; or indented text, "name: value". */
 lh_status lh_cli_write_json(const json_t *value);

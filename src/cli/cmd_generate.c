@@ -249,7 +249,8 @@ static lh_status open_all(run *r)
     LH_TRY(lh_cli_same_profiles(r->call, &r->profiles));
     lh_comm *world = lh_world_comm(r->call->world);
     st = lh_input_read(&r->input);
-    LH_TRY(lh_comm_agree(world, st));
+    LH_TRY(lh_comm_agree_patiently(world, st));
+    lh_interrupt_begin();
     LH_TRY(lh_engine_open(&r->engine, r->call->world, &v->engine));
     LH_TRY(lh_input_encode(&r->input, r->engine, &r->ids));
     LH_TRY(join_question(r));
@@ -317,7 +318,6 @@ static lh_status generate(run *r)
                                    .run = r->record,
                                    .chat = r->chat.data,
                                    .events = {&r->output, lh_output_prefill, lh_output_token}};
-    lh_interrupt_begin();
     lh_status st = lh_generate(r->engine, &request, &r->generation);
     if (st != LH_OK && !r->generation.complete) return st;
     lh_failures_add(&failed, st); /* of files: the answers are printed all the same */

@@ -1,8 +1,8 @@
 /* cmd_import.c - `import`: makes a checkpoint from a Hugging Face folder, a GGUF file or random weights. */
+#include "base/interrupt.h"
 #include "base/log.h"
 #include "base/progress.h"
 #include "cli/cli.h"
-#include "cli/interrupt.h"
 #include "import/import.h"
 
 struct values {

@@ -292,7 +292,7 @@ static lh_status all_lines(const run *r, const lh_buf *in)
     lh_status st = LH_OK;
     lh_buf where = {0};
     int64_t number = 0;
-    for (int64_t at = 0; at < in->bytes;) {
+    for (int64_t at = 0; at < in->bytes && !lh_cli_unread();) {
         const char *end = memchr(in->data + at, '\n', (size_t)(in->bytes - at));
         int64_t bytes = end ? end - (in->data + at) : in->bytes - at;
         number++;

@@ -242,9 +242,9 @@ static lh_status open_engine(lh_eval_task *task)
     lh_comm *world = lh_world_comm(task->call->world);
     if (lh_cli_first()) st = lh_eval_claim(task);
     if (st == LH_OK && lh_cli_first()) st = task->kind->load(task->self);
-    LH_TRY(lh_comm_agree(world, st));
-    LH_TRY(lh_engine_open(&task->engine, task->call->world, e));
+    LH_TRY(lh_comm_agree_patiently(world, st));
     lh_interrupt_begin();
+    LH_TRY(lh_engine_open(&task->engine, task->call->world, e));
     return st;
 }
 
@@ -278,10 +278,11 @@ static lh_status finish_task(lh_eval_task *task)
     return lh_comm_agree(lh_engine_get(task->engine)->comm, st);
 }
 
-/* On an interrupt: prints the results so far and ends the run. */
+/* On an interrupt: rank 0 prints the results so far, and all end the run. */
 static void end_interrupted(lh_eval_task *task, const lh_eval_work *work)
 {
     const long long done = work->prompts, all = work->prompt_total;
+    if (!lh_cli_first()) lh_comm_leave(lh_engine_get(task->engine)->comm, LH_EINTERRUPTED);
     lh_progress_clear(&task->progress);
     lh_status st = lh_eval_write(task, 1);
     if (st != LH_OK) lh_log(LH_LOG_ERROR, 0, "%s", lh_error_message());
@@ -306,7 +307,7 @@ static void show_progress(void *self, const lh_eval_work *work)
         task->progress.before = work->resumed;
     }
     lh_progress_estimate(&task->progress, work->prompts, lh_work_left_s(work));
-    if (lh_cli_first() && lh_interrupt_asked()) end_interrupted(task, work);
+    if (lh_cli_interrupted(lh_engine_get(task->engine)->comm)) end_interrupted(task, work);
 }
 
 lh_eval_setup lh_eval_setup_of(lh_eval_task *task)

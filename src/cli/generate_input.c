@@ -7,6 +7,7 @@
 
 #include "base/file.h"
 #include "base/log.h"
+#include "engine/prompt_size.h"
 #include "eval/needle.h"
 
 /* Limit of a text: more than any model's context. */
@@ -234,6 +235,7 @@ static lh_status encode_text(const lh_input *input, const lh_engine *engine, lh_
     if (in->prompt_tokens) LH_TRY_DONE(lh_prompt_ids(in->prompt_tokens, vocab, &out->prompt));
     if (in->prompt_tokens && out->prompt.n == 0 && input->n == 0)
         LH_FAIL_DONE(LH_EINPUT, "the prompt is empty: '%s' holds no token ids", in->prompt_tokens);
+    LH_TRY_DONE(lh_prompt_check_size(engine, "the prompt", text.text, text.bytes));
     if (!in->prompt_tokens || input->n) {
         LH_TRY_DONE(lh_prompt_encode(lh_engine_tokenizer(engine), &text, in->prompt_tokens ? &none : &out->prompt,
                                      &out->questions));
@@ -268,7 +270,7 @@ lh_status lh_input_encode(const lh_input *input, lh_engine *engine, lh_input_ids
         st = encode_text(input, engine, out);
     else
         st = lh_calloc(&out->questions, input->n, sizeof *out->questions);
-    LH_TRY(lh_comm_agree(comm, st));
+    LH_TRY(lh_comm_agree_patiently(comm, st));
     LH_TRY(broadcast_ids(comm, &out->prompt));
     LH_TRY(broadcast_ids(comm, &out->force));
     LH_TRY(broadcast_ids(comm, &out->ends));

@@ -33,8 +33,10 @@ static json_t *answer_json(const lh_output *out)
     return object;
 }
 
+/* Ends the process; rank 0 writes the output so far. */
 static void leave(lh_output *out)
 {
+    if (!lh_cli_first()) lh_comm_leave(out->comm, LH_EINTERRUPTED);
     json_t *object = answer_json(out);
     lh_progress_clear(&out->progress);
     if (out->json) {
@@ -56,9 +58,10 @@ static void leave(lh_output *out)
     lh_comm_leave(out->comm, out->failed.st != LH_OK ? (int)out->failed.st : LH_EINTERRUPTED);
 }
 
+/* Collective. */
 static void look_for_interrupt(lh_output *out)
 {
-    if (lh_cli_first() && lh_interrupt_asked()) leave(out);
+    if (lh_cli_interrupted(out->comm)) leave(out);
 }
 
 /* ---- events ---- */
@@ -92,15 +95,19 @@ static void begin_answer(lh_output *out, int64_t answer)
     write_text(out, "\n", 1);
 }
 
-void lh_output_token(void *self, int64_t answer, int32_t id, const char *text, int64_t bytes)
+static void take_text(lh_output *out, int64_t answer, int32_t id, const char *text, int64_t bytes)
 {
-    lh_output *out = self;
-    if (!lh_cli_first()) return;
     if (answer != out->answer) begin_answer(out, answer);
     if (!out->json) write_text(out, text, bytes);
     /* Out of memory: only the output of an interrupted run lacks this text. */
     if (lh_buf_append(&out->text, text, bytes) != LH_OK || (id >= 0 && lh_tokens_push(&out->ids, id) != LH_OK))
         lh_error_clear();
+}
+
+void lh_output_token(void *self, int64_t answer, int32_t id, const char *text, int64_t bytes)
+{
+    lh_output *out = self;
+    if (lh_cli_first()) take_text(out, answer, id, text, bytes);
     look_for_interrupt(out);
 }
 

@@ -22,8 +22,8 @@ typedef struct lh_output {
     lh_failures failed; /* of writing, kept until the run ends: other ranks wait in collectives */
 } lh_output;
 
-/* For lh_generate_request.events, with the output as `self`. Both also poll for interrupts on rank 0: it then writes
- * the output so far and exits with LH_EINTERRUPTED, without a collective; the launcher ends the others. */
+/* For lh_generate_request.events, with the output as `self`. Both are collective, since they also look for interrupts:
+ * after one rank 0 writes the output so far, and all ranks exit with LH_EINTERRUPTED. */
 void lh_output_prefill(void *self, int64_t done, int64_t total);
 void lh_output_token(void *self, int64_t answer, int32_t id, const char *text, int64_t bytes);
 

@@ -1,27 +1,9 @@
-/* interrupt.c - signals that ask a run to end: the handler sets a flag, which the run polls. */
 #include "cli/interrupt.h"
 
-#include <signal.h>
-#include <stddef.h>
-
-/* Signal handlers have no argument for state. */
-static volatile sig_atomic_t asked;
-
-static void ask(int number)
+int lh_cli_interrupted(lh_comm *comm)
 {
-    (void)number;
-    asked = 1;
-}
-
-void lh_interrupt_begin(void)
-{
-    static const int signals[] = {SIGINT, SIGTERM, SIGUSR1};
-    struct sigaction action = {.sa_handler = ask, .sa_flags = (int)SA_RESETHAND | SA_RESTART};
-    sigemptyset(&action.sa_mask);
-    for (size_t i = 0; i < sizeof signals / sizeof *signals; i++) sigaction(signals[i], &action, NULL);
-}
-
-int lh_interrupt_asked(void)
-{
-    return asked;
+    int32_t asked = lh_interrupt_asked();
+    /* If this fails, so does the next collective, which can report it. */
+    if (lh_comm_allreduce(comm, &asked, 1, LH_I32, LH_MAX) != LH_OK) return 0;
+    return asked != 0;
 }

@@ -1,11 +1,12 @@
-/* interrupt.h - Ctrl-C, and the signals that a job manager sends before it ends a job (SIGTERM, SIGUSR1). The first one
- * requests an end, a second one of the same kind kills the process. */
+/* interrupt.h - an interrupt of any rank ends the run on all of them. */
 #ifndef LH_CLI_INTERRUPT_H
 #define LH_CLI_INTERRUPT_H
 
-/* Installs the handlers: after an interrupt lh_interrupt_asked returns 1. Called after loading, which has nothing to
- * save. */
-void lh_interrupt_begin(void);
-int lh_interrupt_asked(void);
+#include "base/interrupt.h"
+#include "comm/comm.h"
+
+/* Collective. 1 on all ranks if any of them got a signal (base/interrupt.h): rank 0 then saves what there is, and all
+ * leave with LH_EINTERRUPTED (lh_comm_leave). Costs an all-reduce of 4 bytes. */
+int lh_cli_interrupted(lh_comm *comm);
 
 #endif

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/exit_code.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/version.h"
@@ -147,6 +148,8 @@ int main(int argc, char **argv)
     int rank = 0, size = 1, skip = 2; /* words before the options */
     take_closed_streams();
     signal(SIGXFSZ, SIG_IGN); /* a write above 'ulimit -f' then fails with EFBIG, which is reported */
+    signal(SIGPIPE, SIG_IGN); /* and one that nobody reads with EPIPE: lh_cli_write */
+    lh_exit_code_for_others(LH_ENOMEM);
     lh_comm_launched(&rank, &size);
     lh_log_set_rank(rank, size);
     const char *name = argc > 1 ? argv[1] : NULL;

@@ -243,6 +243,14 @@ lh_status lh_comm_agree(lh_comm *comm, lh_status mine)
     return st;
 }
 
+lh_status lh_comm_agree_patiently(lh_comm *comm, lh_status mine)
+{
+    lh_watch_be_patient(comm->world->watch, 1);
+    lh_status st = lh_comm_agree(comm, mine);
+    lh_watch_be_patient(comm->world->watch, 0);
+    return st;
+}
+
 int lh_comm_agreed(const lh_comm *comm)
 {
     return comm->world->agreed;

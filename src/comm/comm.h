@@ -122,6 +122,10 @@ lh_status lh_comm_barrier(lh_comm *comm);
  * is LH_ECOMM from a collective cannot communicate: it gets its status back at once. */
 lh_status lh_comm_agree(lh_comm *comm, lh_status st);
 
+/* As lh_comm_agree, after work of one rank that may take any time while the others have none, such as waiting for
+ * standard input: --comm-timeout does not apply. */
+lh_status lh_comm_agree_patiently(lh_comm *comm, lh_status st);
+
 /* 1 if the last collective of this world was an lh_comm_agree or lh_comm_same that ended in a failure: every rank of
  * its communicator has that failure, rank 0 reports it, and all may close. If 0, the failure is this rank's alone: it
  * reports and leaves. */

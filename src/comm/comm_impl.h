@@ -46,6 +46,9 @@ void lh_watch_step(lh_watch *watch, const char *step, int64_t number);
 void lh_watch_enter(lh_watch *watch, const char *operation, int64_t bytes);
 void lh_watch_leave(lh_watch *watch);
 
+/* 1: peers may take any time; only that one has ended is still noticed. */
+void lh_watch_be_patient(lh_watch *watch, int patient);
+
 /* Called on the watchdog's thread before it ends the process. NULL: nothing. */
 void lh_watch_at_end(lh_watch *watch, void (*end)(void *self), void *self);
 

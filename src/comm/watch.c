@@ -1,7 +1,8 @@
 /* watch.c - the watchdog: a thread that checks periodically how long the main thread has waited for peers. When a peer
  * on this host has ended, or --comm-timeout is exceeded, it logs rank, host, operation and step, and ends the process;
  * the launcher ends the other ranks. Ranks of one host share a board, so that the message can name the missing rank and
- * only one rank reports. */
+ * only one rank reports. Time in which the whole process was suspended (scontrol suspend, Ctrl-Z) does not count: the
+ * thread notices it as a gap between its own checks. */
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
@@ -16,8 +17,9 @@
 #include "comm/comm_impl.h"
 
 /* POLL_S: interval of the checks. ENDED_S: wait after which an ended peer is reported. TURN_S: delay between hosts, so
- * that only the first reports: mpirun ends the others 1 to 2 s after a rank has failed. */
-static const double POLL_S = 0.2, ENDED_S = 0.5, TURN_S = 3;
+ * that only the first reports: mpirun ends the others 1 to 2 s after a rank has failed. GAP_S: time between two checks
+ * above which this process did not run. */
+static const double POLL_S = 0.2, ENDED_S = 0.5, TURN_S = 3, GAP_S = 1;
 enum { MAX_TURNS = 4, END_S = 10 };
 
 struct lh_watch {
@@ -32,6 +34,11 @@ struct lh_watch {
     _Atomic int64_t waits;    /* number of waits so far */
     _Atomic(const char *) operation, step;
     _Atomic int64_t bytes, number;
+    _Atomic int patient; /* 1: no time-out */
+
+    /* Of the watchdog's thread. */
+    int64_t checked_ns, checked_waits; /* time and `waits` of the last check */
+    int64_t suspended_ns;              /* of the current wait, in which this process did not run */
 
     void (*end)(void *self); /* called before the process ends; guarded by `lock` */
     void *end_self;
@@ -113,15 +120,28 @@ static void report_wait(const lh_watch *watch, const lh_seat *ended, double wait
            watch->host, waited_s, what, who);
 }
 
+/* Seconds of the wait `waits` that began at `since` in which this process ran. A suspended peer resumes a moment before
+ * or after this one, which is nothing against a time-out. */
+static double time_waited(lh_watch *watch, int64_t waits, int64_t since, int64_t now)
+{
+    const int64_t begin = since > watch->checked_ns ? since : watch->checked_ns, gap = now - begin;
+    if (waits != watch->checked_waits) watch->suspended_ns = 0;
+    if ((double)(now - watch->checked_ns) * 1e-9 > GAP_S) watch->suspended_ns += gap;
+    watch->checked_waits = waits;
+    return (double)(now - since - watch->suspended_ns) * 1e-9;
+}
+
 /* Called every POLL_S with the lock held. Ends the process if a peer has ended or the timeout is exceeded. */
 static void check_wait(lh_watch *watch)
 {
-    int64_t waits = watch->waits, since = watch->since_ns;
+    int64_t waits = watch->waits, since = watch->since_ns, now = now_ns();
+    double waited_s = since ? time_waited(watch, waits, since, now) : 0;
+    watch->checked_ns = now;
     if (!since) return;
     int first = watch->seats ? watch->board->seats[0].rank : watch->rank;
-    double waited_s = (double)(now_ns() - since) * 1e-9, turn_s = TURN_S * (first < MAX_TURNS ? first : MAX_TURNS);
+    double turn_s = TURN_S * (first < MAX_TURNS ? first : MAX_TURNS);
     const lh_seat *ended = waited_s > ENDED_S ? find_ended(watch) : NULL;
-    if (!ended && waited_s < watch->timeout_s + turn_s) return;
+    if (!ended && (watch->patient || waited_s < watch->timeout_s + turn_s)) return;
     if (watch->waits != waits || watch->since_ns != since) return; /* the wait ended meanwhile */
     if (lh_watch_claim_report(watch)) report_wait(watch, ended, waited_s);
     alarm(END_S); /* in case `end` hangs, too */
@@ -133,6 +153,7 @@ static void *watch_thread(void *arg)
 {
     lh_watch *watch = arg;
     pthread_mutex_lock(&watch->lock);
+    watch->checked_ns = now_ns();
     while (!watch->stop) {
         struct timespec until;
         clock_gettime(CLOCK_MONOTONIC, &until);
@@ -247,6 +268,11 @@ void lh_watch_enter(lh_watch *watch, const char *operation, int64_t bytes)
     if (!watch->threaded) return;
     watch->since_ns = now_ns();
     show_waiting(watch, 1);
+}
+
+void lh_watch_be_patient(lh_watch *watch, int patient)
+{
+    if (watch) watch->patient = patient;
 }
 
 void lh_watch_leave(lh_watch *watch)

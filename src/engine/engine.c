@@ -5,6 +5,7 @@
 #include <omp.h>
 #include <string.h>
 
+#include "base/interrupt.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/minmax.h"
@@ -110,11 +111,13 @@ static lh_status open_model(lh_engine *e, const lh_engine_options *o)
     return LH_OK;
 }
 
-static void show_loading(void *self, int64_t bytes, int64_t total_bytes)
+static lh_status show_loading(void *self, int64_t bytes, int64_t total_bytes)
 {
     lh_progress *p = self;
     p->total = total_bytes;
     lh_progress_update(p, bytes);
+    if (lh_interrupt_asked()) LH_FAIL(LH_EINTERRUPTED, "interrupted while loading weights");
+    return LH_OK;
 }
 
 static lh_status load_model(lh_engine *e, int deterministic)
@@ -168,7 +171,9 @@ lh_status lh_engine_open_on(lh_engine **out, lh_comm *world, const lh_engine_opt
     st = load_model(e, options->deterministic);
     /* Where reading fails, a change is the cause to report. */
     if ((st == LH_OK || st == LH_EFILE) && lh_h5_unchanged(lh_checkpoint_file(e->ck)) != LH_OK) st = LH_EFILE;
-    LH_TRY_DONE(lh_comm_agree(world, st));
+    st = lh_comm_agree(world, st);
+    if (st == LH_EINTERRUPTED) lh_warn("interrupted while loading weights, nothing was computed");
+    LH_TRY_DONE(st);
     v->load_s = lh_clock_s() - start;
     lh_debug("loaded %lld layers of %s as %s, %.1f MiB on this rank, %.2f s", (long long)v->config->layers,
              lh_config_family_name(v->config), lh_dtype_name(v->dtype),

@@ -16,7 +16,7 @@ typedef struct lh_work_pace {
 
 typedef struct lh_eval_work lh_eval_work;
 
-/* Progress of a task, called on every rank as it goes on; `advance` may be NULL. */
+/* Progress of a task, called on every rank at the same points, so that it may be collective; `advance` may be NULL. */
 typedef struct lh_eval_progress {
     void *self;
     void (*advance)(void *self, const lh_eval_work *work);

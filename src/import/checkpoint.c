@@ -224,8 +224,9 @@ lh_status lh_checkpoint_read(lh_checkpoint *ck, const lh_weight_range *range, vo
                                     .cols = range->cols};
         int64_t bad = lh_convert_rows(&convert);
         if (bad >= 0)
-            LH_FAIL_DONE(LH_EFILE, "'%s' of '%s' holds a value that is not finite, at row %lld, column %lld", name,
-                         lh_h5_path(ck->h5), (long long)(range->row + r + bad / range->cols),
+            LH_FAIL_DONE(LH_EFILE,
+                         "'%s' of '%s' holds a value that is not finite or not below 2^64, at row %lld, column %lld",
+                         name, lh_h5_path(ck->h5), (long long)(range->row + r + bad / range->cols),
                          (long long)(range->col + bad % range->cols));
     }
 done:

@@ -42,7 +42,7 @@ lh_status lh_checkpoint_open_tokenizer(const lh_checkpoint *ck, lh_tokenizer **o
 
 /* Read rows [row, row + rows) and columns [col, col + cols) of a tensor (layer is ignored unless per_layer)
  * into dst, whose rows are `ld` elements apart, converted to `type` (f32 or bf16). Not collective. Fails if a
- * value is not finite, naming dataset, row and column. */
+ * value is not finite or not below 2^64, naming dataset, row and column. */
 typedef struct lh_weight_range {
     lh_weight weight;
     int64_t layer, row, rows, col, cols;

@@ -132,8 +132,8 @@ static lh_status read_rope(const words *w, lh_rope *rope)
     if (w->scaling && !json_is_object(w->scaling)) LH_FAIL_DONE(LH_EINPUT, "'%s' must be an object or null", w->name);
     if (w->scaling) LH_TRY_DONE(find_kind(w, &rope->kind));
     if (w->v5) LH_TRY_DONE(lh_json_f64(w->scaling, w->name, "rope_theta", &rope->theta));
-    if (!isfinite(rope->theta) || rope->theta <= 0)
-        LH_FAIL_DONE(LH_EINPUT, "'%s': 'rope_theta' must be positive", w->name);
+    if (!isfinite(rope->theta) || rope->theta < 1)
+        LH_FAIL_DONE(LH_EINPUT, "'%s': 'rope_theta' must be 1 or more", w->name);
     switch (rope->kind) {
     case LH_ROPE_LINEAR:
     case LH_ROPE_DYNAMIC: LH_TRY_DONE(required(w, "factor", &rope->factor)); break;

@@ -1,5 +1,5 @@
 /* convert.c - conversion between f32, f16 and bf16 in parallel. The loops have no branches, so that compilers vectorise
- * them; values that are not finite are found in the same pass. */
+ * them; values that nothing can be computed with are found in the same pass. */
 #include "import/convert.h"
 
 #include <assert.h>
@@ -8,10 +8,13 @@
 /* Values below which a thread costs more than it saves. */
 enum { VALUES_PER_THREAD = 1 << 16, BLOCK = 1024 };
 
-static uint32_t worst_16(const uint16_t *p, int64_t n, uint16_t exponent)
+/* Patterns of the least absolute values that are refused: infinity, and in the types that have it 2^64. */
+enum { F16_LIMIT = 0x7c00, BF16_LIMIT = 0x5f80, F32_LIMIT = 0x5f800000 };
+
+static uint32_t worst_16(const uint16_t *p, int64_t n, int limit)
 {
     uint32_t worst = 0;
-    for (int64_t i = 0; i < n; i++) worst |= (uint32_t)((p[i] & exponent) == exponent);
+    for (int64_t i = 0; i < n; i++) worst |= (uint32_t)((p[i] & 0x7fff) >= limit);
     return worst;
 }
 
@@ -21,26 +24,26 @@ static uint32_t worst_32(const uint8_t *p, int64_t n)
     for (int64_t i = 0; i < n; i++) {
         uint32_t u;
         memcpy(&u, p + 4 * i, 4);
-        worst |= (uint32_t)((u & 0x7f800000u) == 0x7f800000u);
+        worst |= (uint32_t)((u & 0x7fffffffu) >= F32_LIMIT);
     }
     return worst;
 }
 
-static int any_nonfinite(const void *data, lh_dtype type, int64_t n)
+static int any_unusable(const void *data, lh_dtype type, int64_t n)
 {
     if (type == LH_F32) return worst_32(data, n) != 0;
-    return worst_16(data, n, type == LH_F16 ? 0x7c00 : 0x7f80) != 0;
+    return worst_16(data, n, type == LH_F16 ? F16_LIMIT : BF16_LIMIT) != 0;
 }
 
-int64_t lh_find_nonfinite(const void *data, lh_dtype type, int64_t n)
+int64_t lh_find_unusable(const void *data, lh_dtype type, int64_t n)
 {
     int64_t size = lh_dtype_bytes(type);
     for (int64_t at = 0; at < n; at += BLOCK) {
         const char *block = (const char *)data + at * size;
         int64_t count = n - at < BLOCK ? n - at : BLOCK;
-        if (!any_nonfinite(block, type, count)) continue;
+        if (!any_unusable(block, type, count)) continue;
         for (int64_t i = 0; i < count; i++)
-            if (any_nonfinite(block + i * size, type, 1)) return at + i;
+            if (any_unusable(block + i * size, type, 1)) return at + i;
     }
     return -1;
 }
@@ -91,7 +94,7 @@ static void convert_block(void *dst, lh_dtype dst_type, const void *src, lh_dtyp
         lh_dtype_convert(dst, dst_type, src, src_type, n);
 }
 
-/* One row; the index of its first value that is not finite, or -1. */
+/* One row; the index of its first unusable value, or -1. */
 static int64_t convert_row(const lh_convert *c, int64_t r)
 {
     int64_t in = lh_dtype_bytes(c->src_type), out = lh_dtype_bytes(c->dst_type), bad = -1;
@@ -100,8 +103,8 @@ static int64_t convert_row(const lh_convert *c, int64_t r)
     for (int64_t at = 0; at < c->cols; at += BLOCK) {
         int64_t n = c->cols - at < BLOCK ? c->cols - at : BLOCK;
         convert_block(dst + at * out, c->dst_type, src + at * in, c->src_type, n);
-        if (bad < 0 && any_nonfinite(dst + at * out, c->dst_type, n))
-            bad = at + lh_find_nonfinite(dst + at * out, c->dst_type, n);
+        if (bad < 0 && any_unusable(dst + at * out, c->dst_type, n))
+            bad = at + lh_find_unusable(dst + at * out, c->dst_type, n);
     }
     return bad;
 }

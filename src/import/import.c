@@ -214,11 +214,12 @@ static lh_status complain(const importer *im, const job *j, int64_t row, int64_t
     int64_t r = row + at / j->cols, c = at % j->cols;
     double value = (double)im->wide[at];
     const char *path = lh_source_path(im->source);
-    if (isfinite(value))
+    if (fabs(value) < 0x1p64)
         LH_FAIL(LH_EINPUT, "'%s': tensor '%s' holds %g at [%" PRId64 ", %" PRId64 "], more than %s can: use --dtype %s",
                 path, j->from->name, value, source_row(j, r), c, lh_dtype_name(j->type),
                 j->type == LH_F16 ? "bf16" : "f32");
-    LH_FAIL(LH_EINPUT, "'%s': tensor '%s' holds %g at [%" PRId64 ", %" PRId64 "]: weights must be finite", path,
+    LH_FAIL(LH_EINPUT,
+            "'%s': tensor '%s' holds %g at [%" PRId64 ", %" PRId64 "]: weights must be finite and below 2^64", path,
             j->from->name, value, source_row(j, r), c);
 }
 

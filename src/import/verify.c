@@ -1,5 +1,6 @@
-/* verify.c - checks a file of ours completely: structure by h5.h, then every array in order: its hash, finite values,
- * offsets and positions that ascend, and for checkpoints configuration and tokenizer. Runs in a child process, because
+/* verify.c - checks a file of ours completely: structure by h5.h, what its kind must hold by verify_kinds.h, then every
+ * array in order: its hash, finite values, offsets and positions that ascend, and for checkpoints configuration and
+ * tokenizer. Runs in a child process, because
  * a damaged file can crash or hang the HDF5 library. */
 #include "import/verify.h"
 
@@ -14,6 +15,7 @@
 #include "base/hash.h"
 #include "import/checkpoint.h"
 #include "import/convert.h"
+#include "import/verify_kinds.h"
 
 /* Bytes read at a time. */
 #define SLICE_BYTES (INT64_C(64) << 20)
@@ -50,10 +52,11 @@ static lh_status check_finite(const verifier *v, const char *name, const lh_h5_s
     int64_t n = 1, cols = 1, bad;
     for (int d = 0; d < shape->rank; d++) n *= part->count[d];
     for (int d = 1; d < shape->rank; d++) cols *= shape->dims[d];
-    bad = lh_find_nonfinite(v->slice, shape->type, n);
+    bad = lh_find_unusable(v->slice, shape->type, n);
     if (bad >= 0)
-        LH_FAIL(LH_EFILE, "'%s' of '%s' holds a value that is not finite, at row %" PRId64 ", column %" PRId64, name,
-                v->path, part->at[0] + bad / cols, bad % cols);
+        LH_FAIL(LH_EFILE,
+                "'%s' of '%s' holds a value that is not finite or not below 2^64, at row %" PRId64 ", column %" PRId64,
+                name, v->path, part->at[0] + bad / cols, bad % cols);
     return LH_OK;
 }
 
@@ -198,11 +201,13 @@ static lh_status read_everything(void *self)
     lh_h5 *h5 = NULL;
     lh_checkpoint *ck = NULL;
     const lh_h5_header any = {0};
+    int64_t schema = 0;
     LH_TRY_DONE(lh_h5_open(&h5, v->path, &any));
     const char *kind = lh_h5_kind(h5);
     snprintf(v->report->kind, sizeof v->report->kind, "%s", kind);
-    /* Traces and analyses hold logarithms of sums, which are -infinity for empty sums. */
-    v->finite = strcmp(kind, "trace") != 0 && strcmp(kind, "analysis") != 0;
+    LH_TRY_DONE(lh_h5_get_i64(h5, "/", "schema", &schema));
+    LH_TRY_DONE(lh_verify_kind(h5, schema));
+    v->finite = strcmp(kind, "analysis") != 0; /* which holds NaN where a measure is undefined */
     if (strcmp(kind, "checkpoint") == 0) {
         LH_TRY_DONE(lh_checkpoint_open(&ck, v->path));
         LH_TRY_DONE(check_tokenizer(ck));

@@ -136,7 +136,7 @@ static lh_status load_piece(loader *in, const piece *p, int64_t layer, void *whe
         at += values * lh_dtype_bytes(type);
     }
     in->done += bytes;
-    if (in->progress && in->progress->done) in->progress->done(in->progress->self, in->done, in->total);
+    if (in->progress && in->progress->done) LH_TRY(in->progress->done(in->progress->self, in->done, in->total));
     return LH_OK;
 }
 

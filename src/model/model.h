@@ -14,10 +14,11 @@ typedef struct lh_model_options {
     lh_order order; /* LH_ORDER_FIXED: the same bits on any number of ranks */
 } lh_model_options;
 
-/* Read this rank's shard of every tensor. Not collective: agree afterwards. `progress` may be NULL. */
+/* Read this rank's shard of every tensor. Not collective: agree afterwards. `progress` may be NULL; any status but
+ * LH_OK stops with it. */
 typedef struct lh_load_progress {
     void *self;
-    void (*done)(void *self, int64_t bytes, int64_t total_bytes);
+    lh_status (*done)(void *self, int64_t bytes, int64_t total_bytes);
 } lh_load_progress;
 
 lh_status lh_model_load(lh_model **out, lh_checkpoint *ck, const lh_exec *exec, const lh_model_options *options,

@@ -261,7 +261,9 @@ lh_status lh_sample(const lh_sampling *given, const lh_sample_at *at, const lh_l
     if (s->repeat_penalty != 1) LH_TRY_DONE(penalise(s->repeat_penalty, at, &row));
     LH_TRY_DONE(gather_best(at, &row, s->temperature > 0 ? lh_min_i64(c.competing, row.room.most) : 1, &best, &c.n));
     if (c.n == 0 || isnan(best[0].logit))
-        LH_FAIL_DONE(LH_EINTERNAL, "every logit is NaN: the model computes nothing sensible");
+        LH_FAIL_DONE(LH_EFILE,
+                     "every logit is NaN: the weights, or a loaded cache, hold values so large that sums of them "
+                     "overflow; import the model again");
     c.all = best;
     if (s->temperature == 0)
         *id = best[0].id;

@@ -200,6 +200,28 @@ START_TEST(test_forced_tokens_are_fed)
 }
 END_TEST
 
+/* Longer than the time-out: the other ranks have nothing to do meanwhile. */
+START_TEST(test_waiting_for_the_prompt_is_no_hang)
+{
+    program_result r = {0};
+    program_run(&r, 1,
+                "--version > version; { sleep 4; echo One prompt; } | " MPIEXEC " -n 3 " LONGHAUL
+                " generate -m tiny.h5 -n 2 --comm-timeout 0.5 -q");
+    program_exits(&r, 0);
+    program_clear(&r);
+}
+END_TEST
+
+START_TEST(test_a_text_that_cannot_fit_is_refused_before_it_is_tokenized)
+{
+    program_result r = {0};
+    program_run(&r, 1, "--version > version; head -c 10000000 /dev/zero | tr '\\0' a > letters");
+    for (int ranks = 1; ranks <= 2; ranks++)
+        program_refuses(ranks, 2, "the prompt has 9.5 MiB, at least ", "generate -m tiny.h5 -f letters -n 2");
+    program_clear(&r);
+}
+END_TEST
+
 /* An answer of a minute, interrupted after a moment. */
 #define LONG_ANSWER "generate -m long.h5 -p a -n 100000 --ignore-eos"
 #define INTERRUPT(signal, wait_s) " > shown & p=$!; sleep " wait_s "; kill -" signal " $p; wait $p"
@@ -227,6 +249,26 @@ START_TEST(test_an_interrupt_ends_with_what_there_is)
     program_run(&r, 2, LONG_ANSWER INTERRUPT("INT", "3"));
     ck_assert_int_ne(r.code, 0);
     ck_assert_int_eq(program_lines(r.err.data, "longhaul: warning: interrupted after"), 1);
+    program_clear(&r);
+}
+END_TEST
+
+/* srun sends a signal to all ranks, others to one. The launcher's own code is the first rank's that ends; what each of
+ * them ends with is seen by a shell around it, which stays until all have ended: at the first end
+ * the launcher ends the others. */
+START_TEST(test_an_interrupt_of_any_rank_is_one_of_all)
+{
+    program_result r = {0};
+    for (int ranks = 2; ranks <= 4; ranks++) {
+        program_run(&r, 1,
+                    "--version > version; rm -f codes pids; " MPIEXEC " -n %d sh -c 'trap \"\" TERM; " LONGHAUL
+                    " generate -m long.h5 -p a -n 100000 --ignore-eos > shown.$OMPI_COMM_WORLD_RANK & p=$!; "
+                    "[ $OMPI_COMM_WORLD_RANK != %d ] || { sleep 3; kill -USR1 $p; }; "
+                    "wait $p; echo code $? >> codes; sleep 2' ; cat codes >&2",
+                    ranks, ranks - 1);
+        ck_assert_int_eq(program_lines(r.err.data, "longhaul: warning: interrupted after"), 1);
+        ck_assert_msg(program_lines(r.err.data, "code 75") == ranks, "%s", r.err.data);
+    }
     program_clear(&r);
 }
 END_TEST
@@ -277,7 +319,10 @@ int main(void)
                                   test_a_stop_text_ends_the_answer_before_it,
                                   test_samples_depend_on_the_seed_and_on_nothing_else,
                                   test_forced_tokens_are_fed,
+                                  test_waiting_for_the_prompt_is_no_hang,
+                                  test_a_text_that_cannot_fit_is_refused_before_it_is_tokenized,
                                   test_an_interrupt_ends_with_what_there_is,
+                                  test_an_interrupt_of_any_rank_is_one_of_all,
                                   test_an_interrupt_of_a_prompt_says_that_nothing_was_saved,
                                   test_an_interrupt_keeps_the_answers_before,
                                   NULL};

@@ -203,6 +203,28 @@ START_TEST(test_a_cache_that_cannot_be_saved_loses_nothing_else)
 }
 END_TEST
 
+/* As `head`: the run ends well and without a word, and its files are written. */
+START_TEST(test_a_reader_that_goes_away_is_no_failure)
+{
+    static const char *const lines[] = {
+        "generate -m tiny.h5 -p 'One, two, three, four.' -n 300 --ignore-eos -q --policy streaming -b 8 "
+        "--keep-sets piped.h5 --logits rows.h5",
+        "tokenize -m tiny.h5 --jsonl -f lines", NEEDLE "--budget 64 --csv - -q"};
+    program_result r = {0};
+    program_run(&r, 1, "--version > v; yes '\"abc\"' | head -n 20000 > lines");
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
+        program_run(&r, 1,
+                    "--version > v; { sleep 0.2; " LONGHAUL
+                    " %s 2> said; echo code $? > code; } | : ; cat code said >&2",
+                    lines[i]);
+        ck_assert_msg(strcmp(r.err.data, "code 0\n") == 0, "%s: %s", lines[i], r.err.data);
+    }
+    program_run(&r, 1, "info piped.h5 -q && " LONGHAUL " info rows.h5 -q");
+    program_exits(&r, 0);
+    program_clear(&r);
+}
+END_TEST
+
 /* The folder of the keep sets goes away while tokens are generated: answer and logits are there at the end. */
 START_TEST(test_keep_sets_that_cannot_be_written_lose_nothing_else)
 {
@@ -241,6 +263,7 @@ int main(void)
                                   test_an_empty_prompt_has_one_code,
                                   test_a_cache_that_cannot_be_saved_loses_nothing_else,
                                   test_keep_sets_that_cannot_be_written_lose_nothing_else,
+                                  test_a_reader_that_goes_away_is_no_failure,
                                   NULL};
     program_enter();
     tiny_write("tiny");

@@ -5,8 +5,11 @@
  *   alone:N  at step N RANK goes away with code 3 and tells nobody
  *   agreed:N RANK fails at step N, and all agree on it
  *   own:N    RANK fails at step N, tells nobody, and closes what it shares with the others before it says so
+ *   suspend:N  all ranks are stopped for 4 s at step N and resumed; RANK is a second late there, the others wait for it
+ *   late:N   RANK is 3 s late at step N, where the others agree patiently
  *   none     nothing happens
  * Ends as the program does: one message, the status as the exit code. */
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,11 +19,11 @@
 #include "comm/comm.h"
 #include "comm/faulty_comm.h"
 
-static lh_status one_step(lh_comm *comm, int64_t step, lh_status mine)
+static lh_status one_step(lh_comm *comm, int64_t step, int patient, lh_status mine)
 {
     int64_t ones[4] = {1, 1, 1, step}, all[64], own = lh_comm_rank(comm);
     lh_comm_step(comm, "loop", step);
-    LH_TRY(lh_comm_agree(comm, mine));
+    LH_TRY(patient ? lh_comm_agree_patiently(comm, mine) : lh_comm_agree(comm, mine));
     LH_TRY(lh_comm_allreduce(comm, ones, 4, LH_I64, LH_SUM));
     LH_TRY(lh_comm_allgather(comm, &own, all, sizeof own));
     LH_TRY(lh_comm_bcast(comm, 0, all, sizeof all));
@@ -36,6 +39,24 @@ static int planned(const char *plan, const char *name, int step)
     return strncmp(plan, name, n) == 0 && plan[n] == ':' && atoi(plan + n + 1) == step;
 }
 
+/* In slices: a process that is stopped meanwhile has not slept enough when it resumes. */
+static void sleep_in_slices(int slices)
+{
+    for (int i = 0; i < slices; i++) usleep(10000);
+}
+
+/* A child stops this process in 0.3 s and resumes it 4 s later. */
+static void suspend_soon(void)
+{
+    const pid_t parent = getpid();
+    if (fork() != 0) return;
+    usleep(300000);
+    kill(parent, SIGSTOP);
+    sleep(4);
+    kill(parent, SIGCONT);
+    _exit(0);
+}
+
 static void misbehave(lh_comm *comm, const char *plan, int here, int step)
 {
     int first = planned(plan, "first", step) && here;
@@ -47,6 +68,9 @@ static void misbehave(lh_comm *comm, const char *plan, int here, int step)
         lh_comm_leave(comm, LH_EINTERRUPTED);
     }
     if (here && planned(plan, "alone", step)) _exit(3);
+    if (planned(plan, "suspend", step)) suspend_soon();
+    if (here && planned(plan, "suspend", step)) sleep_in_slices(100);
+    if (here && planned(plan, "late", step)) sleep_in_slices(300);
 }
 
 static lh_status fails_at(const char *plan, const char *name, int here, int step)
@@ -58,7 +82,7 @@ static lh_status fails_at(const char *plan, const char *name, int here, int step
 /* 1 for a plan of this program, 0 for one of faulty_comm_open. */
 static int is_own(const char *plan)
 {
-    static const char *const own[] = {"leave:", "first:", "alone:", "agreed:", "own:", "none"};
+    static const char *const own[] = {"leave:", "first:", "alone:", "agreed:", "own:", "suspend:", "late:", "none"};
     for (size_t i = 0; i < sizeof own / sizeof *own; i++)
         if (strncmp(plan, own[i], strlen(own[i])) == 0) return 1;
     return 0;
@@ -83,7 +107,8 @@ int main(int argc, char **argv)
     for (int step = 0; step < 5; step++) {
         misbehave(comm, plan, here, step);
         LH_TRY_DONE(fails_at(plan, "own", here, step));
-        LH_TRY_DONE(one_step(strncmp(plan, "own:", 4) == 0 ? part : comm, step, fails_at(plan, "agreed", here, step)));
+        lh_comm *with = strncmp(plan, "own:", 4) == 0 ? part : comm;
+        LH_TRY_DONE(one_step(with, step, planned(plan, "late", step), fails_at(plan, "agreed", here, step)));
     }
     if (lh_comm_rank(world) == 0) printf("all steps done\n");
 done:

@@ -44,6 +44,16 @@ run 20 3 1 delay:7:0.6 60
 ends_with 0
 prints "all steps done"
 
+# Time in which the whole job was suspended does not count, nor that of a rank which may take any time.
+for plan in suspend:2 late:2; do
+    for ranks in 1 2 3 4; do
+        run 20 $ranks $((ranks - 1)) $plan 1.5
+        ends_with 0
+        prints "all steps done"
+        check "is quiet" test "$(grep -c "longhaul: " "$out/err")" = 0
+    done
+done
+
 # A rank that hangs: collective 10 is the all-reduce of step 2. When the time-out is over one of the others says so.
 for bad in 0 1 2; do
     run 20 3 $bad drop:10 1.5

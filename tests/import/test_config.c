@@ -212,6 +212,7 @@ START_TEST(test_what_cannot_be_is_refused_by_name)
         {"{'model_type':'llama'," SIZES ",'rope_scaling':{'rope_type':'linear','factor':-1}}", "'factor'"},
         {"{'model_type':'llama'," SIZES ",'rope_scaling':[1]}", "must be an object"},
         {"{'model_type':'llama'," SIZES ",'rope_theta':0}", "'rope_theta'"},
+        {"{'model_type':'llama'," SIZES ",'rope_theta':1e-300}", "'rope_theta' must be 1 or more"},
         {"{'model_type':'phi3'," SIZES ",'rope_scaling':{'type':'longrope','long_factor':[1],'short_factor':[1]}}",
          "list of 8 numbers"},
         {"{'model_type':'llama'," SIZES ",'rms_norm_eps':-1}", "'rms_norm_eps'"},

@@ -573,15 +573,19 @@ static void poke(const char *tensor, int64_t index, uint32_t bits)
     lh_buf_clear(&b);
 }
 
-START_TEST(test_values_that_are_not_finite)
+START_TEST(test_values_that_nothing_can_be_computed_with)
 {
-    static const uint32_t bits[] = {0x7f800000u, 0xff800000u, 0x7fc00000u, 0x7f800001u};
-    for (size_t i = 0; i < 4; i++) {
+    static const uint32_t bits[] = {0x7f800000u, 0xff800000u, 0x7fc00000u, 0x7f800001u, 0x5f800000u, 0xff000000u};
+    for (size_t i = 0; i < sizeof bits / sizeof *bits; i++) {
         mm_folder(folder, &llama, MM_LLAMA_CONFIG, LH_F32);
         poke("model.layers.1.self_attn.k_proj.weight", 5 * 24 + 7, bits[i]);
         check_refused(folder, i % 2 ? "bf16" : "auto", LH_EINPUT, "'model.layers.1.self_attn.k_proj.weight' holds");
         ck_assert(strstr(lh_error_message(), "[5, 7]: weights must be finite") != NULL);
     }
+    mm_folder(folder, &llama, MM_LLAMA_CONFIG, LH_F32);
+    poke("lm_head.weight", 3, 0x5f7fffffu); /* just below 2^64 */
+    ck_assert_int_eq(import_as(folder, out, "f32"), LH_OK);
+    unlink(out);
     mm_folder(folder, &llama, MM_LLAMA_CONFIG, LH_F32);
     poke("lm_head.weight", 3, 0x47c35000u); /* 100000 */
     check_refused(folder, "f16", LH_EINPUT, "holds 100000 at [0, 3], more than f16 can: use --dtype bf16");
@@ -775,7 +779,7 @@ int main(void)
     tcase_add_test(tc, test_gemma_norms_lose_their_one);
     tcase_add_test(tc, test_fused_projections_are_split);
     tcase_add_test(tc, test_tensors_that_contradict_the_configuration);
-    tcase_add_test(tc, test_values_that_are_not_finite);
+    tcase_add_test(tc, test_values_that_nothing_can_be_computed_with);
     tcase_add_test(tc, test_sources_that_are_none);
     tcase_add_test(tc, test_outputs_that_cannot_be);
     tcase_add_test(tc, test_an_interrupted_import_leaves_what_was_there);

@@ -297,8 +297,9 @@ static void apply(const char *path, const damage *d)
         hsize_t at[3] = {d->at}, one[3] = {1, 1, 1};
         hid_t memory = H5Screate_simple(1, one, NULL);
         H5Sselect_hyperslab(space, H5S_SELECT_SET, at, NULL, one, NULL);
-        herr_t rc = isnan(d->value) ? H5Dwrite(a, H5T_NATIVE_DOUBLE, memory, space, H5P_DEFAULT, &d->value)
-                                    : H5Dwrite(a, H5T_NATIVE_LLONG, memory, space, H5P_DEFAULT, &whole);
+        herr_t rc = isnan(d->value) || fabs(d->value) > 1e19
+                        ? H5Dwrite(a, H5T_NATIVE_DOUBLE, memory, space, H5P_DEFAULT, &d->value)
+                        : H5Dwrite(a, H5T_NATIVE_LLONG, memory, space, H5P_DEFAULT, &whole);
         mt_check(rc >= 0, "dataset '%s'", d->object);
         H5Sclose(memory);
         H5Sclose(space);
@@ -319,6 +320,7 @@ static const damage damages[] = {
     {.object = "/layers/001/positions", .at = 3, .value = 1, .words = "cannot be"},
     {.object = "/layers/002/k", .at = 5, .value = NAN, .words = "not finite"},
     {.object = "/layers/002/v", .at = 5, .value = NAN, .words = "not finite"},
+    {.object = "/layers/002/v", .at = 5, .value = 1e30, .words = "not finite or not below 2^64"},
     {.object = "/layers/002/v", .value = INFINITY, .words = "/layers/002/v"},
     {.object = "/layers/000", .value = INFINITY, .words = "/layers/000"},
     {.object = "/tokens", .value = INFINITY, .words = "/tokens"},
