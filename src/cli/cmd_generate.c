@@ -18,7 +18,7 @@ struct answer_options {
 };
 
 struct file_options {
-    int json;
+    int json, logprobs;
     int64_t logits_last;
     const char *load_cache, *save_cache, *keep_sets, *keep_sets_from, *logits;
 };
@@ -59,6 +59,11 @@ static const lh_option file_rows[] = {
      .name = "json",
      FIELD(json),
      .help = "Print one JSON object with text, ids, policy, cache and times instead of streaming the text."},
+    {.type = LH_OPT_FLAG,
+     .name = "logprobs",
+     FIELD(logprobs),
+     .help = "Add the log-probability of every generated token to --json: natural logarithms, of the model itself, "
+             "before temperature and penalty."},
     {.type = LH_OPT_STR,
      .name = "save-cache",
      FIELD(save_cache),
@@ -163,7 +168,7 @@ static int sees_question(const run *r)
 /* LH_EUSAGE unless a policy that sees the question has exactly one. */
 static lh_status check_question(const run *r)
 {
-    int64_t questions = r->v->input.questions.n + r->v->input.question_files.n;
+    int64_t questions = lh_input_questions(&r->v->input);
     int given = lh_options_given(r->call->options, "scenario");
     const char *why =
         r->policy.proxies.kind == LH_PROXIES_QUESTION ? "--proxies question" : "--scenario question-aware";
@@ -184,10 +189,18 @@ static lh_status check_question(const run *r)
                            "evicted already: leave it out");
     if (questions > 1)
         LH_FAIL(LH_EUSAGE,
-                "'%s' evicts by what one question attends to, and %lld are given: give one, and the others to separate "
-                "runs",
-                why, (long long)questions);
+                "'%s' evicts by what one question attends to, and several are given: give one, and the others to "
+                "separate runs",
+                why);
     return LH_OK;
+}
+
+/* A document and one question about it: the policy may see both. */
+static void choose_scenario(run *r)
+{
+    if (lh_input_is_pair(&r->v->input) && lh_input_questions(&r->v->input) == 1 && !r->v->files.load_cache &&
+        !lh_options_given(r->call->options, "scenario"))
+        r->v->input.scenario = LH_QUESTION_AWARE;
 }
 
 /* Checks options before anything is opened; the same on all ranks. */
@@ -208,6 +221,7 @@ static lh_status check_request(run *r)
     r->v->policy.profiles = &r->profiles;
     LH_TRY(v->files.keep_sets_from ? lh_given_policy(&r->policy) : lh_policy_resolve(&r->policy, &v->policy));
     LH_TRY(lh_input_check(r->call->options, &v->input));
+    choose_scenario(r);
     LH_TRY(check_question(r));
     if (v->files.load_cache && v->input.messages)
         LH_FAIL(LH_EUSAGE, "'--messages' is a whole chat, and a loaded cache holds the beginning of one: give "
@@ -219,6 +233,8 @@ static lh_status check_request(run *r)
         if (!*v->answer.stops.at[i]) LH_FAIL(LH_EUSAGE, "'--stop' got no text to end the answer at");
     if (v->sampling.top_p == 0) LH_FAIL(LH_EUSAGE, "--top-p must be above 0 and at most 1 (off)");
     LH_TRY(lh_sampling_check(&v->sampling));
+    if (v->files.logprobs && !v->files.json)
+        LH_FAIL(LH_EUSAGE, "'--logprobs' are part of the JSON object: give '--json', too");
     if (lh_options_given(r->call->options, "logits-last") && !v->files.logits)
         LH_FAIL(LH_EUSAGE, "'--logits-last' counts the rows of '--logits': give that option, too");
     return LH_OK;
@@ -306,6 +322,7 @@ static lh_status generate(run *r)
                                    .stop_count = v->answer.stops.n,
                                    .sampling = v->sampling,
                                    .force = r->ids.force,
+                                   .logprobs = v->files.logprobs,
                                    .ends = r->ids.ends,
                                    .policy = v->files.load_cache ? NULL : &r->policy,
                                    .profiles = &r->profiles,

@@ -1,4 +1,5 @@
 /* cmd_import.c - `import`: makes a checkpoint from a Hugging Face folder, a GGUF file or random weights. */
+#include "base/file.h"
 #include "base/interrupt.h"
 #include "base/log.h"
 #include "base/progress.h"
@@ -9,6 +10,7 @@ struct values {
     lh_cli_common common;
     const char *out, *dtype, *random;
     int64_t seed;
+    int force;
 };
 
 static const char *const stored_types[] = {"auto", "f32", "f16", "bf16", NULL};
@@ -23,6 +25,7 @@ static const lh_option rows[] = {
      .arg = "FILE",
      .writes = 1,
      .help = "The checkpoint to write."},
+    {.type = LH_OPT_FLAG, .name = "force", FIELD(force), .help = "Overwrite the output if it exists."},
     {.type = LH_OPT_STR,
      .name = "dtype",
      FIELD(dtype),
@@ -84,6 +87,8 @@ static lh_status run_import(lh_call *call)
     if (src && lh_options_given(call->options, "seed"))
         LH_FAIL_DONE(LH_EUSAGE, "'--seed' has no effect without '--random': leave it out");
     if (!lh_cli_first()) goto done;
+    if (lh_file_exists(v->out) && !v->force)
+        LH_FAIL_DONE(LH_EWRITE, "'%s' exists: '--force' replaces it when the import is complete", v->out);
     lh_interrupt_begin();
     LH_TRY_DONE(lh_import(&(lh_import_options){.src = src,
                                                .random = v->random,

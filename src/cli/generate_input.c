@@ -5,13 +5,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/file.h"
 #include "base/log.h"
+#include "cli/text_input.h"
 #include "engine/prompt_size.h"
 #include "eval/needle.h"
-
-/* Limit of a text: more than any model's context. */
-static const int64_t TEXT_BYTES = INT64_C(1) << 32;
 
 const char *const lh_chat_choices[] = {"auto", "on", "off", NULL};
 
@@ -22,13 +19,14 @@ static const lh_option rows[] = {
      .name = "prompt",
      FIELD(prompt),
      .arg = "TEXT",
-     .help = "The prompt. Default: standard input."},
+     .help = "The prompt, or with --prompt-file the question about that document. Default: standard input."},
     {.type = LH_OPT_STR,
      .letter = 'f',
      .name = "prompt-file",
      FIELD(prompt_file),
      .arg = "FILE",
-     .help = "File with the prompt, used unchanged; '-' is standard input."},
+     .help = "File with the prompt, used unchanged; '-' is standard input. With --prompt: the document that is asked "
+             "about, '--scenario question-aware' unless stated otherwise."},
     {.type = LH_OPT_STR,
      .name = "prompt-tokens",
      FIELD(prompt_tokens),
@@ -51,6 +49,11 @@ static const lh_option rows[] = {
      FIELD(question_files),
      .arg = "FILE",
      .help = "File with one question; asked after those of --question."},
+    {.type = LH_OPT_STR,
+     .name = "questions",
+     FIELD(question_list),
+     .arg = "FILE",
+     .help = "File with one question a line; '-' is standard input."},
     {.type = LH_OPT_ENUM,
      .name = "scenario",
      FIELD(scenario),
@@ -81,13 +84,24 @@ static const lh_option rows[] = {
 #undef FIELD
 const lh_option_table lh_input_option_table = {"prompt", rows};
 
+int lh_input_is_pair(const lh_input_options *in)
+{
+    return in->prompt && in->prompt_file;
+}
+
+int64_t lh_input_questions(const lh_input_options *in)
+{
+    return in->questions.n + in->question_files.n + lh_input_is_pair(in) + (in->question_list ? 2 : 0);
+}
+
 lh_status lh_input_check(const lh_options *options, const lh_input_options *in)
 {
     static const char *const texts[] = {"prompt", "prompt-file", "prompt-tokens", "messages"};
     const char *first = NULL;
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         if (!lh_options_given(options, texts[i])) continue;
-        if (first) LH_FAIL(LH_EUSAGE, "'--%s' and '--%s' both set the prompt: give one", first, texts[i]);
+        if (first && !(lh_input_is_pair(in) && i == 1))
+            LH_FAIL(LH_EUSAGE, "'--%s' and '--%s' both set the prompt: give one", first, texts[i]);
         first = texts[i];
     }
     int on = strcmp(in->chat, "on") == 0 || in->chat_template, off = strcmp(in->chat, "off") == 0;
@@ -105,51 +119,102 @@ lh_status lh_input_check(const lh_options *options, const lh_input_options *in)
     return LH_OK;
 }
 
-static lh_status read_questions(lh_input *out)
+/* Appends a copy. */
+static lh_status add_question(lh_input *out, const char *text)
+{
+    LH_TRY(lh_realloc(&out->questions, out->n + 1, sizeof *out->questions));
+    LH_TRY(lh_strdup(&out->questions[out->n], text));
+    out->n++;
+    return LH_OK;
+}
+
+/* The question of an option. */
+static lh_status add_given(lh_input *out, const char *option, const char *text)
+{
+    if (!*text) LH_FAIL(LH_EUSAGE, "the question is empty: '--%s' got no text", option);
+    LH_TRY(lh_text_check("the question", text, (int64_t)strlen(text)));
+    return add_question(out, text);
+}
+
+/* Lines of a file from which somebody may have meant each to be a question. */
+enum { MANY_LINES = 3 };
+
+static lh_status read_question_file(lh_input *out, const char *path)
 {
     lh_status st = LH_OK;
-    const lh_input_options *in = out->options;
     lh_buf text = {0};
-    LH_TRY_DONE(lh_calloc(&out->questions, in->questions.n + in->question_files.n, sizeof *out->questions));
-    for (int64_t i = 0; i < in->questions.n; i++) {
-        if (!*in->questions.at[i]) LH_FAIL_DONE(LH_EUSAGE, "the question is empty: '--question' got no text");
-        LH_TRY_DONE(lh_strdup(&out->questions[i], in->questions.at[i]));
-    }
-    for (int64_t i = 0; i < in->question_files.n; i++) {
-        const char *path = in->question_files.at[i];
-        lh_buf_clear(&text);
-        LH_TRY_DONE(lh_file_read(&text, path, TEXT_BYTES));
-        while (text.bytes && text.data[text.bytes - 1] == '\n') text.data[--text.bytes] = '\0';
-        if ((int64_t)strlen(text.data) < text.bytes)
-            LH_FAIL_DONE(LH_EINPUT, "'%s' holds a zero byte: it is not text", path);
-        if (!text.bytes) LH_FAIL_DONE(LH_EINPUT, "the question is empty: '%s' holds no text", path);
-        LH_TRY_DONE(lh_strdup(&out->questions[in->questions.n + i], text.data));
-    }
+    int64_t lines = 1;
+    LH_TRY_DONE(lh_text_read(&text, path));
+    while (text.bytes && text.data[text.bytes - 1] == '\n') text.data[--text.bytes] = '\0';
+    if ((int64_t)strlen(text.data) < text.bytes)
+        LH_FAIL_DONE(LH_EINPUT, "'%s' holds a zero byte: it is not text", path);
+    if (!text.bytes) LH_FAIL_DONE(LH_EINPUT, "the question is empty: '%s' holds no text", path);
+    for (int64_t i = 0; i < text.bytes; i++) lines += text.data[i] == '\n';
+    if (lines >= MANY_LINES)
+        lh_warn("the %lld lines of '%s' are one question: '--questions %s' asks one a line", (long long)lines, path,
+                path);
+    LH_TRY_DONE(add_question(out, text.data));
 done:
     lh_buf_clear(&text);
     return st;
 }
 
-lh_status lh_input_read(lh_input *out)
+static lh_status read_question_list(lh_input *out, const char *path)
+{
+    lh_status st = LH_OK;
+    lh_buf text = {0};
+    char **lines = NULL;
+    int64_t n = 0;
+    LH_TRY_DONE(lh_text_read(&text, path));
+    if ((int64_t)strlen(text.data) < text.bytes)
+        LH_FAIL_DONE(LH_EINPUT, "'%s' holds a zero byte: it is not text", path);
+    LH_TRY_DONE(lh_text_lines(&text, &lines, &n));
+    if (n == 0) LH_FAIL_DONE(LH_EINPUT, "'%s' holds no question: it must have one a line", path);
+    for (int64_t i = 0; i < n; i++) LH_TRY_DONE(add_question(out, lines[i]));
+done:
+    for (int64_t i = 0; i < n; i++) lh_free(lines[i]);
+    lh_free(lines);
+    lh_buf_clear(&text);
+    return st;
+}
+
+static lh_status read_questions(lh_input *out)
+{
+    const lh_input_options *in = out->options;
+    if (lh_input_is_pair(in)) LH_TRY(add_given(out, "prompt", in->prompt));
+    for (int64_t i = 0; i < in->questions.n; i++) LH_TRY(add_given(out, "question", in->questions.at[i]));
+    for (int64_t i = 0; i < in->question_files.n; i++) LH_TRY(read_question_file(out, in->question_files.at[i]));
+    if (in->question_list) LH_TRY(read_question_list(out, in->question_list));
+    return LH_OK;
+}
+
+static lh_status read_prompt_file(lh_input *out)
 {
     const lh_input_options *in = out->options;
     const char *path = in->prompt_file ? in->prompt_file : "-";
-    out->n = in->questions.n + in->question_files.n;
-    if (!lh_cli_first()) return LH_OK;
-    if (in->prompt) {
-        LH_TRY(lh_buf_puts(&out->prompt, in->prompt));
-    } else if (in->messages) {
-        LH_TRY(lh_messages_read(&out->messages, in->messages));
-    } else if (!in->prompt_tokens && (in->prompt_file || !out->load_cache)) {
-        if (strcmp(path, "-") == 0 && isatty(0)) lh_info("reading the prompt from the terminal, Ctrl-D ends it");
-        LH_TRY(lh_file_read(&out->prompt, path, TEXT_BYTES));
-        if (out->prompt.bytes == 0 && out->n == 0)
-            LH_FAIL(LH_EINPUT, "the prompt is empty: nothing was read from %s%s%s", in->prompt_file ? "'" : "",
-                    in->prompt_file ? path : "standard input", in->prompt_file ? "'" : "");
-    }
-    if (in->prompt && !*in->prompt && out->n == 0) LH_FAIL(LH_EUSAGE, "the prompt is empty: '--prompt' got no text");
-    LH_TRY(read_questions(out));
+    if (strcmp(path, "-") == 0 && isatty(0)) lh_info("reading the prompt from the terminal, Ctrl-D ends it");
+    LH_TRY(lh_text_read(&out->prompt, path));
+    if (out->prompt.bytes == 0 && lh_input_questions(in) == 0)
+        LH_FAIL(LH_EINPUT, "the prompt is empty: nothing was read from %s%s%s", in->prompt_file ? "'" : "",
+                in->prompt_file ? path : "standard input", in->prompt_file ? "'" : "");
     return LH_OK;
+}
+
+lh_status lh_input_read(lh_input *out)
+{
+    const lh_input_options *in = out->options;
+    if (!lh_cli_first()) return LH_OK;
+    if (in->messages) {
+        LH_TRY(lh_messages_read(&out->messages, in->messages));
+    } else if (in->prompt_file || (!in->prompt && !in->prompt_tokens && !out->load_cache)) {
+        LH_TRY(read_prompt_file(out));
+    } else if (in->prompt) {
+        LH_TRY(lh_buf_puts(&out->prompt, in->prompt));
+        LH_TRY(lh_text_check("the prompt", out->prompt.data, out->prompt.bytes));
+        if (!*in->prompt && lh_input_questions(in) == 0)
+            LH_FAIL(LH_EUSAGE, "the prompt is empty: '--prompt' got no text");
+    }
+    return read_questions(out);
 }
 
 void lh_input_clear(lh_input *input)
@@ -265,12 +330,12 @@ lh_status lh_input_encode(const lh_input *input, lh_engine *engine, lh_input_ids
 {
     lh_status st = LH_OK;
     lh_comm *comm = lh_engine_get(engine)->comm;
+    if (lh_cli_first()) st = encode_text(input, engine, out);
     out->n = input->n;
-    if (lh_cli_first())
-        st = encode_text(input, engine, out);
-    else
-        st = lh_calloc(&out->questions, input->n, sizeof *out->questions);
     LH_TRY(lh_comm_agree_patiently(comm, st));
+    LH_TRY(lh_comm_bcast(comm, 0, &out->n, sizeof out->n));
+    if (!lh_cli_first()) st = lh_calloc(&out->questions, out->n, sizeof *out->questions);
+    LH_TRY(lh_comm_agree(comm, st));
     LH_TRY(broadcast_ids(comm, &out->prompt));
     LH_TRY(broadcast_ids(comm, &out->force));
     LH_TRY(broadcast_ids(comm, &out->ends));

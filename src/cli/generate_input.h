@@ -11,6 +11,7 @@
 typedef struct lh_input_options {
     const char *prompt, *prompt_file, *prompt_tokens, *messages;
     lh_strings questions, question_files;
+    const char *question_list; /* a file with a question a line */
     lh_scenario scenario;
     const char *chat; /* one of lh_chat_choices */
     const char *chat_template, *system, *force_tokens;
@@ -22,6 +23,12 @@ extern const char *const lh_chat_choices[]; /* "auto", "on", "off" */
 /* LH_EUSAGE if the options contradict each other. */
 lh_status lh_input_check(const lh_options *options, const lh_input_options *in);
 
+/* 1 if '-f' names a document and '-p' is the question about it. */
+int lh_input_is_pair(const lh_input_options *in);
+
+/* Questions that the options give; those of a list count as two, for they are as many as the file has. */
+int64_t lh_input_questions(const lh_input_options *in);
+
 /* The texts, on rank 0; empty elsewhere. The caller sets the first two members. */
 typedef struct lh_input {
     const lh_input_options *options;
@@ -29,7 +36,7 @@ typedef struct lh_input {
     lh_buf prompt;
     lh_messages messages;
     char **questions; /* [n] */
-    int64_t n;        /* on every rank */
+    int64_t n;
 } lh_input;
 
 /* Local to rank 0: agree afterwards. Without an option the prompt is read from standard input, or is empty after a

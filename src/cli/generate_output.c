@@ -33,6 +33,17 @@ static json_t *answer_json(const lh_output *out)
     return object;
 }
 
+/* Adds the text of its question to every answer. */
+static void name_questions(const lh_output *out, json_t *object)
+{
+    json_t *answers = json_object_get(object, "answers");
+    for (int64_t i = 0; i < out->question_count; i++) {
+        json_t *answer = answers ? json_array_get(answers, (size_t)i) : object;
+        const char *question = out->questions[i];
+        if (answer) json_object_set_new(answer, "question", lh_json_text(question, (int64_t)strlen(question)));
+    }
+}
+
 /* Ends the process; rank 0 writes the output so far. */
 static void leave(lh_output *out)
 {
@@ -43,6 +54,7 @@ static void leave(lh_output *out)
         if (out->answers)
             json_array_append_new(out->answers, json_copy(object)); /* a copy: an object must not contain itself */
         if (out->answers) json_object_set(object, "answers", out->answers);
+        name_questions(out, object);
         lh_failures_add(&out->failed, lh_cli_write_json(object));
     } else if (out->answer >= 0) {
         end_line(out);
@@ -175,6 +187,7 @@ lh_status lh_output_finish(lh_output *out, const lh_engine *engine, const lh_gen
     LH_TRY_DONE(lh_failures_end(&out->failed));
     if (out->json) {
         LH_TRY_DONE(lh_generation_json(engine, generation, &object));
+        name_questions(out, object);
         LH_TRY_DONE(lh_cli_write_json(object));
     }
     summarise(engine, generation);

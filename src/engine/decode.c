@@ -32,6 +32,7 @@ lh_status lh_session_decode(lh_session *session, const lh_decode *how, lh_tokens
         else
             LH_TRY(lh_session_sample(session, &how->sampling, i, &id));
         LH_TRY(lh_tokens_push(out, id));
+        if (how->chosen) LH_TRY(how->chosen(how->self, id));
         stop = ends_answer(session, how, id);
         if (!stop && how->token) LH_TRY(how->token(how->self, id, &stop));
     }

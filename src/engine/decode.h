@@ -16,6 +16,8 @@ typedef struct lh_decode {
     const lh_tokens *ends;  /* ids that end the answer besides the tokenizer's end tokens; NULL: none */
     const lh_tokens *force; /* ids fed in place of sampled ones (teacher forcing); NULL: none */
     void *self;
+    /* Called with every token of the answer while the logits are those that it was chosen by. May be NULL. */
+    lh_status (*chosen)(void *self, int32_t id);
     /* Called with every token that does not end the answer; *stop = 1 ends it after this one. May be NULL. */
     lh_status (*token)(void *self, int32_t id, int *stop);
     /* Called when `fed` tokens of the answer have been fed back. May be NULL. */

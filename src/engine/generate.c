@@ -1,6 +1,7 @@
 /* generate.c - the run of `generate`: restore or prefill, save, then answer after answer. */
 #include "engine/generate.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "base/failures.h"
@@ -284,6 +285,23 @@ static lh_status write_token(void *self, int32_t id, int *stop)
     return LH_OK;
 }
 
+/* Of a token in the last row of logits, as the model has it: before temperature and penalty. */
+static lh_status take_logprob(void *self, int32_t id)
+{
+    writer *w = self;
+    const int64_t vocab = lh_engine_get(w->r->engine)->config->vocab;
+    const float *rows = NULL;
+    int64_t n = 0;
+    double max = -INFINITY, sum = 0;
+    LH_TRY(lh_session_logits(w->r->session, &rows, &n));
+    if (!rows) return LH_OK;
+    const float *row = rows + (n - 1) * vocab;
+    for (int64_t i = 0; i < vocab; i++) max = row[i] > max ? (double)row[i] : max;
+    for (int64_t i = 0; i < vocab; i++) sum += exp((double)row[i] - max);
+    const double logprob = (double)row[id] - max - log(sum);
+    return lh_buf_append(&w->a->logprobs, &logprob, sizeof logprob);
+}
+
 static lh_status count_step(void *self, int64_t fed)
 {
     run *r = ((writer *)self)->r;
@@ -313,6 +331,7 @@ static lh_status decode(run *r, writer *w)
                      .ends = &q->ends,
                      .force = &q->force,
                      .self = w,
+                     .chosen = q->logprobs ? take_logprob : NULL,
                      .token = write_token,
                      .step = count_step};
     how.sampling.request += (uint64_t)w->answer;
@@ -413,6 +432,7 @@ void lh_generation_clear(lh_generation *g)
     for (int64_t i = 0; g->answers && i < g->answer_count; i++) {
         lh_tokens_clear(&g->answers[i].ids);
         lh_buf_clear(&g->answers[i].text);
+        lh_buf_clear(&g->answers[i].logprobs);
     }
     lh_free(g->answers);
     lh_free(g->entries);

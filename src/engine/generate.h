@@ -24,6 +24,7 @@ typedef struct lh_generate_request {
     int64_t stop_count;
     lh_sampling sampling;
     lh_tokens force; /* ids fed in place of the sampled ones */
+    int logprobs;    /* 1: answers have log-probabilities */
     /* NULL with load_cache: the policy of the cache. If its proxies are the question's tokens, their number is set
      * (lh_policy_ask), and the question is the end of the prompt. */
     const lh_policy *policy;
@@ -40,6 +41,7 @@ typedef struct lh_answer {
     lh_tokens ids;
     lh_buf text; /* without special tokens and stop text; empty if the model has no tokenizer */
     lh_finish_reason finish;
+    lh_buf logprobs; /* on rank 0, if requested: [ids.n] doubles, natural logarithms of the model's own probabilities */
 } lh_answer;
 
 typedef struct lh_generation_timing {

@@ -12,12 +12,24 @@ static json_t *ids_of(const lh_tokens *ids)
     return list;
 }
 
+static json_t *logprobs_of(const lh_answer *a)
+{
+    json_t *list = json_array();
+    for (int64_t at = 0; at < a->logprobs.bytes; at += (int64_t)sizeof(double)) {
+        double value;
+        memcpy(&value, a->logprobs.data + at, sizeof value);
+        json_array_append_new(list, json_real(value));
+    }
+    return list;
+}
+
 static json_t *answer_json(const lh_answer *a)
 {
     json_t *o = json_object();
     /* a model's text may end in the middle of a character */
     json_object_set_new(o, "text", lh_json_text(a->text.data ? a->text.data : "", a->text.bytes));
     json_object_set_new(o, "token_ids", ids_of(&a->ids));
+    if (a->logprobs.bytes) json_object_set_new(o, "logprobs", logprobs_of(a));
     json_object_set_new(o, "finish_reason", json_string(lh_finish_name(a->finish)));
     return o;
 }

@@ -42,6 +42,7 @@ typedef struct importer {
     job *jobs;
     int64_t n;
     lh_import_meter meter;
+    int64_t quantised_bytes, grown_bytes; /* of quantised tensors: in the source, and as stored */
     lh_checkpoint_writer *writer;
     /* Buffers of a chunk of rows: as in the source, as f32, as stored. */
     char *raw, *stored;
@@ -146,6 +147,10 @@ static lh_status plan_weight(void *self, lh_weight weight, int64_t layer)
     if (gguf && family->gemma && norm) j.offset = -1;
     j.type = stored_type(im, &j);
     im->meter.total_bytes += j.rows * j.cols * lh_dtype_bytes(j.type);
+    if (j.from->type->quantised) {
+        im->quantised_bytes += j.rows * (j.cols / j.from->type->block_values) * j.from->type->block_bytes;
+        im->grown_bytes += j.rows * j.cols * lh_dtype_bytes(j.type);
+    }
     im->jobs[im->n++] = j;
     return LH_OK;
 }
@@ -297,6 +302,16 @@ done:
     return st;
 }
 
+/* Who imports a quantised model expects a checkpoint of its size. */
+static void tell_growth(const importer *im)
+{
+    static const double mib = 1 << 20;
+    if (im->quantised_bytes)
+        lh_info("quantised weights are stored as %s: %.1f MiB become %.1f MiB (x%.1f)", lh_dtype_name(im->type),
+                (double)im->quantised_bytes / mib, (double)im->grown_bytes / mib,
+                (double)im->grown_bytes / (double)im->quantised_bytes);
+}
+
 static lh_status warn_no_tokenizer(const char *src)
 {
     lh_status st = LH_OK;
@@ -319,6 +334,7 @@ static lh_status import_source(importer *im)
     LH_TRY_DONE(lh_tokenizer_source(im->options->src, &tokenizer, &meta));
     if (tokenizer.bytes == 0) LH_TRY_DONE(warn_no_tokenizer(im->options->src));
     LH_TRY_DONE(lh_partial_claim(im->options->out, im->meter.total_bytes));
+    tell_growth(im);
     LH_TRY_DONE(allocate(im));
     const lh_checkpoint_meta all = {.config_json = lh_source_config(im->source),
                                     .tokenizer = tokenizer.bytes ? tokenizer.data : NULL,

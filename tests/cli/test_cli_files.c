@@ -387,8 +387,11 @@ START_TEST(test_an_import_leaves_the_old_file_when_it_fails)
 {
     program_result r = {0};
     program_run(&r, 1, "--version && cp tiny.h5 kept.h5");
-    program_refuses(1, 3, "nothing", "import nothing -o kept.h5");
+    program_refuses(1, 6, "'kept.h5' exists: '--force' replaces it", "import tiny -o kept.h5");
+    program_refuses(1, 3, "nothing", "import nothing -o kept.h5 --force");
     program_run(&r, 1, "verify kept.h5 && ! ls *.partial");
+    program_exits(&r, 0);
+    program_run(&r, 1, "import tiny --dtype bf16 -o kept.h5 --force -q && ! cmp -s kept.h5 tiny.h5");
     program_exits(&r, 0);
     program_clear(&r);
 }

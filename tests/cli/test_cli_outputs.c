@@ -126,7 +126,7 @@ START_TEST(test_the_second_run_is_refused_and_the_first_lives)
                 "--version > v; " LONGHAUL " " NEEDLE "--seeds 400 --csv two.csv -o two.h5 > first.out 2> first.err & "
                 "first=$!; for i in $(seq 200); do ls two.h5.*.partial > v 2>&1 && break; sleep 0.05; done; " LONGHAUL
                 " " NEEDLE "--csv two.csv 2> second.err; second=$?; " LONGHAUL
-                " import tiny -o two.h5 2> third.err; third=$?; grep -c 'of this host writes it' second.err third.err; "
+                " import tiny -o two.h5 --force 2> third.err; third=$?; grep -c 'of this host writes it' second.err third.err; "
                 "ls two.csv.*.partial two.h5.*.partial | wc -l; kill -INT $first; wait $first; "
                 "echo $second $third $?; ls two.csv two.h5 two.h5.resume; ls *.partial");
     ck_assert_msg(strcmp(r.out.data, "second.err:1\nthird.err:1\n2\n6 6 75\ntwo.h5.resume\n") == 0, "%s%s", r.out.data,
@@ -154,7 +154,7 @@ END_TEST
 START_TEST(test_the_limit_of_file_sizes_is_a_message)
 {
     program_result r = {0};
-    program_run(&r, 1, "--version > v; cp tiny.h5 limited.h5; ulimit -f 100; " LONGHAUL " import tiny -o limited.h5");
+    program_run(&r, 1, "--version > v; cp tiny.h5 limited.h5; ulimit -f 100; " LONGHAUL " import tiny -o limited.h5 --force");
     program_exits(&r, 6);
     program_says(&r, "'limited.h5': File too large");
     stays("limited.h5", "tiny.h5");

@@ -2,6 +2,7 @@
  * context and question as one prompt. */
 #include <check.h>
 #include <jansson.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -191,15 +192,16 @@ START_TEST(test_where_there_is_no_question_or_too_many_it_is_said)
         const char *part, *line;
     } cases[] = {
         {"give it with '--question TEXT'", "generate -m tiny.h5 -f all --policy nacl --proxies question -b 40"},
-        {"and 2 are given", "generate -m tiny.h5 -f context --question A --question-file question --policy nacl "
-                            "--proxies question -b 40"},
+        {"and several are given", "generate -m tiny.h5 -f context --question A --question-file question --policy nacl "
+                                  "--proxies question -b 40"},
         {"the question is empty",
          "generate -m tiny.h5 -f context --question '' --policy nacl --proxies question -b 40"},
         {"needs '--proxies P%'",
          "generate -m tiny.h5 -f context --question A --policy nacl --proxies question --proxies-at both-ends -b 40"},
         {"'--scenario' says when the question comes", "generate -m tiny.h5 -f all --scenario question-aware -b 40"},
         {"'--scenario' says when the question comes", "generate -m tiny.h5 -f all --scenario context-only -b 40"},
-        {"and 2 are given", "generate -m tiny.h5 -f context --question A --question B --scenario question-aware -b 40"},
+        {"and several are given",
+         "generate -m tiny.h5 -f context --question A --question B --scenario question-aware -b 40"},
         {"the question is empty", "generate -m tiny.h5 -f context --question '' --scenario question-aware -b 40"},
         {"leave one of them out", "generate -m tiny.h5 -f context --question A --scenario context-only --policy nacl "
                                   "--proxies question -b 40"},
@@ -243,6 +245,111 @@ START_TEST(test_a_question_after_the_eviction_is_warned_of)
 }
 END_TEST
 
+/* Against the logits of the file, on any number of ranks: of every token but the last, which is never fed back. */
+START_TEST(test_log_probabilities_are_those_of_the_logits)
+{
+    enum { NEW = 6 };
+    const lh_h5_shape want = {.type = LH_F32, .rank = 2, .dims = {-1, -1}};
+    program_result r = {0};
+    for (int ranks = 1; ranks <= 4; ranks++) {
+        lh_h5 *h5 = NULL;
+        lh_h5_shape shape;
+        float *logits = NULL;
+        program_run(&r, ranks,
+                    "generate -m tiny.h5 -f context --temperature 0.9 --repeat-penalty 1.3 --seed 4 -n %d --ignore-eos "
+                    "--json --logprobs --logits logits.h5 -q",
+                    NEW);
+        program_exits(&r, 0);
+        json_t *o = json_loads(r.out.data, 0, NULL);
+        const json_t *ids = json_object_get(o, "token_ids"), *logprobs = json_object_get(o, "logprobs");
+        ck_assert_uint_eq(json_array_size(logprobs), NEW);
+        ck_assert_int_eq(lh_h5_open(&h5, "logits.h5", &(lh_h5_header){.kind = "analysis", .schema = 1}), LH_OK);
+        ck_assert_int_eq(lh_h5_get(h5, "/logits", &want, &shape, &logits), LH_OK);
+        ck_assert_int_eq(shape.dims[0], NEW);
+        for (int64_t i = 0; i < NEW; i++) {
+            const float *row = logits + i * shape.dims[1];
+            double sum = 0;
+            for (int64_t t = 0; t < shape.dims[1]; t++) sum += exp((double)row[t]);
+            const double have = json_number_value(json_array_get(logprobs, (size_t)i)),
+                         should = (double)row[json_integer_value(json_array_get(ids, (size_t)i))] - log(sum);
+            ck_assert_msg(fabs(have - should) < 1e-6, "token %d: %g, not %g", (int)i, have, should);
+        }
+        lh_free(logits);
+        lh_h5_close(h5);
+        json_decref(o);
+    }
+    program_clear(&r);
+}
+END_TEST
+
+/* -f and -p together: what question-aware runs of the two say, with the question in the answer. */
+START_TEST(test_a_document_and_a_prompt_are_a_document_and_a_question)
+{
+    for (int ranks = 1; ranks <= 2; ranks++) {
+        json_t *pair = generate(ranks, "pair.h5",
+                                "-f context -p '" QUESTION "' --policy snapkv --window 16 --evict every -b 60"),
+               *aware = generate(ranks, "aware.h5",
+                                 "-f context --question '" QUESTION
+                                 "' --scenario question-aware --policy snapkv --window 16 --evict every -b 60"),
+               *apart = generate(ranks, "apart.h5",
+                                 "-f context -p '" QUESTION
+                                 "' --policy snapkv --window 16 --evict every -b 60 --scenario context-only");
+        same_ids(pair, aware);
+        ck_assert(same_sets("pair.h5", "aware.h5") && !same_sets("pair.h5", "apart.h5"));
+        ck_assert_str_eq(json_string_value(json_object_get(pair, "question")), QUESTION);
+        json_decref(pair), json_decref(aware), json_decref(apart);
+    }
+}
+END_TEST
+
+/* A question a line: as many answers as --question given as often. */
+START_TEST(test_a_list_of_questions_is_asked_line_by_line)
+{
+    program_result r = {0};
+    json_t *o[2] = {NULL, NULL};
+    static const char *const ways[] = {"--questions list", "--question 'Which age?' --question 'Why, then?'"};
+    program_file("list", "Which age?\r\n\n  \nWhy, then?");
+    for (int ranks = 1; ranks <= 4; ranks++) {
+        for (int i = 0; i < 2; i++) {
+            program_run(&r, ranks, "generate -m tiny.h5 --json -n 5 --ignore-eos --deterministic -f context %s",
+                        ways[i]);
+            program_exits(&r, 0);
+            o[i] = json_loads(r.out.data, 0, NULL);
+        }
+        const json_t *answers = json_object_get(o[0], "answers");
+        ck_assert_uint_eq(json_array_size(answers), 2);
+        ck_assert(json_equal(answers, json_object_get(o[1], "answers")));
+        ck_assert_str_eq(json_string_value(json_object_get(json_array_get(answers, 1), "question")), "Why, then?");
+        json_decref(o[0]), json_decref(o[1]);
+    }
+    program_file("blank", "\n \n");
+    program_refuses(1, 3, "'blank' holds no question", "generate -m tiny.h5 -f context --questions blank");
+    program_file("many", "Who?\nWhere?\nWhen?\n");
+    program_run(&r, 1, "generate -m tiny.h5 -n 2 -f context --question-file many");
+    program_exits(&r, 0);
+    ck_assert_ptr_nonnull(strstr(r.err.data, "the 3 lines of 'many' are one question: '--questions many' asks one a"));
+    program_clear(&r);
+}
+END_TEST
+
+START_TEST(test_what_is_no_text_is_said)
+{
+    program_result r = {0};
+    program_file("x.pdf", "%PDF-1.7\nstream");
+    program_file("x.docx", "PK\003\004stream");
+    program_file("latin", "Un caf\351 noir.");
+    program_refuses(1, 3, "'x.pdf' is a PDF, not text: 'pdftotext FILE - | longhaul ... -f -'",
+                    "generate -m tiny.h5 -f x.pdf");
+    program_refuses(2, 3, "'x.docx' is a ZIP archive", "generate -m tiny.h5 -f context --question-file x.docx");
+    program_run(&r, 1, "generate -m tiny.h5 -n 2 -f latin");
+    program_exits(&r, 0);
+    ck_assert_ptr_nonnull(strstr(r.err.data, "'latin' is not UTF-8: byte 6 is 0xe9."));
+    program_run(&r, 1, "generate -m tiny.h5 -n 2 -f context");
+    ck_assert_ptr_null(strstr(r.err.data, "UTF-8"));
+    program_clear(&r);
+}
+END_TEST
+
 int main(void)
 {
     const TTest *const tests[] = {test_a_question_of_proxies_is_a_window_of_as_many_rows,
@@ -251,6 +358,10 @@ int main(void)
                                   test_any_policy_sees_the_question_of_a_question_aware_run,
                                   test_where_there_is_no_question_or_too_many_it_is_said,
                                   test_a_question_after_the_eviction_is_warned_of,
+                                  test_log_probabilities_are_those_of_the_logits,
+                                  test_a_document_and_a_prompt_are_a_document_and_a_question,
+                                  test_a_list_of_questions_is_asked_line_by_line,
+                                  test_what_is_no_text_is_said,
                                   NULL};
     program_enter();
     tiny_write("tiny");

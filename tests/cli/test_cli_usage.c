@@ -81,7 +81,9 @@ START_TEST(test_usage_is_refused_with_one_message_on_any_number_of_ranks)
          "'--budget': the share that stays: a ratio of 0.7 is '--budget 30%'"},
         {"generate -m x.h5 --policy adakv", "policy 'adakv' needs a budget"},
         {"generate -m x.h5 --max-new many", "option '--max-new' got 'many'"},
-        {"generate -m x.h5 -p a -f b", "'--prompt' and '--prompt-file' both set the prompt"},
+        {"generate -m x.h5 -p a --prompt-tokens b", "'--prompt' and '--prompt-tokens' both set the prompt"},
+        {"generate -m x.h5 -f a --prompt-tokens b", "'--prompt-file' and '--prompt-tokens' both set the prompt"},
+        {"generate -m x.h5 -f a --questions q --scenario question-aware", "and several are given"},
         {"generate -m x.h5 -p a --policy snapvk --budget 8", "did you mean 'snapkv'"},
         {"generate -m x.h5 -p a --policy snapkv", "needs a budget"},
         {"generate -m x.h5 -p a --budget 0", "--budget '0'"},
@@ -99,6 +101,7 @@ START_TEST(test_usage_is_refused_with_one_message_on_any_number_of_ranks)
         {"generate -m x.h5 --messages m.json --system s", "the system message as the first"},
         {"generate -m x.h5 --load-cache c.h5 --messages m.json", "'--messages' is a whole chat"},
         {"generate -m x.h5 --prompt-tokens a --chat", "'--prompt-tokens' are ids"},
+        {"generate -m x.h5 -p a --logprobs", "'--logprobs' are part of the JSON object"},
         {"generate -m x.h5 -p a --logits-last 2", "'--logits-last'"},
         {"generate -m x.h5 --load-cache c.h5 --budget 5 --question q", "with the policy it was made with"},
         {"generate -m x.h5 --load-cache c.h5 --chat --system s --question q", "'--system' is the beginning of a chat"},
@@ -220,7 +223,7 @@ START_TEST(test_output_that_cannot_be_written_is_said)
     program_run(&r, 1, "import --random tiny -o m.h5 --log-file log 2>/dev/full && grep -q wrote log");
     program_exits(&r, 0);
     program_run(&r, 1,
-                "import --random tiny -o m.h5 --log-file %%r 2>&- && grep -q wrote 0 && " LONGHAUL " verify m.h5");
+                "import --random tiny --force -o m.h5 --log-file %%r 2>&- && grep -q wrote 0 && " LONGHAUL " verify m.h5");
     program_exits(&r, 0);
     program_clear(&r);
 }

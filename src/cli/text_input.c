@@ -1,0 +1,74 @@
+#include "cli/text_input.h"
+
+#include <string.h>
+
+#include "base/file.h"
+#include "base/log.h"
+#include "base/unicode.h"
+
+/* Limit of a text: more than any model's context. */
+static const int64_t TEXT_BYTES = INT64_C(1) << 32;
+
+/* What files begin with that people take for text. */
+static const struct {
+    const char *magic, *kind, *remedy;
+} kinds[] = {{"%PDF-", "a PDF", "'pdftotext FILE - | longhaul ... -f -' takes its text"},
+             {"PK\003\004", "a ZIP archive, as DOCX, ODT and EPUB are", "'pandoc FILE -t plain' makes text of it"},
+             {"\037\213", "compressed by gzip", "'zcat FILE | longhaul ... -f -' takes its text"},
+             {"\320\317\021\340", "an old Office document", "save it as text"}};
+
+/* Of the first byte that is not UTF-8; -1: there is none. */
+static int64_t first_bad_byte(const char *text, int64_t bytes)
+{
+    uint32_t cp;
+    int skip;
+    for (int64_t at = 0; at < bytes; at += skip)
+        if (lh_utf8_read(text + at, bytes - at, &cp, &skip) == 0) return at;
+    return -1;
+}
+
+lh_status lh_text_check(const char *name, const char *text, int64_t bytes)
+{
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        const size_t n = strlen(kinds[i].magic);
+        if (bytes >= (int64_t)n && memcmp(text, kinds[i].magic, n) == 0)
+            LH_FAIL(LH_EINPUT, "%s is %s, not text: %s", name, kinds[i].kind, kinds[i].remedy);
+    }
+    const int64_t bad = lh_utf8_valid(text, bytes) ? -1 : first_bad_byte(text, bytes);
+    if (bad >= 0)
+        lh_warn("%s is not UTF-8: byte %lld is 0x%02x. The model sees U+FFFD in its place; if it is Latin-1, "
+                "'iconv -f latin1 -t utf-8' converts it",
+                name, (long long)bad, (unsigned char)text[bad]);
+    return LH_OK;
+}
+
+lh_status lh_text_read(lh_buf *out, const char *path)
+{
+    lh_status st = LH_OK;
+    lh_buf name = {0};
+    const int64_t from = out->bytes;
+    LH_TRY_DONE(lh_file_read(out, path, TEXT_BYTES));
+    LH_TRY_DONE(strcmp(path, "-") == 0 ? lh_buf_puts(&name, "standard input") : lh_buf_printf(&name, "'%s'", path));
+    LH_TRY_DONE(lh_text_check(name.data, out->data + from, out->bytes - from));
+done:
+    lh_buf_clear(&name);
+    return st;
+}
+
+lh_status lh_text_lines(lh_buf *text, char ***out, int64_t *n)
+{
+    lh_status st = LH_OK;
+    char **lines = NULL, *rest = NULL;
+    int64_t count = 0;
+    for (int64_t i = 0; i < text->bytes; i++) count += text->data[i] == '\n';
+    LH_TRY_DONE(lh_calloc(&lines, count + 1, sizeof *lines));
+    *n = 0;
+    for (char *line = strtok_r(text->data, "\r\n", &rest); line; line = strtok_r(NULL, "\r\n", &rest))
+        if (line[strspn(line, " \t")]) LH_TRY_DONE(lh_strdup(&lines[(*n)++], line));
+    *out = lines;
+    lines = NULL;
+done:
+    for (int64_t i = 0; lines && i < *n; i++) lh_free(lines[i]);
+    lh_free(lines);
+    return st;
+}
