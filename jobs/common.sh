@@ -1,7 +1,7 @@
 # shellcheck shell=bash disable=SC2034
 # Sourced by jobs/demo.sh and tests/run.sh: packages, builds and progress messages. Needs `set -euo pipefail`.
 
-root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P) # as CMake has it
 cores=$(nproc)
 logs=$(mktemp -d "${TMPDIR:-/tmp}/longhaul-XXXXXX")
 started=$SECONDS
@@ -70,6 +70,12 @@ install() {
     quietly apt-install as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "${missing[@]}"
 }
 
+# True for the build folder of a checkout that was moved or copied: CMake refuses its cache.
+is_from_elsewhere() {
+    [ -e "$1/CMakeCache.txt" ] && ! { grep -qxF "CMAKE_HOME_DIRECTORY:INTERNAL=$root" "$1/CMakeCache.txt" &&
+        grep -qxF "CMAKE_CACHEFILE_DIR:INTERNAL=$1" "$1/CMakeCache.txt"; }
+}
+
 # build PRESET FOLDER [TARGET…] [-- CMAKE OPTIONS…]: builds everything, or the targets.
 build() {
     local preset=$1 folder=$2 generator=(-G Ninja) targets=()
@@ -79,7 +85,12 @@ build() {
         shift
     done
     [ $# -gt 0 ] && shift
-    [ -e "$root/$folder/CMakeCache.txt" ] && generator=() # configured before, perhaps with another generator
+    if is_from_elsewhere "$root/$folder"; then
+        say "configuring $folder anew: it was made for another folder"
+        generator+=(--fresh)
+    elif [ -e "$root/$folder/CMakeCache.txt" ]; then
+        generator=() # configured before, perhaps with another generator
+    fi
     say "building $folder"
     (cd "$root" && quietly "configure-$folder" cmake --preset "$preset" "${generator[@]}" "$@")
     quietly "build-$folder" cmake --build "$root/$folder" -j "$cores" ${targets[0]+--target "${targets[@]}"}

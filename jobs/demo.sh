@@ -75,7 +75,7 @@ PYTHON
 }
 
 install "${packages[@]}" python3-pip unzip
-build release build longhaul -- -DLH_TESTS=OFF
+build release build longhaul
 mkdir -p "$folder"
 fetch
 write_prompt
@@ -86,3 +86,10 @@ run streaming --policy streaming --budget $budget
 say "done"
 echo
 table full=full "longhaul=longhaul, $budget entries" "streaming=streaming, $budget entries"
+cat <<EOF
+
+And now you:
+  cd $root
+  build/longhaul generate -m build/demo/smollm2.h5 --chat -f $text --budget 512 -p 'Who publishes this licence?'
+  build/longhaul import FOLDER_OR_GGUF -o m.h5    # a model of your own
+EOF

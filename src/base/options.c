@@ -469,11 +469,14 @@ const char *lh_options_arg(const lh_options *options, int64_t i)
     return i < options->args.n ? options->args.at[i] : NULL;
 }
 
-int lh_options_help_asked(int argc, char **argv)
+lh_help lh_options_help_asked(int argc, char **argv)
 {
-    for (int i = 0; i < argc && strcmp(argv[i], "--") != 0; i++)
-        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) return 1;
-    return 0;
+    for (int i = 0; i < argc && strcmp(argv[i], "--") != 0; i++) {
+        if (strcmp(argv[i], "--help=all") == 0) return LH_HELP_ALL;
+        if (strcmp(argv[i], "--help") != 0 && strcmp(argv[i], "-h") != 0) continue;
+        return i + 1 < argc && strcmp(argv[i + 1], "all") == 0 ? LH_HELP_ALL : LH_HELP_SHORT;
+    }
+    return LH_HELP_NONE;
 }
 
 /* ---- the record ---- */

@@ -57,6 +57,7 @@ typedef struct lh_option {
     const char *const *choices; /* of an ENUM, STR, WORD_OR_FILE or SWITCH, ends with NULL */
     const char *(*word)(int i); /* of a STR without choices: words that the shell completes, several with commas between
                                    them if `arg` is LIST; NULL after the last. Other words are allowed */
+    int detail;                 /* 1: in '--help all' only */
     int writes; /* of one that names a file ("FILE…", "FOLDER…"): 1 if the file is written, 0 if it is read */
     const char *replaces; /* of one that is written: the option whose file it may replace; NULL: none */
 } lh_option;
@@ -121,18 +122,22 @@ lh_status lh_options_files(const lh_options *options, lh_named_file **out, int64
  * resolved value, null if it has none. New reference (json_decref). */
 lh_status lh_options_json(const lh_options *options, json_t **out);
 
-/* 1 if argv asks for help ("--help" or "-h" before any "--"). Checked before parsing, so that bad options do not
- * prevent help. */
-int lh_options_help_asked(int argc, char **argv);
+/* How much help: of a command that has options of detail LH_HELP_SHORT shows one sentence for each other option. */
+typedef enum lh_help { LH_HELP_NONE, LH_HELP_SHORT, LH_HELP_ALL } lh_help;
+
+/* The help that argv asks for ("--help" or "-h" before any "--", and "all" after it). Checked before parsing, so that
+ * bad options do not prevent help. */
+lh_help lh_options_help_asked(int argc, char **argv);
 
 /* Texts from the table, appended to *out: the --help page; the section of the man page (troff); a case of the
  * completion function (bash). */
-lh_status lh_options_help(lh_buf *out, const lh_syntax *syntax);
+lh_status lh_options_help(lh_buf *out, const lh_syntax *syntax, lh_help help);
 lh_status lh_options_man(lh_buf *out, const lh_syntax *syntax);
 lh_status lh_options_completion(lh_buf *out, const lh_syntax *syntax);
 
-/* The words of `text` wrapped at 96 columns, as in --help, appended to *out: every line but the first begins at column
- * `at`; `used` columns of the first one are taken. Empty lines stay. */
+/* The words of `text` wrapped at the width of the terminal, as in --help, appended to *out: every line but the first
+ * begins at column `at`; `used` columns of the first one are taken. Empty lines stay. The width is COLUMNS of the
+ * environment, else that of the terminal on standard output, else 96; at least 40 and at most 120. */
 lh_status lh_options_wrap(lh_buf *out, const char *text, int at, int used);
 
 /* 1 if `word` is one of the choices of a switch, so that it is its value where it follows. */

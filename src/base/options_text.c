@@ -1,20 +1,40 @@
 /* options_text.c - --help, man page and shell completion from the tables of options.h. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
 
+#include "base/minmax.h"
 #include "base/options.h"
 
-enum { COLUMNS = 96, HELP_AT = 30 };
+enum { COLUMNS = 96, COLUMNS_MIN = 40, COLUMNS_MAX = 120, HELP_AT = 30 };
 
 /* ---- --help ---- */
 
+static int columns(void)
+{
+    struct winsize size = {0};
+    const char *given = getenv("COLUMNS");
+    int64_t n = given ? strtoll(given, NULL, 10) : 0;
+    if (n <= 0 && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0) n = size.ws_col;
+    return n <= 0 ? COLUMNS : (int)lh_max_i64(COLUMNS_MIN, lh_min_i64(n, COLUMNS_MAX));
+}
+
+/* Column at which explanations begin: narrow windows leave little beside the names. */
+static int help_at(void)
+{
+    return columns() < 2 * HELP_AT ? 8 : HELP_AT;
+}
+
 lh_status lh_options_wrap(lh_buf *out, const char *text, int at, int used)
 {
+    const int width = columns();
     int column = used, first = 1;
     while (*text) {
         int n = (int)strcspn(text, " \n");
         if (n) {
-            if (!first && column + 1 + n > COLUMNS) {
+            if (!first && column + 1 + n > width) {
                 LH_TRY(lh_buf_printf(out, "\n%*s", at, ""));
                 column = at;
                 first = 1;
@@ -57,9 +77,18 @@ static lh_status argument(lh_buf *out, const lh_option *row)
     return LH_OK;
 }
 
-/* Help, then from the table: default, repeatable, required. */
-static lh_status explain(lh_buf *out, const lh_option *row)
+/* The first sentence, or what is before its semicolon. */
+static lh_status explain_shortly(lh_buf *out, const lh_option *row)
 {
+    const char *end = strpbrk(row->help, ".;");
+    while (end && end[1] && end[1] != ' ') end = strpbrk(end + 1, ".;");
+    return lh_buf_printf(out, "%.*s.", end ? (int)(end - row->help) : (int)strlen(row->help), row->help);
+}
+
+/* Help, then from the table: default, repeatable, required. */
+static lh_status explain(lh_buf *out, const lh_option *row, lh_help help)
+{
+    if (help == LH_HELP_SHORT) return explain_shortly(out, row);
     LH_TRY(lh_buf_puts(out, row->help));
     if (row->type == LH_OPT_LIST) LH_TRY(lh_buf_puts(out, " May be given several times."));
     if (row->required) LH_TRY(lh_buf_puts(out, " (required)"));
@@ -67,42 +96,89 @@ static lh_status explain(lh_buf *out, const lh_option *row)
     return LH_OK;
 }
 
-static lh_status help_row(lh_buf *out, const lh_option *row)
+static lh_status help_row(lh_buf *out, const lh_option *row, lh_help help)
 {
     lh_status st = LH_OK;
+    const int at = help_at();
     lh_buf left = {0}, right = {0};
     if (row->letter)
         LH_TRY_DONE(lh_buf_printf(&left, "  -%c, --%s", row->letter, row->name));
     else
         LH_TRY_DONE(lh_buf_printf(&left, "      --%s", row->name));
     LH_TRY_DONE(argument(&left, row));
-    LH_TRY_DONE(explain(&right, row));
-    if (left.bytes + 2 > HELP_AT)
-        LH_TRY_DONE(lh_buf_printf(out, "%s\n%*s", left.data, HELP_AT, ""));
+    LH_TRY_DONE(explain(&right, row, help));
+    if (left.bytes + 2 > at)
+        LH_TRY_DONE(lh_buf_printf(out, "%s\n%*s", left.data, at, ""));
     else
-        LH_TRY_DONE(lh_buf_printf(out, "%-*s", HELP_AT, left.data));
-    LH_TRY_DONE(lh_options_wrap(out, right.data, HELP_AT, HELP_AT));
+        LH_TRY_DONE(lh_buf_printf(out, "%-*s", at, left.data));
+    LH_TRY_DONE(lh_options_wrap(out, right.data, at, at));
 done:
     lh_buf_clear(&left);
     lh_buf_clear(&right);
     return st;
 }
 
-lh_status lh_options_help(lh_buf *out, const lh_syntax *s)
+static int has_details(const lh_syntax *s)
 {
+    for (const lh_option_group *g = s->groups; g->table; g++)
+        for (const lh_option *row = g->table->rows; row->name; row++)
+            if (row->detail) return 1;
+    return 0;
+}
+
+/* A command line, continued with backslashes before options that would not fit. */
+static lh_status wrap_command(lh_buf *out, const char *line)
+{
+    enum { INDENT = 2, CONTINUED = 6, MARK = 2 };
+    const int width = columns();
+    int column = INDENT;
+    LH_TRY(lh_buf_puts(out, "  "));
+    while (*line) {
+        int n = 1, quoted = 0;
+        /* up to the next space before an option, outside of quotes */
+        for (; line[n] && !(line[n] == ' ' && line[n + 1] == '-' && !quoted); n++) quoted ^= line[n] == '\'';
+        if (column > INDENT && column + n + MARK > width) {
+            LH_TRY(lh_buf_printf(out, " \\\n%*s", CONTINUED - 1, ""));
+            column = CONTINUED - 1;
+        }
+        LH_TRY(lh_buf_printf(out, "%.*s", n, line));
+        column += n;
+        line += n;
+    }
+    return lh_buf_puts(out, "\n");
+}
+
+static lh_status help_examples(lh_buf *out, const lh_example *examples)
+{
+    LH_TRY(lh_buf_puts(out, "\nexamples:\n"));
+    for (const lh_example *e = examples; e->line; e++) {
+        const int64_t from = out->bytes;
+        LH_TRY(lh_buf_puts(out, "    "));
+        LH_TRY(lh_options_wrap(out, e->what, 4, 4));
+        for (char *line = out->data + from; *line; line += strcspn(line, "\n") + 1) line[2] = '#';
+        LH_TRY(wrap_command(out, e->line));
+    }
+    return LH_OK;
+}
+
+lh_status lh_options_help(lh_buf *out, const lh_syntax *s, lh_help help)
+{
+    const int shorter = help == LH_HELP_SHORT && has_details(s);
+    if (!shorter) help = LH_HELP_ALL;
     LH_TRY(lh_buf_printf(out, "usage: %s %s %s\n\n%s.\n", s->program, s->name, s->usage, s->summary));
-    if (s->text) {
+    if (s->text && !shorter) {
         LH_TRY(lh_buf_puts(out, "\n"));
         LH_TRY(lh_options_wrap(out, s->text, 0, 0));
     }
     for (const lh_option_group *g = s->groups; g->table; g++) {
         LH_TRY(lh_buf_printf(out, "\n%s:\n", g->table->heading));
         for (const lh_option *row = g->table->rows; row->name; row++)
-            if (row->help) LH_TRY(help_row(out, row));
+            if (row->help && !(shorter && row->detail)) LH_TRY(help_row(out, row, help));
     }
-    if (s->examples) LH_TRY(lh_buf_puts(out, "\nexamples:\n"));
-    for (const lh_example *e = s->examples; e && e->line; e++)
-        LH_TRY(lh_buf_printf(out, "  # %s\n  %s\n", e->what, e->line));
+    if (s->examples) LH_TRY(help_examples(out, s->examples));
+    if (shorter)
+        LH_TRY(lh_buf_printf(out, "\n'%s %s --help all' explains more, and has the parts of policies.\n", s->program,
+                             s->name));
     return LH_OK;
 }
 
@@ -133,7 +209,7 @@ static lh_status man_row(lh_buf *out, const lh_option *row)
     lh_status st = LH_OK;
     lh_buf arg = {0}, text = {0};
     LH_TRY_DONE(argument(&arg, row));
-    LH_TRY_DONE(explain(&text, row));
+    LH_TRY_DONE(explain(&text, row, LH_HELP_ALL));
     LH_TRY_DONE(lh_buf_puts(out, ".TP\n"));
     if (row->letter) LH_TRY_DONE(lh_buf_printf(out, "\\fB\\-%c\\fR, ", row->letter));
     LH_TRY_DONE(lh_buf_puts(out, "\\fB\\-\\-"));

@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "base/h5.h"
 #include "base/log.h"
+#include "base/size_text.h"
 #include "base/unicode.h"
 
 int lh_cli_first(void)
@@ -79,6 +80,7 @@ static lh_status put_plain(lh_buf *out, const char *text, int64_t bytes)
 }
 
 static lh_status tree(lh_buf *out, const json_t *value, int depth);
+static lh_status leaf(lh_buf *out, const json_t *value);
 
 /* 1 for a value that fits on a line. */
 static int is_leaf(const json_t *value)
@@ -91,6 +93,25 @@ static int is_leaf(const json_t *value)
         if (json_is_object(item) || json_is_array(item)) return 0;
     }
     return 1;
+}
+
+/* Append a name; without "bytes", if the value is shown with a unit. */
+static lh_status put_name(lh_buf *out, const char *name, const json_t *value)
+{
+    const char *bytes = json_is_integer(value) ? strstr(name, "bytes") : NULL;
+    if (!bytes) return put_plain(out, name, (int64_t)strlen(name));
+    if (strcmp(name, "bytes") == 0) return lh_buf_puts(out, "size");
+    LH_TRY(put_plain(out, name, bytes - name - (bytes > name)));
+    return put_plain(out, bytes + strlen("bytes"), (int64_t)strlen(bytes) - (int64_t)strlen("bytes"));
+}
+
+/* The value of a member: a number of bytes with a suitable unit. */
+static lh_status put_value(lh_buf *out, const char *name, const json_t *value)
+{
+    char size[LH_SIZE_TEXT];
+    if (json_is_integer(value) && strstr(name, "bytes"))
+        return lh_buf_puts(out, lh_size_text(size, json_integer_value(value)));
+    return leaf(out, value);
 }
 
 static lh_status leaf(lh_buf *out, const json_t *value)
@@ -121,11 +142,11 @@ done:
 static lh_status branch(lh_buf *out, const char *name, const json_t *value, int depth)
 {
     LH_TRY(lh_buf_printf(out, "%*s", 2 * depth, ""));
-    LH_TRY(put_plain(out, name, (int64_t)strlen(name)));
+    LH_TRY(put_name(out, name, value));
     LH_TRY(lh_buf_puts(out, ":"));
     if (is_leaf(value)) {
         LH_TRY(lh_buf_puts(out, " "));
-        LH_TRY(leaf(out, value));
+        LH_TRY(put_value(out, name, value));
         LH_TRY(lh_buf_puts(out, "\n"));
     } else {
         LH_TRY(lh_buf_puts(out, "\n"));
@@ -149,9 +170,9 @@ static lh_status line(lh_buf *out, const char *name, const json_t *value, int de
         if (!is_leaf(member)) goto done;
         if (strcmp(key, "name") == 0 || (json_is_string(member) && json_string_length(member) == 0)) continue;
         LH_TRY_DONE(lh_buf_printf(&text, "%s ", before));
-        LH_TRY_DONE(put_plain(&text, key, (int64_t)strlen(key)));
+        LH_TRY_DONE(put_name(&text, key, member));
         LH_TRY_DONE(lh_buf_puts(&text, " "));
-        LH_TRY_DONE(leaf(&text, member));
+        LH_TRY_DONE(put_value(&text, key, member));
         before = ";";
     }
     *done = text.bytes <= LINE_BYTES;

@@ -96,6 +96,7 @@ static const lh_option file_rows[] = {
      .help = "Write logits to FILE (HDF5): of the last prompt tokens, then of each generated token that was fed back."},
     {.type = LH_OPT_I64,
      .name = "logits-last",
+     .detail = 1,
      FIELD(logits_last),
      .arg = "N",
      .def = "1",

@@ -3,11 +3,12 @@
 
 struct values {
     lh_cli_common common;
-    int man, completion;
+    int all, man, completion;
 };
 
 #define FIELD(member) LH_FIELD(struct values, member)
 static const lh_option rows[] = {
+    {.type = LH_OPT_FLAG, .name = "all", FIELD(all), .help = "Explain every option of a command in full."},
     {.type = LH_OPT_FLAG, .name = "man", FIELD(man), .help = "Print the man page (troff)."},
     {.type = LH_OPT_FLAG, .name = "completion", FIELD(completion), .help = "Print the bash completion script."},
     {0}};
@@ -43,7 +44,7 @@ static lh_status run_help(lh_call *call)
     else if (v->completion)
         LH_TRY_DONE(lh_cli_completion(&text));
     else if (command)
-        LH_TRY_DONE(lh_options_help(&text, command->syntax));
+        LH_TRY_DONE(lh_options_help(&text, command->syntax, v->all ? LH_HELP_ALL : LH_HELP_SHORT));
     else
         LH_TRY_DONE(lh_cli_list(&text));
     LH_TRY_DONE(lh_cli_write(text.data, text.bytes));

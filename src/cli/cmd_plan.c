@@ -2,6 +2,7 @@
 #include <stdio.h>
 
 #include "base/minmax.h"
+#include "base/size_text.h"
 #include "cli/cli.h"
 #include "engine/plan.h"
 
@@ -67,11 +68,6 @@ static double gib(int64_t bytes)
     return (double)bytes / (1 << 30);
 }
 
-static double mib(int64_t bytes)
-{
-    return (double)bytes / (1 << 20);
-}
-
 /* Appends the range of layer budgets if they differ. */
 static lh_status put_layers(lh_buf *text, const lh_plan *plan)
 {
@@ -96,10 +92,33 @@ static lh_status fail_to_fit(const lh_plan *plan, int64_t ranks_needed)
             gib(peak), gib(plan->free_bytes), gib(plan->full_bytes), help);
 }
 
+/* The table of the ranks, in one unit. */
+static lh_status put_ranks(lh_buf *text, const lh_plan *plan)
+{
+    int64_t peak = 0;
+    for (int64_t r = 0; r < plan->tp; r++) peak = lh_max_i64(peak, plan->ranks[r].peak);
+    const int in_gib = peak >= INT64_C(1) << 30;
+    LH_TRY(lh_buf_printf(
+        text, "memory in %s\nrank heads kv |  weights    cache  1 layer   hidden     work |     peak | read a token\n",
+        in_gib ? "GiB" : "MiB"));
+    for (int64_t r = 0; r < plan->tp; r++) {
+        const lh_plan_rank *p = &plan->ranks[r];
+        const int64_t columns[] = {p->weights, p->kv_allocated, p->kv_one_layer, p->hidden,
+                                   p->work,    p->peak,         p->decode_read};
+        LH_TRY(lh_buf_printf(text, "%4lld %5lld %2lld |", (long long)r, (long long)p->heads, (long long)p->kv_heads));
+        for (size_t i = 0; i < sizeof columns / sizeof *columns; i++)
+            LH_TRY(lh_buf_printf(text, "%s %8.*f", i >= 5 ? " |" : "", in_gib ? 2 : 1,
+                                 gib(columns[i]) * (in_gib ? 1 : 1024)));
+        LH_TRY(lh_buf_puts(text, "\n"));
+    }
+    return LH_OK;
+}
+
 static lh_status print_plan(const lh_plan *plan, const struct values *v, const lh_policy *policy)
 {
     lh_status st = LH_OK;
     lh_buf text = {0}, name = {0};
+    char size[LH_SIZE_TEXT], other[LH_SIZE_TEXT];
     LH_TRY_DONE(lh_policy_text(policy, &name));
     LH_TRY_DONE(lh_buf_printf(&text, "%lld tokens of prompt, %lld to generate; weights %s, cache %s; policy %s\n",
                               (long long)v->plan.context, (long long)v->plan.max_new, lh_dtype_name(plan->dtype),
@@ -109,23 +128,15 @@ static lh_status print_plan(const lh_plan *plan, const struct values *v, const l
     LH_TRY_DONE(put_layers(&text, plan));
     LH_TRY_DONE(
         lh_buf_printf(&text, "\nfull cache of the prompt: %.2f GiB on all ranks together\n\n", gib(plan->full_bytes)));
-    LH_TRY_DONE(
-        lh_buf_puts(&text, "memory in MiB\n"
-                           "rank heads kv |  weights    cache  1 layer   hidden     work |     peak | read a token\n"));
-    for (int64_t r = 0; r < plan->tp; r++) {
-        const lh_plan_rank *p = &plan->ranks[r];
-        LH_TRY_DONE(lh_buf_printf(&text, "%4lld %5lld %2lld | %8.1f %8.1f %8.1f %8.1f %8.1f | %8.1f | %8.1f\n",
-                                  (long long)r, (long long)p->heads, (long long)p->kv_heads, mib(p->weights),
-                                  mib(p->kv_allocated), mib(p->kv_one_layer), mib(p->hidden), mib(p->work),
-                                  mib(p->peak), mib(p->decode_read)));
-    }
-    LH_TRY_DONE(lh_buf_printf(&text, "\nsent to other ranks, by each: %.1f MiB for the prompt, %.1f KiB per token\n",
-                              mib(plan->ranks[0].prefill_sent), (double)plan->ranks[0].decode_sent / 1024));
+    LH_TRY_DONE(put_ranks(&text, plan));
+    LH_TRY_DONE(lh_buf_printf(&text, "\nsent to other ranks, by each: %s for the prompt, %s per token\n",
+                              lh_size_text(size, plan->ranks[0].prefill_sent),
+                              lh_size_text(other, plan->ranks[0].decode_sent)));
     LH_TRY_DONE(lh_buf_printf(&text, "prefill in chunks of %lld tokens\n", (long long)plan->chunk));
     LH_TRY_DONE(lh_buf_printf(&text,
-                              v->engine.memory ? "fits in this memory: %s (%.1f MiB per rank)\n"
-                                               : "fits on this machine: %s (%.1f MiB free per rank)\n",
-                              plan->fits ? "yes" : "no", mib(plan->free_bytes)));
+                              v->engine.memory ? "fits in this memory: %s (%s per rank)\n"
+                                               : "fits on this machine: %s (%s free per rank)\n",
+                              plan->fits ? "yes" : "no", lh_size_text(size, plan->free_bytes)));
     LH_TRY_DONE(lh_cli_write(text.data, text.bytes));
 done:
     lh_buf_clear(&text);

@@ -39,12 +39,20 @@ const lh_command *lh_command_task(const lh_command *command, const char *task)
     return NULL;
 }
 
+static const char *const first_steps[] = {
+    "longhaul import ~/models/Llama-3.2-1B-Instruct -o m.h5", "longhaul plan -m m.h5 --context 100k --budget 1024",
+    "longhaul generate -m m.h5 -f book.txt -p 'Who did it?' --chat --budget 1024",
+    "longhaul eval needle -m m.h5 --haystack book.txt --length 8k --policy longhaul,snapkv --budget 1024"};
+
 lh_status lh_cli_list(lh_buf *out)
 {
     LH_TRY(lh_buf_puts(out, "usage: longhaul COMMAND [options]\n"
                             "       mpirun -n RANKS longhaul COMMAND [options]\n\n"
                             "Very long prompts on MPI clusters, keeping only the part of the key-value cache that "
-                            "matters.\n\ncommands:\n"));
+                            "matters.\n\nfirst steps:\n"));
+    for (size_t i = 0; i < sizeof first_steps / sizeof *first_steps; i++)
+        LH_TRY(lh_buf_printf(out, "  %s\n", first_steps[i]));
+    LH_TRY(lh_buf_puts(out, "\ncommands:\n"));
     for (int i = 0; commands[i]; i++)
         LH_TRY(lh_buf_printf(out, "  %-10s %s\n", commands[i]->syntax->name, commands[i]->syntax->summary));
     LH_TRY(
@@ -114,6 +122,29 @@ static lh_status complete_tasks(lh_buf *out, const lh_command *command)
     return LH_OK;
 }
 
+/* After a launcher: what follows "longhaul"; before it what the shell had for the launcher, or names of files. */
+static const char after_launchers[] =
+    "_longhaul_launched() {\n"
+    "    local i before=_longhaul_before_${COMP_WORDS[0]##*/}\n"
+    "    for ((i = 1; i < COMP_CWORD; i++)); do\n"
+    "        [ \"${COMP_WORDS[i]##*/}\" = longhaul ] || continue\n"
+    "        COMP_WORDS=(\"${COMP_WORDS[@]:i}\")\n"
+    "        COMP_CWORD=$((COMP_CWORD - i))\n"
+    "        _longhaul\n"
+    "        return\n"
+    "    done\n"
+    "    COMPREPLY=()\n"
+    "    [ -z \"${!before}\" ] || \"${!before}\" \"$@\"\n"
+    "}\n"
+    "for _longhaul_launcher in mpirun mpiexec srun; do\n"
+    "    if [[ $(complete -p $_longhaul_launcher 2>/dev/null) =~ -F\\ ([^ ]+) ]] &&\n"
+    "        [ \"${BASH_REMATCH[1]}\" != _longhaul_launched ]; then\n"
+    "        declare \"_longhaul_before_$_longhaul_launcher=${BASH_REMATCH[1]}\"\n"
+    "    fi\n"
+    "    complete -o bashdefault -o default -o filenames -F _longhaul_launched $_longhaul_launcher\n"
+    "done\n"
+    "unset _longhaul_launcher\n";
+
 lh_status lh_cli_completion(lh_buf *out)
 {
     LH_TRY(lh_buf_puts(out, "# bash completion for longhaul, made from its tables of options\n"
@@ -133,5 +164,6 @@ lh_status lh_cli_completion(lh_buf *out)
     LH_TRY(offer_commands(out, ""));
     LH_TRY(lh_buf_puts(out, "    else\n        mapfile -t COMPREPLY < <(compgen -f -- \"$cur\")\n    fi\n}\n"
                             "complete -o filenames -F _longhaul longhaul\n"));
+    LH_TRY(lh_buf_puts(out, after_launchers));
     return LH_OK;
 }

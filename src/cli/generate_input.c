@@ -77,6 +77,7 @@ static const lh_option rows[] = {
     {.type = LH_OPT_STR, .name = "system", FIELD(system), .arg = "TEXT", .help = "System message."},
     {.type = LH_OPT_STR,
      .name = "force-tokens",
+     .detail = 1,
      FIELD(force_tokens),
      .arg = "FILE",
      .help = "Teacher forcing: file with ids to feed instead of the generated ones."},

@@ -24,11 +24,11 @@ done:
     return st;
 }
 
-static lh_status say_help(const lh_command *command)
+static lh_status say_help(const lh_command *command, lh_help help)
 {
     lh_status st = LH_OK;
     lh_buf text = {0};
-    LH_TRY_DONE(lh_options_help(&text, command->syntax));
+    LH_TRY_DONE(lh_options_help(&text, command->syntax, help));
     LH_TRY_DONE(lh_cli_write(text.data, text.bytes));
 done:
     lh_buf_clear(&text);
@@ -146,6 +146,7 @@ int main(int argc, char **argv)
 {
     lh_status st = LH_OK;
     int rank = 0, size = 1, skip = 2; /* words before the options */
+    lh_help help;
     take_closed_streams();
     signal(SIGXFSZ, SIG_IGN); /* a write above 'ulimit -f' then fails with EFBIG, which is reported */
     signal(SIGPIPE, SIG_IGN); /* and one that nobody reads with EPIPE: lh_cli_write */
@@ -154,9 +155,7 @@ int main(int argc, char **argv)
     lh_log_set_rank(rank, size);
     const char *name = argc > 1 ? argv[1] : NULL;
     const lh_command *command = name ? lh_command_find(name) : NULL;
-    if (!name)
-        st = lh_fail(LH_EUSAGE, __FILE__, __LINE__, "no command, 'longhaul --help' lists all");
-    else if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0)
+    if (!name || strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0)
         st = rank == 0 ? say_list() : LH_OK;
     else if (strcmp(name, "--version") == 0)
         st = rank == 0 ? say_version() : LH_OK;
@@ -166,8 +165,8 @@ int main(int argc, char **argv)
         lh_fail_trace(st, __FILE__, __LINE__);
     else if (lh_cli_policy_help_asked(command, argc - skip, argv + skip))
         st = say_policies(argc - skip, argv + skip);
-    else if (lh_options_help_asked(argc - skip, argv + skip))
-        st = rank == 0 ? say_help(command) : LH_OK;
+    else if ((help = lh_options_help_asked(argc - skip, argv + skip)) != LH_HELP_NONE)
+        st = rank == 0 ? say_help(command, help) : LH_OK;
     else
         return run_command(command, argc - skip, argv + skip);
     return lh_world_close(NULL, st);

@@ -19,6 +19,7 @@ const char *lh_cli_policy_list_word(int i);
      LH_FIELD(lh_policy_options, parts.member),                         \
      .arg = value,                                                      \
      .choices = list,                                                   \
+     .detail = 1,                                                       \
      .help = sentence},
 
 #endif

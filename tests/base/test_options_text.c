@@ -62,7 +62,7 @@ static const lh_syntax syntax = {.program = "longhaul",
 START_TEST(test_help_teaches_usage_options_defaults_and_examples)
 {
     lh_buf help = {0};
-    ck_assert_int_eq(lh_options_help(&help, &syntax), LH_OK);
+    ck_assert_int_eq(lh_options_help(&help, &syntax, LH_HELP_SHORT), LH_OK);
     ck_assert_str_eq(
         help.data, "usage: longhaul try -m FILE [options]\n\nTries.\n\nOne paragraph.\n\nAnother one.\n\ntrying:\n"
                    "  -m, --model FILE            The model. (required)\n"
@@ -78,13 +78,82 @@ START_TEST(test_help_teaches_usage_options_defaults_and_examples)
 }
 END_TEST
 
+static const lh_option long_rows[] = {
+    {.type = LH_OPT_FLAG, .name = "json", FIELD(json), .help = "Print JSON. It is explained at length."},
+    {.type = LH_OPT_I64, .name = "n", FIELD(max_new), .def = "1", .help = "A share of 0.5; or more."},
+    {.type = LH_OPT_ENUM, .name = "dtype", FIELD(dtype), .detail = 1, .choices = dtypes, .help = "Type."},
+    {0}};
+static const lh_option_table long_table = {"trying", long_rows};
+static const lh_option_group long_groups[] = {{&long_table, 0}, {0}};
+static const lh_example long_examples[] = {
+    {"longhaul try --policy 'keydiff --pool avg --pool-size 15 --budget 20%' --json --dtype auto --json --dtype f32 "
+     "--json",
+     "a line that is longer than any window, with options inside of quotes, which must stay together"},
+    {0}};
+static const lh_syntax long_syntax = {.program = "longhaul",
+                                      .name = "try",
+                                      .usage = "[options]",
+                                      .summary = "Tries",
+                                      .text = "One paragraph.",
+                                      .groups = long_groups,
+                                      .examples = long_examples};
+
+START_TEST(test_short_help_is_a_sentence_an_option)
+{
+    lh_buf help = {0}, all = {0};
+    ck_assert_int_eq(lh_options_help(&help, &long_syntax, LH_HELP_SHORT), LH_OK);
+    ck_assert_int_eq(lh_options_help(&all, &long_syntax, LH_HELP_ALL), LH_OK);
+    ck_assert(strstr(help.data, "Print JSON.\n") && !strstr(help.data, "--dtype auto|") &&
+              !strstr(help.data, "One par"));
+    ck_assert_ptr_nonnull(strstr(help.data, " A share of 0.5.\n"));
+    const char *comment = strstr(help.data, "\n  # a line");
+    ck_assert(comment && strstr(comment + 1, "\n  # ")); /* each of its lines is one */
+    ck_assert_ptr_nonnull(strstr(help.data, "\n'longhaul try --help all' explains more"));
+    ck_assert(strstr(all.data, "Print JSON. It is explained") && strstr(all.data, "--dtype auto|"));
+    ck_assert(strstr(all.data, "One paragraph.") && !strstr(all.data, "--help all"));
+    lh_buf_clear(&help);
+    lh_buf_clear(&all);
+}
+END_TEST
+
+START_TEST(test_help_asked_for_is_short_or_all)
+{
+    static const struct {
+        char *words[4];
+        lh_help help;
+    } cases[] = {{{"--json"}, LH_HELP_NONE},           {{"--json", "--help"}, LH_HELP_SHORT},
+                 {{"-h", "all"}, LH_HELP_ALL},         {{"--help=all"}, LH_HELP_ALL},
+                 {{"--", "--help"}, LH_HELP_NONE},     {{"--help", "--json"}, LH_HELP_SHORT},
+                 {{"a", "--help", "all"}, LH_HELP_ALL}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        int n = 0;
+        while (cases[i].words[n]) n++;
+        ck_assert_int_eq(lh_options_help_asked(n, (char **)(uintptr_t)cases[i].words), cases[i].help);
+    }
+}
+END_TEST
+
 START_TEST(test_help_fits_in_its_columns)
 {
-    lh_buf help = {0};
-    ck_assert_int_eq(lh_options_help(&help, &syntax), LH_OK);
-    for (const char *line = help.data; *line; line += strcspn(line, "\n") + 1)
-        ck_assert_uint_le(strcspn(line, "\n"), 96);
-    lh_buf_clear(&help);
+    static const char *const widths[] = {"", "44", "60", "80", "120"};
+    for (size_t i = 0; i < sizeof widths / sizeof *widths; i++) {
+        lh_buf help = {0};
+        setenv("COLUMNS", widths[i], 1);
+        ck_assert_int_eq(lh_options_help(&help, &syntax, LH_HELP_ALL), LH_OK);
+        ck_assert_int_eq(lh_options_help(&help, &long_syntax, LH_HELP_ALL), LH_OK);
+        for (const char *line = help.data; *line; line += strcspn(line, "\n") + 1) {
+            const int quoted = strchr(line, '\'') && strchr(line, '\'') < strchr(line, '\n');
+            ck_assert_msg(quoted || strcspn(line, "\n") <= (*widths[i] ? (size_t)atoi(widths[i]) : 96), "%s:\n%s",
+                          widths[i], line);
+        }
+        if (i == 2)
+            ck_assert_msg(strstr(help.data,
+                                 "--pool-size 15 --budget 20%' \\\n      --json --dtype auto --json --dtype f32 "
+                                 "--json\n") != NULL,
+                          "%s", help.data);
+        lh_buf_clear(&help);
+    }
+    unsetenv("COLUMNS");
 }
 END_TEST
 
@@ -145,8 +214,12 @@ END_TEST
 
 int main(void)
 {
-    const TTest *const tests[] = {test_help_teaches_usage_options_defaults_and_examples, test_help_fits_in_its_columns,
+    const TTest *const tests[] = {test_help_teaches_usage_options_defaults_and_examples,
+                                  test_short_help_is_a_sentence_an_option,
+                                  test_help_asked_for_is_short_or_all,
+                                  test_help_fits_in_its_columns,
                                   test_troff_requests_in_texts_are_harmless,
-                                  test_bash_completes_options_choices_and_paths, NULL};
+                                  test_bash_completes_options_choices_and_paths,
+                                  NULL};
     return suite_run("options_text", tests);
 }

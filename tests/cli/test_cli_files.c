@@ -185,7 +185,7 @@ START_TEST(test_a_file_does_not_control_the_terminal)
     ck_assert_msg(lh_h5_commit(h5) == LH_OK, "%s", lh_error_message());
     for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
         program_run(&r, 1, "%s", lines[i]);
-        program_exits(&r, *lines[i] == 'g' ? 4 : 0);
+        program_exits(&r, *lines[i] == 'i' ? 0 : 4);
         is_plain(r.out.data ? r.out.data : "");
         is_plain(r.err.data ? r.err.data : "");
     }
@@ -234,7 +234,13 @@ START_TEST(test_a_description_is_short)
     ck_assert_int_eq(program_lines(r.out.data, "    window: 4"), 1);
     ck_assert_int_eq(program_lines(r.out.data, "    sinks: "), 0);
     ck_assert_int_eq(program_lines(r.out.data, "/layers/002: budget 16; "), 1);
+    ck_assert_msg(strstr(r.out.data, "\nsize: ") && strstr(r.out.data, " KiB\n"), "%s", r.out.data);
+    ck_assert_ptr_null(strstr(r.out.data, "bytes: "));
     ck_assert_int_eq(program_lines(r.out.data, "  /layers/002/k: shape "), 1);
+    program_run(&r, 1, "info short.h5 --json | grep -o '\"bytes\":[0-9]*' && stat -c '\"bytes\":%%s' short.h5");
+    program_exits(&r, 0);
+    ck_assert_int_eq(program_lines(r.out.data, "\"bytes\":"), 2);
+    ck_assert_int_eq(memcmp(r.out.data, strchr(r.out.data, '\n') + 1, strcspn(r.out.data, "\n")), 0);
     program_run(&r, 1, "info short.h5 --json");
     program_exits(&r, 0);
     ck_assert_ptr_nonnull(strstr(r.out.data, "\"sinks\":null"));
@@ -273,6 +279,7 @@ START_TEST(test_a_plan_tells_every_rank)
     program_run(&r, 1, "plan -m tiny.h5 --context 2000");
     program_exits(&r, 0);
     ck_assert_int_eq(program_lines(r.out.data, "fits on this machine: yes"), 1);
+    ck_assert_int_eq(program_lines(r.out.data, "memory in MiB"), 1);
     program_clear(&r);
 }
 END_TEST
@@ -319,8 +326,9 @@ START_TEST(test_a_plan_for_a_device_that_is_elsewhere)
     ck_assert_int_lt(number_of(&r, "chunk"), 4096);
     program_run(&r, 1, line, "24G", "");
     program_exits(&r, 5);
-    ck_assert_int_eq(program_lines(r.out.data, "fits in this memory: no (24576.0 MiB per rank)"), 1);
+    ck_assert_int_eq(program_lines(r.out.data, "fits in this memory: no (24.00 GiB per rank)"), 1);
     ck_assert_int_eq(program_lines(r.out.data, "prefill in chunks of 64 tokens"), 1);
+    ck_assert_int_eq(program_lines(r.out.data, "memory in GiB"), 1);
     /* 1,000,000 tokens x 32 layers x 8 heads x 128 channels x keys and values x 2 bytes */
     ck_assert_int_eq(program_lines(r.out.data, "full cache of the prompt: 122.07 GiB on all ranks together"), 1);
     program_says(&r, "and has 24.00 GiB (the full cache is 122.07 GiB): it fits from '--tp 3' on");

@@ -57,7 +57,7 @@ START_TEST(test_a_job_on_several_nodes_counts_the_memory_of_each)
                 "--version > version; export SLURM_NNODES=2 SLURM_NTASKS=2 SLURM_MEM_PER_NODE=1024; " JOB_LINE
                 "tiny.h5 book 'Who did it?' --budget 40 -- --max-new 4");
     program_exits(&r, 0);
-    ck_assert_int_eq(program_lines(r.out.data, "fits in this memory: yes (1024.0 MiB per rank)"), 1);
+    ck_assert_int_eq(program_lines(r.out.data, "fits in this memory: yes (1.00 GiB per rank)"), 1);
     program_clear(&r);
 }
 END_TEST
@@ -81,12 +81,43 @@ START_TEST(test_a_job_finds_the_program_or_says_where_it_may_be)
 }
 END_TEST
 
+/* jobs/common.sh with a cmake that only says what it was asked: a build folder of another checkout is made anew. */
+START_TEST(test_a_moved_checkout_is_configured_anew)
+{
+    static const char script[] =
+        "--version > version; rm -rf moved && mkdir -p moved/jobs moved/build moved/bin && cp " SOURCE_DIR
+        "/jobs/common.sh moved/jobs && printf '#!/bin/sh\\necho \"$@\" >> said\\n' > moved/bin/cmake && "
+        "chmod +x moved/bin/cmake && cd moved && %s && "
+        "PATH=$PWD/bin:$PATH bash -euc '. jobs/common.sh; build release build longhaul' && cat said";
+    static const struct {
+        const char *prepare;
+        int fresh;
+    } cases[] = {
+        {"true", 0},
+        {"printf 'CMAKE_HOME_DIRECTORY:INTERNAL=%s\\nCMAKE_CACHEFILE_DIR:INTERNAL=%s/build\\n' $PWD $PWD > "
+         "build/CMakeCache.txt",
+         0},
+        {"printf 'CMAKE_HOME_DIRECTORY:INTERNAL=/elsewhere\\nCMAKE_CACHEFILE_DIR:INTERNAL=/elsewhere/build\\n' "
+         "> build/CMakeCache.txt",
+         1}};
+    program_result r = {0};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        program_run(&r, 1, script, cases[i].prepare);
+        program_exits(&r, 0);
+        ck_assert_msg((strstr(r.out.data, "--fresh") != NULL) == cases[i].fresh, "case %d: %s", (int)i, r.out.data);
+    }
+    program_clear(&r);
+}
+END_TEST
+
 int main(void)
 {
     const TTest *const tests[] = {test_the_policy_of_a_job_sees_the_question,
                                   test_a_job_that_does_not_fit_ends_before_it_starts,
                                   test_a_job_on_several_nodes_counts_the_memory_of_each,
-                                  test_a_job_finds_the_program_or_says_where_it_may_be, NULL};
+                                  test_a_job_finds_the_program_or_says_where_it_may_be,
+                                  test_a_moved_checkout_is_configured_anew,
+                                  NULL};
     program_enter();
     tiny_write("tiny");
     program_file("book",

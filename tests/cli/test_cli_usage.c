@@ -27,6 +27,33 @@ START_TEST(test_every_command_explains_itself_without_ranks)
 }
 END_TEST
 
+/* Two screens of fifty lines; the parts of policies are one word away. */
+START_TEST(test_help_is_short_and_all_of_it_is_there)
+{
+    static const char *const few[] = {"generate --help", "help generate", "plan -h"}, *const all[] = {
+                                                                                          "generate --help all",
+                                                                                          "help generate --all",
+                                                                                          "plan --help=all"};
+    program_result r = {0};
+    for (size_t i = 0; i < sizeof few / sizeof *few; i++) {
+        program_run(&r, 1, "%s", few[i]);
+        program_exits(&r, 0);
+        ck_assert_int_le(program_lines(r.out.data, ""), 100);
+        ck_assert_int_eq(program_lines(r.out.data, "      --pool-size "), 0);
+        ck_assert_int_eq(program_lines(r.out.data, "      --policy "), 1);
+        program_run(&r, 1, "%s", all[i]);
+        program_exits(&r, 0);
+        ck_assert_int_eq(program_lines(r.out.data, "      --pool-size "), 1);
+    }
+    program_run(&r, 2, "2>&1");
+    program_exits(&r, 0);
+    ck_assert_int_eq(program_lines(r.out.data, "first steps:"), 1); /* rank 0 speaks */
+    ck_assert_int_eq(program_lines(r.out.data, "  longhaul "), 4);
+    ck_assert_int_eq(program_lines(r.out.data, "  generate "), 1);
+    program_clear(&r);
+}
+END_TEST
+
 START_TEST(test_help_wins_over_what_is_wrong_beside_it)
 {
     program_result r = {0};
@@ -67,7 +94,6 @@ START_TEST(test_usage_is_refused_with_one_message_on_any_number_of_ranks)
     static const struct {
         const char *line, *part;
     } cases[] = {
-        {"", "no command"},
         {"generat -m x.h5", "unknown command 'generat', did you mean 'generate'?"},
         {"frobnicate", "unknown command 'frobnicate'"},
         {"generate", "'longhaul generate' needs '--model FILE'"},
@@ -186,10 +212,16 @@ START_TEST(test_manual_and_completion_name_every_command)
                 "try longhaul generate --pool-; try longhaul t; try longhaul help gen; try longhaul generate -f a; "
                 "try longhaul generate --device = c; try longhaul generate --group =; try longhaul plan --threads 1; "
                 "try longhaul generate --policy ada-; try longhaul plan --policy he; "
-                "try longhaul eval needle --policy al; try longhaul eval fidelity --policy h2o,pyr'");
+                "try longhaul eval needle --policy al; try longhaul eval fidelity --policy h2o,pyr; "
+                "after() { COMP_WORDS=(\"$@\"); COMP_CWORD=$(($# - 1)); _longhaul_launched \"$1\" \"${!#}\" x; "
+                "(IFS=,; echo \"${COMPREPLY[*]}\"); }; "
+                "after mpirun -n 2 build/longhaul generate --pool-; after srun longhaul t; after mpirun --bin; "
+                "before() { COMPREPLY=(--bind-to); }; complete -F before mpirun; . ./completion; . ./completion; "
+                "after mpirun --bin; after mpirun -n 2 longhaul ev'");
     program_exits(&r, 0);
     ck_assert_str_eq(r.out.data, "--pool-size\ntokenize\ngenerate\na book\ncpu,cuda\nmean,max,sum\n\n"
-                                 "ada-snapkv,ada-pyramid\nhelp\nall\nh2o,pyramidkv,h2o,pyramidkv@kvpress\n");
+                                 "ada-snapkv,ada-pyramid\nhelp\nall\nh2o,pyramidkv,h2o,pyramidkv@kvpress\n"
+                                 "--pool-size\ntokenize\n\n--bind-to\neval\n");
     program_clear(&r);
 }
 END_TEST
@@ -232,6 +264,7 @@ END_TEST
 int main(void)
 {
     const TTest *const tests[] = {test_every_command_explains_itself_without_ranks,
+                                  test_help_is_short_and_all_of_it_is_there,
                                   test_help_wins_over_what_is_wrong_beside_it,
                                   test_policies_explain_themselves_without_a_model,
                                   test_usage_is_refused_with_one_message_on_any_number_of_ranks,

@@ -362,7 +362,7 @@ static lh_status print_help(void)
 {
     lh_status st = LH_OK;
     lh_buf text = {0};
-    LH_TRY_DONE(lh_options_help(&text, &syntax));
+    LH_TRY_DONE(lh_options_help(&text, &syntax, LH_HELP_ALL));
     printf("%s\ntargets, with their shares of a million:\n", text.data);
     for (int t = 0; targets[t]; t++)
         printf("  %-15s %6lld  %s\n", targets[t]->name, (long long)targets[t]->share, targets[t]->summary);
