@@ -5,8 +5,10 @@
 #include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/destination.h"
@@ -19,6 +21,8 @@ static struct {
     int bar;        /* 1: the last line of the terminal is a bar */
     int lost;       /* 1: a line could not be written to the log file */
     char name[256]; /* of the log file, perhaps cut */
+    char job[64];   /* " job 17", or empty */
+    char host[64];
 } state = {.level = LH_LOG_INFO, .ranks = 1, .file = -1};
 
 void lh_log_set_level(lh_log_level level)
@@ -46,10 +50,23 @@ lh_status lh_log_name(lh_buf *out, const char *path, int rank)
     return LH_OK;
 }
 
+/* Host and job, which do not change. */
+static void find_place(void)
+{
+    static const char *const jobs[] = {"SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID"};
+    if (gethostname(state.host, sizeof state.host - 1) != 0) snprintf(state.host, sizeof state.host, "unknown");
+    state.job[0] = '\0';
+    for (size_t i = 0; i < sizeof jobs / sizeof *jobs && !state.job[0]; i++) {
+        const char *job = getenv(jobs[i]);
+        if (job && *job) snprintf(state.job, sizeof state.job, " job %s", job);
+    }
+}
+
 lh_status lh_log_open(const char *path)
 {
     lh_status st = LH_OK;
     lh_buf name = {0};
+    find_place();
     LH_TRY_DONE(lh_log_name(&name, path, state.rank));
     lh_log_close();
     snprintf(state.name, sizeof state.name, "%s", name.data);
@@ -106,24 +123,32 @@ void lh_log_bar(const char *format, ...)
     if (write(2, text, (size_t)n) < 0) return;
 }
 
-/* A line in the log file. The first that cannot be written there is reported on stderr. */
+enum { LINE_BYTES = 4096, PLACE_BYTES = 256 };
+
+/* A line in the log file, in one write. The first that cannot be written there is reported on stderr. */
 static void append_to_file(const char *line, size_t bytes)
 {
-    char text[512];
+    char text[PLACE_BYTES + LINE_BYTES], when[32] = "";
+    struct tm utc;
+    const time_t now = time(NULL);
+    strftime(when, sizeof when, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&now, &utc));
+    int n = snprintf(text, PLACE_BYTES, "%s %s rank %d%s: ", when, state.host, state.rank, state.job);
+    memcpy(text + n, line, bytes);
+    bytes += (size_t)n;
     errno = 0;
-    ssize_t done = write(state.file, line, bytes);
+    ssize_t done = write(state.file, text, bytes);
     if (done == (ssize_t)bytes || state.lost) return;
     state.lost = 1;
-    int n = snprintf(text, sizeof text,
-                     "longhaul: warning: [rank %d] cannot write the log file '%s': %s; lines are missing there\n",
-                     state.rank, state.name, errno ? strerror(errno) : "the disk is full");
+    n = snprintf(text, sizeof text,
+                 "longhaul: warning: [rank %d] cannot write the log file '%s': %s; lines are missing there\n",
+                 state.rank, state.name, errno ? strerror(errno) : "the disk is full");
     if (write(2, text, (size_t)n) < 0) return;
 }
 
 void lh_log(lh_log_level level, int all_ranks, const char *format, ...)
 {
     static const char *const prefix[] = {"longhaul: ", "longhaul: warning: ", "", ""};
-    char line[4096];
+    char line[LINE_BYTES];
     if (level > state.level || (state.rank != 0 && !all_ranks && state.file < 0)) return;
     lh_log_bar(NULL);
     int n = snprintf(line, sizeof line, "%s", prefix[level]);

@@ -9,8 +9,8 @@
 /* Call before the first line, like lh_log_set_level. */
 void lh_log_set_rank(int rank, int ranks);
 
-/* Also append every line to `path`, or write it to a stream (base/destination.h); "%r" becomes the rank. Fails with
- * LH_EWRITE. A line that cannot be written there, as on a full disk, is reported on stderr, the first time. */
+/* Also append every line to `path`, or write it to a stream (base/destination.h); "%r" becomes the rank. There a line
+ * begins with the time (UTC), the host, the rank, and the job of a batch system. Fails with LH_EWRITE. A line that cannot be written there, as on a full disk, is reported on stderr, the first time. */
 lh_status lh_log_open(const char *path);
 
 /* Append the name of the log file of a rank. */

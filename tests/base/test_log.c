@@ -67,23 +67,34 @@ END_TEST
 
 START_TEST(test_every_rank_writes_its_log_file)
 {
-    char folder[] = "/tmp/longhaul-log-XXXXXX", pattern[64], path[64], text[64];
+    static const char *const jobs[][2] = {{NULL, ": one line\n"}, {"17", " job 17: one line\n"}};
+    char folder[] = "/tmp/longhaul-log-XXXXXX", pattern[64], path[64], text[64], host[64] = "", want[160];
+    int year, month, day, hour, minute, second, n = 0;
     ck_assert_ptr_nonnull(mkdtemp(folder));
     snprintf(pattern, sizeof pattern, "%s/run.%%r.log", folder);
     snprintf(path, sizeof path, "%s/run.2.log", folder);
     capture();
     lh_log_set_rank(2, 3);
-    ck_assert_int_eq(lh_log_open(pattern), LH_OK);
-    lh_info("one line");
-    lh_log_close();
+    gethostname(host, sizeof host - 1);
     lh_buf log = {0};
-    ck_assert_int_eq(lh_file_read(&log, path, 100), LH_OK);
-    ck_assert_str_eq(log.data, "one line\n");
+    for (int i = 0; i < 2; i++) {
+        if (jobs[i][0]) setenv("SLURM_JOB_ID", jobs[i][0], 1);
+        ck_assert_int_eq(lh_log_open(pattern), LH_OK);
+        lh_info("one line");
+        lh_log_close();
+        lh_buf_clear(&log);
+        ck_assert_int_eq(lh_file_read(&log, path, 1000), LH_OK);
+        unlink(path);
+        snprintf(want, sizeof want, " %s rank 2%s", host, jobs[i][1]);
+        ck_assert_int_eq(
+            sscanf(log.data, "%4d-%2d-%2dT%2d:%2d:%2dZ%n", &year, &month, &day, &hour, &minute, &second, &n), 6);
+        ck_assert_str_eq(log.data + n, want);
+    }
+    unsetenv("SLURM_JOB_ID");
     said(text, sizeof text);
     ck_assert_str_eq(text, "");
     ck_assert_int_eq(lh_log_open("/no/such/folder/x"), LH_EWRITE);
     lh_buf_clear(&log);
-    unlink(path);
     rmdir(folder);
 }
 END_TEST
