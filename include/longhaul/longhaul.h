@@ -120,6 +120,27 @@ void lh_policy_close(lh_policy *policy); /* NULL is fine */
  * more, nothing is evicted. */
 int64_t lh_policy_entries(const lh_policy *policy, int64_t tokens);
 
+/* The entries of a KV head when it is evicted: memory of the host, valid during the call. In no particular order. */
+typedef struct lh_head_entries {
+    int64_t layer, kv_head; /* of the model */
+    int64_t count, head_dim;
+    const int32_t *positions;   /* [count] */
+    const float *keys, *values; /* [count, head_dim]; keys are rotated */
+} lh_head_entries;
+
+/* A score of one's own: writes scores[count], finite numbers; the entries with the largest stay. Called for every
+ * eviction of a layer and each KV head of the rank, also for entries that are protected or cannot be seen any more,
+ * whose scores are not read. A head that lies on several ranks is scored on each: the same entries must get the same
+ * scores. Any status but LH_OK ends the run. */
+typedef struct lh_scorer {
+    void *self; /* passed to the function */
+    lh_status (*score)(void *self, const lh_head_entries *entries, float *scores);
+} lh_scorer;
+
+/* A policy that ranks entries by a scorer; `words` are a budget and parts, without a name or a statistic, such as
+ * "--budget 20% --sinks 4 --head-budget adaptive". */
+lh_status lh_policy_of_scorer(lh_policy **out, const lh_scorer *scorer, const char *words);
+
 /* ---- forecast: will it fit? ---- */
 
 /* Bytes of the rank that needs the most. */

@@ -23,7 +23,7 @@ static const lh_profiles *profiles_of(const lh_policy *policy)
     return policy ? &((const owned_policy *)policy)->profiles : NULL;
 }
 
-lh_status lh_policy_parse(lh_policy **out, const char *words)
+static lh_status parse_policy(lh_policy **out, const char *words, const lh_scorer *scorer)
 {
     lh_status st = LH_OK;
     owned_policy *owned = NULL;
@@ -32,6 +32,7 @@ lh_status lh_policy_parse(lh_policy **out, const char *words)
     LH_TRY_DONE(lh_calloc(&owned, 1, sizeof *owned));
     LH_TRY_DONE(lh_policy_options_parse(&options, &text, words));
     options.profiles = &owned->profiles;
+    options.scorer = scorer;
     LH_TRY_DONE(lh_policy_resolve(&owned->policy, &options));
     *out = &owned->policy;
     owned = NULL;
@@ -39,6 +40,16 @@ done:
     lh_free(text);
     lh_policy_close(owned ? &owned->policy : NULL);
     return st;
+}
+
+lh_status lh_policy_parse(lh_policy **out, const char *words)
+{
+    return parse_policy(out, words, NULL);
+}
+
+lh_status lh_policy_of_scorer(lh_policy **out, const lh_scorer *scorer, const char *words)
+{
+    return parse_policy(out, words, scorer);
 }
 
 void lh_policy_close(lh_policy *policy)

@@ -1,11 +1,12 @@
 #include "evict/score_source.h"
 
-extern const lh_source lh_source_window, lh_source_running;
+extern const lh_source lh_source_window, lh_source_running, lh_source_caller;
 #define SOURCE(word, meaning, number, statistic, name) extern const lh_source lh_source_##name;
 LH_SOURCE_WORDS(SOURCE)
 #undef SOURCE
 
 static const lh_source *const sources[] = {
+    [LH_SCORE_CALLER] = &lh_source_caller,
 #define SOURCE(word, meaning, number, statistic, name) [number] = &lh_source_##name,
     LH_SOURCE_WORDS(SOURCE)
 #undef SOURCE

@@ -13,10 +13,12 @@
 #include "policies/decimal.h"
 #include "policies/preset.h"
 
-/* The input of a score: a statistic of the attention that observed rows give, or one of word_list.h. */
+/* The input of a score: a statistic of the attention that observed rows give, a function of the program that uses the
+ * library, or one of word_list.h. */
 typedef enum lh_score_source {
     LH_SCORE_NONE,
     LH_SCORE_ATTENTION,
+    LH_SCORE_CALLER,
 #define LH_SOURCE(word, meaning, number, ...) number,
     LH_SOURCE_WORDS(LH_SOURCE)
 #undef LH_SOURCE
@@ -44,12 +46,13 @@ typedef struct lh_policy_amount {
 
 /* ---- what a resolved policy (lh_policy) and its numbers for a prompt (lh_policy_numbers) have in common ---- */
 
-/* What scores an entry. All but the source are of LH_SCORE_ATTENTION. */
+/* What scores an entry. All but source and scorer are of LH_SCORE_ATTENTION. */
 typedef struct lh_policy_score {
     lh_score_source source;
     lh_statistic statistic;
     int running; /* statistics go on while decoding; else the last rows are observed again at each eviction */
     int gain, gain_floor, non_causal, value_prior;
+    lh_scorer scorer; /* of LH_SCORE_CALLER */
 } lh_policy_score;
 
 /* From the scores of query heads to those of a KV head. */

@@ -3,6 +3,7 @@
 #ifndef LH_POLICIES_PRESET_H
 #define LH_POLICIES_PRESET_H
 
+#include "base/status.h"
 #include "policies/part_list.h"
 #include "policies/word_list.h"
 
@@ -46,11 +47,12 @@ typedef struct lh_profile lh_profile;
 typedef struct lh_profiles lh_profiles;
 
 /* The options as given. budget: entries, or "20%"; NULL: not given. profiles: receives the files that parts name; NULL:
- * parts name no files. */
+ * parts name no files. scorer: scores the entries in place of a policy's name and statistic; NULL: none. */
 typedef struct lh_policy_options {
     const char *policy, *budget;
     lh_policy_parts parts;
     lh_profiles *profiles;
+    const lh_scorer *scorer;
 } lh_policy_options;
 
 #endif

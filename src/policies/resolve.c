@@ -90,10 +90,34 @@ lh_status lh_parts_unused(const lh_policy_preset *preset, const lh_policy_option
     return read_parts(&policy, preset, &with_budget, unused);
 }
 
+/* What a policy of a scorer is read from; its statistic, whose place the scorer takes, depends on keys alone. */
+static const lh_policy_preset of_scorer = {
+    .name = "caller", .parts = {.statistic = "key-norm", .head_budget = "uniform", .select = "topk", .evict = "never"}};
+
+static lh_status resolve_scorer(lh_policy *out, const lh_policy_options *options)
+{
+    if (options->policy || options->parts.statistic)
+        LH_FAIL(LH_EUSAGE, "a function scores the entries: leave out %s%s%s", options->policy ? "the policy '" : "",
+                options->policy ? options->policy : "'--statistic", "'");
+    if (!options->budget)
+        LH_FAIL(LH_EUSAGE, "a policy needs a budget: give '--budget N' entries, or '--budget P%%' of the prompt");
+    LH_TRY(lh_parts_read(out, &of_scorer, options));
+    out->by_default = 0;
+    out->score.source = LH_SCORE_CALLER;
+    out->score.scorer = *options->scorer;
+    LH_TRY(lh_parts_check(out));
+    return LH_OK;
+}
+
 lh_status lh_policy_resolve(lh_policy *out, const lh_policy_options *options)
 {
     lh_policy policy;
     memset(&policy, 0, sizeof policy);
+    if (options->scorer) {
+        LH_TRY(resolve_scorer(&policy, options));
+        memcpy(out, &policy, sizeof policy);
+        return LH_OK;
+    }
     const char *name = options->policy ? options->policy : options->budget ? lh_policy_by_default : "full";
     const lh_policy_preset *preset = lh_policy_find(name);
     if (!preset) LH_TRY(fail_unknown(name));
@@ -121,7 +145,8 @@ static lh_status put_option(lh_buf *out, const lh_part *part, const char *text)
 /* Each part is compared with its value by the preset and the parts before it: rows may follow from a window. */
 lh_status lh_policy_text(const lh_policy *policy, lh_buf *out)
 {
-    const lh_policy_preset *preset = lh_policy_find(policy->name);
+    const lh_policy_preset *preset =
+        policy->score.source == LH_SCORE_CALLER ? &of_scorer : lh_policy_find(policy->name);
     lh_part_value budget, usual, values[sizeof(lh_policy_parts) / sizeof(char *)];
     lh_policy_options options = {.policy = policy->name, .budget = budget.text};
     LH_TRY(lh_buf_puts(out, policy->name));
@@ -131,6 +156,7 @@ lh_status lh_policy_text(const lh_policy *policy, lh_buf *out)
         const lh_part *part = lh_part_at(i);
         lh_policy so_far;
         if (!part->used(policy)) continue;
+        if (policy->score.source == LH_SCORE_CALLER && part->words == lh_policy_statistics) continue;
         part->write(policy, part, &values[i]);
         LH_TRY(lh_parts_read(&so_far, preset, &options));
         part->write(&so_far, part, &usual);

@@ -46,6 +46,10 @@ lh_status lh_statistic_read(lh_policy *policy, const lh_part *part, const char *
 void lh_statistic_write(const lh_policy *policy, const lh_part *part, lh_part_value *out)
 {
     int number = 0;
+    if (policy->score.source == LH_SCORE_CALLER) {
+        snprintf(out->text, sizeof out->text, "caller");
+        return;
+    }
     while (sources[number].source != policy->score.source || sources[number].statistic != policy->score.statistic)
         number++;
     snprintf(out->text, sizeof out->text, "%s", part->words[number]);

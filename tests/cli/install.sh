@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs a build into an empty folder, builds the example and the programs of outside/ against what is there, by
+# Installs a build into an empty folder, builds the examples and the programs of outside/ against what is there, by
 # pkg-config and by find_package, and compares what they print with the program's answer at 1 and 2 ranks:
 # install.sh BUILD COMPILER CXX_COMPILER SOURCE MPIEXEC HARDENING CMAKE
 set -euo pipefail
@@ -52,6 +52,7 @@ for ranks in 1 2; do
     # on all ranks but one of a program that runs MPI itself
     "$mpiexec" -n $((ranks + 1)) "$prefix/outside/some_ranks" "$prefix/tiny.h5" "$policy" "$prompt" | cmp - "$prefix/said" ||
         fail "$ranks of $((ranks + 1)) ranks do not say what $ranks say"
+    "${run[@]}" "$prefix/outside/policy" "$prefix/tiny.h5" "--budget 40 --sinks 4 --head-budget adaptive" "$prompt" >"$prefix/own$ranks"
     "${run[@]}" "$prefix/outside/defaults" "$prefix/tiny.h5" || fail "$ranks ranks: defaults"
     tail -n 1 "$prefix/answer"
     number() { grep -oE "\"$1\": *[0-9]+" "$prefix/json" | grep -oE '[0-9]+$'; }
@@ -61,4 +62,10 @@ done
 status=0
 "$prefix/generate" "$prefix/tiny.h5" "ada-snapvk --budget 40" "$prompt" 2>"$prefix/error" || status=$?
 [ "$status" = 2 ] && grep -q "did you mean 'ada-snapkv'" "$prefix/error" || fail "a wrong policy: code $status"
+# A policy of one's own keeps its budget, the same entries on any number of ranks, and is asked for every head.
+cmp <(sed 's/; this rank.*//' "$prefix/own1") <(sed 's/; this rank.*//' "$prefix/own2") || fail "examples/policy.c depends on the number of ranks"
+property() { "$longhaul" info "$prefix/tiny.h5" --json | grep -oE "\"$1\": *[0-9]+" | grep -oE '[0-9]+$'; }
+layers=$(property layers) heads=$(property kv_heads)
+grep -q "^$((40 * layers * heads)) of [0-9]* entries kept; this rank has scored $((layers * heads)) heads$" "$prefix/own1" ||
+    fail "examples/policy.c: $(tail -n 1 "$prefix/own1")"
 "$prefix/outside/plusplus" "$prefix/tiny.h5" | grep -q '^0\.1\.0: [1-4] tokens$' || fail "from C++"

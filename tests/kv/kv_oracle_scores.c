@@ -457,12 +457,35 @@ static void by_key_norm(oracle *o, int64_t l, int64_t g, const uint8_t *state, o
     for (int64_t p = 0; p < o->seen; p++) scores[p] = (oracle_number){-key_norm(o, l, g, p), 1e-6};
 }
 
+/* A scorer's numbers, entry by entry. */
+static void by_caller(oracle *o, int64_t l, int64_t g, const uint8_t *state, oracle_number *scores)
+{
+    int64_t dim = o->of->dim;
+    const lh_scorer *scorer = &o->fixed.score.scorer;
+    float *k = oracle_alloc(2 * dim, sizeof *k), *v = k + dim;
+    (void)state;
+    for (int64_t p = 0; p < o->seen; p++) {
+        int32_t position = (int32_t)p;
+        float score = 0;
+        for (int64_t x = 0; x < dim; x++) {
+            k[x] = (float)key_of(o, l, p, g)[x];
+            v[x] = (float)value_of(o, l, p, g)[x];
+        }
+        mt_try(scorer->score(scorer->self, &(lh_head_entries){l, g, 1, dim, &position, k, v}, &score));
+        scores[p].x = (double)score;
+    }
+    lh_free(k);
+}
+
 /* The definition of every source of LH_SOURCE_WORDS: scores of one KV head, [seen], which are 0 before. `state` says
  * which entries compete. */
 typedef void definition(oracle *o, int64_t l, int64_t g, const uint8_t *state, oracle_number *scores);
 static definition *const definitions[] = {
-    [LH_SCORE_POSITION] = by_position,    [LH_SCORE_RANDOM] = by_chance,
-    [LH_SCORE_KEY_NORM] = by_key_norm,    [LH_SCORE_KEY_DIFFERENCE] = by_key_difference,
+    [LH_SCORE_CALLER] = by_caller,
+    [LH_SCORE_POSITION] = by_position,
+    [LH_SCORE_RANDOM] = by_chance,
+    [LH_SCORE_KEY_NORM] = by_key_norm,
+    [LH_SCORE_KEY_DIFFERENCE] = by_key_difference,
     [LH_SCORE_EXPECTED] = by_expectation,
 };
 
@@ -478,7 +501,7 @@ int oracle_defines(lh_score_source source)
 #undef WORD
     int found = source == LH_SCORE_ATTENTION || definition_of(source);
     mt_check(found, "the oracle does not know how '--statistic %s' scores: add its definition to `definitions` in %s",
-             words[source], __FILE__);
+             (size_t)source < sizeof words / sizeof *words && words[source] ? words[source] : "?", __FILE__);
     return found;
 }
 

@@ -310,6 +310,44 @@ START_TEST(test_every_source_of_scores_has_a_definition)
 }
 END_TEST
 
+/* Any function of an entry will do: of what it is, where it is and whose. */
+static lh_status score_entries(void *self, const lh_head_entries *e, float *scores)
+{
+    *(int64_t *)self += e->count;
+    for (int64_t i = 0; i < e->count; i++)
+        scores[i] = e->keys[i * e->head_dim] * e->values[i * e->head_dim + 1] + 0.25f * (float)(e->positions[i] % 5) -
+                    (float)(e->kv_head + e->layer) / 8;
+    return LH_OK;
+}
+
+START_TEST(test_a_function_of_the_program_scores_as_it_says)
+{
+    static const lh_policy_parts parts[] = {
+        {0},
+        {.sinks = "3", .recents = "2"},
+        {.head_budget = "adaptive", .alpha = "0.3"},
+        {.head_budget = "adaptive", .layer_budget = "adaptive"},
+        {.pool = "max", .pool_size = "3", .layer_budget = "pyramid"},
+        {.evict = "every:2"},
+        {.evict = "block:8"},
+    };
+    char budget[32];
+    int64_t scored = 0;
+    const lh_scorer scorer = {&scored, score_entries};
+    dice d = {.seed = 9500};
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+        for (int b = 0; b < 2; b++) {
+            lh_policy_options options = {.scorer = &scorer, .parts = parts[i], .budget = budget};
+            kv_rig_case c = case_of(&d, &options);
+            c.tokens = 60 + roll(&d, 40);
+            snprintf(budget, sizeof budget, "%lld", (long long)(10 + roll(&d, 30)));
+            check_case(&c, kv_rig_backend(b), 8);
+        }
+    mt_check(scored > 0, "nothing was scored");
+    mt_end();
+}
+END_TEST
+
 START_TEST(test_every_preset_does_as_it_is_defined)
 {
     static const char *const when[] = {NULL, "every:1", "every:4"};
@@ -470,6 +508,7 @@ int main(void)
     TCase *laws = tcase_create("laws");
     tcase_set_timeout(laws, 0);
     tcase_add_test(laws, test_every_source_of_scores_has_a_definition);
+    tcase_add_test(laws, test_a_function_of_the_program_scores_as_it_says);
     tcase_add_loop_test(laws, test_every_preset_does_as_it_is_defined, 0, presets);
     tcase_add_loop_test(laws, test_parts_combine_as_they_are_defined, 0, 20);
     tcase_add_loop_test(laws, test_proxies_at_both_ends_combine_as_they_are_defined, 0, 10);

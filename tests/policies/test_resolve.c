@@ -33,6 +33,29 @@ static void refused(const lh_policy_options *options, const char *words)
     ck_assert_msg(strstr(lh_error_message(), words), "'%s' does not say '%s'", lh_error_message(), words);
 }
 
+static lh_status score_nothing(void *self, const lh_head_entries *entries, float *scores)
+{
+    (void)self, (void)entries, (void)scores;
+    return LH_OK;
+}
+
+START_TEST(test_a_scorer_takes_the_place_of_name_and_statistic)
+{
+    const lh_scorer scorer = {NULL, score_nothing};
+    lh_buf text = {0};
+    lh_policy p = resolved(&(lh_policy_options){.scorer = &scorer, .budget = "20%", .parts = {.sinks = "4"}});
+    ck_assert(p.evicts && p.score.source == LH_SCORE_CALLER && p.score.scorer.score == score_nothing && p.sinks == 4);
+    ck_assert_int_eq(lh_policy_text(&p, &text), LH_OK);
+    ck_assert_ptr_nonnull(strstr(text.data, "--sinks 4 --budget 20%"));
+    lh_buf_clear(&text);
+    refused(&(lh_policy_options){.scorer = &scorer}, "a policy needs a budget");
+    refused(&(lh_policy_options){.scorer = &scorer, .policy = "h2o", .budget = "8"}, "leave out the policy 'h2o'");
+    refused(&(lh_policy_options){.scorer = &scorer, .budget = "8", .parts = {.statistic = "sum"}},
+            "leave out '--statistic'");
+    refused(&(lh_policy_options){.scorer = &scorer, .budget = "8", .parts = {.window = "8"}}, "'--window'");
+}
+END_TEST
+
 START_TEST(test_every_preset_resolves_and_is_found_by_its_name)
 {
     int n = 0;
@@ -434,7 +457,8 @@ int main(void)
 {
     return suite_run(
         "resolve",
-        (const TTest *const[]){test_every_preset_resolves_and_is_found_by_its_name,
+        (const TTest *const[]){test_a_scorer_takes_the_place_of_name_and_statistic,
+                               test_every_preset_resolves_and_is_found_by_its_name,
                                test_presets_are_what_their_papers_say, test_words_have_the_numbers_of_the_operations,
                                test_a_budget_alone_is_the_default_policy_and_says_so,
                                test_what_would_be_ignored_is_refused, test_values_that_are_none_are_refused,

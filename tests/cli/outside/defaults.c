@@ -43,6 +43,26 @@ static lh_status sample(lh_engine *engine, const lh_sampling *sampling)
     return st;
 }
 
+/* *self: what the scorer does at the last KV head, which the last rank has. */
+enum { SCORES, FAILS, DIVIDES };
+static lh_status score(void *self, const lh_head_entries *e, float *scores)
+{
+    int what = e->kv_head == 1 ? *(int *)self : SCORES;
+    for (int64_t i = 0; i < e->count; i++) scores[i] = (float)e->positions[i] / (what == DIVIDES ? 0.0f : 2.0f);
+    return what == FAILS ? LH_EINPUT : LH_OK;
+}
+
+static lh_status complete_scored(lh_engine *engine, int what)
+{
+    lh_policy *policy = NULL;
+    lh_status st = lh_policy_of_scorer(&policy, &(lh_scorer){&what, score}, "--budget 4");
+    if (st == LH_OK)
+        st = complete(engine,
+                      &(lh_completion_options){.prompt = "a text of some tokens", .policy = policy, .max_new = 2});
+    lh_policy_close(policy);
+    return st;
+}
+
 int main(int argc, char **argv)
 {
     lh_world *world = NULL;
@@ -59,6 +79,11 @@ int main(int argc, char **argv)
     check(complete(engine, &(lh_completion_options){.prompt = "a text", .sampling = &zero}) == LH_OK, "no answer");
     check(sample(engine, &zero) == LH_OK, "a sampling of zeros is refused");
     check(sample(engine, &(lh_sampling){.temperature = 0.7}) == LH_OK, "a temperature alone is refused");
+
+    check(complete_scored(engine, SCORES) == LH_OK, "a scorer is refused");
+    check(complete_scored(engine, FAILS) == LH_EINPUT && strstr(lh_error_message(), "KV head 1 of layer 0") != NULL,
+          "a scorer that fails");
+    refused(complete_scored(engine, DIVIDES), "scores must be finite");
 
     refused(complete(engine, &(lh_completion_options){0}), "prompt");
     refused(complete(engine, &(lh_completion_options){.prompt = "a", .max_new = 1 << 30}), "max_new");
