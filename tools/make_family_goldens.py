@@ -26,6 +26,9 @@ MODELS = {
     "granite": ("GraniteConfig", dict(embedding_multiplier=12.0, attention_multiplier=0.2, residual_multiplier=0.22,
                                       logits_scaling=0.5, attention_bias=True, mlp_bias=True)),
     "mistral-nemo": ("MistralConfig", dict(head_dim=24, sliding_window=None, rope_theta=1e6)),
+    "olmo2": ("Olmo2Config", dict(num_attention_heads=6, num_key_value_heads=3, hidden_size=48)),
+    "olmo3": ("Olmo3Config", dict(sliding_window=20, rope_scaling=dict(
+        rope_type="yarn", factor=4.0, original_max_position_embeddings=64, beta_fast=32.0, beta_slow=1.0))),
     "seed-oss": ("SeedOssConfig", dict(head_dim=12)),
     "exaone4": ("Exaone4Config", dict(sliding_window=20, sliding_window_pattern=4, num_hidden_layers=4)),
     "exaone4-full": ("Exaone4Config", dict(sliding_window=None, layer_types=["full_attention"] * 4,

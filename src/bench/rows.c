@@ -5,11 +5,13 @@
 #include "bench/bench_impl.h"
 
 static const char *const names[] = {
-    "embed", "rmsnorm",    "convert", "rope",     "append",     "put_rows",          "gated",
-    "add",   "sum_shards", "softcap", "penalise", "top_logits", "sum_probabilities", NULL};
+    "embed", "rmsnorm", "squares",    "convert", "rope",     "append",     "put_rows",
+    "gated", "add",     "sum_shards", "softcap", "penalise", "top_logits", "sum_probabilities",
+    NULL};
 
 LH_BENCH_CALL(embed)
 LH_BENCH_CALL(rmsnorm)
+LH_BENCH_CALL(squares)
 LH_BENCH_CALL(convert)
 LH_BENCH_CALL(rope)
 LH_BENCH_CALL(append)
@@ -87,10 +89,14 @@ static lh_status run_tokens(lh_bench *b, const rows *r)
                           .y_ld = DIM,
                           .ld = DIM};
     lh_gated_args gelu = silu;
+    lh_squares_args squares = {
+        .y = r->y, .x = r->x, .tokens = r->tokens, .heads = DIM / HEAD, .dim = HEAD, .x_ld = DIM, .y_ld = DIM / HEAD};
     lh_add_args add = {.y = r->y, .x = r->x, .tokens = r->tokens, .dim = DIM, .y_ld = DIM, .x_ld = DIM};
     gelu.gate_kind = LH_GATE_GELU;
     LH_TRY(run_one(b, r, (lh_bench_case){.name = "rmsnorm", .call = call_rmsnorm, .bytes = 6 * n, .args = &norm},
                    " to bf16"));
+    LH_TRY(run_one(b, r, (lh_bench_case){.name = "squares", .call = call_squares, .bytes = 4 * n, .args = &squares},
+                   ", heads of 64"));
     LH_TRY(run_one(b, r, (lh_bench_case){.name = "rope", .call = call_rope, .bytes = 8 * n, .args = &rope},
                    ", heads of 64"));
     LH_TRY(run_one(b, r, (lh_bench_case){.name = "gated", .call = call_gated, .bytes = 10 * n, .args = &silu},

@@ -11,6 +11,9 @@
 
 typedef enum lh_activation { LH_ACT_SILU, LH_ACT_GELU_TANH, LH_ACT_GELU } lh_activation;
 
+/* Norms of queries and keys before their rotation: of each head, or of all heads of a token together. */
+typedef enum lh_qk_norm { LH_QK_NORM_NONE, LH_QK_NORM_HEADS, LH_QK_NORM_ROWS } lh_qk_norm;
+
 typedef enum lh_rope_kind {
     LH_ROPE_DEFAULT,
     LH_ROPE_LINEAR,
@@ -45,7 +48,8 @@ typedef struct lh_config {
     double attn_softcap, final_softcap; /* 0: none. s -> cap * tanh(s / cap) */
     lh_activation activation;
     int tied; /* lm_head is the embedding */
-    int qkv_bias, o_bias, mlp_bias, qk_norm;
+    int qkv_bias, o_bias, mlp_bias;
+    lh_qk_norm qk_norm;
     int pre_norms, post_norms; /* norms before attention and MLP, and after them, before the residual */
     int64_t window;            /* keys that a query of a sliding layer sees, its own included; 0: no layer slides */
     uint8_t *sliding;          /* [layers] 1: the layer sees `window` keys only */

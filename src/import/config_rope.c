@@ -161,13 +161,14 @@ lh_status lh_config_rope(lh_config *config, const json_t *json, const char *name
 {
     const lh_family_defaults *defaults = &config->family->defaults;
     double theta = defaults->theta, local_theta = defaults->local_theta;
+    int apart = local_theta > 0 || config->family->local_plain; /* sliding layers have a rotary embedding of their own */
     const json_t *parameters = object_or_null(json, "rope_parameters");
     LH_TRY(lh_json_f64(json, name, "rope_theta", &theta));
     if (local_theta > 0) LH_TRY(lh_json_f64(json, name, "rope_local_base_freq", &local_theta));
     words global = {.json = json, .name = "rope_scaling", .file = name, .config = config, .theta = theta},
           local = global;
     global.scaling = object_or_null(json, "rope_scaling");
-    local.theta = local_theta;
+    if (local_theta > 0) local.theta = local_theta;
     if (parameters) {
         const json_t *full = object_or_null(parameters, "full_attention");
         global.name = local.name = "rope_parameters";
@@ -177,7 +178,7 @@ lh_status lh_config_rope(lh_config *config, const json_t *json, const char *name
         local.v5 = local.scaling != NULL;
     }
     LH_TRY(read_rope(&global, &config->rope_global));
-    if (local_theta > 0)
+    if (apart)
         LH_TRY(read_rope(&local, &config->rope_local));
     else
         config->rope_local = config->rope_global;

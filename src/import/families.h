@@ -65,9 +65,10 @@ struct lh_family {
     const char *activation_key;
     lh_norm_rule norms;
     lh_unrotated_rule unrotated;
-    int gemma;                     /* norms multiply by 1 + w, embeddings by sqrt(hidden), q by query_pre_attn_scalar */
-    int multipliers;               /* of embeddings, attention logits and residuals, and logits_scaling (Granite) */
-    int qk_norm;                   /* q and k are normed per head */
+    int gemma;       /* norms multiply by 1 + w, embeddings by sqrt(hidden), q by query_pre_attn_scalar */
+    int multipliers; /* of embeddings, attention logits and residuals, and logits_scaling (Granite) */
+    lh_qk_norm qk_norm;
+    int local_plain;               /* sliding layers take rope_theta without the scaling */
     int attn_softcap;              /* attn_logit_softcapping is used (Gemma 3 has the member, but ignores it) */
     int final_softcap;             /* final_logit_softcapping is used */
     int gguf_permuted;             /* GGUF files hold the rows of q and k interleaved */

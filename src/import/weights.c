@@ -42,6 +42,12 @@ const lh_weight_info *lh_weight_info_of(lh_weight w)
     return &infos[w];
 }
 
+/* Weights of the norm of queries or keys. Every rank has all of them. */
+static int64_t norm_of_heads(const lh_config *c, int64_t heads)
+{
+    return c->qk_norm == LH_QK_NORM_NONE ? 0 : c->qk_norm == LH_QK_NORM_HEADS ? c->head_dim : heads * c->head_dim;
+}
+
 void lh_weight_shape(const lh_config *c, lh_weight w, int64_t *rows, int64_t *cols)
 {
     int64_t q = c->heads * c->head_dim, kv = c->kv_heads * c->head_dim;
@@ -63,8 +69,8 @@ void lh_weight_shape(const lh_config *c, lh_weight w, int64_t *rows, int64_t *co
     case LH_W_K_BIAS:
     case LH_W_V_BIAS: *rows = c->qkv_bias ? kv : 0; break;
     case LH_W_O_BIAS: *rows = c->o_bias ? c->hidden : 0; break;
-    case LH_W_Q_NORM:
-    case LH_W_K_NORM: *rows = c->qk_norm ? c->head_dim : 0; break;
+    case LH_W_Q_NORM: *rows = norm_of_heads(c, c->heads); break;
+    case LH_W_K_NORM: *rows = norm_of_heads(c, c->kv_heads); break;
     case LH_W_ATTN_POST_NORM:
     case LH_W_MLP_POST_NORM: *rows = c->post_norms ? c->hidden : 0; break;
     case LH_W_GATE:

@@ -21,7 +21,7 @@ typedef enum lh_weight {
     LH_W_V_BIAS,
     LH_W_O_BIAS,
     LH_W_Q_NORM,
-    LH_W_K_NORM,         /* [head_dim] */
+    LH_W_K_NORM,         /* [head_dim], or of all heads together: [heads * head_dim], [kv_heads * head_dim] */
     LH_W_ATTN_POST_NORM, /* attn_post_norm [hidden] */
     LH_W_MLP_NORM,       /* mlp_norm       [hidden] */
     LH_W_GATE,

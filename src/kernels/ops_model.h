@@ -17,15 +17,26 @@ typedef struct lh_embed_args {
     float scale;
 } lh_embed_args;
 
-/* y[t,h,i] = x[t,h,i] / sqrt(mean_i(x[t,h,:]^2) + eps) * (offset + w[i]). x: row t, head h starts at
- * t * x_ld + h * dim; y alike with y_ld; may alias when y_type is f32. heads = 1 for a norm of whole rows. */
+/* y[t,h,i] = x[t,h,i] / sqrt(mean_i(x[t,h,:]^2) + eps) * (offset + w[h * w_ld + i]). x: row t, head h starts at
+ * t * x_ld + h * dim; y alike with y_ld; may alias when y_type is f32. heads = 1 for a norm of whole rows.
+ * With squares, [tokens, parts], the mean is that of a row of parts * dim numbers, of which these are some:
+ * (squares[t,0] + squares[t,1] + … in this order, f32) / (parts * dim). */
 typedef struct lh_rmsnorm_args {
     void *y;
     lh_dtype y_type; /* f32 or bf16 */
     const float *x, *w;
-    int64_t tokens, heads, dim, x_ld, y_ld;
+    int64_t tokens, heads, dim, x_ld, y_ld, w_ld;
     float eps, offset;
+    const float *squares; /* NULL: of each head by itself */
+    int64_t parts, squares_ld;
 } lh_rmsnorm_args;
+
+/* y[t,h] = sum_i x[t,h,i]^2. x as in rmsnorm, y: row t starts at t * y_ld. */
+typedef struct lh_squares_args {
+    float *y;
+    const float *x;
+    int64_t tokens, heads, dim, x_ld, y_ld;
+} lh_squares_args;
 
 /* y[t,o] = sum_i x[t,i] * w[o,i] + bias[o]. x: [tokens, in], w: [out, in], y: [tokens, out]; bias may be NULL.
  * Products and sums in f32 at least. x and w are both f32 or both bf16. LH_ORDER_FIXED: one fused multiply-add chain in

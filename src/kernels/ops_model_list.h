@@ -1,6 +1,7 @@
 /* ops_model_list.h - the operations of ops_model.h: LH_OP(name, what it does). */
 LH_OP(embed, "look up this rank's rows of the embedding")
 LH_OP(rmsnorm, "root-mean-square norm of rows or of heads")
+LH_OP(squares, "sums of squares of heads, for a norm of rows that lie on several ranks")
 LH_OP(gemm, "matrix product with weights stored [out, in]")
 LH_OP(convert, "convert between number formats")
 LH_OP(rope, "rotate queries or keys by their position")

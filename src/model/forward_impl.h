@@ -37,6 +37,7 @@ typedef struct lh_chunk_work {
     float *lse;                       /* [t, q_count] */
     float *gate_up;                   /* [t, 2 ff_count] */
     void *gated;                      /* [t, ff_count] */
+    float *squares;                   /* [t, heads + kv_heads] of the model, of norms over all heads only */
     float *y;                         /* [t, hidden] */
     float *products;                  /* [logical shards, t, hidden], of the reproducible order only */
 } lh_chunk_work;

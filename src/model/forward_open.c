@@ -6,7 +6,7 @@
 #include "model/forward_impl.h"
 
 /* A buffer of the workspace: address of its pointer, and size. */
-enum { BUFFERS = 18 };
+enum { BUFFERS = 19 };
 typedef struct buffer {
     void *where;
     int64_t bytes;
@@ -35,6 +35,7 @@ static void list_buffers(lh_forward *f, const extent *e, buffer out[BUFFERS])
         {&f->work.x, t * c->hidden * f32},
         {&f->work.normed, t * c->hidden * type},
         {&f->work.qkv, t * lh_forward_qkv_dim(c, s) * f32},
+        {&f->work.squares, c->qk_norm == LH_QK_NORM_ROWS ? t * (c->heads + c->kv_heads) * f32 : 0},
         {&f->work.attended, t * q_dim * f32},
         {&f->work.attended_cast, o->dtype == LH_F32 ? 0 : t * q_dim * type},
         {&f->work.lse, t * s->heads.q_count * f32},

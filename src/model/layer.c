@@ -42,12 +42,62 @@ static void norm_rows(lh_forward *f, const float *x, const float *w, void *y, lh
            .x_ld = hidden, .y_ld = hidden, .eps = (float)f->config->norm_eps, .offset = (float)f->config->norm_offset);
 }
 
-/* Heads in f->work.qkv, in place. */
-static void norm_heads(lh_forward *f, float *x, const float *w, int64_t heads, int64_t tokens)
+/* This rank's queries or keys in f->work.qkv, in place: each head by itself, or (parts > 0) all heads of a token, of
+ * all ranks, together. */
+typedef struct heads_to_norm {
+    float *x;
+    const float *w;
+    int64_t heads;
+    const float *squares; /* of the first of `parts` heads, in f->work.squares; NULL: each by itself */
+    int64_t parts;
+} heads_to_norm;
+
+static int64_t squares_ld(const lh_forward *f)
 {
-    LH_RUN(&f->exec, rmsnorm, .y = x, .y_type = LH_F32, .x = x, .w = w, .tokens = tokens, .heads = heads,
-           .dim = f->config->head_dim, .x_ld = qkv_ld(f), .y_ld = qkv_ld(f), .eps = (float)f->config->norm_eps,
-           .offset = (float)f->config->norm_offset);
+    return f->config->heads + f->config->kv_heads;
+}
+
+static void norm_heads(lh_forward *f, const heads_to_norm *n, int64_t tokens)
+{
+    int64_t dim = f->config->head_dim;
+    LH_RUN(&f->exec, rmsnorm, .y = n->x, .y_type = LH_F32, .x = n->x, .w = n->w, .tokens = tokens, .heads = n->heads,
+           .dim = dim, .x_ld = qkv_ld(f), .y_ld = qkv_ld(f), .w_ld = n->parts ? dim : 0,
+           .eps = (float)f->config->norm_eps, .offset = (float)f->config->norm_offset, .squares = n->squares,
+           .parts = n->parts, .squares_ld = squares_ld(f));
+}
+
+static void square_heads(lh_forward *f, const float *x, float *squares, int64_t heads, int64_t tokens)
+{
+    LH_RUN(&f->exec, squares, .y = squares, .x = x, .tokens = tokens, .heads = heads, .dim = f->config->head_dim,
+           .x_ld = qkv_ld(f), .y_ld = squares_ld(f));
+}
+
+/* Squares of all heads of all ranks: each rank puts those that it counts among zeros, so that the sum is exact. */
+static void gather_squares(lh_forward *f, const float *q, const float *k, int64_t tokens)
+{
+    const lh_heads *h = &f->shard->heads;
+    int64_t count = tokens * squares_ld(f);
+    lh_exec_zero(&f->exec, f->work.squares, count * 4);
+    square_heads(f, q, f->work.squares + h->q_first, h->q_count, tokens);
+    square_heads(f, k + (h->counted_first - h->kv_first) * f->config->head_dim,
+                 f->work.squares + h->heads + h->counted_first, h->counted_count, tokens);
+    if (f->shard->ranks > 1) lh_exec_allreduce(&f->exec, f->work.squares, count, LH_F32, LH_SUM);
+}
+
+static void norm_queries_and_keys(lh_forward *f, const lh_layer *w, float *q, float *k, int64_t tokens)
+{
+    const lh_heads *h = &f->shard->heads;
+    int64_t dim = f->config->head_dim;
+    heads_to_norm queries = {.x = q, .w = w->q_norm, .heads = h->q_count},
+                  keys = {.x = k, .w = w->k_norm, .heads = h->kv_count};
+    if (f->config->qk_norm == LH_QK_NORM_NONE) return;
+    if (f->config->qk_norm == LH_QK_NORM_ROWS) {
+        gather_squares(f, q, k, tokens);
+        queries.w += h->q_first * dim, queries.squares = f->work.squares, queries.parts = h->heads;
+        keys.w += h->kv_first * dim, keys.squares = f->work.squares + h->heads, keys.parts = h->kv_heads;
+    }
+    norm_heads(f, &queries, tokens);
+    norm_heads(f, &keys, tokens);
 }
 
 static void rotate(lh_forward *f, float *x, int64_t heads, const lh_rows_at *rows)
@@ -68,8 +118,7 @@ void lh_layer_append(lh_forward *f, const lh_rows_at *rows)
     LH_RUN(&f->exec, gemm, .y = f->work.qkv, .x = f->work.normed, .w = w->qkv, .type = f->model->options.dtype,
            .bias = w->qkv_bias, .tokens = t, .out = qkv_ld(f), .in = hidden, .y_ld = qkv_ld(f), .x_ld = hidden,
            .w_ld = hidden, .order = f->model->options.order);
-    if (w->q_norm) norm_heads(f, q, w->q_norm, heads->q_count, t);
-    if (w->k_norm) norm_heads(f, k, w->k_norm, heads->kv_count, t);
+    norm_queries_and_keys(f, w, q, k, t);
     rotate(f, q, heads->q_count, rows);
     if (!rows->keys_as_they_are) rotate(f, k, heads->kv_count, rows);
     LH_RUN(&f->exec, append, .seqs = rows->view, .batch = 1, .tokens = t, .ld = qkv_ld(f), .k = k, .v = v,

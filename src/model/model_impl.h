@@ -8,7 +8,7 @@
  * vectors f32. */
 typedef struct lh_layer {
     float *attn_norm, *attn_post_norm, *mlp_norm, *mlp_post_norm; /* [hidden] */
-    float *q_norm, *k_norm;                                       /* [head_dim] */
+    float *q_norm, *k_norm;                                       /* [head_dim], or of all heads together */
     void *qkv; /* [(q_count + 2 kv_count) * head_dim, hidden]: queries, keys, values */
     float *qkv_bias;
     void *o;       /* [hidden, q_count * head_dim] */

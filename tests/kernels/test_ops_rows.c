@@ -102,6 +102,56 @@ START_TEST(test_rmsnorm_gives_the_numbers_of_numpy)
 }
 END_TEST
 
+/* A norm of whole rows, and of their heads on two ranks that know the squares of all. */
+static void norm_in_parts(lot *m, rig *g, int n, float *whole, float *parts)
+{
+    int64_t dim = 1 + kind(WIDTH, n), heads = 2 + kind(NORM_HEADS, n), width = heads * dim, tokens = 3, cut = 1 + n % 2;
+    int64_t ld = heads + kind(PAD, n);
+    const float *x = lot_normals(m, tokens * width, 2.0f, 1), *w = lot_normals(m, width, 1.0f, 2);
+    float *on = rig_put(g, x, tokens * width * 4), *weights = rig_put(g, w, width * 4);
+    float *y = rig_new(g, tokens * width * 4), *squares = rig_new(g, tokens * ld * 4);
+    lh_rmsnorm_args rows = {.y = y,
+                            .y_type = LH_F32,
+                            .x = on,
+                            .w = weights,
+                            .tokens = tokens,
+                            .heads = 1,
+                            .dim = width,
+                            .x_ld = width,
+                            .y_ld = width,
+                            .eps = 1e-5f,
+                            .offset = (float)kind(OFFSET, n)};
+    ck_assert_int_eq(g->ops->rmsnorm(g->stream, &rows), LH_OK);
+    rig_get(g, whole, y, tokens * width * 4);
+    for (int64_t at = 0; at < heads; at = at ? heads : cut)
+        RUN(g, squares, .y = squares + at, .x = on + at * dim, .tokens = tokens, .heads = at ? heads - cut : cut,
+            .dim = dim, .x_ld = width, .y_ld = ld);
+    for (int64_t at = 0; at < heads; at = at ? heads : cut)
+        RUN(g, rmsnorm, .y = y + at * dim, .y_type = LH_F32, .x = on + at * dim, .w = weights + at * dim,
+            .tokens = tokens, .heads = at ? heads - cut : cut, .dim = dim, .x_ld = width, .y_ld = width, .w_ld = dim,
+            .eps = 1e-5f, .offset = rows.offset, .squares = squares, .parts = heads, .squares_ld = ld);
+    rig_get(g, parts, y, tokens * width * 4);
+    rig_reset(g);
+}
+
+START_TEST(test_a_norm_of_rows_on_several_ranks_is_that_of_whole_rows)
+{
+    enum { MOST = 3 * 5 * 117 };
+    for (int b = 0; rig_backend(b); b++) {
+        rig g;
+        rig_open(&g, rig_backend(b));
+        for (int n = 0; n < 60; n++) {
+            lot m = {0};
+            float whole[MOST] = {0}, parts[MOST] = {0};
+            norm_in_parts(&m, &g, n, whole, parts);
+            check_near(parts, whole, MOST, (tolerance){4e-6, 1e-7}, "rmsnorm in parts, %s", g.ops->name);
+            lot_end(&m);
+        }
+        rig_close(&g);
+    }
+}
+END_TEST
+
 static void *norm(lot *m, rig *g, int n, lh_dtype type, int64_t *count)
 {
     int64_t dim = kind(NORM_DIM, n), tokens = kind(TOKENS, n), heads = kind(NORM_HEADS, n);
@@ -405,6 +455,7 @@ int main(void)
     const TTest *const tests[] = {test_embed_looks_up_own_rows_and_gives_zero_for_others,
                                   test_rmsnorm_gives_the_numbers_of_numpy,
                                   test_rmsnorm_of_every_backend_is_that_of_ref,
+                                  test_a_norm_of_rows_on_several_ranks_is_that_of_whole_rows,
                                   test_convert_rounds_as_the_base_does_and_leaves_the_gaps,
                                   test_rope_gives_the_numbers_of_numpy_and_leaves_the_rest_of_a_head,
                                   test_rope_of_every_backend_is_that_of_ref_at_far_positions,

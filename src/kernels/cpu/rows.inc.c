@@ -32,6 +32,24 @@ static float sum_squares(const float *x, int64_t n)
     return vf_sum((s0 + s1) + (s2 + s3));
 }
 
+static float mean_square(const lh_rmsnorm_args *a, int64_t t, const float *x)
+{
+    float sum = 0;
+    if (!a->squares) return sum_squares(x, a->dim) / (float)a->dim;
+    for (int64_t j = 0; j < a->parts; j++) sum += a->squares[t * a->squares_ld + j];
+    return sum / (float)(a->parts * a->dim);
+}
+
+static lh_status op_squares(lh_stream *stream, const lh_squares_args *a)
+{
+    (void)stream;
+#pragma omp parallel for if (a->tokens * a->heads * a->dim >= PARALLEL_FROM)
+    for (int64_t t = 0; t < a->tokens; t++)
+        for (int64_t h = 0; h < a->heads; h++)
+            a->y[t * a->y_ld + h] = sum_squares(a->x + t * a->x_ld + h * a->dim, a->dim);
+    return LH_OK;
+}
+
 static lh_status op_rmsnorm(lh_stream *stream, const lh_rmsnorm_args *a)
 {
     vf offset = vf_set1(a->offset);
@@ -40,10 +58,9 @@ static lh_status op_rmsnorm(lh_stream *stream, const lh_rmsnorm_args *a)
     for (int64_t t = 0; t < a->tokens; t++) {
         for (int64_t h = 0; h < a->heads; h++) {
             const float *x = a->x + t * a->x_ld + h * a->dim;
-            float mean = sum_squares(x, a->dim) / (float)a->dim;
-            vf factor = vf_set1(1.0f / sqrtf(mean + a->eps));
+            vf factor = vf_set1(1.0f / sqrtf(mean_square(a, t, x) + a->eps));
             for (int64_t i = 0; i < a->dim; i += VL) {
-                vf w = offset + vf_load_first(a->w + i, a->dim - i);
+                vf w = offset + vf_load_first(a->w + h * a->w_ld + i, a->dim - i);
                 vf y = (vf_load_first(x + i, a->dim - i) * factor) * w;
                 vf_store_any_first(a->y, a->y_type, t * a->y_ld + h * a->dim + i, y, a->dim - i);
             }

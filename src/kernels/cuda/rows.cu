@@ -44,15 +44,32 @@ static __device__ float squares_of(const float *x, int64_t dim, lh_lanes own, in
     return sum;
 }
 
-/* The row at `at_x` of x, of which the squares add up to `squares`. */
-template <typename Y>
-static __device__ void scale_row(const lh_rmsnorm_args &a, int64_t at[2], float squares, lh_lanes own, int width)
+/* The mean of the squares of row t, from those that were given. */
+static __device__ float mean_of_given(const lh_rmsnorm_args &a, int64_t t)
 {
-    float inverse = 1.0f / sqrtf(squares / (float)a.dim + a.eps);
+    float sum = 0;
+    for (int64_t j = 0; j < a.parts; j++) sum = __fadd_rn(sum, a.squares[t * a.squares_ld + j]);
+    return sum / (float)(a.parts * a.dim);
+}
+
+/* Where head h of row t lies, in numbers. */
+typedef struct lh_head_at {
+    int64_t x, y, w;
+} lh_head_at;
+
+static __device__ lh_head_at head_at(const lh_rmsnorm_args &a, int64_t t, int64_t h)
+{
+    return lh_head_at{t * a.x_ld + h * a.dim, t * a.y_ld + h * a.dim, h * a.w_ld};
+}
+
+template <typename Y>
+static __device__ void scale_row(const lh_rmsnorm_args &a, lh_head_at at, float mean_square, lh_lanes own, int width)
+{
+    float inverse = 1.0f / sqrtf(mean_square + a.eps);
     for (int64_t i = 4 * own.first; i < a.dim; i += 4 * own.step) {
-        lh_four x = lh_get4(a.x + at[0] + i, a.dim - i, width), w = lh_get4(a.w + i, a.dim - i, width);
+        lh_four x = lh_get4(a.x + at.x + i, a.dim - i, width), w = lh_get4(a.w + at.w + i, a.dim - i, width);
         for (int j = 0; j < 4; j++) x.at[j] = __fmul_rn(__fmul_rn(x.at[j], inverse), a.offset + w.at[j]);
-        lh_put4((Y *)a.y + at[1] + i, x, a.dim - i, width);
+        lh_put4((Y *)a.y + at.y + i, x, a.dim - i, width);
     }
 }
 
@@ -61,9 +78,12 @@ static __global__ void norm_of_warps_kernel(lh_rmsnorm_args a, int width)
 {
     int64_t all = a.tokens * a.heads;
     for (int64_t r = (int64_t)blockIdx.x * WARPS + lh_warp(); r < all; r += (int64_t)gridDim.x * WARPS) {
-        int64_t t = r / a.heads, h = r - t * a.heads, at[2] = {t * a.x_ld + h * a.dim, t * a.y_ld + h * a.dim};
+        int64_t t = r / a.heads;
+        lh_head_at at = head_at(a, t, r - t * a.heads);
         lh_lanes own = {lh_lane(), LH_WARP};
-        scale_row<Y>(a, at, lh_warp_sum(squares_of(a.x + at[0], a.dim, own, width)), own, width);
+        float mean = a.squares ? mean_of_given(a, t)
+                               : lh_warp_sum(squares_of(a.x + at.x, a.dim, own, width)) / (float)a.dim;
+        scale_row<Y>(a, at, mean, own, width);
     }
 }
 
@@ -73,9 +93,11 @@ static __global__ void __launch_bounds__(MOST_THREADS) norm_of_blocks_kernel(lh_
     __shared__ float room[LH_WARP];
     for (int64_t t = blockIdx.x; t < a.tokens; t += gridDim.x) {
         for (int64_t h = blockIdx.y; h < a.heads; h += gridDim.y) {
-            int64_t at[2] = {t * a.x_ld + h * a.dim, t * a.y_ld + h * a.dim};
+            lh_head_at at = head_at(a, t, h);
             lh_lanes own = {threadIdx.x, blockDim.x};
-            scale_row<Y>(a, at, lh_block_sum(squares_of(a.x + at[0], a.dim, own, width), room), own, width);
+            float mean = a.squares ? mean_of_given(a, t)
+                                   : lh_block_sum(squares_of(a.x + at.x, a.dim, own, width), room) / (float)a.dim;
+            scale_row<Y>(a, at, mean, own, width);
         }
     }
 }
@@ -87,7 +109,7 @@ lh_status lh_cuda_rmsnorm(lh_stream *stream, const lh_rmsnorm_args *a)
     int64_t threads = (a->dim / each + LH_WARP - 1) / LH_WARP * LH_WARP, heads = a->heads < 65535 ? a->heads : 65535;
     int is_narrow = a->dim <= WARP_DIM;
     int width = lh_width(a->x, a->x_ld, LH_F32) == 4 && lh_width(a->y, a->y_ld, a->y_type) == 4 &&
-                        lh_width(a->w, a->heads > 1 ? a->dim : 0, LH_F32) == 4
+                        lh_width(a->w, a->w_ld, LH_F32) == 4 && (a->heads == 1 || a->dim % 4 == 0)
                     ? 4
                     : 1;
     if (a->dim == 0) return LH_OK;
@@ -97,6 +119,26 @@ lh_status lh_cuda_rmsnorm(lh_stream *stream, const lh_rmsnorm_args *a)
     auto *kernel = is_narrow ? (a->y_type == LH_F32 ? norm_of_warps_kernel<float> : norm_of_warps_kernel<bf16>)
                              : (a->y_type == LH_F32 ? norm_of_blocks_kernel<float> : norm_of_blocks_kernel<bf16>);
     return lh_launch(stream, "rmsnorm", shape, kernel, *a, width);
+}
+
+/* A warp a head. 4 bytes moved a number. */
+static __global__ void squares_kernel(lh_squares_args a, int width)
+{
+    int64_t all = a.tokens * a.heads;
+    for (int64_t r = (int64_t)blockIdx.x * WARPS + lh_warp(); r < all; r += (int64_t)gridDim.x * WARPS) {
+        int64_t t = r / a.heads, h = r - t * a.heads;
+        lh_lanes own = {lh_lane(), LH_WARP};
+        float sum = lh_warp_sum(squares_of(a.x + t * a.x_ld + h * a.dim, a.dim, own, width));
+        if (lh_lane() == 0) a.y[t * a.y_ld + h] = sum;
+    }
+}
+
+lh_status lh_cuda_squares(lh_stream *stream, const lh_squares_args *a)
+{
+    int width = lh_width(a->x, a->x_ld, LH_F32) == 4 && a->dim % 4 == 0 ? 4 : 1;
+    if (a->tokens * a->heads == 0) return LH_OK;
+    lh_shape shape = {dim3(lh_blocks(a->tokens * a->heads, WARPS)), WARPS * LH_WARP, 0};
+    return lh_launch(stream, "squares", shape, squares_kernel, *a, width);
 }
 
 /* ---- rotation ----

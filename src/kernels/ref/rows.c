@@ -17,19 +17,42 @@ lh_status lh_ref_embed(lh_stream *stream, const lh_embed_args *a)
     return LH_OK;
 }
 
+static double sum_squares(const float *x, int64_t n)
+{
+    double sum = 0.0;
+    for (int64_t i = 0; i < n; i++) sum += (double)x[i] * x[i];
+    return sum;
+}
+
+static double mean_square(const lh_rmsnorm_args *a, int64_t t, const float *x)
+{
+    float sum = 0.0f;
+    if (!a->squares) return sum_squares(x, a->dim) / (double)a->dim;
+    for (int64_t j = 0; j < a->parts; j++) sum += a->squares[t * a->squares_ld + j];
+    return (double)sum / (double)(a->parts * a->dim);
+}
+
 lh_status lh_ref_rmsnorm(lh_stream *stream, const lh_rmsnorm_args *a)
 {
     (void)stream;
     for (int64_t t = 0; t < a->tokens; t++) {
         for (int64_t h = 0; h < a->heads; h++) {
             const float *x = a->x + t * a->x_ld + h * a->dim;
-            double squares = 0.0;
-            for (int64_t i = 0; i < a->dim; i++) squares += (double)x[i] * x[i];
-            double root = sqrt(squares / (double)a->dim + a->eps);
+            const float *w = a->w + h * a->w_ld;
+            double root = sqrt(mean_square(a, t, x) + a->eps);
             for (int64_t i = 0; i < a->dim; i++)
-                ref_store(a->y, a->y_type, t * a->y_ld + h * a->dim + i, x[i] / root * ((double)a->offset + a->w[i]));
+                ref_store(a->y, a->y_type, t * a->y_ld + h * a->dim + i, x[i] / root * ((double)a->offset + w[i]));
         }
     }
+    return LH_OK;
+}
+
+lh_status lh_ref_squares(lh_stream *stream, const lh_squares_args *a)
+{
+    (void)stream;
+    for (int64_t t = 0; t < a->tokens; t++)
+        for (int64_t h = 0; h < a->heads; h++)
+            a->y[t * a->y_ld + h] = (float)sum_squares(a->x + t * a->x_ld + h * a->dim, a->dim);
     return LH_OK;
 }
 
