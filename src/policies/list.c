@@ -195,8 +195,9 @@ static lh_status add_all(lh_policy_list *list, const lh_policy_options *options,
         lh_policy_options one = *options;
         if (preset->kind == LH_POLICY_COMPATIBLE || !preset->parts.statistic) continue;
         one.policy = preset->name;
-        LH_TRY_DONE(drop_unused(&one, preset, &all));
-        LH_TRY_DONE(add_budgets(list, &one, budgets));
+        st = drop_unused(&one, preset, &all);
+        if (st == LH_OK) st = add_budgets(list, &one, budgets);
+        if (st != LH_OK) LH_TRY_DONE(lh_fail_within(st, "'%s'", preset->name));
     }
     LH_TRY_DONE(report_ignored(&all));
 done:

@@ -193,7 +193,9 @@ START_TEST(test_what_cannot_be_names_the_item)
     refused(&(lh_policy_options){.policy = "'snapkv' h2o", .budget = "8"}, "a comma before 'h2o'");
     refused(&(lh_policy_options){.policy = "snapkv,recency", .budget = "8", .parts = {.pool = "max"}},
             "'recency': policy 'recency' as it is resolved would ignore '--pool'");
-    refused(&(lh_policy_options){.policy = "all", .budget = "8", .parts = {.pool = "maxx"}}, "'all': ");
+    refused(&(lh_policy_options){.policy = "all", .budget = "8", .parts = {.pool = "maxx"}}, "'all': '");
+    refused(&(lh_policy_options){.policy = "all", .budget = "8", .parts = {.evict = "every:4"}},
+            "'all': 'expected-attention': ");
     refused(&(lh_policy_options){.policy = "full --window 3,snapkv", .budget = "8"}, "'full --window 3'");
     refused(&(lh_policy_options){.policy = "snapkv", .budget = "8,x"}, "x");
 }
