@@ -19,17 +19,30 @@ static int lower(int c)
     return c >= 'A' && c <= 'Z' ? c + 32 : c;
 }
 
+/* The two letters outside of ASCII whose lower case, as str.lower makes it, begins in ASCII: a capital I with a dot (i
+ * and a combining dot, which separates) and the Kelvin sign. Returns the bytes of the letter, 0 if it is another. */
+static int reads_as_ascii(const char *text, char *c, int *ends)
+{
+    *ends = strncmp(text, "\xc4\xb0", 2) == 0;
+    *c = *ends ? 'i' : 'k';
+    if (*ends) return 2;
+    return strncmp(text, "\xe2\x84\xaa", 3) == 0 ? 3 : 0;
+}
+
 static lh_status cut_plain(lh_buf *out, const char *text, int other)
 {
     const int64_t start = out->bytes;
     int inside = 0;
     LH_TRY(lh_buf_puts(out, ""));
-    for (; *text; text++) {
-        const char c = (char)lower((unsigned char)*text);
+    for (int bytes, ends; *text; text += bytes) {
+        char c = (char)lower((unsigned char)*text), as_ascii;
+        bytes = other ? 0 : reads_as_ascii(text, &as_ascii, &ends);
+        if (bytes) c = as_ascii;
         int belongs = (c >= 'a' && c <= 'z') || is_digit(c) || (other && (unsigned char)c >= 0x80);
         if (belongs && !inside && out->bytes > start) LH_TRY(lh_buf_puts(out, " "));
         if (belongs) LH_TRY(lh_buf_append(out, &c, 1));
-        inside = belongs;
+        inside = belongs && !(bytes && ends);
+        if (!bytes) bytes = 1;
     }
     return LH_OK;
 }

@@ -70,6 +70,7 @@ static const struct {
     int exact;
     double f1, rougel;
 } answers[] = {
+    {"\304\260stanbul'da 5 \342\204\252", "i 5 k", 0, 0.666666666667, 0.75},
     {"Paris", "Paris", 1, 1, 1},
     {"Paris", "The answer is Paris.", 0, 0.5, 0.4},
     {"the cat", "A cat!", 1, 1, 0.5},
