@@ -129,8 +129,9 @@ static lh_status look_at(const lh_caches_request *r, lh_cache_at *at)
     const lh_keep_file file = {setup->keep_sets, r->name, setup->policies, at->policy, setup->run};
     lh_status st = lh_keep_file_write(&file, at->session);
     if (st != LH_EWRITE) return st;
-    lh_failures_add(setup->unwritten, st); /* the answers are worth more */
-    return LH_OK;
+    if (setup->unwritten->st == LH_OK) lh_failures_add(setup->unwritten, st); /* the first message says enough */
+    lh_error_clear();
+    return LH_OK; /* the answers are worth more */
 }
 
 void lh_eval_finish_prompt(const lh_eval_setup *setup, lh_eval_work *work, lh_table *const *tables)
