@@ -133,12 +133,12 @@ typedef struct lh_head_entries {
  * whose scores are not read. A head that lies on several ranks is scored on each: the same entries must get the same
  * scores. Any status but LH_OK ends the run. */
 typedef struct lh_scorer {
-    void *self; /* passed to the function */
+    void *self; /* passed to the function, as long as the policy is used */
     lh_status (*score)(void *self, const lh_head_entries *entries, float *scores);
 } lh_scorer;
 
 /* A policy that ranks entries by a scorer; `words` are a budget and parts, without a name or a statistic, such as
- * "--budget 20% --sinks 4 --head-budget adaptive". */
+ * "--budget 20% --sinks 4 --head-budget adaptive". The scorer is copied. */
 lh_status lh_policy_of_scorer(lh_policy **out, const lh_scorer *scorer, const char *words);
 
 /* ---- forecast: will it fit? ---- */

@@ -49,6 +49,7 @@ lh_status lh_policy_parse(lh_policy **out, const char *words)
 
 lh_status lh_policy_of_scorer(lh_policy **out, const lh_scorer *scorer, const char *words)
 {
+    if (!scorer || !scorer->score) LH_FAIL(LH_EUSAGE, "the scorer has no function that scores");
     return parse_policy(out, words, scorer);
 }
 

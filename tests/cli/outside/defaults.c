@@ -80,6 +80,7 @@ int main(int argc, char **argv)
     check(sample(engine, &zero) == LH_OK, "a sampling of zeros is refused");
     check(sample(engine, &(lh_sampling){.temperature = 0.7}) == LH_OK, "a temperature alone is refused");
 
+    refused(lh_policy_of_scorer(&policy, &(lh_scorer){0}, "--budget 4"), "no function");
     check(complete_scored(engine, SCORES) == LH_OK, "a scorer is refused");
     check(complete_scored(engine, FAILS) == LH_EINPUT && strstr(lh_error_message(), "KV head 1 of layer 0") != NULL,
           "a scorer that fails");
