@@ -7,6 +7,7 @@
 #include "cli/generate_input.h"
 #include "cli/generate_output.h"
 #include "cli/interrupt.h"
+#include "cli/policy_notes.h"
 #include "engine/generate.h"
 #include "engine/given.h"
 #include "eval/needle.h"
@@ -277,30 +278,6 @@ static lh_status open_all(run *r)
     return st;
 }
 
-/* Logs the policy and its warnings before the work begins. */
-static lh_status announce(const run *r)
-{
-    lh_status st = LH_OK;
-    lh_buf text = {0}, warnings = {0};
-    if (r->v->files.load_cache || r->v->files.keep_sets_from || !lh_cli_first()) goto done;
-    LH_TRY_DONE(lh_policy_text(&r->policy, &text));
-    if (r->policy.by_default)
-        lh_info("policy: %s (the default with a budget; '--policy' selects another)", text.data);
-    else
-        lh_debug("policy: %s", text.data);
-    LH_TRY_DONE(lh_policy_warnings(&r->policy, r->ids.prompt.n, &warnings));
-    if (r->ids.n) LH_TRY_DONE(lh_policy_question_warnings(&r->policy, r->ids.prompt.n, &warnings));
-    for (char *line = warnings.data, *end; line && *line; line = end + 1) {
-        end = line + strcspn(line, "\n");
-        lh_warn("%.*s", (int)(end - line), line);
-        if (!*end) break;
-    }
-done:
-    lh_buf_clear(&text);
-    lh_buf_clear(&warnings);
-    return st;
-}
-
 static lh_status generate(run *r)
 {
     lh_failures failed = {0};
@@ -351,7 +328,8 @@ static lh_status run_generate(lh_call *call)
     LH_TRY_DONE(check_request(&r));
     LH_TRY_DONE(lh_cli_record(r.call, &r.record));
     LH_TRY_DONE(open_all(&r));
-    LH_TRY_DONE(announce(&r));
+    if (!v->files.load_cache && !v->files.keep_sets_from)
+        LH_TRY_DONE(lh_cli_note_policy(&r.policy, r.ids.prompt.n, r.ids.n > 0));
     LH_TRY_DONE(generate(&r));
 done:
     lh_output_clear(&r.output);

@@ -23,12 +23,16 @@ done:
     return st;
 }
 
+void lh_messages_drop(lh_messages *messages)
+{
+    const lh_message last = messages->at[--messages->n];
+    lh_free((char *)(uintptr_t)last.role);
+    lh_free((char *)(uintptr_t)last.content);
+}
+
 void lh_messages_clear(lh_messages *messages)
 {
-    for (int64_t i = 0; i < messages->n; i++) {
-        lh_free((char *)(uintptr_t)messages->at[i].role);
-        lh_free((char *)(uintptr_t)messages->at[i].content);
-    }
+    while (messages->n) lh_messages_drop(messages);
     lh_free(messages->at);
     *messages = (lh_messages){0};
 }

@@ -20,6 +20,7 @@ lh_status lh_messages_parse(lh_messages *out, const char *name, const json_t *js
 lh_status lh_messages_read(lh_messages *out, const char *path);
 
 lh_status lh_messages_add(lh_messages *messages, const char *role, const char *content);
+void lh_messages_drop(lh_messages *messages); /* the last one */
 void lh_messages_clear(lh_messages *messages);
 
 #endif

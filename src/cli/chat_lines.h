@@ -1,0 +1,28 @@
+/* chat_lines.h - what a person types into `chat`, on rank 0: lines of standard input, and the signals that stop an
+ * answer or end the session. */
+#ifndef LH_CLI_CHAT_LINES_H
+#define LH_CLI_CHAT_LINES_H
+
+#include "base/mem.h"
+
+/* Catches signals from now on, on every rank: SIGINT (Ctrl-C) and SIGUSR2 stop an answer, SIGTERM and SIGUSR1 end the
+ * session. Only rank 0 asks for them. */
+void lh_chat_catch_signals(void);
+int lh_chat_stop_asked(void); /* since lh_chat_forget_stop */
+void lh_chat_forget_stop(void);
+int lh_chat_end_asked(void);
+
+typedef struct lh_chat_lines {
+    lh_buf read;      /* and not yet taken */
+    int ended, shown; /* no more input; the prompt is on the terminal */
+    int terminal;     /* 1: a person types */
+} lh_chat_lines;
+
+typedef enum lh_chat_event { LH_CHAT_NOTHING, LH_CHAT_LINE, LH_CHAT_INPUT_ENDED, LH_CHAT_STOPPED } lh_chat_event;
+
+/* Waits for a line, but no longer than wait_ms. A line that ends with a backslash goes on in the next. LH_CHAT_LINE:
+ * *line is the line without its end. LH_CHAT_STOPPED: Ctrl-C where no answer is made, or the session is to end. */
+lh_status lh_chat_next_line(lh_chat_lines *lines, int wait_ms, lh_buf *line, lh_chat_event *event);
+void lh_chat_lines_clear(lh_chat_lines *lines);
+
+#endif

@@ -1,0 +1,11 @@
+/* policy_notes.h - what a run says of its policy before the work begins. */
+#ifndef LH_CLI_POLICY_NOTES_H
+#define LH_CLI_POLICY_NOTES_H
+
+#include "policies/policy.h"
+
+/* Logs the policy and its warnings for a prompt of `tokens` tokens, on rank 0; asks_later: questions come after the
+ * eviction. */
+lh_status lh_cli_note_policy(const lh_policy *policy, int64_t tokens, int asks_later);
+
+#endif

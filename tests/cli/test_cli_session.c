@@ -1,0 +1,274 @@
+/* `chat`: a session driven through a pipe, on one to four ranks. Its answers are those of `generate` on the ids of the
+ * same conversation; signals stop answers, and nobody waits in a collective for a person. */
+#include <check.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/program.h"
+#include "cli/tiny.h"
+#include "suite.h"
+
+#define SHELL "--version > version; "
+#define DOCUMENT \
+    "It was the best of times, it was the worst of times, it was the age of wisdom, it was the epoch of belief"
+
+/* `lines` (with printf's escapes) typed into a session on a model; *r: its answers and messages. */
+static void chat(program_result *r, int ranks, const char *options, const char *lines)
+{
+    char launcher[64] = "";
+    if (ranks > 1) snprintf(launcher, sizeof launcher, MPIEXEC " -n %d ", ranks);
+    program_run(r, 1, SHELL "printf '%s' | %s" LONGHAUL " chat -m tiny.h5 --deterministic -n 6 %s", lines, launcher,
+                options);
+}
+
+/* What `generate` answers, with the newline that ends it. */
+static void generate(program_result *r, const char *options)
+{
+    program_run(r, 1, "generate -m tiny.h5 --deterministic -q -n 6 %s", options);
+    program_exits(r, 0);
+}
+
+/* The ids that a run generates, appended to the file `ids`. */
+static void append_answer(const char *options)
+{
+    program_result r = {0};
+    lh_buf text = {0};
+    program_run(&r, 1, "generate -m tiny.h5 --deterministic -q -n 6 --json %s", options);
+    program_exits(&r, 0);
+    json_t *object = json_loads(r.out.data, 0, NULL);
+    const json_t *ids = json_object_get(object, "token_ids");
+    ck_assert_uint_gt(json_array_size(ids), 0);
+    for (size_t i = 0; i < json_array_size(ids); i++)
+        program_must(lh_buf_printf(&text, "%lld ", json_integer_value(json_array_get(ids, i))) == 0, "memory");
+    ck_assert_msg(!strstr(text.data, "257 "), "the answer ends by itself: another document is needed");
+    program_file("answer", text.data);
+    program_run(&r, 1, SHELL "cat answer >> ids");
+    json_decref(object);
+    lh_buf_clear(&text);
+    program_clear(&r);
+}
+
+START_TEST(test_a_session_is_the_run_on_its_conversation)
+{
+    program_result r = {0}, first = {0}, second = {0};
+    program_file("tail", "<|im_end|>\n<|im_start|>user\nAnd?<|im_end|>\n<|im_start|>assistant\n");
+    program_run(&r, 1, "tokenize -m tiny.h5 --chat -p \"$(printf '" DOCUMENT "\\n\\nWho?')\" > ids");
+    program_exits(&r, 0);
+    generate(&first, "--prompt-tokens ids");
+    append_answer("--prompt-tokens ids");
+    program_run(&r, 1, "tokenize -m tiny.h5 -f tail >> ids");
+    program_exits(&r, 0);
+    generate(&second, "--prompt-tokens ids");
+    for (int ranks = 1; ranks <= 4; ranks++) {
+        lh_buf want = {0};
+        chat(&r, ranks, "-f document", "Who?\\nAnd?\\n/reset\\nWho?");
+        program_exits(&r, 0);
+        program_must(lh_buf_printf(&want, "%s%s%s", first.out.data, second.out.data, first.out.data) == 0, "memory");
+        ck_assert_str_eq(r.out.data, want.data);
+        lh_buf_clear(&want);
+    }
+    program_clear(&r);
+    program_clear(&first);
+    program_clear(&second);
+}
+END_TEST
+
+/* Evictions at the end of the document and while decoding; what is saved is what a later run goes on from. */
+START_TEST(test_answers_do_not_depend_on_ranks_or_on_saving)
+{
+    static const char *const policies[] = {"", "--policy keydiff --budget 40",
+                                           "--policy streaming --budget 30 --evict every:2",
+                                           "--policy h2o --budget 40"};
+    program_result one = {0}, more = {0}, later = {0};
+    for (size_t i = 0; i < sizeof policies / sizeof *policies; i++) {
+        char options[160];
+        snprintf(options, sizeof options, "-f document --temperature 1 --seed 3 %s", policies[i]);
+        chat(&one, 1, options, "Who?\\n/save a.h5\\nAnd?\\n");
+        program_exits(&one, 0);
+        for (int ranks = 2; ranks <= 4; ranks++) {
+            chat(&more, ranks, options, "Who?\\n/save b.h5\\nAnd?\\n");
+            program_exits(&more, 0);
+            ck_assert_str_eq(one.out.data, more.out.data);
+        }
+        snprintf(options, sizeof options, "-f document %s", policies[i]);
+        chat(&one, 2, options, "/save begun.h5\\nWho?\\n/save asked.h5\\nAnd?\\n");
+        program_exits(&one, 0);
+        chat(&more, 3, "--load-cache begun.h5", "Who?\\nAnd?\\n");
+        program_exits(&more, 0);
+        ck_assert_str_eq(one.out.data, more.out.data);
+        chat(&more, 1, "--load-cache asked.h5", "And?\\n/reset\\nAnd?\\n");
+        program_exits(&more, 0);
+        generate(&later, "--load-cache asked.h5 --question 'And?'");
+        ck_assert_int_gt(later.out.bytes, 1);
+        ck_assert_str_eq(one.out.data + one.out.bytes - later.out.bytes, later.out.data);
+        ck_assert_int_eq(more.out.bytes, 2 * later.out.bytes);
+        ck_assert_int_eq(strncmp(more.out.data, later.out.data, (size_t)later.out.bytes), 0);
+        ck_assert_str_eq(more.out.data + later.out.bytes, later.out.data);
+    }
+    program_clear(&one);
+    program_clear(&more);
+    program_clear(&later);
+}
+END_TEST
+
+START_TEST(test_commands_are_lines_that_begin_with_a_slash)
+{
+    program_result r = {0}, plain = {0};
+    chat(&r, 2, "-f document",
+         "/help\\n\\n  \\n/nonsense\\n/save\\n/save tiny.h5\\n/save "
+         "no/such/folder.h5\\nWho?\\n/history\\n/quit\\nnever\\n");
+    program_exits(&r, 0);
+    ck_assert_int_eq(program_lines(r.out.data, "/save     FILE: "), 1);
+    ck_assert_int_eq(program_lines(r.out.data, "user: Who?"), 1);
+    ck_assert_int_eq(program_lines(r.out.data, "assistant: "), 1);
+    ck_assert_ptr_null(strstr(r.out.data, "never"));
+    ck_assert_int_eq(program_lines(r.err.data, "longhaul: warning: there is no command '/nonsense'"), 1);
+    ck_assert_int_eq(program_lines(r.err.data, "longhaul: warning: '/save' needs the name of a file"), 1);
+    ck_assert_int_eq(program_lines(r.err.data, "longhaul: warning: 'tiny.h5' is the model"), 1);
+    ck_assert_ptr_nonnull(strstr(r.err.data, "no/such/folder.h5"));
+    /* A slash is doubled, a line goes on after a backslash, the last one needs no end. */
+    chat(&r, 1, "-f document", "//etc\\n/reset\\none\\\\\\ntwo");
+    program_exits(&r, 0);
+    generate(&plain, "-f document --question /etc");
+    ck_assert_int_eq(strncmp(r.out.data, plain.out.data, (size_t)plain.out.bytes), 0);
+    const int64_t before = plain.out.bytes;
+    generate(&plain, "-f document --question \"$(printf 'one\\ntwo')\"");
+    ck_assert_str_eq(r.out.data + before, plain.out.data);
+    program_clear(&r);
+    program_clear(&plain);
+}
+END_TEST
+
+START_TEST(test_what_does_not_fit_leaves_the_session_as_it_is)
+{
+    program_result r = {0}, plain = {0};
+    chat(&r, 2, "-f document --room 60",
+         "a question that is much longer than the sixty tokens of which there is room\\nWho?\\nA question too many "
+         "now\\n"
+         "/history\\n/reset\\nWho?\\n");
+    program_exits(&r, 0);
+    ck_assert_int_eq(program_lines(r.err.data, "longhaul: warning: the question has "), 2);
+    ck_assert_int_eq(program_lines(r.out.data, "user: "), 1);
+    generate(&plain, "-f document --question 'Who?'");
+    ck_assert_int_eq(strncmp(r.out.data, plain.out.data, (size_t)plain.out.bytes), 0);
+    ck_assert_str_eq(r.out.data + r.out.bytes - plain.out.bytes, plain.out.data);
+    program_clear(&r);
+    program_clear(&plain);
+}
+END_TEST
+
+START_TEST(test_a_session_needs_no_document)
+{
+    program_result r = {0}, plain = {0};
+    chat(&r, 2, "--system Short", "Who?\\n");
+    program_exits(&r, 0);
+    generate(&plain, "--system Short -p 'Who?'");
+    ck_assert_str_eq(r.out.data, plain.out.data);
+    chat(&r, 1, "", "");
+    program_exits(&r, 0);
+    ck_assert_str_eq(r.out.data, "");
+    program_clear(&r);
+    program_clear(&plain);
+}
+END_TEST
+
+/* Three seconds of thought, where a collective may take one. */
+START_TEST(test_no_rank_times_out_while_a_person_thinks)
+{
+    program_result r = {0};
+    for (int ranks = 1; ranks <= 4; ranks++) {
+        program_run(&r, 1,
+                    SHELL "(sleep 3; echo Who?; sleep 2; echo /quit) | " MPIEXEC " -n %d " LONGHAUL
+                          " chat -m tiny.h5 -f document -n 4 --comm-timeout 1",
+                    ranks);
+        program_exits(&r, 0);
+        ck_assert_int_gt(r.out.bytes, 1);
+    }
+    program_clear(&r);
+}
+END_TEST
+
+/* An answer of a minute. */
+#define LONG_CHAT LONGHAUL " chat -m long.h5 -p hello --deterministic --room 100k -n 100000"
+
+START_TEST(test_a_signal_stops_the_answer_and_not_the_session)
+{
+    program_result r = {0};
+    program_run(&r, 1, SHELL "(echo A; sleep 4; echo /history) | " LONG_CHAT " & p=$!; sleep 2; kill -INT $p; wait $p");
+    program_exits(&r, 0);
+    ck_assert_int_eq(program_lines(r.err.data, "stopped"), 1);
+    ck_assert_int_eq(program_lines(r.out.data, "user: A"), 1);
+    /* mpirun ends at Ctrl-C, and hands SIGUSR2 on to all ranks. */
+    program_run(&r, 1,
+                SHELL "(echo A; sleep 6; echo /history) | " MPIEXEC " -n 2 " LONG_CHAT
+                      " & p=$!; sleep 4; kill -USR2 $p; wait $p");
+    program_exits(&r, 0);
+    ck_assert_int_eq(program_lines(r.err.data, "stopped"), 1);
+    ck_assert_int_eq(program_lines(r.out.data, "user: A"), 1);
+    program_clear(&r);
+}
+END_TEST
+
+START_TEST(test_a_signal_that_ends_jobs_ends_the_session)
+{
+    program_result r = {0};
+    program_run(&r, 1, SHELL "(sleep 5; echo never) | " LONG_CHAT " & p=$!; sleep 2; kill -TERM $p; wait $p");
+    program_exits(&r, 75);
+    program_run(&r, 1,
+                SHELL "(echo A; sleep 6) | " MPIEXEC " -n 2 " LONG_CHAT " & p=$!; sleep 4; kill -USR1 $p; wait $p");
+    program_exits(&r, 75);
+    program_clear(&r);
+}
+END_TEST
+
+START_TEST(test_what_cannot_be_is_said)
+{
+    static const struct {
+        int code;
+        const char *part, *line;
+    } cases[] = {
+        {2, "standard input holds the questions", "chat -m tiny.h5 -f -"},
+        {2, "'--prompt' and '--prompt-file' both set the document", "chat -m tiny.h5 -f document -p a"},
+        {2, "leave out '--prompt-file'", "chat -m tiny.h5 -f document --load-cache c.h5"},
+        {2, "with the policy it was made with", "chat -m tiny.h5 --load-cache c.h5 --budget 40"},
+        {2, "here it comes later", "chat -m tiny.h5 -f document --policy nacl --proxies question --budget 40"},
+        {2, "the model has no known chat format", "chat -m plain.h5 -f document"},
+        {2, "no-such-format", "chat -m tiny.h5 -f document --chat-template no-such-format"},
+        {3, "no-such-file", "chat -m tiny.h5 -f no-such-file"},
+        {4, "no-such.h5", "chat -m tiny.h5 --load-cache no-such.h5"},
+        {2, "leaves no room", "chat -m tiny.h5 -f long"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        program_refuses(1 + (int)(i & 1), cases[i].code, cases[i].part, cases[i].line);
+}
+END_TEST
+
+int main(void)
+{
+    const TTest *const tests[] = {test_a_session_is_the_run_on_its_conversation,
+                                  test_answers_do_not_depend_on_ranks_or_on_saving,
+                                  test_commands_are_lines_that_begin_with_a_slash,
+                                  test_what_does_not_fit_leaves_the_session_as_it_is,
+                                  test_a_session_needs_no_document,
+                                  test_no_rank_times_out_while_a_person_thinks,
+                                  test_a_signal_stops_the_answer_and_not_the_session,
+                                  test_a_signal_that_ends_jobs_ends_the_session,
+                                  test_what_cannot_be_is_said,
+                                  NULL};
+    program_enter();
+    tiny_write("tiny");
+    program_file("document", DOCUMENT);
+    program_result r = {0};
+    program_run(&r, 1,
+                "import tiny -o tiny.h5 -q && " LONGHAUL
+                " import --random tiny -o long.h5 -q && cp -r tiny plain && echo "
+                "'{\"eos_token\": \"<|im_end|>\"}' > plain/tokenizer_config.json && " LONGHAUL
+                " import plain -o plain.h5 -q && yes | head -c 5000 > long");
+    int code = r.code;
+    if (code) fprintf(stderr, "%s", r.err.data);
+    program_clear(&r);
+    if (code == 0) code = suite_run("cli session", tests);
+    program_leave();
+    return code;
+}
