@@ -205,8 +205,8 @@ START_TEST(test_waiting_for_the_prompt_is_no_hang)
 {
     program_result r = {0};
     program_run(&r, 1,
-                "--version > version; { sleep 4; echo One prompt; } | " MPIEXEC " -n 3 " LONGHAUL
-                " generate -m tiny.h5 -n 2 --comm-timeout 0.5 -q");
+                "--version > version; { sleep 8; echo One prompt; } | " MPIEXEC " -n 3 " LONGHAUL
+                " generate -m tiny.h5 -n 2 --comm-timeout 4 -q");
     program_exits(&r, 0);
     program_clear(&r);
 }

@@ -81,6 +81,45 @@ START_TEST(test_a_job_finds_the_program_or_says_where_it_may_be)
 }
 END_TEST
 
+/* As Slurm does: the job that was interrupted starts once more, with the cache of its prompt. */
+START_TEST(test_an_interrupted_job_is_queued_again_and_goes_on)
+{
+    static const char job[] =
+        "--version > version; export SLURM_JOB_ID=17 SLURM_RESTART_COUNT=%d INTERRUPT=%d; " JOB_LINE
+        "tiny.h5 book 'Who did it?' --budget 40 -- --max-new 4 --ignore-eos";
+    program_result r = {0};
+    program_run(&r, 1, job, 0, 1);
+    program_exits(&r, 75);
+    ck_assert_msg(strstr(r.out.data, "scontrol requeue 17\n"), "%s", r.out.data);
+    program_run(&r, 1, job, 1, 0);
+    program_exits(&r, 0);
+    ck_assert_ptr_null(strstr(r.out.data, "requeue"));
+    program_run(&r, 1, "--version > version; grep -e '--load-cache longhaul-17.cache.h5 --max-new 4' srun.log");
+    program_exits(&r, 0);
+    program_run(&r, 1, "--version > version; ls longhaul-17.cache.h5");
+    program_exits(&r, 2); /* nothing is left of it */
+    program_run(&r, 1, job, 5, 1);
+    program_exits(&r, 75);
+    ck_assert_ptr_null(strstr(r.out.data, "requeue"));
+    program_clear(&r);
+}
+END_TEST
+
+/* With a program that says what it was asked. */
+START_TEST(test_a_job_with_gpus_asks_for_them)
+{
+    program_result r = {0};
+    program_run(&r, 1,
+                "--version > version; export SLURM_GPUS_PER_TASK=1 SLURM_NNODES=2 SLURM_NTASKS=8; LONGHAUL=bin/echoes "
+                "PATH=$PWD/bin:$PATH bash " SOURCE_DIR "/jobs/generate.slurm m.h5 book 'Who did it?' --budget 40");
+    program_exits(&r, 0);
+    ck_assert_msg(strstr(r.out.data, "plan -m m.h5 --context 1 --tp 8 --device cuda --budget 1024 --budget 40"), "%s",
+                  r.out.data);
+    ck_assert_msg(strstr(r.out.data, "--device cuda --save-cache"), "%s", r.out.data);
+    program_clear(&r);
+}
+END_TEST
+
 /* jobs/common.sh with a cmake that only says what it was asked: a build folder of another checkout is made anew. */
 START_TEST(test_a_moved_checkout_is_configured_anew)
 {
@@ -116,6 +155,8 @@ int main(void)
                                   test_a_job_that_does_not_fit_ends_before_it_starts,
                                   test_a_job_on_several_nodes_counts_the_memory_of_each,
                                   test_a_job_finds_the_program_or_says_where_it_may_be,
+                                  test_an_interrupted_job_is_queued_again_and_goes_on,
+                                  test_a_job_with_gpus_asks_for_them,
                                   test_a_moved_checkout_is_configured_anew,
                                   NULL};
     program_enter();
@@ -126,8 +167,11 @@ int main(void)
     program_must(mkdir("bin", 0777) == 0, "a folder for srun");
     /* Its own options go, the program and its arguments stay. */
     program_file("bin/srun", "#!/bin/sh\nwhile [ \"${1#-}\" != \"$1\" ]; do shift; done\necho \"$@\" >srun.log\n"
-                             "exec \"$@\"\n");
-    program_must(chmod("bin/srun", 0777) == 0, "srun");
+                             "[ \"${INTERRUPT:-0}\" = 0 ] || { \"$@\"; exit 75; }\nexec \"$@\"\n");
+    program_file("bin/scontrol", "#!/bin/sh\necho scontrol \"$@\"\n");
+    program_file("bin/echoes", "#!/bin/sh\nif [ $1 = tokenize ]; then echo 1; else echo \"$@\"; fi\n");
+    program_must(chmod("bin/srun", 0777) == 0 && chmod("bin/scontrol", 0777) == 0 && chmod("bin/echoes", 0777) == 0,
+                 "the programs of Slurm");
     program_result r = {0};
     program_run(&r, 1, "import tiny -o tiny.h5 -q");
     int code = r.code;
