@@ -21,6 +21,8 @@ extern const lh_option_table lh_cli_engine_options;   /* lh_engine_options */
 extern const lh_option_table lh_cli_policy_options;   /* lh_policy_options */
 extern const lh_option_table lh_cli_sampling_options; /* lh_sampling */
 
+extern const char *const lh_cli_chat_choices[]; /* of --chat: "auto", "on", "off" */
+
 /* The output of a command as JSON instead of text. */
 typedef struct lh_cli_format {
     int json;

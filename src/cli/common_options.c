@@ -25,6 +25,8 @@ static const lh_option common_rows[] = {
 #undef FIELD
 const lh_option_table lh_cli_common_options = {"common options", common_rows};
 
+const char *const lh_cli_chat_choices[] = {"auto", "on", "off", NULL};
+
 #define FIELD(member) LH_FIELD(lh_cli_format, member)
 static const lh_option format_rows[] = {
     {.type = LH_OPT_FLAG, .name = "json", FIELD(json), .help = "Print one JSON object instead of text."}, {0}};

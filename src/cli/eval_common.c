@@ -254,9 +254,9 @@ static lh_status choose_chat(lh_eval_task *task)
     const lh_eval_options *options = &values_of(task)->run;
     const lh_tokenizer *tok = lh_engine_tokenizer(task->engine);
     const int has = tok && lh_tokenizer_chat_format(tok) != NULL;
-    const int asked = options->chat_template || (options->chat && strcmp(options->chat, "on") == 0);
-    task->chat = asked || (!options->chat && has);
-    if (options->chat && !asked && options->system)
+    const int asked = options->chat_template || strcmp(options->chat, "on") == 0;
+    task->chat = asked || (strcmp(options->chat, "auto") == 0 && has);
+    if (strcmp(options->chat, "off") == 0 && !asked && options->system)
         LH_FAIL(LH_EUSAGE, "'--system' has no effect with '--chat=off': leave one of them out");
     if (asked && !has && !options->chat_template)
         LH_FAIL(LH_EUSAGE, "the model has no known chat format: name one with '--chat-template'");

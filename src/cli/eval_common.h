@@ -26,7 +26,7 @@ extern const lh_option_table lh_eval_file_options;
 typedef struct lh_eval_options {
     const char *length; /* a list */
     int64_t seed, max_new, together;
-    const char *chat; /* NULL: on if the model has a chat format; else "on" or "off" */
+    const char *chat; /* one of lh_cli_chat_choices; auto: on if the model has a chat format */
     const char *chat_template, *system;
     lh_strings given; /* files or folders of keep sets */
 } lh_eval_options;
@@ -36,7 +36,9 @@ typedef struct lh_eval_options {
     .type = LH_OPT_STR, .name = "length", LH_FIELD(lh_eval_options, length), .arg = "LIST", .def = "2000"
 #define LH_EVAL_MAX_NEW \
     .type = LH_OPT_TOKENS, .letter = 'n', .name = "max-new", LH_FIELD(lh_eval_options, max_new), .arg = "TOKENS"
-#define LH_EVAL_CHAT .type = LH_OPT_SWITCH, .name = "chat", LH_FIELD(lh_eval_options, chat), .choices = lh_policy_switch
+#define LH_EVAL_CHAT                                                                       \
+    .type = LH_OPT_SWITCH, .name = "chat", LH_FIELD(lh_eval_options, chat), .def = "auto", \
+    .choices = lh_cli_chat_choices
 #define LH_EVAL_CHAT_TEMPLATE                                                                                  \
     .type = LH_OPT_STR, .name = "chat-template", LH_FIELD(lh_eval_options, chat_template), .arg = "NAME|FILE", \
     .help = "Another chat format, as for 'generate'. Implies --chat."

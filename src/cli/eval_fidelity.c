@@ -53,7 +53,7 @@ static const lh_option_table fidelity_table = {"fidelity", fidelity_rows};
 static const lh_option run_rows[] = {
     {LH_EVAL_LENGTH, .help = "Window lengths in tokens, such as '2000,6000'."},
     {LH_EVAL_MAX_NEW, .def = "64", .min = 2, .max = 1 << 20, .help = "Tokens to generate after a window."},
-    {LH_EVAL_CHAT, .help = "Use the model's chat format for --reconstruct. Default: on if the model has one."},
+    {LH_EVAL_CHAT, .help = "Use the model's chat format for --reconstruct. auto: on if the model has one."},
     {LH_EVAL_CHAT_TEMPLATE},
     {LH_EVAL_SEED, .help = "Random seed of the policies."},
     {LH_EVAL_GIVEN},

@@ -44,7 +44,7 @@ static const lh_option run_rows[] = {
     {LH_EVAL_MAX_NEW, .def = "32", .min = 1, .max = 1 << 30, .help = "Maximum tokens of an answer."},
     {LH_EVAL_CHAT,
      .help =
-         "Put context and question into the user's turn of the model's chat format. Default: on if the model has one."},
+         "Put context and question into the user's turn of the model's chat format. auto: on if the model has one."},
     {LH_EVAL_CHAT_TEMPLATE},
     {.type = LH_OPT_STR,
      .name = "system",

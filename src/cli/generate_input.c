@@ -10,8 +10,6 @@
 #include "engine/prompt_size.h"
 #include "eval/needle.h"
 
-const char *const lh_chat_choices[] = {"auto", "on", "off", NULL};
-
 #define FIELD(member) LH_FIELD(lh_input_options, member)
 static const lh_option rows[] = {
     {.type = LH_OPT_STR,
@@ -65,7 +63,7 @@ static const lh_option rows[] = {
      .name = "chat",
      FIELD(chat),
      .def = "auto",
-     .choices = lh_chat_choices,
+     .choices = lh_cli_chat_choices,
      .help = "Put prompt and question into the user's turn of the model's chat format. auto: if the model has one and "
              "the prompt is text; after a loaded cache, as it was saved."},
     {.type = LH_OPT_STR,

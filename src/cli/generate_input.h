@@ -13,12 +13,11 @@ typedef struct lh_input_options {
     lh_strings questions, question_files;
     const char *question_list; /* a file with a question a line */
     lh_scenario scenario;
-    const char *chat; /* one of lh_chat_choices */
+    const char *chat; /* one of lh_cli_chat_choices */
     const char *chat_template, *system, *force_tokens;
 } lh_input_options;
 
 extern const lh_option_table lh_input_option_table;
-extern const char *const lh_chat_choices[]; /* "auto", "on", "off" */
 
 /* LH_EUSAGE if the options contradict each other. */
 lh_status lh_input_check(const lh_options *options, const lh_input_options *in);

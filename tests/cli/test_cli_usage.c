@@ -120,6 +120,8 @@ START_TEST(test_usage_is_refused_with_one_message_on_any_number_of_ranks)
         {"generate -m x.h5 -p a --system s --chat=off", "'--system' has no effect with '--chat=off'"},
         {"generate -m x.h5 -p a --chat-template chatml --chat off",
          "'--chat-template' has no effect with '--chat=off'"},
+        {"eval needle -m x.h5 --haystack x --chat=maybe",
+         "option '--chat' got 'maybe', it must be one of auto, on, off"},
         {"generate -m x.h5 -p a --chat=maybe", "option '--chat' got 'maybe', it must be one of auto, on, off"},
         {"generate -m x.h5 --prompt-tokens a --system s", "'--prompt-tokens' are ids already and '--system'"},
         {"generate -m x.h5 -p a --messages m.json", "'--prompt' and '--messages' both set the prompt"},
@@ -255,7 +257,8 @@ START_TEST(test_output_that_cannot_be_written_is_said)
     program_run(&r, 1, "import --random tiny -o m.h5 --log-file log 2>/dev/full && grep -q wrote log");
     program_exits(&r, 0);
     program_run(&r, 1,
-                "import --random tiny --force -o m.h5 --log-file %%r 2>&- && grep -q wrote 0 && " LONGHAUL " verify m.h5");
+                "import --random tiny --force -o m.h5 --log-file %%r 2>&- && grep -q wrote 0 && " LONGHAUL
+                " verify m.h5");
     program_exits(&r, 0);
     program_clear(&r);
 }

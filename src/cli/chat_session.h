@@ -1,0 +1,46 @@
+/* chat_session.h - the session of `chat` once its document is read: what is typed on rank 0 becomes orders that all
+ * ranks carry out. */
+#ifndef LH_CLI_CHAT_SESSION_H
+#define LH_CLI_CHAT_SESSION_H
+
+#include "base/progress.h"
+#include "cli/chat_lines.h"
+#include "engine/chat_state.h"
+#include "engine/conversation.h"
+#include "text/messages.h"
+
+/* What rank 0 alone knows. */
+typedef struct lh_chat_talk {
+    lh_chat_lines lines;
+    lh_chat_state chat, begun; /* now, and after the document */
+    lh_messages history;
+    lh_buf line, answer;
+    lh_detokenizer decoder;
+    lh_progress progress;
+    lh_status failed;
+    int end; /* 1: the input has ended, or '/quit' was typed */
+} lh_chat_talk;
+
+typedef struct lh_chat_session {
+    lh_engine *engine;
+    lh_comm *comm;
+    lh_conversation *conversation;
+    const char *model; /* the file, which '/save' leaves alone */
+    lh_sampling sampling;
+    int64_t max_new;
+    lh_tokens ids, ends; /* of the order; that end an answer */
+    lh_buf path;         /* of the order */
+    const char *record;  /* resolved options, stored with what is saved */
+    uint64_t answered;   /* questions so far: each draws other random numbers */
+    lh_chat_talk *talk;  /* rank 0; NULL elsewhere */
+} lh_chat_session;
+
+/* Collective. Answers what is typed, to the end of the session. LH_EINTERRUPTED: a signal ended it. */
+lh_status lh_chat_go_on(lh_chat_session *s);
+
+/* Collective. Rank 0's ids, n of them, on all ranks. */
+lh_status lh_chat_share_ids(const lh_chat_session *s, lh_tokens *ids, int64_t n);
+
+void lh_chat_session_clear(lh_chat_session *s); /* and its talk, not its engine */
+
+#endif
