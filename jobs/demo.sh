@@ -90,6 +90,6 @@ cat <<EOF
 
 And now you:
   cd $root
-  build/longhaul generate -m build/demo/smollm2.h5 --chat -f $text --budget 512 -p 'Who publishes this licence?'
+  build/longhaul generate -m build/demo/smollm2.h5 -f $text --budget 512 -p 'Who publishes this licence?'
   build/longhaul import FOLDER_OR_GGUF -o m.h5    # a model of your own
 EOF

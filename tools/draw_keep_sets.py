@@ -30,17 +30,24 @@ class Kept:
     def __init__(self, path, name, group):
         with h5py.File(path) as f:
             self.tokens = f["tokens"][:]
+            options = json.loads(f.attrs.get("run", "{}")).get("options", {})
             layers = f["layers"]
             sets = [layers[l][group if group in layers[l] else "kept"] for l in sorted(layers)]
             heads = [len(s["offsets"]) - 1 for s in sets]
             lists = [(s["offsets"][:], s["positions"][:]) for s in sets]
         length = len(self.tokens) if group == "final" else 1 + max(int(p.max()) for _, p in lists)
+        self.model = os.path.splitext(os.path.basename(options.get("model") or ""))[0]
+        self.budget = options.get("budget")
         self.name = name or os.path.splitext(os.path.basename(path))[0]
         self.keep = np.zeros((len(sets), max(heads), length), bool)
         for l, (at, positions) in enumerate(lists):
             for h in range(len(at) - 1):
                 self.keep[l, h, positions[at[h]:at[h + 1]]] = True
         self.layers, self.heads, self.length = self.keep.shape
+
+    def run(self):
+        """Model and budget, as far as the file has them."""
+        return "".join(f"{p}; " for p in (self.model, self.budget and f"budget {self.budget} entries per head") if p)
 
     def entries(self):
         return self.keep.sum(axis=2)
@@ -121,7 +128,7 @@ def one(kept, ends):
     height = kept.layers * kept.heads * row
     scale = width / kept.length
     below = top + height
-    out = [f'<text x="{left}" y="18"><tspan class="name">{escape(kept.name)}</tspan><tspan dx="8">{kept.summary()}</tspan></text>',
+    out = [f'<text x="{left}" y="18"><tspan class="name">{escape(kept.name)}</tspan><tspan dx="8">{escape(kept.run())}{kept.summary()}; blue: kept</tspan></text>',
            image(kept, max(1, round(1 / scale)), 2 if scale < 1 else 1, (left, top, f"{width:g}", height)),
            f'<path class="line" d="M{left - 1} {top}V{below + .5}H{left + width:g}"/>']
     for l in ticks(kept.layers - 1, 6):
@@ -153,6 +160,8 @@ def many(all_kept, columns):
                 f'<path class="line" d="M{x - .5} {y}v{height + .5}h{width}"/>']
     rows = -(-len(all_kept) // columns)
     first, bottom = all_kept[0], rows * (height + top + under)
+    out.append(f'<text x="{left}" y="{bottom + 12}">{escape(first.run())}blue: kept</text>')
+    bottom += 16
     out.append(f'<text x="{left}" y="{bottom + 12}">rows: layer 0 (top) to {first.layers - 1}, {first.heads} heads each; columns: token 0 to '
                f'{first.length - 1:,}; the stronger, the more of the tokens under a dot are kept</text>')
     return left * 2 + columns * (width + gap) - gap, bottom + 22, out

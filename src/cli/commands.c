@@ -41,7 +41,7 @@ const lh_command *lh_command_task(const lh_command *command, const char *task)
 
 static const char *const first_steps[] = {
     "longhaul import ~/models/Llama-3.2-1B-Instruct -o m.h5", "longhaul plan -m m.h5 --context 100k --budget 1024",
-    "longhaul generate -m m.h5 -f book.txt -p 'Who did it?' --chat --budget 1024",
+    "longhaul generate -m m.h5 -f book.txt -p 'Who did it?' --budget 1024",
     "longhaul eval needle -m m.h5 --haystack book.txt --length 8k --policy longhaul,snapkv --budget 1024"};
 
 lh_status lh_cli_list(lh_buf *out)
