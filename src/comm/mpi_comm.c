@@ -7,7 +7,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/exit_code.h"
 #include "base/mem.h"
 #include "comm/comm_impl.h"
 #include "comm/host_reduce.h"
@@ -281,15 +280,6 @@ static void set_mpi_defaults(void)
     for (size_t i = 0; i < sizeof settings / sizeof *settings; i++) setenv(settings[i][0], settings[i][1], 0);
 }
 
-/* Open MPI ends the process by itself where it finds no way to other ranks. */
-static lh_status init_mpi(lh_comm *comm, int *level)
-{
-    const lh_status before = lh_exit_code_for_others(LH_ECOMM);
-    const int rc = MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, level);
-    lh_exit_code_for_others(before);
-    return check_mpi(comm, rc);
-}
-
 static lh_status start_mpi(lh_comm *comm)
 {
     int started = 0, finished = 0, level = 0;
@@ -298,7 +288,7 @@ static lh_status start_mpi(lh_comm *comm)
     if (finished) LH_FAIL(LH_ECOMM, "MPI cannot be started twice in one process");
     if (!started) {
         set_mpi_defaults();
-        LH_TRY(init_mpi(comm, &level));
+        LH_TRY(check_mpi(comm, MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &level)));
         comm->world->finalize = 1;
         if (level < MPI_THREAD_FUNNELED) LH_FAIL(LH_ECOMM, "this MPI does not support threads (MPI_THREAD_FUNNELED)");
     }
