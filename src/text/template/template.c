@@ -5,8 +5,8 @@
 
 #include "text/template/run.h"
 
-/* Published templates take below 20,000 steps and 1 MiB for a short conversation, and per byte of a long one no more
- * than a step and a few copies. */
+/* Of 131 published templates, all but one take below 1,100 steps and 14 bytes per byte of a document; the one looks at
+ * every character, at 17 steps and 280 bytes each, because it expects lists of parts. */
 enum { SOURCE_BYTES = 1 << 20, STEPS = 4 << 20, STEPS_PER_BYTE = 4, MEMORY = 32 << 20, MEMORY_PER_BYTE = 64 };
 
 struct lh_template {
