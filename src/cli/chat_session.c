@@ -44,14 +44,30 @@ done:
     return st;
 }
 
+/* *out: the option that names this file, which the session reads or writes; NULL: none. A loaded cache may be replaced.
+ */
+static lh_status find_user(const session *s, const char *path, const char **out)
+{
+    lh_named_file *files = NULL;
+    int64_t n = 0;
+    *out = NULL;
+    LH_TRY(lh_options_files(s->options, &files, &n));
+    for (int64_t i = 0; i < n; i++)
+        if (strcmp(files[i].option, "load-cache") != 0 && lh_file_is_same(path, files[i].path)) *out = files[i].option;
+    lh_free(files);
+    return LH_OK;
+}
+
 static lh_status ask_save(session *s, const char *rest, order *o)
 {
+    const char *user = NULL;
     s->path.bytes = 0;
     LH_TRY(lh_buf_puts(&s->path, rest));
+    if (*rest) LH_TRY(find_user(s, rest, &user));
     if (!*rest) {
         lh_warn("'/save' needs the name of a file: /save book.cache.h5");
-    } else if (lh_file_is_same(rest, s->model)) {
-        lh_warn("'%s' is the model: name another file", rest);
+    } else if (user) {
+        lh_warn("'%s' is the file of '--%s': name another file", rest, user);
     } else {
         o->what = SAVE;
         o->n = s->path.bytes;

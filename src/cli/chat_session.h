@@ -3,6 +3,7 @@
 #ifndef LH_CLI_CHAT_SESSION_H
 #define LH_CLI_CHAT_SESSION_H
 
+#include "base/options.h"
 #include "base/progress.h"
 #include "cli/chat_lines.h"
 #include "engine/chat_state.h"
@@ -25,7 +26,7 @@ typedef struct lh_chat_session {
     lh_engine *engine;
     lh_comm *comm;
     lh_conversation *conversation;
-    const char *model; /* the file, which '/save' leaves alone */
+    const lh_options *options; /* whose files '/save' leaves alone */
     lh_sampling sampling;
     int64_t max_new;
     lh_tokens ids, ends; /* of the order; that end an answer */

@@ -224,7 +224,7 @@ static lh_status run_chat(lh_call *call)
     lh_chat_talk talk = {.lines = {.terminal = isatty(0)}};
     run r = {.call = call,
              .v = v,
-             .session = {.model = v->engine.model,
+             .session = {.options = call->options,
                          .sampling = v->sampling,
                          .max_new = v->chat.max_new,
                          .talk = lh_cli_first() ? &talk : NULL}};

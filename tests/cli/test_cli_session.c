@@ -116,7 +116,7 @@ START_TEST(test_commands_are_lines_that_begin_with_a_slash)
 {
     program_result r = {0}, plain = {0};
     chat(&r, 2, "-f document",
-         "/help\\n\\n  \\n/nonsense\\n/save\\n/save tiny.h5\\n/save "
+         "/help\\n\\n  \\n/nonsense\\n/save\\n/save tiny.h5\\n/save ./document\\n/save "
          "no/such/folder.h5\\nWho?\\n/history\\n/quit\\nnever\\n");
     program_exits(&r, 0);
     ck_assert_int_eq(program_lines(r.out.data, "/save     FILE: "), 1);
@@ -125,7 +125,8 @@ START_TEST(test_commands_are_lines_that_begin_with_a_slash)
     ck_assert_ptr_null(strstr(r.out.data, "never"));
     ck_assert_int_eq(program_lines(r.err.data, "longhaul: warning: there is no command '/nonsense'"), 1);
     ck_assert_int_eq(program_lines(r.err.data, "longhaul: warning: '/save' needs the name of a file"), 1);
-    ck_assert_int_eq(program_lines(r.err.data, "longhaul: warning: 'tiny.h5' is the model"), 1);
+    ck_assert_int_eq(program_lines(r.err.data, "longhaul: warning: 'tiny.h5' is the file of '--model'"), 1);
+    ck_assert_int_eq(program_lines(r.err.data, "longhaul: warning: './document' is the file of '--prompt-file'"), 1);
     ck_assert_ptr_nonnull(strstr(r.err.data, "no/such/folder.h5"));
     /* A slash is doubled, a line goes on after a backslash, the last one needs no end. */
     chat(&r, 1, "-f document", "//etc\\n/reset\\none\\\\\\ntwo");
