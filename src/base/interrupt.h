@@ -3,8 +3,8 @@
 #ifndef LH_BASE_INTERRUPT_H
 #define LH_BASE_INTERRUPT_H
 
-/* Installs the handlers, which programs do and libraries do not. Reading of standard input begins before: nothing would
- * end it. */
+/* Install the handlers: a program's business, not a library's. After standard input was read, because a read goes on
+ * after these signals. */
 void lh_interrupt_begin(void);
 
 /* 1 after a signal; long work polls it. */

@@ -253,6 +253,7 @@ static lh_status write_all(int fd, const char *path, const char *data, int64_t b
     for (int64_t at = 0; at < bytes;) {
         ssize_t n = write(fd, data + at, (size_t)(bytes - at));
         if (n < 0 && errno == EINTR) continue;
+        if (n < 0 && errno == EPIPE) return LH_OK; /* of a stream: as `head`, its reader has seen enough */
         if (n < 0) LH_FAIL(LH_EWRITE, "cannot write '%s': %s", path, strerror(errno));
         at += n;
     }
@@ -266,9 +267,7 @@ lh_status lh_file_write(const char *path, const void *data, int64_t bytes)
     int fd = -1;
     LH_TRY_DONE(lh_destination_open(&fd, path));
     if (fd >= 0) {
-        st = write_all(fd, path, data, bytes);
-        if (st != LH_OK && errno == EPIPE) st = LH_OK; /* as `head`, its reader has seen enough */
-        LH_TRY_DONE(st);
+        LH_TRY_DONE(write_all(fd, path, data, bytes));
         goto done;
     }
     LH_TRY_DONE(target_check(&t, path));

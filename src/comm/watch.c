@@ -120,8 +120,8 @@ static void report_wait(const lh_watch *watch, const lh_seat *ended, double wait
            watch->host, waited_s, what, who);
 }
 
-/* Seconds of the wait `waits` that began at `since` in which this process ran. A suspended peer resumes a moment before
- * or after this one, which is nothing against a time-out. */
+/* Seconds of wait number `waits`, which began at `since`, in which this process ran: those between checks that are too
+ * far apart do not count. */
 static double time_waited(lh_watch *watch, int64_t waits, int64_t since, int64_t now)
 {
     const int64_t begin = since > watch->checked_ns ? since : watch->checked_ns, gap = now - begin;

@@ -206,7 +206,7 @@ static lh_status open_run(run *r)
         st = lh_prompt_ends(lh_engine_tokenizer(r->engine),
                             &(lh_prompt_text){.chat = q->reconstruct && q->chat, .chat_template = q->chat_template},
                             &r->ends);
-    LH_TRY(lh_comm_agree(comm, st));
+    LH_TRY(lh_comm_agree_patiently(comm, st));
     for (int64_t i = 0; i < r->n; i++) {
         window *w = &r->windows[i];
         LH_TRY(lh_eval_share(comm, &w->ids));

@@ -130,7 +130,7 @@ static lh_status make_prompt(run *r)
     lh_needle *n = &r->needle;
     lh_needle_clear(n);
     if (is_root(r)) st = lh_needle_make(n, lh_engine_tokenizer(r->engine), &r->request->form, &r->spec);
-    LH_TRY(lh_comm_agree(comm, st));
+    LH_TRY(lh_comm_agree_patiently(comm, st));
     LH_TRY(lh_asked_prompt_share(comm, &n->prompt));
     return st;
 }

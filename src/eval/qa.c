@@ -121,7 +121,7 @@ static lh_status measure_prompts(run *r)
         st = encode_question(r, i, &prompt);
         r->sizes[i] = (size){prompt.whole.n, prompt.context.n, prompt.question.n, r->request->data->at[i].line};
     }
-    LH_TRY_DONE(lh_comm_agree(comm_of(r), st));
+    LH_TRY_DONE(lh_comm_agree_patiently(comm_of(r), st));
     LH_TRY_DONE(lh_comm_bcast(comm_of(r), 0, r->sizes, r->n * (int64_t)sizeof *r->sizes));
 done:
     lh_asked_prompt_clear(&prompt);
@@ -265,7 +265,7 @@ static lh_status make_prompt(run *r)
     lh_status st = LH_OK;
     lh_asked_prompt_clear(&r->prompt);
     if (is_root(r)) st = encode_question(r, r->now, &r->prompt);
-    LH_TRY(lh_comm_agree(comm_of(r), st));
+    LH_TRY(lh_comm_agree_patiently(comm_of(r), st));
     return lh_asked_prompt_share(comm_of(r), &r->prompt);
 }
 
