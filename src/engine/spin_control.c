@@ -31,6 +31,7 @@ struct lh_spin_control {
     pthread_mutex_t lock; /* guards what follows */
     pthread_cond_t wake;  /* the end, or that of the crowd */
     int stop, crowded;
+    int may_crowd; /* 0: the crowd could not be started */
 };
 
 int lh_core_share_add(lh_core_share *share, lh_core_times interval)
@@ -84,8 +85,40 @@ static void *crowd_thread(void *arg)
     return NULL;
 }
 
+static void *wait_for_release(void *arg)
+{
+    pthread_mutex_t *held = arg;
+    pthread_mutex_lock(held);
+    pthread_mutex_unlock(held);
+    return NULL;
+}
+
+/* 1: this process may start `count` more threads. libgomp ends the process where it cannot start one. */
+static int may_start(int count)
+{
+    pthread_mutex_t held = PTHREAD_MUTEX_INITIALIZER;
+    pthread_t *threads = NULL;
+    int started = 0;
+    if (lh_calloc(&threads, count, sizeof *threads) != LH_OK) {
+        lh_error_clear();
+        return 0;
+    }
+    pthread_mutex_lock(&held);
+    while (started < count && pthread_create(&threads[started], NULL, wait_for_release, &held) == 0) started++;
+    pthread_mutex_unlock(&held);
+    for (int i = 0; i < started; i++) pthread_join(threads[i], NULL);
+    pthread_mutex_destroy(&held);
+    lh_free(threads);
+    return started == count;
+}
+
 static void start_crowd(lh_spin_control *control)
 {
+    if (!control->may_crowd) return;
+    if (!may_start(control->crowd_size)) { /* a limit of threads: they go on spinning */
+        control->may_crowd = 0;
+        return;
+    }
     control->crowded = 1; /* before its thread is there to look */
     if (pthread_create(&control->crowd, NULL, crowd_thread, control) != 0) control->crowded = 0;
 }
@@ -157,6 +190,7 @@ lh_status lh_spin_control_open(lh_spin_control **out, int64_t threads)
     if (threads < 2 || getenv("OMP_WAIT_POLICY") || getenv("GOMP_SPINCOUNT")) return LH_OK;
     LH_TRY_DONE(lh_calloc(&control, 1, sizeof *control));
     control->threads = threads;
+    control->may_crowd = 1;
     control->crowd_size = (int)lh_max_i64(2, omp_get_num_procs() - threads + 2); /* its first thread does not count */
     pthread_mutex_init(&control->lock, NULL);
     pthread_condattr_init(&attr);
@@ -196,6 +230,7 @@ void lh_spin_control_close(lh_spin_control *control)
 int lh_spin_control_sleeps(const lh_spin_control *control)
 {
     lh_spin_control *locked = (lh_spin_control *)control;
+    if (!control) return 0;
     pthread_mutex_lock(&locked->lock);
     int sleeps = control->crowded;
     pthread_mutex_unlock(&locked->lock);

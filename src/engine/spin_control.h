@@ -20,7 +20,7 @@ typedef struct lh_spin_control lh_spin_control;
 lh_status lh_spin_control_open(lh_spin_control **out, int64_t threads);
 void lh_spin_control_close(lh_spin_control *control); /* NULL: nothing */
 
-/* 1: the machine is shared, and threads that wait sleep at once. */
+/* 1: the machine is shared, and threads that wait sleep at once. Of NULL 0. */
 int lh_spin_control_sleeps(const lh_spin_control *control);
 
 /* Times of the OpenMP threads since they began: on a core, and waiting for one. */

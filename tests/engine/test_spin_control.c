@@ -4,6 +4,7 @@
 #include <omp.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -11,7 +12,7 @@
 #include "engine/spin_control.h"
 #include "suite.h"
 
-enum { PATIENCE_S = 60, CORES = 256 };
+enum { PATIENCE_S = 60, CORES = 256, NOBODY = 65534 };
 
 static double now_s(void)
 {
@@ -31,15 +32,38 @@ static int threads_of_process(void)
 }
 
 /* Two threads at work, until the control sleeps or does not, or patience ends. */
-static int work_until(const lh_spin_control *control, int sleeps)
+static int work_until(const lh_spin_control *control, int sleeps, double patience_s)
 {
-    double end = now_s() + PATIENCE_S;
+    double end = now_s() + patience_s;
     while (lh_spin_control_sleeps(control) != sleeps && now_s() < end) {
 #pragma omp parallel num_threads(2)
         for (volatile int i = 0; i < 100000; i++) {
         }
     }
     return lh_spin_control_sleeps(control) == sleeps;
+}
+
+/* Two processes a core that compute without end. */
+typedef struct crowd {
+    pid_t of[CORES];
+    int count;
+} crowd;
+
+static void start_others(crowd *others)
+{
+    others->count = 2 * omp_get_num_procs() < CORES ? 2 * omp_get_num_procs() : CORES;
+    for (int i = 0; i < others->count; i++) {
+        others->of[i] = fork();
+        ck_assert_int_ge(others->of[i], 0);
+        if (others->of[i] == 0)
+            for (;;) {
+            }
+    }
+}
+
+static void end_others(const crowd *others)
+{
+    for (int i = 0; i < others->count; i++) kill(others->of[i], SIGKILL), waitpid(others->of[i], NULL, 0);
 }
 
 START_TEST(test_waiting_for_a_core_is_told_from_being_interrupted)
@@ -88,23 +112,16 @@ END_TEST
 /* Also: what keeps libgomp from spinning, more threads than cores, is there as long, and ends with the control. */
 START_TEST(test_threads_sleep_while_other_processes_want_the_cores)
 {
-    pid_t others[CORES];
-    int count = 2 * omp_get_num_procs() < CORES ? 2 * omp_get_num_procs() : CORES;
     lh_spin_control *control;
+    crowd others;
     unsetenv("OMP_WAIT_POLICY");
     ck_assert_int_eq(lh_spin_control_open(&control, 2), LH_OK);
     if (!control) return; /* this system does not say how long threads wait */
     int before = threads_of_process();
-    for (int i = 0; i < count; i++) {
-        others[i] = fork();
-        ck_assert_int_ge(others[i], 0);
-        if (others[i] == 0)
-            for (;;) {
-            }
-    }
-    int slept = work_until(control, 1), during = threads_of_process();
-    for (int i = 0; i < count; i++) kill(others[i], SIGKILL), waitpid(others[i], NULL, 0);
-    ck_assert_msg(slept, "the threads still spin beside %d other processes", count);
+    start_others(&others);
+    int slept = work_until(control, 1, PATIENCE_S), during = threads_of_process();
+    end_others(&others);
+    ck_assert_msg(slept, "the threads still spin beside %d other processes", others.count);
     ck_assert_int_gt(during, before);
     ck_assert_int_gt(during, omp_get_num_procs());
     lh_spin_control_close(control);
@@ -112,10 +129,30 @@ START_TEST(test_threads_sleep_while_other_processes_want_the_cores)
 }
 END_TEST
 
+/* Where no more threads may be started the run goes on as it is: libgomp would end it. */
+START_TEST(test_a_limit_of_threads_ends_nothing)
+{
+    lh_spin_control *control;
+    crowd others;
+    if (geteuid() != 0) return; /* who else has threads is not known, and limits do not hold for root: */
+    unsetenv("OMP_WAIT_POLICY");
+    ck_assert_int_eq(lh_spin_control_open(&control, 2), LH_OK);
+    if (!control) return;
+    ck_assert_int_eq(setuid(NOBODY), 0);
+    start_others(&others);
+    rlim_t one_more = (rlim_t)(others.count + threads_of_process() + 1);
+    ck_assert_int_eq(setrlimit(RLIMIT_NPROC, &(struct rlimit){one_more, one_more}), 0);
+    work_until(control, 1, 1);
+    ck_assert_int_eq(lh_spin_control_sleeps(control), 0);
+    end_others(&others);
+    lh_spin_control_close(control);
+}
+END_TEST
+
 int main(void)
 {
-    const TTest *const tests[] = {test_waiting_for_a_core_is_told_from_being_interrupted,
-                                  test_what_the_environment_says_overrules,
-                                  test_threads_sleep_while_other_processes_want_the_cores, NULL};
+    const TTest *const tests[] = {
+        test_waiting_for_a_core_is_told_from_being_interrupted, test_what_the_environment_says_overrules,
+        test_threads_sleep_while_other_processes_want_the_cores, test_a_limit_of_threads_ends_nothing, NULL};
     return suite_run("spin_control", tests);
 }
