@@ -20,8 +20,7 @@ static int is_below(const char *path, const char *folder)
     return strncmp(path, folder, n) == 0 && (path[n] == '\0' || path[n] == '/');
 }
 
-/* The folder of `path`, up to the last slash. */
-static lh_status folder_of(char **out, const char *path)
+lh_status lh_destination_folder(char **out, const char *path)
 {
     const char *slash = strrchr(path, '/');
     if (!slash) return lh_strdup(out, ".");
@@ -33,7 +32,7 @@ static lh_status is_system_name(int *out, const char *path)
     lh_status st = LH_OK;
     char *folder = NULL, real[PATH_MAX];
     *out = 0;
-    LH_TRY_DONE(folder_of(&folder, path));
+    LH_TRY_DONE(lh_destination_folder(&folder, path));
     if (realpath(folder, real)) /* else: creating the file reports why */
         *out = is_below(real, "/proc") || (is_below(real, "/dev") && !is_below(real, "/dev/shm"));
 done:
@@ -46,7 +45,7 @@ static lh_status follow(char **at, const char *target)
 {
     lh_status st = LH_OK;
     char *folder = NULL, *next = NULL;
-    LH_TRY_DONE(folder_of(&folder, *at));
+    LH_TRY_DONE(lh_destination_folder(&folder, *at));
     if (*target == '/')
         LH_TRY_DONE(lh_strdup(&next, target));
     else

@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "base/destination.h"
+#include "base/file.h"
 #include "base/log.h"
 #include "base/mem.h"
 
@@ -151,6 +152,20 @@ static int open_claim(const target *t)
     return -1;
 }
 
+/* Why the partial file could not be created, in terms of the output. */
+static lh_status fail_create(const target *t, int error)
+{
+    lh_status st = LH_OK;
+    char *folder = NULL;
+    LH_TRY_DONE(lh_destination_folder(&folder, t->path));
+    if (error == ENOENT && !lh_file_exists(folder))
+        LH_FAIL_DONE(LH_EWRITE, "cannot write '%s': there is no folder '%s'", t->path, folder);
+    LH_FAIL_DONE(LH_EWRITE, "cannot create '%s': %s", t->partial, strerror(error));
+done:
+    lh_free(folder);
+    return st;
+}
+
 /* *fd: the partial file, open and empty. */
 static lh_status take(const target *t, int *fd)
 {
@@ -164,7 +179,7 @@ static lh_status take(const target *t, int *fd)
                         t->partial);
             return LH_OK;
         }
-        if (*fd < 0) LH_FAIL(LH_EWRITE, "cannot create '%s': %s", t->partial, strerror(errno));
+        if (*fd < 0) return fail_create(t, errno);
         st = look_for_others(t, tries == 1);
         if (st == LH_OK) return LH_OK;
         close(*fd);

@@ -83,14 +83,18 @@ START_TEST(test_outputs_that_cannot_be_are_refused_before_the_work)
     folder_enter(folder);
     mkdir("d", 0777);
     check_message(lh_partial_claim("d", 1), LH_EWRITE, "'d': it is a folder");
-    check_message(lh_partial_claim("no/such/x", 1), LH_EWRITE, "no/such/x");
+    check_message(lh_partial_claim("no/such/x", 1), LH_EWRITE,
+                  "cannot write 'no/such/x': there is no folder 'no/such'");
     check_message(lh_partial_claim("x", INT64_C(1) << 60), LH_EWRITE, "no room for 'x'");
     ck_assert_int_eq(lh_partial_name(&partial, "x"), LH_OK);
     ck_assert(!lh_file_exists("x") && !lh_file_exists(partial));
     ck_assert_int_eq(lh_partial_claim("x", 1), LH_OK);
     ck_assert(!lh_file_exists("x") && lh_file_exists(partial));
     lh_partial_drop("x");
-    check_message(lh_file_write("no/such/x", "1", 1), LH_EWRITE, "no/such/x");
+    check_message(lh_file_write("no/such/x", "1", 1), LH_EWRITE, "there is no folder 'no/such'");
+    ck_assert_int_eq(symlink("no/target", "link"), 0); /* the folder that its target would be in */
+    check_message(lh_partial_claim("link", 1), LH_EWRITE, "there is no folder './no'");
+    unlink("link");
     check_message(lh_partial_claim("", 1), LH_EWRITE, "a file name");
     check_message(lh_file_claim("", 1), LH_EWRITE, "a file name");
     check_message(lh_partial_claim("-", 1), LH_EWRITE, "'-': only text");
