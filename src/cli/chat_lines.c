@@ -18,6 +18,12 @@ static void ask(int number)
         end_asked = 1;
 }
 
+void lh_chat_ignore_stop(void)
+{
+    const struct sigaction action = {.sa_handler = SIG_IGN};
+    sigaction(SIGUSR2, &action, NULL);
+}
+
 void lh_chat_catch_signals(void)
 {
     static const int signals[] = {SIGINT, SIGUSR2, SIGTERM, SIGUSR1};
@@ -77,23 +83,24 @@ static lh_status read_more(lh_chat_lines *l)
 lh_status lh_chat_next_line(lh_chat_lines *l, int wait_ms, lh_buf *line, lh_chat_event *event)
 {
     struct pollfd input = {.fd = 0, .events = POLLIN};
-    int taken;
+    int taken = 0;
     *event = LH_CHAT_NOTHING;
-    LH_TRY(take_line(l, line, &taken));
-    if (!taken && !l->ended) {
+    if (!lh_chat_stop_asked()) LH_TRY(take_line(l, line, &taken));
+    if (!taken && !l->ended && !lh_chat_stop_asked()) {
         if (l->terminal && !l->shown) {
             static const char prompt[] = "> ";
             if (write(2, prompt, sizeof prompt - 1) < 0) l->terminal = 0;
             l->shown = 1;
         }
         if (poll(&input, 1, wait_ms) > 0) LH_TRY(read_more(l));
-        LH_TRY(take_line(l, line, &taken));
+        if (!lh_chat_stop_asked()) LH_TRY(take_line(l, line, &taken));
     }
-    if (lh_chat_stop_asked()) {
-        *event = LH_CHAT_STOPPED;
-        l->shown = 0;
-    } else if (taken) {
+    /* A line that is taken is answered, also if a signal came since. */
+    if (taken) {
         *event = LH_CHAT_LINE;
+        l->shown = 0;
+    } else if (lh_chat_stop_asked()) {
+        *event = LH_CHAT_STOPPED;
         l->shown = 0;
     } else if (l->ended) {
         *event = LH_CHAT_INPUT_ENDED;

@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "cli/chat_session.h"
 #include "cli/cli.h"
+#include "cli/interrupt.h"
 #include "cli/policy_notes.h"
 #include "cli/text_input.h"
 #include "engine/prompt.h"
@@ -165,12 +166,22 @@ done:
     return st;
 }
 
-static void show_prefill(void *self, int64_t done, int64_t total)
+/* Collective. Before the session begins, a signal of any rank ends the run on all of them. */
+static lh_status look_for_interrupt(run *r)
 {
-    lh_chat_talk *t = ((run *)self)->session.talk;
-    if (!t) return;
-    lh_progress_update(&t->progress, (int64_t)((double)done / (double)total * (double)t->progress.total));
-    if (done >= total) lh_progress_clear(&t->progress);
+    if (!lh_cli_interrupted(r->session.comm)) return LH_OK;
+    if (r->session.talk) lh_progress_clear(&r->session.talk->progress);
+    lh_warn("interrupted before the first question");
+    LH_FAIL(LH_EINTERRUPTED, "interrupted before the first question");
+}
+
+static lh_status show_prefill(void *self, int64_t done, int64_t total)
+{
+    run *r = self;
+    lh_chat_talk *t = r->session.talk;
+    if (t) lh_progress_update(&t->progress, (int64_t)((double)done / (double)total * (double)t->progress.total));
+    if (t && done >= total) lh_progress_clear(&t->progress);
+    return look_for_interrupt(r);
 }
 
 static lh_status open_conversation(run *r)
@@ -211,6 +222,7 @@ static lh_status open_engine(run *r)
     LH_TRY(lh_cli_record(r->call, &r->record));
     LH_TRY(lh_cli_open_world(r->call, files));
     LH_TRY(lh_cli_same_profiles(r->call, &r->profiles));
+    lh_interrupt_begin();
     LH_TRY(lh_engine_open(&r->session.engine, r->call->world, &r->v->engine));
     r->session.record = r->record;
     r->session.comm = lh_engine_get(r->session.engine)->comm;
@@ -228,10 +240,12 @@ static lh_status run_chat(lh_call *call)
                          .sampling = v->sampling,
                          .max_new = v->chat.max_new,
                          .talk = lh_cli_first() ? &talk : NULL}};
+    lh_chat_ignore_stop();
     LH_TRY_DONE(check_options(&r));
     LH_TRY_DONE(open_engine(&r));
     LH_TRY_DONE(open_conversation(&r));
     lh_chat_catch_signals();
+    LH_TRY_DONE(look_for_interrupt(&r)); /* of what came since the last look */
     LH_TRY_DONE(lh_chat_go_on(&r.session));
 done:
     lh_chat_session_clear(&r.session);

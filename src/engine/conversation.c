@@ -30,8 +30,7 @@ static lh_status check_length(lh_conversation *c, const lh_conversation_options 
 static lh_status show_prefill(void *self, int64_t done, int64_t total)
 {
     const lh_conversation_options *o = self;
-    if (o->prefill) o->prefill(o->self, done, total);
-    return LH_OK;
+    return o->prefill ? o->prefill(o->self, done, total) : LH_OK;
 }
 
 static lh_status open_session(lh_conversation *c, const lh_conversation_options *o)

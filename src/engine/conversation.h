@@ -16,7 +16,9 @@ typedef struct lh_conversation_options {
     int64_t room; /* tokens of questions and answers after the context; fewer if the model has fewer positions */
     uint64_t seed;
     void *self;
-    void (*prefill)(void *self, int64_t done, int64_t total); /* tokens x layers; may be NULL */
+    /* Of tokens x layers, on all ranks after every chunk; may be NULL. What it fails with, the same on all ranks, ends
+     * lh_conversation_open. */
+    lh_status (*prefill)(void *self, int64_t done, int64_t total);
 } lh_conversation_options;
 
 /* LH_EUSAGE for an empty context, or one that leaves no room; LH_ENOMEM before anything is computed. */

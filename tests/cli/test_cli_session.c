@@ -127,7 +127,10 @@ START_TEST(test_commands_are_lines_that_begin_with_a_slash)
     ck_assert_int_eq(program_lines(r.err.data, "longhaul: warning: '/save' needs the name of a file"), 1);
     ck_assert_int_eq(program_lines(r.err.data, "longhaul: warning: 'tiny.h5' is the file of '--model'"), 1);
     ck_assert_int_eq(program_lines(r.err.data, "longhaul: warning: './document' is the file of '--prompt-file'"), 1);
-    ck_assert_ptr_nonnull(strstr(r.err.data, "no/such/folder.h5"));
+    ck_assert_int_eq(program_lines(r.err.data,
+                                   "longhaul: warning: cannot write 'no/such/folder.h5': there is no folder "
+                                   "'no/such'"),
+                     1);
     /* A slash is doubled, a line goes on after a backslash, the last one needs no end. */
     chat(&r, 1, "-f document", "//etc\\n/reset\\none\\\\\\ntwo");
     program_exits(&r, 0);
@@ -223,6 +226,49 @@ START_TEST(test_a_signal_that_ends_jobs_ends_the_session)
 }
 END_TEST
 
+/* The document is a pipe, so that the signal comes while rank 0 reads it and other ranks wait for that. */
+#define BEGIN_CHAT(signal, launcher)                                                              \
+    SHELL "rm -f pipe; mkfifo pipe; printf 'Who?\\n' > ask; " launcher LONGHAUL                   \
+          " chat -m tiny.h5 -f pipe -n 6 --deterministic < ask & p=$!; exec 3> pipe; sleep 0.5; " \
+          "kill -" signal " $p; sleep 1; cat document >&3; exec 3>&-; wait $p"
+
+START_TEST(test_a_signal_before_the_session_ends_the_run)
+{
+    static const char *const signals[] = {"INT", "TERM", "USR1"};
+    program_result r = {0};
+    for (size_t i = 0; i < sizeof signals / sizeof *signals; i++) {
+        program_run(&r, 1, BEGIN_CHAT("%s", ""), signals[i]);
+        program_exits(&r, 75);
+        ck_assert_int_eq(program_lines(r.err.data, "longhaul: warning: interrupted before the first question"), 1);
+        ck_assert_str_eq(r.out.data, "");
+    }
+    for (int ranks = 1; ranks <= 4; ranks++) {
+        program_run(&r, 1, BEGIN_CHAT("USR1", MPIEXEC " -n %d "), ranks);
+        program_exits(&r, 75);
+        ck_assert_int_eq(program_lines(r.err.data, "longhaul: warning: interrupted before the first question"), 1);
+        ck_assert_str_eq(r.out.data, "");
+    }
+    program_clear(&r);
+}
+END_TEST
+
+START_TEST(test_a_signal_that_stops_answers_has_no_effect_before_the_session)
+{
+    program_result r = {0}, plain = {0};
+    generate(&plain, "-f document --question 'Who?'");
+    program_run(&r, 1, BEGIN_CHAT("USR2", ""));
+    program_exits(&r, 0);
+    ck_assert_str_eq(r.out.data, plain.out.data);
+    for (int ranks = 1; ranks <= 4; ranks++) {
+        program_run(&r, 1, BEGIN_CHAT("USR2", MPIEXEC " -n %d "), ranks);
+        program_exits(&r, 0);
+        ck_assert_str_eq(r.out.data, plain.out.data);
+    }
+    program_clear(&r);
+    program_clear(&plain);
+}
+END_TEST
+
 START_TEST(test_what_cannot_be_is_said)
 {
     static const struct {
@@ -255,6 +301,8 @@ int main(void)
                                   test_no_rank_times_out_while_a_person_thinks,
                                   test_a_signal_stops_the_answer_and_not_the_session,
                                   test_a_signal_that_ends_jobs_ends_the_session,
+                                  test_a_signal_before_the_session_ends_the_run,
+                                  test_a_signal_that_stops_answers_has_no_effect_before_the_session,
                                   test_what_cannot_be_is_said,
                                   NULL};
     program_enter();
