@@ -85,14 +85,20 @@ static lh_status explain_shortly(lh_buf *out, const lh_option *row)
     return lh_buf_printf(out, "%.*s.", end ? (int)(end - row->help) : (int)strlen(row->help), row->help);
 }
 
-/* Help, then from the table: default, repeatable, required. */
-static lh_status explain(lh_buf *out, const lh_option *row, lh_help help)
+static lh_status explain_at_length(lh_buf *out, const lh_option *row)
 {
-    if (help == LH_HELP_SHORT) return explain_shortly(out, row);
     LH_TRY(lh_buf_puts(out, row->help));
     if (row->type == LH_OPT_LIST) LH_TRY(lh_buf_puts(out, " May be given several times."));
+    return LH_OK;
+}
+
+/* Help, then from the table: required, default; a 0, which mostly stands for something, needs the whole text. */
+static lh_status explain(lh_buf *out, const lh_option *row, lh_help help)
+{
+    LH_TRY(help == LH_HELP_SHORT ? explain_shortly(out, row) : explain_at_length(out, row));
     if (row->required) LH_TRY(lh_buf_puts(out, " (required)"));
-    if (row->def) LH_TRY(lh_buf_printf(out, " (default: %s)", *row->def ? row->def : "empty"));
+    if (row->def && (help == LH_HELP_ALL || strcmp(row->def, "0") != 0))
+        LH_TRY(lh_buf_printf(out, " (default: %s)", *row->def ? row->def : "empty"));
     return LH_OK;
 }
 

@@ -105,7 +105,7 @@ START_TEST(test_short_help_is_a_sentence_an_option)
     ck_assert_int_eq(lh_options_help(&all, &long_syntax, LH_HELP_ALL), LH_OK);
     ck_assert(strstr(help.data, "Print JSON.\n") && !strstr(help.data, "--dtype auto|") &&
               !strstr(help.data, "One par"));
-    ck_assert_ptr_nonnull(strstr(help.data, " A share of 0.5.\n"));
+    ck_assert_ptr_nonnull(strstr(help.data, " A share of 0.5. (default: 1)\n"));
     const char *comment = strstr(help.data, "\n  # a line");
     ck_assert(comment && strstr(comment + 1, "\n  # ")); /* each of its lines is one */
     ck_assert_ptr_nonnull(strstr(help.data, "\n'longhaul try --help all' explains more"));
