@@ -71,7 +71,9 @@ START_TEST(test_ranks_with_different_files_are_told_apart)
     program_result r = {0};
     program_run(&r, 1, "--version > version && rm -rf a b && mkdir a b");
     for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
-        program_run(&r, 1, "import --random tiny %s -o a/x.h5 -q && " LONGHAUL " import --random tiny %s -o b/x.h5 -q",
+        program_run(&r, 1,
+                    "import --random tiny %s -o a/x.h5 --force -q && " LONGHAUL
+                    " import --random tiny %s -o b/x.h5 --force -q",
                     models[i].here, models[i].there);
         program_exits(&r, 0);
         for (int others = 1; others <= 2; others++) {
