@@ -195,10 +195,22 @@ static lh_status check_files(const lh_eval_task *task)
     return LH_OK;
 }
 
+/* LH_EUSAGE naming an option that would have no effect. */
+static lh_status check_chat(const lh_eval_options *options)
+{
+    const char *const rendered[][2] = {{"chat-template", options->chat_template}, {"system", options->system}};
+    if (strcmp(options->chat, "off") != 0) return LH_OK;
+    for (size_t i = 0; i < sizeof rendered / sizeof *rendered; i++)
+        if (rendered[i][1])
+            LH_FAIL(LH_EUSAGE, "'--%s' has no effect with '--chat=off': leave one of them out", rendered[i][0]);
+    return LH_OK;
+}
+
 /* Checks options before anything is opened; the same on all ranks. */
 static lh_status check_request(lh_eval_task *task)
 {
     const lh_eval_values *v = values_of(task);
+    LH_TRY(check_chat(&v->run));
     LH_TRY(lh_policy_list_resolve(&task->policies, &v->policy));
     for (int64_t i = 0; i < v->run.given.n; i++) LH_TRY(lh_given_sets_add(&task->policies, v->run.given.at[i]));
     LH_TRY(lh_given_files_find(&task->given, &task->policies));
@@ -256,8 +268,6 @@ static lh_status choose_chat(lh_eval_task *task)
     const int has = tok && lh_tokenizer_chat_format(tok) != NULL;
     const int asked = options->chat_template || strcmp(options->chat, "on") == 0;
     task->chat = asked || (strcmp(options->chat, "auto") == 0 && has);
-    if (strcmp(options->chat, "off") == 0 && !asked && options->system)
-        LH_FAIL(LH_EUSAGE, "'--system' has no effect with '--chat=off': leave one of them out");
     if (asked && !has && !options->chat_template)
         LH_FAIL(LH_EUSAGE, "the model has no known chat format: name one with '--chat-template'");
     if (options->system && !task->chat)
@@ -295,6 +305,7 @@ static void end_interrupted(lh_eval_task *task, const lh_eval_work *work)
             "interrupted after %lld of %lld prompts, which are lost; with '--csv', '--answers' or '--output' the same "
             "command would go on with the others",
             done, all);
+    lh_resume_close(task->resume);
     lh_eval_drop_claims(task);
     lh_comm_leave(lh_engine_get(task->engine)->comm, st != LH_OK ? (int)st : LH_EINTERRUPTED);
 }

@@ -172,9 +172,10 @@ static lh_status print_length(const lh_fidelity_result *result, const lh_table *
     if (rows == 0) return LH_OK;
     LH_TRY_DONE(lh_markdown_init(&table, rows + 1, width));
     LH_TRY_DONE(fill_table(&table, means, length));
-    LH_TRY_DONE(lh_buf_printf(
-        out, "%s%lld tokens, %lld generated: means of %lld windows compared with the full cache\n\n",
-        out->bytes ? "\n" : "", (long long)length, (long long)result->request->setup.max_new, (long long)windows));
+    LH_TRY_DONE(lh_buf_printf(out,
+                              "%s%lld tokens, %lld generated: means of %lld window%s compared with the full cache\n\n",
+                              out->bytes ? "\n" : "", (long long)length, (long long)result->request->setup.max_new,
+                              (long long)windows, windows == 1 ? "" : "s"));
     LH_TRY_DONE(lh_markdown_print(&table, 1, out));
 done:
     lh_markdown_clear(&table);

@@ -17,6 +17,25 @@ static int ends_in_h5(const char *name)
     return n > strlen(ending) && strcmp(name + n - strlen(ending), ending) == 0;
 }
 
+/* Results are summed up by name. */
+static lh_status check_name(const lh_policy_list *list, const lh_policy_choice *choice)
+{
+    for (int64_t i = 0; i < list->n; i++) {
+        const lh_policy_choice *other = &list->at[i];
+        if (strcmp(other->name, choice->name) != 0) continue;
+        if (other->given)
+            LH_FAIL(LH_EUSAGE,
+                    "'--keep-sets-from' has '%s' and '%s', which would both be '%s' in the results: rename one of them",
+                    other->given, choice->given, choice->name);
+        LH_FAIL(
+            LH_EUSAGE,
+            "'--keep-sets-from %s' would be '%s' in the results, which is the name of a policy in '--policy': rename "
+            "the file or folder",
+            choice->given, choice->name);
+    }
+    return LH_OK;
+}
+
 lh_status lh_given_sets_add(lh_policy_list *list, const char *path)
 {
     lh_status st = LH_OK;
@@ -29,6 +48,7 @@ lh_status lh_given_sets_add(lh_policy_list *list, const char *path)
     if (ends_in_h5(choice.name)) choice.name[strlen(choice.name) - strlen(ending)] = '\0';
     LH_TRY_DONE(lh_strdup(&choice.budget, "given"));
     LH_TRY_DONE(lh_strndup(&choice.given, path, end));
+    LH_TRY_DONE(check_name(list, &choice));
     LH_TRY_DONE(lh_realloc(&list->at, list->n + 1, sizeof *list->at));
     list->cap = list->n + 1;
     list->at[list->n++] = choice;

@@ -6,7 +6,8 @@
 #include "engine/given.h"
 #include "policies/list.h"
 
-/* Appends a choice named after the file or folder, with the budget "given". */
+/* Appends a choice named after the file or folder, with the budget "given". LH_EUSAGE if another choice has
+ * that name. */
 lh_status lh_given_sets_add(lh_policy_list *list, const char *path);
 
 /* The files of all choices, to be probed: new memory of the list and of each name. hash: of their names, sizes and

@@ -392,8 +392,8 @@ lh_status lh_needle_print(const lh_needle_result *result, lh_buf *out)
             LH_TRY(lh_grid_print(q->setup.policies, &(lh_grid){&c, write_cell}, out));
             if (full.answered == full.n || full.answered == 0) continue;
             c.answered = 1;
-            LH_TRY(lh_buf_printf(out, "\nOnly the %lld prompts that the full cache answers:\n\n",
-                                 (long long)full.answered));
+            LH_TRY(lh_buf_printf(out, "\nOnly the %lld prompt%s that the full cache answers:\n\n",
+                                 (long long)full.answered, full.answered == 1 ? "" : "s"));
             LH_TRY(lh_grid_print(q->setup.policies, &(lh_grid){&c, write_cell}, out));
         }
     return LH_OK;

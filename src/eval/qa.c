@@ -390,8 +390,9 @@ lh_status lh_qa_print(const lh_qa_result *result, lh_buf *out)
         const cells c = {result, s};
         const sums full = sum_up(result, &policies->at[0], s);
         if (full.figures.n == 0) continue;
-        LH_TRY(lh_buf_printf(out, "%s%s: exact match, F1 and ROUGE-L, means of %lld questions\n\n",
-                             out->bytes ? "\n" : "", lh_scenario_names[s], (long long)full.figures.n));
+        LH_TRY(lh_buf_printf(out, "%s%s: exact match, F1 and ROUGE-L, means of %lld question%s\n\n",
+                             out->bytes ? "\n" : "", lh_scenario_names[s], (long long)full.figures.n,
+                             full.figures.n == 1 ? "" : "s"));
         LH_TRY(lh_grid_print(policies, &(lh_grid){&c, write_cell}, out));
     }
     return LH_OK;

@@ -101,6 +101,21 @@ done:
     return st;
 }
 
+/* LH_EINPUT naming the line and its byte if the file holds a zero byte. */
+static lh_status check_text(const lh_buf *text, const char *path)
+{
+    const char *zero = text->bytes ? memchr(text->data, '\0', (size_t)text->bytes) : NULL, *start = text->data;
+    int64_t line = 1;
+    if (!zero) return LH_OK;
+    for (const char *at = text->data; at < zero; at++) {
+        if (*at != '\n') continue;
+        line++;
+        start = at + 1;
+    }
+    LH_FAIL(LH_EINPUT, "line %lld of '%s': byte %lld is a zero byte: it is not text", (long long)line, path,
+            (long long)(zero - start + 1));
+}
+
 lh_status lh_qa_data_read(lh_qa_data *out, const char *path, int64_t max)
 {
     lh_status st = LH_OK;
@@ -108,6 +123,7 @@ lh_status lh_qa_data_read(lh_qa_data *out, const char *path, int64_t max)
     lh_buf text = {0};
     int64_t line = 0;
     LH_TRY_DONE(lh_file_read(&text, path, DATA_BYTES));
+    LH_TRY_DONE(check_text(&text, path));
     data.hash = lh_hash64(text.data, text.bytes);
     for (char *at = text.data, *end; at && *at && (max == 0 || data.n < max); at = *end ? end + 1 : end) {
         end = at + strcspn(at, "\n");

@@ -6,6 +6,8 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/destination.h"
@@ -25,7 +27,8 @@ struct lh_resume {
     int64_t n;
     int64_t good_bytes;       /* of the file: whole lines */
     int64_t seen[TABLES_MAX]; /* rows of the tables that the file holds */
-    int fd;                   /* -1: not open yet */
+    int fd;                   /* locked for this process; -1: closed */
+    int begun;                /* what follows good_bytes was cut off, and the first line is there */
     int failed;
 };
 
@@ -168,8 +171,9 @@ static lh_status read_lines(lh_resume *resume, const lh_buf *text)
     for (at = end + 1; (end = strchr(at, '\n')); at = end + 1) {
         json_t *line = json_loadb(at, (size_t)(end - at), 0, NULL);
         const json_t *number = json_object_get(line, "prompt");
-        const int next = json_is_integer(number) && json_integer_value(number) == resume->n;
-        if (next) json_array_append(resume->prompts, json_object_get(line, "rows"));
+        json_t *rows = json_object_get(line, "rows");
+        const int next = json_is_integer(number) && json_integer_value(number) == resume->n && json_is_array(rows);
+        if (next) json_array_append(resume->prompts, rows);
         json_decref(line);
         if (!next) break;
         resume->n++;
@@ -179,6 +183,30 @@ static lh_status read_lines(lh_resume *resume, const lh_buf *text)
 done:
     json_decref(first);
     return st;
+}
+
+/* 1 if the file was removed between its opening and the lock, by a run that ended. */
+static int is_gone(const lh_resume *resume)
+{
+    struct stat locked, named;
+    return fstat(resume->fd, &locked) == 0 && (stat(resume->path, &named) != 0 || locked.st_ino != named.st_ino);
+}
+
+/* Creates the file if it is not there, empty until a prompt is finished, and locks it. Where the file system has no
+ * locks, the claim of the output has to do. */
+static lh_status lock_file(lh_resume *resume)
+{
+    do {
+        if (resume->fd >= 0) close(resume->fd);
+        resume->fd = open(resume->path, O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0666);
+        if (resume->fd < 0) LH_FAIL(LH_EWRITE, "cannot write '%s': %s", resume->path, strerror(errno));
+        if (flock(resume->fd, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) continue;
+        close(resume->fd);
+        resume->fd = -1;
+        LH_FAIL(LH_EWRITE, "cannot write '%s': another evaluation that is running writes it: name another output",
+                resume->path);
+    } while (is_gone(resume));
+    return LH_OK;
 }
 
 lh_status lh_resume_open(lh_resume **out, const char *output, const json_t *identity)
@@ -196,10 +224,9 @@ lh_status lh_resume_open(lh_resume **out, const char *output, const json_t *iden
     if (!resume->prompts || !resume->header) LH_FAIL_DONE(LH_ENOMEM, "cannot allocate memory for finished prompts");
     LH_TRY_DONE(lh_destination_find(&target, &stream, output));
     LH_TRY_DONE(lh_asprintf(&resume->path, "%s.resume", target));
-    if (lh_file_exists(resume->path)) {
-        LH_TRY_DONE(lh_file_read_regular(&text, resume->path, FILE_BYTES));
-        LH_TRY_DONE(read_lines(resume, &text));
-    }
+    LH_TRY_DONE(lock_file(resume));
+    LH_TRY_DONE(lh_file_read_regular(&text, resume->path, FILE_BYTES));
+    LH_TRY_DONE(read_lines(resume, &text));
     *out = resume;
     resume = NULL;
 done:
@@ -211,7 +238,10 @@ done:
 
 void lh_resume_close(lh_resume *resume)
 {
+    struct stat info;
     if (!resume) return;
+    if (resume->fd >= 0 && fstat(resume->fd, &info) == 0 && S_ISREG(info.st_mode) && info.st_size == 0)
+        unlink(resume->path); /* nothing is kept */
     if (resume->fd >= 0) close(resume->fd);
     json_decref(resume->header);
     json_decref(resume->prompts);
@@ -221,8 +251,10 @@ void lh_resume_close(lh_resume *resume)
 
 void lh_resume_remove(lh_resume *resume)
 {
-    if (!resume) return;
-    if (resume->fd >= 0 || resume->n) unlink(resume->path);
+    if (!resume || resume->fd < 0) return;
+    unlink(resume->path);
+    close(resume->fd);
+    resume->fd = -1;
 }
 
 const char *lh_resume_path(const lh_resume *resume)
@@ -239,8 +271,15 @@ static lh_status take_prompts(lh_resume *resume, lh_table *const *tables)
 {
     size_t i;
     json_t *rows;
-    json_array_foreach(resume->prompts, i, rows) for (int t = 0; tables[t]; t++)
-        LH_TRY(add_rows(resume, tables[t], json_array_get(rows, (size_t)t)));
+    size_t n = 0;
+    while (tables[n]) n++;
+    json_array_foreach(resume->prompts, i, rows)
+    {
+        if (json_array_size(rows) != n)
+            LH_FAIL(LH_EWRITE, "'%s' is damaged: prompt %zu has rows of %zu tables, not %zu. Delete it to begin again",
+                    resume->path, i, json_array_size(rows), n);
+        for (int t = 0; tables[t]; t++) LH_TRY(add_rows(resume, tables[t], json_array_get(rows, (size_t)t)));
+    }
     json_array_clear(resume->prompts);
     for (int t = 0; tables[t]; t++) resume->seen[t] = tables[t]->n;
     return LH_OK;
@@ -274,12 +313,12 @@ done:
     return st;
 }
 
-static lh_status open_file(lh_resume *resume)
+static lh_status begin_file(lh_resume *resume)
 {
-    if (resume->fd >= 0) return LH_OK;
-    resume->fd = open(resume->path, O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0666);
-    if (resume->fd < 0 || ftruncate(resume->fd, (off_t)resume->good_bytes) != 0 || lseek(resume->fd, 0, SEEK_END) < 0)
+    if (resume->begun) return LH_OK;
+    if (ftruncate(resume->fd, (off_t)resume->good_bytes) != 0 || lseek(resume->fd, 0, SEEK_END) < 0)
         LH_FAIL(LH_EWRITE, "cannot write '%s': %s", resume->path, strerror(errno));
+    resume->begun = 1;
     return resume->good_bytes ? LH_OK : write_line(resume, resume->header);
 }
 
@@ -290,7 +329,7 @@ static lh_status append_prompt(lh_resume *resume, lh_table *const *tables)
     for (int t = 0; tables[t]; t++) json_array_append_new(rows, rows_json(tables[t], resume->seen[t]));
     line = json_pack("{s:I, s:O}", "prompt", (json_int_t)resume->n, "rows", rows);
     if (!line) LH_FAIL_DONE(LH_ENOMEM, "cannot allocate memory for finished prompts");
-    LH_TRY_DONE(open_file(resume));
+    LH_TRY_DONE(begin_file(resume));
     LH_TRY_DONE(write_line(resume, line));
     for (int t = 0; tables[t]; t++) resume->seen[t] = tables[t]->n;
     resume->n++;
@@ -305,6 +344,7 @@ void lh_resume_add(lh_resume *resume, lh_table *const *tables)
     if (!resume || resume->failed) return;
     if (append_prompt(resume, tables) == LH_OK) return;
     resume->failed = 1;
-    lh_warn("%s: an interrupted run would go on after %lld prompts", lh_error_message(), (long long)resume->n);
+    lh_warn("%s: an interrupted run would go on after %lld prompt%s", lh_error_message(), (long long)resume->n,
+            resume->n == 1 ? "" : "s");
     lh_error_clear();
 }

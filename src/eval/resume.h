@@ -12,9 +12,10 @@ typedef struct lh_resume lh_resume;
 
 /* On rank 0, while the run has claimed `output` (base/output.h). identity: an object with what the results depend on;
  * its member `options` is an object, too. LH_EUSAGE if the file is there and belongs to another evaluation, naming the
- * first member that differs; LH_EWRITE if it is something else. */
+ * first member that differs; LH_EWRITE if it is something else, or if another process that runs
+ * has it open. The file is locked, and empty until a prompt is finished. */
 lh_status lh_resume_open(lh_resume **out, const char *output, const json_t *identity);
-void lh_resume_close(lh_resume *resume); /* leaves the file; NULL is fine */
+void lh_resume_close(lh_resume *resume); /* leaves the file, unless it is empty; NULL is fine */
 
 /* The outputs are written: removes the file. NULL is fine. */
 void lh_resume_remove(lh_resume *resume);

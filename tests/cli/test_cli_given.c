@@ -121,6 +121,9 @@ START_TEST(test_what_does_not_fit_is_refused)
         {2, "are both 'k.h5'", GENERATE "--keep-sets-from k.h5 --keep-sets k.h5"},
         {3, "the folder 'empty' has no keep sets", NEEDLE "--keep-sets-from empty"},
         {4, "another text", NEEDLE "--keep-sets-from k.h5"},
+        {2, "has 'one/mine' and 'two/mine.h5', which would both be 'mine'",
+         NEEDLE "--keep-sets-from one/mine/ --keep-sets-from two/mine.h5"},
+        {2, "'--keep-sets-from one/h2o' would be 'h2o'", NEEDLE "--policy h2o --keep-sets-from one/h2o"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         program_refuses(1, cases[i].code, cases[i].part, cases[i].line);

@@ -109,6 +109,8 @@ START_TEST(test_what_cannot_be_asked_is_said)
         {"eval qa -m tiny.h5 --data bad.jsonl", "line 2 of 'bad.jsonl': \"context\" must be a text", 3},
         {"eval qa -m bare.h5 --data q.jsonl", "the model has no tokenizer", 2},
         {QA "-n 4000", "line 1 of '--data':", 2},
+        {QA "--chat=off --chat-template chatml", "'--chat-template' has no effect with '--chat=off'", 2},
+        {QA "--chat=off --system s", "'--system' has no effect with '--chat=off'", 2},
         {QA "--scenario never", "'--scenario' got 'never'", 2},
         {QA "--policy 'snapkv --evict block:50' --budget 40", "block", 2},
         {QA "--policy 'nacl --proxies question' --budget 40", "--scenario question-aware", 2},
@@ -119,6 +121,16 @@ START_TEST(test_what_cannot_be_asked_is_said)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         program_refuses(1, cases[i].code, cases[i].says, cases[i].line);
     program_refuses(3, 3, "line 2 of 'bad.jsonl'", "eval qa -m tiny.h5 --data bad.jsonl");
+}
+END_TEST
+
+START_TEST(test_one_question_is_one)
+{
+    program_result r = {0};
+    program_run(&r, 1, QA "--count 1 --scenario context-only --policy h2o --budget 40");
+    program_exits(&r, 0);
+    ck_assert_msg(strstr(r.out.data, "means of 1 question\n"), "%s", r.out.data);
+    program_clear(&r);
 }
 END_TEST
 
@@ -165,6 +177,7 @@ int main(void)
                                   test_results_are_the_same_bytes_on_any_number_of_ranks,
                                   test_answers_are_those_of_generate,
                                   test_what_cannot_be_asked_is_said,
+                                  test_one_question_is_one,
                                   test_all_policies_take_the_options_that_they_know,
                                   NULL};
     program_enter();

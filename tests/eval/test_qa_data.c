@@ -72,8 +72,22 @@ START_TEST(test_what_cannot_be_read_is_said_with_its_line)
 }
 END_TEST
 
+START_TEST(test_a_zero_byte_is_refused_with_its_place)
+{
+    static const char text[] = GOOD "{\"con\0text\": 1}\n" GOOD;
+    lh_qa_data data;
+    put("");
+    FILE *f = fopen("q.jsonl", "w");
+    fwrite(text, 1, sizeof text - 1, f);
+    fclose(f);
+    ck_assert_int_eq(lh_qa_data_read(&data, "q.jsonl", 0), LH_EINPUT);
+    ck_assert_msg(strstr(lh_error_message(), "line 2 of 'q.jsonl': byte 6 is a zero byte"), "%s", lh_error_message());
+}
+END_TEST
+
 int main(void)
 {
-    const TTest *const tests[] = {test_known_forms_are_read, test_what_cannot_be_read_is_said_with_its_line, NULL};
+    const TTest *const tests[] = {test_known_forms_are_read, test_what_cannot_be_read_is_said_with_its_line,
+                                  test_a_zero_byte_is_refused_with_its_place, NULL};
     return suite_run("qa data", tests);
 }

@@ -62,7 +62,7 @@ static void write_two(void)
     OK(open_with(&resume, identity("m", 7)));
     OK(lh_resume_begin(resume, comm, tables, &finished));
     ck_assert_int_eq(finished, 0);
-    ck_assert(!lh_file_exists("o.csv.resume")); /* nothing is finished yet */
+    ck_assert(lh_file_exists("o.csv.resume")); /* empty: nothing is finished yet */
     for (int p = 0; p < 2; p++) {
         add(&a, INT64_C(1) << 60, 1.0 / 3, "a \"quoted\", long\nanswer, in Köln");
         add(&a, -p, (double)NAN, "");
@@ -208,6 +208,56 @@ START_TEST(test_what_is_done_is_removed)
 }
 END_TEST
 
+START_TEST(test_a_second_run_is_refused_and_the_first_lives)
+{
+    lh_resume *first = NULL, *second = NULL;
+    enter_folder();
+    OK(open_with(&first, identity("m", 7)));
+    ck_assert_int_eq(open_with(&second, identity("m", 7)), LH_EWRITE);
+    ck_assert_ptr_nonnull(strstr(lh_error_message(), "'o.csv.resume': another evaluation that is running"));
+    ck_assert(lh_file_exists("o.csv.resume"));
+    lh_resume_close(first);
+    ck_assert(!lh_file_exists("o.csv.resume")); /* nothing was kept */
+    write_two();
+    OK(open_with(&first, identity("m", 7)));
+    ck_assert_int_eq(open_with(&second, identity("m", 7)), LH_EWRITE);
+    lh_resume_close(first);
+    reads_back(2);
+}
+END_TEST
+
+static void append(const char *line)
+{
+    FILE *f = fopen("o.csv.resume", "a");
+    fputs(line, f);
+    fclose(f);
+}
+
+START_TEST(test_a_prompt_without_its_rows_is_not_finished)
+{
+    static const char *const lines[] = {"{\"prompt\":2}\n", "{\"prompt\":2,\"rows\":7}\n"};
+    enter_folder();
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
+        unlink("o.csv.resume");
+        write_two();
+        append(lines[i]);
+        reads_back(2);
+    }
+    lh_resume *resume = NULL;
+    lh_table a;
+    lh_table *const tables[] = {&a, NULL};
+    int64_t n;
+    lh_comm *comm = self();
+    lh_table_init(&a, columns);
+    OK(open_with(&resume, identity("m", 7)));
+    ck_assert_int_eq(lh_resume_begin(resume, comm, tables, &n), LH_EWRITE); /* rows of two tables */
+    ck_assert_ptr_nonnull(strstr(lh_error_message(), "is damaged: prompt 0 has rows of 2 tables, not 1"));
+    lh_resume_close(resume);
+    lh_table_clear(&a);
+    lh_comm_close(comm);
+}
+END_TEST
+
 int main(void)
 {
     const TTest *const tests[] = {test_rows_come_back_with_every_bit,
@@ -215,6 +265,8 @@ int main(void)
                                   test_another_evaluation_is_refused_with_what_differs,
                                   test_a_file_of_somebody_else_is_left_alone,
                                   test_what_is_done_is_removed,
+                                  test_a_second_run_is_refused_and_the_first_lives,
+                                  test_a_prompt_without_its_rows_is_not_finished,
                                   NULL};
     return suite_run("resume", tests);
 }
