@@ -12,7 +12,7 @@
 
 typedef enum what { WAIT, ASK, SAVE, RESET, END } what;
 
-/* What all ranks do next; bytes of text or number of ids that come with it. */
+/* What all ranks do next; bytes of the file's name that come with it. */
 typedef struct order {
     int64_t what, n;
 } order;
@@ -153,7 +153,6 @@ static lh_status ask_question(session *s, const char *question, order *o)
     s->ids = list[0];
     list[0] = (lh_tokens){0};
     o->what = ASK;
-    o->n = s->ids.n;
 done:
     if (list) lh_tokens_clear(&list[0]);
     lh_free(list);
@@ -239,22 +238,13 @@ static lh_status finish_answer(session *s, int64_t tokens)
     return LH_OK;
 }
 
-lh_status lh_chat_share_ids(const session *s, lh_tokens *ids, int64_t n)
-{
-    lh_status st = LH_OK;
-    if (!lh_cli_first()) st = lh_realloc(&ids->ids, n, sizeof *ids->ids);
-    LH_TRY(lh_comm_agree(s->comm, st));
-    if (!lh_cli_first()) ids->cap = n;
-    ids->n = n;
-    return n ? lh_comm_bcast(s->comm, 0, ids->ids, n * (int64_t)sizeof *ids->ids) : LH_OK;
-}
-
 static lh_status answer(session *s, const order *o)
 {
     lh_status st = LH_OK;
+    (void)o;
     lh_tokens ids = {0};
     lh_decode how = {.sampling = s->sampling, .max_new = s->max_new, .ends = &s->ends, .self = s, .token = show_token};
-    LH_TRY_DONE(lh_chat_share_ids(s, &s->ids, o->n));
+    LH_TRY_DONE(lh_prompt_share(s->comm, &s->ids));
     how.sampling.request += s->answered++;
     if (lh_cli_first()) {
         lh_detokenizer_clear(&s->talk->decoder);

@@ -39,9 +39,6 @@ typedef struct lh_chat_session {
 /* Collective. Answers what is typed, to the end of the session. LH_EINTERRUPTED: a signal ended it. */
 lh_status lh_chat_go_on(lh_chat_session *s);
 
-/* Collective. Rank 0's ids, n of them, on all ranks. */
-lh_status lh_chat_share_ids(const lh_chat_session *s, lh_tokens *ids, int64_t n);
-
 void lh_chat_session_clear(lh_chat_session *s); /* and its talk, not its engine */
 
 #endif

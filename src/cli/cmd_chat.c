@@ -188,14 +188,10 @@ static lh_status open_conversation(run *r)
 {
     lh_status st = LH_OK;
     lh_tokens context = {0};
-    int64_t n[2] = {0};
     if (lh_cli_first()) st = begin_talk(r, &context);
     LH_TRY_DONE(lh_comm_agree(r->session.comm, st));
-    n[0] = context.n;
-    n[1] = r->session.ends.n;
-    LH_TRY_DONE(lh_comm_bcast(r->session.comm, 0, n, sizeof n));
-    LH_TRY_DONE(lh_chat_share_ids(&r->session, &context, n[0]));
-    LH_TRY_DONE(lh_chat_share_ids(&r->session, &r->session.ends, n[1]));
+    LH_TRY_DONE(lh_prompt_share(r->session.comm, &context));
+    LH_TRY_DONE(lh_prompt_share(r->session.comm, &r->session.ends));
     if (!r->v->chat.load_cache)
         LH_TRY_DONE(lh_comm_agree(r->session.comm, lh_cli_note_policy(&r->policy, context.n, 1)));
     if (r->session.talk) lh_progress_init(&r->session.talk->progress, "reading", "tokens", context.n);

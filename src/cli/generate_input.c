@@ -311,20 +311,6 @@ done:
     return st;
 }
 
-/* Broadcasts rank 0's ids. */
-static lh_status broadcast_ids(lh_comm *comm, lh_tokens *ids)
-{
-    lh_status st = LH_OK;
-    int64_t n = ids->n;
-    LH_TRY(lh_comm_bcast(comm, 0, &n, sizeof n));
-    if (!lh_cli_first()) st = lh_realloc(&ids->ids, n, sizeof *ids->ids);
-    LH_TRY(lh_comm_agree(comm, st));
-    if (!lh_cli_first()) ids->cap = n;
-    ids->n = n;
-    if (n) LH_TRY(lh_comm_bcast(comm, 0, ids->ids, n * (int64_t)sizeof *ids->ids));
-    return st;
-}
-
 lh_status lh_input_encode(const lh_input *input, lh_engine *engine, lh_input_ids *out)
 {
     lh_status st = LH_OK;
@@ -335,10 +321,10 @@ lh_status lh_input_encode(const lh_input *input, lh_engine *engine, lh_input_ids
     LH_TRY(lh_comm_bcast(comm, 0, &out->n, sizeof out->n));
     if (!lh_cli_first()) st = lh_calloc(&out->questions, out->n, sizeof *out->questions);
     LH_TRY(lh_comm_agree(comm, st));
-    LH_TRY(broadcast_ids(comm, &out->prompt));
-    LH_TRY(broadcast_ids(comm, &out->force));
-    LH_TRY(broadcast_ids(comm, &out->ends));
-    for (int64_t i = 0; i < out->n; i++) LH_TRY(broadcast_ids(comm, &out->questions[i]));
+    LH_TRY(lh_prompt_share(comm, &out->prompt));
+    LH_TRY(lh_prompt_share(comm, &out->force));
+    LH_TRY(lh_prompt_share(comm, &out->ends));
+    for (int64_t i = 0; i < out->n; i++) LH_TRY(lh_prompt_share(comm, &out->questions[i]));
     return st;
 }
 

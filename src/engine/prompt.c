@@ -265,3 +265,17 @@ done:
     if (!in->format) lh_chat_close(format);
     return st;
 }
+
+lh_status lh_prompt_share(lh_comm *comm, lh_tokens *ids)
+{
+    lh_status st = LH_OK;
+    const int root = lh_comm_rank(comm) == 0;
+    int64_t n = ids->n;
+    LH_TRY(lh_comm_bcast(comm, 0, &n, sizeof n));
+    if (!root) st = lh_realloc(&ids->ids, n, sizeof *ids->ids);
+    LH_TRY(lh_comm_agree(comm, st));
+    if (!root) ids->cap = n;
+    ids->n = n;
+    if (n) LH_TRY(lh_comm_bcast(comm, 0, ids->ids, n * (int64_t)sizeof *ids->ids));
+    return LH_OK;
+}

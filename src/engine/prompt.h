@@ -34,6 +34,9 @@ lh_status lh_prompt_encode(const lh_tokenizer *tok, const lh_prompt_text *in, lh
 /* Tokens that end an answer in the chat format, besides the tokenizer's end tokens; none without a chat format. */
 lh_status lh_prompt_ends(const lh_tokenizer *tok, const lh_prompt_text *in, lh_tokens *ends);
 
+/* Collective. Broadcasts rank 0's ids, which replace those of the other ranks. */
+lh_status lh_prompt_share(lh_comm *comm, lh_tokens *ids);
+
 /* Append ids in [0, vocab) that are separated by white space, from a file, or from a text called `name` in messages.
  * LH_EINPUT, naming it and the invalid id. */
 lh_status lh_prompt_ids(const char *path, int64_t vocab, lh_tokens *out);

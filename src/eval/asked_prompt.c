@@ -1,7 +1,6 @@
 #include "eval/asked_prompt.h"
 
 #include "base/minmax.h"
-#include "eval/caches.h"
 
 const char *const lh_scenario_names[] = {"question-aware", "context-only", NULL};
 
@@ -54,9 +53,9 @@ void lh_asked_prompt_clear(lh_asked_prompt *prompt)
 
 lh_status lh_asked_prompt_share(lh_comm *comm, lh_asked_prompt *prompt)
 {
-    LH_TRY(lh_eval_share(comm, &prompt->whole));
-    LH_TRY(lh_eval_share(comm, &prompt->context));
-    LH_TRY(lh_eval_share(comm, &prompt->question));
+    LH_TRY(lh_prompt_share(comm, &prompt->whole));
+    LH_TRY(lh_prompt_share(comm, &prompt->context));
+    LH_TRY(lh_prompt_share(comm, &prompt->question));
     return LH_OK;
 }
 

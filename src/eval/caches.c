@@ -10,20 +10,6 @@
 #include "eval/keep_files.h"
 #include "kv/figures.h"
 
-lh_status lh_eval_share(lh_comm *comm, lh_tokens *ids)
-{
-    lh_status st = LH_OK;
-    const int root = lh_comm_rank(comm) == 0;
-    int64_t n = ids->n;
-    LH_TRY(lh_comm_bcast(comm, 0, &n, sizeof n));
-    if (!root) st = lh_realloc(&ids->ids, n, sizeof *ids->ids);
-    LH_TRY(lh_comm_agree(comm, st));
-    if (!root) ids->cap = n;
-    ids->n = n;
-    if (n) LH_TRY(lh_comm_bcast(comm, 0, ids->ids, n * (int64_t)sizeof *ids->ids));
-    return st;
-}
-
 static lh_status show_step(void *self, int64_t fed)
 {
     lh_work_show(self, LH_WORK_ANSWER, (double)fed);

@@ -74,9 +74,6 @@ double lh_eval_seconds(const lh_eval_setup *setup, double start_s);
 /* Collective. Restores the state at the end of the prefill. */
 lh_status lh_cache_restart(const lh_cache_at *at);
 
-/* Collective. Broadcasts rank 0's ids; on the other ranks *ids must be empty. */
-lh_status lh_eval_share(lh_comm *comm, lh_tokens *ids);
-
 /* Collective. Decodes greedily from the session's state and appends at most max_new tokens, including the one that ends
  * the answer (an end token of the model, or one of `ends`). The last token is not fed back. */
 typedef struct lh_eval_answer {

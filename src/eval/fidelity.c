@@ -209,9 +209,9 @@ static lh_status open_run(run *r)
     LH_TRY(lh_comm_agree_patiently(comm, st));
     for (int64_t i = 0; i < r->n; i++) {
         window *w = &r->windows[i];
-        LH_TRY(lh_eval_share(comm, &w->ids));
-        LH_TRY(lh_eval_share(comm, &w->context));
-        LH_TRY(lh_eval_share(comm, &w->question_ids));
+        LH_TRY(lh_prompt_share(comm, &w->ids));
+        LH_TRY(lh_prompt_share(comm, &w->context));
+        LH_TRY(lh_prompt_share(comm, &w->question_ids));
     }
     LH_TRY(lh_comm_agree(comm, check_repeated(r)));
     LH_TRY(lh_resume_begin(q->setup.resume, comm, r->tables, &r->work.resumed));
