@@ -105,12 +105,7 @@ typedef struct run {
 static lh_status check_options(run *r)
 {
     const struct chat_options *c = &r->v->chat;
-    static const lh_policy_parts none = {0};
-    const lh_policy_options *p = &r->v->policy;
-    const int given = p->policy || p->budget || memcmp(&p->parts, &none, sizeof none) != 0;
-    if (c->load_cache && given)
-        LH_FAIL(LH_EUSAGE, "a loaded cache continues with the policy it was made with: leave out '--policy', "
-                           "'--budget' and the parts of a policy");
+    LH_TRY(lh_cli_check_loaded(&r->v->policy, c->load_cache));
     if (c->prompt && c->prompt_file)
         LH_FAIL(LH_EUSAGE, "'--prompt' and '--prompt-file' both set the document: give one");
     if (c->load_cache && (c->prompt || c->prompt_file || c->system))

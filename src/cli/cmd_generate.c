@@ -1,7 +1,5 @@
 /* cmd_generate.c - `generate`: turns options into a request of the engine (engine/generate.h) and its events into
  * output. generate_input.c reads prompt and questions, generate_output.c prints. */
-#include <string.h>
-
 #include "base/failures.h"
 #include "base/log.h"
 #include "cli/generate_input.h"
@@ -151,7 +149,6 @@ typedef struct run {
     struct values *v;
     lh_policy policy;
     lh_profiles profiles; /* those that the policy names */
-    int policy_given;     /* 0: use the policy of the loaded cache */
     lh_input input;
     lh_input_ids ids;
     lh_engine *engine;
@@ -209,14 +206,8 @@ static void choose_scenario(run *r)
 static lh_status check_request(run *r)
 {
     const struct values *v = r->v;
-    const lh_policy_parts *parts = &v->policy.parts;
-    static const lh_policy_parts none = {0};
-    r->policy_given = v->policy.policy || v->policy.budget || memcmp(parts, &none, sizeof none) != 0;
-    if (v->files.load_cache && r->policy_given)
-        LH_FAIL(LH_EUSAGE,
-                "a loaded cache continues with the policy it was made with: leave out '--policy', '--budget' "
-                "and the parts of a policy");
-    if (v->files.keep_sets_from && (r->policy_given || v->files.load_cache || v->files.save_cache))
+    LH_TRY(lh_cli_check_loaded(&v->policy, v->files.load_cache));
+    if (v->files.keep_sets_from && (lh_policy_given(&v->policy) || v->files.load_cache || v->files.save_cache))
         LH_FAIL(LH_EUSAGE, "'--keep-sets-from' takes the place of a policy, by whose name a cache is saved and loaded: "
                            "leave out '--policy', '--budget', the parts of a policy, '--load-cache' and "
                            "'--save-cache'");

@@ -1,10 +1,18 @@
-/* policy_notes.c - the policy of a run and its warnings as lines of the log. */
+/* policy_notes.c - the policy of a run: what it cannot be given with, and its warnings as lines of the log. */
 #include "cli/policy_notes.h"
 
 #include <string.h>
 
 #include "base/log.h"
 #include "cli/cli.h"
+
+lh_status lh_cli_check_loaded(const lh_policy_options *options, const char *load_cache)
+{
+    if (load_cache && lh_policy_given(options))
+        LH_FAIL(LH_EUSAGE, "a loaded cache continues with the policy it was made with: leave out '--policy', "
+                           "'--budget' and the parts of a policy");
+    return LH_OK;
+}
 
 lh_status lh_cli_note_policy(const lh_policy *policy, int64_t tokens, int asks_later)
 {

@@ -1,8 +1,12 @@
-/* policy_notes.h - what a run says of its policy before the work begins. */
+/* policy_notes.h - what a run checks and says of its policy before the work begins. */
 #ifndef LH_CLI_POLICY_NOTES_H
 #define LH_CLI_POLICY_NOTES_H
 
 #include "policies/policy.h"
+
+/* LH_EUSAGE if options of a policy are given with a loaded cache, which has its own. load_cache: its file; NULL: none.
+ */
+lh_status lh_cli_check_loaded(const lh_policy_options *options, const char *load_cache);
 
 /* Logs the policy and its warnings for a prompt of `tokens` tokens, on rank 0; asks_later: questions come after the
  * eviction. */

@@ -116,6 +116,9 @@ typedef struct lh_policy {
  * byte. */
 lh_status lh_policy_resolve(lh_policy *out, const lh_policy_options *options);
 
+/* 1 if the options name a policy, a budget or a part of a policy. */
+int lh_policy_given(const lh_policy_options *options);
+
 /* The policy as on a command line, e.g. "ada-snapkv --pool-size 31 --budget 256": the preset and what differs from it;
  * appended. */
 lh_status lh_policy_text(const lh_policy *policy, lh_buf *out);

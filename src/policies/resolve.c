@@ -28,6 +28,11 @@ static const char *first_given(const lh_policy_parts *parts)
     return NULL;
 }
 
+int lh_policy_given(const lh_policy_options *options)
+{
+    return options->policy || options->budget || first_given(&options->parts);
+}
+
 static lh_status resolve_full(lh_policy *out, const lh_policy_options *options)
 {
     const char *part = first_given(&options->parts);
