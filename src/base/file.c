@@ -1,10 +1,12 @@
-/* file.c - files read as a whole, and questions about names. */
+/* file.c - files read as a whole, folders listed, and questions about names. */
 #include "base/file.h"
 
 #include <assert.h>
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -121,4 +123,40 @@ lh_status lh_path_join(char **out, const char *folder, const char *name)
 {
     size_t n = strlen(folder);
     return lh_asprintf(out, "%s%s%s", folder, n && folder[n - 1] == '/' ? "" : "/", name);
+}
+
+static int ends_with_one(const char *name, const char *const *endings)
+{
+    const size_t n = strlen(name);
+    for (; *endings; endings++)
+        if (n > strlen(*endings) && strcmp(name + n - strlen(*endings), *endings) == 0) return 1;
+    return 0;
+}
+
+static int by_name(const struct dirent **a, const struct dirent **b)
+{
+    return strcmp((*a)->d_name, (*b)->d_name);
+}
+
+lh_status lh_folder_list(lh_paths *out, const char *folder, const char *const *endings)
+{
+    lh_status st = LH_OK;
+    struct dirent **entries = NULL;
+    const int n = scandir(folder, &entries, NULL, by_name);
+    if (n < 0) LH_FAIL_DONE(LH_EINPUT, "cannot read the folder '%s': %s", folder, strerror(errno));
+    LH_TRY_DONE(lh_calloc(&out->at, n, sizeof *out->at));
+    for (int i = 0; i < n; i++)
+        if (ends_with_one(entries[i]->d_name, endings))
+            LH_TRY_DONE(lh_path_join(&out->at[out->n++], folder, entries[i]->d_name));
+done:
+    for (int i = 0; i < n; i++) free(entries[i]);
+    free(entries);
+    return st;
+}
+
+void lh_paths_clear(lh_paths *paths)
+{
+    for (int64_t i = 0; i < paths->n; i++) lh_free(paths->at[i]);
+    lh_free(paths->at);
+    *paths = (lh_paths){0};
 }

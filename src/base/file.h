@@ -1,5 +1,5 @@
-/* file.h - files that are read as a whole or mapped (output.h: files that are written). Failures are LH_EINPUT;
- * messages name the file. */
+/* file.h - files that are read as a whole or mapped, and names in folders (output.h: files that are written). Failures
+ * are LH_EINPUT; messages name the file. */
 #ifndef LH_BASE_FILE_H
 #define LH_BASE_FILE_H
 
@@ -14,8 +14,8 @@
 lh_status lh_file_read(lh_buf *out, const char *path, int64_t limit_bytes);
 lh_status lh_file_read_regular(lh_buf *out, const char *path, int64_t limit_bytes);
 
-/* Open a regular file for reading, as lh_file_read_regular does. The caller closes *fd, after a failure too if it is not
- * negative. */
+/* Open a regular file for reading, as lh_file_read_regular does. The caller closes *fd, after a failure too if it is
+ * not negative. */
 struct stat;
 lh_status lh_file_open_regular(const char *path, int *fd, struct stat *info);
 
@@ -48,5 +48,14 @@ int lh_file_is_in(const char *path, const char *folder);
 
 /* "folder/name" as a new string. */
 lh_status lh_path_join(char **out, const char *folder, const char *name);
+
+/* Paths of the entries of a folder whose names end with one of `endings` (ends with NULL) after at least one byte more,
+ * in the order of their bytes, whatever the locale. All zero is none; clear also after a failure. */
+typedef struct lh_paths {
+    char **at;
+    int64_t n;
+} lh_paths;
+lh_status lh_folder_list(lh_paths *out, const char *folder, const char *const *endings);
+void lh_paths_clear(lh_paths *paths);
 
 #endif

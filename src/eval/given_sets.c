@@ -1,8 +1,5 @@
 #include "eval/given_sets.h"
 
-#include <dirent.h>
-#include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -75,33 +72,19 @@ static lh_status add_file(lh_given_files *files, char *path)
     return LH_OK;
 }
 
-static int is_file(const struct dirent *entry)
-{
-    return ends_in_h5(entry->d_name);
-}
-
-static int by_name(const struct dirent **a, const struct dirent **b)
-{
-    return strcmp((*a)->d_name, (*b)->d_name);
-}
-
 static lh_status add_folder(lh_given_files *files, const char *folder)
 {
     lh_status st = LH_OK;
-    struct dirent **names = NULL;
-    char *path = NULL;
-    const int n = scandir(folder, &names, is_file, by_name);
-    if (n < 0) LH_FAIL_DONE(LH_EINPUT, "cannot read the folder '%s': %s", folder, strerror(errno));
-    if (n == 0) LH_FAIL_DONE(LH_EINPUT, "the folder '%s' has no keep sets: files '*.h5'", folder);
-    for (int i = 0; i < n; i++) {
-        LH_TRY_DONE(lh_path_join(&path, folder, names[i]->d_name));
-        LH_TRY_DONE(add_file(files, path));
-        path = NULL;
+    static const char *const endings[] = {ending, NULL};
+    lh_paths paths = {0};
+    LH_TRY_DONE(lh_folder_list(&paths, folder, endings));
+    if (paths.n == 0) LH_FAIL_DONE(LH_EINPUT, "the folder '%s' has no keep sets: files '*.h5'", folder);
+    for (int64_t i = 0; i < paths.n; i++) {
+        LH_TRY_DONE(add_file(files, paths.at[i]));
+        paths.at[i] = NULL;
     }
 done:
-    for (int i = 0; i < n; i++) free(names[i]);
-    free(names);
-    lh_free(path);
+    lh_paths_clear(&paths);
     return st;
 }
 

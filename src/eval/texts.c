@@ -1,9 +1,6 @@
 /* texts.c - reads a text, or all texts of a folder in the order of their names. */
 #include "eval/texts.h"
 
-#include <dirent.h>
-#include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/file.h"
@@ -26,36 +23,18 @@ done:
     return st;
 }
 
-static int is_text(const struct dirent *entry)
-{
-    const char *dot = strrchr(entry->d_name, '.');
-    return dot && dot != entry->d_name && (strcmp(dot, ".txt") == 0 || strcmp(dot, ".md") == 0);
-}
-
-/* Bytewise, so that the order does not depend on the locale. */
-static int by_name(const struct dirent **a, const struct dirent **b)
-{
-    return strcmp((*a)->d_name, (*b)->d_name);
-}
-
 static lh_status read_folder(lh_texts *out, const char *what, const char *folder)
 {
     lh_status st = LH_OK;
-    struct dirent **names = NULL;
-    char *path = NULL;
-    int n = scandir(folder, &names, is_text, by_name);
-    if (n < 0) LH_FAIL_DONE(LH_EINPUT, "cannot read the folder '%s': %s", folder, strerror(errno));
-    if (n == 0) LH_FAIL_DONE(LH_EINPUT, "the folder '%s' of %s has no text: files '*.txt' or '*.md'", folder, what);
-    for (int i = 0; i < n; i++) {
-        lh_free(path);
-        path = NULL;
-        LH_TRY_DONE(lh_path_join(&path, folder, names[i]->d_name));
-        if (!lh_file_is_folder(path)) LH_TRY_DONE(read_one(out, path));
-    }
+    static const char *const endings[] = {".txt", ".md", NULL};
+    lh_paths paths = {0};
+    LH_TRY_DONE(lh_folder_list(&paths, folder, endings));
+    if (paths.n == 0)
+        LH_FAIL_DONE(LH_EINPUT, "the folder '%s' of %s has no text: files '*.txt' or '*.md'", folder, what);
+    for (int64_t i = 0; i < paths.n; i++)
+        if (!lh_file_is_folder(paths.at[i])) LH_TRY_DONE(read_one(out, paths.at[i]));
 done:
-    for (int i = 0; i < n; i++) free(names[i]);
-    free(names);
-    lh_free(path);
+    lh_paths_clear(&paths);
     return st;
 }
 
