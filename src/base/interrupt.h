@@ -1,13 +1,25 @@
-/* interrupt.h - Ctrl-C, and the signals that a job manager sends before it ends a job (SIGTERM, SIGUSR1). The first one
- * requests an end, a second one of the same kind kills the process. */
+/* interrupt.h - signals of a person or a job manager. They ask a run to end: Ctrl-C (SIGINT), and what a job manager
+ * sends before it ends a job (SIGTERM, SIGUSR1). In a session Ctrl-C and SIGUSR2 stop an answer instead. Handlers only
+ * set flags; long work polls them. */
 #ifndef LH_BASE_INTERRUPT_H
 #define LH_BASE_INTERRUPT_H
 
 /* Install the handlers: a program's business, not a library's. After standard input was read, because a read goes on
- * after these signals. */
+ * after these signals. A second signal of the same kind kills the process. */
 void lh_interrupt_begin(void);
 
-/* 1 after a signal; long work polls it. */
+/* 1 after a signal that asks for the end. */
 int lh_interrupt_asked(void);
+
+/* Until the session begins SIGUSR2 has no effect, since there is no answer to stop. */
+void lh_interrupt_ignore_stop(void);
+
+/* Install the handlers of a session: SIGINT and SIGUSR2 stop an answer, SIGTERM and SIGUSR1 end the session. They end a
+ * wait for input, and none kills the process. */
+void lh_interrupt_begin_session(void);
+
+/* 1 after a signal that stops an answer, since lh_interrupt_forget_stop; and after one that asks for the end. */
+int lh_interrupt_stop_asked(void);
+void lh_interrupt_forget_stop(void);
 
 #endif

@@ -3,49 +3,10 @@
 
 #include <errno.h>
 #include <poll.h>
-#include <signal.h>
 #include <string.h>
 #include <unistd.h>
 
-/* Signal handlers have no argument for state. */
-static volatile sig_atomic_t stop_asked, end_asked;
-
-static void ask(int number)
-{
-    if (number == SIGINT || number == SIGUSR2)
-        stop_asked = 1;
-    else
-        end_asked = 1;
-}
-
-void lh_chat_ignore_stop(void)
-{
-    const struct sigaction action = {.sa_handler = SIG_IGN};
-    sigaction(SIGUSR2, &action, NULL);
-}
-
-void lh_chat_catch_signals(void)
-{
-    static const int signals[] = {SIGINT, SIGUSR2, SIGTERM, SIGUSR1};
-    struct sigaction action = {.sa_handler = ask}; /* without SA_RESTART: a wait for a line ends */
-    sigemptyset(&action.sa_mask);
-    for (size_t i = 0; i < sizeof signals / sizeof *signals; i++) sigaction(signals[i], &action, NULL);
-}
-
-int lh_chat_stop_asked(void)
-{
-    return stop_asked || end_asked;
-}
-
-void lh_chat_forget_stop(void)
-{
-    stop_asked = 0;
-}
-
-int lh_chat_end_asked(void)
-{
-    return end_asked;
-}
+#include "base/interrupt.h"
 
 /* Takes the first line that is complete, or all that is left of an ended input. 0: there is none. */
 static lh_status take_line(lh_chat_lines *l, lh_buf *line, int *taken)
@@ -85,21 +46,21 @@ lh_status lh_chat_next_line(lh_chat_lines *l, int wait_ms, lh_buf *line, lh_chat
     struct pollfd input = {.fd = 0, .events = POLLIN};
     int taken = 0;
     *event = LH_CHAT_NOTHING;
-    if (!lh_chat_stop_asked()) LH_TRY(take_line(l, line, &taken));
-    if (!taken && !l->ended && !lh_chat_stop_asked()) {
+    if (!lh_interrupt_stop_asked()) LH_TRY(take_line(l, line, &taken));
+    if (!taken && !l->ended && !lh_interrupt_stop_asked()) {
         if (l->terminal && !l->shown) {
             static const char prompt[] = "> ";
             if (write(2, prompt, sizeof prompt - 1) < 0) l->terminal = 0;
             l->shown = 1;
         }
         if (poll(&input, 1, wait_ms) > 0) LH_TRY(read_more(l));
-        if (!lh_chat_stop_asked()) LH_TRY(take_line(l, line, &taken));
+        if (!lh_interrupt_stop_asked()) LH_TRY(take_line(l, line, &taken));
     }
     /* A line that is taken is answered, also if a signal came since. */
     if (taken) {
         *event = LH_CHAT_LINE;
         l->shown = 0;
-    } else if (lh_chat_stop_asked()) {
+    } else if (lh_interrupt_stop_asked()) {
         *event = LH_CHAT_STOPPED;
         l->shown = 0;
     } else if (l->ended) {

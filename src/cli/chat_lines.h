@@ -1,19 +1,9 @@
-/* chat_lines.h - what a person types into `chat`, on rank 0: lines of standard input, and the signals that stop an
- * answer or end the session. */
+/* chat_lines.h - what a person types into `chat`, on rank 0: lines of standard input, and signals between them
+ * (base/interrupt.h). */
 #ifndef LH_CLI_CHAT_LINES_H
 #define LH_CLI_CHAT_LINES_H
 
 #include "base/mem.h"
-
-/* Until lh_chat_catch_signals: SIGUSR2 has no effect, since there is no answer to stop. */
-void lh_chat_ignore_stop(void);
-
-/* Catches signals from now on, on every rank: SIGINT (Ctrl-C) and SIGUSR2 stop an answer, SIGTERM and SIGUSR1 end the
- * session. Only rank 0 asks for them. */
-void lh_chat_catch_signals(void);
-int lh_chat_stop_asked(void); /* since lh_chat_forget_stop */
-void lh_chat_forget_stop(void);
-int lh_chat_end_asked(void);
 
 typedef struct lh_chat_lines {
     lh_buf read;      /* and not yet taken */

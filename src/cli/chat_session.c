@@ -6,6 +6,7 @@
 #include <time.h>
 
 #include "base/file.h"
+#include "base/interrupt.h"
 #include "base/log.h"
 #include "cli/cli.h"
 #include "engine/prompt.h"
@@ -187,11 +188,11 @@ static lh_status next_order(session *s, order *o)
     LH_TRY(t->failed);
     if (!t->end) LH_TRY(lh_chat_next_line(&t->lines, WAIT_MS, &t->line, &event));
     if (t->end) event = LH_CHAT_INPUT_ENDED;
-    if (lh_chat_end_asked()) LH_FAIL(LH_EINTERRUPTED, "interrupted");
+    if (lh_interrupt_asked()) LH_FAIL(LH_EINTERRUPTED, "interrupted");
     if (event == LH_CHAT_LINE) return take_line(s, o);
     if (event == LH_CHAT_INPUT_ENDED) o->what = END;
     if (event == LH_CHAT_STOPPED) {
-        lh_chat_forget_stop();
+        lh_interrupt_forget_stop();
         lh_info("no answer to stop: '/quit' or Ctrl-D ends the session");
     }
     return LH_OK;
@@ -216,7 +217,7 @@ static lh_status show_token(void *self, int32_t id, int *stop)
         if (t->failed == LH_OK) t->failed = lh_detokenizer_push(&t->decoder, id, &t->answer);
         if (t->failed == LH_OK && t->answer.bytes > before)
             t->failed = lh_cli_write(t->answer.data + before, t->answer.bytes - before);
-        *stop = t->failed != LH_OK || lh_chat_stop_asked();
+        *stop = t->failed != LH_OK || lh_interrupt_stop_asked();
     }
     return lh_comm_bcast(s->comm, 0, stop, sizeof *stop);
 }
@@ -233,8 +234,8 @@ static lh_status finish_answer(session *s, int64_t tokens)
     LH_TRY(lh_messages_add(&t->history, "assistant", t->answer.data));
     t->chat.answers = 1;
     if (tokens == 1 && t->answer.bytes == 0) lh_info("the answer is empty: the model's first token ends it");
-    if (lh_chat_stop_asked() && !lh_chat_end_asked()) lh_info("stopped");
-    lh_chat_forget_stop();
+    if (lh_interrupt_stop_asked() && !lh_interrupt_asked()) lh_info("stopped");
+    lh_interrupt_forget_stop();
     return LH_OK;
 }
 
@@ -250,7 +251,7 @@ static lh_status answer(session *s, const order *o)
         lh_detokenizer_clear(&s->talk->decoder);
         s->talk->decoder = (lh_detokenizer){.tok = lh_engine_tokenizer(s->engine)};
         s->talk->answer.bytes = 0;
-        lh_chat_forget_stop();
+        lh_interrupt_forget_stop();
     }
     st = lh_conversation_ask(s->conversation, &s->ids, &how, &ids);
     if (st == LH_EUSAGE) { /* the same on all ranks */

@@ -231,11 +231,11 @@ static lh_status run_chat(lh_call *call)
                          .sampling = v->sampling,
                          .max_new = v->chat.max_new,
                          .talk = lh_cli_first() ? &talk : NULL}};
-    lh_chat_ignore_stop();
+    lh_interrupt_ignore_stop();
     LH_TRY_DONE(check_options(&r));
     LH_TRY_DONE(open_engine(&r));
     LH_TRY_DONE(open_conversation(&r));
-    lh_chat_catch_signals();
+    lh_interrupt_begin_session();
     LH_TRY_DONE(look_for_interrupt(&r)); /* of what came since the last look */
     LH_TRY_DONE(lh_chat_go_on(&r.session));
 done:

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/interrupt.h"
 #include "cli/chat_lines.h"
 #include "suite.h"
 
@@ -32,18 +33,18 @@ START_TEST(test_a_signal_between_two_lines_loses_neither)
     for (size_t i = 0; i < sizeof signals / sizeof *signals; i++) {
         lh_chat_lines lines = {0};
         type("one\ntwo\nthree");
-        lh_chat_catch_signals();
+        lh_interrupt_begin_session();
         raise(signals[i]);
         next(&lines, LH_CHAT_STOPPED, NULL); /* nothing is read yet */
-        lh_chat_forget_stop();
+        lh_interrupt_forget_stop();
         next(&lines, LH_CHAT_LINE, "one");
         raise(signals[i]);
         next(&lines, LH_CHAT_STOPPED, NULL);
-        lh_chat_forget_stop();
+        lh_interrupt_forget_stop();
         next(&lines, LH_CHAT_LINE, "two");
         raise(signals[i]);
         next(&lines, LH_CHAT_STOPPED, NULL);
-        lh_chat_forget_stop();
+        lh_interrupt_forget_stop();
         next(&lines, LH_CHAT_LINE, "three");
         next(&lines, LH_CHAT_INPUT_ENDED, NULL);
         lh_chat_lines_clear(&lines);
@@ -53,13 +54,13 @@ END_TEST
 
 START_TEST(test_a_signal_to_stop_has_no_effect_before_the_session)
 {
-    lh_chat_ignore_stop();
+    lh_interrupt_ignore_stop();
     raise(SIGUSR2);
-    ck_assert(!lh_chat_stop_asked());
-    lh_chat_catch_signals();
-    ck_assert(!lh_chat_stop_asked());
+    ck_assert(!lh_interrupt_stop_asked());
+    lh_interrupt_begin_session();
+    ck_assert(!lh_interrupt_stop_asked());
     raise(SIGUSR2);
-    ck_assert(lh_chat_stop_asked() && !lh_chat_end_asked());
+    ck_assert(lh_interrupt_stop_asked() && !lh_interrupt_asked());
 }
 END_TEST
 
