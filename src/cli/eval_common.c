@@ -344,7 +344,7 @@ lh_status lh_eval_run(lh_eval_task *task)
     LH_TRY_DONE(open_engine(task));
     LH_TRY_DONE(choose_chat(task));
     if (lh_cli_first()) st = lh_eval_open_resume(task);
-    LH_TRY_DONE(lh_comm_agree(lh_engine_get(task->engine)->comm, st));
+    LH_TRY_DONE(lh_comm_agree_patiently(lh_engine_get(task->engine)->comm, st));
     st = lh_eval_warn_of_policies(&task->policies, task->lengths, task->length_count);
     LH_TRY_DONE(lh_comm_agree(lh_engine_get(task->engine)->comm, st));
     LH_TRY_DONE(task->kind->run(task->self));

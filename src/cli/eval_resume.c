@@ -64,7 +64,8 @@ static lh_status data_of(const lh_eval_task *task, uint64_t *hash)
     lh_status st = LH_OK;
     const char *template = values_of(task)->run.chat_template;
     lh_buf text = {0};
-    uint64_t parts[3] = {task->data, task->given.hash};
+    uint64_t parts[3] = {task->data};
+    LH_TRY_DONE(lh_given_files_hash(&task->given, &parts[1]));
     if (template && lh_file_exists(template)) {
         LH_TRY_DONE(lh_file_read_regular(&text, template, TEMPLATE_BYTES));
         parts[2] = lh_hash64(text.data, text.bytes);

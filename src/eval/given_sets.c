@@ -1,7 +1,6 @@
 #include "eval/given_sets.h"
 
 #include <string.h>
-#include <sys/stat.h>
 
 #include "base/file.h"
 #include "base/hash.h"
@@ -59,20 +58,18 @@ done:
 
 /* ---- files ---- */
 
-static lh_status add_file(lh_given_files *files, char *path)
+/* Of the policy with this number in the list. */
+static lh_status add_file(lh_given_files *files, int64_t policy, char *path)
 {
-    struct stat info;
-    if (stat(path, &info) == 0) {
-        const uint64_t parts[] = {files->hash, lh_hash64(path, (int64_t)strlen(path)), (uint64_t)info.st_size,
-                                  (uint64_t)info.st_mtim.tv_sec, (uint64_t)info.st_mtim.tv_nsec};
-        files->hash = lh_hash64(parts, sizeof parts);
-    }
+    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+    const uint64_t parts[] = {files->names, (uint64_t)policy, lh_hash64(name, (int64_t)strlen(name))};
+    files->names = lh_hash64(parts, sizeof parts);
     LH_TRY(lh_realloc(&files->at, files->n + 1, sizeof *files->at));
     files->at[files->n++] = path;
     return LH_OK;
 }
 
-static lh_status add_folder(lh_given_files *files, const char *folder)
+static lh_status add_folder(lh_given_files *files, int64_t policy, const char *folder)
 {
     lh_status st = LH_OK;
     static const char *const endings[] = {ending, NULL};
@@ -80,7 +77,7 @@ static lh_status add_folder(lh_given_files *files, const char *folder)
     LH_TRY_DONE(lh_folder_list(&paths, folder, endings));
     if (paths.n == 0) LH_FAIL_DONE(LH_EINPUT, "the folder '%s' has no keep sets: files '*.h5'", folder);
     for (int64_t i = 0; i < paths.n; i++) {
-        LH_TRY_DONE(add_file(files, paths.at[i]));
+        LH_TRY_DONE(add_file(files, policy, paths.at[i]));
         paths.at[i] = NULL;
     }
 done:
@@ -97,11 +94,11 @@ lh_status lh_given_files_find(lh_given_files *out, const lh_policy_list *list)
         const char *given = list->at[i].given;
         if (!given) continue;
         if (lh_file_is_folder(given)) {
-            LH_TRY_DONE(add_folder(&files, given));
+            LH_TRY_DONE(add_folder(&files, i, given));
             continue;
         }
         LH_TRY_DONE(lh_strdup(&path, given));
-        LH_TRY_DONE(add_file(&files, path));
+        LH_TRY_DONE(add_file(&files, i, path));
         path = NULL;
     }
     *out = files;
@@ -109,6 +106,24 @@ lh_status lh_given_files_find(lh_given_files *out, const lh_policy_list *list)
 done:
     lh_free(path);
     lh_given_files_clear(&files);
+    return st;
+}
+
+lh_status lh_given_files_hash(const lh_given_files *files, uint64_t *hash)
+{
+    lh_status st = LH_OK;
+    lh_map map = {0};
+    uint64_t parts[2] = {files->names};
+    for (int64_t i = 0; i < files->n; i++) {
+        LH_TRY_DONE(lh_map_open(&map, files->at[i]));
+        parts[1] = lh_hash64(map.data, map.bytes);
+        LH_TRY_DONE(lh_map_unchanged(&map));
+        lh_map_close(&map);
+        parts[0] = lh_hash64(parts, sizeof parts);
+    }
+    *hash = parts[0];
+done:
+    lh_map_close(&map);
     return st;
 }
 

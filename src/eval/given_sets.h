@@ -10,14 +10,18 @@
  * that name. */
 lh_status lh_given_sets_add(lh_policy_list *list, const char *path);
 
-/* The files of all choices, to be probed: new memory of the list and of each name. hash: of their names, sizes and
- * times of modification. LH_EINPUT if a folder cannot be read or has no '*.h5'. */
+/* The files of all choices, to be probed: new memory of the list and of each name. LH_EINPUT if a folder cannot be read
+ * or has no '*.h5'. */
 typedef struct lh_given_files {
     char **at;
     int64_t n;
-    uint64_t hash;
+    uint64_t names; /* hash of which file has which name for which policy */
 } lh_given_files;
 lh_status lh_given_files_find(lh_given_files *out, const lh_policy_list *list);
+
+/* A hash of the names within their folders and of all bytes: the same for copies, wherever and of whenever they are.
+ * Reads everything. */
+lh_status lh_given_files_hash(const lh_given_files *files, uint64_t *hash);
 void lh_given_files_clear(lh_given_files *files);
 
 /* Collective. The keep sets of a choice for a prompt; clear *out also after a failure. */
