@@ -296,10 +296,16 @@ static void end_interrupted(lh_eval_task *task, const lh_eval_work *work)
     lh_progress_clear(&task->progress);
     lh_status st = lh_eval_write(task, 1);
     if (st != LH_OK) lh_log(LH_LOG_ERROR, 0, "%s", lh_error_message());
-    if (task->resume)
-        lh_warn("interrupted after %lld of %lld prompts: no file was replaced; they are kept in '%s', and the same "
+    const long long kept = lh_resume_finished(task->resume);
+    if (kept)
+        lh_warn("interrupted after %lld of %lld prompts: no file was replaced; %lld %s kept in '%s', and the same "
                 "command goes on with the others",
-                done, all, lh_resume_path(task->resume));
+                done, all, kept, kept == 1 ? "is" : "are", lh_resume_path(task->resume));
+    else if (task->resume)
+        lh_warn(
+            "interrupted after %lld of %lld prompts: no file was replaced; none is kept, and the same command begins "
+            "again",
+            done, all);
     else
         lh_warn(
             "interrupted after %lld of %lld prompts, which are lost; with '--csv', '--answers' or '--output' the same "

@@ -61,6 +61,23 @@ START_TEST(test_an_interrupt_replaces_nothing_and_the_same_command_goes_on)
 }
 END_TEST
 
+START_TEST(test_an_interrupt_before_the_first_prompt_keeps_nothing_and_says_so)
+{
+    program_result r = {0};
+    for (int ranks = 1; ranks <= 2; ranks++) {
+        program_run(&r, ranks,
+                    "%s --length 700 -n 200 --threads 1 --csv n.csv > shown & p=$!; "
+                    "until test -e n.csv.resume || ! kill -0 $p; do :; done; kill -USR1 $p; wait $p; exit $?",
+                    NEEDLE);
+        program_exits(&r, 75);
+        ck_assert_msg(strstr(r.err.data, "no file was replaced; none is kept"), "%s", r.err.data);
+        program_run(&r, 1, "--version > v; ls n.csv*");
+        ck_assert_str_eq(r.out.data, "");
+    }
+    program_clear(&r);
+}
+END_TEST
+
 START_TEST(test_a_killed_run_goes_on)
 {
     static const char *const commands[] = {NEEDLE, FIDELITY};
@@ -157,8 +174,11 @@ static void write_haystack(void)
 int main(void)
 {
     const TTest *const tests[] = {test_an_interrupt_replaces_nothing_and_the_same_command_goes_on,
-                                  test_a_killed_run_goes_on, test_what_was_kept_is_not_used_for_something_else,
-                                  test_what_could_not_be_written_is_written_by_the_next_run, NULL};
+                                  test_an_interrupt_before_the_first_prompt_keeps_nothing_and_says_so,
+                                  test_a_killed_run_goes_on,
+                                  test_what_was_kept_is_not_used_for_something_else,
+                                  test_what_could_not_be_written_is_written_by_the_next_run,
+                                  NULL};
     program_enter();
     tiny_write("tiny");
     write_haystack();
