@@ -1,5 +1,5 @@
 /* keep_files.h - the keep sets of an evaluation, one file for every prompt and policy in a folder (docs/files.md):
- * FOLDER/PROMPT.NN-POLICY-BUDGET.h5. */
+ * FOLDER/PROMPT.NN-POLICY-BUDGET.h5. PROMPT identifies the prompt in its task, whichever others run. */
 #ifndef LH_EVAL_KEEP_FILES_H
 #define LH_EVAL_KEEP_FILES_H
 

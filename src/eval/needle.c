@@ -228,15 +228,28 @@ done:
     return st;
 }
 
+enum { NAME_BYTES = 128 };
+
+/* What the prompt's keep sets are named after, which depends on nothing but the prompt: the depth as in the table of
+ * answers, without its dot. */
+static void name_prompt(char name[NAME_BYTES], const lh_needle_spec *spec, lh_scenario scenario)
+{
+    char depth[32];
+    snprintf(depth, sizeof depth, "%.9g", spec->depth);
+    for (char *c = depth; *c; c++)
+        if (*c == '.') *c = '_';
+    snprintf(name, NAME_BYTES, "%lld-%s-depth%s-seed%llu", (long long)spec->length, lh_scenario_names[scenario], depth,
+             (unsigned long long)spec->seed);
+}
+
 /* Runs the prompt of r->spec in a scenario with every policy. */
 static lh_status run_scenario(run *r, lh_scenario scenario)
 {
     const lh_needle_request *q = r->request;
     const int64_t question = r->needle.prompt.question.n;
     const int aware = scenario == LH_QUESTION_AWARE;
-    char name[64];
-    snprintf(name, sizeof name, "%04lld-%lld-%s", (long long)r->number - 1, (long long)r->spec.length,
-             lh_scenario_names[scenario]);
+    char name[NAME_BYTES];
+    name_prompt(name, &r->spec, scenario);
     r->scenario = scenario;
     LH_TRY(lh_caches_each(r->engine,
                           &(lh_caches_request){.setup = &q->setup,

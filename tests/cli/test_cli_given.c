@@ -13,6 +13,7 @@
 #define NEEDLE                                                                                               \
     "eval needle -m tiny.h5 --haystack hay --length 200 --depth 0.2,0.9 -n 5 -q --deterministic --chat=off " \
     "--policy 'ada-snapkv --window 8' --budget 40 "
+#define THIRD "200-question-aware-depth0_9-seed0" /* prompt of NEEDLE */
 enum { LAYERS = 3 };
 
 static char *ids_of(const char *name)
@@ -82,8 +83,10 @@ START_TEST(test_given_sets_are_a_row_of_an_evaluation)
                 "--keep-sets some > v && mkdir -p mine && cd some && for f in *; do cp $f ../mine/${f%%%%.*}.h5; "
                 "done && ls ../mine");
     program_exits(&r, 0);
-    ck_assert_str_eq(r.out.data, "0000-200-question-aware.h5\n0001-200-context-only.h5\n"
-                                 "0002-200-question-aware.h5\n0003-200-context-only.h5\n");
+    ck_assert_str_eq(r.out.data, "200-context-only-depth0_2-seed0.h5\n200-context-only-depth0_9-seed0.h5\n"
+                                 "200-question-aware-depth0_2-seed0.h5\n200-question-aware-depth0_9-seed0.h5\n");
+    program_run(&r, 1, NEEDLE "--depth 0.9 --keep-sets-from mine > v"); /* the same names in a run of other prompts */
+    program_exits(&r, 0);
     for (int ranks = 1; ranks <= 4; ranks++) {
         program_run(
             &r, ranks,
@@ -95,11 +98,20 @@ START_TEST(test_given_sets_are_a_row_of_an_evaluation)
             "|| exit 1; done");
         program_exits(&r, 0);
     }
-    program_run(&r, 1, "--version > v && rm mine/0002*");
-    program_refuses(2, 4, "mine/0002-200-question-aware.h5", NEEDLE "--keep-sets-from mine --csv o.csv");
+    program_run(&r, 1, "--version > v && rm mine/" THIRD ".h5");
+    program_refuses(2, 4, "mine/" THIRD ".h5", NEEDLE "--keep-sets-from mine --csv o.csv");
     /* the finished prompts are kept, but not for other keep sets */
-    program_run(&r, 1, "--version > v && cp some/0002* mine/0002-200-question-aware.h5");
+    program_run(&r, 1, "--version > v && cp some/" THIRD ".* mine/" THIRD ".h5");
     program_refuses(1, 2, "the data was", NEEDLE "--keep-sets-from mine --csv o.csv");
+    /* files that are written again with the same contents are the same */
+    program_run(&r, 1,
+                "--version > v && rm o.csv.resume && mv mine right && cp -r right mine && cd mine && "
+                "cp 200-question-aware-depth0_2-seed0.h5 " THIRD ".h5");
+    program_exits(&r, 0);
+    program_refuses(2, 4, "holds keep sets of", NEEDLE "--keep-sets-from mine --csv o.csv");
+    program_run(&r, 1, "--version > v && test $(wc -l < o.csv.resume) = 3 && mkdir late && mv mine late");
+    program_exits(&r, 0);
+    program_refuses(1, 4, "holds keep sets of", NEEDLE "--keep-sets-from late/mine --csv o.csv");
     program_clear(&r);
 }
 END_TEST

@@ -53,8 +53,9 @@ START_TEST(test_keep_sets_have_names_of_files)
                                    {.name = "snapkv --layer-budget profile:98cb/..", .budget = "50%"}};
     const lh_policy_list list = {.at = choices, .n = 2};
     char *name = NULL;
-    ck_assert_int_eq(lh_keep_file_name(&name, &(lh_keep_file){"kept", "0003-context-only", &list, 1, NULL}), LH_OK);
-    ck_assert_str_eq(name, "kept/0003-context-only.01-snapkv_--layer-budget_profile_98cb_..-50%.h5");
+    ck_assert_int_eq(
+        lh_keep_file_name(&name, &(lh_keep_file){"kept", "200-context-only-depth0_2-seed0", &list, 1, NULL}), LH_OK);
+    ck_assert_str_eq(name, "kept/200-context-only-depth0_2-seed0.01-snapkv_--layer-budget_profile_98cb_..-50%.h5");
     lh_free(name);
 }
 END_TEST
