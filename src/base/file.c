@@ -11,6 +11,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/unicode.h"
+
 static lh_status read_all(lh_buf *out, const char *path, int64_t limit_bytes, int fd)
 {
     char block[1 << 16];
@@ -40,9 +42,11 @@ lh_status lh_file_open_regular(const char *path, int *fd, struct stat *info)
 lh_status lh_file_read(lh_buf *out, const char *path, int64_t limit_bytes)
 {
     lh_status st = LH_OK;
+    const int64_t start = out->bytes;
     int fd = strcmp(path, "-") == 0 ? 0 : open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0) LH_FAIL_DONE(LH_EINPUT, "cannot open '%s': %s", path, strerror(errno));
     LH_TRY_DONE(read_all(out, path, limit_bytes, fd));
+    lh_text_drop_mark(out, start);
 done:
     if (fd > 0) close(fd);
     return st;

@@ -8,9 +8,9 @@
 #include "base/mem.h"
 #include "base/status.h"
 
-/* Whole file at the end of *out (NUL-terminated); "-" is stdin. Refuses more than limit_bytes. lh_file_read_regular
- * refuses all but regular files at once, where lh_file_read would wait for a pipe: for all that is not a text of the
- * user. */
+/* Whole file at the end of *out (NUL-terminated). Refuses more than limit_bytes. lh_file_read is for texts of the user:
+ * "-" is stdin, a pipe is waited for, and a byte order mark of UTF-8 at the beginning is left out. lh_file_read_regular
+ * is for all else: every byte, and a failure at once for what is not a regular file. */
 lh_status lh_file_read(lh_buf *out, const char *path, int64_t limit_bytes);
 lh_status lh_file_read_regular(lh_buf *out, const char *path, int64_t limit_bytes);
 

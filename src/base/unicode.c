@@ -85,6 +85,15 @@ int64_t lh_text_make_plain(char *text, int64_t bytes)
     return n;
 }
 
+void lh_text_drop_mark(lh_buf *text, int64_t from)
+{
+    static const char mark[] = {'\xef', '\xbb', '\xbf'};
+    const int64_t n = (int64_t)sizeof mark, rest = text->bytes - from - n;
+    if (rest < 0 || memcmp(text->data + from, mark, sizeof mark) != 0) return;
+    memmove(text->data + from, text->data + from + n, (size_t)rest + 1);
+    text->bytes -= n;
+}
+
 int lh_char_is_space(uint32_t cp)
 {
     return (cp >= 9 && cp <= 13) || cp == ' ' || cp == 0x85 || cp == 0xA0 || cp == 0x1680 ||

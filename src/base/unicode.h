@@ -35,6 +35,9 @@ lh_status lh_utf8_append(lh_buf *out, const char *text, int64_t bytes);
  * not UTF-8: names and texts of foreign files must not control a terminal. Returns the bytes left, never more. */
 int64_t lh_text_make_plain(char *text, int64_t bytes);
 
+/* Remove a byte order mark at text[from]: some editors write U+FEFF before UTF-8, where it is no part of the text. */
+void lh_text_drop_mark(lh_buf *text, int64_t from);
+
 int lh_char_is_space(uint32_t cp);        /* Unicode's White_Space */
 int lh_char_is_python_space(uint32_t cp); /* str.isspace: White_Space and the separators U+001C to U+001F */
 int lh_char_is_word(uint32_t cp);         /* \w of regular expressions: letters, marks, digits, connectors */

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/interrupt.h"
+#include "base/unicode.h"
 
 /* Takes the first line that is complete, or all that is left of an ended input. 0: there is none. */
 static lh_status take_line(lh_chat_lines *l, lh_buf *line, int *taken)
@@ -23,6 +24,7 @@ static lh_status take_line(lh_chat_lines *l, lh_buf *line, int *taken)
         if (goes_on) LH_TRY(lh_buf_puts(line, "\n"));
         at = newline ? end + 1 : end;
         if (goes_on && !(l->ended && at == l->read.bytes)) continue;
+        if (l->taken++ == 0) lh_text_drop_mark(line, 0);
         memmove(l->read.data, l->read.data + at, (size_t)(l->read.bytes - at));
         l->read.bytes -= at;
         *taken = 1;

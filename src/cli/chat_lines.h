@@ -9,6 +9,7 @@ typedef struct lh_chat_lines {
     lh_buf read;      /* and not yet taken */
     int ended, shown; /* no more input; the prompt is on the terminal */
     int terminal;     /* 1: a person types */
+    int64_t taken;    /* lines */
 } lh_chat_lines;
 
 typedef enum lh_chat_event { LH_CHAT_NOTHING, LH_CHAT_LINE, LH_CHAT_INPUT_ENDED, LH_CHAT_STOPPED } lh_chat_event;

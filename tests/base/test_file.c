@@ -84,6 +84,35 @@ START_TEST(test_an_empty_file_is_empty_text)
 }
 END_TEST
 
+START_TEST(test_a_byte_order_mark_is_no_text)
+{
+    static const struct {
+        const char *file, *text;
+    } cases[] = {{"\357\273\277Köln", "before Köln"},
+                 {"\357\273\277", "before "},
+                 {"\357\273\277\357\273\277a", "before \357\273\277a"}, /* one of them */
+                 {"a\357\273\277", "before a\357\273\277"},
+                 {"\357\273", "before \357\273"}};
+    char folder[FOLDER_BYTES];
+    folder_enter(folder);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        lh_buf text = {0}, whole = {0};
+        const int64_t bytes = (int64_t)strlen(cases[i].file);
+        ck_assert_int_eq(lh_file_write("a", cases[i].file, bytes), LH_OK);
+        ck_assert_int_eq(lh_buf_puts(&text, "before "), LH_OK);
+        ck_assert_int_eq(lh_file_read(&text, "a", 100), LH_OK);
+        ck_assert_str_eq(text.data, cases[i].text);
+        ck_assert_int_eq(text.bytes, (int64_t)strlen(cases[i].text));
+        ck_assert_int_eq(lh_file_read_regular(&whole, "a", 100), LH_OK);
+        ck_assert_int_eq(whole.bytes, bytes);
+        lh_buf_clear(&text);
+        lh_buf_clear(&whole);
+    }
+    unlink("a");
+    folder_leave(folder);
+}
+END_TEST
+
 START_TEST(test_bad_inputs_are_named)
 {
     char folder[FOLDER_BYTES];
@@ -174,6 +203,7 @@ int main(void)
     const TTest *const tests[] = {test_what_was_written_is_read,
                                   test_a_mapping_outlives_its_file,
                                   test_an_empty_file_is_empty_text,
+                                  test_a_byte_order_mark_is_no_text,
                                   test_bad_inputs_are_named,
                                   test_pipes_and_devices_are_refused_where_a_file_is_wanted,
                                   test_paths_join_with_one_slash,

@@ -32,7 +32,7 @@ START_TEST(test_a_signal_between_two_lines_loses_neither)
     static const int signals[] = {SIGINT, SIGUSR2};
     for (size_t i = 0; i < sizeof signals / sizeof *signals; i++) {
         lh_chat_lines lines = {0};
-        type("one\ntwo\nthree");
+        type("\357\273\277one\ntwo\nthree"); /* after a byte order mark */
         lh_interrupt_begin_session();
         raise(signals[i]);
         next(&lines, LH_CHAT_STOPPED, NULL); /* nothing is read yet */

@@ -332,6 +332,46 @@ START_TEST(test_a_list_of_questions_is_asked_line_by_line)
 }
 END_TEST
 
+/* What a command prints, without times. */
+static json_t *printed(const char *folder, const char *command)
+{
+    program_result r = {0};
+    program_run(&r, 1, "--version > v && cd %s && " LONGHAUL " %s", folder, command);
+    program_exits(&r, 0);
+    json_t *o = json_loads(r.out.data, JSON_DECODE_ANY, NULL);
+    if (!o) o = json_string(r.out.data);
+    json_object_del(o, "timing");
+    program_clear(&r);
+    return o;
+}
+
+START_TEST(test_a_byte_order_mark_is_not_read)
+{
+    static const char *const commands[] = {
+        "generate -m tiny.h5 --json -n 5 --deterministic -f context",
+        "generate -m tiny.h5 --json -n 5 --deterministic -f - < context",
+        "generate -m tiny.h5 --json -n 5 --deterministic -p abc --question-file question",
+        "generate -m tiny.h5 --json -n 5 --deterministic -p abc --questions question",
+        "generate -m tiny.h5 --json -n 5 --deterministic --chat-template chatml --messages turns",
+        "eval qa -m tiny.h5 --json -n 5 --deterministic --data facts -q",
+        "eval needle -m tiny.h5 --json -n 5 --deterministic --haystack context --length 160 --depth 0.5 -q",
+        "tokenize -m tiny.h5 -f context"};
+    program_result r = {0};
+    program_file("turns", "[{\"role\": \"user\", \"content\": \"Who?\"}]");
+    program_file("facts", "{\"context\": \"A cat sat.\", \"question\": \"Who sat?\", \"answers\": [\"A cat\"]}\n");
+    program_run(&r, 1,
+                "--version > v && mkdir marked && cp tiny.h5 marked && for f in context question turns facts; do "
+                "{ printf '\\357\\273\\277'; cat $f; } > marked/$f || exit 1; done");
+    program_exits(&r, 0);
+    for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
+        json_t *plain = printed(".", commands[i]), *marked = printed("marked", commands[i]);
+        ck_assert_msg(json_equal(plain, marked), "'%s' reads the mark", commands[i]);
+        json_decref(plain), json_decref(marked);
+    }
+    program_clear(&r);
+}
+END_TEST
+
 START_TEST(test_what_is_no_text_is_said)
 {
     program_result r = {0};
@@ -341,6 +381,8 @@ START_TEST(test_what_is_no_text_is_said)
     program_refuses(1, 3, "'x.pdf' is a PDF, not text: 'pdftotext FILE - | longhaul ... -f -'",
                     "generate -m tiny.h5 -f x.pdf");
     program_refuses(2, 3, "'x.docx' is a ZIP archive", "generate -m tiny.h5 -f context --question-file x.docx");
+    program_file("wide", "\377\376T\360");
+    program_refuses(1, 3, "'wide' is UTF-16, not UTF-8: 'iconv", "generate -m tiny.h5 -f wide");
     program_run(&r, 1, "generate -m tiny.h5 -n 2 -f latin");
     program_exits(&r, 0);
     ck_assert_ptr_nonnull(strstr(r.err.data, "'latin' is not UTF-8: byte 6 is 0xe9."));
@@ -361,6 +403,7 @@ int main(void)
                                   test_log_probabilities_are_those_of_the_logits,
                                   test_a_document_and_a_prompt_are_a_document_and_a_question,
                                   test_a_list_of_questions_is_asked_line_by_line,
+                                  test_a_byte_order_mark_is_not_read,
                                   test_what_is_no_text_is_said,
                                   NULL};
     program_enter();
