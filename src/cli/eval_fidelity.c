@@ -132,16 +132,16 @@ static lh_status compare_caches(void *self)
 {
     run *r = self;
     const struct values *v = r->v;
-    r->request = (lh_fidelity_request){.setup = lh_eval_setup_of(&r->task),
-                                       .texts = &r->texts,
-                                       .lengths = r->task.lengths,
-                                       .length_count = r->task.length_count,
-                                       .count = v->fidelity.count,
-                                       .reconstruct = v->fidelity.reconstruct,
-                                       .repeat = v->fidelity.repeat,
-                                       .repeat_max = v->fidelity.repeat_max,
-                                       .chat = r->task.chat,
-                                       .chat_template = v->eval.run.chat_template};
+    r->request = (lh_fidelity_request){
+        .setup = lh_eval_setup_of(&r->task),
+        .texts = &r->texts,
+        .lengths = r->task.lengths,
+        .length_count = r->task.length_count,
+        .count = v->fidelity.count,
+        .reconstruct = v->fidelity.reconstruct,
+        .repeat = v->fidelity.repeat,
+        .repeat_max = v->fidelity.repeat_max,
+        .chat = {.on = v->fidelity.reconstruct && r->task.chat, .chat_template = v->eval.run.chat_template}};
     return lh_fidelity_run(&r->result, r->task.engine, &r->request);
 }
 

@@ -144,12 +144,8 @@ static lh_status check_needle(void *self)
     const struct values *v = r->v;
     LH_TRY(lh_eval_read_shares("depth", v->needle.depth, &r->depths, &r->depth_count));
     LH_TRY(lh_eval_read_words("scenario", v->needle.scenario, lh_scenario_names, r->request.scenarios));
-    r->request.form = (lh_needle_form){.haystack = "",
-                                       .needle = v->needle.needle,
-                                       .question = v->needle.question,
-                                       .keys = v->needle.keys,
-                                       .chat_template = v->eval.run.chat_template,
-                                       .system = v->eval.run.system};
+    r->request.form = (lh_needle_form){
+        .haystack = "", .needle = v->needle.needle, .question = v->needle.question, .keys = v->needle.keys};
     LH_TRY(lh_needle_check(&r->request.form));
     return LH_OK;
 }
@@ -172,7 +168,7 @@ static lh_status ask_needles(void *self)
     run *r = self;
     const struct values *v = r->v;
     lh_needle_request *q = &r->request;
-    q->form.chat = r->task.chat;
+    q->chat = (lh_asked_chat){r->task.chat, v->eval.run.chat_template, v->eval.run.system};
     if (r->haystack.data) q->form.haystack = r->haystack.data;
     q->form.haystack_bytes = r->haystack.bytes;
     q->setup = lh_eval_setup_of(&r->task);

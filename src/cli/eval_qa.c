@@ -121,9 +121,7 @@ static lh_status ask_questions(void *self)
     const lh_eval_options *o = &r->v->eval.run;
     r->request.setup = lh_eval_setup_of(&r->task);
     r->request.data = &r->data;
-    r->request.chat = r->task.chat;
-    r->request.chat_template = o->chat_template;
-    r->request.system = o->system;
+    r->request.chat = (lh_asked_chat){r->task.chat, o->chat_template, o->system};
     return lh_qa_run(&r->result, r->task.engine, &r->request);
 }
 

@@ -1,8 +1,31 @@
+/* asked_prompt.c - encodes a text and a question about it, with the question before the eviction and after it. */
 #include "eval/asked_prompt.h"
 
 #include "base/minmax.h"
 
 const char *const lh_scenario_names[] = {"question-aware", "context-only", NULL};
+
+static lh_status open_format(lh_asked_format *out, const lh_tokenizer *tok, const lh_asked_chat *chat)
+{
+    LH_TRY(lh_prompt_format(tok, &(lh_prompt_text){.chat_template = chat->chat_template}, &out->format));
+    return lh_prompt_ends(tok, &(lh_prompt_text){.chat = 1, .format = out->format}, &out->ends);
+}
+
+lh_status lh_asked_format_open(lh_asked_format *out, const lh_engine *engine, const lh_asked_chat *chat)
+{
+    lh_status st = LH_OK;
+    lh_comm *comm = lh_engine_get(engine)->comm;
+    if (chat->on && lh_comm_rank(comm) == 0) st = open_format(out, lh_engine_tokenizer(engine), chat);
+    LH_TRY(lh_comm_agree(comm, st));
+    return lh_prompt_share(comm, &out->ends);
+}
+
+void lh_asked_format_close(lh_asked_format *format)
+{
+    lh_chat_close(format->format);
+    lh_tokens_clear(&format->ends);
+    *format = (lh_asked_format){0};
+}
 
 /* For lh_prompt_encode. questions: NULL, or the question if it is separate. */
 static lh_prompt_text prompt_text(const lh_asked_text *asked, const lh_buf *text, const char *const *questions)
@@ -11,8 +34,8 @@ static lh_prompt_text prompt_text(const lh_asked_text *asked, const lh_buf *text
                             .bytes = text->bytes,
                             .questions = questions,
                             .question_count = questions != NULL,
-                            .chat = asked->chat,
-                            .chat_template = asked->chat_template,
+                            .chat = asked->format != NULL,
+                            .format = asked->format,
                             .system = asked->system};
 }
 
@@ -23,12 +46,12 @@ lh_status lh_asked_prompt_make(lh_asked_prompt *out, const lh_tokenizer *tok, co
     const lh_buf context = {.data = (char *)(uintptr_t)text->text, .bytes = text->bytes};
     lh_tokens *questions = NULL, *none = NULL;
     out->whole.n = out->context.n = 0;
-    if (text->chat)
+    if (text->format)
         LH_TRY_DONE(lh_buf_puts(&question, text->question));
     else /* a text that the answer continues */
         LH_TRY_DONE(lh_buf_printf(&question, "\n\nQuestion: %s\nAnswer:", text->question));
     LH_TRY_DONE(lh_buf_append(&all, text->text, text->bytes));
-    if (text->chat && all.bytes) LH_TRY_DONE(lh_buf_puts(&all, "\n\n"));
+    if (text->format && all.bytes) LH_TRY_DONE(lh_buf_puts(&all, "\n\n"));
     LH_TRY_DONE(lh_buf_append(&all, question.data, question.bytes));
     const lh_prompt_text aware = prompt_text(text, &all, NULL);
     const lh_prompt_text apart = prompt_text(text, &context, (const char *const[]){question.data});
@@ -64,7 +87,13 @@ const lh_tokens *lh_asked_prompt_of(const lh_asked_prompt *prompt, lh_scenario s
     return scenario == LH_QUESTION_AWARE ? &prompt->whole : &prompt->context;
 }
 
-int64_t lh_asked_prompt_tokens(const lh_asked_prompt *prompt)
+int64_t lh_asked_prompt_tokens(const lh_asked_prompt *prompt, lh_scenario scenario)
 {
-    return lh_max_i64(prompt->whole.n, prompt->context.n + prompt->question.n);
+    return scenario == LH_QUESTION_AWARE ? prompt->whole.n : prompt->context.n + prompt->question.n;
+}
+
+int64_t lh_asked_prompt_max(const lh_asked_prompt *prompt)
+{
+    return lh_max_i64(lh_asked_prompt_tokens(prompt, LH_QUESTION_AWARE),
+                      lh_asked_prompt_tokens(prompt, LH_CONTEXT_ONLY));
 }

@@ -10,12 +10,27 @@
 typedef enum lh_scenario { LH_QUESTION_AWARE, LH_CONTEXT_ONLY, LH_SCENARIOS } lh_scenario;
 extern const char *const lh_scenario_names[]; /* "question-aware", "context-only", NULL */
 
+/* The chat format that a task is asked for: of the model, or named. */
+typedef struct lh_asked_chat {
+    int on;                    /* 0: prompts are plain text */
+    const char *chat_template; /* name or file; NULL: the model's own */
+    const char *system;        /* message; NULL: none */
+} lh_asked_chat;
+
+/* Collective. Opens it once, on rank 0 alone, and finds the tokens that end an answer in it. */
+typedef struct lh_asked_format {
+    const lh_chat_format *format; /* NULL: none, and on other ranks */
+    lh_tokens ends;               /* on all ranks */
+} lh_asked_format;
+lh_status lh_asked_format_open(lh_asked_format *out, const lh_engine *engine, const lh_asked_chat *chat);
+void lh_asked_format_close(lh_asked_format *format);
+
 typedef struct lh_asked_text {
     const char *text; /* NUL-terminated */
     int64_t bytes;
     const char *question;
-    int chat; /* 1: both go into the user's turn of a chat format, as lh_prompt_text; 0: "Question: … Answer:" */
-    const char *chat_template, *system;
+    const lh_chat_format *format; /* both go into its user's turn; NULL: "Question: … Answer:" */
+    const char *system;           /* message, with a format; NULL: none */
 } lh_asked_text;
 
 typedef struct lh_asked_prompt {
@@ -33,7 +48,8 @@ lh_status lh_asked_prompt_share(lh_comm *comm, lh_asked_prompt *prompt);
 /* What is prefilled in a scenario. */
 const lh_tokens *lh_asked_prompt_of(const lh_asked_prompt *prompt, lh_scenario scenario);
 
-/* Tokens of the scenario that has more. */
-int64_t lh_asked_prompt_tokens(const lh_asked_prompt *prompt);
+/* Tokens of text and question in a scenario, and in that which has more. */
+int64_t lh_asked_prompt_tokens(const lh_asked_prompt *prompt, lh_scenario scenario);
+int64_t lh_asked_prompt_max(const lh_asked_prompt *prompt);
 
 #endif

@@ -29,7 +29,7 @@ typedef struct run {
     lh_table *tables[3]; /* of the result, ends with NULL */
     window *windows;
     int64_t n;
-    lh_tokens ends; /* end tokens of the reconstruction */
+    lh_asked_format chat; /* of the reconstruction */
     lh_eval_work work;
     const window *now;
     lh_session *session; /* of the full cache, while it generates */
@@ -77,14 +77,14 @@ static lh_status ask_to_repeat(run *r, window *w)
     const lh_fidelity_request *q = r->request;
     lh_tokens *questions = NULL;
     lh_buf question = {0};
-    LH_TRY_DONE(q->chat ? lh_buf_puts(&question, q->repeat) : lh_buf_printf(&question, "\n\n%s\n\n", q->repeat));
+    LH_TRY_DONE(r->chat.format ? lh_buf_puts(&question, q->repeat) : lh_buf_printf(&question, "\n\n%s\n\n", q->repeat));
     LH_TRY_DONE(lh_prompt_encode(lh_engine_tokenizer(r->engine),
                                  &(lh_prompt_text){.text = w->text.data,
                                                    .bytes = w->text.bytes,
                                                    .questions = (const char *const[]){question.data},
                                                    .question_count = 1,
-                                                   .chat = q->chat,
-                                                   .chat_template = q->chat_template},
+                                                   .chat = r->chat.format != NULL,
+                                                   .format = r->chat.format},
                                  &w->context, &questions));
     w->question_ids = questions[0];
 done:
@@ -195,17 +195,14 @@ static lh_status open_run(run *r)
     const lh_fidelity_request *q = r->request;
     lh_comm *comm = lh_engine_get(r->engine)->comm;
     r->n = q->length_count * q->count;
-    st = check_request(r);
-    if (st == LH_OK) st = lh_calloc(&r->windows, r->n, sizeof *r->windows);
+    LH_TRY(lh_comm_agree(comm, check_request(r)));
+    LH_TRY(lh_asked_format_open(&r->chat, r->engine, &q->chat));
+    st = lh_calloc(&r->windows, r->n, sizeof *r->windows);
     for (int64_t i = 0; r->windows && i < r->n; i++) {
         r->windows[i].length = q->lengths[i / q->count];
         r->windows[i].number = i % q->count;
     }
     if (st == LH_OK && is_root(r)) st = cut_windows(r);
-    if (st == LH_OK)
-        st = lh_prompt_ends(lh_engine_tokenizer(r->engine),
-                            &(lh_prompt_text){.chat = q->reconstruct && q->chat, .chat_template = q->chat_template},
-                            &r->ends);
     LH_TRY(lh_comm_agree_patiently(comm, st));
     for (int64_t i = 0; i < r->n; i++) {
         window *w = &r->windows[i];
@@ -373,7 +370,7 @@ static lh_status repeat(void *self, const lh_cache_at *at)
     run *r = self;
     lh_tokens ids = {0};
     LH_TRY_DONE(lh_session_block(at->session, r->now->question_ids.ids, r->now->question_ids.n));
-    LH_TRY_DONE(lh_eval_generate(at->session, &(lh_eval_answer){&r->ends, repeat_max(r, r->now), &r->work}, &ids));
+    LH_TRY_DONE(lh_eval_generate(at->session, &(lh_eval_answer){&r->chat.ends, repeat_max(r, r->now), &r->work}, &ids));
     if (is_root(r)) st = judge_repeated(r, at->policy, &ids);
     LH_TRY_DONE(lh_comm_agree(lh_engine_get(r->engine)->comm, st));
 done:
@@ -450,7 +447,7 @@ done:
     lh_free(r.full_logits);
     lh_buf_clear(&r.full_text);
     lh_tokens_clear(&r.full);
-    lh_tokens_clear(&r.ends);
+    lh_asked_format_close(&r.chat);
     return st;
 }
 

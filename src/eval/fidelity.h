@@ -7,6 +7,7 @@
 #define LH_EVAL_FIDELITY_H
 
 #include "base/table.h"
+#include "eval/asked_prompt.h"
 #include "eval/caches.h"
 #include "eval/texts.h"
 
@@ -19,8 +20,7 @@ typedef struct lh_fidelity_request {
     int reconstruct;    /* 1: the model is also asked to repeat the window */
     const char *repeat; /* the instruction to repeat it */
     int64_t repeat_max; /* maximum tokens of that answer; 0: as many as the window has */
-    int chat;           /* puts that instruction into a chat format, as lh_prompt_text */
-    const char *chat_template;
+    lh_asked_chat chat; /* for that instruction; without a system message */
 } lh_fidelity_request;
 
 /* Rows are on rank 0 only. The request must outlive the result. */

@@ -1,12 +1,12 @@
 /* needle.c - runs the task `needle` over every length, depth, seed, scenario, policy and budget: makes the prompt on
- * rank 0, lets every cache answer it (caches.h), judges the answers, and prints their means. */
+ * rank 0, lets every cache answer it (asking.h), judges the answers, and prints their means. */
 #include "eval/needle.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "engine/clock.h"
+#include "eval/asking.h"
 #include "eval/grid.h"
 #include "eval/text_metrics.h"
 
@@ -74,35 +74,96 @@ const lh_column lh_needle_mean_columns[] = {
     LH_MEAN_FIGURE_COLUMNS(M_FIGURES, "exact"),
     [M_COLUMNS] = {NULL, NULL, LH_COLUMN_TEXT}};
 
-/* ---- prompts ---- */
+/* ---- the run ---- */
 
 typedef struct run {
-    lh_engine *engine;
+    lh_asking asking;
     const lh_needle_request *request;
     lh_needle_result *out;
-    lh_table *tables[2]; /* of the result, ends with NULL */
-    lh_tokens ends;
-    lh_eval_work work;
-    int64_t number; /* of the next prompt and scenario */
-    /* of the current prompt: */
+    lh_needle_form form;
+    int64_t *tokens; /* [lengths, scenarios] that are prefilled */
+    /* of the current prompt, on rank 0: */
     lh_needle_spec spec;
     lh_needle needle;
-    lh_scenario scenario;
-    int answered; /* by the full cache, on rank 0 */
+    int answered; /* by the full cache */
 } run;
 
-static int is_root(const run *r)
+/* Prompts are numbered by length, depth and seed, the last changing fastest. */
+static lh_needle_spec spec_of(const lh_needle_request *q, int64_t number)
 {
-    return lh_comm_rank(lh_engine_get(r->engine)->comm) == 0;
+    const int64_t place = number / q->seeds;
+    return (lh_needle_spec){q->lengths[place / q->depth_count], q->depths[place % q->depth_count],
+                            q->setup.seed + (uint64_t)(number % q->seeds)};
+}
+
+static lh_status make_needle(void *self, int64_t number, lh_asked_prompt *out)
+{
+    run *r = self;
+    lh_needle_clear(&r->needle);
+    r->spec = spec_of(r->request, number);
+    r->form.format = r->asking.chat.format;
+    r->form.system = r->request->chat.system;
+    LH_TRY(lh_needle_make(&r->needle, lh_engine_tokenizer(r->asking.engine), &r->form, &r->spec));
+    *out = r->needle.prompt;
+    r->needle.prompt = (lh_asked_prompt){0};
+    return LH_OK;
+}
+
+/* What the prompt's keep sets are named after, which depends on nothing but the prompt: the depth as in the table of
+ * answers, without its dot. */
+static void name_prompt(char name[LH_PROMPT_NAME_BYTES], const lh_needle_spec *spec, lh_scenario scenario)
+{
+    char depth[32];
+    snprintf(depth, sizeof depth, "%.9g", spec->depth);
+    for (char *c = depth; *c; c++)
+        if (*c == '.') *c = '_';
+    snprintf(name, LH_PROMPT_NAME_BYTES, "%lld-%s-depth%s-seed%llu", (long long)spec->length,
+             lh_scenario_names[scenario], depth, (unsigned long long)spec->seed);
+}
+
+static void describe_needle(const void *self, int64_t number, lh_scenario scenario, lh_asked_case *out)
+{
+    const run *r = self;
+    const lh_needle_request *q = r->request;
+    const lh_needle_spec spec = spec_of(q, number);
+    const int64_t place = number / q->seeds;
+    name_prompt(out->name, &spec, scenario);
+    out->seed = spec.seed;
+    out->tokens = r->tokens[place / q->depth_count * LH_SCENARIOS + scenario];
+}
+
+static lh_status judge_secret(void *self, const lh_asked_answer *answer)
+{
+    run *r = self;
+    const lh_policy_choice *choice = &r->request->setup.policies->at[answer->policy];
+    const lh_needle *n = &r->needle;
+    lh_cell row[P_COLUMNS] = {{0}};
+    int exact = 0;
+    double words = 0;
+    LH_TRY(lh_words_contain(&exact, n->secret, answer->text));
+    LH_TRY(lh_words_found(&words, n->secret, answer->text));
+    if (answer->policy == 0) r->answered = exact;
+    row[P_POLICY].text = choice->name;
+    row[P_BUDGET].text = choice->budget;
+    row[P_LENGTH].number = r->spec.length;
+    row[P_SCENARIO].text = lh_scenario_names[answer->scenario];
+    row[P_DEPTH].value = r->spec.depth;
+    row[P_SEED].number = (int64_t)r->spec.seed;
+    row[P_TOKENS].number = lh_asked_prompt_tokens(answer->prompt, answer->scenario);
+    row[P_AT].number = n->at_token;
+    row[P_EXACT].number = exact;
+    row[P_WORDS].value = words;
+    row[P_ANSWERED].number = r->answered;
+    row[P_NAME].text = n->name;
+    row[P_SECRET].text = n->secret;
+    row[P_ANSWER].text = answer->text;
+    lh_figures_put(&row[P_FIGURES], answer->figures);
+    return lh_table_add(&r->out->prompts, row);
 }
 
 /* Checks all that is known before work begins; the same on all ranks except for the haystack. */
-static lh_status check_request(const run *r)
+static lh_status check_request(const lh_needle_request *q, const lh_config *c)
 {
-    const lh_needle_request *q = r->request;
-    const lh_config *c = lh_engine_get(r->engine)->config;
-    if (!lh_engine_tokenizer(r->engine))
-        LH_FAIL(LH_EUSAGE, "the model has no tokenizer, so it cannot read text: import it from a folder that has one");
     LH_TRY(lh_needle_check(&q->form));
     for (int64_t i = 0; i < q->length_count; i++) {
         if (q->lengths[i] + q->setup.max_new > c->max_positions)
@@ -113,166 +174,17 @@ static lh_status check_request(const run *r)
         for (int64_t p = 0; p < q->setup.policies->n; p++)
             LH_TRY(lh_policy_check(&q->setup.policies->at[p].policy, q->lengths[i]));
     }
-    for (int64_t p = 0; p < q->setup.policies->n; p++)
-        if (q->scenarios[LH_CONTEXT_ONLY] && q->setup.policies->at[p].policy.proxies.kind == LH_PROXIES_QUESTION)
-            LH_FAIL(LH_EUSAGE,
-                    "policy '%s' observes the question, which comes after the eviction in the scenario context-only: "
-                    "give '--scenario question-aware'",
-                    q->setup.policies->at[p].name);
     return LH_OK;
 }
 
-/* Collective. Makes the prompt of r->spec on rank 0 and broadcasts its ids. */
-static lh_status make_prompt(run *r)
-{
-    lh_status st = LH_OK;
-    lh_comm *comm = lh_engine_get(r->engine)->comm;
-    lh_needle *n = &r->needle;
-    lh_needle_clear(n);
-    if (is_root(r)) st = lh_needle_make(n, lh_engine_tokenizer(r->engine), &r->request->form, &r->spec);
-    LH_TRY(lh_comm_agree_patiently(comm, st));
-    LH_TRY(lh_asked_prompt_share(comm, &n->prompt));
-    return st;
-}
-
-/* Of the prompts that are not finished. tokens: of a prompt, [lengths, scenarios]. */
-static void plan_work(run *r, const int64_t *tokens)
+/* Makes one prompt of every length, so that one that cannot be made is reported before the work begins. */
+static lh_status make_first_prompts(run *r)
 {
     const lh_needle_request *q = r->request;
-    const lh_config *config = lh_engine_get(r->engine)->config;
-    r->work.progress = q->setup.progress;
-    r->work.prompts = r->work.resumed;
-    for (int64_t l = 0; l < q->length_count; l++)
-        for (int64_t i = 0; i < q->depth_count * q->seeds; i++)
-            for (int s = 0; s < LH_SCENARIOS; s++)
-                if (q->scenarios[s] && r->work.prompt_total++ >= r->work.resumed)
-                    lh_caches_expect(&r->work, &q->setup, config,
-                                     &(lh_caches_plan){tokens[l * LH_SCENARIOS + s], q->setup.max_new});
-    lh_work_begin(&r->work);
-}
-
-/* Makes one prompt of every length, so that one that cannot be made is reported before the work begins. tokens: of a
- * prompt, [lengths, scenarios]. */
-static lh_status open_run(run *r, int64_t *tokens)
-{
-    lh_status st = LH_OK;
-    const lh_needle_request *q = r->request;
-    st = check_request(r);
-    if (st == LH_OK)
-        st = lh_prompt_ends(lh_engine_tokenizer(r->engine),
-                            &(lh_prompt_text){.chat = q->form.chat, .chat_template = q->form.chat_template}, &r->ends);
-    LH_TRY(lh_comm_agree(lh_engine_get(r->engine)->comm, st));
     for (int64_t l = 0; l < q->length_count; l++) {
-        r->spec = (lh_needle_spec){q->lengths[l], q->depths[0], q->setup.seed};
-        LH_TRY(make_prompt(r));
+        LH_TRY(lh_asking_make(&r->asking, l * q->depth_count * q->seeds));
         for (int s = 0; s < LH_SCENARIOS; s++)
-            tokens[l * LH_SCENARIOS + s] = lh_asked_prompt_of(&r->needle.prompt, (lh_scenario)s)->n;
-    }
-    LH_TRY(lh_resume_begin(q->setup.resume, lh_engine_get(r->engine)->comm, r->tables, &r->work.resumed));
-    plan_work(r, tokens);
-    return st;
-}
-
-/* ---- answers ---- */
-
-static lh_status judge(run *r, const lh_cache_at *at, const lh_tokens *ids)
-{
-    lh_status st = LH_OK;
-    const lh_policy_choice *choice = &r->request->setup.policies->at[at->policy];
-    const lh_needle *n = &r->needle;
-    lh_cell row[P_COLUMNS] = {{0}};
-    lh_buf answer = {0};
-    int exact = 0;
-    double words = 0;
-    LH_TRY_DONE(lh_eval_text(lh_engine_tokenizer(r->engine), ids->ids, ids->n, &answer));
-    LH_TRY_DONE(lh_words_contain(&exact, n->secret, answer.data));
-    LH_TRY_DONE(lh_words_found(&words, n->secret, answer.data));
-    if (at->policy == 0) r->answered = exact;
-    row[P_POLICY].text = choice->name;
-    row[P_BUDGET].text = choice->budget;
-    row[P_LENGTH].number = r->spec.length;
-    row[P_SCENARIO].text = lh_scenario_names[r->scenario];
-    row[P_DEPTH].value = r->spec.depth;
-    row[P_SEED].number = (int64_t)r->spec.seed;
-    row[P_TOKENS].number =
-        r->scenario == LH_QUESTION_AWARE ? n->prompt.whole.n : n->prompt.context.n + n->prompt.question.n;
-    row[P_AT].number = n->at_token;
-    row[P_EXACT].number = exact;
-    row[P_WORDS].value = words;
-    row[P_ANSWERED].number = r->answered;
-    row[P_NAME].text = n->name;
-    row[P_SECRET].text = n->secret;
-    row[P_ANSWER].text = answer.data;
-    lh_figures_put(&row[P_FIGURES], &at->figures);
-    LH_TRY_DONE(lh_table_add(&r->out->prompts, row));
-done:
-    lh_buf_clear(&answer);
-    return st;
-}
-
-static lh_status answer_prompt(void *self, const lh_cache_at *at)
-{
-    lh_status st = LH_OK;
-    run *r = self;
-    const lh_tokens *question = &r->needle.prompt.question;
-    lh_tokens ids = {0};
-    lh_cache_at now = *at;
-    if (r->scenario == LH_CONTEXT_ONLY) LH_TRY_DONE(lh_session_block(at->session, question->ids, question->n));
-    const double start = lh_clock_s();
-    LH_TRY_DONE(lh_eval_generate(at->session, &(lh_eval_answer){&r->ends, r->request->setup.max_new, &r->work}, &ids));
-    now.figures.decode_s = lh_eval_seconds(&r->request->setup, start);
-    if (is_root(r)) st = judge(r, &now, &ids);
-    LH_TRY_DONE(lh_comm_agree(lh_engine_get(r->engine)->comm, st));
-done:
-    lh_tokens_clear(&ids);
-    return st;
-}
-
-enum { NAME_BYTES = 128 };
-
-/* What the prompt's keep sets are named after, which depends on nothing but the prompt: the depth as in the table of
- * answers, without its dot. */
-static void name_prompt(char name[NAME_BYTES], const lh_needle_spec *spec, lh_scenario scenario)
-{
-    char depth[32];
-    snprintf(depth, sizeof depth, "%.9g", spec->depth);
-    for (char *c = depth; *c; c++)
-        if (*c == '.') *c = '_';
-    snprintf(name, NAME_BYTES, "%lld-%s-depth%s-seed%llu", (long long)spec->length, lh_scenario_names[scenario], depth,
-             (unsigned long long)spec->seed);
-}
-
-/* Runs the prompt of r->spec in a scenario with every policy. */
-static lh_status run_scenario(run *r, lh_scenario scenario)
-{
-    const lh_needle_request *q = r->request;
-    const int64_t question = r->needle.prompt.question.n;
-    const int aware = scenario == LH_QUESTION_AWARE;
-    char name[NAME_BYTES];
-    name_prompt(name, &r->spec, scenario);
-    r->scenario = scenario;
-    LH_TRY(lh_caches_each(r->engine,
-                          &(lh_caches_request){.setup = &q->setup,
-                                               .name = name,
-                                               .prompt = lh_asked_prompt_of(&r->needle.prompt, scenario),
-                                               .question = aware ? question : 0,
-                                               .more = q->setup.max_new + (aware ? 0 : question),
-                                               .block = aware ? 0 : question,
-                                               .seed = r->spec.seed,
-                                               .work = &r->work},
-                          answer_prompt, r));
-    lh_eval_finish_prompt(&q->setup, &r->work, r->tables);
-    return LH_OK;
-}
-
-/* Runs the prompt of r->spec in every scenario that is not finished. */
-static lh_status run_prompt(run *r)
-{
-    int made = 0;
-    for (int s = 0; s < LH_SCENARIOS; s++) {
-        if (!r->request->scenarios[s] || r->number++ < r->work.resumed) continue;
-        if (!made++) LH_TRY(make_prompt(r));
-        LH_TRY(run_scenario(r, (lh_scenario)s));
+            r->tokens[l * LH_SCENARIOS + s] = lh_asked_prompt_of(&r->asking.prompt, (lh_scenario)s)->n;
     }
     return LH_OK;
 }
@@ -280,23 +192,29 @@ static lh_status run_prompt(run *r)
 lh_status lh_needle_run(lh_needle_result *out, lh_engine *engine, const lh_needle_request *request)
 {
     lh_status st = LH_OK;
-    run r = {.engine = engine, .request = request, .out = out, .tables = {&out->prompts}};
-    int64_t *tokens = NULL;
+    static const lh_asker asker = {make_needle, describe_needle, judge_secret};
+    run r = {.asking = {.engine = engine,
+                        .setup = &request->setup,
+                        .scenarios = request->scenarios,
+                        .tables = {&out->prompts},
+                        .asker = &asker,
+                        .self = &r},
+             .request = request,
+             .out = out,
+             .form = request->form};
+    const lh_engine_view *view = lh_engine_get(engine);
     *out = (lh_needle_result){.request = request};
     lh_table_init(&out->prompts, lh_needle_prompt_columns);
-    st = lh_calloc(&tokens, request->length_count * LH_SCENARIOS, sizeof *tokens);
-    LH_TRY_DONE(lh_comm_agree(lh_engine_get(engine)->comm, st));
-    LH_TRY_DONE(open_run(&r, tokens));
-    for (int64_t l = 0; l < request->length_count; l++)
-        for (int64_t d = 0; d < request->depth_count; d++)
-            for (int64_t i = 0; i < request->seeds; i++) {
-                r.spec = (lh_needle_spec){request->lengths[l], request->depths[d], request->setup.seed + (uint64_t)i};
-                LH_TRY_DONE(run_prompt(&r));
-            }
+    LH_TRY_DONE(lh_asking_open(&r.asking, &request->chat));
+    st = check_request(request, view->config);
+    if (st == LH_OK) st = lh_calloc(&r.tokens, request->length_count * LH_SCENARIOS, sizeof *r.tokens);
+    LH_TRY_DONE(lh_comm_agree(view->comm, st));
+    LH_TRY_DONE(make_first_prompts(&r));
+    LH_TRY_DONE(lh_asking_run(&r.asking, request->length_count * request->depth_count * request->seeds));
 done:
+    lh_asking_close(&r.asking);
     lh_needle_clear(&r.needle);
-    lh_tokens_clear(&r.ends);
-    lh_free(tokens);
+    lh_free(r.tokens);
     return st;
 }
 

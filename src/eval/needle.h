@@ -12,7 +12,8 @@
 
 typedef struct lh_needle_request {
     lh_eval_setup setup; /* its seed: the first of `seeds` */
-    lh_needle_form form; /* the haystack is on rank 0 only */
+    lh_needle_form form; /* the haystack is on rank 0 only; without format and system message: those of `chat` */
+    lh_asked_chat chat;
     const int64_t *lengths;
     int64_t length_count;
     const double *depths;

@@ -167,14 +167,13 @@ static lh_status encode_prompt(lh_needle *out, const lh_tokenizer *tok, const lh
                                 &(lh_asked_text){.text = out->text.data,
                                                  .bytes = out->text.bytes,
                                                  .question = out->question.data,
-                                                 .chat = form->chat,
-                                                 .chat_template = form->chat_template,
+                                                 .format = form->format,
                                                  .system = form->system});
 }
 
 static int64_t tokens_of(const lh_needle *needle)
 {
-    return lh_asked_prompt_tokens(&needle->prompt);
+    return lh_asked_prompt_max(&needle->prompt);
 }
 
 /* The state of making one prompt. */

@@ -15,8 +15,8 @@ typedef struct lh_needle_form {
     const char *needle;   /* with {name} and {secret} */
     const char *question; /* with {name} */
     int64_t keys;         /* needles with different names, one of which is asked for: 1 … LH_NEEDLE_KEYS */
-    int chat;             /* 1: use a chat format, as lh_prompt_text */
-    const char *chat_template, *system;
+    const lh_chat_format *format;
+    const char *system; /* both as of lh_asked_text */
 } lh_needle_form;
 
 /* LH_EUSAGE if the needle has no {secret}, or {name} is missing with several keys. */

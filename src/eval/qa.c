@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/minmax.h"
-#include "engine/clock.h"
+#include "eval/asking.h"
 #include "eval/grid.h"
 #include "eval/similarity.h"
 
@@ -72,60 +72,24 @@ typedef struct size {
 } size;
 
 typedef struct run {
-    lh_engine *engine;
+    lh_asking asking;
     const lh_qa_request *request;
     lh_qa_result *out;
-    lh_table *tables[2]; /* of the result, ends with NULL */
-    lh_tokens ends;
-    lh_eval_work work;
     size *sizes; /* [n], the same on all ranks */
     int64_t n;
-    /* of the current question: */
-    int64_t now;
-    lh_asked_prompt prompt;
-    lh_scenario scenario;
+    const lh_qa_record *now; /* the current question, on rank 0 */
 } run;
 
-static lh_comm *comm_of(const run *r)
+static lh_status make_question(void *self, int64_t number, lh_asked_prompt *out)
 {
-    return lh_engine_get(r->engine)->comm;
-}
-
-static int is_root(const run *r)
-{
-    return lh_comm_rank(comm_of(r)) == 0;
-}
-
-/* On rank 0. */
-static lh_status encode_question(const run *r, int64_t i, lh_asked_prompt *out)
-{
-    const lh_qa_record *record = &r->request->data->at[i];
-    return lh_asked_prompt_make(out, lh_engine_tokenizer(r->engine),
-                                &(lh_asked_text){.text = record->context,
-                                                 .bytes = (int64_t)strlen(record->context),
-                                                 .question = record->question,
-                                                 .chat = r->request->chat,
-                                                 .chat_template = r->request->chat_template,
-                                                 .system = r->request->system});
-}
-
-/* Collective. The sizes of all prompts. */
-static lh_status measure_prompts(run *r)
-{
-    lh_status st = LH_OK;
-    lh_asked_prompt prompt = {0};
-    if (is_root(r)) r->n = r->request->data->n;
-    LH_TRY_DONE(lh_comm_bcast(comm_of(r), 0, &r->n, sizeof r->n));
-    st = lh_calloc(&r->sizes, r->n, sizeof *r->sizes);
-    for (int64_t i = 0; i < r->n && st == LH_OK && is_root(r); i++) {
-        st = encode_question(r, i, &prompt);
-        r->sizes[i] = (size){prompt.whole.n, prompt.context.n, prompt.question.n, r->request->data->at[i].line};
-    }
-    LH_TRY_DONE(lh_comm_agree_patiently(comm_of(r), st));
-    LH_TRY_DONE(lh_comm_bcast(comm_of(r), 0, r->sizes, r->n * (int64_t)sizeof *r->sizes));
-done:
-    lh_asked_prompt_clear(&prompt);
-    return st;
+    run *r = self;
+    r->now = &r->request->data->at[number];
+    return lh_asked_prompt_make(out, lh_engine_tokenizer(r->asking.engine),
+                                &(lh_asked_text){.text = r->now->context,
+                                                 .bytes = (int64_t)strlen(r->now->context),
+                                                 .question = r->now->question,
+                                                 .format = r->asking.chat.format,
+                                                 .system = r->request->chat.system});
 }
 
 static int64_t tokens_of(const size *s, int scenario)
@@ -133,26 +97,76 @@ static int64_t tokens_of(const size *s, int scenario)
     return scenario == LH_QUESTION_AWARE ? s->whole : s->context;
 }
 
+static void describe_question(const void *self, int64_t number, lh_scenario scenario, lh_asked_case *out)
+{
+    const run *r = self;
+    const size *s = &r->sizes[number];
+    snprintf(out->name, sizeof out->name, "%04lld-%s", (long long)s->line, lh_scenario_names[scenario]);
+    out->seed = r->request->setup.seed + (uint64_t)number;
+    out->tokens = tokens_of(s, scenario);
+}
+
+static lh_status judge_words(void *self, const lh_asked_answer *answer)
+{
+    run *r = self;
+    const lh_policy_choice *choice = &r->request->setup.policies->at[answer->policy];
+    const lh_qa_record *record = r->now;
+    lh_cell row[A_COLUMNS] = {{0}};
+    lh_answer_score score;
+    LH_TRY(lh_answer_score_of(&score, answer->text, (const char *const *)record->answers, record->answer_count));
+    row[A_POLICY].text = choice->name;
+    row[A_BUDGET].text = choice->budget;
+    row[A_SCENARIO].text = lh_scenario_names[answer->scenario];
+    row[A_ID].text = record->id;
+    row[A_LINE].number = record->line;
+    row[A_TOKENS].number = lh_asked_prompt_tokens(answer->prompt, answer->scenario);
+    row[A_EXACT].number = score.exact;
+    row[A_F1].value = score.f1;
+    row[A_ROUGEL].value = score.rougel;
+    row[A_QUESTION].text = record->question;
+    row[A_EXPECTED].text = record->answers[0];
+    row[A_ANSWER].text = answer->text;
+    lh_figures_put(&row[A_FIGURES], answer->figures);
+    return lh_table_add(&r->out->answers, row);
+}
+
+/* ---- before the first prefill ---- */
+
+/* Collective. The sizes of all prompts. */
+static lh_status measure_prompts(run *r)
+{
+    lh_status st = LH_OK;
+    lh_asked_prompt prompt = {0};
+    lh_comm *comm = lh_engine_get(r->asking.engine)->comm;
+    const int root = lh_comm_rank(comm) == 0;
+    if (root) r->n = r->request->data->n;
+    LH_TRY_DONE(lh_comm_bcast(comm, 0, &r->n, sizeof r->n));
+    st = lh_calloc(&r->sizes, r->n, sizeof *r->sizes);
+    for (int64_t i = 0; i < r->n && st == LH_OK && root; i++) {
+        st = make_question(r, i, &prompt);
+        r->sizes[i] = (size){prompt.whole.n, prompt.context.n, prompt.question.n, r->now->line};
+    }
+    LH_TRY_DONE(lh_comm_agree_patiently(comm, st));
+    LH_TRY_DONE(lh_comm_bcast(comm, 0, r->sizes, r->n * (int64_t)sizeof *r->sizes));
+done:
+    lh_asked_prompt_clear(&prompt);
+    return st;
+}
+
 static lh_status check_policies(const run *r)
 {
     const lh_qa_request *q = r->request;
-    for (int64_t p = 0; p < q->setup.policies->n; p++) {
-        const lh_policy_choice *choice = &q->setup.policies->at[p];
-        if (q->scenarios[LH_CONTEXT_ONLY] && choice->policy.proxies.kind == LH_PROXIES_QUESTION)
-            LH_FAIL(LH_EUSAGE,
-                    "policy '%s' observes the question, which comes after the eviction in the scenario context-only: "
-                    "give '--scenario question-aware'",
-                    choice->name);
+    for (int64_t p = 0; p < q->setup.policies->n; p++)
         for (int64_t i = 0; i < r->n; i++)
             for (int s = 0; s < LH_SCENARIOS; s++)
-                if (q->scenarios[s]) LH_TRY(lh_policy_check(&choice->policy, tokens_of(&r->sizes[i], s)));
-    }
+                if (q->scenarios[s])
+                    LH_TRY(lh_policy_check(&q->setup.policies->at[p].policy, tokens_of(&r->sizes[i], s)));
     return LH_OK;
 }
 
 static lh_status check_sizes(const run *r)
 {
-    const int64_t positions = lh_engine_get(r->engine)->config->max_positions;
+    const int64_t positions = lh_engine_get(r->asking.engine)->config->max_positions;
     for (int64_t i = 0; i < r->n; i++) {
         const size *s = &r->sizes[i];
         const int64_t all = lh_max_i64(s->whole, s->context + s->question);
@@ -176,140 +190,29 @@ static lh_status warn(const run *r)
     return lh_eval_warn_of_policies(r->request->setup.policies, lengths, 2);
 }
 
-/* Of the questions that are not finished. */
-static void plan_work(run *r)
-{
-    const lh_qa_request *q = r->request;
-    r->work.progress = q->setup.progress;
-    r->work.prompts = r->work.resumed;
-    for (int64_t i = 0; i < r->n; i++)
-        for (int s = 0; s < LH_SCENARIOS; s++)
-            if (q->scenarios[s] && r->work.prompt_total++ >= r->work.resumed)
-                lh_caches_expect(&r->work, &q->setup, lh_engine_get(r->engine)->config,
-                                 &(lh_caches_plan){tokens_of(&r->sizes[i], s), q->setup.max_new});
-    lh_work_begin(&r->work);
-}
-
-static lh_status open_run(run *r)
-{
-    lh_status st = LH_OK;
-    const lh_qa_request *q = r->request;
-    const lh_tokenizer *tok = lh_engine_tokenizer(r->engine);
-    if (!tok)
-        LH_FAIL(LH_EUSAGE, "the model has no tokenizer, so it cannot read text: import it from a folder that has one");
-    LH_TRY(measure_prompts(r));
-    st = check_sizes(r);
-    if (st == LH_OK) st = check_policies(r);
-    if (st == LH_OK) st = warn(r);
-    if (st == LH_OK)
-        st = lh_prompt_ends(tok, &(lh_prompt_text){.chat = q->chat, .chat_template = q->chat_template}, &r->ends);
-    LH_TRY(lh_comm_agree(comm_of(r), st));
-    LH_TRY(lh_resume_begin(q->setup.resume, comm_of(r), r->tables, &r->work.resumed));
-    plan_work(r);
-    return st;
-}
-
-/* ---- answers ---- */
-
-static lh_status judge(run *r, const lh_cache_at *at, const lh_tokens *ids)
-{
-    lh_status st = LH_OK;
-    const lh_policy_choice *choice = &r->request->setup.policies->at[at->policy];
-    const lh_qa_record *record = &r->request->data->at[r->now];
-    const size *s = &r->sizes[r->now];
-    lh_cell row[A_COLUMNS] = {{0}};
-    lh_answer_score score;
-    lh_buf answer = {0};
-    LH_TRY_DONE(lh_eval_text(lh_engine_tokenizer(r->engine), ids->ids, ids->n, &answer));
-    LH_TRY_DONE(lh_answer_score_of(&score, answer.data, (const char *const *)record->answers, record->answer_count));
-    row[A_POLICY].text = choice->name;
-    row[A_BUDGET].text = choice->budget;
-    row[A_SCENARIO].text = lh_scenario_names[r->scenario];
-    row[A_ID].text = record->id;
-    row[A_LINE].number = record->line;
-    row[A_TOKENS].number = r->scenario == LH_QUESTION_AWARE ? s->whole : s->context + s->question;
-    row[A_EXACT].number = score.exact;
-    row[A_F1].value = score.f1;
-    row[A_ROUGEL].value = score.rougel;
-    row[A_QUESTION].text = record->question;
-    row[A_EXPECTED].text = record->answers[0];
-    row[A_ANSWER].text = answer.data;
-    lh_figures_put(&row[A_FIGURES], &at->figures);
-    LH_TRY_DONE(lh_table_add(&r->out->answers, row));
-done:
-    lh_buf_clear(&answer);
-    return st;
-}
-
-static lh_status answer_question(void *self, const lh_cache_at *at)
-{
-    lh_status st = LH_OK;
-    run *r = self;
-    const lh_tokens *question = &r->prompt.question;
-    lh_tokens ids = {0};
-    lh_cache_at now = *at;
-    if (r->scenario == LH_CONTEXT_ONLY) LH_TRY_DONE(lh_session_block(at->session, question->ids, question->n));
-    const double start = lh_clock_s();
-    LH_TRY_DONE(lh_eval_generate(at->session, &(lh_eval_answer){&r->ends, r->request->setup.max_new, &r->work}, &ids));
-    now.figures.decode_s = lh_eval_seconds(&r->request->setup, start);
-    if (is_root(r)) st = judge(r, &now, &ids);
-    LH_TRY_DONE(lh_comm_agree(comm_of(r), st));
-done:
-    lh_tokens_clear(&ids);
-    return st;
-}
-
-/* Collective. Makes the prompt of the current question. */
-static lh_status make_prompt(run *r)
-{
-    lh_status st = LH_OK;
-    lh_asked_prompt_clear(&r->prompt);
-    if (is_root(r)) st = encode_question(r, r->now, &r->prompt);
-    LH_TRY(lh_comm_agree_patiently(comm_of(r), st));
-    return lh_asked_prompt_share(comm_of(r), &r->prompt);
-}
-
-static lh_status run_scenario(run *r, lh_scenario scenario)
-{
-    const lh_qa_request *q = r->request;
-    const int aware = scenario == LH_QUESTION_AWARE;
-    const int64_t question = r->prompt.question.n;
-    char name[64];
-    snprintf(name, sizeof name, "%04lld-%s", (long long)r->sizes[r->now].line, lh_scenario_names[scenario]);
-    r->scenario = scenario;
-    LH_TRY(lh_caches_each(r->engine,
-                          &(lh_caches_request){.setup = &q->setup,
-                                               .name = name,
-                                               .prompt = lh_asked_prompt_of(&r->prompt, scenario),
-                                               .question = aware ? question : 0,
-                                               .more = q->setup.max_new + (aware ? 0 : question),
-                                               .block = aware ? 0 : question,
-                                               .seed = q->setup.seed + (uint64_t)r->now,
-                                               .work = &r->work},
-                          answer_question, r));
-    lh_eval_finish_prompt(&q->setup, &r->work, r->tables);
-    return LH_OK;
-}
-
 lh_status lh_qa_run(lh_qa_result *out, lh_engine *engine, const lh_qa_request *request)
 {
     lh_status st = LH_OK;
-    run r = {.engine = engine, .request = request, .out = out, .tables = {&out->answers}};
-    int64_t number = 0;
+    static const lh_asker asker = {make_question, describe_question, judge_words};
+    run r = {.asking = {.engine = engine,
+                        .setup = &request->setup,
+                        .scenarios = request->scenarios,
+                        .tables = {&out->answers},
+                        .asker = &asker,
+                        .self = &r},
+             .request = request,
+             .out = out};
     *out = (lh_qa_result){.request = request};
     lh_table_init(&out->answers, lh_qa_columns);
-    LH_TRY_DONE(open_run(&r));
-    for (r.now = 0; r.now < r.n; r.now++) {
-        int made = 0;
-        for (int s = 0; s < LH_SCENARIOS; s++) {
-            if (!request->scenarios[s] || number++ < r.work.resumed) continue;
-            if (!made++) LH_TRY_DONE(make_prompt(&r));
-            LH_TRY_DONE(run_scenario(&r, (lh_scenario)s));
-        }
-    }
+    LH_TRY_DONE(lh_asking_open(&r.asking, &request->chat));
+    LH_TRY_DONE(measure_prompts(&r));
+    st = check_sizes(&r);
+    if (st == LH_OK) st = check_policies(&r);
+    if (st == LH_OK) st = warn(&r);
+    LH_TRY_DONE(lh_comm_agree(lh_engine_get(engine)->comm, st));
+    LH_TRY_DONE(lh_asking_run(&r.asking, r.n));
 done:
-    lh_asked_prompt_clear(&r.prompt);
-    lh_tokens_clear(&r.ends);
+    lh_asking_close(&r.asking);
     lh_free(r.sizes);
     return st;
 }

@@ -11,8 +11,7 @@ typedef struct lh_qa_request {
     lh_eval_setup setup;
     const lh_qa_data *data; /* on rank 0 only */
     int scenarios[LH_SCENARIOS];
-    int chat; /* as lh_asked_text */
-    const char *chat_template, *system;
+    lh_asked_chat chat;
 } lh_qa_request;
 
 /* Rows are on rank 0 only. The request must outlive the result. */

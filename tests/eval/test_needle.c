@@ -51,14 +51,14 @@ static char *make_haystack(int sentences)
     return text.data;
 }
 
-static lh_needle_form form_of(const char *haystack, int64_t keys, int chat)
+static lh_needle_form form_of(const char *haystack, int64_t keys, const lh_chat_format *format)
 {
     return (lh_needle_form){.haystack = haystack,
                             .haystack_bytes = (int64_t)strlen(haystack),
                             .needle = NEEDLE,
                             .question = QUESTION,
                             .keys = keys,
-                            .chat = chat};
+                            .format = format};
 }
 
 static int occurs(const char *text, const char *part)
@@ -114,13 +114,16 @@ START_TEST(test_a_prompt_has_its_length_and_its_needle_once_at_its_depth)
     char *haystack = make_haystack(200);
     for (int i = 0; i < TOKENIZERS; i++) {
         lh_tokenizer *tok = open_tokenizer(i);
+        const lh_chat_format *format = NULL;
+        if (tok && tokenizers[i].chat) OK(lh_chat_of(&format, tok));
         for (int d = 0; tok && d < 6; d++)
             for (int l = 0; l < 3; l++)
                 for (int chat = 0; chat <= tokenizers[i].chat; chat++) {
-                    lh_needle_form form = form_of(haystack, l == 0 ? 1 : 1 + d % 4, chat);
+                    lh_needle_form form = form_of(haystack, l == 0 ? 1 : 1 + d % 4, chat ? format : NULL);
                     check_prompt(tok, &form, &(lh_needle_spec){lengths[l], depths[d], (uint64_t)(10 * d + l)},
                                  tokenizers[i].slack);
                 }
+        lh_chat_close(format);
         lh_tokenizer_close(tok);
     }
     free(haystack);
@@ -131,9 +134,11 @@ START_TEST(test_the_seed_makes_the_prompt)
 {
     char *haystack = make_haystack(200);
     lh_tokenizer *tok = open_tokenizer(0);
-    lh_needle_form form = form_of(haystack, 3, 1);
+    const lh_chat_format *format = NULL;
     lh_needle a, b;
     int others = 0;
+    OK(lh_chat_of(&format, tok));
+    lh_needle_form form = form_of(haystack, 3, format);
     OK(lh_needle_make(&a, tok, &form, &(lh_needle_spec){2000, 0.5, 1}));
     for (uint64_t seed = 1; seed < 9; seed++) {
         OK(lh_needle_make(&b, tok, &form, &(lh_needle_spec){2000, 0.5, seed}));
@@ -145,6 +150,7 @@ START_TEST(test_the_seed_makes_the_prompt)
     }
     ck_assert_int_gt(others, 0);
     lh_needle_clear(&a);
+    lh_chat_close(format);
     lh_tokenizer_close(tok);
     free(haystack);
 }
@@ -155,7 +161,7 @@ START_TEST(test_keys_are_told_apart)
 {
     char *haystack = make_haystack(300);
     lh_tokenizer *tok = open_tokenizer(0);
-    lh_needle_form form = form_of(haystack, LH_NEEDLE_KEYS, 0);
+    lh_needle_form form = form_of(haystack, LH_NEEDLE_KEYS, NULL);
     for (uint64_t seed = 0; seed < 5; seed++) {
         lh_needle n;
         char names[LH_NEEDLE_KEYS][32], secrets[LH_NEEDLE_KEYS][3][32];
@@ -184,7 +190,7 @@ START_TEST(test_what_cannot_be_is_refused)
 {
     char *haystack = make_haystack(10);
     lh_tokenizer *tok = open_tokenizer(0);
-    lh_needle_form form = form_of(haystack, 1, 0);
+    lh_needle_form form = form_of(haystack, 1, NULL);
     lh_needle n;
     ck_assert_int_eq(lh_needle_make(&n, tok, &form, &(lh_needle_spec){5000, 0.5, 0}), LH_EINPUT);
     ck_assert_msg(strstr(lh_error_message(), "the haystack is too short") != NULL, "%s", lh_error_message());

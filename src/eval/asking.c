@@ -1,0 +1,133 @@
+/* asking.c - asks every prompt of a task in every scenario, and lets each policy's cache answer. */
+#include "eval/asking.h"
+
+#include "engine/clock.h"
+
+static lh_comm *comm_of(const lh_asking *a)
+{
+    return lh_engine_get(a->engine)->comm;
+}
+
+static int is_root(const lh_asking *a)
+{
+    return lh_comm_rank(comm_of(a)) == 0;
+}
+
+static lh_status check_policies(const lh_asking *a)
+{
+    const lh_policy_list *policies = a->setup->policies;
+    if (!lh_engine_tokenizer(a->engine))
+        LH_FAIL(LH_EUSAGE, "the model has no tokenizer, so it cannot read text: import it from a folder that has one");
+    for (int64_t p = 0; p < policies->n; p++)
+        if (a->scenarios[LH_CONTEXT_ONLY] && policies->at[p].policy.proxies.kind == LH_PROXIES_QUESTION)
+            LH_FAIL(LH_EUSAGE,
+                    "policy '%s' observes the question, which comes after the eviction in the scenario context-only: "
+                    "give '--scenario question-aware'",
+                    policies->at[p].name);
+    return LH_OK;
+}
+
+lh_status lh_asking_open(lh_asking *a, const lh_asked_chat *chat)
+{
+    LH_TRY(lh_comm_agree(comm_of(a), check_policies(a)));
+    return lh_asked_format_open(&a->chat, a->engine, chat);
+}
+
+void lh_asking_close(lh_asking *a)
+{
+    lh_asked_format_close(&a->chat);
+    lh_asked_prompt_clear(&a->prompt);
+}
+
+lh_status lh_asking_make(lh_asking *a, int64_t number)
+{
+    lh_status st = LH_OK;
+    lh_asked_prompt_clear(&a->prompt);
+    if (is_root(a)) st = a->asker->make(a->self, number, &a->prompt);
+    LH_TRY(lh_comm_agree_patiently(comm_of(a), st));
+    return lh_asked_prompt_share(comm_of(a), &a->prompt);
+}
+
+/* Of the prompts that are not finished. */
+static void plan_work(lh_asking *a, int64_t n)
+{
+    a->work.progress = a->setup->progress;
+    a->work.prompts = a->work.resumed;
+    for (int64_t i = 0; i < n; i++)
+        for (int s = 0; s < LH_SCENARIOS; s++) {
+            lh_asked_case c;
+            if (!a->scenarios[s] || a->work.prompt_total++ < a->work.resumed) continue;
+            a->asker->describe(a->self, i, (lh_scenario)s, &c);
+            lh_caches_expect(&a->work, a->setup, lh_engine_get(a->engine)->config,
+                             &(lh_caches_plan){c.tokens, a->setup->max_new});
+        }
+    lh_work_begin(&a->work);
+}
+
+static lh_status judge_answer(lh_asking *a, const lh_cache_at *at, const lh_tokens *ids)
+{
+    lh_status st = LH_OK;
+    lh_buf text = {0};
+    LH_TRY_DONE(lh_eval_text(lh_engine_tokenizer(a->engine), ids->ids, ids->n, &text));
+    LH_TRY_DONE(
+        a->asker->judge(a->self, &(lh_asked_answer){at->policy, a->scenario, &a->prompt, &at->figures, text.data}));
+done:
+    lh_buf_clear(&text);
+    return st;
+}
+
+static lh_status answer_prompt(void *self, const lh_cache_at *at)
+{
+    lh_status st = LH_OK;
+    lh_asking *a = self;
+    const lh_tokens *question = &a->prompt.question;
+    lh_tokens ids = {0};
+    lh_cache_at now = *at;
+    if (a->scenario == LH_CONTEXT_ONLY) LH_TRY_DONE(lh_session_block(at->session, question->ids, question->n));
+    const double start = lh_clock_s();
+    LH_TRY_DONE(lh_eval_generate(at->session, &(lh_eval_answer){&a->chat.ends, a->setup->max_new, &a->work}, &ids));
+    now.figures.decode_s = lh_eval_seconds(a->setup, start);
+    if (is_root(a)) st = judge_answer(a, &now, &ids);
+    LH_TRY_DONE(lh_comm_agree(comm_of(a), st));
+done:
+    lh_tokens_clear(&ids);
+    return st;
+}
+
+/* Every policy answers the current prompt in a scenario. */
+static lh_status ask(lh_asking *a, int64_t number, lh_scenario scenario)
+{
+    const int aware = scenario == LH_QUESTION_AWARE;
+    const int64_t question = a->prompt.question.n;
+    lh_asked_case c;
+    a->scenario = scenario;
+    a->asker->describe(a->self, number, scenario, &c);
+    LH_TRY(lh_caches_each(a->engine,
+                          &(lh_caches_request){.setup = a->setup,
+                                               .name = c.name,
+                                               .prompt = lh_asked_prompt_of(&a->prompt, scenario),
+                                               .question = aware ? question : 0,
+                                               .more = a->setup->max_new + (aware ? 0 : question),
+                                               .block = aware ? 0 : question,
+                                               .seed = c.seed,
+                                               .work = &a->work},
+                          answer_prompt, a));
+    lh_eval_finish_prompt(a->setup, &a->work, a->tables);
+    return LH_OK;
+}
+
+lh_status lh_asking_run(lh_asking *a, int64_t n)
+{
+    int64_t cases = 0;
+    LH_TRY(lh_resume_begin(a->setup->resume, comm_of(a), a->tables, &a->work.resumed));
+    plan_work(a, n);
+    for (int64_t i = 0; i < n; i++) {
+        int made = 0;
+        for (int s = 0; s < LH_SCENARIOS; s++) {
+            if (!a->scenarios[s] || cases++ < a->work.resumed) continue;
+            if (!made++) LH_TRY(lh_asking_make(a, i));
+            LH_TRY(ask(a, i, (lh_scenario)s));
+        }
+    }
+    return LH_OK;
+}
