@@ -89,8 +89,10 @@ typedef struct lh_eval_kind {
     /* The results so far, on rank 0. */
     lh_status (*means)(const void *self, lh_table *means);
     lh_status (*print)(const void *self, lh_buf *out);
-    /* Tables besides the means: the i-th and its name, NULL after the last; --answers writes the first. */
-    const lh_table *(*table)(const void *self, int64_t i, const char **name);
+    struct { /* tables besides the means, ends with {0}; --answers writes the first, the others are left out if empty */
+        const char *name;
+        size_t at; /* offset of the lh_table in `self` */
+    } tables[3];
 } lh_eval_kind;
 
 /* State of a task. The caller fills in the first four; lh_eval_run the others. */

@@ -103,13 +103,6 @@ static lh_status print_fidelity(const void *self, lh_buf *out)
     return lh_fidelity_print(&((const run *)self)->result, out);
 }
 
-static const lh_table *fidelity_result_table(const void *self, int64_t i, const char **name)
-{
-    const lh_fidelity_result *r = &((const run *)self)->result;
-    *name = i == 0 ? "windows" : "repeated";
-    return i == 0 ? &r->windows : i == 1 && r->repeated.n ? &r->repeated : NULL;
-}
-
 static lh_status check_fidelity(void *self)
 {
     const run *r = self;
@@ -145,8 +138,14 @@ static lh_status compare_caches(void *self)
     return lh_fidelity_run(&r->result, r->task.engine, &r->request);
 }
 
-static const lh_eval_kind kind = {"fidelity",     check_fidelity, load_texts,           compare_caches,
-                                  fidelity_means, print_fidelity, fidelity_result_table};
+static const lh_eval_kind kind = {
+    .name = "fidelity",
+    .check = check_fidelity,
+    .load = load_texts,
+    .run = compare_caches,
+    .means = fidelity_means,
+    .print = print_fidelity,
+    .tables = {{"windows", offsetof(run, result.windows)}, {"repeated", offsetof(run, result.repeated)}}};
 
 static lh_status run_fidelity(lh_call *call)
 {

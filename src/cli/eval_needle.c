@@ -132,12 +132,6 @@ static lh_status print_needle(const void *self, lh_buf *out)
     return lh_needle_print(&((const run *)self)->result, out);
 }
 
-static const lh_table *needle_result_table(const void *self, int64_t i, const char **name)
-{
-    *name = "prompts";
-    return i == 0 ? &((const run *)self)->result.prompts : NULL;
-}
-
 static lh_status check_needle(void *self)
 {
     run *r = self;
@@ -180,8 +174,13 @@ static lh_status ask_needles(void *self)
     return lh_needle_run(&r->result, r->task.engine, q);
 }
 
-static const lh_eval_kind kind = {"needle",     check_needle, load_haystack,      ask_needles,
-                                  needle_means, print_needle, needle_result_table};
+static const lh_eval_kind kind = {.name = "needle",
+                                  .check = check_needle,
+                                  .load = load_haystack,
+                                  .run = ask_needles,
+                                  .means = needle_means,
+                                  .print = print_needle,
+                                  .tables = {{"prompts", offsetof(run, result.prompts)}}};
 
 static lh_status run_needle(lh_call *call)
 {

@@ -95,12 +95,6 @@ static lh_status print_qa(const void *self, lh_buf *out)
     return lh_qa_print(&((const run *)self)->result, out);
 }
 
-static const lh_table *qa_result_table(const void *self, int64_t i, const char **name)
-{
-    *name = "answers";
-    return i == 0 ? &((const run *)self)->result.answers : NULL;
-}
-
 static lh_status check_qa(void *self)
 {
     run *r = self;
@@ -125,7 +119,13 @@ static lh_status ask_questions(void *self)
     return lh_qa_run(&r->result, r->task.engine, &r->request);
 }
 
-static const lh_eval_kind kind = {"qa", check_qa, load_questions, ask_questions, qa_means, print_qa, qa_result_table};
+static const lh_eval_kind kind = {.name = "qa",
+                                  .check = check_qa,
+                                  .load = load_questions,
+                                  .run = ask_questions,
+                                  .means = qa_means,
+                                  .print = print_qa,
+                                  .tables = {{"answers", offsetof(run, result.answers)}}};
 
 static lh_status run_qa(lh_call *call)
 {

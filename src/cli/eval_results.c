@@ -62,6 +62,14 @@ lh_status lh_eval_kept_beside(const lh_eval_task *task, const char **path)
 
 /* ---- writing ---- */
 
+/* The i-th table besides the means; NULL after the last. */
+static const lh_table *table_at(const lh_eval_task *task, int i)
+{
+    if (!task->kind->tables[i].name) return NULL;
+    const lh_table *table = (const lh_table *)((const char *)task->self + task->kind->tables[i].at);
+    return i == 0 || table->n ? table : NULL;
+}
+
 static lh_status write_csv(const lh_table *table, const char *path)
 {
     lh_status st = LH_OK;
@@ -79,16 +87,15 @@ static lh_status write_analysis(const lh_eval_task *task, const lh_table *means)
     lh_h5 *h5 = NULL;
     const lh_table *table;
     char *group = NULL, *path = NULL;
-    const char *name;
     LH_TRY_DONE(lh_h5_create(&h5, files_of(task)->output, &(lh_h5_header){"analysis", 1, task->record}));
     LH_TRY_DONE(lh_asprintf(&group, "/%s", task->kind->name));
     LH_TRY_DONE(lh_h5_group(h5, group));
     LH_TRY_DONE(lh_asprintf(&path, "%s/means", group));
     LH_TRY_DONE(lh_table_h5(means, h5, path));
-    for (int64_t i = 0; (table = task->kind->table(task->self, i, &name)); i++) {
+    for (int i = 0; (table = table_at(task, i)); i++) {
         lh_free(path);
         path = NULL;
-        LH_TRY_DONE(lh_asprintf(&path, "%s/%s", group, name));
+        LH_TRY_DONE(lh_asprintf(&path, "%s/%s", group, task->kind->tables[i].name));
         LH_TRY_DONE(lh_table_h5(table, h5, path));
     }
     st = lh_h5_commit(h5);
@@ -106,14 +113,13 @@ static lh_status write_json(const lh_eval_task *task, const lh_table *means, int
     lh_status st = LH_OK;
     json_t *object = json_object(), *rows = NULL;
     const lh_table *table;
-    const char *name;
     json_object_set_new(object, "task", json_string(task->kind->name));
     json_object_set_new(object, "interrupted", json_boolean(interrupted));
     LH_TRY_DONE(lh_table_json(means, &rows));
     json_object_set_new(object, "means", rows);
-    for (int64_t i = 0; (table = task->kind->table(task->self, i, &name)); i++) {
+    for (int i = 0; (table = table_at(task, i)); i++) {
         LH_TRY_DONE(lh_table_json(table, &rows));
-        json_object_set_new(object, name, rows);
+        json_object_set_new(object, task->kind->tables[i].name, rows);
     }
     json_object_set_new(object, "ranks", json_integer(lh_comm_size(lh_engine_get(task->engine)->comm)));
     json_object_set_new(object, "dtype", json_string(lh_dtype_name(lh_engine_get(task->engine)->dtype)));
@@ -142,12 +148,11 @@ lh_status lh_eval_write(const lh_eval_task *task, int interrupted)
     const lh_eval_files *f = files_of(task);
     const int csv_shown = lh_eval_is_stdout(f->csv), answers_shown = lh_eval_is_stdout(f->answers);
     lh_table means = {0};
-    const char *name;
     lh_failures_add(&failed, task->kind->means(task->self, &means));
     if (failed.st != LH_OK) goto done;
     if (f->csv && (csv_shown || !interrupted)) lh_failures_add(&failed, write_csv(&means, f->csv));
     if (f->answers && (answers_shown || !interrupted))
-        lh_failures_add(&failed, write_csv(task->kind->table(task->self, 0, &name), f->answers));
+        lh_failures_add(&failed, write_csv(table_at(task, 0), f->answers));
     if (f->output && !interrupted) lh_failures_add(&failed, write_analysis(task, &means));
     if (f->json)
         lh_failures_add(&failed, write_json(task, &means, interrupted));

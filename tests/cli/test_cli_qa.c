@@ -1,9 +1,14 @@
 /* Questions about texts of one's own, keep sets of an evaluation, and the columns of its tables. */
 #include <check.h>
+#include <fcntl.h>
 #include <jansson.h>
 #include <math.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "cli/program.h"
 #include "cli/tiny.h"
@@ -148,6 +153,45 @@ START_TEST(test_all_policies_take_the_options_that_they_know)
 }
 END_TEST
 
+/* Writes a template into a pipe for its first reader, and what cannot be read for every other. */
+static pid_t serve_once(const char *pipe, const char *template)
+{
+    unlink(pipe);
+    ck_assert_int_eq(mkfifo(pipe, 0600), 0);
+    const pid_t child = fork();
+    for (const char *text = template; child == 0; text = "{% bad") {
+        int fd = open(pipe, O_WRONLY);
+        if (fd < 0 || write(fd, text, strlen(text)) < 0) _exit(1);
+        close(fd);
+        usleep(200000);
+    }
+    return child;
+}
+
+START_TEST(test_a_template_is_opened_once)
+{
+    static const char template[] = "{% for m in messages %}[{{ m.role }}] {{ m.content }}\n{% endfor %}[assistant]";
+    static const char *const tasks[] = {QA "--csv -", "eval needle -m tiny.h5 --haystack context3 --length 300 --csv -",
+                                        "eval fidelity -m tiny.h5 --text context3 --length 60 --count 2 -n 4 "
+                                        "--reconstruct --csv -"};
+    program_file("own.jinja", template);
+    for (size_t t = 0; t < sizeof tasks / sizeof *tasks; t++)
+        for (int ranks = 1; ranks <= 4; ranks++) {
+            program_result r = {0}, once = {0};
+            program_run(&r, ranks, "%s --policy h2o --budget 40 --deterministic --chat-template own.jinja", tasks[t]);
+            program_exits(&r, 0);
+            const pid_t writer = serve_once("own.pipe", template);
+            program_run(&once, ranks, "%s --policy h2o --budget 40 --deterministic --chat-template own.pipe", tasks[t]);
+            kill(writer, SIGKILL);
+            waitpid(writer, NULL, 0);
+            program_exits(&once, 0);
+            ck_assert_str_eq(r.out.data, once.out.data);
+            program_clear(&r);
+            program_clear(&once);
+        }
+}
+END_TEST
+
 static void write_questions(void)
 {
     lh_buf lines = {0}, context = {0};
@@ -179,6 +223,7 @@ int main(void)
                                   test_what_cannot_be_asked_is_said,
                                   test_one_question_is_one,
                                   test_all_policies_take_the_options_that_they_know,
+                                  test_a_template_is_opened_once,
                                   NULL};
     program_enter();
     tiny_write("tiny");
