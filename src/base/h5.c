@@ -12,6 +12,9 @@
 
 enum { ALIGN_ABOVE_BYTES = 1 << 20, ALIGN_BYTES = 4096 };
 
+/* More than HDF5 takes to open a file: 1.10 crashes where it gets no memory for its cache of metadata. */
+static const int64_t OPEN_BYTES = INT64_C(4) << 20;
+
 lh_status lh_h5_code(const lh_h5 *h5)
 {
     return h5->partial ? LH_EWRITE : LH_EFILE;
@@ -59,6 +62,7 @@ static lh_status new_handle(lh_h5 **out, const char *path)
 {
     lh_status st = LH_OK;
     lh_h5 *h5 = NULL;
+    LH_TRY_DONE(lh_mem_check("HDF5", OPEN_BYTES));
     LH_TRY_DONE(lh_calloc(&h5, 1, sizeof *h5));
     h5->file = h5->access = -1;
     LH_TRY_DONE(lh_strdup(&h5->path, path));

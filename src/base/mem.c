@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 static lh_status total_bytes(size_t *out, int64_t count, int64_t size)
 {
@@ -81,6 +82,18 @@ static lh_status reserve(lh_buf *buf, int64_t more)
         LH_TRY(lh_realloc(&buf->data, cap, 1));
         buf->cap_bytes = cap;
     }
+    return LH_OK;
+}
+
+lh_status lh_mem_check(const char *what, int64_t bytes)
+{
+    /* not malloc, whose calls compilers leave out where the memory is not used */
+    void *p = mmap(NULL, (size_t)bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (p == MAP_FAILED)
+        LH_FAIL(LH_ENOMEM,
+                "%s needs %lld MiB of memory, which are not there: raise the limit ('ulimit -v', or the job's)", what,
+                (long long)(bytes >> 20));
+    munmap(p, (size_t)bytes);
     return LH_OK;
 }
 

@@ -21,6 +21,10 @@ lh_status lh_strndup(char **out, const char *text, int64_t bytes);
 /* printf into a new string. */
 lh_status lh_asprintf(char **out, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
+/* LH_ENOMEM, naming `what`, unless the process can get `bytes` more bytes: before calls of libraries that crash, or blame
+ * a file, where they get none. */
+lh_status lh_mem_check(const char *what, int64_t bytes);
+
 /* Growable bytes; all zero is empty. `data` is NUL-terminated after any append. */
 typedef struct lh_buf {
     char *data;

@@ -114,12 +114,16 @@ done:
     return st;
 }
 
+/* Of HDF5, the threads, hwloc, MPI: below a limit of less they crash. */
+static const int64_t LIBRARY_BYTES = INT64_C(64) << 20;
+
 /* Runs a command and returns the exit code. argv: after the name of the command. */
 static int run_command(const lh_command *command, int argc, char **argv)
 {
     lh_status st = LH_OK;
     lh_options *options = NULL;
     lh_call call = {0};
+    LH_TRY_DONE(lh_mem_check("the start", LIBRARY_BYTES));
     LH_TRY_DONE(lh_calloc(&call.values, command->values_bytes, 1));
     LH_TRY_DONE(lh_options_parse(&options, command->syntax, call.values, argc, argv));
     call.options = options;

@@ -35,6 +35,14 @@ START_TEST(test_sizes_that_no_memory_holds_fail_and_leave_the_pointer)
 }
 END_TEST
 
+START_TEST(test_memory_that_is_not_there_is_said)
+{
+    ck_assert_int_eq(lh_mem_check("HDF5", INT64_C(4) << 20), LH_OK);
+    ck_assert_int_eq(lh_mem_check("HDF5", INT64_C(1) << 60), LH_ENOMEM);
+    ck_assert_ptr_nonnull(strstr(lh_error_message(), "HDF5 needs 1099511627776 MiB of memory"));
+}
+END_TEST
+
 START_TEST(test_growing_keeps_what_was_there)
 {
     int *p = NULL;
@@ -90,6 +98,7 @@ int main(void)
 {
     const TTest *const tests[] = {test_memory_is_zeroed_and_never_null,
                                   test_sizes_that_no_memory_holds_fail_and_leave_the_pointer,
+                                  test_memory_that_is_not_there_is_said,
                                   test_growing_keeps_what_was_there,
                                   test_strings_are_copied,
                                   test_a_buffer_holds_all_that_was_appended_and_a_nul,

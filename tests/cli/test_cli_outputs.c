@@ -122,13 +122,14 @@ END_TEST
 START_TEST(test_the_second_run_is_refused_and_the_first_lives)
 {
     program_result r = {0};
-    program_run(&r, 1,
-                "--version > v; " LONGHAUL " " NEEDLE "--seeds 400 --csv two.csv -o two.h5 > first.out 2> first.err & "
-                "first=$!; for i in $(seq 200); do ls two.h5.*.partial > v 2>&1 && break; sleep 0.05; done; " LONGHAUL
-                " " NEEDLE "--csv two.csv 2> second.err; second=$?; " LONGHAUL
-                " import tiny -o two.h5 --force 2> third.err; third=$?; grep -c 'of this host writes it' second.err third.err; "
-                "ls two.csv.*.partial two.h5.*.partial | wc -l; kill -INT $first; wait $first; "
-                "echo $second $third $?; ls two.csv two.h5 two.h5.resume; ls *.partial");
+    program_run(
+        &r, 1,
+        "--version > v; " LONGHAUL " " NEEDLE "--seeds 400 --csv two.csv -o two.h5 > first.out 2> first.err & "
+        "first=$!; for i in $(seq 200); do ls two.h5.*.partial > v 2>&1 && break; sleep 0.05; done; " LONGHAUL
+        " " NEEDLE "--csv two.csv 2> second.err; second=$?; " LONGHAUL
+        " import tiny -o two.h5 --force 2> third.err; third=$?; grep -c 'of this host writes it' second.err third.err; "
+        "ls two.csv.*.partial two.h5.*.partial | wc -l; kill -INT $first; wait $first; "
+        "echo $second $third $?; ls two.csv two.h5 two.h5.resume; ls *.partial");
     ck_assert_msg(strcmp(r.out.data, "second.err:1\nthird.err:1\n2\n6 6 75\ntwo.h5.resume\n") == 0, "%s%s", r.out.data,
                   r.err.data);
     program_clear(&r);
@@ -154,13 +155,33 @@ END_TEST
 START_TEST(test_the_limit_of_file_sizes_is_a_message)
 {
     program_result r = {0};
-    program_run(&r, 1, "--version > v; cp tiny.h5 limited.h5; ulimit -f 100; " LONGHAUL " import tiny -o limited.h5 --force");
+    program_run(&r, 1,
+                "--version > v; cp tiny.h5 limited.h5; ulimit -f 100; " LONGHAUL " import tiny -o limited.h5 --force");
     program_exits(&r, 6);
     program_says(&r, "'limited.h5': File too large");
     stays("limited.h5", "tiny.h5");
     program_run(&r, 1, "--version > v; ls limited.h5.*");
     ck_assert_str_eq(r.out.data, "");
     program_clear(&r);
+}
+END_TEST
+
+/* From the limit on with which --version works: a message or an answer, and never a signal, or a file that is blamed.
+ */
+START_TEST(test_the_limit_of_memory_is_a_message)
+{
+#ifndef __SANITIZE_ADDRESS__ /* which needs terabytes of address space */
+    program_result r = {0};
+    program_run(&r, 1,
+                "--version > v; v=20000; until (ulimit -v $v; " LONGHAUL
+                " --version > v) 2> v; do v=$((v + 128)); done; "
+                "for more in 0 4000 8000 12000 14000 16000 17000 18000 19000 20000 24000 30000 60000; do "
+                "(ulimit -v $((v + more)); " LONGHAUL " generate -m tiny.h5 -p abc -n 2 > o 2> e; c=$?; "
+                "test $c = 0 || { test $c = 5 && grep -q 'ulimit -v' e; } || { echo $more: $c; cat e; }); done");
+    program_exits(&r, 0);
+    ck_assert_str_eq(r.out.data, "");
+    program_clear(&r);
+#endif
 }
 END_TEST
 
@@ -259,6 +280,7 @@ int main(void)
                                   test_the_second_run_is_refused_and_the_first_lives,
                                   test_two_imports_at_once_leave_one_model,
                                   test_the_limit_of_file_sizes_is_a_message,
+                                  test_the_limit_of_memory_is_a_message,
                                   test_a_full_log_file_is_said_once,
                                   test_an_empty_prompt_has_one_code,
                                   test_a_cache_that_cannot_be_saved_loses_nothing_else,
