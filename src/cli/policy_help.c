@@ -1,6 +1,7 @@
 /* policy_help.c - `--policy help` and `--policy NAME --help`: presets and parts from the tables of src/policies. */
 #include "cli/policy_help.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "cli/eval_common.h"
@@ -71,6 +72,14 @@ const char *lh_cli_policy_list_word(int i)
     return i ? lh_cli_policy_word(i - 1) : "all";
 }
 
+/* The name, and that which papers use. */
+enum { NAMES_BYTES = 64 };
+static const char *names_of(const lh_policy_preset *preset, char names[NAMES_BYTES])
+{
+    snprintf(names, NAMES_BYTES, "%s%s%s", preset->name, preset->alias ? ", " : "", preset->alias ? preset->alias : "");
+    return names;
+}
+
 static lh_status list(lh_buf *out)
 {
     static const struct {
@@ -80,12 +89,13 @@ static lh_status list(lh_buf *out)
                  {LH_POLICY_OF_PAPER, "policies of papers"},
                  {LH_POLICY_BASELINE, "baselines"},
                  {LH_POLICY_COMPATIBLE, "compatible with other programs, for comparison"}};
+    char names[NAMES_BYTES];
     for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
         LH_TRY(lh_buf_printf(out, "%s%s:\n", k ? "\n" : "", kinds[k].heading));
         for (int i = 0; lh_policy_at(i); i++) {
             const lh_policy_preset *p = lh_policy_at(i);
             if (p->kind != kinds[k].kind) continue;
-            LH_TRY(lh_buf_printf(out, "  %-27s %s%s%s%s\n", p->name, p->summary, p->paper ? " (" : "",
+            LH_TRY(lh_buf_printf(out, "  %-27s %s%s%s%s\n", names_of(p, names), p->summary, p->paper ? " (" : "",
                                  p->paper ? p->paper : "", p->paper ? ")" : ""));
         }
     }
@@ -98,7 +108,8 @@ static lh_status list(lh_buf *out)
 static lh_status explain_policy(lh_buf *out, const lh_policy *policy)
 {
     const lh_policy_preset *preset = lh_policy_find(policy->name);
-    LH_TRY(lh_buf_printf(out, "%s%s: %s%s%s%s\n\n", out->bytes ? "\n" : "", preset->name, preset->summary,
+    char names[NAMES_BYTES];
+    LH_TRY(lh_buf_printf(out, "%s%s: %s%s%s%s\n\n", out->bytes ? "\n" : "", names_of(preset, names), preset->summary,
                          preset->paper ? " (" : "", preset->paper ? preset->paper : "", preset->paper ? ")" : ""));
     LH_TRY(lh_policy_describe(policy, out));
     return LH_OK;

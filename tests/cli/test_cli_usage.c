@@ -73,6 +73,7 @@ START_TEST(test_policies_explain_themselves_without_a_model)
     program_exits(&r, 0);
     ck_assert_int_eq(program_lines(r.out.data, "  snapkv  "), 1); /* rank 0 speaks */
     ck_assert_ptr_nonnull(strstr(r.out.data, "(arXiv 2407.11550)"));
+    ck_assert_int_eq(program_lines(r.out.data, "  ada-snapkv, adakv  "), 1); /* and what papers call it */
     program_run(&r, 1, "plan --policy=nacl --random-share 0.5 --help");
     program_exits(&r, 0);
     ck_assert_int_eq(program_lines(r.out.data, "  --proxies 1%  "), 1);
