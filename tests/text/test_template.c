@@ -45,7 +45,7 @@ START_TEST(test_hostile_templates_end)
     } cases[] = {
         {M "{% for i in range(99999) %}{% for j in range(99999) %}{{ i }}{% endfor %}{% endfor %}",
          "than a chat template may"},
-        {M "{% for i in range(10**9) %}{% endfor %}", "line 1: 'range' is limited to 100000 integers"},
+        {M "{% for i in range(1000000000) %}{% endfor %}", "line 1: 'range' is limited to 100000 integers"},
         {M "{% macro f(x) %}{{ f(x) }}{% endmacro %}{{ f(1) }}", "nested deeper than"},
         {M "{% set ns = namespace(s='a') %}{% for i in range(99) %}{% set ns.s = ns.s + ns.s %}{% endfor %}",
          "more memory"},
@@ -54,16 +54,16 @@ START_TEST(test_hostile_templates_end)
         {M "{% set ns = namespace(l=[]) %}{% for i in range(9999) %}{% set ns.l = [ns.l] %}{% endfor %}{{ ns.l == ns.l "
            "}}",
          "nested deeper"},
-        {M "{{ 'a' * 10**12 }}", "than a chat template may"},
-        {M "{{ [1] * 10**12 }}", "than a chat template may"},
+        {M "{{ 'a' * 1000000000000 }}", "than a chat template may"},
+        {M "{{ [1] * 1000000000000 }}", "than a chat template may"},
         {M "{{ ''.join(['a' * 999999] * 99999) }}", "than a chat template may"},
         {M "{{ ('a' * 9999).replace('a', 'b' * 99999) }}", "than a chat template may"},
-        {M "{{ 'a\nb' | indent(10**9) }}", "than a chat template may"},
+        {M "{{ 'a\nb' | indent(1000000000) }}", "than a chat template may"},
         {M "{{ 9223372036854775807 + 1 }}", "does not fit in 64 bits"},
-        {M "{{ 2 ** 64 }}", "does not fit in 64 bits"},
+        {M "{{ 4294967296 * 4294967296 }}", "does not fit in 64 bits"},
         {M "{{ (0 - 9223372036854775807 - 1) // -1 }}", "does not fit in 64 bits"},
         {M "{{ 1 // 0 }}", "division by zero"},
-        {M "{{ 1.0 % 0 }}", "division by zero"},
+        {M "{{ 1 % 0 }}", "division by zero"},
         {M "{{ ''.__class__.__mro__ }}", "'__class__' is undefined"},
         {M "{{ messages.append(1) }}", "'append' is undefined"},
         {M "{% set m = messages[0] %}{% set m.content = 'x' %}", "members are set in a namespace"},
@@ -105,6 +105,9 @@ START_TEST(test_what_cannot_be_read_is_named_with_its_line)
         {"{{ messages }}{{ a ! b }}", "unexpected character '!'"},
         {"{{ messages }}{{ f(*x) }}", "unpacked arguments are not read here"},
         {"{{ messages }}{{ 99999999999999999999 }}", "does not fit in 64 bits"},
+        {"{{ messages }}{{ 1.5 }}", "line 1: '1.5 }}' is no integer, and other numbers are not read here"},
+        {"{{ messages }}{{ 3e2 }}", "is no integer"},
+        {"{{ messages }}{{ 7 / 2 }}", "line 1, at '/'"},
         {"a text", "it does not look at 'messages'"},
         {"", "it does not look at 'messages'"},
     };
@@ -170,7 +173,6 @@ START_TEST(test_contents_forge_no_token)
         "{{ [messages[0].content] | map('trim') | first }}",
         "{{ {'a': messages[0].content} | tojson }}",
         "{{ messages[0].role }}",
-        "{{ '{}'.format(messages[0].content) }}",
     };
     char *json = tt_json("{'added_tokens': [{'id': 0, 'content': '<|im_end|>', 'special': true}], 'model': {'vocab': "
                          "{'<unk>': 1}, 'merges': [], 'unk_token': '<unk>', 'fuse_unk': true}}");

@@ -35,7 +35,6 @@ static lh_status trim(lh_tpl_pool *pool, lh_tpl_value v, args *a, lh_tpl_value *
 CASE(upper, LH_TPL_UPPER)
 CASE(lower, LH_TPL_LOWER)
 CASE(capitalize, LH_TPL_CAPITAL)
-CASE(title, LH_TPL_TITLE_FILTER)
 
 static lh_status replace(lh_tpl_pool *pool, lh_tpl_value v, args *a, lh_tpl_value *out)
 {
@@ -71,21 +70,6 @@ static lh_status indent(lh_tpl_pool *pool, lh_tpl_value v, args *a, lh_tpl_value
     return lh_tpl_built(pool, &b, out);
 }
 
-static lh_status escape(lh_tpl_pool *pool, lh_tpl_value v, args *a, lh_tpl_value *out)
-{
-    static const struct {
-        const char *from, *to;
-    } rows[] = {{"&", "&amp;"}, {"<", "&lt;"}, {">", "&gt;"}, {"\"", "&#34;"}, {"'", "&#39;"}};
-    (void)a;
-    LH_TRY(lh_tpl_str(pool, v, out));
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        const lh_tpl_text from = {.data = rows[i].from, .bytes = 1},
-                          to = {.data = rows[i].to, .bytes = (int64_t)strlen(rows[i].to)};
-        LH_TRY(lh_tpl_replace(pool, out->text, &(lh_tpl_change){&from, &to, -1}, out));
-    }
-    return LH_OK;
-}
-
 static lh_status tojson(lh_tpl_pool *pool, lh_tpl_value v, args *a, lh_tpl_value *out)
 {
     lh_tpl_value indent_of = lh_tpl_arg(a, 1, "indent"), separators = lh_tpl_arg(a, 2, "separators");
@@ -117,45 +101,11 @@ static lh_status to_int(lh_tpl_pool *pool, lh_tpl_value v, args *a, lh_tpl_value
     (void)pool;
     *out = otherwise.kind == LH_TPL_UNDEFINED ? lh_tpl_int(0) : otherwise;
     if (v.kind == LH_TPL_INT || v.kind == LH_TPL_BOOL) *out = lh_tpl_int(v.i);
-    if (v.kind == LH_TPL_FLOAT && fabs(v.f) < 9e18) *out = lh_tpl_int((int64_t)v.f);
     if (v.kind != LH_TPL_TEXT || v.text->bytes == 0 || v.text->bytes > 60) return LH_OK;
     memcpy(text, v.text->data, (size_t)v.text->bytes);
     double f = strtod(text, &end);
     while (*end == ' ' || *end == '\n') end++;
     if (!*end && fabs(f) < 9e15) *out = lh_tpl_int((int64_t)f);
-    return LH_OK;
-}
-
-static lh_status to_float(lh_tpl_pool *pool, lh_tpl_value v, args *a, lh_tpl_value *out)
-{
-    char text[64] = {0}, *end = text;
-    lh_tpl_value otherwise = lh_tpl_arg(a, 0, "default");
-    (void)pool;
-    *out = otherwise.kind == LH_TPL_UNDEFINED ? lh_tpl_float(0) : otherwise;
-    if (lh_tpl_is_number(v)) *out = lh_tpl_float(lh_tpl_number(v));
-    if (v.kind != LH_TPL_TEXT || v.text->bytes == 0 || v.text->bytes > 60) return LH_OK;
-    memcpy(text, v.text->data, (size_t)v.text->bytes);
-    double f = strtod(text, &end);
-    if (!*end) *out = lh_tpl_float(f);
-    return LH_OK;
-}
-
-static lh_status absolute(lh_tpl_pool *pool, lh_tpl_value v, args *a, lh_tpl_value *out)
-{
-    (void)pool, (void)a;
-    if (!lh_tpl_is_number(v)) LH_FAIL(LH_EINPUT, "'abs' needs a number, not a value of the type '%s'", lh_tpl_type(v));
-    *out = v.kind == LH_TPL_FLOAT ? lh_tpl_float(fabs(v.f)) : lh_tpl_int(v.i < 0 && v.i > INT64_MIN ? -v.i : v.i);
-    return LH_OK;
-}
-
-static lh_status round_number(lh_tpl_pool *pool, lh_tpl_value v, args *a, lh_tpl_value *out)
-{
-    lh_tpl_value digits = lh_tpl_arg(a, 0, "precision");
-    (void)pool;
-    if (!lh_tpl_is_number(v))
-        LH_FAIL(LH_EINPUT, "'round' needs a number, not a value of the type '%s'", lh_tpl_type(v));
-    double scale = pow(10, digits.kind == LH_TPL_INT && digits.i > 0 && digits.i < 16 ? (double)digits.i : 0);
-    *out = lh_tpl_float(nearbyint(lh_tpl_number(v) * scale) / scale);
     return LH_OK;
 }
 
@@ -236,43 +186,6 @@ static lh_status dictsort(lh_tpl_pool *pool, lh_tpl_value v, args *a, lh_tpl_val
     return LH_OK;
 }
 
-/* By the values of an attribute, if one is named; texts without regard to case, unless asked for. */
-static lh_status sort(lh_tpl_pool *pool, lh_tpl_value v, args *a, lh_tpl_value *out)
-{
-    lh_tpl_value attribute = lh_tpl_arg(a, 2, "attribute");
-    lh_tpl_list items;
-    lh_tpl_dict by = {0};
-    int64_t *order;
-    const int exact = lh_tpl_true(lh_tpl_arg(a, 1, "case_sensitive")),
-              turned = lh_tpl_true(lh_tpl_arg(a, 0, "reverse"));
-    LH_TRY(lh_tpl_items(pool, v, &items));
-    for (int64_t i = 0; i < items.n; i++) {
-        lh_tpl_value key = items.at[i];
-        if (attribute.kind != LH_TPL_UNDEFINED) LH_TRY(lh_tpl_member_path(pool, key, attribute, &key));
-        if (key.kind == LH_TPL_TEXT && !exact) LH_TRY(lh_tpl_change_case(pool, key.text, LH_TPL_LOWER, &key));
-        LH_TRY(lh_tpl_list_push(pool, &by.keys, key));
-    }
-    LH_TRY(lh_tpl_sorted_keys(pool, &by, &order));
-    LH_TRY(lh_tpl_list_make(pool, out));
-    for (int64_t i = 0; i < items.n; i++)
-        LH_TRY(lh_tpl_list_push(pool, out->list, items.at[order[turned ? items.n - 1 - i : i]]));
-    return LH_OK;
-}
-
-static lh_status unique(lh_tpl_pool *pool, lh_tpl_value v, args *a, lh_tpl_value *out)
-{
-    lh_tpl_list items;
-    (void)a;
-    LH_TRY(lh_tpl_items(pool, v, &items));
-    LH_TRY(lh_tpl_list_make(pool, out));
-    for (int64_t i = 0; i < items.n; i++) {
-        int there;
-        LH_TRY(lh_tpl_contains(pool, *out, items.at[i], &there));
-        if (!there) LH_TRY(lh_tpl_list_push(pool, out->list, items.at[i]));
-    }
-    return LH_OK;
-}
-
 static lh_status join(lh_tpl_pool *pool, lh_tpl_value v, args *a, lh_tpl_value *out)
 {
     lh_tpl_list items;
@@ -314,26 +227,6 @@ static lh_status smallest(lh_tpl_pool *pool, lh_tpl_value v, args *a, lh_tpl_val
 {
     (void)a;
     return extreme(pool, v, -1, out);
-}
-
-static lh_status sum(lh_tpl_pool *pool, lh_tpl_value v, args *a, lh_tpl_value *out)
-{
-    lh_tpl_list items;
-    lh_tpl_value attribute = lh_tpl_arg(a, 0, "attribute");
-    LH_TRY(lh_tpl_items(pool, v, &items));
-    *out = lh_tpl_int(0);
-    for (int64_t i = 0; i < items.n; i++) {
-        lh_tpl_value item = items.at[i];
-        if (attribute.kind != LH_TPL_UNDEFINED) LH_TRY(lh_tpl_member_path(pool, item, attribute, &item));
-        if (!lh_tpl_is_number(item))
-            LH_FAIL(LH_EINPUT, "'sum' needs numbers, not a value of the type '%s'", lh_tpl_type(item));
-        if (out->kind == LH_TPL_INT && item.kind != LH_TPL_FLOAT) {
-            if (__builtin_add_overflow(out->i, item.i, &out->i)) LH_FAIL(LH_EINPUT, "a sum does not fit in 64 bits");
-        } else {
-            *out = lh_tpl_float(lh_tpl_number(*out) + lh_tpl_number(item));
-        }
-    }
-    return LH_OK;
 }
 
 /* "map(attribute='a', default=b)", or "map('filter', …)". */
@@ -433,16 +326,10 @@ lh_tpl_call lh_tpl_find_filter(const char *name)
                                       {"upper", upper},
                                       {"lower", lower},
                                       {"capitalize", capitalize},
-                                      {"title", title},
                                       {"replace", replace},
                                       {"indent", indent},
-                                      {"escape", escape},
-                                      {"e", escape},
                                       {"tojson", tojson},
                                       {"int", to_int},
-                                      {"float", to_float},
-                                      {"abs", absolute},
-                                      {"round", round_number},
                                       {"length", length},
                                       {"count", length},
                                       {"first", first},
@@ -451,12 +338,9 @@ lh_tpl_call lh_tpl_find_filter(const char *name)
                                       {"reverse", reverse},
                                       {"items", items_of},
                                       {"dictsort", dictsort},
-                                      {"sort", sort},
-                                      {"unique", unique},
                                       {"join", join},
                                       {"max", largest},
                                       {"min", smallest},
-                                      {"sum", sum},
                                       {"map", map},
                                       {"select", select_items},
                                       {"reject", reject_items},

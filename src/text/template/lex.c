@@ -181,24 +181,12 @@ static lh_status lex_number(lexer *x)
     char text[64];
     int64_t bytes = 0;
     const char *end = digits(x->at, x->end);
-    int real = 0;
-    if (end + 1 < x->end && *end == '.' && is_digit(end[1])) {
-        real = 1;
-        end = digits(end + 1, x->end);
-    }
-    if (end < x->end && (*end == 'e' || *end == 'E')) {
-        const char *power = end + 1;
-        if (power < x->end && (*power == '+' || *power == '-')) power++;
-        if (power < x->end && is_digit(*power)) {
-            real = 1;
-            end = digits(power, x->end);
-        }
-    }
-    if ((end < x->end && is_name(*end)) || end - x->at >= (int64_t)sizeof text)
-        FAIL_AT(x->line, "'%.20s' is no number that is read here", x->at);
+    const int has_fraction = end + 1 < x->end && *end == '.' && is_digit(end[1]);
+    if (has_fraction || (end < x->end && is_name(*end)) || end - x->at >= (int64_t)sizeof text)
+        FAIL_AT(x->line, "'%.20s' is no integer, and other numbers are not read here", x->at);
     for (const char *c = x->at; c < end; c++)
         if (*c != '_') text[bytes++] = *c;
-    LH_TRY(push_copy(x, real ? LH_TPL_REAL : LH_TPL_INTEGER, text, bytes));
+    LH_TRY(push_copy(x, LH_TPL_INTEGER, text, bytes));
     skip(x, end - x->at);
     return LH_OK;
 }

@@ -14,7 +14,6 @@ typedef enum lh_tpl_token_kind {
     LH_TPL_NAME,
     LH_TPL_STRING, /* its escapes replaced */
     LH_TPL_INTEGER,
-    LH_TPL_REAL,
     LH_TPL_OPERATOR,
     LH_TPL_END,
 } lh_tpl_token_kind;

@@ -1,4 +1,4 @@
-/* methods.c - methods of texts, dictionaries and lists, as Python's; those that change a value do not exist. */
+/* methods.c - methods of texts and dictionaries, as Python's; those that change a value do not exist. */
 #include <string.h>
 
 #include "text/template/calls.h"
@@ -176,21 +176,6 @@ static lh_status rfind(lh_tpl_pool *pool, lh_tpl_value self, args *a, lh_tpl_val
     return LH_OK;
 }
 
-static lh_status count(lh_tpl_pool *pool, lh_tpl_value self, args *a, lh_tpl_value *out)
-{
-    int64_t n = 0, at = 0, found;
-    lh_tpl_value part = lh_tpl_arg(a, 0, NULL);
-    LH_TRY(lh_tpl_need_text(part, "count"));
-    for (;; n++) {
-        LH_TRY(lh_tpl_text_find(pool, self.text, part.text, at, &found));
-        if (found < 0) break;
-        at = found + (part.text->bytes ? part.text->bytes : 1);
-        LH_TRY(lh_tpl_step(pool, 1));
-    }
-    *out = lh_tpl_int(n);
-    return LH_OK;
-}
-
 static lh_status join(lh_tpl_pool *pool, lh_tpl_value self, args *a, lh_tpl_value *out)
 {
     lh_tpl_list items;
@@ -199,66 +184,7 @@ static lh_status join(lh_tpl_pool *pool, lh_tpl_value self, args *a, lh_tpl_valu
     return lh_tpl_join(pool, &items, self.text, out);
 }
 
-/* What all bytes of a text must be, for isdigit and the like: ASCII only. */
-static lh_status all_of(lh_tpl_value self, const char *set, lh_tpl_value *out)
-{
-    int yes = self.text->bytes > 0;
-    for (int64_t i = 0; i < self.text->bytes && yes; i++)
-        yes = self.text->data[i] && strchr(set, self.text->data[i]) != NULL;
-    *out = lh_tpl_bool(yes);
-    return LH_OK;
-}
-
-#define DIGITS "0123456789"
-#define LETTERS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
-#define ALL_OF(name, set)                                                                   \
-    static lh_status name(lh_tpl_pool *pool, lh_tpl_value self, args *a, lh_tpl_value *out) \
-    {                                                                                       \
-        (void)pool, (void)a;                                                                \
-        return all_of(self, set, out);                                                      \
-    }
-ALL_OF(is_digits, DIGITS)
-ALL_OF(is_letters, LETTERS)
-ALL_OF(is_alphanumeric, DIGITS LETTERS)
-ALL_OF(is_spaces, " \t\n\r\f\v")
-
-/* "{}" and "{name}" are replaced; a format after a colon is not read here. */
-static lh_status format(lh_tpl_pool *pool, lh_tpl_value self, args *a, lh_tpl_value *out)
-{
-    lh_tpl_builder b = {0};
-    const lh_tpl_text *t = self.text;
-    int64_t next = 0;
-    for (int64_t at = 0; at < t->bytes;) {
-        const char c = t->data[at];
-        if ((c == '{' || c == '}') && at + 1 < t->bytes && t->data[at + 1] == c) {
-            LH_TRY(lh_tpl_append_bytes(pool, &b, &c, 1));
-            at += 2;
-        } else if (c == '{') {
-            const char *end = memchr(t->data + at, '}', (size_t)(t->bytes - at));
-            char name[64] = {0};
-            int64_t bytes = end ? end - (t->data + at) - 1 : 64;
-            if (bytes > 62) LH_FAIL(LH_EINPUT, "'format' got a '{' without '}'");
-            memcpy(name, t->data + at + 1, (size_t)bytes);
-            int number = bytes > 0 && strspn(name, DIGITS) == (size_t)bytes && bytes < 9;
-            int64_t i = bytes == 0 ? next++ : 0;
-            for (int64_t k = 0; number && k < bytes; k++) i = i * 10 + name[k] - '0';
-            lh_tpl_value text, v = lh_tpl_arg(a, bytes == 0 || number ? i : -1, bytes == 0 || number ? NULL : name);
-            if (v.kind == LH_TPL_UNDEFINED) LH_FAIL(LH_EINPUT, "'format' has no value for '{%s}'", name);
-            LH_TRY(lh_tpl_str(pool, v, &text));
-            LH_TRY(lh_tpl_append(pool, &b, text.text));
-            at += bytes + 2;
-        } else {
-            lh_tpl_value part;
-            LH_TRY(lh_tpl_text_part(pool, t, at, at + 1, &part));
-            LH_TRY(lh_tpl_append(pool, &b, part.text));
-            at++;
-        }
-        LH_TRY(lh_tpl_step(pool, 1));
-    }
-    return lh_tpl_built(pool, &b, out);
-}
-
-/* ---- dictionaries and lists ---- */
+/* ---- dictionaries ---- */
 
 static lh_status get(lh_tpl_pool *pool, lh_tpl_value self, args *a, lh_tpl_value *out)
 {
@@ -303,28 +229,6 @@ static lh_status items(lh_tpl_pool *pool, lh_tpl_value self, args *a, lh_tpl_val
     return LH_OK;
 }
 
-static lh_status list_index(lh_tpl_pool *pool, lh_tpl_value self, args *a, lh_tpl_value *out)
-{
-    for (int64_t i = 0; i < self.list->n; i++) {
-        int same;
-        LH_TRY(lh_tpl_equal(pool, self.list->at[i], lh_tpl_arg(a, 0, NULL), &same));
-        *out = lh_tpl_int(i);
-        if (same) return LH_OK;
-    }
-    LH_FAIL(LH_EINPUT, "'index' got a value that is not in the list");
-}
-
-static lh_status list_count(lh_tpl_pool *pool, lh_tpl_value self, args *a, lh_tpl_value *out)
-{
-    *out = lh_tpl_int(0);
-    for (int64_t i = 0; i < self.list->n; i++) {
-        int same;
-        LH_TRY(lh_tpl_equal(pool, self.list->at[i], lh_tpl_arg(a, 0, NULL), &same));
-        out->i += same;
-    }
-    return LH_OK;
-}
-
 lh_tpl_call lh_tpl_find_method(lh_tpl_kind kind, const char *name)
 {
     static const lh_tpl_row texts[] = {{"strip", strip},
@@ -344,21 +248,11 @@ lh_tpl_call lh_tpl_find_method(lh_tpl_kind kind, const char *name)
                                        {"title", title},
                                        {"find", find},
                                        {"rfind", rfind},
-                                       {"count", count},
                                        {"join", join},
-                                       {"format", format},
-                                       {"isdigit", is_digits},
-                                       {"isalpha", is_letters},
-                                       {"isalnum", is_alphanumeric},
-                                       {"isspace", is_spaces},
                                        {NULL, NULL}};
     static const lh_tpl_row dicts[] = {
         {"get", get}, {"keys", keys}, {"values", values}, {"items", items}, {NULL, NULL}};
-    static const lh_tpl_row lists[] = {{"index", list_index}, {"count", list_count}, {NULL, NULL}};
-    const lh_tpl_row *row = kind == LH_TPL_TEXT   ? texts
-                            : kind == LH_TPL_DICT ? dicts
-                            : kind == LH_TPL_LIST ? lists
-                                                  : NULL;
+    const lh_tpl_row *row = kind == LH_TPL_TEXT ? texts : kind == LH_TPL_DICT ? dicts : NULL;
     for (; row && row->name; row++)
         if (strcmp(row->name, name) == 0) return row->call;
     return NULL;

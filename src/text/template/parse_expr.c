@@ -84,11 +84,8 @@ static lh_status parse_number(lh_tpl_parser *p, const lh_tpl_expr **out)
     lh_tpl_expr *e;
     LH_TRY(lh_tpl_new_expr(p, LH_TPL_LITERAL, &e));
     errno = 0;
-    if (p->at->kind == LH_TPL_REAL)
-        e->value = lh_tpl_float(strtod(p->at->text, NULL));
-    else
-        e->value = lh_tpl_int(strtoll(p->at->text, NULL, 10));
-    if (errno && p->at->kind == LH_TPL_INTEGER) LH_TPL_FAIL(p, "an integer does not fit in 64 bits");
+    e->value = lh_tpl_int(strtoll(p->at->text, NULL, 10));
+    if (errno) LH_TPL_FAIL(p, "an integer does not fit in 64 bits");
     p->at++;
     *out = e;
     return LH_OK;
@@ -152,8 +149,7 @@ static lh_status parse_primary(lh_tpl_parser *p, const lh_tpl_expr **out)
 {
     switch (p->at->kind) {
     case LH_TPL_STRING: return parse_string(p, out);
-    case LH_TPL_INTEGER:
-    case LH_TPL_REAL: return parse_number(p, out);
+    case LH_TPL_INTEGER: return parse_number(p, out);
     case LH_TPL_NAME: return parse_name(p, out);
     default: break;
     }
@@ -273,7 +269,7 @@ static lh_status parse_filter(lh_tpl_parser *p, const lh_tpl_expr **e)
 /* 1 if what follows a test is its argument, without brackets. */
 static int begins_argument(const lh_tpl_parser *p)
 {
-    if (p->at->kind == LH_TPL_STRING || p->at->kind == LH_TPL_INTEGER || p->at->kind == LH_TPL_REAL) return 1;
+    if (p->at->kind == LH_TPL_STRING || p->at->kind == LH_TPL_INTEGER) return 1;
     if (p->at->kind == LH_TPL_NAME)
         return !is_word(p, "else") && !is_word(p, "or") && !is_word(p, "and") && !is_word(p, "if");
     return lh_tpl_is(p, "[") || lh_tpl_is(p, "{");
@@ -334,10 +330,9 @@ lh_status lh_tpl_parse_filters(lh_tpl_parser *p, const lh_tpl_expr **out)
 /* ---- operators ---- */
 
 /* What binds tighter than a binary operator of this level. */
-enum { LEVEL_SUM, LEVEL_JOIN, LEVEL_PRODUCT, LEVEL_POWER, LEVELS };
+enum { LEVEL_SUM, LEVEL_JOIN, LEVEL_PRODUCT, LEVELS };
 
-static const char *const operators[LEVELS][5] = {
-    {"+", "-", NULL}, {"~", NULL}, {"*", "/", "//", "%", NULL}, {"**", NULL}};
+static const char *const operators[LEVELS][4] = {{"+", "-", NULL}, {"~", NULL}, {"*", "//", "%", NULL}};
 
 static lh_status parse_prefixed(lh_tpl_parser *p, const lh_tpl_expr **out)
 {

@@ -1,7 +1,6 @@
 /* print.c - values of a template as text. */
 #include "text/template/print.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,30 +14,6 @@ static lh_status puts_to(lh_tpl_pool *pool, lh_tpl_builder *b, const char *text)
     return lh_tpl_append_bytes(pool, b, text, (int64_t)strlen(text));
 }
 
-/* The shortest digits that give the same float, as Python writes them. */
-static void write_float(char out[48], double f, int json)
-{
-    char digits[40];
-    int precision = 1;
-    if (isnan(f) || isinf(f)) {
-        strcpy(out, isnan(f) ? (json ? "NaN" : "nan")
-                    : f > 0  ? (json ? "Infinity" : "inf")
-                    : json   ? "-Infinity"
-                             : "-inf");
-        return;
-    }
-    do snprintf(digits, sizeof digits, "%.*e", precision - 1, f);
-    while (strtod(digits, NULL) != f && precision++ < 17);
-    int power = atoi(strchr(digits, 'e') + 1);
-    if (power < -4 || power >= 16) {
-        char *e = strchr(digits, 'e');
-        snprintf(out, 48, "%.*se%c%02d", (int)(e - digits), digits, power < 0 ? '-' : '+', abs(power));
-        return;
-    }
-    int decimals = precision - 1 - power;
-    snprintf(out, 48, "%.*f", decimals > 0 ? decimals : 1, f);
-}
-
 static lh_status put_scalar(lh_tpl_pool *pool, lh_tpl_builder *b, lh_tpl_value v, int json)
 {
     static const char *const words[2][3] = {{"None", "True", "False"}, {"null", "true", "false"}};
@@ -47,7 +22,6 @@ static lh_status put_scalar(lh_tpl_pool *pool, lh_tpl_builder *b, lh_tpl_value v
     case LH_TPL_NONE: return puts_to(pool, b, words[json][0]);
     case LH_TPL_BOOL: return puts_to(pool, b, words[json][v.i ? 1 : 2]);
     case LH_TPL_INT: snprintf(number, sizeof number, "%lld", (long long)v.i); break;
-    case LH_TPL_FLOAT: write_float(number, v.f, json); break;
     case LH_TPL_UNDEFINED: return json ? LH_OK : puts_to(pool, b, "Undefined");
     default: LH_FAIL(LH_EINPUT, "a value of the type '%s' cannot be written", lh_tpl_type(v));
     }

@@ -1,5 +1,4 @@
 /* run_expr.c - evaluates the expressions of a chat template, as Jinja and Python do. */
-#include <math.h>
 #include <string.h>
 
 #include "text/template/print.h"
@@ -254,50 +253,16 @@ static lh_status divide(int64_t a, int64_t b, int rest, lh_tpl_value *out)
     return LH_OK;
 }
 
-static lh_status raise_to(int64_t a, int64_t b, lh_tpl_value *out)
-{
-    *out = lh_tpl_int(1);
-    for (int64_t i = 0; i < b; i++)
-        if (__builtin_mul_overflow(out->i, a, &out->i) || i > 4096)
-            LH_FAIL(LH_EINPUT, "a power does not fit in 64 bits");
-    return LH_OK;
-}
-
 static lh_status integers(const char *op, int64_t a, int64_t b, lh_tpl_value *out)
 {
     int over = 0;
     *out = lh_tpl_int(0);
     if (strcmp(op, "//") == 0) return divide(a, b, 0, out);
     if (*op == '%') return divide(a, b, 1, out);
-    if (strcmp(op, "**") == 0) {
-        if (b >= 0) return raise_to(a, b, out);
-        *out = lh_tpl_float(pow((double)a, (double)b));
-        return LH_OK;
-    }
-    if (*op == '/') {
-        if (b == 0) LH_FAIL(LH_EINPUT, "division by zero");
-        *out = lh_tpl_float((double)a / (double)b);
-        return LH_OK;
-    }
     if (*op == '+') over = __builtin_add_overflow(a, b, &out->i);
     if (*op == '-') over = __builtin_sub_overflow(a, b, &out->i);
     if (*op == '*') over = __builtin_mul_overflow(a, b, &out->i);
     if (over) LH_FAIL(LH_EINPUT, "the result of '%s' does not fit in 64 bits", op);
-    return LH_OK;
-}
-
-static lh_status floats(const char *op, double a, double b, lh_tpl_value *out)
-{
-    if ((*op == '/' || *op == '%') && b == 0) LH_FAIL(LH_EINPUT, "division by zero");
-    double rest = *op == '%' ? fmod(a, b) : 0;
-    if (rest != 0 && (rest < 0) != (b < 0)) rest += b;
-    *out = lh_tpl_float(*op == '+'              ? a + b
-                        : *op == '-'            ? a - b
-                        : strcmp(op, "**") == 0 ? pow(a, b)
-                        : *op == '*'            ? a * b
-                        : strcmp(op, "//") == 0 ? floor(a / b)
-                        : *op == '/'            ? a / b
-                                                : rest);
     return LH_OK;
 }
 
@@ -312,12 +277,10 @@ static lh_status binary(lh_tpl_run *run, const lh_tpl_expr *e, lh_tpl_value *out
         LH_TRY(lh_tpl_str(run->pool, b, &b));
         return concatenate(run, a, b, out);
     }
-    const int ints = lh_tpl_is_number(a) && lh_tpl_is_number(b) && a.kind != LH_TPL_FLOAT && b.kind != LH_TPL_FLOAT;
-    if (ints) return integers(op, a.i, b.i, out);
-    if (lh_tpl_is_number(a) && lh_tpl_is_number(b)) return floats(op, lh_tpl_number(a), lh_tpl_number(b), out);
+    if (lh_tpl_is_number(a) && lh_tpl_is_number(b)) return integers(op, a.i, b.i, out);
     if (*op == '+' && a.kind == LH_TPL_TEXT && b.kind == LH_TPL_TEXT) return concatenate(run, a, b, out);
     if (*op == '+' && a.kind == LH_TPL_LIST && b.kind == LH_TPL_LIST) return join_lists(run, a.list, b.list, out);
-    const int is_product = strcmp(op, "*") == 0;
+    const int is_product = *op == '*';
     if (is_product && (a.kind == LH_TPL_TEXT || a.kind == LH_TPL_LIST) && b.kind == LH_TPL_INT)
         return repeat(run, a, b.i, out);
     if (is_product && (b.kind == LH_TPL_TEXT || b.kind == LH_TPL_LIST) && a.kind == LH_TPL_INT)
@@ -332,11 +295,7 @@ static lh_status sign(lh_tpl_run *run, const lh_tpl_expr *e, lh_tpl_value *out)
     if (!lh_tpl_is_number(v)) return fail_operands(e->node == LH_TPL_PLUS ? "+" : "-", v, lh_tpl_int(0));
     *out = v;
     if (e->node == LH_TPL_PLUS) return LH_OK;
-    if (v.kind == LH_TPL_FLOAT)
-        *out = lh_tpl_float(-v.f);
-    else
-        return integers("-", 0, v.i, out);
-    return LH_OK;
+    return integers("-", 0, v.i, out);
 }
 
 /* ---- logic ---- */

@@ -19,8 +19,7 @@ TEST(is_boolean, v.kind == LH_TPL_BOOL)
 TEST(is_true, v.kind == LH_TPL_BOOL && v.i)
 TEST(is_false, v.kind == LH_TPL_BOOL && !v.i)
 TEST(is_integer, v.kind == LH_TPL_INT)
-TEST(is_float, v.kind == LH_TPL_FLOAT)
-TEST(is_number, v.kind == LH_TPL_INT || v.kind == LH_TPL_FLOAT || v.kind == LH_TPL_BOOL)
+TEST(is_number, v.kind == LH_TPL_INT || v.kind == LH_TPL_BOOL)
 TEST(is_string, v.kind == LH_TPL_TEXT)
 TEST(is_mapping, v.kind == LH_TPL_DICT)
 TEST(is_sequence, v.kind == LH_TPL_LIST || v.kind == LH_TPL_TEXT || v.kind == LH_TPL_DICT || v.kind == LH_TPL_UNDEFINED)
@@ -118,7 +117,6 @@ lh_tpl_call lh_tpl_find_test(const char *name)
                                       {"true", is_true},
                                       {"false", is_false},
                                       {"integer", is_integer},
-                                      {"float", is_float},
                                       {"number", is_number},
                                       {"string", is_string},
                                       {"mapping", is_mapping},

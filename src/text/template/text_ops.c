@@ -118,12 +118,10 @@ lh_status lh_tpl_split_lines(lh_tpl_pool *pool, const lh_tpl_text *text, int kee
     return from < text->bytes ? push_part(pool, out->list, text, from, text->bytes) : LH_OK;
 }
 
-/* 1 if a word begins after this character. */
-static int ends_word(uint32_t cp, lh_tpl_case to)
+static int is_letter(uint32_t cp)
 {
-    if (to == LH_TPL_TITLE_FILTER) return lh_char_is_python_space(cp) || (cp < 0x80 && cp && strchr("-({[<", (int)cp));
-    utf8proc_category_t c = utf8proc_category((utf8proc_int32_t)cp);
-    return !(c >= UTF8PROC_CATEGORY_LU && c <= UTF8PROC_CATEGORY_LO);
+    const utf8proc_category_t c = utf8proc_category((utf8proc_int32_t)cp);
+    return c >= UTF8PROC_CATEGORY_LU && c <= UTF8PROC_CATEGORY_LO;
 }
 
 lh_status lh_tpl_change_case(lh_tpl_pool *pool, const lh_tpl_text *text, lh_tpl_case to, lh_tpl_value *out)
@@ -140,7 +138,7 @@ lh_status lh_tpl_change_case(lh_tpl_pool *pool, const lh_tpl_text *text, lh_tpl_
             begins ? utf8proc_toupper((utf8proc_int32_t)cp) : utf8proc_tolower((utf8proc_int32_t)cp);
         LH_TRY(lh_tpl_append_bytes(pool, &b, c, lh_utf8_write(c, (uint32_t)changed)));
         if (to == LH_TPL_CAPITAL) begins = 0;
-        if (to >= LH_TPL_TITLE) begins = ends_word(cp, to);
+        if (to == LH_TPL_TITLE) begins = !is_letter(cp);
     }
     LH_TRY(lh_tpl_step(pool, text->bytes / 16));
     return lh_tpl_text_from(pool, b.data, b.bytes, text, out);

@@ -18,9 +18,8 @@ lh_status lh_tpl_split_last(lh_tpl_pool *pool, const lh_tpl_text *text, const lh
                             lh_tpl_value *out);
 lh_status lh_tpl_split_lines(lh_tpl_pool *pool, const lh_tpl_text *text, int keep_ends, lh_tpl_value *out);
 
-/* The simple case mapping of every character; titles: after what is no letter, or, as Jinja's filter, after white
- * space and opening brackets. */
-typedef enum lh_tpl_case { LH_TPL_UPPER, LH_TPL_LOWER, LH_TPL_CAPITAL, LH_TPL_TITLE, LH_TPL_TITLE_FILTER } lh_tpl_case;
+/* The simple case mapping of every character; titles: upper case after what is no letter. */
+typedef enum lh_tpl_case { LH_TPL_UPPER, LH_TPL_LOWER, LH_TPL_CAPITAL, LH_TPL_TITLE } lh_tpl_case;
 lh_status lh_tpl_change_case(lh_tpl_pool *pool, const lh_tpl_text *text, lh_tpl_case to, lh_tpl_value *out);
 
 /* The items, which must be texts or become them, with the separator between them. */

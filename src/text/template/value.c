@@ -15,7 +15,7 @@ lh_tpl_value lh_tpl_arg(const lh_tpl_args *args, int64_t i, const char *name)
 
 const char *lh_tpl_type(lh_tpl_value v)
 {
-    static const char *const names[] = {"Undefined", "NoneType", "bool",      "int",      "float", "str",
+    static const char *const names[] = {"Undefined", "NoneType", "bool",      "int",      "str",
                                         "list",      "dict",     "Namespace", "function", "macro"};
     return names[v.kind];
 }
@@ -27,7 +27,6 @@ int lh_tpl_true(lh_tpl_value v)
     case LH_TPL_NONE: return 0;
     case LH_TPL_BOOL:
     case LH_TPL_INT: return v.i != 0;
-    case LH_TPL_FLOAT: return v.f != 0;
     case LH_TPL_TEXT: return v.text->bytes > 0;
     case LH_TPL_LIST: return v.list->n > 0;
     case LH_TPL_DICT: return v.dict->keys.n > 0;
@@ -56,7 +55,7 @@ static lh_status equal_dicts(lh_tpl_pool *pool, const lh_tpl_dict *a, const lh_t
 static lh_status equal_values(lh_tpl_pool *pool, lh_tpl_value a, lh_tpl_value b, int *out)
 {
     if (lh_tpl_is_number(a) && lh_tpl_is_number(b)) {
-        *out = a.kind != LH_TPL_FLOAT && b.kind != LH_TPL_FLOAT ? a.i == b.i : lh_tpl_number(a) == lh_tpl_number(b);
+        *out = a.i == b.i;
         return LH_OK;
     }
     *out = 0;
@@ -85,8 +84,7 @@ lh_status lh_tpl_equal(lh_tpl_pool *pool, lh_tpl_value a, lh_tpl_value b, int *o
 static lh_status compare_values(lh_tpl_pool *pool, lh_tpl_value a, lh_tpl_value b, int *out)
 {
     if (lh_tpl_is_number(a) && lh_tpl_is_number(b)) {
-        double x = lh_tpl_number(a), y = lh_tpl_number(b);
-        *out = (x > y) - (x < y);
+        *out = (a.i > b.i) - (a.i < b.i);
         return LH_OK;
     }
     if (a.kind == LH_TPL_TEXT && b.kind == LH_TPL_TEXT) {

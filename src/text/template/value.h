@@ -1,4 +1,4 @@
-/* value.h - the values of a chat template while it is rendered: Python's none, booleans, integers, floats, texts, lists
+/* value.h - the values of a chat template while it is rendered: Python's none, booleans, integers, texts, lists
  * and dictionaries. All of them lie in the pool of the rendering.
  *
  * A text knows which of its bytes are contents of messages (spans), through concatenation, slices and loops, so that
@@ -29,7 +29,6 @@ typedef enum lh_tpl_kind {
     LH_TPL_NONE,
     LH_TPL_BOOL,
     LH_TPL_INT,
-    LH_TPL_FLOAT,
     LH_TPL_TEXT,
     LH_TPL_LIST,
     LH_TPL_DICT,
@@ -57,7 +56,6 @@ struct lh_tpl_value {
     lh_tpl_kind kind;
     union {
         int64_t i; /* of a boolean, too */
-        double f;
         const lh_tpl_text *text;
         lh_tpl_list *list;
         lh_tpl_dict *dict;
@@ -100,17 +98,9 @@ static inline lh_tpl_value lh_tpl_int(int64_t i)
 {
     return (lh_tpl_value){.kind = LH_TPL_INT, .i = i};
 }
-static inline lh_tpl_value lh_tpl_float(double f)
-{
-    return (lh_tpl_value){.kind = LH_TPL_FLOAT, .f = f};
-}
 static inline int lh_tpl_is_number(lh_tpl_value v)
 {
-    return v.kind == LH_TPL_BOOL || v.kind == LH_TPL_INT || v.kind == LH_TPL_FLOAT;
-}
-static inline double lh_tpl_number(lh_tpl_value v)
-{
-    return v.kind == LH_TPL_FLOAT ? v.f : (double)v.i;
+    return v.kind == LH_TPL_BOOL || v.kind == LH_TPL_INT;
 }
 
 const char *lh_tpl_type(lh_tpl_value v); /* as Python names it, such as "str" */
