@@ -207,17 +207,26 @@ static lh_status wait_for_more(session *s, const order *o)
     return LH_OK;
 }
 
+/* Rank 0. Prints what has become final of the answer, which ends before a stop text. */
+static lh_status show_text(session *s)
+{
+    talk *t = s->talk;
+    int64_t final;
+    t->stopped = lh_stops_cut(&s->stops, &t->answer, t->shown, &final);
+    const int64_t from = t->shown;
+    t->shown = final;
+    return final > from ? lh_cli_write(t->answer.data + from, final - from) : LH_OK;
+}
+
 /* Shows a token on rank 0, and stops the answer on all ranks when it was asked to there. */
 static lh_status show_token(void *self, int32_t id, int *stop)
 {
     session *s = self;
     if (lh_cli_first()) {
         talk *t = s->talk;
-        const int64_t before = t->answer.bytes;
         if (t->failed == LH_OK) t->failed = lh_detokenizer_push(&t->decoder, id, &t->answer);
-        if (t->failed == LH_OK && t->answer.bytes > before)
-            t->failed = lh_cli_write(t->answer.data + before, t->answer.bytes - before);
-        *stop = t->failed != LH_OK || lh_interrupt_stop_asked();
+        if (t->failed == LH_OK) t->failed = show_text(s);
+        *stop = t->failed != LH_OK || t->stopped || lh_interrupt_stop_asked();
     }
     return lh_comm_bcast(s->comm, 0, stop, sizeof *stop);
 }
@@ -226,14 +235,16 @@ static lh_status show_token(void *self, int32_t id, int *stop)
 static lh_status finish_answer(session *s, int64_t tokens)
 {
     talk *t = s->talk;
-    const int64_t before = t->answer.bytes;
-    LH_TRY(lh_detokenizer_finish(&t->decoder, &t->answer));
+    int64_t final;
+    if (!t->stopped) LH_TRY(lh_detokenizer_finish(&t->decoder, &t->answer));
+    if (!t->stopped) lh_stops_cut(&s->stops, &t->answer, t->shown, &final);
     LH_TRY(lh_buf_puts(&t->answer, "\n"));
-    LH_TRY(lh_cli_write(t->answer.data + before, t->answer.bytes - before));
+    LH_TRY(lh_cli_write(t->answer.data + t->shown, t->answer.bytes - t->shown));
     t->answer.data[--t->answer.bytes] = '\0';
     LH_TRY(lh_messages_add(&t->history, "assistant", t->answer.data));
     t->chat.answers = 1;
-    if (tokens == 1 && t->answer.bytes == 0) lh_info("the answer is empty: the model's first token ends it");
+    if (tokens == 1 && t->answer.bytes == 0 && !t->stopped)
+        lh_info("the answer is empty: the model's first token ends it");
     if (lh_interrupt_stop_asked() && !lh_interrupt_asked()) lh_info("stopped");
     lh_interrupt_forget_stop();
     return LH_OK;
@@ -250,7 +261,8 @@ static lh_status answer(session *s, const order *o)
     if (lh_cli_first()) {
         lh_detokenizer_clear(&s->talk->decoder);
         s->talk->decoder = (lh_detokenizer){.tok = lh_engine_tokenizer(s->engine)};
-        s->talk->answer.bytes = 0;
+        s->talk->answer.bytes = s->talk->shown = 0;
+        s->talk->stopped = 0;
         lh_interrupt_forget_stop();
     }
     st = lh_conversation_ask(s->conversation, &s->ids, &how, &ids);

@@ -8,6 +8,7 @@
 #include "cli/chat_lines.h"
 #include "engine/chat_state.h"
 #include "engine/conversation.h"
+#include "engine/stops.h"
 #include "text/messages.h"
 
 /* What rank 0 alone knows. */
@@ -17,6 +18,8 @@ typedef struct lh_chat_talk {
     lh_messages history;
     lh_buf line, answer;
     lh_detokenizer decoder;
+    int64_t shown; /* bytes of the answer */
+    int stopped;   /* by a stop text */
     lh_progress progress;
     lh_status failed;
     int end; /* 1: the input has ended, or '/quit' was typed */
@@ -29,6 +32,7 @@ typedef struct lh_chat_session {
     const lh_options *options; /* whose files '/save' leaves alone */
     lh_sampling sampling;
     int64_t max_new;
+    lh_stops stops;
     lh_tokens ids, ends; /* of the order; that end an answer */
     lh_buf path;         /* of the order */
     const char *record;  /* resolved options, stored with what is saved */

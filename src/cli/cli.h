@@ -21,6 +21,9 @@ extern const lh_option_table lh_cli_engine_options;   /* lh_engine_options */
 extern const lh_option_table lh_cli_policy_options;   /* lh_policy_options */
 extern const lh_option_table lh_cli_sampling_options; /* lh_sampling */
 
+/* LH_EUSAGE for an empty '--stop'. */
+lh_status lh_cli_check_stops(const lh_strings *stops);
+
 extern const char *const lh_cli_chat_choices[]; /* of --chat: "auto", "on", "off" */
 
 /* The output of a command as JSON instead of text. */

@@ -14,6 +14,7 @@
 struct chat_options {
     const char *prompt, *prompt_file, *load_cache, *chat_template, *system;
     int64_t room, max_new;
+    lh_strings stops;
 };
 
 struct values {
@@ -54,6 +55,11 @@ static const lh_option chat_rows[] = {
      .min = 1,
      .max = 1 << 30,
      .help = "Maximum number of tokens of an answer."},
+    {.type = LH_OPT_LIST,
+     .name = "stop",
+     FIELD(stops),
+     .arg = "TEXT",
+     .help = "Stop sequence: end an answer before this text."},
     {.type = LH_OPT_TOKENS,
      .name = "room",
      FIELD(room),
@@ -119,6 +125,7 @@ static lh_status check_options(run *r)
     LH_TRY(lh_policy_resolve(&r->policy, &r->v->policy));
     if (r->policy.proxies.kind == LH_PROXIES_QUESTION)
         LH_FAIL(LH_EUSAGE, "'--proxies question' evicts when the question is known, and here it comes later");
+    LH_TRY(lh_cli_check_stops(&c->stops));
     return lh_sampling_check(&r->v->sampling);
 }
 
@@ -230,6 +237,7 @@ static lh_status run_chat(lh_call *call)
              .session = {.options = call->options,
                          .sampling = v->sampling,
                          .max_new = v->chat.max_new,
+                         .stops = {v->chat.stops.at, v->chat.stops.n},
                          .talk = lh_cli_first() ? &talk : NULL}};
     lh_interrupt_ignore_stop();
     LH_TRY_DONE(check_options(&r));

@@ -222,8 +222,7 @@ static lh_status check_request(run *r)
     if (v->files.load_cache && v->input.system)
         LH_FAIL(LH_EUSAGE, "'--system' is the beginning of a chat, and a loaded cache holds that already: give it to "
                            "the run that saves the cache");
-    for (int64_t i = 0; i < v->answer.stops.n; i++)
-        if (!*v->answer.stops.at[i]) LH_FAIL(LH_EUSAGE, "'--stop' got no text to end the answer at");
+    LH_TRY(lh_cli_check_stops(&v->answer.stops));
     if (v->sampling.top_p == 0) LH_FAIL(LH_EUSAGE, "--top-p must be above 0 and at most 1 (off)");
     LH_TRY(lh_sampling_check(&v->sampling));
     if (v->files.logprobs && !v->files.json)

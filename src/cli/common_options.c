@@ -169,3 +169,10 @@ static const lh_option sampling_rows[] = {
     {0}};
 #undef FIELD
 const lh_option_table lh_cli_sampling_options = {"sampling", sampling_rows};
+
+lh_status lh_cli_check_stops(const lh_strings *stops)
+{
+    for (int64_t i = 0; i < stops->n; i++)
+        if (!*stops->at[i]) LH_FAIL(LH_EUSAGE, "'--stop' got no text to end the answer at");
+    return LH_OK;
+}

@@ -12,6 +12,7 @@
 #include "engine/given.h"
 #include "engine/logits_file.h"
 #include "engine/same_file.h"
+#include "engine/stops.h"
 #include "kv/figures.h"
 
 typedef struct run {
@@ -253,25 +254,7 @@ static void show(writer *w, int32_t id, int64_t until)
 static void look_for_stops(writer *w, int64_t *certain)
 {
     const lh_generate_request *q = w->r->request;
-    lh_buf *text = &w->a->text;
-    *certain = text->bytes;
-    for (int64_t i = 0; i < q->stop_count && text->bytes; i++) {
-        int64_t n = (int64_t)strlen(q->stops[i]);
-        char *at = n ? memmem(text->data + w->shown, (size_t)(text->bytes - w->shown), q->stops[i], (size_t)n) : NULL;
-        if (at) {
-            text->bytes = at - text->data;
-            *at = '\0';
-            *certain = text->bytes;
-            w->stopped = 1;
-        }
-        for (int64_t k = n - 1; k > 0; k--) { /* the text may end with the first k bytes of the stop text */
-            if (w->stopped || text->bytes - k < w->shown ||
-                memcmp(text->data + text->bytes - k, q->stops[i], (size_t)k))
-                continue;
-            if (text->bytes - k < *certain) *certain = text->bytes - k;
-            break;
-        }
-    }
+    w->stopped = lh_stops_cut(&(lh_stops){q->stops, q->stop_count}, &w->a->text, w->shown, certain);
 }
 
 static lh_status write_token(void *self, int32_t id, int *stop)

@@ -1,6 +1,7 @@
 /* `chat`: a session driven through a pipe, on one to four ranks. Its answers are those of `generate` on the ids of the
  * same conversation; signals stop answers, and nobody waits in a collective for a person. */
 #include <check.h>
+#include <ctype.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <string.h>
@@ -109,6 +110,36 @@ START_TEST(test_answers_do_not_depend_on_ranks_or_on_saving)
     program_clear(&one);
     program_clear(&more);
     program_clear(&later);
+}
+END_TEST
+
+/* At a letter of the answer: as generate does, also in the history, and the next question is answered. */
+START_TEST(test_a_stop_text_ends_an_answer)
+{
+    program_result r = {0}, whole = {0}, cut = {0};
+    char options[160];
+    int64_t at = 1;
+    generate(&whole, "-f document --question 'Who?' -n 60 --temperature 1 --seed 5");
+    while (at < whole.out.bytes && !isalnum((unsigned char)whole.out.data[at])) at++;
+    ck_assert_int_lt(at, whole.out.bytes);
+    snprintf(options, sizeof options, "-f document --question 'Who?' -n 60 --temperature 1 --seed 5 --stop '%c'",
+             whole.out.data[at]);
+    generate(&cut, options);
+    ck_assert_int_lt(cut.out.bytes, whole.out.bytes);
+    snprintf(options, sizeof options, "-f document -n 60 --temperature 1 --seed 5 --stop '%c' --stop zebra",
+             whole.out.data[at]);
+    for (int ranks = 1; ranks <= 4; ranks++) {
+        chat(&r, ranks, options, "Who?\\n/history\\nAnd?\\n");
+        program_exits(&r, 0);
+        ck_assert_int_eq(strncmp(r.out.data, cut.out.data, (size_t)cut.out.bytes), 0);
+        ck_assert_int_eq(strncmp(r.out.data + cut.out.bytes, "user: Who?\nassistant: ", 22), 0);
+        ck_assert_int_eq(strncmp(r.out.data + cut.out.bytes + 22, cut.out.data, (size_t)cut.out.bytes), 0);
+        const char *more = strstr(r.out.data, " more\n");
+        ck_assert_msg(more && more[6], "no second answer: %s", r.out.data);
+    }
+    program_clear(&r);
+    program_clear(&whole);
+    program_clear(&cut);
 }
 END_TEST
 
@@ -285,6 +316,7 @@ START_TEST(test_what_cannot_be_is_said)
         {3, "no-such-file", "chat -m tiny.h5 -f no-such-file"},
         {4, "no-such.h5", "chat -m tiny.h5 --load-cache no-such.h5"},
         {2, "leaves no room", "chat -m tiny.h5 -f long"},
+        {2, "'--stop' got no text", "chat -m tiny.h5 -f document --stop ''"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         program_refuses(1 + (int)(i & 1), cases[i].code, cases[i].part, cases[i].line);
@@ -295,6 +327,7 @@ int main(void)
 {
     const TTest *const tests[] = {test_a_session_is_the_run_on_its_conversation,
                                   test_answers_do_not_depend_on_ranks_or_on_saving,
+                                  test_a_stop_text_ends_an_answer,
                                   test_commands_are_lines_that_begin_with_a_slash,
                                   test_what_does_not_fit_leaves_the_session_as_it_is,
                                   test_a_session_needs_no_document,
