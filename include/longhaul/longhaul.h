@@ -168,12 +168,15 @@ typedef struct lh_sampling {
 
 typedef enum lh_finish_reason { LH_FINISH_STOP, LH_FINISH_LENGTH, LH_FINISH_INTERRUPTED } lh_finish_reason;
 
+/* auto: where the model has a chat format and the prompt is not written in it already. */
+typedef enum lh_chat_use { LH_CHAT_AUTO, LH_CHAT_ON, LH_CHAT_OFF } lh_chat_use;
+
 typedef struct lh_completion_options {
     const char *prompt;           /* required: UTF-8 */
     const char *const *questions; /* [question_count]: the cache is evicted after the prompt, then each is answered from
                                    * it */
     int64_t question_count;       /* 0: the prompt itself is continued */
-    int chat;                     /* 1: the prompt is the user's turn, in the chat format of the model */
+    lh_chat_use chat;             /* is the prompt the user's turn, in the chat format of the model? */
     const char *system;           /* system message; NULL: the format's default */
     const lh_policy *policy;      /* NULL: the full cache */
     const lh_sampling *sampling;  /* NULL: greedy */

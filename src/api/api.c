@@ -118,22 +118,40 @@ typedef struct completion_request {
     lh_policy policy;
 } completion_request;
 
+/* The text, in the chat format that it has by `use`. */
+static lh_status encode_text(completion_request *r, const lh_tokenizer *tok, lh_prompt_text *text, lh_chat_use use)
+{
+    lh_status st = LH_OK;
+    const lh_chat_format *format = NULL;
+    int rendered = 0;
+    if (use == LH_CHAT_AUTO) LH_TRY_DONE(lh_prompt_auto_format(tok, text, &format, &rendered));
+    if (use == LH_CHAT_ON) LH_TRY_DONE(lh_prompt_format(tok, text, &format));
+    text->format = rendered ? NULL : format;
+    text->chat = text->format != NULL;
+    LH_TRY_DONE(lh_prompt_encode(tok, text, &r->generate.prompt, &r->questions));
+    LH_TRY_DONE(lh_prompt_ends(tok, text, &r->generate.ends));
+    r->generate.questions = r->questions;
+done:
+    lh_chat_close(format);
+    return st;
+}
+
 static lh_status encode_request(completion_request *r, const lh_tokenizer *tok, const lh_completion_options *o)
 {
-    const lh_prompt_text text = {.text = o->prompt,
-                                 .bytes = o->prompt ? (int64_t)strlen(o->prompt) : 0,
-                                 .questions = o->questions,
-                                 .question_count = o->question_count,
-                                 .chat = o->chat,
-                                 .system = o->system};
+    lh_prompt_text text = {.text = o->prompt,
+                           .bytes = o->prompt ? (int64_t)strlen(o->prompt) : 0,
+                           .questions = o->questions,
+                           .question_count = o->question_count,
+                           .system = o->system};
     if (!o->prompt) LH_FAIL(LH_EUSAGE, "prompt is NULL, it must be a text");
     if (!tok) LH_FAIL(LH_EUSAGE, "the model has no tokenizer: a session takes token ids");
     if (o->max_new < 0) LH_FAIL(LH_EUSAGE, "max_new is %lld, it must be 0 (128) or more", (long long)o->max_new);
     LH_TRY(policy_or_full(&r->policy, o->policy));
-    LH_TRY(lh_prompt_encode(tok, &text, &r->generate.prompt, &r->questions));
-    LH_TRY(lh_prompt_ends(tok, &text, &r->generate.ends));
-    r->generate.questions = r->questions;
-    return LH_OK;
+    if ((unsigned)o->chat > LH_CHAT_OFF)
+        LH_FAIL(LH_EUSAGE, "chat is %d, it must be LH_CHAT_AUTO, LH_CHAT_ON or LH_CHAT_OFF", (int)o->chat);
+    if (o->chat == LH_CHAT_OFF && o->system)
+        LH_FAIL(LH_EUSAGE, "system is part of a chat, and chat is LH_CHAT_OFF: leave one of them out");
+    return encode_text(r, tok, &text, o->chat);
 }
 
 enum { MAX_NEW = 128 }; /* of an answer, where the options do not say */

@@ -225,40 +225,26 @@ void lh_input_clear(lh_input *input)
     *input = (lh_input){0};
 }
 
-/* 1 if a prompt holds the text that ends a turn: it was put in the chat format before. */
-static int is_rendered(const lh_input *input, const lh_chat_format *format)
-{
-    const char *end = lh_chat_end(format);
-    return input->prompt.bytes && *end && !input->options->system &&
-           memmem(input->prompt.data, (size_t)input->prompt.bytes, end, strlen(end)) != NULL;
-}
-
 /* --chat auto: as the loaded cache, or as the model has it. */
 static lh_status choose_format(const lh_input *input, const lh_prompt_text *text, const lh_tokenizer *tok,
                                lh_chat_state *chat)
 {
-    const lh_input_options *in = input->options;
-    const char *name = tok ? lh_tokenizer_chat_format(tok) : NULL;
-    if (in->prompt_tokens) lh_chat_state_clear(chat); /* of a loaded cache: ids continue it as they are */
+    int rendered = 0;
+    if (input->options->prompt_tokens) lh_chat_state_clear(chat); /* of a loaded cache: ids continue it as they are */
     if (input->load_cache) {
         if (chat->format)
             lh_info("chat: %s, as the cache was saved ('--chat=off': plain text)", lh_chat_name(chat->format));
         return LH_OK;
     }
-    if (in->prompt_tokens || (!name && !in->system && !in->messages)) return LH_OK;
-    if (lh_prompt_format(tok, text, &chat->format) != LH_OK) {
-        if (in->system || in->messages) return LH_EUSAGE;
-        lh_warn("%s; the text is taken as it is", lh_error_message());
-        lh_error_clear();
-        return LH_OK;
-    }
-    if (is_rendered(input, chat->format)) {
+    if (input->options->prompt_tokens) return LH_OK;
+    LH_TRY(lh_prompt_auto_format(tok, text, &chat->format, &rendered));
+    if (rendered) {
         lh_info("chat: off, the prompt holds '%s' already ('--chat=on' puts it in a user's turn)",
                 lh_chat_end(chat->format));
         lh_chat_state_clear(chat);
-        return LH_OK;
+    } else if (chat->format) {
+        lh_info("chat: %s, the format of the model ('--chat=off': plain text)", lh_chat_name(chat->format));
     }
-    lh_info("chat: %s, the format of the model ('--chat=off': plain text)", lh_chat_name(chat->format));
     return LH_OK;
 }
 

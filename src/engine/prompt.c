@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "text/chat.h"
 
@@ -27,6 +28,25 @@ lh_status lh_prompt_format(const lh_tokenizer *tok, const lh_prompt_text *in, co
     if (tok && lh_chat_of(out, tok) != LH_OK)
         LH_FAIL(LH_EUSAGE, "%s: name a format with '--chat-template', or give '--chat=off'", lh_error_message());
     if (!*out) LH_FAIL(LH_EUSAGE, "the model has no known chat format: name one with --chat-template");
+    return LH_OK;
+}
+
+lh_status lh_prompt_auto_format(const lh_tokenizer *tok, const lh_prompt_text *in, const lh_chat_format **out,
+                                int *rendered)
+{
+    const int needed = in->system || in->messages;
+    *out = NULL;
+    *rendered = 0;
+    if (!needed && !(tok && lh_tokenizer_chat_format(tok))) return LH_OK;
+    if (lh_prompt_format(tok, in, out) != LH_OK) {
+        *out = NULL;
+        if (needed) return LH_EUSAGE;
+        lh_warn("%s; the text is taken as it is", lh_error_message());
+        lh_error_clear();
+        return LH_OK;
+    }
+    const char *end = lh_chat_end(*out);
+    *rendered = in->bytes && *end && !in->system && memmem(in->text, (size_t)in->bytes, end, strlen(end)) != NULL;
     return LH_OK;
 }
 

@@ -25,6 +25,12 @@ typedef struct lh_prompt_text {
  * none. */
 lh_status lh_prompt_format(const lh_tokenizer *tok, const lh_prompt_text *in, const lh_chat_format **out);
 
+/* The chat format of a text if nothing says whether it has one: NULL where the model has none, or where its template
+ * cannot be read, which a warning says; lh_chat_close unless it was given. *rendered: 1 if the text holds the end of a
+ * turn, so that it was put into the format before. LH_EUSAGE if a system message or messages need a format. */
+lh_status lh_prompt_auto_format(const lh_tokenizer *tok, const lh_prompt_text *in, const lh_chat_format **out,
+                                int *rendered);
+
 /* *prompt: ids of the text, with a begin-of-sequence token if the tokenizer adds one. *questions: new array
  * [question_count]. With a chat format the rendered template is cut where the question begins; the user's turn is the
  * context, an empty line, the question. After a cache the text of a chat is the next turn of the user; none there, and

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Installs a build into an empty folder, builds the examples and the programs of outside/ against what is there, by
 # pkg-config and by find_package, and compares what they print with the program's answer at 1 and 2 ranks:
-# install.sh BUILD COMPILER CXX_COMPILER SOURCE MPIEXEC HARDENING CMAKE
+# install.sh BUILD COMPILER CXX_COMPILER SOURCE MPIEXEC HARDENING CMAKE TINY_FOLDER
 set -euo pipefail
-build=$1 compiler=$2 cxx=$3 source=$4 mpiexec=$5 hardening=$6 cmake=$7
+build=$1 compiler=$2 cxx=$3 source=$4 mpiexec=$5 hardening=$6 cmake=$7 tiny_folder=$8
 prefix=$(mktemp -d /tmp/longhaul-install-XXXXXX)
 trap 'rm -rf "$prefix"' EXIT
 fail() {
@@ -38,13 +38,14 @@ exported=$(nm -D --defined-only "$library" | awk '{print $3}' | sort -u)
 "$cmake" --build "$prefix/outside" >"$prefix/built" || fail "a project outside does not build: $(cat "$prefix/built")"
 export LD_LIBRARY_PATH=${library%/*}
 "$longhaul" import --random tiny -o "$prefix/tiny.h5" -q
+(cd "$prefix" && "$tiny_folder" chatml && "$longhaul" import chatml -o chatml.h5 -q)
 prompt="A prompt that is longer than the budget of its policy: $(seq -s ' ' 60)"
 policy="ada-snapkv --budget 40"
 request=(-m "$prefix/tiny.h5" -q -p "$prompt" --policy ada-snapkv --budget 40 -n 32)
 for ranks in 1 2; do
     run=("$mpiexec" -n "$ranks")
-    "${run[@]}" "$longhaul" generate --chat=off "${request[@]}" >"$prefix/said"
-    "${run[@]}" "$longhaul" generate --chat=off "${request[@]}" --json >"$prefix/json"
+    "${run[@]}" "$longhaul" generate "${request[@]}" >"$prefix/said"
+    "${run[@]}" "$longhaul" generate "${request[@]}" --json >"$prefix/json"
     "${run[@]}" "$prefix/generate" "$prefix/tiny.h5" "$policy" "$prompt" >"$prefix/answer"
     cmp "$prefix/said" <(head -n -1 "$prefix/answer") || fail "$ranks ranks: the example does not say what the program says"
     "${run[@]}" "$prefix/outside/generate" "$prefix/tiny.h5" "$policy" "$prompt" | cmp - "$prefix/answer" ||
@@ -54,6 +55,15 @@ for ranks in 1 2; do
         fail "$ranks of $((ranks + 1)) ranks do not say what $ranks say"
     "${run[@]}" "$prefix/outside/policy" "$prefix/tiny.h5" "--budget 40 --sinks 4 --head-budget adaptive" "$prompt" >"$prefix/own$ranks"
     "${run[@]}" "$prefix/outside/defaults" "$prefix/tiny.h5" || fail "$ranks ranks: defaults"
+    # a chat as in the program, and by default
+    for mode in auto on off; do
+        for text in "Who did it?" "<|im_start|>user
+Who?<|im_end|>"; do
+            "${run[@]}" "$longhaul" generate -m "$prefix/chatml.h5" -q -n 12 --chat="$mode" -p "$text" >"$prefix/said"
+            "${run[@]}" "$prefix/outside/chat" "$prefix/chatml.h5" "$mode" "$text" | cmp - "$prefix/said" ||
+                fail "$ranks ranks: a chat that is $mode is not that of the program"
+        done
+    done
     tail -n 1 "$prefix/answer"
     number() { grep -oE "\"$1\": *[0-9]+" "$prefix/json" | grep -oE '[0-9]+$'; }
     [ "$(tail -n 1 "$prefix/answer")" = "$(number model_entries_kept) of $(number model_entries) entries kept" ] ||
