@@ -1,10 +1,12 @@
-/* What no text of this repository may hold: files too long to read, work put off without an issue that says so, paths
- * of one machine, and, in the source, names and phrases that the field has better words for. */
+/* What no text of this repository may be: a file too long to read, or a script that cannot be started. And what it may
+ * not hold: work put off without an issue that says so, paths of one machine, and, in the source, names and phrases
+ * that the field has better words for. */
 #include <check.h>
 #include <ctype.h>
 #include <fts.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "suite.h"
 
@@ -147,7 +149,8 @@ static int is_text(const char *name)
     return 0;
 }
 
-static void check_file(const char *path, const char *name)
+/* mode: of the file. A script whose first line names its interpreter is started by its name alone in the manual. */
+static void check_file(const char *path, const char *name, mode_t mode)
 {
     static char line[1 << 16];
     const char *dot = strrchr(name, '.');
@@ -159,6 +162,8 @@ static void check_file(const char *path, const char *name)
         const char *fault = fault_of(line);
         if (!fault && source) fault = dialect_of(line);
         lines++;
+        ck_assert_msg(lines > 1 || strncmp(line, "#!", 2) != 0 || (mode & S_IXUSR),
+                      "%s begins with '#!' and is not executable: git update-index --chmod=+x", name);
         ck_assert_msg(!fault, "%s:%d has '%s'", name, lines, fault);
     }
     fclose(f);
@@ -182,7 +187,7 @@ START_TEST(test_texts_are_short_and_hold_no_loose_ends)
     for (FTSENT *e; (e = fts_read(tree));) {
         if (e->fts_info == FTS_D && passed_over(e)) fts_set(tree, e, FTS_SKIP);
         if (e->fts_info != FTS_F || !is_text(e->fts_name)) continue;
-        check_file(e->fts_path, e->fts_path + prefix);
+        check_file(e->fts_path, e->fts_path + prefix, e->fts_statp->st_mode);
         files++;
     }
     fts_close(tree);
