@@ -136,12 +136,14 @@ done:
     return st;
 }
 
-static lh_status encode_request(completion_request *r, const lh_tokenizer *tok, const lh_completion_options *o)
+static lh_status encode_request(completion_request *r, const lh_engine *engine, const lh_completion_options *o)
 {
+    const lh_tokenizer *tok = lh_engine_tokenizer(engine);
     lh_prompt_text text = {.text = o->prompt,
                            .bytes = o->prompt ? (int64_t)strlen(o->prompt) : 0,
                            .questions = o->questions,
                            .question_count = o->question_count,
+                           .positions = lh_engine_get(engine)->config->max_positions,
                            .system = o->system};
     if (!o->prompt) LH_FAIL(LH_EUSAGE, "prompt is NULL, it must be a text");
     if (!tok) LH_FAIL(LH_EUSAGE, "the model has no tokenizer: a session takes token ids");
@@ -169,7 +171,7 @@ lh_status lh_complete(lh_completion *out, lh_engine *engine, const lh_completion
                                          .profiles = profiles_of(o->policy),
                                          .events = {o->self, o->prefill, o->token}}};
     *out = (lh_completion){0};
-    st = encode_request(&r, lh_engine_tokenizer(engine), o);
+    st = encode_request(&r, engine, o);
     LH_TRY_DONE(lh_comm_agree(lh_engine_get(engine)->comm, st));
     LH_TRY_DONE(lh_generate(engine, &r.generate, &g));
     LH_TRY_DONE(take_answers(out, &g));

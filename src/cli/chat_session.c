@@ -139,6 +139,7 @@ static lh_status ask_question(session *s, const char *question, order *o)
                                  .question_count = 1,
                                  .chat = 1,
                                  .format = t->chat.format,
+                                 .positions = lh_engine_get(s->engine)->config->max_positions,
                                  .after_cache = 1,
                                  .after_answer = t->chat.answers};
     st = lh_prompt_encode(lh_engine_tokenizer(s->engine), &text, &none, &list);

@@ -139,7 +139,10 @@ static lh_status begin_talk(run *r, lh_tokens *context)
     lh_chat_talk *t = r->session.talk;
     lh_tokens *list = NULL;
     lh_buf document = {0};
-    lh_prompt_text text = {.chat = 1, .chat_template = o->chat_template, .system = o->system};
+    lh_prompt_text text = {.chat = 1,
+                           .chat_template = o->chat_template,
+                           .system = o->system,
+                           .positions = lh_engine_get(r->session.engine)->config->max_positions};
     if (!tok) LH_FAIL_DONE(LH_EUSAGE, "the model has no tokenizer: a chat needs text");
     if (o->load_cache) LH_TRY_DONE(lh_chat_state_read(&t->chat, o->load_cache));
     if (o->chat_template) lh_chat_close(t->chat.format);

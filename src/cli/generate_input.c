@@ -7,7 +7,6 @@
 
 #include "base/log.h"
 #include "cli/text_input.h"
-#include "engine/prompt_size.h"
 #include "eval/needle.h"
 
 #define FIELD(member) LH_FIELD(lh_input_options, member)
@@ -277,6 +276,7 @@ static lh_status encode_text(const lh_input *input, const lh_engine *engine, lh_
                            .system = in->system,
                            .messages = input->messages.at,
                            .message_count = input->messages.n,
+                           .positions = lh_engine_get(engine)->config->max_positions,
                            .after_cache = input->load_cache != NULL};
     LH_TRY_DONE(choose_chat(input, &text, lh_engine_tokenizer(engine), &out->chat));
     text.format = out->chat.format;
@@ -285,7 +285,6 @@ static lh_status encode_text(const lh_input *input, const lh_engine *engine, lh_
     if (in->prompt_tokens) LH_TRY_DONE(lh_prompt_ids(in->prompt_tokens, vocab, &out->prompt));
     if (in->prompt_tokens && out->prompt.n == 0 && input->n == 0)
         LH_FAIL_DONE(LH_EINPUT, "the prompt is empty: '%s' holds no token ids", in->prompt_tokens);
-    LH_TRY_DONE(lh_prompt_check_size(engine, "the prompt", text.text, text.bytes));
     if (!in->prompt_tokens || input->n) {
         LH_TRY_DONE(lh_prompt_encode(lh_engine_tokenizer(engine), &text, in->prompt_tokens ? &none : &out->prompt,
                                      &out->questions));

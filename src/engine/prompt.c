@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "engine/prompt_size.h"
 #include "text/chat.h"
 
 /* The text of a token for chat templates, "" for none. */
@@ -165,11 +166,31 @@ static lh_status add_first(const lh_tokenizer *tok, const lh_prompt_text *in, lh
     return LH_OK;
 }
 
+static lh_status check_size(const lh_tokenizer *tok, int64_t positions, const char *name, const char *text)
+{
+    return lh_prompt_check_size(tok, positions, name,
+                                &(lh_buf){.data = (char *)(uintptr_t)text, .bytes = (int64_t)strlen(text)});
+}
+
+/* Every text by itself. */
+static lh_status check_texts(const lh_tokenizer *tok, const lh_prompt_text *in)
+{
+    if (!tok || !in->positions) return LH_OK;
+    const lh_buf text = {.data = (char *)(uintptr_t)in->text, .bytes = in->bytes};
+    LH_TRY(lh_prompt_check_size(tok, in->positions, "the prompt", &text));
+    for (int64_t i = 0; i < in->question_count; i++)
+        LH_TRY(check_size(tok, in->positions, "a question", in->questions[i]));
+    for (int64_t i = 0; i < in->message_count; i++)
+        LH_TRY(check_size(tok, in->positions, "a message", in->messages[i].content));
+    return LH_OK;
+}
+
 lh_status lh_prompt_encode(const lh_tokenizer *tok, const lh_prompt_text *in, lh_tokens *prompt, lh_tokens **questions)
 {
     lh_status st = LH_OK;
     lh_tokens *list = NULL;
     LH_TRY_DONE(lh_calloc(&list, in->question_count, sizeof *list));
+    LH_TRY_DONE(check_texts(tok, in));
     if (!tok && (in->bytes || in->question_count || in->chat))
         LH_FAIL_DONE(LH_EUSAGE, "the model has no tokenizer: give ids with --prompt-tokens");
     if (in->after_cache && in->chat && in->bytes && in->question_count)

@@ -17,8 +17,9 @@ typedef struct lh_prompt_text {
     const lh_message *messages;   /* [message_count] a conversation in place of the text and the system message, whose
                                      last turn holds the questions; NULL: none */
     int64_t message_count;
-    int after_cache;  /* 1: continues a loaded cache, so no first token is added */
-    int after_answer; /* 1: the cache ends in the assistant's turn, so that a question opens a new one */
+    int64_t positions; /* of the model: what cannot fit is refused before it is tokenized; 0: nothing is */
+    int after_cache;   /* 1: continues a loaded cache, so no first token is added */
+    int after_answer;  /* 1: the cache ends in the assistant's turn, so that a question opens a new one */
 } lh_prompt_text;
 
 /* The chat format of the text: given, named, or the model's; lh_chat_close unless it was given. LH_EUSAGE if it has

@@ -4,7 +4,6 @@
 
 #include "base/minmax.h"
 #include "base/unicode.h"
-#include "text/tokenizer.h"
 
 /* SHRINKS: the most that normalization takes, rounded up. NEAR: bytes a position below which a text is not looked at.
  */
@@ -25,17 +24,15 @@ done:
     return st;
 }
 
-lh_status lh_prompt_check_size(const lh_engine *engine, const char *name, const char *text, int64_t bytes)
+lh_status lh_prompt_check_size(const lh_tokenizer *tok, int64_t positions, const char *name, const lh_buf *text)
 {
-    const lh_tokenizer *tok = lh_engine_tokenizer(engine);
-    const int64_t positions = lh_engine_get(engine)->config->max_positions;
     int64_t longest = 0, counted = 0;
-    if (!tok || bytes / NEAR <= positions) return LH_OK;
+    if (text->bytes / NEAR <= positions) return LH_OK;
     LH_TRY(longest_token(tok, &longest));
-    for (int64_t i = 0; i < bytes; i++) counted += !lh_is_ascii_space(text[i]);
+    for (int64_t i = 0; i < text->bytes; i++) counted += !lh_is_ascii_space(text->data[i]);
     const int64_t least = counted / (SHRINKS * longest);
     if (least > positions)
         LH_FAIL(LH_EUSAGE, "%s has %.1f MiB, at least %lld tokens, and the model has %lld positions: shorten it", name,
-                (double)bytes / (1 << 20), (long long)least, (long long)positions);
+                (double)text->bytes / (1 << 20), (long long)least, (long long)positions);
     return LH_OK;
 }

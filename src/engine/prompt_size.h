@@ -2,10 +2,11 @@
 #ifndef LH_ENGINE_PROMPT_SIZE_H
 #define LH_ENGINE_PROMPT_SIZE_H
 
-#include "engine/engine.h"
+#include "base/mem.h"
+#include "text/tokenizer.h"
 
-/* LH_EUSAGE if the text, called `name` in the message, has more tokens than the model has positions, however it is
- * tokenized. Local. */
-lh_status lh_prompt_check_size(const lh_engine *engine, const char *name, const char *text, int64_t bytes);
+/* LH_EUSAGE if the text, called `name` in the message, has more tokens than the model has `positions`, however it is
+ * tokenized. */
+lh_status lh_prompt_check_size(const lh_tokenizer *tok, int64_t positions, const char *name, const lh_buf *text);
 
 #endif

@@ -216,8 +216,11 @@ START_TEST(test_a_text_that_cannot_fit_is_refused_before_it_is_tokenized)
 {
     program_result r = {0};
     program_run(&r, 1, "--version > version; head -c 10000000 /dev/zero | tr '\\0' a > letters");
-    for (int ranks = 1; ranks <= 2; ranks++)
+    for (int ranks = 1; ranks <= 2; ranks++) {
         program_refuses(ranks, 2, "the prompt has 9.5 MiB, at least ", "generate -m tiny.h5 -f letters -n 2");
+        program_refuses(ranks, 2, "a question has 9.5 MiB, at least ",
+                        "generate -m tiny.h5 -p abc --questions letters -n 2");
+    }
     program_clear(&r);
 }
 END_TEST
@@ -253,9 +256,9 @@ START_TEST(test_an_interrupt_ends_with_what_there_is)
 }
 END_TEST
 
-/* srun sends a signal to all ranks, others to one. The launcher's own code is the first rank's that ends; what each of
- * them ends with is seen by a shell around it, which stays until all have ended: at the first end
- * the launcher ends the others. */
+/* srun sends a signal to all ranks, others to one. The launcher's own code is the first rank's that ends; what each
+ * of them ends with is seen by a shell around it, which stays until all have ended: at the first end the launcher
+ * ends the others. */
 START_TEST(test_an_interrupt_of_any_rank_is_one_of_all)
 {
     program_result r = {0};

@@ -316,6 +316,7 @@ START_TEST(test_what_cannot_be_is_said)
         {3, "no-such-file", "chat -m tiny.h5 -f no-such-file"},
         {4, "no-such.h5", "chat -m tiny.h5 --load-cache no-such.h5"},
         {2, "leaves no room", "chat -m tiny.h5 -f long"},
+        {2, "the prompt has 38.1 MiB, at least ", "chat -m tiny.h5 -f huge"}, /* before it is tokenized */
         {2, "'--stop' got no text", "chat -m tiny.h5 -f document --stop ''"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
@@ -346,7 +347,8 @@ int main(void)
                 "import tiny -o tiny.h5 -q && " LONGHAUL
                 " import --random tiny -o long.h5 -q && cp -r tiny plain && echo "
                 "'{\"eos_token\": \"<|im_end|>\"}' > plain/tokenizer_config.json && " LONGHAUL
-                " import plain -o plain.h5 -q && yes | head -c 5000 > long");
+                " import plain -o plain.h5 -q && yes | head -c 5000 > long && tr '\\0' a < /dev/zero | head -c "
+                "40000000 > huge");
     int code = r.code;
     if (code) fprintf(stderr, "%s", r.err.data);
     program_clear(&r);
