@@ -171,24 +171,27 @@ static pid_t serve_once(const char *pipe, const char *template)
 START_TEST(test_a_template_is_opened_once)
 {
     static const char template[] = "{% for m in messages %}[{{ m.role }}] {{ m.content }}\n{% endfor %}[assistant]";
-    static const char *const tasks[] = {QA "--csv -", "eval needle -m tiny.h5 --haystack context3 --length 300 --csv -",
-                                        "eval fidelity -m tiny.h5 --text context3 --length 60 --count 2 -n 4 "
-                                        "--reconstruct --csv -"};
+    static const char *const tasks[] = {
+        "eval qa -m tiny.h5 --data q.jsonl --count 2",
+        "eval needle -m tiny.h5 --haystack context3 --length 300 --depth 0,1",
+        "eval fidelity -m tiny.h5 --text context3 --length 60 --count 2 --reconstruct --repeat-max 4"};
+    static const char options[] = "-q -n 4 --deterministic --csv - --chat-template";
     program_file("own.jinja", template);
-    for (size_t t = 0; t < sizeof tasks / sizeof *tasks; t++)
+    for (size_t t = 0; t < sizeof tasks / sizeof *tasks; t++) {
+        program_result r = {0}, once = {0};
+        program_run(&r, 1, "%s %s own.jinja", tasks[t], options);
+        program_exits(&r, 0);
         for (int ranks = 1; ranks <= 4; ranks++) {
-            program_result r = {0}, once = {0};
-            program_run(&r, ranks, "%s --policy h2o --budget 40 --deterministic --chat-template own.jinja", tasks[t]);
-            program_exits(&r, 0);
             const pid_t writer = serve_once("own.pipe", template);
-            program_run(&once, ranks, "%s --policy h2o --budget 40 --deterministic --chat-template own.pipe", tasks[t]);
+            program_run(&once, ranks, "%s %s own.pipe", tasks[t], options);
             kill(writer, SIGKILL);
             waitpid(writer, NULL, 0);
             program_exits(&once, 0);
             ck_assert_str_eq(r.out.data, once.out.data);
-            program_clear(&r);
-            program_clear(&once);
         }
+        program_clear(&r);
+        program_clear(&once);
+    }
 }
 END_TEST
 
