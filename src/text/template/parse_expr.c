@@ -421,15 +421,21 @@ static lh_status parse_not(lh_tpl_parser *p, const lh_tpl_expr **out)
     return lh_tpl_leave(p->pool, LH_OK);
 }
 
-static lh_status parse_and(lh_tpl_parser *p, const lh_tpl_expr **out)
+/* "or" binds looser than "and". */
+static lh_status parse_logic(lh_tpl_parser *p, int level, const lh_tpl_expr **out)
 {
-    LH_TRY(parse_not(p, out));
-    while (is_word(p, "and")) {
+    static const struct {
+        const char *word;
+        lh_tpl_node node;
+    } logic[] = {{"or", LH_TPL_OR}, {"and", LH_TPL_AND}};
+    if (level == sizeof logic / sizeof *logic) return parse_not(p, out);
+    LH_TRY(parse_logic(p, level + 1, out));
+    while (is_word(p, logic[level].word)) {
         lh_tpl_expr *e;
-        LH_TRY(lh_tpl_new_expr(p, LH_TPL_AND, &e));
+        LH_TRY(lh_tpl_new_expr(p, logic[level].node, &e));
         p->at++;
         e->a = *out;
-        LH_TRY(parse_not(p, &e->b));
+        LH_TRY(parse_logic(p, level + 1, &e->b));
         *out = e;
     }
     return LH_OK;
@@ -437,16 +443,7 @@ static lh_status parse_and(lh_tpl_parser *p, const lh_tpl_expr **out)
 
 static lh_status parse_or(lh_tpl_parser *p, const lh_tpl_expr **out)
 {
-    LH_TRY(parse_and(p, out));
-    while (is_word(p, "or")) {
-        lh_tpl_expr *e;
-        LH_TRY(lh_tpl_new_expr(p, LH_TPL_OR, &e));
-        p->at++;
-        e->a = *out;
-        LH_TRY(parse_and(p, &e->b));
-        *out = e;
-    }
-    return LH_OK;
+    return parse_logic(p, 0, out);
 }
 
 static lh_status parse_choice(lh_tpl_parser *p, const lh_tpl_expr **out)
