@@ -44,6 +44,10 @@ typedef struct lh_eval_options {
     .help = "Another chat format, as for 'generate'. Implies --chat."
 #define LH_EVAL_SEED \
     .type = LH_OPT_I64, .name = "seed", LH_FIELD(lh_eval_options, seed), .arg = "N", .def = "0", .max = INT64_MAX >> 1
+#define LH_EVAL_SCENARIO                                                                                     \
+    .type = LH_OPT_STR, .name = "scenario", .arg = "LIST", .def = "question-aware,context-only",             \
+    .help = "question-aware: the question is part of the prompt, and policies that observe its end see it. " \
+            "context-only: it comes after the eviction."
 #define LH_EVAL_GIVEN                                                                                                 \
     .type = LH_OPT_LIST, .name = "keep-sets-from", LH_FIELD(lh_eval_options, given), .arg = "FOLDER|FILE",            \
     .help = "Also keep the positions of files, as one more policy: of the file PROMPT.h5 in FOLDER for every prompt " \

@@ -60,13 +60,7 @@ static const lh_option needle_rows[] = {
      .min = 1,
      .max = 1 << 20,
      .help = "Prompts per length and depth, with different secrets and texts: seeds from --seed on."},
-    {.type = LH_OPT_STR,
-     .name = "scenario",
-     FIELD(scenario),
-     .arg = "LIST",
-     .def = "question-aware,context-only",
-     .help = "question-aware: the question is part of the prompt, and policies that observe its end see it. "
-             "context-only: it comes after the eviction."},
+    {LH_EVAL_SCENARIO, FIELD(scenario)},
     {0}};
 #undef FIELD
 static const lh_option_table needle_table = {"needle", needle_rows};

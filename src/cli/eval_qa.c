@@ -29,13 +29,7 @@ static const lh_option qa_rows[] = {
      .def = "0",
      .max = 1 << 30,
      .help = "Ask the first N questions only. 0: all."},
-    {.type = LH_OPT_STR,
-     .name = "scenario",
-     FIELD(scenario),
-     .arg = "LIST",
-     .def = "question-aware,context-only",
-     .help = "question-aware: the question is part of the prompt, and policies that observe its end see it. "
-             "context-only: it comes after the eviction."},
+    {LH_EVAL_SCENARIO, FIELD(scenario)},
     {0}};
 #undef FIELD
 static const lh_option_table qa_table = {"questions", qa_rows};

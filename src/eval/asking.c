@@ -13,11 +13,10 @@ static int is_root(const lh_asking *a)
     return lh_comm_rank(comm_of(a)) == 0;
 }
 
-static lh_status check_policies(const lh_asking *a)
+static lh_status check_asking(const lh_asking *a)
 {
     const lh_policy_list *policies = a->setup->policies;
-    if (!lh_engine_tokenizer(a->engine))
-        LH_FAIL(LH_EUSAGE, "the model has no tokenizer, so it cannot read text: import it from a folder that has one");
+    LH_TRY(lh_eval_check_tokenizer(a->engine));
     for (int64_t p = 0; p < policies->n; p++)
         if (a->scenarios[LH_CONTEXT_ONLY] && policies->at[p].policy.proxies.kind == LH_PROXIES_QUESTION)
             LH_FAIL(LH_EUSAGE,
@@ -29,7 +28,7 @@ static lh_status check_policies(const lh_asking *a)
 
 lh_status lh_asking_open(lh_asking *a, const lh_asked_chat *chat)
 {
-    LH_TRY(lh_comm_agree(comm_of(a), check_policies(a)));
+    LH_TRY(lh_comm_agree(comm_of(a), check_asking(a)));
     return lh_asked_format_open(&a->chat, a->engine, chat);
 }
 

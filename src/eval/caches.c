@@ -126,6 +126,27 @@ void lh_eval_finish_prompt(const lh_eval_setup *setup, lh_eval_work *work, lh_ta
     lh_work_finish_prompt(work);
 }
 
+lh_status lh_eval_check_tokenizer(const lh_engine *engine)
+{
+    if (!lh_engine_tokenizer(engine))
+        LH_FAIL(LH_EUSAGE, "the model has no tokenizer, so it cannot read text: import it from a folder that has one");
+    return LH_OK;
+}
+
+lh_status lh_eval_check_lengths(const lh_eval_setup *setup, const lh_config *config, const int64_t *lengths, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        if (lengths[i] + setup->max_new > config->max_positions)
+            LH_FAIL(LH_EUSAGE,
+                    "%lld tokens of prompt and %lld of the answer are longer than the %lld positions of the model: "
+                    "reduce '--length' or '--max-new'",
+                    (long long)lengths[i], (long long)setup->max_new, (long long)config->max_positions);
+        for (int64_t p = 0; p < setup->policies->n; p++)
+            LH_TRY(lh_policy_check(&setup->policies->at[p].policy, lengths[i]));
+    }
+    return LH_OK;
+}
+
 lh_status lh_eval_warn_of_policies(const lh_policy_list *policies, const int64_t *lengths, int64_t n)
 {
     lh_status st = LH_OK;

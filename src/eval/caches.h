@@ -64,6 +64,13 @@ void lh_caches_expect(lh_eval_work *work, const lh_eval_setup *setup, const lh_c
  * keeps it, unless a keep set of it could not be written. */
 void lh_eval_finish_prompt(const lh_eval_setup *setup, lh_eval_work *work, lh_table *const *tables);
 
+/* LH_EUSAGE if the model has no tokenizer. */
+lh_status lh_eval_check_tokenizer(const lh_engine *engine);
+
+/* LH_EUSAGE if prompts of these lengths ('--length') and answers to them are longer than the model allows, or a policy
+ * is impossible for them. */
+lh_status lh_eval_check_lengths(const lh_eval_setup *setup, const lh_config *config, const int64_t *lengths, int64_t n);
+
 /* Logs the warnings of the policies for prompts of these lengths before a long run: for each policy those of the first
  * length that has any, since most hold for all. */
 lh_status lh_eval_warn_of_policies(const lh_policy_list *policies, const int64_t *lengths, int64_t n);

@@ -137,23 +137,12 @@ static int64_t repeat_max(const run *r, const window *w)
 static lh_status check_request(const run *r)
 {
     const lh_fidelity_request *q = r->request;
-    const lh_config *c = lh_engine_get(r->engine)->config;
-    if (!lh_engine_tokenizer(r->engine))
-        LH_FAIL(LH_EUSAGE, "the model has no tokenizer, so it cannot read text: import it from a folder that has one");
+    LH_TRY(lh_eval_check_tokenizer(r->engine));
     if (q->setup.max_new < 2)
         LH_FAIL(LH_EUSAGE, "'--max-new' must be 2 or more: the first token is the same for every cache");
     for (int64_t p = 0; p < q->setup.policies->n; p++)
         LH_TRY(lh_policy_check_question(&q->setup.policies->at[p].policy));
-    for (int64_t i = 0; i < q->length_count; i++) {
-        if (q->lengths[i] + q->setup.max_new > c->max_positions)
-            LH_FAIL(LH_EUSAGE,
-                    "%lld tokens of text and %lld generated ones are longer than the %lld positions of the "
-                    "model: reduce '--length' or '--max-new'",
-                    (long long)q->lengths[i], (long long)q->setup.max_new, (long long)c->max_positions);
-        for (int64_t p = 0; p < q->setup.policies->n; p++)
-            LH_TRY(lh_policy_check(&q->setup.policies->at[p].policy, q->lengths[i]));
-    }
-    return LH_OK;
+    return lh_eval_check_lengths(&q->setup, lh_engine_get(r->engine)->config, q->lengths, q->length_count);
 }
 
 /* Checks the lengths of the reconstructions, once the windows are cut. */

@@ -161,22 +161,6 @@ static lh_status judge_secret(void *self, const lh_asked_answer *answer)
     return lh_table_add(&r->out->prompts, row);
 }
 
-/* Checks all that is known before work begins; the same on all ranks except for the haystack. */
-static lh_status check_request(const lh_needle_request *q, const lh_config *c)
-{
-    LH_TRY(lh_needle_check(&q->form));
-    for (int64_t i = 0; i < q->length_count; i++) {
-        if (q->lengths[i] + q->setup.max_new > c->max_positions)
-            LH_FAIL(LH_EUSAGE,
-                    "%lld tokens of prompt and %lld of the answer are longer than the %lld positions of the "
-                    "model: reduce '--length' or '--max-new'",
-                    (long long)q->lengths[i], (long long)q->setup.max_new, (long long)c->max_positions);
-        for (int64_t p = 0; p < q->setup.policies->n; p++)
-            LH_TRY(lh_policy_check(&q->setup.policies->at[p].policy, q->lengths[i]));
-    }
-    return LH_OK;
-}
-
 /* Makes one prompt of every length, so that one that cannot be made is reported before the work begins. */
 static lh_status make_first_prompts(run *r)
 {
@@ -206,7 +190,8 @@ lh_status lh_needle_run(lh_needle_result *out, lh_engine *engine, const lh_needl
     *out = (lh_needle_result){.request = request};
     lh_table_init(&out->prompts, lh_needle_prompt_columns);
     LH_TRY_DONE(lh_asking_open(&r.asking, &request->chat));
-    st = check_request(request, view->config);
+    st = lh_needle_check(&request->form);
+    if (st == LH_OK) st = lh_eval_check_lengths(&request->setup, view->config, request->lengths, request->length_count);
     if (st == LH_OK) st = lh_calloc(&r.tokens, request->length_count * LH_SCENARIOS, sizeof *r.tokens);
     LH_TRY_DONE(lh_comm_agree(view->comm, st));
     LH_TRY_DONE(make_first_prompts(&r));
