@@ -45,24 +45,18 @@ static __device__ __forceinline__ float dot(unsigned x, unsigned w, float sum, _
 
 /* Adds sum[0 .. N - 1] over the lanes. Halves change hands, so that a lane soon holds few: the result is number
  * lane / (32 / N), in sum[0]. N: a power of two <= 32. */
-template <int N>
-static __device__ __forceinline__ void join_lanes(float (&sum)[N])
+template <int N, int WITH = LH_WARP / 2>
+static __device__ __forceinline__ void join_lanes(float *sum)
 {
-    int count = N;
+    constexpr int LEFT = N * WITH / LH_WARP; /* after this turn; 0: there was one before */
+    int is_upper = lh_lane() & WITH;
 #pragma unroll
-    for (int with = LH_WARP / 2; with > 0; with /= 2) {
-        int is_upper = lh_lane() & with;
-        if (count > 1) count /= 2;
-        if (with >= LH_WARP / N) {
-#pragma unroll
-            for (int i = 0; i < count; i++) {
-                float gives = is_upper ? sum[i] : sum[i + count], keeps = is_upper ? sum[i + count] : sum[i];
-                sum[i] = keeps + __shfl_xor_sync(LH_ALL, gives, with);
-            }
-        } else {
-            sum[0] += __shfl_xor_sync(LH_ALL, sum[0], with);
-        }
+    for (int i = 0; i < LEFT; i++) {
+        float gives = is_upper ? sum[i] : sum[i + LEFT], keeps = is_upper ? sum[i + LEFT] : sum[i];
+        sum[i] = keeps + __shfl_xor_sync(LH_ALL, gives, WITH);
     }
+    if (LEFT == 0) sum[0] += __shfl_xor_sync(LH_ALL, sum[0], WITH);
+    if constexpr (WITH > 1) join_lanes<N, WITH / 2>(sum);
 }
 
 /* 16 bytes of a row. IS_WIDE: rows are whole pieces of 16 bytes. */
