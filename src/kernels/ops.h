@@ -1,6 +1,7 @@
 /* ops.h - the table of operations that a backend fills. An operation takes a stream and one struct, enqueues and does
  * not block. The structs, with shapes and formulas, are in one header a family:
  *   ops_model.h       rows of activations
+ *   ops_experts.h     mixtures of experts
  *   ops_cache.h       ragged caches
  *   ops_attend.h      attention
  *   ops_observe.h     statistics of attention
@@ -16,7 +17,7 @@
  * is 0 (gemm with in = 0 gives the bias, column_stats without rows adds nothing). Of arrays [heads, ld] over the
  * entries of a cache the slots at len[h] and after it are not read, and what is left in them is unspecified.
  *
- * Bits: with LH_ORDER_FIXED (and in every operation but gemm and attend_block always) the bits of an output row depend
+ * Bits: with LH_ORDER_FIXED (and in every operation but gemm, expert_gemm and attend_block always) the bits of an output row depend
  * on its own inputs only, not on how many rows, heads, threads or ranks there are. */
 #ifndef LH_KERNELS_OPS_H
 #define LH_KERNELS_OPS_H
@@ -26,6 +27,7 @@
 #include "kernels/ops_attend.h"
 #include "kernels/ops_budgets.h"
 #include "kernels/ops_cache.h"
+#include "kernels/ops_experts.h"
 #include "kernels/ops_model.h"
 #include "kernels/ops_observe.h"
 #include "kernels/ops_sample.h"

@@ -5,6 +5,7 @@
 #include "kernels/ops_attend_list.h"
 #include "kernels/ops_budgets_list.h"
 #include "kernels/ops_cache_list.h"
+#include "kernels/ops_experts_list.h"
 #include "kernels/ops_observe_list.h"
 #include "kernels/ops_sample_list.h"
 #include "kernels/ops_score_list.h"

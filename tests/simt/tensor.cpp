@@ -85,6 +85,15 @@ unsigned simt_transposed(unsigned word)
     return y;
 }
 
+void simt_load_matrices(unsigned y[4], const void *row)
+{
+    unsigned char words[16];
+    if ((uintptr_t)row % 16) simt_fault("a row of a matrix not at a multiple of 16");
+    memcpy(words, row, sizeof words);
+    const unsigned char *given = simt_warp(words, sizeof words);
+    for (int i = 0; i < 4; i++) memcpy(y + i, given + (8 * i + simt_lane() / 4) * 64 + simt_lane() % 4 * 4, sizeof *y);
+}
+
 void simt_copy_async(void *dst, const void *src, int bytes)
 {
     if ((uintptr_t)dst % 16 || (bytes && (uintptr_t)src % 16) || bytes < 0 || bytes > 16)

@@ -3,7 +3,7 @@
 #include <signal.h>
 #include <stdlib.h>
 
-#include "kernels/cuda/warp.cuh"
+#include "kernels/cuda/mma.cuh"
 
 #if defined(__SANITIZE_ADDRESS__)
 /* A signal ends the test, as it does without the sanitizer. */
@@ -73,6 +73,31 @@ START_TEST(test_blocks_add_up_and_scan)
             sum += t * 3 + b;
         }
         for (int t = 0; t < THREADS; t++) ck_assert_int_eq(sums[b * THREADS + t], sum);
+    }
+}
+END_TEST
+
+/* Number n of matrix i is 64 i + n; rows lie in shared memory from the last to the first. */
+static __global__ void matrices_kernel(unsigned *out)
+{
+    __shared__ __align__(16) unsigned short rows[32][8];
+    unsigned words[4];
+    for (int n = 0; n < 8; n++) rows[31 - threadIdx.x][n] = (unsigned short)(8 * threadIdx.x + n);
+    __syncthreads();
+    lh_load_matrices(words, rows[31 - threadIdx.x]);
+    for (int i = 0; i < 4; i++) out[4 * threadIdx.x + i] = words[i];
+}
+
+START_TEST(test_lanes_get_their_words_of_four_matrices)
+{
+    unsigned words[128], *on = device_array<unsigned>(128);
+    run(dim3(1), 32, 0, matrices_kernel, on);
+    fetch(words, on, 128);
+    for (unsigned lane = 0; lane < 32; lane++) {
+        for (unsigned i = 0; i < 4; i++) {
+            unsigned low = 64 * i + 8 * (lane / 4) + 2 * (lane % 4);
+            ck_assert_uint_eq(words[4 * lane + i], low | (low + 1) << 16);
+        }
     }
 }
 END_TEST
@@ -259,6 +284,7 @@ int main(void)
     TCase *tc = tcase_create("simt");
     tcase_add_checked_fixture(tc, set_up, tear_down);
     tcase_add_test(tc, test_blocks_add_up_and_scan);
+    tcase_add_test(tc, test_lanes_get_their_words_of_four_matrices);
     tcase_add_test(tc, test_the_last_block_sees_all_others);
     tcase_add_test(tc, test_a_graph_does_its_work_again_and_again);
     tcase_add_test(tc, test_a_stream_waits_for_the_event_as_it_was_recorded);

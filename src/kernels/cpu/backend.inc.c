@@ -9,6 +9,7 @@
 #include "kernels/cpu/elementwise.inc.c"
 #include "kernels/cpu/expected_scores.inc.c"
 #include "kernels/cpu/gemm.inc.c"
+#include "kernels/cpu/experts.inc.c"
 #include "kernels/cpu/head_budgets.inc.c"
 #include "kernels/cpu/histogram.inc.c"
 #include "kernels/cpu/norms.inc.c"

@@ -22,7 +22,7 @@ static __device__ __forceinline__ int64_t lh_candidate_column(lh_candidate c)
 
 /* Bitonic sort, descending: the steps `from`, from / 2, … 1 of the round that makes sorted runs of `run`, for c[0 ..
  * n - 1], which lie at `first` of the whole. All threads of the block call it; others see the result. */
-static __device__ void lh_sort_steps(lh_candidate *c, int n, int64_t first, int64_t run, int from)
+static __device__ inline void lh_sort_steps(lh_candidate *c, int n, int64_t first, int64_t run, int from)
 {
     for (int step = from; step > 0; step /= 2) {
         for (int i = (int)threadIdx.x; i < n / 2; i += (int)blockDim.x) {
@@ -39,7 +39,7 @@ static __device__ void lh_sort_steps(lh_candidate *c, int n, int64_t first, int6
 }
 
 /* The k best of row r, which are sorted in c, by the threads of all blocks along x. */
-static __device__ void lh_put_best(const lh_top_logits_args &a, int64_t r, const lh_candidate *c)
+static __device__ inline void lh_put_best(const lh_top_logits_args &a, int64_t r, const lh_candidate *c)
 {
     for (int64_t i = lh_grid_first(); i < a.k; i += lh_grid_step()) {
         int64_t column = lh_candidate_column(c[i]);

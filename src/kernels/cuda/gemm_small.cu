@@ -4,7 +4,7 @@
  * once. A lane adds up its part of all ROWS x TOKENS outputs, then the lanes join theirs, then the warps. Bytes: out *
  * in * 2 or 4.
  */
-#include "kernels/cuda/gemm.cuh"
+#include "kernels/cuda/expert_gemm.cuh"
 #include "kernels/cuda/vector.cuh"
 
 enum { ROWS = 4, WARPS = 4, THREADS = WARPS * LH_WARP };
@@ -102,13 +102,14 @@ static __device__ __forceinline__ void add_turns(float (&sum)[ROWS * TOKENS], co
     }
 }
 
-/* TOKENS >= the tokens there are, of which the last stands for those that are not; the last output alike. */
+/* ROWS outputs from o0 on. TOKENS >= the tokens there are, of which the last stands for those that are not; the last
+ * output alike. */
 template <typename T, int TOKENS, int IS_WIDE>
-static __global__ void gemm_small_kernel(lh_gemm_args a)
+static __device__ __forceinline__ void multiply_rows(const lh_gemm_args &a, int64_t o0)
 {
     constexpr int N = ROWS * TOKENS, EACH = 16 / (int)sizeof(T), STEP = THREADS * EACH, TURNS = TOKENS <= 2 ? 2 : 1;
     __shared__ float parts[WARPS][N];
-    int64_t o0 = (int64_t)blockIdx.x * ROWS, i = (int64_t)threadIdx.x * EACH;
+    int64_t i = (int64_t)threadIdx.x * EACH;
     small_rows<T, TOKENS> f;
     float sum[N] = {};
     f.in = a.in;
@@ -129,6 +130,12 @@ static __global__ void gemm_small_kernel(lh_gemm_args a)
     a.y[t * a.y_ld + o] = y;
 }
 
+template <typename T, int TOKENS, int IS_WIDE>
+static __global__ void gemm_small_kernel(lh_gemm_args a)
+{
+    multiply_rows<T, TOKENS, IS_WIDE>(a, (int64_t)blockIdx.x * ROWS);
+}
+
 template <typename T, int MOST, int IS_WIDE>
 static lh_status launch(lh_stream *stream, const lh_gemm_args *a)
 {
@@ -147,4 +154,36 @@ lh_status lh_gemm_small(lh_stream *stream, const lh_gemm_args *a)
         return lh_gemm_is_wide(a) ? launch<float, LH_SMALL_F32, 1>(stream, a)
                                   : launch<float, LH_SMALL_F32, 0>(stream, a);
     return lh_gemm_is_wide(a) ? launch<bf16, LH_SMALL_BF16, 1>(stream, a) : launch<bf16, LH_SMALL_BF16, 0>(stream, a);
+}
+
+/* ---- of experts, each of which has one tile at most: blocks lie along its outputs ---- */
+
+template <typename T, int TOKENS, int IS_WIDE>
+static __global__ void expert_small_kernel(lh_expert_gemm_args a)
+{
+    lh_gemm_args g;
+    if (lh_expert_tile<T, TOKENS>(&g, a, (int)blockIdx.y))
+        multiply_rows<T, TOKENS, IS_WIDE>(g, (int64_t)blockIdx.x * ROWS);
+}
+
+template <typename T, int MOST, int IS_WIDE>
+static lh_status launch_experts(lh_stream *stream, const lh_expert_gemm_args *a)
+{
+    int64_t tokens = a->routes.tokens, tiles = lh_expert_tiles<MOST>(&a->routes);
+    lh_shape shape = {dim3((unsigned)((a->out + ROWS - 1) / ROWS), (unsigned)tiles), THREADS, 0};
+    auto *kernel = tokens == 1   ? expert_small_kernel<T, 1, IS_WIDE>
+                   : tokens == 2 ? expert_small_kernel<T, 2, IS_WIDE>
+                   : tokens <= 4 ? expert_small_kernel<T, 4, IS_WIDE>
+                                 : expert_small_kernel<T, MOST, IS_WIDE>;
+    return lh_launch(stream, "expert_gemm", shape, kernel, *a);
+}
+
+lh_status lh_expert_gemm_small(lh_stream *stream, const lh_expert_gemm_args *a, int is_wide)
+{
+    typedef __nv_bfloat16 bf16;
+    if (a->type == LH_F32)
+        return is_wide ? launch_experts<float, LH_SMALL_F32, 1>(stream, a)
+                       : launch_experts<float, LH_SMALL_F32, 0>(stream, a);
+    return is_wide ? launch_experts<bf16, LH_SMALL_BF16, 1>(stream, a)
+                   : launch_experts<bf16, LH_SMALL_BF16, 0>(stream, a);
 }

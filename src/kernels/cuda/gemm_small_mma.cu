@@ -3,19 +3,10 @@
  * an output and turn. A lane loads 16 bytes of two outputs' rows and of one or two tokens', which are its parts of two
  * products: which numbers of a row are called the same column does not matter, as long as weights and tokens agree. All
  * loads of a turn are under way at once. Bytes: out * in * 2. */
-#include "kernels/cuda/gemm.cuh"
+#include "kernels/cuda/expert_gemm.cuh"
 #include "kernels/cuda/mma.cuh"
 
 enum { OUTS = 16, TOKENS = 8, WARPS = 8, EACH = 8, ACROSS = 4 * EACH, LOADS = 4, TURN = LOADS * ACROSS };
-
-/* c += w x of 16 outputs, 8 tokens and 32 columns. low, high: of rows g and g + 8 of w; x: of token g. */
-static __device__ __forceinline__ void multiply(float c[4], uint4 low, uint4 high, uint4 x)
-{
-    const unsigned a[2][4] = {{low.x, high.x, low.y, high.y}, {low.z, high.z, low.w, high.w}};
-    const unsigned b[2][2] = {{x.x, x.y}, {x.z, x.w}};
-    lh_mma(c, a[0], b[0]);
-    lh_mma(c, a[1], b[1]);
-}
 
 /* One turn: all of it is loaded, then it is multiplied. IS_WHOLE: the row has all columns; else `left` from w and x on,
  * and those after are 0. */
@@ -36,18 +27,18 @@ static __device__ __forceinline__ void add_turn(float (&c)[GROUPS][4], const __n
 #pragma unroll
     for (int l = 0; l < LOADS; l++) {
 #pragma unroll
-        for (int t = 0; t < GROUPS; t++) multiply(c[t], ws[l][0], ws[l][1], xs[l][t]);
+        for (int t = 0; t < GROUPS; t++) lh_mma_wide(c[t], ws[l][0], ws[l][1], xs[l][t]);
     }
 }
 
-/* GROUPS of TOKENS tokens. Rows that are not there are the last one again, and are not written. */
+/* OUTS outputs from o0 on of GROUPS of TOKENS tokens. Rows that are not there are the last one again, and are not
+ * written. */
 template <int GROUPS>
-static __global__ void __launch_bounds__(WARPS *LH_WARP) gemm_small_mma_kernel(lh_gemm_args a)
+static __device__ __forceinline__ void multiply_rows(const lh_gemm_args &a, int64_t o0)
 {
     typedef __nv_bfloat16 bf16;
     __shared__ float parts[WARPS][GROUPS * TOKENS][OUTS];
-    int64_t g = lh_lane() / 4, mine = lh_lane() % 4 * EACH, o0 = (int64_t)blockIdx.x * OUTS;
-    int64_t i = (int64_t)lh_warp() * TURN;
+    int64_t g = lh_lane() / 4, mine = lh_lane() % 4 * EACH, i = (int64_t)lh_warp() * TURN;
     const bf16 *x[GROUPS], *w[2];
     float c[GROUPS][4] = {};
 #pragma unroll
@@ -69,9 +60,33 @@ static __global__ void __launch_bounds__(WARPS *LH_WARP) gemm_small_mma_kernel(l
     a.y[t * a.y_ld + o] = y;
 }
 
+template <int GROUPS>
+static __global__ void __launch_bounds__(WARPS *LH_WARP) gemm_small_mma_kernel(lh_gemm_args a)
+{
+    multiply_rows<GROUPS>(a, (int64_t)blockIdx.x * OUTS);
+}
+
 lh_status lh_gemm_small_mma(lh_stream *stream, const lh_gemm_args *a)
 {
     lh_shape shape = {dim3((unsigned)((a->out + OUTS - 1) / OUTS)), WARPS * LH_WARP, 0};
     return lh_launch(stream, "gemm", shape, a->tokens <= TOKENS ? gemm_small_mma_kernel<1> : gemm_small_mma_kernel<2>,
                      *a);
+}
+
+/* ---- of experts, each of which has one tile at most: blocks lie along its outputs ---- */
+
+template <int GROUPS>
+static __global__ void __launch_bounds__(WARPS *LH_WARP) expert_small_mma_kernel(lh_expert_gemm_args a)
+{
+    lh_gemm_args g;
+    if (lh_expert_tile<__nv_bfloat16, GROUPS * TOKENS>(&g, a, (int)blockIdx.y))
+        multiply_rows<GROUPS>(g, (int64_t)blockIdx.x * OUTS);
+}
+
+lh_status lh_expert_gemm_small_mma(lh_stream *stream, const lh_expert_gemm_args *a)
+{
+    int64_t tiles = lh_expert_tiles<LH_SMALL_MMA_TOKENS>(&a->routes);
+    lh_shape shape = {dim3((unsigned)((a->out + OUTS - 1) / OUTS), (unsigned)tiles), WARPS * LH_WARP, 0};
+    auto *kernel = a->routes.tokens <= TOKENS ? expert_small_mma_kernel<1> : expert_small_mma_kernel<2>;
+    return lh_launch(stream, "expert_gemm", shape, kernel, *a);
 }

@@ -27,6 +27,15 @@ static __device__ __forceinline__ void lh_mma(float c[4], const unsigned a[4], c
 #endif
 }
 
+/* The same over 32 columns: low, high: 16 bytes of rows g and g + 8 of a; b: 16 bytes of column g. */
+static __device__ __forceinline__ void lh_mma_wide(float c[4], uint4 low, uint4 high, uint4 b)
+{
+    const unsigned rows[2][4] = {{low.x, high.x, low.y, high.y}, {low.z, high.z, low.w, high.w}};
+    const unsigned cols[2][2] = {{b.x, b.y}, {b.z, b.w}};
+    lh_mma(c, rows[0], cols[0]);
+    lh_mma(c, rows[1], cols[1]);
+}
+
 /* Of a matrix of 8 x 8 bf16 numbers, lane 4 g + t having 2 t and 2 t + 1 of row g: those of column g. */
 static __device__ __forceinline__ unsigned lh_transposed(unsigned word)
 {
@@ -36,6 +45,20 @@ static __device__ __forceinline__ unsigned lh_transposed(unsigned word)
     unsigned y;
     asm volatile("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(y) : "r"(word));
     return y;
+#endif
+}
+
+/* Four matrices of 8 x 8 bf16 numbers in shared memory, of which lane 8 i + r has the place of row r of matrix i (16
+ * bytes, at a multiple of 16). Lane 4 g + t gets 2 t and 2 t + 1 of row g of each. */
+static __device__ __forceinline__ void lh_load_matrices(unsigned (&y)[4], const void *row)
+{
+#ifdef LH_SIMT
+    simt_load_matrices(y, row);
+#else
+    unsigned from = (unsigned)__cvta_generic_to_shared(row);
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(y[0]), "=r"(y[1]), "=r"(y[2]), "=r"(y[3])
+                 : "r"(from));
 #endif
 }
 

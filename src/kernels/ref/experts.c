@@ -1,0 +1,98 @@
+/* Mixtures of experts. */
+#include <math.h>
+
+#include "kernels/ref/ref.h"
+
+/* The best expert after `last` (-1: of all) in the order of keys, equal ones by index. */
+static int64_t next_best(const float *logits, int64_t experts, int64_t last)
+{
+    int64_t best = -1;
+    for (int64_t e = 0; e < experts; e++) {
+        uint32_t key = lh_score_key(logits[e]);
+        int is_left = last < 0 || key < lh_score_key(logits[last]) || (key == lh_score_key(logits[last]) && e > last);
+        if (is_left && (best < 0 || key > lh_score_key(logits[best]))) best = e;
+    }
+    return best;
+}
+
+/* The experts of a token into `to`, [chosen], and their shares. */
+static void choose(const lh_route_args *a, int64_t t, int32_t *to)
+{
+    int64_t experts = a->routes.experts, chosen = a->routes.chosen, last = -1;
+    const float *logits = a->logits + t * experts;
+    double sum = 0;
+    for (int64_t c = 0; c < chosen; c++) to[c] = (int32_t)(last = next_best(logits, experts, last));
+    for (int64_t n = 0; n < (a->normalised ? chosen : experts); n++)
+        sum += exp((double)logits[a->normalised ? to[n] : n] - logits[to[0]]);
+    for (int64_t c = 0; c < chosen; c++)
+        a->routes.share[t * chosen + c] = (float)(exp((double)logits[to[c]] - logits[to[0]]) / sum);
+}
+
+/* Slots by counting, token by token. `slot` holds the experts before. */
+static void place(const lh_routes *r)
+{
+    int64_t slots = r->tokens * r->chosen;
+    for (int64_t e = 0, n = 0; e < r->experts; e++) {
+        r->first[e] = (int32_t)n;
+        for (int64_t i = 0; i < slots; i++)
+            if (r->slot[i] == e) r->token[n++] = (int32_t)i; /* the choice, until its slot is known */
+    }
+    r->first[r->experts] = (int32_t)slots;
+    for (int64_t s = 0; s < slots; s++) {
+        r->slot[r->token[s]] = (int32_t)s;
+        r->token[s] /= (int32_t)r->chosen;
+    }
+}
+
+lh_status lh_ref_route(lh_stream *stream, const lh_route_args *a)
+{
+    (void)stream;
+    for (int64_t t = 0; t < a->routes.tokens; t++) choose(a, t, a->routes.slot + t * a->routes.chosen);
+    place(&a->routes);
+    return LH_OK;
+}
+
+lh_status lh_ref_gather_rows(lh_stream *stream, const lh_gather_rows_args *a)
+{
+    (void)stream;
+    for (int64_t r = 0; r < a->count; r++) {
+        for (int64_t i = 0; i < a->dim; i++)
+            ref_store(a->y, a->y_type, r * a->y_ld + i, a->x[a->rows[r] * a->x_ld + i]);
+    }
+    return LH_OK;
+}
+
+lh_status lh_ref_expert_gemm(lh_stream *stream, const lh_expert_gemm_args *a)
+{
+    int64_t bytes = lh_dtype_bytes(a->type);
+    for (int64_t e = 0; e < a->routes.experts; e++) {
+        int64_t first = a->routes.first[e];
+        LH_TRY(lh_ref_gemm(stream, &(lh_gemm_args){.y = a->y + first * a->y_ld,
+                                                   .x = (const char *)a->x + first * a->x_ld * bytes,
+                                                   .w = (const char *)a->w + e * a->w_next * bytes,
+                                                   .type = a->type,
+                                                   .tokens = a->routes.first[e + 1] - first,
+                                                   .out = a->out,
+                                                   .in = a->in,
+                                                   .y_ld = a->y_ld,
+                                                   .x_ld = a->x_ld,
+                                                   .w_ld = a->w_ld,
+                                                   .order = a->order}));
+    }
+    return LH_OK;
+}
+
+lh_status lh_ref_combine(lh_stream *stream, const lh_combine_args *a)
+{
+    const lh_routes *r = &a->routes;
+    (void)stream;
+    for (int64_t t = 0; t < r->tokens; t++) {
+        for (int64_t i = 0; i < a->dim; i++) {
+            float sum = 0;
+            for (int64_t c = t * r->chosen; c < (t + 1) * r->chosen; c++)
+                sum = fmaf(r->share[c], a->x[r->slot[c] * a->dim + i], sum);
+            a->y[t * a->dim + i] = sum;
+        }
+    }
+    return LH_OK;
+}
