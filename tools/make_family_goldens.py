@@ -33,6 +33,11 @@ MODELS = {
     "exaone4": ("Exaone4Config", dict(sliding_window=20, sliding_window_pattern=4, num_hidden_layers=4)),
     "exaone4-full": ("Exaone4Config", dict(sliding_window=None, layer_types=["full_attention"] * 4,
                                            tie_word_embeddings=True)),
+    "mixtral": ("MixtralConfig", dict(intermediate_size=30, num_local_experts=6, num_experts_per_tok=3)),
+    "qwen3-moe": ("Qwen3MoeConfig", dict(head_dim=12, moe_intermediate_size=20, num_experts=10, num_experts_per_tok=4,
+                                         use_sliding_window=True, sliding_window=24)),
+    "qwen3-moe-normalised": ("Qwen3MoeConfig", dict(moe_intermediate_size=51, num_experts=5, num_experts_per_tok=2,
+                                                    norm_topk_prob=True, attention_bias=True)),
 }
 
 

@@ -46,7 +46,8 @@ static lh_status plan_rank(lh_plan_rank *out, const lh_plan_request *r, const lh
     chunk->room_bytes = plan->free_bytes;
     chunk->else_bytes = out->weights + lh_max_i64(kv.prefill_peak + out->hidden, kv.decode_peak);
     plan->entries_kept += kv.counted;
-    out->decode_read = out->weights + out->kv_kept;
+    int64_t expert = 3 * chunk->shard->ff_count * c->hidden * lh_dtype_bytes(plan->dtype);
+    out->decode_read = out->weights + out->kv_kept - c->layers * (c->experts.count - c->experts.chosen) * expert;
     if (c->tied == 0)
         out->decode_read -= chunk->shard->vocab_count * c->hidden * lh_dtype_bytes(plan->dtype); /* one row of it */
     out->decode_sent = sent_per_token(c, chunk->shard, r->engine->deterministic);
@@ -90,7 +91,7 @@ static lh_status check_sizes(const lh_plan_request *r, const lh_config *c)
 {
     double layers = (double)c->layers, hidden = (double)c->hidden, heads = (double)c->heads,
            width = heads * (double)(c->head_dim + 16), shards = heads + LH_FF_BLOCKS;
-    double weights = 4 * hidden * (layers * (4 * width + 3 * (double)c->ff) + 2 * (double)c->vocab);
+    double weights = 4 * hidden * (layers * (4 * width + 3 * (double)lh_config_mlp_channels(c)) + 2 * (double)c->vocab);
     double token = 4 * hidden * (1 + layers * shards) + 64 * layers * width;
     if (weights + token * (double)(r->context + r->max_new) > 0x1p60)
         LH_FAIL(LH_EINPUT,

@@ -5,7 +5,8 @@
 double lh_prefill_cost(const lh_config *c, int64_t tokens)
 {
     const double n = (double)tokens, width = (double)(c->heads * c->head_dim);
-    const double linear = (double)c->hidden * (2 * width + 2 * (double)(c->kv_heads * c->head_dim) + 3 * (double)c->ff);
+    const double linear = (double)c->hidden * (2 * width + 2 * (double)(c->kv_heads * c->head_dim) +
+                                               3 * (double)lh_config_mlp_channels_passed(c));
     return n * (linear + n * width); /* a token attends to n / 2 keys, twice: queries by keys, weights by values */
 }
 

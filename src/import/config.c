@@ -13,7 +13,7 @@
 #include "import/families.h"
 
 /* Bounds that keep every product of two sizes far below 2^63. */
-enum { LAYERS_MAX = 10000, WIDTH_MAX = 1 << 24, HEADS_MAX = 1 << 16, VOCAB_MAX = INT32_MAX };
+enum { LAYERS_MAX = 10000, WIDTH_MAX = 1 << 24, HEADS_MAX = 1 << 16, VOCAB_MAX = INT32_MAX, EXPERTS_MAX = 1024 };
 
 static lh_status unknown_family(const char *name, const char *said)
 {
@@ -57,10 +57,13 @@ static lh_status read_size(const json_t *json, const char *name, const size_rule
 static lh_status read_sizes(lh_config *c, const json_t *json, const char *name)
 {
     const lh_family_defaults *d = &c->family->defaults;
+    const lh_expert_rule *e = c->family->experts;
     double partial = 1;
     LH_TRY(read_size(json, name, &(size_rule){"vocab_size", d->vocab, 0, VOCAB_MAX}, &c->vocab));
     LH_TRY(read_size(json, name, &(size_rule){"hidden_size", d->hidden, 0, WIDTH_MAX}, &c->hidden));
-    LH_TRY(read_size(json, name, &(size_rule){"intermediate_size", d->ff, 0, WIDTH_MAX}, &c->ff));
+    LH_TRY(read_size(json, name,
+                     &(size_rule){e ? e->ff_key : "intermediate_size", e && e->ff ? e->ff : d->ff, 0, WIDTH_MAX},
+                     &c->ff));
     LH_TRY(read_size(json, name, &(size_rule){"num_hidden_layers", d->layers, 0, LAYERS_MAX}, &c->layers));
     LH_TRY(read_size(json, name, &(size_rule){"num_attention_heads", d->heads, 0, HEADS_MAX}, &c->heads));
     LH_TRY(read_size(json, name,
@@ -84,6 +87,30 @@ static lh_status read_sizes(lh_config *c, const json_t *json, const char *name)
     if (c->rotary_dim < 2 || c->rotary_dim % 2)
         LH_FAIL(LH_EINPUT, "'%s': %lld dimensions of a head are rotated, it must be an even number", name,
                 (long long)c->rotary_dim);
+    return LH_OK;
+}
+
+/* Every layer must be a mixture: those that are not have MLPs of another width. */
+static lh_status read_experts(lh_config *c, const json_t *json, const char *name)
+{
+    const lh_expert_rule *rule = c->family->experts;
+    const json_t *dense = json_object_get(json, "mlp_only_layers");
+    int64_t every = 1;
+    if (!rule) return LH_OK;
+    LH_TRY(read_size(json, name, &(size_rule){rule->count_key, rule->count, 0, EXPERTS_MAX}, &c->experts.count));
+    LH_TRY(
+        read_size(json, name, &(size_rule){"num_experts_per_tok", rule->chosen, 0, EXPERTS_MAX}, &c->experts.chosen));
+    if (c->experts.chosen > c->experts.count)
+        LH_FAIL(LH_EINPUT, "'%s': 'num_experts_per_tok' is %lld, and there are %lld experts", name,
+                (long long)c->experts.chosen, (long long)c->experts.count);
+    c->experts.normalised = rule->always_normalised;
+    if (!rule->always_normalised) LH_TRY(lh_json_bool(json, name, "norm_topk_prob", &c->experts.normalised));
+    LH_TRY(lh_json_i64(json, name, "decoder_sparse_step", 1, LAYERS_MAX, &every));
+    if (every > 1 || json_array_size(dense) > 0)
+        LH_FAIL(LH_EINPUT,
+                "'%s': '%s' asks for layers without experts among those with, which is not supported: every layer must "
+                "be a mixture",
+                name, every > 1 ? "decoder_sparse_step" : "mlp_only_layers");
     return LH_OK;
 }
 
@@ -208,7 +235,8 @@ static lh_status read_switches(lh_config *c, const json_t *json, const json_t *w
 static lh_status read_layer_types(lh_config *c, const json_t *json, const char *name, int64_t pattern)
 {
     const json_t *types = json_object_get(json, "layer_types");
-    int listed = types && !json_is_null(types) && c->family->window != LH_WINDOW_ALL;
+    int listed =
+        types && !json_is_null(types) && c->family->window != LH_WINDOW_ALL && c->family->window != LH_WINDOW_ASKED;
     if (listed && (int64_t)json_array_size(types) != c->layers)
         LH_FAIL(LH_EINPUT, "'%s': 'layer_types' must list %lld layers", name, (long long)c->layers);
     for (int64_t l = 0; l < c->layers; l++) {
@@ -219,7 +247,7 @@ static lh_status read_layer_types(lh_config *c, const json_t *json, const char *
                 LH_FAIL(LH_EINPUT, "'%s': 'layer_types' of layer %lld must be 'full_attention' or 'sliding_attention'",
                         name, (long long)l);
         } else {
-            c->sliding[l] = c->family->window == LH_WINDOW_ALL ||
+            c->sliding[l] = c->family->window == LH_WINDOW_ALL || c->family->window == LH_WINDOW_ASKED ||
                             (c->family->window == LH_WINDOW_LATE && l >= pattern) ||
                             (c->family->window == LH_WINDOW_PATTERN && (l + 1) % pattern != 0) ||
                             (c->family->window == LH_WINDOW_UNROTATED && c->unrotated[l]);
@@ -230,7 +258,9 @@ static lh_status read_layer_types(lh_config *c, const json_t *json, const char *
 
 static lh_status read_windows(lh_config *c, const json_t *json, const char *name)
 {
-    int asked = c->family->window == LH_WINDOW_LATE || c->family->window == LH_WINDOW_UNROTATED, use = !asked, any = 0;
+    lh_window_rule rule = c->family->window;
+    int asked = rule == LH_WINDOW_LATE || rule == LH_WINDOW_UNROTATED || rule == LH_WINDOW_ASKED;
+    int use = !asked, any = 0;
     int64_t pattern = c->family->defaults.pattern;
     const json_t *said = json_object_get(json, "sliding_window");
     LH_TRY(lh_calloc(&c->sliding, c->layers, sizeof *c->sliding));
@@ -318,6 +348,7 @@ lh_status lh_config_parse(lh_config *config, const json_t *json, const char *nam
     text = json_object_get(json, "text_config");
     if (json_is_object(text)) json = text;
     LH_TRY_DONE(read_sizes(&c, json, name));
+    LH_TRY_DONE(read_experts(&c, json, name));
     LH_TRY_DONE(read_activation(&c, json, name));
     LH_TRY_DONE(read_scales(&c, json, name));
     LH_TRY_DONE(read_switches(&c, json, outer, name));
@@ -358,4 +389,14 @@ void lh_config_clear(lh_config *config)
 const char *lh_config_family_name(const lh_config *config)
 {
     return config->family->name;
+}
+
+int64_t lh_config_mlp_channels(const lh_config *config)
+{
+    return config->ff * (config->experts.count ? config->experts.count : 1);
+}
+
+int64_t lh_config_mlp_channels_passed(const lh_config *config)
+{
+    return config->ff * (config->experts.count ? config->experts.chosen : 1);
 }

@@ -14,6 +14,13 @@ typedef enum lh_activation { LH_ACT_SILU, LH_ACT_GELU_TANH, LH_ACT_GELU } lh_act
 /* Norms of queries and keys before their rotation: of each head, or of all heads of a token together. */
 typedef enum lh_qk_norm { LH_QK_NORM_NONE, LH_QK_NORM_HEADS, LH_QK_NORM_ROWS } lh_qk_norm;
 
+/* A mixture of experts: each has an MLP of `ff` channels, and a token goes to `chosen` of them. */
+typedef struct lh_experts {
+    int64_t count; /* 0: one MLP for all tokens */
+    int64_t chosen;
+    int normalised; /* the shares of a token's experts add up to 1; else they are those among all experts */
+} lh_experts;
+
 typedef enum lh_rope_kind {
     LH_ROPE_DEFAULT,
     LH_ROPE_LINEAR,
@@ -46,6 +53,7 @@ typedef struct lh_config {
     double logit_scale; /* of the vocabulary's logits */
     double attn_scale;  /* of the logits q·k, 1/sqrt(head_dim) unless query_pre_attn_scalar says otherwise */
     double attn_softcap, final_softcap; /* 0: none. s -> cap * tanh(s / cap) */
+    lh_experts experts;
     lh_activation activation;
     int tied; /* lm_head is the embedding */
     int qkv_bias, o_bias, mlp_bias;
@@ -71,6 +79,10 @@ lh_status lh_config_parse_text(lh_config *config, const char *text, int64_t byte
 void lh_config_clear(lh_config *config);
 
 const char *lh_config_family_name(const lh_config *config);
+
+/* Channels of the MLPs of a layer: all there are, and those that a token passes. */
+int64_t lh_config_mlp_channels(const lh_config *config);
+int64_t lh_config_mlp_channels_passed(const lh_config *config);
 
 /* inv_freq [rotary_dim / 2] and *scale, a factor of cos and sin, for a run of `length` tokens in total (dynamic and
  * longrope depend on it). In float32 where Hugging Face computes in float32. */

@@ -5,7 +5,7 @@
 #include <string.h>
 
 /* clang-format off */
-#define TENSORS_OF_ALL                                                  \
+#define TENSORS_OF_MODEL_AND_ATTENTION                                  \
     [LH_W_EMBED] = {"embed_tokens.weight", "token_embd.weight", 0, 0},  \
     [LH_W_NORM] = {"norm.weight", "output_norm.weight", 0, 0},          \
     [LH_W_HEAD] = {"lm_head.weight", "output.weight", 0, 0},            \
@@ -16,16 +16,22 @@
     [LH_W_V_BIAS] = {"self_attn.v_proj.bias", "attn_v.bias", 0, 0},     \
     [LH_W_O_BIAS] = {"self_attn.o_proj.bias", "attn_output.bias", 0, 0}, \
     [LH_W_Q_NORM] = {"self_attn.q_norm.weight", "attn_q_norm.weight", 0, 0}, \
-    [LH_W_K_NORM] = {"self_attn.k_norm.weight", "attn_k_norm.weight", 0, 0}, \
+    [LH_W_K_NORM] = {"self_attn.k_norm.weight", "attn_k_norm.weight", 0, 0}
+
+#define TENSORS_OF_ALL                                                  \
+    TENSORS_OF_MODEL_AND_ATTENTION,                                     \
     [LH_W_DOWN] = {"mlp.down_proj.weight", "ffn_down.weight", 0, 0},    \
     [LH_W_GATE_BIAS] = {"mlp.gate_proj.bias", "ffn_gate.bias", 0, 0},   \
     [LH_W_UP_BIAS] = {"mlp.up_proj.bias", "ffn_up.bias", 0, 0},         \
     [LH_W_DOWN_BIAS] = {"mlp.down_proj.bias", "ffn_down.bias", 0, 0}
 
-#define TENSORS_UNFUSED                                                 \
+#define TENSORS_QKV                                                     \
     [LH_W_Q] = {"self_attn.q_proj.weight", "attn_q.weight", 0, 0},      \
     [LH_W_K] = {"self_attn.k_proj.weight", "attn_k.weight", 0, 0},      \
-    [LH_W_V] = {"self_attn.v_proj.weight", "attn_v.weight", 0, 0},      \
+    [LH_W_V] = {"self_attn.v_proj.weight", "attn_v.weight", 0, 0}
+
+#define TENSORS_UNFUSED                                                 \
+    TENSORS_QKV,                                                        \
     [LH_W_GATE] = {"mlp.gate_proj.weight", "ffn_gate.weight", 0, 0},    \
     [LH_W_UP] = {"mlp.up_proj.weight", "ffn_up.weight", 0, 0}
 
@@ -53,7 +59,32 @@ static const lh_tensor_name fused[LH_WEIGHTS] = {
     [LH_W_GATE] = {"mlp.gate_up_proj.weight", "ffn_up.weight", LH_W_GATE, LH_W_UP},
     [LH_W_UP] = {"mlp.gate_up_proj.weight", "ffn_up.weight", LH_W_GATE, LH_W_UP},
 };
+
+static const lh_tensor_name mixtral_tensors[LH_WEIGHTS] = {
+    TENSORS_OF_MODEL_AND_ATTENTION,
+    TENSORS_QKV,
+    [LH_W_MLP_NORM] = {"post_attention_layernorm.weight", "ffn_norm.weight", 0, 0},
+    [LH_W_ROUTER] = {"block_sparse_moe.gate.weight", "ffn_gate_inp.weight", 0, 0},
+    [LH_W_GATE] = {"block_sparse_moe.experts.*.w1.weight", "ffn_gate_exps.weight", 0, 0},
+    [LH_W_UP] = {"block_sparse_moe.experts.*.w3.weight", "ffn_up_exps.weight", 0, 0},
+    [LH_W_DOWN] = {"block_sparse_moe.experts.*.w2.weight", "ffn_down_exps.weight", 0, 0},
+};
+
+static const lh_tensor_name with_experts[LH_WEIGHTS] = {
+    TENSORS_OF_MODEL_AND_ATTENTION,
+    TENSORS_QKV,
+    [LH_W_MLP_NORM] = {"post_attention_layernorm.weight", "ffn_norm.weight", 0, 0},
+    [LH_W_ROUTER] = {"mlp.gate.weight", "ffn_gate_inp.weight", 0, 0},
+    [LH_W_GATE] = {"mlp.experts.*.gate_proj.weight", "ffn_gate_exps.weight", 0, 0},
+    [LH_W_UP] = {"mlp.experts.*.up_proj.weight", "ffn_up_exps.weight", 0, 0},
+    [LH_W_DOWN] = {"mlp.experts.*.down_proj.weight", "ffn_down_exps.weight", 0, 0},
+};
 /* clang-format on */
+
+static const lh_expert_rule mixtral_experts = {
+    .count_key = "num_local_experts", .ff_key = "intermediate_size", .count = 8, .chosen = 2, .always_normalised = 1};
+static const lh_expert_rule qwen3_experts = {
+    .count_key = "num_experts", .ff_key = "moe_intermediate_size", .count = 128, .chosen = 8, .ff = 768};
 
 static const lh_family families[] = {
     {
@@ -316,6 +347,50 @@ static const lh_family families[] = {
         .qk_norm = LH_QK_NORM_HEADS,
         .tensors = with_post_norms,
     },
+    {
+        .name = "mixtral",
+        .architecture = "MixtralForCausalLM",
+        .gguf = "llama", /* with experts */
+        .defaults = {.vocab = 32000,
+                     .hidden = 4096,
+                     .ff = 14336,
+                     .layers = 32,
+                     .heads = 32,
+                     .kv_heads = 8,
+                     .max_positions = 131072,
+                     .norm_eps = 1e-5,
+                     .theta = 1e6,
+                     .bos = 1,
+                     .eos = 2},
+        .window = LH_WINDOW_ALL,
+        .activation_key = "hidden_act",
+        .experts = &mixtral_experts,
+        .gguf_permuted = 1,
+        .tensors = mixtral_tensors,
+    },
+    {
+        .name = "qwen3_moe",
+        .architecture = "Qwen3MoeForCausalLM",
+        .gguf = "qwen3moe",
+        .defaults = {.vocab = 151936,
+                     .hidden = 2048,
+                     .ff = 6144,
+                     .layers = 24,
+                     .heads = 32,
+                     .kv_heads = 4,
+                     .max_positions = 32768,
+                     .window = 4096,
+                     .norm_eps = 1e-6,
+                     .theta = 10000,
+                     .bos = -1,
+                     .eos = -1},
+        .window = LH_WINDOW_ASKED,
+        .bias = LH_BIAS_OPTION,
+        .activation_key = "hidden_act",
+        .qk_norm = LH_QK_NORM_HEADS,
+        .experts = &qwen3_experts,
+        .tensors = with_experts,
+    },
 };
 
 const lh_family *lh_family_at(int i)
@@ -333,11 +408,12 @@ const lh_family *lh_family_find(const char *name)
     return NULL;
 }
 
-const lh_family *lh_family_find_gguf(const char *name, int64_t bytes)
+const lh_family *lh_family_find_gguf(const char *name, int64_t bytes, int experts)
 {
     for (int i = 0; lh_family_at(i); i++) {
         const char *gguf = families[i].gguf;
-        if (gguf && (int64_t)strlen(gguf) == bytes && memcmp(gguf, name, (size_t)bytes) == 0) return &families[i];
+        if (!gguf || !families[i].experts != !experts) continue;
+        if ((int64_t)strlen(gguf) == bytes && memcmp(gguf, name, (size_t)bytes) == 0) return &families[i];
     }
     return NULL;
 }

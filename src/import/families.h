@@ -14,6 +14,7 @@ typedef enum lh_window_rule {
     LH_WINDOW_LATE,      /* if use_sliding_window: from layer max_window_layers on */
     LH_WINDOW_PATTERN,   /* all but every n-th */
     LH_WINDOW_UNROTATED, /* if use_sliding_window: those that are not rotated */
+    LH_WINDOW_ASKED,     /* if use_sliding_window: all */
 } lh_window_rule;
 
 /* Layers whose queries and keys are not rotated. */
@@ -34,11 +35,19 @@ typedef enum lh_bias_rule {
 } lh_bias_rule;
 
 /* The name of a tensor after "model.layers.N." and "blk.N." (or after "model." and nothing). If the source fuses
- * several weights in one tensor of that name, they are the rows of `first` to `last`, in order. */
+ * several weights in one tensor of that name, they are the rows of `first` to `last`, in order. If the name holds a
+ * '*', there is a tensor for each expert, with its number in that place. */
 typedef struct lh_tensor_name {
     const char *hf, *gguf;
     lh_weight first, last; /* both 0: not fused */
 } lh_tensor_name;
+
+/* How a mixture of experts says what it is, and the defaults of its members. */
+typedef struct lh_expert_rule {
+    const char *count_key, *ff_key;
+    int64_t count, chosen, ff; /* ff 0: required in the configuration */
+    int always_normalised;     /* else norm_topk_prob says it, by default 0 */
+} lh_expert_rule;
 
 typedef struct lh_family_defaults {
     int64_t vocab, hidden, ff, layers, heads; /* 0: required in the configuration */
@@ -68,6 +77,7 @@ struct lh_family {
     int gemma;       /* norms multiply by 1 + w, embeddings by sqrt(hidden), q by query_pre_attn_scalar */
     int multipliers; /* of embeddings, attention logits and residuals, and logits_scaling (Granite) */
     lh_qk_norm qk_norm;
+    const lh_expert_rule *experts; /* NULL: one MLP for all tokens */
     int local_plain;               /* sliding layers take rope_theta without the scaling */
     int attn_softcap;              /* attn_logit_softcapping is used (Gemma 3 has the member, but ignores it) */
     int final_softcap;             /* final_logit_softcapping is used */
@@ -77,8 +87,9 @@ struct lh_family {
 
 const lh_family *lh_family_at(int i); /* NULL after the last */
 
-/* By model_type, or by the name in `architectures`; by GGUF's general.architecture. NULL if there is none. */
+/* By model_type, or by the name in `architectures`; by GGUF's general.architecture, and whether there are experts. NULL
+ * if there is none. */
 const lh_family *lh_family_find(const char *name);
-const lh_family *lh_family_find_gguf(const char *name, int64_t bytes);
+const lh_family *lh_family_find_gguf(const char *name, int64_t bytes, int experts);
 
 #endif

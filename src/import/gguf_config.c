@@ -8,6 +8,7 @@
 
 #include "base/json.h"
 #include "base/mem.h"
+#include "base/minmax.h"
 #include "import/import_source.h"
 
 typedef struct maker {
@@ -96,11 +97,7 @@ static lh_status copy_sizes(const maker *m)
         LH_TRY(get_same(m, rows[i].gguf, &value));
         if (value != INT64_MIN) LH_TRY(set(m->json, rows[i].hf, json_integer(value)));
     }
-    int64_t experts = 0, key_length = 0, value_length = 0, rope_dims = 0, heads = 1, hidden = 0;
-    LH_TRY(get_i64(m, "expert_count", &experts));
-    if (experts > 0)
-        LH_FAIL(LH_EINPUT, "'%s' is a mixture of %" PRId64 " experts, which is not known here", lh_gguf_path(m->gguf),
-                experts);
+    int64_t key_length = 0, value_length = 0, rope_dims = 0, heads = 1, hidden = 0;
     LH_TRY(get_i64(m, "attention.key_length", &key_length));
     LH_TRY(get_i64(m, "attention.value_length", &value_length));
     if (key_length != value_length)
@@ -114,6 +111,21 @@ static lh_status copy_sizes(const maker *m)
     if (rope_dims > 0 && rope_dims < head_dim)
         LH_TRY(set(m->json, "partial_rotary_factor", json_real((double)rope_dims / (double)head_dim)));
     return LH_OK;
+}
+
+/* llama.cpp makes the shares of a token's experts add up to 1 in all families that are known here (build_moe_ffn). */
+static lh_status copy_experts(const maker *m)
+{
+    const lh_expert_rule *rule = m->family->experts;
+    int64_t count = 0, chosen = 0, ff = 0;
+    if (!rule) return LH_OK;
+    LH_TRY(get_i64(m, "expert_count", &count));
+    LH_TRY(get_i64(m, "expert_used_count", &chosen));
+    LH_TRY(get_i64(m, "expert_feed_forward_length", &ff));
+    LH_TRY(set(m->json, rule->count_key, json_integer(count)));
+    LH_TRY(set(m->json, "num_experts_per_tok", json_integer(chosen)));
+    if (ff > 0) LH_TRY(set(m->json, rule->ff_key, json_integer(ff)));
+    return rule->always_normalised ? LH_OK : set(m->json, "norm_topk_prob", json_true());
 }
 
 /* Base of sliding layers; llama.cpp has the same default as the family. Scaling is for the other layers only. */
@@ -366,24 +378,42 @@ static lh_status add_tensors(const maker *m)
     return LH_OK;
 }
 
+static lh_status expert_count(const lh_gguf *gguf, const lh_gguf_text *arch, int64_t *out)
+{
+    lh_status st = LH_OK;
+    char *key = NULL;
+    LH_TRY_DONE(lh_asprintf(&key, "%.*s.expert_count", (int)lh_min_i64(arch->bytes, 40), arch->data));
+    LH_TRY_DONE(lh_gguf_i64(gguf, key, out));
+done:
+    lh_free(key);
+    return st;
+}
+
 lh_status lh_gguf_config(json_t **out, const lh_gguf *gguf)
 {
     lh_status st = LH_OK;
     maker m = {.gguf = gguf, .json = json_object()};
     lh_gguf_text arch = {.data = "", .bytes = 0};
     lh_buf known = {0};
+    int64_t experts = 0;
     LH_TRY_DONE(lh_gguf_string(gguf, "general.architecture", &arch));
-    m.family = lh_family_find_gguf(arch.data, arch.bytes);
+    LH_TRY_DONE(expert_count(gguf, &arch, &experts));
+    m.family = lh_family_find_gguf(arch.data, arch.bytes, experts > 0);
+    if (!m.family && lh_family_find_gguf(arch.data, arch.bytes, 0))
+        LH_FAIL_DONE(LH_EINPUT,
+                     "'%s' is a mixture of %" PRId64 " experts of the architecture '%.*s', which is not known here",
+                     lh_gguf_path(gguf), experts, (int)lh_min_i64(arch.bytes, 40), arch.data);
     if (!m.family) {
         for (int i = 0; lh_family_at(i); i++)
             if (lh_family_at(i)->gguf)
                 LH_TRY_DONE(lh_buf_printf(&known, "%s%s", known.bytes ? ", " : "", lh_family_at(i)->gguf));
         LH_FAIL_DONE(LH_EINPUT, "'%s': the architecture '%.*s' is unknown: %s are known", lh_gguf_path(gguf),
-                     (int)(arch.bytes < 40 ? arch.bytes : 40), arch.data, known.data);
+                     (int)lh_min_i64(arch.bytes, 40), arch.data, known.data);
     }
     LH_TRY_DONE(set(m.json, "model_type", json_string(m.family->name)));
     LH_TRY_DONE(set(m.json, "architectures", json_pack("[s]", m.family->architecture)));
     LH_TRY_DONE(copy_sizes(&m));
+    LH_TRY_DONE(copy_experts(&m));
     LH_TRY_DONE(copy_numbers(&m));
     LH_TRY_DONE(add_query_scalar(&m));
     LH_TRY_DONE(add_tensors(&m));

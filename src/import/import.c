@@ -21,10 +21,11 @@
 #include "import/random_model.h"
 #include "import/tokenizer_source.h"
 
-/* Source of the rows of one weight. */
+/* Source of the rows of one weight, or of the part that is one expert's. */
 typedef struct job {
     lh_weight weight;
     int64_t layer;
+    int64_t part, parts;
     lh_source_tensor *from;
     int64_t first;             /* row of the tensor: several weights can share one */
     int64_t rows, cols, heads; /* heads: > 0 where GGUF interleaves the rows of a head */
@@ -66,30 +67,45 @@ static lh_status find_prefix(importer *im)
     return LH_OK;
 }
 
-static void source_name(const importer *im, lh_weight weight, int64_t layer, char name[128])
+/* As the table has it, for all experts or for one. */
+static const char *listed_name(const importer *im, lh_weight weight)
 {
     const lh_tensor_name *row = &im->config.family->tensors[weight];
-    long long l = (long long)layer;
-    int per_layer = lh_weight_info_of(weight)->per_layer;
-    if (lh_source_is_gguf(im->source)) {
-        if (per_layer)
-            snprintf(name, 128, "blk.%lld.%s", l, row->gguf);
-        else
-            snprintf(name, 128, "%s", row->gguf);
-        return;
-    }
-    if (per_layer)
-        snprintf(name, 128, "%slayers.%lld.%s", im->prefix, l, row->hf);
-    else if (weight != LH_W_HEAD)
-        snprintf(name, 128, "%s%s", im->prefix, row->hf);
-    else
-        snprintf(name, 128, "%s%s", strcmp(im->prefix, "language_model.model.") == 0 ? "language_model." : "", row->hf);
+    return lh_source_is_gguf(im->source) ? row->gguf : row->hf;
 }
 
+/* `part`: the expert, where each has a tensor of its own. */
+static void source_name(const importer *im, const job *j, char name[128])
+{
+    const char *listed = listed_name(im, j->weight), *star = strchr(listed, '*'), *prefix = im->prefix;
+    long long l = (long long)j->layer;
+    char own[96];
+    if (star)
+        snprintf(own, sizeof own, "%.*s%lld%s", (int)(star - listed), listed, (long long)j->part, star + 1);
+    else
+        snprintf(own, sizeof own, "%s", listed);
+    if (lh_source_is_gguf(im->source)) {
+        if (lh_weight_info_of(j->weight)->per_layer)
+            snprintf(name, 128, "blk.%lld.%s", l, own);
+        else
+            snprintf(name, 128, "%s", own);
+        return;
+    }
+    if (j->weight == LH_W_HEAD) prefix = strcmp(prefix, "language_model.model.") == 0 ? "language_model." : "";
+    if (lh_weight_info_of(j->weight)->per_layer)
+        snprintf(name, 128, "%slayers.%lld.%s", prefix, l, own);
+    else
+        snprintf(name, 128, "%s%s", prefix, own);
+}
+
+/* A tensor [rows, cols], or with the rows of all experts: [experts, rows / experts, cols]. */
 static lh_status check_tensor(const importer *im, const lh_source_tensor *t, int64_t rows, int64_t cols)
 {
     const char *path = lh_source_path(im->source);
-    int64_t have_cols = t->rank == 2 ? t->dims[1] : 1;
+    int64_t experts = im->config.experts.count;
+    int by_expert = experts && t->rank == 3 && t->dims[0] == experts && t->dims[1] == rows / experts;
+    int64_t have_rows = by_expert ? rows : t->dims[0];
+    int64_t have_cols = by_expert ? t->dims[2] : t->rank == 2 ? t->dims[1] : 1;
     if (!t->type || !t->type->to_f32)
         LH_FAIL(LH_EINPUT,
                 "'%s': tensor '%s' is of type %s: F32, F16 and BF16 are read, and in GGUF files Q4_0, Q4_1, Q5_0, "
@@ -98,7 +114,7 @@ static lh_status check_tensor(const importer *im, const lh_source_tensor *t, int
     if (cols == 1 && t->type->block_values > 1)
         LH_FAIL(LH_EINPUT, "'%s': tensor '%s' is quantised (%s): norms and biases must be plain numbers", path, t->name,
                 t->type_name);
-    if (t->rank != (cols > 1 ? 2 : t->rank) || t->rank > 2 || t->rank < 1 || t->dims[0] != rows || have_cols != cols)
+    if (t->rank < (cols > 1 ? 2 : 1) || (t->rank > 2 && !by_expert) || have_rows != rows || have_cols != cols)
         LH_FAIL(LH_EINPUT,
                 "'%s': tensor '%s' is [%" PRId64 ", %" PRId64 "], the configuration asks for [%" PRId64 ", %" PRId64
                 "]",
@@ -106,33 +122,37 @@ static lh_status check_tensor(const importer *im, const lh_source_tensor *t, int
     return LH_OK;
 }
 
-/* auto keeps the type of the source; vectors become f32 unless they are of the requested type. */
+/* auto keeps the type of the source; what is f32 in memory stays so unless it is of the requested type. */
 static lh_dtype stored_type(const importer *im, const job *j)
 {
     const lh_ggml_type *from = j->from->type;
     lh_dtype type = im->automatic && !from->quantised ? from->plain : im->type;
-    int vector = lh_weight_info_of(j->weight)->rank == 1;
-    return vector && (from->quantised || from->plain != type) ? LH_F32 : type;
+    return from->quantised || from->plain != type ? lh_weight_type(j->weight, type) : type;
 }
 
-static lh_status plan_weight(void *self, lh_weight weight, int64_t layer)
+static lh_status add_job(importer *im, const job *j)
 {
-    importer *im = self;
+    if ((im->n & (im->n - 1)) == 0) LH_TRY(lh_realloc(&im->jobs, im->n ? 2 * im->n : 1, sizeof *im->jobs));
+    im->jobs[im->n++] = *j;
+    return LH_OK;
+}
+
+/* The tensor of one part: its name, shape, rows and type. */
+static lh_status plan_part(importer *im, job j)
+{
     const lh_family *family = im->config.family;
+    lh_weight weight = j.weight;
     const lh_tensor_name *row = &family->tensors[weight];
     int gguf = lh_source_is_gguf(im->source);
-    int64_t total = 0, cols;
+    int64_t total = j.rows, cols;
     char name[128];
-    job j = {.weight = weight, .layer = layer};
-    lh_weight_shape(&im->config, weight, &j.rows, &j.cols);
-    total = j.rows;
     for (int w = row->first; row->last && w <= (int)row->last; w++) {
         int64_t part;
         lh_weight_shape(&im->config, (lh_weight)w, &part, &cols);
         if (w < (int)weight) j.first += part;
         if (w != (int)weight) total += part;
     }
-    source_name(im, weight, layer, name);
+    source_name(im, &j, name);
     j.from = lh_source_find(im->source, name);
     if (!j.from)
         LH_FAIL(LH_EINPUT, "'%s' has no tensor '%s' [%" PRId64 ", %" PRId64 "]", lh_source_path(im->source), name,
@@ -145,13 +165,23 @@ static lh_status plan_weight(void *self, lh_weight weight, int64_t layer)
     }
     int norm = lh_weight_info_of(weight)->sharding == LH_SHARD_ALL && weight != LH_W_O_BIAS && weight != LH_W_DOWN_BIAS;
     if (gguf && family->gemma && norm) j.offset = -1;
-    j.type = stored_type(im, &j);
+    j.type = j.part ? im->jobs[im->n - 1].type : stored_type(im, &j);
     im->meter.total_bytes += j.rows * j.cols * lh_dtype_bytes(j.type);
     if (j.from->type->quantised) {
         im->quantised_bytes += j.rows * (j.cols / j.from->type->block_values) * j.from->type->block_bytes;
         im->grown_bytes += j.rows * j.cols * lh_dtype_bytes(j.type);
     }
-    im->jobs[im->n++] = j;
+    return add_job(im, &j);
+}
+
+static lh_status plan_weight(void *self, lh_weight weight, int64_t layer)
+{
+    importer *im = self;
+    job j = {.weight = weight, .layer = layer, .parts = 1};
+    lh_weight_shape(&im->config, weight, &j.rows, &j.cols);
+    if (strchr(listed_name(im, weight), '*')) j.parts = lh_weight_parts(&im->config, weight);
+    j.rows /= j.parts;
+    for (; j.part < j.parts; j.part++) LH_TRY(plan_part(im, j));
     return LH_OK;
 }
 
@@ -259,7 +289,7 @@ static lh_status write_weight(importer *im, const job *j)
     const lh_ggml_type *from = j->from->type;
     int64_t row_bytes = j->cols / from->block_values * from->block_bytes, step = LH_IMPORT_VALUES / j->cols;
     if (step < 1) step = 1;
-    LH_TRY(lh_checkpoint_begin(im->writer, j->weight, j->layer, j->type));
+    if (j->part == 0) LH_TRY(lh_checkpoint_begin(im->writer, j->weight, j->layer, j->type));
     for (int64_t row = 0; row < j->rows; row += step) {
         int64_t n = j->rows - row < step ? j->rows - row : step;
         LH_TRY(fetch_rows(im, j, row, n));
@@ -268,7 +298,7 @@ static lh_status write_weight(importer *im, const job *j)
         LH_TRY(lh_import_advance(&im->meter, n * j->cols * lh_dtype_bytes(j->type)));
     }
     LH_TRY(lh_map_unchanged(j->from->map));
-    LH_TRY(lh_checkpoint_end(im->writer));
+    if (j->part + 1 == j->parts) LH_TRY(lh_checkpoint_end(im->writer));
     return LH_OK;
 }
 
@@ -294,7 +324,6 @@ static lh_status make_plan(importer *im)
         LH_TRY_DONE(lh_path_join(&name, im->options->src, "config.json"));
     LH_TRY_DONE(lh_config_parse_text(&im->config, text, (int64_t)strlen(text), name));
     LH_TRY_DONE(find_prefix(im));
-    LH_TRY_DONE(lh_calloc(&im->jobs, (im->config.layers + 1) * LH_WEIGHTS, sizeof *im->jobs));
     LH_TRY_DONE(lh_checkpoint_each(&im->config, plan_weight, im));
     LH_TRY_DONE(warn_unused(im));
 done:

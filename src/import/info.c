@@ -38,9 +38,12 @@ static lh_status put_sizes(json_t *object, const lh_config *c)
         int64_t value;
     } rows[] = {{"layers", c->layers},     {"hidden", c->hidden}, {"heads", c->heads}, {"kv_heads", c->kv_heads},
                 {"head_dim", c->head_dim}, {"ff", c->ff},         {"vocab", c->vocab}, {"positions", c->max_positions}};
+    const int64_t experts = c->experts.count;
     int64_t sliding = 0;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         LH_TRY(put(object, rows[i].key, json_integer(rows[i].value)));
+    if (experts) LH_TRY(put(object, "experts", json_integer(experts)));
+    if (experts) LH_TRY(put(object, "experts_per_token", json_integer(c->experts.chosen)));
     for (int64_t l = 0; l < c->layers; l++) sliding += c->sliding[l];
     LH_TRY(put(object, "window", c->window ? json_integer(c->window) : json_null()));
     LH_TRY(put(object, "sliding_layers", json_integer(sliding)));

@@ -75,6 +75,22 @@ static const struct {
      " \"rope_theta\": 1000000.0, \"sliding_window\": null, \"hidden_act\": \"silu\","
      " \"tie_word_embeddings\": false, \"bos_token_id\": 1, \"eos_token_id\": 2}",
      0},
+    {"mixtral-8x7b", "32 layers, 32 heads (8 KV heads) of 128, 2 of 8 experts",
+     "{\"model_type\": \"mixtral\", \"architectures\": [\"MixtralForCausalLM\"], \"vocab_size\": 32000,"
+     " \"hidden_size\": 4096, \"intermediate_size\": 14336, \"num_hidden_layers\": 32, \"num_attention_heads\": 32,"
+     " \"num_key_value_heads\": 8, \"num_local_experts\": 8, \"num_experts_per_tok\": 2,"
+     " \"max_position_embeddings\": 32768, \"rms_norm_eps\": 1e-05, \"rope_theta\": 1000000.0,"
+     " \"sliding_window\": null, \"hidden_act\": \"silu\", \"tie_word_embeddings\": false, \"bos_token_id\": 1,"
+     " \"eos_token_id\": 2}",
+     0},
+    {"qwen3-30b-a3b", "48 layers, 32 heads (4 KV heads) of 128, 8 of 128 experts",
+     "{\"model_type\": \"qwen3_moe\", \"architectures\": [\"Qwen3MoeForCausalLM\"], \"vocab_size\": 151936,"
+     " \"hidden_size\": 2048, \"intermediate_size\": 6144, \"moe_intermediate_size\": 768, \"num_experts\": 128,"
+     " \"num_experts_per_tok\": 8, \"norm_topk_prob\": true, \"num_hidden_layers\": 48, \"num_attention_heads\": 32,"
+     " \"num_key_value_heads\": 4, \"head_dim\": 128, \"max_position_embeddings\": 40960, \"rms_norm_eps\": 1e-06,"
+     " \"rope_theta\": 1000000.0, \"hidden_act\": \"silu\", \"tie_word_embeddings\": false,"
+     " \"bos_token_id\": 151643, \"eos_token_id\": 151645}",
+     0},
 };
 /* clang-format on */
 
@@ -157,7 +173,7 @@ static float standard_deviation(const generator *g, lh_weight weight, int64_t co
 
 static lh_dtype type_of(const generator *g, lh_weight weight)
 {
-    return lh_weight_info_of(weight)->rank == 1 ? LH_F32 : g->type;
+    return lh_weight_type(weight, g->type);
 }
 
 static lh_status count_weight(void *self, lh_weight weight, int64_t layer)

@@ -26,6 +26,7 @@ static const lh_weight_info infos[LH_WEIGHTS] = {
     [LH_W_K_NORM] = NORM("k_norm"),
     [LH_W_ATTN_POST_NORM] = NORM("attn_post_norm"),
     [LH_W_MLP_NORM] = NORM("mlp_norm"),
+    [LH_W_ROUTER] = {"router", 1, 2, LH_SHARD_ALL, LH_UNIT_NONE},
     [LH_W_GATE] = {"gate", 1, 2, LH_SHARD_ROWS, LH_UNIT_FF},
     [LH_W_UP] = {"up", 1, 2, LH_SHARD_ROWS, LH_UNIT_FF},
     [LH_W_DOWN] = {"down", 1, 2, LH_SHARD_COLS, LH_UNIT_FF},
@@ -42,6 +43,17 @@ const lh_weight_info *lh_weight_info_of(lh_weight w)
     return &infos[w];
 }
 
+lh_dtype lh_weight_type(lh_weight w, lh_dtype type)
+{
+    return lh_weight_info_of(w)->rank == 1 || w == LH_W_ROUTER ? LH_F32 : type;
+}
+
+int64_t lh_weight_parts(const lh_config *config, lh_weight w)
+{
+    int per_expert = w == LH_W_GATE || w == LH_W_UP || w == LH_W_DOWN;
+    return per_expert && config->experts.count ? config->experts.count : 1;
+}
+
 /* Weights of the norm of queries or keys. Every rank has all of them. */
 static int64_t norm_of_heads(const lh_config *c, int64_t heads)
 {
@@ -50,7 +62,7 @@ static int64_t norm_of_heads(const lh_config *c, int64_t heads)
 
 void lh_weight_shape(const lh_config *c, lh_weight w, int64_t *rows, int64_t *cols)
 {
-    int64_t q = c->heads * c->head_dim, kv = c->kv_heads * c->head_dim;
+    int64_t q = c->heads * c->head_dim, kv = c->kv_heads * c->head_dim, parts = lh_weight_parts(c, w);
     *cols = infos[w].rank == 1 ? 1 : c->hidden;
     switch (w) {
     case LH_W_EMBED: *rows = c->vocab; break;
@@ -73,10 +85,11 @@ void lh_weight_shape(const lh_config *c, lh_weight w, int64_t *rows, int64_t *co
     case LH_W_K_NORM: *rows = norm_of_heads(c, c->kv_heads); break;
     case LH_W_ATTN_POST_NORM:
     case LH_W_MLP_POST_NORM: *rows = c->post_norms ? c->hidden : 0; break;
+    case LH_W_ROUTER: *rows = c->experts.count; break;
     case LH_W_GATE:
-    case LH_W_UP: *rows = c->ff; break;
+    case LH_W_UP: *rows = parts * c->ff; break;
     case LH_W_DOWN:
-        *rows = c->hidden;
+        *rows = parts * c->hidden;
         *cols = c->ff;
         break;
     case LH_W_GATE_BIAS:

@@ -5,6 +5,7 @@
 
 #include <stdint.h>
 
+#include "base/dtype.h"
 #include "import/config.h"
 
 typedef enum lh_weight {
@@ -24,9 +25,10 @@ typedef enum lh_weight {
     LH_W_K_NORM,         /* [head_dim], or of all heads together: [heads * head_dim], [kv_heads * head_dim] */
     LH_W_ATTN_POST_NORM, /* attn_post_norm [hidden] */
     LH_W_MLP_NORM,       /* mlp_norm       [hidden] */
+    LH_W_ROUTER,         /* router         [experts, hidden] */
     LH_W_GATE,
-    LH_W_UP,   /* gate, up       [ff, hidden] */
-    LH_W_DOWN, /* down           [hidden, ff] */
+    LH_W_UP,   /* gate, up       [ff, hidden], of a mixture [experts * ff, hidden] */
+    LH_W_DOWN, /* down           [hidden, ff], of a mixture [experts * hidden, ff] */
     LH_W_GATE_BIAS,
     LH_W_UP_BIAS,
     LH_W_DOWN_BIAS,
@@ -46,6 +48,14 @@ typedef struct lh_weight_info {
 } lh_weight_info;
 
 const lh_weight_info *lh_weight_info_of(lh_weight w);
+
+/* Type in memory where matrices are of `type`: vectors are f32, and so is the router, whose choices small errors
+ * change.
+ */
+lh_dtype lh_weight_type(lh_weight w, lh_dtype type);
+
+/* Parts of equal size, one after the other in the rows of a tensor: one, or one of each expert. */
+int64_t lh_weight_parts(const lh_config *config, lh_weight w);
 
 /* Rows and columns (1 for vectors) of a tensor; 0 rows if the model does not have it. */
 void lh_weight_shape(const lh_config *config, lh_weight w, int64_t *rows, int64_t *cols);

@@ -35,12 +35,20 @@ typedef struct lh_chunk_work {
     float *attended;                  /* [t, q_count * head_dim] */
     void *attended_cast;              /* the same in bf16 */
     float *lse;                       /* [t, q_count] */
-    float *gate_up;                   /* [t, 2 ff_count] */
-    void *gated;                      /* [t, ff_count] */
+    float *gate_up;                   /* [t, 2 ff_count], of a mixture [slots, 2 ff_count] */
+    void *gated;                      /* [t, ff_count], of a mixture [slots, ff_count] */
     float *squares;                   /* [t, heads + kv_heads] of the model, of norms over all heads only */
     float *y;                         /* [t, hidden] */
     float *products;                  /* [logical shards, t, hidden], of the reproducible order only */
 } lh_chunk_work;
+
+/* Of a chunk of t tokens in a mixture of experts; slots: t * chosen. */
+typedef struct lh_expert_work {
+    float *logits;    /* [t, experts], of the router */
+    lh_routes routes; /* of the current layer; its arrays are for t tokens */
+    void *rows;       /* [slots, hidden], of the model's type */
+    float *answers;   /* [slots, hidden] */
+} lh_expert_work;
 
 /* The last rows of a call and their logits, in device memory. */
 typedef struct lh_last_rows {
@@ -73,6 +81,7 @@ struct lh_forward {
     lh_logical_shards head_shards, block_shards;
     int64_t *gather_bytes, *gather_at; /* [ranks] */
     lh_chunk_work work;
+    lh_expert_work experts;
     lh_last_rows last_rows;
     lh_sample_room room;
     lh_captured_step step;

@@ -146,12 +146,14 @@ void lh_layer_attend_step(lh_forward *f, const lh_rows_at *rows, const lh_row_re
            .map = lh_heads_grouping(&f->shard->heads), .logit = logit_of(f, rows->layer));
 }
 
-/* A product whose inner dimension is divided over ranks: y = sum over ranks of x · wᵀ, then + bias. */
+/* A product whose inner dimension is divided over ranks: y = sum over ranks of x · wᵀ, then + bias. With `routes` x has
+ * a row for each slot, w is each expert's, and y is what is combined of the experts' products. */
 typedef struct sharded_product {
     const void *x, *w;
     const float *bias; /* [hidden] or NULL */
     int64_t in;        /* columns of this rank */
     const lh_logical_shards *shards;
+    const lh_routes *routes; /* NULL: one product for all tokens */
 } sharded_product;
 
 static void multiply(lh_forward *f, const sharded_product *p, int64_t from, int64_t to, float *y, int64_t tokens)
@@ -159,6 +161,14 @@ static void multiply(lh_forward *f, const sharded_product *p, int64_t from, int6
     int64_t element = lh_dtype_bytes(f->model->options.dtype), hidden = f->config->hidden;
     if (from == to) {
         lh_exec_zero(&f->exec, y, tokens * hidden * 4);
+        return;
+    }
+    if (p->routes) {
+        LH_RUN(&f->exec, expert_gemm, .y = f->experts.answers, .x = (const char *)p->x + from * element,
+               .w = (const char *)p->w + from * element, .type = f->model->options.dtype, .routes = *p->routes,
+               .out = hidden, .in = to - from, .y_ld = hidden, .x_ld = p->in, .w_ld = p->in, .w_next = hidden * p->in,
+               .order = f->model->options.order);
+        LH_RUN(&f->exec, combine, .y = y, .x = f->experts.answers, .routes = *p->routes, .dim = hidden);
         return;
     }
     LH_RUN(&f->exec, gemm, .y = y, .x = (const char *)p->x + from * element, .w = (const char *)p->w + from * element,
@@ -205,21 +215,49 @@ static void add_residual(lh_forward *f, const float *post_norm, float *x, int64_
     LH_RUN(&f->exec, add, x, f->work.y, tokens, hidden, hidden, hidden);
 }
 
-static void mlp(lh_forward *f, const lh_rows_at *rows)
+/* f->work.gated = activation(gate) * up of f->work.gate_up. */
+static void gate(lh_forward *f, int64_t rows)
 {
     static const lh_gate gates[] = {
         [LH_ACT_SILU] = LH_GATE_SILU, [LH_ACT_GELU_TANH] = LH_GATE_GELU_TANH, [LH_ACT_GELU] = LH_GATE_GELU};
+    int64_t ff = f->shard->ff_count;
+    LH_RUN(&f->exec, gated, .y = f->work.gated, .y_type = f->model->options.dtype, .gate = f->work.gate_up,
+           .up = f->work.gate_up + ff, .tokens = rows, .dim = ff, .y_ld = ff, .ld = 2 * ff,
+           .gate_kind = gates[f->config->activation]);
+}
+
+static void mlp(lh_forward *f, const lh_rows_at *rows)
+{
     const lh_layer *w = layer_of(f, rows->layer);
     int64_t t = rows->tokens, hidden = f->config->hidden, ff = f->shard->ff_count;
     norm_rows(f, rows->x, w->mlp_norm, f->work.normed, f->model->options.dtype, t);
     LH_RUN(&f->exec, gemm, .y = f->work.gate_up, .x = f->work.normed, .w = w->gate_up, .type = f->model->options.dtype,
            .bias = w->gate_up_bias, .tokens = t, .out = 2 * ff, .in = hidden, .y_ld = 2 * ff, .x_ld = hidden,
            .w_ld = hidden, .order = f->model->options.order);
-    LH_RUN(&f->exec, gated, .y = f->work.gated, .y_type = f->model->options.dtype, .gate = f->work.gate_up,
-           .up = f->work.gate_up + ff, .tokens = t, .dim = ff, .y_ld = ff, .ld = 2 * ff,
-           .gate_kind = gates[f->config->activation]);
-    multiply_sharded(f, &(sharded_product){f->work.gated, w->down, w->down_bias, ff, &f->block_shards}, t);
-    add_residual(f, w->mlp_post_norm, rows->x, t);
+    gate(f, t);
+    multiply_sharded(f, &(sharded_product){f->work.gated, w->down, w->down_bias, ff, &f->block_shards, NULL}, t);
+}
+
+/* A mixture of experts. Every rank routes all tokens: in f32 and in a fixed order, so that all ranks route alike. */
+static void experts(lh_forward *f, const lh_rows_at *rows)
+{
+    const lh_layer *w = layer_of(f, rows->layer);
+    lh_expert_work *e = &f->experts;
+    int64_t t = rows->tokens, hidden = f->config->hidden, ff = f->shard->ff_count, slots = t * e->routes.chosen;
+    float *normed = f->work.y;
+    e->routes.tokens = t;
+    norm_rows(f, rows->x, w->mlp_norm, normed, LH_F32, t);
+    LH_RUN(&f->exec, gemm, .y = e->logits, .x = normed, .w = w->router, .type = LH_F32, .tokens = t,
+           .out = e->routes.experts, .in = hidden, .y_ld = e->routes.experts, .x_ld = hidden, .w_ld = hidden,
+           .order = LH_ORDER_FIXED);
+    LH_RUN(&f->exec, route, .routes = e->routes, .logits = e->logits, .normalised = f->config->experts.normalised);
+    LH_RUN(&f->exec, gather_rows, .y = e->rows, .y_type = f->model->options.dtype, .x = normed, .rows = e->routes.token,
+           .count = slots, .dim = hidden, .y_ld = hidden, .x_ld = hidden);
+    LH_RUN(&f->exec, expert_gemm, .y = f->work.gate_up, .x = e->rows, .w = w->gate_up, .type = f->model->options.dtype,
+           .routes = e->routes, .out = 2 * ff, .in = hidden, .y_ld = 2 * ff, .x_ld = hidden, .w_ld = hidden,
+           .w_next = 2 * ff * hidden, .order = f->model->options.order);
+    gate(f, slots);
+    multiply_sharded(f, &(sharded_product){f->work.gated, w->down, NULL, ff, &f->block_shards, &e->routes}, t);
 }
 
 void lh_layer_output(lh_forward *f, const lh_rows_at *rows)
@@ -233,7 +271,11 @@ void lh_layer_output(lh_forward *f, const lh_rows_at *rows)
                .src_ld = width);
         attended = f->work.attended_cast;
     }
-    multiply_sharded(f, &(sharded_product){attended, w->o, w->o_bias, width, &f->head_shards}, t);
+    multiply_sharded(f, &(sharded_product){attended, w->o, w->o_bias, width, &f->head_shards, NULL}, t);
     add_residual(f, w->attn_post_norm, rows->x, t);
-    mlp(f, rows);
+    if (f->config->experts.count)
+        experts(f, rows);
+    else
+        mlp(f, rows);
+    add_residual(f, w->mlp_post_norm, rows->x, t);
 }

@@ -33,6 +33,7 @@ static const piece layer_pieces[] = {
     PIECE(lh_layer, qkv_bias, LH_W_Q_BIAS, LH_W_K_BIAS, LH_W_V_BIAS),
     PIECE(lh_layer, o, LH_W_O),
     PIECE(lh_layer, o_bias, LH_W_O_BIAS),
+    PIECE(lh_layer, router, LH_W_ROUTER),
     PIECE(lh_layer, gate_up, LH_W_GATE, LH_W_UP),
     PIECE(lh_layer, gate_up_bias, LH_W_GATE_BIAS, LH_W_UP_BIAS),
     PIECE(lh_layer, down, LH_W_DOWN),
@@ -50,17 +51,19 @@ enum {
     MODEL_PIECES = sizeof model_pieces / sizeof *model_pieces
 };
 
-/* The range of a tensor that a shard owns; rows 0 if the model does not have it. */
-static lh_weight_range range_of(const lh_config *config, const lh_shard *shard, lh_weight w)
+/* The range of a part of a tensor that a shard owns; rows 0 if the model does not have it. */
+static lh_weight_range range_of(const lh_config *config, const lh_shard *shard, lh_weight w, int64_t part)
 {
     const lh_weight_info *info = lh_weight_info_of(w);
     lh_weight_range range = {.weight = w};
     int64_t first = 0, count = 0;
     lh_weight_shape(config, w, &range.rows, &range.cols);
+    range.rows /= lh_weight_parts(config, w);
+    range.row = part * range.rows;
     if (range.rows == 0 || info->sharding == LH_SHARD_ALL) return range;
     lh_shard_range(shard, config, info->unit, &first, &count);
     if (info->sharding == LH_SHARD_ROWS) {
-        range.row = first;
+        range.row += first;
         range.rows = count;
     } else {
         range.col = first;
@@ -73,9 +76,9 @@ static int64_t piece_bytes(const lh_config *config, const lh_shard *shard, lh_dt
 {
     int64_t bytes = 0;
     for (int i = 0; i < p->count; i++) {
-        lh_weight_range range = range_of(config, shard, p->weights[i]);
-        lh_dtype stored = lh_weight_info_of(p->weights[i])->rank == 2 ? type : LH_F32;
-        bytes += range.rows * range.cols * lh_dtype_bytes(stored);
+        lh_weight_range range = range_of(config, shard, p->weights[i], 0);
+        int64_t values = lh_weight_parts(config, p->weights[i]) * range.rows * range.cols;
+        bytes += values * lh_dtype_bytes(lh_weight_type(p->weights[i], type));
     }
     return bytes;
 }
@@ -118,6 +121,22 @@ static lh_status load_range(loader *in, const lh_weight_range *range, char *at, 
     return LH_OK;
 }
 
+/* One part of each weight of a piece, one after the other; *at goes past them. */
+static lh_status load_part(loader *in, const piece *p, int64_t layer, int64_t part, char **at)
+{
+    const lh_model *m = in->model;
+    for (int i = 0; i < p->count; i++) {
+        lh_weight_range range = range_of(&m->config, &m->shard, p->weights[i], part);
+        lh_dtype type = lh_weight_type(p->weights[i], m->options.dtype);
+        int64_t values = range.rows * range.cols;
+        range.layer = layer;
+        if (values == 0) continue;
+        LH_TRY(load_range(in, &range, *at, type));
+        *at += values * lh_dtype_bytes(type);
+    }
+    return LH_OK;
+}
+
 static lh_status load_piece(loader *in, const piece *p, int64_t layer, void *where)
 {
     lh_model *m = in->model;
@@ -126,15 +145,8 @@ static lh_status load_piece(loader *in, const piece *p, int64_t layer, void *whe
     LH_TRY(lh_device_alloc(lh_stream_device(m->exec.stream), &memory, bytes, LH_MEM_WEIGHTS));
     memcpy((char *)where + p->field, &memory, sizeof memory); /* freed by lh_model_close from now on */
     at = memory;
-    for (int i = 0; i < p->count; i++) {
-        lh_weight_range range = range_of(&m->config, &m->shard, p->weights[i]);
-        lh_dtype type = lh_weight_info_of(p->weights[i])->rank == 2 ? m->options.dtype : LH_F32;
-        int64_t values = range.rows * range.cols;
-        range.layer = layer;
-        if (values == 0) continue;
-        LH_TRY(load_range(in, &range, at, type));
-        at += values * lh_dtype_bytes(type);
-    }
+    for (int64_t part = 0; part < lh_weight_parts(&m->config, p->weights[0]); part++)
+        LH_TRY(load_part(in, p, layer, part, &at));
     in->done += bytes;
     if (in->progress && in->progress->done) LH_TRY(in->progress->done(in->progress->self, in->done, in->total));
     return LH_OK;

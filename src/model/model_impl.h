@@ -13,9 +13,10 @@ typedef struct lh_layer {
     float *qkv_bias;
     void *o;       /* [hidden, q_count * head_dim] */
     float *o_bias; /* [hidden], on every rank: added after the sum over ranks */
-    void *gate_up; /* [2 ff_count, hidden]: gate, up */
+    float *router; /* [experts, hidden] */
+    void *gate_up; /* [2 ff_count, hidden]: gate, up; of a mixture for each expert */
     float *gate_up_bias;
-    void *down; /* [hidden, ff_count] */
+    void *down; /* [hidden, ff_count]; of a mixture for each expert */
     float *down_bias;
 } lh_layer;
 

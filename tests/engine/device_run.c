@@ -50,6 +50,15 @@ static const tiny_shape smallest[DEVICE_SHAPES] = {
      .more = "\"sliding_window_pattern\": 2, \"query_pre_attn_scalar\": 6, \"rope_theta\": 1000000.0, "
              "\"rope_local_base_freq\": 100.0"},
     {.name = "mistral", .heads = 4, .kv_heads = 2, .head_dim = 80, .hidden = 40, .layers = 2, .ff = 48, .window = 28},
+    {.name = "mixtral",
+     .family = "mixtral",
+     .heads = 4,
+     .kv_heads = 2,
+     .head_dim = 32,
+     .hidden = 40,
+     .layers = 2,
+     .ff = 24,
+     .more = "\"num_local_experts\": 6, \"num_experts_per_tok\": 2"},
 };
 
 /* The prompt, tokens after it, a vocabulary that is prime and larger than both, times as wide as the smallest. */

@@ -80,6 +80,14 @@ const tiny_shape family_shapes[FAMILIES] = {
      .ff = 40,
      .window = 44,
      .more = "\"sliding_window_pattern\": 3"},
+    {.name = "mixtral, three of five experts",
+     .family = "mixtral",
+     .heads = 6,
+     .kv_heads = 2,
+     .head_dim = 8,
+     .layers = 3,
+     .ff = 30,
+     .more = "\"num_local_experts\": 5, \"num_experts_per_tok\": 3"},
 };
 
 void family_models_make(family_models *m)

@@ -7,7 +7,7 @@
 #include "engine/tiny_model.h"
 #include "policies/policy.h"
 
-enum { FAMILIES = 9, FAMILY_PROMPT = 140, FAMILY_STEPS = 12, FAMILY_VOCAB = 211, FAMILY_LAYERS = 7 };
+enum { FAMILIES = 10, FAMILY_PROMPT = 140, FAMILY_STEPS = 12, FAMILY_VOCAB = 211, FAMILY_LAYERS = 7 };
 
 extern const tiny_shape family_shapes[FAMILIES];
 

@@ -26,6 +26,15 @@ static const tiny_shape shapes[] = {
      .ff = 50,
      .vocab = VOCAB,
      .window = 40},
+    {.name = "6/2, two of five experts",
+     .family = "qwen3_moe",
+     .heads = 6,
+     .kv_heads = 2,
+     .head_dim = 8,
+     .layers = 2,
+     .ff = 50,
+     .vocab = VOCAB,
+     .more = "\"num_experts\": 5, \"num_experts_per_tok\": 2, \"moe_intermediate_size\": 29"},
 };
 enum { SHAPES = sizeof shapes / sizeof *shapes };
 

@@ -71,6 +71,16 @@ static inline void gm_tensor(lh_buf *b, const char *name, int64_t rows, int64_t 
     gm_u64(b, offset);
 }
 
+/* A matrix of each expert, one after the other. */
+static inline void gm_tensor_of_experts(lh_buf *b, const char *name, const int64_t dims[3], uint64_t offset)
+{
+    gm_text(b, name);
+    gm_u32(b, 3);
+    for (int d = 2; d >= 0; d--) gm_u64(b, (uint64_t)dims[d]);
+    gm_u32(b, 0);
+    gm_u64(b, offset);
+}
+
 static inline void gm_align(lh_buf *b, int64_t alignment)
 {
     while (b->bytes % alignment) gm_bytes(b, "", 1);

@@ -200,7 +200,7 @@ START_TEST(test_what_cannot_be_is_refused_by_name)
         {"{}", "model_type"},
         {"[]", "JSON object"},
         {"{'model_type':", "is not valid JSON"},
-        {"{'model_type':'mixtral'," SIZES "}", "'mixtral' is unknown: llama, mistral"},
+        {"{'model_type':'deepseek_v3'," SIZES "}", "'deepseek_v3' is unknown: llama, mistral"},
         {"{'model_type':'llama'}", "'vocab_size' is missing"},
         {"{'model_type':'llama'," SIZES ",'num_key_value_heads':3}", "multiple of 'num_key_value_heads'"},
         {"{'model_type':'llama'," SIZES ",'head_dim':0}", "'head_dim'"},
