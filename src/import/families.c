@@ -266,6 +266,7 @@ static const lh_family families[] = {
     {
         .name = "olmo2",
         .architecture = "Olmo2ForCausalLM",
+        .gguf = "olmo2",
         .defaults = {.vocab = 50304,
                      .hidden = 4096,
                      .ff = 11008,
@@ -285,6 +286,8 @@ static const lh_family families[] = {
     {
         .name = "olmo3",
         .architecture = "Olmo3ForCausalLM",
+        .gguf = "olmo2",
+        .gguf_key = "attention.sliding_window",
         .defaults = {.vocab = 50304,
                      .hidden = 4096,
                      .ff = 11008,
@@ -350,7 +353,8 @@ static const lh_family families[] = {
     {
         .name = "mixtral",
         .architecture = "MixtralForCausalLM",
-        .gguf = "llama", /* with experts */
+        .gguf = "llama",
+        .gguf_key = "expert_count",
         .defaults = {.vocab = 32000,
                      .hidden = 4096,
                      .ff = 14336,
@@ -404,16 +408,6 @@ const lh_family *lh_family_find(const char *name)
         const lh_family *f = &families[i];
         if (strcmp(f->name, name) == 0 || strcmp(f->architecture, name) == 0 || (f->also && strcmp(f->also, name) == 0))
             return f;
-    }
-    return NULL;
-}
-
-const lh_family *lh_family_find_gguf(const char *name, int64_t bytes, int experts)
-{
-    for (int i = 0; lh_family_at(i); i++) {
-        const char *gguf = families[i].gguf;
-        if (!gguf || !families[i].experts != !experts) continue;
-        if ((int64_t)strlen(gguf) == bytes && memcmp(gguf, name, (size_t)bytes) == 0) return &families[i];
     }
     return NULL;
 }

@@ -66,7 +66,8 @@ struct lh_family {
     const char *name;         /* model_type */
     const char *architecture; /* of the causal language model */
     const char *also;         /* another model_type with this one in its text_config, or NULL */
-    const char *gguf;         /* general.architecture, or NULL: as the family before */
+    const char *gguf;         /* general.architecture; NULL: its GGUF files are not read */
+    const char *gguf_key;     /* a number above 0 in such a file tells it from another family; NULL: none does */
     lh_family_defaults defaults;
     lh_window_rule window;
     lh_bias_rule bias;
@@ -87,9 +88,7 @@ struct lh_family {
 
 const lh_family *lh_family_at(int i); /* NULL after the last */
 
-/* By model_type, or by the name in `architectures`; by GGUF's general.architecture, and whether there are experts. NULL
- * if there is none. */
+/* By model_type, or by the name in `architectures`. NULL if there is none. */
 const lh_family *lh_family_find(const char *name);
-const lh_family *lh_family_find_gguf(const char *name, int64_t bytes, int experts);
 
 #endif

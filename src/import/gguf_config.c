@@ -378,38 +378,47 @@ static lh_status add_tensors(const maker *m)
     return LH_OK;
 }
 
-static lh_status expert_count(const lh_gguf *gguf, const lh_gguf_text *arch, int64_t *out)
+static lh_status unknown_architecture(const lh_gguf *gguf, const lh_gguf_text *arch)
 {
     lh_status st = LH_OK;
-    char *key = NULL;
-    LH_TRY_DONE(lh_asprintf(&key, "%.*s.expert_count", (int)lh_min_i64(arch->bytes, 40), arch->data));
-    LH_TRY_DONE(lh_gguf_i64(gguf, key, out));
+    lh_buf known = {0};
+    for (int i = 0; lh_family_at(i); i++)
+        if (lh_family_at(i)->gguf && !lh_family_at(i)->gguf_key)
+            LH_TRY_DONE(lh_buf_printf(&known, "%s%s", known.bytes ? ", " : "", lh_family_at(i)->gguf));
+    LH_FAIL_DONE(LH_EINPUT, "'%s': the architecture '%.*s' is unknown: %s are known", lh_gguf_path(gguf),
+                 (int)lh_min_i64(arch->bytes, 40), arch->data, known.data);
 done:
-    lh_free(key);
+    lh_buf_clear(&known);
     return st;
+}
+
+/* The family of this architecture that a key tells apart, or else the one that none does. */
+static lh_status find_family(maker *m)
+{
+    lh_gguf_text arch = {.data = "", .bytes = 0};
+    int64_t experts = 0;
+    LH_TRY(lh_gguf_string(m->gguf, "general.architecture", &arch));
+    for (int i = 0; lh_family_at(i); i++) {
+        const maker candidate = {m->gguf, lh_family_at(i), NULL};
+        const char *name = candidate.family->gguf, *key = candidate.family->gguf_key;
+        int64_t value = 0;
+        if (!name || (int64_t)strlen(name) != arch.bytes || memcmp(name, arch.data, (size_t)arch.bytes) != 0) continue;
+        if (key) LH_TRY(get_i64(&candidate, key, &value));
+        if (key ? value > 0 : !m->family) m->family = candidate.family;
+    }
+    if (!m->family) return unknown_architecture(m->gguf, &arch);
+    LH_TRY(get_i64(m, "expert_count", &experts));
+    if (experts > 0 && !m->family->experts)
+        LH_FAIL(LH_EINPUT, "'%s' is a mixture of %" PRId64 " experts of the architecture '%s', which is not known here",
+                lh_gguf_path(m->gguf), experts, m->family->gguf);
+    return LH_OK;
 }
 
 lh_status lh_gguf_config(json_t **out, const lh_gguf *gguf)
 {
     lh_status st = LH_OK;
     maker m = {.gguf = gguf, .json = json_object()};
-    lh_gguf_text arch = {.data = "", .bytes = 0};
-    lh_buf known = {0};
-    int64_t experts = 0;
-    LH_TRY_DONE(lh_gguf_string(gguf, "general.architecture", &arch));
-    LH_TRY_DONE(expert_count(gguf, &arch, &experts));
-    m.family = lh_family_find_gguf(arch.data, arch.bytes, experts > 0);
-    if (!m.family && lh_family_find_gguf(arch.data, arch.bytes, 0))
-        LH_FAIL_DONE(LH_EINPUT,
-                     "'%s' is a mixture of %" PRId64 " experts of the architecture '%.*s', which is not known here",
-                     lh_gguf_path(gguf), experts, (int)lh_min_i64(arch.bytes, 40), arch.data);
-    if (!m.family) {
-        for (int i = 0; lh_family_at(i); i++)
-            if (lh_family_at(i)->gguf)
-                LH_TRY_DONE(lh_buf_printf(&known, "%s%s", known.bytes ? ", " : "", lh_family_at(i)->gguf));
-        LH_FAIL_DONE(LH_EINPUT, "'%s': the architecture '%.*s' is unknown: %s are known", lh_gguf_path(gguf),
-                     (int)lh_min_i64(arch.bytes, 40), arch.data, known.data);
-    }
+    LH_TRY_DONE(find_family(&m));
     LH_TRY_DONE(set(m.json, "model_type", json_string(m.family->name)));
     LH_TRY_DONE(set(m.json, "architectures", json_pack("[s]", m.family->architecture)));
     LH_TRY_DONE(copy_sizes(&m));
@@ -422,6 +431,5 @@ lh_status lh_gguf_config(json_t **out, const lh_gguf *gguf)
     *out = json_incref(m.json);
 done:
     json_decref(m.json);
-    lh_buf_clear(&known);
     return st;
 }
