@@ -170,14 +170,16 @@ lh_status lh_h5_open(lh_h5 **out, const char *path, const lh_h5_header *want)
     LH_TRY_DONE(new_handle(&h5, path));
     if (stat(path, &info) != 0) LH_FAIL_DONE(LH_EFILE, "cannot open '%s': %s", path, strerror(errno));
     if (S_ISDIR(info.st_mode))
-        LH_FAIL_DONE(LH_EFILE, "'%s' is a folder, not an HDF5 file: 'longhaul import' makes one of a model", path);
+        LH_FAIL_DONE(LH_EFILE, "'%s' is a folder, not an HDF5 file: 'longhaul import %s -o m.h5' makes one of a model",
+                     path, path);
     if (!S_ISREG(info.st_mode)) LH_FAIL_DONE(LH_EFILE, "'%s' is not a regular file", path);
     if (info.st_size == 0) LH_FAIL_DONE(LH_EFILE, "'%s' is empty", path);
     h5->access = access_list();
     h5->file = H5Fopen(path, H5F_ACC_RDONLY, h5->access);
     if (h5->file < 0) lh_h5_why(&why); /* before the next call clears the reason */
     if (h5->file < 0 && H5Fis_hdf5(path) == 0)
-        LH_FAIL_DONE(LH_EFILE, "'%s' is not an HDF5 file: 'longhaul import' makes one of a model", path);
+        LH_FAIL_DONE(LH_EFILE, "'%s' is not an HDF5 file: 'longhaul import %s -o m.h5' makes one of a model", path,
+                     path);
     if (h5->file < 0) LH_FAIL_DONE(LH_EFILE, "cannot open '%s', it is cut off or damaged: %s", path, why.text);
     LH_TRY_DONE(stat_open(h5, &info));
     h5->file_bytes = info.st_size;

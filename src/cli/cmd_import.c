@@ -1,4 +1,6 @@
 /* cmd_import.c - `import`: makes a checkpoint from a Hugging Face folder, a GGUF file or random weights. */
+#include <string.h>
+
 #include "base/file.h"
 #include "base/interrupt.h"
 #include "base/log.h"
@@ -74,6 +76,17 @@ static lh_status show_progress(void *self, int64_t done_bytes, int64_t total_byt
     return LH_OK;
 }
 
+/* LH_EINPUT for the name of a model in Hugging Face's hub, "owner/name", from which nothing is fetched. */
+static lh_status check_source(const char *src)
+{
+    const char *slash = strchr(src, '/');
+    if (lh_file_exists(src) || !slash || slash == src || strchr(slash + 1, '/') || *src == '.' || !slash[1])
+        return LH_OK;
+    LH_FAIL(LH_EINPUT,
+            "'%s' does not exist; a model of the Hugging Face hub is fetched first: 'hf download %s --local-dir %s'",
+            src, src, slash + 1);
+}
+
 static lh_status run_import(lh_call *call)
 {
     lh_status st = LH_OK;
@@ -89,6 +102,7 @@ static lh_status run_import(lh_call *call)
     if (!lh_cli_first()) goto done;
     if (lh_file_exists(v->out) && !v->force)
         LH_FAIL_DONE(LH_EWRITE, "'%s' exists: '--force' replaces it when the import is complete", v->out);
+    if (src) LH_TRY_DONE(check_source(src));
     lh_interrupt_begin();
     LH_TRY_DONE(lh_import(&(lh_import_options){.src = src,
                                                .random = v->random,

@@ -44,7 +44,7 @@ static const lh_option run_rows[] = {
      .name = "system",
      LH_FIELD(lh_eval_options, system),
      .arg = "TEXT",
-     .help = "System message, such as 'Answer with a few words of the text.'"},
+     .help = "System message, such as 'Answer in a few words'."},
     {LH_EVAL_SEED, .help = "Random seed of the policies."},
     {LH_EVAL_GIVEN},
     {LH_EVAL_TOGETHER},
