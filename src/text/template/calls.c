@@ -129,14 +129,16 @@ static lh_status write_date(lh_tpl_pool *pool, lh_tpl_value self, const lh_tpl_a
     return lh_tpl_built(pool, &b, out);
 }
 
+lh_tpl_call lh_tpl_find_row(const lh_tpl_row *rows, const char *name)
+{
+    for (; rows && rows->name; rows++)
+        if (strcmp(rows->name, name) == 0) return rows->call;
+    return NULL;
+}
+
 lh_tpl_call lh_tpl_find_function(const char *name)
 {
-    static const lh_tpl_row rows[] = {{"range", make_range},
-                                      {"namespace", make_namespace},
-                                      {"dict", make_dict},
-                                      {"strftime_now", write_date},
-                                      {"loop.cycle", cycle}};
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-        if (strcmp(rows[i].name, name) == 0) return rows[i].call;
-    return NULL;
+    static const lh_tpl_row rows[] = {{"range", make_range},        {"namespace", make_namespace}, {"dict", make_dict},
+                                      {"strftime_now", write_date}, {"loop.cycle", cycle},         {NULL, NULL}};
+    return lh_tpl_find_row(rows, name);
 }

@@ -14,10 +14,12 @@ lh_tpl_call lh_tpl_find_test(const char *name);
 lh_tpl_call lh_tpl_find_function(const char *name);
 lh_tpl_call lh_tpl_find_method(lh_tpl_kind kind, const char *name);
 
+/* A table of them ends with {NULL, NULL}; NULL: an empty one. */
 typedef struct lh_tpl_row {
     const char *name;
     lh_tpl_call call;
 } lh_tpl_row;
+lh_tpl_call lh_tpl_find_row(const lh_tpl_row *rows, const char *name);
 
 /* A member as Jinja's attributes of filters name it, such as "function.name". */
 lh_status lh_tpl_member_path(lh_tpl_pool *pool, lh_tpl_value of, lh_tpl_value path, lh_tpl_value *out);

@@ -348,8 +348,7 @@ lh_tpl_call lh_tpl_find_filter(const char *name)
                                       {"rejectattr", reject_by},
                                       {"default", otherwise},
                                       {"d", otherwise},
-                                      {"safe", same}};
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-        if (strcmp(rows[i].name, name) == 0) return rows[i].call;
-    return NULL;
+                                      {"safe", same},
+                                      {NULL, NULL}};
+    return lh_tpl_find_row(rows, name);
 }

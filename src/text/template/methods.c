@@ -252,8 +252,5 @@ lh_tpl_call lh_tpl_find_method(lh_tpl_kind kind, const char *name)
                                        {NULL, NULL}};
     static const lh_tpl_row dicts[] = {
         {"get", get}, {"keys", keys}, {"values", values}, {"items", items}, {NULL, NULL}};
-    const lh_tpl_row *row = kind == LH_TPL_TEXT ? texts : kind == LH_TPL_DICT ? dicts : NULL;
-    for (; row && row->name; row++)
-        if (strcmp(row->name, name) == 0) return row->call;
-    return NULL;
+    return lh_tpl_find_row(kind == LH_TPL_TEXT ? texts : kind == LH_TPL_DICT ? dicts : NULL, name);
 }

@@ -136,8 +136,7 @@ lh_tpl_call lh_tpl_find_test(const char *name)
                                       {"le", is_at_most},
                                       {"gt", is_greater},
                                       {"greaterthan", is_greater},
-                                      {"ge", is_at_least}};
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-        if (strcmp(rows[i].name, name) == 0) return rows[i].call;
-    return NULL;
+                                      {"ge", is_at_least},
+                                      {NULL, NULL}};
+    return lh_tpl_find_row(rows, name);
 }
