@@ -131,3 +131,9 @@ void tiny_write(const char *name)
     lh_buf_clear(&data);
     lh_buf_clear(&file);
 }
+
+void tiny_sentences(lh_buf *out)
+{
+    for (int i = 0; i < 150; i++)
+        MUST(lh_buf_printf(out, "Sentence %d speaks of thing %d and of %d others. ", i, i * 7 % 31, i * i % 13));
+}

@@ -4,7 +4,12 @@
 #ifndef LH_TESTS_CLI_TINY_H
 #define LH_TESTS_CLI_TINY_H
 
+#include "base/mem.h"
+
 /* Write the folder `name` below the working folder. */
 void tiny_write(const char *name);
+
+/* Appends 150 sentences, all different. */
+void tiny_sentences(lh_buf *out);
 
 #endif
