@@ -5,14 +5,24 @@
 #include "base/mem.h"
 #include "base/unicode.h"
 
+enum { FLAGS = JSON_ALLOW_NUL | JSON_DECODE_ANY };
+
 lh_status lh_json_parse(json_t **out, const char *name, const void *text, int64_t bytes)
 {
     json_error_t error;
-    json_t *value = json_loadb(text, (size_t)bytes, JSON_ALLOW_NUL | JSON_DECODE_ANY, &error);
+    json_t *value = json_loadb(text, (size_t)bytes, FLAGS, &error);
     if (!value)
         LH_FAIL(LH_EINPUT, "'%s' is not valid JSON: line %d, column %d: %s", name, error.line, error.column,
                 error.text);
     *out = value;
+    return LH_OK;
+}
+
+lh_status lh_json_parse_line(json_t **out, const char *where, const void *text, int64_t bytes)
+{
+    json_error_t error;
+    *out = json_loadb(text, (size_t)bytes, FLAGS, &error);
+    if (!*out) LH_FAIL(LH_EINPUT, "%s is not a JSON value by itself: column %d: %s", where, error.column, error.text);
     return LH_OK;
 }
 

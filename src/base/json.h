@@ -13,6 +13,9 @@
 lh_status lh_json_parse(json_t **out, const char *name, const void *text, int64_t bytes);
 lh_status lh_json_read(json_t **out, const char *path, int64_t limit_bytes);
 
+/* One of many lines; `where` is such as "line 3 of 'x.jsonl'". */
+lh_status lh_json_parse_line(json_t **out, const char *where, const void *text, int64_t bytes);
+
 /* Typed members of `object`. If the member is absent or null, *out keeps its value: set the default before. A member
  * of another type, or a number outside [min, max], fails with LH_EINPUT. `name` stands for the object in messages.
  * Strings are borrowed. */

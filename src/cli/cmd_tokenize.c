@@ -272,7 +272,7 @@ static lh_status one_line(const run *r, const char *where, const char *line, int
 {
     lh_status st = LH_OK;
     json_t *in = NULL, *out = NULL;
-    LH_TRY_DONE(lh_json_parse(&in, where, line, bytes));
+    LH_TRY_DONE(lh_json_parse_line(&in, where, line, bytes));
     if (r->v->chat || r->v->chat_template)
         LH_TRY_DONE(chat_line(r, where, in, &out));
     else if (r->v->decode)

@@ -89,7 +89,7 @@ static lh_status read_line(lh_qa_data *out, const char *path, int64_t line, cons
     json_t *object = NULL;
     char *where = NULL;
     LH_TRY_DONE(lh_asprintf(&where, "line %lld of '%s'", (long long)line, path));
-    LH_TRY_DONE(lh_json_parse(&object, where, text->data, text->bytes));
+    LH_TRY_DONE(lh_json_parse_line(&object, where, text->data, text->bytes));
     LH_TRY_DONE(read_record(&record, object, where));
     LH_TRY_DONE(lh_realloc(&out->at, out->n + 1, sizeof *out->at));
     out->at[out->n++] = record;

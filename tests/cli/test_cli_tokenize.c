@@ -67,7 +67,7 @@ START_TEST(test_lines_of_json_in_lines_of_json_out)
     program_file("bad", "\"Hi\"\n[1]\n");
     refuses("tiny --jsonl < bad", 3, "line 2 of standard input must be a JSON string");
     program_file("torn", "\"Hi\n");
-    refuses("tiny --jsonl -f torn", 3, "'line 1 of torn' is not valid JSON");
+    refuses("tiny --jsonl -f torn", 3, "line 1 of torn is not a JSON value by itself: column 3");
     program_file("high", "[258]\n");
     refuses("tiny --jsonl --decode -f high", 3, "element 0 must be a token id below 258");
 }

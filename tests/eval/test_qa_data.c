@@ -72,6 +72,16 @@ START_TEST(test_what_cannot_be_read_is_said_with_its_line)
 }
 END_TEST
 
+START_TEST(test_what_is_no_json_is_said_once)
+{
+    lh_qa_data data;
+    put("[\n" GOOD "]");
+    ck_assert_int_eq(lh_qa_data_read(&data, "q.jsonl", 0), LH_EINPUT);
+    ck_assert_msg(strncmp(lh_error_message(), "line 1 of 'q.jsonl' is not a JSON value by itself: column 1: ", 61) == 0,
+                  "%s", lh_error_message());
+}
+END_TEST
+
 START_TEST(test_a_zero_byte_is_refused_with_its_place)
 {
     static const char text[] = GOOD "{\"con\0text\": 1}\n" GOOD;
@@ -88,6 +98,6 @@ END_TEST
 int main(void)
 {
     const TTest *const tests[] = {test_known_forms_are_read, test_what_cannot_be_read_is_said_with_its_line,
-                                  test_a_zero_byte_is_refused_with_its_place, NULL};
+                                  test_what_is_no_json_is_said_once, test_a_zero_byte_is_refused_with_its_place, NULL};
     return suite_run("qa data", tests);
 }
