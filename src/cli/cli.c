@@ -182,6 +182,14 @@ done:
     return st;
 }
 
+/* 1 if the object also has the size of this member, which is shown under the same name. */
+static int has_size(const json_t *object, const char *name)
+{
+    char size[64];
+    snprintf(size, sizeof size, "%s_bytes", name);
+    return json_object_get(object, size) != NULL;
+}
+
 static lh_status tree(lh_buf *out, const json_t *value, int depth)
 {
     const char *key;
@@ -191,6 +199,7 @@ static lh_status tree(lh_buf *out, const json_t *value, int depth)
     int done = 0;
     json_object_foreach((json_t *)(uintptr_t)value, key, item)
     {
+        if (json_is_true(item) && has_size(value, key)) continue;
         const int is_group = *key == '/' && json_is_object(item); /* a group of a file */
         if (is_group) LH_TRY(line(out, key, item, depth, &done));
         if (!is_group || !done) LH_TRY(branch(out, key, item, depth));

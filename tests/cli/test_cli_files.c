@@ -280,6 +280,9 @@ START_TEST(test_a_plan_tells_every_rank)
     ck_assert_int_eq(json_integer_value(json_object_get(o, "budget")), 200);
     ck_assert_int_eq(json_integer_value(json_object_get(o, "entries_kept")), 3 * 2 * 200);
     json_decref(o);
+    program_run(&r, 1, "info tiny.h5");
+    program_exits(&r, 0);
+    ck_assert_int_eq(program_lines(r.out.data, "tokenizer: "), 1); /* its size */
     program_run(&r, 1, "plan -m tiny.h5 --context 2000");
     program_exits(&r, 0);
     ck_assert_int_eq(program_lines(r.out.data, "fits on this machine: yes"), 1);
