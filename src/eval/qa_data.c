@@ -72,6 +72,12 @@ static lh_status read_record(lh_qa_record *out, const json_t *object, const char
         LH_FAIL(LH_EINPUT,
                 "%s: every line must be an object, such as {\"context\": …, \"question\": …, \"answers\": [\"Paris\"]}",
                 where);
+    if (json_is_array(json_object_get(object, "data")))
+        LH_FAIL(
+            LH_EINPUT,
+            "%s holds a whole data set, as SQuAD's own files do: write its questions one a line, as {\"context\": …, "
+            "\"question\": …, \"answers\": [\"Paris\"]}",
+            where);
     LH_TRY(copy_text(&out->context, member(object, "context", NULL), where, "\"context\""));
     LH_TRY(copy_text(&out->question, member(object, "question", "input"), where, "\"question\""));
     if (!*out->context || !*out->question)

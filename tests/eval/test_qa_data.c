@@ -54,6 +54,7 @@ START_TEST(test_what_cannot_be_read_is_said_with_its_line)
     } cases[] = {
         {GOOD "{\"context\": \"c\"", "line 2 of 'q.jsonl'"},
         {GOOD "[1]\n", "line 2 of 'q.jsonl': every line must be an object"},
+        {"{\"version\": \"v2.0\", \"data\": [{\"paragraphs\": []}]}", "line 1 of 'q.jsonl' holds a whole data set"},
         {GOOD "\n{\"question\": \"q\", \"answers\": [\"a\"]}\n", "line 3 of 'q.jsonl': \"context\" must be a text"},
         {"{\"context\": \"c\", \"answers\": [\"a\"]}\n", "\"question\" must be a text"},
         {"{\"context\": \"c\", \"question\": \"\", \"answers\": [\"a\"]}\n", "\"question\" is empty"},
