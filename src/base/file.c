@@ -20,6 +20,7 @@ static lh_status read_all(lh_buf *out, const char *path, int64_t limit_bytes, in
     for (;;) {
         ssize_t n = read(fd, block, sizeof block);
         if (n < 0 && errno == EINTR) continue;
+        if (n < 0 && errno == EISDIR) LH_FAIL(LH_EINPUT, "'%s' is a folder, it must be a file", path);
         if (n < 0) LH_FAIL(LH_EINPUT, "cannot read '%s': %s", path, strerror(errno));
         LH_TRY(lh_buf_append(out, block, n));
         if (n == 0) return LH_OK;

@@ -218,7 +218,9 @@ static lh_status check_request(const model_run *r)
     const lh_bench_model_request *q = r->request;
     const int64_t length = q->context + q->steps + 1, most = lh_engine_get(r->engine)->config->max_positions;
     if (length > most)
-        LH_FAIL(LH_EUSAGE, "%lld tokens of prompt and %lld steps are longer than the %lld positions of the model",
+        LH_FAIL(LH_EUSAGE,
+                "%lld tokens of prompt and %lld steps are longer than the %lld positions of the model: "
+                "reduce '--context' or '--max-new'",
                 (long long)q->context, (long long)q->steps, (long long)most);
     LH_TRY(lh_policy_check_question(q->policy));
     LH_TRY(lh_policy_check(q->policy, q->context));

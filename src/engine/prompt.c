@@ -28,7 +28,7 @@ lh_status lh_prompt_format(const lh_tokenizer *tok, const lh_prompt_text *in, co
     if (in->chat_template) return lh_chat_resolve(out, in->chat_template);
     if (tok && lh_chat_of(out, tok) != LH_OK)
         LH_FAIL(LH_EUSAGE, "%s: name a format with '--chat-template', or give '--chat=off'", lh_error_message());
-    if (!*out) LH_FAIL(LH_EUSAGE, "the model has no known chat format: name one with --chat-template");
+    if (!*out) LH_FAIL(LH_EUSAGE, "the model has no known chat format: name one with '--chat-template'");
     return LH_OK;
 }
 

@@ -207,7 +207,7 @@ START_TEST(test_what_cannot_be_is_said)
                     "bench collectives some --quick");
     program_refuses(1, 2, "needs '--model FILE'", "bench run");
     program_refuses(1, 2, "needs '--model FILE'", "bench reading");
-    program_refuses(1, 2, "longer than the 4096 positions", "bench run -m tiny.h5 -c 5000");
+    program_refuses(1, 2, "4096 positions of the model: reduce '--context'", "bench run -m tiny.h5 -c 5000");
     program_refuses(1, 2, "needs a budget", "bench run -m tiny.h5 --policy snapkv");
     program_refuses(1, 4, "nowhere.h5", "bench reading -m nowhere.h5");
     program_refuses(1, 6, "no/where.csv", "bench operations --quick --csv no/where.csv");
