@@ -4,6 +4,7 @@ the same threads, one after the other in one run. Prints a table of tokens per s
 
   pip install --no-binary llama-cpp-python llama-cpp-python gguf numpy      (builds llama.cpp for this machine)
   tools/compare_llamacpp.py MODEL.gguf [--longhaul build/longhaul] [--threads 2] [--prefill 512,7500] [--decode 128,7500]
+  tools/compare_llamacpp.py mixture …     with random weights: 8 layers, hidden size 1024, 4 of 32 experts of 512 channels
 
 llama.cpp runs with flash attention on and off, and the better of the two counts. Medians of --repeat runs.
 """
@@ -47,6 +48,56 @@ def to_bf16(src, dst):
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
+
+
+def random_mixture(path):
+    """A GGUF of Qwen3-MoE's architecture with random weights: as fast as with others of its sizes."""
+    layers, hidden, heads, kv_heads, dim, experts, chosen, ff, vocab = 8, 1024, 16, 4, 64, 32, 4, 512, 32000
+    rng = np.random.default_rng(2)
+    w = gguf.GGUFWriter(path, "qwen3moe")
+    w.add_block_count(layers)
+    w.add_context_length(32768)
+    w.add_embedding_length(hidden)
+    w.add_feed_forward_length(ff)
+    w.add_expert_feed_forward_length(ff)
+    w.add_expert_count(experts)
+    w.add_expert_used_count(chosen)
+    w.add_head_count(heads)
+    w.add_head_count_kv(kv_heads)
+    w.add_key_length(dim)
+    w.add_value_length(dim)
+    w.add_layer_norm_rms_eps(1e-6)
+    w.add_rope_freq_base(1e6)
+    w.add_tokenizer_model("gpt2")
+    w.add_tokenizer_pre("default")
+    w.add_token_list(["t", "1", *(f"t{i}" for i in range(vocab - 2))])
+    w.add_token_types([1] * vocab)
+    w.add_token_merges(["t 1"])
+    w.add_eos_token_id(2)
+
+    def matrix(name, *shape):
+        w.add_tensor(f"{name}.weight", (rng.standard_normal(shape, np.float32) * shape[-1] ** -0.5).astype(np.float16))
+
+    def norm(name, n):
+        w.add_tensor(f"{name}.weight", np.ones(n, np.float32))
+
+    matrix("token_embd", vocab, hidden)
+    matrix("output", vocab, hidden)
+    norm("output_norm", hidden)
+    for layer in range(layers):
+        b = f"blk.{layer}."
+        for name, n in ("attn_norm", hidden), ("ffn_norm", hidden), ("attn_q_norm", dim), ("attn_k_norm", dim):
+            norm(b + name, n)
+        for name, rows in ("attn_q", heads * dim), ("attn_k", kv_heads * dim), ("attn_v", kv_heads * dim), ("ffn_gate_inp", experts):
+            matrix(b + name, rows, hidden)
+        matrix(b + "attn_output", hidden, heads * dim)
+        matrix(b + "ffn_gate_exps", experts, ff, hidden)
+        matrix(b + "ffn_up_exps", experts, ff, hidden)
+        matrix(b + "ffn_down_exps", experts, hidden, ff)
+    w.write_header_to_file()
+    w.write_kv_data_to_file()
+    w.write_tensors_to_file()
+    w.close()
 
 
 class Peer:
@@ -124,11 +175,15 @@ def main():
     rng = np.random.default_rng(1)
     with tempfile.TemporaryDirectory() as work:
         path = os.path.join(work, "model-bf16.gguf")
+        if a.gguf == "mixture":
+            a.gguf = os.path.join(work, "mixture.gguf")
+            random_mixture(a.gguf)
+        vocab = len(gguf.GGUFReader(a.gguf).get_field("tokenizer.ggml.tokens").data)
         to_bf16(a.gguf, path)
         a.checkpoint = os.path.join(work, "model.h5")
         subprocess.run([a.longhaul, "import", path, "-o", a.checkpoint, "-q"], check=True)
         prefill, decode = ([int(x) for x in s.split(",")] for s in (a.prefill, a.decode))
-        prompt = [int(x) for x in rng.integers(1000, 40000, max(prefill + decode))]
+        prompt = [int(x) for x in rng.integers(1000, vocab, max(prefill + decode))]
         mine = Longhaul(a, work)
         peers = [Peer(path, a.threads, max(prefill + decode) + NEW + 8, flash) for flash in (True, False)]
         print(f"{'what':28} {'llama.cpp':>10} {'longhaul':>10} {'ratio':>6}   tokens/s, {a.threads} threads")
