@@ -124,12 +124,14 @@ done:
     return st;
 }
 
-static int has_details(const lh_syntax *s)
+/* 1 if help at length does not fit a screen or so: the parts of policies are in it. */
+enum { FEW_DETAILS = 3 };
+static int is_long(const lh_syntax *s)
 {
+    int details = 0;
     for (const lh_option_group *g = s->groups; g->table; g++)
-        for (const lh_option *row = g->table->rows; row->name; row++)
-            if (row->detail) return 1;
-    return 0;
+        for (const lh_option *row = g->table->rows; row->name; row++) details += row->detail;
+    return details > FEW_DETAILS;
 }
 
 /* A command line, continued with backslashes before options that would not fit. */
@@ -169,7 +171,7 @@ static lh_status help_examples(lh_buf *out, const lh_example *examples)
 
 lh_status lh_options_help(lh_buf *out, const lh_syntax *s, lh_help help)
 {
-    const int shorter = help == LH_HELP_SHORT && has_details(s);
+    const int shorter = help == LH_HELP_SHORT && is_long(s);
     if (!shorter) help = LH_HELP_ALL;
     LH_TRY(lh_buf_printf(out, "usage: %s %s %s\n\n%s.\n", s->program, s->name, s->usage, s->summary));
     if (s->text && !shorter) {

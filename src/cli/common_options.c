@@ -109,8 +109,9 @@ const lh_option_table lh_cli_engine_options = {"model and ranks", engine_rows};
 
 static const lh_option policy_rows[] = {
     {LH_POLICY_ROW, .arg = "NAME", .word = lh_cli_policy_word,
-     .help = "Eviction policy: a preset of the parts below. '--policy help' lists the presets, '--policy NAME --help' "
-             "explains one. full keeps everything and is the default without --budget; with --budget the default is "
+     .help = "Eviction policy: the name of a preset, which '--policy help' lists. '--policy NAME --help' explains one, "
+             "whose parts the options below change. full keeps everything and is the default without --budget; with "
+             "--budget the default is "
              "longhaul."},
     {LH_BUDGET_ROW, .arg = "N|P%",
      .help = "Entries kept per KV head, averaged over the heads of a layer, protected entries included; or a share of "

@@ -82,6 +82,9 @@ static const lh_option long_rows[] = {
     {.type = LH_OPT_FLAG, .name = "json", FIELD(json), .help = "Print JSON. It is explained at length."},
     {.type = LH_OPT_I64, .name = "n", FIELD(max_new), .def = "1", .help = "A share of 0.5; or more."},
     {.type = LH_OPT_ENUM, .name = "dtype", FIELD(dtype), .detail = 1, .choices = dtypes, .help = "Type."},
+    {.type = LH_OPT_FLAG, .name = "part-a", FIELD(json), .detail = 1, .help = "Part."},
+    {.type = LH_OPT_FLAG, .name = "part-b", FIELD(json), .detail = 1, .help = "Part."},
+    {.type = LH_OPT_FLAG, .name = "part-c", FIELD(json), .detail = 1, .help = "Part."},
     {0}};
 static const lh_option_table long_table = {"trying", long_rows};
 static const lh_option_group long_groups[] = {{&long_table, 0}, {0}};

@@ -45,6 +45,11 @@ START_TEST(test_help_is_short_and_all_of_it_is_there)
         program_exits(&r, 0);
         ck_assert_int_eq(program_lines(r.out.data, "      --pool-size "), 1);
     }
+    /* without parts of policies there is one help, which names the tasks */
+    program_run(&r, 1, "eval --help");
+    program_exits(&r, 0);
+    ck_assert_ptr_nonnull(strstr(r.out.data, "TASK is needle"));
+    ck_assert_ptr_null(strstr(r.out.data, "--help all"));
     program_run(&r, 2, "2>&1");
     program_exits(&r, 0);
     ck_assert_int_eq(program_lines(r.out.data, "first steps:"), 1); /* rank 0 speaks */
