@@ -85,11 +85,11 @@ lh_status lh_policy_question_warnings(const lh_policy *policy, int64_t seen, lh_
 {
     if (!policy->evicts || seen <= 0 || !lh_policy_attends(policy) || lh_policy_fix(policy, seen).budget >= seen)
         return LH_OK;
-    LH_TRY(
-        lh_buf_printf(out,
-                      "'%s' evicts by the attention of the context, before it sees a question, and may evict the "
-                      "answer: '--scenario question-aware' shows it one question first; '--policy keydiff --pool avg "
-                      "--pool-size 15 --budget 50%%' needs no query, but a larger budget\n",
-                      policy->name));
+    LH_TRY(lh_buf_printf(
+        out,
+        "'%s' evicts by the attention of the context, before it sees a question, and may evict the "
+        "answer: 'generate --scenario question-aware' shows it one question first; '--policy keydiff --pool avg "
+        "--pool-size 15 --budget 50%%' needs no query, but a larger budget\n",
+        policy->name));
     return LH_OK;
 }

@@ -238,7 +238,7 @@ START_TEST(test_a_question_after_the_eviction_is_warned_of)
         ck_assert_msg((said != NULL) == cases[i].warned, "'%s':\n%s", cases[i].options, r.err.data);
         if (!said) continue;
         ck_assert_ptr_null(strstr(said + 1, "before it sees a question"));
-        ck_assert_ptr_nonnull(strstr(said, "'--scenario question-aware'"));
+        ck_assert_ptr_nonnull(strstr(said, "'generate --scenario question-aware'"));
         ck_assert_ptr_nonnull(strstr(said, "--policy keydiff"));
     }
     program_clear(&r);

@@ -447,7 +447,7 @@ START_TEST(test_questions_after_the_eviction_are_warned_of)
         lh_policy plan = resolved(&cases[i].options);
         ck_assert_int_eq(lh_policy_question_warnings(&plan, 1000, &text), LH_OK);
         ck_assert_int_eq(text.bytes > 0, cases[i].warned);
-        if (cases[i].warned) ck_assert_ptr_nonnull(strstr(text.data, "'--scenario question-aware'"));
+        if (cases[i].warned) ck_assert_ptr_nonnull(strstr(text.data, "'generate --scenario question-aware'"));
         lh_buf_clear(&text);
     }
 }
