@@ -60,7 +60,7 @@ show_slowest() {
     for log in "$logs"/*.tests; do
         name=$(basename "$log" .tests)
         sed -nE "s|^ *[0-9]+/[0-9]+ Test +#[0-9]+: ([^ ]+) .* ([0-9.]+) sec.*|\\2 s  \\1 ($name)|p" "$log"
-    done | sort -rn | head -n 10 | sed 's/^/        /'
+    done | sort -rn | awk 'NR <= 10 { print "        " $0 }' # reads to the end: a writer must not get SIGPIPE
 }
 
 failed=0
