@@ -225,31 +225,36 @@ START_TEST(test_a_text_that_cannot_fit_is_refused_before_it_is_tokenized)
 }
 END_TEST
 
-/* An answer of a minute, interrupted after a moment. */
+/* An answer of a minute, interrupted once there is some text, or the program has computed for so many hundredths of a
+ * second, however long that takes on a busy machine. */
 #define LONG_ANSWER "generate -m long.h5 -p a -n 100000 --ignore-eos"
-#define INTERRUPT(signal, wait_s) " > shown & p=$!; sleep " wait_s "; kill -" signal " $p; wait $p"
+#define TEXT "[ $(wc -c < shown.$$) -gt 200 ]"
+#define COMPUTED(ticks) "[ $(cut -d ' ' -f 14 /proc/$p/stat) -gt " ticks " ]"
+#define INTERRUPT(signal, when)                                                                                       \
+    " > shown.$$ & p=$!; while kill -0 $p && ! " when "; do sleep 0.1; done; kill -" signal " $p; wait $p; code=$?; " \
+    "mv shown.$$ shown; exit $code"
 
 START_TEST(test_an_interrupt_ends_with_what_there_is)
 {
     program_result r = {0};
     json_error_t error;
-    program_run(&r, 1, LONG_ANSWER INTERRUPT("INT", "1"));
+    program_run(&r, 1, LONG_ANSWER INTERRUPT("INT", TEXT));
     program_exits(&r, 75);
     ck_assert_int_eq(program_lines(r.err.data, "longhaul: warning: interrupted after"), 1);
     program_run(&r, 1, "--version > version; test $(stat -c %%s shown) -gt 100"); /* text came as it was made */
     program_exits(&r, 0);
-    program_run(&r, 1, LONG_ANSWER " --json" INTERRUPT("TERM", "1"));
+    program_run(&r, 1, LONG_ANSWER " --json" INTERRUPT("TERM", COMPUTED("100")));
     program_exits(&r, 75);
     json_t *o = json_load_file("shown", 0, &error);
     ck_assert_ptr_nonnull(o);
     ck_assert_str_eq(json_string_value(json_object_get(o, "finish_reason")), "interrupted");
     ck_assert_uint_gt(json_array_size(json_object_get(o, "token_ids")), 10);
     json_decref(o);
-    program_run(&r, 2, LONG_ANSWER INTERRUPT("USR1", "3"));
+    program_run(&r, 2, LONG_ANSWER INTERRUPT("USR1", TEXT));
     program_exits(&r, 75);
     ck_assert_int_eq(program_lines(r.err.data, "longhaul: warning: interrupted after"), 1);
     /* Ctrl-C of mpirun: its own exit code, but rank 0's words. */
-    program_run(&r, 2, LONG_ANSWER INTERRUPT("INT", "3"));
+    program_run(&r, 2, LONG_ANSWER INTERRUPT("INT", TEXT));
     ck_assert_int_ne(r.code, 0);
     ck_assert_int_eq(program_lines(r.err.data, "longhaul: warning: interrupted after"), 1);
     program_clear(&r);
@@ -263,12 +268,13 @@ START_TEST(test_an_interrupt_of_any_rank_is_one_of_all)
 {
     program_result r = {0};
     for (int ranks = 2; ranks <= 4; ranks++) {
-        program_run(&r, 1,
-                    "--version > version; rm -f codes pids; " MPIEXEC " -n %d sh -c 'trap \"\" TERM; " LONGHAUL
-                    " generate -m long.h5 -p a -n 100000 --ignore-eos > shown.$OMPI_COMM_WORLD_RANK & p=$!; "
-                    "[ $OMPI_COMM_WORLD_RANK != %d ] || { sleep 3; kill -USR1 $p; }; "
-                    "wait $p; echo code $? >> codes; sleep 2' ; cat codes >&2",
-                    ranks, ranks - 1);
+        program_run(
+            &r, 1,
+            "--version > version; rm -f codes shown.*; " MPIEXEC " -n %d sh -c 'trap \"\" TERM; " LONGHAUL
+            " generate -m long.h5 -p a -n 100000 --ignore-eos > shown.$OMPI_COMM_WORLD_RANK & p=$!; "
+            "[ $OMPI_COMM_WORLD_RANK != %d ] || { while [ ! -s shown.0 ]; do sleep 0.1; done; kill -USR1 $p; }; "
+            "wait $p; echo code $? >> codes; sleep 2' ; cat codes >&2",
+            ranks, ranks - 1);
         ck_assert_int_eq(program_lines(r.err.data, "longhaul: warning: interrupted after"), 1);
         ck_assert_msg(program_lines(r.err.data, "code 75") == ranks, "%s", r.err.data);
     }
@@ -281,7 +287,8 @@ START_TEST(test_an_interrupt_of_a_prompt_says_that_nothing_was_saved)
 {
     program_result r = {0};
     program_run(&r, 1, "--version > version && yes | head -c 100000 > pages");
-    program_run(&r, 2, "generate -m long.h5 -f pages -n 1 --save-cache pages.h5" INTERRUPT("USR1", "3"));
+    program_run(&r, 2,
+                "generate -m long.h5 -f pages -n 1 --save-cache pages.h5" INTERRUPT("USR1", "ls pages.h5.*.partial"));
     program_exits(&r, 75);
     ck_assert_int_eq(program_lines(r.err.data, "longhaul: warning: interrupted during prefill; no file was"), 1);
     program_run(&r, 1, "--version > version; test -s shown -o -e pages.h5 || ls | grep partial");
@@ -297,7 +304,7 @@ START_TEST(test_an_interrupt_keeps_the_answers_before)
     json_error_t error;
     program_run(&r, 1,
                 "generate -m long.h5 -p a -n 500 --ignore-eos --json $(yes -- '--question b' | head -400)" INTERRUPT(
-                    "INT", "2"));
+                    "INT", COMPUTED("300")));
     program_exits(&r, 75);
     json_t *o = json_load_file("shown", 0, &error);
     ck_assert_msg(o != NULL, "no JSON: %s", error.text);
