@@ -101,16 +101,19 @@ static lh_status read_experts(lh_config *c, const json_t *json, const char *name
     LH_TRY(
         read_size(json, name, &(size_rule){"num_experts_per_tok", rule->chosen, 0, EXPERTS_MAX}, &c->experts.chosen));
     if (c->experts.chosen > c->experts.count)
-        LH_FAIL(LH_EINPUT, "'%s': 'num_experts_per_tok' is %lld, and there are %lld experts", name,
-                (long long)c->experts.chosen, (long long)c->experts.count);
+        LH_FAIL(LH_EINPUT, "'%s': 'num_experts_per_tok' is %lld, it must be at most '%s', %lld", name,
+                (long long)c->experts.chosen, rule->count_key, (long long)c->experts.count);
     c->experts.normalised = rule->always_normalised;
     if (!rule->always_normalised) LH_TRY(lh_json_bool(json, name, "norm_topk_prob", &c->experts.normalised));
-    LH_TRY(lh_json_i64(json, name, "decoder_sparse_step", 1, LAYERS_MAX, &every));
-    if (every > 1 || json_array_size(dense) > 0)
+    LH_TRY(lh_json_i64(json, name, "decoder_sparse_step", INT64_MIN, INT64_MAX, &every));
+    if (every != 1)
+        LH_FAIL(LH_EINPUT, "'%s': 'decoder_sparse_step' is %lld: only 1 is supported, every layer a mixture of experts",
+                name, (long long)every);
+    if (dense && !json_is_null(dense) && (!json_is_array(dense) || json_array_size(dense) > 0))
         LH_FAIL(LH_EINPUT,
-                "'%s': '%s' asks for layers without experts among those with, which is not supported: every layer must "
-                "be a mixture",
-                name, every > 1 ? "decoder_sparse_step" : "mlp_only_layers");
+                "'%s': 'mlp_only_layers' must be empty: only models are supported whose layers are all "
+                "mixtures of experts",
+                name);
     return LH_OK;
 }
 
@@ -352,6 +355,8 @@ lh_status lh_config_parse(lh_config *config, const json_t *json, const char *nam
     LH_TRY_DONE(read_activation(&c, json, name));
     LH_TRY_DONE(read_scales(&c, json, name));
     LH_TRY_DONE(read_switches(&c, json, outer, name));
+    if (c.experts.count && c.mlp_bias)
+        LH_FAIL_DONE(LH_EINPUT, "'%s': 'mlp_bias' is set: experts with biases are not supported", name);
     LH_TRY_DONE(lh_calloc(&c.unrotated, c.layers, sizeof *c.unrotated));
     if (c.family->unrotated == LH_UNROTATED_LISTED) LH_TRY_DONE(read_no_rope_layers(&c, json, name));
     LH_TRY_DONE(read_windows(&c, json, name));

@@ -98,14 +98,30 @@ static void source_name(const importer *im, const job *j, char name[128])
         snprintf(name, 128, "%s%s", prefix, own);
 }
 
-/* A tensor [rows, cols], or with the rows of all experts: [experts, rows / experts, cols]. */
-static lh_status check_tensor(const importer *im, const lh_source_tensor *t, int64_t rows, int64_t cols)
+/* A tensor [rows, cols], a vector where cols is 1, or with a matrix for each of `parts` > 1: [parts, rows / parts,
+ * cols]. */
+static int has_shape(const lh_source_tensor *t, int64_t rows, int64_t cols, int64_t parts)
+{
+    if (t->rank == 3) return parts > 1 && t->dims[0] == parts && t->dims[1] == rows / parts && t->dims[2] == cols;
+    if (t->rank == 2) return t->dims[0] == rows && t->dims[1] == cols;
+    return t->rank == 1 && cols == 1 && t->dims[0] == rows;
+}
+
+/* "[3, 10, 24]". */
+static const char *shape_text(const lh_source_tensor *t, char text[96])
+{
+    int n = 0;
+    for (int d = 0; d < t->rank; d++)
+        n += snprintf(text + n, (size_t)(96 - n), "%s%" PRId64, d ? ", " : "[", t->dims[d]);
+    snprintf(text + n, (size_t)(96 - n), t->rank ? "]" : "[]");
+    return text;
+}
+
+/* `parts`: matrices that the tensor may hold one after the other. */
+static lh_status check_tensor(const importer *im, const lh_source_tensor *t, int64_t rows, int64_t cols, int64_t parts)
 {
     const char *path = lh_source_path(im->source);
-    int64_t experts = im->config.experts.count;
-    int by_expert = experts && t->rank == 3 && t->dims[0] == experts && t->dims[1] == rows / experts;
-    int64_t have_rows = by_expert ? rows : t->dims[0];
-    int64_t have_cols = by_expert ? t->dims[2] : t->rank == 2 ? t->dims[1] : 1;
+    char shape[96];
     if (!t->type || !t->type->to_f32)
         LH_FAIL(LH_EINPUT,
                 "'%s': tensor '%s' is of type %s: F32, F16 and BF16 are read, and in GGUF files Q4_0, Q4_1, Q5_0, "
@@ -114,11 +130,9 @@ static lh_status check_tensor(const importer *im, const lh_source_tensor *t, int
     if (cols == 1 && t->type->block_values > 1)
         LH_FAIL(LH_EINPUT, "'%s': tensor '%s' is quantised (%s): norms and biases must be plain numbers", path, t->name,
                 t->type_name);
-    if (t->rank < (cols > 1 ? 2 : 1) || (t->rank > 2 && !by_expert) || have_rows != rows || have_cols != cols)
-        LH_FAIL(LH_EINPUT,
-                "'%s': tensor '%s' is [%" PRId64 ", %" PRId64 "], the configuration asks for [%" PRId64 ", %" PRId64
-                "]",
-                path, t->name, t->dims[0], t->rank > 1 ? t->dims[1] * t->dims[2] * t->dims[3] : 1, rows, cols);
+    if (!has_shape(t, rows, cols, parts))
+        LH_FAIL(LH_EINPUT, "'%s': tensor '%s' is %s, the configuration asks for [%" PRId64 ", %" PRId64 "]", path,
+                t->name, shape_text(t, shape), rows, cols);
     return LH_OK;
 }
 
@@ -157,13 +171,14 @@ static lh_status plan_part(importer *im, job j)
     if (!j.from)
         LH_FAIL(LH_EINPUT, "'%s' has no tensor '%s' [%" PRId64 ", %" PRId64 "]", lh_source_path(im->source), name,
                 total, j.cols);
-    LH_TRY(check_tensor(im, j.from, total, j.cols));
+    LH_TRY(check_tensor(im, j.from, total, j.cols, j.parts == 1 ? lh_weight_parts(&im->config, weight) : 1));
     j.from->used = 1;
     if (gguf && family->gguf_permuted) {
         if (weight == LH_W_Q || weight == LH_W_Q_BIAS) j.heads = im->config.heads;
         if (weight == LH_W_K || weight == LH_W_K_BIAS) j.heads = im->config.kv_heads;
     }
-    int norm = lh_weight_info_of(weight)->sharding == LH_SHARD_ALL && weight != LH_W_O_BIAS && weight != LH_W_DOWN_BIAS;
+    int norm = lh_weight_info_of(weight)->rank == 1 && lh_weight_info_of(weight)->sharding == LH_SHARD_ALL &&
+               weight != LH_W_O_BIAS && weight != LH_W_DOWN_BIAS;
     if (gguf && family->gemma && norm) j.offset = -1;
     j.type = j.part ? im->jobs[im->n - 1].type : stored_type(im, &j);
     im->meter.total_bytes += j.rows * j.cols * lh_dtype_bytes(j.type);

@@ -18,6 +18,7 @@
 typedef struct mm_tensor {
     char name[96];
     int64_t rows, cols; /* cols 0: a vector */
+    int64_t first;      /* > 0: of three dimensions, this one before the others */
 } mm_tensor;
 
 typedef struct mm_model {
@@ -74,7 +75,7 @@ static inline float mm_value(const char *name, int64_t i)
 
 static inline int64_t mm_count(const mm_tensor *t)
 {
-    return t->rows * (t->cols ? t->cols : 1);
+    return (t->first ? t->first : 1) * t->rows * (t->cols ? t->cols : 1);
 }
 
 /* safetensors of tensors first .. first + n - 1. */
@@ -86,7 +87,9 @@ static inline void mm_safetensors(lh_buf *out, const mm_model *m, int first, int
     lh_buf_puts(&header, "{\"__metadata__\":{\"format\":\"pt\"}");
     for (int k = first; k < first + n; k++) {
         const mm_tensor *t = &m->tensors[k];
-        lh_buf_printf(&header, ",\"%s\":{\"dtype\":\"%s\",\"shape\":[%lld", t->name, names[type], (long long)t->rows);
+        lh_buf_printf(&header, ",\"%s\":{\"dtype\":\"%s\",\"shape\":[", t->name, names[type]);
+        if (t->first) lh_buf_printf(&header, "%lld,", (long long)t->first);
+        lh_buf_printf(&header, "%lld", (long long)t->rows);
         if (t->cols) lh_buf_printf(&header, ",%lld", (long long)t->cols);
         lh_buf_printf(&header, "],\"data_offsets\":[%lld,%lld]}", (long long)at, (long long)(at + mm_count(t) * size));
         at += mm_count(t) * size;

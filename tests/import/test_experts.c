@@ -100,19 +100,28 @@ static void make_config(const struct model *m, const char *more, char text[640])
              m->config, more);
 }
 
-/* `without`: a tensor that is left out, or NULL. */
-static void make_folder(const struct model *m, const char *more, const char *without)
+/* `without`: a tensor that is left out, or NULL. With `shape` it is there, in that shape of three dimensions. */
+static void make_folder_but(const struct model *m, const char *more, const char *without, const int64_t shape[3])
 {
     mm_model all = {0};
     char name[96], config[640];
     for (const listed *t = m->tensors; t->hf; t++) {
         for (int e = 0; e < parts_of(t); e++) {
+            int is_it;
             hf_name(t, e, name);
-            if (!without || strcmp(name, without) != 0) mm_add(&all, t->rows, t->cols, name);
+            is_it = without && strcmp(name, without) == 0;
+            if (!is_it || shape) mm_add(&all, t->rows, t->cols, name);
+            if (is_it && shape) all.tensors[all.n - 1].first = shape[0], all.tensors[all.n - 1].rows = shape[1];
+            if (is_it && shape) all.tensors[all.n - 1].cols = shape[2];
         }
     }
     make_config(m, more, config);
     mm_folder(folder, &all, config, LH_F32);
+}
+
+static void make_folder(const struct model *m, const char *more, const char *without)
+{
+    make_folder_but(m, more, without, NULL);
 }
 
 static void put_values(lh_buf *b, const listed *t)
@@ -259,13 +268,37 @@ START_TEST(test_what_is_no_mixture_of_ours_is_refused)
     make_folder(&models[0], "", "model.layers.0.block_sparse_moe.experts.1.w3.weight");
     check_refused(folder, "has no tensor 'model.layers.0.block_sparse_moe.experts.1.w3.weight' [10, 24]");
     make_folder(&models[1], ", \"num_experts\": 1", NULL);
-    check_refused(folder, "'num_experts_per_tok' is 2, and there are 1 experts");
+    check_refused(folder, "'num_experts_per_tok' is 2, it must be at most 'num_experts', 1");
     make_folder(&models[1], ", \"decoder_sparse_step\": 2", NULL);
-    check_refused(folder, "'decoder_sparse_step' asks for layers without experts");
+    check_refused(folder, "'decoder_sparse_step' is 2: only 1 is supported");
     make_folder(&models[1], ", \"mlp_only_layers\": [0]", NULL);
-    check_refused(folder, "'mlp_only_layers' asks for layers without experts");
+    check_refused(folder, "'mlp_only_layers' must be empty");
+    make_folder(&models[1], ", \"mlp_only_layers\": 5", NULL);
+    check_refused(folder, "'mlp_only_layers' must be empty");
+    make_folder(&models[1], ", \"mlp_bias\": true", NULL);
+    check_refused(folder, "'mlp_bias' is set");
     make_gguf(&models[0], "gemma2");
     check_refused(gguf, "is a mixture of 3 experts of the architecture 'gemma2', which is not known here");
+}
+END_TEST
+
+/* Where all experts may lie in one tensor, others of three dimensions are no less wrong for it. */
+START_TEST(test_tensors_of_three_dimensions_are_refused)
+{
+    static const struct {
+        const char *name, *says;
+        int64_t shape[3];
+    } cases[] = {
+        {"model.embed_tokens.weight", "is [3, 13, 24], the configuration asks for [40, 24]", {3, 13, 24}},
+        {"lm_head.weight", "is [40, 24, 1], the configuration asks for [40, 24]", {40, 24, 1}},
+        {"model.norm.weight", "is [3, 8, 1], the configuration asks for [24, 1]", {3, 8, 1}},
+        {"model.layers.0.mlp.gate.weight", "is [3, 1, 24], the configuration asks for [3, 24]", {3, 1, 24}},
+        {"model.layers.0.mlp.experts.1.down_proj.weight", "is [3, 8, 10], the", {3, 8, 10}},
+    };
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+        make_folder_but(&models[1], "", cases[k].name, cases[k].shape);
+        check_refused(folder, cases[k].says);
+    }
 }
 END_TEST
 
@@ -278,6 +311,7 @@ int main(void)
     tcase_add_loop_test(tc, test_experts_of_a_gguf_are_the_same, 0, MODELS);
     tcase_add_loop_test(tc, test_the_router_is_not_rounded, 0, MODELS);
     tcase_add_test(tc, test_what_is_no_mixture_of_ours_is_refused);
+    tcase_add_test(tc, test_tensors_of_three_dimensions_are_refused);
     suite_add_tcase(s, tc);
     SRunner *runner = srunner_create(s);
     srunner_run_all(runner, CK_ENV);
