@@ -14,7 +14,9 @@ static int64_t scratch_bytes(const lh_chunk_request *r, int64_t length)
     const lh_chunking *c = lh_ops_chunking(r->device);
     int64_t heads = r->shard->heads.q_count, dim = r->config->head_dim;
     int64_t widest = lh_max_i64(lh_max_i64(r->config->hidden, heads * dim), r->shard->ff_count);
-    int64_t packed = r->options.dtype == LH_F32 ? c->input_bytes * widest * lh_min_i64(length, c->input_tokens) : 0;
+    int exact = r->options.dtype == LH_F32 || r->options.order == LH_ORDER_FIXED;
+    int64_t packed_width = exact ? widest : r->config->experts.count ? r->config->hidden : 0; /* of the f32 router */
+    int64_t packed = c->input_bytes * packed_width * lh_min_i64(length, c->input_tokens);
     return c->fixed_bytes +
            lh_max_i64(packed, c->query_bytes * heads * (dim + 1) * length); /* and a log-sum-exp each */
 }

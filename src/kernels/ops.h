@@ -64,7 +64,7 @@ lh_status lh_ops_check(const lh_ops *ops);
 typedef struct lh_chunking {
     int64_t most;                      /* tokens: products of longer ones are no faster */
     int64_t query_bytes;               /* of attend_block: for each number of a chunk's queries */
-    int64_t input_bytes, input_tokens; /* of gemm in f32: for each number of its input, of at most so many tokens */
+    int64_t input_bytes, input_tokens; /* of gemm in f32 or LH_ORDER_FIXED: a number of its input, at most so many tokens */
     int64_t fixed_bytes;               /* of gemm, beside */
 } lh_chunking;
 const lh_chunking *lh_ops_chunking(lh_device_kind kind);
