@@ -151,6 +151,19 @@ static lh_status check_ranks(lh_comm *world, int64_t tp)
     return LH_OK;
 }
 
+/* The last bits of sums differ between instruction sets. Where ranks have to compute the same bits, in a mixture of
+ * experts to choose the same experts, they must use one set. */
+static lh_status check_instruction_sets(lh_engine *e, int deterministic)
+{
+    const char *isa = lh_device_kind_of(e->view.device) == LH_DEVICE_CPU ? lh_cpu_isa() : "";
+    lh_status st;
+    if (!deterministic && !e->view.config->experts.count) return LH_OK;
+    st = lh_comm_same(e->view.comm, isa, (int64_t)strlen(isa), "instruction set");
+    if (st != LH_EUSAGE) return st;
+    return lh_fail_within(LH_EUSAGE, "%s needs one instruction set on all ranks: set LONGHAUL_CPU_ISA to the lowest",
+                          deterministic ? "--deterministic" : "a mixture of experts");
+}
+
 lh_status lh_engine_open_on(lh_engine **out, lh_comm *world, const lh_engine_options *options)
 {
     lh_status st = LH_OK;
@@ -167,6 +180,7 @@ lh_status lh_engine_open_on(lh_engine **out, lh_comm *world, const lh_engine_opt
     st = open_model(e, options);
     LH_TRY_DONE(lh_comm_agree(world, st));
     LH_TRY_DONE(lh_same_file(world, lh_checkpoint_file(e->ck)));
+    LH_TRY_DONE(check_instruction_sets(e, options->deterministic));
     lh_comm_step(world, "loading weights", 0);
     st = load_model(e, options->deterministic);
     /* Where reading fails, a change is the cause to report. */

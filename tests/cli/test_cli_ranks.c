@@ -133,6 +133,34 @@ START_TEST(test_ranks_of_different_versions_are_told_apart)
 }
 END_TEST
 
+/* Where ranks have to choose alike to the last bit, they must compute alike. */
+START_TEST(test_ranks_of_different_instruction_sets_do_not_share_a_mixture)
+{
+    static const char mixed[] =
+        BY_HAND MPIEXEC " -n 1 " LONGHAUL " generate -m %s -p a -n 2 --device cpu %s : -n 1 env "
+                        "LONGHAUL_CPU_ISA=generic " LONGHAUL " generate -m %s -p a -n 2 --device cpu %s";
+    static const char says[] = "instruction set of rank 1 on ";
+    program_result r = {0};
+    program_run(&r, 1, "info > info && ! grep -q 'cpu_instructions: generic' info");
+    if (r.code) { /* there is only one */
+        program_clear(&r);
+        return;
+    }
+    program_run(&r, 1, "import " SOURCE_DIR "/tests/engine/families/mixtral -o mixture.h5 -q");
+    program_exits(&r, 0);
+    program_run(&r, 1, mixed, "mixture.h5", "", "mixture.h5", "");
+    program_exits(&r, 2);
+    program_says(&r, says);
+    program_says(&r, "a mixture of experts needs one instruction set on all ranks: set LONGHAUL_CPU_ISA to the lowest");
+    program_run(&r, 1, mixed, "m.h5", "--deterministic", "m.h5", "--deterministic");
+    program_exits(&r, 2);
+    program_says(&r, says);
+    program_run(&r, 1, mixed, "m.h5", "", "m.h5", "");
+    program_exits(&r, 0);
+    program_clear(&r);
+}
+END_TEST
+
 /* Who fails first must not take the launcher's end to the one that speaks. */
 START_TEST(test_rank_0_speaks_when_all_ranks_fail_at_the_start)
 {
@@ -231,6 +259,7 @@ int main(void)
                                   test_ranks_with_different_files_are_told_apart,
                                   test_a_file_is_probed_where_it_is_read,
                                   test_ranks_of_different_versions_are_told_apart,
+                                  test_ranks_of_different_instruction_sets_do_not_share_a_mixture,
                                   test_rank_0_speaks_when_all_ranks_fail_at_the_start,
                                   test_a_rank_that_fails_alone_at_the_start_says_so,
                                   test_a_rank_that_dies_ends_the_run,
