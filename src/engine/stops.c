@@ -14,18 +14,18 @@ static int64_t begun(const lh_buf *text, int64_t from, const char *stop, int64_t
 
 int lh_stops_cut(const lh_stops *stops, lh_buf *text, int64_t from, int64_t *final)
 {
-    int stopped = 0;
     int64_t held = 0;
+    char *first = NULL; /* where the first stop text begins */
     for (int64_t i = 0; i < stops->n && text->bytes; i++) {
         const int64_t n = (int64_t)strlen(stops->at[i]);
         char *at = n ? memmem(text->data + from, (size_t)(text->bytes - from), stops->at[i], (size_t)n) : NULL;
-        if (at) {
-            text->bytes = at - text->data;
-            *at = '\0';
-            stopped = 1;
-        }
+        if (at && (!first || at < first)) first = at;
         held = lh_max_i64(held, begun(text, from, stops->at[i], n));
     }
-    *final = text->bytes - (stopped ? 0 : held);
-    return stopped;
+    if (first) {
+        text->bytes = first - text->data;
+        *first = '\0';
+    }
+    *final = text->bytes - (first ? 0 : held);
+    return first != NULL;
 }

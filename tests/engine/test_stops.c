@@ -14,6 +14,7 @@ static const struct {
              {"abababac", {"ababac"}, "ab"},
              {"one\n\nUser: two", {"\nUser:", "###"}, "one\n"},
              {"stop", {"stop"}, ""},
+             {"rrr OIF", {"IF", "OIF"}, "rrr "},
              {"one tw", {"two"}, "one tw"},
              {"one", {""}, "one"},
              {"one", {NULL}, "one"}};
