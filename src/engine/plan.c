@@ -47,7 +47,7 @@ static lh_status plan_rank(lh_plan_rank *out, const lh_plan_request *r, const lh
     chunk->else_bytes = out->weights + lh_max_i64(kv.prefill_peak + out->hidden, kv.decode_peak);
     plan->entries_kept += kv.counted;
     int64_t expert = 3 * chunk->shard->ff_count * c->hidden * lh_dtype_bytes(plan->dtype);
-    out->decode_read = out->weights + out->kv_kept - c->layers * (c->experts.count - c->experts.chosen) * expert;
+    out->decode_read = out->weights + out->kv_kept - c->layers * (c->experts.count - c->experts.top_k) * expert;
     if (c->tied == 0)
         out->decode_read -= chunk->shard->vocab_count * c->hidden * lh_dtype_bytes(plan->dtype); /* one row of it */
     out->decode_sent = sent_per_token(c, chunk->shard, r->engine->deterministic);

@@ -98,11 +98,10 @@ static lh_status read_experts(lh_config *c, const json_t *json, const char *name
     int64_t every = 1;
     if (!rule) return LH_OK;
     LH_TRY(read_size(json, name, &(size_rule){rule->count_key, rule->count, 0, EXPERTS_MAX}, &c->experts.count));
-    LH_TRY(
-        read_size(json, name, &(size_rule){"num_experts_per_tok", rule->chosen, 0, EXPERTS_MAX}, &c->experts.chosen));
-    if (c->experts.chosen > c->experts.count)
+    LH_TRY(read_size(json, name, &(size_rule){"num_experts_per_tok", rule->top_k, 0, EXPERTS_MAX}, &c->experts.top_k));
+    if (c->experts.top_k > c->experts.count)
         LH_FAIL(LH_EINPUT, "'%s': 'num_experts_per_tok' is %lld, it must be at most '%s', %lld", name,
-                (long long)c->experts.chosen, rule->count_key, (long long)c->experts.count);
+                (long long)c->experts.top_k, rule->count_key, (long long)c->experts.count);
     c->experts.normalised = rule->always_normalised;
     if (!rule->always_normalised) LH_TRY(lh_json_bool(json, name, "norm_topk_prob", &c->experts.normalised));
     LH_TRY(lh_json_i64(json, name, "decoder_sparse_step", INT64_MIN, INT64_MAX, &every));
@@ -403,5 +402,5 @@ int64_t lh_config_mlp_channels(const lh_config *config)
 
 int64_t lh_config_mlp_channels_passed(const lh_config *config)
 {
-    return config->ff * (config->experts.count ? config->experts.chosen : 1);
+    return config->ff * (config->experts.count ? config->experts.top_k : 1);
 }

@@ -14,11 +14,11 @@ typedef enum lh_activation { LH_ACT_SILU, LH_ACT_GELU_TANH, LH_ACT_GELU } lh_act
 /* Norms of queries and keys before their rotation: of each head, or of all heads of a token together. */
 typedef enum lh_qk_norm { LH_QK_NORM_NONE, LH_QK_NORM_HEADS, LH_QK_NORM_ROWS } lh_qk_norm;
 
-/* A mixture of experts: each has an MLP of `ff` channels, and a token goes to `chosen` of them. */
+/* A mixture of experts: each has an MLP of `ff` channels, and a token goes to `top_k` of them. */
 typedef struct lh_experts {
     int64_t count; /* 0: one MLP for all tokens */
-    int64_t chosen;
-    int normalised; /* the shares of a token's experts add up to 1; else they are those among all experts */
+    int64_t top_k;
+    int normalised; /* the routing weights of a token's experts add up to 1; else those of all experts do */
 } lh_experts;
 
 typedef enum lh_rope_kind {

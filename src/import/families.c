@@ -82,9 +82,9 @@ static const lh_tensor_name with_experts[LH_WEIGHTS] = {
 /* clang-format on */
 
 static const lh_expert_rule mixtral_experts = {
-    .count_key = "num_local_experts", .ff_key = "intermediate_size", .count = 8, .chosen = 2, .always_normalised = 1};
+    .count_key = "num_local_experts", .ff_key = "intermediate_size", .count = 8, .top_k = 2, .always_normalised = 1};
 static const lh_expert_rule qwen3_experts = {
-    .count_key = "num_experts", .ff_key = "moe_intermediate_size", .count = 128, .chosen = 8, .ff = 768};
+    .count_key = "num_experts", .ff_key = "moe_intermediate_size", .count = 128, .top_k = 8, .ff = 768};
 
 static const lh_family families[] = {
     {

@@ -45,8 +45,8 @@ typedef struct lh_tensor_name {
 /* How a mixture of experts says what it is, and the defaults of its members. */
 typedef struct lh_expert_rule {
     const char *count_key, *ff_key;
-    int64_t count, chosen, ff; /* ff 0: required in the configuration */
-    int always_normalised;     /* else norm_topk_prob says it, by default 0 */
+    int64_t count, top_k, ff; /* ff 0: required in the configuration */
+    int always_normalised;    /* else norm_topk_prob says it, by default 0 */
 } lh_expert_rule;
 
 typedef struct lh_family_defaults {

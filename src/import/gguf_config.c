@@ -113,17 +113,18 @@ static lh_status copy_sizes(const maker *m)
     return LH_OK;
 }
 
-/* llama.cpp makes the shares of a token's experts add up to 1 in all families that are known here (build_moe_ffn). */
+/* llama.cpp makes the routing weights of a token's experts add up to 1 in all families that are known here
+ * (build_moe_ffn). */
 static lh_status copy_experts(const maker *m)
 {
     const lh_expert_rule *rule = m->family->experts;
-    int64_t count = 0, chosen = 0, ff = 0;
+    int64_t count = 0, top_k = 0, ff = 0;
     if (!rule) return LH_OK;
     LH_TRY(get_i64(m, "expert_count", &count));
-    LH_TRY(get_i64(m, "expert_used_count", &chosen));
+    LH_TRY(get_i64(m, "expert_used_count", &top_k));
     LH_TRY(get_i64(m, "expert_feed_forward_length", &ff));
     LH_TRY(set(m->json, rule->count_key, json_integer(count)));
-    LH_TRY(set(m->json, "num_experts_per_tok", json_integer(chosen)));
+    LH_TRY(set(m->json, "num_experts_per_tok", json_integer(top_k)));
     if (ff > 0) LH_TRY(set(m->json, rule->ff_key, json_integer(ff)));
     return rule->always_normalised ? LH_OK : set(m->json, "norm_topk_prob", json_true());
 }

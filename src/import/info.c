@@ -43,7 +43,7 @@ static lh_status put_sizes(json_t *object, const lh_config *c)
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         LH_TRY(put(object, rows[i].key, json_integer(rows[i].value)));
     if (experts) LH_TRY(put(object, "experts", json_integer(experts)));
-    if (experts) LH_TRY(put(object, "experts_per_token", json_integer(c->experts.chosen)));
+    if (experts) LH_TRY(put(object, "experts_per_token", json_integer(c->experts.top_k)));
     for (int64_t l = 0; l < c->layers; l++) sliding += c->sliding[l];
     LH_TRY(put(object, "window", c->window ? json_integer(c->window) : json_null()));
     LH_TRY(put(object, "sliding_layers", json_integer(sliding)));

@@ -2,4 +2,4 @@
 LH_OP(route, "choose the experts of tokens and order tokens by expert")
 LH_OP(gather_rows, "rows in the order of an index")
 LH_OP(expert_gemm, "matrix products of each expert's rows with its weights")
-LH_OP(combine, "add what the experts of a token answer")
+LH_OP(combine, "add the outputs of a token's experts by their routing weights")

@@ -35,19 +35,19 @@ typedef struct lh_chunk_work {
     float *attended;                  /* [t, q_count * head_dim] */
     void *attended_cast;              /* the same in bf16 */
     float *lse;                       /* [t, q_count] */
-    float *gate_up;                   /* [t, 2 ff_count], of a mixture [slots, 2 ff_count] */
-    void *gated;                      /* [t, ff_count], of a mixture [slots, ff_count] */
+    float *gate_up;                   /* [t, 2 ff_count], of a mixture [assignments, 2 ff_count] */
+    void *gated;                      /* [t, ff_count], of a mixture [assignments, ff_count] */
     float *squares;                   /* [t, heads + kv_heads] of the model, of norms over all heads only */
     float *y;                         /* [t, hidden] */
     float *products;                  /* [logical shards, t, hidden], of the reproducible order only */
 } lh_chunk_work;
 
-/* Of a chunk of t tokens in a mixture of experts; slots: t * chosen. */
+/* Of a chunk of t tokens in a mixture of experts; assignments: t * top_k. */
 typedef struct lh_expert_work {
     float *logits;    /* [t, experts], of the router */
     lh_routes routes; /* of the current layer; its arrays are for t tokens */
-    void *rows;       /* [slots, hidden], of the model's type */
-    float *answers;   /* [slots, hidden] */
+    void *rows;       /* [assignments, hidden], of the model's type */
+    float *outputs;   /* [assignments, hidden] */
 } lh_expert_work;
 
 /* The last rows of a call and their logits, in device memory. */

@@ -27,8 +27,8 @@ static void list_buffers(lh_forward *f, const extent *e, buffer out[BUFFERS])
     const lh_model_options *o = e->options;
     int64_t t = e->t, type = lh_dtype_bytes(o->dtype), f32 = 4;
     int64_t shards = o->order == LH_ORDER_FIXED ? (c->heads > LH_FF_BLOCKS ? c->heads : LH_FF_BLOCKS) : 0;
-    int64_t q_dim = s->heads.q_count * c->head_dim, experts = c->experts.count, slots = t * c->experts.chosen;
-    int64_t mlp_rows = experts ? slots : t;
+    int64_t q_dim = s->heads.q_count * c->head_dim, experts = c->experts.count, assignments = t * c->experts.top_k;
+    int64_t mlp_rows = experts ? assignments : t;
     const buffer list[BUFFERS] = {
         {&f->work.ids, t * 4},
         {&f->work.positions, t * 4},
@@ -43,12 +43,12 @@ static void list_buffers(lh_forward *f, const extent *e, buffer out[BUFFERS])
         {&f->work.gate_up, mlp_rows * 2 * s->ff_count * f32},
         {&f->work.gated, mlp_rows * s->ff_count * type},
         {&f->experts.logits, t * experts * f32},
-        {&f->experts.routes.share, slots * f32},
-        {&f->experts.routes.slot, slots * 4},
-        {&f->experts.routes.token, slots * 4},
+        {&f->experts.routes.weight, assignments * f32},
+        {&f->experts.routes.assignment, assignments * 4},
+        {&f->experts.routes.token, assignments * 4},
         {&f->experts.routes.first, experts ? (experts + 1) * 4 : 0},
-        {&f->experts.rows, slots * c->hidden * type},
-        {&f->experts.answers, slots * c->hidden * f32},
+        {&f->experts.rows, assignments * c->hidden * type},
+        {&f->experts.outputs, assignments * c->hidden * f32},
         {&f->work.y, t * c->hidden * f32},
         {&f->work.products, shards * t * c->hidden * f32},
         {&f->room.best, LH_BEST_MOST * f32},
@@ -187,7 +187,7 @@ lh_status lh_forward_open(lh_forward **out, lh_model *model, const lh_exec *exec
     f->device = lh_stream_device(exec->stream);
     f->chunk = run->chunk;
     f->room.most = LH_BEST_MOST;
-    f->experts.routes.chosen = f->config->experts.chosen;
+    f->experts.routes.top_k = f->config->experts.top_k;
     f->experts.routes.experts = f->config->experts.count;
     LH_TRY_DONE(lh_calloc(&f->numbers, f->chunk, sizeof *f->numbers));
     list_buffers(f, &(extent){f->config, f->shard, &model->options, f->chunk}, list);

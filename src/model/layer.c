@@ -147,7 +147,7 @@ void lh_layer_attend_step(lh_forward *f, const lh_rows_at *rows, const lh_row_re
 }
 
 /* A product whose inner dimension is divided over ranks: y = sum over ranks of x · wᵀ, then + bias. With `routes` x has
- * a row for each slot, w is each expert's, and y is what is combined of the experts' products. */
+ * a row for each assignment, w is each expert's, and y is what is combined of the experts' products. */
 typedef struct sharded_product {
     const void *x, *w;
     const float *bias; /* [hidden] or NULL */
@@ -164,11 +164,11 @@ static void multiply(lh_forward *f, const sharded_product *p, int64_t from, int6
         return;
     }
     if (p->routes) {
-        LH_RUN(&f->exec, expert_gemm, .y = f->experts.answers, .x = (const char *)p->x + from * element,
+        LH_RUN(&f->exec, expert_gemm, .y = f->experts.outputs, .x = (const char *)p->x + from * element,
                .w = (const char *)p->w + from * element, .type = f->model->options.dtype, .routes = *p->routes,
-               .out = hidden, .in = to - from, .y_ld = hidden, .x_ld = p->in, .w_ld = p->in, .w_next = hidden * p->in,
-               .order = f->model->options.order);
-        LH_RUN(&f->exec, combine, .y = y, .x = f->experts.answers, .routes = *p->routes, .dim = hidden);
+               .out = hidden, .in = to - from, .y_ld = hidden, .x_ld = p->in, .w_ld = p->in,
+               .expert_stride = hidden * p->in, .order = f->model->options.order);
+        LH_RUN(&f->exec, combine, .y = y, .x = f->experts.outputs, .routes = *p->routes, .dim = hidden);
         return;
     }
     LH_RUN(&f->exec, gemm, .y = y, .x = (const char *)p->x + from * element, .w = (const char *)p->w + from * element,
@@ -243,8 +243,8 @@ static void experts(lh_forward *f, const lh_rows_at *rows)
 {
     const lh_layer *w = layer_of(f, rows->layer);
     lh_expert_work *e = &f->experts;
-    int64_t t = rows->tokens, hidden = f->config->hidden, ff = f->shard->ff_count, slots = t * e->routes.chosen;
-    float *normed = f->work.y;
+    int64_t t = rows->tokens, hidden = f->config->hidden, ff = f->shard->ff_count, assignments = t * e->routes.top_k;
+    float *normed = f->work.y; /* free until the experts' outputs are combined into it */
     e->routes.tokens = t;
     norm_rows(f, rows->x, w->mlp_norm, normed, LH_F32, t);
     LH_RUN(&f->exec, gemm, .y = e->logits, .x = normed, .w = w->router, .type = LH_F32, .tokens = t,
@@ -252,11 +252,11 @@ static void experts(lh_forward *f, const lh_rows_at *rows)
            .order = LH_ORDER_FIXED);
     LH_RUN(&f->exec, route, .routes = e->routes, .logits = e->logits, .normalised = f->config->experts.normalised);
     LH_RUN(&f->exec, gather_rows, .y = e->rows, .y_type = f->model->options.dtype, .x = normed, .rows = e->routes.token,
-           .count = slots, .dim = hidden, .y_ld = hidden, .x_ld = hidden);
+           .count = assignments, .dim = hidden, .y_ld = hidden, .x_ld = hidden);
     LH_RUN(&f->exec, expert_gemm, .y = f->work.gate_up, .x = e->rows, .w = w->gate_up, .type = f->model->options.dtype,
            .routes = e->routes, .out = 2 * ff, .in = hidden, .y_ld = 2 * ff, .x_ld = hidden, .w_ld = hidden,
-           .w_next = 2 * ff * hidden, .order = f->model->options.order);
-    gate(f, slots);
+           .expert_stride = 2 * ff * hidden, .order = f->model->options.order);
+    gate(f, assignments);
     multiply_sharded(f, &(sharded_product){f->work.gated, w->down, NULL, ff, &f->block_shards, &e->routes}, t);
 }
 

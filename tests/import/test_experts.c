@@ -215,7 +215,7 @@ static void check_import(const struct model *m, const char *src, const char *dty
     ck_assert_int_eq(lh_checkpoint_open(&ck, out), LH_OK);
     const lh_config *c = lh_checkpoint_config(ck);
     ck_assert_int_eq(c->experts.count, EXPERTS);
-    ck_assert_int_eq(c->experts.chosen, 2);
+    ck_assert_int_eq(c->experts.top_k, 2);
     ck_assert_int_eq(c->experts.normalised, m->normalised);
     ck_assert_int_eq(c->ff, FF);
     for (const listed *t = m->tensors; t->hf; t++) check_weight(ck, t);

@@ -4,11 +4,11 @@
 #include "cases.h"
 #include "rig.h"
 
-enum { TOKENS, EXPERTS, CHOSEN, NORMALISED, TIES, OUT, IN, TYPE, FIXED, GAP };
+enum { TOKENS, EXPERTS, TOP_K, NORMALISED, TIES, OUT, IN, TYPE, FIXED, GAP };
 static const dimension kinds[] = {
     [TOKENS] = {"tokens", 9, {0, 1, 2, 3, 5, 16, 33, 70, 200}},
     [EXPERTS] = {"experts", 7, {1, 2, 4, 8, 31, 60, 128}},
-    [CHOSEN] = {"chosen", 4, {1, 2, 4, 8}}, /* at most all */
+    [TOP_K] = {"top_k", 4, {1, 2, 4, 8}}, /* at most all */
     [NORMALISED] = {"normalised", 2, {0, 1}},
     [TIES] = {"logits", 3, {0, 1, 2}, {"normal", "whole numbers", "with NaN"}},
     [OUT] = {"out", 6, {1, 8, 24, 40, 64, 131}},
@@ -41,30 +41,30 @@ typedef struct routed {
     lh_routes on, host; /* on the device; a copy */
 } routed;
 
-static int64_t chosen_of(int n)
+static int64_t top_k_of(int n)
 {
-    int64_t chosen = kind(CHOSEN, n), experts = kind(EXPERTS, n);
-    return chosen < experts ? chosen : experts;
+    int64_t top_k = kind(TOP_K, n), experts = kind(EXPERTS, n);
+    return top_k < experts ? top_k : experts;
 }
 
 static routed route(lot *m, rig *g, const float *logits, int n)
 {
-    int64_t tokens = kind(TOKENS, n), experts = kind(EXPERTS, n), chosen = chosen_of(n), slots = tokens * chosen;
-    routed r = {.on = {.tokens = tokens, .chosen = chosen, .experts = experts}};
-    r.on.share = rig_new(g, slots * 4);
-    r.on.slot = rig_new(g, slots * 4);
-    r.on.token = rig_new(g, slots * 4);
+    int64_t tokens = kind(TOKENS, n), experts = kind(EXPERTS, n), top_k = top_k_of(n), assignments = tokens * top_k;
+    routed r = {.on = {.tokens = tokens, .top_k = top_k, .experts = experts}};
+    r.on.weight = rig_new(g, assignments * 4);
+    r.on.assignment = rig_new(g, assignments * 4);
+    r.on.token = rig_new(g, assignments * 4);
     r.on.first = rig_new(g, (experts + 1) * 4);
     RUN(g, route, .routes = r.on, .logits = rig_put(g, logits, tokens * experts * 4),
         .normalised = (int)kind(NORMALISED, n));
     r.host = r.on;
-    r.host.share = lot_new(m, slots * 4);
-    r.host.slot = lot_new(m, slots * 4);
-    r.host.token = lot_new(m, slots * 4);
+    r.host.weight = lot_new(m, assignments * 4);
+    r.host.assignment = lot_new(m, assignments * 4);
+    r.host.token = lot_new(m, assignments * 4);
     r.host.first = lot_new(m, (experts + 1) * 4);
-    rig_get(g, r.host.share, r.on.share, slots * 4);
-    rig_get(g, r.host.slot, r.on.slot, slots * 4);
-    rig_get(g, r.host.token, r.on.token, slots * 4);
+    rig_get(g, r.host.weight, r.on.weight, assignments * 4);
+    rig_get(g, r.host.assignment, r.on.assignment, assignments * 4);
+    rig_get(g, r.host.token, r.on.token, assignments * 4);
     rig_get(g, r.host.first, r.on.first, (experts + 1) * 4);
     return r;
 }
@@ -72,25 +72,26 @@ static routed route(lot *m, rig *g, const float *logits, int n)
 START_TEST(test_tokens_go_to_their_best_experts)
 {
     const float logits[3 * 4] = {1, 3, 2, 0, /**/ 0, 0, 0, 0, /**/ -1, -2, NAN, 5};
-    const int32_t first[5] = {0, 2, 4, 5, 6}, token[6] = {1, 2, 0, 1, 0, 2}, slot[6] = {2, 4, 0, 3, 5, 1};
+    const int32_t first[5] = {0, 2, 4, 5, 6}, token[6] = {1, 2, 0, 1, 0, 2}, assignment[6] = {2, 4, 0, 3, 5, 1};
     const float half = 1 / (1 + expf(-1)), most = 1 / (1 + expf(-6)),
                 want[6] = {half, 1 - half, 0.5f, 0.5f, most, 1 - most};
     for (int b = 0; rig_backend(b); b++) {
         rig g;
         rig_open(&g, rig_backend(b));
-        lh_routes r = {.tokens = 3, .chosen = 2, .experts = 4};
-        float share[6];
+        lh_routes r = {.tokens = 3, .top_k = 2, .experts = 4};
+        float weight[6];
         int32_t got[6];
-        r.share = rig_new(&g, 24), r.slot = rig_new(&g, 24), r.token = rig_new(&g, 24), r.first = rig_new(&g, 20);
+        r.weight = rig_new(&g, 24), r.assignment = rig_new(&g, 24), r.token = rig_new(&g, 24),
+        r.first = rig_new(&g, 20);
         RUN(&g, route, .routes = r, .logits = rig_put(&g, logits, sizeof logits), .normalised = 1);
         rig_get(&g, got, r.first, 20);
-        check_same(got, first, 20, "first slots of experts, %s", g.ops->name);
+        check_same(got, first, 20, "first assignments of experts, %s", g.ops->name);
         rig_get(&g, got, r.token, 24);
-        check_same(got, token, 24, "tokens of slots, %s", g.ops->name);
-        rig_get(&g, got, r.slot, 24);
-        check_same(got, slot, 24, "slots of tokens, %s", g.ops->name);
-        rig_get(&g, share, r.share, 24);
-        check_near(share, want, 6, (tolerance){1e-6, 1e-6}, "shares, %s", g.ops->name);
+        check_same(got, token, 24, "tokens of assignments, %s", g.ops->name);
+        rig_get(&g, got, r.assignment, 24);
+        check_same(got, assignment, 24, "assignments of tokens, %s", g.ops->name);
+        rig_get(&g, weight, r.weight, 24);
+        check_near(weight, want, 6, (tolerance){1e-6, 1e-6}, "weights, %s", g.ops->name);
         rig_close(&g);
     }
 }
@@ -106,12 +107,13 @@ START_TEST(test_routes_of_every_backend_are_those_of_ref)
             lot m = {0};
             const float *logits = logits_of(&m, n);
             routed want = route(&m, &ref, logits, n), got = route(&m, &mine, logits, n);
-            int64_t slots = got.on.tokens * got.on.chosen;
-            check_same(got.host.slot, want.host.slot, slots * 4, "slots, %s", mine.ops->name);
-            check_same(got.host.token, want.host.token, slots * 4, "tokens, %s", mine.ops->name);
-            check_same(got.host.first, want.host.first, (got.on.experts + 1) * 4, "first slots, %s", mine.ops->name);
+            int64_t assignments = got.on.tokens * got.on.top_k;
+            check_same(got.host.assignment, want.host.assignment, assignments * 4, "assignments, %s", mine.ops->name);
+            check_same(got.host.token, want.host.token, assignments * 4, "tokens, %s", mine.ops->name);
+            check_same(got.host.first, want.host.first, (got.on.experts + 1) * 4, "first assignments, %s",
+                       mine.ops->name);
             if (kind(TIES, n) != 2)
-                check_near(got.host.share, want.host.share, slots, (tolerance){3e-6, 1e-7}, "shares, %s",
+                check_near(got.host.weight, want.host.weight, assignments, (tolerance){3e-6, 1e-7}, "weights, %s",
                            mine.ops->name);
             rig_reset(&ref);
             rig_reset(&mine);
@@ -155,20 +157,21 @@ START_TEST(test_rows_are_gathered_to_the_bit)
 }
 END_TEST
 
-/* y: [slots, out + gap], the gaps as they were. */
+/* y: [assignments, out + gap], the gaps as they were. */
 static float *multiply(lot *m, rig *g, const float *logits, int n)
 {
     lh_dtype type = (lh_dtype)kind(TYPE, n);
     int64_t out = kind(OUT, n), in = kind(IN, n), gap = kind(GAP, n), experts = kind(EXPERTS, n);
-    int64_t x_ld = in + gap, w_ld = in + 2 * gap, w_next = (out + 3) * w_ld, size = lh_dtype_bytes(type);
+    int64_t x_ld = in + gap, w_ld = in + 2 * gap, expert_stride = (out + 3) * w_ld, size = lh_dtype_bytes(type);
     routed r = route(m, g, logits, n);
-    int64_t slots = r.on.tokens * r.on.chosen, y_bytes = slots * (out + gap) * 4;
-    const void *x = lot_normals(m, slots * x_ld, 1.0f, 6), *w = lot_normals(m, experts * w_next, 1.0f, 7);
+    int64_t assignments = r.on.tokens * r.on.top_k, y_bytes = assignments * (out + gap) * 4;
+    const void *x = lot_normals(m, assignments * x_ld, 1.0f, 6), *w = lot_normals(m, experts * expert_stride, 1.0f, 7);
     float *y = rig_new(g, y_bytes), *host = lot_new(m, y_bytes);
-    if (type == LH_BF16) x = lot_bf16(m, x, slots * x_ld), w = lot_bf16(m, w, experts * w_next);
-    RUN(g, expert_gemm, .y = y, .x = rig_put(g, x, slots * x_ld * size), .w = rig_put(g, w, experts * w_next * size),
-        .type = type, .routes = r.on, .out = out, .in = in, .y_ld = out + gap, .x_ld = x_ld, .w_ld = w_ld,
-        .w_next = w_next, .order = (lh_order)kind(FIXED, n));
+    if (type == LH_BF16) x = lot_bf16(m, x, assignments * x_ld), w = lot_bf16(m, w, experts * expert_stride);
+    RUN(g, expert_gemm, .y = y, .x = rig_put(g, x, assignments * x_ld * size),
+        .w = rig_put(g, w, experts * expert_stride * size), .type = type, .routes = r.on, .out = out, .in = in,
+        .y_ld = out + gap, .x_ld = x_ld, .w_ld = w_ld, .expert_stride = expert_stride,
+        .order = (lh_order)kind(FIXED, n));
     rig_get(g, host, y, y_bytes);
     rig_reset(g);
     return host;
@@ -183,7 +186,7 @@ START_TEST(test_products_of_experts_of_every_backend_are_those_of_ref)
         for (int n = 0; n < CASES; n += rig_scale(&mine)) {
             lot m = {0};
             const float *logits = logits_of(&m, n);
-            int64_t count = kind(TOKENS, n) * chosen_of(n) * (kind(OUT, n) + kind(GAP, n)), in = kind(IN, n);
+            int64_t count = kind(TOKENS, n) * top_k_of(n) * (kind(OUT, n) + kind(GAP, n)), in = kind(IN, n);
             const float *want = multiply(&m, &ref, logits, n), *got = multiply(&m, &mine, logits, n);
             tolerance tol = {1e-6, 3e-6 * sqrt((double)in + 1) + 1.5e-7 * (double)in};
             if (kind(FIXED, n) == LH_ORDER_FIXED) tol = (tolerance){0, 0};
@@ -199,7 +202,7 @@ END_TEST
 /* Products by every way that a device has: by the tokens, the rows of an expert in the mean, and rows that are
  * multiples of 16 bytes or not. Some experts have no rows, others one a token. */
 typedef struct product {
-    int64_t tokens, chosen, experts, out, in, gap;
+    int64_t tokens, top_k, experts, out, in, gap;
 } product;
 
 static const product products[] = {
@@ -208,14 +211,14 @@ static const product products[] = {
     {100, 4, 11, 129, 264, 0}, {130, 2, 8, 300, 40, 16}, {260, 2, 4, 130, 136, 0}, {150, 1, 1, 140, 104, 7},
 };
 
-/* First slots of experts, from lengths between 0 and the number of tokens. */
+/* First assignments of experts, from lengths between 0 and the number of tokens. */
 static int32_t *uneven(lot *m, const product *p)
 {
     int32_t *first = lot_new(m, (p->experts + 1) * 4);
-    const int64_t slots = p->tokens * p->chosen;
+    const int64_t assignments = p->tokens * p->top_k;
     for (int64_t e = 0; e < p->experts; e++) {
-        int64_t left = slots - first[e], later = (p->experts - e - 1) * p->tokens;
-        int64_t n = e % 3 == 1 ? 0 : draw(91, (uint64_t)(e + slots), 2 * slots / p->experts + 2);
+        int64_t left = assignments - first[e], later = (p->experts - e - 1) * p->tokens;
+        int64_t n = e % 3 == 1 ? 0 : draw(91, (uint64_t)(e + assignments), 2 * assignments / p->experts + 2);
         if (e % 5 == 2) n = p->tokens;
         if (n < left - later) n = left - later;
         first[e + 1] = first[e] + (int32_t)(n < left ? n : left);
@@ -225,17 +228,18 @@ static int32_t *uneven(lot *m, const product *p)
 
 static float *multiply_uneven(lot *m, rig *g, const product *p, lh_dtype type)
 {
-    int64_t slots = p->tokens * p->chosen, x_ld = p->in + p->gap, w_next = p->out * x_ld + 2 * p->gap;
+    int64_t assignments = p->tokens * p->top_k, x_ld = p->in + p->gap, expert_stride = p->out * x_ld + 2 * p->gap;
     int64_t y_ld = p->out + p->gap, size = lh_dtype_bytes(type);
-    const void *x = lot_normals(m, slots * x_ld, 1.0f, 16), *w = lot_normals(m, p->experts * w_next, 1.0f, 17);
-    float *y = rig_new(g, slots * y_ld * 4), *host = lot_new(m, slots * y_ld * 4);
-    lh_routes r = {.tokens = p->tokens, .chosen = p->chosen, .experts = p->experts};
-    if (type == LH_BF16) x = lot_bf16(m, x, slots * x_ld), w = lot_bf16(m, w, p->experts * w_next);
+    const void *x = lot_normals(m, assignments * x_ld, 1.0f, 16),
+               *w = lot_normals(m, p->experts * expert_stride, 1.0f, 17);
+    float *y = rig_new(g, assignments * y_ld * 4), *host = lot_new(m, assignments * y_ld * 4);
+    lh_routes r = {.tokens = p->tokens, .top_k = p->top_k, .experts = p->experts};
+    if (type == LH_BF16) x = lot_bf16(m, x, assignments * x_ld), w = lot_bf16(m, w, p->experts * expert_stride);
     r.first = rig_put(g, uneven(m, p), (p->experts + 1) * 4);
-    RUN(g, expert_gemm, .y = y, .x = rig_put(g, x, slots * x_ld * size), .w = rig_put(g, w, p->experts * w_next * size),
-        .type = type, .routes = r, .out = p->out, .in = p->in, .y_ld = y_ld, .x_ld = x_ld, .w_ld = x_ld,
-        .w_next = w_next);
-    rig_get(g, host, y, slots * y_ld * 4);
+    RUN(g, expert_gemm, .y = y, .x = rig_put(g, x, assignments * x_ld * size),
+        .w = rig_put(g, w, p->experts * expert_stride * size), .type = type, .routes = r, .out = p->out, .in = p->in,
+        .y_ld = y_ld, .x_ld = x_ld, .w_ld = x_ld, .expert_stride = expert_stride);
+    rig_get(g, host, y, assignments * y_ld * 4);
     rig_reset(g);
     return host;
 }
@@ -252,7 +256,7 @@ START_TEST(test_products_of_uneven_experts_of_every_backend_are_those_of_ref)
             lh_dtype type = n % 2 ? LH_F32 : LH_BF16;
             const float *want = multiply_uneven(&m, &ref, p, type), *got = multiply_uneven(&m, &mine, p, type);
             tolerance tol = {1e-6, 3e-6 * sqrt((double)p->in + 1) + 1.5e-7 * (double)p->in};
-            check_near(got, want, p->tokens * p->chosen * (p->out + p->gap), tol, "expert_gemm %d of %s, %s", n / 2,
+            check_near(got, want, p->tokens * p->top_k * (p->out + p->gap), tol, "expert_gemm %d of %s, %s", n / 2,
                        lh_dtype_name(type), mine.ops->name);
             lot_end(&m);
         }
@@ -271,18 +275,19 @@ START_TEST(test_answers_are_added_in_the_order_of_the_choices)
             lot m = {0};
             const float *logits = logits_of(&m, n);
             routed r = route(&m, &g, logits, n);
-            int64_t dim = kind(OUT, n), tokens = r.on.tokens, chosen = r.on.chosen;
-            const float *x = lot_normals(&m, tokens * chosen * dim, 1.0f, 8);
+            int64_t dim = kind(OUT, n), tokens = r.on.tokens, top_k = r.on.top_k;
+            const float *x = lot_normals(&m, tokens * top_k * dim, 1.0f, 8);
             float *y = rig_new(&g, tokens * dim * 4), *got = lot_new(&m, tokens * dim * 4);
             float *want = lot_new(&m, tokens * dim * 4);
             for (int64_t t = 0; t < tokens; t++) {
                 for (int64_t i = 0; i < dim; i++) {
                     want[t * dim + i] = 0;
-                    for (int64_t c = t * chosen; c < (t + 1) * chosen; c++)
-                        want[t * dim + i] = fmaf(r.host.share[c], x[r.host.slot[c] * dim + i], want[t * dim + i]);
+                    for (int64_t c = t * top_k; c < (t + 1) * top_k; c++)
+                        want[t * dim + i] =
+                            fmaf(r.host.weight[c], x[r.host.assignment[c] * dim + i], want[t * dim + i]);
                 }
             }
-            RUN(&g, combine, .y = y, .x = rig_put(&g, x, tokens * chosen * dim * 4), .routes = r.on, .dim = dim);
+            RUN(&g, combine, .y = y, .x = rig_put(&g, x, tokens * top_k * dim * 4), .routes = r.on, .dim = dim);
             rig_get(&g, got, y, tokens * dim * 4);
             if (kind(TIES, n) != 2) check_same(got, want, tokens * dim * 4, "combine, %s", g.ops->name);
             rig_reset(&g);

@@ -1,5 +1,4 @@
-/* Mixtures of experts: tokens are chosen for and ordered one by one, and each expert's rows are a product of their own.
- */
+/* Mixtures of experts: each expert's rows are a product of their own. */
 #include "kernels/cpu/common.h"
 
 /* The largest number that comes after (key, at) in the order of keys, equal ones by index. */
@@ -15,37 +14,37 @@ static int64_t next_expert(const float *logits, int64_t experts, uint32_t key, i
     return best;
 }
 
-/* The experts of a token into its slots, and their shares. */
+/* The experts of a token into its assignments, and their routing weights. */
 static void choose_experts(const lh_route_args *a, int64_t t)
 {
     const lh_routes *r = &a->routes;
     const float *logits = a->logits + t * r->experts;
-    int32_t *to = r->slot + t * r->chosen;
-    float *share = r->share + t * r->chosen, sum = 0;
-    for (int64_t c = 0; c < r->chosen; c++) {
+    int32_t *to = r->assignment + t * r->top_k;
+    float *weight = r->weight + t * r->top_k, sum = 0;
+    for (int64_t c = 0; c < r->top_k; c++) {
         to[c] = (int32_t)next_expert(logits, r->experts, c ? lh_score_key(logits[to[c - 1]]) : UINT32_MAX,
                                      c ? to[c - 1] : -1);
-        share[c] = expf(logits[to[c]] - logits[to[0]]);
-        sum += share[c];
+        weight[c] = expf(logits[to[c]] - logits[to[0]]);
+        sum += weight[c];
     }
     if (!a->normalised) {
         sum = 0;
         for (int64_t e = 0; e < r->experts; e++) sum += expf(logits[e] - logits[to[0]]);
     }
-    for (int64_t c = 0; c < r->chosen; c++) share[c] /= sum;
+    for (int64_t c = 0; c < r->top_k; c++) weight[c] /= sum;
 }
 
-/* slot: the expert of each choice, then its slot. */
+/* assignment: the expert of each choice, then its assignment. */
 static void order_slots(const lh_routes *r)
 {
-    int64_t slots = r->tokens * r->chosen;
+    int64_t assignments = r->tokens * r->top_k;
     memset(r->first, 0, (size_t)(r->experts + 1) * sizeof *r->first);
-    for (int64_t i = 0; i < slots; i++) r->first[r->slot[i] + 1]++;
+    for (int64_t i = 0; i < assignments; i++) r->first[r->assignment[i] + 1]++;
     for (int64_t e = 0; e < r->experts; e++) r->first[e + 1] += r->first[e];
-    for (int64_t i = 0; i < slots; i++) {
-        int32_t s = r->first[r->slot[i]]++; /* ends at the first of the next */
-        r->slot[i] = s;
-        r->token[s] = (int32_t)(i / r->chosen);
+    for (int64_t i = 0; i < assignments; i++) {
+        int32_t s = r->first[r->assignment[i]]++; /* ends at the first of the next */
+        r->assignment[i] = s;
+        r->token[s] = (int32_t)(i / r->top_k);
     }
     memmove(r->first + 1, r->first, (size_t)r->experts * sizeof *r->first);
     r->first[0] = 0;
@@ -55,7 +54,7 @@ static lh_status op_route(lh_stream *stream, const lh_route_args *a)
 {
     const lh_routes *r = &a->routes;
     (void)stream;
-#pragma omp parallel for if (r->tokens * r->experts * r->chosen >= PARALLEL_FROM)
+#pragma omp parallel for if (r->tokens * r->experts * r->top_k >= PARALLEL_FROM)
     for (int64_t t = 0; t < r->tokens; t++) choose_experts(a, t);
     order_slots(r);
     return LH_OK;
@@ -80,7 +79,7 @@ static lh_status op_expert_gemm(lh_stream *stream, const lh_expert_gemm_args *a)
         int64_t first = a->routes.first[e];
         LH_TRY(op_gemm(stream, &(lh_gemm_args){.y = a->y + first * a->y_ld,
                                                .x = (const char *)a->x + first * a->x_ld * bytes,
-                                               .w = (const char *)a->w + e * a->w_next * bytes,
+                                               .w = (const char *)a->w + e * a->expert_stride * bytes,
                                                .type = a->type,
                                                .tokens = a->routes.first[e + 1] - first,
                                                .out = a->out,
@@ -96,12 +95,12 @@ static lh_status op_expert_gemm(lh_stream *stream, const lh_expert_gemm_args *a)
 static void combine_row(const lh_combine_args *a, int64_t t)
 {
     const lh_routes *r = &a->routes;
-    const int32_t *slot = r->slot + t * r->chosen;
-    const float *share = r->share + t * r->chosen;
+    const int32_t *assignment = r->assignment + t * r->top_k;
+    const float *weight = r->weight + t * r->top_k;
     for (int64_t i = 0; i < a->dim; i += VL) {
         vf sum = vf_zero();
-        for (int64_t c = 0; c < r->chosen; c++)
-            sum = vf_fused(vf_set1(share[c]), vf_load_first(a->x + slot[c] * a->dim + i, a->dim - i), sum);
+        for (int64_t c = 0; c < r->top_k; c++)
+            sum = vf_fused(vf_set1(weight[c]), vf_load_first(a->x + assignment[c] * a->dim + i, a->dim - i), sum);
         vf_store_first(a->y + t * a->dim + i, sum, a->dim - i);
     }
 }
@@ -109,7 +108,7 @@ static void combine_row(const lh_combine_args *a, int64_t t)
 static lh_status op_combine(lh_stream *stream, const lh_combine_args *a)
 {
     (void)stream;
-#pragma omp parallel for if (a->routes.tokens * a->routes.chosen * a->dim >= PARALLEL_FROM)
+#pragma omp parallel for if (a->routes.tokens * a->routes.top_k * a->dim >= PARALLEL_FROM)
     for (int64_t t = 0; t < a->routes.tokens; t++) combine_row(a, t);
     return LH_OK;
 }

@@ -4,7 +4,7 @@
  * through shared memory, DEPTH columns at a time in STAGES stages, of which all but one are under way. A stage has 64
  * bytes of each row, without gaps; its pieces of 16 bytes change places from two rows to the next two, so that the 8
  * lanes whose pieces are stored or loaded at once meet different banks. GROUP tiles are multiplied with 128 outputs,
- * then with the next ones: what blocks that run at the same time share stays in L2, and weights are read from memory
+ * then with the next ones: what blocks share that run at the same time stays in L2, and weights are read from memory
  * once for GROUP tiles. A block reads (32 * M + 128) * in * 2 bytes for 32 * M * 128 outputs. */
 #include "kernels/cuda/expert_gemm.cuh"
 #include "kernels/cuda/mma.cuh"
@@ -157,7 +157,7 @@ static lh_status launch(lh_stream *stream, const lh_expert_gemm_args *a)
 /* Tiles as high as experts have rows in the mean, so that few are empty and weights are read seldom. */
 static lh_status multiply_tiles(lh_stream *stream, const lh_expert_gemm_args *a)
 {
-    int64_t rows = a->routes.tokens * a->routes.chosen / a->routes.experts;
+    int64_t rows = a->routes.tokens * a->routes.top_k / a->routes.experts;
     if (rows <= 16) return launch<1>(stream, a);
     return rows <= 96 ? launch<2>(stream, a) : launch<4>(stream, a);
 }
@@ -168,9 +168,9 @@ lh_status lh_cuda_expert_gemm(lh_stream *stream, const lh_expert_gemm_args *a)
     lh_gemm_args all = {};
     all.y = a->y, all.x = a->x, all.w = a->w;
     all.type = a->type;
-    all.tokens = tokens * a->routes.chosen, all.out = a->out, all.in = a->in;
+    all.tokens = tokens * a->routes.top_k, all.out = a->out, all.in = a->in;
     all.y_ld = a->y_ld, all.x_ld = a->x_ld, all.w_ld = a->w_ld;
-    int is_wide = lh_gemm_is_wide(&all) && a->w_next * lh_dtype_bytes(a->type) % 16 == 0;
+    int is_wide = lh_gemm_is_wide(&all) && a->expert_stride * lh_dtype_bytes(a->type) % 16 == 0;
     if (all.tokens == 0 || a->out == 0) return LH_OK;
     if (a->in == 0) return lh_cuda_gemm(stream, &all);
     if (a->order == LH_ORDER_FIXED) return lh_expert_gemm_fixed(stream, a);

@@ -1,5 +1,5 @@
 /* expert_gemm.cuh - products of experts as those of gemm.cuh: a block finds its rows on the device and computes a part
- * of an ordinary product. None of the ways is called without slots, outputs or inputs. */
+ * of an ordinary product. None of the ways is called without assignments, outputs or inputs. */
 #ifndef LH_KERNELS_CUDA_EXPERT_GEMM_CUH
 #define LH_KERNELS_CUDA_EXPERT_GEMM_CUH
 
@@ -11,8 +11,8 @@
 template <int ROWS>
 static inline int64_t lh_expert_tiles(const lh_routes *r)
 {
-    int64_t slots = r->tokens * r->chosen, some = slots < r->experts ? slots : r->experts;
-    return r->tokens <= ROWS ? some : slots / ROWS + some;
+    int64_t assignments = r->tokens * r->top_k, met = assignments < r->experts ? assignments : r->experts;
+    return r->tokens <= ROWS ? met : assignments / ROWS + met;
 }
 
 /* *g = tile n, at most ROWS rows of one expert, as a product of its own. 0 if there are not so many. Each warp finds it
@@ -33,7 +33,7 @@ static __device__ __forceinline__ int lh_expert_tile(lh_gemm_args *g, const lh_e
     int64_t s = first[e] + (int64_t)n * ROWS, left = first[e + 1] - s;
     g->y = a.y + s * a.y_ld;
     g->x = (const T *)a.x + s * a.x_ld;
-    g->w = (const T *)a.w + e * a.w_next;
+    g->w = (const T *)a.w + e * a.expert_stride;
     g->type = a.type;
     g->bias = NULL;
     g->tokens = left < ROWS ? left : ROWS;

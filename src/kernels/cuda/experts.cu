@@ -1,24 +1,25 @@
 /* Mixtures of experts but for their products: which experts a token goes to, its row for each of them, and the sum of
- * what they answer. A warp chooses for a token, one expert after the other: the largest logit after the last one.
- * Slots: few choices are compared with each other by the one block that made them; else a block an expert goes over all
- * choices twice, counts those of experts before its own and numbers its own. 8 bytes a choice and expert from L2: 32
- * MiB for 4096 tokens at 8 of 128 experts. Nothing is added by atomics, so slots do not depend on the order of blocks.
+ * their outputs. A warp chooses for a token, one expert after the other: the largest logit after the last one.
+ * Assignments: few choices are compared with each other by the one block that made them; else a block an expert goes
+ * over all choices twice, counts those of experts before its own and numbers its own. 8 bytes a choice and expert from
+ * L2: 32 MiB for 4096 tokens at 8 of 128 experts. Nothing is added by atomics: assignments do not depend on the order
+ * of blocks.
  */
 #include "kernels/cuda/candidates.cuh"
 #include "kernels/cuda/vector.cuh"
 
-enum { WARPS = 8, CHOICE_THREADS = WARPS * LH_WARP, SLOT_THREADS = 512, FEW = 256 /* slots */ };
+enum { WARPS = 8, CHOICE_THREADS = WARPS * LH_WARP, PLACE_THREADS = 512, FEW = 256 /* assignments */ };
 
 /* ---- routes ---- */
 
-/* The experts of token t into to[0 .. chosen - 1], and their shares; by a warp. */
+/* The experts of token t into to[0 .. top_k - 1], and their routing weights; by a warp. */
 static __device__ void choose_experts(const lh_route_args &a, int64_t t, int32_t *to)
 {
-    int experts = (int)a.routes.experts, chosen = (int)a.routes.chosen;
+    int experts = (int)a.routes.experts, top_k = (int)a.routes.top_k;
     const float *logits = a.logits + t * experts;
-    float *share = a.routes.share + t * chosen, sum = 0;
+    float *weight = a.routes.weight + t * top_k, sum = 0;
     lh_candidate last = ~(lh_candidate)0;
-    for (int c = 0; c < chosen; c++) {
+    for (int c = 0; c < top_k; c++) {
         lh_candidate best = 0;
         for (int e = lh_lane(); e < experts; e += LH_WARP) {
             lh_candidate own = lh_candidate_of(logits[e], e);
@@ -29,39 +30,39 @@ static __device__ void choose_experts(const lh_route_args &a, int64_t t, int32_t
     }
     __syncwarp();
     float top = logits[to[0]];
-    for (int n = lh_lane(); n < (a.normalised ? chosen : experts); n += LH_WARP)
+    for (int n = lh_lane(); n < (a.normalised ? top_k : experts); n += LH_WARP)
         sum += expf(logits[a.normalised ? to[n] : n] - top);
     sum = lh_warp_sum(sum);
-    for (int c = lh_lane(); c < chosen; c += LH_WARP) share[c] = expf(logits[to[c]] - top) / sum;
+    for (int c = lh_lane(); c < top_k; c += LH_WARP) weight[c] = expf(logits[to[c]] - top) / sum;
 }
 
-/* One block, at most FEW slots. */
-static __global__ void __launch_bounds__(SLOT_THREADS) route_few_kernel(lh_route_args a)
+/* One block, at most FEW assignments. */
+static __global__ void __launch_bounds__(PLACE_THREADS) route_few_kernel(lh_route_args a)
 {
     __shared__ int32_t to[FEW]; /* the expert of each choice */
     const lh_routes &r = a.routes;
-    int slots = (int)(r.tokens * r.chosen), chosen = (int)r.chosen;
-    for (int64_t t = lh_warp(); t < r.tokens; t += SLOT_THREADS / LH_WARP) choose_experts(a, t, to + t * chosen);
+    int assignments = (int)(r.tokens * r.top_k), top_k = (int)r.top_k;
+    for (int64_t t = lh_warp(); t < r.tokens; t += PLACE_THREADS / LH_WARP) choose_experts(a, t, to + t * top_k);
     __syncthreads();
-    for (int i = (int)threadIdx.x; i < slots; i += SLOT_THREADS) {
+    for (int i = (int)threadIdx.x; i < assignments; i += PLACE_THREADS) {
         int before = 0;
-        for (int j = 0; j < slots; j++) before += to[j] < to[i] || (to[j] == to[i] && j < i);
-        r.slot[i] = before;
-        r.token[before] = i / chosen;
+        for (int j = 0; j < assignments; j++) before += to[j] < to[i] || (to[j] == to[i] && j < i);
+        r.assignment[i] = before;
+        r.token[before] = i / top_k;
     }
-    for (int64_t e = threadIdx.x; e <= r.experts; e += SLOT_THREADS) {
+    for (int64_t e = threadIdx.x; e <= r.experts; e += PLACE_THREADS) {
         int before = 0;
-        for (int j = 0; j < slots; j++) before += to[j] < e;
+        for (int j = 0; j < assignments; j++) before += to[j] < e;
         r.first[e] = before;
     }
 }
 
-/* to: [tokens, chosen] */
+/* to: [tokens, top_k] */
 static __global__ void __launch_bounds__(CHOICE_THREADS) choose_kernel(lh_route_args a, int32_t *to)
 {
     int64_t tokens = a.routes.tokens, step = (int64_t)gridDim.x * WARPS;
     for (int64_t t = (int64_t)blockIdx.x * WARPS + lh_warp(); t < tokens; t += step)
-        choose_experts(a, t, to + t * a.routes.chosen);
+        choose_experts(a, t, to + t * a.routes.top_k);
 }
 
 /* The experts of choices [i, i + 4); -1 from `end` on. */
@@ -75,11 +76,11 @@ static __device__ __forceinline__ int4 four_of(const int32_t *to, int64_t i, int
 }
 
 /* Blocks: experts. A thread has a run of all choices. */
-static __global__ void __launch_bounds__(SLOT_THREADS) place_kernel(lh_routes r, const int32_t *to)
+static __global__ void __launch_bounds__(PLACE_THREADS) place_kernel(lh_routes r, const int32_t *to)
 {
     __shared__ int room[LH_WARP];
-    int64_t slots = r.tokens * r.chosen, run = (slots + 4 * SLOT_THREADS - 1) / (4 * SLOT_THREADS) * 4;
-    int64_t begin = threadIdx.x * run, end = begin + run < slots ? begin + run : slots;
+    int64_t assignments = r.tokens * r.top_k, run = (assignments + 4 * PLACE_THREADS - 1) / (4 * PLACE_THREADS) * 4;
+    int64_t begin = threadIdx.x * run, end = begin + run < assignments ? begin + run : assignments;
     int e = (int)blockIdx.x, smaller = 0, equal = 0, all;
     for (int64_t i = begin; i < end; i += 4) {
         int4 four = four_of(to, i, end);
@@ -92,24 +93,25 @@ static __global__ void __launch_bounds__(SLOT_THREADS) place_kernel(lh_routes r,
         const int own[4] = {four.x, four.y, four.z, four.w};
         for (int j = 0; j < 4; j++) {
             if (own[j] != e) continue;
-            r.slot[i + j] = s;
-            r.token[s++] = (int32_t)((unsigned)(i + j) / (unsigned)r.chosen);
+            r.assignment[i + j] = s;
+            r.token[s++] = (int32_t)((unsigned)(i + j) / (unsigned)r.top_k);
         }
     }
     if (threadIdx.x == 0) r.first[e] = first;
-    if (threadIdx.x == 0 && e == 0) r.first[r.experts] = (int32_t)slots;
+    if (threadIdx.x == 0 && e == 0) r.first[r.experts] = (int32_t)assignments;
 }
 
 lh_status lh_cuda_route(lh_stream *stream, const lh_route_args *a)
 {
     const lh_routes *r = &a->routes;
-    int64_t slots = r->tokens * r->chosen;
+    int64_t assignments = r->tokens * r->top_k;
     int32_t *to;
-    if (slots <= FEW) return lh_launch(stream, "route", lh_shape{dim3(1), SLOT_THREADS, 0}, route_few_kernel, *a);
-    LH_TRY(lh_stream_scratch(stream, &to, (slots + 3) * (int64_t)sizeof *to)); /* read in fours */
+    if (assignments <= FEW)
+        return lh_launch(stream, "route", lh_shape{dim3(1), PLACE_THREADS, 0}, route_few_kernel, *a);
+    LH_TRY(lh_stream_scratch(stream, &to, (assignments + 3) * (int64_t)sizeof *to)); /* read in fours */
     LH_TRY(lh_launch(stream, "route", lh_shape{dim3(lh_blocks(r->tokens, WARPS)), CHOICE_THREADS, 0}, choose_kernel, *a,
                      to));
-    return lh_launch(stream, "route", lh_shape{dim3((unsigned)r->experts), SLOT_THREADS, 0}, place_kernel, *r,
+    return lh_launch(stream, "route", lh_shape{dim3((unsigned)r->experts), PLACE_THREADS, 0}, place_kernel, *r,
                      (const int32_t *)to);
 }
 
@@ -136,14 +138,14 @@ static __global__ void combine_kernel(lh_combine_args a, int width)
 {
     const lh_routes &r = a.routes;
     for (int64_t t = blockIdx.y; t < r.tokens; t += gridDim.y) {
-        const int32_t *slot = r.slot + t * r.chosen;
-        const float *share = r.share + t * r.chosen;
+        const int32_t *assignment = r.assignment + t * r.top_k;
+        const float *weight = r.weight + t * r.top_k;
         for (int64_t i = 4 * lh_grid_first(); i < a.dim; i += 4 * lh_grid_step()) {
             lh_four sum = {{0, 0, 0, 0}};
 #pragma unroll 4
-            for (int64_t c = 0; c < r.chosen; c++) {
-                lh_four x = lh_get4(a.x + slot[c] * a.dim + i, a.dim - i, width);
-                for (int j = 0; j < 4; j++) sum.at[j] = fmaf(share[c], x.at[j], sum.at[j]);
+            for (int64_t c = 0; c < r.top_k; c++) {
+                lh_four x = lh_get4(a.x + assignment[c] * a.dim + i, a.dim - i, width);
+                for (int j = 0; j < 4; j++) sum.at[j] = fmaf(weight[c], x.at[j], sum.at[j]);
             }
             lh_put4(a.y + t * a.dim + i, sum, a.dim - i, width);
         }

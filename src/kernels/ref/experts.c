@@ -15,39 +15,39 @@ static int64_t next_best(const float *logits, int64_t experts, int64_t last)
     return best;
 }
 
-/* The experts of a token into `to`, [chosen], and their shares. */
+/* The experts of a token into `to`, [top_k], and their routing weights. */
 static void choose(const lh_route_args *a, int64_t t, int32_t *to)
 {
-    int64_t experts = a->routes.experts, chosen = a->routes.chosen, last = -1;
+    int64_t experts = a->routes.experts, top_k = a->routes.top_k, last = -1;
     const float *logits = a->logits + t * experts;
     double sum = 0;
-    for (int64_t c = 0; c < chosen; c++) to[c] = (int32_t)(last = next_best(logits, experts, last));
-    for (int64_t n = 0; n < (a->normalised ? chosen : experts); n++)
+    for (int64_t c = 0; c < top_k; c++) to[c] = (int32_t)(last = next_best(logits, experts, last));
+    for (int64_t n = 0; n < (a->normalised ? top_k : experts); n++)
         sum += exp((double)logits[a->normalised ? to[n] : n] - logits[to[0]]);
-    for (int64_t c = 0; c < chosen; c++)
-        a->routes.share[t * chosen + c] = (float)(exp((double)logits[to[c]] - logits[to[0]]) / sum);
+    for (int64_t c = 0; c < top_k; c++)
+        a->routes.weight[t * top_k + c] = (float)(exp((double)logits[to[c]] - logits[to[0]]) / sum);
 }
 
-/* Slots by counting, token by token. `slot` holds the experts before. */
+/* Assignments by counting, token by token. `assignment` holds the experts before. */
 static void place(const lh_routes *r)
 {
-    int64_t slots = r->tokens * r->chosen;
+    int64_t assignments = r->tokens * r->top_k;
     for (int64_t e = 0, n = 0; e < r->experts; e++) {
         r->first[e] = (int32_t)n;
-        for (int64_t i = 0; i < slots; i++)
-            if (r->slot[i] == e) r->token[n++] = (int32_t)i; /* the choice, until its slot is known */
+        for (int64_t i = 0; i < assignments; i++)
+            if (r->assignment[i] == e) r->token[n++] = (int32_t)i; /* the choice, until its assignment is known */
     }
-    r->first[r->experts] = (int32_t)slots;
-    for (int64_t s = 0; s < slots; s++) {
-        r->slot[r->token[s]] = (int32_t)s;
-        r->token[s] /= (int32_t)r->chosen;
+    r->first[r->experts] = (int32_t)assignments;
+    for (int64_t s = 0; s < assignments; s++) {
+        r->assignment[r->token[s]] = (int32_t)s;
+        r->token[s] /= (int32_t)r->top_k;
     }
 }
 
 lh_status lh_ref_route(lh_stream *stream, const lh_route_args *a)
 {
     (void)stream;
-    for (int64_t t = 0; t < a->routes.tokens; t++) choose(a, t, a->routes.slot + t * a->routes.chosen);
+    for (int64_t t = 0; t < a->routes.tokens; t++) choose(a, t, a->routes.assignment + t * a->routes.top_k);
     place(&a->routes);
     return LH_OK;
 }
@@ -69,7 +69,7 @@ lh_status lh_ref_expert_gemm(lh_stream *stream, const lh_expert_gemm_args *a)
         int64_t first = a->routes.first[e];
         LH_TRY(lh_ref_gemm(stream, &(lh_gemm_args){.y = a->y + first * a->y_ld,
                                                    .x = (const char *)a->x + first * a->x_ld * bytes,
-                                                   .w = (const char *)a->w + e * a->w_next * bytes,
+                                                   .w = (const char *)a->w + e * a->expert_stride * bytes,
                                                    .type = a->type,
                                                    .tokens = a->routes.first[e + 1] - first,
                                                    .out = a->out,
@@ -89,8 +89,8 @@ lh_status lh_ref_combine(lh_stream *stream, const lh_combine_args *a)
     for (int64_t t = 0; t < r->tokens; t++) {
         for (int64_t i = 0; i < a->dim; i++) {
             float sum = 0;
-            for (int64_t c = t * r->chosen; c < (t + 1) * r->chosen; c++)
-                sum = fmaf(r->share[c], a->x[r->slot[c] * a->dim + i], sum);
+            for (int64_t c = t * r->top_k; c < (t + 1) * r->top_k; c++)
+                sum = fmaf(r->weight[c], a->x[r->assignment[c] * a->dim + i], sum);
             a->y[t * a->dim + i] = sum;
         }
     }
