@@ -1,5 +1,6 @@
 /* Mixtures of experts: each expert's rows are a product of their own. */
 #include "kernels/cpu/common.h"
+#include "kernels/expert_products.h"
 
 /* The largest number that comes after (key, at) in the order of keys, equal ones by index. */
 static int64_t next_expert(const float *logits, int64_t experts, uint32_t key, int64_t at)
@@ -74,20 +75,9 @@ static lh_status op_gather_rows(lh_stream *stream, const lh_gather_rows_args *a)
 
 static lh_status op_expert_gemm(lh_stream *stream, const lh_expert_gemm_args *a)
 {
-    int64_t bytes = lh_dtype_bytes(a->type);
     for (int64_t e = 0; e < a->routes.experts; e++) {
-        int64_t first = a->routes.first[e];
-        LH_TRY(op_gemm(stream, &(lh_gemm_args){.y = a->y + first * a->y_ld,
-                                               .x = (const char *)a->x + first * a->x_ld * bytes,
-                                               .w = (const char *)a->w + e * a->expert_stride * bytes,
-                                               .type = a->type,
-                                               .tokens = a->routes.first[e + 1] - first,
-                                               .out = a->out,
-                                               .in = a->in,
-                                               .y_ld = a->y_ld,
-                                               .x_ld = a->x_ld,
-                                               .w_ld = a->w_ld,
-                                               .order = a->order}));
+        const lh_gemm_args product = lh_product_of_expert(a, e);
+        LH_TRY(op_gemm(stream, &product));
     }
     return LH_OK;
 }

@@ -1,6 +1,7 @@
 /* Mixtures of experts. */
 #include <math.h>
 
+#include "kernels/expert_products.h"
 #include "kernels/ref/ref.h"
 
 /* The best expert after `last` (-1: of all) in the order of keys, equal ones by index. */
@@ -64,20 +65,9 @@ lh_status lh_ref_gather_rows(lh_stream *stream, const lh_gather_rows_args *a)
 
 lh_status lh_ref_expert_gemm(lh_stream *stream, const lh_expert_gemm_args *a)
 {
-    int64_t bytes = lh_dtype_bytes(a->type);
     for (int64_t e = 0; e < a->routes.experts; e++) {
-        int64_t first = a->routes.first[e];
-        LH_TRY(lh_ref_gemm(stream, &(lh_gemm_args){.y = a->y + first * a->y_ld,
-                                                   .x = (const char *)a->x + first * a->x_ld * bytes,
-                                                   .w = (const char *)a->w + e * a->expert_stride * bytes,
-                                                   .type = a->type,
-                                                   .tokens = a->routes.first[e + 1] - first,
-                                                   .out = a->out,
-                                                   .in = a->in,
-                                                   .y_ld = a->y_ld,
-                                                   .x_ld = a->x_ld,
-                                                   .w_ld = a->w_ld,
-                                                   .order = a->order}));
+        const lh_gemm_args product = lh_product_of_expert(a, e);
+        LH_TRY(lh_ref_gemm(stream, &product));
     }
     return LH_OK;
 }
