@@ -19,6 +19,32 @@ static void tear_down(void)
     mm_remove_tmp(tmp);
 }
 
+/* The configuration of the file in *b, whose tensors are an embedding of 40 x 24 and what `more` holds. Clears *b. */
+static lh_status config_of(json_t **out, lh_buf *b, const void *more, int64_t bytes)
+{
+    lh_gguf *gguf = NULL;
+    *out = NULL;
+    gm_align(b, 32);
+    for (int i = 0; i < 40 * 24; i++) gm_bytes(b, "\0\0\0", 4);
+    if (bytes) gm_bytes(b, more, bytes);
+    mm_put(path, b->data, b->bytes);
+    ck_assert_int_eq(lh_gguf_open(&gguf, path), LH_OK);
+    lh_status st = lh_gguf_config(out, gguf);
+    lh_gguf_close(gguf);
+    lh_buf_clear(b);
+    return st;
+}
+
+/* The same, parsed. */
+static lh_status parsed_config_of(lh_config *c, lh_buf *b, const void *more, int64_t bytes)
+{
+    json_t *json;
+    lh_status st = config_of(&json, b, more, bytes);
+    if (st == LH_OK) st = lh_config_parse(c, json, "config");
+    json_decref(json);
+    return st;
+}
+
 /* Factors that frequencies are divided by, as the converter of Llama 3.1 writes them: theta 500000, dimension 6. */
 START_TEST(test_llama3_scaling_is_found_again)
 {
@@ -26,8 +52,6 @@ START_TEST(test_llama3_scaling_is_found_again)
     static const float llama31[3] = {1, 1, 8}, others[3] = {1, 2, 3};
     for (int k = 0; k < 2; k++) {
         lh_buf b = {0};
-        json_t *json;
-        lh_gguf *gguf;
         gm_head(&b, 3, 2, 8);
         gm_key_text(&b, "general.architecture", "llama");
         gm_key_u32(&b, "llama.block_count", 2);
@@ -39,14 +63,8 @@ START_TEST(test_llama3_scaling_is_found_again)
         gm_key_f32(&b, "llama.rope.freq_base", 500000);
         gm_tensor(&b, embed, 40, 24, 0, 0);
         gm_tensor(&b, "rope_freqs.weight", 0, 3, 0, 40 * 24 * 4);
-        gm_align(&b, 32);
-        for (int i = 0; i < 40 * 24; i++) gm_bytes(&b, "\0\0\0", 4);
-        gm_bytes(&b, k ? others : llama31, sizeof llama31);
-        mm_put(path, b.data, b.bytes);
-        ck_assert_int_eq(lh_gguf_open(&gguf, path), LH_OK);
-        ck_assert_int_eq(lh_gguf_config(&json, gguf), LH_OK);
         lh_config c;
-        ck_assert_int_eq(lh_config_parse(&c, json, "config"), LH_OK);
+        ck_assert_int_eq(parsed_config_of(&c, &b, k ? others : llama31, sizeof llama31), LH_OK);
         if (k == 0) {
             ck_assert(c.rope_global.kind == LH_ROPE_LLAMA3 && c.rope_global.factor == 8);
             ck_assert(c.rope_global.original_positions == 8192 && c.rope_global.high_freq_factor == 4);
@@ -55,9 +73,6 @@ START_TEST(test_llama3_scaling_is_found_again)
             ck_assert(c.rope_global.long_factor[2] == 3 && c.rope_global.short_factor[1] == 2);
         }
         lh_config_clear(&c);
-        json_decref(json);
-        lh_gguf_close(gguf);
-        lh_buf_clear(&b);
     }
 }
 END_TEST
@@ -74,20 +89,13 @@ START_TEST(test_a_key_tells_families_of_one_architecture_apart)
     for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
         lh_buf b = {0};
         json_t *json;
-        lh_gguf *gguf;
         gm_head(&b, 3, 1, 2);
         gm_key_text(&b, "general.architecture", cases[k].architecture);
         gm_key_u32(&b, cases[k].key, cases[k].value);
-        gm_tensor(&b, "token_embd.weight", 1, 8, 0, 0);
-        gm_align(&b, 32);
-        for (int i = 0; i < 8; i++) gm_bytes(&b, "\0\0\0", 4);
-        mm_put(path, b.data, b.bytes);
-        ck_assert_int_eq(lh_gguf_open(&gguf, path), LH_OK);
-        ck_assert_msg(lh_gguf_config(&json, gguf) == LH_OK, "%s", lh_error_message());
+        gm_tensor(&b, "token_embd.weight", 40, 24, 0, 0);
+        ck_assert_msg(config_of(&json, &b, NULL, 0) == LH_OK, "%s", lh_error_message());
         ck_assert_str_eq(json_string_value(json_object_get(json, "model_type")), cases[k].family);
         json_decref(json);
-        lh_gguf_close(gguf);
-        lh_buf_clear(&b);
     }
 }
 END_TEST
@@ -96,8 +104,6 @@ END_TEST
 static lh_status scaled_config(lh_config *c, const char *type, const char *factor_key, float attn_factor)
 {
     lh_buf b = {0};
-    json_t *json = NULL;
-    lh_gguf *gguf = NULL;
     gm_head(&b, 3, 1, (uint64_t)(6 + (type != NULL) + (factor_key != NULL) + (attn_factor > 0)));
     gm_key_text(&b, "general.architecture", "llama");
     gm_key_u32(&b, "llama.block_count", 2);
@@ -109,16 +115,7 @@ static lh_status scaled_config(lh_config *c, const char *type, const char *facto
     if (factor_key) gm_key_f32(&b, factor_key, 4);
     if (attn_factor > 0) gm_key_f32(&b, "llama.rope.scaling.attn_factor", attn_factor);
     gm_tensor(&b, "token_embd.weight", 40, 24, 0, 0);
-    gm_align(&b, 32);
-    for (int i = 0; i < 40 * 24; i++) gm_bytes(&b, "\0\0\0", 4);
-    mm_put(path, b.data, b.bytes);
-    ck_assert_int_eq(lh_gguf_open(&gguf, path), LH_OK);
-    lh_status st = lh_gguf_config(&json, gguf);
-    if (st == LH_OK) st = lh_config_parse(c, json, "config");
-    json_decref(json);
-    lh_gguf_close(gguf);
-    lh_buf_clear(&b);
-    return st;
+    return parsed_config_of(c, &b, NULL, 0);
 }
 
 /* llama.cpp: without a type the scaling is linear; the oldest files call its factor scale_linear. YaRN's attn_factor is
@@ -162,8 +159,6 @@ static lh_status local_config(lh_config *c, const char *family, float swa, float
                  {"feed_forward_length", 20}, {"attention.head_count", 4}, {"attention.sliding_window", 64}};
     enum { SIZES = sizeof sizes / sizeof *sizes };
     lh_buf b = {0};
-    json_t *json = NULL;
-    lh_gguf *gguf = NULL;
     char key[64];
     gm_head(&b, 3, 1, (uint64_t)(SIZES + 2 + (swa > 0) + (factor > 0)));
     gm_key_text(&b, "general.architecture", family);
@@ -178,16 +173,7 @@ static lh_status local_config(lh_config *c, const char *family, float swa, float
     snprintf(key, sizeof key, "%s.rope.scaling.factor", family);
     if (factor > 0) gm_key_f32(&b, key, factor);
     gm_tensor(&b, "token_embd.weight", 40, 24, 0, 0);
-    gm_align(&b, 32);
-    for (int i = 0; i < 40 * 24; i++) gm_bytes(&b, "\0\0\0", 4);
-    mm_put(path, b.data, b.bytes);
-    ck_assert_int_eq(lh_gguf_open(&gguf, path), LH_OK);
-    lh_status st = lh_gguf_config(&json, gguf);
-    if (st == LH_OK) st = lh_config_parse(c, json, "config");
-    json_decref(json);
-    lh_gguf_close(gguf);
-    lh_buf_clear(&b);
-    return st;
+    return parsed_config_of(c, &b, NULL, 0);
 }
 
 /* llama.cpp's rope_freq_base_train_swa: 10000 where nothing is said; the scaling is of the layers that see all. */
