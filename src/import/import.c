@@ -177,9 +177,7 @@ static lh_status plan_part(importer *im, job j)
         if (weight == LH_W_Q || weight == LH_W_Q_BIAS) j.heads = im->config.heads;
         if (weight == LH_W_K || weight == LH_W_K_BIAS) j.heads = im->config.kv_heads;
     }
-    int norm = lh_weight_info_of(weight)->rank == 1 && lh_weight_info_of(weight)->sharding == LH_SHARD_ALL &&
-               weight != LH_W_O_BIAS && weight != LH_W_DOWN_BIAS;
-    if (gguf && family->gemma && norm) j.offset = -1;
+    if (gguf && family->gemma && lh_weight_is_norm(weight)) j.offset = -1;
     j.type = j.part ? im->jobs[im->n - 1].type : stored_type(im, &j);
     im->meter.total_bytes += j.rows * j.cols * lh_dtype_bytes(j.type);
     if (j.from->type->quantised) {

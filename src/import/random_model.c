@@ -193,7 +193,7 @@ static lh_status write_weight(void *self, lh_weight weight, int64_t layer)
     lh_weight_shape(&g->config, weight, &rows, &cols);
     float sd = standard_deviation(g, weight, cols);
     uint64_t stream = (uint64_t)layer * LH_WEIGHTS + (uint64_t)weight;
-    int norm = lh_weight_info_of(weight)->rank == 1 && lh_weight_info_of(weight)->sharding == LH_SHARD_ALL;
+    int norm = lh_weight_is_norm(weight);
     int64_t step = LH_IMPORT_VALUES / cols;
     lh_dtype type = type_of(g, weight);
     LH_TRY(lh_checkpoint_begin(g->writer, weight, layer, type));

@@ -48,6 +48,12 @@ lh_dtype lh_weight_type(lh_weight w, lh_dtype type)
     return lh_weight_info_of(w)->rank == 1 || w == LH_W_ROUTER ? LH_F32 : type;
 }
 
+int lh_weight_is_norm(lh_weight w)
+{
+    const lh_weight_info *info = lh_weight_info_of(w);
+    return info->rank == 1 && info->sharding == LH_SHARD_ALL && w != LH_W_O_BIAS && w != LH_W_DOWN_BIAS;
+}
+
 int64_t lh_weight_parts(const lh_config *config, lh_weight w)
 {
     int per_expert = w == LH_W_GATE || w == LH_W_UP || w == LH_W_DOWN;

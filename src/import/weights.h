@@ -54,6 +54,9 @@ const lh_weight_info *lh_weight_info_of(lh_weight w);
  */
 lh_dtype lh_weight_type(lh_weight w, lh_dtype type);
 
+/* 1: the weights of a norm, of rows or of queries and keys. */
+int lh_weight_is_norm(lh_weight w);
+
 /* Parts of equal size, one after the other in the rows of a tensor: one, or one of each expert. */
 int64_t lh_weight_parts(const lh_config *config, lh_weight w);
 

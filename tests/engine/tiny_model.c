@@ -9,12 +9,6 @@
 #include "base/rng.h"
 #include "import/checkpoint.h"
 
-static int is_norm(lh_weight w)
-{
-    return w == LH_W_NORM || w == LH_W_ATTN_NORM || w == LH_W_MLP_NORM || w == LH_W_Q_NORM || w == LH_W_K_NORM ||
-           w == LH_W_ATTN_POST_NORM || w == LH_W_MLP_POST_NORM;
-}
-
 /* As large as keeps a random model's activations of order one; biases and norms stay away from 0 and 1, so that a
  * forgotten one would show. */
 static void fill(const lh_config *config, float *values, lh_weight w, int64_t layer)
@@ -23,7 +17,7 @@ static void fill(const lh_config *config, float *values, lh_weight w, int64_t la
     lh_weight_shape(config, w, &rows, &cols);
     lh_normals(values, 7, (uint64_t)(w * 1000 + layer), 0, rows * cols);
     float scale = lh_weight_info_of(w)->rank == 2 ? 1.6f / sqrtf((float)cols) : 0.2f, offset = 0;
-    if (is_norm(w)) offset = 1 - (float)config->norm_offset;
+    if (lh_weight_is_norm(w)) offset = 1 - (float)config->norm_offset;
     if (w == LH_W_EMBED) scale = 1 / (float)config->embed_scale;
     for (int64_t i = 0; i < rows * cols; i++) values[i] = offset + scale * values[i];
 }
