@@ -78,7 +78,7 @@ sanitized=() others=(src/all)
 for file in "$root"/tests/*/CMakeLists.txt; do
     room=$(basename "${file%/CMakeLists.txt}")
     case $room in
-    base | text | import | model | fuzz) sanitized+=("tests/$room/all") ;;
+    base | text | analysis | import | model | fuzz) sanitized+=("tests/$room/all") ;;
     simt) others+=("${simt[@]}") ;;
     *) others+=("tests/$room/all") ;;
     esac

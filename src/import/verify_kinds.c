@@ -4,6 +4,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "analysis/figures.h"
+#include "analysis/summary.h"
+
 /* As the options and the reader of caches have them. */
 enum { LAYERS_MAX = 1000 };
 static const int64_t BUDGET_MAX = INT64_C(1) << 40;
@@ -132,15 +135,20 @@ static lh_status count_object(void *self, lh_h5 *h5, const char *object)
 static lh_status check_analysis(lh_h5 *h5)
 {
     lh_status st = LH_OK;
+    lh_figures figures = {0};
     int64_t found = 0;
-    json_t *object = json_object(), *arrays = NULL, *member;
+    json_t *object = json_object(), *arrays = NULL, *summary = NULL, *member;
     const char *key;
     LH_TRY_DONE(lh_h5_each_array(h5, count_object, &found));
     LH_TRY_DONE(lh_h5_each_text(h5, count_object, &found));
     LH_TRY_DONE(lh_h5_describe(h5, object, &arrays));
     json_object_foreach(object, key, member) found += key[0] == '/';
     if (!found) LH_FAIL_DONE(LH_EFILE, "'%s' holds no results", lh_h5_path(h5));
+    LH_TRY_DONE(lh_figures_read(&figures, h5));
+    LH_TRY_DONE(lh_summary_read(&summary, h5));
 done:
+    json_decref(summary);
+    lh_figures_clear(&figures);
     json_decref(object);
     json_decref(arrays);
     return st;
