@@ -39,6 +39,20 @@ static lh_prompt_text prompt_text(const lh_asked_text *asked, const lh_buf *text
                             .system = asked->system};
 }
 
+/* In plain text a blank stands before the answer, so that it begins as the model would begin it. */
+static lh_status encode_answer(lh_tokens *out, const lh_tokenizer *tok, const lh_asked_text *text)
+{
+    lh_status st = LH_OK;
+    lh_buf answer = {0};
+    out->n = 0;
+    if (!*text->answer) return LH_OK;
+    LH_TRY_DONE(lh_buf_printf(&answer, "%s%s", text->format ? "" : " ", text->answer));
+    LH_TRY_DONE(lh_tokenizer_encode(tok, answer.data, answer.bytes, LH_ENCODE_CONTINUES, out));
+done:
+    lh_buf_clear(&answer);
+    return st;
+}
+
 lh_status lh_asked_prompt_make(lh_asked_prompt *out, const lh_tokenizer *tok, const lh_asked_text *text)
 {
     lh_status st = LH_OK;
@@ -59,6 +73,7 @@ lh_status lh_asked_prompt_make(lh_asked_prompt *out, const lh_tokenizer *tok, co
     LH_TRY_DONE(lh_prompt_encode(tok, &apart, &out->context, &questions));
     lh_tokens_clear(&out->question);
     out->question = questions[0];
+    LH_TRY_DONE(encode_answer(&out->answer, tok, text));
 done:
     lh_free(questions);
     lh_free(none);
@@ -72,6 +87,7 @@ void lh_asked_prompt_clear(lh_asked_prompt *prompt)
     lh_tokens_clear(&prompt->whole);
     lh_tokens_clear(&prompt->context);
     lh_tokens_clear(&prompt->question);
+    lh_tokens_clear(&prompt->answer);
 }
 
 lh_status lh_asked_prompt_share(lh_comm *comm, lh_asked_prompt *prompt)
@@ -79,6 +95,7 @@ lh_status lh_asked_prompt_share(lh_comm *comm, lh_asked_prompt *prompt)
     LH_TRY(lh_prompt_share(comm, &prompt->whole));
     LH_TRY(lh_prompt_share(comm, &prompt->context));
     LH_TRY(lh_prompt_share(comm, &prompt->question));
+    LH_TRY(lh_prompt_share(comm, &prompt->answer));
     return LH_OK;
 }
 

@@ -29,6 +29,7 @@ typedef struct lh_asked_text {
     const char *text; /* NUL-terminated */
     int64_t bytes;
     const char *question;
+    const char *answer;           /* the right one, which continues the prompt */
     const lh_chat_format *format; /* both go into its user's turn; NULL: "Question: … Answer:" */
     const char *system;           /* message, with a format; NULL: none */
 } lh_asked_text;
@@ -37,6 +38,7 @@ typedef struct lh_asked_prompt {
     lh_tokens whole;    /* text and question */
     lh_tokens context;  /* the prompt up to the question … */
     lh_tokens question; /* … and the question */
+    lh_tokens answer;   /* the right one, after either; none: there is no right answer, or it is empty */
 } lh_asked_prompt;
 
 lh_status lh_asked_prompt_make(lh_asked_prompt *out, const lh_tokenizer *tok, const lh_asked_text *text);

@@ -1,7 +1,11 @@
 /* asking.c - asks every prompt of a task in every scenario, and lets each policy's cache answer. */
 #include "eval/asking.h"
 
+#include <math.h>
+
+#include "base/minmax.h"
 #include "engine/clock.h"
+#include "eval/likelihood.h"
 
 static lh_comm *comm_of(const lh_asking *a)
 {
@@ -38,13 +42,27 @@ void lh_asking_close(lh_asking *a)
     lh_asked_prompt_clear(&a->prompt);
 }
 
+/* The answers that are generated are the task's to check before. */
+static lh_status check_answer(const lh_asking *a)
+{
+    const int64_t positions = lh_engine_get(a->engine)->config->max_positions;
+    const int64_t prompt = lh_asked_prompt_max(&a->prompt), answer = a->prompt.answer.n;
+    if (prompt + answer > positions)
+        LH_FAIL(LH_EUSAGE,
+                "%lld tokens of prompt and %lld of the right answer are longer than the %lld positions of the model: "
+                "reduce '--length'",
+                (long long)prompt, (long long)answer, (long long)positions);
+    return LH_OK;
+}
+
 lh_status lh_asking_make(lh_asking *a, int64_t number)
 {
     lh_status st = LH_OK;
     lh_asked_prompt_clear(&a->prompt);
     if (is_root(a)) st = a->asker->make(a->self, number, &a->prompt);
     LH_TRY(lh_comm_agree_patiently(comm_of(a), st));
-    return lh_asked_prompt_share(comm_of(a), &a->prompt);
+    LH_TRY(lh_asked_prompt_share(comm_of(a), &a->prompt));
+    return lh_comm_agree(comm_of(a), check_answer(a));
 }
 
 /* Of the prompts that are not finished. */
@@ -58,20 +76,47 @@ static void plan_work(lh_asking *a, int64_t n)
             if (!a->scenarios[s] || a->work.prompt_total++ < a->work.resumed) continue;
             a->asker->describe(a->self, i, (lh_scenario)s, &c);
             lh_caches_expect(&a->work, a->setup, lh_engine_get(a->engine)->config,
-                             &(lh_caches_plan){c.tokens, a->setup->max_new});
+                             &(lh_caches_plan){c.tokens, a->setup->max_new + c.answer});
         }
     lh_work_begin(&a->work);
 }
 
-static lh_status judge_answer(lh_asking *a, const lh_cache_at *at, const lh_tokens *ids)
+static lh_status judge_answer(lh_asking *a, const lh_cache_at *at, const lh_tokens *ids, double nll)
 {
     lh_status st = LH_OK;
     lh_buf text = {0};
     LH_TRY_DONE(lh_eval_text(lh_engine_tokenizer(a->engine), ids->ids, ids->n, &text));
-    LH_TRY_DONE(
-        a->asker->judge(a->self, &(lh_asked_answer){at->policy, a->scenario, &a->prompt, &at->figures, text.data}));
+    LH_TRY_DONE(a->asker->judge(a->self,
+                                &(lh_asked_answer){at->policy, a->scenario, &a->prompt, &at->figures, text.data, nll}));
 done:
     lh_buf_clear(&text);
+    return st;
+}
+
+/* Collective. The cache has read the question. */
+static lh_status read_question(const lh_asking *a, const lh_cache_at *at)
+{
+    const lh_tokens *question = &a->prompt.question;
+    return a->scenario == LH_CONTEXT_ONLY ? lh_session_block(at->session, question->ids, question->n) : LH_OK;
+}
+
+/* Collective. Of the right answer after the question, from the same state as the answer that was generated. */
+static lh_status measure_right_answer(lh_asking *a, const lh_cache_at *at, double *mean)
+{
+    lh_status st = LH_OK;
+    double *nll = NULL;
+    const lh_tokens *answer = &a->prompt.answer;
+    *mean = (double)NAN;
+    if (answer->n == 0) return LH_OK;
+    st = lh_calloc(&nll, answer->n, sizeof *nll);
+    LH_TRY_DONE(lh_comm_agree(comm_of(a), st));
+    LH_TRY_DONE(lh_cache_restart(at));
+    LH_TRY_DONE(read_question(a, at));
+    LH_TRY_DONE(lh_likelihood_of(at->session,
+                                 &(lh_likelihood){answer, &a->setup->policies->at[at->policy].policy, &a->work}, nll));
+    *mean = lh_nll_mean(nll, answer->n);
+done:
+    lh_free(nll);
     return st;
 }
 
@@ -79,14 +124,16 @@ static lh_status answer_prompt(void *self, const lh_cache_at *at)
 {
     lh_status st = LH_OK;
     lh_asking *a = self;
-    const lh_tokens *question = &a->prompt.question;
     lh_tokens ids = {0};
     lh_cache_at now = *at;
-    if (a->scenario == LH_CONTEXT_ONLY) LH_TRY_DONE(lh_session_block(at->session, question->ids, question->n));
+    double nll;
+    LH_TRY_DONE(read_question(a, at));
     const double start = lh_clock_s();
     LH_TRY_DONE(lh_eval_generate(at->session, &(lh_eval_answer){&a->chat.ends, a->setup->max_new, &a->work}, &ids));
     now.figures.decode_s = lh_eval_seconds(a->setup, start);
-    if (is_root(a)) st = judge_answer(a, &now, &ids);
+    LH_TRY_DONE(measure_right_answer(a, at, &nll));
+    lh_work_advance(&a->work, LH_WORK_ANSWER, (double)a->expected);
+    if (is_root(a)) st = judge_answer(a, &now, &ids, nll);
     LH_TRY_DONE(lh_comm_agree(comm_of(a), st));
 done:
     lh_tokens_clear(&ids);
@@ -97,17 +144,20 @@ done:
 static lh_status ask(lh_asking *a, int64_t number, lh_scenario scenario)
 {
     const int aware = scenario == LH_QUESTION_AWARE;
-    const int64_t question = a->prompt.question.n;
+    const int64_t question = a->prompt.question.n, answer = a->prompt.answer.n;
+    const int64_t rows = lh_likelihood_rows(answer);
     lh_asked_case c;
     a->scenario = scenario;
     a->asker->describe(a->self, number, scenario, &c);
+    a->expected = c.answer;
     LH_TRY(lh_caches_each(a->engine,
                           &(lh_caches_request){.setup = a->setup,
                                                .name = c.name,
                                                .prompt = lh_asked_prompt_of(&a->prompt, scenario),
                                                .question = aware ? question : 0,
-                                               .more = a->setup->max_new + (aware ? 0 : question),
-                                               .block = aware ? 0 : question,
+                                               .more = lh_max_i64(a->setup->max_new, answer) + (aware ? 0 : question),
+                                               .block = lh_max_i64(aware ? 0 : question, rows),
+                                               .rows = rows,
                                                .seed = c.seed,
                                                .work = &a->work},
                           answer_prompt, a));

@@ -1,6 +1,7 @@
 /* asking.h - what the tasks share that ask questions about texts: every policy's cache answers each prompt, with the
- * question in the prompt or after the eviction. A task makes prompts and judges answers; the scenarios, the chat
- * format, the answers, and the prompts that an interrupted run has finished are looked after here. */
+ * question in the prompt or after the eviction, and then says how likely the right answer is. A task makes prompts and
+ * judges answers; the scenarios, the chat format, the answers, and the prompts that an interrupted run has finished are
+ * looked after here. */
 #ifndef LH_EVAL_ASKING_H
 #define LH_EVAL_ASKING_H
 
@@ -14,6 +15,7 @@ typedef struct lh_asked_case {
     char name[LH_PROMPT_NAME_BYTES]; /* what its keep sets are named after */
     uint64_t seed;                   /* of the policies' random choices */
     int64_t tokens;                  /* that are prefilled */
+    int64_t answer;                  /* tokens of the right answer, more or less: for the time left */
 } lh_asked_case;
 
 typedef struct lh_asked_answer {
@@ -22,6 +24,7 @@ typedef struct lh_asked_answer {
     const lh_asked_prompt *prompt;
     const lh_eval_figures *figures;
     const char *text;
+    double nll; /* mean over the tokens of the right answer (likelihood.h); NAN if it has none */
 } lh_asked_answer;
 
 /* The functions of a task, called with lh_asking.self. Prompts are numbered from 0. */
@@ -43,6 +46,7 @@ typedef struct lh_asking {
     lh_asked_format chat;
     lh_asked_prompt prompt; /* the current one */
     lh_scenario scenario;
+    int64_t expected; /* tokens of the right answer, as described */
     lh_eval_work work;
 } lh_asking;
 
@@ -51,7 +55,8 @@ typedef struct lh_asking {
 lh_status lh_asking_open(lh_asking *asking, const lh_asked_chat *chat);
 void lh_asking_close(lh_asking *asking);
 
-/* Collective. The prompt with this number is the current one on all ranks. */
+/* Collective. The prompt with this number is the current one on all ranks. LH_EUSAGE if it and its right answer are
+ * longer than the model allows. */
 lh_status lh_asking_make(lh_asking *asking, int64_t number);
 
 /* Collective. Asks prompts 0 to n - 1 in their scenarios, after those that an interrupted run has finished. */

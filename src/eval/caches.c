@@ -188,6 +188,7 @@ static lh_status run_batch(lh_engine *engine, const lh_caches_request *r, batch 
                                                       .prompt = r->prompt->n,
                                                       .more = r->more,
                                                       .length = r->prompt->n + r->more,
+                                                      .rows = r->rows,
                                                       .block = r->block,
                                                       .restores = 1,
                                                       .seed = r->seed}));

@@ -42,7 +42,8 @@ typedef struct lh_caches_request {
     const lh_tokens *prompt;
     int64_t question; /* tokens at the end of the prompt that are the question, 0: none */
     int64_t more;     /* maximum number of tokens after the prompt */
-    int64_t block;    /* of these, tokens of one forward pass (a question) */
+    int64_t block;    /* of these, maximum tokens of one forward pass (a question) */
+    int64_t rows;     /* maximum rows of logits that are kept (lh_likelihood_rows); 0: one */
     uint64_t seed;    /* of the policies' random choices */
     lh_eval_work *work;
 } lh_caches_request;

@@ -8,6 +8,7 @@
 
 #include "eval/asking.h"
 #include "eval/grid.h"
+#include "eval/likelihood.h"
 #include "eval/text_metrics.h"
 
 enum {
@@ -21,6 +22,7 @@ enum {
     P_AT,
     P_EXACT,
     P_WORDS,
+    P_NLL,
     P_ANSWERED,
     P_NAME,
     P_SECRET,
@@ -39,6 +41,7 @@ const lh_column lh_needle_prompt_columns[] = {
     [P_AT] = {"needle_at", "tokens", LH_COLUMN_I64},
     [P_EXACT] = {"exact", "1: yes", LH_COLUMN_I64},
     [P_WORDS] = {"words", "share of the secret's words", LH_COLUMN_F64},
+    [P_NLL] = LH_ANSWER_NLL_COLUMN,
     [P_ANSWERED] = {"answered", "1: the full cache's answer is exact", LH_COLUMN_I64},
     [P_NAME] = {"name", "", LH_COLUMN_LABEL},
     [P_SECRET] = {"secret", "", LH_COLUMN_TEXT},
@@ -54,6 +57,7 @@ enum {
     M_PROMPTS,
     M_EXACT,
     M_WORDS,
+    M_NLL,
     M_ANSWERED,
     M_EXACT_ANSWERED,
     M_WORDS_ANSWERED,
@@ -68,6 +72,7 @@ const lh_column lh_needle_mean_columns[] = {
     [M_PROMPTS] = {"prompts", "prompts", LH_COLUMN_I64},
     [M_EXACT] = {"exact", "share of the prompts", LH_COLUMN_F64},
     [M_WORDS] = {"words", "mean share of the secret's words", LH_COLUMN_F64},
+    [M_NLL] = LH_ANSWER_NLL_COLUMN,
     [M_ANSWERED] = {"prompts_answered", "prompts that the full cache answers", LH_COLUMN_I64},
     [M_EXACT_ANSWERED] = {"exact_answered", "share of these prompts", LH_COLUMN_F64},
     [M_WORDS_ANSWERED] = {"words_answered", "mean share of the secret's words", LH_COLUMN_F64},
@@ -81,7 +86,9 @@ typedef struct run {
     const lh_needle_request *request;
     lh_needle_result *out;
     lh_needle_form form;
-    int64_t *tokens; /* [lengths, scenarios] that are prefilled */
+    struct {
+        int64_t prefilled[LH_SCENARIOS], answer;
+    } * tokens; /* [lengths], of the first prompt of each */
     /* of the current prompt, on rank 0: */
     lh_needle_spec spec;
     lh_needle needle;
@@ -129,7 +136,8 @@ static void describe_needle(const void *self, int64_t number, lh_scenario scenar
     const int64_t place = number / q->seeds;
     name_prompt(out->name, &spec, scenario);
     out->seed = spec.seed;
-    out->tokens = r->tokens[place / q->depth_count * LH_SCENARIOS + scenario];
+    out->tokens = r->tokens[place / q->depth_count].prefilled[scenario];
+    out->answer = r->tokens[place / q->depth_count].answer;
 }
 
 static lh_status judge_secret(void *self, const lh_asked_answer *answer)
@@ -153,6 +161,7 @@ static lh_status judge_secret(void *self, const lh_asked_answer *answer)
     row[P_AT].number = n->at_token;
     row[P_EXACT].number = exact;
     row[P_WORDS].value = words;
+    row[P_NLL].value = answer->nll;
     row[P_ANSWERED].number = r->answered;
     row[P_NAME].text = n->name;
     row[P_SECRET].text = n->secret;
@@ -168,7 +177,8 @@ static lh_status make_first_prompts(run *r)
     for (int64_t l = 0; l < q->length_count; l++) {
         LH_TRY(lh_asking_make(&r->asking, l * q->depth_count * q->seeds));
         for (int s = 0; s < LH_SCENARIOS; s++)
-            r->tokens[l * LH_SCENARIOS + s] = lh_asked_prompt_of(&r->asking.prompt, (lh_scenario)s)->n;
+            r->tokens[l].prefilled[s] = lh_asked_prompt_of(&r->asking.prompt, (lh_scenario)s)->n;
+        r->tokens[l].answer = r->asking.prompt.answer.n;
     }
     return LH_OK;
 }
@@ -192,7 +202,7 @@ lh_status lh_needle_run(lh_needle_result *out, lh_engine *engine, const lh_needl
     LH_TRY_DONE(lh_asking_open(&r.asking, &request->chat));
     st = lh_needle_check(&request->form);
     if (st == LH_OK) st = lh_eval_check_lengths(&request->setup, view->config, request->lengths, request->length_count);
-    if (st == LH_OK) st = lh_calloc(&r.tokens, request->length_count * LH_SCENARIOS, sizeof *r.tokens);
+    if (st == LH_OK) st = lh_calloc(&r.tokens, request->length_count, sizeof *r.tokens);
     LH_TRY_DONE(lh_comm_agree(view->comm, st));
     LH_TRY_DONE(make_first_prompts(&r));
     LH_TRY_DONE(lh_asking_run(&r.asking, request->length_count * request->depth_count * request->seeds));
@@ -215,6 +225,7 @@ void lh_needle_result_clear(lh_needle_result *result)
 typedef struct sums {
     int64_t n, exact, answered, exact_answered;
     double words, words_answered;
+    lh_nll_sum nll, nll_answered;
     lh_figure_sums figures;
 } sums;
 
@@ -234,10 +245,12 @@ static sums sum_up(const lh_needle_result *result, const lh_policy_choice *choic
         lh_figures_add(&s.figures, &row[P_FIGURES]);
         s.exact += row[P_EXACT].number;
         s.words += row[P_WORDS].value;
+        lh_nll_add(&s.nll, row[P_NLL].value);
         if (!row[P_ANSWERED].number) continue;
         s.answered++;
         s.exact_answered += row[P_EXACT].number;
         s.words_answered += row[P_WORDS].value;
+        lh_nll_add(&s.nll_answered, row[P_NLL].value);
     }
     return s;
 }
@@ -264,6 +277,7 @@ lh_status lh_needle_means(const lh_needle_result *result, lh_table *means)
                                           [M_PROMPTS] = {.number = s.n},
                                           [M_EXACT] = {.value = mean((double)s.exact, s.n)},
                                           [M_WORDS] = {.value = mean(s.words, s.n)},
+                                          [M_NLL] = {.value = lh_nll_of_sum(&s.nll)},
                                           [M_ANSWERED] = {.number = s.answered},
                                           [M_EXACT_ANSWERED] = {.value = mean((double)s.exact_answered, s.answered)},
                                           [M_WORDS_ANSWERED] = {.value = mean(s.words_answered, s.answered)}};
@@ -290,8 +304,9 @@ static lh_status write_cell(const void *self, const lh_policy_choice *choice, lh
     const sums s = sum_up(c->result, choice, c->length, c->scenario);
     const int64_t n = c->answered ? s.answered : s.n;
     if (n == 0) return lh_buf_puts(out, "–");
-    return lh_buf_printf(out, "%lld/%lld %.2f", (long long)(c->answered ? s.exact_answered : s.exact), (long long)n,
-                         mean(c->answered ? s.words_answered : s.words, n));
+    LH_TRY(lh_buf_printf(out, "%lld/%lld %.2f", (long long)(c->answered ? s.exact_answered : s.exact), (long long)n,
+                         mean(c->answered ? s.words_answered : s.words, n)));
+    return lh_nll_print(lh_nll_of_sum(c->answered ? &s.nll_answered : &s.nll), out);
 }
 
 lh_status lh_needle_print(const lh_needle_result *result, lh_buf *out)
@@ -302,7 +317,9 @@ lh_status lh_needle_print(const lh_needle_result *result, lh_buf *out)
             cells c = {result, q->lengths[l], s, 0};
             const sums full = sum_up(result, &q->setup.policies->at[0], q->lengths[l], s);
             if (full.n == 0) continue;
-            LH_TRY(lh_buf_printf(out, "%s%lld tokens, %s: exact answers of %lld, mean share of the secret's words\n\n",
+            LH_TRY(lh_buf_printf(out,
+                                 "%s%lld tokens, %s: exact answers of %lld, mean share of the secret's words, mean "
+                                 "negative log-likelihood of the secret\n\n",
                                  out->bytes ? "\n" : "", (long long)q->lengths[l], lh_scenario_names[s],
                                  (long long)full.n));
             LH_TRY(lh_grid_print(q->setup.policies, &(lh_grid){&c, write_cell}, out));

@@ -167,6 +167,7 @@ static lh_status encode_prompt(lh_needle *out, const lh_tokenizer *tok, const lh
                                 &(lh_asked_text){.text = out->text.data,
                                                  .bytes = out->text.bytes,
                                                  .question = out->question.data,
+                                                 .answer = out->secret,
                                                  .format = form->format,
                                                  .system = form->system});
 }

@@ -8,6 +8,7 @@
 #include "base/minmax.h"
 #include "eval/asking.h"
 #include "eval/grid.h"
+#include "eval/likelihood.h"
 #include "eval/similarity.h"
 
 #define BUDGET "entries per KV head, or % of the prompt"
@@ -22,6 +23,7 @@ enum {
     A_EXACT,
     A_F1,
     A_ROUGEL,
+    A_NLL,
     A_QUESTION,
     A_EXPECTED,
     A_ANSWER,
@@ -37,6 +39,7 @@ const lh_column lh_qa_columns[] = {[A_POLICY] = {"policy", "", LH_COLUMN_LABEL},
                                    [A_EXACT] = {"em", "1: exact match", LH_COLUMN_I64},
                                    [A_F1] = {"f1", "F1 of words", LH_COLUMN_F64},
                                    [A_ROUGEL] = {"rougel", "F1 of the longest common subsequence", LH_COLUMN_F64},
+                                   [A_NLL] = LH_ANSWER_NLL_COLUMN,
                                    [A_QUESTION] = {"question", "", LH_COLUMN_TEXT},
                                    [A_EXPECTED] = {"expected", "the first right answer", LH_COLUMN_TEXT},
                                    [A_ANSWER] = {"answer", "", LH_COLUMN_TEXT},
@@ -51,6 +54,7 @@ enum {
     M_EXACT,
     M_F1,
     M_ROUGEL,
+    M_NLL,
     M_FIGURES,
     M_COLUMNS = M_FIGURES + LH_MEAN_FIGURES
 };
@@ -61,6 +65,7 @@ const lh_column lh_qa_mean_columns[] = {[M_POLICY] = {"policy", "", LH_COLUMN_LA
                                         [M_EXACT] = {"em", "share of the questions", LH_COLUMN_F64},
                                         [M_F1] = {"f1", "F1 of words", LH_COLUMN_F64},
                                         [M_ROUGEL] = {"rougel", "F1 of the longest common subsequence", LH_COLUMN_F64},
+                                        [M_NLL] = LH_ANSWER_NLL_COLUMN,
                                         LH_MEAN_FIGURE_COLUMNS(M_FIGURES, "f1"),
                                         [M_COLUMNS] = {NULL, NULL, LH_COLUMN_TEXT}};
 
@@ -68,7 +73,7 @@ const lh_column lh_qa_mean_columns[] = {[M_POLICY] = {"policy", "", LH_COLUMN_LA
 
 /* Tokens of a prompt. */
 typedef struct size {
-    int64_t whole, context, question, line;
+    int64_t whole, context, question, answer, line;
 } size;
 
 typedef struct run {
@@ -88,6 +93,7 @@ static lh_status make_question(void *self, int64_t number, lh_asked_prompt *out)
                                 &(lh_asked_text){.text = r->now->context,
                                                  .bytes = (int64_t)strlen(r->now->context),
                                                  .question = r->now->question,
+                                                 .answer = r->now->answers[0],
                                                  .format = r->asking.chat.format,
                                                  .system = r->request->chat.system});
 }
@@ -104,6 +110,7 @@ static void describe_question(const void *self, int64_t number, lh_scenario scen
     snprintf(out->name, sizeof out->name, "%04lld-%s", (long long)s->line, lh_scenario_names[scenario]);
     out->seed = r->request->setup.seed + (uint64_t)number;
     out->tokens = tokens_of(s, scenario);
+    out->answer = s->answer;
 }
 
 static lh_status judge_words(void *self, const lh_asked_answer *answer)
@@ -123,6 +130,7 @@ static lh_status judge_words(void *self, const lh_asked_answer *answer)
     row[A_EXACT].number = score.exact;
     row[A_F1].value = score.f1;
     row[A_ROUGEL].value = score.rougel;
+    row[A_NLL].value = answer->nll;
     row[A_QUESTION].text = record->question;
     row[A_EXPECTED].text = record->answers[0];
     row[A_ANSWER].text = answer->text;
@@ -144,7 +152,7 @@ static lh_status measure_prompts(run *r)
     st = lh_calloc(&r->sizes, r->n, sizeof *r->sizes);
     for (int64_t i = 0; i < r->n && st == LH_OK && root; i++) {
         st = make_question(r, i, &prompt);
-        r->sizes[i] = (size){prompt.whole.n, prompt.context.n, prompt.question.n, r->now->line};
+        r->sizes[i] = (size){prompt.whole.n, prompt.context.n, prompt.question.n, prompt.answer.n, r->now->line};
     }
     LH_TRY_DONE(lh_comm_agree_patiently(comm, st));
     LH_TRY_DONE(lh_comm_bcast(comm, 0, r->sizes, r->n * (int64_t)sizeof *r->sizes));
@@ -170,11 +178,13 @@ static lh_status check_sizes(const run *r)
     for (int64_t i = 0; i < r->n; i++) {
         const size *s = &r->sizes[i];
         const int64_t all = lh_max_i64(s->whole, s->context + s->question);
-        if (all + r->request->setup.max_new > positions)
+        const int64_t answer = lh_max_i64(r->request->setup.max_new, s->answer);
+        if (all + answer > positions)
             LH_FAIL(LH_EUSAGE,
                     "line %lld of '--data': %lld tokens of prompt and %lld of the answer are longer than the %lld "
-                    "positions of the model: shorten its context, or reduce '--max-new'",
-                    (long long)s->line, (long long)all, (long long)r->request->setup.max_new, (long long)positions);
+                    "positions of the model: shorten its context%s",
+                    (long long)s->line, (long long)all, (long long)answer, (long long)positions,
+                    answer > s->answer ? ", or reduce '--max-new'" : "");
     }
     return LH_OK;
 }
@@ -228,6 +238,7 @@ void lh_qa_result_clear(lh_qa_result *result)
 /* Sums over the questions of one policy, budget and scenario. */
 typedef struct sums {
     double exact, f1, rougel;
+    lh_nll_sum nll;
     lh_figure_sums figures;
 } sums;
 
@@ -242,6 +253,7 @@ static sums sum_up(const lh_qa_result *result, const lh_policy_choice *choice, i
         s.exact += (double)row[A_EXACT].number;
         s.f1 += row[A_F1].value;
         s.rougel += row[A_ROUGEL].value;
+        lh_nll_add(&s.nll, row[A_NLL].value);
         lh_figures_add(&s.figures, &row[A_FIGURES]);
     }
     return s;
@@ -263,7 +275,8 @@ lh_status lh_qa_means(const lh_qa_result *result, lh_table *means)
                                       [M_QUESTIONS] = {.number = s.figures.n},
                                       [M_EXACT] = {.value = s.exact / n},
                                       [M_F1] = {.value = s.f1 / n},
-                                      [M_ROUGEL] = {.value = s.rougel / n}};
+                                      [M_ROUGEL] = {.value = s.rougel / n},
+                                      [M_NLL] = {.value = lh_nll_of_sum(&s.nll)}};
             lh_mean_figures_put(&row[M_FIGURES], &(lh_mean_figures){row[M_F1].value, &s.figures, setup->model});
             LH_TRY(lh_table_add(means, row));
         }
@@ -283,7 +296,8 @@ static lh_status write_cell(const void *self, const lh_policy_choice *choice, lh
     const sums s = sum_up(c->result, choice, c->scenario);
     const double n = (double)s.figures.n;
     if (s.figures.n == 0) return lh_buf_puts(out, "–");
-    return lh_buf_printf(out, "%.2f %.2f %.2f", s.exact / n, s.f1 / n, s.rougel / n);
+    LH_TRY(lh_buf_printf(out, "%.2f %.2f %.2f", s.exact / n, s.f1 / n, s.rougel / n));
+    return lh_nll_print(lh_nll_of_sum(&s.nll), out);
 }
 
 lh_status lh_qa_print(const lh_qa_result *result, lh_buf *out)
@@ -293,9 +307,11 @@ lh_status lh_qa_print(const lh_qa_result *result, lh_buf *out)
         const cells c = {result, s};
         const sums full = sum_up(result, &policies->at[0], s);
         if (full.figures.n == 0) continue;
-        LH_TRY(lh_buf_printf(out, "%s%s: exact match, F1 and ROUGE-L, means of %lld question%s\n\n",
-                             out->bytes ? "\n" : "", lh_scenario_names[s], (long long)full.figures.n,
-                             full.figures.n == 1 ? "" : "s"));
+        LH_TRY(lh_buf_printf(
+            out,
+            "%s%s: exact match, F1, ROUGE-L and negative log-likelihood of the right answer, means of %lld "
+            "question%s\n\n",
+            out->bytes ? "\n" : "", lh_scenario_names[s], (long long)full.figures.n, full.figures.n == 1 ? "" : "s"));
         LH_TRY(lh_grid_print(policies, &(lh_grid){&c, write_cell}, out));
     }
     return LH_OK;

@@ -116,3 +116,8 @@ double lh_kl_of(const float *p, const float *q, int64_t vocab)
     }
     return kl > 0 ? kl : 0; /* below 0 only by rounding */
 }
+
+double lh_nll_of(const float *logits, int64_t vocab, int32_t id)
+{
+    return log_sum(logits, vocab) - logits[id];
+}

@@ -1,4 +1,4 @@
-/* similarity.h - similarity of two texts (ROUGE, BLEU) and of two distributions (KL divergence). */
+/* similarity.h - similarity of two texts (ROUGE, BLEU) and of two distributions (KL divergence, likelihood). */
 #ifndef LH_EVAL_SIMILARITY_H
 #define LH_EVAL_SIMILARITY_H
 
@@ -36,5 +36,8 @@ lh_status lh_answer_score_of(lh_answer_score *out, const char *answer, const cha
  * largest logit of a row, the lowest among equals. */
 double lh_kl_of(const float *p, const float *q, int64_t vocab);
 int64_t lh_best_of(const float *logits, int64_t vocab);
+
+/* -ln of the softmax of a row of logits [vocab] at `id`, in nats, in double. */
+double lh_nll_of(const float *logits, int64_t vocab, int32_t id);
 
 #endif

@@ -1,10 +1,12 @@
 /* Questions about texts of one's own, keep sets of an evaluation, and the columns of its tables. */
 #include <check.h>
 #include <fcntl.h>
+#include <hdf5.h>
 #include <jansson.h>
 #include <math.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -100,6 +102,73 @@ START_TEST(test_answers_are_those_of_generate)
     ck_assert_str_eq(json_string_value(json_object_get(row, "answer")), json_string_value(json_object_get(g, "text")));
     json_decref(o);
     json_decref(g);
+}
+END_TEST
+
+/* Mean negative log-likelihood of ids[0 .. n), from the rows of logits that `generate` wrote before each. */
+static double nll_of_logits(const char *path, const int *ids, int n)
+{
+    hsize_t dims[2] = {0};
+    double sum = 0;
+    hid_t file = H5Fopen(path, H5F_ACC_RDONLY, H5P_DEFAULT), set = H5Dopen2(file, "/logits", H5P_DEFAULT);
+    hid_t space = H5Dget_space(set);
+    H5Sget_simple_extent_dims(space, dims, NULL);
+    ck_assert_int_eq((int)dims[0], n);
+    float *logits = malloc(dims[0] * dims[1] * sizeof *logits);
+    ck_assert_int_ge(H5Dread(set, H5T_NATIVE_FLOAT, H5S_ALL, H5S_ALL, H5P_DEFAULT, logits), 0);
+    for (int i = 0; i < n; i++) {
+        const float *row = logits + (size_t)i * dims[1];
+        double all = 0;
+        for (hsize_t v = 0; v < dims[1]; v++) all += exp((double)row[v]);
+        sum += log(all) - row[ids[i]];
+    }
+    H5Sclose(space), H5Dclose(set), H5Fclose(file);
+    free(logits);
+    return sum / n;
+}
+
+/* The tiny model has a token for every byte, and logits near 0. */
+START_TEST(test_the_likelihood_of_the_right_answer_is_that_of_its_logits)
+{
+    enum { ANSWER_TOKENS = 9 };
+    static const char *const policies[] = {"full", "h2o --budget 40", "h2o --budget 40 --evict every:2"};
+    static const char *const scenarios[][2] = {{"question-aware", "-f whole1"},
+                                               {"context-only", "-f context1 --question-file question1"}};
+    program_result r = {0};
+    int ids[ANSWER_TOKENS];
+    program_run(&r, 1, "tokenize -m tiny.h5 --prompt ' number 7' > ids && cat context1 question1 > whole1 && cat ids");
+    program_exits(&r, 0);
+    char *at = r.out.data;
+    for (int i = 0; i < ANSWER_TOKENS; i++) ids[i] = (int)strtol(at, &at, 10);
+    ck_assert_str_eq(at, "\n");
+    for (int s = 0; s < 2; s++)
+        for (int p = 0; p < 3; p++) {
+            char line[256];
+            snprintf(line, sizeof line, QA "--scenario %s --count 1 --chat=off --policy %s", scenarios[s][0],
+                     policies[p]);
+            json_t *o = eval(1 + p, line);
+            const json_t *answers = json_object_get(o, "answers");
+            const double got = value(json_array_get(answers, json_array_size(answers) - 1), "answer_nll");
+            program_run(&r, 1,
+                        "generate -m tiny.h5 --chat=off %s --force-tokens ids -n 9 --ignore-eos -q --logits l.h5 "
+                        "--policy %s",
+                        scenarios[s][1], policies[p]);
+            program_exits(&r, 0);
+            const double expected = nll_of_logits("l.h5", ids, ANSWER_TOKENS);
+            /* f32 sums in another order, in blocks and on more ranks */
+            ck_assert_msg(fabs(got - expected) < 1e-4 * expected, "%s: %.9g, not %.9g", line, got, expected);
+            json_decref(o);
+        }
+    program_clear(&r);
+}
+END_TEST
+
+START_TEST(test_an_empty_answer_has_no_likelihood)
+{
+    program_file("none.jsonl", "{\"context\": \"A text.\", \"question\": \"What?\", \"answers\": []}\n");
+    json_t *o = eval(2, "eval qa -m tiny.h5 --data none.jsonl -q -n 2");
+    ck_assert(json_is_null(json_object_get(json_array_get(json_object_get(o, "means"), 0), "answer_nll")));
+    json_decref(o);
 }
 END_TEST
 
@@ -223,6 +292,8 @@ int main(void)
     const TTest *const tests[] = {test_every_question_is_asked_of_every_cache,
                                   test_results_are_the_same_bytes_on_any_number_of_ranks,
                                   test_answers_are_those_of_generate,
+                                  test_the_likelihood_of_the_right_answer_is_that_of_its_logits,
+                                  test_an_empty_answer_has_no_likelihood,
                                   test_what_cannot_be_asked_is_said,
                                   test_one_question_is_one,
                                   test_all_policies_take_the_options_that_they_know,
