@@ -59,11 +59,11 @@ typedef struct conversation {
     lh_buf last;
 } conversation;
 
-/* Appends the user's turn: the text, an empty line, the question. */
-static lh_status user_turn(const char *text, int64_t bytes, const char *question, lh_buf *out)
+/* Appends the user's turn: the text, the joint, the question. */
+static lh_status user_turn(const lh_prompt_text *in, const lh_buf *text, const char *question, lh_buf *out)
 {
-    LH_TRY(lh_buf_append(out, text, bytes));
-    if (question && bytes) LH_TRY(lh_buf_puts(out, "\n\n"));
+    LH_TRY(lh_buf_append(out, text->data, text->bytes));
+    if (question && text->bytes) LH_TRY(lh_buf_puts(out, in->joint ? in->joint : "\n\n"));
     if (question) LH_TRY(lh_buf_puts(out, question));
     return LH_OK;
 }
@@ -73,7 +73,7 @@ static lh_status first_turn(conversation *c, const lh_prompt_text *in, const cha
 {
     LH_TRY(lh_calloc(&c->messages, 2, sizeof *c->messages));
     if (in->system) c->messages[c->n++] = (lh_message){"system", in->system};
-    LH_TRY(user_turn(in->text, in->bytes, question, &c->last));
+    LH_TRY(user_turn(in, &(lh_buf){.data = (char *)(uintptr_t)in->text, .bytes = in->bytes}, question, &c->last));
     c->messages[c->n++] = (lh_message){"user", c->last.data};
     return LH_OK;
 }
@@ -89,7 +89,8 @@ static lh_status given_turns(conversation *c, const lh_prompt_text *in, const ch
                 last->role);
     LH_TRY(lh_calloc(&c->messages, in->message_count, sizeof *c->messages));
     memcpy(c->messages, in->messages, (size_t)in->message_count * sizeof *c->messages);
-    LH_TRY(user_turn(last->content, (int64_t)strlen(last->content), question, &c->last));
+    const lh_buf text = {.data = (char *)(uintptr_t)last->content, .bytes = (int64_t)strlen(last->content)};
+    LH_TRY(user_turn(in, &text, question, &c->last));
     c->n = in->message_count;
     c->messages[c->n - 1].content = c->last.data;
     return LH_OK;
@@ -132,6 +133,7 @@ static lh_status encode_chat(const lh_tokenizer *tok, const lh_prompt_text *in, 
     LH_TRY_DONE(token_text(tok, lh_tokenizer_bos(tok), &bos));
     LH_TRY_DONE(token_text(tok, lh_tokenizer_eos(tok), &eos));
     LH_TRY_DONE(lh_chat_render(format, &(lh_chat_request){c.messages, c.n, 1, bos.data, eos.data}, &text));
+    if (in->answer) LH_TRY_DONE(lh_chat_begin_answer(&text, in->answer));
     int64_t cut = c.cut < 0 ? text.text.bytes : lh_chat_cut(&text, c.cut, c.at);
     if (cut < 0)
         LH_FAIL_DONE(LH_EUSAGE, "the chat format '%s' does not contain the %s turn, so it cannot be cut there",

@@ -10,6 +10,8 @@ typedef struct lh_prompt_text {
     int64_t bytes;
     const char *const *questions; /* questions about the text, each answered from the same cache */
     int64_t question_count;
+    const char *joint;            /* between the text and a question in the user's turn; NULL: an empty line */
+    const char *answer;           /* how the model's answer begins, in a chat format; NULL: nothing is given */
     int chat;                     /* 1: render in a chat format, the text (and question) as the user's turn */
     const char *chat_template;    /* name or file; NULL: the model's own */
     const lh_chat_format *format; /* in place of both; NULL: none */

@@ -34,38 +34,48 @@ static lh_prompt_text prompt_text(const lh_asked_text *asked, const lh_buf *text
                             .bytes = text->bytes,
                             .questions = questions,
                             .question_count = questions != NULL,
+                            .joint = asked->joint,
+                            .answer = asked->prefix,
                             .chat = asked->format != NULL,
                             .format = asked->format,
                             .system = asked->system};
 }
 
-/* In plain text a blank stands before the answer, so that it begins as the model would begin it. */
+/* In plain text a blank stands before the answer, so that it begins as the model would begin it; with a joint it is
+ * taken as it is, too. */
 static lh_status encode_answer(lh_tokens *out, const lh_tokenizer *tok, const lh_asked_text *text)
 {
     lh_status st = LH_OK;
     lh_buf answer = {0};
     out->n = 0;
     if (!*text->answer) return LH_OK;
-    LH_TRY_DONE(lh_buf_printf(&answer, "%s%s", text->format ? "" : " ", text->answer));
+    LH_TRY_DONE(lh_buf_printf(&answer, "%s%s", text->format || text->joint ? "" : " ", text->answer));
     LH_TRY_DONE(lh_tokenizer_encode(tok, answer.data, answer.bytes, LH_ENCODE_CONTINUES, out));
 done:
     lh_buf_clear(&answer);
     return st;
 }
 
+/* The parts of a prompt, the question after the context. Without a chat format the answer continues the text. */
+static lh_status join_parts(lh_buf *context, lh_buf *question, const lh_asked_text *asked)
+{
+    LH_TRY(lh_buf_append(context, asked->text, asked->bytes));
+    if (!asked->joint && !asked->format) return lh_buf_printf(question, "\n\nQuestion: %s\nAnswer:", asked->question);
+    if (asked->joint && !asked->format) LH_TRY(lh_buf_puts(context, asked->joint));
+    LH_TRY(lh_buf_puts(question, asked->question));
+    if (asked->prefix && !asked->format) LH_TRY(lh_buf_puts(question, asked->prefix));
+    return LH_OK;
+}
+
 lh_status lh_asked_prompt_make(lh_asked_prompt *out, const lh_tokenizer *tok, const lh_asked_text *text)
 {
     lh_status st = LH_OK;
-    lh_buf question = {0}, all = {0};
-    const lh_buf context = {.data = (char *)(uintptr_t)text->text, .bytes = text->bytes};
+    lh_buf context = {0}, question = {0}, all = {0};
     lh_tokens *questions = NULL, *none = NULL;
     out->whole.n = out->context.n = 0;
-    if (text->format)
-        LH_TRY_DONE(lh_buf_puts(&question, text->question));
-    else /* a text that the answer continues */
-        LH_TRY_DONE(lh_buf_printf(&question, "\n\nQuestion: %s\nAnswer:", text->question));
-    LH_TRY_DONE(lh_buf_append(&all, text->text, text->bytes));
-    if (text->format && all.bytes) LH_TRY_DONE(lh_buf_puts(&all, "\n\n"));
+    LH_TRY_DONE(join_parts(&context, &question, text));
+    LH_TRY_DONE(lh_buf_append(&all, context.data, context.bytes));
+    if (text->format && all.bytes) LH_TRY_DONE(lh_buf_puts(&all, text->joint ? text->joint : "\n\n"));
     LH_TRY_DONE(lh_buf_append(&all, question.data, question.bytes));
     const lh_prompt_text aware = prompt_text(text, &all, NULL);
     const lh_prompt_text apart = prompt_text(text, &context, (const char *const[]){question.data});
@@ -77,6 +87,7 @@ lh_status lh_asked_prompt_make(lh_asked_prompt *out, const lh_tokenizer *tok, co
 done:
     lh_free(questions);
     lh_free(none);
+    lh_buf_clear(&context);
     lh_buf_clear(&question);
     lh_buf_clear(&all);
     return st;

@@ -32,6 +32,8 @@ typedef struct lh_asked_text {
     const char *answer;           /* the right one, which continues the prompt */
     const lh_chat_format *format; /* both go into its user's turn; NULL: "Question: … Answer:" */
     const char *system;           /* message, with a format; NULL: none */
+    const char *joint;            /* between text and question, which are then taken as they are; NULL: an empty line */
+    const char *prefix;           /* with a joint: how the model's answer begins, which is given to it; NULL: nothing */
 } lh_asked_text;
 
 typedef struct lh_asked_prompt {

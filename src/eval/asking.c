@@ -65,6 +65,12 @@ lh_status lh_asking_make(lh_asking *a, int64_t number)
     return lh_comm_agree(comm_of(a), check_answer(a));
 }
 
+static void describe_case(const lh_asking *a, int64_t number, lh_scenario scenario, lh_asked_case *out)
+{
+    *out = (lh_asked_case){.max_new = a->setup->max_new};
+    a->asker->describe(a->self, number, scenario, out);
+}
+
 /* Of the prompts that are not finished. */
 static void plan_work(lh_asking *a, int64_t n)
 {
@@ -74,9 +80,9 @@ static void plan_work(lh_asking *a, int64_t n)
         for (int s = 0; s < LH_SCENARIOS; s++) {
             lh_asked_case c;
             if (!a->scenarios[s] || a->work.prompt_total++ < a->work.resumed) continue;
-            a->asker->describe(a->self, i, (lh_scenario)s, &c);
+            describe_case(a, i, (lh_scenario)s, &c);
             lh_caches_expect(&a->work, a->setup, lh_engine_get(a->engine)->config,
-                             &(lh_caches_plan){c.tokens, a->setup->max_new + c.answer});
+                             &(lh_caches_plan){c.tokens, c.max_new + c.answer});
         }
     lh_work_begin(&a->work);
 }
@@ -129,10 +135,10 @@ static lh_status answer_prompt(void *self, const lh_cache_at *at)
     double nll;
     LH_TRY_DONE(read_question(a, at));
     const double start = lh_clock_s();
-    LH_TRY_DONE(lh_eval_generate(at->session, &(lh_eval_answer){&a->chat.ends, a->setup->max_new, &a->work}, &ids));
+    LH_TRY_DONE(lh_eval_generate(at->session, &(lh_eval_answer){&a->chat.ends, a->now.max_new, &a->work}, &ids));
     now.figures.decode_s = lh_eval_seconds(a->setup, start);
     LH_TRY_DONE(measure_right_answer(a, at, &nll));
-    lh_work_advance(&a->work, LH_WORK_ANSWER, (double)a->expected);
+    lh_work_advance(&a->work, LH_WORK_ANSWER, (double)a->now.answer);
     if (is_root(a)) st = judge_answer(a, &now, &ids, nll);
     LH_TRY_DONE(lh_comm_agree(comm_of(a), st));
 done:
@@ -146,19 +152,17 @@ static lh_status ask(lh_asking *a, int64_t number, lh_scenario scenario)
     const int aware = scenario == LH_QUESTION_AWARE;
     const int64_t question = a->prompt.question.n, answer = a->prompt.answer.n;
     const int64_t rows = lh_likelihood_rows(answer);
-    lh_asked_case c;
     a->scenario = scenario;
-    a->asker->describe(a->self, number, scenario, &c);
-    a->expected = c.answer;
+    describe_case(a, number, scenario, &a->now);
     LH_TRY(lh_caches_each(a->engine,
                           &(lh_caches_request){.setup = a->setup,
-                                               .name = c.name,
+                                               .name = a->now.name,
                                                .prompt = lh_asked_prompt_of(&a->prompt, scenario),
                                                .question = aware ? question : 0,
-                                               .more = lh_max_i64(a->setup->max_new, answer) + (aware ? 0 : question),
+                                               .more = lh_max_i64(a->now.max_new, answer) + (aware ? 0 : question),
                                                .block = lh_max_i64(aware ? 0 : question, rows),
                                                .rows = rows,
-                                               .seed = c.seed,
+                                               .seed = a->now.seed,
                                                .work = &a->work},
                           answer_prompt, a));
     lh_eval_finish_prompt(a->setup, &a->work, a->tables);

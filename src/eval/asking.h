@@ -16,6 +16,7 @@ typedef struct lh_asked_case {
     uint64_t seed;                   /* of the policies' random choices */
     int64_t tokens;                  /* that are prefilled */
     int64_t answer;                  /* tokens of the right answer, more or less: for the time left */
+    int64_t max_new;                 /* of the answer; begins as that of the setup */
 } lh_asked_case;
 
 typedef struct lh_asked_answer {
@@ -45,8 +46,8 @@ typedef struct lh_asking {
     /* The state: */
     lh_asked_format chat;
     lh_asked_prompt prompt; /* the current one */
+    lh_asked_case now;
     lh_scenario scenario;
-    int64_t expected; /* tokens of the right answer, as described */
     lh_eval_work work;
 } lh_asking;
 

@@ -65,6 +65,9 @@ typedef struct lh_chat_request {
 lh_status lh_chat_render(const lh_chat_format *format, const lh_chat_request *request, lh_chat_text *out);
 void lh_chat_text_clear(lh_chat_text *text);
 
+/* Append how the model's answer begins to a rendering with a generation prompt. */
+lh_status lh_chat_begin_answer(lh_chat_text *text, const char *answer);
+
 /* Position of byte `content_at` of a message's contents in the rendering, for cutting it in two; trimmed bytes count
  * where they would have been. -1: the contents are not in the rendering.
  * A context whose cache is evicted once goes first in the user's turn, {"user", context + "\n\n" + question}, and the

@@ -381,3 +381,11 @@ lh_status lh_chat_render(const lh_chat_format *format, const lh_chat_request *re
     LH_TRY(lh_buf_append(&out->text, NULL, 0));
     return LH_OK;
 }
+
+lh_status lh_chat_begin_answer(lh_chat_text *text, const char *answer)
+{
+    lh_chat_writer w = {NULL, text};
+    const int64_t start = text->text.bytes;
+    LH_TRY(lh_buf_puts(&text->text, answer));
+    return add_piece(&w, (lh_chat_piece){start, text->text.bytes - start, 1, -1, 0});
+}
