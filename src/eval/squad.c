@@ -35,8 +35,7 @@ static lh_status put(lh_buf *out, uint32_t cp)
     return lh_buf_append(out, bytes, lh_utf8_write(bytes, cp));
 }
 
-/* Lower case without punctuation. A capital sigma that ends a word becomes the final one, as str.lower does. */
-static lh_status lower(lh_buf *out, const char *text)
+lh_status lh_text_lower(lh_buf *out, const char *text)
 {
     const int64_t bytes = (int64_t)strlen(text);
     uint32_t cp, before = ' ', next;
@@ -46,7 +45,6 @@ static lh_status lower(lh_buf *out, const char *text)
         lh_utf8_read(text + at, bytes - at, &cp, &skip);
         next = ' ';
         if (at + skip < bytes) lh_utf8_read(text + at + skip, bytes - at - skip, &next, &next_skip);
-        if (is_punctuation(cp)) continue;
         if (cp == 0x130) { /* I with a dot: an i and a combining dot */
             LH_TRY(lh_buf_puts(out, "i\xcc\x87"));
             continue;
@@ -55,6 +53,16 @@ static lh_status lower(lh_buf *out, const char *text)
         LH_TRY(put(out, ends ? 0x3C2 : (uint32_t)utf8proc_tolower((utf8proc_int32_t)cp)));
     }
     return LH_OK;
+}
+
+/* Without ASCII punctuation. */
+static void drop_punctuation(lh_buf *text)
+{
+    int64_t n = 0;
+    for (int64_t i = 0; i < text->bytes; i++)
+        if (!is_punctuation((unsigned char)text->data[i])) text->data[n++] = text->data[i];
+    text->data[n] = '\0';
+    text->bytes = n;
 }
 
 /* 1 if the word characters text[0 … bytes] are an article. */
@@ -116,7 +124,8 @@ lh_status lh_squad_normalise(lh_buf *out, const char *text)
 {
     lh_status st = LH_OK;
     lh_buf lowered = {0}, bare = {0};
-    LH_TRY_DONE(lower(&lowered, text));
+    LH_TRY_DONE(lh_text_lower(&lowered, text));
+    drop_punctuation(&lowered);
     LH_TRY_DONE(drop_articles(&bare, &lowered));
     LH_TRY_DONE(lh_join_words(out, bare.data));
 done:

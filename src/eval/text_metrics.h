@@ -19,6 +19,9 @@ typedef enum lh_cut {
  * afterwards. */
 lh_status lh_squad_normalise(lh_buf *out, const char *text);
 
+/* Appends a text in lower case as Python's str.lower. *out is a string afterwards. */
+lh_status lh_text_lower(lh_buf *out, const char *text);
+
 /* Appends the words of a text as Python's str.split cuts it, separated by single spaces. */
 lh_status lh_join_words(lh_buf *out, const char *text);
 

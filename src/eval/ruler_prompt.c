@@ -1,0 +1,230 @@
+/* ruler_prompt.c - makes and fits prompts of RULER, and scores answers to them. What a prompt of a task looks like:
+ * ruler_niah.c, ruler_lists.c, ruler_documents.c. */
+#include <string.h>
+
+#include "base/hash.h"
+#include "base/unicode.h"
+#include "eval/ruler_kinds.h"
+#include "eval/text_metrics.h"
+
+static const char noise[] = "The grass is green. The sky is blue. The sun is yellow. Here we go. There and back again.";
+
+/* ---- sources ---- */
+
+lh_status lh_ruler_sources_text(lh_ruler_sources *out, const lh_buf *text)
+{
+    int64_t cap = 0;
+    LH_TRY(lh_join_words(&out->text, text->data));
+    for (int64_t at = 1; at <= out->text.bytes; at++) {
+        if (at < out->text.bytes && out->text.data[at] != ' ') continue;
+        if (out->words == cap) {
+            cap = cap ? 2 * cap : 1024;
+            LH_TRY(lh_realloc(&out->word_ends, cap, sizeof *out->word_ends));
+        }
+        out->word_ends[out->words++] = at;
+    }
+    return LH_OK;
+}
+
+void lh_ruler_sources_clear(lh_ruler_sources *sources)
+{
+    lh_buf_clear(&sources->text);
+    lh_free(sources->word_ends);
+    lh_documents_clear(&sources->squad);
+    lh_documents_clear(&sources->hotpot);
+    *sources = (lh_ruler_sources){0};
+}
+
+/* ---- what the kinds share ---- */
+
+lh_draws lh_ruler_draws(const lh_ruler_maker *maker, uint32_t purpose)
+{
+    const lh_ruler_spec *spec = maker->spec;
+    const uint64_t task = lh_hash64(spec->task->name, (int64_t)strlen(spec->task->name));
+    return (lh_draws){.seed = spec->seed, .stream = (uint32_t)(task + (uint64_t)spec->length), .purpose = purpose};
+}
+
+lh_status lh_ruler_fill(lh_buf *out, const char *text, const char *type, const char *query)
+{
+    static const char *const marks[] = {"{type_needle_v}", "{query}"};
+    const char *const values[] = {type, query};
+    LH_TRY(lh_buf_puts(out, ""));
+    while (text && *text) {
+        int64_t bytes = 1;
+        const char *part = text;
+        for (int i = 0; i < 2; i++) {
+            if (strncmp(text, marks[i], strlen(marks[i])) != 0) continue;
+            part = values[i];
+            bytes = (int64_t)strlen(part);
+            text += strlen(marks[i]) - 1;
+            break;
+        }
+        LH_TRY(lh_buf_append(out, part, bytes));
+        text++;
+    }
+    return LH_OK;
+}
+
+lh_status lh_ruler_reference(lh_ruler_sample *out, const char *text)
+{
+    LH_TRY(lh_realloc(&out->references, out->reference_count + 1, sizeof *out->references));
+    LH_TRY(lh_strdup(&out->references[out->reference_count], text));
+    out->reference_count++;
+    return LH_OK;
+}
+
+lh_status lh_ruler_put_lines(const lh_ruler_lines *lines, lh_draws *draws, lh_buf *out)
+{
+    lh_status st = LH_OK;
+    int64_t *places = NULL, next = 0;
+    LH_TRY_DONE(lh_calloc(&places, lines->n, sizeof *places));
+    lh_draw_sorted(draws, places, lines->n, lines->units);
+    for (int64_t i = 0; i < lines->units; i++) {
+        if (i) LH_TRY_DONE(lh_buf_puts(out, "\n"));
+        if (next < lines->n && places[next] == i) LH_TRY_DONE(lh_buf_printf(out, "%s\n", lines->inserted[next++].data));
+        LH_TRY_DONE(lines->line ? lines->line(lines->self, i, out) : lh_buf_puts(out, noise));
+    }
+done:
+    lh_free(places);
+    return st;
+}
+
+/* ---- one prompt ---- */
+
+void lh_ruler_sample_clear(lh_ruler_sample *sample)
+{
+    for (int64_t i = 0; i < sample->reference_count; i++) lh_free(sample->references[i]);
+    lh_free(sample->references);
+    lh_buf_clear(&sample->text);
+    lh_buf_clear(&sample->question);
+    lh_buf_clear(&sample->prefix);
+    lh_buf_clear(&sample->expected);
+    lh_asked_prompt_clear(&sample->prompt);
+    *sample = (lh_ruler_sample){0};
+}
+
+/* A prompt of `units`, however long it is. */
+static lh_status build(lh_ruler_sample *out, const lh_ruler_form *form, const lh_ruler_spec *spec, int64_t units)
+{
+    const lh_ruler_maker maker = {form, spec, out, units};
+    lh_ruler_sample_clear(out);
+    LH_TRY(spec->task->kind->build(&maker));
+    out->units = units;
+    const char *prefix = out->prefix.bytes ? out->prefix.data : NULL;
+    /* the blank before the answer is none at the beginning of a turn */
+    return lh_asked_prompt_make(&out->prompt, form->tok,
+                                &(lh_asked_text){.text = out->text.data,
+                                                 .bytes = out->text.bytes,
+                                                 .question = out->question.data,
+                                                 .format = form->format,
+                                                 .system = form->system,
+                                                 .joint = spec->task->kind->joint,
+                                                 .answer = out->expected.data + (form->format && !prefix),
+                                                 .prefix = prefix});
+}
+
+static int fits(const lh_ruler_sample *sample, const lh_ruler_spec *spec)
+{
+    return lh_asked_prompt_max(&sample->prompt) + spec->max_new <= spec->length;
+}
+
+static lh_status fail_too_short(const lh_ruler_sample *sample, const lh_ruler_spec *spec)
+{
+    const long long tokens = lh_asked_prompt_max(&sample->prompt);
+    LH_FAIL(LH_EUSAGE, "the shortest prompt of task '%s' and an answer are %lld tokens: '--length %lld' is too short",
+            spec->task->name, tokens + (long long)spec->max_new, (long long)spec->length);
+}
+
+lh_status lh_ruler_fit(const lh_ruler_form *form, const lh_ruler_spec *spec, int64_t *units)
+{
+    lh_status st = LH_OK;
+    lh_ruler_sample sample = {0};
+    const int64_t max = spec->task->kind->max_units;
+    int64_t low = spec->task->kind->min_units(form, spec), high = 2 * low;
+    LH_TRY_DONE(build(&sample, form, spec, low));
+    if (!fits(&sample, spec)) LH_TRY_DONE(fail_too_short(&sample, spec));
+    for (;; high *= 2) {
+        if (max && high > max) high = max;
+        LH_TRY_DONE(build(&sample, form, spec, high));
+        if (!fits(&sample, spec)) break;
+        low = high;
+        if (high == max)
+            LH_FAIL_DONE(LH_EUSAGE, "task '%s' has only %lld words, too few for '--length %lld': leave it out",
+                         spec->task->name, (long long)max, (long long)spec->length);
+    }
+    while (low + 1 < high) {
+        const int64_t middle = low + (high - low) / 2;
+        LH_TRY_DONE(build(&sample, form, spec, middle));
+        if (fits(&sample, spec))
+            low = middle;
+        else
+            high = middle;
+    }
+    *units = low;
+done:
+    lh_ruler_sample_clear(&sample);
+    return st;
+}
+
+lh_status lh_ruler_make(lh_ruler_sample *out, const lh_ruler_form *form, const lh_ruler_spec *spec)
+{
+    lh_status st = LH_OK;
+    const int64_t min = spec->task->kind->min_units(form, spec), step = 1 + spec->units / 64;
+    int64_t units = spec->units > min ? spec->units : min;
+    *out = (lh_ruler_sample){0};
+    LH_TRY_DONE(build(out, form, spec, units));
+    while (!fits(out, spec)) {
+        if (units == min) LH_TRY_DONE(fail_too_short(out, spec));
+        units = units - step > min ? units - step : min;
+        LH_TRY_DONE(build(out, form, spec, units));
+    }
+done:
+    if (st != LH_OK) lh_ruler_sample_clear(out);
+    return st;
+}
+
+/* ---- scores ---- */
+
+/* As RULER prepares a prediction (postprocess_pred): without white space at both ends, control characters as line ends;
+ * in lower case. */
+static lh_status prepare(const char *answer, lh_buf *out)
+{
+    lh_status st = LH_OK;
+    lh_buf bare = {0};
+    const int64_t bytes = (int64_t)strlen(answer);
+    int64_t from = bytes, until = 0;
+    int skip;
+    for (int64_t at = 0; at < bytes; at += skip) {
+        uint32_t cp;
+        lh_utf8_read(answer + at, bytes - at, &cp, &skip);
+        if (lh_char_is_python_space(cp)) continue;
+        if (at < from) from = at;
+        until = at + skip;
+    }
+    LH_TRY_DONE(lh_buf_puts(&bare, ""));
+    if (from < until) LH_TRY_DONE(lh_buf_append(&bare, answer + from, until - from));
+    for (int64_t i = 0; i < bare.bytes; i++)
+        if ((unsigned char)bare.data[i] < ' ') bare.data[i] = '\n';
+    LH_TRY_DONE(lh_text_lower(out, bare.data));
+done:
+    lh_buf_clear(&bare);
+    return st;
+}
+
+lh_status lh_ruler_score(const lh_ruler_sample *sample, int part, const char *answer, double *score)
+{
+    lh_status st = LH_OK;
+    lh_buf text = {0}, reference = {0};
+    int64_t found = 0;
+    LH_TRY_DONE(prepare(answer, &text));
+    for (int64_t i = 0; i < sample->reference_count; i++) {
+        reference.bytes = 0;
+        LH_TRY_DONE(lh_text_lower(&reference, sample->references[i]));
+        found += strstr(text.data, reference.data) != NULL;
+    }
+    *score = part ? 100.0 * (found > 0) : 100.0 * (double)found / (double)sample->reference_count;
+done:
+    lh_buf_clear(&text);
+    lh_buf_clear(&reference);
+    return st;
+}
