@@ -83,7 +83,7 @@ static int64_t items_of(const char *text)
 
 enum { ITEM_BYTES = 64 };
 
-static lh_status read_lengths(const char *option, const char *text, int64_t **out, int64_t *n)
+lh_status lh_eval_read_lengths(const char *option, const char *text, int64_t **out, int64_t *n)
 {
     lh_status st = LH_OK;
     int64_t *values = NULL;
@@ -199,7 +199,7 @@ static lh_status check_files(const lh_eval_task *task)
 static lh_status check_chat(const lh_eval_options *options)
 {
     const char *const rendered[][2] = {{"chat-template", options->chat_template}, {"system", options->system}};
-    if (strcmp(options->chat, "off") != 0) return LH_OK;
+    if (!options->chat || strcmp(options->chat, "off") != 0) return LH_OK;
     for (size_t i = 0; i < sizeof rendered / sizeof *rendered; i++)
         if (rendered[i][1])
             LH_FAIL(LH_EUSAGE, "'--%s' has no effect with '--chat=off': leave one of them out", rendered[i][0]);
@@ -214,7 +214,7 @@ static lh_status check_request(lh_eval_task *task)
     LH_TRY(lh_policy_list_resolve(&task->policies, &v->policy));
     for (int64_t i = 0; i < v->run.given.n; i++) LH_TRY(lh_given_sets_add(&task->policies, v->run.given.at[i]));
     LH_TRY(lh_given_files_find(&task->given, &task->policies));
-    if (v->run.length) LH_TRY(read_lengths("length", v->run.length, &task->lengths, &task->length_count));
+    if (v->run.length) LH_TRY(lh_eval_read_lengths("length", v->run.length, &task->lengths, &task->length_count));
     LH_TRY(task->kind->check(task->self));
     LH_TRY(check_files(task));
     return LH_OK;
@@ -266,6 +266,7 @@ static lh_status choose_chat(lh_eval_task *task)
     const lh_eval_options *options = &values_of(task)->run;
     const lh_tokenizer *tok = lh_engine_tokenizer(task->engine);
     const int has = tok && lh_tokenizer_chat_format(tok) != NULL;
+    if (!options->chat) return LH_OK;
     const int asked = options->chat_template || strcmp(options->chat, "on") == 0;
     task->chat = asked || (strcmp(options->chat, "auto") == 0 && has);
     if (asked && !has && !options->chat_template)

@@ -26,7 +26,7 @@ extern const lh_option_table lh_eval_file_options;
 typedef struct lh_eval_options {
     const char *length; /* a list */
     int64_t seed, max_new, together;
-    const char *chat; /* one of lh_cli_chat_choices; auto: on if the model has a chat format */
+    const char *chat; /* one of lh_cli_chat_choices; auto: on if the model has a chat format; NULL: the task has none */
     const char *chat_template, *system;
     lh_strings given; /* files or folders of keep sets */
 } lh_eval_options;
@@ -81,6 +81,9 @@ typedef struct lh_eval_values {
  * LH_EUSAGE, naming option and item. */
 lh_status lh_eval_read_shares(const char *option, const char *text, double **out, int64_t *n);
 
+/* Reads a list of numbers of tokens such as "2000,8k" into a new array. LH_EUSAGE, naming option and item. */
+lh_status lh_eval_read_lengths(const char *option, const char *text, int64_t **out, int64_t *n);
+
 /* Sets wanted[i] = 1 for every words[i] in the list; `words` ends with NULL. */
 lh_status lh_eval_read_words(const char *option, const char *text, const char *const *words, int *wanted);
 
@@ -92,6 +95,7 @@ typedef struct lh_eval_kind {
     lh_status (*run)(void *self);   /* collective */
     /* The results so far, on rank 0. */
     lh_status (*means)(const void *self, lh_table *means);
+    lh_status (*curve)(const void *self, lh_table *curve); /* a measure by position, made of them; NULL: none */
     lh_status (*print)(const void *self, lh_buf *out);
     struct { /* tables besides the means, ends with {0}; --answers writes the first, the others are left out if empty */
         const char *name;

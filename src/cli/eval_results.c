@@ -81,34 +81,41 @@ done:
     return st;
 }
 
-static lh_status write_analysis(const lh_eval_task *task, const lh_table *means)
+/* The table `name` of the task. */
+static lh_status write_group(const lh_eval_task *task, lh_h5 *h5, const char *name, const lh_table *table)
+{
+    lh_status st = LH_OK;
+    char *path = NULL;
+    LH_TRY_DONE(lh_asprintf(&path, "/%s/%s", task->kind->name, name));
+    LH_TRY_DONE(lh_table_h5(table, h5, path));
+done:
+    lh_free(path);
+    return st;
+}
+
+static lh_status write_analysis(const lh_eval_task *task, const lh_table *means, const lh_table *curve)
 {
     lh_status st = LH_OK;
     lh_h5 *h5 = NULL;
     const lh_table *table;
-    char *group = NULL, *path = NULL;
+    char *group = NULL;
     LH_TRY_DONE(lh_h5_create(&h5, files_of(task)->output, &(lh_h5_header){"analysis", 1, task->record}));
     LH_TRY_DONE(lh_asprintf(&group, "/%s", task->kind->name));
     LH_TRY_DONE(lh_h5_group(h5, group));
-    LH_TRY_DONE(lh_asprintf(&path, "%s/means", group));
-    LH_TRY_DONE(lh_table_h5(means, h5, path));
-    for (int i = 0; (table = table_at(task, i)); i++) {
-        lh_free(path);
-        path = NULL;
-        LH_TRY_DONE(lh_asprintf(&path, "%s/%s", group, task->kind->tables[i].name));
-        LH_TRY_DONE(lh_table_h5(table, h5, path));
-    }
+    LH_TRY_DONE(write_group(task, h5, "means", means));
+    if (task->kind->curve) LH_TRY_DONE(write_group(task, h5, "curve", curve));
+    for (int i = 0; (table = table_at(task, i)); i++)
+        LH_TRY_DONE(write_group(task, h5, task->kind->tables[i].name, table));
     st = lh_h5_commit(h5);
     h5 = NULL;
     if (st != LH_OK) goto done;
 done:
     lh_h5_close(h5);
     lh_free(group);
-    lh_free(path);
     return st;
 }
 
-static lh_status write_json(const lh_eval_task *task, const lh_table *means, int interrupted)
+static lh_status write_json(const lh_eval_task *task, const lh_table *means, const lh_table *curve, int interrupted)
 {
     lh_status st = LH_OK;
     json_t *object = json_object(), *rows = NULL;
@@ -117,6 +124,10 @@ static lh_status write_json(const lh_eval_task *task, const lh_table *means, int
     json_object_set_new(object, "interrupted", json_boolean(interrupted));
     LH_TRY_DONE(lh_table_json(means, &rows));
     json_object_set_new(object, "means", rows);
+    if (task->kind->curve) {
+        LH_TRY_DONE(lh_table_json(curve, &rows));
+        json_object_set_new(object, "curve", rows);
+    }
     for (int i = 0; (table = table_at(task, i)); i++) {
         LH_TRY_DONE(lh_table_json(table, &rows));
         json_object_set_new(object, task->kind->tables[i].name, rows);
@@ -147,18 +158,20 @@ lh_status lh_eval_write(const lh_eval_task *task, int interrupted)
     lh_failures failed = {0};
     const lh_eval_files *f = files_of(task);
     const int csv_shown = lh_eval_is_stdout(f->csv), answers_shown = lh_eval_is_stdout(f->answers);
-    lh_table means = {0};
+    lh_table means = {0}, curve = {0};
     lh_failures_add(&failed, task->kind->means(task->self, &means));
+    if (task->kind->curve) lh_failures_add(&failed, task->kind->curve(task->self, &curve));
     if (failed.st != LH_OK) goto done;
     if (f->csv && (csv_shown || !interrupted)) lh_failures_add(&failed, write_csv(&means, f->csv));
     if (f->answers && (answers_shown || !interrupted))
         lh_failures_add(&failed, write_csv(table_at(task, 0), f->answers));
-    if (f->output && !interrupted) lh_failures_add(&failed, write_analysis(task, &means));
+    if (f->output && !interrupted) lh_failures_add(&failed, write_analysis(task, &means, &curve));
     if (f->json)
-        lh_failures_add(&failed, write_json(task, &means, interrupted));
+        lh_failures_add(&failed, write_json(task, &means, &curve, interrupted));
     else if (!csv_shown && !answers_shown)
         lh_failures_add(&failed, print_tables(task));
 done:
     lh_table_clear(&means);
+    lh_table_clear(&curve);
     return lh_failures_end(&failed);
 }

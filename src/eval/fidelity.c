@@ -43,19 +43,6 @@ static int is_root(const run *r)
     return lh_comm_rank(lh_engine_get(r->engine)->comm) == 0;
 }
 
-/* Ids of all texts, one after the other; text t has [starts[t], starts[t + 1]). */
-static lh_status encode_texts(const run *r, lh_tokens *ids, int64_t *starts)
-{
-    const lh_texts *texts = r->request->texts;
-    for (int64_t t = 0; t < texts->n; t++) {
-        const lh_buf *text = &texts->at[t];
-        if (text->bytes)
-            LH_TRY(lh_tokenizer_encode(lh_engine_tokenizer(r->engine), text->data, text->bytes, LH_ENCODE_PLAIN, ids));
-        starts[t + 1] = ids->n;
-    }
-    return LH_OK;
-}
-
 /* Where window `number` of the `count` windows begins, which are spread evenly over all that the texts have; -1 - n if
  * they have only n. */
 static int64_t window_start(const run *r, const int64_t *starts, int64_t tokens, int64_t number)
@@ -119,7 +106,7 @@ static lh_status cut_windows(run *r)
     lh_tokens ids = {0};
     int64_t *starts = NULL;
     LH_TRY_DONE(lh_calloc(&starts, q->texts->n + 1, sizeof *starts));
-    LH_TRY_DONE(encode_texts(r, &ids, starts));
+    LH_TRY_DONE(lh_texts_encode(q->texts, lh_engine_tokenizer(r->engine), &ids, starts));
     for (int64_t i = 0; i < r->n; i++) LH_TRY_DONE(cut_window(r, &r->windows[i], &ids, starts));
 done:
     lh_free(starts);

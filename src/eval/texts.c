@@ -73,6 +73,17 @@ uint64_t lh_texts_hash(const lh_texts *texts)
     return pair[0];
 }
 
+lh_status lh_texts_encode(const lh_texts *texts, const lh_tokenizer *tok, lh_tokens *ids, int64_t *starts)
+{
+    starts[0] = ids->n;
+    for (int64_t t = 0; t < texts->n; t++) {
+        const lh_buf *text = &texts->at[t];
+        if (text->bytes) LH_TRY(lh_tokenizer_encode(tok, text->data, text->bytes, LH_ENCODE_PLAIN, ids));
+        starts[t + 1] = ids->n;
+    }
+    return LH_OK;
+}
+
 lh_status lh_texts_join(const lh_texts *texts, lh_buf *out)
 {
     LH_TRY(lh_buf_puts(out, ""));

@@ -3,6 +3,7 @@
 #define LH_EVAL_TEXTS_H
 
 #include "base/mem.h"
+#include "text/tokenizer.h"
 
 typedef struct lh_texts {
     lh_buf *at;
@@ -16,6 +17,9 @@ void lh_texts_clear(lh_texts *texts);
 
 /* Of all texts, in their order. */
 uint64_t lh_texts_hash(const lh_texts *texts);
+
+/* Appends the ids of all texts, one after the other; text t has [starts[t], starts[t + 1]) of them. starts: [n + 1]. */
+lh_status lh_texts_encode(const lh_texts *texts, const lh_tokenizer *tok, lh_tokens *ids, int64_t *starts);
 
 /* Appends all texts, separated by empty lines. */
 lh_status lh_texts_join(const lh_texts *texts, lh_buf *out);

@@ -14,6 +14,9 @@
 #define FIDELITY                                                                                                   \
     "eval fidelity -m tiny.h5 --text hay --length 60 --count 40 --policy h2o --budget 20 -n 8 -q --deterministic " \
     "--reconstruct --repeat-max 4 "
+#define PPL                                                                                             \
+    "eval ppl -m tiny.h5 --text hay --context 60,90 --score 30 --count 30 --policy h2o --budget 20 -q " \
+    "--deterministic "
 
 /* Runs the command in the background, sends `signal` to it when three prompts are in `kept`, and waits for its end. */
 static void cut(program_result *r, int ranks, const char *command, const char *kept, const char *signal)
@@ -80,9 +83,9 @@ END_TEST
 
 START_TEST(test_a_killed_run_goes_on)
 {
-    static const char *const commands[] = {NEEDLE, FIDELITY};
+    static const char *const commands[] = {NEEDLE, FIDELITY, PPL};
     program_result r = {0};
-    for (int i = 0; i < 2; i++) {
+    for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
         char line[512];
         program_run(&r, 1, "%s --csv whole.csv --answers whole.txt > whole", commands[i]);
         program_exits(&r, 0);
