@@ -219,6 +219,58 @@ void lh_figures_clear(lh_figures *figures)
     *figures = (lh_figures){0};
 }
 
+/* A new figure at the end, which has a name and nothing else. */
+static lh_status append(lh_figures *figures, const char *name, int64_t bytes, lh_figure **out)
+{
+    char *copy = NULL;
+    LH_TRY(lh_realloc(&figures->list, figures->count + 1, sizeof *figures->list));
+    *out = &figures->list[figures->count];
+    **out = (lh_figure){0};
+    LH_TRY(lh_strndup(&copy, name, bytes));
+    (*out)->name = copy;
+    figures->count++; /* now one that is filled in part is freed with the others */
+    return LH_OK;
+}
+
+static lh_status copy_text(const char **to, const char *text)
+{
+    char *copy = NULL;
+    LH_TRY(lh_strdup(&copy, text ? text : ""));
+    *to = copy;
+    return LH_OK;
+}
+
+static lh_status copy_dim(lh_figure_dim *to, const lh_figure_dim *dim)
+{
+    const char **labels = NULL;
+    double *values = NULL;
+    to->count = dim->count;
+    LH_TRY(copy_text(&to->name, dim->name));
+    if (dim->unit) LH_TRY(copy_text(&to->unit, dim->unit));
+    if (dim->labels) LH_TRY(lh_calloc(&labels, dim->count, sizeof *labels));
+    to->labels = labels;
+    for (int64_t i = 0; labels && i < dim->count; i++) LH_TRY(copy_text(&labels[i], dim->labels[i]));
+    if (dim->values) LH_TRY(lh_calloc(&values, dim->count, sizeof *values));
+    to->values = values;
+    if (values) memcpy(values, dim->values, (size_t)dim->count * sizeof *values);
+    return LH_OK;
+}
+
+lh_status lh_figures_append(lh_figures *figures, const lh_figure *figure)
+{
+    lh_figure *to = NULL;
+    float *values = NULL;
+    LH_TRY(append(figures, figure->name, (int64_t)strlen(figure->name), &to));
+    to->view = figure->view;
+    to->better = figure->better;
+    for (int i = 0; i < TEXT_MEMBERS; i++) LH_TRY(copy_text(text_of(to, i), *text_of(figure, i)));
+    for (int d = 0; d < figure->dim_count; d++) LH_TRY(copy_dim(&to->dims[to->dim_count++], &figure->dims[d]));
+    LH_TRY(lh_calloc(&values, lh_figure_count(figure), sizeof *values));
+    memcpy(values, figure->values, (size_t)lh_figure_count(figure) * sizeof *values);
+    to->values = values;
+    return LH_OK;
+}
+
 /* Labels or values, whichever list `object` has; dim->count is how many there must be. */
 static lh_status get_points(const subject *s, lh_figure_dim *dim, const json_t *object)
 {
@@ -343,15 +395,10 @@ static int64_t name_bytes(const char *object)
 static lh_status visit_array(void *self, lh_h5 *h5, const char *object)
 {
     lh_figures *figures = self;
-    char *copy = NULL;
+    lh_figure *figure = NULL;
     const int64_t bytes = name_bytes(object);
     if (!bytes) return LH_OK;
-    LH_TRY(lh_realloc(&figures->list, figures->count + 1, sizeof *figures->list));
-    lh_figure *figure = &figures->list[figures->count];
-    *figure = (lh_figure){0};
-    LH_TRY(lh_strndup(&copy, object + 9, bytes));
-    figure->name = copy;
-    figures->count++; /* now a partly read one is freed with the others */
+    LH_TRY(append(figures, object + 9, bytes, &figure));
     return read_figure(figure, h5);
 }
 

@@ -52,6 +52,9 @@ typedef struct lh_figures {
 } lh_figures;
 
 lh_status lh_figures_read(lh_figures *out, lh_h5 *h5);
+
+/* Append a copy of a figure that keeps the rules above. */
+lh_status lh_figures_append(lh_figures *figures, const lh_figure *figure);
 void lh_figures_clear(lh_figures *figures);
 
 #endif

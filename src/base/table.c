@@ -180,6 +180,21 @@ done:
     return st;
 }
 
+/* The order of the columns, which HDF5 sorts by name. */
+static lh_status put_order(const lh_table *table, lh_h5 *h5, const char *name)
+{
+    lh_status st = LH_OK;
+    char *text = NULL;
+    json_t *names = json_array();
+    for (int64_t c = 0; c < table->width; c++) json_array_append_new(names, json_string(table->columns[c].name));
+    LH_TRY_DONE(dump(names, &text));
+    LH_TRY_DONE(lh_h5_put_string(h5, name, "columns", text));
+done:
+    free(text);
+    json_decref(names);
+    return st;
+}
+
 lh_status lh_table_h5(const lh_table *table, lh_h5 *h5, const char *name)
 {
     lh_status st = LH_OK;
@@ -197,6 +212,7 @@ lh_status lh_table_h5(const lh_table *table, lh_h5 *h5, const char *name)
             LH_TRY_DONE(put_numbers(table, c, h5, path));
         LH_TRY_DONE(lh_h5_put_string(h5, path, "unit", column->unit));
     }
+    if (table->n > 0) LH_TRY_DONE(put_order(table, h5, name));
 done:
     lh_free(path);
     return st;

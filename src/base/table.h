@@ -47,8 +47,8 @@ lh_status lh_table_csv(const lh_table *table, lh_buf *out);
 lh_status lh_table_json(const lh_table *table, json_t **out);
 
 /* The group `name`: one array a column, with the attribute `unit`. Numbers are i64 and f32 (NaN: none); labels
- * are i32 indices into the attribute `labels`, a JSON array; other texts are one text, a JSON array. A table without
- * rows is not written. */
+ * are i32 indices into the attribute `labels`, a JSON array; other texts are one text, a JSON array. The group's
+ * attribute `columns` is a JSON array of their names in order. A table without rows is not written. */
 lh_status lh_table_h5(const lh_table *table, lh_h5 *h5, const char *name);
 
 #endif

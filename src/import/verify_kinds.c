@@ -6,6 +6,7 @@
 
 #include "analysis/figures.h"
 #include "analysis/summary.h"
+#include "analysis/tables.h"
 
 /* As the options and the reader of caches have them. */
 enum { LAYERS_MAX = 1000 };
@@ -136,6 +137,7 @@ static lh_status check_analysis(lh_h5 *h5)
 {
     lh_status st = LH_OK;
     lh_figures figures = {0};
+    lh_tables tables = {0};
     int64_t found = 0;
     json_t *object = json_object(), *arrays = NULL, *summary = NULL, *member;
     const char *key;
@@ -145,10 +147,12 @@ static lh_status check_analysis(lh_h5 *h5)
     json_object_foreach(object, key, member) found += key[0] == '/';
     if (!found) LH_FAIL_DONE(LH_EFILE, "'%s' holds no results", lh_h5_path(h5));
     LH_TRY_DONE(lh_figures_read(&figures, h5));
+    LH_TRY_DONE(lh_tables_read(&tables, h5));
     LH_TRY_DONE(lh_summary_read(&summary, h5));
 done:
     json_decref(summary);
     lh_figures_clear(&figures);
+    lh_tables_clear(&tables);
     json_decref(object);
     json_decref(arrays);
     return st;
