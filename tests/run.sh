@@ -7,20 +7,22 @@
 #   --long   also 4 ranks everywhere, further seeds and devices with less shared memory, long loops, a million mutations
 #   --gpu    the tests that need a CUDA device, alone; with --sanitize under compute-sanitizer as well, with the sizes
 #            of an emulated device
+#   --browser  the pages of 'report' in Chromium, which is installed, with screenshots; nothing else
 # For Debian 12, as root or with sudo. Can be run again at any time.
 set -euo pipefail
 # shellcheck source=jobs/common.sh
 . "$(dirname "${BASH_SOURCE[0]}")/../jobs/common.sh"
 
-gpu='' sanitize='' folder=build cuda=AUTO left_out='long' simt=(tests/simt/all)
+gpu='' browser='' sanitize='' folder=build cuda=AUTO left_out='long' simt=(tests/simt/all)
 case "$*" in
 '') ;;
 --quick) folder=build-quick cuda=OFF left_out='long|full' simt=(simt_ops_bits simt_ops_attention) ;;
 --long) export LONGHAUL_LONG=1 left_out='' ;;
 --gpu) gpu=ON ;;
 '--gpu --sanitize') gpu=ON sanitize=ON ;;
+--browser) browser=ON ;;
 *)
-    echo "usage: tests/run.sh [--quick | --long | --gpu [--sanitize]]"
+    echo "usage: tests/run.sh [--quick | --long | --gpu [--sanitize] | --browser]"
     [ "$1" = --help ] && exit 0
     exit 2
     ;;
@@ -64,7 +66,14 @@ show_slowest() {
 }
 
 failed=0
-install "${packages[@]}" check
+install "${packages[@]}" check node-d3 ${browser:+chromium}
+if [ "$browser" ]; then
+    build release build longhaul tests/report/all -- -DLH_TESTS=ON -DLH_CUDA=OFF
+    say "testing pages in Chromium"
+    LONGHAUL_SCREENSHOTS=1 run_tests build -L browser
+    say "screenshots are in build/screenshots"
+    exit "$failed"
+fi
 if [ "$gpu" ]; then
     build cuda build-cuda -- -DLH_TESTS=ON
     say "testing on a CUDA device"

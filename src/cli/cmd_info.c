@@ -6,6 +6,7 @@
 #include "import/random_model.h"
 #include "import/verify.h"
 #include "kernels/ops.h"
+#include "report/report.h"
 #include "text/chat.h"
 
 struct values {
@@ -168,11 +169,27 @@ done:
     return st;
 }
 
+/* The figures of an analysis as small plots, after its description. */
+static lh_status draw_figures(const char *path)
+{
+    lh_status st = LH_OK;
+    lh_report *report = NULL;
+    lh_buf text = {0};
+    LH_TRY_DONE(lh_report_open(&report, &path, 1));
+    LH_TRY_DONE(lh_report_plots(report, &text));
+    if (text.bytes) LH_TRY_DONE(lh_cli_write("\n", 1));
+    LH_TRY_DONE(lh_cli_write(text.data, text.bytes));
+done:
+    lh_buf_clear(&text);
+    lh_report_close(report);
+    return st;
+}
+
 static lh_status run_info(lh_call *call)
 {
     lh_status st = LH_OK;
     const struct values *v = call->values;
-    const char *path = lh_options_arg(call->options, 0);
+    const char *path = lh_options_arg(call->options, 0), *kind;
     json_t *object = NULL;
     if (path && !lh_cli_first()) goto done;
     if (path)
@@ -181,6 +198,8 @@ static lh_status run_info(lh_call *call)
         LH_TRY_DONE(about_program(call, &object));
     if (!v->format.json) LH_TRY_DONE(leave_defaults(object));
     if (lh_cli_first()) LH_TRY_DONE(v->format.json ? lh_cli_write_json(object) : lh_cli_write_tree(object));
+    kind = json_string_value(json_object_get(object, "kind"));
+    if (path && kind && strcmp(kind, "analysis") == 0 && !v->format.json) LH_TRY_DONE(draw_figures(path));
 done:
     json_decref(object);
     return st;

@@ -6,7 +6,7 @@
 #include "cli/program.h"
 #include "suite.h"
 
-static const char *const commands[] = {"import", "info", "verify", "tokenize", "plan", "generate", "help"};
+static const char *const commands[] = {"import", "info", "verify", "tokenize", "plan", "generate", "report", "help"};
 enum { COMMANDS = sizeof commands / sizeof *commands };
 
 START_TEST(test_every_command_explains_itself_without_ranks)

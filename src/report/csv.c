@@ -1,0 +1,87 @@
+/* csv.c - figures in long form, a row for each value with the names of its points, and tables as they are. */
+#include <errno.h>
+#include <math.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/file.h"
+#include "base/output.h"
+#include "base/table.h"
+#include "report/report_impl.h"
+
+/* The columns of a figure: its dimensions and the value. */
+static void columns_of(const lh_figure *f, lh_column columns[LH_FIGURE_DIMS + 2])
+{
+    for (int d = 0; d < f->dim_count; d++)
+        columns[d] = (lh_column){f->dims[d].name, "",
+                                 f->dims[d].labels   ? LH_COLUMN_LABEL
+                                 : f->dims[d].values ? LH_COLUMN_F64
+                                                     : LH_COLUMN_I64};
+    columns[f->dim_count] = (lh_column){"value", f->unit, LH_COLUMN_F64};
+    columns[f->dim_count + 1] = (lh_column){0};
+}
+
+static lh_status fill_table(const lh_figure *f, lh_table *table)
+{
+    lh_cell row[LH_FIGURE_DIMS + 1] = {{0}};
+    for (int64_t i = 0; i < lh_figure_count(f); i++) {
+        int64_t rest = i;
+        for (int d = f->dim_count - 1; d >= 0; rest /= f->dims[d].count, d--) {
+            const lh_figure_dim *dim = &f->dims[d];
+            const int64_t k = rest % dim->count;
+            row[d] = (lh_cell){dim->labels ? dim->labels[k] : NULL, k, dim->values ? dim->values[k] : 0};
+        }
+        row[f->dim_count].value = isfinite(f->values[i]) ? (double)f->values[i] : (double)NAN;
+        LH_TRY(lh_table_add(table, row));
+    }
+    return LH_OK;
+}
+
+/* FOLDER/SOURCE-NAME.csv, or without the source if there is one only; what is no letter, digit, '.' or '_' becomes '-'.
+ */
+static lh_status write_csv(const lh_report *r, const lh_report_source *source, const char *name, const lh_table *table,
+                           const char *folder)
+{
+    lh_status st = LH_OK;
+    char *file = NULL, *path = NULL;
+    lh_buf text = {0};
+    const int many = r->source_count > 1;
+    LH_TRY_DONE(lh_asprintf(&file, "%s%s%s.csv", many ? source->name : "", many ? "-" : "", name));
+    for (char *c = file; *c; c++)
+        if (!strchr("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._", *c)) *c = '-';
+    LH_TRY_DONE(lh_path_join(&path, folder, file));
+    LH_TRY_DONE(lh_table_csv(table, &text));
+    LH_TRY_DONE(lh_file_write(path, text.data, text.bytes));
+done:
+    lh_free(file);
+    lh_free(path);
+    lh_buf_clear(&text);
+    return st;
+}
+
+static lh_status write_figure(const lh_report *r, const lh_sheet *sheet, const char *folder)
+{
+    lh_status st = LH_OK;
+    lh_column columns[LH_FIGURE_DIMS + 2];
+    lh_table table;
+    columns_of(sheet->figure, columns);
+    lh_table_init(&table, columns);
+    LH_TRY_DONE(fill_table(sheet->figure, &table));
+    LH_TRY_DONE(write_csv(r, sheet->source, sheet->figure->name, &table, folder));
+done:
+    lh_table_clear(&table);
+    return st;
+}
+
+lh_status lh_report_csv(const lh_report *report, const char *folder)
+{
+    if (mkdir(folder, 0777) != 0 && !lh_file_is_folder(folder))
+        LH_FAIL(LH_EWRITE, "cannot make the folder '%s' of '--csv': %s", folder, strerror(errno));
+    for (int64_t i = 0; i < report->sheet_count; i++) LH_TRY(write_figure(report, &report->sheets[i], folder));
+    for (int64_t s = 0; s < report->source_count; s++) {
+        const lh_tables *tables = &report->sources[s].tables;
+        for (int64_t i = 0; i < tables->count; i++)
+            LH_TRY(write_csv(report, &report->sources[s], tables->list[i].name, &tables->list[i].table, folder));
+    }
+    return LH_OK;
+}

@@ -1,0 +1,39 @@
+// inks.js - how a series looks: palette.c has the same rule, page.css the colours.
+const references = ["oracle", "random", "full"];
+const COLOURS = 6;
+const markers = [d3.symbolCircle, d3.symbolSquare, d3.symbolTriangle, d3.symbolDiamond, d3.symbolCross, d3.symbolWye];
+
+function inkOf(dim, i) {
+  if (!isPolicies(dim)) return i;
+  const own = references.indexOf(dim.labels[i]);
+  if (own >= 0) return -1 - own;
+  return data.policies.filter((name) => !references.includes(name)).indexOf(dim.labels[i]);
+}
+
+function inkClass(ink) {
+  return ink < 0 ? `c-${references[-1 - ink]}` : `c${ink % COLOURS} d${Math.floor(ink / COLOURS) % 4}`;
+}
+
+function markerPath(ink, size) {
+  return d3.symbol().type(markers[ink % COLOURS]).size(size)();
+}
+
+// A short line in the ink of a series, for keys and tips.
+function keyOf(ink) {
+  const svg = d3.create("svg").attr("class", "key").attr("viewBox", "0 0 24 10").attr("aria-hidden", "true");
+  svg.append("path").attr("class", `line ${inkClass(ink)}`).attr("d", "M1 5H23");
+  if (ink >= 0) svg.append("path").attr("class", `mark ${inkClass(ink)}`).attr("transform", "translate(12 5)").attr("d", markerPath(ink, 30));
+  return svg.node();
+}
+
+// Names of series that the key of policies does not have, above a figure.
+function drawKeys(host, view) {
+  if (view.series < 0 || isPolicies(view.sheet.dims[view.series])) return;
+  const dim = view.sheet.dims[view.series], keys = d3.select(host).append("p").attr("class", "keys");
+  keys.append("span").text(dim.name);
+  for (let i = 0; i < Math.min(dim.count, 16); i++) {
+    const one = keys.append("span");
+    one.append(() => keyOf(inkOf(dim, i)));
+    one.append("span").text(pointText(dim, i));
+  }
+}

@@ -1,0 +1,61 @@
+/* report_impl.h - inside of src/report: what was read from the files, in the order in which it is shown. */
+#ifndef LH_REPORT_REPORT_IMPL_H
+#define LH_REPORT_REPORT_IMPL_H
+
+#include <jansson.h>
+
+#include "analysis/figures.h"
+#include "analysis/tables.h"
+#include "report/palette.h"
+#include "report/report.h"
+
+/* A file. */
+typedef struct lh_report_source {
+    const char *path; /* borrowed */
+    char *name;       /* without folders and ending */
+    char *command, *created_by;
+    json_t *summary, *run;
+    lh_figures figures; /* those of the file, and those made of its tables */
+    lh_figures small;   /* of the large ones: binned copies that fit into a page */
+    lh_tables tables;
+} lh_report_source;
+
+/* A figure of one file, and what of it fits into a page. */
+typedef struct lh_sheet {
+    const lh_figure *figure, *drawn;
+    const lh_report_source *source;
+} lh_sheet;
+
+/* Figures of one name: sheets [first, first + count). */
+typedef struct lh_topic {
+    int64_t first, count;
+} lh_topic;
+
+struct lh_report {
+    lh_report_source *sources;
+    lh_sheet *sheets;
+    lh_topic *topics;
+    int64_t source_count, sheet_count, topic_count;
+    lh_palette palette;
+};
+
+/* Appends figures of the tables that `eval` writes: measures over budgets, and maps over depth and length. */
+lh_status lh_figures_of_tables(const lh_tables *tables, lh_figures *out);
+
+/* Appends a copy of `figure` in which neighbours along its longest dimensions are averaged until at most `max_values`
+ * are left. */
+lh_status lh_figure_shrink(const lh_figure *figure, int64_t max_values, lh_figures *out);
+
+/* Smallest and largest value over the sheets of a topic, as drawn. */
+void lh_topic_range(const lh_report *report, const lh_topic *topic, double *low, double *high);
+
+/* Parts of the page, appended (page_*.c). */
+lh_status lh_page_summary(const lh_report *report, lh_buf *out);
+lh_status lh_page_figures(const lh_report *report, lh_buf *out);
+lh_status lh_page_tables(const lh_report *report, lh_buf *out);
+lh_status lh_page_data(const lh_report *report, lh_buf *out); /* the JSON block */
+
+/* A short line in the ink of a series, before its name. Appended. */
+lh_status lh_page_key(const lh_report *report, const lh_figure_dim *dim, int64_t i, lh_buf *out);
+
+#endif

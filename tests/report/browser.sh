@@ -1,0 +1,52 @@
+#!/usr/bin/env bash
+# browser.sh CHROMIUM LONGHAUL SAMPLE SCREENSHOTS: pages of 'report' in a headless browser. Every figure draws something,
+# nothing is written to the console, no text of a hostile file runs. With LONGHAUL_SCREENSHOTS=1 screenshots to look at
+# are left in SCREENSHOTS.
+set -euo pipefail
+chromium=$1 longhaul=$2 sample=$3 shots=$4
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+fail() {
+    echo "error: $*" >&2
+    exit 1
+}
+
+# browse NAME PAGE [OPTIONS…]: the page as it is after its scripts, in NAME.dom; what it wrote to the console, in NAME.log.
+browse() {
+    local name=$1 page=$2
+    shift 2
+    timeout 60 "$chromium" --headless --no-sandbox --disable-gpu --disable-dev-shm-usage --hide-scrollbars \
+        --user-data-dir="$folder/profile" --virtual-time-budget=4000 --enable-logging=stderr "$@" \
+        "file://$folder/$page" >"$folder/$name.dom" 2>"$folder/$name.log" || fail "the browser failed on $page"
+    ! grep CONSOLE "$folder/$name.log" || fail "$page wrote to the console"
+}
+count() { grep -o -- "$1" "$folder/$2.dom" | wc -l; }
+is() { [ "$2" = "$3" ] || fail "$1: $2, expected $3"; }
+
+"$sample" "$folder"
+"$longhaul" report "$folder/sample.h5" -o "$folder/sample.html"
+"$longhaul" report "$folder/sample.h5" "$folder/hostile.h5" -o "$folder/both.html"
+
+browse sample sample.html --dump-dom
+is "figures" "$(count '<figure class="sheet"' sample)" 6
+is "panels" "$(count '<div class="panel">' sample)" 20 # two maps with one for each of eight policies
+is "lines of curves" "$(count '<path class="line c[^>]* d="M[0-9.]*,' sample)" 16
+is "maps" "$(count '<canvas ' sample)" 17
+is "bars" "$(count '<rect class="bar ' sample)" 24
+is "buttons of policies" "$(count 'class="policy"' sample)" 8
+is "downloads" "$(count 'class="csv"' sample)" 6
+browse both both.html --dump-dom
+! grep -q '<title>taken' "$folder/both.dom" || fail "a script of a file ran"
+is "images" "$(count '<img' both)" 0
+is "figures of two files" "$(count '<figure class="sheet"' both)" 11 # one of them of a table
+grep -q 'class="scripted"' "$folder/both.dom" || fail "the page's own script did not run"
+
+[ "${LONGHAUL_SCREENSHOTS:-}" = 1 ] || exit 0
+mkdir -p "$shots"
+browse desktop sample.html --screenshot="$shots/desktop.png" --window-size=1280,3200
+browse phone sample.html --screenshot="$shots/phone.png" --window-size=390,3200
+browse dark sample.html --screenshot="$shots/dark.png" --window-size=1280,3200 --blink-settings=preferredColorScheme=0
+browse print sample.html --print-to-pdf="$shots/print.pdf"
+for shot in desktop.png phone.png dark.png print.pdf; do
+    [ "$(wc -c <"$shots/$shot")" -gt 20000 ] || fail "$shot is empty"
+done

@@ -1,0 +1,377 @@
+/* The report without a browser: texts of files stay texts, drawings are of the numbers, tables become figures. */
+#include <jansson.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/folder.h"
+#include "report/assets.h"
+#include "report/escape.h"
+#include "report/rank.h"
+#include "report/report_impl.h"
+#include "report/sample.h"
+#include "report/scale.h"
+#include "report/svg.h"
+#include "suite.h"
+
+#define OK(call) ck_assert_msg((call) == LH_OK, "%s", lh_error_message())
+
+static int count_of(const char *text, const char *part)
+{
+    int n = 0;
+    for (; (text = strstr(text, part)); text += strlen(part)) n++;
+    return n;
+}
+
+/* ---- texts ---- */
+
+START_TEST(test_a_text_is_neither_markup_nor_the_end_of_an_attribute)
+{
+    static const struct {
+        const char *text, *want;
+    } cases[] = {{"a < b & c > \"d\" 'e'", "a &lt; b &amp; c &gt; &quot;d&quot; &#39;e&#39;"},
+                 {"tab\tline\n", "tab\tline\n"},
+                 {"\x01\x1B[31m\x7F\xC2\x9B", "\xEF\xBF\xBD\xEF\xBF\xBD[31m\xEF\xBF\xBD\xEF\xBF\xBD"},
+                 {"a\xE2\x80\xA8"
+                  "b\xE2\x80\xAE"
+                  "c",
+                  "a b\xEF\xBF\xBD"
+                  "c"},
+                 {"\xC3\xA9 \xFF", "\xC3\xA9 \xEF\xBF\xBD"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        lh_buf out = {0};
+        OK(lh_html_text(&out, cases[i].text));
+        ck_assert_str_eq(out.data, cases[i].want);
+        lh_buf_clear(&out);
+    }
+}
+END_TEST
+
+START_TEST(test_data_cannot_end_its_script)
+{
+    lh_buf out = {0};
+    json_t *value = json_string(sample_hostile_text), *back;
+    OK(lh_html_json(&out, value));
+    ck_assert_ptr_null(strpbrk(out.data, "<>&"));
+    for (int64_t i = 0; i < out.bytes; i++) ck_assert((unsigned char)out.data[i] < 0x80);
+    back = json_loads(out.data, JSON_DECODE_ANY, NULL);
+    ck_assert(json_equal(value, back));
+    json_decref(value);
+    json_decref(back);
+    lh_buf_clear(&out);
+}
+END_TEST
+
+/* RFC 4648, section 10. */
+START_TEST(test_base64)
+{
+    static const char *const cases[][2] = {{"f", "Zg=="}, {"fo", "Zm8="}, {"foo", "Zm9v"}, {"foobar", "Zm9vYmFy"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        lh_buf out = {0};
+        OK(lh_base64(&out, cases[i][0], (int64_t)strlen(cases[i][0])));
+        ck_assert_str_eq(out.data, cases[i][1]);
+        lh_buf_clear(&out);
+    }
+}
+END_TEST
+
+START_TEST(test_values_have_three_digits_and_shares_are_percentages)
+{
+    static const struct {
+        double value;
+        const char *unit, *want;
+    } cases[] = {{0.12345, "nats", "0.123"},  {0.12345, "share of 1", "12.3%"}, {1, "mean share of words", "100%"},
+                 {12345, "entries", "12345"}, {1.5, "share of 1", "1.5"},       {0.0000123, "", "1.2e-05"},
+                 {-0.0, "share of 1", "0%"},  {(double)NAN, "nats", NULL}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        lh_buf out = {0};
+        OK(lh_value_text(cases[i].value, cases[i].unit, &out));
+        if (cases[i].want) ck_assert_str_eq(out.data, cases[i].want);
+        if (!cases[i].want) ck_assert_int_eq(out.bytes, 0);
+        lh_buf_clear(&out);
+    }
+}
+END_TEST
+
+/* ---- axes ---- */
+
+START_TEST(test_axes_are_logarithmic_above_a_factor_of_30)
+{
+    static const double wide[] = {0.005, 0.1, 0.5}, narrow[] = {0.05, 0.1, 0.5}, zero[] = {0, 0.1, 0.5};
+    lh_scale scale;
+    lh_scale_of_dim(&scale, &(lh_figure_dim){.count = 3, .values = wide});
+    ck_assert_int_eq(scale.log, 1);
+    lh_scale_of_dim(&scale, &(lh_figure_dim){.count = 3, .values = narrow});
+    ck_assert_int_eq(scale.log, 0);
+    lh_scale_of_dim(&scale, &(lh_figure_dim){.count = 3, .values = zero});
+    ck_assert_int_eq(scale.log, 0);
+    lh_scale_of_dim(&scale, &(lh_figure_dim){.count = 1});
+    ck_assert(scale.low < 0 && scale.high > 0);
+}
+END_TEST
+
+START_TEST(test_ticks_ascend_within_their_axis)
+{
+    static const double ends[][2] = {
+        {0, 1},   {3, 7000},     {1e-9, 2e-9}, {-5, 12}, {0, 0},
+        {5, 5.1}, {1e-30, 1e30}, {-3, -2},     {1, 1e6}, {(double)INFINITY, -(double)INFINITY}};
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
+        double ticks[LH_TICKS];
+        lh_scale scale;
+        lh_scale_of_values(&scale, ends[i][0], ends[i][1], "");
+        scale.from = 0;
+        scale.to = 100;
+        ck_assert(scale.low < scale.high);
+        const int n = lh_scale_ticks(&scale, ticks);
+        ck_assert_msg(n >= 2 && n <= LH_TICKS, "%d ticks from %g to %g", n, ends[i][0], ends[i][1]);
+        for (int k = 0; k < n; k++) {
+            const double at = lh_scale_at(&scale, ticks[k]);
+            ck_assert_msg(at > -1e-6 && at < 100 + 1e-6 && (k == 0 || ticks[k] > ticks[k - 1]), "tick %g", ticks[k]);
+        }
+    }
+}
+END_TEST
+
+/* ---- views ---- */
+
+static const char *const names[] = {"a", "random"};
+static const double shares[] = {0.05, 0.1};
+static const float cube[] = {1, 2, 3, NAN, 5, 6, 7, 8}; /* policy, budget, layer */
+static const lh_figure small = {.name = "small",
+                                .title = "t",
+                                .about = "",
+                                .unit = "",
+                                .source = "",
+                                .view = LH_VIEW_CURVES,
+                                .x = "budget",
+                                .y = "policy",
+                                .better = -1,
+                                .dim_count = 3,
+                                .dims = {{.name = "policy", .count = 2, .labels = names},
+                                         {.name = "budget", .count = 2, .values = shares},
+                                         {.name = "layer", .count = 2}},
+                                .values = cube};
+
+START_TEST(test_a_view_takes_means_of_what_is_there)
+{
+    lh_view view;
+    lh_view_init(&view, &small);
+    ck_assert(view.x == 1 && view.series == 0 && view.panel == -1);
+    ck_assert(lh_view_value(&view, 0, 0, 0) == 1.5 && lh_view_value(&view, 0, 0, 1) == 3);
+    view.pick[2] = 1;
+    ck_assert(lh_view_value(&view, 0, 1, 0) == 6 && isnan(lh_view_value(&view, 0, 0, 1)));
+    lh_figure map = small;
+    map.view = LH_VIEW_HEATMAP;
+    map.y = "layer";
+    lh_view_init(&view, &map);
+    ck_assert_int_eq(view.panel, 0); /* a panel for each policy */
+    ck_assert(lh_view_value(&view, 1, 0, 1) == 7);
+}
+END_TEST
+
+START_TEST(test_a_ranking_leaves_references_out)
+{
+    lh_ranking r;
+    ck_assert(lh_can_rank(&small));
+    OK(lh_ranking_init(&r, &small));
+    ck_assert_int_eq(r.quoted, 1); /* 10% */
+    ck_assert(r.order[0] == 0 && r.best[0] == 0 && r.best[1] == -1);
+    ck_assert(lh_ranking_is_best(&r, 0, 0) && !lh_ranking_is_best(&r, 1, 0));
+    ck_assert_int_eq(lh_ranking_reference(&r, "random"), 1);
+    ck_assert_int_eq(lh_ranking_reference(&r, "oracle"), -1);
+    lh_ranking_clear(&r);
+    lh_figure neither = small;
+    neither.better = 0;
+    ck_assert(!lh_can_rank(&neither));
+}
+END_TEST
+
+START_TEST(test_a_large_figure_shrinks_by_averages)
+{
+    enum { N = 1000 };
+    static float values[3 * N];
+    lh_figure figure = {.name = "n",
+                        .view = LH_VIEW_CURVES,
+                        .x = "step",
+                        .dim_count = 2,
+                        .dims = {{.name = "head", .count = 3}, {.name = "step", .count = N}},
+                        .values = values};
+    lh_figures out = {0};
+    for (int i = 0; i < 3 * N; i++) values[i] = (float)(i % N);
+    OK(lh_figure_shrink(&figure, 300, &out));
+    const lh_figure *f = &out.list[0];
+    ck_assert(lh_figure_count(f) <= 300 && f->dims[0].count == 3 &&
+              f->dims[1].values[1] == N / (double)f->dims[1].count);
+    for (int64_t i = 0; i < lh_figure_count(f); i++) {
+        const int64_t wide = N / f->dims[1].count, at = i % f->dims[1].count;
+        ck_assert(f->values[i] == (float)(at * wide) + (float)(wide - 1) / 2);
+    }
+    lh_figures_clear(&out);
+}
+END_TEST
+
+/* ---- drawings and pages ---- */
+
+static lh_report *open_one(const char *path)
+{
+    lh_report *report = NULL;
+    OK(lh_report_open(&report, &path, 1));
+    return report;
+}
+
+START_TEST(test_every_figure_is_drawn)
+{
+    char folder[FOLDER_BYTES];
+    folder_enter(folder);
+    OK(sample_write("a.h5"));
+    lh_report *report = open_one("a.h5");
+    ck_assert_int_eq(report->topic_count, 6);
+    ck_assert_str_eq(report->sheets[0].figure->name, "attention-kept"); /* rankings first */
+    for (int64_t t = 0; t < report->topic_count; t++) {
+        const lh_sheet *sheet = &report->sheets[report->topics[t].first];
+        lh_view view;
+        lh_svg svg = {.view = &view, .palette = &report->palette};
+        lh_buf out = {0};
+        lh_view_init(&view, sheet->drawn);
+        lh_topic_range(report, &report->topics[t], &svg.low, &svg.high);
+        OK(lh_svg_draw(&svg, &out));
+        ck_assert_msg(!strstr(out.data, "nan") && !strstr(out.data, "inf"), "%s", sheet->figure->name);
+        ck_assert_int_eq(count_of(out.data, "<path"), count_of(out.data, "/>"));
+        ck_assert_int_eq(count_of(out.data, "<text"), count_of(out.data, "</text>"));
+        const int lines = count_of(out.data, "class=\"line"), cells = count_of(out.data, "h1v1h-1z");
+        if (view.figure->view == LH_VIEW_CURVES) ck_assert_int_eq(lines, lh_view_count(&view, view.series));
+        if (view.figure->view == LH_VIEW_HEATMAP)
+            ck_assert_int_ge(cells, lh_view_count(&view, view.series) * (view.panel < 0 ? 1 : LH_SVG_PANELS));
+        if (view.figure->view == LH_VIEW_BARS) ck_assert_int_eq(count_of(out.data, "class=\"bar"), 24);
+        lh_buf_clear(&out);
+    }
+    lh_report_close(report);
+    unlink("a.h5");
+    folder_leave(folder);
+}
+END_TEST
+
+START_TEST(test_a_hostile_file_adds_no_markup_to_the_page)
+{
+    char folder[FOLDER_BYTES];
+    lh_buf page = {0};
+    folder_enter(folder);
+    OK(sample_write_hostile("h.h5"));
+    lh_report *report = open_one("h.h5");
+    OK(lh_report_page(report, &page));
+    const int scripts = lh_asset_js.bytes ? 3 : 0;
+    ck_assert_int_eq(count_of(page.data, "<script"), scripts);
+    ck_assert_int_eq(count_of(page.data, "</script"), scripts);
+    ck_assert_int_eq(count_of(page.data, "</style"), 1);
+    ck_assert_int_eq(count_of(page.data, "</title"), 1);
+    ck_assert_int_eq(count_of(page.data, "<img"), 0);
+    ck_assert_int_eq(count_of(page.data, "onerror=\""), 0);
+    ck_assert_int_eq(count_of(page.data, "\xE2\x80\xAE"), 0);
+    ck_assert_ptr_nonnull(strstr(page.data, "default-src 'none'"));
+    lh_buf_clear(&page);
+    OK(lh_report_markdown(report, &page));
+    OK(lh_report_csv(report, "csv"));
+    lh_buf_clear(&page);
+    lh_report_close(report);
+    ck_assert_int_eq(system("rm -r csv h.h5"), 0);
+    folder_leave(folder);
+}
+END_TEST
+
+/* ---- tables ---- */
+
+static const lh_column means[] = {{"policy", "", LH_COLUMN_LABEL},     {"budget", "", LH_COLUMN_LABEL},
+                                  {"length", "tokens", LH_COLUMN_I64}, {"exact", "share of the prompts", LH_COLUMN_F64},
+                                  {"kl", "nats", LH_COLUMN_F64},       {"evict_s", "s", LH_COLUMN_F64},
+                                  {"model", "", LH_COLUMN_LABEL},      {NULL, NULL, LH_COLUMN_TEXT}};
+
+static void add(lh_table *table, const char *policy, const char *budget, int64_t length, double exact)
+{
+    OK(lh_table_add(table, (lh_cell[]){{.text = policy},
+                                       {.text = budget},
+                                       {.number = length},
+                                       {.value = exact},
+                                       {.value = 1 - exact},
+                                       {.value = 1},
+                                       {.text = "m"}}));
+}
+
+START_TEST(test_means_become_curves_over_budgets)
+{
+    char folder[FOLDER_BYTES];
+    lh_table table;
+    lh_h5 *h5 = NULL;
+    folder_enter(folder);
+    lh_table_init(&table, means);
+    add(&table, "full", "", 2000, 0.9);
+    add(&table, "full", "", 500, 1);
+    add(&table, "snapkv", "5%", 500, 0.25);
+    add(&table, "snapkv", "10%", 500, 0.5);
+    add(&table, "snapkv", "10%", 2000, 0.375);
+    OK(lh_h5_create(&h5, "a.h5",
+                    &(lh_h5_header){"analysis", 1,
+                                    "{\"command\":\"eval needle\",\"arguments\":[],"
+                                    "\"options\":{\"length\":\"500,2000\",\"text\":\"a b\","
+                                    "\"flag\":true},\"given\":[\"length\",\"text\",\"flag\"]}"}));
+    OK(lh_table_h5(&table, h5, "/needle/means"));
+    OK(lh_h5_commit(h5));
+    lh_report *report = open_one("a.h5");
+    ck_assert_int_eq(report->sheet_count, 2); /* times are no measures */
+    ck_assert_str_eq(report->sources[0].command, "longhaul eval needle --length 500,2000 --text 'a b' --flag");
+    const lh_figure *f = report->sheets[0].figure;
+    ck_assert_str_eq(f->name, "needle-exact");
+    ck_assert(f->better == 1 && report->sheets[1].figure->better == -1); /* kl */
+    ck_assert(f->dim_count == 3 && f->dims[0].count == 2 && f->dims[1].count == 2 && f->dims[2].count == 2);
+    ck_assert(f->dims[1].values[0] == 0.05 && f->dims[1].values[1] == 0.1);   /* budgets as numbers */
+    ck_assert(f->dims[2].values[0] == 500 && f->dims[2].values[1] == 2000);   /* in order */
+    static const float want[] = {1, 0.9F, 1, 0.9F, 0.25F, NAN, 0.5F, 0.375F}; /* full at every budget */
+    for (int i = 0; i < 8; i++)
+        ck_assert_msg(f->values[i] == want[i] || (isnan(f->values[i]) && isnan(want[i])), "value %d: %g", i,
+                      (double)f->values[i]);
+    lh_report_close(report);
+    lh_table_clear(&table);
+    unlink("a.h5");
+    folder_leave(folder);
+}
+END_TEST
+
+START_TEST(test_csv_has_a_row_for_each_value)
+{
+    char folder[FOLDER_BYTES], line[256];
+    int lines = 0;
+    folder_enter(folder);
+    OK(sample_write("a.h5"));
+    lh_report *report = open_one("a.h5");
+    OK(lh_report_csv(report, "csv"));
+    FILE *f = fopen("csv/head-budgets.csv", "r");
+    ck_assert_ptr_nonnull(f);
+    ck_assert_ptr_nonnull(fgets(line, sizeof line, f));
+    ck_assert_str_eq(line, "policy,layer,head,value\n");
+    while (fgets(line, sizeof line, f)) lines++;
+    fclose(f);
+    ck_assert_int_eq(lines, 8 * 6 * 4);
+    lh_report_close(report);
+    ck_assert_int_eq(system("rm -r csv a.h5"), 0);
+    folder_leave(folder);
+}
+END_TEST
+
+int main(void)
+{
+    const TTest *const tests[] = {test_a_text_is_neither_markup_nor_the_end_of_an_attribute,
+                                  test_data_cannot_end_its_script,
+                                  test_base64,
+                                  test_values_have_three_digits_and_shares_are_percentages,
+                                  test_axes_are_logarithmic_above_a_factor_of_30,
+                                  test_ticks_ascend_within_their_axis,
+                                  test_a_view_takes_means_of_what_is_there,
+                                  test_a_ranking_leaves_references_out,
+                                  test_a_large_figure_shrinks_by_averages,
+                                  test_every_figure_is_drawn,
+                                  test_a_hostile_file_adds_no_markup_to_the_page,
+                                  test_means_become_curves_over_budgets,
+                                  test_csv_has_a_row_for_each_value,
+                                  NULL};
+    return suite_run("report", tests);
+}
