@@ -1,8 +1,7 @@
-/* eval_ruler.c - `eval ruler`: options and output of the tasks of eval/ruler.h. */
+/* eval_ruler.c - `eval ruler`: options and sources of the tasks of RULER. */
 #include "base/hash.h"
 #include "base/log.h"
-#include "cli/eval_common.h"
-#include "eval/ruler.h"
+#include "cli/eval_synthetic.h"
 #include "eval/texts.h"
 
 struct ruler_options {
@@ -39,13 +38,7 @@ static const lh_option ruler_rows[] = {
      FIELD(hotpot),
      .arg = "FILE",
      .help = "The JSON file of HotpotQA, for qa_2 (published: hotpot_dev_distractor_v1.json)."},
-    {.type = LH_OPT_I64,
-     .name = "count",
-     FIELD(count),
-     .arg = "N",
-     .def = "10",
-     .min = 1,
-     .max = 1 << 20,
+    {LH_EVAL_SYNTHETIC_COUNT, FIELD(count),
      .help = "Prompts of every task and length: seeds from --seed on (published: 500)."},
     {LH_EVAL_SCENARIO, FIELD(scenario)},
     {0}};
@@ -61,15 +54,7 @@ static const lh_option run_rows[] = {
      .help = "Tokens of prompt and answer, chat format included, such as '4k,8k,16k'."},
     {LH_EVAL_MAX_NEW, .def = "0", .max = 1 << 30,
      .help = "Maximum tokens of an answer. 0: as published for the task, 30 to 128."},
-    {LH_EVAL_CHAT, .help =
-                       "Put text and question into the user's turn of the model's chat format, and begin the answer as "
-                       "published. auto: on if the model has one."},
-    {LH_EVAL_CHAT_TEMPLATE},
-    {.type = LH_OPT_STR, .name = "system", LH_FIELD(lh_eval_options, system), .arg = "TEXT", .help = "System message."},
-    {LH_EVAL_SEED, .help = "Random seed of prompts and policies."},
-    {LH_EVAL_GIVEN},
-    {LH_EVAL_TOGETHER},
-    {0}};
+    LH_EVAL_SYNTHETIC_ROWS{0}};
 static const lh_option_table run_table = {"prompts", run_rows};
 
 static const lh_option_group groups[] = {
@@ -78,8 +63,7 @@ static const lh_example examples[] = {
     {"longhaul eval ruler -m m.h5 --haystack essays/ --policy snapkv,h2o --budget 10%,20% -o ruler.h5",
      "two policies at two budgets, and the full cache, on all tasks but those of documents"},
     {"mpirun --bind-to none -n 4 longhaul eval ruler -m m.h5 --task vt,cwe,fwe --length 8k,16k --count 100 --policy "
-     "all "
-     "--budget 1024 --csv ruler.csv",
+     "all --budget 1024 --csv ruler.csv",
      "tracking and aggregation, all policies, on four ranks"},
     {0}};
 static const lh_syntax syntax = {
@@ -95,59 +79,56 @@ static const lh_syntax syntax = {
     .groups = groups,
     .examples = examples};
 
-typedef struct run {
-    lh_eval_task task;
-    const struct values *v;
-    lh_ruler_request request;
-    lh_ruler_result result;
-    lh_ruler_sources sources;
-} run;
-
-static lh_status ruler_means(const void *self, lh_table *out)
+static const struct ruler_options *options_of(const lh_eval_synthetic *r)
 {
-    return lh_ruler_means(&((const run *)self)->result, out);
-}
-
-static lh_status print_ruler(const void *self, lh_buf *out)
-{
-    return lh_ruler_print(&((const run *)self)->result, out);
+    return &((const struct values *)r->task.call->values)->ruler;
 }
 
 /* The option that gives what a task needs, and its value. */
-static const char *source_of(const struct ruler_options *o, lh_ruler_need need, const char **option)
+static const char *source_of(const struct ruler_options *o, lh_synthetic_need need, const char **option)
 {
     const struct {
         const char *option, *value;
-    } sources[] = {[LH_RULER_NOTHING] = {"", ""},
-                   [LH_RULER_TEXT] = {"--haystack", o->haystack},
-                   [LH_RULER_SQUAD] = {"--squad", o->squad},
-                   [LH_RULER_HOTPOT] = {"--hotpotqa", o->hotpot}};
+    } sources[] = {[LH_SYNTHETIC_NOTHING] = {"", ""},
+                   [LH_SYNTHETIC_TEXT] = {"--haystack", o->haystack},
+                   [LH_SYNTHETIC_SQUAD] = {"--squad", o->squad},
+                   [LH_SYNTHETIC_HOTPOT] = {"--hotpotqa", o->hotpot}};
     *option = sources[need].option;
     return sources[need].value;
 }
 
+static void take(lh_synthetic_request *request, const lh_synthetic_task *task)
+{
+    request->tasks[request->task_count++] = task;
+}
+
 /* Takes the tasks of the list. LH_EUSAGE for one whose source is not given. */
-static lh_status take_list(run *r)
+static lh_status take_list(lh_eval_synthetic *r)
 {
     const char *names[LH_RULER_TASKS + 1] = {NULL}, *option;
+    int wanted[LH_RULER_TASKS] = {0};
     for (int t = 0; t < LH_RULER_TASKS; t++) names[t] = lh_ruler_tasks[t].name;
-    LH_TRY(lh_eval_read_words("task", r->v->ruler.task, names, r->request.tasks));
-    for (int t = 0; t < LH_RULER_TASKS; t++)
-        if (r->request.tasks[t] && !source_of(&r->v->ruler, lh_ruler_tasks[t].need, &option))
+    LH_TRY(lh_eval_read_words("task", options_of(r)->task, names, wanted));
+    for (int t = 0; t < LH_RULER_TASKS; t++) {
+        if (!wanted[t]) continue;
+        if (!source_of(options_of(r), lh_ruler_tasks[t].need, &option))
             LH_FAIL(LH_EUSAGE, "task '%s' needs '%s'", names[t], option);
+        take(&r->request, &lh_ruler_tasks[t]);
+    }
     return LH_OK;
 }
 
 /* Takes all tasks whose sources are given. */
-static lh_status take_all(run *r)
+static lh_status take_all(lh_eval_synthetic *r)
 {
     lh_status st = LH_OK;
     lh_buf out = {0};
     const char *option;
-    for (int t = 0; t < LH_RULER_TASKS; t++) {
-        r->request.tasks[t] = source_of(&r->v->ruler, lh_ruler_tasks[t].need, &option) != NULL;
-        if (!r->request.tasks[t])
-            LH_TRY_DONE(lh_buf_printf(&out, "%s%s (%s)", out.bytes ? ", " : "", lh_ruler_tasks[t].name, option));
+    for (const lh_synthetic_task *task = lh_ruler_tasks; task->name; task++) {
+        if (source_of(options_of(r), task->need, &option))
+            take(&r->request, task);
+        else
+            LH_TRY_DONE(lh_buf_printf(&out, "%s%s (%s)", out.bytes ? ", " : "", task->name, option));
     }
     if (out.bytes) lh_info("left out, because their files are not given: %s", out.data);
 done:
@@ -157,20 +138,22 @@ done:
 
 static lh_status check_ruler(void *self)
 {
-    run *r = self;
-    LH_TRY(lh_eval_read_words("scenario", r->v->ruler.scenario, lh_scenario_names, r->request.scenarios));
-    return r->v->ruler.task ? take_list(r) : take_all(r);
+    lh_eval_synthetic *r = self;
+    const struct ruler_options *o = options_of(r);
+    r->request.count = o->count;
+    LH_TRY(lh_eval_read_words("scenario", o->scenario, lh_scenario_names, r->request.scenarios));
+    return o->task ? take_list(r) : take_all(r);
 }
 
-static lh_status load_text(run *r)
+static lh_status load_text(lh_eval_synthetic *r)
 {
     lh_status st = LH_OK;
     lh_texts texts = {0};
     lh_buf text = {0};
-    LH_TRY_DONE(lh_texts_read(&texts, "--haystack", r->v->ruler.haystack));
+    LH_TRY_DONE(lh_texts_read(&texts, "--haystack", options_of(r)->haystack));
     LH_TRY_DONE(lh_texts_join(&texts, &text));
-    LH_TRY_DONE(lh_ruler_sources_text(&r->sources, &text));
-    if (r->sources.words == 0) LH_FAIL_DONE(LH_EINPUT, "'%s' of '--haystack' has no words", r->v->ruler.haystack);
+    LH_TRY_DONE(lh_synthetic_sources_text(&r->sources, &text));
+    if (r->sources.words == 0) LH_FAIL_DONE(LH_EINPUT, "'%s' of '--haystack' has no words", options_of(r)->haystack);
 done:
     lh_texts_clear(&texts);
     lh_buf_clear(&text);
@@ -179,8 +162,8 @@ done:
 
 static lh_status load_sources(void *self)
 {
-    run *r = self;
-    const struct ruler_options *o = &r->v->ruler;
+    lh_eval_synthetic *r = self;
+    const struct ruler_options *o = options_of(r);
     if (o->haystack) LH_TRY(load_text(r));
     if (o->squad) LH_TRY(lh_documents_squad(&r->sources.squad, o->squad));
     if (o->hotpot) LH_TRY(lh_documents_hotpot(&r->sources.hotpot, o->hotpot));
@@ -190,36 +173,12 @@ static lh_status load_sources(void *self)
     return LH_OK;
 }
 
-static lh_status ask_ruler(void *self)
-{
-    run *r = self;
-    lh_ruler_request *q = &r->request;
-    q->setup = lh_eval_setup_of(&r->task);
-    q->sources = &r->sources;
-    q->chat = (lh_asked_chat){r->task.chat, r->v->eval.run.chat_template, r->v->eval.run.system};
-    q->lengths = r->task.lengths;
-    q->length_count = r->task.length_count;
-    q->count = r->v->ruler.count;
-    return lh_ruler_run(&r->result, r->task.engine, q);
-}
-
-static const lh_eval_kind kind = {.name = "ruler",
-                                  .check = check_ruler,
-                                  .load = load_sources,
-                                  .run = ask_ruler,
-                                  .means = ruler_means,
-                                  .print = print_ruler,
-                                  .tables = {{"answers", offsetof(run, result.answers)}}};
+static const lh_eval_kind kind = LH_EVAL_SYNTHETIC_KIND("ruler", check_ruler, load_sources);
 
 static lh_status run_ruler(lh_call *call)
 {
-    const struct values *v = call->values;
-    run r = {.v = v};
-    r.task = (lh_eval_task){.kind = &kind, .self = &r, .call = call};
-    lh_status st = lh_eval_run(&r.task);
-    lh_ruler_result_clear(&r.result);
-    lh_ruler_sources_clear(&r.sources);
-    return st;
+    lh_eval_synthetic run = {0};
+    return lh_eval_synthetic_call(&run, &kind, call);
 }
 
 const lh_command lh_command_eval_ruler = {&syntax, sizeof(struct values), run_ruler, NULL};

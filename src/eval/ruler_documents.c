@@ -11,12 +11,12 @@ static const char prefix[] = " Answer:";
 
 enum { DRAW_OTHERS, DRAW_ORDER };
 
-static const lh_documents *documents_of(const lh_ruler_form *form, const lh_ruler_spec *spec)
+static const lh_documents *documents_of(const lh_synthetic_form *form, const lh_synthetic_spec *spec)
 {
-    return spec->task->need == LH_RULER_SQUAD ? &form->sources->squad : &form->sources->hotpot;
+    return spec->task->need == LH_SYNTHETIC_SQUAD ? &form->sources->squad : &form->sources->hotpot;
 }
 
-static const lh_document_question *question_of(const lh_ruler_form *form, const lh_ruler_spec *spec)
+static const lh_document_question *question_of(const lh_synthetic_form *form, const lh_synthetic_spec *spec)
 {
     const lh_documents *d = documents_of(form, spec);
     return &d->questions[spec->seed % (uint64_t)d->question_count];
@@ -31,14 +31,14 @@ static int has(const lh_document_set *set, int64_t document)
 
 /* The documents of a prompt, [units]: those of the question, related ones, then any others; all of them, several times,
  * where there are too few. */
-static lh_status choose_documents(const lh_ruler_maker *maker, int64_t **out)
+static lh_status choose_documents(const lh_synthetic_maker *maker, int64_t **out)
 {
     lh_status st = LH_OK;
     const lh_documents *d = documents_of(maker->form, maker->spec);
     const lh_document_question *q = question_of(maker->form, maker->spec);
     const int related_too = maker->units - q->gold.n > q->related.n;
     const lh_document_set *some = &q->related;
-    lh_draws draws = lh_ruler_draws(maker, DRAW_OTHERS);
+    lh_draws draws = lh_synthetic_draws(maker, DRAW_OTHERS);
     int64_t *order = NULL, *chosen = NULL, n = 0;
     LH_TRY_DONE(lh_calloc(&chosen, maker->units, sizeof *chosen));
     for (int64_t i = 0; maker->units >= d->n && i < maker->units; i++) chosen[n++] = i % d->n;
@@ -61,13 +61,13 @@ done:
     return st;
 }
 
-static lh_status build_documents(const lh_ruler_maker *maker)
+static lh_status build_documents(const lh_synthetic_maker *maker)
 {
     lh_status st = LH_OK;
-    lh_ruler_sample *s = maker->out;
+    lh_synthetic_sample *s = maker->out;
     const lh_documents *d = documents_of(maker->form, maker->spec);
     const lh_document_question *q = question_of(maker->form, maker->spec);
-    lh_draws draws = lh_ruler_draws(maker, DRAW_ORDER);
+    lh_draws draws = lh_synthetic_draws(maker, DRAW_ORDER);
     int64_t *chosen = NULL, *order = NULL;
     LH_TRY_DONE(choose_documents(maker, &chosen));
     LH_TRY_DONE(lh_draw_order(&draws, &order, maker->units));
@@ -76,19 +76,19 @@ static lh_status build_documents(const lh_ruler_maker *maker)
         LH_TRY_DONE(lh_buf_printf(&s->text, "%sDocument %lld:\n", i ? "\n\n" : "", (long long)i + 1));
         LH_TRY_DONE(lh_buf_puts(&s->text, d->at[chosen[order[i]]]));
     }
-    LH_TRY_DONE(lh_ruler_fill(&s->question, question_template, "", q->query));
+    LH_TRY_DONE(lh_synthetic_fill(&s->question, question_template, "", q->query));
     LH_TRY_DONE(lh_buf_puts(&s->prefix, prefix));
     LH_TRY_DONE(lh_buf_printf(&s->expected, " %s", q->answers[0]));
-    for (int64_t i = 0; i < q->answer_count; i++) LH_TRY_DONE(lh_ruler_reference(s, q->answers[i]));
+    for (int64_t i = 0; i < q->answer_count; i++) LH_TRY_DONE(lh_synthetic_reference(s, q->answers[i]));
 done:
     lh_free(chosen);
     lh_free(order);
     return st;
 }
 
-static int64_t min_documents(const lh_ruler_form *form, const lh_ruler_spec *spec)
+static int64_t min_documents(const lh_synthetic_form *form, const lh_synthetic_spec *spec)
 {
     return question_of(form, spec)->gold.n;
 }
 
-const lh_ruler_kind lh_ruler_documents = {build_documents, min_documents, "\n\n", 0};
+const lh_synthetic_kind lh_ruler_documents = {build_documents, min_documents, "\n\n", 0, lh_synthetic_match_part};

@@ -38,10 +38,11 @@ static int is_new(const chain *c, int i)
 }
 
 /* Every line but the first ends with a blank, as published. */
-static lh_status draw_chain(chain *c, const lh_ruler_maker *maker, int example)
+static lh_status draw_chain(chain *c, const lh_synthetic_maker *maker, int example)
 {
     const uint32_t purpose = example ? DRAW_EXAMPLE : 0;
-    lh_draws names = lh_ruler_draws(maker, purpose + DRAW_NAMES), value = lh_ruler_draws(maker, purpose + DRAW_VALUE);
+    lh_draws names = lh_synthetic_draws(maker, purpose + DRAW_NAMES),
+             value = lh_synthetic_draws(maker, purpose + DRAW_VALUE);
     LH_TRY(lh_buf_printf(&c->value, "%lld", (long long)(10000 + lh_draw_below(&value, 89999))));
     for (int i = 0; i < VARIABLES; i++) {
         do {
@@ -57,11 +58,11 @@ static lh_status draw_chain(chain *c, const lh_ruler_maker *maker, int example)
 }
 
 /* Appends the template with the chain in `units` lines of noise, up to the question. */
-static lh_status put_chain(const lh_ruler_maker *maker, const chain *c, int example, int64_t units, lh_buf *out)
+static lh_status put_chain(const lh_synthetic_maker *maker, const chain *c, int example, int64_t units, lh_buf *out)
 {
-    lh_draws places = lh_ruler_draws(maker, (example ? DRAW_EXAMPLE : 0) + DRAW_PLACES);
+    lh_draws places = lh_synthetic_draws(maker, (example ? DRAW_EXAMPLE : 0) + DRAW_PLACES);
     LH_TRY(lh_buf_puts(out, vt_head));
-    return lh_ruler_put_lines(&(lh_ruler_lines){units, VARIABLES, c->lines, NULL, NULL}, &places, out);
+    return lh_synthetic_put_lines(&(lh_synthetic_lines){units, VARIABLES, c->lines, NULL, NULL}, &places, out);
 }
 
 static lh_status put_names(const chain *c, lh_buf *out)
@@ -71,17 +72,17 @@ static lh_status put_names(const chain *c, lh_buf *out)
 }
 
 /* The example: question and answer in one text, with `units` lines of noise. */
-static lh_status put_example(const lh_ruler_maker *maker, const chain *c, int64_t units, lh_buf *out)
+static lh_status put_example(const lh_synthetic_maker *maker, const chain *c, int64_t units, lh_buf *out)
 {
     LH_TRY(put_chain(maker, c, 1, units, out));
     LH_TRY(lh_buf_puts(out, "\n"));
-    LH_TRY(lh_ruler_fill(out, vt_question, "", c->value.data));
-    LH_TRY(lh_ruler_fill(out, vt_prefix, "", c->value.data));
+    LH_TRY(lh_synthetic_fill(out, vt_question, "", c->value.data));
+    LH_TRY(lh_synthetic_fill(out, vt_prefix, "", c->value.data));
     return LH_OK;
 }
 
 /* Appends the example with as much noise as fits into its tokens, but no less than a line for each assignment. */
-static lh_status put_fitted_example(const lh_ruler_maker *maker, lh_buf *out)
+static lh_status put_fitted_example(const lh_synthetic_maker *maker, lh_buf *out)
 {
     lh_status st = LH_OK;
     chain c = {0};
@@ -105,30 +106,30 @@ done:
     return st;
 }
 
-static lh_status build_tracking(const lh_ruler_maker *maker)
+static lh_status build_tracking(const lh_synthetic_maker *maker)
 {
     lh_status st = LH_OK;
-    lh_ruler_sample *s = maker->out;
+    lh_synthetic_sample *s = maker->out;
     chain c = {0};
     LH_TRY_DONE(draw_chain(&c, maker, 0));
     LH_TRY_DONE(put_fitted_example(maker, &s->text));
     LH_TRY_DONE(put_chain(maker, &c, 0, maker->units, &s->text));
-    LH_TRY_DONE(lh_ruler_fill(&s->question, vt_question, "", c.value.data));
-    LH_TRY_DONE(lh_ruler_fill(&s->prefix, vt_prefix, "", c.value.data));
+    LH_TRY_DONE(lh_synthetic_fill(&s->question, vt_question, "", c.value.data));
+    LH_TRY_DONE(lh_synthetic_fill(&s->prefix, vt_prefix, "", c.value.data));
     LH_TRY_DONE(put_names(&c, &s->expected));
-    for (int i = 0; i < VARIABLES; i++) LH_TRY_DONE(lh_ruler_reference(s, c.names[i].data));
+    for (int i = 0; i < VARIABLES; i++) LH_TRY_DONE(lh_synthetic_reference(s, c.names[i].data));
 done:
     clear_chain(&c);
     return st;
 }
 
-static int64_t min_tracking(const lh_ruler_form *form, const lh_ruler_spec *spec)
+static int64_t min_tracking(const lh_synthetic_form *form, const lh_synthetic_spec *spec)
 {
     (void)form, (void)spec;
     return VARIABLES;
 }
 
-const lh_ruler_kind lh_ruler_tracking = {build_tracking, min_tracking, "\n", 0};
+const lh_synthetic_kind lh_ruler_tracking = {build_tracking, min_tracking, "\n", 0, lh_synthetic_match_all};
 
 /* ---- common words: a numbered list in which ten words are more frequent than the others ---- */
 
@@ -152,10 +153,10 @@ static lh_status put_word(int64_t words, int64_t i, lh_buf *out)
 }
 
 /* Appends the list to *out; the common words are ids[0 … COMMON). */
-static lh_status put_list(const lh_ruler_maker *maker, const counted *c, int64_t **ids, lh_buf *out)
+static lh_status put_list(const lh_synthetic_maker *maker, const counted *c, int64_t **ids, lh_buf *out)
 {
     lh_status st = LH_OK;
-    lh_draws words = lh_ruler_draws(maker, c->purpose), places = lh_ruler_draws(maker, c->purpose + 1);
+    lh_draws words = lh_synthetic_draws(maker, c->purpose), places = lh_synthetic_draws(maker, c->purpose + 1);
     const int64_t frequent = (int64_t)COMMON * c->common, n = frequent + (c->words - COMMON) * c->other;
     int64_t *order = NULL;
     LH_TRY_DONE(lh_draw_order(&words, ids, c->words <= LH_WORDS ? LH_WORDS : LH_COMPOUNDS));
@@ -180,7 +181,7 @@ static lh_status put_common(const counted *c, const int64_t *ids, lh_buf *out)
     return LH_OK;
 }
 
-static lh_status put_counted_example(const lh_ruler_maker *maker, const counted *c, lh_buf *out)
+static lh_status put_counted_example(const lh_synthetic_maker *maker, const counted *c, lh_buf *out)
 {
     lh_status st = LH_OK;
     int64_t *ids = NULL;
@@ -194,10 +195,10 @@ done:
     return st;
 }
 
-static lh_status build_common(const lh_ruler_maker *maker)
+static lh_status build_common(const lh_synthetic_maker *maker)
 {
     lh_status st = LH_OK;
-    lh_ruler_sample *s = maker->out;
+    lh_synthetic_sample *s = maker->out;
     const int brief = maker->spec->length < SHORT;
     const counted example = brief ? (counted){20, 3, 1, 2} : (counted){40, 10, 3, 2},
                   list = brief ? (counted){maker->units, 6, 1, 0} : (counted){maker->units, 30, 3, 0};
@@ -212,7 +213,7 @@ static lh_status build_common(const lh_ruler_maker *maker)
     for (int i = 0; i < COMMON; i++) {
         word.bytes = 0;
         LH_TRY_DONE(put_word(list.words, ids[i], &word));
-        LH_TRY_DONE(lh_ruler_reference(s, word.data));
+        LH_TRY_DONE(lh_synthetic_reference(s, word.data));
     }
 done:
     lh_free(ids);
@@ -220,13 +221,13 @@ done:
     return st;
 }
 
-static int64_t min_common(const lh_ruler_form *form, const lh_ruler_spec *spec)
+static int64_t min_common(const lh_synthetic_form *form, const lh_synthetic_spec *spec)
 {
     (void)form, (void)spec;
     return COMMON + 1;
 }
 
-const lh_ruler_kind lh_ruler_common = {build_common, min_common, "\n", LH_COMPOUNDS};
+const lh_synthetic_kind lh_ruler_common = {build_common, min_common, "\n", LH_COMPOUNDS, lh_synthetic_match_all};
 
 /* ---- frequent words: words of random letters by a zeta distribution ---- */
 
@@ -240,7 +241,7 @@ static const char fwe_prefix[] = " Answer: According to the coded text above, th
 enum { ASKED = 3, CODED_LETTERS = 6, TOKENS_PER_WORD = 50, MIN_CODED = 32 };
 enum { DRAW_VOCABULARY, DRAW_CODED_ORDER };
 
-static int64_t vocabulary_of(const lh_ruler_spec *spec)
+static int64_t vocabulary_of(const lh_synthetic_spec *spec)
 {
     return lh_max_i64((spec->length - spec->max_new) / TOKENS_PER_WORD, ASKED + 2);
 }
@@ -254,10 +255,10 @@ static int64_t times_of(int64_t n, int64_t rank)
 }
 
 /* The words by rank: rank 1 is noise, and no other is one of the three that are asked for. */
-static lh_status draw_vocabulary(const lh_ruler_maker *maker, char (*words)[CODED_LETTERS + 1], int64_t n)
+static lh_status draw_vocabulary(const lh_synthetic_maker *maker, char (*words)[CODED_LETTERS + 1], int64_t n)
 {
     lh_status st = LH_OK;
-    lh_draws letters = lh_ruler_draws(maker, DRAW_VOCABULARY);
+    lh_draws letters = lh_synthetic_draws(maker, DRAW_VOCABULARY);
     lh_buf word = {0};
     strcpy(words[0], "...");
     for (int64_t i = 1; i < n; i++) {
@@ -274,10 +275,10 @@ done:
     return st;
 }
 
-static lh_status put_coded(const lh_ruler_maker *maker, char (*words)[CODED_LETTERS + 1], int64_t n, lh_buf *out)
+static lh_status put_coded(const lh_synthetic_maker *maker, char (*words)[CODED_LETTERS + 1], int64_t n, lh_buf *out)
 {
     lh_status st = LH_OK;
-    lh_draws draws = lh_ruler_draws(maker, DRAW_CODED_ORDER);
+    lh_draws draws = lh_synthetic_draws(maker, DRAW_CODED_ORDER);
     int64_t total = 0, at = 0, *order = NULL, *ranks = NULL;
     for (int64_t i = 0; i < n; i++) total += times_of(maker->units, i + 1);
     LH_TRY_DONE(lh_draw_order(&draws, &order, total));
@@ -291,10 +292,10 @@ done:
     return st;
 }
 
-static lh_status build_frequent(const lh_ruler_maker *maker)
+static lh_status build_frequent(const lh_synthetic_maker *maker)
 {
     lh_status st = LH_OK;
-    lh_ruler_sample *s = maker->out;
+    lh_synthetic_sample *s = maker->out;
     const int64_t n = vocabulary_of(maker->spec);
     char(*words)[CODED_LETTERS + 1] = NULL;
     LH_TRY_DONE(lh_calloc(&words, n, sizeof *words));
@@ -305,17 +306,17 @@ static lh_status build_frequent(const lh_ruler_maker *maker)
     LH_TRY_DONE(lh_buf_puts(&s->prefix, fwe_prefix));
     for (int i = 1; i <= ASKED; i++) {
         LH_TRY_DONE(lh_buf_printf(&s->expected, "%s%s", i > 1 ? ", " : " ", words[i]));
-        LH_TRY_DONE(lh_ruler_reference(s, words[i]));
+        LH_TRY_DONE(lh_synthetic_reference(s, words[i]));
     }
 done:
     lh_free(words);
     return st;
 }
 
-static int64_t min_frequent(const lh_ruler_form *form, const lh_ruler_spec *spec)
+static int64_t min_frequent(const lh_synthetic_form *form, const lh_synthetic_spec *spec)
 {
     (void)form, (void)spec;
     return MIN_CODED;
 }
 
-const lh_ruler_kind lh_ruler_frequent = {build_frequent, min_frequent, "\n", 0};
+const lh_synthetic_kind lh_ruler_frequent = {build_frequent, min_frequent, "\n", 0, lh_synthetic_match_all};

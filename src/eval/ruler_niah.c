@@ -38,7 +38,7 @@ enum { NEEDLES_MAX = 4, DEPTHS = 40 };
 enum { DRAW_KEYS, DRAW_VALUES, DRAW_ORDER, DRAW_PLACES, DRAW_QUERIES, DRAW_HAY_VALUES, DRAW_HAY_ORDER, DRAW_HAY_KEYS };
 
 typedef struct niah {
-    const lh_ruler_maker *maker;
+    const lh_synthetic_maker *maker;
     const lh_ruler_needles *what;
     int64_t *words;              /* [LH_COMPOUNDS] in random order: the keys, then those of the haystack */
     lh_buf keys[NEEDLES_MAX];    /* [what->keys] */
@@ -75,8 +75,8 @@ static lh_status put_key(const niah *n, int64_t i, lh_draws *draws, lh_buf *out)
 
 static lh_status draw_keys(niah *n)
 {
-    lh_draws keys = lh_ruler_draws(n->maker, DRAW_KEYS), values = lh_ruler_draws(n->maker, DRAW_VALUES);
-    lh_draws order = lh_ruler_draws(n->maker, DRAW_ORDER);
+    lh_draws keys = lh_synthetic_draws(n->maker, DRAW_KEYS), values = lh_synthetic_draws(n->maker, DRAW_VALUES);
+    lh_draws order = lh_synthetic_draws(n->maker, DRAW_ORDER);
     const int needles = count_needles(n->what);
     LH_TRY(lh_draw_order(&order, &n->order, needles));
     LH_TRY(lh_draw_order(&keys, &n->words, LH_COMPOUNDS));
@@ -113,20 +113,20 @@ done:
 static lh_status put_lines(niah *n, lh_buf *out)
 {
     const int64_t units = n->maker->units;
-    lh_draws places = lh_ruler_draws(n->maker, DRAW_PLACES), order = lh_ruler_draws(n->maker, DRAW_HAY_ORDER);
-    lh_ruler_lines lines = {units, count_needles(n->what), n->needles, n, NULL};
+    lh_draws places = lh_synthetic_draws(n->maker, DRAW_PLACES), order = lh_synthetic_draws(n->maker, DRAW_HAY_ORDER);
+    lh_synthetic_lines lines = {units, count_needles(n->what), n->needles, n, NULL};
     if (n->what->hay == LH_RULER_NEEDLES) {
         lines.line = put_hay;
         n->groups = (units + n->what->values - 1) / n->what->values;
-        n->hay_keys = lh_ruler_draws(n->maker, DRAW_HAY_KEYS);
-        n->hay_values = lh_ruler_draws(n->maker, DRAW_HAY_VALUES);
+        n->hay_keys = lh_synthetic_draws(n->maker, DRAW_HAY_KEYS);
+        n->hay_values = lh_synthetic_draws(n->maker, DRAW_HAY_VALUES);
         LH_TRY(lh_draw_order(&order, &n->hay, units));
     }
-    return lh_ruler_put_lines(&lines, &places, out);
+    return lh_synthetic_put_lines(&lines, &places, out);
 }
 
 /* The first `units` words of the text, which is repeated if it has fewer. */
-static lh_status put_words(const lh_ruler_sources *sources, int64_t units, lh_buf *out)
+static lh_status put_words(const lh_synthetic_sources *sources, int64_t units, lh_buf *out)
 {
     for (int64_t left = units, n; left > 0; left -= n) {
         n = left < sources->words ? left : sources->words;
@@ -171,7 +171,7 @@ static lh_status put_essay(niah *n, lh_buf *out)
     lh_buf text = {0};
     int64_t *starts = NULL, sentences = 0, depths[NEEDLES_MAX], from = 0;
     const int needles = count_needles(n->what);
-    lh_draws places = lh_ruler_draws(n->maker, DRAW_PLACES);
+    lh_draws places = lh_synthetic_draws(n->maker, DRAW_PLACES);
     LH_TRY_DONE(put_words(n->maker->form->sources, n->maker->units, &text));
     LH_TRY_DONE(find_sentences(&text, &starts, &sentences));
     lh_draw_sorted(&places, depths, needles, DEPTHS);
@@ -202,12 +202,12 @@ static lh_status put_query(lh_buf *out, const niah *n, const int64_t *asked)
 
 static lh_status put_answers(const niah *n, const int64_t *asked)
 {
-    lh_ruler_sample *s = n->maker->out;
+    lh_synthetic_sample *s = n->maker->out;
     for (int q = 0; q < n->what->queries; q++)
         for (int v = 0; v < n->what->values; v++) {
             const char *value = n->values[asked[q] * n->what->values + v].data;
             LH_TRY(lh_buf_printf(&s->expected, "%s%s", s->reference_count ? ", " : " ", value));
-            LH_TRY(lh_ruler_reference(s, value));
+            LH_TRY(lh_synthetic_reference(s, value));
         }
     return LH_OK;
 }
@@ -215,27 +215,27 @@ static lh_status put_answers(const niah *n, const int64_t *asked)
 static lh_status put_prompt(niah *n, const int64_t *asked)
 {
     lh_status st = LH_OK;
-    lh_ruler_sample *s = n->maker->out;
+    lh_synthetic_sample *s = n->maker->out;
     lh_buf query = {0};
-    const int one = n->what->queries * n->what->values == 1, version = n->maker->spec->task->version;
+    const int one = n->what->queries * n->what->values == 1, version = n->what->version;
     const char *type = type_names[n->what->value][one];
     LH_TRY_DONE(put_query(&query, n, asked));
-    LH_TRY_DONE(lh_ruler_fill(&s->text, templates[version - 1][one].head, type, query.data));
+    LH_TRY_DONE(lh_synthetic_fill(&s->text, templates[version - 1][one].head, type, query.data));
     LH_TRY_DONE(n->what->hay == LH_RULER_ESSAY ? put_essay(n, &s->text) : put_lines(n, &s->text));
-    LH_TRY_DONE(lh_ruler_fill(&s->question, templates[version - 1][one].question, type, query.data));
-    LH_TRY_DONE(lh_ruler_fill(&s->prefix, templates[version - 1][one].prefix, type, query.data));
+    LH_TRY_DONE(lh_synthetic_fill(&s->question, templates[version - 1][one].question, type, query.data));
+    LH_TRY_DONE(lh_synthetic_fill(&s->prefix, templates[version - 1][one].prefix, type, query.data));
     LH_TRY_DONE(put_answers(n, asked));
 done:
     lh_buf_clear(&query);
     return st;
 }
 
-static lh_status build_niah(const lh_ruler_maker *maker)
+static lh_status build_niah(const lh_synthetic_maker *maker)
 {
     lh_status st = LH_OK;
     niah n = {.maker = maker, .what = maker->spec->task->needles};
     int64_t *asked = NULL; /* keys in random order, of which the first are asked for */
-    lh_draws queries = lh_ruler_draws(maker, DRAW_QUERIES);
+    lh_draws queries = lh_synthetic_draws(maker, DRAW_QUERIES);
     LH_TRY_DONE(lh_draw_order(&queries, &asked, n.what->keys));
     LH_TRY_DONE(draw_keys(&n));
     LH_TRY_DONE(put_prompt(&n, asked));
@@ -252,10 +252,10 @@ done:
     return st;
 }
 
-static int64_t min_niah(const lh_ruler_form *form, const lh_ruler_spec *spec)
+static int64_t min_niah(const lh_synthetic_form *form, const lh_synthetic_spec *spec)
 {
     (void)form;
     return count_needles(spec->task->needles); /* on lines of their own */
 }
 
-const lh_ruler_kind lh_ruler_niah = {build_niah, min_niah, "\n", 0};
+const lh_synthetic_kind lh_ruler_niah = {build_niah, min_niah, "\n", 0, lh_synthetic_match_all};

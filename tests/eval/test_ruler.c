@@ -11,7 +11,7 @@
 #include "base/json.h"
 #include "cli/program.h"
 #include "cli/tiny.h"
-#include "eval/ruler_prompt.h"
+#include "eval/synthetic_prompt.h"
 #include "import/tokenizer_source.h"
 #include "suite.h"
 
@@ -32,11 +32,11 @@ static const char hotpot[] =
     "\", \"And more.\"]], [\"Two\", [\"A second.\"]]]}, {\"_id\": \"2\", \"question\": \"Who?\", \"answer\": "
     "\"nobody\", \"context\": [[\"Two\", [\"A second.\"]], [\"Three\", [\"A third.\"]]]}]";
 
-static lh_ruler_sources sources;
+static lh_synthetic_sources sources;
 
-static const lh_ruler_task *task_of(const char *name)
+static const lh_synthetic_task *task_of(const char *name)
 {
-    for (const lh_ruler_task *t = lh_ruler_tasks; t->name; t++)
+    for (const lh_synthetic_task *t = lh_ruler_tasks; t->name; t++)
         if (strcmp(t->name, name) == 0) return t;
     ck_abort_msg("no task '%s'", name);
 }
@@ -64,20 +64,20 @@ static int occurs(const char *text, const char *part)
     return n;
 }
 
-static void make(lh_ruler_sample *out, const lh_tokenizer *tok, const lh_chat_format *format, lh_ruler_spec spec)
+static void make(lh_synthetic_sample *out, const lh_tokenizer *tok, const lh_chat_format *format,
+                 lh_synthetic_spec spec)
 {
-    const lh_ruler_form form = {&sources, tok, format, NULL};
-    spec.max_new = spec.task->max_new;
-    OK(lh_ruler_fit(&form, &spec, &spec.units));
-    OK(lh_ruler_make(out, &form, &spec));
+    const lh_synthetic_form form = {&sources, tok, format, NULL, 0};
+    OK(lh_synthetic_fit(&form, &spec));
+    OK(lh_synthetic_make(out, &form, &spec));
 }
 
 /* A sample with the tokenizer of single bytes, as plain text. */
-static lh_ruler_sample sample_of(const char *name, int64_t length, uint64_t seed)
+static lh_synthetic_sample sample_of(const char *name, int64_t length, uint64_t seed)
 {
-    lh_ruler_sample s;
+    lh_synthetic_sample s;
     lh_tokenizer *tok = open_tokenizer("tiny");
-    make(&s, tok, NULL, (lh_ruler_spec){.task = task_of(name), .length = length, .seed = seed});
+    make(&s, tok, NULL, (lh_synthetic_spec){.task = task_of(name), .length = length, .seed = seed});
     lh_tokenizer_close(tok);
     return s;
 }
@@ -106,9 +106,9 @@ static char *decode(const lh_tokenizer *tok, const lh_tokens *ids)
 }
 
 /* Prompt and answer fit into the length, and both scenarios say text, question and prefix. */
-static void check_sample(const lh_tokenizer *tok, const lh_chat_format *format, const lh_ruler_spec *spec)
+static void check_sample(const lh_tokenizer *tok, const lh_chat_format *format, const lh_synthetic_spec *spec)
 {
-    lh_ruler_sample s;
+    lh_synthetic_sample s;
     lh_buf expected = {0}, apart = {0};
     make(&s, tok, format, *spec);
     const int64_t tokens = lh_asked_prompt_max(&s.prompt) + spec->task->max_new;
@@ -132,7 +132,7 @@ static void check_sample(const lh_tokenizer *tok, const lh_chat_format *format, 
     free(question);
     lh_buf_clear(&expected);
     lh_buf_clear(&apart);
-    lh_ruler_sample_clear(&s);
+    lh_synthetic_sample_clear(&s);
 }
 
 START_TEST(test_prompts_of_all_tasks_fit_and_say_the_same_in_both_scenarios)
@@ -142,10 +142,10 @@ START_TEST(test_prompts_of_all_tasks_fit_and_say_the_same_in_both_scenarios)
         lh_tokenizer *tok = open_tokenizer(names[i]);
         const lh_chat_format *format = NULL;
         if (i == 0) OK(lh_chat_of(&format, tok));
-        for (const lh_ruler_task *t = lh_ruler_tasks; tok && t->name; t++)
+        for (const lh_synthetic_task *t = lh_ruler_tasks; tok && t->name; t++)
             for (int chat = 0; chat <= (i == 0); chat++)
                 check_sample(tok, chat ? format : NULL,
-                             &(lh_ruler_spec){.task = t, .length = i ? 2000 : 4090, .seed = 3});
+                             &(lh_synthetic_spec){.task = t, .length = i ? 2000 : 4090, .seed = 3});
         lh_chat_close(format);
         lh_tokenizer_close(tok);
     }
@@ -154,15 +154,15 @@ END_TEST
 
 START_TEST(test_the_seed_makes_the_prompt)
 {
-    for (const lh_ruler_task *t = lh_ruler_tasks; t->name; t++) {
-        lh_ruler_sample a = sample_of(t->name, 4000, 5), b = sample_of(t->name, 4000, 5),
-                        c = sample_of(t->name, 4000, 6);
+    for (const lh_synthetic_task *t = lh_ruler_tasks; t->name; t++) {
+        lh_synthetic_sample a = sample_of(t->name, 4000, 5), b = sample_of(t->name, 4000, 5),
+                            c = sample_of(t->name, 4000, 6);
         ck_assert_str_eq(a.text.data, b.text.data);
         ck_assert_str_eq(a.expected.data, b.expected.data);
         ck_assert_msg(strcmp(a.text.data, c.text.data) != 0, "%s", t->name);
-        lh_ruler_sample_clear(&a);
-        lh_ruler_sample_clear(&b);
-        lh_ruler_sample_clear(&c);
+        lh_synthetic_sample_clear(&a);
+        lh_synthetic_sample_clear(&b);
+        lh_synthetic_sample_clear(&c);
     }
 }
 END_TEST
@@ -251,7 +251,7 @@ static char *filled(const char *template, const char *key)
 START_TEST(test_needles_have_the_published_templates)
 {
     for (size_t i = 0; i < sizeof niah / sizeof *niah; i++) {
-        lh_ruler_sample s = sample_of(niah[i].name, 4500, 7 + i);
+        lh_synthetic_sample s = sample_of(niah[i].name, 4500, 7 + i);
         char query[512] = "";
         const char *from = strstr(s.question.data, " for ") + 5, *until = strstr(from, " mentioned");
         snprintf(query, sizeof query, "%.*s", (int)(until - from), from);
@@ -267,7 +267,7 @@ START_TEST(test_needles_have_the_published_templates)
         }
         free(question);
         free(prefix);
-        lh_ruler_sample_clear(&s);
+        lh_synthetic_sample_clear(&s);
     }
 }
 END_TEST
@@ -283,7 +283,7 @@ START_TEST(test_among_needles_only_the_asked_key_has_the_answers)
                  {"mk_niah_basic", "numbers", 1},
                  {"mv_niah_basic", "numbers", 4}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        lh_ruler_sample s = sample_of(cases[i].name, 6000, i);
+        lh_synthetic_sample s = sample_of(cases[i].name, 6000, i);
         char start[128], key[64];
         int n, asked = 0, others = 0;
         sscanf(strstr(s.question.data, " for "), " for %63s", key);
@@ -305,14 +305,14 @@ START_TEST(test_among_needles_only_the_asked_key_has_the_answers)
         ck_assert_int_eq(asked, cases[i].values);
         ck_assert_int_ge(others, n - 1 - cases[i].values); /* all keys have as many, but for the last one */
         free(lines);
-        lh_ruler_sample_clear(&s);
+        lh_synthetic_sample_clear(&s);
     }
 }
 END_TEST
 
 START_TEST(test_four_queries_are_joined_as_published)
 {
-    lh_ruler_sample s = sample_of("niah_multiquery", 4500, 1);
+    lh_synthetic_sample s = sample_of("niah_multiquery", 4500, 1);
     char keys[4][64], line[512];
     ck_assert_int_eq(sscanf(strstr(s.question.data, " for "), " for %63[^,], %63[^,], %63[^,], and %63s", keys[0],
                             keys[1], keys[2], keys[3]),
@@ -321,7 +321,7 @@ START_TEST(test_four_queries_are_joined_as_published)
         snprintf(line, sizeof line, "One of the special magic numbers for %s is: %s.", keys[k], s.references[k]);
         ck_assert_int_eq(occurs(s.text.data, line), 1);
     }
-    lh_ruler_sample_clear(&s);
+    lh_synthetic_sample_clear(&s);
 }
 END_TEST
 
@@ -329,7 +329,7 @@ END_TEST
 START_TEST(test_the_haystack_is_the_text_with_needles_between_sentences)
 {
     for (uint64_t seed = 0; seed < 6; seed++) {
-        lh_ruler_sample s = sample_of("niah_multivalue", 4500, seed);
+        lh_synthetic_sample s = sample_of("niah_multivalue", 4500, seed);
         lh_buf bare = {0}, wanted = {0};
         const char *at = strchr(s.text.data, '\n') + 1;
         for (const char *needle; (needle = strstr(at, "One of the special"));
@@ -346,7 +346,7 @@ START_TEST(test_the_haystack_is_the_text_with_needles_between_sentences)
         ck_assert_int_eq(strncmp(sources.text.data, wanted.data, (size_t)wanted.bytes), 0);
         lh_buf_clear(&bare);
         lh_buf_clear(&wanted);
-        lh_ruler_sample_clear(&s);
+        lh_synthetic_sample_clear(&s);
     }
 }
 END_TEST
@@ -365,7 +365,7 @@ START_TEST(test_a_published_sample_has_the_same_form)
     }
     OK(lh_file_read(&text, path, 1 << 24));
     OK(lh_json_parse_line(&record, "line 1", text.data, (int64_t)strcspn(text.data, "\n")));
-    lh_ruler_sample ours = sample_of("niah_multikey_3", 6000, 0);
+    lh_synthetic_sample ours = sample_of("niah_multikey_3", 6000, 0);
     lh_buf theirs = {0}, all = {0};
     int n, m;
     OK(lh_buf_puts(&theirs, json_string_value(json_object_get(record, "input"))));
@@ -387,7 +387,7 @@ START_TEST(test_a_published_sample_has_the_same_form)
     lh_buf_clear(&theirs);
     lh_buf_clear(&all);
     lh_buf_clear(&text);
-    lh_ruler_sample_clear(&ours);
+    lh_synthetic_sample_clear(&ours);
     json_decref(record);
 }
 END_TEST
@@ -419,7 +419,7 @@ static void check_chain(char **lines, int n, int letters, lh_buf *names, const c
 START_TEST(test_tracking_shows_an_example_and_one_chain)
 {
     static const char head[] = "Memorize and track the chain(s) of variable assignment hidden in the following text.";
-    lh_ruler_sample s = sample_of("vt", 4500, 11);
+    lh_synthetic_sample s = sample_of("vt", 4500, 11);
     lh_buf names = {0}, question = {0};
     int n, example = 0;
     char value[2][8];
@@ -454,7 +454,7 @@ START_TEST(test_tracking_shows_an_example_and_one_chain)
     free(lines);
     lh_buf_clear(&names);
     lh_buf_clear(&question);
-    lh_ruler_sample_clear(&s);
+    lh_synthetic_sample_clear(&s);
 }
 END_TEST
 
@@ -474,7 +474,7 @@ static void check_common(int64_t length, int common, int other, int example_word
     static const char head[] = "Below is a numbered list of words. In these words, some appear more often than others. "
                                "Memorize the ones that appear most often.\n",
                       prefix[] = " Answer: The top 10 words that appear most often in the list are:";
-    lh_ruler_sample s = sample_of("cwe", length, 4);
+    lh_synthetic_sample s = sample_of("cwe", length, 4);
     lh_buf end = {0};
     ck_assert_int_eq(occurs(s.text.data, head), 2);
     ck_assert_int_eq(strncmp(s.text.data, head, strlen(head)), 0);
@@ -500,7 +500,7 @@ static void check_common(int64_t length, int common, int other, int example_word
     *strchr(s.text.data + strlen(head), '\n') = '\0'; /* the list of the example */
     ck_assert_int_eq(occurs(s.text.data + strlen(head), ". "), example_words);
     lh_buf_clear(&end);
-    lh_ruler_sample_clear(&s);
+    lh_synthetic_sample_clear(&s);
 }
 
 START_TEST(test_common_words_are_as_frequent_as_published)
@@ -516,7 +516,7 @@ START_TEST(test_coded_words_follow_the_zeta_distribution)
         "Read the following coded text and track the frequency of each coded word. Find the three "
         "most frequently appeared coded words. ";
     static const double zeta = 1.6449340668482264;
-    lh_ruler_sample s = sample_of("fwe", 6000, 2);
+    lh_synthetic_sample s = sample_of("fwe", 6000, 2);
     int times[4], longest = 0;
     ck_assert_int_eq(strncmp(s.text.data, head, strlen(head)), 0);
     ck_assert_str_eq(s.question.data,
@@ -532,7 +532,7 @@ START_TEST(test_coded_words_follow_the_zeta_distribution)
     for (int k = 0; k < 4; k++) ck_assert_int_eq(times[k], (int)((double)s.units / (zeta * (k + 1) * (k + 1))));
     for (char *word = strtok(s.text.data + strlen(head), " "); word; word = strtok(NULL, " ")) longest++;
     ck_assert_int_gt(longest, times[0] + times[1] + times[2] + times[3]);
-    lh_ruler_sample_clear(&s);
+    lh_synthetic_sample_clear(&s);
 }
 END_TEST
 
@@ -543,7 +543,7 @@ static void check_documents(const char *name, uint64_t seed, const char *query, 
     static const char rule[] =
         "Answer the question based on the given documents. Only give me the answer and do not output "
         "any other words.\n\n";
-    lh_ruler_sample s = sample_of(name, 900, seed);
+    lh_synthetic_sample s = sample_of(name, 900, seed);
     lh_buf expected = {0};
     OK(lh_buf_printf(&expected, "%sThe following are given documents.\n\nDocument 1:\n", rule));
     ck_assert_int_eq(strncmp(s.text.data, expected.data, (size_t)expected.bytes), 0);
@@ -554,7 +554,7 @@ static void check_documents(const char *name, uint64_t seed, const char *query, 
     ck_assert_str_eq(s.question.data, expected.data);
     ck_assert_str_eq(s.prefix.data, " Answer:");
     lh_buf_clear(&expected);
-    lh_ruler_sample_clear(&s);
+    lh_synthetic_sample_clear(&s);
 }
 
 START_TEST(test_questions_have_their_documents)
@@ -592,13 +592,13 @@ START_TEST(test_scores_are_the_published_ones)
                  {{"x"}, "", 0, 0}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char *references[3];
-        lh_ruler_sample s = {.references = references};
+        lh_synthetic_sample s = {.references = references};
         double score = -1;
         for (int r = 0; r < 3 && cases[i].references[r]; r++) {
             references[r] = (char *)(uintptr_t)cases[i].references[r];
             s.reference_count++;
         }
-        OK(lh_ruler_score(&s, cases[i].part, cases[i].answer, &score));
+        OK(lh_synthetic_score(&s, task_of(cases[i].part ? "qa_1" : "vt"), cases[i].answer, &score));
         ck_assert_msg(score > cases[i].score - 1e-9 && score < cases[i].score + 1e-9, "case %zu: %g", i, score);
     }
 }
@@ -608,10 +608,8 @@ START_TEST(test_what_cannot_be_made_is_refused)
 {
     lh_tokenizer *tok = open_tokenizer("tiny");
     lh_documents none = {0};
-    const lh_ruler_form form = {&sources, tok, NULL, NULL};
-    int64_t units;
-    ck_assert_int_eq(lh_ruler_fit(&form, &(lh_ruler_spec){.task = task_of("vt"), .length = 600, .max_new = 30}, &units),
-                     LH_EUSAGE);
+    const lh_synthetic_form form = {&sources, tok, NULL, NULL, 0};
+    ck_assert_int_eq(lh_synthetic_fit(&form, &(lh_synthetic_spec){.task = task_of("vt"), .length = 600}), LH_EUSAGE);
     ck_assert_ptr_nonnull(strstr(lh_error_message(), "task 'vt'"));
     ck_assert_int_eq(lh_documents_squad(&none, "hotpot.json"), LH_EINPUT);
     ck_assert_ptr_nonnull(strstr(lh_error_message(), "SQuAD"));
@@ -628,7 +626,7 @@ static void make_sources(void)
     tiny_sentences(&text);
     program_file("squad.json", squad);
     program_file("hotpot.json", hotpot);
-    program_must(lh_ruler_sources_text(&sources, &text) == LH_OK, "text");
+    program_must(lh_synthetic_sources_text(&sources, &text) == LH_OK, "text");
     program_must(lh_documents_squad(&sources.squad, "squad.json") == LH_OK, "SQuAD");
     program_must(lh_documents_hotpot(&sources.hotpot, "hotpot.json") == LH_OK, "HotpotQA");
     lh_buf_clear(&text);
@@ -654,7 +652,7 @@ int main(void)
     tiny_write("tiny");
     make_sources();
     int code = suite_run("ruler", tests);
-    lh_ruler_sources_clear(&sources);
+    lh_synthetic_sources_clear(&sources);
     program_leave();
     return code;
 }

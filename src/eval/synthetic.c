@@ -1,6 +1,6 @@
-/* ruler.c - runs the tasks of RULER over every length, seed, scenario, policy and budget, and prints the means of the
- * scores. */
-#include "eval/ruler.h"
+/* synthetic.c - fits the prompts of every task and length, lets every cache answer them (asking.h), and prints the
+ * means of the scores. */
+#include "eval/synthetic.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -8,6 +8,7 @@
 
 #include "base/markdown.h"
 #include "eval/asking.h"
+#include "eval/grid.h"
 #include "eval/likelihood.h"
 
 #define BUDGET "entries per KV head, or % of the prompt"
@@ -22,26 +23,28 @@ enum {
     A_TOKENS,
     A_UNITS,
     A_SCORE,
+    A_EXACT,
     A_NLL,
     A_EXPECTED,
     A_ANSWER,
     A_FIGURES,
     A_COLUMNS = A_FIGURES + LH_FIGURES
 };
-const lh_column lh_ruler_columns[] = {[A_POLICY] = {"policy", "", LH_COLUMN_LABEL},
-                                      [A_BUDGET] = {"budget", BUDGET, LH_COLUMN_LABEL},
-                                      [A_LENGTH] = {"length", "tokens", LH_COLUMN_I64},
-                                      [A_SCENARIO] = {"scenario", "", LH_COLUMN_LABEL},
-                                      [A_TASK] = {"task", "", LH_COLUMN_LABEL},
-                                      [A_SEED] = {"seed", "", LH_COLUMN_I64},
-                                      [A_TOKENS] = {"prompt_tokens", "tokens", LH_COLUMN_I64},
-                                      [A_UNITS] = {"units", "lines, words or documents of haystack", LH_COLUMN_I64},
-                                      [A_SCORE] = {"score", "%", LH_COLUMN_F64},
-                                      [A_NLL] = LH_ANSWER_NLL_COLUMN,
-                                      [A_EXPECTED] = {"expected", "", LH_COLUMN_TEXT},
-                                      [A_ANSWER] = {"answer", "", LH_COLUMN_TEXT},
-                                      LH_FIGURE_COLUMNS(A_FIGURES),
-                                      [A_COLUMNS] = {NULL, NULL, LH_COLUMN_TEXT}};
+const lh_column lh_synthetic_columns[] = {[A_POLICY] = {"policy", "", LH_COLUMN_LABEL},
+                                          [A_BUDGET] = {"budget", BUDGET, LH_COLUMN_LABEL},
+                                          [A_LENGTH] = {"length", "tokens", LH_COLUMN_I64},
+                                          [A_SCENARIO] = {"scenario", "", LH_COLUMN_LABEL},
+                                          [A_TASK] = {"task", "", LH_COLUMN_LABEL},
+                                          [A_SEED] = {"seed", "", LH_COLUMN_I64},
+                                          [A_TOKENS] = {"prompt_tokens", "tokens", LH_COLUMN_I64},
+                                          [A_UNITS] = {"units", "lines, words or documents of haystack", LH_COLUMN_I64},
+                                          [A_SCORE] = {"score", "%", LH_COLUMN_F64},
+                                          [A_EXACT] = {"exact", "1: the score is 100", LH_COLUMN_I64},
+                                          [A_NLL] = LH_ANSWER_NLL_COLUMN,
+                                          [A_EXPECTED] = {"expected", "", LH_COLUMN_TEXT},
+                                          [A_ANSWER] = {"answer", "", LH_COLUMN_TEXT},
+                                          LH_FIGURE_COLUMNS(A_FIGURES),
+                                          [A_COLUMNS] = {NULL, NULL, LH_COLUMN_TEXT}};
 
 enum {
     M_POLICY,
@@ -51,22 +54,28 @@ enum {
     M_TASK,
     M_PROMPTS,
     M_SCORE,
+    M_EXACT,
     M_NLL,
     M_FIGURES,
     M_COLUMNS = M_FIGURES + LH_MEAN_FIGURES
 };
-const lh_column lh_ruler_mean_columns[] = {
-    [M_POLICY] = {"policy", "", LH_COLUMN_LABEL},     [M_BUDGET] = {"budget", BUDGET, LH_COLUMN_LABEL},
-    [M_LENGTH] = {"length", "tokens", LH_COLUMN_I64}, [M_SCENARIO] = {"scenario", "", LH_COLUMN_LABEL},
-    [M_TASK] = {"task", "", LH_COLUMN_LABEL},         [M_PROMPTS] = {"prompts", "prompts", LH_COLUMN_I64},
-    [M_SCORE] = {"score", "%", LH_COLUMN_F64},        [M_NLL] = LH_ANSWER_NLL_COLUMN,
-    LH_MEAN_FIGURE_COLUMNS(M_FIGURES, "score"),       [M_COLUMNS] = {NULL, NULL, LH_COLUMN_TEXT}};
+const lh_column lh_synthetic_mean_columns[] = {[M_POLICY] = {"policy", "", LH_COLUMN_LABEL},
+                                               [M_BUDGET] = {"budget", BUDGET, LH_COLUMN_LABEL},
+                                               [M_LENGTH] = {"length", "tokens", LH_COLUMN_I64},
+                                               [M_SCENARIO] = {"scenario", "", LH_COLUMN_LABEL},
+                                               [M_TASK] = {"task", "", LH_COLUMN_LABEL},
+                                               [M_PROMPTS] = {"prompts", "prompts", LH_COLUMN_I64},
+                                               [M_SCORE] = {"score", "%", LH_COLUMN_F64},
+                                               [M_EXACT] = {"exact", "share of the prompts", LH_COLUMN_F64},
+                                               [M_NLL] = LH_ANSWER_NLL_COLUMN,
+                                               LH_MEAN_FIGURE_COLUMNS(M_FIGURES, "score"),
+                                               [M_COLUMNS] = {NULL, NULL, LH_COLUMN_TEXT}};
 
 /* ---- the run ---- */
 
 /* The prompts of one task and length. */
 typedef struct group {
-    const lh_ruler_task *task;
+    const lh_synthetic_task *task;
     int64_t length, max_new;
     int64_t units;
     int64_t tokens[LH_SCENARIOS]; /* that are prefilled, of the first prompt, … */
@@ -75,30 +84,30 @@ typedef struct group {
 
 typedef struct run {
     lh_asking asking;
-    const lh_ruler_request *request;
-    lh_ruler_result *out;
-    lh_ruler_form form;
+    const lh_synthetic_request *request;
+    lh_synthetic_result *out;
+    lh_synthetic_form form;
     group *groups;
     int64_t n;
     /* of the current prompt, on rank 0: */
-    lh_ruler_spec spec;
-    lh_ruler_sample sample;
+    lh_synthetic_spec spec;
+    lh_synthetic_sample sample;
 } run;
 
 /* Prompts are numbered by length, task and seed, the last changing fastest. */
-static lh_ruler_spec spec_of(const run *r, int64_t number)
+static lh_synthetic_spec spec_of(const run *r, int64_t number)
 {
     const group *g = &r->groups[number / r->request->count];
-    return (lh_ruler_spec){g->task, g->length, g->max_new,
-                           r->request->setup.seed + (uint64_t)(number % r->request->count), g->units};
+    return (lh_synthetic_spec){g->task, g->length, g->max_new,
+                               r->request->setup.seed + (uint64_t)(number % r->request->count), g->units};
 }
 
 static lh_status make_sample(void *self, int64_t number, lh_asked_prompt *out)
 {
     run *r = self;
-    lh_ruler_sample_clear(&r->sample);
+    lh_synthetic_sample_clear(&r->sample);
     r->spec = spec_of(r, number);
-    LH_TRY(lh_ruler_make(&r->sample, &r->form, &r->spec));
+    LH_TRY(lh_synthetic_make(&r->sample, &r->form, &r->spec));
     *out = r->sample.prompt;
     r->sample.prompt = (lh_asked_prompt){0};
     return LH_OK;
@@ -107,7 +116,7 @@ static lh_status make_sample(void *self, int64_t number, lh_asked_prompt *out)
 static void describe_sample(const void *self, int64_t number, lh_scenario scenario, lh_asked_case *out)
 {
     const run *r = self;
-    const lh_ruler_spec spec = spec_of(r, number);
+    const lh_synthetic_spec spec = spec_of(r, number);
     snprintf(out->name, sizeof out->name, "%lld-%s-%s-seed%llu", (long long)spec.length, spec.task->name,
              lh_scenario_names[scenario], (unsigned long long)spec.seed);
     out->seed = spec.seed;
@@ -121,7 +130,7 @@ static lh_status judge_sample(void *self, const lh_asked_answer *answer)
     run *r = self;
     const lh_policy_choice *choice = &r->request->setup.policies->at[answer->policy];
     lh_cell row[A_COLUMNS] = {{0}};
-    LH_TRY(lh_ruler_score(&r->sample, r->spec.task->part, answer->text, &row[A_SCORE].value));
+    LH_TRY(lh_synthetic_score(&r->sample, r->spec.task, answer->text, &row[A_SCORE].value));
     row[A_POLICY].text = choice->name;
     row[A_BUDGET].text = choice->budget;
     row[A_LENGTH].number = r->spec.length;
@@ -131,7 +140,8 @@ static lh_status judge_sample(void *self, const lh_asked_answer *answer)
     row[A_TOKENS].number = lh_asked_prompt_tokens(answer->prompt, answer->scenario);
     row[A_UNITS].number = r->sample.units;
     row[A_NLL].value = answer->nll;
-    row[A_EXPECTED].text = r->sample.expected.data + 1; /* after the blank */
+    row[A_EXACT].number = row[A_SCORE].value == 100;
+    row[A_EXPECTED].text = r->sample.expected.data + strspn(r->sample.expected.data, " ");
     row[A_ANSWER].text = answer->text;
     lh_figures_put(&row[A_FIGURES], answer->figures);
     return lh_table_add(&r->out->answers, row);
@@ -141,13 +151,11 @@ static lh_status judge_sample(void *self, const lh_asked_answer *answer)
 
 static lh_status list_groups(run *r)
 {
-    const lh_ruler_request *q = r->request;
-    LH_TRY(lh_calloc(&r->groups, q->length_count * LH_RULER_TASKS, sizeof *r->groups));
+    const lh_synthetic_request *q = r->request;
+    LH_TRY(lh_calloc(&r->groups, q->length_count * q->task_count, sizeof *r->groups));
     for (int64_t l = 0; l < q->length_count; l++)
-        for (int t = 0; t < LH_RULER_TASKS; t++) {
-            const int64_t max_new = q->setup.max_new ? q->setup.max_new : lh_ruler_tasks[t].max_new;
-            if (q->tasks[t]) r->groups[r->n++] = (group){&lh_ruler_tasks[t], q->lengths[l], max_new, 0, {0}, 0};
-        }
+        for (int64_t t = 0; t < q->task_count; t++)
+            r->groups[r->n++] = (group){.task = q->tasks[t], .length = q->lengths[l], .max_new = q->setup.max_new};
     return LH_OK;
 }
 
@@ -169,10 +177,13 @@ static lh_status fit_groups(run *r)
     for (int64_t i = 0; i < r->n; i++) {
         lh_status st = LH_OK;
         group *g = &r->groups[i];
-        const lh_ruler_spec spec = spec_of(r, i * r->request->count);
-        if (lh_comm_rank(comm) == 0) st = lh_ruler_fit(&r->form, &spec, &g->units);
+        lh_synthetic_spec spec = spec_of(r, i * r->request->count);
+        if (lh_comm_rank(comm) == 0) st = lh_synthetic_fit(&r->form, &spec);
         LH_TRY(lh_comm_agree_patiently(comm, st));
-        LH_TRY(lh_comm_bcast(comm, 0, &g->units, sizeof g->units));
+        int64_t fitted[] = {spec.units, spec.max_new};
+        LH_TRY(lh_comm_bcast(comm, 0, fitted, sizeof fitted));
+        g->units = fitted[0];
+        g->max_new = fitted[1];
         LH_TRY(lh_asking_make(&r->asking, i * r->request->count));
         g->answer = r->asking.prompt.answer.n;
         for (int s = 0; s < LH_SCENARIOS; s++) {
@@ -185,7 +196,7 @@ static lh_status fit_groups(run *r)
     return LH_OK;
 }
 
-lh_status lh_ruler_run(lh_ruler_result *out, lh_engine *engine, const lh_ruler_request *request)
+lh_status lh_synthetic_run(lh_synthetic_result *out, lh_engine *engine, const lh_synthetic_request *request)
 {
     lh_status st = LH_OK;
     static const lh_asker asker = {make_sample, describe_sample, judge_sample};
@@ -197,10 +208,11 @@ lh_status lh_ruler_run(lh_ruler_result *out, lh_engine *engine, const lh_ruler_r
                         .self = &r},
              .request = request,
              .out = out};
-    *out = (lh_ruler_result){.request = request};
-    lh_table_init(&out->answers, lh_ruler_columns);
+    *out = (lh_synthetic_result){.request = request};
+    lh_table_init(&out->answers, lh_synthetic_columns);
     LH_TRY_DONE(lh_asking_open(&r.asking, &request->chat));
-    r.form = (lh_ruler_form){request->sources, lh_engine_tokenizer(engine), r.asking.chat.format, request->chat.system};
+    r.form = (lh_synthetic_form){request->sources, lh_engine_tokenizer(engine), r.asking.chat.format,
+                                 request->chat.system, request->asked};
     st = list_groups(&r);
     if (st == LH_OK) st = check_lengths(&r);
     LH_TRY_DONE(lh_comm_agree(lh_engine_get(engine)->comm, st));
@@ -208,22 +220,22 @@ lh_status lh_ruler_run(lh_ruler_result *out, lh_engine *engine, const lh_ruler_r
     LH_TRY_DONE(lh_asking_run(&r.asking, r.n * request->count));
 done:
     lh_asking_close(&r.asking);
-    lh_ruler_sample_clear(&r.sample);
+    lh_synthetic_sample_clear(&r.sample);
     lh_free(r.groups);
     return st;
 }
 
-void lh_ruler_result_clear(lh_ruler_result *result)
+void lh_synthetic_result_clear(lh_synthetic_result *result)
 {
     lh_table_clear(&result->answers);
-    *result = (lh_ruler_result){0};
+    *result = (lh_synthetic_result){0};
 }
 
 /* ---- means ---- */
 
 /* The rows of a table. */
 typedef struct selection {
-    const lh_ruler_result *result;
+    const lh_synthetic_result *result;
     int64_t length;
     int scenario;
 } selection;
@@ -231,14 +243,14 @@ typedef struct selection {
 /* Over the prompts of one policy, budget, length, scenario and task; NAN if there are none. */
 typedef struct mean {
     const char *task;
-    double score, nll;
+    double score, exact, nll;
     lh_figure_sums figures; /* n: prompts */
 } mean;
 
-static mean mean_of(const selection *of, const lh_policy_choice *choice, const lh_ruler_task *task)
+static mean mean_of(const selection *of, const lh_policy_choice *choice, const lh_synthetic_task *task)
 {
     mean m = {.task = task->label};
-    double score = 0;
+    double score = 0, exact = 0;
     lh_nll_sum nll = {0};
     const lh_table *answers = &of->result->answers;
     for (int64_t i = 0; i < answers->n; i++) {
@@ -248,30 +260,35 @@ static mean mean_of(const selection *of, const lh_policy_choice *choice, const l
             strcmp(row[A_POLICY].text, choice->name) != 0 || strcmp(row[A_BUDGET].text, choice->budget) != 0)
             continue;
         score += row[A_SCORE].value;
+        exact += (double)row[A_EXACT].number;
         lh_nll_add(&nll, row[A_NLL].value);
         lh_figures_add(&m.figures, &row[A_FIGURES]);
     }
     m.score = m.figures.n ? score / (double)m.figures.n : (double)NAN;
+    m.exact = m.figures.n ? exact / (double)m.figures.n : (double)NAN;
     m.nll = lh_nll_of_sum(&nll);
     return m;
 }
 
-/* The mean of the tasks of the first version that have answers. */
+/* The mean of the averaged tasks that have answers. */
 static mean average_of(const selection *of, const lh_policy_choice *choice)
 {
     mean all = {.task = "average"};
     int64_t tasks = 0;
-    for (int t = 0; t < LH_RULER_TASKS; t++) {
-        if (lh_ruler_tasks[t].version != 1) continue;
-        const mean m = mean_of(of, choice, &lh_ruler_tasks[t]);
+    const lh_synthetic_request *q = of->result->request;
+    for (int64_t t = 0; t < q->task_count; t++) {
+        if (!q->tasks[t]->averaged) continue;
+        const mean m = mean_of(of, choice, q->tasks[t]);
         if (m.figures.n == 0) continue;
         tasks++;
         all.score += m.score;
+        all.exact += m.exact;
         all.nll += m.nll;
         all.figures.n += m.figures.n;
         for (int i = 0; i < LH_FIGURES; i++) all.figures.of[i] += m.figures.of[i];
     }
     all.score = tasks ? all.score / (double)tasks : (double)NAN;
+    all.exact = tasks ? all.exact / (double)tasks : (double)NAN;
     all.nll = tasks ? all.nll / (double)tasks : (double)NAN;
     return all;
 }
@@ -293,18 +310,19 @@ static lh_status add_mean(lh_table *means, const selection *of, const lh_policy_
 
 static lh_status add_means(lh_table *means, const selection *of, const lh_policy_choice *choice)
 {
-    for (int t = 0; t < LH_RULER_TASKS; t++) {
-        const mean m = mean_of(of, choice, &lh_ruler_tasks[t]);
+    const lh_synthetic_request *q = of->result->request;
+    for (int64_t t = 0; t < q->task_count; t++) {
+        const mean m = mean_of(of, choice, q->tasks[t]);
         LH_TRY(add_mean(means, of, choice, &m));
     }
     const mean average = average_of(of, choice);
     return add_mean(means, of, choice, &average);
 }
 
-lh_status lh_ruler_means(const lh_ruler_result *result, lh_table *means)
+lh_status lh_synthetic_means(const lh_synthetic_result *result, lh_table *means)
 {
-    const lh_ruler_request *q = result->request;
-    lh_table_init(means, lh_ruler_mean_columns);
+    const lh_synthetic_request *q = result->request;
+    lh_table_init(means, lh_synthetic_mean_columns);
     for (int64_t l = 0; l < q->length_count; l++)
         for (int s = 0; s < LH_SCENARIOS; s++)
             for (int64_t p = 0; p < q->setup.policies->n; p++)
@@ -321,34 +339,38 @@ static lh_status put_mean(lh_buf *cell, const mean *m)
     return lh_nll_print(m->nll, cell);
 }
 
+static lh_status write_cell(const void *self, const lh_policy_choice *choice, lh_buf *out)
+{
+    const selection *of = self;
+    const mean m = mean_of(of, choice, of->result->request->tasks[0]);
+    return put_mean(out, &m);
+}
+
 /* The row of a policy: its name and budget, the average, the tasks. */
 static lh_status put_row(const lh_markdown *table, int64_t row, const selection *of, const lh_policy_choice *choice)
 {
-    int64_t column = 2;
+    const lh_synthetic_request *q = of->result->request;
     const mean average = average_of(of, choice);
     LH_TRY(lh_buf_puts(lh_markdown_cell(table, row, 0), choice->name));
     LH_TRY(lh_buf_puts(lh_markdown_cell(table, row, 1), *choice->budget ? choice->budget : "all"));
-    LH_TRY(put_mean(lh_markdown_cell(table, row, column++), &average));
-    for (int t = 0; t < LH_RULER_TASKS; t++) {
-        if (!of->result->request->tasks[t]) continue;
-        const mean m = mean_of(of, choice, &lh_ruler_tasks[t]);
-        LH_TRY(put_mean(lh_markdown_cell(table, row, column++), &m));
+    LH_TRY(put_mean(lh_markdown_cell(table, row, 2), &average));
+    for (int64_t t = 0; t < q->task_count; t++) {
+        const mean m = mean_of(of, choice, q->tasks[t]);
+        LH_TRY(put_mean(lh_markdown_cell(table, row, 3 + t), &m));
     }
     return LH_OK;
 }
 
-static lh_status print_table(const selection *of, lh_buf *out)
+static lh_status print_tasks(const selection *of, lh_buf *out)
 {
     lh_status st = LH_OK;
     lh_markdown table = {0};
-    const lh_ruler_request *q = of->result->request;
-    int64_t column = 0, tasks = 0;
-    for (int t = 0; t < LH_RULER_TASKS; t++) tasks += q->tasks[t];
-    LH_TRY_DONE(lh_markdown_init(&table, 1 + q->setup.policies->n, 3 + tasks));
+    const lh_synthetic_request *q = of->result->request;
     static const char *const heads[] = {"policy", "budget", "average"};
-    for (int i = 0; i < 3; i++) LH_TRY_DONE(lh_buf_puts(lh_markdown_cell(&table, 0, column++), heads[i]));
-    for (int t = 0; t < LH_RULER_TASKS; t++)
-        if (q->tasks[t]) LH_TRY_DONE(lh_buf_puts(lh_markdown_cell(&table, 0, column++), lh_ruler_tasks[t].label));
+    LH_TRY_DONE(lh_markdown_init(&table, 1 + q->setup.policies->n, 3 + q->task_count));
+    for (int i = 0; i < 3; i++) LH_TRY_DONE(lh_buf_puts(lh_markdown_cell(&table, 0, i), heads[i]));
+    for (int64_t t = 0; t < q->task_count; t++)
+        LH_TRY_DONE(lh_buf_puts(lh_markdown_cell(&table, 0, 3 + t), q->tasks[t]->label));
     for (int64_t p = 0; p < q->setup.policies->n; p++)
         LH_TRY_DONE(put_row(&table, p + 1, of, &q->setup.policies->at[p]));
     LH_TRY_DONE(lh_markdown_print(&table, 1, out));
@@ -359,24 +381,28 @@ done:
 
 static int has_answers(const selection *of)
 {
-    for (int t = 0; t < LH_RULER_TASKS; t++)
-        if (mean_of(of, &of->result->request->setup.policies->at[0], &lh_ruler_tasks[t]).figures.n) return 1;
+    const lh_synthetic_request *q = of->result->request;
+    for (int64_t t = 0; t < q->task_count; t++)
+        if (mean_of(of, &q->setup.policies->at[0], q->tasks[t]).figures.n) return 1;
     return 0;
 }
 
-lh_status lh_ruler_print(const lh_ruler_result *result, lh_buf *out)
+lh_status lh_synthetic_print(const lh_synthetic_result *result, lh_buf *out)
 {
-    const lh_ruler_request *q = result->request;
+    const lh_synthetic_request *q = result->request;
     for (int64_t l = 0; l < q->length_count; l++)
         for (int s = 0; s < LH_SCENARIOS; s++) {
             const selection of = {result, q->lengths[l], s};
             if (!has_answers(&of)) continue;
             LH_TRY(lh_buf_printf(out,
                                  "%s%lld tokens, %s: scores in %% and negative log-likelihoods of the right answers, "
-                                 "means of %lld prompt%s of every task\n\n",
+                                 "means of %lld prompt%s%s%s\n\n",
                                  out->bytes ? "\n" : "", (long long)q->lengths[l], lh_scenario_names[s],
-                                 (long long)q->count, q->count == 1 ? "" : "s"));
-            LH_TRY(print_table(&of, out));
+                                 (long long)q->count, q->count == 1 ? "" : "s",
+                                 q->task_count == 1 ? " of " : " of every task",
+                                 q->task_count == 1 ? q->tasks[0]->label : ""));
+            LH_TRY(q->task_count == 1 ? lh_grid_print(q->setup.policies, &(lh_grid){&of, write_cell}, out)
+                                      : print_tasks(&of, out));
         }
     return LH_OK;
 }

@@ -1,17 +1,17 @@
-/* ruler_prompt.c - makes and fits prompts of RULER, and scores answers to them. What a prompt of a task looks like:
- * ruler_niah.c, ruler_lists.c, ruler_documents.c. */
+/* synthetic_prompt.c - makes and fits prompts from seeds, and scores answers to them. What a prompt of a task looks
+ * like is in the file of its kind. */
 #include <string.h>
 
 #include "base/hash.h"
 #include "base/unicode.h"
-#include "eval/ruler_kinds.h"
+#include "eval/synthetic_kinds.h"
 #include "eval/text_metrics.h"
 
 static const char noise[] = "The grass is green. The sky is blue. The sun is yellow. Here we go. There and back again.";
 
 /* ---- sources ---- */
 
-lh_status lh_ruler_sources_text(lh_ruler_sources *out, const lh_buf *text)
+lh_status lh_synthetic_sources_text(lh_synthetic_sources *out, const lh_buf *text)
 {
     int64_t cap = 0;
     LH_TRY(lh_join_words(&out->text, text->data));
@@ -26,25 +26,25 @@ lh_status lh_ruler_sources_text(lh_ruler_sources *out, const lh_buf *text)
     return LH_OK;
 }
 
-void lh_ruler_sources_clear(lh_ruler_sources *sources)
+void lh_synthetic_sources_clear(lh_synthetic_sources *sources)
 {
     lh_buf_clear(&sources->text);
     lh_free(sources->word_ends);
     lh_documents_clear(&sources->squad);
     lh_documents_clear(&sources->hotpot);
-    *sources = (lh_ruler_sources){0};
+    *sources = (lh_synthetic_sources){0};
 }
 
 /* ---- what the kinds share ---- */
 
-lh_draws lh_ruler_draws(const lh_ruler_maker *maker, uint32_t purpose)
+lh_draws lh_synthetic_draws(const lh_synthetic_maker *maker, uint32_t purpose)
 {
-    const lh_ruler_spec *spec = maker->spec;
+    const lh_synthetic_spec *spec = maker->spec;
     const uint64_t task = lh_hash64(spec->task->name, (int64_t)strlen(spec->task->name));
     return (lh_draws){.seed = spec->seed, .stream = (uint32_t)(task + (uint64_t)spec->length), .purpose = purpose};
 }
 
-lh_status lh_ruler_fill(lh_buf *out, const char *text, const char *type, const char *query)
+lh_status lh_synthetic_fill(lh_buf *out, const char *text, const char *type, const char *query)
 {
     static const char *const marks[] = {"{type_needle_v}", "{query}"};
     const char *const values[] = {type, query};
@@ -65,7 +65,7 @@ lh_status lh_ruler_fill(lh_buf *out, const char *text, const char *type, const c
     return LH_OK;
 }
 
-lh_status lh_ruler_reference(lh_ruler_sample *out, const char *text)
+lh_status lh_synthetic_reference(lh_synthetic_sample *out, const char *text)
 {
     LH_TRY(lh_realloc(&out->references, out->reference_count + 1, sizeof *out->references));
     LH_TRY(lh_strdup(&out->references[out->reference_count], text));
@@ -73,7 +73,7 @@ lh_status lh_ruler_reference(lh_ruler_sample *out, const char *text)
     return LH_OK;
 }
 
-lh_status lh_ruler_put_lines(const lh_ruler_lines *lines, lh_draws *draws, lh_buf *out)
+lh_status lh_synthetic_put_lines(const lh_synthetic_lines *lines, lh_draws *draws, lh_buf *out)
 {
     lh_status st = LH_OK;
     int64_t *places = NULL, next = 0;
@@ -91,7 +91,7 @@ done:
 
 /* ---- one prompt ---- */
 
-void lh_ruler_sample_clear(lh_ruler_sample *sample)
+void lh_synthetic_sample_clear(lh_synthetic_sample *sample)
 {
     for (int64_t i = 0; i < sample->reference_count; i++) lh_free(sample->references[i]);
     lh_free(sample->references);
@@ -100,14 +100,15 @@ void lh_ruler_sample_clear(lh_ruler_sample *sample)
     lh_buf_clear(&sample->prefix);
     lh_buf_clear(&sample->expected);
     lh_asked_prompt_clear(&sample->prompt);
-    *sample = (lh_ruler_sample){0};
+    *sample = (lh_synthetic_sample){0};
 }
 
 /* A prompt of `units`, however long it is. */
-static lh_status build(lh_ruler_sample *out, const lh_ruler_form *form, const lh_ruler_spec *spec, int64_t units)
+static lh_status build(lh_synthetic_sample *out, const lh_synthetic_form *form, const lh_synthetic_spec *spec,
+                       int64_t units)
 {
-    const lh_ruler_maker maker = {form, spec, out, units};
-    lh_ruler_sample_clear(out);
+    const lh_synthetic_maker maker = {form, spec, out, units};
+    lh_synthetic_sample_clear(out);
     LH_TRY(spec->task->kind->build(&maker));
     out->units = units;
     const char *prefix = out->prefix.bytes ? out->prefix.data : NULL;
@@ -123,33 +124,40 @@ static lh_status build(lh_ruler_sample *out, const lh_ruler_form *form, const lh
                                                  .prefix = prefix});
 }
 
-static int fits(const lh_ruler_sample *sample, const lh_ruler_spec *spec)
+static int64_t max_new_of(const lh_synthetic_sample *sample, const lh_synthetic_spec *spec)
 {
-    return lh_asked_prompt_max(&sample->prompt) + spec->max_new <= spec->length;
+    return spec->max_new ? spec->max_new : sample->prompt.answer.n * 5 / 4 + 16;
 }
 
-static lh_status fail_too_short(const lh_ruler_sample *sample, const lh_ruler_spec *spec)
+static int fits(const lh_synthetic_sample *sample, const lh_synthetic_spec *spec)
 {
-    const long long tokens = lh_asked_prompt_max(&sample->prompt);
+    return lh_asked_prompt_max(&sample->prompt) + max_new_of(sample, spec) <= spec->length;
+}
+
+static lh_status fail_too_short(const lh_synthetic_sample *sample, const lh_synthetic_spec *spec)
+{
+    const int64_t tokens = lh_asked_prompt_max(&sample->prompt) + max_new_of(sample, spec);
     LH_FAIL(LH_EUSAGE, "the shortest prompt of task '%s' and an answer are %lld tokens: '--length %lld' is too short",
-            spec->task->name, tokens + (long long)spec->max_new, (long long)spec->length);
+            spec->task->name, (long long)tokens, (long long)spec->length);
 }
 
-lh_status lh_ruler_fit(const lh_ruler_form *form, const lh_ruler_spec *spec, int64_t *units)
+lh_status lh_synthetic_fit(const lh_synthetic_form *form, lh_synthetic_spec *spec)
 {
     lh_status st = LH_OK;
-    lh_ruler_sample sample = {0};
+    lh_synthetic_sample sample = {0};
     const int64_t max = spec->task->kind->max_units;
     int64_t low = spec->task->kind->min_units(form, spec), high = 2 * low;
+    if (!spec->max_new) spec->max_new = spec->task->max_new;
     LH_TRY_DONE(build(&sample, form, spec, low));
     if (!fits(&sample, spec)) LH_TRY_DONE(fail_too_short(&sample, spec));
+    spec->max_new = max_new_of(&sample, spec);
     for (;; high *= 2) {
         if (max && high > max) high = max;
         LH_TRY_DONE(build(&sample, form, spec, high));
         if (!fits(&sample, spec)) break;
         low = high;
         if (high == max)
-            LH_FAIL_DONE(LH_EUSAGE, "task '%s' has only %lld words, too few for '--length %lld': leave it out",
+            LH_FAIL_DONE(LH_EUSAGE, "task '%s' has only %lld words, too few for '--length %lld': reduce it",
                          spec->task->name, (long long)max, (long long)spec->length);
     }
     while (low + 1 < high) {
@@ -160,18 +168,18 @@ lh_status lh_ruler_fit(const lh_ruler_form *form, const lh_ruler_spec *spec, int
         else
             high = middle;
     }
-    *units = low;
+    spec->units = low;
 done:
-    lh_ruler_sample_clear(&sample);
+    lh_synthetic_sample_clear(&sample);
     return st;
 }
 
-lh_status lh_ruler_make(lh_ruler_sample *out, const lh_ruler_form *form, const lh_ruler_spec *spec)
+lh_status lh_synthetic_make(lh_synthetic_sample *out, const lh_synthetic_form *form, const lh_synthetic_spec *spec)
 {
     lh_status st = LH_OK;
     const int64_t min = spec->task->kind->min_units(form, spec), step = 1 + spec->units / 64;
     int64_t units = spec->units > min ? spec->units : min;
-    *out = (lh_ruler_sample){0};
+    *out = (lh_synthetic_sample){0};
     LH_TRY_DONE(build(out, form, spec, units));
     while (!fits(out, spec)) {
         if (units == min) LH_TRY_DONE(fail_too_short(out, spec));
@@ -179,7 +187,7 @@ lh_status lh_ruler_make(lh_ruler_sample *out, const lh_ruler_form *form, const l
         LH_TRY_DONE(build(out, form, spec, units));
     }
 done:
-    if (st != LH_OK) lh_ruler_sample_clear(out);
+    if (st != LH_OK) lh_synthetic_sample_clear(out);
     return st;
 }
 
@@ -211,20 +219,42 @@ done:
     return st;
 }
 
-lh_status lh_ruler_score(const lh_ruler_sample *sample, int part, const char *answer, double *score)
+/* *found: references that occur in the answer. */
+static lh_status count_references(const lh_synthetic_sample *sample, const char *answer, int64_t *found)
 {
     lh_status st = LH_OK;
     lh_buf text = {0}, reference = {0};
-    int64_t found = 0;
+    *found = 0;
     LH_TRY_DONE(prepare(answer, &text));
     for (int64_t i = 0; i < sample->reference_count; i++) {
         reference.bytes = 0;
         LH_TRY_DONE(lh_text_lower(&reference, sample->references[i]));
-        found += strstr(text.data, reference.data) != NULL;
+        *found += strstr(text.data, reference.data) != NULL;
     }
-    *score = part ? 100.0 * (found > 0) : 100.0 * (double)found / (double)sample->reference_count;
 done:
     lh_buf_clear(&text);
     lh_buf_clear(&reference);
     return st;
+}
+
+lh_status lh_synthetic_match_all(const lh_synthetic_sample *sample, const char *answer, double *score)
+{
+    int64_t found;
+    LH_TRY(count_references(sample, answer, &found));
+    *score = 100.0 * (double)found / (double)sample->reference_count;
+    return LH_OK;
+}
+
+lh_status lh_synthetic_match_part(const lh_synthetic_sample *sample, const char *answer, double *score)
+{
+    int64_t found;
+    LH_TRY(count_references(sample, answer, &found));
+    *score = found ? 100 : 0;
+    return LH_OK;
+}
+
+lh_status lh_synthetic_score(const lh_synthetic_sample *sample, const lh_synthetic_task *task, const char *answer,
+                             double *score)
+{
+    return task->kind->score(sample, answer, score);
 }
