@@ -1,11 +1,12 @@
 /* cmd_eval.c - `eval`: lists its tasks, each of which is a command (eval_*.c). */
 #include "cli/cli.h"
 
-extern const lh_command lh_command_eval_needle, lh_command_eval_qa, lh_command_eval_ruler, lh_command_eval_fidelity,
-    lh_command_eval_ppl;
+extern const lh_command lh_command_eval_needle, lh_command_eval_qa, lh_command_eval_ruler, lh_command_eval_path,
+    lh_command_eval_kv, lh_command_eval_fidelity, lh_command_eval_ppl;
 
-static const lh_command *const tasks[] = {&lh_command_eval_needle,   &lh_command_eval_qa,  &lh_command_eval_ruler,
-                                          &lh_command_eval_fidelity, &lh_command_eval_ppl, NULL};
+static const lh_command *const tasks[] = {
+    &lh_command_eval_needle, &lh_command_eval_qa,       &lh_command_eval_ruler, &lh_command_eval_path,
+    &lh_command_eval_kv,     &lh_command_eval_fidelity, &lh_command_eval_ppl,   NULL};
 
 static const lh_option_group groups[] = {{&lh_cli_common_options, 0}, {0}};
 static const lh_example examples[] = {
@@ -17,7 +18,8 @@ static const lh_syntax syntax = {.program = "longhaul",
                                  .usage = "TASK -m FILE [options]",
                                  .summary = "Measure how policies and budgets change answers",
                                  .text = "TASK is needle (find a sentence in a long text), qa (questions about texts "
-                                         "of your own), ruler (the synthetic tasks of RULER), fidelity (compare text "
+                                         "of your own), ruler (the synthetic tasks of RULER), path and kv (routes and "
+                                         "values in a long list, with long answers), fidelity (compare text "
                                          "generated with an evicted cache and with the full one) or ppl (perplexity of "
                                          "a text after an evicted context).",
                                  .groups = groups,

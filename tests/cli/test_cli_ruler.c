@@ -1,4 +1,4 @@
-/* `eval ruler`: every task for every cache, on any number of ranks, after an interrupt. */
+/* `eval ruler`, `eval path` and `eval kv`: every task for every cache, on any number of ranks, after an interrupt. */
 #include <check.h>
 #include <jansson.h>
 #include <stdio.h>
@@ -75,18 +75,43 @@ END_TEST
 
 START_TEST(test_results_are_the_same_bytes_on_any_number_of_ranks)
 {
+    static const char *const tasks[] = {RULER POLICIES "--haystack hay --task niah_single_2 --length 1500",
+                                        "eval path -m tiny.h5 --length 3800 --steps 3 -q --scenario context-only "
+                                        "--policy 'h2o --evict every:7' --budget 15%",
+                                        "eval kv -m tiny.h5 --length 1500 --keys 3 -q --scenario question-aware "
+                                        "--policy 'snapkv,tova --evict every:1' --budget 200"};
     program_result one = {0}, more = {0};
-    static const char options[] = RULER POLICIES
-        "--count 1 --haystack hay --task niah_single_2,vt --deterministic --csv means.csv --answers answers.csv";
-    program_run(&one, 1, "%s && cat means.csv answers.csv", options);
-    program_exits(&one, 0);
-    for (int ranks = 2; ranks <= 4; ranks++) {
-        program_run(&more, ranks, "%s && cat means.csv answers.csv", options);
-        program_exits(&more, 0);
-        ck_assert_str_eq(one.out.data, more.out.data);
+    for (int t = 0; t < 3; t++) {
+        program_run(&one, 1, "%s --count 1 --deterministic --csv means.csv --answers - && cat means.csv", tasks[t]);
+        program_exits(&one, 0);
+        for (int ranks = 2; ranks <= 4; ranks++) {
+            program_run(&more, ranks, "%s --count 1 --deterministic --csv means.csv --answers - && cat means.csv",
+                        tasks[t]);
+            program_exits(&more, 0);
+            ck_assert_str_eq(one.out.data, more.out.data);
+        }
     }
     program_clear(&one);
     program_clear(&more);
+}
+END_TEST
+
+START_TEST(test_long_answers_have_a_quarter_more_than_the_right_one)
+{
+    json_t *o = evaluate("eval kv -m tiny.h5 --length 2000 --keys 4 -q --count 1 --policy h2o --budget 50% "
+                         "--scenario context-only"),
+           *row;
+    size_t i;
+    ck_assert_uint_eq(json_array_size(json_object_get(o, "means")), 2); /* of one task there is no average */
+    json_array_foreach(json_object_get(o, "answers"), i, row)
+    {
+        const size_t right = strlen(text(row, "expected")) + 1;
+        ck_assert_uint_le(strlen(text(row, "answer")),
+                          3 * (right * 5 / 4 + 16)); /* a replacement character has 3 bytes */
+        ck_assert(value(row, "prompt_tokens") + (double)(right * 5 / 4 + 16) <= 2000);
+        ck_assert(value(row, "exact") == (value(row, "score") == 100));
+    }
+    json_decref(o);
 }
 END_TEST
 
@@ -143,16 +168,20 @@ START_TEST(test_what_cannot_be_asked_is_said)
                  {RULER "--haystack nowhere", "nowhere", 3}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         program_refuses(1, cases[i].code, cases[i].says, cases[i].line);
+    program_refuses(1, 2, "the shortest prompt of task 'path'", "eval path -m tiny.h5 --length 2000 -q");
     program_refuses(2, 2, "the shortest prompt of task 'vt'", RULER "--length 500 --task vt");
 }
 END_TEST
 
 int main(void)
 {
-    const TTest *const tests[] = {
-        test_every_task_is_asked_of_every_cache, test_results_are_the_same_bytes_on_any_number_of_ranks,
-        test_an_interrupted_run_goes_on,         test_what_was_not_given_is_left_out_and_said,
-        test_what_cannot_be_asked_is_said,       NULL};
+    const TTest *const tests[] = {test_every_task_is_asked_of_every_cache,
+                                  test_results_are_the_same_bytes_on_any_number_of_ranks,
+                                  test_long_answers_have_a_quarter_more_than_the_right_one,
+                                  test_an_interrupted_run_goes_on,
+                                  test_what_was_not_given_is_left_out_and_said,
+                                  test_what_cannot_be_asked_is_said,
+                                  NULL};
     program_enter();
     tiny_write("tiny");
     lh_buf hay = {0};
