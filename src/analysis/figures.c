@@ -175,6 +175,16 @@ static const char **text_of(const lh_figure *figure, int i)
     return (const char **)((uintptr_t)figure + text_members[i].offset);
 }
 
+/* Figures are numbered as they are written: HDF5 sorts them by name. */
+static lh_status put_number(lh_h5 *h5, const char *group)
+{
+    int64_t count = 0;
+    LH_TRY(lh_h5_get_i64(h5, "/figures", "count", &count));
+    LH_TRY(lh_h5_put_i64(h5, group, "number", count));
+    LH_TRY(lh_h5_put_i64(h5, "/figures", "count", count + 1));
+    return LH_OK;
+}
+
 lh_status lh_figure_write(const lh_figure *figure, lh_h5 *h5)
 {
     object_name n;
@@ -190,7 +200,7 @@ lh_status lh_figure_write(const lh_figure *figure, lh_h5 *h5)
     }
     LH_TRY(lh_h5_put_string(h5, n.text, "view", view_names[figure->view]));
     LH_TRY(lh_h5_put_i64(h5, n.text, "better", figure->better));
-    return LH_OK;
+    return put_number(h5, n.text);
 }
 
 /* ---- reading ---- */
@@ -402,10 +412,34 @@ static lh_status visit_array(void *self, lh_h5 *h5, const char *object)
     return read_figure(figure, h5);
 }
 
+/* By number; figures without one, of other programs, come last, sorted by name. */
+static lh_status put_in_order(lh_figures *figures, lh_h5 *h5)
+{
+    lh_status st = LH_OK;
+    object_name n;
+    int64_t *numbers = NULL;
+    LH_TRY_DONE(lh_calloc(&numbers, figures->count, sizeof *numbers));
+    for (int64_t i = 0; i < figures->count; i++) {
+        const lh_figure figure = figures->list[i];
+        int64_t number = INT64_MAX, at = i;
+        LH_TRY_DONE(lh_h5_get_i64(h5, name_of(&n, figure.name, ""), "number", &number));
+        for (; at > 0 && numbers[at - 1] > number; at--) {
+            numbers[at] = numbers[at - 1];
+            figures->list[at] = figures->list[at - 1];
+        }
+        numbers[at] = number;
+        figures->list[at] = figure;
+    }
+done:
+    lh_free(numbers);
+    return st;
+}
+
 lh_status lh_figures_read(lh_figures *out, lh_h5 *h5)
 {
     *out = (lh_figures){0};
     lh_status st = lh_h5_each_array(h5, visit_array, out);
+    if (st == LH_OK) st = put_in_order(out, h5);
     if (st != LH_OK) lh_figures_clear(out);
     return st;
 }

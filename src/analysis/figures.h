@@ -28,10 +28,10 @@ typedef struct lh_figure {
     const char *unit;   /* of the values: "share of 1", "" */
     const char *source; /* the figure of the paper: "CriticalKV, arXiv 2502.03805, section 4, figure 5", or "" */
     lh_figure_view view;
-    const char *x,
-        *y;     /* names of dimensions, or "". Curves and bars: along x, one series for each point of y; heat map:
-                 * columns and rows. The other dimensions are chosen from; first, the mean over all is shown. */
-    int better; /* 1: more is better, -1: less is better, 0: neither */
+    const char *x, *y; /* names of dimensions, or "". Curves and bars: along x, one series for each point of y; heat
+                        * map: columns and rows. The other dimensions are chosen from; first the mean over all is shown,
+                        * of those with values the point in the middle. */
+    int better;        /* 1: more is better, -1: less is better, 0: neither */
     int dim_count;
     lh_figure_dim dims[LH_FIGURE_DIMS];
     const float *values; /* row by row over the dimensions; not finite: none */
@@ -45,7 +45,7 @@ int lh_figure_dim_find(const lh_figure *figure, const char *name); /* index; -1:
  * be read back is LH_EWRITE. NULL texts are written as "". */
 lh_status lh_figure_write(const lh_figure *figure, lh_h5 *h5);
 
-/* All figures of a file, sorted by name; none is fine. Owned copies; texts are never NULL. */
+/* All figures of a file, in the order in which they were written; none is fine. Owned copies; texts are never NULL. */
 typedef struct lh_figures {
     lh_figure *list;
     int64_t count;
