@@ -73,6 +73,7 @@ lh_status fz_index_seeds(fz_seeds *seeds, const char *folder);
 lh_status fz_checkpoint_seeds(fz_seeds *seeds, const char *folder);
 lh_status fz_cache_seeds(fz_seeds *seeds, const char *folder);
 lh_status fz_keep_sets_seeds(fz_seeds *seeds, const char *folder);
+lh_status fz_analysis_seeds(fz_seeds *seeds, const char *folder);
 
 /* ---- a cache of one rank, as its seeds were made from and as they are restored into ---- */
 typedef struct fz_cache fz_cache;

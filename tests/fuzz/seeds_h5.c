@@ -10,6 +10,7 @@
 #include "fuzz.h"
 #include "import/import.h"
 #include "kv/save.h"
+#include "report/sample.h"
 
 /* ---- one file, three times ---- */
 
@@ -258,6 +259,19 @@ lh_status fz_cache_seeds(fz_seeds *seeds, const char *folder)
 lh_status fz_keep_sets_seeds(fz_seeds *seeds, const char *folder)
 {
     return add_caches(seeds, folder, save_keep_sets);
+}
+
+/* Small: its every text is a little hostile as it is. */
+lh_status fz_analysis_seeds(fz_seeds *seeds, const char *folder)
+{
+    lh_status st = LH_OK;
+    char *path = NULL;
+    LH_TRY_DONE(lh_path_join(&path, folder, "seed.h5"));
+    LH_TRY_DONE(sample_write_hostile(path));
+    LH_TRY_DONE(add_three(seeds, path));
+done:
+    lh_free(path);
+    return st;
 }
 
 lh_status fz_cache_restore(fz_cache *c, int kind, const char *path)

@@ -7,6 +7,7 @@
 #include "import/checkpoint.h"
 #include "import/checkpoint_impl.h"
 #include "import/verify.h"
+#include "report/report.h"
 #include "targets.h"
 
 typedef struct reader {
@@ -103,6 +104,27 @@ static lh_status run_keep_sets(fz_case *c)
     return fz_below(&c->rng, 3) ? verify(c->path) : describe(c->path);
 }
 
+static lh_status draw(const char *path)
+{
+    lh_status st = LH_OK;
+    lh_report *report = NULL;
+    lh_buf text = {0};
+    LH_TRY_DONE(lh_h5_probe(path));
+    LH_TRY_DONE(lh_report_open(&report, &path, 1));
+    LH_TRY_DONE(lh_report_page(report, &text));
+    LH_TRY_DONE(lh_report_markdown(report, &text));
+    LH_TRY_DONE(lh_report_plots(report, &text));
+done:
+    lh_buf_clear(&text);
+    lh_report_close(report);
+    return st;
+}
+
+static lh_status run_analysis(fz_case *c)
+{
+    return fz_below(&c->rng, 3) ? draw(c->path) : verify(c->path);
+}
+
 const fz_target fz_checkpoint = {.name = "checkpoint",
                                  .summary = "structure and weights of a checkpoint",
                                  .file = "model.h5",
@@ -131,3 +153,12 @@ const fz_target fz_keep_sets = {.name = "keep-sets",
                                 .share = 2000,
                                 .seeds = fz_keep_sets_seeds,
                                 .run = run_keep_sets};
+
+const fz_target fz_analysis = {.name = "analysis",
+                               .summary = "figures and tables of an analysis, verified and drawn",
+                               .file = "analysis.h5",
+                               .form = FZ_BINARY,
+                               .quick = 60,
+                               .share = 2000,
+                               .seeds = fz_analysis_seeds,
+                               .run = run_analysis};

@@ -169,12 +169,8 @@ static lh_status write_file(const char *path, const char *text, lh_status (*figu
 {
     lh_status st = LH_OK;
     lh_h5 *h5 = NULL;
-    json_t *summary = text ? NULL : summary_json(NULL);
+    json_t *summary = summary_json(text);
     LH_TRY_DONE(lh_h5_create(&h5, path, &(lh_h5_header){"analysis", 1, "{}"}));
-    if (text) { /* jansson takes no bytes that are not UTF-8; these are */
-        summary = summary_json(text);
-        if (!summary) LH_FAIL_DONE(LH_EFILE, "the text is no UTF-8");
-    }
     LH_TRY_DONE(lh_summary_write(summary, h5));
     LH_TRY_DONE(figures(h5));
     st = lh_h5_commit(h5);
