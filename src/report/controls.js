@@ -21,12 +21,13 @@ function freeDims() {
   return found;
 }
 
-// Of budgets the one in the middle is shown first: a mean over them says little.
+// Of budgets, and of other dimensions with values, the point in the middle is shown first: their mean says little.
 function chooseFirst() {
   for (const sheet of data.sheets)
-    for (const d of viewOf(sheet).free)
-      if (sheet.dims[d].name === "budget" && !chosen.points.has("budget"))
-        chosen.points.set("budget", pointText(sheet.dims[d], Math.floor(sheet.dims[d].count / 2)));
+    for (const d of viewOf(sheet).free) {
+      const dim = sheet.dims[d];
+      if ((dim.values || dim.name === "budget") && !chosen.points.has(dim.name)) chosen.points.set(dim.name, pointText(dim, Math.floor(dim.count / 2)));
+    }
 }
 
 function syncControls() {

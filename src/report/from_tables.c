@@ -1,6 +1,6 @@
 /* from_tables.c - the tables of `eval` as figures. A table with policies and budgets gives one figure for each of its
- * measures: in `means` curves over budgets, in tables with depth and length maps. What else tells its rows apart
- * (length, scenario) becomes a dimension. */
+ * measures: `means` curves over budgets, `curve` curves over positions, tables with a depth maps. What else tells its
+ * rows apart (task, length, scenario) becomes a dimension. */
 #include <ctype.h>
 #include <math.h>
 #include <stdio.h>
@@ -19,16 +19,54 @@ typedef struct key {
     double *values;
 } key;
 
-enum { KEYS = LH_FIGURE_DIMS };
+enum { KEYS = LH_FIGURE_DIMS, CANDIDATES = 6 };
+
+/* More values than this come from a damaged file. */
+static const int64_t MAX_VALUES = INT64_C(1) << 22;
+
+/* How a table is drawn. */
+typedef struct form {
+    const char *table, *column; /* its name after the task, a column that it must have; NULL: any */
+    const char *suffix, *about; /* of the names and titles of its figures */
+    lh_figure_view view;
+    const char *x, *y;
+    const char *keys[CANDIDATES + 1]; /* columns that tell rows apart: the first KEYS that vary become dimensions */
+} form;
+
+static const form forms[] = {{"/means",
+                              NULL,
+                              "",
+                              "",
+                              LH_VIEW_CURVES,
+                              "budget",
+                              "policy",
+                              {"policy", "budget", "task", "length", "context", "scenario"}},
+                             {"/curve",
+                              "from",
+                              "-by-position",
+                              " by position",
+                              LH_VIEW_CURVES,
+                              "from",
+                              "policy",
+                              {"policy", "from", "budget", "context"}},
+                             {NULL,
+                              "depth",
+                              "-by-depth",
+                              " by depth",
+                              LH_VIEW_HEATMAP,
+                              "length",
+                              "depth",
+                              {"policy", "budget", "depth", "length"}}};
+enum { FORMS = sizeof forms / sizeof *forms };
 
 /* Columns that are no measures, or which tables explain themselves. */
-static const char *const unmeasured[] = {"entries_kept",  "kv_bytes", "evict_s",   "decode_s", "ci_low",
-                                         "ci_high",       "prompts",  "questions", "windows",  "prompts_answered",
-                                         "prompt_tokens", "seed",     "needle_at", "answered", "line",
-                                         "window",        "tokens",   NULL};
+static const char *const unmeasured[] = {
+    "entries_kept", "kv_bytes",         "evict_s",        "decode_s", "ci_low", "ci_high",  "prompts", "questions",
+    "windows",      "prompts_answered", "prompt_tokens",  "seed",     "line",   "answered", "window",  "tokens",
+    "needle_at",    "over_full_low",    "over_full_high", "units",    "text",   "at",       NULL};
 
 /* Measures of which less is better; of the others more is. */
-static const char *const less_is_better[] = {"kl", "ppl", "perplexity", "nll", NULL};
+static const char *const less_is_better[] = {"kl", "ppl", "nll", "answer_nll", "over_full", NULL};
 
 static int is_among(const char *const *words, const char *word)
 {
@@ -134,6 +172,7 @@ static lh_status read_key(key *k, const lh_table *table, const char *name, int64
 
 typedef struct making {
     const lh_table *table;
+    const form *form;
     const char *task; /* "needle" */
     key keys[KEYS];
     int key_count;
@@ -199,7 +238,7 @@ static int has_values(const float *values, int64_t n)
     return 0;
 }
 
-static lh_status make_figure(const making *m, int64_t measured, int map)
+static lh_status make_figure(const making *m, int64_t measured)
 {
     lh_status st = LH_OK;
     const lh_column *column = &m->table->columns[measured];
@@ -207,9 +246,9 @@ static lh_status make_figure(const making *m, int64_t measured, int map)
     const int yes = strncmp(column->unit, "1: ", 3) == 0; /* its mean is a share */
     lh_figure figure = {.unit = yes ? "share of the prompts" : column->unit,
                         .source = "",
-                        .view = map ? LH_VIEW_HEATMAP : LH_VIEW_CURVES,
-                        .x = map && has_key(m, "length") ? "length" : "budget",
-                        .y = map ? "depth" : "policy",
+                        .view = m->form->view,
+                        .x = has_key(m, m->form->x) ? m->form->x : "budget",
+                        .y = m->form->y,
                         .better = less ? -1 : 1};
     char name[LH_FIGURE_NAME], *title = NULL, *about = NULL;
     float *values = NULL;
@@ -217,10 +256,10 @@ static lh_status make_figure(const making *m, int64_t measured, int map)
         const key *k = &m->keys[d];
         figure.dims[figure.dim_count++] = (lh_figure_dim){k->name, k->unit, k->count, k->labels, k->values};
     }
-    snprintf(name, sizeof name, "%s-%s%s", m->task, column->name, map ? "-by-depth" : "");
+    snprintf(name, sizeof name, "%s-%s%s", m->task, column->name, m->form->suffix);
     for (char *c = name; *c; c++) *c = (char)(isalnum((unsigned char)*c) ? tolower((unsigned char)*c) : '-');
     figure.name = name;
-    LH_TRY_DONE(lh_asprintf(&title, "%s: %s%s", m->task, column->name, map ? " by depth" : ""));
+    LH_TRY_DONE(lh_asprintf(&title, "%s: %s%s", m->task, column->name, m->form->about));
     *title = (char)toupper((unsigned char)*title);
     for (char *c = title; *c; c++)
         if (*c == '_') *c = ' ';
@@ -238,28 +277,43 @@ done:
     return st;
 }
 
-static lh_status make_figures(making *m, int map)
+static int is_measure(const making *m, int64_t c)
 {
-    static const char *const names[2][KEYS] = {{"policy", "budget", "length", "scenario"},
-                                               {"policy", "budget", "depth", "length"}};
+    const lh_column *column = &m->table->columns[c];
+    if (column->type != LH_COLUMN_F64 && column->type != LH_COLUMN_I64) return 0;
+    return !is_among(m->form->keys, column->name) && !is_among(unmeasured, column->name);
+}
+
+static lh_status make_figures(making *m)
+{
     lh_status st = LH_OK;
     const int64_t budget = lh_table_column_find(m->table, "budget");
-    for (int i = 0; i < KEYS; i++) {
-        LH_TRY_DONE(read_key(&m->keys[m->key_count], m->table, names[map][i], budget));
-        m->key_count += m->keys[m->key_count].column >= 0;
+    int64_t values = 1;
+    for (int i = 0; m->form->keys[i] && m->key_count < KEYS; i++) {
+        key *k = &m->keys[m->key_count];
+        LH_TRY_DONE(read_key(k, m->table, m->form->keys[i], budget));
+        if (k->column < 0) continue;
+        m->key_count++;
+        if (k->count > MAX_VALUES / values) goto done;
+        values *= k->count;
     }
-    if (!has_key(m, "policy") || !has_key(m, "budget") || (map && !has_key(m, "depth"))) goto done;
-    for (int64_t c = 0; c < m->table->width; c++) {
-        const lh_column *column = &m->table->columns[c];
-        int taken = column->type != LH_COLUMN_F64 && column->type != LH_COLUMN_I64;
-        for (int d = 0; d < m->key_count; d++) taken |= m->keys[d].column == c;
-        for (int i = 0; i < KEYS; i++) taken |= strcmp(column->name, names[map][i]) == 0;
-        if (!taken && !is_among(unmeasured, column->name)) LH_TRY_DONE(make_figure(m, c, map));
-    }
+    if (!has_key(m, "policy") || !has_key(m, "budget") || !has_key(m, m->form->y)) goto done;
+    for (int64_t c = 0; c < m->table->width; c++)
+        if (is_measure(m, c)) LH_TRY_DONE(make_figure(m, c));
 done:
     for (int i = 0; i < KEYS; i++) clear_key(&m->keys[i]);
     m->key_count = 0;
     return st;
+}
+
+/* The form of a table; NULL: it is not drawn. */
+static const form *form_of(const lh_table *table, const char *name)
+{
+    for (int i = 0; i < FORMS; i++)
+        if ((!forms[i].table || strcmp(forms[i].table, name) == 0) &&
+            (!forms[i].column || lh_table_column_find(table, forms[i].column) >= 0))
+            return &forms[i];
+    return NULL;
 }
 
 lh_status lh_figures_of_tables(const lh_tables *tables, lh_figures *out)
@@ -276,11 +330,8 @@ lh_status lh_figures_of_tables(const lh_tables *tables, lh_figures *out)
         lh_free(task);
         task = NULL;
         LH_TRY_DONE(lh_strndup(&task, name, slash - name < 40 ? slash - name : 40));
-        making m = {.table = table, .task = task, .out = out};
-        if (strcmp(slash, "/means") == 0)
-            LH_TRY_DONE(make_figures(&m, 0));
-        else if (lh_table_column_find(table, "depth") >= 0)
-            LH_TRY_DONE(make_figures(&m, 1));
+        making m = {.table = table, .form = form_of(table, slash), .task = task, .out = out};
+        if (m.form) LH_TRY_DONE(make_figures(&m));
     }
 done:
     lh_free(task);

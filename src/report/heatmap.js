@@ -1,5 +1,5 @@
 // heatmap.js - maps: cells on a canvas, axes and the cursor above it. A click on a layer or head chooses it everywhere.
-const linked = ["layer", "head"];
+const linked = ["layer", "head", "kv head"];
 
 function colourScale([low, high], unit) {
   if (low > 0 && high / low > LOG_SPAN_OF_VALUES && !unit.includes("share of")) {

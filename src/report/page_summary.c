@@ -95,6 +95,15 @@ static lh_status put_fact(const char *before, const json_t *value, const char *a
     return lh_buf_puts(out, after);
 }
 
+/* A name of a file, without its folders. */
+static lh_status put_file(const char *before, const json_t *value, lh_buf *out)
+{
+    const char *path = json_string_value(value), *slash = path ? strrchr(path, '/') : NULL;
+    if (!path || !*path) return LH_OK;
+    LH_TRY(lh_buf_puts(out, before));
+    return lh_html_text(out, slash ? slash + 1 : path);
+}
+
 static lh_status put_facts(const lh_report_source *s, lh_buf *out)
 {
     const json_t *trace;
@@ -104,10 +113,10 @@ static lh_status put_facts(const lh_report_source *s, lh_buf *out)
     LH_TRY(lh_buf_puts(out, "</b>"));
     const json_t *model = json_object_get(s->summary, "model");
     if (!model) model = json_object_get(json_object_get(s->run, "options"), "model");
-    LH_TRY(put_fact(" · ", model, "", out));
+    LH_TRY(put_file(" · ", model, out));
     json_array_foreach(json_object_get(s->summary, "traces"), i, trace)
     {
-        LH_TRY(put_fact(" · ", json_object_get(trace, "file"), "", out));
+        LH_TRY(put_file(" · ", json_object_get(trace, "file"), out));
         LH_TRY(put_fact(" (", json_object_get(trace, "tokens"), " tokens)", out));
     }
     LH_TRY(put_fact(" · against ", json_object_get(s->summary, "reference"), "", out));
@@ -180,7 +189,7 @@ static lh_status put_answer(const char *name, const json_t *trace, const json_t 
     LH_TRY(lh_html_text(out, text ? text : ""));
     LH_TRY(lh_buf_puts(out, "</p><footer>"));
     LH_TRY(lh_html_text(out, name));
-    LH_TRY(put_fact(" · ", json_object_get(trace, "file"), "", out));
+    LH_TRY(put_file(" · ", json_object_get(trace, "file"), out));
     LH_TRY(put_fact(" · ", json_object_get(answer, "policy"), "", out));
     LH_TRY(put_fact(" ", json_object_get(answer, "budget"), "", out));
     return lh_buf_puts(out, "</footer></blockquote>\n");

@@ -5,12 +5,12 @@
 
 #include "report/palette.h"
 
-static const double QUOTED_SHARE = 0.1;
+static const double QUOTED_PERCENT = 10;
 
 int lh_can_rank(const lh_figure *figure)
 {
     const int policy = lh_figure_dim_find(figure, "policy");
-    return figure->better && policy >= 0 && figure->dims[policy].labels && lh_figure_dim_find(figure, "budget") >= 0;
+    return figure->better && policy >= 0 && figure->dims[policy].labels && strcmp(figure->x, "budget") == 0;
 }
 
 static const lh_figure_dim *policies_of(const lh_ranking *r)
@@ -54,9 +54,10 @@ lh_status lh_ranking_init(lh_ranking *r, const lh_figure *figure)
                                .pick = {-1, -1, -1, -1}},
                       .best = {-1, -1}};
     const lh_figure_dim *budgets = &figure->dims[r->view.x];
+    const double scale = !budgets->unit ? 0 : *budgets->unit == '%' ? 1 : strstr(budgets->unit, "share of") ? 100 : 0;
     r->quoted = budgets->count / 2;
     for (int64_t i = 0; i < budgets->count && budgets->values; i++)
-        if (fabs(budgets->values[i] - QUOTED_SHARE) < 1e-6) r->quoted = i;
+        if (fabs(budgets->values[i] * scale - QUOTED_PERCENT) < 1e-6) r->quoted = i;
     LH_TRY(lh_calloc(&r->order, policies_of(r)->count, sizeof *r->order));
     for (int64_t s = 0; s < policies_of(r)->count; s++) {
         const double v = lh_view_value(&r->view, 0, s, r->quoted);

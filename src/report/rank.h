@@ -11,7 +11,7 @@ typedef struct lh_ranking {
     int64_t best[2]; /* the first and second that are no references; -1: none */
 } lh_ranking;
 
-/* 1 if a figure has policies and budgets, and a direction that is better. */
+/* 1 if a figure has policies and its x is budgets, and one direction is better. */
 int lh_can_rank(const lh_figure *figure);
 
 /* Of a figure that can be ranked. */

@@ -22,7 +22,7 @@ function valueText(value, unit) {
   const share = unit.includes("share of") && Math.abs(value) <= 1;
   const v = share ? 100 * value : value, size = Math.abs(v);
   const text = size >= 100 || v === 0 ? v.toFixed(0) : size < 1e-3 ? String(Number(v.toPrecision(2))) : String(Number(v.toPrecision(3)));
-  return text + (share ? "%" : "");
+  return text + (share || unit.startsWith("%") ? "%" : "");
 }
 
 function pointText(dim, i) {

@@ -15,7 +15,8 @@ void lh_view_init(lh_view *view, const lh_figure *figure)
     if (view->series < 0 && figure->view == LH_VIEW_TABLE && last > 0) view->series = view->x == 0;
     if (policy >= 0 && policy != view->x && policy != view->series) view->panel = policy;
     for (int d = 0; d < figure->dim_count; d++)
-        view->pick[d] = strcmp(figure->dims[d].name, "budget") == 0 ? figure->dims[d].count / 2 : -1;
+        view->pick[d] =
+            figure->dims[d].values || strcmp(figure->dims[d].name, "budget") == 0 ? figure->dims[d].count / 2 : -1;
 }
 
 static int is_drawn(const lh_view *view, int d)
@@ -101,5 +102,5 @@ lh_status lh_value_text(double value, const char *unit, lh_buf *out)
         LH_TRY(lh_buf_printf(out, "%.2g", v));
     else
         LH_TRY(lh_buf_printf(out, "%.3g", v));
-    return lh_buf_puts(out, share ? "%" : "");
+    return lh_buf_puts(out, share || *unit == '%' ? "%" : "");
 }

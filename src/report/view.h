@@ -11,8 +11,8 @@ typedef struct lh_view {
     int64_t pick[LH_FIGURE_DIMS]; /* of the other dimensions: the point, or -1 for the mean over all */
 } lh_view;
 
-/* The first view of a figure. Policies that are on no axis make the panels; of budgets on no axis the one in the middle
- * is chosen. */
+/* The first view of a figure. Policies that are on no axis make the panels; of other dimensions on no axis the point in
+ * the middle is chosen if they are budgets or have values, else the mean is taken. */
 void lh_view_init(lh_view *view, const lh_figure *figure);
 
 /* Number of points of a dimension of the view; 1 for none. */
@@ -30,7 +30,8 @@ lh_status lh_view_note(const lh_view *view, lh_buf *out);
 /* The name of point `i` of a dimension, appended: its label, its value or its number. */
 lh_status lh_point_text(const lh_figure_dim *dim, int64_t i, lh_buf *out);
 
-/* A value with three significant digits, appended; shares as percentages; "" for NAN. */
+/* A value with three significant digits, appended; shares and units such as "% of the prompt" as percentages; "" for
+ * NAN. */
 lh_status lh_value_text(double value, const char *unit, lh_buf *out);
 
 #endif

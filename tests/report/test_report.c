@@ -83,7 +83,7 @@ START_TEST(test_values_have_three_digits_and_shares_are_percentages)
         const char *unit, *want;
     } cases[] = {{0.12345, "nats", "0.123"},  {0.12345, "share of 1", "12.3%"}, {1, "mean share of words", "100%"},
                  {12345, "entries", "12345"}, {1.5, "share of 1", "1.5"},       {0.0000123, "", "1.2e-05"},
-                 {-0.0, "share of 1", "0%"},  {(double)NAN, "nats", NULL}};
+                 {-0.0, "share of 1", "0%"},  {0.5, "% of the prompt", "0.5%"}, {(double)NAN, "nats", NULL}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         lh_buf out = {0};
         OK(lh_value_text(cases[i].value, cases[i].unit, &out));
@@ -336,6 +336,33 @@ START_TEST(test_means_become_curves_over_budgets)
 }
 END_TEST
 
+START_TEST(test_a_curve_runs_over_positions)
+{
+    static const lh_column columns[] = {{"policy", "", LH_COLUMN_LABEL},
+                                        {"budget", "", LH_COLUMN_LABEL},
+                                        {"from", "tokens", LH_COLUMN_I64},
+                                        {"nll", "nats", LH_COLUMN_F64},
+                                        {NULL, NULL, LH_COLUMN_TEXT}};
+    lh_stored_table stored = {.name = "ppl/curve"};
+    lh_figures out = {0};
+    lh_table_init(&stored.table, columns);
+    for (int i = 0; i < 6; i++)
+        OK(lh_table_add(&stored.table, (lh_cell[]){{.text = i % 2 ? "h2o" : "full"},
+                                                   {.text = i % 2 ? "9" : "all"},
+                                                   {.number = 64 * (2 - i / 2)},
+                                                   {.value = i}}));
+    OK(lh_figures_of_tables(&(lh_tables){&stored, 1}, &out));
+    ck_assert_int_eq(out.count, 1);
+    const lh_figure *f = &out.list[0];
+    ck_assert_str_eq(f->name, "ppl-nll-by-position");
+    ck_assert(!lh_can_rank(f) && f->better == -1 && strcmp(f->x, "from") == 0);
+    ck_assert(f->dims[1].count == 3 && f->dims[1].values[2] == 128);
+    ck_assert(f->values[0] == 4 && f->values[2] == 0 && f->values[3] == 5);
+    lh_figures_clear(&out);
+    lh_table_clear(&stored.table);
+}
+END_TEST
+
 START_TEST(test_csv_has_a_row_for_each_value)
 {
     char folder[FOLDER_BYTES], line[256];
@@ -371,6 +398,7 @@ int main(void)
                                   test_every_figure_is_drawn,
                                   test_a_hostile_file_adds_no_markup_to_the_page,
                                   test_means_become_curves_over_budgets,
+                                  test_a_curve_runs_over_positions,
                                   test_csv_has_a_row_for_each_value,
                                   NULL};
     return suite_run("report", tests);
