@@ -64,7 +64,10 @@ static lh_status csv_text(lh_buf *out, const char *text)
 
 lh_status lh_table_csv(const lh_table *table, lh_buf *out)
 {
-    for (int64_t c = 0; c < table->width; c++) LH_TRY(lh_buf_printf(out, "%s%s", c ? "," : "", table->columns[c].name));
+    for (int64_t c = 0; c < table->width; c++) {
+        if (c) LH_TRY(lh_buf_puts(out, ","));
+        LH_TRY(csv_text(out, table->columns[c].name));
+    }
     LH_TRY(lh_buf_puts(out, "\n"));
     for (int64_t i = 0; i < table->n; i++) {
         const lh_cell *row = lh_table_row(table, i);
