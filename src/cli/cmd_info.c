@@ -169,6 +169,22 @@ done:
     return st;
 }
 
+/* Removes the attributes and arrays of figures, which are drawn instead. */
+static void leave_figures(json_t *object)
+{
+    static const char below[] = "/figures";
+    json_t *arrays = json_object_get(object, "arrays"), *member;
+    const char *key;
+    void *next;
+    json_object_foreach_safe(object, next, key, member) if (strncmp(key, below, sizeof below - 1) == 0)
+        json_object_del(object, key);
+    for (size_t i = json_array_size(arrays); i-- > 0;) {
+        const char *name = json_string_value(json_object_get(json_array_get(arrays, i), "name"));
+        if (name && strncmp(name, below, sizeof below - 1) == 0) json_array_remove(arrays, i);
+    }
+    if (json_array_size(arrays) == 0) json_object_del(object, "arrays");
+}
+
 /* The figures of an analysis as small plots, after its description. */
 static lh_status draw_figures(const char *path)
 {
@@ -197,6 +213,7 @@ static lh_status run_info(lh_call *call)
     else
         LH_TRY_DONE(about_program(call, &object));
     if (!v->format.json) LH_TRY_DONE(leave_defaults(object));
+    if (path && !v->format.json) leave_figures(object);
     if (lh_cli_first()) LH_TRY_DONE(v->format.json ? lh_cli_write_json(object) : lh_cli_write_tree(object));
     kind = json_string_value(json_object_get(object, "kind"));
     if (path && kind && strcmp(kind, "analysis") == 0 && !v->format.json) LH_TRY_DONE(draw_figures(path));
