@@ -5,9 +5,12 @@
 #include <sys/stat.h>
 
 #include "base/file.h"
+#include "base/minmax.h"
 #include "base/output.h"
 #include "base/table.h"
 #include "report/report_impl.h"
+
+enum { ROWS = 4096 };
 
 /* The columns of a figure: its dimensions and the value. */
 static void columns_of(const lh_figure *f, lh_column columns[LH_FIGURE_DIMS + 2])
@@ -21,10 +24,11 @@ static void columns_of(const lh_figure *f, lh_column columns[LH_FIGURE_DIMS + 2]
     columns[f->dim_count + 1] = (lh_column){0};
 }
 
-static lh_status fill_table(const lh_figure *f, lh_table *table)
+/* Values [from, to), a row for each. */
+static lh_status add_rows(const lh_figure *f, int64_t from, int64_t to, lh_table *table)
 {
     lh_cell row[LH_FIGURE_DIMS + 1] = {{0}};
-    for (int64_t i = 0; i < lh_figure_count(f); i++) {
+    for (int64_t i = from; i < to; i++) {
         int64_t rest = i;
         for (int d = f->dim_count - 1; d >= 0; rest /= f->dims[d].count, d--) {
             const lh_figure_dim *dim = &f->dims[d];
@@ -37,39 +41,67 @@ static lh_status fill_table(const lh_figure *f, lh_table *table)
     return LH_OK;
 }
 
+/* A figure may have millions of values: few rows at a time become text. */
+static lh_status figure_text(const lh_figure *f, lh_buf *out)
+{
+    lh_status st = LH_OK;
+    lh_column columns[LH_FIGURE_DIMS + 2];
+    lh_table table;
+    lh_buf part = {0};
+    const int64_t n = lh_figure_count(f);
+    columns_of(f, columns);
+    lh_table_init(&table, columns);
+    LH_TRY_DONE(lh_table_csv(&table, out));
+    const int64_t header_bytes = out->bytes;
+    for (int64_t at = 0; at < n; at += ROWS) {
+        lh_table_clear(&table);
+        lh_table_init(&table, columns);
+        LH_TRY_DONE(add_rows(f, at, lh_min_i64(n, at + ROWS), &table));
+        part.bytes = 0;
+        LH_TRY_DONE(lh_table_csv(&table, &part));
+        LH_TRY_DONE(lh_buf_append(out, part.data + header_bytes, part.bytes - header_bytes));
+    }
+done:
+    lh_table_clear(&table);
+    lh_buf_clear(&part);
+    return st;
+}
+
 /* FOLDER/SOURCE-NAME.csv, or without the source if there is one only; what is no letter, digit, '.' or '_' becomes '-'.
  */
-static lh_status write_csv(const lh_report *r, const lh_report_source *source, const char *name, const lh_table *table,
+static lh_status write_csv(const lh_report *r, const lh_report_source *source, const char *name, const lh_buf *text,
                            const char *folder)
 {
     lh_status st = LH_OK;
     char *file = NULL, *path = NULL;
-    lh_buf text = {0};
     const int many = r->source_count > 1;
     LH_TRY_DONE(lh_asprintf(&file, "%s%s%s.csv", many ? source->name : "", many ? "-" : "", name));
     for (char *c = file; *c; c++)
         if (!strchr("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._", *c)) *c = '-';
     LH_TRY_DONE(lh_path_join(&path, folder, file));
-    LH_TRY_DONE(lh_table_csv(table, &text));
-    LH_TRY_DONE(lh_file_write(path, text.data, text.bytes));
+    LH_TRY_DONE(lh_file_write(path, text->data, text->bytes));
 done:
     lh_free(file);
     lh_free(path);
-    lh_buf_clear(&text);
     return st;
 }
 
 static lh_status write_figure(const lh_report *r, const lh_sheet *sheet, const char *folder)
 {
-    lh_status st = LH_OK;
-    lh_column columns[LH_FIGURE_DIMS + 2];
-    lh_table table;
-    columns_of(sheet->figure, columns);
-    lh_table_init(&table, columns);
-    LH_TRY_DONE(fill_table(sheet->figure, &table));
-    LH_TRY_DONE(write_csv(r, sheet->source, sheet->figure->name, &table, folder));
-done:
-    lh_table_clear(&table);
+    lh_buf text = {0};
+    lh_status st = figure_text(sheet->figure, &text);
+    if (st == LH_OK) st = write_csv(r, sheet->source, sheet->figure->name, &text, folder);
+    lh_buf_clear(&text);
+    return st;
+}
+
+static lh_status write_table(const lh_report *r, const lh_report_source *source, const lh_stored_table *table,
+                             const char *folder)
+{
+    lh_buf text = {0};
+    lh_status st = lh_table_csv(&table->table, &text);
+    if (st == LH_OK) st = write_csv(r, source, table->name, &text, folder);
+    lh_buf_clear(&text);
     return st;
 }
 
@@ -81,7 +113,7 @@ lh_status lh_report_csv(const lh_report *report, const char *folder)
     for (int64_t s = 0; s < report->source_count; s++) {
         const lh_tables *tables = &report->sources[s].tables;
         for (int64_t i = 0; i < tables->count; i++)
-            LH_TRY(write_csv(report, &report->sources[s], tables->list[i].name, &tables->list[i].table, folder));
+            LH_TRY(write_table(report, &report->sources[s], &tables->list[i], folder));
     }
     return LH_OK;
 }

@@ -1,5 +1,5 @@
 // curves.js - lines over x, one for each series, with their names at the right end where there is room.
-const LOG_SPAN = 30, LOG_SPAN_OF_VALUES = 100; // as scale.c has them
+const LOG_SPAN = 30; // as scale.c has it
 const MARKED_POINTS = 24, CHAR = 6.2, LINE = 13;
 
 // The scale of a dimension's points.
@@ -12,7 +12,7 @@ function scaleOfDim(dim, range) {
 }
 
 function scaleOfValues([low, high], unit, range) {
-  if (low > 0 && high / low > LOG_SPAN_OF_VALUES && !unit.includes("share of"))
+  if (low > 0 && high / low > LOG_SPAN && !unit.includes("share of"))
     return d3.scaleLog().domain([10 ** Math.floor(Math.log10(low)), 10 ** Math.ceil(Math.log10(high))]).range(range);
   const ends = [Math.min(low, 0), Math.max(high, 0)];
   if (ends[0] === ends[1]) ends[1] += 1;
@@ -97,7 +97,7 @@ function drawCurves(host, view, panel, size) {
     const ink = inkAt(line.s), points = line.values.map((v, i) => [i, v]).filter((p) => p[1] !== null);
     svg.append("path").attr("class", `line ${inkClass(ink)}`)
       .attr("d", d3.line().defined((v) => v !== null).x((_, i) => at(i)).y((v) => y(v))(line.values));
-    if (ink >= 0 && dim.count <= MARKED_POINTS)
+    if (hasMarks(ink) && dim.count <= MARKED_POINTS)
       for (const [i, v] of points)
         svg.append("path").attr("class", `mark ${inkClass(ink)}`).attr("transform", `translate(${at(i)} ${y(v)})`).attr("d", markerPath(ink, 34));
     line.end = points.length ? y(points[points.length - 1][1]) : null;

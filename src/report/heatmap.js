@@ -2,7 +2,7 @@
 const linked = ["layer", "head", "kv head"];
 
 function colourScale([low, high], unit) {
-  if (low > 0 && high / low > LOG_SPAN_OF_VALUES && !unit.includes("share of")) {
+  if (low > 0 && high / low > LOG_SPAN && !unit.includes("share of")) {
     const log = d3.scaleLog().domain([low, high]);
     return (v) => d3.interpolateViridis(log(v));
   }
@@ -12,7 +12,7 @@ function colourScale([low, high], unit) {
 
 // Colours and what they stand for, beside the note of a figure.
 function drawColours(host, range, unit) {
-  const low = range[0] > 0 && range[0] < range[1] / 3 && !(range[1] / range[0] > LOG_SPAN_OF_VALUES && !unit.includes("share of")) ? 0 : range[0];
+  const low = range[0] > 0 && range[0] < range[1] / 3 && !(range[1] / range[0] > LOG_SPAN && !unit.includes("share of")) ? 0 : range[0];
   const key = d3.select(host).append("p").attr("class", "colours");
   key.append("span").text(valueText(low, unit));
   const svg = key.append("svg").attr("viewBox", "0 0 128 10").attr("aria-hidden", "true");

@@ -47,7 +47,8 @@ void lh_palette_clear(lh_palette *palette)
 int64_t lh_ink(const lh_palette *palette, const lh_figure_dim *dim, int64_t i)
 {
     int64_t ink = 0;
-    if (!lh_dim_is_policies(dim)) return i;
+    if (!lh_dim_is_policies(dim))
+        return dim->labels || dim->count <= LH_COLOURS ? i : LH_RAMP + i * (LH_RAMP_STEPS - 1) / (dim->count - 1);
     const int own = reference(dim->labels[i]);
     if (own >= 0) return -1 - own;
     for (int64_t p = 0; p < palette->count && strcmp(palette->policies[p], dim->labels[i]) != 0; p++)
@@ -59,6 +60,8 @@ void lh_ink_class(int64_t ink, char out[LH_INK_CLASS])
 {
     if (ink < 0)
         snprintf(out, LH_INK_CLASS, "c-%s", references[-1 - ink]);
+    else if (ink >= LH_RAMP)
+        snprintf(out, LH_INK_CLASS, "r%d", (int)(ink - LH_RAMP));
     else
         snprintf(out, LH_INK_CLASS, "c%d d%d", (int)(ink % LH_COLOURS), (int)(ink / LH_COLOURS % 4));
 }

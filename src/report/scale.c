@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-static const double LOG_SPAN = 30, LOG_SPAN_OF_VALUES = 100;
+static const double LOG_SPAN = 30;
 
 double lh_point_value(const lh_figure_dim *dim, int64_t i)
 {
@@ -35,7 +35,7 @@ void lh_scale_of_values(lh_scale *scale, double low, double high, const char *un
 {
     *scale = (lh_scale){.low = 0, .high = 1};
     if (!(low <= high) || !isfinite(high - low)) return;
-    scale->log = low > 0 && high / low > LOG_SPAN_OF_VALUES && !strstr(unit, "share of");
+    scale->log = low > 0 && high / low > LOG_SPAN && !strstr(unit, "share of");
     if (scale->log) {
         scale->low = pow(10, floor(log10(low)));
         scale->high = pow(10, ceil(log10(high)));

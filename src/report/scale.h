@@ -17,7 +17,7 @@ typedef struct lh_scale {
 void lh_scale_of_dim(lh_scale *scale, const lh_figure_dim *dim);
 
 /* For values from `low` to `high` (not finite: none): from 0 where that is below them, with round ends; logarithmic for
- * positive ones that span more than a factor of 100 and are no shares. */
+ * positive ones that span more than a factor of 30 and are no shares. */
 void lh_scale_of_values(lh_scale *scale, double low, double high, const char *unit);
 
 double lh_scale_at(const lh_scale *scale, double value);

@@ -19,7 +19,7 @@ function redrawAll() {
 
 function valueText(value, unit) {
   if (value === null || !Number.isFinite(value)) return "–";
-  const share = unit.includes("share of") && Math.abs(value) <= 1;
+  const share = unit.includes("share of");
   const v = share ? 100 * value : value, size = Math.abs(v);
   const text = size >= 100 || v === 0 ? v.toFixed(0) : size < 1e-3 ? String(Number(v.toPrecision(2))) : String(Number(v.toPrecision(3)));
   return text + (share || unit.startsWith("%") ? "%" : "");

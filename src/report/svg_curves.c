@@ -32,7 +32,7 @@ static lh_status put_line(const lh_svg_panel *p, int64_t series, const lh_scale 
         down = isfinite(v);
     }
     LH_TRY(lh_buf_puts(out, "\"/>"));
-    if (dim->count > MARKED_POINTS || ink < 0) return LH_OK;
+    if (dim->count > MARKED_POINTS || ink < 0 || ink >= LH_RAMP) return LH_OK;
     LH_TRY(lh_buf_printf(out, "<path class=\"mark %s\" d=\"", classes));
     for (int64_t i = 0; i < dim->count; i++) {
         const double v = lh_view_value(view, p->panel, series, i);

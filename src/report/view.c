@@ -93,7 +93,7 @@ lh_status lh_point_text(const lh_figure_dim *dim, int64_t i, lh_buf *out)
 
 lh_status lh_value_text(double value, const char *unit, lh_buf *out)
 {
-    const int share = strstr(unit, "share of") && fabs(value) <= 1;
+    const int share = strstr(unit, "share of") != NULL;
     const double v = (share ? 100 * value : value) + 0.0, size = fabs(v); /* + 0: no "-0" */
     if (!isfinite(value)) return LH_OK;
     if (size >= 100 || v == 0)

@@ -82,7 +82,7 @@ START_TEST(test_values_have_three_digits_and_shares_are_percentages)
         double value;
         const char *unit, *want;
     } cases[] = {{0.12345, "nats", "0.123"},  {0.12345, "share of 1", "12.3%"}, {1, "mean share of words", "100%"},
-                 {12345, "entries", "12345"}, {1.5, "share of 1", "1.5"},       {0.0000123, "", "1.2e-05"},
+                 {12345, "entries", "12345"}, {1.5, "share of 1", "150%"},      {0.0000123, "", "1.2e-05"},
                  {-0.0, "share of 1", "0%"},  {0.5, "% of the prompt", "0.5%"}, {(double)NAN, "nats", NULL}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         lh_buf out = {0};
