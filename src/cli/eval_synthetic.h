@@ -10,7 +10,7 @@
 typedef struct lh_eval_synthetic {
     lh_eval_task task;
     lh_synthetic_request request; /* tasks, task_count, asked, count and scenarios are the command's to fill */
-    lh_synthetic_result result;
+    lh_task_scores scores;
     lh_synthetic_sources sources;
 } lh_eval_synthetic;
 
@@ -19,7 +19,7 @@ typedef struct lh_eval_synthetic {
     {                                                                                                               \
         .name = NAME, .check = CHECK, .load = LOAD, .run = lh_eval_synthetic_run, .means = lh_eval_synthetic_means, \
         .print = lh_eval_synthetic_print, .tables = {                                                               \
-            {"answers", offsetof(lh_eval_synthetic, result.answers)}                                                \
+            {"answers", offsetof(lh_eval_synthetic, scores.answers)}                                                \
         }                                                                                                           \
     }
 lh_status lh_eval_synthetic_run(void *self);
