@@ -10,7 +10,7 @@
 #include "report/view.h"
 
 /* Values of a figure in a page: more are averaged. */
-enum { MAX_VALUES = 150000 };
+enum { MAX_VALUES = 300000 };
 
 /* ---- a file ---- */
 

@@ -43,7 +43,7 @@ struct lh_report {
 lh_status lh_figures_of_tables(const lh_tables *tables, lh_figures *out);
 
 /* Appends a copy of `figure` in which neighbours along its longest dimensions are averaged until at most `max_values`
- * are left. */
+ * are left, or nothing is left that has neighbours. */
 lh_status lh_figure_shrink(const lh_figure *figure, int64_t max_values, lh_figures *out);
 
 /* Smallest and largest value over the sheets of a topic, as drawn. */

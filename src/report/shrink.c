@@ -1,5 +1,7 @@
-/* shrink.c - large figures become small ones by averages of neighbours. */
+/* shrink.c - large figures become small ones by averages of neighbours: of positions, layers or heads, never of what
+ * has labels, such as policies, or of budgets. */
 #include <math.h>
+#include <string.h>
 
 #include "report/report_impl.h"
 
@@ -41,15 +43,26 @@ done:
     return st;
 }
 
+/* The longest dimension whose points may be averaged; -1: none. */
+static int longest_dim(const lh_figure *figure)
+{
+    int longest = -1;
+    for (int d = 0; d < figure->dim_count; d++) {
+        const lh_figure_dim *dim = &figure->dims[d];
+        if (dim->labels || dim->count < 2 || strcmp(dim->name, "budget") == 0) continue;
+        if (longest < 0 || dim->count > figure->dims[longest].count) longest = d;
+    }
+    return longest;
+}
+
 lh_status lh_figure_shrink(const lh_figure *figure, int64_t max_values, lh_figures *out)
 {
     lh_status st = LH_OK;
     lh_figures steps = {0};
     const lh_figure *now = figure;
     while (lh_figure_count(now) > max_values) {
-        int longest = 0;
-        for (int d = 1; d < now->dim_count; d++)
-            if (now->dims[d].count > now->dims[longest].count) longest = d;
+        const int longest = longest_dim(now);
+        if (longest < 0) break;
         const int64_t wide = (lh_figure_count(now) + max_values - 1) / max_values, n = now->dims[longest].count;
         lh_figures next = {0};
         LH_TRY_DONE(bin_dim(now, longest, wide < n / 16 ? wide : 2, &next));

@@ -208,6 +208,12 @@ START_TEST(test_a_large_figure_shrinks_by_averages)
         ck_assert(f->values[i] == (float)(at * wide) + (float)(wide - 1) / 2);
     }
     lh_figures_clear(&out);
+    static const char *const labels[3] = {"a", "b", "c"};
+    figure.dims[0].labels = labels;
+    OK(lh_figure_shrink(&figure, 2, &out)); /* policies are never averaged */
+    ck_assert(out.list[0].dims[0].count == 3 && out.list[0].dims[1].count == 1);
+    ck_assert_str_eq(out.list[0].dims[0].labels[2], "c");
+    lh_figures_clear(&out);
 }
 END_TEST
 
