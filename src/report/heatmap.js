@@ -10,14 +10,16 @@ function colourScale([low, high], unit) {
   return (v) => d3.interpolateViridis(high > from ? (v - from) / (high - from) : 0);
 }
 
-// Colours and what they stand for, beside the note of a figure.
-function drawColours(host, range, unit) {
+// Colours and what they stand for, above a figure; and the axes of its panels, which have no room for their names.
+function drawColours(host, view, range) {
+  const { unit, dims } = view.sheet;
   const low = range[0] > 0 && range[0] < range[1] / 3 && !(range[1] / range[0] > LOG_SPAN && !unit.includes("share of")) ? 0 : range[0];
   const key = d3.select(host).append("p").attr("class", "colours");
   key.append("span").text(valueText(low, unit));
   const svg = key.append("svg").attr("viewBox", "0 0 128 10").attr("aria-hidden", "true");
   for (let i = 0; i < 64; i++) svg.append("rect").attr("x", 2 * i).attr("width", 2.2).attr("height", 10).attr("fill", d3.interpolateViridis(i / 63));
   key.append("span").text(valueText(range[1], unit));
+  if (view.panel >= 0) key.append("span").text(`${dims[view.series].name} by ${dims[view.x].name}`);
 }
 
 function drawHeatmap(host, view, panel, size) {
@@ -44,7 +46,7 @@ function drawHeatmap(host, view, panel, size) {
     svg.append("text").attr("class", "t").attr("text-anchor", "end").attr("x", box.left - 6).attr("y", box.top + high * (j + 0.5) + 4)
       .text(shorten(pointText(yDim, rows[j]), 14));
   }
-  svg.append("text").attr("class", "t name").attr("x", 2).attr("y", box.top - 6).text(shorten(yDim.name, 60));
+  if (size.alone) svg.append("text").attr("class", "t name").attr("x", 2).attr("y", box.top - 6).text(shorten(yDim.name, 60));
   const outline = (i, j, kind) => svg.append("rect").attr("class", kind).attr("x", box.left + wide * i).attr("y", box.top + high * j)
     .attr("width", wide).attr("height", high);
 

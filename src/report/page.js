@@ -39,7 +39,7 @@ function addSheet(figure) {
     const range = rangeOf(sheet.name);
     figure.querySelector(".note").textContent = noteOf(view);
     plot.textContent = "";
-    if (sheet.view === "heatmap") drawColours(plot, range, sheet.unit);
+    if (sheet.view === "heatmap") drawColours(plot, view, range);
     else drawKeys(plot, view);
     const grid = d3.select(plot).append("div").attr("class", "panels").style("grid-template-columns", `repeat(${across}, ${width}px)`);
     for (const p of panels) {

@@ -110,6 +110,12 @@ lh_status lh_svg_colours(const lh_svg *svg, lh_buf *out)
     for (int l = 0; l < LH_SVG_LEVELS; l++)
         LH_TRY_DONE(
             lh_buf_printf(out, "<path class=\"v%d\" d=\"M%.0f %dh%dv9h-%dz\"/>", l, left + STEP * l, TOP, STEP, STEP));
+    if (svg->view->panel >= 0) { /* panels have no room for the names of their axes */
+        const lh_figure_dim *dims = svg->view->figure->dims;
+        LH_TRY_DONE(lh_buf_printf(&text, "%s by %s", dims[svg->view->series].name, dims[svg->view->x].name));
+        LH_TRY_DONE(lh_svg_put_text(out, &(lh_svg_text){2, TOP + 9, "start", "t name", 60, 0}, text.data));
+        text.bytes = 0;
+    }
     LH_TRY_DONE(lh_value_text(scale.low, svg->view->figure->unit, &text));
     LH_TRY_DONE(lh_svg_put_text(out, &(lh_svg_text){left - 5, TOP + 9, "end", "t", 0, 0}, text.data));
     text.bytes = 0;

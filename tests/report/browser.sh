@@ -41,6 +41,34 @@ is "images" "$(count '<img' both)" 0
 is "figures of two files" "$(count '<figure class="sheet"' both)" 11 # one of them of a table
 grep -q 'class="scripted"' "$folder/both.dom" || fail "the page's own script did not run"
 
+# What a reader does: hides a policy, chooses a layer, walks along a curve, and chooses a cell of a map. The page's
+# own policy would refuse this script.
+{
+    sed 's/<meta http-equiv="Content-Security-Policy"[^>]*>//; /^<\/body>/,$d' "$folder/sample.html"
+    cat <<'END'
+<script>
+const one = (s) => document.querySelector(s), count = (s) => document.querySelectorAll(s).length, facts = [];
+const press = (svg, key) => svg.dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true }));
+one("button.policy").click();
+facts.push(count(".panel"), one("button.policy").getAttribute("aria-pressed"));
+one("select[name=layer]").value = "3";
+one("select[name=layer]").dispatchEvent(new Event("change"));
+facts.push(one("#attention-kept .note").textContent);
+press(one("#attention-kept svg.live"), "ArrowRight");
+facts.push(one("#tip p").textContent, count("#tip tr"));
+const map = one("#head-budgets svg.live");
+press(map, "ArrowRight");
+press(map, "ArrowDown");
+press(map, "Enter");
+facts.push(one("select[name=layer]").value, one("select[name=head]").value, one("#attention-kept .note").textContent);
+document.body.dataset.facts = facts.join("|");
+</script></body></html>
+END
+} >"$folder/read.html"
+browse read read.html --dump-dom
+is "what the page answers" "$(sed -n 's/.*data-facts="\([^"]*\)".*/\1/p' "$folder/read.dom")" \
+    '18|false|layer 3, mean over 4 heads|budget 0.5%|7|1|0|layer 1, head 0'
+
 [ "${LONGHAUL_SCREENSHOTS:-}" = 1 ] || exit 0
 mkdir -p "$shots"
 browse desktop sample.html --screenshot="$shots/desktop.png" --window-size=1280,3200
