@@ -14,7 +14,7 @@ import sys
 from html import escape
 
 # The measure that is drawn unless another is named, and the one that ci_low and ci_high belong to, by task.
-MEASURES = ("exact", "f1", "agreement", "ppl")
+MEASURES = ("exact", "f1", "agreement", "ppl", "acc")
 COLOURS = ("#2f81f7", "#d29922", "#3fb950", "#db61a2", "#a371f7", "#f0883e", "#39a9b0", "#e5534b", "#8c959f", "#6e8b3d")
 MARKS = ("circle", "square", "diamond", "triangle")
 WIDTH, HEIGHT, LEFT, TOP, RIGHT, BOTTOM = 420, 260, 56, 34, 16, 44

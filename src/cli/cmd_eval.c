@@ -2,11 +2,14 @@
 #include "cli/cli.h"
 
 extern const lh_command lh_command_eval_needle, lh_command_eval_qa, lh_command_eval_ruler, lh_command_eval_path,
-    lh_command_eval_kv, lh_command_eval_longbench, lh_command_eval_fidelity, lh_command_eval_ppl;
+    lh_command_eval_kv, lh_command_eval_longbench, lh_command_eval_fidelity, lh_command_eval_ppl,
+    lh_command_eval_choice;
 
-static const lh_command *const tasks[] = {&lh_command_eval_needle,   &lh_command_eval_qa,  &lh_command_eval_ruler,
-                                          &lh_command_eval_path,     &lh_command_eval_kv,  &lh_command_eval_longbench,
-                                          &lh_command_eval_fidelity, &lh_command_eval_ppl, NULL};
+static const lh_command *const tasks[] = {&lh_command_eval_needle,   &lh_command_eval_qa,
+                                          &lh_command_eval_ruler,    &lh_command_eval_path,
+                                          &lh_command_eval_kv,       &lh_command_eval_longbench,
+                                          &lh_command_eval_fidelity, &lh_command_eval_ppl,
+                                          &lh_command_eval_choice,   NULL};
 
 static const lh_option_group groups[] = {{&lh_cli_common_options, 0}, {0}};
 static const lh_example examples[] = {
@@ -21,8 +24,8 @@ static const lh_syntax syntax = {
     .text = "TASK is needle (find a sentence in a long text), qa (questions about texts "
             "of your own), ruler (the synthetic tasks of RULER), path and kv (routes and "
             "values in a long list, with long answers), longbench (the data sets of LongBench), fidelity (compare text "
-            "generated with an evicted cache and with the full one) or ppl (perplexity of "
-            "a text after an evicted context).",
+            "generated with an evicted cache and with the full one), ppl (perplexity of "
+            "a text after an evicted context) or choice (multiple-choice questions).",
     .groups = groups,
     .examples = examples};
 

@@ -41,19 +41,31 @@ static lh_prompt_text prompt_text(const lh_asked_text *asked, const lh_buf *text
                             .system = asked->system};
 }
 
-/* In plain text a blank stands before the answer, so that it begins as the model would begin it; with a joint it is
- * taken as it is, too. */
-static lh_status encode_answer(lh_tokens *out, const lh_tokenizer *tok, const lh_asked_text *text)
+/* Appends what continues the prompt. In plain text a blank stands before it, so that it begins as the model would begin
+ * it. */
+static lh_status encode_after(lh_tokens *out, const lh_tokenizer *tok, const char *before, const char *text)
 {
     lh_status st = LH_OK;
-    lh_buf answer = {0};
+    lh_buf after = {0};
     out->n = 0;
-    if (!*text->answer) return LH_OK;
-    LH_TRY_DONE(lh_buf_printf(&answer, "%s%s", text->format || text->joint ? "" : " ", text->answer));
-    LH_TRY_DONE(lh_tokenizer_encode(tok, answer.data, answer.bytes, LH_ENCODE_CONTINUES, out));
+    if (!*text) return LH_OK;
+    LH_TRY_DONE(lh_buf_printf(&after, "%s%s", before, text));
+    LH_TRY_DONE(lh_tokenizer_encode(tok, after.data, after.bytes, LH_ENCODE_CONTINUES, out));
 done:
-    lh_buf_clear(&answer);
+    lh_buf_clear(&after);
     return st;
+}
+
+/* The right answer, with a joint as it is, or the choices. */
+static lh_status encode_answers(lh_asked_prompt *out, const lh_tokenizer *tok, const lh_asked_text *text)
+{
+    if (text->answer) LH_TRY(encode_after(&out->answer, tok, text->format || text->joint ? "" : " ", text->answer));
+    if (!text->choice_count) return LH_OK;
+    LH_TRY(lh_calloc(&out->choices, text->choice_count, sizeof *out->choices));
+    for (; out->choice_count < text->choice_count; out->choice_count++)
+        LH_TRY(encode_after(&out->choices[out->choice_count], tok, text->format ? "" : " ",
+                            text->choices[out->choice_count]));
+    return LH_OK;
 }
 
 /* The parts of a prompt, the question after the context. Without a chat format the answer continues the text. */
@@ -83,7 +95,7 @@ lh_status lh_asked_prompt_make(lh_asked_prompt *out, const lh_tokenizer *tok, co
     LH_TRY_DONE(lh_prompt_encode(tok, &apart, &out->context, &questions));
     lh_tokens_clear(&out->question);
     out->question = questions[0];
-    LH_TRY_DONE(encode_answer(&out->answer, tok, text));
+    LH_TRY_DONE(encode_answers(out, tok, text));
 done:
     lh_free(questions);
     lh_free(none);
@@ -99,6 +111,20 @@ void lh_asked_prompt_clear(lh_asked_prompt *prompt)
     lh_tokens_clear(&prompt->context);
     lh_tokens_clear(&prompt->question);
     lh_tokens_clear(&prompt->answer);
+    for (int64_t i = 0; prompt->choices && i < prompt->choice_count; i++) lh_tokens_clear(&prompt->choices[i]);
+    lh_free(prompt->choices);
+    *prompt = (lh_asked_prompt){0};
+}
+
+static lh_status share_choices(lh_comm *comm, lh_asked_prompt *prompt)
+{
+    lh_status st = LH_OK;
+    LH_TRY(lh_comm_bcast(comm, 0, &prompt->choice_count, sizeof prompt->choice_count));
+    if (prompt->choice_count && !prompt->choices)
+        st = lh_calloc(&prompt->choices, prompt->choice_count, sizeof *prompt->choices);
+    LH_TRY(lh_comm_agree(comm, st));
+    for (int64_t i = 0; i < prompt->choice_count; i++) LH_TRY(lh_prompt_share(comm, &prompt->choices[i]));
+    return LH_OK;
 }
 
 lh_status lh_asked_prompt_share(lh_comm *comm, lh_asked_prompt *prompt)
@@ -107,7 +133,7 @@ lh_status lh_asked_prompt_share(lh_comm *comm, lh_asked_prompt *prompt)
     LH_TRY(lh_prompt_share(comm, &prompt->context));
     LH_TRY(lh_prompt_share(comm, &prompt->question));
     LH_TRY(lh_prompt_share(comm, &prompt->answer));
-    return LH_OK;
+    return share_choices(comm, prompt);
 }
 
 const lh_tokens *lh_asked_prompt_of(const lh_asked_prompt *prompt, lh_scenario scenario)
@@ -124,4 +150,11 @@ int64_t lh_asked_prompt_max(const lh_asked_prompt *prompt)
 {
     return lh_max_i64(lh_asked_prompt_tokens(prompt, LH_QUESTION_AWARE),
                       lh_asked_prompt_tokens(prompt, LH_CONTEXT_ONLY));
+}
+
+int64_t lh_asked_prompt_longest(const lh_asked_prompt *prompt)
+{
+    int64_t longest = prompt->answer.n;
+    for (int64_t i = 0; i < prompt->choice_count; i++) longest = lh_max_i64(longest, prompt->choices[i].n);
+    return longest;
 }

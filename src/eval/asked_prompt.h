@@ -29,7 +29,9 @@ typedef struct lh_asked_text {
     const char *text; /* NUL-terminated */
     int64_t bytes;
     const char *question;
-    const char *answer;           /* the right one, which continues the prompt */
+    const char *answer;         /* the right one, which continues the prompt; NULL: see choices */
+    const char *const *choices; /* [choice_count] that may continue it, a blank before each in plain text */
+    int64_t choice_count;
     const lh_chat_format *format; /* both go into its user's turn; NULL: "Question: … Answer:" */
     const char *system;           /* message, with a format; NULL: none */
     const char *joint;            /* between text and question, which are then taken as they are; NULL: an empty line */
@@ -41,6 +43,9 @@ typedef struct lh_asked_prompt {
     lh_tokens context;  /* the prompt up to the question … */
     lh_tokens question; /* … and the question */
     lh_tokens answer;   /* the right one, after either; none: there is no right answer, or it is empty */
+    lh_tokens *choices; /* [choice_count] of which one is right, in place of it */
+    int64_t choice_count;
+    int64_t line; /* of the file that it was made of; 0: none */
 } lh_asked_prompt;
 
 lh_status lh_asked_prompt_make(lh_asked_prompt *out, const lh_tokenizer *tok, const lh_asked_text *text);
@@ -51,6 +56,9 @@ lh_status lh_asked_prompt_share(lh_comm *comm, lh_asked_prompt *prompt);
 
 /* What is prefilled in a scenario. */
 const lh_tokens *lh_asked_prompt_of(const lh_asked_prompt *prompt, lh_scenario scenario);
+
+/* Tokens of the right answer, or of the longest choice. */
+int64_t lh_asked_prompt_longest(const lh_asked_prompt *prompt);
 
 /* Tokens of text and question in a scenario, and in that which has more. */
 int64_t lh_asked_prompt_tokens(const lh_asked_prompt *prompt, lh_scenario scenario);

@@ -46,7 +46,7 @@ void lh_asking_close(lh_asking *a)
 static lh_status check_answer(const lh_asking *a)
 {
     const int64_t positions = lh_engine_get(a->engine)->config->max_positions;
-    const int64_t prompt = lh_asked_prompt_max(&a->prompt), answer = a->prompt.answer.n;
+    const int64_t prompt = lh_asked_prompt_max(&a->prompt), answer = lh_asked_prompt_longest(&a->prompt);
     if (prompt + answer > positions)
         LH_FAIL(LH_EUSAGE,
                 "%lld tokens of prompt and %lld of the right answer are longer than the %lld positions of the model: "
@@ -67,7 +67,7 @@ lh_status lh_asking_make(lh_asking *a, int64_t number)
 
 static void describe_case(const lh_asking *a, int64_t number, lh_scenario scenario, lh_asked_case *out)
 {
-    *out = (lh_asked_case){.max_new = a->setup->max_new};
+    *out = (lh_asked_case){.max_new = a->setup->max_new, .seed = a->setup->seed};
     a->asker->describe(a->self, number, scenario, out);
 }
 
@@ -87,13 +87,13 @@ static void plan_work(lh_asking *a, int64_t n)
     lh_work_begin(&a->work);
 }
 
-static lh_status judge_answer(lh_asking *a, const lh_cache_at *at, const lh_tokens *ids, double nll)
+static lh_status judge_answer(lh_asking *a, const lh_tokens *ids, lh_asked_answer *answer)
 {
     lh_status st = LH_OK;
     lh_buf text = {0};
     LH_TRY_DONE(lh_eval_text(lh_engine_tokenizer(a->engine), ids->ids, ids->n, &text));
-    LH_TRY_DONE(a->asker->judge(a->self,
-                                &(lh_asked_answer){at->policy, a->scenario, &a->prompt, &at->figures, text.data, nll}));
+    answer->text = text.data;
+    LH_TRY_DONE(a->asker->judge(a->self, answer));
 done:
     lh_buf_clear(&text);
     return st;
@@ -106,24 +106,35 @@ static lh_status read_question(const lh_asking *a, const lh_cache_at *at)
     return a->scenario == LH_CONTEXT_ONLY ? lh_session_block(at->session, question->ids, question->n) : LH_OK;
 }
 
-/* Collective. Of the right answer after the question, from the same state as the answer that was generated. */
-static lh_status measure_right_answer(lh_asking *a, const lh_cache_at *at, double *mean)
+/* Collective. *sum: over the tokens that come after the question, from the state after it; on rank 0. */
+static lh_status measure(lh_asking *a, const lh_cache_at *at, const lh_tokens *ids, double *sum)
 {
     lh_status st = LH_OK;
     double *nll = NULL;
-    const lh_tokens *answer = &a->prompt.answer;
-    *mean = (double)NAN;
-    if (answer->n == 0) return LH_OK;
-    st = lh_calloc(&nll, answer->n, sizeof *nll);
+    *sum = 0;
+    st = lh_calloc(&nll, ids->n, sizeof *nll);
     LH_TRY_DONE(lh_comm_agree(comm_of(a), st));
     LH_TRY_DONE(lh_cache_restart(at));
     LH_TRY_DONE(read_question(a, at));
     LH_TRY_DONE(lh_likelihood_of(at->session,
-                                 &(lh_likelihood){answer, &a->setup->policies->at[at->policy].policy, &a->work}, nll));
-    *mean = lh_nll_mean(nll, answer->n);
+                                 &(lh_likelihood){ids, &a->setup->policies->at[at->policy].policy, &a->work}, nll));
+    for (int64_t i = 0; i < ids->n; i++) *sum += nll[i];
 done:
     lh_free(nll);
     return st;
+}
+
+/* Collective. Of the right answer, or of all choices: choice_nll, [choice_count]. */
+static lh_status measure_answers(lh_asking *a, const lh_cache_at *at, double *mean, double *choice_nll)
+{
+    const lh_asked_prompt *p = &a->prompt;
+    *mean = (double)NAN;
+    if (p->answer.n) {
+        LH_TRY(measure(a, at, &p->answer, mean));
+        *mean /= (double)p->answer.n;
+    }
+    for (int64_t i = 0; i < p->choice_count; i++) LH_TRY(measure(a, at, &p->choices[i], &choice_nll[i]));
+    return LH_OK;
 }
 
 static lh_status answer_prompt(void *self, const lh_cache_at *at)
@@ -132,17 +143,28 @@ static lh_status answer_prompt(void *self, const lh_cache_at *at)
     lh_asking *a = self;
     lh_tokens ids = {0};
     lh_cache_at now = *at;
-    double nll;
+    double nll, *choice_nll = NULL;
+    st = lh_calloc(&choice_nll, a->prompt.choice_count, sizeof *choice_nll);
+    LH_TRY_DONE(lh_comm_agree(comm_of(a), st));
     LH_TRY_DONE(read_question(a, at));
     const double start = lh_clock_s();
     LH_TRY_DONE(lh_eval_generate(at->session, &(lh_eval_answer){&a->chat.ends, a->now.max_new, &a->work}, &ids));
     now.figures.decode_s = lh_eval_seconds(a->setup, start);
-    LH_TRY_DONE(measure_right_answer(a, at, &nll));
+    LH_TRY_DONE(measure_answers(a, at, &nll, choice_nll));
+    if (a->prompt.choice_count) now.figures.decode_s = lh_eval_seconds(a->setup, start); /* nothing is generated */
     lh_work_advance(&a->work, LH_WORK_ANSWER, (double)a->now.answer);
-    if (is_root(a)) st = judge_answer(a, &now, &ids, nll);
+    if (is_root(a))
+        st = judge_answer(a, &ids,
+                          &(lh_asked_answer){.policy = at->policy,
+                                             .scenario = a->scenario,
+                                             .prompt = &a->prompt,
+                                             .figures = &now.figures,
+                                             .nll = nll,
+                                             .choice_nll = choice_nll});
     LH_TRY_DONE(lh_comm_agree(comm_of(a), st));
 done:
     lh_tokens_clear(&ids);
+    lh_free(choice_nll);
     return st;
 }
 
@@ -150,7 +172,7 @@ done:
 static lh_status ask(lh_asking *a, int64_t number, lh_scenario scenario)
 {
     const int aware = scenario == LH_QUESTION_AWARE;
-    const int64_t question = a->prompt.question.n, answer = a->prompt.answer.n;
+    const int64_t question = a->prompt.question.n, answer = lh_asked_prompt_longest(&a->prompt);
     const int64_t rows = lh_likelihood_rows(answer);
     a->scenario = scenario;
     describe_case(a, number, scenario, &a->now);

@@ -13,10 +13,10 @@ enum { LH_PROMPT_NAME_BYTES = 128 };
 /* One prompt in one scenario. */
 typedef struct lh_asked_case {
     char name[LH_PROMPT_NAME_BYTES]; /* what its keep sets are named after */
-    uint64_t seed;                   /* of the policies' random choices */
+    uint64_t seed;                   /* of the policies' random choices; begins as that of the setup */
     int64_t tokens;                  /* that are prefilled */
-    int64_t answer;                  /* tokens of the right answer, more or less: for the time left */
-    int64_t max_new;                 /* of the answer; begins as that of the setup */
+    int64_t answer;  /* tokens of the right answer, or of all choices, more or less: for the time left */
+    int64_t max_new; /* of the answer; begins as that of the setup */
 } lh_asked_case;
 
 typedef struct lh_asked_answer {
@@ -25,7 +25,8 @@ typedef struct lh_asked_answer {
     const lh_asked_prompt *prompt;
     const lh_eval_figures *figures;
     const char *text;
-    double nll; /* mean over the tokens of the right answer (likelihood.h); NAN if it has none */
+    double nll;               /* mean over the tokens of the right answer (likelihood.h); NAN if it has none */
+    const double *choice_nll; /* [prompt->choice_count]: sums over the tokens of each */
 } lh_asked_answer;
 
 /* The functions of a task, called with lh_asking.self. Prompts are numbered from 0. */

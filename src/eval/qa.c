@@ -1,12 +1,9 @@
 /* qa.c - runs the task `qa` over every question, scenario, policy and budget, and prints the means of the scores. */
 #include "eval/qa.h"
 
-#include <math.h>
-#include <stdio.h>
 #include <string.h>
 
-#include "base/minmax.h"
-#include "eval/asking.h"
+#include "eval/asked_sizes.h"
 #include "eval/grid.h"
 #include "eval/likelihood.h"
 #include "eval/similarity.h"
@@ -71,17 +68,11 @@ const lh_column lh_qa_mean_columns[] = {[M_POLICY] = {"policy", "", LH_COLUMN_LA
 
 /* ---- the run ---- */
 
-/* Tokens of a prompt. */
-typedef struct size {
-    int64_t whole, context, question, answer, line;
-} size;
-
 typedef struct run {
     lh_asking asking;
     const lh_qa_request *request;
     lh_qa_result *out;
-    size *sizes; /* [n], the same on all ranks */
-    int64_t n;
+    lh_asked_sizes sizes;
     const lh_qa_record *now; /* the current question, on rank 0 */
 } run;
 
@@ -89,6 +80,7 @@ static lh_status make_question(void *self, int64_t number, lh_asked_prompt *out)
 {
     run *r = self;
     r->now = &r->request->data->at[number];
+    out->line = r->now->line;
     return lh_asked_prompt_make(out, lh_engine_tokenizer(r->asking.engine),
                                 &(lh_asked_text){.text = r->now->context,
                                                  .bytes = (int64_t)strlen(r->now->context),
@@ -98,19 +90,9 @@ static lh_status make_question(void *self, int64_t number, lh_asked_prompt *out)
                                                  .system = r->request->chat.system});
 }
 
-static int64_t tokens_of(const size *s, int scenario)
-{
-    return scenario == LH_QUESTION_AWARE ? s->whole : s->context;
-}
-
 static void describe_question(const void *self, int64_t number, lh_scenario scenario, lh_asked_case *out)
 {
-    const run *r = self;
-    const size *s = &r->sizes[number];
-    snprintf(out->name, sizeof out->name, "%04lld-%s", (long long)s->line, lh_scenario_names[scenario]);
-    out->seed = r->request->setup.seed + (uint64_t)number;
-    out->tokens = tokens_of(s, scenario);
-    out->answer = s->answer;
+    lh_asked_sizes_describe(&((const run *)self)->sizes, number, scenario, out);
 }
 
 static lh_status judge_words(void *self, const lh_asked_answer *answer)
@@ -138,68 +120,6 @@ static lh_status judge_words(void *self, const lh_asked_answer *answer)
     return lh_table_add(&r->out->answers, row);
 }
 
-/* ---- before the first prefill ---- */
-
-/* Collective. The sizes of all prompts. */
-static lh_status measure_prompts(run *r)
-{
-    lh_status st = LH_OK;
-    lh_asked_prompt prompt = {0};
-    lh_comm *comm = lh_engine_get(r->asking.engine)->comm;
-    const int root = lh_comm_rank(comm) == 0;
-    if (root) r->n = r->request->data->n;
-    LH_TRY_DONE(lh_comm_bcast(comm, 0, &r->n, sizeof r->n));
-    st = lh_calloc(&r->sizes, r->n, sizeof *r->sizes);
-    for (int64_t i = 0; i < r->n && st == LH_OK && root; i++) {
-        st = make_question(r, i, &prompt);
-        r->sizes[i] = (size){prompt.whole.n, prompt.context.n, prompt.question.n, prompt.answer.n, r->now->line};
-    }
-    LH_TRY_DONE(lh_comm_agree_patiently(comm, st));
-    LH_TRY_DONE(lh_comm_bcast(comm, 0, r->sizes, r->n * (int64_t)sizeof *r->sizes));
-done:
-    lh_asked_prompt_clear(&prompt);
-    return st;
-}
-
-static lh_status check_policies(const run *r)
-{
-    const lh_qa_request *q = r->request;
-    for (int64_t p = 0; p < q->setup.policies->n; p++)
-        for (int64_t i = 0; i < r->n; i++)
-            for (int s = 0; s < LH_SCENARIOS; s++)
-                if (q->scenarios[s])
-                    LH_TRY(lh_policy_check(&q->setup.policies->at[p].policy, tokens_of(&r->sizes[i], s)));
-    return LH_OK;
-}
-
-static lh_status check_sizes(const run *r)
-{
-    const int64_t positions = lh_engine_get(r->asking.engine)->config->max_positions;
-    for (int64_t i = 0; i < r->n; i++) {
-        const size *s = &r->sizes[i];
-        const int64_t all = lh_max_i64(s->whole, s->context + s->question);
-        const int64_t answer = lh_max_i64(r->request->setup.max_new, s->answer);
-        if (all + answer > positions)
-            LH_FAIL(LH_EUSAGE,
-                    "line %lld of '--data': %lld tokens of prompt and %lld of the answer are longer than the %lld "
-                    "positions of the model: shorten its context%s",
-                    (long long)s->line, (long long)all, (long long)answer, (long long)positions,
-                    answer > s->answer ? ", or reduce '--max-new'" : "");
-    }
-    return LH_OK;
-}
-
-/* Warnings for the longest and the shortest prompt. */
-static lh_status warn(const run *r)
-{
-    int64_t lengths[2] = {0, INT64_MAX};
-    for (int64_t i = 0; i < r->n; i++) {
-        lengths[0] = lh_max_i64(lengths[0], r->sizes[i].context);
-        lengths[1] = lh_min_i64(lengths[1], r->sizes[i].context);
-    }
-    return lh_eval_warn_of_policies(r->request->setup.policies, lengths, 2);
-}
-
 lh_status lh_qa_run(lh_qa_result *out, lh_engine *engine, const lh_qa_request *request)
 {
     lh_status st = LH_OK;
@@ -215,15 +135,11 @@ lh_status lh_qa_run(lh_qa_result *out, lh_engine *engine, const lh_qa_request *r
     *out = (lh_qa_result){.request = request};
     lh_table_init(&out->answers, lh_qa_columns);
     LH_TRY_DONE(lh_asking_open(&r.asking, &request->chat));
-    LH_TRY_DONE(measure_prompts(&r));
-    st = check_sizes(&r);
-    if (st == LH_OK) st = check_policies(&r);
-    if (st == LH_OK) st = warn(&r);
-    LH_TRY_DONE(lh_comm_agree(lh_engine_get(engine)->comm, st));
-    LH_TRY_DONE(lh_asking_run(&r.asking, r.n));
+    LH_TRY_DONE(lh_asked_sizes_measure(&r.sizes, &r.asking, request->data->n));
+    LH_TRY_DONE(lh_asking_run(&r.asking, r.sizes.n));
 done:
     lh_asking_close(&r.asking);
-    lh_free(r.sizes);
+    lh_asked_sizes_clear(&r.sizes);
     return st;
 }
 

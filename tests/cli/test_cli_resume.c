@@ -17,6 +17,7 @@
 #define PPL                                                                                             \
     "eval ppl -m tiny.h5 --text hay --context 60,90 --score 30 --count 30 --policy h2o --budget 20 -q " \
     "--deterministic "
+#define CHOICE "eval choice -m tiny.h5 --data c.jsonl --policy h2o --budget 20 -q --deterministic "
 
 /* Runs the command in the background, sends `signal` to it when three prompts are in `kept`, and waits for its end. */
 static void cut(program_result *r, int ranks, const char *command, const char *kept, const char *signal)
@@ -83,7 +84,7 @@ END_TEST
 
 START_TEST(test_a_killed_run_goes_on)
 {
-    static const char *const commands[] = {NEEDLE, FIDELITY, PPL};
+    static const char *const commands[] = {NEEDLE, FIDELITY, PPL, CHOICE};
     program_result r = {0};
     for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
         char line[512];
@@ -168,6 +169,14 @@ static void write_haystack(void)
     program_file("hay", hay.data);
     hay.data[0] = 's';
     program_file("other", hay.data);
+    hay.bytes = 0;
+    for (int i = 0; i < 80; i++)
+        program_must(lh_buf_printf(&hay,
+                                   "{\"question\": \"What is number %d, and what comes after it?\", \"choices\": "
+                                   "[\"one\", \"two\", \"many\"], \"answer\": %d}\n",
+                                   i, i % 3) == LH_OK,
+                     "memory");
+    program_file("c.jsonl", hay.data);
     lh_buf_clear(&hay);
 }
 

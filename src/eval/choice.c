@@ -1,0 +1,266 @@
+/* choice.c - runs the task `choice` over every question, scenario, policy and budget, and prints the means. */
+#include "eval/choice.h"
+
+#include <string.h>
+
+#include "eval/asked_sizes.h"
+#include "eval/grid.h"
+#include "eval/likelihood.h"
+
+#define BUDGET "entries per KV head, or % of the prompt"
+
+enum {
+    Q_POLICY,
+    Q_BUDGET,
+    Q_SCENARIO,
+    Q_ID,
+    Q_LINE,
+    Q_TOKENS,
+    Q_ACC,
+    Q_ACC_NORM,
+    Q_NLL,
+    Q_RIGHT,
+    Q_CHOSEN,
+    Q_CHOSEN_NORM,
+    Q_CHOICES,
+    Q_FIGURES,
+    Q_COLUMNS = Q_FIGURES + LH_FIGURES
+};
+const lh_column lh_choice_columns[] = {[Q_POLICY] = {"policy", "", LH_COLUMN_LABEL},
+                                       [Q_BUDGET] = {"budget", BUDGET, LH_COLUMN_LABEL},
+                                       [Q_SCENARIO] = {"scenario", "", LH_COLUMN_LABEL},
+                                       [Q_ID] = {"id", "", LH_COLUMN_TEXT},
+                                       [Q_LINE] = {"line", "", LH_COLUMN_I64},
+                                       [Q_TOKENS] = {"prompt_tokens", "tokens", LH_COLUMN_I64},
+                                       [Q_ACC] = {"acc", "1: yes", LH_COLUMN_I64},
+                                       [Q_ACC_NORM] = {"acc_norm", "1: yes", LH_COLUMN_I64},
+                                       [Q_NLL] = LH_ANSWER_NLL_COLUMN,
+                                       [Q_RIGHT] = {"right", "index of the right choice", LH_COLUMN_I64},
+                                       [Q_CHOSEN] = {"chosen", "index of the most likely one", LH_COLUMN_I64},
+                                       [Q_CHOSEN_NORM] = {"chosen_norm", "the same, per character", LH_COLUMN_I64},
+                                       [Q_CHOICES] = {"choice_nll", "nats of every choice", LH_COLUMN_TEXT},
+                                       LH_FIGURE_COLUMNS(Q_FIGURES),
+                                       [Q_COLUMNS] = {NULL, NULL, LH_COLUMN_TEXT}};
+
+enum {
+    M_POLICY,
+    M_BUDGET,
+    M_SCENARIO,
+    M_QUESTIONS,
+    M_ACC,
+    M_ACC_NORM,
+    M_NLL,
+    M_FIGURES,
+    M_COLUMNS = M_FIGURES + LH_MEAN_FIGURES
+};
+const lh_column lh_choice_mean_columns[] = {[M_POLICY] = {"policy", "", LH_COLUMN_LABEL},
+                                            [M_BUDGET] = {"budget", BUDGET, LH_COLUMN_LABEL},
+                                            [M_SCENARIO] = {"scenario", "", LH_COLUMN_LABEL},
+                                            [M_QUESTIONS] = {"questions", "questions", LH_COLUMN_I64},
+                                            [M_ACC] = {"acc", "share of the questions", LH_COLUMN_F64},
+                                            [M_ACC_NORM] = {"acc_norm", "share of the questions", LH_COLUMN_F64},
+                                            [M_NLL] = LH_ANSWER_NLL_COLUMN,
+                                            LH_MEAN_FIGURE_COLUMNS(M_FIGURES, "acc"),
+                                            [M_COLUMNS] = {NULL, NULL, LH_COLUMN_TEXT}};
+
+/* ---- the run ---- */
+
+typedef struct run {
+    lh_asking asking;
+    const lh_choice_request *request;
+    lh_choice_result *out;
+    lh_asked_sizes sizes;
+    const lh_choice_record *now; /* the current question, on rank 0 */
+} run;
+
+static lh_status make_choices(void *self, int64_t number, lh_asked_prompt *out)
+{
+    run *r = self;
+    const lh_choice_record *record = &r->request->data->at[number];
+    r->now = record;
+    out->line = record->line;
+    if (!*record->context && r->request->scenarios[LH_CONTEXT_ONLY])
+        LH_FAIL(LH_EUSAGE,
+                "line %lld of '--data' has no \"context\", which the scenario context-only evicts before the question: "
+                "give '--scenario question-aware'",
+                (long long)record->line);
+    return lh_asked_prompt_make(out, lh_engine_tokenizer(r->asking.engine),
+                                &(lh_asked_text){.text = record->context,
+                                                 .bytes = (int64_t)strlen(record->context),
+                                                 .question = record->prompt,
+                                                 .choices = (const char *const *)record->choices,
+                                                 .choice_count = record->choice_count,
+                                                 .format = r->asking.chat.format,
+                                                 .system = r->request->chat.system,
+                                                 .joint = ""});
+}
+
+static void describe_choices(const void *self, int64_t number, lh_scenario scenario, lh_asked_case *out)
+{
+    lh_asked_sizes_describe(&((const run *)self)->sizes, number, scenario, out);
+}
+
+/* Code points of a text in UTF-8: its length in Python. */
+static int64_t characters(const char *text)
+{
+    int64_t n = 0;
+    for (; *text; text++) n += ((unsigned char)*text & 0xC0) != 0x80;
+    return n;
+}
+
+/* The index of the largest log-likelihood, the first of equals. per: characters of each, or NULL. */
+static int64_t most_likely(const lh_choice_record *record, const double *nll, int per_character)
+{
+    int64_t best = 0;
+    double least = 0;
+    for (int64_t i = 0; i < record->choice_count; i++) {
+        const double value = per_character ? nll[i] / (double)characters(record->choices[i]) : nll[i];
+        if (i && !(value < least)) continue;
+        least = value;
+        best = i;
+    }
+    return best;
+}
+
+static lh_status judge_choice(void *self, const lh_asked_answer *answer)
+{
+    lh_status st = LH_OK;
+    run *r = self;
+    const lh_policy_choice *policy = &r->request->setup.policies->at[answer->policy];
+    const lh_choice_record *record = r->now;
+    const double *nll = answer->choice_nll;
+    const int64_t chosen = most_likely(record, nll, 0), normed = most_likely(record, nll, 1);
+    lh_cell row[Q_COLUMNS] = {{0}};
+    lh_buf each = {0};
+    for (int64_t i = 0; i < record->choice_count; i++)
+        LH_TRY_DONE(lh_buf_printf(&each, "%s%.9g", i ? " " : "", nll[i]));
+    row[Q_POLICY].text = policy->name;
+    row[Q_BUDGET].text = policy->budget;
+    row[Q_SCENARIO].text = lh_scenario_names[answer->scenario];
+    row[Q_ID].text = record->id;
+    row[Q_LINE].number = record->line;
+    row[Q_TOKENS].number = lh_asked_prompt_tokens(answer->prompt, answer->scenario);
+    row[Q_ACC].number = chosen == record->right;
+    row[Q_ACC_NORM].number = normed == record->right;
+    row[Q_NLL].value = nll[record->right] / (double)answer->prompt->choices[record->right].n;
+    row[Q_RIGHT].number = record->right;
+    row[Q_CHOSEN].number = chosen;
+    row[Q_CHOSEN_NORM].number = normed;
+    row[Q_CHOICES].text = each.data;
+    lh_figures_put(&row[Q_FIGURES], answer->figures);
+    LH_TRY_DONE(lh_table_add(&r->out->questions, row));
+done:
+    lh_buf_clear(&each);
+    return st;
+}
+
+lh_status lh_choice_run(lh_choice_result *out, lh_engine *engine, const lh_choice_request *request)
+{
+    lh_status st = LH_OK;
+    static const lh_asker asker = {make_choices, describe_choices, judge_choice};
+    run r = {.asking = {.engine = engine,
+                        .setup = &request->setup,
+                        .scenarios = request->scenarios,
+                        .tables = {&out->questions},
+                        .asker = &asker,
+                        .self = &r},
+             .request = request,
+             .out = out};
+    *out = (lh_choice_result){.request = request};
+    lh_table_init(&out->questions, lh_choice_columns);
+    LH_TRY_DONE(lh_asking_open(&r.asking, &request->chat));
+    LH_TRY_DONE(lh_asked_sizes_measure(&r.sizes, &r.asking, request->data->n));
+    LH_TRY_DONE(lh_asking_run(&r.asking, r.sizes.n));
+done:
+    lh_asking_close(&r.asking);
+    lh_asked_sizes_clear(&r.sizes);
+    return st;
+}
+
+void lh_choice_result_clear(lh_choice_result *result)
+{
+    lh_table_clear(&result->questions);
+    *result = (lh_choice_result){0};
+}
+
+/* ---- means ---- */
+
+/* Sums over the questions of one policy, budget and scenario. */
+typedef struct sums {
+    double acc, acc_norm;
+    lh_nll_sum nll;
+    lh_figure_sums figures;
+} sums;
+
+static sums sum_up(const lh_choice_result *result, const lh_policy_choice *choice, int scenario)
+{
+    sums s = {0};
+    for (int64_t i = 0; i < result->questions.n; i++) {
+        const lh_cell *row = lh_table_row(&result->questions, i);
+        if (strcmp(row[Q_SCENARIO].text, lh_scenario_names[scenario]) != 0 ||
+            strcmp(row[Q_POLICY].text, choice->name) != 0 || strcmp(row[Q_BUDGET].text, choice->budget) != 0)
+            continue;
+        s.acc += (double)row[Q_ACC].number;
+        s.acc_norm += (double)row[Q_ACC_NORM].number;
+        lh_nll_add(&s.nll, row[Q_NLL].value);
+        lh_figures_add(&s.figures, &row[Q_FIGURES]);
+    }
+    return s;
+}
+
+lh_status lh_choice_means(const lh_choice_result *result, lh_table *means)
+{
+    const lh_eval_setup *setup = &result->request->setup;
+    lh_table_init(means, lh_choice_mean_columns);
+    for (int c = 0; c < LH_SCENARIOS; c++)
+        for (int64_t p = 0; p < setup->policies->n; p++) {
+            const lh_policy_choice *choice = &setup->policies->at[p];
+            const sums s = sum_up(result, choice, c);
+            const double n = (double)s.figures.n;
+            if (s.figures.n == 0) continue;
+            lh_cell row[M_COLUMNS] = {[M_POLICY] = {.text = choice->name},
+                                      [M_BUDGET] = {.text = choice->budget},
+                                      [M_SCENARIO] = {.text = lh_scenario_names[c]},
+                                      [M_QUESTIONS] = {.number = s.figures.n},
+                                      [M_ACC] = {.value = s.acc / n},
+                                      [M_ACC_NORM] = {.value = s.acc_norm / n},
+                                      [M_NLL] = {.value = lh_nll_of_sum(&s.nll)}};
+            lh_mean_figures_put(&row[M_FIGURES], &(lh_mean_figures){row[M_ACC].value, &s.figures, setup->model});
+            LH_TRY(lh_table_add(means, row));
+        }
+    return LH_OK;
+}
+
+/* ---- text ---- */
+
+typedef struct cells {
+    const lh_choice_result *result;
+    int scenario;
+} cells;
+
+static lh_status write_cell(const void *self, const lh_policy_choice *choice, lh_buf *out)
+{
+    const cells *c = self;
+    const sums s = sum_up(c->result, choice, c->scenario);
+    const double n = (double)s.figures.n;
+    if (s.figures.n == 0) return lh_buf_puts(out, "–");
+    LH_TRY(lh_buf_printf(out, "%.2f %.2f", s.acc / n, s.acc_norm / n));
+    return lh_nll_print(lh_nll_of_sum(&s.nll), out);
+}
+
+lh_status lh_choice_print(const lh_choice_result *result, lh_buf *out)
+{
+    const lh_policy_list *policies = result->request->setup.policies;
+    for (int s = 0; s < LH_SCENARIOS; s++) {
+        const cells c = {result, s};
+        const sums full = sum_up(result, &policies->at[0], s);
+        if (full.figures.n == 0) continue;
+        LH_TRY(lh_buf_printf(out,
+                             "%s%s: acc, acc_norm and negative log-likelihood of the right choice, means of %lld "
+                             "question%s\n\n",
+                             out->bytes ? "\n" : "", lh_scenario_names[s], (long long)full.figures.n,
+                             full.figures.n == 1 ? "" : "s"));
+        LH_TRY(lh_grid_print(policies, &(lh_grid){&c, write_cell}, out));
+    }
+    return LH_OK;
+}
