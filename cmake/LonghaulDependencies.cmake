@@ -34,7 +34,7 @@ else()
     message(STATUS "oneDNN was not found (libdnnl-dev): bf16 GEMM uses own kernels")
 endif()
 
-# What draws the figures of a page of 'report' in the browser. Its name has no version: any 5.x will do.
+# What draws the figures of a page of 'report' in the browser: d3.min.js of D3 5. Empty: pages without scripts.
 find_file(LH_D3 d3.min.js PATHS /usr/share/nodejs/d3/dist /usr/lib/nodejs/d3/dist NO_DEFAULT_PATH)
 if(NOT LH_D3)
     message(STATUS "D3 was not found (node-d3): pages of 'report' are static, drawn without scripts")

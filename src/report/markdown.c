@@ -10,11 +10,11 @@
 
 enum { COLUMNS = 16, ROWS = 40 };
 
-/* A cell's text must not end the row. */
+/* A cell's text must neither end the row nor be HTML. */
 static lh_status put_plain(lh_buf *out, const char *text)
 {
     for (; *text; text++) {
-        if (*text == '|') LH_TRY(lh_buf_puts(out, "\\"));
+        if (*text == '|' || *text == '<') LH_TRY(lh_buf_puts(out, "\\"));
         LH_TRY(lh_buf_append(out, (unsigned char)*text < 0x20 ? " " : text, 1));
     }
     return LH_OK;

@@ -85,7 +85,7 @@ static lh_status put_files(const lh_report *r, lh_buf *out)
     }
     LH_TRY(
         lh_buf_puts(out, "</dl>\n<p>Made by <code>longhaul report</code>. The page loads nothing and works offline."));
-    if (lh_asset_d3.bytes) LH_TRY(lh_buf_puts(out, " Figures are drawn with D3 5.16 by Mike Bostock (BSD-3-Clause)."));
+    if (lh_asset_d3.bytes) LH_TRY(lh_buf_puts(out, " Figures are drawn with D3 by Mike Bostock (BSD-3-Clause)."));
     return lh_buf_puts(out, "</p>\n</footer>\n");
 }
 

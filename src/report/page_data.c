@@ -73,7 +73,9 @@ lh_status lh_page_data(const lh_report *r, lh_buf *out)
             json_array_append_new(tables, table_json(&r->sources[s].tables.list[i]));
     }
     for (int64_t i = 0; i < r->palette.count; i++) json_array_append_new(policies, text_json(r->palette.policies[i]));
-    for (int64_t i = 0; i < r->sheet_count; i++) json_array_append_new(sheets, sheet_json(r, &r->sheets[i]));
+    for (int64_t i = 0; i < r->sheet_count; i++)
+        if (json_array_append_new(sheets, sheet_json(r, &r->sheets[i])) != 0)
+            LH_FAIL_DONE(LH_ENOMEM, "cannot allocate memory for the data of the page");
     all =
         json_pack("{s:O, s:O, s:O, s:O}", "sources", sources, "policies", policies, "sheets", sheets, "tables", tables);
     if (!all) LH_FAIL_DONE(LH_ENOMEM, "cannot allocate memory for the data of the page");

@@ -23,7 +23,7 @@ lh_status lh_page_key(const lh_report *r, const lh_figure_dim *dim, int64_t i, l
 
 /* ---- numbers ---- */
 
-static lh_status put_point(const lh_figure_dim *dim, int64_t i, lh_buf *out)
+lh_status lh_page_point(const lh_figure_dim *dim, int64_t i, lh_buf *out)
 {
     lh_status st = LH_OK;
     lh_buf text = {0};
@@ -48,7 +48,7 @@ static lh_status put_panel(const lh_view *view, int64_t panel, lh_buf *out)
     LH_TRY(lh_buf_puts(out, "<div class=\"scroll\"><table>\n"));
     if (view->panel >= 0) {
         LH_TRY(lh_buf_puts(out, "<caption>"));
-        LH_TRY(put_point(&f->dims[view->panel], panel, out));
+        LH_TRY(lh_page_point(&f->dims[view->panel], panel, out));
         LH_TRY(lh_buf_puts(out, "</caption>\n"));
     }
     LH_TRY(lh_buf_puts(out, "<thead><tr><th scope=\"col\">"));
@@ -56,13 +56,13 @@ static lh_status put_panel(const lh_view *view, int64_t panel, lh_buf *out)
     LH_TRY(lh_buf_puts(out, "</th>"));
     for (int64_t c = 0; c < columns; c++) {
         LH_TRY(lh_buf_puts(out, "<th scope=\"col\">"));
-        LH_TRY(put_point(&f->dims[view->x], c, out));
+        LH_TRY(lh_page_point(&f->dims[view->x], c, out));
         LH_TRY(lh_buf_puts(out, "</th>"));
     }
     LH_TRY(lh_buf_puts(out, "</tr></thead>\n<tbody>\n"));
     for (int64_t s = 0; s < rows; s++) {
         LH_TRY(lh_buf_puts(out, "<tr><th scope=\"row\">"));
-        if (view->series >= 0) LH_TRY(put_point(&f->dims[view->series], s, out));
+        if (view->series >= 0) LH_TRY(lh_page_point(&f->dims[view->series], s, out));
         LH_TRY(lh_buf_puts(out, "</th>"));
         for (int64_t c = 0; c < columns; c++) LH_TRY(put_number(lh_view_value(view, panel, s, c), f->unit, out));
         LH_TRY(lh_buf_puts(out, "</tr>\n"));

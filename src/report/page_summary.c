@@ -10,17 +10,6 @@
 
 enum { RANKED_TOPICS = 3, RANKED_POLICIES = 40, RANKED_BUDGETS = 10 };
 
-static lh_status put_point(const lh_figure_dim *dim, int64_t i, lh_buf *out)
-{
-    lh_status st = LH_OK;
-    lh_buf text = {0};
-    LH_TRY_DONE(lh_point_text(dim, i, &text));
-    LH_TRY_DONE(lh_html_text(out, text.data));
-done:
-    lh_buf_clear(&text);
-    return st;
-}
-
 static const lh_figure_dim *dim_of(const lh_ranking *k, int d)
 {
     return &k->view.figure->dims[d];
@@ -36,7 +25,7 @@ static lh_status put_value(const lh_ranking *k, int64_t policy, int64_t budget, 
 static lh_status put_policy_and_value(const lh_ranking *k, int64_t policy, const char *before, lh_buf *out)
 {
     LH_TRY(lh_buf_puts(out, before));
-    LH_TRY(put_point(dim_of(k, k->view.series), policy, out));
+    LH_TRY(lh_page_point(dim_of(k, k->view.series), policy, out));
     LH_TRY(lh_buf_puts(out, " "));
     return put_value(k, policy, k->quoted, out);
 }
@@ -44,10 +33,10 @@ static lh_status put_policy_and_value(const lh_ranking *k, int64_t policy, const
 static lh_status put_headline(const lh_ranking *k, lh_buf *out)
 {
     LH_TRY(lh_buf_puts(out, "<h1>"));
-    LH_TRY(put_point(dim_of(k, k->view.series), k->best[0], out));
+    LH_TRY(lh_page_point(dim_of(k, k->view.series), k->best[0], out));
     LH_TRY(lh_buf_puts(out, k->view.figure->better < 0 ? " loses least at a budget of "
                                                        : " scores highest at a budget of "));
-    LH_TRY(put_point(dim_of(k, k->view.x), k->quoted, out));
+    LH_TRY(lh_page_point(dim_of(k, k->view.x), k->quoted, out));
     LH_TRY(lh_buf_puts(out, "</h1>\n<p class=\"standfirst\">"));
     LH_TRY(lh_html_text(out, k->view.figure->title));
     LH_TRY(put_policy_and_value(k, k->best[0], ": ", out));
@@ -158,14 +147,14 @@ static lh_status put_ranking(const lh_report *r, const lh_sheet *sheet, lh_buf *
     LH_TRY_DONE(lh_buf_puts(out, "</small></caption>\n<thead><tr><th scope=\"col\">budget</th>"));
     for (int64_t b = 0; b < columns; b++) {
         LH_TRY_DONE(lh_buf_puts(out, "<th scope=\"col\">"));
-        LH_TRY_DONE(put_point(budgets, b, out));
+        LH_TRY_DONE(lh_page_point(budgets, b, out));
         LH_TRY_DONE(lh_buf_puts(out, "</th>"));
     }
     LH_TRY_DONE(lh_buf_puts(out, "</tr></thead>\n<tbody>\n"));
     for (int64_t i = 0; i < rows; i++) {
         LH_TRY_DONE(lh_buf_puts(out, "<tr><th scope=\"row\">"));
         LH_TRY_DONE(lh_page_key(r, policies, k.order[i], out));
-        LH_TRY_DONE(put_point(policies, k.order[i], out));
+        LH_TRY_DONE(lh_page_point(policies, k.order[i], out));
         LH_TRY_DONE(lh_buf_puts(out, "</th>"));
         for (int64_t b = 0; b < columns; b++) {
             LH_TRY_DONE(lh_buf_puts(out, lh_ranking_is_best(&k, k.order[i], b) ? "<td class=\"best\">" : "<td>"));

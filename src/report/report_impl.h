@@ -56,6 +56,9 @@ lh_status lh_page_prompts(const lh_report *report, lh_buf *out); /* answers of `
 lh_status lh_page_tables(const lh_report *report, lh_buf *out);
 lh_status lh_page_data(const lh_report *report, lh_buf *out); /* the JSON block */
 
+/* The name of a point of a dimension. Appended. */
+lh_status lh_page_point(const lh_figure_dim *dim, int64_t i, lh_buf *out);
+
 /* A short line in the ink of a series, before its name. Appended. */
 lh_status lh_page_key(const lh_report *report, const lh_figure_dim *dim, int64_t i, lh_buf *out);
 
