@@ -102,16 +102,13 @@ typedef struct sums {
     lh_figure_sums figures;
 } sums;
 
-/* The row of the full cache for the window of another row. */
-static const lh_cell *full_of(const lh_ppl_result *result, const lh_cell *row)
+/* The row of the full cache for the window of row `i`: the first of the window's rows. */
+static const lh_cell *full_of(const lh_ppl_result *result, int64_t i)
 {
-    for (int64_t i = 0; i < result->windows.n; i++) {
-        const lh_cell *other = lh_table_row(&result->windows, i);
-        if (other[W_WINDOW].number == row[W_WINDOW].number &&
-            is_of(other, &result->request->setup.policies->at[0], row[W_CONTEXT].number))
-            return other;
-    }
-    return row;
+    const lh_policy_choice *full = &result->request->setup.policies->at[0];
+    const int64_t context = lh_table_row(&result->windows, i)[W_CONTEXT].number;
+    while (i > 0 && !is_of(lh_table_row(&result->windows, i), full, context)) i--;
+    return lh_table_row(&result->windows, i);
 }
 
 static sums sum_up(const lh_ppl_result *result, const lh_policy_choice *choice, int64_t context)
@@ -121,7 +118,7 @@ static sums sum_up(const lh_ppl_result *result, const lh_policy_choice *choice, 
         const lh_cell *row = lh_table_row(&result->windows, i);
         if (!is_of(row, choice, context)) continue;
         add_value(&s.nll, row[W_NLL].value);
-        add_value(&s.over, row[W_NLL].value - full_of(result, row)[W_NLL].value);
+        add_value(&s.over, row[W_NLL].value - full_of(result, i)[W_NLL].value);
         lh_figures_add(&s.figures, &row[W_FIGURES]);
     }
     return s;
