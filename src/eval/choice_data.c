@@ -123,6 +123,7 @@ lh_status lh_choice_data_read(lh_choice_data *out, const char *path, int64_t max
     lh_status st = LH_OK;
     lh_choice_data data = {0};
     LH_TRY_DONE(lh_data_lines_read(path, max, &data.hash, take_choice, &data));
+    if (data.n == 0) LH_FAIL_DONE(LH_EINPUT, "'%s' has no questions: one JSON object a line", path);
     *out = data;
     data = (lh_choice_data){0};
 done:

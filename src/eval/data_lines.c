@@ -77,7 +77,6 @@ lh_status lh_data_lines_read(const char *path, int64_t max, uint64_t *hash, lh_d
         LH_TRY_DONE(take_line(path, number, &(lh_buf){.data = at, .bytes = end - at}, take, self));
         taken++;
     }
-    if (taken == 0) LH_FAIL_DONE(LH_EINPUT, "'%s' has no questions: one JSON object a line", path);
 done:
     lh_buf_clear(&text);
     return st;

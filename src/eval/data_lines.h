@@ -15,7 +15,7 @@ typedef struct lh_data_line {
 } lh_data_line;
 
 /* Calls `take` for every line that is not empty, at most `max` times, 0: without end. *hash: of the whole file.
- * LH_EINPUT naming file and line if a line is not an object, or if the file has no lines. */
+ * LH_EINPUT naming file and line if a line is not JSON, or holds a zero byte. */
 typedef lh_status (*lh_data_taker)(void *self, const lh_data_line *line);
 lh_status lh_data_lines_read(const char *path, int64_t max, uint64_t *hash, lh_data_taker take, void *self);
 

@@ -6,9 +6,7 @@
 
 #include "base/file.h"
 #include "base/hash.h"
-#include "base/json.h"
-
-static const int64_t FILE_BYTES = INT64_C(1) << 32;
+#include "eval/data_lines.h"
 
 static void clear_texts(char **texts, int64_t n)
 {
@@ -34,38 +32,17 @@ void lh_longbench_data_clear(lh_longbench_data *data)
 
 /* ---- one record ---- */
 
-/* An object that is read, and its place in messages. */
-typedef struct line {
-    const json_t *object;
-    const char *where;
-} line;
-
-static lh_status read_text(const line *l, const char *key, char **out)
+static lh_status read_list(const lh_data_line *line, const char *key, char ***out, int64_t *n)
 {
-    const char *text = json_string_value(json_object_get(l->object, key));
-    if (!text) LH_FAIL(LH_EINPUT, "%s: \"%s\" must be a text", l->where, key);
-    return lh_strdup(out, text);
-}
-
-static lh_status read_list(const line *l, const char *key, char ***out, int64_t *n)
-{
-    const json_t *list = json_object_get(l->object, key);
-    const size_t size = json_array_size(list);
-    if (size == 0) LH_FAIL(LH_EINPUT, "%s: \"%s\" must be a list of texts", l->where, key);
-    LH_TRY(lh_calloc(out, (int64_t)size, sizeof **out));
-    for (size_t i = 0; i < size; i++) {
-        const char *text = json_string_value(json_array_get(list, i));
-        if (!text) LH_FAIL(LH_EINPUT, "%s: \"%s\" must be a list of texts", l->where, key);
-        LH_TRY(lh_strdup(&(*out)[i], text));
-        *n = (int64_t)i + 1;
-    }
-    return LH_OK;
+    const json_t *list = json_object_get(line->object, key);
+    if (json_array_size(list) == 0) LH_FAIL(LH_EINPUT, "%s: \"%s\" must be a list of texts", line->where, key);
+    return lh_data_texts(out, n, line, list, "an item of a list");
 }
 
 /* The set of a record; those of LongBench-E may be named with "_e". */
-static lh_status find_set(const line *l, const lh_longbench_set **out)
+static lh_status find_set(const lh_data_line *line, const lh_longbench_set **out)
 {
-    const char *name = json_string_value(json_object_get(l->object, "dataset"));
+    const char *name = json_string_value(json_object_get(line->object, "dataset"));
     size_t bytes = name ? strlen(name) : 0;
     if (bytes > 2 && strcmp(name + bytes - 2, "_e") == 0) bytes -= 2;
     for (const lh_longbench_set *set = lh_longbench_sets; name && set->name; set++)
@@ -73,16 +50,16 @@ static lh_status find_set(const line *l, const lh_longbench_set **out)
             *out = set;
             return LH_OK;
         }
-    LH_FAIL(LH_EINPUT, "%s: \"dataset\" must be a data set of LongBench, not '%s'", l->where, name ? name : "");
+    LH_FAIL(LH_EINPUT, "%s: \"dataset\" must be a data set of LongBench, not '%s'", line->where, name ? name : "");
 }
 
-static lh_status read_record(lh_longbench_record *out, const line *l)
+static lh_status read_record(lh_longbench_record *out, const lh_data_line *line)
 {
-    LH_TRY(read_text(l, "context", &out->context));
-    LH_TRY(read_text(l, "input", &out->input));
-    LH_TRY(read_list(l, "answers", &out->answers, &out->answer_count));
+    LH_TRY(lh_data_text(&out->context, line, json_object_get(line->object, "context"), "\"context\""));
+    LH_TRY(lh_data_text(&out->input, line, json_object_get(line->object, "input"), "\"input\""));
+    LH_TRY(read_list(line, "answers", &out->answers, &out->answer_count));
     if (out->set->score == lh_longbench_classification)
-        LH_TRY(read_list(l, "all_classes", &out->classes, &out->class_count));
+        LH_TRY(read_list(line, "all_classes", &out->classes, &out->class_count));
     return LH_OK;
 }
 
@@ -95,50 +72,33 @@ typedef struct reader {
     int64_t counts[LH_LONGBENCH_SETS];
 } reader;
 
-static lh_status take_line(reader *r, const char *where, int64_t number, const lh_buf *text)
+/* Adds the record of a line, if it is wanted. */
+static lh_status take_record(void *self, const lh_data_line *line)
 {
     lh_status st = LH_OK;
-    json_t *object = NULL;
-    lh_longbench_record record = {.line = number};
-    LH_TRY_DONE(lh_json_parse_line(&object, where, text->data, text->bytes));
-    const line l = {object, where};
-    LH_TRY_DONE(find_set(&l, &record.set));
+    reader *r = self;
+    lh_longbench_record record = {.line = line->number};
+    LH_TRY_DONE(find_set(line, &record.set));
     int64_t *count = &r->counts[record.set - lh_longbench_sets];
     if (!r->choice->wanted[record.set - lh_longbench_sets] || !record.set->score) goto done;
     if (r->choice->max && *count == r->choice->max) goto done;
-    LH_TRY_DONE(read_record(&record, &l));
+    LH_TRY_DONE(read_record(&record, line));
     LH_TRY_DONE(lh_realloc(&r->out->at, r->out->n + 1, sizeof *r->out->at));
     r->out->at[r->out->n++] = record;
     record = (lh_longbench_record){0};
     (*count)++;
 done:
     clear_record(&record);
-    json_decref(object);
     return st;
 }
 
 static lh_status read_file(reader *r, const char *path)
 {
-    lh_status st = LH_OK;
-    lh_buf text = {0};
-    char *where = NULL;
-    int64_t number = 0;
-    LH_TRY_DONE(lh_file_read(&text, path, FILE_BYTES));
-    const uint64_t pair[] = {r->out->hash, lh_hash64(text.data, text.bytes)};
+    uint64_t hash;
+    LH_TRY(lh_data_lines_read(path, 0, &hash, take_record, r));
+    const uint64_t pair[] = {r->out->hash, hash};
     r->out->hash = lh_hash64(pair, sizeof pair);
-    for (char *at = text.data, *end; at && *at; at = *end ? end + 1 : end) {
-        end = at + strcspn(at, "\n");
-        number++;
-        if (strspn(at, " \t\r") >= (size_t)(end - at)) continue;
-        lh_free(where);
-        where = NULL;
-        LH_TRY_DONE(lh_asprintf(&where, "line %lld of '%s'", (long long)number, path));
-        LH_TRY_DONE(take_line(r, where, number, &(lh_buf){.data = at, .bytes = end - at}));
-    }
-done:
-    lh_buf_clear(&text);
-    lh_free(where);
-    return st;
+    return LH_OK;
 }
 
 /* Puts the records into the order of the sets. */

@@ -86,6 +86,7 @@ lh_status lh_qa_data_read(lh_qa_data *out, const char *path, int64_t max)
     lh_status st = LH_OK;
     lh_qa_data data = {0};
     LH_TRY_DONE(lh_data_lines_read(path, max, &data.hash, take_question, &data));
+    if (data.n == 0) LH_FAIL_DONE(LH_EINPUT, "'%s' has no questions: one JSON object a line", path);
     *out = data;
     data = (lh_qa_data){0};
 done:

@@ -177,6 +177,7 @@ START_TEST(test_records_that_cannot_be_asked_are_refused)
                   "\"answers\" must be a list of texts"},
                  {"{\"dataset\": \"trec\", \"context\": \"c\", \"input\": \"i\", \"answers\": [\"a\"]}",
                   "\"all_classes\" must be a list of texts"},
+                 {"{\"dataset\": \"qmsum\", \"context\": \"c\\u0000d\"}", "\"context\" holds a zero byte"},
                  {"{\"dataset\": \"vcsum\"}", "has no record"},
                  {"[1]", "\"dataset\""},
                  {"", "has no record"}};

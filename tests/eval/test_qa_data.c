@@ -137,6 +137,7 @@ START_TEST(test_what_is_no_choice_is_said_with_its_line)
         {"{\"question\": \"q\", " CHOICES "}\n", "index of the right choice, from 0 to 1"},
         {"{\"question\": \"q\", " CHOICES ", \"answerKey\": \"B\"}\n", "must be one of the labels"},
         {"[1]\n", "every line must be an object"},
+        {"", "has no questions"},
     };
     lh_choice_data data;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
