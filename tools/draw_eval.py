@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Draw the means that 'longhaul eval … --csv' wrote: a measure over what is kept, one line per policy, with the 95% confidence
-interval where the file has it for that measure, and the full cache as a dashed line. One panel for every model, length and
-scenario. Needs only Python's standard library. Colours are in the middle: legible on white and on black.
+interval where the file has it for that measure, and the full cache as a dashed line. One panel for every model, task, length
+and scenario. Needs only Python's standard library. Colours are in the middle: legible on white and on black.
 
   tools/draw_eval.py needle.csv -o needle.svg                         exact answers over the budget
   tools/draw_eval.py small.csv large.csv -o all.svg --x kv_bytes      two models, over the bytes of the cache
@@ -14,7 +14,7 @@ import sys
 from html import escape
 
 # The measure that is drawn unless another is named, and the one that ci_low and ci_high belong to, by task.
-MEASURES = ("exact", "f1", "agreement", "ppl", "acc")
+MEASURES = ("score", "exact", "f1", "agreement", "ppl", "acc")
 COLOURS = ("#2f81f7", "#d29922", "#3fb950", "#db61a2", "#a371f7", "#f0883e", "#39a9b0", "#e5534b", "#8c959f", "#6e8b3d")
 MARKS = ("circle", "square", "diamond", "triangle")
 WIDTH, HEIGHT, LEFT, TOP, RIGHT, BOTTOM = 420, 260, 56, 34, 16, 44
@@ -42,11 +42,11 @@ def number(text):
 
 
 def panels(rows):
-    """Rows by model, length and scenario, in their order."""
+    """Rows by model, task, length and scenario, in their order."""
     found = {}
     for row in rows:
         length = row.get("length") or row.get("context")
-        title = ", ".join(t for t in (row.get("model"), length and f"{length} tokens", row.get("scenario")) if t)
+        title = ", ".join(t for t in (row.get("model"), row.get("task"), length and f"{length} tokens", row.get("scenario")) if t)
         found.setdefault(title, []).append(row)
     return found
 
