@@ -43,8 +43,8 @@ static const lh_option_table run_table = {"prompts", run_rows};
 static const lh_option_group groups[] = {
     {&path_table, offsetof(struct values, path)}, {&run_table, offsetof(struct values, eval.run)}, LH_EVAL_GROUPS{0}};
 static const lh_example examples[] = {
-    {"longhaul eval path -m m.h5 --policy 'h2o --evict every:1,snapkv' --budget 512 --steps 60 --csv path.csv",
-     "a policy that evicts while decoding beside one that does not"},
+    {"longhaul eval path -m m.h5 --policy 'snapkv,snapkv --evict every:64' --budget 512 --steps 60 --csv path.csv",
+     "the same policy once, and while decoding"},
     {0}};
 static const lh_syntax syntax = {
     .program = "longhaul",
