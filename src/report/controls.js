@@ -15,7 +15,8 @@ function freeDims() {
       if (dim.count < 2) continue;
       if (!found.has(dim.name)) found.set(dim.name, []);
       const texts = found.get(dim.name);
-      for (let i = 0; i < dim.count; i++) if (!texts.includes(pointText(dim, i))) texts.push(pointText(dim, i));
+      for (let i = 0; i < dim.count; i++)
+        if (!texts.includes(pointText(dim, i))) texts.push(pointText(dim, i));
     }
   }
   return found;
@@ -26,13 +27,15 @@ function chooseFirst() {
   for (const sheet of data.sheets)
     for (const d of viewOf(sheet).free) {
       const dim = sheet.dims[d];
-      if ((dim.values || dim.name === "budget") && !chosen.points.has(dim.name)) chosen.points.set(dim.name, pointText(dim, Math.floor(dim.count / 2)));
+      if ((dim.values || dim.name === "budget") && !chosen.points.has(dim.name))
+        chosen.points.set(dim.name, pointText(dim, Math.floor(dim.count / 2)));
     }
 }
 
 function syncControls() {
-  d3.selectAll("#controls select").property("value", function () { return chosen.points.get(this.name) || ""; });
-  d3.selectAll("#controls button.policy").attr("aria-pressed", function () { return String(!chosen.hidden.has(this.value)); });
+  d3.selectAll("#controls select").property("value", function() { return chosen.points.get(this.name) || ""; });
+  d3.selectAll("#controls button.policy")
+    .attr("aria-pressed", function() { return String(!chosen.hidden.has(this.value)); });
 }
 
 function addControls() {
@@ -56,7 +59,7 @@ function addControls() {
     const select = label.append("select").attr("name", name);
     select.append("option").attr("value", "").text("mean over all");
     for (const text of texts) select.append("option").attr("value", text).text(text);
-    select.on("change", function () {
+    select.on("change", function() {
       chosen.points.set(name, this.value);
       redrawAll();
     });

@@ -1,5 +1,5 @@
 // curves.js - lines over x, one for each series, with their names at the right end where there is room.
-const LOG_SPAN = 30; // as scale.c has it
+const LOG_SPAN = 30;  // as scale.c has it
 const MARKED_POINTS = 24, CHAR = 6.2, LINE = 13;
 
 // The scale of a dimension's points.
@@ -7,7 +7,10 @@ function scaleOfDim(dim, range) {
   const values = d3.range(dim.count).map((i) => pointValue(dim, i));
   let [low, high] = d3.extent(values);
   const log = Boolean(dim.values) && low > 0 && high / low > LOG_SPAN;
-  if (low === high) { low -= 0.5; high += 0.5; }
+  if (low === high) {
+    low -= 0.5;
+    high += 0.5;
+  }
   return (log ? d3.scaleLog() : d3.scaleLinear()).domain([low, high]).range(range);
 }
 
@@ -23,7 +26,12 @@ function drawAxisLeft(svg, box, y, unit, named) {
   const ticks = y.base ? y.ticks().filter((t) => Math.abs(Math.log10(t) % 1) < 1e-9) : y.ticks(5);
   for (const t of ticks) {
     svg.append("path").attr("class", "grid").attr("d", `M${box.left} ${y(t)}H${box.right}`);
-    svg.append("text").attr("class", "t").attr("text-anchor", "end").attr("x", box.left - 6).attr("y", y(t) + 4).text(valueText(t, unit));
+    svg.append("text")
+      .attr("class", "t")
+      .attr("text-anchor", "end")
+      .attr("x", box.left - 6)
+      .attr("y", y(t) + 4)
+      .text(valueText(t, unit));
   }
   if (named && unit) svg.append("text").attr("class", "t name").attr("x", 2).attr("y", 12).text(shorten(unit, 70));
 }
@@ -51,11 +59,18 @@ function drawAxisBelow(svg, box, dim, at, named) {
     if (x - last < room) continue;
     last = x;
     const text = svg.append("text").attr("class", "t").text(shorten(texts[i], 14));
-    if (slant) text.attr("text-anchor", "end").attr("transform", `translate(${x} ${box.bottom + 12}) rotate(-35)`);
-    else text.attr("text-anchor", "middle").attr("x", x).attr("y", box.bottom + 15);
+    if (slant)
+      text.attr("text-anchor", "end").attr("transform", `translate(${x} ${box.bottom + 12}) rotate(-35)`);
+    else
+      text.attr("text-anchor", "middle").attr("x", x).attr("y", box.bottom + 15);
   }
-  if (named) svg.append("text").attr("class", "t name").attr("text-anchor", "middle").attr("x", (box.left + box.right) / 2)
-    .attr("y", box.bottom + (slant ? 62 : 32)).text(shorten(dim.unit ? `${dim.name}, ${dim.unit}` : dim.name, 60));
+  if (named)
+    svg.append("text")
+      .attr("class", "t name")
+      .attr("text-anchor", "middle")
+      .attr("x", (box.left + box.right) / 2)
+      .attr("y", box.bottom + (slant ? 62 : 32))
+      .text(shorten(dim.unit ? `${dim.name}, ${dim.unit}` : dim.name, 60));
 }
 
 // Names at the right end of lines, moved apart so that they do not touch.
@@ -63,9 +78,13 @@ function drawNames(svg, box, names) {
   if (names.length * LINE > box.bottom - box.top + 20) return;
   names.sort((a, b) => a.y - b.y);
   for (let i = 1; i < names.length; i++) names[i].y = Math.max(names[i].y, names[i - 1].y + LINE);
-  for (let i = names.length - 1, limit = box.bottom; i >= 0 && names[i].y > limit; i--, limit -= LINE) names[i].y = limit;
+  for (let i = names.length - 1, limit = box.bottom; i >= 0 && names[i].y > limit; i--, limit -= LINE)
+    names[i].y = limit;
   for (const n of names)
-    svg.append("text").attr("class", `t end ${inkClass(n.ink)}`).attr("x", box.right + 9).attr("y", n.y + 4)
+    svg.append("text")
+      .attr("class", `t end ${inkClass(n.ink)}`)
+      .attr("x", box.right + 9)
+      .attr("y", n.y + 4)
       .text(shorten(n.text, 17));
 }
 
@@ -76,8 +95,14 @@ function boxOf(size, dim, left, right) {
 }
 
 function newPlot(host, width, height, label) {
-  return d3.select(host).append("svg").attr("class", "live").attr("viewBox", `0 0 ${width} ${height}`)
-    .attr("width", width).attr("height", height).attr("role", "img").attr("aria-label", label);
+  return d3.select(host)
+    .append("svg")
+    .attr("class", "live")
+    .attr("viewBox", `0 0 ${width} ${height}`)
+    .attr("width", width)
+    .attr("height", height)
+    .attr("role", "img")
+    .attr("aria-label", label);
 }
 
 function drawCurves(host, view, panel, size) {
@@ -95,27 +120,38 @@ function drawCurves(host, view, panel, size) {
   const cursor = svg.append("path").attr("class", "cursor");
   for (const line of lines) {
     const ink = inkAt(line.s), points = line.values.map((v, i) => [i, v]).filter((p) => p[1] !== null);
-    svg.append("path").attr("class", `line ${inkClass(ink)}`)
+    svg.append("path")
+      .attr("class", `line ${inkClass(ink)}`)
       .attr("d", d3.line().defined((v) => v !== null).x((_, i) => at(i)).y((v) => y(v))(line.values));
     if (hasMarks(ink) && dim.count <= MARKED_POINTS)
       for (const [i, v] of points)
-        svg.append("path").attr("class", `mark ${inkClass(ink)}`).attr("transform", `translate(${at(i)} ${y(v)})`).attr("d", markerPath(ink, 34));
+        svg.append("path")
+          .attr("class", `mark ${inkClass(ink)}`)
+          .attr("transform", `translate(${at(i)} ${y(v)})`)
+          .attr("d", markerPath(ink, 34));
     line.end = points.length ? y(points[points.length - 1][1]) : null;
   }
-  if (beside) drawNames(svg, box, lines.filter((l) => l.end !== null).map((l) => ({ y: l.end, ink: inkAt(l.s), text: nameAt(l.s) })));
+  if (beside)
+    drawNames(
+      svg, box, lines.filter((l) => l.end !== null).map((l) => ({ y: l.end, ink: inkAt(l.s), text: nameAt(l.s) })));
 
   let now = -1;
   const show = (i) => {
     now = i;
     cursor.attr("d", `M${at(i)} ${box.top}V${box.bottom}`);
-    const rows = lines.filter((l) => l.values[i] !== null).sort((a, b) => (sheet.better < 0 ? 1 : -1) * (a.values[i] - b.values[i]));
+    const rows = lines.filter((l) => l.values[i] !== null)
+                   .sort((a, b) => (sheet.better < 0 ? 1 : -1) * (a.values[i] - b.values[i]));
     const corner = svg.node().getBoundingClientRect();
-    showTip(`${dim.name} ${pointText(dim, i)}`, rows.map((l) => ({ key: keyOf(inkAt(l.s)), name: nameAt(l.s), value: valueText(l.values[i], sheet.unit) })),
+    showTip(`${dim.name} ${pointText(dim, i)}`,
+      rows.map((l) => ({ key: keyOf(inkAt(l.s)), name: nameAt(l.s), value: valueText(l.values[i], sheet.unit) })),
       corner.left + at(i) * corner.width / size.width, corner.top + corner.height / 2);
   };
   follow(svg, {
     at: (px) => show(d3.scan(d3.range(dim.count), (a, b) => Math.abs(at(a) - px) - Math.abs(at(b) - px))),
     key: (dx) => show(Math.min(dim.count - 1, Math.max(0, now + dx))),
-    out: () => { now = -1; cursor.attr("d", null); },
+    out: () => {
+      now = -1;
+      cursor.attr("d", null);
+    },
   });
 }

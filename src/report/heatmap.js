@@ -1,24 +1,29 @@
 // heatmap.js - maps: cells on a canvas, axes and the cursor above it. A click on a layer or head chooses it everywhere.
 const linked = ["layer", "head", "kv head"];
 
-function colourScale([low, high], unit) {
-  if (low > 0 && high / low > LOG_SPAN && !unit.includes("share of")) {
-    const log = d3.scaleLog().domain([low, high]);
-    return (v) => d3.interpolateViridis(log(v));
-  }
-  const from = low > 0 && low < high / 3 ? 0 : low;
-  return (v) => d3.interpolateViridis(high > from ? (v - from) / (high - from) : 0);
+// The values that the first and the last colour stand for; from 0 where the smallest value is near it.
+function colourEnds([low, high], unit) {
+  const log = low > 0 && high / low > LOG_SPAN && !unit.includes("share of");
+  return { low: !log && low > 0 && low < high / 3 ? 0 : low, high, log };
+}
+
+function colourScale(range, unit) {
+  const { low, high, log } = colourEnds(range, unit);
+  const share = log ? d3.scaleLog().domain([low, high]) : (v) => (high > low ? (v - low) / (high - low) : 0);
+  return (v) => d3.interpolateViridis(share(v));
 }
 
 // Colours and what they stand for, above a figure; and the axes of its panels, which have no room for their names.
 function drawColours(host, view, range) {
-  const { unit, dims } = view.sheet;
-  const low = range[0] > 0 && range[0] < range[1] / 3 && !(range[1] / range[0] > LOG_SPAN && !unit.includes("share of")) ? 0 : range[0];
+  const { unit, dims } = view.sheet, { low, high } = colourEnds(range, unit);
   const key = d3.select(host).append("p").attr("class", "colours");
   key.append("span").text(valueText(low, unit));
   const svg = key.append("svg").attr("viewBox", "0 0 128 10").attr("aria-hidden", "true");
-  for (let i = 0; i < 64; i++) svg.append("rect").attr("x", 2 * i).attr("width", 2.2).attr("height", 10).attr("fill", d3.interpolateViridis(i / 63));
-  key.append("span").text(valueText(range[1], unit));
+  for (let i = 0; i < 64; i++) {
+    const rect = svg.append("rect").attr("x", 2 * i).attr("width", 2.2).attr("height", 10);
+    rect.attr("fill", d3.interpolateViridis(i / 63));
+  }
+  key.append("span").text(valueText(high, unit));
   if (view.panel >= 0) key.append("span").text(`${dims[view.series].name} by ${dims[view.x].name}`);
 }
 
@@ -29,8 +34,14 @@ function drawHeatmap(host, view, panel, size) {
   const box = boxOf(size, xDim, Math.max(30, 12 + CHAR * longest), 8);
   const wide = (box.right - box.left) / columns.length, high = (box.bottom - box.top) / rows.length;
   const frame = d3.select(host).append("div").attr("class", "map");
-  const canvas = frame.append("canvas").attr("width", columns.length).attr("height", rows.length).attr("aria-hidden", "true")
-    .style("left", `${box.left}px`).style("top", `${box.top}px`).style("width", `${box.right - box.left}px`).style("height", `${box.bottom - box.top}px`);
+  const canvas = frame.append("canvas")
+                   .attr("width", columns.length)
+                   .attr("height", rows.length)
+                   .attr("aria-hidden", "true")
+                   .style("left", `${box.left}px`)
+                   .style("top", `${box.top}px`)
+                   .style("width", `${box.right - box.left}px`)
+                   .style("height", `${box.bottom - box.top}px`);
   const paint = canvas.node().getContext("2d"), colour = colourScale(size.range, sheet.unit);
   rows.forEach((r, j) => columns.forEach((c, i) => {
     const v = valueAt(view, panel, r, c);
@@ -39,26 +50,43 @@ function drawHeatmap(host, view, panel, size) {
     paint.fillRect(i, j, 1, 1);
   }));
   const svg = newPlot(frame.node(), size.width, size.height, sheet.title);
-  const only = { ...xDim, count: columns.length, labels: xDim.labels && columns.map((c) => xDim.labels[c]) };
+  const only = {...xDim, count: columns.length, labels: xDim.labels && columns.map((c) => xDim.labels[c]) };
   drawAxisBelow(svg, box, only, (i) => box.left + wide * (i + 0.5), size.alone);
   const step = Math.max(1, Math.ceil(13 / high));
   for (let j = 0; j < rows.length; j += step) {
-    svg.append("text").attr("class", "t").attr("text-anchor", "end").attr("x", box.left - 6).attr("y", box.top + high * (j + 0.5) + 4)
+    svg.append("text")
+      .attr("class", "t")
+      .attr("text-anchor", "end")
+      .attr("x", box.left - 6)
+      .attr("y", box.top + high * (j + 0.5) + 4)
       .text(shorten(pointText(yDim, rows[j]), 14));
   }
-  if (size.alone) svg.append("text").attr("class", "t name").attr("x", 2).attr("y", box.top - 6).text(shorten(yDim.name, 60));
-  const outline = (i, j, kind) => svg.append("rect").attr("class", kind).attr("x", box.left + wide * i).attr("y", box.top + high * j)
-    .attr("width", wide).attr("height", high);
+  if (size.alone)
+    svg.append("text").attr("class", "t name").attr("x", 2).attr("y", box.top - 6).text(shorten(yDim.name, 60));
+  const outline = (i, j, kind) => svg.append("rect")
+                                    .attr("class", kind)
+                                    .attr("x", box.left + wide * i)
+                                    .attr("y", box.top + high * j)
+                                    .attr("width", wide)
+                                    .attr("height", high);
 
   // What is chosen elsewhere.
-  const places = (dim, all) => (linked.includes(dim.name) && chosen.points.get(dim.name) ? all.findIndex((k) => k === pickOf(dim)) : -1);
+  const places = (dim, all) =>
+    (linked.includes(dim.name) && chosen.points.get(dim.name) ? all.findIndex((k) => k === pickOf(dim)) : -1);
   const atX = places(xDim, columns), atY = places(yDim, rows);
   if (atX >= 0 || atY >= 0)
-    svg.append("rect").attr("class", "picked").attr("x", box.left + wide * Math.max(atX, 0)).attr("y", box.top + high * Math.max(atY, 0))
-      .attr("width", atX < 0 ? box.right - box.left : wide).attr("height", atY < 0 ? box.bottom - box.top : high);
+    svg.append("rect")
+      .attr("class", "picked")
+      .attr("x", box.left + wide * Math.max(atX, 0))
+      .attr("y", box.top + high * Math.max(atY, 0))
+      .attr("width", atX < 0 ? box.right - box.left : wide)
+      .attr("height", atY < 0 ? box.bottom - box.top : high);
 
   let now = null, cursor = null;
-  const out = () => { now = null; if (cursor) cursor.remove(); };
+  const out = () => {
+    now = null;
+    if (cursor) cursor.remove();
+  };
   const show = (i, j) => {
     out();
     now = [i, j];
@@ -71,13 +99,26 @@ function drawHeatmap(host, view, panel, size) {
   const cellAt = (px, py) => [Math.floor((px - box.left) / wide), Math.floor((py - box.top) / high)];
   const inside = ([i, j]) => i >= 0 && j >= 0 && i < columns.length && j < rows.length;
   follow(svg, {
-    at: (px, py) => { const cell = cellAt(px, py); if (inside(cell)) show(...cell); else { hideTip(); out(); } },
-    key: (dx, dy) => { const cell = now ? [now[0] + dx, now[1] + dy] : [0, 0]; if (inside(cell)) show(...cell); },
+    at: (px, py) => {
+      const cell = cellAt(px, py);
+      if (inside(cell))
+        show(...cell);
+      else {
+        hideTip();
+        out();
+      }
+    },
+    key: (dx, dy) => {
+      const cell = now ? [now[0] + dx, now[1] + dy] : [0, 0];
+      if (inside(cell)) show(...cell);
+    },
     out,
     click: (px, py) => {
       const cell = px === undefined ? now : cellAt(px, py);
       if (!cell || !inside(cell)) return;
-      [[xDim, columns[cell[0]]], [yDim, rows[cell[1]]]].forEach(([dim, i]) => { if (linked.includes(dim.name)) choose(dim.name, pointText(dim, i)); });
+      [[xDim, columns[cell[0]]], [yDim, rows[cell[1]]]].forEach(([dim, i]) => {
+        if (linked.includes(dim.name)) choose(dim.name, pointText(dim, i));
+      });
     },
   });
 }

@@ -18,21 +18,30 @@ function showTip(title, rows, x, y) {
   tip.style("left", `${Math.max(4, left)}px`).style("top", `${top}px`);
 }
 
-function hideTip() {
-  tip.attr("hidden", "");
-}
+function hideTip() { tip.attr("hidden", ""); }
 
 // Calls at(x, y) with coordinates inside `svg` for the pointer, key(dx, dy) for arrow keys, out() when both have gone.
 function follow(svg, { at, key, out, click }) {
   const steps = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
   svg.attr("tabindex", 0)
     .on("pointermove", () => at(...d3.mouse(svg.node())))
-    .on("pointerleave", () => { hideTip(); out(); })
-    .on("blur", () => { hideTip(); out(); })
+    .on("pointerleave",
+      () => {
+        hideTip();
+        out();
+      })
+    .on("blur",
+      () => {
+        hideTip();
+        out();
+      })
     .on("click", () => click && click(...d3.mouse(svg.node())))
     .on("keydown", () => {
       const step = steps[d3.event.key];
-      if (d3.event.key === "Escape") { hideTip(); out(); }
+      if (d3.event.key === "Escape") {
+        hideTip();
+        out();
+      }
       if (d3.event.key === "Enter" && click) click();
       if (!step) return;
       d3.event.preventDefault();
