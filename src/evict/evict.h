@@ -72,6 +72,10 @@ void lh_evict_begin_layer(lh_evictor *evictor, const lh_evict_job *job);
 void lh_evict_rows(lh_evictor *evictor, const lh_evict_job *job, const lh_query_rows *rows);
 void lh_evict_end_layer(lh_evictor *evictor, const lh_evict_job *job);
 
+/* Collective where groups are split. The norms that weigh scores, of the entries that have none yet: into their
+ * numbers, by the policy. lh_evict_select does it itself. */
+void lh_evict_make_norms(lh_evictor *evictor, const lh_evict_job *job);
+
 /* Room for the rows that are observed when `seen` tokens were seen, and their positions; q and lse are the caller's to
  * fill. */
 typedef struct lh_row_room {

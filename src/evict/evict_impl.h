@@ -91,9 +91,6 @@ typedef struct lh_stage_scores {
     const float *first, *heads, *second;
 } lh_stage_scores;
 
-/* value_norms.c. Collective where groups are split. Norms of the entries that have none yet, into their numbers. */
-void lh_make_norms(lh_evictor *ev, const lh_evict_job *job);
-
 /* shape.c: the source's scores pooled, joined over the group, weighed; returns where they are. */
 float *lh_shape_scores(lh_evictor *ev, const lh_evict_job *job);
 void lh_join_group(lh_evictor *ev, const lh_evict_job *job, const float *x, float *y);

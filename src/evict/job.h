@@ -40,12 +40,12 @@ typedef struct lh_query_rows {
     int64_t q_ld;
 } lh_query_rows;
 
-/* What the newest row gave to the entries, counted as it passed (latest_row.c), for the eviction that follows. */
-typedef struct lh_latest_row {
+/* What rows gave to the entries, counted before (counted_rows.h). */
+typedef struct lh_counted_rows {
     float *sums; /* device, [kv_count x parts, ld] */
     int64_t ld;
-    int64_t position; /* of the row; -1: none */
-} lh_latest_row;
+    int64_t position; /* of the last row; -1: none */
+} lh_counted_rows;
 
 typedef enum lh_evict_phase { LH_EVICT_PREFILL, LH_EVICT_DECODE } lh_evict_phase;
 
@@ -57,14 +57,14 @@ typedef struct lh_evict_job {
     const int64_t *offset;    /* host, [kv_count]: of the heads; asked for where KV heads lie on several ranks */
     int64_t seen, visible_from;
     lh_protection protect;
-    int64_t cols;                /* slots of the longest head of all ranks, or more */
-    int64_t number;              /* of evictions of this layer before it */
-    int ranked;                  /* entries compete and not all of them stay */
-    int scored;                  /* they are ranked by more than their position */
-    const int64_t *room;         /* [kv_heads of the model] entries that compete; with a profile */
-    const lh_query_rows *rows;   /* observed rows; NULL: those that lh_evict_rows kept */
-    const lh_latest_row *latest; /* in place of observing rows; NULL: none */
-    int64_t *normless;           /* entries at the end of every head that have no norms yet; made, it is 0 */
+    int64_t cols;                   /* slots of the longest head of all ranks, or more */
+    int64_t number;                 /* of evictions of this layer before it */
+    int ranked;                     /* entries compete and not all of them stay */
+    int scored;                     /* they are ranked by more than their position */
+    const int64_t *room;            /* [kv_heads of the model] entries that compete; with a profile */
+    const lh_query_rows *rows;      /* observed rows; NULL: those that lh_evict_rows kept */
+    const lh_counted_rows *counted; /* in place of observing rows; NULL: none */
+    int64_t *normless;              /* entries at the end of every head that have no norms yet; made, it is 0 */
 } lh_evict_job;
 
 #endif

@@ -4,13 +4,13 @@
 
 static void stats(const lh_policy_numbers *p, lh_entry_stats *s)
 {
-    if (p->score.statistic == LH_STAT_COUNT) {
-        s->counts = s->count++;
-    } else {
+    const int counts = p->score.statistic == LH_STAT_COUNT;
+    if (counts || p->records) s->counts = s->count++;
+    if (!counts) {
         s->sums = s->count;
         s->count += s->parts;
     }
-    if (p->select.kind == LH_SELECT_STD_SCOPE) s->squares = s->count++;
+    if (p->select.kind == LH_SELECT_STD_SCOPE || p->records) s->squares = s->count++;
 }
 
 static void space(const lh_space_request *request, int64_t *bytes)

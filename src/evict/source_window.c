@@ -73,7 +73,7 @@ static lh_query_rows kept_rows(lh_evictor *ev, const lh_evict_job *job)
 
 /* ---- scores ---- */
 
-/* Where observed rows are counted; and where the newest row alone was, as it passed. */
+/* Where observed rows are counted; and where they were before. */
 static lh_columns observed(const lh_evictor *ev)
 {
     int64_t parts = lh_score_parts(&ev->policy, &ev->shape.heads);
@@ -85,10 +85,10 @@ static lh_columns observed(const lh_evictor *ev)
                         .parts = parts};
 }
 
-static lh_columns of_latest(const lh_evictor *ev, const lh_latest_row *latest)
+static lh_columns counted_before(const lh_evictor *ev, const lh_counted_rows *counted)
 {
     int64_t parts = lh_score_parts(&ev->policy, &ev->shape.heads);
-    return (lh_columns){.sums = lh_slot_rows(latest->sums, parts, latest->ld), .parts = parts};
+    return (lh_columns){.sums = lh_slot_rows(counted->sums, parts, counted->ld), .parts = parts};
 }
 
 static void observe(lh_evictor *ev, const lh_evict_job *job, const lh_columns *to)
@@ -105,8 +105,8 @@ static void observe(lh_evictor *ev, const lh_evict_job *job, const lh_columns *t
 
 static void score(lh_evictor *ev, const lh_evict_job *job)
 {
-    lh_columns columns = job->latest ? of_latest(ev, job->latest) : observed(ev);
-    if (!job->latest) observe(ev, job, &columns);
+    lh_columns columns = job->counted ? counted_before(ev, job->counted) : observed(ev);
+    if (!job->counted) observe(ev, job, &columns);
     lh_finish_statistics(ev, job, &columns, job->seen - lh_policy_rows(&ev->policy, job->seen) + ev->policy.first_rows);
 }
 

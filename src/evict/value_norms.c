@@ -26,7 +26,7 @@ static void put_means(lh_evictor *ev, const lh_evict_job *job, int64_t entries)
            .last = entries, .ld = entries);
 }
 
-void lh_make_norms(lh_evictor *ev, const lh_evict_job *job)
+void lh_evict_make_norms(lh_evictor *ev, const lh_evict_job *job)
 {
     int64_t entries = ev->stats.norms < 0 ? 0 : lh_min_i64(*job->normless, job->cols);
     if (entries == 0) return;

@@ -106,7 +106,7 @@ static lh_status trim(lh_kv *kv)
         lh_arena *arena = &layer->arena;
         lh_layer_request request = {.layer = l, .budget = kv->arrays.budgets[l], .prompt = kv->prompt};
         int shrinks = 0;
-        lh_latest_row_free(&layer->latest, lh_kv_device(kv));
+        lh_counted_rows_free(&layer->latest, lh_kv_device(kv));
         for (int64_t h = 0; h < arena->view.heads; h++) {
             int64_t wanted = arena->len[h] + lh_kv_slack(&kv->shape, &kv->numbers, &request, arena->len[h]);
             if (layer->snapshot.len) wanted = lh_max_i64(wanted, layer->snapshot.len[h]);

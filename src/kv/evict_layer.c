@@ -110,7 +110,7 @@ static void select_and_compact(lh_kv *kv, lh_evict_job *job, lh_arena *arena)
     lh_query_rows rows;
     int is_latest = layer->latest.sums && layer->latest.position == job->seen - 1;
     if (is_latest)
-        job->latest = &layer->latest;
+        job->counted = &layer->latest;
     else if (unroll_ring(kv, job, &rows))
         job->rows = &rows;
     if (kv->stats.norms >= 0 && layer->normless > 0 && kv->timeline.phase == LH_KV_DECODE)

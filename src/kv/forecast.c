@@ -116,9 +116,10 @@ static void expect_lens(lh_kv *kv, int64_t tokens)
 static void record(lh_kv *kv, int64_t layer, int64_t first, int64_t tokens)
 {
     const void *anywhere = kv->lens.device;
-    lh_query_rows rows = {.q = anywhere, .lse = anywhere, .positions = anywhere, .first = first, .tokens = tokens};
+    lh_kv_rows rows = {
+        .queries = {.q = anywhere, .lse = anywhere, .positions = anywhere, .first = first, .tokens = tokens}};
     if (first + tokens <= lh_kv_wants_rows(kv, layer)) return;
-    if (tokens == 1) rows.logits = lh_kv_row_logits(kv, layer);
+    if (tokens == 1) rows.queries.logits = lh_kv_row_logits(kv, layer);
     lh_kv_record(kv, layer, &rows);
 }
 

@@ -66,7 +66,7 @@ static void close_layer(lh_kv_layer *layer, lh_device *device)
 {
     lh_snapshot_clear(&layer->snapshot, device);
     lh_ring_free(&layer->ring, device);
-    lh_latest_row_free(&layer->latest, device);
+    lh_counted_rows_free(&layer->latest, device);
     lh_arena_clear(&layer->arena, device);
 }
 

@@ -33,9 +33,24 @@ typedef struct lh_kv_shape {
     const lh_keep_sets *given;        /* kept at the end of the prompt in place of what the policy would; NULL: none */
 } lh_kv_shape;
 
+/* What a layer does with a chunk of a prompt, with a question or with a single token: the rows of this rank's heads, in
+ * device memory. */
+typedef struct lh_kv_rows {
+    lh_query_rows queries;
+    /* as they were appended, but not yet rounded to the type of the entries: [tokens, kv_count, head_dim], rows
+     * queries.q_ld apart; and what attention made of the queries: [tokens, q_count, head_dim]. NULL: nobody listens */
+    const float *keys, *values, *outputs;
+} lh_kv_rows;
+
 /* What the cache reports while it works (traces, keep sets, progress); any member may be NULL. Called on every rank. */
 typedef struct lh_kv_listener {
     void *self;
+    /* the first position of a prompt whose rows are wanted in a layer; past its end: none, nor later ones */
+    int64_t (*first_row)(void *self, int64_t layer);
+    /* wanted rows, with the layer and its entries, theirs included; also after a failure, for it may be collective */
+    lh_status (*rows)(void *self, const lh_evict_job *job, const lh_kv_rows *rows);
+    /* at the end of a layer's prefill, before anything goes; also after a failure */
+    lh_status (*whole)(void *self, const lh_evict_job *job);
     /* at the end of a layer's prefill, when attention scored its entries: before the selection */
     lh_status (*scored)(void *self, int64_t layer, const lh_evict_scores *scores);
     /* after the eviction of a layer at the end of prefill: the layer's view as it is kept */
@@ -76,9 +91,9 @@ lh_status lh_kv_prefill_next(lh_kv *kv, int64_t layer, int64_t at, int64_t *toke
 int64_t lh_kv_wants_rows(const lh_kv *kv, int64_t layer);
 
 /* A chunk's queries with their log-sum-exps; positions are those of all its tokens, whose keys are in the view, and
- * nothing after them. Keeps or counts what the policy observes; collective where statistics go on and groups are split.
- * The next agreement reports a failure. */
-void lh_kv_record(lh_kv *kv, int64_t layer, const lh_query_rows *rows);
+ * nothing after them. Keeps or counts what the policy observes, and hands the rows to a listener; collective where
+ * statistics go on and groups are split. The next agreement reports a failure. */
+void lh_kv_record(lh_kv *kv, int64_t layer, const lh_kv_rows *rows);
 
 /* Collective. Observe, evict, free. LH_EFILE when the recorded log-sum-exps are not finite: the weights are damaged. */
 lh_status lh_kv_prefill_end(lh_kv *kv, int64_t layer);

@@ -6,7 +6,7 @@
 #include "base/minmax.h"
 #include "cache/slot_positions.h"
 #include "cache/snapshot.h"
-#include "evict/latest_row.h"
+#include "evict/counted_rows.h"
 #include "evict/score_source.h"
 #include "exec/gather.h"
 #include "kv/figures.h"
@@ -17,7 +17,7 @@ typedef struct lh_kv_layer {
     lh_arena arena;
     lh_snapshot snapshot;
     lh_query_ring ring;
-    lh_latest_row latest;
+    lh_counted_rows latest;
     int64_t normless, snapshot_normless; /* entries at the end of every head whose norms are not known yet */
 } lh_kv_layer;
 

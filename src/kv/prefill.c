@@ -198,6 +198,7 @@ static lh_status end_layer(lh_kv *kv, int64_t layer)
     else
         LH_LATCH(x, check_appended(kv, layer, arena));
     if (lh_kv_uses_rows(kv, layer)) lh_evict_end_layer(kv->evictor, &job);
+    if (kv->listener.whole) lh_exec_latch(x, kv->listener.whole(kv->listener.self, &job));
     settle_layer(kv, &job, arena);
     if (lh_kv_uses_slots(&kv->numbers)) LH_LATCH(x, lh_slot_positions_unrotate(&kv->slots, x, own, job.layer.rotation));
     if (layer == last_evicting(kv) && !kv->shared.leader) lh_arena_free(&kv->scratch, lh_kv_device(kv));

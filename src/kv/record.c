@@ -1,5 +1,5 @@
-/* Query rows as they pass a layer: kept in its ring, and kept, counted or summed up by the policy's source of scores.
- */
+/* Query rows as they pass a layer: kept in its ring, kept, counted or summed up by the policy's source of scores, and
+ * handed to a listener. */
 #include "kv/kv_impl.h"
 
 int lh_kv_uses_rows(const lh_kv *kv, int64_t layer)
@@ -18,14 +18,23 @@ static int rings(const lh_kv *kv, int64_t layer)
 /* 1 where the last row is counted as it passes. */
 static int counts_latest(const lh_kv *kv, int64_t layer)
 {
-    return rings(kv, layer) && !lh_kv_slides(&kv->shape, layer) && lh_latest_row_counts(&kv->numbers, &kv->shape.heads);
+    return rings(kv, layer) && !lh_kv_slides(&kv->shape, layer) &&
+           lh_counted_rows_latest(&kv->numbers, &kv->shape.heads);
+}
+
+/* The first row of the prompt that the listener wants. */
+static int64_t first_heard(const lh_kv *kv, int64_t layer)
+{
+    const lh_kv_listener *l = &kv->listener;
+    return l->rows ? lh_min_i64(l->first_row(l->self, layer), kv->prompt.tokens) : kv->prompt.tokens;
 }
 
 int64_t lh_kv_wants_rows(const lh_kv *kv, int64_t layer)
 {
     int wanted = rings(kv, layer) || lh_kv_uses_rows(kv, layer);
-    if (kv->timeline.phase == LH_KV_DECODE) return wanted ? 0 : INT64_MAX;
-    int64_t first = wanted ? lh_evict_first_row(kv->evictor) : kv->prompt.tokens;
+    int64_t first = first_heard(kv, layer);
+    if (kv->timeline.phase == LH_KV_DECODE) return wanted || first < kv->prompt.tokens ? 0 : INT64_MAX;
+    if (wanted) first = lh_min_i64(first, lh_evict_first_row(kv->evictor));
     for (int64_t i = 0; i < kv->shared.follower_count; i++)
         first = lh_min_i64(first, lh_kv_wants_rows(kv->shared.followers[i], layer));
     return first;
@@ -52,47 +61,67 @@ static void count_latest(lh_kv *kv, int64_t layer, const lh_query_rows *row)
     lh_kv_layer *of = &kv->layers[layer];
     lh_evict_job job = lh_kv_job(kv, layer, &of->arena, row->first + 1);
     job.cols = lh_arena_longest_cap(&of->arena);
-    kv->epoch += lh_latest_row_reserve(&of->latest, kv->evictor);
-    lh_latest_row_count(&of->latest, kv->evictor, &job, row);
+    kv->epoch += lh_counted_rows_reserve(&of->latest, kv->evictor);
+    lh_counted_rows_take(&of->latest, kv->evictor, &job, row);
 }
 
-/* Collective where statistics go on and groups are split. */
-static void use_rows(lh_kv *kv, int64_t layer, const lh_query_rows *rows)
+/* A layer with the rows that pass it, up to position `seen`. */
+static lh_evict_job passing_job(lh_kv *kv, int64_t layer, int64_t seen)
 {
     const lh_exec *x = &kv->exec;
     int in_prefill = kv->timeline.phase == LH_KV_PREFILL;
     lh_arena *arena = in_prefill ? lh_kv_prefill_arena(kv, layer) : &kv->layers[layer].arena;
     /* rows look at keys that are rotated by slots */
-    const lh_arena *seen = !in_prefill && lh_kv_uses_slots(&kv->numbers) ? &kv->slots.arena : arena;
-    lh_evict_job job = lh_kv_job(kv, layer, seen, rows->first + rows->tokens);
+    const lh_arena *looked_at = !in_prefill && lh_kv_uses_slots(&kv->numbers) ? &kv->slots.arena : arena;
+    lh_evict_job job = lh_kv_job(kv, layer, looked_at, seen);
     job.cols = in_prefill ? kv->prompt.tokens : lh_arena_longest_cap(arena);
     if (in_prefill && kv->numbers.block) {
         LH_LATCH(x, lh_arena_pull_len(arena, x));
         job.cols = lh_arena_longest(arena);
     }
-    if (!in_prefill) LH_LATCH(x, lh_snapshot_save_stats(&kv->layers[layer].snapshot, arena, x));
+    return job;
+}
+
+/* Collective where statistics go on and groups are split. */
+static void use_rows(lh_kv *kv, int64_t layer, const lh_query_rows *rows)
+{
+    lh_kv_layer *of = &kv->layers[layer];
+    lh_evict_job job = passing_job(kv, layer, rows->first + rows->tokens);
+    if (kv->timeline.phase == LH_KV_DECODE)
+        LH_LATCH(&kv->exec, lh_snapshot_save_stats(&of->snapshot, &of->arena, &kv->exec));
     lh_evict_rows(kv->evictor, &job, rows);
 }
 
-void lh_kv_record(lh_kv *kv, int64_t layer, const lh_query_rows *rows)
+/* Collective where the listener is. */
+static void hand_over(lh_kv *kv, int64_t layer, const lh_kv_rows *rows)
 {
+    const lh_query_rows *q = &rows->queries;
+    if (!kv->listener.rows || first_heard(kv, layer) >= lh_min_i64(q->first + q->tokens, kv->prompt.tokens)) return;
+    lh_evict_job job = passing_job(kv, layer, q->first + q->tokens);
+    lh_exec_latch(&kv->exec, kv->listener.rows(kv->listener.self, &job, rows));
+}
+
+void lh_kv_record(lh_kv *kv, int64_t layer, const lh_kv_rows *rows)
+{
+    const lh_query_rows *queries = &rows->queries;
     double start = lh_kv_now();
-    if (rings(kv, layer)) record_ring(kv, layer, rows);
+    if (rings(kv, layer)) record_ring(kv, layer, queries);
     kv->layers[layer].latest.position = -1;
-    if (rows->logits.at && counts_latest(kv, layer)) count_latest(kv, layer, rows);
-    if (lh_kv_uses_rows(kv, layer)) use_rows(kv, layer, rows);
+    if (queries->logits.at && counts_latest(kv, layer)) count_latest(kv, layer, queries);
+    if (lh_kv_uses_rows(kv, layer)) use_rows(kv, layer, queries);
     kv->evict_s += lh_kv_now() - start;
+    hand_over(kv, layer, rows);
     for (int64_t i = 0; i < kv->shared.follower_count && kv->timeline.phase == LH_KV_PREFILL; i++)
         lh_kv_record(kv->shared.followers[i], layer, rows);
 }
 
 /* ---- CUDA graphs ---- */
 
-/* Keys are rotated by slots that the host knows, and so is the gain of a row. */
+/* Keys are rotated by slots that the host knows, and so is the gain of a row; a listener takes rows to the host. */
 int lh_kv_can_capture(const lh_kv *kv)
 {
     const lh_policy_score *s = &kv->numbers.score;
-    return !lh_kv_uses_slots(&kv->numbers) && !(s->running && (s->gain || s->non_causal));
+    return !lh_kv_uses_slots(&kv->numbers) && !(s->running && (s->gain || s->non_causal)) && !kv->listener.rows;
 }
 
 int64_t lh_kv_graph_epoch(const lh_kv *kv)

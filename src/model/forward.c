@@ -61,13 +61,16 @@ static void attend_and_record(lh_forward *f, lh_kv *kv, const lh_rows_at *rows)
         lh_layer_attend(f, rows, out.lse);
     if (wanted)
         lh_kv_record(kv, rows->layer,
-                     &(lh_query_rows){.q = f->work.qkv,
-                                      .lse = f->work.lse,
-                                      .logits = out.logits,
-                                      .positions = f->work.positions,
-                                      .first = rows->first,
-                                      .tokens = rows->tokens,
-                                      .q_ld = lh_forward_qkv_dim(f->config, f->shard)});
+                     &(lh_kv_rows){.queries = {.q = f->work.qkv,
+                                               .lse = f->work.lse,
+                                               .logits = out.logits,
+                                               .positions = f->work.positions,
+                                               .first = rows->first,
+                                               .tokens = rows->tokens,
+                                               .q_ld = lh_forward_qkv_dim(f->config, f->shard)},
+                                   .keys = f->work.qkv + lh_forward_key_at(f->config, f->shard),
+                                   .values = f->work.qkv + lh_forward_value_at(f->config, f->shard),
+                                   .outputs = f->work.attended});
 }
 
 /* The prompt of a prefill. */

@@ -17,6 +17,17 @@ static inline int64_t lh_forward_qkv_dim(const lh_config *c, const lh_shard *s)
     return (s->heads.q_count + 2 * s->heads.kv_count) * c->head_dim;
 }
 
+/* Where its keys and its values begin. */
+static inline int64_t lh_forward_key_at(const lh_config *c, const lh_shard *s)
+{
+    return s->heads.q_count * c->head_dim;
+}
+
+static inline int64_t lh_forward_value_at(const lh_config *c, const lh_shard *s)
+{
+    return (s->heads.q_count + s->heads.kv_count) * c->head_dim;
+}
+
 /* A decode step captured as a CUDA graph, from f->work.ids and f->work.positions to the logits. Valid until memory that
  * it was captured with is reallocated. */
 typedef struct lh_captured_step {

@@ -57,6 +57,16 @@ lh_policy_numbers lh_policy_fix(const lh_policy *policy, int64_t tokens)
     return n;
 }
 
+lh_policy_numbers lh_policy_recording(int64_t rows, int64_t tokens)
+{
+    return (lh_policy_numbers){.evicts = 1,
+                               .records = 1,
+                               .score = {.source = LH_SCORE_ATTENTION, .statistic = LH_STAT_MAS, .running = 1},
+                               .select.kind = LH_SELECT_TWO_STAGE,
+                               .budget = tokens,
+                               .rows = rows};
+}
+
 int64_t lh_policy_rows(const lh_policy_numbers *fixed, int64_t seen)
 {
     return fixed->evicts && fixed->score.source == LH_SCORE_ATTENTION ? lh_min_i64(seen, fixed->rows) : 0;

@@ -5,9 +5,10 @@
 
 #include "policies/policy.h"
 
-/* may_evict_again: 1 unless the policy evicts only at the end of a prompt, whatever its length. */
+/* may_evict_again: 1 unless the policy evicts only at the end of a prompt, whatever its length. records: 1 where every
+ * statistic of attention is counted, for a trace, and not only that of the score. */
 typedef struct lh_policy_numbers {
-    int evicts, may_evict_again;
+    int evicts, may_evict_again, records;
     lh_policy_score score;
     lh_policy_shape shape;
     lh_policy_division budgets;
@@ -26,6 +27,10 @@ typedef struct lh_policy_numbers {
  * sinks beside them are P / 2 at most. At both ends (appendix A.3) P / 2 of them are the first rows and the sinks, and
  * the others the window. A prompt that is not longer than the budget is not prefilled in blocks. */
 lh_policy_numbers lh_policy_fix(const lh_policy *policy, int64_t tokens);
+
+/* No policy: what a trace counts of the last `rows` rows of a prompt of `tokens` tokens, whose layers it takes one by
+ * one. Norms of projected values are made, too. */
+lh_policy_numbers lh_policy_recording(int64_t rows, int64_t tokens);
 
 /* Number of query rows to observe after `seen` tokens, at most `seen`; 0 for scores without rows. With proxies: P. */
 int64_t lh_policy_rows(const lh_policy_numbers *fixed, int64_t seen);

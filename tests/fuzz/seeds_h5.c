@@ -191,10 +191,12 @@ static lh_status fill(fz_cache *c, lh_kv *kv)
                                                               .v = c->rows + KV_HEADS * DIM,
                                                               .positions = c->positions}));
         if (lh_kv_wants_rows(kv, l) < TOKENS)
-            lh_kv_record(
-                kv, l,
-                &(lh_query_rows){
-                    .q = c->rows, .lse = c->lse, .positions = c->positions, .tokens = TOKENS, .q_ld = HEADS * DIM});
+            lh_kv_record(kv, l,
+                         &(lh_kv_rows){.queries = {.q = c->rows,
+                                                   .lse = c->lse,
+                                                   .positions = c->positions,
+                                                   .tokens = TOKENS,
+                                                   .q_ld = HEADS * DIM}});
         LH_TRY(lh_kv_prefill_end(kv, l));
     }
     return LH_OK;

@@ -305,13 +305,13 @@ void kv_rig_feed(kv_rig *r, lh_ragged *view, int64_t layer, int64_t first, int64
     memcpy(r->newest + layer * h->q_count, r->lse + (tokens - 1) * h->q_count, (size_t)h->q_count * sizeof *r->lse);
     if (!wanted) return;
     lh_kv_record(r->kv, layer,
-                 &(lh_query_rows){.q = r->q,
-                                  .lse = r->lse,
-                                  .logits = logits,
-                                  .positions = r->positions,
-                                  .first = first,
-                                  .tokens = tokens,
-                                  .q_ld = q_ld});
+                 &(lh_kv_rows){.queries = {.q = r->q,
+                                           .lse = r->lse,
+                                           .logits = logits,
+                                           .positions = r->positions,
+                                           .first = first,
+                                           .tokens = tokens,
+                                           .q_ld = q_ld}});
 }
 
 /* What a layer holds before the block that begins at token t, where one does. */

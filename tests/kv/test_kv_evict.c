@@ -369,7 +369,8 @@ START_TEST(test_attention_that_is_not_finite_is_refused_on_all_ranks)
         kv_rig_feed(&r, view, 0, 0, c.tokens);
         if (mt_rank() == mt_size() - 1) r.lse[(c.tokens - 1) * r.heads.q_count] = NAN;
         lh_kv_record(r.kv, 0,
-                     &(lh_query_rows){.q = r.q, .lse = r.lse, .tokens = c.tokens, .q_ld = r.heads.q_count * c.dim + 3});
+                     &(lh_kv_rows){
+                         .queries = {.q = r.q, .lse = r.lse, .tokens = c.tokens, .q_ld = r.heads.q_count * c.dim + 3}});
         mt_expect(lh_kv_prefill_end(r.kv, 0), LH_EFILE);
         mt_check(strstr(lh_error_message(), "not finite") != NULL, "the message is '%s'", lh_error_message());
         kv_rig_result_clear(&none);
