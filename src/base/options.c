@@ -397,6 +397,9 @@ static lh_status check_complete(const lh_options *o)
     walk w = {.syntax = o->syntax, .values = o->values};
     bound_option p;
     while (walk_next(&w, &p))
+        if (p.row->alone && o->given[p.number]) return LH_OK;
+    w = (walk){.syntax = o->syntax, .values = o->values};
+    while (walk_next(&w, &p))
         if (p.row->required && !o->given[p.number])
             LH_FAIL(LH_EUSAGE, "'%s %s' needs '--%s %s' (usage: %s %s %s)", o->syntax->program, o->syntax->name,
                     p.row->name, p.row->arg ? p.row->arg : "VALUE", o->syntax->program, o->syntax->name,

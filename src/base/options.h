@@ -46,7 +46,8 @@ typedef enum lh_option_type {
 typedef struct lh_option {
     lh_option_type type;
     char letter;                /* short form, or 0 */
-    int required;               /* 1: must be given */
+    int required;               /* 1: must be given, unless one is given that stands alone */
+    int alone;                  /* 1: with it nothing else is required */
     const char *name;           /* without the dashes; a row without a name ends a table */
     const char *arg;            /* name of the value in help; "FILE…" and "FOLDER…" are completed as paths */
     const char *def;            /* default as text; NULL: none, the field is 0 or NULL */

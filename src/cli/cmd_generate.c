@@ -1,8 +1,12 @@
 /* cmd_generate.c - `generate`: turns options into a request of the engine (engine/generate.h) and its events into
  * output. generate_input.c reads prompt and questions, generate_output.c prints. */
+#include <string.h>
+
 #include "base/failures.h"
+#include "base/json.h"
 #include "base/log.h"
-#include "cli/generate_input.h"
+#include "base/size_text.h"
+#include "cli/generate_command.h"
 #include "cli/generate_output.h"
 #include "cli/interrupt.h"
 #include "cli/policy_notes.h"
@@ -10,29 +14,7 @@
 #include "engine/given.h"
 #include "eval/needle.h"
 
-struct answer_options {
-    int64_t max_new;
-    int ignore_eos;
-    lh_strings stops;
-};
-
-struct file_options {
-    int json, logprobs;
-    int64_t logits_last;
-    const char *load_cache, *save_cache, *keep_sets, *keep_sets_from, *logits;
-};
-
-struct values {
-    lh_cli_common common;
-    lh_engine_options engine;
-    lh_policy_options policy;
-    lh_input_options input;
-    lh_sampling sampling;
-    struct answer_options answer;
-    struct file_options files;
-};
-
-#define FIELD(member) LH_FIELD(struct answer_options, member)
+#define FIELD(member) LH_FIELD(lh_answer_options, member)
 static const lh_option answer_rows[] = {
     {.type = LH_OPT_TOKENS,
      .letter = 'n',
@@ -50,9 +32,9 @@ static const lh_option answer_rows[] = {
     {.type = LH_OPT_FLAG, .name = "ignore-eos", FIELD(ignore_eos), .help = "Do not stop at end-of-sequence tokens."},
     {0}};
 #undef FIELD
-static const lh_option_table answer_table = {"answer", answer_rows};
+const lh_option_table lh_answer_option_table = {"answer", answer_rows};
 
-#define FIELD(member) LH_FIELD(struct file_options, member)
+#define FIELD(member) LH_FIELD(lh_generate_files, member)
 static const lh_option file_rows[] = {
     {.type = LH_OPT_FLAG,
      .name = "json",
@@ -104,15 +86,15 @@ static const lh_option file_rows[] = {
      .help = "Number of prompt tokens in --logits."},
     {0}};
 #undef FIELD
-static const lh_option_table file_table = {"output", file_rows};
+const lh_option_table lh_generate_file_table = {"output", file_rows};
 
-static const lh_option_group groups[] = {{&lh_input_option_table, offsetof(struct values, input)},
-                                         {&answer_table, offsetof(struct values, answer)},
-                                         {&lh_cli_sampling_options, offsetof(struct values, sampling)},
-                                         {&lh_cli_policy_options, offsetof(struct values, policy)},
-                                         {&lh_cli_engine_options, offsetof(struct values, engine)},
-                                         {&file_table, offsetof(struct values, files)},
-                                         {&lh_cli_common_options, offsetof(struct values, common)},
+static const lh_option_group groups[] = {{&lh_input_option_table, offsetof(lh_generate_values, input)},
+                                         {&lh_answer_option_table, offsetof(lh_generate_values, answer)},
+                                         {&lh_cli_sampling_options, offsetof(lh_generate_values, sampling)},
+                                         {&lh_cli_policy_options, offsetof(lh_generate_values, policy)},
+                                         {&lh_cli_engine_options, offsetof(lh_generate_values, engine)},
+                                         {&lh_generate_file_table, offsetof(lh_generate_values, files)},
+                                         {&lh_cli_common_options, offsetof(lh_generate_values, common)},
                                          {0}};
 static const lh_example examples[] = {
     {"longhaul generate -m m.h5 --prompt 'Once upon a time'", "continue a text"},
@@ -146,7 +128,7 @@ static const lh_syntax syntax = {
 
 typedef struct run {
     lh_call *call;
-    struct values *v;
+    lh_generate_values *v;
     lh_policy policy;
     lh_profiles profiles; /* those that the policy names */
     lh_input input;
@@ -155,7 +137,9 @@ typedef struct run {
     lh_generation generation;
     lh_output output;
     char *record;
-    lh_buf chat; /* what a saved cache remembers of it; rank 0 */
+    lh_buf chat;                           /* what a saved cache remembers of it; rank 0 */
+    const lh_trace_options *trace_options; /* NULL: the run is not recorded */
+    lh_trace *trace;
 } run;
 
 /* 1 if the question is the end of the prompt, before the eviction. */
@@ -205,7 +189,7 @@ static void choose_scenario(run *r)
 /* Checks options before anything is opened; the same on all ranks. */
 static lh_status check_request(run *r)
 {
-    const struct values *v = r->v;
+    const lh_generate_values *v = r->v;
     LH_TRY(lh_cli_check_loaded(&v->policy, v->files.load_cache));
     if (v->files.keep_sets_from && (lh_policy_given(&v->policy) || v->files.load_cache || v->files.save_cache))
         LH_FAIL(LH_EUSAGE, "'--keep-sets-from' takes the place of a policy, by whose name a cache is saved and loaded: "
@@ -250,7 +234,7 @@ done:
 static lh_status open_all(run *r)
 {
     lh_status st = LH_OK;
-    struct values *v = r->v;
+    lh_generate_values *v = r->v;
     const char *cache = v->files.load_cache ? v->files.load_cache : v->files.keep_sets_from;
     const char *const files[] = {v->engine.model, cache, NULL};
     LH_TRY(lh_cli_open_world(r->call, files));
@@ -268,13 +252,68 @@ static lh_status open_all(run *r)
     return st;
 }
 
+/* ---- a recorded run ---- */
+
+/* Says beforehand how large the trace will be. */
+static lh_status open_trace(run *r)
+{
+    const lh_engine_view *e = lh_engine_get(r->engine);
+    const lh_config *c = e->config;
+    const lh_trace_options *o = r->trace_options;
+    int64_t after = r->v->answer.max_new;
+    char size[LH_SIZE_TEXT], layer[LH_SIZE_TEXT];
+    if (!o) return LH_OK;
+    for (int64_t i = 0; i < r->ids.n; i++) after += r->ids.questions[i].n + (i ? r->v->answer.max_new : 0);
+    lh_trace_size bytes = lh_trace_bytes(o,
+                                         &(lh_trace_shape){.layers = c->layers,
+                                                           .heads = c->heads,
+                                                           .kv_heads = c->kv_heads,
+                                                           .head_dim = c->head_dim,
+                                                           .hidden = c->hidden,
+                                                           .vocab = c->vocab,
+                                                           .kv_type = e->kv_dtype,
+                                                           .weight_type = e->dtype},
+                                         r->ids.prompt.n, after);
+    lh_info("trace: level %s, at most %s (%s a layer) to '%s'", o->level, lh_size_text(size, bytes.total),
+            lh_size_text(layer, bytes.layer), o->path);
+    return lh_trace_open(&r->trace, o);
+}
+
+/* What was asked and answered, as JSON. */
+static lh_status answers_json(const run *r, char **out)
+{
+    json_t *list = json_array();
+    for (int64_t i = 0; i < r->generation.answer_count; i++) {
+        const lh_answer *a = &r->generation.answers[i];
+        json_t *answer = json_pack("{s:o}", "text", lh_json_text(a->text.data ? a->text.data : "", a->text.bytes));
+        const char *question = i < r->input.n ? r->input.questions[i] : NULL;
+        if (question) json_object_set_new(answer, "question", lh_json_text(question, (int64_t)strlen(question)));
+        json_array_append_new(list, answer);
+    }
+    *out = json_dumps(list, JSON_COMPACT);
+    json_decref(list);
+    if (!*out) LH_FAIL(LH_ENOMEM, "cannot allocate host memory for the answers as JSON");
+    return LH_OK;
+}
+
+/* Collective. */
+static lh_status finish_trace(run *r)
+{
+    char *answers = NULL;
+    lh_status st = lh_comm_agree(lh_engine_get(r->engine)->comm, answers_json(r, &answers));
+    if (st == LH_OK) st = lh_trace_finish(r->trace, answers);
+    free(answers);
+    return st;
+}
+
 static lh_status generate(run *r)
 {
     lh_failures failed = {0};
-    const struct values *v = r->v;
+    const lh_generate_values *v = r->v;
     r->output = (lh_output){.json = v->files.json,
                             .writes_at_end = v->files.keep_sets || v->files.logits,
                             .saves_cache = v->files.save_cache != NULL,
+                            .trace = r->trace ? r->trace_options->path : NULL,
                             .claims = {v->files.save_cache, v->files.keep_sets, v->files.logits},
                             .comm = lh_engine_get(r->engine)->comm,
                             .questions = (const char *const *)r->input.questions,
@@ -303,27 +342,34 @@ static lh_status generate(run *r)
                                    .run = r->record,
                                    .chat = r->chat.data,
                                    .events = {&r->output, lh_output_prefill, lh_output_token}};
+    const lh_generate_recorder recorder = lh_trace_recorder(r->trace);
+    if (r->trace) request.recorder = &recorder;
     lh_status st = lh_generate(r->engine, &request, &r->generation);
     if (st != LH_OK && !r->generation.complete) return st;
     lh_failures_add(&failed, st); /* of files: the answers are printed all the same */
+    if (r->trace) lh_failures_add(&failed, finish_trace(r));
     lh_failures_add(&failed, lh_output_finish(&r->output, r->engine, &r->generation));
     return lh_failures_end(&failed);
 }
 
-static lh_status run_generate(lh_call *call)
+lh_status lh_cli_generate(lh_call *call, lh_generate_values *v, const lh_trace_options *trace)
 {
     lh_status st = LH_OK;
-    struct values *v = call->values;
-    run r = {.call = call, .v = v, .input = {.options = &v->input, .load_cache = v->files.load_cache}};
+    run r = {.call = call,
+             .v = v,
+             .input = {.options = &v->input, .load_cache = v->files.load_cache},
+             .trace_options = trace};
     LH_TRY_DONE(check_request(&r));
     LH_TRY_DONE(lh_cli_record(r.call, &r.record));
     LH_TRY_DONE(open_all(&r));
     if (!v->files.load_cache && !v->files.keep_sets_from)
         LH_TRY_DONE(lh_cli_note_policy(&r.policy, r.ids.prompt.n, r.ids.n > 0));
+    LH_TRY_DONE(open_trace(&r));
     LH_TRY_DONE(generate(&r));
 done:
     lh_output_clear(&r.output);
     lh_generation_clear(&r.generation);
+    lh_trace_close(r.trace);
     lh_engine_close(r.engine);
     lh_input_ids_clear(&r.ids);
     lh_input_clear(&r.input);
@@ -333,4 +379,9 @@ done:
     return st;
 }
 
-const lh_command lh_command_generate = {&syntax, sizeof(struct values), run_generate, NULL};
+static lh_status run_generate(lh_call *call)
+{
+    return lh_cli_generate(call, call->values, NULL);
+}
+
+const lh_command lh_command_generate = {&syntax, sizeof(lh_generate_values), run_generate, NULL};

@@ -20,16 +20,17 @@ static const lh_option_group groups[] = {{&lh_cli_format_options, offsetof(struc
 static const lh_example examples[] = {{"longhaul info m.h5", "what a checkpoint holds"},
                                       {"mpirun -n 2 longhaul info", "this build, the ranks and what they run on"},
                                       {0}};
-static const lh_syntax syntax = {.program = "longhaul",
-                                 .name = "info",
-                                 .usage = "[FILE] [options]",
-                                 .summary = "Show the contents of a file, or this build and its ranks",
-                                 .text = "FILE is a checkpoint, a cache, keep sets or an analysis. Without it: build, "
-                                         "ranks, devices, backends, policies, chat formats, operations.",
-                                 .max_args = 1,
-                                 .reads_args = 1,
-                                 .groups = groups,
-                                 .examples = examples};
+static const lh_syntax syntax = {
+    .program = "longhaul",
+    .name = "info",
+    .usage = "[FILE] [options]",
+    .summary = "Show the contents of a file, or this build and its ranks",
+    .text = "FILE is a checkpoint, a cache, keep sets, a trace or an analysis. Without it: build, "
+            "ranks, devices, backends, policies, chat formats, operations.",
+    .max_args = 1,
+    .reads_args = 1,
+    .groups = groups,
+    .examples = examples};
 
 /* ---- the program and its ranks ---- */
 

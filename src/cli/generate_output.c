@@ -65,6 +65,7 @@ static void leave(lh_output *out)
     else
         lh_warn("interrupted after %lld generated tokens%s", (long long)out->ids.n,
                 out->writes_at_end ? "; the files of '--keep-sets' and '--logits' were not written" : "");
+    if (out->trace) lh_warn("what was recorded is kept: 'longhaul trace --join %s' makes a trace of it", out->trace);
     for (size_t i = 0; i < sizeof out->claims / sizeof *out->claims; i++)
         if (out->claims[i]) lh_partial_drop(out->claims[i]);
     lh_comm_leave(out->comm, out->failed.st != LH_OK ? (int)out->failed.st : LH_EINTERRUPTED);

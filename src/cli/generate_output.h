@@ -13,6 +13,7 @@ typedef struct lh_output {
     const char *const *questions; /* printed above their answers if there are several, on rank 0 */
     int64_t question_count;
     int64_t prompt_tokens; /* tokens of the prefill */
+    const char *trace;     /* of the run; NULL: it is not recorded */
     const char *claims[3]; /* files that the run will write, NULL for none: released by an interrupt */
     lh_progress progress;
     int64_t answer; /* the current one, -1: none yet */

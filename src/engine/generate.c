@@ -131,6 +131,7 @@ static lh_status open_run(run *r)
     const lh_generate_request *q = r->request;
     lh_comm *comm = lh_engine_get(r->engine)->comm;
     int64_t before = 0;
+    lh_kv_listener listener = {0};
     if (q->load_cache) st = lh_saved_kv_open(&r->cache, q->load_cache);
     LH_TRY(lh_comm_agree(comm, st));
     if (q->load_cache) LH_TRY(lh_same_file(comm, r->cache.file.h5));
@@ -141,6 +142,7 @@ static lh_status open_run(run *r)
     if (st == LH_OK) st = claim_outputs(r);
     LH_TRY(lh_comm_agree(comm, st));
     if (q->given) LH_TRY(lh_given_read(&r->given, r->engine, q->given, &q->prompt));
+    if (q->recorder) LH_TRY(q->recorder->begin(q->recorder->self, r->engine, q, &listener));
     LH_TRY(lh_session_open(&r->session, r->engine,
                            &(lh_session_options){.policy = &r->out->policy,
                                                  .given = q->given ? (const lh_keep_sets *const[]){&r->given} : NULL,
@@ -152,6 +154,7 @@ static lh_status open_run(run *r)
                                                  .block = q->load_cache ? lh_max_i64(q->prompt.n, longest_question(q))
                                                                         : longest_question(q),
                                                  .restores = q->question_count > 1,
+                                                 .listener = q->recorder ? &listener : NULL,
                                                  .seed = q->load_cache ? r->cache.file.extra.seed : q->sampling.seed}));
     if (q->logits) st = lh_logits_file_open(&r->logits, lh_engine_get(r->engine)->config->vocab);
     LH_TRY(lh_comm_agree(comm, st));
@@ -227,6 +230,7 @@ static lh_status take_prompt(run *r)
     r->out->budget = lh_policy_entries(&r->out->policy, r->out->prompt_tokens);
     r->out->chunk = lh_session_chunk(r->session);
     LH_TRY(take_figures(r));
+    if (q->recorder && q->recorder->prompt) LH_TRY(q->recorder->prompt(q->recorder->self, r->session));
     if (q->keep_sets) LH_TRY(lh_kv_take_keep_sets(lh_session_kv(r->session), LH_KEEP_KEPT, &r->sets));
     if (q->save_cache)
         LH_TRY(take_written(r, lh_session_save(r->session, q->save_cache, q->sampling.seed, q->run, q->chat)));
@@ -343,6 +347,7 @@ static lh_status answer(run *r, int64_t i)
     LH_TRY_DONE(decode(r, &w));
     r->decode_s += lh_clock_s() - start;
     r->out->new_tokens += w.a->ids.n;
+    if (q->recorder && q->recorder->answer) LH_TRY_DONE(q->recorder->answer(q->recorder->self, r->session, i));
 done:
     lh_detokenizer_clear(&w.decoder);
     return st;

@@ -13,7 +13,21 @@ typedef struct lh_generate_events {
                   int64_t bytes); /* final text since the last call */
 } lh_generate_events;
 
-typedef struct lh_generate_request {
+typedef struct lh_generate_request lh_generate_request;
+
+/* What follows a run in its cache (a trace). Called on every rank, each may be collective; any but `begin` may be
+ * NULL. */
+typedef struct lh_generate_recorder {
+    void *self;
+    /* before anything is computed: sets what listens to the cache. LH_EUSAGE for a run that cannot be followed. */
+    lh_status (*begin)(void *self, lh_engine *engine, const lh_generate_request *request, lh_kv_listener *listener);
+    /* after the prompt, before a file is written or a question asked */
+    lh_status (*prompt)(void *self, lh_session *session);
+    /* after an answer: the session holds its question and its tokens */
+    lh_status (*answer)(void *self, lh_session *session, int64_t answer);
+} lh_generate_recorder;
+
+struct lh_generate_request {
     lh_tokens prompt;           /* after a loaded cache it may be empty */
     const lh_tokens *questions; /* [question_count], each answered from the state after the prompt */
     int64_t question_count;     /* 0: the prompt itself is answered */
@@ -35,7 +49,8 @@ typedef struct lh_generate_request {
     const char *run;     /* resolved options, JSON: stored with every file */
     const char *chat;    /* of the conversation in save_cache (chat_state.h), NULL or empty: none; rank 0 */
     lh_generate_events events;
-} lh_generate_request;
+    const lh_generate_recorder *recorder; /* NULL: none */
+};
 
 typedef struct lh_answer {
     lh_tokens ids;

@@ -170,7 +170,9 @@ typedef struct rule {
 static const rule rules[] = {{"checkpoint", 1, {"/config", "/weights/embed", "/weights/norm"}, NULL},
                              {"cache", 1, {"/tokens", "/policy", "/logits", "/state", "/layers"}, check_cache},
                              {"keep-sets", 1, {"/tokens", "/layers/000/kept"}, check_keep_sets},
-                             {"analysis", 1, {NULL}, check_analysis}};
+                             {"analysis", 1, {NULL}, check_analysis},
+                             {"trace", 1, {"/model", "/recording", "/policy", "/tokens", "/rows"}, NULL},
+                             {"trace-segment", 1, {NULL}, NULL}};
 
 lh_status lh_verify_kind(lh_h5 *h5, int64_t schema)
 {
@@ -179,8 +181,8 @@ lh_status lh_verify_kind(lh_h5 *h5, int64_t schema)
         if (strcmp(rules[i].kind, lh_h5_kind(h5)) == 0) found = &rules[i];
     if (!found)
         LH_FAIL(LH_EFILE,
-                "'%s' is of the kind '%s', which this version does not know: checkpoint, cache, keep-sets and "
-                "analysis are known",
+                "'%s' is of the kind '%s', which this version does not know: checkpoint, cache, keep-sets, "
+                "analysis and trace are known",
                 lh_h5_path(h5), lh_h5_kind(h5));
     if (schema > found->schema)
         LH_FAIL(LH_EFILE, "'%s' has schema %" PRId64 ": this version reads up to %" PRId64 ", a newer one wrote it",

@@ -1,0 +1,130 @@
+/* cmd_trace.c - `trace`: a run of `generate` that is recorded (trace/recorder.h), and one file of what a killed run
+ * left. */
+#include <string.h>
+
+#include "base/log.h"
+#include "cli/generate_command.h"
+#include "trace/join.h"
+
+struct trace_options {
+    lh_trace_options trace;
+    const char *join;
+};
+
+struct values {
+    lh_generate_values generate; /* first: it begins with the options of every command */
+    struct trace_options recording;
+};
+
+#define FIELD(member) LH_FIELD(struct trace_options, member)
+static const char *const levels[] = {"stats", "keys", "full", NULL};
+static const char *const types[] = {"f32", "bf16", NULL};
+static const lh_option rows[] = {
+    {.type = LH_OPT_STR,
+     .letter = 'o',
+     .required = 1,
+     .name = "output",
+     FIELD(trace.path),
+     .arg = "FILE",
+     .writes = 1,
+     .help = "The trace (HDF5)."},
+    {.type = LH_OPT_STR,
+     .name = "trace-level",
+     FIELD(trace.level),
+     .choices = levels,
+     .def = "keys",
+     .help = "How much is recorded. stats: query rows, norms and the attention that the last 32 rows give; keys: also "
+             "keys, values, output projections and the attention that all rows give, for replay of most policies; "
+             "full: also all query rows, for replay of every policy."},
+    {.type = LH_OPT_STR,
+     .name = "trace-layers",
+     FIELD(trace.layers),
+     .arg = "LIST",
+     .def = "all",
+     .help = "Layers that are recorded: all, or a list such as 0,4-7."},
+    {.type = LH_OPT_I64,
+     .name = "trace-rows",
+     FIELD(trace.rows),
+     .arg = "N",
+     .def = "512",
+     .max = 1 << 30,
+     .help = "Query rows drawn over the whole prompt by --seed, beside those of the window."},
+    {.type = LH_OPT_I64,
+     .name = "trace-window",
+     FIELD(trace.window),
+     .arg = "N",
+     .def = "512",
+     .min = 1,
+     .max = 1 << 30,
+     .help = "Last query rows of the prompt that are recorded: as many as policies that are replayed observe."},
+    {.type = LH_OPT_STR,
+     .name = "trace-dtype",
+     FIELD(trace.dtype),
+     .choices = types,
+     .def = "f32",
+     .help =
+         "Type of recorded queries and outputs. With bf16 a replay may keep other entries than the run did. Keys and "
+         "values are recorded as the cache stores them."},
+    {.type = LH_OPT_STR,
+     .alone = 1,
+     .name = "join",
+     FIELD(join),
+     .arg = "FILE",
+     .writes = 1,
+     .help = "Make the trace FILE of what an interrupted run left in FILE.segments, instead of running."},
+    {0}};
+#undef FIELD
+static const lh_option_table table = {"trace", rows};
+
+#define PART(member) (offsetof(struct values, generate) + offsetof(lh_generate_values, member))
+static const lh_option_group groups[] = {{&table, offsetof(struct values, recording)},
+                                         {&lh_input_option_table, PART(input)},
+                                         {&lh_answer_option_table, PART(answer)},
+                                         {&lh_cli_sampling_options, PART(sampling)},
+                                         {&lh_cli_policy_options, PART(policy)},
+                                         {&lh_cli_engine_options, PART(engine)},
+                                         {&lh_generate_file_table, PART(files)},
+                                         {&lh_cli_common_options, PART(common)},
+                                         {0}};
+#undef PART
+static const lh_example examples[] = {
+    {"longhaul trace -m m.h5 -f book.txt --question 'Who did it?' -n 64 -o book.trace.h5",
+     "record how a document is read and a question answered with the whole cache"},
+    {"mpirun --bind-to none -n 4 longhaul trace -m m.h5 -f book.txt --trace-level stats --policy h2o --budget 1024 -o "
+     "h2o.trace.h5",
+     "a small trace of a run with eviction, on four ranks"},
+    {"longhaul trace --join book.trace.h5", "make a file of what a killed run had recorded"},
+    {0}};
+static const lh_syntax syntax = {
+    .program = "longhaul",
+    .name = "trace",
+    .usage = "-m FILE [-p TEXT | -f FILE] -o FILE [options]",
+    .summary = "Record a run, to replay eviction policies on it without the model",
+    .text =
+        "Runs as 'generate' does, with the same options, on any number of ranks, and records what eviction policies "
+        "observe: docs/traces.md. The default policy keeps everything: then what is recorded after the prompt is "
+        "the attention of the full cache.\n\nThe trace is written while the run goes on, in segments that lie in "
+        "FILE.segments until the end: what a killed run has recorded is not lost (--join).",
+    .groups = groups,
+    .examples = examples};
+
+static lh_status join(const char *path)
+{
+    int missing = 0;
+    if (!lh_cli_first()) return LH_OK;
+    LH_TRY(lh_trace_join(path, &missing));
+    if (missing)
+        lh_info("'%s' is a trace of what the run had recorded when it ended: 'longhaul info' says how much", path);
+    else
+        lh_info("'%s' is a whole trace", path);
+    return LH_OK;
+}
+
+static lh_status run_trace(lh_call *call)
+{
+    struct values *v = call->values;
+    if (v->recording.join) return join(v->recording.join);
+    return lh_cli_generate(call, &v->generate, &v->recording.trace);
+}
+
+const lh_command lh_command_trace = {&syntax, sizeof(struct values), run_trace, NULL};

@@ -1,0 +1,244 @@
+#include "trace/join.h"
+
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/json.h"
+#include "base/minmax.h"
+#include "trace/segment.h"
+
+/* A segment's file, by its name: "prefill-l003-r001", "after-n0002-r001", "run". */
+typedef enum segment_kind { OF_RUN, OF_LAYER, OF_ROWS } segment_kind;
+typedef struct part {
+    char *path;
+    segment_kind kind;
+    int64_t number; /* of a layer, or of a stretch of rows after the prompt */
+    int rank;
+} part;
+
+/* An array of the trace: as large as its slabs reach. */
+typedef struct joined {
+    char name[LH_SEGMENT_NAME];
+    lh_h5_shape shape;
+    lh_h5_array *array;
+} joined;
+
+typedef struct join {
+    lh_paths paths;
+    part *parts; /* [paths.n], those that are used */
+    int64_t n;
+    int64_t ranks;
+    joined *arrays;
+    int64_t array_count;
+    lh_h5 *out;
+    lh_h5 *segment; /* in work */
+    char *run;
+} join;
+
+static const char *name_of(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
+static part part_of(char *path)
+{
+    const char *name = name_of(path);
+    long long number = 0;
+    int rank = 0;
+    if (sscanf(name, "prefill-l%lld-r%d.h5", &number, &rank) == 2) return (part){path, OF_LAYER, number, rank};
+    if (sscanf(name, "after-n%lld-r%d.h5", &number, &rank) == 2) return (part){path, OF_ROWS, number, rank};
+    return (part){path, OF_RUN, 0, 0};
+}
+
+/* 1 if all ranks have written their segments of that kind and number. */
+static int is_whole(const join *j, segment_kind kind, int64_t number)
+{
+    int64_t ranks = 0;
+    for (int64_t i = 0; i < j->paths.n; i++) {
+        part p = part_of(j->paths.at[i]);
+        ranks += p.kind == kind && p.number == number;
+    }
+    return ranks == j->ranks;
+}
+
+static lh_status read_ranks(join *j, const char *folder)
+{
+    lh_status st = LH_OK;
+    json_t *json = NULL;
+    char *text = NULL, *path = NULL;
+    int64_t bytes = 0;
+    LH_TRY_DONE(lh_path_join(&path, folder, "run.h5"));
+    if (!lh_file_exists(path))
+        LH_FAIL_DONE(LH_EINPUT, "'%s' holds no trace: it has no 'run.h5', which is written first", folder);
+    LH_TRY_DONE(lh_h5_open(&j->segment, path, &(lh_h5_header){"trace-segment", LH_TRACE_SCHEMA, NULL}));
+    LH_TRY_DONE(lh_h5_get_text(j->segment, "/segments", &text, &bytes));
+    LH_TRY_DONE(lh_json_parse(&json, path, text, bytes));
+    j->ranks = json_integer_value(json_object_get(json, "ranks"));
+    LH_TRY_DONE(lh_h5_get_string(j->segment, "/", "run", &j->run));
+done:
+    lh_h5_close(j->segment);
+    j->segment = NULL;
+    json_decref(json);
+    lh_free(text);
+    lh_free(path);
+    return st;
+}
+
+/* The segments that are used: rows after the prompt as far as they follow each other. */
+static lh_status choose_parts(join *j, int *missing)
+{
+    int64_t rows = 0;
+    while (is_whole(j, OF_ROWS, rows)) rows++;
+    LH_TRY(lh_calloc(&j->parts, j->paths.n, sizeof *j->parts));
+    *missing = 1;
+    for (int64_t i = 0; i < j->paths.n; i++) {
+        part p = part_of(j->paths.at[i]);
+        int used = p.kind == OF_RUN || (p.kind == OF_LAYER ? is_whole(j, OF_LAYER, p.number) : p.number < rows);
+        if (strcmp(name_of(p.path), "run-end.h5") == 0) *missing = 0;
+        if (used) j->parts[j->n++] = p;
+    }
+    return LH_OK;
+}
+
+static lh_status each_part(join *j, lh_h5_visit array, lh_h5_visit text)
+{
+    lh_status st = LH_OK;
+    for (int64_t i = 0; i < j->n && st == LH_OK; i++) {
+        st = lh_h5_open(&j->segment, j->parts[i].path, &(lh_h5_header){"trace-segment", LH_TRACE_SCHEMA, NULL});
+        if (st == LH_OK) st = lh_h5_each_array(j->segment, array, j);
+        if (st == LH_OK && text) st = lh_h5_each_text(j->segment, text, j);
+        lh_h5_close(j->segment);
+        j->segment = NULL;
+    }
+    return st;
+}
+
+static joined *find(const join *j, const char *name)
+{
+    for (int64_t i = 0; i < j->array_count; i++)
+        if (strcmp(j->arrays[i].name, name) == 0) return &j->arrays[i];
+    return NULL;
+}
+
+static lh_status measure(void *arg, lh_h5 *h5, const char *name)
+{
+    join *j = arg;
+    lh_slab slab;
+    LH_TRY(lh_segment_place(h5, name, &slab));
+    joined *a = find(j, name);
+    if (!a) {
+        LH_TRY(lh_realloc(&j->arrays, j->array_count + 1, sizeof *j->arrays));
+        a = &j->arrays[j->array_count++];
+        *a = (joined){.shape = {slab.shape.type, slab.shape.rank, {0}}};
+        snprintf(a->name, sizeof a->name, "%s", name);
+    }
+    if (a->shape.type != slab.shape.type || a->shape.rank != slab.shape.rank)
+        LH_FAIL(LH_EFILE, "'%s' of '%s' is of another type or rank than in other segments", name, lh_h5_path(h5));
+    for (int d = 0; d < slab.shape.rank; d++)
+        a->shape.dims[d] = lh_max_i64(a->shape.dims[d], slab.at[d] + slab.shape.dims[d]);
+    return LH_OK;
+}
+
+static lh_status copy_slab(void *arg, lh_h5 *h5, const char *name)
+{
+    lh_status st = LH_OK;
+    join *j = arg;
+    lh_slab slab;
+    lh_h5_shape shape;
+    lh_h5_slab to = {0};
+    void *data = NULL;
+    joined *a = find(j, name);
+    LH_TRY_DONE(lh_segment_place(h5, name, &slab));
+    lh_h5_shape any = {slab.shape.type, slab.shape.rank, {-1, -1, -1, -1}};
+    LH_TRY_DONE(lh_h5_get(h5, name, &any, &shape, &data));
+    for (int d = 0; d < shape.rank; d++) {
+        to.at[d] = slab.at[d];
+        to.count[d] = shape.dims[d];
+    }
+    if (!a->array) LH_TRY_DONE(lh_h5_array_create(&a->array, j->out, name, &a->shape));
+    LH_TRY_DONE(lh_h5_array_write(a->array, &to, data));
+done:
+    lh_free(data);
+    return st;
+}
+
+static lh_status copy_text(void *arg, lh_h5 *h5, const char *name)
+{
+    join *j = arg;
+    char *text = NULL;
+    int64_t bytes = 0;
+    if (strcmp(name, "/segments") == 0) return LH_OK;
+    lh_status st = lh_h5_get_text(h5, name, &text, &bytes);
+    if (st == LH_OK) st = lh_h5_put_text(j->out, name, text, bytes);
+    lh_free(text);
+    return st;
+}
+
+static lh_status write_joined(join *j, const char *path)
+{
+    lh_status st = LH_OK;
+    LH_TRY_DONE(each_part(j, measure, NULL));
+    LH_TRY_DONE(lh_h5_create(&j->out, path, &(lh_h5_header){"trace", LH_TRACE_SCHEMA, j->run}));
+    LH_TRY_DONE(each_part(j, copy_slab, copy_text));
+    for (int64_t i = 0; i < j->array_count; i++) {
+        lh_h5_array_close(j->arrays[i].array);
+        j->arrays[i].array = NULL;
+    }
+    lh_h5 *whole = j->out;
+    j->out = NULL;
+    LH_TRY_DONE(lh_h5_commit(whole));
+done:
+    for (int64_t i = 0; i < j->array_count; i++) lh_h5_array_close(j->arrays[i].array);
+    lh_h5_close(j->out);
+    return st;
+}
+
+/* The segments, what a killed run left of one that was being written, and their folder. */
+static void remove_folder(const char *folder)
+{
+    DIR *entries = opendir(folder);
+    if (!entries) return;
+    for (struct dirent *e; (e = readdir(entries));) {
+        char *path = NULL;
+        if (e->d_name[0] != '.' && lh_path_join(&path, folder, e->d_name) == LH_OK) unlink(path);
+        lh_free(path);
+    }
+    closedir(entries);
+    rmdir(folder);
+}
+
+lh_status lh_trace_folder(char **out, const char *path)
+{
+    return lh_asprintf(out, "%s.segments", path);
+}
+
+lh_status lh_trace_join(const char *path, int *missing)
+{
+    static const char *const endings[] = {".h5", NULL};
+    lh_status st = LH_OK;
+    join j = {0};
+    char *folder = NULL;
+    LH_TRY_DONE(lh_trace_folder(&folder, path));
+    if (!lh_file_is_folder(folder))
+        LH_FAIL_DONE(LH_EINPUT,
+                     "there is no folder '%s' with segments of a trace: name the file that 'longhaul trace' "
+                     "was given",
+                     folder);
+    LH_TRY_DONE(lh_folder_list(&j.paths, folder, endings));
+    LH_TRY_DONE(read_ranks(&j, folder));
+    LH_TRY_DONE(choose_parts(&j, missing));
+    LH_TRY_DONE(write_joined(&j, path));
+    remove_folder(folder);
+done:
+    lh_paths_clear(&j.paths);
+    lh_free(j.parts);
+    lh_free(j.arrays);
+    lh_free(j.run);
+    lh_free(folder);
+    return st;
+}

@@ -1,0 +1,96 @@
+#include "trace/segment.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/mem.h"
+
+static const char place[] = "at"; /* attribute: "0,3,0" */
+
+void lh_segment_clear(lh_segment *s)
+{
+    for (int64_t i = 0; i < s->slab_count; i++) lh_free(s->slabs[i].data);
+    for (int64_t i = 0; i < s->text_count; i++) lh_free(s->texts[i].text);
+    lh_free(s->slabs);
+    lh_free(s->texts);
+    *s = (lh_segment){0};
+}
+
+lh_status lh_segment_add(lh_segment *s, const lh_slab *slab)
+{
+    lh_status st = lh_realloc(&s->slabs, s->slab_count + 1, sizeof *s->slabs);
+    if (st != LH_OK)
+        lh_free(slab->data);
+    else
+        s->slabs[s->slab_count++] = *slab;
+    return st;
+}
+
+lh_status lh_segment_add_text(lh_segment *s, const char *name, const char *text)
+{
+    lh_segment_text *t;
+    LH_TRY(lh_realloc(&s->texts, s->text_count + 1, sizeof *s->texts));
+    t = &s->texts[s->text_count];
+    snprintf(t->name, sizeof t->name, "%s", name);
+    LH_TRY(lh_strdup(&t->text, text));
+    s->text_count++;
+    return LH_OK;
+}
+
+static lh_status write_slab(lh_h5 *h5, const lh_slab *slab)
+{
+    char text[96];
+    int n = 0;
+    for (int d = 0; d < slab->shape.rank; d++)
+        n += snprintf(text + n, sizeof text - (size_t)n, "%s%lld", d ? "," : "", (long long)slab->at[d]);
+    LH_TRY(lh_h5_put(h5, slab->name, &slab->shape, slab->data));
+    return lh_h5_put_string(h5, slab->name, place, text);
+}
+
+lh_status lh_segment_write(const lh_segment *s, const char *folder)
+{
+    lh_status st = LH_OK;
+    lh_h5 *h5 = NULL;
+    char *path = NULL;
+    LH_TRY_DONE(lh_asprintf(&path, "%s/%s.h5", folder, s->name));
+    LH_TRY_DONE(
+        lh_h5_create(&h5, path, &(lh_h5_header){.kind = "trace-segment", .schema = LH_TRACE_SCHEMA, .run = s->run}));
+    for (int64_t i = 0; i < s->slab_count; i++) LH_TRY_DONE(write_slab(h5, &s->slabs[i]));
+    for (int64_t i = 0; i < s->text_count; i++)
+        LH_TRY_DONE(lh_h5_put_text(h5, s->texts[i].name, s->texts[i].text, (int64_t)strlen(s->texts[i].text)));
+    lh_h5 *whole = h5;
+    h5 = NULL;
+    LH_TRY_DONE(lh_h5_commit(whole));
+done:
+    lh_h5_close(h5);
+    lh_free(path);
+    return st;
+}
+
+lh_status lh_segment_place(lh_h5 *h5, const char *name, lh_slab *out)
+{
+    lh_status st = LH_OK;
+    lh_h5_array *array = NULL;
+    char *text = NULL;
+    *out = (lh_slab){0};
+    LH_TRY_DONE(lh_h5_array_open(&array, h5, name));
+    out->shape = *lh_h5_array_shape(array);
+    LH_TRY_DONE(lh_h5_get_string(h5, name, place, &text));
+    const char *at = text ? text : "";
+    for (int d = 0; d < out->shape.rank; d++) {
+        long long first = -1;
+        int used = 0;
+        if (sscanf(at, d ? ",%lld%n" : "%lld%n", &first, &used) != 1 || first < 0 || first > INT32_MAX)
+            LH_FAIL_DONE(LH_EFILE, "'%s' of '%s' does not say where in its array it lies", name, lh_h5_path(h5));
+        out->at[d] = first;
+        at += used;
+    }
+    if (strlen(name) >= sizeof out->name)
+        LH_FAIL_DONE(LH_EFILE, "'%s' is an array that a trace does not have: '%s'", lh_h5_path(h5), name);
+    snprintf(out->name, sizeof out->name, "%s", name);
+done:
+    lh_free(text);
+    lh_h5_array_close(array);
+    return st;
+}

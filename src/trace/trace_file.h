@@ -1,0 +1,59 @@
+/* trace_file.h - reads a trace, layer by layer. What is read is foreign: shapes are checked against each other, and
+ * failures are LH_EFILE, naming file and array. Layout in docs/traces.md. */
+#ifndef LH_TRACE_TRACE_FILE_H
+#define LH_TRACE_TRACE_FILE_H
+
+#include "base/h5.h"
+#include "kv/layer_plan.h"
+#include "trace/levels.h"
+
+typedef struct lh_trace_file {
+    lh_h5 *h5;
+    lh_kv_shape shape; /* of one rank with all heads; no projections, rotations or profiles */
+    const lh_trace_level *level;
+    uint8_t *recorded; /* [layers] 1: the trace has this layer */
+    uint8_t *sliding;  /* [layers] */
+    int32_t *tokens;   /* [prompt] */
+    int64_t prompt;
+    int32_t *rows; /* [row_count] positions of the recorded query rows, ascending; the last `window` end the prompt */
+    int64_t row_count, window;
+    int64_t column_rows; /* the last rows that columns count; 0: there are no columns */
+    /* rows after the prompt: position, and the answer that they belong to */
+    int32_t *after_positions, *after_answers; /* [after_count] */
+    int64_t after_count;
+    int64_t chunk; /* tokens that went through a layer together; 0: not known */
+    uint64_t seed;
+    lh_policy policy; /* of the run */
+    lh_profiles profiles;
+} lh_trace_file;
+
+/* Clear also after a failure. All zero is closed. */
+lh_status lh_trace_file_open(lh_trace_file *out, const char *path);
+void lh_trace_file_close(lh_trace_file *file);
+
+/* Questions and answers of the run, as JSON (a new reference); NULL: the trace has none. */
+lh_status lh_trace_answers(const lh_trace_file *file, json_t **out);
+
+/* One layer. Rows are f32; entries as the cache had them. NULL: not recorded. */
+typedef struct lh_trace_rows {
+    float *queries, *lse, *outputs; /* [n, heads, head_dim], [n, heads], [n, heads, head_dim] */
+} lh_traced_rows;
+
+typedef struct lh_trace_layer {
+    int64_t index;
+    lh_traced_rows rows, after;
+    void *keys, *values;             /* [kv_heads, prompt, head_dim] of shape.type */
+    void *after_keys, *after_values; /* [after_count, kv_heads, head_dim] of shape.type */
+    float *sums, *squares, *counts;  /* [kv_heads, prompt]: columns */
+    float *projected;                /* [kv_heads, prompt]: norms */
+    void *projection;                /* [hidden, heads * head_dim] of projection_type */
+    lh_dtype projection_type;
+    float *frequencies, rotation_scale; /* [rotary / 2] */
+    int64_t rotary;
+} lh_trace_layer;
+
+/* Clear also after a failure. */
+lh_status lh_trace_layer_read(lh_trace_layer *out, const lh_trace_file *file, int64_t layer);
+void lh_trace_layer_clear(lh_trace_layer *layer);
+
+#endif
