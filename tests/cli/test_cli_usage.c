@@ -6,7 +6,8 @@
 #include "cli/program.h"
 #include "suite.h"
 
-static const char *const commands[] = {"import", "info", "verify", "tokenize", "plan", "generate", "report", "help"};
+static const char *const commands[] = {"import",   "info",  "verify", "tokenize", "plan",
+                                       "generate", "trace", "replay", "report",   "help"};
 enum { COMMANDS = sizeof commands / sizeof *commands };
 
 START_TEST(test_every_command_explains_itself_without_ranks)
@@ -217,13 +218,13 @@ START_TEST(test_manual_and_completion_name_every_command)
     program_run(&r, 1,
                 "help --completion > completion && bash -n completion && bash --norc -c '. ./completion; "
                 "try() { COMP_WORDS=(\"$@\"); COMP_CWORD=$(($# - 1)); _longhaul; (IFS=,; echo \"${COMPREPLY[*]}\"); }; "
-                "try longhaul generate --pool-; try longhaul t; try longhaul help gen; try longhaul generate -f a; "
+                "try longhaul generate --pool-; try longhaul to; try longhaul help gen; try longhaul generate -f a; "
                 "try longhaul generate --device = c; try longhaul generate --group =; try longhaul plan --threads 1; "
                 "try longhaul generate --policy ada-; try longhaul plan --policy he; "
                 "try longhaul eval needle --policy al; try longhaul eval fidelity --policy h2o,pyr; "
                 "after() { COMP_WORDS=(\"$@\"); COMP_CWORD=$(($# - 1)); _longhaul_launched \"$1\" \"${!#}\" x; "
                 "(IFS=,; echo \"${COMPREPLY[*]}\"); }; "
-                "after mpirun -n 2 build/longhaul generate --pool-; after srun longhaul t; after mpirun --bin; "
+                "after mpirun -n 2 build/longhaul generate --pool-; after srun longhaul to; after mpirun --bin; "
                 "before() { COMPREPLY=(--bind-to); }; complete -F before mpirun; . ./completion; . ./completion; "
                 "after mpirun --bin; after mpirun -n 2 longhaul ev'");
     program_exits(&r, 0);

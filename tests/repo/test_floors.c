@@ -18,7 +18,7 @@ static const room rooms[] = {{"base", 0, NULL},     {"text", 1, NULL},     {"ana
                              {"import", 2, NULL},   {"comm", 2, NULL},     {"kernels", 2, NULL},  {"policies", 3, NULL},
                              {"exec", 3, NULL},     {"cache", 4, NULL},    {"evict", 4, "cache"}, {"kv", 5, NULL},
                              {"model", 6, NULL},    {"engine", 7, NULL},   {"api", 8, NULL},      {"eval", 8, NULL},
-                             {"report", 8, NULL},   {"bench", 8, NULL},    {"trace", 8, NULL},
+                             {"report", 8, NULL},   {"bench", 8, NULL},    {"trace", 8, NULL},    {"replay", 8, "trace"},
                              {"cli", 9, NULL}};
 
 /* The room of a file named from src/; NULL: none. */

@@ -1,0 +1,315 @@
+/* cmd_replay.c - `replay`: policies at budgets on recorded traces, and a table of what they lose. */
+#include <errno.h>
+#include <math.h>
+#include <omp.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/file.h"
+#include "base/log.h"
+#include "base/output.h"
+#include "base/progress.h"
+#include "cli/eval_common.h"
+#include "engine/threads.h"
+#include "replay/replay.h"
+
+struct replay_options {
+    const char *output, *keep_sets, *analyse;
+    int judge;
+    int64_t judge_rows, threads;
+};
+
+struct values {
+    lh_cli_common common;
+    lh_policy_options policy;
+    struct replay_options replay;
+};
+
+static const char *analysis_name(int i)
+{
+    const lh_analysis *a = lh_analysis_at(i);
+    return a ? a->name : NULL;
+}
+
+#define FIELD(member) LH_FIELD(struct replay_options, member)
+static const char *const judges[] = {"auto", "after", "prompt", NULL};
+static const lh_option rows[] = {
+    {.type = LH_OPT_STR,
+     .letter = 'o',
+     .name = "output",
+     FIELD(output),
+     .arg = "FILE",
+     .writes = 1,
+     .help = "Write all figures to FILE, an analysis file (HDF5): 'longhaul report' draws it."},
+    {.type = LH_OPT_STR,
+     .name = "analyse",
+     FIELD(analyse),
+     .arg = "LIST",
+     .def = "all",
+     .word = analysis_name,
+     .help = "Analyses, with commas between them; all: every one. 'longhaul info' lists them."},
+    {.type = LH_OPT_ENUM,
+     .name = "judge",
+     FIELD(judge),
+     .choices = judges,
+     .def = "auto",
+     .help =
+         "Query rows by which policies are judged, and which the oracle knows: those after the prompt, of questions "
+         "and answers, which are the future that an eviction cannot see; or rows of the prompt. auto: those after "
+         "the prompt where the trace has 8 or more."},
+    {.type = LH_OPT_I64,
+     .name = "judge-rows",
+     FIELD(judge_rows),
+     .arg = "N",
+     .def = "64",
+     .min = 1,
+     .max = 1 << 20,
+     .help = "Maximum number of these rows, evenly spaced."},
+    {.type = LH_OPT_STR,
+     .name = "keep-sets",
+     FIELD(keep_sets),
+     .arg = "FOLDER",
+     .writes = 1,
+     .help =
+         "Write the positions that every head keeps to FOLDER, one file (HDF5) for each policy, budget and trace, as "
+         "'generate --keep-sets' does."},
+    {.type = LH_OPT_I64,
+     .name = "threads",
+     FIELD(threads),
+     .arg = "N",
+     .def = "0",
+     .max = 4096,
+     .help = "Number of threads of a rank. 0: the cores of the host divided among its ranks."},
+    {0}};
+#undef FIELD
+static const lh_option_table table = {"replay", rows};
+static const lh_option_group groups[] = {{&table, offsetof(struct values, replay)},
+                                         {&lh_cli_policy_list_options, offsetof(struct values, policy)},
+                                         {&lh_cli_common_options, offsetof(struct values, common)},
+                                         {0}};
+static const lh_example examples[] = {
+    {"longhaul replay book.trace.h5", "every policy that the trace allows, at seven budgets from 0.5% to 50%"},
+    {"longhaul replay book.trace.h5 --policy snapkv,ada-snapkv,h2o --budget 5%,10%,20% -o book.analysis.h5",
+     "three policies at three budgets, all figures to a file"},
+    {"mpirun --bind-to none -n 4 longhaul replay *.trace.h5 -o all.analysis.h5",
+     "the mean over many traces, their layers shared out among four ranks"},
+    {0}};
+static const lh_syntax syntax = {
+    .program = "longhaul",
+    .name = "replay",
+    .usage = "TRACE… [options]",
+    .summary = "Apply eviction policies to recorded traces, without the model",
+    .text =
+        "Every policy evicts every layer of the trace at every budget, by the code of the engine: it keeps what a "
+        "run keeps. Recorded query rows then tell what was lost. Two baselines are always there: 'random', and "
+        "'oracle', which ranks entries by the attention of those very rows.\n\nWithout --policy, all that the trace "
+        "holds observations for; without --budget, 0.5%, 1%, 2%, 5%, 10%, 20% and 50% of the prompt.",
+    .max_args = 4096,
+    .reads_args = 1,
+    .groups = groups,
+    .examples = examples};
+
+typedef struct run {
+    lh_call *call;
+    struct values *v;
+    const char **traces;
+    int64_t trace_count;
+    lh_policy_list policies;
+    const lh_analysis **analyses; /* ends with NULL */
+    char *record, *list;
+    lh_progress progress;
+    lh_replay *replay;
+} run;
+
+static lh_status take_traces(run *r)
+{
+    const lh_options *o = r->call->options;
+    while (lh_options_arg(o, r->trace_count)) r->trace_count++;
+    if (r->trace_count == 0) LH_FAIL(LH_EUSAGE, "nothing to replay: give a trace, as 'longhaul trace' makes it");
+    LH_TRY(lh_calloc(&r->traces, r->trace_count + 1, sizeof *r->traces));
+    for (int64_t i = 0; i < r->trace_count; i++) r->traces[i] = lh_options_arg(o, i);
+    return LH_OK;
+}
+
+static lh_status take_analyses(run *r)
+{
+    int64_t n = 0;
+    const char *list = r->v->replay.analyse;
+    while (lh_analysis_at((int)n)) n++;
+    LH_TRY(lh_calloc(&r->analyses, n + 1, sizeof *r->analyses));
+    int *wanted = NULL;
+    const char **words = NULL;
+    lh_status st = LH_OK;
+    LH_TRY_DONE(lh_calloc(&wanted, n, sizeof *wanted));
+    LH_TRY_DONE(lh_calloc(&words, n + 1, sizeof *words));
+    for (int64_t i = 0; i < n; i++) words[i] = lh_analysis_at((int)i)->name;
+    if (strcmp(list, "all") != 0) LH_TRY_DONE(lh_eval_read_words("analyse", list, words, wanted));
+    for (int64_t i = 0, used = 0; i < n; i++)
+        if (wanted[i] || strcmp(list, "all") == 0) r->analyses[used++] = lh_analysis_at((int)i);
+done:
+    lh_free(wanted);
+    lh_free(words);
+    return st;
+}
+
+/* The policies of the command line, with the default budgets; random is always there. */
+static lh_status take_policies(run *r)
+{
+    lh_policy_options lists = r->v->policy;
+    if (!lists.budget) lists.budget = "0.5%,1%,2%,5%,10%,20%,50%";
+    if (!lists.policy) lists.policy = "all";
+    LH_TRY(lh_asprintf(&r->list,
+                       strstr(lists.policy, "random") || strcmp(lists.policy, "all") == 0 ? "%s" : "%s,random",
+                       lists.policy));
+    lists.policy = r->list;
+    return lh_policy_list_resolve(&r->policies, &lists);
+}
+
+/* Without '--policy' those that the first trace does not allow are left out, and named. */
+static lh_status drop_missing(run *r)
+{
+    lh_status st = LH_OK;
+    lh_trace_file trace = {0};
+    lh_buf left = {0};
+    int64_t n = 0;
+    const char *last = "";
+    if (r->v->policy.policy) return st;
+    LH_TRY_DONE(lh_trace_file_open(&trace, r->traces[0]));
+    for (int64_t i = 0; i < r->policies.n; i++) {
+        lh_policy_choice *c = &r->policies.at[i];
+        if (c->policy.evicts && lh_replay_missing(&trace, &c->policy)) {
+            if (strcmp(last, c->name) != 0) LH_TRY_DONE(lh_buf_printf(&left, "%s%s", left.bytes ? ", " : "", c->name));
+            last = c->name;
+            c->policy.evicts = 0; /* as `full`, it is not replayed */
+        } else {
+            n++;
+        }
+    }
+    if (left.bytes) lh_info("left out, for '%s' does not hold what they observe: %s", r->traces[0], left.data);
+    if (n == 0) LH_FAIL_DONE(LH_EUSAGE, "'%s' holds what no policy observes", r->traces[0]);
+done:
+    lh_buf_clear(&left);
+    lh_trace_file_close(&trace);
+    return st;
+}
+
+static void show_progress(void *self, int64_t done, int64_t total)
+{
+    run *r = self;
+    if (!r->progress.what) lh_progress_init(&r->progress, "replaying", "layers", total);
+    lh_progress_update(&r->progress, done);
+}
+
+/* ---- the table ---- */
+
+/* The value of each budget of a policy, in a line. */
+static lh_status put_row(const lh_study *s, int64_t p, const double *values, lh_buf *out)
+{
+    LH_TRY(lh_buf_printf(out, "  %-20s", s->policies[p]));
+    for (int64_t b = 0; b < s->budget_count; b++) {
+        const double x = values[p * s->budget_count + b];
+        if (isnan(x))
+            LH_TRY(lh_buf_printf(out, " %9s", "-"));
+        else
+            LH_TRY(lh_buf_printf(out, " %9.4f", x));
+    }
+    return lh_buf_puts(out, "\n");
+}
+
+static lh_status put_table(const run *r, const char *figure, const char *title, lh_buf *out)
+{
+    lh_status st = LH_OK;
+    const lh_study *s = lh_replay_study(r->replay);
+    double *values = NULL;
+    LH_TRY_DONE(lh_calloc(&values, s->policy_count * s->budget_count, sizeof *values));
+    LH_TRY_DONE(lh_replay_mean(r->replay, figure, values));
+    if (isnan(values[0])) goto done; /* that analysis was not asked for */
+    LH_TRY_DONE(lh_buf_printf(out, "%s%s, mean over layers and heads\n  %-20s", out->bytes ? "\n" : "", title, "kept"));
+    for (int64_t b = 0; b < s->budget_count; b++) LH_TRY_DONE(lh_buf_printf(out, " %9s", s->budgets[b]));
+    LH_TRY_DONE(lh_buf_puts(out, "\n"));
+    for (int64_t p = 0; p < s->policy_count; p++) LH_TRY_DONE(put_row(s, p, values, out));
+done:
+    lh_free(values);
+    return st;
+}
+
+static lh_status print(const run *r)
+{
+    lh_status st = LH_OK;
+    const lh_replay_pace pace = lh_replay_pace_of(r->replay);
+    lh_buf text = {0};
+    LH_TRY_DONE(
+        put_table(r, "perturbation-l2", "output perturbation (L2, share of the output's norm; less is better)", &text));
+    LH_TRY_DONE(put_table(r, "mass", "attention kept (share of 1; more is better)", &text));
+    LH_TRY_DONE(put_table(r, "hits", "hit rate of the 64 most attended entries (share of 1; more is better)", &text));
+    if (text.bytes) LH_TRY_DONE(lh_cli_write(text.data, text.bytes));
+    lh_info("replayed %lld %s in %.1f s: %.1f million entries scored a second", (long long)r->trace_count,
+            r->trace_count == 1 ? "trace" : "traces", pace.seconds, (double)pace.entries / pace.seconds / 1e6);
+done:
+    lh_buf_clear(&text);
+    return st;
+}
+
+static lh_status replay(run *r)
+{
+    const struct replay_options *o = &r->v->replay;
+    lh_comm *comm = lh_world_comm(r->call->world);
+    lh_threads threads;
+    LH_TRY(lh_threads_share(comm, &threads));
+    omp_set_num_threads((int)(o->threads ? o->threads : threads.share));
+    LH_TRY(lh_replay_run(&r->replay, &(lh_replay_request){.traces = r->traces,
+                                                          .trace_count = r->trace_count,
+                                                          .policies = &r->policies,
+                                                          .analyses = r->analyses,
+                                                          .judge = (lh_replay_judge)o->judge,
+                                                          .judge_rows = o->judge_rows,
+                                                          .keep_sets = o->keep_sets,
+                                                          .run = r->record,
+                                                          .comm = comm,
+                                                          .self = r,
+                                                          .progress = show_progress}));
+    lh_progress_clear(&r->progress);
+    lh_status st = LH_OK;
+    if (lh_cli_first()) {
+        if (o->output) st = lh_replay_write(r->replay, o->output);
+        if (st == LH_OK) st = print(r);
+    }
+    return lh_comm_agree(comm, st);
+}
+
+/* The outputs, before long work. */
+static lh_status claim(const struct replay_options *o)
+{
+    if (o->keep_sets && mkdir(o->keep_sets, 0777) != 0 && !lh_file_is_folder(o->keep_sets))
+        LH_FAIL(LH_EWRITE, "cannot create the folder '%s': %s", o->keep_sets, strerror(errno));
+    return o->output ? lh_partial_claim(o->output, 1 << 20) : LH_OK;
+}
+
+static lh_status run_replay(lh_call *call)
+{
+    lh_status st = LH_OK;
+    run r = {.call = call, .v = call->values};
+    LH_TRY_DONE(take_traces(&r));
+    LH_TRY_DONE(take_analyses(&r));
+    LH_TRY_DONE(take_policies(&r));
+    LH_TRY_DONE(lh_cli_record(call, &r.record));
+    LH_TRY_DONE(lh_cli_open_world(call, r.traces));
+    if (lh_cli_first()) st = claim(&r.v->replay);
+    LH_TRY_DONE(lh_comm_agree(lh_world_comm(call->world), st));
+    st = drop_missing(&r);
+    LH_TRY_DONE(lh_comm_agree(lh_world_comm(call->world), st));
+    LH_TRY_DONE(replay(&r));
+done:
+    lh_progress_clear(&r.progress);
+    if (lh_cli_first() && r.v->replay.output) lh_partial_drop(r.v->replay.output);
+    lh_replay_close(r.replay);
+    lh_policy_list_clear(&r.policies);
+    lh_free(r.analyses);
+    lh_free(r.traces);
+    lh_free(r.list);
+    free(r.record);
+    return st;
+}
+
+const lh_command lh_command_replay = {&syntax, sizeof(struct values), run_replay, NULL};

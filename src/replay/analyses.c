@@ -1,0 +1,59 @@
+/* analyses.c - the table of analyses, and where values lie in their figures. */
+#include <string.h>
+
+#include "replay/analysis.h"
+
+const double lh_study_shares[LH_STUDY_SHARES] = {0.9, 0.95, 0.99};
+const double lh_study_thresholds[LH_STUDY_THRESHOLDS] = {1e-5, 1e-4, 3e-4, 1e-3, 3e-3, 1e-2};
+
+#define X(name) extern const lh_analysis lh_analysis_##name;
+#include "replay/analysis_list.h"
+#undef X
+
+static const lh_analysis *const analyses[] = {
+#define X(name) &lh_analysis_##name,
+#include "replay/analysis_list.h"
+#undef X
+};
+
+const lh_analysis *lh_analysis_at(int i)
+{
+    return i >= 0 && i < (int)(sizeof analyses / sizeof *analyses) ? analyses[i] : NULL;
+}
+
+const lh_analysis *lh_analysis_find(const char *name)
+{
+    for (size_t i = 0; i < sizeof analyses / sizeof *analyses; i++)
+        if (strcmp(analyses[i]->name, name) == 0) return analyses[i];
+    return NULL;
+}
+
+int64_t lh_axis_count(const lh_study *s, lh_axis axis)
+{
+    const int64_t counts[LH_AXES] = {[LH_AXIS_NONE] = 1,
+                                     [LH_AXIS_POLICY] = s->policy_count,
+                                     [LH_AXIS_OTHER] = s->policy_count,
+                                     [LH_AXIS_BUDGET] = s->budget_count,
+                                     [LH_AXIS_LAYER] = s->layers,
+                                     [LH_AXIS_HEAD] = s->heads,
+                                     [LH_AXIS_KV_HEAD] = s->kv_heads,
+                                     [LH_AXIS_BIN] = LH_STUDY_BINS,
+                                     [LH_AXIS_SHARE] = LH_STUDY_SHARES,
+                                     [LH_AXIS_THRESHOLD] = LH_STUDY_THRESHOLDS};
+    return counts[axis];
+}
+
+int64_t lh_figure_values(const lh_study *s, const lh_analysis_figure *f)
+{
+    int64_t n = 1;
+    for (int d = 0; d < LH_FIGURE_DIMS; d++) n *= lh_axis_count(s, f->axes[d]);
+    return n;
+}
+
+int64_t lh_figure_at(const lh_study *s, const lh_analysis_figure *f, const int64_t index[LH_FIGURE_DIMS])
+{
+    int64_t at = 0;
+    for (int d = 0; d < LH_FIGURE_DIMS && f->axes[d] != LH_AXIS_NONE; d++)
+        at = at * lh_axis_count(s, f->axes[d]) + index[d];
+    return at;
+}

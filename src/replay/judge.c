@@ -1,0 +1,210 @@
+/* judge.c - what the evictions of a layer do to the reference rows, for all budgets at once. The weights of a KV head's
+ * rows are worked out once. A policy's entries are put into classes by the budgets at which they are kept: where larger
+ * budgets keep what smaller ones do there is one class more than there are budgets. The sums of weights, and of
+ * weighted values, of a class are one product; what a budget keeps is the sum of its classes. (Mattson's stack
+ * distances for caches of pages, IBM Systems Journal 9:2, 1970, use that same inclusion.) */
+#include <math.h>
+#include <string.h>
+
+#include "base/minmax.h"
+#include "replay/judge_impl.h"
+
+/* Entries of one class: order[first .. end), kept at the budgets of `bits`. */
+typedef struct entry_class {
+    uint32_t bits;
+    int64_t first, end;
+} entry_class;
+
+/* Classes of the entries by the budgets among `at` at which they are kept; 0 where there are too many. */
+static int64_t classify(lh_judged_head *w, const uint32_t *kept, uint32_t at, entry_class *classes)
+{
+    int64_t n = 0, end = 0;
+    for (int64_t j = 0; j < w->tokens; j++) {
+        const uint32_t bits = kept[j] & at;
+        int64_t c = 0;
+        while (c < n && classes[c].bits != bits) c++;
+        if (c == LH_JUDGE_CLASSES) return 0;
+        if (c == n) classes[n++] = (entry_class){.bits = bits};
+        classes[c].end++;
+    }
+    for (int64_t c = 0; c < n; c++) {
+        const int64_t size = classes[c].end;
+        classes[c].first = classes[c].end = end;
+        end += size;
+    }
+    for (int64_t j = 0; j < w->tokens; j++) {
+        int64_t c = 0;
+        while (classes[c].bits != (kept[j] & at)) c++;
+        w->order[classes[c].end++] = j;
+    }
+    return n;
+}
+
+static void gather(lh_judged_head *w, int64_t count)
+{
+#pragma omp parallel
+    {
+#pragma omp for nowait
+        for (int64_t n = 0; n < w->n; n++)
+            for (int64_t i = 0; i < count; i++) w->columns[n * w->tokens + i] = w->weights[n * w->tokens + w->order[i]];
+#pragma omp for
+        for (int64_t i = 0; i < count; i++)
+            for (int64_t x = 0; x < w->dim; x++)
+                w->columns_of_values[x * w->tokens + i] = w->values[w->order[i] * w->dim + x];
+    }
+}
+
+static void sum_classes(lh_judged_head *w, const lh_replay *r, const entry_class *classes, int64_t count)
+{
+    gather(w, count ? classes[count - 1].end : 0);
+    for (int64_t c = 0; c < count; c++) {
+        const int64_t first = classes[c].first, n = classes[c].end - first;
+        lh_judge_multiply(r, &(lh_judge_product){w->class_output + c * w->n * w->dim, w->columns + first,
+                                                 w->columns_of_values + first, w->n, w->dim, n, w->dim, w->tokens,
+                                                 w->tokens});
+#pragma omp parallel for
+        for (int64_t row = 0; row < w->n; row++) {
+            const float *norms = w->norms + row / w->rows * w->tokens;
+            double sum = 0, norm = 0;
+            for (int64_t i = first; i < first + n; i++) {
+                sum += (double)w->columns[row * w->tokens + i];
+                norm += (double)w->columns[row * w->tokens + i] * (double)norms[w->order[i]];
+            }
+            w->class_mass[c * w->n + row] = (float)sum;
+            w->class_norm[c * w->n + row] = (float)norm;
+        }
+    }
+}
+
+/* The sums of the classes that have the bit, or of the others; outputs are added to `to` times `sign`. */
+typedef struct side {
+    uint32_t bit;
+    int kept;
+    float *to; /* NULL: mass and norm alone */
+    float sign;
+    double mass, norm; /* out */
+} side;
+
+static void add_side(const lh_judged_head *w, const entry_class *classes, int64_t count, int64_t n, side *s)
+{
+    for (int64_t c = 0; c < count; c++) {
+        const float *o = w->class_output + (c * w->n + n) * w->dim;
+        if (((classes[c].bits & s->bit) != 0) != s->kept) continue;
+        s->mass += (double)w->class_mass[c * w->n + n];
+        s->norm += (double)w->class_norm[c * w->n + n];
+        for (int64_t x = 0; x < w->dim && s->to; x++) s->to[x] += s->sign * o[x];
+    }
+}
+
+/* What a budget changes: o^ - o = (sum of kept a v - sigma o) / sigma = ((1 - sigma) o - sum of lost a v) / sigma. The
+ * smaller side is the more exact. A row that nothing is left of gets 0 for o^. */
+static void join_classes(lh_judged_head *w, const entry_class *classes, int64_t count, uint32_t bit)
+{
+#pragma omp parallel for
+    for (int64_t n = 0; n < w->n; n++) {
+        float *d = w->delta + n * w->dim;
+        const float *o = w->output + n * w->dim, *later = w->later_values + n * w->dim;
+        side kept = {.bit = bit, .kept = 1, .mass = (double)w->later[n], .norm = (double)w->later_norm[n]},
+             lost = {.bit = bit};
+        add_side(w, classes, count, n, &kept);
+        add_side(w, classes, count, n, &lost);
+        const double sigma = kept.mass / (kept.mass + lost.mass);
+        const int by_lost = sigma > 0.5;
+        for (int64_t x = 0; x < w->dim; x++) d[x] = by_lost ? (float)lost.mass * o[x] : later[x] - (float)sigma * o[x];
+        add_side(w, classes, count, n, &(side){.bit = bit, .kept = !by_lost, .to = d, .sign = by_lost ? -1.0f : 1.0f});
+        for (int64_t x = 0; x < w->dim; x++) d[x] = sigma > 0 ? d[x] / (float)sigma : -o[x];
+        w->mass[n] = (float)sigma;
+        w->lost[n] = (float)(lost.mass / (kept.mass + lost.mass));
+        w->kept_norm[n] = (float)kept.norm;
+        w->lost_norm[n] = (float)lost.norm;
+    }
+}
+
+static void project_delta(lh_judged_head *w, const lh_replay *r, int64_t g)
+{
+    for (int64_t i = 0; i < r->trace.shape.heads.group; i++)
+        lh_judge_norms(w, r, lh_judge_projection(r, g, i), w->delta + i * w->rows * w->dim, w->rows,
+                       w->projected_l1 + i * w->rows);
+}
+
+static double count_hits(const lh_judged_head *w, const uint32_t *kept, uint32_t bit)
+{
+    int64_t hits = 0;
+    for (int64_t i = 0; i < w->n * w->top_count; i++) hits += (kept[w->top_at[i]] & bit) != 0;
+    return (double)hits / (double)(w->n * w->top_count);
+}
+
+static lh_status judge_budgets(lh_judged_head *w, lh_replay *r, const lh_head_facts *facts, int64_t policy, uint32_t at)
+{
+    const uint32_t *kept = facts->layer->kept + (policy * facts->layer->study->kv_heads + facts->head) * w->tokens;
+    entry_class classes[LH_JUDGE_CLASSES] = {{0}};
+    const int64_t count = classify(w, kept, at, classes);
+    sum_classes(w, r, classes, count);
+    for (uint32_t left = at; left; left &= left - 1) {
+        const int64_t b = __builtin_ctz(left);
+        lh_outcome o = {.policy = policy, .budget = b, .mass = w->mass, .lost = w->lost, .delta = w->delta};
+        for (int64_t c = 0; c < count; c++)
+            if (classes[c].bits & 1u << b) o.kept += classes[c].end - classes[c].first;
+        join_classes(w, classes, count, 1u << b);
+        if (facts->projection) {
+            project_delta(w, r, facts->head);
+            o.projected_l1 = w->projected_l1;
+            o.kept_norm = w->kept_norm;
+            o.lost_norm = w->lost_norm;
+        }
+        o.hits = count_hits(w, kept, 1u << b);
+        LH_TRY(lh_exec_take(&r->exec));
+        LH_TRY(lh_replay_tell(r, &(lh_replay_event){.head = facts, .outcome = &o}));
+    }
+    return LH_OK;
+}
+
+/* All budgets in one pass; where they do not contain each other, and make too many classes, one by one. */
+static lh_status judge_policy(lh_judged_head *w, lh_replay *r, const lh_head_facts *facts, int64_t policy)
+{
+    const uint32_t *kept = facts->layer->kept + (policy * facts->layer->study->kv_heads + facts->head) * w->tokens;
+    const uint32_t all = facts->layer->given[policy];
+    entry_class classes[LH_JUDGE_CLASSES] = {{0}};
+    if (classify(w, kept, all, classes)) return judge_budgets(w, r, facts, policy, all);
+    for (uint32_t left = all; left; left &= left - 1) LH_TRY(judge_budgets(w, r, facts, policy, left & -left));
+    return LH_OK;
+}
+
+static lh_status judge_head(lh_judged_head *w, lh_replay *r, const lh_layer_facts *layer, int64_t g)
+{
+    const int has_projection = r->layer.projection_f32 != NULL;
+    lh_judged_head_weigh(w, r, g);
+    LH_TRY(lh_exec_take(&r->exec));
+    const lh_head_facts facts = {.layer = layer,
+                                 .head = g,
+                                 .rows = w->rows,
+                                 .n = w->n,
+                                 .weights = w->weights,
+                                 .later = w->later,
+                                 .values = w->values,
+                                 .output = w->output,
+                                 .projection = has_projection ? lh_judge_projection(r, g, 0) : NULL,
+                                 .projection_ld = r->layer.projection.ld,
+                                 .largest = has_projection ? w->largest : NULL};
+    LH_TRY(lh_replay_tell(r, &(lh_replay_event){.head = &facts}));
+    for (int64_t p = 0; p < r->study.policy_count; p++) LH_TRY(judge_policy(w, r, &facts, p));
+    return LH_OK;
+}
+
+lh_status lh_replay_judge_layer(lh_replay *r)
+{
+    lh_status st = LH_OK;
+    const lh_layer_facts facts = {.study = &r->study,
+                                  .recorded = &r->layer.data,
+                                  .kept = r->layer.kept,
+                                  .given = r->layer.given,
+                                  .layer = r->layer.data.index,
+                                  .tokens = r->trace.prompt};
+    lh_judged_head w = {0};
+    LH_TRY_DONE(lh_replay_tell(r, &(lh_replay_event){.layer = &facts}));
+    LH_TRY_DONE(lh_judged_head_open(&w, r));
+    for (int64_t g = 0; g < r->study.kv_heads; g++) LH_TRY_DONE(judge_head(&w, r, &facts, g));
+done:
+    lh_judged_head_close(&w);
+    return st;
+}

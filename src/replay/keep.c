@@ -1,0 +1,120 @@
+/* keep.c - the keep sets of a replay as files (cache/keep_sets.h), one for each policy and budget of a trace. */
+#include <ctype.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "replay/replay_impl.h"
+
+static int64_t cell_count(const lh_replay *r)
+{
+    return r->study.policy_count * r->study.budget_count;
+}
+
+lh_status lh_replay_open_keep_sets(lh_replay *r)
+{
+    if (!r->request.keep_sets) return LH_OK;
+    lh_replay_close_keep_sets(r);
+    LH_TRY(lh_calloc(&r->keep_sets, cell_count(r), sizeof *r->keep_sets));
+    for (int64_t c = 0; c < cell_count(r); c++)
+        LH_TRY(lh_keep_sets_reserve(&r->keep_sets[c], LH_KEEP_KEPT, r->study.layers));
+    return LH_OK;
+}
+
+void lh_replay_close_keep_sets(lh_replay *r)
+{
+    for (int64_t c = 0; r->keep_sets && c < cell_count(r); c++) lh_keep_sets_clear(&r->keep_sets[c]);
+    lh_free(r->keep_sets);
+    r->keep_sets = NULL;
+}
+
+/* What one policy keeps of the layer in work at one budget. */
+static lh_status collect(const lh_replay *r, int64_t policy, int64_t budget, lh_positions *out)
+{
+    const int64_t heads = r->study.kv_heads, tokens = r->trace.prompt;
+    const uint32_t *kept = r->layer.kept + policy * heads * tokens, bit = 1u << budget;
+    int64_t n = 0;
+    for (int64_t i = 0; i < heads * tokens; i++) n += (kept[i] & bit) != 0;
+    out->heads = heads;
+    LH_TRY(lh_calloc(&out->offsets, heads + 1, sizeof *out->offsets));
+    LH_TRY(lh_calloc(&out->positions, n, sizeof *out->positions));
+    n = 0;
+    for (int64_t g = 0; g < heads; g++) {
+        for (int64_t j = 0; j < tokens; j++)
+            if (kept[g * tokens + j] & bit) out->positions[n++] = (int32_t)j;
+        out->offsets[g + 1] = n;
+    }
+    return LH_OK;
+}
+
+lh_status lh_replay_keep_layer(lh_replay *r)
+{
+    const lh_study *s = &r->study;
+    for (int64_t c = 0; r->keep_sets && c < cell_count(r); c++)
+        LH_TRY(collect(r, c / s->budget_count, c % s->budget_count,
+                       &r->keep_sets[c].parts[LH_KEEP_KEPT][r->layer.data.index]));
+    return LH_OK;
+}
+
+/* Collective. The positions of a layer, from the rank that replayed it to all. */
+static lh_status share_layer(const lh_replay *r, lh_positions *p, int64_t layer)
+{
+    lh_comm *comm = r->request.comm;
+    const int owner = (int)(layer % lh_comm_size(comm)), here = lh_comm_rank(comm) == owner;
+    const int64_t heads = r->study.kv_heads;
+    lh_status st = LH_OK;
+    if (!here) {
+        p->heads = heads;
+        st = lh_calloc(&p->offsets, heads + 1, sizeof *p->offsets);
+    }
+    LH_TRY(lh_comm_agree(comm, st));
+    LH_TRY(lh_comm_bcast(comm, owner, p->offsets, (heads + 1) * (int64_t)sizeof *p->offsets));
+    if (!here) st = lh_calloc(&p->positions, p->offsets[heads], sizeof *p->positions);
+    LH_TRY(lh_comm_agree(comm, st));
+    return lh_comm_bcast(comm, owner, p->positions, p->offsets[heads] * (int64_t)sizeof *p->positions);
+}
+
+/* "FOLDER/TRACE.snapkv-20%.h5", with the name of the trace's file. */
+static lh_status name_of(const lh_replay *r, int64_t cell, char **out)
+{
+    lh_status st = LH_OK;
+    const lh_study *s = &r->study;
+    const char *path = lh_h5_path(r->trace.h5), *slash = strrchr(path, '/'), *base = slash ? slash + 1 : path;
+    const int stem = (int)strcspn(base, ".");
+    char *name = NULL;
+    LH_TRY_DONE(lh_asprintf(&name, "%.*s.%s-%s", stem, base, s->policies[cell / s->budget_count],
+                            s->budgets[cell % s->budget_count]));
+    for (char *c = name; *c; c++)
+        if (!isalnum((unsigned char)*c) && !strchr(".%-", *c)) *c = '_';
+    LH_TRY_DONE(lh_asprintf(out, "%s/%s.h5", r->request.keep_sets, name));
+done:
+    lh_free(name);
+    return st;
+}
+
+static lh_status write_cell(lh_replay *r, int64_t cell)
+{
+    lh_status st = LH_OK;
+    lh_comm *comm = r->request.comm;
+    char *path = NULL;
+    for (int64_t l = 0; l < r->study.layers; l++)
+        LH_TRY_DONE(share_layer(r, &r->keep_sets[cell].parts[LH_KEEP_KEPT][l], l));
+    LH_TRY_DONE(lh_comm_agree(comm, name_of(r, cell, &path)));
+    LH_TRY_DONE(
+        lh_keep_sets_write(&r->keep_sets[cell], comm, path,
+                           &(lh_cache_extra){.tokens = r->trace.tokens, .n = r->trace.prompt, .run = r->request.run}));
+done:
+    lh_free(path);
+    return st;
+}
+
+lh_status lh_replay_write_keep_sets(lh_replay *r)
+{
+    if (!r->request.keep_sets) return LH_OK;
+    for (int64_t l = 0; l < r->study.layers; l++)
+        if (!r->trace.recorded[l])
+            LH_FAIL(LH_EUSAGE, "'%s' lacks layer %lld: keep sets are of all layers, leave out '--keep-sets'",
+                    lh_h5_path(r->trace.h5), (long long)l);
+    for (int64_t c = 0; c < cell_count(r); c++)
+        if (r->cells[c].policy) LH_TRY(write_cell(r, c));
+    return LH_OK;
+}

@@ -1,0 +1,110 @@
+/* replay_impl.h - a replay's state, and what its files call of each other. */
+#ifndef LH_REPLAY_REPLAY_IMPL_H
+#define LH_REPLAY_REPLAY_IMPL_H
+
+#include "evict/counted_rows.h"
+#include "replay/replay.h"
+
+/* A policy at a budget. */
+typedef struct lh_replay_cell {
+    const lh_policy *policy; /* NULL: the policy is not replayed at this budget */
+    lh_policy own;           /* where it is not one of the list */
+} lh_replay_cell;
+
+/* The layer in work: its entries as operations see them, and what is kept of them. */
+typedef struct lh_replay_layer {
+    lh_trace_layer data;
+    lh_ragged view;           /* borrows keys and values; no statistics */
+    int64_t *offset, *len;    /* [kv_heads] */
+    uint32_t *kept, *given;   /* as lh_layer_facts */
+    lh_projection projection; /* borrows; w NULL: not recorded */
+    float *projection_f32;    /* the same as f32, [hidden, heads * head_dim] */
+    lh_rotation rotation;
+} lh_replay_layer;
+
+/* Reference rows of the trace in work: indices among the rows after the prompt, or of the prompt. */
+typedef struct lh_replay_rows {
+    int is_after;
+    int64_t *at; /* [n] */
+    int64_t n;
+} lh_replay_rows;
+
+struct lh_replay {
+    lh_replay_request request;
+    lh_study study;
+    char **names, **budgets; /* of the study */
+    lh_replay_cell *cells;   /* [policies, budgets] */
+    double **values;         /* of all figures of all analyses, in order */
+    int64_t value_arrays;
+    int64_t *analysed; /* [layers] traces that have the layer */
+    lh_device *device;
+    lh_stream *stream;
+    lh_comm *self;
+    lh_comm *self_device;
+    lh_exec exec;
+    lh_trace_file trace;   /* in work */
+    lh_replay_layer layer; /* in work */
+    lh_replay_rows judges;
+    char *reference;         /* what judged, in words */
+    json_t *told;            /* of the traces, for the summary */
+    lh_keep_sets *keep_sets; /* [policies, budgets] of the trace in work; NULL: not wanted */
+    lh_replay_pace pace;
+};
+
+/* setup.c: policies, budgets and the oracle; what they need of the trace that is open. */
+lh_status lh_replay_set_up(lh_replay *r);
+lh_status lh_replay_check(const lh_replay *r);
+lh_status lh_replay_choose_judges(lh_replay *r);
+int lh_replay_is_oracle(const lh_replay *r, int64_t policy);
+
+/* observe.c: what policy p observes of the layer. A watch belongs to one policy and lasts over its budgets. */
+typedef struct lh_replay_watch {
+    int64_t policy; /* index in the study */
+    lh_evictor *evictor;
+    lh_policy_numbers numbers; /* of the last observation */
+    lh_counted_rows counted;
+    float *stats; /* [slots, stat_count] */
+    float *q, *lse;
+    int32_t *positions; /* of observed rows, gathered */
+    int64_t rows;
+    int64_t normless;
+    int observed;
+} lh_replay_watch;
+
+lh_status lh_replay_watch_open(lh_replay_watch *w, const lh_replay *r, const lh_policy *policy, int64_t number);
+void lh_replay_watch_close(lh_replay_watch *w, const lh_replay *r);
+
+/* The job of the layer's eviction by these numbers, with all that was observed. view and rows: the caller's, for the
+ * life of the job. */
+typedef struct lh_replay_job {
+    lh_evict_job job;
+    lh_ragged view;
+    lh_query_rows rows;
+} lh_replay_job;
+lh_status lh_replay_observe(lh_replay_watch *w, lh_replay *r, const lh_policy_numbers *numbers, lh_replay_job *job);
+
+/* select.c: r->layer.kept of all policies. */
+lh_status lh_replay_select(lh_replay *r);
+
+/* judge.c: outcomes of all policies of the layer, head by head, to the analyses. */
+lh_status lh_replay_judge_layer(lh_replay *r);
+
+/* keep.c: keep sets of the trace in work; of the layer in work; all of them to files (collective). */
+lh_status lh_replay_open_keep_sets(lh_replay *r);
+void lh_replay_close_keep_sets(lh_replay *r);
+lh_status lh_replay_keep_layer(lh_replay *r);
+lh_status lh_replay_write_keep_sets(lh_replay *r);
+
+/* results.c: room for the values of all figures; after the last trace, of all ranks (collective). */
+lh_status lh_replay_open_values(lh_replay *r);
+lh_status lh_replay_join_ranks(lh_replay *r);
+
+/* Calls an analysis' function with its arrays. */
+typedef struct lh_replay_event {
+    const lh_layer_facts *layer;
+    const lh_head_facts *head;
+    const lh_outcome *outcome;
+} lh_replay_event;
+lh_status lh_replay_tell(lh_replay *r, const lh_replay_event *event);
+
+#endif

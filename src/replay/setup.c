@@ -1,0 +1,166 @@
+/* setup.c - which policies are replayed at which budgets, by which rows they are judged, and whether the trace has what
+ * they observe. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/minmax.h"
+#include "replay/replay_impl.h"
+
+/* The policy that knows the reference rows: the best by the attention that they give. */
+static lh_status oracle_at(lh_policy *out, const char *budget)
+{
+    LH_TRY(lh_policy_resolve(
+        out, &(lh_policy_options){.policy = "snapkv", .budget = budget, .parts = {.window = "1", .pool = "none"}}));
+    out->window = 0; /* nothing is protected */
+    return LH_OK;
+}
+
+static int64_t find(char *const *names, int64_t n, const char *name)
+{
+    for (int64_t i = 0; i < n; i++)
+        if (strcmp(names[i], name) == 0) return i;
+    return -1;
+}
+
+static lh_status add_name(char ***names, int64_t *n, const char *name)
+{
+    if (find(*names, *n, name) >= 0) return LH_OK;
+    LH_TRY(lh_realloc(names, *n + 1, sizeof **names));
+    LH_TRY(lh_strdup(&(*names)[*n], name));
+    (*n)++;
+    return LH_OK;
+}
+
+static const char oracle[] = "oracle";
+
+int lh_replay_is_oracle(const lh_replay *r, int64_t policy)
+{
+    return policy == r->study.oracle;
+}
+
+/* Names of policies and budgets, as they come. */
+static lh_status collect(lh_replay *r)
+{
+    const lh_policy_list *list = r->request.policies;
+    lh_study *s = &r->study;
+    for (int64_t i = 0; i < list->n; i++) {
+        const lh_policy_choice *c = &list->at[i];
+        if (!c->policy.evicts) continue;
+        if (c->given || c->policy.block || c->policy.proxies.kind == LH_PROXIES_QUESTION ||
+            c->policy.budgets.layers == LH_LAYERS_ADAPTIVE)
+            LH_FAIL(LH_EUSAGE, "policy '%s' cannot be replayed: %s", c->name,
+                    c->given          ? "keep sets are given, a replay chooses them"
+                    : c->policy.block ? "it evicts while it prefills, so that the rows that follow see other keys "
+                                        "than those of the trace ('--evict once' or 'every:m' can be)"
+                    : c->policy.proxies.kind
+                        ? "it observes a question at the end of the prompt, which a trace does not mark"
+                        : "its layers compete, and a replay takes them one by one");
+        LH_TRY(add_name(&r->names, &s->policy_count, c->name));
+        LH_TRY(add_name(&r->budgets, &s->budget_count, c->budget));
+    }
+    if (s->budget_count > LH_STUDY_BUDGETS)
+        LH_FAIL(LH_EUSAGE, "a replay takes at most %d budgets at a time, %lld are given", LH_STUDY_BUDGETS,
+                (long long)s->budget_count);
+    s->oracle = s->policy_count;
+    return add_name(&r->names, &s->policy_count, oracle);
+}
+
+lh_status lh_replay_set_up(lh_replay *r)
+{
+    const lh_policy_list *list = r->request.policies;
+    lh_study *s = &r->study;
+    LH_TRY(collect(r));
+    s->policies = (const char *const *)r->names;
+    s->budgets = (const char *const *)r->budgets;
+    LH_TRY(lh_calloc(&r->cells, s->policy_count * s->budget_count, sizeof *r->cells));
+    for (int64_t i = 0; i < list->n; i++) {
+        const lh_policy_choice *c = &list->at[i];
+        int64_t p = find(r->names, s->policy_count, c->name), b = find(r->budgets, s->budget_count, c->budget);
+        if (c->policy.evicts) r->cells[p * s->budget_count + b].policy = &c->policy;
+    }
+    for (int64_t b = 0; b < s->budget_count; b++) {
+        lh_replay_cell *cell = &r->cells[s->oracle * s->budget_count + b];
+        LH_TRY(oracle_at(&cell->own, r->budgets[b]));
+        cell->policy = &cell->own;
+    }
+    return LH_OK;
+}
+
+/* ---- what a policy needs ---- */
+
+static int needs_all_rows(const lh_trace_file *t, const lh_policy_numbers *n)
+{
+    const int counts =
+        n->score.running && !n->score.gain && !n->score.non_causal && n->shape.group == 0 && !n->shape.group_after_pool;
+    const int64_t rows = lh_policy_rows(n, t->prompt);
+    if (n->score.source == LH_SCORE_EXPECTED) return 1;
+    if (counts && rows == t->column_rows) return 0; /* they were counted */
+    return rows > t->window || n->first_rows > 0;
+}
+
+/* NULL, or what is missing. */
+static const char *missing(const lh_trace_file *t, const lh_policy_numbers *n)
+{
+    const int attention = n->score.source == LH_SCORE_ATTENTION;
+    const int counted = attention && n->score.running && lh_policy_rows(n, t->prompt) == t->column_rows;
+    const int needs_entries = n->score.value_prior ||
+                              (n->score.source != LH_SCORE_POSITION && n->score.source != LH_SCORE_RANDOM && !counted);
+    if ((attention || n->score.source == LH_SCORE_EXPECTED) && t->window < t->prompt && needs_all_rows(t, n))
+        return "more query rows than were recorded: '--trace-level full' records all, '--trace-window N' the last N";
+    if (needs_entries && !t->level->entries) return "keys or values: record it with '--trace-level keys' or 'full'";
+    return NULL;
+}
+
+const char *lh_replay_missing(const lh_trace_file *trace, const lh_policy *policy)
+{
+    const lh_policy_numbers n = lh_policy_fix(policy, trace->prompt);
+    return n.budget < trace->prompt ? missing(trace, &n) : NULL;
+}
+
+lh_status lh_replay_check(const lh_replay *r)
+{
+    const lh_study *s = &r->study;
+    const lh_trace_file *t = &r->trace;
+    for (int64_t i = 0; i < s->policy_count * s->budget_count; i++) {
+        const lh_policy *policy = r->cells[i].policy;
+        if (!policy || lh_replay_is_oracle(r, i / s->budget_count)) continue;
+        const char *why = lh_replay_missing(t, policy);
+        if (why)
+            LH_FAIL(LH_EUSAGE, "policy '%s' cannot be replayed on '%s' (level %s): it observes %s",
+                    r->names[i / s->budget_count], lh_h5_path(t->h5), t->level->name, why);
+        LH_TRY(lh_profiles_check(&r->request.policies->profiles, policy, t->shape.layers, t->shape.heads.kv_heads));
+    }
+    if (!t->level->entries)
+        LH_FAIL(LH_EUSAGE,
+                "'%s' was recorded at level %s, without keys and values, by which a replay is judged: record "
+                "it with '--trace-level keys' or 'full'",
+                lh_h5_path(t->h5), t->level->name);
+    return LH_OK;
+}
+
+/* ---- who judges ---- */
+
+lh_status lh_replay_choose_judges(lh_replay *r)
+{
+    enum { FEWEST_AFTER = 8 }; /* rows after the prompt that judge by themselves */
+    const lh_trace_file *t = &r->trace;
+    lh_replay_rows *j = &r->judges;
+    lh_replay_judge judge = r->request.judge;
+    if (judge == LH_JUDGE_AUTO) judge = t->after_count >= FEWEST_AFTER ? LH_JUDGE_DECODE : LH_JUDGE_PROMPT;
+    if (judge == LH_JUDGE_DECODE && t->after_count == 0)
+        LH_FAIL(LH_EUSAGE,
+                "'%s' has no rows after the prompt to judge by: record a trace with '-n 64', or judge by rows "
+                "of the prompt",
+                lh_h5_path(t->h5));
+    const int64_t all = judge == LH_JUDGE_DECODE ? t->after_count : t->row_count;
+    j->is_after = judge == LH_JUDGE_DECODE;
+    j->n = lh_min_i64(all, r->request.judge_rows);
+    lh_free(j->at);
+    j->at = NULL;
+    LH_TRY(lh_calloc(&j->at, j->n, sizeof *j->at));
+    for (int64_t i = 0; i < j->n; i++) j->at[i] = (2 * i + 1) * all / (2 * j->n);
+    if (!r->reference)
+        LH_TRY(lh_asprintf(&r->reference, "%lld rows %s", (long long)j->n,
+                           j->is_after ? "after the prompt" : "of the prompt"));
+    return LH_OK;
+}

@@ -1,0 +1,60 @@
+/* study.h - what a replay finds, as analyses see it. A study is some policies at some budgets over the layers of a
+ * trace; it is judged by reference rows: those recorded after the prompt, which are the future of the eviction, or rows
+ * of the prompt. Layers are visited one by one; in each the KV heads; in each every policy at every budget. */
+#ifndef LH_REPLAY_STUDY_H
+#define LH_REPLAY_STUDY_H
+
+#include "trace/trace_file.h"
+
+enum { LH_STUDY_BUDGETS = 32, LH_STUDY_BINS = 64, LH_STUDY_TOP = 64, LH_STUDY_SHARES = 3, LH_STUDY_THRESHOLDS = 6 };
+
+/* The shares of attention, and the thresholds, that figures go by. */
+extern const double lh_study_shares[LH_STUDY_SHARES];
+extern const double lh_study_thresholds[LH_STUDY_THRESHOLDS];
+
+typedef struct lh_study {
+    const char *const *policies; /* [policy_count] names */
+    const char *const *budgets;  /* [budget_count], as they were given: "256", "20%" */
+    int64_t policy_count, budget_count;
+    int64_t oracle; /* index of the policy that knows the reference rows */
+    int64_t layers, heads, kv_heads, group, head_dim, hidden;
+} lh_study;
+
+/* A layer, after the selections of all policies. Bit b of kept[(p * kv_heads + g) * tokens + j]: policy p keeps entry j
+ * of KV head g at budget b. */
+typedef struct lh_layer_facts {
+    const lh_study *study;
+    const lh_trace_layer *recorded;
+    const uint32_t *kept;
+    const uint32_t *given; /* [policies]: the budgets that the policy has */
+    int64_t layer, tokens;
+} lh_layer_facts;
+
+/* A KV head of it: the attention of the reference rows of its query heads, row r of query head i of the group at i *
+ * rows
+ * + r. Weights of a row and `later`, what it gives to entries after the prompt, which are always kept, make 1. */
+typedef struct lh_head_facts {
+    const lh_layer_facts *layer;
+    int64_t head, rows, n;   /* n = group * rows */
+    const float *weights;    /* [n, tokens] */
+    const float *later;      /* [n] */
+    const float *values;     /* [tokens, head_dim] */
+    const float *output;     /* [n, head_dim] of the full cache */
+    const float *projection; /* [hidden, head_dim] for query head i of the group, i * head_dim columns on; NULL: none */
+    int64_t projection_ld;
+    const float *largest; /* [group] the largest L1 norm of all projected values; NULL without a projection */
+} lh_head_facts;
+
+/* What a policy leaves of it at a budget. */
+typedef struct lh_outcome {
+    int64_t policy, budget, kept; /* kept: entries */
+    const float *mass, *lost;     /* [n] shares of a row's attention that are kept, what it gives to entries after the
+                                   * prompt included, and that are not: each as exact as the other */
+    const float *delta;           /* [n, head_dim] output after the eviction less the full one */
+    const float *kept_norm, *lost_norm; /* [n] sums of weights times norms of projected values, of what is kept, entries
+                                         * after the prompt included, and of what is not; NULL without a projection */
+    const float *projected_l1;          /* [n] L1 norm of the projected delta; NULL without a projection */
+    double hits;                        /* share of the rows' LH_STUDY_TOP largest weights that is kept */
+} lh_outcome;
+
+#endif

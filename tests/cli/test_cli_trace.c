@@ -1,0 +1,296 @@
+/* Traces and their replay: the same trace on any number of ranks, what a killed run leaves, and keep sets of a replay
+ * that are those of a run. */
+#include <check.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/h5.h"
+#include "cli/program.h"
+#include "cli/tiny.h"
+#include "suite.h"
+
+#define TRACE                                                                    \
+    "trace -m tiny.h5 --chat=off -f text -n 20 --ignore-eos --deterministic -q " \
+    "--trace-rows 32 --trace-window 48 "
+#define TWO_QUESTIONS "--scenario context-only --question 'Who is it?' --question 'Where?' "
+enum { LAYERS = 3 };
+
+/* ---- a trace on ranks ---- */
+
+static lh_status add_name(void *arg, lh_h5 *h5, const char *name)
+{
+    (void)h5;
+    return lh_buf_printf(arg, "%s\n", name);
+}
+
+/* The bytes of an array, and of a text, are those of another file. */
+static lh_status compare_array(void *arg, lh_h5 *h5, const char *name)
+{
+    lh_h5_array *array = NULL;
+    lh_h5_shape a, b, want;
+    void *here = NULL, *there = NULL;
+    if (strncmp(name, "/timings/", 9) == 0) return LH_OK;
+    ck_assert_int_eq(lh_h5_array_open(&array, h5, name), LH_OK);
+    want = *lh_h5_array_shape(array);
+    lh_h5_array_close(array);
+    ck_assert_int_eq(lh_h5_get(h5, name, &want, &a, &here), LH_OK);
+    ck_assert_msg(lh_h5_get(arg, name, &want, &b, &there) == LH_OK, "%s", lh_error_message());
+    ck_assert_msg(memcmp(here, there, (size_t)(lh_h5_shape_count(&a) * lh_dtype_bytes(a.type))) == 0, "%s differs",
+                  name);
+    lh_free(here);
+    lh_free(there);
+    return LH_OK;
+}
+
+static lh_status compare_text(void *arg, lh_h5 *h5, const char *name)
+{
+    char *here = NULL, *there = NULL;
+    int64_t bytes;
+    ck_assert_int_eq(lh_h5_get_text(h5, name, &here, &bytes), LH_OK);
+    ck_assert_int_eq(lh_h5_get_text(arg, name, &there, &bytes), LH_OK);
+    ck_assert_str_eq(here, there);
+    lh_free(here);
+    lh_free(there);
+    return LH_OK;
+}
+
+static lh_h5 *open_trace(const char *path)
+{
+    lh_h5 *h5 = NULL;
+    ck_assert_msg(lh_h5_open(&h5, path, &(lh_h5_header){"trace", 1, NULL}) == LH_OK, "%s", lh_error_message());
+    return h5;
+}
+
+static void same_traces(const char *one, const char *more)
+{
+    lh_h5 *a = open_trace(one), *b = open_trace(more);
+    lh_buf names = {0}, others = {0};
+    ck_assert_int_eq(lh_h5_each_array(a, add_name, &names), LH_OK);
+    ck_assert_int_eq(lh_h5_each_array(b, add_name, &others), LH_OK);
+    ck_assert_str_eq(names.data, others.data);
+    ck_assert_int_eq(lh_h5_each_array(a, compare_array, b), LH_OK);
+    ck_assert_int_eq(lh_h5_each_text(a, compare_text, b), LH_OK);
+    lh_buf_clear(&names);
+    lh_buf_clear(&others);
+    lh_h5_close(a);
+    lh_h5_close(b);
+}
+
+/* Two KV heads: on three and four ranks groups are split. */
+START_TEST(test_a_trace_is_the_same_on_any_number_of_ranks)
+{
+    static const char *const runs[] = {TWO_QUESTIONS "--trace-level full",
+                                       "--policy h2o --budget 60 --trace-layers 0,2",
+                                       TWO_QUESTIONS "--trace-level stats --policy 'ada-snapkv' --budget 80",
+                                       "--policy roco --budget 64 --trace-dtype bf16"};
+    program_result r = {0};
+    for (size_t i = 0; i < sizeof runs / sizeof *runs; i++) {
+        program_run(&r, 1, TRACE "%s -o one.h5", runs[i]);
+        program_exits(&r, 0);
+        for (int ranks = 2; ranks <= 4; ranks++) {
+            program_run(&r, ranks, TRACE "%s -o more.h5", runs[i]);
+            program_exits(&r, 0);
+            same_traces("one.h5", "more.h5");
+        }
+        program_run(&r, 1, "verify one.h5");
+        program_exits(&r, 0);
+    }
+    program_clear(&r);
+}
+END_TEST
+
+START_TEST(test_recording_changes_nothing)
+{
+    program_result r = {0}, s = {0};
+    program_run(&r, 1, "generate -m tiny.h5 --chat=off -f text -n 20 --ignore-eos -q --policy h2o --budget 60");
+    program_exits(&r, 0);
+    program_run(&s, 2, "trace -m tiny.h5 --chat=off -f text -n 20 --ignore-eos -q --policy h2o --budget 60 -o t.h5");
+    program_exits(&s, 0);
+    ck_assert_str_eq(r.out.data, s.out.data);
+    program_clear(&r);
+    program_clear(&s);
+}
+END_TEST
+
+/* ---- a run that is killed ---- */
+
+START_TEST(test_a_killed_run_leaves_what_it_had)
+{
+    program_result r = {0};
+    program_run(&r, 1,
+                "--version > /dev/null; " LONGHAUL
+                " trace -m tiny.h5 --chat=off -f text -n 1500 --ignore-eos -q -o k.h5 "
+                "> /dev/null 2>&1 & pid=$!; i=0; until [ -e k.h5.segments/after-n0001-r000.h5 ] || [ $i = 600 ]; do "
+                "sleep 0.05; i=$((i+1)); done; kill -9 $pid; wait $pid; [ $? = 137 ] && [ ! -e k.h5 ]");
+    program_exits(&r, 0);
+    program_refuses(1, 6, "the segments of an unfinished trace", "trace -m tiny.h5 --chat=off -f text -n 2 -o k.h5");
+    program_run(&r, 1, "trace --join k.h5");
+    program_exits(&r, 0);
+    ck_assert_ptr_nonnull(strstr(r.err.data, "had recorded when it ended"));
+    program_run(&r, 1, "verify k.h5");
+    program_exits(&r, 0);
+    program_run(&r, 1, "replay k.h5 --policy snapkv --budget 20%% -q");
+    program_exits(&r, 0);
+    program_refuses(1, 3, "there is no folder 'k.h5.segments'", "trace --join k.h5");
+    program_clear(&r);
+}
+END_TEST
+
+/* ---- replay ---- */
+
+/* The positions of all layers, one after the other, with their offsets. */
+static void read_kept(lh_buf *out, const char *path)
+{
+    lh_h5 *h5 = NULL;
+    lh_h5_shape shape;
+    out->bytes = 0;
+    ck_assert_msg(lh_h5_open(&h5, path, &(lh_h5_header){.kind = "keep-sets", .schema = 1}) == LH_OK, "%s",
+                  lh_error_message());
+    for (int l = 0; l < LAYERS; l++)
+        for (int part = 0; part < 2; part++) {
+            char name[64];
+            void *data = NULL;
+            const lh_dtype type = part ? LH_I32 : LH_I64;
+            snprintf(name, sizeof name, "/layers/%03d/kept/%s", l, part ? "positions" : "offsets");
+            ck_assert_int_eq(lh_h5_get(h5, name, &(lh_h5_shape){.type = type, .rank = 1, .dims = {-1}}, &shape, &data),
+                             LH_OK);
+            ck_assert_int_eq(lh_buf_append(out, data, shape.dims[0] * lh_dtype_bytes(type)), LH_OK);
+            lh_free(data);
+        }
+    lh_h5_close(h5);
+}
+
+/* Every source of scores, every kind of budgets and selections. */
+#define POLICIES                                                                                                  \
+    X("streaming")                                                                                                \
+    X("h2o")                                                                                                      \
+    X("scissorhands")                                                                                             \
+    X("tova")                                                                                                     \
+    X("mas") X("roco") X("snapkv") X("pyramidkv") X("ada-snapkv") X("ada-pyramid") X("critical-snapkv")           \
+        X("critical-ada-snapkv") X("nacl") X("ahakv") X("knorm") X("keydiff") X("expected-attention") X("random") \
+            X("longhaul")
+static const char *const policies[] = {
+#define X(name) name,
+    POLICIES
+#undef X
+};
+
+START_TEST(test_a_replay_keeps_what_a_run_keeps)
+{
+    program_result r = {0};
+    lh_buf list = {0}, replayed = {0}, kept = {0};
+    for (size_t p = 0; p < sizeof policies / sizeof *policies; p++)
+        ck_assert_int_eq(lh_buf_printf(&list, "%s%s", p ? "," : "", policies[p]), LH_OK);
+    program_run(&r, 2, TRACE "--trace-level full -o whole.h5");
+    program_exits(&r, 0);
+    for (int ranks = 1; ranks <= 4; ranks += 3) {
+        program_run(&r, ranks, "replay whole.h5 --policy %s --budget 40,25%% --keep-sets sets%d -q -o a%d.h5",
+                    list.data, ranks, ranks);
+        program_exits(&r, 0);
+    }
+    for (size_t p = 0; p < sizeof policies / sizeof *policies; p++)
+        for (int b = 0; b < 2; b++) {
+            const char *budget = b ? "25%" : "40";
+            char path[128];
+            program_run(&r, 1,
+                        "generate -m tiny.h5 --chat=off -f text -n 1 --deterministic -q --policy %s --budget %s "
+                        "--keep-sets live.h5",
+                        policies[p], budget);
+            program_exits(&r, 0);
+            read_kept(&kept, "live.h5");
+            for (int ranks = 1; ranks <= 4; ranks += 3) {
+                snprintf(path, sizeof path, "sets%d/whole.%s-%s.h5", ranks, policies[p], budget);
+                read_kept(&replayed, path);
+                ck_assert_msg(replayed.bytes == kept.bytes && memcmp(replayed.data, kept.data, (size_t)kept.bytes) == 0,
+                              "%s keeps other entries than the run", path);
+            }
+        }
+    lh_buf_clear(&list);
+    lh_buf_clear(&replayed);
+    lh_buf_clear(&kept);
+    program_clear(&r);
+}
+END_TEST
+
+/* Layers are shared out among ranks: every value is one rank's. */
+START_TEST(test_an_analysis_is_the_same_on_any_number_of_ranks)
+{
+    program_result r = {0};
+    program_run(&r, 2, TRACE TWO_QUESTIONS "-o k2.h5");
+    program_exits(&r, 0);
+    program_run(&r, 1, "replay k2.h5 --policy snapkv,h2o --budget 10%%,30%% --threads 1 -q -o one.h5");
+    program_exits(&r, 0);
+    for (int ranks = 2; ranks <= 4; ranks++) {
+        lh_h5 *a = NULL, *b = NULL;
+        program_run(&r, ranks, "replay k2.h5 --policy snapkv,h2o --budget 10%%,30%% --threads 1 -q -o more.h5");
+        program_exits(&r, 0);
+        ck_assert_int_eq(lh_h5_open(&a, "one.h5", &(lh_h5_header){"analysis", 1, NULL}), LH_OK);
+        ck_assert_int_eq(lh_h5_open(&b, "more.h5", &(lh_h5_header){"analysis", 1, NULL}), LH_OK);
+        ck_assert_int_eq(lh_h5_each_array(a, compare_array, b), LH_OK);
+        lh_h5_close(a);
+        lh_h5_close(b);
+    }
+    program_clear(&r);
+}
+END_TEST
+
+/* numpy, from the raw trace. */
+START_TEST(test_figures_are_those_of_an_independent_computation)
+{
+    program_result r = {0};
+    program_run(&r, 1, TRACE TWO_QUESTIONS "-o raw.h5");
+    program_exits(&r, 0);
+    program_run(&r, 1,
+                "replay raw.h5 --policy snapkv,ada-snapkv,roco --budget 10%%,30%% -q -o raw.a.h5 --keep-sets raws && "
+                "{ command -v python3 > /dev/null || exit 0; python3 " SOURCE_DIR
+                "/tests/replay/check_analysis.py raw.h5 raw.a.h5 raws; code=$?; [ $code = 77 ] || exit $code; }");
+    program_exits(&r, 0);
+    program_clear(&r);
+}
+END_TEST
+
+START_TEST(test_what_was_not_recorded_is_refused)
+{
+    program_result r = {0};
+    program_run(&r, 1, TRACE "-o keys.h5");
+    program_exits(&r, 0);
+    program_run(&r, 1, TRACE "--trace-level stats -o stats.h5");
+    program_exits(&r, 0);
+    program_refuses(1, 2, "policy 'expected-attention' cannot be replayed on 'keys.h5' (level keys)",
+                    "replay keys.h5 --policy expected-attention --budget 40");
+    program_refuses(2, 2, "'--trace-level keys' or 'full'", "replay stats.h5 --policy streaming --budget 40");
+    program_refuses(1, 2, "policy 'snapkv --evict block:8' cannot be replayed",
+                    "replay keys.h5 --policy 'snapkv --evict block:8' --budget 40");
+    program_refuses(1, 2, "nothing to replay", "replay --budget 40");
+    program_refuses(1, 4, "'tiny.h5' is a checkpoint, not a trace", "replay tiny.h5 --budget 40");
+    program_refuses(1, 2, "'--trace-layers 3'", "trace -m tiny.h5 -p a -n 1 --trace-layers 3 -o no.h5");
+    program_clear(&r);
+}
+END_TEST
+
+int main(void)
+{
+    const TTest *const tests[] = {test_a_trace_is_the_same_on_any_number_of_ranks,
+                                  test_recording_changes_nothing,
+                                  test_a_killed_run_leaves_what_it_had,
+                                  test_a_replay_keeps_what_a_run_keeps,
+                                  test_an_analysis_is_the_same_on_any_number_of_ranks,
+                                  test_figures_are_those_of_an_independent_computation,
+                                  test_what_was_not_recorded_is_refused,
+                                  NULL};
+    lh_buf text = {0};
+    program_enter();
+    tiny_write("tiny");
+    tiny_sentences(&text);
+    text.data[300] = 0;
+    program_file("text", text.data);
+    lh_buf_clear(&text);
+    program_result r = {0};
+    program_run(&r, 1, "import tiny -o tiny.h5 -q");
+    int code = r.code;
+    if (code) fprintf(stderr, "%s", r.err.data);
+    program_clear(&r);
+    if (code == 0) code = suite_run("cli trace", tests);
+    program_leave();
+    return code;
+}

@@ -1,0 +1,101 @@
+#!/usr/bin/env python3
+"""Works out the figures of a replay once more, with numpy in double precision, from the raw trace and the keep sets:
+check_analysis.py TRACE ANALYSIS KEEP_SETS_FOLDER. Ends with 77 where numpy or h5py are missing."""
+import glob
+import json
+import os
+import sys
+
+try:
+    import h5py
+    import numpy as np
+except ImportError:
+    sys.exit(77)
+
+trace, analysis = h5py.File(sys.argv[1]), h5py.File(sys.argv[2])
+model, recording = (json.loads(trace[n][()]) for n in ("model", "recording"))
+L, H, KV, D = recording["prompt_tokens"], model["heads"], model["kv_heads"], model["head_dim"]
+G = H // KV
+figures = analysis["figures"]
+dims = {d["name"]: d for d in json.loads(figures["mass/dims"][()])}
+policies, budgets = dims["policy"]["labels"], [f"{b:g}%" for b in dims["budget"]["values"]]
+stem = os.path.basename(sys.argv[1]).split(".")[0]
+kept = {}
+for p in policies:
+    for b in budgets:
+        kept[p, b] = h5py.File(os.path.join(sys.argv[3], f"{stem}.{p}-{b}.h5"))
+
+worst = {}
+
+
+def compare(name, index, value):
+    there = float(figures[name]["values"][index])
+    # a perturbation is the difference of outputs that are rounded to f32: 1e-6 of them is 1e-5 of 0.1
+    error = abs(there - value) / max(abs(value), 0.1 if name.startswith("perturbation") else 1e-3)
+    worst[name] = max(worst.get(name, 0.0), error)
+
+
+positions, answers = trace["decode/positions"][:], trace["decode/answers"][:]
+rows = [(2 * i + 1) * len(positions) // (2 * min(64, len(positions))) for i in range(min(64, len(positions)))]
+for layer in recording["layers"]:
+    g = trace[f"layers/{layer:03d}"]
+    K, V = (g[f"prefill/{n}"][:].astype("f8") for n in ("keys", "values"))
+    AK, AV = (g[f"decode/{n}"][:].astype("f8") for n in ("keys", "values"))
+    Q, W = g["decode/queries"][:].astype("f8"), g["output_projection"][:].astype("f8")
+    sets = {}
+    for c, f in kept.items():
+        k = f[f"layers/{layer:03d}/kept"]
+        o, at = k["offsets"][:], k["positions"][:]
+        sets[c] = [set(at[o[i]:o[i + 1]].tolist()) for i in range(KV)]
+    for i, p in enumerate(policies):
+        for j, q in enumerate(policies):
+            for n, b in enumerate(budgets):
+                pairs = zip(sets[p, b], sets[q, b])
+                compare("overlap", (i, j, n, layer), np.mean([len(x & y) / len(x | y) for x, y in pairs]))
+    window = model["window"] if layer in model["sliding"] else 0
+    for h in range(H):
+        kv, wo = h // G, W[:, h * D:(h + 1) * D]
+        s = model["scale"] * np.concatenate([Q[rows, h] @ K[kv].T, Q[rows, h] @ AK[:, kv].T], 1)
+        if model["softcap"]:
+            s = model["softcap"] * np.tanh(s / model["softcap"])
+        for n, r in enumerate(rows):
+            later = (answers != answers[r]) | (positions > positions[r])
+            everything = np.concatenate([np.arange(L), positions])
+            if window:
+                s[n, everything <= positions[r] - window] = -np.inf
+            s[n, L:][later] = -np.inf
+        a = np.exp(s - s.max(1, keepdims=True))
+        a /= a.sum(1, keepdims=True)
+        values = np.concatenate([V[kv], AV[:, kv]])
+        norms = np.abs(values @ wo.T).sum(1)
+        out = a @ values
+        prompt = a[:, :L] / a[:, :L].sum(1, keepdims=True)
+        compare("entropy", (layer, h), np.mean([-(x[x > 0] * np.log(x[x > 0])).sum() for x in prompt]))
+        for n, share in enumerate((0.9, 0.95, 0.99)):
+            held = np.cumsum(-np.sort(-prompt, 1), 1)
+            compare("concentration", (n, layer, h), np.mean((held < share - 1e-12).sum(1) + 1))
+        for i, p in enumerate(policies):
+            for n, b in enumerate(budgets):
+                mask = np.zeros(L + len(positions))
+                mask[L:] = 1
+                mask[list(sets[p, b][kv])] = 1
+                sigma = (a * mask).sum(1)
+                lost = (a * (1 - mask)).sum(1)
+                by_lost = (lost[:, None] * out - (a * (1 - mask)) @ values) / sigma[:, None]
+                by_kept = (a * mask / sigma[:, None]) @ values - out
+                delta = np.where(sigma[:, None] > 0.5, by_lost, by_kept)
+                theta = (a * (1 - mask) * norms).sum(1) + lost / sigma * (a * mask * norms).sum(1)
+                at = (i, n, layer, h)
+                compare("mass", at, sigma.mean())
+                compare("half-mass", at, (sigma > 0.5).mean())
+                compare("perturbation-l2", at, (np.linalg.norm(delta, axis=1) / np.linalg.norm(out, axis=1)).mean())
+                compare("perturbation-l1", at, (np.abs(delta).sum(1) / np.abs(out).sum(1)).mean())
+                compare("perturbation-projected", at, np.abs(delta @ wo.T).sum(1).mean())
+                compare("bound-loss", at, (2 * norms.max() * lost).mean())
+                compare("bound-values", at, theta.mean())
+                if h % G == 0:
+                    compare("budgets", (i, n, layer, kv), len(sets[p, b][kv]))
+print({k: f"{v:.1e}" for k, v in sorted(worst.items())})
+counted = {"half-mass", "concentration"}  # a weight next to a threshold may fall on its other side
+bad = [k for k, v in worst.items() if v > (0.1 if k in counted else 1e-5)]
+sys.exit(f"not as numpy works them out: {bad}" if bad else 0)
