@@ -6,6 +6,7 @@
 #include "base/json.h"
 #include "import/checkpoint.h"
 #include "import/checkpoint_impl.h"
+#include "import/info_trace.h"
 #include "import/verify.h"
 
 static const char *const rope_names[LH_ROPE_KINDS] = {"default", "linear", "dynamic", "yarn", "llama3", "longrope"};
@@ -103,6 +104,8 @@ lh_status lh_info_json(const char *path, json_t **out)
     /* The hundreds of arrays of a checkpoint follow from its sizes. */
     if (strcmp(lh_h5_kind(h5), "checkpoint") == 0)
         LH_TRY_DONE(put_checkpoint(object, path));
+    else if (strcmp(lh_h5_kind(h5), "trace") == 0)
+        LH_TRY_DONE(lh_info_trace(object, h5, arrays));
     else
         LH_TRY_DONE(put(object, "arrays", json_incref(arrays)));
     *out = object;

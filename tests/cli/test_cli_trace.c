@@ -129,6 +129,10 @@ START_TEST(test_a_killed_run_leaves_what_it_had)
     ck_assert_ptr_nonnull(strstr(r.err.data, "had recorded when it ended"));
     program_run(&r, 1, "verify k.h5");
     program_exits(&r, 0);
+    program_run(&r, 1, "info k.h5");
+    program_exits(&r, 0);
+    ck_assert_ptr_nonnull(strstr(r.out.data, "layers_recorded: 3\n"));
+    ck_assert_ptr_nonnull(strstr(r.out.data, "whole_run: no\n"));
     program_run(&r, 1, "replay k.h5 --policy snapkv --budget 20%% -q");
     program_exits(&r, 0);
     program_refuses(1, 3, "there is no folder 'k.h5.segments'", "trace --join k.h5");
@@ -161,14 +165,15 @@ static void read_kept(lh_buf *out, const char *path)
 }
 
 /* Every source of scores, every kind of budgets and selections. */
-#define POLICIES                                                                                                  \
-    X("streaming")                                                                                                \
-    X("h2o")                                                                                                      \
-    X("scissorhands")                                                                                             \
-    X("tova")                                                                                                     \
-    X("mas") X("roco") X("snapkv") X("pyramidkv") X("ada-snapkv") X("ada-pyramid") X("critical-snapkv")           \
-        X("critical-ada-snapkv") X("nacl") X("ahakv") X("knorm") X("keydiff") X("expected-attention") X("random") \
-            X("longhaul")
+#define POLICIES                                                                                              \
+    X("streaming")                                                                                            \
+    X("h2o")                                                                                                  \
+    X("scissorhands")                                                                                         \
+    X("tova")                                                                                                 \
+    X("mas")                                                                                                  \
+    X("roco")                                                                                                 \
+    X("snapkv") X("pyramidkv") X("ada-snapkv") X("ada-pyramid") X("critical-snapkv") X("critical-ada-snapkv") \
+        X("nacl") X("ahakv") X("knorm") X("keydiff") X("expected-attention") X("random") X("longhaul")
 static const char *const policies[] = {
 #define X(name) name,
     POLICIES
@@ -234,7 +239,7 @@ START_TEST(test_an_analysis_is_the_same_on_any_number_of_ranks)
 }
 END_TEST
 
-/* numpy, from the raw trace. */
+/* numpy, from the raw trace; and what the reader in Python reads. */
 START_TEST(test_figures_are_those_of_an_independent_computation)
 {
     program_result r = {0};
@@ -242,8 +247,9 @@ START_TEST(test_figures_are_those_of_an_independent_computation)
     program_exits(&r, 0);
     program_run(&r, 1,
                 "replay raw.h5 --policy snapkv,ada-snapkv,roco --budget 10%%,30%% -q -o raw.a.h5 --keep-sets raws && "
-                "{ command -v python3 > /dev/null || exit 0; python3 " SOURCE_DIR
-                "/tests/replay/check_analysis.py raw.h5 raw.a.h5 raws; code=$?; [ $code = 77 ] || exit $code; }");
+                "{ command -v python3 > /dev/null || exit 0; for check in 'check_analysis.py raw.h5 raw.a.h5 raws' "
+                "'check_reader.py tiny.h5 raw.h5 raw.a.h5 raws/raw.ada-snapkv-10%%.h5'; do python3 " SOURCE_DIR
+                "/tests/replay/$check; code=$?; [ $code = 0 ] || [ $code = 77 ] || exit $code; done; }");
     program_exits(&r, 0);
     program_clear(&r);
 }

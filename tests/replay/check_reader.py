@@ -1,0 +1,40 @@
+#!/usr/bin/env python3
+"""What tools/longhaul.py reads: check_reader.py CHECKPOINT TRACE ANALYSIS KEEP_SETS. Ends with 77 where numpy or h5py are
+missing."""
+import os
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "..", "tools"))
+try:
+    import longhaul
+    import numpy as np
+except ImportError:
+    sys.exit(77)
+
+checkpoint, trace, analysis, kept = (longhaul.open(path) for path in sys.argv[1:5])
+assert [f.kind for f in (checkpoint, trace, analysis, kept)] == ["checkpoint", "trace", "analysis", "keep-sets"]
+assert checkpoint["embed"].shape[1] == checkpoint.config["hidden_size"] == trace.model["hidden"]
+
+# Attention of recorded rows times the values is the recorded output.
+group = trace.model["heads"] // trace.model["kv_heads"]
+for number in trace.layers:
+    layer = trace.layer(number)
+    for head in range(trace.model["heads"]):
+        a = layer.attention(head)
+        assert np.allclose(a.sum(1), 1)
+        assert np.allclose(a @ layer.values[head // group], layer.outputs[:, head], atol=1e-4)
+
+# Keep sets have as many entries as the figure says.
+policy, budget = os.path.basename(sys.argv[4])[:-3].split(".", 1)[1].rsplit("-", 1)
+figure = analysis["budgets"].sel(policy=policy, budget=float(budget.rstrip("%")))
+for number in trace.layers:
+    counts = [len(p) for p in kept.positions(number)]
+    assert counts == figure.sel(layer=number).values.astype(int).tolist(), (counts, figure.sel(layer=number).values)
+assert 0 < analysis["mass"].mean() < 1 and list(analysis["mass"].dims) == ["policy", "budget", "layer", "head"]
+
+try:
+    longhaul.Trace(sys.argv[1])
+except ValueError as error:
+    assert "is a checkpoint, not a trace" in str(error)
+else:
+    sys.exit("a checkpoint was opened as a trace")

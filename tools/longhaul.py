@@ -1,0 +1,247 @@
+"""Reads the HDF5 files of Longhaul into numpy arrays: checkpoints, caches, keep sets, traces and analyses.
+
+    import longhaul
+    trace = longhaul.Trace("book.trace.h5")
+    keys = trace.layer(3).keys                 # [kv_heads, tokens, head_dim]
+    kept = longhaul.KeepSets("kept.h5")
+    kept.positions(0)[1]                       # positions that KV head 1 of layer 0 keeps
+    analysis = longhaul.Analysis("book.analysis.h5")
+    analysis["mass"].sel(policy="snapkv").mean()
+
+Heads of their own lengths are lists of arrays. 16-bit floats become float32. Files are opened for reading and may be used in
+`with`. Layouts: docs/files.md and docs/traces.md. Needs h5py and numpy; nothing of Longhaul itself.
+"""
+import json
+
+import h5py
+import numpy as np
+
+__all__ = ["open", "Checkpoint", "Cache", "KeepSets", "Trace", "Analysis", "Figure"]
+
+
+class FileError(ValueError):
+    """A file that is not what its name says."""
+
+
+def _array(dataset):
+    """A dataset as an array; bfloat16 and float16 as float32."""
+    if dataset.attrs.get("dtype") in ("bf16", b"bf16"):
+        raw = np.empty(dataset.shape, np.uint16)
+        dataset.id.read(h5py.h5s.ALL, h5py.h5s.ALL, raw, mtype=dataset.id.get_type())
+        return (raw.astype(np.uint32) << 16).view(np.float32)
+    array = dataset[...]
+    return array.astype(np.float32) if array.dtype == np.float16 else array
+
+
+def _text(dataset):
+    value = dataset[()]
+    return value.decode() if isinstance(value, bytes) else value
+
+
+class _File:
+    kind = None
+
+    def __init__(self, path):
+        self.h5 = h5py.File(path, "r")
+        kind = self.h5.attrs.get("longhaul")
+        kind = kind.decode() if isinstance(kind, bytes) else kind
+        if kind != self.kind:
+            self.h5.close()
+            raise FileError(f"'{path}' is {'a ' + kind if kind else 'no file of Longhaul'}, not a {self.kind}")
+        run = self.h5.attrs.get("run")
+        self.run = json.loads(run) if run else None  # the resolved options of the run that wrote it
+        self.path = path
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    def close(self):
+        self.h5.close()
+
+    def json(self, name):
+        return json.loads(_text(self.h5[name]))
+
+    @property
+    def layers(self):
+        """Numbers of the layers that the file has."""
+        return sorted(int(n) for n in self.h5["layers"]) if "layers" in self.h5 else []
+
+
+class Checkpoint(_File):
+    kind = "checkpoint"
+
+    def __init__(self, path):
+        super().__init__(path)
+        self.config = self.json("config")
+
+    @property
+    def names(self):
+        """Names of the weights: "embed", "layers/000/q", ..."""
+        names = []
+        self.h5["weights"].visititems(lambda n, o: names.append(n) if isinstance(o, h5py.Dataset) else None)
+        return names
+
+    def __getitem__(self, name):
+        return _array(self.h5["weights"][name])
+
+
+def _ragged(group, name):
+    offsets, flat = group["offsets"][...], _array(group[name])
+    return [flat[a:b] for a, b in zip(offsets[:-1], offsets[1:])]
+
+
+class Cache(_File):
+    kind = "cache"
+
+    def __init__(self, path):
+        super().__init__(path)
+        self.tokens, self.policy = self.h5["tokens"][...], self.json("policy")
+
+    def positions(self, layer):
+        return _ragged(self.h5[f"layers/{layer:03d}"], "positions")
+
+    def keys(self, layer):
+        return _ragged(self.h5[f"layers/{layer:03d}"], "k")
+
+    def values(self, layer):
+        return _ragged(self.h5[f"layers/{layer:03d}"], "v")
+
+
+class KeepSets(_File):
+    kind = "keep-sets"
+
+    def __init__(self, path):
+        super().__init__(path)
+        self.tokens = self.h5["tokens"][...]
+
+    def positions(self, layer, part="kept"):
+        """Positions that each KV head keeps: at the end of the prompt ("kept") or of the run ("final")."""
+        return _ragged(self.h5[f"layers/{layer:03d}/{part}"], "positions")
+
+
+class TraceLayer:
+    """Arrays of one layer, read when they are asked for; None: not recorded. docs/traces.md has their shapes."""
+
+    _names = {"queries": "prefill/queries", "outputs": "prefill/outputs", "lse": "prefill/lse", "keys": "prefill/keys",
+              "values": "prefill/values", "sums": "columns/sums", "squares": "columns/squares",
+              "counts": "columns/counts", "projected_norms": "norms/projected", "key_squares": "norms/key_squares",
+              "value_squares": "norms/value_squares", "output_projection": "output_projection",
+              "frequencies": "rotation/frequencies", "rotation_scale": "rotation/scale",
+              "decode_queries": "decode/queries", "decode_outputs": "decode/outputs", "decode_lse": "decode/lse",
+              "decode_keys": "decode/keys", "decode_values": "decode/values"}
+
+    def __init__(self, trace, number):
+        self.trace, self.number, self._group = trace, number, trace.h5[f"layers/{number:03d}"]
+
+    def __getattr__(self, name):
+        if name not in self._names:
+            raise AttributeError(name)
+        return _array(self._group[self._names[name]]) if self._names[name] in self._group else None
+
+    @property
+    def window(self):
+        """Keys that a row sees, in a sliding layer; 0: all."""
+        return self.trace.model["window"] if self.number in self.trace.model["sliding"] else 0
+
+    @property
+    def kept(self):
+        """Positions that each KV head kept in the run."""
+        return _ragged(self._group["kept"], "positions")
+
+    def attention(self, head, rows=None):
+        """Weights of recorded query rows of the prompt on its entries, [rows, tokens], of one query head. rows: indices of
+        trace.rows; None: all."""
+        t = self.trace
+        rows = np.arange(len(t.rows)) if rows is None else np.asarray(rows)
+        kv = head // (t.model["heads"] // t.model["kv_heads"])
+        s = t.logits_of(self.queries[rows, head] @ self.keys[kv].T)
+        at, j = t.rows[rows][:, None], np.arange(len(t.tokens))[None]
+        s[(j > at) | (j <= at - (self.window or at.max() + 1))] = -np.inf
+        a = np.exp(s - s.max(1, keepdims=True))
+        return a / a.sum(1, keepdims=True)
+
+
+class Trace(_File):
+    kind = "trace"
+
+    def __init__(self, path):
+        super().__init__(path)
+        self.model, self.recording, self.policy = (self.json(n) for n in ("model", "recording", "policy"))
+        self.tokens, self.rows = self.h5["tokens"][...], self.h5["rows"][...]
+        self.answers = self.json("answers") if "answers" in self.h5 else []
+        decode = self.h5.get("decode", {})
+        self.decode = {n: decode[n][...] for n in decode}  # "positions", "answers", "tokens" of rows after the prompt
+
+    @property
+    def layers(self):
+        return [n for n in super().layers if f"layers/{n:03d}/prefill" in self.h5]
+
+    def layer(self, number):
+        return TraceLayer(self, number)
+
+    def logits_of(self, products):
+        """Logits of products of queries and keys."""
+        s, cap = products * self.model["scale"], self.model["softcap"]
+        return cap * np.tanh(s / cap) if cap else s
+
+
+class Figure:
+    """A labelled array. dims: {"policy": [names], "budget": [numbers], "layer": range(30), ...} in the order of values' axes."""
+
+    def __init__(self, values, dims, attributes):
+        self.values, self.dims, self.attributes = values, dims, attributes
+
+    def __array__(self, dtype=None, copy=None):
+        return np.asarray(self.values, dtype)
+
+    def sel(self, **points):
+        """The part at these points of some dims (blanks in names are written as _), such as sel(policy="h2o", layer=3)."""
+        values, dims = self.values, dict(self.dims)
+        for name, point in points.items():
+            name = name.replace("_", " ") if name not in dims else name
+            labels = list(dims)
+            values = np.take(values, list(dims[name]).index(point), axis=labels.index(name))
+            del dims[name]
+        return Figure(values, dims, self.attributes)
+
+    def mean(self, *names):
+        """The mean over these dims; over all of them without names."""
+        if not names:
+            return float(np.nanmean(self.values))
+        labels = list(self.dims)
+        dims = {n: d for n, d in self.dims.items() if n not in names}
+        return Figure(np.nanmean(self.values, axis=tuple(labels.index(n) for n in names)), dims, self.attributes)
+
+
+class Analysis(_File):
+    kind = "analysis"
+
+    def __init__(self, path):
+        super().__init__(path)
+        self.summary = self.json("summary") if "summary" in self.h5 else {}
+
+    @property
+    def figures(self):
+        """Names of the figures."""
+        return sorted(self.h5["figures"]) if "figures" in self.h5 else []
+
+    def __getitem__(self, name):
+        group = self.h5["figures"][name]
+        dims = {d["name"]: d.get("labels") or d.get("values") or list(range(d["count"]))
+                for d in json.loads(_text(group["dims"]))}
+        texts = {k: v.decode() if isinstance(v, bytes) else v for k, v in group.attrs.items()}
+        return Figure(_array(group["values"]), dims, texts)
+
+
+def open(path):  # pylint: disable=redefined-builtin
+    """The file as what it is."""
+    with h5py.File(path, "r") as h5:
+        kind = h5.attrs.get("longhaul", b"")
+    kind = kind.decode() if isinstance(kind, bytes) else kind
+    for cls in (Checkpoint, Cache, KeepSets, Trace, Analysis):
+        if cls.kind == kind:
+            return cls(path)
+    raise FileError(f"'{path}' is no checkpoint, cache, trace, analysis or keep sets of Longhaul")
