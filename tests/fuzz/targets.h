@@ -13,7 +13,8 @@
     X(tokenizer)                                                                                         \
     X(tokenizer_meta)                                                                                    \
     X(text) X(chat) X(template) X(ids) X(profile) X(safetensors) X(gguf) X(gguf_config) X(gguf_vocab) X(import_gguf) \
-        X(import_tensors) X(import_config) X(import_index) X(plan) X(checkpoint) X(cache_file) X(keep_sets) X(analysis)
+        X(import_tensors) X(import_config) X(import_index) X(plan) X(checkpoint) X(cache_file) X(keep_sets) X(analysis) \
+            X(trace)
 #define FZ_TARGET(name) extern const fz_target fz_##name;
 FZ_TARGETS(FZ_TARGET)
 #undef FZ_TARGET

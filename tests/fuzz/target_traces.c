@@ -1,0 +1,65 @@
+/* target_traces.c - traces, which are replayed. */
+#include "base/h5.h"
+#include "base/mem.h"
+#include "fuzz.h"
+#include "import/verify.h"
+#include "policies/list.h"
+#include "replay/replay.h"
+#include "replay/trace_maker.h"
+
+static lh_status make_seeds(fz_seeds *seeds, const char *folder)
+{
+    lh_status st = LH_OK;
+    char *path = NULL;
+    LH_TRY_DONE(lh_asprintf(&path, "%s/seed.h5", folder));
+    LH_TRY_DONE(made_trace_write(path, MADE_RANDOM));
+    LH_TRY_DONE(fz_seeds_add_file(seeds, path));
+done:
+    lh_free(path);
+    return st;
+}
+
+/* Every policy at two budgets, and every analysis. */
+static lh_status replay(const char *path)
+{
+    lh_status st = LH_OK;
+    const lh_analysis *analyses[64] = {NULL};
+    lh_policy_list policies = {0};
+    lh_replay *out = NULL;
+    lh_comm *comm = NULL;
+    for (int i = 0; lh_analysis_at(i); i++) analyses[i] = lh_analysis_at(i);
+    LH_TRY_DONE(lh_h5_probe(path));
+    LH_TRY_DONE(lh_comm_open_self(&comm));
+    LH_TRY_DONE(lh_policy_list_resolve(
+        &policies,
+        &(lh_policy_options){.policy = "h2o,snapkv --window 4,ada-snapkv --window 4,critical-snapkv --window 4,"
+                                       "keydiff,streaming,random",
+                             .budget = "6,50%"}));
+    LH_TRY_DONE(lh_replay_run(&out, &(lh_replay_request){.traces = &path,
+                                                         .trace_count = 1,
+                                                         .policies = &policies,
+                                                         .analyses = analyses,
+                                                         .judge_rows = 8,
+                                                         .comm = comm}));
+done:
+    lh_replay_close(out);
+    lh_policy_list_clear(&policies);
+    lh_comm_close(comm);
+    return st == LH_EUSAGE ? lh_fail_within(LH_EFILE, "cannot be replayed") : st;
+}
+
+static lh_status run_trace(fz_case *c)
+{
+    if (fz_below(&c->rng, 4)) return replay(c->path);
+    lh_verify_report report;
+    return lh_verify(c->path, &(lh_import_progress){0}, &report);
+}
+
+const fz_target fz_trace = {.name = "trace",
+                            .summary = "a trace, verified and replayed",
+                            .file = "trace.h5",
+                            .form = FZ_BINARY,
+                            .quick = 60,
+                            .share = 3000,
+                            .seeds = make_seeds,
+                            .run = run_trace};

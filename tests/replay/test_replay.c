@@ -1,0 +1,125 @@
+/* Laws of a replay, on a made trace: what can be worked out by hand, what a whole budget changes, and that all budgets
+ * at once give what each gives alone. tests/cli/test_cli_trace.c compares with runs and with numpy. */
+#include <check.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "replay/replay.h"
+#include "replay/trace_maker.h"
+#include "suite.h"
+
+enum { CELLS = 64 };
+
+/* Means of some figures: [policies, budgets]. */
+typedef struct means {
+    double mass[CELLS], hits[CELLS], l2[CELLS], projected[CELLS], bound[CELLS], kept[CELLS];
+    int64_t policies, budgets;
+} means;
+
+static void run_replay(const char *policies, const char *budgets, made_kind kind, means *out)
+{
+    static const struct {
+        const char *figure;
+        size_t at;
+    } figures[] = {{"mass", offsetof(means, mass)},          {"hits", offsetof(means, hits)},
+                   {"perturbation-l2", offsetof(means, l2)}, {"perturbation-projected", offsetof(means, projected)},
+                   {"bound-values", offsetof(means, bound)}, {"budgets", offsetof(means, kept)}};
+    const lh_analysis *analyses[64] = {NULL};
+    const char *path = "made.h5";
+    lh_policy_list list = {0};
+    lh_replay *r = NULL;
+    lh_comm *comm = NULL;
+    for (int i = 0; lh_analysis_at(i); i++) analyses[i] = lh_analysis_at(i);
+    ck_assert_int_eq(lh_comm_open_self(&comm), LH_OK);
+    ck_assert_int_eq(made_trace_write(path, kind), LH_OK);
+    ck_assert_int_eq(lh_policy_list_resolve(&list, &(lh_policy_options){.policy = policies, .budget = budgets}), LH_OK);
+    ck_assert_msg(lh_replay_run(&r, &(lh_replay_request){.traces = &path,
+                                                         .trace_count = 1,
+                                                         .policies = &list,
+                                                         .analyses = analyses,
+                                                         .judge_rows = MADE_AFTER,
+                                                         .comm = comm}) == LH_OK,
+                  "%s", lh_error_message());
+    out->policies = lh_replay_study(r)->policy_count;
+    out->budgets = lh_replay_study(r)->budget_count;
+    ck_assert_int_le(out->policies * out->budgets, CELLS);
+    for (size_t f = 0; f < sizeof figures / sizeof *figures; f++)
+        ck_assert_int_eq(lh_replay_mean(r, figures[f].figure, (double *)(void *)((char *)out + figures[f].at)), LH_OK);
+    lh_replay_close(r);
+    lh_policy_list_clear(&list);
+    lh_comm_close(comm);
+    remove(path);
+}
+
+/* Row i after the prompt sees the prompt and i + 1 entries more, and gives each the same. */
+START_TEST(test_even_attention_keeps_the_share_of_the_entries)
+{
+    const int budgets[] = {6, 12, 18};
+    means m;
+    run_replay("streaming,random,h2o", "6,12,18", MADE_EVEN, &m);
+    for (int64_t p = 0; p < m.policies; p++)
+        for (int b = 0; b < 3; b++) {
+            double mass = 0;
+            for (int i = 0; i < MADE_AFTER; i++) mass += (budgets[b] + i + 1.0) / (MADE_PROMPT + i + 1.0) / MADE_AFTER;
+            ck_assert_double_eq_tol(m.mass[p * 3 + b], mass, 1e-6);
+            ck_assert_double_eq_tol(m.kept[p * 3 + b], budgets[b], 1e-9);
+        }
+}
+END_TEST
+
+START_TEST(test_a_whole_budget_changes_nothing)
+{
+    means m;
+    run_replay("streaming,snapkv --window 4,h2o,ada-snapkv --window 4", "100%", MADE_RANDOM, &m);
+    for (int64_t c = 0; c < m.policies; c++) {
+        ck_assert_double_eq_tol(m.mass[c], 1, 1e-6);
+        ck_assert_double_eq(m.hits[c], 1);
+        ck_assert_double_eq(m.l2[c], 0);
+        ck_assert_double_eq(m.projected[c], 0);
+    }
+}
+END_TEST
+
+/* Two-stage selections and draws do not contain each other at growing budgets: their classes are others. */
+START_TEST(test_all_budgets_at_once_are_those_of_each_alone)
+{
+    static const char *const each[] = {"4", "6", "7", "9", "12", "15", "20"};
+    static const char policies[] =
+        "h2o,snapkv --window 4,ada-snapkv --window 4,critical-snapkv --window 4,nacl,random,roco";
+    means all, one;
+    run_replay(policies, "4,6,7,9,12,15,20", MADE_RANDOM, &all);
+    for (int b = 0; b < 7; b++) {
+        run_replay(policies, each[b], MADE_RANDOM, &one);
+        for (int64_t p = 0; p < all.policies; p++) {
+            ck_assert_double_eq_tol(all.mass[p * 7 + b], one.mass[p], 1e-6);
+            ck_assert_double_eq(all.hits[p * 7 + b], one.hits[p]);
+            ck_assert_double_eq_tol(all.l2[p * 7 + b], one.l2[p], 1e-6);
+            ck_assert_double_eq_tol(all.projected[p * 7 + b], one.projected[p], 1e-5);
+        }
+    }
+}
+END_TEST
+
+/* The oracle ranks by the very rows that judge: nothing keeps more of their attention with as many entries a head. And
+ * CriticalKV's bound is above the perturbation. */
+START_TEST(test_nothing_keeps_more_than_the_oracle)
+{
+    means m;
+    run_replay("h2o,snapkv --window 4,streaming,keydiff,random", "4,8,12", MADE_RANDOM, &m);
+    for (int64_t p = 0; p < m.policies; p++)
+        for (int b = 0; b < 3; b++) {
+            ck_assert_double_le(m.mass[p * 3 + b],
+                                m.mass[(m.policies - 1) * 3 + b] + 0.02); /* lse of the maker is rough */
+            ck_assert_double_le(m.projected[p * 3 + b], m.bound[p * 3 + b] + 1e-6);
+        }
+}
+END_TEST
+
+int main(void)
+{
+    const TTest *const tests[] = {test_even_attention_keeps_the_share_of_the_entries,
+                                  test_a_whole_budget_changes_nothing, test_all_budgets_at_once_are_those_of_each_alone,
+                                  test_nothing_keeps_more_than_the_oracle, NULL};
+    return suite_run("replay", tests);
+}
