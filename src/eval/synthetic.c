@@ -1,5 +1,5 @@
-/* synthetic.c - fits the prompts of every task and length, lets every cache answer them (asking.h), and prints the
- * means of the scores. */
+/* synthetic.c - fits the prompts of every task and length, lets every cache answer them (asking.h), and scores the
+ * answers. */
 #include "eval/synthetic.h"
 
 #include <stdio.h>
