@@ -96,6 +96,7 @@ lh_status lh_report_page(const lh_report *r, lh_buf *out)
     LH_TRY(lh_page_summary(r, out));
     LH_TRY(lh_buf_puts(out, "<div id=\"controls\" hidden></div>\n<main>\n"));
     LH_TRY(lh_page_figures(r, out));
+    LH_TRY(lh_page_prompts(r, out));
     LH_TRY(lh_page_tables(r, out));
     LH_TRY(lh_buf_puts(out, "</main>\n"));
     LH_TRY(put_files(r, out));

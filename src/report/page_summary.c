@@ -114,6 +114,19 @@ static lh_status put_facts(const lh_report_source *s, lh_buf *out)
 
 /* ---- rankings ---- */
 
+/* What the means of a ranking are taken over. */
+static lh_status put_note(const lh_view *view, lh_buf *out)
+{
+    lh_status st = LH_OK;
+    lh_buf text = {0};
+    LH_TRY_DONE(lh_view_note(view, &text));
+    if (text.bytes) LH_TRY_DONE(lh_buf_puts(out, " · "));
+    if (text.bytes) LH_TRY_DONE(lh_html_text(out, text.data));
+done:
+    lh_buf_clear(&text);
+    return st;
+}
+
 static lh_status put_ranking(const lh_report *r, const lh_sheet *sheet, lh_buf *out)
 {
     lh_status st = LH_OK;
@@ -130,6 +143,7 @@ static lh_status put_ranking(const lh_report *r, const lh_sheet *sheet, lh_buf *
         LH_TRY_DONE(lh_buf_puts(out, " · "));
         LH_TRY_DONE(lh_html_text(out, sheet->source->name));
     }
+    LH_TRY_DONE(put_note(&k.view, out));
     LH_TRY_DONE(lh_buf_puts(out, "</small></caption>\n<thead><tr><th scope=\"col\">budget</th>"));
     for (int64_t b = 0; b < columns; b++) {
         LH_TRY_DONE(lh_buf_puts(out, "<th scope=\"col\">"));

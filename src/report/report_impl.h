@@ -52,6 +52,7 @@ void lh_topic_range(const lh_report *report, const lh_topic *topic, double *low,
 /* Parts of the page, appended (page_*.c). */
 lh_status lh_page_summary(const lh_report *report, lh_buf *out);
 lh_status lh_page_figures(const lh_report *report, lh_buf *out);
+lh_status lh_page_prompts(const lh_report *report, lh_buf *out); /* answers of `eval` */
 lh_status lh_page_tables(const lh_report *report, lh_buf *out);
 lh_status lh_page_data(const lh_report *report, lh_buf *out); /* the JSON block */
 

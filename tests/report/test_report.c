@@ -342,6 +342,32 @@ START_TEST(test_means_become_curves_over_budgets)
 }
 END_TEST
 
+START_TEST(test_answers_that_differ_are_beside_each_other)
+{
+    static const lh_column columns[] = {{"policy", "", LH_COLUMN_LABEL}, {"budget", "", LH_COLUMN_LABEL},
+                                        {"seed", "", LH_COLUMN_I64},     {"secret", "", LH_COLUMN_TEXT},
+                                        {"answer", "", LH_COLUMN_TEXT},  {NULL, NULL, LH_COLUMN_TEXT}};
+    lh_stored_table stored = {.name = "needle/prompts"};
+    lh_report_source source = {.tables = {&stored, 1}};
+    const lh_report report = {.sources = &source, .source_count = 1};
+    lh_buf out = {0};
+    lh_table_init(&stored.table, columns);
+    for (int i = 0; i < 6; i++) /* both answer the seeds 0 and 2 alike */
+        OK(lh_table_add(&stored.table, (lh_cell[]){{.text = i % 2 ? "h2o" : "full"},
+                                                   {.text = i % 2 ? "9" : "all"},
+                                                   {.number = i / 2},
+                                                   {.text = "<owl>"},
+                                                   {.text = i == 3 ? "a cat" : "an owl"}}));
+    OK(lh_page_prompts(&report, &out));
+    ck_assert_int_eq(count_of(out.data, "<h3>"), 1);
+    ck_assert_ptr_nonnull(strstr(out.data, "<h3>seed 1</h3>\n<p class=\"about\">Expected: &lt;owl&gt;</p>"));
+    ck_assert_int_eq(count_of(out.data, "<blockquote>"), 2);
+    ck_assert_ptr_nonnull(strstr(out.data, "a cat"));
+    lh_buf_clear(&out);
+    lh_table_clear(&stored.table);
+}
+END_TEST
+
 START_TEST(test_a_curve_runs_over_positions)
 {
     static const lh_column columns[] = {{"policy", "", LH_COLUMN_LABEL},
@@ -404,6 +430,7 @@ int main(void)
                                   test_every_figure_is_drawn,
                                   test_a_hostile_file_adds_no_markup_to_the_page,
                                   test_means_become_curves_over_budgets,
+                                  test_answers_that_differ_are_beside_each_other,
                                   test_a_curve_runs_over_positions,
                                   test_csv_has_a_row_for_each_value,
                                   NULL};
