@@ -58,7 +58,8 @@ static const lh_syntax syntax = {
     .usage = "FILE… -o FILE [options]",
     .summary = "Draw analyses: figures and tables in one page that works offline",
     .text =
-        "FILEs are analyses, as 'eval … -o' writes them. Figures of one name are drawn side by side. The page begins "
+        "FILEs are analyses, as 'replay' and 'eval' write them with '-o'. Figures of one name are drawn side by side. "
+        "The page begins "
         "with a summary: which policy is best at which budget. Its figures respond to pointer and arrow keys; without "
         "scripts they are drawings.",
     .max_args = MAX_FILES,
@@ -97,14 +98,14 @@ static lh_status run_report(lh_call *call)
         paths[n] = lh_options_arg(call->options, n);
         n++;
     }
-    if (!n) LH_FAIL_DONE(LH_EUSAGE, "nothing to draw: give analyses, such as 'eval … -o a.h5' writes");
+    if (!n) LH_FAIL_DONE(LH_EUSAGE, "nothing to draw: give analyses, such as 'replay … -o a.h5' writes");
     if (!document && !files->csv)
         LH_FAIL_DONE(LH_EUSAGE, "nothing to write: give '-o FILE', '--format md' or '--csv FOLDER'");
     if (files->output) LH_TRY_DONE(lh_file_claim(files->output, 1 << 20));
     for (int64_t i = 0; i < n; i++) LH_TRY_DONE(lh_cli_probe(paths[i]));
     LH_TRY_DONE(lh_report_open(&report, paths, n));
     if (lh_report_is_empty(report))
-        LH_FAIL_DONE(LH_EFILE, "'%s' holds neither figures nor tables, as the output of 'eval' does", paths[0]);
+        LH_FAIL_DONE(LH_EFILE, "'%s' holds neither figures nor tables, as those of 'replay' and 'eval' do", paths[0]);
     if (document) LH_TRY_DONE(write_document(report, files));
     if (files->csv) LH_TRY_DONE(lh_report_csv(report, files->csv));
 done:
