@@ -104,7 +104,8 @@ static const lh_syntax syntax = {
         "Every policy evicts every layer of the trace at every budget, by the code of the engine: it keeps what a "
         "run keeps. Recorded query rows then tell what was lost. Two baselines are always there: 'random', and "
         "'oracle', which ranks entries by the attention of those very rows.\n\nWithout --policy, all that the trace "
-        "holds observations for; without --budget, 0.5%, 1%, 2%, 5%, 10%, 20% and 50% of the prompt.",
+        "holds observations for; without --budget, or with '--budget auto', 0.5%, 1%, 2%, 5%, "
+        "10%, 20% and 50% of the prompt.",
     .max_args = 4096,
     .reads_args = 1,
     .groups = groups,
@@ -157,7 +158,7 @@ done:
 static lh_status take_policies(run *r)
 {
     lh_policy_options lists = r->v->policy;
-    if (!lists.budget) lists.budget = "0.5%,1%,2%,5%,10%,20%,50%";
+    if (!lists.budget || strcmp(lists.budget, "auto") == 0) lists.budget = "0.5%,1%,2%,5%,10%,20%,50%";
     if (!lists.policy) lists.policy = "all";
     LH_TRY(lh_asprintf(&r->list,
                        strstr(lists.policy, "random") || strcmp(lists.policy, "all") == 0 ? "%s" : "%s,random",

@@ -89,15 +89,15 @@ static lh_status report_progress(const lh_forward *f, const prompt *p, int64_t l
     return p->progress->done(p->progress->self, layer * p->n + done, f->config->layers * p->n);
 }
 
-/* One layer of the prompt; failures of operations are latched until lh_kv_prefill_end. In the last layer only rows from
- * `needed` on go through the MLP. */
+/* One layer of the prompt; failures of operations are latched until lh_kv_prefill_end. In the last layer only rows
+ * whose logits are kept go through the MLP, and only these and those that the cache wants attend. */
 static lh_status prefill_layer(lh_forward *f, const prompt *p, int64_t layer)
 {
     lh_status st = LH_OK;
     lh_kv *kv = p->kv;
     lh_ragged *view = NULL;
     int64_t n = p->n, wanted = lh_kv_wants_rows(kv, layer), rows = f->last_rows.cap < n ? f->last_rows.cap : n;
-    int64_t needed = layer + 1 < f->config->layers ? 0 : (n - rows < wanted ? n - rows : wanted);
+    int64_t goes_on = layer + 1 < f->config->layers ? 0 : n - rows, attends = lh_min_i64(goes_on, wanted);
     st = lh_kv_prefill_begin(kv, layer, &view); /* allocates: may fail on one rank only */
     LH_TRY(lh_comm_agree(f->exec.comm, st));
     for (int64_t at = 0, t; at < n; at += t) {
@@ -107,9 +107,9 @@ static lh_status prefill_layer(lh_forward *f, const prompt *p, int64_t layer)
             .layer = layer, .first = at, .tokens = t, .view = view, .x = p->x + at * f->config->hidden};
         number(f, f->work.positions, at, t);
         lh_layer_append(f, &rows_at);
-        if (at + t <= needed) continue;
+        if (at + t <= attends) continue;
         attend_and_record(f, kv, &rows_at);
-        lh_layer_output(f, &rows_at);
+        if (at + t > goes_on) lh_layer_output(f, &rows_at);
         LH_TRY(report_progress(f, p, layer, at + t));
     }
     LH_TRY(lh_kv_prefill_end(kv, layer));

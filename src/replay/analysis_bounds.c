@@ -4,8 +4,8 @@
 
 #include "replay/analysis.h"
 
-#define BY_HEAD                                                                                                    \
-    .unit = "of the hidden state", .view = LH_VIEW_CURVES, .x = LH_AXIS_BUDGET, .y = LH_AXIS_POLICY, .better = -1, \
+#define BY_HEAD                                                                                        \
+    .unit = "L1 norm", .view = LH_VIEW_CURVES, .x = LH_AXIS_BUDGET, .y = LH_AXIS_POLICY, .better = -1, \
     .axes = {LH_AXIS_POLICY, LH_AXIS_BUDGET, LH_AXIS_LAYER, LH_AXIS_HEAD}
 
 static const lh_analysis_figure figures[] = {

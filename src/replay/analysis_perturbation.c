@@ -25,7 +25,7 @@ static const lh_analysis_figure figures[] = {
      .title = "Output perturbation after the output projection, L1",
      .about = "L1 norm of the difference that the eviction makes to what a query head adds to the hidden state, as a "
               "mean over the reference rows. Less is better.",
-     .unit = "of the hidden state",
+     .unit = "L1 norm",
      .source = "CriticalKV, arXiv 2502.03805, equation 5",
      BY_HEAD},
     {0}};
