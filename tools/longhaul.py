@@ -16,7 +16,7 @@ import json
 import h5py
 import numpy as np
 
-__all__ = ["open", "Checkpoint", "Cache", "KeepSets", "Trace", "Analysis", "Figure"]
+__all__ = ["open", "write_scores", "Checkpoint", "Cache", "KeepSets", "Trace", "Analysis", "Figure"]
 
 
 class FileError(ValueError):
@@ -234,6 +234,16 @@ class Analysis(_File):
                 for d in json.loads(_text(group["dims"]))}
         texts = {k: v.decode() if isinstance(v, bytes) else v for k, v in group.attrs.items()}
         return Figure(_array(group["values"]), dims, texts)
+
+
+def write_scores(path, scores):
+    """Writes scores of entries for `longhaul replay --scores`: a dict of layer number to an array [kv_heads, tokens]; entries with
+    larger scores stay."""
+    with h5py.File(path, "w") as h5:
+        h5.attrs["longhaul"], h5.attrs["schema"], h5.attrs["created_by"] = "scores", np.int64(1), "longhaul.py"
+        for layer, values in scores.items():
+            dataset = h5.create_dataset(f"layers/{layer:03d}/scores", data=np.ascontiguousarray(values, np.float32))
+            dataset.attrs["dtype"] = "f32"
 
 
 def open(path):  # pylint: disable=redefined-builtin

@@ -12,12 +12,14 @@
 #include "base/progress.h"
 #include "cli/eval_common.h"
 #include "engine/threads.h"
+#include "replay/given_scores.h"
 #include "replay/replay.h"
 
 struct replay_options {
     const char *output, *keep_sets, *analyse;
     int judge;
     int64_t judge_rows, threads;
+    lh_strings scores;
 };
 
 struct values {
@@ -49,6 +51,13 @@ static const lh_option rows[] = {
      .def = "all",
      .word = analysis_name,
      .help = "Analyses, with commas between them; all: every one. 'longhaul info' lists them."},
+    {.type = LH_OPT_LIST,
+     .name = "scores",
+     FIELD(scores),
+     .arg = "FILE",
+     .help =
+         "Also a policy that ranks entries by the scores of FILE (HDF5, made by a script), named after it; the parts "
+         "of policies shape and select by them. May be given several times."},
     {.type = LH_OPT_ENUM,
      .name = "judge",
      FIELD(judge),
@@ -114,11 +123,13 @@ static const lh_syntax syntax = {
 typedef struct run {
     lh_call *call;
     struct values *v;
-    const char **traces;
+    const char **traces; /* [trace_count], then the files with scores; ends with NULL: all that is read */
+    lh_policy_options lists;
     int64_t trace_count;
     lh_policy_list policies;
     const lh_analysis **analyses; /* ends with NULL */
     char *record, *list;
+    lh_given_scores **scores; /* [v->replay.scores.n] */
     lh_progress progress;
     lh_replay *replay;
 } run;
@@ -128,8 +139,10 @@ static lh_status take_traces(run *r)
     const lh_options *o = r->call->options;
     while (lh_options_arg(o, r->trace_count)) r->trace_count++;
     if (r->trace_count == 0) LH_FAIL(LH_EUSAGE, "nothing to replay: give a trace, as 'longhaul trace' makes it");
-    LH_TRY(lh_calloc(&r->traces, r->trace_count + 1, sizeof *r->traces));
+    const lh_strings *scores = &r->v->replay.scores;
+    LH_TRY(lh_calloc(&r->traces, r->trace_count + scores->n + 1, sizeof *r->traces));
     for (int64_t i = 0; i < r->trace_count; i++) r->traces[i] = lh_options_arg(o, i);
+    for (int64_t i = 0; i < scores->n; i++) r->traces[r->trace_count + i] = scores->at[i];
     return LH_OK;
 }
 
@@ -154,16 +167,65 @@ done:
     return st;
 }
 
+/* "ideas/mine.h5" as "mine". */
+static lh_status name_scores(const char *path, char **out)
+{
+    const char *slash = strrchr(path, '/'), *base = slash ? slash + 1 : path;
+    return lh_strndup(out, base, (int64_t)strcspn(base, "."));
+}
+
+/* A policy of a file with scores, at the budget of another choice. */
+static lh_status add_scored(run *r, const lh_policy_options *lists, const lh_scorer *scorer, const char *path,
+                            const char *budget)
+{
+    lh_policy_list *all = &r->policies;
+    lh_policy_choice *choice;
+    lh_policy_options own = *lists;
+    own.policy = NULL;
+    own.budget = budget;
+    own.scorer = scorer;
+    own.profiles = &all->profiles;
+    LH_TRY(lh_realloc(&all->at, all->n + 1, sizeof *all->at));
+    all->cap = all->n + 1;
+    choice = &all->at[all->n];
+    *choice = (lh_policy_choice){.given = NULL};
+    LH_TRY(lh_policy_resolve(&choice->policy, &own));
+    all->n++;
+    LH_TRY(name_scores(path, &choice->name));
+    return lh_strdup(&choice->budget, budget);
+}
+
+/* Files with scores, at every budget of the list. */
+static lh_status add_scores(run *r)
+{
+    const lh_strings *files = &r->v->replay.scores;
+    const int64_t others = r->policies.n;
+    LH_TRY(lh_calloc(&r->scores, files->n + 1, sizeof *r->scores));
+    for (int64_t f = 0; f < files->n; f++) {
+        LH_TRY(lh_given_scores_open(&r->scores[f], files->at[f]));
+        const lh_scorer scorer = lh_given_scores_scorer(r->scores[f]);
+        for (int64_t i = 0; i < others; i++) {
+            const char *budget = r->policies.at[i].budget;
+            int known = !r->policies.at[i].policy.evicts;
+            for (int64_t k = 0; k < i && !known; k++)
+                known = r->policies.at[k].policy.evicts && strcmp(r->policies.at[k].budget, budget) == 0;
+            if (!known) LH_TRY(add_scored(r, &r->lists, &scorer, files->at[f], budget));
+        }
+    }
+    return LH_OK;
+}
+
 /* The policies of the command line, with the default budgets; random is always there. */
 static lh_status take_policies(run *r)
 {
     lh_policy_options lists = r->v->policy;
     if (!lists.budget || strcmp(lists.budget, "auto") == 0) lists.budget = "0.5%,1%,2%,5%,10%,20%,50%";
-    if (!lists.policy) lists.policy = "all";
+    if (!lists.policy) lists.policy = r->v->replay.scores.n ? "random" : "all";
     LH_TRY(lh_asprintf(&r->list,
                        strstr(lists.policy, "random") || strcmp(lists.policy, "all") == 0 ? "%s" : "%s,random",
                        lists.policy));
     lists.policy = r->list;
+    r->lists = lists;
     return lh_policy_list_resolve(&r->policies, &lists);
 }
 
@@ -299,12 +361,15 @@ static lh_status run_replay(lh_call *call)
     if (lh_cli_first()) st = claim(&r.v->replay);
     LH_TRY_DONE(lh_comm_agree(lh_world_comm(call->world), st));
     st = drop_missing(&r);
+    if (st == LH_OK) st = add_scores(&r);
     LH_TRY_DONE(lh_comm_agree(lh_world_comm(call->world), st));
     LH_TRY_DONE(replay(&r));
 done:
     lh_progress_clear(&r.progress);
     if (lh_cli_first() && r.v->replay.output) lh_partial_drop(r.v->replay.output);
     lh_replay_close(r.replay);
+    for (int64_t i = 0; r.scores && i < r.v->replay.scores.n; i++) lh_given_scores_close(r.scores[i]);
+    lh_free(r.scores);
     lh_policy_list_clear(&r.policies);
     lh_free(r.analyses);
     lh_free(r.traces);

@@ -50,7 +50,10 @@ static void fetch_head(const lh_exec *exec, const lh_ragged *kv, host_head *h)
 /* Calls the program's function, and checks what it wrote. */
 static lh_status call_scorer(const lh_scorer *scorer, const lh_head_entries *e, float *scores)
 {
+    lh_error_clear();
     lh_status st = scorer->score(scorer->self, e, scores);
+    if (st != LH_OK && *lh_error_message()) /* it says why */
+        return lh_fail_within(st, "layer %lld, KV head %lld", (long long)e->layer, (long long)e->kv_head);
     if (st != LH_OK)
         LH_FAIL(st, "the scorer of the policy fails at KV head %lld of layer %lld", (long long)e->kv_head,
                 (long long)e->layer);

@@ -1,6 +1,7 @@
 /* analyses.c - the table of analyses, and where values lie in their figures. */
 #include <string.h>
 
+#include "base/minmax.h"
 #include "replay/analysis.h"
 
 const double lh_study_shares[LH_STUDY_SHARES] = {0.9, 0.95, 0.99};
@@ -26,6 +27,13 @@ const lh_analysis *lh_analysis_find(const char *name)
     for (size_t i = 0; i < sizeof analyses / sizeof *analyses; i++)
         if (strcmp(analyses[i]->name, name) == 0) return analyses[i];
     return NULL;
+}
+
+int64_t lh_layer_visits(const lh_layer_facts *l, int64_t j)
+{
+    const int64_t first = lh_max_i64(j, l->tokens - l->column_rows),
+                  end = l->window ? lh_min_i64(l->tokens, j + l->window) : l->tokens;
+    return lh_max_i64(end - first, 0);
 }
 
 int64_t lh_axis_count(const lh_study *s, lh_axis axis)

@@ -199,7 +199,10 @@ lh_status lh_replay_judge_layer(lh_replay *r)
                                   .kept = r->layer.kept,
                                   .given = r->layer.given,
                                   .layer = r->layer.data.index,
-                                  .tokens = r->trace.prompt};
+                                  .tokens = r->trace.prompt,
+                                  .column_rows = r->trace.column_rows,
+                                  .window =
+                                      lh_kv_slides(&r->trace.shape, r->layer.data.index) ? r->trace.shape.window : 0};
     lh_judged_head w = {0};
     LH_TRY_DONE(lh_replay_tell(r, &(lh_replay_event){.layer = &facts}));
     LH_TRY_DONE(lh_judged_head_open(&w, r));

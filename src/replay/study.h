@@ -28,7 +28,12 @@ typedef struct lh_layer_facts {
     const uint32_t *kept;
     const uint32_t *given; /* [policies]: the budgets that the policy has */
     int64_t layer, tokens;
+    int64_t column_rows; /* the last rows of the prompt that recorded columns count */
+    int64_t window;      /* keys that a row sees, in a sliding layer; 0: all */
 } lh_layer_facts;
+
+/* Counted rows that see entry j. */
+int64_t lh_layer_visits(const lh_layer_facts *layer, int64_t j);
 
 /* A KV head of it: the attention of the reference rows of its query heads, row r of query head i of the group at i *
  * rows

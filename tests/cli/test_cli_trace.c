@@ -165,15 +165,16 @@ static void read_kept(lh_buf *out, const char *path)
 }
 
 /* Every source of scores, every kind of budgets and selections. */
-#define POLICIES                                                                                              \
-    X("streaming")                                                                                            \
-    X("h2o")                                                                                                  \
-    X("scissorhands")                                                                                         \
-    X("tova")                                                                                                 \
-    X("mas")                                                                                                  \
-    X("roco")                                                                                                 \
-    X("snapkv") X("pyramidkv") X("ada-snapkv") X("ada-pyramid") X("critical-snapkv") X("critical-ada-snapkv") \
-        X("nacl") X("ahakv") X("knorm") X("keydiff") X("expected-attention") X("random") X("longhaul")
+#define POLICIES                                                                                                       \
+    X("streaming")                                                                                                     \
+    X("h2o")                                                                                                           \
+    X("scissorhands")                                                                                                  \
+    X("tova")                                                                                                          \
+    X("mas")                                                                                                           \
+    X("roco")                                                                                                          \
+    X("snapkv")                                                                                                        \
+    X("pyramidkv") X("ada-snapkv") X("ada-pyramid") X("critical-snapkv") X("critical-ada-snapkv") X("nacl") X("ahakv") \
+        X("knorm") X("keydiff") X("expected-attention") X("random") X("longhaul")
 static const char *const policies[] = {
 #define X(name) name,
     POLICIES
@@ -213,6 +214,44 @@ START_TEST(test_a_replay_keeps_what_a_run_keeps)
     lh_buf_clear(&list);
     lh_buf_clear(&replayed);
     lh_buf_clear(&kept);
+    program_clear(&r);
+}
+END_TEST
+
+/* Scores that are positions make the policy of the most recent tokens. */
+static void write_scores(const char *path, int layers)
+{
+    float scores[2 * 400];
+    lh_h5 *h5 = NULL;
+    for (int i = 0; i < 2 * 400; i++) scores[i] = (float)(i % 400);
+    ck_assert_int_eq(lh_h5_create(&h5, path, &(lh_h5_header){"scores", 1, NULL}), LH_OK);
+    for (int l = 0; l < layers; l++) {
+        char name[64];
+        snprintf(name, sizeof name, "/layers/%03d/scores", l);
+        ck_assert_int_eq(lh_h5_put(h5, name, &(lh_h5_shape){.type = LH_F32, .rank = 2, .dims = {2, 400}}, scores),
+                         LH_OK);
+    }
+    ck_assert_int_eq(lh_h5_commit(h5), LH_OK);
+}
+
+START_TEST(test_scores_of_a_file_are_a_policy)
+{
+    program_result r = {0};
+    lh_buf theirs = {0}, ours = {0};
+    program_run(&r, 1, TRACE "-o own.h5");
+    program_exits(&r, 0);
+    write_scores("late.h5", LAYERS);
+    write_scores("half.h5", 1);
+    for (int ranks = 1; ranks <= 2; ranks++) {
+        program_run(&r, ranks, "replay own.h5 --scores late.h5 --policy recency --budget 40,25%% --keep-sets own -q");
+        program_exits(&r, 0);
+        read_kept(&theirs, "own/own.late-25%.h5");
+        read_kept(&ours, "own/own.recency-25%.h5");
+        ck_assert(theirs.bytes == ours.bytes && memcmp(theirs.data, ours.data, (size_t)ours.bytes) == 0);
+    }
+    program_refuses(1, 4, "'half.h5' has no '/layers/001/scores'", "replay own.h5 --scores half.h5 --budget 40");
+    lh_buf_clear(&theirs);
+    lh_buf_clear(&ours);
     program_clear(&r);
 }
 END_TEST
@@ -280,6 +319,7 @@ int main(void)
                                   test_recording_changes_nothing,
                                   test_a_killed_run_leaves_what_it_had,
                                   test_a_replay_keeps_what_a_run_keeps,
+                                  test_scores_of_a_file_are_a_policy,
                                   test_an_analysis_is_the_same_on_any_number_of_ranks,
                                   test_figures_are_those_of_an_independent_computation,
                                   test_what_was_not_recorded_is_refused,
