@@ -11,13 +11,11 @@
 #include "base/minmax.h"
 #include "trace/segment.h"
 
-/* A segment's file, by its name: "prefill-l003-r001", "after-n0002-r001", "run". */
-typedef enum segment_kind { OF_RUN, OF_LAYER, OF_ROWS } segment_kind;
+/* A segment's file. */
 typedef struct part {
     char *path;
-    segment_kind kind;
+    lh_segment_kind kind;
     int64_t number; /* of a layer, or of a stretch of rows after the prompt */
-    int rank;
 } part;
 
 /* An array of the trace: as large as its slabs reach. */
@@ -47,16 +45,13 @@ static const char *name_of(const char *path)
 
 static part part_of(char *path)
 {
-    const char *name = name_of(path);
-    long long number = 0;
-    int rank = 0;
-    if (sscanf(name, "prefill-l%lld-r%d.h5", &number, &rank) == 2) return (part){path, OF_LAYER, number, rank};
-    if (sscanf(name, "after-n%lld-r%d.h5", &number, &rank) == 2) return (part){path, OF_ROWS, number, rank};
-    return (part){path, OF_RUN, 0, 0};
+    part p = {.path = path};
+    p.kind = lh_segment_kind_of(path, &p.number);
+    return p;
 }
 
 /* 1 if all ranks have written their segments of that kind and number. */
-static int is_whole(const join *j, segment_kind kind, int64_t number)
+static int is_whole(const join *j, lh_segment_kind kind, int64_t number)
 {
     int64_t ranks = 0;
     for (int64_t i = 0; i < j->paths.n; i++) {
@@ -93,12 +88,13 @@ done:
 static lh_status choose_parts(join *j, int *missing)
 {
     int64_t rows = 0;
-    while (is_whole(j, OF_ROWS, rows)) rows++;
+    while (is_whole(j, LH_SEGMENT_OF_ROWS, rows)) rows++;
     LH_TRY(lh_calloc(&j->parts, j->paths.n, sizeof *j->parts));
     *missing = 1;
     for (int64_t i = 0; i < j->paths.n; i++) {
         part p = part_of(j->paths.at[i]);
-        int used = p.kind == OF_RUN || (p.kind == OF_LAYER ? is_whole(j, OF_LAYER, p.number) : p.number < rows);
+        int used = p.kind == LH_SEGMENT_OF_RUN ||
+                   (p.kind == LH_SEGMENT_OF_LAYER ? is_whole(j, LH_SEGMENT_OF_LAYER, p.number) : p.number < rows);
         if (strcmp(name_of(p.path), "run-end.h5") == 0) *missing = 0;
         if (used) j->parts[j->n++] = p;
     }

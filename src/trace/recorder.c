@@ -257,9 +257,9 @@ done:
     return st;
 }
 
-static lh_status after_answer(void *self, lh_session *session, int64_t answer)
+/* The rows of an answer go into the index, and what waits is written. */
+static lh_status end_answer(lh_trace *t, const lh_session *session, int64_t answer)
 {
-    lh_trace *t = self;
     lh_recorded_after *a = &t->after;
     const lh_tokens *tokens = lh_session_tokens(session);
     const int32_t number = (int32_t)answer;
@@ -269,9 +269,14 @@ static lh_status after_answer(void *self, lh_session *session, int64_t answer)
         LH_TRY(lh_buf_append(&a->answers, &number, sizeof number));
         LH_TRY(lh_buf_append(&a->tokens, &tokens->ids[i], sizeof *tokens->ids));
     }
-    a->finished += tokens->n - t->prompt;
     LH_TRY(lh_record_flush(t));
     return lh_segment_writer_drain(t->writer);
+}
+
+static lh_status after_answer(void *self, lh_session *session, int64_t answer)
+{
+    lh_trace *t = self;
+    return lh_comm_agree(t->view.comm, end_answer(t, session, answer));
 }
 
 lh_generate_recorder lh_trace_recorder(lh_trace *trace)

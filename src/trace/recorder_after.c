@@ -111,8 +111,7 @@ lh_status lh_record_flush(lh_trace *t)
     lh_recorded_after *a = &t->after;
     lh_segment segment = {0};
     if (!a->rows || a->rows[t->last_layer] == 0) return LH_OK;
-    snprintf(segment.name, sizeof segment.name, "after-n%04lld-r%03d", (long long)a->segments++,
-             lh_comm_rank(t->view.comm));
+    lh_segment_name(segment.name, LH_SEGMENT_OF_ROWS, a->segments++, lh_comm_rank(t->view.comm));
     for (int64_t l = 0; l < t->shape.layers; l++)
         if (t->layers[l]) LH_TRY_DONE(add_layer(t, &segment, l));
     a->written += a->rows[t->last_layer];

@@ -21,7 +21,6 @@ typedef struct lh_recorded_after {
     int64_t written;                                 /* rows in earlier segments */
     int64_t segments;
     lh_buf positions, answers, tokens; /* int32, of all rows, on rank 0 */
-    int64_t finished;                  /* rows of finished answers */
 } lh_recorded_after;
 
 /* Statistics of the entries, as policies count them (evict.h). */

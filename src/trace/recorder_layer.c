@@ -291,7 +291,7 @@ static lh_status put_segment(lh_trace *t, const lh_evict_job *job)
     lh_status st = LH_OK;
     int64_t layer = job->layer.index;
     lh_segment segment = {0};
-    snprintf(segment.name, sizeof segment.name, "prompt-l%03lld-r%03d", (long long)layer, lh_comm_rank(t->view.comm));
+    lh_segment_name(segment.name, LH_SEGMENT_OF_LAYER, layer, lh_comm_rank(t->view.comm));
     LH_TRY_DONE(add_rows(t, layer, &segment));
     if (t->stats.evictor) LH_TRY_DONE(add_stats(t, job, &segment));
     if (t->level->entries && job->layer.projection) LH_TRY_DONE(add_projection(t, job, &segment));

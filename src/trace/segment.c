@@ -8,6 +8,30 @@
 
 static const char place[] = "at"; /* attribute: "0,3,0" */
 
+static const struct {
+    const char *written, *read;
+} names[] = {[LH_SEGMENT_OF_LAYER] = {"prefill-l%03lld-r%03d", "prefill-l%lld-r%d.h5"},
+             [LH_SEGMENT_OF_ROWS] = {"after-n%04lld-r%03d", "after-n%lld-r%d.h5"}};
+
+void lh_segment_name(char out[LH_SEGMENT_NAME], lh_segment_kind kind, int64_t number, int rank)
+{
+    snprintf(out, LH_SEGMENT_NAME, names[kind].written, (long long)number, rank);
+}
+
+lh_segment_kind lh_segment_kind_of(const char *file, int64_t *number)
+{
+    const char *slash = strrchr(file, '/');
+    long long n = 0;
+    int rank;
+    for (int k = LH_SEGMENT_OF_LAYER; k <= LH_SEGMENT_OF_ROWS; k++) {
+        if (sscanf(slash ? slash + 1 : file, names[k].read, &n, &rank) != 2) continue;
+        *number = n;
+        return (lh_segment_kind)k;
+    }
+    *number = 0;
+    return LH_SEGMENT_OF_RUN;
+}
+
 void lh_segment_clear(lh_segment *s)
 {
     for (int64_t i = 0; i < s->slab_count; i++) lh_free(s->slabs[i].data);

@@ -8,6 +8,12 @@
 
 enum { LH_TRACE_SCHEMA = 1, LH_SEGMENT_NAME = 64 };
 
+/* What a segment is of: the run, a layer of the prompt, or a stretch of rows after it; these of each rank. Its name
+ * says so: "run", "prefill-l003-r001", "after-n0002-r001". */
+typedef enum lh_segment_kind { LH_SEGMENT_OF_RUN, LH_SEGMENT_OF_LAYER, LH_SEGMENT_OF_ROWS } lh_segment_kind;
+void lh_segment_name(char out[LH_SEGMENT_NAME], lh_segment_kind kind, int64_t number, int rank);
+lh_segment_kind lh_segment_kind_of(const char *file, int64_t *number);
+
 /* Part of an array: elements [at, at + shape.dims) of it. */
 typedef struct lh_slab {
     char name[LH_SEGMENT_NAME]; /* of the array in the trace: "/layers/003/prefill/keys" */

@@ -140,6 +140,29 @@ START_TEST(test_a_killed_run_leaves_what_it_had)
 }
 END_TEST
 
+/* A layer that one of the ranks had not finished is left out. */
+START_TEST(test_a_layer_of_a_killed_run_is_whole_or_not_there)
+{
+    program_result r = {0};
+    program_run(
+        &r, 1,
+        "--version > /dev/null; n=k2; " MPIEXEC " -n 2 " LONGHAUL
+        " trace -m tiny.h5 --chat=off -f text -n 1500 --ignore-eos -q -o $n.h5 > /dev/null 2>&1 & i=0; until [ -e "
+        "k2.h5.segments/after-n0001-r000.h5 ] || [ $i = 600 ]; do sleep 0.05; i=$((i+1)); done; "
+        "for p in /proc/[0-9]*; do tr '\\0' ' ' < $p/cmdline 2> /dev/null | grep -q -- '-o k2[.]h5' && kill -9 "
+        "${p#/proc/}; done; "
+        "wait; rm k2.h5.segments/prefill-l001-r001.h5");
+    program_exits(&r, 0);
+    program_run(&r, 1, "trace --join k2.h5");
+    program_exits(&r, 0);
+    program_run(&r, 1, "info k2.h5");
+    ck_assert_ptr_nonnull(strstr(r.out.data, "layers_recorded: 2\n"));
+    program_run(&r, 1, "replay k2.h5 --policy snapkv --budget 20%% -q");
+    program_exits(&r, 0);
+    program_clear(&r);
+}
+END_TEST
+
 /* ---- replay ---- */
 
 /* The positions of all layers, one after the other, with their offsets. */
@@ -165,16 +188,20 @@ static void read_kept(lh_buf *out, const char *path)
 }
 
 /* Every source of scores, every kind of budgets and selections. */
-#define POLICIES                                                                                                       \
-    X("streaming")                                                                                                     \
-    X("h2o")                                                                                                           \
-    X("scissorhands")                                                                                                  \
-    X("tova")                                                                                                          \
-    X("mas")                                                                                                           \
-    X("roco")                                                                                                          \
-    X("snapkv")                                                                                                        \
-    X("pyramidkv") X("ada-snapkv") X("ada-pyramid") X("critical-snapkv") X("critical-ada-snapkv") X("nacl") X("ahakv") \
-        X("knorm") X("keydiff") X("expected-attention") X("random") X("longhaul")
+#define POLICIES             \
+    X("streaming")           \
+    X("h2o")                 \
+    X("scissorhands")        \
+    X("tova")                \
+    X("mas")                 \
+    X("roco")                \
+    X("snapkv")              \
+    X("pyramidkv")           \
+    X("ada-snapkv")          \
+    X("ada-pyramid")         \
+    X("critical-snapkv")     \
+    X("critical-ada-snapkv") \
+    X("nacl") X("ahakv") X("knorm") X("keydiff") X("expected-attention") X("random") X("longhaul")
 static const char *const policies[] = {
 #define X(name) name,
     POLICIES
@@ -318,6 +345,7 @@ int main(void)
     const TTest *const tests[] = {test_a_trace_is_the_same_on_any_number_of_ranks,
                                   test_recording_changes_nothing,
                                   test_a_killed_run_leaves_what_it_had,
+                                  test_a_layer_of_a_killed_run_is_whole_or_not_there,
                                   test_a_replay_keeps_what_a_run_keeps,
                                   test_scores_of_a_file_are_a_policy,
                                   test_an_analysis_is_the_same_on_any_number_of_ranks,
