@@ -36,6 +36,19 @@ int64_t lh_layer_visits(const lh_layer_facts *l, int64_t j)
     return lh_max_i64(end - first, 0);
 }
 
+int64_t lh_layer_bin(const lh_layer_facts *l, int64_t j)
+{
+    return j * LH_STUDY_BINS / l->tokens;
+}
+
+int64_t lh_layer_bin_size(const lh_layer_facts *l, int64_t bin)
+{
+    /* the first entry of a stretch is the first j with j * BINS >= bin * tokens */
+    const int64_t first = (bin * l->tokens + LH_STUDY_BINS - 1) / LH_STUDY_BINS,
+                  end = ((bin + 1) * l->tokens + LH_STUDY_BINS - 1) / LH_STUDY_BINS;
+    return end - first;
+}
+
 int64_t lh_axis_count(const lh_study *s, lh_axis axis)
 {
     const int64_t counts[LH_AXES] = {[LH_AXIS_NONE] = 1,

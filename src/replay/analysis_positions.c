@@ -15,22 +15,15 @@ static const lh_analysis_figure figures[] = {
      .axes = {LH_AXIS_POLICY, LH_AXIS_BUDGET, LH_AXIS_LAYER, LH_AXIS_BIN}},
     {0}};
 
-static int64_t bin_of(const lh_layer_facts *l, int64_t j)
-{
-    return j * LH_STUDY_BINS / l->tokens;
-}
-
 static lh_status layer(const lh_layer_facts *l, double *const *out)
 {
     const lh_study *s = l->study;
-    int64_t sizes[LH_STUDY_BINS] = {0};
-    for (int64_t j = 0; j < l->tokens; j++) sizes[bin_of(l, j)]++;
     for (int64_t p = 0; p < s->policy_count; p++)
         for (int64_t n = 0; n < s->kv_heads * l->tokens; n++) {
-            const int64_t bin = bin_of(l, n % l->tokens);
+            const int64_t bin = lh_layer_bin(l, n % l->tokens);
             for (uint32_t bits = l->kept[p * s->kv_heads * l->tokens + n]; bits; bits &= bits - 1)
                 out[0][lh_figure_at(s, figures, (const int64_t[]){p, __builtin_ctz(bits), l->layer, bin})] +=
-                    1.0 / (double)(sizes[bin] * s->kv_heads);
+                    1.0 / (double)(lh_layer_bin_size(l, bin) * s->kv_heads);
         }
     return LH_OK;
 }

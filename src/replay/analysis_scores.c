@@ -29,13 +29,12 @@ static lh_status layer(const lh_layer_facts *l, double *const *out)
 {
     const lh_study *s = l->study;
     const lh_trace_layer *r = l->recorded;
-    int64_t sizes[LH_STUDY_BINS] = {0};
-    for (int64_t j = 0; j < l->tokens; j++) sizes[j * LH_STUDY_BINS / l->tokens]++;
     for (int64_t g = 0; g < s->kv_heads; g++)
         for (int64_t j = 0; j < l->tokens; j++) {
-            const int64_t bin = j * LH_STUDY_BINS / l->tokens,
+            const int64_t bin = lh_layer_bin(l, j),
                           at = lh_figure_at(s, figures, (const int64_t[]){l->layer, g, bin, 0});
-            const double entries = (double)sizes[bin], sum = r->sums ? (double)r->sums[g * l->tokens + j] : (double)NAN,
+            const double entries = (double)lh_layer_bin_size(l, bin),
+                         sum = r->sums ? (double)r->sums[g * l->tokens + j] : (double)NAN,
                          squares = r->squares ? (double)r->squares[g * l->tokens + j] : (double)NAN,
                          rows = (double)lh_max_i64(lh_layer_visits(l, j), 1), mean = sum / rows;
             out[0][at] += sum / entries;

@@ -134,25 +134,42 @@ static double count_hits(const lh_judged_head *w, const uint32_t *kept, uint32_t
     return (double)hits / (double)(w->n * w->top_count);
 }
 
-static lh_status judge_budgets(lh_judged_head *w, lh_replay *r, const lh_head_facts *facts, int64_t policy, uint32_t at)
+/* A policy on the head in work: the entries that it keeps, by classes of the budgets `at`. */
+typedef struct judged {
+    int64_t policy;
+    const uint32_t *kept;
+    uint32_t at;
+    entry_class classes[LH_JUDGE_CLASSES];
+    int64_t count;
+} judged;
+
+static int64_t count_kept(const judged *j, uint32_t bit)
 {
-    const uint32_t *kept = facts->layer->kept + (policy * facts->layer->study->kv_heads + facts->head) * w->tokens;
-    entry_class classes[LH_JUDGE_CLASSES] = {{0}};
-    const int64_t count = classify(w, kept, at, classes);
-    sum_classes(w, r, classes, count);
-    for (uint32_t left = at; left; left &= left - 1) {
-        const int64_t b = __builtin_ctz(left);
-        lh_outcome o = {.policy = policy, .budget = b, .mass = w->mass, .lost = w->lost, .delta = w->delta};
-        for (int64_t c = 0; c < count; c++)
-            if (classes[c].bits & 1u << b) o.kept += classes[c].end - classes[c].first;
-        join_classes(w, classes, count, 1u << b);
-        if (facts->projection) {
+    int64_t kept = 0;
+    for (int64_t c = 0; c < j->count; c++)
+        if (j->classes[c].bits & bit) kept += j->classes[c].end - j->classes[c].first;
+    return kept;
+}
+
+static lh_status judge_budgets(lh_judged_head *w, lh_replay *r, const lh_head_facts *facts, const judged *j)
+{
+    sum_classes(w, r, j->classes, j->count);
+    for (uint32_t left = j->at; left; left &= left - 1) {
+        const uint32_t bit = left & -left;
+        lh_outcome o = {.policy = j->policy,
+                        .budget = __builtin_ctz(bit),
+                        .kept = count_kept(j, bit),
+                        .mass = w->mass,
+                        .lost = w->lost,
+                        .delta = w->delta,
+                        .hits = count_hits(w, j->kept, bit)};
+        join_classes(w, j->classes, j->count, bit);
+        if (facts->largest) {
             project_delta(w, r, facts->head);
             o.projected_l1 = w->projected_l1;
             o.kept_norm = w->kept_norm;
             o.lost_norm = w->lost_norm;
         }
-        o.hits = count_hits(w, kept, 1u << b);
         LH_TRY(lh_exec_take(&r->exec));
         LH_TRY(lh_replay_tell(r, &(lh_replay_event){.head = facts, .outcome = &o}));
     }
@@ -162,17 +179,22 @@ static lh_status judge_budgets(lh_judged_head *w, lh_replay *r, const lh_head_fa
 /* All budgets in one pass; where they do not contain each other, and make too many classes, one by one. */
 static lh_status judge_policy(lh_judged_head *w, lh_replay *r, const lh_head_facts *facts, int64_t policy)
 {
-    const uint32_t *kept = facts->layer->kept + (policy * facts->layer->study->kv_heads + facts->head) * w->tokens;
     const uint32_t all = facts->layer->given[policy];
-    entry_class classes[LH_JUDGE_CLASSES] = {{0}};
-    if (classify(w, kept, all, classes)) return judge_budgets(w, r, facts, policy, all);
-    for (uint32_t left = all; left; left &= left - 1) LH_TRY(judge_budgets(w, r, facts, policy, left & -left));
+    judged j = {.policy = policy,
+                .kept = facts->layer->kept + (policy * facts->layer->study->kv_heads + facts->head) * w->tokens,
+                .at = all};
+    j.count = classify(w, j.kept, all, j.classes);
+    if (j.count) return judge_budgets(w, r, facts, &j);
+    for (uint32_t left = all; left; left &= left - 1) {
+        j.at = left & -left;
+        j.count = classify(w, j.kept, j.at, j.classes);
+        LH_TRY(judge_budgets(w, r, facts, &j));
+    }
     return LH_OK;
 }
 
 static lh_status judge_head(lh_judged_head *w, lh_replay *r, const lh_layer_facts *layer, int64_t g)
 {
-    const int has_projection = r->layer.projection_f32 != NULL;
     lh_judged_head_weigh(w, r, g);
     LH_TRY(lh_exec_take(&r->exec));
     const lh_head_facts facts = {.layer = layer,
@@ -181,11 +203,8 @@ static lh_status judge_head(lh_judged_head *w, lh_replay *r, const lh_layer_fact
                                  .n = w->n,
                                  .weights = w->weights,
                                  .later = w->later,
-                                 .values = w->values,
                                  .output = w->output,
-                                 .projection = has_projection ? lh_judge_projection(r, g, 0) : NULL,
-                                 .projection_ld = r->layer.projection.ld,
-                                 .largest = has_projection ? w->largest : NULL};
+                                 .largest = r->layer.projection_f32 ? w->largest : NULL};
     LH_TRY(lh_replay_tell(r, &(lh_replay_event){.head = &facts}));
     for (int64_t p = 0; p < r->study.policy_count; p++) LH_TRY(judge_policy(w, r, &facts, p));
     return LH_OK;

@@ -32,22 +32,22 @@ typedef struct lh_layer_facts {
     int64_t window;      /* keys that a row sees, in a sliding layer; 0: all */
 } lh_layer_facts;
 
-/* Counted rows that see entry j. */
+/* Counted rows that see entry j; the stretch of the prompt that it lies in (LH_AXIS_BIN), and the entries of a stretch.
+ */
 int64_t lh_layer_visits(const lh_layer_facts *layer, int64_t j);
+int64_t lh_layer_bin(const lh_layer_facts *layer, int64_t j);
+int64_t lh_layer_bin_size(const lh_layer_facts *layer, int64_t bin);
 
 /* A KV head of it: the attention of the reference rows of its query heads, row r of query head i of the group at i *
  * rows
  * + r. Weights of a row and `later`, what it gives to entries after the prompt, which are always kept, make 1. */
 typedef struct lh_head_facts {
     const lh_layer_facts *layer;
-    int64_t head, rows, n;   /* n = group * rows */
-    const float *weights;    /* [n, tokens] */
-    const float *later;      /* [n] */
-    const float *values;     /* [tokens, head_dim] */
-    const float *output;     /* [n, head_dim] of the full cache */
-    const float *projection; /* [hidden, head_dim] for query head i of the group, i * head_dim columns on; NULL: none */
-    int64_t projection_ld;
-    const float *largest; /* [group] the largest L1 norm of all projected values; NULL without a projection */
+    int64_t head, rows, n; /* n = group * rows */
+    const float *weights;  /* [n, tokens] */
+    const float *later;    /* [n] */
+    const float *output;   /* [n, head_dim] of the full cache */
+    const float *largest;  /* [group] the largest L1 norm of all projected values; NULL without a projection */
 } lh_head_facts;
 
 /* What a policy leaves of it at a budget. */

@@ -298,12 +298,10 @@ lh_status lh_trace_layer_read(lh_trace_layer *l, const lh_trace_file *f, int64_t
     const wanted_array arrays[] = {
         {"prefill/queries", &l->rows.queries, 3, {n, q, d}, 0, NULL, NULL},
         {"prefill/lse", &l->rows.lse, 2, {n, q}, 0, NULL, NULL},
-        {"prefill/outputs", &l->rows.outputs, 3, {n, q, d}, 0, NULL, NULL},
         {"prefill/keys", &l->keys, 3, {kv, t, d}, 1, &types[0], NULL},
         {"prefill/values", &l->values, 3, {kv, t, d}, 1, &types[1], NULL},
         {"decode/queries", &l->after.queries, 3, {m, q, d}, 0, NULL, NULL},
         {"decode/lse", &l->after.lse, 2, {m, q}, 0, NULL, NULL},
-        {"decode/outputs", &l->after.outputs, 3, {m, q, d}, 0, NULL, NULL},
         {"decode/keys", &l->after_keys, 3, {m, kv, d}, 1, &types[2], NULL},
         {"decode/values", &l->after_values, 3, {m, kv, d}, 1, &types[3], NULL},
         {"columns/sums", &l->sums, 2, {kv, t}, 0, NULL, NULL},
@@ -330,10 +328,9 @@ lh_status lh_trace_layer_read(lh_trace_layer *l, const lh_trace_file *f, int64_t
 
 void lh_trace_layer_clear(lh_trace_layer *l)
 {
-    void *const arrays[] = {l->rows.queries, l->rows.lse,      l->rows.outputs, l->after.queries,
-                            l->after.lse,    l->after.outputs, l->keys,         l->values,
-                            l->after_keys,   l->after_values,  l->sums,         l->squares,
-                            l->counts,       l->projected,     l->projection,   l->frequencies};
+    void *const arrays[] = {l->rows.queries, l->rows.lse,   l->after.queries, l->after.lse,  l->keys,
+                            l->values,       l->after_keys, l->after_values,  l->sums,       l->squares,
+                            l->counts,       l->projected,  l->projection,    l->frequencies};
     for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++) lh_free(arrays[i]);
     *l = (lh_trace_layer){0};
 }

@@ -34,9 +34,10 @@ void lh_trace_file_close(lh_trace_file *file);
 /* Questions and answers of the run, as JSON (a new reference); NULL: the trace has none. */
 lh_status lh_trace_answers(const lh_trace_file *file, json_t **out);
 
-/* One layer. Rows are f32; entries as the cache had them. NULL: not recorded. */
+/* One layer, but for the outputs of its rows, which a replay works out. Rows are f32; entries as the cache had them.
+ * NULL: not recorded. */
 typedef struct lh_trace_rows {
-    float *queries, *lse, *outputs; /* [n, heads, head_dim], [n, heads], [n, heads, head_dim] */
+    float *queries, *lse; /* [n, heads, head_dim], [n, heads] */
 } lh_traced_rows;
 
 typedef struct lh_trace_layer {
