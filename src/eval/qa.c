@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "eval/asked_sizes.h"
-#include "eval/grid.h"
 #include "eval/likelihood.h"
+#include "eval/question_means.h"
 #include "eval/similarity.h"
 
 #define BUDGET "entries per KV head, or % of the prompt"
@@ -151,84 +151,32 @@ void lh_qa_result_clear(lh_qa_result *result)
 
 /* ---- means ---- */
 
-/* Sums over the questions of one policy, budget and scenario. */
-typedef struct sums {
-    double exact, f1, rougel;
-    lh_nll_sum nll;
-    lh_figure_sums figures;
-} sums;
+_Static_assert((int)A_POLICY == LH_QUESTION_POLICY && (int)A_BUDGET == LH_QUESTION_BUDGET &&
+                   (int)A_SCENARIO == LH_QUESTION_SCENARIO && (int)A_EXACT == LH_QUESTION_MEASURES &&
+                   (int)A_NLL == LH_QUESTION_MEASURES + 3 && (int)M_QUESTIONS == LH_QUESTION_MEAN_COUNT &&
+                   (int)M_NLL == LH_QUESTION_MEAN_MEASURES + 3 && (int)M_FIGURES == (int)M_NLL + 1,
+               "columns are where question_means.h expects them");
 
-static sums sum_up(const lh_qa_result *result, const lh_policy_choice *choice, int scenario)
+static lh_question_means means_of(const lh_qa_result *result)
 {
-    sums s = {0};
-    for (int64_t i = 0; i < result->answers.n; i++) {
-        const lh_cell *row = lh_table_row(&result->answers, i);
-        if (strcmp(row[A_SCENARIO].text, lh_scenario_names[scenario]) != 0 ||
-            strcmp(row[A_POLICY].text, choice->name) != 0 || strcmp(row[A_BUDGET].text, choice->budget) != 0)
-            continue;
-        s.exact += (double)row[A_EXACT].number;
-        s.f1 += row[A_F1].value;
-        s.rougel += row[A_ROUGEL].value;
-        lh_nll_add(&s.nll, row[A_NLL].value);
-        lh_figures_add(&s.figures, &row[A_FIGURES]);
-    }
-    return s;
+    return (lh_question_means){.setup = &result->request->setup,
+                               .rows = &result->answers,
+                               .columns = lh_qa_mean_columns,
+                               .measures = 3,
+                               .leading = M_F1 - LH_QUESTION_MEAN_MEASURES,
+                               .figures = A_FIGURES,
+                               .said = "exact match, F1, ROUGE-L",
+                               .answer = "the right answer"};
 }
 
 lh_status lh_qa_means(const lh_qa_result *result, lh_table *means)
 {
-    const lh_eval_setup *setup = &result->request->setup;
-    lh_table_init(means, lh_qa_mean_columns);
-    for (int c = 0; c < LH_SCENARIOS; c++)
-        for (int64_t p = 0; p < setup->policies->n; p++) {
-            const lh_policy_choice *choice = &setup->policies->at[p];
-            const sums s = sum_up(result, choice, c);
-            const double n = (double)s.figures.n;
-            if (s.figures.n == 0) continue;
-            lh_cell row[M_COLUMNS] = {[M_POLICY] = {.text = choice->name},
-                                      [M_BUDGET] = {.text = choice->budget},
-                                      [M_SCENARIO] = {.text = lh_scenario_names[c]},
-                                      [M_QUESTIONS] = {.number = s.figures.n},
-                                      [M_EXACT] = {.value = s.exact / n},
-                                      [M_F1] = {.value = s.f1 / n},
-                                      [M_ROUGEL] = {.value = s.rougel / n},
-                                      [M_NLL] = {.value = lh_nll_of_sum(&s.nll)}};
-            lh_mean_figures_put(&row[M_FIGURES], &(lh_mean_figures){row[M_F1].value, &s.figures, setup->model});
-            LH_TRY(lh_table_add(means, row));
-        }
-    return LH_OK;
-}
-
-/* ---- text ---- */
-
-typedef struct cells {
-    const lh_qa_result *result;
-    int scenario;
-} cells;
-
-static lh_status write_cell(const void *self, const lh_policy_choice *choice, lh_buf *out)
-{
-    const cells *c = self;
-    const sums s = sum_up(c->result, choice, c->scenario);
-    const double n = (double)s.figures.n;
-    if (s.figures.n == 0) return lh_buf_puts(out, "–");
-    LH_TRY(lh_buf_printf(out, "%.2f %.2f %.2f", s.exact / n, s.f1 / n, s.rougel / n));
-    return lh_nll_print(lh_nll_of_sum(&s.nll), out);
+    const lh_question_means of = means_of(result);
+    return lh_question_means_table(&of, means);
 }
 
 lh_status lh_qa_print(const lh_qa_result *result, lh_buf *out)
 {
-    const lh_policy_list *policies = result->request->setup.policies;
-    for (int s = 0; s < LH_SCENARIOS; s++) {
-        const cells c = {result, s};
-        const sums full = sum_up(result, &policies->at[0], s);
-        if (full.figures.n == 0) continue;
-        LH_TRY(lh_buf_printf(
-            out,
-            "%s%s: exact match, F1, ROUGE-L and negative log-likelihood of the right answer, means of %lld "
-            "question%s\n\n",
-            out->bytes ? "\n" : "", lh_scenario_names[s], (long long)full.figures.n, full.figures.n == 1 ? "" : "s"));
-        LH_TRY(lh_grid_print(policies, &(lh_grid){&c, write_cell}, out));
-    }
-    return LH_OK;
+    const lh_question_means of = means_of(result);
+    return lh_question_means_print(&of, out);
 }
