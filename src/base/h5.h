@@ -66,11 +66,27 @@ int64_t lh_h5_shape_count(const lh_h5_shape *shape); /* elements */
 
 typedef struct lh_h5_array lh_h5_array; /* an open dataset; close before the file */
 
-/* New array, contiguous in the file; parent groups are created. It gets the attribute `dtype`. */
-lh_status lh_h5_array_create(lh_h5_array **out, lh_h5 *h5, const char *name, const lh_h5_shape *shape);
+typedef enum lh_h5_filter { LH_H5_PLAIN, LH_H5_DEFLATE, LH_H5_ZSTD } lh_h5_filter;
+extern const char *const lh_h5_filter_names[]; /* in this order, as words of an option: "none", …, NULL */
+
+/* LH_EUSAGE if the HDF5 that runs here does not have the filter: says how to get it. */
+lh_status lh_h5_filter_check(lh_h5_filter filter);
+
+/* How an array is stored. All zero: contiguous. */
+typedef struct lh_h5_storage {
+    lh_h5_filter filter;
+    int64_t chunk[LH_H5_RANK]; /* what is compressed together, at most as large as the array */
+} lh_h5_storage;
+
+/* New array; parent groups are created. It gets the attribute `dtype`. storage: NULL is contiguous. */
+lh_status lh_h5_array_create(lh_h5_array **out, lh_h5 *h5, const char *name, const lh_h5_shape *shape,
+                             const lh_h5_storage *storage);
+
+/* LH_EFILE also if the array is compressed by a filter that HDF5 does not have here. */
 lh_status lh_h5_array_open(lh_h5_array **out, lh_h5 *h5, const char *name);
 void lh_h5_array_close(lh_h5_array *array); /* NULL is fine */
 const lh_h5_shape *lh_h5_array_shape(const lh_h5_array *array);
+lh_h5_storage lh_h5_array_storage(const lh_h5_array *array); /* contiguous if it is stored in any other way */
 
 /* The hyperslab [at, at + count) of every dimension, dense in memory. At most 1 GiB goes to HDF5 at a time. */
 typedef struct lh_h5_slab {
@@ -80,9 +96,15 @@ typedef struct lh_h5_slab {
 lh_status lh_h5_array_write(lh_h5_array *array, const lh_h5_slab *slab, const void *data);
 lh_status lh_h5_array_read(lh_h5_array *array, const lh_h5_slab *slab, void *data);
 
+/* Write all of `from`, an array of another file and of the same type and rank, at [at, …) of `to`. Chunks that are the
+ * same in both are copied as they are stored. */
+lh_status lh_h5_array_place(lh_h5_array *to, const int64_t *at, lh_h5_array *from);
+
 /* A whole array in one call, with the attribute `xxh64`. lh_h5_get allocates *data (lh_free) and fills *shape; `want`
  * holds the required type, rank and dimensions (-1: any). */
 lh_status lh_h5_put(lh_h5 *h5, const char *name, const lh_h5_shape *shape, const void *data);
+lh_status lh_h5_put_stored(lh_h5 *h5, const char *name, const lh_h5_shape *shape, const lh_h5_storage *storage,
+                           const void *data);
 lh_status lh_h5_get(lh_h5 *h5, const char *name, const lh_h5_shape *want, lh_h5_shape *shape, void *data);
 
 /* Text as a scalar dataset, with `xxh64`: for texts too long for an attribute. lh_h5_get_text gives NUL-terminated

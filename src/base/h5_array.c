@@ -52,6 +52,13 @@ static int find_type(hid_t id, lh_dtype *out)
     return found;
 }
 
+/* Most bytes of an array, or of a chunk, that the file can hold. Deflate makes 1 byte of up to 1,032. */
+static int64_t most_bytes(const lh_h5 *h5, hid_t plist)
+{
+    const int64_t ratio = H5Pget_nfilters(plist) > 0 ? 1032 : 1;
+    return h5->file_bytes < INT64_MAX / ratio ? h5->file_bytes * ratio : INT64_MAX;
+}
+
 lh_status lh_h5_check_chunk(const lh_h5 *h5, hid_t dataset, const char *name)
 {
     lh_status st = LH_OK;
@@ -64,7 +71,7 @@ lh_status lh_h5_check_chunk(const lh_h5 *h5, hid_t dataset, const char *name)
     const int rank = H5Pget_chunk(plist, H5S_MAX_RANK, dims);
     for (int d = 0; d < rank; d++)
         if (dims[d] > INT64_MAX || __builtin_mul_overflow(chunk, (int64_t)dims[d], &chunk)) chunk = INT64_MAX;
-    if (rank < 1 || chunk > count || __builtin_mul_overflow(chunk, bytes, &bytes) || bytes > h5->file_bytes)
+    if (rank < 1 || chunk > count || __builtin_mul_overflow(chunk, bytes, &bytes) || bytes > most_bytes(h5, plist))
         LH_FAIL_DONE(lh_h5_code(h5), "'%s' of '%s' is stored in chunks that are larger than the array or the file",
                      name, h5->path);
 done:
@@ -82,7 +89,7 @@ static lh_status check_storage(const lh_h5 *h5, hid_t dataset, const char *name,
     H5D_layout_t layout = plist >= 0 ? H5Pget_layout(plist) : H5D_LAYOUT_ERROR;
     if (layout == H5D_LAYOUT_ERROR || layout == H5D_VIRTUAL || H5Pget_external_count(plist) != 0)
         LH_FAIL_DONE(lh_h5_code(h5), "'%s' of '%s' is not stored in the file itself", name, h5->path);
-    if (bytes > h5->file_bytes)
+    if (bytes > most_bytes(h5, plist))
         LH_FAIL_DONE(lh_h5_code(h5), "'%s' of '%s' claims %lld bytes, the file has %lld", name, h5->path,
                      (long long)bytes, (long long)h5->file_bytes);
     LH_TRY_DONE(lh_h5_check_chunk(h5, dataset, name));
@@ -155,19 +162,22 @@ done:
     return st;
 }
 
-static hid_t new_dataset(lh_h5 *h5, const char *name, hid_t type, hid_t space)
+static hid_t new_dataset(lh_h5 *h5, const char *name, hid_t type, hid_t space, const lh_h5_storage *storage)
 {
-    hid_t plist = H5Pcreate(H5P_DATASET_CREATE);
+    hid_t id = -1, plist = H5Pcreate(H5P_DATASET_CREATE);
+    const int filtered = storage && storage->filter != LH_H5_PLAIN;
     H5Pset_layout(plist, H5D_CONTIGUOUS);
-    H5Pset_alloc_time(plist, H5D_ALLOC_TIME_EARLY);
+    if (!filtered) H5Pset_alloc_time(plist, H5D_ALLOC_TIME_EARLY);
     H5Pset_fill_time(plist, H5D_FILL_TIME_NEVER);
     H5Pset_obj_track_times(plist, 0); /* same input, same bytes */
-    hid_t id = H5Dcreate2(h5->file, name, type, space, H5P_DEFAULT, plist, H5P_DEFAULT);
+    if (!filtered || lh_h5_filter_use(plist, storage, H5Sget_simple_extent_ndims(space)) >= 0)
+        id = H5Dcreate2(h5->file, name, type, space, H5P_DEFAULT, plist, H5P_DEFAULT);
     H5Pclose(plist);
     return id;
 }
 
-lh_status lh_h5_array_create(lh_h5_array **out, lh_h5 *h5, const char *name, const lh_h5_shape *shape)
+lh_status lh_h5_array_create(lh_h5_array **out, lh_h5 *h5, const char *name, const lh_h5_shape *shape,
+                             const lh_h5_storage *storage)
 {
     lh_status st = LH_OK;
     lh_h5_reason why;
@@ -182,7 +192,7 @@ lh_status lh_h5_array_create(lh_h5_array **out, lh_h5 *h5, const char *name, con
     LH_TRY_DONE(file_type(h5, shape->type, &array->type));
     for (int d = 0; d < shape->rank; d++) dims[d] = (hsize_t)shape->dims[d];
     space = shape->rank ? H5Screate_simple(shape->rank, dims, NULL) : H5Screate(H5S_SCALAR);
-    array->id = new_dataset(h5, name, array->type, space);
+    array->id = new_dataset(h5, name, array->type, space, storage);
     if (array->id < 0) LH_FAIL_DONE(LH_EWRITE, "cannot make '%s' in '%s': %s", name, h5->path, lh_h5_why(&why));
     LH_TRY_DONE(lh_h5_put_string(h5, name, "dtype", lh_dtype_name(shape->type)));
     *out = array;
@@ -207,6 +217,7 @@ lh_status lh_h5_array_open(lh_h5_array **out, lh_h5 *h5, const char *name)
     if (array->id < 0) LH_FAIL_DONE(lh_h5_code(h5), "cannot open '%s' of '%s': %s", name, h5->path, lh_h5_why(&why));
     LH_TRY_DONE(lh_h5_shape_of(h5, array->id, name, &array->shape));
     array->type = H5Dget_type(array->id);
+    LH_TRY_DONE(lh_h5_filters_found(array));
     *out = array;
     array = NULL;
 done:
@@ -285,14 +296,19 @@ static lh_status transfer_sliced(lh_h5_array *array, const lh_h5_slab *slab, voi
     return LH_OK;
 }
 
+lh_status lh_h5_written(const lh_h5 *h5)
+{
+    if (h5->write_errno) LH_FAIL(LH_EWRITE, "cannot write '%s': %s", h5->path, strerror(h5->write_errno));
+    return LH_OK;
+}
+
 lh_status lh_h5_array_write(lh_h5_array *array, const lh_h5_slab *slab, const void *data)
 {
     lh_status st = LH_OK;
     void *bytes;
     memcpy(&bytes, &data, sizeof bytes); /* HDF5 does not modify the source of a write */
     LH_TRY_DONE(transfer_sliced(array, slab, bytes, WRITE));
-    if (array->h5->write_errno)
-        LH_FAIL_DONE(LH_EWRITE, "cannot write '%s': %s", array->h5->path, strerror(array->h5->write_errno));
+    LH_TRY_DONE(lh_h5_written(array->h5));
 done:
     if (st != LH_OK) array->h5->failed = 1;
     return st;
@@ -312,10 +328,16 @@ static lh_h5_slab whole(const lh_h5_shape *shape)
 
 lh_status lh_h5_put(lh_h5 *h5, const char *name, const lh_h5_shape *shape, const void *data)
 {
+    return lh_h5_put_stored(h5, name, shape, NULL, data);
+}
+
+lh_status lh_h5_put_stored(lh_h5 *h5, const char *name, const lh_h5_shape *shape, const lh_h5_storage *storage,
+                           const void *data)
+{
     lh_status st = LH_OK;
     lh_h5_array *array = NULL;
     const lh_h5_slab slab = whole(shape);
-    LH_TRY_DONE(lh_h5_array_create(&array, h5, name, shape));
+    LH_TRY_DONE(lh_h5_array_create(&array, h5, name, shape, storage));
     LH_TRY_DONE(lh_h5_array_write(array, &slab, data));
     LH_TRY_DONE(lh_h5_put_hash(h5, name, lh_hash64(data, lh_h5_shape_count(shape) * lh_dtype_bytes(shape->type))));
 done:

@@ -40,6 +40,15 @@ const char *lh_h5_why(lh_h5_reason *reason);
 /* Write through h5_sink.c: the first error goes to *error, HDF5 sees none. */
 herr_t lh_h5_sink_use(hid_t access, int *error);
 
+/* LH_EWRITE after the driver's first error. */
+lh_status lh_h5_written(const lh_h5 *h5);
+
+/* Compression for a new dataset: storage->filter is one. */
+herr_t lh_h5_filter_use(hid_t plist, const lh_h5_storage *storage, int rank);
+
+/* LH_EFILE unless HDF5 has all filters of the array here. */
+lh_status lh_h5_filters_found(const lh_h5_array *array);
+
 /* Refuses an open dataset whose chunks are larger than itself or than the file: HDF5 allocates a whole chunk to read
  * one element, and a compressed chunk may take a few bytes of the file. */
 lh_status lh_h5_check_chunk(const lh_h5 *h5, hid_t dataset, const char *name);

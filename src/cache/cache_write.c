@@ -85,7 +85,7 @@ static void open_array(writer *w, int64_t layer, const char *array, const lh_h5_
     if (w->of->heads->rank || w->local != LH_OK) return;
     w->local = lh_hasher_open(&w->hasher);
     lh_layer_array(&w->name, layer, array);
-    if (w->local == LH_OK) w->local = lh_h5_array_create(&w->array, w->h5, w->name.text, shape);
+    if (w->local == LH_OK) w->local = lh_h5_array_create(&w->array, w->h5, w->name.text, shape, NULL);
 }
 
 static void close_array(writer *w)

@@ -50,7 +50,7 @@ lh_status lh_checkpoint_begin(lh_checkpoint_writer *w, lh_weight weight, int64_t
     assert(!w->array && shape.rank > 0 && type <= LH_BF16);
     lh_checkpoint_name(w->name, weight, layer);
     LH_TRY(lh_hasher_open(&w->hasher));
-    LH_TRY(lh_h5_array_create(&w->array, w->h5, w->name, &shape));
+    LH_TRY(lh_h5_array_create(&w->array, w->h5, w->name, &shape, NULL));
     w->rows_done = 0;
     return LH_OK;
 }

@@ -145,21 +145,17 @@ static lh_status copy_slab(void *arg, lh_h5 *h5, const char *name)
     lh_status st = LH_OK;
     join *j = arg;
     lh_slab slab;
-    lh_h5_shape shape;
-    lh_h5_slab to = {0};
-    void *data = NULL;
+    lh_h5_array *from = NULL;
     joined *a = find(j, name);
     LH_TRY_DONE(lh_segment_place(h5, name, &slab));
-    lh_h5_shape any = {slab.shape.type, slab.shape.rank, {-1, -1, -1, -1}};
-    LH_TRY_DONE(lh_h5_get(h5, name, &any, &shape, &data));
-    for (int d = 0; d < shape.rank; d++) {
-        to.at[d] = slab.at[d];
-        to.count[d] = shape.dims[d];
+    LH_TRY_DONE(lh_h5_array_open(&from, h5, name));
+    if (!a->array) {
+        const lh_h5_storage storage = lh_h5_array_storage(from);
+        LH_TRY_DONE(lh_h5_array_create(&a->array, j->out, name, &a->shape, &storage));
     }
-    if (!a->array) LH_TRY_DONE(lh_h5_array_create(&a->array, j->out, name, &a->shape));
-    LH_TRY_DONE(lh_h5_array_write(a->array, &to, data));
+    LH_TRY_DONE(lh_h5_array_place(a->array, slab.at, from));
 done:
-    lh_free(data);
+    lh_h5_array_close(from);
     return st;
 }
 

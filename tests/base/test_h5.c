@@ -353,6 +353,90 @@ START_TEST(test_chunks_larger_than_their_array_are_refused)
 }
 END_TEST
 
+/* Slabs of [5, 700] in chunks of [2, 300]: at an edge of chunks, and elsewhere. */
+START_TEST(test_compressed_arrays_are_placed)
+{
+    enum { ROWS = 5, COLS = 700 };
+    static int32_t values[ROWS * COLS];
+    const struct {
+        int64_t at[2], count[2];
+    } slabs[] = {{{0, 0}, {2, 300}}, {{0, 300}, {2, 400}}, {{2, 0}, {3, 299}}, {{2, 299}, {3, 401}}};
+    const lh_h5_shape whole = {LH_I32, 2, {ROWS, COLS}};
+    const lh_h5_storage storage = {LH_H5_DEFLATE, {2, 300}}, none = {0};
+    lh_h5 *out, *in;
+    lh_h5_array *to, *from;
+    lh_h5_shape shape;
+    int32_t *back = NULL;
+    char other[160];
+    snprintf(other, sizeof other, "%s.slab", path);
+    for (int i = 0; i < ROWS * COLS; i++) values[i] = i * i;
+    ck_assert_int_eq(lh_h5_create(&out, path, &head), LH_OK);
+    ck_assert_int_eq(lh_h5_array_create(&to, out, "/a", &whole, &storage), LH_OK);
+    for (size_t s = 0; s < sizeof slabs / sizeof *slabs; s++) {
+        const int64_t *at = slabs[s].at, *n = slabs[s].count;
+        int32_t part[ROWS * COLS];
+        for (int64_t i = 0; i < n[0] * n[1]; i++) part[i] = values[(at[0] + i / n[1]) * COLS + at[1] + i % n[1]];
+        ck_assert_int_eq(lh_h5_create(&in, other, &head), LH_OK);
+        ck_assert_int_eq(
+            lh_h5_put_stored(in, "/s", &(lh_h5_shape){LH_I32, 2, {n[0], n[1]}}, n[1] < 300 ? &none : &storage, part),
+            LH_OK);
+        ck_assert_int_eq(lh_h5_commit(in), LH_OK);
+        ck_assert_int_eq(lh_h5_open(&in, other, &head), LH_OK);
+        ck_assert_int_eq(lh_h5_array_open(&from, in, "/s"), LH_OK);
+        ck_assert_msg(lh_h5_array_place(to, at, from) == LH_OK, "%s", lh_error_message());
+        lh_h5_array_close(from);
+        lh_h5_close(in);
+    }
+    lh_h5_array_close(to);
+    ck_assert_int_eq(lh_h5_commit(out), LH_OK);
+    ck_assert_int_eq(lh_h5_probe(path), LH_OK);
+    ck_assert_int_eq(lh_h5_open(&in, path, &head), LH_OK);
+    ck_assert_int_eq(lh_h5_get(in, "/a", &whole, &shape, &back), LH_OK);
+    ck_assert(memcmp(back, values, sizeof values) == 0);
+    ck_assert_int_eq(lh_h5_array_open(&from, in, "/a"), LH_OK);
+    ck_assert_int_eq(lh_h5_array_storage(from).filter, LH_H5_DEFLATE);
+    ck_assert_int_eq(lh_h5_array_storage(from).chunk[1], 300);
+    lh_h5_array_close(from);
+    lh_h5_close(in);
+    lh_free(back);
+}
+END_TEST
+
+static size_t as_it_is(unsigned flags, size_t n, const unsigned values[], size_t bytes, size_t *size, void **data)
+{
+    (void)flags, (void)n, (void)values, (void)size, (void)data;
+    return bytes;
+}
+
+START_TEST(test_an_array_of_a_filter_that_is_not_there_is_refused)
+{
+    enum { ID = 32015 };
+    const H5Z_class2_t filter = {H5Z_CLASS_T_VERS, ID, 1, 1, "zstd", NULL, NULL, as_it_is};
+    hsize_t dims = 100;
+    lh_h5 *h5;
+    lh_h5_array *array = NULL;
+    ck_assert_int_eq(setenv("HDF5_PLUGIN_PATH", "/nowhere", 1), 0);
+    ck_assert_int_eq(lh_h5_filter_check(LH_H5_DEFLATE), LH_OK);
+    ck_assert_int_eq(lh_h5_filter_check(LH_H5_ZSTD), LH_EUSAGE);
+    write_sample();
+    ck_assert_int_ge(H5Zregister(&filter), 0);
+    hid_t f = H5Fopen(path, H5F_ACC_RDWR, H5P_DEFAULT), plist = H5Pcreate(H5P_DATASET_CREATE);
+    hid_t space = H5Screate_simple(1, &dims, NULL);
+    H5Pset_chunk(plist, 1, &dims);
+    H5Pset_filter(plist, ID, H5Z_FLAG_MANDATORY, 0, NULL);
+    hid_t set = H5Dcreate2(f, "/small", H5T_IEEE_F32LE, space, H5P_DEFAULT, plist, H5P_DEFAULT);
+    ck_assert_int_ge(set, 0);
+    H5Dclose(set), H5Sclose(space), H5Pclose(plist), H5Fclose(f);
+    ck_assert_int_ge(H5Zunregister(ID), 0);
+    ck_assert_int_eq(lh_h5_open(&h5, path, &head), LH_OK);
+    ck_assert_int_eq(lh_h5_array_open(&array, h5, "/small"), LH_EFILE);
+    ck_assert_msg(strstr(lh_error_message(), "'/small'") && strstr(lh_error_message(), "32015 (zstd)") &&
+                      strstr(lh_error_message(), "HDF5_PLUGIN_PATH"),
+                  "%s", lh_error_message());
+    lh_h5_close(h5);
+}
+END_TEST
+
 static lh_status count_array(void *arg, lh_h5 *h5, const char *name)
 {
     (void)h5;
@@ -389,7 +473,7 @@ static uint64_t contents_with(const char *what)
     ck_assert_int_eq(lh_h5_put(h5, "/a/k", &cube, values), LH_OK);
     ck_assert_int_eq(lh_h5_put_i64(h5, "/a", "budget", strcmp(what, "attribute") == 0 ? 5 : 4), LH_OK);
     ck_assert_int_eq(lh_h5_put_text(h5, "/config", strcmp(what, "text") == 0 ? "{ }" : "{}", 2), LH_OK);
-    ck_assert_int_eq(lh_h5_array_create(&array, h5, strcmp(what, "name") == 0 ? "/c" : "/b", &wide), LH_OK);
+    ck_assert_int_eq(lh_h5_array_create(&array, h5, strcmp(what, "name") == 0 ? "/c" : "/b", &wide, NULL), LH_OK);
     ck_assert_int_eq(lh_h5_array_write(array, &(lh_h5_slab){.count = {300, 500}}, rows), LH_OK);
     lh_h5_array_close(array);
     ck_assert_int_eq(lh_h5_commit(h5), LH_OK);
@@ -487,6 +571,8 @@ int main(void)
     tcase_add_test(tc, test_links_out_of_the_file_are_refused);
     tcase_add_test(tc, test_an_array_larger_than_the_file_is_refused);
     tcase_add_test(tc, test_chunks_larger_than_their_array_are_refused);
+    tcase_add_test(tc, test_compressed_arrays_are_placed);
+    tcase_add_test(tc, test_an_array_of_a_filter_that_is_not_there_is_refused);
     tcase_add_test(tc, test_every_array_is_visited_in_order);
     tcase_add_test(tc, test_contents_tell_files_apart);
     tcase_add_test(tc, test_a_file_that_changes_while_it_is_open_is_told);
