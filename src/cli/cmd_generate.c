@@ -5,11 +5,11 @@
 #include "base/failures.h"
 #include "base/json.h"
 #include "base/log.h"
-#include "base/size_text.h"
 #include "cli/generate_command.h"
 #include "cli/generate_output.h"
 #include "cli/interrupt.h"
 #include "cli/policy_notes.h"
+#include "cli/trace_options.h"
 #include "engine/generate.h"
 #include "engine/given.h"
 #include "eval/needle.h"
@@ -240,7 +240,8 @@ static lh_status open_all(run *r)
     LH_TRY(lh_cli_open_world(r->call, files));
     LH_TRY(lh_cli_same_profiles(r->call, &r->profiles));
     lh_comm *world = lh_world_comm(r->call->world);
-    st = lh_input_read(&r->input);
+    if (r->trace_options) st = lh_h5_filter_check(r->trace_options->compress);
+    if (st == LH_OK) st = lh_input_read(&r->input);
     LH_TRY(lh_comm_agree_patiently(world, st));
     lh_interrupt_begin();
     LH_TRY(lh_engine_open(&r->engine, r->call->world, &v->engine));
@@ -257,26 +258,21 @@ static lh_status open_all(run *r)
 /* Says beforehand how large the trace will be. */
 static lh_status open_trace(run *r)
 {
+    lh_status st = LH_OK;
     const lh_engine_view *e = lh_engine_get(r->engine);
-    const lh_config *c = e->config;
     const lh_trace_options *o = r->trace_options;
-    int64_t after = r->v->answer.max_new;
-    char size[LH_SIZE_TEXT], layer[LH_SIZE_TEXT];
+    lh_trace_run recorded = {e->config, e->kv_dtype, e->dtype, r->ids.prompt.n, r->v->answer.max_new};
+    lh_trace_size size;
+    lh_buf text = {0};
     if (!o) return LH_OK;
-    for (int64_t i = 0; i < r->ids.n; i++) after += r->ids.questions[i].n + (i ? r->v->answer.max_new : 0);
-    lh_trace_size bytes = lh_trace_bytes(o,
-                                         &(lh_trace_shape){.layers = c->layers,
-                                                           .heads = c->heads,
-                                                           .kv_heads = c->kv_heads,
-                                                           .head_dim = c->head_dim,
-                                                           .hidden = c->hidden,
-                                                           .vocab = c->vocab,
-                                                           .kv_type = e->kv_dtype,
-                                                           .weight_type = e->dtype},
-                                         r->ids.prompt.n, after);
-    lh_info("trace: level %s, at most %s (%s a layer) to '%s'", o->level, lh_size_text(size, bytes.total),
-            lh_size_text(layer, bytes.layer), o->path);
-    return lh_trace_open(&r->trace, o);
+    for (int64_t i = 0; i < r->ids.n; i++) recorded.after += r->ids.questions[i].n + (i ? r->v->answer.max_new : 0);
+    LH_TRY_DONE(lh_trace_bytes(&size, o, &recorded));
+    LH_TRY_DONE(lh_cli_trace_text(&text, o, &size));
+    lh_info("trace: %s to '%s'", text.data, o->path);
+    LH_TRY_DONE(lh_trace_open(&r->trace, o));
+done:
+    lh_buf_clear(&text);
+    return st;
 }
 
 /* What was asked and answered, as JSON. */

@@ -3,8 +3,9 @@
 
 #include "base/minmax.h"
 #include "base/size_text.h"
-#include "cli/cli.h"
+#include "cli/trace_options.h"
 #include "engine/plan.h"
+#include "import/model_header.h"
 
 struct plan_options {
     int64_t context, max_new;
@@ -15,6 +16,7 @@ struct values {
     struct plan_options plan;
     lh_engine_options engine;
     lh_policy_options policy;
+    lh_trace_options trace;
     lh_cli_format format;
 };
 
@@ -42,6 +44,7 @@ static const lh_option_table table = {"the run", rows};
 static const lh_option_group groups[] = {{&table, offsetof(struct values, plan)},
                                          {&lh_cli_engine_options, offsetof(struct values, engine)},
                                          {&lh_cli_policy_options, offsetof(struct values, policy)},
+                                         {&lh_trace_option_table, offsetof(struct values, trace)},
                                          {&lh_cli_format_options, offsetof(struct values, format)},
                                          {&lh_cli_common_options, offsetof(struct values, common)},
                                          {0}};
@@ -50,6 +53,7 @@ static const lh_example examples[] = {
     {"longhaul plan -m m.h5 --context 120k --budget 1024", "and with 1,024 entries kept per head"},
     {"longhaul plan -m Llama-3.1-8B/config.json --context 128000 --tp 2 --device cuda --memory 79G",
      "on two GPUs of 80 GB, on a host without GPU, before anything is imported"},
+    {"longhaul plan -m m.h5 --context 120k --trace-level full", "and how large a trace of the run is"},
     {0}};
 static const lh_syntax syntax = {
     .program = "longhaul",
@@ -59,7 +63,8 @@ static const lh_syntax syntax = {
     .text =
         "Reads the configuration only, no weights. Says whether the run fits this machine if all ranks run here; "
         "with --memory, whether it fits devices with that much free memory, which need not be here. Ends with code 5 "
-        "if it does not fit, and names the number of ranks on which it would.",
+        "if it does not fit, and names the number of ranks on which it would. With an option of 'trace', such as "
+        "--trace-level, also how large the trace of such a run is.",
     .groups = groups,
     .examples = examples};
 
@@ -114,7 +119,28 @@ static lh_status put_ranks(lh_buf *text, const lh_plan *plan)
     return LH_OK;
 }
 
-static lh_status print_plan(const lh_plan *plan, const struct values *v, const lh_policy *policy)
+/* What a trace of the run takes. */
+static lh_status size_trace(lh_trace_size *out, const lh_plan *plan, const struct values *v)
+{
+    lh_model_header header = {0};
+    lh_status st = lh_model_header_read(&header, v->engine.model);
+    if (st == LH_OK)
+        st = lh_trace_bytes(
+            out, &v->trace,
+            &(lh_trace_run){&header.config, plan->kv_dtype, plan->dtype, v->plan.context, v->plan.max_new});
+    lh_model_header_clear(&header);
+    return st;
+}
+
+static json_t *trace_json(const lh_trace_options *options, const lh_trace_size *size)
+{
+    return json_pack("{s:s, s:I, s:I, s:I}", "level", options->level, "bytes", (json_int_t)size->total, "layer_bytes",
+                     (json_int_t)size->layer, "bytes_per_token_and_layer", (json_int_t)size->token);
+}
+
+/* trace: NULL: nothing is said of it. */
+static lh_status print_plan(const lh_plan *plan, const struct values *v, const lh_policy *policy,
+                            const lh_trace_size *trace)
 {
     lh_status st = LH_OK;
     lh_buf text = {0}, name = {0};
@@ -133,6 +159,11 @@ static lh_status print_plan(const lh_plan *plan, const struct values *v, const l
                               lh_size_text(size, plan->ranks[0].prefill_sent),
                               lh_size_text(other, plan->ranks[0].decode_sent)));
     LH_TRY_DONE(lh_buf_printf(&text, "prefill in chunks of %lld tokens\n", (long long)plan->chunk));
+    if (trace) {
+        LH_TRY_DONE(lh_buf_puts(&text, "trace: "));
+        LH_TRY_DONE(lh_cli_trace_text(&text, &v->trace, trace));
+        LH_TRY_DONE(lh_buf_puts(&text, "\n"));
+    }
     LH_TRY_DONE(lh_buf_printf(&text,
                               v->engine.memory ? "fits in this memory: %s (%s per rank)\n"
                                                : "fits on this machine: %s (%s free per rank)\n",
@@ -151,6 +182,8 @@ static lh_status run_plan(lh_call *call)
     lh_policy policy;
     lh_profiles profiles = {0};
     lh_plan plan = {0};
+    lh_trace_size trace = {0};
+    const int traced = lh_cli_trace_given(call->options);
     int64_t ranks_needed = 0;
     json_t *object = NULL;
     lh_plan_request request = {&v->engine, &policy, v->plan.context, v->plan.max_new, &profiles};
@@ -159,12 +192,14 @@ static lh_status run_plan(lh_call *call)
     if (!lh_cli_first()) goto done;
     LH_TRY_DONE(lh_cli_probe(v->engine.model));
     LH_TRY_DONE(lh_plan_make(&plan, &request));
+    if (traced) LH_TRY_DONE(size_trace(&trace, &plan, v));
     if (!plan.fits) ranks_needed = lh_plan_ranks_needed(&request);
     if (v->format.json) {
         LH_TRY_DONE(lh_plan_json(&plan, &request, ranks_needed, &object));
+        if (traced) json_object_set_new(object, "trace", trace_json(&v->trace, &trace));
         LH_TRY_DONE(lh_cli_write_json(object));
     } else {
-        LH_TRY_DONE(print_plan(&plan, v, &policy));
+        LH_TRY_DONE(print_plan(&plan, v, &policy, traced ? &trace : NULL));
     }
     if (!plan.fits) LH_TRY_DONE(fail_to_fit(&plan, ranks_needed));
 done:

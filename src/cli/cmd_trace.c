@@ -4,6 +4,7 @@
 
 #include "base/log.h"
 #include "cli/generate_command.h"
+#include "cli/trace_options.h"
 #include "trace/join.h"
 
 struct trace_options {
@@ -17,8 +18,6 @@ struct values {
 };
 
 #define FIELD(member) LH_FIELD(struct trace_options, member)
-static const char *const levels[] = {"stats", "keys", "full", NULL};
-static const char *const types[] = {"f32", "bf16", NULL};
 static const lh_option rows[] = {
     {.type = LH_OPT_STR,
      .letter = 'o',
@@ -28,43 +27,6 @@ static const lh_option rows[] = {
      .arg = "FILE",
      .writes = 1,
      .help = "The trace (HDF5)."},
-    {.type = LH_OPT_STR,
-     .name = "trace-level",
-     FIELD(trace.level),
-     .choices = levels,
-     .def = "keys",
-     .help = "How much is recorded. stats: query rows, norms and the attention that the last 32 rows give; keys: also "
-             "keys, values, output projections and the attention that all rows give, for replay of most policies; "
-             "full: also all query rows, for replay of every policy."},
-    {.type = LH_OPT_STR,
-     .name = "trace-layers",
-     FIELD(trace.layers),
-     .arg = "LIST",
-     .def = "all",
-     .help = "Layers that are recorded: all, or a list such as 0,4-7."},
-    {.type = LH_OPT_I64,
-     .name = "trace-rows",
-     FIELD(trace.rows),
-     .arg = "N",
-     .def = "512",
-     .max = 1 << 30,
-     .help = "Query rows drawn over the whole prompt by --seed, beside those of the window."},
-    {.type = LH_OPT_I64,
-     .name = "trace-window",
-     FIELD(trace.window),
-     .arg = "N",
-     .def = "512",
-     .min = 1,
-     .max = 1 << 30,
-     .help = "Last query rows of the prompt that are recorded: as many as policies that are replayed observe."},
-    {.type = LH_OPT_STR,
-     .name = "trace-dtype",
-     FIELD(trace.dtype),
-     .choices = types,
-     .def = "f32",
-     .help =
-         "Type of recorded queries and outputs. With bf16 a replay may keep other entries than the run did. Keys and "
-         "values are recorded as the cache stores them."},
     {.type = LH_OPT_STR,
      .alone = 1,
      .name = "join",
@@ -77,15 +39,12 @@ static const lh_option rows[] = {
 static const lh_option_table table = {"trace", rows};
 
 #define PART(member) (offsetof(struct values, generate) + offsetof(lh_generate_values, member))
-static const lh_option_group groups[] = {{&table, offsetof(struct values, recording)},
-                                         {&lh_input_option_table, PART(input)},
-                                         {&lh_answer_option_table, PART(answer)},
-                                         {&lh_cli_sampling_options, PART(sampling)},
-                                         {&lh_cli_policy_options, PART(policy)},
-                                         {&lh_cli_engine_options, PART(engine)},
-                                         {&lh_generate_file_table, PART(files)},
-                                         {&lh_cli_common_options, PART(common)},
-                                         {0}};
+static const lh_option_group groups[] = {
+    {&table, offsetof(struct values, recording)}, {&lh_trace_option_table, offsetof(struct values, recording.trace)},
+    {&lh_input_option_table, PART(input)},        {&lh_answer_option_table, PART(answer)},
+    {&lh_cli_sampling_options, PART(sampling)},   {&lh_cli_policy_options, PART(policy)},
+    {&lh_cli_engine_options, PART(engine)},       {&lh_generate_file_table, PART(files)},
+    {&lh_cli_common_options, PART(common)},       {0}};
 #undef PART
 static const lh_example examples[] = {
     {"longhaul trace -m m.h5 -f book.txt --question 'Who did it?' -n 64 -o book.trace.h5",

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/mem.h"
 #include "base/minmax.h"
 #include "base/rng.h"
 
@@ -70,17 +71,34 @@ int64_t lh_trace_rows(const lh_trace_options *o, int64_t tokens, uint64_t seed, 
     return drawn + window;
 }
 
-lh_trace_size lh_trace_bytes(const lh_trace_options *o, const lh_trace_shape *s, int64_t tokens, int64_t after)
+static lh_status count_layers(const lh_trace_options *o, int64_t layers, int64_t *out)
+{
+    uint8_t *recorded = NULL;
+    LH_TRY(lh_calloc(&recorded, layers, 1));
+    lh_status st = lh_trace_layers(o, layers, recorded);
+    *out = 0;
+    for (int64_t l = 0; l < layers && st == LH_OK; l++) *out += recorded[l];
+    lh_free(recorded);
+    return st;
+}
+
+lh_status lh_trace_bytes(lh_trace_size *out, const lh_trace_options *o, const lh_trace_run *r)
 {
     const lh_trace_level *level = lh_trace_level_find(o->level);
-    const int64_t q = s->heads * s->head_dim, kv = s->kv_heads * s->head_dim, f32 = sizeof(float),
+    const lh_config *c = r->config;
+    const int64_t q = c->heads * c->head_dim, kv = c->kv_heads * c->head_dim, f32 = sizeof(float),
                   row = lh_dtype_bytes(strcmp(o->dtype, "f32") == 0 ? LH_F32 : LH_BF16),
-                  entry = lh_dtype_bytes(s->kv_type);
-    const int64_t query_row = 2 * q * row + s->heads * f32;
+                  entry = level->entries ? 2 * kv * lh_dtype_bytes(r->kv_type) : 0;
+    const int64_t query_row = 2 * q * row + c->heads * f32;
+    int64_t layers = 0;
     lh_trace_size size = {0};
-    size.layer = lh_trace_rows(o, tokens, 0, NULL) * query_row + 6 * s->kv_heads * tokens * f32;
-    if (level->entries) size.layer += 2 * tokens * kv * entry + s->hidden * q * lh_dtype_bytes(s->weight_type);
-    size.layer += after * (query_row + 2 * kv * entry);
-    size.total = s->layers * size.layer + s->vocab * f32 + (tokens + 3 * after) * (int64_t)sizeof(int32_t);
-    return size;
+    LH_TRY(count_layers(o, c->layers, &layers));
+    size.layer = lh_trace_rows(o, r->tokens, 0, NULL) * query_row;
+    size.layer += c->kv_heads * r->tokens * (6 * f32 + (int64_t)sizeof(int32_t)); /* columns, norms, what is kept */
+    size.layer += r->tokens * entry + r->after * (query_row + entry);
+    if (level->entries) size.layer += c->hidden * q * lh_dtype_bytes(r->weight_type);
+    size.token = size.layer / r->tokens;
+    size.total = layers * size.layer + c->vocab * f32 + (r->tokens + 3 * r->after) * (int64_t)sizeof(int32_t);
+    *out = size;
+    return LH_OK;
 }

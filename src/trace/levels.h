@@ -2,7 +2,8 @@
 #ifndef LH_TRACE_LEVELS_H
 #define LH_TRACE_LEVELS_H
 
-#include "base/dtype.h"
+#include "base/h5.h"
+#include "import/config.h"
 #include "policies/budgets.h"
 
 /* Every level records query rows (those of the window at the end of the prompt, and some drawn over all of it), columns
@@ -24,6 +25,7 @@ typedef struct lh_trace_options {
     const char *dtype;  /* of queries and outputs: "f32", "bf16" */
     int64_t rows;       /* drawn over the whole prompt */
     int64_t window;     /* last rows of the prompt */
+    lh_h5_filter compress;
 } lh_trace_options;
 
 /* layers[l] = 1 for the recorded ones of `count`. LH_EUSAGE, naming what is wrong with the list. */
@@ -34,15 +36,18 @@ lh_status lh_trace_layers(const lh_trace_options *options, int64_t count, uint8_
  * positions NULL: counts only. */
 int64_t lh_trace_rows(const lh_trace_options *options, int64_t tokens, uint64_t seed, int32_t *positions);
 
-/* What a trace of a model and a prompt of `tokens` tokens and `after` tokens after it takes, in bytes. */
-typedef struct lh_trace_size {
-    int64_t layer, total;
-} lh_trace_size;
-typedef struct lh_trace_shape {
-    int64_t layers, heads, kv_heads, head_dim, hidden, vocab;
+/* A run that is recorded. */
+typedef struct lh_trace_run {
+    const lh_config *config;
     lh_dtype kv_type, weight_type;
-} lh_trace_shape;
-lh_trace_size lh_trace_bytes(const lh_trace_options *options, const lh_trace_shape *shape, int64_t tokens,
-                             int64_t after);
+    int64_t tokens, after; /* of the prompt; after it, at most */
+} lh_trace_run;
+
+/* Bytes of a trace, uncompressed: of one layer, for each token of the prompt, and of all recorded layers with what is
+ * not a layer's. LH_EUSAGE for a list of layers that the model does not have. */
+typedef struct lh_trace_size {
+    int64_t layer, token, total;
+} lh_trace_size;
+lh_status lh_trace_bytes(lh_trace_size *out, const lh_trace_options *options, const lh_trace_run *run);
 
 #endif

@@ -196,7 +196,7 @@ static lh_status begin(void *self, lh_engine *engine, const lh_generate_request 
         LH_FAIL(LH_EUSAGE, "a trace follows a prompt from its beginning, which a loaded cache has behind it: leave out "
                            "'--load-cache'");
     LH_TRY(lh_comm_agree(t->view.comm, open_all(t, r)));
-    st = lh_segment_writer_open(&t->writer, t->folder);
+    st = lh_segment_writer_open(&t->writer, t->folder, t->options.compress);
     if (st == LH_OK && lh_comm_rank(t->view.comm) == 0) st = put_run(t, r);
     LH_TRY(lh_comm_agree(t->view.comm, st));
     t->began_s = lh_clock_s();

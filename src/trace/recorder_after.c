@@ -92,9 +92,13 @@ static lh_status add_layer(lh_trace *t, lh_segment *segment, int64_t l)
     const lh_heads *h = &t->shape.heads;
     lh_recorded_after *a = &t->after;
     int64_t n = a->rows[l], dim = t->shape.head_dim;
-    const lh_slab rows = {.shape = {t->row_type, 3, {n, h->q_count, dim}}, .at = {0, h->q_first}},
+    const lh_slab rows = {.shape = {t->row_type, 3, {n, h->q_count, dim}},
+                          .at = {0, h->q_first},
+                          .chunk = {ROWS_AT_ONCE, 1, dim}},
                   lse = {.shape = {LH_F32, 2, {n, h->q_count}}, .at = {0, h->q_first}},
-                  entries = {.shape = {t->shape.type, 3, {n, h->counted_count, dim}}, .at = {0, h->counted_first}};
+                  entries = {.shape = {t->shape.type, 3, {n, h->counted_count, dim}},
+                             .at = {0, h->counted_first},
+                             .chunk = {ROWS_AT_ONCE, 1, dim}};
     LH_TRY(add_waiting(t, segment, l, "decode/queries", &rows, &a->queries[l]));
     LH_TRY(add_waiting(t, segment, l, "decode/outputs", &rows, &a->outputs[l]));
     LH_TRY(add_waiting(t, segment, l, "decode/lse", &lse, &a->lse[l]));

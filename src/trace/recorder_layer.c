@@ -187,9 +187,11 @@ static lh_status add_stat(lh_trace *t, const lh_evict_job *job, lh_segment *segm
         for (int64_t s = 0; s < t->prompt; s++)
             column[g * t->prompt + s] =
                 stats[(job->offset[h->counted_first - h->kv_first + g] + s) * t->stats.at.count + index];
-    return lh_record_slab(
-        segment, job->layer.index, array,
-        &(lh_slab){.shape = {LH_F32, 2, {h->counted_count, t->prompt}}, .at = {h->counted_first, 0}, .data = column});
+    return lh_record_slab(segment, job->layer.index, array,
+                          &(lh_slab){.shape = {LH_F32, 2, {h->counted_count, t->prompt}},
+                                     .at = {h->counted_first, 0},
+                                     .chunk = {1, 0},
+                                     .data = column});
 }
 
 static lh_status add_stats(lh_trace *t, const lh_evict_job *job, lh_segment *segment)
@@ -228,21 +230,22 @@ static lh_status add_rows(lh_trace *t, int64_t layer, lh_segment *segment)
         const char *array;
         void **data;
         lh_h5_shape shape;
-        int64_t at[2];
-    } arrays[] = {{"prefill/queries", &l->queries, rows, {0, h->q_first}},
-                  {"prefill/outputs", &l->outputs, rows, {0, h->q_first}},
-                  {"prefill/lse", (void **)(void *)&l->lse, lse, {0, h->q_first}},
-                  {"prefill/keys", &l->keys, entries, {h->counted_first, 0}},
-                  {"prefill/values", &l->values, entries, {h->counted_first, 0}},
-                  {"norms/key_squares", (void **)(void *)&l->key_squares, squares, {h->counted_first, 0}},
-                  {"norms/value_squares", (void **)(void *)&l->value_squares, squares, {h->counted_first, 0}}};
+        int64_t at[2], chunk[3];
+    } arrays[] = {{"prefill/queries", &l->queries, rows, {0, h->q_first}, {0, 1, dim}},
+                  {"prefill/outputs", &l->outputs, rows, {0, h->q_first}, {0, 1, dim}},
+                  {"prefill/lse", (void **)(void *)&l->lse, lse, {0, h->q_first}, {0, 1}},
+                  {"prefill/keys", &l->keys, entries, {h->counted_first, 0}, {1, 0, dim}},
+                  {"prefill/values", &l->values, entries, {h->counted_first, 0}, {1, 0, dim}},
+                  {"norms/key_squares", (void **)(void *)&l->key_squares, squares, {h->counted_first, 0}, {1, 0}},
+                  {"norms/value_squares", (void **)(void *)&l->value_squares, squares, {h->counted_first, 0}, {1, 0}}};
     for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++) {
         void *data = *arrays[i].data;
         *arrays[i].data = NULL;
         if (!data) continue;
-        LH_TRY(lh_record_slab(
-            segment, layer, arrays[i].array,
-            &(lh_slab){.shape = arrays[i].shape, .at = {arrays[i].at[0], arrays[i].at[1]}, .data = data}));
+        lh_slab slab = {.shape = arrays[i].shape, .data = data};
+        memcpy(slab.at, arrays[i].at, sizeof arrays[i].at);
+        memcpy(slab.chunk, arrays[i].chunk, sizeof arrays[i].chunk);
+        LH_TRY(lh_record_slab(segment, layer, arrays[i].array, &slab));
     }
     return LH_OK;
 }
@@ -263,6 +266,7 @@ static lh_status add_projection(lh_trace *t, const lh_evict_job *job, lh_segment
     st = lh_record_slab(segment, job->layer.index, "output_projection",
                         &(lh_slab){.shape = {o->type, 2, {t->shape.hidden, width}},
                                    .at = {0, t->shape.heads.q_first * t->shape.head_dim},
+                                   .chunk = {0, t->shape.head_dim},
                                    .data = own});
     own = NULL;
 done:

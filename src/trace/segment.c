@@ -5,6 +5,9 @@
 
 #include "base/file.h"
 #include "base/mem.h"
+#include "base/minmax.h"
+
+enum { CHUNK_LEAST = 4 << 10, CHUNK_MOST = 1 << 20 }; /* bytes; HDF5 holds one chunk of 1 MiB in memory */
 
 static const char place[] = "at"; /* attribute: "0,3,0" */
 
@@ -62,17 +65,36 @@ lh_status lh_segment_add_text(lh_segment *s, const char *name, const char *text)
     return LH_OK;
 }
 
-static lh_status write_slab(lh_h5 *h5, const lh_slab *slab)
+/* Chunks as the slab wants them, and as large as they may be; contiguous where they would be small. */
+static lh_h5_storage storage_of(const lh_slab *slab, lh_h5_filter filter)
 {
+    lh_h5_storage out = {.filter = filter};
+    int64_t bytes = lh_dtype_bytes(slab->shape.type), wanted = 0;
+    for (int d = 0; d < slab->shape.rank; d++) {
+        out.chunk[d] = lh_min_i64(slab->chunk[d], slab->shape.dims[d]);
+        if (out.chunk[d]) bytes *= out.chunk[d];
+        wanted |= slab->chunk[d];
+    }
+    for (int d = 0; d < slab->shape.rank && wanted; d++) {
+        if (out.chunk[d]) continue;
+        out.chunk[d] = lh_min_i64(lh_max_i64(CHUNK_MOST / bytes, 1), slab->shape.dims[d]);
+        bytes *= out.chunk[d];
+    }
+    return wanted && bytes >= CHUNK_LEAST ? out : (lh_h5_storage){0};
+}
+
+static lh_status write_slab(lh_h5 *h5, const lh_slab *slab, lh_h5_filter filter)
+{
+    const lh_h5_storage storage = storage_of(slab, filter);
     char text[96];
     int n = 0;
     for (int d = 0; d < slab->shape.rank; d++)
         n += snprintf(text + n, sizeof text - (size_t)n, "%s%lld", d ? "," : "", (long long)slab->at[d]);
-    LH_TRY(lh_h5_put(h5, slab->name, &slab->shape, slab->data));
+    LH_TRY(lh_h5_put_stored(h5, slab->name, &slab->shape, &storage, slab->data));
     return lh_h5_put_string(h5, slab->name, place, text);
 }
 
-lh_status lh_segment_write(const lh_segment *s, const char *folder)
+lh_status lh_segment_write(const lh_segment *s, const char *folder, lh_h5_filter filter)
 {
     lh_status st = LH_OK;
     lh_h5 *h5 = NULL;
@@ -80,7 +102,7 @@ lh_status lh_segment_write(const lh_segment *s, const char *folder)
     LH_TRY_DONE(lh_asprintf(&path, "%s/%s.h5", folder, s->name));
     LH_TRY_DONE(
         lh_h5_create(&h5, path, &(lh_h5_header){.kind = "trace-segment", .schema = LH_TRACE_SCHEMA, .run = s->run}));
-    for (int64_t i = 0; i < s->slab_count; i++) LH_TRY_DONE(write_slab(h5, &s->slabs[i]));
+    for (int64_t i = 0; i < s->slab_count; i++) LH_TRY_DONE(write_slab(h5, &s->slabs[i], filter));
     for (int64_t i = 0; i < s->text_count; i++)
         LH_TRY_DONE(lh_h5_put_text(h5, s->texts[i].name, s->texts[i].text, (int64_t)strlen(s->texts[i].text)));
     lh_h5 *whole = h5;

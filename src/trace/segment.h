@@ -19,6 +19,9 @@ typedef struct lh_slab {
     char name[LH_SEGMENT_NAME]; /* of the array in the trace: "/layers/003/prefill/keys" */
     lh_h5_shape shape;          /* of the slab */
     int64_t at[LH_H5_RANK];
+    /* what is compressed together: the same on all ranks, which share out heads; 0 of a dimension: as much as a chunk
+     * holds. All 0: never compressed */
+    int64_t chunk[LH_H5_RANK];
     void *data;
 } lh_slab;
 
@@ -41,8 +44,8 @@ void lh_segment_clear(lh_segment *segment);
 lh_status lh_segment_add(lh_segment *segment, const lh_slab *slab);
 lh_status lh_segment_add_text(lh_segment *segment, const char *name, const char *text);
 
-/* Write it to "FOLDER/NAME.h5". LH_EWRITE. */
-lh_status lh_segment_write(const lh_segment *segment, const char *folder);
+/* Write it to "FOLDER/NAME.h5", compressed but for small arrays. LH_EWRITE. */
+lh_status lh_segment_write(const lh_segment *segment, const char *folder, lh_h5_filter filter);
 
 /* Where a slab of an open segment lies in the array that it is part of. LH_EFILE. */
 lh_status lh_segment_place(lh_h5 *h5, const char *name, lh_slab *out);

@@ -14,6 +14,7 @@ struct lh_segment_writer {
     lh_status st; /* the first failure, with its message */
     char message[2048];
     char *folder;
+    lh_h5_filter filter;
     int64_t bytes;
 };
 
@@ -25,7 +26,7 @@ static void *write_segments(void *arg)
         while (!w->busy && !w->ends) pthread_cond_wait(&w->changed, &w->mutex);
         if (!w->busy) break;
         pthread_mutex_unlock(&w->mutex);
-        lh_status st = lh_segment_write(&w->segment, w->folder);
+        lh_status st = lh_segment_write(&w->segment, w->folder, w->filter);
         lh_segment_clear(&w->segment);
         pthread_mutex_lock(&w->mutex);
         if (st != LH_OK && w->st == LH_OK) {
@@ -39,7 +40,7 @@ static void *write_segments(void *arg)
     return NULL;
 }
 
-lh_status lh_segment_writer_open(lh_segment_writer **out, const char *folder)
+lh_status lh_segment_writer_open(lh_segment_writer **out, const char *folder, lh_h5_filter filter)
 {
     lh_status st = LH_OK;
     lh_segment_writer *w = NULL;
@@ -47,6 +48,7 @@ lh_status lh_segment_writer_open(lh_segment_writer **out, const char *folder)
     pthread_mutex_init(&w->mutex, NULL);
     pthread_cond_init(&w->changed, NULL);
     LH_TRY_DONE(lh_strdup(&w->folder, folder));
+    w->filter = filter;
     if (pthread_create(&w->thread, NULL, write_segments, w) != 0)
         LH_FAIL_DONE(LH_EINTERNAL, "cannot start the thread that writes the trace");
     w->runs = 1;

@@ -7,8 +7,8 @@
 
 typedef struct lh_segment_writer lh_segment_writer;
 
-/* Into a folder, which exists. */
-lh_status lh_segment_writer_open(lh_segment_writer **out, const char *folder);
+/* Into a folder, which exists. filter: HDF5 has it. */
+lh_status lh_segment_writer_open(lh_segment_writer **out, const char *folder, lh_h5_filter filter);
 
 /* Hand a segment over, which is empty afterwards. Fails with what an earlier one failed with: LH_EWRITE. */
 lh_status lh_segment_writer_put(lh_segment_writer *writer, lh_segment *segment);

@@ -2,7 +2,9 @@
  * that are those of a run. */
 #include <check.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/h5.h"
 #include "cli/program.h"
@@ -96,6 +98,71 @@ START_TEST(test_a_trace_is_the_same_on_any_number_of_ranks)
         program_exits(&r, 0);
     }
     program_clear(&r);
+}
+END_TEST
+
+static lh_h5_filter filter_of(const char *path, const char *name)
+{
+    lh_h5 *h5 = open_trace(path);
+    lh_h5_array *array = NULL;
+    ck_assert_int_eq(lh_h5_array_open(&array, h5, name), LH_OK);
+    lh_h5_filter filter = lh_h5_array_storage(array).filter;
+    lh_h5_array_close(array);
+    lh_h5_close(h5);
+    return filter;
+}
+
+START_TEST(test_a_compressed_trace_holds_the_same)
+{
+    program_result r = {0};
+    program_run(&r, 1, TRACE TWO_QUESTIONS "--trace-level full -o plain.h5");
+    program_exits(&r, 0);
+    for (int ranks = 1; ranks <= 4; ranks++) {
+        program_run(&r, ranks, TRACE TWO_QUESTIONS "--trace-level full --trace-compress deflate -o small.h5");
+        program_exits(&r, 0);
+        same_traces("plain.h5", "small.h5");
+    }
+    ck_assert_int_eq(filter_of("plain.h5", "/layers/000/prefill/keys"), LH_H5_PLAIN);
+    ck_assert_int_eq(filter_of("small.h5", "/layers/002/prefill/keys"), LH_H5_DEFLATE);
+    ck_assert_int_eq(filter_of("small.h5", "/layers/002/prefill/queries"), LH_H5_DEFLATE);
+    ck_assert_int_eq(filter_of("small.h5", "/tokens"), LH_H5_PLAIN);
+    program_run(&r, 1, "verify small.h5");
+    program_exits(&r, 0);
+    program_clear(&r);
+}
+END_TEST
+
+/* HDF5 looks for plugins in that folder alone. */
+START_TEST(test_a_filter_that_is_not_there_is_named_before_the_run)
+{
+    ck_assert_int_eq(setenv("HDF5_PLUGIN_PATH", "/nowhere", 1), 0);
+    program_refuses(1, 2, "HDF5_PLUGIN_PATH", "trace -m tiny.h5 -p a -n 1 --trace-compress zstd -o no.h5");
+    program_refuses(2, 2, "filter 'zstd'", "trace -m tiny.h5 -p a -n 1 --trace-compress zstd -o no.h5");
+    ck_assert_int_ne(access("no.h5.segments", F_OK), 0);
+}
+END_TEST
+
+/* The size that is printed before a run is that of `plan`. */
+START_TEST(test_the_size_is_known_beforehand)
+{
+    static const char line[] = "trace: level keys, at most ";
+    program_result r = {0}, s = {0};
+    char rest[128] = "";
+    program_file("ids", "1 2 3 4 5 6 7");
+    program_run(&r, 1, "trace -m tiny.h5 --prompt-tokens ids -n 3 --trace-layers 0,2 -o sized.h5");
+    program_exits(&r, 0);
+    program_run(&s, 1, "plan -m tiny.h5 -c 7 -n 3 --trace-layers 0,2");
+    program_exits(&s, 0);
+    const char *one = strstr(r.err.data, line), *two = strstr(s.out.data, line);
+    ck_assert_ptr_nonnull(one);
+    ck_assert_ptr_nonnull(two);
+    snprintf(rest, sizeof rest, "%.*s", (int)strcspn(two, "\n"), two);
+    ck_assert(strncmp(one, rest, strlen(rest)) == 0);
+    program_run(&s, 1, "plan -m tiny.h5 -c 7 -n 3");
+    ck_assert_ptr_null(strstr(s.out.data, "trace"));
+    program_refuses(1, 2, "'--trace-layers 3'", "plan -m tiny.h5 -c 7 --trace-layers 3");
+    program_clear(&r);
+    program_clear(&s);
 }
 END_TEST
 
@@ -343,6 +410,9 @@ END_TEST
 int main(void)
 {
     const TTest *const tests[] = {test_a_trace_is_the_same_on_any_number_of_ranks,
+                                  test_a_compressed_trace_holds_the_same,
+                                  test_a_filter_that_is_not_there_is_named_before_the_run,
+                                  test_the_size_is_known_beforehand,
                                   test_recording_changes_nothing,
                                   test_a_killed_run_leaves_what_it_had,
                                   test_a_layer_of_a_killed_run_is_whole_or_not_there,

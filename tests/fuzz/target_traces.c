@@ -14,6 +14,8 @@ static lh_status make_seeds(fz_seeds *seeds, const char *folder)
     LH_TRY_DONE(lh_asprintf(&path, "%s/seed.h5", folder));
     LH_TRY_DONE(made_trace_write(path, MADE_RANDOM));
     LH_TRY_DONE(fz_seeds_add_file(seeds, path));
+    LH_TRY_DONE(made_trace_write(path, MADE_COMPRESSED));
+    LH_TRY_DONE(fz_seeds_add_file(seeds, path));
 done:
     lh_free(path);
     return st;

@@ -45,7 +45,9 @@ static lh_status put_array(lh_h5 *h5, int layer, int what, made_kind kind)
     float values[512];
     char name[64];
     lh_h5_shape shape = {.type = LH_F32, .rank = a->rank};
+    lh_h5_storage storage = {kind == MADE_COMPRESSED ? LH_H5_DEFLATE : LH_H5_PLAIN, {1}};
     memcpy(shape.dims, a->dims, sizeof a->dims);
+    for (int d = 1; d < a->rank; d++) storage.chunk[d] = a->dims[d];
     for (int i = 0; i < lh_h5_shape_count(&shape); i++) {
         values[i] = made_number(what, layer, i);
         if (strncmp(a->name, "columns/", 8) == 0 || strncmp(a->name, "norms/", 6) == 0) values[i] += 1;
@@ -53,7 +55,7 @@ static lh_status put_array(lh_h5 *h5, int layer, int what, made_kind kind)
         if (strstr(a->name, "queries") && kind == MADE_EVEN) values[i] = 0;
     }
     snprintf(name, sizeof name, "/layers/%03d/%s", layer, a->name);
-    return lh_h5_put(h5, name, &shape, values);
+    return lh_h5_put_stored(h5, name, &shape, &storage, values);
 }
 
 static lh_status put_ints(lh_h5 *h5, const char *name, int n, int first, int step)
