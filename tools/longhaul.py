@@ -174,6 +174,15 @@ class Trace(_File):
         self.answers = self.json("answers") if "answers" in self.h5 else []
         decode = self.h5.get("decode", {})
         self.decode = {n: decode[n][...] for n in decode}  # "positions", "answers", "tokens" of rows after the prompt
+        steps, timings = self.h5.get("steps", {}), self.h5.get("timings", {})
+        # A step is a question or a token of an answer: "rows" (of decode) that it ends with, "top_ids", "top_logits", "lse"
+        self.steps = {n: steps[n][...] for n in steps}
+        self.timings = {n: timings[n][...] for n in timings}  # seconds, [ranks, ...]: "prefill" by layer, "steps"
+
+    @property
+    def logits(self):
+        """Logits that follow the prompt, [vocabulary]; None: the run was killed before."""
+        return self.h5["logits"][0] if "logits" in self.h5 else None
 
     @property
     def layers(self):

@@ -245,6 +245,7 @@ typedef struct writer {
     lh_answer *a;
     lh_detokenizer decoder;
     int stopped;
+    double fed_s; /* when the last token began its way through the model */
 } writer;
 
 static void show(writer *w, int32_t id, int64_t until)
@@ -269,6 +270,7 @@ static lh_status write_token(void *self, int32_t id, int *stop)
     look_for_stops(w, &certain);
     show(w, id, certain);
     *stop = w->stopped;
+    w->fed_s = lh_clock_s();
     return LH_OK;
 }
 
@@ -289,12 +291,20 @@ static lh_status take_logprob(void *self, int32_t id)
     return lh_buf_append(&w->a->logprobs, &logprob, sizeof logprob);
 }
 
+static lh_status record_step(const run *r, int64_t tokens, double began_s)
+{
+    const lh_generate_recorder *recorder = r->request->recorder;
+    if (!recorder || !recorder->step) return LH_OK;
+    return recorder->step(recorder->self, r->session, tokens, lh_clock_s() - began_s);
+}
+
 static lh_status count_step(void *self, int64_t fed)
 {
-    run *r = ((writer *)self)->r;
+    writer *w = self;
     (void)fed;
-    r->decoded++;
-    return write_logits(r);
+    w->r->decoded++;
+    LH_TRY(record_step(w->r, 1, w->fed_s));
+    return write_logits(w->r);
 }
 
 static lh_status finish_text(writer *w)
@@ -338,6 +348,7 @@ static lh_status answer(run *r, int64_t i)
         start = lh_clock_s();
         lh_session_keep_logits(r->session, rows_of(q, &q->questions[i]));
         LH_TRY_DONE(lh_session_block(r->session, q->questions[i].ids, q->questions[i].n));
+        LH_TRY_DONE(record_step(r, q->questions[i].n, start));
         LH_TRY_DONE(write_logits(r));
         r->out->prompt_tokens += q->questions[i].n;
         r->out->timing.prefill_s += lh_clock_s() - start;

@@ -23,6 +23,9 @@ typedef struct lh_generate_recorder {
     lh_status (*begin)(void *self, lh_engine *engine, const lh_generate_request *request, lh_kv_listener *listener);
     /* after the prompt, before a file is written or a question asked */
     lh_status (*prompt)(void *self, lh_session *session);
+    /* after `tokens` tokens, a question or one of an answer, went through the model in so many seconds: the session has
+     * the logits that follow the last of them */
+    lh_status (*step)(void *self, lh_session *session, int64_t tokens, double seconds);
     /* after an answer: the session holds its question and its tokens */
     lh_status (*answer)(void *self, lh_session *session, int64_t answer);
 } lh_generate_recorder;

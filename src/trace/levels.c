@@ -71,6 +71,11 @@ int64_t lh_trace_rows(const lh_trace_options *o, int64_t tokens, uint64_t seed, 
     return drawn + window;
 }
 
+int64_t lh_trace_top_logits(int64_t vocab)
+{
+    return lh_min_i64(vocab, LH_TRACE_TOP);
+}
+
 static lh_status count_layers(const lh_trace_options *o, int64_t layers, int64_t *out)
 {
     uint8_t *recorded = NULL;
@@ -98,7 +103,8 @@ lh_status lh_trace_bytes(lh_trace_size *out, const lh_trace_options *o, const lh
     size.layer += r->tokens * entry + r->after * (query_row + entry);
     if (level->entries) size.layer += c->hidden * q * lh_dtype_bytes(r->weight_type);
     size.token = size.layer / r->tokens;
-    size.total = layers * size.layer + c->vocab * f32 + (r->tokens + 3 * r->after) * (int64_t)sizeof(int32_t);
+    size.total = layers * size.layer + c->vocab * f32 + r->tokens * (int64_t)sizeof(int32_t);
+    size.total += r->after * (6 + 2 * lh_trace_top_logits(c->vocab)) * f32; /* index, and steps of one token */
     *out = size;
     return LH_OK;
 }

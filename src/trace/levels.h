@@ -36,6 +36,10 @@ lh_status lh_trace_layers(const lh_trace_options *options, int64_t count, uint8_
  * positions NULL: counts only. */
 int64_t lh_trace_rows(const lh_trace_options *options, int64_t tokens, uint64_t seed, int32_t *positions);
 
+/* Logits that are recorded of a step after the prompt: the best ones. */
+enum { LH_TRACE_TOP = 64 };
+int64_t lh_trace_top_logits(int64_t vocab);
+
 /* A run that is recorded. */
 typedef struct lh_trace_run {
     const lh_config *config;

@@ -34,6 +34,7 @@ void lh_trace_close(lh_trace *t)
     lh_segment_writer_close(t->writer);
     lh_recorded_layer_clear(&t->layer);
     lh_recorded_after_clear(&t->after, t->shape.layers);
+    lh_recorded_steps_clear(&t->steps);
     lh_evictor_close(t->stats.evictor);
     if (t->stats.device) lh_device_free(t->view.device, t->stats.device);
     lh_buf_clear(&t->staging);
@@ -257,6 +258,12 @@ done:
     return st;
 }
 
+static lh_status after_step(void *self, lh_session *session, int64_t tokens, double seconds)
+{
+    lh_trace *t = self;
+    return lh_comm_agree(t->view.comm, lh_record_step(t, session, tokens, seconds));
+}
+
 /* The rows of an answer go into the index, and what waits is written. */
 static lh_status end_answer(lh_trace *t, const lh_session *session, int64_t answer)
 {
@@ -281,49 +288,53 @@ static lh_status after_answer(void *self, lh_session *session, int64_t answer)
 
 lh_generate_recorder lh_trace_recorder(lh_trace *trace)
 {
-    return (lh_generate_recorder){trace, begin, after_prompt, after_answer};
+    return (lh_generate_recorder){trace, begin, after_prompt, after_step, after_answer};
 }
 
 /* ---- the end ---- */
 
-/* Seconds that each rank spent on each layer of the prompt. */
-static lh_status add_timings(lh_trace *t, lh_segment *segment, float *seconds)
+/* Collective. Seconds of every rank, [ranks, n], as an array of the segment on rank 0. */
+static lh_status add_timings(lh_trace *t, lh_segment *segment, const char *name, const float *own, int64_t n)
 {
-    lh_slab slab = {.name = "/timings/prefill",
-                    .shape = {LH_F32, 2, {lh_comm_size(t->view.comm), t->shape.layers}},
-                    .data = seconds};
-    return lh_segment_add(segment, &slab);
+    lh_comm *comm = t->view.comm;
+    lh_slab slab = {.shape = {LH_F32, 2, {lh_comm_size(comm), n}}};
+    if (!n) return LH_OK;
+    lh_status st = lh_calloc(&slab.data, lh_comm_size(comm) * n, sizeof *own);
+    snprintf(slab.name, sizeof slab.name, "%s", name);
+    st = lh_comm_agree(comm, st);
+    if (st == LH_OK) st = lh_comm_allgather(comm, own, slab.data, n * (int64_t)sizeof *own);
+    if (st == LH_OK && lh_comm_rank(comm) == 0)
+        st = lh_segment_add(segment, &slab);
+    else
+        lh_free(slab.data);
+    return lh_comm_agree(comm, st);
 }
 
-static lh_status put_end(lh_trace *t, const char *answers, float *seconds)
+static lh_status put_end(lh_trace *t, lh_segment *segment, const char *answers)
 {
-    lh_status st = LH_OK;
-    lh_segment segment = {.name = "run-end"};
-    LH_TRY_DONE(add_timings(t, &segment, seconds));
-    LH_TRY_DONE(lh_record_index(t, &segment));
-    LH_TRY_DONE(lh_segment_add_text(&segment, "/answers", answers ? answers : "[]"));
-    LH_TRY_DONE(lh_segment_writer_put(t->writer, &segment));
-done:
-    lh_segment_clear(&segment);
-    return st;
+    LH_TRY(lh_record_index(t, segment));
+    LH_TRY(lh_record_steps(t, segment));
+    LH_TRY(lh_segment_add_text(segment, "/answers", answers ? answers : "[]"));
+    return lh_segment_writer_put(t->writer, segment);
 }
 
 lh_status lh_trace_finish(lh_trace *t, const char *answers)
 {
+    lh_status st = LH_OK;
     lh_comm *comm = t->view.comm;
     const int first = lh_comm_rank(comm) == 0;
+    lh_segment segment = {.name = "run-end"};
     int missing = 0;
-    float *seconds = NULL;
-    lh_status st = lh_calloc(&seconds, lh_comm_size(comm) * t->shape.layers, sizeof *seconds);
-    LH_TRY(lh_comm_agree(comm, st));
-    LH_TRY(lh_comm_allgather(comm, t->seconds, seconds, t->shape.layers * (int64_t)sizeof *seconds));
-    if (first)
-        st = put_end(t, answers, seconds);
-    else
-        lh_free(seconds);
+    LH_TRY_DONE(add_timings(t, &segment, "/timings/prefill", t->seconds, t->shape.layers));
+    LH_TRY_DONE(
+        add_timings(t, &segment, "/timings/steps", (const float *)(const void *)t->steps.seconds.data, t->steps.count));
+    if (first) st = put_end(t, &segment, answers);
     if (st == LH_OK) st = lh_segment_writer_drain(t->writer);
-    LH_TRY(lh_comm_agree(comm, st));
-    return lh_comm_agree_patiently(comm, first ? lh_trace_join(t->options.path, &missing) : LH_OK);
+    LH_TRY_DONE(lh_comm_agree(comm, st));
+    LH_TRY_DONE(lh_comm_agree_patiently(comm, first ? lh_trace_join(t->options.path, &missing) : LH_OK));
+done:
+    lh_segment_clear(&segment);
+    return st;
 }
 
 int64_t lh_trace_written(const lh_trace *t)

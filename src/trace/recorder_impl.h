@@ -23,6 +23,14 @@ typedef struct lh_recorded_after {
     lh_buf positions, answers, tokens; /* int32, of all rows, on rank 0 */
 } lh_recorded_after;
 
+/* Steps after the prompt; all but the seconds on rank 0. */
+typedef struct lh_recorded_steps {
+    lh_buf seconds;          /* float */
+    lh_buf rows;             /* int32: of /decode, the last of each step */
+    lh_buf ids, logits, lse; /* int32 and float [top], float */
+    int64_t count, rows_seen;
+} lh_recorded_steps;
+
 /* Statistics of the entries, as policies count them (evict.h). */
 typedef struct lh_recorded_stats {
     lh_evictor *evictor;
@@ -46,6 +54,7 @@ struct lh_trace {
     lh_segment_writer *writer;
     lh_recorded_layer layer;
     lh_recorded_after after;
+    lh_recorded_steps steps;
     lh_recorded_stats stats;
     lh_buf staging; /* rows on the host */
     float *seconds; /* [layers] of the prefill, on this rank */
@@ -62,6 +71,11 @@ lh_status lh_record_after(lh_trace *t, const lh_evict_job *job, const lh_kv_rows
 lh_status lh_record_flush(lh_trace *t);
 lh_status lh_record_index(lh_trace *t, lh_segment *segment);
 void lh_recorded_after_clear(lh_recorded_after *after, int64_t layers);
+
+/* recorder_steps.c: a step after the prompt, collective; all of them into the last segment. */
+lh_status lh_record_step(lh_trace *t, lh_session *session, int64_t tokens, double seconds);
+lh_status lh_record_steps(lh_trace *t, lh_segment *segment);
+void lh_recorded_steps_clear(lh_recorded_steps *steps);
 
 /* The span of `rows` rows of `width` floats, ld apart, on the host: row r is at *out + r * ld. */
 lh_status lh_record_fetch(lh_trace *t, const float *device, const lh_query_rows *rows, int64_t width, int64_t ld,

@@ -1,6 +1,7 @@
 /* Traces and their replay: the same trace on any number of ranks, what a killed run leaves, and keep sets of a replay
  * that are those of a run. */
 #include <check.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -163,6 +164,71 @@ START_TEST(test_the_size_is_known_beforehand)
     program_refuses(1, 2, "'--trace-layers 3'", "plan -m tiny.h5 -c 7 --trace-layers 3");
     program_clear(&r);
     program_clear(&s);
+}
+END_TEST
+
+static void *read_array(lh_h5 *h5, const char *name, lh_dtype type, lh_h5_shape *shape)
+{
+    lh_h5_array *array = NULL;
+    void *data = NULL;
+    ck_assert_msg(lh_h5_array_open(&array, h5, name) == LH_OK, "%s", lh_error_message());
+    lh_h5_shape want = *lh_h5_array_shape(array);
+    lh_h5_array_close(array);
+    ck_assert_int_eq(want.type, type);
+    ck_assert_int_eq(lh_h5_get(h5, name, &want, shape, &data), LH_OK);
+    return data;
+}
+
+/* One row of logits, and what a step has of it. */
+static void check_best(const float *row, int64_t vocab, const int32_t *ids, const float *best, int64_t n, float lse)
+{
+    double sum = 0;
+    int64_t better = 0;
+    for (int64_t k = 0; k < n; k++) {
+        ck_assert(best[k] == row[ids[k]]);
+        ck_assert(k == 0 || best[k] < best[k - 1] || (best[k] == best[k - 1] && ids[k] > ids[k - 1]));
+    }
+    for (int64_t i = 0; i < vocab; i++) {
+        sum += exp((double)row[i]);
+        better += row[i] > best[n - 1];
+    }
+    ck_assert_int_lt(better, n);
+    ck_assert_double_eq_tol((double)lse, log(sum), 1e-5);
+}
+
+/* A question, then token after token, each followed by the logits that the run has written, too. */
+START_TEST(test_steps_have_the_logits_of_the_run)
+{
+    program_result r = {0};
+    lh_h5 *written = NULL, *trace;
+    lh_h5_shape l, i, b, s, t;
+    program_run(&r, 1,
+                TRACE "--scenario context-only --question 'Who is it?' --logits l.h5 --trace-level stats -o s.h5");
+    program_exits(&r, 0);
+    ck_assert_int_eq(lh_h5_open(&written, "l.h5", &(lh_h5_header){"analysis", 1, NULL}), LH_OK);
+    trace = open_trace("s.h5");
+    float *logits = read_array(written, "/logits", LH_F32, &l), *lse = read_array(trace, "/steps/lse", LH_F32, &s),
+          *best = read_array(trace, "/steps/top_logits", LH_F32, &b),
+          *seconds = read_array(trace, "/timings/steps", LH_F32, &t);
+    int32_t *ids = read_array(trace, "/steps/top_ids", LH_I32, &i),
+            *rows = read_array(trace, "/steps/rows", LH_I32, &s),
+            *tokens = read_array(trace, "/decode/tokens", LH_I32, &s);
+    const int64_t steps = l.dims[0], n = i.dims[1];
+    ck_assert_int_eq(steps, 20);
+    ck_assert_int_eq(i.dims[0], steps);
+    ck_assert(t.dims[0] == 1 && t.dims[1] == steps);
+    ck_assert_int_eq(rows[steps - 1], s.dims[0] - 1);
+    for (int64_t k = 0; k < steps; k++) {
+        check_best(logits + k * l.dims[1], l.dims[1], ids + k * n, best + k * n, n, lse[k]);
+        ck_assert(seconds[k] > 0);
+        if (k) ck_assert_int_eq(rows[k], rows[k - 1] + 1);
+        if (k) ck_assert_int_eq(tokens[rows[k]], ids[(k - 1) * n]); /* greedy */
+    }
+    void *const arrays[] = {logits, lse, best, seconds, ids, rows, tokens};
+    for (size_t a = 0; a < sizeof arrays / sizeof *arrays; a++) lh_free(arrays[a]);
+    lh_h5_close(written);
+    lh_h5_close(trace);
+    program_clear(&r);
 }
 END_TEST
 
@@ -413,6 +479,7 @@ int main(void)
                                   test_a_compressed_trace_holds_the_same,
                                   test_a_filter_that_is_not_there_is_named_before_the_run,
                                   test_the_size_is_known_beforehand,
+                                  test_steps_have_the_logits_of_the_run,
                                   test_recording_changes_nothing,
                                   test_a_killed_run_leaves_what_it_had,
                                   test_a_layer_of_a_killed_run_is_whole_or_not_there,

@@ -24,6 +24,15 @@ for number in trace.layers:
         assert np.allclose(a.sum(1), 1)
         assert np.allclose(a @ layer.values[head // group], layer.outputs[:, head], atol=1e-4)
 
+# Greedy: a step ends with the logits that the next token is the best of.
+rows, ids, best = (trace.steps[n] for n in ("rows", "top_ids", "top_logits"))
+follows = [s for s in range(len(rows) - 1) if rows[s + 1] == rows[s] + 1 and
+           trace.decode["answers"][rows[s]] == trace.decode["answers"][rows[s + 1]]]
+assert len(follows) > 10 and all(trace.decode["tokens"][rows[s + 1]] == ids[s, 0] for s in follows)
+assert np.all(np.exp(best - trace.steps["lse"][:, None]).sum(1) < 1 + 1e-6) and np.all(np.diff(best, axis=1) <= 0)
+assert trace.timings["steps"].shape[1] == len(rows) and trace.timings["prefill"].shape[1] == len(trace.layers)
+assert trace.logits.shape[0] > ids.max()
+
 # Keep sets have as many entries as the figure says.
 policy, budget = os.path.basename(sys.argv[4])[:-3].split(".", 1)[1].rsplit("-", 1)
 figure = analysis["budgets"].sel(policy=policy, budget=float(budget.rstrip("%")))
