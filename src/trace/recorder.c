@@ -96,13 +96,23 @@ static json_t *model_json(const lh_trace *t)
                      (json_int_t)s->window, "sliding", s->sliding ? layer_list(s->sliding, s->layers) : json_array());
 }
 
+/* Tokens of each question. */
+static json_t *question_list(const lh_generate_request *r)
+{
+    json_t *list = json_array();
+    for (int64_t i = 0; i < r->question_count; i++) json_array_append_new(list, json_integer(r->questions[i].n));
+    return list;
+}
+
 static json_t *recording_json(const lh_trace *t, const lh_generate_request *r)
 {
     const int64_t columns = t->level->column_rows < t->prompt ? t->level->column_rows : t->prompt;
-    return json_pack("{s:s, s:s, s:I, s:I, s:I, s:I, s:o}", "level", t->level->name, "dtype",
+    const int fixed = lh_model_options_of(t->view.model).order == LH_ORDER_FIXED;
+    return json_pack("{s:s, s:s, s:I, s:I, s:I, s:I, s:b, s:o, s:o}", "level", t->level->name, "dtype",
                      lh_dtype_name(t->row_type), "prompt_tokens", (json_int_t)t->prompt, "window",
                      (json_int_t)(t->level->all_rows ? t->prompt : t->options.window), "column_rows",
-                     (json_int_t)(t->stats.evictor ? columns : 0), "seed", (json_int_t)r->sampling.seed, "layers",
+                     (json_int_t)(t->stats.evictor ? columns : 0), "seed", (json_int_t)r->sampling.seed,
+                     "deterministic", fixed, "questions", question_list(r), "layers",
                      layer_list(t->layers, t->shape.layers));
 }
 

@@ -86,6 +86,21 @@ done:
     return st;
 }
 
+static lh_status take_questions(lh_trace_file *f, const json_t *list)
+{
+    lh_trace_questions *q = &f->questions;
+    if (!json_is_array(list)) LH_FAIL(LH_EFILE, "'/recording' of '%s' has no list of questions", lh_h5_path(f->h5));
+    q->count = (int64_t)json_array_size(list);
+    LH_TRY(lh_calloc(&q->tokens, q->count, sizeof *q->tokens));
+    for (int64_t i = 0; i < q->count; i++) {
+        const json_int_t n = json_integer_value(json_array_get(list, (size_t)i));
+        if (n < 1 || n > INT32_MAX)
+            LH_FAIL(LH_EFILE, "'/recording' of '%s' has a question of %lld tokens", lh_h5_path(f->h5), (long long)n);
+        q->tokens[i] = (int32_t)n;
+    }
+    return LH_OK;
+}
+
 static lh_status read_recording(lh_trace_file *f)
 {
     lh_status st = LH_OK;
@@ -103,6 +118,8 @@ static lh_status read_recording(lh_trace_file *f)
     const char *level = json_string_value(json_object_get(json, "level"));
     f->level = level ? lh_trace_level_find(level) : NULL;
     if (!f->level) LH_FAIL_DONE(LH_EFILE, "'/recording' of '%s' has no level that is known", lh_h5_path(f->h5));
+    f->order = json_is_true(json_object_get(json, "deterministic")) ? LH_ORDER_FIXED : LH_ORDER_ANY;
+    LH_TRY_DONE(take_questions(f, json_object_get(json, "questions")));
     LH_TRY_DONE(take_layers(f, json_object_get(json, "layers"), "/recording: layers", f->recorded));
 done:
     json_decref(json);
@@ -155,6 +172,38 @@ static lh_status check_rows(const lh_trace_file *f)
     return LH_OK;
 }
 
+/* Answers come one after the other; each begins with its question, and its positions go on from the prompt. */
+static lh_status check_after(const lh_trace_file *f)
+{
+    const int32_t *answers = f->after_answers;
+    for (int64_t i = 0, first = 0; i < f->after_count; i++) {
+        if (i && answers[i] != answers[i - 1]) {
+            if (answers[i] < answers[i - 1])
+                LH_FAIL(LH_EFILE,
+                        "element %lld of '/decode/answers' in '%s' is %d after %d, answers must follow each other",
+                        (long long)i, lh_h5_path(f->h5), answers[i], answers[i - 1]);
+            first = i;
+        }
+        if (f->after_positions[i] != f->prompt + i - first)
+            LH_FAIL(LH_EFILE, "element %lld of '/decode/positions' in '%s' is %d, it must be %lld", (long long)i,
+                    lh_h5_path(f->h5), f->after_positions[i], (long long)(f->prompt + i - first));
+        if (f->questions.count && answers[i] >= f->questions.count)
+            LH_FAIL(LH_EFILE, "element %lld of '/decode/answers' in '%s' is %d, there are %lld questions", (long long)i,
+                    lh_h5_path(f->h5), answers[i], (long long)f->questions.count);
+    }
+    return LH_OK;
+}
+
+int lh_trace_next_answer(const lh_trace_file *f, lh_trace_answer_rows *rows)
+{
+    rows->first = rows->end;
+    if (rows->first == f->after_count) return 0;
+    const int32_t number = f->after_answers[rows->first];
+    while (rows->end < f->after_count && f->after_answers[rows->end] == number) rows->end++;
+    rows->block = f->questions.count ? lh_min_i64(f->questions.tokens[number], rows->end - rows->first) : 0;
+    return 1;
+}
+
 static lh_status read_after(lh_trace_file *f)
 {
     f->after_count = -1;
@@ -164,7 +213,8 @@ static lh_status read_after(lh_trace_file *f)
     }
     LH_TRY(
         take_ints(f, &(wanted_ints){"/decode/positions", &f->after_count, f->prompt, INT32_MAX, &f->after_positions}));
-    return take_ints(f, &(wanted_ints){"/decode/answers", &f->after_count, 0, INT32_MAX, &f->after_answers});
+    LH_TRY(take_ints(f, &(wanted_ints){"/decode/answers", &f->after_count, 0, INT32_MAX, &f->after_answers}));
+    return check_after(f);
 }
 
 /* Layers that the recording names and the file has: a killed run leaves fewer. */
@@ -234,6 +284,7 @@ void lh_trace_file_close(lh_trace_file *f)
     lh_free(f->rows);
     lh_free(f->after_positions);
     lh_free(f->after_answers);
+    lh_free(f->questions.tokens);
     *f = (lh_trace_file){0};
 }
 

@@ -7,6 +7,12 @@
 #include "kv/layer_plan.h"
 #include "trace/levels.h"
 
+/* Tokens of the questions, each of which was taken in as one block; none where the prompt itself was answered. */
+typedef struct lh_trace_questions {
+    int32_t *tokens;
+    int64_t count;
+} lh_trace_questions;
+
 typedef struct lh_trace_file {
     lh_h5 *h5;
     lh_kv_shape shape; /* of one rank with all heads; no projections, rotations or profiles */
@@ -18,10 +24,13 @@ typedef struct lh_trace_file {
     int32_t *rows; /* [row_count] positions of the recorded query rows, ascending; the last `window` end the prompt */
     int64_t row_count, window;
     int64_t column_rows; /* the last rows that columns count; 0: there are no columns */
-    /* rows after the prompt: position, and the answer that they belong to */
+    /* rows after the prompt, answer by answer: positions, which go on from the prompt in each, and the answer's number
+     */
     int32_t *after_positions, *after_answers; /* [after_count] */
     int64_t after_count;
-    int64_t chunk; /* tokens that went through a layer together; 0: not known */
+    lh_trace_questions questions;
+    lh_order order; /* of the sums of the run */
+    int64_t chunk;  /* tokens that went through a layer together; 0: not known */
     uint64_t seed;
     lh_policy policy; /* of the run */
     lh_profiles profiles;
@@ -33,6 +42,13 @@ void lh_trace_file_close(lh_trace_file *file);
 
 /* Questions and answers of the run, as JSON (a new reference); NULL: the trace has none. */
 lh_status lh_trace_answers(const lh_trace_file *file, json_t **out);
+
+/* The rows of an answer: [first, end) of those after the prompt, of which `block` begin it as a question. From all zero
+ * on to the next answer; 0 after the last. */
+typedef struct lh_trace_answer_rows {
+    int64_t first, end, block;
+} lh_trace_answer_rows;
+int lh_trace_next_answer(const lh_trace_file *file, lh_trace_answer_rows *rows);
 
 /* One layer, but for the outputs of its rows, which a replay works out. Rows are f32; entries as the cache had them.
  * NULL: not recorded. */
