@@ -65,8 +65,8 @@ static const lh_option rows[] = {
      .def = "auto",
      .help =
          "Query rows by which policies are judged, and which the oracle knows: those after the prompt, of questions "
-         "and answers, which are the future that an eviction cannot see; or rows of the prompt. auto: those after "
-         "the prompt where the trace has 8 or more."},
+         "and answers, which are the future that an eviction cannot see, and while which policies evict further; or "
+         "rows of the prompt. auto: those after the prompt where the trace has 8 or more, and all layers."},
     {.type = LH_OPT_I64,
      .name = "judge-rows",
      FIELD(judge_rows),
@@ -111,7 +111,8 @@ static const lh_syntax syntax = {
     .summary = "Apply eviction policies to recorded traces, without the model",
     .text =
         "Every policy evicts every layer of the trace at every budget, by the code of the engine: it keeps what a "
-        "run keeps. Recorded query rows then tell what was lost. Two baselines are always there: 'random', and "
+        "run keeps, at the end of the prompt and while decoding. Recorded query rows then tell what was lost. Two "
+        "baselines are always there: 'random', and "
         "'oracle', which ranks entries by the attention of those very rows.\n\nWithout --policy, all that the trace "
         "holds observations for; without --budget, or with '--budget auto', 0.5%, 1%, 2%, 5%, "
         "10%, 20% and 50% of the prompt.",
@@ -128,7 +129,7 @@ typedef struct run {
     int64_t trace_count;
     lh_policy_list policies;
     const lh_analysis **analyses; /* ends with NULL */
-    char *record, *list;
+    char *record;
     lh_given_scores **scores; /* [v->replay.scores.n] */
     lh_progress progress;
     lh_replay *replay;
@@ -215,18 +216,34 @@ static lh_status add_scores(run *r)
     return LH_OK;
 }
 
-/* The policies of the command line, with the default budgets; random is always there. */
+/* The baseline, whatever parts the others have; not twice. */
+static lh_status add_random(run *r)
+{
+    lh_status st = LH_OK;
+    lh_policy_list *all = &r->policies, own = {0};
+    for (int64_t i = 0; i < all->n; i++)
+        if (strncmp(all->at[i].name, "random", 6) == 0) return LH_OK;
+    LH_TRY_DONE(lh_policy_list_resolve(&own, &(lh_policy_options){.policy = "random", .budget = r->lists.budget}));
+    LH_TRY_DONE(lh_realloc(&all->at, all->n + own.n, sizeof *all->at));
+    all->cap = all->n + own.n;
+    for (int64_t i = 0; i < own.n; i++) {
+        if (!own.at[i].policy.evicts) continue;
+        all->at[all->n++] = own.at[i];
+        own.at[i] = (lh_policy_choice){0};
+    }
+done:
+    lh_policy_list_clear(&own);
+    return st;
+}
+
+/* The policies of the command line, with the default budgets. */
 static lh_status take_policies(run *r)
 {
-    lh_policy_options lists = r->v->policy;
-    if (!lists.budget || strcmp(lists.budget, "auto") == 0) lists.budget = "0.5%,1%,2%,5%,10%,20%,50%";
-    if (!lists.policy) lists.policy = r->v->replay.scores.n ? "random" : "all";
-    LH_TRY(lh_asprintf(&r->list,
-                       strstr(lists.policy, "random") || strcmp(lists.policy, "all") == 0 ? "%s" : "%s,random",
-                       lists.policy));
-    lists.policy = r->list;
-    r->lists = lists;
-    return lh_policy_list_resolve(&r->policies, &lists);
+    r->lists = r->v->policy;
+    if (!r->lists.budget || strcmp(r->lists.budget, "auto") == 0) r->lists.budget = "0.5%,1%,2%,5%,10%,20%,50%";
+    if (!r->lists.policy) r->lists.policy = r->v->replay.scores.n ? "random" : "all";
+    LH_TRY(lh_policy_list_resolve(&r->policies, &r->lists));
+    return add_random(r);
 }
 
 /* Without '--policy' those that the first trace does not allow are left out, and named. */
@@ -307,6 +324,7 @@ static lh_status print(const run *r)
     LH_TRY_DONE(put_table(r, "mass", "attention kept (share of 1; more is better)", &text));
     LH_TRY_DONE(put_table(r, "hits", "hit rate of the 64 most attended entries (share of 1; more is better)", &text));
     if (text.bytes) LH_TRY_DONE(lh_cli_write(text.data, text.bytes));
+    if (*lh_replay_decoding(r->replay)) lh_info("%s", lh_replay_decoding(r->replay));
     lh_info("replayed %lld %s in %.1f s: %.1f million entries scored a second", (long long)r->trace_count,
             r->trace_count == 1 ? "trace" : "traces", pace.seconds, (double)pace.entries / pace.seconds / 1e6);
 done:
@@ -373,7 +391,6 @@ done:
     lh_policy_list_clear(&r.policies);
     lh_free(r.analyses);
     lh_free(r.traces);
-    lh_free(r.list);
     free(r.record);
     return st;
 }

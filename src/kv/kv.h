@@ -95,6 +95,13 @@ int64_t lh_kv_wants_rows(const lh_kv *kv, int64_t layer);
  * statistics go on and groups are split. The next agreement reports a failure. */
 void lh_kv_record(lh_kv *kv, int64_t layer, const lh_kv_rows *rows);
 
+/* Statistics of the prompt's rows that were counted elsewhere (a trace has them), in place of what rows have left here:
+ * [kv_count, tokens] device memory, NULL where not counted. After the layer's last row. */
+typedef struct lh_kv_columns {
+    const float *sums, *squares, *counts;
+} lh_kv_columns;
+void lh_kv_put_columns(lh_kv *kv, int64_t layer, const lh_kv_columns *columns);
+
 /* Collective. Observe, evict, free. LH_EFILE when the recorded log-sum-exps are not finite: the weights are damaged. */
 lh_status lh_kv_prefill_end(lh_kv *kv, int64_t layer);
 

@@ -115,6 +115,21 @@ void lh_kv_record(lh_kv *kv, int64_t layer, const lh_kv_rows *rows)
         lh_kv_record(kv->shared.followers[i], layer, rows);
 }
 
+void lh_kv_put_columns(lh_kv *kv, int64_t layer, const lh_kv_columns *c)
+{
+    const lh_ragged *view = &lh_kv_prefill_arena(kv, layer)->view;
+    const int64_t tokens = kv->prompt.tokens;
+    const struct {
+        int64_t stat;
+        const float *x;
+    } columns[] = {{kv->stats.sums, c->sums}, {kv->stats.squares, c->squares}, {kv->stats.counts, c->counts}};
+    if (!view->stats || kv->shared.same_stats) return;
+    for (size_t i = 0; i < sizeof columns / sizeof *columns; i++)
+        if (columns[i].stat >= 0 && columns[i].x)
+            LH_RUN(&kv->exec, put_stats, .y = lh_stat_of(view, columns[i].stat), .x = columns[i].x, .kv = view,
+                   .last = tokens, .ld = tokens);
+}
+
 /* ---- CUDA graphs ---- */
 
 /* Keys are rotated by slots that the host knows, and so is the gain of a row; a listener takes rows to the host. */

@@ -82,7 +82,7 @@ typedef struct side {
     int kept;
     float *to; /* NULL: mass and norm alone */
     float sign;
-    double mass, norm; /* out */
+    lh_judge_share sum; /* out */
 } side;
 
 static void add_side(const lh_judged_head *w, const entry_class *classes, int64_t count, int64_t n, side *s)
@@ -90,34 +90,64 @@ static void add_side(const lh_judged_head *w, const entry_class *classes, int64_
     for (int64_t c = 0; c < count; c++) {
         const float *o = w->class_output + (c * w->n + n) * w->dim;
         if (((classes[c].bits & s->bit) != 0) != s->kept) continue;
-        s->mass += (double)w->class_mass[c * w->n + n];
-        s->norm += (double)w->class_norm[c * w->n + n];
+        s->sum.mass += (double)w->class_mass[c * w->n + n];
+        s->sum.norm += (double)w->class_norm[c * w->n + n];
         for (int64_t x = 0; x < w->dim && s->to; x++) s->to[x] += s->sign * o[x];
     }
 }
 
-/* What a budget changes: o^ - o = (sum of kept a v - sigma o) / sigma = ((1 - sigma) o - sum of lost a v) / sigma. The
- * smaller side is the more exact. A row that nothing is left of gets 0 for o^. */
-static void join_classes(lh_judged_head *w, const entry_class *classes, int64_t count, uint32_t bit)
+/* A policy on the head in work: the entries that it keeps, by classes of the budgets `at`. */
+typedef struct judged {
+    int64_t policy, head;
+    const uint32_t *kept;
+    uint32_t at;
+    entry_class classes[LH_JUDGE_CLASSES];
+    int64_t count;
+} judged;
+
+static lh_judge_cell cell_of(const lh_replay *r, const judged *j, uint32_t bit)
 {
-#pragma omp parallel for
-    for (int64_t n = 0; n < w->n; n++) {
-        float *d = w->delta + n * w->dim;
-        const float *o = w->output + n * w->dim, *later = w->later_values + n * w->dim;
-        side kept = {.bit = bit, .kept = 1, .mass = (double)w->later[n], .norm = (double)w->later_norm[n]},
-             lost = {.bit = bit};
-        add_side(w, classes, count, n, &kept);
-        add_side(w, classes, count, n, &lost);
-        const double sigma = kept.mass / (kept.mass + lost.mass);
-        const int by_lost = sigma > 0.5;
-        for (int64_t x = 0; x < w->dim; x++) d[x] = by_lost ? (float)lost.mass * o[x] : later[x] - (float)sigma * o[x];
-        add_side(w, classes, count, n, &(side){.bit = bit, .kept = !by_lost, .to = d, .sign = by_lost ? -1.0f : 1.0f});
-        for (int64_t x = 0; x < w->dim; x++) d[x] = sigma > 0 ? d[x] / (float)sigma : -o[x];
-        w->mass[n] = (float)sigma;
-        w->lost[n] = (float)(lost.mass / (kept.mass + lost.mass));
-        w->kept_norm[n] = (float)kept.norm;
-        w->lost_norm[n] = (float)lost.norm;
+    return (lh_judge_cell){j->policy * r->study.budget_count + __builtin_ctz(bit), j->head, j->kept, bit};
+}
+
+/* Row n: o^ - o = (sum of kept a v - sigma o) / sigma = ((1 - sigma) o - sum of lost a v) / sigma. The smaller side is
+ * the more exact. A row that nothing is left of gets 0 for o^. */
+static void join_row(lh_judged_head *w, const lh_replay *r, const judged *j, const lh_judge_cell *cell, int64_t n)
+{
+    float *d = w->delta + n * w->dim;
+    const float *o = w->output + n * w->dim, *later = w->later_values + n * w->dim;
+    const lh_judge_share gone = lh_judge_gone(w, r, cell, n, NULL);
+    side kept = {.bit = cell->bit, .kept = 1, .sum = {(double)w->later[n], (double)w->later_norm[n]}},
+         lost = {.bit = cell->bit, .sum = gone};
+    add_side(w, j->classes, j->count, n, &kept);
+    add_side(w, j->classes, j->count, n, &lost);
+    const int few_left = gone.mass > kept.sum.mass / 2;
+    kept.sum = few_left ? lh_judge_left(w, r, cell, n, NULL)
+                        : (lh_judge_share){kept.sum.mass - gone.mass, kept.sum.norm - gone.norm};
+    const double all = kept.sum.mass + lost.sum.mass, sigma = kept.sum.mass / all;
+    const int by_lost = sigma > 0.5;
+    for (int64_t x = 0; x < w->dim; x++)
+        d[x] = by_lost ? (float)lost.sum.mass * o[x] : (few_left ? 0 : later[x]) - (float)sigma * o[x];
+    if (few_left && !by_lost) {
+        lh_judge_left(w, r, cell, n, d);
+    } else {
+        add_side(w, j->classes, j->count, n,
+                 &(side){.bit = cell->bit, .kept = !by_lost, .to = d, .sign = by_lost ? -1.0f : 1.0f});
+        lh_judge_gone(w, r, cell, n, d);
     }
+    for (int64_t x = 0; x < w->dim; x++) d[x] = sigma > 0 ? d[x] / (float)sigma : -o[x];
+    w->mass[n] = (float)sigma;
+    w->lost[n] = (float)(lost.sum.mass / all);
+    w->kept_norm[n] = (float)kept.sum.norm;
+    w->lost_norm[n] = (float)lost.sum.norm;
+}
+
+/* What a budget changes. */
+static void join_classes(lh_judged_head *w, const lh_replay *r, const judged *j, uint32_t bit)
+{
+    const lh_judge_cell cell = cell_of(r, j, bit);
+#pragma omp parallel for
+    for (int64_t n = 0; n < w->n; n++) join_row(w, r, j, &cell, n);
 }
 
 static void project_delta(lh_judged_head *w, const lh_replay *r, int64_t g)
@@ -127,21 +157,14 @@ static void project_delta(lh_judged_head *w, const lh_replay *r, int64_t g)
                        w->projected_l1 + i * w->rows);
 }
 
-static double count_hits(const lh_judged_head *w, const uint32_t *kept, uint32_t bit)
+static double count_hits(const lh_judged_head *w, const lh_replay *r, const judged *j, uint32_t bit)
 {
+    const lh_judge_cell cell = cell_of(r, j, bit);
     int64_t hits = 0;
-    for (int64_t i = 0; i < w->n * w->top_count; i++) hits += (kept[w->top_at[i]] & bit) != 0;
+    for (int64_t i = 0; i < w->n * w->top_count; i++) hits += (j->kept[w->top_at[i]] & bit) != 0;
+    for (int64_t n = 0; n < w->n; n++) hits -= lh_judge_gone_hits(w, r, &cell, n);
     return (double)hits / (double)(w->n * w->top_count);
 }
-
-/* A policy on the head in work: the entries that it keeps, by classes of the budgets `at`. */
-typedef struct judged {
-    int64_t policy;
-    const uint32_t *kept;
-    uint32_t at;
-    entry_class classes[LH_JUDGE_CLASSES];
-    int64_t count;
-} judged;
 
 static int64_t count_kept(const judged *j, uint32_t bit)
 {
@@ -162,8 +185,8 @@ static lh_status judge_budgets(lh_judged_head *w, lh_replay *r, const lh_head_fa
                         .mass = w->mass,
                         .lost = w->lost,
                         .delta = w->delta,
-                        .hits = count_hits(w, j->kept, bit)};
-        join_classes(w, j->classes, j->count, bit);
+                        .hits = count_hits(w, r, j, bit)};
+        join_classes(w, r, j, bit);
         if (facts->largest) {
             project_delta(w, r, facts->head);
             o.projected_l1 = w->projected_l1;
@@ -181,6 +204,7 @@ static lh_status judge_policy(lh_judged_head *w, lh_replay *r, const lh_head_fac
 {
     const uint32_t all = facts->layer->given[policy];
     judged j = {.policy = policy,
+                .head = facts->head,
                 .kept = facts->layer->kept + (policy * facts->layer->study->kv_heads + facts->head) * w->tokens,
                 .at = all};
     j.count = classify(w, j.kept, all, j.classes);

@@ -36,6 +36,27 @@ void lh_judged_head_close(lh_judged_head *w);
  */
 void lh_judged_head_weigh(lh_judged_head *w, const lh_replay *r, int64_t g);
 
+/* A policy at a budget on the head in work. */
+typedef struct lh_judge_cell {
+    int64_t cell, head;   /* index of r->cells; KV head */
+    const uint32_t *kept; /* [tokens] at the end of the prompt, where they have the bit */
+    uint32_t bit;
+} lh_judge_cell;
+typedef struct lh_judge_share {
+    double mass, norm; /* norm: weights times norms of projected values */
+} lh_judge_share;
+
+/* judge_drops.c: what has been evicted after the prompt before row n: its share of the row's attention, with its
+ * weighted values taken off `values` (NULL: not). And the same, added, of all that is left, one by one: where little
+ * is, taking off what went would leave rounding errors. */
+lh_judge_share lh_judge_gone(const lh_judged_head *w, const lh_replay *r, const lh_judge_cell *c, int64_t n,
+                             float *values);
+lh_judge_share lh_judge_left(const lh_judged_head *w, const lh_replay *r, const lh_judge_cell *c, int64_t n,
+                             float *values);
+
+/* Of the row's most attended entries, those that have gone. */
+int64_t lh_judge_gone_hits(const lh_judged_head *w, const lh_replay *r, const lh_judge_cell *c, int64_t n);
+
 /* y [tokens, out] = x [tokens, in] times w [out, in] transposed. */
 typedef struct lh_judge_product {
     float *y;

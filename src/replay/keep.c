@@ -91,6 +91,48 @@ done:
     return st;
 }
 
+/* What the heads of a layer hold after the only answer: of the prompt, and of the answer's own rows. */
+static lh_status collect_final(const lh_replay *r, const lh_rerun *x, int64_t layer, lh_positions *out)
+{
+    const lh_trace_file *t = &r->trace;
+    lh_trace_answer_rows rows = {0};
+    lh_status st = LH_OK;
+    uint8_t *held = NULL;
+    lh_buf all = {0};
+    lh_trace_next_answer(t, &rows);
+    const int64_t reach = t->prompt + rows.end;
+    out->heads = x->heads;
+    LH_TRY_DONE(lh_calloc(&out->offsets, x->heads + 1, sizeof *out->offsets));
+    LH_TRY_DONE(lh_calloc(&held, reach, 1));
+    for (int64_t g = 0; g < x->heads; g++) {
+        const lh_rerun_kept kept = lh_rerun_kept_of(x, layer, g);
+        const lh_rerun_drops drops = lh_rerun_drops_of(x, 0, layer, g);
+        memset(held, 0, (size_t)t->prompt);
+        memset(held + t->prompt, 1, (size_t)(reach - t->prompt));
+        for (int64_t i = 0; i < kept.count; i++) held[kept.positions[i]] = 1;
+        for (int64_t i = 0; i < drops.count; i++) held[drops.at[i].entry] = 0;
+        for (int32_t p = 0; p < reach; p++)
+            if (held[p]) LH_TRY_DONE(lh_buf_append(&all, &p, sizeof p));
+        out->offsets[g + 1] = all.bytes / (int64_t)sizeof(int32_t);
+    }
+    out->positions = (int32_t *)(void *)all.data;
+    all = (lh_buf){0};
+done:
+    lh_free(held);
+    lh_buf_clear(&all);
+    return st;
+}
+
+static lh_status add_final(lh_replay *r, int64_t cell)
+{
+    const lh_rerun *x = &r->cells[cell].rerun;
+    lh_keep_sets *sets = &r->keep_sets[cell];
+    if (x->answers != 1) return LH_OK; /* as in a run: the end of one answer */
+    LH_TRY(lh_keep_sets_reserve(sets, LH_KEEP_FINAL, x->layers));
+    for (int64_t l = 0; l < x->layers; l++) LH_TRY(collect_final(r, x, l, &sets->parts[LH_KEEP_FINAL][l]));
+    return LH_OK;
+}
+
 static lh_status write_cell(lh_replay *r, int64_t cell)
 {
     lh_status st = LH_OK;
@@ -98,7 +140,9 @@ static lh_status write_cell(lh_replay *r, int64_t cell)
     char *path = NULL;
     for (int64_t l = 0; l < r->study.layers; l++)
         LH_TRY_DONE(share_layer(r, &r->keep_sets[cell].parts[LH_KEEP_KEPT][l], l));
-    LH_TRY_DONE(lh_comm_agree(comm, name_of(r, cell, &path)));
+    st = add_final(r, cell);
+    if (st == LH_OK) st = name_of(r, cell, &path);
+    LH_TRY_DONE(lh_comm_agree(comm, st));
     LH_TRY_DONE(
         lh_keep_sets_write(&r->keep_sets[cell], comm, path,
                            &(lh_cache_extra){.tokens = r->trace.tokens, .n = r->trace.prompt, .run = r->request.run}));

@@ -136,9 +136,7 @@ static int use_columns(lh_replay_watch *w, const lh_replay *r, const lh_policy_n
 {
     const lh_trace_layer *l = &r->layer.data;
     const lh_entry_stats at = lh_entry_stats_of(n, &r->trace.shape.heads);
-    const int same = lh_policy_rows(n, r->trace.prompt) == r->trace.column_rows && !n->score.gain &&
-                     !n->score.non_causal && at.parts == 1;
-    if (!same || !l->sums || !l->squares || !l->counts) return 0;
+    if (!lh_replay_columns_serve(r, l, n)) return 0;
     put_stat(w, r, at.sums, l->sums);
     put_stat(w, r, at.squares, l->squares);
     put_stat(w, r, at.counts, l->counts);
@@ -155,7 +153,7 @@ static int still_holds(const lh_replay_watch *w, const lh_policy_numbers *n)
 static lh_status take_attention(lh_replay_watch *w, lh_replay *r, const lh_policy_numbers *n, lh_replay_job *j)
 {
     if (n->score.running || n->score.source == LH_SCORE_EXPECTED) {
-        if (!still_holds(w, n) && !(n->score.running && use_columns(w, r, n))) {
+        if (!still_holds(w, n) && !use_columns(w, r, n)) {
             lh_evict_begin_layer(w->evictor, &j->job);
             pass_rows(w, r, &j->job);
         }

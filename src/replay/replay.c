@@ -4,62 +4,10 @@
 #include <string.h>
 
 #include "base/json.h"
+#include "base/minmax.h"
 #include "engine/clock.h"
 
 /* ---- a trace ---- */
-
-static void clear_layer(lh_replay_layer *l)
-{
-    lh_trace_layer_clear(&l->data);
-    lh_free(l->offset);
-    lh_free(l->len);
-    lh_free(l->kept);
-    lh_free(l->given);
-    lh_free(l->projection_f32);
-    *l = (lh_replay_layer){0};
-}
-
-static lh_status fetch_projection(lh_replay *r)
-{
-    const lh_kv_shape *s = &r->trace.shape;
-    lh_replay_layer *l = &r->layer;
-    const int64_t ld = s->heads.heads * s->head_dim, n = s->hidden * ld;
-    if (!l->data.projection) return LH_OK;
-    l->projection = (lh_projection){.w = l->data.projection, .type = l->data.projection_type, .ld = ld};
-    LH_TRY(lh_calloc(&l->projection_f32, n, sizeof *l->projection_f32));
-    lh_dtype_convert(l->projection_f32, LH_F32, l->data.projection, l->data.projection_type, n);
-    return LH_OK;
-}
-
-/* Reads a layer; its entries are a cache of which every head holds the prompt. */
-static lh_status open_layer(lh_replay *r, int64_t layer)
-{
-    const lh_kv_shape *s = &r->trace.shape;
-    lh_replay_layer *l = &r->layer;
-    const int64_t heads = s->heads.kv_heads;
-    clear_layer(l);
-    LH_TRY(lh_trace_layer_read(&l->data, &r->trace, layer));
-    if (!l->data.keys || !l->data.values || !l->data.rows.queries || !l->data.rows.lse)
-        LH_FAIL(LH_EFILE, "layer %lld of '%s' has no keys, values or query rows", (long long)layer,
-                lh_h5_path(r->trace.h5));
-    LH_TRY(lh_calloc(&l->offset, heads, sizeof *l->offset));
-    LH_TRY(lh_calloc(&l->len, heads, sizeof *l->len));
-    LH_TRY(lh_calloc(&l->kept, r->study.policy_count * heads * r->trace.prompt, sizeof *l->kept));
-    LH_TRY(lh_calloc(&l->given, r->study.policy_count, sizeof *l->given));
-    for (int64_t g = 0; g < heads; g++) {
-        l->offset[g] = g * r->trace.prompt;
-        l->len[g] = r->trace.prompt;
-    }
-    l->view = (lh_ragged){.k = l->data.keys,
-                          .v = l->data.values,
-                          .type = s->type,
-                          .offset = l->offset,
-                          .len = l->len,
-                          .heads = heads,
-                          .head_dim = s->head_dim};
-    if (l->data.frequencies) l->rotation = (lh_rotation){l->data.frequencies, l->data.rotary, l->data.rotation_scale};
-    return fetch_projection(r);
-}
 
 /* Traces must be of models of one shape. */
 static lh_status take_shape(lh_replay *r)
@@ -84,20 +32,19 @@ static lh_status take_shape(lh_replay *r)
     return LH_OK;
 }
 
-static lh_status replay_layers(lh_replay *r, int64_t trace)
+/* Not collective. Ranks share out the layers. */
+static lh_status replay_layers(lh_replay *r)
 {
     const int ranks = lh_comm_size(r->request.comm), rank = lh_comm_rank(r->request.comm);
-    const int64_t all = (r->study.layers - rank + ranks - 1) / ranks;
-    for (int64_t l = rank, done = 0; l < r->study.layers; l += ranks, done++) {
+    for (int64_t l = rank; l < r->study.layers; l += ranks) {
         if (r->trace.recorded[l]) {
-            LH_TRY(open_layer(r, l));
+            LH_TRY(lh_replay_open_layer(r, l));
             LH_TRY(lh_replay_select(r));
             LH_TRY(lh_replay_keep_layer(r));
             LH_TRY(lh_replay_judge_layer(r));
             r->analysed[l]++;
         }
-        if (r->request.progress)
-            r->request.progress(r->request.self, trace * all + done + 1, r->request.trace_count * all);
+        lh_replay_step(r);
     }
     return LH_OK;
 }
@@ -110,10 +57,10 @@ static lh_status tell_trace(lh_replay *r)
     json_t *trace = json_pack("{s:o, s:I}", "file", lh_json_text(path, (int64_t)strlen(path)), "prompt_tokens",
                               (json_int_t)r->trace.prompt),
            *answers = NULL;
-    if (!r->told) r->told = json_array();
+    if (!r->words.traces) r->words.traces = json_array();
     LH_TRY_DONE(lh_trace_answers(&r->trace, &answers));
     if (answers) json_object_set(trace, "answers", answers);
-    json_array_append(r->told, trace);
+    json_array_append(r->words.traces, trace);
 done:
     json_decref(answers);
     json_decref(trace);
@@ -121,16 +68,25 @@ done:
 }
 
 /* Not collective. */
-static lh_status replay_trace(lh_replay *r, int64_t trace)
+static lh_status open_trace(lh_replay *r, int64_t trace)
 {
     lh_trace_file_close(&r->trace);
     LH_TRY(lh_trace_file_open(&r->trace, r->request.traces[trace]));
     LH_TRY(take_shape(r));
-    LH_TRY(lh_replay_check(r));
     LH_TRY(lh_replay_choose_judges(r));
+    LH_TRY(lh_replay_check(r));
     LH_TRY(lh_replay_open_keep_sets(r));
-    LH_TRY(tell_trace(r));
-    return replay_layers(r, trace);
+    return tell_trace(r);
+}
+
+/* Collective. */
+static lh_status replay_trace(lh_replay *r, int64_t trace)
+{
+    lh_comm *comm = r->request.comm;
+    LH_TRY(lh_comm_agree(comm, open_trace(r, trace)));
+    LH_TRY(lh_replay_rerun_all(r));
+    LH_TRY(lh_comm_agree_patiently(comm, replay_layers(r)));
+    return lh_replay_write_keep_sets(r);
 }
 
 /* ---- all of them ---- */
@@ -155,10 +111,8 @@ lh_status lh_replay_run(lh_replay **out, const lh_replay_request *request)
     st = lh_replay_set_up(r);
     if (st == LH_OK) st = open_exec(r);
     LH_TRY_DONE(lh_comm_agree(request->comm, st));
-    for (int64_t i = 0; i < request->trace_count; i++) {
-        LH_TRY_DONE(lh_comm_agree_patiently(request->comm, replay_trace(r, i)));
-        LH_TRY_DONE(lh_replay_write_keep_sets(r));
-    }
+    for (int64_t i = 0; i < request->trace_count; i++) LH_TRY_DONE(replay_trace(r, i));
+    LH_TRY_DONE(lh_comm_agree(request->comm, lh_replay_tell_decoding(r, &r->words.decoding)));
     LH_TRY_DONE(lh_replay_join_ranks(r));
     r->pace.seconds = lh_clock_s() - start;
     *out = r;
@@ -171,7 +125,7 @@ done:
 void lh_replay_close(lh_replay *r)
 {
     if (!r) return;
-    clear_layer(&r->layer);
+    lh_replay_layer_clear(&r->layer);
     lh_replay_close_keep_sets(r);
     lh_trace_file_close(&r->trace);
     lh_comm_close(r->self_device);
@@ -181,14 +135,16 @@ void lh_replay_close(lh_replay *r)
     for (int64_t i = 0; i < r->value_arrays && r->values; i++) lh_free(r->values[i]);
     for (int64_t p = 0; p < r->study.policy_count; p++) lh_free(r->names[p]);
     for (int64_t b = 0; b < r->study.budget_count; b++) lh_free(r->budgets[b]);
+    lh_replay_clear_reruns(r);
     lh_free(r->analysed);
     lh_free(r->values);
     lh_free(r->names);
     lh_free(r->budgets);
     lh_free(r->cells);
-    lh_free(r->judges.at);
-    lh_free(r->reference);
-    json_decref(r->told);
+    lh_replay_clear_judges(&r->judges);
+    lh_free(r->words.reference);
+    lh_free(r->words.decoding);
+    json_decref(r->words.traces);
     lh_free(r);
 }
 
@@ -200,4 +156,9 @@ lh_replay_pace lh_replay_pace_of(const lh_replay *r)
 const lh_study *lh_replay_study(const lh_replay *r)
 {
     return &r->study;
+}
+
+const char *lh_replay_decoding(const lh_replay *r)
+{
+    return r->words.decoding;
 }

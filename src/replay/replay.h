@@ -44,6 +44,9 @@ typedef struct lh_replay_pace {
 } lh_replay_pace;
 lh_replay_pace lh_replay_pace_of(const lh_replay *replay);
 
+/* Which policies evicted while decoding, and by whose rows; "": none. */
+const char *lh_replay_decoding(const lh_replay *replay);
+
 /* A figure of policies and budgets, as means over its other dimensions: [policies, budgets]; NAN: none. */
 const lh_study *lh_replay_study(const lh_replay *replay);
 lh_status lh_replay_mean(const lh_replay *replay, const char *figure, double *out);

@@ -4,11 +4,14 @@
 
 #include "evict/counted_rows.h"
 #include "replay/replay.h"
+#include "replay/rerun.h"
 
 /* A policy at a budget. */
 typedef struct lh_replay_cell {
     const lh_policy *policy; /* NULL: the policy is not replayed at this budget */
     lh_policy own;           /* where it is not one of the list */
+    lh_rerun rerun;          /* of the trace in work; none where layers are replayed one by one */
+    int recorded, forced;    /* 1: it evicted while decoding in a trace of a run with this policy; with another one */
 } lh_replay_cell;
 
 /* The layer in work: its entries as operations see them, and what is kept of them. */
@@ -25,9 +28,22 @@ typedef struct lh_replay_layer {
 /* Reference rows of the trace in work: indices among the rows after the prompt, or of the prompt. */
 typedef struct lh_replay_rows {
     int is_after;
-    int64_t *at; /* [n] */
+    int64_t *at;     /* [n] */
+    int64_t *answer; /* [n] after the prompt: of the answers that the trace has */
     int64_t n;
 } lh_replay_rows;
+
+/* What the caller hears of: layers of this rank that are done, and those of each trace. */
+typedef struct lh_replay_progress {
+    int64_t done, each;
+} lh_replay_progress;
+
+/* For the summary. */
+typedef struct lh_replay_words {
+    char *reference; /* what judged */
+    char *decoding;  /* evictions after the prompt */
+    json_t *traces;
+} lh_replay_words;
 
 struct lh_replay {
     lh_replay_request request;
@@ -45,16 +61,25 @@ struct lh_replay {
     lh_trace_file trace;   /* in work */
     lh_replay_layer layer; /* in work */
     lh_replay_rows judges;
-    char *reference;         /* what judged, in words */
-    json_t *told;            /* of the traces, for the summary */
+    lh_replay_words words;
     lh_keep_sets *keep_sets; /* [policies, budgets] of the trace in work; NULL: not wanted */
+    lh_replay_progress progress;
     lh_replay_pace pace;
 };
+
+/* layer.c: the arrays of a layer that a replay needs; r->layer; 1 where a layer's columns are what a policy counts; and
+ * a layer is done, which the caller hears of. */
+lh_status lh_replay_read_layer(const lh_replay *r, int64_t layer, lh_trace_layer *out);
+lh_status lh_replay_open_layer(lh_replay *r, int64_t layer);
+void lh_replay_layer_clear(lh_replay_layer *layer);
+int lh_replay_columns_serve(const lh_replay *r, const lh_trace_layer *layer, const lh_policy_numbers *numbers);
+void lh_replay_step(lh_replay *r);
 
 /* setup.c: policies, budgets and the oracle; what they need of the trace that is open. */
 lh_status lh_replay_set_up(lh_replay *r);
 lh_status lh_replay_check(const lh_replay *r);
 lh_status lh_replay_choose_judges(lh_replay *r);
+void lh_replay_clear_judges(lh_replay_rows *judges);
 int lh_replay_is_oracle(const lh_replay *r, int64_t policy);
 
 /* observe.c: what policy p observes of the layer. A watch belongs to one policy and lasts over its budgets. */
@@ -85,6 +110,14 @@ lh_status lh_replay_observe(lh_replay_watch *w, lh_replay *r, const lh_policy_nu
 
 /* select.c: r->layer.kept of all policies. */
 lh_status lh_replay_select(lh_replay *r);
+
+/* reruns.c: 1 where a policy is rerun over the whole trace; what that lacks, in words, NULL: nothing. Collective: all
+ * of them. */
+int lh_replay_reruns(const lh_replay *r, const lh_policy *policy);
+const char *lh_replay_rerun_missing(const lh_replay *r, const lh_policy *policy);
+lh_status lh_replay_rerun_all(lh_replay *r);
+lh_status lh_replay_tell_decoding(const lh_replay *r, char **out); /* in words */
+void lh_replay_clear_reruns(lh_replay *r);
 
 /* judge.c: outcomes of all policies of the layer, head by head, to the analyses. */
 lh_status lh_replay_judge_layer(lh_replay *r);

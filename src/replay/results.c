@@ -168,10 +168,12 @@ static lh_status write_summary(const lh_replay *r, lh_h5 *h5)
     json_t *summary = json_object(), *policies = json_array(), *traces = json_array();
     for (int64_t p = 0; p < r->study.policy_count; p++)
         json_array_append_new(policies, lh_json_text(r->names[p], (int64_t)strlen(r->names[p])));
-    for (int64_t i = 0; i < r->request.trace_count; i++) json_array_append(traces, json_array_get(r->told, (size_t)i));
+    for (int64_t i = 0; i < r->request.trace_count; i++)
+        json_array_append(traces, json_array_get(r->words.traces, (size_t)i));
     json_object_set_new(summary, "policies", policies);
     json_object_set_new(summary, "traces", traces);
-    json_object_set_new(summary, "reference", lh_json_text(r->reference, (int64_t)strlen(r->reference)));
+    json_object_set_new(summary, "reference", lh_json_text(r->words.reference, (int64_t)strlen(r->words.reference)));
+    json_object_set_new(summary, "decoding", lh_json_text(r->words.decoding, (int64_t)strlen(r->words.decoding)));
     lh_status st = lh_summary_write(summary, h5);
     json_decref(summary);
     return st;

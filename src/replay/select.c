@@ -22,6 +22,18 @@ static void keep_mask(lh_replay *r, int64_t policy, int64_t budget, const lh_kee
             if (keep->state[g * keep->ld + s] == LH_ENTRY_KEEP) kept[g * tokens + s] |= bit;
 }
 
+static void keep_rerun(lh_replay *r, int64_t policy, int64_t budget)
+{
+    const int64_t heads = r->trace.shape.heads.kv_heads, tokens = r->trace.prompt;
+    const lh_rerun *rerun = &r->cells[policy * r->study.budget_count + budget].rerun;
+    uint32_t *kept = r->layer.kept + policy * heads * tokens, bit = 1u << budget;
+    r->layer.given[policy] |= bit;
+    for (int64_t g = 0; g < heads; g++) {
+        const lh_rerun_kept of = lh_rerun_kept_of(rerun, r->layer.data.index, g);
+        for (int64_t i = 0; i < of.count; i++) kept[g * tokens + of.positions[i]] |= bit;
+    }
+}
+
 /* The plan of the layer, as a run makes it. */
 static lh_status plan_of(const lh_replay *r, const lh_policy *policy, const lh_policy_numbers *n, lh_layer_plan *out)
 {
@@ -99,6 +111,10 @@ static lh_status select_policy(lh_replay *r, int64_t policy)
     LH_TRY_DONE(lh_calloc(&room, r->trace.shape.heads.kv_heads, sizeof *room));
     for (int64_t b = 0; b < r->study.budget_count; b++) {
         if (!cells[b].policy) continue;
+        if (cells[b].rerun.kept) {
+            keep_rerun(r, policy, b);
+            continue;
+        }
         if (!watch.evictor) LH_TRY_DONE(lh_replay_watch_open(&watch, r, cells[b].policy, policy));
         LH_TRY_DONE(select_at(r, &watch, b, room));
     }

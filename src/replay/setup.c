@@ -46,15 +46,12 @@ static lh_status collect(lh_replay *r)
     for (int64_t i = 0; i < list->n; i++) {
         const lh_policy_choice *c = &list->at[i];
         if (!c->policy.evicts) continue;
-        if (c->given || c->policy.block || c->policy.proxies.kind == LH_PROXIES_QUESTION ||
-            c->policy.budgets.layers == LH_LAYERS_ADAPTIVE)
+        if (c->given || c->policy.block || c->policy.proxies.kind == LH_PROXIES_QUESTION)
             LH_FAIL(LH_EUSAGE, "policy '%s' cannot be replayed: %s", c->name,
                     c->given          ? "keep sets are given, a replay chooses them"
                     : c->policy.block ? "it evicts while it prefills, so that the rows that follow see other keys "
-                                        "than those of the trace ('--evict once' or 'every:m' can be)"
-                    : c->policy.proxies.kind
-                        ? "it observes a question at the end of the prompt, which a trace does not mark"
-                        : "its layers compete, and a replay takes them one by one");
+                                        "than those of the trace ('--evict never' or 'every:m' can be)"
+                                      : "it observes a question at the end of the prompt, which a trace does not mark");
         LH_TRY(add_name(&r->names, &s->policy_count, c->name));
         LH_TRY(add_name(&r->budgets, &s->budget_count, c->budget));
     }
@@ -128,6 +125,10 @@ lh_status lh_replay_check(const lh_replay *r)
         if (why)
             LH_FAIL(LH_EUSAGE, "policy '%s' cannot be replayed on '%s' (level %s): it observes %s",
                     r->names[i / s->budget_count], lh_h5_path(t->h5), t->level->name, why);
+        why = lh_replay_rerun_missing(r, policy);
+        if (why)
+            LH_FAIL(LH_EUSAGE, "policy '%s' cannot be replayed on '%s': %s", r->names[i / s->budget_count],
+                    lh_h5_path(t->h5), why);
         LH_TRY(lh_profiles_check(&r->request.policies->profiles, policy, t->shape.layers, t->shape.heads.kv_heads));
     }
     if (!t->level->entries)
@@ -140,13 +141,30 @@ lh_status lh_replay_check(const lh_replay *r)
 
 /* ---- who judges ---- */
 
+/* Rows after the prompt are the future of all layers: what evicts while decoding is followed through them. */
+static lh_replay_judge choose(const lh_trace_file *t)
+{
+    enum { FEWEST_AFTER = 8 };
+    for (int64_t l = 0; l < t->shape.layers; l++)
+        if (!t->recorded[l]) return LH_JUDGE_PROMPT;
+    return t->after_count >= FEWEST_AFTER ? LH_JUDGE_DECODE : LH_JUDGE_PROMPT;
+}
+
+void lh_replay_clear_judges(lh_replay_rows *j)
+{
+    lh_free(j->at);
+    lh_free(j->answer);
+    *j = (lh_replay_rows){.is_after = j->is_after, .n = j->n};
+}
+
 lh_status lh_replay_choose_judges(lh_replay *r)
 {
-    enum { FEWEST_AFTER = 8 }; /* rows after the prompt that judge by themselves */
     const lh_trace_file *t = &r->trace;
     lh_replay_rows *j = &r->judges;
     lh_replay_judge judge = r->request.judge;
-    if (judge == LH_JUDGE_AUTO) judge = t->after_count >= FEWEST_AFTER ? LH_JUDGE_DECODE : LH_JUDGE_PROMPT;
+    lh_trace_answer_rows rows = {0};
+    int64_t answers = 0;
+    if (judge == LH_JUDGE_AUTO) judge = choose(t);
     if (judge == LH_JUDGE_DECODE && t->after_count == 0)
         LH_FAIL(LH_EUSAGE,
                 "'%s' has no rows after the prompt to judge by: record a trace with '-n 64', or judge by rows "
@@ -155,12 +173,16 @@ lh_status lh_replay_choose_judges(lh_replay *r)
     const int64_t all = judge == LH_JUDGE_DECODE ? t->after_count : t->row_count;
     j->is_after = judge == LH_JUDGE_DECODE;
     j->n = lh_min_i64(all, r->request.judge_rows);
-    lh_free(j->at);
-    j->at = NULL;
+    lh_replay_clear_judges(j);
     LH_TRY(lh_calloc(&j->at, j->n, sizeof *j->at));
-    for (int64_t i = 0; i < j->n; i++) j->at[i] = (2 * i + 1) * all / (2 * j->n);
-    if (!r->reference)
-        LH_TRY(lh_asprintf(&r->reference, "%lld rows %s", (long long)j->n,
+    LH_TRY(lh_calloc(&j->answer, j->n, sizeof *j->answer));
+    for (int64_t i = 0; i < j->n; i++) {
+        j->at[i] = (2 * i + 1) * all / (2 * j->n);
+        while (j->is_after && j->at[i] >= rows.end && lh_trace_next_answer(t, &rows)) answers++;
+        j->answer[i] = answers - 1;
+    }
+    if (!r->words.reference)
+        LH_TRY(lh_asprintf(&r->words.reference, "%lld rows %s", (long long)j->n,
                            j->is_after ? "after the prompt" : "of the prompt"));
     return LH_OK;
 }

@@ -106,9 +106,10 @@ static lh_status put_facts(const lh_report_source *s, lh_buf *out)
     json_array_foreach(json_object_get(s->summary, "traces"), i, trace)
     {
         LH_TRY(put_file(" · ", json_object_get(trace, "file"), out));
-        LH_TRY(put_fact(" (", json_object_get(trace, "tokens"), " tokens)", out));
+        LH_TRY(put_fact(" (", json_object_get(trace, "prompt_tokens"), " tokens)", out));
     }
     LH_TRY(put_fact(" · against ", json_object_get(s->summary, "reference"), "", out));
+    LH_TRY(put_fact(" · ", json_object_get(s->summary, "decoding"), "", out));
     return lh_buf_puts(out, "</li>\n");
 }
 

@@ -298,8 +298,9 @@ END_TEST
 
 /* ---- replay ---- */
 
-/* The positions of all layers, one after the other, with their offsets. */
-static void read_kept(lh_buf *out, const char *path)
+/* The positions of all layers, one after the other, with their offsets; of what was `kept` of the prompt, or is there
+ * in the end (`final`). */
+static void read_part(lh_buf *out, const char *path, const char *part)
 {
     lh_h5 *h5 = NULL;
     lh_h5_shape shape;
@@ -307,11 +308,11 @@ static void read_kept(lh_buf *out, const char *path)
     ck_assert_msg(lh_h5_open(&h5, path, &(lh_h5_header){.kind = "keep-sets", .schema = 1}) == LH_OK, "%s",
                   lh_error_message());
     for (int l = 0; l < LAYERS; l++)
-        for (int part = 0; part < 2; part++) {
+        for (int i = 0; i < 2; i++) {
             char name[64];
             void *data = NULL;
-            const lh_dtype type = part ? LH_I32 : LH_I64;
-            snprintf(name, sizeof name, "/layers/%03d/kept/%s", l, part ? "positions" : "offsets");
+            const lh_dtype type = i ? LH_I32 : LH_I64;
+            snprintf(name, sizeof name, "/layers/%03d/%s/%s", l, part, i ? "positions" : "offsets");
             ck_assert_int_eq(lh_h5_get(h5, name, &(lh_h5_shape){.type = type, .rank = 1, .dims = {-1}}, &shape, &data),
                              LH_OK);
             ck_assert_int_eq(lh_buf_append(out, data, shape.dims[0] * lh_dtype_bytes(type)), LH_OK);
@@ -320,20 +321,26 @@ static void read_kept(lh_buf *out, const char *path)
     lh_h5_close(h5);
 }
 
+static void read_kept(lh_buf *out, const char *path)
+{
+    read_part(out, path, "kept");
+}
+
 /* Every source of scores, every kind of budgets and selections. */
-#define POLICIES             \
-    X("streaming")           \
-    X("h2o")                 \
-    X("scissorhands")        \
-    X("tova")                \
-    X("mas")                 \
-    X("roco")                \
-    X("snapkv")              \
-    X("pyramidkv")           \
-    X("ada-snapkv")          \
-    X("ada-pyramid")         \
-    X("critical-snapkv")     \
-    X("critical-ada-snapkv") \
+#define POLICIES                            \
+    X("streaming")                          \
+    X("h2o")                                \
+    X("scissorhands")                       \
+    X("tova")                               \
+    X("mas")                                \
+    X("roco")                               \
+    X("snapkv")                             \
+    X("pyramidkv")                          \
+    X("ada-snapkv")                         \
+    X("ada-pyramid")                        \
+    X("critical-snapkv")                    \
+    X("critical-ada-snapkv")                \
+    X("ada-snapkv --layer-budget adaptive") \
     X("nacl") X("ahakv") X("knorm") X("keydiff") X("expected-attention") X("random") X("longhaul")
 static const char *const policies[] = {
 #define X(name) name,
@@ -350,7 +357,7 @@ START_TEST(test_a_replay_keeps_what_a_run_keeps)
     program_run(&r, 2, TRACE "--trace-level full -o whole.h5");
     program_exits(&r, 0);
     for (int ranks = 1; ranks <= 4; ranks += 3) {
-        program_run(&r, ranks, "replay whole.h5 --policy %s --budget 40,25%% --keep-sets sets%d -q -o a%d.h5",
+        program_run(&r, ranks, "replay whole.h5 --policy '%s' --budget 40,25%% --keep-sets sets%d -q -o a%d.h5",
                     list.data, ranks, ranks);
         program_exits(&r, 0);
     }
@@ -366,6 +373,7 @@ START_TEST(test_a_replay_keeps_what_a_run_keeps)
             read_kept(&kept, "live.h5");
             for (int ranks = 1; ranks <= 4; ranks += 3) {
                 snprintf(path, sizeof path, "sets%d/whole.%s-%s.h5", ranks, policies[p], budget);
+                for (char *c = path; (c = strchr(c, ' '));) *c = '_';
                 read_kept(&replayed, path);
                 ck_assert_msg(replayed.bytes == kept.bytes && memcmp(replayed.data, kept.data, (size_t)kept.bytes) == 0,
                               "%s keeps other entries than the run", path);
@@ -374,6 +382,35 @@ START_TEST(test_a_replay_keeps_what_a_run_keeps)
     lh_buf_clear(&list);
     lh_buf_clear(&replayed);
     lh_buf_clear(&kept);
+    program_clear(&r);
+}
+END_TEST
+
+/* A run that evicts while decoding, and the replay of its own policy on its own rows: the same entries in the end. */
+START_TEST(test_a_replay_evicts_while_decoding_as_the_run)
+{
+    static const char *const runs[] = {"h2o", "tova", "roco", "random"};
+    program_result r = {0};
+    lh_buf run = {0}, replayed = {0};
+    for (int i = 0; i < 4; i++) {
+        char path[64];
+        program_run(&r, 2, TRACE "%s --policy %s --budget 60 -o d.h5 --keep-sets d.keep.h5",
+                    i % 2 ? "" : "--scenario context-only --question 'Who is it?'", runs[i]);
+        program_exits(&r, 0);
+        program_run(&r, i + 1, "replay d.h5 --policy %s --budget 50,60 --keep-sets decoded", runs[i]);
+        program_exits(&r, 0);
+        snprintf(path, sizeof path, "as in the recorded run: %s 60;", runs[i]);
+        ck_assert_msg(strstr(r.err.data, path) != NULL, "%s", r.err.data);
+        for (int part = 0; part < 2; part++) {
+            snprintf(path, sizeof path, "decoded/d.%s-60.h5", runs[i]);
+            read_part(&run, "d.keep.h5", part ? "final" : "kept");
+            read_part(&replayed, path, part ? "final" : "kept");
+            ck_assert_msg(run.bytes == replayed.bytes && memcmp(run.data, replayed.data, (size_t)run.bytes) == 0,
+                          "%s: other entries than the run's", runs[i]);
+        }
+    }
+    lh_buf_clear(&run);
+    lh_buf_clear(&replayed);
     program_clear(&r);
 }
 END_TEST
@@ -445,7 +482,8 @@ START_TEST(test_figures_are_those_of_an_independent_computation)
     program_run(&r, 1, TRACE TWO_QUESTIONS "-o raw.h5");
     program_exits(&r, 0);
     program_run(&r, 1,
-                "replay raw.h5 --policy snapkv,ada-snapkv,roco --budget 10%%,30%% -q -o raw.a.h5 --keep-sets raws && "
+                "replay raw.h5 --policy snapkv,ada-snapkv,streaming,recency --budget 10%%,30%% -q -o raw.a.h5 "
+                "--keep-sets raws && "
                 "{ command -v python3 > /dev/null || exit 0; for check in 'check_analysis.py raw.h5 raw.a.h5 raws' "
                 "'check_reader.py tiny.h5 raw.h5 raw.a.h5 raws/raw.ada-snapkv-10%%.h5'; do python3 " SOURCE_DIR
                 "/tests/replay/$check; code=$?; [ $code = 0 ] || [ $code = 77 ] || exit $code; done; }");
@@ -466,6 +504,14 @@ START_TEST(test_what_was_not_recorded_is_refused)
     program_refuses(2, 2, "'--trace-level keys' or 'full'", "replay stats.h5 --policy streaming --budget 40");
     program_refuses(1, 2, "policy 'snapkv --evict block:8' cannot be replayed",
                     "replay keys.h5 --policy 'snapkv --evict block:8' --budget 40");
+    program_run(&r, 1, TRACE "--trace-layers 0,2 -o some.h5");
+    program_exits(&r, 0);
+    program_refuses(1, 2, "'--judge prompt'", "replay some.h5 --policy h2o --budget 40 --judge after");
+    program_refuses(3, 2, "its layers compete, and the trace does not have all of them",
+                    "replay some.h5 --policy ada-snapkv --layer-budget adaptive --budget 40");
+    program_refuses(1, 2, "'--positions original'", "replay keys.h5 --policy streaming --positions slot --budget 40");
+    program_run(&r, 2, "replay some.h5 --policy h2o,snapkv --budget 40 -q");
+    program_exits(&r, 0);
     program_refuses(1, 2, "nothing to replay", "replay --budget 40");
     program_refuses(1, 4, "'tiny.h5' is a checkpoint, not a trace", "replay tiny.h5 --budget 40");
     program_refuses(1, 2, "'--trace-layers 3'", "trace -m tiny.h5 -p a -n 1 --trace-layers 3 -o no.h5");
@@ -484,6 +530,7 @@ int main(void)
                                   test_a_killed_run_leaves_what_it_had,
                                   test_a_layer_of_a_killed_run_is_whole_or_not_there,
                                   test_a_replay_keeps_what_a_run_keeps,
+                                  test_a_replay_evicts_while_decoding_as_the_run,
                                   test_scores_of_a_file_are_a_policy,
                                   test_an_analysis_is_the_same_on_any_number_of_ranks,
                                   test_figures_are_those_of_an_independent_computation,

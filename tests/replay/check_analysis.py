@@ -36,6 +36,26 @@ def compare(name, index, value):
 
 
 positions, answers = trace["decode/positions"][:], trace["decode/answers"][:]
+
+
+SINKS = {"streaming": 4, "recency": 0}  # these evict after a question and after every token, down to their budget
+
+
+def held_by_row(policy, kept):
+    """What each row after the prompt sees of a head, beside its own entry: the prompt's entries, and L + row."""
+    rows, held = [], set()
+    for row, answer in enumerate(answers):
+        first = np.flatnonzero(answers == answer)[0]
+        asked = recording["questions"][answer] if recording["questions"] else 0
+        if row == first:
+            held = set(kept)
+        while policy in SINKS and row >= first + asked and len(held) > len(kept):
+            held.remove(sorted(held)[SINKS[policy]])
+        rows.append(held)
+        held = held | {L + row}
+    return rows
+
+
 rows = [(2 * i + 1) * len(positions) // (2 * min(64, len(positions))) for i in range(min(64, len(positions)))]
 for layer in recording["layers"]:
     g = trace[f"layers/{layer:03d}"]
@@ -75,10 +95,13 @@ for layer in recording["layers"]:
             held = np.cumsum(-np.sort(-prompt, 1), 1)
             compare("concentration", (n, layer, h), np.mean((held < share - 1e-12).sum(1) + 1))
         for i, p in enumerate(policies):
+            if p == "random":
+                continue  # it draws again at every step
             for n, b in enumerate(budgets):
-                mask = np.zeros(L + len(positions))
-                mask[L:] = 1
-                mask[list(sets[p, b][kv])] = 1
+                held = held_by_row(p, sets[p, b][kv])
+                mask = np.zeros((len(rows), L + len(positions)))
+                for k, r in enumerate(rows):
+                    mask[k, list(held[r]) + [L + r]] = 1
                 sigma = (a * mask).sum(1)
                 lost = (a * (1 - mask)).sum(1)
                 by_lost = (lost[:, None] * out - (a * (1 - mask)) @ values) / sigma[:, None]

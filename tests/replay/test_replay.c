@@ -52,7 +52,8 @@ static void run_replay(const char *policies, const char *budgets, made_kind kind
     remove(path);
 }
 
-/* Row i after the prompt sees the prompt and i + 1 entries more, and gives each the same. */
+/* Row i after the prompt sees the prompt and i + 1 entries more, and gives each the same. These policies evict while
+ * decoding: after the question, and after every token, down to the budget. */
 START_TEST(test_even_attention_keeps_the_share_of_the_entries)
 {
     const int budgets[] = {6, 12, 18};
@@ -61,7 +62,11 @@ START_TEST(test_even_attention_keeps_the_share_of_the_entries)
     for (int64_t p = 0; p < m.policies; p++)
         for (int b = 0; b < 3; b++) {
             double mass = 0;
-            for (int i = 0; i < MADE_AFTER; i++) mass += (budgets[b] + i + 1.0) / (MADE_PROMPT + i + 1.0) / MADE_AFTER;
+            for (int i = 0; i < MADE_AFTER; i++) {
+                const int all = i < MADE_QUESTION || p == m.policies - 1; /* the oracle evicts the prompt alone */
+                const int own = all ? i + 1 : 1;
+                mass += (budgets[b] + own) / (MADE_PROMPT + i + 1.0) / MADE_AFTER;
+            }
             ck_assert_double_eq_tol(m.mass[p * 3 + b], mass, 1e-6);
             ck_assert_double_eq_tol(m.kept[p * 3 + b], budgets[b], 1e-9);
         }
@@ -70,8 +75,8 @@ END_TEST
 
 START_TEST(test_a_whole_budget_changes_nothing)
 {
-    means m;
-    run_replay("streaming,snapkv --window 4,h2o,ada-snapkv --window 4", "100%", MADE_RANDOM, &m);
+    means m; /* of the prompt and of what comes after it */
+    run_replay("streaming,snapkv --window 4,h2o,ada-snapkv --window 4", "33", MADE_RANDOM, &m);
     for (int64_t c = 0; c < m.policies; c++) {
         ck_assert_double_eq_tol(m.mass[c], 1, 1e-6);
         ck_assert_double_eq(m.hits[c], 1);
@@ -86,7 +91,8 @@ START_TEST(test_all_budgets_at_once_are_those_of_each_alone)
 {
     static const char *const each[] = {"4", "6", "7", "9", "12", "15", "20"};
     static const char policies[] =
-        "h2o,snapkv --window 4,ada-snapkv --window 4,critical-snapkv --window 4,nacl,random,roco";
+        "h2o,snapkv --window 4,ada-snapkv --window 4,critical-snapkv --window 4,nacl,random,roco,"
+        "ada-snapkv --window 4 --layer-budget adaptive";
     means all, one;
     run_replay(policies, "4,6,7,9,12,15,20", MADE_RANDOM, &all);
     for (int b = 0; b < 7; b++) {

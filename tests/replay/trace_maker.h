@@ -12,7 +12,8 @@ enum {
     MADE_HIDDEN = 6,
     MADE_PROMPT = 24,
     MADE_WINDOW = 8, /* query rows, all at the end of the prompt */
-    MADE_AFTER = 9
+    MADE_AFTER = 9,
+    MADE_QUESTION = 2 /* of the rows after the prompt */
 };
 
 /* A number in [-1, 1): of array `what`, layer and element. */

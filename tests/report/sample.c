@@ -160,7 +160,7 @@ static json_t *summary_json(const char *text)
     return json_pack("{s:s, s:s, s:s, s:[{s:s, s:i, s:[{s:s, s:s}, {s:s, s:s}]}]}", "command",
                      text ? text : "longhaul replay t.h5 --policy all --budget auto -o sample.h5", "model",
                      text ? text : "SmolLM2-135M-Instruct", "reference", text ? text : "the full cache", "traces",
-                     "file", text ? text : "t.h5", "tokens", 8192, "answers", "question", text ? text : "Who wrote it?",
+                     "file", text ? text : "t.h5", "prompt_tokens", 8192, "answers", "question", text ? text : "Who wrote it?",
                      "text", text ? text : "It was written in 1813 by Jane Austen.", "question", "And where?", "text",
                      "In Chawton.");
 }
