@@ -8,6 +8,7 @@
 #include "kernels/ops.h"
 #include "report/report.h"
 #include "text/chat.h"
+#include "trace/trace_figures.h"
 
 struct values {
     lh_cli_common common;
@@ -186,19 +187,44 @@ static void leave_figures(json_t *object)
     if (json_array_size(arrays) == 0) json_object_del(object, "arrays");
 }
 
-/* The figures of an analysis as small plots, after its description. */
-static lh_status draw_figures(const char *path)
+static lh_status plot_analysis(const char *path, lh_buf *out)
+{
+    lh_report *report = NULL;
+    lh_status st = lh_report_open(&report, &path, 1);
+    if (st == LH_OK) st = lh_report_plots(report, out);
+    lh_report_close(report);
+    return st;
+}
+
+static lh_status plot_trace(const char *path, lh_buf *out)
+{
+    lh_trace_file trace = {0};
+    lh_figures figures = {0};
+    lh_status st = lh_trace_file_open(&trace, path);
+    if (st == LH_OK) st = lh_trace_figures(&trace, &figures);
+    if (st == LH_OK) st = lh_figures_plot(&figures, out);
+    lh_figures_clear(&figures);
+    lh_trace_file_close(&trace);
+    return st;
+}
+
+/* Kinds of files that are drawn, too. */
+static const struct plotted {
+    const char *kind;
+    lh_status (*plot)(const char *path, lh_buf *out);
+} plotted[] = {{"analysis", plot_analysis}, {"trace", plot_trace}};
+
+/* Small plots, after the description. */
+static lh_status draw_plots(const char *path, const char *kind)
 {
     lh_status st = LH_OK;
-    lh_report *report = NULL;
     lh_buf text = {0};
-    LH_TRY_DONE(lh_report_open(&report, &path, 1));
-    LH_TRY_DONE(lh_report_plots(report, &text));
+    for (size_t i = 0; i < sizeof plotted / sizeof *plotted; i++)
+        if (strcmp(plotted[i].kind, kind) == 0) LH_TRY_DONE(plotted[i].plot(path, &text));
     if (text.bytes) LH_TRY_DONE(lh_cli_write("\n", 1));
     LH_TRY_DONE(lh_cli_write(text.data, text.bytes));
 done:
     lh_buf_clear(&text);
-    lh_report_close(report);
     return st;
 }
 
@@ -217,7 +243,7 @@ static lh_status run_info(lh_call *call)
     if (path && !v->format.json) leave_figures(object);
     if (lh_cli_first()) LH_TRY_DONE(v->format.json ? lh_cli_write_json(object) : lh_cli_write_tree(object));
     kind = json_string_value(json_object_get(object, "kind"));
-    if (path && kind && strcmp(kind, "analysis") == 0 && !v->format.json) LH_TRY_DONE(draw_figures(path));
+    if (path && kind && !v->format.json) LH_TRY_DONE(draw_plots(path, kind));
 done:
     json_decref(object);
     return st;

@@ -121,3 +121,12 @@ lh_status lh_report_plots(const lh_report *report, lh_buf *out)
     }
     return LH_OK;
 }
+
+lh_status lh_figures_plot(const lh_figures *figures, lh_buf *out)
+{
+    for (int64_t i = 0; i < figures->count; i++) {
+        if (i) LH_TRY(lh_buf_puts(out, "\n"));
+        LH_TRY(put_figure(&figures->list[i], out));
+    }
+    return LH_OK;
+}

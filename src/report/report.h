@@ -4,6 +4,7 @@
 #ifndef LH_REPORT_REPORT_H
 #define LH_REPORT_REPORT_H
 
+#include "analysis/figures.h"
 #include "base/mem.h"
 
 typedef struct lh_report lh_report;
@@ -24,6 +25,7 @@ lh_status lh_report_markdown(const lh_report *report, lh_buf *out);
 
 /* Each figure as a line of block characters for every series, appended: for terminals. */
 lh_status lh_report_plots(const lh_report *report, lh_buf *out);
+lh_status lh_figures_plot(const lh_figures *figures, lh_buf *out);
 
 /* One CSV for each figure, a row for each value, and for each table. The folder is made if it is not there. LH_EWRITE.
  */

@@ -143,6 +143,25 @@ START_TEST(test_a_filter_that_is_not_there_is_named_before_the_run)
 }
 END_TEST
 
+START_TEST(test_a_trace_is_drawn)
+{
+    static const char *const titles[] = {
+        "\nAttention that entries get (mean: 1) over position 0",
+        "\nAttention on the 1% most attended entries, share of the attention over layer", "\nL2 norms",
+        "\nPrefill by rank, s over layer 0 … 2", "\nSteps after the prompt by rank, s over step 0 … 18"};
+    program_result r = {0};
+    program_run(&r, 2, TRACE "--trace-level stats -o drawn.h5");
+    program_exits(&r, 0);
+    program_run(&r, 1, "info drawn.h5");
+    program_exits(&r, 0);
+    for (size_t i = 0; i < sizeof titles / sizeof *titles; i++) ck_assert_ptr_nonnull(strstr(r.out.data, titles[i]));
+    program_run(&r, 1, "info drawn.h5 --json");
+    program_exits(&r, 0);
+    ck_assert_ptr_null(strstr(r.out.data, "Prefill by rank"));
+    program_clear(&r);
+}
+END_TEST
+
 /* The size that is printed before a run is that of `plan`. */
 START_TEST(test_the_size_is_known_beforehand)
 {
@@ -265,6 +284,8 @@ START_TEST(test_a_killed_run_leaves_what_it_had)
     program_run(&r, 1, "info k.h5");
     program_exits(&r, 0);
     ck_assert_ptr_nonnull(strstr(r.out.data, "layers_recorded: 3\n"));
+    ck_assert_ptr_nonnull(strstr(r.out.data, "\nL2 norms (mean of entries) over layer 0 … 2\n"));
+    ck_assert_ptr_null(strstr(r.out.data, "\nSteps after the prompt"));
     ck_assert_ptr_nonnull(strstr(r.out.data, "whole_run: no\n"));
     program_run(&r, 1, "replay k.h5 --policy snapkv --budget 20%% -q");
     program_exits(&r, 0);
@@ -525,6 +546,7 @@ int main(void)
                                   test_a_compressed_trace_holds_the_same,
                                   test_a_filter_that_is_not_there_is_named_before_the_run,
                                   test_the_size_is_known_beforehand,
+                                  test_a_trace_is_drawn,
                                   test_steps_have_the_logits_of_the_run,
                                   test_recording_changes_nothing,
                                   test_a_killed_run_leaves_what_it_had,

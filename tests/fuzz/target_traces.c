@@ -6,6 +6,8 @@
 #include "policies/list.h"
 #include "replay/replay.h"
 #include "replay/trace_maker.h"
+#include "report/report.h"
+#include "trace/trace_figures.h"
 
 static lh_status make_seeds(fz_seeds *seeds, const char *folder)
 {
@@ -50,15 +52,34 @@ done:
     return st == LH_EUSAGE ? lh_fail_within(LH_EFILE, "cannot be replayed") : st;
 }
 
+/* As `info` does. */
+static lh_status draw(const char *path)
+{
+    lh_status st = LH_OK;
+    lh_trace_file trace = {0};
+    lh_figures figures = {0};
+    lh_buf text = {0};
+    LH_TRY_DONE(lh_h5_probe(path));
+    LH_TRY_DONE(lh_trace_file_open(&trace, path));
+    LH_TRY_DONE(lh_trace_figures(&trace, &figures));
+    LH_TRY_DONE(lh_figures_plot(&figures, &text));
+done:
+    lh_buf_clear(&text);
+    lh_figures_clear(&figures);
+    lh_trace_file_close(&trace);
+    return st;
+}
+
 static lh_status run_trace(fz_case *c)
 {
-    if (fz_below(&c->rng, 4)) return replay(c->path);
     lh_verify_report report;
-    return lh_verify(c->path, &(lh_import_progress){0}, &report);
+    const int64_t way = fz_below(&c->rng, 4);
+    if (way == 0) return lh_verify(c->path, &(lh_import_progress){0}, &report);
+    return way == 1 ? draw(c->path) : replay(c->path);
 }
 
 const fz_target fz_trace = {.name = "trace",
-                            .summary = "a trace, verified and replayed",
+                            .summary = "a trace, verified, drawn and replayed",
                             .file = "trace.h5",
                             .form = FZ_BINARY,
                             .quick = 60,

@@ -8,6 +8,7 @@
 #include "replay/replay.h"
 #include "replay/trace_maker.h"
 #include "suite.h"
+#include "trace/trace_figures.h"
 
 enum { CELLS = 64 };
 
@@ -122,10 +123,46 @@ START_TEST(test_nothing_keeps_more_than_the_oracle)
 }
 END_TEST
 
+/* What `info` draws: one entry of 24 is "1%", and every bin holds one. */
+START_TEST(test_a_trace_is_drawn_by_its_columns)
+{
+    enum { SUMS = 9 }; /* among the arrays of the maker, which adds 1 */
+    lh_trace_file trace = {0};
+    lh_figures figures = {0};
+    ck_assert_int_eq(made_trace_write("drawn.h5", MADE_RANDOM), LH_OK);
+    ck_assert_int_eq(lh_trace_file_open(&trace, "drawn.h5"), LH_OK);
+    ck_assert_msg(lh_trace_figures(&trace, &figures) == LH_OK, "%s", lh_error_message());
+    ck_assert_int_eq(figures.count, 3); /* it has neither timings nor norms of entries: these are NaN */
+    ck_assert_str_eq(figures.list[0].name, "attention-positions");
+    ck_assert_str_eq(figures.list[1].name, "attention-most");
+    for (int l = 0; l < MADE_LAYERS; l++) {
+        double all = 0, most = 0;
+        for (int h = 0; h < MADE_KV_HEADS; h++) {
+            double max = 0;
+            for (int t = 0; t < MADE_PROMPT; t++) {
+                const double a = 1 + (double)made_number(SUMS, l, h * MADE_PROMPT + t);
+                max = fmax(max, a);
+                all += a;
+            }
+            most += max;
+        }
+        ck_assert_double_eq_tol((double)figures.list[1].values[l], most / all, 1e-5);
+        const double both = 2 + (double)made_number(SUMS, l, 7) + (double)made_number(SUMS, l, MADE_PROMPT + 7);
+        ck_assert_double_eq_tol((double)figures.list[0].values[l * MADE_PROMPT + 7], both / all * MADE_PROMPT, 1e-4);
+    }
+    ck_assert(isnan((double)figures.list[2].values[0]));
+    lh_figures_clear(&figures);
+    lh_trace_file_close(&trace);
+}
+END_TEST
+
 int main(void)
 {
     const TTest *const tests[] = {test_even_attention_keeps_the_share_of_the_entries,
-                                  test_a_whole_budget_changes_nothing, test_all_budgets_at_once_are_those_of_each_alone,
-                                  test_nothing_keeps_more_than_the_oracle, NULL};
+                                  test_a_whole_budget_changes_nothing,
+                                  test_all_budgets_at_once_are_those_of_each_alone,
+                                  test_nothing_keeps_more_than_the_oracle,
+                                  test_a_trace_is_drawn_by_its_columns,
+                                  NULL};
     return suite_run("replay", tests);
 }
