@@ -12,6 +12,7 @@
 #include "engine/prompt.h"
 #include "eval/fidelity_impl.h"
 #include "eval/similarity.h"
+#include "model/distribution.h"
 
 /* ---- windows ---- */
 

@@ -1,4 +1,4 @@
-/* similarity.h - similarity of two texts (ROUGE, BLEU) and of two distributions (KL divergence, likelihood). */
+/* similarity.h - similarity of two texts (ROUGE, BLEU). */
 #ifndef LH_EVAL_SIMILARITY_H
 #define LH_EVAL_SIMILARITY_H
 
@@ -31,13 +31,5 @@ typedef struct lh_answer_score {
 } lh_answer_score;
 
 lh_status lh_answer_score_of(lh_answer_score *out, const char *answer, const char *const *right, int64_t n);
-
-/* KL(p || q) = Σ p (ln p − ln q) in nats of the softmax of two rows of logits [vocab], in double; and the id of the
- * largest logit of a row, the lowest among equals. */
-double lh_kl_of(const float *p, const float *q, int64_t vocab);
-int64_t lh_best_of(const float *logits, int64_t vocab);
-
-/* -ln of the softmax of a row of logits [vocab] at `id`, in nats, in double. */
-double lh_nll_of(const float *logits, int64_t vocab, int32_t id);
 
 #endif

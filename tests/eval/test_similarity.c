@@ -6,6 +6,7 @@
 
 #include "eval/similarity.h"
 #include "eval/text_metrics.h"
+#include "model/distribution.h"
 #include "suite.h"
 
 static const struct {
