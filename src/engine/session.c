@@ -186,6 +186,37 @@ lh_status lh_session_prefill(lh_session *s, const int32_t *ids, int64_t n, const
     return LH_OK;
 }
 
+/* keys, values: room for the entries of a layer. */
+static lh_status fill_layer(lh_session *s, const lh_session_prompt *p, int64_t layer, void *keys, void *values)
+{
+    lh_ragged *view = NULL;
+    LH_TRY(lh_kv_prefill_begin(s->kv, layer, &view));
+    LH_TRY(p->read(p->self, layer, keys, values));
+    return lh_kv_fill(s->kv, layer, keys, values);
+}
+
+lh_status lh_session_fill(lh_session *s, const lh_session_prompt *p)
+{
+    lh_status st = LH_OK;
+    const lh_engine_view *e = lh_engine_get(s->engine);
+    const lh_kv_shape shape = lh_model_kv_shape(e->model, e->kv_dtype);
+    const int64_t floats = shape.heads.kv_count * p->n * shape.head_dim;
+    void *keys = NULL, *values = NULL;
+    st = push_tokens(s, p->ids, p->n);
+    if (st == LH_OK) st = lh_calloc(&keys, floats, lh_dtype_bytes(shape.type));
+    if (st == LH_OK) st = lh_calloc(&values, floats, lh_dtype_bytes(shape.type));
+    LH_TRY_DONE(lh_comm_agree(e->comm, st));
+    for (int64_t l = 0; l < shape.layers; l++) {
+        LH_TRY_DONE(lh_comm_agree(e->comm, fill_layer(s, p, l, keys, values)));
+        LH_TRY_DONE(lh_kv_prefill_end(s->kv, l));
+    }
+    LH_TRY_DONE(lh_forward_put_logits(s->forward, p->logits + lh_forward_logits(s->forward).first));
+done:
+    lh_free(keys);
+    lh_free(values);
+    return st;
+}
+
 lh_status lh_session_snapshot(lh_session *s)
 {
     LH_TRY(copy_last_row(s, &s->marked_logits));

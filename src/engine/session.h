@@ -30,6 +30,20 @@ typedef struct lh_session_options {
  * fit on a rank. */
 lh_status lh_session_open(lh_session **out, lh_engine *engine, const lh_session_options *options);
 
+/* A prompt whose entries are known, read layer by layer. */
+typedef struct lh_session_prompt {
+    const int32_t *ids;
+    int64_t n;
+    const float *logits; /* [vocab] of the last token */
+    void *self;
+    /* writes the layer's keys and values of this rank's KV heads, [kv_count, n, head_dim] of the entries' type */
+    lh_status (*read)(void *self, int64_t layer, void *keys, void *values);
+} lh_session_prompt;
+
+/* In place of lh_session_prefill, where policies observe no rows or keep sets are given: leaves the session as after a
+ * prefill that made these entries, without a forward pass. */
+lh_status lh_session_fill(lh_session *s, const lh_session_prompt *prompt);
+
 /* Continues with cache `cache` (0: that of options.policy, then the others) from its state at the end of the prefill;
  * may be called any number of times. */
 lh_status lh_session_switch(lh_session *s, int64_t cache);

@@ -81,6 +81,11 @@ lh_status lh_kv_begin(lh_kv *kv, int64_t tokens, int64_t more);
 /* The layer's view for the prompt: device memory, len 0, room for all its tokens. */
 lh_status lh_kv_prefill_begin(lh_kv *kv, int64_t layer, lh_ragged **view);
 
+/* In place of chunks: the keys and values of all tokens of the prompt, [kv_count, tokens, head_dim] of the entries'
+ * type in host memory, keys rotated by their positions. For policies that observe no rows, or keep sets that are given.
+ * Not collective. */
+lh_status lh_kv_fill(lh_kv *kv, int64_t layer, const void *keys, const void *values);
+
 /* Before the chunk that begins at token `at` of a layer's prefill: how many of the at most *tokens tokens come next.
  * Where the policy evicts while it prefills (`block:n`), it does so here when it is due, and makes room; *view may be
  * another one then. Collective in that case. */
