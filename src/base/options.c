@@ -27,6 +27,7 @@ typedef struct bound_option {
     const lh_option *row;
     void *field;
     int64_t number;
+    int required;
 } bound_option;
 
 static const size_t field_bytes[LH_OPT_TYPES] = {
@@ -52,7 +53,8 @@ static int walk_next(walk *w, bound_option *out)
         const lh_option *row = &group->table->rows[w->row];
         if (!row->name) continue;
         assert(row->type < LH_OPT_TYPES && row->bytes == field_bytes[row->type]);
-        *out = (bound_option){row, w->values ? (char *)w->values + group->at + row->at : NULL, w->number++};
+        *out = (bound_option){row, w->values ? (char *)w->values + group->at + row->at : NULL, w->number++,
+                              row->required && group->table != w->syntax->optional};
         w->row++;
         return 1;
     }
@@ -400,7 +402,7 @@ static lh_status check_complete(const lh_options *o)
         if (p.row->alone && o->given[p.number]) return LH_OK;
     w = (walk){.syntax = o->syntax, .values = o->values};
     while (walk_next(&w, &p))
-        if (p.row->required && !o->given[p.number])
+        if (p.required && !o->given[p.number])
             LH_FAIL(LH_EUSAGE, "'%s %s' needs '--%s %s' (usage: %s %s %s)", o->syntax->program, o->syntax->name,
                     p.row->name, p.row->arg ? p.row->arg : "VALUE", o->syntax->program, o->syntax->name,
                     o->syntax->usage);

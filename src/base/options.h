@@ -88,7 +88,8 @@ typedef struct lh_syntax {
     int max_args;               /* most positional arguments */
     int reads_args;             /* 1: they are files or folders that are read */
     const lh_option_group *groups;
-    const lh_example *examples; /* NULL: none */
+    const lh_option_table *optional; /* one of the groups', of which nothing is required; NULL: none */
+    const lh_example *examples;      /* NULL: none */
 } lh_syntax;
 
 /* A parsed command line. The values are in the caller's struct and live as long as this. */

@@ -92,17 +92,22 @@ static lh_status explain_at_length(lh_buf *out, const lh_option *row)
     return LH_OK;
 }
 
-/* Help, then from the table: required, default; a 0, which mostly stands for something, needs the whole text. */
-static lh_status explain(lh_buf *out, const lh_option *row, lh_help help)
+static const char *required_mark(const lh_syntax *s, const lh_option_group *group, const lh_option *row)
+{
+    return row->required && group->table != s->optional ? " (required)" : "";
+}
+
+/* Help, then from the table: the mark, default; a 0, which mostly stands for something, needs the whole text. */
+static lh_status explain(lh_buf *out, const lh_option *row, const char *mark, lh_help help)
 {
     LH_TRY(help == LH_HELP_SHORT ? explain_shortly(out, row) : explain_at_length(out, row));
-    if (row->required) LH_TRY(lh_buf_puts(out, " (required)"));
+    LH_TRY(lh_buf_puts(out, mark));
     if (row->def && (help == LH_HELP_ALL || strcmp(row->def, "0") != 0))
         LH_TRY(lh_buf_printf(out, " (default: %s)", *row->def ? row->def : "empty"));
     return LH_OK;
 }
 
-static lh_status help_row(lh_buf *out, const lh_option *row, lh_help help)
+static lh_status help_row(lh_buf *out, const lh_option *row, const char *mark, lh_help help)
 {
     lh_status st = LH_OK;
     const int at = help_at();
@@ -112,7 +117,7 @@ static lh_status help_row(lh_buf *out, const lh_option *row, lh_help help)
     else
         LH_TRY_DONE(lh_buf_printf(&left, "      --%s", row->name));
     LH_TRY_DONE(argument(&left, row));
-    LH_TRY_DONE(explain(&right, row, help));
+    LH_TRY_DONE(explain(&right, row, mark, help));
     if (left.bytes + 2 > at)
         LH_TRY_DONE(lh_buf_printf(out, "%s\n%*s", left.data, at, ""));
     else
@@ -181,7 +186,7 @@ lh_status lh_options_help(lh_buf *out, const lh_syntax *s, lh_help help)
     for (const lh_option_group *g = s->groups; g->table; g++) {
         LH_TRY(lh_buf_printf(out, "\n%s:\n", g->table->heading));
         for (const lh_option *row = g->table->rows; row->name; row++)
-            if (row->help && !(shorter && row->detail)) LH_TRY(help_row(out, row, help));
+            if (row->help && !(shorter && row->detail)) LH_TRY(help_row(out, row, required_mark(s, g, row), help));
     }
     if (s->examples) LH_TRY(help_examples(out, s->examples));
     if (shorter)
@@ -212,12 +217,12 @@ static lh_status troff(lh_buf *out, const char *text)
     return LH_OK;
 }
 
-static lh_status man_row(lh_buf *out, const lh_option *row)
+static lh_status man_row(lh_buf *out, const lh_option *row, const char *mark)
 {
     lh_status st = LH_OK;
     lh_buf arg = {0}, text = {0};
     LH_TRY_DONE(argument(&arg, row));
-    LH_TRY_DONE(explain(&text, row, LH_HELP_ALL));
+    LH_TRY_DONE(explain(&text, row, mark, LH_HELP_ALL));
     LH_TRY_DONE(lh_buf_puts(out, ".TP\n"));
     if (row->letter) LH_TRY_DONE(lh_buf_printf(out, "\\fB\\-%c\\fR, ", row->letter));
     LH_TRY_DONE(lh_buf_puts(out, "\\fB\\-\\-"));
@@ -248,7 +253,7 @@ lh_status lh_options_man(lh_buf *out, const lh_syntax *s)
     for (const lh_option_group *g = s->groups; g->table; g++) {
         LH_TRY(lh_buf_printf(out, ".PP\n\\fI%s:\\fR\n", g->table->heading));
         for (const lh_option *row = g->table->rows; row->name; row++)
-            if (row->help) LH_TRY(man_row(out, row));
+            if (row->help) LH_TRY(man_row(out, row, required_mark(s, g, row)));
     }
     for (const lh_example *e = s->examples; e && e->line; e++) {
         LH_TRY(lh_buf_puts(out, ".PP\n"));
