@@ -11,14 +11,17 @@
 #include "base/output.h"
 #include "base/progress.h"
 #include "cli/eval_common.h"
+#include "cli/text_input.h"
+#include "engine/engine.h"
+#include "engine/prompt.h"
 #include "engine/threads.h"
 #include "replay/given_scores.h"
 #include "replay/replay.h"
 
 struct replay_options {
-    const char *output, *keep_sets, *analyse;
+    const char *output, *keep_sets, *analyse, *continuation;
     int judge;
-    int64_t judge_rows, threads;
+    int64_t judge_rows;
     lh_strings scores;
 };
 
@@ -26,6 +29,7 @@ struct values {
     lh_cli_common common;
     lh_policy_options policy;
     struct replay_options replay;
+    lh_engine_options engine;
 };
 
 static const char *analysis_name(int i)
@@ -50,7 +54,8 @@ static const lh_option rows[] = {
      .arg = "LIST",
      .def = "all",
      .word = analysis_name,
-     .help = "Analyses, with commas between them; all: every one. 'longhaul info' lists them."},
+     .help = "Analyses, with commas between them; all: every one, next-token only with --model. 'longhaul info' lists "
+             "them."},
     {.type = LH_OPT_LIST,
      .name = "scores",
      FIELD(scores),
@@ -83,24 +88,26 @@ static const lh_option rows[] = {
      .help =
          "Write the positions that every head keeps to FOLDER, one file (HDF5) for each policy, budget and trace, as "
          "'generate --keep-sets' does."},
-    {.type = LH_OPT_I64,
-     .name = "threads",
-     FIELD(threads),
-     .arg = "N",
-     .def = "0",
-     .max = 4096,
-     .help = "Number of threads of a rank. 0: the cores of the host divided among its ranks."},
+    {.type = LH_OPT_STR,
+     .name = "continuation-file",
+     FIELD(continuation),
+     .arg = "FILE",
+     .help = "With --model: file with the text that is forced after the prompt, instead of the recorded questions and "
+             "answers; '-' is standard input."},
     {0}};
 #undef FIELD
 static const lh_option_table table = {"replay", rows};
 static const lh_option_group groups[] = {{&table, offsetof(struct values, replay)},
                                          {&lh_cli_policy_list_options, offsetof(struct values, policy)},
+                                         {&lh_cli_engine_options, offsetof(struct values, engine)},
                                          {&lh_cli_common_options, offsetof(struct values, common)},
                                          {0}};
 static const lh_example examples[] = {
     {"longhaul replay book.trace.h5", "every policy that the trace allows, at seven budgets from 0.5% to 50%"},
     {"longhaul replay book.trace.h5 --policy snapkv,ada-snapkv,h2o --budget 5%,10%,20% -o book.analysis.h5",
      "three policies at three budgets, all figures to a file"},
+    {"longhaul replay book.trace.h5 -m m.h5 --policy snapkv,h2o --budget 5%,20% -o book.analysis.h5",
+     "also what the model says next with what each keeps"},
     {"mpirun --bind-to none -n 4 longhaul replay *.trace.h5 -o all.analysis.h5",
      "the mean over many traces, their layers shared out among four ranks"},
     {0}};
@@ -108,29 +115,37 @@ static const lh_syntax syntax = {
     .program = "longhaul",
     .name = "replay",
     .usage = "TRACE… [options]",
-    .summary = "Apply eviction policies to recorded traces, without the model",
+    .summary = "Apply eviction policies to recorded traces; the model is not needed",
     .text =
         "Every policy evicts every layer of the trace at every budget, by the code of the engine: it keeps what a "
         "run keeps, at the end of the prompt and while decoding. Recorded query rows then tell what was lost. Two "
         "baselines are always there: 'random', and "
         "'oracle', which ranks entries by the attention of those very rows.\n\nWithout --policy, all that the trace "
         "holds observations for; without --budget, or with '--budget auto', 0.5%, 1%, 2%, 5%, "
-        "10%, 20% and 50% of the prompt.",
+        "10%, 20% and 50% of the prompt.\n\nWith --model, the model goes on from the prompt with what each policy "
+        "keeps: "
+        "the entries are read from the trace, there is no prefill, and the recorded questions and answers are forced. "
+        "Reported are the KL divergence of the next token from that of the full cache, how often the most probable "
+        "token is the same, and the likelihood of the answers. Every policy and budget takes a forward pass of those "
+        "tokens.",
     .max_args = 4096,
     .reads_args = 1,
     .groups = groups,
+    .optional = &lh_cli_engine_options,
     .examples = examples};
 
 typedef struct run {
     lh_call *call;
     struct values *v;
-    const char **traces; /* [trace_count], then the files with scores; ends with NULL: all that is read */
+    const char **traces; /* [trace_count], then the files with scores, the model; ends with NULL: all that is read */
     lh_policy_options lists;
     int64_t trace_count;
     lh_policy_list policies;
     const lh_analysis **analyses; /* ends with NULL */
     char *record;
     lh_given_scores **scores; /* [v->replay.scores.n] */
+    lh_engine *engine;        /* NULL: no model was given */
+    lh_tokens continuation;   /* none: those of the traces */
     lh_progress progress;
     lh_replay *replay;
 } run;
@@ -141,16 +156,20 @@ static lh_status take_traces(run *r)
     while (lh_options_arg(o, r->trace_count)) r->trace_count++;
     if (r->trace_count == 0) LH_FAIL(LH_EUSAGE, "nothing to replay: give a trace, as 'longhaul trace' makes it");
     const lh_strings *scores = &r->v->replay.scores;
-    LH_TRY(lh_calloc(&r->traces, r->trace_count + scores->n + 1, sizeof *r->traces));
+    LH_TRY(lh_calloc(&r->traces, r->trace_count + scores->n + 2, sizeof *r->traces));
     for (int64_t i = 0; i < r->trace_count; i++) r->traces[i] = lh_options_arg(o, i);
     for (int64_t i = 0; i < scores->n; i++) r->traces[r->trace_count + i] = scores->at[i];
+    r->traces[r->trace_count + scores->n] = r->v->engine.model;
     return LH_OK;
 }
 
+/* The analyses of the list; next tokens need the model, and the model is for nothing else. */
 static lh_status take_analyses(run *r)
 {
     int64_t n = 0;
-    const char *list = r->v->replay.analyse;
+    int goes_on = 0;
+    const char *list = r->v->replay.analyse, *model = r->v->engine.model;
+    const int all = strcmp(list, "all") == 0;
     while (lh_analysis_at((int)n)) n++;
     LH_TRY(lh_calloc(&r->analyses, n + 1, sizeof *r->analyses));
     int *wanted = NULL;
@@ -159,9 +178,18 @@ static lh_status take_analyses(run *r)
     LH_TRY_DONE(lh_calloc(&wanted, n, sizeof *wanted));
     LH_TRY_DONE(lh_calloc(&words, n + 1, sizeof *words));
     for (int64_t i = 0; i < n; i++) words[i] = lh_analysis_at((int)i)->name;
-    if (strcmp(list, "all") != 0) LH_TRY_DONE(lh_eval_read_words("analyse", list, words, wanted));
-    for (int64_t i = 0, used = 0; i < n; i++)
-        if (wanted[i] || strcmp(list, "all") == 0) r->analyses[used++] = lh_analysis_at((int)i);
+    if (!all) LH_TRY_DONE(lh_eval_read_words("analyse", list, words, wanted));
+    for (int64_t i = 0, used = 0; i < n; i++) {
+        const lh_analysis *a = lh_analysis_at((int)i);
+        if (a->continued && wanted[i] && !model)
+            LH_FAIL_DONE(LH_EUSAGE, "'--analyse %s' needs the model of the trace: give it with '--model'", a->name);
+        if (!wanted[i] && !(all && (model || !a->continued))) continue;
+        goes_on |= a->continued != NULL;
+        r->analyses[used++] = a;
+    }
+    if (model && !goes_on)
+        LH_FAIL_DONE(LH_EUSAGE, "'--model' has no effect on '--analyse %s': name next-token, too, or leave it out",
+                     list);
 done:
     lh_free(wanted);
     lh_free(words);
@@ -274,14 +302,38 @@ done:
     return st;
 }
 
-static void show_progress(void *self, int64_t done, int64_t total)
+static void show(run *r, const char *what, const char *unit, int64_t done, int64_t total)
 {
-    run *r = self;
-    if (!r->progress.what) lh_progress_init(&r->progress, "replaying", "layers", total);
+    if (!r->progress.what || strcmp(r->progress.what, what) != 0) {
+        lh_progress_clear(&r->progress);
+        lh_progress_init(&r->progress, what, unit, total);
+    }
     lh_progress_update(&r->progress, done);
 }
 
+static void show_layers(void *self, int64_t done, int64_t total)
+{
+    show(self, "replaying", "layers", done, total);
+}
+
+static void show_continued(void *self, int64_t done, int64_t total)
+{
+    show(self, "going on", "caches", done, total);
+}
+
 /* ---- the table ---- */
+
+#define OF_HEADS "mean over layers and heads"
+static const struct {
+    const char *figure, *title;
+} tables[] = {
+    {"perturbation-l2", "output perturbation (L2, share of the output's norm; less is better), " OF_HEADS},
+    {"mass", "attention kept (share of 1; more is better), " OF_HEADS},
+    {"hits", "hit rate of the 64 most attended entries (share of 1; more is better), " OF_HEADS},
+    {"next-token-kl", "next token: KL divergence from the full cache (nats; less is better)"},
+    {"next-token-agreement", "next token: the full cache's is the most probable one (share of 1; more is better)"},
+    {"answer-nll", "negative log-likelihood of what follows the prompt (nats per token; less is better)"},
+};
 
 /* The value of each budget of a policy, in a line. */
 static lh_status put_row(const lh_study *s, int64_t p, const double *values, lh_buf *out)
@@ -302,10 +354,12 @@ static lh_status put_table(const run *r, const char *figure, const char *title, 
     lh_status st = LH_OK;
     const lh_study *s = lh_replay_study(r->replay);
     double *values = NULL;
+    int found = 0;
     LH_TRY_DONE(lh_calloc(&values, s->policy_count * s->budget_count, sizeof *values));
     LH_TRY_DONE(lh_replay_mean(r->replay, figure, values));
-    if (isnan(values[0])) goto done; /* that analysis was not asked for */
-    LH_TRY_DONE(lh_buf_printf(out, "%s%s, mean over layers and heads\n  %-20s", out->bytes ? "\n" : "", title, "kept"));
+    for (int64_t i = 0; i < s->policy_count * s->budget_count; i++) found |= !isnan(values[i]);
+    if (!found) goto done; /* that analysis was not asked for */
+    LH_TRY_DONE(lh_buf_printf(out, "%s%s\n  %-20s", out->bytes ? "\n" : "", title, "kept"));
     for (int64_t b = 0; b < s->budget_count; b++) LH_TRY_DONE(lh_buf_printf(out, " %9s", s->budgets[b]));
     LH_TRY_DONE(lh_buf_puts(out, "\n"));
     for (int64_t p = 0; p < s->policy_count; p++) LH_TRY_DONE(put_row(s, p, values, out));
@@ -319,10 +373,8 @@ static lh_status print(const run *r)
     lh_status st = LH_OK;
     const lh_replay_pace pace = lh_replay_pace_of(r->replay);
     lh_buf text = {0};
-    LH_TRY_DONE(
-        put_table(r, "perturbation-l2", "output perturbation (L2, share of the output's norm; less is better)", &text));
-    LH_TRY_DONE(put_table(r, "mass", "attention kept (share of 1; more is better)", &text));
-    LH_TRY_DONE(put_table(r, "hits", "hit rate of the 64 most attended entries (share of 1; more is better)", &text));
+    for (size_t i = 0; i < sizeof tables / sizeof *tables; i++)
+        LH_TRY_DONE(put_table(r, tables[i].figure, tables[i].title, &text));
     if (text.bytes) LH_TRY_DONE(lh_cli_write(text.data, text.bytes));
     if (*lh_replay_decoding(r->replay)) lh_info("%s", lh_replay_decoding(r->replay));
     lh_info("replayed %lld %s in %.1f s: %.1f million entries scored a second", (long long)r->trace_count,
@@ -336,9 +388,10 @@ static lh_status replay(run *r)
 {
     const struct replay_options *o = &r->v->replay;
     lh_comm *comm = lh_world_comm(r->call->world);
+    const int64_t wanted = r->v->engine.threads;
     lh_threads threads;
     LH_TRY(lh_threads_share(comm, &threads));
-    omp_set_num_threads((int)(o->threads ? o->threads : threads.share));
+    omp_set_num_threads((int)(wanted ? wanted : threads.share));
     LH_TRY(lh_replay_run(&r->replay, &(lh_replay_request){.traces = r->traces,
                                                           .trace_count = r->trace_count,
                                                           .policies = &r->policies,
@@ -348,8 +401,11 @@ static lh_status replay(run *r)
                                                           .keep_sets = o->keep_sets,
                                                           .run = r->record,
                                                           .comm = comm,
+                                                          .engine = r->engine,
+                                                          .continuation = o->continuation ? &r->continuation : NULL,
                                                           .self = r,
-                                                          .progress = show_progress}));
+                                                          .continued = show_continued,
+                                                          .progress = show_layers}));
     lh_progress_clear(&r->progress);
     lh_status st = LH_OK;
     if (lh_cli_first()) {
@@ -367,10 +423,55 @@ static lh_status claim(const struct replay_options *o)
     return o->output ? lh_partial_claim(o->output, 1 << 20) : LH_OK;
 }
 
+/* Options of the model without it. */
+static lh_status check_model(const run *r)
+{
+    const lh_options *o = r->call->options;
+    if (r->v->engine.model) return LH_OK;
+    if (r->v->replay.continuation)
+        LH_FAIL(LH_EUSAGE, "'--continuation-file' is what the model goes on with: give '--model', too");
+    for (const lh_option *row = lh_cli_engine_options.rows; row->name; row++)
+        if (strcmp(row->name, "threads") != 0 && lh_options_given(o, row->name))
+            LH_FAIL(LH_EUSAGE, "'--%s' has no effect without '--model': give that option, too", row->name);
+    return LH_OK;
+}
+
+/* As the model's text goes on: no begin-of-sequence token. */
+static lh_status read_continuation(run *r)
+{
+    lh_status st = LH_OK;
+    lh_buf text = {0};
+    const lh_tokenizer *tok = lh_engine_tokenizer(r->engine);
+    const char *path = r->v->replay.continuation;
+    if (!tok) LH_FAIL_DONE(LH_EUSAGE, "'%s' has no tokenizer for '--continuation-file'", r->v->engine.model);
+    LH_TRY_DONE(lh_text_read(&text, path));
+    LH_TRY_DONE(lh_tokenizer_encode(tok, text.bytes ? text.data : "", text.bytes,
+                                    LH_ENCODE_SPECIAL | LH_ENCODE_CONTINUES, &r->continuation));
+    if (r->continuation.n < 2)
+        LH_FAIL_DONE(LH_EINPUT, "'%s' is too short to judge next tokens by: at least 2 tokens are needed", path);
+done:
+    lh_buf_clear(&text);
+    return st;
+}
+
+/* Collective. */
+static lh_status open_engine(run *r)
+{
+    lh_status st = LH_OK;
+    lh_comm *comm = lh_world_comm(r->call->world);
+    if (!r->v->engine.model) return LH_OK;
+    LH_TRY(lh_engine_open(&r->engine, r->call->world, &r->v->engine));
+    if (!r->v->replay.continuation) return LH_OK;
+    if (lh_cli_first()) st = read_continuation(r);
+    LH_TRY(lh_comm_agree_patiently(comm, st));
+    return lh_prompt_share(comm, &r->continuation);
+}
+
 static lh_status run_replay(lh_call *call)
 {
     lh_status st = LH_OK;
     run r = {.call = call, .v = call->values};
+    LH_TRY_DONE(check_model(&r));
     LH_TRY_DONE(take_traces(&r));
     LH_TRY_DONE(take_analyses(&r));
     LH_TRY_DONE(take_policies(&r));
@@ -381,11 +482,14 @@ static lh_status run_replay(lh_call *call)
     st = drop_missing(&r);
     if (st == LH_OK) st = add_scores(&r);
     LH_TRY_DONE(lh_comm_agree(lh_world_comm(call->world), st));
+    LH_TRY_DONE(open_engine(&r));
     LH_TRY_DONE(replay(&r));
 done:
     lh_progress_clear(&r.progress);
     if (lh_cli_first() && r.v->replay.output) lh_partial_drop(r.v->replay.output);
     lh_replay_close(r.replay);
+    lh_engine_close(r.engine);
+    lh_tokens_clear(&r.continuation);
     for (int64_t i = 0; r.scores && i < r.v->replay.scores.n; i++) lh_given_scores_close(r.scores[i]);
     lh_free(r.scores);
     lh_policy_list_clear(&r.policies);

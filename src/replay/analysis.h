@@ -6,7 +6,7 @@
 #include "analysis/figures.h"
 #include "replay/study.h"
 
-/* Dimensions of figures. Every figure has LH_AXIS_LAYER: a layer is analysed by one rank. */
+/* Dimensions of figures. Those of layers, heads and outcomes have LH_AXIS_LAYER: a layer is analysed by one rank. */
 typedef enum lh_axis {
     LH_AXIS_NONE,
     LH_AXIS_POLICY,
@@ -31,13 +31,15 @@ typedef struct lh_analysis_figure {
 } lh_analysis_figure;
 
 /* Members that are NULL have nothing to do. out[f]: values of figure f, that start as 0 and are divided by the number
- * of traces that have the layer in the end. */
+ * of traces that have the layer in the end. `continued` is called on rank 0, for every policy and budget of a trace,
+ * where a model goes on from the prompt; what has it needs that model. */
 typedef struct lh_analysis {
     const char *name, *summary;
     const lh_analysis_figure *figures;
     lh_status (*layer)(const lh_layer_facts *layer, double *const *out);
     lh_status (*head)(const lh_head_facts *head, double *const *out);
     lh_status (*outcome)(const lh_head_facts *head, const lh_outcome *outcome, double *const *out);
+    lh_status (*continued)(const lh_continued *continued, double *const *out);
 } lh_analysis;
 
 const lh_analysis *lh_analysis_at(int i); /* NULL after the last */

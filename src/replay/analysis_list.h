@@ -1,4 +1,5 @@
 /* analysis_list.h - every analysis, once: X(name) names lh_analysis_<name> of analysis_<name>.c. */
+X(next_token)
 X(mass)
 X(hits)
 X(perturbation)

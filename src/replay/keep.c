@@ -1,4 +1,5 @@
-/* keep.c - the keep sets of a replay as files (cache/keep_sets.h), one for each policy and budget of a trace. */
+/* keep.c - the keep sets of a replay, one for each policy and budget of a trace: for the model (next_token.c), and as
+ * files (cache/keep_sets.h). */
 #include <ctype.h>
 #include <stdio.h>
 #include <string.h>
@@ -12,7 +13,7 @@ static int64_t cell_count(const lh_replay *r)
 
 lh_status lh_replay_open_keep_sets(lh_replay *r)
 {
-    if (!r->request.keep_sets) return LH_OK;
+    if (!r->request.keep_sets && !r->request.engine) return LH_OK;
     lh_replay_close_keep_sets(r);
     LH_TRY(lh_calloc(&r->keep_sets, cell_count(r), sizeof *r->keep_sets));
     for (int64_t c = 0; c < cell_count(r); c++)
@@ -138,8 +139,6 @@ static lh_status write_cell(lh_replay *r, int64_t cell)
     lh_status st = LH_OK;
     lh_comm *comm = r->request.comm;
     char *path = NULL;
-    for (int64_t l = 0; l < r->study.layers; l++)
-        LH_TRY_DONE(share_layer(r, &r->keep_sets[cell].parts[LH_KEEP_KEPT][l], l));
     st = add_final(r, cell);
     if (st == LH_OK) st = name_of(r, cell, &path);
     LH_TRY_DONE(lh_comm_agree(comm, st));
@@ -151,14 +150,23 @@ done:
     return st;
 }
 
-lh_status lh_replay_write_keep_sets(lh_replay *r)
+lh_status lh_replay_share_keep_sets(lh_replay *r)
 {
-    if (!r->request.keep_sets) return LH_OK;
-    for (int64_t l = 0; l < r->study.layers; l++)
+    const int64_t layers = r->study.layers;
+    if (!r->keep_sets) return LH_OK;
+    for (int64_t l = 0; l < layers; l++)
         if (!r->trace.recorded[l])
             LH_FAIL(LH_EUSAGE, "'%s' lacks layer %lld: keep sets are of all layers, leave out '--keep-sets'",
                     lh_h5_path(r->trace.h5), (long long)l);
     for (int64_t c = 0; c < cell_count(r); c++)
+        for (int64_t l = 0; l < layers && r->cells[c].policy; l++)
+            LH_TRY(share_layer(r, &r->keep_sets[c].parts[LH_KEEP_KEPT][l], l));
+    return LH_OK;
+}
+
+lh_status lh_replay_write_keep_sets(lh_replay *r)
+{
+    for (int64_t c = 0; r->request.keep_sets && c < cell_count(r); c++)
         if (r->cells[c].policy) LH_TRY(write_cell(r, c));
     return LH_OK;
 }

@@ -75,6 +75,7 @@ static lh_status open_trace(lh_replay *r, int64_t trace)
     LH_TRY(take_shape(r));
     LH_TRY(lh_replay_choose_judges(r));
     LH_TRY(lh_replay_check(r));
+    LH_TRY(lh_replay_check_engine(r));
     LH_TRY(lh_replay_open_keep_sets(r));
     return tell_trace(r);
 }
@@ -86,7 +87,9 @@ static lh_status replay_trace(lh_replay *r, int64_t trace)
     LH_TRY(lh_comm_agree(comm, open_trace(r, trace)));
     LH_TRY(lh_replay_rerun_all(r));
     LH_TRY(lh_comm_agree_patiently(comm, replay_layers(r)));
-    return lh_replay_write_keep_sets(r);
+    LH_TRY(lh_replay_share_keep_sets(r));
+    LH_TRY(lh_replay_write_keep_sets(r));
+    return lh_replay_continue(r);
 }
 
 /* ---- all of them ---- */
@@ -114,7 +117,7 @@ lh_status lh_replay_run(lh_replay **out, const lh_replay_request *request)
     for (int64_t i = 0; i < request->trace_count; i++) LH_TRY_DONE(replay_trace(r, i));
     LH_TRY_DONE(lh_comm_agree(request->comm, lh_replay_tell_decoding(r, &r->words.decoding)));
     LH_TRY_DONE(lh_replay_join_ranks(r));
-    r->pace.seconds = lh_clock_s() - start;
+    r->pace.seconds += lh_clock_s() - start; /* without those of the model */
     *out = r;
     r = NULL;
 done:

@@ -4,6 +4,7 @@
 #define LH_REPLAY_REPLAY_H
 
 #include "cache/keep_sets.h"
+#include "engine/engine.h"
 #include "policies/list.h"
 #include "replay/analysis.h"
 
@@ -22,8 +23,13 @@ typedef struct lh_replay_request {
     const char *keep_sets; /* a folder for keep sets (keep_sets.h), one file for each policy and budget; NULL: none */
     const char *run;       /* resolved options, JSON */
     lh_comm *comm;
+    /* Goes on from the prompt with what is kept: lent by all ranks of comm; NULL: nobody does, and figures of
+     * next tokens (lh_analysis.continued) stay 0. */
+    lh_engine *engine;
+    const lh_tokens *continuation; /* forced after the prompt; NULL: the recorded questions and answers */
     void *self;
-    void (*progress)(void *self, int64_t done, int64_t total); /* layers of this rank; NULL: none */
+    void (*continued)(void *self, int64_t done, int64_t total); /* policies at budgets of a trace; NULL: none */
+    void (*progress)(void *self, int64_t done, int64_t total);  /* layers of this rank; NULL: none */
 } lh_replay_request;
 
 /* What the trace lacks to replay a policy, in words; NULL: nothing. */
@@ -37,7 +43,7 @@ void lh_replay_close(lh_replay *replay); /* NULL is fine */
 lh_status lh_replay_write(const lh_replay *replay, const char *path);
 
 /* What was done, on all ranks together: entries scored (entries x KV heads x layers x policies x budgets), and the
- * seconds it took. */
+ * seconds it took, without those of the model. */
 typedef struct lh_replay_pace {
     int64_t entries;
     double seconds;

@@ -122,11 +122,18 @@ void lh_replay_clear_reruns(lh_replay *r);
 /* judge.c: outcomes of all policies of the layer, head by head, to the analyses. */
 lh_status lh_replay_judge_layer(lh_replay *r);
 
-/* keep.c: keep sets of the trace in work; of the layer in work; all of them to files (collective). */
+/* keep.c: keep sets of the trace in work; of the layer in work; those of all ranks to all; to files (collective, both).
+ */
 lh_status lh_replay_open_keep_sets(lh_replay *r);
 void lh_replay_close_keep_sets(lh_replay *r);
 lh_status lh_replay_keep_layer(lh_replay *r);
+lh_status lh_replay_share_keep_sets(lh_replay *r);
 lh_status lh_replay_write_keep_sets(lh_replay *r);
+
+/* next_token.c: LH_EUSAGE if the model cannot go on from the trace that is open; the next tokens of the trace in work
+ * (collective). Without a model there is nothing to do. */
+lh_status lh_replay_check_engine(const lh_replay *r);
+lh_status lh_replay_continue(lh_replay *r);
 
 /* results.c: room for the values of all figures; after the last trace, of all ranks (collective). */
 lh_status lh_replay_open_values(lh_replay *r);
@@ -137,6 +144,7 @@ typedef struct lh_replay_event {
     const lh_layer_facts *layer;
     const lh_head_facts *head;
     const lh_outcome *outcome;
+    const lh_continued *continued;
 } lh_replay_event;
 lh_status lh_replay_tell(lh_replay *r, const lh_replay_event *event);
 

@@ -44,27 +44,29 @@ lh_status lh_replay_tell(lh_replay *r, const lh_replay_event *e)
 {
     double *const *out = r->values;
     for (const lh_analysis *const *a = r->request.analyses; *a; a++) {
+        if (e->continued && (*a)->continued) LH_TRY((*a)->continued(e->continued, out));
         if (e->outcome && (*a)->outcome) LH_TRY((*a)->outcome(e->head, e->outcome, out));
         if (!e->outcome && e->head && (*a)->head) LH_TRY((*a)->head(e->head, out));
-        if (!e->head && (*a)->layer) LH_TRY((*a)->layer(e->layer, out));
+        if (!e->head && e->layer && (*a)->layer) LH_TRY((*a)->layer(e->layer, out));
         for (const lh_analysis_figure *f = (*a)->figures; f->name; f++) out++;
     }
     return LH_OK;
 }
 
-/* The layer of the i-th value of a figure. */
-static int64_t layer_of(const lh_study *s, const lh_analysis_figure *f, int64_t i)
+/* Traces that are in the i-th value of a figure: those that have its layer, or all. */
+static int64_t traces_of(const lh_replay *r, const lh_analysis_figure *f, int64_t i)
 {
+    const lh_study *s = &r->study;
     for (int d = LH_FIGURE_DIMS - 1; d >= 0; d--) {
         const int64_t n = lh_axis_count(s, f->axes[d]);
-        if (f->axes[d] == LH_AXIS_LAYER) return i % n;
+        if (f->axes[d] == LH_AXIS_LAYER) return r->analysed[i % n];
         i /= n;
     }
-    return 0;
+    return r->request.trace_count;
 }
 
-/* Collective. A layer was analysed by one rank: others add 0 to its values. Those of layers that no trace has become
- * NAN. */
+/* Collective. A layer was analysed by one rank, and next tokens by the first: others add 0 to their values. Those of
+ * layers that no trace has become NAN. */
 lh_status lh_replay_join_ranks(lh_replay *r)
 {
     lh_status st = LH_OK;
@@ -76,12 +78,11 @@ lh_status lh_replay_join_ranks(lh_replay *r)
         double *values = r->values[w.index - 1];
         LH_TRY_DONE(lh_comm_agree(r->request.comm, lh_realloc(&floats, n, sizeof *floats)));
         for (int64_t i = 0; i < n; i++) {
-            const int64_t traces = r->analysed[layer_of(&r->study, f, i)];
+            const int64_t traces = traces_of(r, f, i);
             floats[i] = traces ? (float)(values[i] / (double)traces) : 0;
         }
         LH_TRY_DONE(lh_comm_allreduce(r->request.comm, floats, n, LH_F32, LH_SUM));
-        for (int64_t i = 0; i < n; i++)
-            values[i] = r->analysed[layer_of(&r->study, f, i)] ? (double)floats[i] : (double)NAN;
+        for (int64_t i = 0; i < n; i++) values[i] = traces_of(r, f, i) ? (double)floats[i] : (double)NAN;
     }
     LH_TRY_DONE(lh_comm_allreduce(r->request.comm, &r->pace.entries, 1, LH_I64, LH_SUM));
 done:

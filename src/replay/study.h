@@ -62,4 +62,14 @@ typedef struct lh_outcome {
     double hits;                        /* share of the rows' LH_STUDY_TOP largest weights that is kept */
 } lh_outcome;
 
+/* What the model makes of the tokens after a prompt with what a policy keeps at a budget: means over the tokens. NAN:
+ * the policy has no such budget. */
+typedef struct lh_continued {
+    const lh_study *study;
+    int64_t policy, budget;
+    double kl;        /* KL(full || policy) of the next token, nats */
+    double agreement; /* share of tokens where both have the same most probable one */
+    double nll;       /* negative log-likelihood, nats */
+} lh_continued;
+
 #endif
