@@ -2,11 +2,17 @@
 const LOG_SPAN = 30;  // as scale.c has it
 const MARKED_POINTS = 24, CHAR = 6.2, LINE = 13;
 
+// Whether three or more points lie at even distances, as positions do.
+function isEven(values) {
+  const gap = values[1] - values[0];
+  return values.length > 2 && values.every((v, i) => i < 2 || Math.abs(v - values[i - 1] - gap) <= 1e-3 * Math.abs(gap));
+}
+
 // The scale of a dimension's points.
 function scaleOfDim(dim, range) {
   const values = d3.range(dim.count).map((i) => pointValue(dim, i));
   let [low, high] = d3.extent(values);
-  const log = Boolean(dim.values) && low > 0 && high / low > LOG_SPAN;
+  const log = Boolean(dim.values) && low > 0 && high / low > LOG_SPAN && !isEven(values);
   if (low === high) {
     low -= 0.5;
     high += 0.5;

@@ -10,6 +10,15 @@ double lh_point_value(const lh_figure_dim *dim, int64_t i)
     return dim->values ? dim->values[i] : (double)i;
 }
 
+/* 1 where three or more points lie at even distances, as positions do. */
+static int is_even(const lh_figure_dim *dim)
+{
+    const double *v = dim->values;
+    for (int64_t i = 2; i < dim->count; i++)
+        if (fabs(v[i] - v[i - 1] - (v[1] - v[0])) > 1e-3 * fabs(v[1] - v[0])) return 0;
+    return dim->count > 2;
+}
+
 void lh_scale_of_dim(lh_scale *scale, const lh_figure_dim *dim)
 {
     *scale = (lh_scale){.low = INFINITY, .high = -INFINITY};
@@ -17,7 +26,7 @@ void lh_scale_of_dim(lh_scale *scale, const lh_figure_dim *dim)
         scale->low = fmin(scale->low, lh_point_value(dim, i));
         scale->high = fmax(scale->high, lh_point_value(dim, i));
     }
-    scale->log = dim->values && scale->low > 0 && scale->high / scale->low > LOG_SPAN;
+    scale->log = dim->values && scale->low > 0 && scale->high / scale->low > LOG_SPAN && !is_even(dim);
     if (scale->low == scale->high) {
         scale->low -= 0.5;
         scale->high += 0.5;

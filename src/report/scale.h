@@ -12,8 +12,8 @@ typedef struct lh_scale {
     double from, to;  /* their coordinates */
 } lh_scale;
 
-/* For the points of a dimension: its values, logarithmic where they are positive and span more than a factor of 30;
- * labels and unnumbered points are evenly spaced. */
+/* For the points of a dimension: its values, logarithmic where they are positive, span more than a factor of 30
+ * and are not even themselves; labels and unnumbered points are evenly spaced. */
 void lh_scale_of_dim(lh_scale *scale, const lh_figure_dim *dim);
 
 /* For values from `low` to `high` (not finite: none): from 0 where that is below them, with round ends; logarithmic for

@@ -98,13 +98,16 @@ END_TEST
 
 START_TEST(test_axes_are_logarithmic_above_a_factor_of_30)
 {
-    static const double wide[] = {0.005, 0.1, 0.5}, narrow[] = {0.05, 0.1, 0.5}, zero[] = {0, 0.1, 0.5};
+    static const double wide[] = {0.005, 0.1, 0.5}, narrow[] = {0.05, 0.1, 0.5}, zero[] = {0, 0.1, 0.5},
+                        even[] = {1, 32, 63};
     lh_scale scale;
     lh_scale_of_dim(&scale, &(lh_figure_dim){.count = 3, .values = wide});
     ck_assert_int_eq(scale.log, 1);
     lh_scale_of_dim(&scale, &(lh_figure_dim){.count = 3, .values = narrow});
     ck_assert_int_eq(scale.log, 0);
     lh_scale_of_dim(&scale, &(lh_figure_dim){.count = 3, .values = zero});
+    ck_assert_int_eq(scale.log, 0);
+    lh_scale_of_dim(&scale, &(lh_figure_dim){.count = 3, .values = even});
     ck_assert_int_eq(scale.log, 0);
     lh_scale_of_dim(&scale, &(lh_figure_dim){.count = 1});
     ck_assert(scale.low < 0 && scale.high > 0);
