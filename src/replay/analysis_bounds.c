@@ -1,5 +1,5 @@
-/* Upper bounds of the perturbation: AdaKV's by the attention that is lost (arXiv 2407.11550, theorem 3.1), CriticalKV's
- * by what lost values weigh (arXiv 2502.03805, theorem 3.2). Both must lie above perturbation-projected. */
+/* Upper bounds of the perturbation: AdaKV's by the attention that is lost (arXiv 2407.11550v1, theorem 2), CriticalKV's
+ * by what lost values weigh (arXiv 2502.03805, theorem 3.3). Both must lie above perturbation-projected. */
 #include <math.h>
 
 #include "replay/analysis.h"
@@ -13,14 +13,14 @@ static const lh_analysis_figure figures[] = {
      .title = "Bound of the perturbation by the lost attention (AdaKV)",
      .about = "2 C (1 - sigma) of a query head, with its kept attention sigma and the largest norm C of its projected "
               "values, as a mean over the reference rows. It is above the projected perturbation.",
-     .source = "AdaKV, arXiv 2407.11550, theorem 3.1",
+     .source = "AdaKV, arXiv 2407.11550v1, theorem 2",
      BY_HEAD},
     {.name = "bound-values",
      .title = "Bound of the perturbation by the lost values (CriticalKV)",
      .about =
          "theta = c - (2 - 1 / sigma) sum of a |V W_O| over the kept entries, c the sum over all of them, as a mean "
          "over the reference rows that keep anything. It is above the projected perturbation.",
-     .source = "CriticalKV, arXiv 2502.03805, theorem 3.2",
+     .source = "CriticalKV, arXiv 2502.03805, theorem 3.3",
      BY_HEAD},
     {0}};
 

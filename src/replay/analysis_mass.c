@@ -1,6 +1,6 @@
 /* The share of the attention of the reference rows that stays, for every query head: the mass sigma that the bounds of
  * AdaKV and CriticalKV are made of; and the share of heads that keep more than half of it, which CriticalKV's second
- * stage presumes (arXiv 2502.03805, assumption 3.3). */
+ * stage presumes (arXiv 2502.03805, assumption 3.4). */
 #include "replay/analysis.h"
 
 static const lh_analysis_figure figures[] = {
@@ -19,7 +19,7 @@ static const lh_analysis_figure figures[] = {
      .about = "Share of the reference rows of a query head whose kept attention is above one half: where CriticalKV's "
               "bound for its second stage holds.",
      .unit = "share of 1",
-     .source = "CriticalKV, arXiv 2502.03805, assumption of its theorem on the second stage",
+     .source = "CriticalKV, arXiv 2502.03805, assumption 3.4, figure 8",
      .view = LH_VIEW_CURVES,
      .x = LH_AXIS_BUDGET,
      .y = LH_AXIS_POLICY,

@@ -8,7 +8,7 @@ static const lh_analysis_figure figures[] = {
          "Jaccard index of what two policies keep: entries that both keep over entries that either keeps, as a mean "
          "over the KV heads of a layer. The oracle ranks by the attention of the reference rows themselves.",
      .unit = "share of 1",
-     .source = "NaCl, arXiv 2408.03675, section 4",
+     .source = "RoCo, arXiv 2402.06262, figure 2",
      .view = LH_VIEW_HEATMAP,
      .x = LH_AXIS_OTHER,
      .y = LH_AXIS_POLICY,

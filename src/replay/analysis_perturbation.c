@@ -13,20 +13,20 @@ static const lh_analysis_figure figures[] = {
      .about = "Norm of the difference that the eviction makes to the output of a query head, over the norm of that "
               "output, as a mean over the reference rows. Less is better.",
      .unit = "share of the output's norm",
-     .source = "CriticalKV, arXiv 2502.03805, section 3",
+     .source = "CriticalKV, arXiv 2502.03805, figures 5 to 7",
      BY_HEAD},
     {.name = "perturbation-l1",
      .title = "Output perturbation, L1",
      .about = "The same in the L1 norm. Less is better.",
      .unit = "share of the output's norm",
-     .source = "CriticalKV, arXiv 2502.03805, section 3",
+     .source = "CriticalKV, arXiv 2502.03805, figures 5 to 7",
      BY_HEAD},
     {.name = "perturbation-projected",
      .title = "Output perturbation after the output projection, L1",
      .about = "L1 norm of the difference that the eviction makes to what a query head adds to the hidden state, as a "
               "mean over the reference rows. Less is better.",
      .unit = "L1 norm",
-     .source = "CriticalKV, arXiv 2502.03805, equation 5",
+     .source = "CriticalKV, arXiv 2502.03805, equation 5, figures 5 to 7",
      BY_HEAD},
     {0}};
 

@@ -6,13 +6,12 @@
 #include "base/minmax.h"
 #include "replay/analysis.h"
 
-#define OVER_POSITIONS(what, text, origin)                                                                       \
+#define OVER_POSITIONS(what, text, of, origin)                                                                   \
     {                                                                                                            \
         .name = "scores-" what, .title = text " over the position",                                              \
         .about = text " that the counted query rows give to an entry, as the mean over the query heads of a KV " \
                       "head, over the entries of a 64th of the prompt.",                                         \
-        .unit = "share of 1", .source = origin, .view = LH_VIEW_CURVES, .x = LH_AXIS_BIN, .y = LH_AXIS_LAYER,    \
-        .axes = {                                                                                                \
+        .unit = of, .source = origin, .view = LH_VIEW_CURVES, .x = LH_AXIS_BIN, .y = LH_AXIS_LAYER, .axes = {    \
             LH_AXIS_LAYER,                                                                                       \
             LH_AXIS_KV_HEAD,                                                                                     \
             LH_AXIS_BIN                                                                                          \
@@ -20,9 +19,11 @@
     }
 
 static const lh_analysis_figure figures[] = {
-    OVER_POSITIONS("sum", "Sum of the attention", "AhaKV, arXiv 2506.03762, section 3"),
-    OVER_POSITIONS("mean", "Mean attention", "RoCo, arXiv 2402.06262, section 3"),
-    OVER_POSITIONS("deviation", "Standard deviation of the attention", "RoCo, arXiv 2402.06262, section 3"),
+    OVER_POSITIONS("sum", "Sum of the attention", "sum of shares",
+                   "AhaKV, arXiv 2506.03762, figure 2a; NaCl, arXiv 2408.03675, figure 7"),
+    OVER_POSITIONS("mean", "Mean attention", "share of 1", "RoCo, arXiv 2402.06262, section 3"),
+    OVER_POSITIONS("deviation", "Standard deviation of the attention", "share of 1",
+                   "RoCo, arXiv 2402.06262, figure 3"),
     {0}};
 
 static lh_status layer(const lh_layer_facts *l, double *const *out)
