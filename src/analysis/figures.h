@@ -1,4 +1,4 @@
-/* figures.h - figures of an analysis: labelled arrays of up to four dimensions with units, each a group of an analysis
+/* figures.h - figures of an analysis: labelled arrays of up to five dimensions with units, each a group of an analysis
  * file (HDF5, kind `analysis`). Whatever computes one writes it here; report draws it, knowing nothing of what it
  * means. What is read is foreign: counts, names, labels and shapes are checked, and messages name the figure. */
 #ifndef LH_ANALYSIS_FIGURES_H
@@ -8,7 +8,7 @@
 
 #include "base/h5.h"
 
-enum { LH_FIGURE_DIMS = 4, LH_FIGURE_NAME = 64 };
+enum { LH_FIGURE_DIMS = 5, LH_FIGURE_NAME = 64 };
 
 /* One dimension. Its points have labels or values; with neither they are numbered from 0. */
 typedef struct lh_figure_dim {

@@ -54,7 +54,7 @@ lh_status lh_h5_check(const char *path);
 lh_status lh_h5_probe(const char *path);
 
 /* ---- arrays ---- */
-enum { LH_H5_RANK = 4 };
+enum { LH_H5_RANK = 5 };
 
 typedef struct lh_h5_shape {
     lh_dtype type;

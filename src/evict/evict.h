@@ -66,6 +66,10 @@ int64_t lh_evictor_ld(const lh_evictor *evictor);
 int lh_evict_uses_rows(const lh_policy_numbers *policy, lh_evict_phase phase, int scored);
 int64_t lh_evict_first_row(const lh_evictor *evictor);
 
+/* AhaKV's step gain (arXiv 2506.03762, eq. 12) on logits that are scaled by 1 / sqrt(d) already, of a row that sees
+ * `seen` tokens where `kept` entries stay: sqrt(2 ln(seen / kept)); 1 where nothing is evicted yet. */
+float lh_step_gain(int64_t seen, int64_t kept);
+
 /* Before a layer's first row; its rows; and the end of its prefill, where ranks put together what they counted of
  * shared KV heads. Collective where groups are split. */
 void lh_evict_begin_layer(lh_evictor *evictor, const lh_evict_job *job);

@@ -30,12 +30,14 @@ void lh_check_rows(lh_evictor *ev, const lh_evict_job *job, const lh_query_rows 
 
 /* ---- normalisers of their own ---- */
 
-/* AhaKV's step gain (arXiv 2506.03762, eq. 9): sqrt(2 ln(i / k)) on logits that are scaled by 1 / sqrt(d) already, with
- * i tokens seen and k entries kept; 1 where nothing is evicted yet. */
-static float step_gain(const lh_policy_numbers *p, int64_t seen)
+float lh_step_gain(int64_t seen, int64_t kept)
 {
-    double i = (double)seen, k = (double)p->budget;
-    float gain = i > k ? (float)sqrt(2.0 * log(i / k)) : 1.0f;
+    return seen > kept ? (float)sqrt(2.0 * log((double)seen / (double)kept)) : 1.0f;
+}
+
+static float gain_of(const lh_policy_numbers *p, int64_t seen)
+{
+    float gain = lh_step_gain(seen, p->budget);
     return p->score.gain_floor && gain < 1.0f ? 1.0f : gain;
 }
 
@@ -61,7 +63,7 @@ static void put_gains(lh_evictor *ev, lh_row_block *b)
     if (!ev->policy.score.gain) return;
     lh_exec_latch(x, lh_calloc(&gains, rows, sizeof *gains));
     for (int64_t r = 0; r < rows && gains; r++)
-        gains[r] = step_gain(&ev->policy, (r < b->rows.first_rows ? r : b->rows.first + r) + 1);
+        gains[r] = gain_of(&ev->policy, (r < b->rows.first_rows ? r : b->rows.first + r) + 1);
     b->gains = ev->at[LH_SPACE_GAINS];
     lh_exec_put(x, ev->at[LH_SPACE_GAINS], gains, rows * (int64_t)sizeof *gains);
     lh_free(gains);

@@ -6,6 +6,9 @@
 
 const double lh_study_shares[LH_STUDY_SHARES] = {0.9, 0.95, 0.99};
 const double lh_study_thresholds[LH_STUDY_THRESHOLDS] = {1e-5, 1e-4, 3e-4, 1e-3, 3e-3, 1e-2};
+const double lh_study_proxies[LH_STUDY_PROXIES] = {1, 4, 16, 32, 64, 128, 256, 512};
+const char *const lh_study_scores[LH_STUDY_SCORES] = {"all rows", "last 32 rows", "last 32 rows, step gain"};
+const char *const lh_study_allocations[LH_STUDY_ALLOCATIONS] = {"uniform", "adaptive"};
 
 #define X(name) extern const lh_analysis lh_analysis_##name;
 #include "replay/analysis_list.h"
@@ -49,6 +52,14 @@ int64_t lh_layer_bin_size(const lh_layer_facts *l, int64_t bin)
     return end - first;
 }
 
+int64_t lh_layer_kept(const lh_layer_facts *l, int64_t budget, int64_t head)
+{
+    const uint32_t *kept = l->kept + (l->study->oracle * l->study->kv_heads + head) * l->tokens;
+    int64_t n = 0;
+    for (int64_t j = 0; j < l->tokens; j++) n += kept[j] >> budget & 1;
+    return n;
+}
+
 int64_t lh_axis_count(const lh_study *s, lh_axis axis)
 {
     const int64_t counts[LH_AXES] = {[LH_AXIS_NONE] = 1,
@@ -60,7 +71,10 @@ int64_t lh_axis_count(const lh_study *s, lh_axis axis)
                                      [LH_AXIS_KV_HEAD] = s->kv_heads,
                                      [LH_AXIS_BIN] = LH_STUDY_BINS,
                                      [LH_AXIS_SHARE] = LH_STUDY_SHARES,
-                                     [LH_AXIS_THRESHOLD] = LH_STUDY_THRESHOLDS};
+                                     [LH_AXIS_THRESHOLD] = LH_STUDY_THRESHOLDS,
+                                     [LH_AXIS_PROXIES] = LH_STUDY_PROXIES,
+                                     [LH_AXIS_SCORE] = LH_STUDY_SCORES,
+                                     [LH_AXIS_ALLOCATION] = LH_STUDY_ALLOCATIONS};
     return counts[axis];
 }
 
@@ -71,7 +85,7 @@ int64_t lh_figure_values(const lh_study *s, const lh_analysis_figure *f)
     return n;
 }
 
-int64_t lh_figure_at(const lh_study *s, const lh_analysis_figure *f, const int64_t index[LH_FIGURE_DIMS])
+int64_t lh_figure_at(const lh_study *s, const lh_analysis_figure *f, const int64_t *index)
 {
     int64_t at = 0;
     for (int d = 0; d < LH_FIGURE_DIMS && f->axes[d] != LH_AXIS_NONE; d++)

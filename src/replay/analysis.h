@@ -15,9 +15,12 @@ typedef enum lh_axis {
     LH_AXIS_LAYER,
     LH_AXIS_HEAD, /* query heads */
     LH_AXIS_KV_HEAD,
-    LH_AXIS_BIN,       /* LH_STUDY_BINS stretches of the prompt */
-    LH_AXIS_SHARE,     /* lh_study_shares */
-    LH_AXIS_THRESHOLD, /* lh_study_thresholds */
+    LH_AXIS_BIN,        /* LH_STUDY_BINS stretches of the prompt */
+    LH_AXIS_SHARE,      /* lh_study_shares */
+    LH_AXIS_THRESHOLD,  /* lh_study_thresholds */
+    LH_AXIS_PROXIES,    /* lh_study_proxies */
+    LH_AXIS_SCORE,      /* lh_study_scores */
+    LH_AXIS_ALLOCATION, /* lh_study_allocations */
     LH_AXES
 } lh_axis;
 
@@ -31,8 +34,9 @@ typedef struct lh_analysis_figure {
 } lh_analysis_figure;
 
 /* Members that are NULL have nothing to do. out[f]: values of figure f, that start as 0 and are divided by the number
- * of traces that have the layer in the end. `continued` is called on rank 0, for every policy and budget of a trace,
- * where a model goes on from the prompt; what has it needs that model. */
+ * of traces that have the layer in the end. Of a layer, heads and their outcomes come first, the layer last.
+ * `continued` is called on rank 0, for every policy and budget of a trace, where a model goes on from the prompt; what
+ * has it needs that model. */
 typedef struct lh_analysis {
     const char *name, *summary;
     const lh_analysis_figure *figures;
@@ -49,6 +53,6 @@ int64_t lh_axis_count(const lh_study *study, lh_axis axis);
 int64_t lh_figure_values(const lh_study *study, const lh_analysis_figure *figure);
 
 /* Where the value at these indices lies, one for each axis of the figure; the others are not read. */
-int64_t lh_figure_at(const lh_study *study, const lh_analysis_figure *figure, const int64_t index[LH_FIGURE_DIMS]);
+int64_t lh_figure_at(const lh_study *study, const lh_analysis_figure *figure, const int64_t *index);
 
 #endif

@@ -14,7 +14,7 @@ static const lh_analysis_figure figures[] = {
          "The fewest entries of the prompt that hold so much of the attention that a reference row of a query head "
          "gives to the prompt, as a mean over the rows.",
      .unit = "entries",
-     .source = "AdaKV, arXiv 2407.11550, figure 1",
+     .source = "AdaKV, arXiv 2407.11550v1, figures 2 and 6",
      .view = LH_VIEW_HEATMAP,
      .x = LH_AXIS_HEAD,
      .y = LH_AXIS_LAYER,
@@ -24,7 +24,7 @@ static const lh_analysis_figure figures[] = {
      .about = "Entropy of the attention that a reference row of a query head gives to the prompt, as a mean over the "
               "rows.",
      .unit = "nats",
-     .source = "NaCl, arXiv 2408.03675, section 3",
+     .source = "AhaKV, arXiv 2506.03762, equation 6",
      .view = LH_VIEW_HEATMAP,
      .x = LH_AXIS_HEAD,
      .y = LH_AXIS_LAYER,
@@ -33,17 +33,18 @@ static const lh_analysis_figure figures[] = {
      .title = "Weights below a threshold",
      .about = "Share of the attention weights of a query head below a threshold.",
      .unit = "share of 1",
-     .source = "",
+     .source = "NaCl, arXiv 2408.03675, figure 6",
      .view = LH_VIEW_CURVES,
      .x = LH_AXIS_THRESHOLD,
      .y = LH_AXIS_LAYER,
      .axes = {LH_AXIS_THRESHOLD, LH_AXIS_LAYER, LH_AXIS_HEAD}},
     {0}};
 
+/* NaN, of a damaged trace, last. */
 static int descending(const void *a, const void *b)
 {
     const float x = *(const float *)a, y = *(const float *)b;
-    return (x < y) - (x > y);
+    return isnan(x) || isnan(y) ? (isnan(x) != 0) - (isnan(y) != 0) : (x < y) - (x > y);
 }
 
 typedef struct row_figures {

@@ -234,23 +234,47 @@ static lh_status judge_head(lh_judged_head *w, lh_replay *r, const lh_layer_fact
     return LH_OK;
 }
 
+/* What the rows give to each entry, as their mean: [tokens]. */
+static void sum_rows(const lh_judged_head *w, float *reference)
+{
+    enum { BLOCK = 512 };
+#pragma omp parallel for
+    for (int64_t first = 0; first < w->tokens; first += BLOCK) {
+        const int64_t n = lh_min_i64(BLOCK, w->tokens - first);
+        double sums[BLOCK] = {0};
+        for (int64_t row = 0; row < w->n; row++)
+            for (int64_t j = 0; j < n; j++) sums[j] += (double)w->weights[row * w->tokens + first + j];
+        for (int64_t j = 0; j < n; j++) reference[first + j] = (float)(sums[j] / (double)w->rows);
+    }
+}
+
 lh_status lh_replay_judge_layer(lh_replay *r)
 {
     lh_status st = LH_OK;
-    const lh_layer_facts facts = {.study = &r->study,
-                                  .recorded = &r->layer.data,
-                                  .kept = r->layer.kept,
-                                  .given = r->layer.given,
-                                  .layer = r->layer.data.index,
-                                  .tokens = r->trace.prompt,
-                                  .column_rows = r->trace.column_rows,
-                                  .window =
-                                      lh_kv_slides(&r->trace.shape, r->layer.data.index) ? r->trace.shape.window : 0};
+    float *reference = NULL;
+    lh_layer_facts facts = {.study = &r->study,
+                            .recorded = &r->layer.data,
+                            .kept = r->layer.kept,
+                            .given = r->layer.given,
+                            .layer = r->layer.data.index,
+                            .tokens = r->trace.prompt,
+                            .column_rows = r->trace.column_rows,
+                            .window = lh_kv_slides(&r->trace.shape, r->layer.data.index) ? r->trace.shape.window : 0,
+                            .largest = r->layer.projection_f32 ? 0 : (double)NAN,
+                            .replay = r};
     lh_judged_head w = {0};
-    LH_TRY_DONE(lh_replay_tell(r, &(lh_replay_event){.layer = &facts}));
     LH_TRY_DONE(lh_judged_head_open(&w, r));
-    for (int64_t g = 0; g < r->study.kv_heads; g++) LH_TRY_DONE(judge_head(&w, r, &facts, g));
+    LH_TRY_DONE(lh_calloc(&reference, r->study.kv_heads * r->trace.prompt, sizeof *reference));
+    for (int64_t g = 0; g < r->study.kv_heads; g++) {
+        LH_TRY_DONE(judge_head(&w, r, &facts, g));
+        sum_rows(&w, reference + g * r->trace.prompt);
+        for (int64_t i = 0; i < r->study.group && r->layer.projection_f32; i++)
+            facts.largest = fmax(facts.largest, (double)w.largest[i]);
+    }
+    facts.reference = reference;
+    LH_TRY_DONE(lh_replay_tell(r, &(lh_replay_event){.layer = &facts}));
 done:
+    lh_free(reference);
     lh_judged_head_close(&w);
     return st;
 }

@@ -131,7 +131,10 @@ static lh_figure_dim dim_of(const lh_study *s, lh_axis axis, const dim_texts *t)
         [LH_AXIS_KV_HEAD] = {.name = "kv head"},
         [LH_AXIS_BIN] = {.name = "position", .unit = "% of the prompt", .values = t->bins},
         [LH_AXIS_SHARE] = {.name = "share of the attention", .unit = "share of 1", .values = lh_study_shares},
-        [LH_AXIS_THRESHOLD] = {.name = "threshold", .unit = "share of 1", .values = lh_study_thresholds}};
+        [LH_AXIS_THRESHOLD] = {.name = "threshold", .unit = "share of 1", .values = lh_study_thresholds},
+        [LH_AXIS_PROXIES] = {.name = "proxies", .unit = "rows", .values = lh_study_proxies},
+        [LH_AXIS_SCORE] = {.name = "score", .labels = lh_study_scores},
+        [LH_AXIS_ALLOCATION] = {.name = "head budgets", .labels = lh_study_allocations}};
     lh_figure_dim dim = dims[axis];
     dim.count = lh_axis_count(s, axis);
     return dim;

@@ -6,11 +6,24 @@
 
 #include "trace/trace_file.h"
 
-enum { LH_STUDY_BUDGETS = 32, LH_STUDY_BINS = 64, LH_STUDY_TOP = 64, LH_STUDY_SHARES = 3, LH_STUDY_THRESHOLDS = 6 };
+enum {
+    LH_STUDY_BUDGETS = 32,
+    LH_STUDY_BINS = 64,
+    LH_STUDY_TOP = 64,
+    LH_STUDY_SHARES = 3,
+    LH_STUDY_THRESHOLDS = 6,
+    LH_STUDY_PROXIES = 8,
+    LH_STUDY_SCORES = 3,
+    LH_STUDY_ALLOCATIONS = 2
+};
 
-/* The shares of attention, and the thresholds, that figures go by. */
+/* What figures go by: shares of attention, thresholds, numbers of proxies; scores of analysis_gain.c, and ways to
+ * divide a budget among heads. */
 extern const double lh_study_shares[LH_STUDY_SHARES];
 extern const double lh_study_thresholds[LH_STUDY_THRESHOLDS];
+extern const double lh_study_proxies[LH_STUDY_PROXIES];
+extern const char *const lh_study_scores[LH_STUDY_SCORES];
+extern const char *const lh_study_allocations[LH_STUDY_ALLOCATIONS];
 
 typedef struct lh_study {
     const char *const *policies; /* [policy_count] names */
@@ -30,7 +43,24 @@ typedef struct lh_layer_facts {
     int64_t layer, tokens;
     int64_t column_rows; /* the last rows of the prompt that recorded columns count */
     int64_t window;      /* keys that a row sees, in a sliding layer; 0: all */
+    /* of the reference rows, known when all heads of the layer were judged: */
+    const float *reference; /* [kv_heads, tokens] attention that they give to an entry, as their mean, added up over the
+                             * query heads of the KV head */
+    double largest;         /* the largest L1 norm of all projected values; NAN without a projection */
+    const struct lh_replay *replay; /* of lh_layer_observe */
 } lh_layer_facts;
+
+/* Adds the attention that rows [first, end) of the prompt give to each entry, as the mean over the query heads of a KV
+ * head, to sums [kv_heads, tokens]; kept > 0: with AhaKV's step gain for so many entries. The rows are among the last
+ * lh_layer_observable that the trace has. */
+typedef struct lh_observed_rows {
+    int64_t first, end, kept;
+} lh_observed_rows;
+int64_t lh_layer_observable(const lh_layer_facts *layer);
+lh_status lh_layer_observe(const lh_layer_facts *layer, const lh_observed_rows *rows, float *sums);
+
+/* Entries that the oracle keeps of a KV head at a budget. */
+int64_t lh_layer_kept(const lh_layer_facts *layer, int64_t budget, int64_t head);
 
 /* Counted rows that see entry j; the stretch of the prompt that it lies in (LH_AXIS_BIN), and the entries of a stretch.
  */

@@ -1,4 +1,4 @@
-/* view.h - a figure as it is drawn: of its up to four dimensions one runs along the axis, one makes the series (or the
+/* view.h - a figure as it is drawn: of its up to five dimensions one runs along the axis, one makes the series (or the
  * rows of a heat map), one the panels, and of the others one point is chosen or the mean over all is taken. */
 #ifndef LH_REPORT_VIEW_H
 #define LH_REPORT_VIEW_H

@@ -35,6 +35,100 @@ def compare(name, index, value):
     worst[name] = max(worst.get(name, 0.0), error)
 
 
+
+
+def stretch(j):
+    return j * 64 // L
+
+
+def correlation(x, y):
+    return np.corrcoef(x, y)[0, 1]
+
+
+def ranks(x):
+    _, first, count = np.unique(x, return_inverse=True, return_counts=True)
+    return (np.cumsum(count) - (count + 1) / 2)[first]
+
+
+def attention(group, h, last, gain):
+    """Of the last rows of the prompt, with their own denominators: [last, L]."""
+    at = trace["rows"][-last:]
+    q, k = group["prefill/queries"][-last:, h].astype("f8"), group["prefill/keys"][h // G].astype("f8")
+    s = model["scale"] * q @ k.T
+    if model["softcap"]:
+        s = model["softcap"] * np.tanh(s / model["softcap"])
+    s *= np.array([gain(i + 1) for i in at])[:, None]
+    hidden = np.arange(L) > at[:, None]
+    if window:
+        hidden |= np.arange(L) <= at[:, None] - window
+    s[hidden] = -np.inf
+    a = np.exp(s - s.max(1, keepdims=True))
+    return a / a.sum(1, keepdims=True)
+
+
+def group_sums(group, kv, last, gain=lambda i: 1.0):
+    return np.mean([attention(group, kv * G + i, last, gain).sum(0) for i in range(G)], 0)
+
+
+def compare_scores(layer, group):
+    """Figures of the layer's columns, and of the last rows beside them."""
+    sizes = np.bincount(stretch(np.arange(L)), minlength=64)
+    visits = np.array([min(L, j + window if window else L) - j for j in range(L)])
+    sums, squares = (group[f"columns/{n}"][:].astype("f8") for n in ("sums", "squares"))
+    means = sums / visits
+    deviations = np.sqrt(np.maximum(squares / visits - means**2, 0))
+    for kv in range(KV):
+        for n, x in (("sum", sums[kv]), ("mean", means[kv]), ("deviation", deviations[kv])):
+            inside = np.bincount(stretch(np.arange(L)), x, 64)
+            for b in np.flatnonzero(sizes):
+                compare(f"scores-{n}", (layer, kv, b), inside[b] / sizes[b])
+        for n, w in enumerate((1, 4, 16, 32, 64, 128, 256, 512)):
+            if w > recording["window"] or L - w < 2:
+                for f in ("proxies", "proxies-ranks"):
+                    assert np.isnan(figures[f]["values"][n, layer, kv]), (f, w)
+                continue
+            x, y = group_sums(group, kv, w)[:L - w], sums[kv, :L - w]
+            compare("proxies", (n, layer, kv), correlation(x, y))
+            compare("proxies-ranks", (n, layer, kv), correlation(ranks(x), ranks(y)))
+    last = min(32, recording["window"])
+    for b, budget in enumerate(budgets):
+        k = len(sets["oracle", budget][0])
+        scores = [sums, [group_sums(group, kv, last) for kv in range(KV)],
+                  [group_sums(group, kv, last, lambda i: np.sqrt(2 * np.log(i / k)) if i > k else 1.0)
+                   for kv in range(KV)]]
+        for i, score in enumerate(scores):
+            shares = [x / x.sum() for x in score]
+            bins = np.mean([np.bincount(stretch(np.arange(L)), x, 64) for x in shares], 0)
+            for j in np.flatnonzero(sizes):
+                compare("gain", (i, b, layer, j), bins[j] * L / sizes[j])
+            for kv, x in enumerate(shares):
+                compare("gain-spread", (i, b, layer, kv), np.exp(-(x[x > 0] * np.log(x[x > 0])).sum()))
+
+
+def compare_positions(layer):
+    sizes = np.bincount(stretch(np.arange(L)), minlength=64)
+    for i, p in enumerate(policies):
+        for n, b in enumerate(budgets):
+            shares = np.array([np.bincount(stretch(np.array(sorted(x))), minlength=64) for x in sets[p, b]])
+            shares = shares / np.maximum(sizes, 1)
+            for j in range(64):
+                compare("positions", (i, n, layer, j), shares[:, j].mean())
+                for kv in range(KV):
+                    compare("positions-heads", (i, n, layer, kv, j), shares[kv, j])
+
+
+def compare_allocation(layer, given, largest):
+    """given [KV, L]: attention of the reference rows, added up over the query heads of a KV head."""
+    for n, b in enumerate(budgets):
+        evicted = [L - len(x) for x in sets["oracle", b]]
+        uniform = sum(np.sort(given[kv])[:evicted[kv]].sum() for kv in range(KV))
+        adaptive = np.sort(given.ravel())[:sum(evicted)].sum()
+        compare("allocation", (0, n, layer), 2 * largest * uniform)
+        compare("allocation", (1, n, layer), 2 * largest * adaptive)
+        compare("allocation-ratio", (n, layer), adaptive / uniform if uniform else 1.0)
+        assert adaptive <= uniform
+
+
 positions, answers = trace["decode/positions"][:], trace["decode/answers"][:]
 
 
@@ -73,6 +167,9 @@ for layer in recording["layers"]:
                 pairs = zip(sets[p, b], sets[q, b])
                 compare("overlap", (i, j, n, layer), np.mean([len(x & y) / len(x | y) for x, y in pairs]))
     window = model["window"] if layer in model["sliding"] else 0
+    given, largest = np.zeros((KV, L)), 0.0
+    compare_positions(layer)
+    compare_scores(layer, g)
     for h in range(H):
         kv, wo = h // G, W[:, h * D:(h + 1) * D]
         s = model["scale"] * np.concatenate([Q[rows, h] @ K[kv].T, Q[rows, h] @ AK[:, kv].T], 1)
@@ -89,6 +186,8 @@ for layer in recording["layers"]:
         values = np.concatenate([V[kv], AV[:, kv]])
         norms = np.abs(values @ wo.T).sum(1)
         out = a @ values
+        given[kv] += a[:, :L].mean(0)
+        largest = max(largest, norms.max())
         prompt = a[:, :L] / a[:, :L].sum(1, keepdims=True)
         compare("entropy", (layer, h), np.mean([-(x[x > 0] * np.log(x[x > 0])).sum() for x in prompt]))
         for n, share in enumerate((0.9, 0.95, 0.99)):
@@ -110,6 +209,7 @@ for layer in recording["layers"]:
                 theta = (a * (1 - mask) * norms).sum(1) + lost / sigma * (a * mask * norms).sum(1)
                 at = (i, n, layer, h)
                 compare("mass", at, sigma.mean())
+                compare("values", at, np.linalg.norm(delta) / np.linalg.norm(out))
                 compare("half-mass", at, (sigma > 0.5).mean())
                 compare("perturbation-l2", at, (np.linalg.norm(delta, axis=1) / np.linalg.norm(out, axis=1)).mean())
                 compare("perturbation-l1", at, (np.abs(delta).sum(1) / np.abs(out).sum(1)).mean())
@@ -118,7 +218,9 @@ for layer in recording["layers"]:
                 compare("bound-values", at, theta.mean())
                 if h % G == 0:
                     compare("budgets", (i, n, layer, kv), len(sets[p, b][kv]))
+    compare_allocation(layer, given, largest)
 print({k: f"{v:.1e}" for k, v in sorted(worst.items())})
-counted = {"half-mass", "concentration"}  # a weight next to a threshold may fall on its other side
-bad = [k for k, v in worst.items() if v > (0.1 if k in counted else 1e-5)]
+# a weight next to a threshold may fall on its other side; entries of nearly the same score may change places
+counted = {"half-mass": 0.1, "concentration": 0.1, "proxies-ranks": 1e-3}
+bad = [k for k, v in worst.items() if v > counted.get(k, 1e-5)]
 sys.exit(f"not as numpy works them out: {bad}" if bad else 0)

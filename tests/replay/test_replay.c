@@ -14,7 +14,7 @@ enum { CELLS = 64 };
 
 /* Means of some figures: [policies, budgets]. */
 typedef struct means {
-    double mass[CELLS], hits[CELLS], l2[CELLS], projected[CELLS], bound[CELLS], kept[CELLS];
+    double mass[CELLS], hits[CELLS], l2[CELLS], values[CELLS], projected[CELLS], bound[CELLS], kept[CELLS];
     int64_t policies, budgets;
 } means;
 
@@ -25,7 +25,8 @@ static void run_replay(const char *policies, const char *budgets, made_kind kind
         size_t at;
     } figures[] = {{"mass", offsetof(means, mass)},          {"hits", offsetof(means, hits)},
                    {"perturbation-l2", offsetof(means, l2)}, {"perturbation-projected", offsetof(means, projected)},
-                   {"bound-values", offsetof(means, bound)}, {"budgets", offsetof(means, kept)}};
+                   {"bound-values", offsetof(means, bound)}, {"budgets", offsetof(means, kept)},
+                   {"values", offsetof(means, values)}};
     const lh_analysis *analyses[64] = {NULL};
     const char *path = "made.h5";
     lh_policy_list list = {0};
@@ -82,6 +83,7 @@ START_TEST(test_a_whole_budget_changes_nothing)
         ck_assert_double_eq_tol(m.mass[c], 1, 1e-6);
         ck_assert_double_eq(m.hits[c], 1);
         ck_assert_double_eq(m.l2[c], 0);
+        ck_assert_double_eq(m.values[c], 0);
         ck_assert_double_eq(m.projected[c], 0);
     }
 }
@@ -102,6 +104,7 @@ START_TEST(test_all_budgets_at_once_are_those_of_each_alone)
             ck_assert_double_eq_tol(all.mass[p * 7 + b], one.mass[p], 1e-6);
             ck_assert_double_eq(all.hits[p * 7 + b], one.hits[p]);
             ck_assert_double_eq_tol(all.l2[p * 7 + b], one.l2[p], 1e-6);
+            ck_assert_double_eq_tol(all.values[p * 7 + b], one.values[p], 1e-6);
             ck_assert_double_eq_tol(all.projected[p * 7 + b], one.projected[p], 1e-5);
         }
     }
