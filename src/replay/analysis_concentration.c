@@ -51,21 +51,25 @@ typedef struct row_figures {
     double needed[LH_STUDY_SHARES], below[LH_STUDY_THRESHOLDS], entropy;
 } row_figures;
 
-/* sorted: room for the weights of a row. */
+/* sorted: room for the weights of a row. Those below one percent of their mean hold less than one percent together,
+ * which the largest share leaves out: only the others are put in order. */
 static void measure(const float *weights, int64_t n, float *sorted, row_figures *out)
 {
     double sum = 0, held = 0;
+    int64_t large = 0;
     int next = 0;
     *out = (row_figures){.entropy = 0};
-    memcpy(sorted, weights, (size_t)n * sizeof *sorted);
-    qsort(sorted, (size_t)n, sizeof *sorted, descending);
-    for (int64_t j = n - 1; j >= 0; j--) sum += (double)sorted[j];
+    for (int64_t j = 0; j < n; j++) sum += (double)weights[j];
     for (int64_t j = 0; j < n && sum > 0; j++) {
-        const double a = (double)sorted[j] / sum;
+        const double a = (double)weights[j] / sum;
         if (a > 0) out->entropy -= a * log(a);
-        held += a;
-        for (; next < LH_STUDY_SHARES && held >= lh_study_shares[next]; next++) out->needed[next] = (double)(j + 1);
         for (int t = 0; t < LH_STUDY_THRESHOLDS; t++) out->below[t] += a < lh_study_thresholds[t];
+        if (a * (double)n >= 1 - lh_study_shares[LH_STUDY_SHARES - 1]) sorted[large++] = weights[j];
+    }
+    qsort(sorted, (size_t)large, sizeof *sorted, descending);
+    for (int64_t j = 0; j < large; j++) {
+        held += (double)sorted[j] / sum;
+        for (; next < LH_STUDY_SHARES && held >= lh_study_shares[next]; next++) out->needed[next] = (double)(j + 1);
     }
     for (; next < LH_STUDY_SHARES; next++) out->needed[next] = (double)n;
 }

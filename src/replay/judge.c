@@ -107,33 +107,34 @@ typedef struct judged {
 
 static lh_judge_cell cell_of(const lh_replay *r, const judged *j, uint32_t bit)
 {
-    return (lh_judge_cell){j->policy * r->study.budget_count + __builtin_ctz(bit), j->head, j->kept, bit};
+    return (lh_judge_cell){j->policy * r->study.budget_count + __builtin_ctz(bit), j->head};
 }
 
 /* Row n: o^ - o = (sum of kept a v - sigma o) / sigma = ((1 - sigma) o - sum of lost a v) / sigma. The smaller side is
  * the more exact. A row that nothing is left of gets 0 for o^. */
-static void join_row(lh_judged_head *w, const lh_replay *r, const judged *j, const lh_judge_cell *cell, int64_t n)
+static void join_row(lh_judged_head *w, const lh_replay *r, const judged *j, uint32_t bit, int64_t n)
 {
     float *d = w->delta + n * w->dim;
     const float *o = w->output + n * w->dim, *later = w->later_values + n * w->dim;
-    const lh_judge_share gone = lh_judge_gone(w, r, cell, n, NULL);
-    side kept = {.bit = cell->bit, .kept = 1, .sum = {(double)w->later[n], (double)w->later_norm[n]}},
-         lost = {.bit = cell->bit, .sum = gone};
+    const lh_judge_cell cell = cell_of(r, j, bit);
+    const lh_judge_share gone = lh_judge_gone(w, r, &cell, n, NULL);
+    side kept = {.bit = bit, .kept = 1, .sum = {(double)w->later[n], (double)w->later_norm[n]}},
+         lost = {.bit = bit, .sum = gone};
     add_side(w, j->classes, j->count, n, &kept);
     add_side(w, j->classes, j->count, n, &lost);
     const int few_left = gone.mass > kept.sum.mass / 2;
-    kept.sum = few_left ? lh_judge_left(w, r, cell, n, NULL)
+    kept.sum = few_left ? lh_judge_left(w, r, &cell, n, NULL)
                         : (lh_judge_share){kept.sum.mass - gone.mass, kept.sum.norm - gone.norm};
     const double all = kept.sum.mass + lost.sum.mass, sigma = kept.sum.mass / all;
     const int by_lost = sigma > 0.5;
     for (int64_t x = 0; x < w->dim; x++)
         d[x] = by_lost ? (float)lost.sum.mass * o[x] : (few_left ? 0 : later[x]) - (float)sigma * o[x];
     if (few_left && !by_lost) {
-        lh_judge_left(w, r, cell, n, d);
+        lh_judge_left(w, r, &cell, n, d);
     } else {
         add_side(w, j->classes, j->count, n,
-                 &(side){.bit = cell->bit, .kept = !by_lost, .to = d, .sign = by_lost ? -1.0f : 1.0f});
-        lh_judge_gone(w, r, cell, n, d);
+                 &(side){.bit = bit, .kept = !by_lost, .to = d, .sign = by_lost ? -1.0f : 1.0f});
+        lh_judge_gone(w, r, &cell, n, d);
     }
     for (int64_t x = 0; x < w->dim; x++) d[x] = sigma > 0 ? d[x] / (float)sigma : -o[x];
     w->mass[n] = (float)sigma;
@@ -145,9 +146,8 @@ static void join_row(lh_judged_head *w, const lh_replay *r, const judged *j, con
 /* What a budget changes. */
 static void join_classes(lh_judged_head *w, const lh_replay *r, const judged *j, uint32_t bit)
 {
-    const lh_judge_cell cell = cell_of(r, j, bit);
 #pragma omp parallel for
-    for (int64_t n = 0; n < w->n; n++) join_row(w, r, j, &cell, n);
+    for (int64_t n = 0; n < w->n; n++) join_row(w, r, j, bit, n);
 }
 
 static void project_delta(lh_judged_head *w, const lh_replay *r, int64_t g)

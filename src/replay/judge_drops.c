@@ -49,17 +49,24 @@ lh_judge_share lh_judge_gone(const lh_judged_head *w, const lh_replay *r, const 
     return sum;
 }
 
+static int is_left(const lh_judged_head *w, const lh_replay *r, const lh_rerun_drops *drops, int64_t n, int64_t at)
+{
+    for (int64_t i = 0; i < drops->count; i++)
+        if (drops->at[i].entry == at && is_gone(w, r, &drops->at[i], n)) return 0;
+    return 1;
+}
+
 lh_judge_share lh_judge_left(const lh_judged_head *w, const lh_replay *r, const lh_judge_cell *c, int64_t n,
                              float *values)
 {
     const lh_rerun_drops drops = drops_of(w, r, c, n);
+    const lh_rerun_kept kept = lh_rerun_kept_of(&r->cells[c->cell].rerun, r->layer.data.index, c->head);
     lh_judge_share sum = {0};
-    for (int64_t j = 0; j < w->tokens + w->after; j++) {
-        int64_t i = 0;
-        if (j < w->tokens && !(c->kept[j] & c->bit)) continue;
-        while (i < drops.count && !(drops.at[i].entry == j && is_gone(w, r, &drops.at[i], n))) i++;
-        const entry e = entry_at(w, n, j);
-        if (i == drops.count) add(w, &e, 1, &sum, values);
+    for (int64_t k = 0; k < kept.count + w->after; k++) {
+        const int64_t at = k < kept.count ? kept.positions[k] : w->tokens + k - kept.count;
+        if (!is_left(w, r, &drops, n, at)) continue;
+        const entry e = entry_at(w, n, at);
+        add(w, &e, 1, &sum, values);
     }
     return sum;
 }

@@ -38,9 +38,7 @@ void lh_judged_head_weigh(lh_judged_head *w, const lh_replay *r, int64_t g);
 
 /* A policy at a budget on the head in work. */
 typedef struct lh_judge_cell {
-    int64_t cell, head;   /* index of r->cells; KV head */
-    const uint32_t *kept; /* [tokens] at the end of the prompt, where they have the bit */
-    uint32_t bit;
+    int64_t cell, head; /* index of r->cells; KV head */
 } lh_judge_cell;
 typedef struct lh_judge_share {
     double mass, norm; /* norm: weights times norms of projected values */

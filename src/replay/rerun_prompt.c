@@ -94,15 +94,21 @@ static void record(lh_rerun_group *g, int64_t layer, int64_t from, int64_t token
                                            .q_ld = width}});
 }
 
-/* What the trace has counted, to the caches that count just that. */
+/* What the trace has counted: 1 where that is all that the policy observes. */
+static int columns_serve(const lh_rerun_group *g, int64_t layer)
+{
+    for (int64_t i = 0; i < g->n; i++) {
+        const lh_policy_numbers n = lh_policy_fix(policy_of(g, i), g->replay->trace.prompt);
+        if (!lh_replay_columns_serve(g->replay, &g->layers[layer], &n)) return 0;
+    }
+    return 1;
+}
+
 static void put_columns(lh_rerun_group *g, int64_t layer)
 {
     const lh_trace_layer *l = &g->layers[layer];
-    for (int64_t i = 0; i < g->n; i++) {
-        const lh_policy_numbers n = lh_policy_fix(policy_of(g, i), g->replay->trace.prompt);
-        if (lh_replay_columns_serve(g->replay, l, &n))
-            lh_kv_put_columns(g->caches[i], layer, &(lh_kv_columns){l->sums, l->squares, l->counts});
-    }
+    for (int64_t i = 0; i < g->n; i++)
+        lh_kv_put_columns(g->caches[i], layer, &(lh_kv_columns){l->sums, l->squares, l->counts});
 }
 
 /* What is of no use after the layer's prefill. */
@@ -128,7 +134,8 @@ static lh_status pass_layer(lh_rerun_group *g, int64_t layer)
         (lh_projection){.w = l->projection, .type = l->projection_type, .ld = t->shape.heads.heads * t->shape.head_dim};
     g->rotations[layer] = (lh_rotation){l->frequencies, l->rotary, l->rotation_scale};
     LH_TRY(lh_kv_prefill_begin(lead, layer, &view));
-    const int64_t wanted = lh_max_i64(lh_kv_wants_rows(lead, layer), t->prompt - t->window);
+    const int counted = columns_serve(g, layer);
+    const int64_t wanted = counted ? t->prompt : lh_max_i64(lh_kv_wants_rows(lead, layer), t->prompt - t->window);
     for (int64_t at = 0, n; at < t->prompt; at += n) {
         n = lh_min_i64(g->chunk, t->prompt - at);
         LH_TRY(lh_kv_prefill_next(lead, layer, at, &n, &view));
@@ -138,7 +145,7 @@ static lh_status pass_layer(lh_rerun_group *g, int64_t layer)
         const int64_t from = lh_max_i64(at, wanted);
         if (from < at + n) record(g, layer, from, at + n - from);
     }
-    put_columns(g, layer);
+    if (counted) put_columns(g, layer);
     LH_TRY(lh_kv_prefill_end(lead, layer));
     drop_prompt(l);
     return LH_OK;

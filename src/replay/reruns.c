@@ -53,10 +53,10 @@ static int owner_of(const lh_replay *r, const plan *p, int64_t i)
     return (int)(p->groups_of[i] % lh_comm_size(r->request.comm));
 }
 
-/* Groups of cells that keep a quarter of the prompt together, or of one cell. */
+/* Groups: budgets of a policy that keep half of the prompt together, or one. */
 static lh_status make_plan(const lh_replay *r, plan *p)
 {
-    const int64_t all = r->study.policy_count * r->study.budget_count, room = r->trace.prompt / 4;
+    const int64_t all = r->study.policy_count * r->study.budget_count, room = r->trace.prompt / 2;
     int64_t held = 0;
     LH_TRY(lh_calloc(&p->cells, all, sizeof *p->cells));
     LH_TRY(lh_calloc(&p->groups_of, all, sizeof *p->groups_of));
@@ -64,7 +64,8 @@ static lh_status make_plan(const lh_replay *r, plan *p)
         const lh_policy *policy = r->cells[c].policy;
         if (!policy || !lh_replay_reruns(r, policy)) continue;
         const int64_t budget = lh_policy_fix(policy, r->trace.prompt).budget;
-        if (p->n == 0 || held + budget > room) p->groups++, held = 0;
+        const int64_t before = p->n ? p->cells[p->n - 1] / r->study.budget_count : -1;
+        if (before != c / r->study.budget_count || held + budget > room) p->groups++, held = 0;
         held += budget;
         p->cells[p->n] = c;
         p->groups_of[p->n++] = p->groups - 1;
