@@ -375,6 +375,8 @@ static lh_status print(const run *r)
     lh_buf text = {0};
     for (size_t i = 0; i < sizeof tables / sizeof *tables; i++)
         LH_TRY_DONE(put_table(r, tables[i].figure, tables[i].title, &text));
+    /* below the last table */
+    if (r->engine) LH_TRY_DONE(lh_buf_printf(&text, "  %-20s %9.4f\n", "full", lh_replay_full_nll(r->replay)));
     if (text.bytes) LH_TRY_DONE(lh_cli_write(text.data, text.bytes));
     if (*lh_replay_decoding(r->replay)) lh_info("%s", lh_replay_decoding(r->replay));
     lh_info("replayed %lld %s in %.1f s: %.1f million entries scored a second", (long long)r->trace_count,

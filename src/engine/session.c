@@ -210,7 +210,8 @@ lh_status lh_session_fill(lh_session *s, const lh_session_prompt *p)
         LH_TRY_DONE(lh_comm_agree(e->comm, fill_layer(s, p, l, keys, values)));
         LH_TRY_DONE(lh_kv_prefill_end(s->kv, l));
     }
-    LH_TRY_DONE(lh_forward_put_logits(s->forward, p->logits + lh_forward_logits(s->forward).first));
+    st = lh_forward_put_logits(s->forward, p->logits + lh_forward_logits(s->forward).first);
+    LH_TRY_DONE(lh_comm_agree(e->comm, st));
 done:
     lh_free(keys);
     lh_free(values);

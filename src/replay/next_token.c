@@ -204,8 +204,12 @@ static lh_status open_pass(pass *p)
 static lh_status tell_reference(pass *p)
 {
     lh_replay *r = p->replay;
-    json_t *trace = json_array_get(r->words.traces, json_array_size(r->words.traces) - 1),
-           *told = json_pack("{s:I, s:f}", "tokens", (json_int_t)p->forced.count, "full_nll", mean_of(p, 0, 0).nll);
+    const double nll = mean_of(p, 0, 0).nll;
+    json_t *trace = json_array_get(r->words.traces, json_array_size(r->words.traces) - 1), *told;
+    if (!isfinite(nll))
+        LH_FAIL(LH_EFILE, "the model makes no finite numbers of '%s': its keys, values or tokens are damaged",
+                lh_h5_path(r->trace.h5));
+    told = json_pack("{s:I, s:f}", "tokens", (json_int_t)p->forced.count, "full_nll", nll);
     if (json_object_set_new(trace, "continued", told) != 0)
         LH_FAIL(LH_ENOMEM, "cannot allocate host memory for the summary of '%s'", lh_h5_path(r->trace.h5));
     return LH_OK;
@@ -263,6 +267,19 @@ static lh_status run_policy(pass *p, int64_t policy)
         if (q->continued) q->continued(q->self, policy * budgets + b + 1, p->replay->study.policy_count * budgets);
     }
     return LH_OK;
+}
+
+double lh_replay_full_nll(const lh_replay *r)
+{
+    size_t i;
+    json_t *trace;
+    double sum = 0;
+    json_array_foreach(r->words.traces, i, trace)
+    {
+        const json_t *nll = json_object_get(json_object_get(trace, "continued"), "full_nll");
+        sum += nll ? json_number_value(nll) : (double)NAN;
+    }
+    return sum / (double)json_array_size(r->words.traces);
 }
 
 lh_status lh_replay_continue(lh_replay *r)

@@ -57,4 +57,7 @@ const char *lh_replay_decoding(const lh_replay *replay);
 const lh_study *lh_replay_study(const lh_replay *replay);
 lh_status lh_replay_mean(const lh_replay *replay, const char *figure, double *out);
 
+/* On rank 0: the figure `answer-nll` of the full cache, NAN without a model. */
+double lh_replay_full_nll(const lh_replay *replay);
+
 #endif

@@ -93,6 +93,15 @@ static lh_status put_file(const char *before, const json_t *value, lh_buf *out)
     return lh_html_text(out, slash ? slash + 1 : path);
 }
 
+/* What a model was made to go on with. */
+static lh_status put_continued(const json_t *continued, lh_buf *out)
+{
+    if (!continued) return LH_OK;
+    return lh_buf_printf(out, " · the model goes on with %lld tokens, %.3f nats each with the full cache",
+                         (long long)json_integer_value(json_object_get(continued, "tokens")),
+                         json_number_value(json_object_get(continued, "full_nll")));
+}
+
 static lh_status put_facts(const lh_report_source *s, lh_buf *out)
 {
     const json_t *trace;
@@ -107,6 +116,7 @@ static lh_status put_facts(const lh_report_source *s, lh_buf *out)
     {
         LH_TRY(put_file(" · ", json_object_get(trace, "file"), out));
         LH_TRY(put_fact(" (", json_object_get(trace, "prompt_tokens"), " tokens)", out));
+        LH_TRY(put_continued(json_object_get(trace, "continued"), out));
     }
     LH_TRY(put_fact(" · against ", json_object_get(s->summary, "reference"), "", out));
     LH_TRY(put_fact(" · ", json_object_get(s->summary, "decoding"), "", out));

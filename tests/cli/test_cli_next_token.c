@@ -95,6 +95,7 @@ START_TEST(test_a_whole_budget_changes_no_next_token)
     program_exits(&r, 0);
     program_run(&r, 2, REPLAY("asked.h5") "--policy snapkv,streaming,ada-snapkv --budget 100%% -o next.h5");
     program_exits(&r, 0);
+    ck_assert_int_eq(program_lines(r.out.data, "  full "), 1);
     read_figures("next.h5", &whole);
     ck_assert_int_eq(whole.count, 5);
     for (int64_t p = 0; p < whole.count; p++) {
@@ -102,6 +103,8 @@ START_TEST(test_a_whole_budget_changes_no_next_token)
         ck_assert_double_eq(whole.values[1][p], 1);
         ck_assert_double_eq(whole.values[2][p], whole.values[2][0]);
     }
+    program_run(&r, 1, "report next.h5 -o next.html && cat next.html");
+    ck_assert_ptr_nonnull(strstr(r.out.data, "the model goes on with 38 tokens")); /* 2 x 19 that were fed back */
     program_clear(&r);
 }
 END_TEST
