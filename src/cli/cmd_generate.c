@@ -133,6 +133,7 @@ typedef struct run {
     lh_profiles profiles; /* those that the policy names */
     lh_input input;
     lh_input_ids ids;
+    int64_t asked; /* tokens of the question at the end of the prompt */
     lh_engine *engine;
     lh_generation generation;
     lh_output output;
@@ -225,6 +226,7 @@ static lh_status join_question(run *r)
     if (question->n == 0) LH_FAIL_DONE(LH_EUSAGE, "the question is empty: '--question' got no text");
     for (int64_t i = 0; i < question->n; i++) LH_TRY_DONE(lh_tokens_push(&r->ids.prompt, question->ids[i]));
     lh_policy_ask(&r->policy, question->n);
+    r->asked = question->n;
     lh_tokens_clear(question);
     r->ids.n = 0;
 done:
@@ -317,6 +319,7 @@ static lh_status generate(run *r)
                             .prompt_tokens = r->ids.prompt.n,
                             .answer = -1};
     lh_generate_request request = {.prompt = r->ids.prompt,
+                                   .asked = r->asked,
                                    .questions = r->ids.questions,
                                    .question_count = r->ids.n,
                                    .max_new = v->answer.max_new,

@@ -32,6 +32,7 @@ typedef struct lh_generate_recorder {
 
 struct lh_generate_request {
     lh_tokens prompt;           /* after a loaded cache it may be empty */
+    int64_t asked;              /* tokens at the prompt's end that are a question; 0: none */
     const lh_tokens *questions; /* [question_count], each answered from the state after the prompt */
     int64_t question_count;     /* 0: the prompt itself is answered */
     int64_t max_new;            /* maximum tokens of an answer */

@@ -8,8 +8,8 @@
 
 /* A policy at a budget. */
 typedef struct lh_replay_cell {
-    const lh_policy *policy; /* NULL: the policy is not replayed at this budget */
-    lh_policy own;           /* where it is not one of the list */
+    const lh_policy *policy; /* own; NULL: the policy is not replayed at this budget */
+    lh_policy own;           /* knows the question of the trace in work */
     lh_rerun rerun;          /* of the trace in work; none where layers are replayed one by one */
     int recorded, forced;    /* 1: it evicted while decoding in a trace of a run with this policy; with another one */
 } lh_replay_cell;
@@ -75,9 +75,10 @@ void lh_replay_layer_clear(lh_replay_layer *layer);
 int lh_replay_columns_serve(const lh_replay *r, const lh_trace_layer *layer, const lh_policy_numbers *numbers);
 void lh_replay_step(lh_replay *r);
 
-/* setup.c: policies, budgets and the oracle; what they need of the trace that is open. */
+/* setup.c: policies, budgets and the oracle; whether the trace that is open has what they need, its question among it.
+ */
 lh_status lh_replay_set_up(lh_replay *r);
-lh_status lh_replay_check(const lh_replay *r);
+lh_status lh_replay_check(lh_replay *r);
 lh_status lh_replay_choose_judges(lh_replay *r);
 void lh_replay_clear_judges(lh_replay_rows *judges);
 int lh_replay_is_oracle(const lh_replay *r, int64_t policy);

@@ -46,12 +46,11 @@ static lh_status collect(lh_replay *r)
     for (int64_t i = 0; i < list->n; i++) {
         const lh_policy_choice *c = &list->at[i];
         if (!c->policy.evicts) continue;
-        if (c->given || c->policy.block || c->policy.proxies.kind == LH_PROXIES_QUESTION)
+        if (c->given || c->policy.block)
             LH_FAIL(LH_EUSAGE, "policy '%s' cannot be replayed: %s", c->name,
-                    c->given          ? "keep sets are given, a replay chooses them"
-                    : c->policy.block ? "it evicts while it prefills, so that the rows that follow see other keys "
-                                        "than those of the trace ('--evict never' or 'every:m' can be)"
-                                      : "it observes a question at the end of the prompt, which a trace does not mark");
+                    c->given ? "keep sets are given, a replay chooses them"
+                             : "it evicts while it prefills, so that the rows that follow see other keys than those of "
+                               "the trace ('--evict never' or 'every:m' can be)");
         LH_TRY(add_name(&r->names, &s->policy_count, c->name));
         LH_TRY(add_name(&r->budgets, &s->budget_count, c->budget));
     }
@@ -73,7 +72,10 @@ lh_status lh_replay_set_up(lh_replay *r)
     for (int64_t i = 0; i < list->n; i++) {
         const lh_policy_choice *c = &list->at[i];
         int64_t p = find(r->names, s->policy_count, c->name), b = find(r->budgets, s->budget_count, c->budget);
-        if (c->policy.evicts) r->cells[p * s->budget_count + b].policy = &c->policy;
+        lh_replay_cell *cell = &r->cells[p * s->budget_count + b];
+        if (!c->policy.evicts) continue;
+        cell->own = c->policy;
+        cell->policy = &cell->own;
     }
     for (int64_t b = 0; b < s->budget_count; b++) {
         lh_replay_cell *cell = &r->cells[s->oracle * s->budget_count + b];
@@ -110,17 +112,22 @@ static const char *missing(const lh_trace_file *t, const lh_policy_numbers *n)
 
 const char *lh_replay_missing(const lh_trace_file *trace, const lh_policy *policy)
 {
-    const lh_policy_numbers n = lh_policy_fix(policy, trace->prompt);
+    lh_policy asked = *policy;
+    lh_policy_ask(&asked, trace->questions.asked);
+    if (asked.proxies.kind == LH_PROXIES_QUESTION && asked.proxies.question == 0)
+        return "a question at the end of the prompt: record one with '--scenario question-aware'";
+    const lh_policy_numbers n = lh_policy_fix(&asked, trace->prompt);
     return n.budget < trace->prompt ? missing(trace, &n) : NULL;
 }
 
-lh_status lh_replay_check(const lh_replay *r)
+lh_status lh_replay_check(lh_replay *r)
 {
     const lh_study *s = &r->study;
     const lh_trace_file *t = &r->trace;
     for (int64_t i = 0; i < s->policy_count * s->budget_count; i++) {
         const lh_policy *policy = r->cells[i].policy;
         if (!policy || lh_replay_is_oracle(r, i / s->budget_count)) continue;
+        lh_policy_ask(&r->cells[i].own, t->questions.asked);
         const char *why = lh_replay_missing(t, policy);
         if (why)
             LH_FAIL(LH_EUSAGE, "policy '%s' cannot be replayed on '%s' (level %s): it observes %s",

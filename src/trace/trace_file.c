@@ -106,15 +106,15 @@ static lh_status read_recording(lh_trace_file *f)
     lh_status st = LH_OK;
     json_t *json = NULL;
     int64_t seed = 0;
-    const wanted_number numbers[] = {{"prompt_tokens", 1, INT32_MAX, &f->prompt},
-                                     {"window", 1, INT32_MAX, &f->window},
-                                     {"column_rows", 0, INT32_MAX, &f->column_rows},
-                                     {"seed", INT64_MIN, INT64_MAX, &seed},
-                                     {NULL, 0, 0, NULL}};
+    const wanted_number numbers[] = {
+        {"prompt_tokens", 1, INT32_MAX, &f->prompt},    {"window", 1, INT32_MAX, &f->window},
+        {"column_rows", 0, INT32_MAX, &f->column_rows}, {"seed", INT64_MIN, INT64_MAX, &seed},
+        {"asked", 0, INT32_MAX, &f->questions.asked},   {NULL, 0, 0, NULL}};
     LH_TRY_DONE(read_json(f, "/recording", &json));
     LH_TRY_DONE(take_numbers(f, json, "/recording", numbers));
     f->seed = (uint64_t)seed;
     f->window = lh_min_i64(f->window, f->prompt);
+    f->questions.asked = lh_min_i64(f->questions.asked, f->prompt);
     const char *level = json_string_value(json_object_get(json, "level"));
     f->level = level ? lh_trace_level_find(level) : NULL;
     if (!f->level) LH_FAIL_DONE(LH_EFILE, "'/recording' of '%s' has no level that is known", lh_h5_path(f->h5));
@@ -264,6 +264,7 @@ lh_status lh_trace_file_open(lh_trace_file *f, const char *path)
     LH_TRY(read_model(f));
     LH_TRY(read_recording(f));
     LH_TRY(read_policy(f));
+    lh_policy_ask(&f->policy, f->questions.asked);
     LH_TRY(take_ints(f, &(wanted_ints){"/tokens", &f->prompt, 0, INT32_MAX, &f->tokens}));
     f->row_count = -1;
     LH_TRY(take_ints(f, &(wanted_ints){"/rows", &f->row_count, 0, f->prompt - 1, &f->rows}));

@@ -7,10 +7,11 @@
 #include "kv/layer_plan.h"
 #include "trace/levels.h"
 
-/* Tokens of the questions, each of which was taken in as one block; none where the prompt itself was answered. */
+/* Tokens of the questions, each of which was taken in as one block; none where the prompt itself was answered. Then it
+ * may end with a question. */
 typedef struct lh_trace_questions {
     int32_t *tokens;
-    int64_t count;
+    int64_t count, asked; /* asked: tokens of the question at the prompt's end; 0: none */
 } lh_trace_questions;
 
 typedef struct lh_trace_file {

@@ -80,7 +80,7 @@ lh_status made_trace_write(const char *path, made_kind kind)
                          "\"scale\":0.5,\"softcap\":0.0,\"window\":0,\"sliding\":[]}"));
     LH_TRY_DONE(put_text(h5, "/recording",
                          "{\"level\":\"keys\",\"dtype\":\"f32\",\"prompt_tokens\":24,\"window\":8,\"column_rows\":24,"
-                         "\"seed\":0,\"questions\":[2],\"layers\":[0,1]}"));
+                         "\"seed\":0,\"asked\":0,\"questions\":[2],\"layers\":[0,1]}"));
     LH_TRY_DONE(put_text(h5, "/policy", "{\"name\":\"full\"}"));
     LH_TRY_DONE(put_text(h5, "/answers", "[{\"text\":\"an answer\",\"question\":\"a question\"}]"));
     LH_TRY_DONE(put_ints(h5, "/tokens", MADE_PROMPT, 1, 1));
