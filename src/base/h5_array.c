@@ -229,7 +229,7 @@ void lh_h5_array_close(lh_h5_array *array)
 {
     if (!array) return;
     if (array->type >= 0) H5Tclose(array->type);
-    if (array->id >= 0) H5Dclose(array->id);
+    if (array->id >= 0 && H5Dclose(array->id) < 0) array->h5->failed = 1; /* chunks are compressed as late as here */
     lh_free(array->name);
     lh_free(array);
 }

@@ -63,8 +63,9 @@ lh_h5_storage lh_h5_array_storage(const lh_h5_array *array)
                         filter_at(plist, 0) == H5Z_FILTER_SHUFFLE;
     for (int f = LH_H5_DEFLATE; f < FILTERS && chunked; f++)
         if (filter_at(plist, 1) == filters[f].id) out.filter = (lh_h5_filter)f;
-    if (out.filter != LH_H5_PLAIN && H5Pget_chunk(plist, LH_H5_RANK, chunk) == array->shape.rank)
-        for (int d = 0; d < array->shape.rank; d++) out.chunk[d] = (int64_t)chunk[d];
+    if (out.filter != LH_H5_PLAIN && H5Pget_chunk(plist, LH_H5_RANK, chunk) != array->shape.rank)
+        out.filter = LH_H5_PLAIN;
+    for (int d = 0; d < array->shape.rank && out.filter != LH_H5_PLAIN; d++) out.chunk[d] = (int64_t)chunk[d];
     if (plist >= 0) H5Pclose(plist);
     return out;
 }
