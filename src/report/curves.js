@@ -5,7 +5,8 @@ const MARKED_POINTS = 24, CHAR = 6.2, LINE = 13;
 // Whether three or more points lie at even distances, as positions do.
 function isEven(values) {
   const gap = values[1] - values[0];
-  return values.length > 2 && values.every((v, i) => i < 2 || Math.abs(v - values[i - 1] - gap) <= 1e-3 * Math.abs(gap));
+  return values.length > 2 &&
+    values.every((v, i) => i < 2 || Math.abs(v - values[i - 1] - gap) <= 1e-3 * Math.abs(gap));
 }
 
 // The scale of a dimension's points.

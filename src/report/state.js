@@ -69,7 +69,13 @@ function pickOf(dim) {
   if (!text) return -1;
   for (let i = 0; i < dim.count; i++)
     if (pointText(dim, i) === text) return i;
-  return -1;
+  return binOf(dim, Number(text));
+}
+
+// The layer or head of a figure whose neighbours were averaged that holds one of them.
+function binOf(dim, value) {
+  if (!dim.values || dim.unit || !Number.isFinite(value)) return -1;
+  return d3.bisectRight(dim.values, value) - 1;
 }
 
 const countOf = (view, d) => (d < 0 ? 1 : view.sheet.dims[d].count);
