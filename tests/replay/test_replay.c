@@ -18,7 +18,13 @@ typedef struct means {
     int64_t policies, budgets;
 } means;
 
-static void run_replay(const char *policies, const char *budgets, made_kind kind, means *out)
+/* file: for all figures; NULL: none. */
+typedef struct made_replay {
+    const char *policies, *budgets, *file;
+    made_kind kind;
+} made_replay;
+
+static void run_made(const made_replay *made, means *out)
 {
     static const struct {
         const char *figure;
@@ -34,8 +40,9 @@ static void run_replay(const char *policies, const char *budgets, made_kind kind
     lh_comm *comm = NULL;
     for (int i = 0; lh_analysis_at(i); i++) analyses[i] = lh_analysis_at(i);
     ck_assert_int_eq(lh_comm_open_self(&comm), LH_OK);
-    ck_assert_int_eq(made_trace_write(path, kind), LH_OK);
-    ck_assert_int_eq(lh_policy_list_resolve(&list, &(lh_policy_options){.policy = policies, .budget = budgets}), LH_OK);
+    ck_assert_int_eq(made_trace_write(path, made->kind), LH_OK);
+    ck_assert_int_eq(
+        lh_policy_list_resolve(&list, &(lh_policy_options){.policy = made->policies, .budget = made->budgets}), LH_OK);
     ck_assert_msg(lh_replay_run(&r, &(lh_replay_request){.traces = &path,
                                                          .trace_count = 1,
                                                          .policies = &list,
@@ -48,10 +55,36 @@ static void run_replay(const char *policies, const char *budgets, made_kind kind
     ck_assert_int_le(out->policies * out->budgets, CELLS);
     for (size_t f = 0; f < sizeof figures / sizeof *figures; f++)
         ck_assert_int_eq(lh_replay_mean(r, figures[f].figure, (double *)(void *)((char *)out + figures[f].at)), LH_OK);
+    if (made->file) ck_assert_int_eq(lh_replay_write(r, made->file), LH_OK);
     lh_replay_close(r);
     lh_policy_list_clear(&list);
     lh_comm_close(comm);
     remove(path);
+}
+
+static void run_replay(const char *policies, const char *budgets, made_kind kind, means *out)
+{
+    run_made(&(made_replay){policies, budgets, NULL, kind}, out);
+}
+
+/* All figures of a replay of streaming at budgets of 4, 12 and 20 entries. */
+static void read_figures(made_kind kind, lh_figures *out)
+{
+    const char *file = "made.a.h5";
+    means m;
+    lh_h5 *h5 = NULL;
+    run_made(&(made_replay){"streaming", "4,12,20", file, kind}, &m);
+    ck_assert_int_eq(lh_h5_open(&h5, file, &(lh_h5_header){"analysis", 1, NULL}), LH_OK);
+    ck_assert_int_eq(lh_figures_read(out, h5), LH_OK);
+    lh_h5_close(h5);
+    remove(file);
+}
+
+static const lh_figure *figure_of(const lh_figures *figures, const char *name)
+{
+    for (int64_t i = 0; i < figures->count; i++)
+        if (strcmp(figures->list[i].name, name) == 0) return &figures->list[i];
+    ck_abort_msg("there is no figure '%s'", name);
 }
 
 /* Row i after the prompt sees the prompt and i + 1 entries more, and gives each the same. These policies evict while
@@ -111,6 +144,62 @@ START_TEST(test_all_budgets_at_once_are_those_of_each_alone)
 }
 END_TEST
 
+/* AdaKV, theorem 4; every entry counts the same where attention is even. */
+START_TEST(test_adaptive_budgets_never_raise_the_bound)
+{
+    for (int kind = MADE_RANDOM; kind <= MADE_EVEN; kind++) {
+        lh_figures all = {0};
+        read_figures((made_kind)kind, &all);
+        const lh_figure *bound = figure_of(&all, "allocation"), *ratio = figure_of(&all, "allocation-ratio");
+        const int64_t n = lh_figure_count(ratio);
+        ck_assert_int_eq(lh_figure_count(bound), 2 * n);
+        for (int64_t i = 0; i < n; i++) {
+            const double uniform = (double)bound->values[i], adaptive = (double)bound->values[n + i];
+            ck_assert(uniform > 0 && adaptive > 0 && adaptive <= uniform);
+            ck_assert_double_eq_tol((double)ratio->values[i], adaptive / uniform, 1e-6);
+            if (kind == MADE_EVEN) ck_assert_double_eq_tol(adaptive, uniform, 1e-6 * uniform);
+        }
+        lh_figures_clear(&all);
+    }
+}
+END_TEST
+
+/* It is a factor on logits, here of 0: row r of the last 8 gives 1 / (r + 1) to each entry up to its own. */
+START_TEST(test_a_gain_does_not_change_even_attention)
+{
+    lh_figures all = {0};
+    double score[MADE_PROMPT] = {0}, sum = 0, entropy = 0;
+    read_figures(MADE_EVEN, &all);
+    const lh_figure *spread = figure_of(&all, "gain-spread");
+    const int64_t n = lh_figure_count(spread) / LH_STUDY_SCORES;
+    for (int row = MADE_PROMPT - MADE_WINDOW; row < MADE_PROMPT; row++)
+        for (int j = 0; j <= row; j++) score[j] += 1.0 / (row + 1), sum += 1.0 / (row + 1);
+    for (int j = 0; j < MADE_PROMPT; j++) entropy -= score[j] / sum * log(score[j] / sum);
+    for (int64_t i = 2 * n; i < 3 * n; i++) ck_assert_double_eq_tol((double)spread->values[i], exp(entropy), 1e-4);
+    lh_figures_clear(&all);
+}
+END_TEST
+
+/* More of them than were recorded, or than leave entries to compare, are none. */
+START_TEST(test_correlations_are_those_of_recorded_rows)
+{
+    lh_figures all = {0};
+    read_figures(MADE_RANDOM, &all);
+    static const char *const names[] = {"proxies", "proxies-ranks"};
+    for (int f = 0; f < 2; f++) {
+        const lh_figure *figure = figure_of(&all, names[f]);
+        const int64_t each = lh_figure_count(figure) / LH_STUDY_PROXIES;
+        for (int64_t i = 0; i < lh_figure_count(figure); i++) {
+            if (lh_study_proxies[i / each] > MADE_WINDOW)
+                ck_assert(isnan(figure->values[i]));
+            else
+                ck_assert(fabsf(figure->values[i]) <= 1.000001f);
+        }
+    }
+    lh_figures_clear(&all);
+}
+END_TEST
+
 /* The oracle ranks by the very rows that judge: nothing keeps more of their attention with as many entries a head. And
  * CriticalKV's bound is above the perturbation. */
 START_TEST(test_nothing_keeps_more_than_the_oracle)
@@ -165,6 +254,9 @@ int main(void)
                                   test_a_whole_budget_changes_nothing,
                                   test_all_budgets_at_once_are_those_of_each_alone,
                                   test_nothing_keeps_more_than_the_oracle,
+                                  test_adaptive_budgets_never_raise_the_bound,
+                                  test_a_gain_does_not_change_even_attention,
+                                  test_correlations_are_those_of_recorded_rows,
                                   test_a_trace_is_drawn_by_its_columns,
                                   NULL};
     return suite_run("replay", tests);
