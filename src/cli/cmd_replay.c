@@ -62,7 +62,7 @@ static const lh_option rows[] = {
      .arg = "FILE",
      .help =
          "Also a policy that ranks entries by the scores of FILE (HDF5, made by a script), named after it; the parts "
-         "of policies shape and select by them. May be given several times."},
+         "of policies shape and select by them."},
     {.type = LH_OPT_ENUM,
      .name = "judge",
      FIELD(judge),

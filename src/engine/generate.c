@@ -36,8 +36,7 @@ static int64_t longest_question(const lh_generate_request *r)
     return longest;
 }
 
-/* Tokens that questions and answers may add after the prompt, at most, for one question. */
-static int64_t tokens_more(const lh_generate_request *r)
+int64_t lh_generate_more(const lh_generate_request *r)
 {
     return longest_question(r) + r->max_new;
 }
@@ -54,7 +53,7 @@ static lh_status check(const run *r, int64_t before)
 {
     const lh_generate_request *q = r->request;
     const lh_config *c = lh_engine_get(r->engine)->config;
-    int64_t total = before + q->prompt.n + tokens_more(q);
+    int64_t total = before + q->prompt.n + lh_generate_more(q);
     if (before + q->prompt.n == 0)
         LH_FAIL(LH_EUSAGE, "the prompt is empty%s", q->question_count ? ": a question needs a text before it" : "");
     for (int64_t i = 0; i < q->question_count; i++)
@@ -63,7 +62,7 @@ static lh_status check(const run *r, int64_t before)
         LH_FAIL(LH_EUSAGE,
                 "%lld tokens of prompt and %lld more to come are longer than the %lld positions of the model: shorten "
                 "the prompt, or generate less ('--max-new')",
-                (long long)(before + q->prompt.n), (long long)tokens_more(q), (long long)c->max_positions);
+                (long long)(before + q->prompt.n), (long long)lh_generate_more(q), (long long)c->max_positions);
     if (q->logits && q->question_count > 1) LH_FAIL(LH_EUSAGE, "--logits follows one answer: give one question");
     if (q->keep_sets && q->question_count > 1 && r->evicts_decoding)
         LH_FAIL(LH_EUSAGE, "--keep-sets follows one answer where decoding evicts: give one question");
@@ -148,8 +147,8 @@ static lh_status open_run(run *r)
                                                  .given = q->given ? (const lh_keep_sets *const[]){&r->given} : NULL,
                                                  .profiles = q->policy ? q->profiles : &r->cache.profiles,
                                                  .prompt = q->load_cache ? 0 : q->prompt.n,
-                                                 .more = tokens_more(q) + (q->load_cache ? q->prompt.n : 0),
-                                                 .length = before + q->prompt.n + tokens_more(q),
+                                                 .more = lh_generate_more(q) + (q->load_cache ? q->prompt.n : 0),
+                                                 .length = before + q->prompt.n + lh_generate_more(q),
                                                  .rows = rows_of(q, q->question_count ? q->questions : &q->prompt),
                                                  .block = q->load_cache ? lh_max_i64(q->prompt.n, longest_question(q))
                                                                         : longest_question(q),

@@ -85,6 +85,9 @@ typedef struct lh_generation {
     lh_generation_timing timing;
 } lh_generation;
 
+/* Tokens that a question and its answer may add after the prompt, at most. */
+int64_t lh_generate_more(const lh_generate_request *request);
+
 /* Collective. LH_EUSAGE for an impossible request (empty prompt, longer than the model allows, …). LH_EWRITE if a file
  * could not be written: where out->complete, the answers and the other files are there. */
 lh_status lh_generate(lh_engine *engine, const lh_generate_request *request, lh_generation *out);

@@ -28,7 +28,8 @@ typedef struct pass {
     const lh_engine_view *engine;
     lh_heads heads; /* of this rank */
     lh_forced forced;
-    float *logits; /* [vocab] of the last token of the prompt */
+    int64_t length; /* tokens of the run */
+    float *logits;  /* [vocab] of the last token of the prompt */
     lh_session *session;
     /* on rank 0 */
     float *full;      /* [forced.count, vocab] of the full cache */
@@ -62,25 +63,60 @@ static lh_status check_entries(const lh_replay *r)
     return LH_OK;
 }
 
+/* 1 where a rotary embedding is another one in a longer run. */
+static lh_status depends_on_length(const lh_config *c, const lh_rope *rope, const int64_t lengths[2], int *out)
+{
+    lh_status st = LH_OK;
+    const int64_t half = c->rotary_dim / 2;
+    float *frequencies = NULL, scales[2];
+    LH_TRY_DONE(lh_calloc(&frequencies, 2 * half, sizeof *frequencies));
+    for (int i = 0; i < 2; i++)
+        lh_rope_frequencies(rope, c->rotary_dim, lengths[i], frequencies + i * half, &scales[i]);
+    *out |= scales[0] != scales[1] || memcmp(frequencies, frequencies + half, (size_t)half * sizeof *frequencies) != 0;
+done:
+    lh_free(frequencies);
+    return st;
+}
+
+/* Tokens of the run that goes on: the keys of the trace are rotated as its own run did. */
+static lh_status find_length(const lh_replay *r, const lh_forced *forced, int64_t *length)
+{
+    const lh_config *c = lh_engine_get(r->request.engine)->config;
+    const int64_t needed = r->trace.prompt + forced->longest;
+    int64_t recorded = 0;
+    int other = 0;
+    LH_TRY(lh_trace_run_tokens(&r->trace, &recorded));
+    *length = lh_max_i64(recorded, needed);
+    LH_TRY(depends_on_length(c, &c->rope_global, (const int64_t[]){recorded, *length}, &other));
+    LH_TRY(depends_on_length(c, &c->rope_local, (const int64_t[]){recorded, *length}, &other));
+    if (needed > c->max_positions)
+        LH_FAIL(LH_EUSAGE,
+                "the prompt of '%s' and the text that continues it have %lld tokens, more than the %lld positions of "
+                "the model: give a shorter text",
+                lh_h5_path(r->trace.h5), (long long)needed, (long long)c->max_positions);
+    if (other)
+        LH_FAIL(LH_EUSAGE,
+                "'%s' is of a run of %lld tokens, whose rotary embedding is not that of %lld: give a shorter text, or "
+                "record it with a larger '--max-new'",
+                lh_h5_path(r->trace.h5), (long long)recorded, (long long)needed);
+    return LH_OK;
+}
+
 lh_status lh_replay_check_engine(const lh_replay *r)
 {
-    lh_forced forced = {0};
     lh_status st = LH_OK;
     const lh_trace_file *t = &r->trace;
+    lh_forced forced = {0};
+    int64_t length = 0;
     if (!r->request.engine) return LH_OK;
-    const lh_config *c = lh_engine_get(r->request.engine)->config;
     LH_TRY_DONE(check_entries(r));
     if (t->after_count == 0 && !r->request.continuation)
         LH_FAIL_DONE(LH_EUSAGE,
                      "'%s' has no tokens after the prompt for the model to go on with: record a trace with '-n 64', or "
                      "give a text with '--continuation-file'",
                      lh_h5_path(t->h5));
-    LH_TRY_DONE(lh_forced_take(&forced, t, r->request.continuation, c->vocab));
-    if (t->prompt + forced.longest > c->max_positions)
-        LH_FAIL_DONE(LH_EUSAGE,
-                     "the prompt of '%s' and the text that continues it have %lld tokens, more than the %lld positions "
-                     "of the model: give a shorter text",
-                     lh_h5_path(t->h5), (long long)(t->prompt + forced.longest), (long long)c->max_positions);
+    LH_TRY_DONE(lh_forced_take(&forced, t, r->request.continuation, lh_engine_get(r->request.engine)->config->vocab));
+    LH_TRY_DONE(find_length(r, &forced, &length));
 done:
     lh_forced_clear(&forced);
     return st;
@@ -117,7 +153,7 @@ static lh_status open_session(pass *p, const caches *c)
                                                  .given = c->given,
                                                  .prompt = t->prompt,
                                                  .more = p->forced.longest,
-                                                 .length = t->prompt + p->forced.longest,
+                                                 .length = p->length,
                                                  .rows = block,
                                                  .block = block,
                                                  .restores = 1}));
@@ -194,6 +230,7 @@ static lh_status open_pass(pass *p)
     const lh_replay *r = p->replay;
     p->heads = lh_model_kv_shape(p->engine->model, p->engine->kv_dtype).heads;
     LH_TRY(lh_forced_take(&p->forced, &r->trace, r->request.continuation, vocab));
+    LH_TRY(find_length(r, &p->forced, &p->length));
     LH_TRY(lh_trace_logits(&r->trace, vocab, &p->logits));
     if (!is_first(p)) return LH_OK;
     LH_TRY(lh_calloc(&p->full, p->forced.count * vocab, sizeof *p->full));

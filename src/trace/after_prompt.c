@@ -3,26 +3,34 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/json.h"
 #include "trace/segment.h"
 
 lh_status lh_trace_identity(const lh_trace_file *f, uint64_t *identity)
 {
     lh_status st = LH_OK;
     json_t *json = NULL;
-    char *text = NULL, *end = NULL;
-    const char *digits;
-    int64_t bytes = 0;
-    LH_TRY_DONE(lh_h5_get_text(f->h5, "/model", &text, &bytes));
-    if (lh_json_parse(&json, lh_h5_path(f->h5), text, bytes) != LH_OK)
-        LH_FAIL_DONE(LH_EFILE, "the text '/model' in %s", lh_error_message());
-    digits = json_string_value(json_object_get(json, "identity"));
+    char *end = NULL;
+    LH_TRY_DONE(lh_trace_json(f, "/model", &json));
+    const char *digits = json_string_value(json_object_get(json, "identity"));
     *identity = digits ? strtoull(digits, &end, 16) : 0;
     if (!digits || strlen(digits) != 16 || *end)
         LH_FAIL_DONE(LH_EFILE, "'/model' of '%s' has no identity of 16 hexadecimal digits", lh_h5_path(f->h5));
 done:
     json_decref(json);
-    lh_free(text);
+    return st;
+}
+
+lh_status lh_trace_run_tokens(const lh_trace_file *f, int64_t *tokens)
+{
+    lh_status st = LH_OK;
+    json_t *json = NULL;
+    LH_TRY_DONE(lh_trace_json(f, "/recording", &json));
+    *tokens = json_integer_value(json_object_get(json, "run_tokens"));
+    if (*tokens < f->prompt || *tokens > INT32_MAX)
+        LH_FAIL_DONE(LH_EFILE, "'run_tokens' of '/recording' in '%s' is missing or not between %lld and %d",
+                     lh_h5_path(f->h5), (long long)f->prompt, INT32_MAX);
+done:
+    json_decref(json);
     return st;
 }
 

@@ -8,6 +8,9 @@
 /* Of the checkpoint that was traced (lh_engine_view.identity). */
 lh_status lh_trace_identity(const lh_trace_file *file, uint64_t *identity);
 
+/* Tokens of the run at most, prompt included: some rotary scalings depend on it. */
+lh_status lh_trace_run_tokens(const lh_trace_file *file, int64_t *tokens);
+
 /* The tokens of the rows after the prompt, each below `vocab`: a new array [after_count]. */
 lh_status lh_trace_after_tokens(const lh_trace_file *file, int64_t vocab, int32_t **out);
 

@@ -108,8 +108,9 @@ static json_t *recording_json(const lh_trace *t, const lh_generate_request *r)
 {
     const int64_t columns = t->level->column_rows < t->prompt ? t->level->column_rows : t->prompt;
     const int fixed = lh_model_options_of(t->view.model).order == LH_ORDER_FIXED;
-    return json_pack("{s:s, s:s, s:I, s:I, s:I, s:I, s:b, s:I, s:o, s:o}", "level", t->level->name, "dtype",
-                     lh_dtype_name(t->row_type), "prompt_tokens", (json_int_t)t->prompt, "window",
+    return json_pack("{s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:b, s:I, s:o, s:o}", "level", t->level->name, "dtype",
+                     lh_dtype_name(t->row_type), "prompt_tokens", (json_int_t)t->prompt, "run_tokens",
+                     (json_int_t)(t->prompt + lh_generate_more(r)), "window",
                      (json_int_t)(t->level->all_rows ? t->prompt : t->options.window), "column_rows",
                      (json_int_t)(t->stats.evictor ? columns : 0), "seed", (json_int_t)r->sampling.seed,
                      "deterministic", fixed, "asked", (json_int_t)r->asked, "questions", question_list(r), "layers",

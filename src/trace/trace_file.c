@@ -9,7 +9,7 @@
 
 /* ---- what the texts say ---- */
 
-static lh_status read_json(const lh_trace_file *f, const char *name, json_t **out)
+lh_status lh_trace_json(const lh_trace_file *f, const char *name, json_t **out)
 {
     lh_status st = LH_OK;
     char *text = NULL;
@@ -68,7 +68,7 @@ static lh_status read_model(lh_trace_file *f)
                                      {"hidden", 1, 1 << 24, &f->shape.hidden},
                                      {"window", 0, INT32_MAX, &f->shape.window},
                                      {NULL, 0, 0, NULL}};
-    LH_TRY_DONE(read_json(f, "/model", &json));
+    LH_TRY_DONE(lh_trace_json(f, "/model", &json));
     LH_TRY_DONE(take_numbers(f, json, "/model", numbers));
     f->shape.scale = (float)json_number_value(json_object_get(json, "scale"));
     f->shape.softcap = (float)json_number_value(json_object_get(json, "softcap"));
@@ -110,7 +110,7 @@ static lh_status read_recording(lh_trace_file *f)
         {"prompt_tokens", 1, INT32_MAX, &f->prompt},    {"window", 1, INT32_MAX, &f->window},
         {"column_rows", 0, INT32_MAX, &f->column_rows}, {"seed", INT64_MIN, INT64_MAX, &seed},
         {"asked", 0, INT32_MAX, &f->questions.asked},   {NULL, 0, 0, NULL}};
-    LH_TRY_DONE(read_json(f, "/recording", &json));
+    LH_TRY_DONE(lh_trace_json(f, "/recording", &json));
     LH_TRY_DONE(take_numbers(f, json, "/recording", numbers));
     f->seed = (uint64_t)seed;
     f->window = lh_min_i64(f->window, f->prompt);
@@ -130,7 +130,7 @@ static lh_status read_policy(lh_trace_file *f)
 {
     lh_status st = LH_OK;
     json_t *json = NULL;
-    LH_TRY_DONE(read_json(f, "/policy", &json));
+    LH_TRY_DONE(lh_trace_json(f, "/policy", &json));
     LH_TRY_DONE(lh_profiles_get_json(&f->profiles, json, lh_h5_path(f->h5)));
     LH_TRY_DONE(lh_policy_from_json(&f->policy, json, lh_h5_path(f->h5)));
 done:
@@ -291,7 +291,7 @@ void lh_trace_file_close(lh_trace_file *f)
 
 lh_status lh_trace_answers(const lh_trace_file *f, json_t **out)
 {
-    return lh_h5_has(f->h5, "/answers") ? read_json(f, "/answers", out) : LH_OK;
+    return lh_h5_has(f->h5, "/answers") ? lh_trace_json(f, "/answers", out) : LH_OK;
 }
 
 /* ---- one layer ---- */

@@ -41,6 +41,9 @@ typedef struct lh_trace_file {
 lh_status lh_trace_file_open(lh_trace_file *out, const char *path);
 void lh_trace_file_close(lh_trace_file *file);
 
+/* A text of the file, parsed (a new reference). */
+lh_status lh_trace_json(const lh_trace_file *file, const char *name, json_t **out);
+
 /* Questions and answers of the run, as JSON (a new reference); NULL: the trace has none. */
 lh_status lh_trace_answers(const lh_trace_file *file, json_t **out);
 

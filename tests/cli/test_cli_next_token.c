@@ -85,6 +85,55 @@ START_TEST(test_next_tokens_are_those_of_a_run)
 }
 END_TEST
 
+/* Mean of what a run says of its tokens from the second to the last but one, which are fed back. */
+static double nll_of_a_run(const char *model)
+{
+    enum { TOKENS = 81 };
+    program_result r = {0};
+    double sum = 0;
+    program_run(&r, 1, "generate -m %s --deterministic --prompt-tokens ids -n %d --ignore-eos -q --json --logprobs",
+                model, TOKENS);
+    program_exits(&r, 0);
+    json_t *object = json_loads(r.out.data, 0, NULL), *list = json_object_get(object, "logprobs");
+    ck_assert_int_eq((int)json_array_size(list), TOKENS);
+    for (size_t i = 1; i + 1 < TOKENS; i++) sum -= json_number_value(json_array_get(list, i)) / (TOKENS - 2);
+    json_decref(object);
+    program_clear(&r);
+    return sum;
+}
+
+/* Also where a rotary embedding depends on the length of the run. */
+START_TEST(test_the_full_cache_says_what_the_run_said)
+{
+    static const char *const models[] = {"tiny.h5", "long.h5"};
+    program_result r = {0};
+    program_run(&r, 1,
+                "tokenize -m tiny.h5 -f text | tr -s ' ' '\\n' | head -200 > ids && cp -r tiny long && "
+                "sed 's/\"max_position_embeddings\": [0-9]*/\"max_position_embeddings\": 128, \"rope_scaling\": "
+                "{\"rope_type\": \"dynamic\", \"factor\": 4.0}/' "
+                "tiny/config.json > long/config.json && grep -q dynamic long/config.json");
+    program_exits(&r, 0);
+    program_run(&r, 1, "import long -o long.h5 -q");
+    program_exits(&r, 0);
+    for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
+        program_run(&r, 1, "trace -m %s --deterministic --prompt-tokens ids -n 81 --ignore-eos -q -o said.h5",
+                    models[i]);
+        program_exits(&r, 0);
+        program_run(&r, 1 + (int)i,
+                    "replay said.h5 -m %s --deterministic --analyse next-token -q --policy streaming "
+                    "--budget 50%%",
+                    models[i]);
+        program_exits(&r, 0);
+        const char *full = strstr(r.out.data, "  full ");
+        ck_assert_ptr_nonnull(full);
+        ck_assert_double_eq_tol(strtod(full + strlen("  full "), NULL), nll_of_a_run(models[i]), 6e-5); /* printed */
+    }
+    program_refuses(1, 2, "whose rotary embedding is not that of",
+                    "replay said.h5 -m long.h5 --continuation-file text --policy streaming --budget 50%");
+    program_clear(&r);
+}
+END_TEST
+
 START_TEST(test_a_whole_budget_changes_no_next_token)
 {
     program_result r = {0};
@@ -167,9 +216,12 @@ END_TEST
 
 int main(void)
 {
-    const TTest *const tests[] = {test_next_tokens_are_those_of_a_run, test_a_whole_budget_changes_no_next_token,
+    const TTest *const tests[] = {test_next_tokens_are_those_of_a_run,
+                                  test_the_full_cache_says_what_the_run_said,
+                                  test_a_whole_budget_changes_no_next_token,
                                   test_a_text_that_continues_is_that_of_a_forced_run,
-                                  test_what_the_model_cannot_go_on_from_is_refused, NULL};
+                                  test_what_the_model_cannot_go_on_from_is_refused,
+                                  NULL};
     lh_buf text = {0};
     program_enter();
     tiny_write("tiny");
