@@ -6,11 +6,20 @@
 #include "base/minmax.h"
 #include "replay/replay_impl.h"
 
-/* The policy that knows the reference rows: the best by the attention that they give. */
-static lh_status oracle_at(lh_policy *out, const char *budget)
+/* The policies that know the reference rows: the best of each head by the attention that they give; and the best of the
+ * layer, where a policy of the list divides its budgets so, too. */
+static const struct {
+    const char *name, *head_budget, *alpha;
+} oracles[] = {{"oracle", "uniform", NULL}, {"oracle-adaptive", "adaptive", "0"}};
+
+static lh_status oracle_at(lh_policy *out, const char *budget, int64_t kind)
 {
-    LH_TRY(lh_policy_resolve(
-        out, &(lh_policy_options){.policy = "snapkv", .budget = budget, .parts = {.window = "1", .pool = "none"}}));
+    LH_TRY(lh_policy_resolve(out, &(lh_policy_options){.policy = "snapkv",
+                                                       .budget = budget,
+                                                       .parts = {.window = "1",
+                                                                 .pool = "none",
+                                                                 .head_budget = oracles[kind].head_budget,
+                                                                 .alpha = oracles[kind].alpha}}));
     out->window = 0; /* nothing is protected */
     return LH_OK;
 }
@@ -31,11 +40,9 @@ static lh_status add_name(char ***names, int64_t *n, const char *name)
     return LH_OK;
 }
 
-static const char oracle[] = "oracle";
-
 int lh_replay_is_oracle(const lh_replay *r, int64_t policy)
 {
-    return policy == r->study.oracle;
+    return policy >= r->study.oracle;
 }
 
 /* Names of policies and budgets, as they come. */
@@ -43,9 +50,11 @@ static lh_status collect(lh_replay *r)
 {
     const lh_policy_list *list = r->request.policies;
     lh_study *s = &r->study;
+    int adaptive = 0;
     for (int64_t i = 0; i < list->n; i++) {
         const lh_policy_choice *c = &list->at[i];
         if (!c->policy.evicts) continue;
+        adaptive |= c->policy.budgets.heads == LH_HEADS_ADAPTIVE;
         if (c->given || c->policy.block)
             LH_FAIL(LH_EUSAGE, "policy '%s' cannot be replayed: %s", c->name,
                     c->given ? "keep sets are given, a replay chooses them"
@@ -58,7 +67,8 @@ static lh_status collect(lh_replay *r)
         LH_FAIL(LH_EUSAGE, "a replay takes at most %d budgets at a time, %lld are given", LH_STUDY_BUDGETS,
                 (long long)s->budget_count);
     s->oracle = s->policy_count;
-    return add_name(&r->names, &s->policy_count, oracle);
+    for (int64_t k = 0; k < 1 + adaptive; k++) LH_TRY(add_name(&r->names, &s->policy_count, oracles[k].name));
+    return LH_OK;
 }
 
 lh_status lh_replay_set_up(lh_replay *r)
@@ -77,10 +87,9 @@ lh_status lh_replay_set_up(lh_replay *r)
         cell->own = c->policy;
         cell->policy = &cell->own;
     }
-    for (int64_t b = 0; b < s->budget_count; b++) {
-        lh_replay_cell *cell = &r->cells[s->oracle * s->budget_count + b];
-        LH_TRY(oracle_at(&cell->own, r->budgets[b]));
-        cell->policy = &cell->own;
+    for (int64_t i = s->oracle * s->budget_count; i < s->policy_count * s->budget_count; i++) {
+        LH_TRY(oracle_at(&r->cells[i].own, r->budgets[i % s->budget_count], i / s->budget_count - s->oracle));
+        r->cells[i].policy = &r->cells[i].own;
     }
     return LH_OK;
 }

@@ -29,7 +29,8 @@ typedef struct lh_study {
     const char *const *policies; /* [policy_count] names */
     const char *const *budgets;  /* [budget_count], as they were given: "256", "20%" */
     int64_t policy_count, budget_count;
-    int64_t oracle; /* index of the policy that knows the reference rows */
+    int64_t
+        oracle; /* index of the policy that knows the reference rows; after it, if any, the one with adaptive budgets */
     int64_t layers, heads, kv_heads, group, head_dim, hidden;
 } lh_study;
 

@@ -1,5 +1,5 @@
 // inks.js - how a series looks: palette.c has the same rule, page.css the colours.
-const references = ["oracle", "random", "full"];
+const references = ["oracle", "random", "full", "oracle-adaptive"];
 const COLOURS = 6, RAMP = 1000;  // from RAMP on, steps of a ramp
 const markers = [d3.symbolCircle, d3.symbolSquare, d3.symbolTriangle, d3.symbolDiamond, d3.symbolCross, d3.symbolWye];
 

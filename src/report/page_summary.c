@@ -41,7 +41,7 @@ static lh_status put_headline(const lh_ranking *k, lh_buf *out)
     LH_TRY(lh_html_text(out, k->view.figure->title));
     LH_TRY(put_policy_and_value(k, k->best[0], ": ", out));
     if (k->best[1] >= 0) LH_TRY(put_policy_and_value(k, k->best[1], ", then ", out));
-    static const char *const names[] = {"oracle", "random", "full"};
+    static const char *const names[] = {"oracle", "oracle-adaptive", "random", "full"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         const int64_t at = lh_ranking_reference(k, names[i]);
         if (at >= 0) LH_TRY(put_policy_and_value(k, at, i ? "; " : "; for comparison ", out));

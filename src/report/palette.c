@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static const char *const references[] = {"oracle", "random", "full"};
+static const char *const references[] = {"oracle", "random", "full", "oracle-adaptive"};
 enum { REFERENCES = sizeof references / sizeof *references };
 
 int lh_dim_is_policies(const lh_figure_dim *dim)

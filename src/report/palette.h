@@ -21,7 +21,7 @@ void lh_palette_clear(lh_palette *palette);
 int lh_dim_is_policies(const lh_figure_dim *dim);
 
 /* Number of a series: its place in the palette; of other dimensions, its place there, or from LH_RAMP on a step of a
- * ramp of 16 colours where many are in an order. -1 to -3: oracle, random, full. */
+ * ramp of 16 colours where many are in an order. -1 to -4: oracle, random, full, oracle-adaptive. */
 int64_t lh_ink(const lh_palette *palette, const lh_figure_dim *dim, int64_t i);
 
 /* Its classes: "c0 d1", "r15". */

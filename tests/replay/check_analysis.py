@@ -127,6 +127,9 @@ def compare_allocation(layer, given, largest):
         compare("allocation", (1, n, layer), 2 * largest * adaptive)
         compare("allocation-ratio", (n, layer), adaptive / uniform if uniform else 1.0)
         assert adaptive <= uniform
+        for a, p in enumerate(("oracle", "oracle-adaptive")):
+            lost = sum(given[kv].sum() - given[kv][list(sets[p, b][kv])].sum() for kv in range(KV))
+            compare("allocation", (a, n, layer), 2 * largest * lost)
 
 
 positions, answers = trace["decode/positions"][:], trace["decode/answers"][:]

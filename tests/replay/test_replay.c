@@ -10,7 +10,7 @@
 #include "suite.h"
 #include "trace/trace_figures.h"
 
-enum { CELLS = 64 };
+enum { CELLS = 80 };
 
 /* Means of some figures: [policies, budgets]. */
 typedef struct means {
