@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # From a fresh Debian 12 machine to a study of eviction policies: installs what is missing, builds, fetches a small real
-# model, records how it reads a text and answers a question about it, replays policies at seven budgets on the trace, and
-# draws one page of it. As root or with sudo; about five minutes on two cores. Can be repeated: finished steps are skipped.
+# model, records how it reads a text and answers a question about it, replays policies at seven budgets on the trace, lets
+# the model go on with what each keeps, and draws one page of it. As root or with sudo; about five minutes on two cores. Can be repeated: finished steps are skipped.
 set -euo pipefail
 # shellcheck source=jobs/common.sh
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
@@ -23,7 +23,7 @@ say "recording: $text, 64 tokens of an answer"
 watched "$logs/trace.log" "$root/build/longhaul" trace -m "$model" --chat -f "$folder/text" --question "$question" \
     --scenario context-only -n 64 --ignore-eos -o "$folder/study.trace.h5" || fail "$(tail -n 20 "$logs/trace.log")"
 say "replaying $policies"
-"$root/build/longhaul" replay "$folder/study.trace.h5" --policy "$policies" -o "$folder/study.analysis.h5"
+"$root/build/longhaul" replay "$folder/study.trace.h5" -m "$model" --policy "$policies" -o "$folder/study.analysis.h5"
 "$root/build/longhaul" report "$folder/study.analysis.h5" -o "$folder/report.html"
 say "done: $folder/report.html"
 cat <<EOF

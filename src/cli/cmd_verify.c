@@ -6,6 +6,7 @@
 #include "base/unicode.h"
 #include "cli/cli.h"
 #include "import/verify.h"
+#include "trace/trace_file.h"
 
 struct values {
     lh_cli_common common;
@@ -75,6 +76,7 @@ static lh_status run_verify(lh_call *call)
     st = lh_verify(path, &(lh_import_progress){&progress, show_progress}, &report);
     lh_progress_clear(&progress);
     LH_TRY(st);
+    if (strcmp(report.kind, "trace") == 0) LH_TRY(lh_trace_verify(path));
     LH_TRY(print_report(&report, path, v));
     return st;
 }

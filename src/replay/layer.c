@@ -27,18 +27,6 @@ static lh_status fetch_projection(lh_replay *r)
     return LH_OK;
 }
 
-lh_status lh_replay_read_layer(const lh_replay *r, int64_t layer, lh_trace_layer *out)
-{
-    LH_TRY(lh_trace_layer_read(out, &r->trace, layer));
-    if (!out->keys || !out->values || !out->rows.queries || !out->rows.lse)
-        LH_FAIL(LH_EFILE, "layer %lld of '%s' has no keys, values or query rows", (long long)layer,
-                lh_h5_path(r->trace.h5));
-    if (r->trace.after_count && (!out->after_keys || !out->after_values || !out->after.queries || !out->after.lse))
-        LH_FAIL(LH_EFILE, "layer %lld of '%s' has no keys, values or queries of the rows after the prompt",
-                (long long)layer, lh_h5_path(r->trace.h5));
-    return LH_OK;
-}
-
 /* Reads a layer; its entries are a cache of which every head holds the prompt. */
 lh_status lh_replay_open_layer(lh_replay *r, int64_t layer)
 {
@@ -46,7 +34,7 @@ lh_status lh_replay_open_layer(lh_replay *r, int64_t layer)
     lh_replay_layer *l = &r->layer;
     const int64_t heads = s->heads.kv_heads;
     lh_replay_layer_clear(l);
-    LH_TRY(lh_replay_read_layer(r, layer, &l->data));
+    LH_TRY(lh_trace_layer_read(&l->data, &r->trace, layer));
     LH_TRY(lh_calloc(&l->offset, heads, sizeof *l->offset));
     LH_TRY(lh_calloc(&l->len, heads, sizeof *l->len));
     LH_TRY(lh_calloc(&l->kept, r->study.policy_count * heads * r->trace.prompt, sizeof *l->kept));

@@ -67,9 +67,8 @@ struct lh_replay {
     lh_replay_pace pace;
 };
 
-/* layer.c: the arrays of a layer that a replay needs; r->layer; 1 where a layer's columns are what a policy counts; and
+/* layer.c: r->layer; 1 where a layer's columns are what a policy counts; and
  * a layer is done, which the caller hears of. */
-lh_status lh_replay_read_layer(const lh_replay *r, int64_t layer, lh_trace_layer *out);
 lh_status lh_replay_open_layer(lh_replay *r, int64_t layer);
 void lh_replay_layer_clear(lh_replay_layer *layer);
 int lh_replay_columns_serve(const lh_replay *r, const lh_trace_layer *layer, const lh_policy_numbers *numbers);
@@ -147,6 +146,7 @@ typedef struct lh_replay_event {
     const lh_outcome *outcome;
     const lh_continued *continued;
 } lh_replay_event;
+int lh_replay_judges(const lh_replay *r); /* 1: some analysis asks what evictions do to a layer */
 lh_status lh_replay_tell(lh_replay *r, const lh_replay_event *event);
 
 #endif

@@ -129,7 +129,7 @@ static lh_status pass_layer(lh_rerun_group *g, int64_t layer)
     lh_trace_layer *l = &g->layers[layer];
     lh_kv *lead = g->caches[0];
     lh_ragged *view = NULL;
-    LH_TRY(lh_replay_read_layer(g->replay, layer, l));
+    LH_TRY(lh_trace_layer_read(l, t, layer));
     g->projections[layer] =
         (lh_projection){.w = l->projection, .type = l->projection_type, .ld = t->shape.heads.heads * t->shape.head_dim};
     g->rotations[layer] = (lh_rotation){l->frequencies, l->rotary, l->rotation_scale};

@@ -8,7 +8,7 @@
 #include "report/rank.h"
 #include "report/report_impl.h"
 
-enum { RANKED_TOPICS = 3, RANKED_POLICIES = 40, RANKED_BUDGETS = 10 };
+enum { RANKED_TOPICS = 4, RANKED_POLICIES = 40, RANKED_BUDGETS = 10 };
 
 static const lh_figure_dim *dim_of(const lh_ranking *k, int d)
 {

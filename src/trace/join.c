@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/hash.h"
 #include "base/json.h"
 #include "base/minmax.h"
 #include "trace/segment.h"
@@ -23,6 +24,7 @@ typedef struct joined {
     char name[LH_SEGMENT_NAME];
     lh_h5_shape shape;
     lh_h5_array *array;
+    int hashed; /* 1: it is one slab, whose hash it has */
 } joined;
 
 typedef struct join {
@@ -140,6 +142,13 @@ static lh_status measure(void *arg, lh_h5 *h5, const char *name)
     return LH_OK;
 }
 
+static lh_status copy_hash(join *j, lh_h5 *from, const char *name, int *found)
+{
+    uint64_t hash = 0;
+    LH_TRY(lh_h5_get_hash(from, name, &hash, found));
+    return *found ? lh_h5_put_hash(j->out, name, hash) : LH_OK;
+}
+
 static lh_status copy_slab(void *arg, lh_h5 *h5, const char *name)
 {
     lh_status st = LH_OK;
@@ -154,6 +163,8 @@ static lh_status copy_slab(void *arg, lh_h5 *h5, const char *name)
         LH_TRY_DONE(lh_h5_array_create(&a->array, j->out, name, &a->shape, &storage));
     }
     LH_TRY_DONE(lh_h5_array_place(a->array, slab.at, from));
+    if (memcmp(slab.shape.dims, a->shape.dims, sizeof slab.shape.dims) == 0)
+        LH_TRY_DONE(copy_hash(j, h5, name, &a->hashed));
 done:
     lh_h5_array_close(from);
     return st;
@@ -171,6 +182,32 @@ static lh_status copy_text(void *arg, lh_h5 *h5, const char *name)
     return st;
 }
 
+/* Reads back what was put together of several slabs. */
+static lh_status hash_array(join *j, const joined *a)
+{
+    enum { SLICE_BYTES = 16 << 20 };
+    lh_status st = LH_OK;
+    lh_hasher *hasher = NULL;
+    void *slice = NULL;
+    const int64_t rows = a->shape.dims[0],
+                  row_bytes = rows ? lh_h5_shape_count(&a->shape) / rows * lh_dtype_bytes(a->shape.type) : 0,
+                  step = lh_max_i64(1, row_bytes ? SLICE_BYTES / row_bytes : 1);
+    LH_TRY_DONE(lh_hasher_open(&hasher));
+    LH_TRY_DONE(lh_calloc(&slice, lh_min_i64(step, rows), row_bytes));
+    for (int64_t row = 0; row < rows; row += step) {
+        lh_h5_slab at = {.at = {row}};
+        memcpy(at.count, a->shape.dims, sizeof at.count);
+        at.count[0] = lh_min_i64(step, rows - row);
+        LH_TRY_DONE(lh_h5_array_read(a->array, &at, slice));
+        lh_hasher_add(hasher, slice, at.count[0] * row_bytes);
+    }
+    LH_TRY_DONE(lh_h5_put_hash(j->out, a->name, lh_hasher_value(hasher)));
+done:
+    lh_hasher_close(hasher);
+    lh_free(slice);
+    return st;
+}
+
 static lh_status write_joined(join *j, const char *path)
 {
     lh_status st = LH_OK;
@@ -178,6 +215,7 @@ static lh_status write_joined(join *j, const char *path)
     LH_TRY_DONE(lh_h5_create(&j->out, path, &(lh_h5_header){"trace", LH_TRACE_SCHEMA, j->run}));
     LH_TRY_DONE(each_part(j, copy_slab, copy_text));
     for (int64_t i = 0; i < j->array_count; i++) {
+        if (!j->arrays[i].hashed) LH_TRY_DONE(hash_array(j, &j->arrays[i]));
         lh_h5_array_close(j->arrays[i].array);
         j->arrays[i].array = NULL;
     }

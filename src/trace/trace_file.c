@@ -339,6 +339,30 @@ static lh_status take_array(const lh_trace_file *f, int64_t layer, const wanted_
     return w->as_stored ? LH_OK : to_floats(out, want.type, lh_h5_shape_count(&shape));
 }
 
+/* What every layer of the level has. */
+static lh_status check_there(const lh_trace_layer *l, const lh_trace_file *f)
+{
+    const int after = f->after_count > 0, entries = f->level->entries;
+    const struct {
+        int wanted;
+        const void *there;
+        const char *name;
+    } arrays[] = {{1, l->rows.queries, "prefill/queries"},
+                  {1, l->rows.lse, "prefill/lse"},
+                  {entries, l->keys, "prefill/keys"},
+                  {entries, l->values, "prefill/values"},
+                  {entries, l->projection, "output_projection"},
+                  {after, l->after.queries, "decode/queries"},
+                  {after, l->after.lse, "decode/lse"},
+                  {after && entries, l->after_keys, "decode/keys"},
+                  {after && entries, l->after_values, "decode/values"}};
+    for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++)
+        if (arrays[i].wanted && !arrays[i].there)
+            LH_FAIL(LH_EFILE, "layer %lld of '%s' has no '%s', which a trace of level %s has", (long long)l->index,
+                    lh_h5_path(f->h5), arrays[i].name, f->level->name);
+    return LH_OK;
+}
+
 lh_status lh_trace_layer_read(lh_trace_layer *l, const lh_trace_file *f, int64_t layer)
 {
     const lh_heads *h = &f->shape.heads;
@@ -375,7 +399,7 @@ lh_status lh_trace_layer_read(lh_trace_layer *l, const lh_trace_file *f, int64_t
         if (types[i] != f->shape.type)
             LH_FAIL(LH_EFILE, "layer %lld of '%s' has keys and values of several types", (long long)layer,
                     lh_h5_path(f->h5));
-    return LH_OK;
+    return check_there(l, f);
 }
 
 void lh_trace_layer_clear(lh_trace_layer *l)
@@ -385,4 +409,20 @@ void lh_trace_layer_clear(lh_trace_layer *l)
                             l->counts,       l->projected,  l->projection,    l->frequencies};
     for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++) lh_free(arrays[i]);
     *l = (lh_trace_layer){0};
+}
+
+lh_status lh_trace_verify(const char *path)
+{
+    lh_status st = LH_OK;
+    lh_trace_file file = {0};
+    LH_TRY_DONE(lh_trace_file_open(&file, path));
+    for (int64_t l = 0; l < file.shape.layers; l++) {
+        lh_trace_layer layer = {0};
+        if (file.recorded[l]) st = lh_trace_layer_read(&layer, &file, l);
+        lh_trace_layer_clear(&layer);
+        LH_TRY_DONE(st);
+    }
+done:
+    lh_trace_file_close(&file);
+    return st;
 }

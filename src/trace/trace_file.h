@@ -73,8 +73,11 @@ typedef struct lh_trace_layer {
     int64_t rotary;
 } lh_trace_layer;
 
-/* Clear also after a failure. */
+/* Clear also after a failure. What the level of the trace has is there. */
 lh_status lh_trace_layer_read(lh_trace_layer *out, const lh_trace_file *file, int64_t layer);
 void lh_trace_layer_clear(lh_trace_layer *layer);
+
+/* Reads all of a trace: LH_EFILE where an array is missing, or does not fit the others. */
+lh_status lh_trace_verify(const char *path);
 
 #endif

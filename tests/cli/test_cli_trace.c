@@ -133,6 +133,43 @@ START_TEST(test_a_compressed_trace_holds_the_same)
 }
 END_TEST
 
+/* One bit of an array: of slabs of two ranks (keys), of several answers (queries after the prompt). */
+static void flip_bit(const char *path, const char *name, int rank)
+{
+    lh_h5 *h5 = open_trace(path);
+    lh_h5_shape shape, want = {.type = LH_F32, .rank = rank, .dims = {-1, -1, -1}};
+    lh_buf file = {0};
+    char *data = NULL, byte;
+    FILE *f = fopen(path, "r+");
+    ck_assert_msg(lh_h5_get(h5, name, &want, &shape, &data) == LH_OK, "%s", lh_error_message());
+    lh_h5_close(h5);
+    char bytes[4096];
+    for (size_t n; (n = fread(bytes, 1, sizeof bytes, f));)
+        ck_assert_int_eq(lh_buf_append(&file, bytes, (int64_t)n), LH_OK);
+    const char *at = memmem(file.data, (size_t)file.bytes, data, 64);
+    ck_assert_ptr_nonnull(at);
+    byte = (char)(at[20] ^ 1);
+    ck_assert_int_eq(fseek(f, at + 20 - file.data, SEEK_SET), 0);
+    ck_assert_uint_eq(fwrite(&byte, 1, 1, f), 1);
+    ck_assert_int_eq(fclose(f), 0);
+    lh_buf_clear(&file);
+    lh_free(data);
+}
+
+START_TEST(test_a_flipped_bit_is_found)
+{
+    static const char *const names[] = {"/layers/001/prefill/keys", "/layers/002/decode/queries"};
+    program_result r = {0};
+    for (int i = 0; i < 2; i++) {
+        program_run(&r, 2, TRACE TWO_QUESTIONS "-o flipped.h5");
+        program_exits(&r, 0);
+        flip_bit("flipped.h5", names[i], 3);
+        program_refuses(1, 4, names[i], "verify flipped.h5");
+    }
+    program_clear(&r);
+}
+END_TEST
+
 /* HDF5 looks for plugins in that folder alone. */
 START_TEST(test_a_filter_that_is_not_there_is_named_before_the_run)
 {
@@ -555,6 +592,7 @@ int main(void)
                                   test_a_compressed_trace_holds_the_same,
                                   test_a_filter_that_is_not_there_is_named_before_the_run,
                                   test_the_size_is_known_beforehand,
+                                  test_a_flipped_bit_is_found,
                                   test_a_trace_is_drawn,
                                   test_steps_have_the_logits_of_the_run,
                                   test_recording_changes_nothing,
