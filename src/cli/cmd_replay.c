@@ -70,8 +70,9 @@ static const lh_option rows[] = {
      .def = "auto",
      .help =
          "Query rows by which policies are judged, and which the oracle knows: those after the prompt, of questions "
-         "and answers, which are the future that an eviction cannot see, and while which policies evict further; or "
-         "rows of the prompt. auto: those after the prompt where the trace has 8 or more, and all layers."},
+         "and answers, which are the future that an eviction cannot see; or rows of the prompt. Policies that evict "
+         "while decoding do so along the rows after the prompt. auto: these, where the trace has 8 or more, and all "
+         "layers."},
     {.type = LH_OPT_I64,
      .name = "judge-rows",
      FIELD(judge_rows),
@@ -142,6 +143,7 @@ typedef struct run {
     lh_policy_options lists;
     int64_t trace_count;
     lh_policy_list policies;
+    int64_t named;                /* of them; the others were added */
     const lh_analysis **analyses; /* ends with NULL */
     char *record;
     lh_given_scores **scores; /* [v->replay.scores.n] */
@@ -245,14 +247,17 @@ static lh_status add_scores(run *r)
     return LH_OK;
 }
 
-/* The baseline, whatever parts the others have; not twice. */
+/* The baseline, which evicts when the others do, whatever other parts they have; not twice. */
 static lh_status add_random(run *r)
 {
     lh_status st = LH_OK;
     lh_policy_list *all = &r->policies, own = {0};
+    r->named = all->n;
     for (int64_t i = 0; i < all->n; i++)
         if (strncmp(all->at[i].name, "random", 6) == 0) return LH_OK;
-    LH_TRY_DONE(lh_policy_list_resolve(&own, &(lh_policy_options){.policy = "random", .budget = r->lists.budget}));
+    LH_TRY_DONE(lh_policy_list_resolve(
+        &own,
+        &(lh_policy_options){.policy = "random", .budget = r->lists.budget, .parts = {.evict = r->lists.parts.evict}}));
     LH_TRY_DONE(lh_realloc(&all->at, all->n + own.n, sizeof *all->at));
     all->cap = all->n + own.n;
     for (int64_t i = 0; i < own.n; i++) {
@@ -275,7 +280,7 @@ static lh_status take_policies(run *r)
     return add_random(r);
 }
 
-/* Without '--policy' those that the first trace does not allow are left out, and named. */
+/* Those that nobody named and the first trace does not allow are left out, and told. */
 static lh_status drop_missing(run *r)
 {
     lh_status st = LH_OK;
@@ -283,20 +288,21 @@ static lh_status drop_missing(run *r)
     lh_buf left = {0};
     int64_t n = 0;
     const char *last = "";
-    if (r->v->policy.policy) return st;
+    const int64_t named = r->v->policy.policy ? r->named : 0;
     LH_TRY_DONE(lh_trace_file_open(&trace, r->traces[0]));
     for (int64_t i = 0; i < r->policies.n; i++) {
         lh_policy_choice *c = &r->policies.at[i];
-        if (c->policy.evicts && lh_replay_missing(&trace, &c->policy)) {
+        const int there = c->policy.evicts;
+        if (there && i >= named && lh_replay_missing(&trace, (lh_replay_judge)r->v->replay.judge, &c->policy)) {
             if (strcmp(last, c->name) != 0) LH_TRY_DONE(lh_buf_printf(&left, "%s%s", left.bytes ? ", " : "", c->name));
             last = c->name;
             c->policy.evicts = 0; /* as `full`, it is not replayed */
         } else {
-            n++;
+            n += there;
         }
     }
-    if (left.bytes) lh_info("left out, for '%s' does not hold what they observe: %s", r->traces[0], left.data);
-    if (n == 0) LH_FAIL_DONE(LH_EUSAGE, "'%s' holds what no policy observes", r->traces[0]);
+    if (left.bytes) lh_info("left out, for '%s' does not hold what they need: %s", r->traces[0], left.data);
+    if (n == 0) LH_FAIL_DONE(LH_EUSAGE, "'%s' does not hold what any policy needs", r->traces[0]);
 done:
     lh_buf_clear(&left);
     lh_trace_file_close(&trace);
@@ -309,6 +315,7 @@ static void show(run *r, const char *what, const char *unit, int64_t done, int64
         lh_progress_clear(&r->progress);
         lh_progress_init(&r->progress, what, unit, total);
     }
+    r->progress.total = total; /* later traces may take more */
     lh_progress_update(&r->progress, done);
 }
 

@@ -2,7 +2,6 @@
  * are next to nothing. */
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/mem.h"
 #include "replay/analysis.h"

@@ -4,7 +4,6 @@
  * weighted values, of a class are one product; what a budget keeps is the sum of its classes. (Mattson's stack
  * distances for caches of pages, IBM Systems Journal 9:2, 1970, use that same inclusion.) */
 #include <math.h>
-#include <string.h>
 
 #include "base/minmax.h"
 #include "replay/judge_impl.h"

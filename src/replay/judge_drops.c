@@ -1,5 +1,7 @@
 /* judge_drops.c - entries that a policy evicts after the prompt: a row that comes later does not see them, though they
  * were kept at the prompt's end. They change sides, one by one: few go at each step. */
+#include <string.h>
+
 #include "replay/judge_impl.h"
 
 /* An entry, as row n sees it. */
@@ -49,24 +51,19 @@ lh_judge_share lh_judge_gone(const lh_judged_head *w, const lh_replay *r, const 
     return sum;
 }
 
-static int is_left(const lh_judged_head *w, const lh_replay *r, const lh_rerun_drops *drops, int64_t n, int64_t at)
-{
-    for (int64_t i = 0; i < drops->count; i++)
-        if (drops->at[i].entry == at && is_gone(w, r, &drops->at[i], n)) return 0;
-    return 1;
-}
-
 lh_judge_share lh_judge_left(const lh_judged_head *w, const lh_replay *r, const lh_judge_cell *c, int64_t n,
                              float *values)
 {
     const lh_rerun_drops drops = drops_of(w, r, c, n);
     const lh_rerun_kept kept = lh_rerun_kept_of(&r->cells[c->cell].rerun, r->layer.data.index, c->head);
+    uint8_t *went = w->went + n * (w->tokens + w->after);
     lh_judge_share sum = {0};
+    memset(went, 0, (size_t)(w->tokens + w->after));
+    for (int64_t i = 0; i < drops.count; i++) went[drops.at[i].entry] = (uint8_t)is_gone(w, r, &drops.at[i], n);
     for (int64_t k = 0; k < kept.count + w->after; k++) {
         const int64_t at = k < kept.count ? kept.positions[k] : w->tokens + k - kept.count;
-        if (!is_left(w, r, &drops, n, at)) continue;
         const entry e = entry_at(w, n, at);
-        add(w, &e, 1, &sum, values);
+        if (!went[at]) add(w, &e, 1, &sum, values);
     }
     return sum;
 }

@@ -43,6 +43,7 @@ lh_status lh_judged_head_open(lh_judged_head *w, const lh_replay *r)
     for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++)
         LH_TRY(lh_calloc(arrays[i].at, arrays[i].count, sizeof(float)));
     LH_TRY(lh_calloc(&w->order, t, sizeof *w->order));
+    LH_TRY(lh_calloc(&w->went, n * (t + m), sizeof *w->went));
     w->top_count = lh_min_i64(LH_STUDY_TOP, t);
     return lh_calloc(&w->top_at, n * w->top_count, sizeof *w->top_at);
 }
@@ -76,6 +77,7 @@ void lh_judged_head_close(lh_judged_head *w)
                              w->lost_norm};
     for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++) lh_free(arrays[i]);
     lh_free(w->order);
+    lh_free(w->went);
     lh_free(w->top_at);
 }
 

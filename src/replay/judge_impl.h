@@ -22,7 +22,8 @@ typedef struct lh_judged_head {
     float *columns, *columns_of_values;            /* [n, tokens], [dim, tokens] gathered */
     float *class_output, *class_mass, *class_norm; /* [classes, n, dim], [classes, n], [classes, n] */
     float *kept_norm, *lost_norm;                  /* [n] */
-    int32_t *top_at;                               /* [n, LH_STUDY_TOP] */
+    uint8_t *went;   /* [n, tokens + after] 1: an entry that the row does not see any more */
+    int32_t *top_at; /* [n, LH_STUDY_TOP] */
     int64_t top_count;
 } lh_judged_head;
 

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "replay/replay_impl.h"
+#include "trace/after_prompt.h"
 
 static int64_t cell_count(const lh_replay *r)
 {
@@ -134,18 +135,37 @@ static lh_status add_final(lh_replay *r, int64_t cell)
     return LH_OK;
 }
 
+/* Tokens of the run: the prompt, and an only answer. */
+static lh_status collect_tokens(const lh_replay *r, lh_tokens *out)
+{
+    const lh_trace_file *t = &r->trace;
+    lh_status st = LH_OK;
+    int32_t *after = NULL;
+    lh_trace_answer_rows rows = {0};
+    lh_trace_next_answer(t, &rows);
+    for (int64_t i = 0; i < t->prompt; i++) LH_TRY_DONE(lh_tokens_push(out, t->tokens[i]));
+    if (rows.end == 0 || rows.end < t->after_count) goto done;
+    LH_TRY_DONE(lh_trace_after_tokens(t, INT32_MAX, &after));
+    for (int64_t i = 0; i < t->after_count; i++) LH_TRY_DONE(lh_tokens_push(out, after[i]));
+done:
+    lh_free(after);
+    return st;
+}
+
 static lh_status write_cell(lh_replay *r, int64_t cell)
 {
     lh_status st = LH_OK;
     lh_comm *comm = r->request.comm;
     char *path = NULL;
+    lh_tokens tokens = {0};
     st = add_final(r, cell);
+    if (st == LH_OK) st = collect_tokens(r, &tokens);
     if (st == LH_OK) st = name_of(r, cell, &path);
     LH_TRY_DONE(lh_comm_agree(comm, st));
-    LH_TRY_DONE(
-        lh_keep_sets_write(&r->keep_sets[cell], comm, path,
-                           &(lh_cache_extra){.tokens = r->trace.tokens, .n = r->trace.prompt, .run = r->request.run}));
+    LH_TRY_DONE(lh_keep_sets_write(&r->keep_sets[cell], comm, path,
+                                   &(lh_cache_extra){.tokens = tokens.ids, .n = tokens.n, .run = r->request.run}));
 done:
+    lh_tokens_clear(&tokens);
     lh_free(path);
     return st;
 }

@@ -1,6 +1,4 @@
 /* layer.c - a layer: read from the trace, as operations see it, and what its columns are good for. */
-#include <string.h>
-
 #include "base/minmax.h"
 #include "replay/replay_impl.h"
 
@@ -54,11 +52,12 @@ lh_status lh_replay_open_layer(lh_replay *r, int64_t layer)
     return fetch_projection(r);
 }
 
-int lh_replay_columns_serve(const lh_replay *r, const lh_trace_layer *l, const lh_policy_numbers *n)
+int lh_replay_columns_serve(const lh_replay *r, const lh_policy_numbers *n)
 {
     const lh_policy_score *s = &n->score;
-    return s->running && !s->gain && !s->non_causal && lh_policy_rows(n, r->trace.prompt) == r->trace.column_rows &&
-           lh_entry_stats_of(n, &r->trace.shape.heads).parts == 1 && l->sums && l->squares && l->counts;
+    return s->running && !s->gain && !s->non_causal && r->trace.column_rows > 0 &&
+           lh_policy_rows(n, r->trace.prompt) == r->trace.column_rows &&
+           lh_entry_stats_of(n, &r->trace.shape.heads).parts == 1;
 }
 
 void lh_replay_step(lh_replay *r)

@@ -136,7 +136,7 @@ static int use_columns(lh_replay_watch *w, const lh_replay *r, const lh_policy_n
 {
     const lh_trace_layer *l = &r->layer.data;
     const lh_entry_stats at = lh_entry_stats_of(n, &r->trace.shape.heads);
-    if (!lh_replay_columns_serve(r, l, n)) return 0;
+    if (!lh_replay_columns_serve(r, n)) return 0;
     put_stat(w, r, at.sums, l->sums);
     put_stat(w, r, at.squares, l->squares);
     put_stat(w, r, at.counts, l->counts);

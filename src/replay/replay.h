@@ -33,7 +33,7 @@ typedef struct lh_replay_request {
 } lh_replay_request;
 
 /* What the trace lacks to replay a policy, in words; NULL: nothing. */
-const char *lh_replay_missing(const lh_trace_file *trace, const lh_policy *policy);
+const char *lh_replay_missing(const lh_trace_file *trace, lh_replay_judge judge, const lh_policy *policy);
 
 /* Collective. LH_EUSAGE when the traces do not hold what a policy observes, naming policy and level; LH_EFILE. */
 lh_status lh_replay_run(lh_replay **out, const lh_replay_request *request);

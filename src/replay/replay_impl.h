@@ -67,11 +67,11 @@ struct lh_replay {
     lh_replay_pace pace;
 };
 
-/* layer.c: r->layer; 1 where a layer's columns are what a policy counts; and
+/* layer.c: r->layer; 1 where the columns of layers are what a policy counts; and
  * a layer is done, which the caller hears of. */
 lh_status lh_replay_open_layer(lh_replay *r, int64_t layer);
 void lh_replay_layer_clear(lh_replay_layer *layer);
-int lh_replay_columns_serve(const lh_replay *r, const lh_trace_layer *layer, const lh_policy_numbers *numbers);
+int lh_replay_columns_serve(const lh_replay *r, const lh_policy_numbers *numbers);
 void lh_replay_step(lh_replay *r);
 
 /* setup.c: policies, budgets and the oracle; whether the trace that is open has what they need, its question among it.
@@ -80,6 +80,7 @@ lh_status lh_replay_set_up(lh_replay *r);
 lh_status lh_replay_check(lh_replay *r);
 lh_status lh_replay_choose_judges(lh_replay *r);
 void lh_replay_clear_judges(lh_replay_rows *judges);
+lh_replay_judge lh_replay_judge_of(const lh_trace_file *trace, lh_replay_judge wanted); /* not auto */
 int lh_replay_is_oracle(const lh_replay *r, int64_t policy);
 
 /* observe.c: what policy p observes of the layer. A watch belongs to one policy and lasts over its budgets. */
@@ -111,10 +112,10 @@ lh_status lh_replay_observe(lh_replay_watch *w, lh_replay *r, const lh_policy_nu
 /* select.c: r->layer.kept of all policies. */
 lh_status lh_replay_select(lh_replay *r);
 
-/* reruns.c: 1 where a policy is rerun over the whole trace; what that lacks, in words, NULL: nothing. Collective: all
- * of them. */
-int lh_replay_reruns(const lh_replay *r, const lh_policy *policy);
-const char *lh_replay_rerun_missing(const lh_replay *r, const lh_policy *policy);
+/* rerun_plan.c: 1 where a policy is rerun over a whole trace, judged by rows after the prompt or not; what the trace
+ * lacks for it, in words, NULL: nothing. Collective: all of them. */
+int lh_rerun_needed(const lh_trace_file *trace, int after, const lh_policy *policy);
+const char *lh_rerun_missing(const lh_trace_file *trace, const lh_policy *policy);
 lh_status lh_replay_rerun_all(lh_replay *r);
 lh_status lh_replay_tell_decoding(const lh_replay *r, char **out); /* in words */
 void lh_replay_clear_reruns(lh_replay *r);

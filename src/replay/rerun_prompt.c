@@ -1,7 +1,5 @@
 /* rerun_prompt.c - the prompt of a rerun: recorded entries and rows go through a layer in the chunks of the run, and
  * all caches of the group evict it. */
-#include <string.h>
-
 #include "base/minmax.h"
 #include "replay/rerun_impl.h"
 
@@ -33,6 +31,9 @@ lh_status lh_rerun_open(lh_rerun_group *g)
     lh_trace_answer_rows rows = {0};
     for (; lh_trace_next_answer(t, &rows); g->answers++) g->longest = lh_max_i64(g->longest, rows.end - rows.first);
     g->chunk = t->chunk ? lh_min_i64(t->chunk, lh_max_i64(t->prompt, g->longest)) : t->prompt;
+    if (t->prompt + t->after_count > INT32_MAX)
+        LH_FAIL(LH_EFILE, "'%s' has %lld tokens and %lld rows after them, more than can be numbered", lh_h5_path(t->h5),
+                (long long)t->prompt, (long long)t->after_count);
     const int64_t q = g->chunk * h->heads, kv = g->chunk * h->kv_heads, dim = t->shape.head_dim, l = t->shape.layers;
     LH_TRY(lh_calloc(&g->layers, l, sizeof *g->layers));
     LH_TRY(lh_calloc(&g->projections, l, sizeof *g->projections));
@@ -42,7 +43,7 @@ lh_status lh_rerun_open(lh_rerun_group *g)
     LH_TRY(lh_calloc(&g->outputs, q * dim, sizeof *g->outputs));
     LH_TRY(lh_calloc(&g->lse, q, sizeof *g->lse));
     LH_TRY(lh_calloc(&g->positions, g->chunk, sizeof *g->positions));
-    LH_TRY(lh_calloc(&g->marks, l * h->kv_heads * (t->prompt + g->longest), sizeof *g->marks));
+    LH_TRY(lh_calloc(&g->marks, l * h->kv_heads, (t->prompt + g->longest) * (int64_t)sizeof *g->marks));
     return open_caches(g);
 }
 
@@ -95,13 +96,20 @@ static void record(lh_rerun_group *g, int64_t layer, int64_t from, int64_t token
 }
 
 /* What the trace has counted: 1 where that is all that the policy observes. */
-static int columns_serve(const lh_rerun_group *g, int64_t layer)
+static int columns_serve(const lh_rerun_group *g)
+{
+    const lh_policy_numbers n = lh_policy_fix(policy_of(g, 0), g->replay->trace.prompt); /* as of the others */
+    return lh_replay_columns_serve(g->replay, &n);
+}
+
+/* 1 where output projections are asked for. */
+static int uses_projections(const lh_rerun_group *g)
 {
     for (int64_t i = 0; i < g->n; i++) {
         const lh_policy_numbers n = lh_policy_fix(policy_of(g, i), g->replay->trace.prompt);
-        if (!lh_replay_columns_serve(g->replay, &g->layers[layer], &n)) return 0;
+        if (lh_entry_stats_of(&n, &g->replay->trace.shape.heads).norms >= 0) return 1;
     }
-    return 1;
+    return 0;
 }
 
 static void put_columns(lh_rerun_group *g, int64_t layer)
@@ -111,8 +119,8 @@ static void put_columns(lh_rerun_group *g, int64_t layer)
         lh_kv_put_columns(g->caches[i], layer, &(lh_kv_columns){l->sums, l->squares, l->counts});
 }
 
-/* What is of no use after the layer's prefill. */
-static void drop_prompt(lh_trace_layer *l)
+/* What is of no use after the layer's prefill; projections weigh entries that come later, too. */
+static void drop_prompt(const lh_rerun_group *g, lh_trace_layer *l)
 {
     void **const arrays[] = {
         (void **)&l->rows.queries, (void **)&l->rows.lse, &l->keys, &l->values, (void **)&l->sums, (void **)&l->squares,
@@ -121,6 +129,9 @@ static void drop_prompt(lh_trace_layer *l)
         lh_free(*arrays[i]);
         *arrays[i] = NULL;
     }
+    if (uses_projections(g)) return;
+    lh_free(l->projection);
+    l->projection = NULL;
 }
 
 static lh_status pass_layer(lh_rerun_group *g, int64_t layer)
@@ -134,7 +145,7 @@ static lh_status pass_layer(lh_rerun_group *g, int64_t layer)
         (lh_projection){.w = l->projection, .type = l->projection_type, .ld = t->shape.heads.heads * t->shape.head_dim};
     g->rotations[layer] = (lh_rotation){l->frequencies, l->rotary, l->rotation_scale};
     LH_TRY(lh_kv_prefill_begin(lead, layer, &view));
-    const int counted = columns_serve(g, layer);
+    const int counted = columns_serve(g);
     const int64_t wanted = counted ? t->prompt : lh_max_i64(lh_kv_wants_rows(lead, layer), t->prompt - t->window);
     for (int64_t at = 0, n; at < t->prompt; at += n) {
         n = lh_min_i64(g->chunk, t->prompt - at);
@@ -147,7 +158,7 @@ static lh_status pass_layer(lh_rerun_group *g, int64_t layer)
     }
     if (counted) put_columns(g, layer);
     LH_TRY(lh_kv_prefill_end(lead, layer));
-    drop_prompt(l);
+    drop_prompt(g, l);
     return LH_OK;
 }
 

@@ -2,7 +2,6 @@
  * evict/, once for each budget. What it observes is counted once wherever it does not depend on the budget. */
 #include <string.h>
 
-#include "base/minmax.h"
 #include "replay/replay_impl.h"
 
 /* Entries of the layer kept at budget b, in bits. */
@@ -111,7 +110,7 @@ static lh_status select_policy(lh_replay *r, int64_t policy)
     LH_TRY_DONE(lh_calloc(&room, r->trace.shape.heads.kv_heads, sizeof *room));
     for (int64_t b = 0; b < r->study.budget_count; b++) {
         if (!cells[b].policy) continue;
-        if (cells[b].rerun.kept) {
+        if (cells[b].rerun.kept_at) {
             keep_rerun(r, policy, b);
             continue;
         }

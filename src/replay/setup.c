@@ -96,6 +96,16 @@ lh_status lh_replay_set_up(lh_replay *r)
 
 /* ---- what a policy needs ---- */
 
+/* Rows after the prompt are the future of all layers: what evicts while decoding is followed through them. */
+lh_replay_judge lh_replay_judge_of(const lh_trace_file *t, lh_replay_judge wanted)
+{
+    enum { FEWEST_AFTER = 8 };
+    if (wanted != LH_JUDGE_AUTO) return wanted;
+    for (int64_t l = 0; l < t->shape.layers; l++)
+        if (!t->recorded[l]) return LH_JUDGE_PROMPT;
+    return t->after_count >= FEWEST_AFTER ? LH_JUDGE_DECODE : LH_JUDGE_PROMPT;
+}
+
 static int needs_all_rows(const lh_trace_file *t, const lh_policy_numbers *n)
 {
     const int counts =
@@ -114,19 +124,25 @@ static const char *missing(const lh_trace_file *t, const lh_policy_numbers *n)
     const int needs_entries = n->score.value_prior ||
                               (n->score.source != LH_SCORE_POSITION && n->score.source != LH_SCORE_RANDOM && !counted);
     if ((attention || n->score.source == LH_SCORE_EXPECTED) && t->window < t->prompt && needs_all_rows(t, n))
-        return "more query rows than were recorded: '--trace-level full' records all, '--trace-window N' the last N";
-    if (needs_entries && !t->level->entries) return "keys or values: record it with '--trace-level keys' or 'full'";
+        return "it observes more query rows than were recorded: '--trace-level full' records all, '--trace-window N' "
+               "the last N";
+    if (needs_entries && !t->level->entries)
+        return "it observes keys or values: record them with '--trace-level keys' or 'full'";
     return NULL;
 }
 
-const char *lh_replay_missing(const lh_trace_file *trace, const lh_policy *policy)
+const char *lh_replay_missing(const lh_trace_file *trace, lh_replay_judge judge, const lh_policy *policy)
 {
+    const int after = lh_replay_judge_of(trace, judge) == LH_JUDGE_DECODE;
+    const char *why = NULL;
     lh_policy asked = *policy;
     lh_policy_ask(&asked, trace->questions.asked);
     if (asked.proxies.kind == LH_PROXIES_QUESTION && asked.proxies.question == 0)
-        return "a question at the end of the prompt: record one with '--scenario question-aware'";
+        return "it observes a question at the end of the prompt: record one with '--scenario question-aware'";
     const lh_policy_numbers n = lh_policy_fix(&asked, trace->prompt);
-    return n.budget < trace->prompt ? missing(trace, &n) : NULL;
+    const int reruns = lh_rerun_needed(trace, after, &asked);
+    if (reruns || n.budget < trace->prompt) why = missing(trace, &n);
+    return why || !reruns ? why : lh_rerun_missing(trace, &asked);
 }
 
 lh_status lh_replay_check(lh_replay *r)
@@ -137,14 +153,10 @@ lh_status lh_replay_check(lh_replay *r)
         const lh_policy *policy = r->cells[i].policy;
         if (!policy || lh_replay_is_oracle(r, i / s->budget_count)) continue;
         lh_policy_ask(&r->cells[i].own, t->questions.asked);
-        const char *why = lh_replay_missing(t, policy);
+        const char *why = lh_replay_missing(t, r->request.judge, policy);
         if (why)
-            LH_FAIL(LH_EUSAGE, "policy '%s' cannot be replayed on '%s' (level %s): it observes %s",
-                    r->names[i / s->budget_count], lh_h5_path(t->h5), t->level->name, why);
-        why = lh_replay_rerun_missing(r, policy);
-        if (why)
-            LH_FAIL(LH_EUSAGE, "policy '%s' cannot be replayed on '%s': %s", r->names[i / s->budget_count],
-                    lh_h5_path(t->h5), why);
+            LH_FAIL(LH_EUSAGE, "policy '%s' cannot be replayed on '%s' (level %s): %s", r->names[i / s->budget_count],
+                    lh_h5_path(t->h5), t->level->name, why);
         LH_TRY(lh_profiles_check(&r->request.policies->profiles, policy, t->shape.layers, t->shape.heads.kv_heads));
     }
     if (!t->level->entries)
@@ -157,15 +169,6 @@ lh_status lh_replay_check(lh_replay *r)
 
 /* ---- who judges ---- */
 
-/* Rows after the prompt are the future of all layers: what evicts while decoding is followed through them. */
-static lh_replay_judge choose(const lh_trace_file *t)
-{
-    enum { FEWEST_AFTER = 8 };
-    for (int64_t l = 0; l < t->shape.layers; l++)
-        if (!t->recorded[l]) return LH_JUDGE_PROMPT;
-    return t->after_count >= FEWEST_AFTER ? LH_JUDGE_DECODE : LH_JUDGE_PROMPT;
-}
-
 void lh_replay_clear_judges(lh_replay_rows *j)
 {
     lh_free(j->at);
@@ -173,14 +176,28 @@ void lh_replay_clear_judges(lh_replay_rows *j)
     *j = (lh_replay_rows){.is_after = j->is_after, .n = j->n};
 }
 
+/* Rows of the prompt judge one trace, and rows after it another, where traces have what they have. */
+static lh_status name_judges(lh_replay *r)
+{
+    const lh_replay_rows *j = &r->judges;
+    char *text = NULL;
+    LH_TRY(lh_asprintf(&text, "%lld rows %s", (long long)j->n, j->is_after ? "after the prompt" : "of the prompt"));
+    if (r->words.reference && strcmp(r->words.reference, text) != 0) {
+        lh_free(text);
+        LH_TRY(lh_strdup(&text, "rows of the prompt or after it, as the traces have them"));
+    }
+    lh_free(r->words.reference);
+    r->words.reference = text;
+    return LH_OK;
+}
+
 lh_status lh_replay_choose_judges(lh_replay *r)
 {
     const lh_trace_file *t = &r->trace;
     lh_replay_rows *j = &r->judges;
-    lh_replay_judge judge = r->request.judge;
+    const lh_replay_judge judge = lh_replay_judge_of(t, r->request.judge);
     lh_trace_answer_rows rows = {0};
     int64_t answers = 0;
-    if (judge == LH_JUDGE_AUTO) judge = choose(t);
     if (judge == LH_JUDGE_DECODE && t->after_count == 0)
         LH_FAIL(LH_EUSAGE,
                 "'%s' has no rows after the prompt to judge by: record a trace with '-n 64', or judge by rows "
@@ -197,8 +214,5 @@ lh_status lh_replay_choose_judges(lh_replay *r)
         while (j->is_after && j->at[i] >= rows.end && lh_trace_next_answer(t, &rows)) answers++;
         j->answer[i] = answers - 1;
     }
-    if (!r->words.reference)
-        LH_TRY(lh_asprintf(&r->words.reference, "%lld rows %s", (long long)j->n,
-                           j->is_after ? "after the prompt" : "of the prompt"));
-    return LH_OK;
+    return name_judges(r);
 }

@@ -89,13 +89,16 @@ done:
 static lh_status take_questions(lh_trace_file *f, const json_t *list)
 {
     lh_trace_questions *q = &f->questions;
-    if (!json_is_array(list)) LH_FAIL(LH_EFILE, "'/recording' of '%s' has no list of questions", lh_h5_path(f->h5));
+    if (!json_is_array(list))
+        LH_FAIL(LH_EFILE, "'/recording' of '%s' has no list of questions: record the trace again with this version",
+                lh_h5_path(f->h5));
     q->count = (int64_t)json_array_size(list);
     LH_TRY(lh_calloc(&q->tokens, q->count, sizeof *q->tokens));
     for (int64_t i = 0; i < q->count; i++) {
         const json_int_t n = json_integer_value(json_array_get(list, (size_t)i));
         if (n < 1 || n > INT32_MAX)
-            LH_FAIL(LH_EFILE, "'/recording' of '%s' has a question of %lld tokens", lh_h5_path(f->h5), (long long)n);
+            LH_FAIL(LH_EFILE, "question %lld in '/recording' of '%s' is not a number of tokens", (long long)i,
+                    lh_h5_path(f->h5));
         q->tokens[i] = (int32_t)n;
     }
     return LH_OK;

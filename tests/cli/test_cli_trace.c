@@ -379,6 +379,17 @@ static void read_part(lh_buf *out, const char *path, const char *part)
     lh_h5_close(h5);
 }
 
+/* The tokens of two files are the same. */
+static void same_tokens(const char *one, const char *other)
+{
+    lh_h5 *h5 = NULL, *there = NULL;
+    ck_assert_int_eq(lh_h5_open(&h5, one, &(lh_h5_header){.kind = "keep-sets", .schema = 1}), LH_OK);
+    ck_assert_int_eq(lh_h5_open(&there, other, &(lh_h5_header){.kind = "keep-sets", .schema = 1}), LH_OK);
+    ck_assert_int_eq(compare_array(there, h5, "/tokens"), LH_OK);
+    lh_h5_close(h5);
+    lh_h5_close(there);
+}
+
 static void read_kept(lh_buf *out, const char *path)
 {
     read_part(out, path, "kept");
@@ -463,10 +474,11 @@ START_TEST(test_a_replay_evicts_while_decoding_as_the_run)
         program_exits(&r, 0);
         program_run(&r, i % 4 + 1, "replay d.h5 --policy '%s' --budget 50,60 --keep-sets decoded", runs[i].policy);
         program_exits(&r, 0);
-        snprintf(said, sizeof said, "as in the recorded run: %s 60;", runs[i].policy);
+        snprintf(said, sizeof said, "as in the recorded run: %s at 60", runs[i].policy);
         ck_assert_msg(strstr(r.err.data, said) != NULL, "%s", r.err.data);
         snprintf(path, sizeof path, "decoded/d.%s-60.h5", runs[i].policy);
         for (char *c = path; (c = strchr(c, ' '));) *c = '_';
+        same_tokens("d.keep.h5", path);
         for (int part = 0; part < 2; part++) {
             read_part(&run, "d.keep.h5", part ? "final" : "kept");
             read_part(&replayed, path, part ? "final" : "kept");
@@ -574,6 +586,11 @@ START_TEST(test_what_was_not_recorded_is_refused)
     program_run(&r, 1, TRACE "--trace-layers 0,2 -o some.h5");
     program_exits(&r, 0);
     program_refuses(1, 2, "'--judge prompt'", "replay some.h5 --policy h2o --budget 40 --judge after");
+    program_run(&r, 1, "replay some.h5 --policy snapkv --budget 40 --judge after");
+    program_exits(&r, 0);
+    ck_assert_ptr_nonnull(strstr(r.err.data, "does not hold what they need: random"));
+    program_refuses(1, 2, "more query rows than were recorded",
+                    "replay keys.h5 --policy 'snapkv --window 64 --evict every:1' --budget 100%");
     program_refuses(3, 2, "its layers compete, and the trace does not have all of them",
                     "replay some.h5 --policy ada-snapkv --layer-budget adaptive --budget 40");
     program_refuses(1, 2, "'--positions original'", "replay keys.h5 --policy streaming --positions slot --budget 40");

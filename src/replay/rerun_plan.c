@@ -1,44 +1,52 @@
-/* reruns.c - which policies are rerun over a whole trace, and on which rank: those that evict while decoding, where
+/* rerun_plan.c - which policies are rerun over a whole trace, and on which rank: those that evict while decoding, where
  * rows after the prompt judge, and those whose layers compete. The others are replayed layer by layer. Policies that
  * keep little share a pass over the trace. */
 #include <string.h>
 
-#include "base/minmax.h"
 #include "replay/rerun_impl.h"
 
-static int decodes(const lh_replay *r, const lh_policy *policy)
+/* 1 where the policy may evict while an answer is made. */
+static int decodes(const lh_trace_file *t, const lh_policy *policy)
 {
-    const lh_policy_numbers n = lh_policy_fix(policy, r->trace.prompt);
-    return r->judges.is_after && n.evicts && n.every > 0 && n.budget < r->trace.prompt + r->trace.after_count;
+    const lh_policy_numbers n = lh_policy_fix(policy, t->prompt);
+    lh_trace_answer_rows rows = {0};
+    if (!n.evicts || n.every == 0) return 0;
+    while (lh_trace_next_answer(t, &rows)) {
+        const int64_t steps = rows.end - rows.first - rows.block;
+        if ((rows.block || steps >= n.every) && n.budget < t->prompt + rows.end - rows.first) return 1;
+    }
+    return 0;
 }
 
-int lh_replay_reruns(const lh_replay *r, const lh_policy *policy)
+int lh_rerun_needed(const lh_trace_file *t, int after, const lh_policy *policy)
 {
-    const lh_policy_numbers n = lh_policy_fix(policy, r->trace.prompt);
-    return decodes(r, policy) || (n.evicts && n.budgets.layers == LH_LAYERS_ADAPTIVE && n.budget < r->trace.prompt);
+    const lh_policy_numbers n = lh_policy_fix(policy, t->prompt);
+    return (after && decodes(t, policy)) ||
+           (n.evicts && n.budgets.layers == LH_LAYERS_ADAPTIVE && n.budget < t->prompt);
 }
 
-const char *lh_replay_rerun_missing(const lh_replay *r, const lh_policy *policy)
+const char *lh_rerun_missing(const lh_trace_file *t, const lh_policy *policy)
 {
-    const lh_policy_numbers n = lh_policy_fix(policy, r->trace.prompt);
-    if (!lh_replay_reruns(r, policy)) return NULL;
-    for (int64_t l = 0; l < r->trace.shape.layers; l++)
-        if (!r->trace.recorded[l])
+    const lh_policy_numbers n = lh_policy_fix(policy, t->prompt);
+    for (int64_t l = 0; l < t->shape.layers; l++)
+        if (!t->recorded[l])
             return n.budgets.layers == LH_LAYERS_ADAPTIVE
                        ? "its layers compete, and the trace does not have all of them"
                        : "it evicts while decoding, which takes all layers, and the trace does not have them: judge by "
                          "rows of the prompt ('--judge prompt'), or leave decoding out ('--evict never')";
     if (lh_kv_uses_slots(&n))
-        return "while decoding it rotates keys by slots, and the recorded rows are rotated by positions ('--positions "
-               "original' can be replayed)";
+        return "while decoding it rotates keys by slots, and the recorded rows are rotated by positions: judge by rows "
+               "of the prompt ('--judge prompt'), or give '--positions original' or '--evict never'";
     return NULL;
 }
 
-/* 1 where the recorded run had the same policy, so that its rows are those of this one. */
-static int is_recorded(const lh_replay *r, const lh_policy *policy)
+/* 1 where the recorded run had the same policy and kept as much, so that its rows are those of this one. */
+static int is_recorded(const lh_trace_file *t, const lh_policy *policy)
 {
-    lh_policy a = *policy, b = r->trace.policy;
+    lh_policy a = *policy, b = t->policy;
     a.by_default = b.by_default = 0;
+    a.budget = (lh_policy_amount){.n = lh_policy_entries(&a, t->prompt)};
+    b.budget = (lh_policy_amount){.n = lh_policy_entries(&b, t->prompt)};
     return memcmp(&a, &b, sizeof a) == 0;
 }
 
@@ -53,24 +61,30 @@ static int owner_of(const lh_replay *r, const plan *p, int64_t i)
     return (int)(p->groups_of[i] % lh_comm_size(r->request.comm));
 }
 
-/* Groups: budgets of a policy that keep half of the prompt together, or one. */
-static lh_status make_plan(const lh_replay *r, plan *p)
+/* The cells that observe rows, or those for which the trace has counted (which need none): groups that keep half of
+ * the prompt together, or one cell. */
+static void add_groups(const lh_replay *r, int counted, plan *p)
 {
     const int64_t all = r->study.policy_count * r->study.budget_count, room = r->trace.prompt / 2;
-    int64_t held = 0;
-    LH_TRY(lh_calloc(&p->cells, all, sizeof *p->cells));
-    LH_TRY(lh_calloc(&p->groups_of, all, sizeof *p->groups_of));
+    int64_t held = room;
     for (int64_t c = 0; c < all; c++) {
         const lh_policy *policy = r->cells[c].policy;
-        if (!policy || !lh_replay_reruns(r, policy)) continue;
-        const int64_t budget = lh_policy_fix(policy, r->trace.prompt).budget;
-        const int64_t before = p->n ? p->cells[p->n - 1] / r->study.budget_count : -1;
-        if (before != c / r->study.budget_count || held + budget > room) p->groups++, held = 0;
-        held += budget;
+        if (!policy || !lh_rerun_needed(&r->trace, r->judges.is_after, policy)) continue;
+        const lh_policy_numbers n = lh_policy_fix(policy, r->trace.prompt);
+        if (lh_replay_columns_serve(r, &n) != counted) continue;
+        if (held + n.budget > room) p->groups++, held = 0;
+        held += n.budget;
         p->cells[p->n] = c;
         p->groups_of[p->n++] = p->groups - 1;
-        if (decodes(r, policy)) *(is_recorded(r, policy) ? &r->cells[c].recorded : &r->cells[c].forced) = 1;
     }
+}
+
+static lh_status make_plan(const lh_replay *r, plan *p)
+{
+    const int64_t all = r->study.policy_count * r->study.budget_count;
+    LH_TRY(lh_calloc(&p->cells, all, sizeof *p->cells));
+    LH_TRY(lh_calloc(&p->groups_of, all, sizeof *p->groups_of));
+    for (int counted = 0; counted < 2; counted++) add_groups(r, counted, p);
     return LH_OK;
 }
 
@@ -142,8 +156,13 @@ lh_status lh_replay_rerun_all(lh_replay *r)
     r->progress.each = count_steps(r, &p);
     if (st == LH_OK) st = run_own(r, &p);
     LH_TRY_DONE(lh_comm_agree_patiently(r->request.comm, st));
-    for (int64_t c = 0; c < p.n; c++)
-        LH_TRY_DONE(share(r->request.comm, owner_of(r, &p, c), &r->cells[p.cells[c]].rerun));
+    for (int64_t i = 0; i < p.n; i++) {
+        lh_replay_cell *cell = &r->cells[p.cells[i]];
+        const lh_rerun *x = &cell->rerun;
+        LH_TRY_DONE(share(r->request.comm, owner_of(r, &p, i), &cell->rerun));
+        if (x->drop_at[x->answers * x->layers * x->heads] == 0) continue;
+        *(is_recorded(&r->trace, cell->policy) ? &cell->recorded : &cell->forced) = 1;
+    }
 done:
     lh_free(p.cells);
     lh_free(p.groups_of);
@@ -158,26 +177,34 @@ void lh_replay_clear_reruns(lh_replay *r)
 
 /* ---- in words ---- */
 
+/* The baseline, of which nobody asks whose rows it saw. */
+static int is_random(const char *policy)
+{
+    return strncmp(policy, "random", 6) == 0;
+}
+
 lh_status lh_replay_tell_decoding(const lh_replay *r, char **out)
 {
+    static const char by_others[] = "by rows of a run with another policy (teacher-forced)";
     lh_status st = LH_OK;
     lh_buf forced = {0}, recorded = {0};
     const lh_study *s = &r->study;
     for (int64_t c = 0, named = -1; c < s->policy_count * s->budget_count; c++) {
-        const char *policy = s->policies[c / s->budget_count], *budget = s->budgets[c % s->budget_count];
+        const int64_t p = c / s->budget_count;
         if (r->cells[c].recorded)
-            LH_TRY_DONE(lh_buf_printf(&recorded, "%s%s %s", recorded.bytes ? ", " : "", policy, budget));
-        if (!r->cells[c].forced || named == c / s->budget_count) continue;
-        named = c / s->budget_count;
-        LH_TRY_DONE(lh_buf_printf(&forced, "%s%s", forced.bytes ? ", " : "", policy));
+            LH_TRY_DONE(lh_buf_printf(&recorded, "%s%s at %s", recorded.bytes ? ", " : "", s->policies[p],
+                                      s->budgets[c % s->budget_count]));
+        if (!r->cells[c].forced || named == p || is_random(s->policies[p])) continue;
+        named = p;
+        LH_TRY_DONE(lh_buf_printf(&forced, "%s%s", forced.bytes ? ", " : "", s->policies[p]));
     }
-    LH_TRY_DONE(lh_asprintf(out, "%s%s%s%s%s",
-                            recorded.bytes ? "evictions while decoding as in the recorded run: " : "",
-                            recorded.bytes ? recorded.data : "", recorded.bytes && forced.bytes ? "; " : "",
-                            forced.bytes ? "evictions while decoding by rows of a run with another policy "
-                                           "(teacher-forced): "
-                                         : "",
-                            forced.bytes ? forced.data : ""));
+    if (recorded.bytes)
+        LH_TRY_DONE(lh_asprintf(out, "evictions while decoding as in the recorded run: %s%s%s", recorded.data,
+                                forced.bytes ? "; all others " : "", forced.bytes ? by_others : ""));
+    else
+        LH_TRY_DONE(lh_asprintf(out, "%s%s%s%s", forced.bytes ? "evictions while decoding " : "",
+                                forced.bytes ? by_others : "", forced.bytes ? ": " : "",
+                                forced.bytes ? forced.data : ""));
 done:
     lh_buf_clear(&forced);
     lh_buf_clear(&recorded);
