@@ -1,5 +1,6 @@
 #include "trace/trace_file.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -342,8 +343,17 @@ static lh_status take_array(const lh_trace_file *f, int64_t layer, const wanted_
     return w->as_stored ? LH_OK : to_floats(out, want.type, lh_h5_shape_count(&shape));
 }
 
-/* What every layer of the level has. */
-static lh_status check_there(const lh_trace_layer *l, const lh_trace_file *f)
+static lh_status check_finite(const lh_trace_layer *l, const lh_trace_file *f, const float *lse, int64_t rows)
+{
+    for (int64_t i = 0; lse && i < rows * f->shape.heads.heads; i++)
+        if (!isfinite(lse[i]))
+            LH_FAIL(LH_EFILE, "a log-sum-exp of layer %lld of '%s' is not finite", (long long)l->index,
+                    lh_h5_path(f->h5));
+    return LH_OK;
+}
+
+/* What every layer of the level has, and what policies divide by. */
+static lh_status check_layer(const lh_trace_layer *l, const lh_trace_file *f)
 {
     const int after = f->after_count > 0, entries = f->level->entries;
     const struct {
@@ -363,7 +373,8 @@ static lh_status check_there(const lh_trace_layer *l, const lh_trace_file *f)
         if (arrays[i].wanted && !arrays[i].there)
             LH_FAIL(LH_EFILE, "layer %lld of '%s' has no '%s', which a trace of level %s has", (long long)l->index,
                     lh_h5_path(f->h5), arrays[i].name, f->level->name);
-    return LH_OK;
+    LH_TRY(check_finite(l, f, l->rows.lse, f->row_count));
+    return check_finite(l, f, l->after.lse, f->after_count);
 }
 
 lh_status lh_trace_layer_read(lh_trace_layer *l, const lh_trace_file *f, int64_t layer)
@@ -402,7 +413,7 @@ lh_status lh_trace_layer_read(lh_trace_layer *l, const lh_trace_file *f, int64_t
         if (types[i] != f->shape.type)
             LH_FAIL(LH_EFILE, "layer %lld of '%s' has keys and values of several types", (long long)layer,
                     lh_h5_path(f->h5));
-    return check_there(l, f);
+    return check_layer(l, f);
 }
 
 void lh_trace_layer_clear(lh_trace_layer *l)

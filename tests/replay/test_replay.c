@@ -248,16 +248,30 @@ START_TEST(test_a_trace_is_drawn_by_its_columns)
 }
 END_TEST
 
+/* The policies divide by it: the file is at fault, not the weights of a model. */
+START_TEST(test_what_is_not_finite_is_named_with_its_file)
+{
+    const char *path = "made.h5";
+    lh_trace_file trace = {0};
+    lh_trace_layer layer = {0};
+    ck_assert_int_eq(made_trace_write(path, MADE_NOT_FINITE), LH_OK);
+    ck_assert_int_eq(lh_trace_file_open(&trace, path), LH_OK);
+    ck_assert_int_eq(lh_trace_layer_read(&layer, &trace, 1), LH_EFILE);
+    ck_assert_ptr_nonnull(strstr(lh_error_message(), "log-sum-exp of layer 1 of 'made.h5' is not finite"));
+    lh_trace_layer_clear(&layer);
+    lh_trace_file_close(&trace);
+    ck_assert_int_eq(lh_trace_verify(path), LH_EFILE);
+    remove(path);
+}
+END_TEST
+
 int main(void)
 {
-    const TTest *const tests[] = {test_even_attention_keeps_the_share_of_the_entries,
-                                  test_a_whole_budget_changes_nothing,
-                                  test_all_budgets_at_once_are_those_of_each_alone,
-                                  test_nothing_keeps_more_than_the_oracle,
-                                  test_adaptive_budgets_never_raise_the_bound,
-                                  test_a_gain_does_not_change_even_attention,
-                                  test_correlations_are_those_of_recorded_rows,
-                                  test_a_trace_is_drawn_by_its_columns,
-                                  NULL};
+    const TTest *const tests[] = {
+        test_even_attention_keeps_the_share_of_the_entries, test_a_whole_budget_changes_nothing,
+        test_all_budgets_at_once_are_those_of_each_alone,   test_nothing_keeps_more_than_the_oracle,
+        test_adaptive_budgets_never_raise_the_bound,        test_a_gain_does_not_change_even_attention,
+        test_correlations_are_those_of_recorded_rows,       test_a_trace_is_drawn_by_its_columns,
+        test_what_is_not_finite_is_named_with_its_file,     NULL};
     return suite_run("replay", tests);
 }

@@ -1,5 +1,6 @@
 #include "replay/trace_maker.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -51,7 +52,7 @@ static lh_status put_array(lh_h5 *h5, int layer, int what, made_kind kind)
     for (int i = 0; i < lh_h5_shape_count(&shape); i++) {
         values[i] = made_number(what, layer, i);
         if (strncmp(a->name, "columns/", 8) == 0 || strncmp(a->name, "norms/", 6) == 0) values[i] += 1;
-        if (strstr(a->name, "lse")) values[i] = 3;
+        if (strstr(a->name, "lse")) values[i] = kind == MADE_NOT_FINITE ? (float)INFINITY : 3;
         if (strstr(a->name, "queries") && kind == MADE_EVEN) values[i] = 0;
     }
     snprintf(name, sizeof name, "/layers/%03d/%s", layer, a->name);

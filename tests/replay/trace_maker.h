@@ -21,7 +21,7 @@ float made_number(int what, int layer, int element);
 
 /* At level keys. MADE_EVEN: queries are 0, so that a row attends to all that it sees alike; MADE_COMPRESSED: the random
  * one, compressed row by row. */
-typedef enum made_kind { MADE_RANDOM, MADE_EVEN, MADE_COMPRESSED } made_kind;
+typedef enum made_kind { MADE_RANDOM, MADE_EVEN, MADE_COMPRESSED, MADE_NOT_FINITE } made_kind;
 lh_status made_trace_write(const char *path, made_kind kind);
 
 #endif
