@@ -1,8 +1,9 @@
-/* analysis_list.h - every analysis, once: X(name) names lh_analysis_<name> of analysis_<name>.c. */
+/* analysis_list.h - every analysis, once: X(name) names lh_analysis_<name> of analysis_<name>.c. In this order in the file and on the page,
+ * whose headline is of the first. */
+X(perturbation)
 X(next_token)
 X(mass)
 X(hits)
-X(perturbation)
 X(bounds)
 X(budgets)
 X(overlap)

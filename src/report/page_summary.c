@@ -180,13 +180,29 @@ done:
     return st;
 }
 
+static const char *name_of(const lh_report *r, int64_t topic)
+{
+    return r->sheets[r->topics[topic].first].figure->name;
+}
+
+/* Figures whose names begin with the same word, up to a dash, are one thing in several measures: the first one ranks.
+ */
+static int is_variant(const lh_report *r, int64_t topic)
+{
+    const char *name = name_of(r, topic);
+    const size_t word = strcspn(name, "-");
+    for (int64_t t = 0; t < topic; t++)
+        if (strcspn(name_of(r, t), "-") == word && strncmp(name_of(r, t), name, word) == 0) return 1;
+    return 0;
+}
+
 static lh_status put_rankings(const lh_report *r, lh_buf *out)
 {
     int topics = 0;
     LH_TRY(lh_buf_puts(out, "<div class=\"rankings\">\n"));
     for (int64_t t = 0; t < r->topic_count && topics < RANKED_TOPICS; t++) {
         const lh_topic *topic = &r->topics[t];
-        if (!lh_can_rank(r->sheets[topic->first].drawn)) continue;
+        if (!lh_can_rank(r->sheets[topic->first].drawn) || is_variant(r, t)) continue;
         for (int64_t i = topic->first; i < topic->first + topic->count; i++)
             if (lh_can_rank(r->sheets[i].drawn)) LH_TRY(put_ranking(r, &r->sheets[i], out));
         topics++;
