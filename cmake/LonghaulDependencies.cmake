@@ -6,7 +6,7 @@ find_package(OpenMP REQUIRED COMPONENTS C)
 find_package(MPI 3.0 REQUIRED COMPONENTS C) # windows of shared memory
 
 set(HDF5_PREFER_PARALLEL ON)
-find_package(HDF5 1.10.3 REQUIRED COMPONENTS C)
+find_package(HDF5 1.10.5 REQUIRED COMPONENTS C)
 if(NOT HDF5_IS_PARALLEL)
     message(FATAL_ERROR "HDF5 was found without MPI support: install libhdf5-openmpi-dev")
 endif()

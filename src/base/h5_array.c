@@ -59,6 +59,21 @@ static int64_t most_bytes(const lh_h5 *h5, hid_t plist)
     return h5->file_bytes < INT64_MAX / ratio ? h5->file_bytes * ratio : INT64_MAX;
 }
 
+/* A chunk that filters have left out is stored whole: HDF5 copies all of it from however few bytes there are. */
+static lh_status check_unfiltered(const lh_h5 *h5, hid_t dataset, const char *name, int64_t chunk_bytes)
+{
+    hsize_t chunks = 0, bytes = 0, at[H5S_MAX_RANK];
+    unsigned left_out = 0;
+    hid_t space = H5Dget_space(dataset);
+    int ok = space >= 0 && H5Dget_num_chunks(dataset, space, &chunks) >= 0;
+    for (hsize_t i = 0; i < chunks && ok; i++)
+        ok = H5Dget_chunk_info(dataset, space, i, at, &left_out, NULL, &bytes) >= 0 &&
+             (left_out == 0 || bytes == (hsize_t)chunk_bytes);
+    if (space >= 0) H5Sclose(space);
+    if (!ok) LH_FAIL(lh_h5_code(h5), "'%s' of '%s' has a damaged chunk: it is not whole", name, h5->path);
+    return LH_OK;
+}
+
 lh_status lh_h5_check_chunk(const lh_h5 *h5, hid_t dataset, const char *name)
 {
     lh_status st = LH_OK;
@@ -74,6 +89,7 @@ lh_status lh_h5_check_chunk(const lh_h5 *h5, hid_t dataset, const char *name)
     if (rank < 1 || chunk > count || __builtin_mul_overflow(chunk, bytes, &bytes) || bytes > most_bytes(h5, plist))
         LH_FAIL_DONE(lh_h5_code(h5), "'%s' of '%s' is stored in chunks that are larger than the array or the file",
                      name, h5->path);
+    if (H5Pget_nfilters(plist) > 0) LH_TRY_DONE(check_unfiltered(h5, dataset, name, bytes));
 done:
     if (space >= 0) H5Sclose(space);
     if (type >= 0) H5Tclose(type);

@@ -50,7 +50,8 @@ herr_t lh_h5_filter_use(hid_t plist, const lh_h5_storage *storage, int rank);
 lh_status lh_h5_filters_found(const lh_h5_array *array);
 
 /* Refuses an open dataset whose chunks are larger than itself or than the file: HDF5 allocates a whole chunk to read
- * one element, and a compressed chunk may take a few bytes of the file. */
+ * one element, and a compressed chunk may take a few bytes of the file. Refuses chunks that no filter has compressed and
+ * that are not whole, too. */
 lh_status lh_h5_check_chunk(const lh_h5 *h5, hid_t dataset, const char *name);
 
 /* Shape of an open dataset; refuses more than LH_H5_RANK dimensions, unknown element types, data outside the

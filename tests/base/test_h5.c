@@ -318,6 +318,30 @@ static void add_chunked(const char *name, hid_t type, hsize_t count, hsize_t chu
     H5Dclose(set), H5Sclose(space), H5Pclose(plist), H5Fclose(f);
 }
 
+/* A bit of a chunk's filter mask says that it was not compressed: HDF5 would copy more than its bytes. */
+START_TEST(test_a_chunk_that_is_cut_off_is_refused)
+{
+    static const char bytes[100 * sizeof(float)];
+    const hsize_t first = 0;
+    write_sample();
+    add_chunked("/cut", H5T_IEEE_F32LE, 100, 100);
+    for (int whole = 1; whole >= 0; whole--) {
+        hid_t f = H5Fopen(path, H5F_ACC_RDWR, H5P_DEFAULT), set = H5Dopen2(f, "/cut", H5P_DEFAULT);
+        ck_assert_int_ge(H5Dwrite_chunk(set, H5P_DEFAULT, 1, &first, whole ? sizeof bytes : 50, bytes), 0);
+        H5Dclose(set), H5Fclose(f);
+        lh_h5 *h5;
+        lh_h5_array *array = NULL;
+        ck_assert_int_eq(lh_h5_open(&h5, path, &head), LH_OK);
+        ck_assert_int_eq(lh_h5_array_open(&array, h5, "/cut"), whole ? LH_OK : LH_EFILE);
+        lh_h5_array_close(array);
+        lh_h5_close(h5);
+    }
+    ck_assert_int_eq(lh_h5_probe(path), LH_EFILE);
+    ck_assert_msg(strstr(lh_error_message(), "'/cut'") && strstr(lh_error_message(), "damaged chunk"), "%s",
+                  lh_error_message());
+}
+END_TEST
+
 /* One element of "/bomb" or "/words" would take the memory of 2^26. */
 START_TEST(test_chunks_larger_than_their_array_are_refused)
 {
@@ -570,6 +594,7 @@ int main(void)
     tcase_add_test(tc, test_flipped_bytes_never_reach_this_process);
     tcase_add_test(tc, test_links_out_of_the_file_are_refused);
     tcase_add_test(tc, test_an_array_larger_than_the_file_is_refused);
+    tcase_add_test(tc, test_a_chunk_that_is_cut_off_is_refused);
     tcase_add_test(tc, test_chunks_larger_than_their_array_are_refused);
     tcase_add_test(tc, test_compressed_arrays_are_placed);
     tcase_add_test(tc, test_an_array_of_a_filter_that_is_not_there_is_refused);
