@@ -26,7 +26,7 @@ static const lh_option rows[] = {
      .arg = "N",
      .def = "512",
      .max = 1 << 30,
-     .help = "Query rows drawn over the whole prompt by --seed, beside those of the window."},
+     .help = "Query rows spread over the whole prompt, beside those of the window: those of '--rows sample:N'."},
     {.type = LH_OPT_I64,
      .name = "trace-window",
      FIELD(window),

@@ -3,7 +3,7 @@
 
 int64_t lh_attention_parts(const lh_policy_numbers *p, const lh_heads *heads)
 {
-    if (p->score.statistic == LH_STAT_COUNT) return 1;
+    if (p->score.statistic == LH_STAT_COUNT || p->score.statistic == LH_STAT_RMS) return 1;
     return p->shape.group == LH_GROUP_MAX || p->shape.group_after_pool ? heads->group : 1;
 }
 
@@ -19,10 +19,15 @@ void lh_attention_row_space(const lh_space_request *request, int64_t cap, int in
     }
     if (h->split) bytes[LH_SPACE_GROUP_Q] = cap * grouped * dim * f32;
     /* rows of a ring, and those with a gain or that are not causal, get a normaliser of their own */
-    if (h->split || p->score.gain || p->score.non_causal || lh_observes_again(p))
+    const int after = p->score.rows_at == LH_ROWS_AT_AFTER;
+    if (h->split || p->score.gain || p->score.non_causal || after || lh_observes_again(p))
         bytes[LH_SPACE_GROUP_LSE] = cap * grouped * f32;
     if (!in_place) bytes[LH_SPACE_POSITIONS] = cap * i32;
     if (p->score.non_causal) bytes[LH_SPACE_UNTIL] = cap * i32;
+    if (after) {
+        bytes[LH_SPACE_PLACES] = cap * i32;
+        bytes[LH_SPACE_INVERSE] = dim * f32;
+    }
     if (p->score.gain) bytes[LH_SPACE_GAINS] = cap * f32;
 }
 
@@ -60,6 +65,25 @@ void lh_count_columns(lh_evictor *ev, const lh_evict_job *job, const lh_row_bloc
     lh_run_column_stats(ev, job, b, &args);
 }
 
+/* What a number of `rows` is multiplied with. */
+static float factor_of(const lh_policy_numbers *p, const lh_heads *heads, int64_t rows)
+{
+    switch (p->score.statistic) {
+    case LH_STAT_MEAN: return 1.0f / (float)rows;
+    case LH_STAT_RMS: return 1.0f / (float)(rows * heads->group);
+    default: return 1.0f;
+    }
+}
+
+static lh_finish_kind finish_kind(const lh_policy_numbers *p)
+{
+    switch (p->score.statistic) {
+    case LH_STAT_MAS: return LH_FINISH_PER_VISIT;
+    case LH_STAT_RMS: return LH_FINISH_ROOT;
+    default: return LH_FINISH_PLAIN;
+    }
+}
+
 static void finish(lh_evictor *ev, const lh_evict_job *job, const lh_finish_scores_args *of)
 {
     const lh_policy_numbers *p = &ev->policy;
@@ -70,7 +94,7 @@ static void finish(lh_evictor *ev, const lh_evict_job *job, const lh_finish_scor
     args.seen = job->seen;
     args.window = job->layer.window;
     args.more = p->score.non_causal ? p->first_rows : 0;
-    args.factor = p->score.statistic == LH_STAT_MEAN ? 1.0f / (float)lh_policy_rows(p, job->seen) : 1.0f;
+    args.factor = factor_of(p, &ev->shape.heads, lh_policy_rows(p, job->seen));
     if (p->shape.group == LH_GROUP_SUM && args.parts == 1) args.factor *= (float)ev->shape.heads.group;
     LH_LATCH(&ev->exec, ev->exec.ops->finish_scores(ev->exec.stream, &args));
 }
@@ -79,15 +103,18 @@ void lh_finish_statistics(lh_evictor *ev, const lh_evict_job *job, const lh_colu
 {
     const lh_policy_numbers *p = &ev->policy;
     float *raw = ev->at[LH_SPACE_RAW];
-    lh_finish_scores_args args = {
-        .x = from->counts.at ? from->counts : from->sums, .squares = from->squares, .first_row = first_row};
+    lh_finish_scores_args args = {.x = from->counts.at ? from->counts
+                                       : from->sums.at ? from->sums
+                                                       : from->squares,
+                                  .squares = from->squares,
+                                  .first_row = first_row};
     if (p->select.kind == LH_SELECT_STD_SCOPE) { /* the first stage wants the deviations */
         args.y = ev->at[LH_SPACE_SECOND];
         args.kind = LH_FINISH_DEVIATION;
         finish(ev, job, &args);
     }
     args.y = raw;
-    args.kind = p->score.statistic == LH_STAT_MAS ? LH_FINISH_PER_VISIT : LH_FINISH_PLAIN;
+    args.kind = finish_kind(p);
     finish(ev, job, &args);
     if (lh_score_parts(p, &ev->shape.heads) > 1 && !p->shape.group_after_pool) lh_join_group(ev, job, raw, raw);
 }

@@ -54,6 +54,7 @@ lh_row_block lh_join_rows(lh_evictor *ev, const lh_evict_job *job, const lh_quer
 typedef struct lh_columns {
     lh_slot_floats sums, squares, counts; /* at NULL: not wanted */
     int64_t parts;
+    int each_head; /* 1: the weights of each query head, one after the other, and not those of their group */
 } lh_columns;
 
 lh_logit lh_logit_of(const lh_evictor *ev, const lh_evict_job *job);
@@ -77,7 +78,8 @@ void lh_gather_groups(lh_evictor *ev, const lh_query_rows *own, lh_row_block *ou
 /* A slice of rows goes to lh_own_q and lh_own_lse. */
 void lh_take_rows(lh_evictor *ev, lh_query_rows *rows);
 
-/* Of every KV head the columns that are this rank's share are counted; then (collective) ranks exchange them. */
+/* Of every KV head the columns that are this rank's share are counted, all where no other rank has the head; then
+ * (collective) ranks exchange them. */
 void lh_count_shares(lh_evictor *ev, const lh_evict_job *job, const lh_row_block *b, const lh_columns *to);
 void lh_exchange_columns(lh_evictor *ev, const lh_evict_job *job);
 

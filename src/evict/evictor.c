@@ -166,7 +166,7 @@ int64_t lh_evict_first_row(const lh_evictor *ev)
 {
     const lh_policy_numbers *p = &ev->policy;
     if (p->block || p->first_rows || !lh_evict_uses_attention(p)) return 0;
-    return ev->prompt_tokens - lh_policy_rows(p, ev->prompt_tokens);
+    return lh_policy_rows(p, ev->prompt_tokens) ? lh_policy_row_of(p, ev->prompt_tokens, 0) : ev->prompt_tokens;
 }
 
 void lh_evict_begin_layer(lh_evictor *ev, const lh_evict_job *job)

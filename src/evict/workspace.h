@@ -33,9 +33,10 @@ typedef enum lh_space_part {
     LH_SPACE_GROUP_LSE, /* [rows, kv_count * group] f32: also where rows have a normaliser of their own */
     LH_SPACE_POSITIONS, /* [rows] int32 */
     LH_SPACE_UNTIL,     /* [rows] int32: the last position that a row sees, where it is not its own */
+    LH_SPACE_PLACES,    /* [rows] int32: where a row is in the prompt, where it scores from after it */
     LH_SPACE_GAINS,     /* [rows] f32 */
+    LH_SPACE_INVERSE,   /* [rotary / 2] f32: frequencies of the inverse rotation */
     /* of expected attention */
-    LH_SPACE_INVERSE,     /* [rotary / 2] f32: frequencies of the inverse rotation */
     LH_SPACE_SUMS,        /* [q_count, head_dim] f64; where groups are split of all ranks, as above */
     LH_SPACE_PRODUCTS,    /* [q_count, head_dim, head_dim] f64 */
     LH_SPACE_MEANS,       /* [kv_count * group, head_dim] f32 */

@@ -10,9 +10,14 @@
 
 /* y[h * parts + c, s] from the numbers x_c of an entry, n = its visits: rows among those at positions first_row .. seen
  * - 1 that saw it, and `more` other rows that saw every entry: n = max(0, min(seen, p + window) - max(p, first_row))
- * + more at position p (seen alone without a window). PLAIN: factor * x; PER_VISIT: factor * x / n, 0 where n <= 0;
- * DEVIATION: sqrt(max(0, squares / n - (x / n)^2)), 0 where n <= 1. */
-typedef enum lh_finish_kind { LH_FINISH_PLAIN, LH_FINISH_PER_VISIT, LH_FINISH_DEVIATION } lh_finish_kind;
+ * + more at position p (seen alone without a window). PLAIN: factor * x; ROOT: sqrt(factor * x); PER_VISIT: factor * x
+ * / n, 0 where n <= 0; DEVIATION: sqrt(max(0, squares / n - (x / n)^2)), 0 where n <= 1. */
+typedef enum lh_finish_kind {
+    LH_FINISH_PLAIN,
+    LH_FINISH_ROOT,
+    LH_FINISH_PER_VISIT,
+    LH_FINISH_DEVIATION
+} lh_finish_kind;
 typedef struct lh_finish_scores_args {
     float *y; /* [heads * parts, ld] */
     lh_slot_floats x, squares;

@@ -29,6 +29,12 @@ static lh_status init_arenas(lh_kv *kv)
     return LH_OK;
 }
 
+/* Queries or keys are rotated back, and again. */
+static int needs_rotations(const lh_policy_numbers *p)
+{
+    return p->score.source == LH_SCORE_EXPECTED || p->score.rows_at == LH_ROWS_AT_AFTER || lh_kv_uses_slots(p);
+}
+
 lh_status lh_kv_open(lh_kv **out, const lh_exec *exec, const lh_kv_shape *shape, const lh_policy *policy)
 {
     lh_status st = LH_OK;
@@ -46,7 +52,7 @@ lh_status lh_kv_open(lh_kv **out, const lh_exec *exec, const lh_kv_shape *shape,
     kv->numbers = lh_policy_fix(policy, 0);
     kv->stats = lh_entry_stats_of(&kv->numbers, &shape->heads);
     if ((policy->select.kind == LH_SELECT_TWO_STAGE && !shape->projections) ||
-        ((policy->score.source == LH_SCORE_EXPECTED || lh_kv_uses_slots(&kv->numbers)) && !shape->rotations))
+        (needs_rotations(&kv->numbers) && !shape->rotations))
         LH_FAIL_DONE(LH_EINTERNAL, "policy '%s' needs projections or rotations of the model, which are not set",
                      policy->name);
     LH_TRY_DONE(lh_policy_check_question(policy));

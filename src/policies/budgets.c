@@ -44,6 +44,7 @@ lh_policy_numbers lh_policy_fix(const lh_policy *policy, int64_t tokens)
                            .positions = policy->positions,
                            .budget = lh_policy_entries(policy, tokens),
                            .rows = policy->rows.n,
+                           .rows_spread = policy->rows_spread,
                            .window = policy->window,
                            .sinks = policy->sinks,
                            .recents = policy->recents.n,
@@ -72,9 +73,23 @@ int64_t lh_policy_rows(const lh_policy_numbers *fixed, int64_t seen)
     return fixed->evicts && fixed->score.source == LH_SCORE_ATTENTION ? lh_min_i64(seen, fixed->rows) : 0;
 }
 
+int64_t lh_policy_spread_row(int64_t tokens, int64_t rows, int64_t r)
+{
+    return (2 * r + 1) * tokens / (2 * rows);
+}
+
+int64_t lh_policy_row_of(const lh_policy_numbers *fixed, int64_t seen, int64_t r)
+{
+    int64_t rows = lh_policy_rows(fixed, seen);
+    if (fixed->rows_spread) return lh_policy_spread_row(seen, rows, r);
+    return r < fixed->first_rows ? r : seen - rows + r;
+}
+
 int64_t lh_policy_row_at(const lh_policy_numbers *fixed, int64_t seen, int64_t r)
 {
-    return r < fixed->first_rows ? r : seen - lh_policy_rows(fixed, seen) + r;
+    enum { AHEAD = 256 };
+    if (fixed->score.rows_at == LH_ROWS_AT_AFTER) return seen + r * AHEAD / lh_policy_rows(fixed, seen);
+    return lh_policy_row_of(fixed, seen, r);
 }
 
 lh_protection lh_policy_protect(const lh_policy_numbers *fixed, const lh_protect_request *request)

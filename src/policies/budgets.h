@@ -18,6 +18,7 @@ typedef struct lh_policy_numbers {
     int64_t budget;           /* entries per KV head; `full`: the tokens of the prompt */
     int64_t rows, first_rows; /* observed rows, and those of them at the beginning of the prompt; the others are at its
                                * end */
+    int rows_spread;          /* 1: over the whole prompt, else at its end */
     int64_t window, sinks, recents;
     int64_t every, block;
 } lh_policy_numbers;
@@ -35,7 +36,14 @@ lh_policy_numbers lh_policy_recording(int64_t rows, int64_t tokens);
 /* Number of query rows to observe after `seen` tokens, at most `seen`; 0 for scores without rows. With proxies: P. */
 int64_t lh_policy_rows(const lh_policy_numbers *fixed, int64_t seen);
 
-/* The position of the r-th of them, r < lh_policy_rows. */
+/* The r-th of `rows` rows that are spread evenly over `tokens` tokens, rows <= tokens. Those of an odd share of `rows`
+ * are among those of `rows`. */
+int64_t lh_policy_spread_row(int64_t tokens, int64_t rows, int64_t r);
+
+/* The row of the prompt that is the r-th of them, r < lh_policy_rows, and the position from which it scores: its own,
+ * or after the prompt, spread over 256 positions (DapQ, arXiv 2603.11564: the position of a query tells more of what it
+ * attends to than its content). */
+int64_t lh_policy_row_of(const lh_policy_numbers *fixed, int64_t seen, int64_t r);
 int64_t lh_policy_row_at(const lh_policy_numbers *fixed, int64_t seen, int64_t r);
 
 /* State of a layer at an eviction: its budget, and `seen` tokens, of which the next row does not see those before

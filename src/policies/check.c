@@ -93,6 +93,31 @@ static int expects_later(const lh_policy *p)
     return p->score.source == LH_SCORE_EXPECTED && (p->every || p->block);
 }
 
+static int moves_all_rows(const lh_policy *p)
+{
+    return p->score.rows_at == LH_ROWS_AT_AFTER && p->score.running;
+}
+
+static int spreads_visits(const lh_policy *p)
+{
+    return (p->score.rows_at == LH_ROWS_AT_AFTER || p->rows_spread) && p->score.statistic == LH_STAT_MAS;
+}
+
+static int spreads_later(const lh_policy *p)
+{
+    return (p->score.rows_at == LH_ROWS_AT_AFTER || p->rows_spread) && (p->every || p->block);
+}
+
+static int spreads_gains(const lh_policy *p)
+{
+    return (p->score.rows_at == LH_ROWS_AT_AFTER || p->rows_spread) && (p->score.gain || p->score.non_causal);
+}
+
+static int running_root(const lh_policy *p)
+{
+    return p->score.running && p->score.statistic == LH_STAT_RMS;
+}
+
 static int narrows_blocks(const lh_policy *p)
 {
     return p->block && p->budgets.layers != LH_LAYERS_UNIFORM;
@@ -107,7 +132,7 @@ static const struct {
     {running_mean, "'--statistic mean' needs rows that are observed again ('--window N' or '--proxies P%', without "
                    "'--rows all'); use sum or mas"},
     {chooses_without_attention, "this '--select' needs a statistic of attention ('--statistic sum' or mean, mas, "
-                                "count, last): give '--select topk'"},
+                                "count, rms, last): give '--select topk'"},
     {deviates_without_mean, "'--select std-scope' compares each weight with the mean of an entry: it needs "
                             "'--statistic mas' and '--group mean'"},
     {adapts_to_deviation, "'--head-budget adaptive' compares the scores of heads, but '--select std-scope' chooses by "
@@ -133,6 +158,17 @@ static const struct {
                             "position, the number of entries that every head holds"},
     {slots_of_old_rows, "'--positions slot' needs scores without attention, or statistics that go on ('--rows all', or "
                         "'--window 0'): rows that are observed again were rotated before the slots changed"},
+    {running_root, "'--statistic rms' needs rows that are observed once ('--rows sample:N' or last:N, or a window)"},
+    {moves_all_rows,
+     "'--rows-at after' moves some rows, and not all as they pass: give '--rows sample:N' or last:N, and "
+     "a window"},
+    {spreads_visits,
+     "'--statistic mas' divides by the rows after an entry, but rows that are spread or moved by '--rows "
+     "sample:N' or '--rows-at after' are not those: give mean"},
+    {spreads_later,
+     "'--rows-at after' and '--rows sample:N' observe rows of the whole prompt: they need '--evict never'"},
+    {spreads_gains,
+     "'--gain' and '--non-causal' are for the last rows: leave them out with '--rows-at after' and '--rows sample:N'"},
     {narrows_blocks, "'--evict block:N' needs '--layer-budget uniform': in blocks a layer is cut before the length of "
                      "the prompt shapes the budgets of layers"},
 };

@@ -105,20 +105,24 @@ void lh_proxies_write(const lh_policy *policy, const lh_part *part, lh_part_valu
         snprintf(out->text, sizeof out->text, "%s", policy->proxies.kind ? "question" : "none");
 }
 
-/* text NULL: the rows of the window, which is read earlier. */
+/* text NULL: the rows of the window, which is read earlier; or, to score from after the prompt, rows of all of it. */
 lh_status lh_rows_read(lh_policy *policy, const lh_part *part, const char *text)
 {
     (void)part;
+    enum { SPREAD = 512 };
+    policy->rows_spread = text ? strncmp(text, "sample:", 7) == 0 : policy->score.rows_at == LH_ROWS_AT_AFTER;
+    const char *number = policy->rows_spread ? "sample:" : "last:";
     if (!text)
-        policy->rows.n = policy->window;
+        policy->rows.n = policy->rows_spread ? SPREAD : policy->window;
     else if (strcmp(text, "all") == 0)
         policy->rows.n = INT64_MAX;
     else if (!lh_percent_read(&policy->rows.percent, text) &&
-             (strncmp(text, "last:", 5) != 0 || !number_of(&policy->rows.n, text + 5, 1)))
-        LH_FAIL(LH_EUSAGE, "--rows '%s' must be all, last:N with N from 1 on, or a share of the prompt up to 100%%",
+             (strncmp(text, number, strlen(number)) != 0 || !number_of(&policy->rows.n, text + strlen(number), 1)))
+        LH_FAIL(LH_EUSAGE,
+                "--rows '%s' must be all, last:N or sample:N with N from 1 on, or a share of the prompt up to 100%%",
                 text);
-    policy->score.running =
-        policy->score.statistic != LH_STAT_LAST && (policy->rows.n == INT64_MAX || policy->window == 0);
+    policy->score.running = policy->score.statistic != LH_STAT_LAST && !policy->rows_spread &&
+                            (policy->rows.n == INT64_MAX || policy->window == 0);
     return LH_OK;
 }
 
@@ -129,6 +133,8 @@ void lh_rows_write(const lh_policy *policy, const lh_part *part, lh_part_value *
         lh_percent_write(policy->rows.percent, out);
     else if (policy->rows.n == INT64_MAX)
         snprintf(out->text, sizeof out->text, "all");
+    else if (policy->rows_spread)
+        snprintf(out->text, sizeof out->text, "sample:%lld", (long long)policy->rows.n);
     else
         snprintf(out->text, sizeof out->text, "last:%lld", (long long)policy->rows.n);
 }

@@ -15,7 +15,10 @@
       "Place of the proxies: the end of the prompt, or half of them at its beginning, which are then the sinks.")     \
     X(window, "window", LH_OPT_STR, NULL, "N",                                                                        \
       "Attention window: the last N rows of the prompt score the entries, and are kept.")                             \
-    X(rows, "rows", LH_OPT_STR, NULL, "all|last:N|P%", "Rows that score; by default those of the window.")            \
+    X(rows_at, "rows-at", LH_OPT_STR, lh_policy_row_places, NULL,                                                     \
+      "Place from which rows score: their own, or positions after the prompt, from where they see all of it.")        \
+    X(rows, "rows", LH_OPT_STR, NULL, "all|last:N|P%|sample:N",                                                       \
+      "Rows that score; by default those of the window, after the prompt 512 spread over it.")                        \
     X(gain, "gain", LH_OPT_SWITCH, lh_policy_switch, NULL,                                                            \
       "Sharpen the attention that scores, more so for texts much longer than the budget (AhaKV).")                    \
     X(gain_floor, "gain-floor", LH_OPT_SWITCH, lh_policy_switch, NULL, "A gain of at least 1, which never flattens.") \

@@ -44,7 +44,8 @@ static int observes_again(const lh_policy *policy)
 
 static int joins(const lh_policy *policy)
 {
-    return lh_policy_attends(policy) && policy->score.statistic != LH_STAT_COUNT;
+    return lh_policy_attends(policy) && policy->score.statistic != LH_STAT_COUNT &&
+           policy->score.statistic != LH_STAT_RMS;
 }
 
 static int pools(const lh_policy *policy)
@@ -112,9 +113,9 @@ static const lh_profile_part layer_profile = {LH_PROFILE_OF_LAYERS, offsetof(lh_
 #define OWN(name) .read = lh_##name##_read, .write = lh_##name##_write
 #define AT(member) .at = offsetof(lh_policy, member)
 #define USED(test, what) .used = test, .needs = what
-#define OBSERVED "a statistic of rows ('--statistic sum' or mean, mas, count)"
+#define OBSERVED "a statistic of rows ('--statistic sum' or mean, mas, count, rms)"
 #define ALWAYS USED(always, NULL)
-#define ATTENTION USED(lh_policy_attends, "a statistic of attention ('--statistic sum' or mean, mas, count, last)")
+#define ATTENTION USED(lh_policy_attends, "a statistic of attention ('--statistic sum' or mean, mas, count, rms, last)")
 #define POOLS USED(pools, "'--pool max' or avg")
 #define ADAPTS USED(adapts, "'--head-budget adaptive'")
 
@@ -122,9 +123,11 @@ static const lh_profile_part layer_profile = {LH_PROFILE_OF_LAYERS, offsetof(lh_
 #define ROW_proxies USED(lh_policy_observes, OBSERVED), OWN(proxies)
 #define ROW_proxies_at USED(has_share_of_proxies, "'--proxies P%'"), WORD, AT(proxies.at)
 #define ROW_window USED(has_window, OBSERVED " and '--proxies none'"), NUMBER, AT(window)
-#define ROW_rows                                                                                                   \
-    USED(has_rows, "a statistic of attention ('--statistic sum' or mean, mas, count, last) and '--proxies none'"), \
+#define ROW_rows                                                                                              \
+    USED(has_rows,                                                                                            \
+         "a statistic of attention ('--statistic sum' or mean, mas, count, rms, last) and '--proxies none'"), \
         .forced = last_row, OWN(rows)
+#define ROW_rows_at USED(has_window, OBSERVED " and '--proxies none'"), WORD, AT(score.rows_at)
 #define ROW_gain ATTENTION, WORD, AT(score.gain)
 #define ROW_gain_floor USED(gains, "'--gain'"), WORD, AT(score.gain_floor)
 #define ROW_non_causal                                                                                         \

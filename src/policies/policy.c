@@ -21,6 +21,7 @@ enum { PRESETS = sizeof presets / sizeof *presets };
 const lh_policy_parts lh_policy_defaults = {.proxies = "none",
                                             .proxies_at = "end",
                                             .window = "32",
+                                            .rows_at = "own",
                                             .gain = "off",
                                             .gain_floor = "off",
                                             .non_causal = "off",

@@ -23,13 +23,14 @@ typedef enum lh_score_source {
     LH_SOURCE_WORDS(LH_SOURCE)
 #undef LH_SOURCE
 } lh_score_source;
-typedef enum lh_statistic { LH_STAT_SUM, LH_STAT_MEAN, LH_STAT_MAS, LH_STAT_COUNT, LH_STAT_LAST } lh_statistic;
+typedef enum lh_statistic { LH_STAT_SUM, LH_STAT_MEAN, LH_STAT_MAS, LH_STAT_COUNT, LH_STAT_RMS, LH_STAT_LAST } lh_statistic;
 
 /* Numbers of words. A profile may stand in place of a word; its number follows theirs. LH_COMPAT_KVPRESS: alpha and the
  * first stage are shares of the whole budget, where protected entries count as the best, not of what may be kept beside
  * them; and a pyramid falls over the whole budget, window included, rounded and not exact in total. */
 #define LH_NUMBER(word, meaning, number) number,
 typedef enum lh_proxies_at { LH_PROXIES_AT_WORDS(LH_NUMBER) } lh_proxies_at;
+typedef enum lh_row_place { LH_ROWS_AT_WORDS(LH_NUMBER) } lh_row_place;
 typedef enum lh_heads_budget { LH_HEADS_WORDS(LH_NUMBER) LH_HEADS_PROFILE } lh_heads_budget;
 typedef enum lh_layers_budget { LH_LAYERS_WORDS(LH_NUMBER) LH_LAYERS_PROFILE } lh_layers_budget;
 typedef enum lh_safeguard { LH_SAFEGUARD_WORDS(LH_NUMBER) } lh_safeguard;
@@ -51,6 +52,7 @@ typedef struct lh_policy_score {
     lh_score_source source;
     lh_statistic statistic;
     int running; /* statistics go on while decoding; else the last rows are observed again at each eviction */
+    lh_row_place rows_at;
     int gain, gain_floor, non_causal, value_prior;
     lh_scorer scorer; /* of LH_SCORE_CALLER */
 } lh_policy_score;
@@ -97,6 +99,7 @@ typedef struct lh_policy {
     lh_policy_amount budget; /* percent: of the prompt */
     lh_policy_score score;
     lh_policy_amount rows; /* observed rows, INT64_MAX: all; 0 for scores without rows. percent: of the prompt */
+    int rows_spread;       /* 1: rows.n of them spread over the prompt, else the last ones */
     lh_policy_proxies proxies;
     lh_policy_shape shape;
     int64_t window, sinks;
@@ -143,8 +146,8 @@ lh_status lh_policy_check_question(const lh_policy *policy);
  * *out as lines. */
 lh_status lh_policy_warnings(const lh_policy *policy, int64_t seen, lh_buf *out);
 
-/* Likewise for questions that come after the eviction: a policy that scores by attention has seen the context alone, and
- * may have evicted the answer (docs/results.md, context-only). */
+/* Likewise for questions that come after the eviction: a policy that scores by attention has seen the context alone,
+ * and may have evicted the answer (docs/results.md, context-only). */
 lh_status lh_policy_question_warnings(const lh_policy *policy, int64_t seen, lh_buf *out);
 
 /* The resolved parts, one per line: the option, its value and its meaning; then what happens while decoding.

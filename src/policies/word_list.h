@@ -8,6 +8,7 @@
 #define LH_POLICY_WORDS(X)                          \
     X(lh_policy_statistics, LH_STATISTIC_WORDS)     \
     X(lh_policy_proxy_places, LH_PROXIES_AT_WORDS)  \
+    X(lh_policy_row_places, LH_ROWS_AT_WORDS)       \
     X(lh_policy_groups, LH_GROUP_WORDS)             \
     X(lh_policy_pools, LH_POOL_WORDS)               \
     X(lh_policy_group_stages, LH_GROUP_STAGE_WORDS) \
@@ -36,12 +37,18 @@
       LH_STAT_MAS)                                                                                                \
     X("count", "The number of rows that give an entry more than their mean weight.", LH_SCORE_ATTENTION,          \
       LH_STAT_COUNT)                                                                                              \
+    X("rms", "The attention that an entry receives, as the root of its mean square over rows and query heads.",   \
+      LH_SCORE_ATTENTION, LH_STAT_RMS)                                                                            \
     X("last", "The attention of the last row alone.", LH_SCORE_ATTENTION, LH_STAT_LAST)                           \
     LH_SOURCE_WORDS(X)
 
 #define LH_PROXIES_AT_WORDS(X)                                        \
     X("end", "Proxies are the end of the prompt.", LH_PROXIES_AT_END) \
     X("both-ends", "Half of the proxies are the beginning of the prompt, the others its end.", LH_PROXIES_AT_BOTH_ENDS)
+
+#define LH_ROWS_AT_WORDS(X)                                     \
+    X("own", "Rows score from where they are.", LH_ROWS_AT_OWN) \
+    X("after", "Rows score from positions after the prompt, and see all of it.", LH_ROWS_AT_AFTER)
 
 /* lh_group_kind of kernels/ops.h */
 #define LH_GROUP_WORDS(X)                                            \

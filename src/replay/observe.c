@@ -37,16 +37,6 @@ void lh_replay_watch_close(lh_replay_watch *w, const lh_replay *r)
 
 /* ---- rows ---- */
 
-/* Index of the recorded row at a position of the prompt, which there is. */
-static int64_t row_at(const lh_trace_file *t, int64_t position)
-{
-    int64_t from_end = t->prompt - position;
-    if (from_end <= t->window) return t->row_count - from_end;
-    for (int64_t i = 0; i < t->row_count; i++)
-        if (t->rows[i] == position) return i;
-    return -1;
-}
-
 static int64_t q_width(const lh_replay *r)
 {
     return r->trace.shape.heads.heads * r->trace.shape.head_dim;
@@ -75,7 +65,7 @@ static lh_status gather_window(lh_replay_watch *w, const lh_replay *r, const lh_
     LH_TRY(make_room(w, r, lh_policy_rows(n, t->prompt)));
     for (int64_t i = 0; i < w->rows; i++) {
         w->positions[i] = (int32_t)lh_policy_row_at(n, t->prompt, i);
-        copy_row(w, r, i, &r->layer.data.rows, row_at(t, w->positions[i]));
+        copy_row(w, r, i, &r->layer.data.rows, lh_trace_row_at(t, lh_policy_row_of(n, t->prompt, i)));
     }
     return LH_OK;
 }

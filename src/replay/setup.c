@@ -106,12 +106,21 @@ lh_replay_judge lh_replay_judge_of(const lh_trace_file *t, lh_replay_judge wante
     return t->after_count >= FEWEST_AFTER ? LH_JUDGE_DECODE : LH_JUDGE_PROMPT;
 }
 
+/* 1 where rows that are spread over the prompt are among those that were recorded. */
+static int has_spread_rows(const lh_trace_file *t, const lh_policy_numbers *n)
+{
+    for (int64_t r = 0; r < lh_policy_rows(n, t->prompt); r++)
+        if (lh_trace_row_at(t, lh_policy_row_of(n, t->prompt, r)) < 0) return 0;
+    return 1;
+}
+
 static int needs_all_rows(const lh_trace_file *t, const lh_policy_numbers *n)
 {
     const int counts =
         n->score.running && !n->score.gain && !n->score.non_causal && n->shape.group == 0 && !n->shape.group_after_pool;
     const int64_t rows = lh_policy_rows(n, t->prompt);
     if (n->score.source == LH_SCORE_EXPECTED) return 1;
+    if (n->rows_spread) return 0;
     if (counts && rows == t->column_rows) return 0; /* they were counted */
     return rows > t->window || n->first_rows > 0;
 }
@@ -126,6 +135,10 @@ static const char *missing(const lh_trace_file *t, const lh_policy_numbers *n)
     if ((attention || n->score.source == LH_SCORE_EXPECTED) && t->window < t->prompt && needs_all_rows(t, n))
         return "it observes more query rows than were recorded: '--trace-level full' records all, '--trace-window N' "
                "the last N";
+    if (n->rows_spread && !has_spread_rows(t, n))
+        return "it observes query rows spread over the prompt that were not recorded: '--trace-level full' records "
+               "all, "
+               "'--trace-rows N' those of '--rows sample:N'";
     if (needs_entries && !t->level->entries)
         return "it observes keys or values: record them with '--trace-level keys' or 'full'";
     return NULL;

@@ -5,7 +5,7 @@
 
 #include "base/mem.h"
 #include "base/minmax.h"
-#include "base/rng.h"
+#include "policies/budgets.h"
 
 enum { WINDOW_COLUMNS = 32 }; /* what SnapKV and its kin observe */
 
@@ -55,20 +55,19 @@ lh_status lh_trace_layers(const lh_trace_options *options, int64_t count, uint8_
     return LH_OK;
 }
 
-int64_t lh_trace_rows(const lh_trace_options *o, int64_t tokens, uint64_t seed, int32_t *positions)
+int64_t lh_trace_rows(const lh_trace_options *o, int64_t tokens, int32_t *positions)
 {
-    const int64_t window = lh_trace_level_find(o->level)->all_rows ? tokens : lh_min_i64(o->window, tokens);
-    const int64_t before = tokens - window, drawn = lh_min_i64(o->rows, before);
-    const uint32_t key[2] = {(uint32_t)seed, (uint32_t)(seed >> 32)};
+    const int64_t window = lh_trace_level_find(o->level)->all_rows ? tokens : lh_min_i64(o->window, tokens),
+                  before = tokens - window, spread = lh_min_i64(o->rows, tokens);
     int64_t n = 0;
-    for (int64_t p = 0; p < before && n < drawn && positions; p++) { /* selection sampling */
-        uint32_t out[4], counter[4] = {(uint32_t)p, 0, 0, 0x74726163};
-        lh_philox(out, key, counter);
-        if ((double)lh_uniform(out[0]) * (double)(before - p) < (double)(drawn - n)) positions[n++] = (int32_t)p;
+    for (int64_t r = 0; r < spread; r++) {
+        const int64_t p = lh_policy_spread_row(tokens, spread, r);
+        if (p >= before) break;
+        if (positions) positions[n] = (int32_t)p;
+        n++;
     }
-    n = drawn;
     for (int64_t p = before; p < tokens && positions; p++) positions[n + p - before] = (int32_t)p;
-    return drawn + window;
+    return n + window;
 }
 
 int64_t lh_trace_top_logits(int64_t vocab)
@@ -98,7 +97,7 @@ lh_status lh_trace_bytes(lh_trace_size *out, const lh_trace_options *o, const lh
     int64_t layers = 0;
     lh_trace_size size = {0};
     LH_TRY(count_layers(o, c->layers, &layers));
-    size.layer = lh_trace_rows(o, r->tokens, 0, NULL) * query_row;
+    size.layer = lh_trace_rows(o, r->tokens, NULL) * query_row;
     size.layer += c->kv_heads * r->tokens * (6 * f32 + (int64_t)sizeof(int32_t)); /* columns, norms, what is kept */
     size.layer += r->tokens * entry + r->after * (query_row + entry);
     if (level->entries) size.layer += c->hidden * q * lh_dtype_bytes(r->weight_type);

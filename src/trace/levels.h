@@ -23,7 +23,7 @@ typedef struct lh_trace_options {
     const char *level;  /* a name of a level */
     const char *layers; /* "all", or a list such as "0,4-7" */
     const char *dtype;  /* of queries and outputs: "f32", "bf16" */
-    int64_t rows;       /* drawn over the whole prompt */
+    int64_t rows;       /* spread over the whole prompt */
     int64_t window;     /* last rows of the prompt */
     lh_h5_filter compress;
 } lh_trace_options;
@@ -32,9 +32,9 @@ typedef struct lh_trace_options {
 lh_status lh_trace_layers(const lh_trace_options *options, int64_t count, uint8_t *layers);
 
 /* Positions of the recorded query rows of a prompt of `tokens` tokens, ascending: the last `window`, and before them
- * `rows` that are drawn by `seed` with equal probability; all of them at a level of all rows. Returns their number;
+ * those of `rows` rows that are spread over the whole prompt; all of them at a level of all rows. Returns their number;
  * positions NULL: counts only. */
-int64_t lh_trace_rows(const lh_trace_options *options, int64_t tokens, uint64_t seed, int32_t *positions);
+int64_t lh_trace_rows(const lh_trace_options *options, int64_t tokens, int32_t *positions);
 
 /* Logits that are recorded of a step after the prompt: the best ones. */
 enum { LH_TRACE_TOP = 64 };

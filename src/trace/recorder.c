@@ -190,9 +190,9 @@ static lh_status open_all(lh_trace *t, const lh_generate_request *r)
     LH_TRY(lh_trace_layers(&t->options, s->layers, t->layers));
     for (int64_t l = 0; l < s->layers; l++)
         if (t->layers[l]) t->last_layer = l;
-    t->rows = lh_trace_rows(&t->options, t->prompt, r->sampling.seed, NULL);
+    t->rows = lh_trace_rows(&t->options, t->prompt, NULL);
     LH_TRY(lh_calloc(&t->positions, t->rows, sizeof *t->positions));
-    lh_trace_rows(&t->options, t->prompt, r->sampling.seed, t->positions);
+    lh_trace_rows(&t->options, t->prompt, t->positions);
     LH_TRY(open_stats(t, r->policy));
     return lh_comm_rank(t->view.comm) == 0 ? make_folder(t) : LH_OK;
 }

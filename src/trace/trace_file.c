@@ -293,6 +293,19 @@ void lh_trace_file_close(lh_trace_file *f)
     *f = (lh_trace_file){0};
 }
 
+int64_t lh_trace_row_at(const lh_trace_file *t, int64_t position)
+{
+    int64_t low = 0, high = t->row_count;
+    while (low < high) {
+        const int64_t middle = low + (high - low) / 2;
+        if (t->rows[middle] < position)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < t->row_count && t->rows[low] == position ? low : -1;
+}
+
 lh_status lh_trace_answers(const lh_trace_file *f, json_t **out)
 {
     return lh_h5_has(f->h5, "/answers") ? lh_trace_json(f, "/answers", out) : LH_OK;

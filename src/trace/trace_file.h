@@ -41,6 +41,9 @@ typedef struct lh_trace_file {
 lh_status lh_trace_file_open(lh_trace_file *out, const char *path);
 void lh_trace_file_close(lh_trace_file *file);
 
+/* Index of the recorded row at a position of the prompt; -1: it was not recorded. */
+int64_t lh_trace_row_at(const lh_trace_file *file, int64_t position);
+
 /* A text of the file, parsed (a new reference). */
 lh_status lh_trace_json(const lh_trace_file *file, const char *name, json_t **out);
 

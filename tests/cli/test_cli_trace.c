@@ -396,20 +396,21 @@ static void read_kept(lh_buf *out, const char *path)
 }
 
 /* Every source of scores, every kind of budgets and selections. */
-#define POLICIES                            \
-    X("streaming")                          \
-    X("h2o")                                \
-    X("scissorhands")                       \
-    X("tova")                               \
-    X("mas")                                \
-    X("roco")                               \
-    X("snapkv")                             \
-    X("pyramidkv")                          \
-    X("ada-snapkv")                         \
-    X("ada-pyramid")                        \
-    X("critical-snapkv")                    \
-    X("critical-ada-snapkv")                \
-    X("ada-snapkv --layer-budget adaptive") \
+#define POLICIES                                                     \
+    X("streaming")                                                   \
+    X("h2o")                                                         \
+    X("scissorhands")                                                \
+    X("tova")                                                        \
+    X("mas")                                                         \
+    X("roco")                                                        \
+    X("snapkv")                                                      \
+    X("pyramidkv")                                                   \
+    X("ada-snapkv")                                                  \
+    X("ada-pyramid")                                                 \
+    X("critical-snapkv")                                             \
+    X("critical-ada-snapkv")                                         \
+    X("ada-snapkv --layer-budget adaptive")                          \
+    X("ada-snapkv --statistic rms --rows-at after --rows sample:24") \
     X("nacl") X("ahakv") X("knorm") X("keydiff") X("expected-attention") X("random") X("longhaul")
 static const char *const policies[] = {
 #define X(name) name,
@@ -442,7 +443,7 @@ START_TEST(test_a_replay_keeps_what_a_run_keeps)
             read_kept(&kept, "live.h5");
             for (int ranks = 1; ranks <= 4; ranks += 3) {
                 snprintf(path, sizeof path, "sets%d/whole.%s-%s.h5", ranks, policies[p], budget);
-                for (char *c = path; (c = strchr(c, ' '));) *c = '_';
+                for (char *c = path; (c = strpbrk(c, " :"));) *c = '_';
                 read_kept(&replayed, path);
                 ck_assert_msg(replayed.bytes == kept.bytes && memcmp(replayed.data, kept.data, (size_t)kept.bytes) == 0,
                               "%s keeps other entries than the run", path);
@@ -477,7 +478,7 @@ START_TEST(test_a_replay_evicts_while_decoding_as_the_run)
         snprintf(said, sizeof said, "as in the recorded run: %s at 60", runs[i].policy);
         ck_assert_msg(strstr(r.err.data, said) != NULL, "%s", r.err.data);
         snprintf(path, sizeof path, "decoded/d.%s-60.h5", runs[i].policy);
-        for (char *c = path; (c = strchr(c, ' '));) *c = '_';
+        for (char *c = path; (c = strpbrk(c, " :"));) *c = '_';
         same_tokens("d.keep.h5", path);
         for (int part = 0; part < 2; part++) {
             read_part(&run, "d.keep.h5", part ? "final" : "kept");
@@ -581,6 +582,11 @@ START_TEST(test_what_was_not_recorded_is_refused)
     program_refuses(1, 2, "policy 'expected-attention' cannot be replayed on 'keys.h5' (level keys)",
                     "replay keys.h5 --policy expected-attention --budget 40");
     program_refuses(2, 2, "'--trace-level keys' or 'full'", "replay stats.h5 --policy streaming --budget 40");
+    program_run(&r, 1,
+                "replay keys.h5 --policy 'snapkv --statistic rms --rows-at after --rows sample:32' --budget 40 -q");
+    program_exits(&r, 0);
+    program_refuses(1, 2, "'--trace-rows N' those of '--rows sample:N'",
+                    "replay keys.h5 --policy 'snapkv --rows sample:31' --budget 40");
     program_refuses(1, 2, "policy 'snapkv --evict block:8' cannot be replayed",
                     "replay keys.h5 --policy 'snapkv --evict block:8' --budget 40");
     program_run(&r, 1, TRACE "--trace-layers 0,2 -o some.h5");

@@ -26,9 +26,9 @@ static const dimension kinds[] = {
     [WINDOW] = {"window", 3, {0, 0, 50}},
     [MORE] = {"more", 7, {0, 0, 0, 0, 0, 0, 4}},
     [FINISH] = {"finish",
-                3,
-                {LH_FINISH_PLAIN, LH_FINISH_PER_VISIT, LH_FINISH_DEVIATION},
-                {"plain", "per visit", "deviation"}},
+                4,
+                {LH_FINISH_PLAIN, LH_FINISH_PER_VISIT, LH_FINISH_DEVIATION, LH_FINISH_ROOT},
+                {"plain", "per visit", "deviation", "root"}},
     [FACTOR] = {"tenths of the factor", 2, {10, 3}},
     [ADDED] = {"added", 4, {0, 1, 1, 1}, {"0", "1e-4", "1e-4", "1e-4"}},
     [LAST] = {"last slots", 4, {0, 1, 1, 1}, {"all", "some", "some", "some"}},
@@ -71,6 +71,7 @@ static double count_visits(const lh_finish_scores_args *a, int64_t p)
 static float finish_by_hand(const lh_finish_scores_args *a, double x, double squares, double n)
 {
     if (a->kind == LH_FINISH_PLAIN) return (float)(a->factor * x);
+    if (a->kind == LH_FINISH_ROOT) return (float)sqrt(a->factor * x);
     if (n == 0) return 0;
     if (a->kind == LH_FINISH_PER_VISIT) return (float)(a->factor * x / n);
     if (n == 1) return 0; /* of one number */
@@ -96,6 +97,7 @@ START_TEST(test_finish_scores_divides_by_the_rows_that_saw_the_entry)
             numbers_make(&m, &x, &c, parts, (number_layout)kind(LAYOUT, n));
             numbers_make(&m, &squares, &c, parts, (number_layout)kind(SQUARES, n));
             for (int64_t i = 0; i < squares.count; i++) squares.data[i] = fabsf(squares.data[i]) * (small ? 0.01f : 1);
+            for (int64_t i = 0; i < x.count && kind(FINISH, n) == LH_FINISH_ROOT; i++) x.data[i] = fabsf(x.data[i]);
             lh_ragged kv = rig_cache(&g, &c);
             float *y = rig_new(&g, heads * parts * ld * 4), *got = lot_new(&m, heads * parts * ld * 4);
             lh_finish_scores_args a = {.y = y,

@@ -38,11 +38,12 @@ static int32_t *gone_of(const oracle *o, int64_t l, int64_t g)
 static oracle_tally make_tally(const oracle *o)
 {
     int64_t group = group_of(o);
-    oracle_tally t = {.sums = oracle_alloc((group + 4) * o->cap, sizeof *t.sums), .group = group, .cap = o->cap};
+    oracle_tally t = {.sums = oracle_alloc((group + 5) * o->cap, sizeof *t.sums), .group = group, .cap = o->cap};
     t.squares = t.sums + group * o->cap;
     t.counts = t.squares + o->cap;
     t.unsure = t.counts + o->cap;
     t.visits = t.unsure + o->cap;
+    t.each = t.visits + o->cap;
     return t;
 }
 
@@ -52,10 +53,31 @@ void oracle_tally_clear(oracle_tally *t)
     *t = (oracle_tally){0};
 }
 
+/* Rows 1/2n, 3/2n, ... of the way through the prompt, or the last ones; each from 256/n positions after the one before.
+ */
+static void recount_chosen(const oracle *o, int64_t l, int64_t g, oracle_tally *to)
+{
+    const int after = o->fixed.score.rows_at == LH_ROWS_AT_AFTER;
+    const int64_t n = o->fixed.rows < o->seen ? o->fixed.rows : o->seen;
+    for (int64_t r = 0; r < n; r++) {
+        const int64_t t =
+            o->fixed.rows_spread ? (int64_t)floor(((double)r + 0.5) * (double)o->seen / (double)n) : o->seen - n + r;
+        oracle_observe(
+            o,
+            &(oracle_rows){
+                .layer = l, .g = g, .from = t, .to = t + 1, .now = 1, .after = after ? o->seen + 256 * r / n : 0},
+            to);
+    }
+}
+
 oracle_tally oracle_recount(const oracle *o, int64_t l, int64_t g)
 {
     oracle_tally t = make_tally(o);
     int64_t rows = o->fixed.rows < o->seen ? o->fixed.rows : o->seen, head = o->fixed.first_rows;
+    if (o->fixed.score.rows_at == LH_ROWS_AT_AFTER || o->fixed.rows_spread) {
+        recount_chosen(o, l, g, &t);
+        return t;
+    }
     oracle_rows at = {.layer = l, .g = g, .from = o->first_row, .to = o->seen};
     if (!o->fixed.score.running) at.from = o->seen - rows + head, at.now = 1;
     oracle_observe(o, &at, &t);
@@ -168,8 +190,8 @@ static void evict_sheets(oracle *o, const sheets *s)
     lh_free(r.first);
 }
 
-/* A layer goes down to its budget a head, or makes room for a block beside it; or joins those that compete, if it is one
- * of them. */
+/* A layer goes down to its budget a head, or makes room for a block beside it; or joins those that compete, if it is
+ * one of them. */
 static void evict_layer(oracle *o, int64_t l, int64_t block, sheets *competing)
 {
     int64_t n = o->of->kv_heads * o->cap, from = o->seen - oracle_window(o, l) + 1;
@@ -376,14 +398,15 @@ void oracle_check(oracle *o, int64_t l, const lh_positions *got, const char *whe
             held += want;
         }
         mt_check(at == got->offsets[g + 1], "%s: positions out of order", when);
-        mt_check(o->fixed.budgets.heads == LH_HEADS_ADAPTIVE || at - got->offsets[g] == held, "%s: a head keeps %lld entries",
-                 when, (long long)(at - got->offsets[g]));
+        mt_check(o->fixed.budgets.heads == LH_HEADS_ADAPTIVE || at - got->offsets[g] == held,
+                 "%s: a head keeps %lld entries", when, (long long)(at - got->offsets[g]));
         all += held;
     }
     if (l == 0) o->checked[0] = o->checked[1] = 0;
     o->checked[0] += all;
     o->checked[1] += got->offsets[got->heads];
-    int shared = o->fixed.budgets.layers == LH_LAYERS_ADAPTIVE, last = l == o->of->layers - 1; /* rounding may move some on */
+    int shared = o->fixed.budgets.layers == LH_LAYERS_ADAPTIVE,
+        last = l == o->of->layers - 1; /* rounding may move some on */
     mt_check(shared || all == got->offsets[got->heads], "%s: layer %lld keeps %lld entries, not %lld", when,
              (long long)l, (long long)got->offsets[got->heads], (long long)all);
     mt_check(!shared || !last || o->checked[0] == o->checked[1], "%s: all layers keep %lld entries, not %lld", when,

@@ -11,10 +11,10 @@ typedef struct oracle_number {
     double x, error;
 } oracle_number;
 
-/* What rows gave to the entries of one KV head; each [cap], sums [group, cap]. unsure: rows of which rounding decides
- * whether they count. */
+/* What rows gave to the entries of one KV head; each [cap], sums [group, cap]. each: squares of all query heads.
+ * unsure: rows of which rounding decides whether they count. */
 typedef struct oracle_tally {
-    double *sums, *squares, *counts, *unsure, *visits;
+    double *sums, *squares, *counts, *unsure, *visits, *each;
     int64_t group, cap;
 } oracle_tally;
 
@@ -81,10 +81,11 @@ void oracle_score(oracle *o, int64_t layer, const uint8_t *state, oracle_scores 
 void oracle_scores_clear(oracle_scores *s);
 
 /* Add rows [from, to) of a layer to the tally of KV head g: over the entries of their time, or (1) those that are there
- * now; causal (1): whatever the policy says. */
+ * now; causal (1): whatever the policy says. after: where a single row stands that is moved, after all of them. */
 typedef struct oracle_rows {
     int64_t layer, g, from, to;
     int now, causal;
+    int64_t after;
 } oracle_rows;
 void oracle_observe(const oracle *o, const oracle_rows *rows, oracle_tally *to);
 

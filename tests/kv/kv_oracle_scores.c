@@ -100,16 +100,19 @@ static row open_row(const oracle *o, const oracle_rows *rows, int64_t t)
 {
     int64_t dim = o->of->dim, group = group_of(o);
     const int32_t *gone = gone_of(o, rows->layer, rows->g);
-    int64_t until = o->fixed.score.non_causal && !rows->causal ? o->seen - 1 : t;
+    const int64_t from = rows->after ? rows->after : t;
+    int64_t until = (o->fixed.score.non_causal && !rows->causal) || rows->after ? o->seen - 1 : t;
     row r = {.t = t, .at = oracle_alloc(o->cap, sizeof *r.at)};
     for (int64_t p = 0; p <= until; p++)
-        if (p > t - oracle_window(o, rows->layer) && (rows->now ? gone[p] == INT32_MAX : gone[p] > t)) r.at[r.n++] = p;
+        if (p > from - oracle_window(o, rows->layer) && (rows->now ? gone[p] == INT32_MAX : gone[p] > t))
+            r.at[r.n++] = p;
     r.k = oracle_alloc((r.n + group) * dim, sizeof *r.k);
     r.q = r.k + r.n * dim;
     for (int64_t i = 0; i < r.n; i++)
         memcpy(r.k + i * dim, key_of(o, rows->layer, r.at[i], rows->g), (size_t)dim * sizeof *r.k);
     for (int64_t c = 0; c < group; c++)
         memcpy(r.q + c * dim, query_of(o, rows->layer, t, rows->g * group + c), (size_t)dim * sizeof *r.q);
+    for (int64_t c = 0; c < group && rows->after; c++) move(o, rows->layer, r.q + c * dim, t, from);
     if (oracle_stands_at_slots(o, t)) move_to_slots(o, rows, &r);
     return r;
 }
@@ -147,6 +150,7 @@ void oracle_observe(const oracle *o, const oracle_rows *rows, oracle_tally *to)
             for (int64_t i = 0; i < n; i++) all += a[i] = exp(a[i] - top);
             for (int64_t i = 0; i < n; i++) {
                 to->sums[c * o->cap + at[i]] += a[i] / all;
+                to->each[at[i]] += a[i] / all * (a[i] / all);
                 mean[i] += a[i] / all / (double)group;
             }
         }
@@ -190,10 +194,14 @@ void oracle_check_lse(const oracle *o, const float *got, const char *when)
 
 /* ---- attention ---- */
 
+static int64_t rows_of(const oracle *o)
+{
+    return o->fixed.rows < o->seen ? o->fixed.rows : o->seen;
+}
+
 static int64_t first_row(const oracle *o)
 {
-    int64_t rows = o->fixed.rows < o->seen ? o->fixed.rows : o->seen;
-    return o->fixed.score.running ? o->first_row : o->seen - rows;
+    return o->fixed.score.running ? o->first_row : o->seen - rows_of(o);
 }
 
 /* Statistic c of an entry. */
@@ -202,6 +210,7 @@ static oracle_number statistic(const oracle *o, const oracle_tally *t, int64_t c
     oracle_number n = {t->sums[c * o->cap + p], 0};
     if (o->fixed.score.statistic == LH_STAT_COUNT) return (oracle_number){t->counts[p], t->unsure[p]};
     if (o->fixed.score.statistic == LH_STAT_MEAN) n.x /= (double)(o->seen - first_row(o));
+    if (o->fixed.score.statistic == LH_STAT_RMS) n.x = sqrt(t->each[p] / (double)(rows_of(o) * group_of(o)));
     if (o->fixed.score.statistic == LH_STAT_MAS) n.x = t->visits[p] > 0 ? n.x / t->visits[p] : 0;
     n.error = oracle_rounding(o) * n.x;
     return n;
@@ -296,7 +305,8 @@ static void apply_prior(const oracle *o, int64_t l, int64_t g, const uint8_t *st
 static void by_attention(oracle *o, int64_t l, int64_t g, const uint8_t *state, oracle_number *scores,
                          oracle_number *deviations)
 {
-    int64_t parts = o->fixed.score.statistic == LH_STAT_COUNT ? 1 : group_of(o);
+    const int whole = o->fixed.score.statistic == LH_STAT_COUNT || o->fixed.score.statistic == LH_STAT_RMS;
+    int64_t parts = whole ? 1 : group_of(o);
     oracle_tally own = {0}, *t = &o->tallies[l * o->of->kv_heads + g];
     oracle_number *x = oracle_alloc(parts * o->cap, sizeof *x);
     int pools = o->fixed.shape.pool != LH_POOL_NONE;

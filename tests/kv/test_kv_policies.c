@@ -43,7 +43,8 @@ static const struct {
     {"proxies", TEXTS("2%", "10%", "40%", "question")},
     {"proxies-at", TEXTS("both-ends", "end")},
     {"window", TEXTS("0", "1", "5", "16", "40")},
-    {"rows", TEXTS("all", "last:1", "last:7", "last:60", "25%")},
+    {"rows", TEXTS("all", "last:1", "last:7", "last:60", "25%", "sample:9")},
+    {"rows-at", TEXTS("after", "own")},
     {"gain", TEXTS("on", "off")},
     {"gain-floor", TEXTS("on")},
     {"non-causal", TEXTS("on")},
@@ -424,6 +425,9 @@ static const struct {
     {{0}, 2, {"block:1", "block:3", "block:8", "block:17", "block:5,every:3", "block:2,every:1"}},
     {{.layer_budget = "adaptive", .head_budget = "adaptive", .select = "topk"}, 5, {"never"}},
     {{.positions = "slot"}, 2, {NULL, "never", "every:1", "every:4"}},
+    {{.rows_at = "after"}, 2, {"never"}},
+    {{.rows_at = "after", .rows = "sample:13", .statistic = "rms"}, 2, {"never"}},
+    {{.rows = "sample:24"}, 2, {"never"}},
 };
 enum { COURSES = sizeof courses / sizeof *courses };
 

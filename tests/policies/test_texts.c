@@ -22,12 +22,13 @@ static const struct {
             __VA_ARGS__                          \
         }                                        \
     }
-    VALUES(statistic, "statistic", "sum", "mean", "mas", "count", "last", "position", "random", "key-norm",
+    VALUES(statistic, "statistic", "sum", "mean", "mas", "count", "rms", "last", "position", "random", "key-norm",
            "key-difference", "expected"),
     VALUES(proxies, "proxies", "none", "question", "1%", "2.50%", "100%"),
     VALUES(proxies_at, "proxies-at", "end", "both-ends"),
     VALUES(window, "window", "0", "1", "32", "64"),
-    VALUES(rows, "rows", "all", "last:1", "last:32", "last:64", "5%", "0.125%"),
+    VALUES(rows_at, "rows-at", "own", "after"),
+    VALUES(rows, "rows", "all", "last:1", "last:32", "last:64", "5%", "0.125%", "sample:1", "sample:512"),
     VALUES(gain, "gain", "on", "off"),
     VALUES(gain_floor, "gain-floor", "on", "off"),
     VALUES(non_causal, "non-causal", "on", "off"),

@@ -24,6 +24,8 @@ VEC_FN void finish_slots(const lh_finish *f, const int64_t step, const int64_t s
         const double value = x[s * step];
         if (kind == LH_FINISH_PLAIN) {
             y[s] = (float)(factor * value);
+        } else if (kind == LH_FINISH_ROOT) {
+            y[s] = sqrtf((float)(factor * value));
         } else if (kind == LH_FINISH_PER_VISIT) {
             double n = lh_visits_of(a, positions ? positions[s] : (double)s), by = n > 0.0 ? n : 1.0;
             float mean = (float)(factor * value) / (float)by;
@@ -52,11 +54,13 @@ VEC_FN void finish_slots(const lh_finish *f, const int64_t step, const int64_t s
             finish_slots(f, step, squares, kind);                         \
     }
 FINISH(finish_plain, LH_FINISH_PLAIN)
+FINISH(finish_root, LH_FINISH_ROOT)
 FINISH(finish_per_visit, LH_FINISH_PER_VISIT)
 FINISH(finish_deviation, LH_FINISH_DEVIATION)
 
 /* By kind. */
 static void (*const finish_kinds[])(const lh_finish *) = {[LH_FINISH_PLAIN] = finish_plain,
+                                                          [LH_FINISH_ROOT] = finish_root,
                                                           [LH_FINISH_PER_VISIT] = finish_per_visit,
                                                           [LH_FINISH_DEVIATION] = finish_deviation};
 

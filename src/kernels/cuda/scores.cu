@@ -19,6 +19,7 @@ typedef struct finish_job {
 static __device__ __forceinline__ float finished(const lh_finish_scores_args &a, float x, float squares, float n)
 {
     if (a.kind == LH_FINISH_PLAIN) return a.factor * x;
+    if (a.kind == LH_FINISH_ROOT) return sqrtf(a.factor * x);
     if (n <= 0) return 0.0f;
     if (a.kind == LH_FINISH_PER_VISIT) return (float)((double)a.factor * (double)x / (double)n);
     if (n <= 1) return 0.0f; /* one number has no deviation, whatever rounding says */

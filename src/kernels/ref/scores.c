@@ -7,6 +7,7 @@
 static double finished(const lh_finish_scores_args *a, double x, double squares, double n)
 {
     if (a->kind == LH_FINISH_PLAIN) return a->factor * x;
+    if (a->kind == LH_FINISH_ROOT) return sqrt(a->factor * x);
     if (n <= 0) return 0.0;
     if (a->kind == LH_FINISH_PER_VISIT) return a->factor * x / n;
     if (n <= 1) return 0.0; /* one number has no deviation, whatever rounding says */

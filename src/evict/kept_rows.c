@@ -1,0 +1,96 @@
+#include "evict/kept_rows.h"
+
+#include <assert.h>
+
+/* ---- as they pass ---- */
+
+/* Rows at positions [first, end) of the prompt, from row `to` of the kept ones on. */
+typedef struct stretch {
+    int64_t first, end, to;
+} stretch;
+
+/* Those of them that are among `rows`. */
+static void keep(lh_evictor *ev, const lh_query_rows *rows, stretch s)
+{
+    int64_t q_count = ev->shape.heads.q_count, width = q_count * ev->shape.head_dim;
+    int64_t kept = lh_policy_rows(&ev->policy, ev->prompt_tokens);
+    int64_t skip = lh_max_i64(s.first - rows->first, 0), end = lh_min_i64(s.end - rows->first, rows->tokens);
+    int64_t row = s.to + rows->first + skip - s.first, count = end - skip;
+    if (count <= 0) return;
+    assert(row + count <= kept);
+    float *q = lh_own_q(ev, kept) + row * width, *lse = lh_own_lse(ev, kept) + row * q_count;
+    int dense = rows->q_ld == width;
+    for (int64_t r = 0; r < (dense ? 1 : count); r++)
+        lh_exec_copy(&ev->exec, q + r * width, rows->q + (skip + r) * rows->q_ld,
+                     (dense ? count : 1) * width * (int64_t)sizeof *q, LH_COPY_ON_DEVICE);
+    lh_exec_copy(&ev->exec, lse, rows->lse + skip * q_count, count * q_count * (int64_t)sizeof *lse, LH_COPY_ON_DEVICE);
+}
+
+static void keep_spread(lh_evictor *ev, const lh_query_rows *rows)
+{
+    const int64_t tokens = ev->prompt_tokens, count = lh_policy_rows(&ev->policy, tokens);
+    for (int64_t r = 0; r < count; r++) {
+        const int64_t at = lh_policy_row_of(&ev->policy, tokens, r);
+        keep(ev, rows, (stretch){.first = at, .end = at + 1, .to = r});
+    }
+}
+
+void lh_keep_rows(lh_evictor *ev, const lh_query_rows *rows)
+{
+    const int64_t tokens = ev->prompt_tokens, first = ev->policy.first_rows;
+    if (ev->policy.rows_spread) {
+        keep_spread(ev, rows);
+        return;
+    }
+    keep(ev, rows, (stretch){.end = first});
+    keep(ev, rows, (stretch){tokens - lh_policy_rows(&ev->policy, tokens) + first, tokens, first});
+}
+
+/* ---- when the layer ends ---- */
+
+static lh_query_rows kept_rows(lh_evictor *ev, const lh_evict_job *job)
+{
+    lh_row_room room = lh_evict_row_room(ev, job->seen);
+    return (lh_query_rows){.q = room.q,
+                           .lse = room.lse,
+                           .positions = room.positions,
+                           .first = job->seen - room.rows,
+                           .tokens = room.rows,
+                           .first_rows = ev->policy.first_rows,
+                           .q_ld = ev->shape.heads.q_count * ev->shape.head_dim};
+}
+
+static void put_places(lh_evictor *ev, int64_t seen, int64_t rows)
+{
+    int32_t *places = NULL;
+    lh_exec_latch(&ev->exec, lh_calloc(&places, rows, sizeof *places));
+    for (int64_t r = 0; r < rows && places; r++) places[r] = (int32_t)lh_policy_row_of(&ev->policy, seen, r);
+    lh_exec_put(&ev->exec, ev->at[LH_SPACE_PLACES], places, rows * (int64_t)sizeof *places);
+    lh_free(places);
+}
+
+/* From where they are in the prompt to the positions from which they score: rotated back, and again. */
+static void move_after(lh_evictor *ev, const lh_evict_job *job, lh_query_rows *rows)
+{
+    const lh_exec *x = &ev->exec;
+    const lh_rotation *r = job->layer.rotation;
+    const int64_t heads = ev->shape.heads.q_count, dim = ev->shape.head_dim, n = rows->tokens;
+    if (job->rows) lh_take_rows(ev, rows); /* they stay the caller's */
+    rows->lse = NULL;
+    if (!r->rotary) return;
+    float *q = lh_own_q(ev, n);
+    put_places(ev, job->seen, n);
+    LH_LATCH(x, lh_rotation_put_inverse(r, x, ev->at[LH_SPACE_INVERSE]));
+    LH_RUN(x, rope, .x = q, .positions = ev->at[LH_SPACE_PLACES], .inv_freq = ev->at[LH_SPACE_INVERSE], .tokens = n,
+           .heads = heads, .dim = dim, .rotary = r->rotary, .ld = heads * dim, .scale = 1.0f / r->scale);
+    LH_RUN(x, rope, .x = q, .positions = rows->positions, .inv_freq = r->inv_freq, .tokens = n, .heads = heads,
+           .dim = dim, .rotary = r->rotary, .ld = heads * dim, .scale = r->scale);
+}
+
+lh_query_rows lh_scoring_rows(lh_evictor *ev, const lh_evict_job *job)
+{
+    lh_query_rows rows = job->rows ? *job->rows : kept_rows(ev, job);
+    if (!job->rows) lh_check_rows(ev, job, &rows);
+    if (ev->policy.score.rows_at == LH_ROWS_AT_AFTER) move_after(ev, job, &rows);
+    return rows;
+}

@@ -1,0 +1,16 @@
+/* kept_rows.h - query rows of the prompt that are kept as they pass, to score the entries when the layer ends: the last
+ * ones, proxies, or rows spread over the prompt; and how they are moved to positions after it. */
+#ifndef LH_EVICT_KEPT_ROWS_H
+#define LH_EVICT_KEPT_ROWS_H
+
+#include "evict/evict_impl.h"
+
+/* Those of `rows` that the policy observes. */
+void lh_keep_rows(lh_evictor *ev, const lh_query_rows *rows);
+
+/* The rows that score: those of the job (of a ring, or of a trace, which are where the policy says), or those that were
+ * kept; LH_EFILE where the log-sum-exps of these are not finite. By '--rows-at after' moved, in lh_own_q, and without
+ * log-sum-exps: they see other entries from there. */
+lh_query_rows lh_scoring_rows(lh_evictor *ev, const lh_evict_job *job);
+
+#endif
