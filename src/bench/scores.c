@@ -5,10 +5,27 @@
 #include "base/mem.h"
 #include "bench/bench_impl.h"
 
-static const char *const names[] = {
-    "finish_scores", "group_reduce",   "put_stats",   "position_scores", "expected_scores", "classify",  "weigh_scores",
-    "entry_norms",   "key_difference", "apply_prior", "random_scores",   "gumbel_scores",   "max_score", "add_heads",
-    "share_scores",  "pool",           "histogram",   "select_top",      "compact",         NULL};
+static const char *const names[] = {"finish_scores",
+                                    "group_reduce",
+                                    "put_stats",
+                                    "position_scores",
+                                    "expected_scores",
+                                    "classify",
+                                    "weigh_scores",
+                                    "entry_norms",
+                                    "key_difference",
+                                    "lag_scores",
+                                    "apply_prior",
+                                    "random_scores",
+                                    "gumbel_scores",
+                                    "max_score",
+                                    "add_heads",
+                                    "share_scores",
+                                    "pool",
+                                    "histogram",
+                                    "select_top",
+                                    "compact",
+                                    NULL};
 
 LH_BENCH_CALL(finish_scores)
 LH_BENCH_CALL(group_reduce)
@@ -19,6 +36,7 @@ LH_BENCH_CALL(classify)
 LH_BENCH_CALL(weigh_scores)
 LH_BENCH_CALL(entry_norms)
 LH_BENCH_CALL(key_difference)
+LH_BENCH_CALL(lag_scores)
 LH_BENCH_CALL(apply_prior)
 LH_BENCH_CALL(random_scores)
 LH_BENCH_CALL(gumbel_scores)
@@ -94,6 +112,7 @@ static lh_status run_statistics(lh_bench *b, const layer *l)
         .x_ld = ld, .factor = 1.0f);
     RUN(put_stats, "", 8.0, .y = x, .x = l->x, .kv = kv, .last = LH_ALL_ENTRIES, .ld = ld);
     RUN(key_difference, "64 bf16", 4.0 * DIM, .y = l->y, .kv = kv, .ld = ld);
+    RUN(lag_scores, "64 bf16, parts of 128", 8.0 * DIM, .y = l->y, .kv = kv, .ld = ld, .first = 4, .lag = 128);
     return LH_OK;
 }
 

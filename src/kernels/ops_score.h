@@ -109,6 +109,30 @@ typedef struct lh_key_difference_args {
     int64_t ld;
 } lh_key_difference_args;
 
+/* LagKV (arXiv 2504.04704), as kvpress 0.5.5 has it. From slot `first` on, the entries of a head are cut into parts of
+ * `lag`, as many as are whole. Channel c of an entry becomes (x - least) / (most - least), least and most those of
+ * channel c in the next part, 0 where they are equal; the deviation of the entry is that of its head_dim channels, over
+ * head_dim - 1; e = the mean of the softmax over the part of the deviations of keys, and of that of values. y[h,s] =
+ * entries of the part with a smaller e, or with the same and a later slot, over lag. The last whole part and what
+ * follows it have no next part: y of slot `end` and after it rises from 1 to 2; before `first` y = 3. */
+typedef struct lh_lag_scores_args {
+    float *y; /* [heads, ld] */
+    const lh_ragged *kv;
+    int64_t ld, first, lag;
+} lh_lag_scores_args;
+
+static LH_BOTH inline int64_t lh_lag_end(int64_t len, int64_t first, int64_t lag)
+{
+    int64_t parts = len > first ? (len - first) / lag : 0;
+    return first + (parts > 1 ? parts - 1 : 0) * lag;
+}
+
+/* y of a slot that is in no part with a next one. */
+static LH_BOTH inline float lh_lag_rest(int64_t slot, int64_t first, int64_t end, int64_t len)
+{
+    return slot < first ? 3.0f : 1.0f + (float)(slot - end + 1) / (float)(len - end);
+}
+
 /* y[h,s] = position of the entry in slot s of head h, as float. y: [heads, ld]. */
 typedef struct lh_position_scores_args {
     float *y;

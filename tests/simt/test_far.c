@@ -166,6 +166,14 @@ static char *differences(lot *m, placed *p, const attend_case *c, int64_t *bytes
     return fetched(m, p->g, y, *bytes);
 }
 
+static char *lag(lot *m, placed *p, const attend_case *c, int64_t *bytes)
+{
+    float *y = rig_new(p->g, *bytes = HEADS * lens[0] * 4);
+    (void)c;
+    RUN(p->g, lag_scores, .y = y, .kv = &p->kv, .ld = lens[0], .first = 2, .lag = 16);
+    return fetched(m, p->g, y, *bytes);
+}
+
 /* By one of the two ways: weights in f32 or in bf16. */
 static char *project(lot *m, placed *p, const attend_case *c, lh_dtype type, int64_t *bytes)
 {
@@ -212,6 +220,7 @@ static const struct {
                   {"compact, filling holes", fill_holes},
                   {"entry_norms", norms},
                   {"key_difference", differences},
+                  {"lag_scores", lag},
                   {"projected_norms in f32", project_f32},
                   {"projected_norms in bf16", project_bf16},
                   {"expected_scores", expect}};

@@ -12,6 +12,7 @@
 #include "kernels/cpu/experts.inc.c"
 #include "kernels/cpu/head_budgets.inc.c"
 #include "kernels/cpu/histogram.inc.c"
+#include "kernels/cpu/lag_scores.inc.c"
 #include "kernels/cpu/norms.inc.c"
 #include "kernels/cpu/pool.inc.c"
 #include "kernels/cpu/projected_norms.inc.c"
