@@ -118,6 +118,16 @@ static int running_root(const lh_policy *p)
     return p->score.running && p->score.statistic == LH_STAT_RMS;
 }
 
+static int compares_later(const lh_policy *p)
+{
+    return p->score.source == LH_SCORE_LAG && (p->every || p->block);
+}
+
+static int adapts_to_ranks(const lh_policy *p)
+{
+    return p->score.source == LH_SCORE_LAG && p->budgets.heads == LH_HEADS_ADAPTIVE;
+}
+
 static int narrows_blocks(const lh_policy *p)
 {
     return p->block && p->budgets.layers != LH_LAYERS_UNIFORM;
@@ -153,6 +163,10 @@ static const struct {
                            "it needs '--evict never'"},
     {blocks_of_slots, "'--positions slot' begins after the prefill: it needs '--evict never' or every:N"},
     {expects_later, "'--statistic expected' sums up the queries of the whole prompt: it needs '--evict never'"},
+    {compares_later, "'--statistic lag' compares each part of the prompt with the next: it needs '--evict never'"},
+    {adapts_to_ranks,
+     "'--head-budget adaptive' would change nothing: '--statistic lag' ranks the entries of a part, and "
+     "all heads have the same ranks"},
     {mixes_shares, "'--compat kvpress' needs '--safeguard floor': interp mixes counts of competing entries"},
     {slots_of_uneven_heads, "'--positions slot' needs '--head-budget uniform' and '--set-per head': a new row has one "
                             "position, the number of entries that every head holds"},

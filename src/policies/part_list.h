@@ -8,6 +8,8 @@
 #define LH_POLICY_PARTS(X)                                                                                            \
     X(statistic, "statistic", LH_OPT_STR, lh_policy_statistics, NULL,                                                 \
       "Scores of entries: the attention that they receive, their position, their key, or random numbers.")            \
+    X(lag, "lag", LH_OPT_STR, NULL, "N",                                                                              \
+      "Entries of a part of the text, which is compared with the next part (LagKV).")                                 \
     X(proxies, "proxies", LH_OPT_STR, NULL, "P%|question|none",                                                       \
       "P% of the prompt, or the tokens of the question, score the entries, and are kept: at most a quarter of the "   \
       "budget.")                                                                                                      \

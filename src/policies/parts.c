@@ -63,6 +63,11 @@ static int ranks(const lh_policy *policy)
     return policy->score.source != LH_SCORE_POSITION;
 }
 
+static int compares_parts(const lh_policy *policy)
+{
+    return policy->score.source == LH_SCORE_LAG;
+}
+
 static int adapts(const lh_policy *policy)
 {
     return policy->budgets.heads == LH_HEADS_ADAPTIVE;
@@ -120,6 +125,7 @@ static const lh_profile_part layer_profile = {LH_PROFILE_OF_LAYERS, offsetof(lh_
 #define ADAPTS USED(adapts, "'--head-budget adaptive'")
 
 #define ROW_statistic ALWAYS, OWN(statistic)
+#define ROW_lag USED(compares_parts, "'--statistic lag'"), NUMBER, AT(score.lag), .min = 1
 #define ROW_proxies USED(lh_policy_observes, OBSERVED), OWN(proxies)
 #define ROW_proxies_at USED(has_share_of_proxies, "'--proxies P%'"), WORD, AT(proxies.at)
 #define ROW_window USED(has_window, OBSERVED " and '--proxies none'"), NUMBER, AT(window)

@@ -18,7 +18,8 @@ static const lh_policy_preset *const presets[] = {
 
 enum { PRESETS = sizeof presets / sizeof *presets };
 
-const lh_policy_parts lh_policy_defaults = {.proxies = "none",
+const lh_policy_parts lh_policy_defaults = {.lag = "128",
+                                            .proxies = "none",
                                             .proxies_at = "end",
                                             .window = "32",
                                             .rows_at = "own",

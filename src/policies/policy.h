@@ -47,13 +47,14 @@ typedef struct lh_policy_amount {
 
 /* ---- what a resolved policy (lh_policy) and its numbers for a prompt (lh_policy_numbers) have in common ---- */
 
-/* What scores an entry. All but source and scorer are of LH_SCORE_ATTENTION. */
+/* What scores an entry. All but source, lag and scorer are of LH_SCORE_ATTENTION. */
 typedef struct lh_policy_score {
     lh_score_source source;
     lh_statistic statistic;
     int running; /* statistics go on while decoding; else the last rows are observed again at each eviction */
     lh_row_place rows_at;
     int gain, gain_floor, non_causal, value_prior;
+    int64_t lag;      /* of LH_SCORE_LAG: entries of a part */
     lh_scorer scorer; /* of LH_SCORE_CALLER */
 } lh_policy_score;
 

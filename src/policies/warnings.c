@@ -65,6 +65,19 @@ static lh_status warn_pyramid(const outlook *o, lh_buf *out)
                          (long long)o->fixed.budget, (long long)o->fixed.window);
 }
 
+/* What has no next part is kept before anything is ranked. */
+static lh_status warn_lag(const outlook *o, lh_buf *out)
+{
+    const lh_policy_numbers *n = &o->fixed;
+    if (n->score.source != LH_SCORE_LAG || o->protect.base == 0) return LH_OK;
+    int64_t parts = lh_max_i64(1, (o->seen - n->sinks) / n->score.lag), ranked = (parts - 1) * n->score.lag;
+    if (n->budget > o->seen - ranked) return LH_OK;
+    return lh_buf_printf(out,
+                         "the budget of %lld entries holds nothing but sinks and the end of the prompt: its last %lld "
+                         "tokens have no next part of %lld that they could be compared with; give a smaller '--lag'\n",
+                         (long long)n->budget, (long long)(o->seen - n->sinks - ranked), (long long)n->score.lag);
+}
+
 lh_status lh_policy_warnings(const lh_policy *policy, int64_t seen, lh_buf *out)
 {
     if (!policy->evicts || seen <= 0) return LH_OK;
@@ -78,6 +91,7 @@ lh_status lh_policy_warnings(const lh_policy *policy, int64_t seen, lh_buf *out)
     if (o.protect.base == 0 && policy->score.source != LH_SCORE_POSITION) LH_TRY(warn_protected(&o, out));
     LH_TRY(warn_gain(&o, out));
     LH_TRY(warn_pyramid(&o, out));
+    LH_TRY(warn_lag(&o, out));
     return LH_OK;
 }
 

@@ -22,12 +22,14 @@
 
 /* Sources of scores other than attention, with the name of each: implemented in src/evict/source_<name>.c. The
  * enumeration lh_score_source and the table of sources are made of these rows. */
-#define LH_SOURCE_WORDS(X)                                                                                 \
-    X("position", "The later the better.", LH_SCORE_POSITION, LH_STAT_SUM, position)                       \
-    X("random", "Chance.", LH_SCORE_RANDOM, LH_STAT_SUM, random)                                           \
-    X("key-norm", "Keys of small norm first.", LH_SCORE_KEY_NORM, LH_STAT_SUM, key_norm)                   \
-    X("key-difference", "Keys that differ from the mean key first.", LH_SCORE_KEY_DIFFERENCE, LH_STAT_SUM, \
-      key_difference)                                                                                      \
+#define LH_SOURCE_WORDS(X)                                                                                           \
+    X("position", "The later the better.", LH_SCORE_POSITION, LH_STAT_SUM, position)                                 \
+    X("random", "Chance.", LH_SCORE_RANDOM, LH_STAT_SUM, random)                                                     \
+    X("key-norm", "Keys of small norm first.", LH_SCORE_KEY_NORM, LH_STAT_SUM, key_norm)                             \
+    X("key-difference", "Keys that differ from the mean key first.", LH_SCORE_KEY_DIFFERENCE, LH_STAT_SUM,           \
+      key_difference)                                                                                                \
+    X("lag", "Entries whose keys and values deviate most, on the scale of the next part of the text.", LH_SCORE_LAG, \
+      LH_STAT_SUM, lag)                                                                                              \
     X("expected", "The attention that later rows are expected to give.", LH_SCORE_EXPECTED, LH_STAT_SUM, expected)
 
 #define LH_STATISTIC_WORDS(X)                                                                                     \

@@ -411,7 +411,7 @@ static void read_kept(lh_buf *out, const char *path)
     X("critical-ada-snapkv")                                         \
     X("ada-snapkv --layer-budget adaptive")                          \
     X("ada-snapkv --statistic rms --rows-at after --rows sample:24") \
-    X("nacl") X("ahakv") X("knorm") X("keydiff") X("expected-attention") X("random") X("longhaul")
+    X("nacl") X("ahakv") X("knorm") X("keydiff") X("lagkv --lag 8") X("expected-attention") X("random") X("longhaul")
 static const char *const policies[] = {
 #define X(name) name,
     POLICIES

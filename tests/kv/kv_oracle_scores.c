@@ -371,6 +371,67 @@ static void by_key_difference(oracle *o, int64_t l, int64_t g, const uint8_t *st
     lh_free(k);
 }
 
+/* ---- LagKV (arXiv 2504.04704) ---- */
+
+/* e of the n entries at `first` += what their softmax over the deviations of x is; x: keys or values of all entries. */
+static void add_lag_weights(const double *x, int64_t dim, int64_t first, int64_t n, double *e)
+{
+    double *deviations = oracle_alloc(n, sizeof *deviations), all = 0;
+    const double *part = x + first * dim, *next = part + n * dim;
+    for (int64_t p = 0; p < n; p++) {
+        double mean = 0, squares = 0;
+        for (int turn = 0; turn < 2; turn++)
+            for (int64_t i = 0; i < dim; i++) {
+                double least = next[i], most = next[i];
+                for (int64_t t = 1; t < n; t++) {
+                    least = fmin(least, next[t * dim + i]);
+                    most = fmax(most, next[t * dim + i]);
+                }
+                double scaled = most > least ? (part[p * dim + i] - least) / (most - least) : 0;
+                if (turn)
+                    squares += (scaled - mean) * (scaled - mean);
+                else
+                    mean += scaled / (double)dim;
+            }
+        deviations[p] = sqrt(squares / (double)(dim - 1));
+        all += exp(deviations[p]);
+    }
+    for (int64_t p = 0; p < n; p++) e[p] += exp(deviations[p]) / all / 2;
+    lh_free(deviations);
+}
+
+/* A rank is off by as many as are close. */
+static void rank_part(const double *e, int64_t n, oracle_number *scores)
+{
+    for (int64_t p = 0; p < n; p++)
+        for (int64_t t = 0; t < n; t++) {
+            double off = e[t] - e[p];
+            scores[p].x += (off < 0 || (off == 0 && t > p)) / (double)n;
+            scores[p].error += (t != p && fabs(off) < 10 * ROUNDING * e[p]) / (double)n;
+        }
+}
+
+static void by_lag(oracle *o, int64_t l, int64_t g, const uint8_t *state, oracle_number *scores)
+{
+    int64_t dim = o->of->dim, lag = o->fixed.score.lag, first = o->fixed.sinks, end = first;
+    double *e = oracle_alloc(lag, sizeof *e), *x = oracle_alloc(2 * o->seen * dim, sizeof *x);
+    (void)state;
+    for (int64_t p = 0; p < o->seen; p++) {
+        memcpy(x + p * dim, key_of(o, l, p, g), (size_t)dim * sizeof *x);
+        memcpy(x + (o->seen + p) * dim, value_of(o, l, p, g), (size_t)dim * sizeof *x);
+    }
+    for (; end + 2 * lag <= o->seen; end += lag) {
+        memset(e, 0, (size_t)lag * sizeof *e);
+        add_lag_weights(x, dim, end, lag, e);
+        add_lag_weights(x + o->seen * dim, dim, end, lag, e);
+        rank_part(e, lag, scores + end);
+    }
+    for (int64_t p = 0; p < o->seen; p++)
+        if (p < first || p >= end) scores[p].x = p < first ? 3 : 1 + (double)(p - end + 1) / (double)(o->seen - end);
+    lh_free(e);
+    lh_free(x);
+}
+
 /* ---- expected attention (arXiv 2510.00636) ---- */
 
 /* Queries before their rotation: [rows, dim] of query head i. */
@@ -496,6 +557,7 @@ static definition *const definitions[] = {
     [LH_SCORE_RANDOM] = by_chance,
     [LH_SCORE_KEY_NORM] = by_key_norm,
     [LH_SCORE_KEY_DIFFERENCE] = by_key_difference,
+    [LH_SCORE_LAG] = by_lag,
     [LH_SCORE_EXPECTED] = by_expectation,
 };
 

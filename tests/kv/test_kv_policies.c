@@ -40,6 +40,7 @@ static const struct {
     const char *const *values; /* ends with NULL */
 } values[] = {
     {"statistic", lh_policy_statistics},
+    {"lag", TEXTS("1", "3", "8", "20", "128")},
     {"proxies", TEXTS("2%", "10%", "40%", "question")},
     {"proxies-at", TEXTS("both-ends", "end")},
     {"window", TEXTS("0", "1", "5", "16", "40")},
@@ -349,6 +350,24 @@ START_TEST(test_a_function_of_the_program_scores_as_it_says)
 }
 END_TEST
 
+/* The prompts here are short for the parts of the preset. */
+START_TEST(test_parts_of_a_text_are_compared_as_they_are_defined)
+{
+    static const char *const lags[] = {"1", "4", "9", "25"}, *const sinks[] = {"0", "4", "11"};
+    char budget[32];
+    dice d = {.seed = 9700};
+    for (int i = 0; i < 8; i++) {
+        lh_policy_options options = {.policy = "lagkv", .budget = budget, .parts = {.lag = lags[i % 4]}};
+        kv_rig_case c = case_of(&d, &options);
+        c.tokens = 60 + roll(&d, 90);
+        c.policy.parts.sinks = PICK(&d, sinks);
+        snprintf(budget, sizeof budget, "%lld", (long long)(10 + roll(&d, 60)));
+        check_case(&c, kv_rig_backend(i % 2), 3);
+    }
+    mt_end();
+}
+END_TEST
+
 START_TEST(test_every_preset_does_as_it_is_defined)
 {
     static const char *const when[] = {NULL, "every:1", "every:4"};
@@ -513,6 +532,7 @@ int main(void)
     tcase_set_timeout(laws, 0);
     tcase_add_test(laws, test_every_source_of_scores_has_a_definition);
     tcase_add_test(laws, test_a_function_of_the_program_scores_as_it_says);
+    tcase_add_test(laws, test_parts_of_a_text_are_compared_as_they_are_defined);
     tcase_add_loop_test(laws, test_every_preset_does_as_it_is_defined, 0, presets);
     tcase_add_loop_test(laws, test_parts_combine_as_they_are_defined, 0, 20);
     tcase_add_loop_test(laws, test_proxies_at_both_ends_combine_as_they_are_defined, 0, 10);

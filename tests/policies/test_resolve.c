@@ -130,6 +130,8 @@ static const struct {
     {"knorm@kvpress", LH_SCORE_KEY_NORM, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0},
     {"keydiff", LH_SCORE_KEY_DIFFERENCE, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1},
     {"keydiff@kvpress", LH_SCORE_KEY_DIFFERENCE, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0},
+    {"lagkv", LH_SCORE_LAG, 0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0},
+    {"lagkv@kvpress", LH_SCORE_LAG, 0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0},
     {"expected-attention", LH_SCORE_EXPECTED, 0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0},
     {"expected-attention@kvpress", LH_SCORE_EXPECTED, 0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0},
 };
@@ -253,6 +255,7 @@ START_TEST(test_what_would_be_ignored_is_refused)
         {{.policy = "snapkv", .budget = "64", .parts = {.compat = "kvpress"}}, "'--compat'"},
         {{.policy = "random", .budget = "64", .parts = {.rows = "all"}}, "'--rows'"},
         {{.policy = "expected-attention", .budget = "64", .parts = {.proxies = "1%"}}, "'--proxies'"},
+        {{.policy = "keydiff", .budget = "64", .parts = {.lag = "64"}}, "'--statistic lag'"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) refused(&cases[i].options, cases[i].words);
 }
@@ -277,6 +280,7 @@ START_TEST(test_values_that_are_none_are_refused)
         {{.policy = "snapkv", .budget = "64", .parts = {.pool = "maxx"}}, "did you mean 'max'?"},
         {{.policy = "snapkv", .budget = "64", .parts = {.pool_size = "6"}}, "odd"},
         {{.policy = "snapkv", .budget = "64", .parts = {.pool_size = "0"}}, "from 1 on"},
+        {{.policy = "lagkv", .budget = "64", .parts = {.lag = "0"}}, "from 1 on"},
         {{.policy = "snapkv", .budget = "64", .parts = {.window = "x"}}, "--window 'x'"},
         {{.policy = "snapkv", .budget = "64", .parts = {.window = "0"}}, "no row to observe"},
         {{.policy = "snapkv", .budget = "64", .parts = {.rows = "last:0"}}, "last:N"},
@@ -340,6 +344,9 @@ START_TEST(test_parts_that_cannot_go_together_are_refused)
         {{.policy = "h2o", .budget = "64", .parts = {.positions = "slot", .head_budget = "adaptive"}}, "one position"},
         {{.policy = "h2o", .budget = "64", .parts = {.evict = "block:64"}}, "smaller than the budget of 64"},
         {{.policy = "pyramidkv", .budget = "64", .parts = {.evict = "block:8"}}, "'--layer-budget uniform'"},
+        {{.policy = "lagkv", .budget = "64", .parts = {.evict = "every:1"}}, "'--evict never'"},
+        {{.policy = "lagkv", .budget = "64", .parts = {.evict = "block:8"}}, "'--evict never'"},
+        {{.policy = "lagkv", .budget = "64", .parts = {.head_budget = "adaptive"}}, "the same ranks"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) refused(&cases[i].options, cases[i].words);
     lh_policy p = resolved(&(lh_policy_options){.policy = "h2o", .budget = "10%", .parts = {.evict = "block:64"}});
@@ -414,6 +421,8 @@ START_TEST(test_warnings_name_the_option)
         {{.policy = "ahakv", .budget = "607"}, "'--gain-floor'"},
         {{.policy = "pyramidkv@kvpress", .budget = "128"}, "every layer gets 128 entries"},
         {{.policy = "pyramidkv@kvpress", .budget = "600"}, NULL},
+        {{.policy = "lagkv", .budget = "128"}, "a smaller '--lag'"},
+        {{.policy = "lagkv", .budget = "128", .parts = {.lag = "32"}}, NULL},
         {{0}, NULL},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

@@ -1,0 +1,11 @@
+/* LagKV (arXiv 2504.04704): parts of the text are compared with the next part, and the entries whose keys and values
+ * deviate most for its range come first. Evictions at the end of a prompt only: slots are in the order of positions. */
+#include "evict/evict_impl.h"
+
+static void score(lh_evictor *ev, const lh_evict_job *job)
+{
+    LH_RUN(&ev->exec, lag_scores, .y = ev->at[LH_SPACE_RAW], .kv = job->entries, .ld = ev->ld,
+           .first = ev->policy.sinks, .lag = ev->policy.score.lag);
+}
+
+const lh_source lh_source_lag = {.score = score};
