@@ -25,6 +25,7 @@ typedef enum lh_space_part {
     LH_SPACE_BUDGETS,    /* [kv_heads of the model, layers] int64: competing entries that stay */
     LH_SPACE_LOGITS,     /* [kv_count x group, ld] f32: of the row that a decode step adds, where no group is split */
     LH_SPACE_COLUMNS,    /* columns that ranks observed of shared KV heads */
+    LH_SPACE_KEYS,       /* what leverage scores make of a block of keys (source_leverage.c) */
     /* of observed rows. Where groups are split over ranks, Q and LSE hold the blocks of all ranks in their order, and
      * GROUP_* the same rows with all query heads of this rank's KV heads, one after the other. */
     LH_SPACE_Q,         /* [rows, q_count, head_dim] f32 */

@@ -118,6 +118,11 @@ static int running_root(const lh_policy *p)
     return p->score.running && p->score.statistic == LH_STAT_RMS;
 }
 
+static int spans_later(const lh_policy *p)
+{
+    return p->score.source == LH_SCORE_LEVERAGE && (p->every || p->block);
+}
+
 static int compares_later(const lh_policy *p)
 {
     return p->score.source == LH_SCORE_LAG && (p->every || p->block);
@@ -163,6 +168,7 @@ static const struct {
                            "it needs '--evict never'"},
     {blocks_of_slots, "'--positions slot' begins after the prefill: it needs '--evict never' or every:N"},
     {expects_later, "'--statistic expected' sums up the queries of the whole prompt: it needs '--evict never'"},
+    {spans_later, "'--statistic leverage' compares the keys of the whole prompt: it needs '--evict never'"},
     {compares_later, "'--statistic lag' compares each part of the prompt with the next: it needs '--evict never'"},
     {adapts_to_ranks,
      "'--head-budget adaptive' would change nothing: '--statistic lag' ranks the entries of a part, and "

@@ -30,6 +30,8 @@
       key_difference)                                                                                                \
     X("lag", "Entries whose keys and values deviate most, on the scale of the next part of the text.", LH_SCORE_LAG, \
       LH_STAT_SUM, lag)                                                                                              \
+    X("leverage", "Keys that the others do not span first: their leverage scores.", LH_SCORE_LEVERAGE, LH_STAT_SUM,  \
+      leverage)                                                                                                      \
     X("expected", "The attention that later rows are expected to give.", LH_SCORE_EXPECTED, LH_STAT_SUM, expected)
 
 #define LH_STATISTIC_WORDS(X)                                                                                     \

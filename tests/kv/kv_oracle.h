@@ -92,6 +92,9 @@ void oracle_observe(const oracle *o, const oracle_rows *rows, oracle_tally *to);
 /* 1 if kv_oracle_scores.c defines the scores of a source; else the test fails, and says where the definition goes. */
 int oracle_defines(lh_score_source source);
 
+/* y[p] = x_p' (X'X + 0.01 I)^-1 x_p, x_p the p-th of n keys less their mean. keys: [n, dim]. */
+void oracle_leverage(const double *keys, int64_t n, int64_t dim, double *y);
+
 /* How far sums of weights may lie from those of floats, relatively. */
 double oracle_rounding(const oracle *o);
 

@@ -4,7 +4,7 @@
 
 #include "base/h5.h"
 #include "base/mem.h"
-#include "kv_rig.h"
+#include "kv_oracle.h"
 
 /* Keys, values and scores of one press, f32 and [heads, entries, dim] or [heads, entries]; y: room for scores. */
 typedef struct press {
@@ -80,11 +80,32 @@ START_TEST(test_lag_scores_are_those_of_the_press)
 }
 END_TEST
 
+/* The press computes in f32. */
+START_TEST(test_leverage_scores_are_those_of_the_press)
+{
+    press p;
+    open_press(&p, "leverage");
+    double *keys = oracle_alloc(p.entries * p.dim, sizeof *keys), *y = oracle_alloc(p.entries, sizeof *y);
+    for (int64_t h = 0; h < p.heads; h++) {
+        for (int64_t i = 0; i < p.entries * p.dim; i++) keys[i] = (double)p.k[h * p.entries * p.dim + i];
+        oracle_leverage(keys, p.entries, p.dim, y);
+        for (int64_t s = 0; s < p.entries; s++)
+            mt_check(fabs(y[s] - (double)p.scores[h * p.entries + s]) < 1e-5, "score %lld is %g, the press has %g",
+                     (long long)s, y[s], (double)p.scores[h * p.entries + s]);
+    }
+    lh_free(keys);
+    lh_free(y);
+    close_press(&p);
+    mt_end();
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("presses");
     TCase *all = tcase_create("all");
     tcase_add_loop_test(all, test_lag_scores_are_those_of_the_press, 0, kv_rig_backends());
+    tcase_add_test(all, test_leverage_scores_are_those_of_the_press);
     suite_add_tcase(suite, all);
     return mt_run(suite);
 }

@@ -130,6 +130,7 @@ static const struct {
     {"knorm@kvpress", LH_SCORE_KEY_NORM, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0},
     {"keydiff", LH_SCORE_KEY_DIFFERENCE, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1},
     {"keydiff@kvpress", LH_SCORE_KEY_DIFFERENCE, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0},
+    {"leverage", LH_SCORE_LEVERAGE, 0, 0, 0, 8, 4, 0, 0, 0, 0, 0, 0, 0, 0},
     {"lagkv", LH_SCORE_LAG, 0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0},
     {"lagkv@kvpress", LH_SCORE_LAG, 0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0},
     {"expected-attention", LH_SCORE_EXPECTED, 0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0},
@@ -346,6 +347,7 @@ START_TEST(test_parts_that_cannot_go_together_are_refused)
         {{.policy = "pyramidkv", .budget = "64", .parts = {.evict = "block:8"}}, "'--layer-budget uniform'"},
         {{.policy = "lagkv", .budget = "64", .parts = {.evict = "every:1"}}, "'--evict never'"},
         {{.policy = "lagkv", .budget = "64", .parts = {.evict = "block:8"}}, "'--evict never'"},
+        {{.policy = "leverage", .budget = "64", .parts = {.evict = "every:1"}}, "'--evict never'"},
         {{.policy = "lagkv", .budget = "64", .parts = {.head_budget = "adaptive"}}, "the same ranks"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) refused(&cases[i].options, cases[i].words);

@@ -7,7 +7,7 @@
 #include "policies/budgets.h"
 #include "suite.h"
 
-enum { MOST_VALUES = 16, PRESETS = 34 };
+enum { MOST_VALUES = 16, PRESETS = 35 };
 
 /* Every part with some of its values. */
 static const struct {
@@ -23,7 +23,7 @@ static const struct {
         }                                        \
     }
     VALUES(statistic, "statistic", "sum", "mean", "mas", "count", "rms", "last", "position", "random", "key-norm",
-           "key-difference", "lag", "expected"),
+           "key-difference", "lag", "leverage", "expected"),
     VALUES(lag, "lag", "1", "128", "4096"),
     VALUES(proxies, "proxies", "none", "question", "1%", "2.50%", "100%"),
     VALUES(proxies_at, "proxies-at", "end", "both-ends"),
