@@ -9,11 +9,11 @@
 
 /* Softmax attention of a block of rows that are already in the cache: the last `tokens` entries of every head are the
  * rows' own, in order, so row t of head h sees slots 0 .. len[h] - tokens + t, as far as the window allows.
- * o[t,i,:] = sum_j a_tj v_j; lse[t,i] = log sum_j exp(s_tj) (NULL: not wanted); a row that sees nothing: o = 0, lse =
- * -inf; one that sees a key of which the logit is NaN: NaN. Over a bf16 cache a backend may round q and the weights to
- * bf16, as the units of a processor that multiply bf16 want them, and with LH_ORDER_ANY o, too; then the bits may
- * depend on how many heads and rows there are, and a backend may choose the way by `most`. q, o: row t, head i starts
- * at t * ld + i * head_dim. */
+ * o[t,i,:] = sum_j a_tj v_j; lse[t,i] = log sum_j exp(s_tj + b_j) (NULL: not wanted); a row that sees nothing: o = 0,
+ * lse = -inf; one that sees a key of which the logit is NaN: NaN. Over a bf16 cache a backend may round q and the
+ * weights to bf16, as the units of a processor that multiply bf16 want them, and with LH_ORDER_ANY o, too; then the
+ * bits may depend on how many heads and rows there are, and a backend may choose the way by `most`. q, o: row t, head i
+ * starts at t * ld + i * head_dim. */
 typedef struct lh_attend_block_args {
     float *o;
     float *lse; /* [tokens, heads] */

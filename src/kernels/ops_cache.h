@@ -10,7 +10,7 @@
 
 /* Append `tokens` entries to every head of every sequence at slot offset[h] + len[h] and raise len. k, v: sequence b,
  * token t, head h starts at (b * tokens + t) * ld + h * head_dim. positions: [batch * tokens], stored where the cache
- * has positions; statistics begin with 0. The caller has left room. */
+ * has positions; biases and statistics begin with 0. The caller has left room. */
 typedef struct lh_append_args {
     lh_ragged *seqs; /* [batch], host */
     int64_t batch, tokens, ld;
@@ -43,7 +43,8 @@ typedef struct lh_put_stats_args {
 } lh_put_stats_args;
 
 /* Move the entries that are KEEP to the front of their head in dst and set dst's len; positions go with them (dst has
- * positions), and statistics where dst has them (then src has as many). dst may be src's pools with offsets <= src's,
+ * positions), biases where dst has them (0 where src has none), and statistics where dst has them (then src has as
+ * many). dst may be src's pools with offsets <= src's,
  * ascending over the heads: then in place, and dst's len may be src's. Otherwise nothing of dst lies in src. IN_ORDER
  * keeps the order of slots; FILL (in place with equal offsets only) fills the holes, first to last, each with the last
  * kept entry not yet moved, moving as few as there are holes.

@@ -8,9 +8,10 @@
 #include "kernels/ragged.h"
 
 /* Query rows that look at a cache. Row r is at positions[r] and sees the entries at positions <= until[r] (NULL:
- * positions[r]), with a window > 0 only those > positions[r] - window. Its logit of an entry is gains[r] (NULL: 1)
- * times what `logit` says, s_rj. q: row r, head i starts at r * q_ld + i * head_dim. The logits of a single row may be
- * given to column_stats, which saves working them out: as attend_decode left them, before any gain. */
+ * positions[r]), with a window > 0 only those > positions[r] - window. Its logit of an entry, s_rj, is gains[r] (NULL:
+ * 1) times what `logit` says, plus the entry's bias. q: row r, head i starts at r * q_ld + i * head_dim. The logits of
+ * a single row may be given to column_stats, which saves working them out: as attend_decode left them, before any gain
+ * and bias. */
 typedef struct lh_observed {
     const float *q;
     lh_row_logits logits;             /* [heads], of a single row */

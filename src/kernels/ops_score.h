@@ -87,9 +87,10 @@ typedef struct lh_row_moments_args {
     int64_t rows, heads, dim, x_ld;
 } lh_row_moments_args;
 
-/* y[i, s] = softmax over the competing entries of query head i's KV head of scale * m.k + scale^2 / 2 * k'Ck, the
- * logarithm of what exp(scale * q.k) is on average where q is of mean m and covariance C (expected attention, arXiv
- * 2510.00636, eq. 6); 0 for the others. The map begins and ends with whole groups. y: [heads, ld]. */
+/* y[i, s] = softmax over the competing entries of query head i's KV head of scale * m.k + scale^2 / 2 * k'Ck + b, b
+ * the entry's bias: the logarithm of what exp(scale * q.k + b) is on average where q is of mean m and covariance C
+ * (expected attention, arXiv 2510.00636, eq. 6); 0 for the others. The map begins and ends with whole groups. y:
+ * [heads, ld]. */
 typedef struct lh_expected_scores_args {
     float *y;
     const float *means;       /* [heads, head_dim] */

@@ -13,6 +13,7 @@ typedef struct lh_ragged {
     void *k, *v;        /* [slots, head_dim] of `type`, rotated keys; head h holds slots offset[h] .. + len[h] */
     lh_dtype type;      /* f32 or bf16 */
     int32_t *positions; /* [slots] position of the entry in a slot; NULL: slot - offset[h] */
+    float *bias;        /* [slots] added to every logit of the entry, see lh_logit; NULL: 0 */
     float *stats;       /* [slots, stat_count] numbers that go with an entry; NULL: none */
     int64_t stat_count;
     const int64_t *offset; /* [heads] first slot of a head */
@@ -27,14 +28,18 @@ typedef struct lh_grouping {
 } lh_grouping;
 
 /* The logit of a query and a key: s = scale * q.k; with a soft cap s = cap * tanh(s / cap). A row at position p sees
- * the entries at positions <= p, and with a window > 0 only those > p - window. */
+ * the entries at positions <= p, and with a window > 0 only those > p - window.
+ *
+ * The weight of an entry is exp(g * s + b): b is the entry's bias (lh_ragged), g the gain of an observed row (1 in
+ * attention). The bias stands for the mass of what was evicted near the entry (attention matching, arXiv 2602.16284): b
+ * = ln 2 counts the entry twice, whatever scale, soft cap and gain are. b = 0 leaves all bits as they are. */
 typedef struct lh_logit {
     float scale, softcap;
     int64_t window;
 } lh_logit;
 
-/* Logits of one row a sequence: that of query head i with slot s at at[i * ld + s], as lh_logit says; of entries that
- * the row does not see any number. */
+/* Logits of one row a sequence: that of query head i with slot s at at[i * ld + s], as lh_logit says, without the
+ * entry's bias; of entries that the row does not see any number. */
 typedef struct lh_row_logits {
     float *at; /* NULL: not known, or not wanted */
     int64_t ld;

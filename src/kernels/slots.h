@@ -20,6 +20,12 @@ static LH_BOTH inline const int32_t *lh_positions_of(const lh_ragged *kv, int64_
     return kv->positions ? kv->positions + kv->offset[h] : NULL;
 }
 
+/* Biases of the entries of head h, by slot; NULL where it has none. */
+static LH_BOTH inline const float *lh_bias_of(const lh_ragged *kv, int64_t h)
+{
+    return kv->bias ? kv->bias + kv->offset[h] : NULL;
+}
+
 /* Position of the entry in slot s of head h. */
 static LH_BOTH inline int64_t lh_position(const lh_ragged *kv, int64_t h, int64_t s)
 {

@@ -11,7 +11,7 @@ int64_t kv_heads_of(lh_grouping map)
     return map.heads ? (map.first + map.heads - 1) / map.group + 1 : 1;
 }
 
-enum { CAP, WINDOW, GAP_Q, GAP_O, SLACK, ORDER, TYPE, SHORTEST, ENDS, GAINS, SIGHT, BATCH, STAND };
+enum { CAP, WINDOW, GAP_Q, GAP_O, SLACK, ORDER, TYPE, SHORTEST, ENDS, GAINS, SIGHT, BATCH, STAND, BIAS };
 enum { SIGHT_OWN, SIGHT_BLOCK, SIGHT_DRAWN };
 static const dimension kinds[] = {
     [CAP] = {"soft cap", 4, {0, 0, 5, 30}},
@@ -27,6 +27,7 @@ static const dimension kinds[] = {
     [SIGHT] = {"sight", 4, {SIGHT_OWN, SIGHT_OWN, SIGHT_BLOCK, SIGHT_DRAWN}, {"own", "own", "all rows", "drawn"}},
     [BATCH] = {"batch", 4, {1, 2, 3, 4}},
     [STAND] = {"first row that stands in the middle", 6, {0, 1, 2, 3, 4, 5}},
+    [BIAS] = {"biases", 4, {0, 0, 1, 3}, {"none", "none", "normal", "of 3"}},
 };
 
 static int64_t kind(int which, const attend_size *size)
@@ -61,6 +62,7 @@ void block_make(lot *m, attend_case *c, const attend_size *size)
     cache_spec spec = {.heads = heads, .head_dim = size->dim, .slack = kind(SLACK, size), .in_order = size->tokens};
     spec.order = (cache_order)kind(ORDER, size);
     spec.type = (lh_dtype)kind(TYPE, size);
+    spec.bias = (float)kind(BIAS, size);
     spec.len = ragged(m, heads, kind(SHORTEST, size) * size->tokens, most, seed);
     if (spec.order == CACHE_SLOTS) spec.len = ragged(m, heads, most, most, seed);
     spec.last = spec.order == CACHE_SLOTS ? most : most + size->past;
@@ -112,6 +114,7 @@ void decode_make(lot *m, attend_case *c, const attend_size *size)
         cache_spec spec = {.heads = heads, .head_dim = size->dim, .slack = kind(SLACK, size), .in_order = b % 2};
         spec.order = (cache_order)((kind(ORDER, size) + b) % CACHE_ORDERS);
         spec.type = (lh_dtype)kind(TYPE, size);
+        spec.bias = b % 2 ? 0 : (float)kind(BIAS, size);
         spec.len = ragged(m, heads, 0, most, seed);
         spec.last = most + 20 * b;
         spec.seed = seed;
@@ -264,6 +267,7 @@ double row_weights(const attend_case *c, const cache *kv, int64_t row, int64_t i
         int64_t at = cache_position(r, h, j);
         double dot = logit_by_formula(c, kv, (const int64_t[]){row, i, j});
         if (c->gains) dot *= c->gains[row];
+        if (r->bias) dot += r->bias[r->offset[h] + j];
         int visible = at <= last && (c->logit.window == 0 || at > p - c->logit.window);
         weights[j] = visible ? dot : -INFINITY;
         if (weights[j] > top) top = weights[j];

@@ -57,7 +57,7 @@ float *row_lse_run(lot *m, rig *g, const attend_case *c); /* [tokens, heads] */
 int64_t logits_ld(const attend_case *c);
 float *decode_logits_run(lot *m, rig *g, const attend_case *c);
 
-/* The logit of row `row` of query head i and slot j of a cache, by the formula. */
+/* The logit of row `row` of query head i and slot j of a cache by the formula, without gain and bias. */
 double logit_by_formula(const attend_case *c, const cache *kv, const int64_t at[3]);
 
 /* What column_stats is asked for, and where it goes. */

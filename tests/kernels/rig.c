@@ -231,11 +231,15 @@ void cache_make(lot *m, cache *out, const cache_spec *spec)
         k = lot_bf16(m, k, slots * spec->head_dim);
         v = lot_bf16(m, v, slots * spec->head_dim);
     }
+    float *bias = spec->bias != 0 ? lot_normals(m, slots, spec->bias, spec->seed + 3) : NULL;
+    for (int64_t h = 0; h < spec->heads && bias; h++)
+        for (int64_t s = len[h]; s < len[h] + spec->slack; s++) bias[offset[h] + s] = NAN;
     out->slots = slots;
     out->host = (lh_ragged){.k = k,
                             .v = v,
                             .type = spec->type,
                             .positions = spec->order == CACHE_SLOTS ? NULL : positions,
+                            .bias = bias,
                             .offset = offset,
                             .len = len,
                             .heads = spec->heads,
@@ -249,6 +253,7 @@ lh_ragged rig_cache(rig *g, const cache *c)
     r.k = rig_put(g, r.k, bytes);
     r.v = rig_put(g, r.v, bytes);
     r.positions = r.positions ? rig_put(g, r.positions, c->slots * 4) : NULL;
+    r.bias = r.bias ? rig_put(g, r.bias, c->slots * 4) : NULL;
     r.offset = rig_put(g, r.offset, r.heads * 8);
     r.len = rig_put(g, r.len, r.heads * 8);
     return r;

@@ -74,10 +74,12 @@ typedef struct cache_spec {
     const int64_t *len;
     lh_dtype type;
     cache_order order;
+    float bias; /* biases are normals times it; 0: there are none */
     uint64_t seed;
 } cache_spec;
 
-/* A cache in host memory: normal keys and values, heads one after the other with `slack` slots after each. */
+/* A cache in host memory: normal keys and values, heads one after the other with `slack` slots after each, whose
+ * biases are NaN. */
 typedef struct cache {
     lh_ragged host;
     int64_t slots;

@@ -128,6 +128,7 @@ static attend_case rank_of(lot *m, const attend_case *c, int64_t from, int64_t t
         r->k = (char *)r->k + bytes;
         r->v = (char *)r->v + bytes;
         r->positions = r->positions ? r->positions + skip : NULL;
+        r->bias = r->bias ? r->bias + skip : NULL;
         r->offset = offset;
         r->len += low;
         r->heads = count;

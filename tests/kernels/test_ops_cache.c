@@ -35,6 +35,7 @@ static void batch_make(lot *m, cache *seqs, int64_t batch, int64_t tokens, int n
         spec.len = len;
         spec.type = n % 2 ? LH_BF16 : LH_F32;
         spec.order = (cache_order)((n + b) % CACHE_ORDERS);
+        spec.bias = n / 3 % 2 ? 1 : 0;
         spec.seed = (uint64_t)(n + 40 * b);
         cache_make(m, &seqs[b], &spec);
         stats_make(m, &seqs[b], n / 2 % 4);
@@ -50,6 +51,7 @@ static void append_host(lh_ragged *r, const lh_append_args *rows, int64_t first)
             lh_dtype_convert((char *)r->k + slot * entry_bytes(r), r->type, rows->k + at, LH_F32, r->head_dim);
             lh_dtype_convert((char *)r->v + slot * entry_bytes(r), r->type, rows->v + at, LH_F32, r->head_dim);
             if (r->positions) r->positions[slot] = rows->positions[t];
+            if (r->bias) r->bias[slot] = 0;
             for (int64_t i = 0; i < r->stat_count; i++) r->stats[slot * r->stat_count + i] = 0;
         }
     }
@@ -87,6 +89,8 @@ START_TEST(test_append_puts_rows_behind_every_head_and_touches_nothing_else)
                 check_same(got, want->len, want->heads * 8, "lengths, case %d, %s", n, g.ops->name);
                 if (want->stats) rig_get(&g, got, on[s].stats, stats);
                 check_same(got, want->stats, stats, "statistics, case %d, %s", n, g.ops->name);
+                if (want->bias) rig_get(&g, got, on[s].bias, seqs[s].slots * 4);
+                check_same(got, want->bias, want->bias ? seqs[s].slots * 4 : 0, "biases, case %d, %s", n, g.ops->name);
                 if (!want->positions) continue;
                 rig_get(&g, got, on[s].positions, seqs[s].slots * 4);
                 check_same(got, want->positions, seqs[s].slots * 4, "positions, case %d, %s", n, g.ops->name);
@@ -110,6 +114,7 @@ typedef struct compaction {
     target where;
     int own_len;  /* dst has an array of lengths of its own */
     int no_stats; /* dst has none, src may have */
+    int new_bias; /* dst has biases, src has none */
 } compaction;
 
 static uint8_t state_at(int pattern, int64_t s, int64_t len, uint64_t dice)
@@ -125,7 +130,7 @@ static uint8_t state_at(int pattern, int64_t s, int64_t len, uint64_t dice)
     return keep[pattern] ? LH_ENTRY_KEEP : draw(7, dice, 2) ? LH_ENTRY_DROP : LH_ENTRY_COMPETES;
 }
 
-enum { HEADS, HEAD_DIM, LONGEST, SLACK, TYPE, ORDER, STATS, GAP, TARGET, FILL, LEN, NO_STATS, PATTERN };
+enum { HEADS, HEAD_DIM, LONGEST, SLACK, TYPE, ORDER, STATS, GAP, TARGET, FILL, LEN, NO_STATS, BIAS, PATTERN };
 static const dimension kinds[] = {
     [HEADS] = {"heads", 10, {0, 1, 2, 3, 4, 5, 6, 7, 8, 9}},
     [HEAD_DIM] = {"head_dim", 10, {1, 3, 20, 24, 48, 64, 80, 96, 128, 256}},
@@ -139,6 +144,7 @@ static const dimension kinds[] = {
     [FILL] = {"in place", 2, {LH_COMPACT_FILL, LH_COMPACT_IN_ORDER}, {"fill", "in order"}},
     [LEN] = {"lengths", 2, {0, 1}, {"of the source", "of its own"}},
     [NO_STATS] = {"statistics of the target", 3, {1, 0, 0}, {"none", "the source's", "the source's"}},
+    [BIAS] = {"biases", 3, {0, 1, 2}, {"none", "of both", "of the target alone"}},
     [PATTERN] = {"pattern of the first head", 8, {0, 1, 2, 3, 4, 5, 6, 7}},
 };
 
@@ -152,6 +158,7 @@ static void compaction_make(lot *m, compaction *c, int n)
     int64_t heads = kind(HEADS, n), most = 0, *len = lot_new(m, heads * 8);
     *c = (compaction){
         .where = (target)kind(TARGET, n), .own_len = (int)kind(LEN, n), .no_stats = (int)kind(NO_STATS, n)};
+    c->new_bias = c->where == TARGET_ELSEWHERE && kind(BIAS, n) == 2;
     c->kind = c->where == TARGET_SAME ? (lh_compact_kind)kind(FILL, n) : LH_COMPACT_IN_ORDER;
     for (int64_t h = 0; h < heads; h++) {
         len[h] = draw(5, (uint64_t)(n * 10 + h), kind(LONGEST, n));
@@ -161,6 +168,7 @@ static void compaction_make(lot *m, compaction *c, int n)
     spec.len = len;
     spec.type = (lh_dtype)kind(TYPE, n);
     spec.order = (cache_order)kind(ORDER, n);
+    spec.bias = kind(BIAS, n) == 1 ? 1 : 0;
     spec.seed = (uint64_t)n;
     cache_make(m, &c->src, &spec);
     stats_make(m, &c->src, kind(STATS, n));
@@ -207,6 +215,7 @@ static lh_ragged target_make(lot *m, rig *g, const compaction *c, const lh_ragge
         if (dst.stats) dst.stats = rig_new(g, at * dst.stat_count * 4);
         dst.k = rig_new(g, at * entry_bytes(host));
         dst.v = rig_new(g, at * entry_bytes(host));
+        if (dst.bias || c->new_bias) dst.bias = rig_new(g, at * 4);
     }
     if (c->where == TARGET_ELSEWHERE || !dst.positions) dst.positions = rig_new(g, c->src.slots * 4);
     if (c->where == TARGET_ELSEWHERE || c->own_len) dst.len = rig_new(g, host->heads * 8);
@@ -241,6 +250,11 @@ static void check_compaction(rig *g, const compaction *c, int n)
             check_same(got, (char *)host->k + from, bytes, "kept key, case %d, %s", n, g->ops->name);
             rig_get(g, got, (char *)dst.v + to, bytes);
             check_same(got, (char *)host->v + from, bytes, "kept value, case %d, %s", n, g->ops->name);
+            if (dst.bias) {
+                float bias, own = host->bias ? host->bias[host->offset[h] + order[s]] : 0;
+                rig_get(g, &bias, dst.bias + offset[h] + s, 4);
+                check_same(&bias, &own, 4, "kept bias, case %d, %s", n, g->ops->name);
+            }
             if (!dst.stats) continue;
             rig_get(g, numbers, dst.stats + (offset[h] + s) * dst.stat_count, dst.stat_count * 4);
             check_same(numbers, host->stats + (host->offset[h] + order[s]) * dst.stat_count, dst.stat_count * 4,

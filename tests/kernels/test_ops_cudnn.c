@@ -26,7 +26,7 @@ static void plain_case(lot *m, attend_case *c, attend_size size)
         if (c->kv[0].host.type == LH_BF16) break;
         lot_end(m);
     }
-    c->logit.softcap = 0, c->logit.window = 0;
+    c->logit.softcap = 0, c->logit.window = 0, c->kv[0].host.bias = NULL;
 }
 
 static void compare(rig *mine, rig *ref, attend_size size)

@@ -302,9 +302,9 @@ static float *covariances_make(lot *m, int64_t heads, int64_t d, int n)
 static double expected_by_hand(const lh_expected_scores_args *a, const int64_t at[2], int64_t s, double *size)
 {
     int64_t d = a->kv->head_dim, i = at[0], h = at[1];
-    double logit = 0, k[256];
+    double logit = a->kv->bias ? a->kv->bias[a->kv->offset[h] + s] : 0, k[256];
     for (int64_t x = 0; x < d; x++) k[x] = entry_number(a->kv, a->kv->k, h, s, x);
-    *size = 0;
+    *size = fabs(logit);
     for (int64_t x = 0; x < d; x++) {
         double term = a->scale * a->means[i * d + x] * k[x];
         logit += term;
@@ -352,6 +352,7 @@ START_TEST(test_expected_scores_are_the_softmax_of_what_queries_give_on_average)
             d = p.head_dim;
             omp_set_num_threads(1 + n % 4);
             values_make(&m, &c, &p, n);
+            if (n % 5 > 2) c.host.bias = lot_normals(&m, c.slots, 2.0f, (uint64_t)n + 6);
             int64_t ld = p.longest + n % 3, rows = heads * group;
             uint8_t *state = lot_new(&m, p.heads * ld);
             for (int64_t s = 0; s < p.heads * ld; s++)

@@ -5,6 +5,7 @@ static void append_head(const lh_append_args *a, int64_t b, int64_t h)
 {
     lh_ragged *kv = &a->seqs[b];
     int64_t d = kv->head_dim, slot = kv->offset[h] + kv->len[h];
+    if (kv->bias) memset(kv->bias + slot, 0, (size_t)a->tokens * sizeof *kv->bias);
     if (kv->stats)
         memset(kv->stats + slot * kv->stat_count, 0, (size_t)(a->tokens * kv->stat_count) * sizeof *kv->stats);
     for (int64_t t = 0; t < a->tokens; t++, slot++) {

@@ -85,6 +85,13 @@ static void mask_window(const lh_block_item *item, float *s, int64_t position, i
     }
 }
 
+/* The biases of the slots [first, first + n) are added to a row's logits. */
+static void add_biases(const lh_block_item *item, float *s, int64_t first, int64_t n)
+{
+    const float *bias = lh_bias_of(item->block->args->kv, item->head) + first;
+    for (int64_t j = 0; j < n; j++) s[j] += bias[j];
+}
+
 /* The logits of rows [row, row + rows) with slots [first, first + n) become weights; what these rows have so far is
  * shrunk where a higher logit has come. */
 static void weigh_rows(const lh_block_item *item, const int64_t range[2], int64_t first, int64_t n)
@@ -96,6 +103,7 @@ static void weigh_rows(const lh_block_item *item, const int64_t range[2], int64_
         float *s = item->s + r * KEYS;
         int64_t seen = row_sees(item, row + r, first, n), position = a->positions[item->t0 + (row + r) / item->group];
         if (a->logit.softcap > 0) cap_logits(s, seen, a->logit.softcap);
+        if (a->kv->bias) add_biases(item, s, first, seen);
         if (item->window_from <= position) mask_window(item, s, position, first, seen);
         row_maxima[r] = row_top(s, seen, row_max[r]);
         shrinks[r] = row_maxima[r] == -INFINITY ? -INFINITY : row_max[r] - row_maxima[r];

@@ -185,6 +185,14 @@ VEC_FN void team_tell(const lh_team *t, const int heads)
     }
 }
 
+VEC_FN void team_bias(const lh_team *t, const lh_chunk *c, const int team)
+{
+    const float *bias = lh_bias_of(t->kv, c->head) + c->first;
+    for (int64_t j = 0; j < t->n; j++) {
+        for (int h = 0; h < team; h++) t->s[j * team + h] += bias[j];
+    }
+}
+
 /* A team over its chunk: sums of values, highest logit, denominator. heads and kind are constants at each call. */
 VEC_FN void team_attend(lh_team *t, const lh_chunk *c, const int heads, const lh_meet kind)
 {
@@ -198,6 +206,7 @@ VEC_FN void team_attend(lh_team *t, const lh_chunk *c, const int heads, const lh
     }
     if (t->logit.softcap > 0) cap_logits(t->s, t->n * team, t->logit.softcap);
     if (t->out.at) team_tell(t, heads);
+    if (t->kv->bias) team_bias(t, c, team);
     team_mask(t, c, team);
     for (int64_t i = 0; i < numbers; i += VL) highest = vf_max(vf_load(t->s + i), highest);
     team_tops(t, highest, team);

@@ -4,8 +4,9 @@
 #include "kernels/cpu/columns.h"
 #include "kernels/cpu/single_row.h"
 
-/* The sums that weights are added to, and 1 if some entries are not seen by all rows. Constants at each call. */
-enum { ADD_EACH = 1, ADD_MORE = 2, ADD_MASKED = 4 };
+/* The sums that weights are added to, whether some entries are not seen by all rows, and whether they have biases.
+ * Constants at each call. */
+enum { ADD_EACH = 1, ADD_MORE = 2, ADD_MASKED = 4, ADD_BIASED = 8 };
 
 /* The rows of a block, over a vector of entries from j on. */
 VEC_FN void add_weights(const lh_stats_item *item, const int64_t range[2], int64_t j, const int kind)
@@ -15,11 +16,14 @@ VEC_FN void add_weights(const lh_stats_item *item, const int64_t range[2], int64
                 *minus_lse = item->rows->minus_lse + range[0] * group;
     const lh_sight *sights = item->stats->watch.sights;
     vf squares = vf_load(item->squares + j), counts = vf_load(item->counts + j), sum = vf_load(item->sums + j);
+    const vf bias = kind & ADD_BIASED ? step_bias(&item->step, j) : vf_zero();
     for (int64_t r = range[0]; r < range[1]; r++) {
         vf all = vf_zero();
         vm seen = kind & ADD_MASKED ? seen_by(item->step.positions + j, sights[r]) : vm_first(VL);
         for (int64_t i = 0; i < group; i++, s += STEP, gain++, minus_lse++) {
-            vf weight = vf_exp_negative(vf_fma(vf_load(s), vf_set1(*gain), vf_set1(*minus_lse)));
+            vf below = vf_set1(*minus_lse);
+            if (kind & ADD_BIASED) below = below + bias;
+            vf weight = vf_exp_negative(vf_fma(vf_load(s), vf_set1(*gain), below));
             if (kind & ADD_EACH) {
                 float *own = item->sums + i * STEP + j;
                 if (kind & ADD_MASKED) weight = vf_where(seen, weight, vf_zero());
@@ -52,19 +56,27 @@ ADD_BLOCK(add_seen_means, ADD_MASKED)
 ADD_BLOCK(add_seen_heads, ADD_EACH | ADD_MASKED)
 ADD_BLOCK(add_seen_means_more, ADD_MORE | ADD_MASKED)
 ADD_BLOCK(add_seen_heads_more, ADD_EACH | ADD_MORE | ADD_MASKED)
+ADD_BLOCK(add_biased_means, ADD_MASKED | ADD_BIASED)
+ADD_BLOCK(add_biased_heads, ADD_EACH | ADD_MASKED | ADD_BIASED)
+ADD_BLOCK(add_biased_means_more, ADD_MORE | ADD_MASKED | ADD_BIASED)
+ADD_BLOCK(add_biased_heads_more, ADD_EACH | ADD_MORE | ADD_MASKED | ADD_BIASED)
 
-/* By kind. */
-static void (*const add_kinds[])(const lh_stats_item *, const int64_t[2],
-                                 int64_t) = {add_means,      add_heads,      add_means_more,      add_heads_more,
-                                             add_seen_means, add_seen_heads, add_seen_means_more, add_seen_heads_more};
+/* By kind. Where there are biases, what is not seen is masked whether there is any or not. */
+static void (*const add_kinds[])(const lh_stats_item *, const int64_t[2], int64_t) = {
+    add_means,        add_heads,        add_means_more,        add_heads_more,
+    add_seen_means,   add_seen_heads,   add_seen_means_more,   add_seen_heads_more,
+    add_biased_means, add_biased_heads, add_biased_means_more, add_biased_heads_more};
 
 static void add_block(const lh_stats_item *item, int64_t block, lh_seen seen)
 {
     const lh_column_stats_args *a = item->stats->args;
     int64_t reach = seen == SEEN_ALL ? item->step.n : step_reach(&item->step, block);
     int64_t first = block * item->stats->watch.way->rows, tokens = step_logits(&item->step, block, reach);
-    int kind = (a->parts > 1 ? ADD_EACH : 0) | (a->squares.at || a->counts.at ? ADD_MORE : 0) |
-               (seen == SEEN_ALL ? 0 : ADD_MASKED);
+    int kind = (a->parts > 1 ? ADD_EACH : 0) | (a->squares.at || a->counts.at ? ADD_MORE : 0);
+    if (item->step.bias)
+        kind |= ADD_BIASED;
+    else if (seen != SEEN_ALL)
+        kind |= ADD_MASKED;
     add_kinds[kind](item, (const int64_t[]){first, first + tokens}, reach);
 }
 
@@ -81,10 +93,12 @@ static void stats_item(lh_stats_item *item, float *memory)
 {
     const lh_column_stats_args *a = item->stats->args;
     step_begin(&item->step, sums_place(item, memory));
-    if (a->rows.logits.at && step_seen(&item->step, 0) == SEEN_ALL)
-        take_row(item, &a->rows.logits, TAKE_LOGITS);
-    else
+    if (!a->rows.logits.at || step_seen(&item->step, 0) != SEEN_ALL)
         add_blocks(item);
+    else if (item->step.bias)
+        take_row(item, &a->rows.logits, TAKE_BIASED_LOGITS);
+    else
+        take_row(item, &a->rows.logits, TAKE_LOGITS);
     give_all(item);
 }
 

@@ -63,7 +63,7 @@ static inline int stats_item_at(lh_stats_item *item, int64_t n)
 
 /* The only row sees all entries of the step, and its logits are known, or what its weights are but for a factor, which
  * is its gain then: the weights are the sums. The same bits as add_block's. */
-typedef enum lh_taken { TAKE_LOGITS, TAKE_WEIGHTS } lh_taken;
+typedef enum lh_taken { TAKE_LOGITS, TAKE_BIASED_LOGITS, TAKE_WEIGHTS } lh_taken;
 VEC_FN void take_row(const lh_stats_item *item, const lh_row_logits *from, const lh_taken what)
 {
     const lh_column_stats_args *a = item->stats->args;
@@ -71,13 +71,16 @@ VEC_FN void take_row(const lh_stats_item *item, const lh_row_logits *from, const
     const int each = a->parts > 1, more = a->squares.at || a->counts.at;
     for (int64_t j = 0; j < p->n; j += VL) {
         const float *s = from->at + p->i0 * from->ld + p->first + j;
-        vf all = vf_zero();
+        vf all = vf_zero(), bias = what == TAKE_BIASED_LOGITS ? step_bias(p, j) : vf_zero();
         for (int64_t i = 0; i < p->group; i++, s += from->ld) {
             vf weight = vf_load_first(s, p->n - j), gain = vf_set1(item->rows->gain[i]);
-            if (what == TAKE_LOGITS)
-                weight = vf_exp_negative(vf_fma(weight, gain, vf_set1(item->rows->minus_lse[i])));
-            else
+            if (what == TAKE_WEIGHTS) {
                 weight = weight * gain;
+            } else {
+                vf below = vf_set1(item->rows->minus_lse[i]);
+                if (what == TAKE_BIASED_LOGITS) below = below + bias;
+                weight = vf_exp_negative(vf_fma(weight, gain, below));
+            }
             if (each) vf_store(item->sums + i * STEP + j, weight);
             all = all + weight;
         }

@@ -7,9 +7,11 @@ static void move_entries(const lh_compact_args *a, int64_t h, int64_t to, int64_
     const lh_ragged *dst = a->dst, *src = a->src;
     int64_t bytes = src->head_dim * lh_dtype_bytes(src->type), at = dst->offset[h] + to, of = src->offset[h] + from;
     if (n == 0) return; /* where nothing is kept there is no memory either */
+    if (dst->bias && !src->bias) memset(dst->bias + at, 0, (size_t)n * sizeof *dst->bias);
     if (at != of || dst->k != src->k) {
         memmove((char *)dst->k + at * bytes, (const char *)src->k + of * bytes, (size_t)(n * bytes));
         memmove((char *)dst->v + at * bytes, (const char *)src->v + of * bytes, (size_t)(n * bytes));
+        if (dst->bias && src->bias) memmove(dst->bias + at, src->bias + of, (size_t)n * sizeof *dst->bias);
         if (dst->stats)
             memmove(dst->stats + at * dst->stat_count, src->stats + of * src->stat_count,
                     (size_t)(n * dst->stat_count) * sizeof *dst->stats);

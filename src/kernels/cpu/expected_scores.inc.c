@@ -37,6 +37,7 @@ static void expect_range(const lh_expected_scores_args *a, int64_t i, const int6
         lh_dtype_convert(keys, LH_F32, (const char *)kv->k + (kv->offset[h] + s) * d * lh_dtype_bytes(kv->type),
                          kv->type, n * d);
         expect(a, i, keys, out);
+        for (int64_t e = 0; e < n && kv->bias; e++) out[e] += kv->bias[kv->offset[h] + s + e];
         memcpy(a->y + i * a->ld + s, out, (size_t)n * sizeof *out);
     }
 }

@@ -34,6 +34,7 @@ typedef struct lh_step {
     int64_t head, i0, group, first, n; /* query heads i0 .. + group */
     int32_t low, high;                 /* lowest and highest position */
     int32_t *positions;                /* [STEP] */
+    const float *bias;                 /* [n] of the cache; NULL: none */
     float *k;                          /* packed keys */
     float *s;                          /* [rows of a block, STEP] logits, row t * group + i of the block */
 } lh_step;

@@ -43,6 +43,7 @@ static inline void step_begin(lh_step *p, float *memory)
     p->k = memory;
     p->s = p->k + STEP * p->watch->d_places;
     p->positions = (int32_t *)(p->s + STEP * p->watch->way->rows * p->watch->rows->map.group);
+    p->bias = kv->bias ? kv->bias + kv->offset[p->head] + p->first : NULL;
     step_positions(p, kv->positions ? kv->positions + kv->offset[p->head] + p->first : NULL);
     if (!p->watch->rows->logits.at) p->watch->way->pack_keys(p->k, &keys);
 }
@@ -79,8 +80,14 @@ static inline void step_take(const lh_step *p)
     }
 }
 
-/* The logits of the rows of block b with the first n entries, but for the gain; with a soft cap and no logits given, of
- * which the cap is still to be multiplied with. Returns the tokens of the block. */
+/* The biases of the step's entries from j on. */
+VEC_FN vf step_bias(const lh_step *p, int64_t j)
+{
+    return vf_load_first(p->bias + j, p->n - j);
+}
+
+/* The logits of the rows of block b with the first n entries, but for gain and bias; with a soft cap and no logits
+ * given, of which the cap is still to be multiplied with. Returns the tokens of the block. */
 static inline int64_t step_logits(const lh_step *p, int64_t b, int64_t n)
 {
     const lh_watch *w = p->watch;

@@ -26,13 +26,17 @@ static lh_lse_part *parts_of(const lh_slab *slab, int64_t n, int64_t span)
     return slab->parts + (n * slab->spans + span) * slab->rows->rows * slab->rows->map.group;
 }
 
+/* What logits need besides their gain. Constants at each call. */
+enum { LSE_MASKED = 1, LSE_BIASED = 2 };
+
 /* The logits of one row at a step. */
-VEC_FN void add_logits(const lh_step *p, float *s, int64_t r, lh_lanes *lanes, const int masked)
+VEC_FN void add_logits(const lh_step *p, float *s, int64_t r, lh_lanes *lanes, const int kind)
 {
     vf gain = vf_set1(row_gain(p->watch->rows, r)), before = vf_load(lanes->row_max), row_max = before, denominator;
     for (int64_t j = 0; j < p->n; j += VL) {
         vf x = gain * vf_load(s + j);
-        if (masked) x = vf_where(seen_by(p->positions + j, p->watch->sights[r]), x, vf_set1(-INFINITY));
+        if (kind & LSE_BIASED) x = x + step_bias(p, j);
+        if (kind & LSE_MASKED) x = vf_where(seen_by(p->positions + j, p->watch->sights[r]), x, vf_set1(-INFINITY));
         vf_store(s + j, x);
         row_max = vf_max(x, row_max);
     }
@@ -46,12 +50,17 @@ VEC_FN void add_logits(const lh_step *p, float *s, int64_t r, lh_lanes *lanes, c
 static void add_rows_of(const lh_step *p, int64_t block, lh_seen seen, lh_lanes *lanes)
 {
     int64_t first = block * p->watch->way->rows, tokens = step_logits(p, block, p->n);
+    const int masked = seen != SEEN_ALL || p->n % VL != 0;
     for (int64_t row = 0; row < tokens * p->group; row++) {
         int64_t r = first + row / p->group;
-        if (seen == SEEN_ALL && p->n % VL == 0)
-            add_logits(p, p->s + row * STEP, r, &lanes[first * p->group + row], 0);
+        lh_lanes *own = &lanes[first * p->group + row];
+        float *s = p->s + row * STEP;
+        if (p->bias)
+            add_logits(p, s, r, own, LSE_MASKED | LSE_BIASED);
+        else if (masked)
+            add_logits(p, s, r, own, LSE_MASKED);
         else
-            add_logits(p, p->s + row * STEP, r, &lanes[first * p->group + row], 1);
+            add_logits(p, s, r, own, 0);
     }
 }
 

@@ -45,6 +45,7 @@ static __global__ void append_kernel(const __grid_constant__ append_slice a, int
         append_numbers<__nv_bfloat16>(a, kv, tile, width);
     for (int64_t t = threadIdx.x; kv.positions && t < tile.count; t += blockDim.x)
         kv.positions[tile.slot + t] = a.positions[tile.row + t];
+    for (int64_t t = threadIdx.x; kv.bias && t < tile.count; t += blockDim.x) kv.bias[tile.slot + t] = 0.0f;
     for (int64_t c = threadIdx.x; kv.stats && c < tile.count * kv.stat_count; c += blockDim.x)
         kv.stats[tile.slot * kv.stat_count + c] = 0.0f;
     __syncthreads(); /* all have read the length */

@@ -165,6 +165,21 @@ static __device__ __forceinline__ void products(float s[K::TILES][K::KEYS / 8][4
     if constexpr (K::PARTS > 1) lh_add_all<K::TILES * K::KEYS / 2>(&s[0][0][0], &rest[0][0][0]);
 }
 
+/* The biases of the entries are added; entries after the head's last one have none. */
+template <typename K>
+static __device__ __forceinline__ void add_biases(float s[K::TILES][K::KEYS / 8][4], const attend_place &p,
+                                                  const attend_job &a, int slot)
+{
+    const float *biases = a.kv.bias + p.offset;
+#pragma unroll
+    for (int n = 0; n < K::KEYS / 4; n++) {
+        int j = slot + n / 2 * 8 + lh_lane() % 4 * 2 + n % 2;
+        float bias = j < p.len ? biases[j] : 0.0f;
+#pragma unroll
+        for (int i = 0; i < 2 * K::TILES; i++) s[i / 2][n / 2][i % 2 * 2 + n % 2] += bias;
+    }
+}
+
 /* -inf where a row does not see an entry. */
 template <typename K>
 static __device__ __forceinline__ void mask(float s[K::TILES][K::KEYS / 8][4], const attend_sight<K> &sight,
@@ -275,6 +290,7 @@ static __device__ __forceinline__ void attend_tile(const attend_job &a, const at
             *x = a.logit.softcap * tanhf(*x);
         }
     }
+    if (a.kv.bias) add_biases<K>(s, p, a, slot);
     if (a.logit.window > 0 || slot + K::KEYS > sight.least_limit[lh_warp()]) mask<K>(s, sight, p, a, slot);
     weigh<K>(s, state);
     add_values<K>(state, s, tile[1]);

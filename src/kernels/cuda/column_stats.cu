@@ -121,8 +121,9 @@ static __global__ void __launch_bounds__(FAIR_THREADS) fair_kernel(const __grid_
 template <typename K>
 struct column_entries {
     lh_eight<typename K::T> keys[K::TILES][K::CHUNKS][2];
-    int at[K::TILES][2]; /* positions; -1: not there */
-    int low, high;       /* of all entries of the warp */
+    int at[K::TILES][2];     /* positions; -1: not there */
+    float bias[K::TILES][2]; /* as powers of 2 */
+    int low, high;           /* of all entries of the warp */
 };
 
 /* Sums over the lane's rows. */
@@ -143,6 +144,7 @@ static __device__ void take_entries(const column_job &a, column_entries<K> *e, i
         const typename K::T *row = (const typename K::T *)a.kv.k + (offset + s) * a.form.dim + 8 * t;
         int at = s >= end ? -1 : a.kv.positions ? a.kv.positions[offset + s] : (int)s;
         e->at[n / 2][n % 2] = at;
+        e->bias[n / 2][n % 2] = at >= 0 && a.kv.bias ? a.kv.bias[offset + s] * LH_LOG2E : 0.0f;
         e->high = at > e->high ? at : e->high;
         low = at >= 0 && at < low ? at : low;
 #pragma unroll
@@ -191,7 +193,9 @@ static __device__ __forceinline__ void add_head(const column_job &a, const colum
     for (int n = 0; n < 4 * K::TILES; n++) {
         float x = s[n / 4][n % 4];
         if (a.rows.logit.softcap > 0) x = tanhf(x);
-        all[n / 4][n % 4] += lh_exp2(n % 2 ? fmaf(x, factors.z, factors.w) : fmaf(x, factors.x, factors.y));
+        float bias = e.bias[n / 4][n % 4 / 2];
+        all[n / 4][n % 4] +=
+            lh_exp2(n % 2 ? fmaf(x, factors.z, factors.w + bias) : fmaf(x, factors.x, factors.y + bias));
     }
 }
 
@@ -276,14 +280,16 @@ static __global__ void __launch_bounds__(NORMAL_THREADS) normalise_kernel(const 
     const lh_observed &o = a.rows;
     int64_t i = blockIdx.x, head = (o.map.first + i) / o.map.group, len = a.kv.len[head];
     const int32_t *positions = a.kv.positions ? a.kv.positions + a.kv.offset[head] : NULL;
-    const float *s = o.logits.at + i * o.logits.ld;
+    const float *s = o.logits.at + i * o.logits.ld, *biases = lh_bias_of(&a.kv, head);
     lh_sight sight = lh_sight_of(o.positions, o.until, o.logit.window, 0);
     float gain = o.gains ? o.gains[0] : 1.0f, row_max = -INFINITY, denominator = 0.0f;
     for (int64_t j = threadIdx.x; j < len; j += NORMAL_THREADS)
-        if (lh_sees(sight, positions ? positions[j] : (int)j)) row_max = fmaxf(row_max, gain * s[j]);
+        if (lh_sees(sight, positions ? positions[j] : (int)j))
+            row_max = fmaxf(row_max, fmaf(gain, s[j], biases ? biases[j] : 0.0f));
     row_max = lh_block_max(row_max, room);
     for (int64_t j = threadIdx.x; j < len; j += NORMAL_THREADS)
-        if (lh_sees(sight, positions ? positions[j] : (int)j)) denominator += lh_weight(gain * s[j], lh_shift(row_max));
+        if (lh_sees(sight, positions ? positions[j] : (int)j))
+            denominator += lh_weight(fmaf(gain, s[j], biases ? biases[j] : 0.0f), lh_shift(row_max));
     denominator = lh_block_sum(denominator, room);
     if (threadIdx.x == 0) a.lse[i] = denominator != 0 ? lh_shift(row_max) + logf(denominator) : -INFINITY;
 }
@@ -293,12 +299,13 @@ static __global__ void given_kernel(const __grid_constant__ column_job a)
     int64_t n = blockIdx.y, head = a.first_head + n, len = a.kv.len[head], offset = a.kv.offset[head];
     int64_t end = a.first + a.cols < len ? a.first + a.cols : len, i0 = head * a.rows.map.group - a.rows.map.first;
     float share = 1.0f / (float)a.averaged, gain = a.rows.gains ? a.rows.gains[0] : 1.0f;
+    const float *biases = lh_bias_of(&a.kv, head);
     lh_sight sight = a.sights[0];
     for (int64_t s = a.first + lh_grid_first(); s < end; s += lh_grid_step()) {
-        float all = 0.0f;
+        float all = 0.0f, bias = biases ? biases[s] * LH_LOG2E : 0.0f;
         if (!lh_sees(sight, a.kv.positions ? a.kv.positions[offset + s] : (int)s)) continue;
         for (int64_t i = 0; i < a.rows.map.group; i++) {
-            float y = a.factors[(i0 + i) * a.padded].y;
+            float y = a.factors[(i0 + i) * a.padded].y + bias;
             float weight = lh_exp2(fmaf(a.rows.logits.at[(i0 + i) * a.rows.logits.ld + s], gain * LH_LOG2E, y));
             if (a.sums.at && a.parts > 1) give(a.sums, head, s, i, weight);
             all += weight;

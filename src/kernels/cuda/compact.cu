@@ -131,7 +131,7 @@ static __device__ void wait_for_readers(const compact_plan &p, const compact_til
 }
 
 /* Shared: keys and values of what moves, [count - stays, 2, units]; statistics [count - stays, stat_count]; positions
- * [count]. */
+ * and biases [count]. */
 template <typename Unit>
 static __device__ void read_tile(const compact_plan &p, const compact_tile &t, Unit *room)
 {
@@ -140,6 +140,7 @@ static __device__ void read_tile(const compact_plan &p, const compact_tile &t, U
     unsigned moved = (unsigned)(t.count - t.stays), units = (unsigned)p.units, all = moved * 2 * units;
     float *stats = (float *)(room + (size_t)p.slots * 2 * units);
     int32_t *positions = (int32_t *)(stats + (p.dst.stats ? p.slots * src.stat_count : 0));
+    float *biases = (float *)(positions + p.slots);
 #pragma unroll 4
     for (unsigned n = threadIdx.x; n < all; n += THREADS) {
         unsigned unit = n % units, part = n / units;
@@ -150,8 +151,10 @@ static __device__ void read_tile(const compact_plan &p, const compact_tile &t, U
         int64_t e = n / src.stat_count;
         stats[n] = src.stats[(at + t.from[t.stays + e]) * src.stat_count + n - e * src.stat_count];
     }
-    for (int e = (int)threadIdx.x; e < t.count; e += THREADS)
+    for (int e = (int)threadIdx.x; e < t.count; e += THREADS) {
         positions[e] = src.positions ? src.positions[at + t.from[e]] : (int32_t)t.from[e];
+        if (p.dst.bias) biases[e] = src.bias ? src.bias[at + t.from[e]] : 0.0f;
+    }
 }
 
 template <typename Unit>
@@ -162,6 +165,7 @@ static __device__ void write_tile(const compact_plan &p, const compact_tile &t, 
     unsigned moved = (unsigned)(t.count - t.stays), units = (unsigned)p.units, all = moved * 2 * units;
     const float *stats = (const float *)(room + (size_t)p.slots * 2 * units);
     const int32_t *positions = (const int32_t *)(stats + (dst.stats ? p.slots * dst.stat_count : 0));
+    const float *biases = (const float *)(positions + p.slots);
     for (unsigned n = threadIdx.x; n < all; n += THREADS) {
         unsigned unit = n % units, part = n / units;
         Unit *to = (Unit *)(part % 2 ? dst.v : dst.k);
@@ -171,7 +175,10 @@ static __device__ void write_tile(const compact_plan &p, const compact_tile &t, 
         int64_t e = n / dst.stat_count;
         dst.stats[(at + t.to[t.stays + e]) * dst.stat_count + n - e * dst.stat_count] = stats[n];
     }
-    for (int e = (int)threadIdx.x; e < t.count; e += THREADS) dst.positions[at + t.to[e]] = positions[e];
+    for (int e = (int)threadIdx.x; e < t.count; e += THREADS) {
+        dst.positions[at + t.to[e]] = positions[e];
+        if (dst.bias) dst.bias[at + t.to[e]] = biases[e];
+    }
 }
 
 template <typename Unit>
@@ -204,7 +211,8 @@ static __global__ void move_kernel(const __grid_constant__ compact_plan p)
 static int64_t room_of(const compact_plan *p, int64_t entry_bytes)
 {
     int64_t stats = p->dst.stats ? p->dst.stat_count * (int64_t)sizeof(float) : 0;
-    return p->slots * (2 * entry_bytes + stats + (int64_t)sizeof(int32_t));
+    int64_t bias = p->dst.bias ? (int64_t)sizeof(float) : 0;
+    return p->slots * (2 * entry_bytes + stats + bias + (int64_t)sizeof(int32_t));
 }
 
 /* 1 if keys and values can be moved 16 bytes at a time. */

@@ -62,6 +62,7 @@ static __global__ void __launch_bounds__(PRODUCT_THREADS) expected_logits_kernel
 {
     __shared__ lh_product_room room;
     int64_t i = blockIdx.y, h = kv_head_of(e, i), d = e.kv.head_dim, len = e.kv.len[h];
+    const float *biases = lh_bias_of(&e.kv, h);
     float scale = e.args.scale;
     unsigned row_max = 0;
     for (int64_t first = (int64_t)blockIdx.x * PRODUCT_ROWS; first < len; first += (int64_t)gridDim.x * PRODUCT_ROWS) {
@@ -73,8 +74,9 @@ static __global__ void __launch_bounds__(PRODUCT_THREADS) expected_logits_kernel
         for (int n = 0; n < 8; n++) {
             int64_t row = lh_product_row(n);
             if (threadIdx.x % 16 != 0 || row >= f.count) continue;
-            e.args.y[i * e.args.ld + first + row] = forms[n];
-            if (competes(e, h, first + row)) row_max = max(row_max, lh_score_key(forms[n]));
+            float logit = forms[n] + (biases ? biases[first + row] : 0.0f);
+            e.args.y[i * e.args.ld + first + row] = logit;
+            if (competes(e, h, first + row)) row_max = max(row_max, lh_score_key(logit));
         }
     }
     if (row_max) atomicMax(e.row_maxima + i, row_max);

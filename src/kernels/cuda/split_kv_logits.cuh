@@ -19,6 +19,7 @@ static __device__ __forceinline__ void find_entries(split_entry<K> *entry, const
     for (int n = 0; n < 2; n++) {
         int64_t s = slot + 8 * n + g;
         entry->at[n] = 8 * n + g >= entry->left ? -1 : kv.positions ? kv.positions[p.slots + s] : (int)s;
+        entry->bias[n] = 8 * n + g < entry->left && kv.bias ? kv.bias[p.slots + s] : 0.0f;
     }
 }
 
@@ -118,7 +119,7 @@ static __device__ __forceinline__ void mask(float s[K::HALVES][4], const lh_spli
             float x = lh_capped(s[h][i] * a.logit.scale, a.logit.softcap), *logits = rows.logits[h][i % 2];
             int at = entry.at[i / 2];
             if (logits && at >= 0) logits[entry.slot + i / 2 * 8 + lh_lane() / 4] = x;
-            s[h][i] = lh_sees(rows.sight[h][i % 2], at) ? x * rows.gain[h][i % 2] : -INFINITY;
+            s[h][i] = lh_sees(rows.sight[h][i % 2], at) ? fmaf(x, rows.gain[h][i % 2], entry.bias[i / 2]) : -INFINITY;
         }
     }
 }

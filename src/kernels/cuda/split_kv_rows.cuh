@@ -44,13 +44,14 @@ struct split_rows {
 };
 
 /* The 16 entries of a warp from `slot` on, of which `left` are in the piece. k: of entry g, from dimension 8 t on; at:
- * positions of g and 8 + g, -1: not in the piece. v: of entry 2 t, from dimension 8 g on; seen: whether rows see 2 t,
- * 2 t + 1, 2 t + 8, 2 t + 9; all: whether they see all that are in the piece. */
+ * positions of g and 8 + g, -1: not in the piece; bias: theirs. v: of entry 2 t, from dimension 8 g on; seen: whether
+ * rows see 2 t, 2 t + 1, 2 t + 8, 2 t + 9; all: whether they see all that are in the piece. */
 template <typename K>
 struct split_entry {
     const typename K::T *k, *v;
     int64_t slot;
     int left, at[2], seen[4], all;
+    float bias[2];
 };
 
 /* Queries of the tile in shared memory: [SCAN_PARTS, ROWS, PITCH] bf16, zeros after rows and dimensions. */

@@ -11,6 +11,7 @@ static void append_token(lh_ragged *kv, const lh_append_args *a, int64_t h, int6
         ref_store(kv->v, kv->type, slot * kv->head_dim + i, a->v[row * a->ld + h * kv->head_dim + i]);
     }
     if (kv->positions) kv->positions[slot] = a->positions[row];
+    if (kv->bias) kv->bias[slot] = 0.0f;
     for (int64_t c = 0; kv->stats && c < kv->stat_count; c++) kv->stats[slot * kv->stat_count + c] = 0.0f;
     kv->len[h]++;
 }

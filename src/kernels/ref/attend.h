@@ -25,6 +25,12 @@ static inline double ref_logit(const lh_ref_row *row, int64_t slot)
     return row->logit.softcap > 0 ? row->logit.softcap * tanh(s / row->logit.softcap) : s;
 }
 
+/* What is added to the logit of an entry. */
+static inline double ref_bias(const lh_ragged *kv, int64_t head, int64_t slot)
+{
+    return kv->bias ? kv->bias[kv->offset[head] + slot] : 0.0;
+}
+
 /* 1 if the window includes the slot. */
 static inline int ref_in_window(const lh_ref_row *row, int64_t slot)
 {
@@ -43,7 +49,7 @@ static inline void ref_attend(const lh_ref_row *row, int (*visible)(const lh_ref
     const lh_ragged *kv = row->kv;
     double *s = work, *sum = work + row->slots, row_max = -INFINITY, denominator = 0.0;
     for (int64_t j = 0; j < row->slots; j++) {
-        s[j] = visible(row, j) ? ref_logit(row, j) : -INFINITY;
+        s[j] = visible(row, j) ? ref_logit(row, j) + ref_bias(kv, row->head, j) : -INFINITY;
         row_max = fmax(row_max, s[j]);
     }
     for (int64_t i = 0; i < kv->head_dim; i++) sum[i] = 0.0;
@@ -80,7 +86,7 @@ static inline double ref_observed_logit(const lh_observed *o, int64_t r, int64_t
                       .logit = o->logit,
                       .head = (o->map.first + i) / o->map.group};
     double plain = o->logits.at ? o->logits.at[i * o->logits.ld + slot] : ref_logit(&row, slot);
-    return (o->gains ? o->gains[r] : 1.0) * plain;
+    return (o->gains ? o->gains[r] : 1.0) * plain + ref_bias(o->kv, row.head, slot);
 }
 
 static inline double ref_observed_lse(const lh_observed *o, int64_t r, int64_t i)

@@ -10,6 +10,7 @@ static void move_entry(const lh_ragged *dst, int64_t to, const lh_ragged *src, i
     memmove((char *)dst->k + at * bytes, (const char *)src->k + of * bytes, (size_t)bytes);
     memmove((char *)dst->v + at * bytes, (const char *)src->v + of * bytes, (size_t)bytes);
     dst->positions[at] = (int32_t)lh_position(src, h, from);
+    if (dst->bias) dst->bias[at] = src->bias ? src->bias[of] : 0.0f;
     for (int64_t c = 0; dst->stats && c < dst->stat_count; c++)
         dst->stats[at * dst->stat_count + c] = src->stats[of * src->stat_count + c];
 }

@@ -1,7 +1,5 @@
 /* Expected attention: the softmax of what logits of normally distributed queries are on average. */
-#include <math.h>
-
-#include "kernels/ref/ref.h"
+#include "kernels/ref/attend.h"
 
 static double expected_logit(const lh_expected_scores_args *a, int64_t i, int64_t h, int64_t s)
 {
@@ -14,7 +12,7 @@ static double expected_logit(const lh_expected_scores_args *a, int64_t i, int64_
         dot += mean[x] * k;
         form += k * row;
     }
-    return a->scale * dot + 0.5 * a->scale * a->scale * form;
+    return a->scale * dot + 0.5 * a->scale * a->scale * form + ref_bias(a->kv, h, s);
 }
 
 lh_status lh_ref_expected_scores(lh_stream *stream, const lh_expected_scores_args *a)
