@@ -109,6 +109,11 @@ class Cache(_File):
     def values(self, layer):
         return _ragged(self.h5[f"layers/{layer:03d}"], "v")
 
+    def bias(self, layer):
+        """What is added to the logits of each KV head's entries; None where the layer has no biases."""
+        group = self.h5[f"layers/{layer:03d}"]
+        return _ragged(group, "bias") if "bias" in group else None
+
 
 class KeepSets(_File):
     kind = "keep-sets"

@@ -6,7 +6,7 @@
 static int64_t entry_bytes(const lh_arena_shape *shape, lh_arena_form form)
 {
     return 2 * shape->head_dim * lh_dtype_bytes(shape->type) + form.stats * (int64_t)sizeof(float) +
-           (form.has_positions ? (int64_t)sizeof(int32_t) : 0);
+           (form.has_positions ? (int64_t)sizeof(int32_t) : 0) + (form.has_bias ? (int64_t)sizeof(float) : 0);
 }
 
 int64_t lh_arena_bytes(const lh_arena_shape *shape, int64_t slots, lh_arena_form form)
@@ -42,10 +42,11 @@ void lh_arena_free(lh_arena *a, lh_device *device)
     lh_device_free(device, a->view.k);
     lh_device_free(device, a->view.v);
     lh_device_free(device, a->view.positions);
+    lh_device_free(device, a->view.bias);
     lh_device_free(device, a->view.stats);
     a->view.k = a->view.v = NULL;
     a->view.positions = NULL;
-    a->view.stats = NULL;
+    a->view.bias = a->view.stats = NULL;
     a->slots = 0;
     for (int64_t h = 0; h < a->view.heads; h++) a->cap[h] = a->len[h] = a->offset[h] = 0;
 }
@@ -90,6 +91,8 @@ lh_status lh_arena_alloc(lh_arena *a, const lh_exec *x, const int64_t *cap)
     LH_TRY_DONE(lh_device_alloc(device, &a->view.v, slots * row, LH_MEM_KV));
     if (a->form.has_positions)
         LH_TRY_DONE(lh_device_alloc(device, &a->view.positions, slots * (int64_t)sizeof(int32_t), LH_MEM_KV));
+    if (a->form.has_bias)
+        LH_TRY_DONE(lh_device_alloc(device, &a->view.bias, slots * (int64_t)sizeof(float), LH_MEM_KV));
     if (a->form.stats)
         LH_TRY_DONE(lh_device_alloc(device, &a->view.stats, slots * a->form.stats * (int64_t)sizeof(float), LH_MEM_KV));
     LH_TRY_DONE(lh_stream_copy(x->stream, a->heads_block, a->offset, 2 * lens_bytes(a), LH_COPY_TO_DEVICE));
@@ -123,6 +126,9 @@ lh_status lh_copy_entries(const lh_exec *x, const lh_slots *dst, const lh_slots 
     if (d->positions)
         LH_TRY(lh_stream_copy(x->stream, d->positions + dst->slot, s->positions + src->slot,
                               entries * (int64_t)sizeof(int32_t), LH_COPY_ON_DEVICE));
+    if (d->bias)
+        LH_TRY(lh_stream_copy(x->stream, d->bias + dst->slot, s->bias + src->slot, entries * (int64_t)sizeof(float),
+                              LH_COPY_ON_DEVICE));
     return LH_OK;
 }
 
@@ -141,7 +147,7 @@ lh_status lh_arena_resize(lh_arena *a, const lh_exec *x, const int64_t *cap)
     int64_t heads = a->view.heads;
     bigger.view.k = bigger.view.v = NULL;
     bigger.view.positions = NULL;
-    bigger.view.stats = NULL;
+    bigger.view.bias = bigger.view.stats = NULL;
     bigger.offset = NULL;
     LH_TRY_DONE(lh_calloc(&bigger.offset, 3 * heads, sizeof *bigger.offset));
     bigger.len = bigger.offset + heads;

@@ -17,6 +17,7 @@ typedef struct lh_arena_shape {
 /* Data of an entry besides key and value. Where nothing is evicted the position of an entry is its slot. */
 typedef struct lh_arena_form {
     int has_positions;
+    int has_bias;  /* of lh_ragged: 0 for entries that are appended */
     int64_t stats; /* f32 numbers an entry */
 } lh_arena_form;
 
@@ -58,7 +59,7 @@ typedef struct lh_slots {
     int64_t slot;
 } lh_slots;
 
-/* Keys, values and positions of `entries` entries; and their numbers, nothing where one side has none. */
+/* Keys, values, positions and biases of `entries` entries; and their numbers, nothing where one side has none. */
 lh_status lh_copy_entries(const lh_exec *exec, const lh_slots *dst, const lh_slots *src, int64_t entries);
 lh_status lh_copy_stats(const lh_exec *exec, const lh_slots *dst, const lh_slots *src, int64_t entries);
 

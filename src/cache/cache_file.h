@@ -59,7 +59,7 @@ typedef struct lh_cache_file {
     float *logits;
     int64_t layer, budget;
     int64_t *offsets;       /* [kv_heads + 1] */
-    lh_h5_array *arrays[4]; /* of the entries */
+    lh_h5_array *arrays[5]; /* of the entries, as file_layout.h lists them */
 } lh_cache_file;
 lh_status lh_cache_file_open(lh_cache_file *out, const char *path);
 void lh_cache_file_close(lh_cache_file *file);
@@ -67,9 +67,10 @@ void lh_cache_file_close(lh_cache_file *file);
 /* *out: what a cache file says of its conversation, NULL for nothing; lh_free. */
 lh_status lh_cache_read_chat(const char *path, char **out);
 
-/* Go to a layer: its budget and offsets are known then. `arena`: of the form that is wanted. Then read the heads of
- * this rank into an arena with slots for them, in the order of the file, and rows into the ring. */
-lh_status lh_cache_file_seek(lh_cache_file *file, int64_t layer, const lh_arena *arena);
+/* Go to a layer: its budget and offsets are known then. `arena`: of the form that is wanted, without memory yet; it has
+ * biases from now on if the layer of the file has them. Then read the heads of this rank into the arena with slots for
+ * them, in the order of the file, and rows into the ring. */
+lh_status lh_cache_file_seek(lh_cache_file *file, int64_t layer, lh_arena *arena);
 lh_status lh_cache_file_read(const lh_cache_file *file, const lh_exec *exec, const lh_heads *heads, lh_arena *arena,
                              lh_query_ring *ring);
 

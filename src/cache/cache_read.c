@@ -37,11 +37,13 @@ done:
     return st;
 }
 
-static lh_status check_finite(const lh_cache_file *f, const char *name, const float *values, int64_t n)
+static lh_status check_finite(const lh_cache_file *f, const char *name, const float *values, int64_t n, int limit)
 {
+    const float below = ldexpf(1.0f, limit);
     for (int64_t i = 0; i < n; i++)
-        if (!(fabsf(values[i]) < 0x1p64f)) /* as import/convert.h of weights */
-            LH_FAIL(LH_EFILE, "'%s': '%s' holds a value that is not finite or not below 2^64", lh_h5_path(f->h5), name);
+        if (!(fabsf(values[i]) < below))
+            LH_FAIL(LH_EFILE, "'%s': '%s' holds a value that is not finite or not below 2^%d", lh_h5_path(f->h5), name,
+                    limit);
     return LH_OK;
 }
 
@@ -60,7 +62,7 @@ lh_status lh_cache_file_open(lh_cache_file *f, const char *path)
         if (f->tokens[t] < 0) LH_FAIL(LH_EFILE, "'%s': token %lld is %d", path, (long long)t, f->tokens[t]);
     LH_TRY(lh_h5_get(f->h5, "/logits", &(lh_h5_shape){.type = LH_F32, .rank = 1, .dims = {-1}}, &shape, &f->logits));
     f->extra.vocab = shape.dims[0];
-    LH_TRY(check_finite(f, "/logits", f->logits, f->extra.vocab));
+    LH_TRY(check_finite(f, "/logits", f->logits, f->extra.vocab, LH_NUMBER_LIMIT));
     f->extra.tokens = f->tokens;
     f->extra.logits = f->logits;
     return LH_OK;
@@ -131,13 +133,14 @@ static lh_status read_offsets(lh_cache_file *f)
     return LH_OK;
 }
 
-lh_status lh_cache_file_seek(lh_cache_file *f, int64_t layer, const lh_arena *arena)
+lh_status lh_cache_file_seek(lh_cache_file *f, int64_t layer, lh_arena *arena)
 {
     lh_layer_name name;
     close_layer(f);
     f->layer = layer;
     f->budget = 0;
     LH_TRY(read_offsets(f));
+    arena->form.has_bias = lh_h5_has(f->h5, lh_layer_array(&name, layer, "bias"));
     for (int i = 0; i < LH_ENTRY_ARRAYS; i++) {
         const lh_entry_array a = lh_entry_array_of(arena, i);
         lh_h5_shape want = {.type = a.type, .rank = a.rank, .dims = {f->offsets[f->numbers.kv_heads], a.width}};
@@ -200,7 +203,7 @@ static lh_status read_array(const head_reader *r, int which)
         LH_TRY_DONE(
             lh_h5_array_read(r->f->arrays[which], &(lh_h5_slab){.at = {r->row + at}, .count = {n, a.width}}, raw));
         lh_dtype_convert(values, LH_F32, raw, a.type, n * a.width);
-        LH_TRY_DONE(check_finite(r->f, a.said, values, n * a.width));
+        LH_TRY_DONE(check_finite(r->f, a.said, values, n * a.width, a.limit));
         LH_TRY_DONE(
             lh_stream_copy(r->stream, (char *)a.at + (r->slot + at) * a.bytes, raw, n * a.bytes, LH_COPY_TO_DEVICE));
         LH_TRY_DONE(lh_stream_sync(r->stream));
@@ -223,7 +226,7 @@ static lh_status read_ring(const lh_cache_file *f, lh_stream *stream, const lh_h
     LH_TRY_DONE(lh_calloc(&row, width, sizeof *row));
     for (int64_t t = 0; t < rows; t++) {
         LH_TRY_DONE(lh_h5_array_read(array, &(lh_h5_slab){.at = {t, h->q_first}, .count = {1, h->q_count, dim}}, row));
-        LH_TRY_DONE(check_finite(f, "ring", row, width));
+        LH_TRY_DONE(check_finite(f, "ring", row, width, LH_NUMBER_LIMIT));
         LH_TRY_DONE(lh_stream_copy(stream, ring->q + lh_ring_row_slot(ring, f->numbers.seen, t) * width, row,
                                    width * (int64_t)sizeof *row, LH_COPY_TO_DEVICE));
         LH_TRY_DONE(lh_stream_sync(stream));

@@ -3,10 +3,12 @@
 lh_entry_array lh_entry_array_of(const lh_arena *arena, int i)
 {
     const lh_ragged *v = &arena->view;
-    lh_entry_array arrays[LH_ENTRY_ARRAYS] = {{"positions", NULL, LH_I32, 1, 1, 0, v->positions},
-                                              {"k", "keys and values", v->type, 2, v->head_dim, 0, v->k},
-                                              {"v", "keys and values", v->type, 2, v->head_dim, 0, v->v},
-                                              {"stats", "stats", LH_F32, 2, arena->form.stats, 0, v->stats}};
+    lh_entry_array arrays[LH_ENTRY_ARRAYS] = {
+        {"positions", NULL, LH_I32, 1, 0, 1, 0, v->positions},
+        {"k", "keys and values", v->type, 2, LH_NUMBER_LIMIT, v->head_dim, 0, v->k},
+        {"v", "keys and values", v->type, 2, LH_NUMBER_LIMIT, v->head_dim, 0, v->v},
+        {"bias", "bias", LH_F32, 1, LH_BIAS_LIMIT, arena->form.has_bias, 0, v->bias},
+        {"stats", "stats", LH_F32, 2, LH_NUMBER_LIMIT, arena->form.stats, 0, v->stats}};
     arrays[i].bytes = arrays[i].width * lh_dtype_bytes(arrays[i].type);
     return arrays[i];
 }

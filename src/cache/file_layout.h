@@ -8,9 +8,13 @@
 
 #include "cache/cache_file.h"
 
-enum { LH_CACHE_SCHEMA = 1, LH_KEEP_SETS_SCHEMA = 1, LH_CACHE_NUMBERS = 11, LH_ENTRY_ARRAYS = 4 };
+enum { LH_CACHE_SCHEMA = 1, LH_KEEP_SETS_SCHEMA = 1, LH_CACHE_NUMBERS = 11, LH_ENTRY_ARRAYS = 5 };
 
 enum { LH_FILE_CHUNK_BYTES = 4 << 20 }; /* read or written at a time */
+
+/* Floats in a file are finite and below 2^limit: as import/convert.h has it of weights; of a bias, whose power of e is
+ * a number of entries, far more than that can be. */
+enum { LH_NUMBER_LIMIT = 64, LH_BIAS_LIMIT = 10 };
 
 typedef struct lh_layer_name {
     char text[64];
@@ -29,11 +33,12 @@ typedef struct lh_entry_array {
     const char *name, *said; /* said: in messages */
     lh_dtype type;
     int rank;
+    int limit;            /* of floats */
     int64_t width, bytes; /* of an entry; 0: there is no such array */
     void *at;             /* in the arena; NULL: entry i has i */
 } lh_entry_array;
 
-/* Positions, keys, values and numbers of the entries. */
+/* Positions, keys, values, biases and numbers of the entries. */
 lh_entry_array lh_entry_array_of(const lh_arena *arena, int i);
 
 /* Attributes of /state, in the order of the file. */

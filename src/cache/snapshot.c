@@ -9,6 +9,7 @@ static void free_saved(lh_snapshot *s, lh_device *device)
     lh_device_free(device, s->view.k);
     lh_device_free(device, s->view.v);
     lh_device_free(device, s->view.positions);
+    lh_device_free(device, s->view.bias);
     lh_device_free(device, s->view.stats);
     s->view = (lh_ragged){0};
     s->saved = 0;
@@ -72,6 +73,8 @@ static lh_status save_entries(lh_snapshot *s, const lh_arena *arena, const lh_ex
     LH_TRY(lh_device_alloc(device, &s->view.k, entries * row, LH_MEM_KV));
     LH_TRY(lh_device_alloc(device, &s->view.v, entries * row, LH_MEM_KV));
     LH_TRY(lh_device_alloc(device, &s->view.positions, entries * (int64_t)sizeof(int32_t), LH_MEM_KV));
+    if (arena->form.has_bias)
+        LH_TRY(lh_device_alloc(device, &s->view.bias, entries * (int64_t)sizeof(float), LH_MEM_KV));
     return copy_heads(s, arena, x, lh_copy_entries, SAVE);
 }
 
@@ -98,9 +101,8 @@ int64_t lh_snapshot_held_bytes(const lh_snapshot *s, const lh_arena *arena)
 {
     lh_arena_shape shape = {.head_dim = arena->view.head_dim, .type = arena->view.type};
     int64_t bytes = 0;
-    if (s->saved)
-        bytes +=
-            lh_arena_bytes(&shape, entries_of(s, arena), (lh_arena_form){.has_positions = arena->form.has_positions});
+    lh_arena_form form = {.has_positions = arena->form.has_positions, .has_bias = arena->form.has_bias};
+    if (s->saved) bytes += lh_arena_bytes(&shape, entries_of(s, arena), form);
     if (s->view.stats) bytes += entries_of(s, arena) * arena->form.stats * (int64_t)sizeof(float);
     return bytes;
 }

@@ -63,7 +63,7 @@ static lh_status check_finite(const verifier *v, const char *name, const lh_h5_s
 /* Offsets ascend from 0 to the number of entries in the arrays of the same group. */
 static lh_status check_offsets(lh_h5 *h5, const char *name)
 {
-    static const char *const beside[] = {"positions", "k", "v"};
+    static const char *const beside[] = {"positions", "k", "v", "bias"};
     lh_status st = LH_OK;
     const lh_h5_shape want = {.type = LH_I64, .rank = 1, .dims = {-1}};
     lh_h5_shape shape;

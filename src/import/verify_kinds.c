@@ -1,6 +1,7 @@
 #include "import/verify_kinds.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -9,7 +10,7 @@
 #include "analysis/tables.h"
 
 /* As the options and the reader of caches have them. */
-enum { LAYERS_MAX = 1000 };
+enum { LAYERS_MAX = 1000, BIAS_LIMIT = 10 /* biases are below 2^10 */ };
 static const int64_t BUDGET_MAX = INT64_C(1) << 40;
 
 typedef struct name {
@@ -50,6 +51,23 @@ static lh_status get_list(lh_h5 *h5, const char *object, lh_dtype type, int64_t 
 
 /* ---- caches ---- */
 
+static lh_status check_biases(lh_h5 *h5, int64_t layer)
+{
+    lh_status st = LH_OK;
+    name n;
+    int64_t count = 0;
+    float *biases = NULL;
+    if (!lh_h5_has(h5, layer_name(&n, layer, "bias"))) return LH_OK;
+    LH_TRY_DONE(get_list(h5, n.text, LH_F32, &count, &biases));
+    for (int64_t i = 0; i < count; i++)
+        if (!(fabsf(biases[i]) < ldexpf(1.0f, BIAS_LIMIT)))
+            LH_FAIL_DONE(LH_EFILE, "'%s' of '%s' holds a bias that is not finite or not below 2^%d, at entry %" PRId64,
+                         n.text, lh_h5_path(h5), BIAS_LIMIT, i);
+done:
+    lh_free(biases);
+    return st;
+}
+
 static lh_status check_cache_layer(lh_h5 *h5, int64_t layer, int64_t kv_heads)
 {
     static const char *const objects[] = {"offsets", "k", "v"};
@@ -63,6 +81,7 @@ static lh_status check_cache_layer(lh_h5 *h5, int64_t layer, int64_t kv_heads)
     if (heads != kv_heads + 1)
         LH_FAIL_DONE(LH_EFILE, "'%s': '%s' has %" PRId64 " numbers, %" PRId64 " KV heads have %" PRId64, lh_h5_path(h5),
                      n.text, heads, kv_heads, kv_heads + 1);
+    LH_TRY_DONE(check_biases(h5, layer));
 done:
     lh_free(offsets);
     return st;

@@ -9,6 +9,7 @@
 #include "base/file.h"
 #include "fuzz.h"
 #include "import/import.h"
+#include "kv/kv_impl.h"
 #include "kv/save.h"
 #include "report/sample.h"
 
@@ -240,6 +241,7 @@ static lh_status add_caches(fz_seeds *seeds, const char *folder, save how)
                                   .run = "{\"command\": \"generate\"}"};
     for (int kind = 0; kind < FZ_CACHES; kind++) {
         LH_TRY_DONE(open_kv(c, kind, &kv));
+        kv->layers[0].arena.form.has_bias = kind; /* as if it were of a file with biases */
         LH_TRY_DONE(fill(c, kv));
         LH_TRY_DONE(how(c, kv, path, &extra));
         LH_TRY_DONE(add_three(seeds, path));

@@ -267,6 +267,117 @@ START_TEST(test_keep_sets_say_what_every_head_keeps)
 }
 END_TEST
 
+/* ---- biases: layers 0 and 2 have them ---- */
+
+static float bias_of(int64_t layer, int64_t head, int64_t position)
+{
+    return layer % 2 ? 0.0f : (float)((position * 7 + head * 3 + layer) % 11) - 5.0f;
+}
+
+/* Adds them to a file that has none, and numbers of `more` entries that are not there. */
+static void add_biases(const char *path, const kv_rig_case *c, int64_t more)
+{
+    hid_t f = H5Fopen(path, H5F_ACC_RDWR, H5P_DEFAULT);
+    mt_check(f >= 0 && H5Adelete(f, "attributes_xxh64") >= 0, "'%s' does not open", path);
+    for (int64_t l = 0; l < c->layers; l += 2) {
+        char name[64];
+        long long offsets[16];
+        int positions[4096];
+        float biases[4096] = {0};
+        snprintf(name, sizeof name, "/layers/%03lld/offsets", (long long)l);
+        hid_t at = H5Dopen2(f, name, H5P_DEFAULT);
+        mt_check(H5Dread(at, H5T_NATIVE_LLONG, H5S_ALL, H5S_ALL, H5P_DEFAULT, offsets) >= 0, "'%s'", name);
+        hsize_t n = (hsize_t)(offsets[c->kv_heads] + more);
+        snprintf(name, sizeof name, "/layers/%03lld/positions", (long long)l);
+        hid_t from = H5Dopen2(f, name, H5P_DEFAULT), space = H5Screate_simple(1, &n, NULL);
+        mt_check(n <= 4096 && H5Dread(from, H5T_NATIVE_INT, H5S_ALL, H5S_ALL, H5P_DEFAULT, positions) >= 0, "'%s'",
+                 name);
+        for (int64_t g = 0; g < c->kv_heads; g++)
+            for (int64_t i = offsets[g]; i < offsets[g + 1]; i++) biases[i] = bias_of(l, g, positions[i]);
+        snprintf(name, sizeof name, "/layers/%03lld/bias", (long long)l);
+        hid_t to = H5Dcreate2(f, name, H5T_IEEE_F32LE, space, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
+        mt_check(H5Dwrite(to, H5T_NATIVE_FLOAT, H5S_ALL, H5S_ALL, H5P_DEFAULT, biases) >= 0, "'%s'", name);
+        H5Dclose(at), H5Dclose(from), H5Dclose(to), H5Sclose(space);
+    }
+    H5Fclose(f);
+}
+
+/* Entries that were saved have their biases, those that came after them 0. */
+static void check_biases(const kv_rig *r, int64_t saved, const char *when)
+{
+    for (int64_t l = 0; l < r->of->layers; l++) {
+        const lh_ragged *v = lh_kv_view(r->kv, l);
+        mt_check((v->bias != NULL) == (l % 2 == 0), "%s: layer %lld", when, (long long)l);
+        for (int64_t h = 0; h < v->heads && v->bias; h++) {
+            for (int64_t s = 0; s < v->len[h]; s++) {
+                int64_t position = v->positions ? v->positions[v->offset[h] + s] : s;
+                float want = position < saved ? bias_of(l, r->heads.kv_first + h, position) : 0.0f;
+                mt_check(v->bias[v->offset[h] + s] == want, "%s: the bias of position %lld is %g, not %g", when,
+                         (long long)position, (double)v->bias[v->offset[h] + s], (double)want);
+            }
+        }
+    }
+}
+
+/* Little room is asked for, so that arenas are reallocated on the way. */
+static void load_biased(kv_rig *r, const kv_rig_case *c, const char *path, lh_comm *some)
+{
+    lh_saved_kv file = {0};
+    mt_try(lh_saved_kv_open(&file, path));
+    kv_rig_open(r, c, some, &lh_ops_ref);
+    mt_try(lh_kv_load(r->kv, &file, MODEL, 2));
+    lh_saved_kv_close(&file);
+}
+
+static void go_on_biased(const kv_rig_case *c, const char *path, int ranks)
+{
+    lh_comm *some = NULL;
+    kv_rig r;
+    const int64_t saved = c->tokens + 9;
+    mt_try(lh_comm_split(mt_comm(), mt_rank() < ranks, &some));
+    if (mt_rank() < ranks) {
+        load_biased(&r, c, path, some);
+        check_biases(&r, saved, "loaded");
+        mt_try(lh_kv_snapshot(r.kv));
+        for (int step = 0; step < 13; step++) kv_rig_take(&r, LH_KV_STEP, 1);
+        check_biases(&r, saved, "gone on");
+        mt_try(lh_kv_restore(r.kv));
+        check_biases(&r, saved, "restored");
+        for (int step = 0; step < 6; step++) kv_rig_take(&r, LH_KV_STEP, 1);
+        if (ranks == mt_size()) {
+            lh_cache_extra extra = extra_of(&r);
+            mt_try(lh_kv_save(r.kv, path, &extra));
+            kv_rig_close(&r);
+            load_biased(&r, c, path, some);
+            check_biases(&r, saved, "saved again");
+        }
+        kv_rig_close(&r);
+    }
+    lh_comm_close(some);
+}
+
+START_TEST(test_biases_go_with_their_entries)
+{
+    static const int policy_at[] = {0, 2, 5, 7};
+    kv_rig_case c = case_of(_i, policy_at[_i]);
+    kv_rig r;
+    kv_rig_result got;
+    char *path = make_path();
+    kv_rig_open(&r, &c, mt_comm(), &lh_ops_ref);
+    kv_rig_prefill(&r, &got);
+    for (int step = 0; step < 9; step++) kv_rig_take(&r, LH_KV_STEP, 1);
+    lh_cache_extra extra = extra_of(&r);
+    mt_try(lh_kv_save(r.kv, path, &extra));
+    kv_rig_result_clear(&got);
+    kv_rig_close(&r);
+    if (mt_rank() == 0) add_biases(path, &c, 0);
+    mt_try(lh_comm_barrier(mt_comm()));
+    for (int ranks = 1; ranks <= mt_size(); ranks++) go_on_biased(&c, path, ranks);
+    forget_path(path);
+    mt_end();
+}
+END_TEST
+
 /* ---- damage, on rank 0 alone ---- */
 
 /* One element of a dataset, or with `attr` that integer attribute, becomes `value`; INFINITY: the object is removed. */
@@ -276,6 +387,7 @@ typedef struct damage {
     double value;
     const char *words; /* of the message */
     int policy;        /* of the cache, else `streaming` */
+    int bias;          /* 1: the cache has biases; 2: one too many */
 } damage;
 
 static void apply(const char *path, const damage *d)
@@ -338,6 +450,10 @@ static const damage damages[] = {
     {.object = "/layers/001/ring", .at = 1, .value = NAN, .words = "not finite", .policy = 5},
     {.object = "/layers/001/ring", .value = INFINITY, .words = "ring", .policy = 5},
     {.object = "/state", .attr = "seen_tokens", .value = 96, .words = "does not rise", .policy = 6},
+    {.object = "/layers/000/bias", .at = 3, .value = NAN, .words = "not finite", .bias = 1},
+    {.object = "/layers/002/bias", .at = 3, .value = 1024, .words = "not below 2^10", .bias = 1},
+    {.object = "/layers/002/bias", .at = 0, .value = -5000, .words = "not below 2^10", .bias = 1},
+    {.object = "/layers/000/bias", .at = 0, .value = 1, .words = "shape", .bias = 2},
     {.object = "/state", .attr = "question_tokens", .value = 0, .words = "question_tokens", .policy = 8},
     {.object = "/state", .attr = "question_tokens", .value = 98, .words = "question_tokens", .policy = 8},
 };
@@ -357,6 +473,7 @@ START_TEST(test_damaged_caches_are_refused)
         kv_rig_prefill(&r, &got);
         lh_cache_extra extra = extra_of(&r);
         mt_try(lh_kv_save(r.kv, path, &extra));
+        if (damages[i].bias) add_biases(path, &c, damages[i].bias - 1);
         apply(path, &damages[i]);
         kv_rig_open(&back, &c, self, &lh_ops_ref);
         lh_status st = lh_saved_kv_open(&file, path);
@@ -418,6 +535,7 @@ int main(void)
     tcase_add_loop_test(laws, test_every_preset_goes_on_where_it_was_saved, 0, presets);
     tcase_add_test(laws, test_a_file_that_cannot_be_written_fails_on_all_ranks);
     tcase_add_loop_test(laws, test_keep_sets_say_what_every_head_keeps, 0, 2);
+    tcase_add_loop_test(laws, test_biases_go_with_their_entries, 0, 4);
     tcase_add_test(laws, test_damaged_caches_are_refused);
     tcase_add_test(laws, test_a_cache_that_does_not_fit_is_refused);
     suite_add_tcase(suite, laws);
