@@ -45,7 +45,7 @@
       "How alpha is given: mixed into the counts of entries, or first.")                                              \
     X(layer_budget, "layer-budget", LH_OPT_WORD_OR_FILE, lh_policy_over_layers, NULL,                                 \
       "Budgets of layers: uniform, more for lower layers (PyramidKV), by competition of the heads of all layers, or " \
-      "by the weights in FILE, a CSV with the first line 'layer,weight'.")                                            \
+      "by the weights in FILE, a CSV with the first line 'layer,weight', or of heads, whose sums count.")             \
     X(beta, "beta", LH_OPT_STR, NULL, "N", "Steepness of the pyramid.")                                               \
     X(select, "select", LH_OPT_STR, lh_policy_selections, NULL,                                                       \
       "Selection: by score; or a share of it by score and value (CriticalKV), by the deviation of attention (RoCo), " \

@@ -14,7 +14,7 @@
 
 enum { MAX_FIELDS = 3, MAX_NUMBER = (1 << 20) - 1, WEIGHT_SCALE = 9 };
 
-static const int64_t file_bytes = 16 << 20, max_weight = 1000000000;
+static const int64_t file_bytes = 16 << 20, max_weight = 1000000000, weight_end = 1000000000000000000;
 
 static const char *const headers[] = {"layer,weight", "layer,head,weight"}; /* lh_profile_kind */
 
@@ -77,7 +77,8 @@ typedef struct row {
 } row;
 
 typedef struct reader {
-    lh_profile_kind kind;
+    lh_profile_kind kind; /* wanted */
+    lh_profile_kind rows_of;
     const char *name;
     int64_t line; /* from 1 on */
     int has_header;
@@ -131,13 +132,15 @@ static int is_header(const piece *fields, int n, const char *header)
 
 static lh_status read_header(reader *r, const piece *fields, int n)
 {
-    const char *mine = headers[r->kind], *other = headers[1 - r->kind];
-    if (is_header(fields, n, other))
-        LH_FAIL(LH_EINPUT, "'%s', line %lld: '%s' is the header of '--%s FILE'; weights of %s begin with '%s'", r->name,
-                (long long)r->line, other, r->kind == LH_PROFILE_OF_LAYERS ? "head-budget" : "layer-budget",
-                r->kind == LH_PROFILE_OF_LAYERS ? "layers" : "heads", mine);
-    if (!is_header(fields, n, mine))
-        LH_FAIL(LH_EINPUT, "'%s', line %lld: the first line must be '%s'", r->name, (long long)r->line, mine);
+    const int of_heads = is_header(fields, n, headers[LH_PROFILE_OF_HEADS]);
+    if (!of_heads && !is_header(fields, n, headers[LH_PROFILE_OF_LAYERS]))
+        LH_FAIL(LH_EINPUT, "'%s', line %lld: the first line must be '%s'", r->name, (long long)r->line,
+                headers[r->kind]);
+    if (!of_heads && r->kind == LH_PROFILE_OF_HEADS)
+        LH_FAIL(LH_EINPUT,
+                "'%s', line %lld: '%s' is the header of '--layer-budget FILE'; weights of heads begin with '%s'",
+                r->name, (long long)r->line, headers[LH_PROFILE_OF_LAYERS], headers[LH_PROFILE_OF_HEADS]);
+    r->rows_of = of_heads ? LH_PROFILE_OF_HEADS : LH_PROFILE_OF_LAYERS;
     r->has_header = 1;
     return LH_OK;
 }
@@ -163,11 +166,11 @@ static int weight_of(int64_t *out, piece field)
 
 static lh_status read_row(reader *r, const piece *fields, int n)
 {
-    int heads = r->kind == LH_PROFILE_OF_HEADS;
+    int heads = r->rows_of == LH_PROFILE_OF_HEADS;
     row new = {.line = r->line};
     if (n != 2 + heads)
         LH_FAIL(LH_EINPUT, "'%s', line %lld: it must have %d comma-separated values, as in '%s'", r->name,
-                (long long)r->line, 2 + heads, headers[r->kind]);
+                (long long)r->line, 2 + heads, headers[r->rows_of]);
     LH_TRY(read_number(r, fields[0], "layer", &new.layer));
     if (heads) LH_TRY(read_number(r, fields[1], "head", &new.head));
     if (!weight_of(&new.weight, fields[1 + heads]))
@@ -218,7 +221,7 @@ typedef struct label {
 static label label_of(const reader *r, int64_t layer, int64_t head)
 {
     label p;
-    if (r->kind == LH_PROFILE_OF_LAYERS)
+    if (r->rows_of == LH_PROFILE_OF_LAYERS)
         snprintf(p.text, sizeof p.text, "layer %lld", (long long)layer);
     else
         snprintf(p.text, sizeof p.text, "head %lld of layer %lld", (long long)head, (long long)layer);
@@ -265,17 +268,25 @@ static lh_status check_sums(const reader *r, int64_t heads)
     return LH_OK;
 }
 
+/* heads: rows of each layer, which are added up where weights of layers are wanted. */
 static lh_status make_profile(lh_profile **out, const reader *r, int64_t heads)
 {
     lh_status st = LH_OK;
     lh_profile *p = NULL;
+    const int64_t sums = r->kind == LH_PROFILE_OF_LAYERS ? heads : 1;
     LH_TRY_DONE(lh_calloc(&p, 1, sizeof *p));
     p->kind = r->kind;
-    p->heads = heads;
+    p->heads = heads / sums;
     p->layers = r->n / heads;
     LH_TRY_DONE(lh_strdup(&p->name, r->name));
-    LH_TRY_DONE(lh_calloc(&p->weights, r->n, sizeof *p->weights));
-    for (int64_t i = 0; i < r->n; i++) p->weights[i] = r->rows[i].weight;
+    LH_TRY_DONE(lh_calloc(&p->weights, r->n / sums, sizeof *p->weights));
+    for (int64_t i = 0; i < r->n; i++) {
+        const row *at = &r->rows[i];
+        if (at->weight >= weight_end - p->weights[i / sums])
+            LH_FAIL_DONE(LH_EINPUT, "'%s', line %lld: the weights of layer %lld add up to %lld or more", r->name,
+                         (long long)at->line, (long long)at->layer, (long long)max_weight);
+        p->weights[i / sums] += at->weight;
+    }
     *out = p;
     p = NULL;
 done:
@@ -396,17 +407,19 @@ lh_status lh_part_read_file(const lh_part *part, const lh_policy_options *option
     return LH_OK;
 }
 
-/* ---- as JSON ---- */
+/* ---- as text and as JSON ---- */
 
 static const char *const members[] = {"layer-budget", "head-budget"}; /* lh_profile_kind */
 
-static lh_status write_text(const lh_profile *p, lh_buf *out)
+lh_status lh_profile_write(const lh_profile *p, lh_buf *out)
 {
     lh_part_value weight;
     int heads = p->kind == LH_PROFILE_OF_HEADS;
     LH_TRY(lh_buf_printf(out, "%s\n", headers[p->kind]));
     for (int64_t i = 0; i < p->layers * p->heads; i++) {
-        lh_decimal_write((lh_decimal){p->weights[i], WEIGHT_SCALE}, &weight);
+        lh_decimal d = {p->weights[i], WEIGHT_SCALE};
+        for (; d.scale && d.digits % 10 == 0; d.scale--) d.digits /= 10;
+        lh_decimal_write(d, &weight);
         LH_TRY(lh_buf_printf(out, "%lld,", (long long)(i / p->heads)));
         if (heads) LH_TRY(lh_buf_printf(out, "%lld,", (long long)(i % p->heads)));
         LH_TRY(lh_buf_printf(out, "%s\n", weight.text));
@@ -425,7 +438,7 @@ lh_status lh_profiles_put_json(const lh_profiles *all, const lh_policy *policy, 
         const lh_profile *p = lh_profiles_find(all, hashes[i]);
         if (!p) LH_FAIL_DONE(LH_EINTERNAL, "profile %016llx is not loaded", (unsigned long long)hashes[i]);
         lh_buf_clear(&text);
-        LH_TRY_DONE(write_text(p, &text));
+        LH_TRY_DONE(lh_profile_write(p, &text));
         if (json_object_set_new(object, members[i], json_string(text.data)))
             LH_FAIL_DONE(LH_ENOMEM, "cannot allocate host memory for the policy as JSON");
     }

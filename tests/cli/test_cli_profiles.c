@@ -27,7 +27,7 @@ START_TEST(test_bad_files_of_weights_are_named)
          "generate -m tiny.h5 -p a --budget 8 --layer-budget twice.csv"},
         {3, "'minus.csv', line 3: the weight '-1'", "plan -m tiny.h5 --context 99 --budget 8 --head-budget minus.csv"},
         {3, "'empty' is empty", "generate -m tiny.h5 -p a --budget 8 --head-budget empty"},
-        {3, "'heads.csv', line 1", "generate -m tiny.h5 -p a --budget 8 --layer-budget heads.csv"},
+        {3, "'layers.csv', line 1", "generate -m tiny.h5 -p a --budget 8 --head-budget layers.csv"},
         {3, "'four.csv' has weights of 4 layers, the model has 3",
          "generate -m tiny.h5 -p a --budget 8 --layer-budget four.csv"},
         {3, "'four.csv' has weights of 4 layers, the model has 3",

@@ -47,6 +47,36 @@ START_TEST(test_a_profile_is_read_in_any_order_and_with_comments)
 }
 END_TEST
 
+/* One file for both options. */
+START_TEST(test_weights_of_heads_are_those_of_layers_too)
+{
+    lh_profiles all = {0};
+    const lh_profile *sums = parsed(&all, LH_PROFILE_OF_LAYERS, "layer,head,weight\n1,1,0\n0,1,2\n1,0,.5\n0,0,1.25"),
+                     *layers = parsed(&all, LH_PROFILE_OF_LAYERS, "layer,weight\n0,3.25\n1,0.5");
+    ck_assert_ptr_eq(sums, layers);
+    ck_assert_int_eq(sums->layers, 2);
+    ck_assert_int_eq(sums->heads, 1);
+    lh_profiles_clear(&all);
+}
+END_TEST
+
+START_TEST(test_what_is_written_is_read)
+{
+    static const char *const texts[] = {"layer,weight\n0,3.25\n1,0\n2,0.000000001\n",
+                                        "layer,head,weight\n0,0,1\n0,1,999999999.999999999\n1,0,0.5\n1,1,0\n"};
+    for (lh_profile_kind kind = LH_PROFILE_OF_LAYERS; kind <= LH_PROFILE_OF_HEADS; kind++) {
+        lh_profiles all = {0};
+        lh_buf text = {0};
+        const lh_profile *p = parsed(&all, kind, texts[kind]);
+        ck_assert_int_eq(lh_profile_write(p, &text), LH_OK);
+        ck_assert_str_eq(text.data, texts[kind]);
+        ck_assert_ptr_eq(parsed(&all, kind, text.data), p);
+        lh_buf_clear(&text);
+        lh_profiles_clear(&all);
+    }
+}
+END_TEST
+
 START_TEST(test_equal_weights_are_one_profile)
 {
     lh_profiles all = {0};
@@ -74,7 +104,12 @@ START_TEST(test_bad_files_are_named_with_their_line)
         {LH_PROFILE_OF_HEADS, "# nothing\n\n", "'own.csv' is empty: its first line must be 'layer,head,weight'"},
         {LH_PROFILE_OF_LAYERS, "layer,weight\n# nothing", "'own.csv' has no weights"},
         {LH_PROFILE_OF_LAYERS, "\n0,1\n", "line 2: the first line must be 'layer,weight'"},
-        {LH_PROFILE_OF_LAYERS, "layer,head,weight\n", "line 1: 'layer,head,weight' is the header of '--head-budget"},
+        {LH_PROFILE_OF_LAYERS, "layer,head,weight\n", "'own.csv' has no weights"},
+        {LH_PROFILE_OF_LAYERS, "layer,head,weight\n0,1\n", "line 2: it must have 3 comma-separated values"},
+        {LH_PROFILE_OF_LAYERS, "layer,head,weight\n0,0,1\n1,0,1\n1,1,1\n",
+         "line 4: head 1 of layer 1 has a weight, but head 1 of layer 0 has none"},
+        {LH_PROFILE_OF_LAYERS, "layer,head,weight\n0,0,999999999\n0,1,1\n",
+         "line 3: the weights of layer 0 add up to 1000000000 or more"},
         {LH_PROFILE_OF_HEADS, "layer,weight\n", "line 1: 'layer,weight' is the header of '--layer-budget"},
         {LH_PROFILE_OF_LAYERS, "layer,weight\n0\n", "line 2: it must have 2 comma-separated values"},
         {LH_PROFILE_OF_LAYERS, "layer,weight\n0,1,2\n", "line 2: it must have 2 comma-separated values"},
@@ -346,6 +381,7 @@ START_TEST(test_what_is_no_file_and_what_cannot_go_together_is_refused)
     lh_profiles all = {0};
     lh_policy plan;
     write_file(heads_path, "layer,head,weight\n0,0,1\n");
+    write_file(layers_path, "layer,weight\n0,1\n");
     const struct {
         lh_status st;
         const char *policy;
@@ -355,7 +391,7 @@ START_TEST(test_what_is_no_file_and_what_cannot_go_together_is_refused)
         {LH_EUSAGE, "snapkv", {.layer_budget = "pyramide"}, "did you mean 'pyramid'?"},
         {LH_EUSAGE, "snapkv", {.layer_budget = "no/such.csv"}, "nor is there a file of that name"},
         {LH_EUSAGE, "snapkv", {.head_budget = "profile:0123456789abcdef"}, "nor is there a file of that name"},
-        {LH_EINPUT, "snapkv", {.layer_budget = heads_path}, "'--head-budget FILE'"},
+        {LH_EINPUT, "snapkv", {.head_budget = layers_path}, "'--layer-budget FILE'"},
         {LH_EINPUT, "snapkv", {.head_budget = "."}, "'.'"},
         {LH_EUSAGE, "snapkv", {.head_budget = heads_path, .alpha = "0.5"}, "would ignore '--alpha'"},
         {LH_EUSAGE, "snapkv", {.head_budget = heads_path, .set_per = "layer"}, "needs '--set-per head'"},
@@ -372,6 +408,7 @@ START_TEST(test_what_is_no_file_and_what_cannot_go_together_is_refused)
         .policy = "streaming", .budget = "20%", .parts = {.head_budget = heads_path}, .profiles = &all};
     ck_assert_msg(lh_policy_resolve(&plan, &o) == LH_OK, "by position heads may differ: %s", lh_error_message());
     remove(heads_path);
+    remove(layers_path);
     lh_profiles_clear(&all);
 }
 END_TEST
@@ -393,11 +430,12 @@ END_TEST
 
 int main(void)
 {
-    return suite_run("profiles",
-                     (const TTest *const[]){
-                         test_a_profile_is_read_in_any_order_and_with_comments, test_equal_weights_are_one_profile,
-                         test_bad_files_are_named_with_their_line, test_layers_get_parts_by_their_weights,
-                         test_heads_get_parts_by_their_weights, test_parts_of_weights_are_exact,
-                         test_policies_take_files, test_what_is_no_file_and_what_cannot_go_together_is_refused,
-                         test_lists_keep_the_profiles_of_their_policies, NULL});
+    return suite_run("profiles", (const TTest *const[]){
+                                     test_a_profile_is_read_in_any_order_and_with_comments,
+                                     test_weights_of_heads_are_those_of_layers_too, test_what_is_written_is_read,
+                                     test_equal_weights_are_one_profile, test_bad_files_are_named_with_their_line,
+                                     test_layers_get_parts_by_their_weights, test_heads_get_parts_by_their_weights,
+                                     test_parts_of_weights_are_exact, test_policies_take_files,
+                                     test_what_is_no_file_and_what_cannot_go_together_is_refused,
+                                     test_lists_keep_the_profiles_of_their_policies, NULL});
 }
