@@ -28,13 +28,45 @@ static const lh_analysis_figure figures[] = {
      .unit = "L1 norm",
      .source = "CriticalKV, arXiv 2502.03805, equation 5, figures 5 to 7",
      BY_HEAD},
+    {.name = "perturbation-squared",
+     .title = "Square of the output perturbation after the output projection",
+     .about =
+         "The square of that L1 norm, as a mean over the reference rows: changes of different heads add up as their "
+         "squares do. Less is better.",
+     .unit = "square of the L1 norm",
+     .source = "CriticalKV, arXiv 2502.03805, equation 5",
+     BY_HEAD},
+    {.name = "output-projected",
+     .title = "Output after the output projection, L1",
+     .about = "L1 norm of what a query head adds to the hidden state with the full cache, as a mean over the reference "
+              "rows.",
+     .unit = "L1 norm",
+     .source = "CriticalKV, arXiv 2502.03805, equation 5",
+     .view = LH_VIEW_HEATMAP,
+     .x = LH_AXIS_HEAD,
+     .y = LH_AXIS_LAYER,
+     .axes = {LH_AXIS_LAYER, LH_AXIS_HEAD}},
     {0}};
+
+enum { L2, L1, PROJECTED, SQUARED, OUTPUT }; /* figures */
+
+static lh_status head(const lh_head_facts *h, double *const *out)
+{
+    const lh_study *s = h->layer->study;
+    for (int64_t i = 0; i < s->group; i++) {
+        double sum = 0;
+        for (int64_t r = i * h->rows; r < (i + 1) * h->rows && h->output_l1; r++) sum += (double)h->output_l1[r];
+        out[OUTPUT][lh_figure_at(s, &figures[OUTPUT], (const int64_t[]){h->layer->layer, h->head * s->group + i})] +=
+            h->output_l1 ? sum / (double)h->rows : (double)NAN;
+    }
+    return LH_OK;
+}
 
 static lh_status outcome(const lh_head_facts *h, const lh_outcome *o, double *const *out)
 {
     const lh_study *s = h->layer->study;
     for (int64_t i = 0; i < s->group; i++) {
-        double l1 = 0, l2 = 0, projected = 0;
+        double l1 = 0, l2 = 0, projected = 0, squared = 0;
         for (int64_t r = i * h->rows; r < (i + 1) * h->rows; r++) {
             double d1 = 0, d2 = 0, o1 = 0, o2 = 0;
             for (int64_t x = r * s->head_dim; x < (r + 1) * s->head_dim; x++) {
@@ -43,13 +75,16 @@ static lh_status outcome(const lh_head_facts *h, const lh_outcome *o, double *co
             }
             l1 += o1 > 0 ? d1 / o1 : 0;
             l2 += o2 > 0 ? sqrt(d2 / o2) : 0;
-            if (o->projected_l1) projected += (double)o->projected_l1[r];
+            if (!o->projected_l1) continue;
+            projected += (double)o->projected_l1[r];
+            squared += (double)o->projected_l1[r] * (double)o->projected_l1[r];
         }
         const int64_t at =
             lh_figure_at(s, figures, (const int64_t[]){o->policy, o->budget, h->layer->layer, h->head * s->group + i});
-        out[0][at] += l2 / (double)h->rows;
-        out[1][at] += l1 / (double)h->rows;
-        out[2][at] += o->projected_l1 ? projected / (double)h->rows : (double)NAN;
+        out[L2][at] += l2 / (double)h->rows;
+        out[L1][at] += l1 / (double)h->rows;
+        out[PROJECTED][at] += o->projected_l1 ? projected / (double)h->rows : (double)NAN;
+        out[SQUARED][at] += o->projected_l1 ? squared / (double)h->rows : (double)NAN;
     }
     return LH_OK;
 }
@@ -57,4 +92,5 @@ static lh_status outcome(const lh_head_facts *h, const lh_outcome *o, double *co
 const lh_analysis lh_analysis_perturbation = {.name = "perturbation",
                                               .summary = "change of the output, L1 and L2, and projected",
                                               .figures = figures,
+                                              .head = head,
                                               .outcome = outcome};

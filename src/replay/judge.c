@@ -227,7 +227,8 @@ static lh_status judge_head(lh_judged_head *w, lh_replay *r, const lh_layer_fact
                                  .weights = w->weights,
                                  .later = w->later,
                                  .output = w->output,
-                                 .largest = r->layer.projection_f32 ? w->largest : NULL};
+                                 .largest = r->layer.projection_f32 ? w->largest : NULL,
+                                 .output_l1 = r->layer.projection_f32 ? w->output_l1 : NULL};
     LH_TRY(lh_replay_tell(r, &(lh_replay_event){.head = &facts}));
     for (int64_t p = 0; p < r->study.policy_count; p++) LH_TRY(judge_policy(w, r, &facts, p));
     return LH_OK;

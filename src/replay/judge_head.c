@@ -24,6 +24,7 @@ lh_status lh_judged_head_open(lh_judged_head *w, const lh_replay *r)
                   {&w->later_values, n * d},
                   {&w->after_values, m * d},
                   {&w->output, n * d},
+                  {&w->output_l1, n},
                   {&w->delta, n * d},
                   {&w->mass, n},
                   {&w->lost, n},
@@ -59,6 +60,7 @@ void lh_judged_head_close(lh_judged_head *w)
                              w->later_values,
                              w->after_values,
                              w->output,
+                             w->output_l1,
                              w->delta,
                              w->mass,
                              w->lost,
@@ -230,6 +232,8 @@ static void measure_norms(lh_judged_head *w, const lh_replay *r, int64_t g)
         float largest = 0;
         lh_judge_norms(w, r, lh_judge_projection(r, g, i), w->values, w->tokens, w->norms + i * w->tokens);
         lh_judge_norms(w, r, lh_judge_projection(r, g, i), w->after_values, w->after, w->after_norms + i * w->after);
+        lh_judge_norms(w, r, lh_judge_projection(r, g, i), w->output + i * w->rows * w->dim, w->rows,
+                       w->output_l1 + i * w->rows);
         for (int64_t j = 0; j < w->tokens; j++) largest = fmaxf(largest, w->norms[i * w->tokens + j]);
         for (int64_t m = 0; m < w->after; m++) largest = fmaxf(largest, w->after_norms[i * w->after + m]);
         w->largest[i] = largest;

@@ -14,7 +14,7 @@ typedef struct lh_judged_head {
     float *later;                       /* [n]: weights of entries after the prompt */
     float *recent;                      /* [n, after]: each of them */
     float *later_values, *after_values; /* [n, dim], [after, dim]: weighted values, and values of those */
-    float *output, *delta, *mass, *lost, *projected_l1;
+    float *output, *output_l1, *delta, *mass, *lost, *projected_l1;
     float *norms, *later_norm, *largest, *after_norms; /* [group, tokens], [n], [group], [group, after] */
     float *projected;                                  /* [rows, hidden] */
     /* of a policy */

@@ -74,11 +74,12 @@ int64_t lh_layer_bin_size(const lh_layer_facts *layer, int64_t bin);
  * + r. Weights of a row and `later`, what it gives to entries after the prompt, which are always kept, make 1. */
 typedef struct lh_head_facts {
     const lh_layer_facts *layer;
-    int64_t head, rows, n; /* n = group * rows */
-    const float *weights;  /* [n, tokens] */
-    const float *later;    /* [n] */
-    const float *output;   /* [n, head_dim] of the full cache */
-    const float *largest;  /* [group] the largest L1 norm of all projected values; NULL without a projection */
+    int64_t head, rows, n;  /* n = group * rows */
+    const float *weights;   /* [n, tokens] */
+    const float *later;     /* [n] */
+    const float *output;    /* [n, head_dim] of the full cache */
+    const float *largest;   /* [group] the largest L1 norm of all projected values; NULL without a projection */
+    const float *output_l1; /* [n] L1 norm of the projected output; NULL without a projection */
 } lh_head_facts;
 
 /* What a policy leaves of it at a budget. */

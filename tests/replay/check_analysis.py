@@ -189,6 +189,7 @@ for layer in recording["layers"]:
         values = np.concatenate([V[kv], AV[:, kv]])
         norms = np.abs(values @ wo.T).sum(1)
         out = a @ values
+        compare("output-projected", (layer, h), np.abs(out @ wo.T).sum(1).mean())
         given[kv] += a[:, :L].mean(0)
         largest = max(largest, norms.max())
         prompt = a[:, :L] / a[:, :L].sum(1, keepdims=True)
@@ -216,7 +217,9 @@ for layer in recording["layers"]:
                 compare("half-mass", at, (sigma > 0.5).mean())
                 compare("perturbation-l2", at, (np.linalg.norm(delta, axis=1) / np.linalg.norm(out, axis=1)).mean())
                 compare("perturbation-l1", at, (np.abs(delta).sum(1) / np.abs(out).sum(1)).mean())
-                compare("perturbation-projected", at, np.abs(delta @ wo.T).sum(1).mean())
+                projected = np.abs(delta @ wo.T).sum(1)
+                compare("perturbation-projected", at, projected.mean())
+                compare("perturbation-squared", at, (projected**2).mean())
                 compare("bound-loss", at, (2 * norms.max() * lost).mean())
                 compare("bound-values", at, theta.mean())
                 if h % G == 0:
