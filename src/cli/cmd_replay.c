@@ -16,10 +16,11 @@
 #include "engine/prompt.h"
 #include "engine/threads.h"
 #include "replay/given_scores.h"
+#include "replay/make_budgets.h"
 #include "replay/replay.h"
 
 struct replay_options {
-    const char *output, *keep_sets, *analyse, *continuation;
+    const char *output, *keep_sets, *make_budgets, *analyse, *continuation;
     int judge;
     int64_t judge_rows;
     lh_strings scores;
@@ -90,6 +91,14 @@ static const lh_option rows[] = {
          "Write the positions that every head keeps to FOLDER, one file (HDF5) for each policy, budget and trace, as "
          "'generate --keep-sets' does."},
     {.type = LH_OPT_STR,
+     .name = "make-budgets",
+     FIELD(make_budgets),
+     .arg = "FILE",
+     .writes = 1,
+     .help =
+         "Write head and layer budgets learnt from the traces to FILE, for --head-budget and --layer-budget: of one "
+         "policy at one budget, those with the least loss."},
+    {.type = LH_OPT_STR,
      .name = "continuation-file",
      FIELD(continuation),
      .arg = "FILE",
@@ -109,6 +118,8 @@ static const lh_example examples[] = {
      "three policies at three budgets, all figures to a file"},
     {"longhaul replay book.trace.h5 -m m.h5 --policy snapkv,h2o --budget 5%,20% -o book.analysis.h5",
      "also what the model says next with what each keeps"},
+    {"longhaul replay *.trace.h5 --policy 'longhaul --head-budget uniform' --budget 10% --make-budgets b.csv",
+     "budgets for 'generate --policy longhaul --head-budget b.csv --layer-budget b.csv --budget 10%'"},
     {"mpirun --bind-to none -n 4 longhaul replay *.trace.h5 -o all.analysis.h5",
      "the mean over many traces, their layers shared out among four ranks"},
     {0}};
@@ -144,6 +155,7 @@ typedef struct run {
     int64_t trace_count;
     lh_policy_list policies;
     int64_t named;                /* of them; the others were added */
+    lh_budget_grid grid;          /* of --make-budgets */
     const lh_analysis **analyses; /* ends with NULL */
     char *record;
     lh_given_scores **scores; /* [v->replay.scores.n] */
@@ -170,8 +182,10 @@ static lh_status take_traces(run *r)
 static lh_status take_analyses(run *r)
 {
     int64_t n = 0;
-    int goes_on = 0;
-    const char *list = r->v->replay.analyse, *model = r->v->engine.model;
+    int goes_on = 0, perturbed = 0;
+    const struct replay_options *o = &r->v->replay;
+    const int curves = o->make_budgets && !lh_options_given(r->call->options, "analyse"); /* what they are made of */
+    const char *list = curves ? lh_analysis_perturbation.name : o->analyse, *model = r->v->engine.model;
     const int all = strcmp(list, "all") == 0;
     while (lh_analysis_at((int)n)) n++;
     LH_TRY(lh_calloc(&r->analyses, n + 1, sizeof *r->analyses));
@@ -188,8 +202,12 @@ static lh_status take_analyses(run *r)
             LH_FAIL_DONE(LH_EUSAGE, "'--analyse %s' needs the model of the trace: give it with '--model'", a->name);
         if (!wanted[i] && !(all && (model || !a->continued))) continue;
         goes_on |= a->continued != NULL;
+        perturbed |= a == &lh_analysis_perturbation;
         r->analyses[used++] = a;
     }
+    if (o->make_budgets && !perturbed)
+        LH_FAIL_DONE(LH_EUSAGE, "'--make-budgets' needs the analysis '%s', which '--analyse %s' lacks",
+                     lh_analysis_perturbation.name, list);
     if (model && !goes_on)
         LH_FAIL_DONE(LH_EUSAGE, "'--model' has no effect on '--analyse %s': name next-token, too, or leave it out",
                      list);
@@ -274,10 +292,23 @@ done:
 static lh_status take_policies(run *r)
 {
     r->lists = r->v->policy;
+    if (r->v->replay.make_budgets) {
+        if (r->v->replay.scores.n) LH_FAIL(LH_EUSAGE, "'--make-budgets' cannot be combined with '--scores'");
+        LH_TRY(lh_budget_grid_make(&r->grid, &r->policies, &r->lists));
+        r->named = r->policies.n;
+        return LH_OK;
+    }
     if (!r->lists.budget || strcmp(r->lists.budget, "auto") == 0) r->lists.budget = "0.5%,1%,2%,5%,10%,20%,50%";
     if (!r->lists.policy) r->lists.policy = r->v->replay.scores.n ? "random" : "all";
     LH_TRY(lh_policy_list_resolve(&r->policies, &r->lists));
     return add_random(r);
+}
+
+/* Budgets are learnt from the future of the eviction, unless rows of the prompt are asked for. */
+static lh_replay_judge judge_of(const run *r)
+{
+    const lh_replay_judge judge = (lh_replay_judge)r->v->replay.judge;
+    return r->v->replay.make_budgets && judge == LH_JUDGE_AUTO ? LH_JUDGE_DECODE : judge;
 }
 
 /* Those that nobody named and the first trace does not allow are left out, and told. */
@@ -288,12 +319,12 @@ static lh_status drop_missing(run *r)
     lh_buf left = {0};
     int64_t n = 0;
     const char *last = "";
-    const int64_t named = r->v->policy.policy ? r->named : 0;
+    const int64_t named = r->v->policy.policy || r->v->replay.make_budgets ? r->named : 0;
     LH_TRY_DONE(lh_trace_file_open(&trace, r->traces[0]));
     for (int64_t i = 0; i < r->policies.n; i++) {
         lh_policy_choice *c = &r->policies.at[i];
         const int there = c->policy.evicts;
-        if (there && i >= named && lh_replay_missing(&trace, (lh_replay_judge)r->v->replay.judge, &c->policy)) {
+        if (there && i >= named && lh_replay_missing(&trace, judge_of(r), &c->policy)) {
             if (strcmp(last, c->name) != 0) LH_TRY_DONE(lh_buf_printf(&left, "%s%s", left.bytes ? ", " : "", c->name));
             last = c->name;
             c->policy.evicts = 0; /* as `full`, it is not replayed */
@@ -394,6 +425,31 @@ done:
     return st;
 }
 
+/* The file of --make-budgets, and what it gains on these traces. */
+static lh_status make_budgets(const run *r)
+{
+    lh_status st = LH_OK;
+    const char *path = r->v->replay.make_budgets;
+    lh_made_budgets made = {0};
+    lh_buf text = {0};
+    LH_TRY_DONE(lh_made_budgets_make(&made, r->replay, &r->grid));
+    LH_TRY_DONE(lh_made_budgets_text(&made, r->replay, &r->grid, &text));
+    LH_TRY_DONE(lh_file_write(path, text.data, text.bytes));
+    lh_buf_clear(&text);
+    const int heads = made.profile.kind == LH_PROFILE_OF_HEADS;
+    LH_TRY_DONE(lh_buf_printf(&text,
+                              "squared perturbation of the layers' outputs (share of 1; less is better), sum over "
+                              "layers, on these traces\n  %-20s %9.4f\n  %-20s %9.4f\n%s get %.2f to %.2f times the "
+                              "budget; use them with: --layer-budget %s%s%s\n",
+                              "uniform", made.uniform, "these budgets", made.made, heads ? "KV heads" : "layers",
+                              made.least, made.greatest, path, heads ? " --head-budget " : "", heads ? path : ""));
+    LH_TRY_DONE(lh_cli_write(text.data, text.bytes));
+done:
+    lh_buf_clear(&text);
+    lh_made_budgets_clear(&made);
+    return st;
+}
+
 static lh_status replay(run *r)
 {
     const struct replay_options *o = &r->v->replay;
@@ -406,7 +462,7 @@ static lh_status replay(run *r)
                                                           .trace_count = r->trace_count,
                                                           .policies = &r->policies,
                                                           .analyses = r->analyses,
-                                                          .judge = (lh_replay_judge)o->judge,
+                                                          .judge = judge_of(r),
                                                           .judge_rows = o->judge_rows,
                                                           .keep_sets = o->keep_sets,
                                                           .run = r->record,
@@ -420,7 +476,7 @@ static lh_status replay(run *r)
     lh_status st = LH_OK;
     if (lh_cli_first()) {
         if (o->output) st = lh_replay_write(r->replay, o->output);
-        if (st == LH_OK) st = print(r);
+        if (st == LH_OK) st = o->make_budgets ? make_budgets(r) : print(r);
     }
     return lh_comm_agree(comm, st);
 }
@@ -430,6 +486,7 @@ static lh_status claim(const struct replay_options *o)
 {
     if (o->keep_sets && mkdir(o->keep_sets, 0777) != 0 && !lh_file_is_folder(o->keep_sets))
         LH_FAIL(LH_EWRITE, "cannot create the folder '%s': %s", o->keep_sets, strerror(errno));
+    if (o->make_budgets) LH_TRY(lh_file_claim(o->make_budgets, 1 << 16));
     return o->output ? lh_partial_claim(o->output, 1 << 20) : LH_OK;
 }
 
@@ -497,6 +554,7 @@ static lh_status run_replay(lh_call *call)
 done:
     lh_progress_clear(&r.progress);
     if (lh_cli_first() && r.v->replay.output) lh_partial_drop(r.v->replay.output);
+    if (lh_cli_first() && r.v->replay.make_budgets) lh_partial_drop(r.v->replay.make_budgets);
     lh_replay_close(r.replay);
     lh_engine_close(r.engine);
     lh_tokens_clear(&r.continuation);

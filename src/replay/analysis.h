@@ -48,6 +48,7 @@ typedef struct lh_analysis {
 
 const lh_analysis *lh_analysis_at(int i); /* NULL after the last */
 const lh_analysis *lh_analysis_find(const char *name);
+extern const lh_analysis lh_analysis_perturbation; /* what budgets are made from */
 
 int64_t lh_axis_count(const lh_study *study, lh_axis axis);
 int64_t lh_figure_values(const lh_study *study, const lh_analysis_figure *figure);

@@ -55,6 +55,7 @@ const char *lh_replay_decoding(const lh_replay *replay);
 
 /* A figure of policies and budgets, as means over its other dimensions: [policies, budgets]; NAN: none. */
 const lh_study *lh_replay_study(const lh_replay *replay);
+const double *lh_replay_values(const lh_replay *replay, const char *figure); /* all of them; NULL: not analysed */
 lh_status lh_replay_mean(const lh_replay *replay, const char *figure, double *out);
 
 /* On rank 0: the figure `answer-nll` of the full cache, NAN without a model. */

@@ -207,14 +207,28 @@ done:
     return st;
 }
 
+/* Sets w->index after the figure; NULL: there is none. */
+static const lh_analysis_figure *find_figure(figure_walk *w, const char *name)
+{
+    for (const lh_analysis_figure *f; (f = next_figure(w));)
+        if (strcmp(f->name, name) == 0) return f;
+    return NULL;
+}
+
+const double *lh_replay_values(const lh_replay *r, const char *figure)
+{
+    figure_walk w = {.replay = r};
+    return find_figure(&w, figure) ? r->values[w.index - 1] : NULL;
+}
+
 /* The first two dimensions of the figure are policy and budget. */
 lh_status lh_replay_mean(const lh_replay *r, const char *figure, double *out)
 {
     const lh_study *s = &r->study;
     const int64_t cells = s->policy_count * s->budget_count;
     figure_walk w = {.replay = r};
-    for (const lh_analysis_figure *f; (f = next_figure(&w));) {
-        if (strcmp(f->name, figure) != 0) continue;
+    const lh_analysis_figure *f = find_figure(&w, figure);
+    if (f) {
         const int64_t rest = lh_figure_values(s, f) / cells;
         for (int64_t c = 0; c < cells; c++) {
             double sum = 0;
