@@ -1,9 +1,10 @@
-/* Budgets of heads and layers that are learnt from traces: what they gain where they were made, at the same total; and
- * that they are the same on any number of ranks. */
+/* Budgets of heads and layers that are learnt from traces: what they gain where they were made, at the same total;
+ * that they are the same on any number of ranks; and jobs/tune.sh, which learns them from a folder. */
 #include <check.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "analysis/figures.h"
 #include "cli/program.h"
@@ -127,15 +128,44 @@ START_TEST(test_what_makes_no_budgets_is_refused)
 }
 END_TEST
 
+/* The script, on texts of its own and on one alone. */
+START_TEST(test_a_folder_of_texts_makes_budgets)
+{
+    static const char script[] =
+        "--version > version; CONTEXT=150 LONGHAUL=" LONGHAUL " bash " SOURCE_DIR "/jobs/tune.sh ";
+    program_result r = {0};
+    program_run(&r, 1, "%stiny.h5 texts 25%% 2", script);
+    program_exits(&r, 0);
+    ck_assert_msg(strstr(r.out.data, "\nlearnt budgets "), "%s", r.out.data);
+    program_run(&r, 1,
+                "generate -m tiny.h5 --chat=off -f text -n 4 --budget 25%% --policy longhaul --head-budget "
+                "tune/budgets.csv --layer-budget tune/budgets.csv -q");
+    program_exits(&r, 0);
+    program_run(&r, 1, "--version > version; rm texts/b.txt && test -e tune/6.trace.h5");
+    program_exits(&r, 0);
+    program_run(&r, 1, "%stiny.h5 texts", script);
+    program_exits(&r, 0);
+    program_run(&r, 1,
+                "--version > version; CONTEXT=9000 LONGHAUL=" LONGHAUL " bash " SOURCE_DIR
+                "/jobs/tune.sh tiny.h5 texts");
+    program_exits(&r, 1);
+    ck_assert_msg(strstr(r.err.data, "has the 9128 tokens of a passage"), "%s", r.err.data);
+    program_clear(&r);
+}
+END_TEST
+
 int main(void)
 {
     const TTest *const tests[] = {test_made_budgets_lose_no_more_than_uniform_ones,
                                   test_made_budgets_are_the_same_on_any_number_of_ranks,
-                                  test_what_makes_no_budgets_is_refused, NULL};
+                                  test_what_makes_no_budgets_is_refused, test_a_folder_of_texts_makes_budgets, NULL};
     lh_buf text = {0};
     program_enter();
     tiny_write("tiny");
     tiny_sentences(&text);
+    program_must(mkdir("texts", 0777) == 0, "a folder of texts");
+    program_file("texts/a.txt", text.data);
+    program_file("texts/b.txt", text.data + text.bytes / 2);
     text.data[300] = 0;
     program_file("text", text.data);
     program_file("short", text.data + 60);
