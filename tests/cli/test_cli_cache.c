@@ -142,21 +142,19 @@ static void ask(answer *a, int ranks, const char *cache)
     H5Fclose(file);
 }
 
-/* Every answer of `cache` is that of `other`; their logits to within `tolerance`. */
-static void answers_agree(const char *cache, const char *other, double tolerance)
+/* The answers of two caches, on so many ranks; their logits to within `tolerance`. */
+static void answers_agree(const char *cache, int ranks, const char *other, int other_ranks, double tolerance)
 {
     static answer a, b;
-    for (int ranks = 1; ranks <= 4; ranks++) {
-        ask(&a, ranks, cache);
-        ask(&b, ranks, other);
-        same_ids(a.said, b.said);
-        ck_assert(a.n == b.n && a.n > 0);
-        for (int64_t i = 0; i < a.n; i++)
-            ck_assert_msg(fabs((double)a.logits[i] - (double)b.logits[i]) <= tolerance,
-                          "%d ranks: logit %d is %g and %g", ranks, (int)i, (double)a.logits[i], (double)b.logits[i]);
-        json_decref(a.said);
-        json_decref(b.said);
-    }
+    ask(&a, ranks, cache);
+    ask(&b, other_ranks, other);
+    same_ids(a.said, b.said);
+    ck_assert(a.n == b.n && a.n > 0);
+    for (int64_t i = 0; i < a.n; i++)
+        ck_assert_msg(fabs((double)a.logits[i] - (double)b.logits[i]) <= tolerance, "%d ranks: logit %d is %g and %g",
+                      ranks, (int)i, (double)a.logits[i], (double)b.logits[i]);
+    json_decref(a.said);
+    json_decref(b.said);
 }
 
 START_TEST(test_biases_of_zero_change_no_bit_of_an_answer)
@@ -168,7 +166,7 @@ START_TEST(test_biases_of_zero_change_no_bit_of_an_answer)
     add_biases("zero.h5", 0, 0, 0);
     program_run(&r, 1, "verify zero.h5");
     program_exits(&r, 0);
-    answers_agree("zero.h5", "c.h5", 0);
+    for (int ranks = 1; ranks <= 3; ranks += 2) answers_agree("zero.h5", ranks, "c.h5", ranks, 0);
     program_clear(&r);
 }
 END_TEST
@@ -180,7 +178,7 @@ START_TEST(test_biases_far_below_zero_are_an_eviction)
     json_decref(generate(3, "-f prompt --save-cache all.h5"));
     json_decref(generate(2, "-f prompt --policy streaming --evict never --budget 30 --save-cache kept.h5"));
     add_biases("all.h5", 4, 77 - 26, -1000);
-    answers_agree("all.h5", "kept.h5", 1e-4);
+    for (int ranks = 1; ranks <= 4; ranks++) answers_agree("all.h5", ranks, "kept.h5", 5 - ranks, 1e-4);
     program_run(&r, 1,
                 "generate -m tiny.h5 --chat=off --load-cache all.h5 -p 'And then?' -n 2 --save-cache more.h5 -q");
     program_exits(&r, 0);

@@ -64,7 +64,7 @@ static void plain_case(lot *m, attend_case *c, attend_size size)
         if (c->kv[0].host.type == LH_BF16) break;
         lot_end(m);
     }
-    c->logit.softcap = 0, c->logit.window = 0;
+    c->logit.softcap = 0, c->logit.window = 0, c->kv[0].host.bias = NULL;
 }
 
 START_TEST(test_what_it_does_not_take_is_said)
@@ -74,14 +74,16 @@ START_TEST(test_what_it_does_not_take_is_said)
         int64_t dim, window;
         float softcap;
         lh_grouping map;
-    } bad[] = {{LH_F32, 64, 0, 0, {2, 1, 0}},  {LH_BF16, 36, 0, 0, {2, 1, 0}}, {LH_BF16, 264, 0, 0, {2, 1, 0}},
-               {LH_BF16, 64, 9, 0, {2, 1, 0}}, {LH_BF16, 64, 0, 5, {2, 1, 0}}, {LH_BF16, 64, 0, 0, {3, 2, 0}},
-               {LH_BF16, 64, 0, 0, {2, 2, 1}}};
+        int biased;
+    } bad[] = {{LH_F32, 64, 0, 0, {2, 1, 0}, 0},  {LH_BF16, 36, 0, 0, {2, 1, 0}, 0}, {LH_BF16, 264, 0, 0, {2, 1, 0}, 0},
+               {LH_BF16, 64, 9, 0, {2, 1, 0}, 0}, {LH_BF16, 64, 0, 5, {2, 1, 0}, 0}, {LH_BF16, 64, 0, 0, {3, 2, 0}, 0},
+               {LH_BF16, 64, 0, 0, {2, 2, 1}, 0}, {LH_BF16, 64, 0, 0, {2, 1, 0}, 1}};
+    float bias = 0;
     const simt_cudnn_counts before = simt_cudnn_count();
     rig g;
     rig_open(&g, cuda());
     for (size_t n = 0; n < sizeof bad / sizeof *bad; n++) {
-        lh_ragged kv = {.type = bad[n].type, .head_dim = bad[n].dim};
+        lh_ragged kv = {.type = bad[n].type, .head_dim = bad[n].dim, .bias = bad[n].biased ? &bias : NULL};
         lh_attend_block_args a = {
             .kv = &kv, .map = bad[n].map, .logit = {1, bad[n].softcap, bad[n].window}, .tokens = 64, .most = 64};
         ck_assert_int_eq(lh_cudnn_attend_block(g.stream, &a), LH_EUSAGE);
