@@ -6,6 +6,7 @@
 #include "kernels/ops_budgets_list.h"
 #include "kernels/ops_cache_list.h"
 #include "kernels/ops_experts_list.h"
+#include "kernels/ops_fit_list.h"
 #include "kernels/ops_observe_list.h"
 #include "kernels/ops_sample_list.h"
 #include "kernels/ops_score_list.h"

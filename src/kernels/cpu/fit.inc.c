@@ -1,0 +1,182 @@
+/* Biases and values that are fitted to the attention of query rows: rows are divided among threads, a row is one
+ * thread's. The products beside these operations are gemm's, and take most of the time. */
+#include "kernels/cpu/common.h"
+
+/* Positions of the slots, as vectors: -1, which no row sees, after the last. */
+static void fit_positions(const lh_row_weights_args *a, int32_t *at)
+{
+    const int32_t *stored = lh_positions_of(a->rows.kv, 0);
+    for (int64_t s = 0; s < round_up(a->cols, VL); s++)
+        at[s] = s >= a->cols ? -1 : stored ? stored[a->first + s] : (int32_t)(a->first + s);
+}
+
+/* Row r of query head i. */
+static void weigh_fit_row(const lh_row_weights_args *a, int64_t r, int64_t i, const int32_t *at)
+{
+    const lh_observed *o = &a->rows;
+    const lh_sight sight = lh_sight_of(o->positions, o->until, o->logit.window, r);
+    const float lse = a->lse[r * a->lse_ld + i], cap = o->logit.softcap, gain = o->gains ? o->gains[r] : 1.0f;
+    const vf scale = vf_set1(cap > 0 ? o->logit.scale / cap : o->logit.scale), shift = vf_set1(-lse);
+    float *x = a->x + (i * o->rows + r) * a->ld;
+    vf sum = vf_zero();
+    for (int64_t s = 0; s < a->cols; s += VL) {
+        vi position = vi_load(at + s);
+        vm seen = vm_and(vi_gt(position, vi_set1(sight.before)), vm_not(vi_gt(position, vi_set1(sight.last))));
+        vf logit = scale * vf_load_first(x + s, a->cols - s);
+        if (cap > 0) logit = vf_set1(cap) * vf_tanh(logit);
+        vf weight = vf_exp(vf_fma(vf_set1(gain), logit, shift));
+        weight = lse == -INFINITY ? vf_zero() : vf_where(seen, weight, vf_zero());
+        vf_store_first(x + s, weight, a->cols - s);
+        sum = sum + weight;
+    }
+    if (a->missing) a->missing[i * o->rows + r] = lse == -INFINITY ? 0.0f : 1.0f - vf_sum(sum);
+}
+
+static lh_status op_row_weights(lh_stream *stream, const lh_row_weights_args *a)
+{
+    int64_t rows = a->rows.rows, all = rows * a->rows.map.heads;
+    int32_t *at = NULL;
+    if (all == 0) return LH_OK;
+    LH_TRY(lh_stream_scratch(stream, &at, round_up(a->cols + 1, VL) * (int64_t)sizeof *at));
+    fit_positions(a, at);
+#pragma omp parallel for if (all * a->cols >= PARALLEL_FROM / 4)
+    for (int64_t n = 0; n < all; n++) weigh_fit_row(a, n % rows, n / rows, at);
+    return LH_OK;
+}
+
+static void share_fit_row(const lh_normalise_rows_args *a, float *x)
+{
+    const vf one = vf_set1(1.0f);
+    vf sum = vf_zero();
+    for (int64_t c = 0; c < a->cols; c += VL) {
+        int64_t n = a->cols - c;
+        vf y = vf_load_first(x + c, n) * (a->factors ? vf_load_first(a->factors + c, n) : one);
+        vf_store_first(x + c, y, n);
+        sum = sum + y;
+    }
+    const float all = vf_sum(sum);
+    if (all == 0) memset(x, 0, (size_t)a->cols * sizeof *x);
+    for (int64_t c = 0; c < a->cols && all != 0; c += VL)
+        vf_store_first(x + c, vf_load_first(x + c, a->cols - c) / vf_set1(all), a->cols - c);
+}
+
+static lh_status op_normalise_rows(lh_stream *stream, const lh_normalise_rows_args *a)
+{
+    (void)stream;
+#pragma omp parallel for if (a->rows * a->cols >= PARALLEL_FROM / 2)
+    for (int64_t r = 0; r < a->rows; r++) share_fit_row(a, a->x + r * a->ld);
+    return LH_OK;
+}
+
+/* VL rows from r on, which become as many columns. */
+static void transpose_rows(const lh_transpose_args *a, int64_t r)
+{
+    const vf factor = vf_set1(a->factor);
+    const int64_t rows = lh_min_i64(a->rows - r, VL);
+    for (int64_t c = 0; c < a->cols; c += VL) {
+        int64_t cols = lh_min_i64(a->cols - c, VL);
+        vf x[VL];
+        for (int64_t i = 0; i < VL; i++)
+            x[i] = i < rows ? vf_load_any_first(a->x, a->x_type, (r + i) * a->x_ld + c, cols) : vf_zero();
+        vf_transpose(x);
+        for (int64_t j = 0; j < cols; j++)
+            vf_store_any_first(a->y, a->y_type, (c + j) * a->y_ld + r, factor * x[j], rows);
+    }
+}
+
+static lh_status op_transpose(lh_stream *stream, const lh_transpose_args *a)
+{
+    (void)stream;
+#pragma omp parallel for if (a->rows * a->cols >= PARALLEL_FROM)
+    for (int64_t r = 0; r < a->rows; r += VL) transpose_rows(a, r);
+    return LH_OK;
+}
+
+/* ---- conjugate gradients ---- */
+
+static inline float quotient_of(float x, float y)
+{
+    return y > 0 ? x / y : 0.0f;
+}
+
+static float fit_dot(const float *x, const float *y, int64_t n)
+{
+    vf s0 = vf_zero(), s1 = s0, s2 = s0, s3 = s0;
+    int64_t i = 0;
+    for (; i + 4 * VL <= n; i += 4 * VL) {
+        s0 = vf_fma(vf_load(x + i), vf_load(y + i), s0);
+        s1 = vf_fma(vf_load(x + i + VL), vf_load(y + i + VL), s1);
+        s2 = vf_fma(vf_load(x + i + 2 * VL), vf_load(y + i + 2 * VL), s2);
+        s3 = vf_fma(vf_load(x + i + 3 * VL), vf_load(y + i + 3 * VL), s3);
+    }
+    for (; i < n; i += VL) s0 = vf_fma(vf_load_first(x + i, n - i), vf_load_first(y + i, n - i), s0);
+    return vf_sum((s0 + s1) + (s2 + s3));
+}
+
+/* x and r of problem i after a step. */
+static void advance(const lh_conjugate_gradients_args *a, int64_t i, float t)
+{
+    const float *p = a->p + i * a->cols, *ap = a->products + i * a->n, *back = a->back + i * a->cols;
+    const vf step = vf_set1(quotient_of(a->energy[2 * i], fit_dot(ap, ap, a->n) + t * fit_dot(p, p, a->cols)));
+    const vf low = vf_set1(a->low), high = vf_set1(a->high);
+    float *x = a->x + i * a->cols, *r = a->r + i * a->cols;
+    for (int64_t c = 0; c < a->cols; c += VL) {
+        int64_t n = a->cols - c;
+        vf along = vf_load_first(p + c, n), gradient = vf_fma(vf_set1(t), along, vf_load_first(back + c, n));
+        vf_store_first(x + c, vf_min(high, vf_max(low, vf_fma(step, along, vf_load_first(x + c, n)))), n);
+        vf_store_first(r + c, vf_load_first(r + c, n) - step * gradient, n);
+    }
+}
+
+/* The next direction of problem i. inverse: [cols] w. */
+static void turn_direction(const lh_conjugate_gradients_args *a, int64_t i, const float *inverse)
+{
+    const float *r = a->r + i * a->cols;
+    float *p = a->p + i * a->cols, *energy = a->energy + 2 * i;
+    vf sum = vf_zero();
+    for (int64_t c = 0; c < a->cols; c += VL) {
+        vf x = vf_load_first(r + c, a->cols - c);
+        sum = vf_fma(vf_load_first(inverse + c, a->cols - c) * x, x, sum);
+    }
+    const float now = vf_sum(sum);
+    if (!a->products) energy[1] = now;
+    const int is_left = now > LH_CONJUGATE_END * energy[1];
+    const vf keep = vf_set1(a->products ? quotient_of(now, energy[0]) : 0.0f);
+    energy[0] = is_left ? now : 0.0f;
+    if (!is_left) memset(p, 0, (size_t)a->cols * sizeof *p);
+    if (!is_left) return;
+    for (int64_t c = 0; c < a->cols; c += VL) {
+        int64_t n = a->cols - c;
+        vf y = vf_load_first(inverse + c, n) * vf_load_first(r + c, n);
+        vf_store_first(p + c, a->products ? vf_fma(keep, vf_load_first(p + c, n), y) : y, n);
+    }
+}
+
+static lh_status op_conjugate_gradients(lh_stream *stream, const lh_conjugate_gradients_args *a)
+{
+    float *inverse = NULL;
+    double sum = 0.0;
+    if (a->rows == 0 || a->cols == 0) return LH_OK;
+    LH_TRY(lh_stream_scratch(stream, &inverse, a->cols * (int64_t)sizeof *inverse));
+    for (int64_t c = 0; c < a->cols; c++) sum += a->diagonal[c];
+    const float t = (float)(a->ridge * sum / (double)a->cols);
+    for (int64_t c = 0; c < a->cols; c++) inverse[c] = quotient_of(1.0f, a->diagonal[c] + t);
+#pragma omp parallel for if (a->rows > 1 && a->rows * (a->cols + a->n) >= PARALLEL_FROM / 2)
+    for (int64_t i = 0; i < a->rows; i++) {
+        if (a->products) advance(a, i, t);
+        turn_direction(a, i, inverse);
+    }
+    return LH_OK;
+}
+
+static lh_status op_mass_bias(lh_stream *stream, const lh_mass_bias_args *a)
+{
+    float step = quotient_of(fit_dot(a->products, a->missing, a->n), fit_dot(a->products, a->products, a->n));
+    (void)stream;
+    step = step > 0 ? fminf(step, 1.0f) : 0.0f;
+    for (int64_t c = 0; c < a->cols; c++) {
+        a->factors[c] = 1.0f + step * a->x[c];
+        a->bias[c] = log1pf(step * a->x[c]);
+    }
+    return LH_OK;
+}

@@ -1,0 +1,68 @@
+/* ops_fit.h - what fits biases and values of the entries that stay to the attention of query rows: weights as a matrix,
+ * and conjugate gradients, whose products are those of gemm. src/evict/fit.c puts them together. Conventions: ops.h. */
+#ifndef LH_KERNELS_OPS_FIT_H
+#define LH_KERNELS_OPS_FIT_H
+
+#include "kernels/ops_observe.h"
+
+/* Products become weights, in place. x[i * rows + r, s] was q.k of query row r of query head i and of the entry in slot
+ * first + s of the one KV head of rows.kv; it becomes exp(s_rj - lse[r,i]) with the logit s_rj that lh_observed speaks
+ * of, 0 where row r does not see the entry or its lse is -inf. missing[i * rows + r] = 1 - sum over s of them, 0 where
+ * the lse is -inf. q and logits of `rows` are not used. */
+typedef struct lh_row_weights_args {
+    float *x;       /* [map.heads * rows, ld] */
+    float *missing; /* [map.heads * rows]; NULL: not wanted */
+    lh_observed rows;
+    const float *lse; /* [rows, map.heads] with lse_ld */
+    int64_t lse_ld, first, cols, ld;
+} lh_row_weights_args;
+
+/* x[r,c] = x[r,c] * factors[c] / sum over c of x[r,c] * factors[c], 0 where that sum is 0. */
+typedef struct lh_normalise_rows_args {
+    float *x;
+    const float *factors; /* [cols]; NULL: all 1 */
+    int64_t rows, cols, ld;
+} lh_normalise_rows_args;
+
+/* y[c,r] = factor * x[r,c]; y must not alias x. */
+typedef struct lh_transpose_args {
+    void *y;
+    const void *x;
+    lh_dtype y_type, x_type; /* f32 or bf16 */
+    int64_t rows, cols, y_ld, x_ld;
+    float factor;
+} lh_transpose_args;
+
+/* Conjugate gradients (Hestenes and Stiefel 1952, preconditioned) that minimise |A x - y|^2 + t |x - x0|^2 from x = x0
+ * on, t = ridge * mean of `diagonal`, the diagonal of A'A. Each row of x is a problem of its own, A is the same for
+ * all. r: A'(y - A x) - t (x - x0), given by the caller where x = x0. With w = 1 / (diagonal + t), 0 where that is
+ * negative or infinite, and quotients by what is not positive as 0:
+ *
+ *   the beginning, without products    p = w r, energy = r.p
+ *   a step, with products = A p,       a = energy / (|A p|^2 + t |p|^2)
+ *   back = A'A p                       x += a p, within [low, high]; r -= a (back + t p)
+ *                                      e = r.(w r), p = w r + e / energy * p, energy = e
+ *
+ * At LH_CONJUGATE_END of the energy of the beginning nothing but rounding is left: then p and energy become 0. What is
+ * minimised never grows from step to step, as long as no bound is met. */
+#define LH_CONJUGATE_END 1e-13f
+typedef struct lh_conjugate_gradients_args {
+    float *x, *r, *p;      /* [rows, cols] */
+    float *energy;         /* [rows, 2]: now, and at the beginning */
+    const float *products; /* [rows, n]; NULL: the beginning */
+    const float *back;     /* [rows, cols] */
+    const float *diagonal; /* [cols] */
+    int64_t rows, cols, n;
+    float ridge, low, high;
+} lh_conjugate_gradients_args;
+
+/* factors[c] = 1 + a x[c] and bias[c] = log(factors[c]), with the a in [0, 1] that minimises |missing - a products|; 0
+ * where products are 0. x > -1; products, [n]: those of the weights and x. So the weights times the factors miss no
+ * more of the rows' sums than the weights did, whatever x is. */
+typedef struct lh_mass_bias_args {
+    float *bias, *factors; /* [cols] */
+    const float *x, *products, *missing;
+    int64_t cols, n;
+} lh_mass_bias_args;
+
+#endif

@@ -1,0 +1,117 @@
+/* Biases and values that are fitted to the attention of query rows. */
+#include <math.h>
+
+#include "kernels/elementwise.h"
+#include "kernels/ref/ref.h"
+
+/* The weight of row r of head i, from q.k with the entry in a slot. */
+static double row_weight(const lh_row_weights_args *a, int64_t r, int64_t i, int64_t slot, double product)
+{
+    const lh_observed *o = &a->rows;
+    lh_sight sight = lh_sight_of(o->positions, o->until, o->logit.window, r);
+    double lse = a->lse[r * a->lse_ld + i], s = o->logit.scale * product;
+    if (lse == -INFINITY || !lh_sees(sight, (int32_t)lh_position(o->kv, 0, slot))) return 0.0;
+    if (o->logit.softcap > 0) s = o->logit.softcap * tanh(s / o->logit.softcap);
+    return exp((o->gains ? o->gains[r] : 1.0) * s - lse);
+}
+
+lh_status lh_ref_row_weights(lh_stream *stream, const lh_row_weights_args *a)
+{
+    int64_t rows = a->rows.rows;
+    (void)stream;
+    for (int64_t n = 0; n < a->rows.map.heads * rows; n++) {
+        int64_t i = n / rows, r = n % rows;
+        double sum = 0.0;
+        for (int64_t s = 0; s < a->cols; s++) {
+            float *x = a->x + n * a->ld + s;
+            double weight = row_weight(a, r, i, a->first + s, *x);
+            sum += weight;
+            *x = (float)weight;
+        }
+        if (a->missing) a->missing[n] = a->lse[r * a->lse_ld + i] == -INFINITY ? 0.0f : (float)(1.0 - sum);
+    }
+    return LH_OK;
+}
+
+lh_status lh_ref_normalise_rows(lh_stream *stream, const lh_normalise_rows_args *a)
+{
+    (void)stream;
+    for (int64_t r = 0; r < a->rows; r++) {
+        float *x = a->x + r * a->ld;
+        double sum = 0.0;
+        for (int64_t c = 0; c < a->cols; c++) sum += (double)x[c] * (a->factors ? a->factors[c] : 1.0);
+        for (int64_t c = 0; c < a->cols; c++)
+            x[c] = sum != 0 ? (float)(x[c] * (a->factors ? a->factors[c] : 1.0) / sum) : 0.0f;
+    }
+    return LH_OK;
+}
+
+lh_status lh_ref_transpose(lh_stream *stream, const lh_transpose_args *a)
+{
+    (void)stream;
+    for (int64_t r = 0; r < a->rows; r++)
+        for (int64_t c = 0; c < a->cols; c++)
+            ref_store(a->y, a->y_type, c * a->y_ld + r, a->factor * ref_load(a->x, a->x_type, r * a->x_ld + c));
+    return LH_OK;
+}
+
+/* ---- conjugate gradients ---- */
+
+static double quotient(double x, double y)
+{
+    return y > 0 ? x / y : 0.0;
+}
+
+static double dot(const float *x, const float *y, int64_t n)
+{
+    double sum = 0.0;
+    for (int64_t i = 0; i < n; i++) sum += (double)x[i] * y[i];
+    return sum;
+}
+
+/* The next direction. */
+static void turn(const lh_conjugate_gradients_args *a, int64_t i, double t)
+{
+    float *energy = a->energy + 2 * i, *r = a->r + i * a->cols, *p = a->p + i * a->cols;
+    double now = 0.0;
+    for (int64_t c = 0; c < a->cols; c++) now += quotient(1, a->diagonal[c] + t) * r[c] * r[c];
+    if (!a->products) energy[1] = (float)now;
+    int is_left = now > LH_CONJUGATE_END * energy[1];
+    for (int64_t c = 0; c < a->cols; c++) {
+        double along = a->products ? quotient(now, energy[0]) * p[c] : 0.0;
+        p[c] = is_left ? (float)(quotient(1, a->diagonal[c] + t) * r[c] + along) : 0.0f;
+    }
+    energy[0] = is_left ? (float)now : 0.0f;
+}
+
+lh_status lh_ref_conjugate_gradients(lh_stream *stream, const lh_conjugate_gradients_args *a)
+{
+    double t = 0.0;
+    (void)stream;
+    for (int64_t c = 0; c < a->cols; c++) t += a->ridge * (double)a->diagonal[c] / (double)a->cols;
+    for (int64_t i = 0; i < a->rows; i++) {
+        float *x = a->x + i * a->cols, *r = a->r + i * a->cols, *p = a->p + i * a->cols;
+        if (a->products) {
+            const float *ap = a->products + i * a->n, *back = a->back + i * a->cols;
+            double step = quotient(a->energy[2 * i], dot(ap, ap, a->n) + t * dot(p, p, a->cols));
+            for (int64_t c = 0; c < a->cols; c++) {
+                x[c] = (float)fmin(fmax(x[c] + step * p[c], a->low), a->high);
+                r[c] = (float)(r[c] - step * (back[c] + t * p[c]));
+            }
+        }
+        turn(a, i, t);
+    }
+    return LH_OK;
+}
+
+lh_status lh_ref_mass_bias(lh_stream *stream, const lh_mass_bias_args *a)
+{
+    double step = quotient(dot(a->products, a->missing, a->n), dot(a->products, a->products, a->n));
+    (void)stream;
+    step = fmin(fmax(step, 0.0), 1.0);
+    for (int64_t c = 0; c < a->cols; c++) {
+        a->factors[c] = (float)(1.0 + step * a->x[c]);
+        a->bias[c] = (float)log1p(step * a->x[c]);
+    }
+    return LH_OK;
+}
