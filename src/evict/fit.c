@@ -1,0 +1,247 @@
+#include "evict/fit.h"
+
+#include <math.h>
+
+#include "base/minmax.h"
+#include "evict/entry_stats.h"
+
+const lh_fit_strength lh_fit_usual_bias = {.ridge = 1e-2f, .steps = 3},
+                      lh_fit_usual_values = {.ridge = 1e-1f, .steps = 3};
+
+/* Factors of weights are between e^-3 and e^3; one less than those. */
+static const float factor_low = 0.0497870684f - 1.0f, factor_high = 20.0855369f - 1.0f;
+
+/* The arrays of one KV head, n = group x rows. What is of an entry lies along the last dimension. */
+typedef struct fit_head {
+    const lh_exec *exec;
+    const lh_fit *fit;
+    int64_t h, n, dim, first, cols; /* slots [first, first + cols) of head h */
+    float *weights, *across;        /* [n, cols] and its transpose */
+    float *x, *r, *p, *back;        /* [dim, cols] */
+    float *products;                /* [dim, n] */
+    float *diagonal, *factors;      /* [cols] */
+    float *missing;                 /* [n] */
+    float *energy;                  /* [dim, 2] */
+} fit_head;
+
+static int64_t rows_of(const lh_fit *fit)
+{
+    return fit->rows.map.group * fit->rows.rows;
+}
+
+/* Floats of the arrays; those of `head` are set where it is given. */
+static int64_t place_arrays(const lh_fit *fit, fit_head *head)
+{
+    const int64_t n = rows_of(fit), d = fit->rows.kv->head_dim, cols = fit->cols;
+    fit_head none, *a = head ? head : &none;
+    struct {
+        float **at;
+        int64_t floats;
+    } arrays[] = {{&a->weights, n * cols}, {&a->across, n * cols}, {&a->x, d * cols},     {&a->r, d * cols},
+                  {&a->p, d * cols},       {&a->back, d * cols},   {&a->products, d * n}, {&a->diagonal, cols},
+                  {&a->factors, cols},     {&a->missing, n},       {&a->energy, 2 * d}};
+    int64_t end = 0, line = 16;
+    for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++) {
+        *arrays[i].at = head ? (float *)fit->work + end : NULL;
+        end += (arrays[i].floats + line - 1) / line * line;
+    }
+    return end;
+}
+
+int64_t lh_fit_bytes(const lh_fit *fit)
+{
+    return place_arrays(fit, NULL) * (int64_t)sizeof(float);
+}
+
+int64_t lh_fit_output_bytes(const lh_fit *fit)
+{
+    return fit->rows.kv->heads * fit->rows.kv->head_dim * rows_of(fit) * (int64_t)sizeof(float);
+}
+
+static fit_head open_head(const lh_exec *exec, const lh_fit *fit, int64_t h)
+{
+    fit_head a = {.exec = exec, .fit = fit, .h = h, .n = rows_of(fit), .dim = fit->rows.kv->head_dim};
+    place_arrays(fit, &a);
+    return a;
+}
+
+/* y [tokens, out] = x [tokens, in] times w [out, in] transposed; x and w are of `type`. */
+typedef struct product {
+    float *y;
+    const void *x, *w;
+    int64_t tokens, out, in;
+    lh_dtype type;
+} product;
+
+static void multiply(const fit_head *a, product m)
+{
+    LH_RUN(a->exec, gemm, .y = m.y, .x = m.x, .w = m.w, .type = m.type, .tokens = m.tokens, .out = m.out, .in = m.in,
+           .y_ld = m.out, .x_ld = m.in, .w_ld = m.in, .order = a->fit->order);
+}
+
+/* rows x cols numbers as another type, close together. */
+typedef struct conversion {
+    void *dst;
+    const void *src;
+    lh_dtype dst_type, src_type;
+    int64_t rows, cols, src_ld;
+} conversion;
+
+static void convert(const fit_head *a, conversion c)
+{
+    LH_RUN(a->exec, convert, .dst = c.dst, .src = c.src, .dst_type = c.dst_type, .src_type = c.src_type, .rows = c.rows,
+           .cols = c.cols, .dst_ld = c.cols, .src_ld = c.src_ld);
+}
+
+/* Element 0 of the first slot's key or value. */
+static void *first_of(const fit_head *a, void *arena)
+{
+    const lh_ragged *kv = a->fit->rows.kv;
+    return (char *)arena + (a->fit->offset[a->h] + a->first) * a->dim * lh_dtype_bytes(kv->type);
+}
+
+/* y, of a type, = factor times the values, one dimension a row. */
+static void take_values(const fit_head *a, void *y, lh_dtype type, float factor)
+{
+    const lh_ragged *kv = a->fit->rows.kv;
+    LH_RUN(a->exec, transpose, .y = y, .x = first_of(a, kv->v), .y_type = type, .x_type = kv->type, .rows = a->cols,
+           .cols = a->dim, .y_ld = a->cols, .x_ld = a->dim, .factor = factor);
+}
+
+/* Products of queries and keys, made of numbers of a type, to the weights. Keys of another type lie in p meanwhile,
+ * queries in `products`. */
+static void meet(const fit_head *a, lh_dtype type)
+{
+    const lh_ragged *kv = a->fit->rows.kv;
+    const lh_observed *rows = &a->fit->rows;
+    const int64_t group = rows->map.group, d = a->dim;
+    const void *keys = first_of(a, kv->k);
+    if (kv->type != type) {
+        convert(a, (conversion){a->p, keys, type, kv->type, a->cols, d, d});
+        keys = a->p;
+    }
+    for (int64_t i = 0; i < group; i++) {
+        const float *q = rows->q + (a->h * group + i) * d;
+        float *y = a->weights + i * rows->rows * a->cols;
+        convert(a, (conversion){a->products, q, type, LH_F32, rows->rows, d, rows->q_ld});
+        multiply(a, (product){y, a->products, keys, rows->rows, a->cols, d, type});
+    }
+}
+
+/* The weights that the rows give to the slots. */
+static void weigh(const fit_head *a, lh_dtype type, float *missing)
+{
+    const lh_fit *fit = a->fit;
+    const int64_t group = fit->rows.map.group;
+    const lh_ragged one = lh_one_head(fit->rows.kv, a->h);
+    lh_observed rows = fit->rows;
+    rows.kv = &one;
+    rows.map = (lh_grouping){.heads = group, .group = group};
+    meet(a, type);
+    LH_RUN(a->exec, row_weights, .x = a->weights, .missing = missing, .rows = rows, .lse = fit->lse + a->h * group,
+           .lse_ld = fit->lse_ld, .first = a->first, .cols = a->cols, .ld = a->cols);
+}
+
+/* ---- before the eviction ---- */
+
+/* Of one stretch of slots, to `products`. */
+static void add_up_values(const fit_head *a, lh_dtype type)
+{
+    const void *weights = a->weights;
+    weigh(a, type, NULL);
+    take_values(a, a->back, type, 1.0f);
+    if (type != LH_F32) {
+        convert(a, (conversion){a->across, a->weights, type, LH_F32, a->n, a->cols, a->cols});
+        weights = a->across;
+    }
+    multiply(a, (product){a->products, a->back, weights, a->dim, a->n, a->cols, type});
+}
+
+void lh_fit_outputs(const lh_exec *exec, const lh_fit *fit)
+{
+    const lh_ragged *kv = fit->rows.kv;
+    const lh_dtype type = fit->order == LH_ORDER_ANY ? kv->type : LH_F32;
+    for (int64_t h = 0; h < kv->heads; h++) {
+        fit_head a = open_head(exec, fit, h);
+        float *outputs = fit->outputs + h * a.dim * a.n;
+        lh_exec_zero(exec, outputs, a.dim * a.n * (int64_t)sizeof *outputs);
+        for (; a.first < fit->len[h]; a.first += fit->cols) {
+            a.cols = lh_min_i64(fit->cols, fit->len[h] - a.first);
+            add_up_values(&a, type);
+            LH_RUN(exec, add, .y = outputs, .x = a.products, .tokens = a.dim, .dim = a.n, .y_ld = a.n, .x_ld = a.n);
+        }
+    }
+}
+
+/* ---- after it ---- */
+
+/* A regression of `rows` columns on the weights: x is where it begins, and products = y - A x; then x is the result.
+ * `bounded`: as factors of weights, less one. */
+typedef struct regression {
+    int64_t rows;
+    lh_fit_strength strength;
+    int bounded;
+} regression;
+
+static void step(const fit_head *a, const regression *g, const float *products, int is_last)
+{
+    const int bounded = g->bounded && is_last;
+    LH_RUN(a->exec, conjugate_gradients, .x = a->x, .r = a->r, .p = a->p, .energy = a->energy, .products = products,
+           .back = a->back, .diagonal = a->diagonal, .rows = g->rows, .cols = a->cols, .n = a->n,
+           .ridge = g->strength.ridge, .low = bounded ? factor_low : -INFINITY,
+           .high = bounded ? factor_high : INFINITY);
+}
+
+static void regress(const fit_head *a, const float *rest, regression g)
+{
+    LH_RUN(a->exec, transpose, .y = a->across, .x = a->weights, .y_type = LH_F32, .x_type = LH_F32, .rows = a->n,
+           .cols = a->cols, .y_ld = a->n, .x_ld = a->cols, .factor = 1.0f);
+    LH_RUN(a->exec, squares, .y = a->diagonal, .x = a->across, .tokens = a->cols, .heads = 1, .dim = a->n, .x_ld = a->n,
+           .y_ld = 1);
+    multiply(a, (product){a->r, rest, a->across, g.rows, a->cols, a->n, LH_F32});
+    step(a, &g, NULL, 0);
+    for (int64_t k = 0; k < g.strength.steps; k++) {
+        multiply(a, (product){a->products, a->p, a->weights, g.rows, a->n, a->cols, LH_F32});
+        multiply(a, (product){a->back, a->products, a->across, g.rows, a->cols, a->n, LH_F32});
+        step(a, &g, a->products, k + 1 == g.strength.steps);
+    }
+}
+
+static void fit_bias(const fit_head *a)
+{
+    const lh_fit *fit = a->fit;
+    lh_exec_zero(a->exec, a->x, a->cols * (int64_t)sizeof *a->x);
+    regress(a, a->missing, (regression){.rows = 1, .strength = fit->of_bias, .bounded = 1});
+    multiply(a, (product){a->products, a->x, a->weights, 1, a->n, a->cols, LH_F32});
+    LH_RUN(a->exec, mass_bias, .bias = fit->bias + fit->offset[a->h], .factors = a->factors, .x = a->x,
+           .products = a->products, .missing = a->missing, .cols = a->cols, .n = a->n);
+}
+
+static void fit_values(const fit_head *a)
+{
+    const lh_fit *fit = a->fit;
+    const lh_ragged *kv = fit->rows.kv;
+    LH_RUN(a->exec, normalise_rows, .x = a->weights, .factors = fit->bias ? a->factors : NULL, .rows = a->n,
+           .cols = a->cols, .ld = a->cols);
+    take_values(a, a->x, LH_F32, 1.0f);
+    take_values(a, a->back, LH_F32, -1.0f);
+    multiply(a, (product){a->products, a->back, a->weights, a->dim, a->n, a->cols, LH_F32});
+    LH_RUN(a->exec, add, .y = a->products, .x = fit->outputs + a->h * a->dim * a->n, .tokens = a->dim, .dim = a->n,
+           .y_ld = a->n, .x_ld = a->n);
+    regress(a, a->products, (regression){.rows = a->dim, .strength = fit->of_values});
+    LH_RUN(a->exec, transpose, .y = first_of(a, kv->v), .x = a->x, .y_type = kv->type, .x_type = LH_F32, .rows = a->dim,
+           .cols = a->cols, .y_ld = a->dim, .x_ld = a->cols, .factor = 1.0f);
+}
+
+void lh_fit_entries(const lh_exec *exec, const lh_fit *fit)
+{
+    for (int64_t h = 0; h < fit->rows.kv->heads; h++) {
+        fit_head a = open_head(exec, fit, h);
+        a.cols = fit->len[h];
+        if (fit->bias) lh_exec_zero(exec, fit->bias + fit->offset[h], a.cols * (int64_t)sizeof *fit->bias);
+        if (a.cols == 0 || a.cols == fit->before[h]) continue;
+        weigh(&a, LH_F32, a.missing);
+        if (fit->bias) fit_bias(&a);
+        if (!fit->keeps_values) fit_values(&a);
+    }
+}
