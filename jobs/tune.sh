@@ -5,8 +5,9 @@
 #
 #   jobs/tune.sh MODEL.h5 FOLDER [BUDGET] [RANKS]     # *.txt and *.md of FOLDER; 10%, 1 rank
 #
-# Writes tune/ in the current folder: budgets.csv for --head-budget and --layer-budget, and the traces. CONTEXT=N: tokens of a
-# passage (1500). LONGHAUL=PROGRAM: instead of the one that is built here.
+# Writes tune/ in the current folder: budgets.csv for --head-budget and --layer-budget, and the traces. CONTEXT=N: tokens
+# of a passage (1500). POLICY=TEXT: a policy with the same budget for all heads, such as "keydiff --evict never", instead
+# of the default one. LONGHAUL=PROGRAM: instead of the one that is built here.
 set -euo pipefail
 # shellcheck source=jobs/common.sh
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
@@ -21,7 +22,7 @@ context=${CONTEXT:-1500}
 after=128   # tokens after a passage, whose attention judges evictions
 passages=6  # that budgets are learnt from
 windows=8   # of the other texts, that judge them
-policy="longhaul --head-budget uniform"
+policy=${POLICY:-longhaul --head-budget uniform}
 folder=tune # below the current folder: policies name its file, and words cannot have spaces
 longhaul=${LONGHAUL:-$root/build/longhaul}
 
@@ -81,13 +82,13 @@ record() {
     for ((i = 1; i <= passages; i++)); do
         say "recording passage $i of $passages"
         "${on_ranks[@]}" "$longhaul" trace -m "$model" --prompt-tokens "$folder/$i.ids" --force-tokens "$folder/$i.next" \
-            -n "$after" --ignore-eos --trace-rows 0 --trace-window 64 -q -o "$folder/$i.trace.h5" >"$logs/answer"
+            -n "$after" --ignore-eos -q -o "$folder/$i.trace.h5" >"$logs/answer"
     done
 }
 
 # Perplexity, and nats per token more than with the full cache, of the rows of judged.csv.
 table() {
-    local names=("full cache" "same budget for all" "heads compete" "learnt budgets")
+    local names=("full cache" "same budget for all" "longhaul" "learnt budgets")
     printf '%-20s %12s %12s\n' "at $budget" perplexity "nats more"
     tail -n +2 "$folder/judged.csv" | cut -d, -f6,8 |
         while IFS=, read -r perplexity more; do
@@ -105,7 +106,7 @@ cut_passages
 record
 say "learning budgets at $budget"
 "${on_ranks[@]}" "$longhaul" replay "$folder"/*.trace.h5 --policy "$policy" --budget "$budget" --make-budgets "$folder/budgets.csv"
-tuned="longhaul --head-budget $folder/budgets.csv --layer-budget $folder/budgets.csv"
+tuned="${policy/ --head-budget uniform/} --head-budget $folder/budgets.csv --layer-budget $folder/budgets.csv"
 say "judging them on the other texts"
 "${on_ranks[@]}" "$longhaul" eval ppl -m "$model" --text "$folder/judge" --context "$context" --score 256 \
     --count "$windows" --policy "$policy,longhaul,$tuned" --budget "$budget" -q --csv "$folder/judged.csv" >"$logs/judged"
@@ -115,5 +116,5 @@ table
 cat <<EOF
 
 And now you:
-  $longhaul generate -m $model -f FILE --policy '$tuned' --budget $budget
+  $longhaul generate -m $model -f FILE --policy $tuned --budget $budget
 EOF

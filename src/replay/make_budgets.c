@@ -180,6 +180,10 @@ lh_status lh_made_budgets_make(lh_made_budgets *out, const lh_replay *r, const l
     LH_TRY_DONE(lh_calloc(&out->profile.weights, units, sizeof *out->profile.weights));
     LH_TRY_DONE(fetch_losses(r, grid, losses));
     LH_TRY_DONE(find_protected(r, &grid->policy, &least));
+    if (least >= 1)
+        LH_FAIL_DONE(LH_EUSAGE,
+                     "'--make-budgets' has nothing to divide: the policy protects all of this budget (sinks, "
+                     "recents, window), give a larger one");
     const lh_loss_curves curves = {
         .units = units, .points = grid->points, .shares = grid->shares, .losses = losses, .least = least};
     out->uniform = lh_curves_loss(&curves, NULL);

@@ -110,6 +110,7 @@ START_TEST(test_what_makes_no_budgets_is_refused)
         {2, "add '--layer-budget uniform'", "replay one.h5 --policy pyramidkv --budget 20% --make-budgets no.csv"},
         {2, "lacks", "replay one.h5 --policy snapkv --budget 20% --analyse mass --make-budgets no.csv"},
         {2, "evicts nothing", "replay one.h5 --policy 'snapkv --window 8' --budget 100% --make-budgets no.csv"},
+        {2, "protects all of this budget", "replay one.h5 --policy snapkv --budget 16 --make-budgets no.csv"},
         {2, "cannot be combined with '--scores'", "replay one.h5 --scores s.h5 --budget 20% --make-budgets no.csv"},
         {3, "'four.csv' has weights of 4 layers, the model has 3",
          "generate -m tiny.h5 -p a --budget 8 --layer-budget four.csv"},
@@ -129,12 +130,12 @@ START_TEST(test_what_makes_no_budgets_is_refused)
 END_TEST
 
 /* The script, on texts of its own and on one alone. */
+#define TUNE(settings) \
+    "--version > version; " settings " LONGHAUL=" LONGHAUL " bash " SOURCE_DIR "/jobs/tune.sh tiny.h5 texts "
 START_TEST(test_a_folder_of_texts_makes_budgets)
 {
-    static const char script[] =
-        "--version > version; CONTEXT=150 LONGHAUL=" LONGHAUL " bash " SOURCE_DIR "/jobs/tune.sh ";
     program_result r = {0};
-    program_run(&r, 1, "%stiny.h5 texts 25%% 2", script);
+    program_run(&r, 1, TUNE("CONTEXT=150") "25%% 2");
     program_exits(&r, 0);
     ck_assert_msg(strstr(r.out.data, "\nlearnt budgets "), "%s", r.out.data);
     program_run(&r, 1,
@@ -143,11 +144,11 @@ START_TEST(test_a_folder_of_texts_makes_budgets)
     program_exits(&r, 0);
     program_run(&r, 1, "--version > version; rm texts/b.txt && test -e tune/6.trace.h5");
     program_exits(&r, 0);
-    program_run(&r, 1, "%stiny.h5 texts", script);
+    program_run(&r, 1, TUNE("CONTEXT=150 POLICY='keydiff --evict never'"));
     program_exits(&r, 0);
-    program_run(&r, 1,
-                "--version > version; CONTEXT=9000 LONGHAUL=" LONGHAUL " bash " SOURCE_DIR
-                "/jobs/tune.sh tiny.h5 texts");
+    program_run(&r, 1, "--version > version; grep -e 'keydiff --evict never --budget 10%%' tune/budgets.csv");
+    program_exits(&r, 0);
+    program_run(&r, 1, TUNE("CONTEXT=9000"));
     program_exits(&r, 1);
     ck_assert_msg(strstr(r.err.data, "has the 9128 tokens of a passage"), "%s", r.err.data);
     program_clear(&r);
