@@ -3,7 +3,7 @@
 
 int64_t lh_attention_parts(const lh_policy_numbers *p, const lh_heads *heads)
 {
-    if (p->score.statistic == LH_STAT_COUNT || p->score.statistic == LH_STAT_RMS) return 1;
+    if (lh_statistic_is_joint(p->score.statistic)) return 1;
     return p->shape.group == LH_GROUP_MAX || p->shape.group_after_pool ? heads->group : 1;
 }
 
@@ -53,6 +53,7 @@ void lh_count_columns(lh_evictor *ev, const lh_evict_job *job, const lh_row_bloc
     const lh_heads *h = &ev->shape.heads;
     lh_column_stats_args args = {.sums = to->sums,
                                  .squares = to->squares,
+                                 .largest = to->largest,
                                  .counts = to->counts,
                                  .parts = to->parts,
                                  .lse = b->rows.lse,
@@ -103,9 +104,10 @@ void lh_finish_statistics(lh_evictor *ev, const lh_evict_job *job, const lh_colu
 {
     const lh_policy_numbers *p = &ev->policy;
     float *raw = ev->at[LH_SPACE_RAW];
-    lh_finish_scores_args args = {.x = from->counts.at ? from->counts
-                                       : from->sums.at ? from->sums
-                                                       : from->squares,
+    lh_finish_scores_args args = {.x = from->counts.at    ? from->counts
+                                       : from->largest.at ? from->largest
+                                       : from->sums.at    ? from->sums
+                                                          : from->squares,
                                   .squares = from->squares,
                                   .first_row = first_row};
     if (p->select.kind == LH_SELECT_STD_SCOPE) { /* the first stage wants the deviations */

@@ -2,12 +2,13 @@
 
 #include "evict/evict_impl.h"
 
-/* Gains, later rows, rows that are moved, counts, squares and deviations need more than sums of what attention gave. */
+/* Gains, later rows, rows that are moved, counts, squares, maxima and deviations need more than sums of what attention
+ * gave. */
 int lh_counted_rows_suffice(const lh_policy_numbers *p)
 {
     return lh_evict_uses_attention(p) && !p->score.running && !p->score.gain && !p->score.non_causal &&
-           p->score.rows_at == LH_ROWS_AT_OWN && p->score.statistic != LH_STAT_COUNT &&
-           p->score.statistic != LH_STAT_RMS && p->select.kind != LH_SELECT_STD_SCOPE;
+           p->score.rows_at == LH_ROWS_AT_OWN && !lh_statistic_is_joint(p->score.statistic) &&
+           p->select.kind != LH_SELECT_STD_SCOPE;
 }
 
 int lh_counted_rows_latest(const lh_policy_numbers *p, const lh_heads *heads)

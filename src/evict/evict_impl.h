@@ -52,7 +52,7 @@ lh_row_block lh_join_rows(lh_evictor *ev, const lh_evict_job *job, const lh_quer
 /* ---- columns that rows are counted in (columns.c) ---- */
 
 typedef struct lh_columns {
-    lh_slot_floats sums, squares, counts; /* at NULL: not wanted */
+    lh_slot_floats sums, squares, largest, counts; /* at NULL: not wanted */
     int64_t parts;
     int each_head; /* 1: the weights of each query head, one after the other, and not those of their group */
 } lh_columns;

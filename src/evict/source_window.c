@@ -40,6 +40,7 @@ static lh_columns observed(const lh_evictor *ev)
     lh_slot_floats raw = lh_slot_rows(ev->at[LH_SPACE_RAW], parts, ev->ld), none = {0};
     int counts = ev->policy.score.statistic == LH_STAT_COUNT;
     if (ev->policy.score.statistic == LH_STAT_RMS) return (lh_columns){.squares = raw, .parts = 1, .each_head = 1};
+    if (ev->policy.score.statistic == LH_STAT_MAX) return (lh_columns){.largest = raw, .parts = 1, .each_head = 1};
     return (lh_columns){.sums = counts ? none : raw,
                         .squares = lh_slot_rows(ev->at[LH_SPACE_SQUARES], 1, ev->ld),
                         .counts = counts ? raw : none,

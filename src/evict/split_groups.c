@@ -89,6 +89,7 @@ static void count_share(lh_evictor *ev, const lh_evict_job *job, const lh_row_bl
     if (logits.at) logits.at += m.first * logits.ld;
     lh_column_stats_args args = {.sums = lh_slots_from_head(to->sums, m.g),
                                  .squares = lh_slots_from_head(to->squares, m.g),
+                                 .largest = lh_slots_from_head(to->largest, m.g),
                                  .counts = lh_slots_from_head(to->counts, m.g),
                                  .parts = to->parts,
                                  .lse = b->rows.lse ? b->rows.lse + m.first : NULL,

@@ -49,13 +49,14 @@ typedef struct lh_row_lse_args {
 /* Attention that the slots in [first, first + cols) of every KV head receive from the rows, added to what is there;
  * slots at len and after it are left alone. The map begins and ends with whole groups. With a_i = exp(s_rj - lse[r,i])
  * where row r sees j, else 0, for query head i of the group, and m = mean of a_i over the group: sums[c] += sum over
- * rows of m (parts = 1), or of a_c for every c of the group (parts = group); squares += sum over rows of m * m; counts
- * += number of rows with m > 1 / n, n = entries of the head that the row sees. What is not wanted is NULL. Rows are
- * added in order, first among themselves and then to what is there. A row whose lse is -inf adds nothing. Over a bf16
- * cache a backend may round q to bf16, as attend_block does. lse NULL: rows = 1, and the log-sum-exps of the row over
- * all entries that it sees are worked out here; what is left in `own` is unspecified. */
+ * rows of m (parts = 1), or of a_c for every c of the group (parts = group); squares += sum over rows of m * m; largest
+ * = the largest m, or what is there; counts += number of rows with m > 1 / n, n = entries of the head that the row
+ * sees. What is not wanted is NULL. Rows are added in order, first among themselves and then to what is there. A row
+ * whose lse is -inf adds nothing. Over a bf16 cache a backend may round q to bf16, as attend_block does. lse NULL: rows
+ * = 1, and the log-sum-exps of the row over all entries that it sees are worked out here; what is left in `own` is
+ * unspecified. */
 typedef struct lh_column_stats_args {
-    lh_slot_floats sums, squares, counts;
+    lh_slot_floats sums, squares, largest, counts;
     lh_observed rows;
     const float *lse; /* [rows, heads] with lse_ld, or NULL */
     float *own;       /* [heads], where lse is NULL */

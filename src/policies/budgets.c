@@ -68,6 +68,11 @@ lh_policy_numbers lh_policy_recording(int64_t rows, int64_t tokens)
                                .rows = rows};
 }
 
+int lh_statistic_is_joint(lh_statistic statistic)
+{
+    return statistic == LH_STAT_COUNT || statistic == LH_STAT_RMS || statistic == LH_STAT_MAX;
+}
+
 int64_t lh_policy_rows(const lh_policy_numbers *fixed, int64_t seen)
 {
     return fixed->evicts && fixed->score.source == LH_SCORE_ATTENTION ? lh_min_i64(seen, fixed->rows) : 0;

@@ -44,8 +44,7 @@ static int observes_again(const lh_policy *policy)
 
 static int joins(const lh_policy *policy)
 {
-    return lh_policy_attends(policy) && policy->score.statistic != LH_STAT_COUNT &&
-           policy->score.statistic != LH_STAT_RMS;
+    return lh_policy_attends(policy) && !lh_statistic_is_joint(policy->score.statistic);
 }
 
 static int pools(const lh_policy *policy)
@@ -118,9 +117,10 @@ static const lh_profile_part layer_profile = {LH_PROFILE_OF_LAYERS, offsetof(lh_
 #define OWN(name) .read = lh_##name##_read, .write = lh_##name##_write
 #define AT(member) .at = offsetof(lh_policy, member)
 #define USED(test, what) .used = test, .needs = what
-#define OBSERVED "a statistic of rows ('--statistic sum' or mean, mas, count, rms)"
+#define OBSERVED "a statistic of rows ('--statistic sum' or mean, mas, count, rms, max)"
 #define ALWAYS USED(always, NULL)
-#define ATTENTION USED(lh_policy_attends, "a statistic of attention ('--statistic sum' or mean, mas, count, rms, last)")
+#define ATTENTION \
+    USED(lh_policy_attends, "a statistic of attention ('--statistic sum' or mean, mas, count, rms, max, last)")
 #define POOLS USED(pools, "'--pool max' or avg")
 #define ADAPTS USED(adapts, "'--head-budget adaptive'")
 
@@ -129,9 +129,9 @@ static const lh_profile_part layer_profile = {LH_PROFILE_OF_LAYERS, offsetof(lh_
 #define ROW_proxies USED(lh_policy_observes, OBSERVED), OWN(proxies)
 #define ROW_proxies_at USED(has_share_of_proxies, "'--proxies P%'"), WORD, AT(proxies.at)
 #define ROW_window USED(has_window, OBSERVED " and '--proxies none'"), NUMBER, AT(window)
-#define ROW_rows                                                                                              \
-    USED(has_rows,                                                                                            \
-         "a statistic of attention ('--statistic sum' or mean, mas, count, rms, last) and '--proxies none'"), \
+#define ROW_rows                                                                                                   \
+    USED(has_rows,                                                                                                 \
+         "a statistic of attention ('--statistic sum' or mean, mas, count, rms, max, last) and '--proxies none'"), \
         .forced = last_row, OWN(rows)
 #define ROW_rows_at USED(has_window, OBSERVED " and '--proxies none'"), WORD, AT(score.rows_at)
 #define ROW_gain ATTENTION, WORD, AT(score.gain)

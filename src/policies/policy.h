@@ -23,7 +23,15 @@ typedef enum lh_score_source {
     LH_SOURCE_WORDS(LH_SOURCE)
 #undef LH_SOURCE
 } lh_score_source;
-typedef enum lh_statistic { LH_STAT_SUM, LH_STAT_MEAN, LH_STAT_MAS, LH_STAT_COUNT, LH_STAT_RMS, LH_STAT_LAST } lh_statistic;
+typedef enum lh_statistic {
+    LH_STAT_SUM,
+    LH_STAT_MEAN,
+    LH_STAT_MAS,
+    LH_STAT_COUNT,
+    LH_STAT_RMS,
+    LH_STAT_MAX,
+    LH_STAT_LAST
+} lh_statistic;
 
 /* Numbers of words. A profile may stand in place of a word; its number follows theirs. LH_COMPAT_KVPRESS: alpha and the
  * first stage are shares of the whole budget, where protected entries count as the best, not of what may be kept beside

@@ -43,6 +43,8 @@
       LH_STAT_COUNT)                                                                                              \
     X("rms", "The attention that an entry receives, as the root of its mean square over rows and query heads.",   \
       LH_SCORE_ATTENTION, LH_STAT_RMS)                                                                            \
+    X("max", "The largest attention that an entry receives, of all rows and query heads.", LH_SCORE_ATTENTION,    \
+      LH_STAT_MAX)                                                                                                \
     X("last", "The attention of the last row alone.", LH_SCORE_ATTENTION, LH_STAT_LAST)                           \
     LH_SOURCE_WORDS(X)
 

@@ -216,16 +216,18 @@ float *row_lse_run(lot *m, rig *g, const attend_case *c)
 static columns columns_at(float *at, const int64_t *offset, const attend_case *c, const columns_spec *spec)
 {
     int64_t n = longest_head(c) + 3, parts = spec->parts;
-    lh_slot_floats place = {.at = at, .ld = (parts + 2) * n, .step = 1, .next = n};
+    lh_slot_floats place = {.at = at, .ld = (parts + 3) * n, .step = 1, .next = n};
     if (spec->place == COLUMNS_STATS)
-        place = (lh_slot_floats){.at = at, .starts = offset, .step = parts + 3, .next = 1};
-    columns out = {.numbers = at, .sums = place, .squares = place, .counts = place};
+        place = (lh_slot_floats){.at = at, .starts = offset, .step = parts + 4, .next = 1};
+    columns out = {.numbers = at, .sums = place, .squares = place, .counts = place, .largest = place};
     out.count = spec->place == COLUMNS_STATS ? c->kv[0].slots * place.step : c->kv[0].host.heads * place.ld;
     out.squares.at += parts * place.next;
     out.counts.at += (parts + 1) * place.next;
+    out.largest.at += (parts + 2) * place.next;
     if (!(spec->wanted & WANT_SUMS)) out.sums.at = NULL;
     if (!(spec->wanted & WANT_SQUARES)) out.squares.at = NULL;
     if (!(spec->wanted & WANT_COUNTS)) out.counts.at = NULL;
+    if (!(spec->wanted & WANT_LARGEST)) out.largest.at = NULL;
     return out;
 }
 
@@ -239,9 +241,9 @@ columns columns_run(lot *m, rig *g, const attend_case *c, const columns_spec *sp
     for (int64_t r = 0; r < c->tokens && spec->lse; r++)
         memcpy(lse + r * lse_ld, spec->lse + r * c->map.heads, (size_t)c->map.heads * 4);
     if (spec->lse) given = rig_put(g, lse, c->tokens * lse_ld * 4);
-    RUN(g, column_stats, .sums = out.sums, .squares = out.squares, .counts = out.counts, .rows = rows_put(g, c, &kv),
-        .lse = given, .own = given ? NULL : rig_new(g, c->map.heads * 4), .lse_ld = lse_ld, .parts = spec->parts,
-        .first = spec->first, .cols = spec->cols);
+    RUN(g, column_stats, .sums = out.sums, .squares = out.squares, .largest = out.largest, .counts = out.counts,
+        .rows = rows_put(g, c, &kv), .lse = given, .own = given ? NULL : rig_new(g, c->map.heads * 4), .lse_ld = lse_ld,
+        .parts = spec->parts, .first = spec->first, .cols = spec->cols);
     rig_get(g, host.numbers, out.numbers, bytes);
     rig_reset(g);
     return host;

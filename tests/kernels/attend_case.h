@@ -62,7 +62,7 @@ double logit_by_formula(const attend_case *c, const cache *kv, const int64_t at[
 
 /* What column_stats is asked for, and where it goes. */
 typedef enum columns_place { COLUMNS_ROWS, COLUMNS_STATS } columns_place;
-enum { WANT_SUMS = 1, WANT_SQUARES = 2, WANT_COUNTS = 4, WANT_ALL = 7 };
+enum { WANT_SUMS = 1, WANT_SQUARES = 2, WANT_COUNTS = 4, WANT_LARGEST = 8, WANT_ALL = 15 };
 typedef struct columns_spec {
     const float *lse; /* [tokens, heads]; NULL: of a single row, not known */
     int64_t first, cols, parts;
@@ -74,7 +74,7 @@ typedef struct columns_spec {
 typedef struct columns {
     float *numbers;
     int64_t count;
-    lh_slot_floats sums, squares, counts;
+    lh_slot_floats sums, squares, counts, largest;
 } columns;
 
 /* before: what is there, of the same shape; NULL: zeros. */

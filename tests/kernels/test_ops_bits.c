@@ -278,10 +278,10 @@ static attend_size observed_size(int n)
 static void same_columns(const columns *part, const columns *whole, const columns_spec *spec, const int64_t at[2],
                          const char *what)
 {
-    const lh_slot_floats *got[] = {&part->sums, &part->squares, &part->counts};
-    const lh_slot_floats *want[] = {&whole->sums, &whole->squares, &whole->counts};
+    const lh_slot_floats *got[] = {&part->sums, &part->squares, &part->counts, &part->largest};
+    const lh_slot_floats *want[] = {&whole->sums, &whole->squares, &whole->counts, &whole->largest};
     for (int64_t j = spec->first; j < spec->first + spec->cols; j++) {
-        for (int i = 0; i < 3; i++) {
+        for (int i = 0; i < 4; i++) {
             for (int64_t c = 0; c < (i ? 1 : spec->parts); c++)
                 check_same(lh_slot_at(got[i], at[1], j, c), lh_slot_at(want[i], at[0], j, c), 4,
                            "%s: number %d of slot %d of head %d", what, i, (int)j, (int)at[0]);

@@ -31,7 +31,7 @@ static const dimension kinds[] = {
     [RANGE] = {"columns", 4, {RANGE_ALL, RANGE_ALL, RANGE_TO, RANGE_FROM}, {"all", "all", "up to one", "from one on"}},
     [PARTS] = {"parts", 3, {1, 1, 0}, {"joined", "joined", "of each query head"}},
     [PLACE] = {"place", 2, {COLUMNS_ROWS, COLUMNS_STATS}, {"rows", "statistics"}},
-    [WANTED] = {"wanted", 12, {WANT_ALL, WANT_ALL, WANT_ALL, WANT_ALL, WANT_ALL, WANT_ALL, 1, 2, 3, 4, 5, 6}},
+    [WANTED] = {"wanted", 12, {WANT_ALL, WANT_ALL, WANT_ALL, WANT_ALL, WANT_ALL, 1, 2, 3, 4, 5, 6, 8}},
     [SHARD] = {"heads of a shard", 12, {0, 0, 0, 0, 0, 0, 0, 1, 3, 5, 6, 11}}, /* 0: whole groups */
     [SHARD_FIRST] = {"first head of a shard", 4, {0, 1, 2, 3}},
 };
@@ -79,11 +79,11 @@ static columns_spec spec_make(lot *m, rig *ref, attend_case *c, int n)
     return spec_of(c, lse, n);
 }
 
-/* What one KV head receives, by the formula: [slots] of each query head, squares and counts of the mean. Counts are a
- * range: a weight that is as good as equal to the mean may be on either side. */
+/* What one KV head receives, by the formula: [slots] of each query head, squares, counts and maxima of the mean. Counts
+ * are a range: a weight that is as good as equal to the mean may be on either side. */
 typedef struct formula {
     double *sums; /* [group, slots] */
-    double *squares, *counts, *unsure;
+    double *squares, *counts, *unsure, *largest;
 } formula;
 
 static formula formula_of(lot *m, const attend_case *c, const columns_spec *spec, int64_t h)
@@ -92,7 +92,8 @@ static formula formula_of(lot *m, const attend_case *c, const columns_spec *spec
     formula f = {.sums = lot_new(m, group * slots * 8),
                  .squares = lot_new(m, slots * 8),
                  .counts = lot_new(m, slots * 8),
-                 .unsure = lot_new(m, slots * 8)};
+                 .unsure = lot_new(m, slots * 8),
+                 .largest = lot_new(m, slots * 8)};
     double *w = lot_new(m, slots * 8), *mean = lot_new(m, slots * 8);
     for (int64_t r = 0; r < c->tokens; r++) {
         double n = 0;
@@ -108,6 +109,7 @@ static formula formula_of(lot *m, const attend_case *c, const columns_spec *spec
         }
         for (int64_t j = 0; j < c->kv[0].host.len[h]; j++) {
             f.squares[j] += mean[j] * mean[j];
+            f.largest[j] = fmax(f.largest[j], mean[j]);
             if (n > 1 && fabs(mean[j] * n - 1) < 1e-4)
                 f.unsure[j]++;
             else
@@ -141,6 +143,7 @@ static void check_formula(const attend_case *c, const columns_spec *spec, const 
             const int64_t at[3] = {h, j, 0};
             if (spec->parts == 1) check_number(&got->sums, at, all / (double)c->map.group, tol, "sums");
             check_number(&got->squares, at, inside ? f.squares[j] : 0, tol, "squares");
+            check_number(&got->largest, at, inside ? f.largest[j] : 0, tol, "largest");
             double between = inside ? f.counts[j] + f.unsure[j] / 2 : 0;
             check_number(&got->counts, at, between, (tolerance){0, inside ? f.unsure[j] / 2 : 0}, "counts");
         }
@@ -168,6 +171,13 @@ START_TEST(test_every_backend_adds_what_the_formula_says)
 }
 END_TEST
 
+/* 1 if number i of what was asked for is a maximum. */
+static int is_largest(const columns *c, const columns_spec *spec, int64_t i)
+{
+    const lh_slot_floats *x = &c->largest;
+    return (spec->place == COLUMNS_STATS ? i % x->step : i % x->ld / x->next) == spec->parts + 2;
+}
+
 /* Slots outside of the range, after the end of a head and of no head of the map keep their bits, and so do all where
  * nothing is added. */
 START_TEST(test_what_is_not_asked_for_is_left_alone)
@@ -185,7 +195,8 @@ START_TEST(test_what_is_not_asked_for_is_left_alone)
             for (int64_t i = 0; i < zero.count; i++) before.numbers[i] = (float)i + 0.25f;
             columns got = columns_run(&m, &g, &c, &spec, &before);
             for (int64_t i = 0; i < zero.count; i++) {
-                float want = before.numbers[i] + zero.numbers[i];
+                float want = is_largest(&zero, &spec, i) ? fmaxf(before.numbers[i], zero.numbers[i])
+                                                         : before.numbers[i] + zero.numbers[i];
                 check_near(&got.numbers[i], &want, 1, (tolerance){zero.numbers[i] == 0 ? 0 : 1e-6, 0},
                            "number %d, case %d, %s", (int)i, n, g.ops->name);
             }

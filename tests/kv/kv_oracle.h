@@ -11,10 +11,10 @@ typedef struct oracle_number {
     double x, error;
 } oracle_number;
 
-/* What rows gave to the entries of one KV head; each [cap], sums [group, cap]. each: squares of all query heads.
+/* What rows gave to the entries of one KV head; each [cap], sums [group, cap]. each: squares of all query heads, largest: their largest weights.
  * unsure: rows of which rounding decides whether they count. */
 typedef struct oracle_tally {
-    double *sums, *squares, *counts, *unsure, *visits, *each;
+    double *sums, *squares, *counts, *unsure, *visits, *each, *largest;
     int64_t group, cap;
 } oracle_tally;
 

@@ -151,6 +151,7 @@ void oracle_observe(const oracle *o, const oracle_rows *rows, oracle_tally *to)
             for (int64_t i = 0; i < n; i++) {
                 to->sums[c * o->cap + at[i]] += a[i] / all;
                 to->each[at[i]] += a[i] / all * (a[i] / all);
+                to->largest[at[i]] = fmax(to->largest[at[i]], a[i] / all);
                 mean[i] += a[i] / all / (double)group;
             }
         }
@@ -210,6 +211,7 @@ static oracle_number statistic(const oracle *o, const oracle_tally *t, int64_t c
     oracle_number n = {t->sums[c * o->cap + p], 0};
     if (o->fixed.score.statistic == LH_STAT_COUNT) return (oracle_number){t->counts[p], t->unsure[p]};
     if (o->fixed.score.statistic == LH_STAT_MEAN) n.x /= (double)(o->seen - first_row(o));
+    if (o->fixed.score.statistic == LH_STAT_MAX) n.x = t->largest[p];
     if (o->fixed.score.statistic == LH_STAT_RMS) n.x = sqrt(t->each[p] / (double)(rows_of(o) * group_of(o)));
     if (o->fixed.score.statistic == LH_STAT_MAS) n.x = t->visits[p] > 0 ? n.x / t->visits[p] : 0;
     n.error = oracle_rounding(o) * n.x;
@@ -305,7 +307,7 @@ static void apply_prior(const oracle *o, int64_t l, int64_t g, const uint8_t *st
 static void by_attention(oracle *o, int64_t l, int64_t g, const uint8_t *state, oracle_number *scores,
                          oracle_number *deviations)
 {
-    const int whole = o->fixed.score.statistic == LH_STAT_COUNT || o->fixed.score.statistic == LH_STAT_RMS;
+    const int whole = lh_statistic_is_joint(o->fixed.score.statistic);
     int64_t parts = whole ? 1 : group_of(o);
     oracle_tally own = {0}, *t = &o->tallies[l * o->of->kv_heads + g];
     oracle_number *x = oracle_alloc(parts * o->cap, sizeof *x);

@@ -15,7 +15,8 @@ VEC_FN void add_weights(const lh_stats_item *item, const int64_t range[2], int64
     const float *s = item->step.s + j, *gain = item->rows->gain + range[0] * group,
                 *minus_lse = item->rows->minus_lse + range[0] * group;
     const lh_sight *sights = item->stats->watch.sights;
-    vf squares = vf_load(item->squares + j), counts = vf_load(item->counts + j), sum = vf_load(item->sums + j);
+    vf squares = vf_load(item->squares + j), counts = vf_load(item->counts + j), sum = vf_load(item->sums + j),
+       largest = vf_load(item->largest + j);
     const vf bias = kind & ADD_BIASED ? step_bias(&item->step, j) : vf_zero();
     for (int64_t r = range[0]; r < range[1]; r++) {
         vf all = vf_zero();
@@ -35,11 +36,13 @@ VEC_FN void add_weights(const lh_stats_item *item, const int64_t range[2], int64
         sum = sum + all;
         if (!(kind & ADD_MORE)) continue;
         squares = vf_fma(all, all, squares);
+        largest = vf_max(all, largest);
         counts = counts + vf_where(vf_lt(vf_set1(item->rows->fair[r]), all), vf_set1(1.0f), vf_zero());
     }
     if (!(kind & ADD_EACH)) vf_store(item->sums + j, sum);
     if (!(kind & ADD_MORE)) return;
     vf_store(item->squares + j, squares);
+    vf_store(item->largest + j, largest);
     vf_store(item->counts + j, counts);
 }
 
@@ -72,7 +75,7 @@ static void add_block(const lh_stats_item *item, int64_t block, lh_seen seen)
     const lh_column_stats_args *a = item->stats->args;
     int64_t reach = seen == SEEN_ALL ? item->step.n : step_reach(&item->step, block);
     int64_t first = block * item->stats->watch.way->rows, tokens = step_logits(&item->step, block, reach);
-    int kind = (a->parts > 1 ? ADD_EACH : 0) | (a->squares.at || a->counts.at ? ADD_MORE : 0);
+    int kind = (a->parts > 1 ? ADD_EACH : 0) | (wants_more(a) ? ADD_MORE : 0);
     if (item->step.bias)
         kind |= ADD_BIASED;
     else if (seen != SEEN_ALL)
@@ -82,7 +85,7 @@ static void add_block(const lh_stats_item *item, int64_t block, lh_seen seen)
 
 static void add_blocks(const lh_stats_item *item)
 {
-    memset(item->squares, 0, (size_t)(STEP * (item->stats->args->parts + 2)) * sizeof *item->squares);
+    memset(item->squares, 0, (size_t)sums_floats(item->stats->args) * sizeof *item->squares);
     for (int64_t b = 0; b < item->stats->watch.blocks; b++) {
         lh_seen seen = step_seen(&item->step, b);
         if (seen != SEEN_NONE) add_block(item, b, seen);

@@ -22,7 +22,7 @@ typedef struct lh_stats_item {
     const lh_stats *stats;
     const lh_stats_rows *rows;
     lh_step step;
-    float *squares, *counts, *sums; /* [STEP], [STEP], [parts, STEP] */
+    float *squares, *largest, *counts, *sums; /* [STEP] each, [parts, STEP] */
 } lh_stats_item;
 
 /* Steps of the columns of a head. */
@@ -34,16 +34,23 @@ static inline int64_t stats_steps(const lh_column_stats_args *a)
 /* Floats of an item after the memory of its step. */
 static inline int64_t sums_floats(const lh_column_stats_args *a)
 {
-    return STEP * (a->parts + 2);
+    return STEP * (a->parts + 3);
 }
 
 /* The sums lie first, the step after them. Returns the step's memory. */
 static inline float *sums_place(lh_stats_item *item, float *memory)
 {
     item->squares = memory;
-    item->counts = item->squares + STEP;
+    item->largest = item->squares + STEP;
+    item->counts = item->largest + STEP;
     item->sums = item->counts + STEP;
     return memory + sums_floats(item->stats->args);
+}
+
+/* 1 if the means of the group are wanted for more than their sum. */
+static inline int wants_more(const lh_column_stats_args *a)
+{
+    return a->squares.at || a->largest.at || a->counts.at;
 }
 
 /* The n-th item of the operation: 0 where it has no entries. */
@@ -68,7 +75,7 @@ VEC_FN void take_row(const lh_stats_item *item, const lh_row_logits *from, const
 {
     const lh_column_stats_args *a = item->stats->args;
     const lh_step *p = &item->step;
-    const int each = a->parts > 1, more = a->squares.at || a->counts.at;
+    const int each = a->parts > 1, more = wants_more(a);
     for (int64_t j = 0; j < p->n; j += VL) {
         const float *s = from->at + p->i0 * from->ld + p->first + j;
         vf all = vf_zero(), bias = what == TAKE_BIASED_LOGITS ? step_bias(p, j) : vf_zero();
@@ -87,6 +94,7 @@ VEC_FN void take_row(const lh_stats_item *item, const lh_row_logits *from, const
         if (!each) vf_store(item->sums + j, all);
         if (!more) continue;
         vf_store(item->squares + j, all * all);
+        vf_store(item->largest + j, all);
         vf_store(item->counts + j, vf_where(vf_lt(vf_set1(item->rows->fair[0]), all), vf_set1(1.0f), vf_zero()));
     }
 }
@@ -100,6 +108,14 @@ static inline void give(const lh_stats_item *item, const lh_slot_floats *y, int6
     for (int64_t j = 0; j < n; j++) at[j * step] += factor * x[j];
 }
 
+/* y becomes factor * x for the entries of the step, where that is more. */
+static inline void lift(const lh_stats_item *item, const lh_slot_floats *y, const float *x, float factor)
+{
+    const lh_step *p = &item->step;
+    float *at = lh_slot_at(y, p->head, p->first, 0);
+    for (int64_t j = 0; j < p->n; j++) at[j * y->step] = fmaxf(at[j * y->step], factor * x[j]);
+}
+
 /* The item's sums so far. */
 static inline void give_all(const lh_stats_item *item)
 {
@@ -108,6 +124,7 @@ static inline void give_all(const lh_stats_item *item)
     for (int64_t c = 0; c < a->parts && a->sums.at; c++)
         give(item, &a->sums, c, item->sums + c * STEP, a->parts == 1 ? share : 1.0f);
     if (a->squares.at) give(item, &a->squares, 0, item->squares, share * share);
+    if (a->largest.at) lift(item, &a->largest, item->largest, share);
     if (a->counts.at) give(item, &a->counts, 0, item->counts, 1.0f);
 }
 

@@ -25,7 +25,7 @@ struct column_kind {
 
 /* Arguments of all blocks. Rows of a slab; padded: to whole tiles of COLUMN_TOKENS. */
 typedef struct column_job {
-    lh_slot_floats sums, squares, counts;
+    lh_slot_floats sums, squares, largest, counts;
     lh_ragged kv;
     lh_observed rows; /* its kv is not used */
     const float *lse;
@@ -126,10 +126,10 @@ struct column_entries {
     int low, high;           /* of all entries of the warp */
 };
 
-/* Sums over the lane's rows. */
+/* Over the lane's rows. */
 template <typename K>
 struct column_sums {
-    float sum[K::TILES][2], squares[K::TILES][2], count[K::TILES][2];
+    float sum[K::TILES][2], squares[K::TILES][2], largest[K::TILES][2], count[K::TILES][2];
 };
 
 template <typename K>
@@ -223,6 +223,7 @@ static __device__ __forceinline__ void add_rows(const column_job &a, const colum
         float weight = whole || lh_sees(sight[i], e.at[m][entry]) ? all[m][x % 4] : 0.0f;
         to->sum[m][entry] += weight;
         to->squares[m][entry] = fmaf(weight, weight, to->squares[m][entry]);
+        to->largest[m][entry] = fmaxf(weight, to->largest[m][entry]);
         to->count[m][entry] += weight > fair[i] ? 1.0f : 0.0f;
     }
 }
@@ -232,6 +233,17 @@ static __device__ __forceinline__ float of_four(float x)
 {
     x += __shfl_xor_sync(LH_ALL, x, 1);
     return x + __shfl_xor_sync(LH_ALL, x, 2);
+}
+
+static __device__ __forceinline__ float largest_of_four(float x)
+{
+    x = fmaxf(x, __shfl_xor_sync(LH_ALL, x, 1));
+    return fmaxf(x, __shfl_xor_sync(LH_ALL, x, 2));
+}
+
+static __device__ __forceinline__ void lift(const lh_slot_floats &y, int64_t head, int64_t slot, float x)
+{
+    *lh_slot_at(&y, head, slot, 0) = fmaxf(*lh_slot_at(&y, head, slot, 0), x);
 }
 
 static __device__ __forceinline__ void give(const lh_slot_floats &y, int64_t head, int64_t slot, int64_t c, float x)
@@ -255,10 +267,11 @@ static __global__ void __launch_bounds__(COLUMN_THREADS, 2) columns_kernel(const
     for (int x = 0; x < 2 * K::TILES; x++) {
         int64_t s = slot + 8 * x + lh_lane() / 4, c = i0 % a.rows.map.group;
         float sum = of_four(sums.sum[x / 2][x % 2]), squares = of_four(sums.squares[x / 2][x % 2]),
-              count = of_four(sums.count[x / 2][x % 2]);
+              largest = largest_of_four(sums.largest[x / 2][x % 2]), count = of_four(sums.count[x / 2][x % 2]);
         if (lh_lane() % 4 || e.at[x / 2][x % 2] < 0) continue;
         if (a.sums.at) give(a.sums, head, s, c, share * sum);
         if (a.squares.at) give(a.squares, head, s, 0, share * share * squares);
+        if (a.largest.at) lift(a.largest, head, s, share * largest);
         if (a.counts.at) give(a.counts, head, s, 0, count);
     }
 }
@@ -312,6 +325,7 @@ static __global__ void given_kernel(const __grid_constant__ column_job a)
         }
         if (a.sums.at && a.parts == 1) give(a.sums, head, s, 0, share * all);
         if (a.squares.at) give(a.squares, head, s, 0, share * share * all * all);
+        if (a.largest.at) lift(a.largest, head, s, share * all);
         if (a.counts.at) give(a.counts, head, s, 0, all > a.fair[n * a.padded] ? 1.0f : 0.0f);
     }
 }
@@ -365,12 +379,12 @@ static lh_status add_columns(lh_stream *stream, const column_job *job, const col
     column_job a = *job;
     if (a.sums.at && a.parts > 1) {
         a.averaged = 1;
-        a.squares.at = a.counts.at = NULL;
+        a.squares.at = a.largest.at = a.counts.at = NULL;
         LH_TRY(launch_columns(stream, &a, way));
         a = *job;
         a.sums.at = NULL;
     }
-    if (a.sums.at || a.squares.at || a.counts.at) LH_TRY(launch_columns(stream, &a, way));
+    if (a.sums.at || a.squares.at || a.largest.at || a.counts.at) LH_TRY(launch_columns(stream, &a, way));
     return LH_OK;
 }
 
@@ -418,6 +432,7 @@ lh_status lh_cuda_column_stats(lh_stream *stream, const lh_column_stats_args *ar
     way = o->kv->type == LH_F32 ? way_of<float>(a.form.dim) : way_of<__nv_bfloat16>(a.form.dim);
     a.sums = args->sums;
     a.squares = args->squares;
+    a.largest = args->largest;
     a.counts = args->counts;
     a.rows = *o;
     a.lse_ld = args->lse_ld;

@@ -21,13 +21,14 @@ static void add_column(const ref_weights *w, int64_t head, int64_t slot)
     const lh_column_stats_args *a = w->args;
     const lh_observed *o = &a->rows;
     int64_t i0 = head * o->map.group - o->map.first;
-    double sum = 0.0, squares = 0.0, count = 0.0;
+    double sum = 0.0, squares = 0.0, largest = 0.0, count = 0.0;
     for (int64_t r = 0; r < o->rows; r++) {
         double mean = 0.0;
         if (!ref_observes(o, r, head, slot)) continue;
         for (int64_t c = 0; c < o->map.group; c++) mean += weight_of(w, r, i0 + c, slot) / (double)o->map.group;
         sum += mean;
         squares += mean * mean;
+        largest = fmax(largest, mean);
         count += w->seen[r] > 1 && mean > 1.0 / w->seen[r];
     }
     if (a->sums.at && a->parts == 1) *lh_slot_at(&a->sums, head, slot, 0) += (float)sum;
@@ -38,6 +39,8 @@ static void add_column(const ref_weights *w, int64_t head, int64_t slot)
         *lh_slot_at(&a->sums, head, slot, c) += (float)sum;
     }
     if (a->squares.at) *lh_slot_at(&a->squares, head, slot, 0) += (float)squares;
+    if (a->largest.at)
+        *lh_slot_at(&a->largest, head, slot, 0) = fmaxf(*lh_slot_at(&a->largest, head, slot, 0), (float)largest);
     if (a->counts.at) *lh_slot_at(&a->counts, head, slot, 0) += (float)count;
 }
 
