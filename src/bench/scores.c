@@ -5,27 +5,17 @@
 #include "base/mem.h"
 #include "bench/bench_impl.h"
 
-static const char *const names[] = {"finish_scores",
-                                    "group_reduce",
-                                    "put_stats",
-                                    "position_scores",
-                                    "expected_scores",
-                                    "classify",
-                                    "weigh_scores",
-                                    "entry_norms",
-                                    "key_difference",
-                                    "lag_scores",
-                                    "apply_prior",
-                                    "random_scores",
-                                    "gumbel_scores",
-                                    "max_score",
-                                    "add_heads",
-                                    "share_scores",
-                                    "pool",
-                                    "histogram",
-                                    "select_top",
-                                    "compact",
-                                    NULL};
+static const char *const names[] = {"finish_scores",   "group_reduce",
+                                    "put_stats",       "position_scores",
+                                    "expected_scores", "classify",
+                                    "weigh_scores",    "entry_norms",
+                                    "key_difference",  "lag_scores",
+                                    "apply_prior",     "defend_scores",
+                                    "random_scores",   "gumbel_scores",
+                                    "max_score",       "add_heads",
+                                    "share_scores",    "pool",
+                                    "histogram",       "select_top",
+                                    "compact",         NULL};
 
 LH_BENCH_CALL(finish_scores)
 LH_BENCH_CALL(group_reduce)
@@ -38,6 +28,7 @@ LH_BENCH_CALL(entry_norms)
 LH_BENCH_CALL(key_difference)
 LH_BENCH_CALL(lag_scores)
 LH_BENCH_CALL(apply_prior)
+LH_BENCH_CALL(defend_scores)
 LH_BENCH_CALL(random_scores)
 LH_BENCH_CALL(gumbel_scores)
 LH_BENCH_CALL(max_score)
@@ -122,6 +113,7 @@ static lh_status run_shapes(lh_bench *b, const layer *l)
     const int64_t ld = l->len;
     const lh_draw draw = {.key = {1, 2}};
     RUN(apply_prior, "", 18.0, .y = l->y, .prior = l->x, .state = l->compete, .len = kv->len, .heads = HEADS, .ld = ld);
+    RUN(defend_scores, "", 19.0, .y = l->y, .state = l->compete, .len = kv->len, .heads = HEADS, .ld = ld, .raise = 1);
     RUN(position_scores, "", 8.0, .y = l->y, .kv = kv, .ld = ld);
     RUN(classify, "", 5.0, .state = l->state, .kv = kv, .ld = ld, .sinks = 4, .recent_from = ld - 64);
     RUN(random_scores, "", 8.0, .y = l->y, .kv = kv, .ld = ld, .draw = draw);

@@ -32,7 +32,7 @@ lh_entry_stats lh_entry_stats_of(const lh_policy_numbers *p, const lh_heads *hea
     if (p->budgets.layers == LH_LAYERS_ADAPTIVE) s.score = s.count++;
     if (source->stats) source->stats(p, &s);
     if (p->score.value_prior) s.norms = s.priors = s.count++;
-    if (p->select.kind == LH_SELECT_TWO_STAGE) s.norms = s.count++;
+    if (lh_policy_projects(p)) s.norms = s.count++;
     return s;
 }
 

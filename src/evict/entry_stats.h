@@ -12,7 +12,7 @@ typedef struct lh_entry_stats {
     int64_t counts;        /* rows that gave the entry more than their mean weight */
     int64_t sums;          /* sums of attention, `parts` of them */
     int64_t squares;       /* sums of squares */
-    int64_t priors, norms; /* the squared norm of its value; the norm that weighs its score in a second stage */
+    int64_t priors, norms; /* the squared norm of its value; the norm that weighs its score */
     int64_t parts;         /* query heads whose numbers are kept apart: 1, or the group */
     int64_t count;         /* of all numbers */
 } lh_entry_stats;

@@ -35,6 +35,17 @@ static void weigh_by_values(lh_evictor *ev, const lh_evict_job *job, float *scor
            .len = job->entries->len, .heads = heads, .ld = ev->ld);
 }
 
+/* DefensiveKV (arXiv 2510.13334): no entry counts less than the mean of its head, and scores are weighed by shares of
+ * the norms of projected values. */
+static void defend(lh_evictor *ev, const lh_evict_job *job, float *scores)
+{
+    const lh_policy_score *score = &ev->policy.score;
+    lh_slot_floats norms = lh_stat_of(job->entries, score->value_norms ? ev->stats.norms : -1);
+    if (!score->mean_floor && !score->value_norms) return;
+    LH_RUN(&ev->exec, defend_scores, .y = scores, .norms = norms, .state = ev->at[LH_SPACE_STATE],
+           .len = job->entries->len, .heads = ev->shape.heads.kv_count, .ld = ev->ld, .raise = score->mean_floor);
+}
+
 float *lh_shape_scores(lh_evictor *ev, const lh_evict_job *job)
 {
     const lh_policy_shape *shape = &ev->policy.shape;
@@ -54,5 +65,6 @@ float *lh_shape_scores(lh_evictor *ev, const lh_evict_job *job)
             scores = ev->at[LH_SPACE_SHAPED];
     }
     if (ev->policy.score.value_prior) weigh_by_values(ev, job, scores);
+    defend(ev, job, scores);
     return scores;
 }

@@ -33,7 +33,7 @@ void lh_evict_make_norms(lh_evictor *ev, const lh_evict_job *job)
     if (ev->policy.score.value_prior)
         LH_RUN(&ev->exec, entry_norms, .y = lh_stat_of(job->entries, ev->stats.priors), .kv = job->entries,
                .last = entries, .part = LH_PART_VALUE, .kind = LH_NORM_SQUARE);
-    if (ev->policy.select.kind == LH_SELECT_TWO_STAGE) {
+    if (lh_policy_projects(&ev->policy)) {
         project(ev, job, entries);
         if (ev->shape.heads.split) lh_exchange_heads(ev, ev->at[LH_SPACE_NORMS], entries * (int64_t)sizeof(float));
         put_means(ev, job, entries);

@@ -26,7 +26,7 @@ static void size_norms(const lh_space_request *request, int64_t *bytes)
     const lh_heads *h = &request->shape->heads;
     int64_t row = request->need.ld * (int64_t)sizeof(float), q_heads = h->split ? h->heads : h->q_count;
     if (request->policy->score.value_prior) bytes[LH_SPACE_PRIOR] = 2 * h->kv_count * row;
-    if (request->policy->select.kind == LH_SELECT_TWO_STAGE) bytes[LH_SPACE_NORMS] = (q_heads + h->kv_count) * row;
+    if (lh_policy_projects(request->policy)) bytes[LH_SPACE_NORMS] = (q_heads + h->kv_count) * row;
 }
 
 void lh_space_sizes(const lh_space_request *request, int64_t bytes[LH_SPACE_PARTS])

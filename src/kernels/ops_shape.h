@@ -53,6 +53,27 @@ typedef struct lh_apply_prior_args {
     int64_t heads, ld;
 } lh_apply_prior_args;
 
+/* DefensiveKV (arXiv 2510.13334), over the competing entries of head h: with raise, x = the larger of y[h,s] and their
+ * mean y, else y[h,s]; y[h,s] = x * n / the sum of their n, n the norm of slot s, 0 where that sum is 0; without norms
+ * (at NULL) x. Entries that do not compete are left alone. Sums are in double, of a head in an order of its own. */
+typedef struct lh_defend_scores_args {
+    float *y; /* [heads, ld] */
+    lh_slot_floats norms;
+    const uint8_t *state; /* [heads, ld] */
+    const int64_t *len;
+    int64_t heads, ld;
+    int raise;
+} lh_defend_scores_args;
+
+/* A score of a head whose competing entries have these sums of scores and norms, `count` entries. */
+static LH_BOTH inline float lh_defended(float y, float norm, const double sums[2], int64_t count, int raise)
+{
+    float mean = (float)(sums[0] / (double)count);
+    float x = raise && y < mean ? mean : y;
+    if (norm < 0) return x;
+    return sums[1] > 0 ? x * (float)((double)norm / sums[1]) : 0.0f;
+}
+
 /* *y = the largest absolute score of the competing entries of all heads; 0 without any, and NaN counts as 0. */
 typedef struct lh_max_score_args {
     float *y;

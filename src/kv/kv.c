@@ -52,7 +52,7 @@ lh_status lh_kv_open(lh_kv **out, const lh_exec *exec, const lh_kv_shape *shape,
     kv->policy = *policy;
     kv->numbers = lh_policy_fix(policy, 0);
     kv->stats = lh_entry_stats_of(&kv->numbers, &shape->heads);
-    if ((policy->select.kind == LH_SELECT_TWO_STAGE && !shape->projections) ||
+    if ((lh_policy_projects(&kv->numbers) && !shape->projections) ||
         (needs_rotations(&kv->numbers) && !shape->rotations))
         LH_FAIL_DONE(LH_EINTERNAL, "policy '%s' needs projections or rotations of the model, which are not set",
                      policy->name);

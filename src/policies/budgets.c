@@ -73,6 +73,11 @@ int lh_statistic_is_joint(lh_statistic statistic)
     return statistic == LH_STAT_COUNT || statistic == LH_STAT_RMS || statistic == LH_STAT_MAX;
 }
 
+int lh_policy_projects(const lh_policy_numbers *fixed)
+{
+    return fixed->select.kind == LH_SELECT_TWO_STAGE || fixed->score.value_norms;
+}
+
 int64_t lh_policy_rows(const lh_policy_numbers *fixed, int64_t seen)
 {
     return fixed->evicts && fixed->score.source == LH_SCORE_ATTENTION ? lh_min_i64(seen, fixed->rows) : 0;

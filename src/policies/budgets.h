@@ -36,6 +36,9 @@ lh_policy_numbers lh_policy_recording(int64_t rows, int64_t tokens);
 /* 1 for a statistic that the query heads of a group have together: nothing is left to join. */
 int lh_statistic_is_joint(lh_statistic statistic);
 
+/* 1 where norms of projected values weigh scores. */
+int lh_policy_projects(const lh_policy_numbers *fixed);
+
 /* Number of query rows to observe after `seen` tokens, at most `seen`; 0 for scores without rows. With proxies: P. */
 int64_t lh_policy_rows(const lh_policy_numbers *fixed, int64_t seen);
 

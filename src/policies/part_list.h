@@ -27,6 +27,10 @@
     X(non_causal, "non-causal", LH_OPT_SWITCH, lh_policy_switch, NULL, "Rows that score see later rows, too.")        \
     X(value_prior, "value-prior", LH_OPT_SWITCH, lh_policy_switch, NULL,                                              \
       "Multiply scores by the squared norm of the values, smoothed (AhaKV).")                                         \
+    X(mean_floor, "mean-floor", LH_OPT_SWITCH, lh_policy_switch, NULL,                                                \
+      "Raise scores below the mean of their head to it (DefensiveKV).")                                               \
+    X(value_norms, "value-norms", LH_OPT_SWITCH, lh_policy_switch, NULL,                                              \
+      "Multiply scores by what the value adds to the output, as a share of its head's (DefensiveKV).")                \
     X(group, "group", LH_OPT_STR, lh_policy_groups, NULL, "Reduction over the query heads that share a KV head.")     \
     X(pool, "pool", LH_OPT_STR, lh_policy_pools, NULL, "Pooling of scores along positions.")                          \
     X(pool_size, "pool-size", LH_OPT_STR, NULL, "N", "Kernel size of the pooling, odd.")                              \

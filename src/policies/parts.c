@@ -140,6 +140,8 @@ static const lh_profile_part layer_profile = {LH_PROFILE_OF_LAYERS, offsetof(lh_
     USED(observes_again, "rows that are observed again ('--window N' or '--proxies P%') and " OBSERVED), WORD, \
         AT(score.non_causal)
 #define ROW_value_prior ATTENTION, WORD, AT(score.value_prior)
+#define ROW_mean_floor ATTENTION, WORD, AT(score.mean_floor)
+#define ROW_value_norms ATTENTION, WORD, AT(score.value_norms)
 #define ROW_group \
     USED(joins, "a statistic that each query head has ('--statistic sum' or mean, mas, last)"), WORD, AT(shape.group)
 /* pooled positions stay in the same order */

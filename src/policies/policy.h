@@ -61,7 +61,7 @@ typedef struct lh_policy_score {
     lh_statistic statistic;
     int running; /* statistics go on while decoding; else the last rows are observed again at each eviction */
     lh_row_place rows_at;
-    int gain, gain_floor, non_causal, value_prior;
+    int gain, gain_floor, non_causal, value_prior, mean_floor, value_norms;
     int64_t lag;      /* of LH_SCORE_LAG: entries of a part */
     lh_scorer scorer; /* of LH_SCORE_CALLER */
 } lh_policy_score;

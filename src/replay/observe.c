@@ -180,7 +180,7 @@ lh_status lh_replay_observe(lh_replay_watch *w, lh_replay *r, const lh_policy_nu
         if (w->stats) memset(w->stats, 0, (size_t)(t->shape.heads.kv_heads * t->prompt * at.count) * sizeof *w->stats);
         w->normless = t->prompt;
         w->numbers = *n;
-        if (n->select.kind == LH_SELECT_TWO_STAGE && !n->score.value_prior && r->layer.data.projected) {
+        if (lh_policy_projects(n) && !n->score.value_prior && r->layer.data.projected) {
             put_stat(w, r, at.norms, r->layer.data.projected);
             w->normless = 0;
         }

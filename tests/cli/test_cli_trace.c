@@ -396,24 +396,25 @@ static void read_kept(lh_buf *out, const char *path)
 }
 
 /* Every source of scores, every kind of budgets and selections. */
-#define POLICIES                                                                                            \
-    X("streaming")                                                                                          \
-    X("h2o")                                                                                                \
-    X("scissorhands")                                                                                       \
-    X("tova")                                                                                               \
-    X("mas")                                                                                                \
-    X("roco")                                                                                               \
-    X("snapkv")                                                                                             \
-    X("pyramidkv")                                                                                          \
-    X("ada-snapkv")                                                                                         \
-    X("ada-pyramid")                                                                                        \
-    X("critical-snapkv")                                                                                    \
-    X("critical-ada-snapkv")                                                                                \
-    X("ada-snapkv --layer-budget adaptive")                                                                 \
-    X("ada-snapkv --statistic rms --rows-at after --rows sample:24")                                        \
-    X("nacl")                                                                                               \
-    X("ahakv") X("knorm") X("keydiff") X("lagkv --lag 8") X("leverage") X("expected-attention") X("random") \
-        X("longhaul")
+#define POLICIES                                                                                 \
+    X("streaming")                                                                               \
+    X("h2o")                                                                                     \
+    X("scissorhands")                                                                            \
+    X("tova")                                                                                    \
+    X("mas")                                                                                     \
+    X("roco")                                                                                    \
+    X("snapkv")                                                                                  \
+    X("pyramidkv")                                                                               \
+    X("ada-snapkv")                                                                              \
+    X("ada-pyramid")                                                                             \
+    X("critical-snapkv")                                                                         \
+    X("critical-ada-snapkv")                                                                     \
+    X("ada-snapkv --layer-budget adaptive")                                                      \
+    X("ada-snapkv --statistic rms --rows-at after --rows sample:24")                             \
+    X("nacl")                                                                                    \
+    X("ahakv")                                                                                   \
+    X("knorm") X("keydiff") X("lagkv --lag 8") X("leverage") X("defensive") X("layer-defensive") \
+        X("expected-attention") X("random") X("longhaul")
 static const char *const policies[] = {
 #define X(name) name,
     POLICIES

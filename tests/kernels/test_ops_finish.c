@@ -247,11 +247,67 @@ START_TEST(test_a_prior_is_relative_to_its_maximum_over_what_competes)
 }
 END_TEST
 
+/* What a competing entry of head h is worth, of scores y and norms x. */
+static double defended_by_hand(const float *y, const float *x, const uint8_t *state, int64_t len, int64_t s, int raise)
+{
+    double sum = 0, norms = 0, count = 0;
+    for (int64_t t = 0; t < len; t++) {
+        if (state[t] != LH_ENTRY_COMPETES) continue;
+        sum += (double)y[t], norms += x ? (double)x[t] : 0, count++;
+    }
+    double score = raise ? fmax((double)y[s], sum / count) : (double)y[s];
+    return !x ? score : norms > 0 ? score * (double)x[s] / norms : 0;
+}
+
+START_TEST(test_defended_scores_are_means_at_least_and_weighed_by_shares)
+{
+    for (int b = 0; rig_backend(b); b++) {
+        rig g;
+        rig_open(&g, rig_backend(b));
+        for (int n = 0; n < 90; n++) {
+            lot m = {0};
+            cache c;
+            small_cache(&m, &c, n);
+            int64_t ld = longest(&c) + kind(PAD, n), heads = c.host.heads, count = heads * ld;
+            int raise = n % 2, weigh = n / 2 % 2;
+            float *y = lot_normals(&m, count, 1.0f, 4), *norms = lot_normals(&m, count, 1.0f, 5);
+            float *got = lot_new(&m, count * 4);
+            uint8_t *state = lot_new(&m, count);
+            for (int64_t i = 0; i < count; i++) {
+                state[i] = (uint8_t)draw(53, (uint64_t)(n * 10000 + i), 3);
+                y[i] = fabsf(y[i]);
+                norms[i] = n % 7 ? fabsf(norms[i]) : 0;
+            }
+            float *on = rig_put(&g, y, count * 4);
+            lh_slot_floats x = {.at = weigh ? rig_put(&g, norms, count * 4) : NULL, .ld = ld, .step = 1, .next = ld};
+            RUN(&g, defend_scores, .y = on, .norms = x, .state = rig_put(&g, state, count),
+                .len = rig_put(&g, c.host.len, heads * 8), .heads = heads, .ld = ld, .raise = raise);
+            rig_get(&g, got, on, count * 4);
+            for (int64_t h = 0; h < heads; h++)
+                for (int64_t s = 0; s < c.host.len[h]; s++) {
+                    int64_t at = h * ld;
+                    float want = state[at + s] != LH_ENTRY_COMPETES
+                                     ? y[at + s]
+                                     : (float)defended_by_hand(y + at, weigh ? norms + at : NULL, state + at,
+                                                               c.host.len[h], s, raise);
+                    check_near(&got[at + s], &want, 1, (tolerance){4e-7, 1e-12}, "defend_scores, case %d, %s", n,
+                               g.ops->name);
+                }
+            rig_reset(&g);
+            lot_end(&m);
+        }
+        rig_close(&g);
+    }
+}
+END_TEST
+
 int main(void)
 {
     const TTest *const tests[] = {test_finish_scores_divides_by_the_rows_that_saw_the_entry,
                                   test_weigh_scores_multiplies_with_the_norms_of_the_slots,
                                   test_put_stats_writes_the_last_slots_and_nothing_else,
-                                  test_a_prior_is_relative_to_its_maximum_over_what_competes, NULL};
+                                  test_a_prior_is_relative_to_its_maximum_over_what_competes,
+                                  test_defended_scores_are_means_at_least_and_weighed_by_shares,
+                                  NULL};
     return rig_run("kernels/finish", tests);
 }

@@ -304,6 +304,27 @@ static void apply_prior(const oracle *o, int64_t l, int64_t g, const uint8_t *st
     lh_free(prior);
 }
 
+/* Scores below the mean of what competes are the mean; and shares of the norms of projected values weigh them. */
+static void defend(const oracle *o, int64_t l, int64_t g, const uint8_t *state, oracle_number *scores)
+{
+    oracle_number mean = {0};
+    double *norms = oracle_alloc(o->seen, sizeof *norms), all = 0, n = 0;
+    for (int64_t p = 0; p < o->seen; p++) n += state[p] == LH_ENTRY_COMPETES;
+    for (int64_t p = 0; p < o->seen; p++) {
+        if (state[p] != LH_ENTRY_COMPETES) continue;
+        mean.x += scores[p].x / n, mean.error += scores[p].error / n;
+        all += norms[p] = o->fixed.score.value_norms ? oracle_projected_norm(o, l, g, p) : 1;
+    }
+    for (int64_t p = 0; p < o->seen; p++) {
+        oracle_number *s = &scores[p];
+        double share = !o->fixed.score.value_norms ? 1 : all > 0 ? norms[p] / all : 0;
+        if (state[p] != LH_ENTRY_COMPETES) continue;
+        if (o->fixed.score.mean_floor && s->x < mean.x) *s = mean;
+        *s = (oracle_number){s->x * share, (s->error + (share < 1 ? ROUNDING * s->x : 0)) * share};
+    }
+    lh_free(norms);
+}
+
 static void by_attention(oracle *o, int64_t l, int64_t g, const uint8_t *state, oracle_number *scores,
                          oracle_number *deviations)
 {
@@ -326,6 +347,7 @@ static void by_attention(oracle *o, int64_t l, int64_t g, const uint8_t *state, 
     if (pools && !o->fixed.shape.group_after_pool)
         pool(o, state, o->fixed.shape.pool, o->fixed.shape.pool_size, scores);
     if (o->fixed.score.value_prior) apply_prior(o, l, g, state, scores);
+    if (o->fixed.score.mean_floor || o->fixed.score.value_norms) defend(o, l, g, state, scores);
     oracle_tally_clear(&own);
     lh_free(x);
 }

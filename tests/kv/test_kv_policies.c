@@ -50,6 +50,8 @@ static const struct {
     {"gain-floor", TEXTS("on")},
     {"non-causal", TEXTS("on")},
     {"value-prior", TEXTS("on")},
+    {"mean-floor", TEXTS("on", "off")},
+    {"value-norms", TEXTS("on", "off")},
     {"group", TEXTS("mean", "max", "sum")},
     {"pool", TEXTS("none", "max", "avg")},
     {"pool-size", TEXTS("1", "3", "7", "31", "501")},

@@ -113,6 +113,9 @@ static const struct {
      0},
     {"critical-ada-snapkv", LH_SCORE_ATTENTION, LH_STAT_MEAN, 32, 32, 0, 0, LH_POOL_MAX, 7, LH_HEADS_ADAPTIVE, 0,
      LH_SELECT_TWO_STAGE, 0, 0, 0},
+    {"defensive", LH_SCORE_ATTENTION, LH_STAT_MAX, 32, 32, 0, 0, LH_POOL_AVG, 5, LH_HEADS_ADAPTIVE, 0, 0, 0, 0, 0},
+    {"layer-defensive", LH_SCORE_ATTENTION, LH_STAT_MAX, 32, 32, 0, 0, LH_POOL_AVG, 5, LH_HEADS_ADAPTIVE,
+     LH_LAYERS_ADAPTIVE, 0, 0, 0, 0},
     {"nacl", LH_SCORE_ATTENTION, LH_STAT_SUM, 200, 200, 100, 0, 0, 0, 0, 0, LH_SELECT_TOPK_SAMPLE, 0, 0, 200},
     {"ahakv", LH_SCORE_ATTENTION, LH_STAT_SUM, 32, 0, 0, 32, 0, 0, 0, 0, 0, 0, 1, 1},
     {"snapkv@kvpress", LH_SCORE_ATTENTION, LH_STAT_MEAN, 64, 64, 0, 0, LH_POOL_AVG, 5, 0, 0, 0, 0, 0, 0},
@@ -256,6 +259,9 @@ START_TEST(test_what_would_be_ignored_is_refused)
         {{.policy = "snapkv", .budget = "64", .parts = {.compat = "kvpress"}}, "'--compat'"},
         {{.policy = "random", .budget = "64", .parts = {.rows = "all"}}, "'--rows'"},
         {{.policy = "expected-attention", .budget = "64", .parts = {.proxies = "1%"}}, "'--proxies'"},
+        {{.policy = "defensive", .budget = "64", .parts = {.group = "max"}}, "'--group'"},
+        {{.policy = "keydiff", .budget = "64", .parts = {.mean_floor = "on"}}, "'--mean-floor'"},
+        {{.policy = "keydiff", .budget = "64", .parts = {.value_norms = "on"}}, "'--value-norms'"},
         {{.policy = "keydiff", .budget = "64", .parts = {.lag = "64"}}, "'--statistic lag'"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) refused(&cases[i].options, cases[i].words);
@@ -348,6 +354,8 @@ START_TEST(test_parts_that_cannot_go_together_are_refused)
         {{.policy = "lagkv", .budget = "64", .parts = {.evict = "every:1"}}, "'--evict never'"},
         {{.policy = "lagkv", .budget = "64", .parts = {.evict = "block:8"}}, "'--evict never'"},
         {{.policy = "leverage", .budget = "64", .parts = {.evict = "every:1"}}, "'--evict never'"},
+        {{.policy = "h2o", .budget = "64", .parts = {.statistic = "max"}}, "'--statistic rms' and max"},
+        {{.policy = "layer-defensive", .budget = "64", .parts = {.evict = "every"}}, "'--evict never'"},
         {{.policy = "lagkv", .budget = "64", .parts = {.head_budget = "adaptive"}}, "the same ranks"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) refused(&cases[i].options, cases[i].words);

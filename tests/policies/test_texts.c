@@ -7,7 +7,7 @@
 #include "policies/budgets.h"
 #include "suite.h"
 
-enum { MOST_VALUES = 16, PRESETS = 35 };
+enum { MOST_VALUES = 16, PRESETS = 37 };
 
 /* Every part with some of its values. */
 static const struct {
@@ -34,6 +34,8 @@ static const struct {
     VALUES(gain_floor, "gain-floor", "on", "off"),
     VALUES(non_causal, "non-causal", "on", "off"),
     VALUES(value_prior, "value-prior", "on", "off"),
+    VALUES(mean_floor, "mean-floor", "on", "off"),
+    VALUES(value_norms, "value-norms", "on", "off"),
     VALUES(group, "group", "mean", "max", "sum"),
     VALUES(pool, "pool", "none", "max", "avg"),
     VALUES(pool_size, "pool-size", "1", "7", "31"),

@@ -98,6 +98,32 @@ static lh_status op_apply_prior(lh_stream *stream, const lh_apply_prior_args *a)
     return LH_OK;
 }
 
+static void defend_head(const lh_defend_scores_args *a, int64_t h)
+{
+    const uint8_t *state = a->state + h * a->ld;
+    const int64_t len = a->len[h], step = a->norms.step;
+    const float *norms = a->norms.at ? lh_slot_at(&a->norms, h, 0, 0) : NULL;
+    float *y = a->y + h * a->ld;
+    double sums[2] = {0.0, 0.0};
+    int64_t count = 0;
+    for (int64_t s = 0; s < len; s++) {
+        const int competes = state[s] == LH_ENTRY_COMPETES;
+        sums[0] += competes ? (double)y[s] : 0.0;
+        sums[1] += competes && norms ? (double)norms[s * step] : 0.0;
+        count += competes;
+    }
+    for (int64_t s = 0; s < len; s++)
+        if (state[s] == LH_ENTRY_COMPETES)
+            y[s] = lh_defended(y[s], norms ? norms[s * step] : -1.0f, sums, count, a->raise);
+}
+
+static lh_status op_defend_scores(lh_stream *stream, const lh_defend_scores_args *a)
+{
+    (void)stream;
+    FOR_EACH(h, a->heads, a->heads * a->ld >= PARALLEL_FROM, defend_head(a, h));
+    return LH_OK;
+}
+
 static void group_reduce_block(const lh_group_reduce_args *a, int64_t h, int64_t first)
 {
     int64_t end = lh_min_i64(first + COLUMNS, a->cols);

@@ -120,6 +120,54 @@ lh_status lh_cuda_apply_prior(lh_stream *stream, const lh_apply_prior_args *a)
     return LH_OK;
 }
 
+/* ---- DefensiveKV ---- */
+
+typedef struct head_sums {
+    double sums[2]; /* of scores, of norms */
+    int64_t count;
+} head_sums;
+
+/* A block has a head. */
+static __global__ void head_sums_kernel(lh_defend_scores_args a, head_sums *heads)
+{
+    __shared__ double room[LH_WARP];
+    int64_t h = blockIdx.x, len = a.len[h];
+    double scores = 0.0, norms = 0.0, count = 0.0;
+    for (int64_t s = threadIdx.x; s < len; s += THREADS) {
+        if (a.state[h * a.ld + s] != LH_ENTRY_COMPETES) continue;
+        scores += (double)a.y[h * a.ld + s];
+        if (a.norms.at) norms += (double)*lh_slot_at(&a.norms, h, s, 0);
+        count += 1.0;
+    }
+    scores = lh_block_sum(scores, room);
+    norms = lh_block_sum(norms, room);
+    count = lh_block_sum(count, room);
+    if (threadIdx.x == 0) heads[h] = head_sums{{scores, norms}, (int64_t)count};
+}
+
+static __global__ void defend_scores_kernel(lh_defend_scores_args a, const head_sums *heads)
+{
+    int64_t h = blockIdx.y, len = a.len[h];
+    for (int64_t s = lh_grid_first(); s < len; s += lh_grid_step()) {
+        int64_t at = h * a.ld + s;
+        float norm = a.norms.at ? *lh_slot_at(&a.norms, h, s, 0) : -1.0f;
+        if (a.state[at] == LH_ENTRY_COMPETES)
+            a.y[at] = lh_defended(a.y[at], norm, heads[h].sums, heads[h].count, a.raise);
+    }
+}
+
+lh_status lh_cuda_defend_scores(lh_stream *stream, const lh_defend_scores_args *a)
+{
+    head_sums *heads = NULL;
+    if (a->heads == 0 || a->ld == 0) return LH_OK;
+    LH_TRY(lh_stream_scratch(stream, &heads, a->heads * (int64_t)sizeof *heads));
+    LH_TRY(lh_launch(stream, "defend_scores", lh_shape{dim3((unsigned)a->heads), THREADS, 0}, head_sums_kernel, *a,
+                     heads));
+    LH_TRY(lh_launch(stream, "defend_scores", lh_over_slots(a->heads, a->ld, THREADS, SLOTS), defend_scores_kernel, *a,
+                     (const head_sums *)heads));
+    return LH_OK;
+}
+
 /* ---- one keep set for all heads ---- */
 
 /* A thread per column takes the heads in order. */

@@ -47,6 +47,34 @@ lh_status lh_ref_apply_prior(lh_stream *stream, const lh_apply_prior_args *a)
     return LH_OK;
 }
 
+/* Sums over what competes in head h: of scores and norms; returns how many entries those are. */
+static int64_t sum_competing(const lh_defend_scores_args *a, int64_t h, double sums[2])
+{
+    int64_t count = 0;
+    sums[0] = sums[1] = 0.0;
+    for (int64_t s = 0; s < a->len[h]; s++) {
+        if (a->state[h * a->ld + s] != LH_ENTRY_COMPETES) continue;
+        sums[0] += a->y[h * a->ld + s];
+        if (a->norms.at) sums[1] += *lh_slot_at(&a->norms, h, s, 0);
+        count++;
+    }
+    return count;
+}
+
+lh_status lh_ref_defend_scores(lh_stream *stream, const lh_defend_scores_args *a)
+{
+    (void)stream;
+    for (int64_t h = 0; h < a->heads; h++) {
+        double sums[2];
+        int64_t count = sum_competing(a, h, sums);
+        for (int64_t s = 0; s < a->len[h]; s++) {
+            float *y = a->y + h * a->ld + s, norm = a->norms.at ? *lh_slot_at(&a->norms, h, s, 0) : -1.0f;
+            if (a->state[h * a->ld + s] == LH_ENTRY_COMPETES) *y = lh_defended(*y, norm, sums, count, a->raise);
+        }
+    }
+    return LH_OK;
+}
+
 lh_status lh_ref_group_reduce(lh_stream *stream, const lh_group_reduce_args *a)
 {
     (void)stream;
