@@ -213,7 +213,7 @@ static void fit_bias(const fit_head *a)
     lh_exec_zero(a->exec, a->x, a->cols * (int64_t)sizeof *a->x);
     regress(a, a->missing, (regression){.rows = 1, .strength = fit->of_bias, .bounded = 1});
     multiply(a, (product){a->products, a->x, a->weights, 1, a->n, a->cols, LH_F32});
-    LH_RUN(a->exec, mass_bias, .bias = fit->bias + fit->offset[a->h], .factors = a->factors, .x = a->x,
+    LH_RUN(a->exec, mass_bias, .bias = fit->rows.kv->bias + fit->offset[a->h], .factors = a->factors, .x = a->x,
            .products = a->products, .missing = a->missing, .cols = a->cols, .n = a->n);
 }
 
@@ -221,7 +221,7 @@ static void fit_values(const fit_head *a)
 {
     const lh_fit *fit = a->fit;
     const lh_ragged *kv = fit->rows.kv;
-    LH_RUN(a->exec, normalise_rows, .x = a->weights, .factors = fit->bias ? a->factors : NULL, .rows = a->n,
+    LH_RUN(a->exec, normalise_rows, .x = a->weights, .factors = fit->keeps_bias ? NULL : a->factors, .rows = a->n,
            .cols = a->cols, .ld = a->cols);
     take_values(a, a->x, LH_F32, 1.0f);
     take_values(a, a->back, LH_F32, -1.0f);
@@ -235,13 +235,14 @@ static void fit_values(const fit_head *a)
 
 void lh_fit_entries(const lh_exec *exec, const lh_fit *fit)
 {
+    float *bias = fit->rows.kv->bias;
     for (int64_t h = 0; h < fit->rows.kv->heads; h++) {
         fit_head a = open_head(exec, fit, h);
         a.cols = fit->len[h];
-        if (fit->bias) lh_exec_zero(exec, fit->bias + fit->offset[h], a.cols * (int64_t)sizeof *fit->bias);
         if (a.cols == 0 || a.cols == fit->before[h]) continue;
+        if (!fit->keeps_bias) lh_exec_zero(exec, bias + fit->offset[h], a.cols * (int64_t)sizeof *bias);
         weigh(&a, LH_F32, a.missing);
-        if (fit->bias) fit_bias(&a);
+        if (!fit->keeps_bias) fit_bias(&a);
         if (!fit->keeps_values) fit_values(&a);
     }
 }

@@ -33,11 +33,10 @@ typedef struct lh_fit {
     lh_observed rows; /* whole groups; rows.kv: all entries, later those that stay; no gains, no logits */
     const float *lse; /* [rows, map.heads] over all entries, with lse_ld */
     int64_t lse_ld;
-    const int64_t *offset, *len; /* host, [KV heads]: those of rows.kv */
-    const int64_t *before;       /* host, [KV heads]: entries before the eviction */
-    float *outputs;              /* [KV heads, head_dim, group x rows]: of the rows over all entries */
-    float *bias;                 /* [slots]: of the entries that stay; NULL: no biases */
-    int keeps_values;            /* 1: values stay as they are */
+    const int64_t *offset, *len;  /* host, [KV heads]: those of rows.kv */
+    const int64_t *before;        /* host, [KV heads]: entries before the eviction */
+    float *outputs;               /* [KV heads, head_dim, group x rows]: of the rows over all entries */
+    int keeps_bias, keeps_values; /* 1: the entries' biases in rows.kv, or their values, stay as they are */
     void *work;
     int64_t cols; /* `work` is for heads of so many entries */
     lh_order order;

@@ -17,6 +17,7 @@ static void weigh_fit_row(const lh_row_weights_args *a, int64_t r, int64_t i, co
     const lh_sight sight = lh_sight_of(o->positions, o->until, o->logit.window, r);
     const float lse = a->lse[r * a->lse_ld + i], cap = o->logit.softcap, gain = o->gains ? o->gains[r] : 1.0f;
     const vf scale = vf_set1(cap > 0 ? o->logit.scale / cap : o->logit.scale), shift = vf_set1(-lse);
+    const float *bias = o->kv->bias ? o->kv->bias + o->kv->offset[0] + a->first : NULL;
     float *x = a->x + (i * o->rows + r) * a->ld;
     vf sum = vf_zero();
     for (int64_t s = 0; s < a->cols; s += VL) {
@@ -24,7 +25,9 @@ static void weigh_fit_row(const lh_row_weights_args *a, int64_t r, int64_t i, co
         vm seen = vm_and(vi_gt(position, vi_set1(sight.before)), vm_not(vi_gt(position, vi_set1(sight.last))));
         vf logit = scale * vf_load_first(x + s, a->cols - s);
         if (cap > 0) logit = vf_set1(cap) * vf_tanh(logit);
-        vf weight = vf_exp(vf_fma(vf_set1(gain), logit, shift));
+        vf weight = vf_fma(vf_set1(gain), logit, shift);
+        if (bias) weight = weight + vf_load_first(bias + s, a->cols - s);
+        weight = vf_exp(weight);
         weight = lse == -INFINITY ? vf_zero() : vf_where(seen, weight, vf_zero());
         vf_store_first(x + s, weight, a->cols - s);
         sum = sum + weight;

@@ -1,8 +1,5 @@
 /* Biases and values that are fitted to the attention of query rows. */
-#include <math.h>
-
-#include "kernels/elementwise.h"
-#include "kernels/ref/ref.h"
+#include "kernels/ref/attend.h"
 
 /* The weight of row r of head i, from q.k with the entry in a slot. */
 static double row_weight(const lh_row_weights_args *a, int64_t r, int64_t i, int64_t slot, double product)
@@ -12,7 +9,7 @@ static double row_weight(const lh_row_weights_args *a, int64_t r, int64_t i, int
     double lse = a->lse[r * a->lse_ld + i], s = o->logit.scale * product;
     if (lse == -INFINITY || !lh_sees(sight, (int32_t)lh_position(o->kv, 0, slot))) return 0.0;
     if (o->logit.softcap > 0) s = o->logit.softcap * tanh(s / o->logit.softcap);
-    return exp((o->gains ? o->gains[r] : 1.0) * s - lse);
+    return exp((o->gains ? o->gains[r] : 1.0) * s + ref_bias(o->kv, 0, slot) - lse);
 }
 
 lh_status lh_ref_row_weights(lh_stream *stream, const lh_row_weights_args *a)
