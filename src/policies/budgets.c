@@ -28,7 +28,7 @@ static void fix_proxies(lh_policy_numbers *n, const lh_policy *policy, int64_t t
     n->rows = proxies(&policy->proxies, n->budget, tokens);
     n->first_rows = policy->proxies.at == LH_PROXIES_AT_BOTH_ENDS ? n->rows / 2 : 0;
     n->window = n->rows - n->first_rows;
-    n->sinks = lh_max_i64(n->first_rows, lh_min_i64(policy->sinks, n->rows / 2));
+    n->sinks = lh_max_i64(n->first_rows, lh_min_i64(n->sinks, n->rows / 2));
     if (policy->every_is_rows) n->every = n->window;
 }
 
@@ -46,11 +46,12 @@ lh_policy_numbers lh_policy_fix(const lh_policy *policy, int64_t tokens)
                            .rows = policy->rows.n,
                            .rows_spread = policy->rows_spread,
                            .window = policy->window,
-                           .sinks = policy->sinks,
+                           .sinks = policy->sinks.n,
                            .recents = policy->recents.n,
                            .every = policy->every,
                            .block = policy->block};
     if (!policy->evicts) return n;
+    if (policy->sinks.percent.digits) n.sinks = lh_percent_of(policy->sinks.percent, n.budget);
     if (policy->recents.percent.digits) n.recents = lh_percent_of(policy->recents.percent, n.budget);
     if (policy->rows.percent.digits) n.rows = lh_max_i64(1, lh_percent_of(policy->rows.percent, tokens));
     if (tokens <= n.budget) n.block = 0;

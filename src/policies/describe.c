@@ -66,6 +66,13 @@ static lh_status describe_decoding(const lh_policy *policy, lh_buf *out)
     return LH_OK;
 }
 
+/* What decoding evicts one by one can be the first entries or the newest, of which a model makes most use. */
+static int protects_nothing(const lh_policy *policy)
+{
+    lh_policy_numbers n = lh_policy_fix(policy, INT32_MAX);
+    return policy->every && policy->score.source != LH_SCORE_POSITION && !n.sinks && !n.recents && !n.window;
+}
+
 lh_status lh_policy_describe(const lh_policy *policy, lh_buf *out)
 {
     if (!policy->evicts) {
@@ -78,5 +85,7 @@ lh_status lh_policy_describe(const lh_policy *policy, lh_buf *out)
         LH_TRY(lh_buf_printf(out, "\nin the prompt: before each block of %lld tokens the cache makes room for it\n",
                              (long long)policy->block));
     LH_TRY(describe_decoding(policy, out));
+    if (protects_nothing(policy))
+        LH_TRY(lh_buf_puts(out, "no entry is protected: '--sinks 10% --recents 10%' keep the first and the newest\n"));
     return LH_OK;
 }

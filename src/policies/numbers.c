@@ -141,18 +141,21 @@ void lh_rows_write(const lh_policy *policy, const lh_part *part, lh_part_value *
 
 /* ---- protection ---- */
 
-lh_status lh_recents_read(lh_policy *policy, const lh_part *part, const char *text)
+lh_status lh_part_read_amount(lh_policy *policy, const lh_part *part, const char *text)
 {
-    if (!amount_of(&policy->recents, text, 0))
+    lh_policy_amount amount = {0};
+    if (!amount_of(&amount, text, 0))
         LH_FAIL(LH_EUSAGE, "--%s '%s' must be an integer from 0 on, or a share of the budget up to 100%%, such as 50%%",
                 part->option, text);
+    memcpy((char *)policy + part->at, &amount, sizeof amount);
     return LH_OK;
 }
 
-void lh_recents_write(const lh_policy *policy, const lh_part *part, lh_part_value *out)
+void lh_part_write_amount(const lh_policy *policy, const lh_part *part, lh_part_value *out)
 {
-    (void)part;
-    write_amount(policy->recents, out);
+    lh_policy_amount amount;
+    memcpy(&amount, (const char *)policy + part->at, sizeof amount);
+    write_amount(amount, out);
 }
 
 /* ---- when ---- */

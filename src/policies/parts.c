@@ -114,6 +114,7 @@ static const lh_profile_part layer_profile = {LH_PROFILE_OF_LAYERS, offsetof(lh_
 #define NUMBER .read = lh_part_read_number, .write = lh_part_write_number
 #define ODD .read = lh_part_read_odd, .write = lh_part_write_number
 #define SHARE .read = lh_part_read_share, .write = lh_part_write_share
+#define AMOUNT .read = lh_part_read_amount, .write = lh_part_write_amount
 #define OWN(name) .read = lh_##name##_read, .write = lh_##name##_write
 #define AT(member) .at = offsetof(lh_policy, member)
 #define USED(test, what) .used = test, .needs = what
@@ -150,9 +151,9 @@ static const lh_profile_part layer_profile = {LH_PROFILE_OF_LAYERS, offsetof(lh_
 #define ROW_group_stage                                                                           \
     USED(joins_and_pools, "'--pool max' or avg, and '--statistic sum' or mean, mas, last"), WORD, \
         AT(shape.group_after_pool)
-#define ROW_sinks USED(has_sinks, "'--proxies-at end': proxies at both ends are the sinks"), NUMBER, AT(sinks)
+#define ROW_sinks USED(has_sinks, "'--proxies-at end': proxies at both ends are the sinks"), AMOUNT, AT(sinks)
 /* by position the most recent entries are the best: protecting them would change nothing */
-#define ROW_recents USED(ranks, "a statistic other than position"), OWN(recents)
+#define ROW_recents USED(ranks, "a statistic other than position"), AMOUNT, AT(recents)
 #define ROW_head_budget ALWAYS, WORD_OR_FILE, AT(budgets.heads), .profile = &head_profile
 #define ROW_alpha ADAPTS, SHARE, AT(budgets.alpha)
 #define ROW_safeguard ADAPTS, WORD, AT(budgets.safeguard)

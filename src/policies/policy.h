@@ -111,8 +111,8 @@ typedef struct lh_policy {
     int rows_spread;       /* 1: rows.n of them spread over the prompt, else the last ones */
     lh_policy_proxies proxies;
     lh_policy_shape shape;
-    int64_t window, sinks;
-    lh_policy_amount recents; /* percent: of the budget */
+    int64_t window;
+    lh_policy_amount sinks, recents; /* percent: of the budget */
     lh_policy_division budgets;
     lh_policy_selection select;
     lh_compat compat;

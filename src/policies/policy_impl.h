@@ -27,7 +27,8 @@ typedef struct lh_part {
     const char *(*forced)(const lh_policy *policy);
     lh_status (*read)(lh_policy *policy, const struct lh_part *part, const char *text); /* text may be NULL */
     void (*write)(const lh_policy *policy, const struct lh_part *part, lh_part_value *out);
-    size_t at;                /* of its number in lh_policy: an int for words, int64_t for numbers, lh_decimal */
+    size_t at;                /* of its number in lh_policy: an int for words, int64_t for numbers, lh_decimal,
+                               * lh_policy_amount */
     const char *const *words; /* in the order of their numbers, ends with NULL */
     int64_t min;
     const struct lh_profile_part *profile; /* a file of weights may stand for a word; its number follows theirs */
@@ -100,6 +101,10 @@ lh_status lh_part_read_odd(lh_policy *policy, const lh_part *part, const char *t
 lh_status lh_part_read_share(lh_policy *policy, const lh_part *part, const char *text);
 void lh_part_write_share(const lh_policy *policy, const lh_part *part, lh_part_value *out);
 
+/* Entries, or a share of the budget. */
+lh_status lh_part_read_amount(lh_policy *policy, const lh_part *part, const char *text);
+void lh_part_write_amount(const lh_policy *policy, const lh_part *part, lh_part_value *out);
+
 /* Parts with a syntax of their own. */
 lh_status lh_statistic_read(lh_policy *policy, const lh_part *part, const char *text);
 void lh_statistic_write(const lh_policy *policy, const lh_part *part, lh_part_value *out);
@@ -107,8 +112,6 @@ lh_status lh_proxies_read(lh_policy *policy, const lh_part *part, const char *te
 void lh_proxies_write(const lh_policy *policy, const lh_part *part, lh_part_value *out);
 lh_status lh_rows_read(lh_policy *policy, const lh_part *part, const char *text);
 void lh_rows_write(const lh_policy *policy, const lh_part *part, lh_part_value *out);
-lh_status lh_recents_read(lh_policy *policy, const lh_part *part, const char *text);
-void lh_recents_write(const lh_policy *policy, const lh_part *part, lh_part_value *out);
 lh_status lh_random_share_read(lh_policy *policy, const lh_part *part, const char *text);
 void lh_random_share_write(const lh_policy *policy, const lh_part *part, lh_part_value *out);
 lh_status lh_evict_read(lh_policy *policy, const lh_part *part, const char *text);

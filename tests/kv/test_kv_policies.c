@@ -56,7 +56,7 @@ static const struct {
     {"pool", TEXTS("none", "max", "avg")},
     {"pool-size", TEXTS("1", "3", "7", "31", "501")},
     {"group-stage", TEXTS("weight", "score")},
-    {"sinks", TEXTS("0", "1", "4", "30")},
+    {"sinks", TEXTS("0", "1", "4", "30", "10%")},
     {"recents", TEXTS("0", "1", "12", "50%", "33%")},
     {"head-budget", TEXTS("uniform", "adaptive")},
     {"alpha", TEXTS("0", "0.2", "0.5", "1")},

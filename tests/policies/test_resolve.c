@@ -44,7 +44,7 @@ START_TEST(test_a_scorer_takes_the_place_of_name_and_statistic)
     const lh_scorer scorer = {NULL, score_nothing};
     lh_buf text = {0};
     lh_policy p = resolved(&(lh_policy_options){.scorer = &scorer, .budget = "20%", .parts = {.sinks = "4"}});
-    ck_assert(p.evicts && p.score.source == LH_SCORE_CALLER && p.score.scorer.score == score_nothing && p.sinks == 4);
+    ck_assert(p.evicts && p.score.source == LH_SCORE_CALLER && p.score.scorer.score == score_nothing && p.sinks.n == 4);
     ck_assert_int_eq(lh_policy_text(&p, &text), LH_OK);
     ck_assert_ptr_nonnull(strstr(text.data, "--sinks 4 --budget 20%"));
     lh_buf_clear(&text);
@@ -288,6 +288,7 @@ START_TEST(test_values_that_are_none_are_refused)
         {{.policy = "snapkv", .budget = "64", .parts = {.pool_size = "6"}}, "odd"},
         {{.policy = "snapkv", .budget = "64", .parts = {.pool_size = "0"}}, "from 1 on"},
         {{.policy = "lagkv", .budget = "64", .parts = {.lag = "0"}}, "from 1 on"},
+        {{.policy = "streaming", .budget = "64", .parts = {.sinks = "101%"}}, "a share of the budget"},
         {{.policy = "snapkv", .budget = "64", .parts = {.window = "x"}}, "--window 'x'"},
         {{.policy = "snapkv", .budget = "64", .parts = {.window = "0"}}, "no row to observe"},
         {{.policy = "snapkv", .budget = "64", .parts = {.rows = "last:0"}}, "last:N"},
@@ -369,9 +370,12 @@ START_TEST(test_options_make_the_variants)
 {
     lh_policy p = resolved(&(lh_policy_options){
         .policy = "snapkv", .budget = "20%", .parts = {.rows = "12.5%", .statistic = "sum", .sinks = "4"}});
-    ck_assert(p.budget.percent.digits && p.rows.percent.digits && p.score.statistic == LH_STAT_SUM && p.sinks == 4 &&
+    ck_assert(p.budget.percent.digits && p.rows.percent.digits && p.score.statistic == LH_STAT_SUM && p.sinks.n == 4 &&
               p.window == 32);
     ck_assert_int_eq(rows_of(&p, 1000), 125);
+    lh_policy_options ends = {.policy = "tova", .budget = "20%", .parts = {.sinks = "10%", .recents = "12.5%"}};
+    ck_assert_int_eq(fixed(&ends, 1512).sinks, 30); /* of 302 */
+    ck_assert_int_eq(fixed(&ends, 1512).recents, 37);
     ck_assert_int_eq(rows_of(&p, 3), 1);
     ck_assert_int_eq(lh_policy_entries(&p, 1512), 302);
     ck_assert_int_eq(lh_policy_entries(&p, 2), 1);

@@ -40,7 +40,7 @@ static const struct {
     VALUES(pool, "pool", "none", "max", "avg"),
     VALUES(pool_size, "pool-size", "1", "7", "31"),
     VALUES(group_stage, "group-stage", "weight", "score"),
-    VALUES(sinks, "sinks", "0", "4", "256"),
+    VALUES(sinks, "sinks", "0", "4", "256", "10%"),
     VALUES(recents, "recents", "0", "32", "50%", "33.3%"),
     VALUES(head_budget, "head-budget", "uniform", "adaptive", "profile:0123456789abcdef"),
     VALUES(alpha, "alpha", "0", "0.5", ".20", "1"),
@@ -122,7 +122,7 @@ static void check_fixed(const lh_policy *plan, int64_t seen)
     shareless.rows = (lh_policy_amount){.n = fixed.rows};
     shareless.recents = (lh_policy_amount){.n = fixed.recents};
     shareless.proxies.kind = LH_PROXIES_NONE;
-    shareless.window = fixed.window, shareless.sinks = fixed.sinks;
+    shareless.window = fixed.window, shareless.sinks = (lh_policy_amount){.n = fixed.sinks};
     shareless.every = fixed.every, shareless.block = fixed.block;
     later = lh_policy_fix(&shareless, seen + 1000); /* numbers stay */
     ck_assert(later.budget == fixed.budget && later.rows == fixed.rows && later.recents == fixed.recents);
@@ -319,6 +319,8 @@ START_TEST(test_descriptions_name_every_part_that_is_used)
                  {"streaming", "at every token; entries are scored anew", {0}},
                  {"h2o", "at every token; statistics continue", {0}},
                  {"tova", "at every token; the newest row is observed", {0}},
+                 {"tova", "\nno entry is protected: '--sinks 10% --recents 10%'", {0}},
+                 {"tova", "the newest row is observed\n", {.sinks = "10%", .recents = "10%"}},
                  {"nacl", "all proxies are new ones; the last rows, as many as 1% of the prompt", {0}},
                  {"nacl", "the last rows, as many as the question's", {.proxies = "question"}},
                  {"nacl", "all proxies at the end are new ones; the first", {.proxies_at = "both-ends"}}};
@@ -341,6 +343,10 @@ START_TEST(test_descriptions_name_every_part_that_is_used)
         }
         const char *decoding = strstr(text.data, "\nwhile decoding: ");
         ck_assert(decoding && strstr(decoding, cases[i].decoding));
+        lh_policy_numbers fixed = lh_policy_fix(&plan, 10000);
+        int bare =
+            plan.every && plan.score.source != LH_SCORE_POSITION && !fixed.sinks && !fixed.recents && !fixed.window;
+        ck_assert_int_eq(strstr(decoding, "no entry is protected") != NULL, bare);
         json_decref(json);
         lh_buf_clear(&text);
     }
