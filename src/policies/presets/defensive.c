@@ -13,6 +13,5 @@ const lh_policy_preset lh_policy_defensive = {
               .head_budget = "adaptive",
               .alpha = "0",
               .safeguard = "floor",
-
               .select = "topk",
               .evict = "never"}};
