@@ -108,6 +108,17 @@ lh_keep lh_evict_keep(const lh_evictor *evictor);
 /* A mask made elsewhere, in place of lh_evict_select: [kv_count, lh_evictor_ld] on the host. */
 void lh_evict_put_keep(lh_evictor *evictor, const uint8_t *state);
 
+/* The entries that stayed, where they went after lh_evict_select. */
+typedef struct lh_evict_kept {
+    const lh_ragged *entries;    /* with biases where the policy fits them */
+    const int64_t *offset, *len; /* host, [kv_count] */
+    const int64_t *before;       /* host, [kv_count]: entries of the job's view */
+} lh_evict_kept;
+
+/* Collective where groups are split. Where the policy fits: biases and values of the entries that stayed become such
+ * that the rows which scored see in them what they saw in all of the job's, which are still there (fit.h). */
+void lh_evict_fit(lh_evictor *evictor, const lh_evict_job *job, const lh_evict_kept *kept);
+
 /* Where the attention of a single row may leave its logits: [kv_count x group, ld]. */
 lh_row_logits lh_evict_row_logits(const lh_evictor *evictor);
 

@@ -8,6 +8,15 @@
 #include "evict/workspace.h"
 #include "exec/gather.h"
 
+/* Rows as they are counted: q with all query heads of this rank's KV heads. */
+typedef struct lh_row_block {
+    lh_query_rows rows;
+    int64_t lse_ld;
+    float *own;           /* where a single row's own log-sum-exps go, in place of rows.lse */
+    const int32_t *until; /* the last position that a row sees, where it is not its own */
+    const float *gains;
+} lh_row_block;
+
 struct lh_evictor {
     lh_exec exec;
     lh_evict_shape shape;
@@ -21,21 +30,13 @@ struct lh_evictor {
     void *at[LH_SPACE_PARTS];
     int64_t bytes[LH_SPACE_PARTS]; /* of `at` */
     int64_t ld;
+    lh_row_block scoring; /* the rows that scored last, where the policy fits to them */
     lh_gather gather;
     int64_t *budgets;      /* host, [kv_heads of the model] */
     int64_t summary_bytes; /* that this rank has sent */
 };
 
 /* ---- query rows on their way to the columns (query_rows.c) ---- */
-
-/* Rows as they are counted: q with all query heads of this rank's KV heads. */
-typedef struct lh_row_block {
-    lh_query_rows rows;
-    int64_t lse_ld;
-    float *own;           /* where a single row's own log-sum-exps go, in place of rows.lse */
-    const int32_t *until; /* the last position that a row sees, where it is not its own */
-    const float *gains;
-} lh_row_block;
 
 /* This rank's query heads among those of the row space (evictor.c). */
 float *lh_own_q(const lh_evictor *ev, int64_t rows);

@@ -153,35 +153,3 @@ void lh_evict_put_positions(lh_evictor *ev, const int32_t *positions, int64_t ro
 {
     lh_exec_put(&ev->exec, ev->at[LH_SPACE_POSITIONS], positions, rows * (int64_t)sizeof *positions);
 }
-
-/* ---- rows, by the policy's source ---- */
-
-int lh_evict_uses_rows(const lh_policy_numbers *policy, lh_evict_phase phase, int scored)
-{
-    const lh_source *source = lh_source_of(policy);
-    return source && source->uses_rows && source->uses_rows(policy, phase, scored);
-}
-
-int64_t lh_evict_first_row(const lh_evictor *ev)
-{
-    const lh_policy_numbers *p = &ev->policy;
-    if (p->block || p->first_rows || !lh_evict_uses_attention(p)) return 0;
-    return lh_policy_rows(p, ev->prompt_tokens) ? lh_policy_row_of(p, ev->prompt_tokens, 0) : ev->prompt_tokens;
-}
-
-void lh_evict_begin_layer(lh_evictor *ev, const lh_evict_job *job)
-{
-    const lh_source *source = lh_source_of(&ev->policy);
-    if (source->begin) source->begin(ev, job);
-}
-
-void lh_evict_rows(lh_evictor *ev, const lh_evict_job *job, const lh_query_rows *rows)
-{
-    lh_source_of(&ev->policy)->rows(ev, job, rows);
-}
-
-void lh_evict_end_layer(lh_evictor *ev, const lh_evict_job *job)
-{
-    const lh_source *source = lh_source_of(&ev->policy);
-    if (source->end) source->end(ev, job);
-}

@@ -8,6 +8,10 @@
 const lh_fit_strength lh_fit_usual_bias = {.ridge = 1e-2f, .steps = 3},
                       lh_fit_usual_values = {.ridge = 1e-1f, .steps = 3};
 
+/* Entries whose weights are worked out together before the eviction: not as many as `work` has room for, which depends
+ * on the heads of a rank. */
+enum { AT_ONCE = 512 };
+
 /* Factors of weights are between e^-3 and e^3; one less than those. */
 static const float factor_low = 0.0497870684f - 1.0f, factor_high = 20.0855369f - 1.0f;
 
@@ -32,7 +36,7 @@ static int64_t rows_of(const lh_fit *fit)
 /* Floats of the arrays; those of `head` are set where it is given. */
 static int64_t place_arrays(const lh_fit *fit, fit_head *head)
 {
-    const int64_t n = rows_of(fit), d = fit->rows.kv->head_dim, cols = fit->cols;
+    const int64_t n = rows_of(fit), d = fit->rows.kv->head_dim, cols = lh_max_i64(fit->cols, AT_ONCE);
     fit_head none, *a = head ? head : &none;
     struct {
         float **at;
@@ -165,8 +169,8 @@ void lh_fit_outputs(const lh_exec *exec, const lh_fit *fit)
         fit_head a = open_head(exec, fit, h);
         float *outputs = fit->outputs + h * a.dim * a.n;
         lh_exec_zero(exec, outputs, a.dim * a.n * (int64_t)sizeof *outputs);
-        for (; a.first < fit->len[h]; a.first += fit->cols) {
-            a.cols = lh_min_i64(fit->cols, fit->len[h] - a.first);
+        for (; a.first < fit->len[h]; a.first += AT_ONCE) {
+            a.cols = lh_min_i64(AT_ONCE, fit->len[h] - a.first);
             add_up_values(&a, type);
             LH_RUN(exec, add, .y = outputs, .x = a.products, .tokens = a.dim, .dim = a.n, .y_ld = a.n, .x_ld = a.n);
         }

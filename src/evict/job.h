@@ -13,6 +13,7 @@ typedef struct lh_evict_shape {
     int64_t head_dim, hidden;
     float scale, softcap; /* of the logits */
     int64_t layers;       /* for budgets over all of them */
+    lh_order order;       /* of sums of products */
 } lh_evict_shape;
 
 /* The output projection of a layer, for policies that weigh values by what it makes of them: this rank's columns. */

@@ -87,10 +87,10 @@ static void move_after(lh_evictor *ev, const lh_evict_job *job, lh_query_rows *r
            .dim = dim, .rotary = r->rotary, .ld = heads * dim, .scale = r->scale);
 }
 
-lh_query_rows lh_scoring_rows(lh_evictor *ev, const lh_evict_job *job)
+lh_row_block lh_scoring_rows(lh_evictor *ev, const lh_evict_job *job)
 {
     lh_query_rows rows = job->rows ? *job->rows : kept_rows(ev, job);
     if (!job->rows) lh_check_rows(ev, job, &rows);
     if (ev->policy.score.rows_at == LH_ROWS_AT_AFTER) move_after(ev, job, &rows);
-    return rows;
+    return lh_join_rows(ev, job, &rows);
 }

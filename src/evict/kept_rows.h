@@ -8,9 +8,9 @@
 /* Those of `rows` that the policy observes. */
 void lh_keep_rows(lh_evictor *ev, const lh_query_rows *rows);
 
-/* The rows that score: those of the job (of a ring, or of a trace, which are where the policy says), or those that were
- * kept; LH_EFILE where the log-sum-exps of these are not finite. By '--rows-at after' moved, in lh_own_q, and without
- * log-sum-exps: they see other entries from there. */
-lh_query_rows lh_scoring_rows(lh_evictor *ev, const lh_evict_job *job);
+/* Collective where groups are split. The rows that score, as they are counted (query_rows.c): those of the job (of a
+ * ring, or of a trace, which are where the policy says), or those that were kept; LH_EFILE where the log-sum-exps of
+ * these are not finite. By '--rows-at after' moved, in lh_own_q: they see other entries from there. */
+lh_row_block lh_scoring_rows(lh_evictor *ev, const lh_evict_job *job);
 
 #endif

@@ -69,7 +69,7 @@ static void put_gains(lh_evictor *ev, lh_row_block *b)
     lh_free(gains);
 }
 
-/* A single row's is worked out where it is counted. */
+/* A single row's is worked out where it is counted, unless it is wanted later. */
 static void normalise(lh_evictor *ev, const lh_evict_job *job, lh_row_block *b)
 {
     const lh_heads *h = &ev->shape.heads;
@@ -78,9 +78,10 @@ static void normalise(lh_evictor *ev, const lh_evict_job *job, lh_row_block *b)
     put_until(ev, job, b);
     put_gains(ev, b);
     b->lse_ld = grouped;
-    b->own = b->rows.tokens == 1 ? lse : NULL;
-    b->rows.lse = b->rows.tokens == 1 ? NULL : lse;
-    if (b->own) return;
+    const int is_single = b->rows.tokens == 1 && ev->policy.fitting.kind == LH_FIT_NONE;
+    b->own = is_single ? lse : NULL;
+    b->rows.lse = is_single ? NULL : lse;
+    if (is_single) return;
     LH_RUN(&ev->exec, row_lse, .lse = lse,
            .rows = {.q = b->rows.q,
                     .positions = b->rows.positions,

@@ -5,10 +5,9 @@ extern const lh_source lh_source_window, lh_source_running, lh_source_caller;
 LH_SOURCE_WORDS(SOURCE)
 #undef SOURCE
 
-static const lh_source *const sources[] = {
-    [LH_SCORE_CALLER] = &lh_source_caller,
+static const lh_source *const sources[] = {[LH_SCORE_CALLER] = &lh_source_caller,
 #define SOURCE(word, meaning, number, statistic, name) [number] = &lh_source_##name,
-    LH_SOURCE_WORDS(SOURCE)
+                                           LH_SOURCE_WORDS(SOURCE)
 #undef SOURCE
 };
 
@@ -22,4 +21,9 @@ const lh_source *lh_source_of(const lh_policy_numbers *p)
 int lh_evict_uses_attention(const lh_policy_numbers *p)
 {
     return p->score.source == LH_SCORE_ATTENTION;
+}
+
+int lh_keeps_rows(const lh_policy_numbers *p)
+{
+    return p->evicts && ((lh_evict_uses_attention(p) && !p->score.running) || p->fitting.kind != LH_FIT_NONE);
 }

@@ -19,7 +19,7 @@ static void space(const lh_space_request *request, int64_t *bytes)
     const int64_t dim = request->shape->head_dim, f32 = sizeof(float), f64 = sizeof(double);
     int64_t grouped = h->kv_count * h->group, q_heads = h->split ? h->heads : h->q_count;
     if (request->need.ranked) bytes[LH_SPACE_SECOND] = h->kv_count * request->need.ld * f32; /* norms of the values */
-    bytes[LH_SPACE_Q] = LH_ROWS_AT_ONCE * h->q_count * dim * f32;
+    bytes[LH_SPACE_UNROTATED] = LH_ROWS_AT_ONCE * h->q_count * dim * f32;
     bytes[LH_SPACE_INVERSE] = dim * f32;
     bytes[LH_SPACE_SUMS] = q_heads * dim * f64;
     bytes[LH_SPACE_PRODUCTS] = q_heads * dim * dim * f64;
@@ -53,7 +53,7 @@ static void add_rows(lh_evictor *ev, const lh_evict_job *job, const lh_query_row
 {
     const lh_rotation *r = job->layer.rotation;
     int64_t heads = ev->shape.heads.q_count, dim = ev->shape.head_dim, width = heads * dim;
-    float *q = ev->at[LH_SPACE_Q];
+    float *q = ev->at[LH_SPACE_UNROTATED];
     double *sums = (double *)ev->at[LH_SPACE_SUMS] + own_head(ev) * dim,
            *products = (double *)ev->at[LH_SPACE_PRODUCTS] + own_head(ev) * dim * dim;
     for (int64_t at = lh_max_i64(ev->policy.sinks - rows->first, 0); at < rows->tokens; at += LH_ROWS_AT_ONCE) {

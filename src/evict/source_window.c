@@ -16,19 +16,6 @@ static void space(const lh_space_request *request, int64_t *bytes)
         if (h->split)
             bytes[LH_SPACE_COLUMNS] = lh_exchanged_bytes(h, lh_attention_parts(p, h) + squares, request->need.ld);
     }
-    lh_attention_row_space(request, request->tokens ? lh_min_i64(p->rows, request->tokens) : p->rows, 0, bytes);
-}
-
-static int uses_rows(const lh_policy_numbers *policy, lh_evict_phase phase, int scored)
-{
-    (void)policy;
-    return scored && phase == LH_EVICT_PREFILL;
-}
-
-static void keep_rows(lh_evictor *ev, const lh_evict_job *job, const lh_query_rows *rows)
-{
-    (void)job;
-    lh_keep_rows(ev, rows);
 }
 
 /* ---- scores ---- */
@@ -56,8 +43,8 @@ static lh_columns counted_before(const lh_evictor *ev, const lh_counted_rows *co
 static void observe(lh_evictor *ev, const lh_evict_job *job, const lh_columns *to)
 {
     int split = ev->shape.heads.split;
-    lh_query_rows own = lh_scoring_rows(ev, job);
-    lh_row_block b = lh_join_rows(ev, job, &own);
+    lh_row_block b = lh_scoring_rows(ev, job);
+    ev->scoring = b;
     lh_exec_zero(&ev->exec, ev->at[LH_SPACE_RAW], ev->bytes[LH_SPACE_RAW]);
     lh_exec_zero(&ev->exec, ev->at[LH_SPACE_SQUARES], ev->bytes[LH_SPACE_SQUARES]);
     (split || to->each_head ? lh_count_shares : lh_count_columns)(ev, job, &b, to);
@@ -71,5 +58,4 @@ static void score(lh_evictor *ev, const lh_evict_job *job)
     lh_finish_statistics(ev, job, &columns, job->seen - lh_policy_rows(&ev->policy, job->seen) + ev->policy.first_rows);
 }
 
-const lh_source lh_source_window = {
-    .parts = lh_attention_parts, .space = space, .uses_rows = uses_rows, .rows = keep_rows, .score = score};
+const lh_source lh_source_window = {.parts = lh_attention_parts, .space = space, .score = score};

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/minmax.h"
+#include "evict/attention.h"
 #include "evict/score_source.h"
 
 /* AdaKV's search for the best entries of all heads. */
@@ -46,5 +47,7 @@ void lh_space_sizes(const lh_space_request *request, int64_t bytes[LH_SPACE_PART
         if (p->budgets.heads == LH_HEADS_ADAPTIVE) size_search(request, bytes);
     }
     if (request->need.scored) size_norms(request, bytes);
+    if (lh_keeps_rows(p))
+        lh_attention_row_space(request, request->tokens ? lh_min_i64(p->rows, request->tokens) : p->rows, 0, bytes);
     if (source && source->space) source->space(request, bytes);
 }

@@ -45,7 +45,8 @@ lh_status lh_kv_open(lh_kv **out, const lh_exec *exec, const lh_kv_shape *shape,
                             .hidden = shape->hidden,
                             .scale = shape->scale,
                             .softcap = shape->softcap,
-                            .layers = shape->layers};
+                            .layers = shape->layers,
+                            .order = shape->order};
     LH_TRY_DONE(lh_calloc(&kv, 1, sizeof *kv));
     kv->exec = *exec;
     kv->shape = *shape;

@@ -26,6 +26,7 @@ typedef struct lh_kv_shape {
     int64_t window;         /* keys that a row of a sliding layer sees */
     const uint8_t *sliding; /* [layers], borrowed for the life of the cache; NULL: none slides */
     int64_t hidden;
+    lh_order order; /* of sums of products: LH_ORDER_FIXED for the same bits on any number of ranks */
     /* borrowed; NULL where no policy will ask for them */
     const lh_projection *projections; /* [layers] */
     const lh_rotation *rotations;     /* [layers] */

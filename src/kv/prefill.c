@@ -157,6 +157,9 @@ static void settle_layer(lh_kv *kv, const lh_evict_job *job, const lh_arena *fro
     } else {
         lh_evict_select(kv->evictor, job, kv->arrays.kept);
         lh_kv_move_kept(kv, job, kv->arrays.kept);
+        lh_evict_fit(
+            kv->evictor, job,
+            &(lh_evict_kept){.entries = &own->view, .offset = own->offset, .len = own->len, .before = from->len});
     }
 }
 

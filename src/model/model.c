@@ -254,5 +254,6 @@ lh_kv_shape lh_model_kv_shape(const lh_model *model, lh_dtype kv_type)
 {
     lh_kv_shape shape = lh_config_kv_shape(&model->config, &model->shard, kv_type);
     shape.projections = model->projections;
+    shape.order = model->options.order;
     return shape;
 }

@@ -40,6 +40,7 @@ lh_policy_numbers lh_policy_fix(const lh_policy *policy, int64_t tokens)
                            .shape = policy->shape,
                            .budgets = policy->budgets,
                            .select = policy->select,
+                           .fitting = policy->fitting,
                            .compat = policy->compat,
                            .positions = policy->positions,
                            .budget = lh_policy_entries(policy, tokens),
@@ -81,7 +82,18 @@ int lh_policy_projects(const lh_policy_numbers *fixed)
 
 int64_t lh_policy_rows(const lh_policy_numbers *fixed, int64_t seen)
 {
-    return fixed->evicts && fixed->score.source == LH_SCORE_ATTENTION ? lh_min_i64(seen, fixed->rows) : 0;
+    const int looks = fixed->score.source == LH_SCORE_ATTENTION || fixed->fitting.kind != LH_FIT_NONE;
+    return fixed->evicts && looks ? lh_min_i64(seen, fixed->rows) : 0;
+}
+
+int lh_policy_fits_bias(const lh_policy_numbers *fixed)
+{
+    return fixed->fitting.kind == LH_FIT_BIAS || fixed->fitting.kind == LH_FIT_BOTH;
+}
+
+int lh_policy_fits_values(const lh_policy_numbers *fixed)
+{
+    return fixed->fitting.kind == LH_FIT_VALUES || fixed->fitting.kind == LH_FIT_BOTH;
 }
 
 int64_t lh_policy_spread_row(int64_t tokens, int64_t rows, int64_t r)

@@ -13,6 +13,7 @@ typedef struct lh_policy_numbers {
     lh_policy_shape shape;
     lh_policy_division budgets;
     lh_policy_selection select;
+    lh_policy_fitting fitting;
     lh_compat compat;
     lh_position_mode positions;
     int64_t budget;           /* entries per KV head; `full`: the tokens of the prompt */
@@ -39,8 +40,13 @@ int lh_statistic_is_joint(lh_statistic statistic);
 /* 1 where norms of projected values weigh scores. */
 int lh_policy_projects(const lh_policy_numbers *fixed);
 
-/* Number of query rows to observe after `seen` tokens, at most `seen`; 0 for scores without rows. With proxies: P. */
+/* Number of query rows to observe after `seen` tokens, at most `seen`; 0 for scores without rows and
+ * without a fit. With proxies: P. */
 int64_t lh_policy_rows(const lh_policy_numbers *fixed, int64_t seen);
+
+/* 1 where biases of the entries that stay are fitted; and where values are. */
+int lh_policy_fits_bias(const lh_policy_numbers *fixed);
+int lh_policy_fits_values(const lh_policy_numbers *fixed);
 
 /* The r-th of `rows` rows that are spread evenly over `tokens` tokens, rows <= tokens. Those of an odd share of `rows`
  * are among those of `rows`. */

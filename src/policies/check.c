@@ -95,7 +95,22 @@ static int expects_later(const lh_policy *p)
 
 static int moves_all_rows(const lh_policy *p)
 {
-    return p->score.rows_at == LH_ROWS_AT_AFTER && p->score.running;
+    return p->score.rows_at == LH_ROWS_AT_AFTER && (p->score.running || p->rows.n == INT64_MAX);
+}
+
+static int fits_from_own_places(const lh_policy *p)
+{
+    return p->fitting.kind && p->score.rows_at != LH_ROWS_AT_AFTER;
+}
+
+static int fits_over_layers(const lh_policy *p)
+{
+    return p->fitting.kind && p->budgets.layers == LH_LAYERS_ADAPTIVE;
+}
+
+static int fits_slots(const lh_policy *p)
+{
+    return p->fitting.kind && p->positions == LH_POSITION_SLOT;
 }
 
 static int spreads_visits(const lh_policy *p)
@@ -183,6 +198,13 @@ static const struct {
     {moves_all_rows,
      "'--rows-at after' moves some rows, and not all as they pass: give '--rows sample:N' or last:N, and "
      "a window"},
+    {fits_from_own_places,
+     "'--fit' needs rows that see all of the prompt ('--rows-at after', '--proxies none'): a fit to rows that saw only "
+     "what is before them makes answers worse"},
+    {fits_over_layers,
+     "'--fit' fits a layer when its prefill ends, but '--layer-budget adaptive' chooses when that of all "
+     "layers has ended: give '--layer-budget uniform', pyramid or FILE"},
+    {fits_slots, "'--fit' is to rows that see entries at their positions: it needs '--positions original'"},
     {spreads_visits,
      "'--statistic mas' divides by the rows after an entry, but rows that are spread or moved by '--rows "
      "sample:N' or '--rows-at after' are not those: give mean"},

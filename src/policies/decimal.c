@@ -42,6 +42,11 @@ int lh_decimal_read(lh_decimal *out, const char *text, int64_t bytes)
     return 1;
 }
 
+double lh_decimal_value(lh_decimal value)
+{
+    return (double)value.digits / (double)(int64_t)power_of_ten(value.scale);
+}
+
 void lh_decimal_write(lh_decimal value, lh_part_value *out)
 {
     long long integer = (long long)(value.digits / (int64_t)power_of_ten(value.scale));

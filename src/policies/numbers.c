@@ -121,8 +121,8 @@ lh_status lh_rows_read(lh_policy *policy, const lh_part *part, const char *text)
         LH_FAIL(LH_EUSAGE,
                 "--rows '%s' must be all, last:N or sample:N with N from 1 on, or a share of the prompt up to 100%%",
                 text);
-    policy->score.running = policy->score.statistic != LH_STAT_LAST && !policy->rows_spread &&
-                            (policy->rows.n == INT64_MAX || policy->window == 0);
+    policy->score.running = lh_policy_attends(policy) && policy->score.statistic != LH_STAT_LAST &&
+                            !policy->rows_spread && (policy->rows.n == INT64_MAX || policy->window == 0);
     return LH_OK;
 }
 

@@ -17,6 +17,9 @@
       "Place of the proxies: the end of the prompt, or half of them at its beginning, which are then the sinks.")     \
     X(window, "window", LH_OPT_STR, NULL, "N",                                                                        \
       "Attention window: the last N rows of the prompt score the entries, and are kept.")                             \
+    X(fit, "fit", LH_OPT_STR, lh_policy_fits, NULL,                                                                   \
+      "What of the kept entries is fitted, so that rows after the prompt see in them what they saw in all.")          \
+    X(ridge, "ridge", LH_OPT_STR, NULL, "X", "Strength that holds fitted values near the old ones, from 0 to 1.")     \
     X(rows_at, "rows-at", LH_OPT_STR, lh_policy_row_places, NULL,                                                     \
       "Place from which rows score: their own, or positions after the prompt, from where they see all of it.")        \
     X(rows, "rows", LH_OPT_STR, NULL, "all|last:N|P%|sample:N",                                                       \

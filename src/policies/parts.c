@@ -27,9 +27,25 @@ static int has_sinks(const lh_policy *policy)
     return policy->proxies.at != LH_PROXIES_AT_BOTH_ENDS;
 }
 
+static int fits_values(const lh_policy *policy)
+{
+    return policy->fitting.kind == LH_FIT_VALUES || policy->fitting.kind == LH_FIT_BOTH;
+}
+
+/* Rows are observed for the fit alone. */
+static int only_fits(const lh_policy *policy)
+{
+    return policy->fitting.kind && !lh_policy_attends(policy);
+}
+
 static int has_rows(const lh_policy *policy)
 {
-    return lh_policy_attends(policy) && !policy->proxies.kind;
+    return (lh_policy_attends(policy) && !policy->proxies.kind) || only_fits(policy);
+}
+
+static int places_rows(const lh_policy *policy)
+{
+    return has_window(policy) || only_fits(policy);
 }
 
 static int gains(const lh_policy *policy)
@@ -97,6 +113,16 @@ static int differs_in_kvpress(const lh_policy *policy)
     return adapts(policy) || has_stages(policy) || narrows(policy);
 }
 
+static const char *where_fits_look(const lh_policy *policy)
+{
+    return only_fits(policy) ? "after" : NULL;
+}
+
+static const char *once_for_spread_rows(const lh_policy *policy)
+{
+    return policy->rows_spread || policy->score.rows_at == LH_ROWS_AT_AFTER ? "never" : NULL;
+}
+
 static const char *last_row(const lh_policy *policy)
 {
     return policy->score.statistic == LH_STAT_LAST ? "last:1" : NULL;
@@ -134,7 +160,10 @@ static const lh_profile_part layer_profile = {LH_PROFILE_OF_LAYERS, offsetof(lh_
     USED(has_rows,                                                                                                 \
          "a statistic of attention ('--statistic sum' or mean, mas, count, rms, max, last) and '--proxies none'"), \
         .forced = last_row, OWN(rows)
-#define ROW_rows_at USED(has_window, OBSERVED " and '--proxies none'"), WORD, AT(score.rows_at)
+#define ROW_rows_at \
+    USED(places_rows, OBSERVED " and '--proxies none', or '--fit'"), .forced = where_fits_look, WORD, AT(score.rows_at)
+#define ROW_fit USED(ranks, "a statistic other than position"), WORD, AT(fitting.kind)
+#define ROW_ridge USED(fits_values, "'--fit values' or both"), SHARE, AT(fitting.ridge)
 #define ROW_gain ATTENTION, WORD, AT(score.gain)
 #define ROW_gain_floor USED(gains, "'--gain'"), WORD, AT(score.gain_floor)
 #define ROW_non_causal                                                                                         \
@@ -167,7 +196,7 @@ static const lh_profile_part layer_profile = {LH_PROFILE_OF_LAYERS, offsetof(lh_
     USED(differs_in_kvpress, "'--head-budget adaptive', '--select two-stage' or '--layer-budget pyramid'"), WORD, \
         AT(compat)
 #define ROW_set_per ALWAYS, WORD, AT(select.joint)
-#define ROW_evict ALWAYS, OWN(evict)
+#define ROW_evict ALWAYS, .forced = once_for_spread_rows, OWN(evict)
 #define ROW_positions ALWAYS, WORD, AT(positions)
 
 static const lh_part table[] = {

@@ -38,6 +38,7 @@ typedef enum lh_statistic {
  * them; and a pyramid falls over the whole budget, window included, rounded and not exact in total. */
 #define LH_NUMBER(word, meaning, number) number,
 typedef enum lh_proxies_at { LH_PROXIES_AT_WORDS(LH_NUMBER) } lh_proxies_at;
+typedef enum lh_fit_kind { LH_FIT_WORDS(LH_NUMBER) } lh_fit_kind;
 typedef enum lh_row_place { LH_ROWS_AT_WORDS(LH_NUMBER) } lh_row_place;
 typedef enum lh_heads_budget { LH_HEADS_WORDS(LH_NUMBER) LH_HEADS_PROFILE } lh_heads_budget;
 typedef enum lh_layers_budget { LH_LAYERS_WORDS(LH_NUMBER) LH_LAYERS_PROFILE } lh_layers_budget;
@@ -91,6 +92,12 @@ typedef struct lh_policy_selection {
     lh_fraction random_share;          /* as it was written, "7/19" or a decimal */
 } lh_policy_selection;
 
+/* What is fitted of the entries that stay, to the rows that score, or (scores without rows) to such rows alone. */
+typedef struct lh_policy_fitting {
+    lh_fit_kind kind;
+    lh_decimal ridge;
+} lh_policy_fitting;
+
 /* Rows that are observed and protected. question: the tokens of the question, 0: not known yet (lh_policy_ask). */
 typedef enum lh_proxies_kind { LH_PROXIES_NONE, LH_PROXIES_SHARE, LH_PROXIES_QUESTION } lh_proxies_kind;
 typedef struct lh_policy_proxies {
@@ -115,6 +122,7 @@ typedef struct lh_policy {
     lh_policy_amount sinks, recents; /* percent: of the budget */
     lh_policy_division budgets;
     lh_policy_selection select;
+    lh_policy_fitting fitting;
     lh_compat compat;
     int64_t every;     /* decode: evict at every m-th generated token; 0: never */
     int every_is_rows; /* as many tokens as there are proxies; `every` is 1 */

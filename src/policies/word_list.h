@@ -8,6 +8,7 @@
 #define LH_POLICY_WORDS(X)                          \
     X(lh_policy_statistics, LH_STATISTIC_WORDS)     \
     X(lh_policy_proxy_places, LH_PROXIES_AT_WORDS)  \
+    X(lh_policy_fits, LH_FIT_WORDS)                 \
     X(lh_policy_row_places, LH_ROWS_AT_WORDS)       \
     X(lh_policy_groups, LH_GROUP_WORDS)             \
     X(lh_policy_pools, LH_POOL_WORDS)               \
@@ -51,6 +52,12 @@
 #define LH_PROXIES_AT_WORDS(X)                                        \
     X("end", "Proxies are the end of the prompt.", LH_PROXIES_AT_END) \
     X("both-ends", "Half of the proxies are the beginning of the prompt, the others its end.", LH_PROXIES_AT_BOTH_ENDS)
+
+#define LH_FIT_WORDS(X)                                                                                            \
+    X("none", "Entries stay what they were.", LH_FIT_NONE)                                                         \
+    X("bias", "A bias of each kept entry, which stands for the attention that went to evicted ones.", LH_FIT_BIAS) \
+    X("values", "The values, so that outputs stay what they were.", LH_FIT_VALUES)                                 \
+    X("both", "A bias of each kept entry for the attention that went to evicted ones, then the values.", LH_FIT_BOTH)
 
 #define LH_ROWS_AT_WORDS(X)                                     \
     X("own", "Rows score from where they are.", LH_ROWS_AT_OWN) \

@@ -45,6 +45,18 @@ int lh_replay_is_oracle(const lh_replay *r, int64_t policy)
     return policy >= r->study.oracle;
 }
 
+/* NULL, or why no trace can tell what it does. */
+static const char *not_replayed(const lh_policy_choice *c)
+{
+    if (c->given) return "keep sets are given, a replay chooses them";
+    if (c->policy.block)
+        return "it evicts while it prefills, so that the rows that follow see other keys than those of the trace "
+               "('--evict never' or 'every:m' can be)";
+    if (c->policy.fitting.kind != LH_FIT_NONE)
+        return "it changes what it keeps, and a replay judges entries as they were recorded: leave out '--fit'";
+    return NULL;
+}
+
 /* Names of policies and budgets, as they come. */
 static lh_status collect(lh_replay *r)
 {
@@ -55,11 +67,8 @@ static lh_status collect(lh_replay *r)
         const lh_policy_choice *c = &list->at[i];
         if (!c->policy.evicts) continue;
         adaptive |= c->policy.budgets.heads == LH_HEADS_ADAPTIVE;
-        if (c->given || c->policy.block)
-            LH_FAIL(LH_EUSAGE, "policy '%s' cannot be replayed: %s", c->name,
-                    c->given ? "keep sets are given, a replay chooses them"
-                             : "it evicts while it prefills, so that the rows that follow see other keys than those of "
-                               "the trace ('--evict never' or 'every:m' can be)");
+        const char *why = not_replayed(c);
+        if (why) LH_FAIL(LH_EUSAGE, "policy '%s' cannot be replayed: %s", c->name, why);
         LH_TRY(add_name(&r->names, &s->policy_count, c->name));
         LH_TRY(add_name(&r->budgets, &s->budget_count, c->budget));
     }

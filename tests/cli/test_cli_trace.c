@@ -7,8 +7,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/h5.h"
 #include "cli/program.h"
+#include "cli/same_files.h"
 #include "cli/tiny.h"
 #include "suite.h"
 
@@ -19,65 +19,6 @@
 enum { LAYERS = 3 };
 
 /* ---- a trace on ranks ---- */
-
-static lh_status add_name(void *arg, lh_h5 *h5, const char *name)
-{
-    (void)h5;
-    return lh_buf_printf(arg, "%s\n", name);
-}
-
-/* The bytes of an array, and of a text, are those of another file. */
-static lh_status compare_array(void *arg, lh_h5 *h5, const char *name)
-{
-    lh_h5_array *array = NULL;
-    lh_h5_shape a, b, want;
-    void *here = NULL, *there = NULL;
-    if (strncmp(name, "/timings/", 9) == 0) return LH_OK;
-    ck_assert_int_eq(lh_h5_array_open(&array, h5, name), LH_OK);
-    want = *lh_h5_array_shape(array);
-    lh_h5_array_close(array);
-    ck_assert_int_eq(lh_h5_get(h5, name, &want, &a, &here), LH_OK);
-    ck_assert_msg(lh_h5_get(arg, name, &want, &b, &there) == LH_OK, "%s", lh_error_message());
-    ck_assert_msg(memcmp(here, there, (size_t)(lh_h5_shape_count(&a) * lh_dtype_bytes(a.type))) == 0, "%s differs",
-                  name);
-    lh_free(here);
-    lh_free(there);
-    return LH_OK;
-}
-
-static lh_status compare_text(void *arg, lh_h5 *h5, const char *name)
-{
-    char *here = NULL, *there = NULL;
-    int64_t bytes;
-    ck_assert_int_eq(lh_h5_get_text(h5, name, &here, &bytes), LH_OK);
-    ck_assert_int_eq(lh_h5_get_text(arg, name, &there, &bytes), LH_OK);
-    ck_assert_str_eq(here, there);
-    lh_free(here);
-    lh_free(there);
-    return LH_OK;
-}
-
-static lh_h5 *open_trace(const char *path)
-{
-    lh_h5 *h5 = NULL;
-    ck_assert_msg(lh_h5_open(&h5, path, &(lh_h5_header){"trace", 1, NULL}) == LH_OK, "%s", lh_error_message());
-    return h5;
-}
-
-static void same_traces(const char *one, const char *more)
-{
-    lh_h5 *a = open_trace(one), *b = open_trace(more);
-    lh_buf names = {0}, others = {0};
-    ck_assert_int_eq(lh_h5_each_array(a, add_name, &names), LH_OK);
-    ck_assert_int_eq(lh_h5_each_array(b, add_name, &others), LH_OK);
-    ck_assert_str_eq(names.data, others.data);
-    ck_assert_int_eq(lh_h5_each_array(a, compare_array, b), LH_OK);
-    ck_assert_int_eq(lh_h5_each_text(a, compare_text, b), LH_OK);
-    lh_buf_clear(&names);
-    lh_buf_clear(&others);
-    lh_h5_close(a);
-    lh_h5_close(b);
-}
 
 /* Two KV heads: on three and four ranks groups are split. */
 START_TEST(test_a_trace_is_the_same_on_any_number_of_ranks)
@@ -93,7 +34,7 @@ START_TEST(test_a_trace_is_the_same_on_any_number_of_ranks)
         for (int ranks = 2; ranks <= 4; ranks++) {
             program_run(&r, ranks, TRACE "%s -o more.h5", runs[i]);
             program_exits(&r, 0);
-            same_traces("one.h5", "more.h5");
+            same_files("trace", "one.h5", "more.h5");
         }
         program_run(&r, 1, "verify one.h5");
         program_exits(&r, 0);
@@ -104,7 +45,7 @@ END_TEST
 
 static lh_h5_filter filter_of(const char *path, const char *name)
 {
-    lh_h5 *h5 = open_trace(path);
+    lh_h5 *h5 = same_files_open("trace", path);
     lh_h5_array *array = NULL;
     ck_assert_int_eq(lh_h5_array_open(&array, h5, name), LH_OK);
     lh_h5_filter filter = lh_h5_array_storage(array).filter;
@@ -121,7 +62,7 @@ START_TEST(test_a_compressed_trace_holds_the_same)
     for (int ranks = 1; ranks <= 4; ranks++) {
         program_run(&r, ranks, TRACE TWO_QUESTIONS "--trace-level full --trace-compress deflate -o small.h5");
         program_exits(&r, 0);
-        same_traces("plain.h5", "small.h5");
+        same_files("trace", "plain.h5", "small.h5");
     }
     ck_assert_int_eq(filter_of("plain.h5", "/layers/000/prefill/keys"), LH_H5_PLAIN);
     ck_assert_int_eq(filter_of("small.h5", "/layers/002/prefill/keys"), LH_H5_DEFLATE);
@@ -136,7 +77,7 @@ END_TEST
 /* One bit of an array: of slabs of two ranks (keys), of several answers (queries after the prompt). */
 static void flip_bit(const char *path, const char *name, int rank)
 {
-    lh_h5 *h5 = open_trace(path);
+    lh_h5 *h5 = same_files_open("trace", path);
     lh_h5_shape shape, want = {.type = LH_F32, .rank = rank, .dims = {-1, -1, -1}};
     lh_buf file = {0};
     char *data = NULL, byte;
@@ -262,7 +203,7 @@ START_TEST(test_steps_have_the_logits_of_the_run)
                 TRACE "--scenario context-only --question 'Who is it?' --logits l.h5 --trace-level stats -o s.h5");
     program_exits(&r, 0);
     ck_assert_int_eq(lh_h5_open(&written, "l.h5", &(lh_h5_header){"analysis", 1, NULL}), LH_OK);
-    trace = open_trace("s.h5");
+    trace = same_files_open("trace", "s.h5");
     float *logits = read_array(written, "/logits", LH_F32, &l), *lse = read_array(trace, "/steps/lse", LH_F32, &s),
           *best = read_array(trace, "/steps/top_logits", LH_F32, &b),
           *seconds = read_array(trace, "/timings/steps", LH_F32, &t);
@@ -382,10 +323,8 @@ static void read_part(lh_buf *out, const char *path, const char *part)
 /* The tokens of two files are the same. */
 static void same_tokens(const char *one, const char *other)
 {
-    lh_h5 *h5 = NULL, *there = NULL;
-    ck_assert_int_eq(lh_h5_open(&h5, one, &(lh_h5_header){.kind = "keep-sets", .schema = 1}), LH_OK);
-    ck_assert_int_eq(lh_h5_open(&there, other, &(lh_h5_header){.kind = "keep-sets", .schema = 1}), LH_OK);
-    ck_assert_int_eq(compare_array(there, h5, "/tokens"), LH_OK);
+    lh_h5 *h5 = same_files_open("keep-sets", one), *there = same_files_open("keep-sets", other);
+    same_array(h5, there, "/tokens");
     lh_h5_close(h5);
     lh_h5_close(there);
 }
@@ -545,14 +484,9 @@ START_TEST(test_an_analysis_is_the_same_on_any_number_of_ranks)
     program_run(&r, 1, "replay k2.h5 --policy snapkv,h2o --budget 10%%,30%% --threads 1 -q -o one.h5");
     program_exits(&r, 0);
     for (int ranks = 2; ranks <= 4; ranks++) {
-        lh_h5 *a = NULL, *b = NULL;
         program_run(&r, ranks, "replay k2.h5 --policy snapkv,h2o --budget 10%%,30%% --threads 1 -q -o more.h5");
         program_exits(&r, 0);
-        ck_assert_int_eq(lh_h5_open(&a, "one.h5", &(lh_h5_header){"analysis", 1, NULL}), LH_OK);
-        ck_assert_int_eq(lh_h5_open(&b, "more.h5", &(lh_h5_header){"analysis", 1, NULL}), LH_OK);
-        ck_assert_int_eq(lh_h5_each_array(a, compare_array, b), LH_OK);
-        lh_h5_close(a);
-        lh_h5_close(b);
+        same_arrays("analysis", "one.h5", "more.h5");
     }
     program_clear(&r);
 }
@@ -590,6 +524,8 @@ START_TEST(test_what_was_not_recorded_is_refused)
     program_exits(&r, 0);
     program_refuses(1, 2, "'--trace-rows N' those of '--rows sample:N'",
                     "replay keys.h5 --policy 'snapkv --rows sample:31' --budget 40");
+    program_refuses(1, 2, "leave out '--fit'",
+                    "replay keys.h5 --policy 'keydiff --fit both --rows sample:32' --budget 40");
     program_refuses(1, 2, "policy 'snapkv --evict block:8' cannot be replayed",
                     "replay keys.h5 --policy 'snapkv --evict block:8' --budget 40");
     program_run(&r, 1, TRACE "--trace-layers 0,2 -o some.h5");

@@ -31,8 +31,11 @@ static const lh_policy_options policies[] = {
     {.policy = "snapkv", .budget = "16"},     /* the window is larger than the budget */
     {.policy = "ada-snapkv", .budget = "32"}, /* and as large */
     {.policy = "streaming", .budget = "1"},
+    /* not scored by hand below, or with other values in the end */
+    {.policy = "snapkv", .budget = "48", .parts = {.rows = "sample:13", .rows_at = "after", .fit = "bias"}},
+    {.policy = "keydiff", .budget = "30%", .parts = {.rows = "sample:9", .fit = "both", .evict = "never"}},
 };
-enum { POLICIES = sizeof policies / sizeof *policies };
+enum { ALL_POLICIES = sizeof policies / sizeof *policies, POLICIES = ALL_POLICIES - 2 };
 
 static const struct {
     int64_t heads, kv_heads;
@@ -228,7 +231,7 @@ END_TEST
 
 START_TEST(test_a_budget_of_the_whole_prompt_changes_nothing)
 {
-    for (int p = 0; p < POLICIES; p++) {
+    for (int p = 0; p < ALL_POLICIES; p++) {
         kv_rig_case c = case_of(p % SHAPES, p);
         kv_rig r;
         kv_rig_result got;
@@ -407,6 +410,7 @@ static lh_ops failing_ops(int which)
 static const char *const eviction_ops[] = {
 #define LH_OP(op, summary) #op,
 #include "kernels/ops_budgets_list.h"
+#include "kernels/ops_fit_list.h"
 #include "kernels/ops_observe_list.h"
 #include "kernels/ops_score_list.h"
 #include "kernels/ops_select_list.h"
@@ -434,6 +438,11 @@ static const lh_policy_options failing_policies[] = {
     {.policy = "random", .budget = "40"},
     {.policy = "keydiff", .budget = "40"},
     {.policy = "expected-attention", .budget = "40"},
+    {.policy = "lagkv", .budget = "40", .parts = {.lag = "16"}},
+    {.policy = "defensive", .budget = "60"},
+    {.policy = "ada-snapkv",
+     .budget = "40",
+     .parts = {.statistic = "rms", .fit = "both", .rows_at = "after", .rows = "sample:9", .window = "8"}},
 };
 enum { FAILING_POLICIES = sizeof failing_policies / sizeof *failing_policies, OPS_MOST = 64 };
 
@@ -496,7 +505,7 @@ END_TEST
 START_TEST(test_memory_is_what_was_forecast)
 {
     static const uint8_t sliding[3] = {0, 1, 0};
-    for (int p = -1; p < POLICIES; p++)
+    for (int p = -1; p < ALL_POLICIES; p++)
         for (int slides = 0; slides < 2; slides++)
             for (int shape = 0; shape < SHAPES; shape++) {
                 kv_rig_case c = case_of(shape, p < 0 ? 0 : p);

@@ -28,6 +28,8 @@ static const struct {
     VALUES(proxies, "proxies", "none", "question", "1%", "2.50%", "100%"),
     VALUES(proxies_at, "proxies-at", "end", "both-ends"),
     VALUES(window, "window", "0", "1", "32", "64"),
+    VALUES(fit, "fit", "none", "bias", "values", "both"),
+    VALUES(ridge, "ridge", "0", "0.1", "1"),
     VALUES(rows_at, "rows-at", "own", "after"),
     VALUES(rows, "rows", "all", "last:1", "last:32", "last:64", "5%", "0.125%", "sample:1", "sample:512"),
     VALUES(gain, "gain", "on", "off"),
