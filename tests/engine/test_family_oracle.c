@@ -217,6 +217,15 @@ static int has_definition(int preset, int number, lh_policy_options *policy)
     return !p.block && p.budgets.layers != LH_LAYERS_ADAPTIVE && p.positions == LH_POSITION_ORIGINAL;
 }
 
+/* 1 where some case beside the first has one; a preset whose layers compete has none. */
+static int has_definitions(int preset)
+{
+    lh_policy_options policy;
+    for (int number = 1; number < FAMILY_CASES; number++)
+        if (has_definition(preset, number, &policy)) return 1;
+    return 0;
+}
+
 static void check_preset(lh_engine *engine, int model, int preset, tally *all)
 {
     lh_policy_options policy;
@@ -228,7 +237,7 @@ static void check_preset(lh_engine *engine, int model, int preset, tally *all)
     }
     for (int number = 0; number < 4; number++) /* sliding layers, too, have to choose */
         if (number != 1 && has_definition(preset, number, &policy)) check_case(engine, model, &policy, all);
-    if (!lh_policy_at(preset)->parts.statistic) return;
+    if (!has_definitions(preset)) return;
     while (!has_definition(preset, 1 + (int)family_roll(&d, FAMILY_CASES - 1), &policy)) continue;
     check_case(engine, model, &policy, all);
 }
