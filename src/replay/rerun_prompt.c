@@ -80,19 +80,29 @@ void lh_rerun_append(lh_rerun_group *g, const lh_rerun_entries *e, int64_t posit
            .v = g->v, .positions = g->positions);
 }
 
-/* Rows [from, from + tokens), which are recorded at the end of the prompt. */
-static void record(lh_rerun_group *g, int64_t layer, int64_t from, int64_t tokens)
+/* Recorded rows [at, at + tokens), which follow each other in the prompt. */
+static void record(lh_rerun_group *g, int64_t layer, int64_t at, int64_t tokens)
 {
     const lh_trace_file *t = &g->replay->trace;
     const lh_traced_rows *rows = &g->layers[layer].rows;
-    const int64_t at = t->row_count - (t->prompt - from), width = t->shape.heads.heads * t->shape.head_dim;
+    const int64_t width = t->shape.heads.heads * t->shape.head_dim;
     lh_kv_record(g->caches[0], layer,
                  &(lh_kv_rows){.queries = {.q = rows->queries + at * width,
                                            .lse = rows->lse + at * t->shape.heads.heads,
                                            .positions = t->rows + at,
-                                           .first = from,
+                                           .first = t->rows[at],
                                            .tokens = tokens,
                                            .q_ld = width}});
+}
+
+/* Of tokens [from, end) those rows that were recorded: spread over the prompt, and all at its end. */
+static void record_rows(lh_rerun_group *g, int64_t layer, int64_t from, int64_t end)
+{
+    const lh_trace_file *t = &g->replay->trace;
+    const int64_t last = t->prompt - t->window, first = lh_max_i64(from, last);
+    for (int64_t i = 0; i < t->row_count - t->window; i++)
+        if (t->rows[i] >= from && t->rows[i] < end) record(g, layer, i, 1);
+    if (first < end) record(g, layer, t->row_count - (t->prompt - first), end - first);
 }
 
 /* What the trace has counted: 1 where that is all that the policy observes. */
@@ -146,15 +156,14 @@ static lh_status pass_layer(lh_rerun_group *g, int64_t layer)
     g->rotations[layer] = (lh_rotation){l->frequencies, l->rotary, l->rotation_scale};
     LH_TRY(lh_kv_prefill_begin(lead, layer, &view));
     const int counted = columns_serve(g);
-    const int64_t wanted = counted ? t->prompt : lh_max_i64(lh_kv_wants_rows(lead, layer), t->prompt - t->window);
+    const int64_t wanted = counted ? t->prompt : lh_kv_wants_rows(lead, layer);
     for (int64_t at = 0, n; at < t->prompt; at += n) {
         n = lh_min_i64(g->chunk, t->prompt - at);
         LH_TRY(lh_kv_prefill_next(lead, layer, at, &n, &view));
         lh_rerun_append(
             g, &(lh_rerun_entries){.keys = l->keys, .values = l->values, .first = at, .tokens = n, .all = t->prompt},
             at, view);
-        const int64_t from = lh_max_i64(at, wanted);
-        if (from < at + n) record(g, layer, from, at + n - from);
+        record_rows(g, layer, lh_max_i64(at, wanted), at + n);
     }
     if (counted) put_columns(g, layer);
     LH_TRY(lh_kv_prefill_end(lead, layer));

@@ -335,30 +335,37 @@ static void read_kept(lh_buf *out, const char *path)
 }
 
 /* Every source of scores, every kind of budgets and selections. */
-#define POLICIES                                                                                 \
-    X("streaming")                                                                               \
-    X("h2o")                                                                                     \
-    X("scissorhands")                                                                            \
-    X("tova")                                                                                    \
-    X("mas")                                                                                     \
-    X("roco")                                                                                    \
-    X("snapkv")                                                                                  \
-    X("pyramidkv")                                                                               \
-    X("ada-snapkv")                                                                              \
-    X("ada-pyramid")                                                                             \
-    X("critical-snapkv")                                                                         \
-    X("critical-ada-snapkv")                                                                     \
-    X("ada-snapkv --layer-budget adaptive")                                                      \
-    X("ada-snapkv --statistic rms --rows-at after --rows sample:24")                             \
-    X("nacl")                                                                                    \
-    X("ahakv")                                                                                   \
-    X("knorm") X("keydiff") X("lagkv --lag 8") X("leverage") X("defensive") X("layer-defensive") \
-        X("expected-attention") X("random") X("longhaul")
-static const char *const policies[] = {
-#define X(name) name,
-    POLICIES
-#undef X
-};
+static const char *const policies[] = {"streaming",
+                                       "h2o",
+                                       "scissorhands",
+                                       "tova",
+                                       "mas",
+                                       "roco",
+                                       "snapkv",
+                                       "pyramidkv",
+                                       "ada-snapkv",
+                                       "ada-pyramid",
+                                       "critical-snapkv",
+                                       "critical-ada-snapkv",
+                                       "ada-snapkv --layer-budget adaptive",
+                                       "ada-snapkv --statistic rms --rows-at after --rows sample:24",
+                                       "nacl",
+                                       "ahakv",
+                                       "knorm",
+                                       "keydiff",
+                                       "lagkv --lag 8",
+                                       "leverage",
+                                       "defensive",
+                                       "layer-defensive",
+                                       "expected-attention",
+                                       "random",
+                                       "longhaul"};
+
+/* Of a policy with parts: letters that file names do not have become '_'. */
+static void as_file_name(char *path)
+{
+    for (char *c = path; (c = strpbrk(c, " :"));) *c = '_';
+}
 
 START_TEST(test_a_replay_keeps_what_a_run_keeps)
 {
@@ -385,7 +392,7 @@ START_TEST(test_a_replay_keeps_what_a_run_keeps)
             read_kept(&kept, "live.h5");
             for (int ranks = 1; ranks <= 4; ranks += 3) {
                 snprintf(path, sizeof path, "sets%d/whole.%s-%s.h5", ranks, policies[p], budget);
-                for (char *c = path; (c = strpbrk(c, " :"));) *c = '_';
+                as_file_name(path);
                 read_kept(&replayed, path);
                 ck_assert_msg(replayed.bytes == kept.bytes && memcmp(replayed.data, kept.data, (size_t)kept.bytes) == 0,
                               "%s keeps other entries than the run", path);
@@ -394,6 +401,39 @@ START_TEST(test_a_replay_keeps_what_a_run_keeps)
     lh_buf_clear(&list);
     lh_buf_clear(&replayed);
     lh_buf_clear(&kept);
+    program_clear(&r);
+}
+END_TEST
+
+/* Without all rows: those that are spread over the prompt, layer by layer and where layers compete. */
+START_TEST(test_rows_that_are_spread_over_the_prompt_are_enough)
+{
+    static const char *const spread[] = {"snapkv --statistic rms --rows-at after --rows sample:32",
+                                         "ada-snapkv --statistic rms --rows-at after --rows sample:32 --layer-budget "
+                                         "adaptive"};
+    program_result r = {0};
+    lh_buf kept = {0}, replayed = {0};
+    program_run(&r, 2, TRACE "-o some.h5");
+    program_exits(&r, 0);
+    for (int i = 0; i < 2; i++) {
+        char path[160];
+        program_run(&r, i + 1, "replay some.h5 --policy '%s' --budget 40 --keep-sets spread -q", spread[i]);
+        program_exits(&r, 0);
+        program_run(
+            &r, 1,
+            "generate -m tiny.h5 --chat=off -f text -n 1 --deterministic -q --policy %s --budget 40 --keep-sets "
+            "live.h5",
+            spread[i]);
+        program_exits(&r, 0);
+        snprintf(path, sizeof path, "spread/some.%s-40.h5", spread[i]);
+        as_file_name(path);
+        read_kept(&kept, "live.h5");
+        read_kept(&replayed, path);
+        ck_assert_msg(replayed.bytes == kept.bytes && memcmp(replayed.data, kept.data, (size_t)kept.bytes) == 0,
+                      "%s keeps other entries than the run", path);
+    }
+    lh_buf_clear(&kept);
+    lh_buf_clear(&replayed);
     program_clear(&r);
 }
 END_TEST
@@ -561,6 +601,7 @@ int main(void)
                                   test_a_killed_run_leaves_what_it_had,
                                   test_a_layer_of_a_killed_run_is_whole_or_not_there,
                                   test_a_replay_keeps_what_a_run_keeps,
+                                  test_rows_that_are_spread_over_the_prompt_are_enough,
                                   test_a_replay_evicts_while_decoding_as_the_run,
                                   test_scores_of_a_file_are_a_policy,
                                   test_an_analysis_is_the_same_on_any_number_of_ranks,
