@@ -5,7 +5,7 @@
 static void score(lh_evictor *ev, const lh_evict_job *job)
 {
     LH_RUN(&ev->exec, lag_scores, .y = ev->at[LH_SPACE_RAW], .kv = job->entries, .ld = ev->ld,
-           .first = ev->policy.sinks, .lag = ev->policy.score.lag);
+           .first = ev->policy.sinks, .lag = lh_min_i64(ev->policy.score.lag, ev->ld));
 }
 
 const lh_source lh_source_lag = {.score = score};

@@ -1,6 +1,7 @@
-/* Attention that the rows of a window (or proxies, or the last row) give: SnapKV and what builds on it. In prefill
- * these rows are kept as they pass and observed at the end of the layer; while decoding the caller keeps the last rows
- * in a ring and hands them over, and each eviction observes them again over the entries that are held. */
+/* Attention that some rows give: those of a window, proxies, the last row (SnapKV and what builds on it), or rows
+ * spread over the prompt. In prefill they are kept as they pass (kept_rows.h) and observed at the end of the layer;
+ * while decoding the caller keeps the last rows in a ring and hands them over, and each eviction observes them again
+ * over the entries that are held. */
 #include "evict/attention.h"
 #include "evict/kept_rows.h"
 

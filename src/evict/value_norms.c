@@ -1,6 +1,7 @@
 /* Norms that weigh scores: of values (AhaKV's prior, arXiv 2506.03762), or the L1 norms of what the output projection
- * makes of them, averaged over the group's query heads (CriticalKV, arXiv 2502.03805). A value never changes, so its
- * norm is made once, before the first eviction that asks for it, and goes with the entry. */
+ * makes of them, averaged over the group's query heads (CriticalKV, arXiv 2502.03805). A value does not change before
+ * it is fitted, and then nothing is evicted any more: its norm is made once, before the first eviction that asks for
+ * it, and goes with the entry. */
 #include "evict/evict_impl.h"
 
 /* Norms of each query head of this rank: rows of LH_SPACE_NORMS, where the row of query head 0 of the ranks' is first.

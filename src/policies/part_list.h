@@ -41,8 +41,7 @@
       "Join query heads before pooling (weight) or after it (score).")                                                \
     X(sinks, "sinks", LH_OPT_STR, NULL, "N|P%",                                                                       \
       "Attention sinks: first entries that are always kept, as a number or a share of the budget; at most half as "   \
-      "many "                                                                                                         \
-      "as there are proxies.")                                                                                        \
+      "many as there are proxies.")                                                                                   \
     X(recents, "recents", LH_OPT_STR, NULL, "N|P%",                                                                   \
       "Last entries that are always kept, as a number or a share of the budget.")                                     \
     X(head_budget, "head-budget", LH_OPT_WORD_OR_FILE, lh_policy_over_heads, NULL,                                    \

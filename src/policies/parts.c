@@ -78,6 +78,11 @@ static int ranks(const lh_policy *policy)
     return policy->score.source != LH_SCORE_POSITION;
 }
 
+static int may_fit(const lh_policy *policy)
+{
+    return ranks(policy) && (lh_policy_observes(policy) || !lh_policy_attends(policy));
+}
+
 static int compares_parts(const lh_policy *policy)
 {
     return policy->score.source == LH_SCORE_LAG;
@@ -156,13 +161,13 @@ static const lh_profile_part layer_profile = {LH_PROFILE_OF_LAYERS, offsetof(lh_
 #define ROW_proxies USED(lh_policy_observes, OBSERVED), OWN(proxies)
 #define ROW_proxies_at USED(has_share_of_proxies, "'--proxies P%'"), WORD, AT(proxies.at)
 #define ROW_window USED(has_window, OBSERVED " and '--proxies none'"), NUMBER, AT(window)
-#define ROW_rows                                                                                                   \
-    USED(has_rows,                                                                                                 \
-         "a statistic of attention ('--statistic sum' or mean, mas, count, rms, max, last) and '--proxies none'"), \
+#define ROW_rows                                                                                                      \
+    USED(has_rows, "a statistic of attention ('--statistic sum' or mean, mas, count, rms, max, last) and '--proxies " \
+                   "none', or '--fit'"),                                                                              \
         .forced = last_row, OWN(rows)
 #define ROW_rows_at \
     USED(places_rows, OBSERVED " and '--proxies none', or '--fit'"), .forced = where_fits_look, WORD, AT(score.rows_at)
-#define ROW_fit USED(ranks, "a statistic other than position"), WORD, AT(fitting.kind)
+#define ROW_fit USED(may_fit, "a statistic other than position and last"), WORD, AT(fitting.kind)
 #define ROW_ridge USED(fits_values, "'--fit values' or both"), SHARE, AT(fitting.ridge)
 #define ROW_gain ATTENTION, WORD, AT(score.gain)
 #define ROW_gain_floor USED(gains, "'--gain'"), WORD, AT(score.gain_floor)

@@ -56,7 +56,8 @@ typedef struct lh_policy_amount {
 
 /* ---- what a resolved policy (lh_policy) and its numbers for a prompt (lh_policy_numbers) have in common ---- */
 
-/* What scores an entry. All but source, lag and scorer are of LH_SCORE_ATTENTION. */
+/* What scores an entry. All but source, lag, scorer and, for a fit, rows_at are of
+ * LH_SCORE_ATTENTION. */
 typedef struct lh_policy_score {
     lh_score_source source;
     lh_statistic statistic;

@@ -17,11 +17,6 @@ static const double safeguard = 0.2;
 
 /* ---- what to replay ---- */
 
-static double value_of(lh_decimal d)
-{
-    return (double)d.digits / pow(10, (double)d.scale);
-}
-
 static lh_decimal decimal_of(double x)
 {
     return (lh_decimal){.digits = llround(x * 1e6), .scale = 6};
@@ -31,18 +26,19 @@ static lh_decimal decimal_of(double x)
 static lh_policy_amount multiply(lh_policy_amount budget, double factor)
 {
     if (budget.percent.digits)
-        return (lh_policy_amount){.percent = decimal_of(fmax(1e-6, fmin(100, factor * value_of(budget.percent))))};
+        return (lh_policy_amount){.percent =
+                                      decimal_of(fmax(1e-6, fmin(100, factor * lh_decimal_value(budget.percent))))};
     return (lh_policy_amount){.n = lh_max_i64(1, llround(factor * (double)budget.n))};
 }
 
 static double amount_of(lh_policy_amount budget)
 {
-    return budget.percent.digits ? value_of(budget.percent) : (double)budget.n;
+    return budget.percent.digits ? lh_decimal_value(budget.percent) : (double)budget.n;
 }
 
 static lh_status name_budget(lh_policy_amount budget, char **out)
 {
-    if (budget.percent.digits) return lh_asprintf(out, "%.6f%%", value_of(budget.percent));
+    if (budget.percent.digits) return lh_asprintf(out, "%.6f%%", lh_decimal_value(budget.percent));
     return lh_asprintf(out, "%lld", (long long)budget.n);
 }
 
@@ -57,9 +53,9 @@ static lh_status add_choice(lh_policy_list *list, const lh_policy_choice *given,
     if (factor == 1) return lh_strdup(&c->budget, given->budget);
     c->policy.budget = multiply(given->policy.budget, factor);
     if (given->policy.sinks.percent.digits)
-        c->policy.sinks.percent = decimal_of(value_of(given->policy.sinks.percent) / factor);
+        c->policy.sinks.percent = decimal_of(lh_decimal_value(given->policy.sinks.percent) / factor);
     if (given->policy.recents.percent.digits)
-        c->policy.recents.percent = decimal_of(value_of(given->policy.recents.percent) / factor);
+        c->policy.recents.percent = decimal_of(lh_decimal_value(given->policy.recents.percent) / factor);
     return name_budget(c->policy.budget, &c->budget);
 }
 

@@ -145,8 +145,7 @@ static const char *missing(const lh_trace_file *t, const lh_policy_numbers *n)
         return "it observes more query rows than were recorded: '--trace-level full' records all, '--trace-window N' "
                "the last N";
     if (n->rows_spread && !has_spread_rows(t, n))
-        return "it observes query rows spread over the prompt that were not recorded: '--trace-level full' records "
-               "all, "
+        return "it observes rows spread over the prompt that were not recorded: '--trace-level full' records all, "
                "'--trace-rows N' those of '--rows sample:N'";
     if (needs_entries && !t->level->entries)
         return "it observes keys or values: record them with '--trace-level keys' or 'full'";
