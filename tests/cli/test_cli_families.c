@@ -111,7 +111,7 @@ static void check_preset(const char *family, const lh_policy_preset *preset)
                     "--keep-sets %s",
                     family, preset->name, preset->parts.statistic ? "--budget 40" : "", i ? "three.h5" : "one.h5");
         program_exits(&r, 0);
-        json_t *o = json_loads(r.out.data, 0, NULL);
+        json_t *o = json_loads(r.out.data, JSON_ALLOW_NUL, NULL);
         ck_assert_ptr_nonnull(o);
         ids[i] = json_incref(json_object_get(o, "token_ids"));
         json_decref(o);
