@@ -5,8 +5,7 @@
 
 #include "cli/program.h"
 #include "cli/same_files.h"
-#include "cli/tiny.h"
-#include "suite.h"
+#include "cli/tiny_suite.h"
 
 #define RUN "-m tiny.h5 --chat=off -f text -n 8 --ignore-eos --deterministic -q "
 #define AFTER "--statistic rms --rows-at after --rows sample:24 "
@@ -116,19 +115,5 @@ int main(void)
                                   test_what_keeps_everything_is_not_fitted,
                                   test_what_cannot_be_fitted_is_refused,
                                   NULL};
-    lh_buf text = {0};
-    program_enter();
-    tiny_write("tiny");
-    tiny_sentences(&text);
-    text.data[300] = 0;
-    program_file("text", text.data);
-    lh_buf_clear(&text);
-    program_result r = {0};
-    program_run(&r, 1, "import tiny -o tiny.h5 -q");
-    int code = r.code;
-    if (code) fprintf(stderr, "%s", r.err.data);
-    program_clear(&r);
-    if (code == 0) code = suite_run("cli fit", tests);
-    program_leave();
-    return code;
+    return tiny_suite_run("cli fit", tests);
 }

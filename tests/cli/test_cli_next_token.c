@@ -7,8 +7,7 @@
 
 #include "base/h5.h"
 #include "cli/program.h"
-#include "cli/tiny.h"
-#include "suite.h"
+#include "cli/tiny_suite.h"
 
 enum { POLICIES = 7, BUDGETS = 2, FIGURES = 3, VALUES = POLICIES * BUDGETS };
 
@@ -222,19 +221,5 @@ int main(void)
                                   test_a_text_that_continues_is_that_of_a_forced_run,
                                   test_what_the_model_cannot_go_on_from_is_refused,
                                   NULL};
-    lh_buf text = {0};
-    program_enter();
-    tiny_write("tiny");
-    tiny_sentences(&text);
-    text.data[300] = 0;
-    program_file("text", text.data);
-    lh_buf_clear(&text);
-    program_result r = {0};
-    program_run(&r, 1, "import tiny -o tiny.h5 -q");
-    int code = r.code;
-    if (code) fprintf(stderr, "%s", r.err.data);
-    program_clear(&r);
-    if (code == 0) code = suite_run("cli next token", tests);
-    program_leave();
-    return code;
+    return tiny_suite_run("cli next token", tests);
 }

@@ -9,8 +9,7 @@
 
 #include "cli/program.h"
 #include "cli/same_files.h"
-#include "cli/tiny.h"
-#include "suite.h"
+#include "cli/tiny_suite.h"
 
 #define TRACE                                                                    \
     "trace -m tiny.h5 --chat=off -f text -n 20 --ignore-eos --deterministic -q " \
@@ -608,19 +607,5 @@ int main(void)
                                   test_figures_are_those_of_an_independent_computation,
                                   test_what_was_not_recorded_is_refused,
                                   NULL};
-    lh_buf text = {0};
-    program_enter();
-    tiny_write("tiny");
-    tiny_sentences(&text);
-    text.data[300] = 0;
-    program_file("text", text.data);
-    lh_buf_clear(&text);
-    program_result r = {0};
-    program_run(&r, 1, "import tiny -o tiny.h5 -q");
-    int code = r.code;
-    if (code) fprintf(stderr, "%s", r.err.data);
-    program_clear(&r);
-    if (code == 0) code = suite_run("cli trace", tests);
-    program_leave();
-    return code;
+    return tiny_suite_run("cli trace", tests);
 }
