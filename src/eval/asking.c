@@ -1,11 +1,8 @@
 /* asking.c - asks every prompt of a task in every scenario, and lets each policy's cache answer. */
 #include "eval/asking.h"
 
-#include <math.h>
-
 #include "base/minmax.h"
 #include "engine/clock.h"
-#include "eval/likelihood.h"
 
 static lh_comm *comm_of(const lh_asking *a)
 {
@@ -106,34 +103,32 @@ static lh_status read_question(const lh_asking *a, const lh_cache_at *at)
     return a->scenario == LH_CONTEXT_ONLY ? lh_session_block(at->session, question->ids, question->n) : LH_OK;
 }
 
-/* Collective. *sum: over the tokens that come after the question, from the state after it; on rank 0. */
-static lh_status measure(lh_asking *a, const lh_cache_at *at, const lh_tokens *ids, double *sum)
+/* Collective. *out, on rank 0: of tokens that come after the question, from the state after it. */
+static lh_status measure(lh_asking *a, const lh_cache_at *at, const lh_tokens *ids, lh_answer_likelihood *out)
 {
     lh_status st = LH_OK;
     double *nll = NULL;
-    *sum = 0;
+    *out = (lh_answer_likelihood){.tokens = ids->n};
     st = lh_calloc(&nll, ids->n, sizeof *nll);
     LH_TRY_DONE(lh_comm_agree(comm_of(a), st));
     LH_TRY_DONE(lh_cache_restart(at));
     LH_TRY_DONE(read_question(a, at));
-    LH_TRY_DONE(lh_likelihood_of(at->session,
-                                 &(lh_likelihood){ids, &a->setup->policies->at[at->policy].policy, &a->work}, nll));
-    for (int64_t i = 0; i < ids->n; i++) *sum += nll[i];
+    LH_TRY_DONE(lh_likelihood_of(
+        at->session, &(lh_likelihood){ids, &a->setup->policies->at[at->policy].policy, &a->work}, nll, &out->best));
+    for (int64_t i = 0; i < ids->n; i++) out->nll += nll[i];
 done:
     lh_free(nll);
     return st;
 }
 
-/* Collective. Of the right answer, or of all choices: choice_nll, [choice_count]. */
-static lh_status measure_answers(lh_asking *a, const lh_cache_at *at, double *mean, double *choice_nll)
+/* Collective. Of the right answer, or of all choices, [choice_count]. */
+static lh_status measure_answers(lh_asking *a, const lh_cache_at *at, lh_answer_likelihood *right,
+                                 lh_answer_likelihood *choices)
 {
     const lh_asked_prompt *p = &a->prompt;
-    *mean = (double)NAN;
-    if (p->answer.n) {
-        LH_TRY(measure(a, at, &p->answer, mean));
-        *mean /= (double)p->answer.n;
-    }
-    for (int64_t i = 0; i < p->choice_count; i++) LH_TRY(measure(a, at, &p->choices[i], &choice_nll[i]));
+    *right = (lh_answer_likelihood){0};
+    if (p->answer.n) LH_TRY(measure(a, at, &p->answer, right));
+    for (int64_t i = 0; i < p->choice_count; i++) LH_TRY(measure(a, at, &p->choices[i], &choices[i]));
     return LH_OK;
 }
 
@@ -143,14 +138,14 @@ static lh_status answer_prompt(void *self, const lh_cache_at *at)
     lh_asking *a = self;
     lh_tokens ids = {0};
     lh_cache_at now = *at;
-    double nll, *choice_nll = NULL;
-    st = lh_calloc(&choice_nll, a->prompt.choice_count, sizeof *choice_nll);
+    lh_answer_likelihood right, *choices = NULL;
+    st = lh_calloc(&choices, a->prompt.choice_count, sizeof *choices);
     LH_TRY_DONE(lh_comm_agree(comm_of(a), st));
     LH_TRY_DONE(read_question(a, at));
     const double start = lh_clock_s();
     LH_TRY_DONE(lh_eval_generate(at->session, &(lh_eval_answer){&a->chat.ends, a->now.max_new, &a->work}, &ids));
     now.figures.decode_s = lh_eval_seconds(a->setup, start);
-    LH_TRY_DONE(measure_answers(a, at, &nll, choice_nll));
+    LH_TRY_DONE(measure_answers(a, at, &right, choices));
     if (a->prompt.choice_count) now.figures.decode_s = lh_eval_seconds(a->setup, start); /* nothing is generated */
     lh_work_advance(&a->work, LH_WORK_ANSWER, (double)a->now.answer);
     if (is_root(a))
@@ -159,12 +154,12 @@ static lh_status answer_prompt(void *self, const lh_cache_at *at)
                                              .scenario = a->scenario,
                                              .prompt = &a->prompt,
                                              .figures = &now.figures,
-                                             .nll = nll,
-                                             .choice_nll = choice_nll});
+                                             .right = right,
+                                             .choices = choices});
     LH_TRY_DONE(lh_comm_agree(comm_of(a), st));
 done:
     lh_tokens_clear(&ids);
-    lh_free(choice_nll);
+    lh_free(choices);
     return st;
 }
 

@@ -7,6 +7,7 @@
 
 #include "eval/asked_prompt.h"
 #include "eval/caches.h"
+#include "eval/likelihood.h"
 
 enum { LH_PROMPT_NAME_BYTES = 128 };
 
@@ -25,8 +26,8 @@ typedef struct lh_asked_answer {
     const lh_asked_prompt *prompt;
     const lh_eval_figures *figures;
     const char *text;
-    double nll;               /* mean over the tokens of the right answer (likelihood.h); NAN if it has none */
-    const double *choice_nll; /* [prompt->choice_count]: sums over the tokens of each */
+    lh_answer_likelihood right;          /* the right answer's */
+    const lh_answer_likelihood *choices; /* [prompt->choice_count] */
 } lh_asked_answer;
 
 /* The functions of a task, called with lh_asking.self. Prompts are numbered from 0. */

@@ -3,8 +3,8 @@
 
 #include <string.h>
 
+#include "eval/answer_measures.h"
 #include "eval/asked_sizes.h"
-#include "eval/likelihood.h"
 #include "eval/question_means.h"
 
 #define BUDGET "entries per KV head, or % of the prompt"
@@ -18,8 +18,8 @@ enum {
     Q_TOKENS,
     Q_ACC,
     Q_ACC_NORM,
-    Q_NLL,
-    Q_RIGHT,
+    Q_ANSWER_MEASURES,
+    Q_RIGHT = Q_ANSWER_MEASURES + LH_ANSWER_MEASURES,
     Q_CHOSEN,
     Q_CHOSEN_NORM,
     Q_CHOICES,
@@ -34,7 +34,7 @@ const lh_column lh_choice_columns[] = {[Q_POLICY] = {"policy", "", LH_COLUMN_LAB
                                        [Q_TOKENS] = {"prompt_tokens", "tokens", LH_COLUMN_I64},
                                        [Q_ACC] = {"acc", "1: yes", LH_COLUMN_I64},
                                        [Q_ACC_NORM] = {"acc_norm", "1: yes", LH_COLUMN_I64},
-                                       [Q_NLL] = LH_ANSWER_NLL_COLUMN,
+                                       LH_ANSWER_MEASURE_COLUMNS(Q_ANSWER_MEASURES),
                                        [Q_RIGHT] = {"right", "index of the right choice", LH_COLUMN_I64},
                                        [Q_CHOSEN] = {"chosen", "index of the most likely one", LH_COLUMN_I64},
                                        [Q_CHOSEN_NORM] = {"chosen_norm", "the same, per character", LH_COLUMN_I64},
@@ -49,8 +49,8 @@ enum {
     M_QUESTIONS,
     M_ACC,
     M_ACC_NORM,
-    M_NLL,
-    M_FIGURES,
+    M_ANSWER_MEASURES,
+    M_FIGURES = M_ANSWER_MEASURES + LH_ANSWER_MEASURES,
     M_COLUMNS = M_FIGURES + LH_MEAN_FIGURES
 };
 const lh_column lh_choice_mean_columns[] = {[M_POLICY] = {"policy", "", LH_COLUMN_LABEL},
@@ -59,7 +59,7 @@ const lh_column lh_choice_mean_columns[] = {[M_POLICY] = {"policy", "", LH_COLUM
                                             [M_QUESTIONS] = {"questions", "questions", LH_COLUMN_I64},
                                             [M_ACC] = {"acc", "share of the questions", LH_COLUMN_F64},
                                             [M_ACC_NORM] = {"acc_norm", "share of the questions", LH_COLUMN_F64},
-                                            [M_NLL] = LH_ANSWER_NLL_COLUMN,
+                                            LH_ANSWER_MEASURE_COLUMNS(M_ANSWER_MEASURES),
                                             LH_MEAN_FIGURE_COLUMNS(M_FIGURES, "acc"),
                                             [M_COLUMNS] = {NULL, NULL, LH_COLUMN_TEXT}};
 
@@ -109,12 +109,12 @@ static int64_t characters(const char *text)
 }
 
 /* The index of the largest log-likelihood, the first of equals. per: characters of each, or NULL. */
-static int64_t most_likely(const lh_choice_record *record, const double *nll, int per_character)
+static int64_t most_likely(const lh_choice_record *record, const lh_answer_likelihood *choices, int per_character)
 {
     int64_t best = 0;
     double least = 0;
     for (int64_t i = 0; i < record->choice_count; i++) {
-        const double value = per_character ? nll[i] / (double)characters(record->choices[i]) : nll[i];
+        const double value = choices[i].nll / (per_character ? (double)characters(record->choices[i]) : 1);
         if (i && !(value < least)) continue;
         least = value;
         best = i;
@@ -128,12 +128,12 @@ static lh_status judge_choice(void *self, const lh_asked_answer *answer)
     run *r = self;
     const lh_policy_choice *policy = &r->request->setup.policies->at[answer->policy];
     const lh_choice_record *record = r->now;
-    const double *nll = answer->choice_nll;
-    const int64_t chosen = most_likely(record, nll, 0), normed = most_likely(record, nll, 1);
+    const lh_answer_likelihood *choices = answer->choices;
+    const int64_t chosen = most_likely(record, choices, 0), normed = most_likely(record, choices, 1);
     lh_cell row[Q_COLUMNS] = {{0}};
     lh_buf each = {0};
     for (int64_t i = 0; i < record->choice_count; i++)
-        LH_TRY_DONE(lh_buf_printf(&each, "%s%.9g", i ? " " : "", nll[i]));
+        LH_TRY_DONE(lh_buf_printf(&each, "%s%.9g", i ? " " : "", choices[i].nll));
     row[Q_POLICY].text = policy->name;
     row[Q_BUDGET].text = policy->budget;
     row[Q_SCENARIO].text = lh_scenario_names[answer->scenario];
@@ -142,7 +142,7 @@ static lh_status judge_choice(void *self, const lh_asked_answer *answer)
     row[Q_TOKENS].number = lh_asked_prompt_tokens(answer->prompt, answer->scenario);
     row[Q_ACC].number = chosen == record->right;
     row[Q_ACC_NORM].number = normed == record->right;
-    row[Q_NLL].value = nll[record->right] / (double)answer->prompt->choices[record->right].n;
+    lh_answer_measures_put(&row[Q_ANSWER_MEASURES], &choices[record->right]);
     row[Q_RIGHT].number = record->right;
     row[Q_CHOSEN].number = chosen;
     row[Q_CHOSEN_NORM].number = normed;
@@ -187,8 +187,8 @@ void lh_choice_result_clear(lh_choice_result *result)
 
 _Static_assert((int)Q_POLICY == LH_QUESTION_POLICY && (int)Q_BUDGET == LH_QUESTION_BUDGET &&
                    (int)Q_SCENARIO == LH_QUESTION_SCENARIO && (int)Q_ACC == LH_QUESTION_MEASURES &&
-                   (int)Q_NLL == LH_QUESTION_MEASURES + 2 && (int)M_QUESTIONS == LH_QUESTION_MEAN_COUNT &&
-                   (int)M_NLL == LH_QUESTION_MEAN_MEASURES + 2 && (int)M_FIGURES == (int)M_NLL + 1,
+                   (int)Q_ANSWER_MEASURES == LH_QUESTION_MEASURES + 2 && (int)M_QUESTIONS == LH_QUESTION_MEAN_COUNT &&
+                   (int)M_ANSWER_MEASURES == LH_QUESTION_MEAN_MEASURES + 2,
                "columns are where question_means.h expects them");
 
 static lh_question_means means_of(const lh_choice_result *result)

@@ -1,12 +1,10 @@
 /* likelihood.h - how likely given tokens are after what a cache holds: they are fed one after the other (teacher
- * forcing) and the negative log-likelihood of each is read off the logits before it. Of the right answer in every task
- * that has one, of a text in `ppl`, of the choices in `choice`: it ranks policies also where a model answers nothing
- * exactly. */
+ * forcing) and the negative log-likelihood of each is read off the logits before it, and whether the model would choose
+ * it. Of the right answer in every task that has one, of a text in `ppl`, of the choices in `choice`: it ranks policies
+ * also where a model answers nothing exactly. */
 #ifndef LH_EVAL_LIKELIHOOD_H
 #define LH_EVAL_LIKELIHOOD_H
 
-#include "base/mem.h"
-#include "base/table.h"
 #include "engine/session.h"
 #include "eval/work.h"
 
@@ -21,8 +19,9 @@ typedef struct lh_likelihood {
 
 /* Collective. nll[i] = -ln p(ids[i] | everything before) in nats: [ids->n], written on rank 0 only. The first token is
  * read off the logits as they are; all but the last are fed. lh_caches_request.rows must be lh_likelihood_rows, and
- * .block at least as many. */
-lh_status lh_likelihood_of(lh_session *session, const lh_likelihood *how, double *nll);
+ * .block at least as many. *best, on rank 0: how many of the ids have the largest logit, the lowest id among equals;
+ * NULL: not counted. */
+lh_status lh_likelihood_of(lh_session *session, const lh_likelihood *how, double *nll, int64_t *best);
 
 /* Tokens of its largest block. */
 int64_t lh_likelihood_rows(int64_t tokens);
@@ -30,21 +29,10 @@ int64_t lh_likelihood_rows(int64_t tokens);
 /* Mean of n values, NAN if there are none. */
 double lh_nll_mean(const double *nll, int64_t n);
 
-/* The column of a task's rows and of its means. */
-#define LH_ANSWER_NLL_COLUMN                          \
-    {                                                 \
-        "answer_nll", "nats per token", LH_COLUMN_F64 \
-    }
-
-/* Means over answers; a right answer without tokens, NAN, does not count. All zero is none. */
-typedef struct lh_nll_sum {
-    double sum;
-    int64_t n;
-} lh_nll_sum;
-void lh_nll_add(lh_nll_sum *sum, double nll);
-double lh_nll_of_sum(const lh_nll_sum *sum); /* NAN if there are none */
-
-/* Appends " 3.21", or " –" for NAN: the cell of a printed table. */
-lh_status lh_nll_print(double nll, lh_buf *out);
+/* Of an answer: sums over its tokens, as of lh_likelihood_of. */
+typedef struct lh_answer_likelihood {
+    int64_t tokens, best;
+    double nll;
+} lh_answer_likelihood;
 
 #endif

@@ -146,7 +146,7 @@ static lh_status judge_record(void *self, const lh_asked_answer *answer)
                            .task = r->record->set->name,
                            .expected = r->record->answers[0],
                            .answer = answer->text,
-                           .nll = answer->nll,
+                           .right = &answer->right,
                            .figures = answer->figures};
     LH_TRY(lh_longbench_score(r->record, answer->text, &score.value));
     return lh_task_scores_add(&r->out->answers, &score);

@@ -6,9 +6,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "eval/answer_measures.h"
 #include "eval/asking.h"
 #include "eval/grid.h"
-#include "eval/likelihood.h"
 #include "eval/text_metrics.h"
 
 enum {
@@ -22,8 +22,8 @@ enum {
     P_AT,
     P_EXACT,
     P_WORDS,
-    P_NLL,
-    P_ANSWERED,
+    P_ANSWER_MEASURES,
+    P_ANSWERED = P_ANSWER_MEASURES + LH_ANSWER_MEASURES,
     P_NAME,
     P_SECRET,
     P_ANSWER,
@@ -41,7 +41,7 @@ const lh_column lh_needle_prompt_columns[] = {
     [P_AT] = {"needle_at", "tokens", LH_COLUMN_I64},
     [P_EXACT] = {"exact", "1: yes", LH_COLUMN_I64},
     [P_WORDS] = {"words", "share of the secret's words", LH_COLUMN_F64},
-    [P_NLL] = LH_ANSWER_NLL_COLUMN,
+    LH_ANSWER_MEASURE_COLUMNS(P_ANSWER_MEASURES),
     [P_ANSWERED] = {"answered", "1: the full cache's answer is exact", LH_COLUMN_I64},
     [P_NAME] = {"name", "", LH_COLUMN_LABEL},
     [P_SECRET] = {"secret", "", LH_COLUMN_TEXT},
@@ -57,8 +57,8 @@ enum {
     M_PROMPTS,
     M_EXACT,
     M_WORDS,
-    M_NLL,
-    M_ANSWERED,
+    M_ANSWER_MEASURES,
+    M_ANSWERED = M_ANSWER_MEASURES + LH_ANSWER_MEASURES,
     M_EXACT_ANSWERED,
     M_WORDS_ANSWERED,
     M_FIGURES,
@@ -72,7 +72,7 @@ const lh_column lh_needle_mean_columns[] = {
     [M_PROMPTS] = {"prompts", "prompts", LH_COLUMN_I64},
     [M_EXACT] = {"exact", "share of the prompts", LH_COLUMN_F64},
     [M_WORDS] = {"words", "mean share of the secret's words", LH_COLUMN_F64},
-    [M_NLL] = LH_ANSWER_NLL_COLUMN,
+    LH_ANSWER_MEASURE_COLUMNS(M_ANSWER_MEASURES),
     [M_ANSWERED] = {"prompts_answered", "prompts that the full cache answers", LH_COLUMN_I64},
     [M_EXACT_ANSWERED] = {"exact_answered", "share of these prompts", LH_COLUMN_F64},
     [M_WORDS_ANSWERED] = {"words_answered", "mean share of the secret's words", LH_COLUMN_F64},
@@ -161,7 +161,7 @@ static lh_status judge_secret(void *self, const lh_asked_answer *answer)
     row[P_AT].number = n->at_token;
     row[P_EXACT].number = exact;
     row[P_WORDS].value = words;
-    row[P_NLL].value = answer->nll;
+    lh_answer_measures_put(&row[P_ANSWER_MEASURES], &answer->right);
     row[P_ANSWERED].number = r->answered;
     row[P_NAME].text = n->name;
     row[P_SECRET].text = n->secret;
@@ -225,7 +225,7 @@ void lh_needle_result_clear(lh_needle_result *result)
 typedef struct sums {
     int64_t n, exact, answered, exact_answered;
     double words, words_answered;
-    lh_nll_sum nll, nll_answered;
+    lh_answer_sums answers, answers_answered;
     lh_figure_sums figures;
 } sums;
 
@@ -245,12 +245,12 @@ static sums sum_up(const lh_needle_result *result, const lh_policy_choice *choic
         lh_figures_add(&s.figures, &row[P_FIGURES]);
         s.exact += row[P_EXACT].number;
         s.words += row[P_WORDS].value;
-        lh_nll_add(&s.nll, row[P_NLL].value);
+        lh_answer_sums_add(&s.answers, &row[P_ANSWER_MEASURES]);
         if (!row[P_ANSWERED].number) continue;
         s.answered++;
         s.exact_answered += row[P_EXACT].number;
         s.words_answered += row[P_WORDS].value;
-        lh_nll_add(&s.nll_answered, row[P_NLL].value);
+        lh_answer_sums_add(&s.answers_answered, &row[P_ANSWER_MEASURES]);
     }
     return s;
 }
@@ -277,10 +277,10 @@ lh_status lh_needle_means(const lh_needle_result *result, lh_table *means)
                                           [M_PROMPTS] = {.number = s.n},
                                           [M_EXACT] = {.value = mean((double)s.exact, s.n)},
                                           [M_WORDS] = {.value = mean(s.words, s.n)},
-                                          [M_NLL] = {.value = lh_nll_of_sum(&s.nll)},
                                           [M_ANSWERED] = {.number = s.answered},
                                           [M_EXACT_ANSWERED] = {.value = mean((double)s.exact_answered, s.answered)},
                                           [M_WORDS_ANSWERED] = {.value = mean(s.words_answered, s.answered)}};
+                lh_answer_sums_mean(&s.answers, &row[M_ANSWER_MEASURES]);
                 lh_mean_figures_put(&row[M_FIGURES],
                                     &(lh_mean_figures){row[M_EXACT].value, &s.figures, q->setup.model});
                 LH_TRY(lh_table_add(means, row));
@@ -303,10 +303,12 @@ static lh_status write_cell(const void *self, const lh_policy_choice *choice, lh
     const cells *c = self;
     const sums s = sum_up(c->result, choice, c->length, c->scenario);
     const int64_t n = c->answered ? s.answered : s.n;
+    lh_cell answer[LH_ANSWER_MEASURES];
     if (n == 0) return lh_buf_puts(out, "–");
     LH_TRY(lh_buf_printf(out, "%lld/%lld %.2f", (long long)(c->answered ? s.exact_answered : s.exact), (long long)n,
                          mean(c->answered ? s.words_answered : s.words, n)));
-    return lh_nll_print(lh_nll_of_sum(c->answered ? &s.nll_answered : &s.nll), out);
+    lh_answer_sums_mean(c->answered ? &s.answers_answered : &s.answers, answer);
+    return lh_answer_measures_print(answer, out);
 }
 
 lh_status lh_needle_print(const lh_needle_result *result, lh_buf *out)
@@ -319,7 +321,8 @@ lh_status lh_needle_print(const lh_needle_result *result, lh_buf *out)
             if (full.n == 0) continue;
             LH_TRY(lh_buf_printf(out,
                                  "%s%lld tokens, %s: exact answers of %lld, mean share of the secret's words, mean "
-                                 "negative log-likelihood of the secret\n\n",
+                                 "negative log-likelihood of the secret, mean share of its tokens that are the most "
+                                 "likely ones\n\n",
                                  out->bytes ? "\n" : "", (long long)q->lengths[l], lh_scenario_names[s],
                                  (long long)full.n));
             LH_TRY(lh_grid_print(q->setup.policies, &(lh_grid){&c, write_cell}, out));

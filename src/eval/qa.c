@@ -3,8 +3,8 @@
 
 #include <string.h>
 
+#include "eval/answer_measures.h"
 #include "eval/asked_sizes.h"
-#include "eval/likelihood.h"
 #include "eval/question_means.h"
 #include "eval/similarity.h"
 
@@ -20,8 +20,8 @@ enum {
     A_EXACT,
     A_F1,
     A_ROUGEL,
-    A_NLL,
-    A_QUESTION,
+    A_ANSWER_MEASURES,
+    A_QUESTION = A_ANSWER_MEASURES + LH_ANSWER_MEASURES,
     A_EXPECTED,
     A_ANSWER,
     A_FIGURES,
@@ -36,7 +36,7 @@ const lh_column lh_qa_columns[] = {[A_POLICY] = {"policy", "", LH_COLUMN_LABEL},
                                    [A_EXACT] = {"em", "1: exact match", LH_COLUMN_I64},
                                    [A_F1] = {"f1", "F1 of words", LH_COLUMN_F64},
                                    [A_ROUGEL] = {"rougel", "F1 of the longest common subsequence", LH_COLUMN_F64},
-                                   [A_NLL] = LH_ANSWER_NLL_COLUMN,
+                                   LH_ANSWER_MEASURE_COLUMNS(A_ANSWER_MEASURES),
                                    [A_QUESTION] = {"question", "", LH_COLUMN_TEXT},
                                    [A_EXPECTED] = {"expected", "the first right answer", LH_COLUMN_TEXT},
                                    [A_ANSWER] = {"answer", "", LH_COLUMN_TEXT},
@@ -51,8 +51,8 @@ enum {
     M_EXACT,
     M_F1,
     M_ROUGEL,
-    M_NLL,
-    M_FIGURES,
+    M_ANSWER_MEASURES,
+    M_FIGURES = M_ANSWER_MEASURES + LH_ANSWER_MEASURES,
     M_COLUMNS = M_FIGURES + LH_MEAN_FIGURES
 };
 const lh_column lh_qa_mean_columns[] = {[M_POLICY] = {"policy", "", LH_COLUMN_LABEL},
@@ -62,7 +62,7 @@ const lh_column lh_qa_mean_columns[] = {[M_POLICY] = {"policy", "", LH_COLUMN_LA
                                         [M_EXACT] = {"em", "share of the questions", LH_COLUMN_F64},
                                         [M_F1] = {"f1", "F1 of words", LH_COLUMN_F64},
                                         [M_ROUGEL] = {"rougel", "F1 of the longest common subsequence", LH_COLUMN_F64},
-                                        [M_NLL] = LH_ANSWER_NLL_COLUMN,
+                                        LH_ANSWER_MEASURE_COLUMNS(M_ANSWER_MEASURES),
                                         LH_MEAN_FIGURE_COLUMNS(M_FIGURES, "f1"),
                                         [M_COLUMNS] = {NULL, NULL, LH_COLUMN_TEXT}};
 
@@ -112,7 +112,7 @@ static lh_status judge_words(void *self, const lh_asked_answer *answer)
     row[A_EXACT].number = score.exact;
     row[A_F1].value = score.f1;
     row[A_ROUGEL].value = score.rougel;
-    row[A_NLL].value = answer->nll;
+    lh_answer_measures_put(&row[A_ANSWER_MEASURES], &answer->right);
     row[A_QUESTION].text = record->question;
     row[A_EXPECTED].text = record->answers[0];
     row[A_ANSWER].text = answer->text;
@@ -153,8 +153,8 @@ void lh_qa_result_clear(lh_qa_result *result)
 
 _Static_assert((int)A_POLICY == LH_QUESTION_POLICY && (int)A_BUDGET == LH_QUESTION_BUDGET &&
                    (int)A_SCENARIO == LH_QUESTION_SCENARIO && (int)A_EXACT == LH_QUESTION_MEASURES &&
-                   (int)A_NLL == LH_QUESTION_MEASURES + 3 && (int)M_QUESTIONS == LH_QUESTION_MEAN_COUNT &&
-                   (int)M_NLL == LH_QUESTION_MEAN_MEASURES + 3 && (int)M_FIGURES == (int)M_NLL + 1,
+                   (int)A_ANSWER_MEASURES == LH_QUESTION_MEASURES + 3 && (int)M_QUESTIONS == LH_QUESTION_MEAN_COUNT &&
+                   (int)M_ANSWER_MEASURES == LH_QUESTION_MEAN_MEASURES + 3,
                "columns are where question_means.h expects them");
 
 static lh_question_means means_of(const lh_qa_result *result)

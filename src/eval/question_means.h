@@ -5,7 +5,8 @@
 
 #include "eval/caches.h"
 
-/* Columns that rows of questions and their means begin with; then the measures, answer_nll, and the task's own. */
+/* Columns that rows of questions and their means begin with; then the measures, those of answers, and the task's own.
+ */
 enum { LH_QUESTION_POLICY, LH_QUESTION_BUDGET, LH_QUESTION_SCENARIO };
 enum {
     LH_QUESTION_MEASURES = 6,

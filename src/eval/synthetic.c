@@ -74,7 +74,7 @@ static lh_status judge_sample(void *self, const lh_asked_answer *answer)
                            .task = r->spec.task->label,
                            .expected = expected + strspn(expected, " "),
                            .answer = answer->text,
-                           .nll = answer->nll,
+                           .right = &answer->right,
                            .figures = answer->figures};
     LH_TRY(lh_synthetic_score(&r->sample, r->spec.task, answer->text, &score.value));
     return lh_task_scores_add(&r->out->answers, &score);

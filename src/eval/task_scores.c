@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "base/markdown.h"
+#include "eval/answer_measures.h"
 #include "eval/grid.h"
-#include "eval/likelihood.h"
 
 #define BUDGET "entries per KV head, or % of the prompt"
 
@@ -21,8 +21,8 @@ enum {
     A_UNITS, /* how much of the haystack or context the prompt has */
     A_SCORE,
     A_EXACT,
-    A_NLL,
-    A_EXPECTED,
+    A_ANSWER_MEASURES,
+    A_EXPECTED = A_ANSWER_MEASURES + LH_ANSWER_MEASURES,
     A_ANSWER,
     A_FIGURES,
     A_COLUMNS = A_FIGURES + LH_FIGURES
@@ -35,7 +35,7 @@ enum {
         [A_TASK] = {"task", "", LH_COLUMN_LABEL}, [A_NUMBER] = {number, "", LH_COLUMN_I64},                     \
         [A_TOKENS] = {"prompt_tokens", "tokens", LH_COLUMN_I64}, [A_UNITS] = {units, unit, LH_COLUMN_I64},      \
         [A_SCORE] = {"score", "%", LH_COLUMN_F64}, [A_EXACT] = {"exact", "1: the score is 100", LH_COLUMN_I64}, \
-        [A_NLL] = LH_ANSWER_NLL_COLUMN, [A_EXPECTED] = {"expected", "", LH_COLUMN_TEXT},                        \
+        LH_ANSWER_MEASURE_COLUMNS(A_ANSWER_MEASURES), [A_EXPECTED] = {"expected", "", LH_COLUMN_TEXT},          \
         [A_ANSWER] = {"answer", "", LH_COLUMN_TEXT}, LH_FIGURE_COLUMNS(A_FIGURES), [A_COLUMNS] = {              \
             NULL,                                                                                               \
             NULL,                                                                                               \
@@ -54,37 +54,28 @@ enum {
     M_PROMPTS,
     M_SCORE,
     M_EXACT,
-    M_NLL,
-    M_FIGURES,
+    M_ANSWER_MEASURES,
+    M_FIGURES = M_ANSWER_MEASURES + LH_ANSWER_MEASURES,
     M_COLUMNS = M_FIGURES + LH_MEAN_FIGURES
 };
-const lh_column lh_score_mean_columns[] = {[M_POLICY] = {"policy", "", LH_COLUMN_LABEL},
-                                           [M_BUDGET] = {"budget", BUDGET, LH_COLUMN_LABEL},
-                                           [M_LENGTH] = {"length", "tokens", LH_COLUMN_I64},
-                                           [M_SCENARIO] = {"scenario", "", LH_COLUMN_LABEL},
-                                           [M_TASK] = {"task", "", LH_COLUMN_LABEL},
-                                           [M_PROMPTS] = {"prompts", "prompts", LH_COLUMN_I64},
-                                           [M_SCORE] = {"score", "%", LH_COLUMN_F64},
-                                           [M_EXACT] = {"exact", "share of the prompts", LH_COLUMN_F64},
-                                           [M_NLL] = LH_ANSWER_NLL_COLUMN,
-                                           LH_MEAN_FIGURE_COLUMNS(M_FIGURES, "score"),
-                                           [M_COLUMNS] = {NULL, NULL, LH_COLUMN_TEXT}};
+const lh_column lh_score_mean_columns[] = {
+    [M_POLICY] = {"policy", "", LH_COLUMN_LABEL},     [M_BUDGET] = {"budget", BUDGET, LH_COLUMN_LABEL},
+    [M_LENGTH] = {"length", "tokens", LH_COLUMN_I64}, [M_SCENARIO] = {"scenario", "", LH_COLUMN_LABEL},
+    [M_TASK] = {"task", "", LH_COLUMN_LABEL},         [M_PROMPTS] = {"prompts", "prompts", LH_COLUMN_I64},
+    [M_SCORE] = {"score", "%", LH_COLUMN_F64},        [M_EXACT] = {"exact", "share of the prompts", LH_COLUMN_F64},
+    LH_ANSWER_MEASURE_COLUMNS(M_ANSWER_MEASURES),     LH_MEAN_FIGURE_COLUMNS(M_FIGURES, "score"),
+    [M_COLUMNS] = {NULL, NULL, LH_COLUMN_TEXT}};
 
 lh_status lh_task_scores_add(lh_table *answers, const lh_task_score *score)
 {
-    lh_cell row[A_COLUMNS] = {[A_POLICY] = {.text = score->choice->name},
-                              [A_BUDGET] = {.text = score->choice->budget},
-                              [A_LENGTH] = {.number = score->length},
-                              [A_SCENARIO] = {.text = lh_scenario_names[score->scenario]},
-                              [A_TASK] = {.text = score->task},
-                              [A_NUMBER] = {.number = score->number},
-                              [A_TOKENS] = {.number = score->tokens},
-                              [A_UNITS] = {.number = score->units},
-                              [A_SCORE] = {.value = score->value},
-                              [A_EXACT] = {.number = score->value == 100},
-                              [A_NLL] = {.value = score->nll},
-                              [A_EXPECTED] = {.text = score->expected},
-                              [A_ANSWER] = {.text = score->answer}};
+    lh_cell row[A_COLUMNS] = {
+        [A_POLICY] = {.text = score->choice->name}, [A_BUDGET] = {.text = score->choice->budget},
+        [A_LENGTH] = {.number = score->length},     [A_SCENARIO] = {.text = lh_scenario_names[score->scenario]},
+        [A_TASK] = {.text = score->task},           [A_NUMBER] = {.number = score->number},
+        [A_TOKENS] = {.number = score->tokens},     [A_UNITS] = {.number = score->units},
+        [A_SCORE] = {.value = score->value},        [A_EXACT] = {.number = score->value == 100},
+        [A_EXPECTED] = {.text = score->expected},   [A_ANSWER] = {.text = score->answer}};
+    lh_answer_measures_put(&row[A_ANSWER_MEASURES], score->right);
     lh_figures_put(&row[A_FIGURES], score->figures);
     return lh_table_add(answers, row);
 }
@@ -107,7 +98,8 @@ typedef struct selection {
 /* Over the prompts of one policy, budget, length, scenario and task; NAN if there are none. */
 typedef struct mean {
     const char *task;
-    double score, exact, nll;
+    double score, exact;
+    lh_cell answer[LH_ANSWER_MEASURES];
     lh_figure_sums figures; /* n: prompts */
 } mean;
 
@@ -115,7 +107,7 @@ static mean mean_of(const selection *of, const lh_policy_choice *choice, const l
 {
     mean m = {.task = task->label};
     double score = 0, exact = 0;
-    lh_nll_sum nll = {0};
+    lh_answer_sums answer = {0};
     const lh_table *answers = &of->scores->answers;
     for (int64_t i = 0; i < answers->n; i++) {
         const lh_cell *row = lh_table_row(answers, i);
@@ -125,12 +117,12 @@ static mean mean_of(const selection *of, const lh_policy_choice *choice, const l
             continue;
         score += row[A_SCORE].value;
         exact += (double)row[A_EXACT].number;
-        lh_nll_add(&nll, row[A_NLL].value);
+        lh_answer_sums_add(&answer, &row[A_ANSWER_MEASURES]);
         lh_figures_add(&m.figures, &row[A_FIGURES]);
     }
     m.score = m.figures.n ? score / (double)m.figures.n : (double)NAN;
     m.exact = m.figures.n ? exact / (double)m.figures.n : (double)NAN;
-    m.nll = lh_nll_of_sum(&nll);
+    lh_answer_sums_mean(&answer, m.answer);
     return m;
 }
 
@@ -147,13 +139,14 @@ static mean average_of(const selection *of, const lh_policy_choice *choice)
         tasks++;
         all.score += m.score;
         all.exact += m.exact;
-        all.nll += m.nll;
+        for (int i = 0; i < LH_ANSWER_MEASURES; i++) all.answer[i].value += m.answer[i].value;
         all.figures.n += m.figures.n;
         for (int i = 0; i < LH_FIGURES; i++) all.figures.of[i] += m.figures.of[i];
     }
     all.score = tasks ? all.score / (double)tasks : (double)NAN;
     all.exact = tasks ? all.exact / (double)tasks : (double)NAN;
-    all.nll = tasks ? all.nll / (double)tasks : (double)NAN;
+    for (int i = 0; i < LH_ANSWER_MEASURES; i++)
+        all.answer[i].value = tasks ? all.answer[i].value / (double)tasks : (double)NAN;
     return all;
 }
 
@@ -164,7 +157,8 @@ static lh_status add_mean(lh_table *means, const selection *of, const lh_policy_
         [M_POLICY] = {.text = choice->name}, [M_BUDGET] = {.text = choice->budget},
         [M_LENGTH] = {.number = of->length}, [M_SCENARIO] = {.text = lh_scenario_names[of->scenario]},
         [M_TASK] = {.text = m->task},        [M_PROMPTS] = {.number = m->figures.n},
-        [M_SCORE] = {.value = m->score},     [M_NLL] = {.value = m->nll}};
+        [M_SCORE] = {.value = m->score}};
+    memcpy(&row[M_ANSWER_MEASURES], m->answer, sizeof m->answer);
     lh_mean_figures_put(&row[M_FIGURES], &(lh_mean_figures){m->score / 100, &m->figures, of->scores->setup->model});
     row[M_FIGURES].value *= 100; /* the interval, in % as the score */
     row[M_FIGURES + 1].value *= 100;
@@ -198,7 +192,7 @@ lh_status lh_task_scores_means(const lh_task_scores *q, lh_table *means)
 static lh_status put_mean(lh_buf *cell, const mean *m)
 {
     LH_TRY(isnan(m->score) ? lh_buf_puts(cell, "–") : lh_buf_printf(cell, "%.1f", m->score));
-    return lh_nll_print(m->nll, cell);
+    return lh_answer_measures_print(m->answer, cell);
 }
 
 static lh_status write_cell(const void *self, const lh_policy_choice *choice, lh_buf *out)
@@ -255,12 +249,11 @@ lh_status lh_task_scores_print(const lh_task_scores *q, lh_buf *out)
         for (int s = 0; s < LH_SCENARIOS; s++) {
             const selection of = {q, q->lengths[l], s};
             if (!has_answers(&of)) continue;
-            LH_TRY(
-                lh_buf_printf(out,
-                              "%s%lld tokens, %s: means of scores in %% and of negative log-likelihoods of the right "
-                              "answers%s%s\n\n",
-                              out->bytes ? "\n" : "", (long long)q->lengths[l], lh_scenario_names[s],
-                              q->task_count == 1 ? ", " : "", q->task_count == 1 ? q->tasks[0].label : ""));
+            LH_TRY(lh_buf_printf(out,
+                                 "%s%lld tokens, %s: means of scores in %%, negative log-likelihoods of the right "
+                                 "answers, shares of their tokens that are the most likely ones%s%s\n\n",
+                                 out->bytes ? "\n" : "", (long long)q->lengths[l], lh_scenario_names[s],
+                                 q->task_count == 1 ? ", " : "", q->task_count == 1 ? q->tasks[0].label : ""));
             LH_TRY(q->task_count == 1 ? lh_grid_print(q->setup->policies, &(lh_grid){&of, write_cell}, out)
                                       : print_tasks(&of, out));
         }

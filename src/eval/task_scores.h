@@ -7,6 +7,7 @@
 #include "base/table.h"
 #include "eval/asked_prompt.h"
 #include "eval/caches.h"
+#include "eval/likelihood.h"
 
 /* Columns of answers, and of means. */
 extern const lh_column lh_seed_score_columns[]; /* of prompts made from seeds: seed, units */
@@ -19,7 +20,8 @@ typedef struct lh_task_score {
     int64_t length, number, tokens, units;
     lh_scenario scenario;
     const char *task, *expected, *answer;
-    double value, nll;
+    double value;
+    const lh_answer_likelihood *right;
     const lh_eval_figures *figures;
 } lh_task_score;
 lh_status lh_task_scores_add(lh_table *answers, const lh_task_score *score);

@@ -105,11 +105,13 @@ START_TEST(test_answers_are_those_of_generate)
 }
 END_TEST
 
-/* Mean negative log-likelihood of ids[0 .. n), from the rows of logits that `generate` wrote before each. */
-static double nll_of_logits(const char *path, const int *ids, int n)
+/* Means over ids[0 .. n), from the rows of logits that `generate` wrote before each: negative log-likelihoods; share of
+ * ids with the largest logit. */
+static double nll_of_logits(const char *path, const int *ids, int n, double *best)
 {
     hsize_t dims[2] = {0};
     double sum = 0;
+    *best = 0;
     hid_t file = H5Fopen(path, H5F_ACC_RDONLY, H5P_DEFAULT), set = H5Dopen2(file, "/logits", H5P_DEFAULT);
     hid_t space = H5Dget_space(set);
     H5Sget_simple_extent_dims(space, dims, NULL);
@@ -119,8 +121,13 @@ static double nll_of_logits(const char *path, const int *ids, int n)
     for (int i = 0; i < n; i++) {
         const float *row = logits + (size_t)i * dims[1];
         double all = 0;
-        for (hsize_t v = 0; v < dims[1]; v++) all += exp((double)row[v]);
+        hsize_t first = 0;
+        for (hsize_t v = 0; v < dims[1]; v++) {
+            all += exp((double)row[v]);
+            if (row[v] > row[first]) first = v;
+        }
         sum += log(all) - row[ids[i]];
+        *best += ((int)first == ids[i]) / (double)n;
     }
     H5Sclose(space), H5Dclose(set), H5Fclose(file);
     free(logits);
@@ -148,18 +155,76 @@ START_TEST(test_the_likelihood_of_the_right_answer_is_that_of_its_logits)
                      policies[p]);
             json_t *o = eval(1 + p, line);
             const json_t *answers = json_object_get(o, "answers");
-            const double got = value(json_array_get(answers, json_array_size(answers) - 1), "answer_nll");
+            const json_t *row = json_array_get(answers, json_array_size(answers) - 1);
+            const double got = value(row, "answer_nll");
+            double best;
             program_run(&r, 1,
                         "generate -m tiny.h5 --chat=off %s --force-tokens ids -n 9 --ignore-eos -q --logits l.h5 "
                         "--policy %s",
                         scenarios[s][1], policies[p]);
             program_exits(&r, 0);
-            const double expected = nll_of_logits("l.h5", ids, ANSWER_TOKENS);
+            const double expected = nll_of_logits("l.h5", ids, ANSWER_TOKENS, &best);
             /* f32 sums in another order, in blocks and on more ranks */
             ck_assert_msg(fabs(got - expected) < 1e-4 * expected, "%s: %.9g, not %.9g", line, got, expected);
+            ck_assert_double_eq_tol(value(row, "answer_best"), best, 1e-6);
             json_decref(o);
         }
     program_clear(&r);
+}
+END_TEST
+
+/* Writes a question whose right answer is this one. */
+static void expect_answer(const char *answer)
+{
+    lh_buf text = {0};
+    program_must(lh_buf_printf(&text,
+                               "{\"context\": \"Things have numbers.\", \"question\": \"What is thing 1?\", "
+                               "\"answers\": [\"%s\"]}\n",
+                               answer) == LH_OK,
+                 "memory");
+    program_file("own.jsonl", text.data);
+    lh_buf_clear(&text);
+}
+
+/* The last row of the answers: of the policy that is asked for. */
+static json_t *ask_own(int ranks, const char *options)
+{
+    char line[256];
+    snprintf(line, sizeof line, "eval qa -m tiny.h5 --data own.jsonl -q -n 6 %s", options);
+    json_t *o = eval(ranks, line);
+    const json_t *answers = json_object_get(o, "answers");
+    json_t *row = json_incref(json_array_get(answers, json_array_size(answers) - 1));
+    json_decref(o);
+    return row;
+}
+
+/* Bytes are tokens, so what comes before the first that is not ASCII is the same tokens again. */
+START_TEST(test_a_cache_would_choose_all_of_its_own_answer)
+{
+    static const char *const caches[] = {"--policy full --scenario context-only",
+                                         "--policy 'snapkv --window 8' --budget 30 --scenario question-aware",
+                                         "--policy h2o --budget 30 --scenario context-only",
+                                         "--policy 'h2o --evict every:2' --budget 30 --scenario question-aware"};
+    for (int c = 0; c < 4; c++) {
+        char own[8] = "";
+        int n = 0;
+        expect_answer("none");
+        json_t *row = ask_own(1, caches[c]);
+        const char *answer = json_string_value(json_object_get(row, "answer"));
+        while (n < 6 && answer[n] > ' ' && answer[n] < 127 && !strchr("\"\\", answer[n])) n++;
+        ck_assert_msg(n > 0, "%s: '%s' has no letters", caches[c], answer);
+        memcpy(own, answer, (size_t)n);
+        json_decref(row);
+        expect_answer(own);
+        row = ask_own(1 + c, caches[c]);
+        ck_assert_double_eq(value(row, "answer_best"), 1);
+        json_decref(row);
+        own[n - 1] = own[n - 1] == 'a' ? 'b' : 'a'; /* another last token, after the same ones */
+        expect_answer(own);
+        row = ask_own(4 - c, caches[c]);
+        ck_assert_double_eq_tol(value(row, "answer_best"), (n - 1.0) / n, 1e-6);
+        json_decref(row);
+    }
 }
 END_TEST
 
@@ -167,7 +232,8 @@ START_TEST(test_an_empty_answer_has_no_likelihood)
 {
     program_file("none.jsonl", "{\"context\": \"A text.\", \"question\": \"What?\", \"answers\": []}\n");
     json_t *o = eval(2, "eval qa -m tiny.h5 --data none.jsonl -q -n 2");
-    ck_assert(json_is_null(json_object_get(json_array_get(json_object_get(o, "means"), 0), "answer_nll")));
+    const json_t *mean = json_array_get(json_object_get(o, "means"), 0);
+    ck_assert(json_is_null(json_object_get(mean, "answer_nll")) && json_is_null(json_object_get(mean, "answer_best")));
     json_decref(o);
 }
 END_TEST
@@ -293,6 +359,7 @@ int main(void)
                                   test_results_are_the_same_bytes_on_any_number_of_ranks,
                                   test_answers_are_those_of_generate,
                                   test_the_likelihood_of_the_right_answer_is_that_of_its_logits,
+                                  test_a_cache_would_choose_all_of_its_own_answer,
                                   test_an_empty_answer_has_no_likelihood,
                                   test_what_cannot_be_asked_is_said,
                                   test_one_question_is_one,

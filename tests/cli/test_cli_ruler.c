@@ -53,20 +53,23 @@ START_TEST(test_every_task_is_asked_of_every_cache)
         ck_assert_str_eq(text(row, "task"), labels[i / (2 * CHOICES)]);
         ck_assert(value(row, "prompt_tokens") <= 2900 - 4 && value(row, "score") >= 0 && value(row, "score") <= 100);
         ck_assert(value(row, "answer_nll") > 0);
+        ck_assert(value(row, "answer_best") >= 0 && value(row, "answer_best") <= 1);
     }
     for (size_t group = 0; group < 2 * CHOICES; group++) { /* the average is that of the first version */
-        double score = 0, nll = 0;
+        double score = 0, nll = 0, best = 0;
         for (size_t t = 0; t < TASKS - 1; t++) {
             row = json_array_get(means, group * (TASKS + 1) + t);
             ck_assert_str_eq(text(row, "task"), labels[t]);
             score += value(row, "score") / (TASKS - 1);
             nll += value(row, "answer_nll") / (TASKS - 1);
+            best += value(row, "answer_best") / (TASKS - 1);
         }
         row = json_array_get(means, group * (TASKS + 1) + TASKS);
         ck_assert_str_eq(text(row, "task"), "average");
         ck_assert_double_eq(value(row, "prompts"), TASKS - 1);
         ck_assert_double_eq_tol(value(row, "score"), score, 1e-4);
         ck_assert_double_eq_tol(value(row, "answer_nll"), nll, 1e-4);
+        ck_assert_double_eq_tol(value(row, "answer_best"), best, 1e-4);
         ck_assert(value(row, "ci_low") <= score && score <= value(row, "ci_high"));
     }
     json_decref(o);

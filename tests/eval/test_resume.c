@@ -176,6 +176,32 @@ START_TEST(test_another_evaluation_is_refused_with_what_differs)
 }
 END_TEST
 
+/* Such as those of a program that measured less. */
+START_TEST(test_rows_of_other_columns_are_refused)
+{
+    static const lh_column more[] = {{"policy", "", LH_COLUMN_LABEL},        {"tokens", "tokens", LH_COLUMN_I64},
+                                     {"share", "share of 1", LH_COLUMN_F64}, {"best", "share of 1", LH_COLUMN_F64},
+                                     {"answer", "", LH_COLUMN_TEXT},         {NULL, NULL, LH_COLUMN_TEXT}};
+    lh_resume *resume = NULL;
+    lh_table a, b;
+    lh_table *const tables[] = {&a, &b, NULL};
+    int64_t n;
+    lh_comm *comm = self();
+    enter_folder();
+    write_two();
+    lh_table_init(&a, more);
+    lh_table_init(&b, columns);
+    OK(open_with(&resume, identity("m", 7)));
+    ck_assert_int_eq(lh_resume_begin(resume, comm, tables, &n), LH_EWRITE);
+    ck_assert_ptr_nonnull(strstr(lh_error_message(), "a row has other columns than the table"));
+    lh_resume_close(resume);
+    lh_table_clear(&a);
+    lh_table_clear(&b);
+    lh_comm_close(comm);
+    reads_back(2);
+}
+END_TEST
+
 START_TEST(test_a_file_of_somebody_else_is_left_alone)
 {
     static const char *const texts[] = {"my notes\n", "{\"longhaul\": \"cache\"}\n", "notes without an end",
@@ -263,6 +289,7 @@ int main(void)
     const TTest *const tests[] = {test_rows_come_back_with_every_bit,
                                   test_a_cut_line_is_dropped,
                                   test_another_evaluation_is_refused_with_what_differs,
+                                  test_rows_of_other_columns_are_refused,
                                   test_a_file_of_somebody_else_is_left_alone,
                                   test_what_is_done_is_removed,
                                   test_a_second_run_is_refused_and_the_first_lives,
