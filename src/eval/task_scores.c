@@ -157,7 +157,7 @@ static lh_status add_mean(lh_table *means, const selection *of, const lh_policy_
         [M_POLICY] = {.text = choice->name}, [M_BUDGET] = {.text = choice->budget},
         [M_LENGTH] = {.number = of->length}, [M_SCENARIO] = {.text = lh_scenario_names[of->scenario]},
         [M_TASK] = {.text = m->task},        [M_PROMPTS] = {.number = m->figures.n},
-        [M_SCORE] = {.value = m->score}};
+        [M_SCORE] = {.value = m->score},     [M_EXACT] = {.value = m->exact}};
     memcpy(&row[M_ANSWER_MEASURES], m->answer, sizeof m->answer);
     lh_mean_figures_put(&row[M_FIGURES], &(lh_mean_figures){m->score / 100, &m->figures, of->scores->setup->model});
     row[M_FIGURES].value *= 100; /* the interval, in % as the score */

@@ -9,6 +9,7 @@
 #include "base/output.h"
 #include "base/table.h"
 #include "eval/grid.h"
+#include "eval/task_scores.h"
 #include "eval/texts.h"
 #include "suite.h"
 
@@ -134,6 +135,47 @@ START_TEST(test_a_grid_has_policies_down_and_budgets_across)
 }
 END_TEST
 
+static double mean_of(const lh_table *means, int64_t row, const char *name)
+{
+    int64_t c = 0;
+    while (strcmp(means->columns[c].name, name) != 0) c++;
+    return lh_table_row(means, row)[c].value;
+}
+
+/* Two prompts of one task, the second with a right answer without tokens, and one of another task. */
+START_TEST(test_means_of_scores_are_over_prompts_and_their_average_over_tasks)
+{
+    static const char *const tasks[] = {"vt", "vt", "fwe"};
+    static const double scores[] = {100, 40, 20};
+    static const lh_answer_likelihood right[] = {{4, 3, 2}, {0}, {2, 0, 6}};
+    static const double expected[][4] = {{70, 0.5, 0.5, 0.75}, {20, 0, 3, 0}, {45, 0.25, 1.75, 0.375}};
+    static const char *const names[] = {"score", "exact", "answer_nll", "answer_best"};
+    static const int64_t length = 64;
+    lh_policy_list list;
+    lh_table means;
+    OK(lh_policy_list_resolve(&list, &(lh_policy_options){.policy = "full"}));
+    const lh_eval_setup setup = {.policies = &list, .model = "m"};
+    lh_task_scores all = {&setup, {{"vt", 1}, {"fwe", 1}}, 2, &length, 1, {0}};
+    lh_table_init(&all.answers, lh_seed_score_columns);
+    for (int i = 0; i < 3; i++)
+        OK(lh_task_scores_add(&all.answers, &(lh_task_score){.choice = &list.at[0],
+                                                             .length = length,
+                                                             .task = tasks[i],
+                                                             .expected = "a",
+                                                             .answer = "b",
+                                                             .value = scores[i],
+                                                             .right = &right[i],
+                                                             .figures = &(lh_eval_figures){0}}));
+    OK(lh_task_scores_means(&all, &means));
+    ck_assert_int_eq(means.n, 3);
+    for (int t = 0; t < 3; t++)
+        for (int m = 0; m < 4; m++) ck_assert_double_eq(mean_of(&means, t, names[m]), expected[t][m]);
+    lh_table_clear(&means);
+    lh_task_scores_clear(&all);
+    lh_policy_list_clear(&list);
+}
+END_TEST
+
 static void put(const char *name, const char *text)
 {
     OK(lh_file_write(name, text, (int64_t)strlen(text)));
@@ -178,6 +220,7 @@ int main(void)
                                   test_json_has_null_where_there_is_no_number,
                                   test_an_analysis_file_gives_the_columns_back,
                                   test_a_grid_has_policies_down_and_budgets_across,
+                                  test_means_of_scores_are_over_prompts_and_their_average_over_tasks,
                                   test_texts_of_a_folder_come_in_the_order_of_their_names,
                                   NULL};
     return suite_run("tables", tests);
