@@ -56,6 +56,7 @@ void lh_count_columns(lh_evictor *ev, const lh_evict_job *job, const lh_row_bloc
                                  .largest = to->largest,
                                  .counts = to->counts,
                                  .parts = to->parts,
+                                 .each_head = to->each_head,
                                  .lse = b->rows.lse,
                                  .own = b->own,
                                  .cols = job->cols,

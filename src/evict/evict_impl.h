@@ -55,7 +55,7 @@ lh_row_block lh_join_rows(lh_evictor *ev, const lh_evict_job *job, const lh_quer
 typedef struct lh_columns {
     lh_slot_floats sums, squares, largest, counts; /* at NULL: not wanted */
     int64_t parts;
-    int each_head; /* 1: the weights of each query head, one after the other, and not those of their group */
+    int each_head; /* 1: squares and largest are of the weights of each query head, and not of their mean */
 } lh_columns;
 
 lh_logit lh_logit_of(const lh_evictor *ev, const lh_evict_job *job);

@@ -48,7 +48,7 @@ static void observe(lh_evictor *ev, const lh_evict_job *job, const lh_columns *t
     ev->scoring = b;
     lh_exec_zero(&ev->exec, ev->at[LH_SPACE_RAW], ev->bytes[LH_SPACE_RAW]);
     lh_exec_zero(&ev->exec, ev->at[LH_SPACE_SQUARES], ev->bytes[LH_SPACE_SQUARES]);
-    (split || to->each_head ? lh_count_shares : lh_count_columns)(ev, job, &b, to);
+    (split ? lh_count_shares : lh_count_columns)(ev, job, &b, to);
     if (split) lh_exchange_columns(ev, job);
 }
 

@@ -73,42 +73,37 @@ static range range_of(int64_t cols, int i, int sharers)
     return (range){.first = first, .count = cols * (i + 1) / sharers - first};
 }
 
-/* Some query heads of one KV head of this rank. */
-typedef struct members {
-    int64_t g, first, count; /* `first` among all query heads of this rank's KV heads */
-} members;
-
-static void count_share(lh_evictor *ev, const lh_evict_job *job, const lh_row_block *b, const lh_columns *to, members m)
+/* Of KV head g of this rank. */
+static void count_share(lh_evictor *ev, const lh_evict_job *job, const lh_row_block *b, const lh_columns *to, int64_t g)
 {
     const lh_heads *h = &ev->shape.heads;
+    const int64_t i0 = g * h->group; /* among all query heads of this rank's KV heads */
     int first, sharers;
-    lh_heads_sharers(h, h->kv_first + m.g, &first, &sharers);
+    lh_heads_sharers(h, h->kv_first + g, &first, &sharers);
     range mine = range_of(job->cols, h->rank - first, sharers);
-    lh_ragged view = lh_one_head(job->entries, m.g);
+    lh_ragged view = lh_one_head(job->entries, g);
     lh_row_logits logits = b->rows.logits;
-    if (logits.at) logits.at += m.first * logits.ld;
-    lh_column_stats_args args = {.sums = lh_slots_from_head(to->sums, m.g),
-                                 .squares = lh_slots_from_head(to->squares, m.g),
-                                 .largest = lh_slots_from_head(to->largest, m.g),
-                                 .counts = lh_slots_from_head(to->counts, m.g),
+    if (logits.at) logits.at += i0 * logits.ld;
+    lh_column_stats_args args = {.sums = lh_slots_from_head(to->sums, g),
+                                 .squares = lh_slots_from_head(to->squares, g),
+                                 .largest = lh_slots_from_head(to->largest, g),
+                                 .counts = lh_slots_from_head(to->counts, g),
                                  .parts = to->parts,
-                                 .lse = b->rows.lse ? b->rows.lse + m.first : NULL,
-                                 .own = b->rows.lse ? NULL : b->own + m.first,
+                                 .each_head = to->each_head,
+                                 .lse = b->rows.lse ? b->rows.lse + i0 : NULL,
+                                 .own = b->rows.lse ? NULL : b->own + i0,
                                  .first = mine.first,
                                  .cols = mine.count,
-                                 .rows = {.q = b->rows.q + m.first * ev->shape.head_dim,
+                                 .rows = {.q = b->rows.q + i0 * ev->shape.head_dim,
                                           .logits = logits,
                                           .kv = &view,
-                                          .map = {.heads = m.count, .group = m.count}}};
+                                          .map = {.heads = h->group, .group = h->group}}};
     lh_run_column_stats(ev, job, b, &args);
 }
 
 void lh_count_shares(lh_evictor *ev, const lh_evict_job *job, const lh_row_block *b, const lh_columns *to)
 {
-    const lh_heads *h = &ev->shape.heads;
-    const int64_t count = to->each_head ? 1 : h->group;
-    for (int64_t i = 0; i < h->kv_count * h->group; i += count)
-        count_share(ev, job, b, to, (members){.g = i / h->group, .first = i, .count = count});
+    for (int64_t g = 0; g < ev->shape.heads.kv_count; g++) count_share(ev, job, b, to, g);
 }
 
 /* Numbers of one KV head's columns: `rows` rows of `per_column` floats a column, row_ld apart. */

@@ -51,7 +51,7 @@ typedef struct lh_row_lse_args {
  * where row r sees j, else 0, for query head i of the group, and m = mean of a_i over the group: sums[c] += sum over
  * rows of m (parts = 1), or of a_c for every c of the group (parts = group); squares += sum over rows of m * m; largest
  * = the largest m, or what is there; counts += number of rows with m > 1 / n, n = entries of the head that the row
- * sees. What is not wanted is NULL. Rows are added in order, first among themselves and then to what is there. A row
+ * sees. each_head (parts = 1, no counts): squares and largest are of every a_i in place of m. What is not wanted is NULL. Rows are added in order, first among themselves and then to what is there. A row
  * whose lse is -inf adds nothing. Over a bf16 cache a backend may round q to bf16, as attend_block does. lse NULL: rows
  * = 1, and the log-sum-exps of the row over all entries that it sees are worked out here; what is left in `own` is
  * unspecified. */
@@ -61,6 +61,7 @@ typedef struct lh_column_stats_args {
     const float *lse; /* [rows, heads] with lse_ld, or NULL */
     float *own;       /* [heads], where lse is NULL */
     int64_t lse_ld, parts, first, cols;
+    int each_head;
 } lh_column_stats_args;
 
 #endif

@@ -243,7 +243,7 @@ columns columns_run(lot *m, rig *g, const attend_case *c, const columns_spec *sp
     if (spec->lse) given = rig_put(g, lse, c->tokens * lse_ld * 4);
     RUN(g, column_stats, .sums = out.sums, .squares = out.squares, .largest = out.largest, .counts = out.counts,
         .rows = rows_put(g, c, &kv), .lse = given, .own = given ? NULL : rig_new(g, c->map.heads * 4), .lse_ld = lse_ld,
-        .parts = spec->parts, .first = spec->first, .cols = spec->cols);
+        .parts = spec->parts, .first = spec->first, .cols = spec->cols, .each_head = spec->each_head);
     rig_get(g, host.numbers, out.numbers, bytes);
     rig_reset(g);
     return host;

@@ -67,7 +67,7 @@ typedef struct columns_spec {
     const float *lse; /* [tokens, heads]; NULL: of a single row, not known */
     int64_t first, cols, parts;
     columns_place place;
-    int wanted;
+    int wanted, each_head;
 } columns_spec;
 
 /* All numbers, with the gaps, and where those of a slot are; rows begin with the sums of the first head. */

@@ -18,7 +18,22 @@ static const tolerance near_lse = {2e-6, 1e-5};
 static const tolerance near_rounded = {2e-3, 2e-2};
 
 /* The rows (attend_case.c adds types, masks and orders), and what is asked of them. */
-enum { GROUP, KV_HEADS, HEAD_DIM, ROWS, PAST, FIRST_HEAD, NO_MASS, RANGE, PARTS, PLACE, WANTED, SHARD, SHARD_FIRST };
+enum {
+    GROUP,
+    KV_HEADS,
+    HEAD_DIM,
+    ROWS,
+    PAST,
+    FIRST_HEAD,
+    NO_MASS,
+    RANGE,
+    PARTS,
+    PLACE,
+    WANTED,
+    SHARD,
+    SHARD_FIRST,
+    SQUARES
+};
 enum { RANGE_ALL, RANGE_TO, RANGE_FROM };
 static const dimension kinds[] = {
     [GROUP] = {"group", 8, {1, 2, 3, 4, 5, 6, 7, 8}},
@@ -34,6 +49,7 @@ static const dimension kinds[] = {
     [WANTED] = {"wanted", 12, {WANT_ALL, WANT_ALL, WANT_ALL, WANT_ALL, WANT_ALL, 1, 2, 3, 4, 5, 6, 8}},
     [SHARD] = {"heads of a shard", 12, {0, 0, 0, 0, 0, 0, 0, 1, 3, 5, 6, 11}}, /* 0: whole groups */
     [SHARD_FIRST] = {"first head of a shard", 4, {0, 1, 2, 3}},
+    [SQUARES] = {"squares", 3, {0, 0, 1}, {"of the mean", "of the mean", "of each query head"}},
 };
 enum { LONG_EVERY = 97, LONG_AT = 52, LONG_PAST = 1500, LONG_PAST_OF_ONE = 2200 }; /* of many tiles, few rows */
 
@@ -60,12 +76,14 @@ static columns_spec spec_of(const attend_case *c, const float *lse, int n)
     int64_t most = longest_head(c), range = kind(RANGE, n);
     int64_t first = range == RANGE_FROM ? draw(3, (uint64_t)n, most + 3) : 0, rest = most + 2 - first;
     if (range == RANGE_TO) rest = draw(4, (uint64_t)n, most + 5);
+    const int each_head = kind(SQUARES, n) != 0;
     return (columns_spec){.lse = lse,
                           .first = first,
                           .cols = rest > 0 ? rest : 0,
-                          .parts = kind(PARTS, n) ? 1 : c->map.group,
+                          .parts = kind(PARTS, n) || each_head ? 1 : c->map.group,
                           .place = (columns_place)kind(PLACE, n),
-                          .wanted = (int)kind(WANTED, n)};
+                          .wanted = (int)kind(WANTED, n) & ~(each_head ? WANT_COUNTS : 0),
+                          .each_head = each_head};
 }
 
 /* Rows, their lse by ref (a few are made -inf: rows that add nothing), and what is asked for. */
@@ -79,7 +97,8 @@ static columns_spec spec_make(lot *m, rig *ref, attend_case *c, int n)
     return spec_of(c, lse, n);
 }
 
-/* What one KV head receives, by the formula: [slots] of each query head, squares, counts and maxima of the mean. Counts
+/* What one KV head receives, by the formula: [slots] of each query head, squares, counts and maxima of the mean, or
+ * squares and maxima of each head. Counts
  * are a range: a weight that is as good as equal to the mean may be on either side. */
 typedef struct formula {
     double *sums; /* [group, slots] */
@@ -105,11 +124,14 @@ static formula formula_of(lot *m, const attend_case *c, const columns_spec *spec
                 if (spec->lse[r * c->map.heads + i0 + i] == -INFINITY) w[j] = 0;
                 f.sums[i * slots + j] += w[j];
                 mean[j] += w[j] / (double)group;
+                if (!spec->each_head) continue;
+                f.squares[j] += w[j] * w[j];
+                f.largest[j] = fmax(f.largest[j], w[j]);
             }
         }
         for (int64_t j = 0; j < c->kv[0].host.len[h]; j++) {
-            f.squares[j] += mean[j] * mean[j];
-            f.largest[j] = fmax(f.largest[j], mean[j]);
+            if (!spec->each_head) f.squares[j] += mean[j] * mean[j];
+            if (!spec->each_head) f.largest[j] = fmax(f.largest[j], mean[j]);
             if (n > 1 && fabs(mean[j] * n - 1) < 1e-4)
                 f.unsure[j]++;
             else

@@ -4,9 +4,9 @@
 #include "kernels/cpu/columns.h"
 #include "kernels/cpu/single_row.h"
 
-/* The sums that weights are added to, whether some entries are not seen by all rows, and whether they have biases.
- * Constants at each call. */
-enum { ADD_EACH = 1, ADD_MORE = 2, ADD_MASKED = 4, ADD_BIASED = 8 };
+/* The sums that weights are added to, whether some entries are not seen by all rows, and whether they have biases; and
+ * whether squares and maxima are those of each query head. Constants at each call. */
+enum { ADD_EACH = 1, ADD_MORE = 2, ADD_MASKED = 4, ADD_BIASED = 8, ADD_APART = 16 };
 
 /* The rows of a block, over a vector of entries from j on. */
 VEC_FN void add_weights(const lh_stats_item *item, const int64_t range[2], int64_t j, const int kind)
@@ -31,12 +31,16 @@ VEC_FN void add_weights(const lh_stats_item *item, const int64_t range[2], int64
                 vf_store(own, vf_load(own) + weight);
             }
             all = all + weight;
+            if (!(kind & ADD_APART)) continue;
+            if (kind & ADD_MASKED) weight = vf_where(seen, weight, vf_zero());
+            squares = vf_fma(weight, weight, squares);
+            largest = vf_max(weight, largest);
         }
         if (kind & ADD_MASKED) all = vf_where(seen, all, vf_zero());
         sum = sum + all;
         if (!(kind & ADD_MORE)) continue;
-        squares = vf_fma(all, all, squares);
-        largest = vf_max(all, largest);
+        if (!(kind & ADD_APART)) squares = vf_fma(all, all, squares);
+        if (!(kind & ADD_APART)) largest = vf_max(all, largest);
         counts = counts + vf_where(vf_lt(vf_set1(item->rows->fair[r]), all), vf_set1(1.0f), vf_zero());
     }
     if (!(kind & ADD_EACH)) vf_store(item->sums + j, sum);
@@ -63,24 +67,29 @@ ADD_BLOCK(add_biased_means, ADD_MASKED | ADD_BIASED)
 ADD_BLOCK(add_biased_heads, ADD_EACH | ADD_MASKED | ADD_BIASED)
 ADD_BLOCK(add_biased_means_more, ADD_MORE | ADD_MASKED | ADD_BIASED)
 ADD_BLOCK(add_biased_heads_more, ADD_EACH | ADD_MORE | ADD_MASKED | ADD_BIASED)
+ADD_BLOCK(add_apart, ADD_MORE | ADD_APART)
+ADD_BLOCK(add_seen_apart, ADD_MORE | ADD_MASKED | ADD_APART)
+ADD_BLOCK(add_biased_apart, ADD_MORE | ADD_MASKED | ADD_BIASED | ADD_APART)
 
-/* By kind. Where there are biases, what is not seen is masked whether there is any or not. */
-static void (*const add_kinds[])(const lh_stats_item *, const int64_t[2], int64_t) = {
-    add_means,        add_heads,        add_means_more,        add_heads_more,
-    add_seen_means,   add_seen_heads,   add_seen_means_more,   add_seen_heads_more,
-    add_biased_means, add_biased_heads, add_biased_means_more, add_biased_heads_more};
+typedef void add_function(const lh_stats_item *item, const int64_t range[2], int64_t n);
+
+/* By what must be masked: nothing, what is not seen, and with biases what is not seen whether there is any or not; and
+ * by the sums that are wanted. */
+static add_function *const add_kinds[3][4] = {
+    {add_means, add_heads, add_means_more, add_heads_more},
+    {add_seen_means, add_seen_heads, add_seen_means_more, add_seen_heads_more},
+    {add_biased_means, add_biased_heads, add_biased_means_more, add_biased_heads_more}};
+static add_function *const apart_kinds[3] = {add_apart, add_seen_apart, add_biased_apart};
 
 static void add_block(const lh_stats_item *item, int64_t block, lh_seen seen)
 {
     const lh_column_stats_args *a = item->stats->args;
     int64_t reach = seen == SEEN_ALL ? item->step.n : step_reach(&item->step, block);
     int64_t first = block * item->stats->watch.way->rows, tokens = step_logits(&item->step, block, reach);
-    int kind = (a->parts > 1 ? ADD_EACH : 0) | (wants_more(a) ? ADD_MORE : 0);
-    if (item->step.bias)
-        kind |= ADD_BIASED;
-    else if (seen != SEEN_ALL)
-        kind |= ADD_MASKED;
-    add_kinds[kind](item, (const int64_t[]){first, first + tokens}, reach);
+    int masked = item->step.bias ? 2 : seen != SEEN_ALL;
+    int wanted = (a->parts > 1 ? ADD_EACH : 0) | (wants_more(a) ? ADD_MORE : 0);
+    add_function *add = a->each_head && wants_more(a) ? apart_kinds[masked] : add_kinds[masked][wanted];
+    add(item, (const int64_t[]){first, first + tokens}, reach);
 }
 
 static void add_blocks(const lh_stats_item *item)
@@ -174,6 +183,7 @@ static lh_status op_column_stats(lh_stream *stream, const lh_column_stats_args *
     int64_t group = o->map.group, rows = o->rows;
     char *memory = NULL;
     assert(rows <= 1 || (a->lse && !o->logits.at));
+    assert(!a->each_head || (a->parts == 1 && !a->counts.at));
     if (o->map.heads == 0 || rows == 0 || a->cols == 0) return LH_OK;
     if (!a->lse) return single_row(stream, a);
     watch_open(watch, o);

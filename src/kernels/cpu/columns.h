@@ -78,7 +78,8 @@ VEC_FN void take_row(const lh_stats_item *item, const lh_row_logits *from, const
     const int each = a->parts > 1, more = wants_more(a);
     for (int64_t j = 0; j < p->n; j += VL) {
         const float *s = from->at + p->i0 * from->ld + p->first + j;
-        vf all = vf_zero(), bias = what == TAKE_BIASED_LOGITS ? step_bias(p, j) : vf_zero();
+        vf all = vf_zero(), bias = what == TAKE_BIASED_LOGITS ? step_bias(p, j) : vf_zero(), squares = vf_zero(),
+           largest = vf_zero();
         for (int64_t i = 0; i < p->group; i++, s += from->ld) {
             vf weight = vf_load_first(s, p->n - j), gain = vf_set1(item->rows->gain[i]);
             if (what == TAKE_WEIGHTS) {
@@ -90,11 +91,14 @@ VEC_FN void take_row(const lh_stats_item *item, const lh_row_logits *from, const
             }
             if (each) vf_store(item->sums + i * STEP + j, weight);
             all = all + weight;
+            squares = vf_fma(weight, weight, squares);
+            largest = vf_max(weight, largest);
         }
         if (!each) vf_store(item->sums + j, all);
         if (!more) continue;
-        vf_store(item->squares + j, all * all);
-        vf_store(item->largest + j, all);
+        if (!a->each_head) squares = all * all, largest = all;
+        vf_store(item->squares + j, squares);
+        vf_store(item->largest + j, largest);
         vf_store(item->counts + j, vf_where(vf_lt(vf_set1(item->rows->fair[0]), all), vf_set1(1.0f), vf_zero()));
     }
 }
@@ -120,11 +124,11 @@ static inline void lift(const lh_stats_item *item, const lh_slot_floats *y, cons
 static inline void give_all(const lh_stats_item *item)
 {
     const lh_column_stats_args *a = item->stats->args;
-    float share = 1.0f / (float)item->step.group;
+    const float share = 1.0f / (float)item->step.group, own = a->each_head ? 1.0f : share;
     for (int64_t c = 0; c < a->parts && a->sums.at; c++)
         give(item, &a->sums, c, item->sums + c * STEP, a->parts == 1 ? share : 1.0f);
-    if (a->squares.at) give(item, &a->squares, 0, item->squares, share * share);
-    if (a->largest.at) lift(item, &a->largest, item->largest, share);
+    if (a->squares.at) give(item, &a->squares, 0, item->squares, own * own);
+    if (a->largest.at) lift(item, &a->largest, item->largest, own);
     if (a->counts.at) give(item, &a->counts, 0, item->counts, 1.0f);
 }
 

@@ -33,6 +33,7 @@ typedef struct column_job {
     int64_t first_head, heads; /* KV heads */
     int64_t averaged;          /* query heads whose weights are averaged: the group, or 1 for sums of each */
     int64_t parts;
+    int each_head;
     lh_form form;
     unsigned *packed; /* [query heads, parts, padded, D] bf16, times what makes of it a logit */
     lh_sight *sights; /* [padded]; rows after the last see nothing */
@@ -199,7 +200,8 @@ static __device__ __forceinline__ void add_head(const column_job &a, const colum
     }
 }
 
-/* A tile of rows, of all heads that are averaged. */
+/* A tile of rows, of all heads that are averaged; or of one after the other, where squares and maxima are each head's.
+ */
 template <typename K>
 static __device__ __forceinline__ void add_rows(const column_job &a, const column_entries<K> &e, column_sums<K> *to,
                                                 int64_t n, int64_t tile)
@@ -215,16 +217,20 @@ static __device__ __forceinline__ void add_rows(const column_job &a, const colum
     }
     if (__all_sync(LH_ALL, none)) return;
     whole = __all_sync(LH_ALL, whole);
-    for (int64_t i = 0; i < a.averaged; i++) add_head<K>(a, e, all, i0 + i, tile);
     if (a.counts.at) fair[0] = a.fair[n * a.padded + r], fair[1] = a.fair[n * a.padded + r + 1];
+    for (int64_t c = 0; c < a.averaged; c++) {
+        add_head<K>(a, e, all, i0 + c, tile);
+        if (!a.each_head && c + 1 < a.averaged) continue;
 #pragma unroll
-    for (int x = 0; x < 4 * K::TILES; x++) {
-        int m = x / 4, entry = x % 4 / 2, i = x % 2;
-        float weight = whole || lh_sees(sight[i], e.at[m][entry]) ? all[m][x % 4] : 0.0f;
-        to->sum[m][entry] += weight;
-        to->squares[m][entry] = fmaf(weight, weight, to->squares[m][entry]);
-        to->largest[m][entry] = fmaxf(weight, to->largest[m][entry]);
-        to->count[m][entry] += weight > fair[i] ? 1.0f : 0.0f;
+        for (int x = 0; x < 4 * K::TILES; x++) {
+            int m = x / 4, entry = x % 4 / 2, i = x % 2;
+            float weight = whole || lh_sees(sight[i], e.at[m][entry]) ? all[m][x % 4] : 0.0f;
+            all[m][x % 4] = 0.0f;
+            to->sum[m][entry] += weight;
+            to->squares[m][entry] = fmaf(weight, weight, to->squares[m][entry]);
+            to->largest[m][entry] = fmaxf(weight, to->largest[m][entry]);
+            to->count[m][entry] += weight > fair[i] ? 1.0f : 0.0f;
+        }
     }
 }
 
@@ -257,7 +263,7 @@ static __global__ void __launch_bounds__(COLUMN_THREADS, 2) columns_kernel(const
 {
     int64_t n = blockIdx.y, i0 = a.first_head * a.rows.map.group + n * a.averaged, head = i0 / a.rows.map.group;
     int64_t slot = a.first + ((int64_t)blockIdx.x * COLUMN_WARPS + lh_warp()) * 16 * K::TILES;
-    float share = 1.0f / (float)a.averaged;
+    float share = 1.0f / (float)a.averaged, own = a.each_head ? 1.0f : share;
     column_entries<K> e;
     column_sums<K> sums = {};
     take_entries<K>(a, &e, head, slot);
@@ -270,8 +276,8 @@ static __global__ void __launch_bounds__(COLUMN_THREADS, 2) columns_kernel(const
               largest = largest_of_four(sums.largest[x / 2][x % 2]), count = of_four(sums.count[x / 2][x % 2]);
         if (lh_lane() % 4 || e.at[x / 2][x % 2] < 0) continue;
         if (a.sums.at) give(a.sums, head, s, c, share * sum);
-        if (a.squares.at) give(a.squares, head, s, 0, share * share * squares);
-        if (a.largest.at) lift(a.largest, head, s, share * largest);
+        if (a.squares.at) give(a.squares, head, s, 0, own * own * squares);
+        if (a.largest.at) lift(a.largest, head, s, own * largest);
         if (a.counts.at) give(a.counts, head, s, 0, count);
     }
 }
@@ -315,17 +321,19 @@ static __global__ void given_kernel(const __grid_constant__ column_job a)
     const float *biases = lh_bias_of(&a.kv, head);
     lh_sight sight = a.sights[0];
     for (int64_t s = a.first + lh_grid_first(); s < end; s += lh_grid_step()) {
-        float all = 0.0f, bias = biases ? biases[s] * LH_LOG2E : 0.0f;
+        float all = 0.0f, squares = 0.0f, largest = 0.0f, bias = biases ? biases[s] * LH_LOG2E : 0.0f;
         if (!lh_sees(sight, a.kv.positions ? a.kv.positions[offset + s] : (int)s)) continue;
         for (int64_t i = 0; i < a.rows.map.group; i++) {
             float y = a.factors[(i0 + i) * a.padded].y + bias;
             float weight = lh_exp2(fmaf(a.rows.logits.at[(i0 + i) * a.rows.logits.ld + s], gain * LH_LOG2E, y));
             if (a.sums.at && a.parts > 1) give(a.sums, head, s, i, weight);
             all += weight;
+            squares = fmaf(weight, weight, squares);
+            largest = fmaxf(weight, largest);
         }
         if (a.sums.at && a.parts == 1) give(a.sums, head, s, 0, share * all);
-        if (a.squares.at) give(a.squares, head, s, 0, share * share * all * all);
-        if (a.largest.at) lift(a.largest, head, s, share * all);
+        if (a.squares.at) give(a.squares, head, s, 0, a.each_head ? squares : share * share * all * all);
+        if (a.largest.at) lift(a.largest, head, s, a.each_head ? largest : share * all);
         if (a.counts.at) give(a.counts, head, s, 0, all > a.fair[n * a.padded] ? 1.0f : 0.0f);
     }
 }
@@ -440,6 +448,7 @@ lh_status lh_cuda_column_stats(lh_stream *stream, const lh_column_stats_args *ar
     a.first = args->first;
     a.cols = args->cols;
     a.parts = args->parts;
+    a.each_head = args->each_head;
     a.averaged = group;
     a.first_head = o->map.first / group;
     a.heads = o->map.heads / group;

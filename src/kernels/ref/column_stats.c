@@ -25,10 +25,16 @@ static void add_column(const ref_weights *w, int64_t head, int64_t slot)
     for (int64_t r = 0; r < o->rows; r++) {
         double mean = 0.0;
         if (!ref_observes(o, r, head, slot)) continue;
-        for (int64_t c = 0; c < o->map.group; c++) mean += weight_of(w, r, i0 + c, slot) / (double)o->map.group;
+        for (int64_t c = 0; c < o->map.group; c++) {
+            double weight = weight_of(w, r, i0 + c, slot);
+            mean += weight / (double)o->map.group;
+            if (!a->each_head) continue;
+            squares += weight * weight;
+            largest = fmax(largest, weight);
+        }
         sum += mean;
-        squares += mean * mean;
-        largest = fmax(largest, mean);
+        if (!a->each_head) squares += mean * mean;
+        if (!a->each_head) largest = fmax(largest, mean);
         count += w->seen[r] > 1 && mean > 1.0 / w->seen[r];
     }
     if (a->sums.at && a->parts == 1) *lh_slot_at(&a->sums, head, slot, 0) += (float)sum;
