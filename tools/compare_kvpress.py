@@ -1,0 +1,380 @@
+#!/usr/bin/env python3
+"""Longhaul compared with kvpress: the same prompts (token ids), weights (f32) and budgets, on CPU.
+
+  pip install kvpress==0.5.5 gguf h5py
+  tools/compare_kvpress.py MODEL -o out/ --haystack essays/ --text books/ [--longhaul build/longhaul] [--press SnapKV,...]
+
+MODEL is a GGUF or a Hugging Face folder with a chat format. `longhaul eval needle` (question seen, and not) and `eval
+fidelity` make the prompts and measure policies; their ids then go through presses in torch. Needles: exact answers,
+negative log-likelihood of the secret under teacher forcing, share of its tokens that are the most likely ones. Texts:
+KL(full || kept) of the next token along the full cache's own continuation. Every result is a line of out/presses.jsonl at
+once; the same command goes on with what is missing, then prints the tables and writes out/means.csv.
+
+A press compresses at the end of each layer of a dense prefill, so one prefill serves all presses: each gets the layer's
+keys and values, and what it returns is kept apart. KVzip needs passes of its own and runs by itself. AdaKV, CriticalAdaKV
+and KVzip free nothing: evicted keys stay in the cache and are masked, as kvpress does it.
+"""
+import argparse
+import csv
+import json
+import logging
+import os
+import subprocess
+import sys
+import time
+from collections import defaultdict
+
+import torch
+import transformers
+from kvpress import (AdaKVPress, BasePress, CapPress, CompactorPress, CriticalAdaKVPress, CriticalKVPress,
+                     ExpectedAttentionPress, KeyDiffPress, KnormPress, KVzipPress, LagKVPress, LeverageScorePress, PyramidKVPress,
+                     SnapKVPress, StreamingLLMPress, TOVAPress)
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from peer_prompts import contains, evaluate, kept_positions, mean, needle_depth, needle_name, prompts  # noqa: E402
+
+# Presses with their defaults, and the preset of Longhaul that is the same algorithm.
+PRESSES = {
+    "SnapKV": (lambda r: SnapKVPress(r), "snapkv@kvpress"),
+    "PyramidKV": (lambda r: PyramidKVPress(r), "pyramidkv@kvpress"),
+    "AdaKV(SnapKV)": (lambda r: AdaKVPress(SnapKVPress(r)), "adakv@kvpress"),
+    "CriticalKV(SnapKV)": (lambda r: CriticalKVPress(SnapKVPress(r)), "critical@kvpress"),
+    "CriticalAdaKV(SnapKV)": (lambda r: CriticalAdaKVPress(SnapKVPress(r)), "critical-ada@kvpress"),
+    "TOVA": (lambda r: TOVAPress(r), "tova@kvpress"),
+    "StreamingLLM": (lambda r: StreamingLLMPress(r), "streaming@kvpress"),
+    "Knorm": (lambda r: KnormPress(r), "knorm@kvpress"),
+    "KeyDiff": (lambda r: KeyDiffPress(r), "keydiff@kvpress"),
+    "LagKV": (lambda r: LagKVPress(r), "lagkv@kvpress"),
+    "ExpectedAttention": (lambda r: ExpectedAttentionPress(r), "expected-attention@kvpress"),
+    "AdaKV(ExpectedAttention)": (lambda r: AdaKVPress(ExpectedAttentionPress(r, epsilon=1e-2)), None),
+    "LeverageScore": (lambda r: LeverageScorePress(r), None),
+    "Compactor": (lambda r: CompactorPress(r), None),
+    "Cap": (lambda r: CapPress(r), None),
+    "KVzip": (None, None),  # by itself
+}
+AFTER = "--rows-at after --statistic rms --window 16 --pool-size 15 --sinks 4 --head-budget adaptive --alpha 0.2"
+KEYS = "keydiff --pool avg --pool-size 15 --sinks 4 --head-budget adaptive --alpha 0.2"
+OURS = ["longhaul", "defensive", "layer-defensive", KEYS, f"{KEYS} --rows-at after --rows sample:128 --fit both", f"snapkv {AFTER}",
+        f"snapkv {AFTER} --fit both"]
+MEASURES = ("exact", "answer_nll", "answer_best", "kl", "best")
+SCENARIOS = {"question-aware": "question seen", "context-only": "question unseen"}
+
+
+# ---- Longhaul's side ----
+
+def prepare(a):
+    """MODEL as a Hugging Face folder and as a checkpoint, both in f32."""
+    folder = os.path.join(a.output, "model")
+    if not os.path.exists(os.path.join(folder, "config.json")):
+        where = dict(pretrained_model_name_or_path=a.model)
+        if a.model.endswith(".gguf"):
+            where = dict(pretrained_model_name_or_path=os.path.dirname(a.model) or ".", gguf_file=os.path.basename(a.model))
+        transformers.AutoTokenizer.from_pretrained(**where).save_pretrained(folder)
+        transformers.AutoModelForCausalLM.from_pretrained(**where, dtype=torch.float32).save_pretrained(folder)
+    checkpoint = os.path.join(a.output, "model.h5")
+    if not os.path.exists(checkpoint):
+        subprocess.run([a.longhaul, "import", folder, "-o", checkpoint, "--dtype", "f32", "-q"], check=True)
+    return folder, checkpoint
+
+
+# ---- kvpress's side ----
+
+class Apart(BasePress):
+    """Gives every layer to many presses, and keeps apart what each returns; the prefill goes on with the full cache."""
+
+    def __init__(self, presses):
+        self.presses = presses
+        self.kept, self.seconds = {name: [] for name in presses}, dict.fromkeys(presses, 0.0)
+
+    def post_init_from_model(self, model):
+        for press in self.presses.values():
+            press.post_init_from_model(model)
+
+    def compress(self, module, hidden_states, keys, values, attentions, kwargs):
+        for name, press in self.presses.items():
+            module.masked_key_indices = None
+            start = time.perf_counter()
+            k, v = press.compress(module, hidden_states, keys, values, attentions, kwargs)
+            self.seconds[name] += time.perf_counter() - start
+            self.kept[name].append((k, v, module.masked_key_indices))
+        module.masked_key_indices = None
+        return keys, values
+
+
+class KVzipAtAll(KVzipPress):
+    """KVzip at several budgets: its passes over the prompt score the entries once."""
+
+    def compress_post(self, model):
+        self.masks = {}
+        for budget in self.budgets:
+            self.compression_ratio = 1 - budget / 100
+            super().compress_post(model)
+            self.masks[budget] = [layer.self_attn.masked_key_indices for layer in model.model.layers]
+
+
+class Kept:
+    """What a press left of a prompt: (keys, values, masked indices) of every layer."""
+
+    def __init__(self, layers, tokens, seconds):
+        self.layers, self.tokens, self.seconds = layers, tokens, seconds
+
+    def lengths(self):
+        return tuple(k.shape[2] for k, _, _ in self.layers)
+
+    def entries(self):
+        return sum(k.shape[1] * k.shape[2] - (len(masked[0]) if masked is not None else 0) for k, _, masked in self.layers)
+
+    def bytes(self):
+        return sum(x.nbytes for k, v, _ in self.layers for x in (k, v))
+
+    def positions(self, full):
+        """[layers][kv heads] positions kept: those whose keys are among the full cache's."""
+        out = []
+        for (k, _, masked), (all_keys, _, _) in zip(self.layers, full.layers):
+            if masked is not None:
+                gone = torch.zeros(all_keys.shape[1:3], dtype=torch.bool)
+                gone[masked[1], masked[2]] = True
+                out.append([torch.nonzero(~g).flatten().tolist() for g in gone])
+            else:
+                where = [{row.tobytes(): p for p, row in enumerate(head.numpy())} for head in all_keys[0]]
+                out.append([[where[h][row.tobytes()] for row in head.numpy()] for h, head in enumerate(k[0])])
+        return out
+
+
+class Batch:
+    """Caches of the same lengths of one prompt, continued together."""
+
+    def __init__(self, model, caches):
+        self.model, self.n, self.cache = model, len(caches), transformers.DynamicCache()
+        for i, layer in enumerate(model.model.layers):
+            self.cache.update(*(torch.cat([c.layers[i][part] for c in caches]) for part in (0, 1)), i)
+            masks = [(m[0] + b, m[1], m[2]) for b, m in enumerate(c.layers[i][2] for c in caches) if m is not None]
+            layer.self_attn.masked_key_indices = tuple(map(torch.cat, zip(*masks))) if masks else None
+
+    def feed(self, ids, at):
+        """Logits [caches, tokens, vocabulary] after ids [caches][tokens], which follow position at. Where layers have lengths
+        of their own (PyramidKV), one mask cannot serve all of them, and tokens go in one by one."""
+        step = len(ids[0]) if len({layer.keys.shape[2] for layer in self.cache.layers}) == 1 else 1
+        parts = [torch.tensor([row[i:i + step] for row in ids]) for i in range(0, len(ids[0]), step)]
+        rows = []
+        for part in parts:
+            positions = torch.arange(at, at + part.shape[1])[None].expand(self.n, -1)
+            rows.append(self.model(input_ids=part, past_key_values=self.cache, position_ids=positions).logits)
+            at += part.shape[1]
+        return torch.cat(rows, 1)
+
+    def forget(self, tokens):
+        """Drops the last tokens fed."""
+        for layer in self.cache.layers:
+            layer.keys, layer.values = (x[:, :, :x.shape[2] - tokens] for x in (layer.keys, layer.values))
+
+    def greedy(self, first, at, most, ends):
+        """Token ids of the answers, without the one that ends them. first: logits [caches, vocabulary]."""
+        ids = [[int(x)] for x in first.argmax(-1)]
+        while len(ids[0]) < most and not all(ends & set(row) for row in ids):
+            best = self.feed([row[-1:] for row in ids], at)[:, -1].argmax(-1)
+            ids = [row + [int(x)] for row, x in zip(ids, best)]
+            at += 1
+        return [row[:min([row.index(e) for e in ends & set(row)], default=len(row))] for row in ids]
+
+
+def press_prompt(model, ids, presses):
+    """The full cache, every press's, and the logits after the prompt. presses: (name, percent kept)."""
+    apart = Apart({(name, b): PRESSES[name][0](1 - b / 100) for name, b in presses if name != "KVzip"})
+    torch.manual_seed(0)  # of random sketches
+    cache, start = transformers.DynamicCache(), time.perf_counter()
+    with apart(model):
+        hidden = model.model(input_ids=torch.tensor([ids]), past_key_values=cache).last_hidden_state
+    prefill = time.perf_counter() - start - sum(apart.seconds.values())
+    kept = {("full", 100): Kept([(layer.keys, layer.values, None) for layer in cache.layers], len(ids), prefill)}
+    kept |= {at: Kept(layers, len(ids), apart.seconds[at]) for at, layers in apart.kept.items()}
+    budgets = [b for name, b in presses if name == "KVzip"]
+    if budgets:
+        press = KVzipAtAll(compression_ratio=0.5)
+        press.budgets = budgets
+        cache, start = transformers.DynamicCache(), time.perf_counter()
+        with press(model):
+            model.model(input_ids=torch.tensor([ids]), past_key_values=cache)
+        seconds = time.perf_counter() - start - prefill
+        kept |= {("KVzip", b): Kept([(c.keys, c.values, m) for c, m in zip(cache.layers, press.masks[b])], len(ids), seconds)
+                 for b in budgets}
+    return kept, model.lm_head(hidden[0, -1:])
+
+
+def ask(batch, after_prompt, tokens, question, secret, a):
+    """Measures of the caches' answers about a needle. question: ids that follow the eviction, [] where the prompt has them."""
+    at = tokens + len(question)
+    first = batch.feed([question] * batch.n, tokens)[:, -1:] if question else after_prompt[None].expand(batch.n, -1, -1)
+    right = a.tokenizer.encode(secret, add_special_tokens=False)
+    rows = torch.cat([first, batch.feed([right[:-1]] * batch.n, at)], 1).log_softmax(-1)
+    batch.forget(len(right) - 1)
+    nll = -rows[:, range(len(right)), right].mean(-1)
+    best = (rows.argmax(-1) == torch.tensor(right)).float().mean(-1)
+    answers = a.tokenizer.batch_decode(batch.greedy(first[:, -1], at, a.max_new, a.ends))
+    return [{"exact": contains(answer, secret), "answer_nll": float(n), "answer_best": float(b), "answer": answer}
+            for answer, n, b in zip(answers, nll, best)]
+
+
+def follow(batch, tokens, reference, ids):
+    """KL(full || kept) of the tokens after ids[0], and the share of equal best tokens. reference: the full cache's rows."""
+    rows = batch.feed([ids[:-1]] * batch.n, tokens).log_softmax(-1)
+    kl = (reference.exp() * (reference - rows)).sum(-1).mean(-1)
+    best = (rows.argmax(-1) == reference.argmax(-1)).float().mean(-1)
+    return [{"kl": float(k), "best": float(b)} for k, b in zip(kl, best)]
+
+
+def overlap(theirs, ours):
+    """Mean share of a layer's entries that both keep."""
+    shares = []
+    for a, b in zip(theirs, ours):
+        both = sum(len(set(x) & set(y.tolist())) for x, y in zip(a, b))
+        shares.append(both / max(sum(map(len, a)), sum(map(len, b))))
+    return sum(shares) / len(shares)
+
+
+def press_all(a, model, out, folder, presses, asked=None):
+    """Measures what `out` lacks of every prompt of a run. asked: {prompt: (question ids, secret)}, or None of texts."""
+    done = {(r["run"], r["prompt"], r["press"], r["budget"]) for r in read(out)}
+    for name, ids in prompts(a.output, folder):
+        todo = [at for at in [("full", 100)] + [(press, b) for b in a.budgets for press in presses] if (folder, name, *at) not in done]
+        if not todo:
+            continue
+        kept, after_prompt = press_prompt(model, ids, [at for at in todo if at[0] != "full"])
+        full = kept["full", 100]
+        if not asked:
+            told = Batch(model, [full]).greedy(after_prompt, len(ids), a.max_new, a.ends)[0]
+            reference = Batch(model, [full]).feed([told[:-1]], len(ids)).log_softmax(-1)
+        together = defaultdict(list)
+        for at in todo:
+            together[kept[at].lengths()].append(at)
+        for members in together.values():
+            batch = Batch(model, [kept[at] for at in members])
+            measures = ask(batch, after_prompt, len(ids), *asked[name], a) if asked else follow(batch, len(ids), reference, told)
+            for (press, budget), measured in zip(members, measures):
+                k = kept.pop((press, budget))
+                r = {"run": folder, "prompt": name, "press": press, "budget": budget, "tokens": len(ids), "entries": k.entries(),
+                     "kv_bytes": k.bytes(), "seconds": k.seconds} | measured
+                preset = PRESSES.get(press, (None, None))[1]
+                ours = kept_positions(a.output, folder, name, preset, f"{budget}%") if preset else None
+                if ours:
+                    r["overlap"] = overlap(k.positions(full), ours)
+                with open(out, "a") as f:
+                    f.write(json.dumps(r) + "\n")
+        print(f"{folder} {name}: {len(todo)} caches", file=sys.stderr, flush=True)
+
+
+def read(path):
+    if not os.path.exists(path):
+        return []
+    with open(path) as f:
+        return [json.loads(line) for line in f]
+
+
+# ---- tables ----
+
+def table(title, columns, lines):
+    print(f"\n{title}\n\n| method | " + " | ".join(columns) + " |\n|---|" + "---:|" * len(columns))
+    for method, cells in lines.items():
+        print(f"| {method} | " + " | ".join(cells) + " |")
+
+
+def show(rows, scenario):
+    if scenario == "text":
+        return f"{mean([r['kl'] for r in rows]):.3f} {mean([r['best'] for r in rows]):.2f}"
+    return (f"{sum(int(r['exact']) for r in rows)} {mean([r['answer_nll'] for r in rows]):.2f} "
+            f"{mean([r['answer_best'] for r in rows]):.2f}")
+
+
+def agreement(theirs, ours):
+    """Of rows of a press and of its preset: kept entries in common, and the greatest distance of a measure."""
+    by_prompt = {r["prompt"]: r for r in ours}
+    pairs = [(r, by_prompt[r["prompt"]]) for r in theirs]
+    key = "kl" if "kl" in theirs[0] else "answer_nll"
+    return f"{mean([r['overlap'] for r in theirs]):.4f} {max(abs(x[key] - y[key]) for x, y in pairs):.3f}"
+
+
+def report(a, out, needle, fidelity):
+    """Tables of methods that were measured on every prompt; of presses that have a preset, how they agree with it."""
+    means, agree = [], defaultdict(list)
+    for scenario in [*SCENARIOS, "text"]:
+        lines = defaultdict(lambda: defaultdict(list))
+        for r in read(out):
+            if r["run"] == "fidelity" if scenario == "text" else f"-{scenario}-" in r["prompt"]:
+                lines["kvpress " + r["press"]][r["budget"]].append(r)
+        for r in fidelity if scenario == "text" else [r for r in needle if r["scenario"] == scenario]:
+            measured = {k: float(r[k]) for k in MEASURES if r.get(k)}
+            measured |= {"seconds": float(r["evict_s"]), "entries": int(r["entries_kept"]), "kv_bytes": int(r["kv_bytes"])}
+            prompt = f"{int(r['window']):04d}-{r['length']}" if scenario == "text" else needle_name(r)
+            lines["longhaul " + r["policy"]][int((r["budget"] or "100%").rstrip("%"))].append(measured | {"prompt": prompt})
+        if "kvpress full" not in lines:
+            continue
+        n = len(lines["kvpress full"][100])
+        table(f"{SCENARIOS.get(scenario, 'text')}, {n} prompts", ["all"] + [f"{b}%" for b in a.budgets],
+              {method: [show(at[b], scenario) if at.get(b) else "" for b in [100, *a.budgets]]
+               for method, at in lines.items() if all(len(rows) == n for rows in at.values())})
+        for press in a.press:
+            theirs, ours = lines.get("kvpress " + press), lines.get(f"longhaul {PRESSES[press][1]}")
+            if theirs and ours:
+                agree[f"{press}, `{PRESSES[press][1]}`"] += [agreement(theirs[b], ours[b]) for b in a.budgets]
+        for method, at in lines.items():
+            for budget, rows in at.items():
+                means.append({"setting": scenario, "method": method, "budget": budget, "prompts": len(rows),
+                              "seconds_min": min(r["seconds"] for r in rows)} |
+                             {k: mean([r[k] for r in rows if k in r]) for k in (*MEASURES, "overlap", "entries", "kv_bytes") if k in rows[0]})
+    table("Entries in common with the preset, greatest distance of the secret's likelihood or the KL",
+          [f"{name} {b}%" for name in (*SCENARIOS.values(), "text") for b in a.budgets], agree)
+    with open(os.path.join(a.output, "means.csv"), "w", newline="") as f:
+        writer = csv.DictWriter(f, list(dict.fromkeys(k for m in means for k in m)))
+        writer.writeheader()
+        writer.writerows(means)
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("model")
+    p.add_argument("-o", "--output", required=True)
+    p.add_argument("--haystack", required=True)
+    p.add_argument("--text", help="texts that are continued; default: the haystack")
+    p.add_argument("--longhaul", default="build/longhaul")
+    p.add_argument("--threads", type=int, default=2)
+    p.add_argument("--length", type=int, default=1536)
+    p.add_argument("--needles", type=int, default=12, help="needles, each at a depth and with a secret of its own")
+    p.add_argument("--agree", type=int, default=2, help="of these, needles for presses that have a preset here: those agree")
+    p.add_argument("--windows", type=int, default=4, help="texts that are continued")
+    p.add_argument("--max-new", type=int, default=24)
+    p.add_argument("--budgets", default="20,10,5", type=lambda s: [int(x) for x in s.split(",")], help="percent kept")
+    p.add_argument("--press", default=list(PRESSES), type=lambda s: s.split(","))
+    a = p.parse_args()
+    os.makedirs(a.output, exist_ok=True)
+    logging.getLogger("kvpress").setLevel(logging.ERROR)
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
+    torch.set_num_threads(a.threads)
+    torch.set_grad_enabled(False)
+    policies = [PRESSES[press][1] for press in a.press if PRESSES[press][1]] + OURS
+    folder, checkpoint = prepare(a)
+    model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+    a.tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    a.ends = {a.tokenizer.eos_token_id, model.generation_config.eos_token_id}
+    chat = a.tokenizer.apply_chat_template([{"role": "user", "content": "\0"}], add_generation_prompt=True, tokenize=False)
+    out = os.path.join(a.output, "presses.jsonl")
+    same = ["-m", checkpoint, "--threads", str(a.threads), "--max-new", str(a.max_new), "--length", str(a.length), "--budget",
+            ",".join(f"{b}%" for b in a.budgets), "--policy", ",".join(policies)]
+    needle = []
+    for i in range(a.needles):
+        rows = evaluate(a.longhaul, a.output, f"needle-{i}", "needle", "--haystack", a.haystack, "--depth", needle_depth(i), "--seed",
+                        str(i), *same)
+        asked = {}
+        for r in rows:
+            question = f"What is the secret passphrase for the {r['name']}?" + chat.split("\0")[1]
+            ids = a.tokenizer.encode(question, add_special_tokens=False) if r["scenario"] == "context-only" else []
+            asked[needle_name(r)] = (ids, r["secret"])
+        press_all(a, model, out, f"needle-{i}", [press for press in a.press if i < a.agree or not PRESSES[press][1]], asked)
+        needle += rows
+    fidelity = evaluate(a.longhaul, a.output, "fidelity", "fidelity", "--text", a.text or a.haystack, "--count", str(a.windows), *same)
+    press_all(a, model, out, "fidelity", a.press)
+    report(a, out, needle, fidelity)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,59 @@
+"""What tools/compare_kvpress.py and tools/compare_openvino.py share: prompts and measures of Longhaul's `eval`."""
+import csv
+import glob
+import os
+import re
+import subprocess
+
+import longhaul
+
+
+def evaluate(program, output, name, task, *options):
+    """Rows of one `longhaul eval`, once; its prompts and what policies keep of them are in output/name."""
+    answers = os.path.join(output, f"{name}.csv")
+    if not os.path.exists(answers):
+        subprocess.run([program, "eval", task, "--answers", answers, "--keep-sets", os.path.join(output, name), "-q", *options],
+                       check=True, stdout=subprocess.DEVNULL)
+    with open(answers, newline="") as f:
+        return list(csv.DictReader(f))
+
+
+def prompts(output, name):
+    """(prompt, its token ids) of everything that the run has prefilled."""
+    paths = glob.glob(os.path.join(glob.escape(output), name, "*.h5"))
+    for prompt, path in sorted({re.sub(r"\.\d\d-.*", "", os.path.basename(p)): p for p in paths}.items()):
+        with longhaul.KeepSets(path) as kept:
+            yield prompt, kept.h5["tokens"][...].tolist()
+
+
+def kept_positions(output, name, prompt, policy, budget):
+    """Positions that a policy keeps of a prompt, [layers][kv heads], or None."""
+    found = glob.glob(glob.escape(os.path.join(output, name, prompt)) + f".*-{policy.replace('@', '_')}-{budget}.h5")
+    if not found:
+        return None
+    with longhaul.KeepSets(found[0]) as kept:
+        return [kept.positions(layer) for layer in range(len(kept.h5["layers"]))]
+
+
+def needle_depth(i):
+    """Depths that are spread evenly, whatever their number."""
+    return f"{0.05 + 0.9 * ((0.5 + i * 0.618034) % 1):.3f}"
+
+
+def needle_name(row):
+    """The prompt of a row of `eval needle`."""
+    return f"{row['length']}-{row['scenario']}-depth{row['depth'].replace('.', '_')}-seed{row['seed']}"
+
+
+def words(text):
+    return re.findall(r"\w+", text.lower())
+
+
+def contains(answer, secret):
+    """1 if the answer contains the words of the secret in order and adjacent."""
+    a, s = words(answer), words(secret)
+    return int(any(a[i:i + len(s)] == s for i in range(len(a) - len(s) + 1)))
+
+
+def mean(values):
+    return sum(values) / len(values) if values else float("nan")
