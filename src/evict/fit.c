@@ -1,6 +1,7 @@
 #include "evict/fit.h"
 
 #include <math.h>
+#include <string.h>
 
 #include "base/minmax.h"
 #include "evict/entry_stats.h"
@@ -15,12 +16,15 @@ enum { AT_ONCE = 512 };
 /* Factors of weights are between e^-3 and e^3; one less than those. */
 static const float factor_low = 0.0497870684f - 1.0f, factor_high = 20.0855369f - 1.0f;
 
-/* The arrays of one KV head, n = group x rows. What is of an entry lies along the last dimension. */
+/* The arrays of one KV head, n = group x rows. What is of an entry lies along the last dimension. What is multiplied is
+ * of `type`; where that is f32, `matrix` and `turned` are the weights themselves. */
 typedef struct fit_head {
     const lh_exec *exec;
     const lh_fit *fit;
+    lh_dtype type;
     int64_t h, n, dim, first, cols; /* slots [first, first + cols) of head h */
     float *weights, *across;        /* [n, cols] and its transpose */
+    void *matrix, *turned, *factor; /* of `type`: the same, and one of the arrays below */
     float *x, *r, *p, *back;        /* [dim, cols] */
     float *products;                /* [dim, n] */
     float *diagonal, *factors;      /* [cols] */
@@ -33,20 +37,38 @@ static int64_t rows_of(const lh_fit *fit)
     return fit->rows.map.group * fit->rows.rows;
 }
 
+static lh_dtype product_type(const lh_fit *fit)
+{
+    return fit->order == LH_ORDER_ANY ? fit->rows.kv->type : LH_F32;
+}
+
 /* Floats of the arrays; those of `head` are set where it is given. */
 static int64_t place_arrays(const lh_fit *fit, fit_head *head)
 {
     const int64_t n = rows_of(fit), d = fit->rows.kv->head_dim, cols = lh_max_i64(fit->cols, AT_ONCE);
+    const int64_t halves = product_type(fit) == LH_F32 ? 0 : 1; /* of floats, which 16 bits are */
     fit_head none, *a = head ? head : &none;
     struct {
-        float **at;
+        void *at;
         int64_t floats;
-    } arrays[] = {{&a->weights, n * cols}, {&a->across, n * cols}, {&a->x, d * cols},     {&a->r, d * cols},
-                  {&a->p, d * cols},       {&a->back, d * cols},   {&a->products, d * n}, {&a->diagonal, cols},
-                  {&a->factors, cols},     {&a->missing, n},       {&a->energy, 2 * d}};
+    } arrays[] = {{&a->weights, n * cols},
+                  {&a->across, n * cols},
+                  {&a->x, d * cols},
+                  {&a->r, d * cols},
+                  {&a->p, d * cols},
+                  {&a->back, d * cols},
+                  {&a->products, d * n},
+                  {&a->diagonal, cols},
+                  {&a->factors, cols},
+                  {&a->missing, n},
+                  {&a->energy, 2 * d},
+                  {&a->matrix, halves * (n * cols + 1) / 2},
+                  {&a->turned, halves * (n * cols + 1) / 2},
+                  {&a->factor, halves * (d * lh_max_i64(cols, n) + 1) / 2}};
     int64_t end = 0, line = 16;
     for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++) {
-        *arrays[i].at = head ? (float *)fit->work + end : NULL;
+        float *at = head ? (float *)fit->work + end : NULL;
+        memcpy(arrays[i].at, &at, sizeof at);
         end += (arrays[i].floats + line - 1) / line * line;
     }
     return end;
@@ -64,22 +86,22 @@ int64_t lh_fit_output_bytes(const lh_fit *fit)
 
 static fit_head open_head(const lh_exec *exec, const lh_fit *fit, int64_t h)
 {
-    fit_head a = {.exec = exec, .fit = fit, .h = h, .n = rows_of(fit), .dim = fit->rows.kv->head_dim};
+    fit_head a = {
+        .exec = exec, .fit = fit, .type = product_type(fit), .h = h, .n = rows_of(fit), .dim = fit->rows.kv->head_dim};
     place_arrays(fit, &a);
     return a;
 }
 
-/* y [tokens, out] = x [tokens, in] times w [out, in] transposed; x and w are of `type`. */
+/* y [tokens, out] = x [tokens, in] times w [out, in] transposed; x and w are of the head's type. */
 typedef struct product {
     float *y;
     const void *x, *w;
     int64_t tokens, out, in;
-    lh_dtype type;
 } product;
 
 static void multiply(const fit_head *a, product m)
 {
-    LH_RUN(a->exec, gemm, .y = m.y, .x = m.x, .w = m.w, .type = m.type, .tokens = m.tokens, .out = m.out, .in = m.in,
+    LH_RUN(a->exec, gemm, .y = m.y, .x = m.x, .w = m.w, .type = a->type, .tokens = m.tokens, .out = m.out, .in = m.in,
            .y_ld = m.out, .x_ld = m.in, .w_ld = m.in, .order = a->fit->order);
 }
 
@@ -97,6 +119,14 @@ static void convert(const fit_head *a, conversion c)
            .cols = c.cols, .dst_ld = c.cols, .src_ld = c.src_ld);
 }
 
+/* rows x cols numbers of f32 as they are multiplied: as they are, or in `to`. */
+static const void *as_factor(const fit_head *a, void *to, const float *x, int64_t rows, int64_t cols)
+{
+    if (a->type == LH_F32) return x;
+    convert(a, (conversion){to, x, a->type, LH_F32, rows, cols, cols});
+    return to;
+}
+
 /* Element 0 of the first slot's key or value. */
 static void *first_of(const fit_head *a, void *arena)
 {
@@ -112,10 +142,10 @@ static void take_values(const fit_head *a, void *y, lh_dtype type, float factor)
            .cols = a->dim, .y_ld = a->cols, .x_ld = a->dim, .factor = factor);
 }
 
-/* Products of queries and keys, made of numbers of a type, to the weights. Keys of another type lie in p meanwhile,
- * queries in `products`. */
-static void meet(const fit_head *a, lh_dtype type)
+/* Products of queries and keys, to the weights. Keys of another type lie in p meanwhile, queries in `products`. */
+static void meet(const fit_head *a)
 {
+    const lh_dtype type = a->type;
     const lh_ragged *kv = a->fit->rows.kv;
     const lh_observed *rows = &a->fit->rows;
     const int64_t group = rows->map.group, d = a->dim;
@@ -128,12 +158,12 @@ static void meet(const fit_head *a, lh_dtype type)
         const float *q = rows->q + (a->h * group + i) * d;
         float *y = a->weights + i * rows->rows * a->cols;
         convert(a, (conversion){a->products, q, type, LH_F32, rows->rows, d, rows->q_ld});
-        multiply(a, (product){y, a->products, keys, rows->rows, a->cols, d, type});
+        multiply(a, (product){y, a->products, keys, rows->rows, a->cols, d});
     }
 }
 
 /* The weights that the rows give to the slots. */
-static void weigh(const fit_head *a, lh_dtype type, float *missing)
+static void weigh(const fit_head *a, float *missing)
 {
     const lh_fit *fit = a->fit;
     const int64_t group = fit->rows.map.group;
@@ -141,7 +171,7 @@ static void weigh(const fit_head *a, lh_dtype type, float *missing)
     lh_observed rows = fit->rows;
     rows.kv = &one;
     rows.map = (lh_grouping){.heads = group, .group = group};
-    meet(a, type);
+    meet(a);
     LH_RUN(a->exec, row_weights, .x = a->weights, .missing = missing, .rows = rows, .lse = fit->lse + a->h * group,
            .lse_ld = fit->lse_ld, .first = a->first, .cols = a->cols, .ld = a->cols);
 }
@@ -149,29 +179,24 @@ static void weigh(const fit_head *a, lh_dtype type, float *missing)
 /* ---- before the eviction ---- */
 
 /* Of one stretch of slots, to `products`. */
-static void add_up_values(const fit_head *a, lh_dtype type)
+static void add_up_values(const fit_head *a)
 {
-    const void *weights = a->weights;
-    weigh(a, type, NULL);
-    take_values(a, a->back, type, 1.0f);
-    if (type != LH_F32) {
-        convert(a, (conversion){a->across, a->weights, type, LH_F32, a->n, a->cols, a->cols});
-        weights = a->across;
-    }
-    multiply(a, (product){a->products, a->back, weights, a->dim, a->n, a->cols, type});
+    weigh(a, NULL);
+    take_values(a, a->back, a->type, 1.0f);
+    const void *weights = as_factor(a, a->matrix, a->weights, a->n, a->cols);
+    multiply(a, (product){a->products, a->back, weights, a->dim, a->n, a->cols});
 }
 
 void lh_fit_outputs(const lh_exec *exec, const lh_fit *fit)
 {
     const lh_ragged *kv = fit->rows.kv;
-    const lh_dtype type = fit->order == LH_ORDER_ANY ? kv->type : LH_F32;
     for (int64_t h = 0; h < kv->heads; h++) {
         fit_head a = open_head(exec, fit, h);
         float *outputs = fit->outputs + h * a.dim * a.n;
         lh_exec_zero(exec, outputs, a.dim * a.n * (int64_t)sizeof *outputs);
         for (; a.first < fit->len[h]; a.first += AT_ONCE) {
             a.cols = lh_min_i64(AT_ONCE, fit->len[h] - a.first);
-            add_up_values(&a, type);
+            add_up_values(&a);
             LH_RUN(exec, add, .y = outputs, .x = a.products, .tokens = a.dim, .dim = a.n, .y_ld = a.n, .x_ld = a.n);
         }
     }
@@ -196,40 +221,65 @@ static void step(const fit_head *a, const regression *g, const float *products, 
            .high = bounded ? factor_high : INFINITY);
 }
 
-static void regress(const fit_head *a, const float *rest, regression g)
+/* The weights, as they are multiplied. */
+static void make_matrices(fit_head *a)
 {
     LH_RUN(a->exec, transpose, .y = a->across, .x = a->weights, .y_type = LH_F32, .x_type = LH_F32, .rows = a->n,
            .cols = a->cols, .y_ld = a->n, .x_ld = a->cols, .factor = 1.0f);
     LH_RUN(a->exec, squares, .y = a->diagonal, .x = a->across, .tokens = a->cols, .heads = 1, .dim = a->n, .x_ld = a->n,
            .y_ld = 1);
-    multiply(a, (product){a->r, rest, a->across, g.rows, a->cols, a->n, LH_F32});
+    if (a->type == LH_F32) {
+        a->matrix = a->weights;
+        a->turned = a->across;
+        return;
+    }
+    convert(a, (conversion){a->matrix, a->weights, a->type, LH_F32, a->n, a->cols, a->cols});
+    convert(a, (conversion){a->turned, a->across, a->type, LH_F32, a->cols, a->n, a->n});
+}
+
+/* y [rows, n] = x [rows, cols] times the weights' transpose; y [rows, cols] = x [rows, n] times the weights. */
+static void to_rows(const fit_head *a, float *y, const float *x, int64_t rows)
+{
+    multiply(a, (product){y, as_factor(a, a->factor, x, rows, a->cols), a->matrix, rows, a->n, a->cols});
+}
+
+static void to_entries(const fit_head *a, float *y, const float *x, int64_t rows)
+{
+    multiply(a, (product){y, as_factor(a, a->factor, x, rows, a->n), a->turned, rows, a->cols, a->n});
+}
+
+static void regress(const fit_head *a, const float *rest, regression g)
+{
+    to_entries(a, a->r, rest, g.rows);
     step(a, &g, NULL, 0);
     for (int64_t k = 0; k < g.strength.steps; k++) {
-        multiply(a, (product){a->products, a->p, a->weights, g.rows, a->n, a->cols, LH_F32});
-        multiply(a, (product){a->back, a->products, a->across, g.rows, a->cols, a->n, LH_F32});
+        to_rows(a, a->products, a->p, g.rows);
+        to_entries(a, a->back, a->products, g.rows);
         step(a, &g, a->products, k + 1 == g.strength.steps);
     }
 }
 
-static void fit_bias(const fit_head *a)
+static void fit_bias(fit_head *a)
 {
     const lh_fit *fit = a->fit;
     lh_exec_zero(a->exec, a->x, a->cols * (int64_t)sizeof *a->x);
+    make_matrices(a);
     regress(a, a->missing, (regression){.rows = 1, .strength = fit->of_bias, .bounded = 1});
-    multiply(a, (product){a->products, a->x, a->weights, 1, a->n, a->cols, LH_F32});
+    to_rows(a, a->products, a->x, 1);
     LH_RUN(a->exec, mass_bias, .bias = fit->rows.kv->bias + fit->offset[a->h], .factors = a->factors, .x = a->x,
            .products = a->products, .missing = a->missing, .cols = a->cols, .n = a->n);
 }
 
-static void fit_values(const fit_head *a)
+static void fit_values(fit_head *a)
 {
     const lh_fit *fit = a->fit;
     const lh_ragged *kv = fit->rows.kv;
     LH_RUN(a->exec, normalise_rows, .x = a->weights, .factors = fit->keeps_bias ? NULL : a->factors, .rows = a->n,
            .cols = a->cols, .ld = a->cols);
+    make_matrices(a);
     take_values(a, a->x, LH_F32, 1.0f);
     take_values(a, a->back, LH_F32, -1.0f);
-    multiply(a, (product){a->products, a->back, a->weights, a->dim, a->n, a->cols, LH_F32});
+    to_rows(a, a->products, a->back, a->dim);
     LH_RUN(a->exec, add, .y = a->products, .x = fit->outputs + a->h * a->dim * a->n, .tokens = a->dim, .dim = a->n,
            .y_ld = a->n, .x_ld = a->n);
     regress(a, a->products, (regression){.rows = a->dim, .strength = fit->of_values});
@@ -245,7 +295,7 @@ void lh_fit_entries(const lh_exec *exec, const lh_fit *fit)
         a.cols = fit->len[h];
         if (a.cols == 0 || a.cols == fit->before[h]) continue;
         if (!fit->keeps_bias) lh_exec_zero(exec, bias + fit->offset[h], a.cols * (int64_t)sizeof *bias);
-        weigh(&a, LH_F32, a.missing);
+        weigh(&a, a.missing);
         if (!fit->keeps_bias) fit_bias(&a);
         if (!fit->keeps_values) fit_values(&a);
     }

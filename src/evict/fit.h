@@ -20,8 +20,8 @@
  *
  * A head that holds all its entries still is left as it is, bit for bit. All of it is local to a KV head: the same bits
  * on any number of ranks with LH_ORDER_FIXED. Where a head lies on several ranks each of them fits it alike, from the
- * rows of the whole group (lh_join_rows). Over a bf16 cache the outputs are made of weights that are rounded to bf16,
- * as attention is, but for LH_ORDER_FIXED. */
+ * rows of the whole group (lh_join_rows). Over a bf16 cache all products are of numbers rounded to bf16, as those of
+ * attention are, but for LH_ORDER_FIXED. */
 #ifndef LH_EVICT_FIT_H
 #define LH_EVICT_FIT_H
 
