@@ -5,17 +5,29 @@
 #include "base/mem.h"
 #include "bench/bench_impl.h"
 
-static const char *const names[] = {"finish_scores",   "group_reduce",
-                                    "put_stats",       "position_scores",
-                                    "expected_scores", "classify",
-                                    "weigh_scores",    "entry_norms",
-                                    "key_difference",  "lag_scores",
-                                    "apply_prior",     "defend_scores",
-                                    "random_scores",   "gumbel_scores",
-                                    "max_score",       "add_heads",
-                                    "share_scores",    "pool",
-                                    "histogram",       "select_top",
-                                    "compact",         NULL};
+static const char *const names[] = {"finish_scores",
+                                    "group_reduce",
+                                    "put_stats",
+                                    "position_scores",
+                                    "expected_scores",
+                                    "classify",
+                                    "weigh_scores",
+                                    "entry_norms",
+                                    "key_difference",
+                                    "lag_scores",
+                                    "apply_prior",
+                                    "defend_scores",
+                                    "random_scores",
+                                    "gumbel_scores",
+                                    "max_score",
+                                    "add_heads",
+                                    "share_scores",
+                                    "pool",
+                                    "histogram",
+                                    "select_top",
+                                    "order_entries",
+                                    "compact",
+                                    NULL};
 
 LH_BENCH_CALL(finish_scores)
 LH_BENCH_CALL(group_reduce)
@@ -37,6 +49,7 @@ LH_BENCH_CALL(share_scores)
 LH_BENCH_CALL(pool)
 LH_BENCH_CALL(histogram)
 LH_BENCH_CALL(select_top)
+LH_BENCH_CALL(order_entries)
 LH_BENCH_CALL(compact)
 
 enum { HEADS = 8, DIM = 64, STATS = 3, BITS = 11 };
@@ -47,8 +60,8 @@ typedef struct layer {
     lh_ragged kv;
     float *x, *y;
     uint8_t *state, *compete; /* `compete`: the state in which all entries compete */
-    int64_t *sums, *counts;
-    int32_t *histograms;
+    int64_t *sums, *counts, *held;
+    int32_t *histograms, *order;
 } layer;
 
 static lh_status make_layer(lh_bench *b, layer *l)
@@ -67,6 +80,8 @@ static lh_status make_layer(lh_bench *b, layer *l)
     LH_TRY(lh_bench_zeros(b, &l->sums, l->len * 8));
     LH_TRY(lh_bench_zeros(b, &l->histograms, (4 * HEADS) << BITS));
     LH_TRY(lh_bench_put(b, &l->counts, half, sizeof half));
+    LH_TRY(lh_bench_zeros(b, &l->held, sizeof half));
+    LH_TRY(lh_bench_zeros(b, &l->order, l->n * 4));
     return LH_OK;
 }
 
@@ -182,6 +197,13 @@ static lh_status run_selection(lh_bench *b, const layer *l)
     return run_one(b, l, w, "half");
 }
 
+static lh_status run_order(lh_bench *b, const layer *l)
+{
+    RUN(order_entries, "all", 9.0, .order = l->order, .counts = l->held, .scores = l->x, .state = l->compete,
+        .kv = &l->kv, .ld = l->len, .of = LH_ENTRY_COMPETES);
+    return LH_OK;
+}
+
 /* Compaction to a third of the entries, with and without statistics. */
 static lh_status run_compaction(lh_bench *b, const layer *l)
 {
@@ -216,6 +238,7 @@ static lh_status run_scores(lh_bench *b)
     LH_TRY_DONE(run_shapes(b, &l));
     LH_TRY_DONE(run_expected(b, &l));
     LH_TRY_DONE(run_selection(b, &l));
+    LH_TRY_DONE(run_order(b, &l));
     LH_TRY_DONE(run_compaction(b, &l));
 done:
     lh_bench_drop(b, mark);

@@ -1,4 +1,4 @@
-/* ops_select.h - which entries compete, and the best of each head. Conventions: ops.h. */
+/* ops_select.h - which entries compete, their order, and the best of each head. Conventions: ops.h. */
 #ifndef LH_KERNELS_OPS_SELECT_H
 #define LH_KERNELS_OPS_SELECT_H
 
@@ -60,5 +60,17 @@ typedef struct lh_select_top_args {
     int64_t ld;
     lh_entry_state others;
 } lh_select_top_args;
+
+/* order[h,i], for i < counts[h]: the slot of the i-th entry of head h among those in the state `of`, in the order of
+ * select_top, which would keep the first k of them with a count of k. */
+typedef struct lh_order_entries_args {
+    int32_t *order;       /* [heads, ld] */
+    int64_t *counts;      /* [heads] */
+    const float *scores;  /* [heads, ld]; NULL: all equal */
+    const uint8_t *state; /* [heads, ld] */
+    const lh_ragged *kv;  /* positions and lengths */
+    int64_t ld;
+    lh_entry_state of;
+} lh_order_entries_args;
 
 #endif

@@ -1,4 +1,5 @@
 #include <math.h>
+#include <omp.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -72,6 +73,97 @@ START_TEST(test_select_top_twice_is_once_for_both_counts)
 }
 END_TEST
 
+/* The entries of head h in state `of`, best first; `alike`: as if all scores were equal. */
+static int64_t ordered(lot *m, const layer *l, int64_t h, lh_entry_state of, int alike, entry **out)
+{
+    int64_t count = 0;
+    entry *all = lot_new(m, l->ld * (int64_t)sizeof *all);
+    for (int64_t s = 0; s < l->kv.host.len[h]; s++) {
+        if (l->state[h * l->ld + s] != of) continue;
+        all[count++] = (entry){alike ? 0 : l->scores[h * l->ld + s], h, s, cache_position(&l->kv.host, h, s)};
+    }
+    qsort(all, (size_t)count, sizeof *all, by_rank);
+    *out = all;
+    return count;
+}
+
+START_TEST(test_order_entries_is_by_score_and_of_equal_ones_by_position)
+{
+    const lh_entry_state states[] = {LH_ENTRY_COMPETES, LH_ENTRY_COMPETES, LH_ENTRY_KEEP, LH_ENTRY_DROP};
+    for (int b = 0; rig_backend(b); b++) {
+        rig g;
+        rig_open(&g, rig_backend(b));
+        for (int n = 0; n < 140 / rig_scale(&g); n++) {
+            lot m = {0};
+            layer l;
+            layer_make(&m, &l, n);
+            omp_set_num_threads(1 + n % 4);
+            const lh_entry_state of = states[n % 4];
+            const int alike = n % 5 == 3;
+            int32_t *order = rig_new(&g, l.heads * l.ld * 4), *got = lot_new(&m, l.heads * l.ld * 4);
+            int64_t *counts = rig_new(&g, l.heads * 8), *count = lot_new(&m, l.heads * 8);
+            placed on = layer_put(&g, &l);
+            RUN(&g, order_entries, .order = order, .counts = counts, .scores = alike ? NULL : on.scores,
+                .state = on.state, .kv = &on.kv, .ld = l.ld, .of = of);
+            rig_get(&g, got, order, l.heads * l.ld * 4);
+            rig_get(&g, count, counts, l.heads * 8);
+            for (int64_t h = 0; h < l.heads; h++) {
+                entry *best;
+                int64_t held = ordered(&m, &l, h, of, alike, &best);
+                ck_assert_msg(count[h] == held, "case %d, %s: head %d has %d entries, not %d", n, g.ops->name, (int)h,
+                              (int)count[h], (int)held);
+                for (int64_t i = 0; i < held; i++)
+                    if (got[h * l.ld + i] != best[i].slot)
+                        ck_abort_msg("case %d, %s: entry %d of head %d is in slot %d, not %d", n, g.ops->name, (int)i,
+                                     (int)h, got[h * l.ld + i], (int)best[i].slot);
+            }
+            rig_reset(&g);
+            lot_end(&m);
+        }
+        rig_close(&g);
+    }
+}
+END_TEST
+
+/* With the same count in all heads: none, one, some, and more than there are. */
+START_TEST(test_the_first_of_an_order_are_what_select_top_keeps)
+{
+    for (int b = 0; rig_backend(b); b++) {
+        rig g;
+        rig_open(&g, rig_backend(b));
+        for (int n = 0; n < 70 / rig_scale(&g); n++) {
+            lot m = {0};
+            layer l;
+            layer_make(&m, &l, n);
+            const int64_t ks[] = {0, 1, 2, l.ld / 3, l.ld / 2, l.ld}, all = l.heads * l.ld;
+            int32_t *order = rig_new(&g, all * 4), *first = lot_new(&m, all * 4);
+            int64_t *counts = rig_new(&g, l.heads * 8), *held = lot_new(&m, l.heads * 8);
+            placed on = layer_put(&g, &l);
+            RUN(&g, order_entries, .order = order, .counts = counts, .scores = on.scores, .state = on.state,
+                .kv = &on.kv, .ld = l.ld, .of = LH_ENTRY_COMPETES);
+            rig_get(&g, first, order, all * 4);
+            rig_get(&g, held, counts, l.heads * 8);
+            for (int i = 0; i < 6; i++) {
+                placed again = {on.kv, on.scores, rig_put(&g, l.state, all)};
+                uint8_t *want = lot_copy(&m, l.state, all);
+                int64_t *k = lot_new(&m, l.heads * 8);
+                for (int64_t h = 0; h < l.heads; h++) {
+                    k[h] = ks[i];
+                    for (int64_t e = 0; e < held[h]; e++)
+                        want[h * l.ld + first[h * l.ld + e]] = e < k[h] ? LH_ENTRY_KEEP : LH_ENTRY_DROP;
+                }
+                RUN(&g, select_top, .state = again.state, .scores = on.scores, .kv = &on.kv,
+                    .counts = rig_put(&g, k, l.heads * 8), .ld = l.ld);
+                check_states(&g, &again, &l, want, n);
+            }
+            rig_reset(&g);
+            lot_end(&m);
+        }
+        rig_close(&g);
+    }
+}
+END_TEST
+
 START_TEST(test_top_logits_are_those_of_sorting)
 {
     for (int b = 0; rig_backend(b); b++) {
@@ -113,7 +205,10 @@ END_TEST
 int main(void)
 {
     const TTest *const tests[] = {test_select_top_keeps_the_best_of_each_head,
-                                  test_select_top_twice_is_once_for_both_counts, test_top_logits_are_those_of_sorting,
+                                  test_select_top_twice_is_once_for_both_counts,
+                                  test_order_entries_is_by_score_and_of_equal_ones_by_position,
+                                  test_the_first_of_an_order_are_what_select_top_keeps,
+                                  test_top_logits_are_those_of_sorting,
                                   NULL};
     return rig_run("kernels/select", tests);
 }

@@ -15,6 +15,7 @@
 #include "kernels/cpu/histogram.inc.c"
 #include "kernels/cpu/lag_scores.inc.c"
 #include "kernels/cpu/norms.inc.c"
+#include "kernels/cpu/order_entries.inc.c"
 #include "kernels/cpu/pool.inc.c"
 #include "kernels/cpu/projected_norms.inc.c"
 #include "kernels/cpu/row_lse.inc.c"

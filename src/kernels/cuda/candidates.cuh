@@ -48,6 +48,12 @@ static __device__ inline void lh_put_best(const lh_top_logits_args &a, int64_t r
     }
 }
 
+/* Sorts rows of n candidates, a power of two, the largest first; fillers are 0. lh_sorted_columns: the n for as many
+ * columns; lh_sorted_shape: threads for kernels beside it, with rows along y and columns along x, both with strides. */
+int64_t lh_sorted_columns(int64_t cols);
+lh_shape lh_sorted_shape(int64_t rows, int64_t cols);
+lh_status lh_sort_rows(lh_stream *stream, const char *name, lh_candidate *c, int64_t rows, int64_t n);
+
 /* Any k, by sorting whole rows: top_by_sorting.cu. */
 lh_status lh_top_by_sorting(lh_stream *stream, const lh_top_logits_args *a);
 
