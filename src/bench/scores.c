@@ -5,29 +5,11 @@
 #include "base/mem.h"
 #include "bench/bench_impl.h"
 
-static const char *const names[] = {"finish_scores",
-                                    "group_reduce",
-                                    "put_stats",
-                                    "position_scores",
-                                    "expected_scores",
-                                    "classify",
-                                    "weigh_scores",
-                                    "entry_norms",
-                                    "key_difference",
-                                    "lag_scores",
-                                    "apply_prior",
-                                    "defend_scores",
-                                    "random_scores",
-                                    "gumbel_scores",
-                                    "max_score",
-                                    "add_heads",
-                                    "share_scores",
-                                    "pool",
-                                    "histogram",
-                                    "select_top",
-                                    "order_entries",
-                                    "compact",
-                                    NULL};
+static const char *const names[] = {
+    "finish_scores", "group_reduce",  "put_stats",      "position_scores", "expected_scores", "classify",
+    "weigh_scores",  "entry_norms",   "key_difference", "lag_scores",      "apply_prior",     "defend_scores",
+    "random_scores", "gumbel_scores", "max_score",      "add_heads",       "share_scores",    "pool",
+    "histogram",     "select_top",    "order_entries",  "rank_scores",     "compact",         NULL};
 
 LH_BENCH_CALL(finish_scores)
 LH_BENCH_CALL(group_reduce)
@@ -50,6 +32,7 @@ LH_BENCH_CALL(pool)
 LH_BENCH_CALL(histogram)
 LH_BENCH_CALL(select_top)
 LH_BENCH_CALL(order_entries)
+LH_BENCH_CALL(rank_scores)
 LH_BENCH_CALL(compact)
 
 enum { HEADS = 8, DIM = 64, STATS = 3, BITS = 11 };
@@ -197,10 +180,27 @@ static lh_status run_selection(lh_bench *b, const layer *l)
     return run_one(b, l, w, "half");
 }
 
+/* An order of all entries, and scores by rank in it. The order is made even if the words do not select it: the next
+ * needs it. */
 static lh_status run_order(lh_bench *b, const layer *l)
 {
-    RUN(order_entries, "all", 9.0, .order = l->order, .counts = l->held, .scores = l->x, .state = l->compete,
-        .kv = &l->kv, .ld = l->len, .of = LH_ENTRY_COMPETES);
+    enum { POINTS = 16 };
+    float host[POINTS], *ranks;
+    lh_order_entries_args order = {.order = l->order,
+                                   .counts = l->held,
+                                   .scores = l->x,
+                                   .state = l->compete,
+                                   .kv = &l->kv,
+                                   .ld = l->len,
+                                   .of = LH_ENTRY_COMPETES};
+    const lh_bench_case w = {
+        .name = "order_entries", .call = call_order_entries, .bytes = 9.0 * (double)l->n, .args = &order};
+    for (int p = 0; p < POINTS; p++) host[p] = (float)(p * l->len / POINTS);
+    LH_TRY(call_order_entries(b, &order, 0));
+    LH_TRY(run_one(b, l, w, "all"));
+    LH_TRY(lh_bench_put(b, &ranks, host, sizeof host));
+    RUN(rank_scores, "16 points", 8.0, .y = l->y, .order = l->order, .counts = l->held, .ranks = ranks, .values = l->x,
+        .heads = HEADS, .ld = l->len, .points = POINTS, .values_ld = POINTS);
     return LH_OK;
 }
 

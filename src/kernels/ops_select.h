@@ -73,4 +73,17 @@ typedef struct lh_order_entries_args {
     lh_entry_state of;
 } lh_order_entries_args;
 
+/* y[h, order[h,i]], for i < counts[h], = the value at i on the line through the points (ranks[p], v[p]) with v[p] =
+ * values[h * values_ld + p]: linear between points, constant before the first and after the last; with `raise` the
+ * larger of that and what y holds, if that is not NaN. Of slots that are not in the order y stays what it is. */
+typedef struct lh_rank_scores_args {
+    float *y;                             /* [heads, ld] */
+    const int32_t *order;                 /* [heads, ld] different slots of a head */
+    const int64_t *counts;                /* [heads] */
+    const float *ranks;                   /* [points] ascending */
+    const float *values;                  /* [heads, points] finite; a values_ld of 0: all heads alike */
+    int64_t heads, ld, points, values_ld; /* points: at least 1 */
+    int raise;
+} lh_rank_scores_args;
+
 #endif

@@ -6,6 +6,7 @@
 #include "base/minmax.h"
 #include "base/rng.h"
 #include "kernels/ops.h"
+#include "kernels/rank_curve.h"
 #include "kernels/real.h"
 #include "kernels/slots.h"
 
@@ -87,6 +88,20 @@ static LH_BOTH inline void lh_share_scores_slots(const lh_share_scores_args *a, 
 {
     const double factor = 1.0 / lh_joint_scale(*a->top, a->all_heads) / (double)a->all_heads;
     for (int64_t s = r.first; s < r.end; s += r.step) a->y[h * a->ld + s] = (float)((double)a->sums[s] * factor);
+}
+
+/* Slots stand for ranks. */
+static LH_BOTH inline void lh_rank_scores_slots(const lh_rank_scores_args *a, int64_t h, lh_slot_range r)
+{
+    const float *values = a->values + h * a->values_ld;
+    const int32_t *order = a->order + h * a->ld;
+    const int64_t end = lh_min_i64(r.end, a->counts[h]);
+    float *y = a->y + h * a->ld;
+    int64_t point = 0;
+    for (int64_t i = r.first; i < end; i += r.step) {
+        float x = lh_value_at_rank(a, values, &point, i);
+        y[order[i]] = a->raise ? fmaxf(x, y[order[i]]) : x;
+    }
 }
 
 /* All heads as one row. Not on the list: a device adds in registers, column by column. */

@@ -164,6 +164,89 @@ START_TEST(test_the_first_of_an_order_are_what_select_top_keeps)
 }
 END_TEST
 
+/* A curve of some heads: points and their values. */
+typedef struct curve {
+    int64_t points, values_ld; /* 0: the heads are alike */
+    float *ranks, *values;
+    int falls; /* values never rise */
+} curve;
+
+static void curve_make(lot *m, curve *c, int64_t heads, int64_t longest, int n)
+{
+    const int64_t counts[] = {1, 2, 5, 17};
+    *c = (curve){.points = counts[n % 4], .falls = n % 2};
+    c->values_ld = n % 5 == 2 ? 0 : c->points + n % 3;
+    c->ranks = lot_new(m, c->points * 4);
+    c->values = lot_normals(m, (heads + 1) * (c->points + 2), 1.0f, (uint64_t)n);
+    float at = (float)draw(35, (uint64_t)n, 3);
+    for (int64_t p = 0; p < c->points; p++) {
+        c->ranks[p] = at;
+        at += (float)(1 + draw(36, (uint64_t)(100 * n + p), 1 + 2 * longest / c->points)) / (n % 3 ? 1.0f : 4.0f);
+        for (int64_t h = 0; h < heads && p > 0 && c->falls && (h == 0 || c->values_ld); h++) {
+            float *value = c->values + h * c->values_ld + p;
+            *value = draw(37, (uint64_t)(100 * n + p), 4) ? value[-1] - fabsf(*value) : value[-1];
+        }
+    }
+}
+
+static double on_curve(const curve *c, int64_t h, double at)
+{
+    const float *x = c->ranks, *y = c->values + h * c->values_ld;
+    int64_t p = 0;
+    if (at <= x[0]) return y[0];
+    if (at >= x[c->points - 1]) return y[c->points - 1];
+    while (x[p + 1] < at) p++;
+    return (y[p] * (x[p + 1] - at) + y[p + 1] * (at - x[p])) / ((double)x[p + 1] - x[p]);
+}
+
+START_TEST(test_rank_scores_lie_on_the_curve_and_follow_it)
+{
+    for (int b = 0; rig_backend(b); b++) {
+        rig g;
+        rig_open(&g, rig_backend(b));
+        for (int n = 0; n < 140 / rig_scale(&g); n++) {
+            lot m = {0};
+            layer l;
+            curve c;
+            layer_make(&m, &l, n);
+            curve_make(&m, &c, l.heads, l.ld, n);
+            omp_set_num_threads(1 + n % 4);
+            const int64_t all = l.heads * l.ld;
+            const int raise = n / 2 % 2;
+            float *y = lot_normals(&m, all, 1.0f, 38), *want = lot_new(&m, all * 4), *got = lot_new(&m, all * 4);
+            int32_t *order = lot_new(&m, all * 4);
+            int64_t *counts = lot_new(&m, l.heads * 8);
+            for (int64_t i = 0; i < all; i++) want[i] = y[i] = i % 11 == 5 ? NAN : y[i];
+            memset(order, 0xff, (size_t)all * 4);
+            for (int64_t h = 0; h < l.heads; h++) {
+                entry *best;
+                counts[h] = ordered(&m, &l, h, LH_ENTRY_COMPETES, 0, &best);
+                for (int64_t i = 0; i < counts[h]; i++) {
+                    float x = (float)on_curve(&c, h, (double)i), *at = want + h * l.ld + best[i].slot;
+                    order[h * l.ld + i] = (int32_t)best[i].slot;
+                    *at = raise ? fmaxf(x, *at) : x;
+                }
+            }
+            float *on = rig_put(&g, y, all * 4);
+            RUN(&g, rank_scores, .y = on, .order = rig_put(&g, order, all * 4),
+                .counts = rig_put(&g, counts, l.heads * 8), .ranks = rig_put(&g, c.ranks, c.points * 4),
+                .values = rig_put(&g, c.values, (l.heads + 1) * (c.points + 2) * 4), .heads = l.heads, .ld = l.ld,
+                .points = c.points, .values_ld = c.values_ld, .raise = raise);
+            rig_get(&g, got, on, all * 4);
+            check_near(got, want, all, (tolerance){1e-6, 2e-6}, "rank_scores, case %d, %s", n, g.ops->name);
+            for (int64_t h = 0; h < l.heads && c.falls && !raise; h++)
+                for (int64_t i = 1; i < counts[h]; i++)
+                    ck_assert_msg(got[h * l.ld + order[h * l.ld + i]] <= got[h * l.ld + order[h * l.ld + i - 1]],
+                                  "case %d, %s: the score of entry %d of head %d rises", n, g.ops->name, (int)i,
+                                  (int)h);
+            rig_reset(&g);
+            lot_end(&m);
+        }
+        rig_close(&g);
+    }
+}
+END_TEST
+
 START_TEST(test_top_logits_are_those_of_sorting)
 {
     for (int b = 0; rig_backend(b); b++) {
@@ -208,6 +291,7 @@ int main(void)
                                   test_select_top_twice_is_once_for_both_counts,
                                   test_order_entries_is_by_score_and_of_equal_ones_by_position,
                                   test_the_first_of_an_order_are_what_select_top_keeps,
+                                  test_rank_scores_lie_on_the_curve_and_follow_it,
                                   test_top_logits_are_those_of_sorting,
                                   NULL};
     return rig_run("kernels/select", tests);
