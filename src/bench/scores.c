@@ -6,10 +6,11 @@
 #include "bench/bench_impl.h"
 
 static const char *const names[] = {
-    "finish_scores", "group_reduce",  "put_stats",      "position_scores", "expected_scores", "classify",
-    "weigh_scores",  "entry_norms",   "key_difference", "lag_scores",      "apply_prior",     "defend_scores",
-    "random_scores", "gumbel_scores", "max_score",      "add_heads",       "share_scores",    "pool",
-    "histogram",     "select_top",    "order_entries",  "rank_scores",     "compact",         NULL};
+    "finish_scores", "group_reduce",  "put_stats",      "position_scores", "expected_scores",
+    "classify",      "weigh_scores",  "entry_norms",    "key_difference",  "lag_scores",
+    "apply_prior",   "defend_scores", "random_scores",  "gumbel_scores",   "max_score",
+    "add_heads",     "share_scores",  "pool",           "histogram",       "select_top",
+    "order_entries", "rank_scores",   "gather_entries", "compact",         NULL};
 
 LH_BENCH_CALL(finish_scores)
 LH_BENCH_CALL(group_reduce)
@@ -33,6 +34,7 @@ LH_BENCH_CALL(histogram)
 LH_BENCH_CALL(select_top)
 LH_BENCH_CALL(order_entries)
 LH_BENCH_CALL(rank_scores)
+LH_BENCH_CALL(gather_entries)
 LH_BENCH_CALL(compact)
 
 enum { HEADS = 8, DIM = 64, STATS = 3, BITS = 11 };
@@ -180,12 +182,13 @@ static lh_status run_selection(lh_bench *b, const layer *l)
     return run_one(b, l, w, "half");
 }
 
-/* An order of all entries, and scores by rank in it. The order is made even if the words do not select it: the next
- * needs it. */
+/* An order of all entries, scores by rank in it, and the best quarter of one head. The order is made even if the words
+ * do not select it: the next need it. */
 static lh_status run_order(lh_bench *b, const layer *l)
 {
     enum { POINTS = 16 };
     float host[POINTS], *ranks;
+    lh_ragged quarter;
     lh_order_entries_args order = {.order = l->order,
                                    .counts = l->held,
                                    .scores = l->x,
@@ -199,8 +202,11 @@ static lh_status run_order(lh_bench *b, const layer *l)
     LH_TRY(call_order_entries(b, &order, 0));
     LH_TRY(run_one(b, l, w, "all"));
     LH_TRY(lh_bench_put(b, &ranks, host, sizeof host));
+    LH_TRY(lh_bench_fill(b, &quarter, &(lh_bench_cache){LH_BF16, 1, l->len / 4, DIM, 0}, NULL));
     RUN(rank_scores, "16 points", 8.0, .y = l->y, .order = l->order, .counts = l->held, .ranks = ranks, .values = l->x,
         .heads = HEADS, .ld = l->len, .points = POINTS, .values_ld = POINTS);
+    RUN(gather_entries, "a quarter of a head of 64 bf16", 8.0 * DIM / 4 / HEADS, .dst = &quarter, .src = &l->kv,
+        .order = l->order, .count = l->len / 4);
     return LH_OK;
 }
 

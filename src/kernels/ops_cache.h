@@ -1,5 +1,5 @@
-/* ops_cache.h - what goes into ragged caches and moves within them: entries, the ring of query rows, numbers of
- * entries. Conventions: ops.h. */
+/* ops_cache.h - what goes into ragged caches and moves within and between them: entries, the ring of query rows,
+ * numbers of entries. Conventions: ops.h. */
 #ifndef LH_KERNELS_OPS_CACHE_H
 #define LH_KERNELS_OPS_CACHE_H
 
@@ -56,5 +56,15 @@ typedef struct lh_compact_args {
     int64_t ld;
     lh_compact_kind kind;
 } lh_compact_args;
+
+/* Copy the entry in slot order[i] of head `head` of src to slot i of dst, for i < count, and set dst's len to `count`.
+ * dst is one head, with positions, of src's type; biases are copied where it has them (0 where src has none),
+ * statistics are not. Nothing of dst lies in src. */
+typedef struct lh_gather_entries_args {
+    const lh_ragged *dst, *src;
+    int64_t head;
+    const int32_t *order; /* [count] */
+    int64_t count;
+} lh_gather_entries_args;
 
 #endif

@@ -283,9 +283,103 @@ START_TEST(test_compact_keeps_what_is_marked_in_place_packed_and_elsewhere)
 }
 END_TEST
 
+/* ---- gather_entries ---- */
+
+/* A head of a cache, and what a gathering takes from it. */
+typedef struct gathering {
+    cache src;
+    int64_t head, count, first; /* first: the slot of the pools in which the target begins */
+    int32_t *order;
+    int has_bias; /* the target */
+} gathering;
+
+static void gathering_make(lot *m, gathering *a, int n)
+{
+    int64_t heads = 1 + n % 4, most = 0, *len = lot_new(m, heads * 8);
+    for (int64_t h = 0; h < heads; h++) {
+        len[h] = draw(8, (uint64_t)(n * 10 + h), kind(LONGEST, n));
+        most = len[h] > most ? len[h] : most;
+    }
+    *a = (gathering){.head = draw(13, (uint64_t)n, heads), .first = n % 3, .has_bias = n % 5 != 1};
+    cache_spec spec = {.heads = heads, .head_dim = kind(HEAD_DIM, n), .slack = kind(SLACK, n), .last = most + 30};
+    spec.len = len;
+    spec.type = (lh_dtype)kind(TYPE, n);
+    spec.order = (cache_order)kind(ORDER, n);
+    spec.bias = kind(BIAS, n) == 1 ? 1 : 0;
+    spec.seed = (uint64_t)n;
+    cache_make(m, &a->src, &spec);
+    stats_make(m, &a->src, kind(STATS, n));
+    a->order = lot_new(m, (len[a->head] + 1) * 4);
+    for (int64_t i = 0; i < len[a->head]; i++) { /* each slot at a place of those so far */
+        int64_t at = draw(14, (uint64_t)(n * 1000 + i), i + 1);
+        a->order[i] = a->order[at];
+        a->order[at] = (int32_t)i;
+    }
+    a->count = draw(15, (uint64_t)n, 4) ? draw(16, (uint64_t)n, len[a->head] + 1) : len[a->head];
+}
+
+static void check_gathering(rig *g, lot *m, const gathering *a, int n)
+{
+    const lh_ragged *host = &a->src.host;
+    const int64_t bytes = entry_bytes(host), end = a->first + a->count, zero = 0;
+    lh_ragged src = put_cache(g, &a->src), dst = {.type = host->type, .heads = 1, .head_dim = host->head_dim};
+    dst.k = rig_new(g, end * bytes);
+    dst.v = rig_new(g, end * bytes);
+    dst.positions = rig_new(g, end * 4);
+    dst.bias = a->has_bias ? rig_new(g, end * 4) : NULL;
+    dst.offset = rig_put(g, &a->first, 8);
+    dst.len = rig_put(g, &zero, 8);
+    RUN(g, gather_entries, .dst = &dst, .src = &src, .head = a->head, .order = rig_put(g, a->order, a->count * 4),
+        .count = a->count);
+    int64_t len;
+    char *k = lot_new(m, end * bytes), *v = lot_new(m, end * bytes);
+    int32_t *positions = lot_new(m, end * 4);
+    float *bias = lot_new(m, end * 4);
+    rig_get(g, &len, dst.len, 8);
+    rig_get(g, k, dst.k, end * bytes);
+    rig_get(g, v, dst.v, end * bytes);
+    rig_get(g, positions, dst.positions, end * 4);
+    if (dst.bias) rig_get(g, bias, dst.bias, end * 4);
+    ck_assert_msg(len == a->count, "%s, case %d: %d entries, not %d", g->ops->name, n, (int)len, (int)a->count);
+    for (int64_t s = 0; s < a->first; s++) {
+        uint32_t unwritten = UINT32_MAX;
+        check_same(&positions[s], &unwritten, 4, "position before the head, case %d, %s", n, g->ops->name);
+    }
+    for (int64_t i = 0; i < a->count; i++) {
+        int64_t to = a->first + i, from = host->offset[a->head] + a->order[i];
+        int32_t position = (int32_t)cache_position(host, a->head, a->order[i]);
+        float own = host->bias ? host->bias[from] : 0;
+        check_same(k + to * bytes, (char *)host->k + from * bytes, bytes, "gathered key, case %d, %s", n, g->ops->name);
+        check_same(v + to * bytes, (char *)host->v + from * bytes, bytes, "gathered value, case %d, %s", n,
+                   g->ops->name);
+        check_same(&positions[to], &position, 4, "gathered position, case %d, %s", n, g->ops->name);
+        if (dst.bias) check_same(&bias[to], &own, 4, "gathered bias, case %d, %s", n, g->ops->name);
+    }
+}
+
+START_TEST(test_gathered_entries_stand_in_the_order_of_the_index)
+{
+    for (int b = 0; rig_backend(b); b++) {
+        rig g;
+        rig_open(&g, rig_backend(b));
+        for (int n = 0; n < 240 / rig_scale(&g); n++) {
+            lot m = {0};
+            gathering a;
+            omp_set_num_threads(1 + n % 4);
+            gathering_make(&m, &a, n);
+            check_gathering(&g, &m, &a, n);
+            rig_reset(&g);
+            lot_end(&m);
+        }
+        rig_close(&g);
+    }
+}
+END_TEST
+
 int main(void)
 {
     const TTest *const tests[] = {test_append_puts_rows_behind_every_head_and_touches_nothing_else,
-                                  test_compact_keeps_what_is_marked_in_place_packed_and_elsewhere, NULL};
+                                  test_compact_keeps_what_is_marked_in_place_packed_and_elsewhere,
+                                  test_gathered_entries_stand_in_the_order_of_the_index, NULL};
     return rig_run("kernels/cache", tests);
 }

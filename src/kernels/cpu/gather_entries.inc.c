@@ -1,0 +1,22 @@
+/* Entries of a head in any order, divided among threads. */
+#include "kernels/cpu/common.h"
+
+static void gather_entry(const lh_gather_entries_args *a, int64_t i, int64_t bytes)
+{
+    const lh_ragged *dst = a->dst, *src = a->src;
+    const int64_t to = dst->offset[0] + i, from = src->offset[a->head] + a->order[i];
+    memcpy((char *)dst->k + to * bytes, (const char *)src->k + from * bytes, (size_t)bytes);
+    memcpy((char *)dst->v + to * bytes, (const char *)src->v + from * bytes, (size_t)bytes);
+    dst->positions[to] = (int32_t)lh_position(src, a->head, a->order[i]);
+    if (dst->bias) dst->bias[to] = src->bias ? src->bias[from] : 0.0f;
+}
+
+static lh_status op_gather_entries(lh_stream *stream, const lh_gather_entries_args *a)
+{
+    const int64_t bytes = a->src->head_dim * lh_dtype_bytes(a->src->type);
+    (void)stream;
+#pragma omp parallel for if (a->count * a->src->head_dim >= PARALLEL_FROM)
+    for (int64_t i = 0; i < a->count; i++) gather_entry(a, i, bytes);
+    a->dst->len[0] = a->count;
+    return LH_OK;
+}
