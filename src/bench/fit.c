@@ -3,14 +3,15 @@
 
 #include "bench/bench_impl.h"
 
-static const char *const names[] = {"row_weights",         "normalise_rows", "transpose",
-                                    "conjugate_gradients", "mass_bias",      NULL};
+static const char *const names[] = {"row_weights", "normalise_rows", "transpose", "conjugate_gradients",
+                                    "mass_bias",   "curve_losses",   NULL};
 
 LH_BENCH_CALL(row_weights)
 LH_BENCH_CALL(normalise_rows)
 LH_BENCH_CALL(transpose)
 LH_BENCH_CALL(conjugate_gradients)
 LH_BENCH_CALL(mass_bias)
+LH_BENCH_CALL(curve_losses)
 
 enum { ROWS = 384, DIM = 64 };
 
@@ -66,6 +67,20 @@ static lh_status run_cases(lh_bench *b, const arrays *a)
     return LH_OK;
 }
 
+static lh_status run_curve(lh_bench *b)
+{
+    const int64_t points = lh_bench_size(b, 32, 2), all = points * (DIM + 1) * ROWS;
+    lh_curve_losses_args args = {.points = points, .dim = DIM, .n = ROWS};
+    lh_bench_case w = {.name = "curve_losses", .call = call_curve_losses, .bytes = 4.0 * (double)all, .args = &args};
+    float *sums;
+    LH_TRY(lh_bench_normals(b, &sums, &(lh_bench_normal){LH_F32, all, 1.0f}));
+    LH_TRY(lh_bench_zeros(b, &args.losses, points * 4));
+    LH_TRY(lh_bench_zeros(b, &args.energy, 4));
+    args.sums = sums;
+    snprintf(w.shape, sizeof w.shape, "%lld points, %d numbers of %d rows", (long long)points, DIM, ROWS);
+    return lh_bench_run(b, &w, NULL);
+}
+
 static lh_status run_fit(lh_bench *b)
 {
     lh_status st = LH_OK;
@@ -73,6 +88,7 @@ static lh_status run_fit(lh_bench *b)
     arrays a = {0};
     LH_TRY_DONE(make_arrays(b, &a));
     LH_TRY_DONE(run_cases(b, &a));
+    LH_TRY_DONE(run_curve(b));
 done:
     lh_bench_drop(b, mark);
     return st;

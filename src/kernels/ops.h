@@ -10,7 +10,7 @@
  *   ops_shape.h       joining, pooling and weighing scores
  *   ops_budgets.h     budgets of heads
  *   ops_select.h      selection
- *   ops_fit.h         biases and values of what stays
+ *   ops_fit.h         biases and values of what stays, losses of what does not
  *
  * All pointers are device memory unless a comment says host. `ref` is the definition (plain loops, double sums); `cpu`
  * is compared with it on odd sizes. Matrices are row by row; `ld` is the distance of rows in elements. [a, b] shapes

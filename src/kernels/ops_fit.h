@@ -1,5 +1,6 @@
 /* ops_fit.h - what fits biases and values of the entries that stay to the attention of query rows: weights as a matrix,
- * and conjugate gradients, whose products are those of gemm. src/evict/fit.c puts them together. Conventions: ops.h. */
+ * and conjugate gradients, whose products are those of gemm. src/evict/fit.c puts them together. And what the outputs
+ * of query rows lose where only the first entries of an order stay. Conventions: ops.h. */
 #ifndef LH_KERNELS_OPS_FIT_H
 #define LH_KERNELS_OPS_FIT_H
 
@@ -64,5 +65,18 @@ typedef struct lh_mass_bias_args {
     const float *x, *products, *missing;
     int64_t cols, n;
 } lh_mass_bias_args;
+
+/* Losses of the outputs of n query rows over the first stretches of an order of entries, against those over all. With
+ * S_p = sums[0] + ... + sums[p] and O_p[x,r] = S_p[x,r] / S_p[dim,r], 0 where that sum of weights is not positive:
+ *
+ *   losses[p] = sum over r and x of (O_p[x,r] - O_last[x,r])^2     energy = sum over r and x of O_last[x,r]^2
+ *
+ * So losses[points - 1] is 0. The order of additions does not depend on the number of threads. */
+typedef struct lh_curve_losses_args {
+    float *losses;     /* [points] */
+    float *energy;     /* [1] */
+    const float *sums; /* [points, dim + 1, n]: a row's weights times values, and at `dim` its weights, added up */
+    int64_t points, dim, n;
+} lh_curve_losses_args;
 
 #endif

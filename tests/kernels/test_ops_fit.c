@@ -1,4 +1,5 @@
 #include <math.h>
+#include <omp.h>
 #include <string.h>
 
 #include "cases.h"
@@ -401,6 +402,74 @@ START_TEST(test_factors_go_as_far_as_the_rows_miss_less)
 }
 END_TEST
 
+/* ---- losses by the number of entries that stay ---- */
+
+/* Sums of stretches, of rows whose weights are 0 up to a stretch or everywhere, or 0 from one on. */
+static void stretches_make(lot *m, lh_curve_losses_args *a, int n)
+{
+    *a = (lh_curve_losses_args){.points = kind(ROWS, n) % 8, .dim = kind(DEPTH, n), .n = kind(COLS, n)};
+    const int64_t step = (a->dim + 1) * a->n;
+    float *sums = lot_normals(m, a->points * step, 1.0f, (uint64_t)n);
+    for (int64_t p = 0; p < a->points; p++)
+        for (int64_t r = 0; r < a->n; r++) {
+            int is_empty = r % 9 == 4 || (r % 7 == 2 && p < 2) || (r % 5 == 1 && p > 1);
+            for (int64_t x = 0; x <= a->dim; x++) {
+                float *sum = sums + p * step + x * a->n + r;
+                *sum = is_empty ? 0.0f : x == a->dim ? 0.1f + fabsf(*sum) : *sum;
+            }
+        }
+    a->sums = sums;
+}
+
+/* Number x of the output of row r over the first p + 1 stretches. */
+static double first_output(const lh_curve_losses_args *a, int64_t p, int64_t x, int64_t r)
+{
+    double value = 0, weight = 0;
+    for (int64_t q = 0; q <= p; q++) {
+        value += a->sums[(q * (a->dim + 1) + x) * a->n + r];
+        weight += a->sums[(q * (a->dim + 1) + a->dim) * a->n + r];
+    }
+    return weight > 0 ? value / weight : 0;
+}
+
+/* Outputs in f32 are off by some 1e-7 of themselves, and so a loss by that of the root of loss times energy. */
+static void lose_stretches(rig *g, lot *m, int n)
+{
+    const int threads[] = {1, 2, 3, 5};
+    lh_curve_losses_args a;
+    stretches_make(m, &a, n);
+    const float *sums = rig_put(g, a.sums, a.points * (a.dim + 1) * a.n * 4);
+    float *want = lot_new(m, (a.points + 1) * 4), *got[4];
+    double *all = lot_new(m, (a.points + 1) * 8);
+    for (int64_t x = 0; x < a.dim && a.points; x++)
+        for (int64_t r = 0; r < a.n; r++) {
+            double last = first_output(&a, a.points - 1, x, r);
+            all[a.points] += last * last;
+            for (int64_t p = 0; p < a.points; p++) {
+                double lost = first_output(&a, p, x, r) - last;
+                all[p] += lost * lost;
+            }
+        }
+    for (int64_t p = 0; p <= a.points; p++) want[p] = (float)all[p];
+    for (int t = 0; t < 4; t++) {
+        float *y = rig_new(g, (a.points + 1) * 4);
+        omp_set_num_threads(threads[t]);
+        RUN(g, curve_losses, .losses = y, .energy = y + a.points, .sums = sums, .points = a.points, .dim = a.dim,
+            .n = a.n);
+        got[t] = lot_new(m, (a.points + 1) * 4);
+        rig_get(g, got[t], y, (a.points + 1) * 4);
+        check_same(got[t], got[0], (a.points + 1) * 4, "curve_losses, %d threads, %s", threads[t], g->ops->name);
+    }
+    check_near(got[0], want, a.points + 1, (tolerance){1e-4, 1e-9 * want[a.points]}, "curve_losses, %s", g->ops->name);
+    if (a.points) ck_assert_msg(got[0][a.points - 1] == 0, "%s: %g is lost of all", g->ops->name, got[0][a.points - 1]);
+}
+
+START_TEST(test_curve_losses_are_those_of_outputs_and_do_not_depend_on_threads)
+{
+    on_all_backends(120, lose_stretches);
+}
+END_TEST
+
 int main(void)
 {
     const TTest *const tests[] = {test_row_weights_are_those_of_the_rows_log_sum_exps,
@@ -410,6 +479,7 @@ int main(void)
                                   test_the_steps_end_at_the_solution_of_the_normal_equations,
                                   test_a_bounded_step_stays_within_its_bounds,
                                   test_factors_go_as_far_as_the_rows_miss_less,
+                                  test_curve_losses_are_those_of_outputs_and_do_not_depend_on_threads,
                                   NULL};
     return rig_run("kernels/fit", tests);
 }

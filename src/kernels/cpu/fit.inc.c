@@ -183,3 +183,79 @@ static lh_status op_mass_bias(lh_stream *stream, const lh_mass_bias_args *a)
     }
     return LH_OK;
 }
+
+/* ---- losses by the number of entries that stay ---- */
+
+static inline vf vf_quotient(vf x, vf y)
+{
+    return vf_where(vf_lt(vf_zero(), y), x / y, vf_zero());
+}
+
+/* y[0 .. n - 1] += x. */
+static void add_stretch(float *y, const float *x, int64_t n)
+{
+    for (int64_t r = 0; r < n; r += VL)
+        vf_store_first(y + r, vf_load_first(y + r, n - r) + vf_load_first(x + r, n - r), n - r);
+}
+
+/* masses[p, r]: the sum of the weights of row r over stretches 0 to p. */
+static void add_masses(const lh_curve_losses_args *a, float *masses)
+{
+    for (int64_t p = 0; p < a->points; p++) {
+        float *mass = masses + p * a->n;
+        memset(mass, 0, (size_t)a->n * sizeof *mass);
+        if (p > 0) memcpy(mass, mass - a->n, (size_t)a->n * sizeof *mass);
+        add_stretch(mass, a->sums + (p * (a->dim + 1) + a->dim) * a->n, a->n);
+    }
+}
+
+/* What number x of the outputs adds to the losses and, after these, to the energy: parts [points + 1]. room: [2, n].
+ * Outputs are quotients, not products with 1 / mass, which would be fused with the difference that is 0 at the end. */
+static void lose_number(const lh_curve_losses_args *a, int64_t x, const float *masses, float *room, double *parts)
+{
+    const int64_t n = a->n, step = (a->dim + 1) * n;
+    const float *stretch = a->sums + x * n;
+    float *sum = room, *last = room + n;
+    vf squares = vf_zero();
+    memset(sum, 0, (size_t)n * sizeof *sum);
+    for (int64_t p = 0; p < a->points; p++) add_stretch(sum, stretch + p * step, n);
+    for (int64_t r = 0; r < n; r += VL) {
+        vf mass = vf_load_first(masses + (a->points - 1) * n + r, n - r);
+        vf output = vf_quotient(vf_load_first(sum + r, n - r), mass);
+        vf_store_first(last + r, output, n - r);
+        squares = vf_fma(output, output, squares);
+    }
+    parts[a->points] = vf_sum(squares);
+    memset(sum, 0, (size_t)n * sizeof *sum);
+    for (int64_t p = 0; p < a->points; p++) {
+        squares = vf_zero();
+        add_stretch(sum, stretch + p * step, n);
+        for (int64_t r = 0; r < n; r += VL) {
+            vf output = vf_quotient(vf_load_first(sum + r, n - r), vf_load_first(masses + p * n + r, n - r));
+            vf lost = output - vf_load_first(last + r, n - r);
+            squares = vf_fma(lost, lost, squares);
+        }
+        parts[p] = vf_sum(squares);
+    }
+}
+
+static lh_status op_curve_losses(lh_stream *stream, const lh_curve_losses_args *a)
+{
+    const int64_t all = a->points + 1, masses = a->points * a->n, rooms = omp_get_max_threads() * 2 * a->n;
+    double *parts = NULL;
+    *a->energy = 0.0f;
+    if (a->points == 0) return LH_OK;
+    LH_TRY(lh_stream_scratch(stream, &parts,
+                             a->dim * all * (int64_t)sizeof *parts + (masses + rooms) * (int64_t)sizeof(float)));
+    float *mass = (float *)(parts + a->dim * all), *room = mass + masses;
+    add_masses(a, mass);
+#pragma omp parallel for if (masses * a->dim >= PARALLEL_FROM)
+    for (int64_t x = 0; x < a->dim; x++)
+        lose_number(a, x, mass, room + omp_get_thread_num() * 2 * a->n, parts + x * all);
+    for (int64_t p = 0; p < all; p++) {
+        double sum = 0.0;
+        for (int64_t x = 0; x < a->dim; x++) sum += parts[x * all + p];
+        *(p < a->points ? a->losses + p : a->energy) = (float)sum;
+    }
+    return LH_OK;
+}

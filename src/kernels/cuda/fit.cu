@@ -176,3 +176,55 @@ lh_status lh_cuda_mass_bias(lh_stream *stream, const lh_mass_bias_args *a)
 {
     return lh_launch(stream, "mass_bias", lh_shape{dim3(1), THREADS, 0}, mass_bias_kernel, *a);
 }
+
+/* ---- losses by the number of entries that stay ---- */
+
+/* A block for one number of the outputs of THREADS rows, which a thread has one of. parts: [tiles, dim, points + 1], of
+ * the losses and, after these, of the energy. */
+static __global__ void __launch_bounds__(THREADS) curve_parts_kernel(lh_curve_losses_args a, float *parts)
+{
+    __shared__ float room[LH_WARP];
+    int64_t x = blockIdx.x, r = (int64_t)blockIdx.y * THREADS + threadIdx.x, step = (a.dim + 1) * a.n;
+    const float *values = a.sums + x * a.n, *weights = a.sums + a.dim * a.n;
+    float *own = parts + (blockIdx.y * a.dim + x) * (a.points + 1), value = 0.0f, mass = 0.0f;
+    for (int64_t p = 0; r < a.n && p < a.points; p++) {
+        value += values[p * step + r];
+        mass += weights[p * step + r];
+    }
+    float last = quotient(value, mass), squares = lh_block_sum(last * last, room);
+    if (threadIdx.x == 0) own[a.points] = squares;
+    value = mass = 0.0f;
+    for (int64_t p = 0; p < a.points; p++) {
+        if (r < a.n) {
+            value += values[p * step + r];
+            mass += weights[p * step + r];
+        }
+        float lost = quotient(value, mass) - last;
+        squares = lh_block_sum(lost * lost, room);
+        if (threadIdx.x == 0) own[p] = squares;
+    }
+}
+
+/* A block for each loss, and one for the energy. */
+static __global__ void __launch_bounds__(THREADS)
+    curve_sums_kernel(lh_curve_losses_args a, const float *parts, int64_t n)
+{
+    __shared__ double room[LH_WARP];
+    int64_t p = blockIdx.x;
+    double sum = 0.0;
+    for (int64_t i = threadIdx.x; i < n; i += THREADS) sum += parts[i * (a.points + 1) + p];
+    sum = lh_block_sum(sum, room);
+    if (threadIdx.x == 0) *(p < a.points ? a.losses + p : a.energy) = (float)sum;
+}
+
+lh_status lh_cuda_curve_losses(lh_stream *stream, const lh_curve_losses_args *a)
+{
+    const int64_t tiles = (a->n + THREADS - 1) / THREADS, n = tiles * a->dim;
+    const lh_shape cells = {dim3((unsigned)a->dim, (unsigned)tiles), THREADS, 0};
+    const lh_shape sums = {dim3((unsigned)(a->points + 1)), THREADS, 0};
+    float *parts = NULL;
+    LH_TRY(lh_stream_scratch(stream, &parts, n * (a->points + 1) * (int64_t)sizeof *parts));
+    LH_TRY(lh_launch(stream, "curve_losses", cells, curve_parts_kernel, *a, parts));
+    LH_TRY(lh_launch(stream, "curve_losses", sums, curve_sums_kernel, *a, (const float *)parts, n));
+    return LH_OK;
+}

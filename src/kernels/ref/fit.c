@@ -112,3 +112,37 @@ lh_status lh_ref_mass_bias(lh_stream *stream, const lh_mass_bias_args *a)
     }
     return LH_OK;
 }
+
+/* ---- losses by the number of entries that stay ---- */
+
+/* Number x of the output of row r over stretches 0 to p. */
+static double output_of(const lh_curve_losses_args *a, int64_t p, int64_t x, int64_t r)
+{
+    double values = 0.0, weights = 0.0;
+    for (int64_t q = 0; q <= p; q++) {
+        const float *sums = a->sums + q * (a->dim + 1) * a->n + r;
+        values += sums[x * a->n];
+        weights += sums[a->dim * a->n];
+    }
+    return quotient(values, weights);
+}
+
+lh_status lh_ref_curve_losses(lh_stream *stream, const lh_curve_losses_args *a)
+{
+    const int64_t last = a->points - 1;
+    double energy = 0.0;
+    (void)stream;
+    for (int64_t x = 0; x < a->dim; x++)
+        for (int64_t r = 0; r < a->n; r++) energy += output_of(a, last, x, r) * output_of(a, last, x, r);
+    *a->energy = (float)energy;
+    for (int64_t p = 0; p < a->points; p++) {
+        double loss = 0.0;
+        for (int64_t x = 0; x < a->dim; x++)
+            for (int64_t r = 0; r < a->n; r++) {
+                double lost = output_of(a, p, x, r) - output_of(a, last, x, r);
+                loss += lost * lost;
+            }
+        a->losses[p] = (float)loss;
+    }
+    return LH_OK;
+}
