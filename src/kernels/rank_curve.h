@@ -6,8 +6,9 @@
 #include "kernels/ops_select.h"
 #include "kernels/real.h"
 
-/* The value at rank i. *point: the number of points at or before an earlier rank, or 0; then that at or before i. What
- * lies between two points never leaves their values: where these fall, what follows never rises. */
+/* The value at rank i. *point: the number of points at or before an earlier rank, or 0; then that at or before i. A
+ * value between two points never leaves the range of theirs: where these fall along the ranks, no rounding makes it
+ * rise. */
 static LH_BOTH inline float lh_value_at_rank(const lh_rank_scores_args *a, const float *values, int64_t *point,
                                              int64_t i)
 {

@@ -179,8 +179,8 @@ lh_status lh_cuda_mass_bias(lh_stream *stream, const lh_mass_bias_args *a)
 
 /* ---- losses by the number of entries that stay ---- */
 
-/* A block for one number of the outputs of THREADS rows, which a thread has one of. parts: [tiles, dim, points + 1], of
- * the losses and, after these, of the energy. */
+/* A block for one number of the outputs of THREADS rows, a thread for a row. parts: [tiles, dim, points + 1], of the
+ * losses and, after these, of the energy. */
 static __global__ void __launch_bounds__(THREADS) curve_parts_kernel(lh_curve_losses_args a, float *parts)
 {
     __shared__ float room[LH_WARP];
