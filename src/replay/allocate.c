@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "base/hull.h"
 #include "base/mem.h"
 
 /* A stretch of a unit's hull: `width` more of the budget reduces its loss by `gain` for each. */
@@ -12,26 +13,22 @@ typedef struct step {
     double width, gain;
 } step;
 
-typedef struct point {
-    double share, loss;
-} point;
-
 /* The loss of a unit at a share, on its curve. */
-static point point_at(const lh_loss_curves *c, int64_t unit, double share)
+static lh_curve_point point_at(const lh_loss_curves *c, int64_t unit, double share)
 {
     const double *loss = c->losses + unit * c->points, *at = c->shares;
     int64_t i = 0;
-    if (share <= at[0]) return (point){share, loss[0]};
+    if (share <= at[0]) return (lh_curve_point){share, loss[0]};
     while (i < c->points && at[i] < share) i++;
-    if (i == c->points) return (point){share, loss[i - 1]};
+    if (i == c->points) return (lh_curve_point){share, loss[i - 1]};
     const double part = (share - at[i - 1]) / (at[i] - at[i - 1]);
-    return (point){share, loss[i - 1] + part * (loss[i] - loss[i - 1])};
+    return (lh_curve_point){share, loss[i - 1] + part * (loss[i] - loss[i - 1])};
 }
 
 double lh_curves_loss(const lh_loss_curves *c, const double *shares)
 {
     double sum = 0;
-    for (int64_t u = 0; u < c->units; u++) sum += point_at(c, u, shares ? shares[u] : 1).loss;
+    for (int64_t u = 0; u < c->units; u++) sum += point_at(c, u, shares ? shares[u] : 1).y;
     return sum;
 }
 
@@ -40,28 +37,20 @@ static double first_share(const lh_loss_curves *c)
     return fmin(1, fmax(c->least, c->shares[0]));
 }
 
-/* 1 if b lies on or above the line from a to c. */
-static int is_above(const point *a, const point *b, const point *c)
+/* The lower convex hull of a unit's curve from the first share on, as far as it falls: steps, the number of them. Room
+ * for one point more than the curve has: points, at. */
+static int64_t hull_steps(const lh_loss_curves *c, int64_t unit, lh_curve_point *points, int64_t *at, step *steps)
 {
-    return (b->loss - a->loss) * (c->share - a->share) >= (c->loss - a->loss) * (b->share - a->share);
-}
-
-/* The lower convex hull of a unit's curve from the first share on, as far as it falls: steps, the number of them. */
-static int64_t hull_steps(const lh_loss_curves *c, int64_t unit, point *hull, step *steps)
-{
-    int64_t n = 0, count = 0;
-    hull[n++] = point_at(c, unit, first_share(c));
-    for (int64_t i = 0; i < c->points; i++) {
-        const point p = {c->shares[i], c->losses[unit * c->points + i]};
-        if (p.share <= hull[0].share) continue;
-        while (n > 1 && is_above(&hull[n - 2], &hull[n - 1], &p)) n--;
-        hull[n++] = p;
+    int64_t n = 0;
+    points[n++] = point_at(c, unit, first_share(c));
+    for (int64_t i = 0; i < c->points; i++)
+        if (c->shares[i] > points[0].x) points[n++] = (lh_curve_point){c->shares[i], c->losses[unit * c->points + i]};
+    n = lh_falling_hull(points, n, at) - 1;
+    for (int64_t i = 0; i < n; i++) {
+        const lh_curve_point *from = &points[at[i]], *to = &points[at[i + 1]];
+        steps[i] = (step){unit, to->x - from->x, (from->y - to->y) / (to->x - from->x)};
     }
-    for (int64_t i = 1; i < n && hull[i].loss < hull[i - 1].loss; i++) {
-        const double width = hull[i].share - hull[i - 1].share;
-        steps[count++] = (step){unit, width, (hull[i - 1].loss - hull[i].loss) / width};
-    }
-    return count;
+    return n;
 }
 
 /* The largest gain first; those of a unit fall. */
@@ -78,7 +67,7 @@ static int64_t best_of(const lh_loss_curves *c, const double *shares, double mor
     int64_t best = 0;
     double gain = -1;
     for (int64_t u = 0; u < c->units; u++) {
-        const double falls = point_at(c, u, shares[u]).loss - point_at(c, u, shares[u] + more).loss;
+        const double falls = point_at(c, u, shares[u]).y - point_at(c, u, shares[u] + more).y;
         if (falls > gain) best = u, gain = falls;
     }
     return best;
@@ -88,14 +77,15 @@ lh_status lh_curves_allocate(const lh_loss_curves *c, double *shares)
 {
     lh_status st = LH_OK;
     step *steps = NULL;
-    point *hull = NULL;
-    int64_t n = 0;
+    lh_curve_point *points = NULL;
+    int64_t n = 0, *at = NULL;
     double left = (double)c->units * (1 - first_share(c));
     LH_TRY_DONE(lh_calloc(&steps, c->units * (c->points + 1), sizeof *steps));
-    LH_TRY_DONE(lh_calloc(&hull, c->points + 1, sizeof *hull));
+    LH_TRY_DONE(lh_calloc(&points, c->points + 1, sizeof *points));
+    LH_TRY_DONE(lh_calloc(&at, c->points + 1, sizeof *at));
     for (int64_t u = 0; u < c->units; u++) {
         shares[u] = first_share(c);
-        n += hull_steps(c, u, hull, steps + n);
+        n += hull_steps(c, u, points, at, steps + n);
     }
     qsort(steps, (size_t)n, sizeof *steps, by_gain);
     for (int64_t i = 0; i < n && left > 0; i++) {
@@ -112,6 +102,7 @@ lh_status lh_curves_allocate(const lh_loss_curves *c, double *shares)
         for (int64_t u = 0; u < c->units; u++) shares[u] = 1;
 done:
     lh_free(steps);
-    lh_free(hull);
+    lh_free(points);
+    lh_free(at);
     return st;
 }
